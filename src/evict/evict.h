@@ -115,9 +115,26 @@ typedef struct lh_evict_kept {
     const int64_t *before;       /* host, [kv_count]: entries of the job's view */
 } lh_evict_kept;
 
-/* Collective where groups are split. Where the policy fits: biases and values of the entries that stayed become such
- * that the rows which scored see in them what they saw in all of the job's, which are still there (fit.h). */
-void lh_evict_fit(lh_evictor *evictor, const lh_evict_job *job, const lh_evict_kept *kept);
+/* What a fit looks from: rows after the prompt, of all query heads of this rank's KV heads, and what they put out over
+ * all entries of the layer (fit.h). */
+typedef struct lh_evict_reference {
+    lh_evict_layer layer;
+    const float *q, *lse;     /* device: [rows, kv_count x group, head_dim] with q_ld, [rows, kv_count x group] */
+    const int32_t *positions; /* device: [rows], the same for all layers */
+    float *outputs;           /* device: [kv_count, head_dim + 1, group x rows] */
+    int64_t rows, q_ld, lse_ld;
+} lh_evict_reference;
+
+/* 1 where the policy fits what stays of a job. */
+int lh_evict_fits(const lh_evictor *evictor, const lh_evict_job *job);
+
+/* Collective where groups are split. After the selection, while the job's entries are all there: valid until the next
+ * eviction. And the same in memory of its own, *memory, which the caller frees. */
+lh_evict_reference lh_evict_refer(lh_evictor *evictor, const lh_evict_job *job, const int64_t *len);
+lh_status lh_evict_hold(const lh_evictor *evictor, lh_evict_reference *reference, void **memory);
+
+/* Biases and values of the entries that stayed become such that the rows see in them what they saw in all. */
+void lh_evict_fit(lh_evictor *evictor, const lh_evict_reference *reference, const lh_evict_kept *kept);
 
 /* Where the attention of a single row may leave its logits: [kv_count x group, ld]. */
 lh_row_logits lh_evict_row_logits(const lh_evictor *evictor);

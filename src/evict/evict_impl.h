@@ -30,7 +30,7 @@ struct lh_evictor {
     void *at[LH_SPACE_PARTS];
     int64_t bytes[LH_SPACE_PARTS]; /* of `at` */
     int64_t ld;
-    lh_row_block scoring; /* the rows that scored last, where the policy fits to them */
+    lh_row_block scoring; /* rows of this eviction, once they are where they score from; q NULL: not yet */
     lh_gather gather;
     int64_t *budgets;      /* host, [kv_heads of the model] */
     int64_t summary_bytes; /* that this rank has sent */
@@ -96,6 +96,8 @@ typedef struct lh_stage_scores {
 
 /* shape.c: the source's scores pooled, joined over the group, weighed; returns where they are. */
 float *lh_shape_scores(lh_evictor *ev, const lh_evict_job *job);
+/* x, y: [kv_count * parts, ld]. Competing entries alone: what is protected never leaks in. */
+void lh_pool_entries(lh_evictor *ev, const lh_evict_job *job, const lh_pool_args *of);
 void lh_join_group(lh_evictor *ev, const lh_evict_job *job, const float *x, float *y);
 
 /* joint_heads.c. Collective. The same scores for all heads of the layer, in place. */

@@ -9,10 +9,6 @@
 const lh_fit_strength lh_fit_usual_bias = {.ridge = 1e-2f, .steps = 3},
                       lh_fit_usual_values = {.ridge = 1e-1f, .steps = 3};
 
-/* Entries whose weights are worked out together before the eviction: not as many as `work` has room for, which depends
- * on the heads of a rank. */
-enum { AT_ONCE = 512 };
-
 /* Factors of weights are between e^-3 and e^3; one less than those. */
 static const float factor_low = 0.0497870684f - 1.0f, factor_high = 20.0855369f - 1.0f;
 
@@ -25,8 +21,8 @@ typedef struct fit_head {
     int64_t h, n, dim, first, cols; /* slots [first, first + cols) of head h */
     float *weights, *across;        /* [n, cols] and its transpose */
     void *matrix, *turned, *factor; /* of `type`: the same, and one of the arrays below */
-    float *x, *r, *p, *back;        /* [dim, cols] */
-    float *products;                /* [dim, n] */
+    float *x, *r, *p;               /* [dim, cols] */
+    float *back, *products;         /* [dim + 1, cols] and [dim + 1, n]: the sums of weights are a dimension more */
     float *diagonal, *factors;      /* [cols] */
     float *missing;                 /* [n] */
     float *energy;                  /* [dim, 2] */
@@ -45,7 +41,7 @@ static lh_dtype product_type(const lh_fit *fit)
 /* Floats of the arrays; those of `head` are set where it is given. */
 static int64_t place_arrays(const lh_fit *fit, fit_head *head)
 {
-    const int64_t n = rows_of(fit), d = fit->rows.kv->head_dim, cols = lh_max_i64(fit->cols, AT_ONCE);
+    const int64_t n = rows_of(fit), d = fit->rows.kv->head_dim, cols = lh_max_i64(fit->cols, LH_FIT_AT_ONCE);
     const int64_t halves = product_type(fit) == LH_F32 ? 0 : 1; /* of floats, which 16 bits are */
     fit_head none, *a = head ? head : &none;
     struct {
@@ -56,8 +52,8 @@ static int64_t place_arrays(const lh_fit *fit, fit_head *head)
                   {&a->x, d * cols},
                   {&a->r, d * cols},
                   {&a->p, d * cols},
-                  {&a->back, d * cols},
-                  {&a->products, d * n},
+                  {&a->back, (d + 1) * cols},
+                  {&a->products, (d + 1) * n},
                   {&a->diagonal, cols},
                   {&a->factors, cols},
                   {&a->missing, n},
@@ -81,7 +77,7 @@ int64_t lh_fit_bytes(const lh_fit *fit)
 
 int64_t lh_fit_output_bytes(const lh_fit *fit)
 {
-    return fit->rows.kv->heads * fit->rows.kv->head_dim * rows_of(fit) * (int64_t)sizeof(float);
+    return fit->rows.kv->heads * (fit->rows.kv->head_dim + 1) * rows_of(fit) * (int64_t)sizeof(float);
 }
 
 static fit_head open_head(const lh_exec *exec, const lh_fit *fit, int64_t h)
@@ -178,28 +174,48 @@ static void weigh(const fit_head *a, float *missing)
 
 /* ---- before the eviction ---- */
 
+/* The last row of `back`: a value of 1 for every slot, whose weighted sum is that of the weights. */
+static void put_ones(const fit_head *a)
+{
+    const float one = 1.0f;
+    char ones[LH_FIT_AT_ONCE * sizeof one];
+    const int64_t size = lh_dtype_bytes(a->type), row = a->cols * size;
+    for (int64_t i = 0; i < a->cols; i++) lh_dtype_convert(ones + i * size, a->type, &one, LH_F32, 1);
+    lh_exec_put(a->exec, (char *)a->back + a->dim * row, ones, row);
+}
+
 /* Of one stretch of slots, to `products`. */
 static void add_up_values(const fit_head *a)
 {
     weigh(a, NULL);
     take_values(a, a->back, a->type, 1.0f);
+    put_ones(a);
     const void *weights = as_factor(a, a->matrix, a->weights, a->n, a->cols);
-    multiply(a, (product){a->products, a->back, weights, a->dim, a->n, a->cols});
+    multiply(a, (product){a->products, a->back, weights, a->dim + 1, a->n, a->cols});
+}
+
+void lh_fit_add_sums(const lh_exec *exec, const lh_fit *fit, lh_fit_slots slots, float *y)
+{
+    fit_head a = open_head(exec, fit, slots.head);
+    const int64_t end = slots.first + slots.count;
+    for (a.first = slots.first; a.first < end; a.first += LH_FIT_AT_ONCE) {
+        a.cols = lh_min_i64(LH_FIT_AT_ONCE, end - a.first);
+        add_up_values(&a);
+        LH_RUN(exec, add, .y = y, .x = a.products, .tokens = a.dim + 1, .dim = a.n, .y_ld = a.n, .x_ld = a.n);
+    }
+}
+
+/* Where lh_fit_outputs leaves those of a head. */
+static float *outputs_of(const lh_fit *fit, int64_t head)
+{
+    return fit->outputs + head * (fit->rows.kv->head_dim + 1) * rows_of(fit);
 }
 
 void lh_fit_outputs(const lh_exec *exec, const lh_fit *fit)
 {
-    const lh_ragged *kv = fit->rows.kv;
-    for (int64_t h = 0; h < kv->heads; h++) {
-        fit_head a = open_head(exec, fit, h);
-        float *outputs = fit->outputs + h * a.dim * a.n;
-        lh_exec_zero(exec, outputs, a.dim * a.n * (int64_t)sizeof *outputs);
-        for (; a.first < fit->len[h]; a.first += AT_ONCE) {
-            a.cols = lh_min_i64(AT_ONCE, fit->len[h] - a.first);
-            add_up_values(&a);
-            LH_RUN(exec, add, .y = outputs, .x = a.products, .tokens = a.dim, .dim = a.n, .y_ld = a.n, .x_ld = a.n);
-        }
-    }
+    lh_exec_zero(exec, fit->outputs, lh_fit_output_bytes(fit));
+    for (int64_t h = 0; h < fit->rows.kv->heads; h++)
+        lh_fit_add_sums(exec, fit, (lh_fit_slots){.head = h, .count = fit->len[h]}, outputs_of(fit, h));
 }
 
 /* ---- after it ---- */
@@ -280,8 +296,8 @@ static void fit_values(fit_head *a)
     take_values(a, a->x, LH_F32, 1.0f);
     take_values(a, a->back, LH_F32, -1.0f);
     to_rows(a, a->products, a->back, a->dim);
-    LH_RUN(a->exec, add, .y = a->products, .x = fit->outputs + a->h * a->dim * a->n, .tokens = a->dim, .dim = a->n,
-           .y_ld = a->n, .x_ld = a->n);
+    LH_RUN(a->exec, add, .y = a->products, .x = outputs_of(fit, a->h), .tokens = a->dim, .dim = a->n, .y_ld = a->n,
+           .x_ld = a->n);
     regress(a, a->products, (regression){.rows = a->dim, .strength = fit->of_values});
     LH_RUN(a->exec, transpose, .y = first_of(a, kv->v), .x = a->x, .y_type = kv->type, .x_type = LH_F32, .rows = a->dim,
            .cols = a->cols, .y_ld = a->dim, .x_ld = a->cols, .factor = 1.0f);

@@ -40,7 +40,7 @@ typedef struct lh_fit {
     int64_t lse_ld;
     const int64_t *offset, *len;  /* host, [KV heads]: those of rows.kv */
     const int64_t *before;        /* host, [KV heads]: entries before the eviction */
-    float *outputs;               /* [KV heads, head_dim, group x rows]: of the rows over all entries */
+    float *outputs;               /* [KV heads, head_dim + 1, group x rows]: lh_fit_add_sums of all entries */
     int keeps_bias, keeps_values; /* 1: the entries' biases in rows.kv, or their values, stay as they are */
     void *work;
     int64_t cols; /* `work` is for heads of so many entries */
@@ -50,9 +50,22 @@ typedef struct lh_fit {
 
 extern const lh_fit_strength lh_fit_usual_bias, lh_fit_usual_values;
 
+/* Entries whose weights are worked out together before an eviction: not as many as `work` has room for, which depends
+ * on the heads of a rank. */
+enum { LH_FIT_AT_ONCE = 512 };
+
 /* Bytes of `work` and of `outputs`, for heads of `cols` entries that stay at most. */
 int64_t lh_fit_bytes(const lh_fit *fit);
 int64_t lh_fit_output_bytes(const lh_fit *fit);
+
+/* Some slots of a KV head. */
+typedef struct lh_fit_slots {
+    int64_t head, first, count;
+} lh_fit_slots;
+
+/* y [head_dim + 1, group x rows] += the sums over slots of rows.kv of the rows' weights times values; and, last, of the
+ * weights. */
+void lh_fit_add_sums(const lh_exec *exec, const lh_fit *fit, lh_fit_slots slots, float *y);
 
 /* Before the eviction: the rows' outputs over all entries. */
 void lh_fit_outputs(const lh_exec *exec, const lh_fit *fit);

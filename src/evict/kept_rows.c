@@ -94,3 +94,28 @@ lh_row_block lh_scoring_rows(lh_evictor *ev, const lh_evict_job *job)
     if (ev->policy.score.rows_at == LH_ROWS_AT_AFTER) move_after(ev, job, &rows);
     return lh_join_rows(ev, job, &rows);
 }
+
+/* Every step-th of rows, from the middle of the first step on. They are where the policy says. */
+static void thin(lh_evictor *ev, const lh_evict_job *job, lh_row_block *b, int64_t step)
+{
+    int32_t positions[LH_REFERENCE_ROWS];
+    lh_query_rows *rows = &b->rows;
+    const int64_t first = step / 2, n = rows->tokens / step;
+    for (int64_t r = 0; r < n; r++) positions[r] = (int32_t)lh_policy_row_at(&ev->policy, job->seen, first + r * step);
+    lh_exec_put(&ev->exec, ev->at[LH_SPACE_PLACES], positions, n * (int64_t)sizeof *positions);
+    rows->positions = ev->at[LH_SPACE_PLACES];
+    rows->q += first * rows->q_ld;
+    rows->lse += first * b->lse_ld;
+    rows->tokens = n;
+    rows->q_ld *= step;
+    b->lse_ld *= step;
+}
+
+lh_row_block lh_reference_rows(lh_evictor *ev, const lh_evict_job *job)
+{
+    if (!ev->scoring.rows.q) ev->scoring = lh_scoring_rows(ev, job);
+    lh_row_block b = ev->scoring;
+    const int64_t step = (b.rows.tokens + LH_REFERENCE_ROWS - 1) / LH_REFERENCE_ROWS;
+    if (step > 1) thin(ev, job, &b, step);
+    return b;
+}

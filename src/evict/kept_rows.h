@@ -13,4 +13,9 @@ void lh_keep_rows(lh_evictor *ev, const lh_query_rows *rows);
  * these are not finite. By '--rows-at after' moved, in lh_own_q: they see other entries from there. */
 lh_row_block lh_scoring_rows(lh_evictor *ev, const lh_evict_job *job);
 
+/* Collective where groups are split, at the first call of an eviction. The rows that a fit and loss curves look from:
+ * those that score, or, where scores need none, those that were kept for it; of more than LH_REFERENCE_ROWS, every so
+ * many, evenly. */
+lh_row_block lh_reference_rows(lh_evictor *ev, const lh_evict_job *job);
+
 #endif

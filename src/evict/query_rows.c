@@ -78,7 +78,7 @@ static void normalise(lh_evictor *ev, const lh_evict_job *job, lh_row_block *b)
     put_until(ev, job, b);
     put_gains(ev, b);
     b->lse_ld = grouped;
-    const int is_single = b->rows.tokens == 1 && ev->policy.fitting.kind == LH_FIT_NONE;
+    const int is_single = b->rows.tokens == 1 && !lh_has_references(&ev->policy.fitting, &ev->policy.budgets);
     b->own = is_single ? lse : NULL;
     b->rows.lse = is_single ? NULL : lse;
     if (is_single) return;

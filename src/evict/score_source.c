@@ -25,5 +25,6 @@ int lh_evict_uses_attention(const lh_policy_numbers *p)
 
 int lh_keeps_rows(const lh_policy_numbers *p)
 {
-    return p->evicts && ((lh_evict_uses_attention(p) && !p->score.running) || p->fitting.kind != LH_FIT_NONE);
+    return p->evicts &&
+           ((lh_evict_uses_attention(p) && !p->score.running) || lh_has_references(&p->fitting, &p->budgets));
 }

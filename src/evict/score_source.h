@@ -34,8 +34,7 @@ const lh_source *lh_source_of(const lh_policy_numbers *policy);
 /* 1 where entries are scored by the attention that rows give them. */
 int lh_evict_uses_attention(const lh_policy_numbers *policy);
 
-/* 1 for a policy whose rows are kept (kept_rows.h): they are observed when the layer ends, or what stays is fitted to
- * them. */
+/* 1 for a policy whose rows are kept (kept_rows.h): they are observed when the layer ends, or are references. */
 int lh_keeps_rows(const lh_policy_numbers *policy);
 
 #endif

@@ -11,8 +11,7 @@ void lh_join_group(lh_evictor *ev, const lh_evict_job *job, const float *x, floa
            .factor = 1.0f);
 }
 
-/* Competing entries alone: what is protected never leaks in. x, y: [kv_count * parts, ld]. */
-static void smooth(lh_evictor *ev, const lh_evict_job *job, const lh_pool_args *of)
+void lh_pool_entries(lh_evictor *ev, const lh_evict_job *job, const lh_pool_args *of)
 {
     lh_pool_args args = *of;
     args.state = ev->at[LH_SPACE_STATE];
@@ -30,7 +29,8 @@ static void weigh_by_values(lh_evictor *ev, const lh_evict_job *job, float *scor
     float *norms = ev->at[LH_SPACE_PRIOR], *prior = norms + heads * ev->ld;
     LH_RUN(&ev->exec, finish_scores, .y = norms, .x = lh_stat_of(job->entries, ev->stats.priors), .kv = job->entries,
            .ld = ev->ld, .parts = 1, .kind = LH_FINISH_PLAIN, .factor = 1.0f);
-    smooth(ev, job, &(lh_pool_args){.y = prior, .x = norms, .rows_per_head = 1, .k = PRIOR_POOL, .kind = LH_POOL_AVG});
+    lh_pool_entries(ev, job,
+                    &(lh_pool_args){.y = prior, .x = norms, .rows_per_head = 1, .k = PRIOR_POOL, .kind = LH_POOL_AVG});
     LH_RUN(&ev->exec, apply_prior, .y = scores, .prior = prior, .state = ev->at[LH_SPACE_STATE],
            .len = job->entries->len, .heads = heads, .ld = ev->ld);
 }
@@ -53,12 +53,12 @@ float *lh_shape_scores(lh_evictor *ev, const lh_evict_job *job)
     int apart = parts > 1 && shape->group_after_pool;
     float *scores = ev->at[LH_SPACE_RAW];
     if (shape->pool != LH_POOL_NONE) {
-        smooth(ev, job,
-               &(lh_pool_args){.y = ev->at[LH_SPACE_SHAPED],
-                               .x = scores,
-                               .rows_per_head = apart ? parts : 1,
-                               .k = shape->pool_size,
-                               .kind = (lh_pool_kind)shape->pool});
+        lh_pool_entries(ev, job,
+                        &(lh_pool_args){.y = ev->at[LH_SPACE_SHAPED],
+                                        .x = scores,
+                                        .rows_per_head = apart ? parts : 1,
+                                        .k = shape->pool_size,
+                                        .kind = (lh_pool_kind)shape->pool});
         if (apart)
             lh_join_group(ev, job, ev->at[LH_SPACE_SHAPED], scores);
         else

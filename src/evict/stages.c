@@ -1,6 +1,8 @@
 /* How the entries of a head are chosen by their scores: the best, in one stage or in two. The first stage of a
  * two-stage selection takes its share by one score, the second the rest by another. */
 #include "evict/evict_impl.h"
+#include "evict/loss_curves.h"
+#include "evict/turns.h"
 
 static const float NORM_EPSILON = 1e-4f; /* added to scores before norms weigh them (arXiv 2502.03805) */
 
@@ -47,7 +49,9 @@ lh_stage_scores lh_make_stages(lh_evictor *ev, const lh_evict_job *job, float *s
         perturb(ev, job, scores);
         s.second = second;
         break;
+    case LH_SELECT_TOPK_KEYS: lh_take_turns_with_keys(ev, job, scores); break;
     }
+    if (lh_competes_by_losses(&ev->policy.budgets)) s.heads = lh_score_gains(ev, job, scores);
     return s;
 }
 

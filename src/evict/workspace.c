@@ -4,7 +4,9 @@
 
 #include "base/minmax.h"
 #include "evict/attention.h"
+#include "evict/curve_room.h"
 #include "evict/score_source.h"
+#include "evict/turns.h"
 
 /* AdaKV's search for the best entries of all heads. */
 static void size_search(const lh_space_request *request, int64_t *bytes)
@@ -43,6 +45,8 @@ void lh_space_sizes(const lh_space_request *request, int64_t bytes[LH_SPACE_PART
         bytes[LH_SPACE_RAW] = parts * row;
         if (p->shape.pool != LH_POOL_NONE) bytes[LH_SPACE_SHAPED] = parts * row;
         if (p->select.kind != LH_SELECT_TOPK) bytes[LH_SPACE_SECOND] = row;
+        if (p->select.kind == LH_SELECT_TOPK_KEYS) lh_turn_space(request, bytes);
+        if (lh_competes_by_losses(&p->budgets)) lh_curve_space(request, bytes);
         if (p->select.joint) bytes[LH_SPACE_JOINT] = (request->need.ld + 1) * (int64_t)sizeof(int64_t);
         if (p->budgets.heads == LH_HEADS_ADAPTIVE) size_search(request, bytes);
     }

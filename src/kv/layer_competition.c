@@ -12,6 +12,9 @@ struct lh_layer_competition {
     int64_t layers;
     lh_head_safeguard *safeguards;               /* [layers] */
     int64_t *room, *bases, *budgets, *on_device; /* [layers, kv_heads]; the last as the device has it */
+    lh_evict_reference *references;              /* [layers], where the policy fits */
+    void **held;                                 /* [layers] their memory */
+    int64_t *before;                             /* [kv_count] entries of a layer before it is evicted */
 };
 
 lh_status lh_kv_open_competition(lh_kv *kv)
@@ -23,6 +26,9 @@ lh_status lh_kv_open_competition(lh_kv *kv)
     LH_TRY(lh_calloc(&c->jobs, kv->shape.layers, sizeof *c->jobs));
     LH_TRY(lh_calloc(&c->safeguards, kv->shape.layers, sizeof *c->safeguards));
     LH_TRY(lh_calloc(&c->room, 4 * cells, sizeof *c->room));
+    LH_TRY(lh_calloc(&c->references, kv->shape.layers, sizeof *c->references));
+    LH_TRY(lh_calloc(&c->held, kv->shape.layers, sizeof *c->held));
+    LH_TRY(lh_calloc(&c->before, kv->shape.heads.kv_count, sizeof *c->before));
     c->bases = c->room + cells;
     c->budgets = c->room + 2 * cells;
     c->on_device = c->room + 3 * cells;
@@ -31,13 +37,27 @@ lh_status lh_kv_open_competition(lh_kv *kv)
     return LH_OK;
 }
 
+static void drop_references(lh_kv *kv)
+{
+    lh_layer_competition *c = kv->competition;
+    for (int64_t l = 0; c->held && l < kv->shape.layers; l++) {
+        lh_device_free(lh_kv_device(kv), c->held[l]);
+        c->held[l] = NULL;
+    }
+}
+
 void lh_kv_close_competition(lh_kv *kv)
 {
-    if (!kv->competition) return;
-    lh_free(kv->competition->jobs);
-    lh_free(kv->competition->safeguards);
-    lh_free(kv->competition->room);
-    lh_free(kv->competition);
+    lh_layer_competition *c = kv->competition;
+    if (!c) return;
+    drop_references(kv);
+    lh_free(c->jobs);
+    lh_free(c->safeguards);
+    lh_free(c->room);
+    lh_free(c->references);
+    lh_free(c->held);
+    lh_free(c->before);
+    lh_free(c);
     kv->competition = NULL;
 }
 
@@ -156,12 +176,36 @@ static int64_t join(lh_kv *kv, const lh_evict_job *job)
     return held;
 }
 
+/* The rows of the layer that has just come, for the fit when all layers have what they keep: its entries go before. */
+static void hold_reference(lh_kv *kv, const lh_evict_job *job)
+{
+    lh_layer_competition *c = kv->competition;
+    lh_evict_reference *r = &c->references[c->layers - 1];
+    for (int64_t h = 0; h < kv->shape.heads.kv_count; h++) c->before[h] = kv->prompt.tokens;
+    *r = lh_evict_refer(kv->evictor, job, c->before);
+    if (lh_exec_ok(&kv->exec)) LH_LATCH(&kv->exec, lh_evict_hold(kv->evictor, r, &c->held[c->layers - 1]));
+}
+
+static void fit_layers(lh_kv *kv)
+{
+    const lh_layer_competition *c = kv->competition;
+    for (int64_t l = 0; l < c->layers; l++) {
+        const lh_arena *arena = &kv->layers[c->jobs[l].layer.index].arena;
+        lh_evict_fit(
+            kv->evictor, &c->references[l],
+            &(lh_evict_kept){.entries = &arena->view, .offset = arena->offset, .len = arena->len, .before = c->before});
+    }
+    drop_references(kv);
+}
+
 void lh_kv_compete(lh_kv *kv, const lh_evict_job *job)
 {
     lh_layer_competition *c = kv->competition;
     int64_t heads = kv->shape.heads.kv_heads, bytes = heads * (int64_t)sizeof *c->room;
+    const int fits = lh_evict_fits(kv->evictor, job);
     lh_evict_keep_scores(kv->evictor, job);
     int64_t held = join(kv, job);
+    if (fits) hold_reference(kv, job);
     lh_top_request q = {.layers = c->layers, .jobs = c->jobs, .max_kept = max_kept(kv)};
     int last = is_last(kv, job->layer.index);
     if (last)
@@ -179,5 +223,7 @@ void lh_kv_compete(lh_kv *kv, const lh_evict_job *job)
     }
     keep_new(kv, &c->jobs[c->layers - 1], c->budgets + (c->layers - 1) * heads);
     memcpy(c->room, c->budgets, (size_t)(c->layers * bytes));
-    if (last) drop_scores(kv);
+    if (!last) return;
+    drop_scores(kv);
+    if (fits) fit_layers(kv);
 }

@@ -155,11 +155,15 @@ static void settle_layer(lh_kv *kv, const lh_evict_job *job, const lh_arena *fro
     } else if (kv->competition && job->ranked) {
         lh_kv_compete(kv, job);
     } else {
+        lh_evict_reference reference;
+        const int fits = lh_evict_fits(kv->evictor, job);
         lh_evict_select(kv->evictor, job, kv->arrays.kept);
+        if (fits) reference = lh_evict_refer(kv->evictor, job, from->len);
         lh_kv_move_kept(kv, job, kv->arrays.kept);
-        lh_evict_fit(
-            kv->evictor, job,
-            &(lh_evict_kept){.entries = &own->view, .offset = own->offset, .len = own->len, .before = from->len});
+        if (fits)
+            lh_evict_fit(
+                kv->evictor, &reference,
+                &(lh_evict_kept){.entries = &own->view, .offset = own->offset, .len = own->len, .before = from->len});
     }
 }
 

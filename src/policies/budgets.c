@@ -82,8 +82,18 @@ int lh_policy_projects(const lh_policy_numbers *fixed)
 
 int64_t lh_policy_rows(const lh_policy_numbers *fixed, int64_t seen)
 {
-    const int looks = fixed->score.source == LH_SCORE_ATTENTION || fixed->fitting.kind != LH_FIT_NONE;
+    const int looks = fixed->score.source == LH_SCORE_ATTENTION || lh_has_references(&fixed->fitting, &fixed->budgets);
     return fixed->evicts && looks ? lh_min_i64(seen, fixed->rows) : 0;
+}
+
+int lh_competes_by_losses(const lh_policy_division *budgets)
+{
+    return budgets->heads == LH_HEADS_ADAPTIVE && budgets->by == LH_COMPETE_BY_LOSSES;
+}
+
+int lh_has_references(const lh_policy_fitting *fitting, const lh_policy_division *budgets)
+{
+    return fitting->kind != LH_FIT_NONE || lh_competes_by_losses(budgets);
 }
 
 int lh_policy_fits_bias(const lh_policy_numbers *fixed)
@@ -138,7 +148,8 @@ lh_stage lh_policy_stage(const lh_policy_numbers *fixed, const lh_protection *pr
     lh_fraction r = fixed->select.random_share;
     lh_stage stage = {.share = {1, 1}};
     switch (fixed->select.kind) {
-    case LH_SELECT_TOPK: break;
+    case LH_SELECT_TOPK:
+    case LH_SELECT_TOPK_KEYS: break;
     case LH_SELECT_TWO_STAGE:
         stage.share = lh_decimal_fraction(fixed->select.first_stage);
         if (fixed->compat != LH_COMPAT_KVPRESS) break;

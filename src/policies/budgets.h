@@ -40,9 +40,16 @@ int lh_statistic_is_joint(lh_statistic statistic);
 /* 1 where norms of projected values weigh scores. */
 int lh_policy_projects(const lh_policy_numbers *fixed);
 
-/* Number of query rows to observe after `seen` tokens, at most `seen`; 0 for scores without rows and
- * without a fit. With proxies: P. */
+/* Number of query rows to observe after `seen` tokens, at most `seen`; 0 where neither scores nor references need any.
+ * With proxies: P. */
 int64_t lh_policy_rows(const lh_policy_numbers *fixed, int64_t seen);
+
+/* 1 where the heads of a layer, or of all layers, compete by what their output loses. */
+int lh_competes_by_losses(const lh_policy_division *budgets);
+
+/* 1 where rows are looked at as references, beside the score: what stays is fitted to them, or heads compete by what
+ * their output loses in them. */
+int lh_has_references(const lh_policy_fitting *fitting, const lh_policy_division *budgets);
 
 /* 1 where biases of the entries that stay are fitted; and where values are. */
 int lh_policy_fits_bias(const lh_policy_numbers *fixed);

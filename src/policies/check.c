@@ -18,7 +18,13 @@ static int running_mean(const lh_policy *p)
 
 static int chooses_without_attention(const lh_policy *p)
 {
-    return p->select.kind != LH_SELECT_TOPK && !lh_policy_attends(p);
+    return p->select.kind != LH_SELECT_TOPK && p->select.kind != LH_SELECT_TOPK_KEYS && !lh_policy_attends(p);
+}
+
+static int takes_keys_by_position(const lh_policy *p)
+{
+    return p->select.kind == LH_SELECT_TOPK_KEYS &&
+           (p->score.source == LH_SCORE_POSITION || p->score.source == LH_SCORE_KEY_DIFFERENCE);
 }
 
 static int deviates_without_mean(const lh_policy *p)
@@ -53,7 +59,8 @@ static int joins_positions(const lh_policy *p)
 
 static int joins_stages(const lh_policy *p)
 {
-    return p->select.joint && (p->select.kind == LH_SELECT_TWO_STAGE || p->select.kind == LH_SELECT_STD_SCOPE);
+    return p->select.joint && (p->select.kind == LH_SELECT_TWO_STAGE || p->select.kind == LH_SELECT_STD_SCOPE ||
+                               p->select.kind == LH_SELECT_TOPK_KEYS);
 }
 
 static int mixes_shares(const lh_policy *p)
@@ -75,7 +82,8 @@ static int slots_of_old_rows(const lh_policy *p)
 static int layers_compete(const lh_policy *p)
 {
     return p->budgets.layers == LH_LAYERS_ADAPTIVE &&
-           (p->budgets.heads != LH_HEADS_ADAPTIVE || p->select.kind != LH_SELECT_TOPK);
+           (p->budgets.heads != LH_HEADS_ADAPTIVE ||
+            (p->select.kind != LH_SELECT_TOPK && p->select.kind != LH_SELECT_TOPK_KEYS));
 }
 
 static int layers_compete_later(const lh_policy *p)
@@ -98,14 +106,20 @@ static int moves_all_rows(const lh_policy *p)
     return p->score.rows_at == LH_ROWS_AT_AFTER && (p->score.running || p->rows.n == INT64_MAX);
 }
 
-static int fits_from_own_places(const lh_policy *p)
+static int refers_to_own_places(const lh_policy *p)
 {
-    return p->fitting.kind && p->score.rows_at != LH_ROWS_AT_AFTER;
+    return lh_has_references(&p->fitting, &p->budgets) && p->score.rows_at != LH_ROWS_AT_AFTER;
 }
 
-static int fits_over_layers(const lh_policy *p)
+static int loses_in_stages(const lh_policy *p)
 {
-    return p->fitting.kind && p->budgets.layers == LH_LAYERS_ADAPTIVE;
+    return p->budgets.by == LH_COMPETE_BY_LOSSES && p->select.kind != LH_SELECT_TOPK &&
+           p->select.kind != LH_SELECT_TOPK_KEYS;
+}
+
+static int loses_slots(const lh_policy *p)
+{
+    return p->budgets.by == LH_COMPETE_BY_LOSSES && p->positions == LH_POSITION_SLOT;
 }
 
 static int fits_slots(const lh_policy *p)
@@ -143,9 +157,19 @@ static int compares_later(const lh_policy *p)
     return p->score.source == LH_SCORE_LAG && (p->every || p->block);
 }
 
+static int competes_by_scores(const lh_policy *p)
+{
+    return p->budgets.heads == LH_HEADS_ADAPTIVE && p->budgets.by == LH_COMPETE_BY_SCORES;
+}
+
 static int adapts_to_ranks(const lh_policy *p)
 {
-    return p->score.source == LH_SCORE_LAG && p->budgets.heads == LH_HEADS_ADAPTIVE;
+    return p->score.source == LH_SCORE_LAG && competes_by_scores(p);
+}
+
+static int adapts_to_turns(const lh_policy *p)
+{
+    return p->select.kind == LH_SELECT_TOPK_KEYS && competes_by_scores(p);
 }
 
 static int narrows_blocks(const lh_policy *p)
@@ -178,16 +202,25 @@ static const struct {
                    "own"},
     {layers_compete,
      "'--layer-budget adaptive' lets the heads of all layers compete: it needs '--head-budget adaptive' and "
-     "'--select topk'"},
+     "'--select topk' or topk+keys"},
     {layers_compete_later, "'--layer-budget adaptive' ranks the entries of all layers once, at the end of the prefill: "
                            "it needs '--evict never'"},
     {blocks_of_slots, "'--positions slot' begins after the prefill: it needs '--evict never' or every:N"},
     {expects_later, "'--statistic expected' sums up the queries of the whole prompt: it needs '--evict never'"},
     {spans_later, "'--statistic leverage' compares the keys of the whole prompt: it needs '--evict never'"},
     {compares_later, "'--statistic lag' compares each part of the prompt with the next: it needs '--evict never'"},
+    {takes_keys_by_position,
+     "'--select topk+keys' takes some entries by their keys and the others by their scores: give a "
+     "statistic other than position and key-difference"},
     {adapts_to_ranks,
      "'--head-budget adaptive' would change nothing: '--statistic lag' ranks the entries of a part, and "
-     "all heads have the same ranks"},
+     "all heads have the same ranks; give '--compete-by losses', or '--head-budget uniform'"},
+    {adapts_to_turns,
+     "'--head-budget adaptive' would change nothing: '--select topk+keys' ranks the entries of a head, and "
+     "all heads have the same ranks; give '--compete-by losses', or '--head-budget uniform'"},
+    {loses_in_stages, "'--compete-by losses' needs entries in one order: give '--select topk' or topk+keys"},
+    {loses_slots,
+     "'--compete-by losses' is of rows that see entries at their positions: it needs '--positions original'"},
     {mixes_shares, "'--compat kvpress' needs '--safeguard floor': interp mixes counts of competing entries"},
     {slots_of_uneven_heads, "'--positions slot' needs '--head-budget uniform' and '--set-per head': a new row has one "
                             "position, the number of entries that every head holds"},
@@ -198,12 +231,9 @@ static const struct {
     {moves_all_rows,
      "'--rows-at after' moves some rows, and not all as they pass: give '--rows sample:N' or last:N, and "
      "a window"},
-    {fits_from_own_places,
-     "'--fit' needs rows that see all of the prompt ('--rows-at after', '--proxies none'): a fit to rows that saw only "
-     "what is before them makes answers worse"},
-    {fits_over_layers,
-     "'--fit' fits a layer when its prefill ends, but '--layer-budget adaptive' chooses when that of all "
-     "layers has ended: give '--layer-budget uniform', pyramid or FILE"},
+    {refers_to_own_places, "'--fit' and '--compete-by losses' need rows that see all of the prompt ('--rows-at after', "
+                           "'--proxies none'): rows "
+                           "that saw only what is before them mislead them"},
     {fits_slots, "'--fit' is to rows that see entries at their positions: it needs '--positions original'"},
     {spreads_visits,
      "'--statistic mas' divides by the rows after an entry, but rows that are spread or moved by '--rows "

@@ -17,6 +17,11 @@
       "Place of the proxies: the end of the prompt, or half of them at its beginning, which are then the sinks.")     \
     X(window, "window", LH_OPT_STR, NULL, "N",                                                                        \
       "Attention window: the last N rows of the prompt score the entries, and are kept.")                             \
+    X(head_budget, "head-budget", LH_OPT_WORD_OR_FILE, lh_policy_over_heads, NULL,                                    \
+      "Budgets of heads: uniform, adaptive (the heads of a layer compete, AdaKV), or by the weights in FILE, a CSV "  \
+      "with the first line 'layer,head,weight'.")                                                                     \
+    X(compete_by, "compete-by", LH_OPT_STR, lh_policy_competitions, NULL,                                             \
+      "What heads compete by: the scores of their entries, or what their output loses without them.")                 \
     X(fit, "fit", LH_OPT_STR, lh_policy_fits, NULL,                                                                   \
       "What of the kept entries is fitted, so that rows after the prompt see in them what they saw in all.")          \
     X(ridge, "ridge", LH_OPT_STR, NULL, "X", "Strength that holds fitted values near the old ones, from 0 to 1.")     \
@@ -44,9 +49,6 @@
       "many as there are proxies.")                                                                                   \
     X(recents, "recents", LH_OPT_STR, NULL, "N|P%",                                                                   \
       "Last entries that are always kept, as a number or a share of the budget.")                                     \
-    X(head_budget, "head-budget", LH_OPT_WORD_OR_FILE, lh_policy_over_heads, NULL,                                    \
-      "Budgets of heads: uniform, adaptive (the heads of a layer compete, AdaKV), or by the weights in FILE, a CSV "  \
-      "with the first line 'layer,head,weight'.")                                                                     \
     X(alpha, "alpha", LH_OPT_STR, NULL, "X",                                                                          \
       "Share of the budget that every head keeps whatever its scores are, when heads compete.")                       \
     X(safeguard, "safeguard", LH_OPT_STR, lh_policy_safeguards, NULL,                                                 \
@@ -57,10 +59,11 @@
     X(beta, "beta", LH_OPT_STR, NULL, "N", "Steepness of the pyramid.")                                               \
     X(select, "select", LH_OPT_STR, lh_policy_selections, NULL,                                                       \
       "Selection: by score; or a share of it by score and value (CriticalKV), by the deviation of attention (RoCo), " \
-      "or by chance (NaCl).")                                                                                         \
+      "by chance (NaCl), or by the directions of keys.")                                                              \
     X(first_stage, "first-stage", LH_OPT_STR, NULL, "X", "Share that two-stage chooses by score alone.")              \
     X(std_share, "std-share", LH_OPT_STR, NULL, "X", "Share of the budget that std-scope chooses by deviation.")      \
     X(random_share, "random-share", LH_OPT_STR, NULL, "X", "Share that topk+sample draws, such as 0.3 or 7/19.")      \
+    X(key_share, "key-share", LH_OPT_STR, NULL, "X", "Share that topk+keys chooses by keys.")                         \
     X(compat, "compat", LH_OPT_STR, lh_policy_compats, NULL, NULL)                                                    \
     X(set_per, "set-per", LH_OPT_STR, lh_policy_sets, NULL,                                                           \
       "Every head keeps its own entries, or all heads of a layer the same ones.")                                     \

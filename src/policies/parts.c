@@ -32,20 +32,25 @@ static int fits_values(const lh_policy *policy)
     return policy->fitting.kind == LH_FIT_VALUES || policy->fitting.kind == LH_FIT_BOTH;
 }
 
-/* Rows are observed for the fit alone. */
-static int only_fits(const lh_policy *policy)
+static int adapts(const lh_policy *policy)
 {
-    return policy->fitting.kind && !lh_policy_attends(policy);
+    return policy->budgets.heads == LH_HEADS_ADAPTIVE;
+}
+
+/* Rows are observed, but not by the score. */
+static int only_refers(const lh_policy *policy)
+{
+    return lh_has_references(&policy->fitting, &policy->budgets) && !lh_policy_attends(policy);
 }
 
 static int has_rows(const lh_policy *policy)
 {
-    return (lh_policy_attends(policy) && !policy->proxies.kind) || only_fits(policy);
+    return (lh_policy_attends(policy) && !policy->proxies.kind) || only_refers(policy);
 }
 
 static int places_rows(const lh_policy *policy)
 {
-    return has_window(policy) || only_fits(policy);
+    return has_window(policy) || only_refers(policy);
 }
 
 static int gains(const lh_policy *policy)
@@ -78,19 +83,20 @@ static int ranks(const lh_policy *policy)
     return policy->score.source != LH_SCORE_POSITION;
 }
 
-static int may_fit(const lh_policy *policy)
+/* There may be rows after the prompt to compare with. */
+static int may_refer(const lh_policy *policy)
 {
     return ranks(policy) && (lh_policy_observes(policy) || !lh_policy_attends(policy));
+}
+
+static int adapts_and_may_refer(const lh_policy *policy)
+{
+    return adapts(policy) && may_refer(policy);
 }
 
 static int compares_parts(const lh_policy *policy)
 {
     return policy->score.source == LH_SCORE_LAG;
-}
-
-static int adapts(const lh_policy *policy)
-{
-    return policy->budgets.heads == LH_HEADS_ADAPTIVE;
 }
 
 static int narrows(const lh_policy *policy)
@@ -113,14 +119,19 @@ static int samples(const lh_policy *policy)
     return policy->select.kind == LH_SELECT_TOPK_SAMPLE;
 }
 
+static int takes_keys(const lh_policy *policy)
+{
+    return policy->select.kind == LH_SELECT_TOPK_KEYS;
+}
+
 static int differs_in_kvpress(const lh_policy *policy)
 {
     return adapts(policy) || has_stages(policy) || narrows(policy);
 }
 
-static const char *where_fits_look(const lh_policy *policy)
+static const char *place_of_references(const lh_policy *policy)
 {
-    return only_fits(policy) ? "after" : NULL;
+    return only_refers(policy) ? "after" : NULL;
 }
 
 static const char *once_for_spread_rows(const lh_policy *policy)
@@ -163,11 +174,15 @@ static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_
 #define ROW_window USED(has_window, OBSERVED " and '--proxies none'"), NUMBER, AT(window)
 #define ROW_rows                                                                                                      \
     USED(has_rows, "a statistic of attention ('--statistic sum' or mean, mas, count, rms, max, last) and '--proxies " \
-                   "none', or '--fit'"),                                                                              \
+                   "none', or '--fit' or '--compete-by losses'"),                                                     \
         .forced = last_row, OWN(rows)
-#define ROW_rows_at \
-    USED(places_rows, OBSERVED " and '--proxies none', or '--fit'"), .forced = where_fits_look, WORD, AT(score.rows_at)
-#define ROW_fit USED(may_fit, "a statistic other than position and last"), WORD, AT(fitting.kind)
+#define ROW_rows_at                                                                           \
+    USED(places_rows, OBSERVED " and '--proxies none', or '--fit' or '--compete-by losses'"), \
+        .forced = place_of_references, WORD, AT(score.rows_at)
+#define ROW_compete_by                                                                                         \
+    USED(adapts_and_may_refer, "'--head-budget adaptive' and a statistic other than position and last"), WORD, \
+        AT(budgets.by)
+#define ROW_fit USED(may_refer, "a statistic other than position and last"), WORD, AT(fitting.kind)
 #define ROW_ridge USED(fits_values, "'--fit values' or both"), SHARE, AT(fitting.ridge)
 #define ROW_gain ATTENTION, WORD, AT(score.gain)
 #define ROW_gain_floor USED(gains, "'--gain'"), WORD, AT(score.gain_floor)
@@ -197,6 +212,7 @@ static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_
 #define ROW_first_stage USED(has_stages, "'--select two-stage'"), SHARE, AT(select.first_stage)
 #define ROW_std_share USED(has_scope, "'--select std-scope'"), SHARE, AT(select.std_share)
 #define ROW_random_share USED(samples, "'--select topk+sample'"), OWN(random_share)
+#define ROW_key_share USED(takes_keys, "'--select topk+keys'"), SHARE, AT(select.key_share)
 #define ROW_compat                                                                                                \
     USED(differs_in_kvpress, "'--head-budget adaptive', '--select two-stage' or '--layer-budget pyramid'"), WORD, \
         AT(compat)

@@ -38,6 +38,7 @@ typedef enum lh_statistic {
  * them; and a pyramid falls over the whole budget, window included, rounded and not exact in total. */
 #define LH_NUMBER(word, meaning, number) number,
 typedef enum lh_proxies_at { LH_PROXIES_AT_WORDS(LH_NUMBER) } lh_proxies_at;
+typedef enum lh_compete_by { LH_COMPETE_WORDS(LH_NUMBER) } lh_compete_by;
 typedef enum lh_fit_kind { LH_FIT_WORDS(LH_NUMBER) } lh_fit_kind;
 typedef enum lh_row_place { LH_ROWS_AT_WORDS(LH_NUMBER) } lh_row_place;
 typedef enum lh_heads_budget { LH_HEADS_WORDS(LH_NUMBER) LH_HEADS_PROFILE } lh_heads_budget;
@@ -79,6 +80,7 @@ typedef struct lh_policy_shape {
 typedef struct lh_policy_division {
     lh_heads_budget heads;
     lh_layers_budget layers;
+    lh_compete_by by;                       /* where heads compete */
     uint64_t head_profile, layer_profile; /* their hashes, 0: none */
     lh_safeguard safeguard;
     lh_decimal alpha;
@@ -89,11 +91,11 @@ typedef struct lh_policy_division {
 typedef struct lh_policy_selection {
     lh_select kind;
     int joint;                         /* 1: one keep set for all heads of a layer */
-    lh_decimal first_stage, std_share; /* shares of 1 */
+    lh_decimal first_stage, std_share, key_share; /* shares of 1 */
     lh_fraction random_share;          /* as it was written, "7/19" or a decimal */
 } lh_policy_selection;
 
-/* What is fitted of the entries that stay, to the rows that score, or (scores without rows) to such rows alone. */
+/* What is fitted of the entries that stay, to the rows that score, or (scores without rows) to rows kept for it. */
 typedef struct lh_policy_fitting {
     lh_fit_kind kind;
     lh_decimal ridge;

@@ -8,6 +8,7 @@
 #define LH_POLICY_WORDS(X)                          \
     X(lh_policy_statistics, LH_STATISTIC_WORDS)     \
     X(lh_policy_proxy_places, LH_PROXIES_AT_WORDS)  \
+    X(lh_policy_competitions, LH_COMPETE_WORDS)     \
     X(lh_policy_fits, LH_FIT_WORDS)                 \
     X(lh_policy_row_places, LH_ROWS_AT_WORDS)       \
     X(lh_policy_groups, LH_GROUP_WORDS)             \
@@ -53,6 +54,11 @@
     X("end", "Proxies are the end of the prompt.", LH_PROXIES_AT_END) \
     X("both-ends", "Half of the proxies are the beginning of the prompt, the others its end.", LH_PROXIES_AT_BOTH_ENDS)
 
+#define LH_COMPETE_WORDS(X)                                                                                    \
+    X("scores", "Heads compete by the scores of their entries (AdaKV).", LH_COMPETE_BY_SCORES)                 \
+    X("losses", "Heads compete by what their output loses without an entry, as rows after the prompt see it.", \
+      LH_COMPETE_BY_LOSSES)
+
 #define LH_FIT_WORDS(X)                                                                                            \
     X("none", "Entries stay what they were.", LH_FIT_NONE)                                                         \
     X("bias", "A bias of each kept entry, which stands for the attention that went to evicted ones.", LH_FIT_BIAS) \
@@ -92,12 +98,14 @@
     X("pyramid", "Lower layers keep more.", LH_LAYERS_PYRAMID)            \
     X("adaptive", "The heads of all layers compete.", LH_LAYERS_ADAPTIVE)
 
-#define LH_SELECT_WORDS(X)                                                                             \
-    X("topk", "The best scores.", LH_SELECT_TOPK)                                                      \
-    X("two-stage", "The best scores, then the best of score times what the value adds to the output.", \
-      LH_SELECT_TWO_STAGE)                                                                             \
-    X("std-scope", "The entries of the largest deviation, then the best scores.", LH_SELECT_STD_SCOPE) \
-    X("topk+sample", "The best scores, then entries that are drawn by their scores.", LH_SELECT_TOPK_SAMPLE)
+#define LH_SELECT_WORDS(X)                                                                                    \
+    X("topk", "The best scores.", LH_SELECT_TOPK)                                                             \
+    X("two-stage", "The best scores, then the best of score times what the value adds to the output.",        \
+      LH_SELECT_TWO_STAGE)                                                                                    \
+    X("std-scope", "The entries of the largest deviation, then the best scores.", LH_SELECT_STD_SCOPE)        \
+    X("topk+sample", "The best scores, then entries that are drawn by their scores.", LH_SELECT_TOPK_SAMPLE)  \
+    X("topk+keys", "By turns the best scores and the keys that differ most from the mean key of their head.", \
+      LH_SELECT_TOPK_KEYS)
 
 #define LH_COMPAT_WORDS(X)                                                                                     \
     X("none", "As in the papers.", LH_COMPAT_NONE)                                                             \

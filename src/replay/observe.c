@@ -139,17 +139,20 @@ static int still_holds(const lh_replay_watch *w, const lh_policy_numbers *n)
     return w->observed && !n->score.gain && w->numbers.rows == n->rows && w->numbers.first_rows == n->first_rows;
 }
 
-/* Attention that rows give, of all rows or of a window, or what rows are expected to give. */
-static lh_status take_attention(lh_replay_watch *w, lh_replay *r, const lh_policy_numbers *n, lh_replay_job *j)
+/* What all rows give, or are expected to give. */
+static void take_passing(lh_replay_watch *w, lh_replay *r, const lh_policy_numbers *n, lh_replay_job *j)
 {
-    if (n->score.running || n->score.source == LH_SCORE_EXPECTED) {
-        if (!still_holds(w, n) && !use_columns(w, r, n)) {
-            lh_evict_begin_layer(w->evictor, &j->job);
-            pass_rows(w, r, &j->job);
-        }
-        if (!still_holds(w, n)) lh_evict_end_layer(w->evictor, &j->job);
-        return LH_OK;
+    if (still_holds(w, n)) return;
+    if (!use_columns(w, r, n)) {
+        lh_evict_begin_layer(w->evictor, &j->job);
+        pass_rows(w, r, &j->job);
     }
+    lh_evict_end_layer(w->evictor, &j->job);
+}
+
+/* Rows of a window, spread rows or proxies, which score or are references. */
+static lh_status take_rows(lh_replay_watch *w, lh_replay *r, const lh_policy_numbers *n, lh_replay_job *j)
+{
     if (!still_holds(w, n)) {
         LH_TRY(lh_replay_is_oracle(r, w->policy) ? gather_judges(w, r) : gather_window(w, r, n));
         j->rows = gathered(w, r, n);
@@ -170,7 +173,7 @@ lh_status lh_replay_observe(lh_replay_watch *w, lh_replay *r, const lh_policy_nu
 {
     const lh_trace_file *t = &r->trace;
     const lh_entry_stats at = lh_entry_stats_of(n, &t->shape.heads);
-    const int attention = n->score.source == LH_SCORE_ATTENTION || n->score.source == LH_SCORE_EXPECTED;
+    const int passing = n->score.running || n->score.source == LH_SCORE_EXPECTED;
     j->view = r->layer.view;
     j->view.stats = w->stats;
     j->view.stat_count = at.count;
@@ -186,7 +189,8 @@ lh_status lh_replay_observe(lh_replay_watch *w, lh_replay *r, const lh_policy_nu
         }
         w->observed = 0;
     }
-    if (attention && j->job.scored) LH_TRY(take_attention(w, r, n, j));
+    if (passing && j->job.scored) take_passing(w, r, n, j);
+    if (!n->score.running && lh_policy_rows(n, t->prompt) > 0 && j->job.scored) LH_TRY(take_rows(w, r, n, j));
     w->numbers = *n;
     w->observed = j->job.scored; /* where all that may stay is protected, nothing was looked at */
     return lh_exec_take(&r->exec);

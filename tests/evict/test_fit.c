@@ -205,7 +205,7 @@ static fitted fit(lot *m, rig *g, const layer *l, int n, int64_t only, const lh_
     for (int64_t i = 0; i < heads && only < 0; i++)
         for (int64_t r = 0; r < l->rows.rows; r++)
             for (int64_t c = 0; c < d; c++) {
-                int64_t at = ((i / group * d + c) * group + i % group) * l->rows.rows + r;
+                int64_t at = ((i / group * (d + 1) + c) * group + i % group) * l->rows.rows + r;
                 out.outputs[(r * heads + i) * d + c] = o[at];
             }
     rig_reset(g);

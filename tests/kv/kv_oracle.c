@@ -143,7 +143,7 @@ typedef struct ranking {
 static void rank_sheets(oracle *o, const sheets *s, ranking *r)
 {
     int64_t heads = o->of->kv_heads, each = heads * o->cap, all = s->n * each;
-    *r = (ranking){.state = oracle_alloc(3 * all, 1), .first = oracle_alloc(2 * all, sizeof *r->first)};
+    *r = (ranking){.state = oracle_alloc(3 * all, 1), .first = oracle_alloc(3 * all, sizeof *r->first)};
     r->keep = r->state + all;
     r->doubt = r->keep + all;
     r->flat = r->first;
@@ -158,6 +158,10 @@ static void rank_sheets(oracle *o, const sheets *s, ranking *r)
             r->second = r->first + all;
             memcpy(r->second + i * each, scores.second, (size_t)each * sizeof *r->first);
             if (scores.flat == scores.second) r->flat = r->second;
+        }
+        if (scores.gains) {
+            r->flat = r->first + 2 * all;
+            memcpy(r->flat + i * each, scores.gains, (size_t)each * sizeof *r->first);
         }
         oracle_scores_clear(&scores);
     }

@@ -11,8 +11,8 @@ typedef struct oracle_number {
     double x, error;
 } oracle_number;
 
-/* What rows gave to the entries of one KV head; each [cap], sums [group, cap]. each: squares of all query heads, largest: their largest weights.
- * unsure: rows of which rounding decides whether they count. */
+/* What rows gave to the entries of one KV head; each [cap], sums [group, cap]. each: squares of all query heads,
+ * largest: their largest weights. unsure: rows of which rounding decides whether they count. */
 typedef struct oracle_tally {
     double *sums, *squares, *counts, *unsure, *visits, *each, *largest;
     int64_t group, cap;
@@ -73,9 +73,9 @@ typedef struct oracle_choice {
 void oracle_choose(const oracle_choice *c);
 
 /* Scores of one layer for an eviction, by kv_oracle_scores.c. state: [kv_heads, cap]; each array alike, owned by the
- * caller. second is NULL with one stage; flat is first or second. */
+ * caller. second is NULL with one stage, gains where heads do not compete by losses; flat is one of the others. */
 typedef struct oracle_scores {
-    oracle_number *first, *second, *flat;
+    oracle_number *first, *second, *gains, *flat;
 } oracle_scores;
 void oracle_score(oracle *o, int64_t layer, const uint8_t *state, oracle_scores *out);
 void oracle_scores_clear(oracle_scores *s);
@@ -88,6 +88,17 @@ typedef struct oracle_rows {
     int64_t after;
 } oracle_rows;
 void oracle_observe(const oracle *o, const oracle_rows *rows, oracle_tally *to);
+
+/* Of kv_oracle_ranks.c. The scores of a head's entries become those of the turns that they take with its keys; and what
+ * the entries of a layer gain, [kv_heads, cap]. */
+void oracle_take_turns(oracle *o, int64_t layer, int64_t g, const uint8_t *state, oracle_number *scores);
+void oracle_gain(const oracle *o, int64_t layer, const uint8_t *state, const oracle_number *scores, oracle_number *out);
+
+/* What it is made of: scores of keys, values, and the weights [cap] that query head i of its group gives in row
+ * rows->from. */
+void oracle_score_keys(oracle *o, int64_t layer, int64_t g, const uint8_t *state, oracle_number *scores);
+const double *oracle_value(const oracle *o, int64_t layer, int64_t p, int64_t g);
+void oracle_row_weights(const oracle *o, const oracle_rows *rows, int64_t i, double *weights);
 
 /* 1 if kv_oracle_scores.c defines the scores of a source; else the test fails, and says where the definition goes. */
 int oracle_defines(lh_score_source source);

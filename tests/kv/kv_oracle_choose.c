@@ -102,7 +102,8 @@ static int inexact_ties(const lh_policy_numbers *p)
 {
     int joint = p->select.joint && p->score.statistic != LH_STAT_COUNT; /* sums of counts over heads are exact */
     return p->shape.pool == LH_POOL_AVG || p->score.value_prior || joint ||
-           p->score.source == LH_SCORE_KEY_DIFFERENCE || p->select.kind == LH_SELECT_STD_SCOPE;
+           p->score.source == LH_SCORE_KEY_DIFFERENCE || p->select.kind == LH_SELECT_STD_SCOPE ||
+           p->select.kind == LH_SELECT_TOPK_KEYS || lh_competes_by_losses(&p->budgets);
 }
 
 /* All entries that compete, best first. `taken` (may be NULL): those that do no more. */

@@ -26,7 +26,7 @@ static const double *key_of(const oracle *o, int64_t l, int64_t p, int64_t g)
     return o->k + ((l * o->cap + p) * o->of->kv_heads + g) * o->of->dim;
 }
 
-static const double *value_of(const oracle *o, int64_t l, int64_t p, int64_t g)
+const double *oracle_value(const oracle *o, int64_t l, int64_t p, int64_t g)
 {
     return o->v + ((l * o->cap + p) * o->of->kv_heads + g) * o->of->dim;
 }
@@ -168,6 +168,17 @@ void oracle_observe(const oracle *o, const oracle_rows *rows, oracle_tally *to)
     lh_free(mean);
 }
 
+void oracle_row_weights(const oracle *o, const oracle_rows *rows, int64_t i, double *weights)
+{
+    row r = open_row(o, rows, rows->from);
+    double top = -INFINITY, all = 0;
+    memset(weights, 0, (size_t)o->cap * sizeof *weights);
+    for (int64_t n = 0; n < r.n; n++) top = fmax(top, logit(o, &r, i, n));
+    for (int64_t n = 0; n < r.n; n++) all += weights[r.at[n]] = exp(logit(o, &r, i, n) - top);
+    for (int64_t n = 0; n < r.n; n++) weights[r.at[n]] /= all;
+    close_row(&r);
+}
+
 /* Of query head c of the row's group. */
 static double log_sum_exp(const oracle *o, const row *r, int64_t c)
 {
@@ -268,7 +279,7 @@ static void pool(const oracle *o, const uint8_t *state, int kind, int64_t k, ora
 
 double oracle_value_square(const oracle *o, int64_t l, int64_t g, int64_t p)
 {
-    const double *v = value_of(o, l, p, g);
+    const double *v = oracle_value(o, l, p, g);
     double sum = 0;
     for (int64_t x = 0; x < o->of->dim; x++) sum += v[x] * v[x];
     return sum;
@@ -277,7 +288,7 @@ double oracle_value_square(const oracle *o, int64_t l, int64_t g, int64_t p)
 double oracle_projected_norm(const oracle *o, int64_t l, int64_t g, int64_t p)
 {
     int64_t group = group_of(o), dim = o->of->dim, hidden = kv_rig_hidden(o->of);
-    const double *v = value_of(o, l, p, g);
+    const double *v = oracle_value(o, l, p, g);
     double sum = 0;
     for (int64_t i = g * group; i < (g + 1) * group; i++)
         for (int64_t h = 0; h < hidden; h++) {
@@ -395,6 +406,12 @@ static void by_key_difference(oracle *o, int64_t l, int64_t g, const uint8_t *st
     lh_free(k);
 }
 
+void oracle_score_keys(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_number *scores)
+{
+    by_key_difference(o, l, g, state, scores);
+    if (o->fixed.shape.pool != LH_POOL_NONE) pool(o, state, LH_POOL_AVG, o->fixed.shape.pool_size, scores);
+}
+
 /* ---- leverage scores (arXiv 2507.08143) ---- */
 
 /* Solves m x = b by elimination, with pivots; both are overwritten. */
@@ -508,7 +525,7 @@ static void by_lag(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle
     (void)state;
     for (int64_t p = 0; p < o->seen; p++) {
         memcpy(x + p * dim, key_of(o, l, p, g), (size_t)dim * sizeof *x);
-        memcpy(x + (o->seen + p) * dim, value_of(o, l, p, g), (size_t)dim * sizeof *x);
+        memcpy(x + (o->seen + p) * dim, oracle_value(o, l, p, g), (size_t)dim * sizeof *x);
     }
     for (; end + 2 * lag <= o->seen; end += lag) {
         memset(e, 0, (size_t)lag * sizeof *e);
@@ -630,7 +647,7 @@ static void by_caller(oracle *o, int64_t l, int64_t g, const uint8_t *state, ora
         float score = 0;
         for (int64_t x = 0; x < dim; x++) {
             k[x] = (float)key_of(o, l, p, g)[x];
-            v[x] = (float)value_of(o, l, p, g)[x];
+            v[x] = (float)oracle_value(o, l, p, g)[x];
         }
         mt_try(scorer->score(scorer->self, &(lh_head_entries){l, g, 1, dim, &position, k, v}, &score));
         scores[p].x = (double)score;
@@ -715,11 +732,19 @@ static void second_stage(const oracle *o, int64_t l, int64_t g, oracle_scores *o
 void oracle_score(oracle *o, int64_t l, const uint8_t *state, oracle_scores *out)
 {
     int64_t heads = o->of->kv_heads;
+    int takes_turns = o->fixed.select.kind == LH_SELECT_TOPK_KEYS;
     *out = (oracle_scores){.first = oracle_alloc(heads * o->cap, sizeof *out->first)};
-    if (o->fixed.select.kind != LH_SELECT_TOPK) out->second = oracle_alloc(heads * o->cap, sizeof *out->second);
+    if (o->fixed.select.kind != LH_SELECT_TOPK && !takes_turns)
+        out->second = oracle_alloc(heads * o->cap, sizeof *out->second);
     for (int64_t g = 0; g < heads; g++) score_head(o, l, g, state + g * o->cap, out);
     if (o->fixed.select.joint) join_heads(o, out->first);
-    out->flat = out->first;
+    for (int64_t g = 0; g < heads && takes_turns; g++)
+        oracle_take_turns(o, l, g, state + g * o->cap, out->first + g * o->cap);
+    if (lh_competes_by_losses(&o->fixed.budgets)) {
+        out->gains = oracle_alloc(heads * o->cap, sizeof *out->gains);
+        oracle_gain(o, l, state, out->first, out->gains);
+    }
+    out->flat = out->gains ? out->gains : out->first;
     if (o->fixed.select.kind == LH_SELECT_STD_SCOPE) { /* the deviations come first */
         oracle_number *deviations = out->second;
         out->second = out->first;
@@ -733,5 +758,6 @@ void oracle_scores_clear(oracle_scores *s)
 {
     lh_free(s->first);
     lh_free(s->second);
+    lh_free(s->gains);
     *s = (oracle_scores){0};
 }

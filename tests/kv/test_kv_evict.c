@@ -34,8 +34,16 @@ static const lh_policy_options policies[] = {
     /* not scored by hand below, or with other values in the end */
     {.policy = "snapkv", .budget = "48", .parts = {.rows = "sample:13", .rows_at = "after", .fit = "bias"}},
     {.policy = "keydiff", .budget = "30%", .parts = {.rows = "sample:9", .fit = "both", .evict = "never"}},
+    {.policy = "ada-snapkv",
+     .budget = "48",
+     .parts = {.rows = "sample:13",
+               .rows_at = "after",
+               .fit = "both",
+               .compete_by = "losses",
+               .layer_budget = "adaptive",
+               .select = "topk+keys"}},
 };
-enum { ALL_POLICIES = sizeof policies / sizeof *policies, POLICIES = ALL_POLICIES - 2 };
+enum { ALL_POLICIES = sizeof policies / sizeof *policies, POLICIES = ALL_POLICIES - 3 };
 
 static const struct {
     int64_t heads, kv_heads;
@@ -416,7 +424,7 @@ static const char *const eviction_ops[] = {
 #include "kernels/ops_select_list.h"
 #include "kernels/ops_shape_list.h"
 #undef LH_OP
-    "put_stats", "compact", NULL};
+    "put_stats", "compact", "gather_entries", NULL};
 
 static int is_of_eviction(int which)
 {
@@ -443,6 +451,9 @@ static const lh_policy_options failing_policies[] = {
     {.policy = "ada-snapkv",
      .budget = "40",
      .parts = {.statistic = "rms", .fit = "both", .rows_at = "after", .rows = "sample:9", .window = "8"}},
+    {.policy = "leverage",
+     .budget = "40",
+     .parts = {.head_budget = "adaptive", .compete_by = "losses", .rows = "sample:9", .select = "topk+keys"}},
 };
 enum { FAILING_POLICIES = sizeof failing_policies / sizeof *failing_policies, OPS_MOST = 64 };
 

@@ -1,0 +1,144 @@
+#include "evict/loss_curves.h"
+
+#include "evict/curve_room.h"
+#include "evict/fit.h"
+#include "evict/kept_rows.h"
+
+enum { POINTS = LH_CURVE_POINTS };
+
+/* ---- the curves ---- */
+
+/* What the curves of one layer are made from. */
+typedef struct curves {
+    lh_evictor *ev;
+    const lh_evict_job *job;
+    lh_row_block rows;
+    lh_curve_room room;
+    int64_t *counts; /* host: those of `room` */
+} curves;
+
+/* Slots of the entries that compete, the best first, and of those that are protected; how many there are. */
+static void order_entries(const curves *c, const float *scores)
+{
+    lh_evictor *ev = c->ev;
+    const int64_t heads = ev->shape.heads.kv_count;
+    const uint8_t *state = ev->at[LH_SPACE_STATE];
+    LH_RUN(&ev->exec, order_entries, .order = c->room.order, .counts = c->room.counts, .scores = scores, .state = state,
+           .kv = c->job->entries, .ld = ev->ld, .of = LH_ENTRY_COMPETES);
+    LH_RUN(&ev->exec, order_entries, .order = c->room.order + heads * ev->ld, .counts = c->room.counts + heads,
+           .state = state, .kv = c->job->entries, .ld = ev->ld, .of = LH_ENTRY_KEEP);
+    lh_exec_fetch(&ev->exec, c->counts, c->room.counts, 2 * heads * (int64_t)sizeof *c->counts);
+}
+
+/* `count` entries of head h are added to the sums of a point, a block at a time. */
+static void add_entries(const curves *c, int64_t h, const int32_t *order, int64_t count, int64_t point)
+{
+    lh_evictor *ev = c->ev;
+    const lh_ragged *src = c->job->entries;
+    const int64_t group = ev->shape.heads.group, dim = ev->shape.head_dim, rows = c->rows.rows.tokens;
+    const lh_ragged block = {.k = c->room.k,
+                             .v = c->room.v,
+                             .type = src->type,
+                             .positions = c->room.positions,
+                             .bias = src->bias ? c->room.bias : NULL,
+                             .offset = c->room.offset,
+                             .len = c->room.len,
+                             .heads = 1,
+                             .head_dim = dim};
+    const lh_fit fit = {.rows = {.q = c->rows.rows.q + h * group * dim,
+                                 .positions = c->rows.rows.positions,
+                                 .kv = &block,
+                                 .map = {.heads = group, .group = group},
+                                 .logit = lh_logit_of(ev, c->job),
+                                 .rows = rows,
+                                 .q_ld = c->rows.rows.q_ld},
+                        .lse = c->rows.rows.lse + h * group,
+                        .lse_ld = c->rows.lse_ld,
+                        .offset = (const int64_t[]){0},
+                        .work = c->room.work,
+                        .order = ev->shape.order};
+    for (int64_t at = 0; at < count; at += LH_FIT_AT_ONCE) {
+        const int64_t some = lh_min_i64(LH_FIT_AT_ONCE, count - at);
+        LH_RUN(&ev->exec, gather_entries, .dst = &block, .src = src, .head = h, .order = order + at, .count = some);
+        lh_fit_add_sums(&ev->exec, &fit, (lh_fit_slots){.count = some},
+                        c->room.sums + point * (dim + 1) * group * rows);
+    }
+}
+
+/* The curve of head h, and what its rows put out. */
+static void measure_head(const curves *c, int64_t h)
+{
+    lh_evictor *ev = c->ev;
+    const lh_heads *heads = &ev->shape.heads;
+    const int64_t n = heads->group * c->rows.rows.tokens, dim = ev->shape.head_dim, room = c->counts[h];
+    const int32_t *order = c->room.order + h * ev->ld, *kept = order + heads->kv_count * ev->ld;
+    lh_exec_zero(&ev->exec, c->room.sums, POINTS * (dim + 1) * n * (int64_t)sizeof *c->room.sums);
+    add_entries(c, h, kept, c->counts[heads->kv_count + h], 0);
+    for (int64_t p = 1, first = 0; p < POINTS; p++) {
+        const int64_t end = lh_curve_entries(room, p);
+        add_entries(c, h, order + first, end - first, p);
+        first = end;
+    }
+    LH_RUN(&ev->exec, curve_losses, .losses = c->room.losses + h * POINTS,
+           .energy = c->room.energies + heads->kv_first + h, .sums = c->room.sums, .points = POINTS, .dim = dim,
+           .n = n);
+}
+
+/* Collective where layers compete: what the layer's heads put out, in whose shares losses are counted then; else 1. */
+static double energy_of_layer(const curves *c)
+{
+    lh_evictor *ev = c->ev;
+    const lh_heads *heads = &ev->shape.heads;
+    const int64_t bytes = sizeof *c->room.energies;
+    float *energies = NULL;
+    double sum = 0;
+    if (ev->policy.budgets.layers != LH_LAYERS_ADAPTIVE) return 1;
+    lh_gather_kv_heads(&ev->gather, heads, bytes);
+    lh_exec_allgatherv(&ev->exec, c->room.energies + heads->counted_first, c->room.energies, ev->gather.bytes,
+                       ev->gather.at);
+    lh_exec_latch(&ev->exec, lh_calloc(&energies, heads->kv_heads, sizeof *energies));
+    if (energies) lh_exec_fetch(&ev->exec, energies, c->room.energies, heads->kv_heads * bytes);
+    for (int64_t g = 0; g < heads->kv_heads && energies; g++) sum += energies[g];
+    lh_free(energies);
+    return sum > 0 ? sum : 1;
+}
+
+/* ---- gains ---- */
+
+/* Gains at the points of every head's curve, and the ranks of the points. Heads have as many entries: at the end of a
+ * prompt all hold it. */
+static void put_gains(const curves *c, double energy)
+{
+    const lh_exec *x = &c->ev->exec;
+    const int64_t heads = c->ev->shape.heads.kv_count, bytes = heads * POINTS * (int64_t)sizeof(float);
+    float *losses = NULL, ranks[POINTS];
+    lh_exec_latch(x, lh_calloc(&losses, heads * POINTS, sizeof *losses));
+    if (losses) lh_exec_fetch(x, losses, c->room.losses, bytes);
+    for (int64_t h = 0; h < heads && losses; h++) {
+        float *own = losses + h * POINTS;
+        for (int64_t p = 0; p < POINTS; p++) own[p] = (float)(own[p] / energy);
+        lh_gains_of_losses(c->counts[h], own, own);
+    }
+    for (int64_t p = 0; p < POINTS; p++) ranks[p] = (float)lh_curve_entries(c->counts[0], p);
+    if (losses) lh_exec_put(x, c->room.gains, losses, bytes);
+    lh_exec_put(x, c->room.ranks, ranks, sizeof ranks);
+    lh_free(losses);
+}
+
+const float *lh_score_gains(lh_evictor *ev, const lh_evict_job *job, const float *scores)
+{
+    const int64_t heads = ev->shape.heads.kv_count;
+    float *gains = ev->at[LH_SPACE_ENTRY_GAINS];
+    curves c = {.ev = ev, .job = job, .rows = lh_reference_rows(ev, job)};
+    c.room = lh_curve_room_of(ev, c.rows.rows.tokens);
+    lh_exec_latch(&ev->exec, lh_calloc(&c.counts, 2 * heads, sizeof *c.counts));
+    lh_exec_put(&ev->exec, c.room.offset, &(int64_t){0}, sizeof(int64_t));
+    if (lh_exec_ok(&ev->exec)) order_entries(&c, scores);
+    for (int64_t h = 0; h < heads && lh_exec_ok(&ev->exec); h++) measure_head(&c, h);
+    const double energy = energy_of_layer(&c);
+    if (lh_exec_ok(&ev->exec)) put_gains(&c, energy);
+    LH_RUN(&ev->exec, rank_scores, .y = gains, .order = c.room.order, .counts = c.room.counts, .ranks = c.room.ranks,
+           .values = c.room.gains, .heads = heads, .ld = ev->ld, .points = POINTS, .values_ld = POINTS);
+    lh_free(c.counts);
+    return gains;
+}

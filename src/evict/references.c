@@ -1,0 +1,108 @@
+/* References: what rows after the prompt put out over all entries, and the fit of those that stayed to it, at once or
+ * when other layers have come. */
+#include "evict/fit.h"
+#include "evict/kept_rows.h"
+
+/* At least `bytes` of a part. */
+static void *reserve(lh_evictor *ev, lh_space_part part, int64_t bytes)
+{
+    lh_device *device = lh_exec_device(&ev->exec);
+    if (ev->bytes[part] >= bytes || !lh_exec_ok(&ev->exec)) return ev->at[part];
+    lh_device_free(device, ev->at[part]);
+    ev->at[part] = NULL;
+    ev->bytes[part] = 0;
+    lh_exec_latch(&ev->exec, lh_device_alloc(device, &ev->at[part], bytes, LH_MEM_WORK));
+    if (lh_exec_ok(&ev->exec)) ev->bytes[part] = bytes;
+    return ev->at[part];
+}
+
+int lh_evict_fits(const lh_evictor *ev, const lh_evict_job *job)
+{
+    return ev->policy.fitting.kind != LH_FIT_NONE && job->scored;
+}
+
+/* The fit of a layer to its rows; rows.kv, offset, len, cols and work are still to come. */
+static lh_fit fit_of(const lh_evictor *ev, const lh_evict_reference *r)
+{
+    const lh_heads *h = &ev->shape.heads;
+    const lh_policy_fitting *of = &ev->policy.fitting;
+    lh_fit fit = {.rows = {.q = r->q,
+                           .positions = r->positions,
+                           .map = {.heads = h->kv_count * h->group, .group = h->group},
+                           .logit = {.scale = ev->shape.scale, .softcap = ev->shape.softcap, .window = r->layer.window},
+                           .rows = r->rows,
+                           .q_ld = r->q_ld},
+                  .lse = r->lse,
+                  .lse_ld = r->lse_ld,
+                  .outputs = r->outputs,
+                  .keeps_bias = !lh_policy_fits_bias(&ev->policy),
+                  .keeps_values = !lh_policy_fits_values(&ev->policy),
+                  .order = ev->shape.order,
+                  .of_bias = lh_fit_usual_bias,
+                  .of_values = lh_fit_usual_values};
+    fit.of_values.ridge = (float)lh_decimal_value(of->ridge);
+    return fit;
+}
+
+lh_evict_reference lh_evict_refer(lh_evictor *ev, const lh_evict_job *job, const int64_t *len)
+{
+    const lh_row_block b = lh_reference_rows(ev, job);
+    lh_evict_reference r = {.layer = job->layer,
+                            .q = b.rows.q,
+                            .lse = b.rows.lse,
+                            .positions = b.rows.positions,
+                            .rows = b.rows.tokens,
+                            .q_ld = b.rows.q_ld,
+                            .lse_ld = b.lse_ld};
+    lh_fit fit = fit_of(ev, &r);
+    fit.rows.kv = job->entries;
+    fit.offset = job->offset;
+    fit.len = len;
+    fit.outputs = r.outputs = reserve(ev, LH_SPACE_OUTPUTS, lh_fit_output_bytes(&fit));
+    fit.work = reserve(ev, LH_SPACE_FIT, lh_fit_bytes(&fit));
+    if (lh_exec_ok(&ev->exec) && !fit.keeps_values) lh_fit_outputs(&ev->exec, &fit);
+    return r;
+}
+
+/* Rows of numbers, ld apart. */
+typedef struct rows_of {
+    int64_t rows, width, ld;
+} rows_of;
+
+static void copy_rows(const lh_exec *exec, float *y, const float *x, rows_of r)
+{
+    LH_RUN(exec, convert, .dst = y, .src = x, .dst_type = LH_F32, .src_type = LH_F32, .rows = r.rows, .cols = r.width,
+           .dst_ld = r.width, .src_ld = r.ld);
+}
+
+lh_status lh_evict_hold(const lh_evictor *ev, lh_evict_reference *r, void **memory)
+{
+    const lh_heads *h = &ev->shape.heads;
+    const int64_t f32 = sizeof(float), heads = h->kv_count * h->group, width = heads * ev->shape.head_dim,
+                  q = r->rows * width * f32, lse = r->rows * heads * f32,
+                  outputs = h->kv_count * (ev->shape.head_dim + 1) * h->group * r->rows * f32;
+    char *at = NULL;
+    LH_TRY(lh_device_alloc(lh_exec_device(&ev->exec), memory, q + lse + outputs, LH_MEM_WORK));
+    at = *memory;
+    copy_rows(&ev->exec, (float *)at, r->q, (rows_of){r->rows, width, r->q_ld});
+    copy_rows(&ev->exec, (float *)(at + q), r->lse, (rows_of){r->rows, heads, r->lse_ld});
+    lh_exec_copy(&ev->exec, at + q + lse, r->outputs, outputs, LH_COPY_ON_DEVICE);
+    r->q = (float *)at;
+    r->lse = (float *)(at + q);
+    r->outputs = (float *)(at + q + lse);
+    r->q_ld = width;
+    r->lse_ld = heads;
+    return LH_OK;
+}
+
+void lh_evict_fit(lh_evictor *ev, const lh_evict_reference *r, const lh_evict_kept *kept)
+{
+    lh_fit fit = fit_of(ev, r);
+    fit.rows.kv = kept->entries;
+    fit.offset = kept->offset;
+    fit.len = kept->len;
+    fit.before = kept->before;
+    for (int64_t g = 0; g < ev->shape.heads.kv_count; g++) fit.cols = lh_max_i64(fit.cols, kept->len[g]);
+    fit.work = reserve(ev, LH_SPACE_FIT, lh_fit_bytes(&fit));
+    if (lh_exec_ok(&ev->exec)) lh_fit_entries(&ev->exec, &fit);
+}
