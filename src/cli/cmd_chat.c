@@ -79,7 +79,7 @@ static const lh_option_group groups[] = {{&chat_table, offsetof(struct values, c
                                          {&lh_cli_common_options, offsetof(struct values, common)},
                                          {0}};
 static const lh_example examples[] = {
-    {"longhaul chat -m m.h5 -f book.txt --policy keydiff --pool avg --pool-size 15 --budget 50%",
+    {"longhaul chat -m m.h5 -f book.txt --budget 20%",
      "ask about a document, with half of its cache"},
     {"mpirun --bind-to none -n 2 longhaul chat -m m.h5 -f book.txt", "on two ranks; rank 0 reads what is typed"},
     {"longhaul chat -m m.h5 --load-cache book.cache.h5 < questions.txt", "one question a line, from a file"},
@@ -122,6 +122,7 @@ static lh_status check_options(run *r)
     if (c->prompt_file && strcmp(c->prompt_file, "-") == 0)
         LH_FAIL(LH_EUSAGE, "standard input holds the questions: name a file with '--prompt-file'");
     r->v->policy.profiles = &r->profiles;
+    r->v->policy.asks_later = 1;
     LH_TRY(lh_policy_resolve(&r->policy, &r->v->policy));
     if (r->policy.proxies.kind == LH_PROXIES_QUESTION)
         LH_FAIL(LH_EUSAGE, "'--proxies question' evicts when the question is known, and here it comes later");

@@ -102,9 +102,8 @@ static const lh_example examples[] = {
      "question-aware "
      "--budget 512",
      "ask about a long document, on two ranks, with the 512 entries per head that the question attends to"},
-    {"longhaul generate -m m.h5 -f book.txt --policy keydiff --pool avg --pool-size 15 --budget 50% --question 'Who?' "
-     "--save-cache book.cache.h5",
-     "read a document once, keep half of its cache for questions that are not known yet"},
+    {"longhaul generate -m m.h5 -f book.txt --budget 20% --question 'Who?' --save-cache book.cache.h5",
+     "read a document once, keep a fifth of its cache for questions that are not known yet"},
     {"longhaul generate -m m.h5 --load-cache book.cache.h5 --question 'Why?' --question 'How?'",
      "and ask later, as often as you like"},
     {"longhaul generate -m m.h5 --messages conversation.json", "answer the last turn of a conversation"},
@@ -187,6 +186,13 @@ static void choose_scenario(run *r)
         r->v->input.scenario = LH_QUESTION_AWARE;
 }
 
+/* 1 if the eviction comes before a question: one that is given, or those that a cache is saved for. */
+static int asks_later(const run *r)
+{
+    const int is_asked = lh_input_questions(&r->v->input) > 0;
+    return is_asked ? r->v->input.scenario == LH_CONTEXT_ONLY : r->v->files.save_cache != NULL;
+}
+
 /* Checks options before anything is opened; the same on all ranks. */
 static lh_status check_request(run *r)
 {
@@ -196,10 +202,11 @@ static lh_status check_request(run *r)
         LH_FAIL(LH_EUSAGE, "'--keep-sets-from' takes the place of a policy, by whose name a cache is saved and loaded: "
                            "leave out '--policy', '--budget', the parts of a policy, '--load-cache' and "
                            "'--save-cache'");
-    r->v->policy.profiles = &r->profiles;
-    LH_TRY(v->files.keep_sets_from ? lh_given_policy(&r->policy) : lh_policy_resolve(&r->policy, &v->policy));
     LH_TRY(lh_input_check(r->call->options, &v->input));
     choose_scenario(r);
+    r->v->policy.profiles = &r->profiles;
+    r->v->policy.asks_later = asks_later(r);
+    LH_TRY(v->files.keep_sets_from ? lh_given_policy(&r->policy) : lh_policy_resolve(&r->policy, &v->policy));
     LH_TRY(check_question(r));
     if (v->files.load_cache && v->input.messages)
         LH_FAIL(LH_EUSAGE, "'--messages' is a whole chat, and a loaded cache holds the beginning of one: give "

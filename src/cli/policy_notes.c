@@ -21,7 +21,8 @@ lh_status lh_cli_note_policy(const lh_policy *policy, int64_t tokens, int asks_l
     if (!lh_cli_first()) goto done;
     LH_TRY_DONE(lh_policy_text(policy, &text));
     if (policy->by_default)
-        lh_info("policy: %s (the default with a budget; '--policy' selects another)", text.data);
+        lh_info("policy: %s (the default with a budget%s; '--policy' selects another)", text.data,
+                asks_later ? " for questions that come later" : "");
     else
         lh_debug("policy: %s", text.data);
     LH_TRY_DONE(lh_policy_warnings(policy, tokens, &warnings));

@@ -53,7 +53,7 @@ const lh_policy_parts lh_policy_defaults = {.lag = "128",
                                             .evict = "never",
                                             .positions = "original"};
 
-const char lh_policy_by_default[] = "longhaul";
+const char lh_policy_by_default[] = "longhaul", lh_policy_to_ask_later[] = "ask-later";
 
 const lh_policy_preset *lh_policy_find(const char *name)
 {

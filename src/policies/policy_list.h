@@ -2,6 +2,7 @@
  * '--policy help' takes each kind from here in this order. */
 LH_POLICY(full)
 LH_POLICY(longhaul)
+LH_POLICY(ask_later)
 LH_POLICY(random)
 LH_POLICY(recency)
 LH_POLICY(streaming)

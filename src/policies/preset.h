@@ -39,8 +39,8 @@ const lh_policy_preset *lh_policy_find(const char *name); /* by name or alias; N
 const lh_policy_preset *lh_policy_at(int i);              /* NULL after the last */
 
 extern const lh_policy_parts lh_policy_defaults;
-/* The default preset with a budget. */
-extern const char lh_policy_by_default[];
+/* The default presets with a budget: where policies see the question, and where it comes after the eviction. */
+extern const char lh_policy_by_default[], lh_policy_to_ask_later[];
 
 /* Weights of budgets, read from files (profile.h). */
 typedef struct lh_profile lh_profile;
@@ -53,6 +53,7 @@ typedef struct lh_policy_options {
     lh_policy_parts parts;
     lh_profiles *profiles;
     const lh_scorer *scorer;
+    int asks_later; /* 1: questions come after the eviction, which decides the default */
 } lh_policy_options;
 
 #endif

@@ -52,8 +52,6 @@ static const char *not_replayed(const lh_policy_choice *c)
     if (c->policy.block)
         return "it evicts while it prefills, so that the rows that follow see other keys than those of the trace "
                "('--evict never' or 'every:m' can be)";
-    if (c->policy.fitting.kind != LH_FIT_NONE)
-        return "it changes what it keeps, and a replay judges entries as they were recorded: leave out '--fit'";
     return NULL;
 }
 
@@ -94,6 +92,7 @@ lh_status lh_replay_set_up(lh_replay *r)
         lh_replay_cell *cell = &r->cells[p * s->budget_count + b];
         if (!c->policy.evicts) continue;
         cell->own = c->policy;
+        cell->own.fitting.kind = LH_FIT_NONE; /* entries are judged as they were recorded */
         cell->policy = &cell->own;
     }
     for (int64_t i = s->oracle * s->budget_count; i < s->policy_count * s->budget_count; i++) {

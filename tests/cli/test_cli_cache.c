@@ -160,7 +160,7 @@ static void answers_agree(const char *cache, int ranks, const char *other, int o
 START_TEST(test_biases_of_zero_change_no_bit_of_an_answer)
 {
     program_result r = {0};
-    json_decref(generate(2, "-f prompt --budget 30 --window 8 --save-cache c.h5"));
+    json_decref(generate(2, "-f prompt --policy longhaul --budget 30 --window 8 --save-cache c.h5"));
     program_run(&r, 1, "verify c.h5 && cp c.h5 zero.h5");
     program_exits(&r, 0);
     add_biases("zero.h5", 0, 0, 0);

@@ -195,7 +195,7 @@ START_TEST(test_what_cannot_be_names_the_item)
             "'recency': policy 'recency' as it is resolved would ignore '--pool'");
     refused(&(lh_policy_options){.policy = "all", .budget = "8", .parts = {.pool = "maxx"}}, "'all': '");
     refused(&(lh_policy_options){.policy = "all", .budget = "8", .parts = {.evict = "every:4"}},
-            "'all': 'layer-defensive': ");
+            "'all': 'ask-later': ");
     refused(&(lh_policy_options){.policy = "full --window 3,snapkv", .budget = "8"}, "'full --window 3'");
     refused(&(lh_policy_options){.policy = "snapkv", .budget = "8,x"}, "x");
 }

@@ -104,6 +104,8 @@ static const struct {
     {"mas", LH_SCORE_ATTENTION, LH_STAT_MAS, ALL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1},
     {"roco", LH_SCORE_ATTENTION, LH_STAT_MAS, ALL, 0, 4, 10, 0, 0, 0, 0, LH_SELECT_STD_SCOPE, 0, 1, 1},
     {"longhaul", LH_SCORE_ATTENTION, LH_STAT_MEAN, 16, 16, 4, 0, LH_POOL_MAX, 31, LH_HEADS_ADAPTIVE, 0, 0, 0, 0, 0},
+    {"ask-later", LH_SCORE_ATTENTION, LH_STAT_RMS, 128, 16, 4, 0, LH_POOL_MAX, 15, LH_HEADS_ADAPTIVE,
+     LH_LAYERS_ADAPTIVE, LH_SELECT_TOPK_KEYS, 0, 0, 0},
     {"snapkv", LH_SCORE_ATTENTION, LH_STAT_MEAN, 32, 32, 0, 0, LH_POOL_MAX, 7, 0, 0, 0, 0, 0, 0},
     {"pyramidkv", LH_SCORE_ATTENTION, LH_STAT_MEAN, 32, 32, 0, 0, LH_POOL_MAX, 7, 0, LH_LAYERS_PYRAMID, 0, 0, 0, 0},
     {"ada-snapkv", LH_SCORE_ATTENTION, LH_STAT_MEAN, 32, 32, 0, 0, LH_POOL_MAX, 7, LH_HEADS_ADAPTIVE, 0, 0, 0, 0, 0},
@@ -205,6 +207,8 @@ START_TEST(test_a_budget_alone_is_the_default_policy_and_says_so)
     ck_assert_int_eq(lh_policy_text(&p, &text), LH_OK);
     ck_assert_str_eq(text.data, "longhaul --budget 256");
     lh_buf_clear(&text);
+    p = resolved(&(lh_policy_options){.budget = "256", .asks_later = 1});
+    ck_assert(p.by_default && strcmp(p.name, "ask-later") == 0);
     p = resolved(&(lh_policy_options){.budget = "256", .parts = {.pool = "none", .window = "16"}});
     ck_assert(p.shape.pool == LH_POOL_NONE && p.window == 16 && p.rows.n == 16 && p.by_default);
     p = resolved(&(lh_policy_options){0});
