@@ -51,16 +51,17 @@ PARTS = {
                "expected-attention --evict never"],
     "pool": ["--pool avg --pool-size 15", "--pool none", "--pool avg --pool-size 7", "--pool avg --pool-size 31",
              "--pool max --pool-size 7", "--pool max --pool-size 15", "--pool max --pool-size 31"],
-    "heads": ["--head-budget uniform", "--head-budget adaptive --alpha 0.2", "--head-budget adaptive --alpha 0.5"],
+    "heads": ["--head-budget uniform", "--head-budget adaptive --alpha 0.2", "--head-budget adaptive --alpha 0.5",
+              "--head-budget adaptive --alpha 0.2 --compete-by losses"],
     "layers": ["--layer-budget uniform", "--layer-budget pyramid", "--layer-budget adaptive"],
     "sinks": ["--sinks 4", "--sinks 0", "--sinks 16"],
     "recents": ["", "--recents 32"],
     "group": ["", "--group max"],
-    "select": ["", "--select two-stage"],
+    "select": ["", "--select two-stage", "--select topk+keys", "--select topk+keys --key-share 0.65"],
     "fit": ["", "--rows-at after --fit both --ridge 0.1", "--rows-at after --fit both --ridge 0.01",
             "--rows-at after --fit values --ridge 0.1"],
 }
-FIT, ADAPTIVE = PARTS["fit"][1], PARTS["heads"][1]
+FIT, ADAPTIVE, LOSSES = PARTS["fit"][1], PARTS["heads"][1], PARTS["heads"][3]
 KNOWN = {
     "seen": [{"scores": s, "pool": p, "heads": h} for s in PARTS["scores"][:2] for p in PARTS["pool"][5:7]
              for h in PARTS["heads"][:2]],
@@ -70,7 +71,11 @@ KNOWN = {
     + [{"scores": s, "heads": ADAPTIVE, "recents": "--recents 32", "fit": f}
        for s in ("keydiff --evict never", "leverage --evict never") for f in ("", FIT)]
     + [{"scores": s, "pool": p, "heads": ADAPTIVE, "layers": "--layer-budget adaptive"}
-       for s, p in ((f"{AFTER} --statistic rms", PARTS["pool"][5]), ("defensive", PARTS["pool"][1]))],
+       for s, p in ((f"{AFTER} --statistic rms", PARTS["pool"][5]), ("defensive", PARTS["pool"][1]))]
+    + [{"scores": s, "pool": p, "heads": LOSSES, "layers": "--layer-budget adaptive", "select": k, "fit": f}
+       for s, p in ((f"{AFTER} --statistic rms", PARTS["pool"][5]), ("leverage --evict never", PARTS["pool"][0]),
+                    ("keydiff --evict never", PARTS["pool"][0]))
+       for k in ("", PARTS["select"][2]) for f in ("", FIT) if not (k and s.startswith("keydiff"))],
 }
 BASE = "random"  # whose loss is 1
 SCENARIO = {"seen": "question-aware", "unseen": "context-only"}

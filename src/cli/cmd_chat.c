@@ -80,7 +80,7 @@ static const lh_option_group groups[] = {{&chat_table, offsetof(struct values, c
                                          {0}};
 static const lh_example examples[] = {
     {"longhaul chat -m m.h5 -f book.txt --budget 20%",
-     "ask about a document, with half of its cache"},
+     "ask about a document, with a fifth of its cache"},
     {"mpirun --bind-to none -n 2 longhaul chat -m m.h5 -f book.txt", "on two ranks; rank 0 reads what is typed"},
     {"longhaul chat -m m.h5 --load-cache book.cache.h5 < questions.txt", "one question a line, from a file"},
     {0}};

@@ -190,6 +190,8 @@ static void choose_scenario(run *r)
 static int asks_later(const run *r)
 {
     const int is_asked = lh_input_questions(&r->v->input) > 0;
+    const char *proxies = r->v->policy.parts.proxies;
+    if (proxies && strcmp(proxies, "question") == 0) return 0; /* they see it */
     return is_asked ? r->v->input.scenario == LH_CONTEXT_ONLY : r->v->files.save_cache != NULL;
 }
 

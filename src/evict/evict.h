@@ -120,7 +120,7 @@ typedef struct lh_evict_kept {
 typedef struct lh_evict_reference {
     lh_evict_layer layer;
     const float *q, *lse;     /* device: [rows, kv_count x group, head_dim] with q_ld, [rows, kv_count x group] */
-    const int32_t *positions; /* device: [rows], the same for all layers */
+    const int32_t *positions; /* device: [rows] */
     float *outputs;           /* device: [kv_count, head_dim + 1, group x rows] */
     int64_t rows, q_ld, lse_ld;
 } lh_evict_reference;

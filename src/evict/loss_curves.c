@@ -1,5 +1,7 @@
 #include "evict/loss_curves.h"
 
+#include <assert.h>
+
 #include "evict/curve_room.h"
 #include "evict/fit.h"
 #include "evict/kept_rows.h"
@@ -119,6 +121,7 @@ static void put_gains(const curves *c, double energy)
         for (int64_t p = 0; p < POINTS; p++) own[p] = (float)(own[p] / energy);
         lh_gains_of_losses(c->counts[h], own, own);
     }
+    for (int64_t h = 1; h < heads; h++) assert(c->counts[h] == c->counts[0]);
     for (int64_t p = 0; p < POINTS; p++) ranks[p] = (float)lh_curve_entries(c->counts[0], p);
     if (losses) lh_exec_put(x, c->room.gains, losses, bytes);
     lh_exec_put(x, c->room.ranks, ranks, sizeof ranks);

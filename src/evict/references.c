@@ -80,16 +80,19 @@ lh_status lh_evict_hold(const lh_evictor *ev, lh_evict_reference *r, void **memo
     const lh_heads *h = &ev->shape.heads;
     const int64_t f32 = sizeof(float), heads = h->kv_count * h->group, width = heads * ev->shape.head_dim,
                   q = r->rows * width * f32, lse = r->rows * heads * f32,
-                  outputs = h->kv_count * (ev->shape.head_dim + 1) * h->group * r->rows * f32;
+                  outputs = h->kv_count * (ev->shape.head_dim + 1) * h->group * r->rows * f32,
+                  positions = r->rows * (int64_t)sizeof(int32_t);
     char *at = NULL;
-    LH_TRY(lh_device_alloc(lh_exec_device(&ev->exec), memory, q + lse + outputs, LH_MEM_WORK));
+    LH_TRY(lh_device_alloc(lh_exec_device(&ev->exec), memory, q + lse + outputs + positions, LH_MEM_WORK));
     at = *memory;
     copy_rows(&ev->exec, (float *)at, r->q, (rows_of){r->rows, width, r->q_ld});
     copy_rows(&ev->exec, (float *)(at + q), r->lse, (rows_of){r->rows, heads, r->lse_ld});
     lh_exec_copy(&ev->exec, at + q + lse, r->outputs, outputs, LH_COPY_ON_DEVICE);
+    lh_exec_copy(&ev->exec, at + q + lse + outputs, r->positions, positions, LH_COPY_ON_DEVICE);
     r->q = (float *)at;
     r->lse = (float *)(at + q);
     r->outputs = (float *)(at + q + lse);
+    r->positions = (int32_t *)(at + q + lse + outputs);
     r->q_ld = width;
     r->lse_ld = heads;
     return LH_OK;

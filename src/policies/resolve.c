@@ -133,8 +133,12 @@ lh_status lh_policy_resolve(lh_policy *out, const lh_policy_options *options)
         if (!options->budget)
             LH_FAIL(LH_EUSAGE, "policy '%s' needs a budget: give '--budget N' entries, or '--budget P%%' of the prompt",
                     name);
-        LH_TRY(lh_parts_read(&policy, preset, options));
-        LH_TRY(lh_parts_check(&policy));
+        lh_status st = lh_parts_read(&policy, preset, options);
+        if (st == LH_OK) st = lh_parts_check(&policy);
+        if (st != LH_OK && name == lh_policy_to_ask_later)
+            return lh_fail_within(
+                st, "with policy '%s', the default where questions come later ('--policy' names another)", name);
+        LH_TRY(st);
     }
     memcpy(out, &policy, sizeof policy);
     return LH_OK;

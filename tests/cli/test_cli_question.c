@@ -226,6 +226,7 @@ START_TEST(test_a_question_after_the_eviction_is_warned_of)
         int warned;
     } cases[] = {{"--policy longhaul -b 40", 1},
                  {"-b 40", 0},
+                 {"-b 40 --proxies question", 0}, /* they see it: the default is the other one */
                  {"--policy snapkv --window 16 -b 40 --question 'And when?'", 1},
                  {"-b 40 --scenario question-aware", 0},
                  {"--policy keydiff -b 50%", 0},

@@ -209,6 +209,8 @@ START_TEST(test_a_budget_alone_is_the_default_policy_and_says_so)
     lh_buf_clear(&text);
     p = resolved(&(lh_policy_options){.budget = "256", .asks_later = 1});
     ck_assert(p.by_default && strcmp(p.name, "ask-later") == 0);
+    refused(&(lh_policy_options){.budget = "256", .asks_later = 1, .parts.evict = "every:1"},
+            "'ask-later', the default where questions come later");
     p = resolved(&(lh_policy_options){.budget = "256", .parts = {.pool = "none", .window = "16"}});
     ck_assert(p.shape.pool == LH_POOL_NONE && p.window == 16 && p.rows.n == 16 && p.by_default);
     p = resolved(&(lh_policy_options){0});
