@@ -54,7 +54,7 @@ PRESSES = {
 }
 AFTER = "--rows-at after --statistic rms --window 16 --pool-size 15 --sinks 4 --head-budget adaptive --alpha 0.2"
 KEYS = "keydiff --pool avg --pool-size 15 --sinks 4 --head-budget adaptive --alpha 0.2"
-OURS = ["longhaul", "defensive", "layer-defensive", KEYS, f"{KEYS} --rows-at after --rows sample:128 --fit both", f"snapkv {AFTER}",
+OURS = ["longhaul", "ask-later", "defensive", "layer-defensive", KEYS, f"{KEYS} --rows-at after --rows sample:128 --fit both", f"snapkv {AFTER}",
         f"snapkv {AFTER} --fit both"]
 MEASURES = ("exact", "answer_nll", "answer_best", "kl", "best")
 SCENARIOS = {"question-aware": "question seen", "context-only": "question unseen"}

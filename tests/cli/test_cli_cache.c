@@ -27,7 +27,7 @@ static void same_ids(const json_t *a, const json_t *b)
 
 START_TEST(test_a_cache_goes_on_where_it_was_saved_on_any_number_of_ranks)
 {
-    static const char *const policies[] = {"", "--policy streaming --budget 30", "--budget 30 --window 8"};
+    static const char *const policies[] = {"", "--policy streaming --budget 30", "--budget 30"};
     char options[160];
     for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
         snprintf(options, sizeof options, "-f prompt --question 'What now?' %s --save-cache c.h5", policies[p]);
@@ -57,7 +57,7 @@ END_TEST
 
 START_TEST(test_a_loaded_cache_may_just_go_on)
 {
-    json_t *direct = generate(2, "-f prompt --budget 30 --window 8 --save-cache c.h5");
+    json_t *direct = generate(2, "-f prompt --budget 30 --save-cache c.h5");
     for (int ranks = 1; ranks <= 3; ranks++) {
         json_t *later = generate(ranks, "--load-cache c.h5");
         same_ids(direct, later);

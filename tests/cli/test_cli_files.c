@@ -202,7 +202,8 @@ START_TEST(test_files_written_by_a_run_are_described)
 {
     program_result r = {0};
     program_run(&r, 2,
-                "generate -m tiny.h5 --chat=off -f prompt -n 4 --ignore-eos --budget 16 --window 4 --keep-sets k.h5 "
+                "generate -m tiny.h5 --chat=off -f prompt -n 4 --ignore-eos --policy longhaul --budget 16 --window 4 "
+                "--keep-sets k.h5 "
                 "--logits l.h5 "
                 "--save-cache c.h5 --logits-last 3 -q");
     program_exits(&r, 0);
@@ -230,7 +231,9 @@ END_TEST
 START_TEST(test_a_description_is_short)
 {
     program_result r = {0};
-    program_run(&r, 1, "generate -m tiny.h5 -f prompt -n 1 --budget 16 --window 4 --save-cache short.h5 -q > shown");
+    program_run(
+        &r, 1,
+        "generate -m tiny.h5 -f prompt -n 1 --policy longhaul --budget 16 --window 4 --save-cache short.h5 -q > shown");
     program_exits(&r, 0);
     program_run(&r, 1, "info short.h5");
     program_exits(&r, 0);

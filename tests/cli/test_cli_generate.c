@@ -119,15 +119,18 @@ END_TEST
 
 START_TEST(test_every_question_starts_from_the_state_after_the_context)
 {
-    json_t *both =
-        generate(2, "-f prompt -n 8 --ignore-eos --budget 32 --window 8 --question 'Who?' --question 'And why?'");
-    json_t *second = generate(2, "-f prompt -n 8 --ignore-eos --budget 32 --window 8 --question 'And why?'");
+    json_t *both = generate(
+        2,
+        "-f prompt -n 8 --ignore-eos --policy longhaul --budget 32 --window 8 --question 'Who?' --question 'And why?'");
+    json_t *second =
+        generate(2, "-f prompt -n 8 --ignore-eos --policy longhaul --budget 32 --window 8 --question 'And why?'");
     const json_t *answers = json_object_get(both, "answers");
     ck_assert_uint_eq(json_array_size(answers), 2);
     same_answer(json_array_get(answers, 1), second);
     same_answer(json_array_get(answers, 0), both); /* the first one stands at the top, too */
     program_file("why", "And why?\n");
-    json_t *file = generate(1, "-f prompt -n 8 --ignore-eos --budget 32 --window 8 --question-file why");
+    json_t *file =
+        generate(1, "-f prompt -n 8 --ignore-eos --policy longhaul --budget 32 --window 8 --question-file why");
     ck_assert_str_eq(json_string_value(json_object_get(file, "text")),
                      json_string_value(json_object_get(second, "text")));
     json_decref(file);
