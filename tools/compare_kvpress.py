@@ -31,7 +31,7 @@ from kvpress import (AdaKVPress, BasePress, CapPress, CompactorPress, CriticalAd
                      SnapKVPress, StreamingLLMPress, TOVAPress)
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from peer_prompts import contains, evaluate, kept_positions, mean, needle_depth, needle_name, prompts  # noqa: E402
+from peer_prompts import add_options, contains, evaluate, kept_positions, mean, needle_depth, needle_name, numbers, prompts  # noqa: E402
 
 # Presses with their defaults, and the preset of Longhaul that is the same algorithm.
 PRESSES = {
@@ -332,17 +332,11 @@ def report(a, out, needle, fidelity):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("model")
-    p.add_argument("-o", "--output", required=True)
-    p.add_argument("--haystack", required=True)
+    add_options(p)
     p.add_argument("--text", help="texts that are continued; default: the haystack")
-    p.add_argument("--longhaul", default="build/longhaul")
-    p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--length", type=int, default=1536)
-    p.add_argument("--needles", type=int, default=12, help="needles, each at a depth and with a secret of its own")
     p.add_argument("--agree", type=int, default=2, help="of these, needles for presses that have a preset here: those agree")
     p.add_argument("--windows", type=int, default=4, help="texts that are continued")
-    p.add_argument("--max-new", type=int, default=24)
-    p.add_argument("--budgets", default="20,10,5", type=lambda s: [int(x) for x in s.split(",")], help="percent kept")
+    p.add_argument("--budgets", default="20,10,5", type=numbers, help="percent kept")
     p.add_argument("--press", default=list(PRESSES), type=lambda s: s.split(","))
     a = p.parse_args()
     os.makedirs(a.output, exist_ok=True)

@@ -25,7 +25,7 @@ import openvino
 import openvino_genai
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from peer_prompts import contains, evaluate, mean, needle_depth, prompts, words  # noqa: E402
+from peer_prompts import add_options, contains, evaluate, mean, needle_depth, numbers, prompts, words  # noqa: E402
 
 BLOCK = 32
 MODES = ["SUM", "NORM_SUM"]  # ADAPTIVE_RKV ends with "Diversity score size mismatch" in 2026.4.1
@@ -139,15 +139,9 @@ def report(a, asked, needle, out):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("folder")
-    p.add_argument("-o", "--output", required=True)
-    p.add_argument("--haystack", required=True)
-    p.add_argument("--longhaul", default="build/longhaul")
-    p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--length", type=int, default=1536)
-    p.add_argument("--needles", type=int, default=12)
+    add_options(p)
     p.add_argument("--timed", type=int, default=3, help="prompts over which Longhaul's times are the least")
-    p.add_argument("--max-new", type=int, default=24)
-    p.add_argument("--budgets", default="320,160,96", type=lambda s: [int(x) for x in s.split(",")], help="tokens, multiples of 32 above 64")
+    p.add_argument("--budgets", default="320,160,96", type=numbers, help="tokens, multiples of 32 above 64")
     p.add_argument("--only", help=argparse.SUPPRESS)  # MODE,BUDGET: what a process of its own measures
     a = p.parse_args()
     os.makedirs(a.output, exist_ok=True)

@@ -8,6 +8,22 @@ import subprocess
 import longhaul
 
 
+def add_options(parser):
+    """What a comparison takes, whoever the peer is."""
+    parser.add_argument("-o", "--output", required=True)
+    parser.add_argument("--haystack", required=True)
+    parser.add_argument("--longhaul", default="build/longhaul")
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--length", type=int, default=1536)
+    parser.add_argument("--needles", type=int, default=12, help="needles, each at a depth and with a secret of its own")
+    parser.add_argument("--max-new", type=int, default=24)
+
+
+def numbers(text):
+    """A list of them, as on the command line."""
+    return [int(x) for x in text.split(",")]
+
+
 def evaluate(program, output, name, task, *options):
     """Rows of one `longhaul eval`, once; its prompts and what policies keep of them are in output/name."""
     answers = os.path.join(output, f"{name}.csv")

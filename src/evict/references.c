@@ -35,8 +35,8 @@ static lh_fit fit_of(const lh_evictor *ev, const lh_evict_reference *r)
                   .lse = r->lse,
                   .lse_ld = r->lse_ld,
                   .outputs = r->outputs,
-                  .keeps_bias = !lh_policy_fits_bias(&ev->policy),
-                  .keeps_values = !lh_policy_fits_values(&ev->policy),
+                  .keeps_bias = !lh_fits_bias(ev->policy.fitting.kind),
+                  .keeps_values = !lh_fits_values(ev->policy.fitting.kind),
                   .order = ev->shape.order,
                   .of_bias = lh_fit_usual_bias,
                   .of_values = lh_fit_usual_values};

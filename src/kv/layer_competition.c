@@ -29,6 +29,7 @@ lh_status lh_kv_open_competition(lh_kv *kv)
     LH_TRY(lh_calloc(&c->references, kv->shape.layers, sizeof *c->references));
     LH_TRY(lh_calloc(&c->held, kv->shape.layers, sizeof *c->held));
     LH_TRY(lh_calloc(&c->before, kv->shape.heads.kv_count, sizeof *c->before));
+    for (int64_t h = 0; h < kv->shape.heads.kv_count; h++) c->before[h] = kv->prompt.tokens;
     c->bases = c->room + cells;
     c->budgets = c->room + 2 * cells;
     c->on_device = c->room + 3 * cells;
@@ -181,7 +182,6 @@ static void hold_reference(lh_kv *kv, const lh_evict_job *job)
 {
     lh_layer_competition *c = kv->competition;
     lh_evict_reference *r = &c->references[c->layers - 1];
-    for (int64_t h = 0; h < kv->shape.heads.kv_count; h++) c->before[h] = kv->prompt.tokens;
     *r = lh_evict_refer(kv->evictor, job, c->before);
     if (lh_exec_ok(&kv->exec)) LH_LATCH(&kv->exec, lh_evict_hold(kv->evictor, r, &c->held[c->layers - 1]));
 }

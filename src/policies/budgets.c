@@ -96,14 +96,14 @@ int lh_has_references(const lh_policy_fitting *fitting, const lh_policy_division
     return fitting->kind != LH_FIT_NONE || lh_competes_by_losses(budgets);
 }
 
-int lh_policy_fits_bias(const lh_policy_numbers *fixed)
+int lh_fits_bias(lh_fit_kind kind)
 {
-    return fixed->fitting.kind == LH_FIT_BIAS || fixed->fitting.kind == LH_FIT_BOTH;
+    return kind == LH_FIT_BIAS || kind == LH_FIT_BOTH;
 }
 
-int lh_policy_fits_values(const lh_policy_numbers *fixed)
+int lh_fits_values(lh_fit_kind kind)
 {
-    return fixed->fitting.kind == LH_FIT_VALUES || fixed->fitting.kind == LH_FIT_BOTH;
+    return kind == LH_FIT_VALUES || kind == LH_FIT_BOTH;
 }
 
 int64_t lh_policy_spread_row(int64_t tokens, int64_t rows, int64_t r)

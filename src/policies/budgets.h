@@ -52,8 +52,8 @@ int lh_competes_by_losses(const lh_policy_division *budgets);
 int lh_has_references(const lh_policy_fitting *fitting, const lh_policy_division *budgets);
 
 /* 1 where biases of the entries that stay are fitted; and where values are. */
-int lh_policy_fits_bias(const lh_policy_numbers *fixed);
-int lh_policy_fits_values(const lh_policy_numbers *fixed);
+int lh_fits_bias(lh_fit_kind kind);
+int lh_fits_values(lh_fit_kind kind);
 
 /* The r-th of `rows` rows that are spread evenly over `tokens` tokens, rows <= tokens. Those of an odd share of `rows`
  * are among those of `rows`. */

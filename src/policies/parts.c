@@ -29,7 +29,7 @@ static int has_sinks(const lh_policy *policy)
 
 static int fits_values(const lh_policy *policy)
 {
-    return policy->fitting.kind == LH_FIT_VALUES || policy->fitting.kind == LH_FIT_BOTH;
+    return lh_fits_values(policy->fitting.kind);
 }
 
 static int adapts(const lh_policy *policy)

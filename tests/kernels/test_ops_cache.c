@@ -153,15 +153,12 @@ static int64_t kind(int which, int n)
     return case_value(&kinds[which], n);
 }
 
-static void compaction_make(lot *m, compaction *c, int n)
+/* What entries are taken from, with lengths by chance; returns the longest. */
+static int64_t source_make(lot *m, cache *c, int64_t heads, uint64_t lengths, int n)
 {
-    int64_t heads = kind(HEADS, n), most = 0, *len = lot_new(m, heads * 8);
-    *c = (compaction){
-        .where = (target)kind(TARGET, n), .own_len = (int)kind(LEN, n), .no_stats = (int)kind(NO_STATS, n)};
-    c->new_bias = c->where == TARGET_ELSEWHERE && kind(BIAS, n) == 2;
-    c->kind = c->where == TARGET_SAME ? (lh_compact_kind)kind(FILL, n) : LH_COMPACT_IN_ORDER;
+    int64_t most = 0, *len = lot_new(m, heads * 8);
     for (int64_t h = 0; h < heads; h++) {
-        len[h] = draw(5, (uint64_t)(n * 10 + h), kind(LONGEST, n));
+        len[h] = draw(lengths, (uint64_t)(n * 10 + h), kind(LONGEST, n));
         most = len[h] > most ? len[h] : most;
     }
     cache_spec spec = {.heads = heads, .head_dim = kind(HEAD_DIM, n), .slack = kind(SLACK, n), .last = most + 30};
@@ -170,9 +167,20 @@ static void compaction_make(lot *m, compaction *c, int n)
     spec.order = (cache_order)kind(ORDER, n);
     spec.bias = kind(BIAS, n) == 1 ? 1 : 0;
     spec.seed = (uint64_t)n;
-    cache_make(m, &c->src, &spec);
-    stats_make(m, &c->src, kind(STATS, n));
-    c->ld = most + kind(GAP, n);
+    cache_make(m, c, &spec);
+    stats_make(m, c, kind(STATS, n));
+    return most;
+}
+
+static void compaction_make(lot *m, compaction *c, int n)
+{
+    const int64_t heads = kind(HEADS, n);
+    *c = (compaction){
+        .where = (target)kind(TARGET, n), .own_len = (int)kind(LEN, n), .no_stats = (int)kind(NO_STATS, n)};
+    c->new_bias = c->where == TARGET_ELSEWHERE && kind(BIAS, n) == 2;
+    c->kind = c->where == TARGET_SAME ? (lh_compact_kind)kind(FILL, n) : LH_COMPACT_IN_ORDER;
+    c->ld = source_make(m, &c->src, heads, 5, n) + kind(GAP, n);
+    const int64_t *len = c->src.host.len;
     c->state = lot_new(m, heads * c->ld);
     for (int64_t h = 0; h < heads; h++) {
         int pattern = (int)(kind(PATTERN, n) + h) % 8;
@@ -295,20 +303,10 @@ typedef struct gathering {
 
 static void gathering_make(lot *m, gathering *a, int n)
 {
-    int64_t heads = 1 + n % 4, most = 0, *len = lot_new(m, heads * 8);
-    for (int64_t h = 0; h < heads; h++) {
-        len[h] = draw(8, (uint64_t)(n * 10 + h), kind(LONGEST, n));
-        most = len[h] > most ? len[h] : most;
-    }
+    const int64_t heads = 1 + n % 4;
     *a = (gathering){.head = draw(13, (uint64_t)n, heads), .first = n % 3, .has_bias = n % 5 != 1};
-    cache_spec spec = {.heads = heads, .head_dim = kind(HEAD_DIM, n), .slack = kind(SLACK, n), .last = most + 30};
-    spec.len = len;
-    spec.type = (lh_dtype)kind(TYPE, n);
-    spec.order = (cache_order)kind(ORDER, n);
-    spec.bias = kind(BIAS, n) == 1 ? 1 : 0;
-    spec.seed = (uint64_t)n;
-    cache_make(m, &a->src, &spec);
-    stats_make(m, &a->src, kind(STATS, n));
+    source_make(m, &a->src, heads, 8, n);
+    const int64_t *len = a->src.host.len;
     a->order = lot_new(m, (len[a->head] + 1) * 4);
     for (int64_t i = 0; i < len[a->head]; i++) { /* each slot at a place of those so far */
         int64_t at = draw(14, (uint64_t)(n * 1000 + i), i + 1);

@@ -190,7 +190,7 @@ static double log_sum_exp(const oracle *o, const row *r, int64_t c)
 
 void oracle_check_lse(const oracle *o, const float *got, const char *when)
 {
-    if (lh_policy_fits_bias(&o->fixed)) return; /* the rows after a fit see its biases, too */
+    if (lh_fits_bias(o->fixed.fitting.kind)) return; /* the rows after a fit see its biases, too */
     for (int64_t l = 0; l < o->of->layers; l++)
         for (int64_t g = 0; g < o->of->kv_heads; g++) {
             row r = open_row(o, &(oracle_rows){.layer = l, .g = g, .causal = 1}, o->seen - 1);
