@@ -8,14 +8,15 @@
 
 /* Products become weights, in place. x[i * rows + r, s] was q.k of query row r of query head i and of the entry in slot
  * first + s of the one KV head of rows.kv; it becomes exp(s_rj - lse[r,i]) with the logit s_rj that lh_observed speaks
- * of, 0 where row r does not see the entry or its lse is -inf. missing[i * rows + r] = 1 - sum over s of them, 0 where
- * the lse is -inf. q and logits of `rows` are not used. */
+ * of, 0 where row r does not see the entry, its lse is -inf, or it were above `most` (0: no bound). missing[i * rows +
+ * r] = 1 - sum over s of them, 0 where the lse is -inf. q and logits of `rows` are not used. */
 typedef struct lh_row_weights_args {
     float *x;       /* [map.heads * rows, ld] */
     float *missing; /* [map.heads * rows]; NULL: not wanted */
     lh_observed rows;
     const float *lse; /* [rows, map.heads] with lse_ld */
     int64_t lse_ld, first, cols, ld;
+    float most;
 } lh_row_weights_args;
 
 /* x[r,c] = x[r,c] * factors[c] / sum over c of x[r,c] * factors[c], 0 where that sum is 0. */

@@ -16,7 +16,8 @@ static void weigh_fit_row(const lh_row_weights_args *a, int64_t r, int64_t i, co
     const lh_observed *o = &a->rows;
     const lh_sight sight = lh_sight_of(o->positions, o->until, o->logit.window, r);
     const float lse = a->lse[r * a->lse_ld + i], cap = o->logit.softcap, gain = o->gains ? o->gains[r] : 1.0f;
-    const vf scale = vf_set1(cap > 0 ? o->logit.scale / cap : o->logit.scale), shift = vf_set1(-lse);
+    const vf scale = vf_set1(cap > 0 ? o->logit.scale / cap : o->logit.scale), shift = vf_set1(-lse),
+             most = vf_set1(a->most > 0 ? a->most : INFINITY);
     const float *bias = o->kv->bias ? o->kv->bias + o->kv->offset[0] + a->first : NULL;
     float *x = a->x + (i * o->rows + r) * a->ld;
     vf sum = vf_zero();
@@ -29,6 +30,7 @@ static void weigh_fit_row(const lh_row_weights_args *a, int64_t r, int64_t i, co
         if (bias) weight = weight + vf_load_first(bias + s, a->cols - s);
         weight = vf_exp(weight);
         weight = lse == -INFINITY ? vf_zero() : vf_where(seen, weight, vf_zero());
+        weight = vf_where(vf_lt(most, weight), vf_zero(), weight);
         vf_store_first(x + s, weight, a->cols - s);
         sum = sum + weight;
     }

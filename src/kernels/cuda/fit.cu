@@ -27,6 +27,7 @@ static __global__ void __launch_bounds__(THREADS) row_weights_kernel(lh_row_weig
         if (o.logit.softcap > 0) logit = lh_softcapped(logit, o.logit.softcap);
         if (sees && lh_sees(sight, positions ? positions[s] : (int32_t)(a.first + s)))
             weight = expf(fmaf(gain, logit, bias ? bias[s] - lse : -lse));
+        if (a.most > 0 && weight > a.most) weight = 0.0f;
         x[s] = weight;
         sum += weight;
     }
