@@ -3,8 +3,8 @@
 
 #include "bench/bench_impl.h"
 
-static const char *const names[] = {"row_weights", "normalise_rows", "transpose", "conjugate_gradients",
-                                    "mass_bias",   "curve_losses",   NULL};
+static const char *const names[] = {"row_weights", "normalise_rows", "transpose",     "conjugate_gradients",
+                                    "mass_bias",   "curve_losses",   "output_errors", NULL};
 
 LH_BENCH_CALL(row_weights)
 LH_BENCH_CALL(normalise_rows)
@@ -12,6 +12,7 @@ LH_BENCH_CALL(transpose)
 LH_BENCH_CALL(conjugate_gradients)
 LH_BENCH_CALL(mass_bias)
 LH_BENCH_CALL(curve_losses)
+LH_BENCH_CALL(output_errors)
 
 enum { ROWS = 384, DIM = 64 };
 
@@ -81,6 +82,20 @@ static lh_status run_curve(lh_bench *b)
     return lh_bench_run(b, &w, NULL);
 }
 
+/* No weight is dominant. */
+static lh_status run_errors(lh_bench *b, const arrays *a)
+{
+    const int64_t cols = a->cols;
+    float *weights, *masses, *rest;
+    LH_TRY(lh_bench_normals(b, &weights, &(lh_bench_normal){LH_F32, ROWS * cols, 0.1f}));
+    LH_TRY(lh_bench_normals(b, &masses, &(lh_bench_normal){LH_F32, 2 * ROWS, 1.0f}));
+    LH_TRY(lh_bench_zeros(b, &rest, (DIM + 1) * ROWS * 4));
+    RUN(output_errors, 2 * ROWS * cols, .errors = a->diagonal, .weights = weights, .products = a->y, .squares = a->r,
+        .values = a->p, .energies = masses + ROWS, .masses = masses, .rest = rest, .n = ROWS, .cols = cols, .dim = DIM,
+        .ld = cols);
+    return LH_OK;
+}
+
 static lh_status run_fit(lh_bench *b)
 {
     lh_status st = LH_OK;
@@ -89,6 +104,7 @@ static lh_status run_fit(lh_bench *b)
     LH_TRY_DONE(make_arrays(b, &a));
     LH_TRY_DONE(run_cases(b, &a));
     LH_TRY_DONE(run_curve(b));
+    LH_TRY_DONE(run_errors(b, &a));
 done:
     lh_bench_drop(b, mark);
     return st;

@@ -35,7 +35,7 @@ static int64_t rows_of(const lh_fit *fit)
 
 static lh_dtype product_type(const lh_fit *fit)
 {
-    return fit->order == LH_ORDER_ANY ? fit->rows.kv->type : LH_F32;
+    return fit->order == LH_ORDER_ANY && !fit->exact ? fit->rows.kv->type : LH_F32;
 }
 
 /* Floats of the arrays; those of `head` are set where it is given. */
@@ -169,7 +169,16 @@ static void weigh(const fit_head *a, float *missing)
     rows.map = (lh_grouping){.heads = group, .group = group};
     meet(a);
     LH_RUN(a->exec, row_weights, .x = a->weights, .missing = missing, .rows = rows, .lse = fit->lse + a->h * group,
-           .lse_ld = fit->lse_ld, .first = a->first, .cols = a->cols, .ld = a->cols);
+           .lse_ld = fit->lse_ld, .first = a->first, .cols = a->cols, .ld = a->cols, .most = fit->most);
+}
+
+const float *lh_fit_weights(const lh_exec *exec, const lh_fit *fit, lh_fit_slots slots)
+{
+    fit_head a = open_head(exec, fit, slots.head);
+    a.first = slots.first;
+    a.cols = slots.count;
+    weigh(&a, NULL);
+    return a.weights;
 }
 
 /* ---- before the eviction ---- */

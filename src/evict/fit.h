@@ -21,7 +21,7 @@
  * A head that holds all its entries still is left as it is, bit for bit. All of it is local to a KV head: the same bits
  * on any number of ranks with LH_ORDER_FIXED. Where a head lies on several ranks each of them fits it alike, from the
  * rows of the whole group (lh_join_rows). Over a bf16 cache all products are of numbers rounded to bf16, as those of
- * attention are, but for LH_ORDER_FIXED. */
+ * attention are, but for LH_ORDER_FIXED and where products are to be exact. */
 #ifndef LH_EVICT_FIT_H
 #define LH_EVICT_FIT_H
 
@@ -45,6 +45,8 @@ typedef struct lh_fit {
     void *work;
     int64_t cols; /* `work` is for heads of so many entries */
     lh_order order;
+    int exact;  /* 1: products in f32 over a bf16 cache, too */
+    float most; /* weights above it count as 0; 0: all count */
     lh_fit_strength of_bias, of_values;
 } lh_fit;
 
@@ -62,6 +64,9 @@ int64_t lh_fit_output_bytes(const lh_fit *fit);
 typedef struct lh_fit_slots {
     int64_t head, first, count;
 } lh_fit_slots;
+
+/* The weights that the rows give to LH_FIT_AT_ONCE slots of rows.kv at most: [group x rows, count], in `work`. */
+const float *lh_fit_weights(const lh_exec *exec, const lh_fit *fit, lh_fit_slots slots);
 
 /* y [head_dim + 1, group x rows] += the sums over slots of rows.kv of the rows' weights times values; and, last, of the
  * weights. */

@@ -69,7 +69,13 @@ static void put_gains(lh_evictor *ev, lh_row_block *b)
     lh_free(gains);
 }
 
-/* A single row's is worked out where it is counted, unless it is wanted later. */
+/* Whether they are wanted beside the columns that are counted. */
+static int wants_normalisers(const lh_policy_numbers *p)
+{
+    return lh_has_references(&p->fitting, &p->budgets) || p->score.statistic == LH_STAT_OUTPUT_ERROR;
+}
+
+/* A single row's is worked out where it is counted, unless it is wanted elsewhere. */
 static void normalise(lh_evictor *ev, const lh_evict_job *job, lh_row_block *b)
 {
     const lh_heads *h = &ev->shape.heads;
@@ -78,7 +84,7 @@ static void normalise(lh_evictor *ev, const lh_evict_job *job, lh_row_block *b)
     put_until(ev, job, b);
     put_gains(ev, b);
     b->lse_ld = grouped;
-    const int is_single = b->rows.tokens == 1 && !lh_has_references(&ev->policy.fitting, &ev->policy.budgets);
+    const int is_single = b->rows.tokens == 1 && !wants_normalisers(&ev->policy);
     b->own = is_single ? lse : NULL;
     b->rows.lse = is_single ? NULL : lse;
     if (is_single) return;

@@ -1,6 +1,6 @@
 #include "evict/score_source.h"
 
-extern const lh_source lh_source_window, lh_source_running, lh_source_caller;
+extern const lh_source lh_source_window, lh_source_running, lh_source_output_error, lh_source_caller;
 #define SOURCE(word, meaning, number, statistic, name) extern const lh_source lh_source_##name;
 LH_SOURCE_WORDS(SOURCE)
 #undef SOURCE
@@ -14,8 +14,9 @@ static const lh_source *const sources[] = {[LH_SCORE_CALLER] = &lh_source_caller
 const lh_source *lh_source_of(const lh_policy_numbers *p)
 {
     if (!p->evicts) return NULL;
-    if (lh_evict_uses_attention(p)) return p->score.running ? &lh_source_running : &lh_source_window;
-    return sources[p->score.source];
+    if (!lh_evict_uses_attention(p)) return sources[p->score.source];
+    if (p->score.statistic == LH_STAT_OUTPUT_ERROR) return &lh_source_output_error;
+    return p->score.running ? &lh_source_running : &lh_source_window;
 }
 
 int lh_evict_uses_attention(const lh_policy_numbers *p)

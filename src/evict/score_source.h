@@ -27,8 +27,8 @@ typedef struct lh_source {
     void (*score)(lh_evictor *evictor, const lh_evict_job *job);
 } lh_source;
 
-/* Of a policy; NULL where it evicts nothing. Attention has two: rows of a window that are observed at an eviction, and
- * statistics that go on. */
+/* Of a policy; NULL where it evicts nothing. Attention has three: rows of a window that are observed at an eviction,
+ * their outputs, and statistics that go on. */
 const lh_source *lh_source_of(const lh_policy_numbers *policy);
 
 /* 1 where entries are scored by the attention that rows give them. */

@@ -29,6 +29,7 @@ typedef enum lh_space_part {
     LH_SPACE_ENTRY_GAINS, /* [kv_count, ld] f32: what entries gain, where heads compete by losses */
     LH_SPACE_CURVES,      /* what gains are made of (loss_curves.c) */
     LH_SPACE_KEYS,        /* what leverage scores make of a block of keys (source_leverage.c) */
+    LH_SPACE_ERRORS,      /* what output errors are made of (source_output_error.c) */
     /* of observed rows. Where groups are split over ranks, Q and LSE hold the blocks of all ranks in their order, and
      * GROUP_* the same rows with all query heads of this rank's KV heads, one after the other. */
     LH_SPACE_Q,         /* [rows, q_count, head_dim] f32 */

@@ -1,6 +1,6 @@
 /* ops_fit.h - what fits biases and values of the entries that stay to the attention of query rows: weights as a matrix,
  * and conjugate gradients, whose products are those of gemm. src/evict/fit.c puts them together. And what the outputs
- * of query rows lose where only the first entries of an order stay. Conventions: ops.h. */
+ * of query rows lose where only the first entries of an order stay, or where one entry goes. Conventions: ops.h. */
 #ifndef LH_KERNELS_OPS_FIT_H
 #define LH_KERNELS_OPS_FIT_H
 
@@ -79,5 +79,27 @@ typedef struct lh_curve_losses_args {
     const float *sums; /* [points, dim + 1, n]: a row's weights times values, and at `dim` its weights, added up */
     int64_t points, dim, n;
 } lh_curve_losses_args;
+
+/* Squared errors of the outputs of n query rows without the entry of slot s, whose weight the others take in their
+ * proportions (CAOTE, arXiv 2504.14051, theorem 3.1), added to what is there. With p = weights[i,s] / masses[i], v the
+ * value and o = the row's output, its sums over masses[i]:
+ *
+ *   errors[s] += sum over i of (p / (1 - p))^2 |v - o|^2     |v - o|^2 from squares, products and energies, not below 0
+ *
+ * A weight above LH_DOMINANT leaves too little of 1 - p and of v - o. That term is p^2 |v - o'|^2, the same number,
+ * with o' = rest[x,i] / rest[dim,i], the output over the other entries, 0 where there are none. Rows whose mass is not
+ * positive add nothing. Rows are added in order, those of dominant weights last. */
+#define LH_DOMINANT 0.75f
+typedef struct lh_output_errors_args {
+    float *errors;         /* [cols] */
+    const float *weights;  /* [n, ld] */
+    const float *products; /* [n, ld] of the row's sums and the values */
+    const float *squares;  /* [cols] of the values */
+    const float *values;   /* [cols, dim] */
+    const float *energies; /* [n] squares of the row's sums */
+    const float *masses;   /* [n] sums of the row's weights */
+    const float *rest;     /* [dim + 1, n] sums of weights times values, and of weights, none above LH_DOMINANT */
+    int64_t n, cols, dim, ld;
+} lh_output_errors_args;
 
 #endif

@@ -72,7 +72,8 @@ lh_policy_numbers lh_policy_recording(int64_t rows, int64_t tokens)
 
 int lh_statistic_is_joint(lh_statistic statistic)
 {
-    return statistic == LH_STAT_COUNT || statistic == LH_STAT_RMS || statistic == LH_STAT_MAX;
+    return statistic == LH_STAT_COUNT || statistic == LH_STAT_RMS || statistic == LH_STAT_MAX ||
+           statistic == LH_STAT_OUTPUT_ERROR;
 }
 
 int lh_policy_projects(const lh_policy_numbers *fixed)

@@ -142,9 +142,10 @@ static int spreads_gains(const lh_policy *p)
     return (p->score.rows_at == LH_ROWS_AT_AFTER || p->rows_spread) && (p->score.gain || p->score.non_causal);
 }
 
-static int running_root(const lh_policy *p)
+static int runs_on_without_sums(const lh_policy *p)
 {
-    return p->score.running && (p->score.statistic == LH_STAT_RMS || p->score.statistic == LH_STAT_MAX);
+    return p->score.running && (p->score.statistic == LH_STAT_RMS || p->score.statistic == LH_STAT_MAX ||
+                                p->score.statistic == LH_STAT_OUTPUT_ERROR);
 }
 
 static int spans_later(const lh_policy *p)
@@ -186,7 +187,7 @@ static const struct {
     {running_mean, "'--statistic mean' needs rows that are observed again ('--window N' or '--proxies P%', without "
                    "'--rows all'); use sum or mas"},
     {chooses_without_attention, "this '--select' needs a statistic of attention ('--statistic sum' or mean, mas, "
-                                "count, rms, max, last): give '--select topk'"},
+                                "count, rms, max, output-error, last): give '--select topk'"},
     {deviates_without_mean, "'--select std-scope' compares each weight with the mean of an entry: it needs "
                             "'--statistic mas' and '--group mean'"},
     {adapts_to_deviation, "'--head-budget adaptive' compares the scores of heads, but '--select std-scope' chooses by "
@@ -226,8 +227,8 @@ static const struct {
                             "position, the number of entries that every head holds"},
     {slots_of_old_rows, "'--positions slot' needs scores without attention, or statistics that go on ('--rows all', or "
                         "'--window 0'): rows that are observed again were rotated before the slots changed"},
-    {running_root,
-     "'--statistic rms' and max need rows that are observed once ('--rows sample:N' or last:N, or a window)"},
+    {runs_on_without_sums, "'--statistic rms', max and output-error need rows that are observed at the eviction "
+                           "('--rows sample:N' or last:N, and a window)"},
     {moves_all_rows,
      "'--rows-at after' moves some rows, and not all as they pass: give '--rows sample:N' or last:N, and "
      "a window"},

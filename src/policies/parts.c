@@ -160,10 +160,11 @@ static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_
 #define OWN(name) .read = lh_##name##_read, .write = lh_##name##_write
 #define AT(member) .at = offsetof(lh_policy, member)
 #define USED(test, what) .used = test, .needs = what
-#define OBSERVED "a statistic of rows ('--statistic sum' or mean, mas, count, rms, max)"
+#define OBSERVED "a statistic of rows ('--statistic sum' or mean, mas, count, rms, max, output-error)"
 #define ALWAYS USED(always, NULL)
-#define ATTENTION \
-    USED(lh_policy_attends, "a statistic of attention ('--statistic sum' or mean, mas, count, rms, max, last)")
+#define ATTENTION           \
+    USED(lh_policy_attends, \
+         "a statistic of attention ('--statistic sum' or mean, mas, count, rms, max, output-error, last)")
 #define POOLS USED(pools, "'--pool max' or avg")
 #define ADAPTS USED(adapts, "'--head-budget adaptive'")
 
@@ -172,9 +173,10 @@ static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_
 #define ROW_proxies USED(lh_policy_observes, OBSERVED), OWN(proxies)
 #define ROW_proxies_at USED(has_share_of_proxies, "'--proxies P%'"), WORD, AT(proxies.at)
 #define ROW_window USED(has_window, OBSERVED " and '--proxies none'"), NUMBER, AT(window)
-#define ROW_rows                                                                                                      \
-    USED(has_rows, "a statistic of attention ('--statistic sum' or mean, mas, count, rms, max, last) and '--proxies " \
-                   "none', or '--fit' or '--compete-by losses'"),                                                     \
+#define ROW_rows                                                                                                     \
+    USED(has_rows, "a statistic of attention ('--statistic sum' or mean, mas, count, rms, max, output-error, last) " \
+                   "and '--proxies "                                                                                 \
+                   "none', or '--fit' or '--compete-by losses'"),                                                    \
         .forced = last_row, OWN(rows)
 #define ROW_rows_at                                                                           \
     USED(places_rows, OBSERVED " and '--proxies none', or '--fit' or '--compete-by losses'"), \

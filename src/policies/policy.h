@@ -30,6 +30,7 @@ typedef enum lh_statistic {
     LH_STAT_COUNT,
     LH_STAT_RMS,
     LH_STAT_MAX,
+    LH_STAT_OUTPUT_ERROR,
     LH_STAT_LAST
 } lh_statistic;
 
@@ -80,7 +81,7 @@ typedef struct lh_policy_shape {
 typedef struct lh_policy_division {
     lh_heads_budget heads;
     lh_layers_budget layers;
-    lh_compete_by by;                       /* where heads compete */
+    lh_compete_by by;                     /* where heads compete */
     uint64_t head_profile, layer_profile; /* their hashes, 0: none */
     lh_safeguard safeguard;
     lh_decimal alpha;
@@ -90,9 +91,9 @@ typedef struct lh_policy_division {
 /* How the entries of a head are chosen by their scores. */
 typedef struct lh_policy_selection {
     lh_select kind;
-    int joint;                         /* 1: one keep set for all heads of a layer */
+    int joint;                                    /* 1: one keep set for all heads of a layer */
     lh_decimal first_stage, std_share, key_share; /* shares of 1 */
-    lh_fraction random_share;          /* as it was written, "7/19" or a decimal */
+    lh_fraction random_share;                     /* as it was written, "7/19" or a decimal */
 } lh_policy_selection;
 
 /* What is fitted of the entries that stay, to the rows that score, or (scores without rows) to rows kept for it. */

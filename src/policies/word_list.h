@@ -47,6 +47,8 @@
       LH_SCORE_ATTENTION, LH_STAT_RMS)                                                                            \
     X("max", "The largest attention that an entry receives, of all rows and query heads.", LH_SCORE_ATTENTION,    \
       LH_STAT_MAX)                                                                                                \
+    X("output-error", "The squared error of the rows' outputs without an entry.", LH_SCORE_ATTENTION,             \
+      LH_STAT_OUTPUT_ERROR)                                                                                       \
     X("last", "The attention of the last row alone.", LH_SCORE_ATTENTION, LH_STAT_LAST)                           \
     LH_SOURCE_WORDS(X)
 

@@ -481,6 +481,108 @@ START_TEST(test_curve_losses_are_those_of_outputs_and_do_not_depend_on_threads)
 }
 END_TEST
 
+/* ---- errors without an entry ---- */
+
+/* Rows of n weights, flat or of one that is nearly 1, and the values; of an odd row in a while nothing. The first
+ * `cols` of `all` entries are those of the operation. */
+typedef struct weighed {
+    int64_t n, cols, all, dim;
+    float *weights, *values; /* [n, all], [all, dim] */
+    double *sums, *rest;     /* [dim + 1, n] */
+    double *to, *off;        /* [cols] errors, and how far floats may lie from them */
+} weighed;
+
+static void weighed_make(lot *m, weighed *w, int n)
+{
+    static const double sharpness[] = {0.2, 1, 3, 8, 12};
+    *w = (weighed){.n = kind(ROWS, n) * kind(GROUP, n), .cols = kind(COLS, n), .dim = kind(DEPTH, n)};
+    w->all = w->cols + n % 4;
+    w->weights = lot_normals(m, w->n * w->all, 1.0f, (uint64_t)n);
+    w->values = lot_normals(m, w->all * w->dim, 1.0f, (uint64_t)(n + 1000));
+    w->sums = lot_new(m, 2 * (w->dim + 1) * w->n * 8);
+    w->rest = w->sums + (w->dim + 1) * w->n;
+    w->to = lot_new(m, 2 * w->cols * 8);
+    w->off = w->to + w->cols;
+    for (int64_t i = 0; i < w->n; i++) {
+        float *row = w->weights + i * w->all;
+        double sum = 0;
+        for (int64_t s = 0; s < w->all; s++) sum += exp(sharpness[i % 5] * row[s]);
+        for (int64_t s = 0; s < w->all; s++) {
+            row[s] = i % 11 == 6 ? 0.0f : (float)(exp(sharpness[i % 5] * row[s]) / sum * (1 + 0.01 * (double)(i % 3)));
+            for (int64_t x = 0; x <= w->dim; x++) {
+                double one = (double)row[s] * (x < w->dim ? w->values[s * w->dim + x] : 1.0f);
+                w->sums[x * w->n + i] += one;
+                if (row[s] <= LH_DOMINANT) w->rest[x * w->n + i] += one;
+            }
+        }
+    }
+}
+
+/* The errors of row i without each of its entries, from what is left of its sums: all of them less the entry's, and of
+ * a dominant entry the others'. */
+static void add_errors_of_row(weighed *w, int64_t i)
+{
+    const double all = w->sums[w->dim * w->n + i];
+    for (int64_t s = 0; s < w->cols && all > 0 && w->all > 1; s++) {
+        const double weight = w->weights[i * w->all + s], takes = weight > LH_DOMINANT ? 0 : weight;
+        const double *from = weight > LH_DOMINANT ? w->rest : w->sums, rest = from[w->dim * w->n + i] - takes;
+        double error = 0, lengths = 0, rate = fmin(weight / rest, 4);
+        for (int64_t x = 0; x < w->dim; x++) {
+            const double v = w->values[s * w->dim + x], whole = w->sums[x * w->n + i] / all,
+                         left = (from[x * w->n + i] - takes * v) / rest;
+            error += (whole - left) * (whole - left);
+            lengths += whole * whole + left * left + v * v;
+        }
+        w->to[s] += error;
+        w->off[s] += 1e-5 * error + 2e-6 * rate * rate * lengths;
+    }
+}
+
+static float *as_floats(lot *m, const double *x, int64_t n)
+{
+    float *y = lot_new(m, n * 4);
+    for (int64_t i = 0; i < n; i++) y[i] = (float)x[i];
+    return y;
+}
+
+static void err_without_entries(rig *g, lot *m, int n)
+{
+    weighed w;
+    weighed_make(m, &w, n);
+    const int64_t sums = (w.dim + 1) * w.n, ld = w.cols + kind(GAP, n);
+    float *errors = lot_normals(m, w.cols, 1.0f, 3), *squares = lot_new(m, w.cols * 4), *energies = lot_new(m, w.n * 4),
+          *products = lot_new(m, w.n * ld * 4), *weights = lot_new(m, w.n * ld * 4), *got = lot_new(m, w.cols * 4);
+    for (int64_t i = 0; i < w.n; i++) {
+        add_errors_of_row(&w, i);
+        for (int64_t x = 0; x < w.dim; x++) energies[i] += (float)(w.sums[x * w.n + i] * w.sums[x * w.n + i]);
+        for (int64_t s = 0; s < w.cols; s++) {
+            double dot = 0;
+            for (int64_t x = 0; x < w.dim; x++) dot += w.sums[x * w.n + i] * w.values[s * w.dim + x];
+            products[i * ld + s] = (float)dot;
+            weights[i * ld + s] = w.weights[i * w.all + s];
+        }
+    }
+    for (int64_t s = 0; s < w.cols; s++)
+        for (int64_t x = 0; x < w.dim; x++) squares[s] += w.values[s * w.dim + x] * w.values[s * w.dim + x];
+    float *y = rig_put(g, errors, w.cols * 4);
+    RUN(g, output_errors, .errors = y, .weights = rig_put(g, weights, w.n * ld * 4),
+        .products = rig_put(g, products, w.n * ld * 4), .squares = rig_put(g, squares, w.cols * 4),
+        .values = rig_put(g, w.values, w.all * w.dim * 4), .energies = rig_put(g, energies, w.n * 4),
+        .masses = rig_put(g, as_floats(m, w.sums + w.dim * w.n, w.n), w.n * 4),
+        .rest = rig_put(g, as_floats(m, w.rest, sums), sums * 4), .n = w.n, .cols = w.cols, .dim = w.dim, .ld = ld);
+    rig_get(g, got, y, w.cols * 4);
+    for (int64_t s = 0; s < w.cols; s++)
+        ck_assert_msg(fabs((double)got[s] - (double)errors[s] - w.to[s]) <= w.off[s] + 1e-6 * fabs((double)errors[s]),
+                      "output_errors, %s: slot %lld has %g, not %g%s", g->ops->name, (long long)s,
+                      (double)(got[s] - errors[s]), w.to[s], case_words());
+}
+
+START_TEST(test_output_errors_are_those_of_what_is_left)
+{
+    on_all_backends(120, err_without_entries);
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_row_weights_are_those_of_the_rows_log_sum_exps,
@@ -491,6 +593,7 @@ int main(void)
                                   test_a_bounded_step_stays_within_its_bounds,
                                   test_factors_go_as_far_as_the_rows_miss_less,
                                   test_curve_losses_are_those_of_outputs_and_do_not_depend_on_threads,
+                                  test_output_errors_are_those_of_what_is_left,
                                   NULL};
     return rig_run("kernels/fit", tests);
 }

@@ -38,13 +38,15 @@ static int32_t *gone_of(const oracle *o, int64_t l, int64_t g)
 static oracle_tally make_tally(const oracle *o)
 {
     int64_t group = group_of(o);
-    oracle_tally t = {.sums = oracle_alloc((group + 6) * o->cap, sizeof *t.sums), .group = group, .cap = o->cap};
+    oracle_tally t = {.sums = oracle_alloc((group + 8) * o->cap, sizeof *t.sums), .group = group, .cap = o->cap};
     t.squares = t.sums + group * o->cap;
     t.counts = t.squares + o->cap;
     t.unsure = t.counts + o->cap;
     t.visits = t.unsure + o->cap;
     t.each = t.visits + o->cap;
     t.largest = t.each + o->cap;
+    t.errors = t.largest + o->cap;
+    t.off = t.errors + o->cap;
     return t;
 }
 

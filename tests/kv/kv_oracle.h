@@ -12,9 +12,10 @@ typedef struct oracle_number {
 } oracle_number;
 
 /* What rows gave to the entries of one KV head; each [cap], sums [group, cap]. each: squares of all query heads,
- * largest: their largest weights. unsure: rows of which rounding decides whether they count. */
+ * largest: their largest weights. unsure: rows of which rounding decides whether they count. errors: squared errors of
+ * the rows' outputs without the entry, off: how far from it those of floats may lie. */
 typedef struct oracle_tally {
-    double *sums, *squares, *counts, *unsure, *visits, *each, *largest;
+    double *sums, *squares, *counts, *unsure, *visits, *each, *largest, *errors, *off;
     int64_t group, cap;
 } oracle_tally;
 

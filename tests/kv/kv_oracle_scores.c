@@ -133,6 +133,29 @@ static double logit(const oracle *o, const row *r, int64_t c, int64_t i)
     return cap > 0 ? cap * tanh(dot / cap) : dot;
 }
 
+/* Squared errors of the row's output without each of the entries, from what is left of its sums; a [n]: weights, which
+ * add up to `all`. Floats round outputs and logits, which counts for little where an entry's weight is small. */
+static void add_output_errors(const oracle *o, const oracle_rows *rows, const row *r, const double *a, double all,
+                              oracle_tally *to)
+{
+    const int64_t dim = o->of->dim;
+    double *sums = oracle_alloc(dim, sizeof *sums);
+    for (int64_t i = 0; i < r->n; i++)
+        for (int64_t x = 0; x < dim; x++) sums[x] += a[i] * oracle_value(o, rows->layer, r->at[i], rows->g)[x];
+    for (int64_t i = 0; i < r->n && r->n > 1; i++) {
+        const double *v = oracle_value(o, rows->layer, r->at[i], rows->g), p = a[i] / all, rate = fmin(p / (1 - p), 4);
+        double error = 0, lengths = 0;
+        for (int64_t x = 0; x < dim; x++) {
+            const double whole = sums[x] / all, left = (sums[x] - a[i] * v[x]) / (all - a[i]);
+            error += (whole - left) * (whole - left);
+            lengths += whole * whole + left * left + v[x] * v[x];
+        }
+        to->errors[r->at[i]] += error;
+        to->off[r->at[i]] += 10 * oracle_rounding(o) * error + rate * rate * oracle_rounding(o) * lengths;
+    }
+    lh_free(sums);
+}
+
 void oracle_observe(const oracle *o, const oracle_rows *rows, oracle_tally *to)
 {
     int64_t group = group_of(o);
@@ -154,6 +177,7 @@ void oracle_observe(const oracle *o, const oracle_rows *rows, oracle_tally *to)
                 to->largest[at[i]] = fmax(to->largest[at[i]], a[i] / all);
                 mean[i] += a[i] / all / (double)group;
             }
+            if (o->fixed.score.statistic == LH_STAT_OUTPUT_ERROR) add_output_errors(o, rows, &r, a, all, to);
         }
         for (int64_t i = 0; i < n; i++) {
             double times = mean[i] * (double)n; /* the mean weight of the row */
@@ -222,6 +246,7 @@ static oracle_number statistic(const oracle *o, const oracle_tally *t, int64_t c
 {
     oracle_number n = {t->sums[c * o->cap + p], 0};
     if (o->fixed.score.statistic == LH_STAT_COUNT) return (oracle_number){t->counts[p], t->unsure[p]};
+    if (o->fixed.score.statistic == LH_STAT_OUTPUT_ERROR) return (oracle_number){t->errors[p], t->off[p]};
     if (o->fixed.score.statistic == LH_STAT_MEAN) n.x /= (double)(o->seen - first_row(o));
     if (o->fixed.score.statistic == LH_STAT_MAX) n.x = t->largest[p];
     if (o->fixed.score.statistic == LH_STAT_RMS) n.x = sqrt(t->each[p] / (double)(rows_of(o) * group_of(o)));

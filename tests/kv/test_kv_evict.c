@@ -33,6 +33,7 @@ static const lh_policy_options policies[] = {
     {.policy = "streaming", .budget = "1"},
     /* not scored by hand below, or with other values in the end */
     {.policy = "snapkv", .budget = "48", .parts = {.rows = "sample:13", .rows_at = "after", .fit = "bias"}},
+    {.policy = "caote", .budget = "48", .parts = {.window = "5"}},
     {.policy = "keydiff", .budget = "30%", .parts = {.rows = "sample:9", .fit = "both", .evict = "never"}},
     {.policy = "ada-snapkv",
      .budget = "48",
@@ -43,7 +44,7 @@ static const lh_policy_options policies[] = {
                .layer_budget = "adaptive",
                .select = "topk+keys"}},
 };
-enum { ALL_POLICIES = sizeof policies / sizeof *policies, POLICIES = ALL_POLICIES - 3 };
+enum { ALL_POLICIES = sizeof policies / sizeof *policies, POLICIES = ALL_POLICIES - 4 };
 
 static const struct {
     int64_t heads, kv_heads;
@@ -448,6 +449,7 @@ static const lh_policy_options failing_policies[] = {
     {.policy = "expected-attention", .budget = "40"},
     {.policy = "lagkv", .budget = "40", .parts = {.lag = "16"}},
     {.policy = "defensive", .budget = "60"},
+    {.policy = "caote", .budget = "60", .parts = {.evict = "every:1"}},
     {.policy = "ada-snapkv",
      .budget = "40",
      .parts = {.statistic = "rms", .fit = "both", .rows_at = "after", .rows = "sample:9", .window = "8"}},

@@ -115,6 +115,7 @@ static const struct {
      0},
     {"critical-ada-snapkv", LH_SCORE_ATTENTION, LH_STAT_MEAN, 32, 32, 0, 0, LH_POOL_MAX, 7, LH_HEADS_ADAPTIVE, 0,
      LH_SELECT_TWO_STAGE, 0, 0, 0},
+    {"caote", LH_SCORE_ATTENTION, LH_STAT_OUTPUT_ERROR, 32, 32, 0, 0, LH_POOL_MAX, 7, 0, 0, 0, 0, 0, 0},
     {"defensive", LH_SCORE_ATTENTION, LH_STAT_MAX, 32, 32, 0, 0, LH_POOL_AVG, 5, LH_HEADS_ADAPTIVE, 0, 0, 0, 0, 0},
     {"layer-defensive", LH_SCORE_ATTENTION, LH_STAT_MAX, 32, 32, 0, 0, LH_POOL_AVG, 5, LH_HEADS_ADAPTIVE,
      LH_LAYERS_ADAPTIVE, 0, 0, 0, 0},
@@ -361,7 +362,7 @@ START_TEST(test_parts_that_cannot_go_together_are_refused)
         {{.policy = "lagkv", .budget = "64", .parts = {.evict = "every:1"}}, "'--evict never'"},
         {{.policy = "lagkv", .budget = "64", .parts = {.evict = "block:8"}}, "'--evict never'"},
         {{.policy = "leverage", .budget = "64", .parts = {.evict = "every:1"}}, "'--evict never'"},
-        {{.policy = "h2o", .budget = "64", .parts = {.statistic = "max"}}, "'--statistic rms' and max"},
+        {{.policy = "h2o", .budget = "64", .parts = {.statistic = "max"}}, "'--statistic rms', max and output-error"},
         {{.policy = "layer-defensive", .budget = "64", .parts = {.evict = "every"}}, "'--evict never'"},
         {{.policy = "lagkv", .budget = "64", .parts = {.head_budget = "adaptive"}}, "the same ranks"},
     };

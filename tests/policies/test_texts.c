@@ -7,7 +7,7 @@
 #include "policies/budgets.h"
 #include "suite.h"
 
-enum { MOST_VALUES = 16, PRESETS = 37 };
+enum { MOST_VALUES = 16, PRESETS = 39 };
 
 /* Every part with some of its values. */
 static const struct {
@@ -22,8 +22,8 @@ static const struct {
             __VA_ARGS__                          \
         }                                        \
     }
-    VALUES(statistic, "statistic", "sum", "mean", "mas", "count", "rms", "max", "last", "position", "random",
-           "key-norm", "key-difference", "lag", "leverage", "expected"),
+    VALUES(statistic, "statistic", "sum", "mean", "mas", "count", "rms", "max", "output-error", "last", "position",
+           "random", "key-norm", "key-difference", "lag", "leverage", "expected"),
     VALUES(lag, "lag", "1", "128", "4096"),
     VALUES(proxies, "proxies", "none", "question", "1%", "2.50%", "100%"),
     VALUES(proxies_at, "proxies-at", "end", "both-ends"),

@@ -261,3 +261,56 @@ static lh_status op_curve_losses(lh_stream *stream, const lh_curve_losses_args *
     }
     return LH_OK;
 }
+
+/* ---- errors without an entry ---- */
+
+enum { ERROR_SLOTS = 64 }; /* that are one thread's: lines of memory of every row */
+
+/* What dominant weights add, which a row has at most one of. */
+static void add_dominant_errors(const lh_output_errors_args *a, int64_t i, int64_t first, int64_t count)
+{
+    const float mass = a->rest[a->dim * a->n + i];
+    for (int64_t s = first; s < first + count; s++) {
+        float weight = a->weights[i * a->ld + s], sum = 0.0f;
+        if (!(weight > LH_DOMINANT)) continue;
+        for (int64_t x = 0; x < a->dim && mass > 0; x++) {
+            float off = a->values[s * a->dim + x] - a->rest[x * a->n + i] / mass;
+            sum += off * off;
+        }
+        weight = quotient_of(weight, a->masses[i]);
+        a->errors[s] += weight * weight * sum;
+    }
+}
+
+/* VL slots from s on; 1 where some weight is dominant. */
+static int add_output_errors(const lh_output_errors_args *a, int64_t s, int64_t count)
+{
+    const vf one = vf_set1(1.0f), top = vf_set1(LH_DOMINANT), squares = vf_load_first(a->squares + s, count);
+    vf sum = vf_zero();
+    int dominant = 0;
+    for (int64_t i = 0; i < a->n; i++) {
+        const float share = quotient_of(1.0f, a->masses[i]);
+        const vf weight = vf_load_first(a->weights + i * a->ld + s, count);
+        const vm above = vf_lt(top, weight);
+        const vf p = vf_set1(share) * weight, rate = vf_where(above, vf_zero(), p / (one - p));
+        vf off = vf_fma(vf_set1(-2.0f * share), vf_load_first(a->products + i * a->ld + s, count), squares);
+        off = vf_max(vf_zero(), off + vf_set1(a->energies[i] * share * share));
+        sum = vf_fma(rate * rate, off, sum);
+        dominant |= vm_any(above);
+    }
+    vf_store_first(a->errors + s, vf_load_first(a->errors + s, count) + sum, count);
+    return dominant;
+}
+
+static lh_status op_output_errors(lh_stream *stream, const lh_output_errors_args *a)
+{
+    (void)stream;
+#pragma omp parallel for if (a->n * a->cols >= PARALLEL_FROM)
+    for (int64_t first = 0; first < a->cols; first += ERROR_SLOTS) {
+        const int64_t end = lh_min_i64(a->cols, first + ERROR_SLOTS);
+        int dominant = 0;
+        for (int64_t s = first; s < end; s += VL) dominant |= add_output_errors(a, s, lh_min_i64(end - s, VL));
+        for (int64_t i = 0; i < a->n && dominant; i++) add_dominant_errors(a, i, first, end - first);
+    }
+    return LH_OK;
+}

@@ -229,3 +229,43 @@ lh_status lh_cuda_curve_losses(lh_stream *stream, const lh_curve_losses_args *a)
     LH_TRY(lh_launch(stream, "curve_losses", sums, curve_sums_kernel, *a, (const float *)parts, n));
     return LH_OK;
 }
+
+/* ---- errors without an entry ---- */
+
+/* What a dominant weight adds. */
+static __device__ float dominant_error(const lh_output_errors_args &a, int64_t i, int64_t s, float p)
+{
+    const float mass = a.rest[a.dim * a.n + i];
+    float sum = 0.0f;
+    for (int64_t x = 0; x < a.dim && mass > 0; x++) {
+        float off = a.values[s * a.dim + x] - a.rest[x * a.n + i] / mass;
+        sum = fmaf(off, off, sum);
+    }
+    return p * p * sum;
+}
+
+/* A thread for each slot. */
+static __global__ void __launch_bounds__(THREADS) output_errors_kernel(lh_output_errors_args a)
+{
+    const int64_t s = (int64_t)blockIdx.x * THREADS + threadIdx.x;
+    if (s >= a.cols) return;
+    const float squares = a.squares[s];
+    float sum = 0.0f, dominant = 0.0f;
+    for (int64_t i = 0; i < a.n; i++) {
+        const float weight = a.weights[i * a.ld + s], share = quotient(1.0f, a.masses[i]), p = share * weight;
+        if (weight > LH_DOMINANT) {
+            dominant += dominant_error(a, i, s, p);
+            continue;
+        }
+        const float rate = p / (1.0f - p),
+                    off = fmaf(-2.0f * share, a.products[i * a.ld + s], squares) + a.energies[i] * share * share;
+        sum = fmaf(rate * rate, fmaxf(0.0f, off), sum);
+    }
+    a.errors[s] += sum + dominant;
+}
+
+lh_status lh_cuda_output_errors(lh_stream *stream, const lh_output_errors_args *a)
+{
+    const lh_shape slots = {dim3((unsigned)((a->cols + THREADS - 1) / THREADS)), THREADS, 0};
+    return lh_launch(stream, "output_errors", slots, output_errors_kernel, *a);
+}

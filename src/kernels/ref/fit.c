@@ -147,3 +147,37 @@ lh_status lh_ref_curve_losses(lh_stream *stream, const lh_curve_losses_args *a)
     }
     return LH_OK;
 }
+
+/* ---- errors without an entry ---- */
+
+/* |v - o'|^2 of the entry in slot s and the other entries of row i. */
+static double distance_to_rest(const lh_output_errors_args *a, int64_t i, int64_t s)
+{
+    const double mass = a->rest[a->dim * a->n + i];
+    double sum = 0.0;
+    for (int64_t x = 0; x < a->dim && mass > 0; x++) {
+        double off = a->values[s * a->dim + x] - a->rest[x * a->n + i] / mass;
+        sum += off * off;
+    }
+    return sum;
+}
+
+static double output_error(const lh_output_errors_args *a, int64_t i, int64_t s)
+{
+    const double mass = a->masses[i], p = quotient(a->weights[i * a->ld + s], mass), rate = p / (1.0 - p);
+    if (a->weights[i * a->ld + s] > LH_DOMINANT) return p * p * distance_to_rest(a, i, s);
+    return rate * rate *
+           fmax(0.0, a->squares[s] - 2.0 * quotient(a->products[i * a->ld + s], mass) +
+                         quotient(quotient(a->energies[i], mass), mass));
+}
+
+lh_status lh_ref_output_errors(lh_stream *stream, const lh_output_errors_args *a)
+{
+    (void)stream;
+    for (int64_t s = 0; s < a->cols; s++) {
+        double sum = 0.0;
+        for (int64_t i = 0; i < a->n; i++) sum += output_error(a, i, s);
+        a->errors[s] += (float)sum;
+    }
+    return LH_OK;
+}

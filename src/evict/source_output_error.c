@@ -1,0 +1,174 @@
+/* What rows would put out without an entry: the squared errors of their outputs, summed over rows and query heads
+ * (CAOTE, arXiv 2504.14051; summed over the rows of a window as in DropKV, kvpress #284). The entry's weight p goes to
+ * the others in their proportions, so that the output o of a row moves by p / (1 - p) (o - v): exact for a single
+ * eviction, and in the same unit for all heads.
+ *
+ * Rows are observed when a layer's prefill ends and again at every eviction, as those of a window. One head and at most
+ * LH_ROWS_AT_ONCE rows at a time: their outputs over all entries, then the errors, a block of entries at a time.
+ * Products are in f32, since what counts are differences. Ranks that hold the same KV head compute the same. */
+#include "evict/attention.h"
+#include "evict/fit.h"
+#include "evict/kept_rows.h"
+
+/* LH_SPACE_ERRORS, n = group x rows. */
+typedef struct error_room {
+    float *sums, *rest;        /* [dim + 1, n] over all entries, and over those of no dominant weight */
+    float *outputs, *energies; /* [n, dim], not yet over the row's mass, and their squares */
+    float *products;           /* [n, LH_FIT_AT_ONCE] of outputs and values */
+    float *values, *squares;   /* [LH_FIT_AT_ONCE, dim] and theirs */
+    void *work;                /* of a fit */
+} error_room;
+
+static int64_t rows_at_once(const lh_policy_numbers *p)
+{
+    return lh_min_i64(p->rows, LH_ROWS_AT_ONCE);
+}
+
+/* The arrays from `at` on (NULL: to know their bytes); returns their bytes. */
+static int64_t place(const lh_evict_shape *shape, int64_t rows, char *at, error_room *out)
+{
+    const int64_t dim = shape->head_dim, n = rows * shape->heads.group, block = LH_FIT_AT_ONCE;
+    const lh_ragged kv = {.heads = 1, .head_dim = dim, .type = LH_F32};
+    const lh_fit fit = {.rows = {.kv = &kv, .map = {.group = shape->heads.group}, .rows = rows}, .exact = 1};
+    float **const arrays[] = {&out->sums,     &out->rest,   &out->outputs, &out->energies,
+                              &out->products, &out->values, &out->squares};
+    const int64_t floats[] = {(dim + 1) * n, (dim + 1) * n, n * dim, n, n * block, block * dim, block};
+    int64_t end = 0, line = 64;
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
+        *arrays[i] = at ? (float *)(at + end) : NULL;
+        end += (floats[i] * (int64_t)sizeof(float) + line - 1) / line * line;
+    }
+    out->work = at ? at + end : NULL;
+    return end + lh_fit_bytes(&fit);
+}
+
+static void space(const lh_space_request *request, int64_t *bytes)
+{
+    error_room none;
+    if (request->need.scored)
+        bytes[LH_SPACE_ERRORS] = place(request->shape, rows_at_once(request->policy), NULL, &none);
+}
+
+/* Some rows, and the entries of one head. */
+typedef struct error_block {
+    lh_evictor *ev;
+    error_room room;
+    lh_fit fit;
+    int64_t h, len, n; /* n: group x rows */
+} error_block;
+
+static error_block block_of(lh_evictor *ev, const lh_evict_job *job, const lh_row_block *b, const int64_t *offset)
+{
+    const lh_heads *heads = &ev->shape.heads;
+    error_block e = {.ev = ev};
+    place(&ev->shape, rows_at_once(&ev->policy), ev->at[LH_SPACE_ERRORS], &e.room);
+    e.fit = (lh_fit){.rows = {.q = b->rows.q,
+                              .positions = b->rows.positions,
+                              .until = b->until,
+                              .gains = b->gains,
+                              .kv = job->entries,
+                              .map = {.heads = heads->kv_count * heads->group, .group = heads->group},
+                              .logit = lh_logit_of(ev, job),
+                              .q_ld = b->rows.q_ld},
+                     .lse = b->rows.lse,
+                     .lse_ld = b->lse_ld,
+                     .offset = offset,
+                     .work = e.room.work,
+                     .order = ev->shape.order,
+                     .exact = 1};
+    return e;
+}
+
+/* Rows [first, first + count) of the block of all of them. */
+static void take_rows(error_block *e, const lh_row_block *b, int64_t first, int64_t count)
+{
+    lh_observed *rows = &e->fit.rows;
+    rows->q = b->rows.q + first * b->rows.q_ld;
+    rows->positions = b->rows.positions + first;
+    rows->until = b->until ? b->until + first : NULL;
+    rows->gains = b->gains ? b->gains + first : NULL;
+    rows->rows = count;
+    e->fit.lse = b->rows.lse + first * b->lse_ld;
+    e->n = count * rows->map.group;
+}
+
+/* y = the rows' sums over all entries with weights of at most `most`. */
+static void add_up(error_block *e, float *y, float most)
+{
+    const int64_t dim = e->ev->shape.head_dim;
+    e->fit.most = most;
+    lh_exec_zero(&e->ev->exec, y, (dim + 1) * e->n * (int64_t)sizeof *y);
+    lh_fit_add_sums(&e->ev->exec, &e->fit, (lh_fit_slots){.head = e->h, .count = e->len}, y);
+    e->fit.most = 0;
+}
+
+/* y [tokens] = the squared lengths of the rows of x [tokens, dim]. */
+static void square(const error_block *e, float *y, const float *x, int64_t tokens)
+{
+    const int64_t dim = e->ev->shape.head_dim;
+    LH_RUN(&e->ev->exec, squares, .y = y, .x = x, .tokens = tokens, .heads = 1, .dim = dim, .x_ld = dim, .y_ld = 1);
+}
+
+static void make_outputs(error_block *e)
+{
+    const error_room *r = &e->room;
+    const int64_t dim = e->ev->shape.head_dim;
+    add_up(e, r->sums, 0);
+    add_up(e, r->rest, LH_DOMINANT);
+    LH_RUN(&e->ev->exec, transpose, .y = r->outputs, .x = r->sums, .y_type = LH_F32, .x_type = LH_F32, .rows = dim,
+           .cols = e->n, .y_ld = dim, .x_ld = e->n, .factor = 1.0f);
+    square(e, r->energies, r->outputs, e->n);
+}
+
+/* Of `count` slots, from `first` on. */
+static void add_errors(const error_block *e, int64_t first, int64_t count)
+{
+    const lh_evictor *ev = e->ev;
+    const error_room *r = &e->room;
+    const lh_ragged *kv = e->fit.rows.kv;
+    const int64_t dim = kv->head_dim, at = (e->fit.offset[e->h] + first) * dim * lh_dtype_bytes(kv->type);
+    const float *weights =
+        lh_fit_weights(&ev->exec, &e->fit, (lh_fit_slots){.head = e->h, .first = first, .count = count});
+    LH_RUN(&ev->exec, convert, .dst = r->values, .src = (char *)kv->v + at, .dst_type = LH_F32, .src_type = kv->type,
+           .rows = count, .cols = dim, .dst_ld = dim, .src_ld = dim);
+    square(e, r->squares, r->values, count);
+    LH_RUN(&ev->exec, gemm, .y = r->products, .x = r->outputs, .w = r->values, .type = LH_F32, .order = ev->shape.order,
+           .tokens = e->n, .out = count, .in = dim, .y_ld = count, .x_ld = dim, .w_ld = dim);
+    LH_RUN(&ev->exec, output_errors, .errors = (float *)ev->at[LH_SPACE_RAW] + e->h * ev->ld + first,
+           .weights = weights, .products = r->products, .squares = r->squares, .values = r->values,
+           .energies = r->energies, .masses = r->sums + dim * e->n, .rest = r->rest, .n = e->n, .cols = count,
+           .dim = dim, .ld = count);
+}
+
+static lh_status score_heads(lh_evictor *ev, const lh_evict_job *job)
+{
+    lh_status st = LH_OK;
+    const lh_ragged *kv = job->entries;
+    const int64_t bytes = kv->heads * (int64_t)sizeof(int64_t), most = rows_at_once(&ev->policy);
+    const lh_row_block b = ev->scoring;
+    int64_t *len = NULL;
+    LH_TRY_DONE(lh_calloc(&len, 2 * kv->heads, sizeof *len));
+    lh_exec_fetch(&ev->exec, len, kv->len, bytes);
+    lh_exec_fetch(&ev->exec, len + kv->heads, kv->offset, bytes);
+    error_block e = block_of(ev, job, &b, len + kv->heads);
+    for (e.h = 0; e.h < kv->heads; e.h++)
+        for (int64_t r = 0; r < b.rows.tokens && lh_exec_ok(&ev->exec); r += most) {
+            e.len = len[e.h];
+            take_rows(&e, &b, r, lh_min_i64(most, b.rows.tokens - r));
+            make_outputs(&e);
+            for (int64_t s = 0; s < e.len; s += LH_FIT_AT_ONCE)
+                add_errors(&e, s, lh_min_i64(LH_FIT_AT_ONCE, e.len - s));
+        }
+done:
+    lh_free(len);
+    return st;
+}
+
+static void score(lh_evictor *ev, const lh_evict_job *job)
+{
+    ev->scoring = lh_scoring_rows(ev, job);
+    lh_exec_zero(&ev->exec, ev->at[LH_SPACE_RAW], ev->bytes[LH_SPACE_RAW]);
+    LH_LATCH(&ev->exec, score_heads(ev, job));
+}
+
+const lh_source lh_source_output_error = {.space = space, .score = score};
