@@ -18,4 +18,8 @@ lh_row_block lh_scoring_rows(lh_evictor *ev, const lh_evict_job *job);
  * many, evenly. */
 lh_row_block lh_reference_rows(lh_evictor *ev, const lh_evict_job *job);
 
+/* Where so many of them put out what a fit is to bring back: [kv_count, head_dim + 1, group x rows] (fit.h). Curves make
+ * it on their way. */
+float *lh_reference_outputs(lh_evictor *ev, int64_t rows);
+
 #endif

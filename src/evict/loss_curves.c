@@ -17,6 +17,7 @@ typedef struct curves {
     lh_row_block rows;
     lh_curve_room room;
     int64_t *counts; /* host: those of `room` */
+    float *outputs;  /* of all entries, for a fit of values; NULL: not wanted */
 } curves;
 
 /* Slots of the entries that compete, the best first, and of those that are protected; how many there are. */
@@ -67,6 +68,17 @@ static void add_entries(const curves *c, int64_t h, const int32_t *order, int64_
     }
 }
 
+/* What the rows of head h put out over all entries: the sums up to every point. */
+static void add_points(const curves *c, int64_t h)
+{
+    const int64_t n = c->ev->shape.heads.group * c->rows.rows.tokens, dims = c->ev->shape.head_dim + 1;
+    float *y = c->outputs + h * dims * n;
+    lh_exec_copy(&c->ev->exec, y, c->room.sums, dims * n * (int64_t)sizeof *y, LH_COPY_ON_DEVICE);
+    for (int64_t p = 1; p < POINTS; p++)
+        LH_RUN(&c->ev->exec, add, .y = y, .x = c->room.sums + p * dims * n, .tokens = dims, .dim = n, .y_ld = n,
+               .x_ld = n);
+}
+
 /* The curve of head h, and what its rows put out. */
 static void measure_head(const curves *c, int64_t h)
 {
@@ -81,6 +93,7 @@ static void measure_head(const curves *c, int64_t h)
         add_entries(c, h, order + first, end - first, p);
         first = end;
     }
+    if (c->outputs) add_points(c, h);
     LH_RUN(&ev->exec, curve_losses, .losses = c->room.losses + h * POINTS,
            .energy = c->room.energies + heads->kv_first + h, .sums = c->room.sums, .points = POINTS, .dim = dim,
            .n = n);
@@ -134,6 +147,7 @@ const float *lh_score_gains(lh_evictor *ev, const lh_evict_job *job, const float
     float *gains = ev->at[LH_SPACE_ENTRY_GAINS];
     curves c = {.ev = ev, .job = job, .rows = lh_reference_rows(ev, job)};
     c.room = lh_curve_room_of(ev, c.rows.rows.tokens);
+    if (lh_fits_values(ev->policy.fitting.kind)) c.outputs = lh_reference_outputs(ev, c.rows.rows.tokens);
     lh_exec_latch(&ev->exec, lh_calloc(&c.counts, 2 * heads, sizeof *c.counts));
     lh_exec_put(&ev->exec, c.room.offset, &(int64_t){0}, sizeof(int64_t));
     if (lh_exec_ok(&ev->exec)) order_entries(&c, scores);

@@ -16,6 +16,14 @@ static void *reserve(lh_evictor *ev, lh_space_part part, int64_t bytes)
     return ev->at[part];
 }
 
+float *lh_reference_outputs(lh_evictor *ev, int64_t rows)
+{
+    const lh_heads *h = &ev->shape.heads;
+    const lh_ragged kv = {.heads = h->kv_count, .head_dim = ev->shape.head_dim};
+    const lh_fit fit = {.rows = {.kv = &kv, .map = {.group = h->group}, .rows = rows}};
+    return reserve(ev, LH_SPACE_OUTPUTS, lh_fit_output_bytes(&fit));
+}
+
 int lh_evict_fits(const lh_evictor *ev, const lh_evict_job *job)
 {
     return ev->policy.fitting.kind != LH_FIT_NONE && job->scored;
@@ -58,9 +66,10 @@ lh_evict_reference lh_evict_refer(lh_evictor *ev, const lh_evict_job *job, const
     fit.rows.kv = job->entries;
     fit.offset = job->offset;
     fit.len = len;
-    fit.outputs = r.outputs = reserve(ev, LH_SPACE_OUTPUTS, lh_fit_output_bytes(&fit));
+    fit.outputs = r.outputs = lh_reference_outputs(ev, r.rows);
+    if (fit.keeps_values || lh_competes_by_losses(&ev->policy.budgets)) return r; /* not needed, or made for curves */
     fit.work = reserve(ev, LH_SPACE_FIT, lh_fit_bytes(&fit));
-    if (lh_exec_ok(&ev->exec) && !fit.keeps_values) lh_fit_outputs(&ev->exec, &fit);
+    if (lh_exec_ok(&ev->exec)) lh_fit_outputs(&ev->exec, &fit);
     return r;
 }
 
