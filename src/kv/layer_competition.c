@@ -1,7 +1,7 @@
 /* Budgets over all layers: the competing entries of all heads of all layers are ranked together. Prefill goes layer by
- * layer, and a layer's entries go as soon as so many better ones are there that they cannot stay; the threshold only
- * rises. So memory is bounded by about twice what stays and the one layer under way, and in the end what stays is what
- * a flat selection over whole layers would have kept. Scores go with their entries meanwhile. */
+ * layer, and a layer's entries go soon after so many better ones are there that they cannot stay; the threshold only
+ * rises. So memory is bounded by little more than twice what stays and the one layer under way, and in the end what
+ * stays is what a flat selection over whole layers would have kept. Scores go with their entries meanwhile. */
 #include <string.h>
 
 #include "evict/adaptive_heads.h"
@@ -10,6 +10,7 @@
 struct lh_layer_competition {
     lh_evict_job *jobs; /* [layers] those that have come so far and whose entries compete */
     int64_t layers;
+    int64_t divided;                             /* competing entries of all heads after the last division of budgets */
     lh_head_safeguard *safeguards;               /* [layers] */
     int64_t *room, *bases, *budgets, *on_device; /* [layers, kv_heads]; the last as the device has it */
     lh_evict_reference *references;              /* [layers], where the policy fits */
@@ -198,31 +199,47 @@ static void fit_layers(lh_kv *kv)
     drop_references(kv);
 }
 
-void lh_kv_compete(lh_kv *kv, const lh_evict_job *job)
+/* 1 when enough has come since the last division: each looks at all entries that are held. */
+static int divides(const lh_layer_competition *c, int64_t held, int64_t most)
+{
+    enum { PART = 4 };
+    return held > most && held - c->divided > most / PART;
+}
+
+/* Layers that came before keep what is in c->budgets. */
+static void shrink_earlier(lh_kv *kv)
 {
     lh_layer_competition *c = kv->competition;
-    int64_t heads = kv->shape.heads.kv_heads, bytes = heads * (int64_t)sizeof *c->room;
-    const int fits = lh_evict_fits(kv->evictor, job);
-    lh_evict_keep_scores(kv->evictor, job);
-    int64_t held = join(kv, job);
-    if (fits) hold_reference(kv, job);
-    lh_top_request q = {.layers = c->layers, .jobs = c->jobs, .max_kept = max_kept(kv)};
-    int last = is_last(kv, job->layer.index);
-    if (last)
-        divide_finally(kv, &q);
-    else if (held > q.max_kept)
-        divide_meanwhile(kv, &q);
-    else
-        memcpy(c->budgets, c->room, (size_t)(c->layers * bytes));
+    const int64_t heads = kv->shape.heads.kv_heads, own = kv->shape.heads.kv_first;
     for (int64_t l = 0; l < c->layers - 1; l++) {
         const int64_t *budgets = c->budgets + l * heads, *room = c->room + l * heads;
-        int64_t own = kv->shape.heads.kv_first;
-        if (memcmp(budgets, room, (size_t)bytes) == 0) continue;
+        if (memcmp(budgets, room, (size_t)heads * sizeof *room) == 0) continue;
         mark(kv, &c->jobs[l], budgets);
         LH_LATCH(&kv->exec, shrink(kv, c->jobs[l].layer.index, room + own, budgets + own));
     }
+}
+
+void lh_kv_compete(lh_kv *kv, const lh_evict_job *job)
+{
+    lh_layer_competition *c = kv->competition;
+    const int64_t heads = kv->shape.heads.kv_heads;
+    const int fits = lh_evict_fits(kv->evictor, job), last = is_last(kv, job->layer.index);
+    lh_evict_keep_scores(kv->evictor, job);
+    int64_t held = join(kv, job);
+    const int64_t cells = c->layers * heads;
+    if (fits) hold_reference(kv, job);
+    lh_top_request q = {.layers = c->layers, .jobs = c->jobs, .max_kept = max_kept(kv)};
+    memcpy(c->budgets, c->room, (size_t)cells * sizeof *c->room);
+    if (last) {
+        divide_finally(kv, &q);
+    } else if (divides(c, held, q.max_kept)) {
+        divide_meanwhile(kv, &q);
+        c->divided = 0;
+        for (int64_t i = 0; i < cells; i++) c->divided += c->budgets[i];
+    }
+    shrink_earlier(kv);
     keep_new(kv, &c->jobs[c->layers - 1], c->budgets + (c->layers - 1) * heads);
-    memcpy(c->room, c->budgets, (size_t)(c->layers * bytes));
+    memcpy(c->room, c->budgets, (size_t)cells * sizeof *c->room);
     if (!last) return;
     drop_scores(kv);
     if (fits) fit_layers(kv);
