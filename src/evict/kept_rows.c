@@ -95,12 +95,12 @@ lh_row_block lh_scoring_rows(lh_evictor *ev, const lh_evict_job *job)
     return lh_join_rows(ev, job, &rows);
 }
 
-/* Every step-th of rows, from the middle of the first step on. They are where the policy says. */
+/* Every step-th of rows: the last of each step, as fewer rows are spread. They are where the policy says. */
 static void thin(lh_evictor *ev, const lh_evict_job *job, lh_row_block *b, int64_t step)
 {
     int32_t positions[LH_REFERENCE_ROWS];
     lh_query_rows *rows = &b->rows;
-    const int64_t first = step / 2, n = rows->tokens / step;
+    const int64_t first = step - 1, n = rows->tokens / step;
     for (int64_t r = 0; r < n; r++) positions[r] = (int32_t)lh_policy_row_at(&ev->policy, job->seen, first + r * step);
     lh_exec_put(&ev->exec, ev->at[LH_SPACE_PLACES], positions, n * (int64_t)sizeof *positions);
     rows->positions = ev->at[LH_SPACE_PLACES];

@@ -54,7 +54,6 @@ typedef enum lh_space_part {
 
 enum { LH_SPACE_FIRST_OF_ROWS = LH_SPACE_Q };
 enum { LH_SUMMARY_BINS = 2048, LH_SEARCH_ROUNDS = 3 }; /* of the largest round: 11 bits */
-enum { LH_REFERENCE_ROWS = 64 };                       /* rows that curves and fits look from, at most */
 enum { LH_ROWS_AT_ONCE = 512 };                        /* rows that are counted at a time while statistics go on */
 
 /* What for: evictions of heads of up to `ld` slots, or rows. */

@@ -83,8 +83,10 @@ int lh_policy_projects(const lh_policy_numbers *fixed)
 
 int64_t lh_policy_rows(const lh_policy_numbers *fixed, int64_t seen)
 {
-    const int looks = fixed->score.source == LH_SCORE_ATTENTION || lh_has_references(&fixed->fitting, &fixed->budgets);
-    return fixed->evicts && looks ? lh_min_i64(seen, fixed->rows) : 0;
+    const int scores = fixed->score.source == LH_SCORE_ATTENTION,
+              refers = lh_has_references(&fixed->fitting, &fixed->budgets);
+    if (!fixed->evicts || (!scores && !refers)) return 0;
+    return lh_min_i64(seen, scores ? fixed->rows : lh_min_i64(fixed->rows, LH_REFERENCE_ROWS));
 }
 
 int lh_competes_by_losses(const lh_policy_division *budgets)
@@ -109,7 +111,7 @@ int lh_fits_values(lh_fit_kind kind)
 
 int64_t lh_policy_spread_row(int64_t tokens, int64_t rows, int64_t r)
 {
-    return (2 * r + 1) * tokens / (2 * rows);
+    return (r + 1) * tokens / rows - 1;
 }
 
 int64_t lh_policy_row_of(const lh_policy_numbers *fixed, int64_t seen, int64_t r)
@@ -122,7 +124,8 @@ int64_t lh_policy_row_of(const lh_policy_numbers *fixed, int64_t seen, int64_t r
 int64_t lh_policy_row_at(const lh_policy_numbers *fixed, int64_t seen, int64_t r)
 {
     enum { AHEAD = 256 };
-    if (fixed->score.rows_at == LH_ROWS_AT_AFTER) return seen + r * AHEAD / lh_policy_rows(fixed, seen);
+    const int64_t rows = lh_policy_rows(fixed, seen);
+    if (fixed->score.rows_at == LH_ROWS_AT_AFTER) return seen + ((r + 1) * AHEAD + rows - 1) / rows - 1;
     return lh_policy_row_of(fixed, seen, r);
 }
 

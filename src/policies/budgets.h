@@ -40,8 +40,11 @@ int lh_statistic_is_joint(lh_statistic statistic);
 /* 1 where norms of projected values weigh scores. */
 int lh_policy_projects(const lh_policy_numbers *fixed);
 
-/* Number of query rows to observe after `seen` tokens, at most `seen`; 0 where neither scores nor references need any.
- * With proxies: P. */
+/* Rows that curves and fits look from, at most. */
+enum { LH_REFERENCE_ROWS = 64 };
+
+/* Number of query rows to observe after `seen` tokens, at most `seen`; 0 where neither scores nor references need any,
+ * and at most LH_REFERENCE_ROWS where only references do. With proxies: P. */
 int64_t lh_policy_rows(const lh_policy_numbers *fixed, int64_t seen);
 
 /* 1 where the heads of a layer, or of all layers, compete by what their output loses. */
@@ -55,8 +58,8 @@ int lh_has_references(const lh_policy_fitting *fitting, const lh_policy_division
 int lh_fits_bias(lh_fit_kind kind);
 int lh_fits_values(lh_fit_kind kind);
 
-/* The r-th of `rows` rows that are spread evenly over `tokens` tokens, rows <= tokens. Those of an odd share of `rows`
- * are among those of `rows`. */
+/* The r-th of `rows` rows that are spread evenly over `tokens` tokens, rows <= tokens: the last of each share of them.
+ * So the rows of a divisor of `rows` are among those of `rows`. */
 int64_t lh_policy_spread_row(int64_t tokens, int64_t rows, int64_t r);
 
 /* The row of the prompt that is the r-th of them, r < lh_policy_rows, and the position from which it scores: its own,

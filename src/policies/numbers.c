@@ -105,15 +105,16 @@ void lh_proxies_write(const lh_policy *policy, const lh_part *part, lh_part_valu
         snprintf(out->text, sizeof out->text, "%s", policy->proxies.kind ? "question" : "none");
 }
 
-/* text NULL: the rows of the window, which is read earlier; or, to score from after the prompt, rows of all of it. */
+/* text NULL: the rows of the window, which is read earlier; or, from after the prompt, rows of all of it: as many as
+ * score well, or as references are. */
 lh_status lh_rows_read(lh_policy *policy, const lh_part *part, const char *text)
 {
     (void)part;
-    enum { SPREAD = 512 };
+    const int64_t spread = lh_policy_attends(policy) ? 512 : LH_REFERENCE_ROWS;
     policy->rows_spread = text ? strncmp(text, "sample:", 7) == 0 : policy->score.rows_at == LH_ROWS_AT_AFTER;
     const char *number = policy->rows_spread ? "sample:" : "last:";
     if (!text)
-        policy->rows.n = policy->rows_spread ? SPREAD : policy->window;
+        policy->rows.n = policy->rows_spread ? spread : policy->window;
     else if (strcmp(text, "all") == 0)
         policy->rows.n = INT64_MAX;
     else if (!lh_percent_read(&policy->rows.percent, text) &&

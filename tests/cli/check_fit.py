@@ -33,9 +33,9 @@ def rotate(x, angles, scale):
 def rows_after(group):
     """[KV heads, rows x group, dim]: rows of the prompt, where they would stand after it; and their positions."""
     step = -(-N // MOST)  # of more than MOST rows, every so many
-    some = [step // 2 + r * step for r in range(N // step)]
-    at = np.array([(2 * r + 1) * L // (2 * N) for r in some])
-    to = np.array([L + r * AHEAD // N for r in some])
+    some = [(r + 1) * step - 1 for r in range(N // step)]
+    at = np.array([(r + 1) * L // N - 1 for r in some])
+    to = np.array([L + -(-(r + 1) * AHEAD // N) - 1 for r in some])
     f, scale = group["rotation/frequencies"][...], float(group["rotation/scale"][0])
     q = group["prefill/queries"][...].astype("f8")[np.searchsorted(trace["rows"][...], at)]
     back, on = (np.float32(n)[:, None] * f for n in (at, to))  # angles are of f32

@@ -56,20 +56,22 @@ void oracle_tally_clear(oracle_tally *t)
     *t = (oracle_tally){0};
 }
 
-/* Rows 1/2n, 3/2n, ... of the way through the prompt, or the last ones; each from 256/n positions after the one before.
- */
+oracle_rows oracle_chosen_row(const oracle *o, int64_t n, int64_t r)
+{
+    const int64_t spread = (r + 1) * o->seen / n - 1, after = (int64_t)ceil(256.0 * (double)(r + 1) / (double)n) - 1,
+                  t = o->fixed.rows_spread ? spread : o->seen - n + r;
+    return (oracle_rows){
+        .from = t, .to = t + 1, .now = 1, .after = o->fixed.score.rows_at == LH_ROWS_AT_AFTER ? o->seen + after : 0};
+}
+
 static void recount_chosen(const oracle *o, int64_t l, int64_t g, oracle_tally *to)
 {
-    const int after = o->fixed.score.rows_at == LH_ROWS_AT_AFTER;
     const int64_t n = o->fixed.rows < o->seen ? o->fixed.rows : o->seen;
     for (int64_t r = 0; r < n; r++) {
-        const int64_t t =
-            o->fixed.rows_spread ? (int64_t)floor(((double)r + 0.5) * (double)o->seen / (double)n) : o->seen - n + r;
-        oracle_observe(
-            o,
-            &(oracle_rows){
-                .layer = l, .g = g, .from = t, .to = t + 1, .now = 1, .after = after ? o->seen + 256 * r / n : 0},
-            to);
+        oracle_rows rows = oracle_chosen_row(o, n, r);
+        rows.layer = l;
+        rows.g = g;
+        oracle_observe(o, &rows, to);
     }
 }
 

@@ -90,6 +90,10 @@ typedef struct oracle_rows {
 } oracle_rows;
 void oracle_observe(const oracle *o, const oracle_rows *rows, oracle_tally *to);
 
+/* The r-th of n rows that score, or are references: 1/n, 2/n, ... of the way through the prompt, or the last ones; and
+ * where they stand after it. Of no layer and head yet. */
+oracle_rows oracle_chosen_row(const oracle *o, int64_t n, int64_t r);
+
 /* Of kv_oracle_ranks.c. The scores of a head's entries become those of the turns that they take with its keys; and what
  * the entries of a layer gain, [kv_heads, cap]. */
 void oracle_take_turns(oracle *o, int64_t layer, int64_t g, const uint8_t *state, oracle_number *scores);

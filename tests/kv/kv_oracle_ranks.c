@@ -124,15 +124,16 @@ static void add_row(const oracle *o, int64_t l, int64_t g, const double *weights
 
 static curve measure(const oracle *o, int64_t l, int64_t g, const uint8_t *state, const ranked *best, int64_t n)
 {
-    const int64_t rows = o->fixed.rows < o->seen ? o->fixed.rows : o->seen;
+    const int64_t most = o->fixed.score.source == LH_SCORE_ATTENTION ? o->fixed.rows : 64,
+                  some = o->fixed.rows < most ? o->fixed.rows : most, rows = some < o->seen ? some : o->seen;
     double *weights = oracle_alloc(o->cap, sizeof *weights);
     curve c = {0};
     for (int64_t r = 0; r < rows; r++)
         for (int64_t i = 0; i < group_of(o); i++) {
-            const int64_t t = o->fixed.rows_spread ? (2 * r + 1) * o->seen / (2 * rows) : o->seen - rows + r;
-            oracle_row_weights(
-                o, &(oracle_rows){.layer = l, .g = g, .from = t, .now = 1, .after = o->seen + 256 * r / rows}, i,
-                weights);
+            oracle_rows one = oracle_chosen_row(o, rows, r);
+            one.layer = l;
+            one.g = g;
+            oracle_row_weights(o, &one, i, weights);
             add_row(o, l, g, weights, state, best, n, &c);
         }
     lh_free(weights);

@@ -139,6 +139,45 @@ START_TEST(test_rows_are_what_was_said_and_never_more_than_there_are)
 }
 END_TEST
 
+/* 1 where `at` is where a policy's row scores from, or, own, where it is in the prompt. */
+static int is_a_row(const lh_policy_numbers *p, int64_t seen, int64_t at, int own)
+{
+    for (int64_t r = 0; r < lh_policy_rows(p, seen); r++)
+        if (at == (own ? lh_policy_row_of(p, seen, r) : lh_policy_row_at(p, seen, r))) return 1;
+    return 0;
+}
+
+/* A trace of many rows has those of fewer. */
+START_TEST(test_spread_rows_are_among_those_of_a_multiple)
+{
+    lh_policy_parts many = {.rows_at = "after", .rows = "sample:512"}, few = {.rows_at = "after", .rows = "sample:64"};
+    for (int64_t seen = 512; seen < 100000; seen += 1 + seen / 3) {
+        lh_policy_numbers a = fixed_of("snapkv", 64, &many, seen), b = fixed_of("snapkv", 64, &few, seen);
+        for (int64_t r = 0; r < 64; r++) {
+            ck_assert(is_a_row(&a, seen, lh_policy_row_of(&b, seen, r), 1));
+            ck_assert(is_a_row(&a, seen, lh_policy_row_at(&b, seen, r), 0));
+        }
+        ck_assert_int_eq(lh_policy_row_of(&b, seen, 63), seen - 1);
+        ck_assert_int_eq(lh_policy_row_at(&b, seen, 63), seen + 255);
+        ck_assert_int_ge(lh_policy_row_at(&a, seen, 0), seen);
+    }
+}
+END_TEST
+
+START_TEST(test_rows_that_are_references_alone_are_few)
+{
+    lh_policy_parts few = {.fit = "both"}, many = {.fit = "both", .rows = "sample:500"};
+    lh_policy_parts scores = {.rows_at = "after", .rows = "sample:500", .fit = "both"};
+    for (int64_t seen = 1; seen < 3000; seen += 1 + seen / 3) {
+        lh_policy_numbers a = fixed_of("keydiff", 8, &few, seen), b = fixed_of("keydiff", 8, &many, seen),
+                          c = fixed_of("snapkv", 64, &scores, seen);
+        ck_assert_int_eq(lh_policy_rows(&a, seen), least(seen, LH_REFERENCE_ROWS));
+        ck_assert_int_eq(lh_policy_rows(&b, seen), least(seen, LH_REFERENCE_ROWS));
+        ck_assert_int_eq(lh_policy_rows(&c, seen), least(seen, 500));
+    }
+}
+END_TEST
+
 /* ---- stages ---- */
 
 static lh_protection protection(int64_t sinks, int64_t recents, int64_t base)
@@ -318,6 +357,7 @@ int main(void)
                       test_proxies_at_both_ends_are_halves_and_the_first_half_the_sinks,
                       test_proxies_of_a_question_are_as_many_as_it_has_tokens, test_shares_of_recents_are_of_the_budget,
                       test_rows_are_what_was_said_and_never_more_than_there_are,
+                      test_spread_rows_are_among_those_of_a_multiple, test_rows_that_are_references_alone_are_few,
                       test_first_stages_are_shares_of_what_competes, test_shares_of_the_budget_are_those_of_kvpress,
                       test_floors_are_shares_of_what_a_head_may_keep, test_fractions_are_exact,
                       test_rounded_pyramids_are_those_of_kvpress, test_rounded_pyramids_round_halves_to_the_even_number,
