@@ -83,6 +83,9 @@ void lh_replay_clear_judges(lh_replay_rows *judges);
 lh_replay_judge lh_replay_judge_of(const lh_trace_file *trace, lh_replay_judge wanted); /* not auto */
 int lh_replay_is_oracle(const lh_replay *r, int64_t policy);
 
+/* policy.c */
+lh_policy lh_replay_policy(const lh_policy *policy);
+
 /* observe.c: what policy p observes of the layer. A watch belongs to one policy and lasts over its budgets. */
 typedef struct lh_replay_watch {
     int64_t policy; /* index in the study */

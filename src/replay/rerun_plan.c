@@ -43,7 +43,7 @@ const char *lh_rerun_missing(const lh_trace_file *t, const lh_policy *policy)
 /* 1 where the recorded run had the same policy and kept as much, so that its rows are those of this one. */
 static int is_recorded(const lh_trace_file *t, const lh_policy *policy)
 {
-    lh_policy a = *policy, b = t->policy;
+    lh_policy a = lh_replay_policy(policy), b = lh_replay_policy(&t->policy);
     a.by_default = b.by_default = 0;
     a.budget = (lh_policy_amount){.n = lh_policy_entries(&a, t->prompt)};
     b.budget = (lh_policy_amount){.n = lh_policy_entries(&b, t->prompt)};

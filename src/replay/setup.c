@@ -91,8 +91,7 @@ lh_status lh_replay_set_up(lh_replay *r)
         int64_t p = find(r->names, s->policy_count, c->name), b = find(r->budgets, s->budget_count, c->budget);
         lh_replay_cell *cell = &r->cells[p * s->budget_count + b];
         if (!c->policy.evicts) continue;
-        cell->own = c->policy;
-        cell->own.fitting.kind = LH_FIT_NONE; /* entries are judged as they were recorded */
+        cell->own = lh_replay_policy(&c->policy);
         cell->policy = &cell->own;
     }
     for (int64_t i = s->oracle * s->budget_count; i < s->policy_count * s->budget_count; i++) {
@@ -155,7 +154,7 @@ const char *lh_replay_missing(const lh_trace_file *trace, lh_replay_judge judge,
 {
     const int after = lh_replay_judge_of(trace, judge) == LH_JUDGE_DECODE;
     const char *why = NULL;
-    lh_policy asked = *policy;
+    lh_policy asked = lh_replay_policy(policy);
     lh_policy_ask(&asked, trace->questions.asked);
     if (asked.proxies.kind == LH_PROXIES_QUESTION && asked.proxies.question == 0)
         return "it observes a question at the end of the prompt: record one with '--scenario question-aware'";

@@ -492,6 +492,26 @@ static void write_scores(const char *path, int layers)
     ck_assert_int_eq(lh_h5_commit(h5), LH_OK);
 }
 
+/* A replay judges entries as they were recorded: the rows that a fit refers to need not be in the trace. */
+START_TEST(test_a_fit_needs_nothing_of_a_trace)
+{
+    static const char *const chosen[] = {"--policy keydiff", "--scores late.h5"}; /* with a file, 'random' unnamed */
+    program_result r = {0};
+    program_run(&r, 1, TRACE "-o own.h5");
+    program_exits(&r, 0);
+    write_scores("late.h5", LAYERS);
+    for (int ranks = 1; ranks <= 4; ranks++)
+        for (int i = 0; i < 2; i++) {
+            program_run(&r, ranks, "replay own.h5 %s --fit values --rows-at after --rows sample:31 --budget 40",
+                        chosen[i]);
+            program_exits(&r, 0);
+            ck_assert_msg(!strstr(r.err.data, "left out"), "%s", r.err.data);
+        }
+    program_refuses(1, 2, "'--trace-rows N'", "replay own.h5 --policy 'ask-later --rows sample:31' --budget 40");
+    program_clear(&r);
+}
+END_TEST
+
 START_TEST(test_scores_of_a_file_are_a_policy)
 {
     program_result r = {0};
@@ -602,6 +622,7 @@ int main(void)
                                   test_a_replay_keeps_what_a_run_keeps,
                                   test_rows_that_are_spread_over_the_prompt_are_enough,
                                   test_a_replay_evicts_while_decoding_as_the_run,
+                                  test_a_fit_needs_nothing_of_a_trace,
                                   test_scores_of_a_file_are_a_policy,
                                   test_an_analysis_is_the_same_on_any_number_of_ranks,
                                   test_figures_are_those_of_an_independent_computation,
