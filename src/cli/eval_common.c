@@ -10,6 +10,7 @@
 #include "cli/interrupt.h"
 #include "cli/policy_rows.h"
 #include "engine/engine.h"
+#include "eval/warn_policies.h"
 #include "policies/list.h"
 
 /* ---- options ---- */

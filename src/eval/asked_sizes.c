@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "base/minmax.h"
+#include "eval/warn_policies.h"
 
 void lh_asked_sizes_clear(lh_asked_sizes *sizes)
 {

@@ -4,7 +4,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/log.h"
 #include "engine/clock.h"
 #include "eval/given_sets.h"
 #include "eval/keep_files.h"
@@ -145,26 +144,6 @@ lh_status lh_eval_check_lengths(const lh_eval_setup *setup, const lh_config *con
             LH_TRY(lh_policy_check(&setup->policies->at[p].policy, lengths[i]));
     }
     return LH_OK;
-}
-
-lh_status lh_eval_warn_of_policies(const lh_policy_list *policies, const int64_t *lengths, int64_t n)
-{
-    lh_status st = LH_OK;
-    lh_buf lines = {0};
-    for (int64_t p = 0; p < policies->n; p++) {
-        const lh_policy_choice *choice = &policies->at[p];
-        lines.bytes = 0;
-        if (choice->given) continue;
-        for (int64_t i = 0; i < n && lines.bytes == 0; i++)
-            LH_TRY_DONE(lh_policy_warnings(&choice->policy, lengths[i], &lines));
-        for (char *line = lines.bytes ? lines.data : NULL, *end; line && *line; line = *end ? end + 1 : end) {
-            end = line + strcspn(line, "\n");
-            lh_warn("%s --budget %s: %.*s", choice->name, choice->budget, (int)(end - line), line);
-        }
-    }
-done:
-    lh_buf_clear(&lines);
-    return st;
 }
 
 double lh_eval_seconds(const lh_eval_setup *setup, double start_s)

@@ -72,10 +72,6 @@ lh_status lh_eval_check_tokenizer(const lh_engine *engine);
  * is impossible for them. */
 lh_status lh_eval_check_lengths(const lh_eval_setup *setup, const lh_config *config, const int64_t *lengths, int64_t n);
 
-/* Logs the warnings of the policies for prompts of these lengths before a long run: for each policy those of the first
- * length that has any, since most hold for all. */
-lh_status lh_eval_warn_of_policies(const lh_policy_list *policies, const int64_t *lengths, int64_t n);
-
 /* Seconds since `start_s` (engine/clock.h) where times are wanted, else NAN. */
 double lh_eval_seconds(const lh_eval_setup *setup, double start_s);
 

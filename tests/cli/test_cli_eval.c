@@ -215,6 +215,15 @@ START_TEST(test_budgets_that_leave_no_choice_are_warned_of)
     program_exits(&r, 0);
     ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: "), 1);
     ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: snapkv --budget 32: "), 1);
+    /* what holds for several is said once, also quietly */
+    program_run(&r, 3, NEEDLE SMALL "--depth 0.5 -n 2 --policy 'h2o,snapkv,streaming' --budget 16,500,600");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: "), 2);
+    ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: snapkv --budget 16: window 32 leaves"), 1);
+    ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: h2o --budget 500: the budget of 500 entries"), 1);
+    ck_assert_ptr_nonnull(
+        strstr(r.err.data,
+               "nothing is evicted (also h2o --budget 600; snapkv --budget 500, 600; streaming --budget 500, 600)"));
     program_clear(&r);
 }
 END_TEST
