@@ -79,8 +79,7 @@ static const lh_option_group groups[] = {{&chat_table, offsetof(struct values, c
                                          {&lh_cli_common_options, offsetof(struct values, common)},
                                          {0}};
 static const lh_example examples[] = {
-    {"longhaul chat -m m.h5 -f book.txt --budget 20%",
-     "ask about a document, with a fifth of its cache"},
+    {"longhaul chat -m m.h5 -f book.txt --budget 20%", "ask about a document, with a fifth of its cache"},
     {"mpirun --bind-to none -n 2 longhaul chat -m m.h5 -f book.txt", "on two ranks; rank 0 reads what is typed"},
     {"longhaul chat -m m.h5 --load-cache book.cache.h5 < questions.txt", "one question a line, from a file"},
     {0}};
@@ -122,7 +121,7 @@ static lh_status check_options(run *r)
     if (c->prompt_file && strcmp(c->prompt_file, "-") == 0)
         LH_FAIL(LH_EUSAGE, "standard input holds the questions: name a file with '--prompt-file'");
     r->v->policy.profiles = &r->profiles;
-    r->v->policy.asks_later = 1;
+    r->v->policy.asked = LH_ASKED_LATER;
     LH_TRY(lh_policy_resolve(&r->policy, &r->v->policy));
     if (r->policy.proxies.kind == LH_PROXIES_QUESTION)
         LH_FAIL(LH_EUSAGE, "'--proxies question' evicts when the question is known, and here it comes later");
@@ -199,7 +198,7 @@ static lh_status open_conversation(run *r)
     LH_TRY_DONE(lh_prompt_share(r->session.comm, &context));
     LH_TRY_DONE(lh_prompt_share(r->session.comm, &r->session.ends));
     if (!r->v->chat.load_cache)
-        LH_TRY_DONE(lh_comm_agree(r->session.comm, lh_cli_note_policy(&r->policy, context.n, 1)));
+        LH_TRY_DONE(lh_comm_agree(r->session.comm, lh_cli_note_policy(&r->policy, context.n, LH_ASKED_LATER)));
     if (r->session.talk) lh_progress_init(&r->session.talk->progress, "reading", "tokens", context.n);
     LH_TRY_DONE(lh_conversation_open(&r->session.conversation, r->session.engine,
                                      &(lh_conversation_options){.context = context,

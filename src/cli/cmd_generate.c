@@ -186,13 +186,14 @@ static void choose_scenario(run *r)
         r->v->input.scenario = LH_QUESTION_AWARE;
 }
 
-/* 1 if the eviction comes before a question: one that is given, or those that a cache is saved for. */
-static int asks_later(const run *r)
+/* When questions come: one that is given, or those that a cache is saved for. */
+static lh_policy_asked when_asked(const run *r)
 {
     const int is_asked = lh_input_questions(&r->v->input) > 0;
     const char *proxies = r->v->policy.parts.proxies;
-    if (proxies && strcmp(proxies, "question") == 0) return 0; /* they see it */
-    return is_asked ? r->v->input.scenario == LH_CONTEXT_ONLY : r->v->files.save_cache != NULL;
+    if (proxies && strcmp(proxies, "question") == 0) return LH_ASKED_IN_PROMPT; /* they see it */
+    const int later = is_asked ? r->v->input.scenario == LH_CONTEXT_ONLY : r->v->files.save_cache != NULL;
+    return later ? LH_ASKED_LATER : LH_ASKED_IN_PROMPT;
 }
 
 /* Checks options before anything is opened; the same on all ranks. */
@@ -207,7 +208,7 @@ static lh_status check_request(run *r)
     LH_TRY(lh_input_check(r->call->options, &v->input));
     choose_scenario(r);
     r->v->policy.profiles = &r->profiles;
-    r->v->policy.asks_later = asks_later(r);
+    r->v->policy.asked = when_asked(r);
     LH_TRY(v->files.keep_sets_from ? lh_given_policy(&r->policy) : lh_policy_resolve(&r->policy, &v->policy));
     LH_TRY(check_question(r));
     if (v->files.load_cache && v->input.messages)
@@ -371,7 +372,7 @@ lh_status lh_cli_generate(lh_call *call, lh_generate_values *v, const lh_trace_o
     LH_TRY_DONE(lh_cli_record(r.call, &r.record));
     LH_TRY_DONE(open_all(&r));
     if (!v->files.load_cache && !v->files.keep_sets_from)
-        LH_TRY_DONE(lh_cli_note_policy(&r.policy, r.ids.prompt.n, r.ids.n > 0));
+        LH_TRY_DONE(lh_cli_note_policy(&r.policy, r.ids.prompt.n, v->policy.asked));
     LH_TRY_DONE(open_trace(&r));
     LH_TRY_DONE(generate(&r));
 done:

@@ -35,7 +35,8 @@ static const lh_option choice_rows[] = {
      .arg = "LIST",
      .def = "question-aware",
      .help = "question-aware: the question is part of the prompt, which is evicted. context-only: it comes after the "
-             "eviction of the context, which every question must have."},
+             "eviction of the context, which every question must have. Without --policy a budget is for the default of "
+             "each, longhaul and ask-later, in all scenarios of the list."},
     {0}};
 #undef FIELD
 static const lh_option_table choice_table = {"questions", choice_rows};
@@ -97,7 +98,7 @@ static lh_status print_choice(const void *self, lh_buf *out)
 static lh_status check_choice(void *self)
 {
     run *r = self;
-    return lh_eval_read_words("scenario", r->v->choice.scenario, lh_scenario_names, r->request.scenarios);
+    return lh_eval_read_scenarios(&r->task, r->v->choice.scenario, r->request.scenarios);
 }
 
 static lh_status load_questions(void *self)

@@ -8,8 +8,10 @@
 #include "base/log.h"
 #include "cli/check_files.h"
 #include "cli/interrupt.h"
+#include "cli/policy_notes.h"
 #include "cli/policy_rows.h"
 #include "engine/engine.h"
+#include "eval/asked_prompt.h"
 #include "eval/warn_policies.h"
 #include "policies/list.h"
 
@@ -176,6 +178,13 @@ done:
     return st;
 }
 
+lh_status lh_eval_read_scenarios(lh_eval_task *task, const char *text, int *wanted)
+{
+    LH_TRY(lh_eval_read_words("scenario", text, lh_scenario_names, wanted));
+    if (wanted[LH_CONTEXT_ONLY]) task->lists.asked = wanted[LH_QUESTION_AWARE] ? LH_ASKED_BOTH : LH_ASKED_LATER;
+    return LH_OK;
+}
+
 /* ---- the run ---- */
 
 static const lh_eval_values *values_of(const lh_eval_task *task)
@@ -212,11 +221,12 @@ static lh_status check_request(lh_eval_task *task)
 {
     const lh_eval_values *v = values_of(task);
     LH_TRY(check_chat(&v->run));
-    LH_TRY(lh_policy_list_resolve(&task->policies, &v->policy));
+    task->lists = v->policy;
+    LH_TRY(task->kind->check(task->self));
+    LH_TRY(lh_policy_list_resolve(&task->policies, &task->lists));
     for (int64_t i = 0; i < v->run.given.n; i++) LH_TRY(lh_given_sets_add(&task->policies, v->run.given.at[i]));
     LH_TRY(lh_given_files_find(&task->given, &task->policies));
     if (v->run.length) LH_TRY(lh_eval_read_lengths("length", v->run.length, &task->lengths, &task->length_count));
-    LH_TRY(task->kind->check(task->self));
     LH_TRY(check_files(task));
     return LH_OK;
 }
@@ -353,6 +363,7 @@ lh_status lh_eval_run(lh_eval_task *task)
     LH_TRY_DONE(choose_chat(task));
     if (lh_cli_first()) st = lh_eval_open_resume(task);
     LH_TRY_DONE(lh_comm_agree_patiently(lh_engine_get(task->engine)->comm, st));
+    lh_cli_note_defaults(&task->lists);
     st = lh_eval_warn_of_policies(&task->policies, task->lengths, task->length_count);
     LH_TRY_DONE(lh_comm_agree(lh_engine_get(task->engine)->comm, st));
     LH_TRY_DONE(task->kind->run(task->self));

@@ -44,10 +44,11 @@ typedef struct lh_eval_options {
     .help = "Another chat format, as for 'generate'. Implies --chat."
 #define LH_EVAL_SEED \
     .type = LH_OPT_I64, .name = "seed", LH_FIELD(lh_eval_options, seed), .arg = "N", .def = "0", .max = INT64_MAX >> 1
-#define LH_EVAL_SCENARIO                                                                                     \
-    .type = LH_OPT_STR, .name = "scenario", .arg = "LIST", .def = "question-aware,context-only",             \
-    .help = "question-aware: the question is part of the prompt, and policies that observe its end see it. " \
-            "context-only: it comes after the eviction."
+#define LH_EVAL_SCENARIO                                                                                        \
+    .type = LH_OPT_STR, .name = "scenario", .arg = "LIST", .def = "question-aware,context-only",                \
+    .help = "question-aware: the question is part of the prompt, and policies that observe its end see it. "    \
+            "context-only: it comes after the eviction. Without --policy a budget is for the default of each, " \
+            "longhaul and ask-later, in all scenarios of the list."
 #define LH_EVAL_GIVEN                                                                                                 \
     .type = LH_OPT_LIST, .name = "keep-sets-from", LH_FIELD(lh_eval_options, given), .arg = "FOLDER|FILE",            \
     .help = "Also keep the positions of files, as one more policy: of the file PROMPT.h5 in FOLDER for every prompt " \
@@ -108,7 +109,8 @@ typedef struct lh_eval_task {
     const lh_eval_kind *kind;
     void *self;
     lh_call *call;
-    lh_policy_list policies;
+    lh_policy_options lists;        /* as given, and when the task asks */
+    lh_policy_list policies;        /* of these lists */
     int64_t *lengths, length_count; /* each in [1, 2^40]; none if the task has no --length */
     lh_given_files given;           /* keep sets that the policies name */
     int chat;                       /* 1: prompts are put in a chat format */
@@ -120,6 +122,9 @@ typedef struct lh_eval_task {
     lh_failures unwritten; /* keep sets, the same on all ranks */
     lh_progress progress;
 } lh_eval_task;
+
+/* For `check` of a task that asks questions: reads '--scenario', by which the lists have their default policies. */
+lh_status lh_eval_read_scenarios(lh_eval_task *task, const char *text, int *wanted);
 
 /* For the request of a task. */
 lh_eval_setup lh_eval_setup_of(lh_eval_task *task);

@@ -107,7 +107,7 @@ static lh_status check_longbench(void *self)
     run *r = self;
     const struct longbench_options *o = &r->v->longbench;
     const char *names[LH_LONGBENCH_SETS + 1] = {NULL};
-    LH_TRY(lh_eval_read_words("scenario", o->scenario, lh_scenario_names, r->request.scenarios));
+    LH_TRY(lh_eval_read_scenarios(&r->task, o->scenario, r->request.scenarios));
     for (int s = 0; s < LH_LONGBENCH_SETS; s++) {
         names[s] = lh_longbench_sets[s].name;
         r->wanted[s] = o->task == NULL;

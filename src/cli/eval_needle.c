@@ -131,7 +131,7 @@ static lh_status check_needle(void *self)
     run *r = self;
     const struct values *v = r->v;
     LH_TRY(lh_eval_read_shares("depth", v->needle.depth, &r->depths, &r->depth_count));
-    LH_TRY(lh_eval_read_words("scenario", v->needle.scenario, lh_scenario_names, r->request.scenarios));
+    LH_TRY(lh_eval_read_scenarios(&r->task, v->needle.scenario, r->request.scenarios));
     r->request.form = (lh_needle_form){
         .haystack = "", .needle = v->needle.needle, .question = v->needle.question, .keys = v->needle.keys};
     LH_TRY(lh_needle_check(&r->request.form));

@@ -65,7 +65,7 @@ static lh_status check_path(void *self)
     r->request.tasks[r->request.task_count++] = &lh_path_task;
     r->request.asked = o->steps;
     r->request.count = o->count;
-    return lh_eval_read_words("scenario", o->scenario, lh_scenario_names, r->request.scenarios);
+    return lh_eval_read_scenarios(&r->task, o->scenario, r->request.scenarios);
 }
 
 static const lh_eval_kind kind = LH_EVAL_SYNTHETIC_KIND("path", check_path, lh_eval_synthetic_load_nothing);

@@ -92,7 +92,7 @@ static lh_status print_qa(const void *self, lh_buf *out)
 static lh_status check_qa(void *self)
 {
     run *r = self;
-    return lh_eval_read_words("scenario", r->v->qa.scenario, lh_scenario_names, r->request.scenarios);
+    return lh_eval_read_scenarios(&r->task, r->v->qa.scenario, r->request.scenarios);
 }
 
 static lh_status load_questions(void *self)

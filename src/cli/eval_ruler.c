@@ -141,7 +141,7 @@ static lh_status check_ruler(void *self)
     lh_eval_synthetic *r = self;
     const struct ruler_options *o = options_of(r);
     r->request.count = o->count;
-    LH_TRY(lh_eval_read_words("scenario", o->scenario, lh_scenario_names, r->request.scenarios));
+    LH_TRY(lh_eval_read_scenarios(&r->task, o->scenario, r->request.scenarios));
     return o->task ? take_list(r) : take_all(r);
 }
 

@@ -14,19 +14,22 @@ lh_status lh_cli_check_loaded(const lh_policy_options *options, const char *load
     return LH_OK;
 }
 
-lh_status lh_cli_note_policy(const lh_policy *policy, int64_t tokens, int asks_later)
+/* What a default is for. */
+static const char *const defaults[] = {[LH_ASKED_IN_PROMPT] = "the default with a budget",
+                                       [LH_ASKED_LATER] = "the default with a budget for questions that come later"};
+
+lh_status lh_cli_note_policy(const lh_policy *policy, int64_t tokens, lh_policy_asked asked)
 {
     lh_status st = LH_OK;
     lh_buf text = {0}, warnings = {0};
     if (!lh_cli_first()) goto done;
     LH_TRY_DONE(lh_policy_text(policy, &text));
     if (policy->by_default)
-        lh_info("policy: %s (the default with a budget%s; '--policy' selects another)", text.data,
-                asks_later ? " for questions that come later" : "");
+        lh_info("policy: %s (%s; '--policy' selects another)", text.data, defaults[asked]);
     else
         lh_debug("policy: %s", text.data);
     LH_TRY_DONE(lh_policy_warnings(policy, tokens, &warnings));
-    if (asks_later) LH_TRY_DONE(lh_policy_question_warnings(policy, tokens, &warnings));
+    if (asked == LH_ASKED_LATER) LH_TRY_DONE(lh_policy_question_warnings(policy, tokens, &warnings));
     for (char *line = warnings.data, *end; line && *line; line = end + 1) {
         end = line + strcspn(line, "\n");
         lh_warn("%.*s", (int)(end - line), line);
@@ -36,4 +39,15 @@ done:
     lh_buf_clear(&text);
     lh_buf_clear(&warnings);
     return st;
+}
+
+void lh_cli_note_defaults(const lh_policy_options *lists)
+{
+    if (lists->policy || !lists->budget) return;
+    if (lists->asked == LH_ASKED_BOTH)
+        lh_info("policies: %s (%s) and %s (%s); '--policy' selects others", lh_policy_by_default,
+                defaults[LH_ASKED_IN_PROMPT], lh_policy_to_ask_later, defaults[LH_ASKED_LATER]);
+    else
+        lh_info("policy: %s (%s; '--policy' selects others)",
+                lists->asked == LH_ASKED_LATER ? lh_policy_to_ask_later : lh_policy_by_default, defaults[lists->asked]);
 }

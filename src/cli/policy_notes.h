@@ -8,8 +8,10 @@
  */
 lh_status lh_cli_check_loaded(const lh_policy_options *options, const char *load_cache);
 
-/* Logs the policy and its warnings for a prompt of `tokens` tokens, on rank 0; asks_later: questions come after the
- * eviction. */
-lh_status lh_cli_note_policy(const lh_policy *policy, int64_t tokens, int asks_later);
+/* Logs the policy and its warnings for a prompt of `tokens` tokens, on rank 0; asked: when questions come. */
+lh_status lh_cli_note_policy(const lh_policy *policy, int64_t tokens, lh_policy_asked asked);
+
+/* Logs which policies a list has where it names none. */
+void lh_cli_note_defaults(const lh_policy_options *lists);
 
 #endif

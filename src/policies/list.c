@@ -140,6 +140,19 @@ done:
     return st;
 }
 
+/* The policy with each of the budgets; without a name the defaults. */
+static lh_status add_policies(lh_policy_list *list, const lh_policy_options *options, const char *budgets)
+{
+    static const lh_policy_asked each[] = {LH_ASKED_IN_PROMPT, LH_ASKED_LATER};
+    lh_policy_options one = *options;
+    if (options->policy || options->asked != LH_ASKED_BOTH) return add_budgets(list, options, budgets);
+    for (size_t i = 0; i < sizeof each / sizeof *each; i++) {
+        one.asked = each[i];
+        LH_TRY(add_budgets(list, &one, budgets));
+    }
+    return LH_OK;
+}
+
 /* Adds the parts shared by all policies that the policy does not set itself. */
 static void add_parts(lh_policy_options *options, const lh_policy_parts *shared)
 {
@@ -213,6 +226,7 @@ static lh_status add_item(lh_policy_list *list, const char *item, const lh_polic
     char *words = NULL;
     LH_TRY_DONE(lh_policy_options_parse(&options, &words, item));
     options.profiles = &list->profiles;
+    options.asked = lists->asked;
     const lh_policy_preset *preset = options.policy ? lh_policy_find(options.policy) : NULL;
     if (preset && !preset->parts.statistic) { /* `full` takes neither budgets nor shared parts */
         st = lh_policy_resolve(&(lh_policy){0}, &options);
@@ -221,7 +235,7 @@ static lh_status add_item(lh_policy_list *list, const char *item, const lh_polic
         if (options.policy && strcmp(options.policy, "all") == 0)
             st = add_all(list, &options, lists->budget);
         else
-            st = add_budgets(list, &options, lists->budget);
+            st = add_policies(list, &options, lists->budget);
     }
     if (st != LH_OK) LH_TRY_DONE(lh_fail_within(st, "'%s'", item));
 done:
@@ -238,8 +252,9 @@ lh_status lh_policy_list_resolve(lh_policy_list *out, const lh_policy_options *l
     LH_TRY_DONE(lh_policy_resolve(&full, &(lh_policy_options){.policy = "full"}));
     LH_TRY_DONE(add_policy(&list, &full));
     if (!lists->policy)
-        LH_TRY_DONE(
-            add_budgets(&list, &(lh_policy_options){.parts = lists->parts, .profiles = &list.profiles}, lists->budget));
+        LH_TRY_DONE(add_policies(
+            &list, &(lh_policy_options){.parts = lists->parts, .profiles = &list.profiles, .asked = lists->asked},
+            lists->budget));
     for (const char *at = lists->policy; at;) {
         lh_free(item);
         item = NULL;

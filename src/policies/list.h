@@ -26,10 +26,10 @@ typedef struct lh_policy_list {
 
 /* lists->policy: comma-separated policies, each in words as above (in '"' or '\'' if it contains a comma), or "all" for
  * every preset except the compatible ones (a part that a preset would ignore is left out for it, and one warning names
- * them all); NULL: the default policy with a budget. lists->budget: comma-separated budgets; every policy without its
- * own budget is combined with each. lists->parts apply to every policy that does not set them itself. Fails as
- * lh_policy_resolve does, naming the policy, also if one of them would ignore a part. lists->profiles is ignored.
- * Policies are in the order in which they are named, each with its budgets. */
+ * them all); NULL: the default policy with a budget, or both of them (lists->asked). lists->budget: comma-separated
+ * budgets; every policy without its own budget is combined with each. lists->parts apply to every policy that does not
+ * set them itself. Fails as lh_policy_resolve does, naming the policy, also if one of them would ignore a part.
+ * lists->profiles is ignored. Policies are in the order in which they are named, each with its budgets. */
 lh_status lh_policy_list_resolve(lh_policy_list *out, const lh_policy_options *lists);
 void lh_policy_list_clear(lh_policy_list *list);
 

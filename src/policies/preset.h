@@ -46,6 +46,10 @@ extern const char lh_policy_by_default[], lh_policy_to_ask_later[];
 typedef struct lh_profile lh_profile;
 typedef struct lh_profiles lh_profiles;
 
+/* When questions come, which decides the default: in the prompt, or none; after the eviction; of lists also both, which
+ * is a default each. */
+typedef enum lh_policy_asked { LH_ASKED_IN_PROMPT, LH_ASKED_LATER, LH_ASKED_BOTH } lh_policy_asked;
+
 /* The options as given. budget: entries, or "20%"; NULL: not given. profiles: receives the files that parts name; NULL:
  * parts name no files. scorer: scores the entries in place of a policy's name and statistic; NULL: none. */
 typedef struct lh_policy_options {
@@ -53,7 +57,7 @@ typedef struct lh_policy_options {
     lh_policy_parts parts;
     lh_profiles *profiles;
     const lh_scorer *scorer;
-    int asks_later; /* 1: questions come after the eviction, which decides the default */
+    lh_policy_asked asked;
 } lh_policy_options;
 
 #endif

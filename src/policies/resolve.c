@@ -123,7 +123,7 @@ lh_status lh_policy_resolve(lh_policy *out, const lh_policy_options *options)
         memcpy(out, &policy, sizeof policy);
         return LH_OK;
     }
-    const char *usual = options->asks_later ? lh_policy_to_ask_later : lh_policy_by_default;
+    const char *usual = options->asked == LH_ASKED_LATER ? lh_policy_to_ask_later : lh_policy_by_default;
     const char *name = options->policy ? options->policy : options->budget ? usual : "full";
     const lh_policy_preset *preset = lh_policy_find(name);
     if (!preset) LH_TRY(fail_unknown(name));

@@ -207,6 +207,44 @@ START_TEST(test_answers_are_those_of_generate)
 }
 END_TEST
 
+/* A budget alone is for the default of the scenario, or for both defaults; what is said and run on any number of
+ * ranks. */
+START_TEST(test_each_scenario_has_its_default)
+{
+    static const char longhaul[] = "longhaul (the default with a budget)",
+                      later[] = "ask-later (the default with a budget for questions that come later)";
+    static const struct {
+        const char *scenario, *policies[3], *said;
+    } cases[] = {
+        {"question-aware", {"full", "longhaul"}, "policy: longhaul (the default with a budget; '--policy'"},
+        {"context-only", {"full", "ask-later"}, "policy: ask-later (the default with a budget for questions that"},
+        {"question-aware,context-only", {"full", "longhaul", "ask-later"}, "policies: longhaul (the default with a"}};
+    program_result r = {0};
+    for (int ranks = 1; ranks <= 4; ranks++)
+        for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+            program_run(&r, ranks,
+                        "eval needle -m tiny.h5 --haystack hay " SMALL "--depth 0.5 -n 2 --budget 60 --scenario %s "
+                        "--json",
+                        cases[c].scenario);
+            program_exits(&r, 0);
+            ck_assert_int_eq(program_lines(r.err.data, cases[c].said), 1);
+            json_t *o = json_loads(r.out.data, 0, NULL);
+            for (size_t i = 0; i < 3 && cases[c].policies[i]; i++)
+                ck_assert_str_eq(text(json_array_get(rows(o, "means"), i), "policy"), cases[c].policies[i]);
+            json_decref(o);
+        }
+    ck_assert(strstr(r.err.data, longhaul) && strstr(r.err.data, later));
+    program_run(&r, 2, NEEDLE SMALL "--depth 0.5 -n 2 --budget 60 --scenario context-only --policy snapkv");
+    program_exits(&r, 0);
+    ck_assert_str_eq(r.err.data, "");
+    program_refuses(2, 2, "'ask-later', the default where questions come later",
+                    NEEDLE SMALL "--budget 60 --evict every:1 --scenario context-only");
+    program_run(&r, 2, FIDELITY "--length 120 --count 1 -n 2 --budget 60 --csv - | grep -c '^longhaul,60,'");
+    program_exits(&r, 0); /* a text that goes on asks nothing */
+    program_clear(&r);
+}
+END_TEST
+
 /* Where everything that is kept is protected, nothing is measured of the scores. */
 START_TEST(test_budgets_that_leave_no_choice_are_warned_of)
 {
@@ -384,6 +422,7 @@ int main(void)
                                   test_one_prefill_for_all_is_one_for_each,
                                   test_a_budget_that_holds_everything_is_faithful,
                                   test_answers_are_those_of_generate,
+                                  test_each_scenario_has_its_default,
                                   test_budgets_that_leave_no_choice_are_warned_of,
                                   test_windows_without_an_answer_are_warned_of,
                                   test_an_analysis_is_whole_and_described,

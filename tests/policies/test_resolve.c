@@ -208,9 +208,9 @@ START_TEST(test_a_budget_alone_is_the_default_policy_and_says_so)
     ck_assert_int_eq(lh_policy_text(&p, &text), LH_OK);
     ck_assert_str_eq(text.data, "longhaul --budget 256");
     lh_buf_clear(&text);
-    p = resolved(&(lh_policy_options){.budget = "256", .asks_later = 1});
+    p = resolved(&(lh_policy_options){.budget = "256", .asked = LH_ASKED_LATER});
     ck_assert(p.by_default && strcmp(p.name, "ask-later") == 0);
-    refused(&(lh_policy_options){.budget = "256", .asks_later = 1, .parts.evict = "every:1"},
+    refused(&(lh_policy_options){.budget = "256", .asked = LH_ASKED_LATER, .parts.evict = "every:1"},
             "'ask-later', the default where questions come later");
     p = resolved(&(lh_policy_options){.budget = "256", .parts = {.pool = "none", .window = "16"}});
     ck_assert(p.shape.pool == LH_POOL_NONE && p.window == 16 && p.rows.n == 16 && p.by_default);
