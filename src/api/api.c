@@ -76,7 +76,11 @@ lh_status lh_forecast_make(lh_forecast *out, const lh_engine_options *options, c
     lh_plan plan = {0};
     const lh_engine_options engine = lh_engine_defaults(options);
     LH_TRY(policy_or_full(&resolved, policy));
-    LH_TRY(lh_plan_make(&plan, &(lh_plan_request){&engine, &resolved, context, max_new, profiles_of(policy)}));
+    LH_TRY(lh_plan_make(&plan, &(lh_plan_request){.engine = &engine,
+                                                  .policy = &resolved,
+                                                  .context = context,
+                                                  .max_new = max_new,
+                                                  .profiles = profiles_of(policy)}));
     *out = (lh_forecast){.free = plan.free_bytes, .fits = plan.fits};
     for (int64_t r = 0; r < plan.tp; r++) {
         out->weights = lh_max_i64(out->weights, plan.ranks[r].weights);

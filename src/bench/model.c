@@ -132,8 +132,11 @@ static lh_status plan_bytes(model_run *r)
     for (int64_t c = 0; c < r->count; c++) {
         measured *m = &r->caches[c];
         lh_plan_clear(&plan);
-        LH_TRY_DONE(lh_plan_make(&plan, &(lh_plan_request){&options, m->policy, r->request->context, r->request->steps,
-                                                           r->request->profiles}));
+        LH_TRY_DONE(lh_plan_make(&plan, &(lh_plan_request){.engine = &options,
+                                                           .policy = m->policy,
+                                                           .context = r->request->context,
+                                                           .max_new = r->request->steps,
+                                                           .profiles = r->request->profiles}));
         for (int64_t k = 0; k < plan.tp; k++) m->bytes += (double)plan.ranks[k].decode_read;
     }
 done:

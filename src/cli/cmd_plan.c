@@ -3,12 +3,14 @@
 
 #include "base/minmax.h"
 #include "base/size_text.h"
+#include "cli/policy_notes.h"
 #include "cli/trace_options.h"
 #include "engine/plan.h"
 #include "import/model_header.h"
 
 struct plan_options {
     int64_t context, max_new;
+    lh_strings questions;
 };
 
 struct values {
@@ -38,6 +40,14 @@ static const lh_option rows[] = {{.type = LH_OPT_TOKENS,
                                   .def = "128",
                                   .max = 1 << 30,
                                   .help = "Number of tokens that will be generated."},
+                                 {.type = LH_OPT_LIST,
+                                  .name = "question",
+                                  FIELD(questions),
+                                  .arg = "TOKENS",
+                                  .help =
+                                      "Length of a question that comes after the eviction, as with '--question' and "
+                                      "'--save-cache' of 'generate' and in 'chat'. Given several times, each starts "
+                                      "from the same cache."},
                                  {0}};
 #undef FIELD
 static const lh_option_table table = {"the run", rows};
@@ -51,6 +61,8 @@ static const lh_option_group groups[] = {{&table, offsetof(struct values, plan)}
 static const lh_example examples[] = {
     {"longhaul plan -m m.h5 --context 120k --tp 4", "memory of a long prompt on four ranks"},
     {"longhaul plan -m m.h5 --context 120k --budget 1024", "and with 1,024 entries kept per head"},
+    {"longhaul plan -m m.h5 --context 120k --budget 20% --question 40",
+     "and with questions after the eviction, whose default policy is another"},
     {"longhaul plan -m Llama-3.1-8B/config.json --context 128000 --tp 2 --device cuda --memory 79G",
      "on two GPUs of 80 GB, on a host without GPU, before anything is imported"},
     {"longhaul plan -m m.h5 --context 120k --trace-level full", "and how large a trace of the run is"},
@@ -119,15 +131,35 @@ static lh_status put_ranks(lh_buf *text, const lh_plan *plan)
     return LH_OK;
 }
 
-/* What a trace of the run takes. */
-static lh_status size_trace(lh_trace_size *out, const lh_plan *plan, const struct values *v)
+/* The questions after the eviction. */
+typedef struct questions {
+    int64_t count, longest, tokens; /* tokens: of all */
+} questions;
+
+static lh_status read_questions(questions *out, const lh_strings *given)
 {
+    *out = (questions){.count = given->n};
+    for (int64_t i = 0; i < given->n; i++) {
+        int64_t tokens = 0;
+        if (!lh_token_count_read(given->at[i], &tokens) || tokens < 1 || tokens > 1 << 30)
+            LH_FAIL(LH_EUSAGE, "'--question' got '%s', it must be the length of a question in tokens, such as 40",
+                    given->at[i]);
+        out->longest = lh_max_i64(out->longest, tokens);
+        out->tokens += tokens;
+    }
+    return LH_OK;
+}
+
+/* What a trace of the run takes. */
+static lh_status size_trace(lh_trace_size *out, const lh_plan *plan, const struct values *v, const questions *asked)
+{
+    const int64_t answers = lh_max_i64(asked->count, 1) * v->plan.max_new;
     lh_model_header header = {0};
     lh_status st = lh_model_header_read(&header, v->engine.model);
     if (st == LH_OK)
         st = lh_trace_bytes(
             out, &v->trace,
-            &(lh_trace_run){&header.config, plan->kv_dtype, plan->dtype, v->plan.context, v->plan.max_new});
+            &(lh_trace_run){&header.config, plan->kv_dtype, plan->dtype, v->plan.context, asked->tokens + answers});
     lh_model_header_clear(&header);
     return st;
 }
@@ -139,16 +171,18 @@ static json_t *trace_json(const lh_trace_options *options, const lh_trace_size *
 }
 
 /* trace: NULL: nothing is said of it. */
-static lh_status print_plan(const lh_plan *plan, const struct values *v, const lh_policy *policy,
+static lh_status print_plan(const lh_plan *plan, const struct values *v, const lh_plan_request *request,
                             const lh_trace_size *trace)
 {
     lh_status st = LH_OK;
     lh_buf text = {0}, name = {0};
     char size[LH_SIZE_TEXT], other[LH_SIZE_TEXT];
-    LH_TRY_DONE(lh_policy_text(policy, &name));
-    LH_TRY_DONE(lh_buf_printf(&text, "%lld tokens of prompt, %lld to generate; weights %s, cache %s; policy %s\n",
-                              (long long)v->plan.context, (long long)v->plan.max_new, lh_dtype_name(plan->dtype),
-                              lh_dtype_name(plan->kv_dtype), name.data));
+    LH_TRY_DONE(lh_policy_text(request->policy, &name));
+    LH_TRY_DONE(lh_buf_printf(&text, "%lld tokens of prompt, ", (long long)v->plan.context));
+    if (request->question)
+        LH_TRY_DONE(lh_buf_printf(&text, "%lld of a question after the eviction, ", (long long)request->question));
+    LH_TRY_DONE(lh_buf_printf(&text, "%lld to generate; weights %s, cache %s; policy %s\n", (long long)v->plan.max_new,
+                              lh_dtype_name(plan->dtype), lh_dtype_name(plan->kv_dtype), name.data));
     LH_TRY_DONE(lh_buf_printf(&text, "entries of the cache: %lld of %lld kept after the prompt",
                               (long long)plan->entries_kept, (long long)plan->entries));
     LH_TRY_DONE(put_layers(&text, plan));
@@ -186,20 +220,30 @@ static lh_status run_plan(lh_call *call)
     const int traced = lh_cli_trace_given(call->options);
     int64_t ranks_needed = 0;
     json_t *object = NULL;
-    lh_plan_request request = {&v->engine, &policy, v->plan.context, v->plan.max_new, &profiles};
+    questions asked;
+    LH_TRY_DONE(read_questions(&asked, &v->plan.questions));
+    lh_plan_request request = {.engine = &v->engine,
+                               .policy = &policy,
+                               .context = v->plan.context,
+                               .max_new = v->plan.max_new,
+                               .question = asked.longest,
+                               .restores = asked.count > 1,
+                               .profiles = &profiles};
     v->policy.profiles = &profiles;
+    v->policy.asked = asked.count ? LH_ASKED_LATER : LH_ASKED_IN_PROMPT;
     LH_TRY_DONE(lh_policy_resolve(&policy, &v->policy));
     if (!lh_cli_first()) goto done;
     LH_TRY_DONE(lh_cli_probe(v->engine.model));
+    LH_TRY_DONE(lh_cli_note_policy(&policy, v->plan.context, v->policy.asked));
     LH_TRY_DONE(lh_plan_make(&plan, &request));
-    if (traced) LH_TRY_DONE(size_trace(&trace, &plan, v));
+    if (traced) LH_TRY_DONE(size_trace(&trace, &plan, v, &asked));
     if (!plan.fits) ranks_needed = lh_plan_ranks_needed(&request);
     if (v->format.json) {
         LH_TRY_DONE(lh_plan_json(&plan, &request, ranks_needed, &object));
         if (traced) json_object_set_new(object, "trace", trace_json(&v->trace, &trace));
         LH_TRY_DONE(lh_cli_write_json(object));
     } else {
-        LH_TRY_DONE(print_plan(&plan, v, &policy, traced ? &trace : NULL));
+        LH_TRY_DONE(print_plan(&plan, v, &request, traced ? &trace : NULL));
     }
     if (!plan.fits) LH_TRY_DONE(fail_to_fit(&plan, ranks_needed));
 done:

@@ -26,7 +26,9 @@ static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh
     LH_TRY(lh_kv_forecast_make(&kv, &shape,
                                &(lh_kv_course){.policy = r->policy,
                                                .tokens = r->context,
-                                               .more = r->max_new,
+                                               .more = r->question + r->max_new,
+                                               .block = r->question,
+                                               .restores = r->restores,
                                                .device = plan->device,
                                                .layer_budgets = plan->layer_budgets}));
     int64_t element = lh_dtype_bytes(plan->kv_dtype) * 2 * c->head_dim;
@@ -93,7 +95,7 @@ static lh_status check_sizes(const lh_plan_request *r, const lh_config *c)
            width = heads * (double)(c->head_dim + 16), shards = heads + LH_FF_BLOCKS;
     double weights = 4 * hidden * (layers * (4 * width + 3 * (double)lh_config_mlp_channels(c)) + 2 * (double)c->vocab);
     double token = 4 * hidden * (1 + layers * shards) + 64 * layers * width;
-    if (weights + token * (double)(r->context + r->max_new) > 0x1p60)
+    if (weights + token * (double)(r->context + r->question + r->max_new) > 0x1p60)
         LH_FAIL(LH_EINPUT,
                 "'%s' describes a model of %lld layers, %lld heads of %lld and a hidden size of %lld: no memory holds "
                 "that with %lld tokens",
@@ -105,16 +107,17 @@ static lh_status check_sizes(const lh_plan_request *r, const lh_config *c)
 static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_config *c, const lh_devices_room *room)
 {
     if (r->context < 1) LH_FAIL(LH_EUSAGE, "--context must be at least 1 token");
-    if (r->context + r->max_new > c->max_positions) {
-        int64_t max = c->max_positions - r->max_new;
+    const int64_t more = r->question + r->max_new;
+    if (r->context + more > c->max_positions) {
+        int64_t max = c->max_positions - more;
         if (max < 1)
             LH_FAIL(LH_EUSAGE,
                     "%lld new tokens are more than the %lld positions of the model: generate less ('--max-new')",
-                    (long long)r->max_new, (long long)c->max_positions);
+                    (long long)more, (long long)c->max_positions);
         LH_FAIL(LH_EUSAGE,
                 "%lld tokens of context and %lld more are longer than the %lld positions of the model: at most "
                 "'--context %lld' with so many new ones, or generate less ('--max-new')",
-                (long long)r->context, (long long)r->max_new, (long long)c->max_positions, (long long)max);
+                (long long)r->context, (long long)more, (long long)c->max_positions, (long long)max);
     }
     LH_TRY(check_sizes(r, c));
     plan->device = room->kind;
@@ -223,6 +226,7 @@ lh_status lh_plan_json(const lh_plan *plan, const lh_plan_request *request, int6
     for (int64_t r = 0; r < plan->tp; r++) json_array_append_new(ranks, rank_json(&plan->ranks[r]));
     for (int64_t l = 0; l < plan->layers; l++) json_array_append_new(budgets, json_integer(plan->layer_budgets[l]));
     json_object_set_new(o, "context", json_integer(request->context));
+    json_object_set_new(o, "question", json_integer(request->question));
     json_object_set_new(o, "max_new", json_integer(request->max_new));
     json_object_set(o, "policy", policy);
     json_object_set_new(o, "budget", request->policy->evicts ? json_integer(plan->budget) : json_null());

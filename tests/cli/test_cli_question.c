@@ -247,6 +247,50 @@ START_TEST(test_a_question_after_the_eviction_is_warned_of)
 }
 END_TEST
 
+/* `plan` with the length of the question: the policy, and what it keeps, of the run. A trace is of the same run. */
+START_TEST(test_the_plan_is_that_of_a_question_that_comes_later)
+{
+    static const char plan[] = "plan -m tiny.h5 -c %d --tp %d -n 30 -b 40 %s --json", said[] = "policy: ask-later",
+                      asked[] = "-f context --question '" QUESTION "' -b 40";
+    program_result r = {0};
+    char options[256];
+    for (int ranks = 1; ranks <= 4; ranks++) {
+        json_t *run = generate(ranks, "later.h5", asked);
+        snprintf(options, sizeof options, "--question %d", (int)QUESTION_TOKENS);
+        program_run(&r, 1, plan, (int)CONTEXT_TOKENS, ranks, options);
+        program_exits(&r, 0);
+        ck_assert_int_eq(program_lines(r.err.data, said), 1);
+        json_t *planned = json_loads(r.out.data, 0, NULL);
+        ck_assert(json_equal(json_object_get(planned, "policy"), json_object_get(run, "policy")));
+        ck_assert_int_eq(json_integer_value(json_object_get(planned, "question")), QUESTION_TOKENS);
+        ck_assert_int_eq(json_integer_value(json_object_get(planned, "entries_kept")),
+                         json_integer_value(json_object_get(json_object_get(run, "kv"), "model_entries_kept")));
+        program_run(&r, ranks, "trace -m tiny.h5 --chat=off -n 2 %s -o later.t.h5", asked);
+        program_exits(&r, 0);
+        ck_assert_int_eq(program_lines(r.err.data, said), 1);
+        json_decref(planned), json_decref(run);
+    }
+    program_run(&r, 1, "plan -m tiny.h5 -c 400 -b 40");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.err.data, "policy: longhaul"), 1);
+    /* several questions come back to one state, which is stored where decoding evicts */
+    int64_t peaks[2];
+    for (int i = 0; i < 2; i++) {
+        program_run(&r, 1, "plan -m tiny.h5 -c 3000 -b 90%% --policy h2o --json --question 300 %s",
+                    i ? "--question 20" : "");
+        program_exits(&r, 0);
+        ck_assert_ptr_nonnull(strstr(r.err.data, "before it sees a question"));
+        json_t *o = json_loads(r.out.data, 0, NULL);
+        peaks[i] = json_integer_value(json_object_get(json_array_get(json_object_get(o, "ranks"), 0), "peak_bytes"));
+        json_decref(o);
+    }
+    ck_assert_int_lt(peaks[0], peaks[1]);
+    program_refuses(1, 2, "'--question' got 'Who?'", "plan -m tiny.h5 -c 400 --question 'Who?'");
+    program_refuses(1, 2, "at most '--context 3664'", "plan -m tiny.h5 -c 4000 --question 400 -n 32");
+    program_clear(&r);
+}
+END_TEST
+
 /* Against the logits of the file, on any number of ranks: of every token but the last, which is never fed back. */
 START_TEST(test_log_probabilities_are_those_of_the_logits)
 {
@@ -402,6 +446,7 @@ int main(void)
                                   test_any_policy_sees_the_question_of_a_question_aware_run,
                                   test_where_there_is_no_question_or_too_many_it_is_said,
                                   test_a_question_after_the_eviction_is_warned_of,
+                                  test_the_plan_is_that_of_a_question_that_comes_later,
                                   test_log_probabilities_are_those_of_the_logits,
                                   test_a_document_and_a_prompt_are_a_document_and_a_question,
                                   test_a_list_of_questions_is_asked_line_by_line,

@@ -143,18 +143,23 @@ END_TEST
 START_TEST(test_the_size_is_known_beforehand)
 {
     static const char line[] = "trace: level keys, at most ";
+    static const char *const asked[][2] = {{"", ""},
+                                           {"--question Who?", "--question 4"},
+                                           {"--question Who? --question When?", "--question 4 --question 5"}};
     program_result r = {0}, s = {0};
     char rest[128] = "";
     program_file("ids", "1 2 3 4 5 6 7");
-    program_run(&r, 1, "trace -m tiny.h5 --prompt-tokens ids -n 3 --trace-layers 0,2 -o sized.h5");
-    program_exits(&r, 0);
-    program_run(&s, 1, "plan -m tiny.h5 -c 7 -n 3 --trace-layers 0,2");
-    program_exits(&s, 0);
-    const char *one = strstr(r.err.data, line), *two = strstr(s.out.data, line);
-    ck_assert_ptr_nonnull(one);
-    ck_assert_ptr_nonnull(two);
-    snprintf(rest, sizeof rest, "%.*s", (int)strcspn(two, "\n"), two);
-    ck_assert(strncmp(one, rest, strlen(rest)) == 0);
+    for (size_t i = 0; i < sizeof asked / sizeof *asked; i++) {
+        program_run(&r, 1, "trace -m tiny.h5 --prompt-tokens ids -n 3 --trace-layers 0,2 -o sized.h5 %s", asked[i][0]);
+        program_exits(&r, 0);
+        program_run(&s, 1, "plan -m tiny.h5 -c 7 -n 3 --trace-layers 0,2 %s", asked[i][1]);
+        program_exits(&s, 0);
+        const char *one = strstr(r.err.data, line), *two = strstr(s.out.data, line);
+        ck_assert_ptr_nonnull(one);
+        ck_assert_ptr_nonnull(two);
+        snprintf(rest, sizeof rest, "%.*s", (int)strcspn(two, "\n"), two);
+        ck_assert(strncmp(one, rest, strlen(rest)) == 0);
+    }
     program_run(&s, 1, "plan -m tiny.h5 -c 7 -n 3");
     ck_assert_ptr_null(strstr(s.out.data, "trace"));
     program_refuses(1, 2, "'--trace-layers 3'", "plan -m tiny.h5 -c 7 --trace-layers 3");

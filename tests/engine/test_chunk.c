@@ -170,7 +170,8 @@ static lh_status generate(lh_engine *engine, lh_policy *plan, const char *keep_s
 static lh_plan make_plan(const lh_engine_options *options, const lh_policy *policy)
 {
     lh_plan plan = {0};
-    mt_try(lh_plan_make(&plan, &(lh_plan_request){options, policy, LONG, NEW, NULL}));
+    mt_try(
+        lh_plan_make(&plan, &(lh_plan_request){.engine = options, .policy = policy, .context = LONG, .max_new = NEW}));
     return plan;
 }
 

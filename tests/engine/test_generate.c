@@ -360,7 +360,8 @@ static void compare_with_plan(const lh_engine *engine, const request *q, const l
     lh_plan plan = {0};
     lh_engine_options options = {
         .model = fix.model[0], .tp = mt_size(), .device = "cpu", .dtype = "f32", .kv_dtype = "f32"};
-    mt_try(lh_plan_make(&plan, &(lh_plan_request){&options, &q->plan, LONG, NEW, NULL}));
+    mt_try(lh_plan_make(&plan,
+                        &(lh_plan_request){.engine = &options, .policy = &q->plan, .context = LONG, .max_new = NEW}));
     if (!plan.ranks) return;
     double said = (double)plan.ranks[r].peak, took = (double)g->peak_bytes[r];
     mt_check(fabs(said - took) <= 0.1 * took, "%s: the plan says %.0f bytes, the run took %.0f", q->plan.name, said,

@@ -250,7 +250,7 @@ static lh_status run_plan(fz_case *c)
                                 .kv_dtype = "f32",
                                 .memory = INT64_C(1) << 40};
     if (fz_below(&c->rng, 2)) engine.chunk = 1 << 16;
-    LH_TRY_DONE(lh_plan_make(&plan, &(lh_plan_request){&engine, &policy, context, 0, NULL}));
+    LH_TRY_DONE(lh_plan_make(&plan, &(lh_plan_request){.engine = &engine, .policy = &policy, .context = context}));
     LH_TRY_DONE(check_plan(&plan, c->path));
 done:
     lh_plan_clear(&plan);
