@@ -89,7 +89,8 @@ static const lh_syntax syntax = {
     .usage = "-m FILE [-f FILE] [options]",
     .summary = "Ask about a document, question by question",
     .text = "The document is read once and its cache evicted; then every line is a question, and answers are streamed. "
-            "Questions and answers follow each other; '/reset' goes back to the document alone, '/save FILE' saves the "
+            "Without --policy a budget selects ask-later, which keeps what any question may need. Questions and "
+            "answers follow each other; '/reset' goes back to the document alone, '/save FILE' saves the "
             "cache with the conversation so far, '/history' prints it, '/help' lists the commands. A line that ends "
             "with a backslash goes on in the next. Ctrl-C stops an answer, Ctrl-D ends the session.\n\nmpirun takes "
             "Ctrl-C for itself and ends all ranks: there, 'kill -USR2' of mpirun or of rank 0 stops an answer.",

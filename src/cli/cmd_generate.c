@@ -51,7 +51,7 @@ static const lh_option file_rows[] = {
      .arg = "FILE",
      .writes = 1,
      .replaces = "load-cache",
-     .help = "Save the cache after the prompt to FILE (HDF5)."},
+     .help = "Save the cache after the prompt to FILE (HDF5), for questions that come later."},
     {.type = LH_OPT_STR,
      .name = "load-cache",
      FIELD(load_cache),
@@ -118,7 +118,8 @@ static const lh_syntax syntax = {
         "answer is generated. A model with a chat format gets the prompt as the user's turn ('--chat=off': as plain "
         "text). With --question the cache is evicted before the question is known, and every "
         "question is answered from the same state (context-only); with '--scenario question-aware' the only "
-        "question is the end of the prompt, and the policy sees it first.\n\nText is streamed to standard output. "
+        "question is the end of the prompt, and the policy sees it first. Without --policy a budget selects ask-later "
+        "where questions come after the eviction, else longhaul.\n\nText is streamed to standard output. "
         "Ctrl-C ends the run with the text so far and exit code 75.",
     .groups = groups,
     .examples = examples};

@@ -61,7 +61,7 @@ static const lh_syntax syntax = {
     .summary = "Record a run, to replay eviction policies on it without the model",
     .text =
         "Runs as 'generate' does, with the same options, on any number of ranks, and records what eviction policies "
-        "observe: docs/traces.md. The default policy keeps everything: then what is recorded after the prompt is "
+        "observe: docs/traces.md. Without --budget everything is kept: then what is recorded after the prompt is "
         "the attention of the full cache.\n\nThe trace is written while the run goes on, in segments that lie in "
         "FILE.segments until the end: what a killed run has recorded is not lost (--join).",
     .groups = groups,

@@ -109,10 +109,9 @@ const lh_option_table lh_cli_engine_options = {"model and ranks", engine_rows};
 
 static const lh_option policy_rows[] = {
     {LH_POLICY_ROW, .arg = "NAME", .word = lh_cli_policy_word,
-     .help = "Eviction policy: the name of a preset, which '--policy help' lists. '--policy NAME --help' explains one, "
-             "whose parts the options below change. full keeps everything and is the default without --budget; with "
-             "--budget the default is "
-             "longhaul."},
+     .help = "Eviction policy: the name of a preset, which '--policy help' lists; with --budget alone longhaul, or "
+             "ask-later where questions come after the eviction. '--policy NAME --help' explains one, whose parts the "
+             "options below change. full keeps everything and is the default without --budget."},
     {LH_BUDGET_ROW, .arg = "N|P%",
      .help = "Entries kept per KV head, averaged over the heads of a layer, protected entries included; or a share of "
              "the prompt, such as 20%."},

@@ -46,7 +46,7 @@ typedef struct lh_eval_options {
     .type = LH_OPT_I64, .name = "seed", LH_FIELD(lh_eval_options, seed), .arg = "N", .def = "0", .max = INT64_MAX >> 1
 #define LH_EVAL_SCENARIO                                                                                        \
     .type = LH_OPT_STR, .name = "scenario", .arg = "LIST", .def = "question-aware,context-only",                \
-    .help = "question-aware: the question is part of the prompt, and policies that observe its end see it. "    \
+    .help = "question-aware: the question is part of the prompt, and policies that observe its end see it; "    \
             "context-only: it comes after the eviction. Without --policy a budget is for the default of each, " \
             "longhaul and ask-later, in all scenarios of the list."
 #define LH_EVAL_GIVEN                                                                                                 \

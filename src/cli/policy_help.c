@@ -85,7 +85,7 @@ static lh_status list(lh_buf *out)
     static const struct {
         lh_policy_kind kind;
         const char *heading;
-    } kinds[] = {{LH_POLICY_OWN, "default with a budget"},
+    } kinds[] = {{LH_POLICY_OWN, "defaults with a budget"},
                  {LH_POLICY_OF_PAPER, "policies of papers"},
                  {LH_POLICY_BASELINE, "baselines"},
                  {LH_POLICY_COMPATIBLE, "compatible with other programs, for comparison"}};
