@@ -112,7 +112,9 @@ void lh_engine_close(lh_engine *engine); /* NULL is fine */
 typedef struct lh_policy lh_policy;
 
 /* Parses a policy written as on the command line, such as "ada-snapkv --pool-size 31 --budget 20%" (`longhaul generate
- * --policy help` explains them). LH_EUSAGE, naming the nearest name. */
+ * --policy help` explains them). LH_EUSAGE, naming the nearest name. Without a name, as in "--budget 20%", it is the
+ * default: `ask-later` where questions come after the eviction (`questions` of a completion, `asks_later` of a
+ * session), else `longhaul`. */
 lh_status lh_policy_parse(lh_policy **out, const char *words);
 void lh_policy_close(lh_policy *policy); /* NULL is fine */
 
@@ -140,20 +142,6 @@ typedef struct lh_scorer {
 /* A policy that ranks entries by a scorer; `words` are a budget and parts, without a name or a statistic, such as
  * "--budget 20% --sinks 4 --head-budget adaptive". The scorer is copied. */
 lh_status lh_policy_of_scorer(lh_policy **out, const lh_scorer *scorer, const char *words);
-
-/* ---- forecast: will it fit? ---- */
-
-/* Bytes of the rank that needs the most. */
-typedef struct lh_forecast {
-    int64_t weights, cache; /* cache: the entries that are kept */
-    int64_t peak;           /* maximum at any time */
-    int64_t free;           /* of a rank's device, or the memory that the options give */
-    int fits;
-} lh_forecast;
-
-/* Uses the configuration of the model only, no weights. policy NULL: the full cache. */
-lh_status lh_forecast_make(lh_forecast *out, const lh_engine_options *options, const lh_policy *policy, int64_t context,
-                           int64_t max_new);
 
 /* ---- completion: text to text ---- */
 
@@ -249,6 +237,7 @@ typedef struct lh_session_start_options {
     int64_t prompt;          /* required: tokens of the prefill */
     int64_t more;            /* maximum tokens after it: questions and answers */
     int64_t block;           /* maximum tokens of a lh_session_block; 0: it is not called */
+    int asks_later;          /* 1: questions come after the prefill, which decides the default policy */
     int restores;            /* 1: lh_session_restore will be called */
     uint64_t seed;           /* of the policy's random choices */
 } lh_session_start_options;
@@ -284,6 +273,20 @@ lh_status lh_session_restore(lh_session *s);
 
 /* All tokens so far. Borrowed. Not collective. */
 const lh_tokens *lh_session_tokens(const lh_session *s);
+
+/* ---- forecast: will it fit? ---- */
+
+/* Bytes of the rank that needs the most. */
+typedef struct lh_forecast {
+    int64_t weights, cache; /* cache: the entries that are kept */
+    int64_t peak;           /* maximum at any time */
+    int64_t free;           /* of a rank's device, or the memory that the options give */
+    int fits;
+} lh_forecast;
+
+/* Of the session that these options start: its default policy, questions and restored states too. Uses the
+ * configuration of the model only, no weights. */
+lh_status lh_forecast_make(lh_forecast *out, const lh_engine_options *options, const lh_session_start_options *run);
 
 #ifdef __cplusplus
 }

@@ -12,15 +12,38 @@
 
 /* ---- policy ---- */
 
+/* A policy for questions that come at one time, or why there is none. */
+typedef struct resolved_policy {
+    lh_policy policy;
+    lh_status st;
+    char *why;
+} resolved_policy;
+
 /* Every lh_policy of a program is the first member of an owned_policy. */
 typedef struct owned_policy {
-    lh_policy policy;
-    lh_profiles profiles; /* those that it names */
+    lh_policy policy;        /* the first of `when` that there is: all have its budget */
+    resolved_policy when[2]; /* [lh_policy_asked] two policies where the default is meant, else the same twice */
+    lh_profiles profiles;    /* those that they name */
 } owned_policy;
 
 static const lh_profiles *profiles_of(const lh_policy *policy)
 {
     return policy ? &((const owned_policy *)policy)->profiles : NULL;
+}
+
+static lh_status resolve_policy(owned_policy *out, lh_policy_options *options)
+{
+    for (int i = 1; i >= 0; i--) {
+        resolved_policy *r = &out->when[i];
+        options->asked = (lh_policy_asked)i;
+        r->st = lh_policy_resolve(&r->policy, options);
+        if (r->st == LH_OK) out->policy = r->policy;
+        if (r->st != LH_OK) LH_TRY(lh_strdup(&r->why, lh_error_message()));
+    }
+    const resolved_policy *usual = &out->when[LH_ASKED_IN_PROMPT];
+    if (usual->st != LH_OK && out->when[LH_ASKED_LATER].st != LH_OK) LH_FAIL(usual->st, "%s", usual->why);
+    lh_error_clear();
+    return LH_OK;
 }
 
 static lh_status parse_policy(lh_policy **out, const char *words, const lh_scorer *scorer)
@@ -33,7 +56,7 @@ static lh_status parse_policy(lh_policy **out, const char *words, const lh_score
     LH_TRY_DONE(lh_policy_options_parse(&options, &text, words));
     options.profiles = &owned->profiles;
     options.scorer = scorer;
-    LH_TRY_DONE(lh_policy_resolve(&owned->policy, &options));
+    LH_TRY_DONE(resolve_policy(owned, &options));
     *out = &owned->policy;
     owned = NULL;
 done:
@@ -55,32 +78,41 @@ lh_status lh_policy_of_scorer(lh_policy **out, const lh_scorer *scorer, const ch
 
 void lh_policy_close(lh_policy *policy)
 {
-    if (policy) lh_profiles_clear(&((owned_policy *)policy)->profiles);
-    lh_free(policy);
+    owned_policy *owned = (owned_policy *)policy;
+    for (int i = 0; owned && i < 2; i++) lh_free(owned->when[i].why);
+    if (owned) lh_profiles_clear(&owned->profiles);
+    lh_free(owned);
 }
 
-/* `policy`, or `full` if it is NULL. */
-static lh_status policy_or_full(lh_policy *out, const lh_policy *policy)
+/* The policy for questions that come then, or `full` if it is NULL. */
+static lh_status policy_when(lh_policy *out, const lh_policy *policy, int asks_later)
 {
     if (!policy) return lh_policy_resolve(out, &(lh_policy_options){0});
-    *out = *policy;
+    const resolved_policy *r = &((const owned_policy *)policy)->when[asks_later ? LH_ASKED_LATER : LH_ASKED_IN_PROMPT];
+    if (r->st != LH_OK) LH_FAIL(r->st, "%s", r->why);
+    *out = r->policy;
     return LH_OK;
 }
 
 /* ---- forecast ---- */
 
-lh_status lh_forecast_make(lh_forecast *out, const lh_engine_options *options, const lh_policy *policy, int64_t context,
-                           int64_t max_new)
+lh_status lh_forecast_make(lh_forecast *out, const lh_engine_options *options, const lh_session_start_options *run)
 {
-    lh_policy resolved;
+    lh_policy policy;
     lh_plan plan = {0};
     const lh_engine_options engine = lh_engine_defaults(options);
-    LH_TRY(policy_or_full(&resolved, policy));
+    if (run->prompt < 1) LH_FAIL(LH_EUSAGE, "prompt is %lld, it must be at least 1 token", (long long)run->prompt);
+    if (run->block < 0 || run->more < run->block)
+        LH_FAIL(LH_EUSAGE, "more is %lld, it must be at least the %lld tokens of a block", (long long)run->more,
+                (long long)run->block);
+    LH_TRY(policy_when(&policy, run->policy, run->asks_later));
     LH_TRY(lh_plan_make(&plan, &(lh_plan_request){.engine = &engine,
-                                                  .policy = &resolved,
-                                                  .context = context,
-                                                  .max_new = max_new,
-                                                  .profiles = profiles_of(policy)}));
+                                                  .policy = &policy,
+                                                  .context = run->prompt,
+                                                  .max_new = run->more - run->block,
+                                                  .question = run->block,
+                                                  .restores = run->restores,
+                                                  .profiles = profiles_of(run->policy)}));
     *out = (lh_forecast){.free = plan.free_bytes, .fits = plan.fits};
     for (int64_t r = 0; r < plan.tp; r++) {
         out->weights = lh_max_i64(out->weights, plan.ranks[r].weights);
@@ -152,7 +184,7 @@ static lh_status encode_request(completion_request *r, const lh_engine *engine, 
     if (!o->prompt) LH_FAIL(LH_EUSAGE, "prompt is NULL, it must be a text");
     if (!tok) LH_FAIL(LH_EUSAGE, "the model has no tokenizer: a session takes token ids");
     if (o->max_new < 0) LH_FAIL(LH_EUSAGE, "max_new is %lld, it must be 0 (128) or more", (long long)o->max_new);
-    LH_TRY(policy_or_full(&r->policy, o->policy));
+    LH_TRY(policy_when(&r->policy, o->policy, o->question_count > 0));
     if ((unsigned)o->chat > LH_CHAT_OFF)
         LH_FAIL(LH_EUSAGE, "chat is %d, it must be LH_CHAT_AUTO, LH_CHAT_ON or LH_CHAT_OFF", (int)o->chat);
     if (o->chat == LH_CHAT_OFF && o->system)
@@ -219,7 +251,7 @@ done:
 lh_status lh_session_start(lh_session **out, lh_engine *engine, const lh_session_start_options *o)
 {
     lh_policy policy;
-    LH_TRY(policy_or_full(&policy, o->policy));
+    LH_TRY(policy_when(&policy, o->policy, o->asks_later));
     LH_TRY(lh_session_open(out, engine,
                            &(lh_session_options){.policy = &policy,
                                                  .profiles = profiles_of(o->policy),

@@ -55,6 +55,14 @@ for ranks in 1 2; do
         fail "$ranks of $((ranks + 1)) ranks do not say what $ranks say"
     "${run[@]}" "$prefix/outside/policy" "$prefix/tiny.h5" "--budget 40 --sinks 4 --head-budget adaptive" "$prompt" >"$prefix/own$ranks"
     "${run[@]}" "$prefix/outside/defaults" "$prefix/tiny.h5" || fail "$ranks ranks: defaults"
+    # questions after the eviction have the default of the program, not that of questions in the prompt
+    later=(-m "$prefix/tiny.h5" -q -p "$prompt" --question "Who did it?" --question "And why?" --budget 40 -n 32)
+    "${run[@]}" "$longhaul" generate "${later[@]}" >"$prefix/said"
+    "${run[@]}" "$prefix/outside/ask" "$prefix/tiny.h5" "--budget 40" "$prompt" "Who did it?" "And why?" | cmp - "$prefix/said" ||
+        fail "$ranks ranks: examples/ask.c does not say what the program says"
+    "${run[@]}" "$longhaul" generate "${later[@]}" --policy longhaul 2>/dev/null | cmp -s - "$prefix/said" &&
+        fail "$ranks ranks: questions that come later have the other default"
+    "${run[@]}" "$prefix/outside/later" "$prefix/tiny.h5" || fail "$ranks ranks: the defaults of sessions"
     # a chat as in the program, and by default
     for mode in auto on off; do
         for text in "Who did it?" "<|im_start|>user
