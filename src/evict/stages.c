@@ -14,8 +14,8 @@ static void weigh_by_norms(lh_evictor *ev, const lh_evict_job *job, const float 
            .heads = ev->shape.heads.kv_count, .ld = ev->ld, .add = NORM_EPSILON);
 }
 
-/* NaCl (arXiv 2408.03675, algorithm 1): the rest is drawn with probabilities softmax(score). Joint heads draw as one.
- */
+/* NaCl (arXiv 2408.03675, algorithm 1): the rest is drawn with probabilities softmax(score); or in proportion to the
+ * scores (VaSE, arXiv 2606.03928). Joint heads draw as one. */
 static void perturb(lh_evictor *ev, const lh_evict_job *job, const float *scores)
 {
     float *y = ev->at[LH_SPACE_SECOND];
@@ -25,7 +25,8 @@ static void perturb(lh_evictor *ev, const lh_evict_job *job, const float *scores
         draw.first_head = 0;
         view.heads = 1;
     }
-    LH_RUN(&ev->exec, gumbel_scores, .y = y, .x = scores, .kv = &view, .ld = ev->ld, .temperature = 1.0f, .draw = draw);
+    LH_RUN(&ev->exec, gumbel_scores, .y = y, .x = scores, .kv = &view, .ld = ev->ld, .temperature = 1.0f,
+           .proportional = ev->policy.select.draw == LH_DRAW_BY_SCORE, .draw = draw);
     for (int64_t g = 1; g < ev->shape.heads.kv_count && ev->policy.select.joint; g++)
         lh_exec_copy(&ev->exec, y + g * ev->ld, y, job->cols * (int64_t)sizeof *y, LH_COPY_ON_DEVICE);
 }

@@ -67,13 +67,16 @@ typedef struct lh_random_scores_args {
 } lh_random_scores_args;
 
 /* y[h,s] = x[h,s] / temperature + g, g = -log(-log(u)) with u in (0, 1] drawn as in random_scores (lh_uniform_open; u =
- * 1 gives +inf): the k largest are a sample without replacement with probabilities softmax(x / temperature). */
+ * 1 gives +inf): the k largest are a sample without replacement with probabilities softmax(x / temperature).
+ * proportional: log(x) in place of x, so that with temperature 1 they are in proportion to x; what is not positive is
+ * -inf. */
 typedef struct lh_gumbel_scores_args {
     float *y;
     const float *x;
     const lh_ragged *kv;
     int64_t ld;
     float temperature;
+    int proportional;
     lh_draw draw;
 } lh_gumbel_scores_args;
 

@@ -52,10 +52,11 @@ static LH_BOTH inline void lh_random_scores_slots(const lh_random_scores_args *a
 }
 
 /* logf is right to an ulp also near 1, where u is: the numbers 1 - n / 2^24 are exact. */
-static LH_BOTH inline float lh_gumbel_score(float x, float temperature, uint32_t word)
+static LH_BOTH inline float lh_gumbel_score(const lh_gumbel_scores_args *a, float x, uint32_t word)
 {
-    lh_real u = lh_uniform_open(word);
-    return (float)((lh_real)x / temperature - LH_REAL_FN(log)(-LH_REAL_FN(log)(u)));
+    lh_real u = lh_uniform_open(word), logit = a->proportional ? LH_REAL_FN(log)((lh_real)x) : (lh_real)x;
+    if (a->proportional && !(x > 0)) return -INFINITY;
+    return (float)(logit / a->temperature - LH_REAL_FN(log)(-LH_REAL_FN(log)(u)));
 }
 
 /* Not on the list: `cpu` draws and takes logarithms in loops of their own. */
@@ -65,7 +66,7 @@ static LH_BOTH inline void lh_gumbel_scores_slots(const lh_gumbel_scores_args *a
     const int64_t end = lh_min_i64(r.end, a->kv->len[h]);
     for (int64_t s = r.first; s < end; s += r.step) {
         uint32_t word = lh_draw_word(&a->draw, h, positions ? (uint32_t)positions[s] : (uint32_t)s);
-        a->y[h * a->ld + s] = lh_gumbel_score(a->x[h * a->ld + s], a->temperature, word);
+        a->y[h * a->ld + s] = lh_gumbel_score(a, a->x[h * a->ld + s], word);
     }
 }
 

@@ -64,6 +64,7 @@
     X(first_stage, "first-stage", LH_OPT_STR, NULL, "X", "Share that two-stage chooses by score alone.")              \
     X(std_share, "std-share", LH_OPT_STR, NULL, "X", "Share of the budget that std-scope chooses by deviation.")      \
     X(random_share, "random-share", LH_OPT_STR, NULL, "X", "Share that topk+sample draws, such as 0.3 or 7/19.")      \
+    X(draw, "draw", LH_OPT_STR, lh_policy_draws, NULL, "Probabilities by which topk+sample draws.")                   \
     X(key_share, "key-share", LH_OPT_STR, NULL, "X", "Share that topk+keys chooses by keys.")                         \
     X(compat, "compat", LH_OPT_STR, lh_policy_compats, NULL, NULL)                                                    \
     X(set_per, "set-per", LH_OPT_STR, lh_policy_sets, NULL,                                                           \

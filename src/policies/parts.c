@@ -214,6 +214,7 @@ static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_
 #define ROW_first_stage USED(has_stages, "'--select two-stage'"), SHARE, AT(select.first_stage)
 #define ROW_std_share USED(has_scope, "'--select std-scope'"), SHARE, AT(select.std_share)
 #define ROW_random_share USED(samples, "'--select topk+sample'"), OWN(random_share)
+#define ROW_draw USED(samples, "'--select topk+sample'"), WORD, AT(select.draw)
 #define ROW_key_share USED(takes_keys, "'--select topk+keys'"), SHARE, AT(select.key_share)
 #define ROW_compat                                                                                                \
     USED(differs_in_kvpress, "'--head-budget adaptive', '--select two-stage' or '--layer-budget pyramid'"), WORD, \

@@ -46,6 +46,7 @@ typedef enum lh_heads_budget { LH_HEADS_WORDS(LH_NUMBER) LH_HEADS_PROFILE } lh_h
 typedef enum lh_layers_budget { LH_LAYERS_WORDS(LH_NUMBER) LH_LAYERS_PROFILE } lh_layers_budget;
 typedef enum lh_safeguard { LH_SAFEGUARD_WORDS(LH_NUMBER) } lh_safeguard;
 typedef enum lh_select { LH_SELECT_WORDS(LH_NUMBER) } lh_select;
+typedef enum lh_draw_kind { LH_DRAW_WORDS(LH_NUMBER) } lh_draw_kind;
 typedef enum lh_compat { LH_COMPAT_WORDS(LH_NUMBER) } lh_compat;
 typedef enum lh_position_mode { LH_POSITION_WORDS(LH_NUMBER) } lh_position_mode;
 #undef LH_NUMBER
@@ -94,6 +95,7 @@ typedef struct lh_policy_selection {
     int joint;                                    /* 1: one keep set for all heads of a layer */
     lh_decimal first_stage, std_share, key_share; /* shares of 1 */
     lh_fraction random_share;                     /* as it was written, "7/19" or a decimal */
+    lh_draw_kind draw;
 } lh_policy_selection;
 
 /* What is fitted of the entries that stay, to the rows that score, or (scores without rows) to rows kept for it. */

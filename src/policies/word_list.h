@@ -18,6 +18,7 @@
     X(lh_policy_safeguards, LH_SAFEGUARD_WORDS)     \
     X(lh_policy_over_layers, LH_LAYERS_WORDS)       \
     X(lh_policy_selections, LH_SELECT_WORDS)        \
+    X(lh_policy_draws, LH_DRAW_WORDS)               \
     X(lh_policy_compats, LH_COMPAT_WORDS)           \
     X(lh_policy_sets, LH_SET_WORDS)                 \
     X(lh_policy_position_modes, LH_POSITION_WORDS)
@@ -108,6 +109,10 @@
     X("topk+sample", "The best scores, then entries that are drawn by their scores.", LH_SELECT_TOPK_SAMPLE)  \
     X("topk+keys", "By turns the best scores and the keys that differ most from the mean key of their head.", \
       LH_SELECT_TOPK_KEYS)
+
+#define LH_DRAW_WORDS(X)                                                           \
+    X("softmax", "Drawn by the softmax of the scores (NaCl).", LH_DRAW_BY_SOFTMAX) \
+    X("score", "Drawn in proportion to the scores (VaSE).", LH_DRAW_BY_SCORE)
 
 #define LH_COMPAT_WORDS(X)                                                                                     \
     X("none", "As in the papers.", LH_COMPAT_NONE)                                                             \

@@ -741,6 +741,11 @@ static void join_heads(const oracle *o, oracle_number *scores)
     }
 }
 
+static oracle_number logarithm(oracle_number n)
+{
+    return n.x > 0 ? (oracle_number){log(n.x), n.error / n.x} : (oracle_number){-1e30, 0};
+}
+
 static void second_stage(const oracle *o, int64_t l, int64_t g, oracle_scores *out)
 {
     for (int64_t p = 0; p < o->seen; p++) {
@@ -750,7 +755,8 @@ static void second_stage(const oracle *o, int64_t l, int64_t g, oracle_scores *o
             *y = (oracle_number){(s.x + 1e-4) * norm, (s.error + ROUNDING * (s.x + 1e-4)) * norm};
         } else {
             double u = (double)lh_uniform_open(draw(o, l, o->fixed.select.joint ? 0 : g, p)), gumbel = -log(-log(u));
-            *y = (oracle_number){s.x + gumbel, isinf(gumbel) ? 0 : s.error + 1e-6 * (1 + s.x + fabs(gumbel))};
+            if (o->fixed.select.draw == LH_DRAW_BY_SCORE) s = logarithm(s);
+            *y = (oracle_number){s.x + gumbel, isinf(gumbel) ? 0 : s.error + 1e-6 * (1 + fabs(s.x) + fabs(gumbel))};
         }
     }
 }

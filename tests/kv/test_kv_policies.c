@@ -69,6 +69,7 @@ static const struct {
     {"first-stage", TEXTS("0", "0.3", "1")},
     {"std-share", TEXTS("0", "0.3", "1")},
     {"random-share", TEXTS("0", "7/19", "1")},
+    {"draw", TEXTS("score", "softmax")},
     {"compat", TEXTS("none", "kvpress")},
     {"set-per", TEXTS("head", "layer")},
     {"evict", TEXTS("never", "every", "every:1", "every:2", "every:5")},

@@ -320,6 +320,7 @@ START_TEST(test_values_that_are_none_are_refused)
         {{.policy = "nacl", .budget = "64", .parts = {.random_share = "1.2"}}, "7/19"},
         {{.policy = "h2o", .budget = "64", .parts = {.recents = "101%"}}, "--recents '101%'"},
         {{.policy = "h2o", .budget = "64", .parts = {.recents = "half"}}, "--recents 'half'"},
+        {{.policy = "snapkv", .budget = "64", .parts = {.draw = "score"}}, "'--select topk+sample'"},
         {{.policy = "roco", .budget = "64", .parts = {.std_share = "2"}}, "from 0 to 1"},
         {{.policy = "critical-snapkv", .budget = "64", .parts = {.first_stage = "-0.1"}}, "from 0 to 1"},
         {{.policy = "ahakv", .budget = "64", .parts = {.gain = "yes"}}, "off, on"},

@@ -54,6 +54,7 @@ static const struct {
     VALUES(first_stage, "first-stage", "0", "0.5", "0.123456789012345678"),
     VALUES(std_share, "std-share", "0.3", "1"),
     VALUES(random_share, "random-share", "0", "7/19", "0.25", "1/3", "1", "0.000000000000000001"),
+    VALUES(draw, "draw", "softmax", "score"),
     VALUES(key_share, "key-share", "0", "0.5", "1"),
     VALUES(compat, "compat", "none", "kvpress"),
     VALUES(set_per, "set-per", "head", "layer"),

@@ -38,6 +38,6 @@ static void gumbel_scores_block(const lh_gumbel_scores_args *a, int64_t h, int64
     uint32_t words[SLOT_BLOCK];
     for (int64_t i = 0; i < n; i++)
         words[i] = lh_draw_word(&a->draw, h, (uint32_t)(positions ? positions[first + i] : first + i));
-    for (int64_t i = 0; i < n; i++) a->y[at + i] = lh_gumbel_score(a->x[at + i], a->temperature, words[i]);
+    for (int64_t i = 0; i < n; i++) a->y[at + i] = lh_gumbel_score(a, a->x[at + i], words[i]);
 }
 SLOTWISE_OP(gumbel_scores, a->kv->heads, a->ld, 16)
