@@ -5,12 +5,19 @@
 #include "base/mem.h"
 #include "bench/bench_impl.h"
 
-static const char *const names[] = {
-    "finish_scores", "group_reduce",  "put_stats",      "position_scores", "expected_scores",
-    "classify",      "weigh_scores",  "entry_norms",    "key_difference",  "lag_scores",
-    "apply_prior",   "defend_scores", "random_scores",  "gumbel_scores",   "max_score",
-    "add_heads",     "share_scores",  "pool",           "histogram",       "select_top",
-    "order_entries", "rank_scores",   "gather_entries", "compact",         NULL};
+static const char *const names[] = {"finish_scores",   "group_reduce",
+                                    "put_stats",       "position_scores",
+                                    "expected_scores", "classify",
+                                    "weigh_scores",    "entry_norms",
+                                    "key_difference",  "lag_scores",
+                                    "apply_prior",     "defend_scores",
+                                    "random_scores",   "gumbel_scores",
+                                    "max_score",       "add_heads",
+                                    "share_scores",    "pool",
+                                    "histogram",       "select_top",
+                                    "order_entries",   "rank_scores",
+                                    "gather_entries",  "compact",
+                                    "value_ranges",    NULL};
 
 LH_BENCH_CALL(finish_scores)
 LH_BENCH_CALL(group_reduce)
@@ -20,6 +27,7 @@ LH_BENCH_CALL(expected_scores)
 LH_BENCH_CALL(classify)
 LH_BENCH_CALL(weigh_scores)
 LH_BENCH_CALL(entry_norms)
+LH_BENCH_CALL(value_ranges)
 LH_BENCH_CALL(key_difference)
 LH_BENCH_CALL(lag_scores)
 LH_BENCH_CALL(apply_prior)
@@ -99,6 +107,7 @@ static lh_status run_statistics(lh_bench *b, const layer *l)
         .seen = ld, .kind = LH_FINISH_DEVIATION);
     RUN(weigh_scores, "", 20.0, .y = l->y, .x = l->x, .norms = x, .len = kv->len, .heads = HEADS, .ld = ld);
     RUN(entry_norms, "64 bf16", 2.0 * DIM, .y = x, .kv = kv, .last = LH_ALL_ENTRIES, .part = LH_PART_VALUE);
+    RUN(value_ranges, "64 bf16", 2.0 * DIM, .y = l->y, .kv = kv, .ld = ld);
     RUN(group_reduce, "groups of 4", 5.0, .y = l->y, .x = l->x, .heads = HEADS / 4, .group = 4, .cols = ld, .y_ld = ld,
         .x_ld = ld, .factor = 1.0f);
     RUN(put_stats, "", 8.0, .y = x, .x = l->x, .kv = kv, .last = LH_ALL_ENTRIES, .ld = ld);

@@ -28,6 +28,18 @@ lh_stage_scores lh_score_entries(lh_evictor *ev, const lh_evict_job *job)
     return stages;
 }
 
+/* Of the entries that compete those of the largest values stay, too (VaSE, arXiv 2606.03928): as many in every head. */
+static void protect_values(lh_evictor *ev, const lh_evict_job *job)
+{
+    const int64_t heads = ev->shape.heads.kv_count;
+    float *ranges = ev->at[LH_SPACE_RAW];
+    if (!job->protect.values) return;
+    for (int64_t h = 0; h < heads; h++) ev->budgets[h] = job->protect.values;
+    lh_exec_put(&ev->exec, ev->at[LH_SPACE_COUNTS], ev->budgets, heads * (int64_t)sizeof *ev->budgets);
+    LH_RUN(&ev->exec, value_ranges, .y = ranges, .kv = job->entries, .ld = ev->ld);
+    lh_mark_best(ev, job, ranges, ev->at[LH_SPACE_COUNTS], LH_ENTRY_COMPETES);
+}
+
 /* What this rank's heads keep of their competing entries where no scores are needed for it: into LH_SPACE_COUNTS, and
  * on the host. */
 static void count_by_plan(lh_evictor *ev, const lh_evict_job *job, int64_t *counts)
@@ -52,6 +64,7 @@ void lh_evict_select(lh_evictor *ev, const lh_evict_job *job, int64_t *counts)
     for (int64_t h = 0; h < heads && counts; h++) counts[h] = job->ranked ? job->protect.base : 0;
     lh_evict_classify(ev, job);
     if (!job->ranked) return;
+    protect_values(ev, job);
     lh_stage_scores scores = lh_score_entries(ev, job);
     if (ev->policy.budgets.heads == LH_HEADS_ADAPTIVE) {
         lh_adaptive_counts(ev, job, scores.heads);

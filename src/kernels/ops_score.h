@@ -39,6 +39,14 @@ typedef struct lh_entry_norms_args {
     lh_norm_kind kind;
 } lh_entry_norms_args;
 
+/* y[h,s] = the greatest channel of the value in slot s of head h, less the least (VaSE, arXiv 2606.03928). y: [heads,
+ * ld]. */
+typedef struct lh_value_ranges_args {
+    float *y;
+    const lh_ragged *kv;
+    int64_t ld;
+} lh_value_ranges_args;
+
 /* y[i,n] = sum over o < out of |sum over d of v[d] * w[o, i * head_dim + d]|, v the n-th value of the last `last`
  * entries of the KV head of query head i (CriticalKV, arXiv 2502.03805: L1 norm after the output projection). w: [out,
  * heads * head_dim] with w_ld, f32 or bf16. Over a bf16 cache or with bf16 weights a backend may round v to bf16. */

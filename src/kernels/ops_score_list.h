@@ -2,6 +2,7 @@
 LH_OP(finish_scores, "statistics of columns as scores")
 LH_OP(entry_norms, "norms of keys or values")
 LH_OP(projected_norms, "norms of values after the output projection")
+LH_OP(value_ranges, "ranges of the channels of values")
 LH_OP(position_scores, "score entries by position")
 LH_OP(random_scores, "score entries at random")
 LH_OP(key_difference, "score entries by how far their keys are from the mean key")

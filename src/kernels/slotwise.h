@@ -3,6 +3,8 @@
 #ifndef LH_KERNELS_SLOTWISE_H
 #define LH_KERNELS_SLOTWISE_H
 
+#include <string.h>
+
 #include "base/minmax.h"
 #include "base/rng.h"
 #include "kernels/ops.h"
@@ -67,6 +69,33 @@ static LH_BOTH inline void lh_gumbel_scores_slots(const lh_gumbel_scores_args *a
     for (int64_t s = r.first; s < end; s += r.step) {
         uint32_t word = lh_draw_word(&a->draw, h, positions ? (uint32_t)positions[s] : (uint32_t)s);
         a->y[h * a->ld + s] = lh_gumbel_score(a, a->x[h * a->ld + s], word);
+    }
+}
+
+/* Number i of an array of f32 or bf16. */
+static LH_BOTH inline float lh_number_at(const void *x, lh_dtype type, int64_t i)
+{
+    uint32_t bits;
+    float number;
+    if (type == LH_F32) return ((const float *)x)[i];
+    bits = (uint32_t)((const uint16_t *)x)[i] << 16;
+    memcpy(&number, &bits, sizeof number);
+    return number;
+}
+
+static LH_BOTH inline void lh_value_ranges_slots(const lh_value_ranges_args *a, int64_t h, lh_slot_range r)
+{
+    const lh_ragged *kv = a->kv;
+    const int64_t end = lh_min_i64(r.end, kv->len[h]), d = kv->head_dim;
+    for (int64_t s = r.first; s < end; s += r.step) {
+        const int64_t at = (kv->offset[h] + s) * d;
+        float least = lh_number_at(kv->v, kv->type, at), most = least;
+        for (int64_t i = 1; i < d; i++) {
+            const float x = lh_number_at(kv->v, kv->type, at + i);
+            least = x < least ? x : least;
+            most = x > most ? x : most;
+        }
+        a->y[h * a->ld + s] = most - least;
     }
 }
 

@@ -69,7 +69,7 @@ static int measure(lh_kv *kv, lh_evict_job *job, const int64_t *lens, int64_t he
         job->cols = lh_max_i64(job->cols, lens[g]);
     }
     job->room = kv->arrays.room;
-    job->ranked = job->protect.base > 0;
+    job->ranked = lh_protection_ranks(&job->protect);
     job->scored = job->ranked && kv->numbers.score.source != LH_SCORE_POSITION;
     switch (kv->numbers.budgets.heads) {
     /* only the device knows how long heads are; where nothing has to go, nothing goes */

@@ -32,8 +32,15 @@ static void fix_proxies(lh_policy_numbers *n, const lh_policy *policy, int64_t t
     if (policy->every_is_rows) n->every = n->window;
 }
 
+/* Entries, of a budget. */
+static int64_t amount_of(lh_policy_amount amount, int64_t budget)
+{
+    return amount.percent.digits ? lh_percent_of(amount.percent, budget) : amount.n;
+}
+
 lh_policy_numbers lh_policy_fix(const lh_policy *policy, int64_t tokens)
 {
+    const int64_t budget = lh_policy_entries(policy, tokens);
     lh_policy_numbers n = {.evicts = policy->evicts,
                            .may_evict_again = policy->every > 0 || policy->block > 0,
                            .score = policy->score,
@@ -43,17 +50,16 @@ lh_policy_numbers lh_policy_fix(const lh_policy *policy, int64_t tokens)
                            .fitting = policy->fitting,
                            .compat = policy->compat,
                            .positions = policy->positions,
-                           .budget = lh_policy_entries(policy, tokens),
+                           .budget = budget,
                            .rows = policy->rows.n,
                            .rows_spread = policy->rows_spread,
                            .window = policy->window,
-                           .sinks = policy->sinks.n,
-                           .recents = policy->recents.n,
+                           .sinks = amount_of(policy->protect.sinks, budget),
+                           .recents = amount_of(policy->protect.recents, budget),
+                           .values = amount_of(policy->protect.values, budget),
                            .every = policy->every,
                            .block = policy->block};
     if (!policy->evicts) return n;
-    if (policy->sinks.percent.digits) n.sinks = lh_percent_of(policy->sinks.percent, n.budget);
-    if (policy->recents.percent.digits) n.recents = lh_percent_of(policy->recents.percent, n.budget);
     if (policy->rows.percent.digits) n.rows = lh_max_i64(1, lh_percent_of(policy->rows.percent, tokens));
     if (tokens <= n.budget) n.block = 0;
     if (policy->proxies.kind) fix_proxies(&n, policy, tokens);
@@ -135,8 +141,14 @@ lh_protection lh_policy_protect(const lh_policy_numbers *fixed, const lh_protect
     lh_protection p = {.sinks = lh_max_i64(0, sinks - request->visible_from)};
     p.budget = lh_min_i64(lh_max_i64(0, request->budget - request->block), request->seen - request->visible_from);
     p.recents = lh_min_i64(lh_max_i64(fixed->recents, fixed->window), p.budget - p.sinks);
-    p.base = p.budget - p.sinks - p.recents;
+    p.values = lh_min_i64(fixed->values, p.budget - p.sinks - p.recents);
+    p.base = p.budget - p.sinks - p.recents - p.values;
     return p;
+}
+
+int lh_protection_ranks(const lh_protection *protect)
+{
+    return protect->base + protect->values > 0;
 }
 
 /* ---- stages of the selection ---- */
@@ -158,7 +170,7 @@ lh_stage lh_policy_stage(const lh_policy_numbers *fixed, const lh_protection *pr
         stage.share = lh_decimal_fraction(fixed->select.first_stage);
         if (fixed->compat != LH_COMPAT_KVPRESS) break;
         /* protected entries are the best ones of the first stage, which includes those of the floor */
-        stage.others = protect->sinks + protect->recents;
+        stage.others = protect->sinks + protect->recents + protect->values;
         stage.least = fixed->budgets.heads == LH_HEADS_ADAPTIVE ? floor_of_budget(fixed, protect)
                                                                 : fixed->select.first_stage.digits > 0;
         break;

@@ -20,14 +20,14 @@ typedef struct lh_policy_numbers {
     int64_t rows, first_rows; /* observed rows, and those of them at the beginning of the prompt; the others are at its
                                * end */
     int rows_spread;          /* 1: over the whole prompt, else at its end */
-    int64_t window, sinks, recents;
+    int64_t window, sinks, recents, values;
     int64_t every, block;
 } lh_policy_numbers;
 
-/* The numbers for a prompt of `tokens` tokens: budget, rows and recents; proxies become rows and window (P = max(1,
- * min(floor(L * p / 100), floor(C / 4))), or the question's tokens for the share of L; NaCl, arXiv 2408.03675), and the
- * sinks beside them are P / 2 at most. At both ends (appendix A.3) P / 2 of them are the first rows and the sinks, and
- * the others the window. A prompt that is not longer than the budget is not prefilled in blocks. */
+/* The numbers for a prompt of `tokens` tokens: budget, rows and what is protected; proxies become rows and window (P =
+ * max(1, min(floor(L * p / 100), floor(C / 4))), or the question's tokens for the share of L; NaCl, arXiv 2408.03675),
+ * and the sinks beside them are P / 2 at most. At both ends (appendix A.3) P / 2 of them are the first rows and the
+ * sinks, and the others the window. A prompt that is not longer than the budget is not prefilled in blocks. */
 lh_policy_numbers lh_policy_fix(const lh_policy *policy, int64_t tokens);
 
 /* No policy: what a trace counts of the last `rows` rows of a prompt of `tokens` tokens, whose layers it takes one by
@@ -83,10 +83,14 @@ typedef struct lh_protection {
     int64_t budget;  /* at most the visible entries */
     int64_t sinks;   /* s' that are visible */
     int64_t recents; /* r' */
-    int64_t base;    /* budget - sinks - recents: competing entries that a head keeps, on average */
+    int64_t values;  /* of the others, those of the largest values: of every head */
+    int64_t base;    /* what is left of the budget: competing entries that a head keeps, on average */
 } lh_protection;
 
 lh_protection lh_policy_protect(const lh_policy_numbers *fixed, const lh_protect_request *request);
+
+/* 1 where the budget is not filled by position alone. */
+int lh_protection_ranks(const lh_protection *protect);
 
 /* Budgets of all layers (entries per KV head, protected ones included), exact in total. sliding: [layers] or NULL;
  * window: their keys; profile: the policy's, of layers. Where nothing is evicted (seen <= C): C for every layer, the

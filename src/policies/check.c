@@ -42,6 +42,12 @@ static int adapts_by_position(const lh_policy *p)
     return p->budgets.heads == LH_HEADS_ADAPTIVE && p->score.source == LH_SCORE_POSITION;
 }
 
+static int keeps_values_apart(const lh_policy *p)
+{
+    const lh_policy_amount *values = &p->protect.values;
+    return (values->n || values->percent.digits) && (p->budgets.heads != LH_HEADS_UNIFORM || p->select.joint);
+}
+
 static int adapts_jointly(const lh_policy *p)
 {
     return p->budgets.heads == LH_HEADS_ADAPTIVE && p->select.joint;
@@ -194,6 +200,9 @@ static const struct {
                           "deviations: give '--select topk', or '--head-budget uniform'"},
     {adapts_by_position, "'--head-budget adaptive' would change nothing: by '--statistic position' all heads score "
                          "alike"},
+    {keeps_values_apart,
+     "'--values' keeps as many entries in every head, its own: it needs '--head-budget uniform' and "
+     "'--set-per head'"},
     {adapts_jointly, "'--head-budget adaptive' needs '--set-per head': with one set for a layer no head gets more than "
                      "another"},
     {joins_a_profile, "'--head-budget FILE' needs '--set-per head': with one set for a layer no head gets more than "

@@ -50,6 +50,8 @@
       "many as there are proxies.")                                                                                   \
     X(recents, "recents", LH_OPT_STR, NULL, "N|P%",                                                                   \
       "Last entries that are always kept, as a number or a share of the budget.")                                     \
+    X(values, "values", LH_OPT_STR, NULL, "N|P%",                                                                     \
+      "Entries of the largest values that are always kept, as a number or a share of the budget (VaSE).")             \
     X(alpha, "alpha", LH_OPT_STR, NULL, "X",                                                                          \
       "Share of the budget that every head keeps whatever its scores are, when heads compete.")                       \
     X(safeguard, "safeguard", LH_OPT_STR, lh_policy_safeguards, NULL,                                                 \

@@ -202,9 +202,10 @@ static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_
 #define ROW_group_stage                                                                           \
     USED(joins_and_pools, "'--pool max' or avg, and '--statistic sum' or mean, mas, last"), WORD, \
         AT(shape.group_after_pool)
-#define ROW_sinks USED(has_sinks, "'--proxies-at end': proxies at both ends are the sinks"), AMOUNT, AT(sinks)
+#define ROW_sinks USED(has_sinks, "'--proxies-at end': proxies at both ends are the sinks"), AMOUNT, AT(protect.sinks)
 /* by position the most recent entries are the best: protecting them would change nothing */
-#define ROW_recents USED(ranks, "a statistic other than position"), AMOUNT, AT(recents)
+#define ROW_recents USED(ranks, "a statistic other than position"), AMOUNT, AT(protect.recents)
+#define ROW_values ALWAYS, AMOUNT, AT(protect.values)
 #define ROW_head_budget ALWAYS, WORD_OR_FILE, AT(budgets.heads), .profile = &head_profile
 #define ROW_alpha ADAPTS, SHARE, AT(budgets.alpha)
 #define ROW_safeguard ADAPTS, WORD, AT(budgets.safeguard)

@@ -113,6 +113,11 @@ typedef struct lh_policy_proxies {
     int64_t question;
 } lh_policy_proxies;
 
+/* What is always kept, beside the window and proxies; percent: of the budget. */
+typedef struct lh_policy_protected {
+    lh_policy_amount sinks, recents, values; /* values: entries of the largest ones */
+} lh_policy_protected;
+
 /* A resolved policy: shares are still shares. What they are for a prompt is lh_policy_numbers (budgets.h). */
 typedef struct lh_policy {
     char name[64];           /* of the preset */
@@ -125,7 +130,7 @@ typedef struct lh_policy {
     lh_policy_proxies proxies;
     lh_policy_shape shape;
     int64_t window;
-    lh_policy_amount sinks, recents; /* percent: of the budget */
+    lh_policy_protected protect;
     lh_policy_division budgets;
     lh_policy_selection select;
     lh_policy_fitting fitting;

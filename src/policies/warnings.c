@@ -88,7 +88,7 @@ lh_status lh_policy_warnings(const lh_policy *policy, int64_t seen, lh_buf *out)
         LH_TRY(warn_all_kept(&o, out));
         return LH_OK;
     }
-    if (o.protect.base == 0 && policy->score.source != LH_SCORE_POSITION) LH_TRY(warn_protected(&o, out));
+    if (!lh_protection_ranks(&o.protect) && policy->score.source != LH_SCORE_POSITION) LH_TRY(warn_protected(&o, out));
     LH_TRY(warn_gain(&o, out));
     LH_TRY(warn_pyramid(&o, out));
     LH_TRY(warn_lag(&o, out));

@@ -52,10 +52,11 @@ static lh_status add_choice(lh_policy_list *list, const lh_policy_choice *given,
     LH_TRY(lh_strdup(&c->name, given->name));
     if (factor == 1) return lh_strdup(&c->budget, given->budget);
     c->policy.budget = multiply(given->policy.budget, factor);
-    if (given->policy.sinks.percent.digits)
-        c->policy.sinks.percent = decimal_of(lh_decimal_value(given->policy.sinks.percent) / factor);
-    if (given->policy.recents.percent.digits)
-        c->policy.recents.percent = decimal_of(lh_decimal_value(given->policy.recents.percent) / factor);
+    if (given->policy.protect.sinks.percent.digits)
+        c->policy.protect.sinks.percent = decimal_of(lh_decimal_value(given->policy.protect.sinks.percent) / factor);
+    if (given->policy.protect.recents.percent.digits)
+        c->policy.protect.recents.percent =
+            decimal_of(lh_decimal_value(given->policy.protect.recents.percent) / factor);
     return name_budget(c->policy.budget, &c->budget);
 }
 

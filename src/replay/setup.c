@@ -137,7 +137,7 @@ static const char *missing(const lh_trace_file *t, const lh_policy_numbers *n)
 {
     const int attention = n->score.source == LH_SCORE_ATTENTION, observes = lh_policy_rows(n, t->prompt) > 0;
     const int counted = attention && n->score.running && lh_policy_rows(n, t->prompt) == t->column_rows;
-    const int needs_entries = n->score.value_prior || n->select.kind == LH_SELECT_TOPK_KEYS ||
+    const int needs_entries = n->score.value_prior || n->values > 0 || n->select.kind == LH_SELECT_TOPK_KEYS ||
                               (n->score.source != LH_SCORE_POSITION && n->score.source != LH_SCORE_RANDOM && !counted);
     if ((observes || n->score.source == LH_SCORE_EXPECTED) && t->window < t->prompt && needs_all_rows(t, n))
         return "it observes more query rows than were recorded: '--trace-level full' records all, '--trace-window N' "

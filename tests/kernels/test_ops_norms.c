@@ -76,6 +76,40 @@ START_TEST(test_entry_norms_are_those_of_keys_or_values)
 }
 END_TEST
 
+START_TEST(test_value_ranges_are_exact)
+{
+    for (int b = 0; rig_backend(b); b++) {
+        rig g;
+        rig_open(&g, rig_backend(b));
+        for (int n = 0; n < 30; n++) {
+            lot m = {0};
+            cache c;
+            shape p = {1 + n % 3, 45, test_dims[n % 5], n % 2 ? LH_BF16 : LH_F32};
+            values_make(&m, &c, &p, n);
+            const int64_t d = p.head_dim, ld = 50 + n % 4;
+            lh_ragged kv = rig_cache(&g, &c);
+            float *y = rig_new(&g, p.heads * ld * 4), *got = lot_new(&m, p.heads * ld * 4);
+            RUN(&g, value_ranges, .y = y, .kv = &kv, .ld = ld);
+            rig_get(&g, got, y, p.heads * ld * 4);
+            for (int64_t h = 0; h < p.heads; h++)
+                for (int64_t s = 0; s < c.host.len[h]; s++) {
+                    float least = INFINITY, most = -INFINITY;
+                    for (int64_t i = 0; i < d; i++) {
+                        float x = (float)entry_number(&c.host, c.host.v, h, s, i);
+                        least = fminf(least, x);
+                        most = fmaxf(most, x);
+                    }
+                    ck_assert_msg(got[h * ld + s] == most - least, "value_ranges, case %d, %s: %g, not %g", n,
+                                  g.ops->name, (double)got[h * ld + s], (double)(most - least));
+                }
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
 /* ---- norms after the output projection ---- */
 
 typedef struct projection {
@@ -449,6 +483,7 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {test_entry_norms_are_those_of_keys_or_values,
+                                  test_value_ranges_are_exact,
                                   test_projected_norms_are_sums_of_sizes_behind_the_projection,
                                   test_projected_norms_have_the_same_bits_however_entries_heads_and_threads_are_cut,
                                   test_row_moments_are_sums_of_rows_and_of_their_products,

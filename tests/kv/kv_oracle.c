@@ -112,6 +112,28 @@ static void classify(const oracle *o, int64_t l, int64_t g, const lh_protection 
     }
 }
 
+/* VaSE's range of a value, as floats have it. */
+static float value_range(const oracle *o, int64_t l, int64_t g, int64_t p)
+{
+    const double *v = oracle_value(o, l, p, g);
+    double least = v[0], most = v[0];
+    for (int64_t x = 1; x < o->of->dim; x++) least = fmin(least, v[x]), most = fmax(most, v[x]);
+    return (float)most - (float)least;
+}
+
+/* As many as there are, of the entries that compete. */
+static void keep_largest_values(const oracle *o, int64_t l, int64_t g, int64_t values, uint8_t *state)
+{
+    for (int64_t n = 0; n < values; n++) {
+        int64_t best = -1;
+        for (int64_t p = 0; p < o->seen; p++)
+            if (state[p] == LH_ENTRY_COMPETES && (best < 0 || value_range(o, l, g, p) > value_range(o, l, g, best)))
+                best = p;
+        if (best < 0) return;
+        state[best] = LH_ENTRY_KEEP;
+    }
+}
+
 static void drop_unseen(oracle *o, int64_t l)
 {
     for (int64_t g = 0; g < o->of->kv_heads; g++)
@@ -154,7 +176,10 @@ static void rank_sheets(oracle *o, const sheets *s, ranking *r)
     for (int64_t i = 0; i < s->n; i++) {
         oracle_scores scores;
         uint8_t *state = r->state + i * each;
-        for (int64_t g = 0; g < heads; g++) classify(o, s->layers[i], g, &s->protect[i], state + g * o->cap);
+        for (int64_t g = 0; g < heads; g++) {
+            classify(o, s->layers[i], g, &s->protect[i], state + g * o->cap);
+            keep_largest_values(o, s->layers[i], g, s->protect[i].values, state + g * o->cap);
+        }
         go_on(o, s->layers[i]);
         oracle_score(o, s->layers[i], state, &scores);
         memcpy(r->first + i * each, scores.first, (size_t)each * sizeof *r->first);

@@ -34,6 +34,7 @@ static const lh_policy_options policies[] = {
     /* not scored by hand below, or with other values in the end */
     {.policy = "snapkv", .budget = "48", .parts = {.rows = "sample:13", .rows_at = "after", .fit = "bias"}},
     {.policy = "caote", .budget = "48", .parts = {.window = "5"}},
+    {.policy = "vase", .budget = "50", .parts = {.window = "8", .evict = "never"}},
     {.policy = "keydiff", .budget = "30%", .parts = {.rows = "sample:9", .fit = "both", .evict = "never"}},
     {.policy = "ada-snapkv",
      .budget = "48",
@@ -44,7 +45,7 @@ static const lh_policy_options policies[] = {
                .layer_budget = "adaptive",
                .select = "topk+keys"}},
 };
-enum { ALL_POLICIES = sizeof policies / sizeof *policies, POLICIES = ALL_POLICIES - 4 };
+enum { ALL_POLICIES = sizeof policies / sizeof *policies, POLICIES = ALL_POLICIES - 5 };
 
 static const struct {
     int64_t heads, kv_heads;
@@ -450,6 +451,7 @@ static const lh_policy_options failing_policies[] = {
     {.policy = "lagkv", .budget = "40", .parts = {.lag = "16"}},
     {.policy = "defensive", .budget = "60"},
     {.policy = "caote", .budget = "60", .parts = {.evict = "every:1"}},
+    {.policy = "vase", .budget = "40", .parts = {.window = "8", .evict = "every:1"}},
     {.policy = "ada-snapkv",
      .budget = "40",
      .parts = {.statistic = "rms", .fit = "both", .rows_at = "after", .rows = "sample:9", .window = "8"}},

@@ -58,6 +58,7 @@ static const struct {
     {"group-stage", TEXTS("weight", "score")},
     {"sinks", TEXTS("0", "1", "4", "30", "10%")},
     {"recents", TEXTS("0", "1", "12", "50%", "33%")},
+    {"values", TEXTS("0", "2", "20", "25%")},
     {"head-budget", TEXTS("uniform", "adaptive")},
     {"compete-by", TEXTS("losses", "scores")},
     {"alpha", TEXTS("0", "0.2", "0.5", "1")},

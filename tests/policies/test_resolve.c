@@ -44,7 +44,8 @@ START_TEST(test_a_scorer_takes_the_place_of_name_and_statistic)
     const lh_scorer scorer = {NULL, score_nothing};
     lh_buf text = {0};
     lh_policy p = resolved(&(lh_policy_options){.scorer = &scorer, .budget = "20%", .parts = {.sinks = "4"}});
-    ck_assert(p.evicts && p.score.source == LH_SCORE_CALLER && p.score.scorer.score == score_nothing && p.sinks.n == 4);
+    ck_assert(p.evicts && p.score.source == LH_SCORE_CALLER && p.score.scorer.score == score_nothing &&
+              p.protect.sinks.n == 4);
     ck_assert_int_eq(lh_policy_text(&p, &text), LH_OK);
     ck_assert_ptr_nonnull(strstr(text.data, "--sinks 4 --budget 20%"));
     lh_buf_clear(&text);
@@ -120,6 +121,7 @@ static const struct {
     {"layer-defensive", LH_SCORE_ATTENTION, LH_STAT_MAX, 32, 32, 0, 0, LH_POOL_AVG, 5, LH_HEADS_ADAPTIVE,
      LH_LAYERS_ADAPTIVE, 0, 0, 0, 0},
     {"nacl", LH_SCORE_ATTENTION, LH_STAT_SUM, 200, 200, 100, 0, 0, 0, 0, 0, LH_SELECT_TOPK_SAMPLE, 0, 0, 200},
+    {"vase", LH_SCORE_ATTENTION, LH_STAT_MEAN, 64, 64, 4, 0, LH_POOL_AVG, 5, 0, 0, LH_SELECT_TOPK_SAMPLE, 0, 0, 64},
     {"ahakv", LH_SCORE_ATTENTION, LH_STAT_SUM, 32, 0, 0, 32, 0, 0, 0, 0, 0, 0, 1, 1},
     {"snapkv@kvpress", LH_SCORE_ATTENTION, LH_STAT_MEAN, 64, 64, 0, 0, LH_POOL_AVG, 5, 0, 0, 0, 0, 0, 0},
     {"pyramidkv@kvpress", LH_SCORE_ATTENTION, LH_STAT_MEAN, 64, 64, 0, 0, LH_POOL_AVG, 5, 0, LH_LAYERS_PYRAMID, 0, 0, 0,
@@ -168,6 +170,8 @@ START_TEST(test_presets_are_what_their_papers_say)
         ck_assert_int_eq(p->kind == LH_POLICY_COMPATIBLE, kvpress);
         if (p->kind == LH_POLICY_OF_PAPER || kvpress) ck_assert_int_eq(strncmp(p->paper, "arXiv ", 6), 0);
     }
+    lh_policy_numbers vase = fixed(&(lh_policy_options){.policy = "vase", .budget = "5%"}, 20000);
+    ck_assert(vase.values == 250 && vase.select.draw == LH_DRAW_BY_SCORE && vase.select.random_share.num == 1);
     lh_policy p = resolved(&(lh_policy_options){.policy = "ada-pyramid", .budget = "64"});
     ck_assert(p.budgets.beta == 20 && p.budgets.safeguard == LH_SAFEGUARD_INTERP && p.budgets.alpha.digits == 5 &&
               p.budgets.alpha.scale == 1);
@@ -320,6 +324,7 @@ START_TEST(test_values_that_are_none_are_refused)
         {{.policy = "nacl", .budget = "64", .parts = {.random_share = "1.2"}}, "7/19"},
         {{.policy = "h2o", .budget = "64", .parts = {.recents = "101%"}}, "--recents '101%'"},
         {{.policy = "h2o", .budget = "64", .parts = {.recents = "half"}}, "--recents 'half'"},
+        {{.policy = "vase", .budget = "64", .parts = {.values = "101%"}}, "--values '101%'"},
         {{.policy = "snapkv", .budget = "64", .parts = {.draw = "score"}}, "'--select topk+sample'"},
         {{.policy = "roco", .budget = "64", .parts = {.std_share = "2"}}, "from 0 to 1"},
         {{.policy = "critical-snapkv", .budget = "64", .parts = {.first_stage = "-0.1"}}, "from 0 to 1"},
@@ -363,6 +368,8 @@ START_TEST(test_parts_that_cannot_go_together_are_refused)
         {{.policy = "lagkv", .budget = "64", .parts = {.evict = "every:1"}}, "'--evict never'"},
         {{.policy = "lagkv", .budget = "64", .parts = {.evict = "block:8"}}, "'--evict never'"},
         {{.policy = "leverage", .budget = "64", .parts = {.evict = "every:1"}}, "'--evict never'"},
+        {{.policy = "ada-snapkv", .budget = "64", .parts = {.values = "8"}}, "'--head-budget uniform'"},
+        {{.policy = "tova", .budget = "64", .parts = {.values = "10%"}}, "'--set-per head'"},
         {{.policy = "h2o", .budget = "64", .parts = {.statistic = "max"}}, "'--statistic rms', max and output-error"},
         {{.policy = "layer-defensive", .budget = "64", .parts = {.evict = "every"}}, "'--evict never'"},
         {{.policy = "lagkv", .budget = "64", .parts = {.head_budget = "adaptive"}}, "the same ranks"},
@@ -378,8 +385,8 @@ START_TEST(test_options_make_the_variants)
 {
     lh_policy p = resolved(&(lh_policy_options){
         .policy = "snapkv", .budget = "20%", .parts = {.rows = "12.5%", .statistic = "sum", .sinks = "4"}});
-    ck_assert(p.budget.percent.digits && p.rows.percent.digits && p.score.statistic == LH_STAT_SUM && p.sinks.n == 4 &&
-              p.window == 32);
+    ck_assert(p.budget.percent.digits && p.rows.percent.digits && p.score.statistic == LH_STAT_SUM &&
+              p.protect.sinks.n == 4 && p.window == 32);
     ck_assert_int_eq(rows_of(&p, 1000), 125);
     lh_policy_options ends = {.policy = "tova", .budget = "20%", .parts = {.sinks = "10%", .recents = "12.5%"}};
     ck_assert_int_eq(fixed(&ends, 1512).sinks, 30); /* of 302 */

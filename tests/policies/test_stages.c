@@ -124,6 +124,20 @@ START_TEST(test_shares_of_recents_are_of_the_budget)
 }
 END_TEST
 
+START_TEST(test_largest_values_get_what_sinks_and_recents_leave)
+{
+    for (int64_t C = 1; C < 400; C++) {
+        lh_policy_numbers p = fixed_of("vase", C, NULL, 100000);
+        lh_protection q = lh_policy_protect(&p, &(lh_protect_request){.budget = C, .seen = 100000});
+        int64_t others = C - q.sinks - q.recents;
+        ck_assert_int_eq(p.values, part_of(1, 4, C));
+        ck_assert_int_eq(q.values, least(p.values, others));
+        ck_assert_int_eq(q.base, others - q.values);
+        ck_assert_int_eq(lh_protection_ranks(&q), others > 0);
+    }
+}
+END_TEST
+
 START_TEST(test_rows_are_what_was_said_and_never_more_than_there_are)
 {
     for (int64_t seen = 1; seen < 1000; seen++) {
@@ -356,6 +370,7 @@ int main(void)
                       test_proxies_are_a_share_of_the_prompt_and_a_quarter_of_the_budget_at_most,
                       test_proxies_at_both_ends_are_halves_and_the_first_half_the_sinks,
                       test_proxies_of_a_question_are_as_many_as_it_has_tokens, test_shares_of_recents_are_of_the_budget,
+                      test_largest_values_get_what_sinks_and_recents_leave,
                       test_rows_are_what_was_said_and_never_more_than_there_are,
                       test_spread_rows_are_among_those_of_a_multiple, test_rows_that_are_references_alone_are_few,
                       test_first_stages_are_shares_of_what_competes, test_shares_of_the_budget_are_those_of_kvpress,

@@ -7,7 +7,7 @@
 #include "policies/budgets.h"
 #include "suite.h"
 
-enum { MOST_VALUES = 16, PRESETS = 39 };
+enum { MOST_VALUES = 16, PRESETS = 40 };
 
 /* Every part with some of its values. */
 static const struct {
@@ -46,6 +46,7 @@ static const struct {
     VALUES(group_stage, "group-stage", "weight", "score"),
     VALUES(sinks, "sinks", "0", "4", "256", "10%"),
     VALUES(recents, "recents", "0", "32", "50%", "33.3%"),
+    VALUES(values, "values", "0", "8", "25%", "12.5%"),
     VALUES(alpha, "alpha", "0", "0.5", ".20", "1"),
     VALUES(safeguard, "safeguard", "interp", "floor"),
     VALUES(layer_budget, "layer-budget", "uniform", "pyramid", "adaptive", "profile:fedcba9876543210"),
@@ -125,12 +126,14 @@ static void check_fixed(const lh_policy *plan, int64_t seen)
     memcpy(&shareless, plan, sizeof shareless);
     shareless.budget = (lh_policy_amount){.n = fixed.budget};
     shareless.rows = (lh_policy_amount){.n = fixed.rows};
-    shareless.recents = (lh_policy_amount){.n = fixed.recents};
+    shareless.protect =
+        (lh_policy_protected){.sinks.n = fixed.sinks, .recents.n = fixed.recents, .values.n = fixed.values};
     shareless.proxies.kind = LH_PROXIES_NONE;
-    shareless.window = fixed.window, shareless.sinks = (lh_policy_amount){.n = fixed.sinks};
+    shareless.window = fixed.window;
     shareless.every = fixed.every, shareless.block = fixed.block;
     later = lh_policy_fix(&shareless, seen + 1000); /* numbers stay */
-    ck_assert(later.budget == fixed.budget && later.rows == fixed.rows && later.recents == fixed.recents);
+    ck_assert(later.budget == fixed.budget && later.rows == fixed.rows && later.recents == fixed.recents &&
+              later.values == fixed.values);
     ck_assert(later.window == fixed.window && later.sinks == fixed.sinks);
     ck_assert(later.every == fixed.every && later.block == fixed.block && !later.first_rows);
     ck_assert(fixed.first_rows * 2 <= fixed.rows && fixed.first_rows <= fixed.sinks);
