@@ -57,7 +57,8 @@ PARTS = {
     "sinks": ["--sinks 4", "--sinks 0", "--sinks 16"],
     "recents": ["", "--recents 32"],
     "group": ["", "--group max"],
-    "select": ["", "--select two-stage", "--select topk+keys", "--select topk+keys --key-share 0.65"],
+    "select": ["", "--select two-stage", "--select topk+keys", "--select topk+keys --key-share 0.65",
+               "--select topk+keys --row-share 0.3"],
     "fit": ["", "--rows-at after --fit both --ridge 0.1", "--rows-at after --fit both --ridge 0.01",
             "--rows-at after --fit values --ridge 0.1"],
 }

@@ -50,7 +50,7 @@ lh_stage_scores lh_make_stages(lh_evictor *ev, const lh_evict_job *job, float *s
         perturb(ev, job, scores);
         s.second = second;
         break;
-    case LH_SELECT_TOPK_KEYS: lh_take_turns_with_keys(ev, job, scores); break;
+    case LH_SELECT_TOPK_KEYS: lh_take_turns(ev, job, scores); break;
     }
     if (lh_competes_by_losses(&ev->policy.budgets)) s.heads = lh_score_gains(ev, job, scores);
     return s;

@@ -6,7 +6,7 @@
 #include "evict/attention.h"
 #include "evict/curve_room.h"
 #include "evict/score_source.h"
-#include "evict/turns.h"
+#include "evict/turn_room.h"
 
 /* AdaKV's search for the best entries of all heads. */
 static void size_search(const lh_space_request *request, int64_t *bytes)

@@ -68,6 +68,8 @@
     X(random_share, "random-share", LH_OPT_STR, NULL, "X", "Share that topk+sample draws, such as 0.3 or 7/19.")      \
     X(draw, "draw", LH_OPT_STR, lh_policy_draws, NULL, "Probabilities by which topk+sample draws.")                   \
     X(key_share, "key-share", LH_OPT_STR, NULL, "X", "Share that topk+keys chooses by keys.")                         \
+    X(row_share, "row-share", LH_OPT_STR, NULL, "X",                                                                  \
+      "Share that topk+keys chooses by the attention of rows after the prompt; scores and keys share the rest.")      \
     X(compat, "compat", LH_OPT_STR, lh_policy_compats, NULL, NULL)                                                    \
     X(set_per, "set-per", LH_OPT_STR, lh_policy_sets, NULL,                                                           \
       "Every head keeps its own entries, or all heads of a layer the same ones.")                                     \

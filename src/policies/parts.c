@@ -124,6 +124,11 @@ static int takes_keys(const lh_policy *policy)
     return policy->select.kind == LH_SELECT_TOPK_KEYS;
 }
 
+static int takes_keys_and_loses(const lh_policy *policy)
+{
+    return takes_keys(policy) && lh_competes_by_losses(&policy->budgets);
+}
+
 static int differs_in_kvpress(const lh_policy *policy)
 {
     return adapts(policy) || has_stages(policy) || narrows(policy);
@@ -217,6 +222,9 @@ static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_
 #define ROW_random_share USED(samples, "'--select topk+sample'"), OWN(random_share)
 #define ROW_draw USED(samples, "'--select topk+sample'"), WORD, AT(select.draw)
 #define ROW_key_share USED(takes_keys, "'--select topk+keys'"), SHARE, AT(select.key_share)
+#define ROW_row_share                                                                                              \
+    USED(takes_keys_and_loses, "'--select topk+keys' and '--compete-by losses', which observes such rows"), SHARE, \
+        AT(select.row_share)
 #define ROW_compat                                                                                                \
     USED(differs_in_kvpress, "'--head-budget adaptive', '--select two-stage' or '--layer-budget pyramid'"), WORD, \
         AT(compat)

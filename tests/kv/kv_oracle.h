@@ -99,8 +99,9 @@ oracle_rows oracle_chosen_row(const oracle *o, int64_t n, int64_t r);
 void oracle_take_turns(oracle *o, int64_t layer, int64_t g, const uint8_t *state, oracle_number *scores);
 void oracle_gain(const oracle *o, int64_t layer, const uint8_t *state, const oracle_number *scores, oracle_number *out);
 
-/* What it is made of: scores of keys, values, and the weights [cap] that query head i of its group gives in row
- * rows->from. */
+/* What it is made of: scores of keys, means over the pool of a policy that pools, values, and the weights [cap] that
+ * query head i of its group gives in row rows->from. */
+void oracle_smooth(const oracle *o, const uint8_t *state, oracle_number *scores);
 void oracle_score_keys(oracle *o, int64_t layer, int64_t g, const uint8_t *state, oracle_number *scores);
 const double *oracle_value(const oracle *o, int64_t layer, int64_t p, int64_t g);
 void oracle_row_weights(const oracle *o, const oracle_rows *rows, int64_t i, double *weights);

@@ -66,16 +66,53 @@ static void take_turns(const oracle *o, const uint8_t *state, const oracle_numbe
     lh_free(off);
 }
 
+/* Rows that are looked from. */
+static int64_t references_of(const oracle *o)
+{
+    const int64_t most = o->fixed.score.source == LH_SCORE_ATTENTION ? o->fixed.rows : 64,
+                  some = o->fixed.rows < most ? o->fixed.rows : most;
+    return some < o->seen ? some : o->seen;
+}
+
+/* The weights [cap] of query head i of a KV head's group in the r-th of them. */
+static void weigh(const oracle *o, int64_t l, int64_t g, int64_t r, int64_t i, double *weights)
+{
+    oracle_rows one = oracle_chosen_row(o, references_of(o), r);
+    one.layer = l;
+    one.g = g;
+    oracle_row_weights(o, &one, i, weights);
+}
+
+/* Squares of the weights, as means over the pool. */
+static void score_references(const oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_number *scores)
+{
+    double *weights = oracle_alloc(o->cap, sizeof *weights);
+    memset(scores, 0, (size_t)o->cap * sizeof *scores);
+    for (int64_t r = 0; r < references_of(o); r++)
+        for (int64_t i = 0; i < group_of(o); i++) {
+            weigh(o, l, g, r, i, weights);
+            for (int64_t p = 0; p < o->seen; p++) scores[p].x += weights[p] * weights[p];
+        }
+    for (int64_t p = 0; p < o->seen; p++) scores[p].error = 2e-5 * scores[p].x;
+    oracle_smooth(o, state, scores);
+    lh_free(weights);
+}
+
 void oracle_take_turns(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_number *scores)
 {
-    const double share = lh_decimal_value(o->fixed.select.key_share);
-    oracle_number *keys = oracle_alloc(o->cap, sizeof *keys), *worth = oracle_alloc(o->cap, sizeof *worth);
-    oracle_score_keys(o, l, g, state, keys);
+    const double share = lh_decimal_value(o->fixed.select.key_share),
+                 rows = lh_decimal_value(o->fixed.select.row_share);
+    oracle_number *second = oracle_alloc(o->cap, sizeof *second), *worth = oracle_alloc(o->cap, sizeof *worth);
     for (int64_t p = 0; p < o->seen; p++) worth[p].x = -INFINITY;
-    take_turns(o, state, scores, 1 - share, worth);
-    take_turns(o, state, keys, share, worth);
+    take_turns(o, state, scores, (1 - rows) * (1 - share), worth);
+    oracle_score_keys(o, l, g, state, second);
+    take_turns(o, state, second, (1 - rows) * share, worth);
+    if (rows > 0) {
+        score_references(o, l, g, state, second);
+        take_turns(o, state, second, rows, worth);
+    }
     memcpy(scores, worth, (size_t)o->seen * sizeof *scores);
-    lh_free(keys);
+    lh_free(second);
     lh_free(worth);
 }
 
@@ -124,16 +161,11 @@ static void add_row(const oracle *o, int64_t l, int64_t g, const double *weights
 
 static curve measure(const oracle *o, int64_t l, int64_t g, const uint8_t *state, const ranked *best, int64_t n)
 {
-    const int64_t most = o->fixed.score.source == LH_SCORE_ATTENTION ? o->fixed.rows : 64,
-                  some = o->fixed.rows < most ? o->fixed.rows : most, rows = some < o->seen ? some : o->seen;
     double *weights = oracle_alloc(o->cap, sizeof *weights);
     curve c = {0};
-    for (int64_t r = 0; r < rows; r++)
+    for (int64_t r = 0; r < references_of(o); r++)
         for (int64_t i = 0; i < group_of(o); i++) {
-            oracle_rows one = oracle_chosen_row(o, rows, r);
-            one.layer = l;
-            one.g = g;
-            oracle_row_weights(o, &one, i, weights);
+            weigh(o, l, g, r, i, weights);
             add_row(o, l, g, weights, state, best, n, &c);
         }
     lh_free(weights);

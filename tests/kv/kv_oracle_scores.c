@@ -432,10 +432,15 @@ static void by_key_difference(oracle *o, int64_t l, int64_t g, const uint8_t *st
     lh_free(k);
 }
 
+void oracle_smooth(const oracle *o, const uint8_t *state, oracle_number *scores)
+{
+    if (o->fixed.shape.pool != LH_POOL_NONE) pool(o, state, LH_POOL_AVG, o->fixed.shape.pool_size, scores);
+}
+
 void oracle_score_keys(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_number *scores)
 {
     by_key_difference(o, l, g, state, scores);
-    if (o->fixed.shape.pool != LH_POOL_NONE) pool(o, state, LH_POOL_AVG, o->fixed.shape.pool_size, scores);
+    oracle_smooth(o, state, scores);
 }
 
 /* ---- leverage scores (arXiv 2507.08143) ---- */

@@ -457,7 +457,11 @@ static const lh_policy_options failing_policies[] = {
      .parts = {.statistic = "rms", .fit = "both", .rows_at = "after", .rows = "sample:9", .window = "8"}},
     {.policy = "leverage",
      .budget = "40",
-     .parts = {.head_budget = "adaptive", .compete_by = "losses", .rows = "sample:9", .select = "topk+keys"}},
+     .parts = {.head_budget = "adaptive",
+               .compete_by = "losses",
+               .rows = "sample:9",
+               .select = "topk+keys",
+               .row_share = "0.5"}},
 };
 enum { FAILING_POLICIES = sizeof failing_policies / sizeof *failing_policies, OPS_MOST = 64 };
 

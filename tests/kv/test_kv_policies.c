@@ -67,6 +67,7 @@ static const struct {
     {"beta", TEXTS("1", "5", "20")},
     {"select", TEXTS("topk", "two-stage", "std-scope", "topk+sample", "topk+keys")},
     {"key-share", TEXTS("0", "0.5", "0.3", "1")},
+    {"row-share", TEXTS("0", "0.5", "0.3", "1")},
     {"first-stage", TEXTS("0", "0.3", "1")},
     {"std-share", TEXTS("0", "0.3", "1")},
     {"random-share", TEXTS("0", "7/19", "1")},

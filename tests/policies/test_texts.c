@@ -57,6 +57,7 @@ static const struct {
     VALUES(random_share, "random-share", "0", "7/19", "0.25", "1/3", "1", "0.000000000000000001"),
     VALUES(draw, "draw", "softmax", "score"),
     VALUES(key_share, "key-share", "0", "0.5", "1"),
+    VALUES(row_share, "row-share", "0", "0.5", "1"),
     VALUES(compat, "compat", "none", "kvpress"),
     VALUES(set_per, "set-per", "head", "layer"),
     VALUES(evict, "evict", "never", "every", "every:1", "every:32", "block:8", "block:8,every", "block:9,every:5"),
