@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # From a fresh Debian 12 machine to an answer: installs what is missing, builds, fetches a small real model, hides one
-# sentence in 7,000 tokens of a licence and asks for it, on two MPI ranks, with the full cache and with 256 entries per
-# head. As root or with sudo; about five minutes on two cores. Can be repeated: finished steps are skipped.
+# sentence in 7,000 tokens of a licence and asks for it, on two MPI ranks: with the full cache, with 256 entries per head,
+# and with a fifth of the cache that was chosen before the question came. As root or with sudo; about six minutes on two
+# cores. Can be repeated: finished steps are skipped.
 set -euo pipefail
 # shellcheck source=jobs/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/common.sh"
@@ -10,26 +11,28 @@ set -euo pipefail
 
 folder=$root/build/demo
 model=$folder/smollm2.h5
+document=$folder/document.txt
 prompt=$folder/prompt.txt
 text=/usr/share/common-licenses/GPL-3
 text_bytes=32400 # 7,000 tokens with the question and the template
 sentence="The secret passphrase for the vault is 'amber giraffe 4172'."
 question="What is the secret passphrase for the vault?"
 budget=256
+later_budget=20%
 
-# The licence with the sentence in its middle, after a paragraph, and the question at the end.
-write_prompt() {
+# The licence with the sentence in its middle, after a paragraph; and with the question at the end.
+write_prompts() {
     head -c "$text_bytes" "$text" | awk -v sentence="$sentence" -v middle="$((text_bytes / 2))" '
         { print; at += length($0) + 1 }
-        !hidden && at > middle && $0 == "" { print "  " sentence "\n"; hidden = 1 }' >"$prompt"
-    printf '\n%s\n' "$question" >>"$prompt"
+        !hidden && at > middle && $0 == "" { print "  " sentence "\n"; hidden = 1 }' >"$document"
+    printf '\n%s\n' "$question" | cat "$document" - >"$prompt"
 }
 
 # answer FILE OPTION…: writes the answer as JSON.
 answer() {
     local file=$1
     shift
-    mpirun -n 2 "$root/build/longhaul" generate -m "$model" --chat --prompt-file "$prompt" --max-new 32 --json "$@" >"$file"
+    mpirun -n 2 "$root/build/longhaul" generate -m "$model" --chat --max-new 32 --json "$@" >"$file"
 }
 
 # run NAME OPTION…: makes one row of the table, stored as $folder/NAME.json.
@@ -48,7 +51,7 @@ table() {
 import json, sys
 
 folder, rows = sys.argv[1], sys.argv[2:]
-form = "{:<26} {:>12} {:>10} {:>10} {:>8}  {}"
+form = "{:<28} {:>12} {:>10} {:>10} {:>8}  {}"
 print(form.format("policy", "KV kept", "of", "prefill", "decode", "answer"))
 for row in rows:
     name, shown = row.split("=")
@@ -67,12 +70,15 @@ build release build longhaul
 fetch_model "$model"
 write_prompt
 say "question: $question (hidden in the prompt: $sentence)"
-run full
-run longhaul --budget $budget
-run streaming --policy streaming --budget $budget
+run full -f "$prompt"
+run longhaul -f "$prompt" --budget $budget
+run streaming -f "$prompt" --policy streaming --budget $budget
+run later -f "$document" --question "$question" --budget $later_budget
+run snapkv-later -f "$document" --question "$question" --budget $later_budget --policy snapkv
 say "done"
 echo
-table full=full "longhaul=longhaul, $budget entries" "streaming=streaming, $budget entries"
+table full=full "longhaul=longhaul, $budget entries" "streaming=streaming, $budget entries" \
+    "later=ask-later, $later_budget, asked after" "snapkv-later=snapkv, $later_budget, asked after"
 cat <<EOF
 
 And now you:

@@ -10,7 +10,7 @@ import os
 from html import escape
 
 SECRET = "amber giraffe 4172"  # of jobs/demo.sh
-RUNS = ("full", "longhaul", "streaming")
+RUNS = ("full", "longhaul", "streaming", "later", "snapkv-later")
 STYLE = """<style>
 text { fill: #1f2328 } .muted { fill: #656d76 } .small { font-size: 12px } .title { font-size: 16px; font-weight: bold }
 .paper { fill: #ffffff } .full { fill: #9aa5b1 } .right { fill: #1a7f37 } .wrong { fill: #b4532a }
@@ -43,7 +43,9 @@ def row(y, run, most):
            f'<text x="{BARS + bar + 8:.0f}" y="{y + 15}">{size(kept)}</text>',
            f'<text class="{look}" x="{ANSWERS}" y="{y + 15}">{"✓" if right else "✗"} {escape(cut(run["text"]), quote=False)}</text>']
     if evicts:
-        out.append(f'<text class="muted small" x="{LEFT}" y="{y + 32}">{run["kv"]["budget"]} entries per head</text>')
+        budget = run["policy"]["budget"]
+        when = "asked after the eviction" if run.get("question") else "per head" if budget.endswith("%") else "entries per head"
+        out.append(f'<text class="muted small" x="{LEFT}" y="{y + 32}">{budget} {when}</text>')
     return out
 
 
@@ -53,9 +55,9 @@ def draw(runs):
     height = TOP + ROW * len(runs) + 22
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}" viewBox="0 0 {WIDTH} {height}" '
            'font-family="sans-serif" font-size="14">',
-           "<title>Result of jobs/demo.sh: cache kept and answer, for three policies</title>", STYLE,
+           "<title>Result of jobs/demo.sh: cache kept and answer, by policy and by when the question came</title>", STYLE,
            f'<rect class="paper" width="{WIDTH}" height="{height}"/>',
-           f'<text class="title" x="{LEFT}" y="28">One sentence hidden in {first["prompt_tokens"]:,} tokens, asked for at the end '
+           f'<text class="title" x="{LEFT}" y="28">One sentence hidden in {first["prompt_tokens"]:,} tokens, asked for at the end, or later '
            f'(SmolLM2-135M, {first["ranks"]} ranks)</text>',
            f'<text class="muted" x="{LEFT}" y="58">policy</text>',
            f'<text class="muted" x="{BARS}" y="58">key-value cache kept</text>',
@@ -69,7 +71,7 @@ def draw(runs):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("folder", help="where the demo left full.json, longhaul.json and streaming.json")
+    p.add_argument("folder", help="where the demo left full.json, longhaul.json, ...")
     p.add_argument("-o", "--output", required=True, metavar="FILE", help="the SVG")
     a = p.parse_args()
     runs = []
