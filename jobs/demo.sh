@@ -53,22 +53,24 @@ import json, sys
 folder, rows = sys.argv[1], sys.argv[2:]
 form = "{:<28} {:>12} {:>10} {:>10} {:>8}  {}"
 print(form.format("policy", "KV kept", "of", "prefill", "decode", "answer"))
+runs = []
 for row in rows:
     name, shown = row.split("=")
     with open(f"{folder}/{name}.json") as f:
         run = json.load(f)
+    runs.append(run)
     kept, all_kv = sum(run["kv"]["bytes_kept"]), sum(run["kv"]["bytes"])
     time = run["timing"]
     print(form.format(shown, f"{kept / 2**20:.2f} MiB", f"{all_kv / 2**20:.0f} MiB", f"{time['prefill_s']:.1f} s",
                       f"{time['decode_s']:.1f} s", run["text"].strip().replace("\n", " ")))
-print(f"\n{run['prompt_tokens']} tokens of prompt, {run['ranks']} ranks")
+print(f"\n{runs[0]['prompt_tokens']} tokens of prompt, {runs[0]['ranks']} ranks")
 PYTHON
 }
 
 install "${packages[@]}" python3-pip unzip
 build release build longhaul
 fetch_model "$model"
-write_prompt
+write_prompts
 say "question: $question (hidden in the prompt: $sentence)"
 run full -f "$prompt"
 run longhaul -f "$prompt" --budget $budget
