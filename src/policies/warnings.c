@@ -41,6 +41,17 @@ static lh_status warn_protected(const outlook *o, lh_buf *out)
         (long long)o->protect.recents, o->fixed.block ? "evict block:N" : option);
 }
 
+/* Scores are worked out, and nothing is chosen by them. */
+static lh_status warn_values(const outlook *o, lh_buf *out)
+{
+    const lh_protection *p = &o->protect;
+    if (p->values == 0 || p->base > 0 || o->fixed.score.source == LH_SCORE_POSITION) return LH_OK;
+    return lh_buf_printf(out,
+                         "%lld entries by their values, %lld sinks and the last %lld entries are the whole budget of "
+                         "%lld: scores choose nothing; give a larger '--budget' or a smaller '--values'\n",
+                         (long long)p->values, (long long)p->sinks, (long long)p->recents, (long long)p->budget);
+}
+
 /* AhaKV's gain is sqrt(2 ln(i / k)) (arXiv 2506.03762): below 1 for i < k * sqrt(e), and 0 at k. */
 static lh_status warn_gain(const outlook *o, lh_buf *out)
 {
@@ -89,6 +100,7 @@ lh_status lh_policy_warnings(const lh_policy *policy, int64_t seen, lh_buf *out)
         return LH_OK;
     }
     if (!lh_protection_ranks(&o.protect) && policy->score.source != LH_SCORE_POSITION) LH_TRY(warn_protected(&o, out));
+    LH_TRY(warn_values(&o, out));
     LH_TRY(warn_gain(&o, out));
     LH_TRY(warn_pyramid(&o, out));
     LH_TRY(warn_lag(&o, out));

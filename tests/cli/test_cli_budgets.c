@@ -108,6 +108,7 @@ START_TEST(test_what_makes_no_budgets_is_refused)
         {2, "for one policy at one budget", "replay one.h5 --policy snapkv --budget 20%,30% --make-budgets no.csv"},
         {2, "give '--budget', such as 10%", "replay one.h5 --policy snapkv --make-budgets no.csv"},
         {2, "add '--layer-budget uniform'", "replay one.h5 --policy pyramidkv --budget 20% --make-budgets no.csv"},
+        {2, "add '--values 0'", "replay one.h5 --policy vase --budget 20% --make-budgets no.csv"},
         {2, "lacks", "replay one.h5 --policy snapkv --budget 20% --analyse mass --make-budgets no.csv"},
         {2, "evicts nothing", "replay one.h5 --policy 'snapkv --window 8' --budget 100% --make-budgets no.csv"},
         {2, "protects all of this budget", "replay one.h5 --policy snapkv --budget 16 --make-budgets no.csv"},

@@ -450,6 +450,8 @@ START_TEST(test_warnings_name_the_option)
         {{.policy = "ahakv", .budget = "607"}, "'--gain-floor'"},
         {{.policy = "pyramidkv@kvpress", .budget = "128"}, "every layer gets 128 entries"},
         {{.policy = "pyramidkv@kvpress", .budget = "600"}, NULL},
+        {{.policy = "vase", .budget = "80"}, "'--values'"},
+        {{.policy = "vase", .budget = "200"}, NULL},
         {{.policy = "lagkv", .budget = "128"}, "a smaller '--lag'"},
         {{.policy = "lagkv", .budget = "128", .parts = {.lag = "32"}}, NULL},
         {{0}, NULL},
