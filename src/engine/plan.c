@@ -108,16 +108,17 @@ static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_conf
 {
     if (r->context < 1) LH_FAIL(LH_EUSAGE, "--context must be at least 1 token");
     const int64_t more = r->question + r->max_new;
+    const char *shorten =
+        r->question ? "ask and generate less ('--question', '--max-new')" : "generate less ('--max-new')";
     if (r->context + more > c->max_positions) {
         int64_t max = c->max_positions - more;
         if (max < 1)
-            LH_FAIL(LH_EUSAGE,
-                    "%lld new tokens are more than the %lld positions of the model: generate less ('--max-new')",
-                    (long long)more, (long long)c->max_positions);
+            LH_FAIL(LH_EUSAGE, "%lld tokens after the context are more than the %lld positions of the model: %s",
+                    (long long)more, (long long)c->max_positions, shorten);
         LH_FAIL(LH_EUSAGE,
                 "%lld tokens of context and %lld more are longer than the %lld positions of the model: at most "
-                "'--context %lld' with so many new ones, or generate less ('--max-new')",
-                (long long)r->context, (long long)more, (long long)c->max_positions, (long long)max);
+                "'--context %lld' with so many more, or %s",
+                (long long)r->context, (long long)more, (long long)c->max_positions, (long long)max, shorten);
     }
     LH_TRY(check_sizes(r, c));
     plan->device = room->kind;
