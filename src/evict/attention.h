@@ -1,5 +1,5 @@
-/* attention.h - what the two sources that count attention have in common: rows of a window that are observed at an
- * eviction (source_window.c), and statistics that go on (source_running.c). */
+/* attention.h - what the sources that observe attention have in common: rows of a window that are observed at an
+ * eviction (source_window.c), their outputs (source_output_error.c), and statistics that go on (source_running.c). */
 #ifndef LH_EVICT_ATTENTION_H
 #define LH_EVICT_ATTENTION_H
 

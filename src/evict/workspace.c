@@ -52,6 +52,6 @@ void lh_space_sizes(const lh_space_request *request, int64_t bytes[LH_SPACE_PART
     }
     if (request->need.scored) size_norms(request, bytes);
     if (lh_keeps_rows(p))
-        lh_attention_row_space(request, request->tokens ? lh_min_i64(p->rows, request->tokens) : p->rows, 0, bytes);
+        lh_attention_row_space(request, request->tokens ? lh_policy_rows(p, request->tokens) : p->rows, 0, bytes);
     if (source && source->space) source->space(request, bytes);
 }

@@ -41,7 +41,7 @@ typedef enum lh_space_part {
     LH_SPACE_PLACES,    /* [rows] int32: where a row is in the prompt, where it scores from after it */
     LH_SPACE_GAINS,     /* [rows] f32 */
     LH_SPACE_INVERSE,   /* [rotary / 2] f32: frequencies of the inverse rotation */
-    LH_SPACE_OUTPUTS,   /* [kv_count, head_dim, group x rows] f32: what rows saw in all entries (fit.h) */
+    LH_SPACE_OUTPUTS,   /* [kv_count, head_dim + 1, group x rows] f32: what rows saw in all entries (fit.h) */
     LH_SPACE_FIT,       /* work of a fit, by the longest head that stays */
     /* of expected attention */
     LH_SPACE_UNROTATED,   /* [LH_ROWS_AT_ONCE, q_count, head_dim] f32 */

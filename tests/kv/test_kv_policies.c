@@ -377,6 +377,19 @@ START_TEST(test_parts_of_a_text_are_compared_as_they_are_defined)
 }
 END_TEST
 
+/* More rows and entries than are worked out together. */
+START_TEST(test_outputs_of_many_rows_are_compared_as_they_are_defined)
+{
+    lh_policy_options options = {
+        .policy = "caote", .budget = "200", .parts = {.window = "8", .rows = "last:530", .evict = "never"}};
+    dice d = {.seed = 9900};
+    kv_rig_case c = case_of(&d, &options);
+    c.tokens = 620;
+    for (int b = 0; b < 2; b++) check_case(&c, kv_rig_backend(b), 2);
+    mt_end();
+}
+END_TEST
+
 START_TEST(test_every_preset_does_as_it_is_defined)
 {
     static const char *const when[] = {NULL, "every:1", "every:4"};
@@ -542,6 +555,7 @@ int main(void)
     tcase_add_test(laws, test_every_source_of_scores_has_a_definition);
     tcase_add_test(laws, test_a_function_of_the_program_scores_as_it_says);
     tcase_add_test(laws, test_parts_of_a_text_are_compared_as_they_are_defined);
+    tcase_add_test(laws, test_outputs_of_many_rows_are_compared_as_they_are_defined);
     tcase_add_loop_test(laws, test_every_preset_does_as_it_is_defined, 0, presets);
     tcase_add_loop_test(laws, test_parts_combine_as_they_are_defined, 0, 20);
     tcase_add_loop_test(laws, test_proxies_at_both_ends_combine_as_they_are_defined, 0, 10);
