@@ -43,9 +43,9 @@ def row(y, run, most):
            f'<text x="{BARS + bar + 8:.0f}" y="{y + 15}">{size(kept)}</text>',
            f'<text class="{look}" x="{ANSWERS}" y="{y + 15}">{"✓" if right else "✗"} {escape(cut(run["text"]), quote=False)}</text>']
     if evicts:
-        budget = run["policy"]["budget"]
-        when = "asked after the eviction" if run.get("question") else "per head" if budget.endswith("%") else "entries per head"
-        out.append(f'<text class="muted small" x="{LEFT}" y="{y + 32}">{budget} {when}</text>')
+        budget = str(run["policy"]["budget"])
+        when = ", question asked later" if run.get("question") else " entries per head"
+        out.append(f'<text class="muted small" x="{LEFT}" y="{y + 32}">{budget}{when}</text>')
     return out
 
 
