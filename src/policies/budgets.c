@@ -82,6 +82,11 @@ int lh_statistic_is_joint(lh_statistic statistic)
            statistic == LH_STAT_OUTPUT_ERROR;
 }
 
+int lh_protects_values(const lh_policy_protected *protect)
+{
+    return protect->values.n || protect->values.percent.digits;
+}
+
 int lh_policy_projects(const lh_policy_numbers *fixed)
 {
     return fixed->select.kind == LH_SELECT_TWO_STAGE || fixed->score.value_norms;

@@ -37,6 +37,9 @@ lh_policy_numbers lh_policy_recording(int64_t rows, int64_t tokens);
 /* 1 for a statistic that the query heads of a group have together: nothing is left to join. */
 int lh_statistic_is_joint(lh_statistic statistic);
 
+/* 1 where entries of the largest values are always kept. */
+int lh_protects_values(const lh_policy_protected *protect);
+
 /* 1 where norms of projected values weigh scores. */
 int lh_policy_projects(const lh_policy_numbers *fixed);
 

@@ -44,8 +44,7 @@ static int adapts_by_position(const lh_policy *p)
 
 static int keeps_values_apart(const lh_policy *p)
 {
-    const lh_policy_amount *values = &p->protect.values;
-    return (values->n || values->percent.digits) && (p->budgets.heads != LH_HEADS_UNIFORM || p->select.joint);
+    return lh_protects_values(&p->protect) && (p->budgets.heads != LH_HEADS_UNIFORM || p->select.joint);
 }
 
 static int adapts_jointly(const lh_policy *p)

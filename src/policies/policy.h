@@ -92,9 +92,9 @@ typedef struct lh_policy_division {
 /* How the entries of a head are chosen by their scores. */
 typedef struct lh_policy_selection {
     lh_select kind;
-    int joint;                                    /* 1: one keep set for all heads of a layer */
+    int joint;                                               /* 1: one keep set for all heads of a layer */
     lh_decimal first_stage, std_share, key_share, row_share; /* shares of 1 */
-    lh_fraction random_share;                     /* as it was written, "7/19" or a decimal */
+    lh_fraction random_share;                                /* as it was written, "7/19" or a decimal */
     lh_draw_kind draw;
 } lh_policy_selection;
 

@@ -85,7 +85,7 @@ static lh_status check_policy(const lh_policy_list *list)
                 "'--make-budgets' makes the budgets of layers, which policy '%s' has already: add '--layer-budget "
                 "uniform' to it",
                 c->name);
-    if (c->policy.protect.values.n || c->policy.protect.values.percent.digits)
+    if (lh_protects_values(&c->policy.protect))
         LH_FAIL(LH_EUSAGE,
                 "'--make-budgets' makes budgets that differ, and policy '%s' keeps as many entries of each head by "
                 "their values: add '--values 0' to it",

@@ -1,7 +1,7 @@
 #include "policies/policy.h"
 
-/* For questions that come after the eviction: entries whose keys stand apart, in two ways, in shares of the budget that
- * are measured on the prompt, and fitted (docs/results.md). */
+/* For questions that come after the eviction: entries whose keys stand apart, in two ways, and those that rows after the
+ * prompt attend to, in shares of the budget that are measured on the prompt, and fitted (docs/results.md). */
 const lh_policy_preset lh_policy_ask_later = {.name = "ask-later",
                                               .summary =
                                                   "for questions to come: what stands apart, shared out and fitted",
