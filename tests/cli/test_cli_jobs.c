@@ -10,7 +10,9 @@
 #include "cli/tiny.h"
 #include "suite.h"
 
-#define JOB_LINE "LONGHAUL=" LONGHAUL " PATH=$PWD/bin:$PATH bash " SOURCE_DIR "/jobs/generate.slurm "
+#define JOB_LINE                                                                                  \
+    "SLURM_JOB_ID=${SLURM_JOB_ID:-17} LONGHAUL=" LONGHAUL " PATH=$PWD/bin:$PATH bash " SOURCE_DIR \
+    "/jobs/longhaul.sbatch "
 #define JOB "--version > version; " JOB_LINE
 
 START_TEST(test_the_policy_of_a_job_sees_the_question)
@@ -65,10 +67,11 @@ END_TEST
 START_TEST(test_a_job_finds_the_program_or_says_where_it_may_be)
 {
     static const char *const places[] = {"cp -s " LONGHAUL " bin/longhaul",
-                                         "mkdir -p from/build && cp -s " LONGHAUL
-                                         " from/build/longhaul && export SLURM_SUBMIT_DIR=from"};
-    static const char script[] = "PATH=$PWD/bin:/usr/bin:/bin bash " SOURCE_DIR
-                                 "/jobs/generate.slurm tiny.h5 book 'Who did it?' --budget 40 -- --max-new 4";
+                                         "mkdir -p from/build && cp -s " LONGHAUL " from/build/longhaul"};
+    static const char script[] =
+        "mkdir -p from/jobs && cp " SOURCE_DIR "/jobs/* from/jobs && SLURM_JOB_ID=17 "
+        "PATH=$PWD/bin:/usr/bin:/bin bash from/jobs/longhaul.sbatch tiny.h5 book 'Who did it?' "
+        "--budget 40 -- --max-new 4";
     program_result r = {0};
     for (int i = 0; i < 2; i++) {
         program_run(&r, 1, "--version > version; %s && %s", places[i], script);
@@ -110,11 +113,11 @@ START_TEST(test_a_job_with_gpus_asks_for_them)
 {
     program_result r = {0};
     program_run(&r, 1,
-                "--version > version; export SLURM_GPUS_PER_TASK=1 SLURM_NNODES=2 SLURM_NTASKS=8; LONGHAUL=bin/echoes "
-                "PATH=$PWD/bin:$PATH bash " SOURCE_DIR "/jobs/generate.slurm m.h5 book 'Who did it?' --budget 40");
+                "--version > version; export SLURM_GPUS_PER_TASK=1 SLURM_NNODES=2 SLURM_NTASKS=8; SLURM_JOB_ID=18 "
+                "LONGHAUL=bin/echoes "
+                "PATH=$PWD/bin:$PATH bash " SOURCE_DIR "/jobs/longhaul.sbatch m.h5 book 'Who did it?' --budget 40");
     program_exits(&r, 0);
-    ck_assert_msg(strstr(r.out.data, "plan -m m.h5 --context 1 --tp 8 --device cuda --budget 1024 --budget 40"), "%s",
-                  r.out.data);
+    ck_assert_msg(strstr(r.out.data, "plan -m m.h5 --context 1 --tp 8 --device cuda --budget 40"), "%s", r.out.data);
     ck_assert_msg(strstr(r.out.data, "--device cuda --save-cache"), "%s", r.out.data);
     program_clear(&r);
 }

@@ -141,8 +141,8 @@ static const char *fault_of(const char *line)
 
 static int is_text(const char *name)
 {
-    static const char *const ends[] = {".c",  ".h",  ".cu",  ".cuh",   ".in",  ".sh",
-                                       ".py", ".md", ".txt", ".cmake", ".json"};
+    static const char *const ends[] = {".c",  ".h",  ".cu",  ".cuh",   ".in",   ".sh",
+                                       ".py", ".md", ".txt", ".cmake", ".json", ".sbatch"};
     const char *dot = strrchr(name, '.');
     for (size_t i = 0; dot && i < sizeof ends / sizeof *ends; i++)
         if (strcmp(dot, ends[i]) == 0) return 1;
