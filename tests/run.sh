@@ -8,12 +8,13 @@
 #   --gpu    the tests that need a CUDA device, alone; with --sanitize under compute-sanitizer as well, with the sizes
 #            of an emulated device
 #   --browser  the pages of 'report' in Chromium, which is installed, with screenshots; nothing else
+#   --slurm    the scripts of jobs/ on a Slurm of four virtual nodes, with a time limit and 128k tokens; nothing else
 # For Debian 12, as root or with sudo. Can be run again at any time.
 set -euo pipefail
 # shellcheck source=jobs/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../jobs/common.sh"
 
-gpu='' browser='' sanitize='' folder=build cuda=AUTO left_out='long' simt=(tests/simt/all)
+gpu='' browser='' slurm='' sanitize='' folder=build cuda=AUTO left_out='long' simt=(tests/simt/all)
 case "$*" in
 '') ;;
 --quick) folder=build-quick cuda=OFF left_out='long|full' simt=(simt_ops_bits simt_ops_attention) ;;
@@ -21,8 +22,9 @@ case "$*" in
 --gpu) gpu=ON ;;
 '--gpu --sanitize') gpu=ON sanitize=ON ;;
 --browser) browser=ON ;;
+--slurm) slurm=ON ;;
 *)
-    echo "usage: tests/run.sh [--quick | --long | --gpu [--sanitize] | --browser]"
+    echo "usage: tests/run.sh [--quick | --long | --gpu [--sanitize] | --browser | --slurm]"
     [ "$1" = --help ] && exit 0
     exit 2
     ;;
@@ -65,8 +67,16 @@ show_slowest() {
     done | sort -rn | awk 'NR <= 10 { print "        " $0 }' # reads to the end: a writer must not get SIGPIPE
 }
 
+slurm_packages=(slurmctld slurmd slurm-client)
 failed=0
 install "${packages[@]}" check node-d3 ${browser:+chromium}
+if [ "$slurm" ]; then
+    install "${slurm_packages[@]}"
+    build release build longhaul
+    say "testing jobs/ on Slurm"
+    "$root/tests/slurm/jobs.sh" "$root/build/longhaul" long && failed=0 || failed=$?
+    exit "$failed"
+fi
 if [ "$browser" ]; then
     build release build longhaul tests/report/all -- -DLH_TESTS=ON -DLH_CUDA=OFF
     say "testing pages in Chromium"
@@ -82,6 +92,8 @@ if [ "$gpu" ]; then
     [ "$sanitize" ] && run_sanitized
     exit "$failed"
 fi
+# Without Slurm the test of jobs/ is skipped.
+[[ $left_out == *full* ]] || (install "${slurm_packages[@]}") || say "Slurm cannot be installed: jobs/ is not tested on it"
 # The rooms that tests/CMakeLists.txt labels `sanitized`, and the others.
 sanitized=() others=(src/all)
 for file in "$root"/tests/*/CMakeLists.txt; do

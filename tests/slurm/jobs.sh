@@ -1,0 +1,146 @@
+#!/usr/bin/env bash
+# shellcheck disable=SC2317 # functions that law and wait_for call
+# The scripts of jobs/ on a real Slurm of four virtual nodes (cluster.sh): a run on all of them, its end and its return
+# after a signal and after preemption; a trace and an evaluation. A minute, most of it waiting.
+#   jobs.sh LONGHAUL [long]   # long: also a node that fails, a time limit, and 128k tokens
+# Prints a line and ends with code 77 where there is no Slurm.
+set -euo pipefail
+longhaul=$(readlink -f "$1") long=${2:-}
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
+jobs=$(cd "$here/../../jobs" && pwd -P)
+PATH=$PATH:/usr/sbin:/sbin
+
+skip() {
+    echo "skipped: $*"
+    exit 77
+}
+for program in slurmctld slurmd srun sbatch scontrol; do
+    command -v "$program" >/dev/null || skip "Slurm is not installed (Debian: slurmctld slurmd slurm-client)"
+done
+srun --mpi=list 2>&1 | grep -qw pmix || [ -e /usr/lib/"$(uname -m)"-linux-gnu/slurm-wlm/mpi_pmix.so ] || skip "this Slurm has no PMIx"
+unshare --uts --mount true 2>/dev/null ||
+    skip "virtual nodes need root and namespaces, which this machine or container refuses"
+ldd "$longhaul" | grep -q 'libmpi\.so' || skip "PMIx of this Slurm starts programs of Open MPI, and longhaul has another MPI"
+
+folder=$(mktemp -d "${TMPDIR:-/tmp}/longhaul-slurm-XXXXXX")
+trap '"$here/cluster.sh" down "$folder/slurm"; rm -rf "$folder"' EXIT
+export SLURM_CONF=$folder/slurm/slurm.conf LONGHAUL=$longhaul JOB_SMALL=1
+# Nodes with different names on one machine: Open MPI has to be told that they reach each other by its loopback.
+export OMPI_MCA_btl=self,tcp OMPI_MCA_btl_tcp_if_include=lo OMPI_MCA_oob_tcp_if_include=lo
+unset "${!SLURM_JOB@}"
+long_bytes=130900 # as many tokens of a tokenizer of bytes; the chat and the answer go up to 131,072
+started=$SECONDS failed=0
+
+say() { printf '%3d s  %s\n' "$((SECONDS - started))" "$*"; }
+
+# law TEXT COMMAND…: the command must succeed.
+law() {
+    local text=$1
+    shift
+    if "$@" >/dev/null 2>&1; then
+        say "ok: $text"
+    else
+        say "FAILED: $text"
+        failed=1
+    fi
+}
+
+# submit SCRIPT [ARGUMENT…]: one rank on each of four nodes; prints the number of the job.
+submit() {
+    local script=$1
+    shift
+    sbatch --parsable --nodes=4 --ntasks-per-node=1 --cpus-per-task=1 ${limit:+--time=$limit} ${signal:+--signal=$signal} \
+        "$jobs/$script" "$@"
+}
+
+field() { scontrol show job "$1" | grep -o "\\b$2=[^ ]*" | cut -d= -f2-; }
+is_state() { [ "$(field "$1" JobState)" = "$2" ]; }
+has_text() { grep -aq -- "$2" "longhaul-$1.out"; }
+
+# wait_for SECONDS COMMAND…: until it succeeds.
+wait_for() {
+    local until=$((SECONDS + $1))
+    shift
+    while ! "$@" >/dev/null 2>&1; do
+        [ "$SECONDS" -lt "$until" ] || return 1
+        sleep 0.2
+    done
+}
+is_over() { case $(field "$1" JobState) in COMPLETED | FAILED | CANCELLED | TIMEOUT | NODE_FAIL | OUT_OF_MEMORY) ;; *) false ;; esac; }
+
+# ends_well JOB RESTARTS SECONDS
+ends_well() {
+    wait_for "$3" is_over "$1" || true
+    law "job $1 is complete" is_state "$1" COMPLETED
+    law "job $1 was restarted $2 times" [ "$(field "$1" Restarts)" = "$2" ]
+    [ "$(field "$1" JobState)" = COMPLETED ] || tail -n 30 "longhaul-$1.out" | cut -c 1-200
+}
+
+not() { ! "$@"; }
+
+# A job whose answer takes some seconds, interrupted when its prompt has been read.
+interrupted_job() {
+    job=$(submit longhaul.sbatch -- --max-new 2000 --ignore-eos)
+    law "job $job saves its cache" wait_for 60 test -e "longhaul-$job.cache.h5"
+}
+goes_on() {
+    ends_well "$job" 1 90
+    law "it went on from its cache" has_text "$job" 'as the cache was saved'
+    law "and left none" [ ! -e "longhaul-$job.cache.h5" ]
+}
+
+mkdir "$folder/work"
+cd "$folder/work"
+"$here/cluster.sh" up "$folder/slurm"
+say "four nodes are up"
+
+say "SIGUSR1 to the batch shell, as --signal=B:USR1 sends it"
+interrupted_job
+first=$job
+scancel --batch --signal=USR1 "$first"
+say "a trace and an evaluation, meanwhile"
+trace=$(submit trace.sbatch) eval=$(submit eval.sbatch)
+ends_well "$trace" 0 90
+law "the page of the trace is there" test -s "longhaul-$trace.html"
+ends_well "$eval" 0 90
+law "the evaluation is there" "$longhaul" verify -q "longhaul-$eval.h5"
+job=$first
+goes_on
+law "all ranks ended with code 75" [ "$(grep -ac 'Exited with exit code 75' "longhaul-$job.out")" = 4 ]
+for r in 0 1 2 3; do law "rank $r has its log" test -e "longhaul-$job.$r.log"; done
+law "which names node, rank and job" grep -q "n1 rank 0 job $job: prompt" "longhaul-$job.0.log"
+
+say "preemption"
+interrupted_job
+srun --partition=urgent --nodes=4 --exclusive true
+goes_on
+
+if [ "$long" ]; then
+    say "a node fails, and comes back"
+    interrupted_job
+    "$here/cluster.sh" kill "$folder/slurm" n3
+    law "the job does not hang" wait_for 40 is_state "$job" PENDING
+    law "it says which node it was" has_text "$job" 'Node failure on n3'
+    "$here/cluster.sh" start "$folder/slurm" n3
+    goes_on
+
+    say "a time limit: one minute, with the signal 40 s before"
+    limit=1 signal=B:USR1@40
+    job=$(submit longhaul.sbatch -- --max-new 100000 --ignore-eos)
+    law "the job is queued again" wait_for 90 has_text "$job" 'the job is queued again'
+    law "and goes on from its cache" wait_for 60 has_text "$job" 'as the cache was saved'
+    law "it has not reached its limit" not has_text "$job" 'DUE TO TIME LIMIT'
+    scancel "$job"
+
+    say "128k tokens on four nodes"
+    limit=30 signal=''
+    JOB_SMALL=0
+    "$longhaul" import --random tiny -o tiny.h5 -q
+    { yes 'A line of a long document, of which 1,024 entries are kept per head.' || true; } | head -c "$long_bytes" >document.txt
+    job=$(submit longhaul.sbatch tiny.h5 document.txt "What is it?" --budget 1024 -- --max-new 16)
+    ends_well "$job" 0 1800
+    grep -a '^prompt: ' "longhaul-$job.out"
+fi
+
+[ "$failed" = 0 ] && say "done"
+exit "$failed"
