@@ -3,13 +3,14 @@
 
 #include "base/minmax.h"
 #include "base/size_text.h"
+#include "cli/plan_sbatch.h"
 #include "cli/policy_notes.h"
 #include "cli/trace_options.h"
 #include "engine/plan.h"
 #include "import/model_header.h"
 
 struct plan_options {
-    int64_t context, max_new;
+    int64_t context, max_new, sbatch; /* sbatch: ranks of a node, 0: no line for Slurm */
     lh_strings questions;
 };
 
@@ -23,32 +24,42 @@ struct values {
 };
 
 #define FIELD(member) LH_FIELD(struct plan_options, member)
-static const lh_option rows[] = {{.type = LH_OPT_TOKENS,
-                                  .letter = 'c',
-                                  .required = 1,
-                                  .name = "context",
-                                  FIELD(context),
-                                  .arg = "TOKENS",
-                                  .min = 1,
-                                  .max = INT32_MAX,
-                                  .help = "Length of the prompt, such as 4096, 120k or 1M (of 1024)."},
-                                 {.type = LH_OPT_TOKENS,
-                                  .letter = 'n',
-                                  .name = "max-new",
-                                  FIELD(max_new),
-                                  .arg = "TOKENS",
-                                  .def = "128",
-                                  .max = 1 << 30,
-                                  .help = "Number of tokens that will be generated."},
-                                 {.type = LH_OPT_LIST,
-                                  .name = "question",
-                                  FIELD(questions),
-                                  .arg = "TOKENS",
-                                  .help =
-                                      "Length of a question that comes after the eviction, as with '--question' and "
-                                      "'--save-cache' of 'generate' and in 'chat'. Given several times, each starts "
-                                      "from the same cache."},
-                                 {0}};
+static const lh_option rows[] = {
+    {.type = LH_OPT_TOKENS,
+     .letter = 'c',
+     .required = 1,
+     .name = "context",
+     FIELD(context),
+     .arg = "TOKENS",
+     .min = 1,
+     .max = INT32_MAX,
+     .help = "Length of the prompt, such as 4096, 120k or 1M (of 1024)."},
+    {.type = LH_OPT_TOKENS,
+     .letter = 'n',
+     .name = "max-new",
+     FIELD(max_new),
+     .arg = "TOKENS",
+     .def = "128",
+     .max = 1 << 30,
+     .help = "Number of tokens that will be generated."},
+    {.type = LH_OPT_LIST,
+     .name = "question",
+     FIELD(questions),
+     .arg = "TOKENS",
+     .help = "Length of a question that comes after the eviction, as with '--question' and "
+             "'--save-cache' of 'generate' and in 'chat'. Given several times, each starts "
+             "from the same cache."},
+    {.type = LH_OPT_I64,
+     .name = "sbatch",
+     FIELD(sbatch),
+     .arg = "RANKS",
+     .def = "0",
+     .max = 1 << 16,
+     .help = "Also print the line that submits the run to Slurm (jobs/longhaul.sbatch), on "
+             "nodes with so many ranks each: as many as they have GPUs, or sockets. Needs "
+             "--memory, that of one rank; without --tp it is for the smallest number of ranks "
+             "on which the run fits."},
+    {0}};
 #undef FIELD
 static const lh_option_table table = {"the run", rows};
 static const lh_option_group groups[] = {{&table, offsetof(struct values, plan)},
@@ -65,6 +76,8 @@ static const lh_example examples[] = {
      "and with questions after the eviction, whose default policy is another"},
     {"longhaul plan -m Llama-3.1-8B/config.json --context 128000 --tp 2 --device cuda --memory 79G",
      "on two GPUs of 80 GB, on a host without GPU, before anything is imported"},
+    {"longhaul plan -m llama-3.1-70b --context 120k --budget 1024 --device cuda --memory 79G --sbatch 4",
+     "the nodes to ask Slurm for, if each has four such GPUs"},
     {"longhaul plan -m m.h5 --context 120k --trace-level full", "and how large a trace of the run is"},
     {0}};
 static const lh_syntax syntax = {
@@ -170,11 +183,65 @@ static json_t *trace_json(const lh_trace_options *options, const lh_trace_size *
                      (json_int_t)size->layer, "bytes_per_token_and_layer", (json_int_t)size->token);
 }
 
+/* The line for Slurm of a plan that fits. */
+static lh_status put_sbatch(lh_buf *text, const lh_plan *plan, const lh_plan_request *request, const lh_call *call)
+{
+    const struct values *v = call->values;
+    if (!v->plan.sbatch || !plan->fits) return LH_OK;
+    const lh_plan_sbatch job = lh_plan_sbatch_of(plan, v->plan.sbatch);
+    LH_TRY(lh_buf_puts(text, "\n"));
+    LH_TRY(lh_plan_sbatch_line(text, &job, request, call->options));
+    return lh_buf_puts(text, "\n");
+}
+
+/* The same, as a member of the plan. */
+static lh_status set_sbatch(json_t *object, const lh_plan *plan, const lh_plan_request *request, const lh_call *call)
+{
+    lh_status st = LH_OK;
+    lh_buf line = {0};
+    const struct values *v = call->values;
+    if (!v->plan.sbatch || !plan->fits) return LH_OK;
+    const lh_plan_sbatch job = lh_plan_sbatch_of(plan, v->plan.sbatch);
+    LH_TRY_DONE(lh_plan_sbatch_line(&line, &job, request, call->options));
+    json_object_set_new(object, "sbatch",
+                        json_pack("{s:I, s:I, s:I, s:o, s:s}", "nodes", (json_int_t)job.nodes, "ntasks",
+                                  (json_int_t)job.ranks, "ntasks_per_node", (json_int_t)job.ranks_per_node, "mem_bytes",
+                                  job.node_bytes ? json_integer(job.node_bytes) : json_null(), "line", line.data));
+done:
+    lh_buf_clear(&line);
+    return st;
+}
+
+static lh_status check_sbatch(const struct values *v)
+{
+    if (!v->plan.sbatch) return LH_OK;
+    if (!v->engine.memory)
+        LH_FAIL(LH_EUSAGE, "'--sbatch' needs '--memory', the memory of one rank on the nodes of the cluster");
+    if (v->plan.questions.n)
+        LH_FAIL(LH_EUSAGE, "'--sbatch' is for jobs/longhaul.sbatch, which has its question in the prompt: leave out "
+                           "'--question', and count its tokens in '--context'");
+    return LH_OK;
+}
+
+/* Makes the plan; for Slurm, and without --tp, that of the smallest number of ranks on which the run fits. */
+static lh_status make_plan(lh_plan *plan, struct values *v, const lh_plan_request *request, int64_t *ranks_needed)
+{
+    LH_TRY(lh_plan_make(plan, request));
+    if (plan->fits) return LH_OK;
+    *ranks_needed = lh_plan_ranks_needed(request);
+    if (!v->plan.sbatch || v->engine.tp || !*ranks_needed) return LH_OK;
+    lh_plan_clear(plan);
+    v->engine.tp = *ranks_needed;
+    *ranks_needed = 0;
+    return lh_plan_make(plan, request);
+}
+
 /* trace: NULL: nothing is said of it. */
-static lh_status print_plan(const lh_plan *plan, const struct values *v, const lh_plan_request *request,
+static lh_status print_plan(const lh_plan *plan, const lh_call *call, const lh_plan_request *request,
                             const lh_trace_size *trace)
 {
     lh_status st = LH_OK;
+    const struct values *v = call->values;
     lh_buf text = {0}, name = {0};
     char size[LH_SIZE_TEXT], other[LH_SIZE_TEXT];
     LH_TRY_DONE(lh_policy_text(request->policy, &name));
@@ -202,6 +269,7 @@ static lh_status print_plan(const lh_plan *plan, const struct values *v, const l
                               v->engine.memory ? "fits in this memory: %s (%s per rank)\n"
                                                : "fits on this machine: %s (%s free per rank)\n",
                               plan->fits ? "yes" : "no", lh_size_text(size, plan->free_bytes)));
+    LH_TRY_DONE(put_sbatch(&text, plan, request, call));
     LH_TRY_DONE(lh_cli_write(text.data, text.bytes));
 done:
     lh_buf_clear(&text);
@@ -221,6 +289,7 @@ static lh_status run_plan(lh_call *call)
     int64_t ranks_needed = 0;
     json_t *object = NULL;
     questions asked;
+    LH_TRY_DONE(check_sbatch(v));
     LH_TRY_DONE(read_questions(&asked, &v->plan.questions));
     lh_plan_request request = {.engine = &v->engine,
                                .policy = &policy,
@@ -235,15 +304,15 @@ static lh_status run_plan(lh_call *call)
     if (!lh_cli_first()) goto done;
     LH_TRY_DONE(lh_cli_probe(v->engine.model));
     LH_TRY_DONE(lh_cli_note_policy(&policy, v->plan.context, v->policy.asked));
-    LH_TRY_DONE(lh_plan_make(&plan, &request));
+    LH_TRY_DONE(make_plan(&plan, v, &request, &ranks_needed));
     if (traced) LH_TRY_DONE(size_trace(&trace, &plan, v, &asked));
-    if (!plan.fits) ranks_needed = lh_plan_ranks_needed(&request);
     if (v->format.json) {
         LH_TRY_DONE(lh_plan_json(&plan, &request, ranks_needed, &object));
         if (traced) json_object_set_new(object, "trace", trace_json(&v->trace, &trace));
+        LH_TRY_DONE(set_sbatch(object, &plan, &request, call));
         LH_TRY_DONE(lh_cli_write_json(object));
     } else {
-        LH_TRY_DONE(print_plan(&plan, v, &request, traced ? &trace : NULL));
+        LH_TRY_DONE(print_plan(&plan, call, &request, traced ? &trace : NULL));
     }
     if (!plan.fits) LH_TRY_DONE(fail_to_fit(&plan, ranks_needed));
 done:

@@ -366,6 +366,44 @@ START_TEST(test_a_plan_for_a_device_that_is_elsewhere)
 }
 END_TEST
 
+/* Ranks are divided evenly over nodes; what a plan takes for granted is in the line; memory is that of a node. */
+START_TEST(test_a_plan_prints_the_line_for_slurm)
+{
+    static const char end[] = "DOCUMENT QUESTION --policy longhaul --budget 1024 --max-new 128\n";
+    static const struct {
+        const char *options, *line, *end;
+    } cases[] = {
+        {"llama-3.1-70b --device cuda --memory 79G --budget 1024 --sbatch 4",
+         "\nsbatch --nodes=1 --ntasks=2 --ntasks-per-node=2 --gpus-per-task=1 jobs/longhaul.sbatch CHECKPOINT ", end},
+        {"llama-3.1-70b --device cuda --memory 79G --budget 1024 --sbatch 4 --tp 5",
+         "\nsbatch --nodes=2 --ntasks=5 --ntasks-per-node=3 --gpus-per-task=1 jobs/longhaul.sbatch CHECKPOINT ", end},
+        {"llama-3.1-70b --device cpu --memory 79G --budget 1024 --sbatch 2 --tp 2",
+         "\nsbatch --nodes=1 --ntasks=2 --ntasks-per-node=2 --mem=14", end},
+        {"llama-3.1-8b --device cpu --memory 79G --sbatch 2 --dtype f32 --deterministic -n 5",
+         "\nsbatch --nodes=1 --ntasks=1 --ntasks-per-node=1 --mem=",
+         "--policy full --dtype f32 --deterministic --max-new 5\n"}};
+    program_result r = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        program_run(&r, 1, "plan --context 120k -m %s", cases[i].options);
+        program_exits(&r, 0);
+        ck_assert_msg(strstr(r.out.data, cases[i].line) && strstr(r.out.data, cases[i].end), "%s", r.out.data);
+    }
+    program_run(&r, 1, "plan --context 2000 -m tiny.h5 --memory 1G --budget 20%% --sbatch 2 --json");
+    program_exits(&r, 0);
+    ck_assert_msg(
+        strstr(r.out.data, "jobs/longhaul.sbatch tiny.h5 DOCUMENT QUESTION --policy longhaul --budget 20% --max"), "%s",
+        r.out.data);
+    ck_assert_ptr_nonnull(
+        strstr(r.out.data, "\"sbatch\":{\"nodes\":1,\"ntasks\":1,\"ntasks_per_node\":1,\"mem_bytes\":1"));
+    program_run(&r, 1, "plan --context 2000 -m tiny.h5 --memory 1M --sbatch 2");
+    program_exits(&r, 5);
+    ck_assert_ptr_null(strstr(r.out.data, "sbatch"));
+    program_refuses(1, 2, "'--sbatch' needs '--memory'", "plan -m tiny.h5 --context 2000 --sbatch 2");
+    program_refuses(1, 2, "leave out '--question'", "plan -m tiny.h5 --context 2k --sbatch 2 --memory 1G --question 9");
+    program_clear(&r);
+}
+END_TEST
+
 /* A checkpoint, the folder that it was made from and the configuration in it. */
 START_TEST(test_a_plan_needs_no_checkpoint)
 {
@@ -430,6 +468,7 @@ int main(void)
                                   test_a_plan_tells_every_rank,
                                   test_tokens_have_units,
                                   test_a_plan_for_a_device_that_is_elsewhere,
+                                  test_a_plan_prints_the_line_for_slurm,
                                   test_a_plan_needs_no_checkpoint,
                                   test_a_run_within_its_memory,
                                   test_an_import_leaves_the_old_file_when_it_fails,

@@ -32,7 +32,7 @@ free_port() {
 
 # What matters to the tests: short times until a node counts as lost (SlurmdTimeout), a killed job is ended (KillWait),
 # and a requeued job starts again (cred_expire); jobs of the partition `urgent` requeue those of `normal`. A node has
-# two processors and 2,000 MB, whatever the machine has (config_overrides).
+# two processors and 4,000 MB, whatever the machine has (config_overrides).
 write_conf() {
     local folder=$1 port=$2 user host i
     user=$(id -un)
@@ -77,7 +77,7 @@ SlurmdLogFile=$folder/%n.log
 TmpFS=$folder/tmp/%n
 CONF
     for ((i = 1; i <= nodes; i++)); do
-        echo "NodeName=n$i NodeAddr=127.0.0.1 Port=$((port + i)) CPUs=2 RealMemory=2000"
+        echo "NodeName=n$i NodeAddr=127.0.0.1 Port=$((port + i)) CPUs=2 RealMemory=4000"
     done
     echo "PartitionName=normal Nodes=n[1-$nodes] Default=YES MaxTime=INFINITE PriorityTier=1"
     echo "PartitionName=urgent Nodes=n[1-$nodes] MaxTime=INFINITE PriorityTier=10"

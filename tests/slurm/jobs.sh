@@ -100,10 +100,18 @@ first=$job
 scancel --batch --signal=USR1 "$first"
 say "a trace and an evaluation, meanwhile"
 trace=$(submit trace.sbatch) eval=$(submit eval.sbatch)
+# Two ranks on two nodes, as the plan says.
+"$longhaul" import --random tiny -o tiny.h5 -q
+line=$("$longhaul" plan -m tiny.h5 --context 6000 --budget 256 --tp 2 --memory 900M --sbatch 1 -n 4 -q | grep '^sbatch ')
+line=${line/sbatch/sbatch --parsable --cpus-per-task=1} line=${line/DOCUMENT QUESTION/document.txt What?}
+seq 1000 >document.txt
+planned=$(JOB_SMALL=0 bash -c "${line/jobs\//$jobs\/}")
 ends_well "$trace" 0 90
 law "the page of the trace is there" test -s "longhaul-$trace.html"
 ends_well "$eval" 0 90
 law "the evaluation is there" "$longhaul" verify -q "longhaul-$eval.h5"
+ends_well "$planned" 0 60
+law "the line of plan has run on two ranks" has_text "$planned" '2 ranks x'
 job=$first
 goes_on
 law "all ranks ended with code 75" [ "$(grep -ac 'Exited with exit code 75' "longhaul-$job.out")" = 4 ]
@@ -135,7 +143,6 @@ if [ "$long" ]; then
     say "128k tokens on four nodes"
     limit=30 signal=''
     JOB_SMALL=0
-    "$longhaul" import --random tiny -o tiny.h5 -q
     { yes 'A line of a long document, of which 1,024 entries are kept per head.' || true; } | head -c "$long_bytes" >document.txt
     job=$(submit longhaul.sbatch tiny.h5 document.txt "What is it?" --budget 1024 -- --max-new 16)
     ends_well "$job" 0 1800
