@@ -14,12 +14,12 @@ typedef struct room {
     const char *beside; /* a room of the same floor that it may include, or NULL */
 } room;
 
-static const room rooms[] = {{"base", 0, NULL},     {"text", 1, NULL},     {"analysis", 1, NULL}, {"device", 1, NULL},
-                             {"import", 2, NULL},   {"comm", 2, NULL},     {"kernels", 2, NULL},  {"policies", 3, NULL},
-                             {"exec", 3, NULL},     {"cache", 4, NULL},    {"evict", 4, "cache"}, {"kv", 5, NULL},
-                             {"model", 6, NULL},    {"engine", 7, NULL},   {"api", 8, NULL},      {"eval", 8, NULL},
-                             {"report", 8, NULL},   {"bench", 8, NULL},    {"trace", 8, NULL},    {"replay", 8, "trace"},
-                             {"cli", 9, NULL}};
+static const room rooms[] = {{"base", 0, NULL},      {"text", 1, NULL},   {"analysis", 1, NULL}, {"device", 1, NULL},
+                             {"import", 2, NULL},    {"comm", 2, NULL},   {"kernels", 2, NULL},  {"policies", 3, NULL},
+                             {"exec", 3, NULL},      {"cache", 4, NULL},  {"evict", 4, "cache"}, {"kv", 5, NULL},
+                             {"model", 6, NULL},     {"engine", 7, NULL}, {"api", 8, NULL},      {"eval", 8, NULL},
+                             {"batch", 8, NULL},     {"report", 8, NULL}, {"bench", 8, NULL},    {"trace", 8, NULL},
+                             {"replay", 8, "trace"}, {"cli", 9, NULL}};
 
 /* The room of a file named from src/; NULL: none. */
 static const room *room_of(const char *file)

@@ -1,0 +1,58 @@
+/* answer.h - lines of an output: the answer to a request as the object that OpenAI's API returns, within the line of
+ * OpenAI's batch output files, or the reason why there is none. A line depends on the request and its answer alone, not
+ * on the time, the place or the order: two runs that compute the same write the same bytes. So `created` is 0, ids are
+ * made of the hash of the request's line, and times go to a file beside the output (output.h). */
+#ifndef LH_BATCH_ANSWER_H
+#define LH_BATCH_ANSWER_H
+
+#include "batch/request.h"
+
+/* What every line of an output begins with. */
+#define LH_BATCH_LINE_START "{\"id\":\"batch_req_"
+
+/* Significant digits of numbers that are no integers. */
+enum { LH_BATCH_DIGITS = 9 };
+
+/* A token and the natural logarithm of its probability. */
+typedef struct lh_batch_likely {
+    const char *text; /* [bytes], which need not be UTF-8 */
+    int64_t bytes;
+    double logprob;
+} lh_batch_likely;
+
+/* A token of the answer, and the most likely ones in its place. */
+typedef struct lh_batch_token {
+    lh_batch_likely chosen;
+    const lh_batch_likely *top; /* [top_count] */
+    int64_t top_count;
+} lh_batch_token;
+
+/* The cache after the prompt, of the model: heads that several ranks store count once. */
+typedef struct lh_batch_kv {
+    int64_t budget; /* entries per KV head, -1: everything is kept */
+    int64_t entries, entries_kept, bytes, bytes_kept;
+} lh_batch_kv;
+
+typedef struct lh_batch_answer {
+    const char *model; /* its name where the request has none */
+    const char *text;  /* [bytes], without special tokens and the stop text */
+    int64_t bytes;
+    lh_finish_reason finish; /* not LH_FINISH_INTERRUPTED: what is interrupted has no answer yet */
+    int64_t prompt_tokens, new_tokens;
+    const lh_batch_token *tokens; /* [token_count] if the request asks for log-probabilities, else none */
+    int64_t token_count;
+    lh_batch_kv kv;
+} lh_batch_answer;
+
+/* Append a line with its end. `run`: what all lines of the output have in common, an object (borrowed): the model, the
+ * resolved policy, the version; the same on every number of ranks. */
+lh_status lh_batch_answer_line(const lh_batch_request *request, const lh_batch_answer *answer, const json_t *run,
+                               lh_buf *out);
+
+/* The same for a request that failed with `st` and lh_error_message(), which stays. */
+lh_status lh_batch_failure_line(const lh_batch_line *line, lh_status st, const json_t *run, lh_buf *out);
+
+/* The code that such a line has for a status, e.g. "invalid_request". */
+const char *lh_batch_code(lh_status st);
+
+#endif

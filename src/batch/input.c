@@ -1,0 +1,147 @@
+/* input.c - finds the lines of an input. */
+#include "batch/input.h"
+
+#include <string.h>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/minmax.h"
+#include "batch/ids.h"
+#include "batch/skim.h"
+
+struct lh_batch_input {
+    lh_map map;
+    lh_batch_line *lines;
+    int64_t n, cap;
+    lh_ids *ids;
+};
+
+static int is_blank(const char *text, int64_t bytes)
+{
+    while (bytes > 0 && (text[bytes - 1] == ' ' || text[bytes - 1] == '\t' || text[bytes - 1] == '\r')) bytes--;
+    return bytes == 0;
+}
+
+/* NULL if the line has none. */
+static lh_status copy_id(const lh_batch_line *line, const char **out)
+{
+    static const char *const names[] = {"custom_id", NULL};
+    lh_status st = LH_OK;
+    lh_buf text = {0};
+    char *copy = NULL;
+    lh_skimmed id;
+    if (line->bytes <= LH_BATCH_LINE_BYTES && lh_skim(line->text, line->bytes, names, &id) &&
+        lh_skimmed_text(&id, &text) && text.bytes > 0 && text.bytes <= LH_BATCH_ID_BYTES)
+        LH_TRY_DONE(lh_strdup(&copy, text.data));
+    *out = copy;
+done:
+    lh_buf_clear(&text);
+    return st;
+}
+
+static lh_status add_line(lh_batch_input *input, int64_t number, const char *text, int64_t bytes)
+{
+    lh_batch_line *line;
+    if (input->n == input->cap) {
+        input->cap = lh_max_i64(1024, 2 * input->cap);
+        LH_TRY(lh_realloc(&input->lines, input->cap, sizeof *input->lines));
+    }
+    line = &input->lines[input->n++];
+    *line = (lh_batch_line){.number = number, .hash = lh_hash64(text, bytes), .text = text, .bytes = bytes};
+    return copy_id(line, &line->custom_id);
+}
+
+static lh_status find_lines(lh_batch_input *input)
+{
+    const char *at = (const char *)input->map.data, *end = at + input->map.bytes;
+    if (input->map.bytes >= 3 && memcmp(at, "\xEF\xBB\xBF", 3) == 0) at += 3; /* of editors that mark UTF-8 */
+    for (int64_t number = 1; at < end; number++) {
+        const char *feed = memchr(at, '\n', (size_t)(end - at)), *stop = feed ? feed : end;
+        int64_t bytes = stop - at;
+        if (bytes > 0 && at[bytes - 1] == '\r') bytes--;
+        if (!is_blank(at, bytes)) LH_TRY(add_line(input, number, at, bytes));
+        at = feed ? feed + 1 : end;
+    }
+    if (input->n == 0) LH_FAIL(LH_EINPUT, "'%s' holds no request", input->map.path);
+    return LH_OK;
+}
+
+/* A custom_id belongs to the first line that has it. */
+static lh_status find_duplicates(lh_batch_input *input)
+{
+    LH_TRY(lh_ids_open(&input->ids, input->n));
+    for (int64_t i = 0; i < input->n; i++) {
+        lh_batch_line *line = &input->lines[i];
+        const int64_t first = line->custom_id ? lh_ids_add(input->ids, line->custom_id, i) : -1;
+        if (first < 0) continue;
+        line->same_as = input->lines[first].number;
+        lh_free((char *)(uintptr_t)line->custom_id);
+        line->custom_id = NULL;
+    }
+    return LH_OK;
+}
+
+lh_status lh_batch_input_open(lh_batch_input **out, const char *path)
+{
+    lh_status st = LH_OK;
+    lh_batch_input *input = NULL;
+    LH_TRY_DONE(lh_calloc(&input, 1, sizeof *input));
+    LH_TRY_DONE(lh_map_open(&input->map, path));
+    LH_TRY_DONE(find_lines(input));
+    LH_TRY_DONE(find_duplicates(input));
+    LH_TRY_DONE(lh_map_unchanged(&input->map));
+    *out = input;
+    input = NULL;
+done:
+    lh_batch_input_close(input);
+    return st;
+}
+
+void lh_batch_input_close(lh_batch_input *input)
+{
+    if (!input) return;
+    lh_ids_close(input->ids);
+    for (int64_t i = 0; i < input->n; i++) lh_free((char *)(uintptr_t)input->lines[i].custom_id);
+    lh_free(input->lines);
+    lh_map_close(&input->map);
+    lh_free(input);
+}
+
+const char *lh_batch_input_path(const lh_batch_input *input)
+{
+    return input->map.path;
+}
+
+int64_t lh_batch_input_count(const lh_batch_input *input)
+{
+    return input->n;
+}
+
+const lh_batch_line *lh_batch_input_line(const lh_batch_input *input, int64_t i)
+{
+    return &input->lines[i];
+}
+
+int64_t lh_batch_input_find(const lh_batch_input *input, const char *custom_id)
+{
+    return lh_ids_find(input->ids, custom_id);
+}
+
+int64_t lh_batch_input_find_number(const lh_batch_input *input, int64_t number)
+{
+    int64_t low = 0, high = input->n; /* the line is in [low, high) */
+    while (low < high) {
+        const int64_t middle = low + (high - low) / 2;
+        if (input->lines[middle].number == number) return middle;
+        if (input->lines[middle].number < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return -1;
+}
+
+lh_status lh_batch_input_unchanged(const lh_batch_input *input)
+{
+    return lh_map_unchanged(&input->map);
+}

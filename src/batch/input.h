@@ -1,0 +1,41 @@
+/* input.h - the input of a batch: a JSON Lines file of requests, one a line, as OpenAI's Batch API takes it. The file
+ * is mapped; opening it finds where lines begin, their hashes and their custom_ids, and reads no request. Lines of
+ * white space alone are no requests; lines end with a line feed, before which a carriage return may stand, and the last
+ * one may end with the file. A line that is no valid request is one that fails, alone, when it is read (request.h). */
+#ifndef LH_BATCH_INPUT_H
+#define LH_BATCH_INPUT_H
+
+#include <stdint.h>
+
+#include "base/status.h"
+
+/* A longer line is not looked into, and fails. A custom_id of more bytes is none. */
+enum { LH_BATCH_LINE_BYTES = 1 << 26, LH_BATCH_ID_BYTES = 512 };
+
+typedef struct lh_batch_line {
+    int64_t number;   /* in the file, from 1; blank lines count */
+    uint64_t hash;    /* XXH64 of the line without its end */
+    const char *text; /* [bytes], in the mapping */
+    int64_t bytes;
+    const char *custom_id; /* NULL: none that can be used; that of an earlier line cannot */
+    int64_t same_as;       /* number of the line that has the custom_id of this one, 0: none */
+} lh_batch_line;
+
+typedef struct lh_batch_input lh_batch_input;
+
+/* LH_EINPUT: not a regular file, or one without a request. */
+lh_status lh_batch_input_open(lh_batch_input **out, const char *path);
+void lh_batch_input_close(lh_batch_input *input); /* NULL is fine */
+
+const char *lh_batch_input_path(const lh_batch_input *input);
+int64_t lh_batch_input_count(const lh_batch_input *input);
+const lh_batch_line *lh_batch_input_line(const lh_batch_input *input, int64_t i); /* i in [0, count) */
+
+/* The line with this custom_id, or with this number; -1: none. */
+int64_t lh_batch_input_find(const lh_batch_input *input, const char *custom_id);
+int64_t lh_batch_input_find_number(const lh_batch_input *input, int64_t number);
+
+/* LH_EINPUT if the file changed while it was open: before a line is read, and at the end. */
+lh_status lh_batch_input_unchanged(const lh_batch_input *input);
+
+#endif

@@ -1,0 +1,376 @@
+/* output.c - opens, continues and appends to outputs. */
+#include "batch/output.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/destination.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/minmax.h"
+#include "batch/appender.h"
+#include "batch/records.h"
+#include "batch/resume.h"
+
+/* Seconds between two writes of the state. */
+static const double STATE_S = 5;
+
+/* Of a line in OUTPUT.held. */
+typedef struct held_line {
+    int64_t at, bytes; /* 0 bytes: none */
+} held_line;
+
+struct lh_batch_output {
+    const lh_batch_input *input;
+    lh_batch_output_options options;
+    char *path, *state_path, *timings_path, *held_path;
+    lh_appender file, held, timings; /* held: closed unless ordered */
+    unsigned char *done;             /* [count] */
+    held_line *waiting;              /* [count] if ordered */
+    int64_t next;                    /* ordered: the line of the input whose turn it is */
+    int64_t waiting_count;
+    lh_batch_state state;
+    double synced_s, state_s; /* when, on the clock */
+    int locked;               /* 1: the output is this run's */
+    int broken;               /* 1: a write failed, so the output takes no more lines */
+    int state_lost;           /* 1: a warning said that the state cannot be written */
+};
+
+static double clock_s(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- names and the state ---- */
+
+static lh_status name_files(lh_batch_output *o, const char *path)
+{
+    int stream = 0;
+    if (!*path) LH_FAIL(LH_EWRITE, "cannot write '': an output needs a file name");
+    LH_TRY(lh_destination_find(&o->path, &stream, path));
+    if (stream) LH_FAIL(LH_EWRITE, "cannot write '%s': the output of a batch must be a file, to be resumed", path);
+    LH_TRY(lh_asprintf(&o->state_path, "%s.state", o->path));
+    LH_TRY(lh_asprintf(&o->held_path, "%s.held", o->path));
+    return lh_asprintf(&o->timings_path, "%s.timings.jsonl", o->path);
+}
+
+/* The job of a batch system, NULL: none. */
+static const char *job_name(void)
+{
+    static const char *const names[] = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"};
+    const char *job = NULL;
+    for (size_t i = 0; i < sizeof names / sizeof *names && !job; i++) job = getenv(names[i]);
+    return job;
+}
+
+static lh_status begin_state(lh_batch_output *o)
+{
+    char host[256] = "";
+    lh_batch_state *s = &o->state;
+    const char *job = job_name();
+    if (gethostname(host, sizeof host - 1) != 0) strcpy(host, "localhost");
+    LH_TRY(lh_strdup(&s->host, host));
+    LH_TRY(lh_strdup(&s->input, lh_batch_input_path(o->input)));
+    if (job) LH_TRY(lh_strdup(&s->job, job));
+    s->stage = LH_BATCH_RUNNING;
+    s->total = lh_batch_input_count(o->input);
+    s->resumed = s->done;
+    s->started = (int64_t)time(NULL);
+    s->pid = getpid();
+    s->ranks = o->options.ranks;
+    s->replicas = o->options.replicas;
+    return LH_OK;
+}
+
+/* A state that cannot be written ends no run. */
+static void write_state(lh_batch_output *o)
+{
+    o->state.updated = (int64_t)time(NULL);
+    o->state_s = clock_s();
+    if (lh_batch_state_write(&o->state, o->state_path) == LH_OK) return;
+    if (!o->state_lost) lh_warn("%s: 'longhaul status' does not see how far the run is", lh_error_message());
+    o->state_lost = 1;
+    lh_error_clear();
+}
+
+/* ---- continuing ---- */
+
+static lh_status open_file(lh_batch_output *o)
+{
+    struct stat held;
+    LH_TRY(lh_appender_open(&o->file, o->path));
+    LH_TRY(lh_appender_lock(&o->file, &o->locked));
+    if (!o->locked)
+        lh_warn("'%s' is on a file system without locks: nothing prevents a second run from writing it", o->path);
+    const int exists = o->file.bytes > 0 || (stat(o->held_path, &held) == 0 && held.st_size > 0);
+    if (exists && !o->options.resume)
+        LH_FAIL(LH_EUSAGE, "'%s' exists: continue it with '--resume', or name another output", o->path);
+    return LH_OK;
+}
+
+/* LH_EUSAGE unless the records are the first lines of the input, in their order. */
+static lh_status check_order(const lh_batch_output *o, const lh_batch_records *records)
+{
+    for (int64_t k = 0; k < records->n; k++)
+        if (lh_batch_resume_find(o->input, &records->at[k]) != k)
+            LH_FAIL(LH_EUSAGE, "'%s' has lines in another order than the input: continue it without '--ordered'",
+                    o->path);
+    return LH_OK;
+}
+
+/* Reads the output. *torn: bytes to be cut. */
+static lh_status read_output(lh_batch_output *o, int64_t *torn)
+{
+    lh_status st = LH_OK;
+    lh_batch_records records = {.n = 0};
+    LH_TRY_DONE(lh_batch_records_read(&records, o->path));
+    LH_TRY_DONE(lh_batch_resume(o->input, &records, o->options.run, o->done));
+    if (o->options.ordered) LH_TRY_DONE(check_order(o, &records));
+    o->state.done = records.n;
+    o->state.failed = records.failed;
+    o->next = records.n; /* if ordered */
+    *torn = records.torn_bytes;
+done:
+    lh_batch_records_clear(&records);
+    return st;
+}
+
+static lh_status cut_torn(lh_appender *a, int64_t torn)
+{
+    if (torn == 0) return LH_OK;
+    lh_warn("'%s' ends in %lld bytes of a line that was not written to its end: they are cut off", a->path,
+            (long long)torn);
+    return lh_appender_cut(a, a->bytes - torn);
+}
+
+/* Takes the held lines that are not in the output: they wait on, or go there if order does not matter any more. */
+static lh_status take_held(lh_batch_output *o, const lh_batch_records *records)
+{
+    for (int64_t k = 0; k < records->n; k++) {
+        const lh_batch_record *r = &records->at[k];
+        const int64_t i = lh_batch_resume_find(o->input, r);
+        if (o->done[i]) continue; /* its turn had come */
+        if (o->options.ordered) {
+            o->waiting[i] = (held_line){r->at, r->bytes};
+            o->waiting_count++;
+        } else {
+            LH_TRY(lh_appender_add(&o->file, records->map.data + r->at, r->bytes));
+        }
+        o->state.done++;
+        o->state.failed += r->failed;
+        o->done[i] = 1;
+    }
+    return LH_OK;
+}
+
+/* Reads the lines that waited when the last run ended, and cuts torn ends once all is found to be right. */
+static lh_status read_held(lh_batch_output *o, int64_t torn)
+{
+    lh_status st = LH_OK;
+    lh_batch_records records = {.n = 0};
+    unsigned char *held = NULL;
+    LH_TRY_DONE(lh_calloc(&held, lh_batch_input_count(o->input), 1));
+    if (lh_file_exists(o->held_path)) LH_TRY_DONE(lh_batch_records_read(&records, o->held_path));
+    LH_TRY_DONE(lh_batch_resume(o->input, &records, o->options.run, held));
+    LH_TRY_DONE(cut_torn(&o->file, torn));
+    LH_TRY_DONE(take_held(o, &records));
+    if (o->options.ordered) LH_TRY_DONE(lh_appender_open(&o->held, o->held_path));
+    if (o->options.ordered) LH_TRY_DONE(cut_torn(&o->held, records.torn_bytes));
+    if (!o->options.ordered && lh_file_exists(o->held_path)) {
+        LH_TRY_DONE(lh_appender_sync(&o->file));
+        unlink(o->held_path);
+    }
+done:
+    lh_batch_records_clear(&records);
+    lh_free(held);
+    return st;
+}
+
+/* The file of timings, without a line that a kill cut off. */
+static lh_status open_timings(lh_batch_output *o)
+{
+    char end[1 << 16];
+    lh_appender *a = &o->timings;
+    LH_TRY(lh_appender_open(a, o->timings_path));
+    const int64_t bytes = lh_min_i64(a->bytes, (int64_t)sizeof end);
+    LH_TRY(lh_appender_read(a, a->bytes - bytes, end, bytes));
+    const char *feed = memrchr(end, '\n', (size_t)bytes);
+    return lh_appender_cut(a, a->bytes - bytes + (feed ? feed + 1 - end : 0));
+}
+
+/* ---- lines ---- */
+
+/* Moves what waits for nothing any more from the held lines to the output. */
+static lh_status advance(lh_batch_output *o)
+{
+    lh_status st = LH_OK;
+    char *line = NULL;
+    const int64_t count = lh_batch_input_count(o->input);
+    for (; o->next < count && o->waiting[o->next].bytes; o->next++) {
+        held_line *held = &o->waiting[o->next];
+        LH_TRY_DONE(lh_realloc(&line, held->bytes, 1));
+        LH_TRY_DONE(lh_appender_read(&o->held, held->at, line, held->bytes));
+        LH_TRY_DONE(lh_appender_add(&o->file, line, held->bytes));
+        *held = (held_line){0};
+        o->waiting_count--;
+    }
+done:
+    lh_free(line);
+    return st;
+}
+
+static lh_status add_ordered(lh_batch_output *o, const lh_batch_put *put)
+{
+    if (put->i != o->next) {
+        o->waiting[put->i] = (held_line){o->held.bytes, put->bytes};
+        o->waiting_count++;
+        return lh_appender_add(&o->held, put->line, put->bytes);
+    }
+    LH_TRY(lh_appender_add(&o->file, put->line, put->bytes));
+    o->next++;
+    return advance(o);
+}
+
+/* Held lines are dropped once they are in the output, and that is on the disk. */
+static lh_status sync_files(lh_batch_output *o)
+{
+    o->synced_s = clock_s();
+    LH_TRY(lh_appender_sync(&o->file));
+    if (o->waiting_count == 0 && o->held.bytes > 0) LH_TRY(lh_appender_cut(&o->held, 0));
+    return o->options.ordered ? lh_appender_sync(&o->held) : LH_OK;
+}
+
+static void add_timing(lh_batch_output *o, const json_t *timing)
+{
+    lh_buf line = {0};
+    char *text = timing && o->timings.fd >= 0 ? json_dumps(timing, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
+    if (!text) return;
+    if (lh_buf_printf(&line, "%s\n", text) != LH_OK || lh_appender_add(&o->timings, line.data, line.bytes) != LH_OK) {
+        lh_warn("%s: timings are no longer written", lh_error_message());
+        lh_error_clear();
+        lh_appender_close(&o->timings);
+    }
+    lh_buf_clear(&line);
+    free(text);
+}
+
+lh_status lh_batch_output_tick(lh_batch_output *o)
+{
+    const double now = clock_s();
+    if (now - o->synced_s >= o->options.sync_s && !o->broken) {
+        o->broken = 1;
+        LH_TRY(sync_files(o));
+        o->broken = 0;
+    }
+    if (now - o->state_s >= STATE_S) write_state(o);
+    return LH_OK;
+}
+
+lh_status lh_batch_output_put(lh_batch_output *o, const lh_batch_put *put)
+{
+    assert(!o->done[put->i] && put->bytes > 0 && put->line[put->bytes - 1] == '\n');
+    if (o->broken) LH_FAIL(LH_EWRITE, "cannot write '%s': a write has failed before", o->path);
+    o->broken = 1;
+    LH_TRY(o->options.ordered ? add_ordered(o, put) : lh_appender_add(&o->file, put->line, put->bytes));
+    o->broken = 0;
+    o->done[put->i] = 1;
+    o->state.done++;
+    o->state.failed += put->failed != 0;
+    add_timing(o, put->timing);
+    return lh_batch_output_tick(o);
+}
+
+int lh_batch_output_has(const lh_batch_output *o, int64_t i)
+{
+    return o->done[i];
+}
+
+int64_t lh_batch_output_done(const lh_batch_output *o)
+{
+    return o->state.done;
+}
+
+int64_t lh_batch_output_failed(const lh_batch_output *o)
+{
+    return o->state.failed;
+}
+
+/* ---- beginning and end ---- */
+
+lh_status lh_batch_output_open(lh_batch_output **out, const char *path, const lh_batch_input *input,
+                               const lh_batch_output_options *options)
+{
+    lh_status st = LH_OK;
+    lh_batch_output *o = NULL;
+    const int64_t count = lh_batch_input_count(input);
+    int64_t torn = 0;
+    LH_TRY_DONE(lh_calloc(&o, 1, sizeof *o));
+    o->input = input;
+    o->options = *options;
+    o->file.fd = o->held.fd = o->timings.fd = -1;
+    LH_TRY_DONE(lh_calloc(&o->done, count, 1));
+    LH_TRY_DONE(lh_calloc(&o->waiting, options->ordered ? count : 0, sizeof *o->waiting));
+    LH_TRY_DONE(name_files(o, path));
+    LH_TRY_DONE(open_file(o));
+    LH_TRY_DONE(read_output(o, &torn));
+    LH_TRY_DONE(read_held(o, torn));
+    LH_TRY_DONE(open_timings(o));
+    if (options->ordered) LH_TRY_DONE(advance(o));
+    LH_TRY_DONE(begin_state(o));
+    o->synced_s = clock_s();
+    write_state(o);
+    *out = o;
+    o = NULL;
+done:
+    lh_batch_output_close(o);
+    return st;
+}
+
+/* Removes a file that nothing was written to. */
+static void remove_empty(const lh_appender *a)
+{
+    struct stat info;
+    if (a->fd >= 0 && fstat(a->fd, &info) == 0 && info.st_size == 0) unlink(a->path);
+}
+
+void lh_batch_output_close(lh_batch_output *o)
+{
+    if (!o) return;
+    remove_empty(&o->held);
+    remove_empty(&o->timings);
+    if (o->locked && o->state.done == 0) remove_empty(&o->file);
+    lh_appender_close(&o->held);
+    lh_appender_close(&o->timings);
+    lh_appender_close(&o->file);
+    lh_batch_state_clear(&o->state);
+    lh_free(o->done);
+    lh_free(o->waiting);
+    lh_free(o->path);
+    lh_free(o->state_path);
+    lh_free(o->held_path);
+    lh_free(o->timings_path);
+    lh_free(o);
+}
+
+lh_status lh_batch_output_finish(lh_batch_output *o, lh_status how)
+{
+    lh_status st = how;
+    lh_buf message = {0};
+    if (how == LH_OK) st = o->broken ? LH_OK : sync_files(o);
+    if (st != LH_OK && st != LH_EINTERRUPTED) lh_strdup(&o->state.message, lh_error_message());
+    lh_buf_puts(&message, lh_error_message());
+    if (how != LH_OK && !o->broken && sync_files(o) != LH_OK) lh_warn("%s", lh_error_message());
+    o->state.stage = st == LH_OK && o->state.done == o->state.total ? LH_BATCH_DONE
+                     : st == LH_OK || st == LH_EINTERRUPTED         ? LH_BATCH_INTERRUPTED
+                                                                    : LH_BATCH_FAILED;
+    write_state(o);
+    if (st != LH_OK) lh_fail(st, __FILE__, __LINE__, "%s", message.data ? message.data : "");
+    lh_buf_clear(&message);
+    return st;
+}

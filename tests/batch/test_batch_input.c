@@ -1,0 +1,184 @@
+/* Inputs: where lines begin, whose custom_ids they have, and how fast that is found. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/hash.h"
+#include "batch/skim.h"
+#include "rig.h"
+#include "suite.h"
+
+static void skims(const char *line, int good, const char *a, const char *b)
+{
+    static const char *const names[] = {"a", "b", NULL};
+    const char *const want[] = {a, b};
+    lh_skimmed v[2];
+    ck_assert_msg(lh_skim(line, (int64_t)strlen(line), names, v) == good, "%s", line);
+    for (int i = 0; good && i < 2; i++) {
+        ck_assert_msg(!v[i].text == !want[i], "%s", line);
+        if (!want[i]) continue;
+        ck_assert_int_eq(v[i].bytes, (int64_t)strlen(want[i]));
+        ck_assert_msg(memcmp(v[i].text, want[i], strlen(want[i])) == 0, "%s: %.*s", line, (int)v[i].bytes, v[i].text);
+    }
+}
+
+START_TEST(test_members_are_found_without_a_tree)
+{
+    skims("{\"a\":1,\"b\":\"x\"}", 1, "1", "\"x\"");
+    skims("  { \"b\" : [ {\"a\": 3}, \"]}\\\"\" ] , \"c\":null, \"a\" :-1.5e3 }\t", 1, "-1.5e3",
+          "[ {\"a\": 3}, \"]}\\\"\" ]");
+    skims("{\"x\":{\"a\":1}}", 1, NULL, NULL);
+    skims("{}", 1, NULL, NULL);
+    skims("{\"a\":1,\"a\":2}", 1, "2", NULL);                    /* the last one, as jansson has it */
+    skims("{\"\\u0061\":7,\"\\u0062\\u0062\":8}", 1, "7", NULL); /* an escaped name */
+    skims("{\"a\":\"\\\\\",\"b\":\"long \\\" text \\\\\\\" of many words\"}", 1, "\"\\\\\"",
+          "\"long \\\" text \\\\\\\" of many words\"");
+    static const char *const bad[] = {
+        "",           "{",          "[1]",         "{\"a\":1",   "{\"a\":}",         "{\"a\":1}}",        "{\"a\" 1}",
+        "{\"a\":1,}", "{a:1}",      "{\"a\":\"x}", "{\"a\":[}",  "{\"a\":\"x\ty\"}", "{\"a\":1 \"b\":2}", "null",
+        "\"a\"",      "{\"a\":[1}", "{\"a\":1}x",  "{\"a\":\"\\"};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) skims(bad[i], 0, NULL, NULL);
+}
+END_TEST
+
+/* Strings are passed over eight bytes at a time: what ends them must be seen at every place in a word. */
+START_TEST(test_the_end_of_a_string_is_seen_at_every_place)
+{
+    static const char specials[] = {'"', '\\', '\0', '\n', 0x1F};
+    char line[128];
+    static const char *const names[] = {"k", NULL};
+    lh_skimmed v;
+    for (int at = 0; at < 40; at++)
+        for (size_t s = 0; s < sizeof specials; s++) {
+            memset(line, 0xE4, sizeof line);
+            memcpy(line, "{\"k\":\"", 6);
+            memcpy(line + 6 + 45, "\"}", 2);
+            ck_assert_int_eq(lh_skim(line, 53, names, &v), 1);
+            line[6 + at] = specials[s];
+            ck_assert_int_eq(lh_skim(line, 53, names, &v), specials[s] == '\\');
+        }
+}
+END_TEST
+
+START_TEST(test_lines_are_found_whatever_ends_them)
+{
+    lh_batch_input *input = NULL;
+    rig_enter();
+    rig_text("in.jsonl", "\xEF\xBB\xBF{\"custom_id\":\"a\"}\r\n"
+                         "\n  \t\r\n"
+                         "{\"custom_id\":\"\\u00e4\"}\n"
+                         "not JSON\n"
+                         "{\"custom_id\":\"a\"}\n"
+                         "{\"custom_id\":7}\n"
+                         "{\"custom_id\":\"z\\u0000\"}\n"
+                         "{\"custom_id\":\"\"}\n"
+                         "{\"custom_id\":\"last\"}");
+    OK(lh_batch_input_open(&input, "in.jsonl"));
+    static const struct {
+        int64_t number, same_as;
+        const char *id;
+    } want[] = {{1, 0, "a"},  {4, 0, "\xC3\xA4"}, {5, 0, NULL}, {6, 1, NULL},
+                {7, 0, NULL}, {8, 0, NULL},       {9, 0, NULL}, {10, 0, "last"}};
+    ck_assert_int_eq(lh_batch_input_count(input), 8);
+    for (int i = 0; i < 8; i++) {
+        const lh_batch_line *line = lh_batch_input_line(input, i);
+        ck_assert_int_eq(line->number, want[i].number);
+        ck_assert_int_eq(line->same_as, want[i].same_as);
+        ck_assert_pstr_eq(line->custom_id, want[i].id);
+        ck_assert(line->hash == lh_hash64(line->text, line->bytes));
+        if (want[i].id) ck_assert_int_eq(lh_batch_input_find(input, want[i].id), i);
+        ck_assert_int_eq(lh_batch_input_find_number(input, want[i].number), i);
+    }
+    ck_assert(lh_batch_input_line(input, 0)->hash == lh_hash64("{\"custom_id\":\"a\"}", 17)); /* without mark and end */
+    ck_assert_int_eq(lh_batch_input_find(input, "b"), -1);
+    ck_assert_int_eq(lh_batch_input_find_number(input, 2), -1);
+    ck_assert_int_eq(lh_batch_input_find_number(input, 11), -1);
+    lh_batch_input_close(input);
+    rig_leave();
+}
+END_TEST
+
+START_TEST(test_what_holds_no_request_is_refused)
+{
+    lh_batch_input *input = NULL;
+    rig_enter();
+    rig_text("blank", "\n \r\n\t\n");
+    rig_text("empty", "");
+    FAILS(lh_batch_input_open(&input, "blank"), LH_EINPUT, "'blank' holds no request");
+    FAILS(lh_batch_input_open(&input, "empty"), LH_EINPUT, "'empty'");
+    FAILS(lh_batch_input_open(&input, "none"), LH_EINPUT, "'none'");
+    FAILS(lh_batch_input_open(&input, "."), LH_EINPUT, "folder");
+    rig_leave();
+}
+END_TEST
+
+START_TEST(test_a_file_that_changes_is_noticed)
+{
+    static const lh_batch_defaults defaults = {.max_new = 16};
+    lh_batch_input *input = NULL;
+    lh_batch_request request;
+    rig_enter();
+    rig_input("in.jsonl", 3);
+    OK(lh_batch_input_open(&input, "in.jsonl"));
+    OK(lh_batch_request_read(&request, input, 1, &defaults));
+    lh_batch_request_clear(&request);
+    FILE *f = fopen("in.jsonl", "r+");
+    fseek(f, lh_batch_input_line(input, 1)->text - lh_batch_input_line(input, 0)->text + 30, SEEK_SET);
+    fputs("CHANGED", f);
+    fclose(f);
+    FAILS(lh_batch_request_read(&request, input, 1, &defaults), LH_EINPUT, "the line changed");
+    lh_batch_request_clear(&request);
+    FAILS(lh_batch_input_unchanged(input), LH_EINPUT, "changed while it was read");
+    lh_batch_input_close(input);
+    rig_leave();
+}
+END_TEST
+
+static double seconds(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* The law is far above what it takes, some 0.1 s: machines and sanitizers are slow. */
+START_TEST(test_a_hundred_thousand_lines_take_no_time)
+{
+    enum { LINES = 100000 };
+    lh_batch_input *input = NULL;
+    lh_buf text = {0};
+    char words[1001];
+    rig_enter();
+    for (int i = 0; i < 1000; i++) words[i] = i % 6 ? 'x' : ' ';
+    words[1000] = '\0';
+    for (int i = 0; i < LINES; i++)
+        OK(lh_buf_printf(&text,
+                         "{\"custom_id\":\"request-%d\",\"method\":\"POST\",\"url\":\"/v1/completions\","
+                         "\"body\":{\"prompt\":\"%s\"}}\n",
+                         i, words));
+    rig_file("in.jsonl", text.data, text.bytes);
+    const double began = seconds();
+    OK(lh_batch_input_open(&input, "in.jsonl"));
+    const double took = seconds() - began;
+    printf("%d lines of %.1f MB: %.3f s\n", LINES, 1e-6 * (double)text.bytes, took);
+    ck_assert_int_eq(lh_batch_input_count(input), LINES);
+    ck_assert_int_eq(lh_batch_input_find(input, "request-77777"), 77777);
+    ck_assert(took < 10);
+    lh_batch_input_close(input);
+    lh_buf_clear(&text);
+    rig_leave();
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_members_are_found_without_a_tree,
+                                  test_the_end_of_a_string_is_seen_at_every_place,
+                                  test_lines_are_found_whatever_ends_them,
+                                  test_what_holds_no_request_is_refused,
+                                  test_a_file_that_changes_is_noticed,
+                                  test_a_hundred_thousand_lines_take_no_time,
+                                  NULL};
+    return suite_run("batch input", tests);
+}
