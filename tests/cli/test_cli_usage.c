@@ -6,8 +6,8 @@
 #include "cli/program.h"
 #include "suite.h"
 
-static const char *const commands[] = {"import",   "info",  "verify", "tokenize", "plan",
-                                       "generate", "trace", "replay", "report",   "help"};
+static const char *const commands[] = {"import", "info",  "verify", "tokenize", "plan",   "generate",
+                                       "status", "merge", "trace",  "replay",   "report", "help"};
 enum { COMMANDS = sizeof commands / sizeof *commands };
 
 START_TEST(test_every_command_explains_itself_without_ranks)
