@@ -94,6 +94,21 @@ done:
     return st;
 }
 
+/* In place: a disk that is full has room for it where the old one is. */
+static lh_status overwrite_file(const char *path, const char *text)
+{
+    lh_status st = LH_OK;
+    lh_appender file = {.fd = -1};
+    const int64_t bytes = (int64_t)strlen(text);
+    LH_TRY_DONE(lh_appender_open(&file, path));
+    file.bytes = 0; /* from its beginning */
+    LH_TRY_DONE(lh_appender_add(&file, text, bytes));
+    LH_TRY_DONE(lh_appender_cut(&file, bytes));
+done:
+    lh_appender_close(&file);
+    return st;
+}
+
 lh_status lh_batch_state_write(const lh_batch_state *state, const char *path)
 {
     lh_status st = LH_OK;
@@ -104,7 +119,8 @@ lh_status lh_batch_state_write(const lh_batch_state *state, const char *path)
     text = object ? json_dumps(object, JSON_INDENT(1) | JSON_ENSURE_ASCII) : NULL;
     if (!text) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate memory for '%s'", path);
     LH_TRY_DONE(lh_buf_printf(&line, "%s\n", text));
-    LH_TRY_DONE(replace_file(path, line.data));
+    st = replace_file(path, line.data);
+    if (st != LH_OK && lh_file_exists(path)) LH_TRY_DONE(overwrite_file(path, line.data));
 done:
     json_decref(object);
     free(text);

@@ -31,7 +31,7 @@ typedef struct lh_batch_state {
 
 void lh_batch_state_clear(lh_batch_state *state);
 
-/* Replace the file whole, or leave the old one. LH_EWRITE. */
+/* Replace the file whole; on a full disk in place. LH_EWRITE. */
 lh_status lh_batch_state_write(const lh_batch_state *state, const char *path);
 
 /* LH_EINPUT: there is none, or it is none. */

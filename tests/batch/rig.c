@@ -117,6 +117,7 @@ lh_status rig_answer(rig_batch *b)
     for (int64_t k = 0; st == LH_OK && k < lh_batch_input_count(input) && b->answered < b->limit; k++) {
         lh_batch_put put = {.i = b->order ? b->order[k] : k};
         if (lh_batch_output_has(output, put.i)) continue;
+        if (b->pause_us) usleep(b->pause_us);
         rig_line(input, put.i, run, &line, &put.failed);
         put.line = line.data;
         put.bytes = line.bytes;

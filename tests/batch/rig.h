@@ -41,7 +41,8 @@ typedef struct rig_batch {
     int64_t limit;
     const int64_t *order; /* [count of the input] */
     int how;
-    int64_t answered; /* set */
+    unsigned pause_us; /* before each answer */
+    int64_t answered;  /* set */
 } rig_batch;
 lh_status rig_answer(rig_batch *batch);
 

@@ -150,6 +150,50 @@ START_TEST(test_an_ordered_run_goes_on_after_any_cut)
 }
 END_TEST
 
+/* SIGKILL at any moment, with somebody who looks on from outside; at the end, what an undisturbed run writes. */
+START_TEST(test_a_run_that_is_killed_again_and_again_ends_as_one_that_is_not)
+{
+    enum { MANY = 300, KILLS = 12 };
+    lh_buf want = {0}, is = {0};
+    int how = 0;
+    int64_t order[MANY];
+    rig_enter();
+    rig_input("in.jsonl", MANY);
+    undisturbed(&want);
+    for (int64_t i = 0; i < MANY; i++) order[i] = i * 37 % MANY;
+    for (int kills = 0; kills < KILLS; kills++) {
+        const int ordered = kills >= KILLS / 2;
+        if (kills == KILLS / 2) {
+            OK(rig_answer(&(rig_batch){.resume = 1, .limit = ALL, .how = LH_OK}));
+            same_lines(&want, "out.jsonl");
+            unlink("out.jsonl");
+        }
+        const pid_t child = fork();
+        if (child == 0) {
+            rig_batch batch = {.resume = 1, .ordered = ordered, .order = order, .how = LH_OK, .pause_us = 100};
+            batch.limit = 20 + kills * 7;
+            rig_answer(&batch);
+            raise(SIGKILL);
+        }
+        usleep((useconds_t)(1500 + 1000 * (kills % 5)));
+        lh_batch_status status;
+        if (rig_size("out.jsonl") > 0) {
+            OK(lh_batch_status_read(&status, "out.jsonl"));
+            lh_batch_status_clear(&status);
+        }
+        kill(child, SIGKILL);
+        ck_assert_int_eq(waitpid(child, &how, 0), child);
+        ck_assert(WIFSIGNALED(how) && WTERMSIG(how) == SIGKILL);
+    }
+    OK(rig_answer(&(rig_batch){.resume = 1, .ordered = 1, .limit = ALL, .how = LH_OK}));
+    rig_read("out.jsonl", &is);
+    ck_assert_str_eq(want.data, is.data);
+    lh_buf_clear(&want);
+    lh_buf_clear(&is);
+    rig_leave();
+}
+END_TEST
+
 START_TEST(test_an_output_that_exists_is_not_overwritten)
 {
     lh_buf before = {0}, after = {0};
@@ -452,6 +496,7 @@ int main(void)
     const TTest *const tests[] = {test_every_request_has_its_line,
                                   test_a_run_goes_on_after_a_cut_at_every_byte,
                                   test_an_ordered_run_goes_on_after_any_cut,
+                                  test_a_run_that_is_killed_again_and_again_ends_as_one_that_is_not,
                                   test_an_output_that_exists_is_not_overwritten,
                                   test_what_does_not_belong_together_is_refused,
                                   test_an_input_may_grow,
