@@ -1,11 +1,13 @@
 /* nccl_comm.c - the communicator over NCCL: collectives of device memory, enqueued on a stream. The ranks exchange
  * NCCL's id over MPI. A failure, or a missing peer, is detected when the stream is waited for; the watchdog covers that
  * wait and aborts the communicator before it ends the process. */
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "comm/comm_impl.h"
 #include "comm/nccl_library.h"
+#include "comm/nccl_network.h"
 #include "device/cuda.h"
 
 typedef struct nccl {
@@ -20,6 +22,13 @@ static lh_status check_nccl(const nccl *n, ncclResult_t rc, const char *what)
 {
     if (rc != ncclSuccess && rc != ncclInProgress)
         LH_FAIL(LH_ECOMM, "%s failed in NCCL: %s", what, n->f->GetErrorString(rc));
+    return LH_OK;
+}
+
+static lh_status check_start(const nccl *n, ncclResult_t rc, const char *help)
+{
+    if (rc != ncclSuccess && rc != ncclInProgress)
+        LH_FAIL(LH_ECOMM, "NCCL does not start: %s%s", n->f->GetErrorString(rc), help);
     return LH_OK;
 }
 
@@ -158,10 +167,24 @@ static lh_status find_library(const lh_comm_on *on, nccl *n)
     return LH_OK;
 }
 
+/* Ranks of several hosts need a network: *help is what to say of its choice if NCCL does not start. Collective. */
+static lh_status choose_network(lh_comm *host, const char **help)
+{
+    char first[LH_HOST_BYTES] = "";
+    *help = "";
+    snprintf(first, sizeof first, "%s", lh_comm_host(host));
+    LH_TRY(lh_comm_bcast(host, 0, first, sizeof first));
+    int32_t several = strcmp(first, lh_comm_host(host)) != 0;
+    LH_TRY(lh_comm_allreduce(host, &several, 1, LH_I32, LH_MAX));
+    if (several) *help = lh_nccl_choose_network(NULL);
+    return LH_OK;
+}
+
 lh_status lh_comm_open_nccl(lh_comm *comm, const lh_comm_on *on)
 {
     lh_status st = LH_OK, own = LH_OK;
     nccl *n = NULL;
+    const char *help;
     ncclUniqueId id;
     memset(&id, 0, sizeof id);
     LH_TRY_DONE(lh_calloc(&n, 1, sizeof *n));
@@ -171,11 +194,12 @@ lh_status lh_comm_open_nccl(lh_comm *comm, const lh_comm_on *on)
     n->owner = comm;
     LH_TRY_DONE(find_library(on, n));
     n->on = lh_stream_cuda(on->stream);
+    LH_TRY_DONE(choose_network(on->host, &help));
     if (comm->rank == 0) own = check_nccl(n, n->f->GetUniqueId(&id), "making an id");
     LH_TRY_DONE(lh_comm_agree(on->host, own));
     LH_TRY_DONE(lh_comm_bcast(on->host, 0, &id, sizeof id));
     lh_watch_enter(comm->world->watch, "start of NCCL", -1);
-    own = check_nccl(n, n->f->CommInitRank(&n->comm, comm->size, id, comm->rank), "its start");
+    own = check_start(n, n->f->CommInitRank(&n->comm, comm->size, id, comm->rank), help);
     lh_watch_leave(comm->world->watch);
     LH_TRY_DONE(lh_comm_agree(on->host, own));
     lh_stream_watch(on->stream, &(lh_stream_waiter){n, before_wait, during_wait, after_wait});

@@ -116,8 +116,8 @@ static const lh_comm_ops alone_ops = {.name = "alone",
 
 /* ---- staged ---- */
 
-/* A rank whose own copies fail still takes part in the collective, with whatever the buffer holds, and fails afterwards:
- * the others would wait for it. */
+/* A rank whose own copies fail still takes part in the collective, with whatever the buffer holds, and fails
+ * afterwards: the others would wait for it. */
 /* Bytes of a reduction staged at a time. */
 static const int64_t PIECE_BYTES = 32 << 20;
 
@@ -283,7 +283,10 @@ static lh_status open_way(lh_comm *comm, const lh_comm_on *on)
     if (on->way == LH_COMM_NCCL) return lh_comm_open_nccl(comm, on);
     st = on->apart ? lh_comm_open_nccl(comm, on) : LH_EUSAGE;
     if (st != LH_EUSAGE) return st;
-    lh_debug("device memory is sent through the host: %s", on->apart ? lh_error_message() : "ranks share a device");
+    if (on->apart)
+        lh_warn("device memory is sent through the host: %s", lh_error_message());
+    else
+        lh_debug("device memory is sent through the host: ranks share a device");
     lh_error_clear();
     return open_over(comm, on, &staged_ops);
     return st;

@@ -163,8 +163,11 @@ ncclResult_t get_unique_id(ncclUniqueId *id)
     return ncclSuccess;
 }
 
+/* A network that is asked for (NCCL_NET) must be the emulated one, if that has a name. */
 ncclResult_t comm_init_rank(ncclComm_t *out, int ranks, ncclUniqueId id, int rank)
 {
+    const char *asked = getenv("NCCL_NET"), *here = getenv("LONGHAUL_SIMT_NETWORK");
+    if (asked && strcmp(asked, here ? here : "Socket") != 0) return ncclInvalidUsage;
     int fd = shm_open(id.internal, O_RDWR, 0600);
     if (fd < 0 || ranks > MOST) return ncclSystemError;
     void *p = mmap(nullptr, sizeof(shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
