@@ -61,7 +61,7 @@ pass_on() {
 }
 trap pass_on USR1
 run_ranks() {
-    local status
+    local status asked=''
     [ -z "$signalled" ] || return 75 # it came before there were ranks
     "${launch[@]}" "$longhaul" "$@" ${threads[0]+"${threads[@]}"} <&0 &
     launched=$!
@@ -69,8 +69,10 @@ run_ranks() {
         signalled='' status=0
         wait "$launched" || status=$?
         [ "$signalled" ] || break
+        asked=1
     done
     launched=''
+    [ "$asked$status" != 1138 ] || status=75 # it came to ranks that were just starting, and ended them
     return "$status"
 }
 
