@@ -28,11 +28,11 @@ typedef struct lh_attend_block_args {
 } lh_attend_block_args;
 
 /* One row a sequence over all entries it may see; o and lse as in attend_block. q, o: sequence b, head i starts at
- * b * ld + i * head_dim; lse: [batch, heads] or NULL. Slots are in no particular order. logits: [batch * heads, ld],
- * where they are wanted. */
+ * b * ld + i * head_dim; lse: [batch, heads] or NULL. Slots are in no particular order. logits: NULL, or for each
+ * sequence where those of its row are wanted. */
 typedef struct lh_attend_decode_args {
     float *o, *lse;
-    lh_row_logits logits;
+    const lh_row_logits *logits; /* [batch], host */
     const float *q;
     const int32_t *positions; /* [batch] of the rows */
     const lh_ragged *seqs;    /* [batch], host */

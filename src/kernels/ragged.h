@@ -38,7 +38,7 @@ typedef struct lh_logit {
     int64_t window;
 } lh_logit;
 
-/* Logits of one row a sequence: that of query head i with slot s at at[i * ld + s], as lh_logit says, without the
+/* Logits of one row of a sequence: that of query head i with slot s at at[i * ld + s], as lh_logit says, without the
  * entry's bias; of entries that the row does not see any number. */
 typedef struct lh_row_logits {
     float *at; /* NULL: not known, or not wanted */

@@ -38,7 +38,7 @@ static void attend(lh_rerun_group *g, lh_kv *kv, int64_t layer, const block *b, 
     if (b->position + b->tokens <= lh_kv_wants_rows(kv, layer)) return;
     if (b->tokens == 1) {
         if (r->trace.order == LH_ORDER_ANY) logits = lh_kv_row_logits(kv, layer);
-        LH_RUN(&r->exec, attend_decode, .o = g->outputs, .lse = g->lse, .logits = logits, .q = q,
+        LH_RUN(&r->exec, attend_decode, .o = g->outputs, .lse = g->lse, .logits = &logits, .q = q,
                .positions = g->positions, .seqs = view, .batch = 1, .q_ld = width, .o_ld = width,
                .map = lh_heads_grouping(&s->heads), .logit = logit);
     } else {

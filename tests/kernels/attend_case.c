@@ -171,13 +171,22 @@ int64_t logits_ld(const attend_case *c)
     return most + 2;
 }
 
+int asks_logits(const attend_case *c, int64_t b)
+{
+    return b == 0 || b + 1 < c->batch;
+}
+
 float *decode_logits_run(lot *m, rig *g, const attend_case *c)
 {
     int64_t bytes = c->batch * c->map.heads * logits_ld(c) * 4;
     float *host = lot_new(m, bytes), *logits = rig_put(g, host, bytes);
     lh_ragged seqs[BATCH_MOST];
-    for (int64_t b = 0; b < c->batch; b++) seqs[b] = rig_cache(g, &c->kv[b]);
-    RUN(g, attend_decode, .o = rig_new(g, c->batch * c->o_ld * 4), .logits = {logits, logits_ld(c)},
+    lh_row_logits rows[BATCH_MOST];
+    for (int64_t b = 0; b < c->batch; b++) {
+        seqs[b] = rig_cache(g, &c->kv[b]);
+        rows[b] = (lh_row_logits){asks_logits(c, b) ? logits + b * c->map.heads * logits_ld(c) : NULL, logits_ld(c)};
+    }
+    RUN(g, attend_decode, .o = rig_new(g, c->batch * c->o_ld * 4), .logits = rows,
         .q = rig_put(g, c->q, c->batch * c->q_ld * 4), .positions = rig_put(g, c->positions, c->batch * 4),
         .seqs = seqs, .batch = c->batch, .q_ld = c->q_ld, .o_ld = c->o_ld, .map = c->map, .logit = c->logit);
     rig_get(g, host, logits, bytes);

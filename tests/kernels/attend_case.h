@@ -52,9 +52,10 @@ attended decode_run(lot *m, rig *g, const attend_case *c);
 
 float *row_lse_run(lot *m, rig *g, const attend_case *c); /* [tokens, heads] */
 
-/* Logits that attend_decode leaves of each sequence's row, [batch * heads, logits_ld]; 0 in what is after the entries.
- */
+/* Logits that attend_decode leaves of each sequence's row, [batch * heads, logits_ld]; 0 in what is after the entries,
+ * and where a sequence is not asked for any. */
 int64_t logits_ld(const attend_case *c);
+int asks_logits(const attend_case *c, int64_t b);
 float *decode_logits_run(lot *m, rig *g, const attend_case *c);
 
 /* The logit of row `row` of query head i and slot j of a cache by the formula, without gain and bias. */

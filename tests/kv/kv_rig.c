@@ -261,7 +261,7 @@ static void attend(kv_rig *r, lh_ragged *view, int64_t layer, int64_t tokens, lh
     if (logits.at)
         mt_try(r->ops->attend_decode(r->stream, &(lh_attend_decode_args){.o = r->o,
                                                                          .lse = r->lse,
-                                                                         .logits = logits,
+                                                                         .logits = &logits,
                                                                          .q = r->q,
                                                                          .positions = r->positions,
                                                                          .seqs = view,

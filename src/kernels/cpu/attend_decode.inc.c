@@ -260,9 +260,10 @@ static void attend_chunk(const lh_decode *decode, const lh_chunk *c, float *memo
         memset(t.q, 0, (size_t)(TEAM_MOST * t.q_ld) * sizeof *t.q);
         for (int64_t h = 0; h < heads; h++)
             pack_floats_for(t.q + h * t.q_ld, q + h * d, d, query_factor(&a->logit), kind);
-        if (a->logits.at)
-            t.out = (lh_row_logits){a->logits.at + (c->b * a->map.heads + c->i0 + g) * a->logits.ld + c->first,
-                                    a->logits.ld};
+        if (a->logits && a->logits[c->b].at) {
+            t.out = a->logits[c->b];
+            t.out.at += (c->i0 + g) * t.out.ld + c->first;
+        }
         (kind == MEET_F32 ? teams_f32 : teams_bf16)[heads](&t, c);
         for (int64_t h = 0; h < heads; h++) {
             float *part = c->part + (g + h) * decode->part_ld;

@@ -1,13 +1,15 @@
 /* Split-KV decode attention (flash-decoding): one query row a sequence (split_kv.cuh). */
 #include "kernels/cuda/split_kv_launch.cuh"
 
-/* The next sequences, as many as a launch has and as are of one type. */
-static int64_t take_seqs(lh_split_kv *a, const lh_ragged *seqs, int64_t left)
+/* Those from sequence b on, as many as a launch has and as are of one type. */
+static int64_t take_seqs(lh_split_kv *a, const lh_attend_decode_args *d, int64_t b)
 {
-    int64_t n = 0;
+    const lh_ragged *seqs = d->seqs + b;
+    int64_t n = 0, left = d->batch - b;
     a->form = lh_form_of(&seqs[0]);
     for (; n < left && n < LH_SPLIT_SEQS && seqs[n].type == seqs[0].type; n++) {
         a->seqs[n] = seqs[n];
+        a->logits[n] = d->logits ? d->logits[b + n] : lh_row_logits{};
         a->form.wide &= lh_form_of(&seqs[n]).wide;
     }
     return n;
@@ -27,12 +29,11 @@ lh_status lh_cuda_attend_decode(lh_stream *stream, const lh_attend_decode_args *
     LH_TRY(shape_split(&a, "attend_decode"));
     LH_TRY(open_split(stream, &a, d->batch));
     for (int64_t b = 0, n; b < d->batch; b += n) {
-        n = take_seqs(&a, d->seqs + b, d->batch - b);
+        n = take_seqs(&a, d, b);
         a.o = d->o + b * d->o_ld;
         a.lse = d->lse ? d->lse + b * d->map.heads : NULL;
         a.q = d->q + b * d->q_ld;
         a.positions = d->positions + b;
-        a.logits = lh_row_logits{d->logits.at ? d->logits.at + b * d->map.heads * d->logits.ld : NULL, d->logits.ld};
         LH_TRY(launch_split<1>(stream, "attend_decode", &a, n));
     }
     return LH_OK;

@@ -34,7 +34,6 @@ typedef struct lh_split_parts {
 typedef struct lh_split_kv {
     float *o;             /* sums of values; NULL: not wanted */
     float *lse;           /* may be NULL */
-    lh_row_logits logits; /* of rows = 1 */
     const float *q;
     const int32_t *positions, *until; /* as in lh_observed */
     const float *gains;
@@ -47,6 +46,7 @@ typedef struct lh_split_kv {
     int tile; /* rows that a tile has at most */
     lh_split_parts parts;
     lh_ragged seqs[LH_SPLIT_SEQS];
+    lh_row_logits logits[LH_SPLIT_SEQS]; /* of rows = 1 */
 } lh_split_kv;
 
 /* Where a block is. */

@@ -80,6 +80,7 @@ static __device__ void stage_queries(const lh_split_kv &a, const lh_split_place 
 template <typename K>
 static __device__ void describe_rows(const lh_split_kv &a, const lh_split_place &p, split_rows<K> *rows)
 {
+    const lh_row_logits &out = a.logits[p.seq];
 #pragma unroll
     for (int n = 0; n < 2 * K::HALVES; n++) {
         int k = n / 2 * 8 + lh_lane() % 4 * 2 + n % 2, at = k < p.rows ? k : p.rows - 1;
@@ -88,7 +89,7 @@ static __device__ void describe_rows(const lh_split_kv &a, const lh_split_place 
         rows->sight[n / 2][n % 2] = lh_sight_of(a.positions, a.until, a.logit.window, r);
         rows->gain[n / 2][n % 2] = a.gains ? a.gains[r] : 1.0f;
         rows->logits[n / 2][n % 2] =
-            a.logits.at && k < p.rows ? a.logits.at + (r * a.map.heads + i) * a.logits.ld : NULL;
+            out.at && k < p.rows ? out.at + i * out.ld : NULL;
     }
 }
 

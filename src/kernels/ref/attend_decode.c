@@ -7,6 +7,7 @@ lh_status lh_ref_attend_decode(lh_stream *stream, const lh_attend_decode_args *a
     if (a->map.heads == 0) return LH_OK;
     for (int64_t b = 0; b < a->batch; b++) {
         const lh_ragged *kv = &a->seqs[b];
+        lh_row_logits logits = a->logits ? a->logits[b] : (lh_row_logits){0};
         LH_TRY(ref_attend_work(stream, &work, kv));
         for (int64_t i = 0; i < a->map.heads; i++) {
             int64_t head = (a->map.first + i) / a->map.group;
@@ -16,8 +17,8 @@ lh_status lh_ref_attend_decode(lh_stream *stream, const lh_attend_decode_args *a
                               .head = head,
                               .slots = kv->len[head],
                               .position = a->positions[b]};
-            for (int64_t s = 0; s < row.slots && a->logits.at; s++)
-                a->logits.at[(b * a->map.heads + i) * a->logits.ld + s] = (float)ref_logit(&row, s);
+            for (int64_t s = 0; s < row.slots && logits.at; s++)
+                logits.at[i * logits.ld + s] = (float)ref_logit(&row, s);
             ref_attend(&row, ref_sees, work, a->o + b * a->o_ld + i * kv->head_dim,
                        a->lse ? a->lse + b * a->map.heads + i : NULL);
         }
