@@ -17,25 +17,43 @@ static int ends_answer(const lh_session *session, const lh_decode *how, int32_t 
     return ends && !how->ignore_eos;
 }
 
+lh_status lh_answering_choose(lh_answering *a)
+{
+    const lh_decode *how = a->how;
+    const lh_tokens *force = how->force;
+    int stop = 0;
+    int32_t id;
+    if (a->chosen >= how->max_new) {
+        a->ended = 1;
+        return LH_OK;
+    }
+    if (force && a->chosen < force->n)
+        id = force->ids[a->chosen];
+    else
+        LH_TRY(lh_session_sample(a->session, &how->sampling, a->chosen, &id));
+    LH_TRY(lh_tokens_push(a->out, id));
+    if (how->chosen) LH_TRY(how->chosen(how->self, id));
+    stop = ends_answer(a->session, how, id);
+    if (!stop && how->token) LH_TRY(how->token(how->self, id, &stop));
+    a->finish = stop ? LH_FINISH_STOP : LH_FINISH_LENGTH;
+    a->ended = stop || ++a->chosen == how->max_new;
+    return LH_OK;
+}
+
+lh_status lh_answering_fed(lh_answering *a)
+{
+    return a->how->step ? a->how->step(a->how->self, a->chosen) : LH_OK;
+}
+
 lh_status lh_session_decode(lh_session *session, const lh_decode *how, lh_tokens *out, lh_finish_reason *finish)
 {
-    const int64_t forced = how->force ? how->force->n : 0;
-    int stop = 0;
-    for (int64_t i = 0; i < how->max_new && !stop; i++) {
-        int32_t id;
-        if (i) {
-            LH_TRY(lh_session_step(session, out->ids[out->n - 1]));
-            if (how->step) LH_TRY(how->step(how->self, i));
-        }
-        if (i < forced)
-            id = how->force->ids[i];
-        else
-            LH_TRY(lh_session_sample(session, &how->sampling, i, &id));
-        LH_TRY(lh_tokens_push(out, id));
-        if (how->chosen) LH_TRY(how->chosen(how->self, id));
-        stop = ends_answer(session, how, id);
-        if (!stop && how->token) LH_TRY(how->token(how->self, id, &stop));
+    lh_answering a = {.session = session, .how = how, .out = out, .finish = LH_FINISH_LENGTH};
+    LH_TRY(lh_answering_choose(&a));
+    while (!a.ended) {
+        LH_TRY(lh_session_step(session, out->ids[out->n - 1]));
+        LH_TRY(lh_answering_fed(&a));
+        LH_TRY(lh_answering_choose(&a));
     }
-    if (finish) *finish = stop ? LH_FINISH_STOP : LH_FINISH_LENGTH;
+    if (finish) *finish = a.finish;
     return LH_OK;
 }

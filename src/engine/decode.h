@@ -28,4 +28,18 @@ typedef struct lh_decode {
  * last one is not fed back. *finish (may be NULL) is LH_FINISH_STOP or LH_FINISH_LENGTH. */
 lh_status lh_session_decode(lh_session *session, const lh_decode *how, lh_tokens *out, lh_finish_reason *finish);
 
+/* The same a token at a time, for several sessions that step together: choose; unless it ended, the last token of `out`
+ * is fed to the session, then `fed`, and the next one is chosen. All but session, how and out begin with 0. */
+typedef struct lh_answering {
+    lh_session *session;
+    const lh_decode *how;
+    lh_tokens *out;
+    int64_t chosen; /* tokens that do not end the answer */
+    int ended;
+    lh_finish_reason finish;
+} lh_answering;
+
+lh_status lh_answering_choose(lh_answering *answering);
+lh_status lh_answering_fed(lh_answering *answering);
+
 #endif

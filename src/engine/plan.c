@@ -7,6 +7,7 @@
 #include "engine/devices.h"
 #include "import/model_header.h"
 #include "kv/forecast.h"
+#include "model/rotations.h"
 
 /* An all-reduce sends its buffer once; the reproducible mode gathers one product a logical shard instead. */
 static int64_t sent_per_token(const lh_config *c, const lh_shard *s, int deterministic)
@@ -46,7 +47,8 @@ static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh
     chunk->wanted = r->engine->chunk;
     chunk->tokens = r->context;
     chunk->room_bytes = plan->free_bytes;
-    chunk->else_bytes = out->weights + lh_max_i64(kv.prefill_peak + out->hidden, kv.decode_peak);
+    chunk->else_bytes =
+        out->weights + lh_rotations_bytes(c) + lh_max_i64(kv.prefill_peak + out->hidden, kv.decode_peak);
     plan->entries_kept += kv.counted;
     int64_t expert = 3 * chunk->shard->ff_count * c->hidden * lh_dtype_bytes(plan->dtype);
     out->decode_read = out->weights + out->kv_kept - c->layers * (c->experts.count - c->experts.top_k) * expert;

@@ -9,12 +9,15 @@
 #include "base/minmax.h"
 #include "engine/chunk.h"
 #include "kv/forecast.h"
+#include "model/rotations.h"
 
 struct lh_session {
     lh_engine *engine;
     lh_kv **caches; /* [1 + other_count] */
     lh_kv *kv;      /* the one in work */
     lh_forward *forward;
+    lh_rotations *rotations;
+    int64_t row, rows; /* this session's among the logits of the forward pass: the first, and how many */
     lh_tokens tokens;
     lh_session_options options;
     int64_t chunk;
@@ -36,7 +39,7 @@ static lh_status open_caches(lh_session *s)
 {
     const lh_session_options *o = &s->options;
     lh_kv_shape shape = lh_model_kv_shape(lh_engine_get(s->engine)->model, lh_engine_get(s->engine)->kv_dtype);
-    shape.rotations = lh_forward_rotations(s->forward);
+    shape.rotations = lh_rotations_layers(s->rotations);
     shape.profiles = o->profiles;
     LH_TRY(lh_calloc(&s->caches, 1 + o->other_count, sizeof *s->caches));
     LH_TRY(lh_calloc(&s->marked, 1 + o->other_count, sizeof *s->marked));
@@ -51,12 +54,11 @@ static lh_status open_caches(lh_session *s)
     return LH_OK;
 }
 
-/* Most bytes of the caches, and of the hidden states of a prompt. After a restored cache they are what they were after
- * its prompt. */
-static lh_status forecast(const lh_session *s, int64_t *bytes)
+/* After a restored cache it is what it was after its prompt. */
+lh_status lh_session_forecast(lh_session_bytes *out, const lh_engine *engine, const lh_session_options *o)
 {
-    const lh_session_options *o = &s->options;
-    const lh_engine_view *parts = lh_engine_get(s->engine);
+    const lh_engine_view *parts = lh_engine_get(engine);
+    const int64_t rotations = lh_rotations_bytes(parts->config);
     lh_kv_course course = {.policy = o->policy,
                            .others = o->others,
                            .other_count = o->other_count,
@@ -69,12 +71,11 @@ static lh_status forecast(const lh_session *s, int64_t *bytes)
     lh_kv_shape shape = lh_model_kv_shape(parts->model, parts->kv_dtype);
     lh_kv_forecast f;
     shape.profiles = o->profiles;
-    *bytes = 0;
+    *out = (lh_session_bytes){.after = rotations};
     if (course.tokens <= 0) return LH_OK;
     LH_TRY(lh_kv_forecast_make(&f, &shape, &course));
-    *bytes = f.decode_peak;
-    if (o->prompt)
-        *bytes = lh_max_i64(*bytes, f.prefill_peak + lh_forward_prompt_bytes(lh_model_config(parts->model), o->prompt));
+    out->after += f.decode_peak;
+    if (o->prompt) out->prompt = rotations + f.prefill_peak + lh_forward_prompt_bytes(parts->config, o->prompt);
     return LH_OK;
 }
 
@@ -85,8 +86,8 @@ static lh_status choose_chunk(lh_session *s)
     lh_model *model = lh_engine_get(s->engine)->model;
     lh_device *device = lh_engine_get(s->engine)->device;
     lh_comm *comm = lh_engine_get(s->engine)->comm;
-    int64_t caches = 0;
-    LH_TRY(lh_comm_agree(comm, forecast(s, &caches)));
+    lh_session_bytes bytes;
+    LH_TRY(lh_comm_agree(comm, lh_session_forecast(&bytes, s->engine, o)));
     lh_model_options how = lh_model_options_of(model);
     int64_t rows =
         lh_forward_rows_bytes(lh_model_config(model), lh_model_shard(model), &how, lh_max_i64(o->rows, 1) - 1);
@@ -97,10 +98,20 @@ static lh_status choose_chunk(lh_session *s)
                                                .wanted = lh_engine_get(s->engine)->chunk,
                                                .tokens = o->prompt ? o->prompt : o->more,
                                                .room_bytes = lh_device_room(device),
-                                               .else_bytes = caches + rows},
+                                               .else_bytes = lh_max_i64(bytes.prompt, bytes.after) + rows},
                            comm, &s->chunk));
     lh_debug("%lld tokens go through a layer together", (long long)s->chunk);
     return LH_OK;
+}
+
+/* Collective. */
+static lh_status open_forward(lh_session *s)
+{
+    const lh_session_options *o = &s->options;
+    LH_TRY(choose_chunk(s));
+    return lh_comm_agree(lh_engine_get(s->engine)->comm,
+                         lh_forward_open(&s->forward, lh_engine_get(s->engine)->model, lh_engine_get(s->engine)->exec,
+                                         &(lh_forward_run){.chunk = s->chunk, .rows = lh_max_i64(o->rows, 1)}));
 }
 
 lh_status lh_session_open(lh_session **out, lh_engine *engine, const lh_session_options *options)
@@ -111,8 +122,9 @@ lh_status lh_session_open(lh_session **out, lh_engine *engine, const lh_session_
     LH_TRY_DONE(lh_calloc(&s, 1, sizeof *s));
     s->engine = engine;
     s->options = *options;
-    LH_TRY_DONE(choose_chunk(s));
-    st = lh_forward_open(&s->forward, lh_engine_get(engine)->model, exec, &(lh_forward_run){options->length, s->chunk});
+    s->forward = options->forward;
+    if (!s->forward) LH_TRY_DONE(open_forward(s));
+    st = lh_rotations_open(&s->rotations, lh_engine_get(engine)->config, exec, options->length);
     if (st == LH_OK) st = open_caches(s);
     LH_TRY_DONE(lh_comm_agree(exec->comm, st));
     if (options->listener) lh_kv_listen(s->kv, options->listener);
@@ -127,7 +139,8 @@ void lh_session_close(lh_session *s)
 {
     if (!s) return;
     for (int64_t i = s->caches ? s->options.other_count : -1; i >= 0; i--) lh_kv_close(s->caches[i]);
-    lh_forward_close(s->forward);
+    if (!s->options.forward) lh_forward_close(s->forward);
+    lh_rotations_close(s->rotations);
     lh_tokens_clear(&s->tokens);
     lh_free(s->logits);
     lh_free(s->marked_logits);
@@ -137,18 +150,43 @@ void lh_session_close(lh_session *s)
     lh_free(s);
 }
 
+/* All rows of the last call are this session's. */
+static void take_rows(lh_session *s)
+{
+    s->row = 0;
+    s->rows = lh_forward_logits(s->forward).rows;
+}
+
 lh_status lh_session_block(lh_session *s, const int32_t *ids, int64_t n)
 {
     LH_TRY(push_tokens(s, ids, n));
     LH_TRY(lh_forward_block(s->forward, s->kv, ids, n));
+    take_rows(s);
     return LH_OK;
 }
 
 lh_status lh_session_step(lh_session *s, int32_t id)
 {
-    LH_TRY(push_tokens(s, &id, 1));
-    LH_TRY(lh_forward_step(s->forward, s->kv, id));
-    return LH_OK;
+    return lh_sessions_step(&s, &id, 1);
+}
+
+lh_status lh_sessions_step(lh_session *const *sessions, const int32_t *ids, int64_t n)
+{
+    lh_status st = LH_OK;
+    lh_next_token *next = NULL;
+    LH_TRY_DONE(lh_calloc(&next, n, sizeof *next));
+    for (int64_t i = 0; i < n; i++) {
+        next[i] = (lh_next_token){sessions[i]->kv, ids[i]};
+        LH_TRY_DONE(push_tokens(sessions[i], &ids[i], 1));
+    }
+    LH_TRY_DONE(lh_forward_step(sessions[0]->forward, next, n));
+    for (int64_t i = 0; i < n; i++) {
+        sessions[i]->row = i;
+        sessions[i]->rows = 1;
+    }
+done:
+    lh_free(next);
+    return st;
 }
 
 void lh_session_keep_logits(lh_session *s, int64_t rows)
@@ -156,19 +194,19 @@ void lh_session_keep_logits(lh_session *s, int64_t rows)
     lh_forward_keep(s->forward, rows);
 }
 
-/* This rank's part of the last row. */
-static lh_logits_view last_row(const lh_session *s)
+/* This rank's part of the last `rows` rows. */
+static lh_logits_view last_rows(const lh_session *s, int64_t rows)
 {
     lh_logits_view view = lh_forward_logits(s->forward);
-    view.logits += (view.rows - 1) * view.count;
-    view.rows = 1;
+    view.logits += (s->row + s->rows - rows) * view.count;
+    view.rows = rows;
     return view;
 }
 
 /* This rank's part of the last row, to host memory. */
 static lh_status copy_last_row(lh_session *s, float **out)
 {
-    lh_logits_view view = last_row(s);
+    lh_logits_view view = last_rows(s, 1);
     const lh_exec *exec = lh_engine_get(s->engine)->exec;
     lh_free(*out);
     *out = NULL;
@@ -178,12 +216,30 @@ static lh_status copy_last_row(lh_session *s, float **out)
     return LH_OK;
 }
 
+static lh_status put_logits(lh_session *s, const float *part)
+{
+    LH_TRY(lh_forward_put_logits(s->forward, part));
+    take_rows(s);
+    return LH_OK;
+}
+
+lh_status lh_session_begin_prefill(lh_session *s, const int32_t *ids, int64_t n, lh_prefill **prefill)
+{
+    LH_TRY(push_tokens(s, ids, n));
+    return lh_prefill_open(prefill, s->forward, s->kv, ids, n);
+}
+
+lh_status lh_session_end_prefill(lh_session *s)
+{
+    take_rows(s);
+    return s->options.other_count ? copy_last_row(s, &s->prompt_logits) : LH_OK;
+}
+
 lh_status lh_session_prefill(lh_session *s, const int32_t *ids, int64_t n, const lh_forward_progress *progress)
 {
     LH_TRY(push_tokens(s, ids, n));
     LH_TRY(lh_forward_prefill(s->forward, s->kv, ids, n, progress));
-    if (s->options.other_count) LH_TRY(copy_last_row(s, &s->prompt_logits));
-    return LH_OK;
+    return lh_session_end_prefill(s);
 }
 
 /* keys, values: room for the entries of a layer. */
@@ -210,7 +266,7 @@ lh_status lh_session_fill(lh_session *s, const lh_session_prompt *p)
         LH_TRY_DONE(lh_comm_agree(e->comm, fill_layer(s, p, l, keys, values)));
         LH_TRY_DONE(lh_kv_prefill_end(s->kv, l));
     }
-    st = lh_forward_put_logits(s->forward, p->logits + lh_forward_logits(s->forward).first);
+    st = put_logits(s, p->logits + lh_forward_logits(s->forward).first);
     LH_TRY_DONE(lh_comm_agree(e->comm, st));
 done:
     lh_free(keys);
@@ -230,7 +286,7 @@ lh_status lh_session_restore(lh_session *s)
 {
     LH_TRY(lh_kv_restore(s->kv));
     s->tokens.n = s->marked_tokens;
-    LH_TRY(lh_forward_put_logits(s->forward, s->marked_logits));
+    LH_TRY(put_logits(s, s->marked_logits));
     return LH_OK;
 }
 
@@ -242,7 +298,7 @@ lh_status lh_session_switch(lh_session *s, int64_t cache)
     if (!s->marked[cache]) LH_TRY(lh_kv_snapshot(s->kv));
     s->marked[cache] = 1;
     s->tokens.n = s->options.prompt;
-    LH_TRY(lh_forward_put_logits(s->forward, s->prompt_logits));
+    LH_TRY(put_logits(s, s->prompt_logits));
     return LH_OK;
 }
 
@@ -250,7 +306,7 @@ lh_status lh_session_logits(lh_session *s, const float **logits, int64_t *rows)
 {
     const lh_exec *exec = lh_engine_get(s->engine)->exec;
     int64_t vocab = lh_engine_get(s->engine)->config->vocab;
-    lh_logits_view view = lh_forward_logits(s->forward);
+    lh_logits_view view = last_rows(s, s->rows);
     int root = lh_comm_rank(exec->comm) == 0;
     if (root) LH_TRY(lh_realloc(&s->logits, view.rows * vocab, sizeof(float)));
     LH_TRY(lh_logits_gather(exec, &view, vocab, 0, s->logits));
@@ -261,7 +317,7 @@ lh_status lh_session_logits(lh_session *s, const float **logits, int64_t *rows)
 
 lh_status lh_session_sample(lh_session *s, const lh_sampling *sampling, int64_t step, int32_t *id)
 {
-    lh_logits_view row = last_row(s);
+    lh_logits_view row = last_rows(s, 1);
     lh_sample_at at = {lh_engine_get(s->engine)->exec, s->tokens.ids, s->tokens.n, step};
     LH_TRY(lh_sampling_check(sampling));
     LH_TRY(lh_sample(sampling, &at, &row, id));
@@ -293,7 +349,7 @@ lh_status lh_session_save(lh_session *s, const char *path, uint64_t seed, const 
     lh_status st = LH_OK;
     const lh_exec *exec = lh_engine_get(s->engine)->exec;
     int64_t vocab = lh_engine_get(s->engine)->config->vocab;
-    lh_logits_view row = last_row(s);
+    lh_logits_view row = last_rows(s, 1);
     float *logits = NULL;
     if (lh_comm_rank(exec->comm) == 0) LH_TRY_DONE(lh_calloc(&logits, vocab, sizeof *logits));
     LH_TRY_DONE(lh_logits_gather(exec, &row, vocab, 0, logits));
@@ -320,7 +376,7 @@ static lh_status restore(lh_session *s, lh_saved_kv *file)
         LH_FAIL(LH_EFILE, "'%s' holds %lld logits of the last token, the model has %lld", lh_h5_path(file->file.h5),
                 (long long)extra.vocab, (long long)vocab);
     LH_TRY(push_tokens(s, extra.tokens, extra.n));
-    LH_TRY(lh_forward_put_logits(s->forward, extra.logits + lh_forward_logits(s->forward).first));
+    LH_TRY(put_logits(s, extra.logits + lh_forward_logits(s->forward).first));
     return LH_OK;
 }
 

@@ -24,10 +24,20 @@ typedef struct lh_session_options {
     int restores;   /* 1: lh_session_restore, or lh_session_switch more than once, after a snapshot or a switch */
     uint64_t seed;  /* of the policy's random choices */
     const lh_kv_listener *listener; /* NULL: none */
+    lh_forward *forward;            /* of several sessions, one call after the other, borrowed; NULL: its own */
 } lh_session_options;
 
+/* Most bytes of a session on this rank, beside the workspace of the forward pass. */
+typedef struct lh_session_bytes {
+    int64_t prompt; /* while the prompt is prefilled; 0 without one */
+    int64_t after;  /* of questions and answers */
+} lh_session_bytes;
+
+/* Not collective. */
+lh_status lh_session_forecast(lh_session_bytes *out, const lh_engine *engine, const lh_session_options *options);
+
 /* Collective, as all calls below unless stated otherwise. LH_ENOMEM, before anything is computed, if the run does not
- * fit on a rank. */
+ * fit on a rank; where the forward pass is borrowed its owner sees to that. */
 lh_status lh_session_open(lh_session **out, lh_engine *engine, const lh_session_options *options);
 
 /* A prompt whose entries are known, read layer by layer. */
@@ -39,6 +49,14 @@ typedef struct lh_session_prompt {
     /* writes the layer's keys and values of this rank's KV heads, [kv_count, n, head_dim] of the entries' type */
     lh_status (*read)(void *self, int64_t layer, void *keys, void *values);
 } lh_session_prompt;
+
+/* A token each for n sessions with one forward pass, in one step. */
+lh_status lh_sessions_step(lh_session *const *sessions, const int32_t *ids, int64_t n);
+
+/* lh_session_prefill in pieces, between which other sessions with the same forward pass may work; *prefill as
+ * lh_prefill_open says, and closed before lh_session_end_prefill, which makes the session ready. */
+lh_status lh_session_begin_prefill(lh_session *s, const int32_t *ids, int64_t n, lh_prefill **prefill);
+lh_status lh_session_end_prefill(lh_session *s);
 
 /* In place of lh_session_prefill, where policies observe no rows or keep sets are given: leaves the session as after a
  * prefill that made these entries, without a forward pass. */

@@ -29,7 +29,7 @@ typedef struct lh_kv_shape {
     lh_order order; /* of sums of products: LH_ORDER_FIXED for the same bits on any number of ranks */
     /* borrowed; NULL where no policy will ask for them */
     const lh_projection *projections; /* [layers] */
-    const lh_rotation *rotations;     /* [layers] */
+    const lh_rotation *rotations;     /* [layers]; a forward pass needs them */
     const lh_profiles *profiles;      /* those that the policy names are in it */
     const lh_keep_sets *given;        /* kept at the end of the prompt in place of what the policy would; NULL: none */
 } lh_kv_shape;
@@ -125,6 +125,9 @@ lh_status lh_kv_room(lh_kv *kv, int64_t layer, int64_t tokens, lh_ragged **view)
  * to) for lh_kv_record, which works them out otherwise, and then rounds queries as lh_column_stats_args says; NULL
  * where nobody needs them. Not collective: the next agreement reports a failure. */
 lh_row_logits lh_kv_row_logits(lh_kv *kv, int64_t layer);
+
+/* As the shape has it. */
+const lh_rotation *lh_kv_rotation(const lh_kv *kv, int64_t layer);
 
 /* 1 where keys are rotated by slots: then keys are appended as they are after the prefill, and rows attend to the view
  * of lh_kv_attended. The position by which a token is rotated: its own, or the slot that it gets in this layer. */

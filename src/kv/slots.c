@@ -2,6 +2,11 @@
  * cache/slot_positions.h. */
 #include "kv/kv_impl.h"
 
+const lh_rotation *lh_kv_rotation(const lh_kv *kv, int64_t layer)
+{
+    return kv->shape.rotations ? &kv->shape.rotations[layer] : NULL;
+}
+
 int lh_kv_rotates_by_slot(const lh_kv *kv)
 {
     return lh_kv_uses_slots(&kv->numbers) && kv->timeline.phase == LH_KV_DECODE;
@@ -36,10 +41,10 @@ lh_status lh_kv_reserve_slots(lh_kv *kv, int64_t tokens)
 lh_status lh_kv_attended(lh_kv *kv, int64_t layer, int64_t seen, lh_ragged **view)
 {
     lh_arena *arena = &kv->layers[layer].arena;
-    const lh_rotation *r = kv->shape.rotations ? &kv->shape.rotations[layer] : NULL;
     *view = &arena->view;
     if (!lh_kv_uses_slots(&kv->numbers)) return LH_OK;
-    LH_TRY(lh_slot_positions_rotate(&kv->slots, &kv->exec, arena, r, next_slot(kv, layer), seen - kv->timeline.seen));
+    LH_TRY(lh_slot_positions_rotate(&kv->slots, &kv->exec, arena, lh_kv_rotation(kv, layer), next_slot(kv, layer),
+                                    seen - kv->timeline.seen));
     *view = &kv->slots.arena.view;
     return LH_OK;
 }

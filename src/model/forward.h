@@ -1,43 +1,63 @@
-/* forward.h - the forward pass of a model: prefill of a prompt, a block of tokens (a question), a decode step. Hidden
- * states are processed in chunks of a fixed number of tokens; keys, values and the query rows that policies observe go
- * to the cache, which evicts between layers. */
+/* forward.h - the forward pass of a model: prefill of a prompt, at once or in pieces, a block of tokens (a question), a
+ * decode step of one or several sequences. Hidden states are processed in chunks of a fixed number of tokens; keys,
+ * values and the query rows that policies observe go to the caches, which evict between layers. A cache brings the
+ * rotations of its sequence. */
 #ifndef LH_MODEL_FORWARD_H
 #define LH_MODEL_FORWARD_H
 
 #include "model/model.h"
 
-/* Workspace of one session. */
+/* Workspace, for any number of caches, one call after the other. */
 typedef struct lh_forward lh_forward;
 
 typedef struct lh_forward_run {
-    int64_t length; /* tokens of the whole run; some rotary scalings depend on it */
-    int64_t chunk;  /* maximum tokens per chunk, the same on all ranks */
+    int64_t chunk; /* maximum tokens per chunk, the same on all ranks */
+    int64_t rows;  /* maximum rows of logits of a call, and so of sequences of a step; at least 1 */
 } lh_forward_run;
 
-/* Bytes of workspace: taken by lh_forward_open, and in addition while a prompt of `tokens` tokens is prefilled. */
+/* Bytes of workspace: taken by lh_forward_open with one row, and in addition while a prompt of `tokens` tokens is
+ * prefilled. */
 int64_t lh_forward_bytes(const lh_config *config, const lh_shard *shard, const lh_model_options *options,
                          int64_t chunk);
 int64_t lh_forward_prompt_bytes(const lh_config *config, int64_t tokens);
 
-/* Of the former, for the last `rows` rows and their logits; lh_forward_open takes one row. */
+/* Of `rows` rows and their logits. */
 int64_t lh_forward_rows_bytes(const lh_config *config, const lh_shard *shard, const lh_model_options *options,
                               int64_t rows);
 
 lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_exec *exec, const lh_forward_run *run);
 void lh_forward_close(lh_forward *f);
 
-/* Rotary embeddings: [layers]. Borrowed. */
-const lh_rotation *lh_forward_rotations(const lh_forward *forward);
-
 /* All collective. Append tokens; the cache evicts by its policy. Afterwards lh_forward_logits gives the logits of the
- * last min(n, rows) tokens, where lh_forward_keep sets rows (default 1). */
+ * last min(n, rows) tokens, where lh_forward_keep sets rows (1 unless set). */
 lh_status lh_forward_prefill(lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t n,
                              const lh_forward_progress *progress);
 lh_status lh_forward_block(lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t n);
-lh_status lh_forward_step(lh_forward *f, lh_kv *kv, int32_t id);
 
-/* Rows of logits that the next calls keep; those of the last call stay until then. Not collective. */
+/* Rows of logits that the next prefills and blocks keep, at most those of lh_forward_run; those of the last call stay
+ * until then. Not collective. */
 void lh_forward_keep(lh_forward *f, int64_t rows);
+
+/* The next token of a sequence. */
+typedef struct lh_next_token {
+    lh_kv *kv;
+    int32_t id;
+} lh_next_token;
+
+/* Collective. A token each for n different sequences, which pass through the layers together: the weights are read
+ * once. Row b of the logits is that of sequence b. With LH_ORDER_FIXED a sequence's bits do not depend on the others.
+ */
+lh_status lh_forward_step(lh_forward *f, const lh_next_token *next, int64_t n);
+
+/* A prefill in pieces, between which blocks and steps of other caches may run: then agree first (lh_exec_agree), for
+ * failures are latched up to the end of a layer. All collective but lh_prefill_close. */
+typedef struct lh_prefill lh_prefill;
+lh_status lh_prefill_open(lh_prefill **out, lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t n);
+void lh_prefill_close(lh_prefill *p); /* NULL is fine */
+
+/* The next chunk of a layer. *left: tokens x layers that are to come; 0: the prompt is in the cache, and the logits of
+ * its last rows are there. */
+lh_status lh_prefill_next(lh_prefill *p, int64_t *left);
 
 /* Device memory for sampling (lh_sample). */
 enum { LH_BEST_MOST = 1024 };

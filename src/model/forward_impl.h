@@ -1,4 +1,5 @@
-/* forward_impl.h - the state shared by forward.c (tokens), layer.c (one layer) and forward_open.c (workspace). */
+/* forward_impl.h - the state of the forward pass, shared by forward.c (tokens through all layers), prefill.c, step.c,
+ * layer.c (one layer) and forward_open.c (workspace). */
 #ifndef LH_MODEL_FORWARD_IMPL_H
 #define LH_MODEL_FORWARD_IMPL_H
 
@@ -28,13 +29,14 @@ static inline int64_t lh_forward_value_at(const lh_config *c, const lh_shard *s)
     return (s->heads.q_count + s->heads.kv_count) * c->head_dim;
 }
 
-/* A decode step captured as a CUDA graph, from f->work.ids and f->work.positions to the logits. Valid until memory that
- * it was captured with is reallocated. */
+/* A decode step captured as a CUDA graph, from f->work.ids and f->work.positions to the logits. Valid for the same
+ * sequences, until memory that it was captured with is reallocated. */
 typedef struct lh_captured_step {
-    lh_graph *graph; /* NULL: not captured; the first step of its kind allocates all workspace */
-    const lh_kv *kv;
-    int64_t kv_epoch, sent_bytes; /* kv_epoch: lh_kv_graph_epoch when captured; sent: by its collectives */
-    int refused;                  /* 1: capture failed and is not tried again */
+    lh_graph *graph;       /* NULL: not captured; the first step of its kind allocates all workspace */
+    const lh_kv **kvs;     /* [n] */
+    int64_t *epochs;       /* [n] lh_kv_graph_epoch when captured */
+    int64_t n, sent_bytes; /* sent: by its collectives */
+    int refused;           /* 1: capture failed and is not tried again */
 } lh_captured_step;
 
 /* Device memory of one chunk of t tokens. */
@@ -63,7 +65,7 @@ typedef struct lh_expert_work {
 
 /* The last rows of a call and their logits, in device memory. */
 typedef struct lh_last_rows {
-    int64_t next;  /* rows requested for the next call */
+    int64_t next;  /* rows that prefills and blocks keep */
     int64_t cap;   /* rows allocated */
     int64_t n;     /* rows of the last call */
     float *x;      /* [cap, hidden] */
@@ -71,13 +73,21 @@ typedef struct lh_last_rows {
     float *logits; /* [cap, vocab_count] */
 } lh_last_rows;
 
-/* Of layers that do not slide, of those that do, and of those that are not rotated, whose frequencies are 0. */
-typedef enum lh_rotation_kind {
-    LH_ROTATION_GLOBAL,
-    LH_ROTATION_LOCAL,
-    LH_ROTATION_NONE,
-    LH_ROTATIONS
-} lh_rotation_kind;
+/* How the rows of a sequence are rotated. */
+typedef struct lh_row_turn {
+    const lh_rotation *rotation;
+    int keys_as_they_are; /* 1: keys are appended without rotation */
+} lh_row_turn;
+
+/* Sequences whose tokens pass through the layers together, as many of each: host arrays [last_rows.cap]. */
+typedef struct lh_sequences {
+    int64_t n, tokens;
+    lh_kv **kvs;
+    int64_t *first;        /* position of the first token */
+    lh_ragged *views;      /* of the layer in work */
+    lh_row_turn *turned;   /* there */
+    lh_row_logits *logits; /* there, of single rows */
+} lh_sequences;
 
 struct lh_forward {
     lh_model *model;
@@ -85,50 +95,34 @@ struct lh_forward {
     const lh_shard *shard;
     lh_exec exec;
     lh_device *device;
-    int64_t chunk;                   /* most tokens that pass through a layer together */
-    int32_t *numbers;                /* host, [chunk] */
-    lh_rotation kinds[LH_ROTATIONS]; /* own the frequencies */
-    lh_rotation *rotations;          /* host, [layers]: one of the kinds each */
+    int64_t chunk;    /* most tokens that pass through a layer together */
+    int32_t *numbers; /* host, [chunk] */
     lh_logical_shards head_shards, block_shards;
     int64_t *gather_bytes, *gather_at; /* [ranks] */
     lh_chunk_work work;
     lh_expert_work experts;
     lh_last_rows last_rows;
+    lh_sequences sequences;
     lh_sample_room room;
     lh_captured_step step;
 };
 
-/* Make room for the rows requested by lh_forward_keep; those of the previous call are lost. */
-lh_status lh_forward_apply_keep(lh_forward *f);
+/* ---- forward.c: failures are latched (exec.h) ---- */
 
-/* Drop the captured step: its memory is about to be reallocated. */
-void lh_forward_forget_step(lh_forward *f);
+/* The call's only sequence: `tokens` tokens from position `first` on. */
+void lh_forward_alone(lh_forward *f, lh_kv *kv, int64_t first, int64_t tokens);
 
-/* ---- layer.c: failures are latched (exec.h) ---- */
+/* The positions of the tokens of f->sequences, into f->work.positions. */
+void lh_forward_put_positions(lh_forward *f);
 
-/* A chunk of tokens in one layer. */
-typedef struct lh_rows_at {
-    int64_t layer, first, tokens; /* first: position of the first one */
-    lh_ragged *view;
-    const int32_t *turns; /* device, [tokens]: rotary positions of queries and keys; NULL: their positions */
-    int keys_as_they_are; /* 1: keys are appended without rotation */
-    float *x;             /* [tokens, hidden], updated in place */
-} lh_rows_at;
+/* x[0 .. n) = embeddings of the tokens in f->work.ids. */
+void lh_forward_embed(lh_forward *f, int64_t n, float *x);
 
-/* Norm, projections, rotation; keys and values into the cache, rotated queries left in f->work.qkv. */
-void lh_layer_append(lh_forward *f, const lh_rows_at *rows);
+/* The tokens of f->sequences in f->work.ids through all layers, in f->work.x; `room`: tokens to have room for in each
+ * cache. */
+lh_status lh_forward_through_layers(lh_forward *f, int64_t room);
 
-/* Results of the attention of one row besides its output. */
-typedef struct lh_row_results {
-    float *lse; /* [q_count] or NULL */
-    lh_row_logits logits;
-} lh_row_results;
-
-/* Attention of the queries in f->work.qkv into f->work.attended, of a block or of one row. lse may be NULL. */
-void lh_layer_attend(lh_forward *f, const lh_rows_at *rows, float *lse);
-void lh_layer_attend_step(lh_forward *f, const lh_rows_at *rows, const lh_row_results *out);
-
-/* Output projection, residual, MLP, residual. Collective. */
-void lh_layer_output(lh_forward *f, const lh_rows_at *rows);
+/* Logits of rows: norm, then lm_head. */
+void lh_forward_compute_logits(lh_forward *f, const float *x, int64_t rows);
 
 #endif

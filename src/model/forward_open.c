@@ -1,8 +1,9 @@
 /* forward_open.c - the workspace of the forward pass: one list of buffers and their sizes, used to allocate, to free
- * and to plan; the rows of logits, whose number can change between calls; the rotary frequencies. */
+ * and to plan; the rows of logits. */
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "model/forward_impl.h"
 
 /* A buffer of the workspace: address of its pointer, and size. */
@@ -64,7 +65,7 @@ int64_t lh_forward_bytes(const lh_config *config, const lh_shard *shard, const l
 {
     lh_forward none;
     buffer list[BUFFERS];
-    int64_t bytes = LH_ROTATIONS * (config->rotary_dim / 2) * 4;
+    int64_t bytes = 0;
     list_buffers(&none, &(extent){config, shard, options, chunk}, list);
     for (int i = 0; i < BUFFERS; i++) bytes += list[i].bytes;
     return bytes + lh_forward_rows_bytes(config, shard, options, 1);
@@ -79,40 +80,6 @@ int64_t lh_forward_rows_bytes(const lh_config *config, const lh_shard *shard, co
 int64_t lh_forward_prompt_bytes(const lh_config *config, int64_t tokens)
 {
     return tokens * config->hidden * 4;
-}
-
-/* `rope` NULL: nothing is rotated. */
-static lh_status open_rope(lh_forward *f, const lh_rope *rope, int64_t length, lh_rotation *out)
-{
-    lh_status st = LH_OK;
-    int64_t half = f->config->rotary_dim / 2;
-    float *host = NULL, *device = NULL;
-    LH_TRY_DONE(lh_calloc(&host, half, sizeof *host));
-    out->scale = 1;
-    if (rope) lh_rope_frequencies(rope, f->config->rotary_dim, length, host, &out->scale);
-    LH_TRY_DONE(lh_device_alloc(f->device, &device, half * 4, LH_MEM_WORK));
-    out->inv_freq = device;
-    out->rotary = f->config->rotary_dim;
-    LH_TRY_DONE(lh_stream_put(f->exec.stream, device, host, half * 4));
-done:
-    lh_free(host);
-    return st;
-}
-
-static lh_status open_rotations(lh_forward *f, int64_t length)
-{
-    const lh_config *c = f->config;
-    const lh_rope *ropes[LH_ROTATIONS] = {
-        [LH_ROTATION_GLOBAL] = &c->rope_global, [LH_ROTATION_LOCAL] = &c->rope_local, [LH_ROTATION_NONE] = NULL};
-    for (int k = 0; k < LH_ROTATIONS; k++) LH_TRY(open_rope(f, ropes[k], length, &f->kinds[k]));
-    LH_TRY(lh_calloc(&f->rotations, c->layers, sizeof *f->rotations));
-    for (int64_t l = 0; l < c->layers; l++) {
-        int slides = c->window > 0 && c->sliding[l];
-        f->rotations[l] = f->kinds[c->unrotated[l] ? LH_ROTATION_NONE
-                                   : slides        ? LH_ROTATION_LOCAL
-                                                   : LH_ROTATION_GLOBAL];
-    }
-    return LH_OK;
 }
 
 /* The logical shards of every rank, for reproducible sums. */
@@ -139,38 +106,34 @@ static lh_status open_logical_shards(lh_forward *f)
     return LH_OK;
 }
 
-const lh_rotation *lh_forward_rotations(const lh_forward *f)
-{
-    return f->rotations;
-}
-
 void lh_forward_keep(lh_forward *f, int64_t rows)
 {
-    f->last_rows.next = rows;
+    f->last_rows.next = lh_min_i64(rows, f->last_rows.cap);
 }
 
-void lh_forward_forget_step(lh_forward *f)
+static lh_status open_last_rows(lh_forward *f, int64_t rows)
 {
-    lh_graph_close(f->step.graph);
-    f->step = (lh_captured_step){.refused = f->step.refused};
+    lh_last_rows *last = &f->last_rows;
+    LH_TRY(lh_device_alloc(f->device, &last->x, rows * f->config->hidden * 4, LH_MEM_WORK));
+    LH_TRY(lh_device_alloc(f->device, &last->normed, rows * f->config->hidden * lh_dtype_bytes(f->model->options.dtype),
+                           LH_MEM_WORK));
+    LH_TRY(lh_device_alloc(f->device, &last->logits, rows * f->shard->vocab_count * 4, LH_MEM_WORK));
+    last->cap = rows;
+    last->next = 1;
+    return LH_OK;
 }
 
-lh_status lh_forward_apply_keep(lh_forward *f)
+/* What the host says of the sequences of a step. */
+static lh_status open_sequences(lh_forward *f, int64_t most)
 {
-    int64_t rows = f->last_rows.next;
-    if (rows == f->last_rows.cap) return LH_OK;
-    lh_forward_forget_step(f);
-    lh_device_free(f->device, f->last_rows.x);
-    lh_device_free(f->device, f->last_rows.normed);
-    lh_device_free(f->device, f->last_rows.logits);
-    f->last_rows.x = f->last_rows.logits = NULL;
-    f->last_rows.normed = NULL;
-    f->last_rows.cap = 0; /* stays 0 if one of these fails */
-    LH_TRY(lh_device_alloc(f->device, &f->last_rows.x, rows * f->config->hidden * 4, LH_MEM_WORK));
-    LH_TRY(lh_device_alloc(f->device, &f->last_rows.normed,
-                           rows * f->config->hidden * lh_dtype_bytes(f->model->options.dtype), LH_MEM_WORK));
-    LH_TRY(lh_device_alloc(f->device, &f->last_rows.logits, rows * f->shard->vocab_count * 4, LH_MEM_WORK));
-    f->last_rows.cap = rows;
+    lh_sequences *s = &f->sequences;
+    LH_TRY(lh_calloc(&s->kvs, most, sizeof *s->kvs));
+    LH_TRY(lh_calloc(&s->first, most, sizeof *s->first));
+    LH_TRY(lh_calloc(&s->views, most, sizeof *s->views));
+    LH_TRY(lh_calloc(&s->turned, most, sizeof *s->turned));
+    LH_TRY(lh_calloc(&s->logits, most, sizeof *s->logits));
+    LH_TRY(lh_calloc(&f->step.kvs, most, sizeof *f->step.kvs));
+    LH_TRY(lh_calloc(&f->step.epochs, most, sizeof *f->step.epochs));
     return LH_OK;
 }
 
@@ -193,10 +156,9 @@ lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_exec *exec
     list_buffers(f, &(extent){f->config, f->shard, &model->options, f->chunk}, list);
     for (int i = 0; i < BUFFERS; i++)
         LH_TRY_DONE(lh_device_alloc(f->device, list[i].where, list[i].bytes, LH_MEM_WORK));
-    LH_TRY_DONE(open_rotations(f, run->length));
     LH_TRY_DONE(open_logical_shards(f));
-    lh_forward_keep(f, 1);
-    LH_TRY_DONE(lh_forward_apply_keep(f));
+    LH_TRY_DONE(open_last_rows(f, run->rows));
+    LH_TRY_DONE(open_sequences(f, run->rows));
     *out = f;
     f = NULL;
 done:
@@ -208,15 +170,20 @@ void lh_forward_close(lh_forward *f)
 {
     if (!f) return;
     buffer list[BUFFERS];
-    lh_forward_forget_step(f);
+    lh_graph_close(f->step.graph);
     list_buffers(f, &(extent){f->config, f->shard, &f->model->options, f->chunk}, list);
     for (int i = 0; i < BUFFERS; i++) lh_device_free(f->device, *(void **)list[i].where);
-    for (int k = 0; k < LH_ROTATIONS; k++) lh_device_free(f->device, (float *)f->kinds[k].inv_freq);
     lh_device_free(f->device, f->last_rows.x);
     lh_device_free(f->device, f->last_rows.normed);
     lh_device_free(f->device, f->last_rows.logits);
     lh_free(f->numbers);
-    lh_free(f->rotations);
+    lh_free(f->sequences.kvs);
+    lh_free(f->sequences.first);
+    lh_free(f->sequences.views);
+    lh_free(f->sequences.turned);
+    lh_free(f->sequences.logits);
+    lh_free(f->step.kvs);
+    lh_free(f->step.epochs);
     lh_free(f->head_shards.first);
     lh_free(f->head_shards.bounds);
     lh_free(f->block_shards.first);

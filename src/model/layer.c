@@ -1,7 +1,7 @@
 /* layer.c - one decoder layer over a chunk of tokens, for this rank's heads and channels: norm, projections, rotation
  * and append; attention over the cache; output projection and MLP, whose products are summed over the ranks, or
  * gathered per logical shard and added in order if the sums must be reproducible. */
-#include "model/forward_impl.h"
+#include "model/layer.h"
 
 static const lh_layer *layer_of(const lh_forward *f, int64_t layer)
 {
@@ -100,28 +100,61 @@ static void norm_queries_and_keys(lh_forward *f, const lh_layer *w, float *q, fl
     norm_heads(f, &keys, tokens);
 }
 
-static void rotate(lh_forward *f, float *x, int64_t heads, const lh_rows_at *rows)
+/* The sequences from b on whose rows are rotated alike end before this one. */
+static int64_t end_of_turn(const lh_sequences *s, int64_t b)
 {
-    const lh_rotation *r = &f->rotations[rows->layer];
-    LH_RUN(&f->exec, rope, .x = x, .positions = rows->turns ? rows->turns : f->work.positions, .inv_freq = r->inv_freq,
-           .tokens = rows->tokens, .heads = heads, .dim = f->config->head_dim, .rotary = f->config->rotary_dim,
-           .ld = qkv_ld(f), .scale = r->scale);
+    int64_t end = b + 1;
+    for (; end < s->n; end++)
+        if (s->turned[end].rotation != s->turned[b].rotation ||
+            s->turned[end].keys_as_they_are != s->turned[b].keys_as_they_are)
+            break;
+    return end;
+}
+
+/* Queries and keys, in place. */
+static void rotate(lh_forward *f, float *q, float *k, const lh_rows_at *rows)
+{
+    const lh_sequences *s = &f->sequences;
+    const lh_heads *heads = &f->shard->heads;
+    for (int64_t b = 0, end; b < s->n; b = end) {
+        end = end_of_turn(s, b);
+        const lh_rotation *r = s->turned[b].rotation;
+        const int64_t first = b * s->tokens, at = first * qkv_ld(f);
+        lh_rope_args args = {.x = q + at,
+                             .positions = (rows->turns ? rows->turns : f->work.positions) + first,
+                             .inv_freq = r->inv_freq,
+                             .tokens = (end - b) * s->tokens,
+                             .heads = heads->q_count,
+                             .dim = f->config->head_dim,
+                             .rotary = f->config->rotary_dim,
+                             .ld = qkv_ld(f),
+                             .scale = r->scale};
+        LH_LATCH(&f->exec, f->exec.ops->rope(f->exec.stream, &args));
+        if (s->turned[b].keys_as_they_are) continue;
+        args.x = k + at;
+        args.heads = heads->kv_count;
+        LH_LATCH(&f->exec, f->exec.ops->rope(f->exec.stream, &args));
+    }
+}
+
+static int64_t rows_of(const lh_forward *f)
+{
+    return f->sequences.n * f->sequences.tokens;
 }
 
 void lh_layer_append(lh_forward *f, const lh_rows_at *rows)
 {
     const lh_layer *w = layer_of(f, rows->layer);
-    const lh_heads *heads = &f->shard->heads;
-    int64_t t = rows->tokens, hidden = f->config->hidden;
+    const lh_sequences *s = &f->sequences;
+    int64_t t = rows_of(f), hidden = f->config->hidden;
     float *q = f->work.qkv, *k = q + q_dim(f), *v = k + kv_dim(f);
     norm_rows(f, rows->x, w->attn_norm, f->work.normed, f->model->options.dtype, t);
     LH_RUN(&f->exec, gemm, .y = f->work.qkv, .x = f->work.normed, .w = w->qkv, .type = f->model->options.dtype,
            .bias = w->qkv_bias, .tokens = t, .out = qkv_ld(f), .in = hidden, .y_ld = qkv_ld(f), .x_ld = hidden,
            .w_ld = hidden, .order = f->model->options.order);
     norm_queries_and_keys(f, w, q, k, t);
-    rotate(f, q, heads->q_count, rows);
-    if (!rows->keys_as_they_are) rotate(f, k, heads->kv_count, rows);
-    LH_RUN(&f->exec, append, .seqs = rows->view, .batch = 1, .tokens = t, .ld = qkv_ld(f), .k = k, .v = v,
+    rotate(f, q, k, rows);
+    LH_RUN(&f->exec, append, .seqs = s->views, .batch = s->n, .tokens = s->tokens, .ld = qkv_ld(f), .k = k, .v = v,
            .positions = f->work.positions);
 }
 
@@ -131,19 +164,67 @@ static lh_logit logit_of(const lh_forward *f, int64_t layer)
                       sliding(f, layer) ? f->config->window : 0};
 }
 
-void lh_layer_attend(lh_forward *f, const lh_rows_at *rows, float *lse)
+/* A block of rows of one sequence. lse may be NULL. */
+static void attend_block(lh_forward *f, int64_t layer, float *lse)
 {
+    const lh_sequences *s = &f->sequences;
     LH_RUN(&f->exec, attend_block, .o = f->work.attended, .lse = lse, .q = f->work.qkv, .positions = f->work.positions,
-           .kv = rows->view, .map = lh_heads_grouping(&f->shard->heads), .logit = logit_of(f, rows->layer),
-           .tokens = rows->tokens, .q_ld = qkv_ld(f), .o_ld = q_dim(f), .most = rows->first + rows->tokens,
-           .order = f->model->options.order);
+           .kv = s->views, .map = lh_heads_grouping(&f->shard->heads), .logit = logit_of(f, layer), .tokens = s->tokens,
+           .q_ld = qkv_ld(f), .o_ld = q_dim(f), .most = s->first[0] + s->tokens, .order = f->model->options.order);
 }
 
-void lh_layer_attend_step(lh_forward *f, const lh_rows_at *rows, const lh_row_results *out)
+/* One row of each sequence. */
+static void attend_rows(lh_forward *f, int64_t layer, float *lse)
 {
-    LH_RUN(&f->exec, attend_decode, .o = f->work.attended, .lse = out->lse, .logits = out->logits, .q = f->work.qkv,
-           .positions = f->work.positions, .seqs = rows->view, .batch = 1, .q_ld = qkv_ld(f), .o_ld = q_dim(f),
-           .map = lh_heads_grouping(&f->shard->heads), .logit = logit_of(f, rows->layer));
+    const lh_sequences *s = &f->sequences;
+    LH_RUN(&f->exec, attend_decode, .o = f->work.attended, .lse = lse, .logits = s->logits, .q = f->work.qkv,
+           .positions = f->work.positions, .seqs = s->views, .batch = s->n, .q_ld = qkv_ld(f), .o_ld = q_dim(f),
+           .map = lh_heads_grouping(&f->shard->heads), .logit = logit_of(f, layer));
+}
+
+static int is_wanted(const lh_sequences *s, int64_t b, int64_t layer)
+{
+    return s->first[b] + s->tokens > lh_kv_wants_rows(s->kvs[b], layer);
+}
+
+/* Of sequence b, whose rows were wanted. */
+static void record(const lh_forward *f, int64_t b, int64_t layer)
+{
+    const lh_sequences *s = &f->sequences;
+    const int64_t row = b * s->tokens;
+    const float *qkv = f->work.qkv + row * qkv_ld(f);
+    lh_kv_record(s->kvs[b], layer,
+                 &(lh_kv_rows){.queries = {.q = qkv,
+                                           .lse = f->work.lse + row * f->shard->heads.q_count,
+                                           .logits = s->logits[b],
+                                           .positions = f->work.positions + row,
+                                           .first = s->first[b],
+                                           .tokens = s->tokens,
+                                           .q_ld = qkv_ld(f)},
+                               .keys = qkv + q_dim(f),
+                               .values = qkv + q_dim(f) + kv_dim(f),
+                               .outputs = f->work.attended + row * q_dim(f)});
+}
+
+void lh_layer_attend(lh_forward *f, const lh_rows_at *rows)
+{
+    const lh_sequences *s = &f->sequences;
+    const int64_t layer = rows->layer;
+    int wanted = 0;
+    for (int64_t b = 0; b < s->n; b++) {
+        wanted |= is_wanted(s, b, layer);
+        /* A group split over ranks never has all logits of a row; equal bits on any number of ranks need the same
+         * computation everywhere. */
+        s->logits[b] = s->tokens == 1 && is_wanted(s, b, layer) && f->model->options.order == LH_ORDER_ANY
+                           ? lh_kv_row_logits(s->kvs[b], layer)
+                           : (lh_row_logits){0};
+    }
+    if (s->tokens == 1)
+        attend_rows(f, layer, wanted ? f->work.lse : NULL);
+    else
+        attend_block(f, layer, wanted ? f->work.lse : NULL);
+    for (int64_t b = 0; b < s->n; b++)
+        if (is_wanted(s, b, layer)) record(f, b, layer);
 }
 
 /* A product whose inner dimension is divided over ranks: y = sum over ranks of x · wᵀ, then + bias. With `routes` x has
@@ -229,7 +310,7 @@ static void gate(lh_forward *f, int64_t rows)
 static void mlp(lh_forward *f, const lh_rows_at *rows)
 {
     const lh_layer *w = layer_of(f, rows->layer);
-    int64_t t = rows->tokens, hidden = f->config->hidden, ff = f->shard->ff_count;
+    int64_t t = rows_of(f), hidden = f->config->hidden, ff = f->shard->ff_count;
     norm_rows(f, rows->x, w->mlp_norm, f->work.normed, f->model->options.dtype, t);
     LH_RUN(&f->exec, gemm, .y = f->work.gate_up, .x = f->work.normed, .w = w->gate_up, .type = f->model->options.dtype,
            .bias = w->gate_up_bias, .tokens = t, .out = 2 * ff, .in = hidden, .y_ld = 2 * ff, .x_ld = hidden,
@@ -243,7 +324,7 @@ static void experts(lh_forward *f, const lh_rows_at *rows)
 {
     const lh_layer *w = layer_of(f, rows->layer);
     lh_expert_work *e = &f->experts;
-    int64_t t = rows->tokens, hidden = f->config->hidden, ff = f->shard->ff_count, assignments = t * e->routes.top_k;
+    int64_t t = rows_of(f), hidden = f->config->hidden, ff = f->shard->ff_count, assignments = t * e->routes.top_k;
     float *normed = f->work.y; /* free until the experts' outputs are combined into it */
     e->routes.tokens = t;
     norm_rows(f, rows->x, w->mlp_norm, normed, LH_F32, t);
@@ -264,7 +345,7 @@ void lh_layer_output(lh_forward *f, const lh_rows_at *rows)
 {
     const lh_layer *w = layer_of(f, rows->layer);
     const void *attended = f->work.attended;
-    int64_t t = rows->tokens, width = q_dim(f);
+    int64_t t = rows_of(f), width = q_dim(f);
     if (f->model->options.dtype != LH_F32) {
         LH_RUN(&f->exec, convert, .dst = f->work.attended_cast, .src = f->work.attended,
                .dst_type = f->model->options.dtype, .src_type = LH_F32, .rows = t, .cols = width, .dst_ld = width,

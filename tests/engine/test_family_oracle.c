@@ -8,6 +8,7 @@
 #include "engine/family_run.h"
 #include "kv/kv_oracle.h"
 #include "model/forward.h"
+#include "model/rotations.h"
 
 enum { QUESTION = 5, ROOM = FAMILY_PROMPT + FAMILY_STEPS };
 
@@ -69,6 +70,7 @@ typedef struct run {
     lh_ops ops; /* of the engine's device, heard */
     lh_exec exec;
     lh_forward *forward;
+    lh_rotations *rotations;
     lh_kv *kv;
     kv_rig_values values;
     kv_rig_case of;
@@ -126,7 +128,7 @@ static void describe(run *x, const lh_policy_options *policy, const lh_kv_shape 
                                 .room = ROOM,
                                 .hidden = c->hidden,
                                 .scale = c->attn_scale,
-                                .rotations = lh_forward_rotations(x->forward),
+                                .rotations = lh_rotations_layers(x->rotations),
                                 .rotary = c->rotary_dim};
     x->of = (kv_rig_case){.heads = c->heads,
                           .kv_heads = c->kv_heads,
@@ -153,9 +155,10 @@ static void open_run(run *x, lh_engine *engine, const lh_policy_options *policy)
     x->exec.ops = &x->ops;
     open_ears(lh_engine_get(engine)->config);
     mt_try(lh_policy_resolve(&plan, policy));
-    mt_try(lh_forward_open(&x->forward, model, &x->exec, &(lh_forward_run){ROOM, 512}));
+    mt_try(lh_forward_open(&x->forward, model, &x->exec, &(lh_forward_run){.chunk = 512, .rows = 1}));
+    mt_try(lh_rotations_open(&x->rotations, lh_model_config(model), &x->exec, ROOM));
     lh_kv_shape shape = lh_model_kv_shape(model, LH_F32);
-    shape.rotations = lh_forward_rotations(x->forward);
+    shape.rotations = lh_rotations_layers(x->rotations);
     mt_try(lh_kv_open(&x->kv, &x->exec, &shape, &plan));
     lh_kv_seed(x->kv, 3, 0);
     describe(x, policy, &shape);
@@ -166,6 +169,7 @@ static void close_run(run *x)
     oracle_close(&x->o);
     lh_kv_close(x->kv);
     lh_forward_close(x->forward);
+    lh_rotations_close(x->rotations);
     lh_free(x->w);
     close_ears();
 }
@@ -196,7 +200,7 @@ static void check_case(lh_engine *engine, int model, const lh_policy_options *po
         if (asks)
             mt_try(lh_forward_block(x.forward, x.kv, models.ids + at, QUESTION));
         else
-            mt_try(lh_forward_step(x.forward, x.kv, models.ids[at]));
+            mt_try(lh_forward_step(x.forward, &(lh_next_token){x.kv, models.ids[at]}, 1));
         oracle_take(&x.o, asks ? LH_KV_BLOCK : LH_KV_STEP, asks ? QUESTION : 1);
         check(&x);
     }

@@ -1,0 +1,118 @@
+/* prefill.c - the prefill. It is layer-major: a layer sees the whole prompt chunk by chunk, then its cache is evicted,
+ * before the next layer starts. Between two chunks only the hidden states of the prompt and what the cache holds are in
+ * use, so that other caches can have the workspace there. */
+#include "base/mem.h"
+#include "base/minmax.h"
+#include "model/layer.h"
+
+struct lh_prefill {
+    lh_forward *forward;
+    lh_kv *kv;
+    float *x;             /* [n, hidden], in place */
+    int64_t n, layer, at; /* at: tokens of the layer that are done */
+    int64_t rows;         /* whose logits are kept */
+    lh_ragged *view;      /* of the layer */
+};
+
+static lh_status open_prefill(lh_prefill *p)
+{
+    return lh_device_alloc(p->forward->device, &p->x, lh_forward_prompt_bytes(p->forward->config, p->n), LH_MEM_WORK);
+}
+
+lh_status lh_prefill_open(lh_prefill **out, lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t n)
+{
+    lh_status st = LH_OK;
+    lh_prefill *p = NULL;
+    st = lh_calloc(&p, 1, sizeof *p);
+    if (st == LH_OK) {
+        *p = (lh_prefill){.forward = f, .kv = kv, .n = n, .rows = lh_min_i64(f->last_rows.next, n)};
+        st = open_prefill(p);
+    }
+    LH_TRY_DONE(lh_comm_agree(f->exec.comm, st));
+    for (int64_t at = 0; at < n; at += f->chunk) {
+        int64_t t = lh_min_i64(f->chunk, n - at);
+        lh_exec_put(&f->exec, f->work.ids, ids + at, t * (int64_t)sizeof *ids);
+        lh_forward_embed(f, t, p->x + at * f->config->hidden);
+    }
+    *out = p;
+    p = NULL;
+done:
+    lh_prefill_close(p);
+    return st;
+}
+
+void lh_prefill_close(lh_prefill *p)
+{
+    if (!p) return;
+    lh_device_free(p->forward->device, p->x);
+    lh_free(p);
+}
+
+/* A chunk of t tokens in a layer; failures of operations are latched until lh_kv_prefill_end. In the last layer only
+ * rows whose logits are kept go through the MLP, and only these and those that the cache wants attend. */
+static void chunk_through_layer(lh_prefill *p, int64_t t)
+{
+    lh_forward *f = p->forward;
+    const int64_t end = p->at + t, wanted = lh_kv_wants_rows(p->kv, p->layer);
+    const int64_t goes_on = p->layer + 1 < f->config->layers ? 0 : p->n - p->rows,
+                  attends = lh_min_i64(goes_on, wanted);
+    lh_rows_at rows = {.layer = p->layer, .x = p->x + p->at * f->config->hidden};
+    lh_forward_alone(f, p->kv, p->at, t);
+    f->sequences.views[0] = *p->view;
+    f->sequences.turned[0] = (lh_row_turn){.rotation = lh_kv_rotation(p->kv, p->layer)};
+    lh_forward_put_positions(f);
+    lh_layer_append(f, &rows);
+    if (end > attends) lh_layer_attend(f, &rows);
+    if (end > goes_on) lh_layer_output(f, &rows);
+}
+
+static lh_status begin_layer(lh_prefill *p)
+{
+    lh_comm_step(p->forward->exec.comm, "prefill of layer", p->layer);
+    /* allocates: may fail on one rank only */
+    return lh_comm_agree(p->forward->exec.comm, lh_kv_prefill_begin(p->kv, p->layer, &p->view));
+}
+
+static lh_status end_layer(lh_prefill *p)
+{
+    lh_forward *f = p->forward;
+    LH_TRY(lh_kv_prefill_end(p->kv, p->layer));
+    p->at = 0;
+    if (++p->layer < f->config->layers) return LH_OK;
+    lh_forward_compute_logits(f, p->x + (p->n - p->rows) * f->config->hidden, p->rows);
+    return lh_exec_take(&f->exec);
+}
+
+lh_status lh_prefill_next(lh_prefill *p, int64_t *left)
+{
+    int64_t t = lh_min_i64(p->forward->chunk, p->n - p->at);
+    if (p->at == 0) LH_TRY(begin_layer(p));
+    LH_TRY(lh_kv_prefill_next(p->kv, p->layer, p->at, &t, &p->view));
+    chunk_through_layer(p, t);
+    p->at += t;
+    if (p->at == p->n) LH_TRY(end_layer(p));
+    *left = (p->forward->config->layers - p->layer) * p->n - p->at;
+    return LH_OK;
+}
+
+/* Reports progress after every chunk, since a layer of a long prompt can take minutes; the callback also polls for
+ * interrupts. */
+static lh_status report(const lh_forward_progress *progress, int64_t total, int64_t left)
+{
+    return progress && progress->done ? progress->done(progress->self, total - left, total) : LH_OK;
+}
+
+lh_status lh_forward_prefill(lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t n,
+                             const lh_forward_progress *progress)
+{
+    lh_status st = LH_OK;
+    lh_prefill *p = NULL;
+    LH_TRY_DONE(lh_prefill_open(&p, f, kv, ids, n));
+    for (int64_t total = f->config->layers * n, left = total; left > 0;) {
+        LH_TRY_DONE(lh_prefill_next(p, &left));
+        LH_TRY_DONE(report(progress, total, left));
+    }
+done:
+    lh_prefill_close(p);
+    return st;
+}
