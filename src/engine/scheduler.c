@@ -1,0 +1,350 @@
+#include "engine/scheduler.h"
+
+#include "base/mem.h"
+#include "base/minmax.h"
+#include "engine/chunk.h"
+#include "engine/clock.h"
+
+/* A task at work. */
+typedef struct sequence {
+    lh_task *task;
+    lh_session *session;
+    lh_answering answering;
+    int64_t bytes; /* it may come to hold on this rank */
+} sequence;
+
+typedef struct scheduler {
+    lh_engine *engine;
+    const lh_engine_view *parts;
+    const lh_scheduler_options *options;
+    lh_scheduler_figures *figures;
+    lh_forward *forward;
+    int64_t room_bytes; /* of this rank, for sequences */
+    lh_task *waiting;   /* the one that comes next; NULL: ask for one */
+    int no_more;        /* tasks */
+
+    sequence arriving; /* session NULL: none */
+    lh_prefill *prefill;
+    int64_t left;    /* tokens x layers of its prefill */
+    double credit_s; /* time that the prefill is owed by the steps so far */
+
+    sequence *active; /* [most], the first `count` decode */
+    int64_t count;
+    lh_session **sessions; /* [most], of a step */
+    int32_t *ids;
+} scheduler;
+
+/* ---- what a task takes ---- */
+
+static lh_session_options session_options(const scheduler *s, const lh_task *task)
+{
+    return (lh_session_options){.policy = task->policy,
+                                .profiles = task->profiles,
+                                .prompt = task->prompt.n,
+                                .more = task->how.max_new,
+                                .length = task->prompt.n + task->how.max_new,
+                                .seed = task->seed,
+                                .forward = s->forward};
+}
+
+static lh_status check_task(const scheduler *s, const lh_task *task)
+{
+    const lh_config *c = s->parts->config;
+    const int64_t total = task->prompt.n + task->how.max_new;
+    if (task->prompt.n == 0) LH_FAIL(LH_EUSAGE, "the prompt is empty");
+    if (total > c->max_positions)
+        LH_FAIL(LH_EUSAGE,
+                "%lld tokens of prompt and %lld more to come are longer than the %lld positions of the model: shorten "
+                "the prompt, or generate less",
+                (long long)task->prompt.n, (long long)task->how.max_new, (long long)c->max_positions);
+    for (int64_t i = 0; i < task->prompt.n; i++)
+        if (task->prompt.ids[i] < 0 || task->prompt.ids[i] >= c->vocab)
+            LH_FAIL(LH_EUSAGE, "token id %d is not in the model's vocabulary of %lld", task->prompt.ids[i],
+                    (long long)c->vocab);
+    return lh_sampling_check(&task->how.sampling);
+}
+
+static int64_t held_bytes(const scheduler *s)
+{
+    int64_t bytes = 0;
+    for (int64_t i = 0; i < s->count; i++) bytes += s->active[i].bytes;
+    return bytes;
+}
+
+/* Collective. *bytes: what it may come to hold on this rank; *fits: on every rank there is room for it now. */
+static lh_status weigh_task(const scheduler *s, const lh_task *task, int64_t *bytes, int64_t *fits)
+{
+    lh_session_bytes need = {0};
+    const lh_session_options options = session_options(s, task);
+    lh_status st = check_task(s, task);
+    if (st == LH_OK) st = lh_session_forecast(&need, s->engine, &options);
+    LH_TRY(lh_comm_agree(s->parts->comm, st));
+    *bytes = need.after;
+    *fits = held_bytes(s) + lh_max_i64(need.prompt, need.after) <= s->room_bytes;
+    return lh_comm_allreduce(s->parts->comm, fits, 1, LH_I64, LH_MIN);
+}
+
+/* ---- beginning and end ---- */
+
+/* As long chunks as leave room for the longest prompt alone, where any do. */
+static lh_status choose_chunk(scheduler *s, int64_t *chunk)
+{
+    const lh_scheduler_options *o = s->options;
+    const lh_model_options how = lh_model_options_of(s->parts->model);
+    const lh_shard *shard = lh_model_shard(s->parts->model);
+    const int64_t rows = lh_forward_rows_bytes(s->parts->config, shard, &how, o->most - 1);
+    lh_session_bytes need = {0};
+    lh_session_options longest;
+    if (o->longest) {
+        longest = session_options(s, o->longest);
+        LH_TRY(lh_comm_agree(s->parts->comm, lh_session_forecast(&need, s->engine, &longest)));
+    }
+    lh_chunk_request request = {.config = s->parts->config,
+                                .shard = shard,
+                                .options = how,
+                                .device = lh_device_kind_of(s->parts->device),
+                                .wanted = s->parts->chunk,
+                                .tokens = o->longest ? o->longest->prompt.n : s->parts->config->max_positions,
+                                .room_bytes = lh_device_room(s->parts->device),
+                                .else_bytes = lh_max_i64(need.prompt, need.after) + rows};
+    *chunk = lh_chunk_longest(&request);
+    if (!*chunk) *chunk = lh_chunk_shortest(&request);
+    LH_TRY(lh_comm_allreduce(s->parts->comm, chunk, 1, LH_I64, LH_MIN));
+    s->room_bytes = request.room_bytes - rows - lh_chunk_bytes(&request, *chunk) - LH_CHUNK_SPARE_LEAST;
+    return LH_OK;
+}
+
+static lh_status open_arrays(scheduler *s)
+{
+    const int64_t most = s->options->most;
+    LH_TRY(lh_calloc(&s->active, most, sizeof *s->active));
+    LH_TRY(lh_calloc(&s->sessions, most, sizeof *s->sessions));
+    return lh_calloc(&s->ids, most, sizeof *s->ids);
+}
+
+static lh_status open_scheduler(scheduler *s)
+{
+    int64_t chunk = 0;
+    LH_TRY(choose_chunk(s, &chunk));
+    lh_status st = lh_forward_open(&s->forward, s->parts->model, s->parts->exec,
+                                   &(lh_forward_run){.chunk = chunk, .rows = s->options->most});
+    if (st == LH_OK) st = open_arrays(s);
+    return lh_comm_agree(s->parts->comm, st);
+}
+
+static void close_scheduler(scheduler *s)
+{
+    lh_prefill_close(s->prefill);
+    lh_session_close(s->arriving.session);
+    for (int64_t i = 0; i < s->count; i++) lh_session_close(s->active[i].session);
+    lh_forward_close(s->forward);
+    lh_free(s->active);
+    lh_free(s->sessions);
+    lh_free(s->ids);
+}
+
+/* The task is done, with an answer or with what it failed with. */
+static lh_status leave(scheduler *s, sequence *q, lh_status st)
+{
+    const sequence gone = *q;
+    *q = (sequence){0};
+    s->figures->tasks++;
+    st = gone.task->done(gone.task->self, gone.session, gone.answering.finish, st);
+    lh_session_close(gone.session);
+    return st;
+}
+
+/* 1 where the failure of a collective call concerns the task alone: all ranks agreed on it, and can go on. */
+static int is_of_task(const scheduler *s, lh_status st)
+{
+    const int kind = st == LH_EUSAGE || st == LH_EINPUT || st == LH_EFILE || st == LH_ENOMEM;
+    return kind && lh_comm_agreed(s->parts->comm);
+}
+
+/* ---- arriving ---- */
+
+static lh_status refuse(scheduler *s, lh_task *task, lh_status st)
+{
+    sequence none = {.task = task};
+    lh_status end = leave(s, &none, st);
+    lh_error_clear();
+    return end;
+}
+
+static lh_status too_large(const lh_task *task)
+{
+    LH_FAIL(LH_ENOMEM,
+            "%lld tokens do not fit in the memory of a rank, even alone: use more ranks, a smaller '--budget' or a "
+            "shorter prompt ('longhaul plan' shows what that needs)",
+            (long long)task->prompt.n);
+}
+
+/* Collective. Begins the prefill of the task that waits, if there is room; *begun: it has, or it was refused. */
+static lh_status begin_waiting(scheduler *s, int *begun)
+{
+    int64_t fits = 0, bytes = 0;
+    lh_task *task = s->waiting;
+    const lh_session_options options = session_options(s, task);
+    lh_status st = weigh_task(s, task, &bytes, &fits);
+    *begun = 0;
+    if (st == LH_OK && !fits && s->count) return LH_OK; /* when others have left */
+    *begun = 1;
+    s->waiting = NULL;
+    if (st == LH_OK && !fits) st = lh_comm_agree(s->parts->comm, too_large(task));
+    if (st == LH_OK) st = lh_session_open(&s->arriving.session, s->engine, &options);
+    if (st == LH_OK) st = lh_session_begin_prefill(s->arriving.session, task->prompt.ids, task->prompt.n, &s->prefill);
+    if (st == LH_OK) {
+        s->arriving.task = task;
+        s->arriving.bytes = bytes;
+        s->credit_s = 0;
+        return LH_OK;
+    }
+    lh_session_close(s->arriving.session);
+    s->arriving.session = NULL;
+    return is_of_task(s, st) ? refuse(s, task, st) : st;
+}
+
+/* Collective. Takes in tasks until one is prefilled, or there is no room, or none. */
+static lh_status take_in(scheduler *s)
+{
+    int begun = 1;
+    while (!s->prefill && s->count < s->options->most && begun) {
+        if (!s->waiting && !s->no_more) {
+            LH_TRY(s->options->next(s->options->self, &s->waiting));
+            s->no_more = !s->waiting;
+        }
+        if (!s->waiting) return LH_OK;
+        LH_TRY(begin_waiting(s, &begun));
+    }
+    return LH_OK;
+}
+
+/* ---- decoding ---- */
+
+/* The next token of a sequence, which leaves where its answer ended. */
+static lh_status choose(scheduler *s, sequence *q)
+{
+    lh_status st = lh_answering_choose(&q->answering);
+    if (st == LH_EFILE) { /* no logit is a number, on all ranks */
+        lh_status end = leave(s, q, st);
+        lh_error_clear();
+        return end;
+    }
+    LH_TRY(st);
+    return q->answering.ended ? leave(s, q, LH_OK) : LH_OK;
+}
+
+/* Those that have left make room for the others. */
+static void close_ranks(scheduler *s)
+{
+    int64_t kept = 0;
+    for (int64_t i = 0; i < s->count; i++)
+        if (s->active[i].task) s->active[kept++] = s->active[i];
+    s->count = kept;
+}
+
+/* Collective. Memory for the next token; a sequence for which there is none leaves. */
+static lh_status reserve(scheduler *s)
+{
+    for (int64_t i = 0; i < s->count; i++) {
+        lh_status st = lh_kv_reserve(lh_session_kv(s->active[i].session), 1);
+        if (st != LH_OK && !is_of_task(s, st)) return st;
+        if (st == LH_OK) continue;
+        LH_TRY(leave(s, &s->active[i], st));
+        lh_error_clear();
+    }
+    close_ranks(s);
+    return LH_OK;
+}
+
+static lh_status step(scheduler *s)
+{
+    const double start = lh_clock_s();
+    if (s->prefill) LH_TRY(lh_exec_agree(s->parts->exec)); /* what its chunks have latched is theirs */
+    LH_TRY(reserve(s));
+    if (!s->count) return LH_OK;
+    for (int64_t i = 0; i < s->count; i++) {
+        const lh_tokens *answer = s->active[i].task->answer;
+        s->sessions[i] = s->active[i].session;
+        s->ids[i] = answer->ids[answer->n - 1];
+    }
+    LH_TRY(lh_sessions_step(s->sessions, s->ids, s->count));
+    s->figures->steps++;
+    s->figures->new_tokens += s->count;
+    for (int64_t i = 0; i < s->count; i++) {
+        LH_TRY(lh_answering_fed(&s->active[i].answering));
+        LH_TRY(choose(s, &s->active[i]));
+    }
+    close_ranks(s);
+    const double took = lh_clock_s() - start, share = s->options->prefill_share;
+    s->figures->decode_s += took;
+    if (share < 1) s->credit_s += took * share / (1 - share);
+    return LH_OK;
+}
+
+/* The prompt is in the cache: its sequence decodes with the others. */
+static lh_status join(scheduler *s)
+{
+    sequence *q = &s->active[s->count];
+    *q = s->arriving;
+    s->arriving = (sequence){0};
+    s->count++;
+    q->answering =
+        (lh_answering){.session = q->session, .how = &q->task->how, .out = q->task->answer, .finish = LH_FINISH_LENGTH};
+    s->figures->prompt_tokens += q->task->prompt.n;
+    LH_TRY(lh_session_end_prefill(q->session));
+    if (q->task->prefilled) LH_TRY(q->task->prefilled(q->task->self, q->session));
+    LH_TRY(choose(s, q));
+    close_ranks(s);
+    return LH_OK;
+}
+
+static lh_status prefill_chunk(scheduler *s)
+{
+    const double start = lh_clock_s();
+    lh_status st = lh_prefill_next(s->prefill, &s->left);
+    const double took = lh_clock_s() - start;
+    s->figures->prefill_s += took;
+    s->credit_s -= took;
+    if (st == LH_OK && s->left) return LH_OK;
+    lh_prefill_close(s->prefill);
+    s->prefill = NULL;
+    if (st == LH_OK) return join(s);
+    if (!is_of_task(s, st)) return st;
+    LH_TRY(leave(s, &s->arriving, st));
+    lh_error_clear();
+    return LH_OK;
+}
+
+/* Collective. Whether the prefill goes on now, before the next step: rank 0's clock decides for all. */
+static lh_status prefill_is_due(scheduler *s, int *due)
+{
+    *due = s->prefill != NULL;
+    if (!s->prefill || !s->count) return LH_OK;
+    *due = s->credit_s >= 0 || s->options->prefill_share >= 1;
+    return lh_comm_bcast(s->parts->comm, 0, due, sizeof *due);
+}
+
+static lh_status run(scheduler *s)
+{
+    int due = 0;
+    LH_TRY(open_scheduler(s));
+    for (;;) {
+        LH_TRY(take_in(s));
+        if (!s->prefill && !s->count) return LH_OK;
+        LH_TRY(prefill_is_due(s, &due));
+        LH_TRY(due ? prefill_chunk(s) : step(s));
+        if (s->options->pulse) LH_TRY(s->options->pulse(s->options->self));
+    }
+}
+
+lh_status lh_schedule(lh_engine *engine, const lh_scheduler_options *options, lh_scheduler_figures *figures)
+{
+    lh_scheduler_figures own = {0};
+    scheduler s = {
+        .engine = engine, .parts = lh_engine_get(engine), .options = options, .figures = figures ? figures : &own};
+    *s.figures = own;
+    lh_status st = run(&s);
+    close_scheduler(&s);
+    return st;
+}

@@ -1,0 +1,51 @@
+/* scheduler.h - continuous batching: prompts that wait, one that is prefilled, and sequences that decode together, a
+ * token each in a step. A sequence arrives when its prompt is done, and leaves when its answer ends, at any step; each
+ * has a policy, a sampling and a length of its own. A prefill is cut between the steps of the others, so that nobody
+ * waits for a long prompt. A sequence is taken in when the forecast of its memory fits beside those that are at work.
+ */
+#ifndef LH_ENGINE_SCHEDULER_H
+#define LH_ENGINE_SCHEDULER_H
+
+#include "engine/decode.h"
+
+/* A prompt and how it is answered; everything is borrowed until it is done. */
+typedef struct lh_task {
+    lh_tokens prompt;
+    const lh_policy *policy;
+    const lh_profiles *profiles; /* includes those that the policy names */
+    lh_decode how;               /* `step` is called after steps of all sequences */
+    uint64_t seed;               /* of the policy's random choices */
+    lh_tokens *answer;           /* the tokens are appended, with the one that ends it */
+    void *self;
+    /* The prompt is in the cache and nothing is generated yet. May be NULL. */
+    lh_status (*prefilled)(void *self, lh_session *session);
+    /* The answer is complete; or `st` says why there is none, or no whole one, with its message (lh_error_message), the
+     * same on all ranks: session may be NULL then. What this fails with ends the run. */
+    lh_status (*done)(void *self, lh_session *session, lh_finish_reason finish, lh_status st);
+} lh_task;
+
+typedef struct lh_scheduler_options {
+    int64_t most;           /* sequences that are at work together, the one that is prefilled included */
+    double prefill_share;   /* of the time that prefills get while others decode: above 0, at most 1 */
+    const lh_task *longest; /* chunks are such that this one fits alone, where it can; NULL: not known */
+    void *self;
+    /* The task that comes next, the same on all ranks; *out NULL: there is none any more. Called when there is room for
+     * another sequence. It stays valid until it is done. Collective. */
+    lh_status (*next)(void *self, lh_task **out);
+    /* After every chunk of a prompt and every step, on all ranks; may be NULL. What it fails with, the same on all
+     * ranks, ends the run. */
+    lh_status (*pulse)(void *self);
+} lh_scheduler_options;
+
+/* What was done. */
+typedef struct lh_scheduler_figures {
+    int64_t tasks, prompt_tokens, new_tokens, steps; /* new: fed back; steps: of any number of sequences */
+    double prefill_s, decode_s;
+} lh_scheduler_figures;
+
+/* Collective. Runs until there is no task any more. A task that cannot be answered alone (too long, out of memory for
+ * it, NaN) is done with its status, and the others go on; what concerns a rank or the run ends it. *figures may be
+ * NULL. */
+lh_status lh_schedule(lh_engine *engine, const lh_scheduler_options *options, lh_scheduler_figures *figures);
+
+#endif

@@ -1,0 +1,369 @@
+/* Laws of continuous batching, at 1, 2, 3 and 4 ranks: whoever is beside it, a sequence gets the logits and the tokens
+ * that it gets alone, bit for bit in the reproducible order; a task that cannot be answered fails alone. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "engine/chunk.h"
+#include "engine/scheduler.h"
+#include "mpi_check.h"
+#include "tiny_model.h"
+
+enum { TOKENS = 170, VOCAB = 211 };
+
+static const tiny_shape shapes[] = {
+    {.name = "9/3", .heads = 9, .kv_heads = 3, .head_dim = 8, .layers = 3, .ff = 70, .vocab = VOCAB},
+    {.name = "8/2 sliding",
+     .heads = 8,
+     .kv_heads = 2,
+     .head_dim = 8,
+     .layers = 2,
+     .ff = 50,
+     .vocab = VOCAB,
+     .window = 40},
+    {.name = "6/2, two of five experts",
+     .family = "qwen3_moe",
+     .heads = 6,
+     .kv_heads = 2,
+     .head_dim = 8,
+     .layers = 2,
+     .ff = 50,
+     .vocab = VOCAB,
+     .more = "\"num_experts\": 5, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 29"},
+};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+/* Prompts are the first tokens of the same ones, from `from` on. */
+static const struct task_case {
+    const char *policy, *budget, *evict, *positions;
+    int64_t from, tokens, max_new;
+    double temperature;
+} cases[] = {
+    {"full", NULL, NULL, NULL, 0, 150, 9, 0},
+    {"snapkv", "24", NULL, NULL, 3, 97, 14, 0},
+    {"h2o", "20", NULL, NULL, 0, 64, 20, 0.8},
+    {"ada-snapkv", "30%", NULL, NULL, 9, 130, 1, 0},
+    {"roco", "18", "every:3", NULL, 5, 33, 17, 0},
+    {"streaming", "16", "every:1", "slot", 2, 70, 12, 0},
+    {"full", NULL, NULL, NULL, 7, 1, 5, 1.2},
+    {"tova", "25", NULL, NULL, 1, 66, 11, 0},
+    {"ask-later", "20%", NULL, NULL, 0, 140, 6, 0},
+    {"full", NULL, NULL, NULL, 11, 20, 0, 0},
+    {"snapkv", "12", "every:2", NULL, 30, 128, 13, 0.5},
+};
+enum { CASES = sizeof cases / sizeof *cases };
+
+static struct fixture {
+    char folder[64], model[SHAPES][96];
+    int32_t ids[TOKENS];
+} fix;
+
+/* A task, and what was seen of it. */
+typedef struct seen {
+    lh_task task;
+    lh_policy policy;
+    lh_session *session;
+    lh_tokens answer;
+    lh_buf logits; /* rank 0: the last row before each choice */
+    lh_finish_reason finish;
+    lh_status st;
+    int done;
+} seen;
+
+static void make_fixture(void)
+{
+    if (mt_rank() == 0) {
+        snprintf(fix.folder, sizeof fix.folder, "/tmp/longhaul-test-XXXXXX");
+        if (!mkdtemp(fix.folder)) abort();
+    }
+    mt_try(lh_comm_bcast(mt_comm(), 0, fix.folder, sizeof fix.folder));
+    for (int i = 0; i < SHAPES; i++) {
+        snprintf(fix.model[i], sizeof fix.model[i], "%s/model%d.h5", fix.folder, i);
+        if (mt_rank() == 0) tiny_model_make(fix.model[i], &shapes[i]);
+    }
+    tiny_model_tokens(fix.ids, TOKENS, VOCAB);
+    mt_try(lh_comm_barrier(mt_comm()));
+}
+
+static void remove_fixture(void)
+{
+    char command[128];
+    mt_try(lh_comm_barrier(mt_comm()));
+    snprintf(command, sizeof command, "rm -rf %s", fix.folder);
+    if (mt_rank() == 0 && system(command) != 0) mt_check(0, "cannot remove %s", fix.folder);
+}
+
+static lh_engine *open_engine(int shape, int64_t memory)
+{
+    lh_engine *engine = NULL;
+    mt_try(lh_engine_open_on(&engine, mt_comm(),
+                             &(lh_engine_options){.model = fix.model[shape],
+                                                  .device = "cpu",
+                                                  .dtype = "f32",
+                                                  .kv_dtype = "f32",
+                                                  .threads = 1,
+                                                  .memory = memory,
+                                                  .deterministic = 1}));
+    return engine;
+}
+
+static lh_status see_logits(void *self, int32_t id)
+{
+    seen *of = self;
+    const float *rows = NULL;
+    int64_t n = 0;
+    (void)id;
+    LH_TRY(lh_session_logits(of->session, &rows, &n));
+    return rows ? lh_buf_append(&of->logits, rows + (n - 1) * VOCAB, VOCAB * (int64_t)sizeof *rows) : LH_OK;
+}
+
+static lh_status see_session(void *self, lh_session *session)
+{
+    seen *of = self;
+    of->session = session;
+    return LH_OK;
+}
+
+static lh_status see_end(void *self, lh_session *session, lh_finish_reason finish, lh_status st)
+{
+    seen *of = self;
+    (void)session;
+    of->finish = finish;
+    of->st = st;
+    of->done++;
+    return LH_OK;
+}
+
+static void make_task(seen *s, int n)
+{
+    const struct task_case *c = &cases[n];
+    lh_policy_options o = {.policy = c->policy, .budget = c->budget};
+    *s = (seen){0};
+    o.parts.evict = c->evict;
+    o.parts.positions = c->positions;
+    mt_try(lh_policy_resolve(&s->policy, &o));
+    s->task = (lh_task){.prompt = {fix.ids + c->from, c->tokens, c->tokens},
+                        .policy = &s->policy,
+                        .how = {.sampling = {.temperature = c->temperature, .seed = 5, .request = (uint64_t)n},
+                                .max_new = c->max_new,
+                                .ignore_eos = 1,
+                                .self = s,
+                                .chosen = see_logits},
+                        .seed = 5,
+                        .answer = &s->answer,
+                        .self = s,
+                        .prefilled = see_session,
+                        .done = see_end};
+}
+
+static void clear_task(seen *s)
+{
+    lh_tokens_clear(&s->answer);
+    lh_buf_clear(&s->logits);
+}
+
+/* The same task alone. */
+static void answer_alone(lh_engine *engine, seen *s)
+{
+    const lh_task *t = &s->task;
+    mt_try(lh_session_open(&s->session, engine,
+                           &(lh_session_options){.policy = t->policy,
+                                                 .prompt = t->prompt.n,
+                                                 .more = t->how.max_new,
+                                                 .length = t->prompt.n + t->how.max_new,
+                                                 .seed = t->seed}));
+    mt_try(lh_session_prefill(s->session, t->prompt.ids, t->prompt.n, NULL));
+    mt_try(lh_session_decode(s->session, &t->how, t->answer, &s->finish));
+    lh_session_close(s->session);
+}
+
+/* Tasks in order. */
+typedef struct queue {
+    seen *tasks;
+    int count, next, at_work, most, pulses;
+} queue;
+
+static lh_status next_task(void *self, lh_task **out)
+{
+    queue *q = self;
+    *out = q->next < q->count ? &q->tasks[q->next++].task : NULL;
+    return LH_OK;
+}
+
+static lh_status count_at_work(void *self)
+{
+    queue *q = self;
+    q->at_work = 0;
+    q->pulses++;
+    for (int i = 0; i < q->next; i++) q->at_work += q->tasks[i].session && !q->tasks[i].done;
+    q->most = q->at_work > q->most ? q->at_work : q->most;
+    return LH_OK;
+}
+
+static void schedule(lh_engine *engine, queue *q, int64_t most, double share)
+{
+    lh_scheduler_figures figures;
+    mt_try(lh_schedule(engine,
+                       &(lh_scheduler_options){
+                           .most = most, .prefill_share = share, .self = q, .next = next_task, .pulse = count_at_work},
+                       &figures));
+    mt_check(figures.tasks == q->count, "%d tasks done of %d", (int)figures.tasks, q->count);
+    for (int i = 0; i < q->count; i++) mt_check(q->tasks[i].done == 1, "task %d is done %d times", i, q->tasks[i].done);
+}
+
+static void check_same(const seen *got, const seen *want, const char *what, int n)
+{
+    mt_check(got->st == LH_OK, "%s, task %d: failed with %d", what, n, got->st);
+    mt_check(got->answer.n == want->answer.n &&
+                 (got->answer.n == 0 || memcmp(got->answer.ids, want->answer.ids, (size_t)got->answer.n * 4) == 0),
+             "%s, task %d: tokens differ", what, n);
+    mt_check(
+        got->logits.bytes == want->logits.bytes &&
+            (got->logits.bytes == 0 || memcmp(got->logits.data, want->logits.data, (size_t)want->logits.bytes) == 0),
+        "%s, task %d: logits differ", what, n);
+    mt_check(got->finish == want->finish, "%s, task %d: ended by %d", what, n, got->finish);
+}
+
+START_TEST(test_a_sequence_gets_what_it_gets_alone)
+{
+    static const struct {
+        int64_t most;
+        double share;
+    } ways[] = {{1, 1}, {3, 0.02}, {CASES, 0.5}, {CASES, 1}};
+    make_fixture();
+    for (int m = 0; m < SHAPES; m++) {
+        lh_engine *engine = open_engine(m, 0);
+        seen want[CASES];
+        for (int n = 0; n < CASES; n++) {
+            make_task(&want[n], n);
+            answer_alone(engine, &want[n]);
+        }
+        for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+            seen got[CASES];
+            queue q = {.tasks = got, .count = CASES};
+            char what[96];
+            for (int n = 0; n < CASES; n++) make_task(&got[n], n);
+            snprintf(what, sizeof what, "%s, %d together", shapes[m].name, (int)ways[w].most);
+            schedule(engine, &q, ways[w].most, ways[w].share);
+            mt_check(q.most <= ways[w].most, "%s: %d at work", what, q.most);
+            mt_check(ways[w].share < 0.5 || ways[w].most == 1 || q.most > 1, "%s: never more than one at work", what);
+            for (int n = 0; n < CASES; n++) check_same(&got[n], &want[n], what, n);
+            for (int n = 0; n < CASES; n++) clear_task(&got[n]);
+        }
+        for (int n = 0; n < CASES; n++) clear_task(&want[n]);
+        lh_engine_close(engine);
+    }
+    remove_fixture();
+    mt_end();
+}
+END_TEST
+
+START_TEST(test_a_task_that_cannot_be_answered_fails_alone)
+{
+    static const struct {
+        int64_t tokens, max_new;
+        int32_t first;
+        double temperature;
+        lh_status st;
+    } bad[] = {{0, 4, 1, 0, LH_EUSAGE},
+               {20, 1 << 20, 1, 0, LH_EUSAGE},
+               {20, 4, VOCAB, 0, LH_EUSAGE},
+               {20, 4, 1, -1, LH_EUSAGE}};
+    enum { BAD = sizeof bad / sizeof *bad };
+    make_fixture();
+    lh_engine *engine = open_engine(0, 0);
+    seen tasks[2 * BAD];
+    int32_t ids[TOKENS];
+    queue q = {.tasks = tasks, .count = 2 * BAD};
+    memcpy(ids, fix.ids, sizeof ids);
+    for (int n = 0; n < BAD; n++) {
+        make_task(&tasks[2 * n], n);
+        make_task(&tasks[2 * n + 1], 0);
+        lh_task *t = &tasks[2 * n + 1].task;
+        t->prompt = (lh_tokens){fix.ids, bad[n].tokens, bad[n].tokens};
+        if (bad[n].first == VOCAB) {
+            ids[0] = VOCAB;
+            t->prompt.ids = ids;
+        }
+        t->how.max_new = bad[n].max_new;
+        t->how.sampling.temperature = bad[n].temperature;
+    }
+    schedule(engine, &q, 3, 0.3);
+    for (int n = 0; n < BAD; n++) {
+        mt_check(tasks[2 * n].st == LH_OK && tasks[2 * n].answer.n == cases[n].max_new, "task %d was not answered", n);
+        mt_check(tasks[2 * n + 1].st == bad[n].st, "bad task %d ends with %d", n, tasks[2 * n + 1].st);
+        mt_check(tasks[2 * n + 1].answer.n == 0, "bad task %d has an answer", n);
+    }
+    for (int n = 0; n < 2 * BAD; n++) clear_task(&tasks[n]);
+    lh_engine_close(engine);
+    remove_fixture();
+    mt_end();
+}
+END_TEST
+
+/* Memory for the weights, the workspace, `answers` of the first task, which takes the most, and `prompts` prefills of
+ * it. */
+static int64_t memory_for(lh_engine *engine, double prompts, int64_t answers, int64_t most)
+{
+    const lh_engine_view *parts = lh_engine_get(engine);
+    const lh_model_options how = lh_model_options_of(parts->model);
+    const lh_chunk_request request = {
+        .config = parts->config, .shard = lh_model_shard(parts->model), .options = how, .device = LH_DEVICE_CPU};
+    lh_session_bytes bytes;
+    seen s;
+    make_task(&s, 0);
+    mt_try(lh_session_forecast(&bytes, engine,
+                               &(lh_session_options){.policy = &s.policy,
+                                                     .prompt = s.task.prompt.n,
+                                                     .more = s.task.how.max_new,
+                                                     .length = s.task.prompt.n + s.task.how.max_new}));
+    int64_t memory = lh_device_usage(parts->device).now_total + lh_chunk_bytes(&request, LH_CHUNK_FIXED) +
+                     lh_forward_rows_bytes(parts->config, request.shard, &how, most - 1) + LH_CHUNK_SPARE_LEAST +
+                     answers * bytes.after +
+                     (int64_t)(prompts * (double)(bytes.prompt > bytes.after ? bytes.prompt : bytes.after));
+    mt_try(lh_comm_allreduce(mt_comm(), &memory, 1, LH_I64, LH_MAX));
+    return memory;
+}
+
+START_TEST(test_sequences_wait_for_memory)
+{
+    enum { COUNT = 6, FEW = 3 };
+    make_fixture();
+    lh_engine *engine = open_engine(0, 0);
+    const int64_t memory[] = {memory_for(engine, 1.0, FEW, COUNT), memory_for(engine, 0.5, 0, COUNT)};
+    lh_engine_close(engine);
+    for (int small = 0; small < 2; small++) {
+        seen tasks[COUNT];
+        queue q = {.tasks = tasks, .count = COUNT};
+        engine = open_engine(0, memory[small]);
+        for (int n = 0; n < COUNT; n++) make_task(&tasks[n], small && n % 2 ? 6 : 0);
+        schedule(engine, &q, COUNT, 1);
+        mt_check(small ? q.most >= 1 : q.most > 1 && q.most <= FEW + 1, "%d were at work together", q.most);
+        for (int n = 0; n < COUNT; n++) {
+            const int fails = small && n % 2 == 0;
+            mt_check(tasks[n].st == (fails ? LH_ENOMEM : LH_OK), "task %d ends with %d", n, tasks[n].st);
+            mt_check(fails == (tasks[n].answer.n == 0), "task %d has %d tokens", n, (int)tasks[n].answer.n);
+        }
+        for (int n = 0; n < COUNT; n++) clear_task(&tasks[n]);
+        lh_engine_close(engine);
+    }
+    remove_fixture();
+    mt_end();
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {
+        test_a_sequence_gets_what_it_gets_alone,
+        test_a_task_that_cannot_be_answered_fails_alone,
+        test_sequences_wait_for_memory,
+    };
+    Suite *suite = suite_create("scheduler");
+    TCase *all = tcase_create("all");
+    for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) tcase_add_test(all, tests[i]);
+    suite_add_tcase(suite, all);
+    return mt_run(suite);
+}
