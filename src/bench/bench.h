@@ -50,6 +50,7 @@ typedef struct lh_bench_model_request {
     const lh_policy *policy;          /* measured in addition to the full cache, if it evicts */
     const lh_profiles *profiles;      /* includes those that the policy names */
     int64_t context, steps, repeat;   /* prompt tokens, decode steps, runs with each cache */
+    int64_t batch;                    /* sequences that decode together, from the same prompt */
     int quick;
 } lh_bench_model_request;
 

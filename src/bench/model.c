@@ -19,7 +19,8 @@ typedef struct measured {
     const lh_policy *policy;
     const char *name;
     double *prefill, *steps; /* seconds [repeat], [repeat * steps] */
-    double bytes;            /* that a step reads, sum over ranks */
+    double bytes;            /* that a step of one sequence reads, sum over ranks */
+    double cache_bytes;      /* of these, those of its cache */
 } measured;
 
 typedef struct model_run {
@@ -44,11 +45,12 @@ static lh_status show_prefill(void *self, int64_t done, int64_t total)
 
 /* ---- runs ---- */
 
-/* Copies the next token to the host, which waits for all work before it. */
-static lh_status sample(lh_session *s, int64_t step)
+/* Copies the next tokens to the host, which waits for all work before it. */
+static lh_status sample(lh_session *const *sessions, int64_t n, int64_t step)
 {
     int32_t id;
-    return lh_session_sample(s, &lh_greedy, step, &id);
+    for (int64_t i = 0; i < n; i++) LH_TRY(lh_session_sample(sessions[i], &lh_greedy, step, &id));
+    return LH_OK;
 }
 
 /* One prefill and the steps after it. Seconds go to prefill[0] and steps[0 .. n - 1], unless these are NULL. */
@@ -58,30 +60,49 @@ typedef struct timed_run {
     double *prefill, *steps;
 } timed_run;
 
+/* Steps of the prompt's session and of its forks. */
+static lh_status time_steps(model_run *r, lh_session **sessions, const timed_run *p)
+{
+    lh_status st = LH_OK;
+    const int64_t batch = r->request->batch;
+    int32_t *ids = NULL;
+    LH_TRY_DONE(lh_calloc(&ids, batch, sizeof *ids));
+    for (int64_t b = 1; b < batch; b++) LH_TRY_DONE(lh_session_fork(&sessions[b], sessions[0], p->n + 1, 0));
+    for (int64_t i = 0; i < p->n; i++) {
+        const double start = lh_clock_s();
+        for (int64_t b = 0; b < batch; b++) ids[b] = r->ids[p->tokens + i];
+        LH_TRY_DONE(lh_sessions_step(sessions, ids, batch));
+        LH_TRY_DONE(sample(sessions, batch, i + 1));
+        if (p->steps) p->steps[i] = lh_clock_s() - start;
+    }
+done:
+    lh_free(ids);
+    return st;
+}
+
 static lh_status run_once(model_run *r, const timed_run *p)
 {
     lh_status st = LH_OK;
-    lh_session *session = NULL;
+    const int64_t batch = r->request->batch;
+    lh_session **sessions = NULL;
     const lh_forward_progress progress = {r, show_prefill};
     const lh_session_options options = {.policy = p->policy,
                                         .profiles = r->request->profiles,
                                         .prompt = p->tokens,
                                         .more = p->n + 1,
-                                        .length = p->tokens + p->n + 1};
-    LH_TRY_DONE(lh_session_open(&session, r->engine, &options));
+                                        .length = p->tokens + p->n + 1,
+                                        .rows = batch};
+    LH_TRY_DONE(lh_calloc(&sessions, batch, sizeof *sessions));
+    LH_TRY_DONE(lh_session_open(&sessions[0], r->engine, &options));
     LH_TRY_DONE(lh_comm_barrier(r->comm));
-    double start = lh_clock_s();
-    LH_TRY_DONE(lh_session_prefill(session, r->ids, p->tokens, p->prefill ? &progress : NULL));
-    LH_TRY_DONE(sample(session, 0));
+    const double start = lh_clock_s();
+    LH_TRY_DONE(lh_session_prefill(sessions[0], r->ids, p->tokens, p->prefill ? &progress : NULL));
+    LH_TRY_DONE(sample(sessions, 1, 0));
     if (p->prefill) *p->prefill = lh_clock_s() - start;
-    for (int64_t i = 0; i < p->n; i++) {
-        start = lh_clock_s();
-        LH_TRY_DONE(lh_session_step(session, r->ids[p->tokens + i]));
-        LH_TRY_DONE(sample(session, i + 1));
-        if (p->steps) p->steps[i] = lh_clock_s() - start;
-    }
+    LH_TRY_DONE(time_steps(r, sessions, p));
 done:
-    lh_session_close(session);
+    for (int64_t b = batch - 1; sessions && b >= 0; b--) lh_session_close(sessions[b]);
+    lh_free(sessions);
     return st;
 }
 
@@ -137,7 +158,10 @@ static lh_status plan_bytes(model_run *r)
                                                            .context = r->request->context,
                                                            .max_new = r->request->steps,
                                                            .profiles = r->request->profiles}));
-        for (int64_t k = 0; k < plan.tp; k++) m->bytes += (double)plan.ranks[k].decode_read;
+        for (int64_t k = 0; k < plan.tp; k++) {
+            m->bytes += (double)plan.ranks[k].decode_read;
+            m->cache_bytes += (double)plan.ranks[k].kv_kept;
+        }
     }
 done:
     lh_plan_clear(&plan);
@@ -196,21 +220,25 @@ static void describe_ranks(model_run *r)
 static lh_status report(model_run *r)
 {
     const lh_bench_model_request *q = r->request;
-    double median[CACHES] = {0};
+    double median[CACHES] = {0}, bytes[CACHES] = {0};
     lh_bench_case prefill = {.name = "prefill"}, step = {.name = "decode step"};
     prefill.flops = prefill_flops(lh_engine_get(r->engine)->config, q->context);
     for (int64_t c = 0; c < r->count; c++) {
         measured *m = &r->caches[c];
         snprintf(prefill.shape, sizeof prefill.shape, "%s, %lld tokens", m->name, (long long)q->context);
         snprintf(step.shape, sizeof step.shape, "%s, after %lld tokens", m->name, (long long)q->context);
-        step.bytes = m->bytes;
+        if (q->batch > 1)
+            snprintf(step.shape + strlen(step.shape), sizeof step.shape - strlen(step.shape), ", %lld sequences",
+                     (long long)q->batch);
+        step.bytes = m->bytes + (double)(q->batch - 1) * m->cache_bytes;
         LH_TRY(add_times(r, &prefill, m->prefill, q->repeat, q->context));
-        LH_TRY(add_times(r, &step, m->steps, q->repeat * q->steps, 1));
+        LH_TRY(add_times(r, &step, m->steps, q->repeat * q->steps, q->batch));
+        bytes[c] = step.bytes;
         median[c] = m->steps[q->repeat * q->steps / 2]; /* sorted by now */
     }
     if (r->count == CACHES)
         LH_TRY(lh_bench_figure(r->b.result, "pay-off of a step", r->caches[1].name,
-                               (const double[]){median[0] / median[1], r->caches[0].bytes / r->caches[1].bytes}));
+                               (const double[]){median[0] / median[1], bytes[0] / bytes[1]}));
     return LH_OK;
 }
 

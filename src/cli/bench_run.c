@@ -2,7 +2,7 @@
 #include "cli/bench_common.h"
 
 struct run_options {
-    int64_t context, steps, repeat;
+    int64_t context, steps, repeat, batch;
 };
 
 struct values {
@@ -32,6 +32,14 @@ static const lh_option rows[] = {{.type = LH_OPT_TOKENS,
                                   .max = 1 << 20,
                                   .help = "Decode steps after it."},
                                  {.type = LH_OPT_I64,
+                                  .name = "batch",
+                                  FIELD(batch),
+                                  .arg = "N",
+                                  .def = "1",
+                                  .min = 1,
+                                  .max = 1024,
+                                  .help = "Sequences that decode together, each with a copy of the prompt's cache."},
+                                 {.type = LH_OPT_I64,
                                   .name = "repeat",
                                   FIELD(repeat),
                                   .arg = "N",
@@ -50,6 +58,7 @@ static const lh_option_group groups[] = {{&table, offsetof(struct values, own)},
                                          {0}};
 static const lh_example examples[] = {
     {"longhaul bench run -m m.h5 --context 7500", "prefill and decode with the full cache"},
+    {"longhaul bench run -m m.h5 --budget 512 --batch 16", "sixteen sequences a step, 512 entries each"},
     {"mpirun --bind-to none -n 4 longhaul bench run -m m.h5 -c 128000 --budget 1024 --repeat 1",
      "and with 1,024 entries kept"},
     {0}};
@@ -96,6 +105,7 @@ static lh_status run_model(lh_call *call)
                                       .context = v->own.context,
                                       .steps = v->own.steps,
                                       .repeat = v->own.repeat,
+                                      .batch = v->own.batch,
                                       .quick = output->quick};
     if (output->quick) { /* except values that were given */
         if (!lh_options_given(call->options, "context")) request.context = 64;

@@ -135,6 +135,33 @@ done:
     return st;
 }
 
+static lh_status fork_state(lh_session *s, lh_session *from)
+{
+    LH_TRY(push_tokens(s, from->tokens.ids, from->tokens.n));
+    return lh_kv_fork(s->kv, from->kv, s->options.more);
+}
+
+lh_status lh_session_fork(lh_session **out, lh_session *from, int64_t more, int64_t block)
+{
+    lh_status st = LH_OK;
+    lh_session *s = NULL;
+    lh_session_options options = from->options;
+    options.others = NULL;
+    options.other_count = 0;
+    options.prompt = 0;
+    options.more = more;
+    options.block = block;
+    options.restores = 0;
+    options.forward = from->forward;
+    LH_TRY_DONE(lh_session_open(&s, from->engine, &options));
+    LH_TRY_DONE(lh_comm_agree(lh_engine_get(s->engine)->comm, fork_state(s, from)));
+    *out = s;
+    s = NULL;
+done:
+    lh_session_close(s);
+    return st;
+}
+
 void lh_session_close(lh_session *s)
 {
     if (!s) return;

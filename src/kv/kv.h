@@ -73,6 +73,10 @@ void lh_kv_seed(lh_kv *kv, uint64_t seed, uint32_t request);
  * follows. kv is closed first. */
 lh_status lh_kv_follow(lh_kv *kv, lh_kv *leader);
 
+/* `kv`, which is empty and has the policy and shape of `from`, goes on from the state that this is in after its prompt;
+ * at most `more` tokens are expected. Not collective: agree afterwards. */
+lh_status lh_kv_fork(lh_kv *kv, lh_kv *from, int64_t more);
+
 /* ---- prefill ---- */
 
 /* A prompt of `tokens` tokens, after which at most `more` tokens are expected (slack; more is possible, at the price of
