@@ -23,5 +23,6 @@ apt-mark auto '.*' >/dev/null
 # shellcheck disable=SC2086 # words
 apt-mark manual $kept openmpi-bin "${needed[@]}" >/dev/null
 apt-get purge -y --auto-remove -o APT::AutoRemove::RecommendsImportant=false
+apt-get clean
 rm -rf "$build" /var/lib/apt/lists/*
 longhaul info
