@@ -19,7 +19,7 @@ void lh_attention_row_space(const lh_space_request *request, int64_t cap, int in
     }
     if (h->split) bytes[LH_SPACE_GROUP_Q] = cap * grouped * dim * f32;
     /* rows of a ring, and those with a gain or that are not causal, get a normaliser of their own */
-    const int after = p->score.rows_at == LH_ROWS_AT_AFTER;
+    const int apart = lh_refers_apart(p), after = p->score.rows_at == LH_ROWS_AT_AFTER || apart;
     if (h->split || p->score.gain || p->score.non_causal || after || lh_observes_again(p))
         bytes[LH_SPACE_GROUP_LSE] = cap * grouped * f32;
     if (!in_place) bytes[LH_SPACE_POSITIONS] = cap * i32;
@@ -27,6 +27,11 @@ void lh_attention_row_space(const lh_space_request *request, int64_t cap, int in
     if (after) {
         bytes[LH_SPACE_PLACES] = cap * i32;
         bytes[LH_SPACE_INVERSE] = dim * f32;
+    }
+    if (apart) {
+        const int64_t references = lh_policy_references(p, request->tokens);
+        bytes[LH_SPACE_REFERENCES] = references * h->q_count * dim * f32;
+        bytes[LH_SPACE_REFERENCES_AT] = references * i32;
     }
     if (p->score.gain) bytes[LH_SPACE_GAINS] = cap * f32;
 }

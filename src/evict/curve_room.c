@@ -50,9 +50,9 @@ void lh_curve_space(const lh_space_request *request, int64_t *bytes)
     const lh_evict_shape *shape = request->shape;
     lh_curve_room none;
     bytes[LH_SPACE_ENTRY_GAINS] = shape->heads.kv_count * request->need.ld * (int64_t)sizeof(float);
-    bytes[LH_SPACE_CURVES] =
-        place(shape, lh_min_i64(lh_policy_rows(request->policy, request->need.ld), LH_REFERENCE_ROWS), request->need.ld,
-              NULL, &none);
+    const int64_t ld = request->need.ld, apart = lh_policy_references(request->policy, ld),
+                  rows = apart ? apart : lh_min_i64(lh_policy_rows(request->policy, ld), LH_REFERENCE_ROWS);
+    bytes[LH_SPACE_CURVES] = place(shape, rows, ld, NULL, &none);
 }
 
 lh_curve_room lh_curve_room_of(const lh_evictor *ev, int64_t rows)

@@ -30,7 +30,7 @@ struct lh_evictor {
     void *at[LH_SPACE_PARTS];
     int64_t bytes[LH_SPACE_PARTS]; /* of `at` */
     int64_t ld;
-    lh_row_block scoring; /* rows of this eviction, once they are where they score from; q NULL: not yet */
+    lh_row_block scoring, references; /* rows of this eviction, once they are where they look from; q NULL: not yet */
     lh_gather gather;
     int64_t *budgets;      /* host, [kv_heads of the model] */
     int64_t summary_bytes; /* that this rank has sent */
@@ -76,7 +76,7 @@ void lh_exchange_heads(lh_evictor *ev, void *blocks, int64_t head_bytes);
 /* Collective. Rows of this rank's query heads -> all query heads of its KV heads. */
 void lh_gather_groups(lh_evictor *ev, const lh_query_rows *own, lh_row_block *out);
 
-/* A slice of rows goes to lh_own_q and lh_own_lse. */
+/* A slice of rows goes to lh_own_q and, where log-sum-exps are known, lh_own_lse. */
 void lh_take_rows(lh_evictor *ev, lh_query_rows *rows);
 
 /* Of every KV head the columns that are this rank's share are counted, all where no other rank has the head; then

@@ -58,14 +58,15 @@ typedef struct lh_evict_job {
     const int64_t *offset;    /* host, [kv_count]: of the heads; asked for where KV heads lie on several ranks */
     int64_t seen, visible_from;
     lh_protection protect;
-    int64_t cols;                   /* slots of the longest head of all ranks, or more */
-    int64_t number;                 /* of evictions of this layer before it */
-    int ranked;                     /* entries compete and not all of them stay */
-    int scored;                     /* they are ranked by more than their position */
-    const int64_t *room;            /* [kv_heads of the model] entries that compete; with a profile */
-    const lh_query_rows *rows;      /* observed rows; NULL: those that lh_evict_rows kept */
-    const lh_counted_rows *counted; /* in place of observing rows; NULL: none */
-    int64_t *normless;              /* entries at the end of every head that have no norms yet; made, it is 0 */
+    int64_t cols;                    /* slots of the longest head of all ranks, or more */
+    int64_t number;                  /* of evictions of this layer before it */
+    int ranked;                      /* entries compete and not all of them stay */
+    int scored;                      /* they are ranked by more than their position */
+    const int64_t *room;             /* [kv_heads of the model] entries that compete; with a profile */
+    const lh_query_rows *rows;       /* observed rows; NULL: those that lh_evict_rows kept */
+    const lh_query_rows *references; /* references that are rows of their own; NULL alike */
+    const lh_counted_rows *counted;  /* in place of observing rows; NULL: none */
+    int64_t *normless;               /* entries at the end of every head that have no norms yet; made, it is 0 */
 } lh_evict_job;
 
 #endif

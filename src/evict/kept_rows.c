@@ -9,41 +9,60 @@ typedef struct stretch {
     int64_t first, end, to;
 } stretch;
 
+/* Where `rows` of them are kept. lse NULL: not wanted. */
+typedef struct row_store {
+    float *q, *lse;
+    int64_t rows;
+} row_store;
+
+static row_store store_of_scoring(const lh_evictor *ev)
+{
+    const int64_t rows = lh_policy_rows(&ev->policy, ev->prompt_tokens);
+    return (row_store){lh_own_q(ev, rows), lh_own_lse(ev, rows), rows};
+}
+
+static row_store store_of_references(const lh_evictor *ev)
+{
+    return (row_store){.q = ev->at[LH_SPACE_REFERENCES], .rows = lh_policy_references(&ev->policy, ev->prompt_tokens)};
+}
+
 /* Those of them that are among `rows`. */
-static void keep(lh_evictor *ev, const lh_query_rows *rows, stretch s)
+static void keep(lh_evictor *ev, const lh_query_rows *rows, const row_store *to, stretch s)
 {
     int64_t q_count = ev->shape.heads.q_count, width = q_count * ev->shape.head_dim;
-    int64_t kept = lh_policy_rows(&ev->policy, ev->prompt_tokens);
     int64_t skip = lh_max_i64(s.first - rows->first, 0), end = lh_min_i64(s.end - rows->first, rows->tokens);
     int64_t row = s.to + rows->first + skip - s.first, count = end - skip;
     if (count <= 0) return;
-    assert(row + count <= kept);
-    float *q = lh_own_q(ev, kept) + row * width, *lse = lh_own_lse(ev, kept) + row * q_count;
+    assert(row + count <= to->rows);
+    float *q = to->q + row * width;
     int dense = rows->q_ld == width;
     for (int64_t r = 0; r < (dense ? 1 : count); r++)
         lh_exec_copy(&ev->exec, q + r * width, rows->q + (skip + r) * rows->q_ld,
                      (dense ? count : 1) * width * (int64_t)sizeof *q, LH_COPY_ON_DEVICE);
-    lh_exec_copy(&ev->exec, lse, rows->lse + skip * q_count, count * q_count * (int64_t)sizeof *lse, LH_COPY_ON_DEVICE);
+    if (!to->lse) return;
+    lh_exec_copy(&ev->exec, to->lse + row * q_count, rows->lse + skip * q_count,
+                 count * q_count * (int64_t)sizeof *to->lse, LH_COPY_ON_DEVICE);
 }
 
-static void keep_spread(lh_evictor *ev, const lh_query_rows *rows)
+static void keep_spread(lh_evictor *ev, const lh_query_rows *rows, const row_store *to)
 {
-    const int64_t tokens = ev->prompt_tokens, count = lh_policy_rows(&ev->policy, tokens);
-    for (int64_t r = 0; r < count; r++) {
-        const int64_t at = lh_policy_row_of(&ev->policy, tokens, r);
-        keep(ev, rows, (stretch){.first = at, .end = at + 1, .to = r});
+    for (int64_t r = 0; r < to->rows; r++) {
+        const int64_t at = lh_policy_spread_row(ev->prompt_tokens, to->rows, r);
+        keep(ev, rows, to, (stretch){.first = at, .end = at + 1, .to = r});
     }
 }
 
 void lh_keep_rows(lh_evictor *ev, const lh_query_rows *rows)
 {
     const int64_t tokens = ev->prompt_tokens, first = ev->policy.first_rows;
+    const row_store scoring = store_of_scoring(ev), references = store_of_references(ev);
+    keep_spread(ev, rows, &references);
     if (ev->policy.rows_spread) {
-        keep_spread(ev, rows);
+        keep_spread(ev, rows, &scoring);
         return;
     }
-    keep(ev, rows, (stretch){.end = first});
-    keep(ev, rows, (stretch){tokens - lh_policy_rows(&ev->policy, tokens) + first, tokens, first});
+    keep(ev, rows, &scoring, (stretch){.end = first});
+    keep(ev, rows, &scoring, (stretch){tokens - scoring.rows + first, tokens, first});
 }
 
 /* ---- when the layer ends ---- */
@@ -60,26 +79,28 @@ static lh_query_rows kept_rows(lh_evictor *ev, const lh_evict_job *job)
                            .q_ld = ev->shape.heads.q_count * ev->shape.head_dim};
 }
 
-static void put_places(lh_evictor *ev, int64_t seen, int64_t rows)
+/* A position of row r (budgets.h). */
+typedef int64_t place_of(const lh_policy_numbers *fixed, int64_t seen, int64_t r);
+
+static void put_places(lh_evictor *ev, lh_space_part to, place_of *of, int64_t seen, int64_t rows)
 {
     int32_t *places = NULL;
     lh_exec_latch(&ev->exec, lh_calloc(&places, rows, sizeof *places));
-    for (int64_t r = 0; r < rows && places; r++) places[r] = (int32_t)lh_policy_row_of(&ev->policy, seen, r);
-    lh_exec_put(&ev->exec, ev->at[LH_SPACE_PLACES], places, rows * (int64_t)sizeof *places);
+    for (int64_t r = 0; r < rows && places; r++) places[r] = (int32_t)of(&ev->policy, seen, r);
+    lh_exec_put(&ev->exec, ev->at[to], places, rows * (int64_t)sizeof *places);
     lh_free(places);
 }
 
-/* From where they are in the prompt to the positions from which they score: rotated back, and again. */
-static void move_after(lh_evictor *ev, const lh_evict_job *job, lh_query_rows *rows)
+/* In lh_own_q, from where they are in the prompt to the positions from which they look: rotated back, and again. */
+static void move_after(lh_evictor *ev, const lh_evict_job *job, lh_query_rows *rows, place_of *from)
 {
     const lh_exec *x = &ev->exec;
     const lh_rotation *r = job->layer.rotation;
     const int64_t heads = ev->shape.heads.q_count, dim = ev->shape.head_dim, n = rows->tokens;
-    if (job->rows) lh_take_rows(ev, rows); /* they stay the caller's */
     rows->lse = NULL;
     if (!r->rotary) return;
     float *q = lh_own_q(ev, n);
-    put_places(ev, job->seen, n);
+    put_places(ev, LH_SPACE_PLACES, from, job->seen, n);
     LH_LATCH(x, lh_rotation_put_inverse(r, x, ev->at[LH_SPACE_INVERSE]));
     LH_RUN(x, rope, .x = q, .positions = ev->at[LH_SPACE_PLACES], .inv_freq = ev->at[LH_SPACE_INVERSE], .tokens = n,
            .heads = heads, .dim = dim, .rotary = r->rotary, .ld = heads * dim, .scale = 1.0f / r->scale);
@@ -91,7 +112,24 @@ lh_row_block lh_scoring_rows(lh_evictor *ev, const lh_evict_job *job)
 {
     lh_query_rows rows = job->rows ? *job->rows : kept_rows(ev, job);
     if (!job->rows) lh_check_rows(ev, job, &rows);
-    if (ev->policy.score.rows_at == LH_ROWS_AT_AFTER) move_after(ev, job, &rows);
+    if (ev->policy.score.rows_at == LH_ROWS_AT_AFTER) {
+        if (job->rows) lh_take_rows(ev, &rows); /* they stay the caller's */
+        move_after(ev, job, &rows, lh_policy_row_of);
+    }
+    return lh_join_rows(ev, job, &rows);
+}
+
+/* References that are rows of their own, n of them. */
+static lh_row_block references_apart(lh_evictor *ev, const lh_evict_job *job, int64_t n)
+{
+    lh_query_rows rows = {
+        .q = ev->at[LH_SPACE_REFERENCES], .tokens = n, .q_ld = ev->shape.heads.q_count * ev->shape.head_dim};
+    if (job->references) rows = *job->references;
+    rows.lse = NULL;
+    lh_take_rows(ev, &rows);
+    put_places(ev, LH_SPACE_REFERENCES_AT, lh_policy_reference_at, job->seen, n);
+    rows.positions = ev->at[LH_SPACE_REFERENCES_AT];
+    move_after(ev, job, &rows, lh_policy_reference_of);
     return lh_join_rows(ev, job, &rows);
 }
 
@@ -113,9 +151,13 @@ static void thin(lh_evictor *ev, const lh_evict_job *job, lh_row_block *b, int64
 
 lh_row_block lh_reference_rows(lh_evictor *ev, const lh_evict_job *job)
 {
-    if (!ev->scoring.rows.q) ev->scoring = lh_scoring_rows(ev, job);
-    lh_row_block b = ev->scoring;
+    const int64_t apart = lh_policy_references(&ev->policy, job->seen);
+    if (ev->references.rows.q) return ev->references;
+    lh_row_block b = apart                ? references_apart(ev, job, apart)
+                     : ev->scoring.rows.q ? ev->scoring
+                                          : lh_scoring_rows(ev, job);
     const int64_t step = (b.rows.tokens + LH_REFERENCE_ROWS - 1) / LH_REFERENCE_ROWS;
     if (step > 1) thin(ev, job, &b, step);
+    ev->references = b;
     return b;
 }

@@ -13,8 +13,10 @@ int64_t lh_evict_first_row(const lh_evictor *ev)
 {
     const lh_policy_numbers *p = &ev->policy;
     const int last = lh_evict_uses_attention(p) || (lh_keeps_rows(p) && !lh_source_of(p)->rows);
+    const int64_t tokens = ev->prompt_tokens,
+                  first = lh_policy_rows(p, tokens) ? lh_policy_row_of(p, tokens, 0) : tokens;
     if (p->block || p->first_rows || !last) return 0;
-    return lh_policy_rows(p, ev->prompt_tokens) ? lh_policy_row_of(p, ev->prompt_tokens, 0) : ev->prompt_tokens;
+    return lh_policy_references(p, tokens) ? lh_min_i64(first, lh_policy_reference_of(p, tokens, 0)) : first;
 }
 
 void lh_evict_begin_layer(lh_evictor *ev, const lh_evict_job *job)

@@ -19,7 +19,7 @@ static void notify(lh_evictor *ev, const lh_evict_job *job, const float *scores)
 
 lh_stage_scores lh_score_entries(lh_evictor *ev, const lh_evict_job *job)
 {
-    ev->scoring = (lh_row_block){0};
+    ev->scoring = ev->references = (lh_row_block){0};
     lh_evict_make_norms(ev, job);
     lh_source_of(&ev->policy)->score(ev, job);
     float *scores = lh_shape_scores(ev, job);

@@ -50,13 +50,13 @@ void lh_gather_groups(lh_evictor *ev, const lh_query_rows *own, lh_row_block *ou
 void lh_take_rows(lh_evictor *ev, lh_query_rows *rows)
 {
     int64_t width = ev->shape.heads.q_count * ev->shape.head_dim;
+    const int64_t lse_bytes = rows->lse ? rows->tokens * ev->shape.heads.q_count * (int64_t)sizeof(float) : 0;
     float *q = lh_own_q(ev, rows->tokens), *lse = lh_own_lse(ev, rows->tokens);
     for (int64_t r = 0; r < rows->tokens; r++)
         lh_exec_copy(&ev->exec, q + r * width, rows->q + r * rows->q_ld, width * (int64_t)sizeof *q, LH_COPY_ON_DEVICE);
-    lh_exec_copy(&ev->exec, lse, rows->lse, rows->tokens * ev->shape.heads.q_count * (int64_t)sizeof *lse,
-                 LH_COPY_ON_DEVICE);
+    if (rows->lse) lh_exec_copy(&ev->exec, lse, rows->lse, lse_bytes, LH_COPY_ON_DEVICE);
     rows->q = q;
-    rows->lse = lse;
+    rows->lse = rows->lse ? lse : NULL;
     rows->q_ld = width;
 }
 

@@ -51,7 +51,9 @@ void lh_space_sizes(const lh_space_request *request, int64_t bytes[LH_SPACE_PART
         if (p->budgets.heads == LH_HEADS_ADAPTIVE) size_search(request, bytes);
     }
     if (request->need.scored) size_norms(request, bytes);
-    if (lh_keeps_rows(p))
-        lh_attention_row_space(request, request->tokens ? lh_policy_rows(p, request->tokens) : p->rows, 0, bytes);
+    if (lh_keeps_rows(p)) {
+        const int64_t tokens = request->tokens, rows = tokens ? lh_policy_rows(p, tokens) : p->rows;
+        lh_attention_row_space(request, lh_max_i64(rows, lh_policy_references(p, tokens)), 0, bytes);
+    }
     if (source && source->space) source->space(request, bytes);
 }

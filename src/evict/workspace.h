@@ -32,17 +32,19 @@ typedef enum lh_space_part {
     LH_SPACE_ERRORS,      /* what output errors are made of (source_output_error.c) */
     /* of observed rows. Where groups are split over ranks, Q and LSE hold the blocks of all ranks in their order, and
      * GROUP_* the same rows with all query heads of this rank's KV heads, one after the other. */
-    LH_SPACE_Q,         /* [rows, q_count, head_dim] f32 */
-    LH_SPACE_LSE,       /* [rows, q_count] f32 */
-    LH_SPACE_GROUP_Q,   /* [rows, kv_count * group, head_dim] f32 */
-    LH_SPACE_GROUP_LSE, /* [rows, kv_count * group] f32: also where rows have a normaliser of their own */
-    LH_SPACE_POSITIONS, /* [rows] int32 */
-    LH_SPACE_UNTIL,     /* [rows] int32: the last position that a row sees, where it is not its own */
-    LH_SPACE_PLACES,    /* [rows] int32: where a row is in the prompt, where it scores from after it */
-    LH_SPACE_GAINS,     /* [rows] f32 */
-    LH_SPACE_INVERSE,   /* [rotary / 2] f32: frequencies of the inverse rotation */
-    LH_SPACE_OUTPUTS,   /* [kv_count, head_dim + 1, group x rows] f32: what rows saw in all entries (fit.h) */
-    LH_SPACE_FIT,       /* work of a fit, by the longest head that stays */
+    LH_SPACE_Q,          /* [rows, q_count, head_dim] f32 */
+    LH_SPACE_LSE,        /* [rows, q_count] f32 */
+    LH_SPACE_GROUP_Q,    /* [rows, kv_count * group, head_dim] f32 */
+    LH_SPACE_GROUP_LSE,  /* [rows, kv_count * group] f32: also where rows have a normaliser of their own */
+    LH_SPACE_POSITIONS,  /* [rows] int32 */
+    LH_SPACE_UNTIL,      /* [rows] int32: the last position that a row sees, where it is not its own */
+    LH_SPACE_PLACES,     /* [rows] int32: where a row is in the prompt, where it scores from after it */
+    LH_SPACE_REFERENCES, /* [references, q_count, head_dim] f32: rows that are looked from, beside those that score */
+    LH_SPACE_REFERENCES_AT, /* [references] int32: from where */
+    LH_SPACE_GAINS,         /* [rows] f32 */
+    LH_SPACE_INVERSE,       /* [rotary / 2] f32: frequencies of the inverse rotation */
+    LH_SPACE_OUTPUTS,       /* [kv_count, head_dim + 1, group x rows] f32: what rows saw in all entries (fit.h) */
+    LH_SPACE_FIT,           /* work of a fit, by the longest head that stays */
     /* of expected attention */
     LH_SPACE_UNROTATED,   /* [LH_ROWS_AT_ONCE, q_count, head_dim] f32 */
     LH_SPACE_SUMS,        /* [q_count, head_dim] f64; where groups are split of all ranks, as above */

@@ -33,7 +33,7 @@ static lh_status init_arenas(lh_kv *kv)
 static int needs_rotations(const lh_policy_numbers *p)
 {
     return p->score.source == LH_SCORE_EXPECTED || p->score.source == LH_SCORE_LEVERAGE ||
-           p->score.rows_at == LH_ROWS_AT_AFTER || lh_kv_uses_slots(p);
+           p->score.rows_at == LH_ROWS_AT_AFTER || lh_refers_apart(p) || lh_kv_uses_slots(p);
 }
 
 lh_status lh_kv_open(lh_kv **out, const lh_exec *exec, const lh_kv_shape *shape, const lh_policy *policy)

@@ -110,6 +110,12 @@ int lh_has_references(const lh_policy_fitting *fitting, const lh_policy_division
     return fitting->kind != LH_FIT_NONE || lh_competes_by_losses(budgets);
 }
 
+int lh_refers_apart(const lh_policy_numbers *fixed)
+{
+    return fixed->evicts && fixed->score.source == LH_SCORE_ATTENTION && fixed->score.rows_at == LH_ROWS_AT_OWN &&
+           lh_has_references(&fixed->fitting, &fixed->budgets);
+}
+
 int lh_fits_bias(lh_fit_kind kind)
 {
     return kind == LH_FIT_BIAS || kind == LH_FIT_BOTH;
@@ -132,12 +138,32 @@ int64_t lh_policy_row_of(const lh_policy_numbers *fixed, int64_t seen, int64_t r
     return r < fixed->first_rows ? r : seen - rows + r;
 }
 
-int64_t lh_policy_row_at(const lh_policy_numbers *fixed, int64_t seen, int64_t r)
+/* Where the r-th of `rows` rows is that are moved after `seen` tokens. */
+static int64_t row_after(int64_t seen, int64_t rows, int64_t r)
 {
     enum { AHEAD = 256 };
-    const int64_t rows = lh_policy_rows(fixed, seen);
-    if (fixed->score.rows_at == LH_ROWS_AT_AFTER) return seen + ((r + 1) * AHEAD + rows - 1) / rows - 1;
+    return seen + ((r + 1) * AHEAD + rows - 1) / rows - 1;
+}
+
+int64_t lh_policy_row_at(const lh_policy_numbers *fixed, int64_t seen, int64_t r)
+{
+    if (fixed->score.rows_at == LH_ROWS_AT_AFTER) return row_after(seen, lh_policy_rows(fixed, seen), r);
     return lh_policy_row_of(fixed, seen, r);
+}
+
+int64_t lh_policy_references(const lh_policy_numbers *fixed, int64_t seen)
+{
+    return lh_refers_apart(fixed) ? lh_min_i64(seen, LH_REFERENCE_ROWS) : 0;
+}
+
+int64_t lh_policy_reference_of(const lh_policy_numbers *fixed, int64_t seen, int64_t r)
+{
+    return lh_policy_spread_row(seen, lh_policy_references(fixed, seen), r);
+}
+
+int64_t lh_policy_reference_at(const lh_policy_numbers *fixed, int64_t seen, int64_t r)
+{
+    return row_after(seen, lh_policy_references(fixed, seen), r);
 }
 
 lh_protection lh_policy_protect(const lh_policy_numbers *fixed, const lh_protect_request *request)

@@ -53,9 +53,12 @@ int64_t lh_policy_rows(const lh_policy_numbers *fixed, int64_t seen);
 /* 1 where the heads of a layer, or of all layers, compete by what their output loses. */
 int lh_competes_by_losses(const lh_policy_division *budgets);
 
-/* 1 where rows are looked at as references, beside the score: what stays is fitted to them, or heads compete by what
+/* 1 where rows are looked from as references, beside the score: what stays is fitted to them, or heads compete by what
  * their output loses in them. */
 int lh_has_references(const lh_policy_fitting *fitting, const lh_policy_division *budgets);
+
+/* 1 where they are rows of their own, beside those that score: these see only what is before them. */
+int lh_refers_apart(const lh_policy_numbers *fixed);
 
 /* 1 where biases of the entries that stay are fitted; and where values are. */
 int lh_fits_bias(lh_fit_kind kind);
@@ -70,6 +73,12 @@ int64_t lh_policy_spread_row(int64_t tokens, int64_t rows, int64_t r);
  * attends to than its content). */
 int64_t lh_policy_row_of(const lh_policy_numbers *fixed, int64_t seen, int64_t r);
 int64_t lh_policy_row_at(const lh_policy_numbers *fixed, int64_t seen, int64_t r);
+
+/* The same of references that are rows of their own: LH_REFERENCE_ROWS of the prompt, spread over it, at most `seen`,
+ * which are looked from positions after it; elsewhere none. */
+int64_t lh_policy_references(const lh_policy_numbers *fixed, int64_t seen);
+int64_t lh_policy_reference_of(const lh_policy_numbers *fixed, int64_t seen, int64_t r);
+int64_t lh_policy_reference_at(const lh_policy_numbers *fixed, int64_t seen, int64_t r);
 
 /* State of a layer at an eviction: its budget, and `seen` tokens, of which the next row does not see those before
  * `visible_from` (0 except in sliding layers). block: tokens of the next block of the prompt, for which as many entries

@@ -111,9 +111,20 @@ static int moves_all_rows(const lh_policy *p)
     return p->score.rows_at == LH_ROWS_AT_AFTER && (p->score.running || p->rows.n == INT64_MAX);
 }
 
+/* References are rows of the whole prompt at its end. */
+static int refers_to_rows_to_come(const lh_policy *p)
+{
+    return lh_has_references(&p->fitting, &p->budgets) && (p->score.running || p->every || p->block);
+}
+
 static int refers_to_own_places(const lh_policy *p)
 {
-    return lh_has_references(&p->fitting, &p->budgets) && p->score.rows_at != LH_ROWS_AT_AFTER;
+    return lh_has_references(&p->fitting, &p->budgets) && !lh_policy_attends(p) && p->score.rows_at != LH_ROWS_AT_AFTER;
+}
+
+static int refers_beside_others(const lh_policy *p)
+{
+    return lh_has_references(&p->fitting, &p->budgets) && (p->proxies.kind || p->score.gain || p->score.non_causal);
 }
 
 static int loses_in_stages(const lh_policy *p)
@@ -240,9 +251,15 @@ static const struct {
     {moves_all_rows,
      "'--rows-at after' moves some rows, and not all as they pass: give '--rows sample:N' or last:N, and "
      "a window"},
-    {refers_to_own_places, "'--fit' and '--compete-by losses' need rows that see all of the prompt ('--rows-at after', "
-                           "'--proxies none'): rows "
-                           "that saw only what is before them mislead them"},
+    {refers_to_rows_to_come,
+     "'--fit' and '--compete-by losses' look from rows of the whole prompt, once at its end: they need '--evict never' "
+     "and rows that are observed then ('--window N', without '--rows all')"},
+    {refers_to_own_places,
+     "'--fit' and '--compete-by losses' look from rows after the prompt, and these scores need no rows: leave "
+     "'--rows-at own' out"},
+    {refers_beside_others,
+     "'--fit' and '--compete-by losses' look from rows of their own: they need '--proxies none', and neither '--gain' "
+     "nor '--non-causal'"},
     {fits_slots, "'--fit' is to rows that see entries at their positions: it needs '--positions original'"},
     {spreads_visits,
      "'--statistic mas' divides by the rows after an entry, but rows that are spread or moved by '--rows "

@@ -141,7 +141,10 @@ static const char *place_of_references(const lh_policy *policy)
 
 static const char *once_for_spread_rows(const lh_policy *policy)
 {
-    return policy->rows_spread || policy->score.rows_at == LH_ROWS_AT_AFTER ? "never" : NULL;
+    return policy->rows_spread || policy->score.rows_at == LH_ROWS_AT_AFTER ||
+                   lh_has_references(&policy->fitting, &policy->budgets)
+               ? "never"
+               : NULL;
 }
 
 static const char *last_row(const lh_policy *policy)

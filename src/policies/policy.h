@@ -98,7 +98,7 @@ typedef struct lh_policy_selection {
     lh_draw_kind draw;
 } lh_policy_selection;
 
-/* What is fitted of the entries that stay, to the rows that score, or (scores without rows) to rows kept for it. */
+/* What is fitted of the entries that stay, to the rows that score after the prompt, or to rows kept for it. */
 typedef struct lh_policy_fitting {
     lh_fit_kind kind;
     lh_decimal ridge;

@@ -24,14 +24,20 @@ lh_status lh_replay_watch_open(lh_replay_watch *w, const lh_replay *r, const lh_
     return LH_OK;
 }
 
+static void clear_rows(lh_gathered_rows *g)
+{
+    lh_free(g->q);
+    lh_free(g->lse);
+    lh_free(g->positions);
+}
+
 void lh_replay_watch_close(lh_replay_watch *w, const lh_replay *r)
 {
     lh_counted_rows_free(&w->counted, r->device);
     lh_evictor_close(w->evictor);
     lh_free(w->stats);
-    lh_free(w->q);
-    lh_free(w->lse);
-    lh_free(w->positions);
+    clear_rows(&w->rows);
+    clear_rows(&w->references);
     *w = (lh_replay_watch){0};
 }
 
@@ -42,30 +48,43 @@ static int64_t q_width(const lh_replay *r)
     return r->trace.shape.heads.heads * r->trace.shape.head_dim;
 }
 
-static lh_status make_room(lh_replay_watch *w, const lh_replay *r, int64_t rows)
+static lh_status make_room(lh_gathered_rows *g, const lh_replay *r, int64_t rows)
 {
-    LH_TRY(lh_realloc(&w->q, rows * q_width(r), sizeof *w->q));
-    LH_TRY(lh_realloc(&w->lse, rows * r->trace.shape.heads.heads, sizeof *w->lse));
-    LH_TRY(lh_realloc(&w->positions, rows, sizeof *w->positions));
-    w->rows = rows;
+    LH_TRY(lh_realloc(&g->q, rows * q_width(r), sizeof *g->q));
+    LH_TRY(lh_realloc(&g->lse, rows * r->trace.shape.heads.heads, sizeof *g->lse));
+    LH_TRY(lh_realloc(&g->positions, rows, sizeof *g->positions));
+    g->rows = rows;
     return LH_OK;
 }
 
-static void copy_row(lh_replay_watch *w, const lh_replay *r, int64_t to, const lh_traced_rows *rows, int64_t from)
+static void copy_row(lh_gathered_rows *g, const lh_replay *r, int64_t to, const lh_traced_rows *rows, int64_t from)
 {
     const int64_t heads = r->trace.shape.heads.heads;
-    memcpy(w->q + to * q_width(r), rows->queries + from * q_width(r), (size_t)q_width(r) * sizeof *w->q);
-    memcpy(w->lse + to * heads, rows->lse + from * heads, (size_t)heads * sizeof *w->lse);
+    memcpy(g->q + to * q_width(r), rows->queries + from * q_width(r), (size_t)q_width(r) * sizeof *g->q);
+    memcpy(g->lse + to * heads, rows->lse + from * heads, (size_t)heads * sizeof *g->lse);
 }
 
 /* The rows of the window, or proxies, in the order in which a run has them. */
 static lh_status gather_window(lh_replay_watch *w, const lh_replay *r, const lh_policy_numbers *n)
 {
     const lh_trace_file *t = &r->trace;
-    LH_TRY(make_room(w, r, lh_policy_rows(n, t->prompt)));
-    for (int64_t i = 0; i < w->rows; i++) {
-        w->positions[i] = (int32_t)lh_policy_row_at(n, t->prompt, i);
-        copy_row(w, r, i, &r->layer.data.rows, lh_trace_row_at(t, lh_policy_row_of(n, t->prompt, i)));
+    lh_gathered_rows *g = &w->rows;
+    LH_TRY(make_room(g, r, lh_policy_rows(n, t->prompt)));
+    for (int64_t i = 0; i < g->rows; i++) {
+        g->positions[i] = (int32_t)lh_policy_row_at(n, t->prompt, i);
+        copy_row(g, r, i, &r->layer.data.rows, lh_trace_row_at(t, lh_policy_row_of(n, t->prompt, i)));
+    }
+    return LH_OK;
+}
+
+static lh_status gather_references(lh_replay_watch *w, const lh_replay *r, const lh_policy_numbers *n)
+{
+    const lh_trace_file *t = &r->trace;
+    lh_gathered_rows *g = &w->references;
+    LH_TRY(make_room(g, r, lh_policy_references(n, t->prompt)));
+    for (int64_t i = 0; i < g->rows; i++) {
+        g->positions[i] = (int32_t)lh_policy_reference_at(n, t->prompt, i);
+        copy_row(g, r, i, &r->layer.data.rows, lh_trace_row_at(t, lh_policy_reference_of(n, t->prompt, i)));
     }
     return LH_OK;
 }
@@ -74,21 +93,21 @@ static lh_status gather_window(lh_replay_watch *w, const lh_replay *r, const lh_
 static lh_status gather_judges(lh_replay_watch *w, const lh_replay *r)
 {
     const lh_replay_rows *j = &r->judges;
-    LH_TRY(make_room(w, r, j->n));
+    LH_TRY(make_room(&w->rows, r, j->n));
     for (int64_t i = 0; i < j->n; i++) {
-        w->positions[i] = (j->is_after ? r->trace.after_positions : r->trace.rows)[j->at[i]];
-        copy_row(w, r, i, j->is_after ? &r->layer.data.after : &r->layer.data.rows, j->at[i]);
+        w->rows.positions[i] = (j->is_after ? r->trace.after_positions : r->trace.rows)[j->at[i]];
+        copy_row(&w->rows, r, i, j->is_after ? &r->layer.data.after : &r->layer.data.rows, j->at[i]);
     }
     return LH_OK;
 }
 
-static lh_query_rows gathered(const lh_replay_watch *w, const lh_replay *r, const lh_policy_numbers *n)
+static lh_query_rows gathered(const lh_gathered_rows *g, const lh_replay *r, const lh_policy_numbers *n)
 {
-    return (lh_query_rows){.q = w->q,
-                           .lse = w->lse,
-                           .positions = w->positions,
-                           .first = r->trace.prompt - w->rows,
-                           .tokens = w->rows,
+    return (lh_query_rows){.q = g->q,
+                           .lse = g->lse,
+                           .positions = g->positions,
+                           .first = r->trace.prompt - g->rows,
+                           .tokens = g->rows,
                            .first_rows = n->first_rows,
                            .q_ld = q_width(r)};
 }
@@ -155,13 +174,16 @@ static lh_status take_rows(lh_replay_watch *w, lh_replay *r, const lh_policy_num
 {
     if (!still_holds(w, n)) {
         LH_TRY(lh_replay_is_oracle(r, w->policy) ? gather_judges(w, r) : gather_window(w, r, n));
-        j->rows = gathered(w, r, n);
+        LH_TRY(gather_references(w, r, n));
+        j->rows = gathered(&w->rows, r, n);
         if (lh_counted_rows_suffice(n)) {
             lh_counted_rows_reserve(&w->counted, w->evictor);
             lh_counted_rows_take(&w->counted, w->evictor, &j->job, &j->rows);
         }
     }
-    j->rows = gathered(w, r, n);
+    j->rows = gathered(&w->rows, r, n);
+    j->references = gathered(&w->references, r, n);
+    j->job.references = &j->references;
     if (lh_counted_rows_suffice(n))
         j->job.counted = &w->counted;
     else

@@ -87,15 +87,20 @@ int lh_replay_is_oracle(const lh_replay *r, int64_t policy);
 lh_policy lh_replay_policy(const lh_policy *policy);
 
 /* observe.c: what policy p observes of the layer. A watch belongs to one policy and lasts over its budgets. */
+/* Recorded rows, one after the other. */
+typedef struct lh_gathered_rows {
+    float *q, *lse;
+    int32_t *positions;
+    int64_t rows;
+} lh_gathered_rows;
+
 typedef struct lh_replay_watch {
     int64_t policy; /* index in the study */
     lh_evictor *evictor;
     lh_policy_numbers numbers; /* of the last observation */
     lh_counted_rows counted;
-    float *stats; /* [slots, stat_count] */
-    float *q, *lse;
-    int32_t *positions; /* of observed rows, gathered */
-    int64_t rows;
+    float *stats;                      /* [slots, stat_count] */
+    lh_gathered_rows rows, references; /* observed, and beside them */
     int64_t normless;
     int observed;
 } lh_replay_watch;
@@ -108,7 +113,7 @@ void lh_replay_watch_close(lh_replay_watch *w, const lh_replay *r);
 typedef struct lh_replay_job {
     lh_evict_job job;
     lh_ragged view;
-    lh_query_rows rows;
+    lh_query_rows rows, references;
 } lh_replay_job;
 lh_status lh_replay_observe(lh_replay_watch *w, lh_replay *r, const lh_policy_numbers *numbers, lh_replay_job *job);
 

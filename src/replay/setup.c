@@ -116,8 +116,10 @@ lh_replay_judge lh_replay_judge_of(const lh_trace_file *t, lh_replay_judge wante
 /* 1 where rows that are spread over the prompt are among those that were recorded. */
 static int has_spread_rows(const lh_trace_file *t, const lh_policy_numbers *n)
 {
-    for (int64_t r = 0; r < lh_policy_rows(n, t->prompt); r++)
+    for (int64_t r = 0; n->rows_spread && r < lh_policy_rows(n, t->prompt); r++)
         if (lh_trace_row_at(t, lh_policy_row_of(n, t->prompt, r)) < 0) return 0;
+    for (int64_t r = 0; r < lh_policy_references(n, t->prompt); r++)
+        if (lh_trace_row_at(t, lh_policy_reference_of(n, t->prompt, r)) < 0) return 0;
     return 1;
 }
 
@@ -142,7 +144,7 @@ static const char *missing(const lh_trace_file *t, const lh_policy_numbers *n)
     if ((observes || n->score.source == LH_SCORE_EXPECTED) && t->window < t->prompt && needs_all_rows(t, n))
         return "it observes more query rows than were recorded: '--trace-level full' records all, '--trace-window N' "
                "the last N";
-    if (n->rows_spread && !has_spread_rows(t, n))
+    if (!has_spread_rows(t, n))
         return "it observes rows spread over the prompt that were not recorded: '--trace-level full' records all, "
                "'--trace-rows N' those of '--rows sample:N'";
     if (needs_entries && !t->level->entries)

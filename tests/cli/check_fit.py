@@ -18,7 +18,7 @@ trace, cache = h5py.File(sys.argv[1]), h5py.File(sys.argv[2])
 model, recording = (json.loads(trace[n][()]) for n in ("model", "recording"))
 parts = json.loads(cache["policy"][()])
 L, KV, D, G = (recording["prompt_tokens"], model["kv_heads"], model["head_dim"], model["heads"] // model["kv_heads"])
-N = min(L, int(parts["rows"].split(":")[1]))
+N = min(L, MOST if parts["rows-at"] == "own" else int(parts["rows"].split(":")[1]))
 VALUES = {"ridge": float(parts["ridge"] or 0), "steps": 3}
 
 

@@ -13,10 +13,11 @@
 #define LOSSES "--compete-by losses --layer-budget adaptive --select topk+keys "
 
 /* Of attention, which scores by the rows that it is fitted to; of keys, which needs no rows to score; and where layers
- * compete, so that all are fitted in the end, to some of the rows. */
+ * compete, so that all are fitted in the end, to some of the rows; and of a window, beside which such rows are kept. */
 static const char *const policies[] = {
     "--policy ada-snapkv " AFTER "--window 8 --budget 15%%", "--policy keydiff --rows sample:20 --sinks 2 --budget 30",
-    "--policy ada-snapkv --statistic rms --rows-at after --rows sample:150 --window 8 " LOSSES "--budget 15%%"};
+    "--policy ada-snapkv --statistic rms --rows-at after --rows sample:150 --window 8 " LOSSES "--budget 15%%",
+    "--policy ada-snapkv --window 8 " LOSSES "--row-share 0.3 --budget 15%%"};
 static const char *const fits[] = {"bias", "values", "both"};
 enum { POLICIES = sizeof policies / sizeof *policies };
 
@@ -99,11 +100,10 @@ END_TEST
 
 START_TEST(test_what_cannot_be_fitted_is_refused)
 {
-    program_refuses(1, 2, "'--rows-at after'", "generate " RUN "--policy snapkv --fit both --budget 30");
-    program_refuses(2, 2, "rows that saw only what is before them mislead them",
+    program_refuses(2, 2, "leave '--rows-at own' out",
                     "generate " RUN "--policy keydiff --fit both --rows-at own --budget 30");
-    program_refuses(1, 2, "rows that saw only what is before them mislead them",
-                    "generate " RUN "--policy ada-snapkv --compete-by losses --budget 30");
+    program_refuses(1, 2, "without '--rows all'", "generate " RUN "--policy h2o --fit both --budget 30");
+    program_refuses(1, 2, "'--proxies none'", "generate " RUN "--policy nacl --fit both --budget 30");
     program_refuses(1, 2, "a statistic other than position",
                     "generate " RUN "--policy streaming --fit both --budget 30");
     program_refuses(1, 2, "'--evict never'",

@@ -13,7 +13,7 @@
 
 #define TRACE                                                                    \
     "trace -m tiny.h5 --chat=off -f text -n 20 --ignore-eos --deterministic -q " \
-    "--trace-rows 32 --trace-window 48 "
+    "--trace-rows 64 --trace-window 48 "
 #define TWO_QUESTIONS "--scenario context-only --question 'Who is it?' --question 'Where?' "
 enum { LAYERS = 3 };
 
@@ -353,6 +353,7 @@ static const char *const policies[] = {"streaming",
                                        "critical-ada-snapkv",
                                        "ada-snapkv --layer-budget adaptive",
                                        "ada-snapkv --statistic rms --rows-at after --rows sample:24",
+                                       "ada-snapkv --compete-by losses --select topk+keys --row-share 0.3",
                                        "nacl",
                                        "ahakv",
                                        "knorm",
@@ -368,7 +369,7 @@ static const char *const policies[] = {"streaming",
 /* Of a policy with parts: letters that file names do not have become '_'. */
 static void as_file_name(char *path)
 {
-    for (char *c = path; (c = strpbrk(c, " :"));) *c = '_';
+    for (char *c = path; (c = strpbrk(c, " :+"));) *c = '_';
 }
 
 START_TEST(test_a_replay_keeps_what_a_run_keeps)
@@ -414,14 +415,17 @@ START_TEST(test_rows_that_are_spread_over_the_prompt_are_enough)
 {
     static const char *const spread[] = {"snapkv --statistic rms --rows-at after --rows sample:32",
                                          "ada-snapkv --statistic rms --rows-at after --rows sample:32 --layer-budget "
-                                         "adaptive"};
+                                         "adaptive",
+                                         "ada-snapkv --compete-by losses --select topk+keys --row-share 0.3",
+                                         "ada-snapkv --compete-by losses --layer-budget adaptive"};
+    enum { SPREAD = sizeof spread / sizeof *spread };
     program_result r = {0};
     lh_buf kept = {0}, replayed = {0};
     program_run(&r, 2, TRACE "-o some.h5");
     program_exits(&r, 0);
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < SPREAD; i++) {
         char path[160];
-        program_run(&r, i + 1, "replay some.h5 --policy '%s' --budget 40 --keep-sets spread -q", spread[i]);
+        program_run(&r, 1 + i % 2, "replay some.h5 --policy '%s' --budget 40 --keep-sets spread -q", spread[i]);
         program_exits(&r, 0);
         program_run(
             &r, 1,
@@ -464,7 +468,7 @@ START_TEST(test_a_replay_evicts_while_decoding_as_the_run)
         snprintf(said, sizeof said, "as in the recorded run: %s at 60", runs[i].policy);
         ck_assert_msg(strstr(r.err.data, said) != NULL, "%s", r.err.data);
         snprintf(path, sizeof path, "decoded/d.%s-60.h5", runs[i].policy);
-        for (char *c = path; (c = strpbrk(c, " :"));) *c = '_';
+        for (char *c = path; (c = strpbrk(c, " :+"));) *c = '_';
         same_tokens("d.keep.h5", path);
         for (int part = 0; part < 2; part++) {
             read_part(&run, "d.keep.h5", part ? "final" : "kept");
@@ -588,6 +592,10 @@ START_TEST(test_what_was_not_recorded_is_refused)
     program_exits(&r, 0);
     program_refuses(1, 2, "'--trace-rows N' those of '--rows sample:N'",
                     "replay keys.h5 --policy 'snapkv --rows sample:31' --budget 40");
+    program_run(&r, 1, "trace -m tiny.h5 --chat=off -f text -n 1 --trace-rows 60 --trace-window 48 -q -o few.h5");
+    program_exits(&r, 0);
+    program_refuses(1, 2, "it observes rows spread over the prompt that were not recorded",
+                    "replay few.h5 --policy 'ada-snapkv --compete-by losses' --budget 40");
     program_run(&r, 1, "replay keys.h5 --policy 'keydiff --fit both --rows sample:32' --budget 40 -q");
     program_exits(&r, 0);
     program_refuses(1, 2, "policy 'snapkv --evict block:8' cannot be replayed",

@@ -56,12 +56,18 @@ void oracle_tally_clear(oracle_tally *t)
     *t = (oracle_tally){0};
 }
 
+oracle_rows oracle_reference_row(const oracle *o, int64_t n, int64_t r)
+{
+    const int64_t t = (r + 1) * o->seen / n - 1, after = (int64_t)ceil(256.0 * (double)(r + 1) / (double)n) - 1;
+    return (oracle_rows){.from = t, .to = t + 1, .now = 1, .after = o->seen + after};
+}
+
 oracle_rows oracle_chosen_row(const oracle *o, int64_t n, int64_t r)
 {
-    const int64_t spread = (r + 1) * o->seen / n - 1, after = (int64_t)ceil(256.0 * (double)(r + 1) / (double)n) - 1,
-                  t = o->fixed.rows_spread ? spread : o->seen - n + r;
-    return (oracle_rows){
-        .from = t, .to = t + 1, .now = 1, .after = o->fixed.score.rows_at == LH_ROWS_AT_AFTER ? o->seen + after : 0};
+    oracle_rows row = oracle_reference_row(o, n, r);
+    if (!o->fixed.rows_spread) row.from = o->seen - n + r, row.to = row.from + 1;
+    if (o->fixed.score.rows_at == LH_ROWS_AT_OWN) row.after = 0;
+    return row;
 }
 
 static void recount_chosen(const oracle *o, int64_t l, int64_t g, oracle_tally *to)

@@ -94,6 +94,9 @@ void oracle_observe(const oracle *o, const oracle_rows *rows, oracle_tally *to);
  * where they stand after it. Of no layer and head yet. */
 oracle_rows oracle_chosen_row(const oracle *o, int64_t n, int64_t r);
 
+/* The r-th of n that are references beside those that score from their own places: of the whole prompt, after it. */
+oracle_rows oracle_reference_row(const oracle *o, int64_t n, int64_t r);
+
 /* Of kv_oracle_ranks.c. The scores of a head's entries become those of the turns that they take with its keys; and what
  * the entries of a layer gain, [kv_heads, cap]. */
 void oracle_take_turns(oracle *o, int64_t layer, int64_t g, const uint8_t *state, oracle_number *scores);

@@ -66,18 +66,24 @@ static void take_turns(const oracle *o, const uint8_t *state, const oracle_numbe
     lh_free(off);
 }
 
+/* 1 where they are rows of their own, beside those that score. */
+static int refers_apart(const oracle *o)
+{
+    return o->fixed.score.source == LH_SCORE_ATTENTION && o->fixed.score.rows_at == LH_ROWS_AT_OWN;
+}
+
 /* Rows that are looked from. */
 static int64_t references_of(const oracle *o)
 {
-    const int64_t most = o->fixed.score.source == LH_SCORE_ATTENTION ? o->fixed.rows : 64,
-                  some = o->fixed.rows < most ? o->fixed.rows : most;
+    const int attends = o->fixed.score.source == LH_SCORE_ATTENTION;
+    const int64_t some = refers_apart(o) ? 64 : attends || o->fixed.rows < 64 ? o->fixed.rows : 64;
     return some < o->seen ? some : o->seen;
 }
 
 /* The weights [cap] of query head i of a KV head's group in the r-th of them. */
 static void weigh(const oracle *o, int64_t l, int64_t g, int64_t r, int64_t i, double *weights)
 {
-    oracle_rows one = oracle_chosen_row(o, references_of(o), r);
+    oracle_rows one = (refers_apart(o) ? oracle_reference_row : oracle_chosen_row)(o, references_of(o), r);
     one.layer = l;
     one.g = g;
     oracle_row_weights(o, &one, i, weights);

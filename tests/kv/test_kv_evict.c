@@ -44,8 +44,16 @@ static const lh_policy_options policies[] = {
                .compete_by = "losses",
                .layer_budget = "adaptive",
                .select = "topk+keys"}},
+    {.policy = "ada-snapkv",
+     .budget = "48",
+     .parts = {.window = "5",
+               .fit = "both",
+               .compete_by = "losses",
+               .layer_budget = "adaptive",
+               .select = "topk+keys",
+               .row_share = "0.3"}},
 };
-enum { ALL_POLICIES = sizeof policies / sizeof *policies, POLICIES = ALL_POLICIES - 5 };
+enum { ALL_POLICIES = sizeof policies / sizeof *policies, POLICIES = ALL_POLICIES - 6 };
 
 static const struct {
     int64_t heads, kv_heads;
@@ -462,6 +470,9 @@ static const lh_policy_options failing_policies[] = {
                .rows = "sample:9",
                .select = "topk+keys",
                .row_share = "0.5"}},
+    {.policy = "ada-snapkv",
+     .budget = "40",
+     .parts = {.fit = "both", .compete_by = "losses", .window = "8", .select = "topk+keys", .row_share = "0.3"}},
 };
 enum { FAILING_POLICIES = sizeof failing_policies / sizeof *failing_policies, OPS_MOST = 64 };
 

@@ -373,6 +373,14 @@ START_TEST(test_parts_that_cannot_go_together_are_refused)
         {{.policy = "h2o", .budget = "64", .parts = {.statistic = "max"}}, "'--statistic rms', max and output-error"},
         {{.policy = "layer-defensive", .budget = "64", .parts = {.evict = "every"}}, "'--evict never'"},
         {{.policy = "lagkv", .budget = "64", .parts = {.head_budget = "adaptive"}}, "the same ranks"},
+        {{.policy = "h2o", .budget = "64", .parts = {.fit = "both"}}, "without '--rows all'"},
+        {{.policy = "snapkv", .budget = "64", .parts = {.fit = "both", .evict = "every"}}, "'--evict never'"},
+        {{.policy = "ada-snapkv", .budget = "64", .parts = {.compete_by = "losses", .evict = "block:8"}},
+         "'--evict never'"},
+        {{.policy = "nacl", .budget = "64", .parts = {.fit = "both", .evict = "never"}}, "'--proxies none'"},
+        {{.policy = "ahakv", .budget = "64", .parts = {.fit = "both", .rows = "last:32", .window = "32"}}, "'--gain'"},
+        {{.policy = "snapkv", .budget = "64", .parts = {.fit = "bias", .non_causal = "on"}}, "'--non-causal'"},
+        {{.policy = "keydiff", .budget = "64", .parts = {.fit = "bias", .rows_at = "own"}}, "'--rows-at own'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) refused(&cases[i].options, cases[i].words);
     lh_policy p = resolved(&(lh_policy_options){.policy = "h2o", .budget = "10%", .parts = {.evict = "block:64"}});

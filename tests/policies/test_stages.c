@@ -188,6 +188,29 @@ START_TEST(test_rows_that_are_references_alone_are_few)
         ck_assert_int_eq(lh_policy_rows(&a, seen), least(seen, LH_REFERENCE_ROWS));
         ck_assert_int_eq(lh_policy_rows(&b, seen), least(seen, LH_REFERENCE_ROWS));
         ck_assert_int_eq(lh_policy_rows(&c, seen), least(seen, 500));
+        ck_assert_int_eq(lh_policy_references(&a, seen) + lh_policy_references(&c, seen), 0); /* those above are */
+    }
+}
+END_TEST
+
+/* A window scores from its own place; what is looked from are the rows that scores without rows have. */
+START_TEST(test_references_beside_a_window_are_those_of_scores_without_rows)
+{
+    lh_policy_parts fit = {.fit = "both"}, few = {.fit = "both", .rows = "sample:13"};
+    for (int64_t seen = 1; seen < 100000; seen += 1 + seen / 3) {
+        lh_policy_numbers window = fixed_of("snapkv", 64, &fit, seen), spread = fixed_of("snapkv", 64, &few, seen),
+                          none = fixed_of("snapkv", 64, NULL, seen), keys = fixed_of("keydiff", 8, &fit, seen);
+        const int64_t n = least(seen, LH_REFERENCE_ROWS);
+        ck_assert_int_eq(lh_policy_rows(&window, seen), least(seen, 32));
+        ck_assert_int_eq(lh_policy_row_at(&window, seen, 0), seen - least(seen, 32));
+        ck_assert_int_eq(lh_policy_rows(&spread, seen), least(seen, 13));
+        ck_assert_int_eq(lh_policy_references(&window, seen), n);
+        ck_assert_int_eq(lh_policy_references(&spread, seen), n);
+        ck_assert_int_eq(lh_policy_references(&none, seen), 0);
+        for (int64_t r = 0; r < n; r++) {
+            ck_assert_int_eq(lh_policy_reference_of(&window, seen, r), lh_policy_row_of(&keys, seen, r));
+            ck_assert_int_eq(lh_policy_reference_at(&window, seen, r), lh_policy_row_at(&keys, seen, r));
+        }
     }
 }
 END_TEST
@@ -373,6 +396,7 @@ int main(void)
                       test_largest_values_get_what_sinks_and_recents_leave,
                       test_rows_are_what_was_said_and_never_more_than_there_are,
                       test_spread_rows_are_among_those_of_a_multiple, test_rows_that_are_references_alone_are_few,
+                      test_references_beside_a_window_are_those_of_scores_without_rows,
                       test_first_stages_are_shares_of_what_competes, test_shares_of_the_budget_are_those_of_kvpress,
                       test_floors_are_shares_of_what_a_head_may_keep, test_fractions_are_exact,
                       test_rounded_pyramids_are_those_of_kvpress, test_rounded_pyramids_round_halves_to_the_even_number,
