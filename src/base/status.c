@@ -83,6 +83,7 @@ const char *lh_status_name(lh_status st)
         const char *name;
     } names[] = {
         {LH_OK, "done"},
+        {LH_EPARTIAL, "some requests failed"},
         {LH_EUSAGE, "usage"},
         {LH_EINPUT, "bad input file"},
         {LH_EFILE, "bad checkpoint, cache or trace"},

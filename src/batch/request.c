@@ -79,10 +79,8 @@ static lh_status read_json(lh_batch_request *out)
     return settle_prompt(body, out);
 }
 
-lh_status lh_batch_request_read(lh_batch_request *out, const lh_batch_input *input, int64_t i,
-                                const lh_batch_defaults *defaults)
+lh_status lh_batch_request_read(lh_batch_request *out, const lh_batch_line *line, const lh_batch_defaults *defaults)
 {
-    const lh_batch_line *line = lh_batch_input_line(input, i);
     *out = (lh_batch_request){.line = line,
                               .max_new = defaults->max_new,
                               .sampling = defaults->sampling,

@@ -40,10 +40,9 @@ typedef struct lh_batch_request {
     json_t *json;
 } lh_batch_request;
 
-/* Read line i of the input. LH_EINPUT: the reason, one sentence without the line's number. Clear it also after a
+/* Read a line of an input. LH_EINPUT: the reason, one sentence without the line's number. Clear it also after a
  * failure. */
-lh_status lh_batch_request_read(lh_batch_request *out, const lh_batch_input *input, int64_t i,
-                                const lh_batch_defaults *defaults);
+lh_status lh_batch_request_read(lh_batch_request *out, const lh_batch_line *line, const lh_batch_defaults *defaults);
 void lh_batch_request_clear(lh_batch_request *request);
 
 #endif

@@ -146,6 +146,13 @@ static void take_closed_streams(void)
         if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", ways[fd]) < 0) return;
 }
 
+/* The code is the program's own from here on. */
+static int end_with(int code)
+{
+    lh_exit_code_for_others(LH_OK);
+    return code;
+}
+
 int main(int argc, char **argv)
 {
     lh_status st = LH_OK;
@@ -172,6 +179,6 @@ int main(int argc, char **argv)
     else if ((help = lh_options_help_asked(argc - skip, argv + skip)) != LH_HELP_NONE)
         st = rank == 0 ? say_help(command, help) : LH_OK;
     else
-        return run_command(command, argc - skip, argv + skip);
+        return end_with(run_command(command, argc - skip, argv + skip));
     return lh_world_close(NULL, st);
 }

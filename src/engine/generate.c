@@ -8,11 +8,11 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/output.h"
+#include "engine/answer_text.h"
 #include "engine/clock.h"
 #include "engine/given.h"
 #include "engine/logits_file.h"
 #include "engine/same_file.h"
-#include "engine/stops.h"
 #include "kv/figures.h"
 
 typedef struct run {
@@ -237,38 +237,30 @@ static lh_status take_prompt(run *r)
     return LH_OK;
 }
 
-/* Text that became certain; cut at the first stop text. What could be the beginning of one is held back. */
 typedef struct writer {
     run *r;
-    int64_t answer, shown; /* bytes given to the listener */
+    int64_t answer;
     lh_answer *a;
-    lh_detokenizer decoder;
-    int stopped;
-    double fed_s; /* when the last token began its way through the model */
+    lh_answer_text text; /* of a */
+    double fed_s;        /* when the last token began its way through the model */
 } writer;
 
-static void show(writer *w, int32_t id, int64_t until)
+/* What became final goes to the listener; what could be the beginning of a stop text is held back. */
+static void show(writer *w, int32_t id)
 {
     const lh_generate_events *e = &w->r->request->events;
-    if (e->token && until >= w->shown)
-        e->token(e->self, w->answer, id, w->a->text.data ? w->a->text.data + w->shown : "", until - w->shown);
-    w->shown = until > w->shown ? until : w->shown;
-}
-
-static void look_for_stops(writer *w, int64_t *certain)
-{
-    const lh_generate_request *q = w->r->request;
-    w->stopped = lh_stops_cut(&(lh_stops){q->stops, q->stop_count}, &w->a->text, w->shown, certain);
+    lh_answer_text *t = &w->text;
+    if (e->token && t->final >= t->shown)
+        e->token(e->self, w->answer, id, t->text->data ? t->text->data + t->shown : "", t->final - t->shown);
+    t->shown = lh_max_i64(t->shown, t->final);
 }
 
 static lh_status write_token(void *self, int32_t id, int *stop)
 {
     writer *w = self;
-    int64_t certain = 0;
-    if (w->decoder.tok) LH_TRY(lh_detokenizer_push(&w->decoder, id, &w->a->text));
-    look_for_stops(w, &certain);
-    show(w, id, certain);
-    *stop = w->stopped;
+    LH_TRY(lh_answer_text_push(&w->text, id));
+    show(w, id);
+    *stop = w->text.stopped;
     w->fed_s = lh_clock_s();
     return LH_OK;
 }
@@ -306,17 +298,6 @@ static lh_status count_step(void *self, int64_t fed)
     return write_logits(w->r);
 }
 
-static lh_status finish_text(writer *w)
-{
-    int64_t certain = 0;
-    if (w->decoder.tok && !w->stopped) {
-        LH_TRY(lh_detokenizer_finish(&w->decoder, &w->a->text));
-        look_for_stops(w, &certain);
-    }
-    show(w, -1, w->a->text.bytes);
-    return LH_OK;
-}
-
 /* Tokens of one answer, from the state that the session is in. */
 static lh_status decode(run *r, writer *w)
 {
@@ -332,7 +313,8 @@ static lh_status decode(run *r, writer *w)
                      .step = count_step};
     how.sampling.request += (uint64_t)w->answer;
     LH_TRY(lh_session_decode(r->session, &how, &w->a->ids, &w->a->finish));
-    LH_TRY(finish_text(w));
+    LH_TRY(lh_answer_text_finish(&w->text));
+    show(w, -1);
     return LH_OK;
 }
 
@@ -340,7 +322,12 @@ static lh_status answer(run *r, int64_t i)
 {
     lh_status st = LH_OK;
     const lh_generate_request *q = r->request;
-    writer w = {.r = r, .answer = i, .a = &r->out->answers[i], .decoder = {.tok = lh_engine_tokenizer(r->engine)}};
+    writer w = {.r = r,
+                .answer = i,
+                .a = &r->out->answers[i],
+                .text = {.decoder = {.tok = lh_engine_tokenizer(r->engine)},
+                         .stops = {q->stops, q->stop_count},
+                         .text = &r->out->answers[i].text}};
     double start;
     if (i > 0) LH_TRY_DONE(lh_session_restore(r->session));
     if (q->question_count) {
@@ -359,7 +346,7 @@ static lh_status answer(run *r, int64_t i)
     r->out->new_tokens += w.a->ids.n;
     if (q->recorder && q->recorder->answer) LH_TRY_DONE(q->recorder->answer(q->recorder->self, r->session, i));
 done:
-    lh_detokenizer_clear(&w.decoder);
+    lh_answer_text_clear(&w.text);
     return st;
 }
 

@@ -166,9 +166,9 @@ static int is_of_task(const scheduler *s, lh_status st)
 static lh_status refuse(scheduler *s, lh_task *task, lh_status st)
 {
     sequence none = {.task = task};
-    lh_status end = leave(s, &none, st);
+    LH_TRY(leave(s, &none, st));
     lh_error_clear();
-    return end;
+    return LH_OK;
 }
 
 static lh_status too_large(const lh_task *task)
@@ -226,9 +226,9 @@ static lh_status choose(scheduler *s, sequence *q)
 {
     lh_status st = lh_answering_choose(&q->answering);
     if (st == LH_EFILE) { /* no logit is a number, on all ranks */
-        lh_status end = leave(s, q, st);
+        LH_TRY(leave(s, q, st));
         lh_error_clear();
-        return end;
+        return LH_OK;
     }
     LH_TRY(st);
     return q->answering.ended ? leave(s, q, LH_OK) : LH_OK;

@@ -86,7 +86,7 @@ void rig_line(const lh_batch_input *input, int64_t i, const json_t *run, lh_buf 
 {
     static const lh_batch_defaults defaults = {.max_new = 16};
     lh_batch_request request;
-    lh_status st = lh_batch_request_read(&request, input, i, &defaults);
+    lh_status st = lh_batch_request_read(&request, lh_batch_input_line(input, i), &defaults);
     *failed = st != LH_OK;
     out->bytes = 0;
     if (st != LH_OK) {

@@ -51,7 +51,7 @@ static void read_request(lh_batch_input **input, lh_batch_request *request, cons
                      body));
     rig_file("in.jsonl", line.data, line.bytes);
     OK(lh_batch_input_open(input, "in.jsonl"));
-    OK(lh_batch_request_read(request, *input, 0, &defaults));
+    OK(lh_batch_request_read(request, lh_batch_input_line(*input, 0), &defaults));
     lh_buf_clear(&line);
 }
 

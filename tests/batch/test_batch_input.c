@@ -121,13 +121,13 @@ START_TEST(test_a_file_that_changes_is_noticed)
     rig_enter();
     rig_input("in.jsonl", 3);
     OK(lh_batch_input_open(&input, "in.jsonl"));
-    OK(lh_batch_request_read(&request, input, 1, &defaults));
+    OK(lh_batch_request_read(&request, lh_batch_input_line(input, 1), &defaults));
     lh_batch_request_clear(&request);
     FILE *f = fopen("in.jsonl", "r+");
     fseek(f, lh_batch_input_line(input, 1)->text - lh_batch_input_line(input, 0)->text + 30, SEEK_SET);
     fputs("CHANGED", f);
     fclose(f);
-    FAILS(lh_batch_request_read(&request, input, 1, &defaults), LH_EINPUT, "the line changed");
+    FAILS(lh_batch_request_read(&request, lh_batch_input_line(input, 1), &defaults), LH_EINPUT, "the line changed");
     lh_batch_request_clear(&request);
     FAILS(lh_batch_input_unchanged(input), LH_EINPUT, "changed while it was read");
     lh_batch_input_close(input);

@@ -14,7 +14,7 @@ static lh_status read_bytes(const char *line, int64_t bytes)
 {
     rig_file("in.jsonl", line, bytes);
     OK(lh_batch_input_open(&input, "in.jsonl"));
-    return lh_batch_request_read(&request, input, lh_batch_input_count(input) - 1, &defaults);
+    return lh_batch_request_read(&request, lh_batch_input_line(input, lh_batch_input_count(input) - 1), &defaults);
 }
 
 static lh_status read_line(const char *line)

@@ -33,7 +33,7 @@ static lh_status read_request(const lh_batch_input *input, int64_t i, const json
     lh_status st = LH_OK, read;
     lh_batch_request request;
     lh_buf out = {0};
-    read = lh_batch_request_read(&request, input, i, &defaults);
+    read = lh_batch_request_read(&request, lh_batch_input_line(input, i), &defaults);
     if (read == LH_OK) {
         const lh_batch_answer answer = {.model = "m", .text = line->text, .bytes = line->bytes, .kv = {.budget = -1}};
         const char *id = json_string_value(json_object_get(request.json, "custom_id"));

@@ -1,0 +1,277 @@
+#include "batch/work.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/minmax.h"
+#include "engine/clock.h"
+#include "engine/prompt.h"
+#include "kv/figures.h"
+
+/* ---- the request ---- */
+
+static int says_policy(const lh_policy_options *o)
+{
+    const lh_policy_parts none = {0};
+    return o->policy || memcmp(&o->parts, &none, sizeof none) != 0;
+}
+
+/* Its own policy, or that of the run; and a budget of its own with either. */
+static lh_status resolve_policy(lh_batch_work *w)
+{
+    const lh_policy_options *own = &w->request.policy;
+    lh_policy_options options = *w->common->policy;
+    if (says_policy(own)) {
+        options.policy = own->policy;
+        options.parts = own->parts;
+    }
+    if (own->budget) options.budget = own->budget;
+    if (own->policy && strcmp(own->policy, "full") == 0) options.budget = NULL;
+    LH_TRY(lh_policy_resolve(&w->policy, &options));
+    return lh_policy_check_question(&w->policy);
+}
+
+static lh_status check_contexts(const lh_batch_request *r)
+{
+    if (r->context_id || r->context_file)
+        LH_FAIL(LH_EINPUT, "'%s': contexts that requests share are not answered by this version: put the text into %s",
+                r->context_id ? "context_id" : "context_file",
+                r->api == LH_BATCH_CHAT ? "the first message" : "'prompt'");
+    return LH_OK;
+}
+
+lh_status lh_batch_work_open(lh_batch_work **out, const lh_batch_common *common, int64_t i, const lh_batch_line *line)
+{
+    lh_batch_work *w = NULL;
+    LH_TRY(lh_calloc(&w, 1, sizeof *w));
+    *out = w;
+    w->common = common;
+    w->i = i;
+    w->line = *line;
+    w->began_s = lh_clock_s();
+    LH_TRY(lh_batch_request_read(&w->request, &w->line, common->defaults));
+    LH_TRY(check_contexts(&w->request));
+    return resolve_policy(w);
+}
+
+void lh_batch_work_close(lh_batch_work *w)
+{
+    if (!w) return;
+    lh_answer_text_clear(&w->answer_text);
+    lh_batch_request_clear(&w->request);
+    lh_tokens_clear(&w->prompt);
+    lh_tokens_clear(&w->ends);
+    lh_tokens_clear(&w->answer);
+    lh_buf_clear(&w->answer_bytes);
+    lh_buf_clear(&w->likely);
+    lh_free(w->text);
+    lh_free(w);
+}
+
+static lh_status encode_text(lh_batch_work *w)
+{
+    lh_status st = LH_OK;
+    const lh_batch_request *r = &w->request;
+    const lh_tokenizer *tok = lh_engine_tokenizer(w->common->engine);
+    const int chats = r->api == LH_BATCH_CHAT;
+    const lh_prompt_text in = {.text = r->prompt ? r->prompt : "",
+                               .bytes = r->prompt ? (int64_t)strlen(r->prompt) : 0,
+                               .chat = chats,
+                               .format = w->common->format,
+                               .messages = r->messages.at,
+                               .message_count = r->messages.n,
+                               .positions = lh_engine_get(w->common->engine)->config->max_positions};
+    lh_tokens *questions = NULL;
+    if (!tok) LH_FAIL_DONE(LH_EUSAGE, "the model has no tokenizer: give 'prompt' as an array of token ids");
+    if (chats && !in.format)
+        LH_FAIL_DONE(LH_EUSAGE, "the model has no known chat format: name one with '--chat-template', or use "
+                                "/v1/completions");
+    LH_TRY_DONE(lh_prompt_encode(tok, &in, &w->prompt, &questions));
+    LH_TRY_DONE(lh_prompt_ends(tok, &in, &w->ends));
+done:
+    lh_free(questions);
+    return st;
+}
+
+lh_status lh_batch_work_encode(lh_batch_work *w)
+{
+    const lh_batch_request *r = &w->request;
+    if (r->api == LH_BATCH_CHAT || r->prompt) return encode_text(w);
+    for (int64_t n = 0; n < r->ids.n; n++) LH_TRY(lh_tokens_push(&w->prompt, r->ids.ids[n]));
+    return LH_OK;
+}
+
+/* ---- the task ---- */
+
+typedef struct likely {
+    int32_t id;
+    double logprob;
+} likely;
+
+/* The token and the `top` largest logits of a row, best first, the lowest id among equals. */
+static lh_status take_row(lh_batch_work *w, const float *row, int64_t vocab, int32_t id)
+{
+    enum { MOST = 32 };
+    const int64_t top = lh_min_i64(lh_min_i64(w->request.logprobs, MOST), vocab);
+    int32_t best[MOST];
+    int64_t n = 0;
+    double sum = 0, most = row[0];
+    for (int64_t i = 1; i < vocab; i++) most = row[i] > most ? (double)row[i] : most;
+    for (int64_t i = 0; i < vocab; i++) {
+        int64_t at = n < top ? n++ : top;
+        sum += exp((double)row[i] - most);
+        for (; at > 0 && row[i] > row[best[at - 1]]; at--)
+            if (at < top) best[at] = best[at - 1];
+        if (at < top) best[at] = (int32_t)i;
+    }
+    const double base = most + log(sum);
+    likely one = {id, (double)row[id] - base};
+    LH_TRY(lh_buf_append(&w->likely, &one, sizeof one));
+    for (int64_t k = 0; k < n; k++) {
+        one = (likely){best[k], (double)row[best[k]] - base};
+        LH_TRY(lh_buf_append(&w->likely, &one, sizeof one));
+    }
+    return LH_OK;
+}
+
+static lh_status see_choice(void *self, int32_t id)
+{
+    lh_batch_work *w = self;
+    const int64_t vocab = lh_engine_get(w->common->engine)->config->vocab;
+    const float *rows = NULL;
+    int64_t n = 0;
+    LH_TRY(lh_session_logits(w->session, &rows, &n));
+    return rows ? take_row(w, rows + (n - 1) * vocab, vocab, id) : LH_OK;
+}
+
+static lh_status see_token(void *self, int32_t id, int *stop)
+{
+    lh_batch_work *w = self;
+    LH_TRY(lh_answer_text_push(&w->answer_text, id));
+    *stop = w->answer_text.stopped;
+    return LH_OK;
+}
+
+/* Collective. */
+static lh_status see_prompt(void *self, lh_session *session)
+{
+    lh_batch_work *w = self;
+    const lh_engine_view *e = lh_engine_get(w->common->engine);
+    const lh_config *c = e->config;
+    lh_kv_stats stats = {0};
+    w->session = session;
+    w->prefilled_s = lh_clock_s();
+    LH_TRY(lh_comm_agree(e->comm, lh_kv_stats_of(lh_session_kv(session), &stats)));
+    LH_TRY(lh_comm_allreduce(e->comm, &stats.entries_counted, 1, LH_I64, LH_SUM));
+    const int64_t entry = 2 * c->head_dim * lh_dtype_bytes(e->kv_dtype), all = w->prompt.n * c->layers * c->kv_heads;
+    w->kv = (lh_batch_kv){.budget = w->policy.evicts ? lh_policy_entries(&w->policy, w->prompt.n) : -1,
+                          .entries = all,
+                          .entries_kept = stats.entries_counted,
+                          .bytes = all * entry,
+                          .bytes_kept = stats.entries_counted * entry};
+    return LH_OK;
+}
+
+void lh_batch_work_make_task(lh_batch_work *w)
+{
+    const lh_batch_request *r = &w->request;
+    w->answer_text = (lh_answer_text){.decoder = {.tok = lh_engine_tokenizer(w->common->engine)},
+                                      .stops = {r->stops, r->stop_count},
+                                      .text = &w->answer_bytes};
+    w->task = (lh_task){.prompt = w->prompt,
+                        .policy = &w->policy,
+                        .profiles = w->common->profiles,
+                        .how = {.sampling = r->sampling,
+                                .max_new = r->max_new,
+                                .ignore_eos = r->ignore_eos,
+                                .ends = &w->ends,
+                                .self = w,
+                                .chosen = r->logprobs >= 0 ? see_choice : NULL,
+                                .token = see_token},
+                        .seed = r->sampling.seed,
+                        .answer = &w->answer,
+                        .self = w,
+                        .prefilled = see_prompt};
+}
+
+/* ---- the line ---- */
+
+/* Tokens of the answer with their texts, which lie in `texts`. */
+typedef struct named_tokens {
+    lh_batch_token *at;
+    lh_batch_likely *all;
+    int64_t *starts; /* of the texts */
+    int64_t n;
+    lh_buf texts;
+} named_tokens;
+
+static void clear_names(named_tokens *t)
+{
+    lh_free(t->at);
+    lh_free(t->all);
+    lh_free(t->starts);
+    lh_buf_clear(&t->texts);
+}
+
+/* The token that ends an answer is no part of it. */
+static int64_t tokens_of_answer(const lh_batch_work *w, lh_finish_reason finish)
+{
+    return finish == LH_FINISH_STOP && !w->answer_text.stopped ? w->answer.n - 1 : w->answer.n;
+}
+
+static lh_status name_tokens(const lh_batch_work *w, lh_finish_reason finish, named_tokens *t)
+{
+    const lh_tokenizer *tok = lh_engine_tokenizer(w->common->engine);
+    const likely *seen = (const likely *)(const void *)w->likely.data;
+    const int64_t total = w->likely.bytes / (int64_t)sizeof *seen, each = w->answer.n ? total / w->answer.n : 0;
+    t->n = tokens_of_answer(w, finish);
+    if (w->request.logprobs < 0) t->n = 0;
+    LH_TRY(lh_calloc(&t->at, t->n, sizeof *t->at));
+    LH_TRY(lh_calloc(&t->all, t->n * each, sizeof *t->all));
+    LH_TRY(lh_calloc(&t->starts, t->n * each + 1, sizeof *t->starts));
+    for (int64_t k = 0; k < t->n * each; k++) {
+        if (tok) LH_TRY(lh_tokenizer_decode(tok, &seen[k].id, 1, &t->texts));
+        t->starts[k + 1] = t->texts.bytes;
+    }
+    for (int64_t k = 0; k < t->n * each; k++)
+        t->all[k] = (lh_batch_likely){.text = t->texts.data ? t->texts.data + t->starts[k] : "",
+                                      .bytes = t->starts[k + 1] - t->starts[k],
+                                      .logprob = seen[k].logprob};
+    for (int64_t n = 0; n < t->n; n++)
+        t->at[n] = (lh_batch_token){.chosen = t->all[n * each], .top = t->all + n * each + 1, .top_count = each - 1};
+    return LH_OK;
+}
+
+static lh_status write_answer(const lh_batch_work *w, lh_finish_reason finish, lh_buf *out)
+{
+    named_tokens tokens = {0};
+    lh_status st = name_tokens(w, finish, &tokens);
+    if (st == LH_OK)
+        st = lh_batch_answer_line(&w->request,
+                                  &(lh_batch_answer){.model = w->common->model,
+                                                     .text = w->answer_bytes.data ? w->answer_bytes.data : "",
+                                                     .bytes = w->answer_bytes.bytes,
+                                                     .finish = finish,
+                                                     .prompt_tokens = w->prompt.n,
+                                                     .new_tokens = w->answer.n,
+                                                     .tokens = tokens.at,
+                                                     .token_count = tokens.n,
+                                                     .kv = w->kv},
+                                  w->common->run, out);
+    clear_names(&tokens);
+    return st;
+}
+
+lh_status lh_batch_work_write(const lh_batch_work *w, lh_finish_reason finish, lh_status how, lh_buf *out,
+                              json_t **timing)
+{
+    const double now = lh_clock_s();
+    *timing = NULL;
+    if (how != LH_OK) return lh_batch_failure_line(&w->line, how, w->common->run, out);
+    LH_TRY(write_answer(w, finish, out));
+    *timing = json_pack("{s:I, s:I, s:I, s:f, s:f}", "line", (json_int_t)w->line.number, "prompt_tokens",
+                        (json_int_t)w->prompt.n, "new_tokens", (json_int_t)w->answer.n, "prefill_s",
+                        w->prefilled_s - w->began_s, "decode_s", now - w->prefilled_s);
+    return LH_OK;
+}

@@ -1,0 +1,283 @@
+/* cmd_batch.c - `batch`: many requests from a JSON Lines file, answered many at a time. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/interrupt.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/version.h"
+#include "batch/run.h"
+#include "cli/cli.h"
+#include "cli/policy_notes.h"
+#include "engine/prompt.h"
+
+struct batch_options {
+    const char *input, *output, *chat_template;
+    int resume, ordered;
+    int64_t batch, max_errors;
+    double prefill_share, sync_s;
+};
+
+struct values {
+    lh_cli_common common;
+    lh_engine_options engine;
+    lh_policy_options policy;
+    lh_batch_defaults defaults;
+    struct batch_options own;
+};
+
+#define FIELD(member) LH_FIELD(struct batch_options, member)
+static const lh_option rows[] = {
+    {.type = LH_OPT_STR,
+     .letter = 'i',
+     .name = "input",
+     FIELD(input),
+     .arg = "FILE",
+     .required = 1,
+     .help = "Requests, one a line, as OpenAI's Batch API takes them (docs/batch.md)."},
+    {.type = LH_OPT_STR,
+     .letter = 'o',
+     .name = "output",
+     FIELD(output),
+     .arg = "FILE",
+     .required = 1,
+     .writes = 1,
+     .help = "The answers, one a line, appended when they are finished. Beside it: FILE.state and "
+             "FILE.timings.jsonl."},
+    {.type = LH_OPT_FLAG,
+     .name = "resume",
+     FIELD(resume),
+     .help = "Go on with an output that exists: what has a line is not answered again. Without one it begins."},
+    {.type = LH_OPT_FLAG,
+     .name = "ordered",
+     FIELD(ordered),
+     .help = "Write answers in the order of the input, and work in it; else the longest requests begin."},
+    {.type = LH_OPT_I64,
+     .name = "batch",
+     FIELD(batch),
+     .arg = "N",
+     .def = "16",
+     .min = 1,
+     .max = 1024,
+     .help = "Sequences at work together, at most; fewer where memory is short. The weights are read once for all of "
+             "them."},
+    {.type = LH_OPT_F64,
+     .name = "prefill-share",
+     FIELD(prefill_share),
+     .arg = "X",
+     .def = "0.5",
+     .low = 0.01,
+     .high = 1,
+     .help = "Share of the time that a prompt is read while others are being answered. 1: they wait for it."},
+    {.type = LH_OPT_I64,
+     .name = "max-errors",
+     FIELD(max_errors),
+     .arg = "N",
+     .def = "-1",
+     .min = -1,
+     .max = INT64_MAX,
+     .help = "End the run when more requests than N have failed, with code 1; -1: never."},
+    {.type = LH_OPT_F64,
+     .name = "sync",
+     .detail = 1,
+     FIELD(sync_s),
+     .arg = "SECONDS",
+     .def = "5",
+     .low = 0,
+     .high = 3600,
+     .help = "Longest time that a finished answer may be lost by a loss of power; 0: each is synced."},
+    {.type = LH_OPT_STR,
+     .name = "chat-template",
+     FIELD(chat_template),
+     .arg = "NAME|FILE",
+     .help = "Format of chats: a name ('longhaul info' lists them), or a file with a Jinja template. Default: that of "
+             "the model."},
+    {0}};
+#undef FIELD
+static const lh_option_table table = {"the batch", rows};
+
+#define FIELD(member) LH_FIELD(lh_batch_defaults, member)
+static const lh_option answer_rows[] = {
+    {.type = LH_OPT_TOKENS,
+     .letter = 'n',
+     .name = "max-new",
+     FIELD(max_new),
+     .arg = "TOKENS",
+     .def = "128",
+     .min = 1,
+     .max = 1 << 30,
+     .help = "Maximum tokens of an answer, of requests without 'max_tokens'."},
+    {.type = LH_OPT_FLAG, .name = "ignore-eos", FIELD(ignore_eos), .help = "Do not stop at end-of-sequence tokens."},
+    {0}};
+#undef FIELD
+static const lh_option_table answer_table = {"answers (a request may say otherwise)", answer_rows};
+
+static const lh_option_group groups[] = {{&table, offsetof(struct values, own)},
+                                         {&answer_table, offsetof(struct values, defaults)},
+                                         {&lh_cli_sampling_options, offsetof(struct values, defaults.sampling)},
+                                         {&lh_cli_policy_options, offsetof(struct values, policy)},
+                                         {&lh_cli_engine_options, offsetof(struct values, engine)},
+                                         {&lh_cli_common_options, offsetof(struct values, common)},
+                                         {0}};
+static const lh_example examples[] = {
+    {"longhaul batch -m m.h5 -i in.jsonl -o out.jsonl --budget 20%", "answer every request with a fifth of the cache"},
+    {"longhaul batch -m m.h5 -i in.jsonl -o out.jsonl --budget 20% --resume", "go on after an interrupt or a crash"},
+    {"longhaul status out.jsonl", "how far it is, from another shell"},
+    {0}};
+static const lh_syntax syntax = {
+    .program = "longhaul",
+    .name = "batch",
+    .usage = "-m FILE -i FILE -o FILE [options]",
+    .summary = "Answer many requests from a JSON Lines file",
+    .text =
+        "Requests are lines of OpenAI's batch files, for /v1/completions and /v1/chat/completions; answers are lines "
+        "of its output files. Many sequences decode in one step, each with a cache, a policy, a sampling and a "
+        "length of its own, and a new prompt is read between the steps of the others.\n\nA request that cannot be "
+        "answered fails alone: its line says why, and the exit code is 1 when all have a line. An answer is in the "
+        "output as soon as it is finished; after a kill the same command with --resume answers what is missing, "
+        "once each, on any number of ranks. SIGINT, SIGTERM and SIGUSR1 end the run with code 75.",
+    .groups = groups,
+    .examples = examples};
+
+typedef struct run {
+    lh_call *call;
+    struct values *v;
+    lh_policy policy;
+    lh_profiles profiles; /* those that it names */
+    lh_engine *engine;
+    const lh_chat_format *format;
+    lh_batch_input *input;
+    lh_batch_output *output;
+    json_t *record; /* what all lines have in common */
+} run;
+
+static lh_status check_options(run *r)
+{
+    struct values *v = r->v;
+    v->policy.profiles = &r->profiles;
+    v->policy.asked = LH_ASKED_IN_PROMPT;
+    LH_TRY(lh_policy_resolve(&r->policy, &v->policy));
+    LH_TRY(lh_policy_check_question(&r->policy));
+    return lh_sampling_check(&v->defaults.sampling);
+}
+
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return slash ? slash + 1 : path;
+}
+
+/* The same on every number of ranks, so that a run can go on with another one. */
+static lh_status make_record(run *r)
+{
+    const lh_engine_view *e = lh_engine_get(r->engine);
+    char identity[17];
+    json_t *policy = NULL;
+    LH_TRY(lh_policy_json(&r->policy, &policy));
+    snprintf(identity, sizeof identity, "%016llx", (unsigned long long)e->identity);
+    r->record = json_pack("{s:s, s:s, s:o, s:s, s:s, s:s}", "model", name_of(r->v->engine.model), "identity", identity,
+                          "policy", policy, "dtype", lh_dtype_name(e->dtype), "kv_dtype", lh_dtype_name(e->kv_dtype),
+                          "version", lh_version());
+    if (!r->record) LH_FAIL(LH_ENOMEM, "cannot allocate memory for the description of the run");
+    return LH_OK;
+}
+
+/* Rank 0. */
+static lh_status open_files(run *r)
+{
+    const struct batch_options *o = &r->v->own;
+    const lh_tokenizer *tok = lh_engine_tokenizer(r->engine);
+    int rendered = 0;
+    LH_TRY(make_record(r));
+    const lh_prompt_text none = {.text = "", .chat_template = o->chat_template};
+    LH_TRY(o->chat_template ? lh_prompt_format(tok, &none, &r->format)
+                            : lh_prompt_auto_format(tok, &none, &r->format, &rendered));
+    LH_TRY(lh_batch_input_open(&r->input, o->input));
+    LH_TRY(lh_batch_output_open(&r->output, o->output, r->input,
+                                &(lh_batch_output_options){.run = r->record,
+                                                           .resume = o->resume,
+                                                           .ordered = o->ordered,
+                                                           .sync_s = o->sync_s,
+                                                           .ranks = lh_comm_size(lh_engine_get(r->engine)->comm),
+                                                           .replicas = 1}));
+    const int64_t all = lh_batch_input_count(r->input), done = lh_batch_output_done(r->output);
+    if (done)
+        lh_info("%lld of %lld requests have a line in '%s'", (long long)done, (long long)all, o->output);
+    else
+        lh_info("%lld requests, up to %lld together", (long long)all, (long long)o->batch);
+    return LH_OK;
+}
+
+/* Rank 0: what was done, in a line. */
+static void tell(const run *r, const lh_scheduler_figures *f, double seconds)
+{
+    const int64_t all = lh_batch_input_count(r->input), done = lh_batch_output_done(r->output);
+    lh_info(
+        "%lld of %lld requests have a line in '%s', %lld of them failed; this run: %lld tokens read, %lld generated "
+        "in %.1f s",
+        (long long)done, (long long)all, r->v->own.output, (long long)lh_batch_output_failed(r->output),
+        (long long)f->prompt_tokens, (long long)f->new_tokens, seconds);
+}
+
+static lh_status check_failed(const run *r)
+{
+    const int64_t failed = lh_batch_output_failed(r->output);
+    if (failed)
+        LH_FAIL(LH_EPARTIAL, "%lld of %lld requests failed: 'longhaul status %s' shows why", (long long)failed,
+                (long long)lh_batch_input_count(r->input), r->v->own.output);
+    return LH_OK;
+}
+
+/* Collective. */
+static lh_status answer_all(run *r)
+{
+    const struct batch_options *o = &r->v->own;
+    lh_scheduler_figures figures = {0};
+    const lh_batch_run_options options = {.common = {.engine = r->engine,
+                                                     .defaults = &r->v->defaults,
+                                                     .policy = &r->v->policy,
+                                                     .profiles = &r->profiles,
+                                                     .format = r->format,
+                                                     .model = name_of(r->v->engine.model),
+                                                     .run = r->record},
+                                          .input = r->input,
+                                          .output = r->output,
+                                          .in_order = o->ordered,
+                                          .most = o->batch,
+                                          .prefill_share = o->prefill_share,
+                                          .max_errors = o->max_errors};
+    lh_status st = lh_batch_run(&options, &figures);
+    if (!r->output) return st;
+    tell(r, &figures, figures.prefill_s + figures.decode_s);
+    st = lh_batch_output_finish(r->output, st);
+    if (st == LH_OK) st = check_failed(r);
+    return st;
+}
+
+static lh_status run_batch(lh_call *call)
+{
+    lh_status st = LH_OK;
+    struct values *v = call->values;
+    run r = {.call = call, .v = v};
+    const char *const files[] = {v->engine.model, NULL};
+    LH_TRY_DONE(check_options(&r));
+    LH_TRY_DONE(lh_cli_open_world(call, files));
+    LH_TRY_DONE(lh_cli_same_profiles(call, &r.profiles));
+    lh_interrupt_begin();
+    LH_TRY_DONE(lh_engine_open(&r.engine, call->world, &v->engine));
+    if (lh_cli_first()) st = open_files(&r);
+    LH_TRY_DONE(lh_comm_agree(lh_engine_get(r.engine)->comm, st));
+    LH_TRY_DONE(lh_cli_note_policy(&r.policy, lh_engine_get(r.engine)->config->max_positions, LH_ASKED_IN_PROMPT));
+    st = answer_all(&r);
+    LH_TRY_DONE(lh_comm_agree(lh_engine_get(r.engine)->comm, st));
+done:
+    lh_batch_output_close(r.output);
+    lh_batch_input_close(r.input);
+    json_decref(r.record);
+    lh_chat_close(r.format);
+    lh_engine_close(r.engine);
+    lh_profiles_clear(&r.profiles);
+    return st;
+}
+
+const lh_command lh_command_batch = {&syntax, sizeof(struct values), run_batch, NULL};

@@ -1,0 +1,187 @@
+/* `batch`: requests in, answers out; whatever is beside a request, whoever computes it and whatever ends the run, it
+ * gets one answer, and that is the one that `generate` gives. */
+#include <check.h>
+#include <jansson.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/tiny_suite.h"
+
+#define BATCH "batch -m tiny.h5 -i in.jsonl --deterministic --threads 1 --ignore-eos -q"
+enum { COMPLETIONS = 9, REQUESTS = 14 };
+
+/* Completions of a few lengths; a chat with log-probabilities; one with a policy and a stop text of its own; draws; and
+ * two that cannot be answered. */
+static void write_requests(void)
+{
+    lh_buf text = {0}, lines = {0};
+    tiny_sentences(&text);
+    for (int i = 0; i < COMPLETIONS; i++) {
+        json_t *line = json_pack("{s:o, s:s, s:s, s:{s:o, s:i}}", "custom_id", json_sprintf("c%d", i), "method", "POST",
+                                 "url", "/v1/completions", "body", "prompt",
+                                 json_stringn(text.data + 100 * i, (size_t)(40 + 37 * (i * 5 % 7))), "max_tokens",
+                                 20 + i * 7 % 11);
+        char *dump = json_dumps(line, 0);
+        lh_buf_printf(&lines, "%s\n", dump);
+        free(dump);
+        json_decref(line);
+    }
+    lh_buf_puts(
+        &lines,
+        "{\"custom_id\": \"chat\", \"method\": \"POST\", \"url\": \"/v1/chat/completions\", \"body\": {\"messages\": "
+        "[{\"role\": \"user\", \"content\": \"Who?\"}], \"max_tokens\": 6, \"logprobs\": true, \"top_logprobs\": "
+        "2}}\n"
+        "{\"custom_id\": \"own\", \"method\": \"POST\", \"url\": \"/v1/completions\", \"policy\": {\"policy\": "
+        "\"h2o\", \"budget\": \"16\"}, \"body\": {\"prompt\": \"It was the best of times, it was the worst\", "
+        "\"max_tokens\": 25}}\n"
+        "{\"custom_id\": \"drawn\", \"method\": \"POST\", \"url\": \"/v1/completions\", \"body\": {\"prompt\": \"It "
+        "was\", \"max_tokens\": 30, \"temperature\": 1.1, \"seed\": 3}}\n"
+        "{\"custom_id\": \"two\", \"method\": \"POST\", \"url\": \"/v1/completions\", \"body\": {\"prompt\": \"x\", "
+        "\"n\": 2}}\n"
+        "{\"custom_id\": \"long\", \"method\": \"POST\", \"url\": \"/v1/completions\", \"body\": {\"prompt\": "
+        "\"x\", \"max_tokens\": 1000000}}\n");
+    program_file("in.jsonl", lines.data);
+    lh_buf_clear(&text);
+    lh_buf_clear(&lines);
+}
+
+/* The line of a request in an output. */
+static json_t *line_of(const char *path, const char *custom_id)
+{
+    char name[64];
+    json_t *found = NULL;
+    FILE *f = fopen(path, "r");
+    ck_assert_msg(f != NULL, "there is no '%s'", path);
+    for (json_t *line; !found && (line = json_loadf(f, JSON_DISABLE_EOF_CHECK, NULL)); json_decref(line)) {
+        snprintf(name, sizeof name, "%s", json_string_value(json_object_get(line, "custom_id")));
+        if (strcmp(name, custom_id) == 0) found = json_incref(line);
+    }
+    fclose(f);
+    ck_assert_msg(found != NULL, "'%s' has no line of '%s'", path, custom_id);
+    return found;
+}
+
+static json_t *choice_of(json_t *line)
+{
+    json_t *body = json_object_get(json_object_get(line, "response"), "body");
+    return json_array_get(json_object_get(body, "choices"), 0);
+}
+
+static void check_as_whole(const char *path)
+{
+    program_result r = {0};
+    program_run(&r, 1, "merge %s -o - -q | cmp - whole.jsonl", path);
+    program_exits(&r, 0);
+    program_clear(&r);
+}
+
+START_TEST(test_answers_are_the_same_on_any_ranks_and_in_any_company)
+{
+    static const struct {
+        int ranks;
+        const char *options;
+    } ways[] = {{1, "--batch 1"}, {1, "--batch 16 --prefill-share 0.05"}, {2, "--batch 5"}, {3, ""}, {4, "--batch 3"}};
+    program_result r = {0};
+    write_requests();
+    program_run(&r, 1, BATCH " -o whole.jsonl --budget 24 --ordered --batch 2");
+    program_exits(&r, 1);
+    program_says(&r, "2 of 14 requests failed: 'longhaul status whole.jsonl' shows why");
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        program_run(&r, ways[i].ranks, BATCH " -o way%d.jsonl --budget 24 %s", (int)i, ways[i].options);
+        program_exits(&r, 1);
+        char name[32];
+        snprintf(name, sizeof name, "way%d.jsonl", (int)i);
+        check_as_whole(name);
+    }
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_an_answer_is_that_of_generate)
+{
+    program_result r = {0};
+    write_requests();
+    unlink("out.jsonl");
+    program_run(&r, 2, BATCH " -o out.jsonl --budget 24");
+    program_exits(&r, 1);
+    json_t *line = line_of("out.jsonl", "own");
+    program_run(&r, 1,
+                "generate -m tiny.h5 -p 'It was the best of times, it was the worst' -n 25 --ignore-eos --chat=off "
+                "--policy h2o --budget 16 --deterministic --json");
+    program_exits(&r, 0);
+    json_t *alone = json_loads(r.out.data, 0, NULL);
+    ck_assert_str_eq(json_string_value(json_object_get(choice_of(line), "text")),
+                     json_string_value(json_object_get(alone, "text")));
+    json_t *usage = json_object_get(line, "usage"), *kv = json_object_get(line, "kv");
+    ck_assert_int_eq(json_integer_value(json_object_get(usage, "completion_tokens")), 25);
+    ck_assert_int_eq(json_integer_value(json_object_get(usage, "prompt_tokens")),
+                     json_integer_value(json_object_get(alone, "prompt_tokens")));
+    ck_assert_int_eq(json_integer_value(json_object_get(kv, "budget")), 16);
+    json_decref(line);
+    line = line_of("out.jsonl", "chat");
+    json_t *tokens = json_object_get(json_object_get(choice_of(line), "logprobs"), "content");
+    ck_assert_int_eq(json_array_size(tokens), 6);
+    json_t *first = json_array_get(tokens, 0), *top = json_object_get(first, "top_logprobs");
+    ck_assert_int_eq(json_array_size(top), 2);
+    ck_assert_double_eq_tol(json_number_value(json_object_get(first, "logprob")),
+                            json_number_value(json_object_get(json_array_get(top, 0), "logprob")), 1e-12);
+    json_decref(line);
+    json_decref(alone);
+    program_clear(&r);
+}
+END_TEST
+
+/* A run in the background that gets a signal when its output has some lines. */
+#define WHEN_SOME_ARE_DONE(signal)                                                                                     \
+    " & run=$!; while [ \"$(cat out.jsonl 2>/dev/null | wc -l)\" -lt 3 ] && kill -0 $run 2>/dev/null; do sleep 0.01; " \
+    "done; kill -" signal " $run; wait $run"
+
+START_TEST(test_a_run_that_was_ended_goes_on)
+{
+    static const struct {
+        const char *rest;
+        int code;
+    } ends[] = {{WHEN_SOME_ARE_DONE("KILL"), 137}, {WHEN_SOME_ARE_DONE("TERM"), 75}, {WHEN_SOME_ARE_DONE("USR1"), 75}};
+    program_result r = {0};
+    write_requests();
+    unlink("whole.jsonl");
+    program_run(&r, 1, BATCH " -o whole.jsonl --budget 24 --ordered");
+    program_exits(&r, 1);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        unlink("out.jsonl");
+        program_run(&r, 1, BATCH " -o out.jsonl --budget 24 --batch 1%s", ends[i].rest);
+        ck_assert_msg(r.code == ends[i].code || r.code == 1, "ended with %d: %s", r.code, r.err.data);
+        program_run(&r, 1 + (int)i, BATCH " -o out.jsonl --budget 24 --resume");
+        program_exits(&r, 1);
+        check_as_whole("out.jsonl");
+    }
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_what_cannot_be_is_refused)
+{
+    program_result r = {0};
+    write_requests();
+    unlink("out.jsonl");
+    program_run(&r, 2, BATCH " -o out.jsonl --budget 24 --max-errors 0");
+    program_exits(&r, 1);
+    program_says(&r, "1 requests have failed, and '--max-errors' is 0");
+    program_run(&r, 1, BATCH " -o out.jsonl --budget 24 --resume");
+    program_exits(&r, 1);
+    program_refuses(1, 2, "'--resume'", BATCH " -o out.jsonl --budget 24");
+    program_refuses(2, 2, "policy", BATCH " -o out.jsonl --budget 16 --resume");
+    program_refuses(1, 3, "none.jsonl", "batch -m tiny.h5 -i none.jsonl -o x.jsonl -q");
+    program_refuses(1, 2, "--output", "batch -m tiny.h5 -i in.jsonl -q");
+    program_refuses(1, 2, "--prefill-share", "batch -m tiny.h5 -i in.jsonl -o x.jsonl --prefill-share 0 -q");
+    program_clear(&r);
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_answers_are_the_same_on_any_ranks_and_in_any_company,
+                                  test_an_answer_is_that_of_generate, test_a_run_that_was_ended_goes_on,
+                                  test_what_cannot_be_is_refused, NULL};
+    return tiny_suite_run("cli requests", tests);
+}
