@@ -24,6 +24,7 @@ ldd "$longhaul" | grep -q 'libmpi\.so' || skip "PMIx of this Slurm starts progra
 
 folder=$(mktemp -d "${TMPDIR:-/tmp}/longhaul-slurm-XXXXXX")
 trap '"$here/cluster.sh" down "$folder/slurm"; rm -rf "$folder"' EXIT
+trap 'exit 143' INT TERM # or bash would leave without it
 export SLURM_CONF=$folder/slurm/slurm.conf LONGHAUL=$longhaul JOB_SMALL=1
 # The nodes reach each other by the loopback interface alone, through libfabric: Open MPI's own TCP (btl tcp) of 4.1.4 crashes
 # in MPI_Init now and then where ranks wait for processors (docs/troubleshooting.md).
