@@ -31,7 +31,7 @@ extern "C" {
 /* The values are the exit codes of the program. */
 typedef enum lh_status {
     LH_OK = 0,
-    LH_EPARTIAL = 1,      /* some requests of a batch failed, the output is complete */
+    LH_EPARTIAL = 1,      /* some requests of a batch failed */
     LH_EUSAGE = 2,        /* invalid options or arguments */
     LH_EINPUT = 3,        /* a bad or missing input file (model source, prompt, tokenizer) */
     LH_EFILE = 4,         /* a bad checkpoint, cache or trace */

@@ -1,3 +1,5 @@
+/* run.c - requests in turn: rank 0 reads and encodes them and shares them out, and writes the lines of those that are
+ * done. */
 #include "batch/run.h"
 
 #include <stdlib.h>
@@ -13,8 +15,8 @@ typedef struct run {
     lh_comm *comm;
     lh_batch_work **open; /* [most + 2]: those at work, and one that waits; NULL: free */
     /* rank 0 */
-    int64_t *order; /* [count] lines of the input */
-    int64_t count, next;
+    int64_t *order;              /* [count] lines of the input */
+    int64_t count, next, failed; /* failed: in this run */
     lh_buf line;
     lh_progress progress;
 } run;
@@ -22,6 +24,12 @@ typedef struct run {
 static int is_first(const run *r)
 {
     return lh_comm_rank(r->comm) == 0;
+}
+
+static lh_status check_interrupt(void)
+{
+    if (lh_interrupt_asked()) LH_FAIL(LH_EINTERRUPTED, "interrupted: the same command with '--resume' goes on");
+    return LH_OK;
 }
 
 /* ---- rank 0: the order of work, and lines ---- */
@@ -57,10 +65,10 @@ done:
 
 static lh_status check_errors(const run *r)
 {
-    const int64_t most = r->options->max_errors, failed = lh_batch_output_failed(r->options->output);
-    if (most >= 0 && failed > most)
+    const int64_t most = r->options->max_errors;
+    if (most >= 0 && r->failed > most)
         LH_FAIL(LH_EPARTIAL, "%lld requests have failed, and '--max-errors' is %lld: the run ends; their lines say why",
-                (long long)failed, (long long)most);
+                (long long)r->failed, (long long)most);
     return LH_OK;
 }
 
@@ -78,7 +86,9 @@ static lh_status put_line(run *r, const lh_batch_work *w, lh_finish_reason finis
                 .i = w->i, .line = r->line.data, .bytes = r->line.bytes, .failed = how != LH_OK, .timing = timing});
     json_decref(timing);
     if (st == LH_OK && r->progress.what) lh_progress_update(&r->progress, lh_batch_output_done(r->options->output));
-    return st == LH_OK ? check_errors(r) : st;
+    if (st != LH_OK || how == LH_OK) return st;
+    r->failed++;
+    return check_errors(r);
 }
 
 static int is_of_request(lh_status st)
@@ -94,6 +104,7 @@ static lh_status read_next(run *r, lh_batch_work **out)
     while (r->next < r->count) {
         const int64_t i = r->order[r->next++];
         lh_batch_work *w = NULL;
+        LH_TRY(check_interrupt());
         lh_status st = lh_batch_work_open(&w, &o->common, i, lh_batch_input_line(o->input, i));
         if (st == LH_OK) st = lh_batch_work_encode(w);
         if (st == LH_OK) {
@@ -182,12 +193,6 @@ static lh_status next_task(void *self, lh_task **out)
 done:
     lh_batch_work_close(w);
     return st;
-}
-
-static lh_status check_interrupt(void)
-{
-    if (lh_interrupt_asked()) LH_FAIL(LH_EINTERRUPTED, "interrupted: the same command with '--resume' goes on");
-    return LH_OK;
 }
 
 static lh_status pulse(void *self)

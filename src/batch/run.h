@@ -1,5 +1,5 @@
 /* run.h - the run of `batch`: the requests of an input that its output does not answer yet, many at a time, by the
- * ranks of one engine. Rank 0 has the input and the output, and tells the others what comes next. */
+ * ranks of one engine. Rank 0 has the input and the output, and shares with the others what comes next. */
 #ifndef LH_BATCH_RUN_H
 #define LH_BATCH_RUN_H
 

@@ -1,3 +1,4 @@
+/* work.c - a request on its way from a line of the input to one of the output. */
 #include "batch/work.h"
 
 #include <math.h>
@@ -22,6 +23,10 @@ static lh_status resolve_policy(lh_batch_work *w)
 {
     const lh_policy_options *own = &w->request.policy;
     lh_policy_options options = *w->common->policy;
+    if (!says_policy(own) && !own->budget) {
+        w->policy = *w->common->plan;
+        return LH_OK;
+    }
     if (says_policy(own)) {
         options.policy = own->policy;
         options.parts = own->parts;
@@ -142,13 +147,15 @@ static lh_status see_choice(void *self, int32_t id)
     const float *rows = NULL;
     int64_t n = 0;
     LH_TRY(lh_session_logits(w->session, &rows, &n));
-    return rows ? take_row(w, rows + (n - 1) * vocab, vocab, id) : LH_OK;
+    return lh_comm_agree(lh_engine_get(w->common->engine)->comm,
+                         rows ? take_row(w, rows + (n - 1) * vocab, vocab, id) : LH_OK);
 }
 
 static lh_status see_token(void *self, int32_t id, int *stop)
 {
     lh_batch_work *w = self;
     LH_TRY(lh_answer_text_push(&w->answer_text, id));
+    w->answer_text.shown = lh_max_i64(w->answer_text.shown, w->answer_text.final); /* no stop text begins there */
     *stop = w->answer_text.stopped;
     return LH_OK;
 }

@@ -12,7 +12,8 @@
 typedef struct lh_batch_common {
     lh_engine *engine;
     const lh_batch_defaults *defaults;
-    const lh_policy_options *policy; /* of requests that have none */
+    const lh_policy_options *policy; /* of requests that have none ... */
+    const lh_policy *plan;           /* ... and what it is */
     const lh_profiles *profiles;     /* that it names */
     const lh_chat_format *format;    /* of chats; NULL: the model has none. Rank 0 */
     const char *model;               /* its name, where a request does not say */

@@ -91,7 +91,7 @@ static lh_status run_once(model_run *r, const timed_run *p)
                                         .prompt = p->tokens,
                                         .more = p->n + 1,
                                         .length = p->tokens + p->n + 1,
-                                        .rows = batch};
+                                        .sequences = batch};
     LH_TRY_DONE(lh_calloc(&sessions, batch, sizeof *sessions));
     LH_TRY_DONE(lh_session_open(&sessions[0], r->engine, &options));
     LH_TRY_DONE(lh_comm_barrier(r->comm));

@@ -209,7 +209,7 @@ static lh_status open_files(run *r)
 }
 
 /* Rank 0: what was done, in a line. */
-static void tell(const run *r, const lh_scheduler_figures *f, double seconds)
+static void print_figures(const run *r, const lh_scheduler_figures *f, double seconds)
 {
     const int64_t all = lh_batch_input_count(r->input), done = lh_batch_output_done(r->output);
     lh_info(
@@ -236,6 +236,7 @@ static lh_status answer_all(run *r)
     const lh_batch_run_options options = {.common = {.engine = r->engine,
                                                      .defaults = &r->v->defaults,
                                                      .policy = &r->v->policy,
+                                                     .plan = &r->policy,
                                                      .profiles = &r->profiles,
                                                      .format = r->format,
                                                      .model = name_of(r->v->engine.model),
@@ -247,11 +248,12 @@ static lh_status answer_all(run *r)
                                           .prefill_share = o->prefill_share,
                                           .max_errors = o->max_errors};
     lh_status st = lh_batch_run(&options, &figures);
-    if (!r->output) return st;
-    tell(r, &figures, figures.prefill_s + figures.decode_s);
+    const int ended = st != LH_OK; /* by a failure of all, or of a rank: then nobody waits for anybody */
+    if (!r->output) return ended ? st : lh_comm_agree(lh_engine_get(r->engine)->comm, st);
+    print_figures(r, &figures, figures.prefill_s + figures.decode_s);
     st = lh_batch_output_finish(r->output, st);
     if (st == LH_OK) st = check_failed(r);
-    return st;
+    return ended ? st : lh_comm_agree(lh_engine_get(r->engine)->comm, st);
 }
 
 static lh_status run_batch(lh_call *call)
@@ -268,8 +270,7 @@ static lh_status run_batch(lh_call *call)
     if (lh_cli_first()) st = open_files(&r);
     LH_TRY_DONE(lh_comm_agree(lh_engine_get(r.engine)->comm, st));
     LH_TRY_DONE(lh_cli_note_policy(&r.policy, lh_engine_get(r.engine)->config->max_positions, LH_ASKED_IN_PROMPT));
-    st = answer_all(&r);
-    LH_TRY_DONE(lh_comm_agree(lh_engine_get(r.engine)->comm, st));
+    LH_TRY_DONE(answer_all(&r));
 done:
     lh_batch_output_close(r.output);
     lh_batch_input_close(r.input);

@@ -23,7 +23,11 @@ static int64_t scratch_bytes(const lh_chunk_request *r, int64_t length)
 
 int64_t lh_chunk_bytes(const lh_chunk_request *r, int64_t length)
 {
-    return lh_forward_bytes(r->config, r->shard, &r->options, length) + scratch_bytes(r, length);
+    const lh_forward_run run = {.chunk = length,
+                                .sequences = lh_max_i64(r->sequences, 1),
+                                .rows = lh_max_i64(lh_max_i64(r->rows, r->sequences), 1)};
+    return lh_forward_bytes(r->config, r->shard, &r->options, &run) +
+           scratch_bytes(r, lh_max_i64(length, r->sequences));
 }
 
 static int fits(const lh_chunk_request *r, int64_t length, int64_t room_bytes)

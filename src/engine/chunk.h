@@ -15,13 +15,15 @@ typedef struct lh_chunk_request {
     const lh_shard *shard;
     lh_model_options options;
     lh_device_kind device;
-    int64_t wanted;     /* exactly this length; 0: chosen. Not with LH_ORDER_FIXED */
-    int64_t tokens;     /* of the prompt, or what follows a cache */
-    int64_t room_bytes; /* that the run may use beyond what is held */
-    int64_t else_bytes; /* of these, for all but the workspace of chunks */
+    int64_t wanted;          /* exactly this length; 0: chosen. Not with LH_ORDER_FIXED */
+    int64_t tokens;          /* of the prompt, or what follows a cache */
+    int64_t rows, sequences; /* of lh_forward_run; 0: one */
+    int64_t room_bytes;      /* that the run may use beyond what is held */
+    int64_t else_bytes;      /* of these, for all but the workspace of chunks */
 } lh_chunk_request;
 
-/* Workspace of chunks of `length` tokens: of the forward pass, and of operations where it depends on the length. */
+/* Workspace of chunks of `length` tokens, with rows of logits: of the forward pass, and of operations where it depends
+ * on the length. */
 int64_t lh_chunk_bytes(const lh_chunk_request *request, int64_t length);
 
 /* The longest useful chunk that fits; 0: not even the shortest, lh_chunk_shortest, fits. At least LH_CHUNK_SPARE_LEAST

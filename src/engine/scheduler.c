@@ -1,3 +1,5 @@
+/* scheduler.c - tasks come in when there is room, are prefilled one at a time, and decode together. What one rank alone
+ * would decide, by its clock or its memory, is decided together. */
 #include "engine/scheduler.h"
 
 #include "base/mem.h"
@@ -86,13 +88,23 @@ static lh_status weigh_task(const scheduler *s, const lh_task *task, int64_t *by
 
 /* ---- beginning and end ---- */
 
-/* As long chunks as leave room for the longest prompt alone, where any do. */
+static lh_status check_room(const scheduler *s)
+{
+    if (s->room_bytes <= 0)
+        LH_FAIL(LH_ENOMEM,
+                "the workspace of %lld sequences leaves no memory for their caches: use more ranks, or a smaller "
+                "'--batch'",
+                (long long)s->options->most);
+    return LH_OK;
+}
+
+/* As long chunks as leave room for the longest prompt alone, where any do; where that is not known, half of the
+ * memory. */
 static lh_status choose_chunk(scheduler *s, int64_t *chunk)
 {
     const lh_scheduler_options *o = s->options;
     const lh_model_options how = lh_model_options_of(s->parts->model);
     const lh_shard *shard = lh_model_shard(s->parts->model);
-    const int64_t rows = lh_forward_rows_bytes(s->parts->config, shard, &how, o->most - 1);
     lh_session_bytes need = {0};
     lh_session_options longest;
     if (o->longest) {
@@ -105,13 +117,15 @@ static lh_status choose_chunk(scheduler *s, int64_t *chunk)
                                 .device = lh_device_kind_of(s->parts->device),
                                 .wanted = s->parts->chunk,
                                 .tokens = o->longest ? o->longest->prompt.n : s->parts->config->max_positions,
-                                .room_bytes = lh_device_room(s->parts->device),
-                                .else_bytes = lh_max_i64(need.prompt, need.after) + rows};
+                                .rows = o->most,
+                                .sequences = o->most,
+                                .room_bytes = lh_device_room(s->parts->device)};
+    request.else_bytes = o->longest ? lh_max_i64(need.prompt, need.after) : request.room_bytes / 2;
     *chunk = lh_chunk_longest(&request);
     if (!*chunk) *chunk = lh_chunk_shortest(&request);
     LH_TRY(lh_comm_allreduce(s->parts->comm, chunk, 1, LH_I64, LH_MIN));
-    s->room_bytes = request.room_bytes - rows - lh_chunk_bytes(&request, *chunk) - LH_CHUNK_SPARE_LEAST;
-    return LH_OK;
+    s->room_bytes = request.room_bytes - lh_chunk_bytes(&request, *chunk) - LH_CHUNK_SPARE_LEAST;
+    return lh_comm_agree(s->parts->comm, check_room(s));
 }
 
 static lh_status open_arrays(scheduler *s)
@@ -126,8 +140,9 @@ static lh_status open_scheduler(scheduler *s)
 {
     int64_t chunk = 0;
     LH_TRY(choose_chunk(s, &chunk));
-    lh_status st = lh_forward_open(&s->forward, s->parts->model, s->parts->exec,
-                                   &(lh_forward_run){.chunk = chunk, .rows = s->options->most});
+    lh_status st =
+        lh_forward_open(&s->forward, s->parts->model, s->parts->exec,
+                        &(lh_forward_run){.chunk = chunk, .sequences = s->options->most, .rows = s->options->most});
     if (st == LH_OK) st = open_arrays(s);
     return lh_comm_agree(s->parts->comm, st);
 }
@@ -199,9 +214,11 @@ static lh_status begin_waiting(scheduler *s, int *begun)
         s->credit_s = 0;
         return LH_OK;
     }
-    lh_session_close(s->arriving.session);
+    lh_session *failed = s->arriving.session;
     s->arriving.session = NULL;
-    return is_of_task(s, st) ? refuse(s, task, st) : st;
+    if (is_of_task(s, st)) st = refuse(s, task, st); /* before another message comes */
+    lh_session_close(failed);
+    return st;
 }
 
 /* Collective. Takes in tasks until one is prefilled, or there is no room, or none. */
@@ -257,10 +274,24 @@ static lh_status reserve(scheduler *s)
     return LH_OK;
 }
 
+/* The prefill failed with `st`. */
+static lh_status drop_arriving(scheduler *s, lh_status st)
+{
+    if (!is_of_task(s, st)) return st;
+    lh_prefill_close(s->prefill);
+    s->prefill = NULL;
+    LH_TRY(leave(s, &s->arriving, st));
+    lh_error_clear();
+    return LH_OK;
+}
+
 static lh_status step(scheduler *s)
 {
     const double start = lh_clock_s();
-    if (s->prefill) LH_TRY(lh_exec_agree(s->parts->exec)); /* what its chunks have latched is theirs */
+    if (s->prefill) { /* what its chunks have latched is its own */
+        lh_status st = lh_exec_agree(s->parts->exec);
+        if (st != LH_OK) LH_TRY(drop_arriving(s, st));
+    }
     LH_TRY(reserve(s));
     if (!s->count) return LH_OK;
     for (int64_t i = 0; i < s->count; i++) {
@@ -303,17 +334,15 @@ static lh_status prefill_chunk(scheduler *s)
 {
     const double start = lh_clock_s();
     lh_status st = lh_prefill_next(s->prefill, &s->left);
+    if (s->count) lh_exec_sync(s->parts->exec); /* its time is not the next step's */
     const double took = lh_clock_s() - start;
     s->figures->prefill_s += took;
     s->credit_s -= took;
     if (st == LH_OK && s->left) return LH_OK;
+    if (st != LH_OK) return drop_arriving(s, st);
     lh_prefill_close(s->prefill);
     s->prefill = NULL;
-    if (st == LH_OK) return join(s);
-    if (!is_of_task(s, st)) return st;
-    LH_TRY(leave(s, &s->arriving, st));
-    lh_error_clear();
-    return LH_OK;
+    return join(s);
 }
 
 /* Collective. Whether the prefill goes on now, before the next step: rank 0's clock decides for all. */

@@ -43,9 +43,9 @@ typedef struct lh_scheduler_figures {
     double prefill_s, decode_s;
 } lh_scheduler_figures;
 
-/* Collective. Runs until there is no task any more. A task that cannot be answered alone (too long, out of memory for
- * it, NaN) is done with its status, and the others go on; what concerns a rank or the run ends it. *figures may be
- * NULL. */
+/* Collective. Runs until there is no task any more. A task that cannot be answered alone (too long, no memory for its
+ * prompt or its next token, NaN) is done with its status, and the others go on; what fails in a step of all, or on one
+ * rank alone, ends the run: then tasks at work are not done. *figures may be NULL. */
 lh_status lh_schedule(lh_engine *engine, const lh_scheduler_options *options, lh_scheduler_figures *figures);
 
 #endif

@@ -2,6 +2,7 @@
  * the state of a snapshot. */
 #include "engine/session.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -88,17 +89,16 @@ static lh_status choose_chunk(lh_session *s)
     lh_comm *comm = lh_engine_get(s->engine)->comm;
     lh_session_bytes bytes;
     LH_TRY(lh_comm_agree(comm, lh_session_forecast(&bytes, s->engine, o)));
-    lh_model_options how = lh_model_options_of(model);
-    int64_t rows =
-        lh_forward_rows_bytes(lh_model_config(model), lh_model_shard(model), &how, lh_max_i64(o->rows, 1) - 1);
     LH_TRY(lh_chunk_choose(&(lh_chunk_request){.config = lh_model_config(model),
                                                .shard = lh_model_shard(model),
-                                               .options = how,
+                                               .options = lh_model_options_of(model),
                                                .device = lh_device_kind_of(device),
                                                .wanted = lh_engine_get(s->engine)->chunk,
                                                .tokens = o->prompt ? o->prompt : o->more,
                                                .room_bytes = lh_device_room(device),
-                                               .else_bytes = lh_max_i64(bytes.prompt, bytes.after) + rows},
+                                               .rows = o->rows,
+                                               .sequences = o->sequences,
+                                               .else_bytes = lh_max_i64(bytes.prompt, bytes.after)},
                            comm, &s->chunk));
     lh_debug("%lld tokens go through a layer together", (long long)s->chunk);
     return LH_OK;
@@ -111,7 +111,9 @@ static lh_status open_forward(lh_session *s)
     LH_TRY(choose_chunk(s));
     return lh_comm_agree(lh_engine_get(s->engine)->comm,
                          lh_forward_open(&s->forward, lh_engine_get(s->engine)->model, lh_engine_get(s->engine)->exec,
-                                         &(lh_forward_run){.chunk = s->chunk, .rows = lh_max_i64(o->rows, 1)}));
+                                         &(lh_forward_run){.chunk = s->chunk,
+                                                           .sequences = lh_max_i64(o->sequences, 1),
+                                                           .rows = lh_max_i64(lh_max_i64(o->rows, o->sequences), 1)}));
 }
 
 lh_status lh_session_open(lh_session **out, lh_engine *engine, const lh_session_options *options)
@@ -146,12 +148,15 @@ lh_status lh_session_fork(lh_session **out, lh_session *from, int64_t more, int6
     lh_status st = LH_OK;
     lh_session *s = NULL;
     lh_session_options options = from->options;
+    if (from->kv != from->caches[0]) LH_FAIL(LH_EINTERNAL, "only the first cache of a session is forked");
     options.others = NULL;
     options.other_count = 0;
     options.prompt = 0;
     options.more = more;
     options.block = block;
     options.restores = 0;
+    options.given = NULL;
+    options.listener = NULL;
     options.forward = from->forward;
     LH_TRY_DONE(lh_session_open(&s, from->engine, &options));
     LH_TRY_DONE(lh_comm_agree(lh_engine_get(s->engine)->comm, fork_state(s, from)));
@@ -165,7 +170,10 @@ done:
 void lh_session_close(lh_session *s)
 {
     if (!s) return;
-    for (int64_t i = s->caches ? s->options.other_count : -1; i >= 0; i--) lh_kv_close(s->caches[i]);
+    for (int64_t i = s->caches ? s->options.other_count : -1; i >= 0; i--) {
+        if (s->options.forward && s->caches[i]) lh_forward_forget(s->forward, s->caches[i]);
+        lh_kv_close(s->caches[i]);
+    }
     if (!s->options.forward) lh_forward_close(s->forward);
     lh_rotations_close(s->rotations);
     lh_tokens_clear(&s->tokens);
@@ -225,6 +233,7 @@ void lh_session_keep_logits(lh_session *s, int64_t rows)
 static lh_logits_view last_rows(const lh_session *s, int64_t rows)
 {
     lh_logits_view view = lh_forward_logits(s->forward);
+    assert(s->rows >= rows); /* a fork has none before its first block */
     view.logits += (s->row + s->rows - rows) * view.count;
     view.rows = rows;
     return view;
@@ -252,7 +261,7 @@ static lh_status put_logits(lh_session *s, const float *part)
 
 lh_status lh_session_begin_prefill(lh_session *s, const int32_t *ids, int64_t n, lh_prefill **prefill)
 {
-    LH_TRY(push_tokens(s, ids, n));
+    LH_TRY(lh_comm_agree(lh_engine_get(s->engine)->comm, push_tokens(s, ids, n)));
     return lh_prefill_open(prefill, s->forward, s->kv, ids, n);
 }
 

@@ -18,11 +18,12 @@ typedef struct lh_session_options {
     const lh_profiles *profiles;      /* includes those that the policies name; NULL if none does */
     int64_t prompt;                   /* tokens of the first prefill; 0 if a cache is loaded */
     int64_t more;                     /* maximum number of tokens after it: questions and answers */
-    int64_t length; /* tokens of the whole run, prompt and more together; some rotary scalings depend on it */
-    int64_t rows;   /* maximum of lh_session_keep_logits; 0: one */
-    int64_t block;  /* maximum tokens of a lh_session_block; 0: it is not called */
-    int restores;   /* 1: lh_session_restore, or lh_session_switch more than once, after a snapshot or a switch */
-    uint64_t seed;  /* of the policy's random choices */
+    int64_t length;    /* tokens of the whole run, prompt and more together; some rotary scalings depend on it */
+    int64_t rows;      /* maximum of lh_session_keep_logits; 0: one */
+    int64_t sequences; /* that step together with its forward pass: itself and its forks; 0: one */
+    int64_t block;     /* maximum tokens of a lh_session_block; 0: it is not called */
+    int restores;      /* 1: lh_session_restore, or lh_session_switch more than once, after a snapshot or a switch */
+    uint64_t seed;     /* of the policy's random choices */
     const lh_kv_listener *listener; /* NULL: none */
     lh_forward *forward;            /* of several sessions, one call after the other, borrowed; NULL: its own */
 } lh_session_options;
@@ -40,8 +41,9 @@ lh_status lh_session_forecast(lh_session_bytes *out, const lh_engine *engine, co
  * fit on a rank; where the forward pass is borrowed its owner sees to that. */
 lh_status lh_session_open(lh_session **out, lh_engine *engine, const lh_session_options *options);
 
-/* A session that goes on from the state of `from`, whose forward pass it shares: with the same policy, tokens and
- * positions, but without logits, so that a block comes first. `more` and `block` as of lh_session_options. */
+/* A session that goes on from the state of `from`, whose forward pass it shares, and which outlives it: with the same
+ * policy, tokens and positions, but without logits, so that a block or a step comes first. `more` and `block` as of
+ * lh_session_options. */
 lh_status lh_session_fork(lh_session **out, lh_session *from, int64_t more, int64_t block);
 
 /* A prompt whose entries are known, read layer by layer. */
@@ -70,8 +72,8 @@ lh_status lh_session_fill(lh_session *s, const lh_session_prompt *prompt);
  * may be called any number of times. */
 lh_status lh_session_switch(lh_session *s, int64_t cache);
 
-/* Sets the number of last rows whose logits the next prefill, block or step keeps for lh_session_logits (default 1).
- * Not collective. */
+/* Sets the number of last rows whose logits the next prefill or block of the forward pass keeps for lh_session_logits
+ * (default 1). Not collective. */
 void lh_session_keep_logits(lh_session *s, int64_t rows);
 
 /* Not collective. */

@@ -11,19 +11,15 @@
 typedef struct lh_forward lh_forward;
 
 typedef struct lh_forward_run {
-    int64_t chunk; /* maximum tokens per chunk, the same on all ranks */
-    int64_t rows;  /* maximum rows of logits of a call, and so of sequences of a step; at least 1 */
+    int64_t chunk;     /* maximum tokens per chunk, the same on all ranks */
+    int64_t sequences; /* maximum of a step; at least 1 */
+    int64_t rows;      /* maximum rows of logits of a call; at least as many as sequences */
 } lh_forward_run;
 
-/* Bytes of workspace: taken by lh_forward_open with one row, and in addition while a prompt of `tokens` tokens is
- * prefilled. */
+/* Bytes of workspace: taken by lh_forward_open, and in addition while a prompt of `tokens` tokens is prefilled. */
 int64_t lh_forward_bytes(const lh_config *config, const lh_shard *shard, const lh_model_options *options,
-                         int64_t chunk);
+                         const lh_forward_run *run);
 int64_t lh_forward_prompt_bytes(const lh_config *config, int64_t tokens);
-
-/* Of `rows` rows and their logits. */
-int64_t lh_forward_rows_bytes(const lh_config *config, const lh_shard *shard, const lh_model_options *options,
-                              int64_t rows);
 
 lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_exec *exec, const lh_forward_run *run);
 void lh_forward_close(lh_forward *f);
@@ -48,6 +44,9 @@ typedef struct lh_next_token {
  * once. Row b of the logits is that of sequence b. With LH_ORDER_FIXED a sequence's bits do not depend on the others.
  */
 lh_status lh_forward_step(lh_forward *f, const lh_next_token *next, int64_t n);
+
+/* Before a cache is closed that the forward pass outlives. Not collective. */
+void lh_forward_forget(lh_forward *f, const lh_kv *kv);
 
 /* A prefill in pieces, between which blocks and steps of other caches may run: then agree first (lh_exec_agree), for
  * failures are latched up to the end of a layer. All collective but lh_prefill_close. */

@@ -79,7 +79,7 @@ typedef struct lh_row_turn {
     int keys_as_they_are; /* 1: keys are appended without rotation */
 } lh_row_turn;
 
-/* Sequences whose tokens pass through the layers together, as many of each: host arrays [last_rows.cap]. */
+/* Sequences whose tokens pass through the layers together, as many of each: host arrays of as many as step together. */
 typedef struct lh_sequences {
     int64_t n, tokens;
     lh_kv **kvs;
@@ -96,7 +96,7 @@ struct lh_forward {
     lh_exec exec;
     lh_device *device;
     int64_t chunk;    /* most tokens that pass through a layer together */
-    int32_t *numbers; /* host, [chunk] */
+    int32_t *numbers; /* host, [chunk], or as many as sequences step together */
     lh_logical_shards head_shards, block_shards;
     int64_t *gather_bytes, *gather_at; /* [ranks] */
     lh_chunk_work work;

@@ -61,20 +61,20 @@ static void list_buffers(lh_forward *f, const extent *e, buffer out[BUFFERS])
     memcpy(out, list, sizeof list);
 }
 
-int64_t lh_forward_bytes(const lh_config *config, const lh_shard *shard, const lh_model_options *options, int64_t chunk)
+static int64_t most_tokens(const lh_forward_run *run)
+{
+    return lh_max_i64(run->chunk, run->sequences);
+}
+
+int64_t lh_forward_bytes(const lh_config *config, const lh_shard *shard, const lh_model_options *options,
+                         const lh_forward_run *run)
 {
     lh_forward none;
     buffer list[BUFFERS];
-    int64_t bytes = 0;
-    list_buffers(&none, &(extent){config, shard, options, chunk}, list);
+    int64_t bytes = run->rows * (config->hidden * (4 + lh_dtype_bytes(options->dtype)) + shard->vocab_count * 4);
+    list_buffers(&none, &(extent){config, shard, options, most_tokens(run)}, list);
     for (int i = 0; i < BUFFERS; i++) bytes += list[i].bytes;
-    return bytes + lh_forward_rows_bytes(config, shard, options, 1);
-}
-
-int64_t lh_forward_rows_bytes(const lh_config *config, const lh_shard *shard, const lh_model_options *options,
-                              int64_t rows)
-{
-    return rows * (config->hidden * (4 + lh_dtype_bytes(options->dtype)) + shard->vocab_count * 4);
+    return bytes;
 }
 
 int64_t lh_forward_prompt_bytes(const lh_config *config, int64_t tokens)
@@ -152,13 +152,13 @@ lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_exec *exec
     f->room.most = LH_BEST_MOST;
     f->experts.routes.top_k = f->config->experts.top_k;
     f->experts.routes.experts = f->config->experts.count;
-    LH_TRY_DONE(lh_calloc(&f->numbers, f->chunk, sizeof *f->numbers));
-    list_buffers(f, &(extent){f->config, f->shard, &model->options, f->chunk}, list);
+    LH_TRY_DONE(lh_calloc(&f->numbers, most_tokens(run), sizeof *f->numbers));
+    list_buffers(f, &(extent){f->config, f->shard, &model->options, most_tokens(run)}, list);
     for (int i = 0; i < BUFFERS; i++)
         LH_TRY_DONE(lh_device_alloc(f->device, list[i].where, list[i].bytes, LH_MEM_WORK));
     LH_TRY_DONE(open_logical_shards(f));
     LH_TRY_DONE(open_last_rows(f, run->rows));
-    LH_TRY_DONE(open_sequences(f, run->rows));
+    LH_TRY_DONE(open_sequences(f, run->sequences));
     *out = f;
     f = NULL;
 done:

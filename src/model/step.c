@@ -23,6 +23,13 @@ static void forget_step(lh_forward *f)
     f->step.n = 0;
 }
 
+void lh_forward_forget(lh_forward *f, const lh_kv *kv)
+{
+    int held = 0;
+    for (int64_t b = 0; b < f->step.n; b++) held |= f->step.kvs[b] == kv;
+    if (held) forget_step(f); /* the next cache may get the same address */
+}
+
 static int records(const lh_forward *f)
 {
     int can = !f->step.refused && lh_device_records(f->device) && lh_comm_enqueues(f->exec.device_comm);

@@ -155,7 +155,7 @@ static void open_run(run *x, lh_engine *engine, const lh_policy_options *policy)
     x->exec.ops = &x->ops;
     open_ears(lh_engine_get(engine)->config);
     mt_try(lh_policy_resolve(&plan, policy));
-    mt_try(lh_forward_open(&x->forward, model, &x->exec, &(lh_forward_run){.chunk = 512, .rows = 1}));
+    mt_try(lh_forward_open(&x->forward, model, &x->exec, &(lh_forward_run){.chunk = 512, .sequences = 1, .rows = 1}));
     mt_try(lh_rotations_open(&x->rotations, lh_model_config(model), &x->exec, ROOM));
     lh_kv_shape shape = lh_model_kv_shape(model, LH_F32);
     shape.rotations = lh_rotations_layers(x->rotations);

@@ -260,6 +260,33 @@ START_TEST(test_a_sequence_gets_what_it_gets_alone)
 }
 END_TEST
 
+/* Chunks have 64 tokens in the reproducible order, and a step a row of each sequence. */
+START_TEST(test_more_sequences_step_together_than_a_chunk_has_tokens)
+{
+    enum { COUNT = 70 };
+    static seen tasks[COUNT];
+    make_fixture();
+    lh_engine *engine = open_engine(0, 0);
+    seen want;
+    queue q = {.tasks = tasks, .count = COUNT};
+    make_task(&want, 6);
+    want.task.how.max_new = COUNT + 10;
+    answer_alone(engine, &want);
+    for (int n = 0; n < COUNT; n++) {
+        make_task(&tasks[n], 6);
+        tasks[n].task.how.max_new = COUNT + 10;
+    }
+    schedule(engine, &q, COUNT, 1);
+    mt_check(q.most == COUNT, "%d at work together", q.most);
+    for (int n = 0; n < COUNT; n++) check_same(&tasks[n], &want, "many", n);
+    for (int n = 0; n < COUNT; n++) clear_task(&tasks[n]);
+    clear_task(&want);
+    lh_engine_close(engine);
+    remove_fixture();
+    mt_end();
+}
+END_TEST
+
 START_TEST(test_a_task_that_cannot_be_answered_fails_alone)
 {
     static const struct {
@@ -365,8 +392,12 @@ static int64_t memory_for(lh_engine *engine, double prompts, int64_t answers, in
 {
     const lh_engine_view *parts = lh_engine_get(engine);
     const lh_model_options how = lh_model_options_of(parts->model);
-    const lh_chunk_request request = {
-        .config = parts->config, .shard = lh_model_shard(parts->model), .options = how, .device = LH_DEVICE_CPU};
+    const lh_chunk_request request = {.config = parts->config,
+                                      .shard = lh_model_shard(parts->model),
+                                      .options = how,
+                                      .device = LH_DEVICE_CPU,
+                                      .rows = most,
+                                      .sequences = most};
     lh_session_bytes bytes;
     seen s;
     make_task(&s, 0);
@@ -376,8 +407,7 @@ static int64_t memory_for(lh_engine *engine, double prompts, int64_t answers, in
                                                      .more = s.task.how.max_new,
                                                      .length = s.task.prompt.n + s.task.how.max_new}));
     int64_t memory = lh_device_usage(parts->device).now_total + lh_chunk_bytes(&request, LH_CHUNK_FIXED) +
-                     lh_forward_rows_bytes(parts->config, request.shard, &how, most - 1) + LH_CHUNK_SPARE_LEAST +
-                     answers * bytes.after +
+                     LH_CHUNK_SPARE_LEAST + answers * bytes.after +
                      (int64_t)(prompts * (double)(bytes.prompt > bytes.after ? bytes.prompt : bytes.after));
     mt_try(lh_comm_allreduce(mt_comm(), &memory, 1, LH_I64, LH_MAX));
     return memory;
@@ -413,9 +443,8 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {
-        test_a_sequence_gets_what_it_gets_alone,
-        test_a_task_that_cannot_be_answered_fails_alone,
-        test_sequences_wait_for_memory,
+        test_a_sequence_gets_what_it_gets_alone,         test_more_sequences_step_together_than_a_chunk_has_tokens,
+        test_a_task_that_cannot_be_answered_fails_alone, test_sequences_wait_for_memory,
         test_a_fork_goes_on_as_its_origin_would,
     };
     Suite *suite = suite_create("scheduler");
