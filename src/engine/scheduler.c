@@ -23,6 +23,7 @@ typedef struct scheduler {
     lh_forward *forward;
     int64_t room_bytes; /* of this rank, for sequences */
     lh_task *waiting;   /* the one that comes next; NULL: ask for one */
+    int64_t too_many;   /* beside so many others there was no room for it */
     int no_more;        /* tasks */
 
     sequence arriving; /* session NULL: none */
@@ -202,9 +203,13 @@ static lh_status begin_waiting(scheduler *s, int *begun)
     const lh_session_options options = session_options(s, task);
     lh_status st = weigh_task(s, task, &bytes, &fits);
     *begun = 0;
-    if (st == LH_OK && !fits && s->count) return LH_OK; /* when others have left */
+    if (st == LH_OK && !fits && s->count) { /* when others have left */
+        s->too_many = s->count;
+        return LH_OK;
+    }
     *begun = 1;
     s->waiting = NULL;
+    s->too_many = INT64_MAX;
     if (st == LH_OK && !fits) st = lh_comm_agree(s->parts->comm, too_large(task));
     if (st == LH_OK) st = lh_session_open(&s->arriving.session, s->engine, &options);
     if (st == LH_OK) st = lh_session_begin_prefill(s->arriving.session, task->prompt.ids, task->prompt.n, &s->prefill);
@@ -230,7 +235,7 @@ static lh_status take_in(scheduler *s)
             LH_TRY(s->options->next(s->options->self, &s->waiting));
             s->no_more = !s->waiting;
         }
-        if (!s->waiting) return LH_OK;
+        if (!s->waiting || s->count >= s->too_many) return LH_OK;
         LH_TRY(begin_waiting(s, &begun));
     }
     return LH_OK;
@@ -370,8 +375,11 @@ static lh_status run(scheduler *s)
 lh_status lh_schedule(lh_engine *engine, const lh_scheduler_options *options, lh_scheduler_figures *figures)
 {
     lh_scheduler_figures own = {0};
-    scheduler s = {
-        .engine = engine, .parts = lh_engine_get(engine), .options = options, .figures = figures ? figures : &own};
+    scheduler s = {.engine = engine,
+                   .parts = lh_engine_get(engine),
+                   .options = options,
+                   .figures = figures ? figures : &own,
+                   .too_many = INT64_MAX};
     *s.figures = own;
     lh_status st = run(&s);
     close_scheduler(&s);
