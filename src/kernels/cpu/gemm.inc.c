@@ -107,8 +107,10 @@ static lh_status gemm_tiled(lh_stream *stream, const lh_gemm_args *a)
 
 /* One token passes along one row at a time, in FEW_CHAINS sums: several rows would be several streams, which are
  * prefetched worse (rows of 576 bf16: 14 instead of 33 GB/s on one core). More tokens meet FEW_ROWS rows
- * at once, FEW_TOGETHER of them at a time, or else their own numbers come from the second-level cache for each row. */
-enum { FEW_TOKENS = 8, FEW_CHAINS = 4, FEW_ROWS = 4, FEW_TOGETHER = VL == 16 ? 4 : 2 };
+ * at once, FEW_TOGETHER of them at a time, or else their own numbers come from the second-level cache for each row.
+ * With AVX2 up to 32 tokens that costs less than packing the weights: on two Zen cores a step of 16 sequences of a 135M
+ * model takes 0.84 of the time that tiles take, of 32 sequences 0.95. */
+enum { FEW_TOKENS = VL == 8 ? 32 : 8, FEW_CHAINS = 4, FEW_ROWS = 4, FEW_TOGETHER = VL == 16 ? 4 : 2 };
 
 typedef struct lh_few {
     const lh_gemm_args *args;
