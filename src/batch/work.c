@@ -1,7 +1,6 @@
 /* work.c - a request on its way from a line of the input to one of the output. */
 #include "batch/work.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -9,6 +8,7 @@
 #include "engine/clock.h"
 #include "engine/prompt.h"
 #include "kv/figures.h"
+#include "model/distribution.h"
 
 /* ---- the request ---- */
 
@@ -121,20 +121,17 @@ static lh_status take_row(lh_batch_work *w, const float *row, int64_t vocab, int
     const int64_t top = lh_min_i64(lh_min_i64(w->request.logprobs, MOST), vocab);
     int32_t best[MOST];
     int64_t n = 0;
-    double sum = 0, most = row[0];
-    for (int64_t i = 1; i < vocab; i++) most = row[i] > most ? (double)row[i] : most;
+    const double nll = lh_nll_of(row, vocab, id), log_sum = nll + row[id];
     for (int64_t i = 0; i < vocab; i++) {
         int64_t at = n < top ? n++ : top;
-        sum += exp((double)row[i] - most);
         for (; at > 0 && row[i] > row[best[at - 1]]; at--)
             if (at < top) best[at] = best[at - 1];
         if (at < top) best[at] = (int32_t)i;
     }
-    const double base = most + log(sum);
-    likely one = {id, (double)row[id] - base};
+    likely one = {id, -nll};
     LH_TRY(lh_buf_append(&w->likely, &one, sizeof one));
     for (int64_t k = 0; k < n; k++) {
-        one = (likely){best[k], (double)row[best[k]] - base};
+        one = (likely){best[k], (double)row[best[k]] - log_sum};
         LH_TRY(lh_buf_append(&w->likely, &one, sizeof one));
     }
     return LH_OK;

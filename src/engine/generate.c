@@ -12,6 +12,7 @@
 #include "engine/clock.h"
 #include "engine/given.h"
 #include "engine/logits_file.h"
+#include "engine/prompt.h"
 #include "engine/same_file.h"
 #include "kv/figures.h"
 
@@ -41,14 +42,6 @@ int64_t lh_generate_more(const lh_generate_request *r)
     return longest_question(r) + r->max_new;
 }
 
-static lh_status check_ids(const lh_tokens *ids, int64_t vocab)
-{
-    for (int64_t i = 0; i < ids->n; i++)
-        if (ids->ids[i] < 0 || ids->ids[i] >= vocab)
-            LH_FAIL(LH_EUSAGE, "token id %d is not in the model's vocabulary of %lld", ids->ids[i], (long long)vocab);
-    return LH_OK;
-}
-
 static lh_status check(const run *r, int64_t before)
 {
     const lh_generate_request *q = r->request;
@@ -72,9 +65,9 @@ static lh_status check(const run *r, int64_t before)
         LH_FAIL(LH_EUSAGE,
                 "keep sets that are given take the place of a policy, by whose name a cache is saved and loaded");
     LH_TRY(lh_sampling_check(&q->sampling));
-    LH_TRY(check_ids(&q->prompt, c->vocab));
-    LH_TRY(check_ids(&q->force, c->vocab));
-    for (int64_t i = 0; i < q->question_count; i++) LH_TRY(check_ids(&q->questions[i], c->vocab));
+    LH_TRY(lh_prompt_check_ids(&q->prompt, c->vocab));
+    LH_TRY(lh_prompt_check_ids(&q->force, c->vocab));
+    for (int64_t i = 0; i < q->question_count; i++) LH_TRY(lh_prompt_check_ids(&q->questions[i], c->vocab));
     return LH_OK;
 }
 

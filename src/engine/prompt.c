@@ -309,6 +309,14 @@ done:
     return st;
 }
 
+lh_status lh_prompt_check_ids(const lh_tokens *ids, int64_t vocab)
+{
+    for (int64_t i = 0; i < ids->n; i++)
+        if (ids->ids[i] < 0 || ids->ids[i] >= vocab)
+            LH_FAIL(LH_EUSAGE, "token id %d is not in the model's vocabulary of %lld", ids->ids[i], (long long)vocab);
+    return LH_OK;
+}
+
 lh_status lh_prompt_share(lh_comm *comm, lh_tokens *ids)
 {
     lh_status st = LH_OK;

@@ -43,6 +43,9 @@ lh_status lh_prompt_encode(const lh_tokenizer *tok, const lh_prompt_text *in, lh
 /* Tokens that end an answer in the chat format, besides the tokenizer's end tokens; none without a chat format. */
 lh_status lh_prompt_ends(const lh_tokenizer *tok, const lh_prompt_text *in, lh_tokens *ends);
 
+/* LH_EUSAGE for an id that is not in [0, vocab). */
+lh_status lh_prompt_check_ids(const lh_tokens *ids, int64_t vocab);
+
 /* Collective. Broadcasts rank 0's ids, which replace those of the other ranks. */
 lh_status lh_prompt_share(lh_comm *comm, lh_tokens *ids);
 

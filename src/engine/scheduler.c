@@ -6,6 +6,7 @@
 #include "base/minmax.h"
 #include "engine/chunk.h"
 #include "engine/clock.h"
+#include "engine/prompt.h"
 
 /* A task at work. */
 typedef struct sequence {
@@ -28,7 +29,6 @@ typedef struct scheduler {
 
     sequence arriving; /* session NULL: none */
     lh_prefill *prefill;
-    int64_t left;    /* tokens x layers of its prefill */
     double credit_s; /* time that the prefill is owed by the steps so far */
 
     sequence *active; /* [most], the first `count` decode */
@@ -60,10 +60,7 @@ static lh_status check_task(const scheduler *s, const lh_task *task)
                 "%lld tokens of prompt and %lld more to come are longer than the %lld positions of the model: shorten "
                 "the prompt, or generate less",
                 (long long)task->prompt.n, (long long)task->how.max_new, (long long)c->max_positions);
-    for (int64_t i = 0; i < task->prompt.n; i++)
-        if (task->prompt.ids[i] < 0 || task->prompt.ids[i] >= c->vocab)
-            LH_FAIL(LH_EUSAGE, "token id %d is not in the model's vocabulary of %lld", task->prompt.ids[i],
-                    (long long)c->vocab);
+    LH_TRY(lh_prompt_check_ids(&task->prompt, c->vocab));
     return lh_sampling_check(&task->how.sampling);
 }
 
@@ -99,33 +96,25 @@ static lh_status check_room(const scheduler *s)
     return LH_OK;
 }
 
-/* As long chunks as leave room for the longest prompt alone, where any do; where that is not known, half of the
- * memory. */
+/* As long chunks as leave half of the memory to the sequences, where any do. */
 static lh_status choose_chunk(scheduler *s, int64_t *chunk)
 {
     const lh_scheduler_options *o = s->options;
-    const lh_model_options how = lh_model_options_of(s->parts->model);
-    const lh_shard *shard = lh_model_shard(s->parts->model);
-    lh_session_bytes need = {0};
-    lh_session_options longest;
-    if (o->longest) {
-        longest = session_options(s, o->longest);
-        LH_TRY(lh_comm_agree(s->parts->comm, lh_session_forecast(&need, s->engine, &longest)));
-    }
-    lh_chunk_request request = {.config = s->parts->config,
-                                .shard = shard,
-                                .options = how,
-                                .device = lh_device_kind_of(s->parts->device),
-                                .wanted = s->parts->chunk,
-                                .tokens = o->longest ? o->longest->prompt.n : s->parts->config->max_positions,
-                                .rows = o->most,
-                                .sequences = o->most,
-                                .room_bytes = lh_device_room(s->parts->device)};
-    request.else_bytes = o->longest ? lh_max_i64(need.prompt, need.after) : request.room_bytes / 2;
+    const int64_t room_bytes = lh_device_room(s->parts->device);
+    const lh_chunk_request request = {.config = s->parts->config,
+                                      .shard = lh_model_shard(s->parts->model),
+                                      .options = lh_model_options_of(s->parts->model),
+                                      .device = lh_device_kind_of(s->parts->device),
+                                      .wanted = s->parts->chunk,
+                                      .tokens = s->parts->config->max_positions,
+                                      .rows = o->most,
+                                      .sequences = o->most,
+                                      .room_bytes = room_bytes,
+                                      .else_bytes = room_bytes / 2};
     *chunk = lh_chunk_longest(&request);
     if (!*chunk) *chunk = lh_chunk_shortest(&request);
     LH_TRY(lh_comm_allreduce(s->parts->comm, chunk, 1, LH_I64, LH_MIN));
-    s->room_bytes = request.room_bytes - lh_chunk_bytes(&request, *chunk) - LH_CHUNK_SPARE_LEAST;
+    s->room_bytes = room_bytes - lh_chunk_bytes(&request, *chunk) - LH_CHUNK_SPARE_LEAST;
     return lh_comm_agree(s->parts->comm, check_room(s));
 }
 
@@ -165,9 +154,10 @@ static lh_status leave(scheduler *s, sequence *q, lh_status st)
     const sequence gone = *q;
     *q = (sequence){0};
     s->figures->tasks++;
-    st = gone.task->done(gone.task->self, gone.session, gone.answering.finish, st);
+    lh_status end = gone.task->done(gone.task->self, gone.session, gone.answering.finish, st);
+    if (end == LH_OK) lh_error_clear(); /* the task has it */
     lh_session_close(gone.session);
-    return st;
+    return end;
 }
 
 /* 1 where the failure of a collective call concerns the task alone: all ranks agreed on it, and can go on. */
@@ -178,14 +168,6 @@ static int is_of_task(const scheduler *s, lh_status st)
 }
 
 /* ---- arriving ---- */
-
-static lh_status refuse(scheduler *s, lh_task *task, lh_status st)
-{
-    sequence none = {.task = task};
-    LH_TRY(leave(s, &none, st));
-    lh_error_clear();
-    return LH_OK;
-}
 
 static lh_status too_large(const lh_task *task)
 {
@@ -221,7 +203,7 @@ static lh_status begin_waiting(scheduler *s, int *begun)
     }
     lh_session *failed = s->arriving.session;
     s->arriving.session = NULL;
-    if (is_of_task(s, st)) st = refuse(s, task, st); /* before another message comes */
+    if (is_of_task(s, st)) st = leave(s, &(sequence){.task = task}, st); /* before another message comes */
     lh_session_close(failed);
     return st;
 }
@@ -247,13 +229,8 @@ static lh_status take_in(scheduler *s)
 static lh_status choose(scheduler *s, sequence *q)
 {
     lh_status st = lh_answering_choose(&q->answering);
-    if (st == LH_EFILE) { /* no logit is a number, on all ranks */
-        LH_TRY(leave(s, q, st));
-        lh_error_clear();
-        return LH_OK;
-    }
-    LH_TRY(st);
-    return q->answering.ended ? leave(s, q, LH_OK) : LH_OK;
+    if (st != LH_OK && st != LH_EFILE) return st; /* the latter: no logit is a number, on all ranks */
+    return st != LH_OK || q->answering.ended ? leave(s, q, st) : LH_OK;
 }
 
 /* Those that have left make room for the others. */
@@ -271,9 +248,7 @@ static lh_status reserve(scheduler *s)
     for (int64_t i = 0; i < s->count; i++) {
         lh_status st = lh_kv_reserve(lh_session_kv(s->active[i].session), 1);
         if (st != LH_OK && !is_of_task(s, st)) return st;
-        if (st == LH_OK) continue;
-        LH_TRY(leave(s, &s->active[i], st));
-        lh_error_clear();
+        if (st != LH_OK) LH_TRY(leave(s, &s->active[i], st));
     }
     close_ranks(s);
     return LH_OK;
@@ -285,9 +260,7 @@ static lh_status drop_arriving(scheduler *s, lh_status st)
     if (!is_of_task(s, st)) return st;
     lh_prefill_close(s->prefill);
     s->prefill = NULL;
-    LH_TRY(leave(s, &s->arriving, st));
-    lh_error_clear();
-    return LH_OK;
+    return leave(s, &s->arriving, st);
 }
 
 static lh_status step(scheduler *s)
@@ -337,14 +310,15 @@ static lh_status join(scheduler *s)
 
 static lh_status prefill_chunk(scheduler *s)
 {
+    int64_t left = 0;
     const double start = lh_clock_s();
-    lh_status st = lh_prefill_next(s->prefill, &s->left);
+    lh_status st = lh_prefill_next(s->prefill, &left);
     if (s->count) lh_exec_sync(s->parts->exec); /* its time is not the next step's */
     const double took = lh_clock_s() - start;
     s->figures->prefill_s += took;
     s->credit_s -= took;
-    if (st == LH_OK && s->left) return LH_OK;
     if (st != LH_OK) return drop_arriving(s, st);
+    if (left) return LH_OK;
     lh_prefill_close(s->prefill);
     s->prefill = NULL;
     return join(s);

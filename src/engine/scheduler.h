@@ -25,9 +25,8 @@ typedef struct lh_task {
 } lh_task;
 
 typedef struct lh_scheduler_options {
-    int64_t most;           /* sequences that are at work together, the one that is prefilled included */
-    double prefill_share;   /* of the time that prefills get while others decode: above 0, at most 1 */
-    const lh_task *longest; /* chunks are such that this one fits alone, where it can; NULL: not known */
+    int64_t most;         /* sequences that are at work together, the one that is prefilled included */
+    double prefill_share; /* of the time that prefills get while others decode: above 0, at most 1 */
     void *self;
     /* The task that comes next, the same on all ranks; *out NULL: there is none any more. Called when there is room for
      * another sequence. It stays valid until it is done. Collective. */

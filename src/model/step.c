@@ -1,9 +1,6 @@
 /* step.c - a decode step of one or several sequences. It is captured as a CUDA graph if the device supports it, and
  * replayed as one launch until the sequences change, or memory that it was captured with is reallocated. */
-#include <string.h>
-
 #include "base/log.h"
-#include "base/minmax.h"
 #include "model/layer.h"
 
 static lh_status step(lh_forward *f)
