@@ -14,10 +14,10 @@ set -euo pipefail
 # shellcheck source=jobs/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../jobs/common.sh"
 
-gpu='' browser='' slurm='' sanitize='' folder=build cuda=AUTO left_out='long' simt=(tests/simt/all)
+gpu='' browser='' slurm='' sanitize='' folder=build cuda=AUTO left_out='long' emulated=(emulated_tests)
 case "$*" in
 '') ;;
---quick) folder=build-quick cuda=OFF left_out='long|full' simt=(simt_ops_bits simt_ops_attention) ;;
+--quick) folder=build-quick cuda=OFF left_out='long|full' emulated=(simt_ops_bits simt_ops_attention) ;;
 --long) export LONGHAUL_LONG=1 left_out='' ;;
 --gpu) gpu=ON ;;
 '--gpu --sanitize') gpu=ON sanitize=ON ;;
@@ -94,19 +94,10 @@ if [ "$gpu" ]; then
 fi
 # Without Slurm the test of jobs/ is skipped.
 [[ $left_out == *full* ]] || (install "${slurm_packages[@]}") || say "Slurm cannot be installed: jobs/ is not tested on it"
-# The rooms that tests/CMakeLists.txt labels `sanitized`, and the others.
-sanitized=() others=(src/all)
-for file in "$root"/tests/*/CMakeLists.txt; do
-    room=$(basename "${file%/CMakeLists.txt}")
-    case $room in
-    base | text | analysis | import | model | fuzz) sanitized+=("tests/$room/all") ;;
-    simt) others+=("${simt[@]}") ;;
-    *) others+=("tests/$room/all") ;;
-    esac
-done
-build release "$folder" "${others[@]}" -- -B "$folder" -DLH_TESTS=ON -DLH_CUDA="$cuda"
+# The groups of tests/CMakeLists.txt.
+build release "$folder" src/all other_tests "${emulated[@]}" -- -B "$folder" -DLH_TESTS=ON -DLH_CUDA="$cuda"
 [ "$cuda" = OFF ] || say "$(sed -n 's/^-- \(CUDA toolkit.*\)/\1/p' "$logs/configure-$folder.log")"
-build asan build-asan "${sanitized[@]}" -- -DLH_TESTS=ON
+build asan build-asan sanitized_tests -- -DLH_TESTS=ON
 say "testing what needs no device under the address and undefined behaviour sanitizers"
 run_tests build-asan -L '^sanitized$' ${left_out:+-LE "^($left_out)$"}
 say "testing the other rooms"
