@@ -82,7 +82,7 @@ json_t *rig_run(void)
     return json_pack("{s:s, s:{s:s, s:f}}", "model", "tiny", "policy", "name", "snapkv", "alpha", 0.2);
 }
 
-void rig_line(const lh_batch_input *input, int64_t i, const json_t *run, lh_buf *out, int *failed)
+lh_status rig_line(const lh_batch_input *input, int64_t i, const json_t *run, lh_buf *out, int *failed)
 {
     static const lh_batch_defaults defaults = {.max_new = 16};
     lh_batch_request request;
@@ -90,7 +90,7 @@ void rig_line(const lh_batch_input *input, int64_t i, const json_t *run, lh_buf 
     *failed = st != LH_OK;
     out->bytes = 0;
     if (st != LH_OK) {
-        OK(lh_batch_failure_line(lh_batch_input_line(input, i), st, run, out));
+        st = lh_batch_failure_line(lh_batch_input_line(input, i), st, run, out);
     } else {
         const lh_batch_answer answer = {.model = "tiny",
                                         .text = request.prompt,
@@ -98,9 +98,10 @@ void rig_line(const lh_batch_input *input, int64_t i, const json_t *run, lh_buf 
                                         .prompt_tokens = 5,
                                         .new_tokens = 4,
                                         .kv = {.budget = 8, .entries = 40, .entries_kept = 16}};
-        OK(lh_batch_answer_line(&request, &answer, run, out));
+        st = lh_batch_answer_line(&request, &answer, run, out);
     }
     lh_batch_request_clear(&request);
+    return st;
 }
 
 lh_status rig_answer(rig_batch *b)
@@ -109,19 +110,19 @@ lh_status rig_answer(rig_batch *b)
     lh_batch_output *output = NULL;
     lh_buf line = {0};
     json_t *run = rig_run();
-    b->answered = 0;
-    OK(lh_batch_input_open(&input, "in.jsonl"));
     const lh_batch_output_options options = {
         .run = run, .resume = b->resume, .ordered = b->ordered, .sync_s = 1, .ranks = 2, .replicas = 1};
-    lh_status st = lh_batch_output_open(&output, "out.jsonl", input, &options);
+    b->answered = 0;
+    lh_status st = lh_batch_input_open(&input, "in.jsonl");
+    if (st == LH_OK) st = lh_batch_output_open(&output, "out.jsonl", input, &options);
     for (int64_t k = 0; st == LH_OK && k < lh_batch_input_count(input) && b->answered < b->limit; k++) {
         lh_batch_put put = {.i = b->order ? b->order[k] : k};
         if (lh_batch_output_has(output, put.i)) continue;
         if (b->pause_us) usleep(b->pause_us);
-        rig_line(input, put.i, run, &line, &put.failed);
+        st = rig_line(input, put.i, run, &line, &put.failed);
         put.line = line.data;
         put.bytes = line.bytes;
-        st = lh_batch_output_put(output, &put);
+        if (st == LH_OK) st = lh_batch_output_put(output, &put);
         b->answered++;
     }
     if (output && b->how >= 0) st = lh_batch_output_finish(output, st == LH_OK ? (lh_status)b->how : st);

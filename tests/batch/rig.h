@@ -28,8 +28,9 @@ int64_t rig_size(const char *name); /* -1: there is none */
 /* An input of `count` requests with custom_ids r0, r1, …; every seventh is no JSON, and has no custom_id. */
 void rig_input(const char *name, int64_t count);
 
-/* The line of request i, an answer or the reason why there is none; *failed. */
-void rig_line(const lh_batch_input *input, int64_t i, const json_t *run, lh_buf *out, int *failed);
+/* The line of request i, an answer or the reason why there is none; *failed. As rig_answer it asserts nothing: Check's
+ * messages must not come from processes that are killed. */
+lh_status rig_line(const lh_batch_input *input, int64_t i, const json_t *run, lh_buf *out, int *failed);
 
 /* What the tests' runs have in common, a new reference. */
 json_t *rig_run(void);

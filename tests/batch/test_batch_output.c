@@ -431,7 +431,7 @@ START_TEST(test_timings_go_to_a_file_beside_it)
     OK(lh_batch_input_open(&input, "in.jsonl"));
     OK(lh_batch_output_open(&output, "out.jsonl", input, &(lh_batch_output_options){.run = run}));
     lh_batch_put put = {.timing = timing};
-    rig_line(input, 0, run, &line, &put.failed);
+    OK(rig_line(input, 0, run, &line, &put.failed));
     put.line = line.data;
     put.bytes = line.bytes;
     OK(lh_batch_output_put(output, &put));
@@ -470,7 +470,7 @@ START_TEST(test_a_hundred_thousand_finished_lines_are_found_at_once)
     FILE *f = fopen("out.jsonl", "w");
     for (int64_t i = 0; i + 1 < LINES; i++) {
         int failed;
-        rig_line(input, i, run, &line, &failed);
+        OK(rig_line(input, i, run, &line, &failed));
         fwrite(line.data, 1, (size_t)line.bytes, f);
     }
     fclose(f);
