@@ -27,9 +27,12 @@ typedef struct scheduler {
     int64_t too_many;   /* beside so many others there was no room for it */
     int no_more;        /* tasks */
 
-    sequence arriving; /* session NULL: none */
+    sequence arriving; /* session NULL: none; task NULL: the context of the task that waits */
     lh_prefill *prefill;
     double credit_s; /* time that the prefill is owed by the steps so far */
+
+    const lh_context *context; /* that is in the cache of `shared`; NULL: none */
+    sequence shared;
 
     sequence *active; /* [most], the first `count` decode */
     int64_t count;
@@ -39,8 +42,17 @@ typedef struct scheduler {
 
 /* ---- what a task takes ---- */
 
-static lh_session_options session_options(const scheduler *s, const lh_task *task)
+/* Of a prompt, or of the context that comes before it. */
+static lh_session_options prompt_options(const scheduler *s, const lh_task *task)
 {
+    const lh_context *c = task->context;
+    if (c)
+        return (lh_session_options){.policy = c->policy,
+                                    .profiles = c->profiles,
+                                    .prompt = c->prompt.n,
+                                    .length = c->prompt.n + c->more,
+                                    .seed = c->seed,
+                                    .forward = s->forward};
     return (lh_session_options){.policy = task->policy,
                                 .profiles = task->profiles,
                                 .prompt = task->prompt.n,
@@ -50,37 +62,66 @@ static lh_session_options session_options(const scheduler *s, const lh_task *tas
                                 .forward = s->forward};
 }
 
+static int has_context(const scheduler *s, const lh_task *task)
+{
+    return task->context && task->context == s->context;
+}
+
 static lh_status check_task(const scheduler *s, const lh_task *task)
 {
     const lh_config *c = s->parts->config;
-    const int64_t total = task->prompt.n + task->how.max_new;
+    const int64_t prompt = (task->context ? task->context->prompt.n : 0) + task->prompt.n,
+                  total = prompt + task->how.max_new;
     if (task->prompt.n == 0) LH_FAIL(LH_EUSAGE, "the prompt is empty");
     if (total > c->max_positions)
         LH_FAIL(LH_EUSAGE,
                 "%lld tokens of prompt and %lld more to come are longer than the %lld positions of the model: shorten "
                 "the prompt, or generate less",
-                (long long)task->prompt.n, (long long)task->how.max_new, (long long)c->max_positions);
+                (long long)prompt, (long long)task->how.max_new, (long long)c->max_positions);
+    if (task->context) LH_TRY(lh_prompt_check_ids(&task->context->prompt, c->vocab));
     LH_TRY(lh_prompt_check_ids(&task->prompt, c->vocab));
     return lh_sampling_check(&task->how.sampling);
 }
 
 static int64_t held_bytes(const scheduler *s)
 {
-    int64_t bytes = 0;
+    int64_t bytes = s->shared.bytes;
     for (int64_t i = 0; i < s->count; i++) bytes += s->active[i].bytes;
     return bytes;
 }
 
-/* Collective. *bytes: what it may come to hold on this rank; *fits: on every rank there is room for it now. */
-static lh_status weigh_task(const scheduler *s, const lh_task *task, int64_t *bytes, int64_t *fits)
+/* What a task takes on this rank. */
+typedef struct task_bytes {
+    int64_t context; /* the cache that it goes on from, if it is not there yet */
+    int64_t own;     /* its sequence, at most; with the context's entries once more */
+    int64_t most;    /* of both, or of a prefill */
+} task_bytes;
+
+static lh_status forecast(const scheduler *s, const lh_task *task, task_bytes *need)
 {
-    lh_session_bytes need = {0};
-    const lh_session_options options = session_options(s, task);
+    lh_session_options options = prompt_options(s, task);
+    lh_session_bytes context = {0}, own = {0};
+    if (task->context) {
+        if (!has_context(s, task)) LH_TRY(lh_session_forecast(&context, s->engine, &options));
+        options.more = options.block = task->prompt.n;
+        options.more += task->how.max_new;
+        options.length = options.prompt + options.more;
+        options.prompt = 0;
+    }
+    LH_TRY(lh_session_forecast(&own, s->engine, &options));
+    *need = (task_bytes){.context = context.after,
+                         .own = own.after,
+                         .most = lh_max_i64(lh_max_i64(context.prompt, own.prompt), context.after + own.after)};
+    return LH_OK;
+}
+
+/* Collective. *fits: on every rank there is room for it now. */
+static lh_status weigh_task(const scheduler *s, const lh_task *task, task_bytes *need, int64_t *fits)
+{
     lh_status st = check_task(s, task);
-    if (st == LH_OK) st = lh_session_forecast(&need, s->engine, &options);
+    if (st == LH_OK) st = forecast(s, task, need);
     LH_TRY(lh_comm_agree(s->parts->comm, st));
-    *bytes = need.after;
-    *fits = held_bytes(s) + lh_max_i64(need.prompt, need.after) <= s->room_bytes;
+    *fits = held_bytes(s) + need->most <= s->room_bytes;
     return lh_comm_allreduce(s->parts->comm, fits, 1, LH_I64, LH_MIN);
 }
 
@@ -142,6 +183,7 @@ static void close_scheduler(scheduler *s)
     lh_prefill_close(s->prefill);
     lh_session_close(s->arriving.session);
     for (int64_t i = 0; i < s->count; i++) lh_session_close(s->active[i].session);
+    lh_session_close(s->shared.session);
     lh_forward_close(s->forward);
     lh_free(s->active);
     lh_free(s->sessions);
@@ -167,64 +209,6 @@ static int is_of_task(const scheduler *s, lh_status st)
     return kind && lh_comm_agreed(s->parts->comm);
 }
 
-/* ---- arriving ---- */
-
-static lh_status too_large(const lh_task *task)
-{
-    LH_FAIL(LH_ENOMEM,
-            "%lld tokens do not fit in the memory of a rank, even alone: use more ranks, a smaller '--budget' or a "
-            "shorter prompt ('longhaul plan' shows what that needs)",
-            (long long)task->prompt.n);
-}
-
-/* Collective. Begins the prefill of the task that waits, if there is room; *begun: it has, or it was refused. */
-static lh_status begin_waiting(scheduler *s, int *begun)
-{
-    int64_t fits = 0, bytes = 0;
-    lh_task *task = s->waiting;
-    const lh_session_options options = session_options(s, task);
-    lh_status st = weigh_task(s, task, &bytes, &fits);
-    *begun = 0;
-    if (st == LH_OK && !fits && s->count) { /* when others have left */
-        s->too_many = s->count;
-        return LH_OK;
-    }
-    *begun = 1;
-    s->waiting = NULL;
-    s->too_many = INT64_MAX;
-    if (st == LH_OK && !fits) st = lh_comm_agree(s->parts->comm, too_large(task));
-    if (st == LH_OK) st = lh_session_open(&s->arriving.session, s->engine, &options);
-    if (st == LH_OK) st = lh_session_begin_prefill(s->arriving.session, task->prompt.ids, task->prompt.n, &s->prefill);
-    if (st == LH_OK) {
-        s->arriving.task = task;
-        s->arriving.bytes = bytes;
-        s->credit_s = 0;
-        return LH_OK;
-    }
-    lh_session *failed = s->arriving.session;
-    s->arriving.session = NULL;
-    if (is_of_task(s, st)) st = leave(s, &(sequence){.task = task}, st); /* before another message comes */
-    lh_session_close(failed);
-    return st;
-}
-
-/* Collective. Takes in tasks until one is prefilled, or there is no room, or none. */
-static lh_status take_in(scheduler *s)
-{
-    int begun = 1;
-    while (!s->prefill && s->count < s->options->most && begun) {
-        if (!s->waiting && !s->no_more) {
-            LH_TRY(s->options->next(s->options->self, &s->waiting));
-            s->no_more = !s->waiting;
-        }
-        if (!s->waiting || s->count >= s->too_many) return LH_OK;
-        LH_TRY(begin_waiting(s, &begun));
-    }
-    return LH_OK;
-}
-
-/* ---- decoding ---- */
-
 /* The next token of a sequence, which leaves where its answer ended. */
 static lh_status choose(scheduler *s, sequence *q)
 {
@@ -241,6 +225,115 @@ static void close_ranks(scheduler *s)
         if (s->active[i].task) s->active[kept++] = s->active[i];
     s->count = kept;
 }
+
+/* ---- arriving ---- */
+
+/* The prompt is in the cache: its sequence decodes with the others. */
+static lh_status join(scheduler *s)
+{
+    sequence *q = &s->active[s->count];
+    *q = s->arriving;
+    s->arriving = (sequence){0};
+    s->count++;
+    q->answering =
+        (lh_answering){.session = q->session, .how = &q->task->how, .out = q->task->answer, .finish = LH_FINISH_LENGTH};
+    LH_TRY(lh_session_end_prefill(q->session));
+    if (q->task->prefilled) LH_TRY(q->task->prefilled(q->task->self, q->session));
+    LH_TRY(choose(s, q));
+    close_ranks(s);
+    return LH_OK;
+}
+
+static lh_status too_large(const lh_task *task)
+{
+    LH_FAIL(LH_ENOMEM,
+            "%lld tokens do not fit in the memory of a rank, even alone: use more ranks, a smaller '--budget' or a "
+            "shorter prompt ('longhaul plan' shows what that needs)",
+            (long long)task->prompt.n);
+}
+
+static lh_status begin_prefill(scheduler *s, const lh_task *task)
+{
+    const lh_session_options options = prompt_options(s, task);
+    const lh_tokens *prompt = task->context ? &task->context->prompt : &task->prompt;
+    LH_TRY(lh_session_open(&s->arriving.session, s->engine, &options));
+    return lh_session_begin_prefill(s->arriving.session, prompt->ids, prompt->n, &s->prefill);
+}
+
+/* The prompt of a task as a question about its context, which is in the cache. */
+static lh_status ask(scheduler *s, const lh_task *task)
+{
+    const double start = lh_clock_s();
+    const lh_tokens *question = &task->prompt;
+    LH_TRY(lh_session_fork(&s->arriving.session, s->shared.session, question->n + task->how.max_new, question->n));
+    LH_TRY(lh_session_block(s->arriving.session, question->ids, question->n));
+    s->figures->prompt_tokens += question->n;
+    s->figures->prefill_s += lh_clock_s() - start;
+    return LH_OK;
+}
+
+/* A task, or the context of the one that waits, cannot be begun. */
+static lh_status refuse(scheduler *s, lh_task *task, lh_status st)
+{
+    lh_session *failed = s->arriving.session;
+    s->arriving = (sequence){0};
+    s->waiting = NULL;
+    if (is_of_task(s, st)) st = leave(s, &(sequence){.task = task}, st); /* before another message comes */
+    lh_session_close(failed);
+    return st;
+}
+
+static void drop_context(scheduler *s)
+{
+    lh_session_close(s->shared.session);
+    s->shared = (sequence){0};
+    s->context = NULL;
+}
+
+/* Collective. Begins the task that waits, or its context, if there is room; *begun: it has, or it was refused. */
+static lh_status begin_waiting(scheduler *s, int *begun)
+{
+    int64_t fits = 0;
+    task_bytes need = {0};
+    lh_task *task = s->waiting;
+    if (s->context && task->context != s->context) drop_context(s);
+    const int asks = has_context(s, task);
+    lh_status st = weigh_task(s, task, &need, &fits);
+    *begun = st != LH_OK || fits || !s->count;
+    if (!*begun) { /* when others have left */
+        s->too_many = s->count;
+        return LH_OK;
+    }
+    s->too_many = INT64_MAX;
+    s->credit_s = 0;
+    if (st == LH_OK && !fits) st = lh_comm_agree(s->parts->comm, too_large(task));
+    if (st == LH_OK) st = asks ? ask(s, task) : begin_prefill(s, task);
+    if (st != LH_OK) return refuse(s, task, st);
+    s->arriving.bytes = task->context && !asks ? need.context : need.own;
+    if (task->context && !asks) return LH_OK;
+    s->arriving.task = task;
+    s->waiting = NULL;
+    return asks ? join(s) : LH_OK;
+}
+
+/* Collective. Takes in tasks until one is prefilled, or there is no room, or none; a question at a time where others
+ * decode. */
+static lh_status take_in(scheduler *s)
+{
+    const int64_t before = s->options->prefill_share < 1 ? s->count : 0;
+    int begun = 1;
+    while (!s->prefill && s->count < s->options->most && begun && (!before || s->count <= before)) {
+        if (!s->waiting && !s->no_more) {
+            LH_TRY(s->options->next(s->options->self, &s->waiting));
+            s->no_more = !s->waiting;
+        }
+        if (!s->waiting || s->count >= s->too_many) return LH_OK;
+        LH_TRY(begin_waiting(s, &begun));
+    }
+    return LH_OK;
+}
+
+/* ---- decoding ---- */
 
 /* Collective. Memory for the next token; a sequence for which there is none leaves. */
 static lh_status reserve(scheduler *s)
@@ -260,7 +353,7 @@ static lh_status drop_arriving(scheduler *s, lh_status st)
     if (!is_of_task(s, st)) return st;
     lh_prefill_close(s->prefill);
     s->prefill = NULL;
-    return leave(s, &s->arriving, st);
+    return refuse(s, s->arriving.task ? s->arriving.task : s->waiting, st);
 }
 
 static lh_status step(scheduler *s)
@@ -291,21 +384,13 @@ static lh_status step(scheduler *s)
     return LH_OK;
 }
 
-/* The prompt is in the cache: its sequence decodes with the others. */
-static lh_status join(scheduler *s)
+/* The context of the task that waits is in the cache. */
+static lh_status hold_context(scheduler *s)
 {
-    sequence *q = &s->active[s->count];
-    *q = s->arriving;
+    s->shared = s->arriving;
     s->arriving = (sequence){0};
-    s->count++;
-    q->answering =
-        (lh_answering){.session = q->session, .how = &q->task->how, .out = q->task->answer, .finish = LH_FINISH_LENGTH};
-    s->figures->prompt_tokens += q->task->prompt.n;
-    LH_TRY(lh_session_end_prefill(q->session));
-    if (q->task->prefilled) LH_TRY(q->task->prefilled(q->task->self, q->session));
-    LH_TRY(choose(s, q));
-    close_ranks(s);
-    return LH_OK;
+    s->context = s->waiting->context;
+    return lh_session_end_prefill(s->shared.session);
 }
 
 static lh_status prefill_chunk(scheduler *s)
@@ -321,7 +406,8 @@ static lh_status prefill_chunk(scheduler *s)
     if (left) return LH_OK;
     lh_prefill_close(s->prefill);
     s->prefill = NULL;
-    return join(s);
+    s->figures->prompt_tokens += lh_session_tokens(s->arriving.session)->n;
+    return s->arriving.task ? join(s) : hold_context(s);
 }
 
 /* Collective. Whether the prefill goes on now, before the next step: rank 0's clock decides for all. */

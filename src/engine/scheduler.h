@@ -2,19 +2,30 @@
  * token each in a step. A sequence arrives when its prompt is done, and leaves when its answer ends, at any step; each
  * has a policy, a sampling and a length of its own. A prefill is cut between the steps of the others, so that nobody
  * waits for a long prompt. A sequence is taken in when the forecast of its memory fits beside those that are at work.
- */
+ * A context that tasks share is prefilled and evicted once: each of them goes on from its cache. */
 #ifndef LH_ENGINE_SCHEDULER_H
 #define LH_ENGINE_SCHEDULER_H
 
 #include "engine/decode.h"
 
+/* What prompts of several tasks begin with; borrowed until a task without it comes, or lh_schedule ends. */
+typedef struct lh_context {
+    lh_tokens prompt;
+    const lh_policy *policy; /* evicts at its end, before a task's own tokens are seen */
+    const lh_profiles *profiles;
+    uint64_t seed;
+    int64_t more; /* tokens that a task adds at most, those of its answer included */
+} lh_context;
+
 /* A prompt and how it is answered; everything is borrowed until it is done. */
 typedef struct lh_task {
+    const lh_context *context; /* before the prompt: its policy, its seed; NULL: none. Tasks that share one follow each
+                                  other, for one context is held at a time */
     lh_tokens prompt;
-    const lh_policy *policy;
+    const lh_policy *policy;     /* without a context, as profiles and seed */
     const lh_profiles *profiles; /* includes those that the policy names */
-    lh_decode how;               /* `step` is called after steps of all sequences */
     uint64_t seed;               /* of the policy's random choices */
+    lh_decode how;               /* `step` is called after steps of all sequences */
     lh_tokens *answer;           /* the tokens are appended, with the one that ends it */
     void *self;
     /* The prompt is in the cache and nothing is generated yet. May be NULL. */
@@ -38,7 +49,8 @@ typedef struct lh_scheduler_options {
 
 /* What was done. */
 typedef struct lh_scheduler_figures {
-    int64_t tasks, prompt_tokens, new_tokens, steps; /* new: fed back; steps: of any number of sequences */
+    int64_t tasks, prompt_tokens, new_tokens, steps; /* prompt: prefilled; new: fed back; steps: of any number of
+                                                        sequences */
     double prefill_s, decode_s;
 } lh_scheduler_figures;
 

@@ -386,6 +386,114 @@ START_TEST(test_a_fork_goes_on_as_its_origin_would)
 }
 END_TEST
 
+enum { QUESTIONS = 4 };
+
+/* What a question after a context gets from a session of its own. */
+static void ask_alone(lh_engine *engine, const lh_context *context, seen *s)
+{
+    const lh_task *t = &s->task;
+    mt_try(lh_session_open(&s->session, engine,
+                           &(lh_session_options){.policy = context->policy,
+                                                 .prompt = context->prompt.n,
+                                                 .more = context->more,
+                                                 .length = context->prompt.n + context->more,
+                                                 .block = t->prompt.n,
+                                                 .seed = context->seed}));
+    mt_try(lh_session_prefill(s->session, context->prompt.ids, context->prompt.n, NULL));
+    mt_try(lh_session_block(s->session, t->prompt.ids, t->prompt.n));
+    mt_try(lh_session_decode(s->session, &t->how, t->answer, &s->finish));
+    lh_session_close(s->session);
+}
+
+/* Questions of different lengths about a context, as tasks. */
+static void make_questions(seen *s, const lh_context *context)
+{
+    for (int n = 0; n < QUESTIONS; n++) {
+        make_task(&s[n], n + 1);
+        s[n].task.prompt = (lh_tokens){fix.ids + 20 * n, 3 + 5 * n, 3 + 5 * n};
+        s[n].task.policy = NULL;
+        s[n].task.context = context;
+    }
+}
+
+static lh_context context_of(int n, lh_policy *policy)
+{
+    seen s;
+    make_task(&s, n);
+    *policy = s.policy;
+    return (lh_context){.prompt = s.task.prompt, .policy = policy, .seed = 5, .more = 40};
+}
+
+/* Two contexts one after the other, with a task that has none between them. */
+START_TEST(test_tasks_share_a_context)
+{
+    enum { COUNT = 2 * QUESTIONS + 1, FEW = 2 };
+    static const struct {
+        int64_t most;
+        double share;
+    } ways[] = {{1, 1}, {3, 0.3}, {COUNT, 1}};
+    make_fixture();
+    for (int m = 0; m < SHAPES; m++) {
+        lh_engine *engine = open_engine(m, 0);
+        for (int c = 0; c + 1 < CASES; c += 2) {
+            lh_policy policies[FEW];
+            const lh_context contexts[FEW] = {context_of(c, &policies[0]), context_of(c + 1, &policies[1])};
+            seen want[COUNT], got[COUNT];
+            for (int k = 0; k < FEW; k++) make_questions(want + k * (QUESTIONS + 1), &contexts[k]);
+            make_task(&want[QUESTIONS], 3);
+            for (int n = 0; n < COUNT; n++)
+                if (n != QUESTIONS)
+                    ask_alone(engine, want[n].task.context, &want[n]);
+                else
+                    answer_alone(engine, &want[n]);
+            for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+                queue q = {.tasks = got, .count = COUNT};
+                char what[96];
+                for (int k = 0; k < FEW; k++) make_questions(got + k * (QUESTIONS + 1), &contexts[k]);
+                make_task(&got[QUESTIONS], 3);
+                snprintf(what, sizeof what, "%s, contexts of %s, %d together", shapes[m].name, cases[c].policy,
+                         (int)ways[w].most);
+                schedule(engine, &q, ways[w].most, ways[w].share);
+                for (int n = 0; n < COUNT; n++) check_same(&got[n], &want[n], what, n);
+                for (int n = 0; n < COUNT; n++) clear_task(&got[n]);
+            }
+            for (int n = 0; n < COUNT; n++) clear_task(&want[n]);
+        }
+        lh_engine_close(engine);
+    }
+    remove_fixture();
+    mt_end();
+}
+END_TEST
+
+START_TEST(test_a_context_fails_with_its_tasks_alone)
+{
+    int32_t ids[TOKENS];
+    lh_policy policies[2];
+    make_fixture();
+    lh_engine *engine = open_engine(0, 0);
+    lh_context good = context_of(1, &policies[0]), bad = context_of(3, &policies[1]);
+    seen tasks[2 * QUESTIONS];
+    queue q = {.tasks = tasks, .count = 2 * QUESTIONS};
+    memcpy(ids, fix.ids, sizeof ids);
+    ids[5] = VOCAB;
+    bad.prompt.ids = ids;
+    make_questions(tasks, &bad);
+    make_questions(tasks + QUESTIONS, &good);
+    tasks[QUESTIONS + 2].task.how.max_new = 1 << 20;
+    schedule(engine, &q, 3, 0.5);
+    for (int n = 0; n < 2 * QUESTIONS; n++) {
+        const int fails = n < QUESTIONS || n == QUESTIONS + 2;
+        mt_check((tasks[n].st == LH_OK) == !fails, "task %d ends with %d", n, tasks[n].st);
+        mt_check((tasks[n].answer.n > 0) == !fails, "task %d has %d tokens", n, (int)tasks[n].answer.n);
+        clear_task(&tasks[n]);
+    }
+    lh_engine_close(engine);
+    remove_fixture();
+    mt_end();
+}
+END_TEST
+
 /* Memory for the weights, the workspace, `answers` of the first task, which takes the most, and `prompts` prefills of
  * it. */
 static int64_t memory_for(lh_engine *engine, double prompts, int64_t answers, int64_t most)
@@ -445,7 +553,8 @@ int main(void)
     const TTest *const tests[] = {
         test_a_sequence_gets_what_it_gets_alone,         test_more_sequences_step_together_than_a_chunk_has_tokens,
         test_a_task_that_cannot_be_answered_fails_alone, test_sequences_wait_for_memory,
-        test_a_fork_goes_on_as_its_origin_would,
+        test_a_fork_goes_on_as_its_origin_would,         test_tasks_share_a_context,
+        test_a_context_fails_with_its_tasks_alone,
     };
     Suite *suite = suite_create("scheduler");
     TCase *all = tcase_create("all");
