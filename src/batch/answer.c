@@ -107,8 +107,13 @@ static const struct {
 
 static json_t *usage_json(const lh_batch_answer *a)
 {
-    return json_pack("{s:I, s:I, s:I}", "prompt_tokens", (json_int_t)a->prompt_tokens, "completion_tokens",
-                     (json_int_t)a->new_tokens, "total_tokens", (json_int_t)(a->prompt_tokens + a->new_tokens));
+    json_t *usage =
+        json_pack("{s:I, s:I, s:I}", "prompt_tokens", (json_int_t)a->prompt_tokens, "completion_tokens",
+                  (json_int_t)a->new_tokens, "total_tokens", (json_int_t)(a->prompt_tokens + a->new_tokens));
+    if (usage && a->context_tokens)
+        json_object_set_new(usage, "prompt_tokens_details",
+                            json_pack("{s:I}", "cached_tokens", (json_int_t)a->context_tokens));
+    return usage;
 }
 
 static json_t *choice_json(const lh_batch_request *request, const lh_batch_answer *a)

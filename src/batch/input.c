@@ -22,20 +22,25 @@ static int is_blank(const char *text, int64_t bytes)
     return bytes == 0;
 }
 
-/* NULL if the line has none. */
-static lh_status copy_id(const lh_batch_line *line, const char **out)
+/* The custom_id and the context of a line, where it has them. */
+static lh_status look_through(lh_batch_line *line)
 {
-    static const char *const names[] = {"custom_id", NULL};
+    enum { ID, CONTEXT_ID, CONTEXT_FILE, NAMES };
+    static const char *const names[NAMES + 1] = {"custom_id", "context_id", "context_file", NULL};
     lh_status st = LH_OK;
-    lh_buf text = {0};
+    lh_buf text = {0}, context = {0};
     char *copy = NULL;
-    lh_skimmed id;
-    if (line->bytes <= LH_BATCH_LINE_BYTES && lh_skim(line->text, line->bytes, names, &id) &&
-        lh_skimmed_text(&id, &text) && text.bytes > 0 && text.bytes <= LH_BATCH_ID_BYTES)
+    lh_skimmed found[NAMES];
+    if (line->bytes > LH_BATCH_LINE_BYTES || !lh_skim(line->text, line->bytes, names, found)) goto done;
+    for (int i = CONTEXT_ID; i <= CONTEXT_FILE; i++)
+        if (lh_skimmed_text(&found[i], &text)) LH_TRY_DONE(lh_buf_printf(&context, "%d %s", i, text.data));
+    if (context.bytes) line->context = lh_hash64(context.data, context.bytes) | 1;
+    if (lh_skimmed_text(&found[ID], &text) && text.bytes > 0 && text.bytes <= LH_BATCH_ID_BYTES)
         LH_TRY_DONE(lh_strdup(&copy, text.data));
-    *out = copy;
+    line->custom_id = copy;
 done:
     lh_buf_clear(&text);
+    lh_buf_clear(&context);
     return st;
 }
 
@@ -48,7 +53,7 @@ static lh_status add_line(lh_batch_input *input, int64_t number, const char *tex
     }
     line = &input->lines[input->n++];
     *line = (lh_batch_line){.number = number, .hash = lh_hash64(text, bytes), .text = text, .bytes = bytes};
-    return copy_id(line, &line->custom_id);
+    return look_through(line);
 }
 
 static lh_status find_lines(lh_batch_input *input)

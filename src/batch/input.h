@@ -17,6 +17,7 @@ typedef struct lh_batch_line {
     uint64_t hash;    /* XXH64 of the line without its end */
     const char *text; /* [bytes], in the mapping */
     int64_t bytes;
+    uint64_t context;      /* hash of its context_id and context_file; 0: it has neither */
     const char *custom_id; /* NULL: none that can be used; that of an earlier line cannot */
     int64_t same_as;       /* number of the line that has the custom_id of this one, 0: none */
 } lh_batch_line;

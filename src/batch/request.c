@@ -53,8 +53,7 @@ static lh_status settle_prompt(const json_t *body, lh_batch_request *out)
         is_given(json_object_get(body, "max_tokens")) && is_given(json_object_get(body, "max_completion_tokens"));
     if (both) LH_FAIL(LH_EINPUT, "'max_tokens' and 'max_completion_tokens' are the same number: give one of them");
     if (out->api == LH_BATCH_CHAT && out->messages.n == 0) LH_FAIL(LH_EINPUT, "'messages' holds no message");
-    if (out->api == LH_BATCH_COMPLETION && !out->context_id && !out->context_file && out->ids.n == 0 &&
-        !(out->prompt && *out->prompt))
+    if (out->api == LH_BATCH_COMPLETION && out->ids.n == 0 && !(out->prompt && *out->prompt))
         LH_FAIL(LH_EINPUT, "'prompt' is empty");
     return LH_OK;
 }

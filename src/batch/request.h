@@ -33,8 +33,8 @@ typedef struct lh_batch_request {
     const char **stops; /* [stop_count], none empty */
     int64_t stop_count;
     int64_t logprobs;         /* most likely tokens to be reported beside each token of the answer; -1: none is */
-    const char *context_id;   /* requests with the same one share a context; NULL: none */
-    const char *context_file; /* relative, without ".."; NULL: none */
+    const char *context_id;   /* requests with the same one share what their prompts begin with; NULL: none */
+    const char *context_file; /* whose text comes before the prompt; relative, without ".."; NULL: none */
     lh_policy_options
         policy; /* of this request; where all is NULL, that of the command; without a budget, its budget */
     json_t *json;

@@ -2,21 +2,27 @@
  * done. */
 #include "batch/run.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/interrupt.h"
 #include "base/mem.h"
 #include "base/progress.h"
+#include "batch/encode.h"
+#include "batch/group.h"
+#include "batch/order.h"
 #include "engine/prompt.h"
 
 typedef struct run {
     const lh_batch_run_options *options;
     lh_comm *comm;
-    lh_batch_work **open; /* [most + 2]: those at work, and one that waits; NULL: free */
+    lh_batch_work **open;      /* [most + 2]: those at work, and one that waits; NULL: free */
+    lh_batch_context *context; /* of the last request that had one ... */
+    int64_t contexts;          /* ... which is the so-many-th of the run */
     /* rank 0 */
-    int64_t *order;              /* [count] lines of the input */
-    int64_t count, next, failed; /* failed: in this run */
+    lh_batch_order order;
+    int64_t next, failed;  /* failed: in this run */
+    lh_batch_group *group; /* whose requests come next; NULL: none */
+    int64_t group_context; /* number of the last context within it; -1: none yet */
     lh_buf line;
     lh_progress progress;
 } run;
@@ -34,32 +40,15 @@ static lh_status check_interrupt(void)
 
 /* ---- rank 0: the order of work, and lines ---- */
 
-/* A line, by what it takes. */
-typedef struct sized {
-    int64_t i, bytes;
-} sized;
-
-static int by_bytes(const void *a, const void *b)
-{
-    const sized *x = a, *y = b;
-    if (x->bytes != y->bytes) return x->bytes > y->bytes ? -1 : 1;
-    return x->i > y->i ? 1 : -1;
-}
-
 static lh_status make_order(run *r)
 {
-    lh_status st = LH_OK;
     const lh_batch_run_options *o = r->options;
     const int64_t all = lh_batch_input_count(o->input);
-    sized *lines = NULL;
-    LH_TRY_DONE(lh_calloc(&lines, all, sizeof *lines));
-    LH_TRY_DONE(lh_calloc(&r->order, all, sizeof *r->order));
-    for (int64_t i = 0; i < all; i++)
-        if (!lh_batch_output_has(o->output, i)) lines[r->count++] = (sized){i, lh_batch_input_line(o->input, i)->bytes};
-    if (!o->in_order) qsort(lines, (size_t)r->count, sizeof *lines, by_bytes);
-    for (int64_t i = 0; i < r->count; i++) r->order[i] = lines[i].i;
-done:
-    lh_free(lines);
+    uint8_t *done = NULL;
+    LH_TRY(lh_calloc(&done, all, 1));
+    for (int64_t i = 0; i < all; i++) done[i] = (uint8_t)lh_batch_output_has(o->output, i);
+    lh_status st = lh_batch_order_make(&r->order, o->input, done, o->in_order);
+    lh_free(done);
     return st;
 }
 
@@ -96,26 +85,94 @@ static int is_of_request(lh_status st)
     return st == LH_EINPUT || st == LH_EUSAGE;
 }
 
-/* The next request that can be asked; *out NULL: there is none. Lines that are no valid request fail here. */
-static lh_status read_next(run *r, lh_batch_work **out)
+/* What comes next, and what it shares. */
+typedef struct upcoming {
+    lh_batch_work *work;      /* NULL: nothing comes any more */
+    const lh_tokens *context; /* before its prompt; NULL: none */
+    int64_t more;             /* of lh_context */
+    int is_new;               /* 1: the context is another one than the last */
+} upcoming;
+
+/* A line that cannot be answered has its line of the output. */
+static lh_status drop_work(run *r, lh_batch_work *w, lh_status st)
+{
+    if (w && is_of_request(st)) st = put_line(r, w, LH_FINISH_STOP, st);
+    lh_batch_work_close(w);
+    return st;
+}
+
+/* The line, with a context that it shares or without; *out->work NULL: it cannot be answered. */
+static lh_status read_alone(run *r, int64_t i, upcoming *out)
 {
     const lh_batch_run_options *o = r->options;
-    *out = NULL;
-    while (r->next < r->count) {
-        const int64_t i = r->order[r->next++];
+    lh_batch_work *w = NULL;
+    lh_status st = lh_batch_work_open(&w, &o->common, i, lh_batch_input_line(o->input, i), 0);
+    if (st == LH_OK) st = lh_batch_encode(&o->common, &w->request, &w->prompt);
+    if (st != LH_OK) return drop_work(r, w, st);
+    out->work = w;
+    return LH_OK;
+}
+
+static lh_status read_member(run *r, const lh_batch_member *m, upcoming *out)
+{
+    const lh_batch_run_options *o = r->options;
+    lh_batch_work *w = NULL;
+    lh_status st = lh_batch_work_open(&w, &o->common, m->i, lh_batch_input_line(o->input, m->i), m->context != NULL);
+    for (int64_t k = 0; st == LH_OK && k < m->prompt->n; k++) st = lh_tokens_push(&w->prompt, m->prompt->ids[k]);
+    if (st != LH_OK) return drop_work(r, w, st);
+    *out = (upcoming){.work = w, .context = m->context, .more = m->more, .is_new = m->number != r->group_context};
+    if (m->context) r->group_context = m->number;
+    return LH_OK;
+}
+
+/* Lines of one context: what they share. Those that cannot be answered fail. */
+static lh_status open_group(run *r, int64_t n)
+{
+    const lh_batch_run_options *o = r->options;
+    LH_TRY(lh_batch_group_open(&r->group, &o->common));
+    r->group_context = -1;
+    for (int64_t k = 0; k < n; k++) {
+        const int64_t i = r->order.lines[r->next + k];
+        const int wanted = !lh_batch_output_has(o->output, i);
         lh_batch_work *w = NULL;
         LH_TRY(check_interrupt());
-        lh_status st = lh_batch_work_open(&w, &o->common, i, lh_batch_input_line(o->input, i));
-        if (st == LH_OK) st = lh_batch_work_encode(w);
-        if (st == LH_OK) {
-            *out = w;
-            return LH_OK;
+        lh_status st = lh_batch_work_open(&w, &o->common, i, lh_batch_input_line(o->input, i), 1);
+        if (st == LH_OK) st = lh_batch_group_add(r->group, w, wanted);
+        if (st != LH_OK && is_of_request(st) && !wanted) {
+            lh_error_clear(); /* it has its line */
+            st = LH_OK;
         }
-        if (w && is_of_request(st)) st = put_line(r, w, LH_FINISH_STOP, st);
-        lh_batch_work_close(w);
-        LH_TRY(st);
+        LH_TRY(drop_work(r, w, st));
     }
-    return LH_OK;
+    r->next += n;
+    return lh_batch_group_settle(r->group);
+}
+
+static int is_of_context(const lh_batch_input *input, int64_t i)
+{
+    return lh_batch_input_line(input, i)->context != 0;
+}
+
+/* The next request that can be answered. */
+static lh_status read_next(run *r, upcoming *out)
+{
+    const lh_batch_input *input = r->options->input;
+    lh_batch_member member;
+    while (!out->work) {
+        LH_TRY(check_interrupt());
+        if (r->group && lh_batch_group_next(r->group, &member)) {
+            LH_TRY(read_member(r, &member, out));
+            continue;
+        }
+        lh_batch_group_close(r->group);
+        r->group = NULL;
+        if (r->next == r->order.n) return LH_OK;
+        if (is_of_context(input, r->order.lines[r->next]))
+            LH_TRY(open_group(r, lh_batch_order_turn(&r->order, input, r->next)));
+        else
+            LH_TRY(read_alone(r, r->order.lines[r->next++], out));
+    }
+    return lh_batch_encode_ends(&r->options->common, &out->work->request, &out->work->ends);
 }
 
 /* ---- all ranks ---- */
@@ -144,6 +201,8 @@ static lh_status finish_task(void *self, lh_session *session, lh_finish_reason f
 typedef struct heading {
     int64_t i, number, bytes;
     uint64_t hash;
+    int64_t context; /* of the run, as run.contexts; 0: none */
+    int64_t more;    /* of lh_context, of a new one */
 } heading;
 
 /* The request as rank 0 has read it, on another rank. */
@@ -158,7 +217,7 @@ static lh_status receive(run *r, const heading *h, lh_batch_work **out)
         /* whether its custom_id can be used rank 0 knows */
         const lh_batch_line line = {
             .number = h->number, .hash = h->hash, .text = text, .bytes = h->bytes, .custom_id = ""};
-        st = lh_batch_work_open(out, &r->options->common, h->i, &line);
+        st = lh_batch_work_open(out, &r->options->common, h->i, &line, h->context != 0);
         if (*out) {
             (*out)->text = text;
             text = NULL;
@@ -170,28 +229,68 @@ done:
     return st;
 }
 
+/* The context of the request, which may be that of the one before. ids: rank 0. */
+static lh_status share_context(run *r, const heading *h, const lh_tokens *ids, lh_batch_work *w)
+{
+    lh_status st = LH_OK;
+    lh_batch_context *c = NULL;
+    if (h->context && h->context != r->contexts) {
+        st = lh_calloc(&c, 1, sizeof *c);
+        for (int64_t k = 0; st == LH_OK && ids && k < ids->n; k++) st = lh_tokens_push(&c->ids, ids->ids[k]);
+        LH_TRY_DONE(lh_comm_agree(r->comm, st));
+        LH_TRY_DONE(lh_prompt_share(r->comm, &c->ids));
+        c->policy = w->policy;
+        c->shared = (lh_context){.prompt = c->ids,
+                                 .policy = &c->policy,
+                                 .profiles = r->options->common.profiles,
+                                 .seed = r->options->common.defaults->sampling.seed,
+                                 .more = h->more};
+        lh_batch_context_release(r->context);
+        r->context = lh_batch_context_hold(c);
+        r->contexts = h->context;
+        c = NULL;
+    }
+    if (h->context) w->context = lh_batch_context_hold(r->context);
+done:
+    lh_batch_context_release(c);
+    return st;
+}
+
+static heading heading_of(const run *r, const upcoming *next)
+{
+    const lh_batch_work *w = next->work;
+    if (!w) return (heading){.i = -1};
+    return (heading){.i = w->i,
+                     .number = w->line.number,
+                     .bytes = w->line.bytes,
+                     .hash = w->line.hash,
+                     .context = next->context ? r->contexts + next->is_new : 0,
+                     .more = next->more};
+}
+
 static lh_status next_task(void *self, lh_task **out)
 {
     run *r = self;
-    lh_batch_work *w = NULL;
-    heading h = {.i = -1};
+    upcoming next = {.work = NULL};
+    heading h;
     *out = NULL;
-    lh_status st = is_first(r) ? read_next(r, &w) : LH_OK;
+    lh_status st = is_first(r) ? read_next(r, &next) : LH_OK;
     LH_TRY_DONE(lh_comm_agree_patiently(r->comm, st));
-    if (w) h = (heading){w->i, w->line.number, w->line.bytes, w->line.hash};
+    h = heading_of(r, &next);
     LH_TRY_DONE(lh_comm_bcast(r->comm, 0, &h, sizeof h));
     if (h.i < 0) return LH_OK;
-    LH_TRY_DONE(receive(r, &h, &w));
-    LH_TRY_DONE(lh_prompt_share(r->comm, &w->prompt));
-    LH_TRY_DONE(lh_prompt_share(r->comm, &w->ends));
-    lh_batch_work_make_task(w);
-    w->owner = r;
-    *place_of(r, NULL) = w;
-    w->task.done = finish_task;
-    *out = &w->task;
+    LH_TRY_DONE(receive(r, &h, &next.work));
+    LH_TRY_DONE(share_context(r, &h, next.context, next.work));
+    LH_TRY_DONE(lh_prompt_share(r->comm, &next.work->prompt));
+    LH_TRY_DONE(lh_prompt_share(r->comm, &next.work->ends));
+    lh_batch_work_make_task(next.work);
+    next.work->owner = r;
+    *place_of(r, NULL) = next.work;
+    next.work->task.done = finish_task;
+    *out = &next.work->task;
     return LH_OK;
 done:
-    lh_batch_work_close(w);
+    lh_batch_work_close(next.work);
     return st;
 }
 
@@ -225,7 +324,9 @@ done:
     lh_progress_clear(&r.progress);
     for (int64_t k = 0; r.open && k < options->most + 2; k++) lh_batch_work_close(r.open[k]);
     lh_free(r.open);
-    lh_free(r.order);
+    lh_batch_context_release(r.context);
+    lh_batch_group_close(r.group);
+    lh_batch_order_clear(&r.order);
     lh_buf_clear(&r.line);
     return st;
 }

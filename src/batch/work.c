@@ -6,9 +6,23 @@
 #include "base/json.h"
 #include "base/minmax.h"
 #include "engine/clock.h"
-#include "engine/prompt.h"
 #include "kv/figures.h"
 #include "model/distribution.h"
+
+/* ---- contexts ---- */
+
+lh_batch_context *lh_batch_context_hold(lh_batch_context *context)
+{
+    context->holders++;
+    return context;
+}
+
+void lh_batch_context_release(lh_batch_context *context)
+{
+    if (!context || --context->holders > 0) return;
+    lh_tokens_clear(&context->ids);
+    lh_free(context);
+}
 
 /* ---- the request ---- */
 
@@ -19,14 +33,15 @@ static int says_policy(const lh_policy_options *o)
 }
 
 /* Its own policy, or that of the run; and a budget of its own with either. */
-static lh_status resolve_policy(lh_batch_work *w)
+static lh_status resolve_policy(lh_batch_work *w, lh_policy_asked asked)
 {
     const lh_policy_options *own = &w->request.policy;
     lh_policy_options options = *w->common->policy;
     if (!says_policy(own) && !own->budget) {
-        w->policy = *w->common->plan;
+        w->policy = w->common->plans[asked];
         return LH_OK;
     }
+    options.asked = asked;
     if (says_policy(own)) {
         options.policy = own->policy;
         options.parts = own->parts;
@@ -37,16 +52,8 @@ static lh_status resolve_policy(lh_batch_work *w)
     return lh_policy_check_question(&w->policy);
 }
 
-static lh_status check_contexts(const lh_batch_request *r)
-{
-    if (r->context_id || r->context_file)
-        LH_FAIL(LH_EINPUT, "'%s': contexts that requests share are not answered by this version: put the text into %s",
-                r->context_id ? "context_id" : "context_file",
-                r->api == LH_BATCH_CHAT ? "the first message" : "'prompt'");
-    return LH_OK;
-}
-
-lh_status lh_batch_work_open(lh_batch_work **out, const lh_batch_common *common, int64_t i, const lh_batch_line *line)
+lh_status lh_batch_work_open(lh_batch_work **out, const lh_batch_common *common, int64_t i, const lh_batch_line *line,
+                             int shares_context)
 {
     lh_batch_work *w = NULL;
     LH_TRY(lh_calloc(&w, 1, sizeof *w));
@@ -56,13 +63,13 @@ lh_status lh_batch_work_open(lh_batch_work **out, const lh_batch_common *common,
     w->line = *line;
     w->began_s = lh_clock_s();
     LH_TRY(lh_batch_request_read(&w->request, &w->line, common->defaults));
-    LH_TRY(check_contexts(&w->request));
-    return resolve_policy(w);
+    return resolve_policy(w, shares_context ? LH_ASKED_LATER : LH_ASKED_IN_PROMPT);
 }
 
 void lh_batch_work_close(lh_batch_work *w)
 {
     if (!w) return;
+    lh_batch_context_release(w->context);
     lh_answer_text_clear(&w->answer_text);
     lh_batch_request_clear(&w->request);
     lh_tokens_clear(&w->prompt);
@@ -72,39 +79,6 @@ void lh_batch_work_close(lh_batch_work *w)
     lh_buf_clear(&w->likely);
     lh_free(w->text);
     lh_free(w);
-}
-
-static lh_status encode_text(lh_batch_work *w)
-{
-    lh_status st = LH_OK;
-    const lh_batch_request *r = &w->request;
-    const lh_tokenizer *tok = lh_engine_tokenizer(w->common->engine);
-    const int chats = r->api == LH_BATCH_CHAT;
-    const lh_prompt_text in = {.text = r->prompt ? r->prompt : "",
-                               .bytes = r->prompt ? (int64_t)strlen(r->prompt) : 0,
-                               .chat = chats,
-                               .format = w->common->format,
-                               .messages = r->messages.at,
-                               .message_count = r->messages.n,
-                               .positions = lh_engine_get(w->common->engine)->config->max_positions};
-    lh_tokens *questions = NULL;
-    if (!tok) LH_FAIL_DONE(LH_EUSAGE, "the model has no tokenizer: give 'prompt' as an array of token ids");
-    if (chats && !in.format)
-        LH_FAIL_DONE(LH_EUSAGE, "the model has no known chat format: name one with '--chat-template', or use "
-                                "/v1/completions");
-    LH_TRY_DONE(lh_prompt_encode(tok, &in, &w->prompt, &questions));
-    LH_TRY_DONE(lh_prompt_ends(tok, &in, &w->ends));
-done:
-    lh_free(questions);
-    return st;
-}
-
-lh_status lh_batch_work_encode(lh_batch_work *w)
-{
-    const lh_batch_request *r = &w->request;
-    if (r->api == LH_BATCH_CHAT || r->prompt) return encode_text(w);
-    for (int64_t n = 0; n < r->ids.n; n++) LH_TRY(lh_tokens_push(&w->prompt, r->ids.ids[n]));
-    return LH_OK;
 }
 
 /* ---- the task ---- */
@@ -157,6 +131,11 @@ static lh_status see_token(void *self, int32_t id, int *stop)
     return LH_OK;
 }
 
+static int64_t context_tokens(const lh_batch_work *w)
+{
+    return w->context ? w->context->ids.n : 0;
+}
+
 /* Collective. */
 static lh_status see_prompt(void *self, lh_session *session)
 {
@@ -168,8 +147,9 @@ static lh_status see_prompt(void *self, lh_session *session)
     w->prefilled_s = lh_clock_s();
     LH_TRY(lh_comm_agree(e->comm, lh_kv_stats_of(lh_session_kv(session), &stats)));
     LH_TRY(lh_comm_allreduce(e->comm, &stats.entries_counted, 1, LH_I64, LH_SUM));
-    const int64_t entry = 2 * c->head_dim * lh_dtype_bytes(e->kv_dtype), all = w->prompt.n * c->layers * c->kv_heads;
-    w->kv = (lh_batch_kv){.budget = w->policy.evicts ? lh_policy_entries(&w->policy, w->prompt.n) : -1,
+    const int64_t tokens = context_tokens(w) + w->prompt.n, evicted_at = w->context ? context_tokens(w) : tokens;
+    const int64_t entry = 2 * c->head_dim * lh_dtype_bytes(e->kv_dtype), all = tokens * c->layers * c->kv_heads;
+    w->kv = (lh_batch_kv){.budget = w->policy.evicts ? lh_policy_entries(&w->policy, evicted_at) : -1,
                           .entries = all,
                           .entries_kept = stats.entries_counted,
                           .bytes = all * entry,
@@ -183,7 +163,8 @@ void lh_batch_work_make_task(lh_batch_work *w)
     w->answer_text = (lh_answer_text){.decoder = {.tok = lh_engine_tokenizer(w->common->engine)},
                                       .stops = {r->stops, r->stop_count},
                                       .text = &w->answer_bytes};
-    w->task = (lh_task){.prompt = w->prompt,
+    w->task = (lh_task){.context = w->context ? &w->context->shared : NULL,
+                        .prompt = w->prompt,
                         .policy = &w->policy,
                         .profiles = w->common->profiles,
                         .how = {.sampling = r->sampling,
@@ -257,7 +238,8 @@ static lh_status write_answer(const lh_batch_work *w, lh_finish_reason finish, l
                                                      .text = w->answer_bytes.data ? w->answer_bytes.data : "",
                                                      .bytes = w->answer_bytes.bytes,
                                                      .finish = finish,
-                                                     .prompt_tokens = w->prompt.n,
+                                                     .prompt_tokens = context_tokens(w) + w->prompt.n,
+                                                     .context_tokens = context_tokens(w),
                                                      .new_tokens = w->answer.n,
                                                      .tokens = tokens.at,
                                                      .token_count = tokens.n,
@@ -274,8 +256,9 @@ lh_status lh_batch_work_write(const lh_batch_work *w, lh_finish_reason finish, l
     *timing = NULL;
     if (how != LH_OK) return lh_batch_failure_line(&w->line, how, w->common->run, out);
     LH_TRY(write_answer(w, finish, out));
-    *timing = json_pack("{s:I, s:I, s:I, s:f, s:f}", "line", (json_int_t)w->line.number, "prompt_tokens",
-                        (json_int_t)w->prompt.n, "new_tokens", (json_int_t)w->answer.n, "prefill_s",
-                        w->prefilled_s - w->began_s, "decode_s", now - w->prefilled_s);
+    *timing =
+        json_pack("{s:I, s:I, s:I, s:I, s:f, s:f}", "line", (json_int_t)w->line.number, "context_tokens",
+                  (json_int_t)context_tokens(w), "prompt_tokens", (json_int_t)w->prompt.n, "new_tokens",
+                  (json_int_t)w->answer.n, "prefill_s", w->prefilled_s - w->began_s, "decode_s", now - w->prefilled_s);
     return LH_OK;
 }

@@ -4,21 +4,19 @@
 #define LH_BATCH_WORK_H
 
 #include "batch/answer.h"
+#include "batch/common.h"
 #include "engine/answer_text.h"
 #include "engine/scheduler.h"
-#include "text/chat.h"
 
-/* What the requests of a run have in common; borrowed. */
-typedef struct lh_batch_common {
-    lh_engine *engine;
-    const lh_batch_defaults *defaults;
-    const lh_policy_options *policy; /* of requests that have none ... */
-    const lh_policy *plan;           /* ... and what it is */
-    const lh_profiles *profiles;     /* that it names */
-    const lh_chat_format *format;    /* of chats; NULL: the model has none. Rank 0 */
-    const char *model;               /* its name, where a request does not say */
-    const json_t *run;               /* of answer.h; rank 0 */
-} lh_batch_common;
+/* A context at work, for as long as somebody holds it. */
+typedef struct lh_batch_context {
+    lh_context shared; /* its policy and ids are those below */
+    lh_policy policy;
+    lh_tokens ids;
+    int64_t holders;
+} lh_batch_context;
+lh_batch_context *lh_batch_context_hold(lh_batch_context *context);
+void lh_batch_context_release(lh_batch_context *context); /* NULL is fine */
 
 typedef struct lh_batch_work {
     const lh_batch_common *common;
@@ -27,7 +25,8 @@ typedef struct lh_batch_work {
     lh_batch_line line;
     char *text; /* of the line, where this rank does not have the input */
     lh_batch_request request;
-    lh_policy policy;
+    lh_batch_context *context; /* that the prompt follows; NULL: none */
+    lh_policy policy;          /* of the context, or of the prompt */
     lh_task task;
     lh_tokens prompt, ends, answer;
     lh_answer_text answer_text;
@@ -38,13 +37,12 @@ typedef struct lh_batch_work {
     double began_s, prefilled_s;
 } lh_batch_work;
 
-/* Of line i: reads the request and resolves its policy. Not collective, and the same on all ranks. LH_EINPUT,
- * LH_EUSAGE: the request cannot be answered. *out is there even then, but where memory is out. */
-lh_status lh_batch_work_open(lh_batch_work **out, const lh_batch_common *common, int64_t i, const lh_batch_line *line);
+/* Of line i: reads the request and resolves its policy, which evicts before the question is known where the request
+ * shares a context. Not collective, and the same on all ranks. LH_EINPUT, LH_EUSAGE: the request cannot be answered.
+ * *out is there even then, but where memory is out. */
+lh_status lh_batch_work_open(lh_batch_work **out, const lh_batch_common *common, int64_t i, const lh_batch_line *line,
+                             int shares_context);
 void lh_batch_work_close(lh_batch_work *work); /* NULL is fine */
-
-/* Rank 0: token ids of the prompt, and those that end the answer. LH_EINPUT, LH_EUSAGE. */
-lh_status lh_batch_work_encode(lh_batch_work *work);
 
 /* On every rank, which has the ids by now: the task; `done` is the caller's, and its `self` the work. */
 void lh_batch_work_make_task(lh_batch_work *work);

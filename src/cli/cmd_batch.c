@@ -5,6 +5,8 @@
 #include "base/interrupt.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/mem.h"
+#include "base/minmax.h"
 #include "base/version.h"
 #include "batch/run.h"
 #include "cli/cli.h"
@@ -12,7 +14,7 @@
 #include "engine/prompt.h"
 
 struct batch_options {
-    const char *input, *output, *chat_template;
+    const char *input, *output, *context_root, *chat_template;
     int resume, ordered;
     int64_t batch, max_errors;
     double prefill_share, sync_s;
@@ -69,6 +71,11 @@ static const lh_option rows[] = {
      .low = 0.01,
      .high = 1,
      .help = "Share of the time that a prompt is read while others are being answered. 1: they wait for it."},
+    {.type = LH_OPT_STR,
+     .name = "context-root",
+     FIELD(context_root),
+     .arg = "DIR",
+     .help = "Folder of the files that requests name as 'context_file'. Default: that of the input."},
     {.type = LH_OPT_I64,
      .name = "max-errors",
      FIELD(max_errors),
@@ -132,7 +139,10 @@ static const lh_syntax syntax = {
     .text =
         "Requests are lines of OpenAI's batch files, for /v1/completions and /v1/chat/completions; answers are lines "
         "of its output files. Many sequences decode in one step, each with a cache, a policy, a sampling and a "
-        "length of its own, and a new prompt is read between the steps of the others.\n\nA request that cannot be "
+        "length of its own, and a new prompt is read between the steps of the others.\n\nRequests that name the same "
+        "'context_file' are questions about its text, and those with the same 'context_id' about what their prompts "
+        "begin with: the context is read and evicted once, and each question is answered from its cache.\n\nA request "
+        "that cannot be "
         "answered fails alone: its line says why, and the exit code is 1 when all have a line. An answer is in the "
         "output as soon as it is finished; after a kill the same command with --resume answers what is missing, "
         "once each, on any number of ranks. SIGINT, SIGTERM and SIGUSR1 end the run with code 75.",
@@ -142,8 +152,9 @@ static const lh_syntax syntax = {
 typedef struct run {
     lh_call *call;
     struct values *v;
-    lh_policy policy;
-    lh_profiles profiles; /* those that it names */
+    lh_policy policies[LH_ASKED_BOTH]; /* by when the question comes */
+    lh_profiles profiles;              /* those that they name */
+    char *context_root;
     lh_engine *engine;
     const lh_chat_format *format;
     lh_batch_input *input;
@@ -155,9 +166,11 @@ static lh_status check_options(run *r)
 {
     struct values *v = r->v;
     v->policy.profiles = &r->profiles;
-    v->policy.asked = LH_ASKED_IN_PROMPT;
-    LH_TRY(lh_policy_resolve(&r->policy, &v->policy));
-    LH_TRY(lh_policy_check_question(&r->policy));
+    for (int asked = LH_ASKED_IN_PROMPT; asked <= LH_ASKED_LATER; asked++) {
+        v->policy.asked = (lh_policy_asked)asked;
+        LH_TRY(lh_policy_resolve(&r->policies[asked], &v->policy));
+        LH_TRY(lh_policy_check_question(&r->policies[asked]));
+    }
     return lh_sampling_check(&v->defaults.sampling);
 }
 
@@ -167,17 +180,32 @@ static const char *name_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
+/* The folder of context files. */
+static lh_status choose_root(run *r)
+{
+    const struct batch_options *o = &r->v->own;
+    const char *slash = strrchr(o->input, '/');
+    LH_TRY(lh_strdup(&r->context_root, o->context_root ? o->context_root : slash ? o->input : "."));
+    if (!o->context_root && slash) r->context_root[lh_max_i64(slash - o->input, 1)] = '\0';
+    return LH_OK;
+}
+
 /* The same on every number of ranks, so that a run can go on with another one. */
 static lh_status make_record(run *r)
 {
     const lh_engine_view *e = lh_engine_get(r->engine);
     char identity[17];
-    json_t *policy = NULL;
-    LH_TRY(lh_policy_json(&r->policy, &policy));
+    json_t *policy = NULL, *later = NULL;
+    lh_status st = lh_policy_json(&r->policies[LH_ASKED_IN_PROMPT], &policy);
+    if (st == LH_OK) st = lh_policy_json(&r->policies[LH_ASKED_LATER], &later);
+    if (st != LH_OK) {
+        json_decref(policy);
+        return st;
+    }
     snprintf(identity, sizeof identity, "%016llx", (unsigned long long)e->identity);
-    r->record = json_pack("{s:s, s:s, s:o, s:s, s:s, s:s}", "model", name_of(r->v->engine.model), "identity", identity,
-                          "policy", policy, "dtype", lh_dtype_name(e->dtype), "kv_dtype", lh_dtype_name(e->kv_dtype),
-                          "version", lh_version());
+    r->record = json_pack("{s:s, s:s, s:o, s:o, s:s, s:s, s:s}", "model", name_of(r->v->engine.model), "identity",
+                          identity, "policy", policy, "context_policy", later, "dtype", lh_dtype_name(e->dtype),
+                          "kv_dtype", lh_dtype_name(e->kv_dtype), "version", lh_version());
     if (!r->record) LH_FAIL(LH_ENOMEM, "cannot allocate memory for the description of the run");
     return LH_OK;
 }
@@ -189,6 +217,7 @@ static lh_status open_files(run *r)
     const lh_tokenizer *tok = lh_engine_tokenizer(r->engine);
     int rendered = 0;
     LH_TRY(make_record(r));
+    LH_TRY(choose_root(r));
     const lh_prompt_text none = {.text = "", .chat_template = o->chat_template};
     LH_TRY(o->chat_template ? lh_prompt_format(tok, &none, &r->format)
                             : lh_prompt_auto_format(tok, &none, &r->format, &rendered));
@@ -205,6 +234,19 @@ static lh_status open_files(run *r)
         lh_info("%lld of %lld requests have a line in '%s'", (long long)done, (long long)all, o->output);
     else
         lh_info("%lld requests, up to %lld together", (long long)all, (long long)o->batch);
+    return LH_OK;
+}
+
+/* Rank 0: of requests alone, and of those that share contexts, where there are such. */
+static lh_status note_policies(const run *r)
+{
+    const int64_t positions = lh_engine_get(r->engine)->config->max_positions;
+    int seen[LH_ASKED_BOTH] = {0};
+    if (!r->input) return LH_OK;
+    for (int64_t i = 0; i < lh_batch_input_count(r->input); i++)
+        seen[lh_batch_input_line(r->input, i)->context ? LH_ASKED_LATER : LH_ASKED_IN_PROMPT] = 1;
+    for (int asked = LH_ASKED_IN_PROMPT; asked <= LH_ASKED_LATER; asked++)
+        if (seen[asked]) LH_TRY(lh_cli_note_policy(&r->policies[asked], positions, (lh_policy_asked)asked));
     return LH_OK;
 }
 
@@ -236,9 +278,10 @@ static lh_status answer_all(run *r)
     const lh_batch_run_options options = {.common = {.engine = r->engine,
                                                      .defaults = &r->v->defaults,
                                                      .policy = &r->v->policy,
-                                                     .plan = &r->policy,
+                                                     .plans = r->policies,
                                                      .profiles = &r->profiles,
                                                      .format = r->format,
+                                                     .context_root = r->context_root,
                                                      .model = name_of(r->v->engine.model),
                                                      .run = r->record},
                                           .input = r->input,
@@ -269,13 +312,14 @@ static lh_status run_batch(lh_call *call)
     LH_TRY_DONE(lh_engine_open(&r.engine, call->world, &v->engine));
     if (lh_cli_first()) st = open_files(&r);
     LH_TRY_DONE(lh_comm_agree(lh_engine_get(r.engine)->comm, st));
-    LH_TRY_DONE(lh_cli_note_policy(&r.policy, lh_engine_get(r.engine)->config->max_positions, LH_ASKED_IN_PROMPT));
+    LH_TRY_DONE(note_policies(&r));
     LH_TRY_DONE(answer_all(&r));
 done:
     lh_batch_output_close(r.output);
     lh_batch_input_close(r.input);
     json_decref(r.record);
     lh_chat_close(r.format);
+    lh_free(r.context_root);
     lh_engine_close(r.engine);
     lh_profiles_clear(&r.profiles);
     return st;

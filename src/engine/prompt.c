@@ -187,6 +187,18 @@ static lh_status check_texts(const lh_tokenizer *tok, const lh_prompt_text *in)
     return LH_OK;
 }
 
+/* The text, where no question ends the same turn of a chat. */
+static lh_status encode_text(const lh_tokenizer *tok, const lh_prompt_text *in, lh_tokens *prompt)
+{
+    if (tok) LH_TRY(add_first(tok, in, prompt));
+    if (in->chat && in->question_count == 0 && !in->after_cache) LH_TRY(encode_chat(tok, in, NULL, prompt, NULL));
+    if (in->chat && in->bytes && in->after_cache) LH_TRY(continue_chat(tok, in, prompt));
+    if (!in->chat && in->bytes)
+        LH_TRY(lh_tokenizer_encode(tok, in->text, in->bytes,
+                                   LH_ENCODE_SPECIAL | (in->after_cache ? LH_ENCODE_CONTINUES : 0), prompt));
+    return LH_OK;
+}
+
 lh_status lh_prompt_encode(const lh_tokenizer *tok, const lh_prompt_text *in, lh_tokens *prompt, lh_tokens **questions)
 {
     lh_status st = LH_OK;
@@ -201,12 +213,7 @@ lh_status lh_prompt_encode(const lh_tokenizer *tok, const lh_prompt_text *in, lh
         LH_FAIL_DONE(LH_EUSAGE, "the chat of the loaded cache waits for the user: give '--question', or '--chat=off'");
     if (memchr(in->text, '\0', (size_t)in->bytes) && in->chat)
         LH_FAIL_DONE(LH_EINPUT, "the prompt holds a zero byte: it is not text");
-    if (tok) LH_TRY_DONE(add_first(tok, in, prompt));
-    if (in->chat && in->question_count == 0 && !in->after_cache) LH_TRY_DONE(encode_chat(tok, in, NULL, prompt, NULL));
-    if (in->chat && in->bytes && in->after_cache) LH_TRY_DONE(continue_chat(tok, in, prompt));
-    if (!in->chat && in->bytes)
-        LH_TRY_DONE(lh_tokenizer_encode(tok, in->text, in->bytes,
-                                        LH_ENCODE_SPECIAL | (in->after_cache ? LH_ENCODE_CONTINUES : 0), prompt));
+    if (prompt) LH_TRY_DONE(encode_text(tok, in, prompt));
     for (int64_t i = 0; i < in->question_count; i++) {
         const char *q = in->questions[i];
         if (in->chat)

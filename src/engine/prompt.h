@@ -34,10 +34,10 @@ lh_status lh_prompt_format(const lh_tokenizer *tok, const lh_prompt_text *in, co
 lh_status lh_prompt_auto_format(const lh_tokenizer *tok, const lh_prompt_text *in, const lh_chat_format **out,
                                 int *rendered);
 
-/* *prompt: ids of the text, with a begin-of-sequence token if the tokenizer adds one. *questions: new array
- * [question_count]. With a chat format the rendered template is cut where the question begins; the user's turn is the
- * context, an empty line, the question. After a cache the text of a chat is the next turn of the user; none there, and
- * no question, continues an answer. */
+/* *prompt: ids of the text, with a begin-of-sequence token if the tokenizer adds one; NULL: only the questions are
+ * encoded. *questions: new array [question_count]. With a chat format the rendered template is cut where the question
+ * begins; the user's turn is the context, an empty line, the question. After a cache the text of a chat is the next
+ * turn of the user; none there, and no question, continues an answer. */
 lh_status lh_prompt_encode(const lh_tokenizer *tok, const lh_prompt_text *in, lh_tokens *prompt, lh_tokens **questions);
 
 /* Tokens that end an answer in the chat format, besides the tokenizer's end tokens; none without a chat format. */

@@ -178,10 +178,142 @@ START_TEST(test_what_cannot_be_is_refused)
 }
 END_TEST
 
+/* Questions about a file in completions and in a chat; prompts that begin with the same sentences, one of which has
+ * another policy; one that names a file which is not there; and one alone with its context_id. */
+static void write_questions(void)
+{
+    lh_buf text = {0}, lines = {0};
+    tiny_sentences(&text);
+    text.data[500] = '\0';
+    program_file("book.txt", text.data);
+    static const char *const questions[] = {"Who?", " And what of the other one, who said nothing?", " Why"};
+    for (int i = 0; i < 3; i++) {
+        lh_buf_printf(&lines,
+                      "{\"custom_id\": \"file%d\", \"method\": \"POST\", \"url\": \"/v1/completions\", "
+                      "\"context_file\": \"book.txt\", \"body\": {\"prompt\": \"%s\", \"max_tokens\": %d}}\n",
+                      i, questions[i], 9 + 4 * i);
+        lh_buf_printf(&lines,
+                      "{\"custom_id\": \"id%d\", \"method\": \"POST\", \"url\": \"/v1/completions\", "
+                      "\"context_id\": \"s\", %s\"body\": {\"prompt\": \"%.*s%s\", \"max_tokens\": 12}}\n",
+                      i, i == 1 ? "\"policy\": \"keydiff\", " : "", 150, text.data, questions[i]);
+        lh_buf_printf(&lines,
+                      "{\"custom_id\": \"chat%d\", \"method\": \"POST\", \"url\": \"/v1/chat/completions\", "
+                      "\"context_file\": \"book.txt\", \"body\": {\"messages\": [{\"role\": \"user\", "
+                      "\"content\": \"%s\"}], \"max_tokens\": 8}}\n",
+                      i, questions[i]);
+    }
+    lh_buf_puts(&lines, "{\"custom_id\": \"alone\", \"method\": \"POST\", \"url\": \"/v1/completions\", "
+                        "\"context_id\": \"t\", \"body\": {\"prompt\": \"It was\", \"max_tokens\": 9}}\n"
+                        "{\"custom_id\": \"gone\", \"method\": \"POST\", \"url\": \"/v1/completions\", "
+                        "\"context_file\": \"none.txt\", \"body\": {\"prompt\": \"x\"}}\n");
+    program_file("asked.jsonl", lines.data);
+    lh_buf_clear(&text);
+    lh_buf_clear(&lines);
+}
+
+#define ASK "batch -m tiny.h5 -i asked.jsonl --deterministic --threads 1 --ignore-eos -q --budget 24"
+
+/* The answer of a line of an output is the text that `generate` printed as JSON, of its answer `n`. */
+static void check_answer(const char *path, const char *custom_id, const program_result *r, int n)
+{
+    json_t *line = line_of(path, custom_id), *alone = json_loads(r->out.data, 0, NULL);
+    const json_t *answer = json_array_get(json_object_get(alone, "answers"), (size_t)n);
+    ck_assert_str_eq(json_string_value(json_object_get(choice_of(line), "text")),
+                     json_string_value(json_object_get(answer ? answer : alone, "text")));
+    json_decref(line);
+    json_decref(alone);
+}
+
+START_TEST(test_requests_share_a_context)
+{
+    static const char *const options[] = {"--batch 1", "--ordered", "--batch 2 --prefill-share 0.1", ""};
+    program_result r = {0};
+    write_questions();
+    unlink("whole.jsonl");
+    program_run(&r, 1, ASK " -o whole.jsonl --ordered");
+    program_exits(&r, 1);
+    program_says(&r, "1 of 11 requests failed");
+    for (int i = 0; i < 4; i++) {
+        program_run(&r, 1 + i, ASK " -o shared%d.jsonl %s", i, options[i]);
+        program_exits(&r, 1);
+        char name[32];
+        snprintf(name, sizeof name, "shared%d.jsonl", i);
+        check_as_whole(name);
+    }
+    /* what is left of a context is answered as with all of it */
+    program_run(&r, 1,
+                "merge whole.jsonl -o - -q | grep -v '\"custom_id\":\"file1\"\\|\"custom_id\":\"id2\"' > some.jsonl");
+    program_exits(&r, 0);
+    program_run(&r, 2, ASK " -o some.jsonl --resume");
+    program_exits(&r, 1);
+    check_as_whole("some.jsonl");
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_a_question_is_answered_as_generate_does)
+{
+    program_result r = {0};
+    write_questions();
+    unlink("out.jsonl");
+    program_run(&r, 2, ASK " -o out.jsonl");
+    program_exits(&r, 1);
+    program_run(&r, 1,
+                "generate -m tiny.h5 -f book.txt --question 'Who?' --question ' Why' "
+                "--question ' And what of the other one, who said nothing?' -n 17 --ignore-eos --chat=off --budget 24 "
+                "--deterministic --json");
+    program_exits(&r, 0);
+    json_t *line = line_of("out.jsonl", "file2");
+    json_t *details = json_object_get(json_object_get(line, "usage"), "prompt_tokens_details");
+    ck_assert_int_gt(json_integer_value(json_object_get(details, "cached_tokens")), 100);
+    json_decref(line);
+    check_answer("out.jsonl", "file2", &r, 1);
+    program_run(&r, 1,
+                "generate -m tiny.h5 -p 'It was' -n 9 --ignore-eos --chat=off --budget 24 --deterministic --json");
+    program_exits(&r, 0);
+    check_answer("out.jsonl", "alone", &r, 0);
+    line = line_of("out.jsonl", "gone");
+    ck_assert_ptr_nonnull(strstr(json_string_value(json_object_get(json_object_get(line, "error"), "message")),
+                                 "there is no 'none.txt' in the folder '.'"));
+    json_decref(line);
+    program_clear(&r);
+}
+END_TEST
+
+/* What lies beside the folder of contexts is not read, however it is called. */
+START_TEST(test_a_context_stays_in_its_folder)
+{
+    program_result r = {0};
+    program_file("secret.txt", "secret");
+    program_run(&r, 1, "--version; mkdir -p root && ln -sf ../secret.txt root/link.txt && mkfifo root/pipe.txt");
+    program_file("in.jsonl", "{\"custom_id\": \"link\", \"method\": \"POST\", \"url\": \"/v1/completions\", "
+                             "\"context_file\": \"link.txt\", \"body\": {\"prompt\": \"x\"}}\n"
+                             "{\"custom_id\": \"pipe\", \"method\": \"POST\", \"url\": \"/v1/completions\", "
+                             "\"context_file\": \"pipe.txt\", \"body\": {\"prompt\": \"x\"}}\n");
+    unlink("out.jsonl");
+    program_run(&r, 1, BATCH " -o out.jsonl --context-root root");
+    program_exits(&r, 1);
+    json_t *line = line_of("out.jsonl", "link");
+    ck_assert_ptr_nonnull(strstr(json_string_value(json_object_get(json_object_get(line, "error"), "message")),
+                                 "'link.txt' leads out of the folder 'root'"));
+    json_decref(line);
+    line = line_of("out.jsonl", "pipe");
+    ck_assert_ptr_nonnull(strstr(json_string_value(json_object_get(json_object_get(line, "error"), "message")),
+                                 "'pipe.txt' is not a regular file"));
+    json_decref(line);
+    program_clear(&r);
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_answers_are_the_same_on_any_ranks_and_in_any_company,
-                                  test_an_answer_is_that_of_generate, test_a_run_that_was_ended_goes_on,
-                                  test_what_cannot_be_is_refused, NULL};
+                                  test_an_answer_is_that_of_generate,
+                                  test_a_run_that_was_ended_goes_on,
+                                  test_what_cannot_be_is_refused,
+                                  test_requests_share_a_context,
+                                  test_a_question_is_answered_as_generate_does,
+                                  test_a_context_stays_in_its_folder,
+                                  NULL};
     return tiny_suite_run("cli requests", tests);
 }

@@ -1,0 +1,231 @@
+/* group.c - finds what requests share: by the file that they name, or token by token. */
+#include "batch/group.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/minmax.h"
+#include "batch/encode.h"
+
+/* What requests with one policy, and the same before the context, share. */
+typedef struct context {
+    uint64_t before; /* hash of what stands before the file's text; 0 without a file */
+    lh_policy policy;
+    lh_tokens ids;   /* of the file's text; or of the first request, whose first `shared` all have */
+    int64_t shared;  /* tokens of it that are the context */
+    int64_t members; /* also those that are answered */
+    int64_t most;    /* tokens of a whole prompt and its answer */
+} context;
+
+typedef struct member {
+    int64_t i, context;
+    int64_t from; /* tokens of the context's ids that come before those below */
+    lh_tokens prompt;
+} member;
+
+struct lh_batch_group {
+    const lh_batch_common *common;
+    lh_buf text; /* of the file; NULL data: not read */
+    context *contexts;
+    int64_t context_count;
+    member *members; /* that are wanted */
+    int64_t member_count, next;
+};
+
+lh_status lh_batch_group_open(lh_batch_group **out, const lh_batch_common *common)
+{
+    LH_TRY(lh_calloc(out, 1, sizeof **out));
+    (*out)->common = common;
+    return LH_OK;
+}
+
+void lh_batch_group_close(lh_batch_group *g)
+{
+    if (!g) return;
+    for (int64_t k = 0; k < g->context_count; k++) lh_tokens_clear(&g->contexts[k].ids);
+    for (int64_t k = 0; k < g->member_count; k++) lh_tokens_clear(&g->members[k].prompt);
+    lh_free(g->contexts);
+    lh_free(g->members);
+    lh_buf_clear(&g->text);
+    lh_free(g);
+}
+
+/* ---- the file ---- */
+
+/* A regular file in the folder of contexts, also after symbolic links. */
+static lh_status check_place(const char *root, const char *name, const char *path)
+{
+    char real[PATH_MAX], real_root[PATH_MAX];
+    struct stat info;
+    if (!realpath(root, real_root)) LH_FAIL(LH_EINPUT, "the folder of contexts '%s' cannot be read", root);
+    const size_t n = strlen(real_root);
+    if (!realpath(path, real) || stat(real, &info) != 0)
+        LH_FAIL(LH_EINPUT, "'context_file': there is no '%s' in the folder '%s' ('--context-root')", name, root);
+    if (strncmp(real, real_root, n) != 0 || (real[n] != '/' && n > 1))
+        LH_FAIL(LH_EINPUT, "'context_file': '%s' leads out of the folder '%s'", name, root);
+    if (!S_ISREG(info.st_mode)) LH_FAIL(LH_EINPUT, "'context_file': '%s' is not a regular file", name);
+    return LH_OK;
+}
+
+static lh_status read_file(lh_batch_group *g, const char *name)
+{
+    const int64_t most = INT64_C(1) << 30;
+    lh_status st = LH_OK;
+    lh_buf path = {0};
+    LH_TRY_DONE(lh_buf_printf(&path, "%s/%s", g->common->context_root, name));
+    LH_TRY_DONE(check_place(g->common->context_root, name, path.data));
+    st = lh_file_read(&g->text, path.data, most);
+    if (st != LH_OK && st != LH_ENOMEM) st = LH_EINPUT; /* of the request that names it */
+    if (st == LH_OK && g->text.bytes == 0) LH_FAIL_DONE(LH_EINPUT, "'context_file': '%s' is empty", name);
+done:
+    if (st != LH_OK) lh_buf_clear(&g->text);
+    lh_buf_clear(&path);
+    return st;
+}
+
+/* Of everything but the file's text and the question; never 0. */
+static lh_status hash_before(const lh_batch_request *r, uint64_t *out)
+{
+    lh_status st = LH_OK;
+    lh_buf text = {0};
+    LH_TRY_DONE(lh_buf_printf(&text, "%d", (int)r->api));
+    for (int64_t k = 0; k + 1 < r->messages.n; k++) {
+        LH_TRY_DONE(lh_buf_append(&text, r->messages.at[k].role, (int64_t)strlen(r->messages.at[k].role) + 1));
+        LH_TRY_DONE(lh_buf_append(&text, r->messages.at[k].content, (int64_t)strlen(r->messages.at[k].content) + 1));
+    }
+    *out = lh_hash64(text.data, text.bytes) | 1;
+done:
+    lh_buf_clear(&text);
+    return st;
+}
+
+/* ---- members ---- */
+
+/* The one with this policy and beginning, or a new one. */
+static lh_status find_context(lh_batch_group *g, uint64_t before, const lh_policy *policy, context **out)
+{
+    for (int64_t k = 0; k < g->context_count; k++) {
+        *out = &g->contexts[k];
+        if ((*out)->before == before && memcmp(&(*out)->policy, policy, sizeof *policy) == 0) return LH_OK;
+    }
+    LH_TRY(lh_realloc(&g->contexts, g->context_count + 1, sizeof *g->contexts));
+    *out = &g->contexts[g->context_count++];
+    memset(*out, 0, sizeof **out);
+    (*out)->before = before;
+    memcpy(&(*out)->policy, policy, sizeof *policy);
+    return LH_OK;
+}
+
+static int64_t common_tokens(const lh_tokens *a, const lh_tokens *b, int64_t most)
+{
+    int64_t n = 0;
+    while (n < most && n < a->n && n < b->n && a->ids[n] == b->ids[n]) n++;
+    return n;
+}
+
+static lh_status push_ids(lh_tokens *out, const int32_t *ids, int64_t n)
+{
+    for (int64_t k = 0; k < n; k++) LH_TRY(lh_tokens_push(out, ids[k]));
+    return LH_OK;
+}
+
+/* The question about the file's text. */
+static lh_status add_question(lh_batch_group *g, const lh_batch_work *w, lh_tokens *prompt, context **out)
+{
+    uint64_t before = 0;
+    if (!g->text.data) LH_TRY(read_file(g, w->request.context_file));
+    LH_TRY(hash_before(&w->request, &before));
+    LH_TRY(find_context(g, before, &w->policy, out));
+    context *c = *out;
+    if (!c->members) c->ids.n = 0; /* of one that could not be encoded */
+    LH_TRY(lh_batch_encode_question(g->common, &w->request, &g->text, c->members ? NULL : &c->ids, prompt));
+    c->shared = c->ids.n;
+    return LH_OK;
+}
+
+/* What a whole prompt has beside what all have; `prompt` becomes that. One token at least is its own. */
+static lh_status add_prompt(lh_batch_group *g, const lh_batch_work *w, lh_tokens *prompt, context **out)
+{
+    LH_TRY(lh_batch_encode(g->common, &w->request, prompt));
+    if (prompt->n == 0) LH_FAIL(LH_EINPUT, "the prompt is empty");
+    LH_TRY(find_context(g, 0, &w->policy, out));
+    context *c = *out;
+    if (!c->members) {
+        c->ids.n = 0;
+        LH_TRY(push_ids(&c->ids, prompt->ids, prompt->n));
+        c->shared = prompt->n;
+    }
+    c->shared = lh_min_i64(common_tokens(&c->ids, prompt, c->shared), prompt->n - 1);
+    memmove(prompt->ids, prompt->ids + c->shared, (size_t)(prompt->n - c->shared) * sizeof *prompt->ids);
+    prompt->n -= c->shared;
+    return LH_OK;
+}
+
+lh_status lh_batch_group_add(lh_batch_group *g, const lh_batch_work *w, int wanted)
+{
+    lh_status st = LH_OK;
+    context *c = NULL;
+    lh_tokens prompt = {0};
+    LH_TRY_DONE(w->request.context_file ? add_question(g, w, &prompt, &c) : add_prompt(g, w, &prompt, &c));
+    c->members++;
+    c->most = lh_max_i64(c->most, c->shared + prompt.n + w->request.max_new);
+    if (!wanted) goto done;
+    LH_TRY_DONE(lh_realloc(&g->members, g->member_count + 1, sizeof *g->members));
+    g->members[g->member_count++] =
+        (member){.i = w->i, .context = c - g->contexts, .from = c->shared, .prompt = prompt};
+    prompt = (lh_tokens){0};
+done:
+    lh_tokens_clear(&prompt);
+    return st;
+}
+
+static int by_context(const void *a, const void *b)
+{
+    const member *x = a, *y = b;
+    if (x->context != y->context) return x->context < y->context ? -1 : 1;
+    return (x->i > y->i) - (x->i < y->i);
+}
+
+/* 1 where the context is worth one: a request alone is answered as it stands. */
+static int is_shared(const context *c)
+{
+    return c->before != 0 || (c->members > 1 && c->shared > 0);
+}
+
+/* What came after what was shared when it was added is now preceded by what is shared no more. */
+static lh_status complete(const lh_batch_group *g, member *m)
+{
+    const context *c = &g->contexts[m->context];
+    const int64_t shared = is_shared(c) ? c->shared : 0;
+    lh_tokens whole = {0};
+    lh_status st = push_ids(&whole, c->ids.ids + shared, m->from - shared);
+    if (st == LH_OK) st = push_ids(&whole, m->prompt.ids, m->prompt.n);
+    lh_tokens_clear(&m->prompt);
+    m->prompt = whole;
+    return st;
+}
+
+lh_status lh_batch_group_settle(lh_batch_group *g)
+{
+    for (int64_t k = 0; k < g->member_count; k++) LH_TRY(complete(g, &g->members[k]));
+    if (g->member_count) qsort(g->members, (size_t)g->member_count, sizeof *g->members, by_context);
+    for (int64_t k = 0; k < g->context_count; k++) g->contexts[k].ids.n = g->contexts[k].shared;
+    return LH_OK;
+}
+
+int lh_batch_group_next(lh_batch_group *g, lh_batch_member *out)
+{
+    if (g->next == g->member_count) return 0;
+    const member *m = &g->members[g->next++];
+    const context *c = &g->contexts[m->context];
+    *out = (lh_batch_member){.i = m->i, .number = m->context, .prompt = &m->prompt};
+    if (is_shared(c)) {
+        out->context = &c->ids;
+        out->more = c->most - c->shared;
+    }
+    return 1;
+}

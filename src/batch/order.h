@@ -1,0 +1,21 @@
+/* order.h - the order in which the lines of an input are worked on: the longest first, so that none is left alone at
+ * the end, or as they stand; lines that share a context together, so that one context is held at a time. */
+#ifndef LH_BATCH_ORDER_H
+#define LH_BATCH_ORDER_H
+
+#include "batch/input.h"
+
+typedef struct lh_batch_order {
+    int64_t *lines; /* [n] of the input */
+    int64_t n;
+} lh_batch_order;
+
+/* done [lines]: 1 where a line has its answer. It is left out, unless another of its context has none: what a context
+ * is depends on all of its lines. */
+lh_status lh_batch_order_make(lh_batch_order *out, const lh_batch_input *input, const uint8_t *done, int as_they_stand);
+void lh_batch_order_clear(lh_batch_order *order);
+
+/* How many lines from `at` on share a context; 1 for a line without one. */
+int64_t lh_batch_order_turn(const lh_batch_order *order, const lh_batch_input *input, int64_t at);
+
+#endif
