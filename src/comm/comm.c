@@ -201,6 +201,32 @@ lh_status lh_comm_barrier(lh_comm *comm)
     return st;
 }
 
+/* Messages wait for nobody: the watchdog does not follow them. */
+static lh_status check_messages(const lh_comm *comm)
+{
+    if (!comm->ops->post) LH_FAIL(LH_EINTERNAL, "the communicator '%s' sends no messages", comm->ops->name);
+    if (comm->world->broken) LH_FAIL(LH_ECOMM, "communication has failed before");
+    return LH_OK;
+}
+
+lh_status lh_comm_post(lh_comm *comm, int to, const void *data, int64_t bytes)
+{
+    LH_TRY(check_messages(comm));
+    return comm->ops->post(comm, to, data, bytes);
+}
+
+lh_status lh_comm_arrived(lh_comm *comm, int *from, int64_t *bytes)
+{
+    LH_TRY(check_messages(comm));
+    return comm->ops->arrived(comm, from, bytes);
+}
+
+lh_status lh_comm_take(lh_comm *comm, int from, void *out, int64_t bytes)
+{
+    LH_TRY(check_messages(comm));
+    return comm->ops->take(comm, from, out, bytes);
+}
+
 lh_status lh_comm_flush(lh_comm *comm)
 {
     return comm->ops->flush(comm);

@@ -116,6 +116,14 @@ lh_status lh_comm_gatherv(lh_comm *comm, int root, const void *send, void *recv,
 lh_status lh_comm_bcast(lh_comm *comm, int root, void *buf, int64_t bytes);
 lh_status lh_comm_barrier(lh_comm *comm);
 
+/* Messages from one rank to another, beside the collectives, of at most 1 GiB; only between the ranks of mpirun or
+ * srun. Posting copies the message and does not wait for anybody. lh_comm_arrived: the sender of a message that has
+ * arrived and its length, or -1; lh_comm_take then takes it, into `bytes` bytes. Messages of one sender arrive in
+ * order. What is posted and not taken when the communicator is closed is lost. */
+lh_status lh_comm_post(lh_comm *comm, int to, const void *data, int64_t bytes);
+lh_status lh_comm_arrived(lh_comm *comm, int *from, int64_t *bytes);
+lh_status lh_comm_take(lh_comm *comm, int from, void *out, int64_t bytes);
+
 /* A failure on one rank becomes a failure on all. `st` is the caller's own status so far, its message the calling
  * thread's. Returns LH_OK on every rank or on none: then the status of the lowest failing rank, with its message,
  * prefixed on every other rank by "rank N on HOST". One all-gather of 4 bytes when all is well. A rank whose own status

@@ -80,6 +80,10 @@ typedef struct lh_comm_ops {
                          const int64_t *at);
     lh_status (*bcast)(lh_comm *comm, int root, void *buf, int64_t bytes);
     lh_status (*barrier)(lh_comm *comm);
+    /* NULL: there is nobody to send messages to */
+    lh_status (*post)(lh_comm *comm, int to, const void *data, int64_t bytes);
+    lh_status (*arrived)(lh_comm *comm, int *from, int64_t *bytes);
+    lh_status (*take)(lh_comm *comm, int from, void *out, int64_t bytes);
     lh_status (*flush)(lh_comm *comm); /* NULL: for host memory, nothing to flush */
 } lh_comm_ops;
 

@@ -12,7 +12,14 @@
 #include "comm/host_reduce.h"
 
 static const int64_t PIECE_BYTES = 1 << 30;
-enum { TAG_GATHER = 1 };
+enum { TAG_GATHER = 1, TAG_MESSAGE };
+
+/* A message on its way. */
+typedef struct posted {
+    MPI_Request request;
+    struct posted *next;
+    char data[];
+} posted;
 
 typedef struct mpi {
     MPI_Comm comm;
@@ -21,6 +28,7 @@ typedef struct mpi {
     lh_host_reduce *near; /* NULL: ranks on several hosts */
     int apart;            /* 1: act as if ranks were on several hosts */
     struct mpi *next;     /* the next closed one */
+    posted *posted;       /* the last message */
 } mpi;
 
 /* What the ranks of one host share, and what is freed at the end. */
@@ -140,6 +148,78 @@ static lh_status barrier(lh_comm *comm)
     return check_mpi(comm, MPI_Barrier(((mpi *)comm->impl)->comm));
 }
 
+/* ---- messages ---- */
+
+/* Frees those that have arrived. */
+static lh_status sweep_posted(lh_comm *comm)
+{
+    mpi *m = comm->impl;
+    for (posted **at = &m->posted; *at;) {
+        posted *p = *at;
+        int done = 0;
+        LH_TRY(check_mpi(comm, MPI_Test(&p->request, &done, MPI_STATUS_IGNORE)));
+        if (done) {
+            *at = p->next;
+            lh_free(p);
+        } else {
+            at = &p->next;
+        }
+    }
+    return LH_OK;
+}
+
+static lh_status post(lh_comm *comm, int to, const void *data, int64_t bytes)
+{
+    mpi *m = comm->impl;
+    posted *p = NULL;
+    LH_TRY(sweep_posted(comm));
+    if (bytes > PIECE_BYTES) LH_FAIL(LH_EINTERNAL, "a message of %lld bytes is too long", (long long)bytes);
+    LH_TRY(lh_calloc(&p, (int64_t)sizeof *p + bytes, 1));
+    memcpy(p->data, data, (size_t)bytes);
+    lh_status st = check_mpi(comm, MPI_Isend(p->data, (int)bytes, MPI_BYTE, to, TAG_MESSAGE, m->comm, &p->request));
+    if (st != LH_OK) {
+        lh_free(p);
+        return st;
+    }
+    p->next = m->posted;
+    m->posted = p;
+    return LH_OK;
+}
+
+static lh_status arrived(lh_comm *comm, int *from, int64_t *bytes)
+{
+    mpi *m = comm->impl;
+    MPI_Status status;
+    int there = 0, n = 0;
+    *from = -1;
+    *bytes = 0;
+    LH_TRY(sweep_posted(comm));
+    LH_TRY(check_mpi(comm, MPI_Iprobe(MPI_ANY_SOURCE, TAG_MESSAGE, m->comm, &there, &status)));
+    if (!there) return LH_OK;
+    LH_TRY(check_mpi(comm, MPI_Get_count(&status, MPI_BYTE, &n)));
+    *from = status.MPI_SOURCE;
+    *bytes = n;
+    return LH_OK;
+}
+
+static lh_status take(lh_comm *comm, int from, void *out, int64_t bytes)
+{
+    return check_mpi(
+        comm, MPI_Recv(out, (int)bytes, MPI_BYTE, from, TAG_MESSAGE, ((mpi *)comm->impl)->comm, MPI_STATUS_IGNORE));
+}
+
+/* What nobody has taken is lost. */
+static void drop_posted(mpi *m, int broken)
+{
+    while (m->posted) {
+        posted *p = m->posted;
+        int done = 0;
+        m->posted = p->next;
+        if (!broken) MPI_Test(&p->request, &done, MPI_STATUS_IGNORE);
+        if (done) lh_free(p); /* else MPI may still read it, and the run ends */
+    }
+}
+
 /* Windows and communicators are freed collectively, when the last one of their world is closed: a rank that fails alone
  * closes what it has before it can report that, and would wait here for the others. */
 static void close_mpi(lh_comm *comm)
@@ -147,6 +227,7 @@ static void close_mpi(lh_comm *comm)
     mpi *m = comm->impl, **last;
     host *h = comm->world->handle;
     if (!m) return;
+    drop_posted(m, comm->world->broken);
     lh_free(m->counts);
     lh_free(m->starts);
     m->counts = m->starts = NULL;
@@ -239,6 +320,9 @@ static const lh_comm_ops mpi_ops = {
     .gatherv = gatherv,
     .bcast = bcast,
     .barrier = barrier,
+    .post = post,
+    .arrived = arrived,
+    .take = take,
 };
 
 /* Numbers the ranks of this host and allocates their board, if memory can be shared. */
