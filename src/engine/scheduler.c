@@ -33,6 +33,9 @@ typedef struct scheduler {
 
     const lh_context *context; /* that is in the cache of `shared`; NULL: none */
     sequence shared;
+    const lh_context *failed; /* a context that could not be prefilled; NULL: none ... */
+    lh_status failure;        /* ... and why */
+    lh_buf why;
 
     sequence *active; /* [most], the first `count` decode */
     int64_t count;
@@ -185,6 +188,7 @@ static void close_scheduler(scheduler *s)
     for (int64_t i = 0; i < s->count; i++) lh_session_close(s->active[i].session);
     lh_session_close(s->shared.session);
     lh_forward_close(s->forward);
+    lh_buf_clear(&s->why);
     lh_free(s->active);
     lh_free(s->sessions);
     lh_free(s->ids);
@@ -246,10 +250,11 @@ static lh_status join(scheduler *s)
 
 static lh_status too_large(const lh_task *task)
 {
+    const int64_t context = task->context ? task->context->prompt.n : 0;
     LH_FAIL(LH_ENOMEM,
             "%lld tokens do not fit in the memory of a rank, even alone: use more ranks, a smaller '--budget' or a "
             "shorter prompt ('longhaul plan' shows what that needs)",
-            (long long)task->prompt.n);
+            (long long)(context + task->prompt.n));
 }
 
 static lh_status begin_prefill(scheduler *s, const lh_task *task)
@@ -267,8 +272,10 @@ static lh_status ask(scheduler *s, const lh_task *task)
     const lh_tokens *question = &task->prompt;
     LH_TRY(lh_session_fork(&s->arriving.session, s->shared.session, question->n + task->how.max_new, question->n));
     LH_TRY(lh_session_block(s->arriving.session, question->ids, question->n));
+    const double took = lh_clock_s() - start;
     s->figures->prompt_tokens += question->n;
-    s->figures->prefill_s += lh_clock_s() - start;
+    s->figures->prefill_s += took;
+    s->credit_s = (s->credit_s < 0 ? s->credit_s : 0) - took;
     return LH_OK;
 }
 
@@ -290,6 +297,12 @@ static void drop_context(scheduler *s)
     s->context = NULL;
 }
 
+/* The context of a task has failed before. */
+static lh_status fail_again(const scheduler *s)
+{
+    LH_FAIL(s->failure, "%s", s->why.data);
+}
+
 /* Collective. Begins the task that waits, or its context, if there is room; *begun: it has, or it was refused. */
 static lh_status begin_waiting(scheduler *s, int *begun)
 {
@@ -297,6 +310,7 @@ static lh_status begin_waiting(scheduler *s, int *begun)
     task_bytes need = {0};
     lh_task *task = s->waiting;
     if (s->context && task->context != s->context) drop_context(s);
+    if (task->context != s->failed) s->failed = NULL;
     const int asks = has_context(s, task);
     lh_status st = weigh_task(s, task, &need, &fits);
     *begun = st != LH_OK || fits || !s->count;
@@ -305,7 +319,8 @@ static lh_status begin_waiting(scheduler *s, int *begun)
         return LH_OK;
     }
     s->too_many = INT64_MAX;
-    s->credit_s = 0;
+    if (!asks) s->credit_s = 0;
+    if (st == LH_OK && task->context && task->context == s->failed) st = lh_comm_agree(s->parts->comm, fail_again(s));
     if (st == LH_OK && !fits) st = lh_comm_agree(s->parts->comm, too_large(task));
     if (st == LH_OK) st = asks ? ask(s, task) : begin_prefill(s, task);
     if (st != LH_OK) return refuse(s, task, st);
@@ -316,18 +331,27 @@ static lh_status begin_waiting(scheduler *s, int *begun)
     return asks ? join(s) : LH_OK;
 }
 
-/* Collective. Takes in tasks until one is prefilled, or there is no room, or none; a question at a time where others
- * decode. */
+/* Collective. Whether a prompt or a question is read now, before the next step: rank 0's clock decides for all. */
+static lh_status reading_is_due(const scheduler *s, int *due)
+{
+    *due = 1;
+    if (!s->count || s->options->prefill_share >= 1) return LH_OK;
+    *due = s->credit_s >= 0;
+    return lh_comm_bcast(s->parts->comm, 0, due, sizeof *due);
+}
+
+/* Collective. Takes in tasks until one is prefilled, or there is no room, or no time, or none. */
 static lh_status take_in(scheduler *s)
 {
-    const int64_t before = s->options->prefill_share < 1 ? s->count : 0;
-    int begun = 1;
-    while (!s->prefill && s->count < s->options->most && begun && (!before || s->count <= before)) {
+    int begun = 1, due = 1;
+    while (!s->prefill && s->count < s->options->most && begun) {
         if (!s->waiting && !s->no_more) {
             LH_TRY(s->options->next(s->options->self, &s->waiting));
             s->no_more = !s->waiting;
         }
         if (!s->waiting || s->count >= s->too_many) return LH_OK;
+        if (has_context(s, s->waiting)) LH_TRY(reading_is_due(s, &due));
+        if (!due) return LH_OK;
         LH_TRY(begin_waiting(s, &begun));
     }
     return LH_OK;
@@ -347,12 +371,22 @@ static lh_status reserve(scheduler *s)
     return LH_OK;
 }
 
+/* The other tasks of the context fail with it. */
+static lh_status note_failed_context(scheduler *s, lh_status st)
+{
+    s->failed = s->waiting->context;
+    s->failure = st;
+    s->why.bytes = 0;
+    return lh_buf_puts(&s->why, lh_error_message());
+}
+
 /* The prefill failed with `st`. */
 static lh_status drop_arriving(scheduler *s, lh_status st)
 {
     if (!is_of_task(s, st)) return st;
     lh_prefill_close(s->prefill);
     s->prefill = NULL;
+    if (!s->arriving.task) LH_TRY(note_failed_context(s, st));
     return refuse(s, s->arriving.task ? s->arriving.task : s->waiting, st);
 }
 
@@ -410,15 +444,6 @@ static lh_status prefill_chunk(scheduler *s)
     return s->arriving.task ? join(s) : hold_context(s);
 }
 
-/* Collective. Whether the prefill goes on now, before the next step: rank 0's clock decides for all. */
-static lh_status prefill_is_due(scheduler *s, int *due)
-{
-    *due = s->prefill != NULL;
-    if (!s->prefill || !s->count) return LH_OK;
-    *due = s->credit_s >= 0 || s->options->prefill_share >= 1;
-    return lh_comm_bcast(s->parts->comm, 0, due, sizeof *due);
-}
-
 static lh_status run(scheduler *s)
 {
     int due = 0;
@@ -426,7 +451,8 @@ static lh_status run(scheduler *s)
     for (;;) {
         LH_TRY(take_in(s));
         if (!s->prefill && !s->count) return LH_OK;
-        LH_TRY(prefill_is_due(s, &due));
+        due = 0;
+        if (s->prefill) LH_TRY(reading_is_due(s, &due));
         LH_TRY(due ? prefill_chunk(s) : step(s));
         if (s->options->pulse) LH_TRY(s->options->pulse(s->options->self));
     }

@@ -2,7 +2,8 @@
  * token each in a step. A sequence arrives when its prompt is done, and leaves when its answer ends, at any step; each
  * has a policy, a sampling and a length of its own. A prefill is cut between the steps of the others, so that nobody
  * waits for a long prompt. A sequence is taken in when the forecast of its memory fits beside those that are at work.
- * A context that tasks share is prefilled and evicted once: each of them goes on from its cache. */
+ * A context that tasks share is prefilled and evicted once: each of them goes on from its cache, and its own
+ * tokens are read at once. */
 #ifndef LH_ENGINE_SCHEDULER_H
 #define LH_ENGINE_SCHEDULER_H
 

@@ -202,7 +202,7 @@ static lh_status count_at_work(void *self)
     return LH_OK;
 }
 
-static void schedule(lh_engine *engine, queue *q, int64_t most, double share)
+static lh_scheduler_figures schedule(lh_engine *engine, queue *q, int64_t most, double share)
 {
     lh_scheduler_figures figures;
     mt_try(lh_schedule(engine,
@@ -211,6 +211,7 @@ static void schedule(lh_engine *engine, queue *q, int64_t most, double share)
                        &figures));
     mt_check(figures.tasks == q->count, "%d tasks done of %d", (int)figures.tasks, q->count);
     for (int i = 0; i < q->count; i++) mt_check(q->tasks[i].done == 1, "task %d is done %d times", i, q->tasks[i].done);
+    return figures;
 }
 
 static void check_same(const seen *got, const seen *want, const char *what, int n)
@@ -453,7 +454,11 @@ START_TEST(test_tasks_share_a_context)
                 make_task(&got[QUESTIONS], 3);
                 snprintf(what, sizeof what, "%s, contexts of %s, %d together", shapes[m].name, cases[c].policy,
                          (int)ways[w].most);
-                schedule(engine, &q, ways[w].most, ways[w].share);
+                const lh_scheduler_figures figures = schedule(engine, &q, ways[w].most, ways[w].share);
+                int64_t tokens = contexts[0].prompt.n + contexts[1].prompt.n;
+                for (int n = 0; n < COUNT; n++) tokens += got[n].task.prompt.n;
+                mt_check(figures.prompt_tokens == tokens, "%s: %d tokens read, not %d", what,
+                         (int)figures.prompt_tokens, (int)tokens);
                 for (int n = 0; n < COUNT; n++) check_same(&got[n], &want[n], what, n);
                 for (int n = 0; n < COUNT; n++) clear_task(&got[n]);
             }
