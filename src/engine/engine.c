@@ -76,9 +76,10 @@ static void warn_of_binding(const lh_threads *threads, int64_t wanted)
             (long long)threads->cores, (long long)threads->host);
 }
 
-/* Collective. Opens threads, device, backend and communicators of this rank. */
+/* Collective over `world`. Opens threads, device, backend and communicators of this rank. */
 static lh_status open_exec(lh_engine *e, lh_comm *world, const lh_engine_options *o)
 {
+    lh_comm *comm = e->view.comm;
     lh_status st = LH_OK;
     lh_devices devices;
     lh_threads threads;
@@ -93,8 +94,8 @@ static lh_status open_exec(lh_engine *e, lh_comm *world, const lh_engine_options
     }
     if (st == LH_OK) st = lh_stream_open(&e->stream, e->view.device);
     LH_TRY(lh_comm_agree(world, st));
-    LH_TRY(lh_comm_open_on(&e->device_comm, &(lh_comm_on){.host = world, .stream = e->stream, .apart = devices.apart}));
-    e->exec = (lh_exec){.ops = devices.ops, .stream = e->stream, .comm = world, .device_comm = e->device_comm};
+    LH_TRY(lh_comm_open_on(&e->device_comm, &(lh_comm_on){.host = comm, .stream = e->stream, .apart = devices.apart}));
+    e->exec = (lh_exec){.ops = devices.ops, .stream = e->stream, .comm = comm, .device_comm = e->device_comm};
     e->view.exec = &e->exec;
     return st;
 }
@@ -153,34 +154,34 @@ static lh_status check_ranks(lh_comm *world, int64_t tp)
 
 /* The last bits of sums differ between instruction sets. Where ranks have to compute the same bits, in a mixture of
  * experts to choose the same experts, they must use one set. */
-static lh_status check_instruction_sets(lh_engine *e, int deterministic)
+static lh_status check_instruction_sets(const lh_engine *e, lh_comm *world, int deterministic)
 {
     const char *isa = lh_device_kind_of(e->view.device) == LH_DEVICE_CPU ? lh_cpu_isa() : "";
     lh_status st;
     if (!deterministic && !e->view.config->experts.count) return LH_OK;
-    st = lh_comm_same(e->view.comm, isa, (int64_t)strlen(isa), "instruction set");
+    st = lh_comm_same(world, isa, (int64_t)strlen(isa), "instruction set");
     if (st != LH_EUSAGE) return st;
     return lh_fail_within(LH_EUSAGE, "%s needs one instruction set on all ranks: set LONGHAUL_CPU_ISA to the lowest",
                           deterministic ? "--deterministic" : "a mixture of experts");
 }
 
-lh_status lh_engine_open_on(lh_engine **out, lh_comm *world, const lh_engine_options *options)
+lh_status lh_engine_open_replica(lh_engine **out, lh_comm *world, lh_comm *comm, const lh_engine_options *options)
 {
     lh_status st = LH_OK;
     lh_engine *e = NULL;
     double start = lh_clock_s();
-    st = check_ranks(world, options->tp);
+    st = check_ranks(comm, options->tp);
     if (st == LH_OK) st = lh_engine_check(options);
     if (st == LH_OK) st = lh_calloc(&e, 1, sizeof *e);
     LH_TRY_DONE(lh_comm_agree(world, st));
     lh_engine_view *v = &e->view;
-    v->comm = world;
+    v->comm = comm;
     v->chunk = options->chunk;
     LH_TRY_DONE(open_exec(e, world, options));
     st = open_model(e, options);
     LH_TRY_DONE(lh_comm_agree(world, st));
     LH_TRY_DONE(lh_same_file(world, lh_checkpoint_file(e->ck)));
-    LH_TRY_DONE(check_instruction_sets(e, options->deterministic));
+    LH_TRY_DONE(check_instruction_sets(e, world, options->deterministic));
     lh_comm_step(world, "loading weights", 0);
     st = load_model(e, options->deterministic);
     /* Where reading fails, a change is the cause to report. */
@@ -197,6 +198,11 @@ lh_status lh_engine_open_on(lh_engine **out, lh_comm *world, const lh_engine_opt
 done:
     lh_engine_close(e);
     return st;
+}
+
+lh_status lh_engine_open_on(lh_engine **out, lh_comm *world, const lh_engine_options *options)
+{
+    return lh_engine_open_replica(out, world, world, options);
 }
 
 lh_status lh_engine_open(lh_engine **out, lh_world *world, const lh_engine_options *options)

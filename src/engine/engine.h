@@ -30,6 +30,10 @@ const lh_engine_view *lh_engine_get(const lh_engine *engine);
 /* As lh_engine_open, over a communicator that the caller owns and closes later; all options must be set. */
 lh_status lh_engine_open_on(lh_engine **out, lh_comm *world, const lh_engine_options *options);
 
+/* The same by the ranks of `comm`, which share the hosts of `world` with other replicas: each of these opens an engine
+ * of its own in the same call, collective over `world`. */
+lh_status lh_engine_open_replica(lh_engine **out, lh_comm *world, lh_comm *comm, const lh_engine_options *options);
+
 /* The options with "auto" in place of NULL. */
 lh_engine_options lh_engine_defaults(const lh_engine_options *options);
 
