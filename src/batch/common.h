@@ -17,7 +17,7 @@ typedef struct lh_batch_common {
     const lh_chat_format *format;    /* of chats; NULL: the model has none. Rank 0 */
     const char *context_root;        /* the folder of context files. Rank 0 */
     const char *model;               /* its name, where a request does not say */
-    const json_t *run;               /* of answer.h; rank 0 */
+    const json_t *run;               /* of answer.h */
 } lh_batch_common;
 
 #endif

@@ -4,12 +4,13 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/minmax.h"
 #include "batch/encode.h"
+#include "engine/prompt.h"
 
 /* What requests with one policy, and the same before the context, share. */
 typedef struct context {
@@ -18,6 +19,7 @@ typedef struct context {
     lh_tokens ids;   /* of the file's text; or of the first request, whose first `shared` all have */
     int64_t shared;  /* tokens of it that are the context */
     int64_t members; /* also those that are answered */
+    int64_t longest; /* whole prompt */
     int64_t most;    /* tokens of a whole prompt and its answer */
 } context;
 
@@ -29,7 +31,8 @@ typedef struct member {
 
 struct lh_batch_group {
     const lh_batch_common *common;
-    lh_buf text; /* of the file; NULL data: not read */
+    lh_buf name, text; /* of the file; empty name: none was read */
+    lh_buf why;        /* it cannot be read; empty: it can */
     context *contexts;
     int64_t context_count;
     member *members; /* that are wanted */
@@ -50,41 +53,61 @@ void lh_batch_group_close(lh_batch_group *g)
     for (int64_t k = 0; k < g->member_count; k++) lh_tokens_clear(&g->members[k].prompt);
     lh_free(g->contexts);
     lh_free(g->members);
+    lh_buf_clear(&g->name);
     lh_buf_clear(&g->text);
+    lh_buf_clear(&g->why);
     lh_free(g);
 }
 
 /* ---- the file ---- */
 
-/* A regular file in the folder of contexts, also after symbolic links. */
-static lh_status check_place(const char *root, const char *name, const char *path)
+/* A file in the folder of contexts, also after symbolic links. real: [PATH_MAX] where it lies. */
+static lh_status find_file(const char *root, const char *name, char *real)
 {
-    char real[PATH_MAX], real_root[PATH_MAX];
-    struct stat info;
-    if (!realpath(root, real_root)) LH_FAIL(LH_EINPUT, "the folder of contexts '%s' cannot be read", root);
-    const size_t n = strlen(real_root);
-    if (!realpath(path, real) || stat(real, &info) != 0)
-        LH_FAIL(LH_EINPUT, "'context_file': there is no '%s' in the folder '%s' ('--context-root')", name, root);
+    lh_status st = LH_OK;
+    char real_root[PATH_MAX];
+    size_t n;
+    lh_buf path = {0};
+    LH_TRY_DONE(lh_buf_printf(&path, "%s/%s", root, name));
+    if (!realpath(root, real_root)) LH_FAIL_DONE(LH_EINPUT, "the folder of contexts '%s' cannot be read", root);
+    if (!realpath(path.data, real))
+        LH_FAIL_DONE(LH_EINPUT, "'context_file': there is no '%s' in the folder '%s' ('--context-root')", name, root);
+    n = strlen(real_root);
     if (strncmp(real, real_root, n) != 0 || (real[n] != '/' && n > 1))
-        LH_FAIL(LH_EINPUT, "'context_file': '%s' leads out of the folder '%s'", name, root);
-    if (!S_ISREG(info.st_mode)) LH_FAIL(LH_EINPUT, "'context_file': '%s' is not a regular file", name);
+        LH_FAIL_DONE(LH_EINPUT, "'context_file': '%s' leads out of the folder '%s'", name, root);
+done:
+    lh_buf_clear(&path);
+    return st;
+}
+
+/* Without a byte order mark, as `generate -f` reads it. */
+static lh_status read_text(lh_batch_group *g, const char *name)
+{
+    const int64_t most = INT64_C(1) << 30, mark = 3;
+    char real[PATH_MAX];
+    g->text.bytes = 0;
+    LH_TRY(find_file(g->common->context_root, name, real));
+    LH_TRY(lh_file_read_regular(&g->text, real, most));
+    if (g->text.bytes >= mark && memcmp(g->text.data, "\xEF\xBB\xBF", (size_t)mark) == 0) {
+        g->text.bytes -= mark;
+        memmove(g->text.data, g->text.data + mark, (size_t)g->text.bytes + 1);
+    }
+    if (g->text.bytes == 0) LH_FAIL(LH_EINPUT, "'context_file': '%s' is empty", name);
     return LH_OK;
 }
 
+/* Once for all requests; a failure is that of each of them. */
 static lh_status read_file(lh_batch_group *g, const char *name)
 {
-    const int64_t most = INT64_C(1) << 30;
-    lh_status st = LH_OK;
-    lh_buf path = {0};
-    LH_TRY_DONE(lh_buf_printf(&path, "%s/%s", g->common->context_root, name));
-    LH_TRY_DONE(check_place(g->common->context_root, name, path.data));
-    st = lh_file_read(&g->text, path.data, most);
-    if (st != LH_OK && st != LH_ENOMEM) st = LH_EINPUT; /* of the request that names it */
-    if (st == LH_OK && g->text.bytes == 0) LH_FAIL_DONE(LH_EINPUT, "'context_file': '%s' is empty", name);
-done:
-    if (st != LH_OK) lh_buf_clear(&g->text);
-    lh_buf_clear(&path);
-    return st;
+    if (!g->name.bytes || strcmp(g->name.data, name) != 0) {
+        g->name.bytes = g->why.bytes = 0;
+        LH_TRY(lh_buf_puts(&g->name, name));
+        lh_status st = read_text(g, name);
+        if (st == LH_ENOMEM) return st;
+        if (st != LH_OK) LH_TRY(lh_buf_puts(&g->why, lh_error_message()));
+    }
+    if (g->why.bytes) LH_FAIL(LH_EINPUT, "%s", g->why.data);
+    return LH_OK;
 }
 
 /* Of everything but the file's text and the question; never 0. */
@@ -92,7 +115,7 @@ static lh_status hash_before(const lh_batch_request *r, uint64_t *out)
 {
     lh_status st = LH_OK;
     lh_buf text = {0};
-    LH_TRY_DONE(lh_buf_printf(&text, "%d", (int)r->api));
+    LH_TRY_DONE(lh_buf_printf(&text, "%d %s", (int)r->api, r->context_file));
     for (int64_t k = 0; k + 1 < r->messages.n; k++) {
         LH_TRY_DONE(lh_buf_append(&text, r->messages.at[k].role, (int64_t)strlen(r->messages.at[k].role) + 1));
         LH_TRY_DONE(lh_buf_append(&text, r->messages.at[k].content, (int64_t)strlen(r->messages.at[k].content) + 1));
@@ -133,25 +156,39 @@ static lh_status push_ids(lh_tokens *out, const int32_t *ids, int64_t n)
     return LH_OK;
 }
 
+/* What cannot be answered must not change what the others share. before: tokens of its context. */
+static lh_status check_tokens(const lh_batch_group *g, const lh_batch_work *w, int64_t before, const lh_tokens *prompt)
+{
+    const lh_config *c = lh_engine_get(g->common->engine)->config;
+    if (prompt->n == 0) LH_FAIL(LH_EINPUT, "the prompt is empty");
+    if (before + prompt->n + w->request.max_new > c->max_positions)
+        LH_FAIL(LH_EINPUT,
+                "%lld tokens of prompt and %lld more to come are longer than the %lld positions of the model: shorten "
+                "the prompt, or generate less",
+                (long long)(before + prompt->n), (long long)w->request.max_new, (long long)c->max_positions);
+    return lh_prompt_check_ids(prompt, c->vocab);
+}
+
 /* The question about the file's text. */
 static lh_status add_question(lh_batch_group *g, const lh_batch_work *w, lh_tokens *prompt, context **out)
 {
     uint64_t before = 0;
-    if (!g->text.data) LH_TRY(read_file(g, w->request.context_file));
+    LH_TRY(read_file(g, w->request.context_file));
     LH_TRY(hash_before(&w->request, &before));
     LH_TRY(find_context(g, before, &w->policy, out));
     context *c = *out;
     if (!c->members) c->ids.n = 0; /* of one that could not be encoded */
     LH_TRY(lh_batch_encode_question(g->common, &w->request, &g->text, c->members ? NULL : &c->ids, prompt));
+    if (c->ids.n == 0) LH_FAIL(LH_EINPUT, "'context_file': '%s' holds no token", w->request.context_file);
     c->shared = c->ids.n;
-    return LH_OK;
+    return check_tokens(g, w, c->ids.n, prompt);
 }
 
 /* What a whole prompt has beside what all have; `prompt` becomes that. One token at least is its own. */
 static lh_status add_prompt(lh_batch_group *g, const lh_batch_work *w, lh_tokens *prompt, context **out)
 {
     LH_TRY(lh_batch_encode(g->common, &w->request, prompt));
-    if (prompt->n == 0) LH_FAIL(LH_EINPUT, "the prompt is empty");
+    LH_TRY(check_tokens(g, w, 0, prompt));
     LH_TRY(find_context(g, 0, &w->policy, out));
     context *c = *out;
     if (!c->members) {
@@ -172,6 +209,7 @@ lh_status lh_batch_group_add(lh_batch_group *g, const lh_batch_work *w, int want
     lh_tokens prompt = {0};
     LH_TRY_DONE(w->request.context_file ? add_question(g, w, &prompt, &c) : add_prompt(g, w, &prompt, &c));
     c->members++;
+    c->longest = lh_max_i64(c->longest, c->shared + prompt.n);
     c->most = lh_max_i64(c->most, c->shared + prompt.n + w->request.max_new);
     if (!wanted) goto done;
     LH_TRY_DONE(lh_realloc(&g->members, g->member_count + 1, sizeof *g->members));
@@ -190,10 +228,19 @@ static int by_context(const void *a, const void *b)
     return (x->i > y->i) - (x->i < y->i);
 }
 
-/* 1 where the context is worth one: a request alone is answered as it stands. */
+/* 1 where the context is worth one. A request alone is answered as it stands; so are prompts that begin with the same
+ * few tokens: what follows a context is not evicted. */
 static int is_shared(const context *c)
 {
-    return c->before != 0 || (c->members > 1 && c->shared > 0);
+    return c->before != 0 || (c->members > 1 && 2 * c->shared >= c->longest);
+}
+
+static void warn_of_little(const context *c)
+{
+    if (c->members > 1 && !is_shared(c))
+        lh_warn("%lld requests with one 'context_id' have %lld tokens in common, less than half of the %lld of the "
+                "longest: they are answered without a context",
+                (long long)c->members, (long long)c->shared, (long long)c->longest);
 }
 
 /* What came after what was shared when it was added is now preceded by what is shared no more. */
@@ -213,7 +260,10 @@ lh_status lh_batch_group_settle(lh_batch_group *g)
 {
     for (int64_t k = 0; k < g->member_count; k++) LH_TRY(complete(g, &g->members[k]));
     if (g->member_count) qsort(g->members, (size_t)g->member_count, sizeof *g->members, by_context);
-    for (int64_t k = 0; k < g->context_count; k++) g->contexts[k].ids.n = g->contexts[k].shared;
+    for (int64_t k = 0; k < g->context_count; k++) {
+        warn_of_little(&g->contexts[k]);
+        g->contexts[k].ids.n = g->contexts[k].shared;
+    }
     return LH_OK;
 }
 

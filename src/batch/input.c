@@ -33,7 +33,10 @@ static lh_status look_through(lh_batch_line *line)
     lh_skimmed found[NAMES];
     if (line->bytes > LH_BATCH_LINE_BYTES || !lh_skim(line->text, line->bytes, names, found)) goto done;
     for (int i = CONTEXT_ID; i <= CONTEXT_FILE; i++)
-        if (lh_skimmed_text(&found[i], &text)) LH_TRY_DONE(lh_buf_printf(&context, "%d %s", i, text.data));
+        if (lh_skimmed_text(&found[i], &text)) {
+            LH_TRY_DONE(lh_buf_append(&context, i == CONTEXT_ID ? "i" : "f", 1));
+            LH_TRY_DONE(lh_buf_append(&context, text.data, text.bytes + 1)); /* with its end */
+        }
     if (context.bytes) line->context = lh_hash64(context.data, context.bytes) | 1;
     if (lh_skimmed_text(&found[ID], &text) && text.bytes > 0 && text.bytes <= LH_BATCH_ID_BYTES)
         LH_TRY_DONE(lh_strdup(&copy, text.data));

@@ -6,6 +6,9 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 
+/* More than the bytes of a line. */
+static const int64_t CONTEXTS_FIRST = INT64_C(1) << 60;
+
 typedef struct place {
     int64_t i, first; /* first: line of its context */
     int64_t bytes;    /* of the longest line of its context that has no answer; 0 for all where they stand */
@@ -66,7 +69,8 @@ lh_status lh_batch_order_make(lh_batch_order *out, const lh_batch_input *input, 
     LH_TRY_DONE(lh_calloc(&out->lines, all, sizeof *out->lines));
     for (int64_t i = 0; i < all; i++) {
         const lh_batch_line *line = lh_batch_input_line(input, i);
-        at[i] = (place){.i = i, .bytes = as_they_stand ? 0 : line->bytes, .context = line->context};
+        const int64_t bytes = line->bytes + (line->context ? CONTEXTS_FIRST : 0);
+        at[i] = (place){.i = i, .bytes = as_they_stand ? 0 : bytes, .context = line->context};
     }
     qsort(at, (size_t)all, sizeof *at, by_context);
     out->n = settle(at, all, done);

@@ -1,5 +1,6 @@
-/* order.h - the order in which the lines of an input are worked on: the longest first, so that none is left alone at
- * the end, or as they stand; lines that share a context together, so that one context is held at a time. */
+/* order.h - the order in which the lines of an input are worked on: those of a context first, together, so that one
+ * context is held at a time; then the longest, so that none is left alone at the end. Or as they stand, but for those
+ * of a context. */
 #ifndef LH_BATCH_ORDER_H
 #define LH_BATCH_ORDER_H
 

@@ -11,6 +11,7 @@
 #include "batch/run.h"
 #include "cli/cli.h"
 #include "cli/policy_notes.h"
+#include "engine/clock.h"
 #include "engine/prompt.h"
 
 struct batch_options {
@@ -141,7 +142,9 @@ static const lh_syntax syntax = {
         "of its output files. Many sequences decode in one step, each with a cache, a policy, a sampling and a "
         "length of its own, and a new prompt is read between the steps of the others.\n\nRequests that name the same "
         "'context_file' are questions about its text, and those with the same 'context_id' about what their prompts "
-        "begin with: the context is read and evicted once, and each question is answered from its cache.\n\nA request "
+        "begin with: the context is read and evicted once, and each question is answered from its cache.\n\nWith '--tp "
+        "T' "
+        "every T ranks are a replica of the model, and the replicas share the requests.\n\nA request "
         "that cannot be "
         "answered fails alone: its line says why, and the exit code is 1 when all have a line. An answer is in the "
         "output as soon as it is finished; after a kill the same command with --resume answers what is missing, "
@@ -153,8 +156,11 @@ typedef struct run {
     lh_call *call;
     struct values *v;
     lh_policy policies[LH_ASKED_BOTH]; /* by when the question comes */
+    lh_buf no_contexts;                /* why there is no policy for contexts; empty: there is one */
     lh_profiles profiles;              /* those that they name */
     char *context_root;
+    lh_comm *replica, *leaders; /* of this rank; its first ranks. NULL: the world */
+    int64_t replicas;
     lh_engine *engine;
     const lh_chat_format *format;
     lh_batch_input *input;
@@ -162,15 +168,27 @@ typedef struct run {
     json_t *record; /* what all lines have in common */
 } run;
 
+/* The default for contexts may refuse parts that are meant for the other: it matters where an input has contexts. */
+static lh_status resolve_later(run *r)
+{
+    lh_policy *policy = &r->policies[LH_ASKED_LATER];
+    r->v->policy.asked = LH_ASKED_LATER;
+    lh_status st = lh_policy_resolve(policy, &r->v->policy);
+    if (st == LH_OK) st = lh_policy_check_question(policy);
+    if (st != LH_EUSAGE) return st;
+    st = lh_buf_puts(&r->no_contexts, lh_error_message());
+    lh_error_clear();
+    return st;
+}
+
 static lh_status check_options(run *r)
 {
     struct values *v = r->v;
     v->policy.profiles = &r->profiles;
-    for (int asked = LH_ASKED_IN_PROMPT; asked <= LH_ASKED_LATER; asked++) {
-        v->policy.asked = (lh_policy_asked)asked;
-        LH_TRY(lh_policy_resolve(&r->policies[asked], &v->policy));
-        LH_TRY(lh_policy_check_question(&r->policies[asked]));
-    }
+    LH_TRY(resolve_later(r));
+    v->policy.asked = LH_ASKED_IN_PROMPT;
+    LH_TRY(lh_policy_resolve(&r->policies[LH_ASKED_IN_PROMPT], &v->policy));
+    LH_TRY(lh_policy_check_question(&r->policies[LH_ASKED_IN_PROMPT]));
     return lh_sampling_check(&v->defaults.sampling);
 }
 
@@ -197,16 +215,31 @@ static lh_status make_record(run *r)
     char identity[17];
     json_t *policy = NULL, *later = NULL;
     lh_status st = lh_policy_json(&r->policies[LH_ASKED_IN_PROMPT], &policy);
-    if (st == LH_OK) st = lh_policy_json(&r->policies[LH_ASKED_LATER], &later);
+    if (st == LH_OK && !r->no_contexts.bytes) st = lh_policy_json(&r->policies[LH_ASKED_LATER], &later);
     if (st != LH_OK) {
         json_decref(policy);
         return st;
     }
     snprintf(identity, sizeof identity, "%016llx", (unsigned long long)e->identity);
     r->record = json_pack("{s:s, s:s, s:o, s:o, s:s, s:s, s:s}", "model", name_of(r->v->engine.model), "identity",
-                          identity, "policy", policy, "context_policy", later, "dtype", lh_dtype_name(e->dtype),
-                          "kv_dtype", lh_dtype_name(e->kv_dtype), "version", lh_version());
+                          identity, "policy", policy, "context_policy", later ? later : json_null(), "dtype",
+                          lh_dtype_name(e->dtype), "kv_dtype", lh_dtype_name(e->kv_dtype), "version", lh_version());
     if (!r->record) LH_FAIL(LH_ENOMEM, "cannot allocate memory for the description of the run");
+    return LH_OK;
+}
+
+/* Rank 0: of requests alone, and of those that share contexts, where there are such. */
+static lh_status note_policies(const run *r)
+{
+    const int64_t positions = lh_engine_get(r->engine)->config->max_positions;
+    int seen[LH_ASKED_BOTH] = {0};
+    for (int64_t i = 0; i < lh_batch_input_count(r->input); i++)
+        seen[lh_batch_input_line(r->input, i)->context ? LH_ASKED_LATER : LH_ASKED_IN_PROMPT] = 1;
+    if (seen[LH_ASKED_LATER] && r->no_contexts.bytes)
+        LH_FAIL(LH_EUSAGE, "requests of '%s' share contexts, and their questions come after the eviction: %s",
+                lh_batch_input_path(r->input), r->no_contexts.data);
+    for (int asked = LH_ASKED_IN_PROMPT; asked <= LH_ASKED_LATER; asked++)
+        if (seen[asked]) LH_TRY(lh_cli_note_policy(&r->policies[asked], positions, (lh_policy_asked)asked));
     return LH_OK;
 }
 
@@ -216,37 +249,24 @@ static lh_status open_files(run *r)
     const struct batch_options *o = &r->v->own;
     const lh_tokenizer *tok = lh_engine_tokenizer(r->engine);
     int rendered = 0;
-    LH_TRY(make_record(r));
     LH_TRY(choose_root(r));
     const lh_prompt_text none = {.text = "", .chat_template = o->chat_template};
     LH_TRY(o->chat_template ? lh_prompt_format(tok, &none, &r->format)
                             : lh_prompt_auto_format(tok, &none, &r->format, &rendered));
     LH_TRY(lh_batch_input_open(&r->input, o->input));
+    LH_TRY(note_policies(r));
     LH_TRY(lh_batch_output_open(&r->output, o->output, r->input,
                                 &(lh_batch_output_options){.run = r->record,
                                                            .resume = o->resume,
                                                            .ordered = o->ordered,
                                                            .sync_s = o->sync_s,
-                                                           .ranks = lh_comm_size(lh_engine_get(r->engine)->comm),
-                                                           .replicas = 1}));
+                                                           .ranks = lh_world_size(r->call->world),
+                                                           .replicas = r->replicas}));
     const int64_t all = lh_batch_input_count(r->input), done = lh_batch_output_done(r->output);
     if (done)
         lh_info("%lld of %lld requests have a line in '%s'", (long long)done, (long long)all, o->output);
     else
         lh_info("%lld requests, up to %lld together", (long long)all, (long long)o->batch);
-    return LH_OK;
-}
-
-/* Rank 0: of requests alone, and of those that share contexts, where there are such. */
-static lh_status note_policies(const run *r)
-{
-    const int64_t positions = lh_engine_get(r->engine)->config->max_positions;
-    int seen[LH_ASKED_BOTH] = {0};
-    if (!r->input) return LH_OK;
-    for (int64_t i = 0; i < lh_batch_input_count(r->input); i++)
-        seen[lh_batch_input_line(r->input, i)->context ? LH_ASKED_LATER : LH_ASKED_IN_PROMPT] = 1;
-    for (int asked = LH_ASKED_IN_PROMPT; asked <= LH_ASKED_LATER; asked++)
-        if (seen[asked]) LH_TRY(lh_cli_note_policy(&r->policies[asked], positions, (lh_policy_asked)asked));
     return LH_OK;
 }
 
@@ -284,19 +304,43 @@ static lh_status answer_all(run *r)
                                                      .context_root = r->context_root,
                                                      .model = name_of(r->v->engine.model),
                                                      .run = r->record},
+                                          .world = lh_world_comm(r->call->world),
+                                          .leaders = r->leaders,
                                           .input = r->input,
                                           .output = r->output,
                                           .in_order = o->ordered,
                                           .most = o->batch,
                                           .prefill_share = o->prefill_share,
                                           .max_errors = o->max_errors};
+    const double start = lh_clock_s();
     lh_status st = lh_batch_run(&options, &figures);
     const int ended = st != LH_OK; /* by a failure of all, or of a rank: then nobody waits for anybody */
-    if (!r->output) return ended ? st : lh_comm_agree(lh_engine_get(r->engine)->comm, st);
-    print_figures(r, &figures, figures.prefill_s + figures.decode_s);
+    if (!r->output) return ended ? st : lh_comm_agree(options.world, st);
+    print_figures(r, &figures, lh_clock_s() - start);
     st = lh_batch_output_finish(r->output, st);
     if (st == LH_OK) st = check_failed(r);
-    return ended ? st : lh_comm_agree(lh_engine_get(r->engine)->comm, st);
+    return ended ? st : lh_comm_agree(options.world, st);
+}
+
+static lh_status check_replicas(int64_t ranks, int64_t tp)
+{
+    if (ranks % tp)
+        LH_FAIL(LH_EUSAGE, "%lld ranks are no replicas of %lld ('--tp'): start a multiple of them", (long long)ranks,
+                (long long)tp);
+    return LH_OK;
+}
+
+/* Collective. '--tp' ranks make a replica; without it all of them do. */
+static lh_status open_replica(run *r)
+{
+    lh_comm *world = lh_world_comm(r->call->world);
+    const int64_t size = lh_comm_size(world), tp = r->v->engine.tp ? r->v->engine.tp : size;
+    const lh_engine_options options = lh_engine_defaults(&r->v->engine);
+    LH_TRY(lh_comm_agree(world, check_replicas(size, tp)));
+    r->replicas = size / tp;
+    LH_TRY(lh_comm_split(world, (int)(lh_comm_rank(world) / tp), &r->replica));
+    LH_TRY(lh_comm_split(world, lh_comm_rank(world) % tp != 0, &r->leaders));
+    return lh_engine_open_replica(&r->engine, world, r->replica, &options);
 }
 
 static lh_status run_batch(lh_call *call)
@@ -309,10 +353,10 @@ static lh_status run_batch(lh_call *call)
     LH_TRY_DONE(lh_cli_open_world(call, files));
     LH_TRY_DONE(lh_cli_same_profiles(call, &r.profiles));
     lh_interrupt_begin();
-    LH_TRY_DONE(lh_engine_open(&r.engine, call->world, &v->engine));
-    if (lh_cli_first()) st = open_files(&r);
-    LH_TRY_DONE(lh_comm_agree(lh_engine_get(r.engine)->comm, st));
-    LH_TRY_DONE(note_policies(&r));
+    LH_TRY_DONE(open_replica(&r));
+    st = make_record(&r);
+    if (st == LH_OK && lh_cli_first()) st = open_files(&r);
+    LH_TRY_DONE(lh_comm_agree(lh_world_comm(call->world), st));
     LH_TRY_DONE(answer_all(&r));
 done:
     lh_batch_output_close(r.output);
@@ -320,7 +364,10 @@ done:
     json_decref(r.record);
     lh_chat_close(r.format);
     lh_free(r.context_root);
+    lh_buf_clear(&r.no_contexts);
     lh_engine_close(r.engine);
+    lh_comm_close(r.leaders);
+    lh_comm_close(r.replica);
     lh_profiles_clear(&r.profiles);
     return st;
 }

@@ -45,6 +45,41 @@ static void write_requests(void)
     lh_buf_clear(&lines);
 }
 
+/* Questions about a file in completions and in a chat; prompts that begin with the same sentences, one of which has
+ * another policy; one that names a file which is not there; and one alone with its context_id. */
+static void write_questions(void)
+{
+    lh_buf text = {0}, lines = {0};
+    tiny_sentences(&text);
+    text.data[500] = '\0';
+    program_file("book.txt", text.data);
+    static const char *const questions[] = {"Who?", " And what of the other one, who said nothing?", " Why"};
+    for (int i = 0; i < 3; i++) {
+        lh_buf_printf(&lines,
+                      "{\"custom_id\": \"file%d\", \"method\": \"POST\", \"url\": \"/v1/completions\", "
+                      "\"context_file\": \"book.txt\", \"body\": {\"prompt\": \"%s\", \"max_tokens\": %d}}\n",
+                      i, questions[i], 9 + 4 * i);
+        lh_buf_printf(&lines,
+                      "{\"custom_id\": \"id%d\", \"method\": \"POST\", \"url\": \"/v1/completions\", "
+                      "\"context_id\": \"s\", %s\"body\": {\"prompt\": \"%.*s%s\", \"max_tokens\": 12}}\n",
+                      i, i == 1 ? "\"policy\": \"keydiff\", " : "", 150, text.data, questions[i]);
+        lh_buf_printf(&lines,
+                      "{\"custom_id\": \"chat%d\", \"method\": \"POST\", \"url\": \"/v1/chat/completions\", "
+                      "\"context_file\": \"book.txt\", \"body\": {\"messages\": [{\"role\": \"user\", "
+                      "\"content\": \"%s\"}], \"max_tokens\": 8}}\n",
+                      i, questions[i]);
+    }
+    lh_buf_puts(&lines, "{\"custom_id\": \"alone\", \"method\": \"POST\", \"url\": \"/v1/completions\", "
+                        "\"context_id\": \"t\", \"body\": {\"prompt\": \"It was\", \"max_tokens\": 9}}\n"
+                        "{\"custom_id\": \"gone\", \"method\": \"POST\", \"url\": \"/v1/completions\", "
+                        "\"context_file\": \"none.txt\", \"body\": {\"prompt\": \"x\"}}\n");
+    program_file("asked.jsonl", lines.data);
+    lh_buf_clear(&text);
+    lh_buf_clear(&lines);
+}
+
+#define ASK "batch -m tiny.h5 -i asked.jsonl --deterministic --threads 1 --ignore-eos -q --budget 24"
+
 /* The line of a request in an output. */
 static json_t *line_of(const char *path, const char *custom_id)
 {
@@ -80,7 +115,10 @@ START_TEST(test_answers_are_the_same_on_any_ranks_and_in_any_company)
     static const struct {
         int ranks;
         const char *options;
-    } ways[] = {{1, "--batch 1"}, {1, "--batch 16 --prefill-share 0.05"}, {2, "--batch 5"}, {3, ""}, {4, "--batch 3"}};
+    } ways[] = {{1, "--batch 1"},        {1, "--batch 16 --prefill-share 0.05"},
+                {2, "--batch 5"},        {3, ""},
+                {4, "--batch 3"},        {2, "--tp 1 --batch 2"},
+                {3, "--tp 1 --ordered"}, {4, "--tp 2 --batch 3"}};
     program_result r = {0};
     write_requests();
     program_run(&r, 1, BATCH " -o whole.jsonl --budget 24 --ordered --batch 2");
@@ -155,6 +193,18 @@ START_TEST(test_a_run_that_was_ended_goes_on)
         program_exits(&r, 1);
         check_as_whole("out.jsonl");
     }
+    /* replicas: mpirun passes the signal on to all ranks, or it reaches one of them alone */
+    for (int one = 0; one <= 1; one++) {
+        unlink("out.jsonl");
+        program_run(&r, 3, BATCH " -o out.jsonl --budget 24 --batch 1 --tp 1%s",
+                    one ? " & run=$!; while [ \"$(cat out.jsonl 2>/dev/null | wc -l)\" -lt 2 ] && kill -0 $run "
+                          "2>/dev/null; do sleep 0.01; done; kill -USR1 $(pgrep -P $run | tail -n 1); wait $run"
+                        : WHEN_SOME_ARE_DONE("USR1"));
+        ck_assert_msg(r.code == 75 || r.code == 1, "ended with %d: %s", r.code, r.err.data);
+        program_run(&r, 2, BATCH " -o out.jsonl --budget 24 --resume --tp 1");
+        program_exits(&r, 1);
+        check_as_whole("out.jsonl");
+    }
     program_clear(&r);
 }
 END_TEST
@@ -164,9 +214,19 @@ START_TEST(test_what_cannot_be_is_refused)
     program_result r = {0};
     write_requests();
     unlink("out.jsonl");
-    program_run(&r, 2, BATCH " -o out.jsonl --budget 24 --max-errors 0");
+    for (int tp = 1; tp <= 2; tp++) {
+        unlink("out.jsonl");
+        program_run(&r, 2, BATCH " -o out.jsonl --budget 24 --max-errors 0 --tp %d", tp);
+        program_exits(&r, 1);
+        program_says(&r, "1 requests have failed, and '--max-errors' is 0");
+    }
+    unlink("x.jsonl");
+    program_run(&r, 1, BATCH " -o x.jsonl --budget 24 --window 8"); /* of a policy that sees the question */
     program_exits(&r, 1);
-    program_says(&r, "1 requests have failed, and '--max-errors' is 0");
+    unlink("x.jsonl");
+    write_questions();
+    program_refuses(1, 2, "requests of 'asked.jsonl' share contexts", ASK " -o x.jsonl --window 8");
+    program_refuses(3, 2, "3 ranks are no replicas of 2 ('--tp')", BATCH " -o x.jsonl --tp 2");
     program_run(&r, 1, BATCH " -o out.jsonl --budget 24 --resume");
     program_exits(&r, 1);
     program_refuses(1, 2, "'--resume'", BATCH " -o out.jsonl --budget 24");
@@ -178,47 +238,13 @@ START_TEST(test_what_cannot_be_is_refused)
 }
 END_TEST
 
-/* Questions about a file in completions and in a chat; prompts that begin with the same sentences, one of which has
- * another policy; one that names a file which is not there; and one alone with its context_id. */
-static void write_questions(void)
-{
-    lh_buf text = {0}, lines = {0};
-    tiny_sentences(&text);
-    text.data[500] = '\0';
-    program_file("book.txt", text.data);
-    static const char *const questions[] = {"Who?", " And what of the other one, who said nothing?", " Why"};
-    for (int i = 0; i < 3; i++) {
-        lh_buf_printf(&lines,
-                      "{\"custom_id\": \"file%d\", \"method\": \"POST\", \"url\": \"/v1/completions\", "
-                      "\"context_file\": \"book.txt\", \"body\": {\"prompt\": \"%s\", \"max_tokens\": %d}}\n",
-                      i, questions[i], 9 + 4 * i);
-        lh_buf_printf(&lines,
-                      "{\"custom_id\": \"id%d\", \"method\": \"POST\", \"url\": \"/v1/completions\", "
-                      "\"context_id\": \"s\", %s\"body\": {\"prompt\": \"%.*s%s\", \"max_tokens\": 12}}\n",
-                      i, i == 1 ? "\"policy\": \"keydiff\", " : "", 150, text.data, questions[i]);
-        lh_buf_printf(&lines,
-                      "{\"custom_id\": \"chat%d\", \"method\": \"POST\", \"url\": \"/v1/chat/completions\", "
-                      "\"context_file\": \"book.txt\", \"body\": {\"messages\": [{\"role\": \"user\", "
-                      "\"content\": \"%s\"}], \"max_tokens\": 8}}\n",
-                      i, questions[i]);
-    }
-    lh_buf_puts(&lines, "{\"custom_id\": \"alone\", \"method\": \"POST\", \"url\": \"/v1/completions\", "
-                        "\"context_id\": \"t\", \"body\": {\"prompt\": \"It was\", \"max_tokens\": 9}}\n"
-                        "{\"custom_id\": \"gone\", \"method\": \"POST\", \"url\": \"/v1/completions\", "
-                        "\"context_file\": \"none.txt\", \"body\": {\"prompt\": \"x\"}}\n");
-    program_file("asked.jsonl", lines.data);
-    lh_buf_clear(&text);
-    lh_buf_clear(&lines);
-}
-
-#define ASK "batch -m tiny.h5 -i asked.jsonl --deterministic --threads 1 --ignore-eos -q --budget 24"
-
 /* The answer of a line of an output is the text that `generate` printed as JSON, of its answer `n`. */
 static void check_answer(const char *path, const char *custom_id, const program_result *r, int n)
 {
     json_t *line = line_of(path, custom_id), *alone = json_loads(r->out.data, 0, NULL);
     const json_t *answer = json_array_get(json_object_get(alone, "answers"), (size_t)n);
-    ck_assert_str_eq(json_string_value(json_object_get(choice_of(line), "text")),
+    const json_t *choice = choice_of(line), *message = json_object_get(choice, "message");
+    ck_assert_str_eq(json_string_value(message ? json_object_get(message, "content") : json_object_get(choice, "text")),
                      json_string_value(json_object_get(answer ? answer : alone, "text")));
     json_decref(line);
     json_decref(alone);
@@ -226,18 +252,22 @@ static void check_answer(const char *path, const char *custom_id, const program_
 
 START_TEST(test_requests_share_a_context)
 {
-    static const char *const options[] = {"--batch 1", "--ordered", "--batch 2 --prefill-share 0.1", ""};
+    static const struct {
+        int ranks;
+        const char *options;
+    } ways[] = {{1, "--batch 1"}, {2, "--ordered"}, {3, "--batch 2 --prefill-share 0.1"},
+                {4, ""},          {3, "--tp 1"},    {4, "--tp 2 --batch 2"}};
     program_result r = {0};
     write_questions();
     unlink("whole.jsonl");
     program_run(&r, 1, ASK " -o whole.jsonl --ordered");
     program_exits(&r, 1);
     program_says(&r, "1 of 11 requests failed");
-    for (int i = 0; i < 4; i++) {
-        program_run(&r, 1 + i, ASK " -o shared%d.jsonl %s", i, options[i]);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        program_run(&r, ways[i].ranks, ASK " -o shared%d.jsonl %s", (int)i, ways[i].options);
         program_exits(&r, 1);
         char name[32];
-        snprintf(name, sizeof name, "shared%d.jsonl", i);
+        snprintf(name, sizeof name, "shared%d.jsonl", (int)i);
         check_as_whole(name);
     }
     /* what is left of a context is answered as with all of it */
@@ -272,6 +302,12 @@ START_TEST(test_a_question_is_answered_as_generate_does)
                 "generate -m tiny.h5 -p 'It was' -n 9 --ignore-eos --chat=off --budget 24 --deterministic --json");
     program_exits(&r, 0);
     check_answer("out.jsonl", "alone", &r, 0);
+    program_run(&r, 1,
+                "generate -m tiny.h5 -f book.txt --chat --question 'Who?' --question "
+                "' And what of the other one, who said nothing?' -n 8 --ignore-eos --budget 24 --deterministic --json");
+    program_exits(&r, 0);
+    check_answer("out.jsonl", "chat0", &r, 0);
+    check_answer("out.jsonl", "chat1", &r, 1);
     line = line_of("out.jsonl", "gone");
     ck_assert_ptr_nonnull(strstr(json_string_value(json_object_get(json_object_get(line, "error"), "message")),
                                  "there is no 'none.txt' in the folder '.'"));
@@ -299,7 +335,7 @@ START_TEST(test_a_context_stays_in_its_folder)
     json_decref(line);
     line = line_of("out.jsonl", "pipe");
     ck_assert_ptr_nonnull(strstr(json_string_value(json_object_get(json_object_get(line, "error"), "message")),
-                                 "'pipe.txt' is not a regular file"));
+                                 "must be a regular file"));
     json_decref(line);
     program_clear(&r);
 }
