@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/mem.h"
 
@@ -129,11 +128,13 @@ static const char *part_of(const lh_buf *letter, const heading *h, part which)
 
 /* ---- the head ---- */
 
-/* The run ends with this failure; the first one counts. */
+/* The run ends with this failure. The first one counts, but that the output cannot be written is told in any case. */
 static lh_status note_failure(lh_batch_dispatch *d, lh_status st, const char *message, int64_t bytes)
 {
-    if (d->failure != LH_OK || st == LH_OK) return LH_OK;
+    const int more = d->failure == LH_OK || (st == LH_EWRITE && d->failure != LH_EWRITE);
+    if (st == LH_OK || !more) return LH_OK;
     d->failure = st;
+    d->why.bytes = 0;
     return lh_buf_append(&d->why, message, bytes);
 }
 
@@ -147,6 +148,10 @@ static lh_status hand_out(lh_batch_dispatch *d, int to)
 {
     lh_batch_upcoming next = {.work = NULL};
     if (d->failure == LH_OK) LH_TRY(note_own_failure(d, lh_batch_queue_next(d->queue, &next)));
+    if (d->failure != LH_OK) { /* in reading it, perhaps */
+        lh_batch_work_close(next.work);
+        next.work = NULL;
+    }
     if (!next.work) return send_word(d, to, d->failure == LH_OK ? NOTHING : STOP);
     const lh_batch_work *w = next.work;
     const int knows = next.context == d->contexts[to];
@@ -222,21 +227,28 @@ static int all_ended(const lh_batch_dispatch *d)
     return 1;
 }
 
+/* Tells those that are at work that the run ends. */
+static lh_status stop_others(const lh_batch_dispatch *d)
+{
+    for (int r = 1; r < lh_comm_size(d->leaders); r++)
+        if (!d->ended[r]) LH_TRY(send_word(d, r, STOP));
+    return LH_OK;
+}
+
 /* Until all others have ended. */
 static lh_status wait_for_others(lh_batch_dispatch *d)
 {
     enum { PAUSE_US = 500 };
     int told = 0;
     while (!all_ended(d)) {
-        if (d->failure != LH_OK && !told)
-            for (int r = 1; r < lh_comm_size(d->leaders); r++) LH_TRY(send_word(d, r, STOP));
+        if (d->failure != LH_OK && !told) LH_TRY(stop_others(d));
         told = d->failure != LH_OK;
         LH_TRY(serve(d));
         LH_TRY(note_own_failure(d, lh_batch_check_interrupt()));
         if (d->failure != LH_EWRITE) LH_TRY(note_own_failure(d, lh_batch_output_tick(d->ledger->output)));
-        usleep(PAUSE_US);
+        lh_comm_pause(d->leaders, PAUSE_US);
     }
-    return check_failure(d);
+    return LH_OK;
 }
 
 /* ---- the others ---- */
@@ -321,7 +333,7 @@ static lh_status wait_for_head(lh_batch_dispatch *d, lh_batch_upcoming *out)
         LH_TRY(lh_batch_check_interrupt());
         LH_TRY(look(d));
         if (d->answer.bytes) break;
-        usleep(PAUSE_US);
+        lh_comm_pause(d->leaders, PAUSE_US);
     }
     const heading h = heading_of(&d->answer);
     if (h.kind == NOTHING) return LH_OK;
@@ -366,12 +378,11 @@ lh_status lh_batch_dispatch_pulse(lh_batch_dispatch *d)
     return check_failure(d);
 }
 
-lh_status lh_batch_dispatch_end(lh_batch_dispatch *d, lh_status st)
+lh_status lh_batch_dispatch_end(lh_batch_dispatch *d, lh_status *st)
 {
-    if (!is_head(d)) {
-        lh_status sent = send_message(d, 0, END, st);
-        return st == LH_OK ? sent : st;
-    }
-    LH_TRY(note_own_failure(d, st));
-    return wait_for_others(d);
+    if (!is_head(d)) return send_message(d, 0, END, *st);
+    LH_TRY(note_own_failure(d, *st));
+    LH_TRY(wait_for_others(d));
+    *st = check_failure(d);
+    return LH_OK;
 }

@@ -26,8 +26,8 @@ lh_status lh_batch_dispatch_put(lh_batch_dispatch *dispatch, const lh_batch_put 
 /* To be called after every chunk and step: serves the others, and notices if the run has ended elsewhere. */
 lh_status lh_batch_dispatch_pulse(lh_batch_dispatch *dispatch);
 
-/* This replica has ended with `st`. The head ends the others if that is a failure, and waits for all of them; it
- * returns the first failure. Elsewhere `st` again. */
-lh_status lh_batch_dispatch_end(lh_batch_dispatch *dispatch, lh_status st);
+/* This replica has ended with *st. The head ends the others if that is a failure, waits for all of them, and sets *st
+ * to the first failure. What this itself fails with was not told to the others. */
+lh_status lh_batch_dispatch_end(lh_batch_dispatch *dispatch, lh_status *st);
 
 #endif

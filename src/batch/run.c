@@ -165,7 +165,7 @@ static lh_status pulse(void *self)
     run *r = self;
     lh_status st = is_first(r) ? lh_batch_dispatch_pulse(r->dispatch) : LH_OK;
     if (st == LH_OK) st = lh_batch_check_interrupt();
-    return lh_comm_agree(r->comm, st);
+    return lh_comm_agree_patiently(r->comm, st); /* rank 0 may have read what others asked for */
 }
 
 static lh_status open_run(run *r)
@@ -208,7 +208,7 @@ static lh_status add_figures(const run *r, lh_scheduler_figures *f)
 
 lh_status lh_batch_run(const lh_batch_run_options *options, lh_scheduler_figures *figures)
 {
-    lh_status st = LH_OK;
+    lh_status st = LH_OK, told = LH_OK;
     run r = {.options = options, .comm = lh_engine_get(options->common.engine)->comm};
     *figures = (lh_scheduler_figures){0};
     LH_TRY_DONE(lh_comm_agree(options->world, open_run(&r)));
@@ -221,7 +221,11 @@ lh_status lh_batch_run(const lh_batch_run_options *options, lh_scheduler_figures
                      figures);
     /* what a rank alone failed with ends it, and the launcher the others */
     if (st != LH_OK && !lh_comm_agreed(r.comm)) goto done;
-    if (is_first(&r)) st = lh_batch_dispatch_end(r.dispatch, st);
+    if (is_first(&r)) told = lh_batch_dispatch_end(r.dispatch, &st);
+    if (told != LH_OK) { /* the others do not know */
+        st = told;
+        goto done;
+    }
     LH_TRY_DONE(lh_comm_agree_patiently(options->world, st));
     LH_TRY_DONE(add_figures(&r, figures));
 done:

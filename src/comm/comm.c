@@ -201,7 +201,6 @@ lh_status lh_comm_barrier(lh_comm *comm)
     return st;
 }
 
-/* Messages wait for nobody: the watchdog does not follow them. */
 static lh_status check_messages(const lh_comm *comm)
 {
     if (!comm->ops->post) LH_FAIL(LH_EINTERNAL, "the communicator '%s' sends no messages", comm->ops->name);
@@ -209,22 +208,40 @@ static lh_status check_messages(const lh_comm *comm)
     return LH_OK;
 }
 
+static lh_status end_message(lh_comm *comm, lh_status st)
+{
+    if (st == LH_ECOMM) comm->world->broken = 1;
+    return st;
+}
+
 lh_status lh_comm_post(lh_comm *comm, int to, const void *data, int64_t bytes)
 {
     LH_TRY(check_messages(comm));
-    return comm->ops->post(comm, to, data, bytes);
+    return end_message(comm, comm->ops->post(comm, to, data, bytes));
 }
 
 lh_status lh_comm_arrived(lh_comm *comm, int *from, int64_t *bytes)
 {
     LH_TRY(check_messages(comm));
-    return comm->ops->arrived(comm, from, bytes);
+    return end_message(comm, comm->ops->arrived(comm, from, bytes));
 }
 
 lh_status lh_comm_take(lh_comm *comm, int from, void *out, int64_t bytes)
 {
     LH_TRY(check_messages(comm));
-    return comm->ops->take(comm, from, out, bytes);
+    lh_watch_enter(comm->world->watch, "message", bytes);
+    lh_status st = comm->ops->take(comm, from, out, bytes);
+    lh_watch_leave(comm->world->watch);
+    return end_message(comm, st);
+}
+
+void lh_comm_pause(lh_comm *comm, int64_t us)
+{
+    lh_watch_be_patient(comm->world->watch, 1);
+    lh_watch_enter(comm->world->watch, "wait for a message", -1);
+    usleep((useconds_t)us);
+    lh_watch_leave(comm->world->watch);
+    lh_watch_be_patient(comm->world->watch, 0);
 }
 
 lh_status lh_comm_flush(lh_comm *comm)

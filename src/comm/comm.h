@@ -118,11 +118,16 @@ lh_status lh_comm_barrier(lh_comm *comm);
 
 /* Messages from one rank to another, beside the collectives, of at most 1 GiB; only between the ranks of mpirun or
  * srun. Posting copies the message and does not wait for anybody. lh_comm_arrived: the sender of a message that has
- * arrived and its length, or -1; lh_comm_take then takes it, into `bytes` bytes. Messages of one sender arrive in
- * order. What is posted and not taken when the communicator is closed is lost. */
+ * arrived and its length, or -1; lh_comm_take then takes it, into `bytes` bytes. A long one moves while both ranks
+ * communicate, so its sender must not wait for this rank in a collective. Messages of one sender arrive in order. What
+ * is posted and not taken when the communicator is closed is lost. */
 lh_status lh_comm_post(lh_comm *comm, int to, const void *data, int64_t bytes);
 lh_status lh_comm_arrived(lh_comm *comm, int *from, int64_t *bytes);
 lh_status lh_comm_take(lh_comm *comm, int from, void *out, int64_t bytes);
+
+/* Between two looks for a message: sleeps for so many microseconds, and ends the program, as a collective does, when a
+ * process of this host has ended. --comm-timeout does not apply. */
+void lh_comm_pause(lh_comm *comm, int64_t us);
 
 /* A failure on one rank becomes a failure on all. `st` is the caller's own status so far, its message the calling
  * thread's. Returns LH_OK on every rank or on none: then the status of the lowest failing rank, with its message,
