@@ -1,5 +1,5 @@
 # shellcheck shell=bash disable=SC2034
-# Sourced by longhaul.sbatch, eval.sbatch, trace.sbatch and mpirun.sh: where the program is, ranks and their threads,
+# Sourced by longhaul.sbatch, array.sbatch, eval.sbatch, trace.sbatch and mpirun.sh: where the program is, ranks and their threads,
 # signals, and a small model to try a script with. Needs `set -euo pipefail`.
 #
 #   LONGHAUL=PROGRAM  instead of the one on PATH, or of the build folder beside jobs/

@@ -9,7 +9,9 @@
 
 /* Borrowed. */
 typedef struct lh_batch_common {
-    lh_engine *engine;
+    lh_engine *engine;             /* NULL: requests are read, and not answered */
+    const lh_config *config;       /* of its model, */
+    const lh_tokenizer *tokenizer; /* and the text of it; NULL: it has none */
     const lh_batch_defaults *defaults;
     const lh_policy_options *policy; /* of requests that have none ... */
     const lh_policy *plans;          /* ... and what it is: [LH_ASKED_BOTH], by when the question comes */

@@ -5,7 +5,7 @@
 #ifndef LH_BATCH_DISPATCH_H
 #define LH_BATCH_DISPATCH_H
 
-#include "batch/queue.h"
+#include "batch/ledger.h"
 #include "comm/comm.h"
 
 /* A leader's view. */

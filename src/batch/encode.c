@@ -14,13 +14,12 @@ static lh_prompt_text prompt_text(const lh_batch_common *common, const lh_batch_
                             .format = common->format,
                             .messages = r->messages.at,
                             .message_count = r->messages.n,
-                            .positions = lh_engine_get(common->engine)->config->max_positions};
+                            .positions = common->config->max_positions};
 }
 
 static lh_status check_means(const lh_batch_common *common, const lh_batch_request *r)
 {
-    if (!lh_engine_tokenizer(common->engine))
-        LH_FAIL(LH_EUSAGE, "the model has no tokenizer: give 'prompt' as an array of token ids");
+    if (!common->tokenizer) LH_FAIL(LH_EUSAGE, "the model has no tokenizer: give 'prompt' as an array of token ids");
     if (r->api == LH_BATCH_CHAT && !common->format)
         LH_FAIL(LH_EUSAGE, "the model has no known chat format: name one with '--chat-template', or use "
                            "/v1/completions");
@@ -39,7 +38,7 @@ lh_status lh_batch_encode(const lh_batch_common *common, const lh_batch_request 
     const lh_prompt_text in = prompt_text(common, r);
     if (r->api == LH_BATCH_COMPLETION && !r->prompt) return push_ids(&r->ids, prompt);
     LH_TRY(check_means(common, r));
-    lh_status st = lh_prompt_encode(lh_engine_tokenizer(common->engine), &in, prompt, &questions);
+    lh_status st = lh_prompt_encode(common->tokenizer, &in, prompt, &questions);
     lh_free(questions);
     return st;
 }
@@ -79,7 +78,7 @@ static lh_status encode_question(const lh_batch_common *common, const lh_batch_r
     question = put_context(&in, context, messages);
     in.questions = &question;
     in.question_count = r->prompt || in.chat;
-    LH_TRY_DONE(lh_prompt_encode(lh_engine_tokenizer(common->engine), &in, before, &questions));
+    LH_TRY_DONE(lh_prompt_encode(common->tokenizer, &in, before, &questions));
     if (in.question_count)
         LH_TRY_DONE(push_ids(&questions[0], prompt));
     else
@@ -101,5 +100,18 @@ lh_status lh_batch_encode_question(const lh_batch_common *common, const lh_batch
 lh_status lh_batch_encode_ends(const lh_batch_common *common, const lh_batch_request *r, lh_tokens *ends)
 {
     const lh_prompt_text in = prompt_text(common, r);
-    return lh_prompt_ends(lh_engine_tokenizer(common->engine), &in, ends);
+    return lh_prompt_ends(common->tokenizer, &in, ends);
+}
+
+lh_status lh_batch_check_tokens(const lh_batch_common *common, const lh_batch_request *r, int64_t before,
+                                const lh_tokens *prompt)
+{
+    const lh_config *c = common->config;
+    if (prompt->n == 0) LH_FAIL(LH_EINPUT, "the prompt is empty");
+    if (before + prompt->n + r->max_new > c->max_positions)
+        LH_FAIL(LH_EINPUT,
+                "%lld tokens of prompt and %lld more to come are longer than the %lld positions of the model: shorten "
+                "the prompt, or generate less",
+                (long long)(before + prompt->n), (long long)r->max_new, (long long)c->max_positions);
+    return lh_prompt_check_ids(prompt, c->vocab);
 }

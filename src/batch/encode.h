@@ -12,6 +12,11 @@ lh_status lh_batch_encode(const lh_batch_common *common, const lh_batch_request 
 lh_status lh_batch_encode_question(const lh_batch_common *common, const lh_batch_request *request,
                                    const lh_buf *context, lh_tokens *before, lh_tokens *prompt);
 
+/* LH_EINPUT, LH_EUSAGE: it is empty, too long for the model with what comes `before` it and its answer, or no ids of
+ * the model. */
+lh_status lh_batch_check_tokens(const lh_batch_common *common, const lh_batch_request *request, int64_t before,
+                                const lh_tokens *prompt);
+
 /* The ids that end an answer, besides the tokenizer's end tokens. */
 lh_status lh_batch_encode_ends(const lh_batch_common *common, const lh_batch_request *request, lh_tokens *ends);
 

@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "base/minmax.h"
 #include "batch/encode.h"
-#include "engine/prompt.h"
 
 /* What requests with one policy, and the same before the context, share. */
 typedef struct context {
@@ -156,19 +155,6 @@ static lh_status push_ids(lh_tokens *out, const int32_t *ids, int64_t n)
     return LH_OK;
 }
 
-/* What cannot be answered must not change what the others share. before: tokens of its context. */
-static lh_status check_tokens(const lh_batch_group *g, const lh_batch_work *w, int64_t before, const lh_tokens *prompt)
-{
-    const lh_config *c = lh_engine_get(g->common->engine)->config;
-    if (prompt->n == 0) LH_FAIL(LH_EINPUT, "the prompt is empty");
-    if (before + prompt->n + w->request.max_new > c->max_positions)
-        LH_FAIL(LH_EINPUT,
-                "%lld tokens of prompt and %lld more to come are longer than the %lld positions of the model: shorten "
-                "the prompt, or generate less",
-                (long long)(before + prompt->n), (long long)w->request.max_new, (long long)c->max_positions);
-    return lh_prompt_check_ids(prompt, c->vocab);
-}
-
 /* The question about the file's text. */
 static lh_status add_question(lh_batch_group *g, const lh_batch_work *w, lh_tokens *prompt, context **out)
 {
@@ -181,14 +167,14 @@ static lh_status add_question(lh_batch_group *g, const lh_batch_work *w, lh_toke
     LH_TRY(lh_batch_encode_question(g->common, &w->request, &g->text, c->members ? NULL : &c->ids, prompt));
     if (c->ids.n == 0) LH_FAIL(LH_EINPUT, "'context_file': '%s' holds no token", w->request.context_file);
     c->shared = c->ids.n;
-    return check_tokens(g, w, c->ids.n, prompt);
+    return lh_batch_check_tokens(g->common, &w->request, c->ids.n, prompt);
 }
 
 /* What a whole prompt has beside what all have; `prompt` becomes that. One token at least is its own. */
 static lh_status add_prompt(lh_batch_group *g, const lh_batch_work *w, lh_tokens *prompt, context **out)
 {
     LH_TRY(lh_batch_encode(g->common, &w->request, prompt));
-    LH_TRY(check_tokens(g, w, 0, prompt));
+    LH_TRY(lh_batch_check_tokens(g->common, &w->request, 0, prompt)); /* or it would change what the others share */
     LH_TRY(find_context(g, 0, &w->policy, out));
     context *c = *out;
     if (!c->members) {

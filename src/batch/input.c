@@ -89,6 +89,30 @@ static lh_status find_duplicates(lh_batch_input *input)
     return LH_OK;
 }
 
+static int64_t shard_of(const lh_batch_input *input, int64_t i, int64_t count)
+{
+    const uint64_t context = input->lines[i].context >> 1; /* whose lowest bit is set */
+    return (int64_t)((context ? context : (uint64_t)i) % (uint64_t)count);
+}
+
+lh_status lh_batch_input_shard(lh_batch_input *input, int64_t index, int64_t count)
+{
+    int64_t kept = 0;
+    for (int64_t i = 0; i < input->n; i++) {
+        if (shard_of(input, i, count) == index)
+            input->lines[kept++] = input->lines[i];
+        else
+            lh_free((char *)(uintptr_t)input->lines[i].custom_id);
+    }
+    input->n = kept;
+    lh_ids_close(input->ids);
+    input->ids = NULL;
+    LH_TRY(lh_ids_open(&input->ids, kept));
+    for (int64_t i = 0; i < kept; i++)
+        if (input->lines[i].custom_id) lh_ids_add(input->ids, input->lines[i].custom_id, i);
+    return LH_OK;
+}
+
 lh_status lh_batch_input_open(lh_batch_input **out, const char *path)
 {
     lh_status st = LH_OK;

@@ -28,6 +28,10 @@ typedef struct lh_batch_input lh_batch_input;
 lh_status lh_batch_input_open(lh_batch_input **out, const char *path);
 void lh_batch_input_close(lh_batch_input *input); /* NULL is fine */
 
+/* Leaves one of `count` parts, number `index` from 0: every count-th line, and whole contexts. It may be empty. Numbers
+ * and hashes of lines stay, and a custom_id that a line of another part had first is none here, too. */
+lh_status lh_batch_input_shard(lh_batch_input *input, int64_t index, int64_t count);
+
 const char *lh_batch_input_path(const lh_batch_input *input);
 int64_t lh_batch_input_count(const lh_batch_input *input);
 const lh_batch_line *lh_batch_input_line(const lh_batch_input *input, int64_t i); /* i in [0, count) */

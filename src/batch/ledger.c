@@ -11,6 +11,7 @@ void lh_batch_ledger_open(lh_batch_ledger *l, lh_batch_output *output, int64_t r
 void lh_batch_ledger_close(lh_batch_ledger *l)
 {
     lh_progress_clear(&l->progress);
+    lh_buf_clear(&l->line);
 }
 
 lh_status lh_batch_ledger_put(lh_batch_ledger *l, const lh_batch_put *put)
@@ -22,4 +23,30 @@ lh_status lh_batch_ledger_put(lh_batch_ledger *l, const lh_batch_put *put)
         LH_FAIL(LH_EPARTIAL, "%lld requests have failed, and '--max-errors' is %lld: the run ends; their lines say why",
                 (long long)l->failed, (long long)l->max_errors);
     return LH_OK;
+}
+
+static int has_line(void *self, int64_t i)
+{
+    return lh_batch_output_has(((const lh_batch_ledger *)self)->output, i);
+}
+
+static lh_status put_failure(void *self, const lh_batch_work *w, lh_status why)
+{
+    lh_batch_ledger *l = self;
+    json_t *timing = NULL;
+    l->line.bytes = 0;
+    LH_TRY(lh_batch_work_write(w, LH_FINISH_STOP, why, &l->line, &timing));
+    lh_error_clear();
+    return lh_batch_ledger_put(l,
+                               &(lh_batch_put){.i = w->i, .line = l->line.data, .bytes = l->line.bytes, .failed = 1});
+}
+
+static lh_status tick(void *self)
+{
+    return lh_batch_output_tick(((lh_batch_ledger *)self)->output);
+}
+
+lh_batch_queue_owner lh_batch_ledger_owner(lh_batch_ledger *l)
+{
+    return (lh_batch_queue_owner){.self = l, .has = has_line, .refuse = put_failure, .tick = tick};
 }

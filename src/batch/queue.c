@@ -14,7 +14,6 @@ struct lh_batch_queue {
     lh_batch_group *group; /* whose requests come next; NULL: none */
     int64_t in_group;      /* number of the last context within it; -1: none yet */
     int64_t contexts;      /* so far */
-    lh_buf line;
 };
 
 lh_status lh_batch_check_interrupt(void)
@@ -29,7 +28,7 @@ static lh_status make_order(lh_batch_queue *q)
     const int64_t all = lh_batch_input_count(o->input);
     uint8_t *done = NULL;
     LH_TRY(lh_calloc(&done, all, 1));
-    for (int64_t i = 0; i < all; i++) done[i] = (uint8_t)lh_batch_output_has(o->ledger->output, i);
+    for (int64_t i = 0; i < all; i++) done[i] = (uint8_t)o->owner.has(o->owner.self, i);
     lh_status st = lh_batch_order_make(&q->order, o->input, done, o->in_order);
     lh_free(done);
     return st;
@@ -54,7 +53,6 @@ void lh_batch_queue_close(lh_batch_queue *q)
     if (!q) return;
     lh_batch_group_close(q->group);
     lh_batch_order_clear(&q->order);
-    lh_buf_clear(&q->line);
     lh_free(q);
 }
 
@@ -63,18 +61,12 @@ static int is_of_request(lh_status st)
     return st == LH_EINPUT || st == LH_EUSAGE;
 }
 
-/* A line that cannot be answered has its line of the output. */
 static lh_status drop_work(lh_batch_queue *q, lh_batch_work *w, lh_status st)
 {
-    json_t *timing = NULL;
+    const lh_batch_queue_owner *owner = &q->options.owner;
     if (w && is_of_request(st)) {
-        q->line.bytes = 0;
-        st = lh_batch_work_write(w, LH_FINISH_STOP, st, &q->line, &timing);
-        lh_error_clear();
-        if (st == LH_OK)
-            st = lh_batch_ledger_put(
-                q->options.ledger,
-                &(lh_batch_put){.i = w->i, .line = q->line.data, .bytes = q->line.bytes, .failed = 1});
+        st = owner->refuse(owner->self, w, st);
+        if (st == LH_OK) lh_error_clear();
     }
     lh_batch_work_close(w);
     return st;
@@ -100,6 +92,7 @@ static lh_status read_alone(lh_batch_queue *q, int64_t i, lh_batch_upcoming *out
     lh_status st = open_work(q, i, 0, &w);
     if (st == LH_OK) st = check_alone(w);
     if (st == LH_OK) st = lh_batch_encode(q->options.common, &w->request, &w->prompt);
+    if (st == LH_OK) st = lh_batch_check_tokens(q->options.common, &w->request, 0, &w->prompt);
     if (st != LH_OK) return drop_work(q, w, st);
     out->work = w;
     return LH_OK;
@@ -128,10 +121,10 @@ static lh_status open_group(lh_batch_queue *q, int64_t n)
     q->in_group = -1;
     for (int64_t k = 0; k < n; k++) {
         const int64_t i = q->order.lines[q->next + k];
-        const int wanted = !lh_batch_output_has(o->ledger->output, i);
+        const int wanted = !o->owner.has(o->owner.self, i);
         lh_batch_work *w = NULL;
         LH_TRY(lh_batch_check_interrupt());
-        LH_TRY(lh_batch_output_tick(o->ledger->output));
+        LH_TRY(o->owner.tick(o->owner.self));
         lh_status st = open_work(q, i, 1, &w);
         if (st == LH_OK) st = lh_batch_group_add(q->group, w, wanted);
         if (is_of_request(st) && !wanted) {

@@ -1,19 +1,26 @@
-/* queue.h - the requests of a run that have no answer yet, one after another, on the rank that has the input: read,
- * encoded, and with the context that they share. Lines that cannot be answered go to the ledger instead. */
+/* queue.h - the requests that have no answer yet, one after another, on the rank that has the input: read, encoded, and
+ * with the context that they share. Lines that cannot be answered go to the queue's owner. */
 #ifndef LH_BATCH_QUEUE_H
 #define LH_BATCH_QUEUE_H
 
-#include "batch/ledger.h"
 #include "batch/work.h"
 
 typedef struct lh_batch_queue lh_batch_queue;
+
+typedef struct lh_batch_queue_owner {
+    void *self;
+    int (*has)(void *self, int64_t i); /* 1: line i has its answer */
+    lh_status (*refuse)(void *self, const lh_batch_work *w,
+                        lh_status); /* it cannot be answered: the thread's message */
+    lh_status (*tick)(void *self);  /* now and then */
+} lh_batch_queue_owner;
 
 /* All is borrowed. */
 typedef struct lh_batch_queue_options {
     const lh_batch_common *common;
     const lh_batch_input *input;
-    lh_batch_ledger *ledger; /* its output says what is done */
-    int in_order;            /* 1: in the order of the input; 0: the longest first */
+    lh_batch_queue_owner owner;
+    int in_order; /* 1: in the order of the input; 0: the longest first */
 } lh_batch_queue_options;
 
 lh_status lh_batch_queue_open(lh_batch_queue **out, const lh_batch_queue_options *options);

@@ -174,9 +174,10 @@ static lh_status open_run(run *r)
     LH_TRY(lh_calloc(&r->open, o->most + 2, sizeof *r->open));
     if (o->output) {
         lh_batch_ledger_open(&r->ledger, o->output, lh_batch_input_count(o->input), o->max_errors);
-        LH_TRY(lh_batch_queue_open(
-            &r->queue, &(lh_batch_queue_options){
-                           .common = &o->common, .input = o->input, .ledger = &r->ledger, .in_order = o->in_order}));
+        LH_TRY(lh_batch_queue_open(&r->queue, &(lh_batch_queue_options){.common = &o->common,
+                                                                        .input = o->input,
+                                                                        .owner = lh_batch_ledger_owner(&r->ledger),
+                                                                        .in_order = o->in_order}));
     }
     if (!is_first(r)) return LH_OK;
     return lh_batch_dispatch_open(&r->dispatch, o->leaders, &o->common, r->queue, &r->ledger);

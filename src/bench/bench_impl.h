@@ -87,6 +87,27 @@ double lh_bench_min_s(const lh_bench_rates *rates, const lh_bench_case *c);
 /* Adds the row of a case that took `time`, with its share of the rates. */
 lh_status lh_bench_add_case(lh_bench *b, const lh_bench_case *c, const lh_bench_time *time);
 
+/* ---- prompt.c ---- */
+
+/* A prompt and the steps after it. */
+typedef struct lh_bench_prompt {
+    lh_engine *engine;
+    const lh_policy *policy;
+    const lh_profiles *profiles;
+    const int32_t *ids;                  /* [tokens + steps] */
+    int64_t tokens, steps, batch;        /* sequences that step together */
+    const lh_forward_progress *progress; /* NULL: none */
+} lh_bench_prompt;
+
+/* n random tokens, the same on all ranks. */
+lh_status lh_bench_draw_ids(int32_t **out, int64_t n, int64_t vocab);
+
+/* Collective. Seconds go to *prefill and steps [steps], unless these are NULL. */
+lh_status lh_bench_time_prompt(const lh_bench_prompt *prompt, double *prefill, double *steps);
+
+/* The same with few tokens and steps, not timed. */
+lh_status lh_bench_warm_up(const lh_bench_prompt *prompt);
+
 /* ---- operations.c ---- */
 
 /* LH_EUSAGE for a word of the request that none of `names` (ends with NULL) contains, listing the names. */

@@ -6,13 +6,10 @@
 
 #include "base/mem.h"
 #include "base/progress.h"
-#include "base/rng.h"
 #include "bench/bench_impl.h"
-#include "engine/clock.h"
-#include "engine/decode.h"
 #include "engine/plan.h"
 
-enum { CACHES = 2, WARM_TOKENS = 128, WARM_STEPS = 2 };
+enum { CACHES = 2 };
 
 /* Measurements with one cache. */
 typedef struct measured {
@@ -45,81 +42,27 @@ static lh_status show_prefill(void *self, int64_t done, int64_t total)
 
 /* ---- runs ---- */
 
-/* Copies the next tokens to the host, which waits for all work before it. */
-static lh_status sample(lh_session *const *sessions, int64_t n, int64_t step)
-{
-    int32_t id;
-    for (int64_t i = 0; i < n; i++) LH_TRY(lh_session_sample(sessions[i], &lh_greedy, step, &id));
-    return LH_OK;
-}
-
-/* One prefill and the steps after it. Seconds go to prefill[0] and steps[0 .. n - 1], unless these are NULL. */
-typedef struct timed_run {
-    const lh_policy *policy;
-    int64_t tokens, n;
-    double *prefill, *steps;
-} timed_run;
-
-/* Steps of the prompt's session and of its forks. */
-static lh_status time_steps(model_run *r, lh_session **sessions, const timed_run *p)
-{
-    lh_status st = LH_OK;
-    const int64_t batch = r->request->batch;
-    int32_t *ids = NULL;
-    LH_TRY_DONE(lh_calloc(&ids, batch, sizeof *ids));
-    for (int64_t b = 1; b < batch; b++) LH_TRY_DONE(lh_session_fork(&sessions[b], sessions[0], p->n + 1, 0));
-    for (int64_t i = 0; i < p->n; i++) {
-        const double start = lh_clock_s();
-        for (int64_t b = 0; b < batch; b++) ids[b] = r->ids[p->tokens + i];
-        LH_TRY_DONE(lh_sessions_step(sessions, ids, batch));
-        LH_TRY_DONE(sample(sessions, batch, i + 1));
-        if (p->steps) p->steps[i] = lh_clock_s() - start;
-    }
-done:
-    lh_free(ids);
-    return st;
-}
-
-static lh_status run_once(model_run *r, const timed_run *p)
-{
-    lh_status st = LH_OK;
-    const int64_t batch = r->request->batch;
-    lh_session **sessions = NULL;
-    const lh_forward_progress progress = {r, show_prefill};
-    const lh_session_options options = {.policy = p->policy,
-                                        .profiles = r->request->profiles,
-                                        .prompt = p->tokens,
-                                        .more = p->n + 1,
-                                        .length = p->tokens + p->n + 1,
-                                        .sequences = batch};
-    LH_TRY_DONE(lh_calloc(&sessions, batch, sizeof *sessions));
-    LH_TRY_DONE(lh_session_open(&sessions[0], r->engine, &options));
-    LH_TRY_DONE(lh_comm_barrier(r->comm));
-    const double start = lh_clock_s();
-    LH_TRY_DONE(lh_session_prefill(sessions[0], r->ids, p->tokens, p->prefill ? &progress : NULL));
-    LH_TRY_DONE(sample(sessions, 1, 0));
-    if (p->prefill) *p->prefill = lh_clock_s() - start;
-    LH_TRY_DONE(time_steps(r, sessions, p));
-done:
-    for (int64_t b = batch - 1; sessions && b >= 0; b--) lh_session_close(sessions[b]);
-    lh_free(sessions);
-    return st;
-}
-
 /* Warms up with few tokens, then alternates between the full cache and the evicted one. */
 static lh_status run_all(model_run *r)
 {
     lh_status st = LH_OK;
     const lh_bench_model_request *q = r->request;
-    const int64_t few = q->context < WARM_TOKENS ? q->context : WARM_TOKENS;
-    const int64_t steps = q->steps < WARM_STEPS ? q->steps : WARM_STEPS;
-    LH_TRY_DONE(run_once(r, &(timed_run){.policy = r->caches[0].policy, .tokens = few, .n = steps}));
+    const lh_forward_progress progress = {r, show_prefill};
+    lh_bench_prompt prompt = {.engine = r->engine,
+                              .policy = r->caches[0].policy,
+                              .profiles = q->profiles,
+                              .ids = r->ids,
+                              .tokens = q->context,
+                              .steps = q->steps,
+                              .batch = q->batch,
+                              .progress = &progress};
+    LH_TRY_DONE(lh_bench_warm_up(&prompt));
     lh_progress_init(&r->progress, "measuring", "tokens", r->count * q->repeat * q->context);
     for (int64_t i = 0; i < q->repeat; i++)
         for (int64_t c = 0; c < r->count; c++) {
             const measured *m = &r->caches[c];
-            const timed_run timed = {m->policy, q->context, q->steps, m->prefill + i, m->steps + i * q->steps};
-            LH_TRY_DONE(run_once(r, &timed));
+            prompt.policy = m->policy;
+            LH_TRY_DONE(lh_bench_time_prompt(&prompt, m->prefill + i, m->steps + i * q->steps));
             r->done += q->context;
         }
 done:
@@ -128,20 +71,6 @@ done:
 }
 
 /* ---- minimum FLOPs and bytes ---- */
-
-/* FLOPs of a prefill: the products of all layers, full or sliding-window attention, and one row of logits. */
-static double prefill_flops(const lh_config *c, int64_t tokens)
-{
-    const double n = (double)tokens, window = (double)c->window, q = (double)(c->heads * c->head_dim);
-    const double kv = (double)(c->kv_heads * c->head_dim), hidden = (double)c->hidden;
-    const double weights = hidden * (2 * q + 2 * kv) + 3 * hidden * (double)lh_config_mlp_channels_passed(c);
-    double pairs = 0;
-    for (int64_t l = 0; l < c->layers; l++) {
-        const int slides = c->window > 0 && c->sliding[l] && window < n;
-        pairs += slides ? window * (window + 1) / 2 + (n - window) * window : n * (n + 1) / 2;
-    }
-    return 2 * weights * n * (double)c->layers + 4 * q * pairs + 2 * hidden * (double)c->vocab;
-}
 
 /* Local. Works out the bytes that a step reads with each cache. */
 static lh_status plan_bytes(model_run *r)
@@ -222,7 +151,7 @@ static lh_status report(model_run *r)
     const lh_bench_model_request *q = r->request;
     double median[CACHES] = {0}, bytes[CACHES] = {0};
     lh_bench_case prefill = {.name = "prefill"}, step = {.name = "decode step"};
-    prefill.flops = prefill_flops(lh_engine_get(r->engine)->config, q->context);
+    prefill.flops = lh_bench_prefill_flops(lh_engine_get(r->engine)->config, q->context);
     for (int64_t c = 0; c < r->count; c++) {
         measured *m = &r->caches[c];
         snprintf(prefill.shape, sizeof prefill.shape, "%s, %lld tokens", m->name, (long long)q->context);
@@ -263,19 +192,13 @@ static lh_status prepare_run(model_run *r)
 {
     const lh_bench_model_request *q = r->request;
     const lh_exec *x = lh_engine_get(r->engine)->exec;
-    const uint32_t key[2] = {1, 2}, vocab = (uint32_t)lh_engine_get(r->engine)->config->vocab;
     LH_TRY(check_request(r));
     r->b.ops = x->ops;
     r->b.stream = x->stream;
     r->b.device = lh_engine_get(r->engine)->device;
     LH_TRY(lh_event_open(&r->b.begin, r->b.device));
     LH_TRY(lh_event_open(&r->b.end, r->b.device));
-    LH_TRY(lh_calloc(&r->ids, q->context + q->steps, sizeof *r->ids));
-    for (int64_t i = 0; i < q->context + q->steps; i++) {
-        uint32_t word[4];
-        lh_philox(word, key, (const uint32_t[]){(uint32_t)i, 0, 0, 0});
-        r->ids[i] = (int32_t)(word[0] % vocab);
-    }
+    LH_TRY(lh_bench_draw_ids(&r->ids, q->context + q->steps, lh_engine_get(r->engine)->config->vocab));
     for (int64_t c = 0; c < r->count; c++) {
         LH_TRY(lh_calloc(&r->caches[c].prefill, q->repeat, sizeof(double)));
         LH_TRY(lh_calloc(&r->caches[c].steps, q->repeat * q->steps, sizeof(double)));

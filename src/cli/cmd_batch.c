@@ -6,47 +6,49 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/minmax.h"
 #include "base/version.h"
-#include "batch/run.h"
-#include "cli/cli.h"
-#include "cli/policy_notes.h"
+#include "cli/batch_command.h"
 #include "engine/clock.h"
-#include "engine/prompt.h"
 
-struct batch_options {
-    const char *input, *output, *context_root, *chat_template;
-    int resume, ordered;
-    int64_t batch, max_errors;
-    double prefill_share, sync_s;
-};
-
-struct values {
-    lh_cli_common common;
-    lh_engine_options engine;
-    lh_policy_options policy;
-    lh_batch_defaults defaults;
-    struct batch_options own;
-};
-
-#define FIELD(member) LH_FIELD(struct batch_options, member)
+#define FIELD(member) LH_FIELD(lh_batch_options, member)
 static const lh_option rows[] = {
     {.type = LH_OPT_STR,
      .letter = 'i',
      .name = "input",
      FIELD(input),
      .arg = "FILE",
-     .required = 1,
      .help = "Requests, one a line, as OpenAI's Batch API takes them (docs/batch.md)."},
+    {.type = LH_OPT_STR,
+     .name = "from",
+     FIELD(from),
+     .arg = "FOLDER|FILE.csv",
+     .help = "Documents in place of requests: each text of a folder ('*.txt', '*.md'), or each row of a table, in a "
+             "--template. The requests are in OUT.requests.jsonl then."},
+    {.type = LH_OPT_STR,
+     .name = "template",
+     FIELD(text),
+     .arg = "TEXT",
+     .help = "Prompt of each document of --from: '{text}' stands for the text of a file and '{name}' for its name, and "
+             "of a table '{COLUMN}' for a value; '{{' and '}}' for braces. In the model's chat format if it has one."},
+    {.type = LH_OPT_STR,
+     .name = "shard",
+     FIELD(shard),
+     .arg = "I/N",
+     .help = "Part I, from 0, of N of the requests: of one job of an array (jobs/array.sbatch). 'longhaul merge' joins "
+             "the outputs."},
     {.type = LH_OPT_STR,
      .letter = 'o',
      .name = "output",
      FIELD(output),
      .arg = "FILE",
-     .required = 1,
      .writes = 1,
      .help = "The answers, one a line, appended when they are finished. Beside it: FILE.state and "
              "FILE.timings.jsonl."},
+    {.type = LH_OPT_FLAG,
+     .name = "check",
+     FIELD(check),
+     .help = "Answer nothing: read all requests, say which cannot be answered, count tokens, and measure here how long "
+             "the run will take. Code 1 if some cannot be answered."},
     {.type = LH_OPT_FLAG,
      .name = "resume",
      FIELD(resume),
@@ -120,22 +122,25 @@ static const lh_option answer_rows[] = {
 #undef FIELD
 static const lh_option_table answer_table = {"answers (a request may say otherwise)", answer_rows};
 
-static const lh_option_group groups[] = {{&table, offsetof(struct values, own)},
-                                         {&answer_table, offsetof(struct values, defaults)},
-                                         {&lh_cli_sampling_options, offsetof(struct values, defaults.sampling)},
-                                         {&lh_cli_policy_options, offsetof(struct values, policy)},
-                                         {&lh_cli_engine_options, offsetof(struct values, engine)},
-                                         {&lh_cli_common_options, offsetof(struct values, common)},
+static const lh_option_group groups[] = {{&table, offsetof(lh_batch_values, own)},
+                                         {&answer_table, offsetof(lh_batch_values, defaults)},
+                                         {&lh_cli_sampling_options, offsetof(lh_batch_values, defaults.sampling)},
+                                         {&lh_cli_policy_options, offsetof(lh_batch_values, policy)},
+                                         {&lh_cli_engine_options, offsetof(lh_batch_values, engine)},
+                                         {&lh_cli_common_options, offsetof(lh_batch_values, common)},
                                          {0}};
 static const lh_example examples[] = {
     {"longhaul batch -m m.h5 -i in.jsonl -o out.jsonl --budget 20%", "answer every request with a fifth of the cache"},
     {"longhaul batch -m m.h5 -i in.jsonl -o out.jsonl --budget 20% --resume", "go on after an interrupt or a crash"},
+    {"longhaul batch -m m.h5 -i in.jsonl --budget 20% --check", "what would fail, and the time to ask for"},
+    {"longhaul batch -m m.h5 --from papers/ --template '{text}\n\nList the data sets.' -o out.jsonl --budget 20%",
+     "the same question about every text of a folder"},
     {"longhaul status out.jsonl", "how far it is, from another shell"},
     {0}};
 static const lh_syntax syntax = {
     .program = "longhaul",
     .name = "batch",
-    .usage = "-m FILE -i FILE -o FILE [options]",
+    .usage = "-m FILE (-i FILE | --from DOCUMENTS) -o FILE [options]",
     .summary = "Answer many requests from a JSON Lines file",
     .text =
         "Requests are lines of OpenAI's batch files, for /v1/completions and /v1/chat/completions; answers are lines "
@@ -153,23 +158,13 @@ static const lh_syntax syntax = {
     .examples = examples};
 
 typedef struct run {
-    lh_call *call;
-    struct values *v;
-    lh_policy policies[LH_ASKED_BOTH]; /* by when the question comes */
-    lh_buf no_contexts;                /* why there is no policy for contexts; empty: there is one */
-    lh_profiles profiles;              /* those that they name */
-    char *context_root;
-    lh_comm *replica, *leaders; /* of this rank; its first ranks. NULL: the world */
-    int64_t replicas;
-    lh_engine *engine;
-    const lh_chat_format *format;
-    lh_batch_input *input;
+    lh_batch_call batch;
     lh_batch_output *output;
     json_t *record; /* what all lines have in common */
 } run;
 
 /* The default for contexts may refuse parts that are meant for the other: it matters where an input has contexts. */
-static lh_status resolve_later(run *r)
+static lh_status resolve_later(lh_batch_call *r)
 {
     lh_policy *policy = &r->policies[LH_ASKED_LATER];
     r->v->policy.asked = LH_ASKED_LATER;
@@ -181,9 +176,10 @@ static lh_status resolve_later(run *r)
     return st;
 }
 
-static lh_status check_options(run *r)
+static lh_status check_options(lh_batch_call *r)
 {
-    struct values *v = r->v;
+    lh_batch_values *v = r->v;
+    LH_TRY(lh_batch_check_input_options(&v->own));
     v->policy.profiles = &r->profiles;
     LH_TRY(resolve_later(r));
     v->policy.asked = LH_ASKED_IN_PROMPT;
@@ -198,71 +194,41 @@ static const char *name_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* The folder of context files. */
-static lh_status choose_root(run *r)
-{
-    const struct batch_options *o = &r->v->own;
-    const char *slash = strrchr(o->input, '/');
-    LH_TRY(lh_strdup(&r->context_root, o->context_root ? o->context_root : slash ? o->input : "."));
-    if (!o->context_root && slash) r->context_root[lh_max_i64(slash - o->input, 1)] = '\0';
-    return LH_OK;
-}
-
 /* The same on every number of ranks, so that a run can go on with another one. */
 static lh_status make_record(run *r)
 {
-    const lh_engine_view *e = lh_engine_get(r->engine);
+    const lh_engine_view *e = lh_engine_get(r->batch.engine);
     char identity[17];
     json_t *policy = NULL, *later = NULL;
-    lh_status st = lh_policy_json(&r->policies[LH_ASKED_IN_PROMPT], &policy);
-    if (st == LH_OK && !r->no_contexts.bytes) st = lh_policy_json(&r->policies[LH_ASKED_LATER], &later);
+    lh_status st = lh_policy_json(&r->batch.policies[LH_ASKED_IN_PROMPT], &policy);
+    if (st == LH_OK && !r->batch.no_contexts.bytes) st = lh_policy_json(&r->batch.policies[LH_ASKED_LATER], &later);
     if (st != LH_OK) {
         json_decref(policy);
         return st;
     }
     snprintf(identity, sizeof identity, "%016llx", (unsigned long long)e->identity);
-    r->record = json_pack("{s:s, s:s, s:o, s:o, s:s, s:s, s:s}", "model", name_of(r->v->engine.model), "identity",
+    r->record = json_pack("{s:s, s:s, s:o, s:o, s:s, s:s, s:s}", "model", name_of(r->batch.v->engine.model), "identity",
                           identity, "policy", policy, "context_policy", later ? later : json_null(), "dtype",
                           lh_dtype_name(e->dtype), "kv_dtype", lh_dtype_name(e->kv_dtype), "version", lh_version());
     if (!r->record) LH_FAIL(LH_ENOMEM, "cannot allocate memory for the description of the run");
     return LH_OK;
 }
 
-/* Rank 0: of requests alone, and of those that share contexts, where there are such. */
-static lh_status note_policies(const run *r)
-{
-    const int64_t positions = lh_engine_get(r->engine)->config->max_positions;
-    int seen[LH_ASKED_BOTH] = {0};
-    for (int64_t i = 0; i < lh_batch_input_count(r->input); i++)
-        seen[lh_batch_input_line(r->input, i)->context ? LH_ASKED_LATER : LH_ASKED_IN_PROMPT] = 1;
-    if (seen[LH_ASKED_LATER] && r->no_contexts.bytes)
-        LH_FAIL(LH_EUSAGE, "requests of '%s' share contexts, and their questions come after the eviction: %s",
-                lh_batch_input_path(r->input), r->no_contexts.data);
-    for (int asked = LH_ASKED_IN_PROMPT; asked <= LH_ASKED_LATER; asked++)
-        if (seen[asked]) LH_TRY(lh_cli_note_policy(&r->policies[asked], positions, (lh_policy_asked)asked));
-    return LH_OK;
-}
-
 /* Rank 0. */
 static lh_status open_files(run *r)
 {
-    const struct batch_options *o = &r->v->own;
-    const lh_tokenizer *tok = lh_engine_tokenizer(r->engine);
-    int rendered = 0;
-    LH_TRY(choose_root(r));
-    const lh_prompt_text none = {.text = "", .chat_template = o->chat_template};
-    LH_TRY(o->chat_template ? lh_prompt_format(tok, &none, &r->format)
-                            : lh_prompt_auto_format(tok, &none, &r->format, &rendered));
-    LH_TRY(lh_batch_input_open(&r->input, o->input));
-    LH_TRY(note_policies(r));
-    LH_TRY(lh_batch_output_open(&r->output, o->output, r->input,
+    const lh_batch_call *b = &r->batch;
+    const lh_batch_options *o = &b->v->own;
+    const lh_engine_view *e = lh_engine_get(b->engine);
+    LH_TRY(lh_batch_open_input(&r->batch, e->tokenizer, e->config->max_positions));
+    LH_TRY(lh_batch_output_open(&r->output, o->output, b->input,
                                 &(lh_batch_output_options){.run = r->record,
                                                            .resume = o->resume,
                                                            .ordered = o->ordered,
                                                            .sync_s = o->sync_s,
-                                                           .ranks = lh_world_size(r->call->world),
-                                                           .replicas = r->replicas}));
-    const int64_t all = lh_batch_input_count(r->input), done = lh_batch_output_done(r->output);
+                                                           .ranks = lh_world_size(b->call->world),
+                                                           .replicas = b->replicas}));
+    const int64_t all = lh_batch_input_count(b->input), done = lh_batch_output_done(r->output);
     if (done)
         lh_info("%lld of %lld requests have a line in '%s'", (long long)done, (long long)all, o->output);
     else
@@ -273,11 +239,11 @@ static lh_status open_files(run *r)
 /* Rank 0: what was done, in a line. */
 static void print_figures(const run *r, const lh_scheduler_figures *f, double seconds)
 {
-    const int64_t all = lh_batch_input_count(r->input), done = lh_batch_output_done(r->output);
+    const int64_t all = lh_batch_input_count(r->batch.input), done = lh_batch_output_done(r->output);
     lh_info(
         "%lld of %lld requests have a line in '%s', %lld of them failed; this run: %lld tokens read, %lld generated "
         "in %.1f s",
-        (long long)done, (long long)all, r->v->own.output, (long long)lh_batch_output_failed(r->output),
+        (long long)done, (long long)all, r->batch.v->own.output, (long long)lh_batch_output_failed(r->output),
         (long long)f->prompt_tokens, (long long)f->new_tokens, seconds);
 }
 
@@ -286,27 +252,29 @@ static lh_status check_failed(const run *r)
     const int64_t failed = lh_batch_output_failed(r->output);
     if (failed)
         LH_FAIL(LH_EPARTIAL, "%lld of %lld requests failed: 'longhaul status %s' shows why", (long long)failed,
-                (long long)lh_batch_input_count(r->input), r->v->own.output);
+                (long long)lh_batch_input_count(r->batch.input), r->batch.v->own.output);
     return LH_OK;
 }
 
 /* Collective. */
 static lh_status answer_all(run *r)
 {
-    const struct batch_options *o = &r->v->own;
+    const lh_batch_options *o = &r->batch.v->own;
     lh_scheduler_figures figures = {0};
-    const lh_batch_run_options options = {.common = {.engine = r->engine,
-                                                     .defaults = &r->v->defaults,
-                                                     .policy = &r->v->policy,
-                                                     .plans = r->policies,
-                                                     .profiles = &r->profiles,
-                                                     .format = r->format,
-                                                     .context_root = r->context_root,
-                                                     .model = name_of(r->v->engine.model),
+    const lh_batch_run_options options = {.common = {.engine = r->batch.engine,
+                                                     .config = lh_engine_get(r->batch.engine)->config,
+                                                     .tokenizer = lh_engine_tokenizer(r->batch.engine),
+                                                     .defaults = &r->batch.v->defaults,
+                                                     .policy = &r->batch.v->policy,
+                                                     .plans = r->batch.policies,
+                                                     .profiles = &r->batch.profiles,
+                                                     .format = r->batch.format,
+                                                     .context_root = r->batch.context_root,
+                                                     .model = name_of(r->batch.v->engine.model),
                                                      .run = r->record},
-                                          .world = lh_world_comm(r->call->world),
-                                          .leaders = r->leaders,
-                                          .input = r->input,
+                                          .world = lh_world_comm(r->batch.call->world),
+                                          .leaders = r->batch.leaders,
+                                          .input = r->batch.input,
                                           .output = r->output,
                                           .in_order = o->ordered,
                                           .most = o->batch,
@@ -322,54 +290,44 @@ static lh_status answer_all(run *r)
     return ended ? st : lh_comm_agree(options.world, st);
 }
 
-static lh_status check_replicas(int64_t ranks, int64_t tp)
+static lh_status open_answers(run *r)
 {
-    if (ranks % tp)
-        LH_FAIL(LH_EUSAGE, "%lld ranks are no replicas of %lld ('--tp'): start a multiple of them", (long long)ranks,
-                (long long)tp);
-    return LH_OK;
-}
-
-/* Collective. '--tp' ranks make a replica; without it all of them do. */
-static lh_status open_replica(run *r)
-{
-    lh_comm *world = lh_world_comm(r->call->world);
-    const int64_t size = lh_comm_size(world), tp = r->v->engine.tp ? r->v->engine.tp : size;
-    const lh_engine_options options = lh_engine_defaults(&r->v->engine);
-    LH_TRY(lh_comm_agree(world, check_replicas(size, tp)));
-    r->replicas = size / tp;
-    LH_TRY(lh_comm_split(world, (int)(lh_comm_rank(world) / tp), &r->replica));
-    LH_TRY(lh_comm_split(world, lh_comm_rank(world) % tp != 0, &r->leaders));
-    return lh_engine_open_replica(&r->engine, world, r->replica, &options);
+    LH_TRY(lh_batch_find_replica(&r->batch));
+    LH_TRY(lh_batch_open_engine(&r->batch));
+    lh_status st = make_record(r);
+    if (st == LH_OK && lh_cli_first()) st = open_files(r);
+    return lh_comm_agree_patiently(lh_world_comm(r->batch.call->world), st);
 }
 
 static lh_status run_batch(lh_call *call)
 {
     lh_status st = LH_OK;
-    struct values *v = call->values;
-    run r = {.call = call, .v = v};
+    lh_batch_values *v = call->values;
+    run r = {.batch = {.call = call, .v = v}};
+    lh_batch_call *b = &r.batch;
     const char *const files[] = {v->engine.model, NULL};
-    LH_TRY_DONE(check_options(&r));
+    LH_TRY_DONE(check_options(b));
     LH_TRY_DONE(lh_cli_open_world(call, files));
-    LH_TRY_DONE(lh_cli_same_profiles(call, &r.profiles));
+    LH_TRY_DONE(lh_cli_same_profiles(call, &b->profiles));
     lh_interrupt_begin();
-    LH_TRY_DONE(open_replica(&r));
-    st = make_record(&r);
-    if (st == LH_OK && lh_cli_first()) st = open_files(&r);
-    LH_TRY_DONE(lh_comm_agree(lh_world_comm(call->world), st));
+    if (v->own.check) {
+        LH_TRY_DONE(lh_batch_check_all(b));
+        goto done;
+    }
+    LH_TRY_DONE(open_answers(&r));
     LH_TRY_DONE(answer_all(&r));
 done:
     lh_batch_output_close(r.output);
-    lh_batch_input_close(r.input);
     json_decref(r.record);
-    lh_chat_close(r.format);
-    lh_free(r.context_root);
-    lh_buf_clear(&r.no_contexts);
-    lh_engine_close(r.engine);
-    lh_comm_close(r.leaders);
-    lh_comm_close(r.replica);
-    lh_profiles_clear(&r.profiles);
+    lh_batch_input_close(b->input);
+    lh_chat_close(b->format);
+    lh_free(b->context_root);
+    lh_buf_clear(&b->no_contexts);
+    lh_engine_close(b->engine);
+    lh_comm_close(b->leaders);
+    lh_comm_close(b->replica);
+    lh_profiles_clear(&b->profiles);
     return st;
 }
 
-const lh_command lh_command_batch = {&syntax, sizeof(struct values), run_batch, NULL};
+const lh_command lh_command_batch = {&syntax, sizeof(lh_batch_values), run_batch, NULL};

@@ -99,6 +99,49 @@ START_TEST(test_lines_are_found_whatever_ends_them)
 }
 END_TEST
 
+/* Every line is in one part, contexts are whole, and a custom_id belongs to one line of all. */
+START_TEST(test_shards_are_the_input)
+{
+    enum { LINES = 60 };
+    lh_batch_input *all = NULL, *part = NULL;
+    lh_buf text = {0};
+    rig_enter();
+    for (int i = 0; i < LINES; i++)
+        OK(lh_buf_printf(&text,
+                         i % 3 ? "{\"custom_id\":\"r%d\"}\n" : "{\"custom_id\":\"r%d\",\"context_id\":\"c%d\"}\n",
+                         i == 40 ? 20 : i, i % 4));
+    rig_file("in.jsonl", text.data, text.bytes);
+    OK(lh_batch_input_open(&all, "in.jsonl"));
+    for (int n = 1; n <= 70; n = 3 * n + 1) {
+        int seen[LINES] = {0}, sum = 0;
+        uint64_t of_context[4] = {0};
+        for (int k = 0; k < n; k++) {
+            OK(lh_batch_input_open(&part, "in.jsonl"));
+            OK(lh_batch_input_shard(part, k, n));
+            for (int64_t i = 0; i < lh_batch_input_count(part); i++, sum++) {
+                const lh_batch_line *line = lh_batch_input_line(part, i);
+                const int64_t at = line->number - 1;
+                const lh_batch_line *same = lh_batch_input_line(all, at);
+                seen[at]++;
+                ck_assert(line->hash == same->hash && line->same_as == same->same_as);
+                ck_assert_pstr_eq(line->custom_id, same->custom_id);
+                if (line->custom_id) ck_assert_int_eq(lh_batch_input_find(part, line->custom_id), i);
+                ck_assert_int_eq(lh_batch_input_find_number(part, line->number), i);
+                if (at % 3 == 0) of_context[at % 4] |= UINT64_C(1) << (k % 64);
+            }
+            lh_batch_input_close(part);
+        }
+        ck_assert_int_eq(sum, LINES);
+        for (int i = 0; i < LINES; i++) ck_assert_int_eq(seen[i], 1);
+        for (int c = 0; c < 4; c++) ck_assert((of_context[c] & (of_context[c] - 1)) == 0);
+    }
+    ck_assert_ptr_null(lh_batch_input_line(all, 40)->custom_id); /* that of line 21 */
+    lh_batch_input_close(all);
+    lh_buf_clear(&text);
+    rig_leave();
+}
+END_TEST
+
 START_TEST(test_what_holds_no_request_is_refused)
 {
     lh_batch_input *input = NULL;
@@ -173,12 +216,10 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_members_are_found_without_a_tree,
-                                  test_the_end_of_a_string_is_seen_at_every_place,
-                                  test_lines_are_found_whatever_ends_them,
-                                  test_what_holds_no_request_is_refused,
-                                  test_a_file_that_changes_is_noticed,
-                                  test_a_hundred_thousand_lines_take_no_time,
-                                  NULL};
+    const TTest *const tests[] = {
+        test_members_are_found_without_a_tree,      test_the_end_of_a_string_is_seen_at_every_place,
+        test_lines_are_found_whatever_ends_them,    test_shards_are_the_input,
+        test_what_holds_no_request_is_refused,      test_a_file_that_changes_is_noticed,
+        test_a_hundred_thousand_lines_take_no_time, NULL};
     return suite_run("batch input", tests);
 }

@@ -316,6 +316,85 @@ START_TEST(test_a_question_is_answered_as_generate_does)
 }
 END_TEST
 
+START_TEST(test_parts_of_an_input_are_the_whole)
+{
+    program_result r = {0};
+    write_requests();
+    unlink("whole.jsonl");
+    program_run(&r, 1, BATCH " -o whole.jsonl --budget 24 --ordered");
+    program_exits(&r, 1);
+    for (int part = 0; part < 3; part++) {
+        program_run(&r, 1 + part, BATCH " -o part%d.jsonl --budget 24 --shard %d/3 --tp 1", part, part);
+        ck_assert_msg(r.code == 0 || r.code == 1, "ended with %d: %s", r.code, r.err.data);
+    }
+    check_as_whole("part0.jsonl part1.jsonl part2.jsonl");
+    program_refuses(1, 2, "changed after", BATCH " -o part0.jsonl --budget 24 --shard 1/3 --resume");
+    program_refuses(1, 2, "'--shard' got '3/3', it must be I/N", BATCH " -o x.jsonl --shard 3/3");
+    program_run(&r, 1, BATCH " -o x.jsonl --shard 99/100"); /* an empty part is done */
+    program_exits(&r, 0);
+    program_clear(&r);
+}
+END_TEST
+
+/* A check finds what a run would refuse, and as many tokens as a run reads. */
+START_TEST(test_a_check_tells_what_a_run_will_do)
+{
+    program_result r = {0};
+    write_requests();
+    write_questions();
+    for (int ranks = 1; ranks <= 4; ranks++) {
+        program_run(&r, ranks, "batch -m tiny.h5 -i in.jsonl --budget 24 -q --check --tp %d", ranks == 4 ? 2 : 1);
+        program_exits(&r, 1);
+        ck_assert_ptr_nonnull(
+            strstr(r.out.data, "requests   14, 2 of which cannot be answered:\n  line 13 ('two'): 'n'"));
+        ck_assert_ptr_nonnull(strstr(r.out.data, "\nmemory     "));
+        ck_assert_ptr_nonnull(strstr(r.out.data, "ask for --time=00:10:00\n"));
+        program_says(&r, "2 of 14 requests cannot be answered");
+    }
+    program_run(&r, 2, "batch -m tiny.h5 -i asked.jsonl --budget 24 -q --check");
+    program_exits(&r, 1);
+    long long read = -1;
+    const char *tokens = strstr(r.out.data, "to read ");
+    ck_assert(tokens && sscanf(tokens, "to read %lld tokens; 8 requests share 3 contexts", &read) == 1);
+    ck_assert_ptr_nonnull(strstr(r.out.data, "tokens; 8 requests share 3 contexts, which are read once\n"));
+    unlink("out.jsonl");
+    program_run(&r, 1, "batch -m tiny.h5 -i asked.jsonl --budget 24 -o out.jsonl");
+    program_exits(&r, 1);
+    char said[64];
+    snprintf(said, sizeof said, "this run: %lld tokens read", read);
+    ck_assert_ptr_nonnull(strstr(r.err.data, said));
+    program_run(&r, 1, "batch -m tiny.h5 -i in.jsonl --memory 1M --check"); /* a check is made anywhere */
+    program_exits(&r, 1);
+    ck_assert_ptr_nonnull(strstr(r.err.data, "how long it takes cannot be measured here"));
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_documents_are_requests)
+{
+    program_result r = {0};
+    program_file("table.csv", "id,text\na,It was\nb,It is\n");
+    program_run(&r, 2,
+                "batch -m tiny.h5 --from table.csv --template '{text} the' -o doc.jsonl -n 5 --ignore-eos "
+                "--chat-template chatml");
+    program_exits(&r, 0);
+    json_t *line = line_of("doc.jsonl", "b");
+    ck_assert_str_eq(json_string_value(json_object_get(json_object_get(choice_of(line), "message"), "role")),
+                     "assistant");
+    json_decref(line);
+    program_run(&r, 1,
+                "batch -m tiny.h5 --from table.csv --template '{text} the' -o doc.jsonl -n 5 --ignore-eos "
+                "--chat-template chatml --resume");
+    program_exits(&r, 0);
+    ck_assert_ptr_nonnull(strstr(r.err.data, "2 of 2 requests have a line in 'doc.jsonl'"));
+    program_refuses(1, 2, "'--from' needs '--template'", "batch -m tiny.h5 --from table.csv -o x.jsonl");
+    program_refuses(1, 2, "'--template' is for documents", BATCH " -o x.jsonl --template {text}");
+    program_refuses(1, 2, "exclude each other", BATCH " -o x.jsonl --from table.csv --template {text}");
+    program_refuses(1, 2, "no requests: '--input'", "batch -m tiny.h5 -o x.jsonl");
+    program_clear(&r);
+}
+END_TEST
+
 /* What lies beside the folder of contexts is not read, however it is called. */
 START_TEST(test_a_context_stays_in_its_folder)
 {
@@ -349,6 +428,9 @@ int main(void)
                                   test_what_cannot_be_is_refused,
                                   test_requests_share_a_context,
                                   test_a_question_is_answered_as_generate_does,
+                                  test_parts_of_an_input_are_the_whole,
+                                  test_a_check_tells_what_a_run_will_do,
+                                  test_documents_are_requests,
                                   test_a_context_stays_in_its_folder,
                                   NULL};
     return tiny_suite_run("cli requests", tests);

@@ -3,6 +3,7 @@
 
 #include "base/json.h"
 #include "batch/answer.h"
+#include "batch/documents.h"
 #include "batch/input.h"
 #include "batch/records.h"
 #include "fuzz.h"
@@ -89,6 +90,24 @@ done:
     return st;
 }
 
+/* Documents of a table become an input that reads well. */
+static lh_status run_table(fz_case *c)
+{
+    lh_status st = LH_OK;
+    char *path = NULL;
+    lh_batch_input *input = NULL;
+    LH_TRY_DONE(lh_asprintf(&path, "%s.requests", c->path));
+    st = lh_batch_documents_write(&(lh_batch_documents){.from = c->path, .text = "{text}"}, path);
+    if (st == LH_EUSAGE) st = LH_EINPUT; /* it has no such column */
+    LH_TRY_DONE(st);
+    st = lh_batch_input_open(&input, path);
+    if (st != LH_OK) LH_FAIL_DONE(LH_EINTERNAL, "'%s' makes requests that cannot be read", c->path);
+done:
+    lh_batch_input_close(input);
+    lh_free(path);
+    return st;
+}
+
 const fz_target fz_batch = {.name = "batch",
                             .summary = "the input of a batch, and its requests",
                             .file = "in.jsonl",
@@ -106,3 +125,12 @@ const fz_target fz_batch_output = {.name = "batch-output",
                                    .share = 60000,
                                    .corpus = "batch-output",
                                    .run = run_batch_output};
+
+const fz_target fz_table = {.name = "table",
+                            .summary = "a table of documents",
+                            .file = "t.csv",
+                            .form = FZ_TEXT,
+                            .quick = 2000,
+                            .share = 20000,
+                            .corpus = "table",
+                            .run = run_table};

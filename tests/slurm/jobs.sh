@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # shellcheck disable=SC2317 # functions that law and wait_for call
 # The scripts of jobs/ on a real Slurm of four virtual nodes (cluster.sh): a run on all of them, its end and its return
-# after a signal and after preemption; a trace and an evaluation. A minute, most of it waiting.
+# after a signal and after preemption; a trace, an evaluation, an array. A minute, most of it waiting.
 #   jobs.sh LONGHAUL [long]   # long: also a node that fails, a time limit, and 128k tokens
 # Prints a line and ends with code 77 where there is no Slurm.
 set -euo pipefail
@@ -100,8 +100,9 @@ say "SIGUSR1 to the batch shell, as --signal=B:USR1 sends it"
 interrupted_job
 first=$job
 scancel --batch --signal=USR1 "$first"
-say "a trace and an evaluation, meanwhile"
+say "a trace, an evaluation and an array of two jobs, meanwhile"
 trace=$(submit trace.sbatch) eval=$(submit eval.sbatch)
+array=$(sbatch --parsable --array=0-1 --nodes=1 --ntasks-per-node=2 --cpus-per-task=1 "$jobs/array.sbatch")
 # Two ranks on two nodes, as the plan says.
 "$longhaul" import --random tiny -o tiny.h5 -q
 line=$("$longhaul" plan -m tiny.h5 --context 6000 --budget 256 --tp 2 --memory 900M --sbatch 1 -n 4 -q | grep '^sbatch ')
@@ -114,6 +115,8 @@ ends_well "$eval" 0 90
 law "the evaluation is there" "$longhaul" verify -q "longhaul-$eval.h5"
 ends_well "$planned" 0 60
 law "the line of plan has run on two ranks" has_text "$planned" '2 ranks x'
+law "the parts of the array are joined" wait_for 60 test -s "longhaul-$array.jsonl"
+law "each request has its line" [ "$(grep -c '"custom_id":' "longhaul-$array.jsonl")" = 12 ]
 job=$first
 goes_on
 law "all ranks ended with code 75" [ "$(grep -ac 'Exited with exit code 75' "longhaul-$job.out")" = 4 ]
