@@ -61,9 +61,9 @@ void lh_progress_text(const lh_progress *p, int64_t done, double elapsed_s, char
     }
     if (!p->estimated) left_s = rate > 0 ? (double)(p->total - done) / rate : -1;
     if (left_s >= 0) left_text(left_s, left, sizeof left);
-    snprintf(out, (size_t)bytes, "%s %.0f/%.0f %s (%.0f%%)%s%s%s%s", p->what, (double)done * scale,
+    snprintf(out, (size_t)bytes, "%s %.0f/%.0f %s (%.0f%%)%s%s%s%s%s", p->what, (double)done * scale,
              (double)p->total * scale, unit, 100.0 * (double)done / (double)p->total, rate_text, *left ? ", " : "",
-             left, *left ? " left" : "");
+             left, *left ? " left" : "", p->more ? p->more : "");
 }
 
 static void show_bar(lh_progress *p, int64_t done, const char *text)

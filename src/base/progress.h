@@ -11,6 +11,7 @@ typedef struct lh_progress {
     int64_t before;          /* units that were done when it began; not in the rate */
     int estimated;           /* 1: the time left is left_s, negative: not known; else that of the mean rate */
     double left_s;
+    const char *more; /* at the end of the line, borrowed; NULL: nothing */
     double started_s, shown_s;
     int bar; /* 1: the last line of the terminal is the bar */
 } lh_progress;

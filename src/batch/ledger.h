@@ -12,6 +12,7 @@ typedef struct lh_batch_ledger {
     int64_t max_errors;      /* negative: any number */
     int64_t failed;          /* in this run */
     lh_progress progress;
+    char more[96]; /* of it */
     lh_buf line;
 } lh_batch_ledger;
 

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/minmax.h"
 #include "batch/appender.h"
+#include "batch/metrics.h"
 #include "batch/records.h"
 #include "batch/resume.h"
 
@@ -34,10 +35,11 @@ struct lh_batch_output {
     int64_t next;                    /* ordered: the line of the input whose turn it is */
     int64_t waiting_count;
     lh_batch_state state;
-    double synced_s, state_s; /* when, on the clock */
-    int locked;               /* 1: the output is this run's */
-    int broken;               /* 1: a write failed, so the output takes no more lines */
-    int state_lost;           /* 1: a warning said that the state cannot be written */
+    double began_s, synced_s, state_s; /* when, on the clock */
+    int64_t rank_ms;                   /* of the runs before */
+    int locked;                        /* 1: the output is this run's */
+    int broken;                        /* 1: a write failed, so the output takes no more lines */
+    int state_lost;                    /* 1: a warning said that the state or the metrics cannot be written */
 };
 
 static double clock_s(void)
@@ -69,11 +71,42 @@ static const char *job_name(void)
     return job;
 }
 
+/* What the runs counted that this one goes on with. A state that cannot be read counts nothing. */
+static void take_counts(lh_batch_output *o)
+{
+    lh_batch_state was;
+    lh_batch_state *s = &o->state;
+    if (s->done == 0 || lh_batch_state_read(&was, o->state_path) != LH_OK) {
+        lh_error_clear();
+        return;
+    }
+    s->prompt_tokens = was.prompt_tokens;
+    s->context_tokens = was.context_tokens;
+    s->new_tokens = was.new_tokens;
+    o->rank_ms = was.rank_ms;
+    lh_batch_state_clear(&was);
+}
+
+static void count_work(lh_batch_output *o)
+{
+    lh_batch_state *s = &o->state;
+    for (int64_t i = 0; i < lh_batch_input_count(o->input); i++) {
+        const int64_t bytes = lh_batch_input_line(o->input, i)->bytes;
+        s->work_total += bytes;
+        if (o->done[i]) s->work_done += bytes;
+    }
+    s->work_resumed = s->work_done;
+}
+
 static lh_status begin_state(lh_batch_output *o)
 {
     char host[256] = "";
     lh_batch_state *s = &o->state;
     const char *job = job_name();
+    take_counts(o);
+    count_work(o);
+    o->began_s = clock_s();
+    if (o->options.device) LH_TRY(lh_strdup(&s->device, lh_device_kind_name(lh_device_kind_of(o->options.device))));
     if (gethostname(host, sizeof host - 1) != 0) strcpy(host, "localhost");
     LH_TRY(lh_strdup(&s->host, host));
     LH_TRY(lh_strdup(&s->input, lh_batch_input_path(o->input)));
@@ -88,13 +121,29 @@ static lh_status begin_state(lh_batch_output *o)
     return LH_OK;
 }
 
+static void update_state(lh_batch_output *o)
+{
+    lh_batch_state *s = &o->state;
+    s->updated = (int64_t)time(NULL);
+    s->run_ms = (int64_t)(1e3 * (clock_s() - o->began_s));
+    s->rank_ms = o->rank_ms + s->run_ms * s->ranks;
+    if (o->options.device) s->memory_peak = lh_device_usage(o->options.device).peak_total;
+}
+
+static lh_status put_state(const lh_batch_output *o)
+{
+    const char *metrics = o->options.metrics;
+    LH_TRY(lh_batch_state_write(&o->state, o->state_path));
+    return metrics ? lh_batch_metrics_write(&o->state, o->path, metrics) : LH_OK;
+}
+
 /* A state that cannot be written ends no run. */
 static void write_state(lh_batch_output *o)
 {
-    o->state.updated = (int64_t)time(NULL);
+    update_state(o);
     o->state_s = clock_s();
-    if (lh_batch_state_write(&o->state, o->state_path) == LH_OK) return;
-    if (!o->state_lost) lh_warn("%s: 'longhaul status' does not see how far the run is", lh_error_message());
+    if (put_state(o) == LH_OK) return;
+    if (!o->state_lost) lh_warn("%s: nobody sees how far the run is", lh_error_message());
     o->state_lost = 1;
     lh_error_clear();
 }
@@ -260,6 +309,16 @@ static void add_timing(lh_batch_output *o, const json_t *timing)
     free(text);
 }
 
+static void count_tokens(lh_batch_output *o, const json_t *timing)
+{
+    const int64_t prompt = json_integer_value(json_object_get(timing, "prompt_tokens"));
+    const int64_t made = json_integer_value(json_object_get(timing, "new_tokens"));
+    o->state.prompt_tokens += prompt;
+    o->state.context_tokens += json_integer_value(json_object_get(timing, "context_tokens"));
+    o->state.new_tokens += made;
+    o->state.run_tokens += prompt + made;
+}
+
 lh_status lh_batch_output_tick(lh_batch_output *o)
 {
     const double now = clock_s();
@@ -282,6 +341,8 @@ lh_status lh_batch_output_put(lh_batch_output *o, const lh_batch_put *put)
     o->done[put->i] = 1;
     o->state.done++;
     o->state.failed += put->failed != 0;
+    o->state.work_done += lh_batch_input_line(o->input, put->i)->bytes;
+    count_tokens(o, put->timing);
     add_timing(o, put->timing);
     return lh_batch_output_tick(o);
 }
@@ -291,14 +352,10 @@ int lh_batch_output_has(const lh_batch_output *o, int64_t i)
     return o->done[i];
 }
 
-int64_t lh_batch_output_done(const lh_batch_output *o)
+const lh_batch_state *lh_batch_output_state(lh_batch_output *o)
 {
-    return o->state.done;
-}
-
-int64_t lh_batch_output_failed(const lh_batch_output *o)
-{
-    return o->state.failed;
+    update_state(o);
+    return &o->state;
 }
 
 /* ---- beginning and end ---- */
@@ -324,6 +381,7 @@ lh_status lh_batch_output_open(lh_batch_output **out, const char *path, const lh
     if (options->ordered) LH_TRY_DONE(advance(o));
     LH_TRY_DONE(begin_state(o));
     o->synced_s = clock_s();
+    if (options->metrics) LH_TRY_DONE(lh_batch_metrics_write(&o->state, o->path, options->metrics));
     write_state(o);
     *out = o;
     o = NULL;

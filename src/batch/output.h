@@ -13,6 +13,7 @@
 
 #include "batch/input.h"
 #include "batch/state.h"
+#include "device/device.h"
 
 typedef struct lh_batch_output lh_batch_output;
 
@@ -20,8 +21,10 @@ typedef struct lh_batch_output_options {
     const json_t *run; /* what all lines have in common (answer.h), borrowed while the output is open */
     int resume;        /* 1: an output that exists is continued; 0: it is an error */
     int ordered;
-    double sync_s; /* 0: every line is synced */
+    double sync_s;       /* 0: every line is synced */
+    const char *metrics; /* a file for Prometheus (metrics.h), written as often as the state; NULL: none */
     int64_t ranks, replicas;
+    const lh_device *device; /* of this rank, borrowed; NULL: none */
 } lh_batch_output_options;
 
 /* Creates the output and claims it for this process, reads what is done, cuts a torn line off, and writes the state.
@@ -35,8 +38,9 @@ void lh_batch_output_close(lh_batch_output *output);
 
 /* 1 if line i of the input has its line in the output. */
 int lh_batch_output_has(const lh_batch_output *output, int64_t i);
-int64_t lh_batch_output_done(const lh_batch_output *output);
-int64_t lh_batch_output_failed(const lh_batch_output *output); /* of these */
+
+/* As it is now; valid until the next call. */
+const lh_batch_state *lh_batch_output_state(lh_batch_output *output);
 
 /* The line for request i, with its end, which lh_batch_output_has not; `failed` is 1 for one of lh_batch_failure_line.
  * LH_EWRITE: it is not written, and the output takes no other. */

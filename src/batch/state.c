@@ -9,11 +9,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "batch/appender.h"
-#include "batch/records.h"
 
-enum { STATE_BYTES = 1 << 20, FAILURES = 10, SHOWN = 60, SILENT_S = 60 };
+enum { STATE_BYTES = 1 << 20 };
 
 const char *const lh_batch_stages[LH_BATCH_STAGES] = {"running", "done", "interrupted", "failed", "killed", "unknown"};
 
@@ -23,6 +23,7 @@ void lh_batch_state_clear(lh_batch_state *state)
     lh_free(state->message);
     lh_free(state->host);
     lh_free(state->job);
+    lh_free(state->device);
     *state = (lh_batch_state){.stage = LH_BATCH_UNKNOWN};
 }
 
@@ -32,18 +33,33 @@ void lh_batch_state_clear(lh_batch_state *state)
 static const struct {
     const char *name;
     size_t at;
-} counts[] = {{"total", offsetof(lh_batch_state, total)},     {"done", offsetof(lh_batch_state, done)},
-              {"failed", offsetof(lh_batch_state, failed)},   {"resumed", offsetof(lh_batch_state, resumed)},
-              {"started", offsetof(lh_batch_state, started)}, {"updated", offsetof(lh_batch_state, updated)},
-              {"ranks", offsetof(lh_batch_state, ranks)},     {"replicas", offsetof(lh_batch_state, replicas)},
-              {"pid", offsetof(lh_batch_state, pid)}},
+} counts[] = {{"total", offsetof(lh_batch_state, total)},
+              {"done", offsetof(lh_batch_state, done)},
+              {"failed", offsetof(lh_batch_state, failed)},
+              {"resumed", offsetof(lh_batch_state, resumed)},
+              {"started", offsetof(lh_batch_state, started)},
+              {"updated", offsetof(lh_batch_state, updated)},
+              {"ranks", offsetof(lh_batch_state, ranks)},
+              {"replicas", offsetof(lh_batch_state, replicas)},
+              {"pid", offsetof(lh_batch_state, pid)},
+              {"work_total", offsetof(lh_batch_state, work_total)},
+              {"work_done", offsetof(lh_batch_state, work_done)},
+              {"work_resumed", offsetof(lh_batch_state, work_resumed)},
+              {"prompt_tokens", offsetof(lh_batch_state, prompt_tokens)},
+              {"context_tokens", offsetof(lh_batch_state, context_tokens)},
+              {"new_tokens", offsetof(lh_batch_state, new_tokens)},
+              {"run_tokens", offsetof(lh_batch_state, run_tokens)},
+              {"run_ms", offsetof(lh_batch_state, run_ms)},
+              {"rank_ms", offsetof(lh_batch_state, rank_ms)},
+              {"memory_peak", offsetof(lh_batch_state, memory_peak)}},
   texts[] = {{"input", offsetof(lh_batch_state, input)},
              {"message", offsetof(lh_batch_state, message)},
              {"host", offsetof(lh_batch_state, host)},
-             {"job", offsetof(lh_batch_state, job)}};
+             {"job", offsetof(lh_batch_state, job)},
+             {"device", offsetof(lh_batch_state, device)}};
 enum { COUNTS = sizeof counts / sizeof *counts, TEXTS = sizeof texts / sizeof *texts };
 
-static void put_state(json_t *object, const lh_batch_state *state)
+void lh_batch_state_put(json_t *object, const lh_batch_state *state)
 {
     json_object_set_new(object, "state", json_string(lh_batch_stages[state->stage]));
     for (int i = 0; i < COUNTS; i++)
@@ -115,7 +131,7 @@ lh_status lh_batch_state_write(const lh_batch_state *state, const char *path)
     json_t *object = json_pack("{s:s, s:i}", "longhaul", "batch state", "schema", 1);
     char *text = NULL;
     lh_buf line = {0};
-    if (object) put_state(object, state);
+    if (object) lh_batch_state_put(object, state);
     text = object ? json_dumps(object, JSON_INDENT(1) | JSON_ENSURE_ASCII) : NULL;
     if (!text) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate memory for '%s'", path);
     LH_TRY_DONE(lh_buf_printf(&line, "%s\n", text));
@@ -141,97 +157,35 @@ done:
     return st;
 }
 
-/* ---- what another process sees ---- */
+/* ---- figures ---- */
+
+static double per_second(int64_t n, int64_t ms)
+{
+    return n > 0 && ms > 0 ? 1e3 * (double)n / (double)ms : 0;
+}
 
 double lh_batch_state_rate(const lh_batch_state *s)
 {
-    const int64_t seconds = s->updated - s->started, made = s->done - s->resumed;
-    return seconds > 0 && made > 0 ? (double)made / (double)seconds : 0;
+    return per_second(s->done - s->resumed, s->run_ms);
+}
+
+double lh_batch_state_tokens_rate(const lh_batch_state *s)
+{
+    return per_second(s->run_tokens, s->run_ms);
 }
 
 double lh_batch_state_left(const lh_batch_state *s)
 {
-    const double rate = lh_batch_state_rate(s);
-    return rate > 0 && s->stage == LH_BATCH_RUNNING ? (double)(s->total - s->done) / rate : -1;
+    const double rate = per_second(s->work_done - s->work_resumed, s->run_ms);
+    return rate > 0 && s->stage == LH_BATCH_RUNNING ? (double)(s->work_total - s->work_done) / rate : -1;
 }
 
-static lh_status list_failures(lh_batch_status *status, const lh_batch_records *records)
+double lh_batch_state_rank_hours(const lh_batch_state *s)
 {
-    int listed = 0;
-    for (int64_t i = 0; i < records->n && listed < FAILURES; i++) {
-        const lh_batch_record *r = &records->at[i];
-        if (!r->failed) continue;
-        LH_TRY(lh_buf_printf(&status->failures, "line %lld", (long long)r->number));
-        if (r->custom_id) LH_TRY(lh_buf_printf(&status->failures, " ('%.*s')", SHOWN, r->custom_id));
-        LH_TRY(lh_buf_puts(&status->failures, ": "));
-        LH_TRY(lh_batch_record_error(records, i, &status->failures));
-        LH_TRY(lh_buf_puts(&status->failures, "\n"));
-        listed++;
-    }
-    return LH_OK;
+    return (double)s->rank_ms / 3.6e6;
 }
 
-/* Where nobody can ask for a lock, a run that has said nothing for a minute has ended. */
-static int is_alive(const lh_batch_state *state, const char *output)
+double lh_batch_state_tokens_per_rank_hour(const lh_batch_state *s)
 {
-    const int locked = lh_appender_is_locked(output);
-    return locked >= 0 ? locked : (int64_t)time(NULL) - state->updated < SILENT_S;
-}
-
-/* Lines that wait for those before them (output.h) are done, too, unless they are in the output by now. */
-static void count_done(lh_batch_status *status, const lh_batch_records *records, const lh_batch_records *held)
-{
-    const int64_t last = records->n ? records->at[records->n - 1].number : 0;
-    status->state.done = records->n;
-    status->state.failed = records->failed;
-    for (int64_t i = 0; i < held->n; i++) {
-        const int waits = held->at[i].number > last;
-        status->state.done += waits;
-        status->state.failed += waits && held->at[i].failed;
-    }
-}
-
-lh_status lh_batch_status_read(lh_batch_status *status, const char *output)
-{
-    lh_status st = LH_OK;
-    lh_batch_records records = {.n = 0}, held = {.n = 0};
-    char *path = NULL, *held_path = NULL;
-    *status = (lh_batch_status){.state.stage = LH_BATCH_UNKNOWN};
-    LH_TRY_DONE(lh_asprintf(&path, "%s.state", output));
-    if (lh_file_exists(path)) LH_TRY_DONE(lh_batch_state_read(&status->state, path));
-    if (status->state.stage == LH_BATCH_UNKNOWN || lh_file_exists(output)) /* a run without a line leaves none */
-        LH_TRY_DONE(lh_batch_records_read(&records, output));
-    LH_TRY_DONE(lh_asprintf(&held_path, "%s.held", output));
-    if (lh_file_exists(held_path)) LH_TRY_DONE(lh_batch_records_read(&held, held_path));
-    status->torn_bytes = records.torn_bytes;
-    if (status->state.stage == LH_BATCH_RUNNING && !is_alive(&status->state, output))
-        status->state.stage = LH_BATCH_KILLED;
-    count_done(status, &records, &held);
-    LH_TRY_DONE(list_failures(status, &records));
-done:
-    lh_batch_records_clear(&records);
-    lh_batch_records_clear(&held);
-    lh_free(path);
-    lh_free(held_path);
-    return st;
-}
-
-void lh_batch_status_clear(lh_batch_status *status)
-{
-    lh_batch_state_clear(&status->state);
-    lh_buf_clear(&status->failures);
-}
-
-lh_status lh_batch_status_json(const lh_batch_status *status, const char *output, json_t **out)
-{
-    json_t *object = json_object();
-    const double rate = lh_batch_state_rate(&status->state), left = lh_batch_state_left(&status->state);
-    if (!object) LH_FAIL(LH_ENOMEM, "cannot allocate memory for a status");
-    json_object_set_new(object, "output", lh_json_text(output, (int64_t)strlen(output)));
-    put_state(object, &status->state);
-    json_object_set_new(object, "torn_bytes", json_integer(status->torn_bytes));
-    json_object_set_new(object, "requests_per_s", rate > 0 ? json_real(rate) : json_null());
-    json_object_set_new(object, "left_s", left >= 0 ? json_real(left) : json_null());
-    *out = object;
-    return LH_OK;
+    return s->rank_ms > 0 ? (double)(s->prompt_tokens + s->new_tokens) / lh_batch_state_rank_hours(s) : 0;
 }

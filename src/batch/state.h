@@ -1,5 +1,5 @@
-/* state.h - "OUTPUT.state", a small JSON file beside an output that says how far its run is, for `status` and scripts;
- * and what `status` makes of it and of the output. The output alone decides what is done; the state can be deleted. */
+/* state.h - "OUTPUT.state", a small JSON file beside an output that says how far its run is, for `status` and scripts.
+ * The output alone decides what is done; the state can be deleted. */
 #ifndef LH_BATCH_STATE_H
 #define LH_BATCH_STATE_H
 
@@ -12,8 +12,8 @@ typedef enum lh_batch_stage {
     LH_BATCH_DONE,        /* every request has a line */
     LH_BATCH_INTERRUPTED, /* ended on request, to be resumed */
     LH_BATCH_FAILED,      /* ended by a failure, which `message` tells */
-    LH_BATCH_KILLED,      /* says that it runs, and does not: of a status alone */
-    LH_BATCH_UNKNOWN,     /* there is no state: of a status alone */
+    LH_BATCH_KILLED,      /* says that it runs, and does not: of status.h alone */
+    LH_BATCH_UNKNOWN,     /* there is no state: of status.h alone */
     LH_BATCH_STAGES
 } lh_batch_stage;
 
@@ -26,7 +26,14 @@ typedef struct lh_batch_state {
     int64_t started, updated;    /* seconds of Unix time */
     int64_t ranks, replicas;
     char *input, *message, *host, *job; /* job: of a batch system; NULL: none */
+    char *device;                       /* of a rank: "cpu", "cuda" */
     int64_t pid;
+    /* Bytes of the requests: of all, of those that are done, and of those that were before this run. */
+    int64_t work_total, work_done, work_resumed;
+    /* Of all runs that continued each other: tokens of prompts, those of shared contexts in front of them, and
+     * generated ones; milliseconds of all ranks. Of this run: tokens read and generated, milliseconds. */
+    int64_t prompt_tokens, context_tokens, new_tokens, rank_ms, run_tokens, run_ms;
+    int64_t memory_peak; /* bytes of rank 0's device */
 } lh_batch_state;
 
 void lh_batch_state_clear(lh_batch_state *state);
@@ -37,22 +44,17 @@ lh_status lh_batch_state_write(const lh_batch_state *state, const char *path);
 /* LH_EINPUT: there is none, or it is none. */
 lh_status lh_batch_state_read(lh_batch_state *state, const char *path);
 
-/* A running or finished batch as another process sees it. */
-typedef struct lh_batch_status {
-    lh_batch_state state; /* done and failed are counted in the output */
-    int64_t torn_bytes;
-    lh_buf failures; /* "line 3 ('a'): invalid_request: …" of the first failures, each with a line feed */
-} lh_batch_status;
+/* Members of the state as members of an object. */
+void lh_batch_state_put(json_t *object, const lh_batch_state *state);
 
-/* LH_EINPUT: there is no output; LH_EFILE: it is none. */
-lh_status lh_batch_status_read(lh_batch_status *status, const char *output);
-void lh_batch_status_clear(lh_batch_status *status);
-
-/* Requests per second of this run, 0: not known yet; and the seconds that the rest takes at that rate, negative: not
- * known. */
+/* Of this run: requests and tokens per second, 0: not known yet; and the seconds that the rest takes if it goes on as
+ * it went, by the bytes of the requests, negative: not known. */
 double lh_batch_state_rate(const lh_batch_state *state);
+double lh_batch_state_tokens_rate(const lh_batch_state *state);
 double lh_batch_state_left(const lh_batch_state *state);
 
-lh_status lh_batch_status_json(const lh_batch_status *status, const char *output, json_t **out);
+/* Of all runs: hours of a rank, which is a GPU or a part of a host; tokens read and generated in one, 0: not known. */
+double lh_batch_state_rank_hours(const lh_batch_state *state);
+double lh_batch_state_tokens_per_rank_hour(const lh_batch_state *state);
 
 #endif

@@ -6,7 +6,7 @@
 #include "cli/cli.h"
 
 typedef struct lh_batch_options {
-    const char *input, *from, *text, *output, *context_root, *chat_template, *shard;
+    const char *input, *from, *text, *output, *context_root, *chat_template, *shard, *metrics;
     int check, resume, ordered;
     int64_t batch, max_errors;
     double prefill_share, sync_s;

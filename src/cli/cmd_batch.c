@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "base/version.h"
 #include "cli/batch_command.h"
-#include "engine/clock.h"
 
 #define FIELD(member) LH_FIELD(lh_batch_options, member)
 static const lh_option rows[] = {
@@ -87,6 +86,12 @@ static const lh_option rows[] = {
      .min = -1,
      .max = INT64_MAX,
      .help = "End the run when more requests than N have failed, with code 1; -1: never."},
+    {.type = LH_OPT_STR,
+     .name = "metrics",
+     FIELD(metrics),
+     .arg = "FILE",
+     .writes = 1,
+     .help = "How far the run is, for Prometheus: a text file that is replaced every 5 seconds (docs/batch.md)."},
     {.type = LH_OPT_F64,
      .name = "sync",
      .detail = 1,
@@ -226,9 +231,11 @@ static lh_status open_files(run *r)
                                                            .resume = o->resume,
                                                            .ordered = o->ordered,
                                                            .sync_s = o->sync_s,
+                                                           .metrics = o->metrics,
+                                                           .device = e->device,
                                                            .ranks = lh_world_size(b->call->world),
                                                            .replicas = b->replicas}));
-    const int64_t all = lh_batch_input_count(b->input), done = lh_batch_output_done(r->output);
+    const int64_t all = lh_batch_input_count(b->input), done = lh_batch_output_state(r->output)->done;
     if (done)
         lh_info("%lld of %lld requests have a line in '%s'", (long long)done, (long long)all, o->output);
     else
@@ -236,20 +243,25 @@ static lh_status open_files(run *r)
     return LH_OK;
 }
 
-/* Rank 0: what was done, in a line. */
-static void print_figures(const run *r, const lh_scheduler_figures *f, double seconds)
+/* Rank 0: what was done. */
+static void print_figures(const run *r, const lh_scheduler_figures *f)
 {
-    const int64_t all = lh_batch_input_count(r->batch.input), done = lh_batch_output_done(r->output);
-    lh_info(
-        "%lld of %lld requests have a line in '%s', %lld of them failed; this run: %lld tokens read, %lld generated "
-        "in %.1f s",
-        (long long)done, (long long)all, r->batch.v->own.output, (long long)lh_batch_output_failed(r->output),
-        (long long)f->prompt_tokens, (long long)f->new_tokens, seconds);
+    const lh_batch_state *s = lh_batch_output_state(r->output);
+    lh_info("%lld of %lld requests have a line in '%s', %lld of them failed", (long long)s->done, (long long)s->total,
+            r->batch.v->own.output, (long long)s->failed);
+    lh_info("this run: %lld tokens read, %lld generated in %.1f s", (long long)f->prompt_tokens,
+            (long long)f->new_tokens, 1e-3 * (double)s->run_ms);
+    if (lh_batch_state_tokens_per_rank_hour(s) > 0)
+        lh_info("in all: %lld tokens of prompts, %lld more from shared contexts, %lld generated; %.3g %s hours, %.3g "
+                "tokens in each",
+                (long long)s->prompt_tokens, (long long)s->context_tokens, (long long)s->new_tokens,
+                lh_batch_state_rank_hours(s), s->device && strcmp(s->device, "cuda") == 0 ? "GPU" : "rank",
+                lh_batch_state_tokens_per_rank_hour(s));
 }
 
 static lh_status check_failed(const run *r)
 {
-    const int64_t failed = lh_batch_output_failed(r->output);
+    const int64_t failed = lh_batch_output_state(r->output)->failed;
     if (failed)
         LH_FAIL(LH_EPARTIAL, "%lld of %lld requests failed: 'longhaul status %s' shows why", (long long)failed,
                 (long long)lh_batch_input_count(r->batch.input), r->batch.v->own.output);
@@ -280,11 +292,10 @@ static lh_status answer_all(run *r)
                                           .most = o->batch,
                                           .prefill_share = o->prefill_share,
                                           .max_errors = o->max_errors};
-    const double start = lh_clock_s();
     lh_status st = lh_batch_run(&options, &figures);
     const int ended = st != LH_OK; /* by a failure of all, or of a rank: then nobody waits for anybody */
     if (!r->output) return ended ? st : lh_comm_agree(options.world, st);
-    print_figures(r, &figures, lh_clock_s() - start);
+    print_figures(r, &figures);
     st = lh_batch_output_finish(r->output, st);
     if (st == LH_OK) st = check_failed(r);
     return ended ? st : lh_comm_agree(options.world, st);

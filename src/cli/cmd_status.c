@@ -4,7 +4,7 @@
 
 #include "base/json.h"
 #include "base/unicode.h"
-#include "batch/state.h"
+#include "batch/status.h"
 #include "cli/cli.h"
 
 struct values {
@@ -69,7 +69,15 @@ static lh_status print_status(const lh_batch_status *status, const char *path, l
             lh_buf_printf(text, " of %lld (%.1f%%)", (long long)s->total, 100.0 * (double)s->done / (double)s->total));
     LH_TRY(lh_buf_printf(text, " done, %lld of them failed\n", (long long)s->failed));
     if (lh_batch_state_rate(s) > 0)
-        LH_TRY(lh_buf_printf(text, "  rate      %.3g requests/s\n", lh_batch_state_rate(s)));
+        LH_TRY(lh_buf_printf(text, "  rate      %.3g requests/s, %.0f tokens/s\n", lh_batch_state_rate(s),
+                             lh_batch_state_tokens_rate(s)));
+    if (lh_batch_state_tokens_per_rank_hour(s) > 0)
+        LH_TRY(lh_buf_printf(text,
+                             "  tokens    %lld of prompts, %lld more from shared contexts, %lld generated\n"
+                             "  cost      %.3g %s hours, %.3g tokens in each\n",
+                             (long long)s->prompt_tokens, (long long)s->context_tokens, (long long)s->new_tokens,
+                             lh_batch_state_rank_hours(s), s->device && strcmp(s->device, "cuda") == 0 ? "GPU" : "rank",
+                             lh_batch_state_tokens_per_rank_hour(s)));
     LH_TRY(print_left(text, lh_batch_state_left(s)));
     LH_TRY(print_time(text, "started", s->started));
     LH_TRY(print_time(text, "updated", s->updated));

@@ -56,6 +56,8 @@ START_TEST(test_slow_work_has_a_rate_and_an_estimate_of_its_own)
     shows(&p, 20, 60, "needle 20/24 prompts (83%), 75 s left");
     p.left_s = -1;
     shows(&p, 20, 60, "needle 20/24 prompts (83%)");
+    p.more = ", 2 failed";
+    shows(&p, 20, 60, "needle 20/24 prompts (83%), 2 failed");
     lh_progress_clear(&p);
 }
 END_TEST

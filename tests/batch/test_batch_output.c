@@ -12,6 +12,7 @@
 
 #include "base/file.h"
 #include "batch/records.h"
+#include "batch/status.h"
 #include "rig.h"
 #include "suite.h"
 
@@ -449,6 +450,67 @@ START_TEST(test_timings_go_to_a_file_beside_it)
 }
 END_TEST
 
+/* A run answers request i. */
+static void answer_one(lh_batch_input *input, const json_t *run, int64_t i, int resume)
+{
+    lh_batch_output *output = NULL;
+    lh_buf line = {0};
+    json_t *timing = json_pack("{s:i, s:i, s:i}", "prompt_tokens", 100, "context_tokens", 30, "new_tokens", 7);
+    OK(lh_batch_output_open(
+        &output, "out.jsonl", input,
+        &(lh_batch_output_options){.run = run, .resume = resume, .metrics = "m.prom", .ranks = 2, .replicas = 1}));
+    lh_batch_put put = {.i = i, .timing = timing};
+    OK(rig_line(input, i, run, &line, &put.failed));
+    put.line = line.data;
+    put.bytes = line.bytes;
+    OK(lh_batch_output_put(output, &put));
+    usleep(20000);
+    lh_batch_output_finish(output, i == 2 ? LH_OK : LH_EINTERRUPTED);
+    lh_batch_output_close(output);
+    json_decref(timing);
+    lh_buf_clear(&line);
+}
+
+/* Tokens and time add up over runs that continue each other; rates are those of the last one. */
+START_TEST(test_a_run_is_counted)
+{
+    lh_batch_input *input = NULL;
+    lh_batch_output *output = NULL;
+    lh_batch_state state;
+    lh_buf text = {0};
+    json_t *run = rig_run();
+    rig_enter();
+    rig_input("in.jsonl", 3);
+    OK(lh_batch_input_open(&input, "in.jsonl"));
+    for (int i = 0; i < 3; i++) answer_one(input, run, i, i > 0);
+    OK(lh_batch_state_read(&state, "out.jsonl.state"));
+    ck_assert_int_eq(state.prompt_tokens, 300);
+    ck_assert_int_eq(state.context_tokens, 90);
+    ck_assert_int_eq(state.new_tokens, 21);
+    ck_assert_int_eq(state.run_tokens, 107);
+    ck_assert(state.run_ms >= 20 && state.rank_ms >= 3 * 2 * 20 && state.work_total == rig_size("in.jsonl") - 3);
+    ck_assert(state.work_done == state.work_total && state.work_resumed < state.work_done);
+    ck_assert_double_gt(lh_batch_state_tokens_rate(&state), 0);
+    ck_assert_double_eq_tol(lh_batch_state_tokens_per_rank_hour(&state) * lh_batch_state_rank_hours(&state), 321, 1e-6);
+    rig_read("m.prom", &text);
+    static const char *const lines[] = {"# TYPE longhaul_batch_requests_done_total counter\n"
+                                        "longhaul_batch_requests_done_total{output=\"out.jsonl\"} 3\n",
+                                        "longhaul_batch_running{output=\"out.jsonl\"} 0\n",
+                                        "longhaul_batch_generated_tokens_total{output=\"out.jsonl\"} 21\n"};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) ck_assert_ptr_nonnull(strstr(text.data, lines[i]));
+    ck_assert_ptr_null(strstr(text.data, "left_seconds")); /* of a run that has ended */
+    FAILS(lh_batch_output_open(
+              &output, "out.jsonl", input,
+              &(lh_batch_output_options){.run = run, .resume = 1, .metrics = "none/m.prom", .ranks = 2, .replicas = 1}),
+          LH_EWRITE, "none/m.prom");
+    lh_batch_state_clear(&state);
+    lh_batch_input_close(input);
+    lh_buf_clear(&text);
+    json_decref(run);
+    rig_leave();
+}
+END_TEST
+
 static double seconds(void)
 {
     struct timespec t;
@@ -479,8 +541,8 @@ START_TEST(test_a_hundred_thousand_finished_lines_are_found_at_once)
                             &(lh_batch_output_options){.run = run, .resume = 1, .sync_s = 1}));
     const double took = seconds() - began;
     printf("%d lines of %.1f MB: %.3f s\n", LINES, 1e-6 * (double)rig_size("out.jsonl"), took);
-    ck_assert_int_eq(lh_batch_output_done(output), LINES - 1);
-    ck_assert_int_eq(lh_batch_output_failed(output), LINES / 7);
+    ck_assert_int_eq(lh_batch_output_state(output)->done, LINES - 1);
+    ck_assert_int_eq(lh_batch_output_state(output)->failed, LINES / 7);
     ck_assert(lh_batch_output_has(output, 0) && !lh_batch_output_has(output, LINES - 1));
     ck_assert(took < 20);
     lh_batch_output_close(output);
@@ -504,6 +566,7 @@ int main(void)
                                   test_a_full_disk_leaves_whole_lines,
                                   test_the_state_says_how_a_run_ended,
                                   test_timings_go_to_a_file_beside_it,
+                                  test_a_run_is_counted,
                                   test_a_hundred_thousand_finished_lines_are_found_at_once,
                                   NULL};
     return suite_run("batch output", tests);
