@@ -56,10 +56,6 @@
       "Share of the budget that every head keeps whatever its scores are, when heads compete.")                       \
     X(safeguard, "safeguard", LH_OPT_STR, lh_policy_safeguards, NULL,                                                 \
       "How alpha is given: mixed into the counts of entries, or first.")                                              \
-    X(layer_budget, "layer-budget", LH_OPT_WORD_OR_FILE, lh_policy_over_layers, NULL,                                 \
-      "Budgets of layers: uniform, more for lower layers (PyramidKV), by competition of the heads of all layers, or " \
-      "by the weights in FILE, a CSV with the first line 'layer,weight', or of heads, whose sums count.")             \
-    X(beta, "beta", LH_OPT_STR, NULL, "N", "Steepness of the pyramid.")                                               \
     X(select, "select", LH_OPT_STR, lh_policy_selections, NULL,                                                       \
       "Selection: by score; or a share of it by score and value (CriticalKV), by the deviation of attention (RoCo), " \
       "by chance (NaCl), or by the directions of keys.")                                                              \
@@ -70,12 +66,16 @@
     X(key_share, "key-share", LH_OPT_STR, NULL, "X", "Share that topk+keys chooses by keys.")                         \
     X(row_share, "row-share", LH_OPT_STR, NULL, "X",                                                                  \
       "Share that topk+keys chooses by the attention of rows after the prompt; scores and keys share the rest.")      \
-    X(compat, "compat", LH_OPT_STR, lh_policy_compats, NULL, NULL)                                                    \
     X(set_per, "set-per", LH_OPT_STR, lh_policy_sets, NULL,                                                           \
       "Every head keeps its own entries, or all heads of a layer the same ones.")                                     \
     X(evict, "evict", LH_OPT_STR, NULL, "never|every:M|block:N",                                                      \
       "When to evict after the prompt: never, or at every M-th token, down to the budget; block:N: before each N "    \
       "tokens of the prompt ('block:N,every:M': both).")                                                              \
+    X(layer_budget, "layer-budget", LH_OPT_WORD_OR_FILE, lh_policy_over_layers, NULL,                                 \
+      "Budgets of layers: uniform, more for lower layers (PyramidKV), by competition of the heads of all layers, or " \
+      "by the weights in FILE, a CSV with the first line 'layer,weight', or of heads, whose sums count.")             \
+    X(beta, "beta", LH_OPT_STR, NULL, "N", "Steepness of the pyramid.")                                               \
+    X(compat, "compat", LH_OPT_STR, lh_policy_compats, NULL, NULL)                                                    \
     X(positions, "positions", LH_OPT_STR, lh_policy_position_modes, NULL,                                             \
       "Positions of kept entries: the original ones, or those of their slots (StreamingLLM).")
 

@@ -134,22 +134,34 @@ static int differs_in_kvpress(const lh_policy *policy)
     return adapts(policy) || has_stages(policy) || narrows(policy);
 }
 
-static const char *place_of_references(const lh_policy *policy)
+static const char *place_of_references(const lh_policy *policy, const char *usual)
 {
+    (void)usual;
     return only_refers(policy) ? "after" : NULL;
 }
 
-static const char *once_for_spread_rows(const lh_policy *policy)
+static const char *once_for_spread_rows(const lh_policy *policy, const char *usual)
 {
+    (void)usual;
     return policy->rows_spread || policy->score.rows_at == LH_ROWS_AT_AFTER ||
                    lh_has_references(&policy->fitting, &policy->budgets)
                ? "never"
                : NULL;
 }
 
-static const char *last_row(const lh_policy *policy)
+static const char *last_row(const lh_policy *policy, const char *usual)
 {
+    (void)usual;
     return policy->score.statistic == LH_STAT_LAST ? "last:1" : NULL;
+}
+
+/* Layers compete once, at the end of the prompt, by the ranks of heads that compete. */
+static const char *layers_alike(const lh_policy *policy, const char *usual)
+{
+    int ranked = policy->select.kind == LH_SELECT_TOPK || policy->select.kind == LH_SELECT_TOPK_KEYS;
+    if (strcmp(usual, lh_policy_over_layers[LH_LAYERS_ADAPTIVE]) != 0) return NULL;
+    return adapts(policy) && ranked && !policy->every && !policy->block ? NULL
+                                                                        : lh_policy_over_layers[LH_LAYERS_UNIFORM];
 }
 
 /* ---- the table ---- */
@@ -217,7 +229,7 @@ static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_
 #define ROW_head_budget ALWAYS, WORD_OR_FILE, AT(budgets.heads), .profile = &head_profile
 #define ROW_alpha ADAPTS, SHARE, AT(budgets.alpha)
 #define ROW_safeguard ADAPTS, WORD, AT(budgets.safeguard)
-#define ROW_layer_budget ALWAYS, WORD_OR_FILE, AT(budgets.layers), .profile = &layer_profile
+#define ROW_layer_budget ALWAYS, .forced = layers_alike, WORD_OR_FILE, AT(budgets.layers), .profile = &layer_profile
 #define ROW_beta USED(narrows, "'--layer-budget pyramid'"), NUMBER, AT(budgets.beta), .min = 1
 #define ROW_select ALWAYS, WORD, AT(select.kind)
 #define ROW_first_stage USED(has_stages, "'--select two-stage'"), SHARE, AT(select.first_stage)

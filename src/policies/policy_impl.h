@@ -23,8 +23,9 @@ typedef struct lh_part {
     size_t text_at; /* in lh_policy_parts */
     int (*used)(const lh_policy *policy);
     const char *needs; /* options with which it would be used */
-    /* The only value that the parts before allow, which replaces that of a preset; NULL, or NULL from it: none. */
-    const char *(*forced)(const lh_policy *policy);
+    /* The only value that the parts before allow, which replaces that of a preset, `usual`; NULL, or NULL from it:
+     * none. */
+    const char *(*forced)(const lh_policy *policy, const char *usual);
     lh_status (*read)(lh_policy *policy, const struct lh_part *part, const char *text); /* text may be NULL */
     void (*write)(const lh_policy *policy, const struct lh_part *part, lh_part_value *out);
     size_t at;                /* of its number in lh_policy: an int for words, int64_t for numbers, lh_decimal,

@@ -48,10 +48,10 @@ static lh_status resolve_full(lh_policy *out, const lh_policy_options *options)
 static const char *resolved_text(const lh_policy *policy, const lh_part *part, const lh_policy_preset *preset,
                                  const lh_policy_options *options)
 {
-    const char *text = lh_part_text(part, &options->parts);
-    if (!text && part->forced) text = part->forced(policy);
-    if (!text) text = lh_part_text(part, &preset->parts);
-    return text ? text : lh_part_text(part, &lh_policy_defaults);
+    const char *text = lh_part_text(part, &options->parts), *usual = lh_part_text(part, &preset->parts);
+    if (!usual) usual = lh_part_text(part, &lh_policy_defaults);
+    if (!text && part->forced) text = part->forced(policy, usual);
+    return text ? text : usual;
 }
 
 /* Reads every part. unused: where the numbers of parts go that are given and would be ignored, ends with -1; NULL: such

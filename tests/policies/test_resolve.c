@@ -223,6 +223,42 @@ START_TEST(test_a_budget_alone_is_the_default_policy_and_says_so)
 }
 END_TEST
 
+/* The layers of a preset compete where they can, and get the same where they cannot; an option stays as it is given. */
+START_TEST(test_layers_of_a_preset_compete_where_they_can)
+{
+    static const struct {
+        lh_policy_parts parts;
+        lh_layers_budget layers;
+        const char *text;
+    } cases[] = {
+        {{.pool_size = "7"}, LH_LAYERS_ADAPTIVE, "layer-defensive --pool-size 7 --budget 64"},
+        {{.select = "topk+keys", .compete_by = "losses"}, LH_LAYERS_ADAPTIVE, NULL},
+        {{.evict = "every:8"}, LH_LAYERS_UNIFORM, "layer-defensive --evict every:8 --budget 64"},
+        {{.evict = "block:8"}, LH_LAYERS_UNIFORM, "layer-defensive --evict block:8 --budget 64"},
+        {{.select = "two-stage"}, LH_LAYERS_UNIFORM, "layer-defensive --select two-stage --budget 64"},
+        {{.head_budget = "uniform"}, LH_LAYERS_UNIFORM, "layer-defensive --head-budget uniform --budget 64"},
+        {{.head_budget = "uniform", .layer_budget = "pyramid"}, LH_LAYERS_PYRAMID, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lh_buf text = {0};
+        lh_policy p =
+            resolved(&(lh_policy_options){.policy = "layer-defensive", .budget = "64", .parts = cases[i].parts});
+        ck_assert_int_eq(p.budgets.layers, cases[i].layers);
+        ck_assert_int_eq(lh_policy_text(&p, &text), LH_OK);
+        if (cases[i].text) ck_assert_str_eq(text.data, cases[i].text);
+        lh_buf_clear(&text);
+    }
+    refused(&(lh_policy_options){.policy = "layer-defensive",
+                                 .budget = "64",
+                                 .parts = {.evict = "every:8", .layer_budget = "adaptive"}},
+            "it needs '--evict never'");
+    refused(&(lh_policy_options){.policy = "layer-defensive",
+                                 .budget = "64",
+                                 .parts = {.head_budget = "uniform", .layer_budget = "adaptive"}},
+            "it needs '--head-budget adaptive'");
+}
+END_TEST
+
 START_TEST(test_what_would_be_ignored_is_refused)
 {
     static const struct {
@@ -371,7 +407,8 @@ START_TEST(test_parts_that_cannot_go_together_are_refused)
         {{.policy = "ada-snapkv", .budget = "64", .parts = {.values = "8"}}, "'--head-budget uniform'"},
         {{.policy = "tova", .budget = "64", .parts = {.values = "10%"}}, "'--set-per head'"},
         {{.policy = "h2o", .budget = "64", .parts = {.statistic = "max"}}, "'--statistic rms', max and output-error"},
-        {{.policy = "layer-defensive", .budget = "64", .parts = {.evict = "every"}}, "'--evict never'"},
+        {{.policy = "ada-snapkv", .budget = "64", .parts = {.layer_budget = "adaptive", .evict = "every"}},
+         "'--evict never'"},
         {{.policy = "lagkv", .budget = "64", .parts = {.head_budget = "adaptive"}}, "the same ranks"},
         {{.policy = "h2o", .budget = "64", .parts = {.fit = "both"}}, "without '--rows all'"},
         {{.policy = "snapkv", .budget = "64", .parts = {.fit = "both", .evict = "every"}}, "'--evict never'"},
@@ -505,12 +542,11 @@ int main(void)
 {
     return suite_run(
         "resolve",
-        (const TTest *const[]){test_a_scorer_takes_the_place_of_name_and_statistic,
-                               test_every_preset_resolves_and_is_found_by_its_name,
-                               test_presets_are_what_their_papers_say, test_words_have_the_numbers_of_the_operations,
-                               test_a_budget_alone_is_the_default_policy_and_says_so,
-                               test_what_would_be_ignored_is_refused, test_values_that_are_none_are_refused,
-                               test_parts_that_cannot_go_together_are_refused, test_options_make_the_variants,
-
-                               test_warnings_name_the_option, test_questions_after_the_eviction_are_warned_of, NULL});
+        (const TTest *const[]){
+            test_a_scorer_takes_the_place_of_name_and_statistic, test_every_preset_resolves_and_is_found_by_its_name,
+            test_presets_are_what_their_papers_say, test_words_have_the_numbers_of_the_operations,
+            test_a_budget_alone_is_the_default_policy_and_says_so, test_layers_of_a_preset_compete_where_they_can,
+            test_what_would_be_ignored_is_refused, test_values_that_are_none_are_refused,
+            test_parts_that_cannot_go_together_are_refused, test_options_make_the_variants,
+            test_warnings_name_the_option, test_questions_after_the_eviction_are_warned_of, NULL});
 }
