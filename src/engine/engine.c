@@ -122,24 +122,55 @@ static lh_status show_loading(void *self, int64_t bytes, int64_t total_bytes)
     return LH_OK;
 }
 
-static lh_status load_model(lh_engine *e, int deterministic)
+/* Local. */
+static lh_status check_memory(const lh_engine *e, int64_t *need)
+{
+    const lh_engine_view *v = &e->view;
+    lh_shard shard;
+    LH_TRY(lh_shard_of(&shard, v->config, lh_comm_rank(v->comm), lh_comm_size(v->comm)));
+    *need = lh_model_bytes(v->config, &shard, v->dtype);
+    const int64_t have = lh_min_i64(lh_device_free_bytes(v->device), lh_device_room(v->device));
+    if (*need > have)
+        LH_FAIL(LH_ENOMEM, "the weights take %.3f GiB on this rank and %.3f GiB are free: use more ranks%s",
+                (double)*need / (1 << 30), (double)have / (1 << 30), v->dtype == LH_F32 ? " or --dtype bf16" : "");
+    return LH_OK;
+}
+
+/* Collective. What all ranks of the world read, and how fast; the rate of a small model says nothing. */
+static lh_status tell_reading(lh_comm *world, int64_t read, double seconds)
+{
+    LH_TRY(lh_comm_allreduce(world, &read, 1, LH_I64, LH_SUM));
+    if (seconds >= 1)
+        lh_info("weights: %.2f GB read in %.1f s, %.2f GB/s", 1e-9 * (double)read, seconds,
+                1e-9 * (double)read / seconds);
+    else
+        lh_debug("weights: %lld bytes read in %.2f s", (long long)read, seconds);
+    return LH_OK;
+}
+
+/* Collective over `world`. Ranks of several hosts read each byte once; those of one share what the system has read. */
+static lh_status load_model(lh_engine *e, lh_comm *world, int deterministic)
 {
     lh_status st = LH_OK;
     lh_engine_view *v = &e->view;
     lh_progress progress;
-    lh_shard shard;
-    LH_TRY(lh_shard_of(&shard, v->config, lh_comm_rank(v->comm), lh_comm_size(v->comm)));
-    int64_t need = lh_model_bytes(v->config, &shard, v->dtype),
-            have = lh_min_i64(lh_device_free_bytes(v->device), lh_device_room(v->device));
-    if (need > have)
-        LH_FAIL(LH_ENOMEM, "the weights take %.3f GiB on this rank and %.3f GiB are free: use more ranks%s",
-                (double)need / (1 << 30), (double)have / (1 << 30), v->dtype == LH_F32 ? " or --dtype bf16" : "");
+    lh_comm *same = NULL;
+    int64_t need = 0, read = 0;
+    const double start = lh_clock_s();
+    LH_TRY(lh_comm_agree(world, check_memory(e, &need)));
+    const int apart = lh_comm_local_size(world) < lh_comm_size(world);
+    if (apart && world != v->comm) LH_TRY(lh_comm_split(world, lh_comm_rank(v->comm), &same));
     lh_progress_init(&progress, "loading weights", "bytes", need);
-    st = lh_model_load(&v->model, e->ck, v->exec,
-                       &(lh_model_options){v->dtype, deterministic ? LH_ORDER_FIXED : LH_ORDER_ANY},
-                       &(lh_load_progress){&progress, show_loading});
+    st = lh_model_load(
+        &v->model, e->ck, v->exec, &(lh_model_options){v->dtype, deterministic ? LH_ORDER_FIXED : LH_ORDER_ANY},
+        &(lh_load_options){
+            .self = &progress, .done = show_loading, .all = apart ? world : NULL, .same = same, .read_bytes = &read});
     lh_progress_clear(&progress);
-    return st;
+    lh_comm_close(same);
+    /* Where reading fails, a change is the cause to report. */
+    if ((st == LH_OK || st == LH_EFILE) && lh_h5_unchanged(lh_checkpoint_file(e->ck)) != LH_OK) st = LH_EFILE;
+    LH_TRY(lh_comm_agree(world, st));
+    return tell_reading(world, read, lh_clock_s() - start);
 }
 
 static lh_status check_ranks(lh_comm *world, int64_t tp)
@@ -184,10 +215,7 @@ lh_status lh_engine_open_replica(lh_engine **out, lh_comm *world, lh_comm *comm,
     LH_TRY_DONE(lh_same_file(world, lh_checkpoint_file(e->ck)));
     LH_TRY_DONE(check_instruction_sets(e, world, options->deterministic));
     lh_comm_step(world, "loading weights", 0);
-    st = load_model(e, options->deterministic);
-    /* Where reading fails, a change is the cause to report. */
-    if ((st == LH_OK || st == LH_EFILE) && lh_h5_unchanged(lh_checkpoint_file(e->ck)) != LH_OK) st = LH_EFILE;
-    st = lh_comm_agree(world, st);
+    st = load_model(e, world, options->deterministic);
     if (st == LH_EINTERRUPTED) lh_warn("interrupted while loading weights, nothing was computed");
     LH_TRY_DONE(st);
     v->load_s = lh_clock_s() - start;

@@ -1,6 +1,5 @@
 /* model.c - loads the shard of one rank from a checkpoint into device memory. Tensors that are multiplied together (q,
- * k and v; gate and up) become one matrix. On the CPU rows are read in place, for other devices through a staging
- * buffer. */
+ * k and v; gate and up) become one matrix. */
 #include "model/model.h"
 
 #include <assert.h>
@@ -9,6 +8,7 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "model/model_impl.h"
+#include "model/weight_reader.h"
 
 /* A block of device memory: one tensor, or several with their rows stacked. */
 typedef struct piece {
@@ -51,7 +51,7 @@ enum {
     MODEL_PIECES = sizeof model_pieces / sizeof *model_pieces
 };
 
-/* The range of a part of a tensor that a shard owns; rows 0 if the model does not have it. */
+/* The range of a part of a tensor that a shard owns (NULL: all of it); rows 0 if the model does not have it. */
 static lh_weight_range range_of(const lh_config *config, const lh_shard *shard, lh_weight w, int64_t part)
 {
     const lh_weight_info *info = lh_weight_info_of(w);
@@ -60,7 +60,7 @@ static lh_weight_range range_of(const lh_config *config, const lh_shard *shard, 
     lh_weight_shape(config, w, &range.rows, &range.cols);
     range.rows /= lh_weight_parts(config, w);
     range.row = part * range.rows;
-    if (range.rows == 0 || info->sharding == LH_SHARD_ALL) return range;
+    if (range.rows == 0 || !shard || info->sharding == LH_SHARD_ALL) return range;
     lh_shard_range(shard, config, info->unit, &first, &count);
     if (info->sharding == LH_SHARD_ROWS) {
         range.row += first;
@@ -92,47 +92,26 @@ int64_t lh_model_bytes(const lh_config *config, const lh_shard *shard, lh_dtype 
 }
 
 typedef struct loader {
-    lh_checkpoint *ck;
+    lh_weight_reader reader;
     lh_model *model;
-    const lh_load_progress *progress;
+    const lh_load_options *options;
     int64_t done, total;
 } loader;
-
-/* Bytes of rows that pass through the host at a time. */
-static const int64_t STAGED_BYTES = 64 << 20;
-
-/* Read a range of rows into device memory: in place on the CPU, else through the host. */
-static lh_status load_range(loader *in, const lh_weight_range *range, char *at, lh_dtype type)
-{
-    lh_stream *stream = in->model->exec.stream;
-    lh_weight_range some = *range;
-    int64_t row_bytes = range->cols * lh_dtype_bytes(type), most = STAGED_BYTES / row_bytes + 1;
-    void *host = NULL;
-    if (lh_device_kind_of(lh_stream_device(stream)) == LH_DEVICE_CPU)
-        return lh_checkpoint_read(in->ck, range, at, type, range->cols);
-    LH_TRY(lh_stream_staging(stream, &host, lh_min_i64(most, range->rows) * row_bytes));
-    for (int64_t done = 0; done < range->rows; done += some.rows) {
-        some.row = range->row + done;
-        some.rows = lh_min_i64(most, range->rows - done);
-        LH_TRY(lh_checkpoint_read(in->ck, &some, host, type, range->cols));
-        LH_TRY(lh_stream_copy(stream, at + done * row_bytes, host, some.rows * row_bytes, LH_COPY_TO_DEVICE));
-        LH_TRY(lh_stream_sync(stream));
-    }
-    return LH_OK;
-}
 
 /* One part of each weight of a piece, one after the other; *at goes past them. */
 static lh_status load_part(loader *in, const piece *p, int64_t layer, int64_t part, char **at)
 {
     const lh_model *m = in->model;
     for (int i = 0; i < p->count; i++) {
-        lh_weight_range range = range_of(&m->config, &m->shard, p->weights[i], part);
-        lh_dtype type = lh_weight_type(p->weights[i], m->options.dtype);
-        int64_t values = range.rows * range.cols;
-        range.layer = layer;
-        if (values == 0) continue;
-        LH_TRY(load_range(in, &range, *at, type));
-        *at += values * lh_dtype_bytes(type);
+        const lh_weight w = p->weights[i];
+        lh_weight_part read = {.range = range_of(&m->config, &m->shard, w, part),
+                               .whole = range_of(&m->config, NULL, w, part),
+                               .sharding = lh_weight_info_of(w)->sharding};
+        lh_dtype type = lh_weight_type(w, m->options.dtype);
+        read.range.layer = layer;
+        if (read.whole.rows == 0) continue;
+        LH_TRY(lh_weight_reader_read(&in->reader, &read, *at, type));
+        *at += read.range.rows * read.range.cols * lh_dtype_bytes(type);
     }
     return LH_OK;
 }
@@ -148,8 +127,9 @@ static lh_status load_piece(loader *in, const piece *p, int64_t layer, void *whe
     for (int64_t part = 0; part < lh_weight_parts(&m->config, p->weights[0]); part++)
         LH_TRY(load_part(in, p, layer, part, &at));
     in->done += bytes;
-    if (in->progress && in->progress->done) LH_TRY(in->progress->done(in->progress->self, in->done, in->total));
-    return LH_OK;
+    if (in->options && in->options->done && in->reader.stopped == LH_OK)
+        in->reader.stopped = in->options->done(in->options->self, in->done, in->total);
+    return in->reader.all ? LH_OK : in->reader.stopped;
 }
 
 /* The last norm before the vocabulary's product takes the scale of the logits. */
@@ -171,7 +151,7 @@ done:
 }
 
 lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_exec *exec, const lh_model_options *options,
-                        const lh_load_progress *progress)
+                        const lh_load_options *load)
 {
     lh_status st = LH_OK;
     lh_model *m = NULL;
@@ -183,7 +163,14 @@ lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_exec *exec, 
     LH_TRY_DONE(lh_shard_of(&m->shard, &m->config, lh_comm_rank(exec->comm), lh_comm_size(exec->comm)));
     LH_TRY_DONE(lh_calloc(&m->layers, m->config.layers, sizeof *m->layers));
     LH_TRY_DONE(lh_calloc(&m->projections, m->config.layers, sizeof *m->projections));
-    loader in = {ck, m, progress, 0, lh_model_bytes(&m->config, &m->shard, options->dtype)};
+    loader in = {.reader = {.ck = ck, .stream = exec->stream, .piece_bytes = 64 << 20, .alone_bytes = 64 << 10},
+                 .model = m,
+                 .options = load,
+                 .total = lh_model_bytes(&m->config, &m->shard, options->dtype)};
+    if (load) {
+        in.reader.all = load->all;
+        in.reader.same = load->same;
+    }
     for (int i = 0; i < MODEL_PIECES; i++) LH_TRY_DONE(load_piece(&in, &model_pieces[i], 0, m));
     if (m->config.tied) m->head = m->embed;
     if (m->config.logit_scale != 1) LH_TRY_DONE(scale_logits(m));
@@ -192,6 +179,8 @@ lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_exec *exec, 
     for (int64_t l = 0; l < m->config.layers; l++)
         m->projections[l] = (lh_projection){
             .w = m->layers[l].o, .type = options->dtype, .ld = m->shard.heads.q_count * m->config.head_dim};
+    LH_TRY_DONE(in.reader.stopped);
+    if (load && load->read_bytes) *load->read_bytes = in.reader.read_bytes;
     *out = m;
     m = NULL;
 done:

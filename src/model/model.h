@@ -14,15 +14,19 @@ typedef struct lh_model_options {
     lh_order order; /* LH_ORDER_FIXED: the same bits on any number of ranks */
 } lh_model_options;
 
-/* Read this rank's shard of every tensor. Not collective: agree afterwards. `progress` may be NULL; any status but
- * LH_OK stops with it. */
-typedef struct lh_load_progress {
+/* How weights are loaded; all zero and NULL: by this rank alone. */
+typedef struct lh_load_options {
+    /* After every piece of this rank. Any status but LH_OK stops all ranks with it. May be NULL. */
     void *self;
     lh_status (*done)(void *self, int64_t bytes, int64_t total_bytes);
-} lh_load_progress;
+    lh_comm *all;        /* ranks that load the model together, which read each byte once; NULL: this one alone */
+    lh_comm *same;       /* those of them with the same shard, one of each replica; NULL: this one alone */
+    int64_t *read_bytes; /* set to the bytes that this rank has read; may be NULL */
+} lh_load_options;
 
+/* Read this rank's shard of every tensor. Collective over `all`; agree afterwards. */
 lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_exec *exec, const lh_model_options *options,
-                        const lh_load_progress *progress);
+                        const lh_load_options *load);
 void lh_model_close(lh_model *model);
 
 const lh_config *lh_model_config(const lh_model *model);

@@ -1,0 +1,96 @@
+/* weight_reader.c - rows in pieces: read a part, gather, take what this rank has of them. */
+#include "model/weight_reader.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/minmax.h"
+
+/* Rows of a tensor on their way. */
+typedef struct transfer {
+    lh_weight_reader *reader;
+    lh_comm *comm; /* ranks that need these rows; NULL: this one alone */
+    lh_weight_range range;
+    int64_t cols; /* of a row as it is read: those of the range, or all where others need theirs */
+    lh_dtype type;
+    char *at;
+    int in_place; /* 1: rows are read to where they stay */
+} transfer;
+
+static int size_of(const lh_comm *comm)
+{
+    return comm ? lh_comm_size(comm) : 1;
+}
+
+static int64_t row_bytes(const transfer *t)
+{
+    return t->cols * lh_dtype_bytes(t->type);
+}
+
+/* Reads this rank's part of the rows [first, first + n) of the range, and gets the others'. rows: [n, cols] */
+static lh_status gather(const transfer *t, int64_t first, int64_t n, char *rows, int64_t *bytes)
+{
+    lh_weight_reader *r = t->reader;
+    const int size = size_of(t->comm), rank = t->comm ? lh_comm_rank(t->comm) : 0;
+    int64_t *starts = bytes + size;
+    for (int p = 0; p < size; p++) {
+        starts[p] = n * p / size * row_bytes(t);
+        bytes[p] = n * (p + 1) / size * row_bytes(t) - starts[p];
+    }
+    lh_weight_range own = t->range;
+    own.row += first + n * rank / size;
+    own.rows = n * (rank + 1) / size - n * rank / size;
+    own.col = t->cols == own.cols ? own.col : 0;
+    own.cols = t->cols;
+    if (r->stopped == LH_OK && own.rows)
+        r->stopped = lh_checkpoint_read(r->ck, &own, rows + starts[rank], t->type, own.cols);
+    r->read_bytes += bytes[rank];
+    if (size == 1) return size_of(r->all) > 1 ? LH_OK : r->stopped; /* the others learn of it at the next gathering */
+    LH_TRY(lh_comm_agree(r->all, r->stopped));
+    return lh_comm_allgatherv(t->comm, rows + starts[rank], rows, bytes, starts);
+}
+
+/* From host memory to where they stay: the columns of the range. */
+static lh_status put(const transfer *t, int64_t first, int64_t n, char *rows)
+{
+    lh_stream *stream = t->reader->stream;
+    const int64_t bytes = t->range.cols * lh_dtype_bytes(t->type);
+    char *at = t->at + first * bytes;
+    if (t->in_place) return LH_OK;
+    if (t->cols != t->range.cols) {
+        const char *from = rows + t->range.col * lh_dtype_bytes(t->type);
+        for (int64_t i = 0; i < n; i++) memmove(rows + i * bytes, from + i * row_bytes(t), (size_t)bytes);
+    }
+    LH_TRY(lh_stream_copy(stream, at, rows, n * bytes, LH_COPY_TO_DEVICE));
+    return lh_stream_sync(stream);
+}
+
+static lh_status move_all(const transfer *t, int64_t pieces, int64_t *bytes)
+{
+    for (int64_t k = 0; k < pieces; k++) {
+        const int64_t first = t->range.rows * k / pieces, n = t->range.rows * (k + 1) / pieces - first;
+        void *rows = t->at + first * row_bytes(t);
+        if (!t->in_place) LH_TRY(lh_stream_staging(t->reader->stream, &rows, lh_max_i64(n, 1) * row_bytes(t)));
+        LH_TRY(gather(t, first, n, rows, bytes));
+        LH_TRY(put(t, first, n, rows));
+    }
+    return LH_OK;
+}
+
+/* Rows that are divided are needed by ranks with the same shard, others by all ranks. */
+lh_status lh_weight_reader_read(lh_weight_reader *r, const lh_weight_part *part, void *at, lh_dtype type)
+{
+    int64_t *bytes = NULL;
+    const lh_weight_range *range = &part->range, *whole = &part->whole;
+    const int64_t tensor_bytes = whole->rows * whole->cols * lh_dtype_bytes(type);
+    lh_comm *comm = tensor_bytes <= r->alone_bytes ? NULL : part->sharding == LH_SHARD_ROWS ? r->same : r->all;
+    transfer t = {.reader = r, .comm = comm, .range = *range, .cols = range->cols, .type = type, .at = at};
+    if (size_of(comm) > 1) t.cols = whole->cols;
+    t.in_place = t.cols == range->cols && lh_device_kind_of(lh_stream_device(r->stream)) == LH_DEVICE_CPU;
+    /* as many on all ranks, whatever their shards */
+    const int64_t pieces = tensor_bytes / r->piece_bytes + 1;
+    LH_TRY(lh_calloc(&bytes, 2 * size_of(comm), sizeof *bytes));
+    lh_status st = move_all(&t, pieces, bytes);
+    lh_free(bytes);
+    return st;
+}
