@@ -43,8 +43,9 @@ import sys
 # Values of each part, as options of the program; combinations that it refuses are left out. The first value of a part is
 # that of policies that do not say another. A fit needs rows that see everything.
 AFTER = "snapkv --window 16 --rows-at after"
+LARGEST = "snapkv --window 16 --rows last:64 --statistic max"
 PARTS = {
-    "scores": ["snapkv --window 16", "snapkv --window 32", "snapkv --window 64", f"{AFTER} --statistic mean",
+    "scores": ["snapkv --window 16", "snapkv --window 32", "snapkv --window 64", LARGEST, f"{AFTER} --statistic mean",
                f"{AFTER} --statistic rms", f"{AFTER} --statistic rms --rows sample:256",
                f"{AFTER} --statistic rms --rows sample:1024", f"{AFTER} --statistic max", "keydiff --evict never",
                "leverage --evict never", "lagkv --evict never", "defensive", "defensive --rows-at after",
@@ -65,7 +66,8 @@ PARTS = {
 FIT, ADAPTIVE, LOSSES = PARTS["fit"][1], PARTS["heads"][1], PARTS["heads"][3]
 KNOWN = {
     "seen": [{"scores": s, "pool": p, "heads": h} for s in PARTS["scores"][:2] for p in PARTS["pool"][5:7]
-             for h in PARTS["heads"][:2]],
+             for h in PARTS["heads"][:2]]
+    + [{"scores": LARGEST, "pool": PARTS["pool"][6], "heads": ADAPTIVE, "layers": x} for x in PARTS["layers"]],
     "unseen": [{"scores": s, "heads": h, "fit": f} for s in ("keydiff --evict never", "leverage --evict never",
                                                              f"{AFTER} --statistic rms", "defensive --rows-at after")
                for h in PARTS["heads"][:2] for f in ("", FIT)]

@@ -104,7 +104,8 @@ static const struct {
     {"tova", LH_SCORE_ATTENTION, LH_STAT_LAST, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1},
     {"mas", LH_SCORE_ATTENTION, LH_STAT_MAS, ALL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1},
     {"roco", LH_SCORE_ATTENTION, LH_STAT_MAS, ALL, 0, 4, 10, 0, 0, 0, 0, LH_SELECT_STD_SCOPE, 0, 1, 1},
-    {"longhaul", LH_SCORE_ATTENTION, LH_STAT_MEAN, 16, 16, 4, 0, LH_POOL_MAX, 31, LH_HEADS_ADAPTIVE, 0, 0, 0, 0, 0},
+    {"longhaul", LH_SCORE_ATTENTION, LH_STAT_MAX, 64, 16, 4, 0, LH_POOL_MAX, 31, LH_HEADS_ADAPTIVE, LH_LAYERS_ADAPTIVE,
+     0, 0, 0, 0},
     {"ask-later", LH_SCORE_LEVERAGE, 0, 64, 0, 8, 100, LH_POOL_AVG, 15, LH_HEADS_ADAPTIVE, LH_LAYERS_ADAPTIVE,
      LH_SELECT_TOPK_KEYS, 0, 0, 0},
     {"snapkv", LH_SCORE_ATTENTION, LH_STAT_MEAN, 32, 32, 0, 0, LH_POOL_MAX, 7, 0, 0, 0, 0, 0, 0},
@@ -216,8 +217,8 @@ START_TEST(test_a_budget_alone_is_the_default_policy_and_says_so)
     ck_assert(p.by_default && strcmp(p.name, "ask-later") == 0);
     refused(&(lh_policy_options){.budget = "256", .asked = LH_ASKED_LATER, .parts.evict = "every:1"},
             "'ask-later', the default where questions come later");
-    p = resolved(&(lh_policy_options){.budget = "256", .parts = {.pool = "none", .window = "16"}});
-    ck_assert(p.shape.pool == LH_POOL_NONE && p.window == 16 && p.rows.n == 16 && p.by_default);
+    p = resolved(&(lh_policy_options){.budget = "256", .parts = {.pool = "none", .window = "24"}});
+    ck_assert(p.shape.pool == LH_POOL_NONE && p.window == 24 && p.rows.n == 64 && p.by_default);
     p = resolved(&(lh_policy_options){0});
     ck_assert(!p.evicts && strcmp(p.name, "full") == 0 && !p.by_default);
 }

@@ -1,17 +1,20 @@
 #include "policies/policy.h"
 
-/* What tools/choose_default.py found to measure best (docs/results.md). */
+/* What measures best where the question is in the prompt (docs/results.md): what one row of a question asks for is not
+ * lost in a mean, and what is kept of a layer depends on all others. */
 const lh_policy_preset lh_policy_longhaul = {
     .name = "longhaul",
-    .summary = "as ada-snapkv, with a short window and pools that keep sentences whole",
+    .summary = "the largest attention of the last rows, in pools that keep sentences whole; all heads compete",
     .kind = LH_POLICY_OWN,
-    .parts = {.statistic = "mean",
+    .parts = {.statistic = "max",
+              .rows = "last:64",
               .window = "16",
               .pool = "max",
               .pool_size = "31",
               .sinks = "4",
               .head_budget = "adaptive",
               .alpha = "0.2",
-              .safeguard = "interp",
+              .safeguard = "floor",
+              .layer_budget = "adaptive",
               .select = "topk",
               .evict = "never"}};
