@@ -3,6 +3,7 @@
 #include <check.h>
 #include <jansson.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cli/tiny_suite.h"
@@ -420,6 +421,50 @@ START_TEST(test_a_context_stays_in_its_folder)
 }
 END_TEST
 
+/* Names and members of an input reach messages, tables and JSON; and outputs are as open to others as the umask says.
+ */
+START_TEST(test_a_request_neither_controls_the_terminal_nor_opens_a_file_to_others)
+{
+    static const char evil[] = "\\u001b]0;x\\u0007\\u009b2J";
+    static const char *const lines[] = {BATCH " -o out.jsonl", BATCH " -o more.jsonl --check", "status out.jsonl",
+                                        "status out.jsonl --json", "merge out.jsonl -o -"};
+    static const int codes[] = {1, 1, 0, 0, 0};
+    program_result r = {0};
+    lh_buf text = {0};
+    ck_assert_int_eq(lh_buf_printf(&text,
+                                   "{\"custom_id\": \"%s\", \"method\": \"POST\", \"url\": \"/v1/completions\", "
+                                   "\"context_file\": \"%s\", \"body\": {\"prompt\": \"x\"}}\n"
+                                   "{\"custom_id\": \"%s2\", \"method\": \"POST\", \"url\": \"/v1/completions\", "
+                                   "\"body\": {\"prompt\": \"x\", \"%s\": 1}}\n"
+                                   "{\"custom_id\": \"%s3\", \"method\": \"POST\", \"url\": \"/v1/completions\", "
+                                   "\"body\": {\"prompt\": \"x\", \"max_tokens\": 2}}\n",
+                                   evil, evil, evil, evil, evil),
+                     LH_OK);
+    program_file("in.jsonl", text.data);
+    program_run(&r, 1, "--version; rm -f out.jsonl*");
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        const mode_t before = umask(077);
+        program_run(&r, 1, "%s", lines[i]);
+        umask(before);
+        ck_assert_msg(r.code == codes[i], "%s ended with %d: %s", lines[i], r.code, r.err.data);
+        for (int k = 0; k < 2; k++) {
+            const char *said = k ? r.err.data : r.out.data;
+            for (const unsigned char *c = (const unsigned char *)(said ? said : ""); *c; c++)
+                ck_assert_msg((*c >= 0x20 || *c == '\n') && *c != 0x7F && !(c[0] == 0xC2 && c[1] < 0xA0), "%s: %s",
+                              lines[i], said);
+        }
+    }
+    static const char *const files[] = {"out.jsonl", "out.jsonl.state", "out.jsonl.timings.jsonl"};
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        struct stat info;
+        ck_assert_msg(stat(files[i], &info) == 0 && (info.st_mode & 0777) == 0600, "%s: %o", files[i],
+                      (unsigned)info.st_mode & 0777);
+    }
+    lh_buf_clear(&text);
+    program_clear(&r);
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_answers_are_the_same_on_any_ranks_and_in_any_company,
@@ -432,6 +477,7 @@ int main(void)
                                   test_a_check_tells_what_a_run_will_do,
                                   test_documents_are_requests,
                                   test_a_context_stays_in_its_folder,
+                                  test_a_request_neither_controls_the_terminal_nor_opens_a_file_to_others,
                                   NULL};
     return tiny_suite_run("cli requests", tests);
 }
