@@ -1,0 +1,161 @@
+#!/usr/bin/env bash
+# shellcheck disable=SC2317 # functions that law calls
+# batch.sh MPIEXEC LONGHAUL: a batch that is ended again and again, at random points and in every way, and resumed on
+# other ranks, ends as one that nothing happened to: byte for byte. And what a run says when it cannot go on.
+#   LONGHAUL_LONG=1   a hundred runs in place of five, and 10,000 requests in place of 400
+#   FAULTS_SEED=N     the same points again
+set -uo pipefail
+mpiexec=$1 longhaul=$2
+runs=5 many=400
+[ "${LONGHAUL_LONG:-0}" = 0 ] || runs=100 many=10000
+seed=${FAULTS_SEED:-$(date +%s)}
+RANDOM=$((seed % 32768))
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failed=0
+
+# law TEXT COMMAND…: the command must succeed.
+law() {
+    local text=$1
+    shift
+    "$@" >/dev/null 2>&1 && return
+    echo "FAILED: $text"
+    sed 's/^/    /' err 2>/dev/null | tail -n 20
+    failed=1
+}
+
+# requests COUNT TOKENS: completions of several lengths, every fifth of them about one text, and one that cannot be.
+requests() {
+    local i
+    for ((i = 0; i < $1; i++)); do
+        printf '{"custom_id":"r%d",%s"method":"POST","url":"/v1/completions","body":{"prompt":"%s","max_tokens":%d}}\n' "$i" \
+            "$([ $((i % 5)) != 4 ] || echo '"context_file":"book.txt",')" "$(seq -s ' ' $((i % 7 * 11 + 2)))" "$(($2 + i % 3))"
+    done
+    echo '{"custom_id":"none","method":"POST","url":"/v1/completions","body":{"prompt":"x","n":2}}'
+}
+
+options=(-m tiny.h5 -i in.jsonl --deterministic --threads 1 --ignore-eos --budget 24 --batch 4 -q)
+lines() { cat out.jsonl out.jsonl.held 2>/dev/null | wc -l; }
+is_whole() { "$longhaul" merge out.jsonl -o - -q | cmp - whole.jsonl; }
+
+# begin RANKS OPTION…: in the background; $run is mpiexec's or the program's own process.
+begin() {
+    local ranks=$1
+    shift
+    if [ "$ranks" = 1 ]; then
+        "$longhaul" batch "${options[@]}" -o out.jsonl --resume "$@" >out 2>err &
+    else
+        "$mpiexec" -n "$ranks" "$longhaul" batch "${options[@]}" -o out.jsonl --resume "$@" >out 2>err &
+    fi
+    run=$!
+}
+
+# The processes of ranks.
+ranks_of() { if [ "$1" = 1 ]; then echo "$run"; else pgrep -P "$run"; fi; }
+
+# Ends the run at a random point: one rank, all of them, or with a signal that asks for it.
+disturb() {
+    local ranks=$1 victims
+    sleep "0.$((RANDOM % 900 + 100))"
+    mapfile -t victims < <(ranks_of "$ranks")
+    [ ${#victims[@]} -gt 0 ] || return
+    case $((RANDOM % 4)) in
+    0) how="SIGKILL to one rank" && kill -KILL "${victims[RANDOM % ${#victims[@]}]}" ;;
+    1) how="SIGKILL to all" && kill -KILL "${victims[@]}" ;;
+    2) how="SIGTERM to the launcher" && kill -TERM "$run" ;;
+    3) how="SIGUSR1 to one rank" && kill -USR1 "${victims[RANDOM % ${#victims[@]}]}" ;;
+    esac 2>/dev/null
+}
+
+"$longhaul" import --random tiny -o tiny.h5 -q || exit 1
+seq -f 'This is sentence %g of a small text.' 12 >book.txt
+requests 24 50 >in.jsonl
+"$longhaul" batch "${options[@]}" -o whole.jsonl --ordered 2>err
+law "the undisturbed run ends with code 1, for the request that cannot be" test $? = 1
+
+ways=("3 --tp 3" "3 --tp 1" "2 --tp 1" "1" "4 --tp 2")
+for ((k = 0; k < runs; k++)); do
+    rm -f out.jsonl*
+    ordered=''
+    [ $((k % 2)) = 0 ] || ordered=--ordered
+    for ((ends = 0; ends < 2; ends++)); do
+        read -r -a way <<<"${ways[RANDOM % ${#ways[@]}]}"
+        how=none before=$(lines)
+        begin "${way[@]}" ${ordered:+"$ordered"}
+        disturb "${way[0]}"
+        wait "$run"
+        code=$?
+        what="run $k of seed $seed, end $ends: $how, ${way[*]} $ordered"
+        law "$what: nothing is lost" test "$(lines)" -ge "$before"
+        # 138: it came before there was a run that could end by itself
+        [ "$how" != "SIGUSR1 to one rank" ] ||
+            law "$what: it ends with code 75, or is done ($code)" test "$code" = 75 -o "$code" = 1 -o "$code" = 138
+    done
+    begin 2 ${ordered:+"$ordered"}
+    wait "$run"
+    law "run $k of seed $seed: resumed, it ends ($?)" test $? = 1
+    law "run $k of seed $seed: as if nothing had happened" is_whole
+done
+
+# A disk that is full, and then is not.
+rm -f out.jsonl*
+(
+    trap '' XFSZ
+    ulimit -f 12
+    "$longhaul" batch "${options[@]}" -o out.jsonl 2>err
+)
+law "a full disk ends the run with code 6" test $? = 6
+law "and is named" grep -q "cannot write 'out.jsonl'" err
+law "what was complete is there" test "$(lines)" -ge 1
+begin 1
+wait "$run"
+law "the run goes on when there is room" is_whole
+
+# The checkpoint goes away: its weights are in memory.
+rm -f out.jsonl*
+cp tiny.h5 keep.h5
+begin 2
+until [ "$(lines)" -ge 2 ] || ! kill -0 "$run" 2>/dev/null; do sleep 0.02; done
+truncate -s 1000 tiny.h5
+wait "$run"
+law "a checkpoint that is cut off meanwhile ends no run ($?)" test $? = 1
+law "nor changes it" is_whole
+mv keep.h5 tiny.h5
+
+# A rank that is stopped longer than others wait.
+rm -f out.jsonl*
+begin 3 --comm-timeout 2
+until [ "$(lines)" -ge 1 ] || ! kill -0 "$run" 2>/dev/null; do sleep 0.02; done
+mapfile -t victims < <(ranks_of 3)
+kill -STOP "${victims[1]}" 2>/dev/null
+( sleep 20 && kill -KILL "${victims[@]}" 2>/dev/null ) &
+watch=$!
+wait "$run"
+code=$?
+kill "$watch" 2>/dev/null
+law "a stopped rank ends the run ($code)" test "$code" = 7 -o "$code" = 1
+[ "$code" = 1 ] || law "and is named" grep -q "does not take part" err
+kill -KILL "${victims[@]}" 2>/dev/null
+begin 1
+wait "$run"
+law "the run goes on without it" is_whole
+
+# Many requests take no more memory than few.
+rm -f out.jsonl*
+requests "$many" 2 >in.jsonl
+begin 1
+until [ "$(lines)" -ge $((many / 10)) ] || ! kill -0 "$run" 2>/dev/null; do sleep 0.02; done
+rss() { sed -n 's/^VmRSS:[[:space:]]*\([0-9]*\) kB/\1/p' "/proc/$run/status" 2>/dev/null; }
+early=$(rss)
+last=$early
+while kill -0 "$run" 2>/dev/null; do
+    late=$(rss)
+    last=${late:-$last}
+    sleep 0.02
+done
+wait "$run"
+law "$many requests are done" test "$(lines)" = $((many + 1))
+[ -n "${early:-}" ] && law "memory stays: $early kB after a tenth, $last kB at the end" test "$last" -le $((early + early / 10 + 4096))
+echo "$runs runs disturbed with seed $seed; memory of $many requests: ${early:-?} kB after a tenth, ${last:-?} kB at the end"
+exit "$failed"
