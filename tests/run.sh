@@ -30,12 +30,13 @@ case "$*" in
     ;;
 esac
 
-# run_tests FOLDER [CTEST OPTIONS…]: says what failed and how; the summary stays in $logs/FOLDER.tests.
+# run_tests FOLDER [CTEST OPTIONS…]: says what failed and how; the summary stays in $logs/FOLDER.tests. One test more than
+# there are cores, because ranks and programs that are started wait for each other.
 run_tests() {
     local folder=$1 name
     name=${folder//\//-}
     shift
-    watched "$logs/$name.tests" ctest --test-dir "$root/$folder" --output-on-failure -j "$cores" "$@" && return
+    watched "$logs/$name.tests" ctest --test-dir "$root/$folder" --output-on-failure -j "$((cores + 1))" "$@" && return
     failed=1
     say "tests of $folder failed:"
     # Without what ctest says of the tests that passed, and without its summary.
