@@ -17,10 +17,10 @@ skip() {
 for program in slurmctld slurmd srun sbatch scontrol; do
     command -v "$program" >/dev/null || skip "Slurm is not installed (Debian: slurmctld slurmd slurm-client)"
 done
-srun --mpi=list 2>&1 | grep -qw pmix || [ -e /usr/lib/"$(uname -m)"-linux-gnu/slurm-wlm/mpi_pmix.so ] || skip "this Slurm has no PMIx"
+grep -qw pmix <<<"$(srun --mpi=list 2>&1)" || [ -e /usr/lib/"$(uname -m)"-linux-gnu/slurm-wlm/mpi_pmix.so ] || skip "this Slurm has no PMIx"
 unshare --uts --mount true 2>/dev/null ||
     skip "virtual nodes need root and namespaces, which this machine or container refuses"
-ldd "$longhaul" | grep -q 'libmpi\.so' || skip "PMIx of this Slurm starts programs of Open MPI, and longhaul has another MPI"
+grep -q 'libmpi\.so' <<<"$(ldd "$longhaul")" || skip "PMIx of this Slurm starts programs of Open MPI, and longhaul has another MPI"
 
 folder=$(mktemp -d "${TMPDIR:-/tmp}/longhaul-slurm-XXXXXX")
 trap '"$here/cluster.sh" down "$folder/slurm"; rm -rf "$folder"' EXIT
