@@ -95,6 +95,11 @@ static int holds(const lh_positions *p, int64_t head, int64_t position)
 
 /* ---- laws of one run on one rank, which has all heads ---- */
 
+static int layers_compete(const kv_rig *r)
+{
+    return r->plan.budgets.layers == LH_LAYERS_ADAPTIVE;
+}
+
 static void check_budgets(const kv_rig *r, const kv_rig_result *got)
 {
     const kv_rig_case *c = r->of;
@@ -102,8 +107,9 @@ static void check_budgets(const kv_rig *r, const kv_rig_result *got)
     for (int64_t l = 0; l < c->layers; l++) {
         const lh_positions *k = &got->kept[l];
         int64_t budget = lh_kv_layer_budget(r->kv, l), kept = k->offsets[c->kv_heads];
-        mt_check(kept == c->kv_heads * budget, "layer %lld keeps %lld entries of a budget of %lld a head", (long long)l,
-                 (long long)kept, (long long)budget);
+        mt_check(layers_compete(r) || kept == c->kv_heads * budget,
+                 "layer %lld keeps %lld entries of a budget of %lld a head", (long long)l, (long long)kept,
+                 (long long)budget);
         for (int64_t h = 0; h < c->kv_heads && r->plan.budgets.heads == LH_HEADS_UNIFORM; h++)
             mt_check(k->offsets[h + 1] - k->offsets[h] == budget, "a head keeps %lld",
                      (long long)(k->offsets[h + 1] - k->offsets[h]));
@@ -128,36 +134,54 @@ static void check_protected(const kv_rig *r, const kv_rig_result *got)
         }
 }
 
+/* keep: [n * kv_heads, tokens], what sorting the scores of n layers from the first-th on gives. */
+static void choose_by_sorting(const kv_rig *r, const kv_rig_result *got, int64_t first, int64_t n, uint8_t *keep)
+{
+    const kv_rig_case *c = r->of;
+    int64_t each = c->kv_heads * c->tokens;
+    lh_protection protect[8] = {{.base = 0}};
+    oracle_number *scores = NULL;
+    uint8_t *state = NULL;
+    mt_try(lh_calloc(&scores, n * each, sizeof *scores));
+    mt_try(lh_calloc(&state, n * each, 1));
+    for (int64_t l = 0; l < n; l++) {
+        const uint8_t *of = got->state[first + l];
+        for (int64_t i = 0; i < each; i++) scores[l * each + i].x = (double)got->scores[first + l][i];
+        memcpy(state + l * each, of, (size_t)each);
+        protect[l].base = lh_kv_layer_budget(r->kv, first + l);
+        for (int64_t i = 0; i < c->tokens; i++) protect[l].base -= of[i] == LH_ENTRY_KEEP;
+    }
+    oracle_choose(&(oracle_choice){.fixed = &r->fixed,
+                                   .protect = protect,
+                                   .layers = n,
+                                   .heads = n * c->kv_heads,
+                                   .cols = c->tokens,
+                                   .first = scores,
+                                   .flat = scores,
+                                   .state = state,
+                                   .keep = keep});
+    lh_free(state);
+    lh_free(scores);
+}
+
 /* Sorting what was ranked gives what was kept, whatever the last bits of the scores are. */
 static void check_choice(const kv_rig *r, const kv_rig_result *got)
 {
     const kv_rig_case *c = r->of;
-    int64_t n = c->kv_heads * c->tokens;
+    int64_t together = layers_compete(r) ? c->layers : 1;
     uint8_t *keep = NULL;
-    oracle_number *scores = NULL;
-    mt_try(lh_calloc(&keep, n, 1));
-    mt_try(lh_calloc(&scores, n, sizeof *scores));
+    mt_try(lh_calloc(&keep, together * c->kv_heads * c->tokens, 1));
     for (int64_t l = 0; l < c->layers; l++) {
         if (!got->scores[l]) continue;
-        lh_protection protect = {.base = lh_kv_layer_budget(r->kv, l)};
-        for (int64_t i = 0; i < n; i++) scores[i].x = (double)got->scores[l][i];
-        for (int64_t i = 0; i < c->tokens; i++) protect.base -= got->state[l][i] == LH_ENTRY_KEEP;
-        oracle_choose(&(oracle_choice){.fixed = &r->fixed,
-                                       .protect = &protect,
-                                       .layers = 1,
-                                       .heads = c->kv_heads,
-                                       .cols = c->tokens,
-                                       .first = scores,
-                                       .flat = scores,
-                                       .state = got->state[l],
-                                       .keep = keep});
+        if (l % together == 0) choose_by_sorting(r, got, l, together, keep);
         for (int64_t h = 0; h < c->kv_heads; h++)
-            for (int64_t p = 0; p < c->tokens; p++)
-                mt_check(keep[h * c->tokens + p] == holds(&got->kept[l], h, p),
+            for (int64_t p = 0; p < c->tokens; p++) {
+                int stays = keep[(l % together * c->kv_heads + h) * c->tokens + p];
+                mt_check(stays == holds(&got->kept[l], h, p),
                          "layer %lld head %lld position %lld (%s): sorting says %d", (long long)l, (long long)h,
-                         (long long)p, r->plan.name, keep[h * c->tokens + p]);
+                         (long long)p, r->plan.name, stays);
+            }
     }
-    lh_free(scores);
     lh_free(keep);
 }
 
@@ -171,7 +195,8 @@ static void check_definition(const kv_rig *r, const kv_rig_result *got)
     oracle_close(&o);
 }
 
-/* Attention of the observed rows by the definition, in double, joined over the group before any pool. */
+/* Attention of the observed rows by the definition, in double, joined over the group before any pool: of a maximum, the
+ * largest weight that any row of any of its query heads gave. */
 static void raw_by_hand(const kv_rig *r, int64_t l, int64_t g, double *raw)
 {
     const kv_rig_case *c = r->of;
@@ -189,8 +214,11 @@ static void raw_by_hand(const kv_rig *r, int64_t l, int64_t g, double *raw)
                 sum += s[p] = exp(dot / sqrt((double)c->dim));
             }
             double share = r->plan.shape.group == LH_GROUP_MEAN ? 1.0 / (double)group : 1.0;
-            for (int64_t p = 0; p <= t; p++)
-                raw[p] += s[p] / sum * share / (r->plan.score.statistic == LH_STAT_MEAN ? (double)rows : 1.0);
+            if (r->plan.score.statistic == LH_STAT_MEAN) share /= (double)rows;
+            for (int64_t p = 0; p <= t; p++) {
+                double weight = s[p] / sum;
+                raw[p] = r->plan.score.statistic == LH_STAT_MAX ? fmax(raw[p], weight) : raw[p] + weight * share;
+            }
         }
     lh_free(s);
 }
