@@ -13,7 +13,8 @@ lh_status lh_replay_watch_open(lh_replay_watch *w, const lh_replay *r, const lh_
                                   .hidden = s->hidden,
                                   .scale = s->scale,
                                   .softcap = s->softcap,
-                                  .layers = s->layers};
+                                  .layers = s->layers,
+                                  .order = s->order};
     lh_policy_numbers numbers = lh_policy_fix(policy, r->trace.prompt);
     const int64_t stats = lh_entry_stats_of(&numbers, &s->heads).count;
     *w = (lh_replay_watch){.policy = number, .counted.position = -1};

@@ -37,14 +37,14 @@ static void attend(lh_rerun_group *g, lh_kv *kv, int64_t layer, const block *b, 
     lh_row_logits logits = {0};
     if (b->position + b->tokens <= lh_kv_wants_rows(kv, layer)) return;
     if (b->tokens == 1) {
-        if (r->trace.order == LH_ORDER_ANY) logits = lh_kv_row_logits(kv, layer);
+        if (s->order == LH_ORDER_ANY) logits = lh_kv_row_logits(kv, layer);
         LH_RUN(&r->exec, attend_decode, .o = g->outputs, .lse = g->lse, .logits = &logits, .q = q,
                .positions = g->positions, .seqs = view, .batch = 1, .q_ld = width, .o_ld = width,
                .map = lh_heads_grouping(&s->heads), .logit = logit);
     } else {
         LH_RUN(&r->exec, attend_block, .o = g->outputs, .lse = g->lse, .q = q, .positions = g->positions, .kv = view,
                .map = lh_heads_grouping(&s->heads), .logit = logit, .tokens = b->tokens, .q_ld = width, .o_ld = width,
-               .most = b->position + b->tokens, .order = r->trace.order);
+               .most = b->position + b->tokens, .order = s->order);
     }
     lh_kv_record(kv, layer,
                  &(lh_kv_rows){.queries = {.q = q,

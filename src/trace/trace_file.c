@@ -122,7 +122,7 @@ static lh_status read_recording(lh_trace_file *f)
     const char *level = json_string_value(json_object_get(json, "level"));
     f->level = level ? lh_trace_level_find(level) : NULL;
     if (!f->level) LH_FAIL_DONE(LH_EFILE, "'/recording' of '%s' has no level that is known", lh_h5_path(f->h5));
-    f->order = json_is_true(json_object_get(json, "deterministic")) ? LH_ORDER_FIXED : LH_ORDER_ANY;
+    f->shape.order = json_is_true(json_object_get(json, "deterministic")) ? LH_ORDER_FIXED : LH_ORDER_ANY;
     LH_TRY_DONE(take_questions(f, json_object_get(json, "questions")));
     LH_TRY_DONE(take_layers(f, json_object_get(json, "layers"), "/recording: layers", f->recorded));
 done:

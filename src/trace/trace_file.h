@@ -16,7 +16,7 @@ typedef struct lh_trace_questions {
 
 typedef struct lh_trace_file {
     lh_h5 *h5;
-    lh_kv_shape shape; /* of one rank with all heads; no projections, rotations or profiles */
+    lh_kv_shape shape; /* one rank, all heads, the order of the run; no projections, rotations or profiles */
     const lh_trace_level *level;
     uint8_t *recorded; /* [layers] 1: the trace has this layer */
     uint8_t *sliding;  /* [layers] */
@@ -30,8 +30,7 @@ typedef struct lh_trace_file {
     int32_t *after_positions, *after_answers; /* [after_count] */
     int64_t after_count;
     lh_trace_questions questions;
-    lh_order order; /* of the sums of the run */
-    int64_t chunk;  /* tokens that went through a layer together; 0: not known */
+    int64_t chunk; /* tokens that went through a layer together; 0: not known */
     uint64_t seed;
     lh_policy policy; /* of the run */
     lh_profiles profiles;
