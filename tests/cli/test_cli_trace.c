@@ -236,9 +236,10 @@ END_TEST
 START_TEST(test_recording_changes_nothing)
 {
     program_result r = {0}, s = {0};
-    program_run(&r, 1, "generate -m tiny.h5 --chat=off -f text -n 20 --ignore-eos -q --policy h2o --budget 60");
+#define H2O "-m tiny.h5 --chat=off -f text -n 20 --ignore-eos --deterministic -q --policy h2o --budget 60"
+    program_run(&r, 1, "generate " H2O);
     program_exits(&r, 0);
-    program_run(&s, 2, "trace -m tiny.h5 --chat=off -f text -n 20 --ignore-eos -q --policy h2o --budget 60 -o t.h5");
+    program_run(&s, 2, "trace " H2O " -o t.h5");
     program_exits(&s, 0);
     ck_assert_str_eq(r.out.data, s.out.data);
     program_clear(&r);
