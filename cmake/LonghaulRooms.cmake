@@ -11,7 +11,7 @@ target_compile_options(lh_flags INTERFACE $<$<COMPILE_LANGUAGE:C>:${OpenMP_C_FLA
 target_link_libraries(lh_flags INTERFACE ${OpenMP_C_LIBRARIES})
 if(LH_SANITIZE)
     target_compile_options(lh_flags INTERFACE
-        $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${LH_SANITIZE};-fno-sanitize-recover=all;-fno-omit-frame-pointer;-g>)
+        $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${LH_SANITIZE};-fno-sanitize-recover=all;-fno-omit-frame-pointer;-g1>)
     target_link_options(lh_flags INTERFACE -fsanitize=${LH_SANITIZE})
 endif()
 # assert() is for faults of our own and stays on in every build.

@@ -138,6 +138,11 @@ int rig_scale(const rig *g)
     return getenv("LONGHAUL_TEST_SMALL") || strstr(lh_device_name(g->device), "emulated") ? 3 : 1;
 }
 
+int rig_step(const rig *g)
+{
+    return rig_scale(g) > 1 ? 7 : 1;
+}
+
 void rig_reset(rig *g)
 {
     unsigned char guard[GUARD];

@@ -48,6 +48,9 @@ void rig_close(rig *g);
 /* What a test may divide its repetitions by: 1, and more where the device is emulated, or with LONGHAUL_TEST_SMALL. */
 int rig_scale(const rig *g);
 
+/* From a case of a large test to the next that is run: 1, and 7 where rig_scale is above 1. */
+int rig_step(const rig *g);
+
 /* Give up all arrays. */
 void rig_reset(rig *g);
 

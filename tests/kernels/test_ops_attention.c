@@ -242,19 +242,13 @@ static void compare_with_ref(rig *mine, rig *ref, const attend_size *size, int n
     lot_end(&m);
 }
 
-/* Every how manieth case is run: a step that meets all dimensions, lengths, types, orders, windows and caps. */
-static int every(const rig *g)
-{
-    return rig_scale(g) > 1 ? 7 : 1;
-}
-
 START_TEST(test_attention_of_every_backend_is_that_of_ref_at_all_head_dimensions_and_block_lengths)
 {
     for (int b = 1; rig_backend(b); b++) {
         rig ref, mine;
         rig_open(&ref, rig_backend(0));
         rig_open(&mine, rig_backend(b));
-        for (int n = 0; n < 60 * 4; n += every(&mine)) {
+        for (int n = 0; n < 60 * 4; n += rig_step(&mine)) {
             attend_size size = size_at(n);
             compare_with_ref(&mine, &ref, &size, n);
         }
@@ -330,7 +324,7 @@ START_TEST(test_few_rows_over_long_caches_are_those_of_ref_in_any_order_of_addin
         int cut = 0;
         rig_open(&ref, rig_backend(0));
         rig_open(&mine, rig_backend(b));
-        for (int n = 0; n < 120; n += every(&mine)) {
+        for (int n = 0; n < 120; n += rig_step(&mine)) {
             lot m = {0};
             attend_case c;
             attend_size size = few_rows_at(n);

@@ -26,7 +26,7 @@ static void hold(law check, int cases)
         rig g;
         rig_open(&g, rig_backend(b));
         for (int n = 0; n < cases; n++) {
-            if (draw(9, (uint64_t)n, rig_scale(&g)) != 0) continue;
+            if (draw(9, (uint64_t)n, rig_step(&g)) != 0) continue;
             omp_set_num_threads(threads[n % 4]);
             check(&g, n);
         }

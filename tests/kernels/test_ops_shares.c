@@ -11,7 +11,7 @@ START_TEST(test_histogram_counts_the_keys_of_a_prefix)
     for (int b = 0; rig_backend(b); b++) {
         rig g;
         rig_open(&g, rig_backend(b));
-        for (int n = 0; n < 280; n++) {
+        for (int n = 0; n < 280; n += rig_step(&g)) {
             lot m = {0};
             layer l;
             layer_make(&m, &l, n);
@@ -95,7 +95,7 @@ START_TEST(test_sums_of_bins_leave_out_what_heads_are_sure_of)
     for (int b = 0; rig_backend(b); b++) {
         rig g;
         rig_open(&g, rig_backend(b));
-        for (int n = 0; n<420; n += rig_scale(&g)> 1 ? 7 : 1) {
+        for (int n = 0; n < 420; n += rig_step(&g)) {
             lot m = {0};
             cells c;
             cells_make(&m, &c, n);
@@ -152,7 +152,7 @@ START_TEST(test_narrow_finds_the_bin_of_the_last_of_the_best)
     for (int b = 0; rig_backend(b); b++) {
         rig g;
         rig_open(&g, rig_backend(b));
-        for (int n = 0; n<600; n += rig_scale(&g)> 1 ? 7 : 1) {
+        for (int n = 0; n < 600; n += rig_step(&g)) {
             lot m = {0};
             cells c;
             cells_make(&m, &c, n);
@@ -265,7 +265,7 @@ START_TEST(test_shares_are_exact_and_sum_to_what_all_may_keep)
     for (int b = 0; rig_backend(b); b++) {
         rig g;
         rig_open(&g, rig_backend(b));
-        for (int n = 0; n<2000; n += rig_scale(&g)> 1 ? 11 : 1) {
+        for (int n = 0; n < 2000; n += rig_step(&g)) {
             lot m = {0};
             cells of = {.heads = 1 + n % 9, .layers = n % 4 ? 1 : n % 16 ? 1 + n % 5 : 40};
             of.count = of.heads * of.layers;
@@ -376,7 +376,7 @@ START_TEST(test_rounds_over_ranks_give_what_sorting_all_heads_together_gives)
     for (int b = 0; rig_backend(b); b++) {
         rig g;
         rig_open(&g, rig_backend(b));
-        for (int n = 0; n<350; n += rig_scale(&g)> 1 ? 5 : 1) {
+        for (int n = 0; n < 350; n += rig_step(&g)) {
             lot m = {0};
             layer l;
             layer_make(&m, &l, n);
