@@ -51,7 +51,7 @@ void lh_curve_space(const lh_space_request *request, int64_t *bytes)
     lh_curve_room none;
     bytes[LH_SPACE_ENTRY_GAINS] = shape->heads.kv_count * request->need.ld * (int64_t)sizeof(float);
     const int64_t ld = request->need.ld, apart = lh_policy_references(request->policy, ld),
-                  rows = apart ? apart : lh_min_i64(lh_policy_rows(request->policy, ld), LH_REFERENCE_ROWS);
+                  rows = apart ? apart : lh_min_i64(lh_policy_rows(request->policy, ld), lh_policy_reference_rows(ld));
     bytes[LH_SPACE_CURVES] = place(shape, rows, ld, NULL, &none);
 }
 

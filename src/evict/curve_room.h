@@ -21,7 +21,7 @@ typedef struct lh_curve_room {
     void *work; /* of a fit */
 } lh_curve_room;
 
-/* LH_SPACE_ENTRY_GAINS and LH_SPACE_CURVES, for at most LH_REFERENCE_ROWS rows. */
+/* LH_SPACE_ENTRY_GAINS and LH_SPACE_CURVES, for at most lh_policy_reference_rows rows. */
 void lh_curve_space(const lh_space_request *request, int64_t *bytes);
 
 lh_curve_room lh_curve_room_of(const lh_evictor *evictor, int64_t rows);

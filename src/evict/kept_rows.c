@@ -156,7 +156,7 @@ lh_row_block lh_reference_rows(lh_evictor *ev, const lh_evict_job *job)
     lh_row_block b = apart                ? references_apart(ev, job, apart)
                      : ev->scoring.rows.q ? ev->scoring
                                           : lh_scoring_rows(ev, job);
-    const int64_t step = (b.rows.tokens + LH_REFERENCE_ROWS - 1) / LH_REFERENCE_ROWS;
+    const int64_t most = lh_policy_reference_rows(job->seen), step = (b.rows.tokens + most - 1) / most;
     if (step > 1) thin(ev, job, &b, step);
     ev->references = b;
     return b;

@@ -16,7 +16,8 @@ lh_row_block lh_scoring_rows(lh_evictor *ev, const lh_evict_job *job);
 
 /* Collective where groups are split, at the first call of an eviction, after which those that score are gone. The rows
  * that a fit, loss curves and turns look from: those that score, if they are moved after the prompt; of more than
- * LH_REFERENCE_ROWS, every so many, evenly. Else those that were kept for it, or are the job's, moved likewise. */
+ * lh_policy_reference_rows, every so many, evenly. Else those that were kept for it, or are the job's, moved likewise.
+ */
 lh_row_block lh_reference_rows(lh_evictor *ev, const lh_evict_job *job);
 
 /* Where so many of them put out what a fit is to bring back: [kv_count, head_dim + 1, group x rows] (fit.h). Curves

@@ -92,12 +92,20 @@ int lh_policy_projects(const lh_policy_numbers *fixed)
     return fixed->select.kind == LH_SELECT_TWO_STAGE || fixed->score.value_norms;
 }
 
+int64_t lh_policy_reference_rows(int64_t tokens)
+{
+    enum { LEAST = 64, ROW_TOKENS = 1 << 19 };
+    int64_t rows = LH_REFERENCE_ROWS;
+    while (rows > LEAST && rows * tokens > ROW_TOKENS) rows /= 2;
+    return rows;
+}
+
 int64_t lh_policy_rows(const lh_policy_numbers *fixed, int64_t seen)
 {
     const int scores = fixed->score.source == LH_SCORE_ATTENTION,
               refers = lh_has_references(&fixed->fitting, &fixed->budgets);
     if (!fixed->evicts || (!scores && !refers)) return 0;
-    return lh_min_i64(seen, scores ? fixed->rows : lh_min_i64(fixed->rows, LH_REFERENCE_ROWS));
+    return lh_min_i64(seen, scores ? fixed->rows : lh_min_i64(fixed->rows, lh_policy_reference_rows(seen)));
 }
 
 int lh_competes_by_losses(const lh_policy_division *budgets)
@@ -153,7 +161,7 @@ int64_t lh_policy_row_at(const lh_policy_numbers *fixed, int64_t seen, int64_t r
 
 int64_t lh_policy_references(const lh_policy_numbers *fixed, int64_t seen)
 {
-    return lh_refers_apart(fixed) ? lh_min_i64(seen, LH_REFERENCE_ROWS) : 0;
+    return lh_refers_apart(fixed) ? lh_min_i64(seen, lh_policy_reference_rows(seen)) : 0;
 }
 
 int64_t lh_policy_reference_of(const lh_policy_numbers *fixed, int64_t seen, int64_t r)

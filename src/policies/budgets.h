@@ -43,11 +43,15 @@ int lh_protects_values(const lh_policy_protected *protect);
 /* 1 where norms of projected values weigh scores. */
 int lh_policy_projects(const lh_policy_numbers *fixed);
 
-/* Rows that curves and fits look from, at most. */
-enum { LH_REFERENCE_ROWS = 64 };
+/* Rows that curves and fits look from after `tokens` tokens, at most: of the powers of two from 64 to LH_REFERENCE_ROWS
+ * the largest whose product with the tokens is not above 2^19. More rows are nearer to the full cache, and what they
+ * cost grows with the tokens that they see, where long prompts have the least time for them. Powers of two are among
+ * the rows of a trace (lh_policy_spread_row). */
+enum { LH_REFERENCE_ROWS = 256 };
+int64_t lh_policy_reference_rows(int64_t tokens);
 
 /* Number of query rows to observe after `seen` tokens, at most `seen`; 0 where neither scores nor references need any,
- * and at most LH_REFERENCE_ROWS where only references do. With proxies: P. */
+ * and at most lh_policy_reference_rows where only references do. With proxies: P. */
 int64_t lh_policy_rows(const lh_policy_numbers *fixed, int64_t seen);
 
 /* 1 where the heads of a layer, or of all layers, compete by what their output loses. */
@@ -74,8 +78,8 @@ int64_t lh_policy_spread_row(int64_t tokens, int64_t rows, int64_t r);
 int64_t lh_policy_row_of(const lh_policy_numbers *fixed, int64_t seen, int64_t r);
 int64_t lh_policy_row_at(const lh_policy_numbers *fixed, int64_t seen, int64_t r);
 
-/* The same of references that are rows of their own: LH_REFERENCE_ROWS of the prompt, spread over it, at most `seen`,
- * which are looked from positions after it; elsewhere none. */
+/* The same of references that are rows of their own: lh_policy_reference_rows of the prompt, spread over it, at most
+ * `seen`, which are looked from positions after it; elsewhere none. */
 int64_t lh_policy_references(const lh_policy_numbers *fixed, int64_t seen);
 int64_t lh_policy_reference_of(const lh_policy_numbers *fixed, int64_t seen, int64_t r);
 int64_t lh_policy_reference_at(const lh_policy_numbers *fixed, int64_t seen, int64_t r);

@@ -29,7 +29,7 @@
       "Place from which rows score: their own, or positions after the prompt, from where they see all of it.")        \
     X(rows, "rows", LH_OPT_STR, NULL, "all|last:N|P%|sample:N",                                                       \
       "Rows that score; by default those of the window, after the prompt 512 spread over it; or, where no rows "      \
-      "score, those that losses and a fit look from, at most 64.")                                                    \
+      "score, those that losses and a fit look from, 64 to 256 at most, fewer the longer the prompt.")                \
     X(gain, "gain", LH_OPT_SWITCH, lh_policy_switch, NULL,                                                            \
       "Sharpen the attention that scores, more so for texts much longer than the budget (AhaKV).")                    \
     X(gain_floor, "gain-floor", LH_OPT_SWITCH, lh_policy_switch, NULL, "A gain of at least 1, which never flattens.") \

@@ -185,11 +185,23 @@ START_TEST(test_rows_that_are_references_alone_are_few)
     for (int64_t seen = 1; seen < 3000; seen += 1 + seen / 3) {
         lh_policy_numbers a = fixed_of("keydiff", 8, &few, seen), b = fixed_of("keydiff", 8, &many, seen),
                           c = fixed_of("snapkv", 64, &scores, seen);
-        ck_assert_int_eq(lh_policy_rows(&a, seen), least(seen, LH_REFERENCE_ROWS));
-        ck_assert_int_eq(lh_policy_rows(&b, seen), least(seen, LH_REFERENCE_ROWS));
+        ck_assert_int_eq(lh_policy_rows(&a, seen), least(seen, lh_policy_reference_rows(seen)));
+        ck_assert_int_eq(lh_policy_rows(&b, seen), least(seen, lh_policy_reference_rows(seen)));
         ck_assert_int_eq(lh_policy_rows(&c, seen), least(seen, 500));
         ck_assert_int_eq(lh_policy_references(&a, seen) + lh_policy_references(&c, seen), 0); /* those above are */
     }
+}
+END_TEST
+
+START_TEST(test_references_cost_no_more_than_at_8192_tokens_but_in_longer_prompts)
+{
+    const struct {
+        int64_t tokens, rows;
+    } known[] = {{1, 256}, {2048, 256}, {2049, 128}, {4096, 128}, {4097, 64}, {8192, 64}, {INT32_MAX, 64}};
+    for (size_t i = 0; i < sizeof known / sizeof *known; i++)
+        ck_assert_int_eq(lh_policy_reference_rows(known[i].tokens), known[i].rows);
+    for (int64_t tokens = 1; tokens <= 8192; tokens++)
+        ck_assert_int_le(tokens * lh_policy_reference_rows(tokens), 8192 * lh_policy_reference_rows(8192));
 }
 END_TEST
 
@@ -200,7 +212,7 @@ START_TEST(test_references_beside_a_window_are_those_of_scores_without_rows)
     for (int64_t seen = 1; seen < 100000; seen += 1 + seen / 3) {
         lh_policy_numbers window = fixed_of("snapkv", 64, &fit, seen), spread = fixed_of("snapkv", 64, &few, seen),
                           none = fixed_of("snapkv", 64, NULL, seen), keys = fixed_of("keydiff", 8, &fit, seen);
-        const int64_t n = least(seen, LH_REFERENCE_ROWS);
+        const int64_t n = least(seen, lh_policy_reference_rows(seen));
         ck_assert_int_eq(lh_policy_rows(&window, seen), least(seen, 32));
         ck_assert_int_eq(lh_policy_row_at(&window, seen, 0), seen - least(seen, 32));
         ck_assert_int_eq(lh_policy_rows(&spread, seen), least(seen, 13));
@@ -396,6 +408,7 @@ int main(void)
                       test_largest_values_get_what_sinks_and_recents_leave,
                       test_rows_are_what_was_said_and_never_more_than_there_are,
                       test_spread_rows_are_among_those_of_a_multiple, test_rows_that_are_references_alone_are_few,
+                      test_references_cost_no_more_than_at_8192_tokens_but_in_longer_prompts,
                       test_references_beside_a_window_are_those_of_scores_without_rows,
                       test_first_stages_are_shares_of_what_competes, test_shares_of_the_budget_are_those_of_kvpress,
                       test_floors_are_shares_of_what_a_head_may_keep, test_fractions_are_exact,
