@@ -9,6 +9,16 @@
 #include "base/both.h"
 #include "base/dtype.h"
 
+/* Entries of another cache that a cache begins with (a fork's, of the cache that it was made from): whole units of
+ * those that head h of that cache holds. Its arrays, as in lh_ragged; it does not change meanwhile. */
+enum { LH_SHARED_UNIT = 256 }; /* of entries: a multiple of what attention reads at a time, see lh_segment_at */
+typedef struct lh_base {
+    void *k, *v; /* NULL: there is none */
+    int32_t *positions;
+    float *bias;
+    const int64_t *offset, *len; /* [heads] */
+} lh_base;
+
 typedef struct lh_ragged {
     void *k, *v;        /* [slots, head_dim] of `type`, rotated keys; head h holds slots offset[h] .. + len[h] */
     lh_dtype type;      /* f32 or bf16 */
@@ -16,9 +26,10 @@ typedef struct lh_ragged {
     float *bias;        /* [slots] added to every logit of the entry, see lh_logit; NULL: 0 */
     float *stats;       /* [slots, stat_count] numbers that go with an entry; NULL: none */
     int64_t stat_count;
-    const int64_t *offset; /* [heads] first slot of a head */
+    const int64_t *offset; /* [heads] first slot of a head; below 0 where what lies there is in the base */
     int64_t *len;          /* [heads] entries held */
     int64_t heads, head_dim;
+    lh_base base; /* has the first lh_base_len(kv, h) entries of head h; for attention and lh_append_args alone */
 } lh_ragged;
 
 /* Local query heads share local KV heads: query head i uses KV head (first + i) / group. `first` is not 0 where a

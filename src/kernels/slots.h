@@ -1,5 +1,5 @@
-/* slots.h - where the numbers of slots lie (lh_slot_floats of ragged.h) and the positions of their entries, for every
- * backend. */
+/* slots.h - where entries, the numbers of slots (lh_slot_floats of ragged.h) and the positions of their entries lie,
+ * for every backend. */
 #ifndef LH_KERNELS_SLOTS_H
 #define LH_KERNELS_SLOTS_H
 
@@ -12,6 +12,32 @@
 static LH_BOTH inline float *lh_slot_at(const lh_slot_floats *x, int64_t h, int64_t s, int64_t c)
 {
     return x->at + ((x->starts ? x->starts[h] : h * x->ld) + s) * x->step + c * x->next;
+}
+
+/* Entries of a head of `len` entries that another cache can begin with. */
+static LH_BOTH inline int64_t lh_whole_units(int64_t len)
+{
+    return len / LH_SHARED_UNIT * LH_SHARED_UNIT;
+}
+
+/* Entries of head h that lie in the base. */
+static LH_BOTH inline int64_t lh_base_len(const lh_ragged *kv, int64_t h)
+{
+    return kv->base.k ? lh_whole_units(kv->base.len[h]) : 0;
+}
+
+/* The cache with the arrays in which slot `slot` of head h lies. Those of a stretch of slots that begins at a multiple
+ * of a number that divides LH_SHARED_UNIT, and is no longer, lie in the same. */
+static LH_BOTH inline lh_ragged lh_segment_at(const lh_ragged *kv, int64_t h, int64_t slot)
+{
+    lh_ragged at = *kv;
+    if (slot >= lh_base_len(kv, h)) return at;
+    at.k = kv->base.k;
+    at.v = kv->base.v;
+    at.positions = kv->base.positions;
+    at.bias = kv->base.bias;
+    at.offset = kv->base.offset;
+    return at;
 }
 
 /* Positions of the entries of head h, by slot; NULL where these are the slots. */

@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "cases.h"
+#include "kernels/slots.h"
 #include "suite.h"
 
 #define GUARD 256 /* bytes on either side */
@@ -251,6 +252,72 @@ void cache_make(lot *m, cache *out, const cache_spec *spec)
                             .head_dim = spec->head_dim};
 }
 
+/* `n` slots of one array, or none where there is no such array. */
+static void copy_slots(void *to, const void *from, const int64_t at[2], int64_t n, int64_t bytes)
+{
+    if (from) memcpy((char *)to + at[0] * bytes, (const char *)from + at[1] * bytes, (size_t)(n * bytes));
+}
+
+static void *new_slots(lot *m, const void *like, int64_t slots, int64_t bytes)
+{
+    void *at = like ? lot_new(m, slots * bytes) : NULL;
+    if (at) memset(at, UNWRITTEN, (size_t)(slots * bytes));
+    return at;
+}
+
+/* The base has a length of its own for every head, of which the whole units are used; what is left of it, and all
+ * slack, is NaN. */
+void cache_split(lot *m, cache *c, uint64_t seed)
+{
+    const lh_ragged whole = c->host;
+    lh_ragged *r = &c->host;
+    const int64_t row = whole.head_dim * lh_dtype_bytes(whole.type), heads = whole.heads;
+    int64_t *offset = lot_new(m, heads * 8), *first = lot_new(m, heads * 8), *len = lot_new(m, heads * 8);
+    c->base_slots = 0;
+    for (int64_t h = 0, at = 0; h < heads; h++) {
+        const int64_t next = h + 1 < heads ? whole.offset[h + 1] : c->slots;
+        len[h] = draw(seed, (uint64_t)h, whole.len[h] + 1);
+        first[h] = c->base_slots;
+        c->base_slots += len[h];
+        offset[h] = at - lh_whole_units(len[h]);
+        at += next - whole.offset[h] - lh_whole_units(len[h]);
+    }
+    r->k = new_slots(m, whole.k, c->slots, row);
+    r->v = new_slots(m, whole.v, c->slots, row);
+    r->positions = new_slots(m, whole.positions, c->slots, 4);
+    r->bias = new_slots(m, whole.bias, c->slots, 4);
+    r->offset = offset;
+    r->base = (lh_base){.k = new_slots(m, whole.k, c->base_slots + 1, row),
+                        .v = new_slots(m, whole.v, c->base_slots + 1, row),
+                        .positions = new_slots(m, whole.positions, c->base_slots + 1, 4),
+                        .bias = new_slots(m, whole.bias, c->base_slots + 1, 4),
+                        .offset = first,
+                        .len = len};
+    for (int64_t h = 0; h < heads; h++) {
+        const int64_t shared = lh_whole_units(len[h]), there[2] = {first[h], whole.offset[h]},
+                      here[2] = {offset[h] + shared, whole.offset[h] + shared};
+        copy_slots(r->base.k, whole.k, there, shared, row);
+        copy_slots(r->base.v, whole.v, there, shared, row);
+        copy_slots(r->base.positions, whole.positions, there, shared, 4);
+        copy_slots(r->base.bias, whole.bias, there, shared, 4);
+        copy_slots(r->k, whole.k, here, whole.len[h] - shared, row);
+        copy_slots(r->v, whole.v, here, whole.len[h] - shared, row);
+        copy_slots(r->positions, whole.positions, here, whole.len[h] - shared, 4);
+        copy_slots(r->bias, whole.bias, here, whole.len[h] - shared, 4);
+    }
+}
+
+static void put_base(rig *g, lh_base *b, const cache *c)
+{
+    const int64_t slots = c->base_slots + 1, bytes = slots * c->host.head_dim * lh_dtype_bytes(c->host.type);
+    b->k = rig_put(g, b->k, bytes);
+    b->v = rig_put(g, b->v, bytes);
+    b->positions = b->positions ? rig_put(g, b->positions, slots * 4) : NULL;
+    b->bias = b->bias ? rig_put(g, b->bias, slots * 4) : NULL;
+    b->offset = rig_put(g, b->offset, c->host.heads * 8);
+    b->len = rig_put(g, b->len, c->host.heads * 8);
+}
+
 lh_ragged rig_cache(rig *g, const cache *c)
 {
     lh_ragged r = c->host;
@@ -261,6 +328,7 @@ lh_ragged rig_cache(rig *g, const cache *c)
     r.bias = r.bias ? rig_put(g, r.bias, c->slots * 4) : NULL;
     r.offset = rig_put(g, r.offset, r.heads * 8);
     r.len = rig_put(g, r.len, r.heads * 8);
+    if (r.base.k) put_base(g, &r.base, c);
     return r;
 }
 

@@ -85,11 +85,12 @@ typedef struct cache_spec {
  * biases are NaN. */
 typedef struct cache {
     lh_ragged host;
-    int64_t slots;
+    int64_t slots, base_slots;
 } cache;
 
 void cache_make(lot *m, cache *out, const cache_spec *spec);
-lh_ragged rig_cache(rig *g, const cache *c); /* a copy of all of it on the device */
+void cache_split(lot *m, cache *c, uint64_t seed); /* some of its entries go to a base */
+lh_ragged rig_cache(rig *g, const cache *c);       /* a copy of all of it on the device */
 
 /* Value i of k or v, whatever the type. */
 double cache_number(const lh_ragged *host, const void *k_or_v, int64_t i);

@@ -265,6 +265,66 @@ START_TEST(test_sequences_and_heads_of_a_batch_stand_alone)
 }
 END_TEST
 
+enum { LONG_DIM, LONG_ROWS, LONG_PAST, LONG_GROUP, LONG_HEADS };
+static const dimension long_kinds[] = {
+    [LONG_DIM] = {"head_dim", 6, {1, 20, 64, 80, 128, 256}},
+    [LONG_ROWS] = {"rows", 4, {1, 5, 33, 90}},
+    [LONG_PAST] = {"past", 7, {1, 255, 256, 300, 512, 700, 1100}},
+    [LONG_GROUP] = {"group", 4, {1, 2, 3, 8}},
+    [LONG_HEADS] = {"KV heads", 3, {1, 2, 3}},
+};
+
+static attend_size long_size(int n)
+{
+    const int64_t group = case_value(&long_kinds[LONG_GROUP], n);
+    return (attend_size){.dim = case_value(&long_kinds[LONG_DIM], n),
+                         .tokens = case_value(&long_kinds[LONG_ROWS], n),
+                         .past = case_value(&long_kinds[LONG_PAST], n),
+                         .map = {group * case_value(&long_kinds[LONG_HEADS], n), group, 0},
+                         .variant = n};
+}
+
+/* Of some caches of the case the first entries lie in another cache. */
+static void split_some(lot *m, attend_case *c, int n)
+{
+    for (int64_t b = 0; b < c->batch; b++)
+        if ((n + b) % 3 || c->batch == 1) cache_split(m, &c->kv[b], (uint64_t)(n + b));
+}
+
+static void same_attended(const attended *got, const attended *want, int n, const char *name)
+{
+    check_same(got->o, want->o, got->o_count * 4, "outputs over a base, case %d, %s", n, name);
+    check_same(got->lse, want->lse, got->lse_count * 4, "lse over a base, case %d, %s", n, name);
+}
+
+static void base_law(rig *g, int n)
+{
+    lot m = {0};
+    attend_case c;
+    const attend_size size = long_size(n);
+    block_make(&m, &c, &size);
+    c.any_order = n % 2;
+    attended want = block_run(&m, g, &c);
+    split_some(&m, &c, n);
+    attended got = block_run(&m, g, &c);
+    same_attended(&got, &want, n, g->ops->name);
+    decode_make(&m, &c, &size);
+    want = decode_run(&m, g, &c);
+    const float *logits = decode_logits_run(&m, g, &c);
+    split_some(&m, &c, n);
+    got = decode_run(&m, g, &c);
+    same_attended(&got, &want, n, g->ops->name);
+    check_same(decode_logits_run(&m, g, &c), logits, c.batch * c.map.heads * logits_ld(&c) * 4,
+               "logits over a base, case %d, %s", n, g->ops->name);
+    lot_end(&m);
+}
+
+START_TEST(test_entries_in_a_base_are_as_those_in_the_cache)
+{
+    hold(base_law, 120);
+}
+END_TEST
+
 /* Whole groups, as column_stats wants them. */
 static attend_size observed_size(int n)
 {
@@ -534,6 +594,7 @@ int main(void)
                                   test_rows_of_a_block_stand_alone,
                                   test_heads_of_a_block_stand_alone_also_in_a_cache_of_their_own,
                                   test_sequences_and_heads_of_a_batch_stand_alone,
+                                  test_entries_in_a_base_are_as_those_in_the_cache,
                                   test_columns_and_their_heads_stand_alone,
                                   test_lse_of_rows_and_heads_stand_alone,
                                   test_elements_of_gates_and_soft_caps_stand_alone,

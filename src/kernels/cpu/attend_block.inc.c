@@ -16,6 +16,7 @@ typedef struct lh_block {
 typedef struct lh_block_item {
     const lh_block *block;
     int64_t head, i0, group, t0, t1, rows;
+    lh_ragged kv;                 /* where the current tile lies */
     int64_t window_from;          /* rows from this position on do not see all of the current tile */
     float *q;                     /* packed, by blocks of rows */
     float *k, *v, *s;             /* packed keys and values of a tile; [way->rows, KEYS] logits, then weights */
@@ -81,14 +82,14 @@ static void mask_window(const lh_block_item *item, float *s, int64_t position, i
 {
     const lh_attend_block_args *a = item->block->args;
     for (int64_t j = 0; j < n; j++) {
-        if (lh_position(a->kv, item->head, first + j) <= position - a->logit.window) s[j] = -INFINITY;
+        if (lh_position(&item->kv, item->head, first + j) <= position - a->logit.window) s[j] = -INFINITY;
     }
 }
 
 /* The biases of the slots [first, first + n) are added to a row's logits. */
 static void add_biases(const lh_block_item *item, float *s, int64_t first, int64_t n)
 {
-    const float *bias = lh_bias_of(item->block->args->kv, item->head) + first;
+    const float *bias = lh_bias_of(&item->kv, item->head) + first;
     for (int64_t j = 0; j < n; j++) s[j] += bias[j];
 }
 
@@ -164,7 +165,7 @@ static void item_end(const lh_block_item *item)
 /* Lowest and highest position of the slots [first, first + n). */
 static void position_range(const lh_block_item *item, int64_t first, int64_t n, int64_t *low, int64_t *high)
 {
-    const lh_ragged *kv = item->block->args->kv;
+    const lh_ragged *kv = &item->kv;
     int32_t lowest = INT32_MAX, most = INT32_MIN;
     *low = first;
     *high = first + n - 1;
@@ -181,12 +182,13 @@ static void attend_item(lh_block_item *item)
 {
     const lh_block *b = item->block;
     const lh_attend_block_args *a = b->args;
-    const lh_ragged *kv = a->kv;
+    const lh_ragged *kv = &item->kv;
     int64_t end = row_end(item, item->rows - 1), window = a->logit.window, lowest = INT64_MAX;
     item_begin(item);
     for (int64_t t = item->t0; t < item->t1; t++) lowest = a->positions[t] < lowest ? a->positions[t] : lowest;
     for (int64_t first = 0; first < end; first += KEYS) {
         int64_t n = lh_min_i64(end - first, KEYS), low, high;
+        item->kv = lh_segment_at(a->kv, item->head, first);
         item->window_from = INT64_MAX;
         if (window > 0) {
             position_range(item, first, n, &low, &high);

@@ -7,6 +7,7 @@
 #include "kernels/cpu/stream.h"
 
 enum { CHUNK = 256, TEAM_MOST = 4, AHEAD = 32 };
+_Static_assert(LH_SHARED_UNIT % CHUNK == 0, "a chunk lies in one segment");
 
 /* Chunks times query heads that one thread has done before another one is awake. */
 enum { DECODE_ALONE = 4 };
@@ -242,13 +243,13 @@ static lh_meet decode_kind(const lh_ragged *kv)
 static void attend_chunk(const lh_decode *decode, const lh_chunk *c, float *memory)
 {
     const lh_attend_decode_args *a = decode->args;
-    const lh_ragged *kv = &a->seqs[c->b];
-    int64_t d = kv->head_dim;
-    lh_meet kind = decode_kind(kv);
-    lh_team t = {.kv = kv,
+    const lh_ragged kv = lh_segment_at(&a->seqs[c->b], c->head, c->first);
+    int64_t d = kv.head_dim;
+    lh_meet kind = decode_kind(&kv);
+    lh_team t = {.kv = &kv,
                  .logit = a->logit,
                  .position = a->positions[c->b],
-                 .at = (kv->offset[c->head] + c->first) * d,
+                 .at = (kv.offset[c->head] + c->first) * d,
                  .n = c->n,
                  .q_ld = packed_floats(d, kind),
                  .s = memory};

@@ -4,7 +4,7 @@
 #include "kernels/cuda/entries.cuh"
 #include "kernels/cuda/vector.cuh"
 
-enum { SEQS = 32, TILE = 32, THREADS = 256 };
+enum { SEQS = 24, TILE = 32, THREADS = 256 };
 
 /* Some sequences of a batch. The rows of the first one begin at k and v. */
 typedef struct append_slice {

@@ -88,16 +88,21 @@ static __device__ void find_tiles(const attend_job &a, const attend_sight<K> &si
     if (a.pieces.most > 1) take_piece(a, tiles);
 }
 
+/* Positions of the head's slots, by slot, of the segment that a slot lies in. */
+static __device__ __forceinline__ const int32_t *positions_at(const attend_job &a, const attend_place &p, int slot)
+{
+    return slot < p.shared ? a.kv.base.positions + p.base : a.kv.positions + p.offset;
+}
+
 /* Looks at the 8 tiles from 8 * group on; all threads call it, and see what it finds. */
 template <typename K>
 static __device__ void look_ahead(const attend_job &a, const attend_place &p, attend_tiles *tiles, int group)
 {
     enum { EACH = 8 * K::KEYS / K::THREADS }; /* slots of a thread, all of one tile */
-    const int32_t *positions = a.kv.positions + p.offset;
     int any = 0;
     for (int i = 0; i < EACH; i++) {
         int slot = group * 8 * K::KEYS + (int)threadIdx.x * EACH + i;
-        any |= slot < tiles->end && positions[slot] > tiles->before;
+        any |= slot < tiles->end && positions_at(a, p, slot)[slot] > tiles->before;
     }
     unsigned found = (unsigned)any << threadIdx.x / (K::THREADS / 8);
     for (int with = LH_WARP / 2; with > 0; with /= 2) found |= __shfl_xor_sync(LH_ALL, found, with);
@@ -170,7 +175,7 @@ template <typename K>
 static __device__ __forceinline__ void add_biases(float s[K::TILES][K::KEYS / 8][4], const attend_place &p,
                                                   const attend_job &a, int slot)
 {
-    const float *biases = a.kv.bias + p.offset;
+    const float *biases = slot < p.shared ? a.kv.base.bias + p.base : a.kv.bias + p.offset;
 #pragma unroll
     for (int n = 0; n < K::KEYS / 4; n++) {
         int j = slot + n / 2 * 8 + lh_lane() % 4 * 2 + n % 2;
@@ -185,7 +190,7 @@ template <typename K>
 static __device__ __forceinline__ void mask(float s[K::TILES][K::KEYS / 8][4], const attend_sight<K> &sight,
                                             const attend_place &p, const attend_job &a, int slot)
 {
-    const int32_t *positions = a.kv.positions && a.logit.window > 0 ? a.kv.positions + p.offset : NULL;
+    const int32_t *positions = a.kv.positions && a.logit.window > 0 ? positions_at(a, p, slot) : NULL;
 #pragma unroll
     for (int i = 0; i < 2 * K::TILES; i++) {
         int k = lh_warp() * 16 * K::TILES + 8 * i + lh_lane() / 4, limit = sight.limit[k], before = sight.before[k];
@@ -369,16 +374,18 @@ static __global__ void __launch_bounds__(K::THREADS, K::D <= 128 ? 2 : 1)
     stage_rows<K>(a, p, (uint4 *)lh_shared());
     __syncthreads();
     if (!tiles.is_there) return;
-    const typename K::T *k = (const typename K::T *)a.kv.k + p.offset * a.form.dim,
-                        *v = (const typename K::T *)a.kv.v + p.offset * a.form.dim;
     int next = next_tile<K>(a, p, &tiles, 0), now = -1;
     for (int turn = 0; now < tiles.tiles; turn ^= 1) {
         /* The tile after this one goes where the one before was, which all have left. */
         if (next < tiles.tiles) {
             int left = tiles.end - next * K::KEYS < K::KEYS ? tiles.end - next * K::KEYS : +K::KEYS;
-            int64_t at = (int64_t)next * K::KEYS * a.form.dim;
-            copy_tile<K>(shared + 2 * turn * TILE, k + at, left, a.form, OF_KEYS);
-            copy_tile<K>(shared + (2 * turn + 1) * TILE, v + at, left, a.form, OF_VALUES);
+            int64_t slot = (int64_t)next * K::KEYS;
+            int is_shared = slot < p.shared;
+            int64_t at = (slot + (is_shared ? p.base : p.offset)) * a.form.dim;
+            const typename K::T *k = (const typename K::T *)(is_shared ? a.kv.base.k : a.kv.k) + at,
+                                *v = (const typename K::T *)(is_shared ? a.kv.base.v : a.kv.v) + at;
+            copy_tile<K>(shared + 2 * turn * TILE, k, left, a.form, OF_KEYS);
+            copy_tile<K>(shared + (2 * turn + 1) * TILE, v, left, a.form, OF_VALUES);
         }
         lh_copy_commit();
         lh_copy_wait<1>(); /* for the tile of the turn before */

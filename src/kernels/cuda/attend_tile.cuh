@@ -23,6 +23,7 @@ struct attend_kind {
         TILE_BYTES = KEYS_ * D_ * (int)sizeof(T_),
         SHARED = QUERY_BYTES + 4 * TILE_BYTES /* two of keys, two of values */
     };
+    static_assert(LH_SHARED_UNIT % KEYS_ == 0, "a tile lies in one segment");
 };
 
 /* Pieces that the entries of every KV head are cut in, and what they leave: sums, and of each row the highest logit and

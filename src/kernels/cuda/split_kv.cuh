@@ -21,6 +21,7 @@ enum {
 };
 #define LH_SPLIT_THREADS (LH_SPLIT_WARPS * LH_WARP)
 #define LH_SPLIT_STEP (LH_SPLIT_WARPS * LH_SPLIT_KEYS)
+static_assert(LH_SHARED_UNIT % LH_SPLIT_KEYS == 0, "entries of a warp lie in one segment");
 
 /* What the pieces of a head leave for the last of them to join; units = (sequence * heads + head) * tiles + tile. */
 typedef struct lh_split_parts {
@@ -56,6 +57,7 @@ typedef struct lh_split_place {
     int count;          /* query heads */
     int row0, rows;     /* of the tile, among the sequence's rows * count */
     int64_t slots;      /* where the head begins in the cache */
+    int shared;         /* slots of it that lie in the base; counted in 32 bits, where registers are short */
     int64_t first, end; /* slots of the piece */
     int splits, split;
 } lh_split_place;
@@ -92,6 +94,7 @@ static __device__ __forceinline__ int lh_split_find(const lh_split_kv &a, lh_spl
     p->rows = left < a.tile ? left : a.tile;
     p->unit = (p->seq * a.heads + n) * a.tiles + tile;
     p->slots = kv.offset[p->head];
+    p->shared = (int)lh_base_len(&kv, p->head);
     p->first = p->split * piece;
     p->end = p->first + piece < len ? p->first + piece : len;
     return p->split < p->splits && left > 0;

@@ -10,16 +10,20 @@ static __device__ __forceinline__ void find_entries(split_entry<K> *entry, const
                                                     const lh_split_place &p, int64_t slot)
 {
     const lh_ragged &kv = a.seqs[p.seq];
+    const int shared = slot < p.shared;
+    const int64_t slots = (shared ? kv.base.offset[p.head] : p.slots) + slot;
+    const int32_t *positions = shared ? kv.base.positions : kv.positions;
+    const float *bias = shared ? kv.base.bias : kv.bias;
     int g = lh_lane() / 4, t = lh_lane() % 4;
     entry->slot = slot;
     entry->left = p.end - slot < LH_SPLIT_KEYS ? (int)(p.end - slot) : +LH_SPLIT_KEYS;
-    entry->k = (const typename K::T *)kv.k + (p.slots + slot + g) * a.form.dim + 8 * t;
-    entry->v = (const typename K::T *)kv.v + (p.slots + slot + 2 * t) * a.form.dim + 8 * g;
+    entry->k = (const typename K::T *)(shared ? kv.base.k : kv.k) + (slots + g) * a.form.dim + 8 * t;
+    entry->v = (const typename K::T *)(shared ? kv.base.v : kv.v) + (slots + 2 * t) * a.form.dim + 8 * g;
 #pragma unroll
     for (int n = 0; n < 2; n++) {
-        int64_t s = slot + 8 * n + g;
-        entry->at[n] = 8 * n + g >= entry->left ? -1 : kv.positions ? kv.positions[p.slots + s] : (int)s;
-        entry->bias[n] = 8 * n + g < entry->left && kv.bias ? kv.bias[p.slots + s] : 0.0f;
+        int j = 8 * n + g;
+        entry->at[n] = j >= entry->left ? -1 : positions ? positions[slots + j] : (int)(slot + j);
+        entry->bias[n] = j < entry->left && bias ? bias[slots + j] : 0.0f;
     }
 }
 

@@ -17,10 +17,10 @@ typedef struct lh_ref_row {
 
 static inline double ref_logit(const lh_ref_row *row, int64_t slot)
 {
-    const lh_ragged *kv = row->kv;
-    int64_t at = (kv->offset[row->head] + slot) * kv->head_dim;
+    const lh_ragged kv = lh_segment_at(row->kv, row->head, slot);
+    int64_t at = (kv.offset[row->head] + slot) * kv.head_dim;
     double dot = 0.0;
-    for (int64_t i = 0; i < kv->head_dim; i++) dot += row->q[i] * ref_load(kv->k, kv->type, at + i);
+    for (int64_t i = 0; i < kv.head_dim; i++) dot += row->q[i] * ref_load(kv.k, kv.type, at + i);
     double s = row->logit.scale * dot;
     return row->logit.softcap > 0 ? row->logit.softcap * tanh(s / row->logit.softcap) : s;
 }
@@ -28,18 +28,25 @@ static inline double ref_logit(const lh_ref_row *row, int64_t slot)
 /* What is added to the logit of an entry. */
 static inline double ref_bias(const lh_ragged *kv, int64_t head, int64_t slot)
 {
-    return kv->bias ? kv->bias[kv->offset[head] + slot] : 0.0;
+    const lh_ragged at = lh_segment_at(kv, head, slot);
+    return at.bias ? at.bias[at.offset[head] + slot] : 0.0;
+}
+
+static inline int64_t ref_position(const lh_ref_row *row, int64_t slot)
+{
+    const lh_ragged at = lh_segment_at(row->kv, row->head, slot);
+    return lh_position(&at, row->head, slot);
 }
 
 /* 1 if the window includes the slot. */
 static inline int ref_in_window(const lh_ref_row *row, int64_t slot)
 {
-    return row->logit.window <= 0 || lh_position(row->kv, row->head, slot) > row->position - row->logit.window;
+    return row->logit.window <= 0 || ref_position(row, slot) > row->position - row->logit.window;
 }
 
 static inline int ref_sees(const lh_ref_row *row, int64_t slot)
 {
-    return lh_position(row->kv, row->head, slot) <= row->position && ref_in_window(row, slot);
+    return ref_position(row, slot) <= row->position && ref_in_window(row, slot);
 }
 
 /* Softmax over the slots that `visible` lets through. work: slots + head_dim numbers. */
@@ -56,8 +63,9 @@ static inline void ref_attend(const lh_ref_row *row, int (*visible)(const lh_ref
     for (int64_t j = 0; j < row->slots; j++) {
         if (s[j] == -INFINITY) continue;
         double weight = exp(s[j] - row_max);
-        int64_t at = (kv->offset[row->head] + j) * kv->head_dim;
-        for (int64_t i = 0; i < kv->head_dim; i++) sum[i] += weight * ref_load(kv->v, kv->type, at + i);
+        const lh_ragged lies = lh_segment_at(kv, row->head, j);
+        int64_t at = (lies.offset[row->head] + j) * kv->head_dim;
+        for (int64_t i = 0; i < kv->head_dim; i++) sum[i] += weight * ref_load(lies.v, kv->type, at + i);
         denominator += weight;
     }
     for (int64_t i = 0; i < kv->head_dim; i++) o[i] = denominator != 0 ? (float)(sum[i] / denominator) : 0.0f;
