@@ -13,7 +13,8 @@ typedef struct sequence {
     lh_task *task;
     lh_session *session;
     lh_answering answering;
-    int64_t bytes; /* it may come to hold on this rank */
+    const lh_session *origin; /* whose fork it is; NULL: none's */
+    int64_t bytes;            /* it may come to hold on this rank, without what it shares */
 } sequence;
 
 typedef struct scheduler {
@@ -39,6 +40,9 @@ typedef struct scheduler {
 
     sequence *active; /* [most], the first `count` decode */
     int64_t count;
+    sequence
+        *past; /* [most + 1], the first `past_count`: contexts for which no task comes any more, while tasks go on */
+    int64_t past_count;
     lh_session **sessions; /* [most], of a step */
     int32_t *ids;
 } scheduler;
@@ -89,6 +93,7 @@ static lh_status check_task(const scheduler *s, const lh_task *task)
 static int64_t held_bytes(const scheduler *s)
 {
     int64_t bytes = s->shared.bytes;
+    for (int64_t i = 0; i < s->past_count; i++) bytes += s->past[i].bytes;
     for (int64_t i = 0; i < s->count; i++) bytes += s->active[i].bytes;
     return bytes;
 }
@@ -166,6 +171,7 @@ static lh_status open_arrays(scheduler *s)
 {
     const int64_t most = s->options->most;
     LH_TRY(lh_calloc(&s->active, most, sizeof *s->active));
+    LH_TRY(lh_calloc(&s->past, most + 1, sizeof *s->past)); /* the one that comes may have none */
     LH_TRY(lh_calloc(&s->sessions, most, sizeof *s->sessions));
     return lh_calloc(&s->ids, most, sizeof *s->ids);
 }
@@ -186,10 +192,12 @@ static void close_scheduler(scheduler *s)
     lh_prefill_close(s->prefill);
     lh_session_close(s->arriving.session);
     for (int64_t i = 0; i < s->count; i++) lh_session_close(s->active[i].session);
+    for (int64_t i = 0; i < s->past_count; i++) lh_session_close(s->past[i].session);
     lh_session_close(s->shared.session);
     lh_forward_close(s->forward);
     lh_buf_clear(&s->why);
     lh_free(s->active);
+    lh_free(s->past);
     lh_free(s->sessions);
     lh_free(s->ids);
 }
@@ -221,13 +229,28 @@ static lh_status choose(scheduler *s, sequence *q)
     return st != LH_OK || q->answering.ended ? leave(s, q, st) : LH_OK;
 }
 
-/* Those that have left make room for the others. */
+static int has_forks(const scheduler *s, const lh_session *origin)
+{
+    int found = 0;
+    for (int64_t i = 0; i < s->count; i++) found |= s->active[i].origin == origin;
+    return found;
+}
+
+/* Those that have left make room for the others, and so do contexts of which the last fork has. */
 static void close_ranks(scheduler *s)
 {
     int64_t kept = 0;
     for (int64_t i = 0; i < s->count; i++)
         if (s->active[i].task) s->active[kept++] = s->active[i];
     s->count = kept;
+    kept = 0;
+    for (int64_t i = 0; i < s->past_count; i++) {
+        if (has_forks(s, s->past[i].session))
+            s->past[kept++] = s->past[i];
+        else
+            lh_session_close(s->past[i].session);
+    }
+    s->past_count = kept;
 }
 
 /* ---- arriving ---- */
@@ -271,6 +294,7 @@ static lh_status ask(scheduler *s, const lh_task *task)
     const double start = lh_clock_s();
     const lh_tokens *question = &task->prompt;
     LH_TRY(lh_session_fork(&s->arriving.session, s->shared.session, question->n + task->how.max_new, question->n));
+    s->arriving.origin = s->shared.session;
     LH_TRY(lh_session_block(s->arriving.session, question->ids, question->n));
     const double took = lh_clock_s() - start;
     s->figures->prompt_tokens += question->n;
@@ -290,9 +314,11 @@ static lh_status refuse(scheduler *s, lh_task *task, lh_status st)
     return st;
 }
 
+/* No task comes for it any more. */
 static void drop_context(scheduler *s)
 {
-    lh_session_close(s->shared.session);
+    s->past[s->past_count++] = s->shared;
+    close_ranks(s);
     s->shared = (sequence){0};
     s->context = NULL;
 }
