@@ -27,13 +27,24 @@ static lh_status sample(lh_session *const *sessions, int64_t n, int64_t step)
     return LH_OK;
 }
 
+/* Sequences with entries of their own, that begin with what the prompt's session holds. */
+static lh_status fork_sessions(const lh_bench_prompt *p, lh_session **sessions)
+{
+    lh_comm *comm = lh_engine_get(p->engine)->comm;
+    for (int64_t b = 1; b < p->batch; b++) {
+        LH_TRY(lh_session_fork(&sessions[b], sessions[0], p->steps + 1, 0));
+        LH_TRY(lh_comm_agree(comm, lh_kv_part(lh_session_kv(sessions[b]))));
+    }
+    return LH_OK;
+}
+
 /* Steps of the prompt's session and of its forks. */
 static lh_status time_steps(const lh_bench_prompt *p, lh_session **sessions, double *steps)
 {
     lh_status st = LH_OK;
     int32_t *ids = NULL;
     LH_TRY_DONE(lh_calloc(&ids, p->batch, sizeof *ids));
-    for (int64_t b = 1; b < p->batch; b++) LH_TRY_DONE(lh_session_fork(&sessions[b], sessions[0], p->steps + 1, 0));
+    LH_TRY_DONE(fork_sessions(p, sessions));
     for (int64_t i = 0; i < p->steps; i++) {
         const double start = lh_clock_s();
         for (int64_t b = 0; b < p->batch; b++) ids[b] = p->ids[p->tokens + i];

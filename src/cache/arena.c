@@ -2,6 +2,7 @@
 
 #include "base/mem.h"
 #include "base/minmax.h"
+#include "kernels/slots.h"
 
 static int64_t entry_bytes(const lh_arena_shape *shape, lh_arena_form form)
 {
@@ -23,10 +24,11 @@ int64_t lh_arena_held_bytes(const lh_arena *a)
 lh_status lh_arena_init(lh_arena *a, const lh_arena_shape *shape, int64_t *heads_block, lh_arena_form form)
 {
     int64_t heads = shape->heads, *host = NULL;
-    LH_TRY(lh_calloc(&host, 3 * heads, sizeof *host));
+    LH_TRY(lh_calloc(&host, 4 * heads, sizeof *host));
     *a = (lh_arena){.offset = host,
                     .len = host + heads,
                     .cap = host + 2 * heads,
+                    .shared = host + 3 * heads,
                     .heads_block = heads_block,
                     .form = form,
                     .view = {.type = shape->type,
@@ -47,8 +49,10 @@ void lh_arena_free(lh_arena *a, lh_device *device)
     a->view.k = a->view.v = NULL;
     a->view.positions = NULL;
     a->view.bias = a->view.stats = NULL;
+    a->view.base = (lh_base){0};
+    a->base = NULL;
     a->slots = 0;
-    for (int64_t h = 0; h < a->view.heads; h++) a->cap[h] = a->len[h] = a->offset[h] = 0;
+    for (int64_t h = 0; h < a->view.heads; h++) a->cap[h] = a->len[h] = a->offset[h] = a->shared[h] = 0;
 }
 
 void lh_arena_clear(lh_arena *a, lh_device *device)
@@ -81,10 +85,10 @@ lh_status lh_arena_alloc(lh_arena *a, const lh_exec *x, const int64_t *cap)
     lh_device *device = lh_exec_device(x);
     int64_t slots = 0, row = a->view.head_dim * lh_dtype_bytes(a->view.type);
     for (int64_t h = 0; h < a->view.heads; h++) {
-        a->offset[h] = slots;
+        a->offset[h] = slots - a->shared[h];
         a->cap[h] = cap[h];
         a->len[h] = 0;
-        slots += cap[h];
+        slots += cap[h] - a->shared[h];
     }
     a->view.stat_count = a->form.stats;
     LH_TRY_DONE(lh_device_alloc(device, &a->view.k, slots * row, LH_MEM_KV));
@@ -140,34 +144,79 @@ lh_status lh_copy_stats(const lh_exec *x, const lh_slots *dst, const lh_slots *s
                           entries * count * (int64_t)sizeof(float), LH_COPY_ON_DEVICE);
 }
 
-lh_status lh_arena_resize(lh_arena *a, const lh_exec *x, const int64_t *cap)
+/* Entries of head h from slot `first` of `to` on, as many as `from` holds: those of its base, then its own. */
+static lh_status copy_head(const lh_exec *x, const lh_arena *to, const lh_arena *from, int64_t h)
+{
+    const int64_t first = to->shared[h], own = lh_max_i64(from->shared[h], first);
+    const lh_slots here = {&to->view, to->offset[h] + first}, rest = {&to->view, to->offset[h] + own},
+                   there = {&from->view, from->offset[h] + own};
+    if (own > first) {
+        const lh_slots base = {&from->base->view, from->base->offset[h] + first};
+        LH_TRY(lh_copy_entries(x, &here, &base, own - first));
+    }
+    LH_TRY(lh_copy_entries(x, &rest, &there, from->len[h] - own));
+    return lh_copy_stats(x, &rest, &there, from->len[h] - own);
+}
+
+/* `to` has a base or none; what it holds is given up. */
+static lh_status copy_into(lh_arena *to, const lh_exec *x, const lh_arena *from, const int64_t *cap)
+{
+    LH_TRY(lh_arena_alloc(to, x, cap));
+    for (int64_t h = 0; h < from->view.heads; h++) {
+        LH_TRY(copy_head(x, to, from, h));
+        to->len[h] = from->len[h];
+    }
+    return lh_arena_push_len(to, x);
+}
+
+lh_status lh_arena_copy(lh_arena *a, const lh_exec *x, const lh_arena *from, const int64_t *cap, lh_entries_kind kind)
+{
+    const lh_ragged *v = &from->view;
+    a->form = from->form;
+    if (kind == LH_ENTRIES_SHARED) {
+        a->base = from;
+        a->view.base = (lh_base){v->k, v->v, v->positions, v->bias, v->offset, v->len};
+        for (int64_t h = 0; h < v->heads; h++) a->shared[h] = lh_whole_units(from->len[h]);
+    }
+    return copy_into(a, x, from, cap);
+}
+
+/* New memory in place of the old: with the base that there is, or with none. */
+static lh_status renew(lh_arena *a, const lh_exec *x, const int64_t *cap, const lh_arena *base)
 {
     lh_status st = LH_OK;
-    lh_arena bigger = *a;
+    lh_arena renewed = *a;
     int64_t heads = a->view.heads;
-    bigger.view.k = bigger.view.v = NULL;
-    bigger.view.positions = NULL;
-    bigger.view.bias = bigger.view.stats = NULL;
-    bigger.offset = NULL;
-    LH_TRY_DONE(lh_calloc(&bigger.offset, 3 * heads, sizeof *bigger.offset));
-    bigger.len = bigger.offset + heads;
-    bigger.cap = bigger.offset + 2 * heads;
-    LH_TRY_DONE(lh_arena_alloc(&bigger, x, cap));
-    for (int64_t h = 0; h < heads; h++) {
-        lh_slots to = {&bigger.view, bigger.offset[h]}, from = {&a->view, a->offset[h]};
-        LH_TRY_DONE(lh_copy_entries(x, &to, &from, a->len[h]));
-        LH_TRY_DONE(lh_copy_stats(x, &to, &from, a->len[h]));
-        bigger.len[h] = a->len[h];
-    }
-    LH_TRY_DONE(lh_arena_push_len(&bigger, x));
+    renewed.view.k = renewed.view.v = NULL;
+    renewed.view.positions = NULL;
+    renewed.view.bias = renewed.view.stats = NULL;
+    renewed.base = base;
+    if (!base) renewed.view.base = (lh_base){0};
+    renewed.offset = NULL;
+    LH_TRY_DONE(lh_calloc(&renewed.offset, 4 * heads, sizeof *renewed.offset));
+    renewed.len = renewed.offset + heads;
+    renewed.cap = renewed.offset + 2 * heads;
+    renewed.shared = renewed.offset + 3 * heads;
+    for (int64_t h = 0; h < heads && base; h++) renewed.shared[h] = a->shared[h];
+    LH_TRY_DONE(copy_into(&renewed, x, a, cap));
     LH_TRY_DONE(lh_stream_sync(x->stream));
     lh_arena old = *a;
-    *a = bigger;
-    bigger = old;
+    *a = renewed;
+    renewed = old;
 done:
-    if (bigger.offset) lh_arena_free(&bigger, lh_exec_device(x));
-    lh_free(bigger.offset);
+    if (renewed.offset) lh_arena_free(&renewed, lh_exec_device(x));
+    lh_free(renewed.offset);
     return st;
+}
+
+lh_status lh_arena_resize(lh_arena *a, const lh_exec *x, const int64_t *cap)
+{
+    return renew(a, x, cap, a->base);
+}
+
+lh_status lh_arena_part(lh_arena *a, const lh_exec *x)
+{
+    return a->base ? renew(a, x, a->cap, NULL) : LH_OK;
 }
 
 int64_t lh_arena_entries(const lh_arena *a)

@@ -2,6 +2,9 @@
  * the slots offset[h] .. offset[h] + cap[h] - 1 and holds len[h] entries; the slots beyond are slack, so that decoding
  * appends without a copy. Knows no policy: the meaning of an entry's numbers is left to its user.
  *
+ * An arena may begin with the entries of another one, its base: the first shared[h] slots of head h are those of the
+ * base then, whole units (kernels/ragged.h), and have no memory here. The base stays as it is meanwhile.
+ *
  * The host arrays say what the device's copies in `view` say whenever no call is under way; but during a prefill or a
  * step, when the caller appends, and after evictions that nobody waited for, the host's lengths are upper bounds. */
 #ifndef LH_CACHE_ARENA_H
@@ -21,14 +24,16 @@ typedef struct lh_arena_form {
     int64_t stats; /* f32 numbers an entry */
 } lh_arena_form;
 
-typedef struct lh_arena {
-    lh_ragged view;              /* device */
-    int64_t *offset, *len, *cap; /* host, [heads], one block */
-    int64_t *heads_block;        /* device: offset and len, borrowed */
-    int64_t slots;
-    int64_t epoch; /* grows with every reallocation */
+typedef struct lh_arena lh_arena;
+struct lh_arena {
+    lh_ragged view;                       /* device */
+    int64_t *offset, *len, *cap, *shared; /* host, [heads], one block */
+    int64_t *heads_block;                 /* device: offset and len, borrowed */
+    const lh_arena *base;                 /* NULL: none */
+    int64_t slots;                        /* in memory of its own */
+    int64_t epoch;                        /* grows with every reallocation */
     lh_arena_form form;
-} lh_arena;
+};
 
 int64_t lh_arena_bytes(const lh_arena_shape *shape, int64_t slots, lh_arena_form form);
 int64_t lh_arena_held_bytes(const lh_arena *arena);
@@ -42,8 +47,17 @@ lh_status lh_arena_alloc(lh_arena *arena, const lh_exec *exec, const int64_t *ca
 lh_status lh_arena_alloc_even(lh_arena *arena, const lh_exec *exec, int64_t cap);
 void lh_arena_free(lh_arena *arena, lh_device *device);
 
-/* The same entries in the same order, in new memory of cap[h] >= len[h] slots a head. */
+/* The same entries in the same order, in new memory of cap[h] >= len[h] slots a head, shared ones included. */
 lh_status lh_arena_resize(lh_arena *arena, const lh_exec *exec, const int64_t *cap);
+
+/* The entries of `from` in the same order, in new memory of cap[h] slots a head; `arena`, without slots, takes its
+ * form. LH_ENTRIES_SHARED: but for whole units, which stay in `from`; this has no base and no numbers. */
+typedef enum lh_entries_kind { LH_ENTRIES_COPIED, LH_ENTRIES_SHARED } lh_entries_kind;
+lh_status lh_arena_copy(lh_arena *arena, const lh_exec *exec, const lh_arena *from, const int64_t *cap,
+                        lh_entries_kind kind);
+
+/* The same entries without a base: those of it are copied. */
+lh_status lh_arena_part(lh_arena *arena, const lh_exec *exec);
 
 /* Copy the lengths of the host to the device, and back after an operation changed them (waits). */
 lh_status lh_arena_push_len(lh_arena *arena, const lh_exec *exec);

@@ -41,8 +41,9 @@ lh_status lh_session_forecast(lh_session_bytes *out, const lh_engine *engine, co
  * fit on a rank; where the forward pass is borrowed its owner sees to that. */
 lh_status lh_session_open(lh_session **out, lh_engine *engine, const lh_session_options *options);
 
-/* A session that goes on from the state of `from`, whose forward pass it shares, and which outlives it: with the same
- * policy, tokens and positions, but without logits, so that a block or a step comes first. `more` and `block` as of
+/* A session that goes on from the state of `from`, whose forward pass it shares: with the same policy, tokens and
+ * positions, but without logits, so that a block or a step comes first. It may share the entries of `from`
+ * (lh_kv_fork), which outlives it, and takes in nothing as long as it has forks. `more` and `block` as of
  * lh_session_options. */
 lh_status lh_session_fork(lh_session **out, lh_session *from, int64_t more, int64_t block);
 

@@ -55,6 +55,7 @@ static lh_status reserve(lh_kv *kv, int64_t tokens)
 lh_status lh_kv_reserve(lh_kv *kv, int64_t tokens)
 {
     int64_t least[2] = {-1, 0}; /* room, and whether all are full */
+    if (kv->forks) LH_FAIL(LH_EINTERNAL, "%lld forks share the entries of a cache that goes on", (long long)kv->forks);
     lh_status st = lh_kv_fetch_lens(kv);
     if (tokens == 1 && kv->reserved.tokens > 0) return st;
     if (st == LH_OK) st = reserve(kv, tokens);

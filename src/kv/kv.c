@@ -82,6 +82,7 @@ void lh_kv_close(lh_kv *kv)
 {
     if (!kv) return;
     lh_device *device = lh_kv_device(kv);
+    lh_kv_end_fork(kv);
     if (kv->shared.leader) lh_kv_take_back(kv);                /* nothing of the leader's is freed here */
     if (kv->lens.stale) (void)lh_stream_sync(kv->exec.stream); /* they may still be on their way */
     (void)lh_exec_take(&kv->exec);

@@ -74,8 +74,12 @@ void lh_kv_seed(lh_kv *kv, uint64_t seed, uint32_t request);
 lh_status lh_kv_follow(lh_kv *kv, lh_kv *leader);
 
 /* `kv`, which is empty and has the policy and shape of `from`, goes on from the state that this is in after its prompt;
- * at most `more` tokens are expected. Not collective: agree afterwards. */
+ * at most `more` tokens are expected. Where nothing will be evicted kv shares the entries of `from`, which stays as it
+ * is until its forks are closed or part from it. Not collective: agree afterwards. */
 lh_status lh_kv_fork(lh_kv *kv, lh_kv *from, int64_t more);
+
+/* A fork gets entries of its own: what it shares is copied. Nothing for others. Not collective: agree afterwards. */
+lh_status lh_kv_part(lh_kv *kv);
 
 /* ---- prefill ---- */
 

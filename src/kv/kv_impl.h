@@ -76,6 +76,8 @@ struct lh_kv {
     lh_reserved reserved;
     lh_timeline timeline, snapshot; /* snapshot.phase: LH_KV_EMPTY where none was taken */
     lh_shared_prefill shared;
+    lh_kv *origin; /* of a fork, as long as it may share entries; else NULL */
+    int64_t forks; /* whose origin it is */
     lh_slot_positions slots;
     lh_layer_competition *competition; /* NULL: layers have budgets of their own */
     lh_kv_arrays arrays;
@@ -133,6 +135,9 @@ void lh_kv_move_kept(lh_kv *kv, const lh_evict_job *job, int64_t *counts);
 
 /* Space for rotating the keys of any layer by slots when `tokens` tokens come to them (slots.c). */
 lh_status lh_kv_reserve_slots(lh_kv *kv, int64_t tokens);
+
+/* A cache is closed (fork.c). */
+void lh_kv_end_fork(lh_kv *kv);
 
 /* After evictions that nobody waited for: ask for the lengths, and wait for them (lens.c). */
 lh_status lh_kv_ask_lens(lh_kv *kv);

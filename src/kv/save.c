@@ -55,6 +55,7 @@ static lh_cache_layer layer_of(const lh_kv *kv, int64_t layer)
 /* What an allocation or the policy can fail in, on one rank alone. */
 static lh_status prepare(lh_kv *kv, char **policy, lh_cache_layer **layers)
 {
+    LH_TRY(lh_kv_part(kv));
     LH_TRY(lh_kv_fetch_lens(kv));
     LH_TRY(policy_text(kv, policy));
     LH_TRY(lh_calloc(layers, kv->shape.layers, sizeof **layers));
@@ -200,7 +201,9 @@ lh_status lh_kv_load(lh_kv *kv, lh_saved_kv *saved, uint64_t model, int64_t more
 lh_status lh_kv_gather_positions(lh_kv *kv, int64_t layer, lh_positions *out)
 {
     *out = (lh_positions){0};
-    LH_TRY(lh_comm_agree(kv->exec.comm, lh_kv_fetch_lens(kv)));
+    lh_status st = lh_kv_part(kv);
+    if (st == LH_OK) st = lh_kv_fetch_lens(kv);
+    LH_TRY(lh_comm_agree(kv->exec.comm, st));
     return lh_positions_gather(out, &kv->exec, &kv->shape.heads, &kv->layers[layer].arena);
 }
 

@@ -331,62 +331,6 @@ START_TEST(test_a_task_that_cannot_be_answered_fails_alone)
 }
 END_TEST
 
-/* A question after the prompt, then some steps: the bytes of their logits, on rank 0. */
-static void ask(lh_session *session, lh_buf *logits)
-{
-    seen s = {.session = session};
-    enum { QUESTION = 7, STEPS = 9 };
-    mt_try(lh_session_block(session, fix.ids + 40, QUESTION));
-    mt_try(see_logits(&s, 0));
-    for (int i = 0; i < STEPS; i++) {
-        mt_try(lh_session_step(session, fix.ids[60 + i]));
-        mt_try(see_logits(&s, 0));
-    }
-    *logits = s.logits;
-}
-
-/* The same on all ranks: what only rank 0 has, the others have in the same length. */
-static int same_logits(const lh_buf *a, const lh_buf *b)
-{
-    return a->bytes == b->bytes && (a->bytes == 0 || memcmp(a->data, b->data, (size_t)a->bytes) == 0);
-}
-
-START_TEST(test_a_fork_goes_on_as_its_origin_would)
-{
-    enum { MORE = 20 };
-    make_fixture();
-    for (int m = 0; m < SHAPES; m++) {
-        lh_engine *engine = open_engine(m, 0);
-        for (int n = 0; n < CASES; n++) {
-            seen s;
-            lh_session *origin = NULL, *forks[2] = {NULL};
-            lh_buf logits[3] = {{0}};
-            make_task(&s, n);
-            mt_try(lh_session_open(&origin, engine,
-                                   &(lh_session_options){.policy = &s.policy,
-                                                         .prompt = s.task.prompt.n,
-                                                         .more = MORE,
-                                                         .length = s.task.prompt.n + MORE,
-                                                         .block = MORE,
-                                                         .seed = 5}));
-            mt_try(lh_session_prefill(origin, s.task.prompt.ids, s.task.prompt.n, NULL));
-            for (int f = 0; f < 2; f++) mt_try(lh_session_fork(&forks[f], origin, MORE, MORE));
-            ask(forks[0], &logits[0]);
-            ask(origin, &logits[1]);
-            ask(forks[1], &logits[2]);
-            for (int f = 0; f < 3; f += 2)
-                mt_check(same_logits(&logits[f], &logits[1]), "%s, task %d: fork %d differs", shapes[m].name, n, f / 2);
-            for (int f = 0; f < 2; f++) lh_session_close(forks[f]);
-            lh_session_close(origin);
-            for (int f = 0; f < 3; f++) lh_buf_clear(&logits[f]);
-        }
-        lh_engine_close(engine);
-    }
-    remove_fixture();
-    mt_end();
-}
-END_TEST
-
 enum { QUESTIONS = 4 };
 
 /* What a question after a context gets from a session of its own. */
@@ -556,9 +500,11 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {
-        test_a_sequence_gets_what_it_gets_alone,         test_more_sequences_step_together_than_a_chunk_has_tokens,
-        test_a_task_that_cannot_be_answered_fails_alone, test_sequences_wait_for_memory,
-        test_a_fork_goes_on_as_its_origin_would,         test_tasks_share_a_context,
+        test_a_sequence_gets_what_it_gets_alone,
+        test_more_sequences_step_together_than_a_chunk_has_tokens,
+        test_a_task_that_cannot_be_answered_fails_alone,
+        test_sequences_wait_for_memory,
+        test_tasks_share_a_context,
         test_a_context_fails_with_its_tasks_alone,
     };
     Suite *suite = suite_create("scheduler");
