@@ -101,25 +101,24 @@ static int64_t held_bytes(const scheduler *s)
 /* What a task takes on this rank. */
 typedef struct task_bytes {
     int64_t context; /* the cache that it goes on from, if it is not there yet */
-    int64_t own;     /* its sequence, at most; with the context's entries once more */
+    int64_t own;     /* its sequence, at most; what it shares with its context is the context's */
     int64_t most;    /* of both, or of a prefill */
 } task_bytes;
 
 static lh_status forecast(const scheduler *s, const lh_task *task, task_bytes *need)
 {
     lh_session_options options = prompt_options(s, task);
-    lh_session_bytes context = {0}, own = {0};
+    lh_session_bytes bytes;
+    const int asks = has_context(s, task);
     if (task->context) {
-        if (!has_context(s, task)) LH_TRY(lh_session_forecast(&context, s->engine, &options));
-        options.more = options.block = task->prompt.n;
-        options.more += task->how.max_new;
-        options.length = options.prompt + options.more;
-        options.prompt = 0;
+        options.block = task->prompt.n;
+        options.fork_more = task->prompt.n + task->how.max_new;
+        options.length = options.prompt + options.fork_more;
     }
-    LH_TRY(lh_session_forecast(&own, s->engine, &options));
-    *need = (task_bytes){.context = context.after,
-                         .own = own.after,
-                         .most = lh_max_i64(lh_max_i64(context.prompt, own.prompt), context.after + own.after)};
+    LH_TRY(lh_session_forecast(&bytes, s->engine, &options));
+    *need = (task_bytes){.own = bytes.after, .most = lh_max_i64(bytes.prompt, bytes.after)};
+    if (task->context) *need = (task_bytes){bytes.after - bytes.fork, bytes.fork, need->most};
+    if (asks) *need = (task_bytes){.own = bytes.fork, .most = bytes.fork};
     return LH_OK;
 }
 

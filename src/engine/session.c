@@ -64,8 +64,9 @@ lh_status lh_session_forecast(lh_session_bytes *out, const lh_engine *engine, co
                            .others = o->others,
                            .other_count = o->other_count,
                            .given = o->given,
-                           .tokens = o->prompt ? o->prompt : o->length - o->more,
+                           .tokens = o->prompt ? o->prompt : o->length - o->more - o->fork_more,
                            .more = o->more,
+                           .fork_more = o->fork_more,
                            .block = o->block,
                            .restores = o->restores,
                            .device = lh_device_kind_of(parts->device)};
@@ -75,7 +76,8 @@ lh_status lh_session_forecast(lh_session_bytes *out, const lh_engine *engine, co
     *out = (lh_session_bytes){.after = rotations};
     if (course.tokens <= 0) return LH_OK;
     LH_TRY(lh_kv_forecast_make(&f, &shape, &course));
-    out->after += f.decode_peak;
+    if (o->fork_more) out->fork = rotations + f.fork_peak;
+    out->after += f.decode_peak + (o->fork_more ? rotations : 0);
     if (o->prompt) out->prompt = rotations + f.prefill_peak + lh_forward_prompt_bytes(parts->config, o->prompt);
     return LH_OK;
 }
@@ -153,6 +155,7 @@ lh_status lh_session_fork(lh_session **out, lh_session *from, int64_t more, int6
     options.other_count = 0;
     options.prompt = 0;
     options.more = more;
+    options.fork_more = 0;
     options.block = block;
     options.restores = 0;
     options.given = NULL;

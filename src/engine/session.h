@@ -21,7 +21,8 @@ typedef struct lh_session_options {
     int64_t length;    /* tokens of the whole run, prompt and more together; some rotary scalings depend on it */
     int64_t rows;      /* maximum of lh_session_keep_logits; 0: one */
     int64_t sequences; /* that step together with its forward pass: itself and its forks; 0: one */
-    int64_t block;     /* maximum tokens of a lh_session_block; 0: it is not called */
+    int64_t fork_more; /* `more` of its longest fork; 0: it has none */
+    int64_t block;     /* maximum tokens of a lh_session_block, forks' included; 0: it is not called */
     int restores;      /* 1: lh_session_restore, or lh_session_switch more than once, after a snapshot or a switch */
     uint64_t seed;     /* of the policy's random choices */
     const lh_kv_listener *listener; /* NULL: none */
@@ -31,7 +32,8 @@ typedef struct lh_session_options {
 /* Most bytes of a session on this rank, beside the workspace of the forward pass. */
 typedef struct lh_session_bytes {
     int64_t prompt; /* while the prompt is prefilled; 0 without one */
-    int64_t after;  /* of questions and answers */
+    int64_t after;  /* of questions and answers, with one fork */
+    int64_t fork;   /* what each fork takes */
 } lh_session_bytes;
 
 /* Not collective. */

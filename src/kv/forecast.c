@@ -4,6 +4,7 @@
 #include "kv/forecast.h"
 
 #include "exec/counting.h"
+#include "kernels/slots.h"
 #include "kv/kv_impl.h"
 
 typedef struct dry_run {
@@ -14,6 +15,7 @@ typedef struct dry_run {
     lh_counting on;
     lh_kv **caches; /* [1 + other_count] */
     int64_t count;  /* of them */
+    lh_kv *fork;    /* of the first; NULL: none */
 } dry_run;
 
 static lh_status open_caches(dry_run *d)
@@ -36,6 +38,7 @@ static lh_status open_caches(dry_run *d)
 
 static void close_caches(dry_run *d)
 {
+    lh_kv_close(d->fork);
     for (int64_t i = d->count - 1; i >= 0 && d->caches; i--) lh_kv_close(d->caches[i]);
     lh_counting_close(&d->on);
     lh_free(d->caches);
@@ -142,10 +145,36 @@ static lh_status take_in(lh_kv *kv, lh_kv_taken what, int64_t tokens)
 /* One question and its answer up to the first eviction after it; others take no more. */
 static lh_status decode(const lh_kv_course *course, lh_kv *kv)
 {
-    int64_t steps = lh_min_i64(course->more - course->block, kv->numbers.evicts ? lh_max_i64(kv->numbers.every, 1) : 1);
+    int64_t more = kv->prompt.more, block = lh_min_i64(course->block, more);
+    int64_t steps = lh_min_i64(more - block, kv->numbers.evicts ? lh_max_i64(kv->numbers.every, 1) : 1);
     if (course->restores) LH_TRY(lh_kv_snapshot(kv));
-    if (course->block) LH_TRY(take_in(kv, LH_KV_BLOCK, course->block));
+    if (block) LH_TRY(take_in(kv, LH_KV_BLOCK, block));
     for (int64_t i = 0; i < steps; i++) LH_TRY(take_in(kv, LH_KV_STEP, 1));
+    return LH_OK;
+}
+
+/* Heads that compete hold all lengths: of each the most may be left after the units that a fork shares. */
+static void expect_rests(lh_kv *kv)
+{
+    const lh_policy_division *b = &kv->numbers.budgets;
+    if (b->heads == LH_HEADS_UNIFORM && b->layers != LH_LAYERS_ADAPTIVE) return;
+    for (int64_t l = 0; l < kv->shape.layers; l++)
+        for (int64_t h = 0; h < kv->shape.heads.kv_count; h++) {
+            int64_t *len = &kv->layers[l].arena.len[h];
+            if (*len > LH_SHARED_UNIT) *len = lh_whole_units(*len) + LH_SHARED_UNIT - 1;
+        }
+}
+
+/* A fork of the first cache takes in a question, and its answer. */
+static lh_status decode_fork(dry_run *d, lh_kv_forecast *out)
+{
+    const int64_t held = lh_device_usage(d->on.device).now_total;
+    d->shape.given = NULL;
+    expect_rests(d->caches[0]);
+    LH_TRY(lh_kv_open(&d->fork, &d->on.exec, &d->shape, d->course->policy));
+    LH_TRY(lh_kv_fork(d->fork, d->caches[0], d->course->fork_more));
+    LH_TRY(decode(d->course, d->fork));
+    out->fork_peak = lh_device_usage(d->on.device).peak_total - held;
     return LH_OK;
 }
 
@@ -155,6 +184,7 @@ static lh_status run_dry(dry_run *d, lh_kv_forecast *out)
     LH_TRY(prefill(d, out));
     lh_device_reset_peak(d->on.device);
     for (int64_t i = 0; i < d->count; i++) LH_TRY(decode(d->course, d->caches[i]));
+    if (d->course->fork_more) LH_TRY(decode_fork(d, out));
     out->decode_peak = lh_device_usage(d->on.device).peak_total;
     return LH_OK;
 }

@@ -189,6 +189,38 @@ START_TEST(test_a_fork_goes_on_as_its_origin_would)
 }
 END_TEST
 
+/* What a fork takes is what is forecast for it: where heads compete, no more. */
+static void forecast_law(lh_engine *engine, int n, const char *what)
+{
+    lh_device *device = lh_engine_get(engine)->device;
+    lh_policy policy;
+    lh_session_bytes bytes;
+    lh_buf unused = {0};
+    lh_session *origin = open_origin(engine, &policy, n), *fork = NULL;
+    mt_try(lh_session_forecast(&bytes, engine,
+                               &(lh_session_options){.policy = &policy,
+                                                     .prompt = CONTEXT,
+                                                     .fork_more = QUESTION + STEPS,
+                                                     .length = CONTEXT + QUESTION + STEPS,
+                                                     .block = QUESTION}));
+    const int64_t held = lh_device_usage(device).now_total;
+    lh_device_reset_peak(device);
+    mt_try(lh_session_fork(&fork, origin, QUESTION + STEPS, QUESTION));
+    ask(fork, &unused);
+    const int64_t took = lh_device_usage(device).peak_total - held;
+    mt_check(took <= bytes.fork && (policy.budgets.heads != LH_HEADS_UNIFORM || 10 * took >= 9 * bytes.fork),
+             "%s: a fork takes %lld bytes, %lld by the forecast", what, (long long)took, (long long)bytes.fork);
+    lh_session_close(fork);
+    lh_session_close(origin);
+    lh_buf_clear(&unused);
+}
+
+START_TEST(test_a_fork_takes_what_is_forecast)
+{
+    hold(forecast_law);
+}
+END_TEST
+
 /* The entries of the session's heads, in a file. */
 static void save(lh_session *session, const char *name, char path[128])
 {
@@ -256,6 +288,7 @@ int main(void)
     Suite *suite = suite_create("forks");
     TCase *all = tcase_create("all");
     tcase_add_test(all, test_a_fork_goes_on_as_its_origin_would);
+    tcase_add_test(all, test_a_fork_takes_what_is_forecast);
     tcase_add_test(all, test_a_fork_is_saved_as_its_origin_would_be);
     suite_add_tcase(suite, all);
     return mt_run(suite);
