@@ -117,7 +117,8 @@ static const lh_syntax syntax = {
         "The prompt is prefilled layer by layer; the policy then keeps a subset of the cache, from which the "
         "answer is generated. A model with a chat format gets the prompt as the user's turn ('--chat=off': as plain "
         "text). With --question the cache is evicted before the question is known, and every "
-        "question is answered from the same state (context-only); with '--scenario question-aware' the only "
+        "question is answered from the same state (context-only), all of them together; with '--scenario "
+        "question-aware' the only "
         "question is the end of the prompt, and the policy sees it first. Without --policy a budget selects ask-later "
         "where questions come after the eviction, else longhaul.\n\nText is streamed to standard output. "
         "Ctrl-C ends the run with the text so far and exit code 75.",

@@ -6,6 +6,7 @@
 #include "cli/plan_sbatch.h"
 #include "cli/policy_notes.h"
 #include "cli/trace_options.h"
+#include "engine/generate.h"
 #include "engine/plan.h"
 #include "import/model_header.h"
 
@@ -47,8 +48,8 @@ static const lh_option rows[] = {
      FIELD(questions),
      .arg = "TOKENS",
      .help = "Length of a question that comes after the eviction, as with '--question' and "
-             "'--save-cache' of 'generate' and in 'chat'. Given several times, each starts "
-             "from the same cache."},
+             "'--save-cache' of 'generate' and in 'chat'. Given several times, each goes on in a "
+             "fork of the cache."},
     {.type = LH_OPT_I64,
      .name = "sbatch",
      FIELD(sbatch),
@@ -296,7 +297,8 @@ static lh_status run_plan(lh_call *call)
                                .context = v->plan.context,
                                .max_new = v->plan.max_new,
                                .question = asked.longest,
-                               .restores = asked.count > 1,
+                               .forks = traced ? 0 : lh_generate_forks(asked.count),
+                               .restores = traced && asked.count > 1,
                                .profiles = &profiles};
     v->policy.profiles = &profiles;
     v->policy.asked = asked.count ? LH_ASKED_LATER : LH_ASKED_IN_PROMPT;

@@ -1,34 +1,20 @@
-/* generate.c - the run of `generate`: restore or prefill, save, then answer after answer. */
-#include "engine/generate.h"
+/* generate.c - the run of `generate`: restore or prefill, save, then the answers (generate_answer.c), of several
+ * questions together (generate_together.c). */
+#include "engine/generate_impl.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/failures.h"
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/output.h"
-#include "engine/answer_text.h"
 #include "engine/clock.h"
 #include "engine/given.h"
-#include "engine/logits_file.h"
 #include "engine/prompt.h"
 #include "engine/same_file.h"
 #include "kv/figures.h"
 
-typedef struct run {
-    lh_engine *engine;
-    const lh_generate_request *request;
-    lh_generation *out;
-    lh_session *session;
-    lh_saved_kv cache;
-    lh_keep_sets sets, given;
-    lh_logits_file *logits;
-    lh_failures unwritten; /* files that could not be written, the same on all ranks */
-    int evicts_decoding;
-    double decode_s;
-    int64_t decoded; /* tokens fed back */
-} run;
+typedef lh_generate_run run;
 
 static int64_t longest_question(const lh_generate_request *r)
 {
@@ -40,6 +26,18 @@ static int64_t longest_question(const lh_generate_request *r)
 int64_t lh_generate_more(const lh_generate_request *r)
 {
     return longest_question(r) + r->max_new;
+}
+
+int64_t lh_generate_forks(int64_t questions)
+{
+    enum { TOGETHER = 16 };
+    return questions > 1 ? lh_min_i64(questions, TOGETHER) : 0;
+}
+
+/* 1 if all questions are answered together. */
+static int together(const lh_generate_request *r)
+{
+    return r->question_count > 1 && !r->recorder;
 }
 
 static lh_status check(const run *r, int64_t before)
@@ -135,19 +133,22 @@ static lh_status open_run(run *r)
     LH_TRY(lh_comm_agree(comm, st));
     if (q->given) LH_TRY(lh_given_read(&r->given, r->engine, q->given, &q->prompt));
     if (q->recorder) LH_TRY(q->recorder->begin(q->recorder->self, r->engine, q, &listener));
-    LH_TRY(lh_session_open(&r->session, r->engine,
-                           &(lh_session_options){.policy = &r->out->policy,
-                                                 .given = q->given ? (const lh_keep_sets *const[]){&r->given} : NULL,
-                                                 .profiles = q->policy ? q->profiles : &r->cache.profiles,
-                                                 .prompt = q->load_cache ? 0 : q->prompt.n,
-                                                 .more = lh_generate_more(q) + (q->load_cache ? q->prompt.n : 0),
-                                                 .length = before + q->prompt.n + lh_generate_more(q),
-                                                 .rows = rows_of(q, q->question_count ? q->questions : &q->prompt),
-                                                 .block = q->load_cache ? lh_max_i64(q->prompt.n, longest_question(q))
-                                                                        : longest_question(q),
-                                                 .restores = q->question_count > 1,
-                                                 .listener = q->recorder ? &listener : NULL,
-                                                 .seed = q->load_cache ? r->cache.file.extra.seed : q->sampling.seed}));
+    LH_TRY(
+        lh_session_open(&r->session, r->engine,
+                        &(lh_session_options){
+                            .policy = &r->out->policy,
+                            .given = q->given ? (const lh_keep_sets *const[]){&r->given} : NULL,
+                            .profiles = q->policy ? q->profiles : &r->cache.profiles,
+                            .prompt = q->load_cache ? 0 : q->prompt.n,
+                            .more = (together(q) ? 0 : lh_generate_more(q)) + (q->load_cache ? q->prompt.n : 0),
+                            .fork_more = together(q) ? lh_generate_more(q) : 0,
+                            .sequences = together(q) ? lh_generate_forks(q->question_count) : 0,
+                            .length = before + q->prompt.n + lh_generate_more(q),
+                            .rows = rows_of(q, q->question_count ? q->questions : &q->prompt),
+                            .block = q->load_cache ? lh_max_i64(q->prompt.n, longest_question(q)) : longest_question(q),
+                            .restores = q->question_count > 1 && q->recorder,
+                            .listener = q->recorder ? &listener : NULL,
+                            .seed = q->load_cache ? r->cache.file.extra.seed : q->sampling.seed}));
     if (q->logits) st = lh_logits_file_open(&r->logits, lh_engine_get(r->engine)->config->vocab);
     LH_TRY(lh_comm_agree(comm, st));
     return st;
@@ -185,17 +186,6 @@ static lh_status take_figures(run *r)
     return LH_OK;
 }
 
-static lh_status write_logits(run *r)
-{
-    lh_status st = LH_OK;
-    const float *rows = NULL;
-    int64_t n = 0;
-    if (!r->request->logits) return LH_OK;
-    LH_TRY(lh_session_logits(r->session, &rows, &n));
-    if (rows) st = lh_logits_file_add(r->logits, rows, n, lh_session_tokens(r->session)->n - n);
-    return st;
-}
-
 /* `st`: of writing a file, agreed on. A file that cannot be written costs neither the answers nor the other files. */
 static lh_status take_written(run *r, lh_status st)
 {
@@ -226,121 +216,48 @@ static lh_status take_prompt(run *r)
     if (q->keep_sets) LH_TRY(lh_kv_take_keep_sets(lh_session_kv(r->session), LH_KEEP_KEPT, &r->sets));
     if (q->save_cache)
         LH_TRY(take_written(r, lh_session_save(r->session, q->save_cache, q->sampling.seed, q->run, q->chat)));
-    if (q->question_count == 0) LH_TRY(write_logits(r));
+    if (q->question_count == 0) LH_TRY(lh_generate_write_logits(r));
     return LH_OK;
 }
 
-typedef struct writer {
-    run *r;
-    int64_t answer;
-    lh_answer *a;
-    lh_answer_text text; /* of a */
-    double fed_s;        /* when the last token began its way through the model */
-} writer;
-
-/* What became final goes to the listener; what could be the beginning of a stop text is held back. */
-static void show(writer *w, int32_t id)
+/* One answer, from the state that the session is in. */
+static lh_status decode(run *r, lh_answer_writer *w)
 {
-    const lh_generate_events *e = &w->r->request->events;
-    lh_answer_text *t = &w->text;
-    if (e->token && t->final >= t->shown)
-        e->token(e->self, w->answer, id, t->text->data ? t->text->data + t->shown : "", t->final - t->shown);
-    t->shown = lh_max_i64(t->shown, t->final);
+    const lh_decode how = lh_writer_decode(w);
+    w->session = r->session;
+    LH_TRY(lh_session_decode(r->session, &how, &w->answer->ids, &w->answer->finish));
+    return lh_writer_end(w);
 }
 
-static lh_status write_token(void *self, int32_t id, int *stop)
-{
-    writer *w = self;
-    LH_TRY(lh_answer_text_push(&w->text, id));
-    show(w, id);
-    *stop = w->text.stopped;
-    w->fed_s = lh_clock_s();
-    return LH_OK;
-}
-
-/* Of a token in the last row of logits, as the model has it: before temperature and penalty. */
-static lh_status take_logprob(void *self, int32_t id)
-{
-    writer *w = self;
-    const int64_t vocab = lh_engine_get(w->r->engine)->config->vocab;
-    const float *rows = NULL;
-    int64_t n = 0;
-    double max = -INFINITY, sum = 0;
-    LH_TRY(lh_session_logits(w->r->session, &rows, &n));
-    if (!rows) return LH_OK;
-    const float *row = rows + (n - 1) * vocab;
-    for (int64_t i = 0; i < vocab; i++) max = row[i] > max ? (double)row[i] : max;
-    for (int64_t i = 0; i < vocab; i++) sum += exp((double)row[i] - max);
-    const double logprob = (double)row[id] - max - log(sum);
-    return lh_buf_append(&w->a->logprobs, &logprob, sizeof logprob);
-}
-
-static lh_status record_step(const run *r, int64_t tokens, double began_s)
-{
-    const lh_generate_recorder *recorder = r->request->recorder;
-    if (!recorder || !recorder->step) return LH_OK;
-    return recorder->step(recorder->self, r->session, tokens, lh_clock_s() - began_s);
-}
-
-static lh_status count_step(void *self, int64_t fed)
-{
-    writer *w = self;
-    (void)fed;
-    w->r->decoded++;
-    LH_TRY(record_step(w->r, 1, w->fed_s));
-    return write_logits(w->r);
-}
-
-/* Tokens of one answer, from the state that the session is in. */
-static lh_status decode(run *r, writer *w)
-{
-    const lh_generate_request *q = r->request;
-    lh_decode how = {.sampling = q->sampling,
-                     .max_new = q->max_new,
-                     .ignore_eos = q->ignore_eos,
-                     .ends = &q->ends,
-                     .force = &q->force,
-                     .self = w,
-                     .chosen = q->logprobs ? take_logprob : NULL,
-                     .token = write_token,
-                     .step = count_step};
-    how.sampling.request += (uint64_t)w->answer;
-    LH_TRY(lh_session_decode(r->session, &how, &w->a->ids, &w->a->finish));
-    LH_TRY(lh_answer_text_finish(&w->text));
-    show(w, -1);
-    return LH_OK;
-}
-
+/* The i-th answer, to the prompt or a question about it. */
 static lh_status answer(run *r, int64_t i)
 {
-    lh_status st = LH_OK;
     const lh_generate_request *q = r->request;
-    writer w = {.r = r,
-                .answer = i,
-                .a = &r->out->answers[i],
-                .text = {.decoder = {.tok = lh_engine_tokenizer(r->engine)},
-                         .stops = {q->stops, q->stop_count},
-                         .text = &r->out->answers[i].text}};
     double start;
-    if (i > 0) LH_TRY_DONE(lh_session_restore(r->session));
+    if (i > 0) LH_TRY(lh_session_restore(r->session));
     if (q->question_count) {
         start = lh_clock_s();
         lh_session_keep_logits(r->session, rows_of(q, &q->questions[i]));
-        LH_TRY_DONE(lh_session_block(r->session, q->questions[i].ids, q->questions[i].n));
-        LH_TRY_DONE(record_step(r, q->questions[i].n, start));
-        LH_TRY_DONE(write_logits(r));
+        LH_TRY(lh_session_block(r->session, q->questions[i].ids, q->questions[i].n));
+        LH_TRY(lh_generate_record_step(r, q->questions[i].n, start));
+        LH_TRY(lh_generate_write_logits(r));
         r->out->prompt_tokens += q->questions[i].n;
         r->out->timing.prefill_s += lh_clock_s() - start;
     }
     lh_session_keep_logits(r->session, 1);
     start = lh_clock_s();
-    LH_TRY_DONE(decode(r, &w));
+    LH_TRY(decode(r, &r->writers[i]));
     r->decode_s += lh_clock_s() - start;
-    r->out->new_tokens += w.a->ids.n;
-    if (q->recorder && q->recorder->answer) LH_TRY_DONE(q->recorder->answer(q->recorder->self, r->session, i));
-done:
-    lh_answer_text_clear(&w.text);
-    return st;
+    if (q->recorder && q->recorder->answer) LH_TRY(q->recorder->answer(q->recorder->self, r->session, i));
+    return LH_OK;
+}
+
+/* One after the other, in one cache: a recorder follows that. */
+static lh_status answer_in_turn(run *r)
+{
+    if (r->out->answer_count > 1) LH_TRY(lh_session_snapshot(r->session));
+    for (int64_t i = 0; i < r->out->answer_count; i++) LH_TRY(answer(r, i));
+    return LH_OK;
 }
 
 /* Files that are written at the end, by rank 0. */
@@ -360,7 +277,7 @@ static lh_status write_files(run *r)
     return take_written(r, lh_comm_agree(comm, st));
 }
 
-static lh_status open_generation(const run *r)
+static lh_status open_generation(run *r)
 {
     lh_generation *g = r->out;
     int64_t **const arrays[] = {&g->entries,         &g->entries_kept, &g->bytes,        &g->bytes_kept,
@@ -368,6 +285,7 @@ static lh_status open_generation(const run *r)
     g->ranks = lh_comm_size(lh_engine_get(r->engine)->comm);
     g->answer_count = r->request->question_count ? r->request->question_count : 1;
     LH_TRY(lh_calloc(&g->answers, g->answer_count, sizeof *g->answers));
+    LH_TRY(lh_writers_open(r));
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) LH_TRY(lh_calloc(arrays[i], g->ranks, sizeof(int64_t)));
     return LH_OK;
 }
@@ -382,20 +300,21 @@ lh_status lh_generate(lh_engine *engine, const lh_generate_request *request, lh_
     lh_device_reset_peak(lh_engine_get(engine)->device);
     LH_TRY_DONE(open_run(&r));
     LH_TRY_DONE(take_prompt(&r));
-    if (out->answer_count > 1) LH_TRY_DONE(lh_session_snapshot(r.session));
-    for (int64_t i = 0; i < out->answer_count; i++) LH_TRY_DONE(answer(&r, i));
+    LH_TRY_DONE(together(request) ? lh_generate_together(&r) : answer_in_turn(&r));
+    for (int64_t i = 0; i < out->answer_count; i++) out->new_tokens += out->answers[i].ids.n;
     LH_TRY_DONE(write_files(&r));
     LH_TRY_DONE(gather_figure(&r, lh_device_usage(lh_engine_get(engine)->device).peak_total, out->peak_bytes));
     out->timing.load_s = lh_engine_get(engine)->load_s;
     out->timing.decode_s = r.decode_s;
     LH_TRY_DONE(lh_kv_stats_of(lh_session_kv(r.session), &last));
-    out->timing.evict_s = last.evict_s;
+    out->timing.evict_s = r.evict_s + last.evict_s;
     out->timing.prefill_tokens_per_s =
         out->timing.prefill_s > 0 && !request->load_cache ? (double)out->prompt_tokens / out->timing.prefill_s : 0;
     out->timing.decode_tokens_per_s = r.decode_s > 0 ? (double)r.decoded / r.decode_s : 0;
     out->complete = 1;
     LH_TRY_DONE(lh_comm_agree(lh_engine_get(engine)->comm, lh_failures_end(&r.unwritten)));
 done:
+    lh_writers_close(&r);
     drop_claims(&r);
     lh_logits_file_close(r.logits);
     lh_keep_sets_clear(&r.sets);

@@ -88,6 +88,10 @@ typedef struct lh_generation {
 /* Tokens that a question and its answer may add after the prompt, at most. */
 int64_t lh_generate_more(const lh_generate_request *request);
 
+/* How many of so many questions decode together, each in a fork of the cache, where memory suffices; 0: a single one,
+ * in the cache itself. */
+int64_t lh_generate_forks(int64_t questions);
+
 /* Collective. LH_EUSAGE for an impossible request (empty prompt, longer than the model allows, …). LH_EWRITE if a file
  * could not be written: where out->complete, the answers and the other files are there. */
 lh_status lh_generate(lh_engine *engine, const lh_generate_request *request, lh_generation *out);

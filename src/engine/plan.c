@@ -21,13 +21,15 @@ static int64_t sent_per_token(const lh_config *c, const lh_shard *s, int determi
 static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh_config *c, lh_plan *plan,
                            lh_chunk_request *chunk)
 {
+    const int64_t more = r->question + r->max_new;
     lh_kv_forecast kv;
     lh_kv_shape shape = lh_config_kv_shape(c, chunk->shard, plan->kv_dtype);
     shape.profiles = r->profiles;
     LH_TRY(lh_kv_forecast_make(&kv, &shape,
                                &(lh_kv_course){.policy = r->policy,
                                                .tokens = r->context,
-                                               .more = r->question + r->max_new,
+                                               .more = r->forks ? 0 : more,
+                                               .fork_more = r->forks ? more : 0,
                                                .block = r->question,
                                                .restores = r->restores,
                                                .device = plan->device,
@@ -46,6 +48,7 @@ static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh
     chunk->device = plan->device;
     chunk->wanted = r->engine->chunk;
     chunk->tokens = r->context;
+    chunk->rows = chunk->sequences = r->forks;
     chunk->room_bytes = plan->free_bytes;
     chunk->else_bytes =
         out->weights + lh_rotations_bytes(c) + lh_max_i64(kv.prefill_peak + out->hidden, kv.decode_peak);

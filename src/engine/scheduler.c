@@ -144,6 +144,15 @@ static lh_status check_room(const scheduler *s)
     return LH_OK;
 }
 
+/* With the forward pass of a session that is there, and what memory that leaves. */
+static void take_session(scheduler *s)
+{
+    s->shared.session = s->options->session;
+    s->context = s->options->context;
+    s->forward = lh_session_forward(s->shared.session);
+    s->room_bytes = lh_device_room(s->parts->device) - LH_CHUNK_SPARE_LEAST;
+}
+
 /* As long chunks as leave half of the memory to the sequences, where any do. */
 static lh_status choose_chunk(scheduler *s, int64_t *chunk)
 {
@@ -178,10 +187,15 @@ static lh_status open_arrays(scheduler *s)
 static lh_status open_scheduler(scheduler *s)
 {
     int64_t chunk = 0;
-    LH_TRY(choose_chunk(s, &chunk));
-    lh_status st =
-        lh_forward_open(&s->forward, s->parts->model, s->parts->exec,
-                        &(lh_forward_run){.chunk = chunk, .sequences = s->options->most, .rows = s->options->most});
+    lh_status st = LH_OK;
+    if (s->options->session) {
+        take_session(s);
+    } else {
+        LH_TRY(choose_chunk(s, &chunk));
+        st =
+            lh_forward_open(&s->forward, s->parts->model, s->parts->exec,
+                            &(lh_forward_run){.chunk = chunk, .sequences = s->options->most, .rows = s->options->most});
+    }
     if (st == LH_OK) st = open_arrays(s);
     return lh_comm_agree(s->parts->comm, st);
 }
@@ -192,8 +206,10 @@ static void close_scheduler(scheduler *s)
     lh_session_close(s->arriving.session);
     for (int64_t i = 0; i < s->count; i++) lh_session_close(s->active[i].session);
     for (int64_t i = 0; i < s->past_count; i++) lh_session_close(s->past[i].session);
-    lh_session_close(s->shared.session);
-    lh_forward_close(s->forward);
+    if (!s->options->session) {
+        lh_session_close(s->shared.session);
+        lh_forward_close(s->forward);
+    }
     lh_buf_clear(&s->why);
     lh_free(s->active);
     lh_free(s->past);
@@ -346,7 +362,8 @@ static lh_status begin_waiting(scheduler *s, int *begun)
     s->too_many = INT64_MAX;
     if (!asks) s->credit_s = 0;
     if (st == LH_OK && task->context && task->context == s->failed) st = lh_comm_agree(s->parts->comm, fail_again(s));
-    if (st == LH_OK && !fits) st = lh_comm_agree(s->parts->comm, too_large(task));
+    /* a session was opened with memory for one fork */
+    if (st == LH_OK && !fits && !s->options->session) st = lh_comm_agree(s->parts->comm, too_large(task));
     if (st == LH_OK) st = asks ? ask(s, task) : begin_prefill(s, task);
     if (st != LH_OK) return refuse(s, task, st);
     s->arriving.bytes = task->context && !asks ? need.context : need.own;

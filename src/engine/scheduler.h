@@ -39,6 +39,10 @@ typedef struct lh_task {
 typedef struct lh_scheduler_options {
     int64_t most;         /* sequences that are at work together, the one that is prefilled included */
     double prefill_share; /* of the time that prefills get while others decode: above 0, at most 1 */
+    /* A session that holds the context of all tasks, opened for `most` sequences (lh_session_options), whose forward
+     * pass is used, and its context; borrowed. NULL: contexts are prefilled as they come. */
+    lh_session *session;
+    const lh_context *context;
     void *self;
     /* The task that comes next, the same on all ranks; *out NULL: there is none any more. Called when there is room for
      * another sequence. It stays valid until it is done. Collective. */

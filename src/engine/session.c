@@ -96,7 +96,7 @@ static lh_status choose_chunk(lh_session *s)
                                                .options = lh_model_options_of(model),
                                                .device = lh_device_kind_of(device),
                                                .wanted = lh_engine_get(s->engine)->chunk,
-                                               .tokens = o->prompt ? o->prompt : o->more,
+                                               .tokens = o->prompt ? o->prompt : lh_max_i64(o->more, o->fork_more),
                                                .room_bytes = lh_device_room(device),
                                                .rows = o->rows,
                                                .sequences = o->sequences,
@@ -376,6 +376,11 @@ int64_t lh_session_chunk(const lh_session *s)
 const lh_engine *lh_session_engine(const lh_session *s)
 {
     return s->engine;
+}
+
+lh_forward *lh_session_forward(const lh_session *s)
+{
+    return s->forward;
 }
 
 lh_kv *lh_session_kv(const lh_session *s)
