@@ -79,6 +79,7 @@ void lh_evict_keep_scores(lh_evictor *ev, const lh_evict_job *job)
 {
     lh_evict_classify(ev, job);
     lh_stage_scores scores = lh_score_entries(ev, job);
-    LH_RUN(&ev->exec, put_stats, .y = lh_stat_of(job->entries, ev->stats.score), .x = scores.heads, .kv = job->entries,
-           .last = LH_ALL_ENTRIES, .ld = ev->ld);
+    /* what is protected has none, and no number by chance: a prefill in flight is saved */
+    LH_RUN(&ev->exec, put_stats, .y = lh_stat_of(job->entries, ev->stats.score), .x = scores.heads,
+           .state = ev->at[LH_SPACE_STATE], .kv = job->entries, .last = LH_ALL_ENTRIES, .ld = ev->ld);
 }

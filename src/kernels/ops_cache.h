@@ -34,10 +34,12 @@ static LH_BOTH inline int64_t lh_ring_place(int64_t p, int64_t rows, int64_t hea
     return p < head ? p : head + (p - head) % (rows - head);
 }
 
-/* y of the n-th of the last `last` slots of head h = x[h,n]. x: [heads, ld]. */
+/* y of the n-th of the last `last` slots of head h = x[h,n]; with `state` 0 for entries that do not compete. x: [heads,
+ * ld]. */
 typedef struct lh_put_stats_args {
     lh_slot_floats y;
     const float *x;
+    const uint8_t *state; /* [heads, ld], of slots: lh_entry_state; NULL: all are stored */
     const lh_ragged *kv;
     int64_t last, ld;
 } lh_put_stats_args;

@@ -102,8 +102,10 @@ static LH_BOTH inline void lh_value_ranges_slots(const lh_value_ranges_args *a, 
 static LH_BOTH inline void lh_put_stats_slots(const lh_put_stats_args *a, int64_t h, lh_slot_range r)
 {
     const int64_t len = a->kv->len[h], from = lh_slot_of_last(len, a->last), end = lh_min_i64(r.end, len - from);
+    const uint8_t *state = a->state ? a->state + h * a->ld + from : NULL;
     float *y = lh_slot_at(&a->y, h, from, 0);
-    for (int64_t n = r.first; n < end; n += r.step) y[n * a->y.step] = a->x[h * a->ld + n];
+    for (int64_t n = r.first; n < end; n += r.step)
+        y[n * a->y.step] = !state || state[n] == LH_ENTRY_COMPETES ? a->x[h * a->ld + n] : 0.0f;
 }
 
 static LH_BOTH inline void lh_weigh_scores_slots(const lh_weigh_scores_args *a, int64_t h, lh_slot_range r)

@@ -167,7 +167,7 @@ START_TEST(test_weigh_scores_multiplies_with_the_norms_of_the_slots)
 }
 END_TEST
 
-START_TEST(test_put_stats_writes_the_last_slots_and_nothing_else)
+START_TEST(test_put_stats_writes_what_competes_of_the_last_slots_and_nothing_else)
 {
     for (int b = 0; rig_backend(b); b++) {
         rig g;
@@ -180,14 +180,19 @@ START_TEST(test_put_stats_writes_the_last_slots_and_nothing_else)
             int64_t ld = longest(&c) + kind(PAD, n), heads = c.host.heads,
                     last = kind(LAST, n) ? draw(51, (uint64_t)n, 20) : ld;
             float *x = lot_normals(&m, heads * ld, 1.0f, 3);
+            uint8_t *state = n % 3 ? lot_new(&m, heads * ld) : NULL;
+            for (int64_t i = 0; state && i < heads * ld; i++) state[i] = (uint8_t)draw(52, (uint64_t)(n * 1000 + i), 3);
             numbers_make(&m, &y, &c, 2, (number_layout)kind(LAYOUT, n));
             lh_ragged kv = rig_cache(&g, &c);
             lh_slot_floats on = numbers_put(&g, &y, &kv);
-            RUN(&g, put_stats, .y = on, .x = rig_put(&g, x, heads * ld * 4), .kv = &kv, .last = last, .ld = ld);
+            RUN(&g, put_stats, .y = on, .x = rig_put(&g, x, heads * ld * 4),
+                .state = state ? rig_put(&g, state, heads * ld) : NULL, .kv = &kv, .last = last, .ld = ld);
             for (int64_t h = 0; h < heads; h++) {
                 int64_t first = lh_slot_of_last(c.host.len[h], last);
-                for (int64_t s = first; s < c.host.len[h]; s++)
-                    y.data[numbers_index(&y, h, s, 0)] = x[h * ld + s - first];
+                for (int64_t s = first; s < c.host.len[h]; s++) {
+                    const int is_stored = !state || state[h * ld + s] == LH_ENTRY_COMPETES;
+                    y.data[numbers_index(&y, h, s, 0)] = is_stored ? x[h * ld + s - first] : 0.0f;
+                }
             }
             check_same(numbers_get(&m, &g, &y, &on), y.data, y.count * 4, "put_stats, %s", g.ops->name);
             rig_reset(&g);
@@ -305,7 +310,7 @@ int main(void)
 {
     const TTest *const tests[] = {test_finish_scores_divides_by_the_rows_that_saw_the_entry,
                                   test_weigh_scores_multiplies_with_the_norms_of_the_slots,
-                                  test_put_stats_writes_the_last_slots_and_nothing_else,
+                                  test_put_stats_writes_what_competes_of_the_last_slots_and_nothing_else,
                                   test_a_prior_is_relative_to_its_maximum_over_what_competes,
                                   test_defended_scores_are_means_at_least_and_weighed_by_shares,
                                   NULL};
