@@ -37,20 +37,20 @@ done:
     return st;
 }
 
-static lh_status check_finite(const lh_cache_file *f, const char *name, const float *values, int64_t n, int limit)
+lh_status lh_cache_check_finite(const lh_cache_file *f, const char *said, const float *values, int64_t n, int limit)
 {
     const float below = ldexpf(1.0f, limit);
     for (int64_t i = 0; i < n; i++)
         if (!(fabsf(values[i]) < below))
-            LH_FAIL(LH_EFILE, "'%s': '%s' holds a value that is not finite or not below 2^%d", lh_h5_path(f->h5), name,
+            LH_FAIL(LH_EFILE, "'%s': '%s' holds a value that is not finite or not below 2^%d", lh_h5_path(f->h5), said,
                     limit);
     return LH_OK;
 }
 
-lh_status lh_cache_file_open(lh_cache_file *f, const char *path)
+lh_status lh_cache_file_open_as(lh_cache_file *f, const char *path, const lh_h5_header *want)
 {
     lh_h5_shape shape;
-    LH_TRY(lh_h5_open(&f->h5, path, &(lh_h5_header){.kind = "cache", .schema = LH_CACHE_SCHEMA}));
+    LH_TRY(lh_h5_open(&f->h5, path, want));
     LH_TRY(lh_h5_get_text(f->h5, "/policy", &f->policy, &f->policy_bytes));
     LH_TRY(read_state(f));
     LH_TRY(lh_h5_get(f->h5, "/tokens", &(lh_h5_shape){.type = LH_I32, .rank = 1, .dims = {-1}}, &shape, &f->tokens));
@@ -60,10 +60,17 @@ lh_status lh_cache_file_open(lh_cache_file *f, const char *path)
                 (long long)f->numbers.seen);
     for (int64_t t = 0; t < f->extra.n; t++)
         if (f->tokens[t] < 0) LH_FAIL(LH_EFILE, "'%s': token %lld is %d", path, (long long)t, f->tokens[t]);
+    f->extra.tokens = f->tokens;
+    return LH_OK;
+}
+
+lh_status lh_cache_file_open(lh_cache_file *f, const char *path)
+{
+    lh_h5_shape shape;
+    LH_TRY(lh_cache_file_open_as(f, path, &(lh_h5_header){.kind = "cache", .schema = LH_CACHE_SCHEMA}));
     LH_TRY(lh_h5_get(f->h5, "/logits", &(lh_h5_shape){.type = LH_F32, .rank = 1, .dims = {-1}}, &shape, &f->logits));
     f->extra.vocab = shape.dims[0];
-    LH_TRY(check_finite(f, "/logits", f->logits, f->extra.vocab, LH_NUMBER_LIMIT));
-    f->extra.tokens = f->tokens;
+    LH_TRY(lh_cache_check_finite(f, "/logits", f->logits, f->extra.vocab, LH_NUMBER_LIMIT));
     f->extra.logits = f->logits;
     return LH_OK;
 }
@@ -103,17 +110,16 @@ void lh_cache_file_close(lh_cache_file *f)
 
 /* ---- read: a layer ---- */
 
-static lh_status open_array_of(const lh_cache_file *f, const char *array, const lh_h5_shape *want, lh_h5_array **out)
+lh_status lh_cache_open_array(const lh_cache_file *f, const char *name, const lh_h5_shape *want, lh_h5_array **out)
 {
-    lh_layer_name name;
-    LH_TRY(lh_h5_array_open(out, f->h5, lh_layer_array(&name, f->layer, array)));
+    LH_TRY(lh_h5_array_open(out, f->h5, name));
     const lh_h5_shape *got = lh_h5_array_shape(*out);
     if (got->type != want->type)
-        LH_FAIL(LH_EFILE, "'%s': '%s' is %s, this run wants %s ('--kv-dtype')", lh_h5_path(f->h5), name.text,
+        LH_FAIL(LH_EFILE, "'%s': '%s' is %s, this run wants %s ('--kv-dtype')", lh_h5_path(f->h5), name,
                 lh_dtype_name(got->type), lh_dtype_name(want->type));
     int same = got->rank == want->rank;
     for (int i = 0; same && i < want->rank; i++) same = got->dims[i] == want->dims[i];
-    if (!same) LH_FAIL(LH_EFILE, "'%s': '%s' has not the shape that its offsets say", lh_h5_path(f->h5), name.text);
+    if (!same) LH_FAIL(LH_EFILE, "'%s': '%s' has not the shape that its offsets say", lh_h5_path(f->h5), name);
     return LH_OK;
 }
 
@@ -144,7 +150,7 @@ lh_status lh_cache_file_seek(lh_cache_file *f, int64_t layer, lh_arena *arena)
     for (int i = 0; i < LH_ENTRY_ARRAYS; i++) {
         const lh_entry_array a = lh_entry_array_of(arena, i);
         lh_h5_shape want = {.type = a.type, .rank = a.rank, .dims = {f->offsets[f->numbers.kv_heads], a.width}};
-        if (a.bytes) LH_TRY(open_array_of(f, a.name, &want, &f->arrays[i]));
+        if (a.bytes) LH_TRY(lh_cache_open_array(f, lh_layer_array(&name, layer, a.name), &want, &f->arrays[i]));
     }
     lh_layer_array(&name, layer, NULL);
     LH_TRY(lh_h5_get_i64(f->h5, name.text, "budget", &f->budget));
@@ -203,7 +209,7 @@ static lh_status read_array(const head_reader *r, int which)
         LH_TRY_DONE(
             lh_h5_array_read(r->f->arrays[which], &(lh_h5_slab){.at = {r->row + at}, .count = {n, a.width}}, raw));
         lh_dtype_convert(values, LH_F32, raw, a.type, n * a.width);
-        LH_TRY_DONE(check_finite(r->f, a.said, values, n * a.width, a.limit));
+        LH_TRY_DONE(lh_cache_check_finite(r->f, a.said, values, n * a.width, a.limit));
         LH_TRY_DONE(
             lh_stream_copy(r->stream, (char *)a.at + (r->slot + at) * a.bytes, raw, n * a.bytes, LH_COPY_TO_DEVICE));
         LH_TRY_DONE(lh_stream_sync(r->stream));
@@ -218,15 +224,16 @@ static lh_status read_ring(const lh_cache_file *f, lh_stream *stream, const lh_h
 {
     lh_status st = LH_OK;
     int64_t dim = f->numbers.head_dim, width = h->q_count * dim, rows = lh_ring_rows(ring, f->numbers.seen);
+    const lh_h5_shape want = {.type = LH_F32, .rank = 3, .dims = {rows, h->heads, dim}};
+    lh_layer_name name;
     lh_h5_array *array = NULL;
     float *row = NULL;
     if (!ring->q) return LH_OK;
-    LH_TRY_DONE(
-        open_array_of(f, "ring", &(lh_h5_shape){.type = LH_F32, .rank = 3, .dims = {rows, h->heads, dim}}, &array));
+    LH_TRY_DONE(lh_cache_open_array(f, lh_layer_array(&name, f->layer, "ring"), &want, &array));
     LH_TRY_DONE(lh_calloc(&row, width, sizeof *row));
     for (int64_t t = 0; t < rows; t++) {
         LH_TRY_DONE(lh_h5_array_read(array, &(lh_h5_slab){.at = {t, h->q_first}, .count = {1, h->q_count, dim}}, row));
-        LH_TRY_DONE(check_finite(f, "ring", row, width, LH_NUMBER_LIMIT));
+        LH_TRY_DONE(lh_cache_check_finite(f, "ring", row, width, LH_NUMBER_LIMIT));
         LH_TRY_DONE(lh_stream_copy(stream, ring->q + lh_ring_row_slot(ring, f->numbers.seen, t) * width, row,
                                    width * (int64_t)sizeof *row, LH_COPY_TO_DEVICE));
         LH_TRY_DONE(lh_stream_sync(stream));

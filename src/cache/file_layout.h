@@ -49,4 +49,16 @@ typedef struct lh_cache_number {
 } lh_cache_number;
 extern const lh_cache_number lh_cache_number_list[LH_CACHE_NUMBERS];
 
+/* What caches and prefills in flight say of themselves: policy, /state, tokens. */
+lh_status lh_cache_put_state(lh_h5 *h5, const lh_cache_contents *contents);
+
+/* Open a file of either kind, without logits: as lh_cache_file_open. */
+lh_status lh_cache_file_open_as(lh_cache_file *out, const char *path, const lh_h5_header *want);
+
+/* LH_EFILE unless n numbers of an array are finite and below 2^limit; `said`: how a message calls them. */
+lh_status lh_cache_check_finite(const lh_cache_file *file, const char *said, const float *values, int64_t n, int limit);
+
+/* Open an array by its name from the root. LH_EFILE unless it is of this type and shape. */
+lh_status lh_cache_open_array(const lh_cache_file *file, const char *name, const lh_h5_shape *want, lh_h5_array **out);
+
 #endif

@@ -121,17 +121,31 @@ typedef struct lh_evict_reference {
     lh_evict_layer layer;
     const float *q, *lse;     /* device: [rows, kv_count x group, head_dim] with q_ld, [rows, kv_count x group] */
     const int32_t *positions; /* device: [rows] */
-    float *outputs;           /* device: [kv_count, head_dim + 1, group x rows] */
+    float *outputs;           /* device: [kv_count, head_dim + 1, group x rows], where lh_evict_uses_outputs */
     int64_t rows, q_ld, lse_ld;
 } lh_evict_reference;
+
+/* The arrays of a reference in memory of its own, which begins at q: all that the caller frees. */
+typedef struct lh_evict_held {
+    float *q, *lse, *outputs;
+    int32_t *positions;
+} lh_evict_held;
 
 /* 1 where the policy fits what stays of a job. */
 int lh_evict_fits(const lh_evictor *evictor, const lh_evict_job *job);
 
 /* Collective where groups are split. After the selection, while the job's entries are all there: valid until the next
- * eviction. And the same in memory of its own, *memory, which the caller frees. */
+ * eviction. And the same in memory of its own. */
 lh_evict_reference lh_evict_refer(lh_evictor *evictor, const lh_evict_job *job, const int64_t *len);
-lh_status lh_evict_hold(const lh_evictor *evictor, lh_evict_reference *reference, void **memory);
+lh_status lh_evict_hold(const lh_evictor *evictor, lh_evict_reference *reference, lh_evict_held *held);
+
+/* That memory alone, for `rows` rows to come; and a reference to what lies in it. */
+lh_status lh_evict_hold_room(const lh_evictor *evictor, int64_t rows, lh_evict_held *held);
+void lh_evict_refer_to(const lh_evictor *evictor, lh_evict_reference *reference, const lh_evict_held *held);
+
+/* Rows of a reference when `seen` tokens were seen; and 1 where what they put out is asked for. */
+int64_t lh_evict_reference_rows(const lh_evictor *evictor, int64_t seen);
+int lh_evict_uses_outputs(const lh_evictor *evictor);
 
 /* Biases and values of the entries that stayed become such that the rows see in them what they saw in all. */
 void lh_evict_fit(lh_evictor *evictor, const lh_evict_reference *reference, const lh_evict_kept *kept);

@@ -149,6 +149,19 @@ static void thin(lh_evictor *ev, const lh_evict_job *job, lh_row_block *b, int64
     b->lse_ld *= step;
 }
 
+/* Of how many rows that score one is a reference, where these have no rows of their own. */
+static int64_t step_of(int64_t rows, int64_t seen)
+{
+    const int64_t most = lh_policy_reference_rows(seen);
+    return (rows + most - 1) / most;
+}
+
+int64_t lh_evict_reference_rows(const lh_evictor *ev, int64_t seen)
+{
+    const int64_t apart = lh_policy_references(&ev->policy, seen), rows = lh_policy_rows(&ev->policy, seen);
+    return apart || !rows ? apart : rows / step_of(rows, seen);
+}
+
 lh_row_block lh_reference_rows(lh_evictor *ev, const lh_evict_job *job)
 {
     const int64_t apart = lh_policy_references(&ev->policy, job->seen);
@@ -156,7 +169,7 @@ lh_row_block lh_reference_rows(lh_evictor *ev, const lh_evict_job *job)
     lh_row_block b = apart                ? references_apart(ev, job, apart)
                      : ev->scoring.rows.q ? ev->scoring
                                           : lh_scoring_rows(ev, job);
-    const int64_t most = lh_policy_reference_rows(job->seen), step = (b.rows.tokens + most - 1) / most;
+    const int64_t step = step_of(b.rows.tokens, job->seen);
     if (step > 1) thin(ev, job, &b, step);
     ev->references = b;
     return b;

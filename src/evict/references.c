@@ -84,27 +84,46 @@ static void copy_rows(const lh_exec *exec, float *y, const float *x, rows_of r)
            .dst_ld = r.width, .src_ld = r.ld);
 }
 
-lh_status lh_evict_hold(const lh_evictor *ev, lh_evict_reference *r, void **memory)
+lh_status lh_evict_hold_room(const lh_evictor *ev, int64_t rows, lh_evict_held *held)
 {
     const lh_heads *h = &ev->shape.heads;
-    const int64_t f32 = sizeof(float), heads = h->kv_count * h->group, width = heads * ev->shape.head_dim,
-                  q = r->rows * width * f32, lse = r->rows * heads * f32,
-                  outputs = h->kv_count * (ev->shape.head_dim + 1) * h->group * r->rows * f32,
-                  positions = r->rows * (int64_t)sizeof(int32_t);
-    char *at = NULL;
-    LH_TRY(lh_device_alloc(lh_exec_device(&ev->exec), memory, q + lse + outputs + positions, LH_MEM_WORK));
-    at = *memory;
-    copy_rows(&ev->exec, (float *)at, r->q, (rows_of){r->rows, width, r->q_ld});
-    copy_rows(&ev->exec, (float *)(at + q), r->lse, (rows_of){r->rows, heads, r->lse_ld});
-    lh_exec_copy(&ev->exec, at + q + lse, r->outputs, outputs, LH_COPY_ON_DEVICE);
-    lh_exec_copy(&ev->exec, at + q + lse + outputs, r->positions, positions, LH_COPY_ON_DEVICE);
-    r->q = (float *)at;
-    r->lse = (float *)(at + q);
-    r->outputs = (float *)(at + q + lse);
-    r->positions = (int32_t *)(at + q + lse + outputs);
-    r->q_ld = width;
-    r->lse_ld = heads;
+    const int64_t heads = h->kv_count * h->group, q = rows * heads * ev->shape.head_dim, lse = rows * heads,
+                  outputs = h->kv_count * (ev->shape.head_dim + 1) * h->group * rows;
+    LH_TRY(lh_device_alloc(lh_exec_device(&ev->exec), &held->q,
+                           (q + lse + outputs) * (int64_t)sizeof(float) + rows * (int64_t)sizeof(int32_t),
+                           LH_MEM_WORK));
+    held->lse = held->q + q;
+    held->outputs = held->lse + lse;
+    held->positions = (int32_t *)(held->outputs + outputs);
     return LH_OK;
+}
+
+void lh_evict_refer_to(const lh_evictor *ev, lh_evict_reference *r, const lh_evict_held *held)
+{
+    r->q = held->q;
+    r->lse = held->lse;
+    r->outputs = held->outputs;
+    r->positions = held->positions;
+    r->lse_ld = ev->shape.heads.kv_count * ev->shape.heads.group;
+    r->q_ld = r->lse_ld * ev->shape.head_dim;
+}
+
+lh_status lh_evict_hold(const lh_evictor *ev, lh_evict_reference *r, lh_evict_held *held)
+{
+    const lh_evict_reference from = *r;
+    const lh_exec *x = &ev->exec;
+    LH_TRY(lh_evict_hold_room(ev, r->rows, held));
+    lh_evict_refer_to(ev, r, held);
+    copy_rows(x, held->q, from.q, (rows_of){r->rows, r->q_ld, from.q_ld});
+    copy_rows(x, held->lse, from.lse, (rows_of){r->rows, r->lse_ld, from.lse_ld});
+    lh_exec_copy(x, held->outputs, from.outputs, (char *)held->positions - (char *)held->outputs, LH_COPY_ON_DEVICE);
+    lh_exec_copy(x, held->positions, from.positions, r->rows * (int64_t)sizeof *held->positions, LH_COPY_ON_DEVICE);
+    return LH_OK;
+}
+
+int lh_evict_uses_outputs(const lh_evictor *ev)
+{
+    return lh_fits_values(ev->policy.fitting.kind);
 }
 
 void lh_evict_fit(lh_evictor *ev, const lh_evict_reference *r, const lh_evict_kept *kept)

@@ -96,6 +96,17 @@ static lh_status check_cache(lh_h5 *h5)
     return LH_OK;
 }
 
+/* The layers that are done. */
+static lh_status check_prefill(lh_h5 *h5)
+{
+    int64_t layers, done, kv_heads;
+    LH_TRY(must_be_within(h5, "/state", "layers", LAYERS_MAX, &layers));
+    LH_TRY(must_be_within(h5, "/state", "layers_done", layers - 1, &done));
+    LH_TRY(must_be_within(h5, "/state", "kv_heads", 1 << 20, &kv_heads));
+    for (int64_t l = 0; l < done; l++) LH_TRY(check_cache_layer(h5, l, kv_heads));
+    return LH_OK;
+}
+
 /* ---- keep sets ---- */
 
 /* Of foreign numbers, which may be any: without overflow. */
@@ -188,6 +199,7 @@ typedef struct rule {
 
 static const rule rules[] = {{"checkpoint", 1, {"/config", "/weights/embed", "/weights/norm"}, NULL},
                              {"cache", 1, {"/tokens", "/policy", "/logits", "/state", "/layers"}, check_cache},
+                             {"prefill", 1, {"/tokens", "/policy", "/identity", "/state", "/hidden"}, check_prefill},
                              {"keep-sets", 1, {"/tokens", "/layers/000/kept"}, check_keep_sets},
                              {"analysis", 1, {NULL}, check_analysis},
                              {"trace", 1, {"/model", "/recording", "/policy", "/tokens", "/rows"}, NULL},
@@ -200,8 +212,8 @@ lh_status lh_verify_kind(lh_h5 *h5, int64_t schema)
         if (strcmp(rules[i].kind, lh_h5_kind(h5)) == 0) found = &rules[i];
     if (!found)
         LH_FAIL(LH_EFILE,
-                "'%s' is of the kind '%s', which this version does not know: checkpoint, cache, keep-sets, "
-                "analysis and trace are known",
+                "'%s' is of the kind '%s', which this version does not know: checkpoint, cache, prefill, "
+                "keep-sets, analysis and trace are known",
                 lh_h5_path(h5), lh_h5_kind(h5));
     if (schema > found->schema)
         LH_FAIL(LH_EFILE, "'%s' has schema %" PRId64 ": this version reads up to %" PRId64 ", a newer one wrote it",

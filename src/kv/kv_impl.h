@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/minmax.h"
+#include "cache/prefill_file.h"
 #include "cache/slot_positions.h"
 #include "cache/snapshot.h"
 #include "evict/counted_rows.h"
@@ -112,10 +113,21 @@ int lh_kv_uses_rows(const lh_kv *kv, int64_t layer);
 /* Blocks of a prompt (block.c): at the end of a layer its lengths, and which entries have no norms yet. */
 void lh_kv_end_blocks(lh_kv *kv, int64_t layer);
 
+/* The eviction of a layer at the end of its prefill (prefill.c), with kv->arrays.room. */
+lh_evict_job lh_kv_end_job(lh_kv *kv, int64_t layer, const lh_arena *arena);
+
 /* Budgets over all layers (layer_competition.c). Collective: the end of a layer's prefill where all layers compete. */
 lh_status lh_kv_open_competition(lh_kv *kv);
 void lh_kv_close_competition(lh_kv *kv);
 void lh_kv_compete(lh_kv *kv, const lh_evict_job *job);
+
+/* A prefill that is saved between two layers, and goes on: 1 where a layer competes; the competing entries of all
+ * layers after the last division; rows that a layer is fitted to. A layer that came before, with its entries in its
+ * arena, of which room[g] of KV head g compete, joins the competition again; *held: where its rows belong. */
+int lh_kv_competes(const lh_kv *kv, int64_t layer);
+int64_t *lh_kv_divided(lh_kv *kv); /* NULL where no layers compete */
+lh_held_rows lh_kv_held_rows(const lh_kv *kv, int64_t layer);
+lh_status lh_kv_rejoin(lh_kv *kv, const lh_evict_job *job, lh_held_rows *held);
 
 /* ---- one eviction (evict_layer.c) ---- */
 

@@ -2,6 +2,7 @@
  * layer, and a layer's entries go soon after so many better ones are there that they cannot stay; the threshold only
  * rises. So memory is bounded by little more than twice what stays and the one layer under way, and in the end what
  * stays is what a flat selection over whole layers would have kept. Scores go with their entries meanwhile. */
+#include <assert.h>
 #include <string.h>
 
 #include "evict/adaptive_heads.h"
@@ -14,7 +15,7 @@ struct lh_layer_competition {
     lh_head_safeguard *safeguards;               /* [layers] */
     int64_t *room, *bases, *budgets, *on_device; /* [layers, kv_heads]; the last as the device has it */
     lh_evict_reference *references;              /* [layers], where the policy fits */
-    void **held;                                 /* [layers] their memory */
+    lh_evict_held *held;                         /* [layers] their memory */
     int64_t *before;                             /* [kv_count] entries of a layer before it is evicted */
 };
 
@@ -43,8 +44,8 @@ static void drop_references(lh_kv *kv)
 {
     lh_layer_competition *c = kv->competition;
     for (int64_t l = 0; c->held && l < kv->shape.layers; l++) {
-        lh_device_free(lh_kv_device(kv), c->held[l]);
-        c->held[l] = NULL;
+        lh_device_free(lh_kv_device(kv), c->held[l].q);
+        c->held[l] = (lh_evict_held){0};
     }
 }
 
@@ -184,6 +185,7 @@ static void hold_reference(lh_kv *kv, const lh_evict_job *job)
     lh_layer_competition *c = kv->competition;
     lh_evict_reference *r = &c->references[c->layers - 1];
     *r = lh_evict_refer(kv->evictor, job, c->before);
+    assert(r->rows == lh_evict_reference_rows(kv->evictor, job->seen));
     if (lh_exec_ok(&kv->exec)) LH_LATCH(&kv->exec, lh_evict_hold(kv->evictor, r, &c->held[c->layers - 1]));
 }
 
@@ -243,4 +245,45 @@ void lh_kv_compete(lh_kv *kv, const lh_evict_job *job)
     if (!last) return;
     drop_scores(kv);
     if (fits) fit_layers(kv);
+}
+
+/* ---- a prefill that is saved between two layers ---- */
+
+int lh_kv_competes(const lh_kv *kv, int64_t layer)
+{
+    return kv->competition && kv->layers[layer].plan.ranked;
+}
+
+int64_t *lh_kv_divided(lh_kv *kv)
+{
+    return kv->competition ? &kv->competition->divided : NULL;
+}
+
+lh_held_rows lh_kv_held_rows(const lh_kv *kv, int64_t layer)
+{
+    const lh_layer_competition *c = kv->competition;
+    int64_t i = 0;
+    if (!lh_kv_competes(kv, layer)) return (lh_held_rows){0};
+    while (c->jobs[i].layer.index != layer) i++;
+    const lh_evict_held *held = &c->held[i];
+    if (!held->q) return (lh_held_rows){0};
+    return (lh_held_rows){.rows = c->references[i].rows,
+                          .q = held->q,
+                          .lse = held->lse,
+                          .positions = held->positions,
+                          .outputs = lh_evict_uses_outputs(kv->evictor) ? held->outputs : NULL};
+}
+
+lh_status lh_kv_rejoin(lh_kv *kv, const lh_evict_job *job, lh_held_rows *held)
+{
+    lh_layer_competition *c = kv->competition;
+    const int64_t i = c->layers, rows = lh_evict_reference_rows(kv->evictor, job->seen);
+    *held = (lh_held_rows){0};
+    (void)join(kv, job);
+    if (!lh_evict_fits(kv->evictor, job)) return LH_OK;
+    LH_TRY(lh_evict_hold_room(kv->evictor, rows, &c->held[i]));
+    c->references[i] = (lh_evict_reference){.layer = job->layer, .rows = rows};
+    lh_evict_refer_to(kv->evictor, &c->references[i], &c->held[i]);
+    *held = lh_kv_held_rows(kv, job->layer.index);
+    return LH_OK;
 }

@@ -167,8 +167,8 @@ static void settle_layer(lh_kv *kv, const lh_evict_job *job, const lh_arena *fro
     }
 }
 
-/* The layer's eviction. Competing entries of every head: all heads hold the whole prompt. */
-static lh_evict_job end_job(lh_kv *kv, int64_t layer, const lh_arena *arena)
+/* Competing entries of every head: all heads hold the whole prompt. */
+lh_evict_job lh_kv_end_job(lh_kv *kv, int64_t layer, const lh_arena *arena)
 {
     const lh_layer_plan *plan = &kv->layers[layer].plan;
     lh_evict_job job = lh_kv_job(kv, layer, arena, kv->prompt.tokens);
@@ -198,7 +198,7 @@ static lh_status end_layer(lh_kv *kv, int64_t layer)
     const lh_exec *x = &kv->exec;
     lh_arena *arena = lh_kv_prefill_arena(kv, layer), *own = &kv->layers[layer].arena;
     double start = lh_kv_now();
-    lh_evict_job job = end_job(kv, layer, arena);
+    lh_evict_job job = lh_kv_end_job(kv, layer, arena);
     if (kv->stats.norms >= 0 && !kv->numbers.block) kv->layers[layer].normless = kv->prompt.tokens;
     if (kv->numbers.block)
         lh_kv_end_blocks(kv, layer);

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "kv/kv_impl.h"
+#include "kv/files.h"
 
 /* ---- save ---- */
 
@@ -21,7 +21,7 @@ done:
     return st;
 }
 
-static lh_cache_numbers numbers_of(const lh_kv *kv)
+static lh_cache_numbers numbers_of(const lh_kv *kv, int64_t seen)
 {
     int asks = kv->policy.proxies.kind == LH_PROXIES_QUESTION;
     return (lh_cache_numbers){.layers = kv->shape.layers,
@@ -31,16 +31,16 @@ static lh_cache_numbers numbers_of(const lh_kv *kv)
                               .window = kv->shape.window,
                               .budget = kv->numbers.budget,
                               .prompt_tokens = kv->prompt.tokens,
-                              .seen = kv->timeline.seen,
+                              .seen = seen,
                               .steps = kv->timeline.steps,
                               .evictions = kv->timeline.evictions,
                               .budgets_made = kv->timeline.budgets_made,
                               .question = asks ? kv->policy.proxies.question : 0};
 }
 
-static lh_cache_layer layer_of(const lh_kv *kv, int64_t layer)
+static lh_cache_layer layer_of(const lh_kv *kv, int64_t layer, int64_t seen)
 {
-    int64_t budget = kv->arrays.budgets[layer], seen = kv->timeline.seen;
+    int64_t budget = kv->arrays.budgets[layer];
     lh_protection p = lh_policy_protect(
         &kv->numbers, &(lh_protect_request){
                           .budget = budget, .seen = seen, .visible_from = lh_kv_visible_from(&kv->shape, layer, seen)});
@@ -52,57 +52,65 @@ static lh_cache_layer layer_of(const lh_kv *kv, int64_t layer)
                             .slides = lh_kv_slides(&kv->shape, layer)};
 }
 
-/* What an allocation or the policy can fail in, on one rank alone. */
-static lh_status prepare(lh_kv *kv, char **policy, lh_cache_layer **layers)
+lh_status lh_kv_contents_make(lh_kv_contents *out, lh_kv *kv, int64_t seen, const lh_cache_extra *extra)
 {
+    *out = (lh_kv_contents){.of = {.exec = &kv->exec,
+                                   .heads = &kv->shape.heads,
+                                   .numbers = numbers_of(kv, seen),
+                                   .positions = lh_kv_uses_slots(&kv->numbers) ? "slot" : "original",
+                                   .extra = extra}};
     LH_TRY(lh_kv_part(kv));
     LH_TRY(lh_kv_fetch_lens(kv));
-    LH_TRY(policy_text(kv, policy));
-    LH_TRY(lh_calloc(layers, kv->shape.layers, sizeof **layers));
-    for (int64_t l = 0; l < kv->shape.layers; l++) (*layers)[l] = layer_of(kv, l);
+    LH_TRY(policy_text(kv, &out->policy));
+    LH_TRY(lh_calloc(&out->layers, kv->shape.layers, sizeof *out->layers));
+    for (int64_t l = 0; l < kv->shape.layers; l++) out->layers[l] = layer_of(kv, l, seen);
+    out->of.policy = out->policy;
+    out->of.layers = out->layers;
     return LH_OK;
+}
+
+void lh_kv_contents_clear(lh_kv_contents *contents)
+{
+    lh_free(contents->layers);
+    free(contents->policy);
 }
 
 lh_status lh_kv_save(lh_kv *kv, const char *path, const lh_cache_extra *extra)
 {
-    char *policy = NULL;
-    lh_cache_layer *layers = NULL;
-    lh_status st = lh_comm_agree(kv->exec.comm, prepare(kv, &policy, &layers));
-    if (st == LH_OK)
-        st =
-            lh_cache_write(path, &(lh_cache_contents){.exec = &kv->exec,
-                                                      .heads = &kv->shape.heads,
-                                                      .numbers = numbers_of(kv),
-                                                      .positions = lh_kv_uses_slots(&kv->numbers) ? "slot" : "original",
-                                                      .policy = policy,
-                                                      .layers = layers,
-                                                      .extra = extra});
-    lh_free(layers);
-    free(policy);
+    lh_kv_contents contents;
+    lh_status st = lh_comm_agree(kv->exec.comm, lh_kv_contents_make(&contents, kv, kv->timeline.seen, extra));
+    if (st == LH_OK) st = lh_cache_write(path, &contents.of);
+    lh_kv_contents_clear(&contents);
     return st;
 }
 
 /* ---- load ---- */
 
-lh_status lh_saved_kv_open(lh_saved_kv *s, const char *path)
+lh_status lh_kv_read_policy(const lh_cache_file *file, lh_policy *policy, lh_profiles *profiles)
 {
     lh_status st = LH_OK;
     json_t *json = NULL;
-    LH_TRY_DONE(lh_cache_file_open(&s->file, path));
-    const lh_cache_numbers *n = &s->file.numbers;
-    if (lh_json_parse(&json, path, s->file.policy, s->file.policy_bytes) != LH_OK)
+    const lh_cache_numbers *n = &file->numbers;
+    const char *path = lh_h5_path(file->h5);
+    if (lh_json_parse(&json, path, file->policy, file->policy_bytes) != LH_OK)
         LH_FAIL_DONE(LH_EFILE, "the policy in %s", lh_error_message());
-    LH_TRY_DONE(lh_profiles_get_json(&s->profiles, json, path));
-    LH_TRY_DONE(lh_policy_from_json(&s->policy, json, path));
-    if (s->policy.proxies.kind == LH_PROXIES_QUESTION && (n->question < 1 || n->question > n->prompt_tokens))
+    LH_TRY_DONE(lh_profiles_get_json(profiles, json, path));
+    LH_TRY_DONE(lh_policy_from_json(policy, json, path));
+    if (policy->proxies.kind == LH_PROXIES_QUESTION && (n->question < 1 || n->question > n->prompt_tokens))
         LH_FAIL_DONE(LH_EFILE, "'%s': 'question_tokens' of '/state' is missing or %lld, it must be between 1 and %lld",
                      path, (long long)n->question, (long long)n->prompt_tokens);
-    lh_policy_ask(&s->policy, n->question);
-    if (lh_profiles_check(&s->profiles, &s->policy, n->layers, n->kv_heads) != LH_OK)
+    lh_policy_ask(policy, n->question);
+    if (lh_profiles_check(profiles, policy, n->layers, n->kv_heads) != LH_OK)
         LH_FAIL_DONE(LH_EFILE, "the policy in '%s' does not fit: %s", path, lh_error_message());
 done:
     json_decref(json);
     return st;
+}
+
+lh_status lh_saved_kv_open(lh_saved_kv *s, const char *path)
+{
+    LH_TRY(lh_cache_file_open(&s->file, path));
+    return lh_kv_read_policy(&s->file, &s->policy, &s->profiles);
 }
 
 void lh_saved_kv_close(lh_saved_kv *s)
@@ -111,15 +119,11 @@ void lh_saved_kv_close(lh_saved_kv *s)
     lh_profiles_clear(&s->profiles);
 }
 
-static lh_status check_fit(const lh_saved_kv *saved, const lh_kv *kv, uint64_t model)
+lh_status lh_kv_check_model(const lh_kv *kv, const lh_cache_file *file, uint64_t model)
 {
-    lh_status st = LH_OK;
     const lh_kv_shape *s = &kv->shape;
-    const lh_cache_numbers *n = &saved->file.numbers;
-    const char *path = lh_h5_path(saved->file.h5);
-    lh_policy mine = kv->policy, theirs = saved->policy;
-    lh_buf text = {0};
-    mine.by_default = theirs.by_default = 0;
+    const lh_cache_numbers *n = &file->numbers;
+    const char *path = lh_h5_path(file->h5), *kind = lh_h5_kind(file->h5);
     const struct {
         const char *name;
         int64_t file, wanted;
@@ -130,24 +134,29 @@ static lh_status check_fit(const lh_saved_kv *saved, const lh_kv *kv, uint64_t m
                  {"keys a window", n->window, s->window}};
     for (size_t i = 0; i < sizeof shape / sizeof *shape; i++)
         if (shape[i].file != shape[i].wanted)
-            LH_FAIL_DONE(LH_EFILE, "'%s' holds a cache of %lld %s, the model has %lld", path, (long long)shape[i].file,
-                         shape[i].name, (long long)shape[i].wanted);
-    if (saved->file.extra.model != model)
-        LH_FAIL_DONE(LH_EFILE, "'%s' is the cache of another model (%016llx, not %016llx)", path,
-                     (unsigned long long)saved->file.extra.model, (unsigned long long)model);
-    if (memcmp(&mine, &theirs, sizeof mine) != 0) {
-        LH_TRY_DONE(lh_policy_text(&theirs, &text));
-        LH_FAIL_DONE(LH_EUSAGE, "'%s' was made with the policy '%s': leave out '--policy', '--budget' and their parts",
-                     path, text.data);
-    }
+            LH_FAIL(LH_EFILE, "'%s' holds a %s of %lld %s, the model has %lld", path, kind, (long long)shape[i].file,
+                    shape[i].name, (long long)shape[i].wanted);
+    if (file->extra.model != model)
+        LH_FAIL(LH_EFILE, "'%s' is the %s of another model (%016llx, not %016llx)", path, kind,
+                (unsigned long long)file->extra.model, (unsigned long long)model);
+    return LH_OK;
+}
+
+lh_status lh_kv_check_policy(const lh_kv *kv, const lh_policy *of_file, const char *path, const char *advice)
+{
+    lh_status st = LH_OK;
+    lh_policy mine = kv->policy, theirs = *of_file;
+    lh_buf text = {0};
+    mine.by_default = theirs.by_default = 0;
+    if (memcmp(&mine, &theirs, sizeof mine) == 0) return LH_OK;
+    LH_TRY_DONE(lh_policy_text(&theirs, &text));
+    LH_FAIL_DONE(LH_EUSAGE, "'%s' was made with the policy '%s': %s", path, text.data, advice);
 done:
     lh_buf_clear(&text);
     return st;
 }
 
-/* Heads that nothing makes uneven hold as many entries as each other; in a sliding layer, what the next row sees at
- * most. */
-static lh_status check_lengths(const lh_cache_file *file, const lh_kv *kv)
+lh_status lh_kv_check_lengths(const lh_kv *kv, const lh_cache_file *file)
 {
     const char *path = lh_h5_path(file->h5);
     int slides = lh_kv_slides(&kv->shape, file->layer);
@@ -170,7 +179,7 @@ static lh_status load_layer(lh_kv *kv, lh_cache_file *file, int64_t l)
     lh_kv_layer *layer = &kv->layers[l];
     int64_t *caps = kv->arrays.kept;
     LH_TRY(lh_cache_file_seek(file, l, &layer->arena));
-    LH_TRY(check_lengths(file, kv));
+    LH_TRY(lh_kv_check_lengths(kv, file));
     kv->arrays.budgets[l] = file->budget;
     if (kv->stats.norms >= 0) layer->normless = file->numbers.seen; /* norms are made again */
     lh_layer_request request = {.layer = l, .budget = file->budget, .prompt = kv->prompt};
@@ -185,7 +194,9 @@ static lh_status load_layer(lh_kv *kv, lh_cache_file *file, int64_t l)
 lh_status lh_kv_load(lh_kv *kv, lh_saved_kv *saved, uint64_t model, int64_t more)
 {
     const lh_cache_numbers *n = &saved->file.numbers;
-    LH_TRY(check_fit(saved, kv, model));
+    LH_TRY(lh_kv_check_model(kv, &saved->file, model));
+    LH_TRY(lh_kv_check_policy(kv, &saved->policy, lh_h5_path(saved->file.h5),
+                              "leave out '--policy', '--budget' and their parts"));
     LH_TRY(lh_kv_begin_layers(kv, &(lh_prompt){.tokens = n->prompt_tokens, .more = more}));
     for (int64_t l = 0; l < kv->shape.layers; l++) LH_TRY(load_layer(kv, &saved->file, l));
     kv->timeline = (lh_timeline){.phase = LH_KV_DECODE,

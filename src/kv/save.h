@@ -4,6 +4,7 @@
 #define LH_KV_SAVE_H
 
 #include "cache/keep_sets.h"
+#include "cache/prefill_file.h"
 #include "kv/kv.h"
 
 /* Collective. LH_EWRITE on every rank when rank 0 cannot write. */
@@ -23,6 +24,35 @@ void lh_saved_kv_close(lh_saved_kv *saved);
  * when shapes, model or type do not fit, naming what the file has and what is wanted; LH_EUSAGE when the cache was
  * opened with another policy than the file's. Not collective: agree afterwards. */
 lh_status lh_kv_load(lh_kv *kv, lh_saved_kv *saved, uint64_t model, int64_t more);
+
+/* ---- a prefill in flight: the layers that are done ---- */
+
+/* What goes with them. */
+typedef struct lh_prefill_extra {
+    lh_cache_extra cache; /* tokens: the prompt; no logits */
+    const char *identity; /* what the numbers depend on beside model, policy and prompt, JSON */
+    int64_t layers_done;
+    const float *hidden; /* device: [tokens, width] */
+    int64_t width;
+} lh_prefill_extra;
+
+/* Collective. Between two layers. LH_EWRITE on every rank when rank 0 cannot write: the cache goes on, and the file
+ * that was there stays. Not for caches that share a prefill, nor for keep sets that are given. */
+lh_status lh_kv_save_prefill(lh_kv *kv, const char *path, const lh_prefill_extra *extra);
+
+/* As lh_saved_kv. */
+typedef struct lh_saved_prefill {
+    lh_prefill_file file;
+    lh_policy policy;
+    lh_profiles profiles;
+} lh_saved_prefill;
+lh_status lh_saved_prefill_open(lh_saved_prefill *out, const char *path);
+void lh_saved_prefill_close(lh_saved_prefill *saved);
+
+/* A cache that has begun (lh_kv_begin) and seen no layer gets those of the file: its prefill goes on with layer
+ * file.state.layers_done. Errors as of lh_kv_load. Not collective: agree afterwards, and close the cache after a
+ * failure. */
+lh_status lh_kv_load_prefill(lh_kv *kv, lh_saved_prefill *saved, uint64_t model);
 
 /* Collective. Which positions every head of a layer holds, and those of all layers as a part of keep sets. */
 lh_status lh_kv_gather_positions(lh_kv *kv, int64_t layer, lh_positions *out);
