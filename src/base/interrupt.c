@@ -9,8 +9,8 @@ static volatile sig_atomic_t end_asked, stop_asked;
 
 static void ask_end(int number)
 {
-    (void)number;
-    end_asked = 1;
+    const int how = number == SIGUSR1 ? LH_INTERRUPT_SOON : LH_INTERRUPT_NOW;
+    if (how > end_asked) end_asked = how;
 }
 
 static void ask_stop(int number)
@@ -33,9 +33,9 @@ void lh_interrupt_begin(void)
         handle(signals[i], ask_end, (int)SA_RESETHAND | SA_RESTART);
 }
 
-int lh_interrupt_asked(void)
+lh_interrupt lh_interrupt_asked(void)
 {
-    return end_asked;
+    return (lh_interrupt)end_asked;
 }
 
 void lh_interrupt_ignore_stop(void)

@@ -8,8 +8,12 @@
  * after these signals. A second signal of the same kind kills the process. */
 void lh_interrupt_begin(void);
 
-/* 1 after a signal that asks for the end. */
-int lh_interrupt_asked(void);
+/* How soon the end is asked for: SIGUSR1 comes some time before a job ends, and leaves time to come to a point where
+ * the work can be saved; SIGINT and SIGTERM do not. */
+typedef enum lh_interrupt { LH_INTERRUPT_NONE, LH_INTERRUPT_SOON, LH_INTERRUPT_NOW } lh_interrupt;
+
+/* Not 0 after a signal that asks for the end. */
+lh_interrupt lh_interrupt_asked(void);
 
 /* Until the session begins SIGUSR2 has no effect, since there is no answer to stop. */
 void lh_interrupt_ignore_stop(void);

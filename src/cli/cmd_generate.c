@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/failures.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "cli/generate_command.h"
@@ -88,12 +89,37 @@ static const lh_option file_rows[] = {
 #undef FIELD
 const lh_option_table lh_generate_file_table = {"output", file_rows};
 
+#define FIELD(member) LH_FIELD(lh_checkpoint_options, member)
+static const lh_option checkpoint_rows[] = {
+    {.type = LH_OPT_STR,
+     .name = "checkpoint",
+     FIELD(path),
+     .arg = "FILE",
+     .writes = 1,
+     .help =
+         "Checkpoint of a long prefill: keep its state in FILE (HDF5) while it is under way; the same command goes on "
+         "with it, on any number of ranks."},
+    {.type = LH_OPT_F64,
+     .name = "checkpoint-every",
+     .detail = 1,
+     FIELD(every_s),
+     .arg = "SECONDS",
+     .def = "600",
+     .low = 0,
+     .high = 1e9,
+     .help = "Write --checkpoint at the end of a layer when so much time has passed since the last one; 0: after every "
+             "layer."},
+    {0}};
+#undef FIELD
+static const lh_option_table checkpoint_table = {"checkpoint", checkpoint_rows};
+
 static const lh_option_group groups[] = {{&lh_input_option_table, offsetof(lh_generate_values, input)},
                                          {&lh_answer_option_table, offsetof(lh_generate_values, answer)},
                                          {&lh_cli_sampling_options, offsetof(lh_generate_values, sampling)},
                                          {&lh_cli_policy_options, offsetof(lh_generate_values, policy)},
                                          {&lh_cli_engine_options, offsetof(lh_generate_values, engine)},
                                          {&lh_generate_file_table, offsetof(lh_generate_values, files)},
+                                         {&checkpoint_table, offsetof(lh_generate_values, checkpoint)},
                                          {&lh_cli_common_options, offsetof(lh_generate_values, common)},
                                          {0}};
 static const lh_example examples[] = {
@@ -245,12 +271,19 @@ done:
     return lh_comm_agree(lh_engine_get(r->engine)->comm, st);
 }
 
+/* A file that the run reads beside the model, NULL: none; options allow only one. */
+static const char *file_read(const lh_generate_values *v)
+{
+    if (v->files.load_cache) return v->files.load_cache;
+    if (v->files.keep_sets_from) return v->files.keep_sets_from;
+    return v->checkpoint.path && lh_file_exists(v->checkpoint.path) ? v->checkpoint.path : NULL;
+}
+
 static lh_status open_all(run *r)
 {
     lh_status st = LH_OK;
     lh_generate_values *v = r->v;
-    const char *cache = v->files.load_cache ? v->files.load_cache : v->files.keep_sets_from;
-    const char *const files[] = {v->engine.model, cache, NULL};
+    const char *const files[] = {v->engine.model, file_read(v), NULL};
     LH_TRY(lh_cli_open_world(r->call, files));
     LH_TRY(lh_cli_same_profiles(r->call, &r->profiles));
     lh_comm *world = lh_world_comm(r->call->world);
@@ -324,7 +357,9 @@ static lh_status generate(run *r)
                             .writes_at_end = v->files.keep_sets || v->files.logits,
                             .saves_cache = v->files.save_cache != NULL,
                             .trace = r->trace ? r->trace_options->path : NULL,
-                            .claims = {v->files.save_cache, v->files.keep_sets, v->files.logits},
+                            .claims = {v->files.save_cache, v->files.keep_sets, v->files.logits, v->checkpoint.path},
+                            .checkpoint = v->checkpoint.path,
+                            .layers = lh_engine_get(r->engine)->config->layers,
                             .comm = lh_engine_get(r->engine)->comm,
                             .questions = (const char *const *)r->input.questions,
                             .question_count = r->input.n,
@@ -350,9 +385,12 @@ static lh_status generate(run *r)
                                    .given = v->files.keep_sets_from,
                                    .logits = v->files.logits,
                                    .logits_last = v->files.logits_last,
+                                   .checkpoint = v->checkpoint.path,
+                                   .checkpoint_s = v->checkpoint.every_s,
                                    .run = r->record,
                                    .chat = r->chat.data,
-                                   .events = {&r->output, lh_output_prefill, lh_output_token}};
+                                   .events = {&r->output, lh_output_prefill, lh_output_token, lh_output_checkpoint_due,
+                                              lh_output_checkpoint_kept}};
     const lh_generate_recorder recorder = lh_trace_recorder(r->trace);
     if (r->trace) request.recorder = &recorder;
     lh_status st = lh_generate(r->engine, &request, &r->generation);
@@ -390,8 +428,20 @@ done:
     return st;
 }
 
+/* Options that `trace` does not have. */
+static lh_status check_checkpoint(const lh_call *call, const lh_generate_values *v)
+{
+    if (lh_options_given(call->options, "checkpoint-every") && !v->checkpoint.path)
+        LH_FAIL(LH_EUSAGE, "'--checkpoint-every' says when a checkpoint is written: give '--checkpoint FILE', too");
+    if (v->checkpoint.path && (v->files.load_cache || v->files.keep_sets_from))
+        LH_FAIL(LH_EUSAGE, "'--checkpoint' keeps the prefill of a prompt under a policy: leave out '--load-cache' and "
+                           "'--keep-sets-from'");
+    return LH_OK;
+}
+
 static lh_status run_generate(lh_call *call)
 {
+    LH_TRY(check_checkpoint(call, call->values));
     return lh_cli_generate(call, call->values, NULL);
 }
 

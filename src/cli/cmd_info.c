@@ -26,7 +26,7 @@ static const lh_syntax syntax = {
     .name = "info",
     .usage = "[FILE] [options]",
     .summary = "Show the contents of a file, or this build and its ranks",
-    .text = "FILE is a checkpoint, a cache, keep sets, a trace or an analysis. Without it: build, "
+    .text = "FILE is a checkpoint, a cache, a prefill under way, keep sets, a trace or an analysis. Without it: build, "
             "ranks, devices, backends, policies, chat formats, operations.",
     .max_args = 1,
     .reads_args = 1,

@@ -60,7 +60,10 @@ static void leave(lh_output *out)
         end_line(out);
     }
     if (out->failed.st != LH_OK) lh_log(LH_LOG_ERROR, 0, "%s", out->failed.text);
-    if (out->answer < 0)
+    if (out->answer < 0 && out->layers_kept)
+        lh_warn("interrupted during prefill: the same command goes on at layer %lld of %lld, from '%s'",
+                (long long)out->layers_kept + 1, (long long)out->layers, out->checkpoint);
+    else if (out->answer < 0)
         lh_warn("interrupted during prefill%s", out->saves_cache || out->writes_at_end ? "; no file was written" : "");
     else
         lh_warn("interrupted after %lld generated tokens%s", (long long)out->ids.n,
@@ -77,15 +80,42 @@ static void look_for_interrupt(lh_output *out)
     if (lh_cli_interrupted(out->comm)) leave(out);
 }
 
+/* Collective. The same while a checkpoint is still to come: one that leaves time waits for it. */
+static void look_before_checkpoint(lh_output *out)
+{
+    const lh_interrupt asked = lh_cli_interrupted(out->comm);
+    if (asked == LH_INTERRUPT_NOW) leave(out);
+    if (asked == LH_INTERRUPT_NONE || out->leaves) return;
+    out->leaves = 1;
+    lh_warn("interrupted during prefill: the run ends with a checkpoint after this layer");
+}
+
 /* ---- events ---- */
 
 void lh_output_prefill(void *self, int64_t done, int64_t total)
 {
     lh_output *out = self;
-    if (!out->progress.what) lh_progress_init(&out->progress, "reading", "tokens", out->prompt_tokens);
+    if (!out->progress.what) {
+        lh_progress_init(&out->progress, "reading", "tokens", out->prompt_tokens);
+        out->progress.before = out->layers_kept * out->prompt_tokens / out->layers;
+    }
     lh_progress_update(&out->progress, (int64_t)((double)done / (double)total * (double)out->prompt_tokens));
     if (done >= total) lh_progress_clear(&out->progress);
-    look_for_interrupt(out);
+    const int64_t last = total - total / out->layers; /* after which no layer ends that is not the last */
+    (out->checkpoint && done <= last ? look_before_checkpoint : look_for_interrupt)(out);
+}
+
+int lh_output_checkpoint_due(void *self)
+{
+    const lh_output *out = self;
+    return out->leaves;
+}
+
+void lh_output_checkpoint_kept(void *self, int64_t layers_done)
+{
+    lh_output *out = self;
+    out->layers_kept = layers_done;
+    if (out->leaves) leave(out);
 }
 
 /* Called at the first token of an answer: finishes the previous one. */

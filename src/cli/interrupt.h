@@ -5,8 +5,8 @@
 #include "base/interrupt.h"
 #include "comm/comm.h"
 
-/* Collective. 1 on all ranks if any of them got a signal (base/interrupt.h): rank 0 then saves what there is, and all
- * leave with LH_EINTERRUPTED (lh_comm_leave). Costs an all-reduce of 4 bytes. */
-int lh_cli_interrupted(lh_comm *comm);
+/* Collective. The most urgent of the signals that any rank got (base/interrupt.h), on all ranks: rank 0 then saves what
+ * there is, and all leave with LH_EINTERRUPTED (lh_comm_leave). Costs an all-reduce of 4 bytes. */
+lh_interrupt lh_cli_interrupted(lh_comm *comm);
 
 #endif

@@ -62,6 +62,10 @@ static lh_status check(const run *r, int64_t before)
     if (q->given && (q->load_cache || q->save_cache))
         LH_FAIL(LH_EUSAGE,
                 "keep sets that are given take the place of a policy, by whose name a cache is saved and loaded");
+    if (q->checkpoint && (q->given || q->load_cache))
+        LH_FAIL(LH_EUSAGE,
+                "--checkpoint keeps a prefill by the name of its policy: a loaded cache has had its prefill, "
+                "and keep sets that are given have no policy");
     LH_TRY(lh_sampling_check(&q->sampling));
     LH_TRY(lh_prompt_check_ids(&q->prompt, c->vocab));
     LH_TRY(lh_prompt_check_ids(&q->force, c->vocab));
@@ -101,17 +105,17 @@ static lh_status claim_outputs(const run *r)
     } outputs[] = {{q->save_cache, cache_bytes(r)},
                    {q->keep_sets, 0},
                    {q->logits, rows_of(q, q->load_cache ? NULL : &q->prompt) * vocab * (int64_t)sizeof(float)}};
-    if (lh_comm_rank(lh_engine_get(r->engine)->comm) == 0)
-        for (int i = 0; i < 3; i++)
-            if (outputs[i].path) LH_TRY(lh_partial_claim(outputs[i].path, outputs[i].bytes + (1 << 20)));
-    return LH_OK;
+    if (lh_comm_rank(lh_engine_get(r->engine)->comm) != 0) return LH_OK;
+    for (int i = 0; i < 3; i++)
+        if (outputs[i].path) LH_TRY(lh_partial_claim(outputs[i].path, outputs[i].bytes + (1 << 20)));
+    return q->checkpoint ? lh_partial_claim(q->checkpoint, 0) : LH_OK; /* one that does not fit ends no run */
 }
 
 static void drop_claims(const run *r)
 {
     const lh_generate_request *q = r->request;
-    const char *const paths[] = {q->save_cache, q->keep_sets, q->logits};
-    for (int i = 0; i < 3; i++)
+    const char *const paths[] = {q->save_cache, q->keep_sets, q->logits, q->checkpoint};
+    for (int i = 0; i < 4; i++)
         if (paths[i]) lh_partial_drop(paths[i]);
 }
 
@@ -161,6 +165,21 @@ static lh_status show_prefill(void *self, int64_t done, int64_t total)
     return LH_OK;
 }
 
+static lh_status prefill(run *r)
+{
+    const lh_generate_request *q = r->request;
+    const lh_forward_progress progress = {(void *)&q->events, show_prefill};
+    if (!q->checkpoint) return lh_session_prefill(r->session, q->prompt.ids, q->prompt.n, &progress);
+    return lh_session_prefill_kept(r->session, &q->prompt, &progress,
+                                   &(lh_checkpointing){.path = q->checkpoint,
+                                                       .every_s = q->checkpoint_s,
+                                                       .run = q->run,
+                                                       .self = q->events.self,
+                                                       .due = q->events.checkpoint_due,
+                                                       .kept = q->events.checkpoint_kept},
+                                   &r->layers_before);
+}
+
 /* One number of every rank, gathered. */
 static lh_status gather_figure(const run *r, int64_t own, int64_t *all)
 {
@@ -204,8 +223,7 @@ static lh_status take_prompt(run *r)
         LH_TRY(lh_session_load(r->session, &r->cache));
         if (q->prompt.n) LH_TRY(lh_session_block(r->session, q->prompt.ids, q->prompt.n));
     } else {
-        lh_forward_progress progress = {(void *)&q->events, show_prefill};
-        LH_TRY(lh_session_prefill(r->session, q->prompt.ids, q->prompt.n, &progress));
+        LH_TRY(prefill(r));
     }
     r->out->timing.prefill_s = lh_clock_s() - start;
     r->out->prompt_tokens = lh_session_tokens(r->session)->n;
@@ -290,6 +308,12 @@ static lh_status open_generation(run *r)
     return LH_OK;
 }
 
+/* Of the prompt's layers, by this run. */
+static double share_computed(const run *r)
+{
+    return 1 - (double)r->layers_before / (double)lh_engine_get(r->engine)->config->layers;
+}
+
 lh_status lh_generate(lh_engine *engine, const lh_generate_request *request, lh_generation *out)
 {
     lh_status st = LH_OK;
@@ -308,8 +332,8 @@ lh_status lh_generate(lh_engine *engine, const lh_generate_request *request, lh_
     out->timing.decode_s = r.decode_s;
     LH_TRY_DONE(lh_kv_stats_of(lh_session_kv(r.session), &last));
     out->timing.evict_s = r.evict_s + last.evict_s;
-    out->timing.prefill_tokens_per_s =
-        out->timing.prefill_s > 0 && !request->load_cache ? (double)out->prompt_tokens / out->timing.prefill_s : 0;
+    if (out->timing.prefill_s > 0 && !request->load_cache)
+        out->timing.prefill_tokens_per_s = (double)out->prompt_tokens * share_computed(&r) / out->timing.prefill_s;
     out->timing.decode_tokens_per_s = r.decode_s > 0 ? (double)r.decoded / r.decode_s : 0;
     out->complete = 1;
     LH_TRY_DONE(lh_comm_agree(lh_engine_get(engine)->comm, lh_failures_end(&r.unwritten)));

@@ -19,6 +19,7 @@ typedef struct lh_generate_run {
     lh_logits_file *logits;
     lh_failures unwritten; /* files that could not be written, the same on all ranks */
     int evicts_decoding;
+    int64_t layers_before;     /* of the prefill, that another run has done */
     lh_answer_writer *writers; /* [answer_count] */
     int64_t telling;           /* the answer that the listener hears; it has heard those before it */
     double decode_s, evict_s;  /* evict_s: of forks */

@@ -383,6 +383,11 @@ lh_forward *lh_session_forward(const lh_session *s)
     return s->forward;
 }
 
+const lh_session_options *lh_session_options_of(const lh_session *s)
+{
+    return &s->options;
+}
+
 lh_kv *lh_session_kv(const lh_session *s)
 {
     return s->kv;

@@ -83,6 +83,7 @@ void lh_session_keep_logits(lh_session *s, int64_t rows);
 const lh_engine *lh_session_engine(const lh_session *s);
 lh_forward *lh_session_forward(const lh_session *s); /* its own, or borrowed */
 lh_kv *lh_session_kv(const lh_session *s);
+const lh_session_options *lh_session_options_of(const lh_session *s);
 int64_t lh_session_chunk(const lh_session *s); /* maximum number of tokens per chunk, chosen on opening */
 
 /* Write the state after all tokens so far to a file, and read it back; `run`: options as JSON, `chat`: of

@@ -5,6 +5,7 @@
 #ifndef LH_MODEL_FORWARD_H
 #define LH_MODEL_FORWARD_H
 
+#include "kv/save.h"
 #include "model/model.h"
 
 /* Workspace, for any number of caches, one call after the other. */
@@ -57,6 +58,13 @@ void lh_prefill_close(lh_prefill *p); /* NULL is fine */
 /* The next chunk of a layer. *left: tokens x layers that are to come; 0: the prompt is in the cache, and the logits of
  * its last rows are there. */
 lh_status lh_prefill_next(lh_prefill *p, int64_t *left);
+
+/* Between two layers, the number of those that are done; elsewhere 0. There the prefill can be saved: collective,
+ * errors as of lh_kv_save_prefill, after which it may go on (extra: what is not of the prefill itself). And one that
+ * has just been opened goes on from there: not collective, errors as of lh_kv_load_prefill. */
+int64_t lh_prefill_layers_done(const lh_prefill *p);
+lh_status lh_prefill_save(lh_prefill *p, const char *path, const lh_prefill_extra *extra);
+lh_status lh_prefill_load(lh_prefill *p, lh_saved_prefill *saved, uint64_t model);
 
 /* Device memory for sampling (lh_sample). */
 enum { LH_BEST_MOST = 1024 };

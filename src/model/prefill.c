@@ -95,6 +95,30 @@ lh_status lh_prefill_next(lh_prefill *p, int64_t *left)
     return LH_OK;
 }
 
+int64_t lh_prefill_layers_done(const lh_prefill *p)
+{
+    return p->at == 0 && p->layer < p->forward->config->layers ? p->layer : 0;
+}
+
+lh_status lh_prefill_save(lh_prefill *p, const char *path, const lh_prefill_extra *extra)
+{
+    lh_prefill_extra whole = *extra;
+    lh_comm_step(p->forward->exec.comm, "checkpoint before layer", p->layer);
+    whole.layers_done = p->layer;
+    whole.hidden = p->x;
+    whole.width = p->forward->config->hidden;
+    return lh_kv_save_prefill(p->kv, path, &whole);
+}
+
+lh_status lh_prefill_load(lh_prefill *p, lh_saved_prefill *saved, uint64_t model)
+{
+    LH_TRY(lh_exec_take(&p->forward->exec)); /* of the embedding */
+    LH_TRY(lh_kv_load_prefill(p->kv, saved, model));
+    LH_TRY(lh_prefill_file_read_hidden(&saved->file, &p->forward->exec, p->x, p->forward->config->hidden));
+    p->layer = saved->file.state.layers_done;
+    return LH_OK;
+}
+
 /* Reports progress after every chunk, since a layer of a long prompt can take minutes; the callback also polls for
  * interrupts. */
 static lh_status report(const lh_forward_progress *progress, int64_t total, int64_t left)

@@ -1,0 +1,243 @@
+#include "engine/prefill_checkpoint.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/destination.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/output.h"
+#include "base/version.h"
+#include "engine/clock.h"
+#include "engine/same_file.h"
+
+/* ---- which run a file belongs to ---- */
+
+/* What the numbers depend on, beside policy and prompt. Some rotary scalings depend on the length of the whole run. */
+static lh_status make_identity(const lh_session *s, json_t **out)
+{
+    const lh_engine_view *e = lh_engine_get(lh_session_engine(s));
+    const lh_session_options *o = lh_session_options_of(s);
+    char model[24], version[256];
+    snprintf(model, sizeof model, "%016llx", (unsigned long long)e->identity);
+    snprintf(version, sizeof version, "%s %s", lh_version(), lh_version_git());
+    *out = json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:I, s:I}", "model", model, "version", version, "device",
+                     e->exec->ops->name, "dtype", lh_dtype_name(e->dtype), "kv-dtype", lh_dtype_name(e->kv_dtype),
+                     "deterministic", lh_model_options_of(e->model).order == LH_ORDER_FIXED, "seed",
+                     (json_int_t)o->seed, "tokens of the whole run", (json_int_t)o->length);
+    if (!*out) LH_FAIL(LH_ENOMEM, "cannot allocate memory for what identifies the run");
+    return LH_OK;
+}
+
+static lh_status differs(const char *path, const char *name, const json_t *file, const json_t *own)
+{
+    char *theirs = file ? json_dumps(file, JSON_ENCODE_ANY) : NULL, *mine = json_dumps(own, JSON_ENCODE_ANY);
+    lh_status st = lh_fail(LH_EUSAGE, __FILE__, __LINE__,
+                           "'%s' is the prefill of another run: '%s' is %s there and %s here; give what it was made "
+                           "with, or another '--checkpoint'",
+                           path, name, theirs ? theirs : "missing", mine ? mine : "another");
+    free(theirs);
+    free(mine);
+    return st;
+}
+
+static lh_status check_identity(const lh_session *s, const lh_saved_prefill *saved)
+{
+    lh_status st = LH_OK;
+    const char *path = lh_h5_path(saved->file.cache.h5), *text = saved->file.state.identity, *key;
+    json_t *own = NULL, *file = NULL, *value;
+    LH_TRY_DONE(make_identity(s, &own));
+    if (lh_json_parse(&file, path, text, (int64_t)strlen(text)) != LH_OK)
+        LH_FAIL_DONE(LH_EFILE, "'/identity' in %s", lh_error_message());
+    json_object_foreach(own, key, value)
+    {
+        const json_t *other = json_object_get(file, key);
+        if (!json_equal(value, other)) LH_TRY_DONE(differs(path, key, other, value));
+    }
+done:
+    json_decref(own);
+    json_decref(file);
+    return st;
+}
+
+static lh_status check_prompt(const lh_session *s, const lh_saved_prefill *saved)
+{
+    const lh_cache_extra *of = &saved->file.cache.extra;
+    const lh_tokens *prompt = lh_session_tokens(s);
+    const char *path = lh_h5_path(saved->file.cache.h5);
+    if (of->n != prompt->n)
+        LH_FAIL(LH_EUSAGE, "'%s' is the prefill of another prompt: it has %lld tokens, this one %lld", path,
+                (long long)of->n, (long long)prompt->n);
+    for (int64_t t = 0; t < of->n; t++)
+        if (of->tokens[t] != prompt->ids[t])
+            LH_FAIL(LH_EUSAGE, "'%s' is the prefill of another prompt: its token %lld is %d, here it is %d", path,
+                    (long long)t, of->tokens[t], prompt->ids[t]);
+    return LH_OK;
+}
+
+/* ---- the file ---- */
+
+static lh_status write_file(const lh_session *s, lh_prefill *p, const char *path, const lh_prefill_extra *extra)
+{
+    lh_status st = lh_prefill_save(p, path, extra);
+    /* until the next one: no other run may write it meanwhile */
+    if (st == LH_OK && lh_comm_rank(lh_engine_get(lh_session_engine(s))->comm) == 0 &&
+        lh_partial_claim(path, 0) != LH_OK)
+        lh_error_clear();
+    return st;
+}
+
+lh_status lh_prefill_checkpoint_save(const lh_session *s, lh_prefill *p, const char *path, const char *run)
+{
+    const lh_engine_view *e = lh_engine_get(lh_session_engine(s));
+    const lh_tokens *prompt = lh_session_tokens(s);
+    json_t *identity = NULL;
+    char *text = NULL;
+    lh_status st = make_identity(s, &identity);
+    if (st == LH_OK) text = json_dumps(identity, JSON_COMPACT);
+    if (st == LH_OK && !text) st = lh_fail(LH_ENOMEM, __FILE__, __LINE__, "cannot allocate memory for the identity");
+    st = lh_comm_agree(e->comm, st);
+    if (st == LH_OK)
+        st = write_file(s, p, path,
+                        &(lh_prefill_extra){.cache = {.model = e->identity,
+                                                      .tokens = prompt->ids,
+                                                      .n = prompt->n,
+                                                      .seed = lh_session_options_of(s)->seed,
+                                                      .run = run},
+                                            .identity = text});
+    json_decref(identity);
+    free(text);
+    return st;
+}
+
+/* What one rank finds; all agree afterwards. */
+static lh_status restore(const lh_session *s, lh_prefill *p, lh_saved_prefill *saved)
+{
+    LH_TRY(check_identity(s, saved));
+    LH_TRY(check_prompt(s, saved));
+    return lh_prefill_load(p, saved, lh_engine_get(lh_session_engine(s))->identity);
+}
+
+static lh_status read_file(const lh_session *s, lh_prefill *p, const char *path)
+{
+    lh_status st = LH_OK;
+    lh_comm *comm = lh_engine_get(lh_session_engine(s))->comm;
+    lh_saved_prefill saved = {0};
+    LH_TRY_DONE(lh_comm_agree(comm, lh_saved_prefill_open(&saved, path)));
+    lh_h5 *h5 = saved.file.cache.h5;
+    LH_TRY_DONE(lh_same_file(comm, h5));
+    st = restore(s, p, &saved);
+    /* Where reading fails, a change is the cause to report. */
+    if ((st == LH_OK || st == LH_EFILE) && lh_h5_unchanged(h5) != LH_OK) st = LH_EFILE;
+    LH_TRY_DONE(lh_comm_agree(comm, st));
+    lh_info("the prefill goes on at layer %lld of %lld, from '%s'", (long long)lh_prefill_layers_done(p) + 1,
+            (long long)lh_engine_get(lh_session_engine(s))->config->layers, path);
+done:
+    lh_saved_prefill_close(&saved);
+    return st;
+}
+
+lh_status lh_prefill_checkpoint_load(const lh_session *s, lh_prefill *p, const char *path)
+{
+    lh_comm *comm = lh_engine_get(lh_session_engine(s))->comm;
+    int32_t found = lh_comm_rank(comm) == 0 && lh_file_exists(path);
+    LH_TRY(lh_comm_bcast(comm, 0, &found, sizeof found));
+    return found ? read_file(s, p, path) : LH_OK;
+}
+
+/* On rank 0. A link stays, as of any output. */
+static void remove_file(const char *path)
+{
+    char *file = NULL;
+    int stream = 0;
+    if (lh_destination_find(&file, &stream, path) == LH_OK && !stream) unlink(file);
+    lh_error_clear();
+    lh_free(file);
+}
+
+/* ---- a prefill that is kept ---- */
+
+typedef struct keeper {
+    lh_session *session;
+    lh_prefill *prefill;
+    const lh_checkpointing *how;
+    double newest_s; /* when the last one was written or tried; on rank 0 it counts */
+    int64_t newest;  /* layers of it */
+    int warned;
+} keeper;
+
+static void tell(const keeper *k)
+{
+    if (k->how->kept) k->how->kept(k->how->self, k->newest);
+}
+
+/* Collective. Rank 0's clock decides. */
+static lh_status is_due(const keeper *k, int *due)
+{
+    int32_t late = lh_clock_s() - k->newest_s >= k->how->every_s;
+    LH_TRY(lh_comm_bcast(lh_engine_get(lh_session_engine(k->session))->comm, 0, &late, sizeof late));
+    *due = late || (k->how->due && k->how->due(k->how->self));
+    return LH_OK;
+}
+
+/* Collective. A disk that is full ends no run. */
+static lh_status keep(keeper *k)
+{
+    const int64_t layers = lh_prefill_layers_done(k->prefill);
+    const double start_s = lh_clock_s();
+    const lh_status st = lh_prefill_checkpoint_save(k->session, k->prefill, k->how->path, k->how->run);
+    if (st != LH_OK && st != LH_EWRITE) return st;
+    k->newest_s = lh_clock_s();
+    if (st == LH_EWRITE) {
+        if (!k->warned) lh_warn("the prefill goes on without a new checkpoint: %s", lh_error_message());
+        lh_error_clear();
+    } else {
+        k->newest = layers;
+        lh_info("checkpoint after %lld layers in '%s', %.1f s", (long long)layers, k->how->path, k->newest_s - start_s);
+    }
+    k->warned = st == LH_EWRITE;
+    tell(k);
+    return LH_OK;
+}
+
+/* Collective. At the end of every layer but the last. */
+static lh_status end_layer(keeper *k)
+{
+    int due = 0;
+    if (!lh_prefill_layers_done(k->prefill)) return LH_OK;
+    LH_TRY(is_due(k, &due));
+    return due ? keep(k) : LH_OK;
+}
+
+static lh_status go_on(keeper *k, const lh_forward_progress *progress, int64_t total)
+{
+    for (int64_t left = total; left > 0;) {
+        LH_TRY(lh_prefill_next(k->prefill, &left));
+        if (progress && progress->done) LH_TRY(progress->done(progress->self, total - left, total));
+        LH_TRY(end_layer(k));
+    }
+    return LH_OK;
+}
+
+lh_status lh_session_prefill_kept(lh_session *s, const lh_tokens *prompt, const lh_forward_progress *progress,
+                                  const lh_checkpointing *how, int64_t *layers_before)
+{
+    lh_status st = LH_OK;
+    const lh_engine_view *e = lh_engine_get(lh_session_engine(s));
+    keeper k = {.session = s, .how = how, .newest_s = lh_clock_s()};
+    LH_TRY_DONE(lh_session_begin_prefill(s, prompt->ids, prompt->n, &k.prefill));
+    LH_TRY_DONE(lh_prefill_checkpoint_load(s, k.prefill, how->path));
+    *layers_before = k.newest = lh_prefill_layers_done(k.prefill);
+    tell(&k);
+    LH_TRY_DONE(go_on(&k, progress, e->config->layers * prompt->n));
+    lh_prefill_close(k.prefill);
+    k.prefill = NULL;
+    LH_TRY_DONE(lh_session_end_prefill(s));
+    if (lh_comm_rank(e->comm) == 0) remove_file(how->path);
+done:
+    lh_prefill_close(k.prefill);
+    return st;
+}
