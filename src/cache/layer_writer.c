@@ -130,7 +130,7 @@ lh_status lh_write_rows(lh_layer_writer *w, int64_t layer, const lh_row_array *o
     if (!of->at) return LH_OK; /* on all ranks or on none */
     const int64_t chunk = LH_FILE_CHUNK_BYTES / (heads * of->width * (int64_t)sizeof(float));
     lh_layer_array(&w->name, layer, of->name);
-    create_array(w, &(lh_h5_shape){.type = LH_F32, .rank = 3, .dims = {of->rows, heads, of->width}});
+    create_array(w, &(lh_h5_shape){.type = of->type, .rank = 3, .dims = {of->rows, heads, of->width}});
     for (int64_t at = 0; at < of->rows; at += chunk) LH_TRY(pass_rows(w, of, at, lh_min_i64(chunk, of->rows - at)));
     close_array(w);
     return LH_OK;
@@ -184,6 +184,7 @@ lh_status lh_write_layer(lh_layer_writer *w, int64_t layer, const lh_cache_layer
         LH_TRY(lh_write_heads(w, layer, &(lh_head_array){lh_entry_array_of(of->arena, i), of->arena->offset, w->lens}));
     return lh_write_rows(w, layer,
                          &(lh_row_array){.name = "ring",
+                                         .type = LH_F32,
                                          .at = ring->q,
                                          .rows = lh_ring_rows(ring, seen),
                                          .width = ring->shape.width / h->q_count,

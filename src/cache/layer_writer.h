@@ -43,6 +43,7 @@ lh_status lh_write_heads(lh_layer_writer *w, int64_t layer, const lh_head_array 
 /* Numbers of query heads, row by row: [rows, heads, width]. */
 typedef struct lh_row_array {
     const char *name;
+    lh_dtype type;   /* in the file: of f32, or of the same 32 bits as integers, where not all numbers are finite */
     const float *at; /* device: `width` numbers of each of this rank's query heads, a row every `ld` */
     int64_t rows, width, ld;
     const lh_query_ring *ring; /* in whose order they lie after `seen` tokens; NULL: one after the other */

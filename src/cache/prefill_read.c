@@ -1,4 +1,6 @@
 /* A prefill in flight from a file. Everything is checked, for files come from elsewhere. */
+#include <math.h>
+
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "cache/file_layout.h"
@@ -39,10 +41,18 @@ void lh_prefill_file_close(lh_prefill_file *f)
 /* What this rank reads of an array of f32, into device memory; name: from the root. */
 typedef struct part {
     const char *name;
-    lh_h5_shape shape; /* of all ranks */
+    lh_h5_shape shape; /* of all ranks; type i32: the bits of f32, of which some may be -inf */
     lh_h5_slab slab;
     float *to;
 } part;
+
+static lh_status check_numbers(const lh_prefill_file *f, const part *p, const float *values, int64_t n)
+{
+    if (p->shape.type == LH_F32) return lh_cache_check_finite(&f->cache, p->name, values, n, LH_NUMBER_LIMIT);
+    for (int64_t i = 0; i < n; i++)
+        if (values[i] != -INFINITY) LH_TRY(lh_cache_check_finite(&f->cache, p->name, values + i, 1, LH_NUMBER_LIMIT));
+    return LH_OK;
+}
 
 /* Some rows of the first dimension at a time. */
 static lh_status read_part(const lh_prefill_file *f, lh_stream *stream, const part *p)
@@ -60,7 +70,7 @@ static lh_status read_part(const lh_prefill_file *f, lh_stream *stream, const pa
         slab.at[0] += at;
         slab.count[0] = lh_min_i64(chunk, rows - at);
         LH_TRY_DONE(lh_h5_array_read(array, &slab, values));
-        LH_TRY_DONE(lh_cache_check_finite(&f->cache, p->name, values, slab.count[0] * row, LH_NUMBER_LIMIT));
+        LH_TRY_DONE(check_numbers(f, p, values, slab.count[0] * row));
         LH_TRY_DONE(lh_stream_copy(stream, p->to + at * row, values, slab.count[0] * row * (int64_t)sizeof *values,
                                    LH_COPY_TO_DEVICE));
         LH_TRY_DONE(lh_stream_sync(stream));
@@ -106,7 +116,7 @@ static lh_status read_held(const lh_prefill_file *f, lh_stream *stream, const lh
                              .to = held->q}));
     LH_TRY(read_part(f, stream,
                      &(part){.name = lh_layer_array(&name, f->cache.layer, "held_lse"),
-                             .shape = {.type = LH_F32, .rank = 3, .dims = {held->rows, h->heads, 1}},
+                             .shape = {.type = LH_I32, .rank = 3, .dims = {held->rows, h->heads, 1}},
                              .slab = {.at = {0, first, 0}, .count = {held->rows, grouped, 1}},
                              .to = held->lse}));
     if (!held->outputs) return LH_OK;

@@ -55,13 +55,17 @@ static lh_status write_held(lh_layer_writer *w, int64_t layer, const lh_prefill_
     const int64_t dim = c->cache.numbers.head_dim, own = h->q_first - h->kv_first * h->group,
                   grouped = h->kv_count * h->group, n = held->rows * h->group;
     if (!held->rows) return LH_OK;
+    LH_TRY(lh_write_rows(w, layer,
+                         &(lh_row_array){.name = "held_q",
+                                         .type = LH_F32,
+                                         .at = held->q + own * dim,
+                                         .rows = held->rows,
+                                         .width = dim,
+                                         .ld = grouped * dim}));
     LH_TRY(lh_write_rows(
         w, layer,
         &(lh_row_array){
-            .name = "held_q", .at = held->q + own * dim, .rows = held->rows, .width = dim, .ld = grouped * dim}));
-    LH_TRY(lh_write_rows(
-        w, layer,
-        &(lh_row_array){.name = "held_lse", .at = held->lse + own, .rows = held->rows, .width = 1, .ld = grouped}));
+            .name = "held_lse", .type = LH_I32, .at = held->lse + own, .rows = held->rows, .width = 1, .ld = grouped}));
     if (!held->outputs) return LH_OK;
     const lh_entry_array outputs = {.name = "held_outputs",
                                     .type = LH_F32,

@@ -116,8 +116,8 @@ lh_status lh_prefill_checkpoint_save(const lh_session *s, lh_prefill *p, const c
 /* What one rank finds; all agree afterwards. */
 static lh_status restore(const lh_session *s, lh_prefill *p, lh_saved_prefill *saved)
 {
-    LH_TRY(check_identity(s, saved));
     LH_TRY(check_prompt(s, saved));
+    LH_TRY(check_identity(s, saved));
     return lh_prefill_load(p, saved, lh_engine_get(lh_session_engine(s))->identity);
 }
 
@@ -196,7 +196,9 @@ static lh_status keep(keeper *k)
         lh_error_clear();
     } else {
         k->newest = layers;
-        lh_info("checkpoint after %lld layers in '%s', %.1f s", (long long)layers, k->how->path, k->newest_s - start_s);
+        lh_info("checkpoint after %lld of %lld layers in '%s', %.1f s", (long long)layers,
+                (long long)lh_engine_get(lh_session_engine(k->session))->config->layers, k->how->path,
+                k->newest_s - start_s);
     }
     k->warned = st == LH_EWRITE;
     tell(k);
