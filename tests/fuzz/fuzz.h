@@ -72,16 +72,19 @@ lh_status fz_config_seeds(fz_seeds *seeds, const char *folder); /* of that folde
 lh_status fz_index_seeds(fz_seeds *seeds, const char *folder);
 lh_status fz_checkpoint_seeds(fz_seeds *seeds, const char *folder);
 lh_status fz_cache_seeds(fz_seeds *seeds, const char *folder);
+lh_status fz_prefill_seeds(fz_seeds *seeds, const char *folder);
 lh_status fz_keep_sets_seeds(fz_seeds *seeds, const char *folder);
 lh_status fz_analysis_seeds(fz_seeds *seeds, const char *folder);
 
 /* ---- a cache of one rank, as its seeds were made from and as they are restored into ---- */
 typedef struct fz_cache fz_cache;
-enum { FZ_CACHES = 2 };
+enum { FZ_CACHES = 2, FZ_PREFILLS = 2 };
 
 lh_status fz_cache_open(fz_cache **out);
 void fz_cache_close(fz_cache *cache);
 /* The file's entries in a new cache of kind 0 .. FZ_CACHES - 1, which is then closed. */
 lh_status fz_cache_restore(fz_cache *cache, int kind, const char *path);
+/* The prefill of kind 0 .. FZ_PREFILLS - 1 goes on with the file, to its end. */
+lh_status fz_prefill_go_on(fz_cache *cache, int kind, const char *path);
 
 #endif

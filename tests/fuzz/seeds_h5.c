@@ -116,9 +116,11 @@ done:
 
 enum { MODEL = 4711, LAYERS = 2, HEADS = 4, KV_HEADS = 2, DIM = 4, TOKENS = 40, MORE = 8, VOCAB = 5 };
 
-static const lh_policy_options policies[FZ_CACHES] = {
+static const lh_policy_options policies[FZ_CACHES + FZ_PREFILLS] = {
     {.policy = "streaming", .budget = "12"},
-    {.policy = "ada-snapkv", .budget = "16", .parts = {.evict = "every:4", .window = "4", .pool_size = "3"}}};
+    {.policy = "ada-snapkv", .budget = "16", .parts = {.evict = "every:4", .window = "4", .pool_size = "3"}},
+    {.policy = "longhaul", .budget = "16", .parts = {.window = "4", .pool_size = "3"}},
+    {.policy = "h2o", .budget = "14"}};
 
 struct fz_cache {
     lh_device *device;
@@ -167,7 +169,7 @@ static lh_status open_kv(fz_cache *c, int kind, lh_kv **kv)
     lh_kv_shape shape = {.heads = c->heads,
                          .layers = LAYERS,
                          .head_dim = DIM,
-                         .type = kind ? LH_BF16 : LH_F32,
+                         .type = kind % 2 ? LH_BF16 : LH_F32,
                          .scale = 0.5f,
                          .window = 20,
                          .sliding = c->sliding};
@@ -178,10 +180,9 @@ static lh_status open_kv(fz_cache *c, int kind, lh_kv **kv)
     return LH_OK;
 }
 
-static lh_status fill(fz_cache *c, lh_kv *kv)
+static lh_status fill_layers(fz_cache *c, lh_kv *kv, int64_t first, int64_t end)
 {
-    LH_TRY(lh_kv_begin(kv, TOKENS, MORE));
-    for (int64_t l = 0; l < LAYERS; l++) {
+    for (int64_t l = first; l < end; l++) {
         lh_ragged *view = NULL;
         LH_TRY(lh_kv_prefill_begin(kv, l, &view));
         LH_TRY(lh_ops_ref.append(c->stream, &(lh_append_args){.seqs = view,
@@ -201,6 +202,12 @@ static lh_status fill(fz_cache *c, lh_kv *kv)
         LH_TRY(lh_kv_prefill_end(kv, l));
     }
     return LH_OK;
+}
+
+static lh_status fill(fz_cache *c, lh_kv *kv)
+{
+    LH_TRY(lh_kv_begin(kv, TOKENS, MORE));
+    return fill_layers(c, kv, 0, LAYERS);
 }
 
 typedef lh_status (*save)(fz_cache *c, lh_kv *kv, const char *path, const lh_cache_extra *extra);
@@ -288,6 +295,66 @@ lh_status fz_cache_restore(fz_cache *c, int kind, const char *path)
     LH_TRY_DONE(lh_kv_load(kv, &file, MODEL, MORE));
 done:
     lh_saved_kv_close(&file);
+    lh_kv_close(kv);
+    return st;
+}
+
+/* ---- prefills in flight: one of the two layers is done ---- */
+
+enum { DONE = 1, WIDTH = HEADS * DIM };
+
+static lh_status begin_kv(fz_cache *c, int kind, lh_kv **kv)
+{
+    LH_TRY(open_kv(c, FZ_CACHES + kind, kv));
+    return lh_kv_begin(*kv, TOKENS, MORE);
+}
+
+lh_status fz_prefill_seeds(fz_seeds *seeds, const char *folder)
+{
+    lh_status st = LH_OK;
+    fz_cache *c = NULL;
+    lh_kv *kv = NULL;
+    char *path = NULL;
+    LH_TRY_DONE(lh_path_join(&path, folder, "seed.h5"));
+    LH_TRY_DONE(fz_cache_open(&c));
+    for (int kind = 0; kind < FZ_PREFILLS; kind++) {
+        LH_TRY_DONE(begin_kv(c, kind, &kv));
+        LH_TRY_DONE(fill_layers(c, kv, 0, DONE));
+        LH_TRY_DONE(lh_kv_save_prefill(kv, path,
+                                       &(lh_prefill_extra){.cache = {.model = MODEL,
+                                                                     .tokens = c->positions,
+                                                                     .n = TOKENS,
+                                                                     .seed = 1,
+                                                                     .run = "{\"command\": \"generate\"}"},
+                                                           .identity = "{\"seed\": 1}",
+                                                           .layers_done = DONE,
+                                                           .hidden = c->rows,
+                                                           .width = WIDTH}));
+        LH_TRY_DONE(add_three(seeds, path));
+        lh_kv_close(kv);
+        kv = NULL;
+    }
+done:
+    lh_kv_close(kv);
+    fz_cache_close(c);
+    lh_free(path);
+    return st;
+}
+
+lh_status fz_prefill_go_on(fz_cache *c, int kind, const char *path)
+{
+    lh_status st = LH_OK;
+    lh_saved_prefill saved = {0};
+    lh_kv *kv = NULL;
+    float hidden[TOKENS * WIDTH];
+    LH_TRY_DONE(begin_kv(c, kind, &kv));
+    LH_TRY_DONE(lh_saved_prefill_open(&saved, path));
+    LH_TRY_DONE(lh_kv_load_prefill(kv, &saved, MODEL));
+    const lh_exec exec = {.ops = &lh_ops_ref, .stream = c->stream, .comm = c->comm, .device_comm = c->device_comm};
+    LH_TRY_DONE(lh_prefill_file_read_hidden(&saved.file, &exec, hidden, WIDTH));
+    LH_TRY_DONE(fill_layers(c, kv, saved.file.state.layers_done, LAYERS));
+done:
+    lh_saved_prefill_close(&saved);
     lh_kv_close(kv);
     return st;
 }

@@ -83,7 +83,8 @@ static void close_cache(void *state)
     fz_cache_close(state);
 }
 
-static lh_status run_cache(fz_case *c)
+/* Of each kind in turn, until one takes the file. */
+static lh_status take_file(fz_case *c, int kinds, lh_status (*take)(fz_cache *cache, int kind, const char *path))
 {
     lh_status st = LH_OK;
     if (fz_below(&c->rng, 8) == 0) {
@@ -91,12 +92,22 @@ static lh_status run_cache(fz_case *c)
         return st;
     }
     LH_TRY(lh_h5_probe(c->path));
-    for (int kind = 0; kind < FZ_CACHES; kind++) {
-        st = fz_cache_restore(c->state, kind, c->path);
+    for (int kind = 0; kind < kinds; kind++) {
+        st = take(c->state, kind, c->path);
         if (st == LH_OK) break;
     }
     if (st == LH_EUSAGE) st = lh_fail_within(LH_EFILE, "of another policy");
     return st;
+}
+
+static lh_status run_cache(fz_case *c)
+{
+    return take_file(c, FZ_CACHES, fz_cache_restore);
+}
+
+static lh_status run_prefill(fz_case *c)
+{
+    return take_file(c, FZ_PREFILLS, fz_prefill_go_on);
 }
 
 static lh_status run_keep_sets(fz_case *c)
@@ -139,11 +150,22 @@ const fz_target fz_cache_file = {.name = "cache",
                                  .file = "cache.h5",
                                  .form = FZ_BINARY,
                                  .quick = 60,
-                                 .share = 3000,
+                                 .share = 1500,
                                  .seeds = fz_cache_seeds,
                                  .prepare = open_cache,
                                  .forget = close_cache,
                                  .run = run_cache};
+
+const fz_target fz_prefill_file = {.name = "prefill",
+                                   .summary = "a prefill in flight, which goes on",
+                                   .file = "prefill.h5",
+                                   .form = FZ_BINARY,
+                                   .quick = 60,
+                                   .share = 1500,
+                                   .seeds = fz_prefill_seeds,
+                                   .prepare = open_cache,
+                                   .forget = close_cache,
+                                   .run = run_prefill};
 
 const fz_target fz_keep_sets = {.name = "keep-sets",
                                 .summary = "a file of keep sets, verified and described",
