@@ -89,7 +89,7 @@ static lh_engine *open_engine(lh_comm *comm, int shape)
     return engine;
 }
 
-/* Policy i, of which a shape takes its share of the presets and all variants: 0: none such. */
+/* The variants, then the presets. 0: not for a prompt without a question. */
 static int policy_at(lh_policy *out, int i)
 {
     lh_policy_options o = {0};
@@ -103,9 +103,10 @@ static int policy_at(lh_policy *out, int i)
     return lh_policy_resolve(out, &o) == LH_OK && out->proxies.kind != LH_PROXIES_QUESTION;
 }
 
+/* One rank takes all variants on every shape; otherwise policies are divided among the shapes. */
 static int is_of(int policy, int shape)
 {
-    return policy < VARIANTS || (policy - VARIANTS) % SHAPES == shape || getenv("LONGHAUL_LONG");
+    return policy % SHAPES == shape || (policy < VARIANTS && mt_size() == 1) || getenv("LONGHAUL_LONG");
 }
 
 static int policy_count(void)
