@@ -2,7 +2,6 @@
 #include "base/json.h"
 
 #include "base/file.h"
-#include "base/mem.h"
 #include "base/unicode.h"
 
 enum { FLAGS = JSON_ALLOW_NUL | JSON_DECODE_ANY };
@@ -91,4 +90,19 @@ json_t *lh_json_text(const char *text, int64_t bytes)
         value = json_stringn(clean.data ? clean.data : "", (size_t)clean.bytes);
     lh_buf_clear(&clean);
     return value;
+}
+
+lh_status lh_json_put_plain(lh_buf *out, const char *json, int64_t bytes)
+{
+    int64_t good = 0; /* bytes before here are in `out` */
+    uint32_t cp;
+    int skip;
+    for (int64_t at = 0; at < bytes; at += skip) {
+        const int valid = lh_utf8_read(json + at, bytes - at, &cp, &skip) != 0;
+        if (valid && (cp < 0x7F || cp >= 0xA0)) continue;
+        LH_TRY(lh_buf_append(out, json + good, at - good));
+        LH_TRY(lh_buf_printf(out, "\\u%04x", (unsigned)cp));
+        good = at + skip;
+    }
+    return lh_buf_append(out, json + good, bytes - good);
 }

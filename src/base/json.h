@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <stdint.h>
 
+#include "base/mem.h"
 #include "base/status.h"
 
 /* `name` stands for the text in messages. Fails with LH_EINPUT, naming line and column; NUL inside strings,
@@ -23,6 +24,10 @@ lh_status lh_json_i64(const json_t *object, const char *name, const char *key, i
 lh_status lh_json_f64(const json_t *object, const char *name, const char *key, double *out);
 lh_status lh_json_bool(const json_t *object, const char *name, const char *key, int *out);
 lh_status lh_json_string(const json_t *object, const char *name, const char *key, const char **out);
+
+/* Append JSON text [bytes] that controls no terminal: DEL and the C1 controls, which JSON allows in strings as they
+ * are, become escapes, and bytes that are not UTF-8 U+FFFD. What it means stays. */
+lh_status lh_json_put_plain(lh_buf *out, const char *json, int64_t bytes);
 
 /* A JSON string from text that need not be UTF-8: invalid bytes become U+FFFD (lh_utf8_append). New reference; NULL if
  * out of memory. */

@@ -165,7 +165,8 @@ static lh_status append_line(const lh_batch_line *line, parts p, const json_t *r
     if (object && (p.response || p.error))
         text = json_dumps(object, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(LH_BATCH_DIGITS));
     if (!text) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate memory for an answer");
-    LH_TRY_DONE(lh_buf_printf(out, "%s\n", text));
+    LH_TRY_DONE(lh_json_put_plain(out, text, (int64_t)strlen(text))); /* DEL is ASCII */
+    LH_TRY_DONE(lh_buf_puts(out, "\n"));
 done:
     json_decref(object);
     free(text);

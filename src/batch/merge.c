@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/destination.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/output.h"
 #include "batch/appender.h"
@@ -151,20 +152,48 @@ static lh_status compare_numbers(merge *m)
 
 /* ---- writing ---- */
 
-static lh_status write_lines(const merge *m, int fd, const char *path)
+typedef struct write_to {
+    int fd;
+    const char *path;
+} write_to;
+
+/* *over: 1 when the reader of a stream has seen enough. */
+static lh_status write_text(const write_to *to, const char *text, int64_t bytes, int *over)
 {
-    for (int64_t i = 0; i < m->count; i++) {
-        const entry *e = &m->entries[i];
-        const char *text = text_of(m, e);
-        for (int64_t at = 0; at < e->record->bytes && !e->repeated;) {
-            const ssize_t n = write(fd, text + at, (size_t)(e->record->bytes - at));
-            if (n < 0 && errno == EINTR) continue;
-            if (n < 0 && errno == EPIPE) return LH_OK; /* of a stream: its reader has seen enough */
-            if (n < 0) LH_FAIL(LH_EWRITE, "cannot write '%s': %s", path, strerror(errno));
-            at += n;
-        }
+    for (int64_t at = 0; at < bytes;) {
+        const ssize_t n = write(to->fd, text + at, (size_t)(bytes - at));
+        if (n < 0 && errno == EINTR) continue;
+        *over = n < 0 && errno == EPIPE;
+        if (*over) return LH_OK;
+        if (n < 0) LH_FAIL(LH_EWRITE, "cannot write '%s': %s", to->path, strerror(errno));
+        at += n;
     }
     return LH_OK;
+}
+
+/* Byte for byte, but to a terminal. */
+static lh_status write_lines(const merge *m, const write_to *to)
+{
+    lh_status st = LH_OK;
+    const int shown = isatty(to->fd);
+    lh_buf plain = {0};
+    int over = 0;
+    for (int64_t i = 0; i < m->count && !over; i++) {
+        const entry *e = &m->entries[i];
+        const char *text = text_of(m, e);
+        int64_t bytes = e->record->bytes;
+        if (e->repeated) continue;
+        if (shown) {
+            plain.bytes = 0;
+            LH_TRY_DONE(lh_json_put_plain(&plain, text, bytes));
+            text = plain.data;
+            bytes = plain.bytes;
+        }
+        LH_TRY_DONE(write_text(to, text, bytes, &over));
+    }
+done:
+    lh_buf_clear(&plain);
+    return st;
 }
 
 static lh_status write_merged(const merge *m, const char *path)
@@ -174,13 +203,13 @@ static lh_status write_merged(const merge *m, const char *path)
     int fd = -1;
     LH_TRY_DONE(lh_destination_open(&fd, path));
     if (fd >= 0) {
-        LH_TRY_DONE(write_lines(m, fd, path));
+        LH_TRY_DONE(write_lines(m, &(write_to){fd, path}));
         goto done;
     }
     LH_TRY_DONE(lh_partial_open(&partial, path));
     fd = open(partial, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) LH_FAIL_DONE(LH_EWRITE, "cannot write '%s': %s", partial, strerror(errno));
-    LH_TRY_DONE(write_lines(m, fd, path));
+    LH_TRY_DONE(write_lines(m, &(write_to){fd, path}));
     LH_TRY_DONE(lh_partial_commit(path));
 done:
     if (fd >= 0) close(fd);

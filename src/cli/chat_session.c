@@ -39,7 +39,7 @@ static lh_status say_history(session *s, const char *rest, order *o)
     LH_TRY_DONE(lh_buf_printf(&text, "%lld tokens, room for %lld more\n",
                               (long long)lh_conversation_tokens(s->conversation),
                               (long long)lh_conversation_room(s->conversation)));
-    LH_TRY_DONE(lh_cli_write(text.data, text.bytes));
+    LH_TRY_DONE(lh_cli_write_plain(&text));
 done:
     lh_buf_clear(&text);
     return st;

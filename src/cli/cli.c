@@ -9,6 +9,7 @@
 
 #include "base/file.h"
 #include "base/h5.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/size_text.h"
 #include "base/unicode.h"
@@ -36,20 +37,20 @@ lh_status lh_cli_write(const void *data, int64_t bytes)
     return LH_OK;
 }
 
-/* Append JSON text, with DEL and the controls U+0080 to U+009F escaped: JSON allows them as they are, but a terminal
- * obeys them. They occur in strings only. */
-static lh_status escape_controls(lh_buf *out, const char *json)
+lh_status lh_cli_write_plain(lh_buf *text)
 {
-    const unsigned char *from = (const unsigned char *)json, *at = from;
-    for (; *at; at++) {
-        int is_c1 = at[0] == 0xC2 && at[1] >= 0x80 && at[1] < 0xA0;
-        if (!is_c1 && *at != 0x7F) continue;
-        LH_TRY(lh_buf_append(out, from, at - from));
-        LH_TRY(lh_buf_printf(out, "\\u%04x", at[is_c1]));
-        from = at + is_c1 + 1;
-        at += is_c1;
+    int64_t plain = 0;
+    for (int64_t at = 0; at < text->bytes;) {
+        const char *feed = memchr(text->data + at, '\n', (size_t)(text->bytes - at));
+        const int64_t end = feed ? feed - text->data : text->bytes,
+                      kept = lh_text_make_plain(text->data + at, end - at);
+        memmove(text->data + plain, text->data + at, (size_t)kept);
+        plain += kept;
+        if (feed) text->data[plain++] = '\n';
+        at = end + 1;
     }
-    return lh_buf_append(out, from, at - from);
+    text->bytes = plain;
+    return lh_cli_write(text->data ? text->data : "", plain);
 }
 
 lh_status lh_cli_write_json(const json_t *value)
@@ -58,7 +59,7 @@ lh_status lh_cli_write_json(const json_t *value)
     lh_buf line = {0};
     char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
     if (!text) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate memory for the JSON text");
-    LH_TRY_DONE(escape_controls(&line, text));
+    LH_TRY_DONE(lh_json_put_plain(&line, text, (int64_t)strlen(text)));
     LH_TRY_DONE(lh_buf_puts(&line, "\n"));
     LH_TRY_DONE(lh_cli_write(line.data, line.bytes));
 done:

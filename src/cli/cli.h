@@ -69,6 +69,9 @@ int lh_cli_first(void);
 lh_status lh_cli_write(const void *data, int64_t bytes);
 int lh_cli_unread(void);
 
+/* The same for lines with texts of files in them, which control no terminal (lh_text_make_plain). Changes `text`. */
+lh_status lh_cli_write_plain(lh_buf *text);
+
 /* Write one line of JSON; or indented text, "name: value". */
 lh_status lh_cli_write_json(const json_t *value);
 lh_status lh_cli_write_tree(const json_t *value);

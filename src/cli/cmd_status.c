@@ -3,7 +3,6 @@
 #include <time.h>
 
 #include "base/json.h"
-#include "base/unicode.h"
 #include "batch/status.h"
 #include "cli/cli.h"
 
@@ -89,18 +88,6 @@ static lh_status print_status(const lh_batch_status *status, const char *path, l
     return LH_OK;
 }
 
-/* Texts of a file line by line: none controls the terminal. */
-static lh_status write_plain(lh_buf *text)
-{
-    for (char *line = text->data; *line;) {
-        const int64_t bytes = (int64_t)strcspn(line, "\n");
-        LH_TRY(lh_cli_write(line, lh_text_make_plain(line, bytes)));
-        LH_TRY(lh_cli_write("\n", 1));
-        line += bytes + 1;
-    }
-    return LH_OK;
-}
-
 static lh_status run_status(lh_call *call)
 {
     lh_status st = LH_OK;
@@ -117,7 +104,7 @@ static lh_status run_status(lh_call *call)
         LH_TRY_DONE(lh_cli_write_json(json));
     } else {
         LH_TRY_DONE(print_status(&status, path, &text));
-        LH_TRY_DONE(write_plain(&text));
+        LH_TRY_DONE(lh_cli_write_plain(&text));
     }
 done:
     lh_batch_status_clear(&status);

@@ -3,7 +3,6 @@
 
 #include "base/json.h"
 #include "base/progress.h"
-#include "base/unicode.h"
 #include "cli/cli.h"
 #include "import/verify.h"
 #include "trace/trace_file.h"
@@ -50,12 +49,10 @@ static lh_status print_report(const lh_verify_report *report, const char *path, 
         if (!object) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate memory for the report");
         LH_TRY_DONE(lh_cli_write_json(object));
     } else {
-        LH_TRY_DONE(lh_buf_printf(&text, "%s is whole: %s, %lld arrays, %.1f MiB read, %lld checksums compared", path,
+        LH_TRY_DONE(lh_buf_printf(&text, "%s is whole: %s, %lld arrays, %.1f MiB read, %lld checksums compared\n", path,
                                   report->kind, (long long)report->arrays, (double)report->bytes / (1 << 20),
                                   (long long)report->hashes));
-        text.bytes = lh_text_make_plain(text.data, text.bytes);
-        LH_TRY_DONE(lh_buf_puts(&text, "\n"));
-        LH_TRY_DONE(lh_cli_write(text.data, text.bytes));
+        LH_TRY_DONE(lh_cli_write_plain(&text));
     }
 done:
     json_decref(object);

@@ -147,7 +147,7 @@ static lh_status print_tables(const lh_eval_task *task)
     lh_status st = LH_OK;
     lh_buf text = {0};
     LH_TRY_DONE(task->kind->print(task->self, &text));
-    LH_TRY_DONE(lh_cli_write(text.data ? text.data : "", text.bytes));
+    LH_TRY_DONE(lh_cli_write_plain(&text));
 done:
     lh_buf_clear(&text);
     return st;

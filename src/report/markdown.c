@@ -5,19 +5,29 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/unicode.h"
 #include "report/report_impl.h"
 #include "report/view.h"
 
 enum { COLUMNS = 16, ROWS = 40 };
 
-/* A cell's text must neither end the row nor be HTML. */
+/* A cell's text must neither end the row nor be HTML, nor control a terminal. */
 static lh_status put_plain(lh_buf *out, const char *text)
 {
-    for (; *text; text++) {
-        if (*text == '|' || *text == '<') LH_TRY(lh_buf_puts(out, "\\"));
-        LH_TRY(lh_buf_append(out, (unsigned char)*text < 0x20 ? " " : text, 1));
+    lh_status st = LH_OK;
+    lh_buf plain = {0};
+    LH_TRY_DONE(lh_buf_puts(&plain, text));
+    for (char *at = plain.data; *at; at++)
+        if (*at == '\t' || *at == '\n') *at = ' ';
+    plain.bytes = lh_text_make_plain(plain.data, plain.bytes);
+    for (int64_t at = 0; at < plain.bytes; at++) {
+        const char c = plain.data[at];
+        if (c == '|' || c == '<') LH_TRY_DONE(lh_buf_puts(out, "\\"));
+        LH_TRY_DONE(lh_buf_append(out, &c, 1));
     }
-    return LH_OK;
+done:
+    lh_buf_clear(&plain);
+    return st;
 }
 
 static lh_status put_point(lh_buf *cell, const lh_figure_dim *dim, int64_t i)

@@ -116,6 +116,24 @@ START_TEST(test_what_is_no_utf8_is_replaced_and_the_rest_is_kept)
 }
 END_TEST
 
+START_TEST(test_plain_json_controls_no_terminal_and_means_the_same)
+{
+    static const struct {
+        const char *text, *want;
+    } cases[] = {{"[\"a\x7f\"]", "[\"a\\u007f\"]"},
+                 {"\"\xc2\x80\xc2\x9b\xc2\xa0\"", "\"\\u0080\\u009b\xc2\xa0\""},
+                 {"{\"\xc3\xa9\": 1}", "{\"\xc3\xa9\": 1}"},
+                 {"\"\x9b\"", "\"\\ufffd\""},
+                 {"", ""}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lh_buf out = {0};
+        ck_assert_int_eq(lh_json_put_plain(&out, cases[i].text, (int64_t)strlen(cases[i].text)), LH_OK);
+        ck_assert_str_eq(out.data ? out.data : "", cases[i].want);
+        lh_buf_clear(&out);
+    }
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_damaged_text_is_located,
@@ -123,6 +141,7 @@ int main(void)
                                   test_members_are_typed_and_bounded,
                                   test_absent_and_null_members_keep_the_default,
                                   test_nul_inside_strings_and_doubled_keys_are_allowed,
+                                  test_plain_json_controls_no_terminal_and_means_the_same,
                                   test_what_is_no_utf8_is_replaced_and_the_rest_is_kept,
                                   NULL};
     return suite_run("json", tests);

@@ -1,4 +1,5 @@
 /* `merge`: shards of one input, or outputs of several, become one output with each request once. */
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,11 +138,47 @@ START_TEST(test_an_output_that_is_being_written_is_not_merged)
 }
 END_TEST
 
+/* Outputs may be of other hands: JSON allows DEL, C1 controls and, to who does not look, any bytes in strings. */
+START_TEST(test_a_terminal_is_shown_no_control_characters)
+{
+    char shown[4096] = "";
+    size_t n = 0;
+    lh_buf all = {0}, is = {0};
+    lh_batch_merged merged;
+    rig_enter();
+    whole_output(&all);
+    char *text = strstr(all.data, "What is 2?");
+    memcpy(text, "\x7f\xc2\x9b\x9b", 4);
+    write_shard("a.jsonl", &all, COUNT, 2);
+    const int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    ck_assert(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+    const int other_end = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+    OK(lh_batch_merge((const char *const[]){"a.jsonl"}, 1, ptsname(terminal), &merged));
+    while (!memchr(shown, '\n', n)) {
+        const ssize_t more = read(terminal, shown + n, sizeof shown - 1 - n);
+        ck_assert(more > 0);
+        n += (size_t)more;
+    }
+    ck_assert_msg(strstr(shown, "\\u007f\\u009b\\ufffd is 2?"), "%s", shown);
+    for (size_t i = 0; i < n; i++) ck_assert(shown[i] >= 0x20 || strchr("\r\n", shown[i]));
+    OK(lh_batch_merge((const char *const[]){"a.jsonl"}, 1, "all.jsonl", &merged)); /* a file has the same bytes */
+    rig_read("all.jsonl", &is);
+    ck_assert_ptr_nonnull(strstr(is.data, "\x7f\xc2\x9b\x9b is 2?"));
+    close(other_end);
+    close(terminal);
+    lh_buf_clear(&all);
+    lh_buf_clear(&is);
+    rig_leave();
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_shards_are_joined_in_the_order_of_the_input,
                                   test_outputs_of_several_inputs_follow_each_other,
                                   test_two_answers_to_one_request_are_an_error_that_names_both,
-                                  test_an_output_that_is_being_written_is_not_merged, NULL};
+                                  test_an_output_that_is_being_written_is_not_merged,
+                                  test_a_terminal_is_shown_no_control_characters,
+                                  NULL};
     return suite_run("batch merge", tests);
 }

@@ -425,7 +425,7 @@ END_TEST
  */
 START_TEST(test_a_request_neither_controls_the_terminal_nor_opens_a_file_to_others)
 {
-    static const char evil[] = "\\u001b]0;x\\u0007\\u009b2J";
+    static const char evil[] = "\\u001b]0;x\\u0007\\u009b2J\\u007f";
     static const char *const lines[] = {BATCH " -o out.jsonl", BATCH " -o more.jsonl --check", "status out.jsonl",
                                         "status out.jsonl --json", "merge out.jsonl -o -"};
     static const int codes[] = {1, 1, 0, 0, 0};

@@ -280,6 +280,8 @@ START_TEST(test_a_hostile_file_adds_no_markup_to_the_page)
     ck_assert_ptr_nonnull(strstr(page.data, "default-src 'none'"));
     lh_buf_clear(&page);
     OK(lh_report_markdown(report, &page));
+    for (const unsigned char *c = (const unsigned char *)page.data; *c; c++)
+        ck_assert_msg((*c >= 0x20 || *c == '\n') && *c != 0x7F && !(c[0] == 0xC2 && c[1] < 0xA0), "%s", page.data);
     OK(lh_report_csv(report, "csv"));
     lh_buf_clear(&page);
     lh_report_close(report);
