@@ -146,6 +146,11 @@ typedef struct parts {
     json_t *response, *error, *usage, *kv;
 } parts;
 
+static json_t *hash_text(uint64_t hash)
+{
+    return json_sprintf("%016llx", (unsigned long long)hash);
+}
+
 static json_t *or_null(json_t *value)
 {
     return value ? value : json_null();
@@ -156,11 +161,11 @@ static lh_status append_line(const lh_batch_line *line, parts p, const json_t *r
     lh_status st = LH_OK;
     char *text = NULL;
     json_t *id = json_sprintf("batch_req_%016llx", (unsigned long long)line->hash);
-    json_t *object =
-        json_pack("{s:o, s:o, s:I, s:o, s:o, s:o, s:o, s:o, s:O}", "id", id, "custom_id",
-                  line->custom_id ? json_string(line->custom_id) : json_null(), "line", (json_int_t)line->number,
-                  "hash", json_sprintf("%016llx", (unsigned long long)line->hash), "error", or_null(p.error),
-                  "response", or_null(p.response), "usage", or_null(p.usage), "kv", or_null(p.kv), "run", run);
+    json_t *object = json_pack(
+        "{s:o, s:o, s:I, s:o, s:o*, s:o, s:o, s:o, s:o, s:O}", "id", id, "custom_id",
+        line->custom_id ? json_string(line->custom_id) : json_null(), "line", (json_int_t)line->number, "hash",
+        hash_text(line->hash), "context_hash", line->context_hash ? hash_text(line->context_hash) : NULL, "error",
+        or_null(p.error), "response", or_null(p.response), "usage", or_null(p.usage), "kv", or_null(p.kv), "run", run);
     /* Nothing but ASCII: no reader takes a character of the text for the end of a line, no terminal for a command. */
     if (object && (p.response || p.error))
         text = json_dumps(object, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(LH_BATCH_DIGITS));

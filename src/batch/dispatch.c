@@ -13,7 +13,7 @@ typedef enum part { TEXT, NAME, PROMPT, ENDS, CONTEXT, TIMING, PARTS } part;
 
 typedef struct heading {
     int64_t kind, i, number, context, more, failed, status;
-    uint64_t hash;
+    uint64_t hash, context_hash;
     int64_t bytes[PARTS]; /* TEXT: of the request's line, of the output's line, or of a message; NAME: custom_id */
 } heading;
 
@@ -159,6 +159,7 @@ static lh_status hand_out(lh_batch_dispatch *d, int to)
                        .i = w->i,
                        .number = w->line.number,
                        .hash = w->line.hash,
+                       .context_hash = w->line.context_hash,
                        .context = next.context,
                        .more = next.more,
                        .bytes = {[TEXT] = w->line.bytes,
@@ -302,8 +303,12 @@ static lh_status read_request(lh_batch_dispatch *d, const heading *h, lh_batch_u
     LH_TRY_DONE(lh_calloc(&text, bytes + 1 + h->bytes[NAME] + 1, 1));
     memcpy(text, part_of(&d->answer, h, TEXT), (size_t)bytes);
     memcpy(text + bytes + 1, part_of(&d->answer, h, NAME), (size_t)h->bytes[NAME]);
-    const lh_batch_line line = {
-        .number = h->number, .hash = h->hash, .text = text, .bytes = bytes, .custom_id = text + bytes + 1};
+    const lh_batch_line line = {.number = h->number,
+                                .hash = h->hash,
+                                .text = text,
+                                .bytes = bytes,
+                                .custom_id = text + bytes + 1,
+                                .context_hash = h->context_hash};
     LH_TRY_DONE(lh_batch_work_open(&out->work, d->common, h->i, &line, h->context != 0));
     out->work->text = text;
     text = NULL;

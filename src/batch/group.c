@@ -1,14 +1,13 @@
 /* group.c - finds what requests share: by the file that they name, or token by token. */
 #include "batch/group.h"
 
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/minmax.h"
+#include "batch/context_file.h"
 #include "batch/encode.h"
 
 /* What requests with one policy, and the same before the context, share. */
@@ -24,13 +23,15 @@ typedef struct context {
 
 typedef struct member {
     int64_t i, context;
-    int64_t from; /* tokens of the context's ids that come before those below */
+    int64_t from;  /* tokens of the context's ids that come before those below */
+    uint64_t hash; /* of the file's text; 0 without one */
     lh_tokens prompt;
 } member;
 
 struct lh_batch_group {
     const lh_batch_common *common;
     lh_buf name, text; /* of the file; empty name: none was read */
+    uint64_t hash;     /* of that text */
     lh_buf why;        /* it cannot be read; empty: it can */
     context *contexts;
     int64_t context_count;
@@ -60,50 +61,18 @@ void lh_batch_group_close(lh_batch_group *g)
 
 /* ---- the file ---- */
 
-/* A file in the folder of contexts, also after symbolic links. real: [PATH_MAX] where it lies. */
-static lh_status find_file(const char *root, const char *name, char *real)
-{
-    lh_status st = LH_OK;
-    char real_root[PATH_MAX];
-    size_t n;
-    lh_buf path = {0};
-    LH_TRY_DONE(lh_buf_printf(&path, "%s/%s", root, name));
-    if (!realpath(root, real_root)) LH_FAIL_DONE(LH_EINPUT, "the folder of contexts '%s' cannot be read", root);
-    if (!realpath(path.data, real))
-        LH_FAIL_DONE(LH_EINPUT, "'context_file': there is no '%s' in the folder '%s' ('--context-root')", name, root);
-    n = strlen(real_root);
-    if (strncmp(real, real_root, n) != 0 || (real[n] != '/' && n > 1))
-        LH_FAIL_DONE(LH_EINPUT, "'context_file': '%s' leads out of the folder '%s'", name, root);
-done:
-    lh_buf_clear(&path);
-    return st;
-}
-
-/* Without a byte order mark, as `generate -f` reads it. */
-static lh_status read_text(lh_batch_group *g, const char *name)
-{
-    const int64_t most = INT64_C(1) << 30, mark = 3;
-    char real[PATH_MAX];
-    g->text.bytes = 0;
-    LH_TRY(find_file(g->common->context_root, name, real));
-    LH_TRY(lh_file_read_regular(&g->text, real, most));
-    if (g->text.bytes >= mark && memcmp(g->text.data, "\xEF\xBB\xBF", (size_t)mark) == 0) {
-        g->text.bytes -= mark;
-        memmove(g->text.data, g->text.data + mark, (size_t)g->text.bytes + 1);
-    }
-    if (g->text.bytes == 0) LH_FAIL(LH_EINPUT, "'context_file': '%s' is empty", name);
-    return LH_OK;
-}
-
 /* Once for all requests; a failure is that of each of them. */
 static lh_status read_file(lh_batch_group *g, const char *name)
 {
     if (!g->name.bytes || strcmp(g->name.data, name) != 0) {
         g->name.bytes = g->why.bytes = 0;
         LH_TRY(lh_buf_puts(&g->name, name));
-        lh_status st = read_text(g, name);
+        lh_status st = lh_batch_context_read(&g->text, g->common->context_root, name);
         if (st == LH_ENOMEM) return st;
-        if (st != LH_OK) LH_TRY(lh_buf_puts(&g->why, lh_error_message()));
+        if (st != LH_OK)
+            LH_TRY(lh_buf_puts(&g->why, lh_error_message()));
+        else
+            g->hash = lh_batch_context_hash(&g->text);
     }
     if (g->why.bytes) LH_FAIL(LH_EINPUT, "%s", g->why.data);
     return LH_OK;
@@ -156,10 +125,11 @@ static lh_status push_ids(lh_tokens *out, const int32_t *ids, int64_t n)
 }
 
 /* The question about the file's text. */
-static lh_status add_question(lh_batch_group *g, const lh_batch_work *w, lh_tokens *prompt, context **out)
+static lh_status add_question(lh_batch_group *g, lh_batch_work *w, lh_tokens *prompt, context **out)
 {
     uint64_t before = 0;
     LH_TRY(read_file(g, w->request.context_file));
+    w->line.context_hash = g->hash;
     LH_TRY(hash_before(&w->request, &before));
     LH_TRY(find_context(g, before, &w->policy, out));
     context *c = *out;
@@ -188,7 +158,7 @@ static lh_status add_prompt(lh_batch_group *g, const lh_batch_work *w, lh_tokens
     return LH_OK;
 }
 
-lh_status lh_batch_group_add(lh_batch_group *g, const lh_batch_work *w, int wanted)
+lh_status lh_batch_group_add(lh_batch_group *g, lh_batch_work *w, int wanted)
 {
     lh_status st = LH_OK;
     context *c = NULL;
@@ -199,8 +169,8 @@ lh_status lh_batch_group_add(lh_batch_group *g, const lh_batch_work *w, int want
     c->most = lh_max_i64(c->most, c->shared + prompt.n + w->request.max_new);
     if (!wanted) goto done;
     LH_TRY_DONE(lh_realloc(&g->members, g->member_count + 1, sizeof *g->members));
-    g->members[g->member_count++] =
-        (member){.i = w->i, .context = c - g->contexts, .from = c->shared, .prompt = prompt};
+    g->members[g->member_count++] = (member){
+        .i = w->i, .context = c - g->contexts, .from = c->shared, .prompt = prompt, .hash = w->line.context_hash};
     prompt = (lh_tokens){0};
 done:
     lh_tokens_clear(&prompt);
@@ -258,7 +228,7 @@ int lh_batch_group_next(lh_batch_group *g, lh_batch_member *out)
     if (g->next == g->member_count) return 0;
     const member *m = &g->members[g->next++];
     const context *c = &g->contexts[m->context];
-    *out = (lh_batch_member){.i = m->i, .number = m->context, .prompt = &m->prompt};
+    *out = (lh_batch_member){.i = m->i, .number = m->context, .hash = m->hash, .prompt = &m->prompt};
     if (is_shared(c)) {
         out->context = &c->ids;
         out->more = c->most - c->shared;

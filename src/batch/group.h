@@ -12,9 +12,10 @@ typedef struct lh_batch_group lh_batch_group;
 lh_status lh_batch_group_open(lh_batch_group **out, const lh_batch_common *common);
 void lh_batch_group_close(lh_batch_group *group); /* NULL is fine */
 
-/* A request, opened as one that shares a context; borrowed only for the call. wanted: 0 for one that is answered
- * already. LH_EINPUT, LH_EUSAGE: it cannot be answered, and does not belong to the group. */
-lh_status lh_batch_group_add(lh_batch_group *group, const lh_batch_work *work, int wanted);
+/* A request, opened as one that shares a context; borrowed only for the call. Its line gets the hash of the file's
+ * text. wanted: 0 for one that is answered already. LH_EINPUT, LH_EUSAGE: it cannot be answered, and does not belong to
+ * the group. */
+lh_status lh_batch_group_add(lh_batch_group *group, lh_batch_work *work, int wanted);
 
 /* After the last of them: what they share. */
 lh_status lh_batch_group_settle(lh_batch_group *group);
@@ -25,6 +26,7 @@ typedef struct lh_batch_member {
     const lh_tokens *context; /* borrowed until the group is closed; NULL: it shares nothing */
     int64_t more;             /* of lh_context */
     int64_t number;           /* of the context within the group */
+    uint64_t hash;            /* context_hash of its line */
     const lh_tokens *prompt;  /* that follows the context, borrowed */
 } lh_batch_member;
 int lh_batch_group_next(lh_batch_group *group, lh_batch_member *out);

@@ -20,6 +20,7 @@ typedef struct lh_batch_line {
     uint64_t context;      /* hash of its context_id and context_file; 0: it has neither */
     const char *custom_id; /* NULL: none that can be used; that of an earlier line cannot */
     int64_t same_as;       /* number of the line that has the custom_id of this one, 0: none */
+    uint64_t context_hash; /* of the text of its context_file (context_file.h); 0: it has none, or it is not read yet */
 } lh_batch_line;
 
 typedef struct lh_batch_input lh_batch_input;

@@ -173,13 +173,19 @@ static lh_status check_order(const lh_batch_output *o, const lh_batch_records *r
     return LH_OK;
 }
 
+static lh_batch_resumed resumed_by(const lh_batch_output *o)
+{
+    return (lh_batch_resumed){.input = o->input, .run = o->options.run, .context_root = o->options.context_root};
+}
+
 /* Reads the output. *torn: bytes to be cut. */
 static lh_status read_output(lh_batch_output *o, int64_t *torn)
 {
     lh_status st = LH_OK;
+    const lh_batch_resumed resumed = resumed_by(o);
     lh_batch_records records = {.n = 0};
     LH_TRY_DONE(lh_batch_records_read(&records, o->path));
-    LH_TRY_DONE(lh_batch_resume(o->input, &records, o->options.run, o->done));
+    LH_TRY_DONE(lh_batch_resume(&resumed, &records, o->done));
     if (o->options.ordered) LH_TRY_DONE(check_order(o, &records));
     o->state.done = records.n;
     o->state.failed = records.failed;
@@ -222,11 +228,12 @@ static lh_status take_held(lh_batch_output *o, const lh_batch_records *records)
 static lh_status read_held(lh_batch_output *o, int64_t torn)
 {
     lh_status st = LH_OK;
+    const lh_batch_resumed resumed = resumed_by(o);
     lh_batch_records records = {.n = 0};
     unsigned char *held = NULL;
     LH_TRY_DONE(lh_calloc(&held, lh_batch_input_count(o->input), 1));
     if (lh_file_exists(o->held_path)) LH_TRY_DONE(lh_batch_records_read(&records, o->held_path));
-    LH_TRY_DONE(lh_batch_resume(o->input, &records, o->options.run, held));
+    LH_TRY_DONE(lh_batch_resume(&resumed, &records, held));
     LH_TRY_DONE(cut_torn(&o->file, torn));
     LH_TRY_DONE(take_held(o, &records));
     if (o->options.ordered) LH_TRY_DONE(lh_appender_open(&o->held, o->held_path));

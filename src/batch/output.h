@@ -18,8 +18,9 @@
 typedef struct lh_batch_output lh_batch_output;
 
 typedef struct lh_batch_output_options {
-    const json_t *run; /* what all lines have in common (answer.h), borrowed while the output is open */
-    int resume;        /* 1: an output that exists is continued; 0: it is an error */
+    const json_t *run;        /* what all lines have in common (answer.h), borrowed while the output is open */
+    const char *context_root; /* of resume.h */
+    int resume;               /* 1: an output that exists is continued; 0: it is an error */
     int ordered;
     double sync_s;       /* 0: every line is synced */
     const char *metrics; /* a file for Prometheus (metrics.h), written as often as the state; NULL: none */

@@ -102,6 +102,7 @@ static lh_status read_member(lh_batch_queue *q, const lh_batch_member *m, lh_bat
 {
     lh_batch_work *w = NULL;
     lh_status st = open_work(q, m->i, m->context != NULL, &w);
+    if (st == LH_OK) w->line.context_hash = m->hash;
     for (int64_t k = 0; st == LH_OK && k < m->prompt->n; k++) st = lh_tokens_push(&w->prompt, m->prompt->ids[k]);
     if (st != LH_OK) return drop_work(q, w, st);
     if (m->context && m->number != q->in_group) {

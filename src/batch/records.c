@@ -26,15 +26,23 @@ static int is_null(const lh_skimmed *value)
     return value->bytes == 4 && memcmp(value->text, "null", 4) == 0;
 }
 
+/* As that, of a member that need not be there. */
+static int read_context(const lh_skimmed *value, uint64_t *out)
+{
+    return !value->text || read_hash(value, out);
+}
+
 /* 1 if the line is a record, which is then complete but for its place. */
 static int read_record(const char *line, int64_t bytes, lh_batch_record *out, lh_buf *id)
 {
-    enum { ID, CUSTOM_ID, LINE, HASH, ERROR, RESPONSE, RUN, NAMES };
-    static const char *const names[NAMES + 1] = {"id", "custom_id", "line", "hash", "error", "response", "run", NULL};
+    enum { ID, CUSTOM_ID, LINE, HASH, ERROR, RESPONSE, RUN, REQUIRED, CONTEXT = REQUIRED, NAMES };
+    static const char *const names[NAMES + 1] = {"id",       "custom_id", "line",         "hash", "error",
+                                                 "response", "run",       "context_hash", NULL};
     lh_skimmed v[NAMES];
     if (!lh_skim(line, bytes, names, v)) return 0;
-    for (int i = 0; i < NAMES; i++)
+    for (int i = 0; i < REQUIRED; i++)
         if (!v[i].text) return 0;
+    if (!read_context(&v[CONTEXT], &out->context)) return 0;
     out->failed = !is_null(&v[ERROR]);
     out->run = v[RUN];
     id->bytes = 0;

@@ -11,9 +11,11 @@ typedef struct lh_batch_record {
     int64_t at, bytes; /* in the file, with the line's end */
     int64_t number;    /* of the request's line in the input */
     uint64_t hash;     /* of that line */
-    char *custom_id;   /* NULL: it has none that can be used */
-    int failed;        /* 1: an error in place of an answer */
-    lh_skimmed run;    /* in the mapping */
+    uint64_t
+        context; /* of the text of its context_file; 0: it has none, or the line is of a run that wrote no such hash */
+    char *custom_id; /* NULL: it has none that can be used */
+    int failed;      /* 1: an error in place of an answer */
+    lh_skimmed run;  /* in the mapping */
 } lh_batch_record;
 
 typedef struct lh_batch_records {

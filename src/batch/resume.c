@@ -4,7 +4,10 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/minmax.h"
 #include "batch/answer.h"
+#include "batch/context_file.h"
+#include "batch/ids.h"
 
 enum { NAMED = 5, SHOWN = 60 };
 
@@ -85,13 +88,99 @@ static lh_status name_record(lh_buf *list, int64_t n, const lh_batch_record *rec
     return record->custom_id ? lh_buf_printf(list, " ('%.*s')", SHOWN, record->custom_id) : LH_OK;
 }
 
-lh_status lh_batch_resume(const lh_batch_input *input, const lh_batch_records *records, const json_t *run,
-                          unsigned char *done)
+/* ---- contexts ---- */
+
+/* Files that were looked at, by name. */
+typedef struct files {
+    const char *root;
+    lh_ids *numbers;  /* names are those below */
+    char **names;     /* [n] */
+    uint64_t *hashes; /* [n] of the texts; 0: there is none that can be read */
+    int64_t n, cap;
+    lh_buf text;
+} files;
+
+static void close_files(files *f)
+{
+    lh_ids_close(f->numbers);
+    for (int64_t k = 0; k < f->n; k++) lh_free(f->names[k]);
+    lh_free(f->names);
+    lh_free(f->hashes);
+    lh_buf_clear(&f->text);
+}
+
+/* Reads a file that was not looked at before. */
+static lh_status add_file(files *f, const char *name)
+{
+    if (f->n == f->cap) {
+        f->cap = lh_max_i64(16, 2 * f->cap);
+        LH_TRY(lh_realloc(&f->names, f->cap, sizeof *f->names));
+        LH_TRY(lh_realloc(&f->hashes, f->cap, sizeof *f->hashes));
+    }
+    LH_TRY(lh_strdup(&f->names[f->n], name));
+    f->hashes[f->n] = 0;
+    const lh_status st = lh_batch_context_read(&f->text, f->root, name);
+    if (st == LH_ENOMEM) return st;
+    if (st == LH_OK) f->hashes[f->n] = lh_batch_context_hash(&f->text);
+    lh_error_clear();
+    f->n++;
+    return LH_OK;
+}
+
+/* Number of the file that a line names; -1: it names none. */
+static lh_status find_file(files *f, const lh_batch_line *line, int64_t *out)
+{
+    static const char *const names[] = {"context_file", NULL};
+    lh_skimmed value;
+    lh_buf name = {0};
+    *out = -1;
+    if (!lh_skim(line->text, line->bytes, names, &value) || !lh_skimmed_text(&value, &name)) return LH_OK;
+    *out = lh_ids_find(f->numbers, name.data);
+    lh_status st = LH_OK;
+    if (*out < 0) {
+        *out = f->n;
+        st = add_file(f, name.data);
+        if (st == LH_OK) lh_ids_add(f->numbers, f->names[*out], *out);
+    }
+    lh_buf_clear(&name);
+    return st;
+}
+
+/* LH_EUSAGE where the text of a context is not the one that records were made from. */
+static lh_status check_contexts(const lh_batch_resumed *r, const lh_batch_records *records)
 {
     lh_status st = LH_OK;
+    files f = {.root = r->context_root};
+    lh_buf list = {0};
+    int64_t changed = -1, lines = 0, file = -1;
+    LH_TRY_DONE(lh_ids_open(&f.numbers, records->n));
+    for (int64_t k = 0; k < records->n; k++) {
+        const lh_batch_record *record = &records->at[k];
+        if (!record->context) continue; /* it has none, or was written before there was such a hash */
+        LH_TRY_DONE(find_file(&f, lh_batch_input_line(r->input, lh_batch_resume_find(r->input, record)), &file));
+        if (file < 0 || f.hashes[file] == record->context) continue;
+        if (changed < 0) changed = file;
+        if (changed == file) LH_TRY_DONE(name_record(&list, lines++, record));
+    }
+    if (changed >= 0)
+        LH_FAIL_DONE(LH_EUSAGE,
+                     "the context file '%s' %s after %lld requests about it were answered in '%s': %s. Restore it, or "
+                     "name another output",
+                     f.names[changed], f.hashes[changed] ? "changed" : "is gone or cannot be read", (long long)lines,
+                     records->map.path, list.data);
+done:
+    lh_buf_clear(&list);
+    close_files(&f);
+    return st;
+}
+
+lh_status lh_batch_resume(const lh_batch_resumed *resumed, const lh_batch_records *records, unsigned char *done)
+{
+    lh_status st = LH_OK;
+    const lh_batch_input *input = resumed->input;
     int64_t changed = 0;
     lh_buf list = {0};
-    LH_TRY_DONE(check_runs(records, run));
+    LH_TRY_DONE(check_runs(records, resumed->run));
     for (int64_t k = 0; k < records->n; k++) {
         const lh_batch_record *record = &records->at[k];
         const int64_t i = lh_batch_resume_find(input, record);
@@ -109,6 +198,7 @@ lh_status lh_batch_resume(const lh_batch_input *input, const lh_batch_records *r
                      "'%s' changed after %lld of its requests were answered in '%s': %s. Restore them, or name another "
                      "output",
                      lh_batch_input_path(input), (long long)changed, records->map.path, list.data);
+    if (resumed->context_root) LH_TRY_DONE(check_contexts(resumed, records));
 done:
     lh_buf_clear(&list);
     return st;

@@ -228,6 +228,7 @@ static lh_status open_files(run *r)
     LH_TRY(lh_batch_open_input(&r->batch, e->tokenizer, e->config->max_positions));
     LH_TRY(lh_batch_output_open(&r->output, o->output, b->input,
                                 &(lh_batch_output_options){.run = r->record,
+                                                           .context_root = b->context_root,
                                                            .resume = o->resume,
                                                            .ordered = o->ordered,
                                                            .sync_s = o->sync_s,

@@ -282,6 +282,42 @@ START_TEST(test_requests_share_a_context)
 }
 END_TEST
 
+/* Answers about one text are not mixed with answers about another. */
+START_TEST(test_a_context_that_changed_after_it_was_answered_is_refused)
+{
+    static const char changed[] =
+        "the context file 'book.txt' changed after 2 requests about it were answered in "
+        "'some.jsonl': line 1 ('file0'), line 7 ('file2'). Restore it, or name another output";
+    program_result r = {0};
+    write_questions();
+    unlink("whole.jsonl");
+    program_run(&r, 2, ASK " -o whole.jsonl --tp 1 --ordered");
+    program_exits(&r, 1);
+    for (int old = 0; old <= 1; old++) { /* an output of a run that wrote no hashes of contexts is taken as it is */
+        program_run(
+            &r, 1,
+            "merge whole.jsonl -o - -q | grep '\"file[02]\"\\|\"gone\"\\|\"alone\"' | sed '%s' > some.jsonl; cp "
+            "some.jsonl before.jsonl",
+            old ? "s/\"context_hash\":\"[0-9a-f]*\",//" : "");
+        program_run(&r, 1, "--version; echo >> book.txt");
+        program_run(&r, 2, ASK " -o some.jsonl --resume");
+        program_exits(&r, old ? 1 : 2);
+        if (!old) program_says(&r, changed);
+        if (old) break;
+        program_run(&r, 1, "--version; cmp some.jsonl before.jsonl");
+        program_exits(&r, 0);
+        unlink("book.txt");
+        program_refuses(1, 2, "the context file 'book.txt' is gone or cannot be read after 2 requests",
+                        ASK " -o some.jsonl --resume");
+        write_questions();
+        program_run(&r, 2, ASK " -o some.jsonl --resume");
+        program_exits(&r, 1);
+        check_as_whole("some.jsonl");
+    }
+    program_clear(&r);
+}
+END_TEST
+
 START_TEST(test_a_question_is_answered_as_generate_does)
 {
     program_result r = {0};
@@ -473,6 +509,7 @@ int main(void)
                                   test_what_cannot_be_is_refused,
                                   test_requests_share_a_context,
                                   test_a_question_is_answered_as_generate_does,
+                                  test_a_context_that_changed_after_it_was_answered_is_refused,
                                   test_parts_of_an_input_are_the_whole,
                                   test_a_check_tells_what_a_run_will_do,
                                   test_documents_are_requests,

@@ -1,0 +1,46 @@
+#include "batch/context_file.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/unicode.h"
+
+/* A file in the folder of contexts, also after symbolic links. real: [PATH_MAX] where it lies. */
+static lh_status find_file(const char *root, const char *name, char *real)
+{
+    lh_status st = LH_OK;
+    char real_root[PATH_MAX];
+    size_t n;
+    lh_buf path = {0};
+    LH_TRY_DONE(lh_buf_printf(&path, "%s/%s", root, name));
+    if (!realpath(root, real_root)) LH_FAIL_DONE(LH_EINPUT, "the folder of contexts '%s' cannot be read", root);
+    if (!realpath(path.data, real))
+        LH_FAIL_DONE(LH_EINPUT, "'context_file': there is no '%s' in the folder '%s' ('--context-root')", name, root);
+    n = strlen(real_root);
+    if (strncmp(real, real_root, n) != 0 || (real[n] != '/' && n > 1))
+        LH_FAIL_DONE(LH_EINPUT, "'context_file': '%s' leads out of the folder '%s'", name, root);
+done:
+    lh_buf_clear(&path);
+    return st;
+}
+
+lh_status lh_batch_context_read(lh_buf *text, const char *root, const char *name)
+{
+    const int64_t most = INT64_C(1) << 30;
+    char real[PATH_MAX];
+    text->bytes = 0;
+    LH_TRY(find_file(root, name, real));
+    LH_TRY(lh_file_read_regular(text, real, most));
+    lh_text_drop_mark(text, 0);
+    if (text->bytes == 0) LH_FAIL(LH_EINPUT, "'context_file': '%s' is empty", name);
+    return LH_OK;
+}
+
+uint64_t lh_batch_context_hash(const lh_buf *text)
+{
+    const uint64_t hash = lh_hash64(text->data, text->bytes);
+    return hash ? hash : 1;
+}
