@@ -5,8 +5,10 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "batch/peers.h"
 
-typedef enum letter_kind { ASK, LINE, END, REQUEST, NOTHING, STOP } letter_kind;
+/* ASKED: a rank was asked to end the run, after its replica had ended. BEAT: a sign of life. OVER: all have ended. */
+typedef enum letter_kind { ASK, LINE, END, ASKED, REQUEST, NOTHING, STOP, OVER, BEAT } letter_kind;
 
 /* Numbers that follow the heading in this order. */
 typedef enum part { TEXT, NAME, PROMPT, ENDS, CONTEXT, TIMING, PARTS } part;
@@ -20,6 +22,7 @@ typedef struct heading {
 struct lh_batch_dispatch {
     lh_comm *leaders;
     const lh_batch_common *common;
+    lh_batch_peers *peers; /* NULL: this leader is alone */
     /* the head */
     lh_batch_queue *queue;
     lh_batch_ledger *ledger;
@@ -27,9 +30,11 @@ struct lh_batch_dispatch {
     uint8_t *ended;    /* [replicas] */
     lh_status failure; /* of a replica, or of the output ... */
     lh_buf why;        /* ... and its message */
+    int told;          /* the others that they are to end */
 
     /* the others */
-    int asked, stopped;
+    int asked, stopped, over;
+    int interrupt; /* 1: the head knows of an interrupt */
     lh_buf answer; /* the letter that the head has sent; empty: none yet */
     lh_tokens ids; /* of the last new context */
 };
@@ -61,12 +66,18 @@ done:
 void lh_batch_dispatch_close(lh_batch_dispatch *d)
 {
     if (!d) return;
+    lh_batch_peers_close(d->peers);
     lh_free(d->contexts);
     lh_free(d->ended);
     lh_buf_clear(&d->why);
     lh_buf_clear(&d->answer);
     lh_tokens_clear(&d->ids);
     lh_free(d);
+}
+
+lh_status lh_batch_dispatch_meet(lh_batch_dispatch *d, int rank)
+{
+    return lh_comm_size(d->leaders) > 1 ? lh_batch_peers_open(&d->peers, d->leaders, rank) : LH_OK;
 }
 
 /* ---- letters ---- */
@@ -109,7 +120,18 @@ static lh_status receive(const lh_batch_dispatch *d, int *from, lh_buf *out)
     LH_TRY(lh_realloc(&out->data, bytes + 1, 1));
     out->cap_bytes = bytes + 1;
     out->bytes = bytes;
-    return lh_comm_take(d->leaders, *from, out->data, bytes);
+    LH_TRY(lh_comm_take(d->leaders, *from, out->data, bytes));
+    lh_batch_peers_heard(d->peers, *from);
+    return LH_OK;
+}
+
+/* A sign of life, when it is time: of the head to all others, of these to the head. */
+static lh_status beat(const lh_batch_dispatch *d)
+{
+    if (!d->peers || !lh_batch_peers_beat(d->peers)) return LH_OK;
+    for (int r = 0; r < lh_comm_size(d->leaders); r++)
+        if (is_head(d) ? r > 0 : r == 0) LH_TRY(send_word(d, r, BEAT));
+    return LH_OK;
 }
 
 static heading heading_of(const lh_buf *letter)
@@ -197,11 +219,12 @@ static lh_status answer(lh_batch_dispatch *d, int from, const lh_buf *letter)
     const heading h = heading_of(letter);
     if (h.kind == ASK) return hand_out(d, from);
     if (h.kind == LINE) return take_line(d, &h, letter);
-    d->ended[from] = 1;
+    if (h.kind == BEAT) return LH_OK;
+    d->ended[from] |= h.kind == END;
     return note_failure(d, (lh_status)h.status, part_of(letter, &h, TEXT), h.bytes[TEXT]);
 }
 
-/* Answers what has arrived. */
+/* Answers what has arrived, and looks who has been silent. */
 static lh_status serve(lh_batch_dispatch *d)
 {
     lh_status st = LH_OK;
@@ -210,6 +233,8 @@ static lh_status serve(lh_batch_dispatch *d)
         LH_TRY_DONE(receive(d, &from, &letter));
         if (from >= 0) LH_TRY_DONE(answer(d, from, &letter));
     }
+    LH_TRY_DONE(beat(d));
+    for (int r = 1; r < lh_comm_size(d->leaders); r++) lh_batch_peers_check(d->peers, r, "lines of another replica");
 done:
     lh_buf_clear(&letter);
     return st;
@@ -228,52 +253,64 @@ static int all_ended(const lh_batch_dispatch *d)
     return 1;
 }
 
-/* Tells those that are at work that the run ends. */
-static lh_status stop_others(const lh_batch_dispatch *d)
+/* Tells those that are at work that the run ends, once. */
+static lh_status stop_others(lh_batch_dispatch *d)
 {
+    if (d->failure == LH_OK || d->told) return LH_OK;
+    d->told = 1;
     for (int r = 1; r < lh_comm_size(d->leaders); r++)
         if (!d->ended[r]) LH_TRY(send_word(d, r, STOP));
     return LH_OK;
 }
 
-/* Until all others have ended. */
-static lh_status wait_for_others(lh_batch_dispatch *d)
+/* One look while the head waits for the others. */
+static lh_status attend(lh_batch_dispatch *d)
 {
-    enum { PAUSE_US = 500 };
-    int told = 0;
-    while (!all_ended(d)) {
-        if (d->failure != LH_OK && !told) LH_TRY(stop_others(d));
-        told = d->failure != LH_OK;
-        LH_TRY(serve(d));
-        LH_TRY(note_own_failure(d, lh_batch_check_interrupt()));
-        if (d->failure != LH_EWRITE) LH_TRY(note_own_failure(d, lh_batch_output_tick(d->ledger->output)));
-        lh_comm_pause(d->leaders, PAUSE_US);
-    }
+    LH_TRY(stop_others(d));
+    LH_TRY(serve(d));
+    if (d->failure != LH_EWRITE) LH_TRY(note_own_failure(d, lh_batch_output_tick(d->ledger->output)));
+    return LH_OK;
+}
+
+static lh_status end_all(lh_batch_dispatch *d)
+{
+    for (int r = 1; r < lh_comm_size(d->leaders); r++) LH_TRY(send_word(d, r, OVER));
+    d->over = 1;
     return LH_OK;
 }
 
 /* ---- the others ---- */
 
-/* What the head has sent: the answer that was asked for, or that the run has ended. */
-static lh_status look(lh_batch_dispatch *d)
+/* Takes what the head has sent: the answer that was asked for, or that the run has ended. */
+static lh_status take_letters(lh_batch_dispatch *d)
 {
     lh_status st = LH_OK;
     lh_buf letter = {0};
     for (int from = 0; from >= 0;) {
         LH_TRY_DONE(receive(d, &from, &letter));
         if (from < 0) break;
-        if (heading_of(&letter).kind == STOP) {
-            d->stopped = 1;
-        } else {
+        const int64_t kind = heading_of(&letter).kind;
+        d->stopped |= kind == STOP;
+        d->over |= kind == OVER;
+        if (kind == REQUEST || kind == NOTHING) {
             lh_buf_clear(&d->answer);
             d->answer = letter;
             letter = (lh_buf){0};
         }
     }
-    if (d->stopped) LH_FAIL_DONE(LH_EINTERRUPTED, "the run has ended on another replica");
+    LH_TRY_DONE(beat(d));
+    lh_batch_peers_check(d->peers, 0, d->ended[0] ? "the end of the run" : "requests");
 done:
     lh_buf_clear(&letter);
     return st;
+}
+
+/* The same while this replica is at work. */
+static lh_status look(lh_batch_dispatch *d)
+{
+    LH_TRY(take_letters(d));
+    if (d->stopped) LH_FAIL(LH_EINTERRUPTED, "the run has ended on another replica");
+    return LH_OK;
 }
 
 static lh_status ask(lh_batch_dispatch *d)
@@ -383,11 +420,36 @@ lh_status lh_batch_dispatch_pulse(lh_batch_dispatch *d)
     return check_failure(d);
 }
 
-lh_status lh_batch_dispatch_end(lh_batch_dispatch *d, lh_status *st)
+lh_status lh_batch_dispatch_end(lh_batch_dispatch *d, lh_status st)
 {
-    if (!is_head(d)) return send_message(d, 0, END, *st);
-    LH_TRY(note_own_failure(d, *st));
-    LH_TRY(wait_for_others(d));
-    *st = check_failure(d);
+    d->ended[lh_comm_rank(d->leaders)] = 1;
+    return is_head(d) ? note_own_failure(d, st) : send_message(d, 0, END, st);
+}
+
+/* The head ends the run, or hears of it. */
+static lh_status note_interrupt(lh_batch_dispatch *d)
+{
+    const lh_status st = lh_fail(LH_EINTERRUPTED, __FILE__, __LINE__, "%s", LH_BATCH_INTERRUPTED_TEXT);
+    if (is_head(d)) return note_own_failure(d, st);
+    if (d->interrupt) return LH_OK;
+    d->interrupt = 1;
+    return send_message(d, 0, ASKED, st);
+}
+
+lh_status lh_batch_dispatch_wait(lh_batch_dispatch *d, int asked, int64_t *over)
+{
+    enum { PAUSE_US = 500, LOOKS = 20 };
+    if (asked) LH_TRY(note_interrupt(d));
+    for (int k = 0; k < LOOKS && !d->over; k++) {
+        if (k) lh_comm_pause(d->leaders, PAUSE_US);
+        LH_TRY(is_head(d) ? attend(d) : take_letters(d));
+        if (is_head(d) && all_ended(d)) LH_TRY(end_all(d));
+    }
+    *over = d->over;
     return LH_OK;
+}
+
+lh_status lh_batch_dispatch_verdict(const lh_batch_dispatch *d, lh_status st)
+{
+    return is_head(d) ? check_failure(d) : st;
 }

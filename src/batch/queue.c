@@ -18,7 +18,7 @@ struct lh_batch_queue {
 
 lh_status lh_batch_check_interrupt(void)
 {
-    if (lh_interrupt_asked()) LH_FAIL(LH_EINTERRUPTED, "interrupted: the same command with '--resume' goes on");
+    if (lh_interrupt_asked()) LH_FAIL(LH_EINTERRUPTED, "%s", LH_BATCH_INTERRUPTED_TEXT);
     return LH_OK;
 }
 

@@ -38,7 +38,8 @@ typedef struct lh_batch_upcoming {
 /* LH_EINTERRUPTED, LH_EPARTIAL, LH_EWRITE, LH_ENOMEM. */
 lh_status lh_batch_queue_next(lh_batch_queue *queue, lh_batch_upcoming *out);
 
-/* LH_EINTERRUPTED if this process was asked to end. */
+/* What a run says that was asked to end; and LH_EINTERRUPTED if this process was. */
+#define LH_BATCH_INTERRUPTED_TEXT "interrupted: the same command with '--resume' goes on"
 lh_status lh_batch_check_interrupt(void);
 
 #endif

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/interrupt.h"
 #include "base/mem.h"
 #include "batch/dispatch.h"
 #include "engine/prompt.h"
@@ -207,12 +208,45 @@ static lh_status add_figures(const run *r, lh_scheduler_figures *f)
     return LH_OK;
 }
 
+/* Until all replicas have ended, the ranks of this one wait, too: an interrupt of any of them ends the run. */
+static lh_status wait_for_all(run *r, lh_status *st)
+{
+    int64_t asked = 0, over = 0;
+    if (is_first(r)) LH_TRY(lh_batch_dispatch_end(r->dispatch, *st));
+    while (!over) {
+        asked = lh_interrupt_asked();
+        LH_TRY(lh_comm_allreduce(r->comm, &asked, 1, LH_I64, LH_MAX));
+        if (is_first(r)) LH_TRY(lh_batch_dispatch_wait(r->dispatch, asked != 0, &over));
+        LH_TRY(lh_comm_agree_patiently(r->comm, LH_OK)); /* rank 0 may have read what others asked for */
+        LH_TRY(lh_comm_bcast(r->comm, 0, &over, sizeof over));
+    }
+    if (is_first(r)) *st = lh_batch_dispatch_verdict(r->dispatch, *st);
+    return LH_OK;
+}
+
+/* Collective over the world: what the run ends with on all ranks. An interrupt that came when all was done is none. */
+static lh_status settle(const run *r, lh_status st)
+{
+    lh_comm *world = r->options->world;
+    int64_t whole = 0;
+    LH_TRY(lh_comm_agree(world, st == LH_EINTERRUPTED ? LH_OK : st));
+    if (r->options->output) {
+        const lh_batch_state *s = lh_batch_output_state(r->options->output);
+        whole = s->done == s->total;
+    }
+    LH_TRY(lh_comm_bcast(world, 0, &whole, sizeof whole));
+    if (!whole) return lh_comm_agree(world, st);
+    lh_error_clear();
+    return LH_OK;
+}
+
 lh_status lh_batch_run(const lh_batch_run_options *options, lh_scheduler_figures *figures)
 {
     lh_status st = LH_OK, told = LH_OK;
     run r = {.options = options, .comm = lh_engine_get(options->common.engine)->comm};
     *figures = (lh_scheduler_figures){0};
     LH_TRY_DONE(lh_comm_agree(options->world, open_run(&r)));
+    if (is_first(&r)) LH_TRY_DONE(lh_batch_dispatch_meet(r.dispatch, lh_comm_rank(options->world)));
     st = lh_schedule(options->common.engine,
                      &(lh_scheduler_options){.most = options->most,
                                              .prefill_share = options->prefill_share,
@@ -222,12 +256,12 @@ lh_status lh_batch_run(const lh_batch_run_options *options, lh_scheduler_figures
                      figures);
     /* what a rank alone failed with ends it, and the launcher the others */
     if (st != LH_OK && !lh_comm_agreed(r.comm)) goto done;
-    if (is_first(&r)) told = lh_batch_dispatch_end(r.dispatch, &st);
+    told = wait_for_all(&r, &st);
     if (told != LH_OK) { /* the others do not know */
         st = told;
         goto done;
     }
-    LH_TRY_DONE(lh_comm_agree_patiently(options->world, st));
+    LH_TRY_DONE(settle(&r, st));
     LH_TRY_DONE(add_figures(&r, figures));
 done:
     close_run(&r);

@@ -244,6 +244,21 @@ void lh_comm_pause(lh_comm *comm, int64_t us)
     lh_watch_be_patient(comm->world->watch, 0);
 }
 
+double lh_comm_timeout(const lh_comm *comm)
+{
+    return lh_watch_timeout(comm->world->watch);
+}
+
+double lh_comm_clock(const lh_comm *comm)
+{
+    return lh_watch_clock(comm->world->watch);
+}
+
+void lh_comm_silence(lh_comm *comm, double heard_s, const char *peer, const char *what)
+{
+    lh_watch_silence(comm->world->watch, heard_s, peer, what);
+}
+
 lh_status lh_comm_flush(lh_comm *comm)
 {
     return comm->ops->flush(comm);

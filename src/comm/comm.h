@@ -126,8 +126,17 @@ lh_status lh_comm_arrived(lh_comm *comm, int *from, int64_t *bytes);
 lh_status lh_comm_take(lh_comm *comm, int from, void *out, int64_t bytes);
 
 /* Between two looks for a message: sleeps for so many microseconds, and ends the program, as a collective does, when a
- * process of this host has ended. --comm-timeout does not apply. */
+ * process of this host has ended. --comm-timeout does not apply: peers that exchange messages send signs of life, and
+ * lh_comm_silence judges them. */
 void lh_comm_pause(lh_comm *comm, int64_t us);
+
+/* Seconds of --comm-timeout; 0: none. Seconds on a clock that stands still while this process is suspended. */
+double lh_comm_timeout(const lh_comm *comm);
+double lh_comm_clock(const lh_comm *comm);
+
+/* Ends the program with LH_ECOMM and a message if nothing was heard of a peer ("rank 2 on n17") for longer than
+ * --comm-timeout; heard_s: when something was, on lh_comm_clock. `what` this rank waits for: "the next request". */
+void lh_comm_silence(lh_comm *comm, double heard_s, const char *peer, const char *what);
 
 /* A failure on one rank becomes a failure on all. `st` is the caller's own status so far, its message the calling
  * thread's. Returns LH_OK on every rank or on none: then the status of the lowest failing rank, with its message,

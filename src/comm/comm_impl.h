@@ -49,6 +49,11 @@ void lh_watch_leave(lh_watch *watch);
 /* 1: peers may take any time; only that one has ended is still noticed. */
 void lh_watch_be_patient(lh_watch *watch, int patient);
 
+/* As lh_comm_timeout, lh_comm_clock and lh_comm_silence (comm.h). NULL: no timeout. */
+double lh_watch_timeout(const lh_watch *watch);
+double lh_watch_clock(const lh_watch *watch);
+void lh_watch_silence(lh_watch *watch, double heard_s, const char *peer, const char *what);
+
 /* Called on the watchdog's thread before it ends the process. NULL: nothing. */
 void lh_watch_at_end(lh_watch *watch, void (*end)(void *self), void *self);
 

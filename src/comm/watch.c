@@ -36,9 +36,11 @@ struct lh_watch {
     _Atomic int64_t bytes, number;
     _Atomic int patient; /* 1: no time-out */
 
-    /* Of the watchdog's thread. */
-    int64_t checked_ns, checked_waits; /* time and `waits` of the last check */
-    int64_t suspended_ns;              /* of the current wait, in which this process did not run */
+    /* Written by the watchdog's thread. */
+    _Atomic int64_t checked_ns; /* time of the last check ... */
+    int64_t checked_waits;      /* ... and `waits` then */
+    int64_t suspended_ns;       /* of the current wait, in which this process did not run */
+    _Atomic int64_t lost_ns;    /* so far, in which it did not */
 
     void (*end)(void *self); /* called before the process ends; guarded by `lock` */
     void *end_self;
@@ -131,20 +133,57 @@ static double time_waited(lh_watch *watch, int64_t waits, int64_t since, int64_t
     return (double)(now - since - watch->suspended_ns) * 1e-9;
 }
 
+/* Seconds by which ranks of this host report later than those of others. */
+static double turn_of(const lh_watch *watch)
+{
+    const int first = watch->seats ? watch->board->seats[0].rank : watch->rank;
+    return TURN_S * (first < MAX_TURNS ? first : MAX_TURNS);
+}
+
 /* Called every POLL_S with the lock held. Ends the process if a peer has ended or the timeout is exceeded. */
 static void check_wait(lh_watch *watch)
 {
     int64_t waits = watch->waits, since = watch->since_ns, now = now_ns();
     double waited_s = since ? time_waited(watch, waits, since, now) : 0;
+    if ((double)(now - watch->checked_ns) * 1e-9 > GAP_S) watch->lost_ns += now - watch->checked_ns;
     watch->checked_ns = now;
     if (!since) return;
-    int first = watch->seats ? watch->board->seats[0].rank : watch->rank;
-    double turn_s = TURN_S * (first < MAX_TURNS ? first : MAX_TURNS);
+    double turn_s = turn_of(watch);
     const lh_seat *ended = waited_s > ENDED_S ? find_ended(watch) : NULL;
     if (!ended && (watch->patient || waited_s < watch->timeout_s + turn_s)) return;
     if (watch->waits != waits || watch->since_ns != since) return; /* the wait ended meanwhile */
     if (lh_watch_claim_report(watch)) report_wait(watch, ended, waited_s);
     alarm(END_S); /* in case `end` hangs, too */
+    if (watch->end) watch->end(watch->end_self);
+    _exit(LH_ECOMM);
+}
+
+double lh_watch_timeout(const lh_watch *watch)
+{
+    return watch ? watch->timeout_s : 0;
+}
+
+/* A gap that the thread has not seen yet counts up to its last check. */
+double lh_watch_clock(const lh_watch *watch)
+{
+    const int64_t now = now_ns();
+    if (!watch || !watch->threaded) return (double)now * 1e-9;
+    const int64_t lost = watch->lost_ns, checked = watch->checked_ns;
+    return (double)((double)(now - checked) * 1e-9 > GAP_S ? checked - lost : now - lost) * 1e-9;
+}
+
+void lh_watch_silence(lh_watch *watch, double heard_s, const char *peer, const char *what)
+{
+    if (!watch || !watch->threaded) return;
+    const double silent_s = lh_watch_clock(watch) - heard_s;
+    if (silent_s < watch->timeout_s + turn_of(watch)) return;
+    if (lh_watch_claim_report(watch))
+        lh_log(LH_LOG_ERROR, 1,
+               "rank %d on %s waits for %s, and has heard nothing of %s for %.0f s (--comm-timeout sets the time)",
+               watch->rank, watch->host, what, peer, silent_s);
+    fflush(NULL);
+    alarm(END_S); /* in case `end` hangs, too */
+    pthread_mutex_lock(&watch->lock);
     if (watch->end) watch->end(watch->end_self);
     _exit(LH_ECOMM);
 }
@@ -195,6 +234,7 @@ lh_status lh_watch_open(lh_watch **out, double timeout_s, int rank, const char *
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     pthread_cond_init(&watch->wake, &attr);
     pthread_condattr_destroy(&attr);
+    watch->checked_ns = now_ns();
     if (timeout_s > 0) LH_TRY_DONE(start_thread(watch));
     *out = watch;
     watch = NULL;

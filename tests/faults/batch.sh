@@ -141,6 +141,61 @@ begin 1
 wait "$run"
 law "the run goes on without it" is_whole
 
+# Replicas: a leader that is stopped, the one that writes or another, is named by one that hears nothing of it.
+for case in '2 0' '2 1' '3 0' '3 2'; do
+    read -r ranks victim <<<"$case"
+    rm -f out.jsonl*
+    begin "$ranks" --tp 1 --comm-timeout 2
+    until [ "$(lines)" -ge 2 ] || ! kill -0 "$run" 2>/dev/null; do sleep 0.02; done
+    mapfile -t victims < <(ranks_of "$ranks" | sort -n)
+    kill -STOP "${victims[victim]}" 2>/dev/null
+    ( sleep 60 && kill -KILL "${victims[@]}" 2>/dev/null ) &
+    watch=$!
+    wait "$run"
+    code=$?
+    kill "$watch" 2>/dev/null
+    law "leader $victim of $ranks is stopped: the run ends ($code)" test "$code" = 7 -o "$code" = 1
+    [ "$code" = 1 ] || law "and is named" grep -q "has heard nothing of rank $victim on\|does not take part" err
+    kill -KILL "${victims[@]}" 2>/dev/null
+    begin 2 --tp 1
+    wait "$run"
+    law "the run goes on without leader $victim of $ranks" is_whole
+done
+
+# One request is left: an interrupt ends the run wherever it arrives, also where there is nothing more to do.
+cp in.jsonl all.jsonl
+printf '{"custom_id":"long","method":"POST","url":"/v1/completions","body":{"prompt":"x","max_tokens":100000}}\n' >in.jsonl
+for case in '2 0 --tp 1' '2 1 --tp 1' '4 1 --tp 2' '4 2 --tp 2' '4 3 --tp 2'; do
+    read -r ranks victim way <<<"$case"
+    rm -f out.jsonl*
+    # shellcheck disable=SC2086 # two words
+    begin "$ranks" $way
+    until [ -s out.jsonl.state ] || ! kill -0 "$run" 2>/dev/null; do sleep 0.02; done
+    sleep 0.7
+    mapfile -t victims < <(ranks_of "$ranks" | sort -n)
+    kill -USR1 "${victims[victim]}" 2>/dev/null
+    ( sleep 60 && kill -KILL "${victims[@]}" 2>/dev/null ) &
+    watch=$!
+    wait "$run"
+    code=$?
+    kill "$watch" 2>/dev/null
+    law "SIGUSR1 to rank $victim of $ranks $way ends the run ($code)" test "$code" = 75
+    law "and the state says so" grep -q '"interrupted"' out.jsonl.state
+done
+
+# An interrupt that comes when everything is done is none.
+head -n 1 all.jsonl >in.jsonl
+for ((k = 0; k < 5; k++)); do
+    rm -f out.jsonl*
+    begin 1 --sync 0
+    until [ -s out.jsonl ] || ! kill -0 "$run" 2>/dev/null; do :; done
+    kill -USR1 "$run" 2>/dev/null
+    wait "$run"
+    code=$?
+    law "SIGUSR1 after the last line: the run is done ($code)" test "$code" = 0 -o "$code" = 138
+    law "and the state says so" grep -q '"done"' out.jsonl.state
+done
+
 # Many requests take no more memory than few.
 rm -f out.jsonl*
 requests "$many" 2 >in.jsonl
