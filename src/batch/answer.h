@@ -39,7 +39,7 @@ typedef struct lh_batch_answer {
     int64_t bytes;
     lh_finish_reason finish; /* not LH_FINISH_INTERRUPTED: what is interrupted has no answer yet */
     int64_t prompt_tokens, new_tokens;
-    int64_t context_tokens;       /* of the prompt: what other requests share */
+    int64_t context_tokens;       /* of the prompt: of the context that the request declares and shares */
     const lh_batch_token *tokens; /* [token_count] if the request asks for log-probabilities, else none */
     int64_t token_count;
     lh_batch_kv kv;

@@ -19,6 +19,7 @@ typedef struct context {
     int64_t members; /* also those that are answered */
     int64_t longest; /* whole prompt */
     int64_t most;    /* tokens of a whole prompt and its answer */
+    int declared;    /* 1: by a context_id or context_file */
 } context;
 
 typedef struct member {
@@ -140,7 +141,11 @@ static lh_status add_question(lh_batch_group *g, lh_batch_work *w, lh_tokens *pr
     return lh_batch_check_tokens(g->common, &w->request, c->ids.n, prompt);
 }
 
-/* What a whole prompt has beside what all have; `prompt` becomes that. One token at least is its own. */
+/* Tokens of its own that a prompt has at least where it is to be answered as if it stood alone: products of fewer rows
+ * (up to FEW_TOKENS of cpu/gemm.inc.c, 32) have other bits; a single one, with --deterministic, too. */
+enum { UNDECLARED_OWN = 33 };
+
+/* What a whole prompt has beside what all have; `prompt` becomes that. */
 static lh_status add_prompt(lh_batch_group *g, const lh_batch_work *w, lh_tokens *prompt, context **out)
 {
     LH_TRY(lh_batch_encode(g->common, &w->request, prompt));
@@ -152,7 +157,8 @@ static lh_status add_prompt(lh_batch_group *g, const lh_batch_work *w, lh_tokens
         LH_TRY(push_ids(&c->ids, prompt->ids, prompt->n));
         c->shared = prompt->n;
     }
-    c->shared = lh_min_i64(common_tokens(&c->ids, prompt, c->shared), prompt->n - 1);
+    const int64_t own = lh_batch_work_declares(w) ? 1 : UNDECLARED_OWN;
+    c->shared = lh_min_i64(common_tokens(&c->ids, prompt, c->shared), lh_max_i64(prompt->n - own, 0));
     memmove(prompt->ids, prompt->ids + c->shared, (size_t)(prompt->n - c->shared) * sizeof *prompt->ids);
     prompt->n -= c->shared;
     return LH_OK;
@@ -165,6 +171,7 @@ lh_status lh_batch_group_add(lh_batch_group *g, lh_batch_work *w, int wanted)
     lh_tokens prompt = {0};
     LH_TRY_DONE(w->request.context_file ? add_question(g, w, &prompt, &c) : add_prompt(g, w, &prompt, &c));
     c->members++;
+    c->declared = lh_batch_work_declares(w);
     c->longest = lh_max_i64(c->longest, c->shared + prompt.n);
     c->most = lh_max_i64(c->most, c->shared + prompt.n + w->request.max_new);
     if (!wanted) goto done;
@@ -185,15 +192,17 @@ static int by_context(const void *a, const void *b)
 }
 
 /* 1 where the context is worth one. A request alone is answered as it stands; so are prompts that begin with the same
- * few tokens: what follows a context is not evicted. */
+ * few tokens: what follows a context is not evicted, and a cache of its own takes time and memory. */
 static int is_shared(const context *c)
 {
-    return c->before != 0 || (c->members > 1 && 2 * c->shared >= c->longest);
+    enum { UNDECLARED_TOKENS = 256 };
+    if (c->before != 0) return 1;
+    return c->members > 1 && 2 * c->shared >= c->longest && (c->declared || c->shared >= UNDECLARED_TOKENS);
 }
 
 static void warn_of_little(const context *c)
 {
-    if (c->members > 1 && !is_shared(c))
+    if (c->declared && c->members > 1 && !is_shared(c))
         lh_warn("%lld requests with one 'context_id' have %lld tokens in common, less than half of the %lld of the "
                 "longest: they are answered without a context",
                 (long long)c->members, (long long)c->shared, (long long)c->longest);

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/minmax.h"
+#include "batch/alike.h"
 
 /* More than the bytes of a line. */
 static const int64_t CONTEXTS_FIRST = INT64_C(1) << 60;
@@ -60,22 +61,38 @@ static int64_t settle(place *at, int64_t n, const uint8_t *done)
     return kept;
 }
 
-lh_status lh_batch_order_make(lh_batch_order *out, const lh_batch_input *input, const uint8_t *done, int as_they_stand)
+/* contexts: [lines] of the input, all 0: those that are named, and prompts that are alike. */
+static lh_status find_contexts(const lh_batch_input *input, const lh_batch_order_options *o, uint64_t *contexts)
+{
+    if (o->alike) LH_TRY(lh_batch_alike_find(input, o->as_they_stand, contexts));
+    for (int64_t i = 0; i < lh_batch_input_count(input); i++) {
+        const lh_batch_line *line = lh_batch_input_line(input, i);
+        if (line->context) contexts[i] = line->context;
+    }
+    return LH_OK;
+}
+
+lh_status lh_batch_order_make(lh_batch_order *out, const lh_batch_input *input, const lh_batch_order_options *options)
 {
     lh_status st = LH_OK;
     const int64_t all = lh_batch_input_count(input);
     place *at = NULL;
     LH_TRY_DONE(lh_calloc(&at, all, sizeof *at));
     LH_TRY_DONE(lh_calloc(&out->lines, all, sizeof *out->lines));
+    LH_TRY_DONE(lh_calloc(&out->contexts, all, sizeof *out->contexts));
+    LH_TRY_DONE(find_contexts(input, options, out->contexts));
     for (int64_t i = 0; i < all; i++) {
-        const lh_batch_line *line = lh_batch_input_line(input, i);
-        const int64_t bytes = line->bytes + (line->context ? CONTEXTS_FIRST : 0);
-        at[i] = (place){.i = i, .bytes = as_they_stand ? 0 : bytes, .context = line->context};
+        const uint64_t context = out->contexts[i];
+        const int64_t bytes = lh_batch_input_line(input, i)->bytes + (context ? CONTEXTS_FIRST : 0);
+        at[i] = (place){.i = i, .bytes = options->as_they_stand ? 0 : bytes, .context = context};
     }
     qsort(at, (size_t)all, sizeof *at, by_context);
-    out->n = settle(at, all, done);
+    out->n = settle(at, all, options->done);
     qsort(at, (size_t)out->n, sizeof *at, by_turn);
-    for (int64_t k = 0; k < out->n; k++) out->lines[k] = at[k].i;
+    for (int64_t k = 0; k < out->n; k++) {
+        out->lines[k] = at[k].i;
+        out->contexts[k] = at[k].context;
+    }
 done:
     lh_free(at);
     return st;
@@ -84,13 +101,14 @@ done:
 void lh_batch_order_clear(lh_batch_order *order)
 {
     lh_free(order->lines);
+    lh_free(order->contexts);
     *order = (lh_batch_order){.lines = NULL};
 }
 
-int64_t lh_batch_order_turn(const lh_batch_order *order, const lh_batch_input *input, int64_t at)
+int64_t lh_batch_order_turn(const lh_batch_order *order, int64_t at)
 {
-    const uint64_t context = lh_batch_input_line(input, order->lines[at])->context;
+    const uint64_t context = order->contexts[at];
     int64_t n = 1;
-    while (context && at + n < order->n && lh_batch_input_line(input, order->lines[at + n])->context == context) n++;
+    while (context && at + n < order->n && order->contexts[at + n] == context) n++;
     return n;
 }

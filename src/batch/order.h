@@ -1,22 +1,29 @@
 /* order.h - the order in which the lines of an input are worked on: those of a context first, together, so that one
  * context is held at a time; then the longest, so that none is left alone at the end. Or as they stand, but for those
- * of a context. */
+ * of a context. Lines whose prompts begin with the same bytes can have a context that they do not name. */
 #ifndef LH_BATCH_ORDER_H
 #define LH_BATCH_ORDER_H
 
 #include "batch/input.h"
 
 typedef struct lh_batch_order {
-    int64_t *lines; /* [n] of the input */
+    int64_t *lines;     /* [n] of the input */
+    uint64_t *contexts; /* [n] of each; 0: none. Those of one follow each other */
     int64_t n;
 } lh_batch_order;
 
-/* done [lines]: 1 where a line has its answer. It is left out, unless another of its context has none: what a context
- * is depends on all of its lines. */
-lh_status lh_batch_order_make(lh_batch_order *out, const lh_batch_input *input, const uint8_t *done, int as_they_stand);
+typedef struct lh_batch_order_options {
+    const uint8_t *done; /* [lines]: 1 where a line has its answer. It is left out, unless another of its context has
+                            none: what a context is depends on all of its lines */
+    int as_they_stand;
+    int alike; /* 1: prompts that begin alike share a context, wherever they stand; as they stand: those that follow
+                  each other. At least half of the longest, and 1 KiB; without a policy or context of their own */
+} lh_batch_order_options;
+
+lh_status lh_batch_order_make(lh_batch_order *out, const lh_batch_input *input, const lh_batch_order_options *options);
 void lh_batch_order_clear(lh_batch_order *order);
 
 /* How many lines from `at` on share a context; 1 for a line without one. */
-int64_t lh_batch_order_turn(const lh_batch_order *order, const lh_batch_input *input, int64_t at);
+int64_t lh_batch_order_turn(const lh_batch_order *order, int64_t at);
 
 #endif

@@ -22,6 +22,16 @@ lh_status lh_batch_check_interrupt(void)
     return LH_OK;
 }
 
+/* 1 where a prompt that goes on from what another one begins with is answered as if it stood alone: nothing is evicted,
+ * and positions do not depend on how long a run becomes. */
+static int can_share(const lh_batch_common *common)
+{
+    const lh_rope_kind kinds[] = {common->config->rope_global.kind, common->config->rope_local.kind};
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+        if (kinds[k] == LH_ROPE_DYNAMIC || kinds[k] == LH_ROPE_LONGROPE) return 0;
+    return !common->plans[LH_ASKED_IN_PROMPT].evicts;
+}
+
 static lh_status make_order(lh_batch_queue *q)
 {
     const lh_batch_queue_options *o = &q->options;
@@ -29,7 +39,9 @@ static lh_status make_order(lh_batch_queue *q)
     uint8_t *done = NULL;
     LH_TRY(lh_calloc(&done, all, 1));
     for (int64_t i = 0; i < all; i++) done[i] = (uint8_t)o->owner.has(o->owner.self, i);
-    lh_status st = lh_batch_order_make(&q->order, o->input, done, o->in_order);
+    lh_status st = lh_batch_order_make(
+        &q->order, o->input,
+        &(lh_batch_order_options){.done = done, .as_they_stand = o->in_order, .alike = can_share(o->common)});
     lh_free(done);
     return st;
 }
@@ -141,11 +153,10 @@ static lh_status open_group(lh_batch_queue *q, int64_t n)
 /* One line or group further; out->work NULL: it gave nothing to answer. */
 static lh_status advance(lh_batch_queue *q, lh_batch_upcoming *out)
 {
-    const lh_batch_input *input = q->options.input;
     const int64_t i = q->order.lines[q->next];
     lh_batch_group_close(q->group);
     q->group = NULL;
-    if (lh_batch_input_line(input, i)->context) return open_group(q, lh_batch_order_turn(&q->order, input, q->next));
+    if (q->order.contexts[q->next]) return open_group(q, lh_batch_order_turn(&q->order, q->next));
     q->next++;
     return read_alone(q, i, out);
 }

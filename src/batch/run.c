@@ -150,7 +150,7 @@ static lh_status next_task(void *self, lh_task **out)
     LH_TRY_DONE(share_context(r, &h, next.ids, next.work));
     LH_TRY_DONE(lh_prompt_share(r->comm, &next.work->prompt));
     LH_TRY_DONE(lh_prompt_share(r->comm, &next.work->ends));
-    lh_batch_work_make_task(next.work);
+    LH_TRY_DONE(lh_comm_agree(r->comm, lh_batch_work_make_task(next.work)));
     next.work->owner = r;
     *place_of(r, NULL) = next.work;
     next.work->task.done = finish_task;

@@ -63,7 +63,12 @@ lh_status lh_batch_work_open(lh_batch_work **out, const lh_batch_common *common,
     w->line = *line;
     w->began_s = lh_clock_s();
     LH_TRY(lh_batch_request_read(&w->request, &w->line, common->defaults));
-    return resolve_policy(w, shares_context ? LH_ASKED_LATER : LH_ASKED_IN_PROMPT);
+    return resolve_policy(w, shares_context && lh_batch_work_declares(w) ? LH_ASKED_LATER : LH_ASKED_IN_PROMPT);
+}
+
+int lh_batch_work_declares(const lh_batch_work *w)
+{
+    return w->request.context_id || w->request.context_file;
 }
 
 void lh_batch_work_close(lh_batch_work *w)
@@ -73,6 +78,7 @@ void lh_batch_work_close(lh_batch_work *w)
     lh_answer_text_clear(&w->answer_text);
     lh_batch_request_clear(&w->request);
     lh_tokens_clear(&w->prompt);
+    lh_tokens_clear(&w->whole);
     lh_tokens_clear(&w->ends);
     lh_tokens_clear(&w->answer);
     lh_buf_clear(&w->answer_bytes);
@@ -157,14 +163,24 @@ static lh_status see_prompt(void *self, lh_session *session)
     return LH_OK;
 }
 
-void lh_batch_work_make_task(lh_batch_work *w)
+static lh_status join_context(lh_batch_work *w)
+{
+    const lh_tokens *parts[] = {&w->context->ids, &w->prompt};
+    for (int p = 0; p < 2; p++)
+        for (int64_t k = 0; k < parts[p]->n; k++) LH_TRY(lh_tokens_push(&w->whole, parts[p]->ids[k]));
+    return LH_OK;
+}
+
+lh_status lh_batch_work_make_task(lh_batch_work *w)
 {
     const lh_batch_request *r = &w->request;
+    if (w->context && !lh_batch_work_declares(w)) LH_TRY(join_context(w));
     w->answer_text = (lh_answer_text){.decoder = {.tok = lh_engine_tokenizer(w->common->engine)},
                                       .stops = {r->stops, r->stop_count},
                                       .text = &w->answer_bytes};
     w->task = (lh_task){.context = w->context ? &w->context->shared : NULL,
                         .prompt = w->prompt,
+                        .whole = w->whole,
                         .policy = &w->policy,
                         .profiles = w->common->profiles,
                         .how = {.sampling = r->sampling,
@@ -178,6 +194,7 @@ void lh_batch_work_make_task(lh_batch_work *w)
                         .answer = &w->answer,
                         .self = w,
                         .prefilled = see_prompt};
+    return LH_OK;
 }
 
 /* ---- the line ---- */
@@ -233,18 +250,19 @@ static lh_status write_answer(const lh_batch_work *w, lh_finish_reason finish, l
     named_tokens tokens = {0};
     lh_status st = name_tokens(w, finish, &tokens);
     if (st == LH_OK)
-        st = lh_batch_answer_line(&w->request,
-                                  &(lh_batch_answer){.model = w->common->model,
-                                                     .text = w->answer_bytes.data ? w->answer_bytes.data : "",
-                                                     .bytes = w->answer_bytes.bytes,
-                                                     .finish = finish,
-                                                     .prompt_tokens = context_tokens(w) + w->prompt.n,
-                                                     .context_tokens = context_tokens(w),
-                                                     .new_tokens = w->answer.n,
-                                                     .tokens = tokens.at,
-                                                     .token_count = tokens.n,
-                                                     .kv = w->kv},
-                                  w->common->run, out);
+        st =
+            lh_batch_answer_line(&w->request,
+                                 &(lh_batch_answer){.model = w->common->model,
+                                                    .text = w->answer_bytes.data ? w->answer_bytes.data : "",
+                                                    .bytes = w->answer_bytes.bytes,
+                                                    .finish = finish,
+                                                    .prompt_tokens = context_tokens(w) + w->prompt.n,
+                                                    .context_tokens = lh_batch_work_declares(w) ? context_tokens(w) : 0,
+                                                    .new_tokens = w->answer.n,
+                                                    .tokens = tokens.at,
+                                                    .token_count = tokens.n,
+                                                    .kv = w->kv},
+                                 w->common->run, out);
     clear_names(&tokens);
     return st;
 }

@@ -360,6 +360,12 @@ static lh_status begin_waiting(scheduler *s, int *begun)
         return LH_OK;
     }
     s->too_many = INT64_MAX;
+    if (st == LH_OK && !fits && task->context && task->whole.n) {
+        drop_context(s);
+        task->context = NULL;
+        task->prompt = task->whole;
+        return begin_waiting(s, begun);
+    }
     if (!asks) s->credit_s = 0;
     if (st == LH_OK && task->context && task->context == s->failed) st = lh_comm_agree(s->parts->comm, fail_again(s));
     /* a session was opened with memory for one fork */

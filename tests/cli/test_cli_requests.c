@@ -282,6 +282,84 @@ START_TEST(test_requests_share_a_context)
 }
 END_TEST
 
+/* Completions and chats that begin with the same text; with `policy`, which is that of the run, they say so each, and
+ * share nothing. */
+static void write_alike(const char *name, int policy)
+{
+    lh_buf text = {0}, lines = {0};
+    tiny_sentences(&text);
+    text.data[1400] = '\0';
+    for (int i = 0; i < 5; i++) {
+        const char *end = i == 1 ? "" : i == 3 ? " And what of the other one, who said nothing?" : " Who?";
+        lh_buf_printf(&lines, "{\"custom_id\": \"p%d\", \"method\": \"POST\", \"url\": \"/v1/completions\", %s", i,
+                      policy ? "\"policy\": \"full\", " : "");
+        lh_buf_printf(&lines, "\"body\": {\"prompt\": \"%s%s%d\", \"max_tokens\": %d, \"logprobs\": 2}}\n", text.data,
+                      end, i, 9 + 4 * i);
+        lh_buf_printf(&lines, "{\"custom_id\": \"c%d\", \"method\": \"POST\", \"url\": \"/v1/chat/completions\", %s", i,
+                      policy ? "\"policy\": \"full\", " : "");
+        lh_buf_printf(&lines,
+                      "\"body\": {\"messages\": [{\"role\": \"system\", \"content\": \"%s\"}, {\"role\": \"user\", "
+                      "\"content\": \"%s\"}], \"max_tokens\": %d}}\n",
+                      text.data, i % 2 ? "Why so?" : "Who?", 8 + i);
+    }
+    program_file(name, lines.data);
+    lh_buf_clear(&text);
+    lh_buf_clear(&lines);
+}
+
+/* Fails unless both outputs have the same answers, usage and entries. */
+static void same_answers(const char *path, const char *other)
+{
+    static const char *const members[] = {"usage", "kv", "error"};
+    char id[4];
+    for (int i = 0; i < 10; i++) {
+        snprintf(id, sizeof id, "%c%d", "pc"[i % 2], i / 2);
+        json_t *a = line_of(path, id), *b = line_of(other, id);
+        ck_assert_msg(json_equal(choice_of(a), choice_of(b)), "%s of %s", id, path);
+        for (size_t m = 0; m < sizeof members / sizeof *members; m++)
+            ck_assert_msg(json_equal(json_object_get(a, members[m]), json_object_get(b, members[m])), "%s of %s in %s",
+                          members[m], id, path);
+        json_decref(a);
+        json_decref(b);
+    }
+}
+
+#define ALIKE(name) "batch -m tiny.h5 -i " name " --deterministic --threads 1 --ignore-eos -q --chat-template chatml"
+
+/* Where nothing is evicted. */
+START_TEST(test_prompts_that_begin_alike_are_answered_as_if_they_stood_alone)
+{
+    static const struct {
+        int ranks;
+        const char *options;
+    } ways[] = {{1, ""}, {1, "--ordered"}, {2, "--batch 3"}, {3, "--tp 1"}, {4, "--tp 2 --batch 2"}, {4, ""}};
+    program_result r = {0};
+    write_alike("alone.jsonl", 1);
+    write_alike("alike.jsonl", 0);
+    program_run(&r, 1, "--version; rm -f oalone.jsonl* oalike*.jsonl* some.jsonl*");
+    program_run(&r, 1, ALIKE("alone.jsonl") " -o oalone.jsonl");
+    program_exits(&r, 0);
+    program_run(&r, 1, "--version; grep -c '\"context_tokens\":0' oalone.jsonl.timings.jsonl");
+    ck_assert_msg(strstr(r.out.data, "\n10\n"), "%s", r.out.data);
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "oalike%d.jsonl", (int)i);
+        program_run(&r, ways[i].ranks, ALIKE("alike.jsonl") " -o %s %s", name, ways[i].options);
+        program_exits(&r, 0);
+        same_answers(name, "oalone.jsonl");
+        program_run(&r, 1, "--version; grep -vc '\"context_tokens\":0' %s.timings.jsonl", name);
+        ck_assert_msg(strstr(r.out.data, ways[i].options[2] == 'o' ? "\n0\n" : "\n10\n"), "%s: %s", name, r.out.data);
+    }
+    /* nor does it matter who has been answered */
+    program_run(&r, 1, "merge oalike0.jsonl -o - -q | grep -v '\"p[13]\"\\|\"c2\"' > some.jsonl");
+    program_run(&r, 2, ALIKE("alike.jsonl") " -o some.jsonl --resume");
+    program_exits(&r, 0);
+    program_run(&r, 1, "merge some.jsonl oalike0.jsonl -o - -q | cmp - oalike1.jsonl");
+    program_exits(&r, 0);
+    program_clear(&r);
+}
+END_TEST
+
 /* Answers about one text are not mixed with answers about another. */
 START_TEST(test_a_context_that_changed_after_it_was_answered_is_refused)
 {
@@ -509,6 +587,7 @@ int main(void)
                                   test_what_cannot_be_is_refused,
                                   test_requests_share_a_context,
                                   test_a_question_is_answered_as_generate_does,
+                                  test_prompts_that_begin_alike_are_answered_as_if_they_stood_alone,
                                   test_a_context_that_changed_after_it_was_answered_is_refused,
                                   test_parts_of_an_input_are_the_whole,
                                   test_a_check_tells_what_a_run_will_do,
