@@ -360,8 +360,8 @@ static lh_status begin_waiting(scheduler *s, int *begun)
         return LH_OK;
     }
     s->too_many = INT64_MAX;
-    if (st == LH_OK && !fits && task->context && task->whole.n) {
-        drop_context(s);
+    if (st == LH_OK && !fits && task->context && task->whole.n) { /* it can do without */
+        if (s->context) drop_context(s);
         task->context = NULL;
         task->prompt = task->whole;
         return begin_waiting(s, begun);
