@@ -34,7 +34,7 @@ NEW = 48    # steps of a measurement
 class Peer:
     """llama.cpp's library: one context with several sequences."""
 
-    def __init__(self, path, threads, tokens, sequences):
+    def __init__(self, path, threads, tokens, sequences, share=False):
         import llama_cpp as lib
         self.lib = lib
         lib.llama_backend_init()
@@ -45,7 +45,7 @@ class Peer:
         p = lib.llama_context_default_params()
         p.n_ctx, p.n_batch, p.n_ubatch, p.n_seq_max = tokens, CALL, CALL, sequences
         p.n_threads = p.n_threads_batch = threads
-        p.flash_attn_type, p.kv_unified = 1, True
+        p.flash_attn_type, p.kv_unified = 1, share  # one buffer of all sequences only where they share: slower else
         self.context = lib.llama_init_from_model(self.model, p)
         self.memory = lib.llama_get_memory(self.context)
         self.vocab = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(self.model))
@@ -148,7 +148,7 @@ def compare_requests(a, model, checkpoint, work):
         f.write("\n".join(lines) + "\n")
     requests = [{"ids": r["body"]["prompt"], "new": r["body"]["max_tokens"], "context": r.get("context_id")} for r in map(json.loads, lines)]
     longest = max(len(r["ids"]) + r["new"] for r in requests)
-    peer = Peer(model, a.threads, a.slots * (longest + 8), a.slots)
+    peer = Peer(model, a.threads, a.slots * (longest + 8), a.slots, a.share)
     # the longest first, as Longhaul does; those of a context one after another
     order = requests if a.share else sorted(requests, key=lambda r: -len(r["ids"]))
     theirs = peer.answer(order, a.slots, a.share)
