@@ -11,13 +11,14 @@ try:
 except ImportError:
     sys.exit(77)
 
-MOST, AHEAD, LOW, HIGH = 64, 256, np.exp(-3.0), np.exp(3.0)
+AHEAD, LOW, HIGH = 256, np.exp(-3.0), np.exp(3.0)
 BIAS = {"ridge": 1e-2, "steps": 3}
 
 trace, cache = h5py.File(sys.argv[1]), h5py.File(sys.argv[2])
 model, recording = (json.loads(trace[n][()]) for n in ("model", "recording"))
 parts = json.loads(cache["policy"][()])
 L, KV, D, G = (recording["prompt_tokens"], model["kv_heads"], model["head_dim"], model["heads"] // model["kv_heads"])
+MOST = next((n for n in (256, 128) if n * L <= 2**19), 64)  # reference rows
 N = min(L, MOST if parts["rows-at"] == "own" else int(parts["rows"].split(":")[1]))
 VALUES = {"ridge": float(parts["ridge"] or 0), "steps": 3}
 

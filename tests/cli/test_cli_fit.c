@@ -16,7 +16,7 @@
  * compete, so that all are fitted in the end, to some of the rows; and of a window, beside which such rows are kept. */
 static const char *const policies[] = {
     "--policy ada-snapkv " AFTER "--window 8 --budget 15%%", "--policy keydiff --rows sample:20 --sinks 2 --budget 30",
-    "--policy ada-snapkv --statistic rms --rows-at after --rows sample:150 --window 8 " LOSSES "--budget 15%%",
+    "--policy ada-snapkv --statistic rms --rows-at after --rows sample:290 --window 8 " LOSSES "--budget 15%%",
     "--policy ada-snapkv --window 8 " LOSSES "--row-share 0.3 --budget 15%%"};
 static const char *const fits[] = {"bias", "values", "both"};
 enum { POLICIES = sizeof policies / sizeof *policies };

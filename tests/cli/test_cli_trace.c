@@ -11,9 +11,10 @@
 #include "cli/same_files.h"
 #include "cli/tiny_suite.h"
 
-#define TRACE                                                                    \
+#define TRACE_OF(rows)                                                           \
     "trace -m tiny.h5 --chat=off -f text -n 20 --ignore-eos --deterministic -q " \
-    "--trace-rows 64 --trace-window 48 "
+    "--trace-rows " rows " --trace-window 48 "
+#define TRACE TRACE_OF("64")
 #define TWO_QUESTIONS "--scenario context-only --question 'Who is it?' --question 'Where?' "
 enum { LAYERS = 3 };
 
@@ -426,6 +427,8 @@ START_TEST(test_rows_that_are_spread_over_the_prompt_are_enough)
     program_exits(&r, 0);
     for (int i = 0; i < SPREAD; i++) {
         char path[160];
+        if (i == 2) program_run(&r, 2, TRACE_OF("256") "-o some.h5"); /* as many as references of a short prompt */
+        program_exits(&r, 0);
         program_run(&r, 1 + i % 2, "replay some.h5 --policy '%s' --budget 40 --keep-sets spread -q", spread[i]);
         program_exits(&r, 0);
         program_run(

@@ -55,22 +55,19 @@ begin() {
 ranks_of() { if [ "$1" = 1 ]; then echo "$run"; else pgrep -P "$run"; fi; }
 
 # Waits for a run that was disturbed; $code. A launcher may stay for ever when a rank ended while MPI started: where all
-# ranks of $1 have ended for ten seconds it is ended, and $code is "hung".
+# ranks of $1 have ended for ten seconds it is ended, and $code is "hung". In this shell: one beside it, ended while it
+# begins, would take the trap along.
 await() {
     local idle=0
-    rm -f hung
-    (
-        while [ "$1" -gt 1 ] && sleep 0.5 && kill -0 "$run" 2>/dev/null; do
-            idle=$((idle + 1))
-            [ -z "$(pgrep -P "$run" -r D,R,S,T)" ] || idle=0
-            [ "$idle" -lt 20 ] || { touch hung && kill -KILL "$run"; }
-        done
-    ) 2>/dev/null &
-    local watch=$!
+    while [ "$1" -gt 1 ] && [ "$idle" -lt 50 ] && grep -qs '^State:.[^Z]' "/proc/$run/status"; do
+        sleep 0.2
+        idle=$((idle + 1))
+        [ -z "$(pgrep -P "$run" -r D,R,S,T)" ] || idle=0
+    done
+    [ "$idle" -lt 50 ] || kill -KILL "$run"
     wait "$run"
     code=$?
-    kill "$watch" 2>/dev/null
-    [ ! -e hung ] || code=hung
+    [ "$idle" -lt 50 ] || code=hung
 }
 
 # Ends the run at a random point: one rank, all of them, or with a signal that asks for it.
