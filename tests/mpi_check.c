@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -98,6 +99,23 @@ void mt_record_status(lh_status got, lh_status expected, const char *file, int l
 {
     mt_record(got == expected, file, line, "%s gave '%s', not '%s'%s%s", call, lh_status_name(got),
               lh_status_name(expected), got == LH_OK ? "" : ": ", got == LH_OK ? "" : lh_error_message());
+}
+
+void mt_folder_make(char folder[MT_FOLDER_BYTES])
+{
+    if (mt_rank() == 0) {
+        snprintf(folder, MT_FOLDER_BYTES, "/tmp/longhaul-test-XXXXXX");
+        if (!mkdtemp(folder)) abort();
+    }
+    mt_try(lh_comm_bcast(mt_comm(), 0, folder, MT_FOLDER_BYTES));
+}
+
+void mt_folder_remove(const char *folder)
+{
+    char command[128];
+    mt_try(lh_comm_barrier(mt_comm()));
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    if (mt_rank() == 0 && system(command) != 0) mt_check(0, "cannot remove %s", folder);
 }
 
 void mt_finish(void)

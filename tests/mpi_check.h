@@ -31,6 +31,11 @@ lh_comm *mt_comm(void);
 int mt_rank(void);
 int mt_size(void);
 
+/* Collective. A new folder for files that all ranks see, and its end with all that is in it, when nobody uses it. */
+enum { MT_FOLDER_BYTES = 64 };
+void mt_folder_make(char folder[MT_FOLDER_BYTES]);
+void mt_folder_remove(const char *folder);
+
 /* Records the first failure of this rank; the test goes on. Needs a format: mt_check(a == b, "%d is not %d", a, b). */
 #define mt_check(condition, ...) mt_record((condition) ? 1 : 0, __FILE__, __LINE__, __VA_ARGS__)
 

@@ -85,11 +85,7 @@ void device_models_make(device_models *m)
     *m = (device_models){0};
     extent e = choose_extent(m);
     m->prompt = e.prompt, m->steps = e.steps, m->vocab = e.vocab;
-    if (mt_rank() == 0) {
-        snprintf(m->folder, sizeof m->folder, "/tmp/longhaul-test-XXXXXX");
-        if (!mkdtemp(m->folder)) abort();
-    }
-    mt_try(lh_comm_bcast(mt_comm(), 0, m->folder, sizeof m->folder));
+    mt_folder_make(m->folder);
     for (int i = 0; i < DEVICE_SHAPES; i++) {
         tiny_shape *shape = &m->shapes[i];
         *shape = smallest[i];
@@ -106,10 +102,7 @@ void device_models_make(device_models *m)
 
 void device_models_remove(device_models *m)
 {
-    char command[128];
-    mt_try(lh_comm_barrier(mt_comm()));
-    snprintf(command, sizeof command, "rm -rf %s", m->folder);
-    if (mt_rank() == 0 && system(command) != 0) mt_check(0, "cannot remove %s", m->folder);
+    mt_folder_remove(m->folder);
 }
 
 lh_engine *device_open(lh_comm *comm, const char *path, const device_options *options)

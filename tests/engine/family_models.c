@@ -93,11 +93,7 @@ const tiny_shape family_shapes[FAMILIES] = {
 void family_models_make(family_models *m)
 {
     *m = (family_models){0};
-    if (mt_rank() == 0) {
-        snprintf(m->folder, sizeof m->folder, "/tmp/longhaul-test-XXXXXX");
-        if (!mkdtemp(m->folder)) abort();
-    }
-    mt_try(lh_comm_bcast(mt_comm(), 0, m->folder, sizeof m->folder));
+    mt_folder_make(m->folder);
     for (int i = 0; i < FAMILIES; i++) {
         tiny_shape shape = family_shapes[i];
         shape.vocab = FAMILY_VOCAB;
@@ -110,10 +106,7 @@ void family_models_make(family_models *m)
 
 void family_models_remove(family_models *m)
 {
-    char command[128];
-    mt_try(lh_comm_barrier(mt_comm()));
-    snprintf(command, sizeof command, "rm -rf %s", m->folder);
-    if (mt_rank() == 0 && system(command) != 0) mt_check(0, "cannot remove %s", m->folder);
+    mt_folder_remove(m->folder);
 }
 
 int family_is_long(void)

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/h5.h"
 #include "base/minmax.h"
@@ -29,11 +28,7 @@ static struct {
 
 static void make_fixture(void)
 {
-    if (mt_rank() == 0) {
-        snprintf(fix.folder, sizeof fix.folder, "/tmp/longhaul-test-XXXXXX");
-        if (!mkdtemp(fix.folder)) abort();
-    }
-    mt_try(lh_comm_bcast(mt_comm(), 0, fix.folder, sizeof fix.folder));
+    mt_folder_make(fix.folder);
     snprintf(fix.model, sizeof fix.model, "%s/model.h5", fix.folder);
     if (mt_rank() == 0) tiny_model_make(fix.model, &shape);
     tiny_model_tokens(fix.ids, LONG, VOCAB);
@@ -42,10 +37,7 @@ static void make_fixture(void)
 
 static void remove_fixture(void)
 {
-    char command[128];
-    mt_try(lh_comm_barrier(mt_comm()));
-    snprintf(command, sizeof command, "rm -rf %s", fix.folder);
-    if (mt_rank() == 0 && system(command) != 0) mt_check(0, "cannot remove %s", fix.folder);
+    mt_folder_remove(fix.folder);
 }
 
 static lh_engine_options options_of(int64_t memory, int64_t chunk)

@@ -113,11 +113,7 @@ static int check_folder(const char *root)
     char work[64] = "", command[96];
     DIR *dir = opendir(root);
     int found = 0;
-    if (mt_rank() == 0) {
-        snprintf(work, sizeof work, "/tmp/longhaul-test-XXXXXX");
-        if (!mkdtemp(work)) abort();
-    }
-    mt_try(lh_comm_bcast(mt_comm(), 0, work, sizeof work));
+    mt_folder_make(work);
     for (struct dirent *e; dir && (e = readdir(dir));) {
         char folder[700];
         snprintf(folder, sizeof folder, "%s/%s", root, e->d_name);

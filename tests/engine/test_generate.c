@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/h5.h"
 #include "engine/generate.h"
@@ -62,11 +61,7 @@ static void path_in(char *out, size_t bytes, const char *name)
 /* One folder for all ranks, made by rank 0. */
 static void make_fixture(void)
 {
-    if (mt_rank() == 0) {
-        snprintf(fix.folder, sizeof fix.folder, "/tmp/longhaul-test-XXXXXX");
-        if (!mkdtemp(fix.folder)) abort();
-    }
-    mt_try(lh_comm_bcast(mt_comm(), 0, fix.folder, sizeof fix.folder));
+    mt_folder_make(fix.folder);
     for (int i = 0; i < SHAPES; i++) {
         char name[32];
         snprintf(name, sizeof name, "model%d.h5", i);
@@ -79,10 +74,7 @@ static void make_fixture(void)
 
 static void remove_fixture(void)
 {
-    char command[128];
-    mt_try(lh_comm_barrier(mt_comm()));
-    snprintf(command, sizeof command, "rm -rf %s", fix.folder);
-    if (mt_rank() == 0 && system(command) != 0) mt_check(0, "cannot remove %s", fix.folder);
+    mt_folder_remove(fix.folder);
 }
 
 static lh_engine *open_engine(lh_comm *comm, int shape, int deterministic)

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "engine/prefill_checkpoint.h"
@@ -55,11 +54,7 @@ static const char *path_of(char out[128], const char *what, int policy, int64_t 
 
 static void enter(void)
 {
-    if (mt_rank() == 0) {
-        snprintf(folder, sizeof folder, "/tmp/longhaul-test-XXXXXX");
-        if (!mkdtemp(folder)) abort();
-    }
-    mt_try(lh_comm_bcast(mt_comm(), 0, folder, sizeof folder));
+    mt_folder_make(folder);
     for (int i = 0; i < SHAPES; i++) {
         snprintf(model[i], sizeof model[i], "%s/model%d.h5", folder, i);
         if (mt_rank() == 0) tiny_model_make(model[i], &shapes[i]);
@@ -70,10 +65,7 @@ static void enter(void)
 
 static void leave(void)
 {
-    char command[128];
-    mt_try(lh_comm_barrier(mt_comm()));
-    snprintf(command, sizeof command, "rm -rf %s", folder);
-    if (mt_rank() == 0 && system(command) != 0) mt_check(0, "cannot remove %s", folder);
+    mt_folder_remove(folder);
 }
 
 static lh_engine *open_engine(lh_comm *comm, int shape)

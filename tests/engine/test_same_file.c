@@ -25,11 +25,7 @@ static int32_t ids[PROMPT];
 static void enter(void)
 {
     char *const names[] = {model, other, cache, spare};
-    if (mt_rank() == 0) {
-        snprintf(folder, sizeof folder, "/tmp/longhaul-test-XXXXXX");
-        if (!mkdtemp(folder)) abort();
-    }
-    mt_try(lh_comm_bcast(mt_comm(), 0, folder, sizeof folder));
+    mt_folder_make(folder);
     for (int i = 0; i < 4; i++) snprintf(names[i], sizeof model, "%s/%c.h5", folder, "mocs"[i]);
     if (mt_rank() == 0) {
         tiny_model_make(model, &shapes[0]);

@@ -3,7 +3,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/mem.h"
 #include "engine/chunk.h"
@@ -74,11 +73,7 @@ typedef struct seen {
 
 static void make_fixture(void)
 {
-    if (mt_rank() == 0) {
-        snprintf(fix.folder, sizeof fix.folder, "/tmp/longhaul-test-XXXXXX");
-        if (!mkdtemp(fix.folder)) abort();
-    }
-    mt_try(lh_comm_bcast(mt_comm(), 0, fix.folder, sizeof fix.folder));
+    mt_folder_make(fix.folder);
     for (int i = 0; i < SHAPES; i++) {
         snprintf(fix.model[i], sizeof fix.model[i], "%s/model%d.h5", fix.folder, i);
         if (mt_rank() == 0) tiny_model_make(fix.model[i], &shapes[i]);
@@ -89,10 +84,7 @@ static void make_fixture(void)
 
 static void remove_fixture(void)
 {
-    char command[128];
-    mt_try(lh_comm_barrier(mt_comm()));
-    snprintf(command, sizeof command, "rm -rf %s", fix.folder);
-    if (mt_rank() == 0 && system(command) != 0) mt_check(0, "cannot remove %s", fix.folder);
+    mt_folder_remove(fix.folder);
 }
 
 static lh_engine *open_engine(int shape, int64_t memory)
