@@ -1,8 +1,8 @@
 /* Matrix products: few tokens stream the weights once; more go by tiles, or by oneDNN where the processor multiplies
  * bf16. Measured on Zen 4, 512 tokens, one core: tiles 0.90 of the multiply-add rate in f32 (OpenBLAS 0.3.21: 0.88) and
  * with weights widened from bf16 while they are packed; oneDNN 1.9 times the rate with bf16 pairs (own tiles: 1.7). */
+#include "kernels/cpu/gemm_few.inc.c"
 #include "kernels/cpu/pack.h"
-#include "kernels/cpu/stream.h"
 
 /* ---- by tiles: each output one chain of multiply-adds, which in fixed order are fused on every processor ---- */
 
@@ -100,111 +100,6 @@ static lh_status gemm_tiled(lh_stream *stream, const lh_gemm_args *a)
 #pragma omp parallel if (a->tokens * a->in * a->out >= PARALLEL_FROM)
     for (int64_t first = 0; first < a->tokens; first += TILED_TOKENS)
         tiled_tokens(a, first, x, x + packed + omp_get_thread_num() * own);
-    return LH_OK;
-}
-
-/* ---- few tokens: every row of the weights is read once, as it lies ---- */
-
-/* One token passes along one row at a time, in FEW_CHAINS sums: several rows would be several streams, which are
- * prefetched worse (rows of 576 bf16: 14 instead of 33 GB/s on one core). More tokens meet FEW_ROWS rows
- * at once, FEW_TOGETHER of them at a time, or else their own numbers come from the second-level cache for each row.
- * With AVX2 up to 32 tokens that costs less than packing the weights: on two Zen cores a step of 16 sequences of a 135M
- * model takes 0.84 of the time that tiles take, of 32 sequences 0.95. */
-enum { FEW_TOKENS = VL == 8 ? 32 : 8, FEW_CHAINS = 4, FEW_ROWS = 4, FEW_TOGETHER = VL == 16 ? 4 : 2 };
-
-typedef struct lh_few {
-    const lh_gemm_args *args;
-    float *x; /* packed vectors, x_ld apart */
-    int64_t x_ld;
-} lh_few;
-
-/* y[t, o] in FEW_CHAINS sums. kind is a constant at each call. */
-VEC_FN void few_one(const lh_few *f, int64_t o, int64_t t, const lh_meet kind)
-{
-    const lh_gemm_args *a = f->args;
-    const float *x = f->x + t * f->x_ld;
-    int64_t step = step_elements(kind), x_step = step_floats(kind), i = 0;
-    vf sum[FEW_CHAINS];
-#pragma GCC unroll 4
-    for (int u = 0; u < FEW_CHAINS; u++) sum[u] = vf_zero();
-    for (; i + FEW_CHAINS * step <= a->in; i += FEW_CHAINS * step, x += FEW_CHAINS * x_step) {
-#pragma GCC unroll 4
-        for (int u = 0; u < FEW_CHAINS; u++)
-            sum[u] = step_add(step_load(a->w, o * a->w_ld + i + u * step, step, kind), x + u * x_step, sum[u], kind);
-    }
-    for (; i < a->in; i += step, x += x_step)
-        sum[0] = step_add(step_load(a->w, o * a->w_ld + i, lh_min_i64(step, a->in - i), kind), x, sum[0], kind);
-    a->y[t * a->y_ld + o] = vf_sum((sum[0] + sum[1]) + (sum[2] + sum[3])) + (a->bias ? a->bias[o] : 0.0f);
-}
-
-/* y[t .. t + tokens, o .. o + FEW_ROWS]. tokens and kind are constants at each call. */
-VEC_FN void few_block(const lh_few *f, int64_t o, int64_t t, const int tokens, const lh_meet kind)
-{
-    const lh_gemm_args *a = f->args;
-    int64_t step = step_elements(kind), i = 0;
-    const float *x = f->x + t * f->x_ld;
-    vf sum[FEW_ROWS][FEW_TOGETHER];
-#pragma GCC unroll 16
-    for (int n = 0; n < FEW_ROWS * tokens; n++) sum[n / tokens][n % tokens] = vf_zero();
-    for (; i + step <= a->in; i += step, x += step_floats(kind)) {
-#pragma GCC unroll 16
-        for (int n = 0; n < FEW_ROWS * tokens; n++) {
-            vf w = step_load(a->w, (o + n / tokens) * a->w_ld + i, step, kind);
-            sum[n / tokens][n % tokens] = step_add(w, x + n % tokens * f->x_ld, sum[n / tokens][n % tokens], kind);
-        }
-    }
-#pragma GCC unroll 16
-    for (int n = 0; n < FEW_ROWS * tokens; n++) {
-        int r = n / tokens, c = n % tokens;
-        if (i < a->in)
-            sum[r][c] =
-                step_add(step_load(a->w, (o + r) * a->w_ld + i, a->in - i, kind), x + c * f->x_ld, sum[r][c], kind);
-        a->y[(t + c) * a->y_ld + o + r] = vf_sum(sum[r][c]) + (a->bias ? a->bias[o + r] : 0.0f);
-    }
-}
-
-VEC_FN void few_range(const lh_few *f, int64_t o, int64_t end, const lh_meet kind)
-{
-    int64_t tokens = f->args->tokens, blocks = tokens - tokens % 2;
-    for (; o + FEW_ROWS <= end; o += FEW_ROWS) {
-        int64_t t = 0;
-        for (; t + FEW_TOGETHER <= blocks; t += FEW_TOGETHER) few_block(f, o, t, FEW_TOGETHER, kind);
-        for (; t + 2 <= blocks; t += 2) few_block(f, o, t, 2, kind);
-        for (int64_t r = 0; r < FEW_ROWS && t < tokens; r++) few_one(f, o + r, t, kind);
-    }
-    for (; o < end; o++) {
-        for (int64_t t = 0; t < tokens; t++) few_one(f, o, t, kind);
-    }
-}
-
-static const lh_meet meet_bf16 = PAIRS ? MEET_PAIRS : MEET_SPLIT;
-
-static void few_range_f32(const lh_few *f, int64_t o, int64_t end)
-{
-    few_range(f, o, end, MEET_F32);
-}
-
-static void few_range_bf16(const lh_few *f, int64_t o, int64_t end)
-{
-    few_range(f, o, end, meet_bf16);
-}
-
-static lh_status gemm_few(lh_stream *stream, const lh_gemm_args *a)
-{
-    enum { ROWS = 64 };
-    lh_meet kind = a->type == LH_F32 ? MEET_F32 : meet_bf16;
-    int64_t bytes = lh_dtype_bytes(a->type);
-    lh_few f = {.args = a, .x_ld = packed_floats(a->in, kind)};
-    LH_TRY(lh_stream_scratch(stream, &f.x, a->tokens * f.x_ld * (int64_t)sizeof *f.x));
-    for (int64_t t = 0; t < a->tokens; t++)
-        pack_vector(f.x + t * f.x_ld, (const char *)a->x + t * a->x_ld * bytes, a->in, kind);
-#pragma omp parallel for if (a->out * a->in >= PARALLEL_FROM)
-    for (int64_t o = 0; o < a->out; o += ROWS) {
-        if (a->type == LH_F32)
-            few_range_f32(&f, o, lh_min_i64(o + ROWS, a->out));
-        else
-            few_range_bf16(&f, o, lh_min_i64(o + ROWS, a->out));
-    }
     return LH_OK;
 }
 
