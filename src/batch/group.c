@@ -142,8 +142,9 @@ static lh_status add_question(lh_batch_group *g, lh_batch_work *w, lh_tokens *pr
 }
 
 /* Tokens of its own that a prompt has at least where it is to be answered as if it stood alone: products of fewer rows
- * (up to FEW_TOKENS of cpu/gemm_few.inc.c, 64) have other bits; a single one, with --deterministic, too. */
-enum { UNDECLARED_OWN = 65 };
+ * (up to FEW_TOKENS of cpu/gemm_few.inc.c, 64) have other bits; so has a single one with --deterministic, where 65 would
+ * be a chunk of 64 and one of 1. */
+enum { UNDECLARED_OWN = 66 };
 
 /* What a whole prompt has beside what all have; `prompt` becomes that. */
 static lh_status add_prompt(lh_batch_group *g, const lh_batch_work *w, lh_tokens *prompt, context **out)
