@@ -141,8 +141,9 @@ static lh_status next_task(void *self, lh_task **out)
     lh_batch_upcoming next = {.work = NULL};
     heading h;
     *out = NULL;
+    lh_comm_step(r->comm, "next request", -1);
     lh_status st = is_first(r) ? lh_batch_dispatch_next(r->dispatch, &next) : LH_OK;
-    LH_TRY_DONE(lh_comm_agree_patiently(r->comm, st));
+    LH_TRY_DONE(lh_comm_agree(r->comm, st));
     h = heading_of(&next);
     LH_TRY_DONE(lh_comm_bcast(r->comm, 0, &h, sizeof h));
     if (h.i < 0) return LH_OK;
@@ -166,7 +167,7 @@ static lh_status pulse(void *self)
     run *r = self;
     lh_status st = is_first(r) ? lh_batch_dispatch_pulse(r->dispatch) : LH_OK;
     if (st == LH_OK) st = lh_batch_check_interrupt();
-    return lh_comm_agree_patiently(r->comm, st); /* rank 0 may have read what others asked for */
+    return lh_comm_agree(r->comm, st);
 }
 
 static lh_status open_run(run *r)
@@ -217,7 +218,6 @@ static lh_status wait_for_all(run *r, lh_status *st)
         asked = lh_interrupt_asked();
         LH_TRY(lh_comm_allreduce(r->comm, &asked, 1, LH_I64, LH_MAX));
         if (is_first(r)) LH_TRY(lh_batch_dispatch_wait(r->dispatch, asked != 0, &over));
-        LH_TRY(lh_comm_agree_patiently(r->comm, LH_OK)); /* rank 0 may have read what others asked for */
         LH_TRY(lh_comm_bcast(r->comm, 0, &over, sizeof over));
     }
     if (is_first(r)) *st = lh_batch_dispatch_verdict(r->dispatch, *st);

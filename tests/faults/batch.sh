@@ -138,23 +138,33 @@ law "a checkpoint that is cut off meanwhile ends no run ($?)" test $? = 1
 law "nor changes it" is_whole
 mv keep.h5 tiny.h5
 
-# A rank that is stopped longer than others wait.
-rm -f out.jsonl*
-begin 3 --comm-timeout 2
-until [ "$(lines)" -ge 1 ] || ! kill -0 "$run" 2>/dev/null; do sleep 0.02; done
-mapfile -t victims < <(ranks_of 3)
-kill -STOP "${victims[1]}" 2>/dev/null
-( sleep 20 && kill -KILL "${victims[@]}" 2>/dev/null ) &
-watch=$!
-wait "$run"
-code=$?
-kill "$watch" 2>/dev/null
-law "a stopped rank ends the run ($code)" test "$code" = 7 -o "$code" = 1
-[ "$code" = 1 ] || law "and is named" grep -q "does not take part" err
-kill -KILL "${victims[@]}" 2>/dev/null
-begin 1
-wait "$run"
-law "the run goes on without it" is_whole
+# A rank that is stopped longer than others wait: while it computes, or while rank 0 alone reads what comes next, here
+# many lines that cannot be requests.
+cp in.jsonl all.jsonl
+seq -f '{"custom_id":"bad%.0f","method":"POST","url":"/v1/completions","body":{"prompt":"x","n":2}}' 200000 >bad.jsonl
+for case in "all 0 does not take part" "all 1 does not take part" \
+    "bad 0 rank 0 does not take part, its last step is 'next request'"; do
+    read -r input victim message <<<"$case"
+    rm -f out.jsonl*
+    cp "$input.jsonl" in.jsonl
+    begin 3 --comm-timeout 2
+    until [ "$(lines)" -ge 1 ] || ! kill -0 "$run" 2>/dev/null; do sleep 0.02; done
+    mapfile -t victims < <(ranks_of 3 | sort -n)
+    kill -STOP "${victims[victim]}" 2>/dev/null
+    ( sleep 60 && kill -KILL "${victims[@]}" 2>/dev/null ) &
+    watch=$!
+    wait "$run"
+    code=$?
+    kill "$watch" 2>/dev/null
+    law "rank $victim is stopped, $input: the run ends ($code)" test "$code" = 7 -o "$code" = 1
+    [ "$code" = 1 ] || law "and is named" grep -q "$message" err
+    kill -KILL "${victims[@]}" 2>/dev/null
+    [ "$input" = all ] || continue
+    begin 1
+    wait "$run"
+    law "the run goes on without rank $victim" is_whole
+done
+cp all.jsonl in.jsonl
 
 # Replicas: a leader that is stopped, the one that writes or another, is named by one that hears nothing of it.
 for case in '2 0' '2 1' '3 0' '3 2'; do
@@ -178,7 +188,6 @@ for case in '2 0' '2 1' '3 0' '3 2'; do
 done
 
 # One request is left: an interrupt ends the run wherever it arrives, also where there is nothing more to do.
-cp in.jsonl all.jsonl
 printf '{"custom_id":"long","method":"POST","url":"/v1/completions","body":{"prompt":"x","max_tokens":100000}}\n' >in.jsonl
 for case in '2 0 --tp 1' '2 1 --tp 1' '4 1 --tp 2' '4 2 --tp 2' '4 3 --tp 2'; do
     read -r ranks victim way <<<"$case"
