@@ -274,9 +274,10 @@ lh_status lh_batch_work_write(const lh_batch_work *w, lh_finish_reason finish, l
     *timing = NULL;
     if (how != LH_OK) return lh_batch_failure_line(&w->line, how, w->common->run, out);
     LH_TRY(write_answer(w, finish, out));
-    *timing =
-        json_pack("{s:I, s:I, s:I, s:I, s:f, s:f}", "line", (json_int_t)w->line.number, "context_tokens",
-                  (json_int_t)context_tokens(w), "prompt_tokens", (json_int_t)w->prompt.n, "new_tokens",
-                  (json_int_t)w->answer.n, "prefill_s", w->prefilled_s - w->began_s, "decode_s", now - w->prefilled_s);
+    const int64_t context = w->task.context ? context_tokens(w) : 0; /* none: there was no memory for it */
+    *timing = json_pack("{s:I, s:I, s:I, s:I, s:f, s:f}", "line", (json_int_t)w->line.number, "context_tokens",
+                        (json_int_t)context, "prompt_tokens", (json_int_t)(context_tokens(w) - context + w->prompt.n),
+                        "new_tokens", (json_int_t)w->answer.n, "prefill_s", w->prefilled_s - w->began_s, "decode_s",
+                        now - w->prefilled_s);
     return LH_OK;
 }
