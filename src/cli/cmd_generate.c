@@ -364,7 +364,8 @@ static lh_status generate(run *r)
                             .questions = (const char *const *)r->input.questions,
                             .question_count = r->input.n,
                             .prompt_tokens = r->ids.prompt.n,
-                            .answer = -1};
+                            .answer = -1,
+                            .generation = &r->generation};
     lh_generate_request request = {.prompt = r->ids.prompt,
                                    .asked = r->asked,
                                    .questions = r->ids.questions,

@@ -21,54 +21,104 @@ static void end_line(lh_output *out)
     if (out->text.bytes == 0 || out->text.data[out->text.bytes - 1] != '\n') write_text(out, "\n", 1);
 }
 
+/* Called at the first token of an answer: finishes the previous one. */
+static void begin_answer(lh_output *out, int64_t answer)
+{
+    if (out->answer >= 0 && !out->json) end_line(out);
+    out->answer = answer;
+    out->text.bytes = 0;
+    out->ids.n = 0;
+    if (out->question_count < 2 || out->json) return;
+    if (answer) write_text(out, "\n", 1);
+    write_text(out, "> ", 2);
+    write_text(out, out->questions[answer], (int64_t)strlen(out->questions[answer]));
+    write_text(out, "\n", 1);
+}
+
+static void take_text(lh_output *out, int64_t answer, int32_t id, const char *text, int64_t bytes)
+{
+    if (answer != out->answer) begin_answer(out, answer);
+    if (!out->json) write_text(out, text, bytes);
+    /* Out of memory: only the output of an interrupted run lacks this text. */
+    if (lh_buf_append(&out->text, text, bytes) != LH_OK || (id >= 0 && lh_tokens_push(&out->ids, id) != LH_OK))
+        lh_error_clear();
+}
+
+/* Adds the text of its question, if there is one. */
+static void name_question(const lh_output *out, int64_t answer, json_t *object)
+{
+    if (answer >= out->question_count) return;
+    const char *question = out->questions[answer];
+    json_object_set_new(object, "question", lh_json_text(question, (int64_t)strlen(question)));
+}
+
 /* ---- interrupted ---- */
 
-static json_t *answer_json(const lh_output *out)
+static int is_complete(const lh_output *out, int64_t answer)
 {
-    json_t *ids = json_array(), *object = json_object();
-    for (int64_t i = 0; i < out->ids.n; i++) json_array_append_new(ids, json_integer(out->ids.ids[i]));
-    json_object_set_new(object, "text", lh_json_text(out->text.data ? out->text.data : "", out->text.bytes));
-    json_object_set_new(object, "token_ids", ids);
-    json_object_set_new(object, "finish_reason", json_string(lh_finish_name(LH_FINISH_INTERRUPTED)));
+    return out->generation->answers[answer].finish != LH_FINISH_INTERRUPTED;
+}
+
+/* An answer that is complete, or the current one as far as it goes. */
+static json_t *answer_json(const lh_output *out, int64_t answer)
+{
+    const lh_answer current = {.ids = out->ids, .text = out->text, .finish = LH_FINISH_INTERRUPTED};
+    json_t *object = lh_answer_json(is_complete(out, answer) ? &out->generation->answers[answer] : &current);
+    name_question(out, answer, object);
     return object;
 }
 
-/* Adds the text of its question to every answer. */
-static void name_questions(const lh_output *out, json_t *object)
+static void write_json(lh_output *out)
 {
-    json_t *answers = json_object_get(object, "answers");
-    for (int64_t i = 0; i < out->question_count; i++) {
-        json_t *answer = answers ? json_array_get(answers, (size_t)i) : object;
-        const char *question = out->questions[i];
-        if (answer) json_object_set_new(answer, "question", lh_json_text(question, (int64_t)strlen(question)));
+    json_t *object = answer_json(out, 0), *answers = json_array();
+    for (int64_t i = 0; i < out->generation->answer_count; i++)
+        if (i == out->answer || is_complete(out, i)) json_array_append_new(answers, answer_json(out, i));
+    if (out->generation->answer_count > 1) json_object_set(object, "answers", answers);
+    json_decref(answers);
+    lh_failures_add(&out->failed, lh_cli_write_json(object));
+    json_decref(object);
+}
+
+/* The rest of the current answer, if it is complete, and those that are while it was not. */
+static void write_waiting(lh_output *out)
+{
+    for (int64_t i = out->answer; i < out->generation->answer_count; i++) {
+        const lh_buf *text = &out->generation->answers[i].text;
+        const int64_t shown = i == out->answer ? out->text.bytes : 0;
+        if (is_complete(out, i)) take_text(out, i, -1, text->data ? text->data + shown : "", text->bytes - shown);
     }
+    end_line(out);
+}
+
+static void warn_of_end(const lh_output *out)
+{
+    const char *files = out->writes_at_end ? "; the files of '--keep-sets' and '--logits' were not written" : "";
+    const int64_t count = out->generation->answer_count;
+    int64_t complete = 0;
+    for (int64_t i = 0; i < count; i++) complete += is_complete(out, i);
+    if (out->answer < 0 && out->layers_kept)
+        lh_warn("interrupted during prefill: the same command goes on at layer %lld of %lld, from '%s'",
+                (long long)out->layers_kept + 1, (long long)out->layers, out->checkpoint);
+    else if (out->answer < 0)
+        lh_warn("interrupted during prefill%s", out->saves_cache || out->writes_at_end ? "; no file was written" : "");
+    else if (count > 1)
+        lh_warn("interrupted after %lld of %lld answers%s", (long long)complete, (long long)count, files);
+    else
+        lh_warn("interrupted after %lld generated tokens%s", (long long)out->ids.n, files);
+    if (out->trace) lh_warn("what was recorded is kept: 'longhaul trace --join %s' makes a trace of it", out->trace);
 }
 
 /* Ends the process; rank 0 writes the output so far. */
 static void leave(lh_output *out)
 {
     if (!lh_cli_first()) lh_comm_leave(out->comm, LH_EINTERRUPTED);
-    json_t *object = answer_json(out);
     lh_progress_clear(&out->progress);
-    if (out->json) {
-        if (out->answers)
-            json_array_append_new(out->answers, json_copy(object)); /* a copy: an object must not contain itself */
-        if (out->answers) json_object_set(object, "answers", out->answers);
-        name_questions(out, object);
-        lh_failures_add(&out->failed, lh_cli_write_json(object));
-    } else if (out->answer >= 0) {
-        end_line(out);
-    }
+    if (out->json)
+        write_json(out);
+    else if (out->answer >= 0)
+        write_waiting(out);
     if (out->failed.st != LH_OK) lh_log(LH_LOG_ERROR, 0, "%s", out->failed.text);
-    if (out->answer < 0 && out->layers_kept)
-        lh_warn("interrupted during prefill: the same command goes on at layer %lld of %lld, from '%s'",
-                (long long)out->layers_kept + 1, (long long)out->layers, out->checkpoint);
-    else if (out->answer < 0)
-        lh_warn("interrupted during prefill%s", out->saves_cache || out->writes_at_end ? "; no file was written" : "");
-    else
-        lh_warn("interrupted after %lld generated tokens%s", (long long)out->ids.n,
-                out->writes_at_end ? "; the files of '--keep-sets' and '--logits' were not written" : "");
-    if (out->trace) lh_warn("what was recorded is kept: 'longhaul trace --join %s' makes a trace of it", out->trace);
+    warn_of_end(out);
     for (size_t i = 0; i < sizeof out->claims / sizeof *out->claims; i++)
         if (out->claims[i]) lh_partial_drop(out->claims[i]);
     lh_comm_leave(out->comm, out->failed.st != LH_OK ? (int)out->failed.st : LH_EINTERRUPTED);
@@ -116,35 +166,6 @@ void lh_output_checkpoint_kept(void *self, int64_t layers_done)
     lh_output *out = self;
     out->layers_kept = layers_done;
     if (out->leaves) leave(out);
-}
-
-/* Called at the first token of an answer: finishes the previous one. */
-static void begin_answer(lh_output *out, int64_t answer)
-{
-    if (out->answer >= 0) {
-        if (!out->json) end_line(out);
-        if (!out->answers) out->answers = json_array();
-        json_t *before = answer_json(out);
-        json_object_del(before, "finish_reason");
-        json_array_append_new(out->answers, before);
-    }
-    out->answer = answer;
-    out->text.bytes = 0;
-    out->ids.n = 0;
-    if (out->question_count < 2 || out->json) return;
-    if (answer) write_text(out, "\n", 1);
-    write_text(out, "> ", 2);
-    write_text(out, out->questions[answer], (int64_t)strlen(out->questions[answer]));
-    write_text(out, "\n", 1);
-}
-
-static void take_text(lh_output *out, int64_t answer, int32_t id, const char *text, int64_t bytes)
-{
-    if (answer != out->answer) begin_answer(out, answer);
-    if (!out->json) write_text(out, text, bytes);
-    /* Out of memory: only the output of an interrupted run lacks this text. */
-    if (lh_buf_append(&out->text, text, bytes) != LH_OK || (id >= 0 && lh_tokens_push(&out->ids, id) != LH_OK))
-        lh_error_clear();
 }
 
 void lh_output_token(void *self, int64_t answer, int32_t id, const char *text, int64_t bytes)
@@ -218,7 +239,9 @@ lh_status lh_output_finish(lh_output *out, const lh_engine *engine, const lh_gen
     LH_TRY_DONE(lh_failures_end(&out->failed));
     if (out->json) {
         LH_TRY_DONE(lh_generation_json(engine, generation, &object));
-        name_questions(out, object);
+        json_t *answers = json_object_get(object, "answers");
+        for (int64_t i = 0; i < generation->answer_count; i++)
+            name_question(out, i, answers ? json_array_get(answers, (size_t)i) : object);
         LH_TRY_DONE(lh_cli_write_json(object));
     }
     summarise(engine, generation);
@@ -232,6 +255,4 @@ void lh_output_clear(lh_output *out)
     lh_progress_clear(&out->progress);
     lh_buf_clear(&out->text);
     lh_tokens_clear(&out->ids);
-    json_decref(out->answers);
-    out->answers = NULL;
 }

@@ -20,10 +20,10 @@ typedef struct lh_output {
     int leaves;                  /* 1: the run ends with the next checkpoint */
     lh_progress progress;
     int64_t answer; /* the current one, -1: none yet */
-    lh_buf text;    /* of the current answer, with its ids: printed by an interrupt */
+    lh_buf text;    /* of the current answer, with its ids: printed by an interrupt ... */
     lh_tokens ids;
-    json_t *answers;    /* finished ones, likewise */
-    lh_failures failed; /* of writing, kept until the run ends: other ranks wait in collectives */
+    const lh_generation *generation; /* ... and so are those that are complete */
+    lh_failures failed;              /* of writing, kept until the run ends: other ranks wait in collectives */
 } lh_output;
 
 /* For lh_generate_request.events, with the output as `self`. Both are collective, since they also look for interrupts:

@@ -63,8 +63,8 @@ struct lh_generate_request {
 
 typedef struct lh_answer {
     lh_tokens ids;
-    lh_buf text; /* without special tokens and stop text; empty if the model has no tokenizer */
-    lh_finish_reason finish;
+    lh_buf text;             /* without special tokens and stop text; empty if the model has no tokenizer */
+    lh_finish_reason finish; /* LH_FINISH_INTERRUPTED until the answer is complete */
     lh_buf logprobs; /* on rank 0, if requested: [ids.n] doubles, natural logarithms of the model's own probabilities */
 } lh_answer;
 
@@ -102,7 +102,10 @@ int64_t lh_generate_forks(int64_t questions);
 lh_status lh_generate(lh_engine *engine, const lh_generate_request *request, lh_generation *out);
 void lh_generation_clear(lh_generation *generation);
 
-/* The object that `generate --json` prints (docs/commands.md); the first answer also at top level. */
+/* The members of an answer in the object that `generate --json` prints. */
+json_t *lh_answer_json(const lh_answer *answer);
+
+/* That object (docs/commands.md); the first answer also at top level. */
 lh_status lh_generation_json(const lh_engine *engine, const lh_generation *generation, json_t **out);
 
 #endif

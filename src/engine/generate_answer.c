@@ -16,13 +16,16 @@ lh_status lh_writers_open(lh_generate_run *r)
 {
     const lh_generate_request *q = r->request;
     LH_TRY(lh_calloc(&r->writers, r->out->answer_count, sizeof *r->writers));
-    for (int64_t i = 0; i < r->out->answer_count; i++)
+    for (int64_t i = 0; i < r->out->answer_count; i++) {
+        lh_answer *answer = &r->out->answers[i];
+        answer->finish = LH_FINISH_INTERRUPTED;
         r->writers[i] = (lh_answer_writer){.run = r,
                                            .index = i,
-                                           .answer = &r->out->answers[i],
+                                           .answer = answer,
                                            .text = {.decoder = {.tok = lh_engine_tokenizer(r->engine)},
                                                     .stops = {q->stops, q->stop_count},
-                                                    .text = &r->out->answers[i].text}};
+                                                    .text = &answer->text}};
+    }
     return LH_OK;
 }
 

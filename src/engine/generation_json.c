@@ -23,7 +23,7 @@ static json_t *logprobs_of(const lh_answer *a)
     return list;
 }
 
-static json_t *answer_json(const lh_answer *a)
+json_t *lh_answer_json(const lh_answer *a)
 {
     json_t *o = json_object();
     /* a model's text may end in the middle of a character */
@@ -74,11 +74,11 @@ lh_status lh_generation_json(const lh_engine *engine, const lh_generation *g, js
     lh_status st = LH_OK;
     json_t *o = NULL, *policy = NULL, *answers = json_array();
     if (!g->given) LH_TRY_DONE(lh_policy_json(&g->policy, &policy));
-    o = answer_json(&g->answers[0]); /* at top level, for runs without questions */
+    o = lh_answer_json(&g->answers[0]); /* at top level, for runs without questions */
     json_object_set_new(o, "prompt_tokens", json_integer(g->prompt_tokens));
     json_object_set_new(o, "new_tokens", json_integer(g->new_tokens));
     for (int64_t i = 0; g->answer_count > 1 && i < g->answer_count; i++)
-        json_array_append_new(answers, answer_json(&g->answers[i]));
+        json_array_append_new(answers, lh_answer_json(&g->answers[i]));
     if (g->answer_count > 1) json_object_set(o, "answers", answers);
     json_object_set_new(o, "policy", policy ? json_incref(policy) : json_null());
     if (g->given) json_object_set_new(o, "keep_sets_from", lh_json_text(g->given, (int64_t)strlen(g->given)));

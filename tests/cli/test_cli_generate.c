@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "cli/program.h"
 #include "cli/tiny.h"
 #include "suite.h"
@@ -321,6 +322,95 @@ START_TEST(test_an_interrupt_keeps_the_answers_before)
 }
 END_TEST
 
+/* A letter to which one answer does not come, and two others do soon. */
+typedef struct stop_letter {
+    char letter;
+    int endless, soon[2], found;
+} stop_letter;
+
+static const char LETTERS[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
+
+static const char *text_of(const json_t *answers, int i)
+{
+    return json_string_value(json_object_get(json_array_get(answers, (size_t)i), "text"));
+}
+
+static void find_letter(const json_t *answers, stop_letter *out)
+{
+    enum { SOON = 400 };
+    for (const char *letter = LETTERS; *letter && out->found < 2; letter++) {
+        *out = (stop_letter){.letter = *letter, .endless = -1};
+        for (int i = 0; i < (int)json_array_size(answers); i++) {
+            const json_t *text = json_object_get(json_array_get(answers, (size_t)i), "text");
+            const char *at = memchr(json_string_value(text), *letter, json_string_length(text));
+            if (!at) out->endless = i;
+            if (at && at - json_string_value(text) < SOON && strlen(json_string_value(text)) > SOON && out->found < 2)
+                out->soon[out->found++] = i;
+        }
+        if (out->endless < 0) out->found = 0;
+    }
+    ck_assert_msg(out->found == 2, "no letter ends some answers and not others");
+}
+
+/* Two answers are complete and wait for the first one, which lasts for minutes. */
+START_TEST(test_an_interrupt_shows_answers_that_waited)
+{
+    enum { ASKED = 8 };
+    program_result r = {0};
+    stop_letter stop = {0};
+    lh_buf want = {0}, shown = {0};
+    char line[256], text[2][512];
+    json_t *o = NULL;
+    program_run(&r, 1,
+                "generate -m long.h5 -p a -n 4000 --ignore-eos --deterministic --json --question b --question c "
+                "--question d --question e --question f --question g --question h --question i");
+    program_exits(&r, 0);
+    json_t *all = json_loads(r.out.data, JSON_ALLOW_NUL, NULL), *answers = json_object_get(all, "answers");
+    ck_assert_uint_eq(json_array_size(answers), ASKED);
+    find_letter(answers, &stop);
+    for (int k = 0; k < 2; k++) {
+        const char *whole = text_of(answers, stop.soon[k]);
+        snprintf(text[k], sizeof text[k], "%.*s", (int)strcspn(whole, (const char[]){stop.letter, 0}), whole);
+        const size_t n = strlen(text[k]);
+        lh_buf_printf(&want, "\n> %c\n%s%s", 'b' + stop.soon[k], text[k], n && text[k][n - 1] == '\n' ? "" : "\n");
+    }
+    snprintf(line, sizeof line,
+             "generate -m long.h5 -p a -n 100000 --ignore-eos --deterministic --stop %c --question %c --question %c "
+             "--question %c",
+             stop.letter, 'b' + stop.endless, 'b' + stop.soon[0], 'b' + stop.soon[1]);
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        program_run(&r, ranks, "%s" INTERRUPT("USR1", "[ $(wc -c < shown.$$) -gt 4000 ]"), line);
+        program_exits(&r, 75);
+        ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: interrupted after 2 of 3 answers"), 1);
+        shown.bytes = 0;
+        ck_assert_int_eq(lh_file_read(&shown, "shown", 1 << 20), LH_OK);
+        ck_assert(shown.data[0] == '>' && shown.data[2] == 'b' + stop.endless && shown.bytes > want.bytes);
+        ck_assert_mem_eq(shown.data + shown.bytes - want.bytes, want.data, want.bytes);
+    }
+    /* nothing shows how far such a run is: until both are complete */
+    for (int ticks = 40; ticks < 10000 && json_array_size(json_object_get(o, "answers")) < 3; ticks *= 2) {
+        json_decref(o);
+        program_run(&r, 1, "%s --json" INTERRUPT("USR1", "[ $(cut -d ' ' -f 14 /proc/$p/stat) -gt %d ]"), line, ticks);
+        program_exits(&r, 75);
+        o = json_load_file("shown", JSON_ALLOW_NUL, NULL);
+    }
+    answers = json_object_get(o, "answers");
+    ck_assert_uint_eq(json_array_size(answers), 3);
+    for (int k = 0; k < 3; k++) {
+        const json_t *answer = json_array_get(answers, (size_t)k);
+        ck_assert_int_eq(json_string_value(json_object_get(answer, "question"))[0],
+                         'b' + (k ? stop.soon[k - 1] : stop.endless));
+        ck_assert_str_eq(json_string_value(json_object_get(answer, "finish_reason")), k ? "stop" : "interrupted");
+        if (k) ck_assert_str_eq(text_of(answers, k), text[k - 1]);
+    }
+    json_decref(o);
+    json_decref(all);
+    lh_buf_clear(&want);
+    lh_buf_clear(&shown);
+    program_clear(&r);
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_the_record_of_a_run_is_complete,
@@ -338,6 +428,7 @@ int main(void)
                                   test_an_interrupt_of_any_rank_is_one_of_all,
                                   test_an_interrupt_of_a_prompt_says_that_nothing_was_saved,
                                   test_an_interrupt_keeps_the_answers_before,
+                                  test_an_interrupt_shows_answers_that_waited,
                                   NULL};
     program_enter();
     tiny_write("tiny");
