@@ -9,6 +9,7 @@
 #include "kv/figures.h"
 #include "kv/save.h"
 #include "mpi_check.h"
+#include "tiny_engine.h"
 #include "tiny_model.h"
 
 enum { TOKENS = 760, CONTEXT = 700, VOCAB = 211, QUESTION = 7, STEPS = 9, MORE = 40 };
@@ -63,19 +64,6 @@ static void make_fixture(void)
 static void remove_fixture(void)
 {
     mt_folder_remove(fix.folder);
-}
-
-static lh_engine *open_engine(int shape)
-{
-    lh_engine *engine = NULL;
-    mt_try(lh_engine_open_on(&engine, mt_comm(),
-                             &(lh_engine_options){.model = fix.model[shape],
-                                                  .device = "cpu",
-                                                  .dtype = "f32",
-                                                  .kv_dtype = "f32",
-                                                  .threads = 1,
-                                                  .deterministic = 1}));
-    return engine;
 }
 
 /* A session that holds the context. */
@@ -133,7 +121,8 @@ static void hold(fork_law law)
 {
     make_fixture();
     for (int m = 0; m < SHAPES; m++) {
-        lh_engine *engine = open_engine(m);
+        lh_engine *engine =
+            tiny_engine_open(mt_comm(), &(lh_engine_options){.model = fix.model[m], .deterministic = 1});
         for (int n = 0; n < CASES; n++) {
             char what[96];
             snprintf(what, sizeof what, "%s, %s, case %d", shapes[m].name, cases[n].policy, n);

@@ -9,6 +9,7 @@
 #include "engine/generate.h"
 #include "engine/plan.h"
 #include "mpi_check.h"
+#include "tiny_engine.h"
 #include "tiny_model.h"
 
 enum { PROMPT = 150, NEW = 12, VOCAB = 211 };
@@ -75,19 +76,6 @@ static void make_fixture(void)
 static void remove_fixture(void)
 {
     mt_folder_remove(fix.folder);
-}
-
-static lh_engine *open_engine(lh_comm *comm, int shape, int deterministic)
-{
-    lh_engine *engine = NULL;
-    mt_try(lh_engine_open_on(&engine, comm,
-                             &(lh_engine_options){.model = fix.model[shape],
-                                                  .device = "cpu",
-                                                  .dtype = "f32",
-                                                  .kv_dtype = "f32",
-                                                  .threads = 1,
-                                                  .deterministic = deterministic}));
-    return engine;
 }
 
 static void resolve(lh_policy *plan, const struct policy_case *c)
@@ -186,14 +174,16 @@ static void compare_with_one_rank(int shape, const struct policy_case *c, int de
     }
     if (mt_rank() == 0) {
         mt_try(lh_comm_open_self(&self));
-        lh_engine *alone = open_engine(self, shape, deterministic);
+        lh_engine *alone =
+            tiny_engine_open(self, &(lh_engine_options){.model = fix.model[shape], .deterministic = deterministic});
         q.r.keep_sets = keep[0];
         q.r.logits = logits[0];
         generate(alone, &q, &g[0]);
         lh_engine_close(alone);
         lh_comm_close(self);
     }
-    lh_engine *engine = open_engine(mt_comm(), shape, deterministic);
+    lh_engine *engine =
+        tiny_engine_open(mt_comm(), &(lh_engine_options){.model = fix.model[shape], .deterministic = deterministic});
     q.r.keep_sets = keep[1];
     q.r.logits = logits[1];
     generate(engine, &q, &g[1]);
@@ -241,7 +231,7 @@ END_TEST
 START_TEST(test_a_budget_of_the_whole_prompt_changes_nothing)
 {
     make_fixture();
-    lh_engine *engine = open_engine(mt_comm(), 0, 1);
+    lh_engine *engine = tiny_engine_open(mt_comm(), &(lh_engine_options){.model = fix.model[0], .deterministic = 1});
     for (int p = 1; p < POLICIES; p++) {
         struct policy_case whole = {policies[p].policy, "4000", NULL};
         lh_generation full = {0}, kept = {0};
@@ -264,7 +254,8 @@ START_TEST(test_every_question_starts_from_the_context)
     make_fixture();
     for (int s = 0; s < SHAPES; s += 3) {
         if (!runs_here(s)) continue;
-        lh_engine *engine = open_engine(mt_comm(), s, 1);
+        lh_engine *engine =
+            tiny_engine_open(mt_comm(), &(lh_engine_options){.model = fix.model[s], .deterministic = 1});
         for (int p = 0; p < POLICIES; p++) {
             lh_tokens questions[3] = {{fix.ids + 100, 7, 7}, {fix.ids + 110, 20, 20}, {fix.ids + 100, 7, 7}};
             lh_generation all = {0}, one = {0};
@@ -296,7 +287,8 @@ START_TEST(test_a_saved_cache_goes_on_where_it_stopped)
     path_in(cache, sizeof cache, "cache.h5");
     for (int s = 0; s < SHAPES; s++) {
         if (!runs_here(s)) continue;
-        lh_engine *engine = open_engine(mt_comm(), s, 1);
+        lh_engine *engine =
+            tiny_engine_open(mt_comm(), &(lh_engine_options){.model = fix.model[s], .deterministic = 1});
         for (int p = 0; p < POLICIES; p++) {
             lh_generation first = {0}, again = {0};
             request q = make_request(&policies[p], PROMPT), back = make_request(&policies[p], 0);
@@ -322,7 +314,7 @@ END_TEST
 START_TEST(test_memory_is_entries_times_their_size)
 {
     make_fixture();
-    lh_engine *engine = open_engine(mt_comm(), 0, 0);
+    lh_engine *engine = tiny_engine_open(mt_comm(), &(lh_engine_options){.model = fix.model[0]});
     for (int p = 0; p < POLICIES; p++) {
         lh_generation g = {0};
         request q = make_request(&policies[p], PROMPT);
@@ -378,7 +370,7 @@ START_TEST(test_a_run_takes_what_its_plan_says)
     static int32_t ids[LONG];
     make_fixture();
     tiny_model_tokens(ids, LONG, VOCAB);
-    lh_engine *engine = open_engine(mt_comm(), 0, 0);
+    lh_engine *engine = tiny_engine_open(mt_comm(), &(lh_engine_options){.model = fix.model[0]});
     for (int p = 0; p < POLICIES; p += 3) {
         lh_generation g = {0};
         request q = make_request(&policies[p], PROMPT);
@@ -399,7 +391,7 @@ END_TEST
 START_TEST(test_forced_tokens_are_fed)
 {
     make_fixture();
-    lh_engine *engine = open_engine(mt_comm(), 0, 1);
+    lh_engine *engine = tiny_engine_open(mt_comm(), &(lh_engine_options){.model = fix.model[0], .deterministic = 1});
     lh_generation free_run = {0}, forced = {0};
     request q = make_request(&policies[0], PROMPT);
     generate(engine, &q, &free_run);
@@ -422,7 +414,7 @@ END_TEST
 START_TEST(test_sampling_depends_on_its_seed_only)
 {
     make_fixture();
-    lh_engine *engine = open_engine(mt_comm(), 1, 1);
+    lh_engine *engine = tiny_engine_open(mt_comm(), &(lh_engine_options){.model = fix.model[1], .deterministic = 1});
     static const lh_sampling samplings[] = {
         {.temperature = 1, .top_p = 1, .repeat_penalty = 1},
         {.temperature = 0.8, .top_k = 20, .top_p = 0.9, .repeat_penalty = 1},
@@ -454,7 +446,7 @@ END_TEST
 START_TEST(test_requests_that_cannot_be_are_refused_on_all_ranks)
 {
     make_fixture();
-    lh_engine *engine = open_engine(mt_comm(), 0, 0);
+    lh_engine *engine = tiny_engine_open(mt_comm(), &(lh_engine_options){.model = fix.model[0]});
     lh_generation g = {0};
     request q = make_request(&policies[0], 0);
     q.r.policy = &q.plan;

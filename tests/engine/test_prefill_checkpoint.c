@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "engine/prefill_checkpoint.h"
 #include "mpi_check.h"
+#include "tiny_engine.h"
 #include "tiny_model.h"
 
 enum { PROMPT = 150, MORE = 20, STEPS = 9, VOCAB = 211, LAYERS = 5 };
@@ -66,19 +67,6 @@ static void enter(void)
 static void leave(void)
 {
     mt_folder_remove(folder);
-}
-
-static lh_engine *open_engine(lh_comm *comm, int shape)
-{
-    lh_engine *engine = NULL;
-    mt_try(lh_engine_open_on(&engine, comm,
-                             &(lh_engine_options){.model = model[shape],
-                                                  .device = "cpu",
-                                                  .dtype = "f32",
-                                                  .kv_dtype = "f32",
-                                                  .threads = 1,
-                                                  .deterministic = 1}));
-    return engine;
 }
 
 /* The variants, then the presets. 0: not for a prompt without a question. */
@@ -194,7 +182,7 @@ static void each_policy(int shape, int ranks,
     const int count = policy_count();
     mt_try(lh_comm_split(mt_comm(), mt_rank() < ranks, &some));
     if (mt_rank() < ranks) {
-        lh_engine *engine = open_engine(some, shape);
+        lh_engine *engine = tiny_engine_open(some, &(lh_engine_options){.model = model[shape], .deterministic = 1});
         for (int i = 0; i < count; i++) {
             lh_policy policy;
             if (is_of(i, shape) && policy_at(&policy, i)) run(shape, i, &policy, engine);
@@ -232,7 +220,7 @@ START_TEST(test_what_belongs_to_another_run_is_refused)
 {
     lh_policy policy, other;
     enter();
-    lh_engine *engine = open_engine(mt_comm(), 0);
+    lh_engine *engine = tiny_engine_open(mt_comm(), &(lh_engine_options){.model = model[0], .deterministic = 1});
     policy_at(&policy, 0);
     policy_at(&other, 1);
     make_files(0, 0, &policy, engine);
@@ -278,7 +266,7 @@ START_TEST(test_a_checkpoint_is_removed_at_the_end_and_one_that_cannot_be_writte
 {
     char file[128];
     enter();
-    lh_engine *engine = open_engine(mt_comm(), 0);
+    lh_engine *engine = tiny_engine_open(mt_comm(), &(lh_engine_options){.model = model[0], .deterministic = 1});
     keep(engine, path_of(file, "kept", 0, 0), LAYERS - 1);
     keep(engine, "/proc/nowhere/kept.h5", 0);
     lh_engine_close(engine);

@@ -8,6 +8,7 @@
 #include "engine/chunk.h"
 #include "engine/generate.h"
 #include "mpi_check.h"
+#include "tiny_engine.h"
 #include "tiny_model.h"
 
 enum { CONTEXT = 560, QUESTIONS = 19, NEW = 9, VOCAB = 97, TOKENS = CONTEXT + 3 * QUESTIONS };
@@ -58,20 +59,6 @@ static void remove_fixture(void)
     mt_folder_remove(fix.folder);
 }
 
-static lh_engine *open_engine(lh_comm *comm, int shape, int64_t memory)
-{
-    lh_engine *engine = NULL;
-    mt_try(lh_engine_open_on(&engine, comm,
-                             &(lh_engine_options){.model = fix.model[shape],
-                                                  .device = "cpu",
-                                                  .dtype = "f32",
-                                                  .kv_dtype = "f32",
-                                                  .threads = 1,
-                                                  .memory = memory,
-                                                  .deterministic = 1}));
-    return engine;
-}
-
 /* The first `count` questions about the context; answers end at a few tokens, so that they have many lengths. */
 typedef struct request {
     lh_generate_request r;
@@ -112,7 +99,7 @@ static void compare_with_each_alone(int shape, const lh_generation *all, const c
     lh_comm *self = NULL;
     if (mt_rank() != 0) return;
     mt_try(lh_comm_open_self(&self));
-    lh_engine *engine = open_engine(self, shape, 0);
+    lh_engine *engine = tiny_engine_open(self, &(lh_engine_options){.model = fix.model[shape], .deterministic = 1});
     for (int i = 0; i < QUESTIONS; i++) {
         lh_generation one = {0};
         request q;
@@ -134,7 +121,8 @@ START_TEST(test_questions_have_the_answers_that_each_has_alone)
 {
     make_fixture();
     for (int s = 0; s < SHAPES; s++) {
-        lh_engine *engine = open_engine(mt_comm(), s, 0);
+        lh_engine *engine =
+            tiny_engine_open(mt_comm(), &(lh_engine_options){.model = fix.model[s], .deterministic = 1});
         for (int n = 0; n < CASES; n++) {
             char what[96];
             lh_generation all = {0}, again = {0};
@@ -185,7 +173,7 @@ static void hear(void *self, int64_t answer, int32_t id, const char *text, int64
 START_TEST(test_a_listener_hears_answer_after_answer)
 {
     make_fixture();
-    lh_engine *engine = open_engine(mt_comm(), 0, 0);
+    lh_engine *engine = tiny_engine_open(mt_comm(), &(lh_engine_options){.model = fix.model[0], .deterministic = 1});
     lh_generation all = {0};
     heard h = {.in_order = 1};
     request q;
@@ -212,7 +200,8 @@ START_TEST(test_questions_wait_for_memory)
 {
     make_fixture();
     for (int n = 0; n < CASES; n += 3) { /* shared entries, and copied ones */
-        lh_engine *engine = open_engine(mt_comm(), 0, 0);
+        lh_engine *engine =
+            tiny_engine_open(mt_comm(), &(lh_engine_options){.model = fix.model[0], .deterministic = 1});
         lh_generation two = {0}, free_run = {0}, tight = {0};
         request q;
         make_request(&q, n, 2);
@@ -222,7 +211,9 @@ START_TEST(test_questions_wait_for_memory)
         lh_engine_close(engine);
         int64_t memory = 0;
         for (int r = 0; r < mt_size(); r++) memory = two.peak_bytes[r] > memory ? two.peak_bytes[r] : memory;
-        engine = open_engine(mt_comm(), 0, memory + LH_CHUNK_SPARE_LEAST + (256 << 10));
+        engine = tiny_engine_open(mt_comm(), &(lh_engine_options){.model = fix.model[0],
+                                                                  .memory = memory + LH_CHUNK_SPARE_LEAST + (256 << 10),
+                                                                  .deterministic = 1});
         mt_try(lh_generate(engine, &q.r, &tight));
         lh_engine_close(engine);
         for (int i = 0; i < QUESTIONS && tight.complete; i++)

@@ -8,6 +8,7 @@
 #include "engine/chunk.h"
 #include "engine/scheduler.h"
 #include "mpi_check.h"
+#include "tiny_engine.h"
 #include "tiny_model.h"
 
 enum { TOKENS = 170, VOCAB = 211 };
@@ -85,20 +86,6 @@ static void make_fixture(void)
 static void remove_fixture(void)
 {
     mt_folder_remove(fix.folder);
-}
-
-static lh_engine *open_engine(int shape, int64_t memory)
-{
-    lh_engine *engine = NULL;
-    mt_try(lh_engine_open_on(&engine, mt_comm(),
-                             &(lh_engine_options){.model = fix.model[shape],
-                                                  .device = "cpu",
-                                                  .dtype = "f32",
-                                                  .kv_dtype = "f32",
-                                                  .threads = 1,
-                                                  .memory = memory,
-                                                  .deterministic = 1}));
-    return engine;
 }
 
 static lh_status see_logits(void *self, int32_t id)
@@ -227,7 +214,8 @@ START_TEST(test_a_sequence_gets_what_it_gets_alone)
     } ways[] = {{1, 1}, {3, 0.02}, {CASES, 0.5}, {CASES, 1}};
     make_fixture();
     for (int m = 0; m < SHAPES; m++) {
-        lh_engine *engine = open_engine(m, 0);
+        lh_engine *engine =
+            tiny_engine_open(mt_comm(), &(lh_engine_options){.model = fix.model[m], .deterministic = 1});
         seen want[CASES];
         for (int n = 0; n < CASES; n++) {
             make_task(&want[n], n);
@@ -259,7 +247,7 @@ START_TEST(test_more_sequences_step_together_than_a_chunk_has_tokens)
     enum { COUNT = 70 };
     static seen tasks[COUNT];
     make_fixture();
-    lh_engine *engine = open_engine(0, 0);
+    lh_engine *engine = tiny_engine_open(mt_comm(), &(lh_engine_options){.model = fix.model[0], .deterministic = 1});
     seen want;
     queue q = {.tasks = tasks, .count = COUNT};
     make_task(&want, 6);
@@ -293,7 +281,7 @@ START_TEST(test_a_task_that_cannot_be_answered_fails_alone)
                {20, 4, 1, -1, LH_EUSAGE}};
     enum { BAD = sizeof bad / sizeof *bad };
     make_fixture();
-    lh_engine *engine = open_engine(0, 0);
+    lh_engine *engine = tiny_engine_open(mt_comm(), &(lh_engine_options){.model = fix.model[0], .deterministic = 1});
     seen tasks[2 * BAD];
     int32_t ids[TOKENS];
     queue q = {.tasks = tasks, .count = 2 * BAD};
@@ -371,7 +359,8 @@ START_TEST(test_tasks_share_a_context)
     } ways[] = {{1, 1}, {3, 0.3}, {COUNT, 1}};
     make_fixture();
     for (int m = 0; m < SHAPES; m++) {
-        lh_engine *engine = open_engine(m, 0);
+        lh_engine *engine =
+            tiny_engine_open(mt_comm(), &(lh_engine_options){.model = fix.model[m], .deterministic = 1});
         for (int c = 0; c + 1 < CASES; c += 4) { /* evicted once; while decoding; with questions to come */
             lh_policy policies[FEW];
             const lh_context contexts[FEW] = {context_of(c, &policies[0]), context_of(c + 1, &policies[1])};
@@ -412,7 +401,7 @@ START_TEST(test_a_context_fails_with_its_tasks_alone)
     int32_t ids[TOKENS];
     lh_policy policies[2];
     make_fixture();
-    lh_engine *engine = open_engine(0, 0);
+    lh_engine *engine = tiny_engine_open(mt_comm(), &(lh_engine_options){.model = fix.model[0], .deterministic = 1});
     lh_context good = context_of(1, &policies[0]), bad = context_of(3, &policies[1]);
     seen tasks[2 * QUESTIONS];
     queue q = {.tasks = tasks, .count = 2 * QUESTIONS};
@@ -466,13 +455,14 @@ START_TEST(test_sequences_wait_for_memory)
 {
     enum { COUNT = 6, FEW = 3 };
     make_fixture();
-    lh_engine *engine = open_engine(0, 0);
+    lh_engine *engine = tiny_engine_open(mt_comm(), &(lh_engine_options){.model = fix.model[0], .deterministic = 1});
     const int64_t memory[] = {memory_for(engine, 1.0, FEW, COUNT), memory_for(engine, 0.5, 0, COUNT)};
     lh_engine_close(engine);
     for (int small = 0; small < 2; small++) {
         seen tasks[COUNT];
         queue q = {.tasks = tasks, .count = COUNT};
-        engine = open_engine(0, memory[small]);
+        engine = tiny_engine_open(
+            mt_comm(), &(lh_engine_options){.model = fix.model[0], .memory = memory[small], .deterministic = 1});
         for (int n = 0; n < COUNT; n++) make_task(&tasks[n], small && n % 2 ? 6 : 0);
         schedule(engine, &q, COUNT, 1);
         mt_check(small ? q.most >= 1 : q.most > 1 && q.most <= FEW + 1, "%d were at work together", q.most);
