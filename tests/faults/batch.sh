@@ -70,6 +70,18 @@ await() {
     [ "$idle" -lt 50 ] || code=hung
 }
 
+# Waits until the run has so many lines, or has ended.
+await_lines() { until [ "$(lines)" -ge "$1" ] || ! kill -0 "$run" 2>/dev/null; do sleep 0.02; done; }
+
+# Waits for a run that must end by itself within $1 seconds, else its ranks, $victims, are ended; $code.
+await_within() {
+    local end=$((SECONDS + $1))
+    while kill -0 "$run" 2>/dev/null && [ "$SECONDS" -lt "$end" ]; do sleep 0.05; done
+    [ "$SECONDS" -lt "$end" ] || kill -KILL "${victims[@]}" 2>/dev/null
+    wait "$run"
+    code=$?
+}
+
 # Ends the run at a random point: one rank, all of them, or with a signal that asks for it.
 disturb() {
     local ranks=$1 victims
@@ -131,7 +143,7 @@ law "the run goes on when there is room" is_whole
 rm -f out.jsonl*
 cp tiny.h5 keep.h5
 begin 2
-until [ "$(lines)" -ge 2 ] || ! kill -0 "$run" 2>/dev/null; do sleep 0.02; done
+await_lines 2
 truncate -s 1000 tiny.h5
 wait "$run"
 law "a checkpoint that is cut off meanwhile ends no run ($?)" test $? = 1
@@ -148,14 +160,10 @@ for case in "all 0 does not take part" "all 1 does not take part" \
     rm -f out.jsonl*
     cp "$input.jsonl" in.jsonl
     begin 3 --comm-timeout 2
-    until [ "$(lines)" -ge 1 ] || ! kill -0 "$run" 2>/dev/null; do sleep 0.02; done
+    await_lines 1
     mapfile -t victims < <(ranks_of 3 | sort -n)
-    kill -STOP "${victims[victim]}" 2>/dev/null
-    ( sleep 60 && kill -KILL "${victims[@]}" 2>/dev/null ) &
-    watch=$!
-    wait "$run"
-    code=$?
-    kill "$watch" 2>/dev/null
+    kill -STOP "${victims[victim]:-}" 2>/dev/null
+    await_within 60
     law "rank $victim is stopped, $input: the run ends ($code)" test "$code" = 7 -o "$code" = 1
     [ "$code" = 1 ] || law "and is named" grep -q "$message" err
     kill -KILL "${victims[@]}" 2>/dev/null
@@ -171,14 +179,10 @@ for case in '2 0' '2 1' '3 0' '3 2'; do
     read -r ranks victim <<<"$case"
     rm -f out.jsonl*
     begin "$ranks" --tp 1 --comm-timeout 2
-    until [ "$(lines)" -ge 2 ] || ! kill -0 "$run" 2>/dev/null; do sleep 0.02; done
+    await_lines 2
     mapfile -t victims < <(ranks_of "$ranks" | sort -n)
-    kill -STOP "${victims[victim]}" 2>/dev/null
-    ( sleep 60 && kill -KILL "${victims[@]}" 2>/dev/null ) &
-    watch=$!
-    wait "$run"
-    code=$?
-    kill "$watch" 2>/dev/null
+    kill -STOP "${victims[victim]:-}" 2>/dev/null
+    await_within 60
     law "leader $victim of $ranks is stopped: the run ends ($code)" test "$code" = 7 -o "$code" = 1
     [ "$code" = 1 ] || law "and is named" grep -q "has heard nothing of rank $victim on\|does not take part" err
     kill -KILL "${victims[@]}" 2>/dev/null
@@ -197,12 +201,8 @@ for case in '2 0 --tp 1' '2 1 --tp 1' '4 1 --tp 2' '4 2 --tp 2' '4 3 --tp 2'; do
     until [ -s out.jsonl.state ] || ! kill -0 "$run" 2>/dev/null; do sleep 0.02; done
     sleep 0.7
     mapfile -t victims < <(ranks_of "$ranks" | sort -n)
-    kill -USR1 "${victims[victim]}" 2>/dev/null
-    ( sleep 60 && kill -KILL "${victims[@]}" 2>/dev/null ) &
-    watch=$!
-    wait "$run"
-    code=$?
-    kill "$watch" 2>/dev/null
+    kill -USR1 "${victims[victim]:-}" 2>/dev/null
+    await_within 60
     law "SIGUSR1 to rank $victim of $ranks $way ends the run ($code)" test "$code" = 75
     law "and the state says so" grep -q '"interrupted"' out.jsonl.state
 done
@@ -224,7 +224,7 @@ done
 rm -f out.jsonl*
 requests "$many" 2 >in.jsonl
 begin 1
-until [ "$(lines)" -ge $((many / 10)) ] || ! kill -0 "$run" 2>/dev/null; do sleep 0.02; done
+await_lines $((many / 10))
 rss() { sed -n 's/^VmRSS:[[:space:]]*\([0-9]*\) kB/\1/p' "/proc/$run/status" 2>/dev/null; }
 early=$(rss)
 last=$early
