@@ -35,10 +35,11 @@ static lh_status make_identity(const lh_session *s, json_t **out)
 static lh_status differs(const char *path, const char *name, const json_t *file, const json_t *own)
 {
     char *theirs = file ? json_dumps(file, JSON_ENCODE_ANY) : NULL, *mine = json_dumps(own, JSON_ENCODE_ANY);
-    lh_status st = lh_fail(LH_EUSAGE, __FILE__, __LINE__,
-                           "'%s' is the prefill of another run: '%s' is %s there and %s here; give what it was made "
-                           "with, or another '--checkpoint'",
-                           path, name, theirs ? theirs : "missing", mine ? mine : "another");
+    lh_status st =
+        lh_fail(LH_EUSAGE, __FILE__, __LINE__,
+                "'%s' is the prefill of another run: '%s' is %s there and %s here; it goes on with what it was "
+                "made with",
+                path, name, theirs ? theirs : "missing", mine ? mine : "another");
     free(theirs);
     free(mine);
     return st;
@@ -121,6 +122,12 @@ static lh_status restore(const lh_session *s, lh_prefill *p, lh_saved_prefill *s
     return lh_prefill_load(p, saved, lh_engine_get(lh_session_engine(s))->identity);
 }
 
+/* 1 on the first rank of a replica that is not the first one: it speaks for its ranks as rank 0 of the world does. */
+static int speaks_too(const lh_comm *comm)
+{
+    return lh_comm_rank(comm) == 0 && lh_log_rank() != 0;
+}
+
 static lh_status read_file(const lh_session *s, lh_prefill *p, const char *path)
 {
     lh_status st = LH_OK;
@@ -133,8 +140,9 @@ static lh_status read_file(const lh_session *s, lh_prefill *p, const char *path)
     /* Where reading fails, a change is the cause to report. */
     if ((st == LH_OK || st == LH_EFILE) && lh_h5_unchanged(h5) != LH_OK) st = LH_EFILE;
     LH_TRY_DONE(lh_comm_agree(comm, st));
-    lh_info("the prefill goes on at layer %lld of %lld, from '%s'", (long long)lh_prefill_layers_done(p) + 1,
-            (long long)lh_engine_get(lh_session_engine(s))->config->layers, path);
+    lh_log(LH_LOG_INFO, speaks_too(comm), "the prefill goes on at layer %lld of %lld, from '%s'",
+           (long long)lh_prefill_layers_done(p) + 1, (long long)lh_engine_get(lh_session_engine(s))->config->layers,
+           path);
 done:
     lh_saved_prefill_close(&saved);
     return st;
@@ -148,78 +156,90 @@ lh_status lh_prefill_checkpoint_load(const lh_session *s, lh_prefill *p, const c
     return found ? read_file(s, p, path) : LH_OK;
 }
 
-/* On rank 0. A link stays, as of any output. */
-static void remove_file(const char *path)
-{
-    char *file = NULL;
-    int stream = 0;
-    if (lh_destination_find(&file, &stream, path) == LH_OK && !stream) unlink(file);
-    lh_error_clear();
-    lh_free(file);
-}
-
 /* ---- a prefill that is kept ---- */
 
-typedef struct keeper {
-    lh_session *session;
-    lh_prefill *prefill;
-    const lh_checkpointing *how;
-    double newest_s; /* when the last one was written or tried; on rank 0 it counts */
-    int64_t newest;  /* layers of it */
-    int warned;
-} keeper;
-
-static void tell(const keeper *k)
+static void tell(const lh_prefill_keeper *k)
 {
     if (k->how->kept) k->how->kept(k->how->self, k->newest);
 }
 
+static const lh_engine_view *parts_of(const lh_prefill_keeper *k)
+{
+    return lh_engine_get(lh_session_engine(k->session));
+}
+
+void lh_prefill_keeper_begin(lh_prefill_keeper *k, const lh_session *s, lh_prefill *p, const lh_checkpointing *how)
+{
+    *k = (lh_prefill_keeper){.session = s, .prefill = p, .how = how, .newest_s = lh_clock_s()};
+}
+
+lh_status lh_prefill_keeper_resume(lh_prefill_keeper *k)
+{
+    LH_TRY(lh_prefill_checkpoint_load(k->session, k->prefill, k->how->path));
+    k->newest = lh_prefill_layers_done(k->prefill);
+    tell(k);
+    return LH_OK;
+}
+
 /* Collective. Rank 0's clock decides. */
-static lh_status is_due(const keeper *k, int *due)
+static lh_status is_due(const lh_prefill_keeper *k, int *due)
 {
     int32_t late = lh_clock_s() - k->newest_s >= k->how->every_s;
-    LH_TRY(lh_comm_bcast(lh_engine_get(lh_session_engine(k->session))->comm, 0, &late, sizeof late));
+    LH_TRY(lh_comm_bcast(parts_of(k)->comm, 0, &late, sizeof late));
     *due = late || (k->how->due && k->how->due(k->how->self));
     return LH_OK;
 }
 
 /* Collective. A disk that is full ends no run. */
-static lh_status keep(keeper *k)
+static lh_status keep(lh_prefill_keeper *k)
 {
+    const int speaks = speaks_too(parts_of(k)->comm);
     const int64_t layers = lh_prefill_layers_done(k->prefill);
     const double start_s = lh_clock_s();
     const lh_status st = lh_prefill_checkpoint_save(k->session, k->prefill, k->how->path, k->how->run);
     if (st != LH_OK && st != LH_EWRITE) return st;
     k->newest_s = lh_clock_s();
     if (st == LH_EWRITE) {
-        if (!k->warned) lh_warn("the prefill goes on without a new checkpoint: %s", lh_error_message());
+        if (!k->warned)
+            lh_log(LH_LOG_WARN, speaks, "the prefill goes on without a new checkpoint: %s", lh_error_message());
         lh_error_clear();
     } else {
         k->newest = layers;
-        lh_info("checkpoint after %lld of %lld layers in '%s', %.1f s", (long long)layers,
-                (long long)lh_engine_get(lh_session_engine(k->session))->config->layers, k->how->path,
-                k->newest_s - start_s);
+        lh_log(LH_LOG_INFO, speaks, "checkpoint after %lld of %lld layers in '%s', %.1f s", (long long)layers,
+               (long long)parts_of(k)->config->layers, k->how->path, k->newest_s - start_s);
     }
     k->warned = st == LH_EWRITE;
     tell(k);
     return LH_OK;
 }
 
-/* Collective. At the end of every layer but the last. */
-static lh_status end_layer(keeper *k)
+lh_status lh_prefill_keeper_look(lh_prefill_keeper *k)
 {
     int due = 0;
-    if (!lh_prefill_layers_done(k->prefill)) return LH_OK;
+    const int64_t layers = lh_prefill_layers_done(k->prefill);
+    if (!layers || layers == k->newest) return LH_OK;
     LH_TRY(is_due(k, &due));
     return due ? keep(k) : LH_OK;
 }
 
-static lh_status go_on(keeper *k, const lh_forward_progress *progress, int64_t total)
+/* A link stays, as of any output. */
+void lh_prefill_keeper_remove(const lh_prefill_keeper *k)
+{
+    char *file = NULL;
+    int stream = 0;
+    if (lh_comm_rank(parts_of(k)->comm) != 0) return;
+    lh_partial_drop(k->how->path);
+    if (lh_destination_find(&file, &stream, k->how->path) == LH_OK && !stream) unlink(file);
+    lh_error_clear();
+    lh_free(file);
+}
+
+static lh_status go_on(lh_prefill_keeper *k, const lh_forward_progress *progress, int64_t total)
 {
     for (int64_t left = total; left > 0;) {
         LH_TRY(lh_prefill_next(k->prefill, &left));
         if (progress && progress->done) LH_TRY(progress->done(progress->self, total - left, total));
-        LH_TRY(end_layer(k));
+        LH_TRY(lh_prefill_keeper_look(k));
     }
     return LH_OK;
 }
@@ -228,18 +248,18 @@ lh_status lh_session_prefill_kept(lh_session *s, const lh_tokens *prompt, const 
                                   const lh_checkpointing *how, int64_t *layers_before)
 {
     lh_status st = LH_OK;
-    const lh_engine_view *e = lh_engine_get(lh_session_engine(s));
-    keeper k = {.session = s, .how = how, .newest_s = lh_clock_s()};
-    LH_TRY_DONE(lh_session_begin_prefill(s, prompt->ids, prompt->n, &k.prefill));
-    LH_TRY_DONE(lh_prefill_checkpoint_load(s, k.prefill, how->path));
-    *layers_before = k.newest = lh_prefill_layers_done(k.prefill);
-    tell(&k);
-    LH_TRY_DONE(go_on(&k, progress, e->config->layers * prompt->n));
-    lh_prefill_close(k.prefill);
-    k.prefill = NULL;
+    lh_prefill *prefill = NULL;
+    lh_prefill_keeper k;
+    LH_TRY_DONE(lh_session_begin_prefill(s, prompt->ids, prompt->n, &prefill));
+    lh_prefill_keeper_begin(&k, s, prefill, how);
+    LH_TRY_DONE(lh_prefill_keeper_resume(&k));
+    *layers_before = k.newest;
+    LH_TRY_DONE(go_on(&k, progress, lh_engine_get(lh_session_engine(s))->config->layers * prompt->n));
+    lh_prefill_close(prefill);
+    prefill = NULL;
     LH_TRY_DONE(lh_session_end_prefill(s));
-    if (lh_comm_rank(e->comm) == 0) remove_file(how->path);
+    lh_prefill_keeper_remove(&k);
 done:
-    lh_prefill_close(k.prefill);
+    lh_prefill_close(prefill);
     return st;
 }

@@ -27,6 +27,29 @@ typedef struct lh_checkpointing {
     void (*kept)(void *self, int64_t layers_done);
 } lh_checkpointing;
 
+/* A prefill that its caller takes through the layers. */
+typedef struct lh_prefill_keeper {
+    const lh_session *session;
+    lh_prefill *prefill;
+    const lh_checkpointing *how;
+    double newest_s; /* when the newest file was written or tried; on rank 0 it counts */
+    int64_t newest;  /* layers of it; 0: there is none */
+    int warned;      /* 1: it could not be written */
+} lh_prefill_keeper;
+
+/* Of a prefill that has just been opened; all is borrowed. Not collective. */
+void lh_prefill_keeper_begin(lh_prefill_keeper *k, const lh_session *s, lh_prefill *p, const lh_checkpointing *how);
+
+/* Collective. Then it goes on with the file, if there is one: as lh_prefill_checkpoint_load, after whose failure the
+ * prefill and its session are of no more use. */
+lh_status lh_prefill_keeper_resume(lh_prefill_keeper *k);
+
+/* Collective. After every lh_prefill_next: writes the file when it is time. One that cannot be written is a warning. */
+lh_status lh_prefill_keeper_look(lh_prefill_keeper *k);
+
+/* Removes the file, which is not needed any more, or of no use, and ends the claim to it. Not collective. */
+void lh_prefill_keeper_remove(const lh_prefill_keeper *k);
+
 /* Collective. As lh_session_prefill: from the file, if there is one, to the end, where it is removed. A file that
  * cannot be written is a warning. *layers_before: those that were done in the file. */
 lh_status lh_session_prefill_kept(lh_session *s, const lh_tokens *prompt, const lh_forward_progress *progress,

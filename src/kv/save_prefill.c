@@ -141,7 +141,7 @@ lh_status lh_kv_load_prefill(lh_kv *kv, lh_saved_prefill *saved, uint64_t model)
     const char *path = lh_h5_path(file->cache.h5);
     int64_t *divided = lh_kv_divided(kv);
     LH_TRY(lh_kv_check_model(kv, &file->cache, model));
-    LH_TRY(lh_kv_check_policy(kv, &saved->policy, path, "give the same, or another '--checkpoint'"));
+    LH_TRY(lh_kv_check_policy(kv, &saved->policy, path, "it goes on with the same"));
     if (n->prompt_tokens != kv->prompt.tokens)
         LH_FAIL(LH_EUSAGE, "'%s' is the prefill of %lld tokens, this prompt has %lld", path,
                 (long long)n->prompt_tokens, (long long)kv->prompt.tokens);
