@@ -2,10 +2,12 @@
  * would decide, by its clock or its memory, is decided together. */
 #include "engine/scheduler.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "engine/chunk.h"
 #include "engine/clock.h"
+#include "engine/prefill_checkpoint.h"
 #include "engine/prompt.h"
 
 /* A task at work. */
@@ -30,6 +32,10 @@ typedef struct scheduler {
 
     sequence arriving; /* session NULL: none; task NULL: the context of the task that waits */
     lh_prefill *prefill;
+    int64_t left;             /* of it, as lh_prefill_next says */
+    lh_checkpointing keeping; /* path NULL: it is not kept */
+    lh_prefill_keeper keeper;
+    int ending;      /* 1: the run is to end with a checkpoint */
     double credit_s; /* time that the prefill is owed by the steps so far */
 
     const lh_context *context; /* that is in the cache of `shared`; NULL: none */
@@ -295,12 +301,58 @@ static lh_status too_large(const lh_task *task)
             (long long)(context + task->prompt.n));
 }
 
-static lh_status begin_prefill(scheduler *s, const lh_task *task)
+static lh_status open_prefill(scheduler *s, const lh_task *task)
 {
     const lh_session_options options = prompt_options(s, task);
     const lh_tokens *prompt = task->context ? &task->context->prompt : &task->prompt;
     LH_TRY(lh_session_open(&s->arriving.session, s->engine, &options));
-    return lh_session_begin_prefill(s->arriving.session, prompt->ids, prompt->n, &s->prefill);
+    LH_TRY(lh_session_begin_prefill(s->arriving.session, prompt->ids, prompt->n, &s->prefill));
+    s->left = s->parts->config->layers * prompt->n;
+    return LH_OK;
+}
+
+static void close_prefill(scheduler *s)
+{
+    lh_prefill_close(s->prefill);
+    s->prefill = NULL;
+}
+
+static int is_ending(void *self)
+{
+    const scheduler *s = self;
+    return s->ending;
+}
+
+/* The prefill that was opened goes on from its file. A file that is of no use goes, and the prompt is read from its
+ * start. */
+static lh_status resume_prefill(scheduler *s, const lh_task *task)
+{
+    lh_prefill_keeper_begin(&s->keeper, s->arriving.session, s->prefill, &s->keeping);
+    lh_status st = lh_prefill_keeper_resume(&s->keeper);
+    const int is_useless = (st == LH_EUSAGE || st == LH_EFILE) && lh_comm_agreed(s->parts->comm);
+    s->figures->resumed += st == LH_OK && s->keeper.newest > 0;
+    if (!is_useless) return st;
+    if (lh_comm_rank(s->parts->comm) == 0)
+        lh_log(LH_LOG_WARN, lh_log_rank() != 0, "a prompt is read from its start: %s", lh_error_message());
+    lh_error_clear();
+    lh_prefill_keeper_remove(&s->keeper);
+    close_prefill(s);
+    lh_session_close(s->arriving.session);
+    s->arriving.session = NULL;
+    LH_TRY(open_prefill(s, task));
+    lh_prefill_keeper_begin(&s->keeper, s->arriving.session, s->prefill, &s->keeping);
+    return LH_OK;
+}
+
+static lh_status begin_prefill(scheduler *s, const lh_task *task)
+{
+    s->keeping = (lh_checkpointing){.path = task->context ? task->context->checkpoint : task->checkpoint,
+                                    .every_s = s->options->checkpoint_s,
+                                    .run = s->options->run,
+                                    .self = s,
+                                    .due = is_ending};
+    LH_TRY(open_prefill(s, task));
+    return s->keeping.path ? resume_prefill(s, task) : LH_OK;
 }
 
 /* The prompt of a task as a question about its context, which is in the cache. */
@@ -322,6 +374,7 @@ static lh_status ask(scheduler *s, const lh_task *task)
 static lh_status refuse(scheduler *s, lh_task *task, lh_status st)
 {
     lh_session *failed = s->arriving.session;
+    close_prefill(s);
     s->arriving = (sequence){0};
     s->waiting = NULL;
     if (is_of_task(s, st)) st = leave(s, &(sequence){.task = task}, st); /* before another message comes */
@@ -432,8 +485,6 @@ static lh_status note_failed_context(scheduler *s, lh_status st)
 static lh_status drop_arriving(scheduler *s, lh_status st)
 {
     if (!is_of_task(s, st)) return st;
-    lh_prefill_close(s->prefill);
-    s->prefill = NULL;
     if (!s->arriving.task) LH_TRY(note_failed_context(s, st));
     return refuse(s, s->arriving.task ? s->arriving.task : s->waiting, st);
 }
@@ -477,19 +528,46 @@ static lh_status hold_context(scheduler *s)
 
 static lh_status prefill_chunk(scheduler *s)
 {
-    int64_t left = 0;
     const double start = lh_clock_s();
-    lh_status st = lh_prefill_next(s->prefill, &left);
+    lh_status st = lh_prefill_next(s->prefill, &s->left);
+    if (st == LH_OK && s->keeping.path) st = lh_prefill_keeper_look(&s->keeper);
     if (s->count) lh_exec_sync(s->parts->exec); /* its time is not the next step's */
     const double took = lh_clock_s() - start;
     s->figures->prefill_s += took;
     s->credit_s -= took;
     if (st != LH_OK) return drop_arriving(s, st);
-    if (left) return LH_OK;
-    lh_prefill_close(s->prefill);
-    s->prefill = NULL;
+    if (s->left) return LH_OK;
+    close_prefill(s);
+    if (s->keeping.path) lh_prefill_keeper_remove(&s->keeper);
     s->figures->prompt_tokens += lh_session_tokens(s->arriving.session)->n;
     return s->arriving.task ? join(s) : hold_context(s);
+}
+
+/* Collective. To the end of the layer under way, where the prefill is written. Ends as the pulse does; a task that
+ * fails here fails when it is read again. */
+static lh_status keep_layer(scheduler *s)
+{
+    const lh_scheduler_options *o = s->options;
+    lh_status st = lh_prefill_keeper_look(&s->keeper);
+    for (;;) {
+        if (st != LH_OK && !is_of_task(s, st)) return st;
+        const lh_status why = o->pulse(o->self);
+        if (st != LH_OK || why != LH_EINTERRUPTED || lh_prefill_layers_done(s->prefill)) return why;
+        st = lh_prefill_next(s->prefill, &s->left);
+        if (st == LH_OK) st = lh_prefill_keeper_look(&s->keeper);
+    }
+}
+
+static lh_status pulse(scheduler *s)
+{
+    const lh_scheduler_options *o = s->options;
+    lh_status st = o->pulse ? o->pulse(o->self) : LH_OK;
+    if (st != LH_EINTERRUPTED || !s->prefill || !s->keeping.path) return st;
+    if (s->left <= lh_session_tokens(s->arriving.session)->n)
+        return st; /* the end of the last layer: no file holds it */
+    lh_warn("interrupted: the run ends when the layer of a prompt that is read is done");
+    s->ending = 1;
+    return keep_layer(s);
 }
 
 static lh_status run(scheduler *s)
@@ -502,7 +580,7 @@ static lh_status run(scheduler *s)
         due = 0;
         if (s->prefill) LH_TRY(reading_is_due(s, &due));
         LH_TRY(due ? prefill_chunk(s) : step(s));
-        if (s->options->pulse) LH_TRY(s->options->pulse(s->options->self));
+        LH_TRY(pulse(s));
     }
 }
 

@@ -15,7 +15,8 @@ typedef struct lh_context {
     const lh_policy *policy; /* evicts at its end, before a task's own tokens are seen */
     const lh_profiles *profiles;
     uint64_t seed;
-    int64_t more; /* tokens that a task adds at most, those of its answer included */
+    int64_t more;           /* tokens that a task adds at most, those of its answer included */
+    const char *checkpoint; /* of lh_task */
 } lh_context;
 
 /* A prompt and how it is answered; everything is borrowed until it is done. */
@@ -28,6 +29,9 @@ typedef struct lh_task {
     const lh_policy *policy;     /* without a context, as profiles and seed */
     const lh_profiles *profiles; /* includes those that the policy names */
     uint64_t seed;               /* of the policy's random choices */
+    const char *checkpoint;      /* file that keeps the prefill of the prompt (prefill_checkpoint.h), of no other task;
+                                    NULL: none. It is read if it is there, and removed when the prefill is done; one
+                                    that is of no use is a warning */
     lh_decode how;               /* `step` is called after steps of all sequences */
     lh_tokens *answer;           /* the tokens are appended, with the one that ends it */
     void *self;
@@ -41,6 +45,8 @@ typedef struct lh_task {
 typedef struct lh_scheduler_options {
     int64_t most;         /* sequences that are at work together, the one that is prefilled included */
     double prefill_share; /* of the time that prefills get while others decode: above 0, at most 1 */
+    double checkpoint_s;  /* every_s of prefills that are kept ... */
+    const char *run;      /* ... and their run */
     /* A session that holds the context of all tasks, opened for `most` sequences (lh_session_options), whose forward
      * pass is used, and its context; borrowed. NULL: contexts are prefilled as they come. */
     lh_session *session;
@@ -50,7 +56,8 @@ typedef struct lh_scheduler_options {
      * another sequence. It stays valid until it is done. Collective. */
     lh_status (*next)(void *self, lh_task **out);
     /* After every chunk of a prompt and every step, on all ranks; may be NULL. What it fails with, the same on all
-     * ranks, ends the run. */
+     * ranks, ends the run. After LH_EINTERRUPTED a prefill that is kept comes to the end of its layer first, and into
+     * its file: then it is called again, and fails again. */
     lh_status (*pulse)(void *self);
 } lh_scheduler_options;
 
@@ -58,6 +65,7 @@ typedef struct lh_scheduler_options {
 typedef struct lh_scheduler_figures {
     int64_t tasks, prompt_tokens, new_tokens, steps; /* prompt: prefilled; new: fed back; steps: of any number of
                                                         sequences */
+    int64_t resumed;                                 /* prefills that went on from their file */
     double prefill_s, decode_s;
 } lh_scheduler_figures;
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 #include "engine/chunk.h"
 #include "engine/scheduler.h"
@@ -424,6 +425,98 @@ START_TEST(test_a_context_fails_with_its_tasks_alone)
 }
 END_TEST
 
+/* A run that is asked to end at a pulse, and at every one after it. */
+typedef struct interrupted {
+    queue q;
+    int at; /* 0: never */
+} interrupted;
+
+static lh_status next_of_interrupted(void *self, lh_task **out)
+{
+    interrupted *run = self;
+    return next_task(&run->q, out);
+}
+
+static lh_status interrupt(void *self)
+{
+    interrupted *run = self;
+    run->q.pulses++;
+    const int ends = run->at && run->q.pulses >= run->at;
+    return lh_comm_agree(mt_comm(), ends ? lh_fail(LH_EINTERRUPTED, __FILE__, __LINE__, "asked to end") : LH_OK);
+}
+
+enum { KEPT = 3 };
+
+/* A prompt, and two questions about a context: all of them are kept, in "FOLDER/0.h5" and "FOLDER/1.h5". */
+static void make_kept(seen *tasks, lh_context *context, char paths[2][96])
+{
+    for (int k = 0; k < 2; k++) snprintf(paths[k], sizeof paths[k], "%s/%d.h5", fix.folder, k);
+    make_questions(tasks, context); /* the first of them is replaced */
+    make_task(&tasks[0], 0);
+    tasks[0].task.checkpoint = paths[0];
+    context->checkpoint = paths[1];
+}
+
+/* One run over the tasks, of which those that it answers are checked. *resumed: prefills that went on. */
+static lh_status run_kept(lh_engine *engine, interrupted *run, double every_s, double share, int64_t *resumed)
+{
+    lh_scheduler_figures figures;
+    lh_status st = lh_schedule(engine,
+                               &(lh_scheduler_options){.most = KEPT,
+                                                       .prefill_share = share,
+                                                       .checkpoint_s = every_s,
+                                                       .run = "{}",
+                                                       .self = run,
+                                                       .next = next_of_interrupted,
+                                                       .pulse = interrupt},
+                               &figures);
+    *resumed = figures.resumed;
+    return st;
+}
+
+/* A layer of the first prompt takes 3 pulses, and no file holds the end of the last of its 3 layers. */
+START_TEST(test_a_prefill_that_is_kept_goes_on)
+{
+    enum { PULSES = 26, LAYER = 3, LAYERS = 3, NEVER = 1000000 };
+    char paths[2][96];
+    int64_t resumed = 0;
+    lh_policy policy;
+    seen want[QUESTIONS], got[QUESTIONS];
+    make_fixture();
+    lh_engine *engine = tiny_engine_open(mt_comm(), &(lh_engine_options){.model = fix.model[0], .deterministic = 1});
+    lh_context context = context_of(1, &policy);
+    make_kept(want, &context, paths);
+    answer_alone(engine, &want[0]);
+    for (int n = 1; n < KEPT; n++) ask_alone(engine, &context, &want[n]);
+    for (int at = 1; at <= PULSES; at++) {
+        const double every_s = at % 2 ? NEVER : 0, share = at % 4 < 2 ? 1 : 0.4;
+        interrupted first = {.q = {.tasks = got, .count = KEPT}, .at = at},
+                    second = {.q = {.tasks = got, .count = KEPT}};
+        make_kept(got, &context, paths);
+        mt_expect(run_kept(engine, &first, every_s, share, &resumed), LH_EINTERRUPTED);
+        mt_check(resumed == 0, "pulse %d: a file of an earlier run", at);
+        for (int n = 0; n < KEPT; n++) clear_task(&got[n]);
+        int kept = mt_rank() == 0 ? lh_file_exists(paths[0]) : 0;
+        mt_try(lh_comm_bcast(mt_comm(), 0, &kept, sizeof kept));
+        if (at <= LAYER * LAYERS)
+            mt_check(kept == (at <= LAYER * (LAYERS - 1) || (every_s == 0 && at < LAYER * LAYERS)),
+                     "pulse %d: %d files of the first prompt", at, kept);
+        const int other = mt_rank() == 0 ? lh_file_exists(paths[1]) : 0;
+        make_kept(got, &context, paths);
+        mt_try(run_kept(engine, &second, every_s, share, &resumed));
+        mt_check(mt_rank() != 0 || resumed == kept + other, "pulse %d: %d prefills went on", at, (int)resumed);
+        for (int n = 0; n < KEPT; n++) check_same(&got[n], &want[n], "after an interrupt", n);
+        for (int n = 0; n < KEPT; n++) clear_task(&got[n]);
+        mt_check(mt_rank() != 0 || (!lh_file_exists(paths[0]) && !lh_file_exists(paths[1])), "pulse %d: files stay",
+                 at);
+    }
+    for (int n = 0; n < KEPT; n++) clear_task(&want[n]);
+    lh_engine_close(engine);
+    remove_fixture();
+    mt_end();
+}
+END_TEST
+
 /* Memory for the weights, the workspace, `answers` of the first task, which takes the most, and `prompts` prefills of
  * it. */
 static int64_t memory_for(lh_engine *engine, double prompts, int64_t answers, int64_t most)
@@ -488,6 +581,7 @@ int main(void)
         test_sequences_wait_for_memory,
         test_tasks_share_a_context,
         test_a_context_fails_with_its_tasks_alone,
+        test_a_prefill_that_is_kept_goes_on,
     };
     Suite *suite = suite_create("scheduler");
     TCase *all = tcase_create("all");
