@@ -18,6 +18,7 @@ typedef struct lh_batch_common {
     const lh_profiles *profiles;     /* that it names */
     const lh_chat_format *format;    /* of chats; NULL: the model has none. Rank 0 */
     const char *context_root;        /* the folder of context files. Rank 0 */
+    const char *prefills;            /* the folder of prefills that are kept (prefills.h); NULL: none is */
     const char *model;               /* its name, where a request does not say */
     const json_t *run;               /* of answer.h */
 } lh_batch_common;

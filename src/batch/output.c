@@ -14,6 +14,7 @@
 #include "base/minmax.h"
 #include "batch/appender.h"
 #include "batch/metrics.h"
+#include "batch/prefills.h"
 #include "batch/records.h"
 #include "batch/resume.h"
 
@@ -28,7 +29,7 @@ typedef struct held_line {
 struct lh_batch_output {
     const lh_batch_input *input;
     lh_batch_output_options options;
-    char *path, *state_path, *timings_path, *held_path;
+    char *path, *state_path, *timings_path, *held_path, *prefills;
     lh_appender file, held, timings; /* held: closed unless ordered */
     unsigned char *done;             /* [count] */
     held_line *waiting;              /* [count] if ordered */
@@ -59,6 +60,7 @@ static lh_status name_files(lh_batch_output *o, const char *path)
     if (stream) LH_FAIL(LH_EWRITE, "cannot write '%s': the output of a batch must be a file, to be resumed", path);
     LH_TRY(lh_asprintf(&o->state_path, "%s.state", o->path));
     LH_TRY(lh_asprintf(&o->held_path, "%s.held", o->path));
+    LH_TRY(lh_batch_prefills_folder(&o->prefills, o->path));
     return lh_asprintf(&o->timings_path, "%s.timings.jsonl", o->path);
 }
 
@@ -160,6 +162,10 @@ static lh_status open_file(lh_batch_output *o)
     const int exists = o->file.bytes > 0 || (stat(o->held_path, &held) == 0 && held.st_size > 0);
     if (exists && !o->options.resume)
         LH_FAIL(LH_EUSAGE, "'%s' exists: continue it with '--resume', or name another output", o->path);
+    if (lh_batch_prefills_exist(o->prefills) && !o->options.resume)
+        LH_FAIL(LH_EUSAGE, "'%s' holds prefills of a run: continue it with '--resume', or name another output",
+                o->prefills);
+    lh_batch_prefills_tidy(o->prefills);
     return LH_OK;
 }
 
@@ -420,6 +426,7 @@ void lh_batch_output_close(lh_batch_output *o)
     lh_free(o->state_path);
     lh_free(o->held_path);
     lh_free(o->timings_path);
+    lh_free(o->prefills);
     lh_free(o);
 }
 
@@ -434,6 +441,7 @@ lh_status lh_batch_output_finish(lh_batch_output *o, lh_status how)
     o->state.stage = st == LH_OK && o->state.done == o->state.total ? LH_BATCH_DONE
                      : st == LH_OK || st == LH_EINTERRUPTED         ? LH_BATCH_INTERRUPTED
                                                                     : LH_BATCH_FAILED;
+    (o->state.stage == LH_BATCH_DONE ? lh_batch_prefills_remove : lh_batch_prefills_tidy)(o->prefills);
     write_state(o);
     if (st != LH_OK) lh_fail(st, __FILE__, __LINE__, "%s", message.data ? message.data : "");
     lh_buf_clear(&message);

@@ -5,7 +5,8 @@
  *
  * With `ordered` the output has the order of the input. A line that is ahead of its turn goes to "OUTPUT.held", and
  * from there to the output when those before it are written, so that the output grows while the run goes on and yet
- * nothing that was finished is lost. Beside it lie "OUTPUT.state" (state.h) and "OUTPUT.timings.jsonl". */
+ * nothing that was finished is lost. Beside it lie "OUTPUT.state" (state.h) and "OUTPUT.timings.jsonl"; and the folder
+ * of prefills.h, which an output that is complete removes. */
 #ifndef LH_BATCH_OUTPUT_H
 #define LH_BATCH_OUTPUT_H
 
@@ -29,8 +30,9 @@ typedef struct lh_batch_output_options {
 } lh_batch_output_options;
 
 /* Creates the output and claims it for this process, reads what is done, cuts a torn line off, and writes the state.
- * LH_EUSAGE: the output exists and `resume` is 0, or it belongs to another input or run (resume.h); LH_EFILE: it is
- * damaged, or no output; LH_EWRITE: it cannot be written, or another run writes it. Nothing is changed then. */
+ * LH_EUSAGE: the output exists, or prefills of it, and `resume` is 0, or it belongs to another input or run (resume.h);
+ * LH_EFILE: it is damaged, or no output; LH_EWRITE: it cannot be written, or another run writes it. Nothing is changed
+ * then. */
 lh_status lh_batch_output_open(lh_batch_output **out, const char *path, const lh_batch_input *input,
                                const lh_batch_output_options *options);
 

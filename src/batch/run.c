@@ -7,6 +7,7 @@
 #include "base/interrupt.h"
 #include "base/mem.h"
 #include "batch/dispatch.h"
+#include "batch/prefills.h"
 #include "engine/prompt.h"
 
 typedef struct run {
@@ -101,8 +102,10 @@ static lh_status share_context(run *r, const heading *h, const lh_tokens *ids, l
 {
     lh_status st = LH_OK;
     lh_batch_context *c = NULL;
+    const char *prefills = r->options->common.prefills;
     if (h->context && h->context != r->contexts) {
         st = lh_calloc(&c, 1, sizeof *c);
+        if (st == LH_OK && prefills) st = lh_batch_prefills_file(&c->checkpoint, prefills, w->line.number);
         for (int64_t k = 0; st == LH_OK && ids && k < ids->n; k++) st = lh_tokens_push(&c->ids, ids->ids[k]);
         LH_TRY_DONE(lh_comm_agree(r->comm, st));
         LH_TRY_DONE(lh_prompt_share(r->comm, &c->ids));
@@ -111,7 +114,8 @@ static lh_status share_context(run *r, const heading *h, const lh_tokens *ids, l
                                  .policy = &c->policy,
                                  .profiles = r->options->common.profiles,
                                  .seed = r->options->common.defaults->sampling.seed,
-                                 .more = h->more};
+                                 .more = h->more,
+                                 .checkpoint = c->checkpoint};
         lh_batch_context_release(r->context);
         r->context = lh_batch_context_hold(c);
         r->contexts = h->context;
@@ -199,13 +203,14 @@ static void close_run(run *r)
 /* Of all replicas. */
 static lh_status add_figures(const run *r, lh_scheduler_figures *f)
 {
-    int64_t counts[] = {f->tasks, f->prompt_tokens, f->new_tokens, f->steps};
+    int64_t counts[] = {f->tasks, f->prompt_tokens, f->new_tokens, f->steps, f->resumed};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) counts[i] *= is_first(r);
     LH_TRY(lh_comm_allreduce(r->options->world, counts, sizeof counts / sizeof *counts, LH_I64, LH_SUM));
     f->tasks = counts[0];
     f->prompt_tokens = counts[1];
     f->new_tokens = counts[2];
     f->steps = counts[3];
+    f->resumed = counts[4];
     return LH_OK;
 }
 
@@ -250,6 +255,8 @@ lh_status lh_batch_run(const lh_batch_run_options *options, lh_scheduler_figures
     st = lh_schedule(options->common.engine,
                      &(lh_scheduler_options){.most = options->most,
                                              .prefill_share = options->prefill_share,
+                                             .checkpoint_s = options->checkpoint_s,
+                                             .run = options->record,
                                              .self = &r,
                                              .next = next_task,
                                              .pulse = pulse},

@@ -14,8 +14,10 @@ typedef struct lh_batch_run_options {
     lh_batch_output *output;
     int in_order;         /* 1: in the order of the input; 0: the longest first, so that none is left at the end */
     int64_t most;         /* sequences at work together */
-    double prefill_share; /* of scheduler.h */
-    int64_t max_errors;   /* the run ends when more requests have failed; negative: it never does */
+    double prefill_share; /* of scheduler.h, as the two that follow: of prefills that are kept (lh_batch_common) */
+    double checkpoint_s;
+    const char *record;
+    int64_t max_errors; /* the run ends when more requests have failed; negative: it never does */
 } lh_batch_run_options;
 
 /* Collective over the world. LH_OK also where requests have failed: their lines say why. LH_EPARTIAL: more than

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "base/minmax.h"
+#include "batch/prefills.h"
 #include "engine/clock.h"
 #include "kv/figures.h"
 #include "model/distribution.h"
@@ -21,6 +22,7 @@ void lh_batch_context_release(lh_batch_context *context)
 {
     if (!context || --context->holders > 0) return;
     lh_tokens_clear(&context->ids);
+    lh_free(context->checkpoint);
     lh_free(context);
 }
 
@@ -83,6 +85,7 @@ void lh_batch_work_close(lh_batch_work *w)
     lh_tokens_clear(&w->answer);
     lh_buf_clear(&w->answer_bytes);
     lh_buf_clear(&w->likely);
+    lh_free(w->checkpoint);
     lh_free(w->text);
     lh_free(w);
 }
@@ -174,7 +177,9 @@ static lh_status join_context(lh_batch_work *w)
 lh_status lh_batch_work_make_task(lh_batch_work *w)
 {
     const lh_batch_request *r = &w->request;
+    const char *prefills = w->common->prefills;
     if (w->context && !lh_batch_work_declares(w)) LH_TRY(join_context(w));
+    if (prefills) LH_TRY(lh_batch_prefills_file(&w->checkpoint, prefills, w->line.number));
     w->answer_text = (lh_answer_text){.decoder = {.tok = lh_engine_tokenizer(w->common->engine)},
                                       .stops = {r->stops, r->stop_count},
                                       .text = &w->answer_bytes};
@@ -191,6 +196,7 @@ lh_status lh_batch_work_make_task(lh_batch_work *w)
                                 .chosen = r->logprobs >= 0 ? see_choice : NULL,
                                 .token = see_token},
                         .seed = r->sampling.seed,
+                        .checkpoint = w->checkpoint,
                         .answer = &w->answer,
                         .self = w,
                         .prefilled = see_prompt};

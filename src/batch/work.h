@@ -13,6 +13,7 @@ typedef struct lh_batch_context {
     lh_context shared; /* its policy and ids are those below */
     lh_policy policy;
     lh_tokens ids;
+    char *checkpoint;
     int64_t holders;
 } lh_batch_context;
 lh_batch_context *lh_batch_context_hold(lh_batch_context *context);
@@ -28,6 +29,7 @@ typedef struct lh_batch_work {
     lh_batch_context *context; /* that the prompt follows; NULL: none */
     lh_policy policy;          /* of the context, or of the prompt */
     lh_task task;
+    char *checkpoint; /* of the task; NULL: none */
     lh_tokens prompt, ends, answer;
     lh_tokens whole; /* the context and the prompt, where the request declares no context */
     lh_answer_text answer_text;

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/version.h"
+#include "batch/prefills.h"
 #include "cli/batch_command.h"
 
 #define FIELD(member) LH_FIELD(lh_batch_options, member)
@@ -41,8 +42,8 @@ static const lh_option rows[] = {
      FIELD(output),
      .arg = "FILE",
      .writes = 1,
-     .help = "The answers, one a line, appended when they are finished. Beside it: FILE.state and "
-             "FILE.timings.jsonl."},
+     .help = "The answers, one a line, appended when they are finished. Beside it: FILE.state, "
+             "FILE.timings.jsonl and, with --checkpoint-every, FILE.prefill."},
     {.type = LH_OPT_FLAG,
      .name = "check",
      FIELD(check),
@@ -73,6 +74,16 @@ static const lh_option rows[] = {
      .low = 0.01,
      .high = 1,
      .help = "Share of the time that a prompt is read while others are being answered. 1: they wait for it."},
+    {.type = LH_OPT_F64,
+     .name = "checkpoint-every",
+     FIELD(checkpoint_s),
+     .arg = "SECONDS",
+     .def = "-1",
+     .low = -1,
+     .high = 1e9,
+     .help = "Checkpoint of long prefills: keep the state of each in the folder FILE.prefill, at the end of a layer, "
+             "when so much time has passed since the last one; --resume goes on with it. 0: after every layer; -1: "
+             "never."},
     {.type = LH_OPT_STR,
      .name = "context-root",
      FIELD(context_root),
@@ -165,7 +176,10 @@ static const lh_syntax syntax = {
 typedef struct run {
     lh_batch_call batch;
     lh_batch_output *output;
-    json_t *record; /* what all lines have in common */
+    json_t *record;   /* what all lines have in common */
+    char *prefills;   /* the folder of prefills that are kept; NULL: none is ... */
+    char *options;    /* ... as JSON, for their files */
+    lh_paths damaged; /* of these */
 } run;
 
 /* The default for contexts may refuse parts that are meant for the other: it matters where an input has contexts. */
@@ -219,6 +233,16 @@ static lh_status make_record(run *r)
     return LH_OK;
 }
 
+/* On every rank, before MPI is started. */
+static lh_status find_prefills(run *r)
+{
+    const lh_batch_options *o = &r->batch.v->own;
+    if (o->checkpoint_s < 0 || o->check) return LH_OK;
+    LH_TRY(lh_cli_record(r->batch.call, &r->options));
+    LH_TRY(lh_batch_prefills_folder(&r->prefills, o->output));
+    return o->resume ? lh_batch_prefills_probe(&r->damaged, r->prefills) : LH_OK;
+}
+
 /* Rank 0. */
 static lh_status open_files(run *r)
 {
@@ -236,6 +260,7 @@ static lh_status open_files(run *r)
                                                            .device = e->device,
                                                            .ranks = lh_world_size(b->call->world),
                                                            .replicas = b->replicas}));
+    if (r->prefills) LH_TRY(lh_batch_prefills_make(r->prefills));
     const int64_t all = lh_batch_input_count(b->input), done = lh_batch_output_state(r->output)->done;
     if (done)
         lh_info("%lld of %lld requests have a line in '%s'", (long long)done, (long long)all, o->output);
@@ -252,6 +277,7 @@ static void print_figures(const run *r, const lh_scheduler_figures *f)
             r->batch.v->own.output, (long long)s->failed);
     lh_info("this run: %lld tokens read, %lld generated in %.1f s", (long long)f->prompt_tokens,
             (long long)f->new_tokens, 1e-3 * (double)s->run_ms);
+    if (f->resumed) lh_info("%lld of the prefills went on from a checkpoint", (long long)f->resumed);
     if (lh_batch_state_tokens_per_rank_hour(s) > 0)
         lh_info("in all: %lld tokens of prompts, %lld more from shared contexts, %lld generated; %.3g %s hours, %.3g "
                 "tokens in each",
@@ -283,6 +309,7 @@ static lh_status answer_all(run *r)
                                                      .profiles = &r->batch.profiles,
                                                      .format = r->batch.format,
                                                      .context_root = r->batch.context_root,
+                                                     .prefills = r->prefills,
                                                      .model = name_of(r->batch.v->engine.model),
                                                      .run = r->record},
                                           .world = lh_world_comm(r->batch.call->world),
@@ -292,6 +319,8 @@ static lh_status answer_all(run *r)
                                           .in_order = o->ordered,
                                           .most = o->batch,
                                           .prefill_share = o->prefill_share,
+                                          .checkpoint_s = o->checkpoint_s,
+                                          .record = r->options,
                                           .max_errors = o->max_errors};
     lh_status st = lh_batch_run(&options, &figures);
     const int ended = st != LH_OK; /* by a failure of all, or of a rank: then nobody waits for anybody */
@@ -319,9 +348,11 @@ static lh_status run_batch(lh_call *call)
     lh_batch_call *b = &r.batch;
     const char *const files[] = {v->engine.model, NULL};
     LH_TRY_DONE(check_options(b));
+    LH_TRY_DONE(find_prefills(&r));
     LH_TRY_DONE(lh_cli_open_world(call, files));
     LH_TRY_DONE(lh_cli_same_profiles(call, &b->profiles));
     lh_interrupt_begin();
+    lh_batch_prefills_drop(&r.damaged);
     if (v->own.check) {
         LH_TRY_DONE(lh_batch_check_all(b));
         goto done;
@@ -331,6 +362,9 @@ static lh_status run_batch(lh_call *call)
 done:
     lh_batch_output_close(r.output);
     json_decref(r.record);
+    lh_paths_clear(&r.damaged);
+    lh_free(r.prefills);
+    free(r.options);
     lh_batch_input_close(b->input);
     lh_chat_close(b->format);
     lh_free(b->context_root);

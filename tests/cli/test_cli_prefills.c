@@ -1,0 +1,221 @@
+/* `batch --checkpoint-every`: a long prefill that is under way when a run is killed or asked to end goes on when it
+ * resumes, on any ranks and replicas, and the output is that of a run which nobody disturbs. */
+#include <check.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/program.h"
+#include "suite.h"
+
+/* The first line is read first, and the context of lines 3 and 4 last: in out.jsonl.prefill/1.h5 and 3.h5. */
+#define BATCH                                                                                            \
+    "batch -m m.h5 -i in.jsonl -o out.jsonl --deterministic --threads 1 --ignore-eos -n 6 --budget 300 " \
+    "--ordered --checkpoint-every "
+
+static void must(const char *command)
+{
+    program_result r = {0};
+    program_run(&r, 1, "--version > version && %s", command);
+    program_exits(&r, 0);
+    program_clear(&r);
+}
+
+/* A run that is no more when it has written the prefill of this line. `ends`: a command, $p: the process of the run or
+ * of mpirun. */
+static void end_at(int ranks, int line, const char *ends, int code)
+{
+    program_result r = {0};
+    must("rm -rf out.jsonl*");
+    program_run(&r, ranks,
+                BATCH "0 > said & p=$!; while kill -0 $p && ! [ -e out.jsonl.prefill/%d.h5 ]; do sleep 0.01; done; "
+                      "%s; wait $p; exit $?",
+                line, ends);
+    program_exits(&r, code);
+    must("ls out.jsonl.prefill/*.h5");
+    program_clear(&r);
+}
+
+/* The run to its end, as what was kept before says; then there is nothing but its files. */
+static void goes_on(int ranks, const char *options, const char *says)
+{
+    program_result r = {0};
+    program_run(&r, ranks, BATCH "0 --resume %s", options);
+    program_exits(&r, 0);
+    ck_assert_msg(strstr(r.err.data, says) != NULL, "%s", r.err.data);
+    program_clear(&r);
+    must("cmp out.jsonl whole.jsonl && ! ls -d out.jsonl.prefill out.jsonl.held 2> /dev/null");
+}
+
+static void keep(void)
+{
+    must("rm -rf kept && mkdir kept && cp -r out.jsonl* kept");
+}
+
+static void take_kept(void)
+{
+    must("rm -rf out.jsonl* && cp -r kept/* .");
+}
+
+START_TEST(test_a_prefill_that_was_killed_goes_on)
+{
+    static const struct {
+        int ranks;
+        const char *options;
+    } ways[] = {{1, ""}, {2, ""}, {3, ""}, {4, ""}, {2, "--tp 1"}, {4, "--tp 2"}};
+    static const int lines[] = {1, 3};
+    for (size_t n = 0; n < sizeof lines / sizeof *lines; n++) {
+        end_at(1, lines[n], "kill -KILL $p", 128 + 9);
+        keep();
+        for (size_t w = n; w < sizeof ways / sizeof *ways; w += 1 + n) {
+            take_kept();
+            goes_on(ways[w].ranks, ways[w].options, "1 of the prefills went on from a checkpoint");
+        }
+    }
+    for (int ranks = 2; ranks <= 4; ranks++) {
+        end_at(ranks, 3, "kill -KILL $(pgrep -P $p)", 128 + 9);
+        goes_on(5 - ranks, "", "the prefill goes on at layer ");
+    }
+}
+END_TEST
+
+START_TEST(test_replicas_keep_what_they_read)
+{
+    program_result r = {0};
+    must("rm -rf out.jsonl*");
+    program_run(&r, 2,
+                BATCH
+                "0 --tp 1 > said & p=$!; while kill -0 $p && [ \"$(ls out.jsonl.prefill | grep -c 'h5$')\" -lt 2 ]; do "
+                "sleep 0.01; done; kill -USR1 $p; wait $p; exit $?");
+    program_exits(&r, 75);
+    keep();
+    for (int ranks = 1; ranks <= 3; ranks++) {
+        take_kept();
+        goes_on(ranks, ranks == 3 ? "--tp 1" : "", "of the prefills went on from a checkpoint");
+    }
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_a_run_that_is_asked_to_end_keeps_its_prefill)
+{
+    static const char *const signals[] = {"USR1", "TERM", "INT"};
+    program_result r = {0};
+    for (int ranks = 1; ranks <= 4; ranks++) { /* mpirun ends with a code of its own after the others */
+        const char *name = signals[ranks == 1 ? 1 : 0];
+        char kill[64];
+        snprintf(kill, sizeof kill, "kill -%s $p", name);
+        end_at(ranks, 3, kill, 75);
+        goes_on(1 + ranks % 4, "", "1 of the prefills went on from a checkpoint");
+    }
+    /* not by the clock */
+    for (size_t s = 0; s < sizeof signals / sizeof *signals; s++) {
+        must("rm -rf out.jsonl*");
+        program_run(&r, 1,
+                    "batch -m m.h5 -i in.jsonl -o out.jsonl --deterministic --threads 1 --ignore-eos -n 6 --budget 300 "
+                    "--ordered --checkpoint-every 1000 > said & p=$!; while kill -0 $p && ! [ -e out.jsonl.prefill ]; "
+                    "do sleep 0.01; done; sleep 0.2; kill -%s $p; wait $p; exit $?",
+                    signals[s]);
+        program_exits(&r, 75);
+        ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: interrupted: the run ends when"), 1);
+        must("ls out.jsonl.prefill/1.h5 && ! ls out.jsonl.prefill/*.partial 2> /dev/null");
+        goes_on(2, "", "1 of the prefills went on from a checkpoint");
+    }
+    program_clear(&r);
+}
+END_TEST
+
+#define FILE_1 "'out.jsonl.prefill/1.h5'"
+#define FROM_ITS_START "longhaul: warning: a prompt is read from its start: " FILE_1
+
+START_TEST(test_a_file_of_no_use_is_dropped)
+{
+    program_result r = {0};
+    end_at(1, 1, "kill -KILL $p", 128 + 9);
+    keep();
+    must("head -c 20000 kept/out.jsonl.prefill/1.h5 > t; mv t out.jsonl.prefill/1.h5");
+    goes_on(2, "", "longhaul: warning: " FILE_1 " is damaged: its prompt is read from its start\n");
+    take_kept();
+    must(
+        "dd if=/dev/urandom of=out.jsonl.prefill/1.h5 bs=4k count=1 conv=notrunc oflag=seek_bytes seek=$(($(stat -c %s "
+        "out.jsonl.prefill/1.h5) - 400000)) 2> dd");
+    goes_on(3, "", FROM_ITS_START);
+    take_kept();
+    must("mv out.jsonl.prefill/1.h5 out.jsonl.prefill/3.h5 && cp in.jsonl out.jsonl.prefill/7.h5");
+    goes_on(1, "", "longhaul: warning: a prompt is read from its start: 'out.jsonl.prefill/3.h5' is the prefill of");
+    take_kept(); /* nothing is answered yet: another policy is another run */
+    program_run(&r, 2, BATCH "0 --resume --policy snapkv");
+    program_exits(&r, 0);
+    ck_assert_msg(strstr(r.err.data, FROM_ITS_START " was made with the policy '") != NULL, "%s", r.err.data);
+    take_kept(); /* a line that changed */
+    must("cp in.jsonl before && sed 's/\"1 2 3/\"3 2 1/' before > in.jsonl");
+    program_run(&r, 4, BATCH "0 --resume");
+    program_exits(&r, 0);
+    ck_assert_msg(strstr(r.err.data, FROM_ITS_START " is the prefill of another prompt: its token ") != NULL, "%s",
+                  r.err.data);
+    must("mv out.jsonl changed");
+    program_run(&r, 1, BATCH "-1");
+    program_exits(&r, 0);
+    must("cmp out.jsonl changed && ! cmp -s changed whole.jsonl && mv before in.jsonl");
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_files_are_of_runs_that_resume)
+{
+    program_result r = {0};
+    end_at(1, 3, "kill -KILL $p", 128 + 9);
+    must("rm -f out.jsonl out.jsonl.state");
+    program_refuses(2, 2, "'out.jsonl.prefill' holds prefills of a run: continue it with '--resume'", BATCH "0");
+    program_run(&r, 1, BATCH "-1 --resume");
+    program_exits(&r, 0);
+    ck_assert_msg(strstr(r.err.data, "goes on") == NULL, "%s", r.err.data);
+    must("cmp out.jsonl whole.jsonl && ! ls -d out.jsonl.prefill 2> /dev/null");
+    /* a disk without room for them costs a warning */
+    must("rm -rf out.jsonl*");
+    program_run(&r, 1, "--version > v && ulimit -f 64 && " LONGHAUL " " BATCH "0");
+    program_exits(&r, 0);
+    ck_assert_msg(strstr(r.err.data, "the prefill goes on without a new checkpoint: ") != NULL, "%s", r.err.data);
+    must("cmp out.jsonl whole.jsonl && ! ls -d out.jsonl.prefill 2> /dev/null");
+    program_clear(&r);
+}
+END_TEST
+
+#define LINE(id, more, prompt)                                                              \
+    "{\"custom_id\": \"" id "\", \"method\": \"POST\", \"url\": \"/v1/completions\", " more \
+    "\"body\": {\"prompt\": \"" prompt "\"}}\n"
+
+/* Prompts of some thousands of tokens, in the model's tokens of a byte each. */
+static void write_files(void)
+{
+    lh_buf lines = {0}, pages = {0}, prompt = {0};
+    for (int i = 1; i <= 1500; i++) lh_buf_printf(&prompt, "%d ", i);
+    for (int i = 1; i <= 1600; i++) lh_buf_printf(&pages, "%d ", i);
+    program_file("pages", pages.data);
+    lh_buf_printf(&lines, LINE("long", "", "%s") LINE("short", "", "Who?"), prompt.data);
+    lh_buf_puts(&lines, LINE("first", "\"context_file\": \"pages\", ", "Who?")
+                            LINE("second", "\"context_file\": \"pages\", ", "And what of the other one?"));
+    program_file("in.jsonl", lines.data);
+    lh_buf_clear(&lines);
+    lh_buf_clear(&pages);
+    lh_buf_clear(&prompt);
+}
+
+int main(void)
+{
+    const TTest *const tests[] = {test_a_prefill_that_was_killed_goes_on,
+                                  test_replicas_keep_what_they_read,
+                                  test_a_run_that_is_asked_to_end_keeps_its_prefill,
+                                  test_a_file_of_no_use_is_dropped,
+                                  test_files_are_of_runs_that_resume,
+                                  NULL};
+    program_result r = {0};
+    program_enter();
+    write_files();
+    program_run(&r, 1, "import --random tiny -o m.h5 -q && " LONGHAUL " " BATCH "-1 && mv out.jsonl whole.jsonl");
+    int code = r.code;
+    if (code) fprintf(stderr, "%s", r.err.data);
+    program_clear(&r);
+    if (code == 0) code = suite_run("cli prefills", tests);
+    program_leave();
+    return code;
+}
