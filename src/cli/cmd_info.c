@@ -40,6 +40,13 @@ static json_t *build_json(void)
     return json_pack("{s:s, s:s, s:s}", "version", lh_version(), "git", lh_version_git(), "build", lh_version_build());
 }
 
+static void put_library(json_t *object, const char *name, int (*found)(char text[256]))
+{
+    char text[256];
+    found(text);
+    json_object_set_new(object, name, json_string(text));
+}
+
 static json_t *backends_json(void)
 {
     json_t *object = json_object(), *names = json_array();
@@ -48,11 +55,9 @@ static json_t *backends_json(void)
     json_object_set_new(object, "cpu_instructions", json_string(lh_cpu_isa()));
     json_object_set_new(object, "cpu_gemm_f32", json_string(lh_cpu_gemm_library(LH_F32)));
     json_object_set_new(object, "cpu_gemm_bf16", json_string(lh_cpu_gemm_library(LH_BF16)));
-    if (lh_cudnn_found) {
-        char text[256];
-        lh_cudnn_found(text);
-        json_object_set_new(object, "cuda_cudnn", json_string(text));
-    }
+    if (lh_cublas_found) put_library(object, "cuda_cublas", lh_cublas_found);
+    if (lh_cudnn_found) put_library(object, "cuda_cudnn", lh_cudnn_found);
+    if (lh_cublas_found) put_library(object, "cuda_nccl", lh_comm_nccl_found);
     return object;
 }
 

@@ -73,6 +73,9 @@ typedef struct lh_comm_on {
 } lh_comm_on;
 lh_status lh_comm_open_on(lh_comm **out, const lh_comm_on *on);
 
+/* 1 where NCCL is found, text: its version and file; else 0, text: what is missing. */
+int lh_comm_nccl_found(char text[256]);
+
 /* Before a collective on device memory: waits for the stream's work, unless the collective itself does. Local: returns
  * the first error of that work. */
 lh_status lh_comm_flush(lh_comm *comm);

@@ -212,3 +212,17 @@ done:
     }
     return st;
 }
+
+int lh_comm_nccl_found(char text[256])
+{
+    const lh_nccl *f;
+    int version = 0;
+    if (lh_nccl_open(&f) != LH_OK) {
+        snprintf(text, 256, "%s", lh_error_message());
+        lh_error_clear();
+        return 0;
+    }
+    f->GetVersion(&version);
+    snprintf(text, 256, "%d.%d.%d, %s", version / 10000, version / 100 % 100, version % 100, f->file);
+    return 1;
+}

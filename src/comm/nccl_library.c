@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#include "base/library.h"
+
 static const char library[] = "libnccl.so.2";
 
 /* The first version with all that is used here: ncclCommAbort, grouped sends, asynchronous errors. */
@@ -28,11 +30,12 @@ lh_status lh_nccl_open(const lh_nccl **out)
     static int filled;
     int version = 0;
     if (!filled) {
-        void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-        if (!handle) LH_FAIL(LH_EUSAGE, "NCCL was not found (%s)", dlerror());
+        void *handle = NULL;
+        LH_TRY(lh_library_open(library, &handle));
         LH_TRY(find_all(handle, &functions));
         if (functions.GetVersion(&version) != ncclSuccess || version < MIN_VERSION)
             LH_FAIL(LH_EUSAGE, "%s has version %d, 2.10 or later is needed", library, version);
+        functions.file = lh_library_file(handle);
         filled = 1;
     }
     *out = &functions;

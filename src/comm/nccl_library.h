@@ -34,6 +34,7 @@ typedef struct lh_nccl {
 #define LH_NCCL(result, name, arguments) result(*name) arguments;
     LH_NCCL_FUNCTIONS
 #undef LH_NCCL
+    const char *file; /* that it was loaded from */
 } lh_nccl;
 
 /* Loads the library once per process. LH_EUSAGE, naming it, if it is missing or too old. */

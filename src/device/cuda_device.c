@@ -98,9 +98,10 @@ void lh_cuda_device_find(lh_device_found *found)
         return;
     }
     found->count = 0;
-    snprintf(found->text, sizeof found->text, "no device: %s (driver for CUDA %d.%d, runtime %d.%d)",
+    snprintf(found->text, sizeof found->text, "no device: %s (driver for CUDA %d.%d, runtime %d.%d)%s",
              rc == cudaSuccess ? "the driver lists none" : cudaGetErrorString(rc), driver / 1000, driver % 1000 / 10,
-             runtime / 1000, runtime % 1000 / 10);
+             runtime / 1000, runtime % 1000 / 10,
+             driver / 1000 < runtime / 1000 ? ": the driver is too old for this build, update it" : "");
 }
 
 /* Kernels are compiled for compute capability 8.0 and above. */

@@ -77,9 +77,10 @@ const char *lh_cpu_isa(void);
 const char *lh_cpu_gemm_library(lh_dtype type);
 
 /* cuDNN, which the cuda backend uses for some of attend_block: attend_block by it alone, LH_EUSAGE where the library is
- * missing or does not take the case; and 1 where it is there, text: its version, or 0, text: what is missing. At NULL
- * in a build without CUDA. */
+ * missing or does not take the case; and 1 where it is there, text: its version and file, or 0, text: what is missing;
+ * cuBLAS alike, text: its file. At NULL in a build without CUDA. */
 lh_status lh_cudnn_attend_block(lh_stream *stream, const lh_attend_block_args *a) __attribute__((weak));
 int lh_cudnn_found(char text[256]) __attribute__((weak));
+int lh_cublas_found(char text[256]) __attribute__((weak));
 
 #endif

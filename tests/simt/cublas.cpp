@@ -2,6 +2,7 @@
 extern "C" {
 #include "kernels/cuda/blas_library.h"
 }
+#include <cstdlib>
 #include <vector>
 
 #include "cuda_bf16.h"
@@ -112,6 +113,7 @@ const char *get_status_string(cublasStatus_t rc)
 
 extern "C" lh_status lh_cublas_open(lh_cublas *out)
 {
-    *out = {create, destroy, set_stream, set_workspace, set_math_mode, gemm_ex, get_status_string};
+    if (getenv("LONGHAUL_SIMT_NO_CUBLAS")) LH_FAIL(LH_EUSAGE, "the emulation was asked to have no cuBLAS");
+    *out = {create, destroy, set_stream, set_workspace, set_math_mode, gemm_ex, get_status_string, "the emulation's"};
     return LH_OK;
 }

@@ -330,7 +330,7 @@ extern "C" simt_cudnn_counts simt_cudnn_count(void)
 extern "C" lh_status lh_cudnn_open(lh_cudnn *out)
 {
     if (how == SIMT_CUDNN_MISSING) LH_FAIL(LH_EUSAGE, "cuDNN was not found (the test hides it)");
-    *out = {version,  error_string, create_handle, destroy_handle, set_stream, create, destroy,
-            finalize, set,          get,           execute};
+    *out = {version,  error_string, create_handle, destroy_handle, set_stream,       create, destroy,
+            finalize, set,          get,           execute,        "the emulation's"};
     return LH_OK;
 }

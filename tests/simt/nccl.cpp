@@ -214,9 +214,9 @@ const char *get_error_string(ncclResult_t rc)
 extern "C" lh_status lh_nccl_open(const lh_nccl **out)
 {
     static const lh_nccl functions = {
-        get_version, get_unique_id,   comm_init_rank, comm_destroy, comm_destroy, comm_get_async_error,
-        all_reduce,  all_gather,      broadcast,      send_to,      receive,      group_start,
-        group_end,   get_error_string};
+        get_version, get_unique_id,    comm_init_rank,   comm_destroy, comm_destroy, comm_get_async_error,
+        all_reduce,  all_gather,       broadcast,        send_to,      receive,      group_start,
+        group_end,   get_error_string, "the emulation's"};
     *out = &functions;
     return LH_OK;
 }

@@ -245,7 +245,7 @@ int lh_cudnn_found(char text[256])
     lh_status st = lh_cudnn_open(&call);
     if (st == LH_OK) {
         const size_t version = call.GetVersion();
-        snprintf(text, 256, "%zu.%zu.%zu", version / 10000, version / 100 % 100, version % 100);
+        snprintf(text, 256, "%zu.%zu.%zu, %s", version / 10000, version / 100 % 100, version % 100, call.file);
         return 1;
     }
     snprintf(text, 256, "%s", lh_error_message());

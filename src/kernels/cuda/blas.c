@@ -2,13 +2,16 @@
  * bits again. */
 #include "kernels/cuda/blas.h"
 
+#include <stdio.h>
+
+#include "base/log.h"
 #include "base/mem.h"
 #include "device/cuda.h"
 #include "kernels/cuda/blas_library.h"
 
 typedef struct blas {
     lh_cublas call;
-    cublasHandle_t handle;
+    cublasHandle_t handle; /* NULL: the library is missing */
     lh_device *device;
     void *room;
 } blas;
@@ -36,7 +39,11 @@ static lh_status open_blas(blas **out, lh_stream *stream)
     blas *b = NULL;
     LH_TRY_DONE(lh_calloc(&b, 1, sizeof *b));
     b->device = lh_stream_device(stream);
-    LH_TRY_DONE(lh_cublas_open(&b->call));
+    if (lh_cublas_open(&b->call) != LH_OK) {
+        lh_warn("%s; products are computed without it, slowly", lh_error_message());
+        lh_error_clear();
+        goto done;
+    }
     LH_TRY_DONE(check(b, b->call.Create(&b->handle), "opening"));
     LH_TRY_DONE(check(b, b->call.SetStream(b->handle, lh_stream_cuda(stream)), "choosing the stream"));
     LH_TRY_DONE(lh_device_alloc(b->device, &b->room, LH_BLAS_ROOM_BYTES, LH_MEM_WORK));
@@ -45,11 +52,31 @@ static lh_status open_blas(blas **out, lh_stream *stream)
                       b->call.SetMathMode(b->handle, (cublasMath_t)(CUBLAS_DEFAULT_MATH |
                                                                     CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)),
                       "choosing the arithmetic"));
-    *out = b;
-    b = NULL;
 done:
-    if (b) close_blas(b);
+    if (st != LH_OK && b) close_blas(b);
+    if (st == LH_OK) *out = b;
     return st;
+}
+
+lh_status lh_blas_find(lh_stream *stream, int *there)
+{
+    lh_cuda_kept *kept = lh_stream_kept(stream, LH_CUDA_BLAS);
+    blas *b = kept->what;
+    if (!b) {
+        LH_TRY(open_blas(&b, stream));
+        *kept = (lh_cuda_kept){.what = b, .close = close_blas};
+    }
+    *there = b->handle != NULL;
+    return LH_OK;
+}
+
+int lh_cublas_found(char text[256])
+{
+    lh_cublas call;
+    lh_status st = lh_cublas_open(&call);
+    snprintf(text, 256, "%s", st == LH_OK ? call.file : lh_error_message());
+    lh_error_clear();
+    return st == LH_OK;
 }
 
 /* cuBLAS sees matrices column by column: ours are their transposes, so y' [out, tokens] = w [out, in] x' [in, tokens],
@@ -58,12 +85,7 @@ lh_status lh_blas_gemm(lh_stream *stream, const lh_gemm_args *a, float keep)
 {
     const float one = 1;
     const cudaDataType type = a->type == LH_F32 ? CUDA_R_32F : CUDA_R_16BF;
-    lh_cuda_kept *kept = lh_stream_kept(stream, LH_CUDA_BLAS);
-    blas *b = kept->what;
-    if (!b) {
-        LH_TRY(open_blas(&b, stream));
-        *kept = (lh_cuda_kept){.what = b, .close = close_blas};
-    }
+    const blas *b = lh_stream_kept(stream, LH_CUDA_BLAS)->what;
     LH_TRY(check(b,
                  b->call.GemmEx(b->handle, CUBLAS_OP_T, CUBLAS_OP_N, a->out, a->tokens, a->in, &one, a->w, type,
                                 a->w_ld, a->x, type, a->x_ld, &keep, a->y, CUDA_R_32F, a->y_ld, CUBLAS_COMPUTE_32F,

@@ -8,10 +8,13 @@
  */
 #define LH_BLAS_ROOM_BYTES (32ll << 20)
 
-/* y[t,o] = sum_i x[t,i] * w[o,i] + keep * y[t,o], with the matrices of `a`, summed in f32; its bias and its order are
- * left alone. `in`, `out` and `tokens` are not 0. keep: 0 or 1; with 0 what is in y may be anything. The first product
- * on a stream loads cuBLAS and allocates its room: it must not be captured in a graph, later ones may. LH_EUSAGE,
- * naming the library, where it is missing. */
+/* Opens cuBLAS on a stream, which loads it and allocates its room: not while work is recorded. *there: 0 where the
+ * library is missing, which is said once in a warning. */
+lh_status lh_blas_find(lh_stream *stream, int *there);
+
+/* After lh_blas_find: y[t,o] = sum_i x[t,i] * w[o,i] + keep * y[t,o], with the matrices of `a`, summed in f32; its bias
+ * and its order are left alone. `in`, `out` and `tokens` are not 0. keep: 0 or 1; with 0 what is in y may be anything.
+ */
 lh_status lh_blas_gemm(lh_stream *stream, const lh_gemm_args *a, float keep);
 
 #endif

@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#include "base/library.h"
+
 /* The version that the header is of: "libcublas.so.13". */
 #define TEXT_OF(x) #x
 #define TEXT(x) TEXT_OF(x)
@@ -11,11 +13,8 @@ static const char library[] = "libcublas.so." TEXT(CUBLAS_VER_MAJOR);
 
 lh_status lh_cublas_open(lh_cublas *out)
 {
-    void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-    if (!handle)
-        LH_FAIL(LH_EUSAGE,
-                "cuBLAS was not found (%s): it comes with the CUDA toolkit; put its folder in LD_LIBRARY_PATH",
-                dlerror());
+    void *handle = NULL;
+    LH_TRY(lh_library_open(library, &handle));
 #define LH_CUBLAS(result, name, symbol, arguments)                             \
     do {                                                                       \
         void *found = dlsym(handle, symbol);                                   \
@@ -24,5 +23,6 @@ lh_status lh_cublas_open(lh_cublas *out)
     } while (0);
     LH_CUBLAS_FUNCTIONS
 #undef LH_CUBLAS
+    out->file = lh_library_file(handle);
     return LH_OK;
 }

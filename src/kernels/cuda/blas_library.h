@@ -25,6 +25,7 @@ typedef struct lh_cublas {
 #define LH_CUBLAS(result, name, symbol, arguments) result(*name) arguments;
     LH_CUBLAS_FUNCTIONS
 #undef LH_CUBLAS
+    const char *file; /* that it was loaded from */
 } lh_cublas;
 
 /* The library stays loaded. LH_EUSAGE, naming it, where it is missing or lacks a function. */

@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 #include <string.h>
 
+#include "base/library.h"
+
 /* The version that the header is of: "libcudnn.so.9". */
 #define TEXT_OF(x) #x
 #define TEXT(x) TEXT_OF(x)
@@ -27,9 +29,10 @@ static lh_status find_all(void *handle, lh_cudnn *out)
 
 lh_status lh_cudnn_open(lh_cudnn *out)
 {
-    void *handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-    if (!handle) LH_FAIL(LH_EUSAGE, "cuDNN was not found (%s)", dlerror());
+    void *handle = NULL;
+    LH_TRY(lh_library_open(library, &handle));
     LH_TRY(find_all(handle, out));
+    out->file = lh_library_file(handle);
     if (out->GetVersion() < LEAST_VERSION)
         LH_FAIL(LH_EUSAGE, "%s is of version %zu; 9.10 (91000) or later is needed", library, out->GetVersion());
     return LH_OK;

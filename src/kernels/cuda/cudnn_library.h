@@ -30,6 +30,7 @@ typedef struct lh_cudnn {
 #define LH_CUDNN(result, name, arguments) result(*name) arguments;
     LH_CUDNN_FUNCTIONS
 #undef LH_CUDNN
+    const char *file; /* that it was loaded from */
 } lh_cudnn;
 
 /* The library stays loaded. LH_EUSAGE, naming it, where it is missing, lacks a function or is older than 9.10. */

@@ -28,11 +28,14 @@ lh_status lh_cuda_gemm(lh_stream *stream, const lh_gemm_args *a)
 {
     int64_t small = a->type == LH_F32 ? LH_SMALL_F32 : LH_SMALL_BF16,
             small_mma = a->type == LH_F32 ? 0 : LH_SMALL_MMA_TOKENS;
+    int there;
     if (a->tokens == 0 || a->out == 0) return LH_OK;
     if (a->in == 0) return begin(stream, a);
     if (a->order == LH_ORDER_FIXED) return lh_gemm_fixed(stream, a);
     if (a->tokens <= small) return lh_gemm_small(stream, a);
     if (a->tokens <= small_mma && lh_gemm_is_wide(a)) return lh_gemm_small_mma(stream, a);
+    LH_TRY(lh_blas_find(stream, &there));
+    if (!there) return lh_gemm_fixed(stream, a);
     if (a->bias) LH_TRY(begin(stream, a));
     LH_TRY(lh_blas_gemm(stream, a, a->bias ? 1.0f : 0.0f));
     return LH_OK;
