@@ -9,6 +9,7 @@
 #include "base/minmax.h"
 #include "batch/context_file.h"
 #include "batch/encode.h"
+#include "engine/chunk.h"
 
 /* What requests with one policy, and the same before the context, share. */
 typedef struct context {
@@ -142,9 +143,17 @@ static lh_status add_question(lh_batch_group *g, lh_batch_work *w, lh_tokens *pr
 }
 
 /* Tokens of its own that a prompt has at least where it is to be answered as if it stood alone: products of fewer rows
- * (up to FEW_TOKENS of cpu/gemm_few.inc.c, 64) have other bits; so has a single one with --deterministic, where 65 would
- * be a chunk of 64 and one of 1. */
-enum { UNDECLARED_OWN = 66 };
+ * (up to FEW_TOKENS of cpu/gemm_few.inc.c, 64) have other bits. */
+enum { UNDECLARED_OWN = 65 };
+
+/* What a prompt of n tokens shares of `common` ones. Undeclared, it has the chunks that it has alone with
+ * --deterministic: a chunk of a single token has other bits, too. */
+static int64_t shared_tokens(const lh_batch_work *w, int64_t common, int64_t n)
+{
+    if (lh_batch_work_declares(w)) return lh_min_i64(common, lh_max_i64(n - 1, 0));
+    const int64_t most = lh_min_i64(common, lh_max_i64(n - UNDECLARED_OWN, 0));
+    return most - most % LH_CHUNK_FIXED;
+}
 
 /* What a whole prompt has beside what all have; `prompt` becomes that. */
 static lh_status add_prompt(lh_batch_group *g, const lh_batch_work *w, lh_tokens *prompt, context **out)
@@ -158,8 +167,7 @@ static lh_status add_prompt(lh_batch_group *g, const lh_batch_work *w, lh_tokens
         LH_TRY(push_ids(&c->ids, prompt->ids, prompt->n));
         c->shared = prompt->n;
     }
-    const int64_t own = lh_batch_work_declares(w) ? 1 : UNDECLARED_OWN;
-    c->shared = lh_min_i64(common_tokens(&c->ids, prompt, c->shared), lh_max_i64(prompt->n - own, 0));
+    c->shared = shared_tokens(w, common_tokens(&c->ids, prompt, c->shared), prompt->n);
     memmove(prompt->ids, prompt->ids + c->shared, (size_t)(prompt->n - c->shared) * sizeof *prompt->ids);
     prompt->n -= c->shared;
     return LH_OK;
