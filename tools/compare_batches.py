@@ -11,7 +11,7 @@ requests   all requests of a file as 'batch' takes them, prompts as token ids: t
 
 llama.cpp runs as its server does: slots that decode together, a token each a call, and prompts that fill the call up to 512 tokens; greedily,
 with flash attention and an own loop around llama_decode. --share: a prompt with the context_id of an earlier one takes over what both begin
-with (llama_memory_seq_cp), as far as that is still in a slot.
+with (llama_memory_seq_cp), as far as that is still in a slot, and does not start before that one's prompt is read.
 """
 import argparse
 import ctypes
@@ -34,7 +34,7 @@ NEW = 48    # steps of a measurement
 class Peer:
     """llama.cpp's library: one context with several sequences."""
 
-    def __init__(self, path, threads, tokens, sequences, share=False):
+    def __init__(self, path, threads, tokens, sequences):
         import llama_cpp as lib
         self.lib = lib
         lib.llama_backend_init()
@@ -45,7 +45,7 @@ class Peer:
         p = lib.llama_context_default_params()
         p.n_ctx, p.n_batch, p.n_ubatch, p.n_seq_max = tokens, CALL, CALL, sequences
         p.n_threads = p.n_threads_batch = threads
-        p.flash_attn_type, p.kv_unified = 1, share  # one buffer of all sequences only where they share: slower else
+        p.flash_attn_type, p.kv_unified = 1, False  # with one buffer of all sequences each row reads the entries of all
         self.context = lib.llama_init_from_model(self.model, p)
         self.memory = lib.llama_get_memory(self.context)
         self.vocab = lib.llama_vocab_n_tokens(lib.llama_model_get_vocab(self.model))
@@ -81,8 +81,9 @@ class Peer:
         waiting, free, work, left = list(requests), list(range(slots)), {}, {}
         start = time.perf_counter()
         while waiting or work:
-            while waiting and free:
-                s, r = free.pop(0), waiting.pop(0)
+            while free and (r := self.next_of(waiting, work, share)):
+                s = free.pop(0)
+                waiting.remove(r)
                 self.lib.llama_memory_seq_rm(self.memory, s, -1, -1)
                 left.pop(s, None)
                 work[s] = {"r": r, "at": self.take_over(r, s, work, left) if share else 0, "new": []}
@@ -103,6 +104,12 @@ class Peer:
                         free.append(s)
         return time.perf_counter() - start
 
+    @staticmethod
+    def next_of(waiting, work, share):
+        """The first request that waits for no other one's prompt."""
+        reading = {w["r"]["context"] for w in work.values() if not w["new"]} - {None} if share else set()
+        return next((r for r in waiting if r["context"] not in reading), None)
+
     def take_over(self, r, s, work, left):
         """Tokens that the slot has from another one with the same context."""
         for o, w in [*work.items(), *left.items()]:
@@ -110,7 +117,8 @@ class Peer:
                 same = 0
                 while same < min(w["at"], len(r["ids"]) - 1) and w["r"]["ids"][same] == r["ids"][same]:
                     same += 1
-                self.lib.llama_memory_seq_cp(self.memory, o, s, 0, same)
+                self.lib.llama_memory_seq_cp(self.memory, o, s, -1, -1)
+                self.lib.llama_memory_seq_rm(self.memory, s, same, -1)
                 return same
         return 0
 
@@ -148,7 +156,7 @@ def compare_requests(a, model, checkpoint, work):
         f.write("\n".join(lines) + "\n")
     requests = [{"ids": r["body"]["prompt"], "new": r["body"]["max_tokens"], "context": r.get("context_id")} for r in map(json.loads, lines)]
     longest = max(len(r["ids"]) + r["new"] for r in requests)
-    peer = Peer(model, a.threads, a.slots * (longest + 8), a.slots, a.share)
+    peer = Peer(model, a.threads, a.slots * (longest + 8), a.slots)
     # the longest first, as Longhaul does; those of a context one after another
     order = requests if a.share else sorted(requests, key=lambda r: -len(r["ids"]))
     theirs = peer.answer(order, a.slots, a.share)
