@@ -154,8 +154,8 @@ typedef struct lh_bench_group {
     lh_status (*run)(lh_bench *b);
 } lh_bench_group;
 
-extern const lh_bench_group lh_bench_gemm, lh_bench_attention, lh_bench_decode, lh_bench_rows, lh_bench_projections,
-    lh_bench_scores, lh_bench_shares, lh_bench_fit, lh_bench_experts;
+extern const lh_bench_group lh_bench_fused, lh_bench_gemm, lh_bench_attention, lh_bench_decode, lh_bench_rows,
+    lh_bench_projections, lh_bench_scores, lh_bench_shares, lh_bench_fit, lh_bench_experts;
 
 /* Defines call_<op>, which enqueues one operation with args as its arguments. */
 #define LH_BENCH_CALL(op)                                                                     \

@@ -5,9 +5,9 @@
 #include "base/mem.h"
 #include "bench/bench_impl.h"
 
-static const lh_bench_group *const groups[] = {&lh_bench_gemm,   &lh_bench_attention,   &lh_bench_decode,
-                                               &lh_bench_rows,   &lh_bench_projections, &lh_bench_scores,
-                                               &lh_bench_shares, &lh_bench_fit, &lh_bench_experts};
+static const lh_bench_group *const groups[] = {
+    &lh_bench_gemm,        &lh_bench_attention, &lh_bench_decode, &lh_bench_rows, &lh_bench_fused,
+    &lh_bench_projections, &lh_bench_scores,    &lh_bench_shares, &lh_bench_fit,  &lh_bench_experts};
 enum { GROUPS = sizeof groups / sizeof *groups };
 
 /* Names of all cases, each once; ends with NULL. The caller frees the array. */

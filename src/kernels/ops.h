@@ -10,6 +10,7 @@
  *   ops_shape.h       joining, pooling and weighing scores
  *   ops_budgets.h     budgets of heads
  *   ops_select.h      selection
+ *   ops_fused.h       several of these as one
  *   ops_fit.h         biases and values of what stays, losses of what does not
  *
  * All pointers are device memory unless a comment says host. `ref` is the definition (plain loops, double sums); `cpu`
@@ -18,7 +19,7 @@
  * is 0 (gemm with in = 0 gives the bias, column_stats without rows adds nothing). Of arrays [heads, ld] over the
  * entries of a cache the slots at len[h] and after it are not read, and what is left in them is unspecified.
  *
- * Bits: with LH_ORDER_FIXED (and in every operation but gemm, expert_gemm and attend_block always) the bits of an output row depend
+ * Bits: with LH_ORDER_FIXED (and in every operation but gemm, norm_gemm, expert_gemm and attend_block always) the bits of an output row depend
  * on its own inputs only, not on how many rows, heads, threads or ranks there are. */
 #ifndef LH_KERNELS_OPS_H
 #define LH_KERNELS_OPS_H
@@ -30,6 +31,7 @@
 #include "kernels/ops_cache.h"
 #include "kernels/ops_experts.h"
 #include "kernels/ops_fit.h"
+#include "kernels/ops_fused.h"
 #include "kernels/ops_model.h"
 #include "kernels/ops_observe.h"
 #include "kernels/ops_sample.h"

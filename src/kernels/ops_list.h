@@ -7,6 +7,7 @@
 #include "kernels/ops_cache_list.h"
 #include "kernels/ops_experts_list.h"
 #include "kernels/ops_fit_list.h"
+#include "kernels/ops_fused_list.h"
 #include "kernels/ops_observe_list.h"
 #include "kernels/ops_sample_list.h"
 #include "kernels/ops_score_list.h"

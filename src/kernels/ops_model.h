@@ -40,7 +40,8 @@ typedef struct lh_squares_args {
 
 /* y[t,o] = sum_i x[t,i] * w[o,i] + bias[o]. x: [tokens, in], w: [out, in], y: [tokens, out]; bias may be NULL.
  * Products and sums in f32 at least. x and w are both f32 or both bf16. LH_ORDER_FIXED: one fused multiply-add chain in
- * f32 from 0 over i = 0, 1, … , then the bias is added: the same bits on every backend. */
+ * f32 from 0 over i = 0, 1, … , then the bias is added: the same bits on every backend. adds: 1: y += that instead
+ * (LH_ORDER_ANY only). */
 typedef enum lh_order { LH_ORDER_ANY, LH_ORDER_FIXED } lh_order;
 typedef struct lh_gemm_args {
     float *y;
@@ -49,6 +50,7 @@ typedef struct lh_gemm_args {
     const float *bias;
     int64_t tokens, out, in, y_ld, x_ld, w_ld;
     lh_order order;
+    int adds;
 } lh_gemm_args;
 
 /* dst[r,i] = src[r,i], between f32 and bf16 (either way, or equal). */

@@ -8,6 +8,7 @@ typedef struct product {
     int64_t tokens, out, in, gap; /* gap: ld beyond the row, differently for y, x and w */
     lh_dtype type;
     lh_order order;
+    int adds;
     const float *x, *w, *bias; /* host; [tokens, in + gap], [out, in + 2 gap] */
 } product;
 
@@ -21,20 +22,21 @@ static product make_product(lot *m, int64_t tokens, int64_t out, int64_t in)
     return p;
 }
 
-/* y: [tokens, out + 3 gap], the gaps as they were. */
+/* y: [tokens, out + 3 gap], the gaps as they were; with `adds` it begins with normals. */
 static float *multiply(lot *m, rig *g, const product *p)
 {
     int64_t x_count = p->tokens * (p->in + p->gap), w_count = p->out * (p->in + 2 * p->gap);
     int64_t y_ld = p->out + 3 * p->gap, y_bytes = p->tokens * y_ld * 4, size = lh_dtype_bytes(p->type);
     const void *x = p->x, *w = p->w;
-    float *host = lot_new(m, y_bytes), *y = rig_new(g, y_bytes);
+    float *host = lot_new(m, y_bytes),
+          *y = p->adds ? rig_put(g, lot_normals(m, p->tokens * y_ld, 10.0f, 4), y_bytes) : rig_new(g, y_bytes);
     if (p->type == LH_BF16) {
         x = lot_bf16(m, x, x_count);
         w = lot_bf16(m, w, w_count);
     }
     RUN(g, gemm, .y = y, .x = rig_put(g, x, x_count * size), .w = rig_put(g, w, w_count * size), .type = p->type,
         .bias = p->bias ? rig_put(g, p->bias, p->out * 4) : NULL, .tokens = p->tokens, .out = p->out, .in = p->in,
-        .y_ld = y_ld, .x_ld = p->in + p->gap, .w_ld = p->in + 2 * p->gap, .order = p->order);
+        .y_ld = y_ld, .x_ld = p->in + p->gap, .w_ld = p->in + 2 * p->gap, .order = p->order, .adds = p->adds);
     rig_get(g, host, y, y_bytes);
     rig_reset(g);
     return host;
@@ -120,11 +122,12 @@ START_TEST(test_gemm_of_every_backend_is_that_of_ref)
         rig ref, mine;
         rig_open(&ref, rig_backend(0));
         rig_open(&mine, rig_backend(b));
-        for (int n = 0; n < 9 * 5 * 6 * 4; n++) {
+        for (int n = 0; n < 9 * 5 * 6 * 6; n++) {
             lot m = {0};
             product p = make_product(&m, tokens[n % 9], outs[n / 9 % 5], ins[n / 45 % 6]);
             p.type = n / 270 % 2 ? LH_BF16 : LH_F32;
-            p.order = n / 540 ? LH_ORDER_FIXED : LH_ORDER_ANY;
+            p.order = n / 540 == 1 ? LH_ORDER_FIXED : LH_ORDER_ANY;
+            p.adds = n / 540 == 2;
             const float *want = multiply(&m, &ref, &p), *got = multiply(&m, &mine, &p);
             tolerance tol = p.order == LH_ORDER_FIXED ? (tolerance){0, 0} : sum_tolerance(p.in);
             check_near(got, want, p.tokens * (p.out + 3 * p.gap), tol, "gemm %lld x %lld x %lld, %s, order %d, %s",

@@ -9,6 +9,7 @@
 #include "kernels/cpu/elementwise.inc.c"
 #include "kernels/cpu/expected_scores.inc.c"
 #include "kernels/cpu/fit.inc.c"
+#include "kernels/cpu/fused.inc.c"
 #include "kernels/cpu/gather_entries.inc.c"
 #include "kernels/cpu/gemm.inc.c"
 #include "kernels/cpu/experts.inc.c"

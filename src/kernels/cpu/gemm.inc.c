@@ -34,13 +34,13 @@ static void tiled_block(const lh_tiled *g, int64_t block, int64_t o, int64_t cou
                     .cols = whole,
                     .b_next = TILE_COLS * depth,
                     .c_ld = a->y_ld,
-                    .from_zero = i == 0};
+                    .from_zero = i == 0 && !a->adds};
     if (whole) tile_strip(&tile, family, rows, 1);
     if (rest) {
         tile.b += whole * depth;
         tile.c = g->y;
         tile.c_ld = tile.cols = TILE_COLS;
-        for (int64_t r = 0; r < rows && i > 0; r++)
+        for (int64_t r = 0; r < rows && !tile.from_zero; r++)
             memcpy(g->y + r * TILE_COLS, end + r * a->y_ld, (size_t)rest * sizeof *y);
         tile_strip(&tile, family, rows, 1);
         for (int64_t r = 0; r < rows; r++) memcpy(end + r * a->y_ld, g->y + r * TILE_COLS, (size_t)rest * sizeof *y);
@@ -107,7 +107,10 @@ static lh_status gemm_tiled(lh_stream *stream, const lh_gemm_args *a)
 static void fill_bias(const lh_gemm_args *a)
 {
     for (int64_t t = 0; t < a->tokens; t++) {
-        for (int64_t o = 0; o < a->out; o++) a->y[t * a->y_ld + o] = a->bias ? a->bias[o] : 0.0f;
+        for (int64_t o = 0; o < a->out; o++) {
+            float *y = a->y + t * a->y_ld + o;
+            *y = (a->bias ? a->bias[o] : 0.0f) + (a->adds ? *y : 0.0f);
+        }
     }
 }
 

@@ -34,7 +34,9 @@ VEC_FN void one_token(const lh_few *f, int64_t o, int64_t t, const lh_meet kind)
     }
     for (; i < a->in; i += step, x += x_step)
         sum[0] = step_add(step_load(a->w, o * a->w_ld + i, lh_min_i64(step, a->in - i), kind), x, sum[0], kind);
-    a->y[t * a->y_ld + o] = vf_sum((sum[0] + sum[1]) + (sum[2] + sum[3])) + (a->bias ? a->bias[o] : 0.0f);
+    float *y = a->y + t * a->y_ld + o, product = vf_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
+    if (a->bias) product += a->bias[o];
+    *y = a->adds ? *y + product : product;
 }
 
 /* ---- tokens as lanes ---- */
@@ -114,8 +116,12 @@ VEC_FN void lane_block(const lh_few *f, int64_t o, int64_t t, const int rows, co
 #pragma GCC unroll 16
         for (int r = 0; r < VL; r++) y[r] = r < rows ? sum[r * vectors + v] : vf_zero();
         vf_transpose(y);
-        for (int64_t c = 0; c < lh_min_i64(VL, a->tokens - t); c++)
-            vf_store_first(a->y + (t + c) * a->y_ld + o, y[c] + bias, rows);
+        for (int64_t c = 0; c < lh_min_i64(VL, a->tokens - t); c++) {
+            float *to = a->y + (t + c) * a->y_ld + o;
+            y[c] += bias;
+            if (a->adds) y[c] += vf_load_first(to, rows);
+            vf_store_first(to, y[c], rows);
+        }
     }
 }
 

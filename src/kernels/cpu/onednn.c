@@ -9,6 +9,7 @@ typedef struct lh_product {
     dnnl_engine_t engine;
     dnnl_stream_t queue;
     dnnl_memory_desc_t x, w, bias, y;
+    dnnl_post_ops_t after; /* y += */
     dnnl_primitive_attr_t attr;
     dnnl_primitive_desc_t desc;
     dnnl_primitive_t primitive;
@@ -23,6 +24,7 @@ static void product_clear(lh_product *p)
     if (p->primitive) dnnl_primitive_destroy(p->primitive);
     if (p->desc) dnnl_primitive_desc_destroy(p->desc);
     if (p->attr) dnnl_primitive_attr_destroy(p->attr);
+    if (p->after) dnnl_post_ops_destroy(p->after);
     if (p->queue) dnnl_stream_destroy(p->queue);
     if (p->engine) dnnl_engine_destroy(p->engine);
 }
@@ -33,6 +35,17 @@ static lh_status checked(dnnl_status_t status, const char *step)
     if (status == dnnl_out_of_memory) LH_FAIL(LH_ENOMEM, "no memory for a matrix product of oneDNN (%s)", step);
     if (status != dnnl_success)
         LH_FAIL(LH_EINTERNAL, "oneDNN refused a matrix product (%s, status %d)", step, (int)status);
+    return LH_OK;
+}
+
+static lh_status product_describe_attributes(lh_product *p, const lh_gemm_args *a)
+{
+    LH_TRY(checked(dnnl_primitive_attr_create(&p->attr), "attributes"));
+    LH_TRY(checked(dnnl_primitive_attr_set_scratchpad_mode(p->attr, dnnl_scratchpad_mode_user), "attributes"));
+    if (!a->adds) return LH_OK;
+    LH_TRY(checked(dnnl_post_ops_create(&p->after), "attributes"));
+    LH_TRY(checked(dnnl_post_ops_append_sum(p->after, 1.0f), "attributes"));
+    LH_TRY(checked(dnnl_primitive_attr_set_post_ops(p->attr, p->after), "attributes"));
     return LH_OK;
 }
 
@@ -47,8 +60,7 @@ static lh_status product_describe(lh_product *p, const lh_gemm_args *a)
     LH_TRY(checked(dnnl_memory_desc_init_by_strides(&p->w, 2, w, dnnl_bf16, w_by), "weights"));
     LH_TRY(checked(dnnl_memory_desc_init_by_strides(&p->bias, 2, bias, dnnl_f32, bias_by), "bias"));
     LH_TRY(checked(dnnl_memory_desc_init_by_strides(&p->y, 2, y, dnnl_f32, y_by), "output"));
-    LH_TRY(checked(dnnl_primitive_attr_create(&p->attr), "attributes"));
-    LH_TRY(checked(dnnl_primitive_attr_set_scratchpad_mode(p->attr, dnnl_scratchpad_mode_user), "attributes"));
+    LH_TRY(product_describe_attributes(p, a));
     LH_TRY(checked(dnnl_matmul_desc_init(&desc, &p->x, &p->w, a->bias ? &p->bias : NULL, &p->y), "description"));
     LH_TRY(checked(dnnl_primitive_desc_create(&p->desc, &desc, p->attr, p->engine, NULL), "description"));
     LH_TRY(checked(dnnl_primitive_create(&p->primitive, p->desc), "code"));

@@ -1,67 +1,123 @@
-/* Appending to ragged caches. A block owns TILE tokens of one head of one sequence, a thread four numbers of a key or
- * value at a time: 4 bytes a number read, 2 or 4 written. Where one block has all tokens of a head (decoding) it raises
- * the length itself; else a second kernel does when all have read it. */
-#include "kernels/cuda/entries.cuh"
-#include "kernels/cuda/vector.cuh"
+/* Appending to ragged caches, after the norms and the rotation of queries and keys, in one kernel: a row of a head
+ * comes from memory once. A block owns the rows of WARPS heads of one token, whose sines and cosines it makes once;
+ * query heads come first, then KV heads, of which a warp appends the key that it has rotated and the value. Where one
+ * token is appended its warps raise the lengths; else a second kernel does when all have read them. Bytes: 8 a number
+ * of queries, 14 of keys, 6 of values, and 2 more in f32. */
+#include "kernels/cuda/norm_rows.cuh"
 
-enum { SEQS = 24, TILE = 32, THREADS = 256 };
+enum { SEQS = 24, WARPS = 8, THREADS = WARPS * LH_WARP };
 
-/* Some sequences of a batch. The rows of the first one begin at k and v. */
+/* Some sequences of a batch; the first one's rows begin at `first`. */
 typedef struct append_slice {
     lh_ragged seqs[SEQS];
-    const float *k, *v;
-    const int32_t *positions;
-    int64_t tokens, ld;
+    lh_rope_append_args all;
+    int64_t first;
+    int width; /* numbers moved at once */
 } append_slice;
 
-typedef struct append_tile {
-    int64_t slot, row, count; /* the first slot in the pools, the first row of k and v, tokens */
-} append_tile;
+/* Sines and cosines of a row, [rotary / 2] each, in shared memory. */
+typedef struct turn {
+    const float *sines, *cosines;
+} turn;
 
-template <typename T>
-static __device__ void append_numbers(const append_slice &a, const lh_ragged &kv, append_tile tile, int width)
+static __device__ turn turn_of(const lh_rope_args &a, int64_t row)
 {
-    unsigned d = (unsigned)kv.head_dim, fours = (d + 3) / 4, items = (unsigned)tile.count * 2 * fours;
-    int64_t column = (int64_t)blockIdx.y * kv.head_dim;
-    for (unsigned n = threadIdx.x; n < items; n += blockDim.x) {
-        unsigned four = n % fours, half = n / fours, t = half / 2, i = 4 * four;
-        const float *from = (half % 2 ? a.v : a.k) + (tile.row + t) * a.ld + column + i;
-        T *to = (T *)(half % 2 ? kv.v : kv.k) + (tile.slot + t) * kv.head_dim + i;
-        lh_put4(to, lh_get4(from, d - i, width), d - i, width);
+    const int64_t half = a.rotary / 2;
+    float *sines = (float *)lh_shared(), *cosines = sines + half;
+    for (int64_t i = threadIdx.x; i < half; i += THREADS) {
+        float s, c;
+        sincosf((float)a.positions[row] * a.inv_freq[i], &s, &c);
+        sines[i] = s * a.scale;
+        cosines[i] = c * a.scale;
     }
+    __syncthreads();
+    return turn{sines, cosines};
 }
 
-/* Blocks: tiles of tokens, heads, sequences. */
-static __global__ void append_kernel(const __grid_constant__ append_slice a, int width)
+static __device__ __forceinline__ void norm_head(const lh_rmsnorm_args &a, int64_t row, int64_t h, int width)
 {
+    const float *x = a.x + row * a.x_ld + h * a.dim;
+    lh_lanes own = {lh_lane(), LH_WARP};
+    if (!a.heads) return;
+    float mean = a.squares ? lh_mean_of_given(a, row) : lh_warp_sum(lh_squares_of(x, a.dim, own, width)) / (float)a.dim;
+    lh_norm_row((float *)a.y + row * a.y_ld + h * a.dim, x, a.w + h * a.w_ld, a, mean, own, width);
+    __syncwarp();
+}
+
+static __device__ __forceinline__ void rotate_head(const lh_rope_args &a, const turn &by, int64_t row, int64_t h)
+{
+    const int64_t half = a.rotary / 2;
+    float *low = a.x + row * a.ld + h * a.dim, *high = low + half;
+    if (!a.heads) return;
+    for (int64_t i = lh_lane(); i < half; i += LH_WARP) {
+        float x = low[i], y = high[i], c = by.cosines[i], s = by.sines[i];
+        low[i] = fmaf(x, c, -__fmul_rn(y, s));
+        high[i] = fmaf(y, c, __fmul_rn(x, s));
+    }
+    __syncwarp();
+}
+
+template <typename T>
+static __device__ __forceinline__ void append_numbers(T *to, const float *from, int64_t n, int width)
+{
+    for (int64_t i = 4 * lh_lane(); i < n; i += 4 * LH_WARP)
+        lh_put4(to + i, lh_get4(from + i, n - i, width), n - i, width);
+}
+
+/* Key and value of head h in `row` become the entry in `slot`. */
+static __device__ void append_entry(const append_slice &a, const lh_ragged &kv, int64_t row, int64_t h, int64_t slot)
+{
+    const lh_append_args &args = a.all.append;
+    const int64_t d = kv.head_dim, at = row * args.ld + h * d;
+    if (kv.type == LH_F32) {
+        append_numbers((float *)kv.k + slot * d, args.k + at, d, a.width);
+        append_numbers((float *)kv.v + slot * d, args.v + at, d, a.width);
+    } else {
+        append_numbers((__nv_bfloat16 *)kv.k + slot * d, args.k + at, d, a.width);
+        append_numbers((__nv_bfloat16 *)kv.v + slot * d, args.v + at, d, a.width);
+    }
+    for (int64_t c = lh_lane(); kv.stats && c < kv.stat_count; c += LH_WARP) kv.stats[slot * kv.stat_count + c] = 0.0f;
+    if (lh_lane() > 0) return;
+    if (kv.positions) kv.positions[slot] = args.positions[row];
+    if (kv.bias) kv.bias[slot] = 0.0f;
+}
+
+/* Blocks: tokens, heads, sequences. */
+static __global__ void __launch_bounds__(THREADS) append_kernel(const __grid_constant__ append_slice a)
+{
+    const lh_rope_append_args &all = a.all;
     const lh_ragged &kv = a.seqs[blockIdx.z];
-    int64_t h = blockIdx.y, first = (int64_t)blockIdx.x * TILE, left = a.tokens - first;
+    int64_t tokens = all.append.tokens, t = blockIdx.x, row = a.first + blockIdx.z * tokens + t,
+            h = (int64_t)blockIdx.y * WARPS + lh_warp();
+    turn by = {NULL, NULL};
+    if (all.q.heads || all.k.heads) by = turn_of(all.q.heads ? all.q : all.k, row);
+    if (h < all.q.heads) {
+        norm_head(all.q_norm, row, h, a.width);
+        rotate_head(all.q, by, row, h);
+        return;
+    }
+    h -= all.q.heads;
     if (h >= kv.heads) return;
-    append_tile tile = {kv.offset[h] + kv.len[h] + first, blockIdx.z * a.tokens + first,
-                        left < TILE ? left : (int64_t)TILE};
-    if (kv.type == LH_F32)
-        append_numbers<float>(a, kv, tile, width);
-    else
-        append_numbers<__nv_bfloat16>(a, kv, tile, width);
-    for (int64_t t = threadIdx.x; kv.positions && t < tile.count; t += blockDim.x)
-        kv.positions[tile.slot + t] = a.positions[tile.row + t];
-    for (int64_t t = threadIdx.x; kv.bias && t < tile.count; t += blockDim.x) kv.bias[tile.slot + t] = 0.0f;
-    for (int64_t c = threadIdx.x; kv.stats && c < tile.count * kv.stat_count; c += blockDim.x)
-        kv.stats[tile.slot * kv.stat_count + c] = 0.0f;
-    __syncthreads(); /* all have read the length */
-    if (gridDim.x == 1 && threadIdx.x == 0) kv.len[h] += a.tokens;
+    norm_head(all.k_norm, row, h, a.width);
+    rotate_head(all.k, by, row, h);
+    append_entry(a, kv, row, h, kv.offset[h] + kv.len[h] + t);
+    __syncwarp(); /* all have read the length */
+    if (tokens == 1 && lh_lane() == 0) kv.len[h]++;
 }
 
 static __global__ void raise_kernel(const __grid_constant__ append_slice a)
 {
     const lh_ragged &kv = a.seqs[blockIdx.z];
-    for (int64_t h = threadIdx.x; h < kv.heads; h += blockDim.x) kv.len[h] += a.tokens;
+    for (int64_t h = threadIdx.x; h < kv.heads; h += blockDim.x) kv.len[h] += a.all.append.tokens;
 }
 
-/* Numbers moved at once, in rows and caches alike. */
-static int width_of(const lh_append_args *a)
+/* In rows and caches alike. */
+static int width_of(const lh_rope_append_args *all)
 {
+    const lh_append_args *a = &all->append;
     int is_wide = lh_width(a->k, a->ld, LH_F32) == 4 && lh_width(a->v, a->ld, LH_F32) == 4;
+    is_wide = is_wide && (!all->q_norm.heads || lh_norm_width(&all->q_norm) == 4);
+    is_wide = is_wide && (!all->k_norm.heads || lh_norm_width(&all->k_norm) == 4);
     for (int64_t b = 0; b < a->batch; b++) {
         const lh_ragged *kv = &a->seqs[b];
         is_wide = is_wide && lh_width(kv->k, kv->head_dim, kv->type) == 4;
@@ -70,29 +126,36 @@ static int width_of(const lh_append_args *a)
     return is_wide ? 4 : 1;
 }
 
-lh_status lh_cuda_append(lh_stream *stream, const lh_append_args *a)
+lh_status lh_cuda_rope_append(lh_stream *stream, const lh_rope_append_args *all)
 {
-    int width = width_of(a);
-    unsigned tiles = (unsigned)((a->tokens + TILE - 1) / TILE);
+    const lh_append_args *a = &all->append;
+    int64_t rotary = all->q.heads ? all->q.rotary : all->k.heads ? all->k.rotary : 0;
+    append_slice slice = {};
+    slice.all = *all;
+    slice.width = width_of(all);
     for (int64_t b = 0; b < a->batch; b += SEQS) {
-        append_slice slice = {};
         unsigned count = (unsigned)(a->batch - b < SEQS ? a->batch - b : (int64_t)SEQS);
         int64_t heads = 0;
         for (unsigned i = 0; i < count; i++) {
             slice.seqs[i] = a->seqs[b + i];
             heads = slice.seqs[i].heads > heads ? slice.seqs[i].heads : heads;
         }
-        slice.k = a->k + b * a->tokens * a->ld;
-        slice.v = a->v + b * a->tokens * a->ld;
-        slice.positions = a->positions + b * a->tokens;
-        slice.tokens = a->tokens;
-        slice.ld = a->ld;
-        lh_shape shape = {dim3(tiles, (unsigned)heads, count), THREADS, 0};
-        LH_TRY(lh_launch(stream, "append", shape, append_kernel, slice, width));
-        if (tiles > 1)
+        slice.first = b * a->tokens;
+        heads += all->q.heads;
+        lh_shape shape = {dim3((unsigned)a->tokens, (unsigned)((heads + WARPS - 1) / WARPS), count), THREADS,
+                          rotary * (int64_t)sizeof(float)};
+        LH_TRY(lh_launch(stream, "append", shape, append_kernel, slice));
+        if (a->tokens > 1)
             LH_TRY(lh_launch(stream, "append", lh_shape{dim3(1, 1, count), LH_WARP, 0}, raise_kernel, slice));
     }
     return LH_OK;
+}
+
+lh_status lh_cuda_append(lh_stream *stream, const lh_append_args *a)
+{
+    lh_rope_append_args all = {};
+    all.append = *a;
+    return lh_cuda_rope_append(stream, &all);
 }
 
 /* ---- query rows in a ring ---- */

@@ -42,6 +42,7 @@ static __device__ __forceinline__ int lh_expert_tile(lh_gemm_args *g, const lh_e
     g->y_ld = a.y_ld;
     g->x_ld = a.x_ld;
     g->w_ld = a.w_ld;
+    g->adds = 0;
     return 1;
 }
 

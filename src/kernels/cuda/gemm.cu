@@ -6,13 +6,15 @@ extern "C" {
 #include "kernels/cuda/blas.h"
 }
 
-/* y[t,o] = bias[o], or 0: 4 bytes a number written. */
+/* y[t,o] = bias[o], or 0, or y[t,o] += that: 4 or 8 bytes a number. */
 static __global__ void begin_kernel(lh_gemm_args a, int width)
 {
     for (int64_t t = blockIdx.y; t < a.tokens; t += gridDim.y) {
         for (int64_t o = 4 * lh_grid_first(); o < a.out; o += 4 * lh_grid_step()) {
-            lh_four y = {{0, 0, 0, 0}};
-            if (a.bias) y = lh_get4(a.bias + o, a.out - o, width);
+            lh_four y = {{0, 0, 0, 0}}, bias = y;
+            if (a.adds) y = lh_get4(a.y + t * a.y_ld + o, a.out - o, width);
+            if (a.bias) bias = lh_get4(a.bias + o, a.out - o, width);
+            for (int j = 0; j < 4; j++) y.at[j] += bias.at[j];
             lh_put4(a.y + t * a.y_ld + o, y, a.out - o, width);
         }
     }
@@ -37,6 +39,6 @@ lh_status lh_cuda_gemm(lh_stream *stream, const lh_gemm_args *a)
     LH_TRY(lh_blas_find(stream, &there));
     if (!there) return lh_gemm_fixed(stream, a);
     if (a->bias) LH_TRY(begin(stream, a));
-    LH_TRY(lh_blas_gemm(stream, a, a->bias ? 1.0f : 0.0f));
+    LH_TRY(lh_blas_gemm(stream, a, a->bias || a->adds ? 1.0f : 0.0f));
     return LH_OK;
 }

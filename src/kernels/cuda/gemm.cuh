@@ -27,6 +27,13 @@ static __device__ __forceinline__ uint4 lh_load_once(const void *p)
 #endif
 }
 
+/* y[t,o] of the product. */
+static __device__ __forceinline__ void lh_gemm_put(const lh_gemm_args &a, int64_t t, int64_t o, float product)
+{
+    float *y = a.y + t * a.y_ld + o;
+    *y = a.adds ? *y + product : product;
+}
+
 /* At most so many tokens: the weights are read once, and the rest is small beside that. gemm_small.cu */
 enum { LH_SMALL_F32 = 8, LH_SMALL_BF16 = 4 };
 lh_status lh_gemm_small(lh_stream *stream, const lh_gemm_args *a);

@@ -50,7 +50,7 @@ static __device__ __forceinline__ void multiply_tile(const lh_gemm_args &a, int6
     for (int r = 0; r < DEEP; r++) {
         for (int o = 0; o < PER; o++) {
             int64_t t = t0 + down + r, at = o0 + across + o;
-            if (t < a.tokens && at < a.out) a.y[t * a.y_ld + at] = a.bias ? sum[r][o] + a.bias[at] : sum[r][o];
+            if (t < a.tokens && at < a.out) lh_gemm_put(a, t, at, a.bias ? sum[r][o] + a.bias[at] : sum[r][o]);
         }
     }
 }

@@ -57,7 +57,7 @@ static __device__ __forceinline__ void multiply_rows(const lh_gemm_args &a, int6
     if (t >= a.tokens || o >= a.out) return;
     float y = a.bias ? a.bias[o] : 0.0f;
     for (int k = 0; k < WARPS; k++) y += parts[k][t][threadIdx.x % OUTS];
-    a.y[t * a.y_ld + o] = y;
+    lh_gemm_put(a, t, o, y);
 }
 
 template <int GROUPS>

@@ -1,5 +1,5 @@
 /* Rows of a block of tokens: embedding, norms, rotation. */
-#include "kernels/cuda/vector.cuh"
+#include "kernels/cuda/norm_rows.cuh"
 
 /* ---- embedding: each number read once, in the type of the table, and written once ---- */
 
@@ -25,32 +25,9 @@ lh_status lh_cuda_embed(lh_stream *stream, const lh_embed_args *a)
 }
 
 /* ---- root-mean-square norm ----
- * A warp (dim <= WARP_DIM) or a block owns one head of one row, and a thread every so many fours of it. They are read
- * twice, the second time from L1. Who adds which squares depends on dim alone. */
+ * A warp (dim <= LH_NORM_OF_WARP) or a block owns one head of one row. It is read twice, the second time from L1. */
 
-enum { WARP_DIM = 256, WARPS = 8, MOST_THREADS = 512 };
-
-typedef struct lh_lanes {
-    int64_t first, step; /* fours of this thread */
-} lh_lanes;
-
-static __device__ float squares_of(const float *x, int64_t dim, lh_lanes own, int width)
-{
-    float sum = 0;
-    for (int64_t i = 4 * own.first; i < dim; i += 4 * own.step) {
-        lh_four v = lh_get4(x + i, dim - i, width);
-        for (int j = 0; j < 4; j++) sum = fmaf(v.at[j], v.at[j], sum);
-    }
-    return sum;
-}
-
-/* The mean of the squares of row t, from those that were given. */
-static __device__ float mean_of_given(const lh_rmsnorm_args &a, int64_t t)
-{
-    float sum = 0;
-    for (int64_t j = 0; j < a.parts; j++) sum = __fadd_rn(sum, a.squares[t * a.squares_ld + j]);
-    return sum / (float)(a.parts * a.dim);
-}
+enum { WARPS = 8, MOST_THREADS = 512 };
 
 /* Where head h of row t lies, in numbers. */
 typedef struct lh_head_at {
@@ -63,17 +40,6 @@ static __device__ lh_head_at head_at(const lh_rmsnorm_args &a, int64_t t, int64_
 }
 
 template <typename Y>
-static __device__ void scale_row(const lh_rmsnorm_args &a, lh_head_at at, float mean_square, lh_lanes own, int width)
-{
-    float inverse = 1.0f / sqrtf(mean_square + a.eps);
-    for (int64_t i = 4 * own.first; i < a.dim; i += 4 * own.step) {
-        lh_four x = lh_get4(a.x + at.x + i, a.dim - i, width), w = lh_get4(a.w + at.w + i, a.dim - i, width);
-        for (int j = 0; j < 4; j++) x.at[j] = __fmul_rn(__fmul_rn(x.at[j], inverse), a.offset + w.at[j]);
-        lh_put4((Y *)a.y + at.y + i, x, a.dim - i, width);
-    }
-}
-
-template <typename Y>
 static __global__ void norm_of_warps_kernel(lh_rmsnorm_args a, int width)
 {
     int64_t all = a.tokens * a.heads;
@@ -81,9 +47,9 @@ static __global__ void norm_of_warps_kernel(lh_rmsnorm_args a, int width)
         int64_t t = r / a.heads;
         lh_head_at at = head_at(a, t, r - t * a.heads);
         lh_lanes own = {lh_lane(), LH_WARP};
-        float mean = a.squares ? mean_of_given(a, t)
-                               : lh_warp_sum(squares_of(a.x + at.x, a.dim, own, width)) / (float)a.dim;
-        scale_row<Y>(a, at, mean, own, width);
+        float mean = a.squares ? lh_mean_of_given(a, t)
+                               : lh_warp_sum(lh_squares_of(a.x + at.x, a.dim, own, width)) / (float)a.dim;
+        lh_norm_row((Y *)a.y + at.y, a.x + at.x, a.w + at.w, a, mean, own, width);
     }
 }
 
@@ -95,9 +61,9 @@ static __global__ void __launch_bounds__(MOST_THREADS) norm_of_blocks_kernel(lh_
         for (int64_t h = blockIdx.y; h < a.heads; h += gridDim.y) {
             lh_head_at at = head_at(a, t, h);
             lh_lanes own = {threadIdx.x, blockDim.x};
-            float mean = a.squares ? mean_of_given(a, t)
-                                   : lh_block_sum(squares_of(a.x + at.x, a.dim, own, width), room) / (float)a.dim;
-            scale_row<Y>(a, at, mean, own, width);
+            float mean = a.squares ? lh_mean_of_given(a, t)
+                                   : lh_block_sum(lh_squares_of(a.x + at.x, a.dim, own, width), room) / (float)a.dim;
+            lh_norm_row((Y *)a.y + at.y, a.x + at.x, a.w + at.w, a, mean, own, width);
         }
     }
 }
@@ -107,11 +73,8 @@ lh_status lh_cuda_rmsnorm(lh_stream *stream, const lh_rmsnorm_args *a)
     typedef __nv_bfloat16 bf16;
     const int64_t each = 8; /* numbers a thread, about */
     int64_t threads = (a->dim / each + LH_WARP - 1) / LH_WARP * LH_WARP, heads = a->heads < 65535 ? a->heads : 65535;
-    int is_narrow = a->dim <= WARP_DIM;
-    int width = lh_width(a->x, a->x_ld, LH_F32) == 4 && lh_width(a->y, a->y_ld, a->y_type) == 4 &&
-                        lh_width(a->w, a->w_ld, LH_F32) == 4 && (a->heads == 1 || a->dim % 4 == 0)
-                    ? 4
-                    : 1;
+    int is_narrow = a->dim <= LH_NORM_OF_WARP;
+    int width = lh_width(a->y, a->y_ld, a->y_type) == 4 ? lh_norm_width(a) : 1;
     if (a->dim == 0) return LH_OK;
     lh_shape shape = {dim3(lh_blocks(a->tokens, 1), (unsigned)heads), MOST_THREADS, 0};
     if (threads < shape.threads) shape.threads = (int)threads;
@@ -128,7 +91,7 @@ static __global__ void squares_kernel(lh_squares_args a, int width)
     for (int64_t r = (int64_t)blockIdx.x * WARPS + lh_warp(); r < all; r += (int64_t)gridDim.x * WARPS) {
         int64_t t = r / a.heads, h = r - t * a.heads;
         lh_lanes own = {lh_lane(), LH_WARP};
-        float sum = lh_warp_sum(squares_of(a.x + t * a.x_ld + h * a.dim, a.dim, own, width));
+        float sum = lh_warp_sum(lh_squares_of(a.x + t * a.x_ld + h * a.dim, a.dim, own, width));
         if (lh_lane() == 0) a.y[t * a.y_ld + h] = sum;
     }
 }

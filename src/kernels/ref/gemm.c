@@ -5,7 +5,7 @@
 
 static float dot_any(const lh_gemm_args *a, int64_t t, int64_t o)
 {
-    double sum = a->bias ? a->bias[o] : 0.0;
+    double sum = (a->bias ? a->bias[o] : 0.0) + (a->adds ? a->y[t * a->y_ld + o] : 0.0f);
     for (int64_t i = 0; i < a->in; i++)
         sum += ref_load(a->x, a->type, t * a->x_ld + i) * ref_load(a->w, a->type, o * a->w_ld + i);
     return (float)sum;

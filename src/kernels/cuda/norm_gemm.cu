@@ -1,0 +1,133 @@
+/* A norm, a product of what it gives, and a gate. For a few tokens they are one kernel: each block norms the rows again
+ * for itself, into shared memory, while its weights are on their way to L2. The rows are few and L1 has them; a launch
+ * would take longer. More tokens go one operation after the other; of those the product leaves gates and what they meet
+ * in the type of the weights where it can. */
+#include "kernels/cuda/gemm_small.cuh"
+#include "kernels/cuda/norm_rows.cuh"
+
+extern "C" {
+#include "kernels/elementwise.h"
+#include "kernels/in_turn.h"
+}
+
+enum {
+    PAIRS = LH_SMALL_ROWS / 2, /* of gates and what they meet, of a block */
+    AHEAD = 2,                 /* turns whose weights are asked for before the norm */
+    ROOM = 32 << 10            /* bytes of normed rows: a multiprocessor has several blocks */
+};
+
+/* Row r of this block's weights: LH_SMALL_ROWS outputs, or the gates of PAIRS outputs, then what they meet. The last
+ * one stands for those that are not there. */
+template <int GATED>
+static __device__ __forceinline__ int64_t row_of(const lh_gemm_args &a, int r)
+{
+    int64_t each = LH_SMALL_ROWS / (1 + GATED), outs = GATED ? a.out / 2 : a.out, o = blockIdx.x * each + r % each;
+    return (o < outs ? o : outs - 1) + r / each * outs;
+}
+
+static __device__ __forceinline__ void ask_for(const void *p)
+{
+#ifdef LH_SIMT
+    (void)p;
+#else
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
+#endif
+}
+
+template <int GATED, typename T, int TOKENS>
+static __device__ __forceinline__ void find_rows(lh_small_rows<T, TOKENS> &f, const lh_gemm_args &a)
+{
+    constexpr int EACH = 16 / (int)sizeof(T);
+    f.in = a.in;
+#pragma unroll
+    for (int r = 0; r < LH_SMALL_ROWS; r++) {
+        f.w[r] = (const T *)a.w + row_of<GATED>(a, r) * a.w_ld;
+#pragma unroll
+        for (int k = 0; k < AHEAD; k++) {
+            int64_t i = (int64_t)(k * LH_SMALL_THREADS + (int)threadIdx.x) * EACH;
+            if (i < f.in) ask_for(f.w[r] + i);
+        }
+    }
+}
+
+/* y of output `o` of token t, from the product of this lane and, gated, of the lane PAIRS further on. */
+template <int GATED>
+static __device__ __forceinline__ void put(const lh_norm_gemm_args &a, float product)
+{
+    constexpr int each = LH_SMALL_ROWS / (1 + GATED);
+    const lh_gemm_args &g = a.gemm;
+    int64_t t = (int)threadIdx.x / LH_SMALL_ROWS, r = (int)threadIdx.x % LH_SMALL_ROWS,
+            o = (int64_t)blockIdx.x * each + r, outs = GATED ? g.out / 2 : g.out;
+    if (g.bias) product += g.bias[row_of<GATED>(g, (int)r)];
+    float other = GATED ? __shfl_down_sync(LH_ALL, product, PAIRS) : 0.0f;
+    if (t >= g.tokens || r >= each || o >= outs) return;
+    if (!GATED)
+        lh_gemm_put(g, t, o, product);
+    else if (a.gated.y_type == LH_F32)
+        lh_put((float *)a.gated.y + t * a.gated.y_ld + o, lh_gate_of(product, a.gated.gate_kind) * other);
+    else
+        lh_put((__nv_bfloat16 *)a.gated.y + t * a.gated.y_ld + o, lh_gate_of(product, a.gated.gate_kind) * other);
+}
+
+template <typename T, int TOKENS, int IS_WIDE, int GATED>
+static __global__ void norm_gemm_kernel(const __grid_constant__ lh_norm_gemm_args a, int64_t x_ld, int width)
+{
+    __shared__ float room[LH_WARP];
+    const lh_rmsnorm_args &n = a.norm;
+    T *x = (T *)lh_shared(); /* [TOKENS, x_ld] */
+    lh_small_rows<T, TOKENS> f;
+    find_rows<GATED>(f, a.gemm);
+    for (int64_t t = 0; t < n.tokens; t++) {
+        const float *row = n.x + t * n.x_ld;
+        lh_lanes own = {threadIdx.x, LH_SMALL_THREADS};
+        float mean = lh_block_sum(lh_squares_of(row, n.dim, own, width), room) / (float)n.dim;
+        lh_norm_row(x + t * x_ld, row, n.w, n, mean, own, width);
+    }
+#pragma unroll
+    for (int t = 0; t < TOKENS; t++) f.x[t] = x + (t < n.tokens ? t : n.tokens - 1) * x_ld;
+    __syncthreads();
+    float product = lh_small_product<IS_WIDE>(f);
+    if (lh_warp() == 0) put<GATED>(a, product);
+}
+
+/* ---- launching ---- */
+
+template <typename T, int TOKENS>
+static lh_status launch(lh_stream *stream, const lh_norm_gemm_args *a)
+{
+    const lh_gemm_args *g = &a->gemm;
+    int64_t each = 16 / (int64_t)sizeof(T), x_ld = (g->in + each - 1) / each * each, rows = g->out;
+    int is_wide = lh_gemm_is_wide(g), width = lh_norm_width(&a->norm);
+    if (a->gated.y) rows = (g->out / 2 + PAIRS - 1) / PAIRS * LH_SMALL_ROWS;
+    lh_shape shape = {dim3((unsigned)((rows + LH_SMALL_ROWS - 1) / LH_SMALL_ROWS)), LH_SMALL_THREADS,
+                      TOKENS * x_ld * (int64_t)sizeof(T)};
+    auto *kernel = a->gated.y ? (is_wide ? norm_gemm_kernel<T, TOKENS, 1, 1> : norm_gemm_kernel<T, TOKENS, 0, 1>)
+                              : (is_wide ? norm_gemm_kernel<T, TOKENS, 1, 0> : norm_gemm_kernel<T, TOKENS, 0, 0>);
+    return lh_launch(stream, "norm_gemm", shape, kernel, *a, x_ld, width);
+}
+
+/* 1 if one kernel does it all. */
+static int is_one(const lh_norm_gemm_args *a)
+{
+    const lh_gemm_args *g = &a->gemm;
+    const lh_gated_args *gated = &a->gated;
+    int64_t most = g->type == LH_F32 ? LH_SMALL_F32 : LH_SMALL_BF16, tokens = 1;
+    while (tokens < g->tokens) tokens *= 2;
+    return g->tokens <= most && g->in > 0 && g->order == LH_ORDER_ANY && a->norm.w && !a->norm.squares &&
+           tokens * (g->in + 8) * lh_dtype_bytes(g->type) <= ROOM &&
+           (!gated->y || (gated->up == gated->gate + gated->dim && g->out == 2 * gated->dim));
+}
+
+lh_status lh_cuda_norm_gemm(lh_stream *stream, const lh_norm_gemm_args *a)
+{
+    typedef __nv_bfloat16 bf16;
+    const int64_t tokens = a->gemm.tokens;
+    const int is_f32 = a->gemm.type == LH_F32;
+    if (tokens == 0 || a->gemm.out == 0) return LH_OK;
+    if (!is_one(a)) return lh_norm_gemm_in_turn(&lh_ops_cuda, stream, a);
+    auto *launched = tokens == 1   ? (is_f32 ? launch<float, 1> : launch<bf16, 1>)
+                     : tokens == 2 ? (is_f32 ? launch<float, 2> : launch<bf16, 2>)
+                     : tokens <= 4 ? (is_f32 ? launch<float, 4> : launch<bf16, 4>)
+                                   : launch<float, LH_SMALL_F32>;
+    return launched(stream, a);
+}

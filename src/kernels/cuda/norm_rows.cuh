@@ -1,0 +1,56 @@
+/* norm_rows.cuh - root-mean-square norm of a row by some threads, each of which has every so many fours of it. Who adds
+ * which squares depends on how many threads there are and on dim alone. */
+#ifndef LH_KERNELS_CUDA_NORM_ROWS_CUH
+#define LH_KERNELS_CUDA_NORM_ROWS_CUH
+
+#include "kernels/cuda/vector.cuh"
+
+/* Rows of at most so many numbers are a warp's. */
+#define LH_NORM_OF_WARP 256
+
+typedef struct lh_lanes {
+    int64_t first, step; /* fours of this thread */
+} lh_lanes;
+
+/* Of this thread. */
+static __device__ __forceinline__ float lh_squares_of(const float *x, int64_t dim, lh_lanes own, int width)
+{
+    float sum = 0;
+    for (int64_t i = 4 * own.first; i < dim; i += 4 * own.step) {
+        lh_four v = lh_get4(x + i, dim - i, width);
+        for (int j = 0; j < 4; j++) sum = fmaf(v.at[j], v.at[j], sum);
+    }
+    return sum;
+}
+
+/* The mean of the squares of row t, from those that were given. */
+static __device__ __forceinline__ float lh_mean_of_given(const lh_rmsnorm_args &a, int64_t t)
+{
+    float sum = 0;
+    for (int64_t j = 0; j < a.parts; j++) sum = __fadd_rn(sum, a.squares[t * a.squares_ld + j]);
+    return sum / (float)(a.parts * a.dim);
+}
+
+/* y = x / sqrt(mean_square + eps) * (offset + w), this thread's part. */
+template <typename Y>
+static __device__ __forceinline__ void lh_norm_row(Y *y, const float *x, const float *w, const lh_rmsnorm_args &a,
+                                                   float mean_square, lh_lanes own, int width)
+{
+    float inverse = 1.0f / sqrtf(mean_square + a.eps);
+    for (int64_t i = 4 * own.first; i < a.dim; i += 4 * own.step) {
+        lh_four v = lh_get4(x + i, a.dim - i, width), by = lh_get4(w + i, a.dim - i, width);
+        for (int j = 0; j < 4; j++) v.at[j] = __fmul_rn(__fmul_rn(v.at[j], inverse), a.offset + by.at[j]);
+        lh_put4(y + i, v, a.dim - i, width);
+    }
+}
+
+/* Numbers moved at once in rows of x and w. */
+static inline int lh_norm_width(const lh_rmsnorm_args *a)
+{
+    return lh_width(a->x, a->x_ld, LH_F32) == 4 && lh_width(a->w, a->w_ld, LH_F32) == 4 &&
+                   (a->heads == 1 || a->dim % 4 == 0)
+               ? 4
+               : 1;
+}
+
+#endif
