@@ -33,12 +33,29 @@ void lh_forward_compute_logits(lh_forward *f, const float *x, int64_t rows)
 {
     const lh_config *c = f->config;
     f->last_rows.n = rows;
-    LH_RUN(&f->exec, rmsnorm, .y = f->last_rows.normed, .y_type = f->model->options.dtype, .x = x, .w = f->model->norm,
-           .tokens = rows, .heads = 1, .dim = c->hidden, .x_ld = c->hidden, .y_ld = c->hidden,
-           .eps = (float)c->norm_eps, .offset = (float)c->norm_offset);
-    LH_RUN(&f->exec, gemm, .y = f->last_rows.logits, .x = f->last_rows.normed, .w = f->model->head,
-           .type = f->model->options.dtype, .tokens = rows, .out = f->shard->vocab_count, .in = c->hidden,
-           .y_ld = f->shard->vocab_count, .x_ld = c->hidden, .w_ld = c->hidden, .order = f->model->options.order);
+    LH_RUN(&f->exec, norm_gemm,
+           .norm = {.y = f->last_rows.normed,
+                    .y_type = f->model->options.dtype,
+                    .x = x,
+                    .w = f->model->norm,
+                    .tokens = rows,
+                    .heads = 1,
+                    .dim = c->hidden,
+                    .x_ld = c->hidden,
+                    .y_ld = c->hidden,
+                    .eps = (float)c->norm_eps,
+                    .offset = (float)c->norm_offset},
+           .gemm = {.y = f->last_rows.logits,
+                    .x = f->last_rows.normed,
+                    .w = f->model->head,
+                    .type = f->model->options.dtype,
+                    .tokens = rows,
+                    .out = f->shard->vocab_count,
+                    .in = c->hidden,
+                    .y_ld = f->shard->vocab_count,
+                    .x_ld = c->hidden,
+                    .w_ld = c->hidden,
+                    .order = f->model->options.order});
     if (c->final_softcap > 0)
         LH_RUN(&f->exec, softcap, f->last_rows.logits, rows * f->shard->vocab_count, (float)c->final_softcap);
 }

@@ -29,75 +29,87 @@ static int64_t qkv_ld(const lh_forward *f)
     return q_dim(f) + 2 * kv_dim(f);
 }
 
-/* Whole rows: y may be x (then f32). Without weights, where the family has no norm, they are only converted. */
-static void norm_rows(lh_forward *f, const float *x, const float *w, void *y, lh_dtype y_type, int64_t tokens)
+static int64_t rows_of(const lh_forward *f)
 {
-    int64_t hidden = f->config->hidden;
-    if (!w) {
-        LH_RUN(&f->exec, convert, .dst = y, .src = x, .dst_type = y_type, .src_type = LH_F32, .rows = tokens,
-               .cols = hidden, .dst_ld = hidden, .src_ld = hidden);
-        return;
-    }
-    LH_RUN(&f->exec, rmsnorm, .y = y, .y_type = y_type, .x = x, .w = w, .tokens = tokens, .heads = 1, .dim = hidden,
-           .x_ld = hidden, .y_ld = hidden, .eps = (float)f->config->norm_eps, .offset = (float)f->config->norm_offset);
+    return f->sequences.n * f->sequences.tokens;
 }
 
-/* This rank's queries or keys in f->work.qkv, in place: each head by itself, or (parts > 0) all heads of a token, of
- * all ranks, together. */
-typedef struct heads_to_norm {
-    float *x;
-    const float *w;
-    int64_t heads;
-    const float *squares; /* of the first of `parts` heads, in f->work.squares; NULL: each by itself */
-    int64_t parts;
-} heads_to_norm;
+/* The norm of whole rows of x with weights w into y, which may be x (then f32). */
+static lh_rmsnorm_args row_norm(const lh_forward *f, const float *x, const float *w, void *y, lh_dtype y_type)
+{
+    const int64_t hidden = f->config->hidden;
+    return (lh_rmsnorm_args){.y = y,
+                             .y_type = y_type,
+                             .x = x,
+                             .w = w,
+                             .tokens = rows_of(f),
+                             .heads = 1,
+                             .dim = hidden,
+                             .x_ld = hidden,
+                             .y_ld = hidden,
+                             .eps = (float)f->config->norm_eps,
+                             .offset = (float)f->config->norm_offset};
+}
+
+static void norm_rows(lh_forward *f, const float *x, const float *w, void *y, lh_dtype y_type)
+{
+    const lh_rmsnorm_args args = row_norm(f, x, w, y, y_type);
+    LH_LATCH(&f->exec, f->exec.ops->rmsnorm(f->exec.stream, &args));
+}
 
 static int64_t squares_ld(const lh_forward *f)
 {
     return f->config->heads + f->config->kv_heads;
 }
 
-static void norm_heads(lh_forward *f, const heads_to_norm *n, int64_t tokens)
+/* The norm of this rank's queries or keys in f->work.qkv, from `first` of them on, in place: each head by itself, or
+ * all heads of a token, of all ranks, together, whose squares are in f->work.squares. */
+typedef struct heads_to_norm {
+    float *x;
+    const float *w;
+    int64_t first, heads;
+    int64_t parts; /* heads of all ranks, whose squares are `squares` */
+    const float *squares;
+} heads_to_norm;
+
+static lh_rmsnorm_args head_norm(const lh_forward *f, const heads_to_norm *n)
 {
-    int64_t dim = f->config->head_dim;
-    LH_RUN(&f->exec, rmsnorm, .y = n->x, .y_type = LH_F32, .x = n->x, .w = n->w, .tokens = tokens, .heads = n->heads,
-           .dim = dim, .x_ld = qkv_ld(f), .y_ld = qkv_ld(f), .w_ld = n->parts ? dim : 0,
-           .eps = (float)f->config->norm_eps, .offset = (float)f->config->norm_offset, .squares = n->squares,
-           .parts = n->parts, .squares_ld = squares_ld(f));
+    const int64_t dim = f->config->head_dim;
+    const int is_row = f->config->qk_norm == LH_QK_NORM_ROWS;
+    if (f->config->qk_norm == LH_QK_NORM_NONE) return (lh_rmsnorm_args){0};
+    return (lh_rmsnorm_args){.y = n->x,
+                             .y_type = LH_F32,
+                             .x = n->x,
+                             .w = is_row ? n->w + n->first * dim : n->w,
+                             .tokens = rows_of(f),
+                             .heads = n->heads,
+                             .dim = dim,
+                             .x_ld = qkv_ld(f),
+                             .y_ld = qkv_ld(f),
+                             .w_ld = is_row ? dim : 0,
+                             .eps = (float)f->config->norm_eps,
+                             .offset = (float)f->config->norm_offset,
+                             .squares = is_row ? n->squares : NULL,
+                             .parts = is_row ? n->parts : 0,
+                             .squares_ld = is_row ? squares_ld(f) : 0};
 }
 
-static void square_heads(lh_forward *f, const float *x, float *squares, int64_t heads, int64_t tokens)
+static void square_heads(lh_forward *f, const float *x, float *squares, int64_t heads)
 {
-    LH_RUN(&f->exec, squares, .y = squares, .x = x, .tokens = tokens, .heads = heads, .dim = f->config->head_dim,
+    LH_RUN(&f->exec, squares, .y = squares, .x = x, .tokens = rows_of(f), .heads = heads, .dim = f->config->head_dim,
            .x_ld = qkv_ld(f), .y_ld = squares_ld(f));
 }
 
 /* Squares of all heads of all ranks: each rank puts those that it counts among zeros, so that the sum is exact. */
-static void gather_squares(lh_forward *f, const float *q, const float *k, int64_t tokens)
+static void gather_squares(lh_forward *f, const float *q, const float *k)
 {
     const lh_heads *h = &f->shard->heads;
-    int64_t count = tokens * squares_ld(f);
+    int64_t count = rows_of(f) * squares_ld(f);
     lh_exec_zero(&f->exec, f->work.squares, count * 4);
-    square_heads(f, q, f->work.squares + h->q_first, h->q_count, tokens);
+    square_heads(f, q, f->work.squares + h->q_first, h->q_count);
     square_heads(f, k + (h->counted_first - h->kv_first) * f->config->head_dim,
-                 f->work.squares + h->heads + h->counted_first, h->counted_count, tokens);
+                 f->work.squares + h->heads + h->counted_first, h->counted_count);
     if (f->shard->ranks > 1) lh_exec_allreduce(&f->exec, f->work.squares, count, LH_F32, LH_SUM);
-}
-
-static void norm_queries_and_keys(lh_forward *f, const lh_layer *w, float *q, float *k, int64_t tokens)
-{
-    const lh_heads *h = &f->shard->heads;
-    int64_t dim = f->config->head_dim;
-    heads_to_norm queries = {.x = q, .w = w->q_norm, .heads = h->q_count},
-                  keys = {.x = k, .w = w->k_norm, .heads = h->kv_count};
-    if (f->config->qk_norm == LH_QK_NORM_NONE) return;
-    if (f->config->qk_norm == LH_QK_NORM_ROWS) {
-        gather_squares(f, q, k, tokens);
-        queries.w += h->q_first * dim, queries.squares = f->work.squares, queries.parts = h->heads;
-        keys.w += h->kv_first * dim, keys.squares = f->work.squares + h->heads, keys.parts = h->kv_heads;
-    }
-    norm_heads(f, &queries, tokens);
-    norm_heads(f, &keys, tokens);
 }
 
 /* The sequences from b on whose rows are rotated alike end before this one. */
@@ -111,51 +123,67 @@ static int64_t end_of_turn(const lh_sequences *s, int64_t b)
     return end;
 }
 
-/* Queries and keys, in place. */
-static void rotate(lh_forward *f, float *q, float *k, const lh_rows_at *rows)
+/* The sequences from b on whose rows are rotated alike: queries in place, keys and values into the caches. */
+static lh_rope_append_args rope_append_of(const lh_forward *f, const lh_rows_at *rows, int64_t b, int64_t end)
 {
     const lh_sequences *s = &f->sequences;
-    const lh_heads *heads = &f->shard->heads;
-    for (int64_t b = 0, end; b < s->n; b = end) {
-        end = end_of_turn(s, b);
-        const lh_rotation *r = s->turned[b].rotation;
-        const int64_t first = b * s->tokens, at = first * qkv_ld(f);
-        lh_rope_args args = {.x = q + at,
-                             .positions = (rows->turns ? rows->turns : f->work.positions) + first,
-                             .inv_freq = r->inv_freq,
-                             .tokens = (end - b) * s->tokens,
-                             .heads = heads->q_count,
-                             .dim = f->config->head_dim,
-                             .rotary = f->config->rotary_dim,
-                             .ld = qkv_ld(f),
-                             .scale = r->scale};
-        LH_LATCH(&f->exec, f->exec.ops->rope(f->exec.stream, &args));
-        if (s->turned[b].keys_as_they_are) continue;
-        args.x = k + at;
-        args.heads = heads->kv_count;
-        LH_LATCH(&f->exec, f->exec.ops->rope(f->exec.stream, &args));
-    }
-}
-
-static int64_t rows_of(const lh_forward *f)
-{
-    return f->sequences.n * f->sequences.tokens;
+    const lh_heads *h = &f->shard->heads;
+    const lh_layer *w = layer_of(f, rows->layer);
+    const lh_rotation *r = s->turned[b].rotation;
+    const int64_t first = b * s->tokens, ld = qkv_ld(f);
+    float *q = f->work.qkv + first * ld, *k = q + q_dim(f);
+    const float *squares = f->work.squares + first * squares_ld(f);
+    lh_rope_append_args args = {
+        .q_norm = head_norm(f, &(heads_to_norm){q, w->q_norm, h->q_first, h->q_count, h->heads, squares}),
+        .k_norm =
+            head_norm(f, &(heads_to_norm){k, w->k_norm, h->kv_first, h->kv_count, h->kv_heads, squares + h->heads}),
+        .q = {.x = q,
+              .positions = (rows->turns ? rows->turns : f->work.positions) + first,
+              .inv_freq = r->inv_freq,
+              .tokens = (end - b) * s->tokens,
+              .heads = h->q_count,
+              .dim = f->config->head_dim,
+              .rotary = f->config->rotary_dim,
+              .ld = ld,
+              .scale = r->scale},
+        .append = {.seqs = s->views + b,
+                   .batch = end - b,
+                   .tokens = s->tokens,
+                   .ld = ld,
+                   .k = k,
+                   .v = k + kv_dim(f),
+                   .positions = f->work.positions + first}};
+    args.q_norm.tokens = args.k_norm.tokens = args.q.tokens;
+    args.k = args.q;
+    args.k.x = k;
+    args.k.heads = s->turned[b].keys_as_they_are ? 0 : h->kv_count;
+    return args;
 }
 
 void lh_layer_append(lh_forward *f, const lh_rows_at *rows)
 {
     const lh_layer *w = layer_of(f, rows->layer);
     const lh_sequences *s = &f->sequences;
-    int64_t t = rows_of(f), hidden = f->config->hidden;
-    float *q = f->work.qkv, *k = q + q_dim(f), *v = k + kv_dim(f);
-    norm_rows(f, rows->x, w->attn_norm, f->work.normed, f->model->options.dtype, t);
-    LH_RUN(&f->exec, gemm, .y = f->work.qkv, .x = f->work.normed, .w = w->qkv, .type = f->model->options.dtype,
-           .bias = w->qkv_bias, .tokens = t, .out = qkv_ld(f), .in = hidden, .y_ld = qkv_ld(f), .x_ld = hidden,
-           .w_ld = hidden, .order = f->model->options.order);
-    norm_queries_and_keys(f, w, q, k, t);
-    rotate(f, q, k, rows);
-    LH_RUN(&f->exec, append, .seqs = s->views, .batch = s->n, .tokens = s->tokens, .ld = qkv_ld(f), .k = k, .v = v,
-           .positions = f->work.positions);
+    const int64_t hidden = f->config->hidden;
+    LH_RUN(&f->exec, norm_gemm, .norm = row_norm(f, rows->x, w->attn_norm, f->work.normed, f->model->options.dtype),
+           .gemm = {.y = f->work.qkv,
+                    .x = f->work.normed,
+                    .w = w->qkv,
+                    .type = f->model->options.dtype,
+                    .bias = w->qkv_bias,
+                    .tokens = rows_of(f),
+                    .out = qkv_ld(f),
+                    .in = hidden,
+                    .y_ld = qkv_ld(f),
+                    .x_ld = hidden,
+                    .w_ld = hidden,
+                    .order = f->model->options.order});
+    if (f->config->qk_norm == LH_QK_NORM_ROWS) gather_squares(f, f->work.qkv, f->work.qkv + q_dim(f));
+    for (int64_t b = 0, end; b < s->n; b = end) {
+        end = end_of_turn(s, b);
+        const lh_rope_append_args args = rope_append_of(f, rows, b, end);
+        LH_LATCH(&f->exec, f->exec.ops->rope_append(f->exec.stream, &args));
+    }
 }
 
 static lh_logit logit_of(const lh_forward *f, int64_t layer)
@@ -288,35 +316,58 @@ static void multiply_sharded(lh_forward *f, const sharded_product *p, int64_t to
     if (p->bias) LH_RUN(&f->exec, add, f->work.y, p->bias, tokens, hidden, hidden, 0);
 }
 
-/* x += f->work.y, after a norm if the family has one here. */
-static void add_residual(lh_forward *f, const float *post_norm, float *x, int64_t tokens)
+/* x += the product, after a norm if the family has one here. */
+static void add_product(lh_forward *f, const sharded_product *p, const float *post_norm, float *x, int64_t tokens)
 {
     int64_t hidden = f->config->hidden;
-    if (post_norm) norm_rows(f, f->work.y, post_norm, f->work.y, LH_F32, tokens);
+    int is_whole = f->shard->ranks == 1 && f->model->options.order == LH_ORDER_ANY && !p->routes;
+    if (is_whole && !post_norm) {
+        LH_RUN(&f->exec, gemm, .y = x, .x = p->x, .w = p->w, .type = f->model->options.dtype, .bias = p->bias,
+               .tokens = tokens, .out = hidden, .in = p->in, .y_ld = hidden, .x_ld = p->in, .w_ld = p->in, .adds = 1);
+        return;
+    }
+    multiply_sharded(f, p, tokens);
+    if (post_norm) norm_rows(f, f->work.y, post_norm, f->work.y, LH_F32);
     LH_RUN(&f->exec, add, x, f->work.y, tokens, hidden, hidden, hidden);
 }
 
 /* f->work.gated = activation(gate) * up of f->work.gate_up. */
-static void gate(lh_forward *f, int64_t rows)
+static lh_gated_args gate_of(const lh_forward *f, int64_t rows)
 {
     static const lh_gate gates[] = {
         [LH_ACT_SILU] = LH_GATE_SILU, [LH_ACT_GELU_TANH] = LH_GATE_GELU_TANH, [LH_ACT_GELU] = LH_GATE_GELU};
     int64_t ff = f->shard->ff_count;
-    LH_RUN(&f->exec, gated, .y = f->work.gated, .y_type = f->model->options.dtype, .gate = f->work.gate_up,
-           .up = f->work.gate_up + ff, .tokens = rows, .dim = ff, .y_ld = ff, .ld = 2 * ff,
-           .gate_kind = gates[f->config->activation]);
+    return (lh_gated_args){.y = f->work.gated,
+                           .y_type = f->model->options.dtype,
+                           .gate = f->work.gate_up,
+                           .up = f->work.gate_up + ff,
+                           .tokens = rows,
+                           .dim = ff,
+                           .y_ld = ff,
+                           .ld = 2 * ff,
+                           .gate_kind = gates[f->config->activation]};
 }
 
 static void mlp(lh_forward *f, const lh_rows_at *rows)
 {
     const lh_layer *w = layer_of(f, rows->layer);
     int64_t t = rows_of(f), hidden = f->config->hidden, ff = f->shard->ff_count;
-    norm_rows(f, rows->x, w->mlp_norm, f->work.normed, f->model->options.dtype, t);
-    LH_RUN(&f->exec, gemm, .y = f->work.gate_up, .x = f->work.normed, .w = w->gate_up, .type = f->model->options.dtype,
-           .bias = w->gate_up_bias, .tokens = t, .out = 2 * ff, .in = hidden, .y_ld = 2 * ff, .x_ld = hidden,
-           .w_ld = hidden, .order = f->model->options.order);
-    gate(f, t);
-    multiply_sharded(f, &(sharded_product){f->work.gated, w->down, w->down_bias, ff, &f->block_shards, NULL}, t);
+    LH_RUN(&f->exec, norm_gemm, .norm = row_norm(f, rows->x, w->mlp_norm, f->work.normed, f->model->options.dtype),
+           .gemm = {.y = f->work.gate_up,
+                    .x = f->work.normed,
+                    .w = w->gate_up,
+                    .type = f->model->options.dtype,
+                    .bias = w->gate_up_bias,
+                    .tokens = t,
+                    .out = 2 * ff,
+                    .in = hidden,
+                    .y_ld = 2 * ff,
+                    .x_ld = hidden,
+                    .w_ld = hidden,
+                    .order = f->model->options.order},
+           .gated = gate_of(f, t));
+    add_product(f, &(sharded_product){f->work.gated, w->down, w->down_bias, ff, &f->block_shards, NULL},
+                w->mlp_post_norm, rows->x, t);
 }
 
 /* A mixture of experts. Every rank routes all tokens: in f32 and in a fixed order, so that all ranks route alike. */
@@ -327,7 +378,7 @@ static void experts(lh_forward *f, const lh_rows_at *rows)
     int64_t t = rows_of(f), hidden = f->config->hidden, ff = f->shard->ff_count, assignments = t * e->routes.top_k;
     float *normed = f->work.y; /* free until the experts' outputs are combined into it */
     e->routes.tokens = t;
-    norm_rows(f, rows->x, w->mlp_norm, normed, LH_F32, t);
+    norm_rows(f, rows->x, w->mlp_norm, normed, LH_F32);
     LH_RUN(&f->exec, gemm, .y = e->logits, .x = normed, .w = w->router, .type = LH_F32, .tokens = t,
            .out = e->routes.experts, .in = hidden, .y_ld = e->routes.experts, .x_ld = hidden, .w_ld = hidden,
            .order = LH_ORDER_FIXED);
@@ -337,8 +388,10 @@ static void experts(lh_forward *f, const lh_rows_at *rows)
     LH_RUN(&f->exec, expert_gemm, .y = f->work.gate_up, .x = e->rows, .w = w->gate_up, .type = f->model->options.dtype,
            .routes = e->routes, .out = 2 * ff, .in = hidden, .y_ld = 2 * ff, .x_ld = hidden, .w_ld = hidden,
            .expert_stride = 2 * ff * hidden, .order = f->model->options.order);
-    gate(f, assignments);
-    multiply_sharded(f, &(sharded_product){f->work.gated, w->down, NULL, ff, &f->block_shards, &e->routes}, t);
+    const lh_gated_args gate = gate_of(f, assignments);
+    LH_LATCH(&f->exec, f->exec.ops->gated(f->exec.stream, &gate));
+    add_product(f, &(sharded_product){f->work.gated, w->down, NULL, ff, &f->block_shards, &e->routes}, w->mlp_post_norm,
+                rows->x, t);
 }
 
 void lh_layer_output(lh_forward *f, const lh_rows_at *rows)
@@ -352,11 +405,10 @@ void lh_layer_output(lh_forward *f, const lh_rows_at *rows)
                .src_ld = width);
         attended = f->work.attended_cast;
     }
-    multiply_sharded(f, &(sharded_product){attended, w->o, w->o_bias, width, &f->head_shards, NULL}, t);
-    add_residual(f, w->attn_post_norm, rows->x, t);
+    add_product(f, &(sharded_product){attended, w->o, w->o_bias, width, &f->head_shards, NULL}, w->attn_post_norm,
+                rows->x, t);
     if (f->config->experts.count)
         experts(f, rows);
     else
         mlp(f, rows);
-    add_residual(f, w->mlp_post_norm, rows->x, t);
 }
