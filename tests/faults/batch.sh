@@ -36,7 +36,8 @@ requests() {
 }
 
 options=(-m tiny.h5 -i in.jsonl --deterministic --threads 1 --ignore-eos --budget 24 --batch 4 -q)
-lines() { cat out.jsonl out.jsonl.held 2>/dev/null | wc -l; }
+# Whole lines; one may be in both files when a run is ended while it moves it.
+lines() { grep -ahs '}$' out.jsonl out.jsonl.held | sort -u | wc -l; }
 is_whole() { "$longhaul" merge out.jsonl -o - -q | cmp - whole.jsonl; }
 
 # begin RANKS OPTION…: in the background; $run is mpiexec's or the program's own process.
