@@ -42,13 +42,16 @@ static void copy_rows(float *to, const float *from, int64_t ld, int64_t width, c
     }
 }
 
-static lh_status hear_append(lh_stream *stream, const lh_append_args *a)
+/* Keys are rotated in place. */
+static lh_status hear_append(lh_stream *stream, const lh_rope_append_args *all)
 {
+    const lh_append_args *a = &all->append;
     int64_t width = heard.kv_heads * heard.dim;
+    LH_TRY(lh_ops_cpu.rope_append(stream, all));
     for (int64_t t = 0; t < a->tokens; t++) heard.layers[a->positions[t]]++;
     copy_rows(heard.k, a->k, a->ld, width, a->positions, a->tokens);
     copy_rows(heard.v, a->v, a->ld, width, a->positions, a->tokens);
-    return lh_ops_cpu.append(stream, a);
+    return LH_OK;
 }
 
 static lh_status hear_block(lh_stream *stream, const lh_attend_block_args *a)
@@ -149,7 +152,7 @@ static void open_run(run *x, lh_engine *engine, const lh_policy_options *policy)
     lh_policy plan;
     lh_model *model = lh_engine_get(engine)->model;
     *x = (run){.engine = engine, .ops = lh_ops_cpu, .exec = *lh_engine_get(engine)->exec};
-    x->ops.append = hear_append;
+    x->ops.rope_append = hear_append;
     x->ops.attend_block = hear_block;
     x->ops.attend_decode = hear_step;
     x->exec.ops = &x->ops;
