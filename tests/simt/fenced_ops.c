@@ -33,11 +33,11 @@ enum { ARRAYS = 2 };
 
 static void arrays_of(int op, const void *args, host_array *out)
 {
-    const lh_append_args *append = args;
+    const lh_append_args *append = op == OP_rope_append ? &((const lh_rope_append_args *)args)->append : args;
     const lh_attend_decode_args *decode = args;
-    if (op == OP_append)
-        out[0] =
-            (host_array){offsetof(lh_append_args, seqs), append->seqs, (size_t)append->batch * sizeof *append->seqs};
+    if (op == OP_append || op == OP_rope_append)
+        out[0] = (host_array){(size_t)((const char *)&append->seqs - (const char *)args), append->seqs,
+                              (size_t)append->batch * sizeof *append->seqs};
     if (op == OP_attend_decode) {
         out[0] = (host_array){offsetof(lh_attend_decode_args, seqs), decode->seqs,
                               (size_t)decode->batch * sizeof *decode->seqs};
