@@ -30,7 +30,7 @@ struct lh_arena {
     int64_t *offset, *len, *cap, *shared; /* host, [heads], one block */
     int64_t *heads_block;                 /* device: offset and len, borrowed */
     const lh_arena *base;                 /* NULL: none */
-    int64_t slots;                        /* in memory of its own */
+    int64_t slots;                        /* in memory of its own, spare ones included */
     int64_t epoch;                        /* grows with every reallocation */
     lh_arena_form form;
 };
@@ -41,6 +41,9 @@ int64_t lh_arena_held_bytes(const lh_arena *arena);
 /* `heads_block`: device memory for 2 x heads int64, borrowed. No slots yet. */
 lh_status lh_arena_init(lh_arena *arena, const lh_arena_shape *shape, int64_t *heads_block, lh_arena_form form);
 void lh_arena_clear(lh_arena *arena, lh_device *device);
+
+/* *out = keys or values of `slots` slots, `row_bytes` each; zeros where attention may read any of them (lh_ragged). */
+lh_status lh_arena_alloc_rows(const lh_exec *exec, void *out, int64_t slots, int64_t row_bytes, lh_mem what);
 
 /* Memory for cap[h] slots a head, or `cap` in each; all empty. */
 lh_status lh_arena_alloc(lh_arena *arena, const lh_exec *exec, const int64_t *cap);

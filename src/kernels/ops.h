@@ -63,13 +63,14 @@ const char *lh_op_summary(int i);
 /* LH_EINTERNAL naming the first operation that a table lacks. */
 lh_status lh_ops_check(const lh_ops *ops);
 
-/* The chunks in which a prompt goes through a layer, as operations on a kind of device like them, and the workspace
- * that they take for themselves. Known of every kind in every build. */
+/* The chunks in which a prompt goes through a layer, as operations on a kind of device like them, the workspace that
+ * they take for themselves, and what they ask of a cache. Known of every kind in every build. */
 typedef struct lh_chunking {
     int64_t most;                      /* tokens: products of longer ones are no faster */
     int64_t query_bytes;               /* of attend_block: for each number of a chunk's queries */
     int64_t input_bytes, input_tokens; /* of gemm in f32 or LH_ORDER_FIXED: a number of its input, at most so many tokens */
     int64_t fixed_bytes;               /* of gemm, beside */
+    int64_t spare_slots;               /* of a cache: see lh_ragged */
 } lh_chunking;
 const lh_chunking *lh_ops_chunking(lh_device_kind kind);
 

@@ -19,6 +19,9 @@ typedef struct lh_base {
     const int64_t *offset, *len; /* [heads] */
 } lh_base;
 
+/* Where lh_ops_chunking asks for spare slots, keys and values have so many after the last head's, and all slots hold
+ * finite numbers from the beginning: attention may read on after the last entry of a head and weigh with 0 what is
+ * there. */
 typedef struct lh_ragged {
     void *k, *v;        /* [slots, head_dim] of `type`, rotated keys; head h holds slots offset[h] .. + len[h] */
     lh_dtype type;      /* f32 or bf16 */

@@ -307,6 +307,24 @@ void cache_split(lot *m, cache *c, uint64_t seed)
     }
 }
 
+static void *with_zeros(lot *m, const void *from, int64_t bytes, int64_t more)
+{
+    void *at = from ? lot_new(m, bytes + more) : NULL;
+    if (at) memcpy(at, from, (size_t)bytes);
+    return at;
+}
+
+void cache_spare(lot *m, cache *c)
+{
+    lh_ragged *r = &c->host;
+    const int64_t row = r->head_dim * lh_dtype_bytes(r->type), n = lh_ops_chunking(LH_DEVICE_CUDA)->spare_slots;
+    r->k = with_zeros(m, r->k, c->slots * row, n * row);
+    r->v = with_zeros(m, r->v, c->slots * row, n * row);
+    r->positions = with_zeros(m, r->positions, c->slots * 4, n * 4);
+    r->bias = with_zeros(m, r->bias, c->slots * 4, n * 4);
+    c->slots += n;
+}
+
 static void put_base(rig *g, lh_base *b, const cache *c)
 {
     const int64_t slots = c->base_slots + 1, bytes = slots * c->host.head_dim * lh_dtype_bytes(c->host.type);

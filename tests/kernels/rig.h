@@ -90,6 +90,7 @@ typedef struct cache {
 
 void cache_make(lot *m, cache *out, const cache_spec *spec);
 void cache_split(lot *m, cache *c, uint64_t seed); /* some of its entries go to a base */
+void cache_spare(lot *m, cache *c);                /* spare slots as GPUs ask for (lh_ragged), zeros */
 lh_ragged rig_cache(rig *g, const cache *c);       /* a copy of all of it on the device */
 
 /* Value i of k or v, whatever the type. */

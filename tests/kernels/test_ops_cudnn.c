@@ -27,6 +27,7 @@ static void plain_case(lot *m, attend_case *c, attend_size size)
         lot_end(m);
     }
     c->logit.softcap = 0, c->logit.window = 0, c->kv[0].host.bias = NULL;
+    cache_spare(m, &c->kv[0]);
 }
 
 static void compare(rig *mine, rig *ref, attend_size size)

@@ -106,11 +106,13 @@ double rounded(cudnnDataType_t type, double x)
     return type == CUDNN_DATA_FLOAT ? (float)x : x;
 }
 
+const int64_t TILE = 128; /* entries that are read together: what lies after the last one, too */
+
 /* A row of a head: of each virtual tensor the numbers along the entries, or one. */
 struct row_of {
     const simt_sdpa_run &run;
     int64_t head_of_all, head, row; /* [batch, head, row] */
-    int64_t columns = 0;            /* that are looked at: a few after the last entry */
+    int64_t columns = 0;            /* whole tiles */
     std::map<const descriptor *, std::vector<double>> values = {};
 
     void *memory(const descriptor *t) const
@@ -163,21 +165,38 @@ struct row_of {
         const int64_t len = (int64_t)count(op->part(CUDNN_ATTR_OPERATION_MATMUL_GEMM_N_OVERRIDE_DESC));
         const int64_t h = head * dim_of(k, 1) / dim_of(q, 1);
         std::vector<double> &y = values[simt_output_of(op)];
-        columns = len + 3;
+        columns = in_tiles(len);
         y.assign((size_t)columns, 0.0);
-        for (int64_t j = 0; j < len; j++)
-            for (int64_t x = 0; x < dim_of(q, 3); x++)
+        for (int64_t j = 0; j < columns; j++)
+            for (int64_t x = 0; x < (j < len ? dim_of(q, 3) : 1); x++)
                 y[(size_t)j] += read(q, place(q, head, row, x)) * read(k, place(k, h, x, j));
     }
 
-    void weights_by_values(const descriptor *op)
+    static int64_t in_tiles(int64_t len)
+    {
+        return len > TILE ? (len + TILE - 1) / TILE * TILE : TILE;
+    }
+
+    /* For each dimension the sum of the values after the last entry, weighed with 0. */
+    std::vector<double> behind(void) const
+    {
+        const descriptor *op = (const descriptor *)run.graph->pointers(CUDNN_ATTR_OPERATIONGRAPH_OPS).back(),
+                         *v = op->part(CUDNN_ATTR_OPERATION_MATMUL_BDESC);
+        const int64_t len = (int64_t)count(op->part(CUDNN_ATTR_OPERATION_MATMUL_GEMM_K_OVERRIDE_DESC));
+        std::vector<double> sums((size_t)dim_of(v, 3));
+        for (int64_t j = len; j < in_tiles(len); j++)
+            for (size_t x = 0; x < sums.size(); x++) sums[x] += 0 * read(v, place(v, 0, j, (int64_t)x));
+        return sums;
+    }
+
+    void weights_by_values(const descriptor *op, const std::vector<double> &behind)
     {
         const descriptor *p = op->part(CUDNN_ATTR_OPERATION_MATMUL_ADESC),
                          *v = op->part(CUDNN_ATTR_OPERATION_MATMUL_BDESC), *o = simt_output_of(op);
         const int64_t len = (int64_t)count(op->part(CUDNN_ATTR_OPERATION_MATMUL_GEMM_K_OVERRIDE_DESC));
         const int64_t h = head * dim_of(v, 1) / dim_of(p, 1);
         for (int64_t x = 0; x < dim_of(v, 3); x++) {
-            double sum = 0;
+            double sum = behind[(size_t)x];
             for (int64_t j = 0; j < len; j++) sum += input(p, j) * read(v, place(v, h, j, x));
             write(o, x, sum);
         }
@@ -227,7 +246,7 @@ struct row_of {
         values[simt_output_of(op)] = {all};
     }
 
-    void work(void)
+    void work(const std::vector<double> &behind)
     {
         const std::vector<void *> &ops = run.graph->pointers(CUDNN_ATTR_OPERATIONGRAPH_OPS);
         for (size_t i = 0; i < ops.size(); i++) {
@@ -235,7 +254,7 @@ struct row_of {
             if (i == 0)
                 queries_by_keys(op);
             else if (i + 1 == ops.size())
-                weights_by_values(op);
+                weights_by_values(op, behind);
             else if (op->type == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR)
                 points(op);
             else
@@ -260,8 +279,11 @@ cudaError_t simt_sdpa_enqueue(cudaStream_t stream, const simt_sdpa_run &asked)
                          *rows = first->part(CUDNN_ATTR_OPERATION_MATMUL_GEMM_M_OVERRIDE_DESC);
         if (threadIdx.x != 0) return;
         memset(run.room, 255, SIMT_CUDNN_ROOM);
-        for (int64_t b = 0; b < dim_of(q, 0); b++)
+        for (int64_t b = 0; b < dim_of(q, 0); b++) {
+            const std::vector<double> behind = row_of{run, b, 0, 0}.behind();
             for (int64_t h = 0; h < dim_of(q, 1); h++)
-                for (int64_t t = 0; t < (int64_t)row_of{run, b, h, 0}.count(rows); t++) row_of{run, b, h, t}.work();
+                for (int64_t t = 0; t < (int64_t)row_of{run, b, h, 0}.count(rows); t++)
+                    row_of{run, b, h, t}.work(behind);
+        }
     });
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "attend_case.h"
+#include "cache/arena.h"
 #include "cudnn.h"
 #include "kernels/cuda/attend_cudnn.h"
 #include "suite.h"
@@ -65,6 +66,7 @@ static void plain_case(lot *m, attend_case *c, attend_size size)
         lot_end(m);
     }
     c->logit.softcap = 0, c->logit.window = 0, c->kv[0].host.bias = NULL;
+    cache_spare(m, &c->kv[0]);
 }
 
 START_TEST(test_what_it_does_not_take_is_said)
@@ -231,12 +233,50 @@ START_TEST(test_plans_are_given_up_for_others)
 }
 END_TEST
 
+/* The emulation's memory begins as NaN, and cuDNN weighs what lies after the last entry with 0. */
+START_TEST(test_what_a_new_arena_holds_spoils_no_sum)
+{
+    const lh_arena_shape shape = {.heads = 2, .head_dim = 64, .type = LH_BF16};
+    const int64_t row = 64 * 2;
+    lot m = {0};
+    attend_case c;
+    rig g, ref;
+    rig_open(&g, cuda());
+    rig_open(&ref, rig_backend(0));
+    plain_case(&m, &c, (attend_size){64, 70, 90, {4, 2, 0}, 2});
+    const lh_exec x = {.ops = cuda(), .stream = g.stream};
+    const lh_ragged *host = &c.kv[0].host;
+    const attended want = block_run(&m, &ref, &c);
+    lh_arena arena;
+    block_on b;
+    put_block(&m, &g, &c, &b);
+    try_it(lh_arena_init(&arena, &shape, rig_new(&g, 2 * 2 * 8), (lh_arena_form){0}));
+    try_it(lh_arena_alloc_even(&arena, &x, longest_head(&c) + 9));
+    for (int64_t h = 0; h < shape.heads; h++) {
+        const int64_t to = arena.offset[h] * row, from = host->offset[h] * row, bytes = host->len[h] * row;
+        arena.len[h] = host->len[h];
+        try_it(lh_stream_copy(g.stream, (char *)arena.view.k + to, (char *)host->k + from, bytes, LH_COPY_TO_DEVICE));
+        try_it(lh_stream_copy(g.stream, (char *)arena.view.v + to, (char *)host->v + from, bytes, LH_COPY_TO_DEVICE));
+    }
+    try_it(lh_arena_push_len(&arena, &x));
+    b.args.kv = &arena.view;
+    try_it(lh_cudnn_attend_block(g.stream, &b.args));
+    get_block(&g, &b);
+    check_attended(&b.got, &want, near_bf16, "attention over a new arena", 0);
+    lh_arena_clear(&arena, g.device);
+    lot_end(&m);
+    rig_close(&ref);
+    rig_close(&g);
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {
         test_what_it_does_not_take_is_said,          test_it_is_asked_where_that_pays,
         test_without_the_library_our_kernel_does_it, test_a_refusal_is_remembered,
         test_wrong_numbers_are_seen_and_not_given,   test_numbers_that_are_none_are_no_reason_for_distrust,
-        test_plans_are_given_up_for_others,          NULL};
+        test_plans_are_given_up_for_others,          test_what_a_new_arena_holds_spoils_no_sum,
+        NULL};
     return suite_run("simt/cudnn", tests);
 }
