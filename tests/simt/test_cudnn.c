@@ -98,12 +98,12 @@ START_TEST(test_what_it_does_not_take_is_said)
 END_TEST
 
 /* Runs of a case through attend_block, with as much work said as makes a plan pay (or not). */
-static void run_often(rig *g, int times, int64_t tokens, int64_t most, lh_order order)
+static void run_size(rig *g, int times, attend_size size, int64_t most, lh_order order)
 {
     lot m = {0};
     attend_case c;
     rig ref;
-    plain_case(&m, &c, (attend_size){64, tokens, 40, {4, 2, 0}, 2});
+    plain_case(&m, &c, size);
     rig_open(&ref, rig_backend(0));
     attended want = block_run(&m, &ref, &c);
     for (int n = 0; n < times; n++) {
@@ -117,6 +117,11 @@ static void run_often(rig *g, int times, int64_t tokens, int64_t most, lh_order 
     }
     rig_close(&ref);
     lot_end(&m);
+}
+
+static void run_often(rig *g, int times, int64_t tokens, int64_t most, lh_order order)
+{
+    run_size(g, times, (attend_size){64, tokens, 40, {4, 2, 0}, 2}, most, order);
 }
 
 static const int64_t much = 1ll << 40;
@@ -167,11 +172,28 @@ START_TEST(test_a_refusal_is_remembered)
     simt_cudnn_go(SIMT_CUDNN_WELL);
     run_often(&g, 3, 64, much, LH_ORDER_ANY);
     ck_assert_int_eq(simt_cudnn_count().searches, searches);
-    run_often(&g, 1, 65, much, LH_ORDER_ANY); /* another shape */
+    run_size(&g, 1, (attend_size){32, 64, 40, {4, 2, 0}, 2}, much, LH_ORDER_ANY); /* another shape */
     ck_assert_int_gt(simt_cudnn_count().searches, searches);
     ck_assert_int_eq(simt_cudnn_count().runs, runs + 1);
     rig_close(&g);
     ck_assert_int_eq(simt_cudnn_count().descriptors, 0);
+}
+END_TEST
+
+/* The last chunk of a prompt is shorter. */
+START_TEST(test_one_plan_serves_blocks_of_any_length)
+{
+    static const int64_t tokens[] = {100, 64, 65, 129};
+    rig g;
+    int runs = simt_cudnn_count().runs, searches = 0;
+    rig_open(&g, cuda());
+    for (int n = 0; n < 4; n++) {
+        run_often(&g, 1, tokens[n], much, LH_ORDER_ANY);
+        if (n == 0) searches = simt_cudnn_count().searches;
+    }
+    ck_assert_int_eq(simt_cudnn_count().searches, searches);
+    ck_assert_int_eq(simt_cudnn_count().runs, runs + 4);
+    rig_close(&g);
 }
 END_TEST
 
@@ -275,6 +297,7 @@ int main(void)
     const TTest *const tests[] = {
         test_what_it_does_not_take_is_said,          test_it_is_asked_where_that_pays,
         test_without_the_library_our_kernel_does_it, test_a_refusal_is_remembered,
+        test_one_plan_serves_blocks_of_any_length,
         test_wrong_numbers_are_seen_and_not_given,   test_numbers_that_are_none_are_no_reason_for_distrust,
         test_plans_are_given_up_for_others,          test_what_a_new_arena_holds_spoils_no_sum,
         NULL};

@@ -9,8 +9,9 @@
 #include "kernels/cuda/sdpa_arrays.h"
 #include "kernels/cuda/sdpa_plan.h"
 
-/* PLANS: shapes that are remembered, the last ones. Blocks of less rows are our kernel's: there is little to win. */
-enum { PLANS = 8, LEAST_TOKENS = 64, MOST_DIM = 256 };
+/* PLANS: shapes that are remembered, the last ones; their rows are multiples of CHUNK. Blocks of less rows are our
+ * kernel's: there is little to win. */
+enum { PLANS = 8, LEAST_TOKENS = 64, CHUNK = 4096, MOST_DIM = 256 };
 
 /* Operations from which on building a plan pays: those of our kernel in the time that it takes. */
 static const double worth_flops = 2e14;
@@ -82,14 +83,6 @@ static int takes(const lh_attend_block_args *a)
 
 /* ---- plans ---- */
 
-/* Rows that a plan has room for: few plans serve all blocks. */
-static int64_t rounded(int64_t tokens)
-{
-    int64_t n = LEAST_TOKENS;
-    while (n < tokens) n *= 2;
-    return n;
-}
-
 static lh_status new_plan(sdpa *s, lh_stream *stream, const lh_sdpa_shape *shape, known_plan **out)
 {
     const lh_sdpa_place place = {.call = &s->call, .handle = s->handle};
@@ -111,7 +104,8 @@ static lh_status new_plan(sdpa *s, lh_stream *stream, const lh_sdpa_shape *shape
 
 static lh_status find_plan(sdpa *s, lh_stream *stream, const lh_attend_block_args *a, known_plan **out)
 {
-    const lh_sdpa_shape shape = {a->map.heads / a->map.group, a->map.group, a->kv->head_dim, rounded(a->tokens)};
+    const lh_sdpa_shape shape = {a->map.heads / a->map.group, a->map.group, a->kv->head_dim,
+                                 (a->tokens + CHUNK - 1) / CHUNK * CHUNK};
     known_plan *found = NULL;
     for (int i = 0; i < s->count && !found; i++)
         if (memcmp(&s->plans[i].shape, &shape, sizeof shape) == 0) found = &s->plans[i];
@@ -141,13 +135,14 @@ static void *cut(char *block, int64_t *bytes, int64_t count, int64_t each)
 /* Cuts up a block, or says how large one has to be. */
 static int64_t cut_room(room *r, char *block, const known_plan *p, const lh_attend_block_args *a)
 {
-    const int64_t kv_heads = p->shape.kv_heads, heads = a->map.heads, rows = p->shape.tokens, dim = p->shape.dim;
+    const int64_t kv_heads = p->shape.kv_heads, heads = a->map.heads, dim = p->shape.dim;
     const int64_t compared = p->trusted ? 0 : a->tokens * heads;
+    const int64_t numbers = (a->tokens * heads + LH_SDPA_TILE * a->map.group) * dim;
     int64_t bytes = 0;
-    r->arrays.tokens = rows;
-    r->arrays.q = cut(block, &bytes, rows * heads * dim, 2);
-    r->arrays.o = cut(block, &bytes, rows * heads * dim, 2);
-    r->arrays.lse = cut(block, &bytes, rows * heads, 4);
+    r->arrays.lse_ld = p->shape.tokens;
+    r->arrays.q = cut(block, &bytes, numbers, 2);
+    r->arrays.o = cut(block, &bytes, numbers, 2);
+    r->arrays.lse = cut(block, &bytes, p->shape.tokens * heads, 4);
     r->arrays.rows = cut(block, &bytes, kv_heads, 4);
     r->arrays.len = cut(block, &bytes, kv_heads, 4);
     r->arrays.starts = cut(block, &bytes, kv_heads + 1, 8);

@@ -35,20 +35,20 @@ static sdpa_job job_of(const lh_attend_block_args *a, const lh_sdpa_arrays *arra
 static __device__ __forceinline__ int64_t sdpa_at(const sdpa_job &a, int64_t t, int64_t i, int64_t x)
 {
     int64_t head = i / a.group;
-    return ((head * a.to.tokens + t) * a.group + i % a.group) * a.dim + x;
+    return ((head * a.tokens + t) * a.group + i % a.group) * a.dim + x;
 }
 
 static __global__ void prepare_kernel(sdpa_job a, int width)
 {
     const int64_t cols = a.heads * a.dim, kv_heads = a.heads / a.group;
-    for (int64_t t = blockIdx.y; t < a.to.tokens; t += gridDim.y)
+    for (int64_t t = blockIdx.y; t < a.tokens; t += gridDim.y)
         for (int64_t n = 4 * lh_grid_first(); n < cols; n += 4 * lh_grid_step())
             lh_put4((__nv_bfloat16 *)a.to.q + sdpa_at(a, t, n / a.dim, n % a.dim),
-                    lh_get4(a.q + t * a.q_ld + n, t < a.tokens ? cols - n : 0, width), 4, 4);
+                    lh_get4(a.q + t * a.q_ld + n, cols - n, width), 4, 4);
     if (blockIdx.y > 0) return;
     for (int64_t h = lh_grid_first(); h <= kv_heads; h += lh_grid_step()) {
         int64_t last = h < kv_heads ? h : kv_heads - 1;
-        a.to.q_starts[h] = h * a.to.tokens * a.group * a.dim;
+        a.to.q_starts[h] = h * a.tokens * a.group * a.dim;
         a.to.starts[h] = (a.offset[last] + (h < kv_heads ? 0 : a.len[last])) * a.dim;
         if (h < kv_heads) a.to.rows[h] = (int32_t)a.tokens, a.to.len[h] = (int32_t)a.len[h];
     }
@@ -56,8 +56,8 @@ static __global__ void prepare_kernel(sdpa_job a, int width)
 
 lh_status lh_sdpa_prepare(lh_stream *stream, const lh_attend_block_args *a, const lh_sdpa_arrays *arrays)
 {
-    return lh_launch(stream, "attend_block", lh_fours_shape(arrays->tokens, a->map.heads * a->kv->head_dim),
-                     prepare_kernel, job_of(a, arrays), lh_width(a->q, a->q_ld, LH_F32));
+    return lh_launch(stream, "attend_block", lh_fours_shape(a->tokens, a->map.heads * a->kv->head_dim), prepare_kernel,
+                     job_of(a, arrays), lh_width(a->q, a->q_ld, LH_F32));
 }
 
 /* Rows that see nothing are not what cuDNN promises anything for. */
@@ -70,7 +70,7 @@ static __global__ void finish_kernel(sdpa_job a, int width)
             lh_put4(a.o + t * a.o_ld + n,
                     lh_get4((const __nv_bfloat16 *)a.to.o + sdpa_at(a, t, i, n % a.dim), sees > 0 ? 4 : 0, 4), cols - n,
                     width);
-            if (a.lse && n % a.dim == 0) a.lse[t * a.heads + i] = sees > 0 ? a.to.lse[i * a.to.tokens + t] : -INFINITY;
+            if (a.lse && n % a.dim == 0) a.lse[t * a.heads + i] = sees > 0 ? a.to.lse[i * a.to.lse_ld + t] : -INFINITY;
         }
 }
 

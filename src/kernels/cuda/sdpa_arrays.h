@@ -6,11 +6,11 @@
 #include "kernels/ops.h"
 
 typedef struct lh_sdpa_arrays {
-    void *q, *o; /* [kv_heads, tokens, group, dim] bf16 */
-    float *lse;  /* [kv_heads, group, tokens] */
+    void *q, *o; /* [kv_heads, tokens, group, dim] bf16, tokens: the block's */
+    float *lse;  /* [kv_heads, group, lse_ld] */
     int32_t *rows, *len;
     int64_t *starts, *q_starts;
-    int64_t tokens; /* that there is room for; those after the block's are zeros in q */
+    int64_t lse_ld; /* tokens of the plan */
 } lh_sdpa_arrays;
 
 /* The map of `a` has whole groups, and its dimensions are multiples of 8. */

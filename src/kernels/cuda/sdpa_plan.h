@@ -6,7 +6,7 @@
 
 #include "kernels/cuda/cudnn_library.h"
 
-/* tokens: no KV head has more rows in a run. */
+/* tokens: no KV head has more rows in a run; few cost no more than they would in a plan for few. */
 typedef struct lh_sdpa_shape {
     int64_t kv_heads, group, dim, tokens;
 } lh_sdpa_shape;
@@ -19,10 +19,13 @@ typedef struct lh_sdpa_place {
     cudnnBackendDescriptor_t device;
 } lh_sdpa_place;
 
+/* Rows and entries are read in tiles of at most so many, to their end. */
+enum { LH_SDPA_TILE = 128 };
+
 /* Arrays of a run, device memory, aligned to 16; `tokens` is the shape's. */
 typedef struct lh_sdpa_data {
-    const void *q;           /* [kv_heads, tokens, group, dim] bf16 */
-    const void *k, *v;       /* pools, bf16 */
+    const void *q;           /* bf16, a KV head's rows as [rows, group, dim]; with room for a tile after the last */
+    const void *k, *v;       /* pools, bf16; after the last entry there are a tile of finite numbers */
     void *o;                 /* as q */
     float *lse;              /* [kv_heads, group, tokens] */
     const int32_t *rows;     /* [kv_heads] tokens that there are */
