@@ -281,6 +281,7 @@ cudnnStatus_t execute(cudnnHandle_t h, cudnnBackendDescriptor_t of, cudnnBackend
         if (!run.at.insert({names[i], at[i]}).second) return CUDNN_STATUS_BAD_PARAM;
     cudnnStatus_t rc = match(run.graph, run);
     if (rc != CUDNN_STATUS_SUCCESS) return rc;
+    if (how == SIMT_CUDNN_FAILS) return CUDNN_STATUS_EXECUTION_FAILED;
     counts.runs++;
     return simt_sdpa_enqueue(h->stream, run) == cudaSuccess ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_NOT_INITIALIZED;
 }

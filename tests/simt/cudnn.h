@@ -6,7 +6,8 @@ typedef enum simt_cudnn_way {
     SIMT_CUDNN_WELL,
     SIMT_CUDNN_MISSING, /* no library */
     SIMT_CUDNN_REFUSES, /* no engine for any graph */
-    SIMT_CUDNN_WRONG    /* sees what no row sees */
+    SIMT_CUDNN_WRONG,   /* sees what no row sees */
+    SIMT_CUDNN_FAILS    /* runs no plan */
 } simt_cudnn_way;
 
 void simt_cudnn_go(simt_cudnn_way way);

@@ -211,6 +211,23 @@ START_TEST(test_wrong_numbers_are_seen_and_not_given)
 }
 END_TEST
 
+/* In the middle of a prompt, too. */
+START_TEST(test_a_plan_that_fails_is_dropped_and_our_kernel_goes_on)
+{
+    rig g;
+    int runs = simt_cudnn_count().runs;
+    rig_open(&g, cuda());
+    run_often(&g, 1, 64, much, LH_ORDER_ANY);
+    simt_cudnn_go(SIMT_CUDNN_FAILS);
+    run_often(&g, 1, 64, much, LH_ORDER_ANY);
+    simt_cudnn_go(SIMT_CUDNN_WELL);
+    run_often(&g, 1, 64, much, LH_ORDER_ANY);
+    ck_assert_int_eq(simt_cudnn_count().runs, runs + 1);
+    rig_close(&g);
+    ck_assert_int_eq(simt_cudnn_count().descriptors, 0);
+}
+END_TEST
+
 /* Queries of NaN: our kernel gives NaN, too, and the plan is trusted. */
 START_TEST(test_numbers_that_are_none_are_no_reason_for_distrust)
 {
@@ -297,7 +314,7 @@ int main(void)
     const TTest *const tests[] = {
         test_what_it_does_not_take_is_said,          test_it_is_asked_where_that_pays,
         test_without_the_library_our_kernel_does_it, test_a_refusal_is_remembered,
-        test_one_plan_serves_blocks_of_any_length,
+        test_one_plan_serves_blocks_of_any_length,   test_a_plan_that_fails_is_dropped_and_our_kernel_goes_on,
         test_wrong_numbers_are_seen_and_not_given,   test_numbers_that_are_none_are_no_reason_for_distrust,
         test_plans_are_given_up_for_others,          test_what_a_new_arena_holds_spoils_no_sum,
         NULL};

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "device/cuda.h"
 #include "kernels/cuda/sdpa_arrays.h"
@@ -19,7 +20,7 @@ static const double worth_flops = 2e14;
 typedef struct known_plan {
     lh_sdpa_shape shape;
     lh_sdpa_plan *plan; /* NULL: refused */
-    char why[128];      /* then */
+    char why[128];      /* it is not used; "": it is */
     int trusted;        /* compared with our kernel's numbers */
     int64_t used;       /* when, in calls */
 } known_plan;
@@ -154,11 +155,19 @@ static int64_t cut_room(room *r, char *block, const known_plan *p, const lh_atte
     return bytes;
 }
 
-/* 1 if rows are near those of our kernel: a plan that differs from what we assume gets most of them wrong. *a's arrays
- * hold the right numbers in any case. */
+/* Our kernel does this block and all after it. */
+static void drop(known_plan *p, const char *why)
+{
+    snprintf(p->why, sizeof p->why, "%s", why);
+    lh_warn("cuDNN is not used any more for attention: %s", p->why);
+}
+
+/* Drops the plan unless rows are near those of our kernel: one that differs from what we assume gets most of them
+ * wrong. */
 static lh_status compare(lh_stream *stream, known_plan *p, const lh_attend_block_args *a, const room *r)
 {
     const int64_t rows = a->tokens * a->map.heads;
+    char why[128];
     uint32_t off = 0;
     lh_attend_block_args ours = *a;
     ours.o = r->o, ours.lse = r->lse, ours.o_ld = a->map.heads * a->kv->head_dim;
@@ -170,22 +179,21 @@ static lh_status compare(lh_stream *stream, known_plan *p, const lh_attend_block
     LH_TRY(lh_stream_sync(stream));
     p->trusted = 16 * (int64_t)off <= rows;
     if (p->trusted) return LH_OK;
-    snprintf(p->why, sizeof p->why, "%lld of %lld rows were not what our kernel gives", (long long)off,
-             (long long)rows);
-    lh_sdpa_plan_close(p->plan);
-    p->plan = NULL;
-    LH_TRY(lh_attend_by_tiles(stream, a));
+    snprintf(why, sizeof why, "%lld of %lld rows were not what our kernel gives", (long long)off, (long long)rows);
+    drop(p, why);
     return LH_OK;
 }
 
+/* A plan that fails, or gives what our kernel does not, is dropped. */
 static lh_status run(lh_stream *stream, known_plan *p, const lh_attend_block_args *a)
 {
+    lh_status st;
     char *block = NULL;
     room r;
     LH_TRY(lh_stream_scratch(stream, &block, cut_room(&r, NULL, p, a)));
     cut_room(&r, block, p, a);
     LH_TRY(lh_sdpa_prepare(stream, a, &r.arrays));
-    LH_TRY(lh_sdpa_plan_run(p->plan, &(lh_sdpa_data){.q = r.arrays.q,
+    st = lh_sdpa_plan_run(p->plan, &(lh_sdpa_data){.q = r.arrays.q,
                                                      .k = a->kv->k,
                                                      .v = a->kv->v,
                                                      .o = r.arrays.o,
@@ -195,7 +203,12 @@ static lh_status run(lh_stream *stream, known_plan *p, const lh_attend_block_arg
                                                      .starts = r.arrays.starts,
                                                      .q_starts = r.arrays.q_starts,
                                                      .room = r.of_plan,
-                                                     .scale = a->logit.scale}));
+                                                     .scale = a->logit.scale});
+    if (st != LH_OK) {
+        drop(p, lh_error_message());
+        lh_error_clear();
+        return LH_OK;
+    }
     LH_TRY(lh_sdpa_finish(stream, a, &r.arrays));
     if (!p->trusted) LH_TRY(compare(stream, p, a, &r));
     return LH_OK;
@@ -213,9 +226,9 @@ lh_status lh_sdpa_attend(lh_stream *stream, const lh_attend_block_args *a, int *
     open_library(s, stream);
     if (!s->handle) return LH_OK;
     LH_TRY(find_plan(s, stream, a, &p));
-    if (!p->plan) return LH_OK;
+    if (p->why[0]) return LH_OK;
     LH_TRY(run(stream, p, a));
-    *done = 1;
+    *done = !p->why[0];
     return LH_OK;
 }
 
@@ -229,8 +242,8 @@ lh_status lh_cudnn_attend_block(lh_stream *stream, const lh_attend_block_args *a
     open_library(s, stream);
     if (!s->handle) LH_FAIL(LH_EUSAGE, "%s", s->missing);
     LH_TRY(find_plan(s, stream, a, &p));
-    if (p->plan) LH_TRY(run(stream, p, a));
-    if (!p->plan) LH_FAIL(LH_EUSAGE, "cuDNN does not do it: %s", p->why);
+    if (!p->why[0]) LH_TRY(run(stream, p, a));
+    if (p->why[0]) LH_FAIL(LH_EUSAGE, "cuDNN does not do it: %s", p->why);
     return LH_OK;
 }
 
