@@ -23,22 +23,30 @@ int64_t lh_arena_held_bytes(const lh_arena *a)
     return lh_arena_bytes(&shape, a->slots, a->form);
 }
 
+/* A block for the host's arrays, zeros. */
+static lh_status make_host(lh_arena *a, int64_t heads)
+{
+    int64_t *host = NULL;
+    LH_TRY(lh_calloc(&host, 4 * heads + 1, sizeof *host));
+    a->offset = host;
+    a->len = host + heads;
+    a->cap = host + 2 * heads;
+    a->shared = host + 3 * heads;
+    a->view.compared = host + 4 * heads;
+    return LH_OK;
+}
+
 lh_status lh_arena_init(lh_arena *a, const lh_arena_shape *shape, int64_t *heads_block, lh_arena_form form)
 {
-    int64_t heads = shape->heads, *host = NULL;
-    LH_TRY(lh_calloc(&host, 4 * heads, sizeof *host));
-    *a = (lh_arena){.offset = host,
-                    .len = host + heads,
-                    .cap = host + 2 * heads,
-                    .shared = host + 3 * heads,
-                    .heads_block = heads_block,
+    int64_t heads = shape->heads;
+    *a = (lh_arena){.heads_block = heads_block,
                     .form = form,
                     .view = {.type = shape->type,
                              .offset = heads_block,
                              .len = heads_block + heads,
                              .heads = heads,
                              .head_dim = shape->head_dim}};
-    return LH_OK;
+    return make_host(a, heads);
 }
 
 void lh_arena_free(lh_arena *a, lh_device *device)
@@ -106,6 +114,7 @@ lh_status lh_arena_alloc(lh_arena *a, const lh_exec *x, const int64_t *cap)
         slots += cap[h] - a->shared[h];
     }
     if (slots > 0) slots += spare_slots(x);
+    *a->view.compared = 0;
     a->view.stat_count = a->form.stats;
     LH_TRY_DONE(lh_arena_alloc_rows(x, &a->view.k, slots, row, LH_MEM_KV));
     LH_TRY_DONE(lh_arena_alloc_rows(x, &a->view.v, slots, row, LH_MEM_KV));
@@ -209,10 +218,7 @@ static lh_status renew(lh_arena *a, const lh_exec *x, const int64_t *cap, const 
     renewed.base = base;
     if (!base) renewed.view.base = (lh_base){0};
     renewed.offset = NULL;
-    LH_TRY_DONE(lh_calloc(&renewed.offset, 4 * heads, sizeof *renewed.offset));
-    renewed.len = renewed.offset + heads;
-    renewed.cap = renewed.offset + 2 * heads;
-    renewed.shared = renewed.offset + 3 * heads;
+    LH_TRY_DONE(make_host(&renewed, heads));
     for (int64_t h = 0; h < heads && base; h++) renewed.shared[h] = a->shared[h];
     LH_TRY_DONE(copy_into(&renewed, x, a, cap));
     LH_TRY_DONE(lh_stream_sync(x->stream));

@@ -27,7 +27,7 @@ typedef struct lh_arena_form {
 typedef struct lh_arena lh_arena;
 struct lh_arena {
     lh_ragged view;                       /* device */
-    int64_t *offset, *len, *cap, *shared; /* host, [heads], one block */
+    int64_t *offset, *len, *cap, *shared; /* host, [heads], one block, with view.compared */
     int64_t *heads_block;                 /* device: offset and len, borrowed */
     const lh_arena *base;                 /* NULL: none */
     int64_t slots;                        /* in memory of its own, spare ones included */

@@ -228,6 +228,62 @@ START_TEST(test_a_plan_that_fails_is_dropped_and_our_kernel_goes_on)
 }
 END_TEST
 
+static void count_wait(void *waits)
+{
+    ++*(int *)waits;
+}
+
+/* A block over an arena that has been compared or not; how often the host waited. */
+static int waits_for(rig *g, const attend_case *c, const attended *want, int64_t *compared)
+{
+    lot m = {0};
+    block_on b;
+    int waits = 0;
+    put_block(&m, g, c, &b);
+    b.kv.compared = compared;
+    b.args.most = much, b.args.order = LH_ORDER_ANY;
+    lh_stream_watch(g->stream, &(lh_stream_waiter){.self = &waits, .before = count_wait});
+    try_it(cuda()->attend_block(g->stream, &b.args));
+    lh_stream_watch(g->stream, NULL);
+    get_block(g, &b);
+    check_attended(&b.got, want, near_bf16, "attention in an arena", 0);
+    lot_end(&m);
+    return waits;
+}
+
+/* V after the last entry of one head of many becomes NaN, as in memory that nobody cleared. */
+static void spoil(attend_case *c)
+{
+    const lh_ragged *kv = &c->kv[0].host;
+    memset((char *)kv->v + (kv->offset[3] + kv->len[3]) * kv->head_dim * 2, 255, (size_t)kv->head_dim * 2);
+}
+
+START_TEST(test_every_new_arena_is_compared_once)
+{
+    lot m = {0};
+    attend_case c;
+    rig g, ref;
+    int64_t compared[] = {0, 0, 0};
+    int runs = simt_cudnn_count().runs;
+    rig_open(&g, cuda());
+    rig_open(&ref, rig_backend(0));
+    plain_case(&m, &c, (attend_size){8, 70, 20, {34, 2, 0}, 2});
+    const attended want = block_run(&m, &ref, &c);
+    waits_for(&g, &c, &want, &compared[0]);
+    ck_assert_int_eq(waits_for(&g, &c, &want, &compared[1]), 1);
+    ck_assert_int_eq(waits_for(&g, &c, &want, &compared[1]), 0);
+    ck_assert_int_eq(compared[0] && compared[1], 1);
+    spoil(&c);
+    waits_for(&g, &c, &want, &compared[2]); /* one head in 17 */
+    ck_assert_int_eq(simt_cudnn_count().runs, runs + 4);
+    ck_assert_int_eq(waits_for(&g, &c, &want, &compared[1]), 0); /* ours, from there on */
+    ck_assert_int_eq(simt_cudnn_count().runs, runs + 4);
+    lot_end(&m);
+    rig_close(&ref);
+    rig_close(&g);
+}
+END_TEST
+
 /* Queries of NaN: our kernel gives NaN, too, and the plan is trusted. */
 START_TEST(test_numbers_that_are_none_are_no_reason_for_distrust)
 {
@@ -314,7 +370,7 @@ int main(void)
     const TTest *const tests[] = {
         test_what_it_does_not_take_is_said,          test_it_is_asked_where_that_pays,
         test_without_the_library_our_kernel_does_it, test_a_refusal_is_remembered,
-        test_one_plan_serves_blocks_of_any_length,   test_a_plan_that_fails_is_dropped_and_our_kernel_goes_on,
+        test_one_plan_serves_blocks_of_any_length,   test_every_new_arena_is_compared_once, test_a_plan_that_fails_is_dropped_and_our_kernel_goes_on,
         test_wrong_numbers_are_seen_and_not_given,   test_numbers_that_are_none_are_no_reason_for_distrust,
         test_plans_are_given_up_for_others,          test_what_a_new_arena_holds_spoils_no_sum,
         NULL};

@@ -81,7 +81,7 @@ lh_status lh_sdpa_finish(lh_stream *stream, const lh_attend_block_args *a, const
 }
 
 /* A warp has a row of a head. */
-static __global__ void compare_kernel(sdpa_job a, const float *o, const float *lse, uint32_t *off)
+static __global__ void compare_kernel(sdpa_job a, const float *o, const float *lse, lh_sdpa_off *off)
 {
     const float near = 0.1f; /* of the norm of a row; and of a logarithm */
     for (int64_t n = lh_grid_first() / LH_WARP; n < a.tokens * a.heads; n += lh_grid_step() / LH_WARP) {
@@ -92,14 +92,18 @@ static __global__ void compare_kernel(sdpa_job a, const float *o, const float *l
             apart = fmaf(differ, differ, apart), all = fmaf(want, want, all);
         }
         apart = lh_warp_sum(apart), all = lh_warp_sum(all);
-        int is_near = apart <= near * near * all, both_wrong = isnan(apart) && isnan(all);
-        if (a.lse && !both_wrong) is_near &= a.lse[n] == lse[n] || fabsf(a.lse[n] - lse[n]) <= near;
-        if (lh_lane() == 0 && !is_near && !both_wrong) atomicAdd(off, 1u);
+        if (lh_lane() != 0 || isnan(all)) continue;
+        int is_near = apart <= near * near * all;
+        if (a.lse) is_near &= a.lse[n] == lse[n] || fabsf(a.lse[n] - lse[n]) <= near;
+        if (isnan(apart))
+            atomicAdd(&off->nan, 1u);
+        else if (!is_near)
+            atomicAdd(&off->far, 1u);
     }
 }
 
 lh_status lh_sdpa_compare(lh_stream *stream, const lh_attend_block_args *a, const float *o, const float *lse,
-                          uint32_t *off)
+                          lh_sdpa_off *off)
 {
     const int threads = 256;
     const lh_sdpa_arrays none = {};

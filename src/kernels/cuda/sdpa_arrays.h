@@ -17,9 +17,13 @@ typedef struct lh_sdpa_arrays {
 lh_status lh_sdpa_prepare(lh_stream *stream, const lh_attend_block_args *a, const lh_sdpa_arrays *arrays);
 lh_status lh_sdpa_finish(lh_stream *stream, const lh_attend_block_args *a, const lh_sdpa_arrays *arrays);
 
-/* *off += rows of a->o that are not near those of `o` [tokens, heads, dim], or of which the log-sum-exp is not near
- * lse [tokens, heads]: further off than two ways of rounding explain. */
+/* Counts of rows; `far` are further off than two ways of rounding explain, in their sums or their log-sum-exp. */
+typedef struct lh_sdpa_off {
+    uint32_t far, nan; /* nan: NaN, where the other way has numbers */
+} lh_sdpa_off;
+
+/* *off += rows of a->o and a->lse, compared with o [tokens, heads, dim] and lse [tokens, heads]. */
 lh_status lh_sdpa_compare(lh_stream *stream, const lh_attend_block_args *a, const float *o, const float *lse,
-                          uint32_t *off);
+                          lh_sdpa_off *off);
 
 #endif
