@@ -129,17 +129,32 @@ static lh_status show_loading(void *self, int64_t bytes, int64_t total_bytes)
 }
 
 /* Local. */
-static lh_status check_memory(const lh_engine *e, int64_t *need)
+static lh_status check_memory(const lh_engine *e, const lh_shard *shard, int64_t *need)
 {
     const lh_engine_view *v = &e->view;
-    lh_shard shard;
-    LH_TRY(lh_shard_of(&shard, v->config, lh_comm_rank(v->comm), lh_comm_size(v->comm)));
-    *need = lh_model_bytes(v->config, &shard, v->dtype);
+    *need = lh_model_bytes(v->config, shard, v->dtype);
     const int64_t have = lh_min_i64(lh_device_free_bytes(v->device), lh_device_room(v->device));
     if (*need > have)
         LH_FAIL(LH_ENOMEM, "the weights take %.3f GiB on this rank and %.3f GiB are free: use more ranks%s",
                 (double)*need / (1 << 30), (double)have / (1 << 30), v->dtype == LH_F32 ? " or --dtype bf16" : "");
     return LH_OK;
+}
+
+/* The attention of prompts, but in layers that slide where others do not. */
+static void prepare_attention(const lh_engine *e, const lh_shard *shard, lh_order order)
+{
+    const lh_engine_view *v = &e->view;
+    const lh_config *c = v->config;
+    const lh_ragged kv = {.type = v->kv_dtype, .heads = shard->heads.kv_count, .head_dim = c->head_dim};
+    const int64_t longest = lh_ops_chunking(lh_device_kind_of(v->device))->most;
+    lh_attend_block_args like = {.kv = &kv,
+                                 .map = lh_heads_grouping(&shard->heads),
+                                 .logit = {(float)c->attn_scale, (float)c->attn_softcap, c->window},
+                                 .tokens = v->chunk ? v->chunk : longest,
+                                 .order = order};
+    for (int64_t l = 0; l < c->layers; l++)
+        if (!c->sliding[l]) like.logit.window = 0;
+    if (e->exec.ops->prepare_attend) e->exec.ops->prepare_attend(e->stream, &like);
 }
 
 /* Collective. What all ranks of the world read, and how fast; the rate of a small model says nothing. */
@@ -155,20 +170,24 @@ static lh_status tell_reading(lh_comm *world, int64_t read, double seconds)
 }
 
 /* Collective over `world`. Ranks of several hosts read each byte once; those of one share what the system has read. */
-static lh_status load_model(lh_engine *e, lh_comm *world, int deterministic)
+static lh_status load_model(lh_engine *e, lh_comm *world, lh_order order)
 {
     lh_status st = LH_OK;
     lh_engine_view *v = &e->view;
     lh_progress progress;
+    lh_shard shard;
     lh_comm *same = NULL;
     int64_t need = 0, read = 0;
     const double start = lh_clock_s();
-    LH_TRY(lh_comm_agree(world, check_memory(e, &need)));
+    st = lh_shard_of(&shard, v->config, lh_comm_rank(v->comm), lh_comm_size(v->comm));
+    if (st == LH_OK) st = check_memory(e, &shard, &need);
+    LH_TRY(lh_comm_agree(world, st));
+    prepare_attention(e, &shard, order);
     const int apart = lh_comm_local_size(world) < lh_comm_size(world);
     if (apart && world != v->comm) LH_TRY(lh_comm_split(world, lh_comm_rank(v->comm), &same));
     lh_progress_init(&progress, "loading weights", "bytes", need);
     st = lh_model_load(
-        &v->model, e->ck, v->exec, &(lh_model_options){v->dtype, deterministic ? LH_ORDER_FIXED : LH_ORDER_ANY},
+        &v->model, e->ck, v->exec, &(lh_model_options){v->dtype, order},
         &(lh_load_options){
             .self = &progress, .done = show_loading, .all = apart ? world : NULL, .same = same, .read_bytes = &read});
     lh_progress_clear(&progress);
@@ -224,7 +243,7 @@ lh_status lh_engine_open_replica(lh_engine **out, lh_comm *world, lh_comm *comm,
     LH_TRY_DONE(lh_same_file(world, lh_checkpoint_file(e->ck)));
     LH_TRY_DONE(check_instruction_sets(e, world, options->deterministic));
     lh_comm_step(world, "loading weights", 0);
-    st = load_model(e, world, options->deterministic);
+    st = load_model(e, world, options->deterministic ? LH_ORDER_FIXED : LH_ORDER_ANY);
     if (st == LH_EINTERRUPTED) lh_warn("interrupted while loading weights, nothing was computed");
     LH_TRY_DONE(st);
     v->load_s = lh_clock_s() - start;

@@ -42,6 +42,9 @@
 typedef struct lh_ops {
     const char *name; /* of the backend */
     lh_device_kind device;
+    /* NULL: nothing has to be. Calls of attend_block like this one, but with arrays, will come on the stream: what
+     * they need that takes long begins, beside the caller, until the stream is closed. */
+    void (*prepare_attend)(lh_stream *stream, const lh_attend_block_args *like);
 #define LH_OP(op, summary) lh_status (*op)(lh_stream * stream, const lh_##op##_args *args);
 #include "kernels/ops_list.h"
 #undef LH_OP

@@ -5,6 +5,9 @@ extern "C" {
 #include "cudnn.h"
 #include "kernels/cuda/cudnn_library.h"
 }
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
 #include <set>
 
 #include "cudnn_parts.h"
@@ -43,8 +46,18 @@ descriptor *simt_output_of(const descriptor *op)
 namespace
 {
 
+std::mutex lock; /* of `how`: who makes plans is another thread than a test's */
+std::condition_variable changed;
 simt_cudnn_way how;
-simt_cudnn_counts counts;
+struct {
+    std::atomic<int> searches, runs, descriptors;
+} counts;
+
+void wait_while_held()
+{
+    std::unique_lock<std::mutex> held(lock);
+    changed.wait(held, [] { return how != SIMT_CUDNN_HELD; });
+}
 
 /* ---- which attributes a descriptor has ---- */
 
@@ -205,6 +218,7 @@ cudnnStatus_t finalize(cudnnBackendDescriptor_t what)
     if (d->finished) return CUDNN_STATUS_BAD_PARAM;
     for (const rule &r : rules)
         if (r.of == d->type && r.is == MUST && !d->has.count(r.name)) return CUDNN_STATUS_BAD_PARAM;
+    if (d->type == PLAN) wait_while_held();
     if (d->type == TENSOR) rc = finish_tensor(d);
     if (d->type == GRAPH) rc = finish_graph(d);
     d->finished = rc == CUDNN_STATUS_SUCCESS;
@@ -320,12 +334,14 @@ cudnnStatus_t set_stream(cudnnHandle_t h, cudaStream_t stream)
 
 extern "C" void simt_cudnn_go(simt_cudnn_way way)
 {
+    std::lock_guard<std::mutex> held(lock);
     how = way;
+    changed.notify_all();
 }
 
 extern "C" simt_cudnn_counts simt_cudnn_count(void)
 {
-    return counts;
+    return {counts.searches, counts.runs, counts.descriptors};
 }
 
 extern "C" lh_status lh_cudnn_open(lh_cudnn *out)

@@ -7,7 +7,8 @@ typedef enum simt_cudnn_way {
     SIMT_CUDNN_MISSING, /* no library */
     SIMT_CUDNN_REFUSES, /* no engine for any graph */
     SIMT_CUDNN_WRONG,   /* sees what no row sees */
-    SIMT_CUDNN_FAILS    /* runs no plan */
+    SIMT_CUDNN_FAILS,   /* runs no plan */
+    SIMT_CUDNN_HELD     /* makes no plan, until it goes another way */
 } simt_cudnn_way;
 
 void simt_cudnn_go(simt_cudnn_way way);

@@ -1,8 +1,10 @@
 /* When cuDNN is asked for attention of blocks, and what becomes of refusals and wrong numbers, with the library of the
  * emulation (cudnn.cpp); what it gives is tests/kernels/test_ops_cudnn.c's. */
 #include <math.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "attend_case.h"
 #include "cache/arena.h"
@@ -126,19 +128,88 @@ static void run_often(rig *g, int times, int64_t tokens, int64_t most, lh_order 
 
 static const int64_t much = 1ll << 40;
 
+static void prepare(rig *g, attend_size size)
+{
+    const lh_ragged kv = {.type = LH_BF16, .head_dim = size.dim};
+    cuda()->prepare_attend(g->stream,
+                           &(lh_attend_block_args){.kv = &kv, .map = size.map, .logit = {1, 0, 0}, .tokens = 4096});
+}
+
+/* As an engine: run_often's shape is known. */
+static void open_prepared(rig *g)
+{
+    rig_open(g, cuda());
+    prepare(g, (attend_size){.dim = 64, .map = {4, 2, 0}});
+}
+
 START_TEST(test_it_is_asked_where_that_pays)
 {
     rig g;
     int runs = simt_cudnn_count().runs;
     rig_open(&g, cuda());
+    run_often(&g, 1, 64, much, LH_ORDER_ANY); /* nothing was prepared */
+    rig_close(&g);
+    ck_assert_int_eq(simt_cudnn_count().descriptors, 0);
+    open_prepared(&g);
     run_often(&g, 2, 64, much, LH_ORDER_FIXED); /* bits are promised */
     run_often(&g, 2, 63, much, LH_ORDER_ANY);   /* few rows */
-    run_often(&g, 2, 64, 104, LH_ORDER_ANY);    /* little work so far */
+    run_often(&g, 2, 64, 2047, LH_ORDER_ANY);   /* few entries */
+    run_size(&g, 1, (attend_size){32, 64, 40, {4, 2, 0}, 2}, much, LH_ORDER_ANY);
     ck_assert_int_eq(simt_cudnn_count().runs, runs);
-    run_often(&g, 3, 64, much, LH_ORDER_ANY);
+    run_often(&g, 3, 64, 2048, LH_ORDER_ANY);
     ck_assert_int_eq(simt_cudnn_count().runs, runs + 3);
     rig_close(&g);
     ck_assert_int_eq(simt_cudnn_count().descriptors, 0);
+}
+END_TEST
+
+START_TEST(test_a_short_prompt_does_not_wait_for_a_plan)
+{
+    rig g;
+    int runs = simt_cudnn_count().runs;
+    simt_cudnn_go(SIMT_CUDNN_HELD);
+    open_prepared(&g);
+    run_often(&g, 2, 64, 2047, LH_ORDER_ANY);
+    simt_cudnn_go(SIMT_CUDNN_WELL);
+    run_often(&g, 1, 64, 2048, LH_ORDER_ANY);
+    ck_assert_int_eq(simt_cudnn_count().runs, runs + 1);
+    rig_close(&g);
+}
+END_TEST
+
+static void *release(void *nothing)
+{
+    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL);
+    simt_cudnn_go(SIMT_CUDNN_WELL);
+    return nothing;
+}
+
+/* The bits do not depend on how long the plan took. */
+START_TEST(test_a_long_prompt_waits_for_its_plan)
+{
+    rig g;
+    pthread_t thread;
+    int runs = simt_cudnn_count().runs;
+    simt_cudnn_go(SIMT_CUDNN_HELD);
+    open_prepared(&g);
+    ck_assert_int_eq(pthread_create(&thread, NULL, release, NULL), 0);
+    run_often(&g, 1, 64, much, LH_ORDER_ANY);
+    ck_assert_int_eq(simt_cudnn_count().runs, runs + 1);
+    pthread_join(thread, NULL);
+    rig_close(&g);
+}
+END_TEST
+
+START_TEST(test_a_stream_that_closes_waits_for_the_plan)
+{
+    rig g;
+    pthread_t thread;
+    simt_cudnn_go(SIMT_CUDNN_HELD);
+    open_prepared(&g);
+    ck_assert_int_eq(pthread_create(&thread, NULL, release, NULL), 0);
+    rig_close(&g);
+    ck_assert_int_eq(simt_cudnn_count().descriptors, 0);
+    pthread_join(thread, NULL);
 }
 END_TEST
 
@@ -150,7 +221,7 @@ START_TEST(test_without_the_library_our_kernel_does_it)
     simt_cudnn_go(SIMT_CUDNN_MISSING);
     ck_assert_int_eq(lh_cudnn_found(text), 0);
     ck_assert_str_eq(text, "cuDNN was not found (the test hides it)");
-    rig_open(&g, cuda());
+    open_prepared(&g);
     run_often(&g, 2, 64, much, LH_ORDER_ANY);
     ck_assert_int_eq(lh_cudnn_attend_block(g.stream, &a), LH_EUSAGE);
     ck_assert_str_eq(lh_error_message(), text);
@@ -166,13 +237,14 @@ START_TEST(test_a_refusal_is_remembered)
     rig g;
     int runs = simt_cudnn_count().runs, searches;
     simt_cudnn_go(SIMT_CUDNN_REFUSES);
-    rig_open(&g, cuda());
+    open_prepared(&g);
     run_often(&g, 1, 64, much, LH_ORDER_ANY);
     searches = simt_cudnn_count().searches;
     simt_cudnn_go(SIMT_CUDNN_WELL);
     run_often(&g, 3, 64, much, LH_ORDER_ANY);
     ck_assert_int_eq(simt_cudnn_count().searches, searches);
-    run_size(&g, 1, (attend_size){32, 64, 40, {4, 2, 0}, 2}, much, LH_ORDER_ANY); /* another shape */
+    prepare(&g, (attend_size){.dim = 32, .map = {4, 2, 0}});
+    run_size(&g, 1, (attend_size){32, 64, 40, {4, 2, 0}, 2}, much, LH_ORDER_ANY);
     ck_assert_int_gt(simt_cudnn_count().searches, searches);
     ck_assert_int_eq(simt_cudnn_count().runs, runs + 1);
     rig_close(&g);
@@ -186,7 +258,7 @@ START_TEST(test_one_plan_serves_blocks_of_any_length)
     static const int64_t tokens[] = {100, 64, 65, 129};
     rig g;
     int runs = simt_cudnn_count().runs, searches = 0;
-    rig_open(&g, cuda());
+    open_prepared(&g);
     for (int n = 0; n < 4; n++) {
         run_often(&g, 1, tokens[n], much, LH_ORDER_ANY);
         if (n == 0) searches = simt_cudnn_count().searches;
@@ -202,7 +274,7 @@ START_TEST(test_wrong_numbers_are_seen_and_not_given)
     rig g;
     int runs = simt_cudnn_count().runs;
     simt_cudnn_go(SIMT_CUDNN_WRONG);
-    rig_open(&g, cuda());
+    open_prepared(&g);
     run_often(&g, 3, 64, much, LH_ORDER_ANY);
     ck_assert_int_eq(simt_cudnn_count().runs, runs + 1);
     rig_close(&g);
@@ -216,7 +288,7 @@ START_TEST(test_a_plan_that_fails_is_dropped_and_our_kernel_goes_on)
 {
     rig g;
     int runs = simt_cudnn_count().runs;
-    rig_open(&g, cuda());
+    open_prepared(&g);
     run_often(&g, 1, 64, much, LH_ORDER_ANY);
     simt_cudnn_go(SIMT_CUDNN_FAILS);
     run_often(&g, 1, 64, much, LH_ORDER_ANY);
@@ -255,6 +327,7 @@ static int waits_for(rig *g, const attend_case *c, const attended *want, int64_t
 static void spoil(attend_case *c)
 {
     const lh_ragged *kv = &c->kv[0].host;
+    ck_assert_int_lt(kv->offset[3] + kv->len[3], kv->offset[4]);
     memset((char *)kv->v + (kv->offset[3] + kv->len[3]) * kv->head_dim * 2, 255, (size_t)kv->head_dim * 2);
 }
 
@@ -266,6 +339,7 @@ START_TEST(test_every_new_arena_is_compared_once)
     int64_t compared[] = {0, 0, 0};
     int runs = simt_cudnn_count().runs;
     rig_open(&g, cuda());
+    prepare(&g, (attend_size){.dim = 8, .map = {34, 2, 0}});
     rig_open(&ref, rig_backend(0));
     plain_case(&m, &c, (attend_size){8, 70, 20, {34, 2, 0}, 2});
     const attended want = block_run(&m, &ref, &c);
@@ -305,7 +379,7 @@ START_TEST(test_numbers_that_are_none_are_no_reason_for_distrust)
 }
 END_TEST
 
-/* More shapes than are remembered, twice. */
+/* A stream has one. */
 START_TEST(test_plans_are_given_up_for_others)
 {
     const int searches = simt_cudnn_count().searches;
@@ -369,6 +443,8 @@ int main(void)
 {
     const TTest *const tests[] = {
         test_what_it_does_not_take_is_said,          test_it_is_asked_where_that_pays,
+        test_a_short_prompt_does_not_wait_for_a_plan, test_a_long_prompt_waits_for_its_plan,
+        test_a_stream_that_closes_waits_for_the_plan,
         test_without_the_library_our_kernel_does_it, test_a_refusal_is_remembered,
         test_one_plan_serves_blocks_of_any_length,   test_every_new_arena_is_compared_once, test_a_plan_that_fails_is_dropped_and_our_kernel_goes_on,
         test_wrong_numbers_are_seen_and_not_given,   test_numbers_that_are_none_are_no_reason_for_distrust,

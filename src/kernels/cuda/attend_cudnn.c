@@ -2,49 +2,34 @@
 #include "kernels/cuda/attend_cudnn.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "device/cuda.h"
+#include "kernels/cuda/cuda.h"
 #include "kernels/cuda/sdpa_arrays.h"
-#include "kernels/cuda/sdpa_plan.h"
+#include "kernels/cuda/sdpa_build.h"
 
-/* PLANS: shapes that are remembered, the last ones; their rows are multiples of CHUNK. Blocks of less rows are our
- * kernel's: there is little to win. */
-enum { PLANS = 8, LEAST_TOKENS = 64, CHUNK = 4096, MOST_DIM = 256 };
+/* Blocks of less rows, or over less entries, are our kernel's: there is little to win, and short prompts do not wait
+ * for a plan. The rows of a plan are a multiple of CHUNK. */
+enum { LEAST_TOKENS = 64, LEAST_ENTRIES = 2048, CHUNK = 4096, MOST_DIM = 256 };
 
 /* The last rows of a block, which are compared in every new cache. */
 enum { LAST_TOKENS = 64 };
 
-/* Operations from which on building a plan pays: those of our kernel in the time that it takes. */
-static const double worth_flops = 2e14;
-
-typedef struct known_plan {
-    lh_sdpa_shape shape;
-    lh_sdpa_plan *plan; /* NULL: refused */
-    char why[128];      /* it is not used; "": it is */
-    int trusted;        /* compared with our kernel's numbers */
-    int64_t used;       /* when, in calls */
-} known_plan;
-
-/* Of a stream. */
+/* Of a stream: the plan of one shape. */
 typedef struct sdpa {
-    lh_cudnn call;
-    cudnnHandle_t handle; /* NULL: not asked for yet, or missing */
-    char missing[256];    /* why there is no cuDNN */
-    double flops;         /* of all blocks that it would have taken */
-    int64_t calls;
-    int count;
-    known_plan plans[PLANS];
+    lh_sdpa_shape shape;
+    lh_sdpa_build *build; /* NULL: nothing was prepared */
+    lh_sdpa_built *built; /* NULL: not waited for yet */
+    int trusted;          /* compared with our kernel's numbers */
 } sdpa;
 
 static void close_sdpa(void *what)
 {
     sdpa *s = what;
-    for (int i = 0; i < s->count; i++) lh_sdpa_plan_close(s->plans[i].plan);
-    if (s->handle) s->call.Destroy(s->handle);
+    lh_sdpa_build_close(s->build);
     lh_free(s);
 }
 
@@ -59,65 +44,55 @@ static lh_status find_sdpa(lh_stream *stream, sdpa **out)
     return LH_OK;
 }
 
-/* A library that is missing or cannot begin is no failure: it is remembered. */
-static void open_library(sdpa *s, lh_stream *stream)
-{
-    cudnnStatus_t rc;
-    if (s->handle || s->missing[0]) return;
-    if (lh_cudnn_open(&s->call) != LH_OK) {
-        snprintf(s->missing, sizeof s->missing, "%s", lh_error_message());
-        lh_error_clear();
-        return;
-    }
-    rc = s->call.Create(&s->handle);
-    if (rc == CUDNN_STATUS_SUCCESS) rc = s->call.SetStream(s->handle, lh_stream_cuda(stream));
-    if (rc == CUDNN_STATUS_SUCCESS) return;
-    snprintf(s->missing, sizeof s->missing, "cuDNN does not begin: %s", s->call.GetErrorString(rc));
-    if (s->handle) s->call.Destroy(s->handle);
-    s->handle = NULL;
-}
-
 static int takes(const lh_attend_block_args *a)
 {
     const int64_t group = a->map.group, dim = a->kv->head_dim;
     const uintptr_t at = (uintptr_t)a->kv->k | (uintptr_t)a->kv->v;
     return a->kv->type == LH_BF16 && !a->kv->base.k && !a->kv->bias && a->logit.window <= 0 && a->logit.softcap <= 0 &&
            dim > 0 && dim % 8 == 0 && dim <= MOST_DIM && a->map.first % group == 0 && a->map.heads % group == 0 &&
-           at % 16 == 0;
+           a->map.heads > 0 && at % 16 == 0;
 }
 
 /* ---- plans ---- */
 
-static lh_status new_plan(sdpa *s, lh_stream *stream, const lh_sdpa_shape *shape, known_plan **out)
+static int fits(const sdpa *s, const lh_attend_block_args *a)
 {
-    const lh_sdpa_place place = {.call = &s->call, .handle = s->handle};
-    known_plan *to = &s->plans[0];
-    if (s->count < PLANS) {
-        to = &s->plans[s->count];
-    } else {
-        for (int i = 1; i < PLANS; i++)
-            if (s->plans[i].used < to->used) to = &s->plans[i];
-        if (to->plan) LH_TRY(lh_stream_sync(stream)); /* it may be at work */
-        lh_sdpa_plan_close(to->plan);
+    const lh_sdpa_shape *shape = &s->shape;
+    return s->build && shape->group == a->map.group && shape->kv_heads * shape->group == a->map.heads &&
+           shape->dim == a->kv->head_dim && shape->tokens >= a->tokens;
+}
+
+/* Begins a plan for blocks like this one, unless there is one. */
+static lh_status prepare(lh_stream *stream, const lh_attend_block_args *a, sdpa **out)
+{
+    sdpa *s;
+    LH_TRY(find_sdpa(stream, &s));
+    if (!fits(s, a)) {
+        if (s->build) LH_TRY(lh_stream_sync(stream)); /* its plan may be at work */
+        lh_sdpa_build_close(s->build);
+        *s = (sdpa){.shape = {.kv_heads = a->map.heads / a->map.group,
+                              .group = a->map.group,
+                              .dim = a->kv->head_dim,
+                              .tokens = (a->tokens + CHUNK - 1) / CHUNK * CHUNK}};
+        LH_TRY(lh_sdpa_build_open(&s->build, &s->shape));
     }
-    *to = (known_plan){.shape = *shape};
-    LH_TRY(lh_sdpa_plan_open(&to->plan, &place, shape, to->why));
-    if (s->count < PLANS) s->count++;
-    *out = to;
+    if (out) *out = s;
     return LH_OK;
 }
 
-static lh_status find_plan(sdpa *s, lh_stream *stream, const lh_attend_block_args *a, known_plan **out)
+void lh_cuda_prepare_attend(lh_stream *stream, const lh_attend_block_args *a)
 {
-    const lh_sdpa_shape shape = {a->map.heads / a->map.group, a->map.group, a->kv->head_dim,
-                                 (a->tokens + CHUNK - 1) / CHUNK * CHUNK};
-    known_plan *found = NULL;
-    for (int i = 0; i < s->count && !found; i++)
-        if (memcmp(&s->plans[i].shape, &shape, sizeof shape) == 0) found = &s->plans[i];
-    if (!found) LH_TRY(new_plan(s, stream, &shape, &found));
-    found->used = ++s->calls;
-    *out = found;
-    return LH_OK;
+    if (a->order != LH_ORDER_ANY || a->tokens < LEAST_TOKENS || !takes(a)) return;
+    if (prepare(stream, a, NULL) != LH_OK) lh_error_clear(); /* then our kernel does it */
+}
+
+/* Waits for the plan, which may turn out not to be. */
+static void wait_for_plan(sdpa *s, lh_stream *stream)
+{
+    if (s->built) return;
+    s->built = lh_sdpa_build_wait(s->build);
+    if (s->built->plan) s->built->call.SetStream(s->built->handle, lh_stream_cuda(stream));
+    if (s->built->why[0]) lh_debug("cuDNN is not used for attention: %s", s->built->why);
 }
 
 /* ---- runs ---- */
@@ -139,28 +114,28 @@ static void *cut(char *block, int64_t *bytes, int64_t count, int64_t each)
 
 /* The last tokens of a block, of which the sums are compared with our kernel's: of the first block of a plan all, of the
  * first one over new memory a few. */
-static int64_t compared_tokens(const known_plan *p, const lh_attend_block_args *a)
+static int64_t compared_tokens(const sdpa *s, const lh_attend_block_args *a)
 {
-    if (!p->trusted) return a->tokens;
+    if (!s->trusted) return a->tokens;
     return a->kv->compared && !*a->kv->compared ? lh_min_i64(a->tokens, LAST_TOKENS) : 0;
 }
 
 /* Cuts up a block, or says how large one has to be. */
-static int64_t cut_room(room *r, char *block, const known_plan *p, const lh_attend_block_args *a)
+static int64_t cut_room(room *r, char *block, const sdpa *s, const lh_attend_block_args *a)
 {
-    const int64_t kv_heads = p->shape.kv_heads, heads = a->map.heads, dim = p->shape.dim;
-    const int64_t compared = compared_tokens(p, a) * heads;
+    const int64_t kv_heads = s->shape.kv_heads, heads = a->map.heads, dim = s->shape.dim;
+    const int64_t compared = compared_tokens(s, a) * heads;
     const int64_t numbers = (a->tokens * heads + LH_SDPA_TILE * a->map.group) * dim;
     int64_t bytes = 0;
-    r->arrays.lse_ld = p->shape.tokens;
+    r->arrays.lse_ld = s->shape.tokens;
     r->arrays.q = cut(block, &bytes, numbers, 2);
     r->arrays.o = cut(block, &bytes, numbers, 2);
-    r->arrays.lse = cut(block, &bytes, p->shape.tokens * heads, 4);
+    r->arrays.lse = cut(block, &bytes, s->shape.tokens * heads, 4);
     r->arrays.rows = cut(block, &bytes, kv_heads, 4);
     r->arrays.len = cut(block, &bytes, kv_heads, 4);
     r->arrays.starts = cut(block, &bytes, kv_heads + 1, 8);
     r->arrays.q_starts = cut(block, &bytes, kv_heads + 1, 8);
-    r->of_plan = cut(block, &bytes, lh_sdpa_plan_room(p->plan), 1);
+    r->of_plan = cut(block, &bytes, lh_sdpa_plan_room(s->built->plan), 1);
     r->o = cut(block, &bytes, compared * dim, 4);
     r->lse = cut(block, &bytes, compared, 4);
     r->off = cut(block, &bytes, 1, sizeof *r->off);
@@ -168,10 +143,10 @@ static int64_t cut_room(room *r, char *block, const known_plan *p, const lh_atte
 }
 
 /* Our kernel does this block and all after it. */
-static void drop(known_plan *p, const char *why)
+static void drop(sdpa *s, const char *why)
 {
-    snprintf(p->why, sizeof p->why, "%s", why);
-    lh_warn("cuDNN is not used any more for attention: %s", p->why);
+    snprintf(s->built->why, sizeof s->built->why, "%s", why);
+    lh_warn("cuDNN is not used any more for attention: %s", why);
 }
 
 /* The last `tokens` rows of a block, as one. */
@@ -189,9 +164,9 @@ static lh_attend_block_args last_rows(const lh_attend_block_args *a, int64_t tok
 
 /* Drops the plan unless rows are near those of our kernel: one that differs from what we assume gets most of them wrong,
  * and one that sums what lies after the entries of a head, all of that head. Waits. */
-static lh_status compare(lh_stream *stream, known_plan *p, const lh_attend_block_args *a, const room *r)
+static lh_status compare(lh_stream *stream, sdpa *s, const lh_attend_block_args *a, const room *r)
 {
-    const lh_attend_block_args theirs = last_rows(a, compared_tokens(p, a));
+    const lh_attend_block_args theirs = last_rows(a, compared_tokens(s, a));
     const int64_t rows = theirs.tokens * a->map.heads;
     char why[128];
     lh_sdpa_off off = {0};
@@ -203,75 +178,68 @@ static lh_status compare(lh_stream *stream, known_plan *p, const lh_attend_block
     LH_TRY(lh_sdpa_compare(stream, &theirs, r->o, r->lse, r->off));
     LH_TRY(lh_stream_copy(stream, &off, r->off, sizeof off, LH_COPY_TO_HOST));
     LH_TRY(lh_stream_sync(stream));
-    p->trusted = 1;
+    s->trusted = 1;
     if (a->kv->compared) *a->kv->compared = 1;
     if (16 * (int64_t)off.far <= rows && !off.nan) return LH_OK;
     snprintf(why, sizeof why, "of %lld rows %lld were far from what our kernel gives, and %lld no numbers", (long long)rows,
              (long long)off.far, (long long)off.nan);
-    drop(p, why);
+    drop(s, why);
     return LH_OK;
 }
 
 /* A plan that fails, or gives what our kernel does not, is dropped. */
-static lh_status run(lh_stream *stream, known_plan *p, const lh_attend_block_args *a)
+static lh_status run(lh_stream *stream, sdpa *s, const lh_attend_block_args *a)
 {
     lh_status st;
     char *block = NULL;
     room r;
-    LH_TRY(lh_stream_scratch(stream, &block, cut_room(&r, NULL, p, a)));
-    cut_room(&r, block, p, a);
+    LH_TRY(lh_stream_scratch(stream, &block, cut_room(&r, NULL, s, a)));
+    cut_room(&r, block, s, a);
     LH_TRY(lh_sdpa_prepare(stream, a, &r.arrays));
-    st = lh_sdpa_plan_run(p->plan, &(lh_sdpa_data){.q = r.arrays.q,
-                                                     .k = a->kv->k,
-                                                     .v = a->kv->v,
-                                                     .o = r.arrays.o,
-                                                     .lse = r.arrays.lse,
-                                                     .rows = r.arrays.rows,
-                                                     .len = r.arrays.len,
-                                                     .starts = r.arrays.starts,
-                                                     .q_starts = r.arrays.q_starts,
-                                                     .room = r.of_plan,
-                                                     .scale = a->logit.scale});
+    st = lh_sdpa_plan_run(s->built->plan, &(lh_sdpa_data){.q = r.arrays.q,
+                                                          .k = a->kv->k,
+                                                          .v = a->kv->v,
+                                                          .o = r.arrays.o,
+                                                          .lse = r.arrays.lse,
+                                                          .rows = r.arrays.rows,
+                                                          .len = r.arrays.len,
+                                                          .starts = r.arrays.starts,
+                                                          .q_starts = r.arrays.q_starts,
+                                                          .room = r.of_plan,
+                                                          .scale = a->logit.scale});
     if (st != LH_OK) {
-        drop(p, lh_error_message());
+        drop(s, lh_error_message());
         lh_error_clear();
         return LH_OK;
     }
     LH_TRY(lh_sdpa_finish(stream, a, &r.arrays));
-    if (compared_tokens(p, a)) LH_TRY(compare(stream, p, a, &r));
+    if (compared_tokens(s, a)) LH_TRY(compare(stream, s, a, &r));
     return LH_OK;
 }
 
 lh_status lh_sdpa_attend(lh_stream *stream, const lh_attend_block_args *a, int *done)
 {
-    sdpa *s;
-    known_plan *p;
+    sdpa *s = lh_stream_kept(stream, LH_CUDA_DNN)->what;
     *done = 0;
-    if (a->order != LH_ORDER_ANY || a->tokens < LEAST_TOKENS || a->map.heads == 0 || !takes(a)) return LH_OK;
-    LH_TRY(find_sdpa(stream, &s));
-    s->flops += 4.0 * (double)(a->tokens * a->most) * (double)(a->map.heads * a->kv->head_dim);
-    if (s->flops < worth_flops) return LH_OK;
-    open_library(s, stream);
-    if (!s->handle) return LH_OK;
-    LH_TRY(find_plan(s, stream, a, &p));
-    if (p->why[0]) return LH_OK;
-    LH_TRY(run(stream, p, a));
-    *done = !p->why[0];
+    if (!s || a->order != LH_ORDER_ANY || a->tokens < LEAST_TOKENS || a->most < LEAST_ENTRIES || !takes(a) ||
+        !fits(s, a))
+        return LH_OK;
+    wait_for_plan(s, stream);
+    if (s->built->why[0]) return LH_OK;
+    LH_TRY(run(stream, s, a));
+    *done = !s->built->why[0];
     return LH_OK;
 }
 
 lh_status lh_cudnn_attend_block(lh_stream *stream, const lh_attend_block_args *a)
 {
     sdpa *s;
-    known_plan *p;
     if (a->tokens == 0 || a->map.heads == 0) return LH_OK;
     if (!takes(a)) LH_FAIL(LH_EUSAGE, "attention of this kind is not asked of cuDNN");
-    LH_TRY(find_sdpa(stream, &s));
-    open_library(s, stream);
-    if (!s->handle) LH_FAIL(LH_EUSAGE, "%s", s->missing);
-    LH_TRY(find_plan(s, stream, a, &p));
-    if (!p->why[0]) LH_TRY(run(stream, p, a));
-    if (p->why[0]) LH_FAIL(LH_EUSAGE, "cuDNN does not do it: %s", p->why);
+    LH_TRY(prepare(stream, a, &s));
+    wait_for_plan(s, stream);
+    if (!s->built->why[0]) LH_TRY(run(stream, s, a));
+    if (s->built->why[0]) LH_FAIL(LH_EUSAGE, "cuDNN does not do it: %s", s->built->why);
     return LH_OK;
 }
 

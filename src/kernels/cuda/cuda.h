@@ -11,4 +11,7 @@
 #include "kernels/ops_list.h"
 #undef LH_OP
 
+/* lh_ops.prepare_attend (attend_cudnn.h). */
+void lh_cuda_prepare_attend(lh_stream *stream, const lh_attend_block_args *like);
+
 #endif

@@ -1,0 +1,85 @@
+#include "kernels/cuda/sdpa_build.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+
+#include "base/mem.h"
+
+struct lh_sdpa_build {
+    lh_sdpa_shape shape;
+    int device;
+    pthread_t thread;
+    int runs; /* 1: the thread has to be waited for */
+    lh_sdpa_built built;
+};
+
+static lh_status open_handle(lh_sdpa_build *b)
+{
+    lh_sdpa_built *to = &b->built;
+    cudnnStatus_t rc;
+    LH_TRY(lh_cudnn_open(&to->call));
+    if (cudaSetDevice(b->device) != cudaSuccess) LH_FAIL(LH_EUSAGE, "cuDNN's thread has no device");
+    rc = to->call.Create(&to->handle);
+    if (rc != CUDNN_STATUS_SUCCESS) LH_FAIL(LH_EUSAGE, "cuDNN does not begin: %s", to->call.GetErrorString(rc));
+    return LH_OK;
+}
+
+static lh_status build_plan(lh_sdpa_build *b)
+{
+    lh_sdpa_built *to = &b->built;
+    LH_TRY(open_handle(b));
+    return lh_sdpa_plan_open(&to->plan, &(lh_sdpa_place){.call = &to->call, .handle = to->handle}, &b->shape, to->why);
+}
+
+static void *builder(void *self)
+{
+    lh_sdpa_build *b = self;
+    if (build_plan(b) == LH_OK) return NULL;
+    snprintf(b->built.why, sizeof b->built.why, "%s", lh_error_message());
+    lh_error_clear();
+    return NULL;
+}
+
+/* The thread blocks all signals: they are for the main thread. */
+static int start_thread(lh_sdpa_build *b)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int rc = pthread_create(&b->thread, NULL, builder, b);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return rc == 0;
+}
+
+lh_status lh_sdpa_build_open(lh_sdpa_build **out, const lh_sdpa_shape *shape)
+{
+    lh_status st = LH_OK;
+    lh_sdpa_build *b = NULL;
+    LH_TRY_DONE(lh_calloc(&b, 1, sizeof *b));
+    b->shape = *shape;
+    if (cudaGetDevice(&b->device) != cudaSuccess) LH_FAIL_DONE(LH_EINTERNAL, "the thread has no device");
+    b->runs = start_thread(b);
+    if (!b->runs) builder(b);
+    *out = b;
+    b = NULL;
+done:
+    lh_free(b);
+    return st;
+}
+
+lh_sdpa_built *lh_sdpa_build_wait(lh_sdpa_build *b)
+{
+    if (b->runs) pthread_join(b->thread, NULL);
+    b->runs = 0;
+    return &b->built;
+}
+
+void lh_sdpa_build_close(lh_sdpa_build *b)
+{
+    if (!b) return;
+    lh_sdpa_built *built = lh_sdpa_build_wait(b);
+    lh_sdpa_plan_close(built->plan);
+    if (built->handle) built->call.Destroy(built->handle);
+    lh_free(b);
+}

@@ -1,0 +1,27 @@
+/* sdpa_build.h - a plan of attention (sdpa_plan.h) in the making, which takes seconds of a processor: a thread of its own
+ * opens cuDNN and a handle, and builds the plan, while the caller goes on. */
+#ifndef LH_KERNELS_CUDA_SDPA_BUILD_H
+#define LH_KERNELS_CUDA_SDPA_BUILD_H
+
+#include "kernels/cuda/sdpa_plan.h"
+
+typedef struct lh_sdpa_build lh_sdpa_build;
+
+/* What came of it. A library that is missing, or takes no such attention, is no failure. */
+typedef struct lh_sdpa_built {
+    lh_cudnn call;
+    cudnnHandle_t handle; /* without a stream yet */
+    lh_sdpa_plan *plan;
+    char why[256]; /* there is no plan; "": there is one */
+} lh_sdpa_built;
+
+/* Begins it, for the device of the calling thread. */
+lh_status lh_sdpa_build_open(lh_sdpa_build **out, const lh_sdpa_shape *shape);
+
+/* Waits for the end; borrowed. */
+lh_sdpa_built *lh_sdpa_build_wait(lh_sdpa_build *build);
+
+/* Waits for the end. NULL is fine; what was enqueued with the plan must be done. */
+void lh_sdpa_build_close(lh_sdpa_build *build);
+
+#endif
