@@ -23,18 +23,24 @@ static const char a100[] =
     "\"totalGlobalMem\":80000000000,\"smClockRateKHz\":1410000,\"memClockRateKHz\":1215000,\"cudaDeviceId\":0,"
     "\"l2CacheSize\":41943040,\"maxGridSize\":[2147483647,65535,65535],\"maxBlockSize\":[1024,1024,64]}";
 
+static void open_place(lh_sdpa_place *out, lh_cudnn *call, const char *device)
+{
+    *out = (lh_sdpa_place){.call = call};
+    ck_assert_int_eq(lh_cudnn_open(call), LH_OK);
+    ck_assert_int_eq(call->BackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &out->device), 0);
+    ck_assert_int_eq(call->BackendSetAttribute(out->device, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                                               (int64_t)strlen(device) + 1, device),
+                     0);
+    ck_assert_int_eq(call->BackendFinalize(out->device), 0);
+}
+
 /* The plan of a shape on a device, or what cuDNN says instead. */
 static int has_plan(const char *device, lh_sdpa_shape shape, char why[128])
 {
     lh_cudnn call;
-    lh_sdpa_place place = {.call = &call};
+    lh_sdpa_place place;
     lh_sdpa_plan *plan;
-    ck_assert_int_eq(lh_cudnn_open(&call), LH_OK);
-    ck_assert_int_eq(call.BackendCreateDescriptor(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, &place.device), 0);
-    ck_assert_int_eq(call.BackendSetAttribute(place.device, CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
-                                              (int64_t)strlen(device) + 1, device),
-                     0);
-    ck_assert_int_eq(call.BackendFinalize(place.device), 0);
+    open_place(&place, &call, device);
     why[0] = 0;
     ck_assert_int_eq(lh_sdpa_plan_open(&plan, &place, &shape, why), LH_OK);
     if (plan) ck_assert_int_lt(lh_sdpa_plan_room(plan), 1 << 20);
@@ -55,6 +61,37 @@ START_TEST(test_cudnn_takes_what_we_ask_it)
 }
 END_TEST
 
+/* A text of a plan makes the same plan. */
+START_TEST(test_a_plan_comes_back_from_its_text)
+{
+    const char *const devices[] = {h200, a100};
+    for (int d = 0; d < 2; d++) {
+        lh_cudnn call;
+        lh_sdpa_place place;
+        lh_sdpa_plan *plan, *again;
+        lh_buf text = {0}, text_again = {0};
+        char why[128] = "";
+        open_place(&place, &call, devices[d]);
+        ck_assert_int_eq(lh_sdpa_plan_open(&plan, &place, &(lh_sdpa_shape){8, 4, 128, 4096}, why), LH_OK);
+        ck_assert_msg(plan != NULL, "%s", why);
+        ck_assert_int_eq(lh_sdpa_plan_text(plan, &text), LH_OK);
+        ck_assert_int_eq(lh_sdpa_plan_restore(&again, &place, &text, why), LH_OK);
+        ck_assert_msg(again != NULL, "%s", why);
+        ck_assert_int_eq(lh_sdpa_plan_room(again), lh_sdpa_plan_room(plan));
+        ck_assert_int_eq(lh_sdpa_plan_text(again, &text_again), LH_OK);
+        ck_assert_str_eq(text.data, text_again.data);
+        lh_sdpa_plan_close(again);
+        text.bytes /= 2;
+        ck_assert_int_eq(lh_sdpa_plan_restore(&again, &place, &text, why), LH_OK);
+        ck_assert_ptr_null(again);
+        lh_sdpa_plan_close(plan);
+        lh_buf_clear(&text);
+        lh_buf_clear(&text_again);
+        call.BackendDestroyDescriptor(place.device);
+    }
+}
+END_TEST
+
 START_TEST(test_what_it_refuses_is_no_failure)
 {
     char why[128];
@@ -65,7 +102,8 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_cudnn_takes_what_we_ask_it, test_what_it_refuses_is_no_failure, NULL};
+    const TTest *const tests[] = {test_cudnn_takes_what_we_ask_it, test_what_it_refuses_is_no_failure,
+                                  test_a_plan_comes_back_from_its_text, NULL};
     lh_cudnn call;
     if (lh_cudnn_open(&call) != LH_OK) {
         printf("skipped: %s\n", lh_error_message());

@@ -5,6 +5,9 @@ extern "C" {
 #include "cudnn.h"
 #include "kernels/cuda/cudnn_library.h"
 }
+#include <string.h>
+
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -115,7 +118,8 @@ const rule rules[] = {
     {GRAPH, CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, MUST, TENSOR},
     {SEARCH, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, DESC, 1, MUST, GRAPH},
     {SEARCH, CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, MUST, TENSOR},
-    {PLAN, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, DESC, 1, MUST, CONFIG},
+    {PLAN, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, DESC, 1, MAY, CONFIG},
+    {PLAN, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, 0, MAY, TENSOR},
     {PLAN, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, MUST, TENSOR},
     {PACK, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, LONG, 0, MUST, TENSOR},
     {PACK, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, 0, MUST, TENSOR},
@@ -145,6 +149,7 @@ cudnnStatus_t destroy(cudnnBackendDescriptor_t d)
 int64_t number_at(cudnnBackendAttributeType_t type, const void *values, int64_t i)
 {
     if (type == LONG) return ((const int64_t *)values)[i];
+    if (type == CUDNN_TYPE_CHAR) return ((const char *)values)[i];
     return type == CUDNN_TYPE_BOOLEAN ? ((const bool *)values)[i] : ((const int *)values)[i];
 }
 
@@ -210,6 +215,16 @@ cudnnStatus_t finish_graph(const descriptor *d)
     return CUDNN_STATUS_SUCCESS;
 }
 
+/* Of an engine's configuration, or of a text. */
+cudnnStatus_t finish_plan(descriptor *d)
+{
+    wait_while_held();
+    if (d->has.count(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG)) return CUDNN_STATUS_SUCCESS;
+    if (!d->has.count(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION)) return CUDNN_STATUS_BAD_PARAM;
+    const std::vector<int64_t> &text = d->list(CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION);
+    return simt_plan_read(d, std::string(text.begin(), text.end())) ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
+}
+
 cudnnStatus_t finalize(cudnnBackendDescriptor_t what)
 {
     descriptor *d = (descriptor *)what;
@@ -218,7 +233,7 @@ cudnnStatus_t finalize(cudnnBackendDescriptor_t what)
     if (d->finished) return CUDNN_STATUS_BAD_PARAM;
     for (const rule &r : rules)
         if (r.of == d->type && r.is == MUST && !d->has.count(r.name)) return CUDNN_STATUS_BAD_PARAM;
-    if (d->type == PLAN) wait_while_held();
+    if (d->type == PLAN) rc = finish_plan(d);
     if (d->type == TENSOR) rc = finish_tensor(d);
     if (d->type == GRAPH) rc = finish_graph(d);
     d->finished = rc == CUDNN_STATUS_SUCCESS;
@@ -240,6 +255,14 @@ cudnnStatus_t get_configs(const descriptor *search, int64_t most, int64_t *count
     return CUDNN_STATUS_SUCCESS;
 }
 
+cudnnStatus_t get_text(const descriptor *plan, int64_t most, int64_t *count, void *values)
+{
+    const std::string text = simt_plan_text(plan);
+    *count = (int64_t)text.size();
+    if (most > 0) memcpy(values, text.data(), (size_t)std::min(most, *count));
+    return CUDNN_STATUS_SUCCESS;
+}
+
 cudnnStatus_t get(cudnnBackendDescriptor_t const from, cudnnBackendAttributeName_t name,
                   cudnnBackendAttributeType_t type, int64_t most, int64_t *count, void *values)
 {
@@ -248,6 +271,8 @@ cudnnStatus_t get(cudnnBackendDescriptor_t const from, cudnnBackendAttributeName
     if (!d->finished) return CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED;
     if (d->type == SEARCH && name == CUDNN_ATTR_ENGINEHEUR_RESULTS && type == DESC)
         return get_configs(d, most, count, values);
+    if (d->type == PLAN && name == CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION && type == CUDNN_TYPE_CHAR)
+        return get_text(d, most, count, values);
     if (d->type != PLAN || name != CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE || type != LONG || most < 1)
         return CUDNN_STATUS_BAD_PARAM;
     if (count) *count = 1;

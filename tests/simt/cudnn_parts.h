@@ -7,6 +7,8 @@ extern "C" {
 #include "kernels/cuda/cudnn_library.h"
 }
 #include <map>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "simt.h"
@@ -21,6 +23,7 @@ struct simt_descriptor {
     cudnnBackendDescriptorType_t type;
     bool finished;
     std::map<int, simt_attribute> has;
+    std::vector<std::shared_ptr<simt_descriptor>> own = {}; /* of a plan that was read: what it is of */
 
     int64_t number(int name, int64_t without = 0) const
     {
@@ -48,6 +51,12 @@ static inline bool simt_is_virtual(const simt_descriptor *tensor)
 }
 std::vector<simt_descriptor *> simt_inputs_of(const simt_descriptor *op);
 simt_descriptor *simt_output_of(const simt_descriptor *op);
+
+/* ---- cudnn_text.cpp ---- */
+
+/* A plan as text; and what a plan needs from one: 0 if it is none. */
+std::string simt_plan_text(const simt_descriptor *plan);
+bool simt_plan_read(simt_descriptor *plan, const std::string &text);
 
 /* ---- cudnn_run.cpp ---- */
 

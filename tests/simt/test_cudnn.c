@@ -1,12 +1,16 @@
 /* When cuDNN is asked for attention of blocks, and what becomes of refusals and wrong numbers, with the library of the
  * emulation (cudnn.cpp); what it gives is tests/kernels/test_ops_cudnn.c's. */
+#include <glob.h>
 #include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "attend_case.h"
+#include "base/file.h"
 #include "cache/arena.h"
 #include "cudnn.h"
 #include "kernels/cuda/attend_cudnn.h"
@@ -327,8 +331,8 @@ static int waits_for(rig *g, const attend_case *c, const attended *want, int64_t
 static void spoil(attend_case *c)
 {
     const lh_ragged *kv = &c->kv[0].host;
-    ck_assert_int_lt(kv->offset[3] + kv->len[3], kv->offset[4]);
-    memset((char *)kv->v + (kv->offset[3] + kv->len[3]) * kv->head_dim * 2, 255, (size_t)kv->head_dim * 2);
+    const int64_t last = kv->heads - 1, slot = kv->offset[last] + kv->len[last];
+    memset((char *)kv->v + slot * kv->head_dim * 2, 255, (size_t)kv->head_dim * 2);
 }
 
 START_TEST(test_every_new_arena_is_compared_once)
@@ -376,6 +380,104 @@ START_TEST(test_numbers_that_are_none_are_no_reason_for_distrust)
     }
     lot_end(&m);
     rig_close(&g);
+}
+END_TEST
+
+/* ---- plans that are kept ---- */
+
+/* A folder for caches of this test alone. */
+static void use_cache(char folder[64])
+{
+    strcpy(folder, "/tmp/test_cudnn_XXXXXX");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    setenv("XDG_CACHE_HOME", folder, 1);
+}
+
+/* The file of the only plan below it; "": there is none. */
+static void find_kept(char path[256], const char *folder)
+{
+    char pattern[128];
+    glob_t found;
+    snprintf(pattern, sizeof pattern, "%s/longhaul/*", folder);
+    const int rc = glob(pattern, 0, NULL, &found);
+    ck_assert(rc == GLOB_NOMATCH || found.gl_pathc == 1);
+    snprintf(path, 256, "%s", rc == 0 ? found.gl_pathv[0] : "");
+    globfree(&found);
+}
+
+/* As one process: how often it searched for engines to run a block. */
+static int searches_of_process(void)
+{
+    const simt_cudnn_counts before = simt_cudnn_count();
+    rig g;
+    open_prepared(&g);
+    run_often(&g, 1, 64, much, LH_ORDER_ANY);
+    rig_close(&g);
+    ck_assert_int_eq(simt_cudnn_count().runs, before.runs + 1);
+    ck_assert_int_eq(simt_cudnn_count().descriptors, 0);
+    return simt_cudnn_count().searches - before.searches;
+}
+
+static void remove_kept(const char *folder)
+{
+    char path[256];
+    find_kept(path, folder);
+    if (*path) unlink(path);
+    snprintf(path, sizeof path, "%s/longhaul", folder);
+    rmdir(path);
+    rmdir(folder);
+}
+
+START_TEST(test_a_plan_is_kept_for_the_next_process)
+{
+    char folder[64], path[256];
+    use_cache(folder);
+    ck_assert_int_gt(searches_of_process(), 0);
+    ck_assert_int_eq(searches_of_process(), 0);
+    find_kept(path, folder);
+    ck_assert_ptr_nonnull(strstr(path, "/longhaul/cudnn-91900-"));
+    ck_assert_ptr_nonnull(strstr(path, "-2x2x64x4096"));
+    remove_kept(folder);
+}
+END_TEST
+
+/* Cut off, changed in the middle, and of another version. */
+START_TEST(test_a_kept_plan_that_is_damaged_is_replaced)
+{
+    char folder[64], path[256];
+    lh_buf whole = {0};
+    use_cache(folder);
+    searches_of_process();
+    find_kept(path, folder);
+    try_it(lh_file_read_regular(&whole, path, 1 << 20));
+    for (int n = 0; n < 4; n++) {
+        FILE *file = fopen(path, "w");
+        const int64_t at[] = {0, whole.bytes / 2, 9, whole.bytes - 1};
+        fwrite(whole.data, 1, (size_t)at[n], file);
+        if (n > 1) fputc('#', file);
+        if (n > 1) fwrite(whole.data + at[n] + 1, 1, (size_t)(whole.bytes - at[n] - 1), file);
+        fclose(file);
+        ck_assert_int_gt(searches_of_process(), 0);
+        ck_assert_int_eq(searches_of_process(), 0);
+    }
+    lh_buf_clear(&whole);
+    remove_kept(folder);
+}
+END_TEST
+
+START_TEST(test_a_plan_that_is_dropped_is_not_kept)
+{
+    char folder[64], path[256];
+    rig g;
+    use_cache(folder);
+    searches_of_process();
+    simt_cudnn_go(SIMT_CUDNN_WRONG);
+    open_prepared(&g);
+    run_often(&g, 1, 64, much, LH_ORDER_ANY);
+    rig_close(&g);
+    find_kept(path, folder);
+    ck_assert_str_eq(path, "");
+    remove_kept(folder);
 }
 END_TEST
 
@@ -448,7 +550,9 @@ int main(void)
         test_without_the_library_our_kernel_does_it, test_a_refusal_is_remembered,
         test_one_plan_serves_blocks_of_any_length,   test_every_new_arena_is_compared_once, test_a_plan_that_fails_is_dropped_and_our_kernel_goes_on,
         test_wrong_numbers_are_seen_and_not_given,   test_numbers_that_are_none_are_no_reason_for_distrust,
-        test_plans_are_given_up_for_others,          test_what_a_new_arena_holds_spoils_no_sum,
+        test_a_plan_is_kept_for_the_next_process,    test_a_kept_plan_that_is_damaged_is_replaced,
+        test_a_plan_that_is_dropped_is_not_kept,     test_plans_are_given_up_for_others,          test_what_a_new_arena_holds_spoils_no_sum,
         NULL};
+    setenv("XDG_CACHE_HOME", "/proc/nowhere", 1); /* nothing is kept */
     return suite_run("simt/cudnn", tests);
 }

@@ -74,7 +74,7 @@ static lh_status prepare(lh_stream *stream, const lh_attend_block_args *a, sdpa 
                               .group = a->map.group,
                               .dim = a->kv->head_dim,
                               .tokens = (a->tokens + CHUNK - 1) / CHUNK * CHUNK}};
-        LH_TRY(lh_sdpa_build_open(&s->build, &s->shape));
+        LH_TRY(lh_sdpa_build_open(&s->build, &s->shape, lh_device_name(lh_stream_device(stream))));
     }
     if (out) *out = s;
     return LH_OK;
@@ -142,11 +142,12 @@ static int64_t cut_room(room *r, char *block, const sdpa *s, const lh_attend_blo
     return bytes;
 }
 
-/* Our kernel does this block and all after it. */
+/* Our kernel does this block and all after it; the next process builds the plan anew. */
 static void drop(sdpa *s, const char *why)
 {
     snprintf(s->built->why, sizeof s->built->why, "%s", why);
-    lh_warn("cuDNN is not used any more for attention: %s", why);
+    lh_sdpa_build_forget(s->build);
+    lh_warn("cuDNN is not used any more for attention: %s", s->built->why);
 }
 
 /* The last `tokens` rows of a block, as one. */
@@ -239,7 +240,7 @@ lh_status lh_cudnn_attend_block(lh_stream *stream, const lh_attend_block_args *a
     LH_TRY(prepare(stream, a, &s));
     wait_for_plan(s, stream);
     if (!s->built->why[0]) LH_TRY(run(stream, s, a));
-    if (s->built->why[0]) LH_FAIL(LH_EUSAGE, "cuDNN does not do it: %s", s->built->why);
+    if (s->built->why[0]) LH_FAIL(LH_EUSAGE, "%s", s->built->why);
     return LH_OK;
 }
 

@@ -5,9 +5,11 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "kernels/cuda/sdpa_cache.h"
 
 struct lh_sdpa_build {
     lh_sdpa_shape shape;
+    const char *name; /* of the device */
     int device;
     pthread_t thread;
     int runs; /* 1: the thread has to be waited for */
@@ -25,11 +27,38 @@ static lh_status open_handle(lh_sdpa_build *b)
     return LH_OK;
 }
 
+static lh_sdpa_key key_of(const lh_sdpa_build *b)
+{
+    return (lh_sdpa_key){.version = b->built.call.GetVersion(), .device = b->name, .shape = b->shape};
+}
+
+/* What cannot be kept is built again by the next process. */
+static void keep(const lh_sdpa_plan *plan, const lh_sdpa_key *key)
+{
+    lh_buf text = {0};
+    if (lh_sdpa_plan_text(plan, &text) == LH_OK)
+        lh_sdpa_cache_write(key, &text);
+    else
+        lh_error_clear();
+    lh_buf_clear(&text);
+}
+
 static lh_status build_plan(lh_sdpa_build *b)
 {
+    lh_status st = LH_OK;
     lh_sdpa_built *to = &b->built;
-    LH_TRY(open_handle(b));
-    return lh_sdpa_plan_open(&to->plan, &(lh_sdpa_place){.call = &to->call, .handle = to->handle}, &b->shape, to->why);
+    lh_buf text = {0};
+    LH_TRY_DONE(open_handle(b));
+    const lh_sdpa_place place = {.call = &to->call, .handle = to->handle};
+    const lh_sdpa_key key = key_of(b);
+    if (lh_sdpa_cache_read(&text, &key)) LH_TRY_DONE(lh_sdpa_plan_restore(&to->plan, &place, &text, to->why));
+    if (to->plan) goto done;
+    to->why[0] = '\0';
+    LH_TRY_DONE(lh_sdpa_plan_open(&to->plan, &place, &b->shape, to->why));
+    if (to->plan) keep(to->plan, &key);
+done:
+    lh_buf_clear(&text);
+    return st;
 }
 
 static void *builder(void *self)
@@ -52,12 +81,13 @@ static int start_thread(lh_sdpa_build *b)
     return rc == 0;
 }
 
-lh_status lh_sdpa_build_open(lh_sdpa_build **out, const lh_sdpa_shape *shape)
+lh_status lh_sdpa_build_open(lh_sdpa_build **out, const lh_sdpa_shape *shape, const char *device)
 {
     lh_status st = LH_OK;
     lh_sdpa_build *b = NULL;
     LH_TRY_DONE(lh_calloc(&b, 1, sizeof *b));
     b->shape = *shape;
+    b->name = device;
     if (cudaGetDevice(&b->device) != cudaSuccess) LH_FAIL_DONE(LH_EINTERNAL, "the thread has no device");
     b->runs = start_thread(b);
     if (!b->runs) builder(b);
@@ -73,6 +103,12 @@ lh_sdpa_built *lh_sdpa_build_wait(lh_sdpa_build *b)
     if (b->runs) pthread_join(b->thread, NULL);
     b->runs = 0;
     return &b->built;
+}
+
+void lh_sdpa_build_forget(const lh_sdpa_build *b)
+{
+    const lh_sdpa_key key = key_of(b);
+    lh_sdpa_cache_remove(&key);
 }
 
 void lh_sdpa_build_close(lh_sdpa_build *b)

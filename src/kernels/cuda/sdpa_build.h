@@ -1,5 +1,6 @@
 /* sdpa_build.h - a plan of attention (sdpa_plan.h) in the making, which takes seconds of a processor: a thread of its own
- * opens cuDNN and a handle, and builds the plan, while the caller goes on. */
+ * opens cuDNN and a handle, and takes the plan from the user's cache folder (sdpa_cache.h) or builds it and keeps it
+ * there, while the caller goes on. */
 #ifndef LH_KERNELS_CUDA_SDPA_BUILD_H
 #define LH_KERNELS_CUDA_SDPA_BUILD_H
 
@@ -15,11 +16,14 @@ typedef struct lh_sdpa_built {
     char why[256]; /* there is no plan; "": there is one */
 } lh_sdpa_built;
 
-/* Begins it, for the device of the calling thread. */
-lh_status lh_sdpa_build_open(lh_sdpa_build **out, const lh_sdpa_shape *shape);
+/* Begins it, for the device of the calling thread, whose name is borrowed. */
+lh_status lh_sdpa_build_open(lh_sdpa_build **out, const lh_sdpa_shape *shape, const char *device);
 
 /* Waits for the end; borrowed. */
 lh_sdpa_built *lh_sdpa_build_wait(lh_sdpa_build *build);
+
+/* Nobody shall take the plan from the cache again. After the wait. */
+void lh_sdpa_build_forget(const lh_sdpa_build *build);
 
 /* Waits for the end. NULL is fine; what was enqueued with the plan must be done. */
 void lh_sdpa_build_close(lh_sdpa_build *build);

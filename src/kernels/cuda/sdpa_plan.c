@@ -324,13 +324,19 @@ static void find_configs(lh_sdpa_plan *p, desc graph, cudnnBackendHeurMode_t mod
 }
 
 /* The first of the configurations that makes a plan. */
+static desc begin_plan(lh_sdpa_plan *p, desc device)
+{
+    desc plan = make(p, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+    if (p->handle) set(p, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, &p->handle);
+    if (device) set_desc(p, plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device);
+    return plan;
+}
+
 static void choose(lh_sdpa_plan *p, const desc *configs, int64_t count, desc device)
 {
     for (int64_t i = 0; i < count && !p->plan; i++) {
-        desc plan = make(p, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
+        desc plan = begin_plan(p, device);
         set_desc(p, plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configs[i]);
-        if (p->handle) set(p, plan, CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, &p->handle);
-        if (device) set_desc(p, plan, CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, device);
         if (p->rc == CUDNN_STATUS_SUCCESS && p->call->BackendFinalize(plan) == CUDNN_STATUS_SUCCESS) p->plan = plan;
     }
 }
@@ -347,30 +353,73 @@ static void make_plan(lh_sdpa_plan *p, const lh_sdpa_place *place, const lh_sdpa
         choose(p, configs, count, place->device);
     }
     if (!p->plan) check(p, CUDNN_STATUS_NOT_SUPPORTED, "an engine");
+}
+
+static lh_status new_plan(lh_sdpa_plan **out, const lh_sdpa_place *place)
+{
+    lh_sdpa_plan *p = NULL;
+    LH_TRY(lh_calloc(&p, 1, sizeof *p));
+    p->call = place->call;
+    p->handle = place->handle;
+    *out = p;
+    return LH_OK;
+}
+
+/* *out = p if all went well; else it is closed. */
+static void end_plan(lh_sdpa_plan *p, lh_sdpa_plan **out, char why[128])
+{
     if (p->rc == CUDNN_STATUS_SUCCESS)
         check(p,
               p->call->BackendGetAttribute(p->plan, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, NULL,
                                            &p->room_bytes),
               "the size of its room");
+    *out = p;
+    if (p->rc == CUDNN_STATUS_SUCCESS) return;
+    snprintf(why, 128, "%s at %s", p->call->GetErrorString(p->rc), p->failed);
+    lh_sdpa_plan_close(p);
+    *out = NULL;
 }
 
 lh_status lh_sdpa_plan_open(lh_sdpa_plan **out, const lh_sdpa_place *place, const lh_sdpa_shape *shape, char why[128])
 {
-    lh_status st = LH_OK;
     lh_sdpa_plan *p = NULL;
-    *out = NULL;
-    LH_TRY_DONE(lh_calloc(&p, 1, sizeof *p));
-    p->call = place->call;
-    p->handle = place->handle;
+    LH_TRY(new_plan(&p, place));
     make_plan(p, place, shape);
-    if (p->rc == CUDNN_STATUS_SUCCESS) {
-        *out = p;
-        p = NULL;
-    } else {
-        snprintf(why, 128, "%s at %s", p->call->GetErrorString(p->rc), p->failed);
-    }
+    end_plan(p, out, why);
+    return LH_OK;
+}
+
+lh_status lh_sdpa_plan_restore(lh_sdpa_plan **out, const lh_sdpa_place *place, const lh_buf *text, char why[128])
+{
+    lh_sdpa_plan *p = NULL;
+    LH_TRY(new_plan(&p, place));
+    p->plan = begin_plan(p, place->device);
+    if (p->rc == CUDNN_STATUS_SUCCESS)
+        check(p,
+              p->call->BackendSetAttribute(p->plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                                           text->bytes, text->data),
+              "the text of a plan");
+    finish(p, p->plan, "a plan of a text");
+    end_plan(p, out, why);
+    return LH_OK;
+}
+
+lh_status lh_sdpa_plan_text(const lh_sdpa_plan *p, lh_buf *out)
+{
+    lh_status st = LH_OK;
+    char *text = NULL;
+    int64_t bytes = 0;
+    cudnnStatus_t rc = p->call->BackendGetAttribute(p->plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION,
+                                                    CUDNN_TYPE_CHAR, 0, &bytes, NULL);
+    LH_TRY_DONE(lh_calloc(&text, bytes + 1, 1));
+    if (rc == CUDNN_STATUS_SUCCESS)
+        rc = p->call->BackendGetAttribute(p->plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, bytes,
+                                          &bytes, text);
+    if (rc != CUDNN_STATUS_SUCCESS)
+        LH_FAIL_DONE(LH_EUSAGE, "cuDNN has no text of a plan: %s", p->call->GetErrorString(rc));
+    LH_TRY_DONE(lh_buf_puts(out, text));
 done:
-    lh_sdpa_plan_close(p);
+    lh_free(text);
     return st;
 }
 

@@ -4,7 +4,11 @@
 #ifndef LH_KERNELS_CUDA_SDPA_PLAN_H
 #define LH_KERNELS_CUDA_SDPA_PLAN_H
 
+#include "base/mem.h"
 #include "kernels/cuda/cudnn_library.h"
+
+/* Number of the graph: another one for every change of it, so that a text of a plan is of this graph. */
+enum { LH_SDPA_GRAPH = 1 };
 
 /* tokens: no KV head has more rows in a run; few cost no more than they would in a plan for few. */
 typedef struct lh_sdpa_shape {
@@ -40,6 +44,12 @@ typedef struct lh_sdpa_plan lh_sdpa_plan;
 
 /* LH_OK with *out = NULL where cuDNN takes no such attention; `why` says then what it answered. */
 lh_status lh_sdpa_plan_open(lh_sdpa_plan **out, const lh_sdpa_place *place, const lh_sdpa_shape *shape, char why[128]);
+
+/* The plan as text, appended to *out; and from the text of one for such a place. A text that cuDNN cannot take gives
+ * LH_OK with *out = NULL. */
+lh_status lh_sdpa_plan_text(const lh_sdpa_plan *plan, lh_buf *out);
+lh_status lh_sdpa_plan_restore(lh_sdpa_plan **out, const lh_sdpa_place *place, const lh_buf *text, char why[128]);
+
 void lh_sdpa_plan_close(lh_sdpa_plan *plan);
 int64_t lh_sdpa_plan_room(const lh_sdpa_plan *plan);
 lh_status lh_sdpa_plan_run(lh_sdpa_plan *plan, const lh_sdpa_data *data);
