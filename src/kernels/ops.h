@@ -19,8 +19,8 @@
  * is 0 (gemm with in = 0 gives the bias, column_stats without rows adds nothing). Of arrays [heads, ld] over the
  * entries of a cache the slots at len[h] and after it are not read, and what is left in them is unspecified.
  *
- * Bits: with LH_ORDER_FIXED (and in every operation but gemm, norm_gemm, expert_gemm and attend_block always) the bits of an output row depend
- * on its own inputs only, not on how many rows, heads, threads or ranks there are. */
+ * Bits: with LH_ORDER_FIXED (and in every operation but gemm, norm_gemm, expert_gemm and attend_block always) the bits
+ * of an output row depend on its own inputs only, not on how many rows, heads, threads or ranks there are. */
 #ifndef LH_KERNELS_OPS_H
 #define LH_KERNELS_OPS_H
 
@@ -69,11 +69,12 @@ lh_status lh_ops_check(const lh_ops *ops);
 /* The chunks in which a prompt goes through a layer, as operations on a kind of device like them, the workspace that
  * they take for themselves, and what they ask of a cache. Known of every kind in every build. */
 typedef struct lh_chunking {
-    int64_t most;                      /* tokens: products of longer ones are no faster */
-    int64_t query_bytes;               /* of attend_block: for each number of a chunk's queries */
-    int64_t input_bytes, input_tokens; /* of gemm in f32 or LH_ORDER_FIXED: a number of its input, at most so many tokens */
-    int64_t fixed_bytes;               /* of gemm, beside */
-    int64_t spare_slots;               /* of a cache: see lh_ragged */
+    int64_t most;        /* tokens: products of longer ones are no faster */
+    int64_t query_bytes; /* of attend_block: for each number of a chunk's queries */
+    int64_t input_bytes,
+        input_tokens;    /* of gemm in f32 or LH_ORDER_FIXED: a number of its input, at most so many tokens */
+    int64_t fixed_bytes; /* of gemm, beside */
+    int64_t spare_slots; /* of a cache: see lh_ragged */
 } lh_chunking;
 const lh_chunking *lh_ops_chunking(lh_device_kind kind);
 

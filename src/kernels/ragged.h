@@ -33,7 +33,8 @@ typedef struct lh_ragged {
     int64_t *len;          /* [heads] entries held */
     int64_t heads, head_dim;
     lh_base base; /* has the first lh_base_len(kv, h) entries of head h; for attention and lh_append_args alone */
-    int64_t *compared; /* host: 0 until a backend has compared a library's attention over this memory; NULL: it need not */
+    int64_t
+        *compared; /* host: 0 until a backend has compared a library's attention over this memory; NULL: it need not */
 } lh_ragged;
 
 /* Local query heads share local KV heads: query head i uses KV head (first + i) / group. `first` is not 0 where a

@@ -67,9 +67,9 @@ bool simt_plan_read(descriptor *plan, const std::string &text)
         for (size_t n = 0; n < attributes; n++)
             if (!read_attribute(in, plan->own.back().get(), plan)) return false;
     }
-    descriptor *graph = plan->own.back().get(),
-               config = {CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, true, {}};
-    if (graph->type != CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR || simt_sdpa_check(graph) != CUDNN_STATUS_SUCCESS) return false;
+    descriptor *graph = plan->own.back().get(), config = {CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, true, {}};
+    if (graph->type != CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR || simt_sdpa_check(graph) != CUDNN_STATUS_SUCCESS)
+        return false;
     config.has[CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH] = {CUDNN_TYPE_BACKEND_DESCRIPTOR, {}, {graph}};
     plan->own.push_back(std::make_shared<descriptor>(config));
     plan->has[CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG] = {CUDNN_TYPE_BACKEND_DESCRIPTOR, {}, {plan->own.back().get()}};

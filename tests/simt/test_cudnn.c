@@ -543,16 +543,24 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {
-        test_what_it_does_not_take_is_said,          test_it_is_asked_where_that_pays,
-        test_a_short_prompt_does_not_wait_for_a_plan, test_a_long_prompt_waits_for_its_plan,
-        test_a_stream_that_closes_waits_for_the_plan,
-        test_without_the_library_our_kernel_does_it, test_a_refusal_is_remembered,
-        test_one_plan_serves_blocks_of_any_length,   test_every_new_arena_is_compared_once, test_a_plan_that_fails_is_dropped_and_our_kernel_goes_on,
-        test_wrong_numbers_are_seen_and_not_given,   test_numbers_that_are_none_are_no_reason_for_distrust,
-        test_a_plan_is_kept_for_the_next_process,    test_a_kept_plan_that_is_damaged_is_replaced,
-        test_a_plan_that_is_dropped_is_not_kept,     test_plans_are_given_up_for_others,          test_what_a_new_arena_holds_spoils_no_sum,
-        NULL};
+    const TTest *const tests[] = {test_what_it_does_not_take_is_said,
+                                  test_it_is_asked_where_that_pays,
+                                  test_a_short_prompt_does_not_wait_for_a_plan,
+                                  test_a_long_prompt_waits_for_its_plan,
+                                  test_a_stream_that_closes_waits_for_the_plan,
+                                  test_without_the_library_our_kernel_does_it,
+                                  test_a_refusal_is_remembered,
+                                  test_one_plan_serves_blocks_of_any_length,
+                                  test_every_new_arena_is_compared_once,
+                                  test_a_plan_that_fails_is_dropped_and_our_kernel_goes_on,
+                                  test_wrong_numbers_are_seen_and_not_given,
+                                  test_numbers_that_are_none_are_no_reason_for_distrust,
+                                  test_a_plan_is_kept_for_the_next_process,
+                                  test_a_kept_plan_that_is_damaged_is_replaced,
+                                  test_a_plan_that_is_dropped_is_not_kept,
+                                  test_plans_are_given_up_for_others,
+                                  test_what_a_new_arena_holds_spoils_no_sum,
+                                  NULL};
     setenv("XDG_CACHE_HOME", "/proc/nowhere", 1); /* nothing is kept */
     return suite_run("simt/cudnn", tests);
 }

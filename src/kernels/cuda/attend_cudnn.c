@@ -112,8 +112,8 @@ static void *cut(char *block, int64_t *bytes, int64_t count, int64_t each)
     return block ? block + at : NULL;
 }
 
-/* The last tokens of a block, of which the sums are compared with our kernel's: of the first block of a plan all, of the
- * first one over new memory a few. */
+/* The last tokens of a block, of which the sums are compared with our kernel's: of the first block of a plan all, of
+ * the first one over new memory a few. */
 static int64_t compared_tokens(const sdpa *s, const lh_attend_block_args *a)
 {
     if (!s->trusted) return a->tokens;
@@ -163,8 +163,8 @@ static lh_attend_block_args last_rows(const lh_attend_block_args *a, int64_t tok
     return last;
 }
 
-/* Drops the plan unless rows are near those of our kernel: one that differs from what we assume gets most of them wrong,
- * and one that sums what lies after the entries of a head, all of that head. Waits. */
+/* Drops the plan unless rows are near those of our kernel: one that differs from what we assume gets most of them
+ * wrong, and one that sums what lies after the entries of a head, all of that head. Waits. */
 static lh_status compare(lh_stream *stream, sdpa *s, const lh_attend_block_args *a, const room *r)
 {
     const lh_attend_block_args theirs = last_rows(a, compared_tokens(s, a));
@@ -182,8 +182,8 @@ static lh_status compare(lh_stream *stream, sdpa *s, const lh_attend_block_args 
     s->trusted = 1;
     if (a->kv->compared) *a->kv->compared = 1;
     if (16 * (int64_t)off.far <= rows && !off.nan) return LH_OK;
-    snprintf(why, sizeof why, "of %lld rows %lld were far from what our kernel gives, and %lld no numbers", (long long)rows,
-             (long long)off.far, (long long)off.nan);
+    snprintf(why, sizeof why, "of %lld rows %lld were far from what our kernel gives, and %lld no numbers",
+             (long long)rows, (long long)off.far, (long long)off.nan);
     drop(s, why);
     return LH_OK;
 }

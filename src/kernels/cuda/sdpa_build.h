@@ -1,6 +1,6 @@
-/* sdpa_build.h - a plan of attention (sdpa_plan.h) in the making, which takes seconds of a processor: a thread of its own
- * opens cuDNN and a handle, and takes the plan from the user's cache folder (sdpa_cache.h) or builds it and keeps it
- * there, while the caller goes on. */
+/* sdpa_build.h - a plan of attention (sdpa_plan.h) in the making, which takes seconds of a processor: a thread of its
+ * own opens cuDNN and a handle, and takes the plan from the user's cache folder (sdpa_cache.h) or builds it and keeps
+ * it there, while the caller goes on. */
 #ifndef LH_KERNELS_CUDA_SDPA_BUILD_H
 #define LH_KERNELS_CUDA_SDPA_BUILD_H
 

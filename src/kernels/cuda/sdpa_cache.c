@@ -57,8 +57,8 @@ static lh_status put_header(lh_buf *out, const lh_sdpa_key *k, const char *text,
 {
     const lh_sdpa_shape *s = &k->shape;
     return lh_buf_printf(out,
-                         "longhaul plan %d of cuDNN %zu for %s: %" PRId64 " x %" PRId64 " heads of %" PRId64 ", %" PRId64
-                         " rows, hash %016" PRIx64 "\n",
+                         "longhaul plan %d of cuDNN %zu for %s: %" PRId64 " x %" PRId64 " heads of %" PRId64
+                         ", %" PRId64 " rows, hash %016" PRIx64 "\n",
                          LH_SDPA_GRAPH, k->version, k->device, s->kv_heads, s->group, s->dim, s->tokens,
                          lh_hash64(text, bytes));
 }

@@ -1,7 +1,7 @@
 /* sdpa_cache.h - texts of cuDNN's plans in the user's cache folder, $XDG_CACHE_HOME/longhaul or ~/.cache/longhaul, so
- * that the next process need not build them. A file is of one version of cuDNN, one device and one shape; its first line
- * says which, with a hash of the rest, and what is damaged or of something else is not taken. A folder that is missing
- * is made; where nothing can be written nothing is kept, which is no failure. */
+ * that the next process need not build them. A file is of one version of cuDNN, one device and one shape; its first
+ * line says which, with a hash of the rest, and what is damaged or of something else is not taken. A folder that is
+ * missing is made; where nothing can be written nothing is kept, which is no failure. */
 #ifndef LH_KERNELS_CUDA_SDPA_CACHE_H
 #define LH_KERNELS_CUDA_SDPA_CACHE_H
 

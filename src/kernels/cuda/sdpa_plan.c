@@ -413,8 +413,8 @@ lh_status lh_sdpa_plan_text(const lh_sdpa_plan *p, lh_buf *out)
                                                     CUDNN_TYPE_CHAR, 0, &bytes, NULL);
     LH_TRY_DONE(lh_calloc(&text, bytes + 1, 1));
     if (rc == CUDNN_STATUS_SUCCESS)
-        rc = p->call->BackendGetAttribute(p->plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, bytes,
-                                          &bytes, text);
+        rc = p->call->BackendGetAttribute(p->plan, CUDNN_ATTR_EXECUTION_PLAN_JSON_REPRESENTATION, CUDNN_TYPE_CHAR,
+                                          bytes, &bytes, text);
     if (rc != CUDNN_STATUS_SUCCESS)
         LH_FAIL_DONE(LH_EUSAGE, "cuDNN has no text of a plan: %s", p->call->GetErrorString(rc));
     LH_TRY_DONE(lh_buf_puts(out, text));
