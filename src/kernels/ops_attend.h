@@ -12,10 +12,13 @@
  * o[t,i,:] = sum_j a_tj v_j; lse[t,i] = log sum_j exp(s_tj + b_j) (NULL: not wanted); a row that sees nothing: o = 0,
  * lse = -inf; one that sees a key of which the logit is NaN: NaN. Over a bf16 cache a backend may round q and the
  * weights to bf16, as the units of a processor that multiply bf16 want them, and with LH_ORDER_ANY o, too; then the
- * bits may depend on how many heads and rows there are, and a backend may choose the way by `most`. q, o: row t, head i
- * starts at t * ld + i * head_dim. */
+ * bits may depend on how many heads and rows there are, and a backend may choose the way by `most`. q, o, o_bf16: row
+ * t, head i starts at t * ld + i * head_dim. o_bf16: NULL, or o rounded; then o is workspace where anything may be
+ * left, unless keeps_o. */
 typedef struct lh_attend_block_args {
     float *o;
+    void *o_bf16;
+    int keeps_o;
     float *lse; /* [tokens, heads] */
     const float *q;
     const int32_t *positions; /* [tokens] of the rows, for the window */
@@ -27,11 +30,13 @@ typedef struct lh_attend_block_args {
     lh_order order;
 } lh_attend_block_args;
 
-/* One row a sequence over all entries it may see; o and lse as in attend_block. q, o: sequence b, head i starts at
- * b * ld + i * head_dim; lse: [batch, heads] or NULL. Slots are in no particular order. logits: NULL, or for each
+/* One row a sequence over all entries it may see; o, o_bf16 and lse as in attend_block. q, o: sequence b, head i starts
+ * at b * ld + i * head_dim; lse: [batch, heads] or NULL. Slots are in no particular order. logits: NULL, or for each
  * sequence where those of its row are wanted. */
 typedef struct lh_attend_decode_args {
     float *o, *lse;
+    void *o_bf16;
+    int keeps_o;
     const lh_row_logits *logits; /* [batch], host */
     const float *q;
     const int32_t *positions; /* [batch] of the rows */

@@ -46,7 +46,7 @@ typedef struct lh_chunk_work {
     void *normed;                     /* [t, hidden], of the model's type */
     float *qkv;                       /* [t, (q_count + 2 kv_count) * head_dim] */
     float *attended;                  /* [t, q_count * head_dim] */
-    void *attended_cast;              /* the same in bf16 */
+    void *attended_bf16;              /* the same rounded; NULL in f32 */
     float *lse;                       /* [t, q_count] */
     float *gate_up;                   /* [t, 2 ff_count], of a mixture [assignments, 2 ff_count] */
     void *gated;                      /* [t, ff_count], of a mixture [assignments, ff_count] */

@@ -39,7 +39,7 @@ static void list_buffers(lh_forward *f, const extent *e, buffer out[BUFFERS])
         {&f->work.qkv, t * lh_forward_qkv_dim(c, s) * f32},
         {&f->work.squares, c->qk_norm == LH_QK_NORM_ROWS ? t * (c->heads + c->kv_heads) * f32 : 0},
         {&f->work.attended, t * q_dim * f32},
-        {&f->work.attended_cast, o->dtype == LH_F32 ? 0 : t * q_dim * type},
+        {&f->work.attended_bf16, o->dtype == LH_F32 ? 0 : t * q_dim * type},
         {&f->work.lse, t * s->heads.q_count * f32},
         {&f->work.gate_up, mlp_rows * 2 * s->ff_count * f32},
         {&f->work.gated, mlp_rows * s->ff_count * type},

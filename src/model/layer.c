@@ -192,12 +192,13 @@ static lh_logit logit_of(const lh_forward *f, int64_t layer)
                       sliding(f, layer) ? f->config->window : 0};
 }
 
-/* A block of rows of one sequence. lse may be NULL. */
+/* A block of rows of one sequence. lse NULL: the rows are not observed. */
 static void attend_block(lh_forward *f, int64_t layer, float *lse)
 {
     const lh_sequences *s = &f->sequences;
-    LH_RUN(&f->exec, attend_block, .o = f->work.attended, .lse = lse, .q = f->work.qkv, .positions = f->work.positions,
-           .kv = s->views, .map = lh_heads_grouping(&f->shard->heads), .logit = logit_of(f, layer), .tokens = s->tokens,
+    LH_RUN(&f->exec, attend_block, .o = f->work.attended, .o_bf16 = f->work.attended_bf16, .keeps_o = lse != NULL,
+           .lse = lse, .q = f->work.qkv, .positions = f->work.positions, .kv = s->views,
+           .map = lh_heads_grouping(&f->shard->heads), .logit = logit_of(f, layer), .tokens = s->tokens,
            .q_ld = qkv_ld(f), .o_ld = q_dim(f), .most = s->first[0] + s->tokens, .order = f->model->options.order);
 }
 
@@ -205,9 +206,10 @@ static void attend_block(lh_forward *f, int64_t layer, float *lse)
 static void attend_rows(lh_forward *f, int64_t layer, float *lse)
 {
     const lh_sequences *s = &f->sequences;
-    LH_RUN(&f->exec, attend_decode, .o = f->work.attended, .lse = lse, .logits = s->logits, .q = f->work.qkv,
-           .positions = f->work.positions, .seqs = s->views, .batch = s->n, .q_ld = qkv_ld(f), .o_ld = q_dim(f),
-           .map = lh_heads_grouping(&f->shard->heads), .logit = logit_of(f, layer));
+    LH_RUN(&f->exec, attend_decode, .o = f->work.attended, .o_bf16 = f->work.attended_bf16, .keeps_o = lse != NULL,
+           .lse = lse, .logits = s->logits, .q = f->work.qkv, .positions = f->work.positions, .seqs = s->views,
+           .batch = s->n, .q_ld = qkv_ld(f), .o_ld = q_dim(f), .map = lh_heads_grouping(&f->shard->heads),
+           .logit = logit_of(f, layer));
 }
 
 static int is_wanted(const lh_sequences *s, int64_t b, int64_t layer)
@@ -397,14 +399,8 @@ static void experts(lh_forward *f, const lh_rows_at *rows)
 void lh_layer_output(lh_forward *f, const lh_rows_at *rows)
 {
     const lh_layer *w = layer_of(f, rows->layer);
-    const void *attended = f->work.attended;
+    const void *attended = f->work.attended_bf16 ? f->work.attended_bf16 : f->work.attended;
     int64_t t = rows_of(f), width = q_dim(f);
-    if (f->model->options.dtype != LH_F32) {
-        LH_RUN(&f->exec, convert, .dst = f->work.attended_cast, .src = f->work.attended,
-               .dst_type = f->model->options.dtype, .src_type = LH_F32, .rows = t, .cols = width, .dst_ld = width,
-               .src_ld = width);
-        attended = f->work.attended_cast;
-    }
     add_product(f, &(sharded_product){attended, w->o, w->o_bias, width, &f->head_shards, NULL}, w->attn_post_norm,
                 rows->x, t);
     if (f->config->experts.count)

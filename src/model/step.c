@@ -78,7 +78,7 @@ static lh_status run_uncaptured(lh_forward *f, lh_status why)
     return step(f);
 }
 
-/* The first step allocates all workspace, the second is captured, later ones replay it: one launch instead of about ten
+/* The first step allocates all workspace, the second is captured, later ones replay it: one launch instead of six
  * per layer. */
 static lh_status run_step(lh_forward *f)
 {

@@ -132,17 +132,29 @@ static attended results(lot *m, const attend_case *c, int64_t rows)
     return out;
 }
 
+void check_rounded(lot *m, rig *g, const void *o_bf16, const float *o, int64_t n)
+{
+    uint16_t *got = lot_new(m, n * 2);
+    rig_get(g, got, o_bf16, n * 2);
+    for (int64_t i = 0; i < n; i++)
+        if (got[i] != lh_f32_to_bf16(o[i]) && !(isnan(o[i]) && isnan(lh_bf16_to_f32(got[i]))))
+            ck_abort_msg("o_bf16 of %s: element %lld is %.9g, o %.9g", g->ops->name, (long long)i,
+                         (double)lh_bf16_to_f32(got[i]), (double)o[i]);
+}
+
 attended block_run(lot *m, rig *g, const attend_case *c)
 {
     attended out = results(m, c, c->tokens);
     float *o = rig_new(g, out.o_count * 4), *lse = rig_new(g, out.lse_count * 4);
+    void *o_bf16 = rig_new(g, out.o_count * 2);
     lh_ragged kv = rig_cache(g, &c->kv[0]);
-    RUN(g, attend_block, .o = o, .lse = lse, .q = rig_put(g, c->q, c->tokens * c->q_ld * 4),
-        .positions = rig_put(g, c->positions, c->tokens * 4), .kv = &kv, .map = c->map, .logit = c->logit,
-        .tokens = c->tokens, .q_ld = c->q_ld, .o_ld = c->o_ld, .most = longest_head(c),
-        .order = c->any_order ? LH_ORDER_ANY : LH_ORDER_FIXED);
+    RUN(g, attend_block, .o = o, .o_bf16 = o_bf16, .keeps_o = 1, .lse = lse,
+        .q = rig_put(g, c->q, c->tokens * c->q_ld * 4), .positions = rig_put(g, c->positions, c->tokens * 4), .kv = &kv,
+        .map = c->map, .logit = c->logit, .tokens = c->tokens, .q_ld = c->q_ld, .o_ld = c->o_ld,
+        .most = longest_head(c), .order = c->any_order ? LH_ORDER_ANY : LH_ORDER_FIXED);
     rig_get(g, out.o, o, out.o_count * 4);
     rig_get(g, out.lse, lse, out.lse_count * 4);
+    check_rounded(m, g, o_bf16, out.o, out.o_count);
     rig_reset(g);
     return out;
 }
@@ -151,13 +163,15 @@ attended decode_run(lot *m, rig *g, const attend_case *c)
 {
     attended out = results(m, c, c->batch);
     float *o = rig_new(g, out.o_count * 4), *lse = rig_new(g, out.lse_count * 4);
+    void *o_bf16 = rig_new(g, out.o_count * 2);
     lh_ragged seqs[BATCH_MOST];
     for (int64_t b = 0; b < c->batch; b++) seqs[b] = rig_cache(g, &c->kv[b]);
-    RUN(g, attend_decode, .o = o, .lse = lse, .q = rig_put(g, c->q, c->batch * c->q_ld * 4),
-        .positions = rig_put(g, c->positions, c->batch * 4), .seqs = seqs, .batch = c->batch, .q_ld = c->q_ld,
-        .o_ld = c->o_ld, .map = c->map, .logit = c->logit);
+    RUN(g, attend_decode, .o = o, .o_bf16 = o_bf16, .keeps_o = 1, .lse = lse,
+        .q = rig_put(g, c->q, c->batch * c->q_ld * 4), .positions = rig_put(g, c->positions, c->batch * 4),
+        .seqs = seqs, .batch = c->batch, .q_ld = c->q_ld, .o_ld = c->o_ld, .map = c->map, .logit = c->logit);
     rig_get(g, out.o, o, out.o_count * 4);
     rig_get(g, out.lse, lse, out.lse_count * 4);
+    check_rounded(m, g, o_bf16, out.o, out.o_count);
     rig_reset(g);
     return out;
 }

@@ -47,8 +47,12 @@ typedef struct attended {
     int64_t o_count, lse_count;
 } attended;
 
+/* Both have o rounded, too, and check it. */
 attended block_run(lot *m, rig *g, const attend_case *c);
 attended decode_run(lot *m, rig *g, const attend_case *c);
+
+/* o_bf16, on the device, has the n numbers of o rounded. */
+void check_rounded(lot *m, rig *g, const void *o_bf16, const float *o, int64_t n);
 
 float *row_lse_run(lot *m, rig *g, const attend_case *c); /* [tokens, heads] */
 

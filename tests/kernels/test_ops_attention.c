@@ -568,6 +568,37 @@ START_TEST(test_the_log_sum_may_be_left_out)
 }
 END_TEST
 
+/* o is then workspace; the numbers are the same. */
+START_TEST(test_outputs_may_be_wanted_rounded_alone)
+{
+    for (int b = 0; rig_backend(b); b++) {
+        lot m = {0};
+        rig g;
+        attend_case c;
+        attend_size size = {48, 5, 30, {4, 2, 1}, 2};
+        rig_open(&g, rig_backend(b));
+        block_make(&m, &c, &size);
+        attended want = block_run(&m, &g, &c);
+        void *o_bf16 = rig_new(&g, want.o_count * 2);
+        lh_ragged kv = rig_cache(&g, &c.kv[0]), seqs[BATCH_MOST];
+        RUN(&g, attend_block, .o = rig_new(&g, want.o_count * 4), .o_bf16 = o_bf16,
+            .q = rig_put(&g, c.q, 5 * c.q_ld * 4), .positions = rig_put(&g, c.positions, 5 * 4), .kv = &kv,
+            .map = c.map, .logit = c.logit, .tokens = 5, .q_ld = c.q_ld, .o_ld = c.o_ld);
+        check_rounded(&m, &g, o_bf16, want.o, want.o_count);
+        decode_make(&m, &c, &size);
+        want = decode_run(&m, &g, &c);
+        for (int64_t r = 0; r < c.batch; r++) seqs[r] = rig_cache(&g, &c.kv[r]);
+        o_bf16 = rig_new(&g, want.o_count * 2);
+        RUN(&g, attend_decode, .o = rig_new(&g, want.o_count * 4), .o_bf16 = o_bf16,
+            .q = rig_put(&g, c.q, c.batch * c.q_ld * 4), .positions = rig_put(&g, c.positions, c.batch * 4),
+            .seqs = seqs, .batch = c.batch, .q_ld = c.q_ld, .o_ld = c.o_ld, .map = c.map, .logit = c.logit);
+        check_rounded(&m, &g, o_bf16, want.o, want.o_count);
+        rig_close(&g);
+        lot_end(&m);
+    }
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {
@@ -584,6 +615,7 @@ int main(void)
         test_rows_that_see_a_key_that_is_not_a_number_are_none,
         test_no_rows_and_no_heads_do_nothing,
         test_the_log_sum_may_be_left_out,
+        test_outputs_may_be_wanted_rounded_alone,
         NULL};
     return rig_run("kernels/attention", tests);
 }

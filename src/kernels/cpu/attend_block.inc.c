@@ -156,8 +156,12 @@ static void item_end(const lh_block_item *item)
         int64_t t = item->t0 + r / item->group, i = item->i0 + r % item->group;
         vf share = vf_set1(item->denominator[r] != 0 ? 1.0f / item->denominator[r] : 0.0f);
         const float *from = item->o + r * item->block->d_padded;
-        float *o = a->o + t * a->o_ld + i * d;
-        for (int64_t c = 0; c < d; c += VL) vf_store_first(o + c, share * vf_load(from + c), d - c);
+        int64_t at = t * a->o_ld + i * d;
+        for (int64_t c = 0; c < d; c += VL) {
+            vf o = share * vf_load(from + c);
+            if (a->o_bf16) vf_store_any_first(a->o_bf16, LH_BF16, at + c, o, d - c);
+            if (!a->o_bf16 || a->keeps_o) vf_store_first(a->o + at + c, o, d - c);
+        }
         if (a->lse) a->lse[t * a->map.heads + i] = item->row_max[r] + logf(item->denominator[r]);
     }
 }

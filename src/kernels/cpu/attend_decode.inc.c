@@ -282,7 +282,7 @@ static void join_chunks(const lh_decode *decode, const lh_chunk *c, int64_t chun
     const lh_attend_decode_args *a = decode->args;
     const lh_ragged *kv = &a->seqs[c->b];
     int64_t d = kv->head_dim, stride = c->group * decode->part_ld, i = c->i0 + g, top_at = decode->part_ld - 2;
-    int64_t floats = packed_floats(d, decode_kind(kv));
+    int64_t floats = packed_floats(d, decode_kind(kv)), at = c->b * a->o_ld + i * d;
     float *sum = c->part + g * decode->part_ld, row_max = -INFINITY, denominator = 0.0f;
     for (int64_t n = 0; n < chunks; n++) row_max = fmaxf(row_max, sum[n * stride + top_at]);
     for (int64_t n = 0; n < chunks; n++) {
@@ -295,14 +295,16 @@ static void join_chunks(const lh_decode *decode, const lh_chunk *c, int64_t chun
         }
     }
     for (int64_t k = 0; k < floats; k++) sum[k] = denominator != 0 ? sum[k] / denominator : 0.0f;
-    unpack_floats(a->o + c->b * a->o_ld + i * d, sum, d, decode_kind(kv));
+    unpack_floats(a->o + at, sum, d, decode_kind(kv));
+    if (a->o_bf16) lh_dtype_convert((uint16_t *)a->o_bf16 + at, LH_BF16, a->o + at, LH_F32, d);
     if (a->lse) a->lse[c->b * a->map.heads + i] = row_max + logf(denominator);
 }
 
 static void blank_row(const lh_attend_decode_args *a, int64_t b, int64_t i)
 {
-    int64_t d = a->seqs[b].head_dim;
-    memset(a->o + b * a->o_ld + i * d, 0, (size_t)d * sizeof *a->o);
+    int64_t d = a->seqs[b].head_dim, at = b * a->o_ld + i * d;
+    memset(a->o + at, 0, (size_t)d * sizeof *a->o);
+    if (a->o_bf16) memset((uint16_t *)a->o_bf16 + at, 0, (size_t)d * sizeof(uint16_t));
     if (a->lse) a->lse[b * a->map.heads + i] = -INFINITY;
 }
 

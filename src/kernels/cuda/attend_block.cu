@@ -433,6 +433,13 @@ static attend_way way_of_f32(int64_t dim, int64_t shared)
     return dim <= 128 ? way_for<float, 128, 4, 1, 16>() : way_for<float, 256, 1, 1, 16>();
 }
 
+static lh_status round_outputs(lh_stream *stream, const lh_attend_block_args *b)
+{
+    const lh_convert_args rows = {b->o_bf16, b->o,   LH_BF16, LH_F32, b->tokens, b->map.heads * b->kv->head_dim,
+                                  b->o_ld,   b->o_ld};
+    return lh_cuda_convert(stream, &rows);
+}
+
 lh_status lh_attend_by_tiles(lh_stream *stream, const lh_attend_block_args *b)
 {
     int64_t dim = b->kv->head_dim, rows = b->tokens * b->map.group;
@@ -457,6 +464,7 @@ lh_status lh_attend_by_tiles(lh_stream *stream, const lh_attend_block_args *b)
         lh_shape{dim3((unsigned)grid.tiles, (unsigned)grid.heads, (unsigned)a.pieces.most), way.threads, way.shared},
         way.kernel, a));
     if (a.pieces.most > 1) LH_TRY(join_pieces(stream, &a, &grid, way.rows));
+    if (b->o_bf16) LH_TRY(round_outputs(stream, b));
     return LH_OK;
 }
 

@@ -156,6 +156,7 @@ static lh_attend_block_args last_rows(const lh_attend_block_args *a, int64_t tok
     const int64_t skip = a->tokens - tokens;
     lh_attend_block_args last = *a;
     last.o += skip * a->o_ld;
+    last.o_bf16 = NULL;
     if (a->lse) last.lse += skip * a->map.heads;
     last.q += skip * a->q_ld;
     if (a->positions) last.positions += skip;
@@ -213,7 +214,9 @@ static lh_status run(lh_stream *stream, sdpa *s, const lh_attend_block_args *a)
         lh_error_clear();
         return LH_OK;
     }
-    LH_TRY(lh_sdpa_finish(stream, a, &r.arrays));
+    lh_attend_block_args finished = *a;
+    finished.keeps_o |= compared_tokens(s, a) > 0;
+    LH_TRY(lh_sdpa_finish(stream, &finished, &r.arrays));
     if (compared_tokens(s, a)) LH_TRY(compare(stream, s, a, &r));
     return LH_OK;
 }

@@ -31,6 +31,7 @@ lh_status lh_cuda_attend_decode(lh_stream *stream, const lh_attend_decode_args *
     for (int64_t b = 0, n; b < d->batch; b += n) {
         n = take_seqs(&a, d, b);
         a.o = d->o + b * d->o_ld;
+        a.o_bf16 = d->o_bf16 ? (__nv_bfloat16 *)d->o_bf16 + b * d->o_ld : NULL;
         a.lse = d->lse ? d->lse + b * d->map.heads : NULL;
         a.q = d->q + b * d->q_ld;
         a.positions = d->positions + b;

@@ -10,6 +10,8 @@ typedef struct sdpa_job {
     lh_sdpa_arrays to;
     const float *q;
     float *o, *lse;
+    __nv_bfloat16 *o_bf16;
+    int keeps_o;
     const int64_t *offset, *len; /* of the map's first KV head on */
     int64_t tokens, heads, group, dim, q_ld, o_ld;
 } sdpa_job;
@@ -21,6 +23,8 @@ static sdpa_job job_of(const lh_attend_block_args *a, const lh_sdpa_arrays *arra
                     a->q,
                     a->o,
                     a->lse,
+                    (__nv_bfloat16 *)a->o_bf16,
+                    a->keeps_o || !a->o_bf16,
                     a->kv->offset + first,
                     a->kv->len + first,
                     a->tokens,
@@ -67,9 +71,9 @@ static __global__ void finish_kernel(sdpa_job a, int width)
     for (int64_t t = blockIdx.y; t < a.tokens; t += gridDim.y)
         for (int64_t n = 4 * lh_grid_first(); n < cols; n += 4 * lh_grid_step()) {
             int64_t i = n / a.dim, sees = a.len[i / a.group] - a.tokens + t + 1;
-            lh_put4(a.o + t * a.o_ld + n,
-                    lh_get4((const __nv_bfloat16 *)a.to.o + sdpa_at(a, t, i, n % a.dim), sees > 0 ? 4 : 0, 4), cols - n,
-                    width);
+            lh_four o = lh_get4((const __nv_bfloat16 *)a.to.o + sdpa_at(a, t, i, n % a.dim), sees > 0 ? 4 : 0, 4);
+            if (a.keeps_o) lh_put4(a.o + t * a.o_ld + n, o, cols - n, width);
+            if (a.o_bf16) lh_put4(a.o_bf16 + t * a.o_ld + n, o, cols - n, width);
             if (a.lse && n % a.dim == 0) a.lse[t * a.heads + i] = sees > 0 ? a.to.lse[i * a.to.lse_ld + t] : -INFINITY;
         }
 }
@@ -77,7 +81,8 @@ static __global__ void finish_kernel(sdpa_job a, int width)
 lh_status lh_sdpa_finish(lh_stream *stream, const lh_attend_block_args *a, const lh_sdpa_arrays *arrays)
 {
     return lh_launch(stream, "attend_block", lh_fours_shape(a->tokens, a->map.heads * a->kv->head_dim), finish_kernel,
-                     job_of(a, arrays), lh_width(a->o, a->o_ld, LH_F32));
+                     job_of(a, arrays),
+                     lh_width(a->o, a->o_ld, LH_F32) == 4 && lh_width(a->o_bf16, a->o_ld, LH_BF16) == 4 ? 4 : 1);
 }
 
 /* A warp has a row of a head. */

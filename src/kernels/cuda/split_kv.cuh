@@ -33,8 +33,9 @@ typedef struct lh_split_parts {
 /* Rows that look at the caches of `seqs`, which are host structs copied into the launch. Row r of sequence b is row
  * b * rows + r of every array. */
 typedef struct lh_split_kv {
-    float *o;             /* sums of values; NULL: not wanted */
-    float *lse;           /* may be NULL */
+    float *o;              /* sums of values; NULL: not wanted */
+    __nv_bfloat16 *o_bf16; /* them rounded; may be NULL */
+    float *lse;            /* may be NULL */
     const float *q;
     const int32_t *positions, *until; /* as in lh_observed */
     const float *gains;

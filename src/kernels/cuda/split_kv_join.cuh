@@ -53,16 +53,20 @@ static __device__ __forceinline__ void lh_add_weighted(float4 *sum, float weight
     sum->z = fmaf(weight, x.z, sum->z);
     sum->w = fmaf(weight, x.w, sum->w);
 }
-static __device__ __forceinline__ void lh_put_quotient(float *at, float sum, float denominator)
+
+/* Numbers of o from `at` on. */
+static __device__ __forceinline__ void lh_split_put(const lh_split_kv &a, int64_t at, float sum, float denominator)
 {
-    *at = lh_quotient(sum, denominator);
+    float o = lh_quotient(sum, denominator);
+    a.o[at] = o;
+    if (a.o_bf16) lh_put(a.o_bf16 + at, o);
 }
-static __device__ __forceinline__ void lh_put_quotient(float *at, float4 sum, float denominator)
+static __device__ __forceinline__ void lh_split_put(const lh_split_kv &a, int64_t at, float4 sum, float denominator)
 {
-    at[0] = lh_quotient(sum.x, denominator);
-    at[1] = lh_quotient(sum.y, denominator);
-    at[2] = lh_quotient(sum.z, denominator);
-    at[3] = lh_quotient(sum.w, denominator);
+    lh_split_put(a, at, sum.x, denominator);
+    lh_split_put(a, at + 1, sum.y, denominator);
+    lh_split_put(a, at + 2, sum.z, denominator);
+    lh_split_put(a, at + 3, sum.w, denominator);
 }
 
 /* The sums of all pieces, V numbers a thread. 16 pieces are under way at a time. */
@@ -80,7 +84,7 @@ static __device__ void lh_split_add(const lh_split_kv &a, const lh_split_place &
 #pragma unroll 16
         for (int s = 0; s < p.splits; s++) lh_add_weighted(&sum, weights[s], __ldcg(at + s * next));
         lh_split_row(a, p, k, &r, &i);
-        lh_put_quotient(a.o + r * a.o_ld + i * a.form.dim + x * wide, sum, j.denominator[k]);
+        lh_split_put(a, r * a.o_ld + i * a.form.dim + x * wide, sum, j.denominator[k]);
     }
 }
 

@@ -107,7 +107,7 @@ static __device__ void leave(const lh_split_kv &a, const lh_split_place &p, cons
         int64_t r, i;
         lh_split_row(a, p, k, &r, &i);
         if (alone)
-            a.o[r * a.o_ld + i * dim + x] = lh_quotient(sum, room.joint.denominator[k]);
+            lh_split_put(a, r * a.o_ld + i * dim + x, sum, room.joint.denominator[k]);
         else
             a.parts.o[((p.unit * LH_SPLITS + p.split) * a.tile + k) * dim + x] = sum;
     }

@@ -88,8 +88,7 @@ static __device__ void describe_rows(const lh_split_kv &a, const lh_split_place 
         lh_split_row(a, p, at, &r, &i);
         rows->sight[n / 2][n % 2] = lh_sight_of(a.positions, a.until, a.logit.window, r);
         rows->gain[n / 2][n % 2] = a.gains ? a.gains[r] : 1.0f;
-        rows->logits[n / 2][n % 2] =
-            out.at && k < p.rows ? out.at + i * out.ld : NULL;
+        rows->logits[n / 2][n % 2] = out.at && k < p.rows ? out.at + i * out.ld : NULL;
     }
 }
 

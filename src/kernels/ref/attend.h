@@ -108,4 +108,10 @@ static inline double ref_observed_lse(const lh_observed *o, int64_t r, int64_t i
     return denominator != 0 ? row_max + log(denominator) : -INFINITY;
 }
 
+/* o_bf16[at ..] = the n numbers of o there, rounded; nothing where o_bf16 is NULL. */
+static inline void ref_round(void *o_bf16, const float *o, int64_t at, int64_t n)
+{
+    for (int64_t x = at; x < at + n && o_bf16; x++) ref_store(o_bf16, LH_BF16, x, o[x]);
+}
+
 #endif

@@ -17,6 +17,7 @@ lh_status lh_ref_attend_block(lh_stream *stream, const lh_attend_block_args *a)
                               .position = a->positions[t]};
             ref_attend(&row, ref_in_window, work, a->o + t * a->o_ld + i * a->kv->head_dim,
                        a->lse ? a->lse + t * a->map.heads + i : NULL);
+            ref_round(a->o_bf16, a->o, t * a->o_ld + i * a->kv->head_dim, a->kv->head_dim);
         }
     }
     return LH_OK;

@@ -21,6 +21,7 @@ lh_status lh_ref_attend_decode(lh_stream *stream, const lh_attend_decode_args *a
                 logits.at[i * logits.ld + s] = (float)ref_logit(&row, s);
             ref_attend(&row, ref_sees, work, a->o + b * a->o_ld + i * kv->head_dim,
                        a->lse ? a->lse + b * a->map.heads + i : NULL);
+            ref_round(a->o_bf16, a->o, b * a->o_ld + i * kv->head_dim, kv->head_dim);
         }
     }
     return LH_OK;
