@@ -4,9 +4,9 @@
 
 #include "kernels/ops.h"
 
-static inline lh_status lh_norm_gemm_in_turn(const lh_ops *ops, lh_stream *stream, const lh_norm_gemm_args *a)
+/* The rows that are multiplied. */
+static inline lh_status lh_norm_rows(const lh_ops *ops, lh_stream *stream, const lh_rmsnorm_args *n)
 {
-    const lh_rmsnorm_args *n = &a->norm;
     const lh_convert_args convert = {.dst = n->y,
                                      .src = n->x,
                                      .dst_type = n->y_type,
@@ -15,7 +15,12 @@ static inline lh_status lh_norm_gemm_in_turn(const lh_ops *ops, lh_stream *strea
                                      .cols = n->dim,
                                      .dst_ld = n->y_ld,
                                      .src_ld = n->x_ld};
-    LH_TRY(n->w ? ops->rmsnorm(stream, n) : ops->convert(stream, &convert));
+    return n->w ? ops->rmsnorm(stream, n) : ops->convert(stream, &convert);
+}
+
+static inline lh_status lh_norm_gemm_in_turn(const lh_ops *ops, lh_stream *stream, const lh_norm_gemm_args *a)
+{
+    LH_TRY(lh_norm_rows(ops, stream, &a->norm));
     LH_TRY(ops->gemm(stream, &a->gemm));
     if (a->gated.y) LH_TRY(ops->gated(stream, &a->gated));
     return LH_OK;

@@ -37,9 +37,20 @@ struct matrix {
 
 struct product {
     matrix a, b;
-    float *c;
+    void *c;
+    cudaDataType c_type;
     int64_t m, n, k, ldc;
     float alpha, beta;
+
+    void put(int64_t at, float sum) const
+    {
+        float *to = (float *)c + at;
+        __nv_bfloat16 *rounded = (__nv_bfloat16 *)c + at;
+        if (c_type == CUDA_R_32F)
+            *to = sum + (beta ? beta * *to : 0.0f);
+        else
+            *rounded = __float2bfloat16_rn(sum + (beta ? beta * __bfloat162float(*rounded) : 0.0f));
+    }
 
     /* One thread: the others of its warp have nothing to do. Rows of op(a) are unpacked once. */
     void run() const
@@ -50,8 +61,7 @@ struct product {
             for (int64_t j = 0; j < n; j++) {
                 double sum = 0;
                 for (int64_t l = 0; l < k; l++) sum += (double)row[(size_t)l] * b(l, j);
-                float *to = c + i + j * ldc;
-                *to = (float)(alpha * sum) + (beta ? beta * *to : 0.0f);
+                put(i + j * ldc, (float)(alpha * sum));
             }
         }
     }
@@ -93,10 +103,11 @@ cublasStatus_t gemm_ex(cublasHandle_t h, cublasOperation_t a_as, cublasOperation
                        cudaDataType b_type, int64_t ldb, const void *beta, void *c, cudaDataType c_type, int64_t ldc,
                        cublasComputeType_t compute, cublasGemmAlgo_t)
 {
-    product p = {{a, a_type, a_as, lda}, {b, b_type, b_as, ldb}, (float *)c, m, n, k, ldc,
+    product p = {{a, a_type, a_as, lda}, {b, b_type, b_as, ldb}, c, c_type, m, n, k, ldc,
                  *(const float *)alpha,  *(const float *)beta};
     if (!h->stream || !h->room_bytes) return CUBLAS_STATUS_NOT_INITIALIZED;
-    if (a_type != b_type || c_type != CUDA_R_32F || compute != CUBLAS_COMPUTE_32F) return CUBLAS_STATUS_NOT_SUPPORTED;
+    if (a_type != b_type || (c_type != CUDA_R_32F && c_type != a_type) || compute != CUBLAS_COMPUTE_32F)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     if (m < 0 || n < 0 || k < 0 || !p.a.holds(m, k) || !p.b.holds(k, n) || ldc < m) return CUBLAS_STATUS_INVALID_VALUE;
     cudaError_t rc = simt_launch(h->stream, simt_shape{dim3(1), dim3(32), 0}, [p] {
         if (threadIdx.x == 0) p.run();

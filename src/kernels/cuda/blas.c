@@ -81,15 +81,16 @@ int lh_cublas_found(char text[256])
 
 /* cuBLAS sees matrices column by column: ours are their transposes, so y' [out, tokens] = w [out, in] x' [in, tokens],
  * where memory holds w' and x'. */
-lh_status lh_blas_gemm(lh_stream *stream, const lh_gemm_args *a, float keep)
+lh_status lh_blas_gemm(lh_stream *stream, const lh_gemm_args *a, float keep, lh_dtype y_type)
 {
     const float one = 1;
     const cudaDataType type = a->type == LH_F32 ? CUDA_R_32F : CUDA_R_16BF;
+    const cudaDataType to = y_type == LH_F32 ? CUDA_R_32F : CUDA_R_16BF;
     const blas *b = lh_stream_kept(stream, LH_CUDA_BLAS)->what;
-    LH_TRY(check(b,
-                 b->call.GemmEx(b->handle, CUBLAS_OP_T, CUBLAS_OP_N, a->out, a->tokens, a->in, &one, a->w, type,
-                                a->w_ld, a->x, type, a->x_ld, &keep, a->y, CUDA_R_32F, a->y_ld, CUBLAS_COMPUTE_32F,
-                                CUBLAS_GEMM_DEFAULT),
-                 "a matrix product"));
+    LH_TRY(
+        check(b,
+              b->call.GemmEx(b->handle, CUBLAS_OP_T, CUBLAS_OP_N, a->out, a->tokens, a->in, &one, a->w, type, a->w_ld,
+                             a->x, type, a->x_ld, &keep, a->y, to, a->y_ld, CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT),
+              "a matrix product"));
     return LH_OK;
 }

@@ -14,7 +14,7 @@ lh_status lh_blas_find(lh_stream *stream, int *there);
 
 /* After lh_blas_find: y[t,o] = sum_i x[t,i] * w[o,i] + keep * y[t,o], with the matrices of `a`, summed in f32; its bias
  * and its order are left alone. `in`, `out` and `tokens` are not 0. keep: 0 or 1; with 0 what is in y may be anything.
- */
-lh_status lh_blas_gemm(lh_stream *stream, const lh_gemm_args *a, float keep);
+ * y_type: of the numbers in y, f32 or bf16. */
+lh_status lh_blas_gemm(lh_stream *stream, const lh_gemm_args *a, float keep, lh_dtype y_type);
 
 #endif

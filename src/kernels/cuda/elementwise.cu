@@ -63,26 +63,37 @@ lh_status lh_cuda_sum_shards(lh_stream *stream, const lh_sum_shards_args *a)
     return lh_launch(stream, "sum_shards", lh_fours_shape(1, a->count), sum_shards_kernel, *a, width);
 }
 
-/* gate and up read, y written: 10 or 12 bytes a number. */
-template <typename Y>
+/* gate and up read, y written: 6 to 12 bytes a number. */
+template <typename Y, typename X>
 static __global__ void gated_kernel(lh_gated_args a, int width)
 {
     for (int64_t t = blockIdx.y; t < a.tokens; t += gridDim.y) {
         for (int64_t i = 4 * lh_grid_first(); i < a.dim; i += 4 * lh_grid_step()) {
-            lh_four gate = lh_get4(a.gate + t * a.ld + i, a.dim - i, width);
-            lh_four y = lh_get4(a.up + t * a.ld + i, a.dim - i, width);
+            lh_four gate = lh_get4((const X *)a.gate + t * a.ld + i, a.dim - i, width);
+            lh_four y = lh_get4((const X *)a.up + t * a.ld + i, a.dim - i, width);
             for (int j = 0; j < 4; j++) y.at[j] *= lh_gate_of(gate.at[j], a.gate_kind);
             lh_put4((Y *)a.y + t * a.y_ld + i, y, a.dim - i, width);
         }
     }
 }
 
-lh_status lh_cuda_gated(lh_stream *stream, const lh_gated_args *a)
+template <typename X>
+static lh_status launch_gated(lh_stream *stream, const lh_gated_args *a, lh_dtype x_type)
 {
-    auto *kernel = a->y_type == LH_F32 ? gated_kernel<float> : gated_kernel<__nv_bfloat16>;
-    int width = width_of(lh_width(a->gate, a->ld, LH_F32), lh_width(a->up, a->ld, LH_F32));
+    auto *kernel = a->y_type == LH_F32 ? gated_kernel<float, X> : gated_kernel<__nv_bfloat16, X>;
+    int width = width_of(lh_width(a->gate, a->ld, x_type), lh_width(a->up, a->ld, x_type));
     width = width_of(width, lh_width(a->y, a->y_ld, a->y_type));
     return lh_launch(stream, "gated", lh_fours_shape(a->tokens, a->dim), kernel, *a, width);
+}
+
+lh_status lh_cuda_gated(lh_stream *stream, const lh_gated_args *a)
+{
+    return launch_gated<float>(stream, a, LH_F32);
+}
+
+lh_status lh_cuda_gated_bf16(lh_stream *stream, const lh_gated_args *a)
+{
+    return launch_gated<__nv_bfloat16>(stream, a, LH_BF16);
 }
 
 template <typename Y, typename X>

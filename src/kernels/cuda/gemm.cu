@@ -39,6 +39,6 @@ lh_status lh_cuda_gemm(lh_stream *stream, const lh_gemm_args *a)
     LH_TRY(lh_blas_find(stream, &there));
     if (!there) return lh_gemm_fixed(stream, a);
     if (a->bias) LH_TRY(begin(stream, a));
-    LH_TRY(lh_blas_gemm(stream, a, a->bias || a->adds ? 1.0f : 0.0f));
+    LH_TRY(lh_blas_gemm(stream, a, a->bias || a->adds ? 1.0f : 0.0f, LH_F32));
     return LH_OK;
 }

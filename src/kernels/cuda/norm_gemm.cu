@@ -6,6 +6,7 @@
 #include "kernels/cuda/norm_rows.cuh"
 
 extern "C" {
+#include "kernels/cuda/blas.h"
 #include "kernels/elementwise.h"
 #include "kernels/in_turn.h"
 }
@@ -106,16 +107,39 @@ static lh_status launch(lh_stream *stream, const lh_norm_gemm_args *a)
     return lh_launch(stream, "norm_gemm", shape, kernel, *a, x_ld, width);
 }
 
+/* 1 if there is a gate, and what it meets lies behind it. */
+static int is_paired(const lh_norm_gemm_args *a)
+{
+    const lh_gated_args *gated = &a->gated;
+    return gated->y && gated->up == gated->gate + gated->dim && a->gemm.out == 2 * gated->dim;
+}
+
 /* 1 if one kernel does it all. */
 static int is_one(const lh_norm_gemm_args *a)
 {
     const lh_gemm_args *g = &a->gemm;
-    const lh_gated_args *gated = &a->gated;
     int64_t most = g->type == LH_F32 ? LH_SMALL_F32 : LH_SMALL_BF16, tokens = 1;
     while (tokens < g->tokens) tokens *= 2;
     return g->tokens <= most && g->in > 0 && g->order == LH_ORDER_ANY && a->norm.w && !a->norm.squares &&
-           tokens * (g->in + 8) * lh_dtype_bytes(g->type) <= ROOM &&
-           (!gated->y || (gated->up == gated->gate + gated->dim && g->out == 2 * gated->dim));
+           tokens * (g->in + 8) * lh_dtype_bytes(g->type) <= ROOM && (!a->gated.y || is_paired(a));
+}
+
+/* 1 if a product by cuBLAS may be rounded before the gate: half the bytes of the largest array of a layer. */
+static int rounds(const lh_norm_gemm_args *a)
+{
+    const lh_gemm_args *g = &a->gemm;
+    return g->type == LH_BF16 && g->tokens > LH_SMALL_MMA_TOKENS && g->in > 0 && g->order == LH_ORDER_ANY && !g->bias &&
+           !g->adds && is_paired(a);
+}
+
+static lh_status run_rounded(lh_stream *stream, const lh_norm_gemm_args *a)
+{
+    lh_gated_args gated = a->gated;
+    gated.up = (const float *)((const __nv_bfloat16 *)gated.gate + gated.dim);
+    LH_TRY(lh_norm_rows(&lh_ops_cuda, stream, &a->norm));
+    LH_TRY(lh_blas_gemm(stream, &a->gemm, 0.0f, LH_BF16));
+    LH_TRY(lh_cuda_gated_bf16(stream, &gated));
+    return LH_OK;
 }
 
 lh_status lh_cuda_norm_gemm(lh_stream *stream, const lh_norm_gemm_args *a)
@@ -124,6 +148,9 @@ lh_status lh_cuda_norm_gemm(lh_stream *stream, const lh_norm_gemm_args *a)
     const int64_t tokens = a->gemm.tokens;
     const int is_f32 = a->gemm.type == LH_F32;
     if (tokens == 0 || a->gemm.out == 0) return LH_OK;
+    int there = 0;
+    if (rounds(a)) LH_TRY(lh_blas_find(stream, &there));
+    if (there) return run_rounded(stream, a);
     if (!is_one(a)) return lh_norm_gemm_in_turn(&lh_ops_cuda, stream, a);
     auto *launched = tokens == 1   ? (is_f32 ? launch<float, 1> : launch<bf16, 1>)
                      : tokens == 2 ? (is_f32 ? launch<float, 2> : launch<bf16, 2>)
