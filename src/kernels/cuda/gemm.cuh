@@ -3,7 +3,11 @@
 #ifndef LH_KERNELS_CUDA_GEMM_CUH
 #define LH_KERNELS_CUDA_GEMM_CUH
 
-#include "kernels/cuda/launch.cuh"
+#include "kernels/cuda/warp.cuh"
+
+extern "C" {
+#include "kernels/elementwise.h"
+}
 
 /* 1 if rows of x and w are multiples of 16 bytes. */
 static inline int lh_gemm_is_wide(const lh_gemm_args *a)
@@ -34,6 +38,16 @@ static __device__ __forceinline__ void lh_gemm_put(const lh_gemm_args &a, int64_
     *y = a.adds ? *y + product : product;
 }
 
+/* The same through a gate. */
+static __device__ __forceinline__ void lh_gated_put(const lh_gated_args &a, int64_t t, int64_t o, float gate, float up)
+{
+    float y = lh_gate_of(gate, a.gate_kind) * up;
+    if (a.y_type == LH_F32)
+        lh_put((float *)a.y + t * a.y_ld + o, y);
+    else
+        lh_put((__nv_bfloat16 *)a.y + t * a.y_ld + o, y);
+}
+
 /* At most so many tokens: the weights are read once, and the rest is small beside that. gemm_small.cu */
 enum { LH_SMALL_F32 = 8, LH_SMALL_BF16 = 4 };
 lh_status lh_gemm_small(lh_stream *stream, const lh_gemm_args *a);
@@ -41,6 +55,9 @@ lh_status lh_gemm_small(lh_stream *stream, const lh_gemm_args *a);
 /* At most so many tokens, of bf16 numbers in wide rows. gemm_small_mma.cu */
 enum { LH_SMALL_MMA_TOKENS = 16 };
 lh_status lh_gemm_small_mma(lh_stream *stream, const lh_gemm_args *a);
+
+/* The same with a gate: a->out is twice gated->dim, gates first, and a->y is not written. */
+lh_status lh_gated_small_mma(lh_stream *stream, const lh_gemm_args *a, const lh_gated_args *gated);
 
 /* One chain of fused multiply-adds for each number. gemm_fixed.cu */
 lh_status lh_gemm_fixed(lh_stream *stream, const lh_gemm_args *a);

@@ -31,10 +31,15 @@ static __device__ __forceinline__ void add_turn(float (&c)[GROUPS][4], const __n
     }
 }
 
-/* OUTS outputs from o0 on of GROUPS of TOKENS tokens. Rows that are not there are the last one again, and are not
- * written. */
+/* The rows of weights that a block has: OUTS / 2 from first[0] on and as many from first[1] on, those below end[]. */
+typedef struct rows_of {
+    int64_t first[2], end[2];
+} rows_of;
+
+/* The output of token threadIdx.x / OUTS and row threadIdx.x % OUTS of these, for GROUPS of TOKENS tokens. Rows that
+ * are not there are the last one again. */
 template <int GROUPS>
-static __device__ __forceinline__ void multiply_rows(const lh_gemm_args &a, int64_t o0)
+static __device__ __forceinline__ float multiply(const lh_gemm_args &a, const rows_of &rows)
 {
     typedef __nv_bfloat16 bf16;
     __shared__ float parts[WARPS][GROUPS * TOKENS][OUTS];
@@ -43,7 +48,8 @@ static __device__ __forceinline__ void multiply_rows(const lh_gemm_args &a, int6
     float c[GROUPS][4] = {};
 #pragma unroll
     for (int r = 0; r < 2; r++)
-        w[r] = (const bf16 *)a.w + (o0 + g + 8 * r < a.out ? o0 + g + 8 * r : a.out - 1) * a.w_ld + mine;
+        w[r] =
+            (const bf16 *)a.w + (rows.first[r] + g < rows.end[r] ? rows.first[r] + g : rows.end[r] - 1) * a.w_ld + mine;
 #pragma unroll
     for (int t = 0; t < GROUPS; t++)
         x[t] = (const bf16 *)a.x + (g + TOKENS * t < a.tokens ? g + TOKENS * t : a.tokens - 1) * a.x_ld + mine;
@@ -53,11 +59,21 @@ static __device__ __forceinline__ void multiply_rows(const lh_gemm_args &a, int6
     for (int n = 0; n < 4 * GROUPS; n++)
         parts[lh_warp()][n / 4 * TOKENS + lh_lane() % 4 * 2 + n % 2][g + n % 4 / 2 * 8] = c[n / 4][n % 4];
     __syncthreads();
-    int64_t t = threadIdx.x / OUTS, o = o0 + threadIdx.x % OUTS;
-    if (t >= a.tokens || o >= a.out) return;
+    int t = (int)threadIdx.x / OUTS, r = (int)threadIdx.x % OUTS;
+    int64_t o = rows.first[r / (OUTS / 2)] + r % (OUTS / 2);
+    if (t >= a.tokens || o >= rows.end[r / (OUTS / 2)]) return 0.0f;
     float y = a.bias ? a.bias[o] : 0.0f;
-    for (int k = 0; k < WARPS; k++) y += parts[k][t][threadIdx.x % OUTS];
-    lh_gemm_put(a, t, o, y);
+    for (int k = 0; k < WARPS; k++) y += parts[k][t][r];
+    return y;
+}
+
+/* OUTS outputs from o0 on. */
+template <int GROUPS>
+static __device__ __forceinline__ void multiply_rows(const lh_gemm_args &a, int64_t o0)
+{
+    float y = multiply<GROUPS>(a, rows_of{{o0, o0 + OUTS / 2}, {a.out, a.out}});
+    int64_t t = threadIdx.x / OUTS, o = o0 + threadIdx.x % OUTS;
+    if (t < a.tokens && o < a.out) lh_gemm_put(a, t, o, y);
 }
 
 template <int GROUPS>
@@ -71,6 +87,24 @@ lh_status lh_gemm_small_mma(lh_stream *stream, const lh_gemm_args *a)
     lh_shape shape = {dim3((unsigned)((a->out + OUTS - 1) / OUTS)), WARPS * LH_WARP, 0};
     return lh_launch(stream, "gemm", shape, a->tokens <= TOKENS ? gemm_small_mma_kernel<1> : gemm_small_mma_kernel<2>,
                      *a);
+}
+
+/* ---- with a gate: OUTS / 2 gates, and what they meet ---- */
+
+template <int GROUPS>
+static __global__ void __launch_bounds__(WARPS *LH_WARP) gated_small_mma_kernel(lh_gemm_args a, lh_gated_args gated)
+{
+    int64_t o0 = (int64_t)blockIdx.x * (OUTS / 2), t = threadIdx.x / OUTS, r = threadIdx.x % OUTS;
+    float y = multiply<GROUPS>(a, rows_of{{o0, gated.dim + o0}, {gated.dim, a.out}});
+    float other = __shfl_down_sync(LH_ALL, y, OUTS / 2);
+    if (t < a.tokens && r < OUTS / 2 && o0 + r < gated.dim) lh_gated_put(gated, t, o0 + r, y, other);
+}
+
+lh_status lh_gated_small_mma(lh_stream *stream, const lh_gemm_args *a, const lh_gated_args *gated)
+{
+    lh_shape shape = {dim3((unsigned)((gated->dim + OUTS / 2 - 1) / (OUTS / 2))), WARPS * LH_WARP, 0};
+    auto *kernel = a->tokens <= TOKENS ? gated_small_mma_kernel<1> : gated_small_mma_kernel<2>;
+    return lh_launch(stream, "norm_gemm", shape, kernel, *a, *gated);
 }
 
 /* ---- of experts, each of which has one tile at most: blocks lie along its outputs ---- */

@@ -1,13 +1,12 @@
 /* A norm, a product of what it gives, and a gate. For a few tokens they are one kernel: each block norms the rows again
  * for itself, into shared memory, while its weights are on their way to L2. The rows are few and L1 has them; a launch
- * would take longer. More tokens go one operation after the other; of those the product leaves gates and what they meet
- * in the type of the weights where it can. */
+ * would take longer. Up to 16 tokens the norm is a kernel of its own: so many rows do not fit beside the weights. More
+ * go one operation after the other, gates and what they meet in the type of the weights where cuBLAS makes them. */
 #include "kernels/cuda/gemm_small.cuh"
 #include "kernels/cuda/norm_rows.cuh"
 
 extern "C" {
 #include "kernels/cuda/blas.h"
-#include "kernels/elementwise.h"
 #include "kernels/in_turn.h"
 }
 
@@ -62,12 +61,10 @@ static __device__ __forceinline__ void put(const lh_norm_gemm_args &a, float pro
     if (g.bias) product += g.bias[row_of<GATED>(g, (int)r)];
     float other = GATED ? __shfl_down_sync(LH_ALL, product, PAIRS) : 0.0f;
     if (t >= g.tokens || r >= each || o >= outs) return;
-    if (!GATED)
-        lh_gemm_put(g, t, o, product);
-    else if (a.gated.y_type == LH_F32)
-        lh_put((float *)a.gated.y + t * a.gated.y_ld + o, lh_gate_of(product, a.gated.gate_kind) * other);
+    if (GATED)
+        lh_gated_put(a.gated, t, o, product, other);
     else
-        lh_put((__nv_bfloat16 *)a.gated.y + t * a.gated.y_ld + o, lh_gate_of(product, a.gated.gate_kind) * other);
+        lh_gemm_put(g, t, o, product);
 }
 
 template <typename T, int TOKENS, int IS_WIDE, int GATED>
@@ -124,6 +121,26 @@ static int is_one(const lh_norm_gemm_args *a)
            tokens * (g->in + 8) * lh_dtype_bytes(g->type) <= ROOM && (!a->gated.y || is_paired(a));
 }
 
+static lh_status run_one(lh_stream *stream, const lh_norm_gemm_args *a)
+{
+    typedef __nv_bfloat16 bf16;
+    const int64_t tokens = a->gemm.tokens;
+    const int is_f32 = a->gemm.type == LH_F32;
+    auto *launched = tokens == 1   ? (is_f32 ? launch<float, 1> : launch<bf16, 1>)
+                     : tokens == 2 ? (is_f32 ? launch<float, 2> : launch<bf16, 2>)
+                     : tokens <= 4 ? (is_f32 ? launch<float, 4> : launch<bf16, 4>)
+                                   : launch<float, LH_SMALL_F32>;
+    return launched(stream, a);
+}
+
+/* 1 if the norm is a kernel of its own, and the gate is not. */
+static int is_gated_product(const lh_norm_gemm_args *a)
+{
+    const lh_gemm_args *g = &a->gemm;
+    return g->type == LH_BF16 && g->tokens <= LH_SMALL_MMA_TOKENS && g->in > 0 && g->order == LH_ORDER_ANY &&
+           is_paired(a) && lh_gemm_is_wide(g);
+}
+
 /* 1 if a product by cuBLAS may be rounded before the gate: half the bytes of the largest array of a layer. */
 static int rounds(const lh_norm_gemm_args *a)
 {
@@ -144,17 +161,13 @@ static lh_status run_rounded(lh_stream *stream, const lh_norm_gemm_args *a)
 
 lh_status lh_cuda_norm_gemm(lh_stream *stream, const lh_norm_gemm_args *a)
 {
-    typedef __nv_bfloat16 bf16;
-    const int64_t tokens = a->gemm.tokens;
-    const int is_f32 = a->gemm.type == LH_F32;
-    if (tokens == 0 || a->gemm.out == 0) return LH_OK;
     int there = 0;
+    if (a->gemm.tokens == 0 || a->gemm.out == 0) return LH_OK;
+    if (is_one(a)) return run_one(stream, a);
+    if (is_gated_product(a)) {
+        LH_TRY(lh_norm_rows(&lh_ops_cuda, stream, &a->norm));
+        return lh_gated_small_mma(stream, &a->gemm, &a->gated);
+    }
     if (rounds(a)) LH_TRY(lh_blas_find(stream, &there));
-    if (there) return run_rounded(stream, a);
-    if (!is_one(a)) return lh_norm_gemm_in_turn(&lh_ops_cuda, stream, a);
-    auto *launched = tokens == 1   ? (is_f32 ? launch<float, 1> : launch<bf16, 1>)
-                     : tokens == 2 ? (is_f32 ? launch<float, 2> : launch<bf16, 2>)
-                     : tokens <= 4 ? (is_f32 ? launch<float, 4> : launch<bf16, 4>)
-                                   : launch<float, LH_SMALL_F32>;
-    return launched(stream, a);
+    return there ? run_rounded(stream, a) : lh_norm_gemm_in_turn(&lh_ops_cuda, stream, a);
 }
