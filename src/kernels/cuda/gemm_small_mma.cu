@@ -60,8 +60,8 @@ static __device__ __forceinline__ float multiply(const lh_gemm_args &a, const ro
         parts[lh_warp()][n / 4 * TOKENS + lh_lane() % 4 * 2 + n % 2][g + n % 4 / 2 * 8] = c[n / 4][n % 4];
     __syncthreads();
     int t = (int)threadIdx.x / OUTS, r = (int)threadIdx.x % OUTS;
-    int64_t o = rows.first[r / (OUTS / 2)] + r % (OUTS / 2);
-    if (t >= a.tokens || o >= rows.end[r / (OUTS / 2)]) return 0.0f;
+    int64_t o = (r < OUTS / 2 ? rows.first[0] : rows.first[1]) + r % (OUTS / 2);
+    if (t >= a.tokens || o >= (r < OUTS / 2 ? rows.end[0] : rows.end[1])) return 0.0f;
     float y = a.bias ? a.bias[o] : 0.0f;
     for (int k = 0; k < WARPS; k++) y += parts[k][t][r];
     return y;
