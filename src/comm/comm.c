@@ -140,7 +140,7 @@ lh_status lh_comm_allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype ty
 {
     lh_status st = LH_OK;
     int64_t bytes = count * lh_dtype_bytes(type);
-    assert(count >= 0 && (type == LH_F32 || type == LH_I32 || type == LH_I64));
+    assert(count >= 0 && (type == LH_F32 || type == LH_I32 || type == LH_I64 || (type == LH_BF16 && op == LH_SUM)));
     LH_TRY(begin_collective(comm, "all-reduce", bytes));
     st = end_collective(comm, comm->ops->allreduce(comm, buf, count, type, op), bytes);
     return st;

@@ -102,8 +102,8 @@ const char *lh_comm_host(const lh_comm *comm);
 void lh_comm_step(lh_comm *comm, const char *step, int64_t number);
 
 /* Collectives. After one has failed with LH_ECOMM every other fails with it at once. `type` is f32, i32 or i64 for
- * reductions. In-place reduction; every rank gets the result, but not necessarily the same bits twice: where bits
- * matter, all-gather and add in order. */
+ * reductions, or bf16 for sums, which are rounded as each rank is added. In-place reduction; every rank gets the
+ * result, but not necessarily the same bits twice: where bits matter, all-gather and add in order. */
 lh_status lh_comm_allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op);
 
 /* recv = size blocks of `bytes` bytes in rank order; send may be its own block in recv. */

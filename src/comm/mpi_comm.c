@@ -50,16 +50,38 @@ static lh_status check_mpi(lh_comm *comm, int rc)
     LH_FAIL(LH_ECOMM, "%s failed: %s", what, why);
 }
 
-static lh_status allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op)
+static void add_bf16(void *from, void *to, int *count, MPI_Datatype *type)
+{
+    const uint16_t *x = from;
+    uint16_t *y = to;
+    (void)type;
+    for (int i = 0; i < *count; i++) y[i] = lh_f32_to_bf16(lh_bf16_to_f32(y[i]) + lh_bf16_to_f32(x[i]));
+}
+
+/* MPI has no such numbers. MPI_Finalize frees the operation. */
+static lh_status find_op(lh_comm *comm, lh_dtype type, lh_reduce op, MPI_Op *out)
 {
     static const MPI_Op ops[] = {[LH_SUM] = MPI_SUM, [LH_MAX] = MPI_MAX, [LH_MIN] = MPI_MIN};
+    static MPI_Op sum_bf16 = MPI_OP_NULL;
+    if (type == LH_BF16 && sum_bf16 == MPI_OP_NULL) LH_TRY(check_mpi(comm, MPI_Op_create(add_bf16, 1, &sum_bf16)));
+    *out = type == LH_BF16 ? sum_bf16 : ops[op];
+    return LH_OK;
+}
+
+static lh_status allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce reduce)
+{
     mpi *m = comm->impl;
-    MPI_Datatype element = type == LH_F32 ? MPI_FLOAT : type == LH_I32 ? MPI_INT32_T : MPI_INT64_T;
+    MPI_Op op;
+    MPI_Datatype element = type == LH_F32    ? MPI_FLOAT
+                           : type == LH_BF16 ? MPI_UINT16_T
+                           : type == LH_I32  ? MPI_INT32_T
+                                             : MPI_INT64_T;
     int64_t size = lh_dtype_bytes(type), most = m->piece_bytes / size > 0 ? m->piece_bytes / size : 1;
-    if (m->near && !m->apart) return check_mpi(comm, lh_host_reduce_all(m->near, buf, count * size, element, ops[op]));
+    LH_TRY(find_op(comm, type, reduce, &op));
+    if (m->near && !m->apart) return check_mpi(comm, lh_host_reduce_all(m->near, buf, count * size, element, op));
     for (int64_t i = 0; i < count; i += most) {
         int64_t n = count - i < most ? count - i : most;
-        LH_TRY(check_mpi(comm, MPI_Allreduce(MPI_IN_PLACE, (char *)buf + i * size, (int)n, element, ops[op], m->comm)));
+        LH_TRY(check_mpi(comm, MPI_Allreduce(MPI_IN_PLACE, (char *)buf + i * size, (int)n, element, op, m->comm)));
     }
     return LH_OK;
 }

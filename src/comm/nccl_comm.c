@@ -34,7 +34,9 @@ static lh_status check_start(const nccl *n, ncclResult_t rc, const char *help)
 
 static ncclDataType_t type_of(lh_dtype type)
 {
-    return type == LH_F32 ? ncclFloat32 : type == LH_I32 ? ncclInt32 : ncclInt64;
+    static const ncclDataType_t types[LH_DTYPES] = {
+        [LH_F32] = ncclFloat32, [LH_BF16] = ncclBfloat16, [LH_I32] = ncclInt32, [LH_I64] = ncclInt64};
+    return types[type];
 }
 
 static lh_status allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op)

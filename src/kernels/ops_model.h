@@ -86,7 +86,8 @@ typedef struct lh_gated_args {
 /* y[t,i] += x[t,i]. x_ld 0 adds one row to all. */
 typedef struct lh_add_args {
     float *y;
-    const float *x;
+    const void *x;
+    lh_dtype x_type; /* f32 or bf16 */
     int64_t tokens, dim, y_ld, x_ld;
 } lh_add_args;
 

@@ -315,22 +315,46 @@ static void multiply_sharded(lh_forward *f, const sharded_product *p, int64_t to
         multiply(f, p, 0, p->in, f->work.y, tokens);
         if (f->shard->ranks > 1) lh_exec_allreduce(&f->exec, f->work.y, tokens * hidden, LH_F32, LH_SUM);
     }
-    if (p->bias) LH_RUN(&f->exec, add, f->work.y, p->bias, tokens, hidden, hidden, 0);
+    if (p->bias)
+        LH_RUN(&f->exec, add, .y = f->work.y, .x = p->bias, .tokens = tokens, .dim = hidden, .y_ld = hidden, .x_ld = 0);
+}
+
+/* 1 where ranks send their parts of a sum in bf16: blocks of rows between GPUs take as long as their bytes. */
+static int sends_bf16(const lh_forward *f)
+{
+    return f->exec.ops->device != LH_DEVICE_CPU && f->model->options.dtype == LH_BF16 && f->sequences.tokens > 1;
+}
+
+/* x += the product, whose parts are rounded. */
+static void add_rounded_product(lh_forward *f, const sharded_product *p, float *x, int64_t tokens)
+{
+    const int64_t hidden = f->config->hidden;
+    void *rounded = f->work.normed; /* free until the next norm */
+    multiply(f, p, 0, p->in, f->work.y, tokens);
+    LH_RUN(&f->exec, convert, .dst = rounded, .src = f->work.y, .dst_type = LH_BF16, .src_type = LH_F32, .rows = tokens,
+           .cols = hidden, .dst_ld = hidden, .src_ld = hidden);
+    lh_exec_allreduce(&f->exec, rounded, tokens * hidden, LH_BF16, LH_SUM);
+    LH_RUN(&f->exec, add, .y = x, .x = rounded, .x_type = LH_BF16, .tokens = tokens, .dim = hidden, .y_ld = hidden,
+           .x_ld = hidden);
 }
 
 /* x += the product, after a norm if the family has one here. */
 static void add_product(lh_forward *f, const sharded_product *p, const float *post_norm, float *x, int64_t tokens)
 {
     int64_t hidden = f->config->hidden;
-    int is_whole = f->shard->ranks == 1 && f->model->options.order == LH_ORDER_ANY && !p->routes;
-    if (is_whole && !post_norm) {
+    int is_plain = f->model->options.order == LH_ORDER_ANY && !post_norm;
+    if (is_plain && f->shard->ranks > 1 && !p->bias && sends_bf16(f)) {
+        add_rounded_product(f, p, x, tokens);
+        return;
+    }
+    if (is_plain && f->shard->ranks == 1 && !p->routes) {
         LH_RUN(&f->exec, gemm, .y = x, .x = p->x, .w = p->w, .type = f->model->options.dtype, .bias = p->bias,
                .tokens = tokens, .out = hidden, .in = p->in, .y_ld = hidden, .x_ld = p->in, .w_ld = p->in, .adds = 1);
         return;
     }
     multiply_sharded(f, p, tokens);
     if (post_norm) norm_rows(f, f->work.y, post_norm, f->work.y, LH_F32);
-    LH_RUN(&f->exec, add, x, f->work.y, tokens, hidden, hidden, hidden);
+    LH_RUN(&f->exec, add, .y = x, .x = f->work.y, .tokens = tokens, .dim = hidden, .y_ld = hidden, .x_ld = hidden);
 }
 
 /* f->work.gated = activation(gate) * up of f->work.gate_up. */

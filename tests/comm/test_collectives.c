@@ -60,7 +60,9 @@ START_TEST(test_allreduce_is_exact_on_integers_and_near_on_floats)
         int64_t count = too_many(counts[c], pieces[_i]) ? 257 : counts[c], *wide = room(count * 8);
         int32_t *narrow = room(count * 4);
         float *real = room(count * 4);
+        uint16_t *half = room(count * 2);
         for (int64_t i = 0; i < count; i++) {
+            half[i] = lh_f32_to_bf16((float)((rank + 1) * (i % 12)));
             wide[i] = (INT64_C(1) << 40) * (rank + 1) + i;
             narrow[i] = (int32_t)((rank + i) % n * 10 - i);
             real[i] = (float)(rank + 1) * (float)i;
@@ -69,13 +71,16 @@ START_TEST(test_allreduce_is_exact_on_integers_and_near_on_floats)
         mt_try(lh_comm_allreduce(comm, wide, count, LH_I64, LH_SUM));
         mt_try(lh_comm_allreduce(comm, narrow, count, LH_I32, LH_MAX));
         mt_try(lh_comm_allreduce(comm, real, count, LH_F32, LH_SUM));
-        mt_check(lh_comm_sent_bytes(comm) - sent == (n > 1 ? 16 * count : 0), "sent bytes are off by something");
+        mt_try(lh_comm_allreduce(comm, half, count, LH_BF16, LH_SUM));
+        mt_check(lh_comm_sent_bytes(comm) - sent == (n > 1 ? 18 * count : 0), "sent bytes are off by something");
         double ranks = n * (n + 1) / 2.0;
         for (int64_t i = 0; i < count; i++) {
             mt_check(wide[i] == (INT64_C(1) << 40) * (int64_t)ranks + n * i, "sum at %lld of %lld", (long long)i,
                      (long long)count);
             mt_check(narrow[i] == (n - 1) * 10 - i, "maximum at %lld of %lld", (long long)i, (long long)count);
             mt_check(real[i] == (float)(ranks * (double)i), "float at %lld: %g", (long long)i, real[i]);
+            mt_check(lh_bf16_to_f32(half[i]) == (float)(ranks * (double)(i % 12)), "bf16 at %lld: %g", (long long)i,
+                     lh_bf16_to_f32(half[i]));
             narrow[i] = (int32_t)((rank + i) % n * 10 - i);
         }
         mt_try(lh_comm_allreduce(comm, narrow, count, LH_I32, LH_MIN));
@@ -83,6 +88,7 @@ START_TEST(test_allreduce_is_exact_on_integers_and_near_on_floats)
         lh_free(wide);
         lh_free(narrow);
         lh_free(real);
+        lh_free(half);
     }
     mt_end();
 }

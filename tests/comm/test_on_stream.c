@@ -65,27 +65,35 @@ START_TEST(test_sums_come_between_what_is_enqueued_before_and_behind)
         int64_t count = counts[c];
         float *x = NULL;
         int64_t *w = NULL;
+        uint16_t *half = NULL;
         mt_try(lh_calloc(&x, count + 1, sizeof *x));
+        mt_try(lh_calloc(&half, count + 1, sizeof *half));
         mt_try(lh_calloc(&w, count + 1, sizeof *w));
         for (int64_t i = 0; i < count; i++) {
             x[i] = (float)((rank + 1) * (i % 1000));
             w[i] = (INT64_C(1) << 40) + rank * i;
+            half[i] = lh_f32_to_bf16((float)((rank + 1) * (i % 12)));
         }
         float *on = put(x, count * 4);
         int64_t *whole = put(w, count * 8);
+        uint16_t *rounded = put(half, count * 2);
         mt_try(lh_comm_flush(comm));
         int64_t sent = lh_comm_sent_bytes(comm);
         mt_try(lh_comm_allreduce(comm, on, count, LH_F32, LH_SUM));
         mt_try(lh_comm_allreduce(comm, whole, count, LH_I64, LH_MAX));
-        mt_check(lh_comm_sent_bytes(comm) - sent == (n > 1 ? 12 * count : 0), "sent bytes are off by something");
+        mt_try(lh_comm_allreduce(comm, rounded, count, LH_BF16, LH_SUM));
+        mt_check(lh_comm_sent_bytes(comm) - sent == (n > 1 ? 14 * count : 0), "sent bytes are off by something");
         get(x, on, count * 4);
         get(w, whole, count * 8);
+        get(half, rounded, count * 2);
         for (int64_t i = 0; i < count; i++) {
             mt_check(x[i] == (float)(n * (n + 1) / 2 * (i % 1000)), "sum at %lld", (long long)i);
             mt_check(w[i] == (INT64_C(1) << 40) + (n - 1) * i, "maximum at %lld", (long long)i);
+            mt_check(lh_bf16_to_f32(half[i]) == (float)(n * (n + 1) / 2 * (i % 12)), "bf16 at %lld", (long long)i);
         }
         lh_free(x);
         lh_free(w);
+        lh_free(half);
     }
     tear_down();
 done:

@@ -168,11 +168,15 @@ START_TEST(test_add_adds_in_place_and_leaves_the_gaps)
             const float *y = lot_normals(&m, tokens * y_ld, 1.0f, 1), *x = lot_normals(&m, tokens * x_ld, 1.0f, 2);
             float *got = lot_new(&m, tokens * y_ld * 4), *want = lot_copy(&m, y, tokens * y_ld * 4);
             float *on = rig_put(&g, y, tokens * y_ld * 4);
+            const lh_dtype type = n % 2 ? LH_BF16 : LH_F32;
+            const uint16_t *rounded = lot_bf16(&m, x, tokens * x_ld);
             for (int64_t t = 0; t < tokens; t++) {
-                for (int64_t i = 0; i < dim; i++) want[t * y_ld + i] += x[t * x_ld + i];
+                for (int64_t i = 0; i < dim; i++)
+                    want[t * y_ld + i] += n % 2 ? lh_bf16_to_f32(rounded[t * x_ld + i]) : x[t * x_ld + i];
             }
-            RUN(&g, add, .y = on, .x = rig_put(&g, x, tokens * x_ld * 4), .tokens = tokens, .dim = dim, .y_ld = y_ld,
-                .x_ld = x_ld);
+            RUN(&g, add, .y = on,
+                .x = n % 2 ? rig_put(&g, rounded, tokens * x_ld * 2) : rig_put(&g, x, tokens * x_ld * 4),
+                .x_type = type, .tokens = tokens, .dim = dim, .y_ld = y_ld, .x_ld = x_ld);
             rig_get(&g, got, on, tokens * y_ld * 4);
             check_same(got, want, tokens * y_ld * 4, "add, %s", g.ops->name);
             rig_reset(&g);

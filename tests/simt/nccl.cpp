@@ -9,6 +9,7 @@
 #include <atomic>
 
 extern "C" {
+#include "base/dtype.h"
 #include "comm/nccl_library.h"
 }
 #include "simt.h"
@@ -70,17 +71,23 @@ void reduce(T *to, const T *from, size_t n, ncclRedOp_t op)
                                 : (from[i] < to[i] ? from[i] : to[i]);
 }
 
+void add_bf16(uint16_t *to, const uint16_t *from, size_t n)
+{
+    for (size_t i = 0; i < n; i++) to[i] = lh_f32_to_bf16(lh_bf16_to_f32(to[i]) + lh_bf16_to_f32(from[i]));
+}
+
 void reduce_bytes(char *to, const char *from, size_t bytes, ncclDataType_t type, ncclRedOp_t op)
 {
     if (type == ncclFloat32) reduce((float *)to, (const float *)from, bytes / 4, op);
     if (type == ncclInt32) reduce((int *)to, (const int *)from, bytes / 4, op);
     if (type == ncclInt64) reduce((int64_t *)to, (const int64_t *)from, bytes / 8, op);
+    if (type == ncclBfloat16) add_bf16((uint16_t *)to, (const uint16_t *)from, bytes / 2);
 }
 
 ncclResult_t all_reduce(const void *send, void *recv, size_t count, ncclDataType_t type, ncclRedOp_t op, ncclComm_t c,
                         cudaStream_t stream)
 {
-    size_t bytes = count * (type == ncclInt64 ? 8 : 4);
+    size_t bytes = count * (type == ncclInt64 ? 8 : type == ncclBfloat16 ? 2 : 4);
     return enqueue(stream, [=] {
         for (size_t at = 0; at < bytes; at += PIECE) {
             size_t n = least(PIECE, bytes - at);

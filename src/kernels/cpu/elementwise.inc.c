@@ -77,7 +77,11 @@ static lh_status op_add(lh_stream *stream, const lh_add_args *a)
     (void)stream;
 #pragma omp parallel for if (a->tokens * a->dim >= PARALLEL_FROM)
     for (int64_t t = 0; t < a->tokens; t++) {
-        for (int64_t i = 0; i < a->dim; i++) a->y[t * a->y_ld + i] += a->x[t * a->x_ld + i];
+        for (int64_t i = 0; i < a->dim; i += VL) {
+            float *y = a->y + t * a->y_ld + i;
+            vf x = vf_load_any_first(a->x, a->x_type, t * a->x_ld + i, a->dim - i);
+            vf_store_first(y, vf_load_first(y, a->dim - i) + x, a->dim - i);
+        }
     }
     return LH_OK;
 }

@@ -11,13 +11,14 @@ static int width_of(int one, int other)
     return one == 4 && other == 4 ? 4 : 1;
 }
 
-/* y and x read, y written: 12 bytes a number. */
+/* y and x read, y written: 10 or 12 bytes a number. */
+template <typename X>
 static __global__ void add_kernel(lh_add_args a, int width)
 {
     for (int64_t t = blockIdx.y; t < a.tokens; t += gridDim.y) {
         for (int64_t i = 4 * lh_grid_first(); i < a.dim; i += 4 * lh_grid_step()) {
             lh_four y = lh_get4(a.y + t * a.y_ld + i, a.dim - i, width);
-            lh_four x = lh_get4(a.x + t * a.x_ld + i, a.dim - i, width);
+            lh_four x = lh_get4((const X *)a.x + t * a.x_ld + i, a.dim - i, width);
             for (int j = 0; j < 4; j++) y.at[j] += x.at[j];
             lh_put4(a.y + t * a.y_ld + i, y, a.dim - i, width);
         }
@@ -26,8 +27,9 @@ static __global__ void add_kernel(lh_add_args a, int width)
 
 lh_status lh_cuda_add(lh_stream *stream, const lh_add_args *a)
 {
-    int width = width_of(lh_width(a->y, a->y_ld, LH_F32), lh_width(a->x, a->x_ld, LH_F32));
-    return lh_launch(stream, "add", lh_fours_shape(a->tokens, a->dim), add_kernel, *a, width);
+    auto *kernel = a->x_type == LH_F32 ? add_kernel<float> : add_kernel<__nv_bfloat16>;
+    int width = width_of(lh_width(a->y, a->y_ld, LH_F32), lh_width(a->x, a->x_ld, a->x_type));
+    return lh_launch(stream, "add", lh_fours_shape(a->tokens, a->dim), kernel, *a, width);
 }
 
 static __global__ void softcap_kernel(lh_softcap_args a, int width)

@@ -37,7 +37,8 @@ lh_status lh_ref_add(lh_stream *stream, const lh_add_args *a)
 {
     (void)stream;
     for (int64_t t = 0; t < a->tokens; t++) {
-        for (int64_t i = 0; i < a->dim; i++) a->y[t * a->y_ld + i] += a->x[t * a->x_ld + i];
+        for (int64_t i = 0; i < a->dim; i++)
+            a->y[t * a->y_ld + i] += (float)ref_load(a->x, a->x_type, t * a->x_ld + i);
     }
     return LH_OK;
 }
