@@ -21,6 +21,7 @@ void lh_watch_close(lh_watch *watch); /* NULL is fine */
 typedef struct lh_seat {
     int rank, pid;
     _Atomic int waiting;
+    _Atomic int64_t checked_ns; /* CLOCK_MONOTONIC at the last check of its watchdog */
     char step[64]; /* may be read while it is written */
 } lh_seat;
 

@@ -90,7 +90,8 @@ int lh_watch_claim_report(lh_watch *watch)
     return !watch->board || atomic_exchange(&watch->board->spoken, 1) == 0;
 }
 
-/* The first other rank on this host that has ended (find_ended) or is not waiting (find_absent), or NULL. */
+/* The first other rank on this host that has ended (find_ended); that is stopped or, if none is, that is not waiting
+ * (find_absent). NULL: none. A rank that is stopped inside a collective counts as waiting. */
 static const lh_seat *find_ended(const lh_watch *watch)
 {
     for (int i = 0; i < watch->seats; i++)
@@ -98,16 +99,39 @@ static const lh_seat *find_ended(const lh_watch *watch)
     return NULL;
 }
 
+/* Seconds since the watchdog of that rank last ran, if its process does not run; else 0. */
+static double time_stopped(const lh_seat *seat)
+{
+    const double stopped_s = (double)(now_ns() - seat->checked_ns) * 1e-9;
+    return stopped_s > GAP_S ? stopped_s : 0;
+}
+
 static const lh_seat *find_absent(const lh_watch *watch)
 {
-    for (int i = 0; i < watch->seats; i++)
-        if (i != watch->own && !watch->board->seats[i].waiting) return &watch->board->seats[i];
-    return NULL;
+    const lh_seat *absent = NULL;
+    for (int i = 0; i < watch->seats; i++) {
+        const lh_seat *seat = &watch->board->seats[i];
+        if (i == watch->own) continue;
+        if (time_stopped(seat) > 0) return seat;
+        if (!absent && !seat->waiting) absent = seat;
+    }
+    return absent;
+}
+
+/* out: [cap_bytes], "rank 2 does not take part, its last step is 'prefill of layer 2'". */
+static void describe_absent(const lh_seat *absent, char *out, size_t cap_bytes)
+{
+    char stopped[64] = "";
+    const double stopped_s = time_stopped(absent);
+    if (stopped_s > 0)
+        snprintf(stopped, sizeof stopped, "its process %d has not run for %.0f s, ", absent->pid, stopped_s);
+    snprintf(out, cap_bytes, "rank %d does not take part, %sits last step is '%.*s'", absent->rank, stopped,
+             (int)sizeof absent->step - 1, absent->step);
 }
 
 static void report_wait(const lh_watch *watch, const lh_seat *ended, double waited_s)
 {
-    char what[256], who[160] = "a peer does not take part";
+    char what[256], who[224] = "a peer does not take part";
     lh_watch_describe(watch, what, sizeof what);
     if (ended) {
         lh_log(LH_LOG_ERROR, 1, "rank %d (process %d on %s) has ended while rank %d waited in %s", ended->rank,
@@ -115,9 +139,7 @@ static void report_wait(const lh_watch *watch, const lh_seat *ended, double wait
         return;
     }
     const lh_seat *absent = find_absent(watch);
-    if (absent)
-        snprintf(who, sizeof who, "rank %d does not take part, its last step is '%.*s'", absent->rank,
-                 (int)sizeof absent->step - 1, absent->step);
+    if (absent) describe_absent(absent, who, sizeof who);
     lh_log(LH_LOG_ERROR, 1, "rank %d on %s has waited %.0f s in %s: %s (--comm-timeout sets the time)", watch->rank,
            watch->host, waited_s, what, who);
 }
@@ -147,6 +169,7 @@ static void check_wait(lh_watch *watch)
     double waited_s = since ? time_waited(watch, waits, since, now) : 0;
     if ((double)(now - watch->checked_ns) * 1e-9 > GAP_S) watch->lost_ns += now - watch->checked_ns;
     watch->checked_ns = now;
+    if (watch->board) watch->board->seats[watch->own].checked_ns = now;
     if (!since) return;
     double turn_s = turn_of(watch);
     const lh_seat *ended = waited_s > ENDED_S ? find_ended(watch) : NULL;
@@ -264,6 +287,7 @@ void lh_watch_attach(lh_watch *watch, lh_board *board, int seats, int own)
     watch->board = board;
     watch->seats = seats;
     watch->own = own;
+    if (board) board->seats[own].checked_ns = now_ns();
     /* Without a common process namespace (a container per rank) ended peers cannot be detected. */
     for (int i = 0; i < seats; i++)
         if (gone(board->seats[i].pid)) watch->seats = 0;

@@ -62,6 +62,14 @@ for bad in 0 1 2; do
     says_once "longhaul: "
 done
 
+# A rank whose process is stopped inside the collective, where it counts as waiting.
+for bad in 0 1 2; do
+    run 20 3 $bad stop:10 2
+    ends_with 7
+    says "rank [^$bad] on .*: rank $bad does not take part, its process [0-9]* has not run for [1-9] s, its last step is 'loop 2'"
+    says_once "longhaul: "
+done
+
 # A rank that is killed or goes away without a word: noticed at once, whatever the time-out.
 for plan in kill:11 alone:2; do
     for bad in 0 1 2; do

@@ -1,5 +1,6 @@
 #include "comm/faulty_comm.h"
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,14 @@ static lh_status drop(lh_comm *comm, const plan *p)
     return LH_OK;
 }
 
+/* A process that is stopped from outside in the middle of a collective. */
+static lh_status stop(lh_comm *comm, const plan *p)
+{
+    (void)comm, (void)p;
+    raise(SIGSTOP);
+    return LH_OK;
+}
+
 static lh_status delay(lh_comm *comm, const plan *p)
 {
     struct timespec left = {.tv_sec = (time_t)p->seconds};
@@ -57,7 +66,7 @@ static const struct {
     const char *name;
     lh_status (*act)(lh_comm *comm, const plan *plan);
     int timed;
-} faults[] = {{"drop", drop, 0}, {"delay", delay, 1}, {"kill", kill_rank, 0}, {"fail", fail, 0}};
+} faults[] = {{"drop", drop, 0}, {"stop", stop, 0}, {"delay", delay, 1}, {"kill", kill_rank, 0}, {"fail", fail, 0}};
 
 static lh_status parse(plan *p, const char *text)
 {
@@ -71,7 +80,7 @@ static lh_status parse(plan *p, const char *text)
         p->act = faults[i].act;
     }
     if (!p->act)
-        LH_FAIL(LH_EUSAGE, "'%s' is no plan of a fault: use drop:N, delay:N:SECONDS, kill:N or fail:N, N from 1", text);
+        LH_FAIL(LH_EUSAGE, "'%s' is no plan of a fault: use drop:N, stop:N, delay:N:SECONDS, kill:N or fail:N, N from 1", text);
     return LH_OK;
 }
 

@@ -156,7 +156,7 @@ mv keep.h5 tiny.h5
 cp in.jsonl all.jsonl
 seq -f '{"custom_id":"bad%.0f","method":"POST","url":"/v1/completions","body":{"prompt":"x","n":2}}' 200000 >bad.jsonl
 for case in "all 0 does not take part" "all 1 does not take part" \
-    "bad 0 rank 0 does not take part, its last step is 'next request'"; do
+    "bad 0 rank 0 does not take part, .*its last step is 'next request'"; do
     read -r input victim message <<<"$case"
     rm -f out.jsonl*
     cp "$input.jsonl" in.jsonl
