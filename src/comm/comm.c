@@ -136,14 +136,32 @@ done:
     return end_collective(comm, st, 0);
 }
 
-lh_status lh_comm_allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op)
+typedef lh_status (*allreduce_op)(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op);
+
+static lh_status reduce_by(lh_comm *comm, allreduce_op reduce, void *buf, int64_t count, lh_dtype type, lh_reduce op)
 {
     lh_status st = LH_OK;
     int64_t bytes = count * lh_dtype_bytes(type);
     assert(count >= 0 && (type == LH_F32 || type == LH_I32 || type == LH_I64 || (type == LH_BF16 && op == LH_SUM)));
     LH_TRY(begin_collective(comm, "all-reduce", bytes));
-    st = end_collective(comm, comm->ops->allreduce(comm, buf, count, type, op), bytes);
+    st = end_collective(comm, reduce(comm, buf, count, type, op), bytes);
     return st;
+}
+
+lh_status lh_comm_allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op)
+{
+    return reduce_by(comm, comm->ops->allreduce, buf, count, type, op);
+}
+
+lh_status lh_comm_allreduce_beside(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op)
+{
+    const lh_comm_ops *ops = comm->ops;
+    return reduce_by(comm, ops->allreduce_beside ? ops->allreduce_beside : ops->allreduce, buf, count, type, op);
+}
+
+lh_status lh_comm_join(lh_comm *comm)
+{
+    return comm->ops->join ? comm->ops->join(comm) : LH_OK;
 }
 
 static lh_status gather(lh_comm *comm, const char *operation, const void *send, void *recv, int64_t bytes)

@@ -106,6 +106,11 @@ void lh_comm_step(lh_comm *comm, const char *step, int64_t number);
  * result, but not necessarily the same bits twice: where bits matter, all-gather and add in order. */
 lh_status lh_comm_allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op);
 
+/* As an all-reduce; on a communicator that enqueues its collectives beside what is enqueued on the stream after it:
+ * lh_comm_join makes the stream wait for all that were begun so. Until then `buf` belongs to the sum. */
+lh_status lh_comm_allreduce_beside(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op);
+lh_status lh_comm_join(lh_comm *comm);
+
 /* recv = size blocks of `bytes` bytes in rank order; send may be its own block in recv. */
 lh_status lh_comm_allgather(lh_comm *comm, const void *send, void *recv, int64_t bytes);
 

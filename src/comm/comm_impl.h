@@ -22,7 +22,7 @@ typedef struct lh_seat {
     int rank, pid;
     _Atomic int waiting;
     _Atomic int64_t checked_ns; /* CLOCK_MONOTONIC at the last check of its watchdog */
-    char step[64]; /* may be read while it is written */
+    char step[64];              /* may be read while it is written */
 } lh_seat;
 
 typedef struct lh_board {
@@ -80,6 +80,9 @@ typedef struct lh_comm_ops {
     void (*close)(lh_comm *comm); /* frees impl; not the world */
     lh_status (*split)(lh_comm *comm, int color, lh_comm *child);
     lh_status (*allreduce)(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op);
+    /* NULL, both: as allreduce, and nothing to wait for */
+    lh_status (*allreduce_beside)(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op);
+    lh_status (*join)(lh_comm *comm);
     lh_status (*allgather)(lh_comm *comm, const void *send, void *recv, int64_t bytes);
     lh_status (*allgatherv)(lh_comm *comm, const void *send, void *recv, const int64_t *bytes, const int64_t *at);
     lh_status (*gatherv)(lh_comm *comm, int root, const void *send, void *recv, const int64_t *bytes,

@@ -16,6 +16,7 @@ typedef struct nccl {
     lh_stream *stream;
     lh_comm *owner;
     cudaStream_t on;
+    lh_stream *beside; /* of sums beside the stream */
 } nccl;
 
 static lh_status check_nccl(const nccl *n, ncclResult_t rc, const char *what)
@@ -39,13 +40,33 @@ static ncclDataType_t type_of(lh_dtype type)
     return types[type];
 }
 
-static lh_status allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op)
+static lh_status reduce_on(const nccl *n, cudaStream_t on, void *buf, int64_t count, lh_dtype type, lh_reduce op)
 {
     static const ncclRedOp_t ops[] = {[LH_SUM] = ncclSum, [LH_MAX] = ncclMax, [LH_MIN] = ncclMin};
-    const nccl *n = comm->impl;
     if (!count) return LH_OK;
-    return check_nccl(n, n->f->AllReduce(buf, buf, (size_t)count, type_of(type), ops[op], n->comm, n->on),
+    return check_nccl(n, n->f->AllReduce(buf, buf, (size_t)count, type_of(type), ops[op], n->comm, on),
                       "an all-reduce");
+}
+
+static lh_status allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op)
+{
+    const nccl *n = comm->impl;
+    return reduce_on(n, n->on, buf, count, type, op);
+}
+
+/* NCCL runs the collectives of a communicator one after the other, as they were enqueued, whatever their streams: it is
+ * the other work of the main stream that goes on. */
+static lh_status allreduce_beside(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op)
+{
+    const nccl *n = comm->impl;
+    LH_TRY(lh_stream_after(n->beside, n->stream));
+    return reduce_on(n, lh_stream_cuda(n->beside), buf, count, type, op);
+}
+
+static lh_status join(lh_comm *comm)
+{
+    const nccl *n = comm->impl;
+    return lh_stream_after(n->stream, n->beside);
 }
 
 static lh_status allgather(lh_comm *comm, const void *send, void *recv, int64_t bytes)
@@ -146,6 +167,7 @@ static void close_nccl(lh_comm *comm)
         else
             n->f->CommDestroy(n->comm);
     }
+    lh_stream_close(n->beside);
     lh_free(n);
 }
 
@@ -153,6 +175,8 @@ static const lh_comm_ops nccl_ops = {.name = "nccl",
                                      .enqueues = 1,
                                      .close = close_nccl,
                                      .allreduce = allreduce,
+                                     .allreduce_beside = allreduce_beside,
+                                     .join = join,
                                      .allgather = allgather,
                                      .allgatherv = allgatherv,
                                      .gatherv = gatherv,
@@ -196,6 +220,8 @@ lh_status lh_comm_open_nccl(lh_comm *comm, const lh_comm_on *on)
     n->owner = comm;
     LH_TRY_DONE(find_library(on, n));
     n->on = lh_stream_cuda(on->stream);
+    own = lh_stream_open(&n->beside, lh_stream_device(on->stream));
+    LH_TRY_DONE(lh_comm_agree(on->host, own));
     LH_TRY_DONE(choose_network(on->host, &help));
     if (comm->rank == 0) own = check_nccl(n, n->f->GetUniqueId(&id), "making an id");
     LH_TRY_DONE(lh_comm_agree(on->host, own));

@@ -166,10 +166,10 @@ done:
 /* ---- memory ---- */
 
 /* `second` goes on when all that is enqueued on `first` is done. */
-static void order(cuda_device *d, cudaStream_t first, cudaStream_t second)
+static cudaError_t order(cuda_device *d, cudaStream_t first, cudaStream_t second)
 {
-    cudaEventRecord(d->ready, first);
-    cudaStreamWaitEvent(second, d->ready, 0);
+    cudaError_t rc = cudaEventRecord(d->ready, first);
+    return rc == cudaSuccess ? cudaStreamWaitEvent(second, d->ready, 0) : rc;
 }
 
 static void alloc_cuda(lh_device *device, void **out, int64_t bytes)
@@ -279,6 +279,12 @@ static lh_status sync_stream(lh_stream *stream)
 {
     if (stream->waiter.during) return wait_and_ask(stream);
     return lh_cuda_check(cudaStreamSynchronize(lh_stream_cuda(stream)), "work that was under way");
+}
+
+static lh_status order_streams(lh_stream *stream, lh_stream *first)
+{
+    return lh_cuda_check(order(stream->device->impl, lh_stream_cuda(first), lh_stream_cuda(stream)),
+                         "ordering two streams");
 }
 
 static lh_status copy_apart(lh_stream *stream, void *dst, const void *src, int64_t bytes)
@@ -395,6 +401,7 @@ const lh_device_ops lh_cuda_device_ops = {
     .stream_open = open_stream,
     .stream_close = close_stream,
     .stream_sync = sync_stream,
+    .stream_after = order_streams,
     .copy = copy_bytes,
     .zero = zero_bytes,
     .record = begin_recording,

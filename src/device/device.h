@@ -102,6 +102,10 @@ lh_status lh_stream_take(lh_stream *stream);
 /* Wait for all enqueued work; returns its first error. */
 lh_status lh_stream_sync(lh_stream *stream);
 
+/* What is enqueued on `stream` from now on begins when all that is enqueued on `first`, of the same device, has ended.
+ */
+lh_status lh_stream_after(lh_stream *stream, lh_stream *first);
+
 /* Hooks of lh_stream_sync, for a communicator whose collectives are enqueued on the stream: called before the wait,
  * periodically during it (a failure ends it), and after it. NULL: none. */
 typedef struct lh_stream_waiter {

@@ -24,6 +24,7 @@ typedef struct lh_device_ops {
     lh_status (*stream_open)(lh_stream *stream);
     void (*stream_close)(lh_stream *stream);
     lh_status (*stream_sync)(lh_stream *stream);
+    lh_status (*stream_after)(lh_stream *stream, lh_stream *first); /* called with the device's lock held */
     lh_status (*copy)(lh_stream *stream, void *dst, const void *src, int64_t bytes, lh_copy_way way);
     lh_status (*zero)(lh_stream *stream, void *dst, int64_t bytes);
 

@@ -78,6 +78,17 @@ lh_status lh_stream_sync(lh_stream *stream)
     return st;
 }
 
+lh_status lh_stream_after(lh_stream *stream, lh_stream *first)
+{
+    lh_device *device = stream->device;
+    assert(first->device == device && !stream->recording && !first->recording);
+    if (!device->ops->stream_after) return LH_OK;
+    pthread_mutex_lock(&device->lock);
+    lh_status st = device->ops->stream_after(stream, first);
+    pthread_mutex_unlock(&device->lock);
+    return st;
+}
+
 /* The old block goes first: the peak is that of the largest operation, not of two. */
 lh_status lh_stream_scratch(lh_stream *stream, void *out, int64_t bytes)
 {

@@ -101,6 +101,38 @@ done:
 }
 END_TEST
 
+START_TEST(test_sums_beside_the_stream_are_there_after_a_join)
+{
+    if (!set_up(_i)) goto done;
+    int n = mt_size(), rank = mt_rank();
+    for (int c = 0; c < COUNTS; c++) {
+        int64_t count = counts[c];
+        float *x = NULL, *on[3], *copies[3];
+        mt_try(lh_calloc(&x, 3 * count + 1, sizeof *x));
+        for (int k = 0; k < 3; k++) {
+            for (int64_t i = 0; i < count; i++) x[k * count + i] = (float)((rank + 1 + k) * (i % 1000));
+            copies[k] = put(x, count * 4);
+            on[k] = put(x + k * count, count * 4);
+            mt_try(lh_comm_flush(comm));
+            if (k < 2) mt_try(lh_comm_allreduce_beside(comm, on[k], count, LH_F32, LH_SUM));
+        }
+        mt_try(lh_comm_allreduce(comm, on[2], count, LH_F32, LH_SUM)); /* in the stream, behind those beside it */
+        mt_try(lh_comm_join(comm));
+        for (int k = 0; k < 3; k++) mt_try(lh_stream_copy(stream, copies[k], on[k], count * 4, LH_COPY_ON_DEVICE));
+        for (int k = 0; k < 3; k++) {
+            get(x, copies[k], count * 4);
+            for (int64_t i = 0; i < count; i++)
+                mt_check(x[i] == (float)((n * (n + 1) / 2 + n * k) * (i % 1000)), "sum %d at %lld", k, (long long)i);
+            lh_device_free(device, on[k]);
+        }
+        lh_free(x);
+    }
+    tear_down();
+done:
+    mt_end();
+}
+END_TEST
+
 /* Block r of a ragged layout with gaps, in an order that is not that of the ranks. */
 static int64_t block(int r, int64_t count, int64_t *at)
 {
@@ -211,6 +243,7 @@ int main(void)
     Suite *suite = suite_create("on_stream");
     TCase *all = tcase_create("all");
     tcase_add_loop_test(all, test_sums_come_between_what_is_enqueued_before_and_behind, 0, LH_COMM_WAYS);
+    tcase_add_loop_test(all, test_sums_beside_the_stream_are_there_after_a_join, 0, LH_COMM_WAYS);
     tcase_add_loop_test(all, test_ragged_blocks_go_where_they_belong, 0, LH_COMM_WAYS);
     tcase_add_loop_test(all, test_blocks_of_one_size_and_broadcasts, 0, LH_COMM_WAYS);
     tcase_add_loop_test(all, test_sums_are_recorded_with_other_work, 0, LH_COMM_WAYS);

@@ -231,6 +231,11 @@ int simt_capture_call(cudaStream_t stream, void (*call)(void *self, const void *
     return 1;
 }
 
+void simt_enqueue(cudaStream_t stream, work w)
+{
+    enqueue(stream, w);
+}
+
 void simt_enqueue_now(cudaStream_t stream, work w)
 {
     enqueue(stream, w);

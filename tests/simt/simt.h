@@ -7,6 +7,9 @@
 /* Runs a grid to its end; device memory must be open. threads.cpp */
 void simt_run(const simt_shape &shape, const std::function<void()> &body);
 
+/* Work that is done when its stream is waited for. runtime.cpp */
+void simt_enqueue(cudaStream_t stream, std::function<void()> work);
+
 /* Work that no later wait may hold up: it is done at once, after all that was enqueued before, and as part of a graph
  * when that is launched. runtime.cpp */
 void simt_enqueue_now(cudaStream_t stream, std::function<void()> work);
