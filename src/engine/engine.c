@@ -183,11 +183,13 @@ static lh_status load_model(lh_engine *e, lh_comm *world, lh_order order)
     if (st == LH_OK) st = check_memory(e, &shard, &need);
     LH_TRY(lh_comm_agree(world, st));
     prepare_attention(e, &shard, order);
+    const lh_model_options options =
+        lh_model_options_for(v->config, &shard, lh_device_kind_of(v->device), v->dtype, order);
     const int apart = lh_comm_local_size(world) < lh_comm_size(world);
     if (apart && world != v->comm) LH_TRY(lh_comm_split(world, lh_comm_rank(v->comm), &same));
     lh_progress_init(&progress, "loading weights", "bytes", need);
     st = lh_model_load(
-        &v->model, e->ck, v->exec, &(lh_model_options){v->dtype, order},
+        &v->model, e->ck, v->exec, &options,
         &(lh_load_options){
             .self = &progress, .done = show_loading, .all = apart ? world : NULL, .same = same, .read_bytes = &read});
     lh_progress_clear(&progress);

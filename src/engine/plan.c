@@ -9,12 +9,13 @@
 #include "kv/forecast.h"
 #include "model/rotations.h"
 
-/* An all-reduce sends its buffer once; the reproducible mode gathers one product a logical shard instead. */
-static int64_t sent_per_token(const lh_config *c, const lh_shard *s, int deterministic)
+/* An all-reduce sends its buffer once, of products in `type`; the reproducible mode gathers one product a logical shard
+ * instead. */
+static int64_t sent_per_token(const lh_config *c, const lh_shard *s, lh_order order, lh_dtype type)
 {
     if (s->ranks == 1) return 0;
-    int64_t row = c->hidden * 4, products = deterministic ? s->heads.q_count + s->block_count : 2;
-    return row + c->layers * products * row;
+    int64_t products = order == LH_ORDER_FIXED ? s->heads.q_count + s->block_count : 2;
+    return c->hidden * 4 + c->layers * products * c->hidden * lh_dtype_bytes(type);
 }
 
 /* A rank's numbers but for what depends on the length of chunks, which is asked for in *chunk. */
@@ -44,7 +45,8 @@ static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh
                           .hidden = lh_forward_prompt_bytes(c, r->context),
                           .work = kv.work};
     chunk->config = c;
-    chunk->options = (lh_model_options){plan->dtype, r->engine->deterministic ? LH_ORDER_FIXED : LH_ORDER_ANY};
+    const lh_order order = r->engine->deterministic ? LH_ORDER_FIXED : LH_ORDER_ANY;
+    chunk->options = lh_model_options_for(c, chunk->shard, plan->device, plan->dtype, order);
     chunk->device = plan->device;
     chunk->wanted = r->engine->chunk;
     chunk->tokens = r->context;
@@ -57,8 +59,9 @@ static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh
     out->decode_read = out->weights + out->kv_kept - c->layers * (c->experts.count - c->experts.top_k) * expert;
     if (c->tied == 0)
         out->decode_read -= chunk->shard->vocab_count * c->hidden * lh_dtype_bytes(plan->dtype); /* one row of it */
-    out->decode_sent = sent_per_token(c, chunk->shard, r->engine->deterministic);
-    out->prefill_sent = out->decode_sent * r->context + kv.summaries;
+    const lh_dtype sums = chunk->options.rounds_sums ? LH_BF16 : LH_F32;
+    out->decode_sent = sent_per_token(c, chunk->shard, order, LH_F32);
+    out->prefill_sent = sent_per_token(c, chunk->shard, order, sums) * r->context + kv.summaries;
     return LH_OK;
 }
 

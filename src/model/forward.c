@@ -95,7 +95,8 @@ lh_status lh_forward_through_layers(lh_forward *f, int64_t room)
             s->views[b] = *view;
         }
         lh_layer_attend(f, &rows);
-        lh_layer_output(f, &rows);
+        lh_layer_project(f, &rows, NULL);
+        lh_layer_mlp(f, &rows, NULL);
     }
     return LH_OK;
 }

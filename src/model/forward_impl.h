@@ -39,6 +39,9 @@ typedef struct lh_captured_step {
     int refused;           /* 1: capture failed and is not tried again */
 } lh_captured_step;
 
+/* Sums over ranks that are under way while a prompt's next rows are worked on (prefill.c). */
+enum { LH_LATE_SUMS = 3 };
+
 /* Device memory of one chunk of t tokens. */
 typedef struct lh_chunk_work {
     int32_t *ids, *positions, *turns; /* [t] */
@@ -52,6 +55,7 @@ typedef struct lh_chunk_work {
     void *gated;                      /* [t, ff_count], of a mixture [assignments, ff_count] */
     float *squares;                   /* [t, heads + kv_heads] of the model, of norms over all heads only */
     float *y;                         /* [t, hidden] */
+    void *sums[LH_LATE_SUMS];         /* [t, hidden] of bf16, of a prompt's chunks; NULL unless ranks round sums */
     float *products;                  /* [logical shards, t, hidden], of the reproducible order only */
 } lh_chunk_work;
 

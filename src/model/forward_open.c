@@ -7,7 +7,7 @@
 #include "model/forward_impl.h"
 
 /* A buffer of the workspace: address of its pointer, and size. */
-enum { BUFFERS = 26 };
+enum { BUFFERS = 29 };
 typedef struct buffer {
     void *where;
     int64_t bytes;
@@ -29,7 +29,7 @@ static void list_buffers(lh_forward *f, const extent *e, buffer out[BUFFERS])
     int64_t t = e->t, type = lh_dtype_bytes(o->dtype), f32 = 4;
     int64_t shards = o->order == LH_ORDER_FIXED ? (c->heads > LH_FF_BLOCKS ? c->heads : LH_FF_BLOCKS) : 0;
     int64_t q_dim = s->heads.q_count * c->head_dim, experts = c->experts.count, assignments = t * c->experts.top_k;
-    int64_t mlp_rows = experts ? assignments : t;
+    int64_t mlp_rows = experts ? assignments : t, late = o->rounds_sums ? t * c->hidden * type : 0;
     const buffer list[BUFFERS] = {
         {&f->work.ids, t * 4},
         {&f->work.positions, t * 4},
@@ -51,6 +51,9 @@ static void list_buffers(lh_forward *f, const extent *e, buffer out[BUFFERS])
         {&f->experts.rows, assignments * c->hidden * type},
         {&f->experts.outputs, assignments * c->hidden * f32},
         {&f->work.y, t * c->hidden * f32},
+        {&f->work.sums[0], late},
+        {&f->work.sums[1], late},
+        {&f->work.sums[2], late},
         {&f->work.products, shards * t * c->hidden * f32},
         {&f->room.best, LH_BEST_MOST * f32},
         {&f->room.best_at, LH_BEST_MOST * 4},

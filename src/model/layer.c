@@ -319,35 +319,46 @@ static void multiply_sharded(lh_forward *f, const sharded_product *p, int64_t to
         LH_RUN(&f->exec, add, .y = f->work.y, .x = p->bias, .tokens = tokens, .dim = hidden, .y_ld = hidden, .x_ld = 0);
 }
 
-/* 1 where ranks send their parts of a sum in bf16: blocks of rows between GPUs take as long as their bytes. */
-static int sends_bf16(const lh_forward *f)
-{
-    return f->exec.ops->device != LH_DEVICE_CPU && f->model->options.dtype == LH_BF16 && f->sequences.tokens > 1;
-}
-
-/* x += the product, whose parts are rounded. */
-static void add_rounded_product(lh_forward *f, const sharded_product *p, float *x, int64_t tokens)
+static void add_rounded(lh_forward *f, const void *rounded, float *x, int64_t tokens)
 {
     const int64_t hidden = f->config->hidden;
-    void *rounded = f->work.normed; /* free until the next norm */
-    multiply(f, p, 0, p->in, f->work.y, tokens);
-    LH_RUN(&f->exec, convert, .dst = rounded, .src = f->work.y, .dst_type = LH_BF16, .src_type = LH_F32, .rows = tokens,
-           .cols = hidden, .dst_ld = hidden, .src_ld = hidden);
-    lh_exec_allreduce(&f->exec, rounded, tokens * hidden, LH_BF16, LH_SUM);
     LH_RUN(&f->exec, add, .y = x, .x = rounded, .x_type = LH_BF16, .tokens = tokens, .dim = hidden, .y_ld = hidden,
            .x_ld = hidden);
 }
 
-/* x += the product, after a norm if the family has one here. */
-static void add_product(lh_forward *f, const sharded_product *p, const float *post_norm, float *x, int64_t tokens)
+void lh_layer_add_late(lh_forward *f, lh_late_sum *late)
 {
-    int64_t hidden = f->config->hidden;
-    int is_plain = f->model->options.order == LH_ORDER_ANY && !post_norm;
-    if (is_plain && f->shard->ranks > 1 && !p->bias && sends_bf16(f)) {
-        add_rounded_product(f, p, x, tokens);
+    if (late->x) add_rounded(f, late->parts, late->x, late->rows);
+    late->x = NULL;
+}
+
+/* x += the product, whose parts are rounded. */
+static void add_rounded_product(lh_forward *f, const sharded_product *p, float *x, int64_t tokens, lh_late_sum *late)
+{
+    const int64_t hidden = f->config->hidden;
+    void *rounded = late ? late->parts : f->work.normed; /* free until the next norm */
+    multiply(f, p, 0, p->in, f->work.y, tokens);
+    LH_RUN(&f->exec, convert, .dst = rounded, .src = f->work.y, .dst_type = LH_BF16, .src_type = LH_F32, .rows = tokens,
+           .cols = hidden, .dst_ld = hidden, .src_ld = hidden);
+    if (late) {
+        lh_exec_allreduce_beside(&f->exec, rounded, tokens * hidden, LH_BF16, LH_SUM);
+        late->x = x;
+        late->rows = tokens;
         return;
     }
-    if (is_plain && f->shard->ranks == 1 && !p->routes) {
+    lh_exec_allreduce(&f->exec, rounded, tokens * hidden, LH_BF16, LH_SUM);
+    add_rounded(f, rounded, x, tokens);
+}
+
+/* x += the product, after a norm if the family has one here. */
+static void add_product(lh_forward *f, const sharded_product *p, const float *post_norm, float *x, lh_late_sum *late)
+{
+    const int64_t hidden = f->config->hidden, tokens = rows_of(f);
+    if (f->model->options.rounds_sums && f->sequences.tokens > 1) {
+        add_rounded_product(f, p, x, tokens, late);
+        return;
+    }
+    if (f->model->options.order == LH_ORDER_ANY && !post_norm && f->shard->ranks == 1 && !p->routes) {
         LH_RUN(&f->exec, gemm, .y = x, .x = p->x, .w = p->w, .type = f->model->options.dtype, .bias = p->bias,
                .tokens = tokens, .out = hidden, .in = p->in, .y_ld = hidden, .x_ld = p->in, .w_ld = p->in, .adds = 1);
         return;
@@ -374,7 +385,7 @@ static lh_gated_args gate_of(const lh_forward *f, int64_t rows)
                            .gate_kind = gates[f->config->activation]};
 }
 
-static void mlp(lh_forward *f, const lh_rows_at *rows)
+static void dense_mlp(lh_forward *f, const lh_rows_at *rows, lh_late_sum *late)
 {
     const lh_layer *w = layer_of(f, rows->layer);
     int64_t t = rows_of(f), hidden = f->config->hidden, ff = f->shard->ff_count;
@@ -393,11 +404,11 @@ static void mlp(lh_forward *f, const lh_rows_at *rows)
                     .order = f->model->options.order},
            .gated = gate_of(f, t));
     add_product(f, &(sharded_product){f->work.gated, w->down, w->down_bias, ff, &f->block_shards, NULL},
-                w->mlp_post_norm, rows->x, t);
+                w->mlp_post_norm, rows->x, late);
 }
 
 /* A mixture of experts. Every rank routes all tokens: in f32 and in a fixed order, so that all ranks route alike. */
-static void experts(lh_forward *f, const lh_rows_at *rows)
+static void experts(lh_forward *f, const lh_rows_at *rows, lh_late_sum *late)
 {
     const lh_layer *w = layer_of(f, rows->layer);
     lh_expert_work *e = &f->experts;
@@ -417,18 +428,21 @@ static void experts(lh_forward *f, const lh_rows_at *rows)
     const lh_gated_args gate = gate_of(f, assignments);
     LH_LATCH(&f->exec, f->exec.ops->gated(f->exec.stream, &gate));
     add_product(f, &(sharded_product){f->work.gated, w->down, NULL, ff, &f->block_shards, &e->routes}, w->mlp_post_norm,
-                rows->x, t);
+                rows->x, late);
 }
 
-void lh_layer_output(lh_forward *f, const lh_rows_at *rows)
+void lh_layer_project(lh_forward *f, const lh_rows_at *rows, lh_late_sum *late)
 {
     const lh_layer *w = layer_of(f, rows->layer);
     const void *attended = f->work.attended_bf16 ? f->work.attended_bf16 : f->work.attended;
-    int64_t t = rows_of(f), width = q_dim(f);
-    add_product(f, &(sharded_product){attended, w->o, w->o_bias, width, &f->head_shards, NULL}, w->attn_post_norm,
-                rows->x, t);
+    add_product(f, &(sharded_product){attended, w->o, w->o_bias, q_dim(f), &f->head_shards, NULL}, w->attn_post_norm,
+                rows->x, late);
+}
+
+void lh_layer_mlp(lh_forward *f, const lh_rows_at *rows, lh_late_sum *late)
+{
     if (f->config->experts.count)
-        experts(f, rows);
+        experts(f, rows, late);
     else
-        mlp(f, rows);
+        dense_mlp(f, rows, late);
 }

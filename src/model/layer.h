@@ -11,6 +11,13 @@ typedef struct lh_rows_at {
     float *x;             /* [rows, hidden], updated in place */
 } lh_rows_at;
 
+/* A sum over ranks that is added to rows of x later, so that it runs beside other work. */
+typedef struct lh_late_sum {
+    void *parts; /* device, [rows, hidden] of bf16: this rank's, then the sum; of f->work.sums */
+    float *x;    /* NULL: there is none */
+    int64_t rows;
+} lh_late_sum;
+
 /* Norm, projections, rotation; keys and values into the caches, rotated queries left in f->work.qkv. */
 void lh_layer_append(lh_forward *f, const lh_rows_at *rows);
 
@@ -18,7 +25,12 @@ void lh_layer_append(lh_forward *f, const lh_rows_at *rows);
  * where lh_kv_record is. */
 void lh_layer_attend(lh_forward *f, const lh_rows_at *rows);
 
-/* Output projection, residual, MLP, residual. Collective. */
-void lh_layer_output(lh_forward *f, const lh_rows_at *rows);
+/* Output projection, added to x; and the MLP of x, added to it. Collective. late: NULL, or takes the sum if ranks round
+ * it (lh_model_options); x has it after lh_layer_add_late. */
+void lh_layer_project(lh_forward *f, const lh_rows_at *rows, lh_late_sum *late);
+void lh_layer_mlp(lh_forward *f, const lh_rows_at *rows, lh_late_sum *late);
+
+/* Adds the sum, if there is one. Needs lh_exec_join after it was begun. */
+void lh_layer_add_late(lh_forward *f, lh_late_sum *late);
 
 #endif

@@ -216,6 +216,16 @@ const lh_config *lh_model_config(const lh_model *model)
     return &model->config;
 }
 
+lh_model_options lh_model_options_for(const lh_config *config, const lh_shard *shard, lh_device_kind device,
+                                      lh_dtype dtype, lh_order order)
+{
+    const int is_plain = order == LH_ORDER_ANY && !config->post_norms && !config->o_bias && !config->mlp_bias;
+    return (lh_model_options){.dtype = dtype,
+                              .order = order,
+                              .rounds_sums =
+                                  is_plain && shard->ranks > 1 && dtype == LH_BF16 && device != LH_DEVICE_CPU};
+}
+
 lh_model_options lh_model_options_of(const lh_model *model)
 {
     return model->options;

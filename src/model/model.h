@@ -10,9 +10,15 @@
 typedef struct lh_model lh_model;
 
 typedef struct lh_model_options {
-    lh_dtype dtype; /* of matrices in memory and of products: f32 or bf16 */
-    lh_order order; /* LH_ORDER_FIXED: the same bits on any number of ranks */
+    lh_dtype dtype;  /* of matrices in memory and of products: f32 or bf16 */
+    lh_order order;  /* LH_ORDER_FIXED: the same bits on any number of ranks */
+    int rounds_sums; /* 1: ranks send their parts of a prompt's sums in bf16, beside the work on the next rows */
 } lh_model_options;
+
+/* rounds_sums: for several GPUs, where blocks of rows take as long as their bytes, unless a bias or a norm follows the
+ * sums, or their bits are fixed. */
+lh_model_options lh_model_options_for(const lh_config *config, const lh_shard *shard, lh_device_kind device,
+                                      lh_dtype dtype, lh_order order);
 
 /* How weights are loaded; all zero and NULL: by this rank alone. */
 typedef struct lh_load_options {

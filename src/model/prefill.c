@@ -1,9 +1,18 @@
 /* prefill.c - the prefill. It is layer-major: a layer sees the whole prompt chunk by chunk, then its cache is evicted,
- * before the next layer starts. Between two chunks only the hidden states of the prompt and what the cache holds are in
- * use, so that other caches can have the workspace there. */
+ * before the next layer starts. Between two chunks only the hidden states of the prompt, sums that are under way and
+ * what the cache holds are in use, so that other caches can have the rest of the workspace there.
+ *
+ * Where ranks round sums (lh_model_options) their sums run beside other work: that of a chunk's attention beside the
+ * MLP of the chunk before it, and that of this MLP beside the attention of the chunk after. */
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "model/layer.h"
+
+/* A chunk whose MLP waits for the sum of its attention. */
+typedef struct late_chunk {
+    int64_t at, tokens; /* tokens 0: there is none */
+    lh_late_sum *attended;
+} late_chunk;
 
 struct lh_prefill {
     lh_forward *forward;
@@ -12,11 +21,21 @@ struct lh_prefill {
     int64_t n, layer, at; /* at: tokens of the layer that are done */
     int64_t rows;         /* whose logits are kept */
     lh_ragged *view;      /* of the layer */
+    int64_t chunk;        /* most tokens that pass through a layer together */
+    late_chunk late;
+    lh_late_sum attended[2], outputs; /* of chunks in turn; of the chunk before the late one */
 };
 
 static lh_status open_prefill(lh_prefill *p)
 {
     return lh_device_alloc(p->forward->device, &p->x, lh_forward_prompt_bytes(p->forward->config, p->n), LH_MEM_WORK);
+}
+
+/* Sums run beside the work of another chunk: a prompt of one is cut in two, if halves are still efficient. */
+static int64_t chunk_of(const lh_forward *f, int64_t n)
+{
+    enum { HALF_LEAST = 512 };
+    return f->model->options.rounds_sums && n <= f->chunk && n >= 2 * HALF_LEAST ? (n + 1) / 2 : f->chunk;
 }
 
 lh_status lh_prefill_open(lh_prefill **out, lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t n)
@@ -25,7 +44,13 @@ lh_status lh_prefill_open(lh_prefill **out, lh_forward *f, lh_kv *kv, const int3
     lh_prefill *p = NULL;
     st = lh_calloc(&p, 1, sizeof *p);
     if (st == LH_OK) {
-        *p = (lh_prefill){.forward = f, .kv = kv, .n = n, .rows = lh_min_i64(f->last_rows.next, n)};
+        *p = (lh_prefill){.forward = f,
+                          .kv = kv,
+                          .n = n,
+                          .rows = lh_min_i64(f->last_rows.next, n),
+                          .chunk = chunk_of(f, n),
+                          .attended = {{.parts = f->work.sums[0]}, {.parts = f->work.sums[1]}},
+                          .outputs = {.parts = f->work.sums[2]}};
         st = open_prefill(p);
     }
     LH_TRY_DONE(lh_comm_agree(f->exec.comm, st));
@@ -48,6 +73,41 @@ void lh_prefill_close(lh_prefill *p)
     lh_free(p);
 }
 
+/* The MLP of the late chunk. What it needs has been joined. */
+static void finish_late(lh_prefill *p)
+{
+    lh_forward *f = p->forward;
+    const lh_rows_at rows = {.layer = p->layer, .x = p->x + p->late.at * f->config->hidden};
+    if (!p->late.tokens) return;
+    lh_layer_add_late(f, &p->outputs);
+    lh_layer_add_late(f, p->late.attended);
+    lh_forward_alone(f, p->kv, p->late.at, p->late.tokens);
+    lh_layer_mlp(f, &rows, &p->outputs);
+    p->late.tokens = 0;
+}
+
+/* All sums of the layer. */
+static void finish_sums(lh_prefill *p)
+{
+    lh_forward *f = p->forward;
+    lh_exec_join(&f->exec);
+    finish_late(p);
+    lh_exec_join(&f->exec);
+    lh_layer_add_late(f, &p->outputs);
+}
+
+/* Adds what attention of a chunk gives, and the MLP of the chunk before it, or its own if no sum is under way. */
+static void go_on(lh_prefill *p, const lh_rows_at *rows, int64_t t)
+{
+    lh_forward *f = p->forward;
+    lh_late_sum *attended = p->late.attended == &p->attended[0] ? &p->attended[1] : &p->attended[0];
+    lh_exec_join(&f->exec);
+    lh_layer_project(f, rows, attended);
+    finish_late(p);
+    p->late = (late_chunk){p->at, t, attended};
+    if (!attended->x) finish_late(p);
+}
+
 /* A chunk of t tokens in a layer; failures of operations are latched until lh_kv_prefill_end. In the last layer only
  * rows whose logits are kept go through the MLP, and only these and those that the cache wants attend. */
 static void chunk_through_layer(lh_prefill *p, int64_t t)
@@ -63,7 +123,7 @@ static void chunk_through_layer(lh_prefill *p, int64_t t)
     lh_forward_put_positions(f);
     lh_layer_append(f, &rows);
     if (end > attends) lh_layer_attend(f, &rows);
-    if (end > goes_on) lh_layer_output(f, &rows);
+    if (end > goes_on) go_on(p, &rows, t);
 }
 
 static lh_status begin_layer(lh_prefill *p)
@@ -76,6 +136,7 @@ static lh_status begin_layer(lh_prefill *p)
 static lh_status end_layer(lh_prefill *p)
 {
     lh_forward *f = p->forward;
+    finish_sums(p);
     LH_TRY(lh_kv_prefill_end(p->kv, p->layer));
     p->at = 0;
     if (++p->layer < f->config->layers) return LH_OK;
@@ -85,7 +146,7 @@ static lh_status end_layer(lh_prefill *p)
 
 lh_status lh_prefill_next(lh_prefill *p, int64_t *left)
 {
-    int64_t t = lh_min_i64(p->forward->chunk, p->n - p->at);
+    int64_t t = lh_min_i64(p->chunk, p->n - p->at);
     if (p->at == 0) LH_TRY(begin_layer(p));
     LH_TRY(lh_kv_prefill_next(p->kv, p->layer, p->at, &t, &p->view));
     chunk_through_layer(p, t);

@@ -115,6 +115,7 @@ lh_engine *device_open(lh_comm *comm, const char *path, const device_options *op
                                                   .dtype = options->dtype,
                                                   .kv_dtype = options->dtype,
                                                   .threads = 1,
+                                                  .chunk = options->chunk,
                                                   .deterministic = options->deterministic}));
     return engine;
 }

@@ -26,6 +26,7 @@ void device_models_remove(device_models *m);
 typedef struct device_options {
     const char *device, *dtype;
     int deterministic;
+    int64_t chunk; /* 0: the engine's choice */
 } device_options;
 lh_engine *device_open(lh_comm *comm, const char *path, const device_options *options);
 

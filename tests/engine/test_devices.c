@@ -26,13 +26,13 @@ typedef struct pair {
     lh_engine *alone, *tried;
 } pair;
 
-static void open_pair(pair *p, int model, const char *dtype)
+static void open_pair(pair *p, int model, const char *dtype, int64_t chunk)
 {
     const char *path = models.paths[model];
     *p = (pair){0};
     mt_try(lh_comm_open_self(&p->self));
-    if (mt_rank() == 0) p->alone = device_open(p->self, path, &(device_options){"cpu", dtype, 0});
-    p->tried = device_open(mt_comm(), path, &(device_options){models.device, dtype, 0});
+    if (mt_rank() == 0) p->alone = device_open(p->self, path, &(device_options){"cpu", dtype, 0, 0});
+    p->tried = device_open(mt_comm(), path, &(device_options){models.device, dtype, 0, chunk});
 }
 
 static void close_pair(pair *p)
@@ -75,7 +75,7 @@ START_TEST(test_logits_and_tokens_are_those_of_the_cpu)
     device_result both[2];
     device_case c = case_of(_i, &everything);
     c.every_row = 1;
-    open_pair(&p, _i, "f32");
+    open_pair(&p, _i, "f32", 0);
     run_both(&p, &c, both);
     if (is_first()) {
         device_likeness l = device_compare(&both[0], &both[1]);
@@ -99,6 +99,7 @@ static void say_likeness(const family_likeness *l, const char *name, const char 
            (long long)l->heads, models.device, l->sum / (double)l->heads, l->least);
 }
 
+/* In three chunks, so that sums over ranks run beside the work on the next one. */
 START_TEST(test_bf16_differs_from_the_cpu_by_rounding_alone)
 {
     static const lh_policy_options some = {.policy = "snapkv", .budget = "40%"};
@@ -106,7 +107,7 @@ START_TEST(test_bf16_differs_from_the_cpu_by_rounding_alone)
     device_result both[2];
     device_case c = case_of(_i, &everything);
     c.every_row = 1;
-    open_pair(&p, _i, "bf16");
+    open_pair(&p, _i, "bf16", models.prompt / 3);
     run_both(&p, &c, both);
     if (is_first()) {
         device_likeness l = device_compare(&both[0], &both[1]);
@@ -174,7 +175,7 @@ START_TEST(test_policies_keep_on_the_device_what_they_keep_on_the_cpu)
     family_likeness l = {0};
     lh_policy_options policy;
     device_result both[2];
-    open_pair(&p, _i, "f32");
+    open_pair(&p, _i, "f32", 0);
     for (int preset = 0; lh_policy_at(preset); preset++) {
         if (!is_tried(preset, _i) || !make_policy(&policy, preset)) continue;
         device_case c = case_of(_i, &policy);
@@ -202,7 +203,7 @@ START_TEST(test_deterministic_runs_give_the_same_bits_twice_and_on_any_ranks)
         {.policy = "h2o", .budget = "40%", .parts.evict = "every:1"},
         {.policy = "keydiff", .budget = "40%", .parts = {.evict = "every:2", .positions = "slot"}},
     };
-    const device_options options = {models.device, _i % 2 ? "bf16" : "f32", 1};
+    const device_options options = {models.device, _i % 2 ? "bf16" : "f32", 1, 0};
     device_case c = case_of(_i, &policies[_i % 3]);
     device_result first, other;
     lh_comm *self = NULL;
@@ -270,7 +271,7 @@ START_TEST(test_answers_are_those_of_the_cpu)
     static const lh_sampling ways[2] = {{.top_p = 1, .repeat_penalty = 1},
                                         {.temperature = 1, .top_k = 40, .top_p = 0.95, .repeat_penalty = 1, .seed = 9}};
     pair p;
-    open_pair(&p, _i, "f32");
+    open_pair(&p, _i, "f32", 0);
     for (int way = 0; way < 2; way++) {
         lh_generation want = {0}, got = {0};
         if (p.alone) answer(p.alone, &ways[way], &want);

@@ -23,7 +23,7 @@ static int searches(int model, const char *dtype, int deterministic)
 {
     const int before = simt_cudnn_count().searches;
     lh_engine_close(
-        device_open(mt_comm(), models.paths[model], &(device_options){models.device, dtype, deterministic}));
+        device_open(mt_comm(), models.paths[model], &(device_options){models.device, dtype, deterministic, 0}));
     mt_check(simt_cudnn_count().descriptors == 0, "%d descriptors are left", simt_cudnn_count().descriptors);
     return simt_cudnn_count().searches > before;
 }
