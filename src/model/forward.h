@@ -69,8 +69,7 @@ lh_status lh_prefill_load(lh_prefill *p, lh_saved_prefill *saved, uint64_t model
 /* Device memory for sampling (lh_sample). */
 enum { LH_BEST_MOST = 1024 };
 typedef struct lh_sample_room {
-    float *best; /* [most]: the best logits and their indices */
-    int32_t *best_at;
+    float *best;            /* [2 most]: the k best logits, then their k indices (int32) */
     float *penalised;       /* [count]: logits after the repeat penalty */
     uint32_t *seen;         /* [count / 32, rounded up]: a bit per token */
     int64_t *probabilities; /* [1]: the sum of theirs */

@@ -7,7 +7,7 @@
 #include "model/forward_impl.h"
 
 /* A buffer of the workspace: address of its pointer, and size. */
-enum { BUFFERS = 29 };
+enum { BUFFERS = 28 };
 typedef struct buffer {
     void *where;
     int64_t bytes;
@@ -55,8 +55,7 @@ static void list_buffers(lh_forward *f, const extent *e, buffer out[BUFFERS])
         {&f->work.sums[1], late},
         {&f->work.sums[2], late},
         {&f->work.products, shards * t * c->hidden * f32},
-        {&f->room.best, LH_BEST_MOST * f32},
-        {&f->room.best_at, LH_BEST_MOST * 4},
+        {&f->room.best, 2 * LH_BEST_MOST * f32},
         {&f->room.penalised, s->vocab_count * f32},
         {&f->room.seen, (s->vocab_count + 31) / 32 * 4},
         {&f->room.probabilities, 8},

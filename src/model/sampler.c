@@ -107,20 +107,17 @@ static lh_status find_best(const lh_sample_at *in, const lh_logits_view *row, ca
     lh_status st = LH_OK;
     const lh_sample_room *room = &row->room;
     int64_t own = k < row->count ? k : row->count;
-    float *best = NULL;
-    int32_t *at = NULL;
-    LH_TRY_DONE(lh_calloc(&best, own, sizeof *best));
-    LH_TRY_DONE(lh_calloc(&at, own, sizeof *at));
-    LH_RUN(in->exec, top_logits, .values = room->best, .indices = room->best_at, .x = row->logits, .rows = 1,
-           .cols = row->count, .ld = row->count, .k = own);
-    lh_exec_copy(in->exec, best, room->best, own * 4, LH_COPY_TO_HOST);
-    lh_exec_fetch(in->exec, at, room->best_at, own * 4);
+    float *best = NULL; /* as in the room: one copy, for which the host waits once */
+    LH_TRY_DONE(lh_calloc(&best, 2 * own, sizeof *best));
+    LH_RUN(in->exec, top_logits, .values = room->best, .indices = (int32_t *)(room->best + own), .x = row->logits,
+           .rows = 1, .cols = row->count, .ld = row->count, .k = own);
+    lh_exec_fetch(in->exec, best, room->best, 2 * own * 4);
     LH_TRY_DONE(lh_exec_take(in->exec));
+    const int32_t *at = (const int32_t *)(best + own);
     for (int64_t i = 0; i < k; i++)
         mine[i] = i < own ? (candidate){best[i], (int32_t)(at[i] + row->first)} : (candidate){NAN, NO_TOKEN};
 done:
     lh_free(best);
-    lh_free(at);
     return st;
 }
 

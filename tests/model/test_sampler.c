@@ -53,8 +53,7 @@ static void open_rig(rig *r, const lh_ops *ops)
     r->all = (lh_exec){.ops = ops, .stream = r->stream, .comm = mt_comm()};
     r->alone = (lh_exec){.ops = ops, .stream = r->stream, .comm = r->self};
     new_block(r, &r->logits, LARGE * 4);
-    new_block(r, &r->room.best, LH_BEST_MOST * 4);
-    new_block(r, &r->room.best_at, LH_BEST_MOST * 4);
+    new_block(r, &r->room.best, 2 * LH_BEST_MOST * 4);
     new_block(r, &r->room.penalised, LARGE * 4);
     new_block(r, &r->room.seen, (LARGE + 31) / 32 * 4);
     new_block(r, &r->room.probabilities, 8);
@@ -62,7 +61,7 @@ static void open_rig(rig *r, const lh_ops *ops)
 
 static void close_rig(rig *r)
 {
-    void *blocks[] = {r->logits, r->room.best, r->room.best_at, r->room.penalised, r->room.seen, r->room.probabilities};
+    void *blocks[] = {r->logits, r->room.best, r->room.penalised, r->room.seen, r->room.probabilities};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) lh_device_free(r->device, blocks[i]);
     lh_comm_close(r->self);
     lh_stream_close(r->stream);
