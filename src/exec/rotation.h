@@ -8,6 +8,7 @@ typedef struct lh_rotation {
     const float *inv_freq; /* [rotary / 2], device */
     int64_t rotary;        /* dimensions */
     float scale;
+    uint64_t hash; /* of frequencies and scale: the rotations of two sequences are equal if these are */
 } lh_rotation;
 
 /* *out = [rotary / 2] frequencies, new memory of the host. */

@@ -117,7 +117,7 @@ static int64_t end_of_turn(const lh_sequences *s, int64_t b)
 {
     int64_t end = b + 1;
     for (; end < s->n; end++)
-        if (s->turned[end].rotation != s->turned[b].rotation ||
+        if (s->turned[end].rotation->hash != s->turned[b].rotation->hash ||
             s->turned[end].keys_as_they_are != s->turned[b].keys_as_they_are)
             break;
     return end;

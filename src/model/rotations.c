@@ -1,5 +1,6 @@
 #include "model/rotations.h"
 
+#include "base/hash.h"
 #include "base/mem.h"
 
 /* Of layers that do not slide, of those that do, and of those that are not rotated, whose frequencies are 0. */
@@ -19,8 +20,10 @@ static lh_status open_kind(float **frequencies, const lh_config *c, const lh_exe
     const int64_t half = c->rotary_dim / 2;
     float *host = NULL;
     *out = (lh_rotation){.rotary = c->rotary_dim, .scale = 1};
-    LH_TRY_DONE(lh_calloc(&host, half, sizeof *host));
+    LH_TRY_DONE(lh_calloc(&host, half + 1, sizeof *host));
     if (rope) lh_rope_frequencies(rope, c->rotary_dim, length, host, &out->scale);
+    host[half] = out->scale;
+    out->hash = lh_hash64(host, (half + 1) * 4);
     LH_TRY_DONE(lh_device_alloc(lh_exec_device(x), frequencies, half * 4, LH_MEM_WORK));
     out->inv_freq = *frequencies;
     LH_TRY_DONE(lh_stream_put(x->stream, *frequencies, host, half * 4));

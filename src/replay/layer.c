@@ -48,7 +48,9 @@ lh_status lh_replay_open_layer(lh_replay *r, int64_t layer)
                           .len = l->len,
                           .heads = heads,
                           .head_dim = s->head_dim};
-    if (l->data.frequencies) l->rotation = (lh_rotation){l->data.frequencies, l->data.rotary, l->data.rotation_scale};
+    if (l->data.frequencies)
+        l->rotation =
+            (lh_rotation){.inv_freq = l->data.frequencies, .rotary = l->data.rotary, .scale = l->data.rotation_scale};
     return fetch_projection(r);
 }
 
