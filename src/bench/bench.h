@@ -14,6 +14,7 @@ typedef struct lh_bench_request {
     int64_t word_count;
     int64_t context; /* entries per head in the full caches of decode steps; 0: 131072 on a GPU, 8192 on the host */
     int quick;       /* 1: small shapes and few calls, as a smoke test; the figures mean little */
+    int count;       /* 1: count what the device does in place of timing it (device/counts.h) */
 } lh_bench_request;
 
 /* Seconds are those of one call. `machine`: the machine's peak rates, in the columns of `rows`. `figures`: ratios of
@@ -26,6 +27,7 @@ typedef struct lh_bench_result {
 /* Columns of rows and machine, and of figures. A number that does not apply to a case is NAN. `share`: the minimum time
  * that the machine's rates allow for these bytes and FLOPs, divided by the median; `limit` names the rate. */
 extern const lh_column lh_bench_columns[], lh_bench_figure_columns[];
+extern const lh_column lh_bench_count_columns[]; /* of rows, where they are counts */
 
 void lh_bench_result_clear(lh_bench_result *result);
 
@@ -36,7 +38,7 @@ lh_status lh_bench_text(const lh_bench_result *result, lh_buf *out);
 lh_status lh_bench_json(const lh_bench_result *result, json_t **out);
 
 /* Measures the operations of a backend on the device of this process; not collective. LH_EUSAGE for a word that no
- * case's name contains, listing the names. */
+ * case's name contains, listing the names, and with `count` for a device that does not count. */
 lh_status lh_bench_operations(const lh_bench_request *request, lh_bench_result *out);
 
 /* Collective. Measures all-reduce (of f32) and all-gather of buffers of 8 KiB to 64 MiB, between hosts and between
@@ -51,13 +53,13 @@ typedef struct lh_bench_model_request {
     const lh_profiles *profiles;      /* includes those that the policy names */
     int64_t context, steps, repeat;   /* prompt tokens, decode steps, runs with each cache */
     int64_t batch;                    /* sequences that decode together, from the same prompt */
-    int quick;
+    int quick, count;                 /* as of lh_bench_request */
 } lh_bench_model_request;
 
 /* Collective over the engine's ranks. Measures prefill and decode steps after a prompt of random tokens, with the full
  * cache and with the policy's. FLOPs are those of matrix products and full attention; bytes are the minimum that a step
  * reads (lh_plan_make). Both, and the rates they are compared with, are sums over all ranks. The result is on rank
- * 0. */
+ * 0. With `count`: what the device does in a layer of the prompt and in steps; LH_EUSAGE if it does not count. */
 lh_status lh_bench_model(lh_engine *engine, const lh_bench_model_request *request, lh_bench_result *out);
 
 /* Collective over the engine's ranks: seconds of one prefill of `context` random tokens, and the median of `steps`

@@ -5,6 +5,7 @@
 
 #include "base/progress.h"
 #include "bench/bench.h"
+#include "device/counts.h"
 #include "kernels/ops.h"
 
 /* Peak rates of a machine; 0: unknown. On the host those of reading memory and of f32 multiply-adds; on a GPU those of
@@ -76,7 +77,8 @@ typedef struct lh_bench_row {
     double bytes, flops, share;
 } lh_bench_row;
 
-void lh_bench_result_init(lh_bench_result *result);
+/* columns: of the rows. */
+void lh_bench_result_init(lh_bench_result *result, const lh_column *columns);
 lh_status lh_bench_add(lh_table *table, const lh_bench_row *row);
 /* Adds a figure; value_limit[1]: its upper limit, 0 if unknown. */
 lh_status lh_bench_figure(lh_bench_result *result, const char *name, const char *shape, const double value_limit[2]);
@@ -89,6 +91,12 @@ lh_status lh_bench_add_case(lh_bench *b, const lh_bench_case *c, const lh_bench_
 
 /* ---- prompt.c ---- */
 
+/* Who is told of each step. */
+typedef struct lh_bench_stepped {
+    void *self;
+    void (*done)(void *self, int64_t step);
+} lh_bench_stepped;
+
 /* A prompt and the steps after it. */
 typedef struct lh_bench_prompt {
     lh_engine *engine;
@@ -97,6 +105,7 @@ typedef struct lh_bench_prompt {
     const int32_t *ids;                  /* [tokens + steps] */
     int64_t tokens, steps, batch;        /* sequences that step together */
     const lh_forward_progress *progress; /* NULL: none */
+    const lh_bench_stepped *stepped;     /* NULL: nobody */
 } lh_bench_prompt;
 
 /* n random tokens, the same on all ranks. */
@@ -107,6 +116,36 @@ lh_status lh_bench_time_prompt(const lh_bench_prompt *prompt, double *prefill, d
 
 /* The same with few tokens and steps, not timed. */
 lh_status lh_bench_warm_up(const lh_bench_prompt *prompt);
+
+/* ---- counts.c: counts in place of times, in rows with the columns lh_bench_count_columns ---- */
+
+/* LH_EUSAGE if the device does not count. */
+lh_status lh_bench_check_counts(const lh_device *device);
+
+/* Counts, each in its place. */
+enum { LH_BENCH_TALLY_MOST = 256 };
+typedef struct lh_bench_tally {
+    lh_count counts[LH_BENCH_TALLY_MOST];
+    int64_t n;
+} lh_bench_tally;
+
+/* *since = what was counted since *last, which becomes what is counted now. */
+void lh_bench_tally_take(const lh_device *device, lh_bench_tally *last, lh_bench_tally *since);
+lh_count lh_bench_tally_sum(const lh_bench_tally *tally, lh_count_kind kind);
+/* Adds a row for each that is not 0. */
+lh_status lh_bench_tally_report(const lh_bench_tally *tally, const char *name, const char *shape,
+                                lh_bench_result *result);
+
+/* The second call of a case; and its bytes relative to those it must move, as a figure. */
+lh_status lh_bench_count_case(lh_bench *b, const lh_bench_case *c);
+
+/* ---- prompt_counts.c ---- */
+
+/* Collective over the engine's ranks. A layer in the middle of the prompt, its end included, and steps after the first
+ * LH_BENCH_FIRST_STEPS, which allocate and capture: the one of the fewest kernels, and the one of the most, which
+ * evicts; on rank 0. `shape`: of the rows. */
+enum { LH_BENCH_FIRST_STEPS = 2 };
+lh_status lh_bench_count_prompt(const lh_bench_prompt *prompt, const char *shape, lh_bench_result *out);
 
 /* ---- operations.c ---- */
 

@@ -130,7 +130,7 @@ lh_status lh_bench_collectives(const lh_bench_request *request, lh_comm *world, 
     collectives c = {.world = world};
     const int64_t most = INT64_C(1) << (request->quick ? 16 : 26);
     const int size = lh_comm_size(world);
-    lh_bench_result_init(out);
+    lh_bench_result_init(out, lh_bench_columns);
     LH_TRY_DONE(lh_comm_agree(world, lh_bench_check_words(request, names)));
     LH_TRY_DONE(lh_bench_open(&c.b, request, world, out));
     snprintf(out->about, sizeof out->about, "%d %s, %d on this host; %s", size, size == 1 ? "rank" : "ranks",

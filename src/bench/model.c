@@ -42,20 +42,26 @@ static lh_status show_prefill(void *self, int64_t done, int64_t total)
 
 /* ---- runs ---- */
 
+static lh_bench_prompt prompt_of(const model_run *r)
+{
+    const lh_bench_model_request *q = r->request;
+    return (lh_bench_prompt){.engine = r->engine,
+                             .policy = r->caches[0].policy,
+                             .profiles = q->profiles,
+                             .ids = r->ids,
+                             .tokens = q->context,
+                             .steps = q->steps,
+                             .batch = q->batch};
+}
+
 /* Warms up with few tokens, then alternates between the full cache and the evicted one. */
 static lh_status run_all(model_run *r)
 {
     lh_status st = LH_OK;
     const lh_bench_model_request *q = r->request;
     const lh_forward_progress progress = {r, show_prefill};
-    lh_bench_prompt prompt = {.engine = r->engine,
-                              .policy = r->caches[0].policy,
-                              .profiles = q->profiles,
-                              .ids = r->ids,
-                              .tokens = q->context,
-                              .steps = q->steps,
-                              .batch = q->batch,
-                              .progress = &progress};
+    lh_bench_prompt prompt = prompt_of(r);
+    prompt.progress = &progress;
     LH_TRY_DONE(lh_bench_warm_up(&prompt));
     lh_progress_init(&r->progress, "measuring", "tokens", r->count * q->repeat * q->context);
     for (int64_t i = 0; i < q->repeat; i++)
@@ -173,6 +179,29 @@ static lh_status report(model_run *r)
 
 /* ---- all of it ---- */
 
+static lh_status time_all(model_run *r)
+{
+    LH_TRY(measure_machine(r));
+    LH_TRY(run_all(r));
+    return report(r);
+}
+
+static lh_status count_all(model_run *r)
+{
+    lh_status st = LH_OK;
+    lh_buf shape = {0};
+    lh_bench_prompt prompt = prompt_of(r);
+    for (int64_t c = 0; c < r->count; c++) {
+        prompt.policy = r->caches[c].policy;
+        shape.bytes = 0;
+        LH_TRY_DONE(lh_buf_printf(&shape, "%s, %lld tokens", r->caches[c].name, (long long)prompt.tokens));
+        LH_TRY_DONE(lh_bench_count_prompt(&prompt, shape.data, r->b.result));
+    }
+done:
+    lh_buf_clear(&shape);
+    return st;
+}
+
 static lh_status check_request(const model_run *r)
 {
     const lh_bench_model_request *q = r->request;
@@ -187,6 +216,15 @@ static lh_status check_request(const model_run *r)
     return LH_OK;
 }
 
+static lh_status check_counts(const model_run *r)
+{
+    LH_TRY(lh_bench_check_counts(r->b.device));
+    if (r->request->steps <= LH_BENCH_FIRST_STEPS)
+        LH_FAIL(LH_EUSAGE, "'--count' needs '--max-new' of %d or more: the first steps allocate and capture",
+                LH_BENCH_FIRST_STEPS + 1);
+    return LH_OK;
+}
+
 /* Local. Allocates, and draws the prompt's ids, the same on all ranks. */
 static lh_status prepare_run(model_run *r)
 {
@@ -196,6 +234,7 @@ static lh_status prepare_run(model_run *r)
     r->b.ops = x->ops;
     r->b.stream = x->stream;
     r->b.device = lh_engine_get(r->engine)->device;
+    if (q->count) LH_TRY(check_counts(r));
     LH_TRY(lh_event_open(&r->b.begin, r->b.device));
     LH_TRY(lh_event_open(&r->b.end, r->b.device));
     LH_TRY(lh_bench_draw_ids(&r->ids, q->context + q->steps, lh_engine_get(r->engine)->config->vocab));
@@ -226,7 +265,7 @@ lh_status lh_bench_model(lh_engine *engine, const lh_bench_model_request *reques
     lh_policy full;
     lh_buf name = {0};
     model_run r = {.engine = engine, .comm = lh_engine_get(engine)->comm, .request = request, .count = 1};
-    lh_bench_result_init(out);
+    lh_bench_result_init(out, request->count ? lh_bench_count_columns : lh_bench_columns);
     r.plain.quick = request->quick;
     r.b.request = &r.plain;
     r.b.result = out;
@@ -235,11 +274,9 @@ lh_status lh_bench_model(lh_engine *engine, const lh_bench_model_request *reques
     r.caches[0] = (measured){.policy = &full, .name = "full"};
     if (request->policy->evicts) r.caches[r.count++] = (measured){.policy = request->policy, .name = name.data};
     LH_TRY_DONE(lh_comm_agree(r.comm, prepare_run(&r)));
-    LH_TRY_DONE(measure_machine(&r));
-    LH_TRY_DONE(run_all(&r));
     lh_bench_describe(&r.b);
     describe_ranks(&r);
-    LH_TRY_DONE(report(&r));
+    LH_TRY_DONE(request->count ? count_all(&r) : time_all(&r));
 done:
     clear_run(&r);
     lh_buf_clear(&name);

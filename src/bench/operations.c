@@ -74,14 +74,14 @@ lh_status lh_bench_operations(const lh_bench_request *request, lh_bench_result *
     const char **names = NULL;
     lh_comm *self = NULL;
     lh_bench b = {0};
-    lh_bench_result_init(out);
+    lh_bench_result_init(out, request->count ? lh_bench_count_columns : lh_bench_columns);
     LH_TRY_DONE(list_names(&names));
     LH_TRY_DONE(lh_bench_check_words(request, names));
     LH_TRY_DONE(lh_comm_open_self(&self));
     LH_TRY_DONE(lh_bench_open(&b, request, self, out));
     lh_bench_describe(&b);
     lh_progress_init(&b.progress, "measuring", "cases", 0);
-    LH_TRY_DONE(lh_bench_machine(&b));
+    LH_TRY_DONE(request->count ? lh_bench_check_counts(b.device) : lh_bench_machine(&b));
     for (int g = 0; g < GROUPS; g++)
         if (group_wanted(&b, groups[g])) LH_TRY_DONE(groups[g]->run(&b));
 done:

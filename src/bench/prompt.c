@@ -51,6 +51,7 @@ static lh_status time_steps(const lh_bench_prompt *p, lh_session **sessions, dou
         LH_TRY_DONE(lh_sessions_step(sessions, ids, p->batch));
         LH_TRY_DONE(sample(sessions, p->batch, i + 1));
         if (steps) steps[i] = lh_clock_s() - start;
+        if (p->stepped) p->stepped->done(p->stepped->self, i);
     }
 done:
     lh_free(ids);

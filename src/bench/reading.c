@@ -123,7 +123,7 @@ lh_status lh_bench_reading(const char *path, int quick, lh_bench_result *out)
     lh_status st = LH_OK;
     reading r = {.path = path, .quick = quick, .result = out};
     const int64_t calls = quick ? 2 : 5;
-    lh_bench_result_init(out);
+    lh_bench_result_init(out, lh_bench_columns);
     LH_TRY_DONE(lh_calloc(&r.piece, PIECE, 1));
     LH_TRY_DONE(lh_checkpoint_open(&r.ck, path));
     snprintf(out->about, sizeof out->about, "%s: weights stored as %s", path, lh_dtype_name(lh_checkpoint_dtype(r.ck)));

@@ -25,10 +25,10 @@ const lh_column lh_bench_figure_columns[] = {{"name", "", LH_COLUMN_LABEL},
                                              {"limit", "", LH_COLUMN_F64},
                                              {0}};
 
-void lh_bench_result_init(lh_bench_result *result)
+void lh_bench_result_init(lh_bench_result *result, const lh_column *columns)
 {
     *result = (lh_bench_result){0};
-    lh_table_init(&result->rows, lh_bench_columns);
+    lh_table_init(&result->rows, columns);
     lh_table_init(&result->machine, lh_bench_columns);
     lh_table_init(&result->figures, lh_bench_figure_columns);
 }
@@ -143,6 +143,26 @@ done:
     return st;
 }
 
+static lh_status put_counts(lh_buf *out, const lh_table *rows)
+{
+    lh_status st = LH_OK;
+    lh_markdown table = {0};
+    LH_TRY_DONE(lh_markdown_init(&table, rows->n + 1, rows->width));
+    for (int64_t c = 0; c < rows->width; c++)
+        LH_TRY_DONE(lh_buf_puts(lh_markdown_cell(&table, 0, c), rows->columns[c].name));
+    for (int64_t i = 0; i < rows->n; i++)
+        for (int64_t c = 0; c < rows->width; c++) {
+            const lh_cell *cell = lh_table_row(rows, i) + c;
+            lh_buf *to = lh_markdown_cell(&table, i + 1, c);
+            LH_TRY_DONE(rows->columns[c].type == LH_COLUMN_I64 ? lh_buf_printf(to, "%lld", (long long)cell->number)
+                                                               : lh_buf_puts(to, cell->text));
+        }
+    LH_TRY_DONE(lh_markdown_print(&table, 1 << 0 | 1 << 1 | 1 << 2 | 1 << 3, out));
+done:
+    lh_markdown_clear(&table);
+    return st;
+}
+
 static lh_status put_figures(lh_buf *out, const lh_table *figures)
 {
     lh_status st = LH_OK;
@@ -169,7 +189,8 @@ lh_status lh_bench_text(const lh_bench_result *result, lh_buf *out)
         LH_TRY(put_rows(out, &result->machine));
         LH_TRY(lh_buf_puts(out, "\n"));
     }
-    LH_TRY(put_rows(out, &result->rows));
+    LH_TRY(result->rows.columns == lh_bench_count_columns ? put_counts(out, &result->rows)
+                                                          : put_rows(out, &result->rows));
     if (result->figures.n) {
         LH_TRY(lh_buf_puts(out, "\n"));
         LH_TRY(put_figures(out, &result->figures));

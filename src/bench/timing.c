@@ -115,6 +115,7 @@ lh_status lh_bench_run(lh_bench *b, const lh_bench_case *c, double *median_s)
     lh_bench_time time;
     if (median_s) *median_s = 0;
     if (!lh_bench_wanted(b, c->name) || has_row(b, c)) return LH_OK;
+    if (b->request->count) return lh_bench_count_case(b, c);
     LH_TRY(lh_bench_measure(b, c, &time));
     LH_TRY(lh_bench_add_case(b, c, &time));
     lh_progress_update(&b->progress, b->result->rows.n);

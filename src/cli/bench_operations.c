@@ -5,6 +5,7 @@
 
 struct operations_options {
     const char *device;
+    int count;
     int64_t threads, context;
 };
 
@@ -38,6 +39,10 @@ static const lh_option rows[] = {
      .def = "0",
      .max = 1 << 30,
      .help = "Entries per head in the full caches of decode steps. 0: 131072 on a GPU, 8192 on the host."},
+    {.type = LH_OPT_FLAG,
+     .name = "count",
+     FIELD(count),
+     .help = "Count launches, bytes and waits of one call instead of timing it. Needs an emulated GPU."},
     {0}};
 #undef FIELD
 static const lh_option_table table = {"what runs", rows};
@@ -49,6 +54,8 @@ static const lh_example examples[] = {
     {"longhaul bench operations", "everything; some minutes"},
     {"longhaul bench operations gemm attend --threads 1", "cases whose names contain one of the words"},
     {"longhaul bench operations attend_decode step --device cuda", "decode steps, full and evicted, on a GPU"},
+    {"build/tests/longhaul_simt bench operations --count --quick",
+     "what kernels launch, load and store, without a GPU"},
     {0}};
 static const lh_syntax syntax = {
     .program = "longhaul",
@@ -73,7 +80,8 @@ static lh_status run_operations(lh_call *call)
     const struct values *v = call->values;
     const char **words = NULL;
     lh_bench_result result = {0};
-    lh_bench_request request = {.device = v->own.device, .context = v->own.context, .quick = v->shared.output.quick};
+    lh_bench_request request = {
+        .device = v->own.device, .context = v->own.context, .quick = v->shared.output.quick, .count = v->own.count};
     if (!lh_cli_first()) goto done;
     LH_TRY_DONE(lh_bench_words(call, &words, &request.word_count));
     request.words = words;

@@ -3,6 +3,7 @@
 
 struct run_options {
     int64_t context, steps, repeat, batch;
+    int count;
 };
 
 struct values {
@@ -47,6 +48,12 @@ static const lh_option rows[] = {{.type = LH_OPT_TOKENS,
                                   .min = 1,
                                   .max = 1000,
                                   .help = "Runs with each cache. For prompts that take minutes 1 is enough."},
+                                 {.type = LH_OPT_FLAG,
+                                  .name = "count",
+                                  FIELD(count),
+                                  .help =
+                                      "Count launches, bytes, exchanges and waits of a layer of the prompt and of a "
+                                      "step instead of timing them. Needs an emulated GPU."},
                                  {0}};
 #undef FIELD
 static const lh_option_table table = {"the run", rows};
@@ -61,6 +68,8 @@ static const lh_example examples[] = {
     {"longhaul bench run -m m.h5 --budget 512 --batch 16", "sixteen sequences a step, 512 entries each"},
     {"mpirun --bind-to none -n 4 longhaul bench run -m m.h5 -c 128000 --budget 1024 --repeat 1",
      "and with 1,024 entries kept"},
+    {"build/tests/longhaul_simt bench run -m tiny.h5 -c 128 -n 8 --policy snapkv --budget 32 --count",
+     "what a GPU would be asked to do, without one"},
     {0}};
 static const lh_syntax syntax = {
     .program = "longhaul",
@@ -106,7 +115,10 @@ static lh_status run_model(lh_call *call)
                                       .steps = v->own.steps,
                                       .repeat = v->own.repeat,
                                       .batch = v->own.batch,
-                                      .quick = output->quick};
+                                      .quick = output->quick,
+                                      .count = v->own.count};
+    if (v->own.count && lh_options_given(call->options, "repeat"))
+        LH_FAIL_DONE(LH_EUSAGE, "'--repeat' has no effect with '--count', which counts once: leave it out");
     if (output->quick) { /* except values that were given */
         if (!lh_options_given(call->options, "context")) request.context = 64;
         if (!lh_options_given(call->options, "max-new")) request.steps = 3;

@@ -24,6 +24,12 @@ static const struct {
 static const char *const what_names[LH_MEM_KINDS] = {
     [LH_MEM_WEIGHTS] = "weights", [LH_MEM_KV] = "the cache", [LH_MEM_WORK] = "work space"};
 
+static const char *const count_names[LH_COUNT_KINDS] = {[LH_COUNT_KERNEL] = "kernel",
+                                                        [LH_COUNT_GRAPH] = "graph",
+                                                        [LH_COUNT_COPY] = "copy",
+                                                        [LH_COUNT_COLLECTIVE] = "collective",
+                                                        [LH_COUNT_WAIT] = "wait"};
+
 const char *lh_device_kind_name(lh_device_kind kind)
 {
     return kinds[kind].name;
@@ -100,6 +106,16 @@ const char *lh_device_bus(const lh_device *device)
 int64_t lh_device_free_bytes(const lh_device *device)
 {
     return device->ops->free_bytes(device);
+}
+
+const char *lh_count_kind_name(lh_count_kind kind)
+{
+    return count_names[kind];
+}
+
+int64_t lh_device_counts(const lh_device *device, const lh_count **counts)
+{
+    return device->ops == &lh_cuda_device_ops && lh_cuda_counts ? lh_cuda_counts(counts) : -1;
 }
 
 /* Index of the first block at or above p. */

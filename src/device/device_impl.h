@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-#include "device/device.h"
+#include "device/counts.h"
 
 typedef struct lh_device_ops {
     /* Device `index` of its kind on this host. Fills lh_device.name and bus; fails when it cannot be used. */
@@ -94,6 +94,9 @@ struct lh_event {
 extern const lh_device_ops lh_cpu_device_ops, lh_cuda_device_ops, lh_counting_device_ops;
 void lh_cpu_device_find(lh_device_found *found);
 void lh_cuda_device_find(lh_device_found *found);
+
+/* As lh_device_counts, of the emulated CUDA runtime; at NULL with the real one. */
+int64_t lh_cuda_counts(const lh_count **counts) __attribute__((weak));
 
 /* machine.c, with every path below `root` ("" for the machine itself; tests make a tree of their own). */
 

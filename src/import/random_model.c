@@ -53,6 +53,14 @@ static const struct {
      " \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 8192},"
      " \"hidden_act\": \"silu\", \"tie_word_embeddings\": false, \"bos_token_id\": 128000, \"eos_token_id\": 128001}",
      0},
+    {"llama-3.1-8b-narrow", "4 layers of an eighth of the widths: 8 heads (2 KV heads) of 64, for counting ('bench run --count')",
+     "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 1024,"
+     " \"hidden_size\": 512, \"intermediate_size\": 1792, \"num_hidden_layers\": 4, \"num_attention_heads\": 8,"
+     " \"num_key_value_heads\": 2, \"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-05,"
+     " \"rope_theta\": 500000.0, \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0,"
+     " \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 8192},"
+     " \"hidden_act\": \"silu\", \"tie_word_embeddings\": false, \"bos_token_id\": 1, \"eos_token_id\": 2}",
+     0},
     {"llama-3.1-70b", "80 layers, 64 heads (8 KV heads) of 128",
      "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 128256,"
      " \"hidden_size\": 8192, \"intermediate_size\": 28672, \"num_hidden_layers\": 80, \"num_attention_heads\": 64,"

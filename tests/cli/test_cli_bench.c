@@ -208,6 +208,9 @@ START_TEST(test_what_cannot_be_is_said)
     program_refuses(1, 2, "needs '--model FILE'", "bench run");
     program_refuses(1, 2, "needs '--model FILE'", "bench reading");
     program_refuses(1, 2, "4096 positions of the model: reduce '--context'", "bench run -m tiny.h5 -c 5000");
+    program_refuses(1, 2, "'--count' needs a device that counts", "bench operations --count --quick --device cpu");
+    program_refuses(1, 2, "'--count' needs a device that counts", "bench run -m tiny.h5 --count --quick --device cpu");
+    program_refuses(1, 2, "'--repeat' has no effect with '--count'", "bench run -m tiny.h5 --count --repeat 2");
     program_refuses(1, 2, "needs a budget", "bench run -m tiny.h5 --policy snapkv");
     program_refuses(1, 4, "nowhere.h5", "bench reading -m nowhere.h5");
     program_refuses(1, 6, "no/where.csv", "bench operations --quick --csv no/where.csv");

@@ -29,6 +29,14 @@ struct matrix {
         return type == CUDA_R_32F ? ((const float *)at)[i] : __bfloat162float(((const __nv_bfloat16 *)at)[i]);
     }
 
+    /* What a product reads of it. */
+    void count(int64_t rows, int64_t columns) const
+    {
+        const int64_t size = type == CUDA_R_32F ? 4 : 2, runs = as == CUBLAS_OP_N ? columns : rows,
+                      each = as == CUBLAS_OP_N ? rows : columns;
+        for (int64_t i = 0; i < runs; i++) simt_loads((const char *)at + i * ld * size, (size_t)(each * size));
+    }
+
     bool holds(int64_t rows, int64_t columns) const
     {
         return ld >= 1 && ld >= (as == CUBLAS_OP_N ? rows : columns);
@@ -56,6 +64,10 @@ struct product {
     void run() const
     {
         std::vector<float> row((size_t)k);
+        a.count(m, k);
+        b.count(k, n);
+        const int64_t size = c_type == CUDA_R_32F ? 4 : 2;
+        for (int64_t j = 0; j < n; j++) simt_stores((char *)c + j * ldc * size, (size_t)(m * size));
         for (int64_t i = 0; i < m; i++) {
             for (int64_t l = 0; l < k; l++) row[(size_t)l] = a(i, l);
             for (int64_t j = 0; j < n; j++) {
@@ -109,7 +121,7 @@ cublasStatus_t gemm_ex(cublasHandle_t h, cublasOperation_t a_as, cublasOperation
     if (a_type != b_type || (c_type != CUDA_R_32F && c_type != a_type) || compute != CUBLAS_COMPUTE_32F)
         return CUBLAS_STATUS_NOT_SUPPORTED;
     if (m < 0 || n < 0 || k < 0 || !p.a.holds(m, k) || !p.b.holds(k, n) || ldc < m) return CUBLAS_STATUS_INVALID_VALUE;
-    cudaError_t rc = simt_launch(h->stream, simt_shape{dim3(1), dim3(32), 0}, [p] {
+    cudaError_t rc = simt_launch(h->stream, "cublas", simt_shape{dim3(1), dim3(32), 0}, [p] {
         if (threadIdx.x == 0) p.run();
     });
     return rc == cudaSuccess ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_INITIALIZED;

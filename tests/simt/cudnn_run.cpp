@@ -273,7 +273,7 @@ cudaError_t simt_sdpa_enqueue(cudaStream_t stream, const simt_sdpa_run &asked)
         for (const descriptor *t : simt_inputs_of((descriptor *)each))
             if (t->number(CUDNN_ATTR_TENSOR_IS_BY_VALUE))
                 run.numbers[t] = *(const float *)run.at.at(t->number(CUDNN_ATTR_TENSOR_UNIQUE_ID));
-    return simt_launch(stream, simt_shape{dim3(1), dim3(32), 0}, [run] {
+    return simt_launch(stream, "cudnn", simt_shape{dim3(1), dim3(32), 0}, [run] {
         const descriptor *first = (const descriptor *)run.graph->pointers(CUDNN_ATTR_OPERATIONGRAPH_OPS)[0],
                          *q = first->part(CUDNN_ATTR_OPERATION_MATMUL_ADESC),
                          *rows = first->part(CUDNN_ATTR_OPERATION_MATMUL_GEMM_M_OVERRIDE_DESC);

@@ -93,6 +93,7 @@ ncclResult_t all_reduce(const void *send, void *recv, size_t count, ncclDataType
     size_t bytes = count * (type == ncclInt64 ? 8 : type == ncclBfloat16 ? 2 : 4);
     auto sum = std::make_shared<std::vector<char>>(bytes);
     enqueue(stream, [=] {
+        simt_count(LH_COUNT_COLLECTIVE, "all-reduce", bytes, bytes);
         for (size_t at = 0; at < bytes; at += PIECE) {
             size_t n = least(PIECE, bytes - at);
             char *to = sum->data() + at;
@@ -110,6 +111,7 @@ ncclResult_t all_reduce(const void *send, void *recv, size_t count, ncclDataType
 ncclResult_t all_gather(const void *send, void *recv, size_t bytes, ncclDataType_t, ncclComm_t c, cudaStream_t stream)
 {
     return enqueue(stream, [=] {
+        simt_count(LH_COUNT_COLLECTIVE, "all-gather", bytes, bytes * (size_t)c->ranks);
         for (size_t at = 0; at < bytes; at += PIECE) {
             size_t n = least(PIECE, bytes - at);
             memcpy(c->all->slots[c->rank], (const char *)send + at, n);
@@ -124,6 +126,7 @@ ncclResult_t broadcast(const void *send, void *recv, size_t bytes, ncclDataType_
                        cudaStream_t stream)
 {
     return enqueue(stream, [=] {
+        simt_count(LH_COUNT_COLLECTIVE, "broadcast", c->rank == root ? bytes : 0, bytes);
         for (size_t at = 0; at < bytes; at += PIECE) {
             size_t n = least(PIECE, bytes - at);
             if (c->rank == root) memcpy(c->all->slots[root], (const char *)send + at, n);
@@ -139,6 +142,7 @@ ncclResult_t send_to(const void *send, size_t bytes, ncclDataType_t, int peer, n
 {
     if (peer == c->rank && bytes > PIECE) simt_fault("%zu bytes to oneself", bytes);
     return enqueue(stream, [=] {
+        simt_count(LH_COUNT_COLLECTIVE, "send", bytes, 0);
         for (size_t at = 0; at < bytes; at += PIECE) {
             while (c->all->full[c->rank][peer]) sched_yield();
             memcpy(c->all->mail[c->rank][peer], (const char *)send + at, least(PIECE, bytes - at));
@@ -150,6 +154,7 @@ ncclResult_t send_to(const void *send, size_t bytes, ncclDataType_t, int peer, n
 ncclResult_t receive(void *recv, size_t bytes, ncclDataType_t, int peer, ncclComm_t c, cudaStream_t stream)
 {
     return enqueue(stream, [=] {
+        simt_count(LH_COUNT_COLLECTIVE, "receive", 0, bytes);
         for (size_t at = 0; at < bytes; at += PIECE) {
             while (!c->all->full[peer][c->rank]) sched_yield();
             memcpy((char *)recv + at, c->all->mail[peer][c->rank], least(PIECE, bytes - at));

@@ -7,6 +7,7 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "simt.h"
@@ -30,6 +31,7 @@ struct nodes {
 struct simt_stream {
     std::deque<work> queue;
     nodes *captured; /* NULL: not capturing */
+    bool busy;       /* with work that the host has not waited for */
 };
 /* A record of an event. Who waits for it waits for this one, whatever becomes of the event. */
 struct moment {
@@ -94,6 +96,7 @@ void make_arena()
     void *p = mmap(nullptr, range, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED) simt_fault("no addresses for device memory");
     memory.base = (char *)(((uintptr_t)p + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
+    simt_count_memory(memory.base, range - HUGE_PAGE);
     madvise(memory.base, range - HUGE_PAGE, MADV_HUGEPAGE); /* the fence moves at every piece of work: few pages */
 }
 
@@ -171,7 +174,9 @@ void give_back(char *p)
 
 /* ---- streams ---- */
 
-cudaError_t enqueue(simt_stream *s, work w)
+std::set<simt_stream *> streams;
+
+cudaError_t append(simt_stream *s, work w)
 {
     if (!s) simt_fault("work on the default stream");
     if (s->captured)
@@ -179,6 +184,14 @@ cudaError_t enqueue(simt_stream *s, work w)
     else
         s->queue.push_back(w);
     return cudaSuccess;
+}
+
+/* Work that takes time. */
+cudaError_t enqueue(simt_stream *s, work w)
+{
+    cudaError_t rc = append(s, w);
+    s->busy |= !s->captured;
+    return rc;
 }
 
 void run_next(simt_stream *s)
@@ -192,6 +205,14 @@ void run_next(simt_stream *s)
 void drain(simt_stream *s)
 {
     while (!s->queue.empty()) run_next(s);
+}
+
+/* By the host. */
+void wait_for_all(simt_stream *s, const char *name)
+{
+    drain(s);
+    if (s->busy) simt_count(LH_COUNT_WAIT, name, 0, 0);
+    s->busy = false;
 }
 
 double now_ms()
@@ -234,6 +255,11 @@ int simt_capture_call(cudaStream_t stream, void (*call)(void *self, const void *
 void simt_enqueue(cudaStream_t stream, work w)
 {
     enqueue(stream, w);
+}
+
+void simt_drain(void)
+{
+    for (simt_stream *s : streams) drain(s);
 }
 
 void simt_enqueue_now(cudaStream_t stream, work w)
@@ -342,30 +368,32 @@ cudaError_t cudaDeviceGetPCIBusId(char *id, int bytes, int device)
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned)
 {
     *out = new simt_stream();
+    streams.insert(*out);
     return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream)
 {
     drain(stream);
+    streams.erase(stream);
     delete stream;
     return cudaSuccess;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     if (stream->captured) return keep(cudaErrorStreamCaptureUnsupported);
-    drain(stream);
+    wait_for_all(stream, "stream");
     return cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
-    drain(stream);
+    wait_for_all(stream, "stream");
     return cudaSuccess;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
 {
     std::shared_ptr<moment> m = event->last;
     if (!m || m->stream == stream || m->done) return cudaSuccess;
-    return enqueue(stream, [m] { wait_for(m); });
+    return append(stream, [m] { wait_for(m); });
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned)
 {
@@ -381,20 +409,20 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     auto m = std::make_shared<moment>(moment{stream, false, 0});
     event->last = m;
-    return enqueue(stream, [m] {
+    return append(stream, [m] {
         m->ms = now_ms();
         m->done = true;
     });
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event)
 {
+    if (event->last && !event->last->done) simt_count(LH_COUNT_WAIT, "event", 0, 0);
     wait_for(event->last);
     return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event)
 {
-    wait_for(event->last);
-    return cudaSuccess;
+    return cudaEventSynchronize(event);
 }
 cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t first, cudaEvent_t last_one)
 {
@@ -413,7 +441,7 @@ cudaError_t cudaMallocAsync(void **out, size_t bytes, cudaStream_t stream)
 }
 cudaError_t cudaFreeAsync(void *p, cudaStream_t stream)
 {
-    return enqueue(stream, [p] { give_back((char *)p); });
+    return append(stream, [p] { give_back((char *)p); });
 }
 cudaError_t cudaMallocHost(void **out, size_t bytes)
 {
@@ -429,21 +457,28 @@ cudaError_t cudaFreeHost(void *p)
     return cudaSuccess;
 }
 
+/* A copy that is done counts: its name, and the bytes of device memory. */
+static void copy_now(const char *name, void *dst, const void *src, size_t bytes)
+{
+    memcpy(dst, src, bytes);
+    simt_count(LH_COUNT_COPY, name, is_device(src, bytes) ? bytes : 0, is_device(dst, bytes) ? bytes : 0);
+}
+
 static cudaError_t copy_from_host(void *dst, const void *src, size_t bytes, cudaStream_t stream)
 {
     if (!is_device(dst, bytes) || is_device(src, 1)) return keep(cudaErrorInvalidValue);
-    if (is_pinned(src, bytes)) return enqueue(stream, [=] { memcpy(dst, src, bytes); });
+    if (is_pinned(src, bytes)) return enqueue(stream, [=] { copy_now("to device", dst, src, bytes); });
     if (stream->captured) return keep(cudaErrorStreamCaptureUnsupported);
     auto staged = std::make_shared<std::vector<char>>((const char *)src, (const char *)src + bytes);
-    return enqueue(stream, [=] { memcpy(dst, staged->data(), bytes); });
+    return enqueue(stream, [=] { copy_now("to device", dst, staged->data(), bytes); });
 }
 
 static cudaError_t copy_to_host(void *dst, const void *src, size_t bytes, cudaStream_t stream)
 {
     if (!is_device(src, bytes) || is_device(dst, 1)) return keep(cudaErrorInvalidValue);
     if (!is_pinned(dst, bytes) && stream->captured) return keep(cudaErrorStreamCaptureUnsupported);
-    enqueue(stream, [=] { memcpy(dst, src, bytes); });
-    if (!is_pinned(dst, bytes)) drain(stream);
+    enqueue(stream, [=] { copy_now("to host", dst, src, bytes); });
+    if (!is_pinned(dst, bytes)) wait_for_all(stream, "pageable copy");
     return cudaSuccess;
 }
 
@@ -454,12 +489,15 @@ cudaError_t cudaMemcpyAsync(void *dst, const void *src, size_t bytes, cudaMemcpy
     if (!is_device(dst, bytes) || !is_device(src, bytes)) return keep(cudaErrorInvalidValue);
     const char *a = (const char *)dst, *b = (const char *)src;
     if (a < b + bytes && b < a + bytes && a != b) simt_fault("the two blocks of a copy overlap");
-    return enqueue(stream, [=] { memcpy(dst, src, bytes); });
+    return enqueue(stream, [=] { copy_now("on device", dst, src, bytes); });
 }
 cudaError_t cudaMemsetAsync(void *dst, int byte, size_t bytes, cudaStream_t stream)
 {
     if (!is_device(dst, bytes)) return keep(cudaErrorInvalidValue);
-    return enqueue(stream, [=] { memset(dst, byte, bytes); });
+    return enqueue(stream, [=] {
+        memset(dst, byte, bytes);
+        simt_count(LH_COUNT_COPY, "fill", 0, bytes);
+    });
 }
 
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *out, int)
@@ -506,7 +544,8 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsign
 }
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream)
 {
-    for (const work &w : exec->held.all) enqueue(stream, w);
+    enqueue(stream, [] { simt_count(LH_COUNT_GRAPH, "replay", 0, 0); });
+    for (const work &w : exec->held.all) append(stream, w);
     if (exec->held.now) drain(stream);
     return cudaSuccess;
 }
@@ -534,8 +573,11 @@ cudaError_t simt_allow_shared(int bytes)
     return (size_t)bytes + of_statics <= simt_shared_most() ? cudaSuccess : keep(cudaErrorInvalidValue);
 }
 
-cudaError_t simt_launch(cudaStream_t stream, const simt_shape &shape, std::function<void()> body)
+cudaError_t simt_launch(cudaStream_t stream, const char *name, const simt_shape &shape, std::function<void()> body)
 {
     if (simt_allow_shared((int)shape.shared_bytes) != cudaSuccess) return cudaErrorInvalidValue;
-    return enqueue(stream, [shape, body] { simt_run(shape, body); });
+    return enqueue(stream, [name, shape, body] {
+        simt_run(shape, body);
+        simt_count_kernel(name);
+    });
 }

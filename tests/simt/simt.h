@@ -4,11 +4,26 @@
 
 #include "cuda_runtime.h"
 
+extern "C" {
+#include "device/counts.h"
+}
+
 /* Runs a grid to its end; device memory must be open. threads.cpp */
 void simt_run(const simt_shape &shape, const std::function<void()> &body);
 
 /* Work that is done when its stream is waited for. runtime.cpp */
 void simt_enqueue(cudaStream_t stream, std::function<void()> work);
+
+/* ---- counts.cpp: what lh_device_counts gives ---- */
+void simt_count_memory(void *memory, size_t bytes); /* where device memory lies */
+void simt_count(lh_count_kind kind, const char *name, size_t loaded, size_t stored);
+/* A launch that has ended, with what was read and written since the last one. Kernels tell by themselves (their
+ * compiler calls counts.cpp); what is not compiled so uses the two functions after this one. */
+void simt_count_kernel(const char *name);
+void simt_loads(const void *p, size_t bytes);
+void simt_stores(const void *p, size_t bytes);
+/* Do all enqueued work of all streams. runtime.cpp */
+void simt_drain(void);
 
 /* Work that no later wait may hold up: it is done at once, after all that was enqueued before, and as part of a graph
  * when that is launched. runtime.cpp */

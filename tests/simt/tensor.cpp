@@ -99,6 +99,7 @@ void simt_copy_async(void *dst, const void *src, int bytes)
     if ((uintptr_t)dst % 16 || (bytes && (uintptr_t)src % 16) || bytes < 0 || bytes > 16)
         simt_fault("a copy of %d bytes, or not at multiples of 16", bytes);
     memset(dst, 0xff, 16);
+    simt_loads(src, (size_t)bytes);
     mine().waiting.push_back({(unsigned char *)dst, (const unsigned char *)src, bytes, -1});
 }
 

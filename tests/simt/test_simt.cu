@@ -44,7 +44,7 @@ template <typename... A>
 static void run(dim3 blocks, int threads, int64_t shared, void (*kernel)(A...), A... args)
 {
     simt_shape shape = {blocks, dim3((unsigned)threads), (size_t)shared};
-    ck_assert_int_eq(simt_launch(stream, shape, [=] { kernel(args...); }), cudaSuccess);
+    ck_assert_int_eq(simt_launch(stream, "test", shape, [=] { kernel(args...); }), cudaSuccess);
 }
 
 /* ---- what it runs ---- */
@@ -226,7 +226,7 @@ START_TEST(test_more_shared_memory_than_the_device_has_is_refused)
     ck_assert_int_eq(setenv("LONGHAUL_SIMT_SHARED", "101376", 1), 0);
     run(dim3(1), 64, 97 << 10, shared_kernel, on);
     simt_shape shape = {dim3(1), dim3(64), (97 << 10) + 1};
-    ck_assert_int_eq(simt_launch(stream, shape, [=] { shared_kernel(on); }), cudaErrorInvalidValue);
+    ck_assert_int_eq(simt_launch(stream, "test", shape, [=] { shared_kernel(on); }), cudaErrorInvalidValue);
     ck_assert_int_eq(cudaFuncSetAttribute(shared_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, 98 << 10),
                      cudaErrorInvalidValue);
     struct cudaDeviceProp prop;
@@ -278,6 +278,110 @@ START_TEST(test_a_missing_barrier_shows)
 }
 END_TEST
 
+/* ---- what it counts ---- */
+
+extern "C" {
+#include "device/counts.h"
+int64_t lh_cuda_counts(const lh_count **counts);
+}
+
+/* So far. */
+static lh_count counted(lh_count_kind kind, const char *name)
+{
+    const lh_count *all;
+    int64_t n = lh_cuda_counts(&all);
+    for (int64_t i = 0; i < n; i++)
+        if (all[i].kind == kind && strcmp(all[i].name, name) == 0) return all[i];
+    return lh_count{};
+}
+
+START_TEST(test_the_host_waits_once_for_work)
+{
+    int x[96], *on = device_array<int>(96), *pinned;
+    ck_assert_int_eq(cudaMallocHost((void **)&pinned, sizeof x), cudaSuccess);
+    run(dim3(1), 32, 0, count_kernel, on);
+    cudaStreamSynchronize(stream);
+    cudaStreamSynchronize(stream); /* for nothing */
+    ck_assert_int_eq(counted(LH_COUNT_WAIT, "stream").times, 1);
+    cudaMemcpyAsync(pinned, on, sizeof x, cudaMemcpyDeviceToHost, stream);
+    ck_assert_int_eq(counted(LH_COUNT_WAIT, "stream").times, 1);
+    cudaStreamSynchronize(stream);
+    ck_assert_int_eq(counted(LH_COUNT_WAIT, "stream").times, 2);
+    fetch(x, on, 96); /* waits by itself */
+    ck_assert_int_eq(counted(LH_COUNT_WAIT, "stream").times, 2);
+    ck_assert_int_eq(counted(LH_COUNT_WAIT, "pageable copy").times, 1);
+    ck_assert_int_eq(counted(LH_COUNT_COPY, "to host").times, 2);
+    ck_assert_int_eq(counted(LH_COUNT_COPY, "to host").loaded, 2 * sizeof x);
+    cudaFreeHost(pinned);
+}
+END_TEST
+
+START_TEST(test_replayed_kernels_count)
+{
+    int *on = device_array<int>(96);
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    ck_assert_int_eq(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal), cudaSuccess);
+    run(dim3(1), 32, 0, count_kernel, on);
+    run(dim3(1), 32, 0, count_kernel, on);
+    ck_assert_int_eq(cudaStreamEndCapture(stream, &graph), cudaSuccess);
+    ck_assert_int_eq(cudaGraphInstantiate(&exec, graph, 0), cudaSuccess);
+    ck_assert_int_eq(counted(LH_COUNT_KERNEL, "test").times, 0);
+    for (int i = 0; i < 3; i++) ck_assert_int_eq(cudaGraphLaunch(exec, stream), cudaSuccess);
+    ck_assert_int_eq(counted(LH_COUNT_KERNEL, "test").times, 6);
+    ck_assert_int_eq(counted(LH_COUNT_GRAPH, "replay").times, 3);
+    cudaGraphExecDestroy(exec);
+    cudaGraphDestroy(graph);
+}
+END_TEST
+
+#if defined(__SANITIZE_THREAD__) /* the instrumentation that counts bytes */
+/* Every thread adds a number that all blocks read and one of its own, out of shared memory. */
+static __global__ void traffic_kernel(float4 *y, const float4 *x, const float *w)
+{
+    __shared__ float4 room[64];
+    int64_t i = (int64_t)blockIdx.x * blockDim.x + threadIdx.x;
+    room[63 - threadIdx.x] = x[i];
+    __syncthreads();
+    float4 own = room[63 - threadIdx.x];
+    y[i] = make_float4(own.x + w[0], own.y + w[0], own.z + w[1], own.w + w[1]);
+}
+
+/* A byte of every 64. */
+static __global__ void sparse_kernel(unsigned char *x)
+{
+    x[64 * threadIdx.x] |= 1;
+}
+
+static __global__ void async_kernel(float *y, const float *x)
+{
+    __shared__ float4 room[32];
+    simt_copy_async(&room[threadIdx.x], x + 4 * threadIdx.x, 16);
+    simt_copy_commit();
+    simt_copy_wait(0);
+    if (threadIdx.x == 0) y[0] = room[0].x;
+}
+
+START_TEST(test_kernels_touch_so_many_bytes)
+{
+    enum { BLOCKS = 3, N = BLOCKS * 64 * 4 };
+    float *x = device_array<float>(N), *y = device_array<float>(N), *w = device_array<float>(2);
+    run(dim3(BLOCKS), 64, 0, traffic_kernel, (float4 *)y, (const float4 *)x, (const float *)w);
+    lh_count c = counted(LH_COUNT_KERNEL, "test"), more;
+    ck_assert_int_eq(c.loaded, N * 4 + 32); /* w is one sector, once */
+    ck_assert_int_eq(c.stored, N * 4);
+    run(dim3(1), 32, 0, sparse_kernel, (unsigned char *)x);
+    more = counted(LH_COUNT_KERNEL, "test");
+    ck_assert_int_eq(more.loaded - c.loaded, 32 * 32);
+    ck_assert_int_eq(more.stored - c.stored, 32 * 32);
+    run(dim3(1), 32, 0, async_kernel, y, (const float *)x);
+    c = counted(LH_COUNT_KERNEL, "test");
+    ck_assert_int_eq(c.loaded - more.loaded, 32 * 16);
+    ck_assert_int_eq(c.stored - more.stored, 32);
+}
+END_TEST
+#endif
+
 int main(void)
 {
     Suite *s = suite_create("simt");
@@ -292,6 +396,11 @@ int main(void)
     tcase_add_test(tc, test_copies_stay_in_one_block);
     tcase_add_test(tc, test_a_missing_barrier_shows);
     tcase_add_test(tc, test_more_shared_memory_than_the_device_has_is_refused);
+    tcase_add_test(tc, test_the_host_waits_once_for_work);
+    tcase_add_test(tc, test_replayed_kernels_count);
+#if defined(__SANITIZE_THREAD__)
+    tcase_add_test(tc, test_kernels_touch_so_many_bytes);
+#endif
     tcase_add_test_raise_signal(tc, test_the_host_cannot_touch_device_memory, SIGSEGV);
     tcase_add_test_raise_signal(tc, test_threads_at_different_barriers_are_a_fault, SIGABRT);
     tcase_add_test_raise_signal(tc, test_half_a_warp_is_a_fault, SIGABRT);

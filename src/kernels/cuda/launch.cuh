@@ -51,7 +51,7 @@ static lh_status lh_launch(lh_stream *stream, const char *name, lh_shape shape, 
         LH_TRY(lh_cuda_check(
             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shape.shared), name));
 #ifdef LH_SIMT
-    LH_TRY(lh_cuda_check(simt_launch(lh_stream_cuda(stream),
+    LH_TRY(lh_cuda_check(simt_launch(lh_stream_cuda(stream), name,
                                      simt_shape{shape.blocks, dim3((unsigned)shape.threads), (size_t)shape.shared},
                                      [=] { kernel(args...); }),
                          name));

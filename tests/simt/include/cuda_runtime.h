@@ -335,12 +335,12 @@ void simt_copy_wait(int groups_left);
 
 /* ---- launches ---- */
 
-/* kernel<<<grid, block, shared_bytes, stream>>>: `body` is one thread's call. */
+/* kernel<<<grid, block, shared_bytes, stream>>>: `body` is one thread's call, `name` what it is counted by. */
 struct simt_shape {
     dim3 grid, block;
     size_t shared_bytes;
 };
-cudaError_t simt_launch(cudaStream_t stream, const simt_shape &shape, std::function<void()> body);
+cudaError_t simt_launch(cudaStream_t stream, const char *name, const simt_shape &shape, std::function<void()> body);
 
 /* Shared memory that a block may ask for (LONGHAUL_SIMT_SHARED, 227 KiB), and whether so much of it can be dynamic: how
  * much is static nobody knows here, 2 KiB are left to it. A launch with more is refused. */

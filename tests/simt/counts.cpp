@@ -1,0 +1,137 @@
+/* What is asked of the device, counted. Kernels are compiled with the instrumentation of the thread sanitizer, and the
+ * functions that it calls at every load and store are these, not those of its runtime. */
+#include <string.h>
+#include <sys/mman.h>
+
+#include <vector>
+
+#include "simt.h"
+
+extern "C" int64_t lh_cuda_counts(const lh_count **counts);
+
+namespace
+{
+
+const size_t SECTOR = 32;
+
+char *base; /* of device memory */
+size_t range;
+
+/* Sectors that the kernel at work has read, or written. */
+struct sectors {
+    uint64_t *bits;            /* of all device memory */
+    std::vector<size_t> words; /* those that are not 0 */
+    size_t count;
+
+    void make(size_t bytes)
+    {
+        const size_t room = (bytes / SECTOR / 64 + 1) * sizeof *bits;
+        void *p = mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        if (p == MAP_FAILED) simt_fault("no addresses for counting device memory");
+        bits = (uint64_t *)p;
+    }
+
+    void add(const void *p, size_t bytes)
+    {
+        const size_t at = (size_t)((const char *)p - base);
+        if (at >= range || !bytes) return; /* shared memory, a stack, the host's */
+        for (size_t s = at / SECTOR; s <= (at + bytes - 1) / SECTOR; s++) {
+            uint64_t &word = bits[s / 64], bit = (uint64_t)1 << s % 64;
+            if (word & bit) continue;
+            if (!word) words.push_back(s / 64);
+            word |= bit;
+            count++;
+        }
+    }
+
+    size_t take()
+    {
+        const size_t bytes = count * SECTOR;
+        for (size_t w : words) bits[w] = 0;
+        words.clear();
+        count = 0;
+        return bytes;
+    }
+} loads, stores;
+
+std::vector<lh_count> counts;
+
+} // namespace
+
+void simt_count_memory(void *memory, size_t bytes)
+{
+    base = (char *)memory;
+    range = bytes;
+    loads.make(bytes);
+    stores.make(bytes);
+}
+
+void simt_loads(const void *p, size_t bytes)
+{
+    loads.add(p, bytes);
+}
+
+void simt_stores(const void *p, size_t bytes)
+{
+    stores.add(p, bytes);
+}
+
+void simt_count(lh_count_kind kind, const char *name, size_t loaded, size_t stored)
+{
+    size_t i = 0;
+    while (i < counts.size() && (counts[i].kind != kind || strcmp(counts[i].name, name) != 0)) i++;
+    if (i == counts.size()) counts.push_back({kind, name, 0, 0, 0});
+    counts[i].times++;
+    counts[i].loaded += (int64_t)loaded;
+    counts[i].stored += (int64_t)stored;
+}
+
+void simt_count_kernel(const char *name)
+{
+    const size_t loaded = loads.take(), stored = stores.take();
+    simt_count(LH_COUNT_KERNEL, name, loaded, stored);
+}
+
+int64_t lh_cuda_counts(const lh_count **out)
+{
+    simt_drain();
+    *out = counts.data();
+    return (int64_t)counts.size();
+}
+
+/* ---- what the instrumentation calls ---- */
+
+#define ACCESSES(bytes)               \
+    void __tsan_read##bytes(void *p)  \
+    {                                 \
+        loads.add(p, bytes);          \
+    }                                 \
+    void __tsan_write##bytes(void *p) \
+    {                                 \
+        stores.add(p, bytes);         \
+    }
+
+extern "C" {
+ACCESSES(1)
+ACCESSES(2)
+ACCESSES(4)
+ACCESSES(8)
+ACCESSES(16)
+void __tsan_read_range(void *p, size_t bytes)
+{
+    loads.add(p, bytes);
+}
+void __tsan_write_range(void *p, size_t bytes)
+{
+    stores.add(p, bytes);
+}
+void __tsan_init(void)
+{
+}
+void __tsan_func_entry(void *)
+{
+}
+void __tsan_func_exit(void)
+{
+}
+}
