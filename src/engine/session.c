@@ -359,6 +359,7 @@ lh_status lh_session_sample(lh_session *s, const lh_sampling *sampling, int64_t 
     lh_logits_view row = last_rows(s, 1);
     lh_sample_at at = {lh_engine_get(s->engine)->exec, s->tokens.ids, s->tokens.n, step};
     LH_TRY(lh_sampling_check(sampling));
+    if (lh_sampling_is_greedy(sampling)) return lh_forward_greedy(s->forward, s->row + s->rows - 1, id);
     LH_TRY(lh_sample(sampling, &at, &row, id));
     return LH_OK;
 }

@@ -1,6 +1,7 @@
 /* forward.c - tokens through all layers: of a block, and what prefill.c and step.c share. */
 #include "base/minmax.h"
 #include "model/layer.h"
+#include "model/sampler.h"
 
 void lh_forward_alone(lh_forward *f, lh_kv *kv, int64_t first, int64_t tokens)
 {
@@ -29,10 +30,32 @@ void lh_forward_embed(lh_forward *f, int64_t n, float *x)
     }
 }
 
+void lh_forward_set_rows(lh_forward *f, int64_t rows)
+{
+    f->last_rows.n = rows;
+    f->last_rows.greedy_count = 0;
+}
+
+lh_status lh_forward_greedy(lh_forward *f, int64_t row, int32_t *id)
+{
+    lh_last_rows *last = &f->last_rows;
+    const int64_t first = row - row % f->room.most;
+    if (last->greedy_count == 0 || last->greedy_first != first) {
+        lh_logits_view view = lh_forward_logits(f);
+        view.logits += first * view.count;
+        view.rows = lh_min_i64(last->n - first, f->room.most);
+        LH_TRY(lh_greedy_tokens(&f->exec, &view, last->greedy));
+        last->greedy_first = first;
+        last->greedy_count = view.rows;
+    }
+    *id = last->greedy[row - first];
+    return lh_token_check(*id);
+}
+
 void lh_forward_compute_logits(lh_forward *f, const float *x, int64_t rows)
 {
     const lh_config *c = f->config;
-    f->last_rows.n = rows;
+    lh_forward_set_rows(f, rows);
     LH_RUN(&f->exec, norm_gemm,
            .norm = {.y = f->last_rows.normed,
                     .y_type = f->model->options.dtype,

@@ -84,6 +84,10 @@ typedef struct lh_logits_view {
 } lh_logits_view;
 lh_logits_view lh_forward_logits(const lh_forward *f);
 
+/* Collective. The token of the largest logit of a row of the last call. The first time after a call those of all rows
+ * (of LH_BEST_MOST) are fetched: sequences that step together wait once. LH_EFILE if every logit of the row is NaN. */
+lh_status lh_forward_greedy(lh_forward *f, int64_t row, int32_t *id);
+
 /* Restore one row of logits as that of the last token. part: host, [vocab_count]. */
 lh_status lh_forward_put_logits(lh_forward *f, const float *part);
 

@@ -69,12 +69,14 @@ typedef struct lh_expert_work {
 
 /* The last rows of a call and their logits, in device memory. */
 typedef struct lh_last_rows {
-    int64_t next;  /* rows that prefills and blocks keep */
-    int64_t cap;   /* rows allocated */
-    int64_t n;     /* rows of the last call */
-    float *x;      /* [cap, hidden] */
-    void *normed;  /* [cap, hidden] */
-    float *logits; /* [cap, vocab_count] */
+    int64_t next;                       /* rows that prefills and blocks keep */
+    int64_t cap;                        /* rows allocated */
+    int64_t n;                          /* rows of the last call */
+    float *x;                           /* [cap, hidden] */
+    void *normed;                       /* [cap, hidden] */
+    float *logits;                      /* [cap, vocab_count] */
+    int32_t *greedy;                    /* host, [LH_BEST_MOST]: tokens of the largest logits of the rows ... */
+    int64_t greedy_first, greedy_count; /* ... from this one on; count 0: not known */
 } lh_last_rows;
 
 /* How the rows of a sequence are rotated. */
@@ -125,6 +127,9 @@ void lh_forward_embed(lh_forward *f, int64_t n, float *x);
 /* The tokens of f->sequences in f->work.ids through all layers, in f->work.x; `room`: tokens to have room for in each
  * cache. */
 lh_status lh_forward_through_layers(lh_forward *f, int64_t room);
+
+/* The call's logits are those of `rows` rows. */
+void lh_forward_set_rows(lh_forward *f, int64_t rows);
 
 /* Logits of rows: norm, then lm_head. */
 void lh_forward_compute_logits(lh_forward *f, const float *x, int64_t rows);

@@ -120,6 +120,7 @@ static lh_status open_last_rows(lh_forward *f, int64_t rows)
     LH_TRY(lh_device_alloc(f->device, &last->normed, rows * f->config->hidden * lh_dtype_bytes(f->model->options.dtype),
                            LH_MEM_WORK));
     LH_TRY(lh_device_alloc(f->device, &last->logits, rows * f->shard->vocab_count * 4, LH_MEM_WORK));
+    LH_TRY(lh_calloc(&last->greedy, LH_BEST_MOST, sizeof *last->greedy));
     last->cap = rows;
     last->next = 1;
     return LH_OK;
@@ -178,6 +179,7 @@ void lh_forward_close(lh_forward *f)
     lh_device_free(f->device, f->last_rows.x);
     lh_device_free(f->device, f->last_rows.normed);
     lh_device_free(f->device, f->last_rows.logits);
+    lh_free(f->last_rows.greedy);
     lh_free(f->numbers);
     lh_free(f->sequences.kvs);
     lh_free(f->sequences.first);
@@ -207,6 +209,6 @@ lh_logits_view lh_forward_logits(const lh_forward *f)
 
 lh_status lh_forward_put_logits(lh_forward *f, const float *part)
 {
-    f->last_rows.n = 1;
+    lh_forward_set_rows(f, 1);
     return lh_stream_put(f->exec.stream, f->last_rows.logits, part, f->shard->vocab_count * (int64_t)sizeof *part);
 }

@@ -101,21 +101,24 @@ static lh_status penalise(double penalty, const lh_sample_at *in, lh_logits_view
     return lh_exec_take(in->exec);
 }
 
-/* This rank's k best in order: `own` of them, then padding that is no token. */
-static lh_status find_best(const lh_sample_at *in, const lh_logits_view *row, candidate *mine, int64_t k)
+/* This rank's k best of each row in order: `own` of them, then padding that is no token. mine: [rows, k], of which the
+ * room has `most` at most */
+static lh_status find_best(const lh_exec *exec, const lh_logits_view *view, candidate *mine, int64_t k)
 {
     lh_status st = LH_OK;
-    const lh_sample_room *room = &row->room;
-    int64_t own = k < row->count ? k : row->count;
+    const lh_sample_room *room = &view->room;
+    const int64_t own = k < view->count ? k : view->count, n = view->rows * own;
     float *best = NULL; /* as in the room: one copy, for which the host waits once */
-    LH_TRY_DONE(lh_calloc(&best, 2 * own, sizeof *best));
-    LH_RUN(in->exec, top_logits, .values = room->best, .indices = (int32_t *)(room->best + own), .x = row->logits,
-           .rows = 1, .cols = row->count, .ld = row->count, .k = own);
-    lh_exec_fetch(in->exec, best, room->best, 2 * own * 4);
-    LH_TRY_DONE(lh_exec_take(in->exec));
-    const int32_t *at = (const int32_t *)(best + own);
-    for (int64_t i = 0; i < k; i++)
-        mine[i] = i < own ? (candidate){best[i], (int32_t)(at[i] + row->first)} : (candidate){NAN, NO_TOKEN};
+    LH_TRY_DONE(lh_calloc(&best, 2 * n, sizeof *best));
+    LH_RUN(exec, top_logits, .values = room->best, .indices = (int32_t *)(room->best + n), .x = view->logits,
+           .rows = view->rows, .cols = view->count, .ld = view->count, .k = own);
+    lh_exec_fetch(exec, best, room->best, 2 * n * 4);
+    LH_TRY_DONE(lh_exec_take(exec));
+    const int32_t *at = (const int32_t *)(best + n);
+    for (int64_t i = 0; i < view->rows * k; i++) {
+        const int64_t from = i / k * own + i % k;
+        mine[i] = i % k < own ? (candidate){best[from], (int32_t)(at[from] + view->first)} : (candidate){NAN, NO_TOKEN};
+    }
 done:
     lh_free(best);
     return st;
@@ -129,7 +132,7 @@ static lh_status gather_best(const lh_sample_at *in, const lh_logits_view *row, 
     candidate *mine = NULL, *all = NULL;
     LH_TRY_DONE(lh_calloc(&mine, k * ranks, sizeof *mine));
     LH_TRY_DONE(lh_calloc(&all, k * ranks, sizeof *all));
-    LH_TRY_DONE(find_best(in, row, mine, k));
+    LH_TRY_DONE(find_best(in->exec, row, mine, k));
     LH_TRY_DONE(lh_comm_allgather(in->exec->comm, mine, all, k * (int64_t)sizeof *mine));
     for (int64_t i = 0; i < k * ranks; i++)
         if (all[i].id != NO_TOKEN) all[count++] = all[i];
@@ -137,6 +140,27 @@ static lh_status gather_best(const lh_sample_at *in, const lh_logits_view *row, 
     *n = count < k ? count : k;
     *out = all;
     all = NULL;
+done:
+    lh_free(all);
+    lh_free(mine);
+    return st;
+}
+
+lh_status lh_greedy_tokens(const lh_exec *exec, const lh_logits_view *view, int32_t *ids)
+{
+    lh_status st = LH_OK;
+    const int64_t rows = view->rows, ranks = lh_comm_size(exec->comm);
+    candidate *mine = NULL, *all = NULL;
+    LH_TRY_DONE(lh_calloc(&mine, rows, sizeof *mine));
+    LH_TRY_DONE(lh_calloc(&all, rows * ranks, sizeof *all));
+    LH_TRY_DONE(find_best(exec, view, mine, 1));
+    LH_TRY_DONE(lh_comm_allgather(exec->comm, mine, all, rows * (int64_t)sizeof *mine));
+    for (int64_t row = 0; row < rows; row++) {
+        candidate best = {NAN, NO_TOKEN};
+        for (int64_t i = row; i < rows * ranks; i += rows) /* of equal logits the first: ranks are in their order */
+            if (lh_score_key(all[i].logit) > lh_score_key(best.logit)) best = all[i];
+        ids[row] = best.id == NO_TOKEN ? LH_TOKEN_NONE : best.id;
+    }
 done:
     lh_free(all);
     lh_free(mine);
@@ -248,6 +272,20 @@ done:
     return st;
 }
 
+lh_status lh_token_check(int32_t id)
+{
+    if (id == LH_TOKEN_NONE)
+        LH_FAIL(LH_EFILE, "every logit is NaN: the weights, or a loaded cache, hold values so large that sums of them "
+                          "overflow; import the model again");
+    return LH_OK;
+}
+
+int lh_sampling_is_greedy(const lh_sampling *given)
+{
+    const lh_sampling s = with_defaults(given);
+    return s.temperature == 0 && s.repeat_penalty == 1;
+}
+
 lh_status lh_sample(const lh_sampling *given, const lh_sample_at *at, const lh_logits_view *view, int32_t *id)
 {
     lh_status st = LH_OK;
@@ -256,16 +294,14 @@ lh_status lh_sample(const lh_sampling *given, const lh_sample_at *at, const lh_l
     candidate *best = NULL;
     pool c = {.competing = s->top_k && s->top_k < row.vocab ? s->top_k : row.vocab, .total = -1};
     if (s->repeat_penalty != 1) LH_TRY_DONE(penalise(s->repeat_penalty, at, &row));
-    LH_TRY_DONE(gather_best(at, &row, s->temperature > 0 ? lh_min_i64(c.competing, row.room.most) : 1, &best, &c.n));
-    if (c.n == 0 || isnan(best[0].logit))
-        LH_FAIL_DONE(LH_EFILE,
-                     "every logit is NaN: the weights, or a loaded cache, hold values so large that sums of them "
-                     "overflow; import the model again");
+    if (s->temperature == 0) {
+        LH_TRY_DONE(lh_greedy_tokens(at->exec, &row, id));
+        return lh_token_check(*id);
+    }
+    LH_TRY_DONE(gather_best(at, &row, lh_min_i64(c.competing, row.room.most), &best, &c.n));
+    LH_TRY_DONE(lh_token_check(c.n == 0 || isnan(best[0].logit) ? LH_TOKEN_NONE : best[0].id));
     c.all = best;
-    if (s->temperature == 0)
-        *id = best[0].id;
-    else
-        LH_TRY_DONE(draw_token(s, at, &row, &c, id));
+    LH_TRY_DONE(draw_token(s, at, &row, &c, id));
 done:
     lh_free(best);
     return st;

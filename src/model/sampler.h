@@ -22,6 +22,17 @@ typedef struct lh_sample_at {
  * LH_EINTERNAL if every logit is NaN. */
 lh_status lh_sample(const lh_sampling *sampling, const lh_sample_at *at, const lh_logits_view *row, int32_t *id);
 
+/* 1 where the sampling takes the largest logit. */
+int lh_sampling_is_greedy(const lh_sampling *sampling);
+
+/* Collective. The token of the largest logit of each row, of which there are at most those of the room; LH_TOKEN_NONE
+ * where every logit of a row is NaN. */
+enum { LH_TOKEN_NONE = -1 };
+lh_status lh_greedy_tokens(const lh_exec *exec, const lh_logits_view *view, int32_t *ids);
+
+/* LH_EFILE, with the likely cause, if it is LH_TOKEN_NONE. */
+lh_status lh_token_check(int32_t id);
+
 /* Collective. Gather complete rows of logits: row r at out + r * vocab on every rank (root < 0) or on `root` alone. */
 lh_status lh_logits_gather(const lh_exec *exec, const lh_logits_view *view, int64_t vocab, int root, float *out);
 

@@ -98,7 +98,7 @@ static lh_status run_step(lh_forward *f)
     }
     LH_TRY(lh_graph_run(f->step.graph));
     for (int64_t b = 0; b < f->sequences.n; b++) lh_kv_graph_replayed(f->sequences.kvs[b]);
-    f->last_rows.n = f->sequences.n;
+    lh_forward_set_rows(f, f->sequences.n);
     return lh_exec_take(&f->exec);
 }
 

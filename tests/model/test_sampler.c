@@ -306,6 +306,36 @@ START_TEST(test_greedy_takes_the_first_of_the_best)
 }
 END_TEST
 
+/* All kinds of rows at once, and one with nothing but NaN among them. */
+START_TEST(test_greedy_tokens_of_several_rows_are_those_of_each)
+{
+    enum { ROWS = KINDS + 1 };
+    static const int64_t vocabs[] = {2, SMALL, LARGE / ROWS};
+    for (int n = 0; backend(n / 3); n++) {
+        row rows[ROWS];
+        rig r;
+        open_rig(&r, backend(n / 3));
+        for (int i = 0; i < ROWS; i++) make_row(&rows[i], vocabs[n % 3], (uint32_t)i, i % KINDS);
+        for (int64_t i = 0; i < vocabs[n % 3]; i++) rows[3].x[i] = NAN;
+        lh_logits_view view = part_of(&r, &rows[0], &r.all);
+        view.logits = r.logits;
+        view.rows = ROWS;
+        for (int i = 0; i < ROWS; i++)
+            mt_try(lh_stream_copy(r.stream, r.logits + i * view.count, rows[i].x + view.first, view.count * 4,
+                                  LH_COPY_TO_DEVICE));
+        int32_t ids[ROWS];
+        mt_try(lh_greedy_tokens(&r.all, &view, ids));
+        for (int i = 0; i < ROWS; i++) {
+            int32_t want = i == 3 ? LH_TOKEN_NONE : decide(&samplings[0], &rows[i], 0);
+            mt_check(ids[i] == want, "%s, %lld tokens, row %d: %d, not %d", backend(n / 3)->name, (long long)view.vocab,
+                     i, ids[i], want);
+        }
+        close_rig(&r);
+    }
+    mt_end();
+}
+END_TEST
+
 START_TEST(test_nothing_but_nan_is_an_error_on_all_ranks)
 {
     for (int b = 0; backend(b); b++) {
@@ -374,6 +404,7 @@ int main(void)
     tcase_add_test(all, test_logits_stay_where_and_what_they_are);
     tcase_add_test(all, test_the_ends_of_what_may_be_are_drawn_from_all_logits);
     tcase_add_test(all, test_greedy_takes_the_first_of_the_best);
+    tcase_add_test(all, test_greedy_tokens_of_several_rows_are_those_of_each);
     tcase_add_test(all, test_nothing_but_nan_is_an_error_on_all_ranks);
     tcase_add_test(all, test_draws_come_as_often_as_they_are_probable);
     suite_add_tcase(suite, all);
