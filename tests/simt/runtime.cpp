@@ -569,7 +569,7 @@ size_t simt_shared_most(void)
 
 cudaError_t simt_allow_shared(int bytes)
 {
-    const size_t of_statics = 2 << 10;
+    const size_t of_statics = 2 << 10; /* more than any kernel has */
     return (size_t)bytes + of_statics <= simt_shared_most() ? cudaSuccess : keep(cudaErrorInvalidValue);
 }
 

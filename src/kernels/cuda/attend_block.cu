@@ -1,9 +1,10 @@
 /* attend_block: softmax attention of a block of rows over ragged caches, tile by tile (FlashAttention-2, arXiv
  * 2307.08691). A block of threads has 128 rows (64 where registers are short or rows are few): tokens times the query
  * heads that share a KV head, so keys and values are read once for all of them; a warp has 32 of the rows, with their
- * sums in registers, and all of them meet 64 entries at a time, copied to shared memory while the tile before is worked
- * on. Over a bf16 cache queries and weights are rounded to bf16; over an f32 cache everything goes in three parts.
- * Where that makes too few blocks for the device, the entries are cut in pieces (attend_pieces.cuh). */
+ * sums in registers, and all of them meet a tile of 64 entries (or fewer) at a time, copied to shared memory while the
+ * tile before is worked on. Over a bf16 cache queries and weights are rounded to bf16; over an f32 cache everything
+ * goes in three parts. Where that makes too few blocks for the device, the entries are cut in pieces
+ * (attend_pieces.cuh). */
 #include "kernels/cuda/attend_pieces.cuh"
 
 extern "C" {
@@ -133,21 +134,21 @@ template <typename K>
 static __device__ __forceinline__ void products(float s[K::TILES][K::KEYS / 8][4], const uint4 *queries,
                                                 const uint4 *keys)
 {
-    enum { Q_PIECES = K::D / 8, K_PIECES = K::D * K::BYTES / 16 };
-    int g = lh_lane() / 4, t = lh_lane() % 4, row0 = lh_warp() * 16 * K::TILES;
+    enum { PIECES = K::D * K::BYTES / 16 };
+    int g = lh_lane() / 4, t = lh_lane() % 4;
     float rest[K::TILES][K::KEYS / 8][4] = {};
 #pragma unroll
     for (int c = 0; c < K::D / 32; c++) {
         uint4 q[K::TILES][K::PARTS][2];
 #pragma unroll
         for (int n = 0; n < 2 * K::TILES * K::PARTS; n++) {
-            int m = n / 2 / K::PARTS, part = n / 2 % K::PARTS, k = row0 + 16 * m + 8 * (n % 2) + g;
-            q[m][part][n % 2] = queries[(part * K::ROWS + k) * Q_PIECES + ((4 * c + t) ^ key_turn(g, 2))];
+            int m = n / 2 / K::PARTS, part = n / 2 % K::PARTS, tile = part * K::ROWS / 16 + lh_warp() * K::TILES + m;
+            q[m][part][n % 2] = queries[(tile * K::STEPS + 2 * c + n % 2) * LH_WARP + lh_lane()];
         }
 #pragma unroll
         for (int n = 0; n < K::KEYS / 8; n++) {
             lh_eight<typename K::T> key;
-            read_eight(&key, keys + (8 * n + g) * K_PIECES, 4 * c + t, key_turn(g, K::BYTES));
+            read_eight(&key, keys + (8 * n + g) * PIECES, 4 * c + t, key_turn(g, K::BYTES));
 #pragma unroll
             for (int e = 0; e < 2; e++) {
                 unsigned x[K::PARTS][4], y[K::PARTS][2], word[K::PARTS];
@@ -160,8 +161,7 @@ static __device__ __forceinline__ void products(float s[K::TILES][K::KEYS / 8][4
 #pragma unroll
                 for (int m = 0; m < K::TILES; m++) {
 #pragma unroll
-                    for (int i = 0; i < 4 * K::PARTS; i++)
-                        x[i / 4][i % 4] = lh_of(q[m][i / 4][i % 2], 2 * e + i % 4 / 2);
+                    for (int i = 0; i < 4 * K::PARTS; i++) x[i / 4][i % 4] = lh_of(q[m][i / 4][e], i % 4);
                     lh_mma_parts<K::PARTS, K::PARTS>(s[m][n], rest[m][n], x, y);
                 }
             }
@@ -403,7 +403,7 @@ static __global__ void __launch_bounds__(K::THREADS, K::D <= 128 ? 2 : 1)
 
 typedef struct attend_way {
     void (*kernel)(attend_job);
-    int64_t rows, keys, shared;
+    int64_t rows, keys, shared, fixed; /* shared memory, dynamic and static */
     int threads;
 } attend_way;
 
@@ -411,26 +411,38 @@ template <typename T, int D, int WARPS, int TILES, int KEYS>
 static attend_way way_for(void)
 {
     typedef attend_kind<T, D, WARPS, TILES, KEYS> K;
-    return attend_way{attend_kernel<K>, K::ROWS, K::KEYS, K::SHARED, K::THREADS};
+    const int64_t fixed = sizeof(attend_sight<K>) + sizeof(attend_tiles) + sizeof(attend_place);
+    return attend_way{attend_kernel<K>, K::ROWS, K::KEYS, K::SHARED, fixed, K::THREADS};
 }
 
-/* Over bf16, by the rows that a KV head has: which way it is makes no difference to the bits of a row. */
-static attend_way way_of_bf16(int64_t dim, int64_t rows)
+/* Threads of a multiprocessor whose blocks may have `shared` bytes each: of two blocks at most, for which there are
+ * registers. */
+static int64_t threads_of(const attend_way &way, int64_t shared)
+{
+    int64_t blocks = (shared + LH_SHARED_OF_BLOCK) / (way.shared + way.fixed + LH_SHARED_OF_BLOCK);
+    return (blocks < 2 ? blocks : 2) * way.threads;
+}
+
+/* The one that has more threads on a multiprocessor; where both have as many, the one of larger tiles or more warps. */
+static attend_way better(const attend_way &large, const attend_way &small, int64_t shared)
+{
+    return threads_of(large, shared) >= threads_of(small, shared) ? large : small;
+}
+
+/* Tiles of entries, whose size counts in the last bits of a row, follow from the type, the dimensions and the device
+ * alone; blocks of fewer rows, where a KV head has no more, give the same bits. Larger tiles of bf16 at 128 dimensions
+ * leave too few registers, and on sm_80 room for one block. */
+static attend_way way_of(lh_dtype type, int64_t dim, int64_t rows, int64_t shared)
 {
     typedef __nv_bfloat16 T;
+    if (type == LH_F32) {
+        if (dim <= 64) return way_for<float, 64, 4, 1, 32>();
+        if (dim <= 128) return better(way_for<float, 128, 4, 1, 32>(), way_for<float, 128, 4, 1, 16>(), shared);
+        return better(way_for<float, 256, 4, 1, 16>(), way_for<float, 256, 1, 1, 16>(), shared);
+    }
     if (dim <= 64) return rows <= 64 ? way_for<T, 64, 4, 1, 64>() : way_for<T, 64, 4, 2, 64>();
-    if (dim <= 128) return rows <= 64 ? way_for<T, 128, 4, 1, 64>() : way_for<T, 128, 4, 2, 64>();
-    return way_for<T, 256, 4, 1, 32>();
-}
-
-/* Over f32, by what a block may have of shared memory: 112 and 160 KiB are more than some devices give (99 KiB). */
-static attend_way way_of_f32(int64_t dim, int64_t shared)
-{
-    attend_way way = way_for<float, 64, 4, 1, 32>();
-    if (dim > 64) way = way_for<float, 128, 4, 1, 32>();
-    if (dim > 128) way = way_for<float, 256, 4, 1, 16>();
-    if (way.shared <= shared) return way;
-    return dim <= 128 ? way_for<float, 128, 4, 1, 16>() : way_for<float, 256, 1, 1, 16>();
+    if (dim <= 128) return rows <= 64 ? way_for<T, 128, 4, 1, 32>() : way_for<T, 128, 4, 2, 32>();
+    return better(way_for<T, 256, 4, 1, 32>(), way_for<T, 256, 4, 1, 16>(), shared);
 }
 
 static lh_status round_outputs(lh_stream *stream, const lh_attend_block_args *b)
@@ -453,7 +465,7 @@ lh_status lh_attend_by_tiles(lh_stream *stream, const lh_attend_block_args *b)
     a.first_head = b->map.first / b->map.group;
     a.form = lh_form_of(b->kv);
     a.wide_o = dim % 4 == 0 && b->o_ld % 4 == 0 && (uintptr_t)b->o % 16 == 0;
-    way = b->kv->type == LH_F32 ? way_of_f32(dim, lh_shared_most(stream)) : way_of_bf16(dim, rows);
+    way = way_of(b->kv->type, dim, rows, lh_cuda_shared(stream));
     grid.tiles = (rows + way.rows - 1) / way.rows;
     grid.heads = (b->map.first + b->map.heads - 1) / b->map.group + 1 - a.first_head;
     grid.rows = rows < way.rows ? rows : way.rows;

@@ -31,21 +31,22 @@ static __device__ __forceinline__ attend_place place_of(const attend_job &a, int
     return p;
 }
 
-/* Queries times what makes of them logits: [PARTS, ROWS, D] bf16 in the order of keys, zeros after rows and
- * dimensions. */
+/* Queries times what makes of them logits (arguments of tanh where there is a soft cap), zeros after rows and
+ * dimensions, as the products read them: 16 bytes are what a lane has of the first matrix of one m16n8k16 product.
+ * [PARTS, ROWS / 16, D / 16, lanes]; the lane's numbers of two products lie together in a row (mma.cuh). */
 template <typename K>
 static __device__ void stage_rows(const attend_job &a, const attend_place &p, uint4 *to)
 {
-    enum { EIGHTS = K::D / 8 };
+    enum { OPERANDS = K::ROWS / 16 * K::STEPS * LH_WARP };
     float factor = a.logit.softcap > 0 ? a.logit.scale / a.logit.softcap : a.logit.scale;
-    for (int n = (int)threadIdx.x; n < K::ROWS * EIGHTS; n += K::THREADS) {
-        int k = n / EIGHTS, e = n % EIGHTS;
-        unsigned row = p.row0 + (unsigned)k;
-        const float *q = a.q + row / p.count * a.q_ld + (p.i0 + row % p.count) * a.form.dim;
+    for (int n = (int)threadIdx.x; n < OPERANDS; n += K::THREADS) {
+        int lane = n % LH_WARP, step = n / LH_WARP % K::STEPS, tile = n / LH_WARP / K::STEPS;
         unsigned words[K::PARTS][4], word[K::PARTS];
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            int x = 8 * e + 2 * i;
+            unsigned row = p.row0 + (unsigned)(16 * tile + lane / 4 + i % 2 * 8);
+            int x = step / 2 * 32 + lane % 4 * 8 + step % 2 * 4 + i / 2 * 2;
+            const float *q = a.q + row / p.count * a.q_ld + (p.i0 + row % p.count) * a.form.dim;
             float first = row < p.rows && x < a.form.dim ? q[x] * factor : 0.0f,
                   second = row < p.rows && x + 1 < a.form.dim ? q[x + 1] * factor : 0.0f;
             lh_cut_pair<K::PARTS>(word, first, second);
@@ -54,8 +55,7 @@ static __device__ void stage_rows(const attend_job &a, const attend_place &p, ui
         }
 #pragma unroll
         for (int part = 0; part < K::PARTS; part++)
-            to[(part * K::ROWS + k) * EIGHTS + (e ^ key_turn(k, 2))] =
-                make_uint4(words[part][0], words[part][1], words[part][2], words[part][3]);
+            to[part * OPERANDS + n] = make_uint4(words[part][0], words[part][1], words[part][2], words[part][3]);
     }
 }
 

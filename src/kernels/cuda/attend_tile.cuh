@@ -1,6 +1,6 @@
-/* attend_tile.cuh - tiles of queries, keys and values in shared memory for attend_block. Rows are cut in pieces of 16
- * bytes, which lie in an order that depends on the row, so that the lanes that read at the same time find different
- * banks. Keys and values of the next tile are copied while one is worked on. */
+/* attend_tile.cuh - tiles of keys and values in shared memory for attend_block. Rows are cut in pieces of 16 bytes,
+ * which lie in an order that depends on the row, so that the lanes that read at the same time find different banks.
+ * Keys and values of the next tile are copied while one is worked on. */
 #ifndef LH_KERNELS_CUDA_ATTEND_TILE_CUH
 #define LH_KERNELS_CUDA_ATTEND_TILE_CUH
 
@@ -18,7 +18,8 @@ struct attend_kind {
         THREADS = WARPS_ * LH_WARP,
         TILES = TILES_, /* of 16 rows that a warp has */
         ROWS = 16 * TILES_ * WARPS_,
-        KEYS = KEYS_, /* entries of a tile: 64, 32 or 16 */
+        STEPS = D_ / 16, /* products along the dimensions */
+        KEYS = KEYS_,    /* entries of a tile: 64, 32 or 16 */
         QUERY_BYTES = PARTS * ROWS * D_ * 2,
         TILE_BYTES = KEYS_ * D_ * (int)sizeof(T_),
         SHARED = QUERY_BYTES + 4 * TILE_BYTES /* two of keys, two of values */

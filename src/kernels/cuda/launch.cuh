@@ -25,14 +25,9 @@ typedef struct lh_shape {
  * of static memory, and to ask for less than that does no harm: lh_launch asks from a third of it on. */
 #define LH_SHARED_PLAIN (48 << 10)
 
-/* Limit of the static memory of kernels that take more than that. The emulation enforces it at every launch. */
-#define LH_SHARED_STATIC (2 << 10)
-
-/* Dynamic shared memory that a block may have on the stream's device. */
-static inline int64_t lh_shared_most(const lh_stream *stream)
-{
-    return lh_cuda_shared(stream) - LH_SHARED_STATIC;
-}
+/* What a block takes of a multiprocessor's shared memory beside its own; a multiprocessor has as much more than a block
+ * may ask for. */
+#define LH_SHARED_OF_BLOCK (1 << 10)
 
 /* Dynamic shared memory of a block, aligned to 16. */
 #ifdef LH_SIMT
