@@ -136,6 +136,8 @@ static __global__ void __launch_bounds__(LH_SPLIT_THREADS, K::BLOCKS)
     for (int64_t slot = first + lh_warp() * LH_SPLIT_KEYS; slot < end; slot += LH_SPLIT_STEP)
         split_entries<K>(&state, a, p, rows, slot);
     __syncthreads(); /* before queries are written over */
+    /* Found again rather than kept: the loop is in need of the registers. */
+    lh_split_find(a, &p);
     join_warps<K>(state, room);
     leave<K>(a, p, room);
     if (p.splits == 1 || !lh_split_is_last(a, p)) return;

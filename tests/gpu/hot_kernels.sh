@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# Machine code of the hot kernels: hot_kernels.sh TOOLKIT_BIN OBJECT…, the objects that nvcc made.
+# On every architecture of them: no register is spilled to memory, and where the tensor cores multiply queries and keys
+# at most 0.1 moves accompany a product (HMMA): operands that do not lie in registers as the products want them cost one
+# or more each, in the loop that takes most of the time. Needs cuobjdump and nvdisasm, which it calls, of the toolkit,
+# on PATH, or of the wheels nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm; skipped (77) without them.
+set -euo pipefail
+export PATH="$PATH:$1"
+shift
+
+# Objects whose kernels take most of the time. An f32 cache of more than 128 dimensions is for comparisons: its kernels
+# may spill.
+hot='attend_block attend_decode column_stats gemm_small gemm_small_mma norm_gemm append compact'
+cool='IfLi256E'
+# Those whose first stretch of products is that of queries and keys.
+attention='attend_kernel'
+
+for tool in cuobjdump nvdisasm; do
+    if ! command -v "$tool" >/dev/null; then
+        echo "skipped: there is no $tool"
+        exit 77
+    fi
+done
+
+# A line for each kernel: architecture, registers, spills, products of the first stretch, moves among them, name.
+# Spills lie at the stack pointer, R1; arrays of a thread, such as that of sincosf for large angles, at other registers.
+# A stretch ends where 150 instructions are no products.
+count='
+function flush() {
+    if (name != "") print arch, registers[arch, name], spills + 0, products + 0, moves + 0, name
+    spills = products = moves = since = at = ended = 0
+    name = ""
+}
+/^arch = sm_/ { flush(); arch = $3 }
+/^ Function .*:$/ { used = substr($2, 1, length($2) - 1) }
+/^ *REG:/ { registers[arch, used] = substr($1, 5) }
+/Function : / { flush(); name = $3 }
+$1 ~ /^\/\*[0-9a-f]+\*\/$/ {
+    op = $2 ~ /^@/ ? $3 : $2
+    at++
+    if (op ~ /^(STL|LDL)/ && /\[R1[]+]/) spills++
+    if (op ~ /^(IMAD\.)?MOV/) since++
+    if (products && at - last > 150) ended = 1
+    if (op ~ /^HMMA/ && !ended) {
+        if (products++) moves += since
+        since = 0
+        last = at
+    }
+}
+END { flush() }'
+
+failed=0
+attends=0
+for object in $hot; do
+    file=
+    for f in "$@"; do
+        if [[ ${f##*/} == "$object".cu.o* ]]; then file=$f; fi
+    done
+    kernels=0
+    while read -r arch registers spills products moves name; do
+        kernels=$((kernels + 1))
+        line="$arch $object: $registers registers, $spills spills, $moves moves in $products products: $name"
+        verdict=ok
+        if [ "$spills" -gt 0 ]; then verdict=FAILED; fi
+        if [[ $name =~ $attention ]]; then
+            attends=$((attends + 1))
+            if [ "$products" = 0 ] || [ $((10 * moves)) -gt "$products" ]; then verdict=FAILED; fi
+        fi
+        if [ "$verdict" = FAILED ]; then failed=1; fi
+        echo "$verdict $line"
+    done < <([ -z "$file" ] || cuobjdump -sass -res-usage "$file" | awk "$count" | grep -v "$cool")
+    if [ "$kernels" = 0 ]; then
+        echo "FAILED $object.cu: no object, or no kernels in it"
+        failed=1
+    fi
+done
+if [ "$attends" = 0 ]; then
+    echo "FAILED: no kernel is called $attention"
+    failed=1
+fi
+exit "$failed"
