@@ -26,7 +26,7 @@ lh_status lh_bench_open(lh_bench *b, const lh_bench_request *request, lh_comm *w
     b->device = devices.device;
     b->apart = devices.apart;
     LH_TRY(lh_comm_agree(world, open_stream(b)));
-    return LH_OK;
+    return lh_devices_limit(&devices, world);
 }
 
 void lh_bench_close(lh_bench *b)

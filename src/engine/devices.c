@@ -35,36 +35,55 @@ static const char *resolve_auto(const char *device, const rank_device *all, int 
     return "cuda";
 }
 
-lh_status lh_devices_query(lh_devices_room *out, const lh_device_request *request)
+int64_t lh_devices_usable(lh_device_kind kind, int64_t free_bytes)
+{
+    const int64_t large = 1500000000;
+    if (kind == LH_DEVICE_CPU) return free_bytes;
+    return free_bytes - lh_max_i64(free_bytes / 64, lh_min_i64(large, free_bytes / 8));
+}
+
+/* Free memory of a device of this host, its libraries open. */
+static lh_status ask_device(const char *device, lh_device_kind kind, int64_t *free_bytes)
 {
     lh_status st = LH_OK;
-    const lh_ops *ops;
+    const lh_ops *ops = lh_ops_find(device);
     lh_device *opened = NULL;
+    lh_stream *stream = NULL;
+    LH_TRY_DONE(lh_device_open(&opened, &(lh_device_choice){.kind = kind}));
+    if (ops && ops->open_libraries) {
+        LH_TRY_DONE(lh_stream_open(&stream, opened));
+        LH_TRY_DONE(ops->open_libraries(stream));
+    }
+    *free_bytes = lh_device_free_bytes(opened);
+done:
+    if (stream) lh_stream_close(stream);
+    lh_device_close(opened);
+    return st;
+}
+
+lh_status lh_devices_query(lh_devices_room *out, const lh_device_request *request)
+{
+    const lh_ops *ops;
     lh_device_found found;
     lh_device_kind kind;
     lh_device_find(LH_DEVICE_CUDA, &found);
     const char *device = resolve_auto(request->device, &(rank_device){.found = found.count}, 1);
     if (!lh_device_kind_find(device, &kind)) { /* a backend without a device kind of its name, such as ref */
-        LH_TRY_DONE(lh_devices_ops(device, &ops));
+        LH_TRY(lh_devices_ops(device, &ops));
         kind = ops->device;
     }
-    if (request->memory) {
-        *out = (lh_devices_room){.kind = kind, .free_bytes = request->memory};
-        goto done;
-    }
+    *out = (lh_devices_room){.kind = kind, .free_bytes = request->memory};
+    if (request->memory) return LH_OK;
     if (kind == LH_DEVICE_CUDA && !found.count)
-        LH_FAIL_DONE(
+        LH_FAIL(
             LH_EUSAGE,
             "--device cuda: %s; to plan for a device of another host, give its free memory with '--memory', such as "
             "'--memory 80G'; --device cpu always works",
             found.text);
-    LH_TRY_DONE(lh_device_open(&opened, &(lh_device_choice){.kind = kind}));
-    *out = (lh_devices_room){.kind = kind, .free_bytes = lh_device_free_bytes(opened)};
+    LH_TRY(ask_device(device, kind, &out->free_bytes));
     if (kind == LH_DEVICE_CPU) out->dealt = 1;
     if (kind == LH_DEVICE_CUDA && request->share) out->dealt = found.count;
-done:
-    lh_device_close(opened);
-    return st;
+    return LH_OK;
 }
 
 static int same_device(const rank_device *a, const rank_device *b)
@@ -117,7 +136,7 @@ lh_status lh_devices_open(lh_devices *out, lh_comm *world, const lh_device_reque
     lh_status st = LH_OK;
     int ranks = lh_comm_size(world), rank = lh_comm_rank(world), other = 0;
     rank_device *all = NULL;
-    lh_devices d = {0};
+    lh_devices d = {.memory = request->memory};
     LH_TRY_DONE(lh_calloc(&all, ranks, sizeof *all));
     LH_TRY_DONE(gather_devices(world, NULL, all));
     st = lh_devices_ops(resolve_auto(request->device, all, ranks), &d.ops);
@@ -130,15 +149,20 @@ lh_status lh_devices_open(lh_devices *out, lh_comm *world, const lh_device_reque
     LH_TRY_DONE(lh_comm_agree(world, st));
     LH_TRY_DONE(gather_devices(world, d.device, all));
     LH_TRY_DONE(check_apart(all, ranks, request, &d.apart));
-    /* Each rank may take an equal part of the free memory of its host or GPU. */
     int on_host = d.ops->device == LH_DEVICE_CPU;
-    int sharers = on_host ? lh_comm_local_size(world) : sharers_of(all, ranks, rank, &other);
-    int64_t part = lh_device_free_bytes(d.device) / sharers;
-    lh_device_set_limit(d.device, request->memory ? lh_min_i64(request->memory, part) : part);
+    d.sharers = on_host ? lh_comm_local_size(world) : sharers_of(all, ranks, rank, &other);
     *out = d;
     d.device = NULL;
 done:
     lh_device_close(d.device);
     lh_free(all);
     return st;
+}
+
+lh_status lh_devices_limit(const lh_devices *devices, lh_comm *world)
+{
+    int64_t part = lh_device_free_bytes(devices->device) / devices->sharers;
+    if (devices->memory) part = lh_min_i64(devices->memory, part);
+    lh_device_set_limit(devices->device, lh_devices_usable(devices->ops->device, part));
+    return lh_comm_agree(world, LH_OK); /* none allocates before all have asked */
 }

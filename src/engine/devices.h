@@ -9,21 +9,33 @@
 typedef struct lh_device_request {
     const char *device; /* "auto": cuda if every rank finds a device, else cpu; "cpu", "cuda", "ref" */
     int share;          /* 1: ranks of one host may share a CUDA device */
-    int64_t memory;     /* maximum bytes per rank; 0: its share of the free memory */
+    int64_t memory;     /* bytes that are given to a rank, at most; 0: its share of the free memory */
 } lh_device_request;
 
 typedef struct lh_devices {
     const lh_ops *ops;
-    lh_device *device; /* of this rank; new, limited to its share of the free memory or to `memory` */
+    lh_device *device; /* of this rank; new */
     int apart;         /* 1: no two ranks share a CUDA device */
+    int sharers;       /* ranks that divide the free memory of its host or GPU */
+    int64_t memory;    /* as requested */
 } lh_devices;
 
 /* Collective over `world`; fails on all ranks or on none. LH_EUSAGE names what is missing, or which ranks would share a
  * device. */
 lh_status lh_devices_open(lh_devices *out, lh_comm *world, const lh_device_request *request);
 
-/* Free memory of a device of this host, and the number of such devices that the ranks of a run would share; or
- * request->memory for each rank, in which case the device need not exist here. "auto" is cuda if there is a device. */
+/* What a rank may allocate where so many bytes are free for it: on a GPU all but a reserve for what nobody counts, such
+ * as machine code, which is loaded when it first runs, graphs, and buffers of NCCL: 1/64, or 1.5 GB if that is more,
+ * but at most 1/8. */
+int64_t lh_devices_usable(lh_device_kind kind, int64_t free_bytes);
+
+/* Collective over `world`, when all ranks have opened their libraries and communicators: limits every rank's device to
+ * what is usable of its share of the memory that is free now, or of the memory that was requested if that is less. */
+lh_status lh_devices_limit(const lh_devices *devices, lh_comm *world);
+
+/* Free memory of a device of this host once libraries are open, and the number of such devices that the ranks of a run
+ * would share; or request->memory for each rank, in which case the device need not exist here. "auto" is cuda if there
+ * is a device. */
 typedef struct lh_devices_room {
     lh_device_kind kind;
     int64_t free_bytes;

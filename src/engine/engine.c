@@ -96,7 +96,9 @@ static lh_status open_exec(lh_engine *e, lh_comm *world, const lh_engine_options
     if (st == LH_OK) st = lh_stream_open(&e->stream, e->view.device);
     LH_TRY(lh_comm_agree(world, st));
     st = lh_comm_open_on(&e->device_comm, &(lh_comm_on){.host = comm, .stream = e->stream, .apart = devices.apart});
+    if (st == LH_OK && !o->deterministic && devices.ops->open_libraries) st = devices.ops->open_libraries(e->stream);
     LH_TRY(lh_comm_agree(world, st));
+    LH_TRY(lh_devices_limit(&devices, world));
     e->exec = (lh_exec){.ops = devices.ops, .stream = e->stream, .comm = comm, .device_comm = e->device_comm};
     e->view.exec = &e->exec;
     return st;

@@ -130,7 +130,8 @@ static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_conf
     }
     LH_TRY(check_sizes(r, c));
     plan->device = room->kind;
-    plan->free_bytes = room->free_bytes / (room->dealt ? (plan->tp + room->dealt - 1) / room->dealt : 1);
+    int64_t part = room->free_bytes / (room->dealt ? (plan->tp + room->dealt - 1) / room->dealt : 1);
+    plan->free_bytes = lh_devices_usable(room->kind, part);
     LH_TRY(plan_ranks(plan, r, c));
     plan->budget = lh_policy_entries(r->policy, r->context);
     plan->entries = r->context * c->kv_heads * c->layers;

@@ -34,7 +34,7 @@ typedef struct lh_plan {
     int64_t layers;
     int64_t chunk; /* tokens per chunk of the prompt */
     lh_device_kind device;
-    int64_t free_bytes; /* free memory per rank if all `tp` ranks ran here; or that of the options */
+    int64_t free_bytes; /* usable per rank if all `tp` ranks ran here, or of the memory of the options */
     int fits;           /* 1: every rank's peak is below it by at least LH_CHUNK_SPARE_LEAST */
     lh_dtype dtype, kv_dtype;
 } lh_plan;

@@ -42,6 +42,9 @@
 typedef struct lh_ops {
     const char *name; /* of the backend */
     lh_device_kind device;
+    /* Opens the libraries that operations use on a stream. They take memory of the device that nobody counts, so this
+     * comes before a run asks how much is free; a missing library is no failure. NULL: there are none. */
+    lh_status (*open_libraries)(lh_stream *stream);
     /* NULL: nothing has to be. Calls of attend_block like this one, but with arrays, will come on the stream: what
      * they need that takes long begins, beside the caller, until the stream is closed. */
     void (*prepare_attend)(lh_stream *stream, const lh_attend_block_args *like);

@@ -7,6 +7,7 @@
 #include "engine/device_run.h"
 #include "engine/devices.h"
 #include "engine/generate.h"
+#include "engine/plan.h"
 
 static device_models models;
 
@@ -266,6 +267,33 @@ START_TEST(test_ranks_that_share_a_device_are_planned_with_their_part)
 }
 END_TEST
 
+START_TEST(test_a_gpu_keeps_a_reserve)
+{
+    static const struct {
+        lh_device_kind kind;
+        int64_t free_bytes, reserve;
+    } cases[] = {{LH_DEVICE_CPU, 64000000000, 0},
+                 {LH_DEVICE_CUDA, 141000000000, 2203125000},
+                 {LH_DEVICE_CUDA, 80000000000, 1500000000},
+                 {LH_DEVICE_CUDA, 8000000000, 1000000000}};
+    lh_policy policy = {0};
+    mt_try(lh_policy_resolve(&policy, &everything));
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const lh_engine_options options = {.model = models.paths[0],
+                                           .device = lh_device_kind_name(cases[i].kind),
+                                           .dtype = "auto",
+                                           .kv_dtype = "auto",
+                                           .memory = cases[i].free_bytes};
+        lh_plan plan = {0};
+        mt_try(lh_plan_make(&plan, &(lh_plan_request){.engine = &options, .policy = &policy, .context = 10}));
+        mt_check(plan.free_bytes == cases[i].free_bytes - cases[i].reserve, "%lld of %lld bytes are usable",
+                 (long long)plan.free_bytes, (long long)cases[i].free_bytes);
+        lh_plan_clear(&plan);
+    }
+    mt_end();
+}
+END_TEST
+
 START_TEST(test_answers_are_those_of_the_cpu)
 {
     static const lh_sampling ways[2] = {{.top_p = 1, .repeat_penalty = 1},
@@ -296,6 +324,7 @@ int main(void)
     tcase_set_timeout(laws, 0);
     tcase_add_unchecked_fixture(laws, set_up, tear_down);
     tcase_add_test(laws, test_ranks_that_share_a_device_are_planned_with_their_part);
+    tcase_add_test(laws, test_a_gpu_keeps_a_reserve);
     tcase_add_loop_test(laws, test_logits_and_tokens_are_those_of_the_cpu, 0, DEVICE_SHAPES);
     tcase_add_loop_test(laws, test_bf16_differs_from_the_cpu_by_rounding_alone, 0, DEVICE_SHAPES);
     tcase_add_loop_test(laws, test_policies_keep_on_the_device_what_they_keep_on_the_cpu, 0, DEVICE_SHAPES);

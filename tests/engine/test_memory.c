@@ -1,5 +1,6 @@
 /* Memory of a long answer: within a budget a step takes none, over 10,000 steps on a card (fewer elsewhere). Counted
- * are the bytes of the device, and what the driver's pool has of it. */
+ * are the bytes of the device, and what the driver's pool has of it. And memory that nobody counts: libraries have it
+ * before the limit of a run is set. */
 #include <stdio.h>
 
 #include "engine/device_pool.h"
@@ -137,6 +138,25 @@ START_TEST(test_the_figures_show_a_cache_that_grows)
 }
 END_TEST
 
+/* On a GPU, whose memory is the run's: a host's is everybody's. */
+START_TEST(test_what_a_run_may_still_allocate_is_free)
+{
+    static const lh_policy_options everything = {.policy = "full"};
+    lh_engine *engine = open_model(0);
+    lh_policy plan = {0};
+    mt_try(lh_policy_resolve(&plan, &everything));
+    lh_session *s = start(engine, &plan, 8);
+    if (s) decode(s, 0, 8);
+    lh_device *device = lh_engine_get(engine)->device;
+    int64_t room = lh_device_room(device), there = lh_device_free_bytes(device);
+    mt_check(lh_device_kind_of(device) == LH_DEVICE_CPU || room <= there,
+             "%lld bytes are left below the limit and %lld on the device", (long long)room, (long long)there);
+    lh_session_close(s);
+    lh_engine_close(engine);
+    mt_end();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("memory");
@@ -145,6 +165,7 @@ int main(void)
     tcase_add_unchecked_fixture(laws, set_up, tear_down);
     tcase_add_loop_test(laws, test_steps_within_a_budget_take_no_memory, 0, 3);
     tcase_add_test(laws, test_the_figures_show_a_cache_that_grows);
+    tcase_add_test(laws, test_what_a_run_may_still_allocate_is_free);
     suite_add_tcase(suite, laws);
     return mt_run(suite);
 }

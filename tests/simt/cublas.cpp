@@ -82,12 +82,14 @@ struct product {
 cublasStatus_t create(cublasHandle_t *out)
 {
     *out = new simt_cublas();
+    simt_library(1);
     return CUBLAS_STATUS_SUCCESS;
 }
 
 cublasStatus_t destroy(cublasHandle_t h)
 {
     delete h;
+    simt_library(0);
     return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -340,12 +340,14 @@ const char *error_string(cudnnStatus_t rc)
 cudnnStatus_t create_handle(cudnnHandle_t *out)
 {
     *out = new simt_cudnn();
+    simt_library(1);
     return CUDNN_STATUS_SUCCESS;
 }
 
 cudnnStatus_t destroy_handle(cudnnHandle_t h)
 {
     delete h;
+    simt_library(0);
     return CUDNN_STATUS_SUCCESS;
 }
 

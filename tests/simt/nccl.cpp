@@ -195,6 +195,7 @@ ncclResult_t comm_init_rank(ncclComm_t *out, int ranks, ncclUniqueId id, int ran
     barrier(c);
     if (rank == 0) shm_unlink(id.internal);
     *out = c;
+    simt_library(1);
     return ncclSuccess;
 }
 
@@ -202,6 +203,7 @@ ncclResult_t comm_destroy(ncclComm_t c)
 {
     munmap(c->all, sizeof(shared));
     delete c;
+    simt_library(0);
     return ncclSuccess;
 }
 

@@ -83,7 +83,7 @@ size_t number_from(const char *name, size_t otherwise)
 
 struct arena {
     char *base;
-    size_t bytes, used;
+    size_t bytes, used, of_libraries;
     int opened;
     std::map<char *, size_t> blocks;
 } memory;
@@ -139,7 +139,7 @@ bool is_pinned(const void *p, size_t bytes)
 char *take(size_t bytes)
 {
     make_arena();
-    if (memory.used + bytes > memory.bytes) return nullptr;
+    if (memory.used + memory.of_libraries + bytes > memory.bytes) return nullptr;
     char *at = memory.base + GUARD;
     for (auto &b : memory.blocks) {
         if ((size_t)(b.first - at) >= bytes + GUARD && b.first > at) break;
@@ -262,6 +262,12 @@ void simt_drain(void)
     for (simt_stream *s : streams) drain(s);
 }
 
+void simt_library(int begins)
+{
+    size_t bytes = number_from("LONGHAUL_SIMT_LIBRARY", 0);
+    memory.of_libraries = begins ? memory.of_libraries + bytes : memory.of_libraries - bytes;
+}
+
 void simt_enqueue_now(cudaStream_t stream, work w)
 {
     enqueue(stream, w);
@@ -348,7 +354,8 @@ cudaError_t cudaRuntimeGetVersion(int *version)
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 {
     make_arena();
-    *free_bytes = memory.bytes - memory.used;
+    const size_t taken = memory.used + memory.of_libraries;
+    *free_bytes = taken < memory.bytes ? memory.bytes - taken : 0;
     *total_bytes = memory.bytes;
     return cudaSuccess;
 }

@@ -28,6 +28,8 @@ void simt_drain(void);
 /* Work that no later wait may hold up: it is done at once, after all that was enqueued before, and as part of a graph
  * when that is launched. runtime.cpp */
 void simt_enqueue_now(cudaStream_t stream, std::function<void()> work);
+/* A library begins or ends: it holds LONGHAUL_SIMT_LIBRARY bytes of device memory of its own. runtime.cpp */
+void simt_library(int begins);
 /* A block has ended: copies of it that nobody waited for are a fault. tensor.cpp */
 void simt_copies_end(void);
 

@@ -18,8 +18,10 @@ enum { LEAST_TOKENS = 64, LEAST_ENTRIES = 2048, CHUNK = 4096, MOST_DIM = 256 };
 /* The last rows of a block, which are compared in every new cache. */
 enum { LAST_TOKENS = 64 };
 
-/* Of a stream: the plan of one shape. */
+/* Of a stream: the library, and the plan of one shape. */
 typedef struct sdpa {
+    lh_cudnn call;
+    cudnnHandle_t handle; /* NULL: not opened */
     lh_sdpa_shape shape;
     lh_sdpa_build *build; /* NULL: nothing was prepared */
     lh_sdpa_built *built; /* NULL: not waited for yet */
@@ -30,6 +32,7 @@ static void close_sdpa(void *what)
 {
     sdpa *s = what;
     lh_sdpa_build_close(s->build);
+    if (s->handle) s->call.Destroy(s->handle);
     lh_free(s);
 }
 
@@ -41,6 +44,32 @@ static lh_status find_sdpa(lh_stream *stream, sdpa **out)
         kept->close = close_sdpa;
     }
     *out = kept->what;
+    return LH_OK;
+}
+
+static lh_status open_library(sdpa *s, lh_stream *stream)
+{
+    cudnnHandle_t handle = NULL;
+    cudnnStatus_t rc;
+    if (s->handle) return LH_OK;
+    LH_TRY(lh_cudnn_open(&s->call));
+    rc = s->call.Create(&handle);
+    if (rc == CUDNN_STATUS_SUCCESS) rc = s->call.SetStream(handle, lh_stream_cuda(stream));
+    if (rc != CUDNN_STATUS_SUCCESS) {
+        if (handle) s->call.Destroy(handle);
+        LH_FAIL(LH_EUSAGE, "cuDNN does not begin: %s", s->call.GetErrorString(rc));
+    }
+    s->handle = handle;
+    return LH_OK;
+}
+
+lh_status lh_sdpa_open(lh_stream *stream)
+{
+    sdpa *s;
+    LH_TRY(find_sdpa(stream, &s));
+    if (open_library(s, stream) == LH_OK) return LH_OK;
+    lh_debug("cuDNN is not used for attention: %s", lh_error_message());
+    lh_error_clear();
     return LH_OK;
 }
 
@@ -67,14 +96,17 @@ static lh_status prepare(lh_stream *stream, const lh_attend_block_args *a, sdpa 
 {
     sdpa *s;
     LH_TRY(find_sdpa(stream, &s));
+    LH_TRY(open_library(s, stream));
     if (!fits(s, a)) {
         if (s->build) LH_TRY(lh_stream_sync(stream)); /* its plan may be at work */
         lh_sdpa_build_close(s->build);
-        *s = (sdpa){.shape = {.kv_heads = a->map.heads / a->map.group,
-                              .group = a->map.group,
-                              .dim = a->kv->head_dim,
-                              .tokens = (a->tokens + CHUNK - 1) / CHUNK * CHUNK}};
-        LH_TRY(lh_sdpa_build_open(&s->build, &s->shape, lh_device_name(lh_stream_device(stream))));
+        s->build = NULL, s->built = NULL, s->trusted = 0;
+        s->shape = (lh_sdpa_shape){.kv_heads = a->map.heads / a->map.group,
+                                   .group = a->map.group,
+                                   .dim = a->kv->head_dim,
+                                   .tokens = (a->tokens + CHUNK - 1) / CHUNK * CHUNK};
+        LH_TRY(lh_sdpa_build_open(&s->build, &(lh_sdpa_place){.call = &s->call, .handle = s->handle}, &s->shape,
+                                  lh_device_name(lh_stream_device(stream))));
     }
     if (out) *out = s;
     return LH_OK;
@@ -87,11 +119,10 @@ void lh_cuda_prepare_attend(lh_stream *stream, const lh_attend_block_args *a)
 }
 
 /* Waits for the plan, which may turn out not to be. */
-static void wait_for_plan(sdpa *s, lh_stream *stream)
+static void wait_for_plan(sdpa *s)
 {
     if (s->built) return;
     s->built = lh_sdpa_build_wait(s->build);
-    if (s->built->plan) s->built->call.SetStream(s->built->handle, lh_stream_cuda(stream));
     if (s->built->why[0]) lh_debug("cuDNN is not used for attention: %s", s->built->why);
 }
 
@@ -228,7 +259,7 @@ lh_status lh_sdpa_attend(lh_stream *stream, const lh_attend_block_args *a, int *
     if (!s || a->order != LH_ORDER_ANY || a->tokens < LEAST_TOKENS || a->most < LEAST_ENTRIES || !takes(a) ||
         !fits(s, a))
         return LH_OK;
-    wait_for_plan(s, stream);
+    wait_for_plan(s);
     if (s->built->why[0]) return LH_OK;
     LH_TRY(run(stream, s, a));
     *done = !s->built->why[0];
@@ -241,7 +272,7 @@ lh_status lh_cudnn_attend_block(lh_stream *stream, const lh_attend_block_args *a
     if (a->tokens == 0 || a->map.heads == 0) return LH_OK;
     if (!takes(a)) LH_FAIL(LH_EUSAGE, "attention of this kind is not asked of cuDNN");
     LH_TRY(prepare(stream, a, &s));
-    wait_for_plan(s, stream);
+    wait_for_plan(s);
     if (!s->built->why[0]) LH_TRY(run(stream, s, a));
     if (s->built->why[0]) LH_FAIL(LH_EUSAGE, "%s", s->built->why);
     return LH_OK;

@@ -10,6 +10,9 @@
 
 #include "kernels/ops.h"
 
+/* Opens cuDNN on a stream, where it is. */
+lh_status lh_sdpa_open(lh_stream *stream);
+
 /* *done = 1: it has been: a block of 64 rows or more over 2,048 entries or more (`most` of the arguments), with
  * LH_ORDER_ANY, of the shape that was prepared. */
 lh_status lh_sdpa_attend(lh_stream *stream, const lh_attend_block_args *a, int *done);

@@ -33,7 +33,7 @@ static void close_blas(void *what)
 }
 
 /* Sums stay in f32 also where a product is split (the default lets the library choose). */
-static lh_status open_blas(blas **out, lh_stream *stream)
+static lh_status new_blas(blas **out, lh_stream *stream)
 {
     lh_status st = LH_OK;
     blas *b = NULL;
@@ -46,8 +46,6 @@ static lh_status open_blas(blas **out, lh_stream *stream)
     }
     LH_TRY_DONE(check(b, b->call.Create(&b->handle), "opening"));
     LH_TRY_DONE(check(b, b->call.SetStream(b->handle, lh_stream_cuda(stream)), "choosing the stream"));
-    LH_TRY_DONE(lh_device_alloc(b->device, &b->room, LH_BLAS_ROOM_BYTES, LH_MEM_WORK));
-    LH_TRY_DONE(check(b, b->call.SetWorkspace(b->handle, b->room, LH_BLAS_ROOM_BYTES), "giving room"));
     LH_TRY_DONE(check(b,
                       b->call.SetMathMode(b->handle, (cublasMath_t)(CUBLAS_DEFAULT_MATH |
                                                                     CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION)),
@@ -58,15 +56,24 @@ done:
     return st;
 }
 
-lh_status lh_blas_find(lh_stream *stream, int *there)
+lh_status lh_blas_open(lh_stream *stream)
 {
     lh_cuda_kept *kept = lh_stream_kept(stream, LH_CUDA_BLAS);
-    blas *b = kept->what;
-    if (!b) {
-        LH_TRY(open_blas(&b, stream));
-        *kept = (lh_cuda_kept){.what = b, .close = close_blas};
-    }
+    blas *b = NULL;
+    if (kept->what) return LH_OK;
+    LH_TRY(new_blas(&b, stream));
+    *kept = (lh_cuda_kept){.what = b, .close = close_blas};
+    return LH_OK;
+}
+
+lh_status lh_blas_find(lh_stream *stream, int *there)
+{
+    LH_TRY(lh_blas_open(stream));
+    blas *b = lh_stream_kept(stream, LH_CUDA_BLAS)->what;
     *there = b->handle != NULL;
+    if (!b->handle || b->room) return LH_OK;
+    LH_TRY(lh_device_alloc(b->device, &b->room, LH_BLAS_ROOM_BYTES, LH_MEM_WORK));
+    LH_TRY(check(b, b->call.SetWorkspace(b->handle, b->room, LH_BLAS_ROOM_BYTES), "giving room"));
     return LH_OK;
 }
 

@@ -8,8 +8,10 @@
  */
 #define LH_BLAS_ROOM_BYTES (32ll << 20)
 
-/* Opens cuBLAS on a stream, which loads it and allocates its room: not while work is recorded. *there: 0 where the
- * library is missing, which is said once in a warning. */
+/* Opens cuBLAS on a stream: not while work is recorded. A warning says once that the library is missing. */
+lh_status lh_blas_open(lh_stream *stream);
+
+/* Opens it where it is not open, and allocates its room. *there: 0 where the library is missing. */
 lh_status lh_blas_find(lh_stream *stream, int *there);
 
 /* After lh_blas_find: y[t,o] = sum_i x[t,i] * w[o,i] + keep * y[t,o], with the matrices of `a`, summed in f32; its bias

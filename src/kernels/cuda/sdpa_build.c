@@ -8,6 +8,7 @@
 #include "kernels/cuda/sdpa_cache.h"
 
 struct lh_sdpa_build {
+    lh_sdpa_place place;
     lh_sdpa_shape shape;
     const char *name; /* of the device */
     int device;
@@ -16,20 +17,9 @@ struct lh_sdpa_build {
     lh_sdpa_built built;
 };
 
-static lh_status open_handle(lh_sdpa_build *b)
-{
-    lh_sdpa_built *to = &b->built;
-    cudnnStatus_t rc;
-    LH_TRY(lh_cudnn_open(&to->call));
-    if (cudaSetDevice(b->device) != cudaSuccess) LH_FAIL(LH_EUSAGE, "cuDNN's thread has no device");
-    rc = to->call.Create(&to->handle);
-    if (rc != CUDNN_STATUS_SUCCESS) LH_FAIL(LH_EUSAGE, "cuDNN does not begin: %s", to->call.GetErrorString(rc));
-    return LH_OK;
-}
-
 static lh_sdpa_key key_of(const lh_sdpa_build *b)
 {
-    return (lh_sdpa_key){.version = b->built.call.GetVersion(), .device = b->name, .shape = b->shape};
+    return (lh_sdpa_key){.version = b->place.call->GetVersion(), .device = b->name, .shape = b->shape};
 }
 
 /* What cannot be kept is built again by the next process. */
@@ -48,13 +38,12 @@ static lh_status build_plan(lh_sdpa_build *b)
     lh_status st = LH_OK;
     lh_sdpa_built *to = &b->built;
     lh_buf text = {0};
-    LH_TRY_DONE(open_handle(b));
-    const lh_sdpa_place place = {.call = &to->call, .handle = to->handle};
     const lh_sdpa_key key = key_of(b);
-    if (lh_sdpa_cache_read(&text, &key)) LH_TRY_DONE(lh_sdpa_plan_restore(&to->plan, &place, &text, to->why));
+    if (cudaSetDevice(b->device) != cudaSuccess) LH_FAIL_DONE(LH_EUSAGE, "cuDNN's thread has no device");
+    if (lh_sdpa_cache_read(&text, &key)) LH_TRY_DONE(lh_sdpa_plan_restore(&to->plan, &b->place, &text, to->why));
     if (to->plan) goto done;
     to->why[0] = '\0';
-    LH_TRY_DONE(lh_sdpa_plan_open(&to->plan, &place, &b->shape, to->why));
+    LH_TRY_DONE(lh_sdpa_plan_open(&to->plan, &b->place, &b->shape, to->why));
     if (to->plan) keep(to->plan, &key);
 done:
     lh_buf_clear(&text);
@@ -81,11 +70,13 @@ static int start_thread(lh_sdpa_build *b)
     return rc == 0;
 }
 
-lh_status lh_sdpa_build_open(lh_sdpa_build **out, const lh_sdpa_shape *shape, const char *device)
+lh_status lh_sdpa_build_open(lh_sdpa_build **out, const lh_sdpa_place *place, const lh_sdpa_shape *shape,
+                             const char *device)
 {
     lh_status st = LH_OK;
     lh_sdpa_build *b = NULL;
     LH_TRY_DONE(lh_calloc(&b, 1, sizeof *b));
+    b->place = *place;
     b->shape = *shape;
     b->name = device;
     if (cudaGetDevice(&b->device) != cudaSuccess) LH_FAIL_DONE(LH_EINTERNAL, "the thread has no device");
@@ -116,6 +107,5 @@ void lh_sdpa_build_close(lh_sdpa_build *b)
     if (!b) return;
     lh_sdpa_built *built = lh_sdpa_build_wait(b);
     lh_sdpa_plan_close(built->plan);
-    if (built->handle) built->call.Destroy(built->handle);
     lh_free(b);
 }

@@ -1,6 +1,6 @@
 /* sdpa_build.h - a plan of attention (sdpa_plan.h) in the making, which takes seconds of a processor: a thread of its
- * own opens cuDNN and a handle, and takes the plan from the user's cache folder (sdpa_cache.h) or builds it and keeps
- * it there, while the caller goes on. */
+ * own takes the plan from the user's cache folder (sdpa_cache.h) or builds it and keeps it there, while the caller goes
+ * on. */
 #ifndef LH_KERNELS_CUDA_SDPA_BUILD_H
 #define LH_KERNELS_CUDA_SDPA_BUILD_H
 
@@ -8,16 +8,15 @@
 
 typedef struct lh_sdpa_build lh_sdpa_build;
 
-/* What came of it. A library that is missing, or takes no such attention, is no failure. */
+/* What came of it. A library that takes no such attention is no failure. */
 typedef struct lh_sdpa_built {
-    lh_cudnn call;
-    cudnnHandle_t handle; /* without a stream yet */
     lh_sdpa_plan *plan;
     char why[256]; /* there is no plan; "": there is one */
 } lh_sdpa_built;
 
-/* Begins it, for the device of the calling thread, whose name is borrowed. */
-lh_status lh_sdpa_build_open(lh_sdpa_build **out, const lh_sdpa_shape *shape, const char *device);
+/* Begins it, for the device of the calling thread, whose name is borrowed. The handle is in use until the wait. */
+lh_status lh_sdpa_build_open(lh_sdpa_build **out, const lh_sdpa_place *place, const lh_sdpa_shape *shape,
+                             const char *device);
 
 /* Waits for the end; borrowed. */
 lh_sdpa_built *lh_sdpa_build_wait(lh_sdpa_build *build);
