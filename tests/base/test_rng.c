@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/rng.h"
+#include "base/normals.h"
 #include "suite.h"
 
 /* The known answers of Random123 (kat_vectors, philox4x32 10): counter, key, output. */
@@ -57,6 +57,36 @@ START_TEST(test_seeds_and_streams_differ)
 }
 END_TEST
 
+/* To two units of their last place, for every angle that a word has, and every logarithm. */
+START_TEST(test_logarithms_and_turns_are_those_of_the_mathematics)
+{
+    const double turn = 6.283185307179586;
+    double worst = 0;
+    for (uint32_t k = 0; k < 1 << 24; k++) {
+        const uint32_t word = k << 8;
+        const double u = lh_uniform_open(word), angle = turn * lh_uniform(word);
+        float c, s;
+        lh_turn(&c, &s, word);
+        const double off[] = {u < 1 ? lh_log_of((float)u) / log(u) - 1 : 0, c - cos(angle), s - sin(angle)};
+        for (int i = 0; i < 3; i++)
+            if (!(fabs(off[i]) <= worst)) worst = fabs(off[i]);
+    }
+    ck_assert_msg(worst <= 0x1p-23, "off by %g", worst);
+    ck_assert(lh_log_of(1) == 0);
+}
+END_TEST
+
+/* The same bits on every machine: they are what models of `import --random` consist of. */
+START_TEST(test_normals_have_known_bits)
+{
+    static const float known[8] = {0x1.a254ecp-2f, 0x1.00c432p-1f,  -0x1.48b604p-1f, 0x1.879c54p+0f,
+                                   0x1.19316cp-1f, -0x1.44e742p-1f, 0x1.aa91b4p-1f,  -0x1.ec3c7ep-1f};
+    float z[8];
+    lh_normals(z, 1, 2, 3, 8);
+    ck_assert_mem_eq(z, known, sizeof z);
+}
+END_TEST
+
 /* 2^20 draws: the moments of a standard normal to within five standard errors (1/sqrt(n), sqrt(2/n), sqrt(96/n)). */
 START_TEST(test_normals_are_normal)
 {
@@ -90,9 +120,13 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {
-        test_philox_gives_the_published_answers, test_normals_do_not_depend_on_how_a_range_is_split,
-        test_seeds_and_streams_differ,           test_normals_are_normal,
-        test_uniforms_stay_in_their_interval,    NULL};
+    const TTest *const tests[] = {test_philox_gives_the_published_answers,
+                                  test_normals_do_not_depend_on_how_a_range_is_split,
+                                  test_seeds_and_streams_differ,
+                                  test_logarithms_and_turns_are_those_of_the_mathematics,
+                                  test_normals_have_known_bits,
+                                  test_normals_are_normal,
+                                  test_uniforms_stay_in_their_interval,
+                                  NULL};
     return suite_run("rng", tests);
 }
