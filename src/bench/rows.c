@@ -5,9 +5,9 @@
 #include "bench/bench_impl.h"
 
 static const char *const names[] = {
-    "embed", "rmsnorm", "squares",    "convert", "rope",     "append",     "put_rows",
-    "gated", "add",     "sum_shards", "softcap", "penalise", "top_logits", "sum_probabilities",
-    NULL};
+    "embed",          "rmsnorm", "squares",    "convert", "rope",     "append",     "put_rows",
+    "gated",          "add",     "sum_shards", "softcap", "penalise", "top_logits", "sum_probabilities",
+    "random_weights", NULL};
 
 LH_BENCH_CALL(embed)
 LH_BENCH_CALL(rmsnorm)
@@ -23,6 +23,7 @@ LH_BENCH_CALL(softcap)
 LH_BENCH_CALL(penalise)
 LH_BENCH_CALL(top_logits)
 LH_BENCH_CALL(sum_probabilities)
+LH_BENCH_CALL(random_weights)
 
 enum { DIM = 2048, HEAD = 64, SHARDS = 4, FIRST = 1000, TOP = 50, MOST = 1024 };
 
@@ -107,7 +108,7 @@ static lh_status run_tokens(lh_bench *b, const rows *r)
     return LH_OK;
 }
 
-/* Row copies: embedding lookup, type conversion, joining shards, writing into the query ring. */
+/* Row copies: embedding lookup, type conversion, joining shards, writing into the query ring; rows that are drawn. */
 static lh_status run_moves(lh_bench *b, const rows *r)
 {
     const double n = (double)(r->tokens * DIM);
@@ -129,6 +130,8 @@ static lh_status run_moves(lh_bench *b, const rows *r)
                             .rows = r->tokens,
                             .width = DIM,
                             .x_ld = DIM};
+    lh_random_weights_args drawn = {
+        .y = r->y, .y_type = LH_BF16, .stored = LH_BF16, .rows = r->tokens, .cols = DIM, .step = DIM, .scale = 1};
     LH_TRY(run_one(b, r, (lh_bench_case){.name = "embed", .call = call_embed, .bytes = 8 * n, .args = &embed}, ""));
     LH_TRY(run_one(b, r, (lh_bench_case){.name = "convert", .call = call_convert, .bytes = 6 * n, .args = &convert},
                    " to bf16"));
@@ -137,6 +140,9 @@ static lh_status run_moves(lh_bench *b, const rows *r)
         (lh_bench_case){.name = "sum_shards", .call = call_sum_shards, .bytes = 4 * (SHARDS + 1) * n, .args = &sum},
         ", 4 shards"));
     LH_TRY(run_one(b, r, (lh_bench_case){.name = "put_rows", .call = call_put_rows, .bytes = 8 * n, .args = &put}, ""));
+    LH_TRY(run_one(
+        b, r, (lh_bench_case){.name = "random_weights", .call = call_random_weights, .bytes = 2 * n, .args = &drawn},
+        " bf16"));
     return LH_OK;
 }
 

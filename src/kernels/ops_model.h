@@ -1,4 +1,5 @@
-/* ops_model.h - what a layer does to rows of activations: embedding, norms, products, rotation, gates and sums.
+/* ops_model.h - what a layer does to rows of activations: embedding, norms, products, rotation, gates and sums; and
+ * what fills the weights of random models.
  * Conventions: ops.h. */
 #ifndef LH_KERNELS_OPS_MODEL_H
 #define LH_KERNELS_OPS_MODEL_H
@@ -104,5 +105,16 @@ typedef struct lh_softcap_args {
     int64_t count;
     float cap;
 } lh_softcap_args;
+
+/* y[r,i] = mean + scale * z, rounded to `stored` first, where z is the standard normal first + r * step + i of stream
+ * `stream` of `seed` (base/rng.h): a range of rows and columns of a tensor whose rows have `step` numbers. The same
+ * bits by every backend if mean or scale is 0. y: [rows, cols]. */
+typedef struct lh_random_weights_args {
+    void *y;
+    lh_dtype y_type, stored; /* f32 or bf16 */
+    int64_t rows, cols, first, step;
+    uint64_t seed, stream;
+    float mean, scale;
+} lh_random_weights_args;
 
 #endif

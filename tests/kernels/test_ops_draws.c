@@ -163,6 +163,63 @@ START_TEST(test_the_ends_of_the_draws_are_infinite_and_finite)
 }
 END_TEST
 
+enum { W_ROWS, W_COLS, W_FIRST, W_APART, W_TYPE, W_STORED };
+static const dimension weights[] = {
+    [W_ROWS] = {"rows", 5, {0, 1, 2, 3, 40}},
+    [W_COLS] = {"columns", 8, {0, 1, 2, 3, 5, 16, 77, 600}},
+    [W_FIRST] = {"first number", 6, {0, 1, 2, 3, 1000, INT64_C(1) << 34}},
+    [W_APART] = {"numbers between rows", 3, {0, 1, 130}},
+    [W_TYPE] = {"type", 2, {LH_F32, LH_BF16}, {"f32", "bf16"}},
+    [W_STORED] = {"stored as", 2, {LH_F32, LH_BF16}, {"f32", "bf16"}},
+};
+
+START_TEST(test_random_weights_are_the_normals_of_their_places_in_the_tensor)
+{
+    for (int b = 0; rig_backend(b); b++) {
+        rig g;
+        rig_open(&g, rig_backend(b));
+        for (int n = 0; n < 96; n++) {
+            lot m = {0};
+            const int64_t rows = case_value(&weights[W_ROWS], n), cols = case_value(&weights[W_COLS], n);
+            const int64_t first = case_value(&weights[W_FIRST], n), step = cols + case_value(&weights[W_APART], n);
+            const lh_dtype type = (lh_dtype)case_value(&weights[W_TYPE], n);
+            const lh_dtype stored = (lh_dtype)case_value(&weights[W_STORED], n);
+            const int64_t count = rows * cols, bytes = count * lh_dtype_bytes(type);
+            float *z = lot_new(&m, count * 4);
+            void *y = rig_new(&g, bytes), *got = lot_new(&m, bytes);
+            for (int64_t r = 0; r < rows; r++) lh_normals(z + r * cols, 9, 5, first + r * step, cols);
+            for (int64_t i = 0; i < count; i++) {
+                z[i] *= 0.3f;
+                if (stored == LH_BF16) z[i] = lh_bf16_to_f32(lh_f32_to_bf16(z[i]));
+            }
+            const void *want = type == LH_F32 ? (void *)z : lot_bf16(&m, z, count);
+            RUN(&g, random_weights, .y = y, .y_type = type, .stored = stored, .rows = rows, .cols = cols,
+                .first = first, .step = step, .seed = 9, .stream = 5, .scale = 0.3f);
+            rig_get(&g, got, y, bytes);
+            check_same(got, want, bytes, "random_weights, %s", g.ops->name);
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
+START_TEST(test_random_weights_without_a_scale_are_their_mean)
+{
+    for (int b = 0; rig_backend(b); b++) {
+        rig g;
+        float got[70];
+        rig_open(&g, rig_backend(b));
+        float *y = rig_new(&g, sizeof got);
+        RUN(&g, random_weights, .y = y, .rows = 1, .cols = 70, .step = 70, .mean = 1);
+        rig_get(&g, got, y, sizeof got);
+        for (int i = 0; i < 70; i++) ck_assert(got[i] == 1.0f);
+        rig_close(&g);
+    }
+}
+END_TEST
+
 /* ---- the law of the draws ---- */
 
 enum { LAW_HEADS = 100, LAW_ENTRIES = 5, LAW_ROUNDS = 300, LAW_SETS = 1 << LAW_ENTRIES };
@@ -255,6 +312,9 @@ int main(void)
     const TTest *const tests[] = {test_random_scores_belong_to_heads_and_positions_wherever_these_are,
                                   test_gumbel_scores_are_perturbed_by_the_same_draws,
                                   test_the_ends_of_the_draws_are_infinite_and_finite,
-                                  test_gumbel_top_k_samples_without_replacement_with_the_softmax, NULL};
+                                  test_random_weights_are_the_normals_of_their_places_in_the_tensor,
+                                  test_random_weights_without_a_scale_are_their_mean,
+                                  test_gumbel_top_k_samples_without_replacement_with_the_softmax,
+                                  NULL};
     return rig_run("kernels/draws", tests);
 }

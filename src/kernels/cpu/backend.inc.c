@@ -22,6 +22,7 @@
 #include "kernels/cpu/projected_norms.inc.c"
 #include "kernels/cpu/row_lse.inc.c"
 #include "kernels/cpu/row_moments.inc.c"
+#include "kernels/cpu/random_weights.inc.c"
 #include "kernels/cpu/rows.inc.c"
 #include "kernels/cpu/sampling.inc.c"
 #include "kernels/cpu/scores.inc.c"
