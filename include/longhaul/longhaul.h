@@ -92,7 +92,8 @@ int lh_world_close(lh_world *world, lh_status st);
 typedef struct lh_engine lh_engine;
 
 typedef struct lh_engine_options {
-    const char *model;    /* required: a checkpoint made by `longhaul import`; for a forecast also a model's folder */
+    const char *model;    /* required: a checkpoint made by `longhaul import`, or "random:SHAPE", a shape of `import
+                             --random` that is drawn in memory; for a forecast also a model's folder */
     int64_t tp;           /* ranks that share the model: all ranks of the world, or 0; for a forecast any number */
     const char *device;   /* "auto" (NULL), "cpu", "cuda", "ref" */
     int share_device;     /* 1: ranks of one host may compute on the same CUDA device */

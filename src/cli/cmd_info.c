@@ -3,7 +3,7 @@
 
 #include "base/version.h"
 #include "cli/cli.h"
-#include "import/random_model.h"
+#include "import/random_shapes.h"
 #include "import/verify.h"
 #include "kernels/ops.h"
 #include "report/report.h"

@@ -17,6 +17,7 @@
 #include "engine/spin_control.h"
 #include "engine/threads.h"
 #include "engine/world.h"
+#include "import/random_shapes.h"
 
 struct lh_engine {
     lh_engine_view view;
@@ -107,12 +108,14 @@ static lh_status open_exec(lh_engine *e, lh_comm *world, const lh_engine_options
 static lh_status check_model(const lh_engine_options *o)
 {
     if (!o->model) LH_FAIL(LH_EUSAGE, "--model is not given, it must name a checkpoint");
+    if (o->stage && lh_random_shape_of(o->model))
+        LH_FAIL(LH_EUSAGE, "--stage has no file to copy: '%s' is drawn in memory", o->model);
     return LH_OK;
 }
 
 static lh_status open_model(lh_engine *e, const lh_engine_options *o, const char *path)
 {
-    LH_TRY(lh_checkpoint_open(&e->ck, path));
+    LH_TRY(lh_checkpoint_open_model(&e->ck, path));
     LH_TRY(lh_engine_dtypes(o, lh_checkpoint_dtype(e->ck), &e->view.dtype, &e->view.kv_dtype));
     LH_TRY(lh_checkpoint_open_tokenizer(e->ck, &e->tokenizer));
     e->view.tokenizer = e->tokenizer;
@@ -159,11 +162,12 @@ static void prepare_attention(const lh_engine *e, const lh_shard *shard, lh_orde
     if (e->exec.ops->prepare_attend) e->exec.ops->prepare_attend(e->stream, &like);
 }
 
-/* Collective. What all ranks of the world read, and how fast; the rate of a small model says nothing. */
+/* Collective. What all ranks of the world read, and how fast; the rate of a small model or of one that is drawn says
+ * nothing. */
 static lh_status tell_reading(lh_comm *world, int64_t read, double seconds)
 {
     LH_TRY(lh_comm_allreduce(world, &read, 1, LH_I64, LH_SUM));
-    if (seconds >= 1)
+    if (seconds >= 1 && read)
         lh_info("weights: %.2f GB read in %.1f s, %.2f GB/s", 1e-9 * (double)read, seconds,
                 1e-9 * (double)read / seconds);
     else
@@ -197,7 +201,8 @@ static lh_status load_model(lh_engine *e, lh_comm *world, lh_order order)
     lh_progress_clear(&progress);
     lh_comm_close(same);
     /* Where reading fails, a change is the cause to report. */
-    if ((st == LH_OK || st == LH_EFILE) && lh_h5_unchanged(lh_checkpoint_file(e->ck)) != LH_OK) st = LH_EFILE;
+    lh_h5 *file = lh_checkpoint_file(e->ck);
+    if (file && (st == LH_OK || st == LH_EFILE) && lh_h5_unchanged(file) != LH_OK) st = LH_EFILE;
     LH_TRY(lh_comm_agree(world, st));
     return tell_reading(world, read, lh_clock_s() - start);
 }
@@ -244,7 +249,7 @@ lh_status lh_engine_open_replica(lh_engine **out, lh_comm *world, lh_comm *comm,
     if (options->stage) LH_TRY_DONE(lh_host_copy(world, options->model, options->stage, &staged));
     st = open_model(e, options, staged ? staged : options->model);
     LH_TRY_DONE(lh_comm_agree(world, st));
-    LH_TRY_DONE(lh_same_file(world, lh_checkpoint_file(e->ck)));
+    if (lh_checkpoint_file(e->ck)) LH_TRY_DONE(lh_same_file(world, lh_checkpoint_file(e->ck)));
     LH_TRY_DONE(check_instruction_sets(e, world, options->deterministic));
     lh_comm_step(world, "loading weights", 0);
     st = load_model(e, world, options->deterministic ? LH_ORDER_FIXED : LH_ORDER_ANY);

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/version.h"
+#include "import/random_shapes.h"
 
 struct lh_world {
     lh_comm *comm;
@@ -17,7 +18,8 @@ struct lh_world {
 
 static lh_status probe(const char *const *files)
 {
-    for (int i = 0; files && files[i]; i++) LH_TRY(lh_h5_probe(files[i]));
+    for (int i = 0; files && files[i]; i++)
+        if (!lh_random_shape_of(files[i])) LH_TRY(lh_h5_probe(files[i]));
     return LH_OK;
 }
 

@@ -10,12 +10,14 @@
 #include "base/hash.h"
 #include "import/checkpoint_impl.h"
 #include "import/convert.h"
+#include "import/random_shapes.h"
 
 /* Bytes read at a time: large enough for a disk, small compared with a layer. */
 #define STAGE_BYTES (INT64_C(32) << 20)
 
 struct lh_checkpoint {
-    lh_h5 *h5;
+    lh_h5 *h5;  /* NULL: a random model */
+    char *name; /* of the model, for messages */
     lh_config config;
     char *config_json, *tokenizer, *meta;
     int64_t tokenizer_bytes, meta_bytes;
@@ -111,6 +113,7 @@ lh_status lh_checkpoint_open(lh_checkpoint **out, const char *path)
     lh_checkpoint *ck = NULL;
     const lh_h5_header want = {.kind = "checkpoint", .schema = LH_CHECKPOINT_SCHEMA};
     LH_TRY_DONE(lh_calloc(&ck, 1, sizeof *ck));
+    LH_TRY_DONE(lh_strdup(&ck->name, path));
     LH_TRY_DONE(lh_h5_open(&ck->h5, path, &want));
     LH_TRY_DONE(lh_hasher_open(&ck->hasher));
     LH_TRY_DONE(read_texts(ck));
@@ -123,11 +126,43 @@ done:
     return st;
 }
 
+static lh_status open_random(lh_checkpoint **out, const char *name)
+{
+    lh_status st = LH_OK;
+    lh_checkpoint *ck = NULL;
+    const char *shape = lh_random_shape_of(name), *meta;
+    LH_TRY_DONE(lh_random_shape_check(shape));
+    LH_TRY_DONE(lh_calloc(&ck, 1, sizeof *ck));
+    LH_TRY_DONE(lh_strdup(&ck->name, name));
+    LH_TRY_DONE(lh_strdup(&ck->config_json, lh_random_shape_config(shape)));
+    LH_TRY_DONE(lh_config_parse_text(&ck->config, ck->config_json, (int64_t)strlen(ck->config_json), name));
+    LH_TRY_DONE(lh_random_shape_tokenizer(shape, &ck->tokenizer, &meta));
+    if (meta) LH_TRY_DONE(lh_strdup(&ck->meta, meta));
+    ck->tokenizer_bytes = ck->tokenizer ? (int64_t)strlen(ck->tokenizer) : 0;
+    ck->meta_bytes = ck->meta ? (int64_t)strlen(ck->meta) : 0;
+    ck->type = LH_BF16;
+    LH_TRY_DONE(lh_hasher_open(&ck->hasher));
+    lh_hasher_add(ck->hasher, name, (int64_t)strlen(name));
+    lh_hasher_add(ck->hasher, ck->config_json, (int64_t)strlen(ck->config_json));
+    ck->identity = lh_hasher_value(ck->hasher);
+    *out = ck;
+    ck = NULL;
+done:
+    lh_checkpoint_close(ck);
+    return st;
+}
+
+lh_status lh_checkpoint_open_model(lh_checkpoint **out, const char *name)
+{
+    return lh_random_shape_of(name) ? open_random(out, name) : lh_checkpoint_open(out, name);
+}
+
 void lh_checkpoint_close(lh_checkpoint *ck)
 {
     if (!ck) return;
     lh_h5_close(ck->h5);
     lh_hasher_close(ck->hasher);
+    lh_free(ck->name);
     lh_config_clear(&ck->config);
     lh_free(ck->config_json);
     lh_free(ck->tokenizer);
@@ -179,12 +214,12 @@ lh_status lh_checkpoint_open_tokenizer(const lh_checkpoint *ck, lh_tokenizer **o
     char *name = NULL;
     *out = NULL;
     if (!ck->tokenizer) goto done;
-    LH_TRY_DONE(lh_asprintf(&name, "%s of %s", LH_CHECKPOINT_TOKENIZER, lh_h5_path(ck->h5)));
+    LH_TRY_DONE(lh_asprintf(&name, "%s of %s", LH_CHECKPOINT_TOKENIZER, ck->name));
     st = lh_tokenizer_parse(&tok, name, ck->tokenizer, ck->tokenizer_bytes, NULL, 0);
     if (st == LH_OK && ck->meta_bytes) {
         lh_free(name);
         name = NULL;
-        LH_TRY_DONE(lh_asprintf(&name, "%s of %s", LH_CHECKPOINT_TOKENIZER_META, lh_h5_path(ck->h5)));
+        LH_TRY_DONE(lh_asprintf(&name, "%s of %s", LH_CHECKPOINT_TOKENIZER_META, ck->name));
         st = lh_tokenizer_apply_meta(tok, name, ck->meta, ck->meta_bytes);
     }
     if (st == LH_EINPUT) st = lh_fail_within(LH_EFILE, "bad tokenizer"); /* in a file of ours */
@@ -203,7 +238,7 @@ lh_status lh_checkpoint_read(lh_checkpoint *ck, const lh_weight_range *range, vo
     lh_h5_array *array = NULL;
     char name[LH_CHECKPOINT_NAME_BYTES];
     void *stage = NULL;
-    assert((type == LH_F32 || type == LH_BF16) && ld >= range->cols);
+    assert(ck->h5 && (type == LH_F32 || type == LH_BF16) && ld >= range->cols);
     lh_checkpoint_name(name, range->weight, range->layer);
     LH_TRY_DONE(lh_h5_array_open(&array, ck->h5, name));
     const lh_h5_shape *shape = lh_h5_array_shape(array);

@@ -20,7 +20,11 @@ typedef struct lh_checkpoint lh_checkpoint;
 lh_status lh_checkpoint_open(lh_checkpoint **out, const char *path);
 void lh_checkpoint_close(lh_checkpoint *ck);
 
-/* The open file, borrowed: to compare it between ranks and to see whether it changed (h5.h). */
+/* The same, or of "random:SHAPE" what a checkpoint of `import --random SHAPE` holds, without a file: its weights are
+ * not read but drawn (random_model.h, seed 0; stored as bf16). LH_EUSAGE for an unknown shape. */
+lh_status lh_checkpoint_open_model(lh_checkpoint **out, const char *name);
+
+/* The open file, borrowed: to compare it between ranks and to see whether it changed (h5.h). NULL: a random model. */
 lh_h5 *lh_checkpoint_file(const lh_checkpoint *ck);
 
 const lh_config *lh_checkpoint_config(const lh_checkpoint *ck);
@@ -41,8 +45,8 @@ const char *lh_checkpoint_tokenizer_meta(const lh_checkpoint *ck, int64_t *bytes
 lh_status lh_checkpoint_open_tokenizer(const lh_checkpoint *ck, lh_tokenizer **out);
 
 /* Read rows [row, row + rows) and columns [col, col + cols) of a tensor (layer is ignored unless per_layer)
- * into dst, whose rows are `ld` elements apart, converted to `type` (f32 or bf16). Not collective. Fails if a
- * value is not finite or not below 2^64, naming dataset, row and column. */
+ * into dst, whose rows are `ld` elements apart, converted to `type` (f32 or bf16). Not collective, nor of a random
+ * model. Fails if a value is not finite or not below 2^64, naming dataset, row and column. */
 typedef struct lh_weight_range {
     lh_weight weight;
     int64_t layer, row, rows, col, cols;

@@ -6,7 +6,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "import/checkpoint.h"
-#include "import/random_model.h"
+#include "import/random_shapes.h"
 
 #define CONFIG_BYTES_MAX (INT64_C(64) << 20)
 
@@ -48,6 +48,7 @@ done:
 
 static lh_status read_shape(lh_model_header *out, const char *name)
 {
+    LH_TRY(lh_random_shape_check(name));
     const char *text = lh_random_shape_config(name);
     out->stored = LH_BF16;
     return lh_config_parse_text(&out->config, text, (int64_t)strlen(text), name);
@@ -79,6 +80,7 @@ lh_status lh_model_header_read(lh_model_header *out, const char *source)
     const char *ending = strrchr(source, '.');
     int is_path = strchr(source, '/') || (ending && (strcmp(ending, ".h5") == 0 || strcmp(ending, ".json") == 0));
     *out = (lh_model_header){0};
+    if (lh_random_shape_of(source)) return read_shape(out, lh_random_shape_of(source));
     if (lh_file_is_folder(source)) return read_folder(out, source);
     if (!lh_file_exists(source) && lh_random_shape_config(source)) return read_shape(out, source);
     if (!lh_file_exists(source) && !is_path) return refuse_name(source);

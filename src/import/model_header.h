@@ -11,9 +11,9 @@ typedef struct lh_model_header {
     lh_dtype stored; /* of the matrices, as 'import' would store them */
 } lh_model_header;
 
-/* source: a checkpoint, a Hugging Face folder or its config.json (no other file is read), or, if no such file exists, a
- * shape of 'import --random'. The type of a config.json is its 'torch_dtype' or 'dtype', else f32. LH_EFILE for a bad
- * checkpoint, LH_EINPUT for a configuration that cannot be used. */
+/* source: a checkpoint, a Hugging Face folder or its config.json (no other file is read), "random:SHAPE", or, if no
+ * such file exists, a shape of 'import --random'. The type of a config.json is its 'torch_dtype' or 'dtype', else f32.
+ * LH_EFILE for a bad checkpoint, LH_EINPUT for a configuration that cannot be used. */
 lh_status lh_model_header_read(lh_model_header *out, const char *source);
 void lh_model_header_clear(lh_model_header *header);
 

@@ -1,160 +1,44 @@
-/* random_model.c - the table of shapes, their seeded weights (the same for any number of threads), and the byte
- * tokenizer of the tiny shape. */
+/* random_model.c - seeded weights of a shape (the same for any number of threads), and their import. */
 #include "import/random_model.h"
 
-#include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/json.h"
 #include "base/log.h"
 #include "base/output.h"
 #include "base/rng.h"
-#include "base/unicode.h"
 #include "import/checkpoint.h"
 #include "import/checkpoint_impl.h"
 #include "import/convert.h"
-#include "text/byte_level.h"
+#include "import/random_shapes.h"
 
-/* clang-format off */
-static const struct {
-    const char *name, *summary, *config;
-    int tokenizer; /* 1: with a tokenizer of single bytes */
-} shapes[] = {
-    {"tiny", "4 layers of 4 heads (2 KV heads) of 32, 131072 positions, a tokenizer of bytes",
-     "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 259, \"hidden_size\": 128,"
-     " \"intermediate_size\": 384, \"num_hidden_layers\": 4, \"num_attention_heads\": 4, \"num_key_value_heads\": 2,"
-     " \"head_dim\": 32, \"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-05, \"rope_theta\": 500000.0,"
-     " \"hidden_act\": \"silu\", \"tie_word_embeddings\": false, \"bos_token_id\": null, \"eos_token_id\": [258, 256]}",
-     1},
-    {"llama-3.2-1b", "16 layers, 32 heads (8 KV heads) of 64, tied",
-     "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 128256,"
-     " \"hidden_size\": 2048, \"intermediate_size\": 8192, \"num_hidden_layers\": 16, \"num_attention_heads\": 32,"
-     " \"num_key_value_heads\": 8, \"head_dim\": 64, \"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-05,"
-     " \"rope_theta\": 500000.0, \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 32.0,"
-     " \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 8192},"
-     " \"hidden_act\": \"silu\", \"tie_word_embeddings\": true, \"bos_token_id\": 128000, \"eos_token_id\": 128001}",
-     0},
-    {"llama-3.1-8b", "32 layers, 32 heads (8 KV heads) of 128",
-     "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 128256,"
-     " \"hidden_size\": 4096, \"intermediate_size\": 14336, \"num_hidden_layers\": 32, \"num_attention_heads\": 32,"
-     " \"num_key_value_heads\": 8, \"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-05,"
-     " \"rope_theta\": 500000.0, \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0,"
-     " \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 8192},"
-     " \"hidden_act\": \"silu\", \"tie_word_embeddings\": false, \"bos_token_id\": 128000, \"eos_token_id\": 128001}",
-     0},
-    {"llama-3.1-8b-4m", "the same with 4194304 positions, for measuring very long prompts",
-     "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 128256,"
-     " \"hidden_size\": 4096, \"intermediate_size\": 14336, \"num_hidden_layers\": 32, \"num_attention_heads\": 32,"
-     " \"num_key_value_heads\": 8, \"max_position_embeddings\": 4194304, \"rms_norm_eps\": 1e-05,"
-     " \"rope_theta\": 500000.0, \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 512.0,"
-     " \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 8192},"
-     " \"hidden_act\": \"silu\", \"tie_word_embeddings\": false, \"bos_token_id\": 128000, \"eos_token_id\": 128001}",
-     0},
-    {"llama-3.1-8b-narrow", "4 layers of an eighth of the widths: 8 heads (2 KV heads) of 64, for counting ('bench run --count')",
-     "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 1024,"
-     " \"hidden_size\": 512, \"intermediate_size\": 1792, \"num_hidden_layers\": 4, \"num_attention_heads\": 8,"
-     " \"num_key_value_heads\": 2, \"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-05,"
-     " \"rope_theta\": 500000.0, \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0,"
-     " \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 8192},"
-     " \"hidden_act\": \"silu\", \"tie_word_embeddings\": false, \"bos_token_id\": 1, \"eos_token_id\": 2}",
-     0},
-    {"llama-3.1-70b", "80 layers, 64 heads (8 KV heads) of 128",
-     "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 128256,"
-     " \"hidden_size\": 8192, \"intermediate_size\": 28672, \"num_hidden_layers\": 80, \"num_attention_heads\": 64,"
-     " \"num_key_value_heads\": 8, \"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-05,"
-     " \"rope_theta\": 500000.0, \"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8.0,"
-     " \"low_freq_factor\": 1.0, \"high_freq_factor\": 4.0, \"original_max_position_embeddings\": 8192},"
-     " \"hidden_act\": \"silu\", \"tie_word_embeddings\": false, \"bos_token_id\": 128000, \"eos_token_id\": 128001}",
-     0},
-    {"qwen2.5-7b", "28 layers, 28 heads (4 KV heads) of 128, biases",
-     "{\"model_type\": \"qwen2\", \"architectures\": [\"Qwen2ForCausalLM\"], \"vocab_size\": 152064,"
-     " \"hidden_size\": 3584, \"intermediate_size\": 18944, \"num_hidden_layers\": 28, \"num_attention_heads\": 28,"
-     " \"num_key_value_heads\": 4, \"max_position_embeddings\": 131072, \"rms_norm_eps\": 1e-06,"
-     " \"rope_theta\": 1000000.0, \"hidden_act\": \"silu\", \"use_sliding_window\": false,"
-     " \"tie_word_embeddings\": false, \"bos_token_id\": 151643, \"eos_token_id\": 151643}",
-     0},
-    {"mistral-7b", "32 layers, 32 heads (8 KV heads) of 128",
-     "{\"model_type\": \"mistral\", \"architectures\": [\"MistralForCausalLM\"], \"vocab_size\": 32768,"
-     " \"hidden_size\": 4096, \"intermediate_size\": 14336, \"num_hidden_layers\": 32, \"num_attention_heads\": 32,"
-     " \"num_key_value_heads\": 8, \"max_position_embeddings\": 32768, \"rms_norm_eps\": 1e-05,"
-     " \"rope_theta\": 1000000.0, \"sliding_window\": null, \"hidden_act\": \"silu\","
-     " \"tie_word_embeddings\": false, \"bos_token_id\": 1, \"eos_token_id\": 2}",
-     0},
-    {"mixtral-8x7b", "32 layers, 32 heads (8 KV heads) of 128, 2 of 8 experts",
-     "{\"model_type\": \"mixtral\", \"architectures\": [\"MixtralForCausalLM\"], \"vocab_size\": 32000,"
-     " \"hidden_size\": 4096, \"intermediate_size\": 14336, \"num_hidden_layers\": 32, \"num_attention_heads\": 32,"
-     " \"num_key_value_heads\": 8, \"num_local_experts\": 8, \"num_experts_per_tok\": 2,"
-     " \"max_position_embeddings\": 32768, \"rms_norm_eps\": 1e-05, \"rope_theta\": 1000000.0,"
-     " \"sliding_window\": null, \"hidden_act\": \"silu\", \"tie_word_embeddings\": false, \"bos_token_id\": 1,"
-     " \"eos_token_id\": 2}",
-     0},
-    {"qwen3-30b-a3b", "48 layers, 32 heads (4 KV heads) of 128, 8 of 128 experts",
-     "{\"model_type\": \"qwen3_moe\", \"architectures\": [\"Qwen3MoeForCausalLM\"], \"vocab_size\": 151936,"
-     " \"hidden_size\": 2048, \"intermediate_size\": 6144, \"moe_intermediate_size\": 768, \"num_experts\": 128,"
-     " \"num_experts_per_tok\": 8, \"norm_topk_prob\": true, \"num_hidden_layers\": 48, \"num_attention_heads\": 32,"
-     " \"num_key_value_heads\": 4, \"head_dim\": 128, \"max_position_embeddings\": 40960, \"rms_norm_eps\": 1e-06,"
-     " \"rope_theta\": 1000000.0, \"hidden_act\": \"silu\", \"tie_word_embeddings\": false,"
-     " \"bos_token_id\": 151643, \"eos_token_id\": 151645}",
-     0},
-};
-/* clang-format on */
-
-enum { SHAPES = sizeof shapes / sizeof *shapes, BYTES = 256 };
-
-const char *lh_random_shape_name(int i)
+/* Standard deviations that keep activations near one: 1/sqrt(width) for products, smaller with depth for what is added
+ * to the residual, logits with a standard deviation of two. */
+static float standard_deviation(const lh_config *c, lh_weight weight, int64_t cols)
 {
-    return i >= 0 && i < SHAPES ? shapes[i].name : NULL;
-}
-
-const char *lh_random_shape_summary(int i)
-{
-    return i >= 0 && i < SHAPES ? shapes[i].summary : NULL;
-}
-
-/* ---- a tokenizer of the 256 bytes and three special tokens ---- */
-
-static json_t *byte_vocabulary(void)
-{
-    json_t *vocab = json_object();
-    for (int b = 0; b < BYTES; b++) {
-        char text[5] = "";
-        lh_utf8_write(text, lh_byte_to_char((uint8_t)b));
-        json_object_set_new(vocab, text, json_integer(b));
+    switch (weight) {
+    case LH_W_EMBED: return c->tied ? 2 / sqrtf((float)cols) : 1;
+    case LH_W_HEAD: return 2 / sqrtf((float)cols);
+    case LH_W_O:
+    case LH_W_DOWN: return 1 / sqrtf(2 * (float)c->layers * (float)cols);
+    default: return cols > 1 ? 1 / sqrtf((float)cols) : 0.1f; /* biases */
     }
-    return vocab;
 }
 
-static lh_status byte_tokenizer(char **out)
+lh_random_weight lh_random_weight_of(const lh_config *config, lh_weight weight, int64_t layer)
 {
-    static const char *const specials[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
-    lh_status st = LH_OK;
-    json_t *added = json_array(), *all = NULL;
-    char *text = NULL;
-    for (int i = 0; i < 3; i++)
-        json_array_append_new(added,
-                              json_pack("{s:i, s:s, s:b, s:b, s:b, s:b, s:b}", "id", BYTES + i, "content", specials[i],
-                                        "single_word", 0, "lstrip", 0, "rstrip", 0, "normalized", 0, "special", 1));
-    all = json_pack("{s:s, s:n, s:n, s:O, s:n, s:{s:s, s:b, s:b, s:b}, s:n, s:{s:s, s:b, s:b, s:b}, "
-                    "s:{s:s, s:n, s:n, s:b, s:b, s:o, s:[]}}",
-                    "version", "1.0", "truncation", "padding", "added_tokens", added, "normalizer", "pre_tokenizer",
-                    "type", "ByteLevel", "add_prefix_space", 0, "trim_offsets", 1, "use_regex", 1, "post_processor",
-                    "decoder", "type", "ByteLevel", "add_prefix_space", 1, "trim_offsets", 1, "use_regex", 1, "model",
-                    "type", "BPE", "dropout", "unk_token", "fuse_unk", 0, "byte_fallback", 0, "vocab",
-                    byte_vocabulary(), "merges");
-    text = all ? json_dumps(all, JSON_COMPACT) : NULL;
-    if (!text) LH_FAIL_DONE(LH_ENOMEM, "cannot hold a tokenizer");
-    LH_TRY_DONE(lh_strdup(out, text));
-done:
-    free(text);
-    json_decref(all);
-    json_decref(added);
-    return st;
+    int64_t rows, cols;
+    lh_random_weight w = {.stream = (uint64_t)layer * LH_WEIGHTS + (uint64_t)weight};
+    lh_weight_shape(config, weight, &rows, &cols);
+    if (lh_weight_is_norm(weight))
+        w.mean = 1.0f - (float)config->norm_offset;
+    else
+        w.scale = standard_deviation(config, weight, cols);
+    return w;
 }
 
-/* ---- weights ---- */
+/* ---- import ---- */
+
 typedef struct generator {
     const lh_import_options *options;
     lh_config config;
@@ -164,20 +48,6 @@ typedef struct generator {
     float *wide;
     char *stored;
 } generator;
-
-/* Standard deviations that keep activations near one: 1/sqrt(width) for products, smaller with depth for what is added
- * to the residual, logits with a standard deviation of two. */
-static float standard_deviation(const generator *g, lh_weight weight, int64_t cols)
-{
-    const lh_config *c = &g->config;
-    switch (weight) {
-    case LH_W_EMBED: return c->tied ? 2 / sqrtf((float)cols) : 1;
-    case LH_W_HEAD: return 2 / sqrtf((float)cols);
-    case LH_W_O:
-    case LH_W_DOWN: return 1 / sqrtf(2 * (float)c->layers * (float)cols);
-    default: return cols > 1 ? 1 / sqrtf((float)cols) : 0.1f; /* biases */
-    }
-}
 
 static lh_dtype type_of(const generator *g, lh_weight weight)
 {
@@ -199,9 +69,7 @@ static lh_status write_weight(void *self, lh_weight weight, int64_t layer)
     generator *g = self;
     int64_t rows, cols;
     lh_weight_shape(&g->config, weight, &rows, &cols);
-    float sd = standard_deviation(g, weight, cols);
-    uint64_t stream = (uint64_t)layer * LH_WEIGHTS + (uint64_t)weight;
-    int norm = lh_weight_is_norm(weight);
+    const lh_random_weight w = lh_random_weight_of(&g->config, weight, layer);
     int64_t step = LH_IMPORT_VALUES / cols;
     lh_dtype type = type_of(g, weight);
     LH_TRY(lh_checkpoint_begin(g->writer, weight, layer, type));
@@ -210,8 +78,8 @@ static lh_status write_weight(void *self, lh_weight weight, int64_t layer)
 #pragma omp parallel for schedule(static) if (n * cols > 1 << 14)
         for (int64_t r = 0; r < n; r++) {
             float *values = g->wide + r * cols;
-            if (!norm) lh_normals(values, g->options->seed, stream, (row + r) * cols, cols);
-            for (int64_t i = 0; i < cols; i++) values[i] = norm ? 1.0f - (float)g->config.norm_offset : sd * values[i];
+            lh_normals(values, g->options->seed, w.stream, (row + r) * cols, cols);
+            for (int64_t i = 0; i < cols; i++) values[i] = w.mean + w.scale * values[i];
         }
         const lh_convert convert = {.dst = g->stored,
                                     .dst_type = type,
@@ -228,46 +96,19 @@ static lh_status write_weight(void *self, lh_weight weight, int64_t layer)
     return LH_OK;
 }
 
-const char *lh_random_shape_config(const char *name)
-{
-    for (int i = 0; i < SHAPES; i++)
-        if (strcmp(shapes[i].name, name) == 0) return shapes[i].config;
-    return NULL;
-}
-
-static lh_status find_shape(const char *name, int *out)
+static lh_status generate(generator *g, const char *shape)
 {
     lh_status st = LH_OK;
-    lh_buf known = {0};
-    for (int i = 0; i < SHAPES; i++) {
-        if (strcmp(shapes[i].name, name) == 0) {
-            *out = i;
-            goto done;
-        }
-        LH_TRY_DONE(lh_buf_printf(&known, "%s%s", i ? ", " : "", shapes[i].name));
-    }
-    LH_FAIL_DONE(LH_EUSAGE, "shape '%s' is unknown: %s are known", name, known.data);
-done:
-    lh_buf_clear(&known);
-    return st;
-}
-
-static lh_status generate(generator *g, int shape)
-{
-    lh_status st = LH_OK;
-    lh_checkpoint_meta meta = {.config_json = shapes[shape].config};
+    lh_checkpoint_meta meta = {.config_json = lh_random_shape_config(shape)};
     char *tokenizer = NULL;
     LH_TRY_DONE(lh_checkpoint_each(&g->config, count_weight, g));
     LH_TRY_DONE(lh_partial_claim(g->options->out, g->meter.total_bytes));
-    if (shapes[shape].tokenizer) {
-        LH_TRY_DONE(byte_tokenizer(&tokenizer));
-        meta.tokenizer = tokenizer;
+    LH_TRY_DONE(lh_random_shape_tokenizer(shape, &tokenizer, &meta.tokenizer_meta));
+    meta.tokenizer = tokenizer;
+    if (tokenizer)
         meta.tokenizer_bytes = (int64_t)strlen(tokenizer);
-        meta.tokenizer_meta = "{\"bos\": null, \"eos\": [258, 256], \"add_bos\": false, \"chat_template\": null, "
-                              "\"chat_format\": \"chatml\"}";
-    } else {
-        lh_warn("shape '%s' has no tokenizer: the checkpoint takes token ids, but no text", shapes[shape].name);
-    }
+    else
+        lh_warn("shape '%s' has no tokenizer: the checkpoint takes token ids, but no text", shape);
     LH_TRY_DONE(lh_calloc(&g->wide, LH_IMPORT_VALUES, sizeof(float)));
     LH_TRY_DONE(lh_calloc(&g->stored, LH_IMPORT_VALUES, sizeof(float)));
     LH_TRY_DONE(lh_checkpoint_create(&g->writer, g->options->out, &meta));
@@ -284,12 +125,12 @@ lh_status lh_random_import(const lh_import_options *options)
 {
     lh_status st = LH_OK;
     generator g = {.options = options, .meter = {.progress = options->progress}};
-    int shape = 0, automatic;
-    const char *text;
+    const char *shape = options->random, *text;
+    int automatic;
     LH_TRY_DONE(lh_import_dtype(options->dtype, &g.type, &automatic));
-    LH_TRY_DONE(find_shape(options->random, &shape));
-    text = shapes[shape].config;
-    LH_TRY_DONE(lh_config_parse_text(&g.config, text, (int64_t)strlen(text), shapes[shape].name));
+    LH_TRY_DONE(lh_random_shape_check(shape));
+    text = lh_random_shape_config(shape);
+    LH_TRY_DONE(lh_config_parse_text(&g.config, text, (int64_t)strlen(text), shape));
     LH_TRY_DONE(generate(&g, shape));
 done:
     lh_checkpoint_drop(g.writer);

@@ -1,18 +1,21 @@
-/* random_model.h - checkpoints of named shapes with seeded normal weights: for benchmarks, and for trying things
- * without a download. */
+/* random_model.h - models of named shapes (random_shapes.h) with seeded normal weights: for benchmarks, and for trying
+ * things without a download. */
 #ifndef LH_IMPORT_RANDOM_MODEL_H
 #define LH_IMPORT_RANDOM_MODEL_H
 
 #include "import/import_options.h"
+#include "import/weights.h"
+
+/* A tensor of a random model: number i of it, row by row, is mean + scale * the standard normal i of `stream` of the
+ * seed (base/rng.h). */
+typedef struct lh_random_weight {
+    uint64_t stream;
+    float mean, scale;
+} lh_random_weight;
+
+lh_random_weight lh_random_weight_of(const lh_config *config, lh_weight weight, int64_t layer);
 
 /* Write the shape options->random. Called by lh_import. */
 lh_status lh_random_import(const lh_import_options *options);
-
-/* Name and summary of shape i of `random`, NULL after the last. */
-const char *lh_random_shape_name(int i);
-const char *lh_random_shape_summary(int i);
-
-/* The configuration of a shape, JSON in Hugging Face's words; NULL if there is none of that name. */
-const char *lh_random_shape_config(const char *name);
 
 #endif

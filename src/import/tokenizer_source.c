@@ -5,6 +5,7 @@
 
 #include "base/file.h"
 #include "import/checkpoint.h"
+#include "import/random_shapes.h"
 #include "import/vocab_gguf.h"
 #include "text/tokenizer_meta.h"
 
@@ -91,7 +92,7 @@ static lh_status open_checkpoint(const char *src, lh_tokenizer **tok)
 {
     lh_status st = LH_OK;
     lh_checkpoint *ck = NULL;
-    LH_TRY_DONE(lh_checkpoint_open(&ck, src));
+    LH_TRY_DONE(lh_checkpoint_open_model(&ck, src));
     LH_TRY_DONE(lh_checkpoint_open_tokenizer(ck, tok));
 done:
     lh_checkpoint_close(ck);
@@ -103,14 +104,15 @@ lh_status lh_tokenizer_open(lh_tokenizer **out, const char *src)
     lh_status st = LH_OK;
     lh_tokenizer *tok = NULL;
     lh_buf json = {0}, meta = {0};
-    int is_gguf = 0, is_hdf5 = 0, is_folder = lh_file_is_folder(src);
-    if (!is_folder) {
+    int is_gguf = 0, is_hdf5 = 0;
+    const int is_folder = lh_file_is_folder(src), is_random = lh_random_shape_of(src) != NULL;
+    if (!is_folder && !is_random) {
         LH_TRY_DONE(begins_with(src, "GGUF", &is_gguf));
         LH_TRY_DONE(begins_with(src, "\x89HDF\r\n\x1a\n", &is_hdf5));
     }
     if (is_folder)
         LH_TRY_DONE(read_folder(src, &tok, &json, &meta));
-    else if (is_hdf5)
+    else if (is_hdf5 || is_random)
         LH_TRY_DONE(open_checkpoint(src, &tok));
     else if (!is_gguf)
         LH_TRY_DONE(open_json(src, &tok, &json, &meta));

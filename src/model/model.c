@@ -163,7 +163,11 @@ lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_exec *exec, 
     LH_TRY_DONE(lh_shard_of(&m->shard, &m->config, lh_comm_rank(exec->comm), lh_comm_size(exec->comm)));
     LH_TRY_DONE(lh_calloc(&m->layers, m->config.layers, sizeof *m->layers));
     LH_TRY_DONE(lh_calloc(&m->projections, m->config.layers, sizeof *m->projections));
-    loader in = {.reader = {.ck = ck, .stream = exec->stream, .piece_bytes = 64 << 20, .alone_bytes = 64 << 10},
+    loader in = {.reader = {.ck = ck,
+                            .stream = exec->stream,
+                            .ops = exec->ops,
+                            .piece_bytes = 64 << 20,
+                            .alone_bytes = 64 << 10},
                  .model = m,
                  .options = load,
                  .total = lh_model_bytes(&m->config, &m->shard, options->dtype)};
@@ -180,6 +184,7 @@ lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_exec *exec, 
         m->projections[l] = (lh_projection){
             .w = m->layers[l].o, .type = options->dtype, .ld = m->shard.heads.q_count * m->config.head_dim};
     LH_TRY_DONE(in.reader.stopped);
+    LH_TRY_DONE(lh_stream_sync(exec->stream));
     if (load && load->read_bytes) *load->read_bytes = in.reader.read_bytes;
     *out = m;
     m = NULL;

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/minmax.h"
+#include "import/random_model.h"
 
 /* Rows of a tensor on their way. */
 typedef struct transfer {
@@ -77,9 +78,28 @@ static lh_status move_all(const transfer *t, int64_t pieces, int64_t *bytes)
     return LH_OK;
 }
 
+static lh_status draw(const lh_weight_reader *r, const lh_weight_part *part, void *at, lh_dtype type)
+{
+    const lh_weight_range *range = &part->range;
+    const lh_random_weight w = lh_random_weight_of(lh_checkpoint_config(r->ck), range->weight, range->layer);
+    const int64_t step = part->whole.cols;
+    return r->ops->random_weights(
+        r->stream, &(lh_random_weights_args){.y = at,
+                                             .y_type = type,
+                                             .stored = lh_weight_type(range->weight, lh_checkpoint_dtype(r->ck)),
+                                             .rows = range->rows,
+                                             .cols = range->cols,
+                                             .first = range->row * step + range->col,
+                                             .step = step,
+                                             .stream = w.stream,
+                                             .mean = w.mean,
+                                             .scale = w.scale});
+}
+
 /* Rows that are divided are needed by ranks with the same shard, others by all ranks. */
 lh_status lh_weight_reader_read(lh_weight_reader *r, const lh_weight_part *part, void *at, lh_dtype type)
 {
+    if (!lh_checkpoint_file(r->ck)) return draw(r, part, at, type);
     int64_t *bytes = NULL;
     const lh_weight_range *range = &part->range, *whole = &part->whole;
     const int64_t tensor_bytes = whole->rows * whole->cols * lh_dtype_bytes(type);
