@@ -12,6 +12,7 @@
 #include "base/rng.h"
 #include "cases.h"
 #include "kernels/slots.h"
+#include "op_table.h"
 #include "suite.h"
 
 #define GUARD 256 /* bytes on either side */
@@ -116,13 +117,17 @@ int rig_run(const char *name, const TTest *const *tests)
                name);
         return SKIPPED;
     }
-    return suite_run(name, tests);
+    op_table_open();
+    const int failed = suite_run(name, tests);
+    op_table_close();
+    return failed;
 }
 
 void rig_open(rig *g, const lh_ops *ops)
 {
     *g = (rig){.ops = ops};
     case_forget();
+    op_table_begin();
     ck_assert_int_eq(lh_device_open(&g->device, &(lh_device_choice){.kind = ops->device}), LH_OK);
     ck_assert_int_eq(lh_stream_open(&g->stream, g->device), LH_OK);
 }
@@ -132,6 +137,7 @@ void rig_close(rig *g)
     rig_reset(g);
     lh_stream_close(g->stream);
     lh_device_close(g->device);
+    op_table_end();
 }
 
 int rig_scale(const rig *g)
@@ -192,6 +198,11 @@ void *rig_put(rig *g, const void *host, int64_t bytes)
 void rig_get(rig *g, void *host, const void *device, int64_t bytes)
 {
     copy(g, host, device, bytes, LH_COPY_TO_HOST);
+}
+
+void rig_runs(const rig *g, const char *op)
+{
+    op_table_runs(g->ops, op);
 }
 
 void rig_done(rig *g, lh_status st, const char *op)
@@ -360,9 +371,17 @@ int64_t cache_position(const lh_ragged *host, int64_t h, int64_t s)
     return host->positions ? host->positions[host->offset[h] + s] : s;
 }
 
-static int is_off(double got, double want, tolerance tol)
+/* Error over tolerance; NAN if one of them is no number. */
+static double how_far(double got, double want, tolerance tol)
 {
-    return !(fabs(got - want) <= tol.abs + tol.rel * fabs(want));
+    const double off = fabs(got - want), may = tol.abs + tol.rel * fabs(want);
+    return off == 0 ? 0 : off / may;
+}
+
+/* The worst of what came before, and of one that may be NAN. */
+static double worse(double worst, double next)
+{
+    return next <= worst ? worst : next;
 }
 
 enum { SAID = 1400 };
@@ -381,11 +400,16 @@ void check_near(const float *got, const float *want, int64_t n, tolerance tol, c
     char what[SAID];
     va_list args;
     va_start(args, format);
-    for (int64_t i = 0; i < n; i++) {
-        if (memcmp(&got[i], &want[i], 4) != 0 && is_off(got[i], want[i], tol))
-            ck_abort_msg("%s: element %lld is %.9g, not %.9g (off by %.3g)", say(what, format, args), (long long)i,
-                         got[i], want[i], fabs((double)got[i] - want[i]));
+    double worst = 0;
+    int64_t at = 0;
+    for (int64_t i = 0; i < n && worst <= 1; i++) {
+        at = i;
+        if (memcmp(&got[i], &want[i], 4) != 0) worst = worse(worst, how_far(got[i], want[i], tol));
     }
+    op_table_compared(n, worst);
+    if (!(worst <= 1))
+        ck_abort_msg("%s: element %lld is %.9g, not %.9g (off by %.3g)", say(what, format, args), (long long)at,
+                     got[at], want[at], fabs((double)got[at] - want[at]));
     va_end(args);
 }
 
@@ -394,11 +418,15 @@ void check_near_bf16(const uint16_t *got, const uint16_t *want, int64_t n, toler
     char what[SAID];
     va_list args;
     va_start(args, format);
-    for (int64_t i = 0; i < n; i++) {
-        double a = lh_bf16_to_f32(got[i]), b = lh_bf16_to_f32(want[i]);
-        if (got[i] != want[i] && is_off(a, b, tol))
-            ck_abort_msg("%s: element %lld is %.9g, not %.9g", say(what, format, args), (long long)i, a, b);
+    double worst = 0, a = 0, b = 0;
+    int64_t at = 0;
+    for (int64_t i = 0; i < n && worst <= 1; i++) {
+        at = i;
+        a = lh_bf16_to_f32(got[i]), b = lh_bf16_to_f32(want[i]);
+        if (got[i] != want[i]) worst = worse(worst, how_far(a, b, tol));
     }
+    op_table_compared(n, worst);
+    if (!(worst <= 1)) ck_abort_msg("%s: element %lld is %.9g, not %.9g", say(what, format, args), (long long)at, a, b);
     va_end(args);
 }
 
@@ -408,6 +436,7 @@ void check_same(const void *got, const void *want, int64_t bytes, const char *fo
     va_list args;
     va_start(args, format);
     const unsigned char *a = got, *b = want;
+    op_table_compared(bytes, bytes && memcmp(a, b, (size_t)bytes) != 0 ? INFINITY : 0);
     for (int64_t i = 0; i < bytes; i++) {
         if (a[i] != b[i])
             ck_abort_msg("%s: byte %lld is 0x%02x, not 0x%02x", say(what, format, args), (long long)i, a[i], b[i]);

@@ -59,8 +59,10 @@ void *rig_put(rig *g, const void *host, int64_t bytes);
 void *rig_new(rig *g, int64_t bytes);
 void rig_get(rig *g, void *host, const void *device, int64_t bytes);
 
-/* RUN(g, add, .y = y, …): the operation, done on return. */
-#define RUN(g, op, ...) rig_done((g), (g)->ops->op((g)->stream, &(const lh_##op##_args){__VA_ARGS__}), #op)
+/* RUN(g, add, .y = y, …), or RUN_ARGS(g, add, &args): the operation, done on return. */
+#define RUN(g, op, ...) RUN_ARGS(g, op, (&(const lh_##op##_args){__VA_ARGS__}))
+#define RUN_ARGS(g, op, args) (rig_runs((g), #op), rig_done((g), (g)->ops->op((g)->stream, (args)), #op))
+void rig_runs(const rig *g, const char *op);
 void rig_done(rig *g, lh_status st, const char *op);
 
 /* Where the entries of a head have their positions. */

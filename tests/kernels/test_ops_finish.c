@@ -113,7 +113,7 @@ START_TEST(test_finish_scores_divides_by_the_rows_that_saw_the_entry)
                                        .kind = (lh_finish_kind)kind(FINISH, n),
                                        .factor = (float)kind(FACTOR, n) / 10};
             if (a.kind != LH_FINISH_DEVIATION) a.squares.at = NULL;
-            rig_done(&g, g.ops->finish_scores(g.stream, &a), "finish_scores");
+            RUN_ARGS(&g, finish_scores, &a);
             rig_get(&g, got, y, heads * parts * ld * 4);
             for (int64_t h = 0; h < heads; h++) {
                 for (int64_t i = 0; i<c.host.len[h] * parts; i += c.host.len[h]> 100 ? 37 : 1) {

@@ -72,7 +72,7 @@ static const float *norm_gemm(lot *m, rig *g, int n, int64_t *count)
                             .ld = y_ld,
                             .gate_kind = (lh_gate)kind(GATES, n)};
     }
-    rig_done(g, g->ops->norm_gemm(g->stream, &a), "norm_gemm");
+    RUN_ARGS(g, norm_gemm, &a);
     float *got = lot_new(m, *count * 4);
     uint16_t *got16 = lot_new(m, *count * 2);
     if (is_gated && gated_type == LH_BF16) {
@@ -207,7 +207,7 @@ static appended rope_append(lot *m, rig *g, int n)
     a.k = a.q;
     a.k.x = k;
     a.k.heads = of(ROTATES, n) ? kv_heads : 0;
-    rig_done(g, g->ops->rope_append(g->stream, &a), "rope_append");
+    RUN_ARGS(g, rope_append, &a);
     appended out = {.count = rows * ld, .heads = kv_heads};
     out.rows = lot_new(m, out.count * 4);
     rig_get(g, out.rows, q, out.count * 4);
