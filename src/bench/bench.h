@@ -53,6 +53,7 @@ typedef struct lh_bench_model_request {
     const lh_profiles *profiles;      /* includes those that the policy names */
     int64_t context, steps, repeat;   /* prompt tokens, decode steps, runs with each cache */
     int64_t batch;                    /* sequences that decode together, from the same prompt */
+    int64_t warm_up;                  /* prompt tokens that are computed first, not timed; 0: the first run is cold */
     int quick, count;                 /* as of lh_bench_request */
 } lh_bench_model_request;
 

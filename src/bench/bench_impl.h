@@ -104,6 +104,7 @@ typedef struct lh_bench_prompt {
     const lh_profiles *profiles;
     const int32_t *ids;                  /* [tokens + steps] */
     int64_t tokens, steps, batch;        /* sequences that step together */
+    int64_t *step_nodes;                 /* of the last step's graph (forward.h); NULL: not asked for */
     const lh_forward_progress *progress; /* NULL: none */
     const lh_bench_stepped *stepped;     /* NULL: nobody */
 } lh_bench_prompt;
@@ -114,8 +115,8 @@ lh_status lh_bench_draw_ids(int32_t **out, int64_t n, int64_t vocab);
 /* Collective. Seconds go to *prefill and steps [steps], unless these are NULL. */
 lh_status lh_bench_time_prompt(const lh_bench_prompt *prompt, double *prefill, double *steps);
 
-/* The same with few tokens and steps, not timed. */
-lh_status lh_bench_warm_up(const lh_bench_prompt *prompt);
+/* The same with few steps and at most `tokens` tokens, not timed; 0: nothing. */
+lh_status lh_bench_warm_up(const lh_bench_prompt *prompt, int64_t tokens);
 
 /* ---- counts.c: counts in place of times, in rows with the columns lh_bench_count_columns ---- */
 

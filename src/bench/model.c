@@ -18,6 +18,8 @@ typedef struct measured {
     double *prefill, *steps; /* seconds [repeat], [repeat * steps] */
     double bytes;            /* that a step of one sequence reads, sum over ranks */
     double cache_bytes;      /* of these, those of its cache */
+    double first_s;          /* of the first prefill */
+    int64_t nodes;           /* of a step's graph; 0: none was captured */
 } measured;
 
 typedef struct model_run {
@@ -62,15 +64,17 @@ static lh_status run_all(model_run *r)
     const lh_forward_progress progress = {r, show_prefill};
     lh_bench_prompt prompt = prompt_of(r);
     prompt.progress = &progress;
-    LH_TRY_DONE(lh_bench_warm_up(&prompt));
+    LH_TRY_DONE(lh_bench_warm_up(&prompt, q->warm_up));
     lh_progress_init(&r->progress, "measuring", "tokens", r->count * q->repeat * q->context);
     for (int64_t i = 0; i < q->repeat; i++)
         for (int64_t c = 0; c < r->count; c++) {
-            const measured *m = &r->caches[c];
+            measured *m = &r->caches[c];
             prompt.policy = m->policy;
+            prompt.step_nodes = &m->nodes;
             LH_TRY_DONE(lh_bench_time_prompt(&prompt, m->prefill + i, m->steps + i * q->steps));
             r->done += q->context;
         }
+    for (int64_t c = 0; c < r->count; c++) r->caches[c].first_s = r->caches[c].prefill[0]; /* they will be sorted */
 done:
     lh_progress_clear(&r->progress);
     return st;
@@ -152,10 +156,29 @@ static void describe_ranks(model_run *r)
              lh_dtype_name(lh_engine_get(r->engine)->dtype), lh_dtype_name(lh_engine_get(r->engine)->kv_dtype));
 }
 
+/* What the captured step launches, and the time that each launch takes beyond the step's minimum: more than the mean
+ * gap between them. */
+static lh_status add_launches(model_run *r, const measured *m, const lh_bench_case *step, double median_s)
+{
+    const double nodes = (double)m->nodes, beyond_s = median_s - lh_bench_min_s(&r->b.rates, step);
+    if (!m->nodes) return LH_OK;
+    LH_TRY(lh_bench_figure(r->b.result, "launches of a step", m->name, (const double[]){nodes, 0}));
+    return lh_bench_figure(r->b.result, "microseconds of a launch of a step, beyond the minimum", m->name,
+                           (const double[]){1e6 * beyond_s / nodes, 0});
+}
+
+/* Bytes of this rank, as counted and as its device's driver has them. */
+static lh_status add_memory(model_run *r)
+{
+    const double gib = 1 << 30, driver = (double)lh_device_driver_peak(r->b.device) / gib;
+    return lh_bench_figure(r->b.result, "peak memory in GiB, counted; at most in use", lh_device_name(r->b.device),
+                           (const double[]){(double)lh_device_usage(r->b.device).peak_total / gib, driver});
+}
+
 static lh_status report(model_run *r)
 {
     const lh_bench_model_request *q = r->request;
-    double median[CACHES] = {0}, bytes[CACHES] = {0};
+    double median[CACHES] = {0}, bytes[CACHES] = {0}, prefill_s[CACHES] = {0};
     lh_bench_case prefill = {.name = "prefill"}, step = {.name = "decode step"};
     prefill.flops = lh_bench_prefill_flops(lh_engine_get(r->engine)->config, q->context);
     for (int64_t c = 0; c < r->count; c++) {
@@ -170,19 +193,25 @@ static lh_status report(model_run *r)
         LH_TRY(add_times(r, &step, m->steps, q->repeat * q->steps, q->batch));
         bytes[c] = step.bytes;
         median[c] = m->steps[q->repeat * q->steps / 2]; /* sorted by now */
+        prefill_s[c] = m->prefill[q->repeat / 2];
+        LH_TRY(lh_bench_figure(r->b.result, "seconds of the first prefill", m->name, (const double[]){m->first_s, 0}));
+        LH_TRY(add_launches(r, m, &step, median[c]));
     }
-    if (r->count == CACHES)
+    if (r->count == CACHES) {
         LH_TRY(lh_bench_figure(r->b.result, "pay-off of a step", r->caches[1].name,
                                (const double[]){median[0] / median[1], bytes[0] / bytes[1]}));
-    return LH_OK;
+        LH_TRY(lh_bench_figure(r->b.result, "share of eviction in prefill", r->caches[1].name,
+                               (const double[]){1 - prefill_s[0] / prefill_s[1], 0}));
+    }
+    return add_memory(r);
 }
 
 /* ---- all of it ---- */
 
 static lh_status time_all(model_run *r)
 {
+    LH_TRY(run_all(r)); /* first: libraries that measuring the machine opens are part of a first prompt */
     LH_TRY(measure_machine(r));
-    LH_TRY(run_all(r));
     return report(r);
 }
 

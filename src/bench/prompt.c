@@ -5,7 +5,7 @@
 #include "engine/clock.h"
 #include "engine/decode.h"
 
-enum { WARM_TOKENS = 128, WARM_STEPS = 2 };
+enum { WARM_STEPS = 2 };
 
 lh_status lh_bench_draw_ids(int32_t **out, int64_t n, int64_t vocab)
 {
@@ -53,6 +53,7 @@ static lh_status time_steps(const lh_bench_prompt *p, lh_session **sessions, dou
         if (steps) steps[i] = lh_clock_s() - start;
         if (p->stepped) p->stepped->done(p->stepped->self, i);
     }
+    if (p->step_nodes) *p->step_nodes = lh_forward_step_nodes(lh_session_forward(sessions[0]));
 done:
     lh_free(ids);
     return st;
@@ -82,10 +83,11 @@ done:
     return st;
 }
 
-lh_status lh_bench_warm_up(const lh_bench_prompt *p)
+lh_status lh_bench_warm_up(const lh_bench_prompt *p, int64_t tokens)
 {
     lh_bench_prompt few = *p;
-    few.tokens = p->tokens < WARM_TOKENS ? p->tokens : WARM_TOKENS;
+    if (tokens == 0) return LH_OK;
+    few.tokens = p->tokens < tokens ? p->tokens : tokens;
     few.steps = p->steps < WARM_STEPS ? p->steps : WARM_STEPS;
     few.progress = NULL;
     return lh_bench_time_prompt(&few, NULL, NULL);
@@ -121,7 +123,7 @@ lh_status lh_bench_speed(lh_engine *engine, const lh_bench_model_request *reques
                                     .tokens = request->context,
                                     .steps = request->steps,
                                     .batch = request->batch};
-    LH_TRY_DONE(lh_bench_warm_up(&prompt));
+    LH_TRY_DONE(lh_bench_warm_up(&prompt, request->warm_up));
     LH_TRY_DONE(lh_bench_time_prompt(&prompt, &out->prefill_s, steps));
     lh_bench_sort(steps, request->steps, &time);
     out->step_s = time.median_s;

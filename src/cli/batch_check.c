@@ -15,7 +15,7 @@
 #include "import/checkpoint.h"
 
 /* What is measured: a prompt of so many tokens, unless all are shorter, and the steps after it. */
-enum { MEASURED_TOKENS = 1024, MEASURED_STEPS = 8 };
+enum { MEASURED_TOKENS = 1024, MEASURED_STEPS = 8, WARM_TOKENS = 128 };
 
 typedef struct check_run {
     lh_batch_call *batch;
@@ -173,6 +173,7 @@ static lh_status measure(check_run *c)
         .profiles = &b->profiles,
         .context = lh_max_i64(lh_min_i64(numbers[0], MEASURED_TOKENS), 1),
         .steps = MEASURED_STEPS,
+        .warm_up = WARM_TOKENS,
         .batch = lh_min_i64(b->v->own.batch, (numbers[1] + b->replicas - 1) / b->replicas)};
     LH_TRY(lh_comm_agree(world, lh_bench_speed(b->engine, &request, &pace)));
     int64_t us[] = {(int64_t)(1e6 * pace.prefill_s), (int64_t)(1e6 * pace.step_s)};

@@ -2,7 +2,7 @@
 #include "cli/bench_common.h"
 
 struct run_options {
-    int64_t context, steps, repeat, batch;
+    int64_t context, steps, repeat, batch, warm_up;
     int count;
 };
 
@@ -48,6 +48,14 @@ static const lh_option rows[] = {{.type = LH_OPT_TOKENS,
                                   .min = 1,
                                   .max = 1000,
                                   .help = "Runs with each cache. For prompts that take minutes 1 is enough."},
+                                 {.type = LH_OPT_TOKENS,
+                                  .name = "warm-up",
+                                  FIELD(warm_up),
+                                  .arg = "TOKENS",
+                                  .def = "128",
+                                  .max = 1 << 30,
+                                  .help = "Tokens of a prompt that is computed first and not timed. 0: the first run "
+                                          "is that of a process that has just started."},
                                  {.type = LH_OPT_FLAG,
                                   .name = "count",
                                   FIELD(count),
@@ -66,6 +74,7 @@ static const lh_option_group groups[] = {{&table, offsetof(struct values, own)},
 static const lh_example examples[] = {
     {"longhaul bench run -m m.h5 --context 7500", "prefill and decode with the full cache"},
     {"longhaul bench run -m m.h5 --budget 512 --batch 16", "sixteen sequences a step, 512 entries each"},
+    {"longhaul bench run -m random:llama-3.1-8b -c 32k --warm-up 0", "a first prompt; a shape without a file"},
     {"mpirun --bind-to none -n 4 longhaul bench run -m m.h5 -c 128000 --budget 1024 --repeat 1",
      "and with 1,024 entries kept"},
     {"build/tests/longhaul_simt bench run -m tiny.h5 -c 128 -n 8 --policy snapkv --budget 32 --count",
@@ -101,6 +110,7 @@ static lh_status open_engine(lh_call *call, const lh_profiles *profiles, lh_engi
 
 static lh_status run_model(lh_call *call)
 {
+    static const char *const timing[2] = {"repeat", "warm-up"};
     lh_status st = LH_OK;
     struct values *v = call->values;
     const lh_bench_output *output = &v->shared.output;
@@ -115,10 +125,12 @@ static lh_status run_model(lh_call *call)
                                       .steps = v->own.steps,
                                       .repeat = v->own.repeat,
                                       .batch = v->own.batch,
+                                      .warm_up = v->own.warm_up,
                                       .quick = output->quick,
                                       .count = v->own.count};
-    if (v->own.count && lh_options_given(call->options, "repeat"))
-        LH_FAIL_DONE(LH_EUSAGE, "'--repeat' has no effect with '--count', which counts once: leave it out");
+    for (int i = 0; v->own.count && i < 2; i++)
+        if (lh_options_given(call->options, timing[i]))
+            LH_FAIL_DONE(LH_EUSAGE, "'--%s' has no effect with '--count', which counts once: leave it out", timing[i]);
     if (output->quick) { /* except values that were given */
         if (!lh_options_given(call->options, "context")) request.context = 64;
         if (!lh_options_given(call->options, "max-new")) request.steps = 3;

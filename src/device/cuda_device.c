@@ -210,6 +210,19 @@ static int64_t free_bytes_cuda(const lh_device *device)
     return (int64_t)free_bytes + (idle > 0 ? idle : 0);
 }
 
+/* What is in use beside the pool is known of now only; a program's share of it hardly changes once it computes. */
+static int64_t driver_peak_cuda(const lh_device *device)
+{
+    const cuda_device *d = device->impl;
+    size_t free_bytes = 0, total = 0;
+    unsigned long long reserved = 0, most = 0;
+    if (cudaMemGetInfo(&free_bytes, &total) != cudaSuccess ||
+        cudaMemPoolGetAttribute(d->pool, cudaMemPoolAttrReservedMemCurrent, &reserved) != cudaSuccess ||
+        cudaMemPoolGetAttribute(d->pool, cudaMemPoolAttrReservedMemHigh, &most) != cudaSuccess)
+        return 0;
+    return (int64_t)(total - free_bytes - reserved + most);
+}
+
 static void *alloc_host(lh_device *device, int64_t bytes)
 {
     void *p = NULL;
@@ -343,9 +356,12 @@ static lh_status end_recording(lh_graph *graph)
     lh_status st = LH_OK;
     cudaGraph_t recorded = NULL;
     cudaGraphExec_t exec = NULL;
+    size_t nodes = 0;
     LH_TRY_DONE(lh_cuda_check(cudaStreamEndCapture(lh_stream_cuda(graph->stream), &recorded), "recording work"));
+    LH_TRY_DONE(lh_cuda_check(cudaGraphGetNodes(recorded, NULL, &nodes), "counting recorded work"));
     LH_TRY_DONE(lh_cuda_check(cudaGraphInstantiate(&exec, recorded, 0), "preparing recorded work"));
     graph->impl = exec;
+    graph->nodes = (int64_t)nodes;
 done:
     if (recorded) cudaGraphDestroy(recorded);
     return st;
@@ -396,6 +412,7 @@ const lh_device_ops lh_cuda_device_ops = {
     .alloc = alloc_cuda,
     .free = free_cuda,
     .free_bytes = free_bytes_cuda,
+    .driver_peak = driver_peak_cuda,
     .alloc_host = alloc_host,
     .free_host = free_host,
     .stream_open = open_stream,

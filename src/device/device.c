@@ -118,6 +118,11 @@ int64_t lh_device_counts(const lh_device *device, const lh_count **counts)
     return device->ops == &lh_cuda_device_ops && lh_cuda_counts ? lh_cuda_counts(counts) : -1;
 }
 
+int64_t lh_device_driver_peak(const lh_device *device)
+{
+    return device->ops->driver_peak ? device->ops->driver_peak(device) : 0;
+}
+
 /* Index of the first block at or above p. */
 static int64_t block_at(const lh_device *device, const void *p)
 {

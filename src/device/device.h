@@ -77,6 +77,10 @@ void lh_device_reset_peak(lh_device *device);
 /* Bytes of memory free for this process now; respects the cgroup's limit. */
 int64_t lh_device_free_bytes(const lh_device *device);
 
+/* Bytes of the device that have been in use at most, as its driver counts them: what was allocated and what the
+ * driver's pool kept of it, the program and its libraries, and other processes now. 0: nobody counts. */
+int64_t lh_device_driver_peak(const lh_device *device);
+
 lh_status lh_stream_open(lh_stream **out, lh_device *device);
 void lh_stream_close(lh_stream *stream);
 lh_device *lh_stream_device(const lh_stream *stream);
@@ -134,8 +138,9 @@ int lh_device_records(const lh_device *device);
 lh_status lh_stream_record(lh_stream *stream);
 lh_status lh_stream_recorded(lh_stream *stream, lh_graph **out); /* out NULL: drop it */
 int lh_graph_holds(const lh_graph *graph);
-lh_status lh_graph_run(lh_graph *graph); /* on the stream that recorded it */
-void lh_graph_close(lh_graph *graph);    /* NULL is fine; the last replay may still be running */
+int64_t lh_graph_nodes(const lh_graph *graph); /* kernels, copies and fills that one replay launches */
+lh_status lh_graph_run(lh_graph *graph);       /* on the stream that recorded it */
+void lh_graph_close(lh_graph *graph);          /* NULL is fine; the last replay may still be running */
 
 /* Times on the clock of the device. */
 lh_status lh_event_open(lh_event **out, lh_device *device);

@@ -16,6 +16,7 @@ typedef struct lh_device_ops {
     void (*alloc)(lh_device *device, void **out, int64_t bytes);
     void (*free)(lh_device *device, void *p, int64_t bytes);
     int64_t (*free_bytes)(const lh_device *device);
+    int64_t (*driver_peak)(const lh_device *device);
 
     /* Memory of the host for copies, aligned to 64, or NULL. */
     void *(*alloc_host)(lh_device *device, int64_t bytes);
@@ -30,7 +31,7 @@ typedef struct lh_device_ops {
 
     /* All NULL: it cannot record. */
     lh_status (*record)(lh_stream *stream);
-    lh_status (*recorded)(lh_graph *graph); /* fills impl */
+    lh_status (*recorded)(lh_graph *graph); /* fills impl and nodes */
     lh_status (*graph_run)(lh_graph *graph);
     void (*graph_close)(lh_graph *graph);
 
@@ -81,7 +82,8 @@ struct lh_stream {
 struct lh_graph {
     lh_stream *stream;
     int64_t moves; /* the stream's, when it was recorded */
-    void *impl;    /* the kind's own */
+    int64_t nodes;
+    void *impl; /* the kind's own */
 };
 
 struct lh_event {

@@ -212,6 +212,11 @@ int lh_graph_holds(const lh_graph *graph)
     return graph->moves == graph->stream->moves;
 }
 
+int64_t lh_graph_nodes(const lh_graph *graph)
+{
+    return graph->nodes;
+}
+
 lh_status lh_graph_run(lh_graph *graph)
 {
     assert(lh_graph_holds(graph) && !graph->stream->recording);

@@ -46,6 +46,9 @@ typedef struct lh_next_token {
  */
 lh_status lh_forward_step(lh_forward *f, const lh_next_token *next, int64_t n);
 
+/* Kernels, copies and fills of the captured step; 0: the last step was not one. */
+int64_t lh_forward_step_nodes(const lh_forward *f);
+
 /* Before a cache is closed that the forward pass outlives. Not collective. */
 void lh_forward_forget(lh_forward *f, const lh_kv *kv);
 

@@ -127,3 +127,8 @@ lh_status lh_forward_step(lh_forward *f, const lh_next_token *next, int64_t n)
     for (int64_t b = 0; b < n; b++) LH_TRY(lh_kv_settle(next[b].kv, LH_KV_STEP, 1));
     return LH_OK;
 }
+
+int64_t lh_forward_step_nodes(const lh_forward *f)
+{
+    return f->step.graph ? lh_graph_nodes(f->step.graph) : 0;
+}

@@ -170,6 +170,16 @@ START_TEST(test_a_run_has_prefill_and_steps)
 }
 END_TEST
 
+START_TEST(test_a_run_tells_the_first_prompt_the_eviction_and_the_memory)
+{
+    json_t *o = bench(1, "run -m tiny.h5 --policy snapkv --window 8 --budget 20 --warm-up 0 --repeat 2");
+    ck_assert_int_eq(named(rows(o, "figures"), "seconds of the first prefill"), 2);
+    ck_assert_double_lt(figure(o, "share of eviction in prefill", "snapkv"), 1);
+    ck_assert_double_gt(figure(o, "peak memory in GiB, counted; at most in use", ""), 0);
+    json_decref(o);
+}
+END_TEST
+
 START_TEST(test_a_checkpoint_is_read)
 {
     for (int ranks = 1; ranks <= 2; ranks++) {
@@ -211,6 +221,7 @@ START_TEST(test_what_cannot_be_is_said)
     program_refuses(1, 2, "'--count' needs a device that counts", "bench operations --count --quick --device cpu");
     program_refuses(1, 2, "'--count' needs a device that counts", "bench run -m tiny.h5 --count --quick --device cpu");
     program_refuses(1, 2, "'--repeat' has no effect with '--count'", "bench run -m tiny.h5 --count --repeat 2");
+    program_refuses(1, 2, "'--warm-up' has no effect with '--count'", "bench run -m tiny.h5 --count --warm-up 0");
     program_refuses(1, 2, "needs a budget", "bench run -m tiny.h5 --policy snapkv");
     program_refuses(1, 4, "nowhere.h5", "bench reading -m nowhere.h5");
     program_refuses(1, 6, "no/where.csv", "bench operations --quick --csv no/where.csv");
@@ -239,6 +250,7 @@ int main(void)
                                   test_words_choose_cases,
                                   test_collectives_are_timed_on_any_number_of_ranks,
                                   test_a_run_has_prefill_and_steps,
+                                  test_a_run_tells_the_first_prompt_the_eviction_and_the_memory,
                                   test_a_checkpoint_is_read,
                                   test_tables_are_markdown_and_csv,
                                   test_what_cannot_be_is_said,

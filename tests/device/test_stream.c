@@ -78,6 +78,7 @@ START_TEST(test_recorded_work_is_done_each_time_it_is_run)
     ck_assert_int_eq(lh_stream_copy(stream, b, a, sizeof numbers, LH_COPY_ON_DEVICE), LH_OK);
     ck_assert_int_eq(lh_stream_zero(stream, a, 4), LH_OK);
     ck_assert_int_eq(lh_stream_recorded(stream, &graph), LH_OK);
+    ck_assert_int_eq(lh_graph_nodes(graph), 2);
     for (int run = 1; run < 4; run++) {
         for (int t = 0; t < N; t++) numbers[t] = run * N + t;
         ck_assert_int_eq(lh_stream_put(stream, a, numbers, sizeof numbers), LH_OK);

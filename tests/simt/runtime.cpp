@@ -83,7 +83,7 @@ size_t number_from(const char *name, size_t otherwise)
 
 struct arena {
     char *base;
-    size_t bytes, used, of_libraries;
+    size_t bytes, used, of_libraries, most;
     int opened;
     std::map<char *, size_t> blocks;
 } memory;
@@ -148,6 +148,7 @@ char *take(size_t bytes)
     if (at + bytes + GUARD > memory.base + 2 * memory.bytes) return nullptr;
     memory.blocks[at] = bytes;
     memory.used += bytes;
+    memory.most = std::max(memory.most, memory.used);
     open_fence open;
     open_fence::protect(PROT_READ | PROT_WRITE);
     POISON(at - GUARD, GUARD);
@@ -516,10 +517,10 @@ cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void *)
 {
     return cudaSuccess;
 }
-cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr, void *value)
+cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr attribute, void *value)
 {
-    unsigned long long used = memory.used;
-    memcpy(value, &used, sizeof used);
+    unsigned long long bytes = attribute == cudaMemPoolAttrReservedMemHigh ? memory.most : memory.used;
+    memcpy(value, &bytes, sizeof bytes);
     return cudaSuccess;
 }
 cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t)
@@ -541,6 +542,11 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
     *out = new simt_graph{*stream->captured};
     delete stream->captured;
     stream->captured = nullptr;
+    return cudaSuccess;
+}
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *, size_t *count)
+{
+    *count = graph->held.all.size();
     return cudaSuccess;
 }
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long)

@@ -94,6 +94,7 @@ cudaError_t cudaMemsetAsync(void *dst, int byte, size_t bytes, cudaStream_t stre
 typedef enum cudaMemPoolAttr {
     cudaMemPoolAttrReleaseThreshold = 4,
     cudaMemPoolAttrReservedMemCurrent = 5,
+    cudaMemPoolAttrReservedMemHigh = 6,
     cudaMemPoolAttrUsedMemCurrent = 7
 } cudaMemPoolAttr;
 cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *out, int device);
@@ -104,6 +105,7 @@ cudaError_t cudaMemPoolTrimTo(cudaMemPool_t pool, size_t bytes);
 /* ---- graphs ---- */
 
 typedef struct simt_graph *cudaGraph_t;
+typedef struct simt_graph_node *cudaGraphNode_t;
 typedef struct simt_graph_exec *cudaGraphExec_t;
 typedef enum cudaStreamCaptureMode {
     cudaStreamCaptureModeGlobal,
@@ -112,6 +114,7 @@ typedef enum cudaStreamCaptureMode {
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode);
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out);
+cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count);
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags);
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
