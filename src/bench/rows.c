@@ -5,9 +5,9 @@
 #include "bench/bench_impl.h"
 
 static const char *const names[] = {
-    "embed",          "rmsnorm", "squares",    "convert", "rope",     "append",     "put_rows",
-    "gated",          "add",     "sum_shards", "softcap", "penalise", "top_logits", "sum_probabilities",
-    "random_weights", NULL};
+    "embed", "rmsnorm",    "squares", "convert",      "rope",     "append",     "put_rows",          "gated",
+    "add",   "sum_shards", "softcap", "check_finite", "penalise", "top_logits", "sum_probabilities", "random_weights",
+    NULL};
 
 LH_BENCH_CALL(embed)
 LH_BENCH_CALL(rmsnorm)
@@ -20,6 +20,7 @@ LH_BENCH_CALL(gated)
 LH_BENCH_CALL(add)
 LH_BENCH_CALL(sum_shards)
 LH_BENCH_CALL(softcap)
+LH_BENCH_CALL(check_finite)
 LH_BENCH_CALL(penalise)
 LH_BENCH_CALL(top_logits)
 LH_BENCH_CALL(sum_probabilities)
@@ -200,10 +201,12 @@ static lh_status run_logits(lh_bench *b, const rows *r)
 {
     const double n = (double)r->vocab;
     lh_softcap_args softcap = {r->logits, r->vocab, 1e6f};
+    lh_check_finite_args finite = {r->indices, r->logits, r->vocab};
     lh_penalise_args penalise = {r->other, r->logits, r->seen, r->vocab, 1.1};
     lh_sum_probabilities_args sum = {r->sum, r->logits, r->vocab, lh_probabilities_of(12.0f, 0.7, r->vocab)};
     lh_bench_case cases[] = {
         {.name = "softcap", .call = call_softcap, .bytes = 8 * n, .args = &softcap},
+        {.name = "check_finite", .call = call_check_finite, .bytes = 4 * n, .args = &finite},
         {.name = "penalise", .call = call_penalise, .bytes = 8 * n + n / 8, .args = &penalise},
         {.name = "sum_probabilities", .call = call_sum_probabilities, .bytes = 4 * n, .args = &sum},
     };

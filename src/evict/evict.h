@@ -76,6 +76,10 @@ void lh_evict_begin_layer(lh_evictor *evictor, const lh_evict_job *job);
 void lh_evict_rows(lh_evictor *evictor, const lh_evict_job *job, const lh_query_rows *rows);
 void lh_evict_end_layer(lh_evictor *evictor, const lh_evict_job *job);
 
+/* After lh_evict_end_layer and a wait for the stream: LH_EFILE if a log-sum-exp of the rows of the prompt that passed
+ * was not finite: the weights are damaged. */
+lh_status lh_evict_check_rows(const lh_evictor *evictor, int64_t layer);
+
 /* Collective where groups are split. The norms that weigh scores, of the entries that have none yet: into their
  * numbers, by the policy. lh_evict_select does it itself. */
 void lh_evict_make_norms(lh_evictor *evictor, const lh_evict_job *job);
@@ -94,8 +98,8 @@ void lh_evict_put_positions(lh_evictor *evictor, const int32_t *positions, int64
 void lh_evict_classify(lh_evictor *evictor, const lh_evict_job *job);
 
 /* Collective where attention ranks and groups are split, where heads compete and where they are joined. The mask says
- * what stays; counts[h]: competing entries of this rank's head h that stay, as far as there are so many. counts NULL:
- * nobody has to know on the host, and nothing waits. */
+ * what stays; counts[h]: competing entries of this rank's head h that stay, as far as there are so many, after the next
+ * wait for the stream. counts: of lh_device_alloc_host; NULL: nobody has to know on the host. */
 void lh_evict_select(lh_evictor *evictor, const lh_evict_job *job, int64_t *counts);
 
 /* The keep mask: state [kv_count, ld] lh_entry_state. */

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/minmax.h"
+#include "evict/rows_check.h"
 #include "evict/score_source.h"
 #include "evict/workspace.h"
 #include "exec/gather.h"
@@ -32,7 +33,8 @@ struct lh_evictor {
     int64_t ld;
     lh_row_block scoring, references; /* rows of this eviction, once they are where they look from; q NULL: not yet */
     lh_gather gather;
-    int64_t *budgets;      /* host, [kv_heads of the model] */
+    int64_t *budgets; /* host, [kv_heads of the model] */
+    lh_rows_check check;
     int64_t summary_bytes; /* that this rank has sent */
 };
 
@@ -41,9 +43,6 @@ struct lh_evictor {
 /* This rank's query heads among those of the row space (evictor.c). */
 float *lh_own_q(const lh_evictor *ev, int64_t rows);
 float *lh_own_lse(const lh_evictor *ev, int64_t rows);
-
-/* LH_EFILE when log-sum-exps of rows of the prompt are not finite: the weights are damaged. */
-void lh_check_rows(lh_evictor *ev, const lh_evict_job *job, const lh_query_rows *rows);
 
 /* Collective where groups are split; then q and lse lie in lh_own_q and lh_own_lse. Rows with all query heads of this
  * rank's KV heads, and their log-sum-exps: those given, or their own where there are none, the policy has a gain, or it

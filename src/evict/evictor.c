@@ -10,6 +10,7 @@ lh_status lh_evictor_open(lh_evictor **out, const lh_exec *exec, const lh_evict_
     ev->shape = *shape;
     ev->head_profile = head_profile;
     LH_TRY_DONE(lh_gather_init(&ev->gather, shape->heads.ranks));
+    LH_TRY_DONE(lh_rows_check_open(&ev->check, exec));
     LH_TRY_DONE(lh_calloc(&ev->budgets, shape->heads.kv_heads, sizeof *ev->budgets));
     *out = ev;
     ev = NULL;
@@ -23,6 +24,7 @@ void lh_evictor_close(lh_evictor *ev)
     if (!ev) return;
     lh_evictor_free(ev);
     lh_evictor_free_rows(ev);
+    lh_rows_check_close(&ev->check, &ev->exec);
     lh_gather_clear(&ev->gather);
     lh_free(ev->budgets);
     lh_free(ev);

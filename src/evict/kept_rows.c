@@ -34,11 +34,8 @@ static void keep(lh_evictor *ev, const lh_query_rows *rows, const row_store *to,
     int64_t row = s.to + rows->first + skip - s.first, count = end - skip;
     if (count <= 0) return;
     assert(row + count <= to->rows);
-    float *q = to->q + row * width;
-    int dense = rows->q_ld == width;
-    for (int64_t r = 0; r < (dense ? 1 : count); r++)
-        lh_exec_copy(&ev->exec, q + r * width, rows->q + (skip + r) * rows->q_ld,
-                     (dense ? count : 1) * width * (int64_t)sizeof *q, LH_COPY_ON_DEVICE);
+    LH_RUN(&ev->exec, convert, .dst = to->q + row * width, .src = rows->q + skip * rows->q_ld, .dst_type = LH_F32,
+           .src_type = LH_F32, .rows = count, .cols = width, .dst_ld = width, .src_ld = rows->q_ld);
     if (!to->lse) return;
     lh_exec_copy(&ev->exec, to->lse + row * q_count, rows->lse + skip * q_count,
                  count * q_count * (int64_t)sizeof *to->lse, LH_COPY_ON_DEVICE);
@@ -111,7 +108,6 @@ static void move_after(lh_evictor *ev, const lh_evict_job *job, lh_query_rows *r
 lh_row_block lh_scoring_rows(lh_evictor *ev, const lh_evict_job *job)
 {
     lh_query_rows rows = job->rows ? *job->rows : kept_rows(ev, job);
-    if (!job->rows) lh_check_rows(ev, job, &rows);
     if (ev->policy.score.rows_at == LH_ROWS_AT_AFTER) {
         if (job->rows) lh_take_rows(ev, &rows); /* they stay the caller's */
         move_after(ev, job, &rows, lh_policy_row_of);

@@ -28,6 +28,8 @@ void lh_evict_begin_layer(lh_evictor *ev, const lh_evict_job *job)
 void lh_evict_rows(lh_evictor *ev, const lh_evict_job *job, const lh_query_rows *rows)
 {
     const lh_source *source = lh_source_of(&ev->policy);
+    if (job->phase == LH_EVICT_PREFILL)
+        lh_rows_check_add(&ev->check, &ev->exec, rows->lse, rows->tokens * ev->shape.heads.q_count);
     if (lh_keeps_rows(&ev->policy)) lh_keep_rows(ev, rows);
     if (source->rows) source->rows(ev, job, rows);
 }
@@ -36,4 +38,10 @@ void lh_evict_end_layer(lh_evictor *ev, const lh_evict_job *job)
 {
     const lh_source *source = lh_source_of(&ev->policy);
     if (source->end) source->end(ev, job);
+    lh_rows_check_copy(&ev->check, &ev->exec);
+}
+
+lh_status lh_evict_check_rows(const lh_evictor *ev, int64_t layer)
+{
+    return lh_rows_check_result(&ev->check, layer);
 }

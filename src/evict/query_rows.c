@@ -4,30 +4,6 @@
 
 #include "evict/evict_impl.h"
 
-/* One NaN among the weights makes every score of a row NaN, and maxima would hide it: the log-sum-exps tell. */
-static lh_status find_not_finite(const float *lse, int64_t count, int64_t layer)
-{
-    for (int64_t i = 0; i < count; i++)
-        if (!isfinite(lse[i]))
-            LH_FAIL(LH_EFILE,
-                    "layer %lld: the attention of the query heads is not finite, so that the cache cannot be ranked; "
-                    "check the weights with 'longhaul verify'",
-                    (long long)layer);
-    return LH_OK;
-}
-
-void lh_check_rows(lh_evictor *ev, const lh_evict_job *job, const lh_query_rows *rows)
-{
-    const lh_exec *x = &ev->exec;
-    int64_t count = rows->tokens * ev->shape.heads.q_count;
-    float *lse = NULL;
-    if (!lh_exec_ok(x)) return;
-    lh_exec_latch(x, lh_calloc(&lse, count, sizeof *lse));
-    if (lse) lh_exec_fetch(x, lse, rows->lse, count * (int64_t)sizeof *lse);
-    LH_LATCH(x, find_not_finite(lse, count, job->layer.index));
-    lh_free(lse);
-}
-
 /* ---- normalisers of their own ---- */
 
 float lh_step_gain(int64_t seen, int64_t kept)

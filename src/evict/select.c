@@ -68,7 +68,7 @@ void lh_evict_select(lh_evictor *ev, const lh_evict_job *job, int64_t *counts)
     lh_stage_scores scores = lh_score_entries(ev, job);
     if (ev->policy.budgets.heads == LH_HEADS_ADAPTIVE) {
         lh_adaptive_counts(ev, job, scores.heads);
-        if (counts) lh_exec_fetch(&ev->exec, counts, ev->at[LH_SPACE_COUNTS], bytes);
+        if (counts) lh_exec_copy(&ev->exec, counts, ev->at[LH_SPACE_COUNTS], bytes, LH_COPY_TO_HOST);
     } else {
         count_by_plan(ev, job, counts);
     }

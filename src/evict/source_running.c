@@ -50,7 +50,6 @@ static void count(lh_evictor *ev, const lh_evict_job *job, const lh_query_rows *
     lh_query_rows rows = *own;
     lh_columns to = carried(ev, job->entries);
     if (split) lh_take_rows(ev, &rows);
-    if (in_prefill) lh_check_rows(ev, job, &rows);
     lh_row_block b = lh_join_rows(ev, job, &rows);
     (split && in_prefill && !ev->policy.block ? lh_count_shares : lh_count_columns)(ev, job, &b, &to);
 }

@@ -27,9 +27,9 @@ static void pick(lh_evictor *ev, lh_space_part from, lh_space_part to, int64_t r
         int64_t a = lh_max_i64(other.q_first, first), b = lh_min_i64(other.q_first + other.q_count, end);
         const float *src = (float *)ev->at[from] + (rows * other.q_first + a - other.q_first) * head_floats;
         float *dst = (float *)ev->at[to] + (a - first) * head_floats;
-        for (int64_t t = 0; t < rows && a < b; t++)
-            lh_exec_copy(&ev->exec, dst + t * width, src + t * other.q_count * head_floats,
-                         (b - a) * head_floats * (int64_t)sizeof(float), LH_COPY_ON_DEVICE);
+        if (a < b)
+            LH_RUN(&ev->exec, convert, .dst = dst, .src = src, .dst_type = LH_F32, .src_type = LH_F32, .rows = rows,
+                   .cols = (b - a) * head_floats, .dst_ld = width, .src_ld = other.q_count * head_floats);
     }
 }
 
@@ -52,8 +52,8 @@ void lh_take_rows(lh_evictor *ev, lh_query_rows *rows)
     int64_t width = ev->shape.heads.q_count * ev->shape.head_dim;
     const int64_t lse_bytes = rows->lse ? rows->tokens * ev->shape.heads.q_count * (int64_t)sizeof(float) : 0;
     float *q = lh_own_q(ev, rows->tokens), *lse = lh_own_lse(ev, rows->tokens);
-    for (int64_t r = 0; r < rows->tokens; r++)
-        lh_exec_copy(&ev->exec, q + r * width, rows->q + r * rows->q_ld, width * (int64_t)sizeof *q, LH_COPY_ON_DEVICE);
+    LH_RUN(&ev->exec, convert, .dst = q, .src = rows->q, .dst_type = LH_F32, .src_type = LH_F32, .rows = rows->tokens,
+           .cols = width, .dst_ld = width, .src_ld = rows->q_ld);
     if (rows->lse) lh_exec_copy(&ev->exec, lse, rows->lse, lse_bytes, LH_COPY_ON_DEVICE);
     rows->q = q;
     rows->lse = rows->lse ? lse : NULL;

@@ -106,6 +106,13 @@ typedef struct lh_softcap_args {
     float cap;
 } lh_softcap_args;
 
+/* *wrong = 1 if one of x[0 .. count - 1] is not finite; else it stays as it is. */
+typedef struct lh_check_finite_args {
+    int32_t *wrong;
+    const float *x;
+    int64_t count;
+} lh_check_finite_args;
+
 /* y[r,i] = mean + scale * z, rounded to `stored` first, where z is the standard normal first + r * step + i of stream
  * `stream` of `seed` (base/rng.h): a range of rows and columns of a tensor whose rows have `step` numbers. The same
  * bits by every backend if mean or scale is 0. y: [rows, cols]. */

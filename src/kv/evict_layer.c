@@ -150,17 +150,13 @@ static lh_status move_kept(lh_kv *kv, const lh_evict_job *job, const int64_t *ca
     lh_arena *arena = &kv->layers[l].arena;
     lh_keep keep = lh_evict_keep(kv->evictor);
     LH_TRY(lh_arena_alloc(arena, &kv->exec, caps));
-    for (int64_t h = 0; h < arena->view.heads; h++) arena->len[h] = caps[h] - slack; /* until the device says so */
+    for (int64_t h = 0; h < arena->view.heads; h++) arena->len[h] = caps[h] - slack;
     LH_TRY(kv->exec.ops->compact(kv->exec.stream, &(lh_compact_args){.dst = &arena->view,
                                                                      .src = job->entries,
                                                                      .state = keep.state,
                                                                      .ld = keep.ld,
                                                                      .kind = LH_COMPACT_IN_ORDER}));
-    LH_TRY(lh_arena_pull_len(arena, &kv->exec));
-    for (int64_t h = 0; h < arena->view.heads; h++)
-        if (arena->len[h] != caps[h] - slack)
-            LH_FAIL(LH_EINTERNAL, "layer %lld: a head keeps %lld entries where %lld were chosen", (long long)l,
-                    (long long)arena->len[h], (long long)(caps[h] - slack));
+    lh_kv_expect_lens(kv, arena, l);
     return LH_OK;
 }
 

@@ -1,13 +1,13 @@
 /* Opening and closing a cache. */
 #include "kv/kv_impl.h"
 
-static lh_status init_arrays(lh_kv_arrays *a, const lh_kv_shape *shape)
+static lh_status init_arrays(lh_kv_arrays *a, const lh_kv_shape *shape, lh_device *device)
 {
     const lh_heads *h = &shape->heads;
-    LH_TRY(lh_calloc(&a->budgets, shape->layers + 2 * h->kv_heads + h->kv_count, sizeof *a->budgets));
+    LH_TRY(lh_calloc(&a->budgets, shape->layers + 2 * h->kv_heads, sizeof *a->budgets));
     a->room = a->budgets + shape->layers;
     a->lens = a->room + h->kv_heads;
-    a->kept = a->lens + h->kv_heads;
+    LH_TRY(lh_device_alloc_host(device, &a->kept, h->kv_count * (int64_t)sizeof *a->kept));
     return lh_gather_init(&a->gather, h->ranks);
 }
 
@@ -20,6 +20,8 @@ static lh_status init_arenas(lh_kv *kv)
     kv->lens.bytes = (s->layers + 1) * 2 * heads * (int64_t)sizeof *kv->lens.device;
     LH_TRY(lh_device_alloc(lh_kv_device(kv), &kv->lens.device, kv->lens.bytes, LH_MEM_KV));
     LH_TRY(lh_device_alloc_host(lh_kv_device(kv), &kv->lens.host, kv->lens.bytes));
+    LH_TRY(lh_device_alloc_host(lh_kv_device(kv), &kv->lens.expected,
+                                LH_EXPECTED_LENS * 2 * heads * (int64_t)sizeof *kv->lens.expected));
     LH_TRY(lh_calloc(&kv->layers, s->layers, sizeof *kv->layers));
     for (int64_t l = 0; l < s->layers; l++)
         LH_TRY(lh_arena_init(&kv->layers[l].arena, &shape, kv->lens.device + l * 2 * heads,
@@ -59,7 +61,7 @@ lh_status lh_kv_open(lh_kv **out, const lh_exec *exec, const lh_kv_shape *shape,
                      policy->name);
     LH_TRY_DONE(lh_policy_check_question(policy));
     LH_TRY_DONE(lh_profiles_check(shape->profiles, policy, shape->layers, shape->heads.kv_heads));
-    LH_TRY_DONE(init_arrays(&kv->arrays, shape));
+    LH_TRY_DONE(init_arrays(&kv->arrays, shape, lh_kv_device(kv)));
     LH_TRY_DONE(init_arenas(kv));
     LH_TRY_DONE(
         lh_evictor_open(&kv->evictor, exec, &evict, lh_profiles_find(shape->profiles, policy->budgets.head_profile)));
@@ -83,8 +85,8 @@ void lh_kv_close(lh_kv *kv)
     if (!kv) return;
     lh_device *device = lh_kv_device(kv);
     lh_kv_end_fork(kv);
-    if (kv->shared.leader) lh_kv_take_back(kv);                /* nothing of the leader's is freed here */
-    if (kv->lens.stale) (void)lh_stream_sync(kv->exec.stream); /* they may still be on their way */
+    if (kv->shared.leader) lh_kv_take_back(kv); /* nothing of the leader's is freed here */
+    (void)lh_stream_sync(kv->exec.stream);      /* lengths may still be on their way */
     (void)lh_exec_take(&kv->exec);
     for (int64_t l = 0; kv->layers && l < kv->shape.layers; l++) close_layer(&kv->layers[l], device);
     lh_arena_clear(&kv->scratch, device);
@@ -93,7 +95,9 @@ void lh_kv_close(lh_kv *kv)
     lh_kv_close_competition(kv);
     lh_device_free(device, kv->lens.device);
     lh_device_free_host(device, kv->lens.host);
+    lh_device_free_host(device, kv->lens.expected);
     lh_gather_clear(&kv->arrays.gather);
+    lh_device_free_host(device, kv->arrays.kept);
     lh_free(kv->arrays.budgets);
     lh_free(kv->shared.followers);
     lh_free(kv->layers);

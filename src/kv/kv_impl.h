@@ -32,11 +32,15 @@ typedef struct lh_timeline {
 } lh_timeline;
 
 /* Offsets and lengths of all arenas: [layers + 1][2][heads]. */
+enum { LH_EXPECTED_LENS = 2 }; /* of the layer before as it was left, and of the one that ends */
 typedef struct lh_lens {
     int64_t *device;
-    int64_t *host; /* on its way from the device while `stale` is 1 */
-    int64_t bytes; /* of each */
-    int stale;     /* the lengths of the arenas are those before an eviction */
+    int64_t *host;     /* on its way from the device while `stale` is 1 */
+    int64_t bytes;     /* of each */
+    int stale;         /* the lengths of the arenas are those before an eviction */
+    int64_t *expected; /* host, [LH_EXPECTED_LENS][2][heads]: what a prefill expects, and a copy of the device's */
+    int64_t layers[LH_EXPECTED_LENS]; /* whose they are */
+    int expected_count;
 } lh_lens;
 
 /* Single tokens that all ranks have room for; and after every eviction of a step, 0: not known. */
@@ -56,7 +60,7 @@ typedef struct lh_shared_prefill {
 typedef struct lh_kv_arrays {
     int64_t *budgets;     /* [layers] */
     int64_t *room, *lens; /* [kv_heads of the model] */
-    int64_t *kept;        /* [kv_count] */
+    int64_t *kept;        /* [kv_count], of lh_device_alloc_host */
     lh_gather gather;
 } lh_kv_arrays;
 
@@ -154,5 +158,10 @@ void lh_kv_end_fork(lh_kv *kv);
 /* After evictions that nobody waited for: ask for the lengths, and wait for them (lens.c). */
 lh_status lh_kv_ask_lens(lh_kv *kv);
 lh_status lh_kv_fetch_lens(lh_kv *kv);
+
+/* In a prefill: copies the lengths of a layer's arena to the host, where they are expected to be arena->len. And, after
+ * the next wait: LH_EINTERNAL if any of those that were copied are not. */
+void lh_kv_expect_lens(lh_kv *kv, const lh_arena *arena, int64_t layer);
+lh_status lh_kv_check_lens(lh_kv *kv);
 
 #endif

@@ -109,14 +109,12 @@ static lh_status copy_all(lh_kv *kv, int64_t layer, const lh_arena *from)
     return lh_arena_push_len(arena, &kv->exec);
 }
 
-static lh_status check_appended(const lh_kv *kv, int64_t layer, lh_arena *arena)
+/* The layer's one wait for the device: whether its rows were finite, lengths, how many entries every head keeps. */
+static lh_status wait_for_layer(lh_kv *kv, int64_t layer)
 {
-    LH_TRY(lh_arena_pull_len(arena, &kv->exec));
-    for (int64_t h = 0; h < arena->view.heads; h++)
-        if (arena->len[h] != kv->prompt.tokens)
-            LH_FAIL(LH_EINTERNAL, "layer %lld holds %lld of %lld tokens at the end of its prefill", (long long)layer,
-                    (long long)arena->len[h], (long long)kv->prompt.tokens);
-    return LH_OK;
+    LH_TRY(lh_stream_sync(kv->exec.stream));
+    LH_TRY(lh_evict_check_rows(kv->evictor, layer));
+    return lh_kv_check_lens(kv);
 }
 
 /* The given positions stay: slots of the prefill's arena are positions. */
@@ -143,28 +141,39 @@ static void keep_given(lh_kv *kv, const lh_evict_job *job)
     lh_kv_move_kept(kv, job, kv->arrays.kept);
 }
 
+/* Collective. What the policy chooses. */
+static void keep_chosen(lh_kv *kv, const lh_evict_job *job, const lh_arena *from)
+{
+    const lh_arena *own = &kv->layers[job->layer.index].arena;
+    const int fits = lh_evict_fits(kv->evictor, job);
+    lh_evict_reference reference;
+    lh_evict_select(kv->evictor, job, kv->arrays.kept);
+    if (fits) reference = lh_evict_refer(kv->evictor, job, from->len);
+    LH_LATCH(&kv->exec, wait_for_layer(kv, job->layer.index));
+    lh_kv_move_kept(kv, job, kv->arrays.kept);
+    if (fits)
+        lh_evict_fit(
+            kv->evictor, &reference,
+            &(lh_evict_kept){.entries = &own->view, .offset = own->offset, .len = own->len, .before = from->len});
+}
+
 /* Collective. What stays goes from the arena of the prefill into the layer's own. */
 static void settle_layer(lh_kv *kv, const lh_evict_job *job, const lh_arena *from)
 {
-    lh_arena *own = &kv->layers[job->layer.index].arena;
-    if (from == own) return;
-    if (kv->shape.given) {
-        keep_given(kv, job);
-    } else if (!own->form.has_positions) {
-        LH_LATCH(&kv->exec, copy_all(kv, job->layer.index, from));
-    } else if (kv->competition && job->ranked) {
-        lh_kv_compete(kv, job);
-    } else {
-        lh_evict_reference reference;
-        const int fits = lh_evict_fits(kv->evictor, job);
-        lh_evict_select(kv->evictor, job, kv->arrays.kept);
-        if (fits) reference = lh_evict_refer(kv->evictor, job, from->len);
-        lh_kv_move_kept(kv, job, kv->arrays.kept);
-        if (fits)
-            lh_evict_fit(
-                kv->evictor, &reference,
-                &(lh_evict_kept){.entries = &own->view, .offset = own->offset, .len = own->len, .before = from->len});
+    const lh_arena *own = &kv->layers[job->layer.index].arena;
+    const int competes = kv->competition && job->ranked;
+    if (from != own && !kv->shape.given && own->form.has_positions && !competes) {
+        keep_chosen(kv, job, from);
+        return;
     }
+    LH_LATCH(&kv->exec, wait_for_layer(kv, job->layer.index));
+    if (from == own) return;
+    if (kv->shape.given)
+        keep_given(kv, job);
+    else if (!own->form.has_positions)
+        LH_LATCH(&kv->exec, copy_all(kv, job->layer.index, from));
+    else
+        lh_kv_compete(kv, job);
 }
 
 /* Competing entries of every head: all heads hold the whole prompt. */
@@ -200,16 +209,21 @@ static lh_status end_layer(lh_kv *kv, int64_t layer)
     double start = lh_kv_now();
     lh_evict_job job = lh_kv_end_job(kv, layer, arena);
     if (kv->stats.norms >= 0 && !kv->numbers.block) kv->layers[layer].normless = kv->prompt.tokens;
-    if (kv->numbers.block)
+    if (kv->numbers.block) {
         lh_kv_end_blocks(kv, layer);
-    else
-        LH_LATCH(x, check_appended(kv, layer, arena));
+    } else {
+        for (int64_t h = 0; h < arena->view.heads; h++) arena->len[h] = kv->prompt.tokens;
+        lh_kv_expect_lens(kv, arena, layer);
+    }
     if (lh_kv_uses_rows(kv, layer)) lh_evict_end_layer(kv->evictor, &job);
     if (kv->listener.whole) lh_exec_latch(x, kv->listener.whole(kv->listener.self, &job));
     settle_layer(kv, &job, arena);
     if (lh_kv_uses_slots(&kv->numbers)) LH_LATCH(x, lh_slot_positions_unrotate(&kv->slots, x, own, job.layer.rotation));
     if (layer == last_evicting(kv) && !kv->shared.leader) lh_arena_free(&kv->scratch, lh_kv_device(kv));
-    if (layer == kv->shape.layers - 1) end_prompt(kv);
+    if (layer == kv->shape.layers - 1) {
+        LH_LATCH(x, wait_for_layer(kv, layer)); /* for the lengths that it is left with */
+        end_prompt(kv);
+    }
     if (kv->listener.kept) LH_LATCH(x, kv->listener.kept(kv->listener.self, layer, &own->view));
     kv->evict_s += lh_kv_now() - start;
     return lh_exec_agree(x);

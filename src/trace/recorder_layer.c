@@ -210,6 +210,7 @@ static lh_status add_stats(lh_trace *t, const lh_evict_job *job, lh_segment *seg
     LH_TRY_DONE(
         lh_stream_copy(t->view.exec->stream, stats, t->stats.device, n * (int64_t)sizeof *stats, LH_COPY_TO_HOST));
     LH_TRY_DONE(lh_stream_sync(t->view.exec->stream));
+    LH_TRY_DONE(lh_evict_check_rows(t->stats.evictor, job->layer.index));
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++)
         LH_TRY_DONE(add_stat(t, job, segment, stats, arrays[i].array, arrays[i].index));
 done:

@@ -206,6 +206,40 @@ START_TEST(test_a_bias_that_cannot_be_is_refused)
 }
 END_TEST
 
+/* Weights of layer 1, from number `first` on, become the largest that are read. */
+static void enlarge_weights(hid_t file, const char *name, int first)
+{
+    float weights[8192];
+    hid_t set = H5Dopen2(file, name, H5P_DEFAULT);
+    const int64_t n = numbers(file, name, H5T_NATIVE_FLOAT, weights, 8192);
+    for (int64_t i = first < 0 ? n + first : first; i < n; i++) weights[i] = 0x1p63f;
+    ck_assert_int_ge(H5Dwrite(set, H5T_NATIVE_FLOAT, H5S_ALL, H5S_ALL, H5P_DEFAULT, weights), 0);
+    H5Dclose(set);
+}
+
+/* Of one head, of the last rank: every rank leaves, and the message names the layer. */
+START_TEST(test_attention_that_is_not_finite_is_named)
+{
+    static const char *const policies[] = {"snapkv --window 8", "h2o", "longhaul --window 8", "layer-defensive"};
+    program_result r = {0};
+    program_run(&r, 1, "--version && cp tiny.h5 bad.h5");
+    program_exits(&r, 0);
+    hid_t file = H5Fopen("bad.h5", H5F_ACC_RDWR, H5P_DEFAULT);
+    ck_assert_int_ge(file, 0);
+    enlarge_weights(file, "/weights/layers/001/attn_norm", 0);
+    enlarge_weights(file, "/weights/layers/001/q", -32);
+    H5Fclose(file);
+    for (int p = 0; p < 4; p++)
+        for (int turn = 0; turn < 2; turn++) {
+            program_run(&r, turn ? 4 - p : p + 1,
+                        "generate -m bad.h5 --chat=off -f prompt -n 2 --budget 40 --policy %s", policies[p]);
+            program_exits(&r, 4);
+            program_says(&r, "layer 1: the attention of the query heads is not finite");
+        }
+    program_clear(&r);
+}
+END_TEST
+
 /* Replace the logits of a cache by none. The seal over all attributes goes, too: those of the logits are part of it. */
 static void drop_logits(const char *path)
 {
@@ -250,6 +284,7 @@ int main(void)
                                   test_biases_of_zero_change_no_bit_of_an_answer,
                                   test_biases_far_below_zero_are_an_eviction,
                                   test_a_bias_that_cannot_be_is_refused,
+                                  test_attention_that_is_not_finite_is_named,
                                   test_a_cache_without_logits_is_named,
                                   test_a_cache_that_cannot_be_written_is_said_before_the_work,
                                   NULL};

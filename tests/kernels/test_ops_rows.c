@@ -450,6 +450,34 @@ START_TEST(test_caps_and_gates_of_what_is_not_a_number_are_none)
 }
 END_TEST
 
+/* Any single number of many, and what was noted before stays. */
+START_TEST(test_check_finite_finds_one_among_many)
+{
+    static const float values[] = {NAN, INFINITY, -INFINITY, 3e38f, -0.0f};
+    for (int b = 0; rig_backend(b); b++) {
+        rig g;
+        rig_open(&g, rig_backend(b));
+        for (int n = 0; n < 60; n++) {
+            lot m = {0};
+            const int64_t count = n % 6 ? 1 + draw(1, (uint64_t)n, 3000) : 0, pad = n % 4;
+            const float value = values[n % 5];
+            const int32_t before = n % 7 == 0;
+            float *x = lot_normals(&m, pad + count, 1e3f, (uint64_t)n), *on;
+            int32_t *wrong = rig_put(&g, &before, sizeof before), got;
+            if (count) x[pad + draw(2, (uint64_t)n, count)] = value;
+            on = rig_put(&g, x, (pad + count) * 4);
+            RUN(&g, check_finite, .wrong = wrong, .x = on + pad, .count = count);
+            rig_get(&g, &got, wrong, sizeof got);
+            ck_assert_msg(got == (before || (count && !isfinite(value))), "check_finite: %d, %g among %d, %s", got,
+                          (double)value, (int)count, g.ops->name);
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_embed_looks_up_own_rows_and_gives_zero_for_others,
@@ -464,6 +492,7 @@ int main(void)
                                   test_put_rows_keeps_the_first_and_the_newest_rows,
                                   test_softcap_gives_the_numbers_of_numpy_and_never_passes_the_cap,
                                   test_caps_and_gates_of_what_is_not_a_number_are_none,
+                                  test_check_finite_finds_one_among_many,
                                   NULL};
     return rig_run("kernels/rows", tests);
 }

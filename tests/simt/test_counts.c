@@ -66,9 +66,9 @@ START_TEST(test_a_full_cache_and_a_window_policy)
         {"waits of a layer of the prompt", "full", 1},
         {"bytes beside products and attention, of a token in a layer of the prompt", "full", 26260},
         {"waits of a decode step", "full", 1},
-        {"kernels of a layer of the prompt", "snapkv", 23},
-        {"copies of a layer of the prompt", "snapkv", 20},
-        {"waits of a layer of the prompt", "snapkv", 3},
+        {"kernels of a layer of the prompt", "snapkv", 25},
+        {"copies of a layer of the prompt", "snapkv", 12},
+        {"waits of a layer of the prompt", "snapkv", 1},
         {"kernels of a layer in a decode step", "snapkv", 6},
         {"waits of a decode step", "snapkv", 1},
         {0}};
@@ -101,6 +101,7 @@ START_TEST(test_evictions_while_decoding)
     } cases[] = {{"h2o", 14}, {"roco", 17}, {"tova", 18}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const bound bounds[] = {{"kernels of a layer in a decode step", cases[i].policy, cases[i].kernels},
+                                {"waits of a layer of the prompt", cases[i].policy, 1},
                                 {"waits of a decode step", cases[i].policy, 1},
                                 {0}};
         char options[128];
@@ -112,16 +113,19 @@ END_TEST
 
 START_TEST(test_ranks_exchange)
 {
-    static const bound bounds[] = {
-        {"bytes sent, of a token in a layer of the prompt", "full", 2 * 512 * 2}, /* hidden states in bf16, twice */
-        {"kernels of a layer in a decode step", "full", 8},
-        {"waits of a decode step", "full", 1},
-        {"kernels of a layer of the prompt", "full", 15},
-        {"waits of a layer of the prompt", "full", 1},
-        {"kernels of a layer of the prompt", "ada-snapkv", 37},
-        {"waits of a layer of the prompt", "ada-snapkv", 4},
-        {0}};
-    for (int ranks = 2; ranks <= 3; ranks++) check_run(ranks, RUN "--policy adakv --window 8 --budget 24", bounds);
+    for (int ranks = 2; ranks <= 3; ranks++) {
+        const bound bounds[] = {
+            {"bytes sent, of a token in a layer of the prompt", "full", 2 * 512 * 2}, /* hidden states in bf16, twice */
+            {"kernels of a layer in a decode step", "full", 8},
+            {"waits of a decode step", "full", 1},
+            {"kernels of a layer of the prompt", "full", 15},
+            {"waits of a layer of the prompt", "full", 1},
+            {"kernels of a layer of the prompt", "ada-snapkv", ranks == 2 ? 39 : 43}, /* 3 share two KV heads */
+            {"copies of a layer of the prompt", "ada-snapkv", ranks == 2 ? 16 : 18},
+            {"waits of a layer of the prompt", "ada-snapkv", 1},
+            {0}};
+        check_run(ranks, RUN "--policy adakv --window 8 --budget 24", bounds);
+    }
 }
 END_TEST
 

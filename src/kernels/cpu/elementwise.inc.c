@@ -95,3 +95,8 @@ static lh_status op_softcap(lh_stream *stream, const lh_softcap_args *a)
         vf_store_first(a->x + i, cap * vf_tanh(inverse * vf_load_first(a->x + i, a->count - i)), a->count - i);
     return LH_OK;
 }
+
+static lh_status op_check_finite(lh_stream *stream, const lh_check_finite_args *a)
+{
+    return lh_ref_check_finite(stream, a);
+}

@@ -65,6 +65,23 @@ lh_status lh_cuda_sum_shards(lh_stream *stream, const lh_sum_shards_args *a)
     return lh_launch(stream, "sum_shards", lh_fours_shape(1, a->count), sum_shards_kernel, *a, width);
 }
 
+/* Threads that find one all write the same. */
+static __global__ void check_finite_kernel(lh_check_finite_args a, int width)
+{
+    for (int64_t i = 4 * lh_grid_first(); i < a.count; i += 4 * lh_grid_step()) {
+        lh_four x = lh_get4(a.x + i, a.count - i, width); /* 0 after the last */
+        int finite = 1;
+        for (int j = 0; j < 4; j++) finite &= isfinite(x.at[j]) != 0;
+        if (!finite) *a.wrong = 1;
+    }
+}
+
+lh_status lh_cuda_check_finite(lh_stream *stream, const lh_check_finite_args *a)
+{
+    return lh_launch(stream, "check_finite", lh_fours_shape(1, a->count), check_finite_kernel, *a,
+                     lh_width(a->x, 0, LH_F32));
+}
+
 /* gate and up read, y written: 6 to 12 bytes a number. */
 template <typename Y, typename X>
 static __global__ void gated_kernel(lh_gated_args a, int width)
