@@ -295,19 +295,26 @@ lh_status lh_comm_again(lh_comm *comm, int64_t bytes)
     return st;
 }
 
-lh_status lh_comm_agree(lh_comm *comm, lh_status mine)
+/* Beside a status in the word of an agreement. */
+enum { ANY = 1 << 16 };
+
+lh_status lh_comm_agree_any(lh_comm *comm, lh_status mine, int *any)
 {
     lh_status st = LH_OK;
     verdict why = {0};
-    int32_t own = (int32_t)mine, *all = (int32_t *)(void *)comm->words;
-    int first = 0;
+    int32_t own = (int32_t)mine | (*any ? ANY : 0), *all = (int32_t *)(void *)comm->words;
+    int first = 0, found = 0;
     if (mine != LH_OK && comm->world->broken) return mine;
     /* Copied before a call below can overwrite it. */
     if (mine != LH_OK) snprintf(why.message, sizeof why.message, "%s", lh_error_message());
     LH_TRY(gather(comm, "agreement", &own, all, sizeof own));
-    while (first < comm->size && all[first] == LH_OK) first++;
-    if (first == comm->size) return LH_OK;
-    st = (lh_status)all[first];
+    for (int r = 0; r < comm->size; r++) found |= (all[r] & ANY) != 0;
+    while (first < comm->size && (all[first] & ~ANY) == LH_OK) first++;
+    if (first == comm->size) {
+        *any = found;
+        return LH_OK;
+    }
+    st = (lh_status)(all[first] & ~ANY);
     int sender = comm->rank == first;
     why.host[0] = '\0';
     if (sender) snprintf(why.host, sizeof why.host, "%d on %.40s", comm->world_rank, comm->host);
@@ -317,6 +324,11 @@ lh_status lh_comm_agree(lh_comm *comm, lh_status mine)
     if (!sender) LH_FAIL(st, "rank %s: %s", why.host, why.message);
     lh_fail_trace(st, __FILE__, __LINE__);
     return st;
+}
+
+lh_status lh_comm_agree(lh_comm *comm, lh_status mine)
+{
+    return lh_comm_agree_any(comm, mine, &(int){0});
 }
 
 lh_status lh_comm_agree_patiently(lh_comm *comm, lh_status mine)

@@ -152,6 +152,9 @@ void lh_comm_silence(lh_comm *comm, double heard_s, const char *peer, const char
  * is LH_ECOMM from a collective cannot communicate: it gets its status back at once. */
 lh_status lh_comm_agree(lh_comm *comm, lh_status st);
 
+/* As lh_comm_agree, in the same messages: if all is well, *any becomes 1 on every rank where it is 1 on one. */
+lh_status lh_comm_agree_any(lh_comm *comm, lh_status st, int *any);
+
 /* As lh_comm_agree, after work of one rank that may take any time while the others have none, such as waiting for
  * standard input: --comm-timeout does not apply. */
 lh_status lh_comm_agree_patiently(lh_comm *comm, lh_status st);

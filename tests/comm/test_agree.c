@@ -72,6 +72,24 @@ START_TEST(test_agreement_costs_four_bytes)
 }
 END_TEST
 
+START_TEST(test_what_one_rank_has_found_is_known_to_all)
+{
+    lh_comm *comm = mt_comm();
+    int64_t sent = lh_comm_sent_bytes(comm);
+    for (int finder = 0; finder <= mt_size(); finder++) { /* the last of them is nobody */
+        int any = mt_rank() == finder;
+        mt_try(lh_comm_agree_any(comm, LH_OK, &any));
+        mt_check(any == (finder < mt_size()), "rank %d has found something, and %d is known", finder, any);
+    }
+    mt_check(lh_comm_sent_bytes(comm) - sent == (mt_size() > 1 ? 4 * (mt_size() + 1) : 0), "sent bytes");
+    int any = 1;
+    mt_expect(lh_comm_agree_any(comm, fail_here(mt_rank() == 0 ? LH_EFILE : LH_OK, 0), &any), LH_EFILE);
+    mt_check(any == 1, "a failure changes nothing");
+    lh_error_clear();
+    mt_end();
+}
+END_TEST
+
 START_TEST(test_different_data_names_what_and_who)
 {
     lh_comm *comm = mt_comm();
@@ -181,6 +199,7 @@ int main(void)
     tcase_add_test(all, test_lowest_failing_rank_is_heard);
     tcase_add_test(all, test_long_messages_arrive);
     tcase_add_test(all, test_agreement_costs_four_bytes);
+    tcase_add_test(all, test_what_one_rank_has_found_is_known_to_all);
     tcase_add_test(all, test_different_data_names_what_and_who);
     tcase_add_test(all, test_delay_changes_nothing);
     tcase_add_test(all, test_fault_plans_are_checked);
