@@ -51,6 +51,16 @@ void lh_device_find(lh_device_kind kind, lh_device_found *found)
     kinds[kind].find(found);
 }
 
+/* The thread that records holds it, and what it asks for in between is refused and not waited for. */
+static void init_lock(pthread_mutex_t *lock)
+{
+    pthread_mutexattr_t recursive;
+    pthread_mutexattr_init(&recursive);
+    pthread_mutexattr_settype(&recursive, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(lock, &recursive);
+    pthread_mutexattr_destroy(&recursive);
+}
+
 lh_status lh_device_open(lh_device **out, const lh_device_choice *choice)
 {
     lh_status st = LH_OK;
@@ -60,7 +70,7 @@ lh_status lh_device_open(lh_device **out, const lh_device_choice *choice)
     device->kind = choice->kind;
     LH_TRY_DONE(device->ops->open(device, choice->index));
     device->limit_bytes = choice->limit_bytes > 0 ? choice->limit_bytes : device->ops->free_bytes(device);
-    pthread_mutex_init(&device->lock, NULL);
+    init_lock(&device->lock);
     *out = device;
     device = NULL;
 done:

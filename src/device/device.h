@@ -131,16 +131,16 @@ lh_status lh_stream_put(lh_stream *stream, void *dst, const void *src, int64_t b
 
 /* CUDA graphs: work that is captured once and replayed with one call, on devices that can. Between lh_stream_record and
  * lh_stream_recorded enqueued operations, copies on the device and collectives are captured and not executed; nothing
- * may be allocated, freed, waited for, or copied from or to the host. A graph keeps its addresses: lh_graph_holds is 0
- * once workspace of the stream has been reallocated; the caller tracks its own memory. */
+ * may be allocated, freed, waited for, or copied from or to the host. One thread calls both: others that allocate or
+ * free memory of the device, or open or close a stream, wait until it is done. A graph keeps its addresses: it holds
+ * the workspace of the stream that it was captured with until it is closed; the caller tracks its own memory. */
 typedef struct lh_graph lh_graph;
 int lh_device_records(const lh_device *device);
 lh_status lh_stream_record(lh_stream *stream);
 lh_status lh_stream_recorded(lh_stream *stream, lh_graph **out); /* out NULL: drop it */
-int lh_graph_holds(const lh_graph *graph);
-int64_t lh_graph_nodes(const lh_graph *graph); /* kernels, copies and fills that one replay launches */
-lh_status lh_graph_run(lh_graph *graph);       /* on the stream that recorded it */
-void lh_graph_close(lh_graph *graph);          /* NULL is fine; the last replay may still be running */
+int64_t lh_graph_nodes(const lh_graph *graph);                   /* kernels, copies and fills of one replay */
+lh_status lh_graph_run(lh_graph *graph);                         /* on the stream that recorded it */
+void lh_graph_close(lh_graph *graph); /* NULL is fine; the last replay may still be running */
 
 /* Times on the clock of the device. */
 lh_status lh_event_open(lh_event **out, lh_device *device);

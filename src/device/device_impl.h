@@ -54,26 +54,31 @@ struct lh_device {
     char bus[32]; /* where the device is on its host; "": it is the host */
     void *impl;   /* the kind's own */
     int64_t limit_bytes;
-    pthread_mutex_t lock; /* of what follows */
-    int recording;        /* streams that record */
-    lh_block *blocks;     /* ordered by address */
+    /* Recursive. Of what follows, and of streams that open, close or wait for another. A thread holds it while it
+     * records: what others allocate and free is ordered with all streams, and one that records cannot be. */
+    pthread_mutex_t lock;
+    int recording;    /* streams of the thread that holds the lock */
+    lh_block *blocks; /* ordered by address */
     int64_t blocks_held, blocks_cap;
     lh_mem_usage usage;
 };
+
+/* Workspace of a stream's operations. Graphs that were recorded with it use it, too: the last user frees it. */
+typedef struct lh_workspace {
+    void *p;
+    int64_t bytes;
+    int users;
+} lh_workspace;
 
 struct lh_stream {
     lh_device *device;
     lh_status failed; /* latched */
     char message[2048];
-    void *scratch; /* of lh_stream_scratch */
-    int64_t scratch_bytes;
-    uint32_t *counters; /* of lh_stream_counters */
-    int64_t counter_count;
-    void *staging; /* of lh_stream_staging, host */
+    lh_workspace *scratch, *counters; /* of lh_stream_scratch and lh_stream_counters; NULL: none yet */
+    void *staging;                    /* of lh_stream_staging, host */
     int64_t staging_bytes;
     char *post; /* of lh_stream_put, host: what was put since the last sync */
     int64_t posted;
-    int64_t moves; /* how often scratch or counters came to lie elsewhere */
     int recording;
     lh_stream_waiter waiter;
     void *impl; /* the kind's own */
@@ -81,7 +86,7 @@ struct lh_stream {
 
 struct lh_graph {
     lh_stream *stream;
-    int64_t moves; /* the stream's, when it was recorded */
+    lh_workspace *scratch, *counters; /* those of the stream when it was recorded */
     int64_t nodes;
     void *impl; /* the kind's own */
 };

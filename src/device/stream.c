@@ -10,13 +10,29 @@
 /* Host memory for what is put on a stream between two waits. */
 enum { POST_BYTES = 256 << 10, POST_ALIGN = 64 };
 
+static lh_workspace *join_workspace(lh_workspace *w)
+{
+    if (w) w->users++;
+    return w;
+}
+
+static void leave_workspace(lh_device *device, lh_workspace *w)
+{
+    if (!w || --w->users > 0) return;
+    lh_device_free(device, w->p);
+    lh_free(w);
+}
+
 lh_status lh_stream_open(lh_stream **out, lh_device *device)
 {
     lh_status st = LH_OK;
     lh_stream *stream = NULL;
     LH_TRY_DONE(lh_calloc(&stream, 1, sizeof *stream));
     stream->device = device;
-    if (device->ops->stream_open) LH_TRY_DONE(device->ops->stream_open(stream));
+    pthread_mutex_lock(&device->lock);
+    if (device->ops->stream_open) st = device->ops->stream_open(stream);
+    pthread_mutex_unlock(&device->lock);
+    LH_TRY_DONE(st);
     *out = stream;
     stream = NULL;
 done:
@@ -28,9 +44,11 @@ void lh_stream_close(lh_stream *stream)
 {
     if (!stream) return;
     lh_device *device = stream->device;
-    lh_device_free(device, stream->scratch);
-    lh_device_free(device, stream->counters);
+    leave_workspace(device, stream->scratch);
+    leave_workspace(device, stream->counters);
+    pthread_mutex_lock(&device->lock);
     if (device->ops->stream_close) device->ops->stream_close(stream);
+    pthread_mutex_unlock(&device->lock);
     lh_device_free_host(device, stream->staging);
     lh_device_free_host(device, stream->post);
     lh_free(stream);
@@ -89,36 +107,45 @@ lh_status lh_stream_after(lh_stream *stream, lh_stream *first)
     return st;
 }
 
-/* The old block goes first: the peak is that of the largest operation, not of two. */
+/* In place of *at, which is too small or NULL. That goes first: the peak is that of the largest operation, not of two,
+ * unless a graph holds it. */
+static lh_status grow_workspace(lh_stream *stream, lh_workspace **at, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    lh_workspace *grown = NULL;
+    LH_TRY_DONE(lh_stream_sync(stream)); /* what is under way may still use it */
+    leave_workspace(stream->device, *at);
+    *at = NULL;
+    LH_TRY_DONE(lh_calloc(&grown, 1, sizeof *grown));
+    LH_TRY_DONE(lh_device_alloc(stream->device, &grown->p, bytes, LH_MEM_WORK));
+    grown->bytes = bytes;
+    *at = join_workspace(grown);
+    grown = NULL;
+done:
+    lh_free(grown);
+    return st;
+}
+
+static int is_too_small(const lh_workspace *w, int64_t bytes)
+{
+    return !w || w->bytes < bytes;
+}
+
 lh_status lh_stream_scratch(lh_stream *stream, void *out, int64_t bytes)
 {
-    if (bytes > stream->scratch_bytes) {
-        LH_TRY(lh_stream_sync(stream)); /* what is under way may still use it */
-        lh_device_free(stream->device, stream->scratch);
-        stream->scratch = NULL;
-        stream->scratch_bytes = 0;
-        LH_TRY(lh_device_alloc(stream->device, &stream->scratch, bytes, LH_MEM_WORK));
-        stream->scratch_bytes = bytes;
-        stream->moves++;
-    }
-    memcpy(out, &stream->scratch, sizeof stream->scratch);
+    if (is_too_small(stream->scratch, bytes)) LH_TRY(grow_workspace(stream, &stream->scratch, bytes));
+    memcpy(out, &stream->scratch->p, sizeof stream->scratch->p);
     return LH_OK;
 }
 
 lh_status lh_stream_counters(lh_stream *stream, uint32_t **out, int64_t count)
 {
-    int64_t bytes = count * (int64_t)sizeof *stream->counters;
-    if (count > stream->counter_count) {
-        LH_TRY(lh_stream_sync(stream)); /* what is under way may still count */
-        lh_device_free(stream->device, stream->counters);
-        stream->counters = NULL;
-        stream->counter_count = 0;
-        LH_TRY(lh_device_alloc(stream->device, &stream->counters, bytes, LH_MEM_WORK));
-        stream->counter_count = count;
-        stream->moves++;
-        LH_TRY(lh_stream_zero(stream, stream->counters, bytes));
+    int64_t bytes = count * (int64_t)sizeof **out;
+    if (is_too_small(stream->counters, bytes)) {
+        LH_TRY(grow_workspace(stream, &stream->counters, bytes));
+        LH_TRY(lh_stream_zero(stream, stream->counters->p, bytes));
     }
-    *out = stream->counters;
+    *out = stream->counters->p;
     return LH_OK;
 }
 
@@ -172,21 +199,27 @@ int lh_device_records(const lh_device *device)
     return device->ops->record != NULL;
 }
 
-static void set_recording(lh_stream *stream, int recording)
+static void begin_recording(lh_stream *stream)
 {
-    lh_device *device = stream->device;
-    pthread_mutex_lock(&device->lock);
-    device->recording += recording - stream->recording;
-    stream->recording = recording;
-    pthread_mutex_unlock(&device->lock);
+    pthread_mutex_lock(&stream->device->lock);
+    stream->device->recording++;
+    stream->recording = 1;
+}
+
+static void end_recording(lh_stream *stream)
+{
+    stream->recording = 0;
+    stream->device->recording--;
+    pthread_mutex_unlock(&stream->device->lock);
 }
 
 lh_status lh_stream_record(lh_stream *stream)
 {
     assert(lh_device_records(stream->device) && !stream->recording);
-    LH_TRY(stream->device->ops->record(stream));
-    set_recording(stream, 1);
-    return LH_OK;
+    begin_recording(stream);
+    lh_status st = stream->device->ops->record(stream);
+    if (st != LH_OK) end_recording(stream);
+    return st;
 }
 
 lh_status lh_stream_recorded(lh_stream *stream, lh_graph **out)
@@ -194,10 +227,14 @@ lh_status lh_stream_recorded(lh_stream *stream, lh_graph **out)
     lh_status st = LH_OK;
     lh_graph *graph = NULL;
     assert(stream->recording);
-    set_recording(stream, 0);
-    LH_TRY_DONE(lh_calloc(&graph, 1, sizeof *graph));
-    *graph = (lh_graph){.stream = stream, .moves = stream->moves};
-    LH_TRY_DONE(stream->device->ops->recorded(graph));
+    st = lh_calloc(&graph, 1, sizeof *graph);
+    if (st == LH_OK) {
+        *graph = (lh_graph){
+            .stream = stream, .scratch = join_workspace(stream->scratch), .counters = join_workspace(stream->counters)};
+        st = stream->device->ops->recorded(graph);
+    }
+    end_recording(stream);
+    LH_TRY_DONE(st);
     if (out) {
         *out = graph;
         graph = NULL;
@@ -207,11 +244,6 @@ done:
     return st;
 }
 
-int lh_graph_holds(const lh_graph *graph)
-{
-    return graph->moves == graph->stream->moves;
-}
-
 int64_t lh_graph_nodes(const lh_graph *graph)
 {
     return graph->nodes;
@@ -219,14 +251,17 @@ int64_t lh_graph_nodes(const lh_graph *graph)
 
 lh_status lh_graph_run(lh_graph *graph)
 {
-    assert(lh_graph_holds(graph) && !graph->stream->recording);
+    assert(!graph->stream->recording);
     return graph->stream->device->ops->graph_run(graph);
 }
 
 void lh_graph_close(lh_graph *graph)
 {
     if (!graph) return;
-    if (graph->impl) graph->stream->device->ops->graph_close(graph);
+    lh_device *device = graph->stream->device;
+    if (graph->impl) device->ops->graph_close(graph);
+    leave_workspace(device, graph->scratch);
+    leave_workspace(device, graph->counters);
     lh_free(graph);
 }
 

@@ -1,7 +1,9 @@
 /* Laws of what is enqueued: host memory that may go at once, and work that is recorded and run again. On the host's own
  * memory and, where there is one, on a device. */
 #include <check.h>
+#include <pthread.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/mem.h"
 #include "device/device.h"
@@ -118,31 +120,84 @@ START_TEST(test_recorded_work_neither_waits_nor_allocates_nor_reads_the_host)
 }
 END_TEST
 
-START_TEST(test_recorded_work_holds_until_workspace_moves)
+START_TEST(test_recorded_work_keeps_its_workspace_until_it_is_closed)
 {
     if (!set_up(_i)) return;
     if (!lh_device_records(device)) {
         tear_down();
         return;
     }
-    void *scratch = NULL;
+    enum { COUNTERS = 10, BYTES = N * (int)sizeof(int32_t) };
+    int32_t *scratch = NULL, *grown = NULL, numbers[N], got[N], *out = new_numbers(N);
     uint32_t *counters = NULL;
-    for (int what = 0; what < 2; what++) {
-        lh_graph *graph = NULL;
-        ck_assert_int_eq(lh_stream_scratch(stream, &scratch, 1000), LH_OK);
-        ck_assert_int_eq(lh_stream_counters(stream, &counters, 10), LH_OK);
+    lh_graph *graphs[2] = {NULL};
+    for (int t = 0; t < N; t++) numbers[t] = t;
+    ck_assert_int_eq(lh_stream_counters(stream, &counters, COUNTERS), LH_OK);
+    ck_assert_int_eq(lh_stream_scratch(stream, &scratch, BYTES), LH_OK);
+    ck_assert_int_eq(lh_stream_put(stream, scratch, numbers, BYTES), LH_OK);
+    for (int g = 0; g < 2; g++) {
         ck_assert_int_eq(lh_stream_record(stream), LH_OK);
-        ck_assert_int_eq(lh_stream_scratch(stream, &scratch, 900), LH_OK);
-        ck_assert_int_eq(lh_stream_zero(stream, scratch, 900), LH_OK);
-        ck_assert_int_eq(lh_stream_recorded(stream, &graph), LH_OK);
-        ck_assert_int_eq(lh_graph_holds(graph), 1);
-        ck_assert_int_eq(lh_graph_run(graph), LH_OK);
-        if (what == 0) ck_assert_int_eq(lh_stream_scratch(stream, &scratch, 100000), LH_OK);
-        if (what == 1) ck_assert_int_eq(lh_stream_counters(stream, &counters, 1000), LH_OK);
-        ck_assert_int_eq(lh_graph_holds(graph), 0);
-        lh_graph_close(graph);
+        ck_assert_int_eq(lh_stream_scratch(stream, &scratch, BYTES), LH_OK);
+        ck_assert_int_eq(lh_stream_copy(stream, out, scratch, BYTES, LH_COPY_ON_DEVICE), LH_OK);
+        ck_assert_int_eq(lh_stream_recorded(stream, &graphs[g]), LH_OK);
     }
-    ck_assert_int_eq(lh_stream_sync(stream), LH_OK);
+    const int64_t before = lh_device_usage(device).now_total;
+    const int64_t more = 3 * BYTES + 5 * COUNTERS * (int64_t)sizeof *counters;
+    ck_assert_int_eq(lh_stream_scratch(stream, &grown, 3 * BYTES), LH_OK);
+    ck_assert_int_eq(lh_stream_counters(stream, &counters, 5 * COUNTERS), LH_OK);
+    ck_assert_ptr_ne(grown, scratch);
+    ck_assert_int_eq(lh_stream_zero(stream, grown, 3 * BYTES), LH_OK);
+    for (int g = 0; g < 2; g++) {
+        ck_assert_int_eq(lh_device_usage(device).now_total, before + more);
+        ck_assert_int_eq(lh_stream_zero(stream, out, BYTES), LH_OK);
+        ck_assert_int_eq(lh_graph_run(graphs[g]), LH_OK);
+        fetch(got, out, N);
+        ck_assert_mem_eq(got, numbers, sizeof got);
+        lh_graph_close(graphs[g]);
+    }
+    ck_assert_int_eq(lh_device_usage(device).now_total, BYTES + more);
+    ck_assert_int_eq(lh_stream_scratch(stream, &scratch, 5 * BYTES), LH_OK); /* and nobody holds the last one */
+    ck_assert_int_eq(lh_device_usage(device).now_total, 3 * BYTES + more);
+    lh_device_free(device, out);
+    tear_down();
+}
+END_TEST
+
+/* What a thread does with a device on which another one records. */
+static void *take_and_give_back(void *self)
+{
+    lh_stream *own = NULL;
+    void *p = NULL;
+    (void)self;
+    ck_assert_int_eq(lh_stream_open(&own, device), LH_OK);
+    ck_assert_int_eq(lh_device_alloc(device, &p, N, LH_MEM_WORK), LH_OK);
+    ck_assert_int_eq(lh_stream_zero(own, p, N), LH_OK);
+    lh_device_free(device, p);
+    lh_stream_close(own);
+    return NULL;
+}
+
+START_TEST(test_other_threads_take_memory_while_one_records)
+{
+    if (!set_up(_i)) return;
+    if (!lh_device_records(device)) {
+        tear_down();
+        return;
+    }
+    int32_t *a = new_numbers(N), got[N];
+    pthread_t other;
+    lh_graph *graph = NULL;
+    ck_assert_int_eq(lh_stream_record(stream), LH_OK);
+    ck_assert_int_eq(pthread_create(&other, NULL, take_and_give_back, NULL), 0);
+    nanosleep(&(struct timespec){.tv_nsec = 50000000}, NULL); /* in which it would fail */
+    ck_assert_int_eq(lh_stream_zero(stream, a, N * (int64_t)sizeof *a), LH_OK);
+    ck_assert_int_eq(lh_stream_recorded(stream, &graph), LH_OK);
+    ck_assert_int_eq(pthread_join(other, NULL), 0);
+    ck_assert_int_eq(lh_graph_run(graph), LH_OK);
+    fetch(got, a, N);
+    for (int t = 0; t < N; t++) ck_assert_int_eq(got[t], 0);
+    lh_graph_close(graph);
+    lh_device_free(device, a);
     tear_down();
 }
 END_TEST
@@ -169,7 +224,8 @@ int main(void)
     const TTest *const tests[] = {test_what_is_put_may_go_at_once,
                                   test_recorded_work_is_done_each_time_it_is_run,
                                   test_recorded_work_neither_waits_nor_allocates_nor_reads_the_host,
-                                  test_recorded_work_holds_until_workspace_moves,
+                                  test_recorded_work_keeps_its_workspace_until_it_is_closed,
+                                  test_other_threads_take_memory_while_one_records,
                                   test_host_memory_for_copies_is_not_counted,
                                   NULL};
     Suite *suite = suite_create("device/stream");

@@ -25,6 +25,7 @@ typedef std::function<void()> work;
 
 /* What is captured, and whether it waits for nothing. */
 struct nodes {
+    int64_t capture; /* the how many-th of this process, from 1 on */
     std::vector<work> all;
     bool now;
 };
@@ -36,6 +37,7 @@ struct simt_stream {
 /* A record of an event. Who waits for it waits for this one, whatever becomes of the event. */
 struct moment {
     simt_stream *stream;
+    int64_t capture; /* in which it was recorded; 0: none */
     bool done;
     double ms;
 };
@@ -64,6 +66,7 @@ const size_t ALIGN = 512, GUARD = 512, HUGE_PAGE = 2 << 20, SPARSE = 256 << 20;
 
 cudaError_t last;
 int current;
+int64_t captures;
 simt_pool pool;
 std::map<char *, size_t> pinned;
 
@@ -278,6 +281,11 @@ void simt_enqueue_now(cudaStream_t stream, work w)
         drain(stream);
 }
 
+int64_t simt_capture_of(cudaStream_t stream)
+{
+    return stream->captured ? stream->captured->capture : 0;
+}
+
 /* ---- errors and devices ---- */
 
 const char *cudaGetErrorName(cudaError_t rc)
@@ -397,10 +405,13 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
     wait_for_all(stream, "stream");
     return cudaSuccess;
 }
+/* A stream that waits for what is captured would become part of the capture. */
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned)
 {
     std::shared_ptr<moment> m = event->last;
-    if (!m || m->stream == stream || m->done) return cudaSuccess;
+    if (!m || m->stream == stream) return cudaSuccess;
+    if (m->capture || stream->captured) simt_fault("an event between a stream that is captured and one that is not");
+    if (m->done) return cudaSuccess;
     return append(stream, [m] { wait_for(m); });
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned)
@@ -415,7 +426,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event)
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
-    auto m = std::make_shared<moment>(moment{stream, false, 0});
+    auto m = std::make_shared<moment>(moment{stream, simt_capture_of(stream), false, 0});
     event->last = m;
     return append(stream, [m] {
         m->ms = now_ms();
@@ -534,6 +545,7 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode)
 {
     if (stream->captured) return keep(cudaErrorStreamCaptureUnsupported);
     stream->captured = new nodes();
+    stream->captured->capture = ++captures;
     return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)

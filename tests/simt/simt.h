@@ -30,6 +30,10 @@ void simt_drain(void);
 void simt_enqueue_now(cudaStream_t stream, std::function<void()> work);
 /* A library begins or ends: it holds LONGHAUL_SIMT_LIBRARY bytes of device memory of its own. runtime.cpp */
 void simt_library(int begins);
+
+/* The capture that the stream is in: the how many-th of this process; 0: none. runtime.cpp */
+int64_t simt_capture_of(cudaStream_t stream);
+
 /* A block has ended: copies of it that nobody waited for are a fault. tensor.cpp */
 void simt_copies_end(void);
 

@@ -175,6 +175,18 @@ END_TEST
 
 /* ---- which faults it sees ---- */
 
+START_TEST(test_a_stream_that_waits_for_captured_work_is_a_fault)
+{
+    cudaStream_t other;
+    cudaEvent_t event;
+    cudaStreamCreateWithFlags(&other, 0);
+    cudaEventCreateWithFlags(&event, 0);
+    cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+    cudaEventRecord(event, stream);
+    cudaStreamWaitEvent(other, event, 0);
+}
+END_TEST
+
 START_TEST(test_the_host_cannot_touch_device_memory)
 {
     int *on = device_array<int>(4);
@@ -402,6 +414,7 @@ int main(void)
     tcase_add_test(tc, test_kernels_touch_so_many_bytes);
 #endif
     tcase_add_test_raise_signal(tc, test_the_host_cannot_touch_device_memory, SIGSEGV);
+    tcase_add_test_raise_signal(tc, test_a_stream_that_waits_for_captured_work_is_a_fault, SIGABRT);
     tcase_add_test_raise_signal(tc, test_threads_at_different_barriers_are_a_fault, SIGABRT);
     tcase_add_test_raise_signal(tc, test_half_a_warp_is_a_fault, SIGABRT);
     suite_add_tcase(s, tc);
