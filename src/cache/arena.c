@@ -79,7 +79,7 @@ static int64_t lens_bytes(const lh_arena *a)
 
 lh_status lh_arena_push_len(lh_arena *a, const lh_exec *x)
 {
-    return lh_stream_copy(x->stream, a->view.len, a->len, lens_bytes(a), LH_COPY_TO_DEVICE);
+    return lh_stream_put(x->stream, a->view.len, a->len, lens_bytes(a));
 }
 
 lh_status lh_arena_pull_len(lh_arena *a, const lh_exec *x)
@@ -124,7 +124,7 @@ lh_status lh_arena_alloc(lh_arena *a, const lh_exec *x, const int64_t *cap)
         LH_TRY_DONE(lh_device_alloc(device, &a->view.bias, slots * (int64_t)sizeof(float), LH_MEM_KV));
     if (a->form.stats)
         LH_TRY_DONE(lh_device_alloc(device, &a->view.stats, slots * a->form.stats * (int64_t)sizeof(float), LH_MEM_KV));
-    LH_TRY_DONE(lh_stream_copy(x->stream, a->heads_block, a->offset, 2 * lens_bytes(a), LH_COPY_TO_DEVICE));
+    LH_TRY_DONE(lh_stream_put(x->stream, a->heads_block, a->offset, 2 * lens_bytes(a)));
     a->slots = slots;
     a->epoch++;
 done:

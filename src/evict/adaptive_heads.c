@@ -79,8 +79,7 @@ const int64_t *lh_evict_global_top(lh_evictor *ev, const lh_top_request *q)
                 .safeguards = safeguards,
                 .rounds = ev->at[LH_SPACE_SEARCH],
                 .candidates = (lh_candidate_counts *)ev->at[LH_SPACE_CANDIDATES] + h->counted_first * q->layers};
-    if (safeguards)
-        lh_exec_copy(&ev->exec, safeguards, q->safeguards, q->layers * (int64_t)sizeof *safeguards, LH_COPY_TO_DEVICE);
+    if (safeguards) lh_exec_put(&ev->exec, safeguards, q->safeguards, q->layers * (int64_t)sizeof *safeguards);
     int64_t sent = lh_comm_sent_bytes(ev->exec.device_comm);
     while (s.round < LH_SEARCH_ROUNDS) refine(&s);
     gather_candidates(&s);

@@ -486,10 +486,8 @@ static void copy_now(const char *name, void *dst, const void *src, size_t bytes)
 static cudaError_t copy_from_host(void *dst, const void *src, size_t bytes, cudaStream_t stream)
 {
     if (!is_device(dst, bytes) || is_device(src, 1)) return keep(cudaErrorInvalidValue);
-    if (is_pinned(src, bytes)) return enqueue(stream, [=] { copy_now("to device", dst, src, bytes); });
-    if (stream->captured) return keep(cudaErrorStreamCaptureUnsupported);
-    auto staged = std::make_shared<std::vector<char>>((const char *)src, (const char *)src + bytes);
-    return enqueue(stream, [=] { copy_now("to device", dst, staged->data(), bytes); });
+    if (!is_pinned(src, bytes) && stream->captured) return keep(cudaErrorStreamCaptureUnsupported);
+    return enqueue(stream, [=] { copy_now("to device", dst, src, bytes); });
 }
 
 static cudaError_t copy_to_host(void *dst, const void *src, size_t bytes, cudaStream_t stream)

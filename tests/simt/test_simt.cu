@@ -173,6 +173,16 @@ START_TEST(test_a_stream_waits_for_the_event_as_it_was_recorded)
 }
 END_TEST
 
+START_TEST(test_pageable_memory_is_read_when_the_copy_is_done)
+{
+    int x = 1, got, *on = device_array<int>(1);
+    cudaMemcpyAsync(on, &x, sizeof x, cudaMemcpyHostToDevice, stream);
+    x = 2; /* too early */
+    fetch(&got, on, 1);
+    ck_assert_int_eq(got, 2);
+}
+END_TEST
+
 /* ---- which faults it sees ---- */
 
 START_TEST(test_a_stream_that_waits_for_captured_work_is_a_fault)
@@ -404,6 +414,7 @@ int main(void)
     tcase_add_test(tc, test_the_last_block_sees_all_others);
     tcase_add_test(tc, test_a_graph_does_its_work_again_and_again);
     tcase_add_test(tc, test_a_stream_waits_for_the_event_as_it_was_recorded);
+    tcase_add_test(tc, test_pageable_memory_is_read_when_the_copy_is_done);
     tcase_add_test(tc, test_work_is_not_done_before_somebody_waits);
     tcase_add_test(tc, test_copies_stay_in_one_block);
     tcase_add_test(tc, test_a_missing_barrier_shows);
