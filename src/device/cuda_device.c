@@ -1,9 +1,9 @@
 /* CUDA devices. Memory comes from the driver's pool, which keeps little of what is given back; a block is taken and
  * given back on a stream of the device's own, which waits for all others and they for it. A program linked with the
  * CUDA runtime starts without a driver, too; every call of it fails then, which means: no device. */
+#include <sched.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/mem.h"
 #include "device/cuda.h"
@@ -272,17 +272,17 @@ static void close_stream(lh_stream *stream)
     lh_free(s);
 }
 
-/* While somebody has to know: most waits are short, so the first are busy ones. */
+/* While somebody has to know. It does not sleep, as cudaStreamSynchronize does not: a step would end later. */
 static lh_status wait_and_ask(lh_stream *stream)
 {
-    enum { BUSY = 4096, ASK_EVERY = 64 };
+    enum { ASK_EVERY = 4096 }; /* some milliseconds */
     const lh_stream_waiter *w = &stream->waiter;
     cudaStream_t on = lh_stream_cuda(stream);
     cudaError_t rc;
-    for (int64_t turn = 1; (rc = cudaStreamQuery(on)) == cudaErrorNotReady; turn++) {
+    for (int64_t turn = 0; (rc = cudaStreamQuery(on)) == cudaErrorNotReady; turn++) {
         (void)cudaGetLastError();
-        if (turn > BUSY) nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
         if (turn % ASK_EVERY == 0) LH_TRY(w->during(w->self));
+        sched_yield();
     }
     LH_TRY(lh_cuda_check(rc, "work that was under way"));
     return LH_OK;

@@ -3,6 +3,7 @@
 #include <check.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "base/mem.h"
@@ -202,6 +203,67 @@ START_TEST(test_other_threads_take_memory_while_one_records)
 }
 END_TEST
 
+/* ---- waits ---- */
+
+/* Asked during waits: how often, and what it says. */
+typedef struct question {
+    int asked;
+    lh_status answer;
+} question;
+
+static void nothing(void *self)
+{
+    (void)self;
+}
+
+static lh_status ask(void *self)
+{
+    question *q = self;
+    q->asked++;
+    return q->answer;
+}
+
+static int64_t sleeps_so_far(void)
+{
+    struct rusage of;
+    ck_assert_int_eq(getrusage(RUSAGE_THREAD, &of), 0);
+    return of.ru_nvcsw;
+}
+
+/* More pieces of work than a wait turns before it might rest, and some that take long. */
+static void enqueue_work(void *p, int64_t bytes)
+{
+    for (int i = 0; i < 10000; i++) ck_assert_int_eq(lh_stream_zero(stream, p, 64), LH_OK);
+    for (int i = 0; i < 20; i++) ck_assert_int_eq(lh_stream_zero(stream, p, bytes), LH_OK);
+}
+
+START_TEST(test_a_wait_with_questions_does_not_sleep_and_ends_with_a_failure)
+{
+    enum { BYTES = 64 << 20, SLEEPS = 100 };
+    if (!set_up(_i)) return;
+    if (!lh_device_records(device)) {
+        tear_down();
+        return;
+    }
+    void *p = NULL;
+    question q = {0};
+    ck_assert_int_eq(lh_device_alloc(device, &p, BYTES, LH_MEM_WORK), LH_OK);
+    lh_stream_watch(stream, &(lh_stream_waiter){&q, nothing, ask, nothing});
+    enqueue_work(p, BYTES);
+    int64_t before = sleeps_so_far();
+    ck_assert_int_eq(lh_stream_sync(stream), LH_OK);
+    ck_assert_int_lt(sleeps_so_far() - before, SLEEPS);
+    ck_assert_int_gt(q.asked, 0);
+    q.answer = LH_ECOMM;
+    enqueue_work(p, BYTES);
+    ck_assert_int_eq(lh_stream_sync(stream), LH_ECOMM);
+    lh_stream_watch(stream, NULL);
+    ck_assert_int_eq(lh_stream_sync(stream), LH_OK);
+    lh_device_free(device, p);
+    tear_down();
+}
+END_TEST
+
 START_TEST(test_host_memory_for_copies_is_not_counted)
 {
     if (!set_up(_i)) return;
@@ -226,6 +288,7 @@ int main(void)
                                   test_recorded_work_neither_waits_nor_allocates_nor_reads_the_host,
                                   test_recorded_work_keeps_its_workspace_until_it_is_closed,
                                   test_other_threads_take_memory_while_one_records,
+                                  test_a_wait_with_questions_does_not_sleep_and_ends_with_a_failure,
                                   test_host_memory_for_copies_is_not_counted,
                                   NULL};
     Suite *suite = suite_create("device/stream");

@@ -402,6 +402,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
+    if (!stream->queue.empty()) run_next(stream);
+    if (!stream->queue.empty()) return keep(cudaErrorNotReady);
     wait_for_all(stream, "stream");
     return cudaSuccess;
 }

@@ -183,6 +183,15 @@ START_TEST(test_pageable_memory_is_read_when_the_copy_is_done)
 }
 END_TEST
 
+START_TEST(test_work_is_under_way_while_somebody_asks)
+{
+    int *on = device_array<int>(1), asked = 0;
+    for (int i = 0; i < 3; i++) cudaMemsetAsync(on, i, sizeof *on, stream);
+    while (cudaStreamQuery(stream) == cudaErrorNotReady) asked++;
+    ck_assert_int_eq(asked, 2);
+}
+END_TEST
+
 /* ---- which faults it sees ---- */
 
 START_TEST(test_a_stream_that_waits_for_captured_work_is_a_fault)
@@ -415,6 +424,7 @@ int main(void)
     tcase_add_test(tc, test_a_graph_does_its_work_again_and_again);
     tcase_add_test(tc, test_a_stream_waits_for_the_event_as_it_was_recorded);
     tcase_add_test(tc, test_pageable_memory_is_read_when_the_copy_is_done);
+    tcase_add_test(tc, test_work_is_under_way_while_somebody_asks);
     tcase_add_test(tc, test_work_is_not_done_before_somebody_waits);
     tcase_add_test(tc, test_copies_stay_in_one_block);
     tcase_add_test(tc, test_a_missing_barrier_shows);
