@@ -10,7 +10,7 @@
 enum { PRODUCT_THREADS = 128, PRODUCT_ROWS = 64, PRODUCT_COLS = 128, PRODUCT_DEPTH = 16, PRODUCT_EACH = 8 };
 
 typedef struct lh_product_room {
-    float rows[PRODUCT_DEPTH][PRODUCT_ROWS + 4], cols[PRODUCT_DEPTH][PRODUCT_COLS + 4];
+    __align__(16) float rows[PRODUCT_DEPTH][PRODUCT_ROWS + 4], cols[PRODUCT_DEPTH][PRODUCT_COLS + 4];
 } lh_product_room;
 
 /* Operands of a thread: `row`: row threadIdx.x % 64 of the tile, NULL for none; cols: [count, depth] with ld. */
@@ -34,6 +34,9 @@ static __device__ __forceinline__ int lh_product_col(int n)
 
 static __device__ __forceinline__ void lh_product_step(float (&sums)[8][8], const lh_product_room &room, int k)
 {
+    static_assert(alignof(lh_product_room) == sizeof(float4) && sizeof room.rows[0] % sizeof(float4) == 0 &&
+                      sizeof room.cols[0] % sizeof(float4) == 0,
+                  "rows are read four numbers at a time");
     float x[8], y[8];
     int row = lh_product_row(0), col = lh_product_col(0);
 #pragma unroll
