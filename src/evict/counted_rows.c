@@ -28,15 +28,14 @@ void lh_counted_rows_free(lh_counted_rows *counted, lh_device *device)
     *counted = (lh_counted_rows){.position = -1};
 }
 
-int lh_counted_rows_reserve(lh_counted_rows *counted, lh_evictor *ev)
+void lh_counted_rows_reserve(lh_counted_rows *counted, lh_evictor *ev)
 {
     const lh_exec *x = &ev->exec;
     int64_t bytes = sums_bytes(ev, ev->ld);
-    if (counted->ld >= ev->ld || !lh_exec_ok(x)) return 0;
+    if (counted->ld >= ev->ld || !lh_exec_ok(x)) return;
     lh_counted_rows_free(counted, lh_exec_device(x));
     lh_exec_latch(x, lh_device_alloc(lh_exec_device(x), &counted->sums, bytes, LH_MEM_WORK));
     if (lh_exec_ok(x)) counted->ld = ev->ld;
-    return 1;
 }
 
 void lh_counted_rows_take(lh_counted_rows *counted, lh_evictor *ev, const lh_evict_job *job, const lh_query_rows *rows)

@@ -12,8 +12,8 @@
 int lh_counted_rows_suffice(const lh_policy_numbers *policy);
 int lh_counted_rows_latest(const lh_policy_numbers *policy, const lh_heads *heads);
 
-/* Room for heads of the evictor's ld; returns 1 where it was reallocated. */
-int lh_counted_rows_reserve(lh_counted_rows *counted, lh_evictor *evictor);
+/* Room for heads of the evictor's ld. */
+void lh_counted_rows_reserve(lh_counted_rows *counted, lh_evictor *evictor);
 void lh_counted_rows_free(lh_counted_rows *counted, lh_device *device);
 
 /* Rows with their log-sum-exps, or a single one whose logits are known. job: their layer and entries, those of the rows

@@ -45,6 +45,14 @@ static int is_full(const lh_kv *kv)
     return full;
 }
 
+/* Reallocations of this rank's arenas so far. */
+static int64_t moves(const lh_kv *kv)
+{
+    int64_t moves = 0;
+    for (int64_t l = 0; l < kv->shape.layers; l++) moves += kv->layers[l].arena.epoch;
+    return moves;
+}
+
 static lh_status reserve(lh_kv *kv, int64_t tokens)
 {
     lh_ragged *view;
@@ -54,7 +62,7 @@ static lh_status reserve(lh_kv *kv, int64_t tokens)
 
 lh_status lh_kv_reserve(lh_kv *kv, int64_t tokens)
 {
-    int64_t least[2] = {-1, 0}; /* room, and whether all are full */
+    int64_t least[3] = {-1, 0, 0}, before = moves(kv); /* room, whether all are full, whether nothing has moved */
     if (kv->forks) LH_FAIL(LH_EINTERNAL, "%lld forks share the entries of a cache that goes on", (long long)kv->forks);
     lh_status st = lh_kv_fetch_lens(kv);
     if (tokens == 1 && kv->reserved.tokens > 0) return st;
@@ -62,8 +70,10 @@ lh_status lh_kv_reserve(lh_kv *kv, int64_t tokens)
     if (st == LH_OK) {
         least[0] = least_room(kv);
         least[1] = is_full(kv);
+        least[2] = moves(kv) == before;
     }
-    LH_TRY(lh_comm_allreduce(kv->exec.comm, least, 2, LH_I64, LH_MIN));
+    LH_TRY(lh_comm_allreduce(kv->exec.comm, least, 3, LH_I64, LH_MIN));
+    kv->epoch += !least[2];
     if (least[0] < 0) LH_TRY(lh_comm_agree(kv->exec.comm, st)); /* some rank has failed */
     kv->reserved = (lh_reserved){.tokens = least[0], .after_eviction = least[1] ? least[0] : 0};
     return LH_OK;
@@ -146,9 +156,12 @@ lh_status lh_kv_settle(lh_kv *kv, lh_kv_taken what, int64_t tokens)
     }
     if (due && !kv->timeline.budgets_made) lh_kv_make_budgets(kv, kv->timeline.seen);
     kv->timeline.evictions += due;
+    int64_t ld = lh_evictor_ld(kv->evictor);
     evict(kv, due ? POLICY_IS_DUE : UNSEEN_GO);
     if (what == LH_KV_BLOCK) LH_LATCH(&kv->exec, trim(kv));
-    lh_status st = lh_exec_agree(&kv->exec);
+    int moved = lh_evictor_ld(kv->evictor) != ld;
+    lh_status st = lh_comm_agree_any(kv->exec.comm, lh_exec_take(&kv->exec), &moved);
+    kv->epoch += st != LH_OK || moved;
     if (st == LH_OK && due && kv->reserved.after_eviction) kv->reserved.tokens = kv->reserved.after_eviction;
     kv->evict_s += lh_kv_now() - start;
     return st;

@@ -9,7 +9,6 @@ void lh_kv_make_work(lh_kv *kv, int64_t cols)
     int64_t ld = cols;
     for (int64_t l = 0; l < kv->shape.layers; l++) ld = lh_max_i64(ld, lh_arena_longest_cap(&kv->layers[l].arena));
     if (ld <= lh_evictor_ld(kv->evictor)) return;
-    kv->epoch++;
     LH_LATCH(&kv->exec, lh_evictor_alloc_steps(kv->evictor, ld));
 }
 

@@ -48,6 +48,7 @@ static void leave_origin(lh_kv *kv)
 
 lh_status lh_kv_part(lh_kv *kv)
 {
+    kv->epoch++;
     for (int64_t l = 0; l < kv->shape.layers; l++) LH_TRY(lh_arena_part(&kv->layers[l].arena, &kv->exec));
     leave_origin(kv);
     return LH_OK;

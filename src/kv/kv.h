@@ -153,8 +153,8 @@ typedef enum lh_kv_taken { LH_KV_BLOCK, LH_KV_STEP } lh_kv_taken;
 lh_status lh_kv_settle(lh_kv *kv, lh_kv_taken what, int64_t tokens);
 
 /* CUDA graphs. 1 where what a step does on the device between lh_kv_reserve and lh_kv_settle is the same at every step
- * but for what lies on the device; a number that changes when a captured step is stale; and what is called in place of
- * the calls of a step when it was replayed. */
+ * but for what lies on the device; a number that changes when a captured step is stale, on all ranks alike even if
+ * memory moved on one alone; and what is called in place of the calls of a step when it was replayed. */
 int lh_kv_can_capture(const lh_kv *kv);
 int64_t lh_kv_graph_epoch(const lh_kv *kv);
 void lh_kv_graph_replayed(lh_kv *kv);

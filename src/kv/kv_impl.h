@@ -86,7 +86,8 @@ struct lh_kv {
     lh_slot_positions slots;
     lh_layer_competition *competition; /* NULL: layers have budgets of their own */
     lh_kv_arrays arrays;
-    int64_t epoch; /* grows when what a step works with is reallocated, beside the arenas */
+    int64_t epoch; /* the same on all ranks; grows when what steps work with has moved on one of them: lh_kv_reserve and
+                      lh_kv_settle exchange that. What a step itself allocates, the first one after them does */
     double evict_s;
 };
 

@@ -61,7 +61,7 @@ static void count_latest(lh_kv *kv, int64_t layer, const lh_query_rows *row)
     lh_kv_layer *of = &kv->layers[layer];
     lh_evict_job job = lh_kv_job(kv, layer, &of->arena, row->first + 1);
     job.cols = lh_arena_longest_cap(&of->arena);
-    kv->epoch += lh_counted_rows_reserve(&of->latest, kv->evictor);
+    lh_counted_rows_reserve(&of->latest, kv->evictor);
     lh_counted_rows_take(&of->latest, kv->evictor, &job, row);
 }
 
@@ -141,9 +141,7 @@ int lh_kv_can_capture(const lh_kv *kv)
 
 int64_t lh_kv_graph_epoch(const lh_kv *kv)
 {
-    int64_t epoch = kv->epoch;
-    for (int64_t l = 0; l < kv->shape.layers; l++) epoch += kv->layers[l].arena.epoch;
-    return epoch;
+    return kv->epoch;
 }
 
 void lh_kv_graph_replayed(lh_kv *kv)

@@ -30,7 +30,8 @@ static inline int64_t lh_forward_value_at(const lh_config *c, const lh_shard *s)
 }
 
 /* A decode step captured as a CUDA graph, from f->work.ids and f->work.positions to the logits. Valid for the same
- * sequences, until memory that it was captured with is reallocated. */
+ * sequences, until memory that it was captured with is reallocated on any rank. All ranks have a graph or none,
+ * captured at the same step: to launch one with collectives is a collective itself. */
 typedef struct lh_captured_step {
     lh_graph *graph;       /* NULL: not captured; the first step of its kind allocates all workspace */
     const lh_kv **kvs;     /* [n] */

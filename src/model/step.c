@@ -1,5 +1,6 @@
 /* step.c - a decode step of one or several sequences. It is captured as a CUDA graph if the device supports it, and
- * replayed as one launch until the sequences change, or memory that it was captured with is reallocated. */
+ * replayed as one launch until the sequences change, or memory that it was captured with is reallocated on any rank:
+ * all ranks run, capture or replay a step alike. */
 #include "base/log.h"
 #include "model/layer.h"
 
@@ -34,7 +35,7 @@ static int records(const lh_forward *f)
     return can;
 }
 
-/* 1 if the last step used the same caches and memory, so that all workspace exists. */
+/* 1 if the last step used the same caches and memory, so that all workspace exists. The same on all ranks. */
 static int is_same_step(const lh_forward *f)
 {
     const lh_captured_step *s = &f->step;
@@ -66,7 +67,7 @@ static lh_status record_step(lh_forward *f)
     return st;
 }
 
-/* Falls back to launching operations one by one if a step cannot be captured. */
+/* Falls back to launching operations one by one if some rank cannot capture a step. */
 static lh_status run_uncaptured(lh_forward *f, lh_status why)
 {
     if (why != LH_EINTERNAL && why != LH_ENOMEM) return why;
@@ -93,7 +94,7 @@ static lh_status run_step(lh_forward *f)
     if (f->step.graph) {
         LH_TRY(lh_comm_again(f->exec.device_comm, f->step.sent_bytes));
     } else {
-        st = record_step(f);
+        st = lh_comm_agree(f->exec.comm, record_step(f));
         if (st != LH_OK) return run_uncaptured(f, st);
     }
     LH_TRY(lh_graph_run(f->step.graph));
