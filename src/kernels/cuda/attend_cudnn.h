@@ -10,7 +10,7 @@
 
 #include "kernels/ops.h"
 
-/* Opens cuDNN on a stream, where it is. */
+/* Opens cuDNN on a stream. A library that is missing is no failure. */
 lh_status lh_sdpa_open(lh_stream *stream);
 
 /* *done = 1: it has been: a block of 64 rows or more over 2,048 entries or more (`most` of the arguments), with
