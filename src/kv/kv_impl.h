@@ -31,8 +31,9 @@ typedef struct lh_timeline {
     int budgets_made; /* the pyramid's are made once something has to go */
 } lh_timeline;
 
+enum { LH_EXPECTED_LENS = 2 }; /* of the layer before, as it was left, and of the one that ends */
+
 /* Offsets and lengths of all arenas: [layers + 1][2][heads]. */
-enum { LH_EXPECTED_LENS = 2 }; /* of the layer before as it was left, and of the one that ends */
 typedef struct lh_lens {
     int64_t *device;
     int64_t *host;     /* on its way from the device while `stale` is 1 */
