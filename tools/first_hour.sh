@@ -234,11 +234,14 @@ machine() {
         text=$(member $name "$out/info.out")
         [ -z "$text" ] || row machine $name "$text" '' '' '' '' ok
     done
-    case $(member cuda "$out/info.out") in
-    '' | 'no '*) row machine 'CUDA device' "$(member cuda "$out/info.out")" '' '' '' '' 'none' ;;
-    esac
     row machine system "$(uname -r), $(nproc) threads, $(getconf GNU_LIBC_VERSION 2>/dev/null)" '' '' '' '' ok
     row machine bundle "$(tr '\n' ';' <"$top/contents" 2>/dev/null)" '' '' '' '' ok
+    case $(member cuda "$out/info.out") in
+    '' | 'no '*)
+        row machine 'CUDA device' "$(member cuda "$out/info.out")" '' '' '' '' 'none'
+        finish
+        ;;
+    esac
 }
 
 # family NAME LIMIT [SUFFIX]: the tests of a family of operations.

@@ -58,11 +58,11 @@ cd ..
 
 # ---- programs that do not ----
 
-# bundle NAME OPS: a folder whose programs are lines of shell.
+# bundle NAME OPS [CUDA]: a folder whose programs are lines of shell. CUDA: what `info` says of it.
 bundle() {
-    local program
     mkdir -p "$1/bin"
-    for program in longhaul models; do printf '#!/bin/sh\nexit 0\n' >"$1/bin/$program"; done
+    printf '#!/bin/sh\nexit 0\n' >"$1/bin/models"
+    printf '#!/bin/sh\necho '\''{"cuda":"%s"}'\''\n' "${3:-a card}" >"$1/bin/longhaul"
     printf '#!/bin/sh\n[ $# = 0 ] && echo one && echo two && exit\n%s\n' "$2" >"$1/bin/ops"
     chmod +x "$1"/bin/*
 }
@@ -84,6 +84,12 @@ first_hour hanging FIRST_HOUR_SECONDS=40
 check 'a program that hangs ends with 1' [ $rc = 1 ]
 check 'it ends in time' [ $took -le 42 ]
 check 'it is told' grep -qF '| program | ops-one | **out of time** |' hanging.out/verdict.md
+
+bundle cardless 'exit 1' 'no driver'
+first_hour cardless
+check 'a machine without a card ends with 1' [ $rc = 1 ]
+check 'that is all that is told' [ "$(grep -c '^| .* | \*\*' cardless.out/verdict.md)" = 1 ]
+check 'the reason is told' grep -qF '| machine | CUDA device | **none** | no driver |' cardless.out/verdict.md
 
 first_hour missing
 check 'a bundle that is not there ends with 1' [ $rc = 1 ]
