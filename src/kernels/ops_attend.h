@@ -32,7 +32,8 @@ typedef struct lh_attend_block_args {
 
 /* One row a sequence over all entries it may see; o, o_bf16 and lse as in attend_block. q, o: sequence b, head i starts
  * at b * ld + i * head_dim; lse: [batch, heads] or NULL. Slots are in no particular order. logits: NULL, or for each
- * sequence where those of its row are wanted. */
+ * sequence where those of its row are wanted. With LH_ORDER_ANY the bits may depend on how many sequences and heads
+ * there are. */
 typedef struct lh_attend_decode_args {
     float *o, *lse;
     void *o_bf16;
@@ -44,6 +45,7 @@ typedef struct lh_attend_decode_args {
     int64_t batch, q_ld, o_ld;
     lh_grouping map;
     lh_logit logit;
+    lh_order order;
 } lh_attend_decode_args;
 
 #endif

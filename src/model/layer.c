@@ -209,7 +209,7 @@ static void attend_rows(lh_forward *f, int64_t layer, float *lse)
     LH_RUN(&f->exec, attend_decode, .o = f->work.attended, .o_bf16 = f->work.attended_bf16, .keeps_o = lse != NULL,
            .lse = lse, .logits = s->logits, .q = f->work.qkv, .positions = f->work.positions, .seqs = s->views,
            .batch = s->n, .q_ld = qkv_ld(f), .o_ld = q_dim(f), .map = lh_heads_grouping(&f->shard->heads),
-           .logit = logit_of(f, layer));
+           .logit = logit_of(f, layer), .order = f->model->options.order);
 }
 
 static int is_wanted(const lh_sequences *s, int64_t b, int64_t layer)

@@ -168,7 +168,8 @@ attended decode_run(lot *m, rig *g, const attend_case *c)
     for (int64_t b = 0; b < c->batch; b++) seqs[b] = rig_cache(g, &c->kv[b]);
     RUN(g, attend_decode, .o = o, .o_bf16 = o_bf16, .keeps_o = 1, .lse = lse,
         .q = rig_put(g, c->q, c->batch * c->q_ld * 4), .positions = rig_put(g, c->positions, c->batch * 4),
-        .seqs = seqs, .batch = c->batch, .q_ld = c->q_ld, .o_ld = c->o_ld, .map = c->map, .logit = c->logit);
+        .seqs = seqs, .batch = c->batch, .q_ld = c->q_ld, .o_ld = c->o_ld, .map = c->map, .logit = c->logit,
+        .order = c->any_order ? LH_ORDER_ANY : LH_ORDER_FIXED);
     rig_get(g, out.o, o, out.o_count * 4);
     rig_get(g, out.lse, lse, out.lse_count * 4);
     check_rounded(m, g, o_bf16, out.o, out.o_count);

@@ -18,7 +18,7 @@ typedef struct attend_case {
     int32_t *until;     /* [tokens], of observed rows alone; NULL as in lh_observed */
     float *gains;
     float *logits; /* [heads, logits_ld(case)], of a single observed row: they are given; NULL: not */
-    int any_order; /* of adding, in a block: LH_ORDER_ANY; else LH_ORDER_FIXED */
+    int any_order; /* of adding: LH_ORDER_ANY; else LH_ORDER_FIXED */
 } attend_case;
 
 typedef struct attend_size {

@@ -1,8 +1,9 @@
 /* split_kv.cuh - query rows that look at all entries of ragged caches (attend_decode, row_lse): which rows and entries
  * a block has, and how the parts of a row become one.
  *
- * The entries of a KV head are cut in up to LH_SPLITS pieces that depend on its own length only; a block has one piece
- * and a tile of rows: of one sequence and KV head, row r of query head i at r * (heads of the group here) + i. It
+ * The entries of a KV head are cut in pieces that depend on its own length, and on how many there may be at most: as
+ * many as keep the processors busy where the order of adding may be any, else LH_SPLITS. A block has one piece and a
+ * tile of rows: of one sequence and KV head, row r of query head i at r * (heads of the group here) + i. It
  * leaves at once where its head has no such piece, so the grid does not depend on lengths and a CUDA graph can be
  * replayed. Pieces leave their highest logit, their denominator and their sums of values; the last block of a head to
  * arrive puts them together in their order. */
@@ -46,6 +47,7 @@ typedef struct lh_split_kv {
     int tiles;                 /* of rows of each */
     lh_form form;
     int tile; /* rows that a tile has at most */
+    int most; /* pieces of a head */
     lh_split_parts parts;
     lh_ragged seqs[LH_SPLIT_SEQS];
     lh_row_logits logits[LH_SPLIT_SEQS]; /* of rows = 1 */
@@ -65,13 +67,13 @@ typedef struct lh_split_place {
 
 /* Entries of a piece, a multiple of LH_SPLIT_STEP: short pieces keep all processors busy, long ones make little to put
  * together. */
-static __device__ __forceinline__ int64_t lh_piece(int64_t len)
+static __device__ __forceinline__ int64_t lh_piece(int64_t len, int most)
 {
-    const int64_t step = LH_SPLIT_STEP;
-    if (len <= 32 * step) return step;
-    if (len <= 64 * 2 * step) return 2 * step;
-    if (len <= LH_SPLITS * 4 * step) return 4 * step;
-    return ((len + LH_SPLITS - 1) / LH_SPLITS + step - 1) / step * step;
+    const int64_t step = LH_SPLIT_STEP, even = ((len + most - 1) / most + step - 1) / step * step;
+    int64_t least = 4 * step;
+    if (len <= 64 * 2 * step) least = 2 * step;
+    if (len <= 32 * step) least = step;
+    return even > least ? even : least;
 }
 
 /* 0 where there is nothing to do. */
@@ -84,7 +86,7 @@ static __device__ __forceinline__ int lh_split_find(const lh_split_kv &a, lh_spl
     p->head = a.first_head + n;
     p->seq = blockIdx.y;
     p->split = (int)blockIdx.z;
-    int64_t len = kv.len[p->head], piece = lh_piece(len);
+    int64_t len = kv.len[p->head], piece = lh_piece(len, a.most);
     p->splits = len > 0 ? (int)((unsigned)(len + piece - 1) / (unsigned)piece) : 1; /* of no 2^32 entries */
     low = p->head * map.group > map.first ? p->head * map.group : map.first;
     high = (p->head + 1) * map.group < map.first + map.heads ? (p->head + 1) * map.group : map.first + map.heads;

@@ -42,6 +42,7 @@ static lh_status shape_split(lh_split_kv *a, const char *op)
     a->heads = (a->map.first + a->map.heads - 1) / a->map.group + 1 - a->first_head;
     a->tile = rows < 16 ? (int)rows : 16;
     a->tiles = (int)((rows + a->tile - 1) / a->tile);
+    a->most = LH_SPLITS;
     if (a->form.dim > LH_SPLIT_MOST_DIM)
         LH_FAIL(LH_EINTERNAL, "%s on a GPU: heads of %d dimensions, more than %d", op, a->form.dim, LH_SPLIT_MOST_DIM);
     return LH_OK;
@@ -66,7 +67,7 @@ template <int VALUES>
 static lh_status launch_split(lh_stream *stream, const char *op, const lh_split_kv *a, int64_t seqs)
 {
     split_way way = choose<VALUES>(a);
-    dim3 blocks((unsigned)(a->heads * a->tiles), (unsigned)seqs, LH_SPLITS);
+    dim3 blocks((unsigned)(a->heads * a->tiles), (unsigned)seqs, (unsigned)a->most);
     return lh_launch(stream, op, lh_shape{blocks, LH_SPLIT_THREADS, way.shared}, way.kernel, *a);
 }
 
