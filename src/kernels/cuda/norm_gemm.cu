@@ -1,7 +1,8 @@
 /* A norm, a product of what it gives, and a gate. For a few tokens they are one kernel: each block norms the rows again
- * for itself, into shared memory, while its weights are on their way to L2. The rows are few and L1 has them; a launch
- * would take longer. Up to 16 tokens the norm is a kernel of its own: so many rows do not fit beside the weights. More
- * go one operation after the other, gates and what they meet in the type of the weights where cuBLAS makes them. */
+ * for itself, into shared memory, while its first weights are on their way to L2, and multiplies them with one tile of
+ * weights after the other: as many blocks as run at a time, since each reads the rows and the weights of the norm. Up
+ * to 16 tokens the norm is a kernel of its own: so many rows do not fit beside the weights. More go one operation after
+ * the other, gates and what they meet in the type of the weights where cuBLAS makes them. */
 #include "kernels/cuda/gemm_small.cuh"
 #include "kernels/cuda/norm_rows.cuh"
 
@@ -13,15 +14,16 @@ extern "C" {
 enum {
     PAIRS = LH_SMALL_ROWS / 2, /* of gates and what they meet, of a block */
     AHEAD = 2,                 /* turns whose weights are asked for before the norm */
-    ROOM = 32 << 10            /* bytes of normed rows: a multiprocessor has several blocks */
+    ROOM = 32 << 10,           /* bytes of normed rows: a multiprocessor has several blocks */
+    BUSY = 8                   /* blocks of a multiprocessor */
 };
 
-/* Row r of this block's weights: LH_SMALL_ROWS outputs, or the gates of PAIRS outputs, then what they meet. The last
- * one stands for those that are not there. */
+/* Row r of a tile of weights: LH_SMALL_ROWS outputs, or the gates of PAIRS outputs, then what they meet. The last one
+ * stands for those that are not there. */
 template <int GATED>
-static __device__ __forceinline__ int64_t row_of(const lh_gemm_args &a, int r)
+static __device__ __forceinline__ int64_t row_of(const lh_gemm_args &a, int64_t tile, int r)
 {
-    int64_t each = LH_SMALL_ROWS / (1 + GATED), outs = GATED ? a.out / 2 : a.out, o = blockIdx.x * each + r % each;
+    int64_t each = LH_SMALL_ROWS / (1 + GATED), outs = GATED ? a.out / 2 : a.out, o = tile * each + r % each;
     return (o < outs ? o : outs - 1) + r / each * outs;
 }
 
@@ -35,13 +37,19 @@ static __device__ __forceinline__ void ask_for(const void *p)
 }
 
 template <int GATED, typename T, int TOKENS>
-static __device__ __forceinline__ void find_rows(lh_small_rows<T, TOKENS> &f, const lh_gemm_args &a)
+static __device__ __forceinline__ void find_rows(lh_small_rows<T, TOKENS> &f, const lh_gemm_args &a, int64_t tile)
 {
-    constexpr int EACH = 16 / (int)sizeof(T);
     f.in = a.in;
 #pragma unroll
+    for (int r = 0; r < LH_SMALL_ROWS; r++) f.w[r] = (const T *)a.w + row_of<GATED>(a, tile, r) * a.w_ld;
+}
+
+template <typename T, int TOKENS>
+static __device__ __forceinline__ void ask_for_rows(const lh_small_rows<T, TOKENS> &f)
+{
+    constexpr int EACH = 16 / (int)sizeof(T);
+#pragma unroll
     for (int r = 0; r < LH_SMALL_ROWS; r++) {
-        f.w[r] = (const T *)a.w + row_of<GATED>(a, r) * a.w_ld;
 #pragma unroll
         for (int k = 0; k < AHEAD; k++) {
             int64_t i = (int64_t)(k * LH_SMALL_THREADS + (int)threadIdx.x) * EACH;
@@ -52,13 +60,13 @@ static __device__ __forceinline__ void find_rows(lh_small_rows<T, TOKENS> &f, co
 
 /* y of output `o` of token t, from the product of this lane and, gated, of the lane PAIRS further on. */
 template <int GATED>
-static __device__ __forceinline__ void put(const lh_norm_gemm_args &a, float product)
+static __device__ __forceinline__ void put(const lh_norm_gemm_args &a, int64_t tile, float product)
 {
     constexpr int each = LH_SMALL_ROWS / (1 + GATED);
     const lh_gemm_args &g = a.gemm;
-    int64_t t = (int)threadIdx.x / LH_SMALL_ROWS, r = (int)threadIdx.x % LH_SMALL_ROWS,
-            o = (int64_t)blockIdx.x * each + r, outs = GATED ? g.out / 2 : g.out;
-    if (g.bias) product += g.bias[row_of<GATED>(g, (int)r)];
+    int64_t t = (int)threadIdx.x / LH_SMALL_ROWS, r = (int)threadIdx.x % LH_SMALL_ROWS, o = tile * each + r,
+            outs = GATED ? g.out / 2 : g.out;
+    if (g.bias) product += g.bias[row_of<GATED>(g, tile, (int)r)];
     float other = GATED ? __shfl_down_sync(LH_ALL, product, PAIRS) : 0.0f;
     if (t >= g.tokens || r >= each || o >= outs) return;
     if (GATED)
@@ -68,13 +76,15 @@ static __device__ __forceinline__ void put(const lh_norm_gemm_args &a, float pro
 }
 
 template <typename T, int TOKENS, int IS_WIDE, int GATED>
-static __global__ void norm_gemm_kernel(const __grid_constant__ lh_norm_gemm_args a, int64_t x_ld, int width)
+static __global__ void norm_gemm_kernel(const __grid_constant__ lh_norm_gemm_args a, int64_t tiles, int64_t x_ld,
+                                        int width)
 {
     __shared__ float room[LH_WARP];
     const lh_rmsnorm_args &n = a.norm;
     T *x = (T *)lh_shared(); /* [TOKENS, x_ld] */
     lh_small_rows<T, TOKENS> f;
-    find_rows<GATED>(f, a.gemm);
+    find_rows<GATED>(f, a.gemm, blockIdx.x);
+    ask_for_rows(f);
     for (int64_t t = 0; t < n.tokens; t++) {
         const float *row = n.x + t * n.x_ld;
         lh_lanes own = {threadIdx.x, LH_SMALL_THREADS};
@@ -83,9 +93,12 @@ static __global__ void norm_gemm_kernel(const __grid_constant__ lh_norm_gemm_arg
     }
 #pragma unroll
     for (int t = 0; t < TOKENS; t++) f.x[t] = x + (t < n.tokens ? t : n.tokens - 1) * x_ld;
-    __syncthreads();
-    float product = lh_small_product<IS_WIDE>(f);
-    if (lh_warp() == 0) put<GATED>(a, product);
+    for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
+        __syncthreads(); /* the normed rows are there, and the sums of the tile before are read */
+        find_rows<GATED>(f, a.gemm, tile);
+        float product = lh_small_product<IS_WIDE>(f);
+        if (lh_warp() == 0) put<GATED>(a, tile, product);
+    }
 }
 
 /* ---- launching ---- */
@@ -94,14 +107,15 @@ template <typename T, int TOKENS>
 static lh_status launch(lh_stream *stream, const lh_norm_gemm_args *a)
 {
     const lh_gemm_args *g = &a->gemm;
-    int64_t each = 16 / (int64_t)sizeof(T), x_ld = (g->in + each - 1) / each * each, rows = g->out;
+    int64_t each = 16 / (int64_t)sizeof(T), x_ld = (g->in + each - 1) / each * each;
+    int64_t tiles = a->gated.y ? (g->out / 2 + PAIRS - 1) / PAIRS : (g->out + LH_SMALL_ROWS - 1) / LH_SMALL_ROWS;
+    int64_t busy = lh_cuda_processors(stream) * BUSY, turns = (tiles + busy - 1) / busy; /* as many for every block */
     int is_wide = lh_gemm_is_wide(g), width = lh_norm_width(&a->norm);
-    if (a->gated.y) rows = (g->out / 2 + PAIRS - 1) / PAIRS * LH_SMALL_ROWS;
-    lh_shape shape = {dim3((unsigned)((rows + LH_SMALL_ROWS - 1) / LH_SMALL_ROWS)), LH_SMALL_THREADS,
+    lh_shape shape = {dim3((unsigned)((tiles + turns - 1) / turns)), LH_SMALL_THREADS,
                       TOKENS * x_ld * (int64_t)sizeof(T)};
     auto *kernel = a->gated.y ? (is_wide ? norm_gemm_kernel<T, TOKENS, 1, 1> : norm_gemm_kernel<T, TOKENS, 0, 1>)
                               : (is_wide ? norm_gemm_kernel<T, TOKENS, 1, 0> : norm_gemm_kernel<T, TOKENS, 0, 0>);
-    return lh_launch(stream, "norm_gemm", shape, kernel, *a, x_ld, width);
+    return lh_launch(stream, "norm_gemm", shape, kernel, *a, tiles, x_ld, width);
 }
 
 /* 1 if there is a gate, and what it meets lies behind it. */
