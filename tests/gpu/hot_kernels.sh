@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Machine code of the hot kernels: hot_kernels.sh TOOLKIT_BIN OBJECT…, the objects that nvcc made.
-# On every architecture of them: no register is spilled to memory, and where the tensor cores multiply queries and keys
+# On every architecture of them: no register is spilled to memory (but for one kernel), and where the tensor cores multiply queries and keys
 # at most 0.1 moves accompany a product (HMMA): operands that do not lie in registers as the products want them cost one
 # or more each, in the loop that takes most of the time. Needs cuobjdump and nvdisasm, which it calls, of the toolkit,
 # on PATH, or of the wheels nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm; skipped (77) without them.
@@ -12,6 +12,9 @@ shift
 # may spill.
 hot='attend_block attend_decode column_stats gemm_small gemm_small_mma norm_gemm append compact'
 cool='IfLi256E'
+# Tiles of 64 entries at 128 dimensions of bf16: spills, and faster than without on an H200 nevertheless.
+spilling='Li128ELi4ELi2ELi64E'
+most_spills=80
 # Those whose first stretch of products is that of queries and keys.
 attention='attend_kernel'
 
@@ -61,7 +64,9 @@ for object in $hot; do
         kernels=$((kernels + 1))
         line="$arch $object: $registers registers, $spills spills, $moves moves in $products products: $name"
         verdict=ok
-        if [ "$spills" -gt 0 ]; then verdict=FAILED; fi
+        allowed=0
+        if [[ $name =~ $spilling ]]; then allowed=$most_spills; fi
+        if [ "$spills" -gt "$allowed" ]; then verdict=FAILED; fi
         if [[ $name =~ $attention ]]; then
             attends=$((attends + 1))
             if [ "$products" = 0 ] || [ $((10 * moves)) -gt "$products" ]; then verdict=FAILED; fi
