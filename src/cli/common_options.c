@@ -44,8 +44,8 @@ static const lh_option engine_rows[] = {
      .name = "model",
      FIELD(model),
      .arg = "FILE",
-     .help = "The checkpoint (made by 'longhaul import'), or random:SHAPE: random weights of a shape of 'import "
-             "--random', drawn in memory. For 'plan' also a Hugging Face folder, its config.json, or SHAPE alone."},
+     .help = "The checkpoint ('longhaul import'), or random:SHAPE. For 'plan' also a Hugging Face folder, its "
+             "config.json, or a SHAPE."},
     {.type = LH_OPT_I64,
      .name = "tp",
      FIELD(tp),
