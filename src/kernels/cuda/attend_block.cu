@@ -303,10 +303,12 @@ static __device__ __forceinline__ void attend_tile(const attend_job &a, const at
 
 /* Where a row's results go. */
 typedef struct attend_row {
-    float *o, *lse;
+    float *o;
+    __nv_bfloat16 *o_bf16;
+    float *lse;
     float2 *part;      /* of a piece */
     float denominator; /* what sums are divided by: of a piece they are left as they are */
-    int wide;          /* whether o can be written 16 bytes at a time */
+    int width;         /* as in the job */
 } attend_row;
 
 static __device__ __forceinline__ attend_row row_at(const attend_job &a, const attend_place &p, unsigned row,
@@ -316,9 +318,14 @@ static __device__ __forceinline__ attend_row row_at(const attend_job &a, const a
     int64_t token = row / p.count, i = p.i0 + row % p.count;
     int64_t at = (unit_here() * pieces.most + blockIdx.z) * pieces.rows + (row - p.row0);
     if (pieces.most > 1)
-        return attend_row{pieces.o + at * a.form.dim, NULL, pieces.part + at, 1.0f, a.form.dim % 4 == 0};
-    return attend_row{a.o + token * a.o_ld + i * a.form.dim, a.lse ? a.lse + token * a.map.heads + i : NULL, NULL,
-                      denominator, a.wide_o};
+        return attend_row{pieces.o + at * a.form.dim, NULL, NULL, pieces.part + at, 1.0f, a.form.dim % 4 == 0 ? 4 : 1};
+    int64_t first = token * a.o_ld + i * a.form.dim;
+    return attend_row{a.o ? a.o + first : NULL,
+                      a.o_bf16 ? a.o_bf16 + first : NULL,
+                      a.lse ? a.lse + token * a.map.heads + i : NULL,
+                      NULL,
+                      denominator,
+                      a.o_width};
 }
 
 template <typename K>
@@ -338,16 +345,15 @@ static __device__ void write_rows(const attend_job &a, const attend_place &p, co
 #pragma unroll
         for (int n = 0; n < K::D / 16; n++) { /* a lane has 16 dimensions of 64, here four */
             int c = n / 4, x = 64 * c + 16 * t + n % 4 * 4;
-            float four[4];
+            lh_four four;
 #pragma unroll
             for (int j = 0; j < 4; j++) {
                 float sum = state.sum[r / 2][c][n % 2 * 4 + j][r % 2 * 2 + n % 4 / 2];
-                four[j] = to.denominator != 0 ? sum / to.denominator : 0.0f;
+                four.at[j] = to.denominator != 0 ? sum / to.denominator : 0.0f;
             }
-            if (to.wide && x < dim) *(float4 *)(to.o + x) = make_float4(four[0], four[1], four[2], four[3]);
-#pragma unroll
-            for (int j = 0; j < 4; j++)
-                if (!to.wide && x + j < dim) to.o[x + j] = four[j];
+            if (x >= dim) continue;
+            if (to.o) lh_put4(to.o + x, four, dim - x, to.width);
+            if (to.o_bf16) lh_put4(to.o_bf16 + x, four, dim - x, to.width);
         }
     }
 }
@@ -429,8 +435,8 @@ static attend_way better(const attend_way &large, const attend_way &small, int64
     return threads_of(large, shared) >= threads_of(small, shared) ? large : small;
 }
 
-/* Over a bf16 cache of up to 128 dimensions. Tiles of 64 entries spill some registers, and take 0.9 of the time of those
- * of 32 nevertheless (H200); on sm_80 they leave room for one block. */
+/* Over a bf16 cache of up to 128 dimensions. Tiles of 64 entries spill some registers, and take 0.9 of the time of
+ * those of 32 nevertheless (H200); on sm_80 they leave room for one block. */
 static attend_way way_of_128(int64_t rows, int64_t shared)
 {
     typedef __nv_bfloat16 T;
@@ -454,26 +460,30 @@ static attend_way way_of(lh_dtype type, int64_t dim, int64_t rows, int64_t share
     return better(way_for<T, 256, 4, 1, 32>(), way_for<T, 256, 4, 1, 16>(), shared);
 }
 
-static lh_status round_outputs(lh_stream *stream, const lh_attend_block_args *b)
-{
-    const lh_convert_args rows = {b->o_bf16, b->o,   LH_BF16, LH_F32, b->tokens, b->map.heads * b->kv->head_dim,
-                                  b->o_ld,   b->o_ld};
-    return lh_cuda_convert(stream, &rows);
-}
-
 lh_status lh_attend_by_tiles(lh_stream *stream, const lh_attend_block_args *b)
 {
     int64_t dim = b->kv->head_dim, rows = b->tokens * b->map.group;
-    attend_job a = {b->o,    b->lse, b->q, b->positions, *b->kv, b->map, b->logit, b->tokens, b->q_ld,
-                    b->o_ld, 0,      0,    {0, 0},       {}};
+    attend_job a = {};
     attend_way way;
     attend_grid grid;
     if (b->tokens == 0 || b->map.heads == 0 || dim == 0) return LH_OK;
     if (dim > 256)
         LH_FAIL(LH_EINTERNAL, "attend_block on a GPU: heads of %lld dimensions, more than 256", (long long)dim);
+    a.o = b->keeps_o || !b->o_bf16 ? b->o : NULL;
+    a.o_bf16 = (__nv_bfloat16 *)b->o_bf16;
+    a.lse = b->lse;
+    a.q = b->q;
+    a.positions = b->positions;
+    a.kv = *b->kv;
+    a.map = b->map;
+    a.logit = b->logit;
+    a.tokens = b->tokens;
+    a.q_ld = b->q_ld;
+    a.o_ld = b->o_ld;
     a.first_head = b->map.first / b->map.group;
     a.form = lh_form_of(b->kv);
-    a.wide_o = dim % 4 == 0 && b->o_ld % 4 == 0 && (uintptr_t)b->o % 16 == 0;
+    a.o_width =
+        dim % 4 == 0 && lh_width(b->o, b->o_ld, LH_F32) == 4 && lh_width(b->o_bf16, b->o_ld, LH_BF16) == 4 ? 4 : 1;
     way = way_of(b->kv->type, dim, rows, lh_cuda_shared(stream));
     grid.tiles = (rows + way.rows - 1) / way.rows;
     grid.heads = (b->map.first + b->map.heads - 1) / b->map.group + 1 - a.first_head;
@@ -485,7 +495,6 @@ lh_status lh_attend_by_tiles(lh_stream *stream, const lh_attend_block_args *b)
         lh_shape{dim3((unsigned)grid.tiles, (unsigned)grid.heads, (unsigned)a.pieces.most), way.threads, way.shared},
         way.kernel, a));
     if (a.pieces.most > 1) LH_TRY(join_pieces(stream, &a, &grid, way.rows));
-    if (b->o_bf16) LH_TRY(round_outputs(stream, b));
     return LH_OK;
 }
 

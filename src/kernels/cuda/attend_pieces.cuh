@@ -85,7 +85,9 @@ static __global__ void __launch_bounds__(JOIN_THREADS)
         float sum = 0.0f;
 #pragma unroll 16
         for (int n = 0; n < count; n++) sum = fmaf(weights[n], at[n * a.pieces.rows * dim], sum);
-        a.o[token * a.o_ld + i * dim + x] = denominator != 0 ? sum / denominator : 0.0f;
+        float o = denominator != 0 ? sum / denominator : 0.0f;
+        if (a.o) a.o[token * a.o_ld + i * dim + x] = o;
+        if (a.o_bf16) lh_put(a.o_bf16 + token * a.o_ld + i * dim + x, o);
     }
 }
 

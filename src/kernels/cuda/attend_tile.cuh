@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/mma_rows.cuh"
 #include "kernels/cuda/softmax.cuh"
+#include "kernels/cuda/vector.cuh"
 
 template <typename T_, int D_, int WARPS_, int TILES_, int KEYS_>
 struct attend_kind {
@@ -38,14 +39,16 @@ typedef struct attend_pieces {
 } attend_pieces;
 
 typedef struct attend_job {
-    float *o, *lse;
+    float *o; /* NULL: the rounded ones are enough */
+    __nv_bfloat16 *o_bf16;
+    float *lse;
     const float *q;
     const int32_t *positions;
     lh_ragged kv;
     lh_grouping map;
     lh_logit logit;
     int64_t tokens, q_ld, o_ld, first_head;
-    int wide_o; /* whether rows of o can be written 16 bytes at a time */
+    int o_width; /* numbers of o and o_bf16 that are written at once */
     lh_form form;
     attend_pieces pieces;
 } attend_job;
