@@ -40,7 +40,7 @@ static void attend(lh_rerun_group *g, lh_kv *kv, int64_t layer, const block *b, 
         if (s->order == LH_ORDER_ANY) logits = lh_kv_row_logits(kv, layer);
         LH_RUN(&r->exec, attend_decode, .o = g->outputs, .lse = g->lse, .logits = &logits, .q = q,
                .positions = g->positions, .seqs = view, .batch = 1, .q_ld = width, .o_ld = width,
-               .map = lh_heads_grouping(&s->heads), .logit = logit);
+               .map = lh_heads_grouping(&s->heads), .logit = logit, .order = s->order);
     } else {
         LH_RUN(&r->exec, attend_block, .o = g->outputs, .lse = g->lse, .q = q, .positions = g->positions, .kv = view,
                .map = lh_heads_grouping(&s->heads), .logit = logit, .tokens = b->tokens, .q_ld = width, .o_ld = width,
