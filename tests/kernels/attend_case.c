@@ -142,19 +142,47 @@ void check_rounded(lot *m, rig *g, const void *o_bf16, const float *o, int64_t n
                          (double)lh_bf16_to_f32(got[i]), (double)o[i]);
 }
 
+lh_attend_block_args block_args(rig *g, const attend_case *c, const lh_ragged *kv)
+{
+    return (lh_attend_block_args){.q = rig_put(g, c->q, c->tokens * c->q_ld * 4),
+                                  .positions = rig_put(g, c->positions, c->tokens * 4),
+                                  .kv = kv,
+                                  .map = c->map,
+                                  .logit = c->logit,
+                                  .tokens = c->tokens,
+                                  .q_ld = c->q_ld,
+                                  .o_ld = c->o_ld,
+                                  .most = longest_head(c),
+                                  .order = c->any_order ? LH_ORDER_ANY : LH_ORDER_FIXED};
+}
+
+lh_attend_decode_args decode_args(rig *g, const attend_case *c, lh_ragged seqs[BATCH_MOST])
+{
+    for (int64_t b = 0; b < c->batch; b++) seqs[b] = rig_cache(g, &c->kv[b]);
+    return (lh_attend_decode_args){.q = rig_put(g, c->q, c->batch * c->q_ld * 4),
+                                   .positions = rig_put(g, c->positions, c->batch * 4),
+                                   .seqs = seqs,
+                                   .batch = c->batch,
+                                   .q_ld = c->q_ld,
+                                   .o_ld = c->o_ld,
+                                   .map = c->map,
+                                   .logit = c->logit,
+                                   .order = c->any_order ? LH_ORDER_ANY : LH_ORDER_FIXED};
+}
+
 attended block_run(lot *m, rig *g, const attend_case *c)
 {
     attended out = results(m, c, c->tokens);
-    float *o = rig_new(g, out.o_count * 4), *lse = rig_new(g, out.lse_count * 4);
-    void *o_bf16 = rig_new(g, out.o_count * 2);
     lh_ragged kv = rig_cache(g, &c->kv[0]);
-    RUN(g, attend_block, .o = o, .o_bf16 = o_bf16, .keeps_o = 1, .lse = lse,
-        .q = rig_put(g, c->q, c->tokens * c->q_ld * 4), .positions = rig_put(g, c->positions, c->tokens * 4), .kv = &kv,
-        .map = c->map, .logit = c->logit, .tokens = c->tokens, .q_ld = c->q_ld, .o_ld = c->o_ld,
-        .most = longest_head(c), .order = c->any_order ? LH_ORDER_ANY : LH_ORDER_FIXED);
-    rig_get(g, out.o, o, out.o_count * 4);
-    rig_get(g, out.lse, lse, out.lse_count * 4);
-    check_rounded(m, g, o_bf16, out.o, out.o_count);
+    lh_attend_block_args args = block_args(g, c, &kv);
+    args.o = rig_new(g, out.o_count * 4);
+    args.o_bf16 = rig_new(g, out.o_count * 2);
+    args.keeps_o = 1;
+    args.lse = rig_new(g, out.lse_count * 4);
+    RUN_ARGS(g, attend_block, &args);
+    rig_get(g, out.o, args.o, out.o_count * 4);
+    rig_get(g, out.lse, args.lse, out.lse_count * 4);
+    check_rounded(m, g, args.o_bf16, out.o, out.o_count);
     rig_reset(g);
     return out;
 }
@@ -162,17 +190,16 @@ attended block_run(lot *m, rig *g, const attend_case *c)
 attended decode_run(lot *m, rig *g, const attend_case *c)
 {
     attended out = results(m, c, c->batch);
-    float *o = rig_new(g, out.o_count * 4), *lse = rig_new(g, out.lse_count * 4);
-    void *o_bf16 = rig_new(g, out.o_count * 2);
     lh_ragged seqs[BATCH_MOST];
-    for (int64_t b = 0; b < c->batch; b++) seqs[b] = rig_cache(g, &c->kv[b]);
-    RUN(g, attend_decode, .o = o, .o_bf16 = o_bf16, .keeps_o = 1, .lse = lse,
-        .q = rig_put(g, c->q, c->batch * c->q_ld * 4), .positions = rig_put(g, c->positions, c->batch * 4),
-        .seqs = seqs, .batch = c->batch, .q_ld = c->q_ld, .o_ld = c->o_ld, .map = c->map, .logit = c->logit,
-        .order = c->any_order ? LH_ORDER_ANY : LH_ORDER_FIXED);
-    rig_get(g, out.o, o, out.o_count * 4);
-    rig_get(g, out.lse, lse, out.lse_count * 4);
-    check_rounded(m, g, o_bf16, out.o, out.o_count);
+    lh_attend_decode_args args = decode_args(g, c, seqs);
+    args.o = rig_new(g, out.o_count * 4);
+    args.o_bf16 = rig_new(g, out.o_count * 2);
+    args.keeps_o = 1;
+    args.lse = rig_new(g, out.lse_count * 4);
+    RUN_ARGS(g, attend_decode, &args);
+    rig_get(g, out.o, args.o, out.o_count * 4);
+    rig_get(g, out.lse, args.lse, out.lse_count * 4);
+    check_rounded(m, g, args.o_bf16, out.o, out.o_count);
     rig_reset(g);
     return out;
 }
@@ -197,13 +224,12 @@ float *decode_logits_run(lot *m, rig *g, const attend_case *c)
     float *host = lot_new(m, bytes), *logits = rig_put(g, host, bytes);
     lh_ragged seqs[BATCH_MOST];
     lh_row_logits rows[BATCH_MOST];
-    for (int64_t b = 0; b < c->batch; b++) {
-        seqs[b] = rig_cache(g, &c->kv[b]);
+    lh_attend_decode_args args = decode_args(g, c, seqs);
+    for (int64_t b = 0; b < c->batch; b++)
         rows[b] = (lh_row_logits){asks_logits(c, b) ? logits + b * c->map.heads * logits_ld(c) : NULL, logits_ld(c)};
-    }
-    RUN(g, attend_decode, .o = rig_new(g, c->batch * c->o_ld * 4), .logits = rows,
-        .q = rig_put(g, c->q, c->batch * c->q_ld * 4), .positions = rig_put(g, c->positions, c->batch * 4),
-        .seqs = seqs, .batch = c->batch, .q_ld = c->q_ld, .o_ld = c->o_ld, .map = c->map, .logit = c->logit);
+    args.o = rig_new(g, c->batch * c->o_ld * 4);
+    args.logits = rows;
+    RUN_ARGS(g, attend_decode, &args);
     rig_get(g, host, logits, bytes);
     rig_reset(g);
     return host;

@@ -47,6 +47,10 @@ typedef struct attended {
     int64_t o_count, lse_count;
 } attended;
 
+/* What the operations are asked, on the device, but for their results. seqs: filled. */
+lh_attend_block_args block_args(rig *g, const attend_case *c, const lh_ragged *kv);
+lh_attend_decode_args decode_args(rig *g, const attend_case *c, lh_ragged seqs[BATCH_MOST]);
+
 /* Both have o rounded, too, and check it. */
 attended block_run(lot *m, rig *g, const attend_case *c);
 attended decode_run(lot *m, rig *g, const attend_case *c);

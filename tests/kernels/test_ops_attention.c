@@ -545,23 +545,20 @@ START_TEST(test_the_log_sum_may_be_left_out)
         rig_open(&g, rig_backend(b));
         block_make(&m, &c, &size);
         attended want = block_run(&m, &g, &c);
-        float *got = lot_new(&m, want.o_count * 4), *o = rig_new(&g, want.o_count * 4);
-        lh_ragged kv = rig_cache(&g, &c.kv[0]);
-        RUN(&g, attend_block, .o = o, .q = rig_put(&g, c.q, 5 * c.q_ld * 4),
-            .positions = rig_put(&g, c.positions, 5 * 4), .kv = &kv, .map = c.map, .logit = c.logit, .tokens = 5,
-            .q_ld = c.q_ld, .o_ld = c.o_ld);
-        rig_get(&g, got, o, want.o_count * 4);
+        float *got = lot_new(&m, want.o_count * 4);
+        lh_ragged kv = rig_cache(&g, &c.kv[0]), seqs[BATCH_MOST];
+        lh_attend_block_args block = block_args(&g, &c, &kv);
+        block.o = rig_new(&g, want.o_count * 4);
+        RUN_ARGS(&g, attend_block, &block);
+        rig_get(&g, got, block.o, want.o_count * 4);
         check_same(got, want.o, want.o_count * 4, "block without lse, %s", g.ops->name);
         decode_make(&m, &c, &size);
         want = decode_run(&m, &g, &c);
-        lh_ragged seqs[BATCH_MOST];
-        for (int64_t r = 0; r < c.batch; r++) seqs[r] = rig_cache(&g, &c.kv[r]);
-        o = rig_new(&g, want.o_count * 4);
         got = lot_new(&m, want.o_count * 4);
-        RUN(&g, attend_decode, .o = o, .q = rig_put(&g, c.q, c.batch * c.q_ld * 4),
-            .positions = rig_put(&g, c.positions, c.batch * 4), .seqs = seqs, .batch = c.batch, .q_ld = c.q_ld,
-            .o_ld = c.o_ld, .map = c.map, .logit = c.logit);
-        rig_get(&g, got, o, want.o_count * 4);
+        lh_attend_decode_args decode = decode_args(&g, &c, seqs);
+        decode.o = rig_new(&g, want.o_count * 4);
+        RUN_ARGS(&g, attend_decode, &decode);
+        rig_get(&g, got, decode.o, want.o_count * 4);
         check_same(got, want.o, want.o_count * 4, "decode without lse, %s", g.ops->name);
         rig_close(&g);
         lot_end(&m);
@@ -580,20 +577,19 @@ START_TEST(test_outputs_may_be_wanted_rounded_alone)
         rig_open(&g, rig_backend(b));
         block_make(&m, &c, &size);
         attended want = block_run(&m, &g, &c);
-        void *o_bf16 = rig_new(&g, want.o_count * 2);
         lh_ragged kv = rig_cache(&g, &c.kv[0]), seqs[BATCH_MOST];
-        RUN(&g, attend_block, .o = rig_new(&g, want.o_count * 4), .o_bf16 = o_bf16,
-            .q = rig_put(&g, c.q, 5 * c.q_ld * 4), .positions = rig_put(&g, c.positions, 5 * 4), .kv = &kv,
-            .map = c.map, .logit = c.logit, .tokens = 5, .q_ld = c.q_ld, .o_ld = c.o_ld);
-        check_rounded(&m, &g, o_bf16, want.o, want.o_count);
+        lh_attend_block_args block = block_args(&g, &c, &kv);
+        block.o = rig_new(&g, want.o_count * 4);
+        block.o_bf16 = rig_new(&g, want.o_count * 2);
+        RUN_ARGS(&g, attend_block, &block);
+        check_rounded(&m, &g, block.o_bf16, want.o, want.o_count);
         decode_make(&m, &c, &size);
         want = decode_run(&m, &g, &c);
-        for (int64_t r = 0; r < c.batch; r++) seqs[r] = rig_cache(&g, &c.kv[r]);
-        o_bf16 = rig_new(&g, want.o_count * 2);
-        RUN(&g, attend_decode, .o = rig_new(&g, want.o_count * 4), .o_bf16 = o_bf16,
-            .q = rig_put(&g, c.q, c.batch * c.q_ld * 4), .positions = rig_put(&g, c.positions, c.batch * 4),
-            .seqs = seqs, .batch = c.batch, .q_ld = c.q_ld, .o_ld = c.o_ld, .map = c.map, .logit = c.logit);
-        check_rounded(&m, &g, o_bf16, want.o, want.o_count);
+        lh_attend_decode_args decode = decode_args(&g, &c, seqs);
+        decode.o = rig_new(&g, want.o_count * 4);
+        decode.o_bf16 = rig_new(&g, want.o_count * 2);
+        RUN_ARGS(&g, attend_decode, &decode);
+        check_rounded(&m, &g, decode.o_bf16, want.o, want.o_count);
         rig_close(&g);
         lot_end(&m);
     }
