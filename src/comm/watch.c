@@ -14,6 +14,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "comm/comm_impl.h"
 
 /* POLL_S: interval of the checks. ENDED_S: wait after which an ended peer is reported. TURN_S: delay between hosts, so
@@ -229,14 +230,9 @@ static void *watch_thread(void *arg)
     return NULL;
 }
 
-/* The thread blocks all signals: they are for the main thread, which they may wake. */
 static lh_status start_thread(lh_watch *watch)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&watch->thread, NULL, watch_thread, watch);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    const int rc = lh_thread_start(&watch->thread, watch_thread, watch);
     if (rc != 0) LH_FAIL(LH_ECOMM, "cannot start the watchdog of --comm-timeout: %s", strerror(rc));
     watch->threaded = 1;
     return LH_OK;

@@ -6,7 +6,6 @@
 #include <fcntl.h>
 #include <omp.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +15,7 @@
 
 #include "base/mem.h"
 #include "base/minmax.h"
+#include "base/thread.h"
 
 /* INTERVAL_NS: between two looks. FADE: what is left of older intervals at each. */
 enum { INTERVAL_NS = 20000000 };
@@ -167,14 +167,9 @@ static void *control_thread(void *arg)
     return NULL;
 }
 
-/* The thread, and those it starts, block all signals: they are for the main thread. */
 static lh_status start_thread(lh_spin_control *control)
 {
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&control->thread, NULL, control_thread, control);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    const int rc = lh_thread_start(&control->thread, control_thread, control);
     if (rc != 0) LH_FAIL(LH_ENOMEM, "cannot start the thread that watches the cores: %s", strerror(rc));
     control->threaded = 1;
     return LH_OK;

@@ -1,10 +1,10 @@
 #include "kernels/cuda/sdpa_build.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "base/thread.h"
 #include "kernels/cuda/sdpa_cache.h"
 
 struct lh_sdpa_build {
@@ -59,17 +59,6 @@ static void *builder(void *self)
     return NULL;
 }
 
-/* The thread blocks all signals: they are for the main thread. */
-static int start_thread(lh_sdpa_build *b)
-{
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    int rc = pthread_create(&b->thread, NULL, builder, b);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return rc == 0;
-}
-
 lh_status lh_sdpa_build_open(lh_sdpa_build **out, const lh_sdpa_place *place, const lh_sdpa_shape *shape,
                              const char *device)
 {
@@ -80,7 +69,7 @@ lh_status lh_sdpa_build_open(lh_sdpa_build **out, const lh_sdpa_place *place, co
     b->shape = *shape;
     b->name = device;
     if (cudaGetDevice(&b->device) != cudaSuccess) LH_FAIL_DONE(LH_EINTERNAL, "the thread has no device");
-    b->runs = start_thread(b);
+    b->runs = lh_thread_start(&b->thread, builder, b) == 0;
     if (!b->runs) builder(b);
     *out = b;
     b = NULL;
