@@ -121,10 +121,11 @@ static lh_status run_shapes(lh_bench *b, const layer *l)
     const lh_ragged *kv = &l->kv;
     const int64_t ld = l->len;
     const lh_draw draw = {.key = {1, 2}};
+    const lh_position_lines lines = {.sinks = 4, .recent_from = ld - 64};
     RUN(apply_prior, "", 18.0, .y = l->y, .prior = l->x, .state = l->compete, .len = kv->len, .heads = HEADS, .ld = ld);
     RUN(defend_scores, "", 19.0, .y = l->y, .state = l->compete, .len = kv->len, .heads = HEADS, .ld = ld, .raise = 1);
     RUN(position_scores, "", 8.0, .y = l->y, .kv = kv, .ld = ld);
-    RUN(classify, "", 5.0, .state = l->state, .kv = kv, .ld = ld, .sinks = 4, .recent_from = ld - 64);
+    RUN(classify, "", 5.0, .state = l->state, .kv = kv, .lines = &lines, .batch = 1, .ld = ld);
     RUN(random_scores, "", 8.0, .y = l->y, .kv = kv, .ld = ld, .draw = draw);
     RUN(gumbel_scores, "", 12.0, .y = l->y, .x = l->x, .kv = kv, .ld = ld, .temperature = 1.0f, .draw = draw);
     RUN(max_score, "", 5.0, .y = l->y, .scores = l->x, .state = l->compete, .len = kv->len, .heads = HEADS, .ld = ld);
@@ -184,8 +185,9 @@ static lh_status call_selection(lh_bench *b, void *args, int64_t turn)
 
 static lh_status run_selection(lh_bench *b, const layer *l)
 {
-    selection s = {
-        {.state = l->state, .scores = l->x, .kv = &l->kv, .counts = l->counts, .ld = l->len}, l->compete, l->n};
+    selection s = {{.state = l->state, .scores = l->x, .kv = &l->kv, .counts = l->counts, .batch = 1, .ld = l->len},
+                   l->compete,
+                   l->n};
     lh_bench_case w = {
         .name = "select_top", .call = call_selection, .before = compete_again, .args = &s, .bytes = 6.0 * (double)l->n};
     return run_one(b, l, w, "half");

@@ -17,15 +17,18 @@ void lh_evict_classify(lh_evictor *ev, const lh_evict_job *job)
     const lh_protection *p = &job->protect;
     int64_t recent_from = job->seen - p->recents;
     if (p->budget >= job->seen - job->visible_from) recent_from = job->visible_from; /* all that can be seen stays */
-    LH_RUN(&ev->exec, classify, .state = ev->at[LH_SPACE_STATE], .kv = job->entries, .ld = ev->ld,
-           .visible_from = job->visible_from, .sinks = job->visible_from + p->sinks, .recent_from = recent_from);
+    LH_RUN(&ev->exec, classify, .state = ev->at[LH_SPACE_STATE], .kv = job->entries,
+           .lines = &(lh_position_lines){.visible_from = job->visible_from,
+                                         .sinks = job->visible_from + p->sinks,
+                                         .recent_from = recent_from},
+           .batch = 1, .ld = ev->ld);
 }
 
 void lh_mark_best(lh_evictor *ev, const lh_evict_job *job, const float *scores, const int64_t *counts,
                   lh_entry_state others)
 {
     LH_RUN(&ev->exec, select_top, .state = ev->at[LH_SPACE_STATE], .scores = scores, .kv = job->entries,
-           .counts = counts, .ld = ev->ld, .others = others);
+           .counts = counts, .batch = 1, .ld = ev->ld, .others = others);
 }
 
 void lh_evict_mark(lh_evictor *ev, const lh_evict_job *job, const float *scores, const int64_t *counts)

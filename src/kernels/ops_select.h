@@ -21,12 +21,18 @@ static LH_BOTH inline uint32_t lh_score_key(float x)
     return u & 0x80000000u ? ~u : u | 0x80000000u;
 }
 
-/* state[h,s] for position p: DROP where p < visible_from; else KEEP where p < sinks or p >= recent_from; else COMPETES.
- * state: [heads, ld]. */
+/* Where positions of a cache are divided. */
+typedef struct lh_position_lines {
+    int64_t visible_from, sinks, recent_from;
+} lh_position_lines;
+
+/* state[b,h,s] for position p of cache b: DROP where p < visible_from; else KEEP where p < sinks or p >= recent_from;
+ * else COMPETES. */
 typedef struct lh_classify_args {
-    uint8_t *state;
-    const lh_ragged *kv;
-    int64_t ld, visible_from, sinks, recent_from;
+    uint8_t *state;                 /* [batch, heads, ld] */
+    const lh_ragged *kv;            /* [batch], host: as many heads each */
+    const lh_position_lines *lines; /* [batch], host */
+    int64_t batch, ld;
 } lh_classify_args;
 
 /* histograms[h,b] = number of competing entries of head h whose key has search->prefix in its upper `prefix_bits` bits
@@ -49,17 +55,23 @@ typedef struct lh_split_counts_args {
     int64_t heads;
 } lh_split_counts_args;
 
-/* In each head the counts[h] best competing entries become KEEP, the other competing ones `others` (DROP, or COMPETES
- * for another stage), and what does not compete stays what it is; order: lh_score_key of the score descending, position
- * ascending. Where fewer than counts[h] compete all of them stay. */
+/* In each head of each cache the counts[b,h] best competing entries become KEEP, the other competing ones `others`
+ * (DROP, or COMPETES for another stage), and what does not compete stays what it is; order: lh_score_key of the score
+ * descending, position ascending. Where fewer than counts[b,h] compete all of them stay. */
 typedef struct lh_select_top_args {
-    uint8_t *state; /* [heads, ld] */
-    const float *scores;
-    const lh_ragged *kv;   /* positions and lengths */
-    const int64_t *counts; /* [heads] */
-    int64_t ld;
+    uint8_t *state;        /* [batch, heads, ld] */
+    const float *scores;   /* of cache b: [heads, ld] from b * scores_step on */
+    const lh_ragged *kv;   /* [batch], host: as many heads each; positions and lengths */
+    const int64_t *counts; /* [batch, heads] */
+    int64_t batch, ld, scores_step;
     lh_entry_state others;
 } lh_select_top_args;
+
+/* Scores of row r of the caches: of head r % heads of cache r / heads. */
+static LH_BOTH inline const float *lh_row_scores(const lh_select_top_args *a, int64_t r)
+{
+    return a->scores + r / a->kv->heads * a->scores_step + r % a->kv->heads * a->ld;
+}
 
 /* order[h,i], for i < counts[h]: the slot of the i-th entry of head h among those in the state `of`, in the order of
  * select_top, which would keep the first k of them with a count of k. */

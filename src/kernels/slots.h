@@ -52,6 +52,13 @@ static LH_BOTH inline const float *lh_bias_of(const lh_ragged *kv, int64_t h)
     return kv->bias ? kv->bias + kv->offset[h] : NULL;
 }
 
+/* Rows of several caches with as many heads each, one after the other: the cache of a row, whose head is its rest. */
+static LH_BOTH inline const lh_ragged *lh_cache_of_row(const lh_ragged *kv, int64_t row, int64_t *head)
+{
+    *head = row % kv->heads;
+    return kv + row / kv->heads;
+}
+
 /* Position of the entry in slot s of head h. */
 static LH_BOTH inline int64_t lh_position(const lh_ragged *kv, int64_t h, int64_t s)
 {

@@ -17,15 +17,19 @@ typedef struct lh_slot_range {
     int64_t first, end, step;
 } lh_slot_range;
 
-static LH_BOTH inline void lh_classify_slots(const lh_classify_args *a, int64_t h, lh_slot_range r)
+/* row: a head of one of the caches. */
+static LH_BOTH inline void lh_classify_slots(const lh_classify_args *a, int64_t row, lh_slot_range r)
 {
-    const int32_t *positions = lh_positions_of(a->kv, h);
-    const int64_t end = lh_min_i64(r.end, a->kv->len[h]);
-    uint8_t *state = a->state + h * a->ld;
+    int64_t h;
+    const lh_ragged *kv = lh_cache_of_row(a->kv, row, &h);
+    const int32_t *positions = lh_positions_of(kv, h);
+    const int64_t end = lh_min_i64(r.end, kv->len[h]);
+    const lh_position_lines lines = a->lines[row / kv->heads];
+    uint8_t *state = a->state + row * a->ld;
     for (int64_t s = r.first; s < end; s += r.step) {
         int64_t p = positions ? positions[s] : s;
-        int is_protected = p < a->sinks || p >= a->recent_from;
-        state[s] = p < a->visible_from ? LH_ENTRY_DROP : is_protected ? LH_ENTRY_KEEP : LH_ENTRY_COMPETES;
+        int is_protected = p < lines.sinks || p >= lines.recent_from;
+        state[s] = p < lines.visible_from ? LH_ENTRY_DROP : is_protected ? LH_ENTRY_KEEP : LH_ENTRY_COMPETES;
     }
 }
 

@@ -264,7 +264,7 @@ static void choose_sets(rig *g, int64_t k, float temperature, int64_t counts[LAW
         lh_draw of = {.key = {12, 34}, .counter = {7, round}};
         ck_assert_int_eq(lh_stream_copy(g->stream, state_on, state, all, LH_COPY_TO_DEVICE), LH_OK);
         RUN(g, gumbel_scores, .y = y, .x = on, .kv = &kv, .ld = LAW_ENTRIES, .temperature = temperature, .draw = of);
-        RUN(g, select_top, .state = state_on, .scores = y, .kv = &kv, .counts = many_on, .ld = LAW_ENTRIES);
+        RUN(g, select_top, .state = state_on, .scores = y, .kv = &kv, .counts = many_on, .batch = 1, .ld = LAW_ENTRIES);
         rig_get(g, got, state_on, all);
         for (int64_t h = 0; h < LAW_HEADS; h++) {
             int set = 0;

@@ -28,7 +28,7 @@ START_TEST(test_select_top_keeps_the_best_of_each_head)
             }
             placed on = layer_put(&g, &l);
             RUN(&g, select_top, .state = on.state, .scores = on.scores, .kv = &on.kv,
-                .counts = rig_put(&g, counts, l.heads * 8), .ld = l.ld);
+                .counts = rig_put(&g, counts, l.heads * 8), .batch = 1, .ld = l.ld);
             check_states(&g, &on, &l, want, n);
             rig_reset(&g);
             lot_end(&m);
@@ -58,13 +58,82 @@ START_TEST(test_select_top_twice_is_once_for_both_counts)
             }
             placed once = layer_put(&g, &l), twice = layer_put(&g, &l);
             RUN(&g, select_top, .state = once.state, .scores = once.scores, .kv = &once.kv,
-                .counts = rig_put(&g, both, l.heads * 8), .ld = l.ld);
+                .counts = rig_put(&g, both, l.heads * 8), .batch = 1, .ld = l.ld);
             RUN(&g, select_top, .state = twice.state, .scores = twice.scores, .kv = &twice.kv,
-                .counts = rig_put(&g, first, l.heads * 8), .ld = l.ld, .others = LH_ENTRY_COMPETES);
+                .counts = rig_put(&g, first, l.heads * 8), .batch = 1, .ld = l.ld, .others = LH_ENTRY_COMPETES);
             RUN(&g, select_top, .state = twice.state, .scores = twice.scores, .kv = &twice.kv,
-                .counts = rig_put(&g, rest, l.heads * 8), .ld = l.ld, .others = LH_ENTRY_DROP);
+                .counts = rig_put(&g, rest, l.heads * 8), .batch = 1, .ld = l.ld, .others = LH_ENTRY_DROP);
             rig_get(&g, want, once.state, l.heads * l.ld);
             check_states(&g, &twice, &l, want, n);
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
+/* Layers with as many heads, the n-th and later ones, in the memory of one batch. */
+enum { MOST_LAYERS = 11 /* more than a kernel takes at once */ };
+typedef struct layers {
+    layer at[MOST_LAYERS];
+    int64_t count, ld, step; /* of slots; of a layer's scores */
+} layers;
+
+static void layers_make(lot *m, layers *l, int n)
+{
+    *l = (layers){.count = 0};
+    for (int i = n; l->count < n % MOST_LAYERS + 1; i++) {
+        lot tried = {0};
+        layer *next = &l->at[l->count];
+        layer_make(&tried, next, i);
+        int fits = next->heads == l->at[0].heads;
+        lot_end(&tried);
+        if (!fits) continue;
+        layer_make(m, next, i);
+        l->ld = next->ld > l->ld ? next->ld : l->ld;
+        l->count++;
+    }
+    l->step = l->at[0].heads * l->ld + n % 3;
+}
+
+START_TEST(test_select_top_of_several_caches_is_that_of_each)
+{
+    for (int b = 0; rig_backend(b); b++) {
+        rig g;
+        rig_open(&g, rig_backend(b));
+        for (int n = 0; n < 60; n++) {
+            lot m = {0};
+            layers l;
+            lh_ragged kv[MOST_LAYERS];
+            layers_make(&m, &l, n);
+            const int64_t heads = l.at[0].heads, cells = heads * l.ld;
+            uint8_t *state = lot_new(&m, l.count * cells), *got = lot_new(&m, l.count * cells);
+            float *scores = lot_new(&m, l.count * l.step * 4);
+            int64_t *counts = lot_new(&m, l.count * heads * 8);
+            for (int64_t i = 0; i < l.count * heads; i++) {
+                const layer *of = &l.at[i / heads];
+                const int64_t h = i % heads, from = i / heads * l.step + h * l.ld;
+                memcpy(state + i * l.ld, of->state + h * of->ld, (size_t)of->ld);
+                memcpy(scores + from, of->scores + h * of->ld, (size_t)of->ld * 4);
+                counts[i] = draw(35, (uint64_t)(n * 100 + i), of->ld + 1);
+            }
+            uint8_t *on = rig_put(&g, state, l.count * cells);
+            int64_t *many = rig_put(&g, counts, l.count * heads * 8);
+            for (int64_t i = 0; i < l.count; i++) kv[i] = rig_cache(&g, &l.at[i].kv);
+            RUN(&g, select_top, .state = on, .scores = rig_put(&g, scores, l.count * l.step * 4), .kv = kv,
+                .counts = many, .batch = l.count, .ld = l.ld, .scores_step = l.step);
+            rig_get(&g, got, on, l.count * cells);
+            for (int64_t i = 0; i < l.count; i++) {
+                placed alone = layer_put(&g, &l.at[i]);
+                RUN(&g, select_top, .state = alone.state, .scores = alone.scores, .kv = &alone.kv,
+                    .counts = many + i * heads, .batch = 1, .ld = l.at[i].ld);
+                uint8_t *want = lot_new(&m, heads * l.at[i].ld);
+                rig_get(&g, want, alone.state, heads * l.at[i].ld);
+                for (int64_t h = 0; h < heads; h++)
+                    check_same(got + (i * heads + h) * l.ld, want + h * l.at[i].ld, l.at[i].kv.host.len[h],
+                               "states of cache %d, head %d, case %d, %s", (int)i, (int)h, n, g.ops->name);
+            }
             rig_reset(&g);
             lot_end(&m);
         }
@@ -153,7 +222,7 @@ START_TEST(test_the_first_of_an_order_are_what_select_top_keeps)
                         want[h * l.ld + first[h * l.ld + e]] = e < k[h] ? LH_ENTRY_KEEP : LH_ENTRY_DROP;
                 }
                 RUN(&g, select_top, .state = again.state, .scores = on.scores, .kv = &on.kv,
-                    .counts = rig_put(&g, k, l.heads * 8), .ld = l.ld);
+                    .counts = rig_put(&g, k, l.heads * 8), .batch = 1, .ld = l.ld);
                 check_states(&g, &again, &l, want, n);
             }
             rig_reset(&g);
@@ -289,6 +358,7 @@ int main(void)
 {
     const TTest *const tests[] = {test_select_top_keeps_the_best_of_each_head,
                                   test_select_top_twice_is_once_for_both_counts,
+                                  test_select_top_of_several_caches_is_that_of_each,
                                   test_order_entries_is_by_score_and_of_equal_ones_by_position,
                                   test_the_first_of_an_order_are_what_select_top_keeps,
                                   test_rank_scores_lie_on_the_curve_and_follow_it,

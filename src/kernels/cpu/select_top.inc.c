@@ -3,13 +3,13 @@
 
 /* ---- the best of each head ---- */
 
-/* Keys of a head's slots: 0 for what does not compete, and 1, which no number has, for NaN. Returns how many compete.
- */
-static int64_t list_keys(const lh_select_top_args *a, int64_t h, uint32_t *keys)
+/* Keys of the `len` slots of a row: 0 for what does not compete, and 1, which no number has, for NaN. Returns how many
+ * compete. */
+static int64_t list_keys(const lh_select_top_args *a, int64_t row, int64_t len, uint32_t *keys)
 {
-    const float *scores = a->scores + h * a->ld;
-    const uint8_t *state = a->state + h * a->ld;
-    int64_t len = a->kv->len[h], held = 0;
+    const float *scores = lh_row_scores(a, row);
+    const uint8_t *state = a->state + row * a->ld;
+    int64_t held = 0;
     for (int64_t s = 0; s < len; s++) {
         uint32_t key = lh_score_key(scores[s]);
         key = key ? key : 1;
@@ -53,24 +53,26 @@ static uint32_t find_threshold(const uint32_t *keys, int64_t n, int64_t count, i
 
 /* Keys above the threshold go to the top, those at it become keys of their positions below, the lowest position first;
  * those below it stay the least. */
-static void break_ties(const lh_select_top_args *a, int64_t h, uint32_t *keys, uint32_t threshold)
+static void break_ties(const lh_ragged *kv, int64_t h, uint32_t *keys, uint32_t threshold)
 {
-    for (int64_t s = 0; s < a->kv->len[h]; s++) {
+    for (int64_t s = 0; s < kv->len[h]; s++) {
         if (keys[s] == 0) continue;
-        uint32_t place = UINT32_MAX - 1 - (uint32_t)lh_position(a->kv, h, s);
+        uint32_t place = UINT32_MAX - 1 - (uint32_t)lh_position(kv, h, s);
         keys[s] = keys[s] > threshold ? UINT32_MAX : keys[s] == threshold ? place : 1;
     }
 }
 
-static void select_head(const lh_select_top_args *a, int64_t h, uint32_t *keys)
+static void select_row(const lh_select_top_args *a, int64_t row, uint32_t *keys)
 {
-    uint8_t *state = a->state + h * a->ld, others = (uint8_t)a->others;
-    int64_t len = a->kv->len[h], held = list_keys(a, h, keys), count = a->counts[h], reach;
+    int64_t h, reach, count = a->counts[row];
+    const lh_ragged *kv = lh_cache_of_row(a->kv, row, &h);
+    const int64_t len = kv->len[h], held = list_keys(a, row, len, keys);
+    uint8_t *state = a->state + row * a->ld, others = (uint8_t)a->others;
     uint32_t threshold = count > 0 ? 1 : UINT32_MAX; /* all of them, or none: no key of a score is so large */
     if (count > 0 && count < held) {
         threshold = find_threshold(keys, len, count, &reach);
         if (reach > count) {
-            break_ties(a, h, keys, threshold);
+            break_ties(kv, h, keys, threshold);
             threshold = find_threshold(keys, len, count, &reach);
         }
     }
@@ -82,9 +84,9 @@ static void select_head(const lh_select_top_args *a, int64_t h, uint32_t *keys)
 
 static lh_status op_select_top(lh_stream *stream, const lh_select_top_args *a)
 {
+    const int64_t rows = a->batch * a->kv->heads;
     uint32_t *keys = NULL;
     LH_TRY(lh_stream_scratch(stream, &keys, omp_get_max_threads() * a->ld * (int64_t)sizeof *keys));
-    FOR_EACH(h, a->kv->heads, a->kv->heads * a->ld >= PARALLEL_FROM,
-             select_head(a, h, keys + omp_get_thread_num() * a->ld));
+    FOR_EACH(r, rows, rows * a->ld >= PARALLEL_FROM, select_row(a, r, keys + omp_get_thread_num() * a->ld));
     return LH_OK;
 }

@@ -3,6 +3,7 @@
 #ifndef LH_KERNELS_CUDA_ENTRIES_CUH
 #define LH_KERNELS_CUDA_ENTRIES_CUH
 
+#include "base/minmax.h"
 #include "kernels/cuda/warp.cuh"
 
 /* blockIdx.y: the head; along x the block's slots, lh_grid_first and lh_grid_step. Blocks after a head's end are idle.
@@ -10,6 +11,25 @@
 static inline lh_shape lh_over_slots(int64_t heads, int64_t ld, int threads, int64_t each)
 {
     return lh_shape{dim3(lh_blocks(ld, each), (unsigned)heads), threads, 0};
+}
+
+/* Some of the caches of a batch, in the parameters of a kernel: their description is the host's. `first`: the row of
+ * the first one's first head among those of the batch; their heads follow. */
+enum { LH_CACHES_AT_ONCE = 8 };
+typedef struct lh_caches {
+    lh_ragged at[LH_CACHES_AT_ONCE];
+    int64_t first, rows;
+} lh_caches;
+
+/* Those from cache `from` on, of `batch`. */
+static inline lh_caches lh_caches_from(const lh_ragged *kv, int64_t from, int64_t batch)
+{
+    lh_caches some = {};
+    int64_t n = lh_min_i64(batch - from, LH_CACHES_AT_ONCE);
+    for (int64_t b = 0; b < n; b++) some.at[b] = kv[from + b];
+    some.first = from * kv->heads;
+    some.rows = n * kv->heads;
+    return some;
 }
 
 /* Blocks of 256 threads a head that keep the device busy, where the host knows no length of a head. */

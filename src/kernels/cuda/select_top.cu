@@ -20,18 +20,31 @@ typedef struct lh_line {
     int stands;
 } lh_line;
 
-/* Who is among the counts[h] best of those that compete. */
+/* Who is among the counts[r] best of those that compete, in the rows of some caches. */
 typedef struct lh_contest {
-    lh_ragged kv;
+    lh_caches caches;
+    lh_select_top_args args; /* of these caches; its kv is not used */
+    lh_line *lines;          /* [rows], for long rows, all of these zero at first */
+    unsigned *bins;          /* [rows, BINS] */
+    unsigned *arrived;       /* [rows] */
+} lh_contest;
+
+/* A row: a head of one of the caches. */
+typedef struct lh_contest_row {
+    const int32_t *positions; /* NULL: the slots */
     const float *scores;
     uint8_t *state;
-    const int64_t *counts;
-    int64_t ld;
-    lh_entry_state others;
-    lh_line *lines;    /* [heads], for long rows, all of these zero at first */
-    unsigned *bins;    /* [heads, BINS] */
-    unsigned *arrived; /* [heads] */
-} lh_contest;
+    int64_t at, len; /* which row; its slots */
+} lh_contest_row;
+
+static __device__ __forceinline__ lh_contest_row row_of(const lh_contest &c)
+{
+    int64_t row = blockIdx.y, h;
+    lh_select_top_args a = c.args;
+    a.kv = c.caches.at;
+    const lh_ragged *kv = lh_cache_of_row(a.kv, row, &h);
+    return lh_contest_row{lh_positions_of(kv, h), lh_row_scores(&a, row), a.state + row * a.ld, row, kv->len[h]};
+}
 
 /* The bits before round r, and its own. */
 static __device__ __forceinline__ int bits_before(int round)
@@ -44,46 +57,39 @@ static __device__ __forceinline__ int bits_of(int round)
     return round % 3 == 2 ? 10 : 11;
 }
 
-static __device__ __forceinline__ uint32_t place_of(const lh_contest &c, int64_t h, int64_t s)
+static __device__ __forceinline__ uint32_t place_of(const lh_contest_row &r, int64_t s)
 {
-    return ~(uint32_t)lh_position(&c.kv, h, s);
+    return ~(uint32_t)(r.positions ? r.positions[s] : s);
 }
 
-/* 1 if slot s of head h is counted in a round, and its bin. */
-static __device__ __forceinline__ int find_bin(const lh_contest &c, const int64_t at[2], int round, uint64_t line,
-                                               int *bin)
+/* 1 if slot s is counted in a round, and its bin. */
+static __device__ __forceinline__ int find_bin(const lh_contest_row &r, int64_t s, int round, uint64_t line, int *bin)
 {
-    int64_t h = at[0], s = at[1];
     int before = bits_before(round);
-    uint64_t number = (uint64_t)lh_score_key(c.scores[h * c.ld + s]) << 32;
+    uint64_t number = (uint64_t)lh_score_key(r.scores[s]) << 32;
     if (round >= 3) {
         if ((number ^ line) >> 32) return 0;
-        number |= place_of(c, h, s);
+        number |= place_of(r, s);
     }
     if (round > 0 && (number ^ line) >> (64 - before)) return 0;
     *bin = (int)(number >> (64 - before - bits_of(round))) & ((1 << bits_of(round)) - 1);
     return 1;
 }
 
-/* The block counts its slots of head h. bins: [BINS], shared. */
-static __device__ void count_round(const lh_contest &c, int64_t h, int round, uint64_t line, unsigned *bins)
+/* The block counts its slots of the row. bins: [BINS], shared. */
+static __device__ void count_round(const lh_contest_row &r, int round, uint64_t line, unsigned *bins)
 {
-    int64_t len = c.kv.len[h];
     int bin;
     for (int i = (int)threadIdx.x; i < BINS; i += (int)blockDim.x) bins[i] = 0;
     __syncthreads();
-    for (int64_t s = lh_grid_first(); s < len; s += lh_grid_step()) {
-        const int64_t at[2] = {h, s};
-        if (c.state[h * c.ld + s] != LH_ENTRY_COMPETES) continue;
-        if (find_bin(c, at, round, line, &bin)) atomicAdd(bins + bin, 1u);
-    }
+    for (int64_t s = lh_grid_first(); s < r.len; s += lh_grid_step())
+        if (r.state[s] == LH_ENTRY_COMPETES && find_bin(r, s, round, line, &bin)) atomicAdd(bins + bin, 1u);
     __syncthreads();
 }
 
-/* Where the line is before the first round, in a head in which `competing` entries compete. */
-static __device__ lh_line line_before(const lh_contest &c, int64_t h, int competing)
+/* Where the line is before the first round, in a row in which `count` of `competing` entries stay. */
+static __device__ lh_line line_before(int64_t count, int competing)
 {
-    int64_t count = c.counts[h];
     if (count <= 0) return lh_line{NO_LINE, 0, 1};
     if (count >= competing) return lh_line{0, 0, 1};
     return lh_line{0, (int)count, 0};
@@ -91,14 +97,14 @@ static __device__ lh_line line_before(const lh_contest &c, int64_t h, int compet
 
 /* The bin in which the last of the best lies becomes part of the line. Every thread of the block calls it, and looks at
  * some bins, the best first; `line` is in memory that they share, and no thread reads it before the next barrier. */
-static __device__ void choose_bin(const lh_contest &c, int64_t h, int round, const unsigned *bins, lh_line *line)
+static __device__ void choose_bin(int64_t wanted, int round, const unsigned *bins, lh_line *line)
 {
     __shared__ int room[LH_WARP];
     int each = BINS / (int)blockDim.x, first = BINS - 1 - (int)threadIdx.x * each, mine = 0, all;
     lh_line now = *line;
     for (int i = 0; i < each; i++) mine += (int)bins[first - i];
     int before = lh_block_before(mine, room, &all);
-    if (round == 0) now = line_before(c, h, all);
+    if (round == 0) now = line_before(wanted, all);
     if (now.stands) {
         if (threadIdx.x == 0) *line = now;
         return;
@@ -116,51 +122,49 @@ static __device__ void choose_bin(const lh_contest &c, int64_t h, int round, con
     }
 }
 
-static __device__ void mark(const lh_contest &c, int64_t h, uint64_t line)
+static __device__ void mark(const lh_contest_row &r, uint64_t line, lh_entry_state others)
 {
-    int64_t len = c.kv.len[h];
     uint32_t key_of_line = (uint32_t)(line >> 32);
-    for (int64_t s = lh_grid_first(); s < len; s += lh_grid_step()) {
-        int64_t at = h * c.ld + s;
-        if (c.state[at] != LH_ENTRY_COMPETES) continue;
-        uint32_t key = lh_score_key(c.scores[at]);
-        int best = key > key_of_line || (key == key_of_line && place_of(c, h, s) >= (uint32_t)line);
-        c.state[at] = (uint8_t)(best ? LH_ENTRY_KEEP : c.others);
+    for (int64_t s = lh_grid_first(); s < r.len; s += lh_grid_step()) {
+        if (r.state[s] != LH_ENTRY_COMPETES) continue;
+        uint32_t key = lh_score_key(r.scores[s]);
+        int best = key > key_of_line || (key == key_of_line && place_of(r, s) >= (uint32_t)line);
+        r.state[s] = (uint8_t)(best ? LH_ENTRY_KEEP : others);
     }
 }
 
-/* ---- short rows: blockIdx.y is the head, one block each ---- */
+/* ---- short rows: blockIdx.y is the row, one block each ---- */
 
-static __global__ void __launch_bounds__(THREADS) contest_kernel(lh_contest c)
+static __global__ void __launch_bounds__(THREADS) contest_kernel(const __grid_constant__ lh_contest c)
 {
     __shared__ unsigned bins[BINS];
     __shared__ lh_line line;
-    int64_t h = blockIdx.y;
+    lh_contest_row r = row_of(c);
     if (threadIdx.x == 0) line = lh_line{0, 0, 0};
     for (int round = 0; round < ROUNDS; round++) {
         __syncthreads();
         if (line.stands) break;
-        count_round(c, h, round, line.at, bins);
-        choose_bin(c, h, round, bins, &line);
+        count_round(r, round, line.at, bins);
+        choose_bin(c.args.counts[r.at], round, bins, &line);
     }
     __syncthreads();
-    mark(c, h, line.at);
+    mark(r, line.at, c.args.others);
 }
 
 /* ---- long rows ---- */
 
-/* Adds up what the blocks have counted; 1 in the last block of the head, which has all of it in `bins` then, and leaves
+/* Adds up what the blocks have counted; 1 in the last block of the row, which has all of it in `bins` then, and leaves
  * zeros for the next round. */
-static __device__ int gather_bins(const lh_contest &c, int64_t h, unsigned *bins)
+static __device__ int gather_bins(const lh_contest &c, int64_t row, unsigned *bins)
 {
     __shared__ int last;
-    unsigned *all = c.bins + h * BINS;
+    unsigned *all = c.bins + row * BINS;
     for (int i = (int)threadIdx.x; i < BINS; i += (int)blockDim.x) {
         if (bins[i]) atomicAdd(all + i, bins[i]);
     }
     __threadfence();
     __syncthreads();
-    if (threadIdx.x == 0) last = atomicInc(c.arrived + h, gridDim.x - 1) == gridDim.x - 1;
+    if (threadIdx.x == 0) last = atomicInc(c.arrived + row, gridDim.x - 1) == gridDim.x - 1;
     __syncthreads();
     if (!last) return 0;
     for (int i = (int)threadIdx.x; i < BINS; i += (int)blockDim.x) bins[i] = atomicExch(all + i, 0u);
@@ -168,31 +172,32 @@ static __device__ int gather_bins(const lh_contest &c, int64_t h, unsigned *bins
     return 1;
 }
 
-static __global__ void __launch_bounds__(THREADS) contest_round_kernel(lh_contest c, int round)
+static __global__ void __launch_bounds__(THREADS) contest_round_kernel(const __grid_constant__ lh_contest c, int round)
 {
     __shared__ unsigned bins[BINS];
-    int64_t h = blockIdx.y;
-    if (c.lines[h].stands) return;
-    count_round(c, h, round, c.lines[h].at, bins);
-    if (gather_bins(c, h, bins)) choose_bin(c, h, round, bins, c.lines + h);
+    lh_contest_row r = row_of(c);
+    if (c.lines[r.at].stands) return;
+    count_round(r, round, c.lines[r.at].at, bins);
+    if (gather_bins(c, r.at, bins)) choose_bin(c.args.counts[r.at], round, bins, c.lines + r.at);
 }
 
-static __global__ void __launch_bounds__(THREADS) contest_mark_kernel(lh_contest c)
+static __global__ void __launch_bounds__(THREADS) contest_mark_kernel(const __grid_constant__ lh_contest c)
 {
-    mark(c, blockIdx.y, c.lines[blockIdx.y].at);
+    lh_contest_row r = row_of(c);
+    mark(r, c.lines[r.at].at, c.args.others);
 }
 
-static lh_status hold_long(lh_stream *stream, const char *name, lh_contest *c)
+static lh_status hold_long(lh_stream *stream, lh_contest *c)
 {
-    int64_t heads = c->kv.heads, bytes = heads * (int64_t)(sizeof(lh_line) + (BINS + 1) * sizeof(unsigned));
-    lh_shape shape = lh_over_slots(heads, c->ld, THREADS, SLOTS);
+    int64_t rows = c->caches.rows, bytes = rows * (int64_t)(sizeof(lh_line) + (BINS + 1) * sizeof(unsigned));
+    lh_shape shape = lh_over_slots(rows, c->args.ld, THREADS, SLOTS);
     LH_TRY(lh_stream_scratch(stream, &c->lines, bytes));
     LH_TRY(lh_stream_zero(stream, c->lines, bytes));
-    c->bins = (unsigned *)(c->lines + heads);
-    c->arrived = c->bins + heads * BINS;
+    c->bins = (unsigned *)(c->lines + rows);
+    c->arrived = c->bins + rows * BINS;
     for (int round = 0; round < ROUNDS; round++)
-        LH_TRY(lh_launch(stream, name, shape, contest_round_kernel, *c, round));
-    LH_TRY(lh_launch(stream, name, shape, contest_mark_kernel, *c));
+        LH_TRY(lh_launch(stream, "select_top", shape, contest_round_kernel, *c, round));
+    LH_TRY(lh_launch(stream, "select_top", shape, contest_mark_kernel, *c));
     return LH_OK;
 }
 
@@ -204,22 +209,24 @@ static int threads_for(int64_t ld)
     return threads;
 }
 
-static lh_status hold(lh_stream *stream, const char *name, lh_contest *c)
+static lh_status hold(lh_stream *stream, lh_contest *c)
 {
-    if (c->kv.heads == 0 || c->ld == 0) return LH_OK;
-    if (c->ld > SHORT) return hold_long(stream, name, c);
-    lh_shape shape = {dim3(1, (unsigned)c->kv.heads), threads_for(c->ld), 0};
-    return lh_launch(stream, name, shape, contest_kernel, *c);
+    if (c->args.ld > SHORT) return hold_long(stream, c);
+    lh_shape shape = {dim3(1, (unsigned)c->caches.rows), threads_for(c->args.ld), 0};
+    return lh_launch(stream, "select_top", shape, contest_kernel, *c);
 }
 
 lh_status lh_cuda_select_top(lh_stream *stream, const lh_select_top_args *a)
 {
-    lh_contest c = {};
-    c.kv = *a->kv;
-    c.scores = a->scores;
-    c.state = a->state;
-    c.counts = a->counts;
-    c.ld = a->ld;
-    c.others = a->others;
-    return hold(stream, "select_top", &c);
+    if (a->kv->heads == 0 || a->ld == 0) return LH_OK;
+    for (int64_t from = 0; from < a->batch; from += LH_CACHES_AT_ONCE) {
+        lh_contest c = {};
+        c.caches = lh_caches_from(a->kv, from, a->batch);
+        c.args = *a;
+        c.args.state += c.caches.first * a->ld;
+        c.args.scores += from * a->scores_step;
+        c.args.counts += c.caches.first;
+        LH_TRY(hold(stream, &c));
+    }
+    return LH_OK;
 }

@@ -37,3 +37,31 @@ static __device__ __forceinline__ lh_slot_range own_slots(int64_t end)
     }
 #include "kernels/slotwise_list.h"
 LH_SLOTWISE_KV(gumbel_scores, 16)
+
+typedef struct classify_job {
+    lh_classify_args args;
+    lh_caches caches;
+    lh_position_lines lines[LH_CACHES_AT_ONCE];
+} classify_job;
+
+static __global__ void classify_kernel(const __grid_constant__ classify_job job)
+{
+    lh_classify_args a = job.args;
+    a.kv = job.caches.at;
+    a.lines = job.lines;
+    lh_classify_slots(&a, blockIdx.y, own_slots(a.ld));
+}
+
+lh_status lh_cuda_classify(lh_stream *stream, const lh_classify_args *a)
+{
+    for (int64_t from = 0; from < a->batch; from += LH_CACHES_AT_ONCE) {
+        classify_job job = {};
+        job.args = *a;
+        job.caches = lh_caches_from(a->kv, from, a->batch);
+        job.args.state += job.caches.first * a->ld;
+        for (int64_t b = 0; b < LH_CACHES_AT_ONCE && from + b < a->batch; b++) job.lines[b] = a->lines[from + b];
+        LH_TRY(
+            lh_launch(stream, "classify", lh_over_slots(job.caches.rows, a->ld, THREADS, SLOTS), classify_kernel, job));
+    }
+    return LH_OK;
+}
