@@ -90,7 +90,7 @@ const int64_t *lh_evict_global_top(lh_evictor *ev, const lh_top_request *q)
     return ev->at[LH_SPACE_BUDGETS];
 }
 
-void lh_adaptive_counts(lh_evictor *ev, const lh_evict_job *job, const float *scores)
+void lh_adaptive_counts(lh_evictor *ev, const lh_evict_job *job, const float *scores, int64_t *counts)
 {
     const lh_heads *h = &ev->shape.heads;
     lh_safety safety = lh_policy_safety(&ev->policy, &job->protect);
@@ -100,14 +100,13 @@ void lh_adaptive_counts(lh_evictor *ev, const lh_evict_job *job, const float *sc
                                                                        .safeguard = {safety.floor, safety.bonus},
                                                                        .share = safety.share,
                                                                        .max_kept = h->kv_heads * job->protect.base});
-    lh_exec_copy(&ev->exec, ev->at[LH_SPACE_COUNTS], budgets + h->kv_first, h->kv_count * (int64_t)sizeof *budgets,
-                 LH_COPY_ON_DEVICE);
+    lh_exec_copy(&ev->exec, counts, budgets + h->kv_first, h->kv_count * (int64_t)sizeof *budgets, LH_COPY_ON_DEVICE);
 }
 
 const float *lh_evict_show_scores(lh_evictor *ev, const lh_evict_job *job)
 {
     float *scores = ev->at[LH_SPACE_RAW];
-    lh_evict_classify(ev, job);
+    lh_evict_classify(ev, job, 1);
     LH_RUN(&ev->exec, finish_scores, .y = scores, .x = lh_stat_of(job->entries, ev->stats.score), .kv = job->entries,
            .ld = ev->ld, .parts = 1, .kind = LH_FINISH_PLAIN, .factor = 1.0f);
     return scores;

@@ -24,7 +24,7 @@ const int64_t *lh_evict_global_top(lh_evictor *evictor, const lh_top_request *re
 void lh_evict_keep_scores(lh_evictor *evictor, const lh_evict_job *job);
 const float *lh_evict_show_scores(lh_evictor *evictor, const lh_evict_job *job);
 
-/* counts[h] (host, [kv_count]) competing entries of this rank's head h stay, the best by `scores`. */
-void lh_evict_mark(lh_evictor *evictor, const lh_evict_job *job, const float *scores, const int64_t *counts);
+/* counts[h] (host, [kv_count]) competing entries of this rank's head h stay, the best by the scores that are shown. */
+void lh_evict_mark(lh_evictor *evictor, const lh_evict_job *job, const int64_t *counts);
 
 #endif

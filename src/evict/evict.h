@@ -45,6 +45,9 @@ void lh_evictor_begin(lh_evictor *evictor, const lh_policy_numbers *policy, int6
 void lh_evictor_seed(lh_evictor *evictor, uint64_t seed, uint32_t request);
 void lh_evictor_listen(lh_evictor *evictor, const lh_evict_listener *listener);
 
+/* Layers that may be evicted at once, which share launches. */
+enum { LH_EVICT_AT_ONCE = 8 };
+
 /* What evictions ask of the work space. ranked, scored: of any of them (lh_evict_job). */
 typedef struct lh_evict_need {
     int64_t ld; /* slots of the longest head */
@@ -52,10 +55,10 @@ typedef struct lh_evict_need {
     int counted; /* statistics of a prompt are counted in columns of ranks and put together */
 } lh_evict_need;
 
-/* The work space of the evictions of a prompt, of those while decoding, for heads of up to `ld` slots, and of the rows
- * of a prompt of `tokens` tokens or (0) of decoding. */
+/* The work space of the evictions of a prompt, of those after it, for heads of up to `ld` slots and of so many layers
+ * at once, and of the rows of a prompt of `tokens` tokens or (0) of decoding. */
 lh_status lh_evictor_alloc(lh_evictor *evictor, const lh_evict_need *need);
-lh_status lh_evictor_alloc_steps(lh_evictor *evictor, int64_t ld);
+lh_status lh_evictor_alloc_steps(lh_evictor *evictor, int64_t ld, int64_t layers);
 lh_status lh_evictor_alloc_rows(lh_evictor *evictor, int64_t tokens);
 void lh_evictor_free(lh_evictor *evictor);
 void lh_evictor_free_rows(lh_evictor *evictor);
@@ -94,15 +97,25 @@ typedef struct lh_row_room {
 lh_row_room lh_evict_row_room(lh_evictor *evictor, int64_t seen);
 void lh_evict_put_positions(lh_evictor *evictor, const int32_t *positions, int64_t rows);
 
-/* Mark in the mask what cannot be seen any more (DROP), is protected (KEEP) or competes. */
-void lh_evict_classify(lh_evictor *evictor, const lh_evict_job *job);
+/* An eviction of one layer, or of n at once, is made in three steps; either all of the layers are `ranked` or none is,
+ * and then the first step is all.
+ *
+ * In the mask of each layer: what cannot be seen any more (DROP), is protected (KEEP) or competes. */
+void lh_evict_classify(lh_evictor *evictor, const lh_evict_job *jobs, int64_t n);
 
-/* Collective where attention ranks and groups are split, where heads compete and where they are joined. The mask says
- * what stays; counts[h]: competing entries of this rank's head h that stay, as far as there are so many, after the next
- * wait for the stream. counts: of lh_device_alloc_host; NULL: nobody has to know on the host. */
+/* Collective where attention ranks and groups are split, and where heads are joined. Score the competing entries of
+ * jobs[i], for each i in turn. */
+void lh_evict_score(lh_evictor *evictor, const lh_evict_job *jobs, int64_t i);
+
+/* Collective where heads compete. The masks say what stays; counts[h]: competing entries of this rank's head h of the
+ * only layer that stay, as far as there are so many, after the next wait for the stream. counts: of
+ * lh_device_alloc_host; NULL: nobody has to know on the host. */
+void lh_evict_choose(lh_evictor *evictor, const lh_evict_job *jobs, int64_t n, int64_t *counts);
+
+/* Collective where they are. All of it, for one layer. */
 void lh_evict_select(lh_evictor *evictor, const lh_evict_job *job, int64_t *counts);
 
-/* The keep mask: state [kv_count, ld] lh_entry_state. */
+/* The keep mask: state [layers at once, kv_count, ld] lh_entry_state. */
 typedef struct lh_keep {
     uint8_t *state;
     int64_t ld;

@@ -18,6 +18,12 @@ typedef struct lh_row_block {
     const float *gains;
 } lh_row_block;
 
+/* Where [kv_count, ld] is by which the first stage ranks, heads compete, and the second stage ranks (LH_SPACE_PARTS:
+ * one stage). */
+typedef struct lh_stage_scores {
+    lh_space_part first, heads, second;
+} lh_stage_scores;
+
 struct lh_evictor {
     lh_exec exec;
     lh_evict_shape shape;
@@ -28,12 +34,15 @@ struct lh_evictor {
     uint64_t seed;
     uint32_t request;
     lh_evict_listener listener;
-    void *at[LH_SPACE_PARTS];
-    int64_t bytes[LH_SPACE_PARTS]; /* of `at` */
-    int64_t ld;
-    lh_row_block scoring, references; /* rows of this eviction, once they are where they look from; q NULL: not yet */
+    void *at[LH_SPACE_PARTS];      /* of the layer whose turn it is */
+    int64_t bytes[LH_SPACE_PARTS]; /* of `at`, of one layer */
+    int64_t ld, turn;
+    lh_stage_scores stages;            /* of the layers that were scored */
+    lh_ragged views[LH_EVICT_AT_ONCE]; /* of the layers that are evicted at once */
+    lh_row_block scoring, references;  /* rows of this eviction, once they are where they look from; q NULL: not yet */
     lh_gather gather;
     int64_t *budgets; /* host, [kv_heads of the model] */
+    int64_t *counts;  /* host, [LH_EVICT_AT_ONCE, kv_count] */
     lh_rows_check check;
     int64_t summary_bytes; /* that this rank has sent */
 };
@@ -88,13 +97,12 @@ int64_t lh_exchanged_bytes(const lh_heads *heads, int64_t floats, int64_t ld);
 
 /* ---- from scores to the mask ---- */
 
-/* [kv_count, ld]: what the first stage ranks by, heads compete by, and the second stage ranks by (NULL: one stage). */
-typedef struct lh_stage_scores {
-    const float *first, *heads, *second;
-} lh_stage_scores;
+/* The scores and the mask of a layer lie after those of the layers before it (LH_SPACE_LAYER_PARTS): `at` becomes that
+ * of one of them (evictor.c). */
+void lh_evict_turn_to(lh_evictor *ev, int64_t layer);
 
 /* shape.c: the source's scores pooled, joined over the group, weighed; returns where they are. */
-float *lh_shape_scores(lh_evictor *ev, const lh_evict_job *job);
+lh_space_part lh_shape_scores(lh_evictor *ev, const lh_evict_job *job);
 /* x, y: [kv_count * parts, ld]. Competing entries alone: what is protected never leaks in. */
 void lh_pool_entries(lh_evictor *ev, const lh_evict_job *job, const lh_pool_args *of);
 void lh_join_group(lh_evictor *ev, const lh_evict_job *job, const float *x, float *y);
@@ -102,20 +110,22 @@ void lh_join_group(lh_evictor *ev, const lh_evict_job *job, const float *x, floa
 /* joint_heads.c. Collective. The same scores for all heads of the layer, in place. */
 void lh_join_heads(lh_evictor *ev, const lh_evict_job *job, float *scores);
 
-/* stages.c: what each stage of the selection ranks by. Collective where heads are joined. */
-lh_stage_scores lh_make_stages(lh_evictor *ev, const lh_evict_job *job, float *scores);
-void lh_mark_stages(lh_evictor *ev, const lh_evict_job *job, const lh_stage_scores *scores);
+/* stages.c: what each stage of the selection ranks by. Collective where heads are joined. And the masks of n layers, by
+ * LH_SPACE_COUNTS. */
+lh_stage_scores lh_make_stages(lh_evictor *ev, const lh_evict_job *job, lh_space_part scores);
+void lh_mark_stages(lh_evictor *ev, const lh_evict_job *jobs, int64_t n);
 
 /* Collective. Score the entries by the policy's source, and shape the scores (select.c). */
 lh_stage_scores lh_score_entries(lh_evictor *ev, const lh_evict_job *job);
 
-/* counts[h] (device) competing entries of each head stay, the best by `scores`; what becomes of the others: `others`.
- */
-void lh_mark_best(lh_evictor *ev, const lh_evict_job *job, const float *scores, const int64_t *counts,
+/* counts[h] (device, [n, kv_count]) competing entries of each head of n layers stay, the best by the scores in `by`;
+ * what becomes of the others: `others`. From the layer on whose turn it is (mask.c). */
+void lh_mark_best(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, lh_space_part by, const int64_t *counts,
                   lh_entry_state others);
 
-/* adaptive_heads.c. Collective. AdaKV's selection over the heads of one layer: LH_SPACE_COUNTS of this rank's heads. */
-void lh_adaptive_counts(lh_evictor *ev, const lh_evict_job *job, const float *scores);
+/* adaptive_heads.c. Collective. AdaKV's selection over the heads of one layer, which are ranked by `scores`: counts
+ * (device) of this rank's heads. */
+void lh_adaptive_counts(lh_evictor *ev, const lh_evict_job *job, const float *scores, int64_t *counts);
 
 lh_draw lh_draw_of(const lh_evictor *ev, const lh_evict_job *job);
 

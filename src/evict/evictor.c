@@ -12,6 +12,7 @@ lh_status lh_evictor_open(lh_evictor **out, const lh_exec *exec, const lh_evict_
     LH_TRY_DONE(lh_gather_init(&ev->gather, shape->heads.ranks));
     LH_TRY_DONE(lh_rows_check_open(&ev->check, exec));
     LH_TRY_DONE(lh_calloc(&ev->budgets, shape->heads.kv_heads, sizeof *ev->budgets));
+    LH_TRY_DONE(lh_calloc(&ev->counts, LH_EVICT_AT_ONCE * shape->heads.kv_count, sizeof *ev->counts));
     *out = ev;
     ev = NULL;
 done:
@@ -27,6 +28,7 @@ void lh_evictor_close(lh_evictor *ev)
     lh_rows_check_close(&ev->check, &ev->exec);
     lh_gather_clear(&ev->gather);
     lh_free(ev->budgets);
+    lh_free(ev->counts);
     lh_free(ev);
 }
 
@@ -52,6 +54,7 @@ void lh_evictor_listen(lh_evictor *ev, const lh_evict_listener *listener)
 
 static void free_parts(lh_evictor *ev, int first, int end)
 {
+    lh_evict_turn_to(ev, 0);
     for (int i = first; i < end; i++) {
         lh_device_free(lh_exec_device(&ev->exec), ev->at[i]);
         ev->at[i] = NULL;
@@ -68,7 +71,8 @@ static lh_status alloc_parts(lh_evictor *ev, const lh_space_request *request, in
     free_parts(ev, first, end);
     lh_space_sizes(&own, bytes);
     for (int i = first; i < end; i++) {
-        LH_TRY(lh_device_alloc(lh_exec_device(&ev->exec), &ev->at[i], bytes[i], LH_MEM_WORK));
+        int64_t layers = i < LH_SPACE_LAYER_PARTS ? request->layers : 1;
+        LH_TRY(lh_device_alloc(lh_exec_device(&ev->exec), &ev->at[i], layers * bytes[i], LH_MEM_WORK));
         ev->bytes[i] = bytes[i];
     }
     return LH_OK;
@@ -84,14 +88,15 @@ static lh_status alloc_evictions(lh_evictor *ev, const lh_space_request *request
 
 lh_status lh_evictor_alloc(lh_evictor *ev, const lh_evict_need *need)
 {
-    return alloc_evictions(ev, &(lh_space_request){.need = *need});
+    return alloc_evictions(ev, &(lh_space_request){.need = *need, .layers = 1});
 }
 
-lh_status lh_evictor_alloc_steps(lh_evictor *ev, int64_t ld)
+lh_status lh_evictor_alloc_steps(lh_evictor *ev, int64_t ld, int64_t layers)
 {
     int evicts = lh_evicts_again(&ev->policy), scored = evicts && ev->policy.score.source != LH_SCORE_POSITION;
     return alloc_evictions(
-        ev, &(lh_space_request){.need = {.ld = ld, .ranked = evicts, .scored = scored}, .steps = evicts});
+        ev,
+        &(lh_space_request){.need = {.ld = ld, .ranked = evicts, .scored = scored}, .layers = layers, .steps = evicts});
 }
 
 lh_status lh_evictor_alloc_rows(lh_evictor *ev, int64_t tokens)
@@ -108,6 +113,13 @@ void lh_evictor_free(lh_evictor *ev)
 void lh_evictor_free_rows(lh_evictor *ev)
 {
     free_parts(ev, LH_SPACE_FIRST_OF_ROWS, LH_SPACE_PARTS);
+}
+
+void lh_evict_turn_to(lh_evictor *ev, int64_t layer)
+{
+    for (int i = 0; i < LH_SPACE_LAYER_PARTS; i++)
+        if (ev->at[i]) ev->at[i] = (char *)ev->at[i] + (layer - ev->turn) * ev->bytes[i];
+    ev->turn = layer;
 }
 
 int64_t lh_evictor_ld(const lh_evictor *ev)

@@ -141,7 +141,7 @@ static void put_gains(const curves *c, double energy)
     lh_free(losses);
 }
 
-const float *lh_score_gains(lh_evictor *ev, const lh_evict_job *job, const float *scores)
+void lh_score_gains(lh_evictor *ev, const lh_evict_job *job, const float *scores)
 {
     const int64_t heads = ev->shape.heads.kv_count;
     float *gains = ev->at[LH_SPACE_ENTRY_GAINS];
@@ -157,5 +157,4 @@ const float *lh_score_gains(lh_evictor *ev, const lh_evict_job *job, const float
     LH_RUN(&ev->exec, rank_scores, .y = gains, .order = c.room.order, .counts = c.room.counts, .ranks = c.room.ranks,
            .values = c.room.gains, .heads = heads, .ld = ev->ld, .points = POINTS, .values_ld = POINTS);
     lh_free(c.counts);
-    return gains;
 }

@@ -7,8 +7,8 @@
 
 #include "evict/evict_impl.h"
 
-/* Collective where groups are split, and where layers compete. What each competing entry gains: [kv_count, ld], in the
- * order of `scores` in each head. */
-const float *lh_score_gains(lh_evictor *evictor, const lh_evict_job *job, const float *scores);
+/* Collective where groups are split, and where layers compete. What each competing entry gains, in
+ * LH_SPACE_ENTRY_GAINS: in the order of `scores` in each head. */
+void lh_score_gains(lh_evictor *evictor, const lh_evict_job *job, const float *scores);
 
 #endif

@@ -12,27 +12,40 @@ void lh_evict_put_keep(lh_evictor *ev, const uint8_t *state)
     lh_exec_put(&ev->exec, ev->at[LH_SPACE_STATE], state, ev->shape.heads.kv_count * ev->ld);
 }
 
-void lh_evict_classify(lh_evictor *ev, const lh_evict_job *job)
+static lh_position_lines lines_of(const lh_evict_job *job)
 {
     const lh_protection *p = &job->protect;
     int64_t recent_from = job->seen - p->recents;
     if (p->budget >= job->seen - job->visible_from) recent_from = job->visible_from; /* all that can be seen stays */
-    LH_RUN(&ev->exec, classify, .state = ev->at[LH_SPACE_STATE], .kv = job->entries,
-           .lines = &(lh_position_lines){.visible_from = job->visible_from,
-                                         .sinks = job->visible_from + p->sinks,
-                                         .recent_from = recent_from},
-           .batch = 1, .ld = ev->ld);
+    return (lh_position_lines){
+        .visible_from = job->visible_from, .sinks = job->visible_from + p->sinks, .recent_from = recent_from};
 }
 
-void lh_mark_best(lh_evictor *ev, const lh_evict_job *job, const float *scores, const int64_t *counts,
+/* The entries of several layers, side by side. */
+static const lh_ragged *views_of(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) ev->views[i] = *jobs[i].entries;
+    return ev->views;
+}
+
+void lh_evict_classify(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
+{
+    lh_position_lines lines[LH_EVICT_AT_ONCE];
+    for (int64_t i = 0; i < n; i++) lines[i] = lines_of(&jobs[i]);
+    LH_RUN(&ev->exec, classify, .state = ev->at[LH_SPACE_STATE], .kv = views_of(ev, jobs, n), .lines = lines,
+           .batch = n, .ld = ev->ld);
+}
+
+void lh_mark_best(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, lh_space_part by, const int64_t *counts,
                   lh_entry_state others)
 {
-    LH_RUN(&ev->exec, select_top, .state = ev->at[LH_SPACE_STATE], .scores = scores, .kv = job->entries,
-           .counts = counts, .batch = 1, .ld = ev->ld, .others = others);
+    LH_RUN(&ev->exec, select_top, .state = ev->at[LH_SPACE_STATE], .scores = ev->at[by], .kv = views_of(ev, jobs, n),
+           .counts = counts, .batch = n, .ld = ev->ld, .scores_step = ev->bytes[by] / (int64_t)sizeof(float),
+           .others = others);
 }
 
-void lh_evict_mark(lh_evictor *ev, const lh_evict_job *job, const float *scores, const int64_t *counts)
+void lh_evict_mark(lh_evictor *ev, const lh_evict_job *job, const int64_t *counts)
 {
     lh_exec_put(&ev->exec, ev->at[LH_SPACE_COUNTS], counts, job->entries->heads * (int64_t)sizeof *counts);
-    lh_mark_best(ev, job, scores, ev->at[LH_SPACE_COUNTS], LH_ENTRY_DROP);
+    lh_mark_best(ev, job, 1, LH_SPACE_RAW, ev->at[LH_SPACE_COUNTS], LH_ENTRY_DROP);
 }

@@ -22,9 +22,9 @@ lh_stage_scores lh_score_entries(lh_evictor *ev, const lh_evict_job *job)
     ev->scoring = ev->references = (lh_row_block){0};
     lh_evict_make_norms(ev, job);
     lh_source_of(&ev->policy)->score(ev, job);
-    float *scores = lh_shape_scores(ev, job);
-    lh_stage_scores stages = lh_make_stages(ev, job, scores);
-    notify(ev, job, scores);
+    lh_space_part by = lh_shape_scores(ev, job);
+    lh_stage_scores stages = lh_make_stages(ev, job, by);
+    notify(ev, job, ev->at[by]);
     return stages;
 }
 
@@ -32,20 +32,17 @@ lh_stage_scores lh_score_entries(lh_evictor *ev, const lh_evict_job *job)
 static void protect_values(lh_evictor *ev, const lh_evict_job *job)
 {
     const int64_t heads = ev->shape.heads.kv_count;
-    float *ranges = ev->at[LH_SPACE_RAW];
     if (!job->protect.values) return;
-    for (int64_t h = 0; h < heads; h++) ev->budgets[h] = job->protect.values;
-    lh_exec_put(&ev->exec, ev->at[LH_SPACE_COUNTS], ev->budgets, heads * (int64_t)sizeof *ev->budgets);
-    LH_RUN(&ev->exec, value_ranges, .y = ranges, .kv = job->entries, .ld = ev->ld);
-    lh_mark_best(ev, job, ranges, ev->at[LH_SPACE_COUNTS], LH_ENTRY_COMPETES);
+    for (int64_t h = 0; h < heads; h++) ev->counts[h] = job->protect.values;
+    lh_exec_put(&ev->exec, ev->at[LH_SPACE_COUNTS], ev->counts, heads * (int64_t)sizeof *ev->counts);
+    LH_RUN(&ev->exec, value_ranges, .y = ev->at[LH_SPACE_RAW], .kv = job->entries, .ld = ev->ld);
+    lh_mark_best(ev, job, 1, LH_SPACE_RAW, ev->at[LH_SPACE_COUNTS], LH_ENTRY_COMPETES);
 }
 
-/* What this rank's heads keep of their competing entries where no scores are needed for it: into LH_SPACE_COUNTS, and
- * on the host. */
-static void count_by_plan(lh_evictor *ev, const lh_evict_job *job, int64_t *counts)
+/* What this rank's heads keep of their competing entries where no scores are needed for it: counts [kv_count]. */
+static void plan_counts(lh_evictor *ev, const lh_evict_job *job, int64_t *counts)
 {
     const lh_heads *h = &ev->shape.heads;
-    int64_t bytes = h->kv_count * (int64_t)sizeof *counts, *own = ev->budgets + h->kv_first;
     for (int64_t g = 0; g < h->kv_heads; g++) ev->budgets[g] = job->protect.base;
     if (ev->policy.budgets.heads == LH_HEADS_PROFILE)
         lh_policy_heads(&(lh_heads_request){.layer = job->layer.index,
@@ -54,32 +51,58 @@ static void count_by_plan(lh_evictor *ev, const lh_evict_job *job, int64_t *coun
                                             .room = job->room,
                                             .profile = ev->head_profile},
                         ev->budgets);
-    if (counts) memcpy(counts, own, (size_t)bytes);
-    lh_exec_put(&ev->exec, ev->at[LH_SPACE_COUNTS], own, bytes);
+    memcpy(counts, ev->budgets + h->kv_first, (size_t)h->kv_count * sizeof *counts);
+}
+
+/* That of several layers into LH_SPACE_COUNTS, and on the host that of the first. */
+static void count_by_plan(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, int64_t *counts)
+{
+    const int64_t heads = ev->shape.heads.kv_count, bytes = heads * (int64_t)sizeof *counts;
+    for (int64_t i = 0; i < n; i++) plan_counts(ev, &jobs[i], ev->counts + i * heads);
+    if (counts) memcpy(counts, ev->counts, (size_t)bytes);
+    lh_exec_put(&ev->exec, ev->at[LH_SPACE_COUNTS], ev->counts, n * bytes);
+}
+
+/* The same where heads compete. */
+static void count_by_scores(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, int64_t *counts)
+{
+    const int64_t heads = ev->shape.heads.kv_count;
+    int64_t *all = ev->at[LH_SPACE_COUNTS];
+    for (int64_t i = 0; i < n; i++) {
+        lh_evict_turn_to(ev, i);
+        lh_adaptive_counts(ev, &jobs[i], ev->at[ev->stages.heads], all + i * heads);
+    }
+    if (counts) lh_exec_copy(&ev->exec, counts, all, heads * (int64_t)sizeof *counts, LH_COPY_TO_HOST);
+}
+
+void lh_evict_score(lh_evictor *ev, const lh_evict_job *jobs, int64_t i)
+{
+    lh_evict_turn_to(ev, i);
+    protect_values(ev, &jobs[i]);
+    ev->stages = lh_score_entries(ev, &jobs[i]);
+}
+
+void lh_evict_choose(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, int64_t *counts)
+{
+    (ev->policy.budgets.heads == LH_HEADS_ADAPTIVE ? count_by_scores : count_by_plan)(ev, jobs, n, counts);
+    lh_evict_turn_to(ev, 0);
+    lh_mark_stages(ev, jobs, n);
 }
 
 void lh_evict_select(lh_evictor *ev, const lh_evict_job *job, int64_t *counts)
 {
-    int64_t heads = ev->shape.heads.kv_count, bytes = heads * (int64_t)sizeof *counts;
-    for (int64_t h = 0; h < heads && counts; h++) counts[h] = job->ranked ? job->protect.base : 0;
-    lh_evict_classify(ev, job);
+    for (int64_t h = 0; h < ev->shape.heads.kv_count && counts; h++) counts[h] = job->ranked ? job->protect.base : 0;
+    lh_evict_classify(ev, job, 1);
     if (!job->ranked) return;
-    protect_values(ev, job);
-    lh_stage_scores scores = lh_score_entries(ev, job);
-    if (ev->policy.budgets.heads == LH_HEADS_ADAPTIVE) {
-        lh_adaptive_counts(ev, job, scores.heads);
-        if (counts) lh_exec_copy(&ev->exec, counts, ev->at[LH_SPACE_COUNTS], bytes, LH_COPY_TO_HOST);
-    } else {
-        count_by_plan(ev, job, counts);
-    }
-    lh_mark_stages(ev, job, &scores);
+    lh_evict_score(ev, job, 0);
+    lh_evict_choose(ev, job, 1, counts);
 }
 
 void lh_evict_keep_scores(lh_evictor *ev, const lh_evict_job *job)
 {
-    lh_evict_classify(ev, job);
+    lh_evict_classify(ev, job, 1);
     lh_stage_scores scores = lh_score_entries(ev, job);
     /* what is protected has none, and no number by chance: a prefill in flight is saved */
-    LH_RUN(&ev->exec, put_stats, .y = lh_stat_of(job->entries, ev->stats.score), .x = scores.heads,
+    LH_RUN(&ev->exec, put_stats, .y = lh_stat_of(job->entries, ev->stats.score), .x = ev->at[scores.heads],
            .state = ev->at[LH_SPACE_STATE], .kv = job->entries, .last = LH_ALL_ENTRIES, .ld = ev->ld);
 }

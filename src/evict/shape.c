@@ -46,25 +46,23 @@ static void defend(lh_evictor *ev, const lh_evict_job *job, float *scores)
            .len = job->entries->len, .heads = ev->shape.heads.kv_count, .ld = ev->ld, .raise = score->mean_floor);
 }
 
-float *lh_shape_scores(lh_evictor *ev, const lh_evict_job *job)
+lh_space_part lh_shape_scores(lh_evictor *ev, const lh_evict_job *job)
 {
     const lh_policy_shape *shape = &ev->policy.shape;
     int64_t parts = lh_score_parts(&ev->policy, &ev->shape.heads);
     int apart = parts > 1 && shape->group_after_pool;
-    float *scores = ev->at[LH_SPACE_RAW];
-    if (shape->pool != LH_POOL_NONE) {
+    int pools = shape->pool != LH_POOL_NONE;
+    lh_space_part at = pools && !apart ? LH_SPACE_SHAPED : LH_SPACE_RAW;
+    float *scores = ev->at[at];
+    if (pools)
         lh_pool_entries(ev, job,
                         &(lh_pool_args){.y = ev->at[LH_SPACE_SHAPED],
-                                        .x = scores,
+                                        .x = ev->at[LH_SPACE_RAW],
                                         .rows_per_head = apart ? parts : 1,
                                         .k = shape->pool_size,
                                         .kind = (lh_pool_kind)shape->pool});
-        if (apart)
-            lh_join_group(ev, job, ev->at[LH_SPACE_SHAPED], scores);
-        else
-            scores = ev->at[LH_SPACE_SHAPED];
-    }
+    if (pools && apart) lh_join_group(ev, job, ev->at[LH_SPACE_SHAPED], scores);
     if (ev->policy.score.value_prior) weigh_by_values(ev, job, scores);
     defend(ev, job, scores);
-    return scores;
+    return at;
 }

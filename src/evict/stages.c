@@ -31,41 +31,52 @@ static void perturb(lh_evictor *ev, const lh_evict_job *job, const float *scores
         lh_exec_copy(&ev->exec, y + g * ev->ld, y, job->cols * (int64_t)sizeof *y, LH_COPY_ON_DEVICE);
 }
 
-lh_stage_scores lh_make_stages(lh_evictor *ev, const lh_evict_job *job, float *scores)
+lh_stage_scores lh_make_stages(lh_evictor *ev, const lh_evict_job *job, lh_space_part by)
 {
-    float *second = ev->at[LH_SPACE_SECOND];
-    lh_stage_scores s = {.first = scores, .heads = scores};
+    float *scores = ev->at[by];
+    lh_stage_scores s = {.first = by, .heads = by, .second = LH_SPACE_PARTS};
     if (ev->policy.select.joint) lh_join_heads(ev, job, scores);
     switch (ev->policy.select.kind) {
     case LH_SELECT_TOPK: break;
     case LH_SELECT_TWO_STAGE:
         weigh_by_norms(ev, job, scores);
-        s.second = second;
+        s.second = LH_SPACE_SECOND;
         break;
     case LH_SELECT_STD_SCOPE: /* RoCo (arXiv 2402.06262): the deviations come first */
-        s.first = second;
-        s.second = scores;
+        s.first = LH_SPACE_SECOND;
+        s.second = by;
         break;
     case LH_SELECT_TOPK_SAMPLE:
         perturb(ev, job, scores);
-        s.second = second;
+        s.second = LH_SPACE_SECOND;
         break;
     case LH_SELECT_TOPK_KEYS: lh_take_turns(ev, job, scores); break;
     }
-    if (lh_competes_by_losses(&ev->policy.budgets)) s.heads = lh_score_gains(ev, job, scores);
+    if (lh_competes_by_losses(&ev->policy.budgets)) {
+        lh_score_gains(ev, job, scores);
+        s.heads = LH_SPACE_ENTRY_GAINS;
+    }
     return s;
 }
 
-void lh_mark_stages(lh_evictor *ev, const lh_evict_job *job, const lh_stage_scores *scores)
+/* What both stages take of the counts of each layer. */
+static void split_counts(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, int64_t *counts)
 {
-    int64_t heads = job->entries->heads, *counts = ev->at[LH_SPACE_COUNTS];
-    int64_t *first = counts + heads, *rest = counts + 2 * heads;
-    if (!scores->second) {
-        lh_mark_best(ev, job, scores->first, counts, LH_ENTRY_DROP);
+    const int64_t heads = ev->shape.heads.kv_count;
+    for (int64_t i = 0; i < n; i++, counts += heads)
+        LH_RUN(&ev->exec, split_counts, .first = counts + n * heads, .rest = counts + 2 * n * heads, .counts = counts,
+               .stage = lh_policy_stage(&ev->policy, &jobs[i].protect), .heads = heads);
+}
+
+void lh_mark_stages(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
+{
+    const lh_stage_scores *by = &ev->stages;
+    int64_t rows = n * ev->shape.heads.kv_count, *counts = ev->at[LH_SPACE_COUNTS];
+    if (by->second == LH_SPACE_PARTS) {
+        lh_mark_best(ev, jobs, n, by->first, counts, LH_ENTRY_DROP);
         return;
     }
-    LH_RUN(&ev->exec, split_counts, .first = first, .rest = rest, .counts = counts,
-           .stage = lh_policy_stage(&ev->policy, &job->protect), .heads = heads);
-    lh_mark_best(ev, job, scores->first, first, LH_ENTRY_COMPETES);
-    lh_mark_best(ev, job, scores->second, rest, LH_ENTRY_DROP);
+    split_counts(ev, jobs, n, counts);
+    lh_mark_best(ev, jobs, n, by->first, counts + rows, LH_ENTRY_COMPETES);
+    lh_mark_best(ev, jobs, n, by->second, counts + 2 * rows, LH_ENTRY_DROP);
 }

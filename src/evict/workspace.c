@@ -40,7 +40,7 @@ void lh_space_sizes(const lh_space_request *request, int64_t bytes[LH_SPACE_PART
     int64_t row = h->kv_count * request->need.ld * (int64_t)sizeof(float), parts = lh_score_parts(p, h);
     memset(bytes, 0, LH_SPACE_PARTS * sizeof *bytes);
     bytes[LH_SPACE_STATE] = h->kv_count * request->need.ld;
-    bytes[LH_SPACE_COUNTS] = 3 * h->kv_count * (int64_t)sizeof(int64_t);
+    bytes[LH_SPACE_COUNTS] = 3 * request->layers * h->kv_count * (int64_t)sizeof(int64_t);
     if (request->need.ranked) {
         bytes[LH_SPACE_RAW] = parts * row;
         if (p->shape.pool != LH_POOL_NONE) bytes[LH_SPACE_SHAPED] = parts * row;

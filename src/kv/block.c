@@ -30,9 +30,9 @@ static lh_status evict(lh_kv *kv, int64_t layer, int64_t at)
     if (kv->stats.norms >= 0) kv->layers[layer].normless += at == first ? first : block;
     LH_LATCH(x, lh_arena_pull_len(arena, x));
     lh_kv_make_work_everywhere(kv, 0);
-    lh_kv_drop_unseen(kv, &job, arena);
+    lh_kv_drop_unseen(kv, &job, 1);
     LH_LATCH(x, lh_arena_pull_len(arena, x));
-    if (!only_slides(kv, layer)) lh_kv_evict_layer(kv, &job, arena);
+    if (!only_slides(kv, layer)) lh_kv_evict_layers(kv, &job, 1);
     LH_LATCH(x, lh_arena_pull_len(arena, x));
     kv->evict_s += lh_kv_now() - start;
     return lh_exec_agree(x);
@@ -59,6 +59,6 @@ void lh_kv_end_blocks(lh_kv *kv, int64_t layer)
     LH_LATCH(x, lh_arena_pull_len(arena, x));
     if (job.visible_from == 0) return;
     lh_kv_make_work(kv, 0);
-    lh_kv_drop_unseen(kv, &job, arena); /* the last block's rows saw them */
+    lh_kv_drop_unseen(kv, &job, 1); /* the last block's rows saw them */
     LH_LATCH(x, lh_arena_pull_len(arena, x));
 }

@@ -83,22 +83,29 @@ lh_status lh_kv_reserve(lh_kv *kv, int64_t tokens)
 
 typedef enum occasion { UNSEEN_GO, POLICY_IS_DUE } occasion;
 
-/* Collective where lh_kv_evict_layer is. */
+static lh_evict_job job_of(lh_kv *kv, int64_t layer)
+{
+    int64_t budget = kv->arrays.budgets[layer];
+    lh_evict_job job = lh_kv_job(kv, layer, &kv->layers[layer].arena, kv->timeline.seen);
+    job.number = kv->timeline.evictions + lh_kv_block_count(&kv->numbers, budget, kv->prompt.tokens);
+    job.protect = lh_policy_protect(
+        &kv->numbers, &(lh_protect_request){.budget = budget, .seen = job.seen, .visible_from = job.visible_from});
+    return job;
+}
+
+/* Collective where lh_kv_evict_layers is. */
 static void evict(lh_kv *kv, occasion when)
 {
+    lh_evict_job jobs[LH_EVICT_AT_ONCE];
     if (when == POLICY_IS_DUE)
         lh_kv_make_work_everywhere(kv, 0);
     else
         lh_kv_make_work(kv, 0);
-    for (int64_t l = 0; l < kv->shape.layers; l++) {
-        int64_t budget = kv->arrays.budgets[l];
-        lh_arena *arena = &kv->layers[l].arena;
-        lh_evict_job job = lh_kv_job(kv, l, arena, kv->timeline.seen);
-        job.number = kv->timeline.evictions + lh_kv_block_count(&kv->numbers, budget, kv->prompt.tokens);
-        job.protect = lh_policy_protect(
-            &kv->numbers, &(lh_protect_request){.budget = budget, .seen = job.seen, .visible_from = job.visible_from});
-        lh_kv_drop_unseen(kv, &job, arena);
-        if (when == POLICY_IS_DUE) lh_kv_evict_layer(kv, &job, arena);
+    for (int64_t first = 0; first < kv->shape.layers; first += LH_EVICT_AT_ONCE) {
+        int64_t n = lh_min_i64(kv->shape.layers - first, LH_EVICT_AT_ONCE);
+        for (int64_t i = 0; i < n; i++) jobs[i] = job_of(kv, first + i);
+        lh_kv_drop_unseen(kv, jobs, n);
+        if (when == POLICY_IS_DUE) lh_kv_evict_layers(kv, jobs, n);
     }
     LH_LATCH(&kv->exec, lh_kv_ask_lens(kv));
 }

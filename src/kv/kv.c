@@ -4,9 +4,9 @@
 static lh_status init_arrays(lh_kv_arrays *a, const lh_kv_shape *shape, lh_device *device)
 {
     const lh_heads *h = &shape->heads;
-    LH_TRY(lh_calloc(&a->budgets, shape->layers + 2 * h->kv_heads, sizeof *a->budgets));
+    LH_TRY(lh_calloc(&a->budgets, shape->layers + (LH_EVICT_AT_ONCE + 1) * h->kv_heads, sizeof *a->budgets));
     a->room = a->budgets + shape->layers;
-    a->lens = a->room + h->kv_heads;
+    a->lens = a->room + LH_EVICT_AT_ONCE * h->kv_heads;
     LH_TRY(lh_device_alloc_host(device, &a->kept, h->kv_count * (int64_t)sizeof *a->kept));
     return lh_gather_init(&a->gather, h->ranks);
 }

@@ -59,9 +59,10 @@ typedef struct lh_shared_prefill {
 
 /* Small host arrays of collectives, made once: an allocation in the middle of one could fail on one rank alone. */
 typedef struct lh_kv_arrays {
-    int64_t *budgets;     /* [layers] */
-    int64_t *room, *lens; /* [kv_heads of the model] */
-    int64_t *kept;        /* [kv_count], of lh_device_alloc_host */
+    int64_t *budgets; /* [layers] */
+    int64_t *room;    /* [LH_EVICT_AT_ONCE, kv_heads of the model] */
+    int64_t *lens;    /* [kv_heads of the model] */
+    int64_t *kept;    /* [kv_count], of lh_device_alloc_host */
     lh_gather gather;
 } lh_kv_arrays;
 
@@ -135,17 +136,18 @@ int64_t *lh_kv_divided(lh_kv *kv); /* NULL where no layers compete */
 lh_held_rows lh_kv_held_rows(const lh_kv *kv, int64_t layer);
 lh_status lh_kv_rejoin(lh_kv *kv, const lh_evict_job *job, lh_held_rows *held);
 
-/* ---- one eviction (evict_layer.c) ---- */
+/* ---- one eviction (evict_layers.c) ---- */
 
-/* Work space for heads as long as they are now in any layer, and `cols` slots at least. lh_kv_make_work_everywhere:
- * before evictions that exchange something, which all ranks need it for; collective then. */
+/* Work space for heads as long as they are now in any layer, and `cols` slots at least, of one layer in a prompt, after
+ * it of LH_EVICT_AT_ONCE. lh_kv_make_work_everywhere: before evictions that exchange something, which all ranks need it
+ * for; collective then. */
 void lh_kv_make_work(lh_kv *kv, int64_t cols);
 void lh_kv_make_work_everywhere(lh_kv *kv, int64_t cols);
 
-/* Collective where attention ranks and groups are split, heads differ or are joined: what the next row cannot see goes,
- * then what the policy gives up. The work space is made. */
-void lh_kv_drop_unseen(lh_kv *kv, const lh_evict_job *job, lh_arena *arena);
-void lh_kv_evict_layer(lh_kv *kv, lh_evict_job *job, lh_arena *arena);
+/* Of n layers, in arenas of their own, with work space for as many: what the next row cannot see goes; and, collective
+ * where attention ranks and groups are split, heads differ or are joined, what the policy gives up. */
+void lh_kv_drop_unseen(lh_kv *kv, const lh_evict_job *jobs, int64_t n);
+void lh_kv_evict_layers(lh_kv *kv, lh_evict_job *jobs, int64_t n);
 
 /* The entries that the mask keeps, counts[h] competing ones of each head, from the arena of the prefill into one of the
  * layer's own, with its slack. */

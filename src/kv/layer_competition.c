@@ -119,8 +119,8 @@ static void divide_finally(lh_kv *kv, lh_top_request *q)
 /* The mask of one layer so far: its best entries, as many as its heads' budgets. */
 static void mark(lh_kv *kv, const lh_evict_job *job, const int64_t *budgets)
 {
-    const float *scores = lh_evict_show_scores(kv->evictor, job);
-    lh_evict_mark(kv->evictor, job, scores, budgets + kv->shape.heads.kv_first);
+    (void)lh_evict_show_scores(kv->evictor, job);
+    lh_evict_mark(kv->evictor, job, budgets + kv->shape.heads.kv_first);
 }
 
 /* The layer that has just come leaves the arena of the prefill. */

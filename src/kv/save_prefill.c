@@ -80,7 +80,7 @@ static lh_status check_protected(lh_kv *kv, const lh_cache_file *file, const lh_
     const lh_arena *arena = &kv->layers[file->layer].arena;
     const int64_t wanted = protected_of(&kv->layers[file->layer].plan);
     uint8_t *state = NULL;
-    lh_evict_classify(kv->evictor, job);
+    lh_evict_classify(kv->evictor, job, 1);
     const lh_keep mask = lh_evict_keep(kv->evictor);
     LH_TRY_DONE(lh_calloc(&state, mask.ld, 1));
     for (int64_t h = 0; h < arena->view.heads; h++) {

@@ -162,8 +162,8 @@ static int too_much(const oracle *o, int64_t l, int64_t from, int64_t budget)
 
 /* Layers whose heads choose at once: one, or all of those that compete. */
 typedef struct sheets {
-    int64_t n, layers[8];
-    lh_protection protect[8];
+    int64_t n, layers[KV_RIG_LAYERS];
+    lh_protection protect[KV_RIG_LAYERS];
 } sheets;
 
 /* States and scores of the sheets, [n * kv_heads, cap]. */

@@ -24,16 +24,16 @@ typedef struct oracle {
     lh_policy_numbers fixed; /* shares are of the prompt */
     int64_t cap;             /* tokens there can be */
     int64_t seen, steps, evictions, first_row;
-    int64_t blocks;                 /* evictions of a layer while the prompt was taken in */
-    int32_t *began;                 /* [cap] tokens seen before those that a row came with */
-    int64_t budgets[8], counted[8]; /* counted: rows of a layer that its tallies have */
-    int made;                       /* the budgets are final */
-    double *k, *v, *q, *w;          /* [layers, cap, heads, dim]; w: [layers, hidden, heads, dim] */
-    int32_t *gone;                  /* [layers, kv_heads, cap] tokens seen when an entry went, INT32_MAX: it is there */
-    uint8_t *doubt;                 /* alike: the last eviction may have decided otherwise, but for rounding */
-    oracle_tally *tallies;          /* [layers, kv_heads], where statistics go on */
-    int64_t decided, doubted;       /* entries that competed, and of them those in doubt, so far */
-    int64_t checked[2];             /* entries of the layers checked so far: wanted, and there */
+    int64_t blocks;                                         /* evictions of a layer while the prompt was taken in */
+    int32_t *began;                                         /* [cap] tokens seen before those that a row came with */
+    int64_t budgets[KV_RIG_LAYERS], counted[KV_RIG_LAYERS]; /* counted: rows of a layer that its tallies have */
+    int made;                                               /* the budgets are final */
+    double *k, *v, *q, *w;    /* [layers, cap, heads, dim]; w: [layers, hidden, heads, dim] */
+    int32_t *gone;            /* [layers, kv_heads, cap] tokens seen when an entry went, INT32_MAX: it is there */
+    uint8_t *doubt;           /* alike: the last eviction may have decided otherwise, but for rounding */
+    oracle_tally *tallies;    /* [layers, kv_heads], where statistics go on */
+    int64_t decided, doubted; /* entries that competed, and of them those in doubt, so far */
+    int64_t checked[2];       /* entries of the layers checked so far: wanted, and there */
     struct oracle *marked;
 } oracle;
 

@@ -8,6 +8,9 @@
 #include "mpi_check.h"
 #include "policies/budgets.h"
 
+/* Most layers of a case: more than twice as many as are evicted at once. */
+enum { KV_RIG_LAYERS = 19 };
+
 /* What a model computed, in place of numbers of a seed: a token's row in layer l is row l * room + token. */
 typedef struct kv_rig_values {
     const float *k, *v, *q; /* [layers, room, heads or kv_heads, dim], rotated */
@@ -39,11 +42,11 @@ typedef struct kv_rig_case {
  * on rank 0 of its communicator), the log-sum-exps of the newest row [layers, heads] (of all ranks), and the scores
  * that were ranked ([kv_count, tokens] of this rank, NULL where none were). */
 typedef struct kv_rig_result {
-    lh_positions kept[8], *blocks[8];
-    int64_t block_count[8];
+    lh_positions kept[KV_RIG_LAYERS], *blocks[KV_RIG_LAYERS];
+    int64_t block_count[KV_RIG_LAYERS];
     float *lse;
-    float *raw[8], *scores[8];
-    uint8_t *state[8];
+    float *raw[KV_RIG_LAYERS], *scores[KV_RIG_LAYERS];
+    uint8_t *state[KV_RIG_LAYERS];
     lh_kv_stats stats;
 } kv_rig_result;
 
@@ -62,8 +65,8 @@ typedef struct kv_rig {
     float *newest; /* [layers, q_count]: log-sum-exps of the last row that a layer took in */
     int32_t *positions;
     float *frequencies;
-    lh_projection projections[8];
-    lh_rotation rotations[8];
+    lh_projection projections[KV_RIG_LAYERS];
+    lh_rotation rotations[KV_RIG_LAYERS];
     kv_rig_result *result; /* where the listener writes during the prompt */
 } kv_rig;
 

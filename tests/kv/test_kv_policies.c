@@ -90,7 +90,7 @@ static const struct {
     int64_t heads, kv_heads;
 } shapes[] = {{9, 3}, {5, 5}, {4, 1}, {6, 2}, {8, 1}, {12, 6}, {7, 7}, {10, 2}};
 
-static const uint8_t sliding[] = {1, 0, 1, 1, 0};
+static const uint8_t sliding[KV_RIG_LAYERS] = {1, 0, 1, 1, 0, 0, 1, 0, 0, 0, 1, 1, 1, 1, 0, 0, 0, 1, 0};
 
 /* A case around a policy; budget text is the caller's. */
 static kv_rig_case case_of(dice *d, const lh_policy_options *policy)
@@ -469,6 +469,8 @@ static const struct {
     {{.rows_at = "after"}, 2, {"never"}},
     {{.rows_at = "after", .rows = "sample:13", .statistic = "rms"}, 2, {"never"}},
     {{.rows = "sample:24"}, 2, {"never"}},
+    {{0}, KV_RIG_LAYERS, {"every:1", "every:3"}},
+    {{.layer_budget = "pyramid"}, KV_RIG_LAYERS, {"every:1", "every:2"}},
 };
 enum { COURSES = sizeof courses / sizeof *courses };
 

@@ -98,7 +98,7 @@ START_TEST(test_evictions_while_decoding)
     static const struct {
         const char *policy;
         int kernels;
-    } cases[] = {{"h2o", 14}, {"roco", 17}, {"tova", 18}};
+    } cases[] = {{"h2o", 12}, {"roco", 14}, {"tova", 16}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const bound bounds[] = {{"kernels of a layer in a decode step", cases[i].policy, cases[i].kernels},
                                 {"waits of a layer of the prompt", cases[i].policy, 1},

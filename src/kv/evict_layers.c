@@ -1,15 +1,15 @@
-/* One eviction of a layer: work space for it, what it finds, and the entries that stay, in place while a sequence goes
- * on or moved out of the arena of the prefill. */
+/* One eviction, of a layer or of several at once: work space for it, what it finds, and the entries that stay, in place
+ * while a sequence goes on or moved out of the arena of the prefill. */
 #include "kv/kv_impl.h"
 
 /* ---- work space ---- */
 
 void lh_kv_make_work(lh_kv *kv, int64_t cols)
 {
-    int64_t ld = cols;
+    int64_t ld = cols, layers = kv->timeline.phase == LH_KV_DECODE ? lh_min_i64(kv->shape.layers, LH_EVICT_AT_ONCE) : 1;
     for (int64_t l = 0; l < kv->shape.layers; l++) ld = lh_max_i64(ld, lh_arena_longest_cap(&kv->layers[l].arena));
     if (ld <= lh_evictor_ld(kv->evictor)) return;
-    LH_LATCH(&kv->exec, lh_evictor_alloc_steps(kv->evictor, ld));
+    LH_LATCH(&kv->exec, lh_evictor_alloc_steps(kv->evictor, ld, layers));
 }
 
 /* 1 where an eviction exchanges columns of scores or statistics; and where it exchanges anything. */
@@ -39,35 +39,45 @@ static int keeps_order(const lh_kv *kv, int64_t layer)
     return lh_kv_uses_slots(&kv->numbers) || (normless && lh_evicts_again(&kv->numbers));
 }
 
-static void compact(lh_kv *kv, int64_t layer, lh_arena *arena)
+/* By the masks of the layers. */
+static void compact(lh_kv *kv, const lh_evict_job *jobs, int64_t n)
 {
     lh_keep keep = lh_evict_keep(kv->evictor);
-    LH_LATCH(&kv->exec, lh_snapshot_save(&kv->layers[layer].snapshot, arena, &kv->exec));
-    LH_RUN(&kv->exec, compact, .dst = &arena->view, .src = &arena->view, .state = keep.state, .ld = keep.ld,
-           .kind = keeps_order(kv, layer) ? LH_COMPACT_IN_ORDER : LH_COMPACT_FILL);
+    for (int64_t i = 0; i < n; i++) {
+        lh_kv_layer *layer = &kv->layers[jobs[i].layer.index];
+        const lh_ragged *entries = &layer->arena.view;
+        LH_LATCH(&kv->exec, lh_snapshot_save(&layer->snapshot, &layer->arena, &kv->exec));
+        LH_RUN(&kv->exec, compact, .dst = entries, .src = entries, .state = keep.state + i * entries->heads * keep.ld,
+               .ld = keep.ld, .kind = keeps_order(kv, jobs[i].layer.index) ? LH_COMPACT_IN_ORDER : LH_COMPACT_FILL);
+    }
 }
 
-void lh_kv_drop_unseen(lh_kv *kv, const lh_evict_job *job, lh_arena *arena)
+void lh_kv_drop_unseen(lh_kv *kv, const lh_evict_job *jobs, int64_t n)
 {
-    lh_evict_job all = *job;
-    all.protect = (lh_protection){.budget = INT64_MAX};
-    if (job->visible_from == 0) return;
-    lh_evict_classify(kv->evictor, &all);
-    compact(kv, job->layer.index, arena);
+    lh_evict_job sliding[LH_EVICT_AT_ONCE];
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (jobs[i].visible_from == 0) continue;
+        sliding[count] = jobs[i];
+        sliding[count++].protect = (lh_protection){.budget = INT64_MAX};
+    }
+    if (count == 0) return;
+    lh_evict_classify(kv->evictor, sliding, count);
+    compact(kv, sliding, count);
 }
 
-/* What an eviction by the policy finds, in `heads` heads of lens[g] entries. 1: there may be something to evict: heads
- * are as long as the host knows, and one that holds no more than the budget loses nothing. */
-static int measure(lh_kv *kv, lh_evict_job *job, const int64_t *lens, int64_t heads)
+/* What an eviction by the policy finds, in `heads` heads of lens[g] entries; room: [heads], filled. 1: there may be
+ * something to evict: heads are as long as the host knows, and one that holds no more than the budget loses nothing. */
+static int measure(const lh_kv *kv, lh_evict_job *job, const int64_t *lens, int64_t heads, int64_t *room)
 {
     int64_t held = 0, budget = job->protect.budget;
     job->cols = 0;
     for (int64_t g = 0; g < heads; g++) {
-        kv->arrays.room[g] = lh_max_i64(0, lens[g] - job->protect.sinks - job->protect.recents);
+        room[g] = lh_max_i64(0, lens[g] - job->protect.sinks - job->protect.recents);
         held += lens[g];
         job->cols = lh_max_i64(job->cols, lens[g]);
     }
-    job->room = kv->arrays.room;
+    job->room = room;
     job->ranked = lh_protection_ranks(&job->protect);
     job->scored = job->ranked && kv->numbers.score.source != LH_SCORE_POSITION;
     switch (kv->numbers.budgets.heads) {
@@ -102,9 +112,10 @@ static int unroll_ring(lh_kv *kv, const lh_evict_job *job, lh_query_rows *out)
     return 1;
 }
 
-/* Collective, as lh_kv_evict_layer. */
-static void select_and_compact(lh_kv *kv, lh_evict_job *job, lh_arena *arena)
+/* Collective where groups are split, and heads are joined. */
+static void score(lh_kv *kv, lh_evict_job *jobs, int64_t i)
 {
+    lh_evict_job *job = &jobs[i];
     lh_kv_layer *layer = &kv->layers[job->layer.index];
     lh_query_rows rows;
     int is_latest = layer->latest.sums && layer->latest.position == job->seen - 1;
@@ -113,14 +124,25 @@ static void select_and_compact(lh_kv *kv, lh_evict_job *job, lh_arena *arena)
     else if (unroll_ring(kv, job, &rows))
         job->rows = &rows;
     if (kv->stats.norms >= 0 && layer->normless > 0 && kv->timeline.phase == LH_KV_DECODE)
-        LH_LATCH(&kv->exec, lh_snapshot_save_stats(&layer->snapshot, arena, &kv->exec));
-    lh_evict_select(kv->evictor, job, NULL);
-    compact(kv, job->layer.index, arena);
+        LH_LATCH(&kv->exec, lh_snapshot_save_stats(&layer->snapshot, &layer->arena, &kv->exec));
+    lh_evict_score(kv->evictor, jobs, i);
 }
 
-void lh_kv_evict_layer(lh_kv *kv, lh_evict_job *job, lh_arena *arena)
+/* Collective, as lh_kv_evict_layers. All of them are ranked or none is. */
+static void select_and_compact(lh_kv *kv, lh_evict_job *jobs, int64_t n)
+{
+    lh_evict_classify(kv->evictor, jobs, n);
+    for (int64_t i = 0; i < n && jobs->ranked; i++) score(kv, jobs, i);
+    if (jobs->ranked) lh_evict_choose(kv->evictor, jobs, n, NULL);
+    compact(kv, jobs, n);
+}
+
+/* Collective where ranks have to say how long their heads are. 1: there may be something to evict. room: [kv_heads of
+ * the model]. */
+static int prepare(lh_kv *kv, lh_evict_job *job, int64_t *room)
 {
     const lh_heads *h = &kv->shape.heads;
+    const lh_arena *arena = &kv->layers[job->layer.index].arena;
     lh_heads_budget budgets = kv->numbers.budgets.heads;
     const int64_t *lens = arena->len;
     int64_t heads = h->kv_count;
@@ -130,14 +152,30 @@ void lh_kv_evict_layer(lh_kv *kv, lh_evict_job *job, lh_arena *arena)
     int alike = apart ? budgets == LH_HEADS_ADAPTIVE && !columns : !lh_kv_slides(&kv->shape, job->layer.index);
     int gathers = (columns || apart) && !alike;
     if (gathers) {
-        if (budgets == LH_HEADS_PROFILE) LH_LATCH(&kv->exec, lh_arena_pull_len(arena, &kv->exec));
+        if (budgets == LH_HEADS_PROFILE)
+            LH_LATCH(&kv->exec, lh_arena_pull_len(&kv->layers[job->layer.index].arena, &kv->exec));
         lh_exec_latch(&kv->exec, lh_gather_lens(&kv->arrays.gather, h, kv->exec.comm, lens, kv->arrays.lens));
         lens = kv->arrays.lens;
         heads = h->kv_heads;
     }
-    if (!measure(kv, job, lens, heads)) return;
+    if (!measure(kv, job, lens, heads, room)) return 0;
     if (gathers) lh_kv_make_work_everywhere(kv, job->cols);
-    select_and_compact(kv, job, arena);
+    return 1;
+}
+
+void lh_kv_evict_layers(lh_kv *kv, lh_evict_job *jobs, int64_t n)
+{
+    lh_evict_job due[LH_EVICT_AT_ONCE];
+    int64_t count = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (!prepare(kv, &jobs[i], kv->arrays.room + i * kv->shape.heads.kv_heads)) continue;
+        if (count && due->ranked != jobs[i].ranked) {
+            select_and_compact(kv, due, count);
+            count = 0;
+        }
+        due[count++] = jobs[i];
+    }
+    if (count) select_and_compact(kv, due, count);
 }
 
 /* ---- out of the arena of the prefill ---- */
