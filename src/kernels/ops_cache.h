@@ -46,11 +46,9 @@ typedef struct lh_put_stats_args {
 
 /* Move the entries that are KEEP to the front of their head in dst and set dst's len; positions go with them (dst has
  * positions), biases where dst has them (0 where src has none), and statistics where dst has them (then src has as
- * many). dst may be src's pools with offsets <= src's,
- * ascending over the heads: then in place, and dst's len may be src's. Otherwise nothing of dst lies in src. IN_ORDER
- * keeps the order of slots; FILL (in place with equal offsets only) fills the holes, first to last, each with the last
- * kept entry not yet moved, moving as few as there are holes.
- */
+ * many). Either dst and src are the same cache (in place), or nothing of dst lies in src. IN_ORDER keeps the order of
+ * slots; FILL (in place only) fills the holes, first to last, each with the last kept entry not yet moved, moving as
+ * few as there are holes. */
 typedef enum lh_compact_kind { LH_COMPACT_IN_ORDER, LH_COMPACT_FILL } lh_compact_kind;
 typedef struct lh_compact_args {
     const lh_ragged *dst, *src;

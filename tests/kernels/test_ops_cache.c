@@ -104,7 +104,7 @@ START_TEST(test_append_puts_rows_behind_every_head_and_touches_nothing_else)
 END_TEST
 
 /* Where the kept entries of a compaction go. */
-typedef enum target { TARGET_SAME, TARGET_PACKED, TARGET_ELSEWHERE } target;
+typedef enum target { TARGET_SAME, TARGET_ELSEWHERE } target;
 
 typedef struct compaction {
     cache src;
@@ -112,7 +112,6 @@ typedef struct compaction {
     int64_t ld;
     lh_compact_kind kind;
     target where;
-    int own_len;  /* dst has an array of lengths of its own */
     int no_stats; /* dst has none, src may have */
     int new_bias; /* dst has biases, src has none */
 } compaction;
@@ -130,7 +129,7 @@ static uint8_t state_at(int pattern, int64_t s, int64_t len, uint64_t dice)
     return keep[pattern] ? LH_ENTRY_KEEP : draw(7, dice, 2) ? LH_ENTRY_DROP : LH_ENTRY_COMPETES;
 }
 
-enum { HEADS, HEAD_DIM, LONGEST, SLACK, TYPE, ORDER, STATS, GAP, TARGET, FILL, LEN, NO_STATS, BIAS, PATTERN };
+enum { HEADS, HEAD_DIM, LONGEST, SLACK, TYPE, ORDER, STATS, GAP, TARGET, FILL, NO_STATS, BIAS, PATTERN };
 static const dimension kinds[] = {
     [HEADS] = {"heads", 10, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9}},
     [HEAD_DIM] = {"head_dim", 10, {1, 3, 20, 24, 48, 64, 80, 96, 128, 256}},
@@ -140,9 +139,8 @@ static const dimension kinds[] = {
     [ORDER] = {"slots", 3, {CACHE_SLOTS, CACHE_GAPS, CACHE_SHUFFLED}, {"are positions", "with gaps", "shuffled"}},
     [STATS] = {"statistics", 4, {0, 1, 2, 3}},
     [GAP] = {"gap between states", 4, {0, 1, 2, 3}},
-    [TARGET] = {"target", 3, {TARGET_SAME, TARGET_PACKED, TARGET_ELSEWHERE}, {"same", "packed", "elsewhere"}},
+    [TARGET] = {"target", 3, {TARGET_SAME, TARGET_SAME, TARGET_ELSEWHERE}, {"same", "same", "elsewhere"}},
     [FILL] = {"in place", 2, {LH_COMPACT_FILL, LH_COMPACT_IN_ORDER}, {"fill", "in order"}},
-    [LEN] = {"lengths", 2, {0, 1}, {"of the source", "of its own"}},
     [NO_STATS] = {"statistics of the target", 3, {1, 0, 0}, {"none", "the source's", "the source's"}},
     [BIAS] = {"biases", 3, {0, 1, 2}, {"none", "of both", "of the target alone"}},
     [PATTERN] = {"pattern of the first head", 8, {0, 1, 2, 3, 4, 5, 6, 7}},
@@ -153,18 +151,19 @@ static int64_t kind(int which, int n)
     return case_value(&kinds[which], n);
 }
 
-/* What entries are taken from, with lengths by chance; returns the longest. */
-static int64_t source_make(lot *m, cache *c, int64_t heads, uint64_t lengths, int n)
+/* What entries are taken from: heads as `spec` says, of fewer than `longest` entries; returns those of the longest. */
+static int64_t source_make(lot *m, cache *c, cache_spec spec, int64_t longest, int n)
 {
-    int64_t most = 0, *len = lot_new(m, heads * 8);
-    for (int64_t h = 0; h < heads; h++) {
-        len[h] = draw(lengths, (uint64_t)(n * 10 + h), kind(LONGEST, n));
+    int64_t most = 0, *len = lot_new(m, spec.heads * 8);
+    for (int64_t h = 0; h < spec.heads; h++) {
+        len[h] = draw(5, (uint64_t)(n * 10 + h), longest);
         most = len[h] > most ? len[h] : most;
     }
-    cache_spec spec = {.heads = heads, .head_dim = kind(HEAD_DIM, n), .slack = kind(SLACK, n), .last = most + 30};
+    spec.head_dim = kind(HEAD_DIM, n);
+    spec.slack = kind(SLACK, n);
+    spec.last = most + 30;
     spec.len = len;
     spec.type = (lh_dtype)kind(TYPE, n);
-    spec.order = (cache_order)kind(ORDER, n);
     spec.bias = kind(BIAS, n) == 1 ? 1 : 0;
     spec.seed = (uint64_t)n;
     cache_make(m, c, &spec);
@@ -172,14 +171,19 @@ static int64_t source_make(lot *m, cache *c, int64_t heads, uint64_t lengths, in
     return most;
 }
 
-static void compaction_make(lot *m, compaction *c, int n)
+static void compaction_make(lot *m, compaction *c, int64_t longest, int n)
 {
     const int64_t heads = kind(HEADS, n);
-    *c = (compaction){
-        .where = (target)kind(TARGET, n), .own_len = (int)kind(LEN, n), .no_stats = (int)kind(NO_STATS, n)};
-    c->new_bias = c->where == TARGET_ELSEWHERE && kind(BIAS, n) == 2;
-    c->kind = c->where == TARGET_SAME ? (lh_compact_kind)kind(FILL, n) : LH_COMPACT_IN_ORDER;
-    c->ld = source_make(m, &c->src, heads, 5, n) + kind(GAP, n);
+    cache_spec spec = {.heads = heads, .order = (cache_order)kind(ORDER, n)};
+    *c = (compaction){.where = (target)kind(TARGET, n), .kind = LH_COMPACT_IN_ORDER};
+    if (c->where == TARGET_SAME) {
+        c->kind = (lh_compact_kind)kind(FILL, n);
+        if (spec.order == CACHE_SLOTS) spec.order = CACHE_GAPS; /* positions are stored */
+    } else {
+        c->no_stats = (int)kind(NO_STATS, n);
+        c->new_bias = kind(BIAS, n) == 2;
+    }
+    c->ld = source_make(m, &c->src, spec, longest, n) + kind(GAP, n);
     const int64_t *len = c->src.host.len;
     c->state = lot_new(m, heads * c->ld);
     for (int64_t h = 0; h < heads; h++) {
@@ -207,73 +211,74 @@ static int64_t survivors(const compaction *c, int64_t h, int64_t *order)
     return kept;
 }
 
-/* The target on the device for a source on the device: the same pools, or others. */
+/* What is compacted into, on the device: the source, or another cache of as many slots as are kept. */
 static lh_ragged target_make(lot *m, rig *g, const compaction *c, const lh_ragged *src)
 {
     lh_ragged dst = *src;
     const lh_ragged *host = &c->src.host;
     int64_t *order = lot_new(m, c->ld * 8), *offset = lot_new(m, host->heads * 8), at = 0;
+    if (c->where == TARGET_SAME) return dst;
     for (int64_t h = 0; h < host->heads; h++) {
         offset[h] = at;
         at += survivors(c, h, order);
     }
-    if (c->where != TARGET_SAME) dst.offset = rig_put(g, offset, host->heads * 8);
-    if (c->no_stats) dst.stats = NULL;
-    if (c->where == TARGET_ELSEWHERE) {
-        if (dst.stats) dst.stats = rig_new(g, at * dst.stat_count * 4);
-        dst.k = rig_new(g, at * entry_bytes(host));
-        dst.v = rig_new(g, at * entry_bytes(host));
-        if (dst.bias || c->new_bias) dst.bias = rig_new(g, at * 4);
-    }
-    if (c->where == TARGET_ELSEWHERE || !dst.positions) dst.positions = rig_new(g, c->src.slots * 4);
-    if (c->where == TARGET_ELSEWHERE || c->own_len) dst.len = rig_new(g, host->heads * 8);
+    dst.offset = rig_put(g, offset, host->heads * 8);
+    dst.len = rig_new(g, host->heads * 8);
+    dst.k = rig_new(g, at * entry_bytes(host));
+    dst.v = rig_new(g, at * entry_bytes(host));
+    dst.positions = rig_new(g, at * 4);
+    dst.bias = dst.bias || c->new_bias ? rig_new(g, at * 4) : NULL;
+    dst.stats = dst.stats && !c->no_stats ? rig_new(g, at * dst.stat_count * 4) : NULL;
     return dst;
 }
 
-static void check_compaction(rig *g, const compaction *c, int n)
+/* What has become of a head: the slots order[0 .. kept - 1] after `from` stand from slot `to` on. */
+typedef struct kept_head {
+    int64_t from, to, kept, *order;
+} kept_head;
+
+/* An array of the target, of `bytes` bytes a slot, has what stood in the source's; zeros where that has none. */
+static void check_slots(rig *g, const kept_head *head, const void *dst, const void *src, int64_t bytes,
+                        const char *what)
+{
+    lot m = {0};
+    char *got = lot_new(&m, head->kept * bytes), *want = lot_new(&m, head->kept * bytes);
+    for (int64_t s = 0; s < head->kept && src; s++)
+        memcpy(want + s * bytes, (const char *)src + (head->from + head->order[s]) * bytes, (size_t)bytes);
+    rig_get(g, got, (const char *)dst + head->to * bytes, head->kept * bytes);
+    check_same(got, want, head->kept * bytes, "kept %s, %s", what, g->ops->name);
+    lot_end(&m);
+}
+
+static void check_compaction(rig *g, const compaction *c)
 {
     lot m = {0};
     const lh_ragged *host = &c->src.host;
     lh_ragged src = put_cache(g, &c->src), dst = target_make(&m, g, c, &src);
-    int64_t *len = lot_new(&m, host->heads * 8), *offset = lot_new(&m, host->heads * 8), bytes = entry_bytes(host);
-    int64_t *order = lot_new(&m, c->ld * 8);
-    char *got = lot_new(&m, bytes);
-    float *numbers = lot_new(&m, host->stat_count * 4);
+    int64_t *len = lot_new(&m, host->heads * 8), *to = lot_new(&m, host->heads * 8), bytes = entry_bytes(host);
+    int32_t *positions = lot_new(&m, c->src.slots * 4);
+    kept_head head = {.order = lot_new(&m, c->ld * 8)};
     RUN(g, compact, .dst = &dst, .src = &src, .state = rig_put(g, c->state, host->heads * c->ld), .ld = c->ld,
         .kind = c->kind);
     rig_get(g, len, dst.len, host->heads * 8);
-    rig_get(g, offset, dst.offset, host->heads * 8);
+    rig_get(g, to, dst.offset, host->heads * 8);
     for (int64_t h = 0; h < host->heads; h++) {
-        int64_t kept = survivors(c, h, order);
-        ck_assert_msg(len[h] == kept, "%s, case %d: head %d keeps %d, not %d", g->ops->name, n, (int)h, (int)len[h],
-                      (int)kept);
-        for (int64_t s = 0; s < kept; s++) {
-            int64_t from = (host->offset[h] + order[s]) * bytes, to = (offset[h] + s) * bytes;
-            int32_t position, want = (int32_t)cache_position(host, h, order[s]);
-            rig_get(g, &position, dst.positions + offset[h] + s, 4);
-            if (position != want)
-                ck_abort_msg("%s, case %d: position %d in slot %d of head %d, not %d", g->ops->name, n, position,
-                             (int)s, (int)h, want);
-            rig_get(g, got, (char *)dst.k + to, bytes);
-            check_same(got, (char *)host->k + from, bytes, "kept key, case %d, %s", n, g->ops->name);
-            rig_get(g, got, (char *)dst.v + to, bytes);
-            check_same(got, (char *)host->v + from, bytes, "kept value, case %d, %s", n, g->ops->name);
-            if (dst.bias) {
-                float bias, own = host->bias ? host->bias[host->offset[h] + order[s]] : 0;
-                rig_get(g, &bias, dst.bias + offset[h] + s, 4);
-                check_same(&bias, &own, 4, "kept bias, case %d, %s", n, g->ops->name);
-            }
-            if (!dst.stats) continue;
-            rig_get(g, numbers, dst.stats + (offset[h] + s) * dst.stat_count, dst.stat_count * 4);
-            check_same(numbers, host->stats + (host->offset[h] + order[s]) * dst.stat_count, dst.stat_count * 4,
-                       "kept statistics, case %d, %s", n, g->ops->name);
-        }
+        head.from = host->offset[h];
+        head.to = to[h];
+        head.kept = survivors(c, h, head.order);
+        check_same(&len[h], &head.kept, 8, "length of head %d, %s", (int)h, g->ops->name);
+        for (int64_t s = 0; s < host->len[h]; s++) positions[head.from + s] = (int32_t)cache_position(host, h, s);
+        check_slots(g, &head, dst.positions, positions, 4, "position");
+        check_slots(g, &head, dst.k, host->k, bytes, "key");
+        check_slots(g, &head, dst.v, host->v, bytes, "value");
+        if (dst.bias) check_slots(g, &head, dst.bias, host->bias, 4, "bias");
+        if (dst.stats) check_slots(g, &head, dst.stats, host->stats, dst.stat_count * 4, "statistics");
     }
     rig_reset(g);
     lot_end(&m);
 }
 
-START_TEST(test_compact_keeps_what_is_marked_in_place_packed_and_elsewhere)
+START_TEST(test_compact_keeps_what_is_marked_in_place_and_elsewhere)
 {
     for (int b = 0; rig_backend(b); b++) {
         rig g;
@@ -282,8 +287,27 @@ START_TEST(test_compact_keeps_what_is_marked_in_place_packed_and_elsewhere)
             lot m = {0};
             compaction c;
             omp_set_num_threads(1 + n % 4);
-            compaction_make(&m, &c, n);
-            check_compaction(&g, &c, n);
+            compaction_make(&m, &c, kind(LONGEST, n), n);
+            check_compaction(&g, &c);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
+/* As many entries as a MiB of keys. */
+START_TEST(test_compact_keeps_what_is_marked_of_long_heads)
+{
+    for (int b = 0; rig_backend(b); b++) {
+        rig g;
+        rig_open(&g, rig_backend(b));
+        for (int n = 0; n < 42; n += rig_step(&g)) {
+            lot m = {0};
+            compaction c;
+            omp_set_num_threads(1 + n % 4);
+            compaction_make(&m, &c, (1 << 20) / (kind(HEAD_DIM, n) * lh_dtype_bytes((lh_dtype)kind(TYPE, n))), n);
+            check_compaction(&g, &c);
             lot_end(&m);
         }
         rig_close(&g);
@@ -305,7 +329,7 @@ static void gathering_make(lot *m, gathering *a, int n)
 {
     const int64_t heads = 1 + n % 4;
     *a = (gathering){.head = draw(13, (uint64_t)n, heads), .first = n % 3, .has_bias = n % 5 != 1};
-    source_make(m, &a->src, heads, 8, n);
+    source_make(m, &a->src, (cache_spec){.heads = heads, .order = (cache_order)kind(ORDER, n)}, kind(LONGEST, n), n);
     const int64_t *len = a->src.host.len;
     a->order = lot_new(m, (len[a->head] + 1) * 4);
     for (int64_t i = 0; i < len[a->head]; i++) { /* each slot at a place of those so far */
@@ -377,7 +401,8 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {test_append_puts_rows_behind_every_head_and_touches_nothing_else,
-                                  test_compact_keeps_what_is_marked_in_place_packed_and_elsewhere,
+                                  test_compact_keeps_what_is_marked_in_place_and_elsewhere,
+                                  test_compact_keeps_what_is_marked_of_long_heads,
                                   test_gathered_entries_stand_in_the_order_of_the_index, NULL};
     return rig_run("kernels/cache", tests);
 }

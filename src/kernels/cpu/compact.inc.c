@@ -6,16 +6,15 @@ static void move_entries(const lh_compact_args *a, int64_t h, int64_t to, int64_
 {
     const lh_ragged *dst = a->dst, *src = a->src;
     int64_t bytes = src->head_dim * lh_dtype_bytes(src->type), at = dst->offset[h] + to, of = src->offset[h] + from;
-    if (n == 0) return; /* where nothing is kept there is no memory either */
+    if (n == 0) return;                         /* where nothing is kept there is no memory either */
+    if (to == from && dst->k == src->k) return; /* in place */
+    memmove((char *)dst->k + at * bytes, (const char *)src->k + of * bytes, (size_t)(n * bytes));
+    memmove((char *)dst->v + at * bytes, (const char *)src->v + of * bytes, (size_t)(n * bytes));
+    if (dst->bias && src->bias) memmove(dst->bias + at, src->bias + of, (size_t)n * sizeof *dst->bias);
     if (dst->bias && !src->bias) memset(dst->bias + at, 0, (size_t)n * sizeof *dst->bias);
-    if (at != of || dst->k != src->k) {
-        memmove((char *)dst->k + at * bytes, (const char *)src->k + of * bytes, (size_t)(n * bytes));
-        memmove((char *)dst->v + at * bytes, (const char *)src->v + of * bytes, (size_t)(n * bytes));
-        if (dst->bias && src->bias) memmove(dst->bias + at, src->bias + of, (size_t)n * sizeof *dst->bias);
-        if (dst->stats)
-            memmove(dst->stats + at * dst->stat_count, src->stats + of * src->stat_count,
-                    (size_t)(n * dst->stat_count) * sizeof *dst->stats);
-    }
+    if (dst->stats)
+        memmove(dst->stats + at * dst->stat_count, src->stats + of * src->stat_count,
+                (size_t)(n * dst->stat_count) * sizeof *dst->stats);
     for (int64_t i = 0; i < n; i++) dst->positions[at + i] = lh_position(src, h, from + i);
 }
 
@@ -51,7 +50,6 @@ static void compact_fill(const lh_compact_args *a, int64_t h)
 {
     const uint8_t *state = a->state + h * a->ld;
     int64_t end = a->src->len[h];
-    if (a->dst->positions != a->src->positions) move_entries(a, h, 0, 0, end);
     for (int64_t s = 0; (s = next_hole(state, s, end)) < end; s++) {
         do {
             end--;
@@ -69,24 +67,12 @@ static void compact_head(const lh_compact_args *a, int64_t h)
         compact_in_order(a, h);
 }
 
-/* 1 when no head writes where another one has yet to read. */
-static int heads_are_apart(const lh_compact_args *a)
-{
-    if (a->dst->k != a->src->k) return 1;
-    for (int64_t h = 0; h < a->src->heads; h++) {
-        if (a->dst->offset[h] != a->src->offset[h]) return 0;
-    }
-    return 1;
-}
-
-/* In place with other offsets heads go one after the other: offsets ascend, so
- * that what an earlier head leaves in place is never read by a later one. */
 static lh_status op_compact(lh_stream *stream, const lh_compact_args *a)
 {
     /* holes to fill are few as a rule: finding them is the work */
     int64_t work = a->src->heads * a->ld * (a->kind == LH_COMPACT_FILL ? 1 : a->src->head_dim);
     (void)stream;
     assert(!a->dst->stats || a->dst->stat_count == a->src->stat_count);
-    FOR_EACH(h, a->src->heads, work >= PARALLEL_FROM && heads_are_apart(a), compact_head(a, h));
+    FOR_EACH(h, a->src->heads, work >= PARALLEL_FROM, compact_head(a, h));
     return LH_OK;
 }

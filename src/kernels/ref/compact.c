@@ -42,8 +42,6 @@ static int64_t compact_fill(const lh_compact_args *a, int64_t h)
     return kept;
 }
 
-/* Heads in ascending order, each from its first slot: what an earlier head leaves in place is never read by a
- * later one, because offsets ascend and dst's are at most src's. */
 lh_status lh_ref_compact(lh_stream *stream, const lh_compact_args *a)
 {
     (void)stream;
