@@ -296,7 +296,7 @@ START_TEST(test_compact_keeps_what_is_marked_in_place_and_elsewhere)
 }
 END_TEST
 
-/* As many entries as a MiB of keys. */
+/* As many entries as 512 KiB of keys. */
 START_TEST(test_compact_keeps_what_is_marked_of_long_heads)
 {
     for (int b = 0; rig_backend(b); b++) {
@@ -306,7 +306,7 @@ START_TEST(test_compact_keeps_what_is_marked_of_long_heads)
             lot m = {0};
             compaction c;
             omp_set_num_threads(1 + n % 4);
-            compaction_make(&m, &c, (1 << 20) / (kind(HEAD_DIM, n) * lh_dtype_bytes((lh_dtype)kind(TYPE, n))), n);
+            compaction_make(&m, &c, (1 << 19) / (kind(HEAD_DIM, n) * lh_dtype_bytes((lh_dtype)kind(TYPE, n))), n);
             check_compaction(&g, &c);
             lot_end(&m);
         }

@@ -40,6 +40,29 @@ static inline unsigned lh_blocks_per_head(const lh_stream *stream, int64_t heads
     return (unsigned)(blocks > 1 ? blocks : 1);
 }
 
+/* Bit i: whether x[i] is `state`, for i below LH_MARKS and n, which may be below 0. `state`: not LH_ENTRY_DROP. */
+enum { LH_MARKS = 16 };
+static __device__ __forceinline__ unsigned lh_marks_of(const uint8_t *x, int64_t n, lh_entry_state state)
+{
+    unsigned words[LH_MARKS / 4] = {0, 0, 0, 0}, marks = 0;
+    if (n >= LH_MARKS && (uintptr_t)x % 16 == 0) {
+        uint4 all = *(const uint4 *)x;
+        words[0] = all.x;
+        words[1] = all.y;
+        words[2] = all.z;
+        words[3] = all.w;
+    } else {
+#pragma unroll
+        for (int i = 0; i < LH_MARKS; i++) words[i / 4] |= (unsigned)(i < n ? x[i] : 0) << (i % 4 * 8);
+    }
+#pragma unroll
+    for (int i = 0; i < LH_MARKS; i++) {
+        unsigned byte = words[i / 4] >> (i % 4 * 8) & 0xff;
+        marks |= (unsigned)(byte == state) << i;
+    }
+    return marks; /* zeros after the end are LH_ENTRY_DROP */
+}
+
 /* Numbers in 16 bytes. */
 template <typename T>
 static __host__ __device__ constexpr int lh_wide(void)

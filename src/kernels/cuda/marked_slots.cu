@@ -1,10 +1,10 @@
-/* In the order of slots: a block has CHUNK slots of a head, a thread 16 that follow each other, one load. The first
+/* In the order of slots: a block has CHUNK slots of a head, a thread EACH that follow each other, one load. The first
  * launch counts, the second adds up what is before a chunk, at most 256 numbers for a million of slots, and writes. */
 #include "kernels/cuda/marked_slots.cuh"
 
 #include "kernels/cuda/entries.cuh"
 
-enum { THREADS = 256, EACH = 16, CHUNK = THREADS * EACH };
+enum { THREADS = 256, EACH = LH_MARKS, CHUNK = THREADS * EACH };
 
 int64_t lh_marked_chunks(int64_t ld)
 {
@@ -25,26 +25,9 @@ void lh_marked_place(lh_marked_slots *marked, void *memory)
 }
 
 /* Bit i: whether slot s + i is marked. */
-static __device__ unsigned marks_of(const lh_marked_slots &a, int64_t h, int64_t s, int64_t len)
+static __device__ __forceinline__ unsigned marks_of(const lh_marked_slots &a, int64_t h, int64_t s, int64_t len)
 {
-    const uint8_t *x = a.x + h * a.ld + s;
-    unsigned words[EACH / 4] = {0, 0, 0, 0}, marks = 0;
-    if (s + EACH <= len && (uintptr_t)x % 16 == 0) {
-        uint4 all = *(const uint4 *)x;
-        words[0] = all.x;
-        words[1] = all.y;
-        words[2] = all.z;
-        words[3] = all.w;
-    } else {
-#pragma unroll
-        for (int i = 0; i < EACH; i++) words[i / 4] |= (unsigned)(s + i < len ? x[i] : 0) << (i % 4 * 8);
-    }
-#pragma unroll
-    for (int i = 0; i < EACH; i++) {
-        unsigned byte = words[i / 4] >> (i % 4 * 8) & 0xff;
-        marks |= (unsigned)(byte == LH_ENTRY_COMPETES) << i;
-    }
-    return marks; /* zeros after the end do not compete */
+    return lh_marks_of(a.x + h * a.ld + s, len - s, LH_ENTRY_COMPETES);
 }
 
 static __device__ __forceinline__ int is_marked(const lh_marked_slots &a, int64_t h, int64_t s)
