@@ -235,11 +235,12 @@ static lh_status run_compaction(lh_bench *b, const layer *l)
     LH_TRY_DONE(lh_bench_fill(b, &kept, &(lh_bench_cache){LH_BF16, HEADS, l->len, DIM, 0}, NULL));
     bare.stats = NULL;
     bare.stat_count = 0;
-    RUN(compact, "a third of 64 bf16", 8.0 * DIM / 3, .dst = &kept, .src = &bare, .state = l->state, .ld = ld);
+    RUN(compact, "a third of 64 bf16", 8.0 * DIM / 3, .dst = &kept, .src = &bare, .state = l->state, .batch = 1,
+        .ld = ld);
     LH_TRY_DONE(lh_bench_zeros(b, &kept.stats, l->n * STATS * 4));
     kept.stat_count = STATS;
     RUN(compact, "a third of 64 bf16 with 3 numbers", (8.0 * DIM + 8 * STATS) / 3, .dst = &kept, .src = &l->kv,
-        .state = l->state, .ld = ld);
+        .state = l->state, .batch = 1, .ld = ld);
 done:
     lh_free(host);
     return st;

@@ -44,16 +44,16 @@ typedef struct lh_put_stats_args {
     int64_t last, ld;
 } lh_put_stats_args;
 
-/* Move the entries that are KEEP to the front of their head in dst and set dst's len; positions go with them (dst has
- * positions), biases where dst has them (0 where src has none), and statistics where dst has them (then src has as
- * many). Either dst and src are the same cache (in place), or nothing of dst lies in src. IN_ORDER keeps the order of
- * slots; FILL (in place only) fills the holes, first to last, each with the last kept entry not yet moved, moving as
- * few as there are holes. */
+/* In each of several caches, move the entries that are KEEP to the front of their head in dst and set dst's len;
+ * positions go with them (dst has positions), biases where dst has them (0 where src has none), and statistics where
+ * dst has them (then src has as many). Either each dst is the same cache as its src (in place), or nothing of any dst
+ * lies in a src. IN_ORDER keeps the order of slots; FILL (in place only) fills the holes, first to last, each with the
+ * last kept entry not yet moved, moving as few as there are holes. */
 typedef enum lh_compact_kind { LH_COMPACT_IN_ORDER, LH_COMPACT_FILL } lh_compact_kind;
 typedef struct lh_compact_args {
-    const lh_ragged *dst, *src;
-    const uint8_t *state; /* [heads, ld] */
-    int64_t ld;
+    const lh_ragged *dst, *src; /* [batch], host: of one type, with as many heads and dimensions each */
+    const uint8_t *state;       /* [batch, heads, ld] */
+    int64_t batch, ld;
     lh_compact_kind kind;
 } lh_compact_args;
 

@@ -43,13 +43,16 @@ static int keeps_order(const lh_kv *kv, int64_t layer)
 static void compact(lh_kv *kv, const lh_evict_job *jobs, int64_t n)
 {
     lh_keep keep = lh_evict_keep(kv->evictor);
+    lh_ragged views[LH_EVICT_AT_ONCE];
+    int ordered = 0;
     for (int64_t i = 0; i < n; i++) {
         lh_kv_layer *layer = &kv->layers[jobs[i].layer.index];
-        const lh_ragged *entries = &layer->arena.view;
         LH_LATCH(&kv->exec, lh_snapshot_save(&layer->snapshot, &layer->arena, &kv->exec));
-        LH_RUN(&kv->exec, compact, .dst = entries, .src = entries, .state = keep.state + i * entries->heads * keep.ld,
-               .ld = keep.ld, .kind = keeps_order(kv, jobs[i].layer.index) ? LH_COMPACT_IN_ORDER : LH_COMPACT_FILL);
+        views[i] = layer->arena.view;
+        ordered |= keeps_order(kv, jobs[i].layer.index);
     }
+    LH_RUN(&kv->exec, compact, .dst = views, .src = views, .state = keep.state, .batch = n, .ld = keep.ld,
+           .kind = ordered ? LH_COMPACT_IN_ORDER : LH_COMPACT_FILL);
 }
 
 void lh_kv_drop_unseen(lh_kv *kv, const lh_evict_job *jobs, int64_t n)
@@ -191,6 +194,7 @@ static lh_status move_kept(lh_kv *kv, const lh_evict_job *job, const int64_t *ca
     LH_TRY(kv->exec.ops->compact(kv->exec.stream, &(lh_compact_args){.dst = &arena->view,
                                                                      .src = job->entries,
                                                                      .state = keep.state,
+                                                                     .batch = 1,
                                                                      .ld = keep.ld,
                                                                      .kind = LH_COMPACT_IN_ORDER}));
     lh_kv_expect_lens(kv, arena, l);

@@ -145,6 +145,7 @@ static lh_status shrink(lh_kv *kv, int64_t layer, const int64_t *room, const int
     LH_TRY(kv->exec.ops->compact(kv->exec.stream, &(lh_compact_args){.dst = &arena->view,
                                                                      .src = &arena->view,
                                                                      .state = keep.state,
+                                                                     .batch = 1,
                                                                      .ld = keep.ld,
                                                                      .kind = LH_COMPACT_IN_ORDER}));
     for (int64_t h = 0; h < arena->view.heads; h++) {

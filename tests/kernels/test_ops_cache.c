@@ -171,7 +171,8 @@ static int64_t source_make(lot *m, cache *c, cache_spec spec, int64_t longest, i
     return most;
 }
 
-static void compaction_make(lot *m, compaction *c, int64_t longest, int n)
+/* `variant`: of the states alone. */
+static void compaction_make(lot *m, compaction *c, int64_t longest, int n, int variant)
 {
     const int64_t heads = kind(HEADS, n);
     cache_spec spec = {.heads = heads, .order = (cache_order)kind(ORDER, n)};
@@ -187,9 +188,10 @@ static void compaction_make(lot *m, compaction *c, int64_t longest, int n)
     const int64_t *len = c->src.host.len;
     c->state = lot_new(m, heads * c->ld);
     for (int64_t h = 0; h < heads; h++) {
-        int pattern = (int)(kind(PATTERN, n) + h) % 8;
+        int pattern = (int)(kind(PATTERN, n) + h + variant) % 8;
         for (int64_t s = 0; s < c->ld; s++)
-            c->state[h * c->ld + s] = state_at(pattern, s, len[h], (uint64_t)(n * 1000 + h) * 1000 + (uint64_t)s);
+            c->state[h * c->ld + s] =
+                state_at(pattern, s, len[h], (uint64_t)((n + variant) * 1000 + h) * 1000 + (uint64_t)s);
     }
 }
 
@@ -250,16 +252,14 @@ static void check_slots(rig *g, const kept_head *head, const void *dst, const vo
     lot_end(&m);
 }
 
-static void check_compaction(rig *g, const compaction *c)
+/* A target after it. */
+static void check_target(rig *g, const compaction *c, const lh_ragged *of)
 {
     lot m = {0};
-    const lh_ragged *host = &c->src.host;
-    lh_ragged src = put_cache(g, &c->src), dst = target_make(&m, g, c, &src);
+    const lh_ragged *host = &c->src.host, dst = *of;
     int64_t *len = lot_new(&m, host->heads * 8), *to = lot_new(&m, host->heads * 8), bytes = entry_bytes(host);
     int32_t *positions = lot_new(&m, c->src.slots * 4);
     kept_head head = {.order = lot_new(&m, c->ld * 8)};
-    RUN(g, compact, .dst = &dst, .src = &src, .state = rig_put(g, c->state, host->heads * c->ld), .ld = c->ld,
-        .kind = c->kind);
     rig_get(g, len, dst.len, host->heads * 8);
     rig_get(g, to, dst.offset, host->heads * 8);
     for (int64_t h = 0; h < host->heads; h++) {
@@ -274,6 +274,28 @@ static void check_compaction(rig *g, const compaction *c)
         if (dst.bias) check_slots(g, &head, dst.bias, host->bias, 4, "bias");
         if (dst.stats) check_slots(g, &head, dst.stats, host->stats, dst.stat_count * 4, "statistics");
     }
+    lot_end(&m);
+}
+
+enum { MOST_CACHES = 11 /* more than a kernel takes at once */ };
+
+/* Case n, of several caches at once. */
+static void check_compaction(rig *g, int64_t longest, int n, int batch)
+{
+    lot m = {0};
+    compaction c[MOST_CACHES];
+    lh_ragged src[MOST_CACHES], dst[MOST_CACHES];
+    for (int b = 0; b < batch; b++) {
+        compaction_make(&m, &c[b], longest, n, b);
+        src[b] = put_cache(g, &c[b].src);
+        dst[b] = target_make(&m, g, &c[b], &src[b]);
+    }
+    const int64_t cells = src->heads * c->ld;
+    uint8_t *state = lot_new(&m, batch * cells);
+    for (int b = 0; b < batch && cells; b++) memcpy(state + b * cells, c[b].state, (size_t)cells);
+    RUN(g, compact, .dst = dst, .src = src, .state = rig_put(g, state, batch * cells), .batch = batch, .ld = c->ld,
+        .kind = c->kind);
+    for (int b = 0; b < batch; b++) check_target(g, &c[b], &dst[b]);
     rig_reset(g);
     lot_end(&m);
 }
@@ -284,12 +306,8 @@ START_TEST(test_compact_keeps_what_is_marked_in_place_and_elsewhere)
         rig g;
         rig_open(&g, rig_backend(b));
         for (int n = 0; n < 480; n++) {
-            lot m = {0};
-            compaction c;
             omp_set_num_threads(1 + n % 4);
-            compaction_make(&m, &c, kind(LONGEST, n), n);
-            check_compaction(&g, &c);
-            lot_end(&m);
+            check_compaction(&g, kind(LONGEST, n), n, n % 3 ? 1 : 1 + n / 3 % MOST_CACHES);
         }
         rig_close(&g);
     }
@@ -303,12 +321,9 @@ START_TEST(test_compact_keeps_what_is_marked_of_long_heads)
         rig g;
         rig_open(&g, rig_backend(b));
         for (int n = 0; n < 42; n += rig_step(&g)) {
-            lot m = {0};
-            compaction c;
+            int64_t longest = (1 << 19) / (kind(HEAD_DIM, n) * lh_dtype_bytes((lh_dtype)kind(TYPE, n)));
             omp_set_num_threads(1 + n % 4);
-            compaction_make(&m, &c, (1 << 19) / (kind(HEAD_DIM, n) * lh_dtype_bytes((lh_dtype)kind(TYPE, n))), n);
-            check_compaction(&g, &c);
-            lot_end(&m);
+            check_compaction(&g, longest, n, 1);
         }
         rig_close(&g);
     }

@@ -133,8 +133,8 @@ static char *shrink(lot *m, placed *p, lh_compact_kind kind, int64_t *bytes)
 {
     uint8_t *state = lot_new(m, HEADS * lens[0]);
     for (int64_t s = 0; s < HEADS * lens[0]; s++) state[s] = draw(6, (uint64_t)s, 3) ? LH_ENTRY_KEEP : LH_ENTRY_DROP;
-    RUN(p->g, compact, .dst = &p->kv, .src = &p->kv, .state = rig_put(p->g, state, HEADS * lens[0]), .ld = lens[0],
-        .kind = kind);
+    RUN(p->g, compact, .dst = &p->kv, .src = &p->kv, .state = rig_put(p->g, state, HEADS * lens[0]), .batch = 1,
+        .ld = lens[0], .kind = kind);
     return contents(m, p, bytes);
 }
 

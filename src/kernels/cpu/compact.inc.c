@@ -1,11 +1,19 @@
 /* Moving the entries that are kept to the front of their heads. */
 #include "kernels/cpu/common.h"
 
-/* Entries [from, from + n) of head h in src to `to` of head h in dst. */
-static void move_entries(const lh_compact_args *a, int64_t h, int64_t to, int64_t from, int64_t n)
+/* A head of one of the caches. */
+typedef struct compact_head {
+    const lh_ragged *dst, *src;
+    const uint8_t *state;
+    int64_t h;
+} compact_head;
+
+/* Entries [from, from + n) of the head in src to `to` of that in dst. */
+static void move_entries(const compact_head *a, int64_t to, int64_t from, int64_t n)
 {
     const lh_ragged *dst = a->dst, *src = a->src;
-    int64_t bytes = src->head_dim * lh_dtype_bytes(src->type), at = dst->offset[h] + to, of = src->offset[h] + from;
+    int64_t h = a->h, bytes = src->head_dim * lh_dtype_bytes(src->type), at = dst->offset[h] + to,
+            of = src->offset[h] + from;
     if (n == 0) return;                         /* where nothing is kept there is no memory either */
     if (to == from && dst->k == src->k) return; /* in place */
     memmove((char *)dst->k + at * bytes, (const char *)src->k + of * bytes, (size_t)(n * bytes));
@@ -31,48 +39,47 @@ static int64_t next_hole(const uint8_t *state, int64_t s, int64_t end)
     return s;
 }
 
-static void compact_in_order(const lh_compact_args *a, int64_t h)
+static void compact_in_order(const compact_head *a)
 {
-    const uint8_t *state = a->state + h * a->ld;
-    int64_t len = a->src->len[h], kept = 0;
+    int64_t len = a->src->len[a->h], kept = 0;
     for (int64_t s = 0; s < len;) {
         int64_t from = s;
-        s = next_hole(state, s, len);
-        move_entries(a, h, kept, from, s - from);
+        s = next_hole(a->state, s, len);
+        move_entries(a, kept, from, s - from);
         kept += s - from;
-        while (s < len && state[s] != LH_ENTRY_KEEP) s++;
+        while (s < len && a->state[s] != LH_ENTRY_KEEP) s++;
     }
-    a->dst->len[h] = kept;
+    a->dst->len[a->h] = kept;
 }
 
 /* After the last hole nothing moves. */
-static void compact_fill(const lh_compact_args *a, int64_t h)
+static void compact_fill(const compact_head *a)
 {
-    const uint8_t *state = a->state + h * a->ld;
-    int64_t end = a->src->len[h];
-    for (int64_t s = 0; (s = next_hole(state, s, end)) < end; s++) {
+    int64_t end = a->src->len[a->h];
+    for (int64_t s = 0; (s = next_hole(a->state, s, end)) < end; s++) {
         do {
             end--;
-        } while (end > s && state[end] != LH_ENTRY_KEEP);
-        if (end > s) move_entries(a, h, s, end, 1);
+        } while (end > s && a->state[end] != LH_ENTRY_KEEP);
+        if (end > s) move_entries(a, s, end, 1);
     }
-    a->dst->len[h] = end;
+    a->dst->len[a->h] = end;
 }
 
-static void compact_head(const lh_compact_args *a, int64_t h)
+static void compact_row(const lh_compact_args *a, int64_t row)
 {
-    if (a->kind == LH_COMPACT_FILL)
-        compact_fill(a, h);
-    else
-        compact_in_order(a, h);
+    compact_head head = {.state = a->state + row * a->ld};
+    head.src = lh_cache_of_row(a->src, row, &head.h);
+    head.dst = lh_cache_of_row(a->dst, row, &head.h);
+    assert(!head.dst->stats || head.dst->stat_count == head.src->stat_count);
+    (a->kind == LH_COMPACT_FILL ? compact_fill : compact_in_order)(&head);
 }
 
 static lh_status op_compact(lh_stream *stream, const lh_compact_args *a)
 {
     /* holes to fill are few as a rule: finding them is the work */
-    int64_t work = a->src->heads * a->ld * (a->kind == LH_COMPACT_FILL ? 1 : a->src->head_dim);
+    const int64_t rows = a->batch * a->src->heads;
+    const int64_t work = rows * a->ld * (a->kind == LH_COMPACT_FILL ? 1 : a->src->head_dim);
     (void)stream;
-    assert(!a->dst->stats || a->dst->stat_count == a->src->stat_count);
-    FOR_EACH(h, a->src->heads, work >= PARALLEL_FROM, compact_head(a, h));
+    FOR_EACH(r, rows, work >= PARALLEL_FROM, compact_row(a, r));
     return LH_OK;
 }

@@ -11,24 +11,45 @@
 enum { LIST_THREADS = 1024, THREADS = 256, ORDERED_THREADS = 1024, EACH = 4, SLICE_BYTES = 64 };
 
 typedef struct compact_plan {
-    lh_ragged dst, src;
-    const uint8_t *state; /* [heads, ld] */
+    lh_caches dst, src;
+    const uint8_t *state; /* of their rows, [rows, ld] */
     int64_t ld;
     int units, columns; /* units of a key or a value; of these in a slice */
     int is_in_place, is_fill;
-    int32_t *list;  /* [heads, ld] kept slots; from the end of a head's row backwards, holes */
-    int32_t *stays; /* [heads] kept entries that are where they belong: the first of the list */
+    int32_t *list;  /* [rows, ld] kept slots; from the end of a row backwards, holes */
+    int32_t *stays; /* [rows] kept entries that are where they belong: the first of the list */
 } compact_plan;
 
-/* A block a head. The length that is written may be the one that was read. */
+/* A head of one of the caches: a row. */
+typedef struct compact_head {
+    const lh_ragged *dst, *src;
+    int64_t head, to, from, kept;
+    const int32_t *list;
+} compact_head;
+
+/* Of blockIdx.z, once it is listed. */
+static __device__ __forceinline__ compact_head head_of(const compact_plan &p)
+{
+    compact_head h;
+    const int64_t row = blockIdx.z;
+    h.src = lh_cache_of_row(p.src.at, row, &h.head);
+    h.dst = lh_cache_of_row(p.dst.at, row, &h.head);
+    h.to = h.dst->offset[h.head];
+    h.from = h.src->offset[h.head];
+    h.kept = h.dst->len[h.head];
+    h.list = p.list + row * p.ld;
+    return h;
+}
+
+/* A block a row. The length that is written may be the one that was read. */
 static __global__ void __launch_bounds__(LIST_THREADS) list_kernel(const __grid_constant__ compact_plan p)
 {
     __shared__ int32_t room[LH_WARP];
-    const int64_t h = blockIdx.x, len = p.src.len[h];
-    int32_t *list = p.list + h * p.ld, kept = 0, stays = 0, total;
+    int64_t row = blockIdx.x, h, len = lh_cache_of_row(p.src.at, row, &h)->len[h];
+    int32_t *list = p.list + row * p.ld, kept = 0, stays = 0, total;
     for (int64_t first = 0; first < len; first += blockDim.x * LH_MARKS) {
         int64_t s = first + threadIdx.x * LH_MARKS, end = s + LH_MARKS < len ? s + LH_MARKS : len;
-        unsigned marks = lh_marks_of(p.state + h * p.ld + s, len - s, LH_ENTRY_KEEP);
+        unsigned marks = lh_marks_of(p.state + row * p.ld + s, len - s, LH_ENTRY_KEEP);
         int64_t before = kept + lh_block_before(__popc(marks), room, &total);
         for (; s < end; s++, marks >>= 1) {
             if (marks & 1)
@@ -43,44 +64,42 @@ static __global__ void __launch_bounds__(LIST_THREADS) list_kernel(const __grid_
         stays += p.is_fill ? list[i] < kept : list[i] == i;
     stays = lh_block_sum(stays, room);
     if (threadIdx.x > 0) return;
-    p.stays[h] = stays;
-    p.dst.len[h] = kept;
+    p.stays[row] = stays;
+    lh_cache_of_row(p.dst.at, row, &h)->len[h] = kept;
 }
 
 /* Numbers first … first + columns - 1 (at most as many as threads) of the entries that move, which have `width` numbers
  * each. Entries move towards the front only: what is written has been read, before the barrier or in an earlier turn.
  */
 template <typename T>
-static __device__ void move_columns(const compact_plan &p, T *dst, const T *src, int64_t width, int64_t first,
-                                    int columns)
+static __device__ void move_columns(const compact_plan &p, const compact_head &h, T *dst, const T *src, int64_t width,
+                                    int64_t first, int columns)
 {
-    const int64_t h = blockIdx.z, to = p.dst.offset[h], from = p.src.offset[h], kept = p.dst.len[h];
-    const int32_t *list = p.list + h * p.ld, *holes = list + p.ld - kept; /* entry i is for holes[i] */
+    const int32_t *holes = h.list + p.ld - h.kept; /* entry i is for holes[i] */
     const int rows = (int)blockDim.x / columns, row = (int)threadIdx.x / columns;
     const int64_t column = first + threadIdx.x % (unsigned)columns, step = (int64_t)gridDim.x * rows;
-    for (int64_t n = p.stays[h] + (int64_t)blockIdx.x * rows; n < kept; n += EACH * step) {
+    for (int64_t n = p.stays[blockIdx.z] + (int64_t)blockIdx.x * rows; n < h.kept; n += EACH * step) {
         T x[EACH];
 #pragma unroll
         for (int k = 0; k < EACH; k++) {
             int64_t i = n + k * step + row;
-            x[k] = src[(from + list[i < kept ? i : kept - 1]) * width + column];
+            x[k] = src[(h.from + h.list[i < h.kept ? i : h.kept - 1]) * width + column];
         }
         __syncthreads();
 #pragma unroll
         for (int k = 0; k < EACH; k++) {
             int64_t i = n + k * step + row;
-            if (row < rows && i < kept) dst[(to + (p.is_fill ? holes[i] : i)) * width + column] = x[k];
+            if (row < rows && i < h.kept) dst[(h.to + (p.is_fill ? holes[i] : i)) * width + column] = x[k];
         }
     }
 }
 
 /* Elsewhere, what the source does not have: positions are slots, biases 0. */
-static __device__ void put_missing(const compact_plan &p)
+static __device__ void put_missing(const compact_head &h)
 {
-    const int64_t h = blockIdx.z, to = p.dst.offset[h], kept = p.dst.len[h];
-    for (int64_t i = lh_grid_first(); i < kept; i += lh_grid_step()) {
-        if (!p.src.positions) p.dst.positions[to + i] = p.list[h * p.ld + i];
-        if (p.dst.bias && !p.src.bias) p.dst.bias[to + i] = 0.0f;
+    for (int64_t i = lh_grid_first(); i < h.kept; i += lh_grid_step()) {
+        if (!h.src->positions) h.dst->positions[h.to + i] = h.list[i];
+        if (h.dst->bias && !h.src->bias) h.dst->bias[h.to + i] = 0.0f;
     }
 }
 
@@ -88,19 +107,21 @@ static __device__ void put_missing(const compact_plan &p)
 template <typename Unit>
 static __global__ void __launch_bounds__(ORDERED_THREADS) move_kernel(const __grid_constant__ compact_plan p)
 {
+    const compact_head h = head_of(p);
+    const lh_ragged &dst = *h.dst, &src = *h.src;
     const int slices = (int)gridDim.y / 2, part = (int)blockIdx.y / slices;
     if (part < 2) {
         int first = (int)blockIdx.y % slices * p.columns, left = p.units - first;
-        move_columns(p, (Unit *)(part ? p.dst.v : p.dst.k), (const Unit *)(part ? p.src.v : p.src.k), p.units, first,
+        move_columns(p, h, (Unit *)(part ? dst.v : dst.k), (const Unit *)(part ? src.v : src.k), p.units, first,
                      left < p.columns ? left : p.columns);
         return;
     }
-    const int64_t stats = p.dst.stats ? p.dst.stat_count : 0, most = blockDim.x;
+    const int64_t stats = dst.stats ? dst.stat_count : 0, most = blockDim.x;
     for (int64_t c = 0; c < stats; c += most)
-        move_columns(p, p.dst.stats, p.src.stats, stats, c, (int)(stats - c < most ? stats - c : most));
-    if (p.src.positions) move_columns(p, p.dst.positions, p.src.positions, 1, 0, 1);
-    if (p.dst.bias && p.src.bias) move_columns(p, p.dst.bias, p.src.bias, 1, 0, 1);
-    put_missing(p);
+        move_columns(p, h, dst.stats, src.stats, stats, c, (int)(stats - c < most ? stats - c : most));
+    if (src.positions) move_columns(p, h, dst.positions, src.positions, 1, 0, 1);
+    if (dst.bias && src.bias) move_columns(p, h, dst.bias, src.bias, 1, 0, 1);
+    put_missing(h);
 }
 
 /* ---- on the host ---- */
@@ -108,26 +129,44 @@ static __global__ void __launch_bounds__(ORDERED_THREADS) move_kernel(const __gr
 /* 1 if keys and values can be moved 16 bytes at a time. */
 static int is_wide(const lh_compact_args *a, int64_t entry_bytes)
 {
-    uintptr_t all = (uintptr_t)a->dst->k | (uintptr_t)a->dst->v | (uintptr_t)a->src->k | (uintptr_t)a->src->v;
-    return all % sizeof(uint4) == 0 && entry_bytes % (int64_t)sizeof(uint4) == 0;
+    uintptr_t all = (uintptr_t)entry_bytes;
+    for (int64_t b = 0; b < a->batch; b++)
+        all |= (uintptr_t)a->dst[b].k | (uintptr_t)a->dst[b].v | (uintptr_t)a->src[b].k | (uintptr_t)a->src[b].v;
+    return all % sizeof(uint4) == 0;
+}
+
+/* The caches of `p`. */
+static lh_status compact_some(lh_stream *stream, compact_plan *p, int64_t unit)
+{
+    const int64_t rows = p->src.rows;
+    const int ordered = p->is_in_place && !p->is_fill, most = ordered ? (int)(SLICE_BYTES / unit) : +THREADS;
+    p->columns = p->units < most ? p->units : most;
+    const int parts = 2 * ((p->units - 1) / p->columns + 1) + 1;
+    const unsigned blocks = ordered ? 1 : lh_blocks_per_head(stream, rows * parts);
+    const int64_t threads = (p->ld / LH_MARKS / LH_WARP + 1) * LH_WARP;
+    const lh_shape lists = {dim3((unsigned)rows), (int)(threads < LIST_THREADS ? threads : +LIST_THREADS), 0};
+    const lh_shape moves = {dim3(blocks, (unsigned)parts, (unsigned)rows), ordered ? ORDERED_THREADS : THREADS, 0};
+    LH_TRY(lh_stream_scratch(stream, &p->list, rows * (p->ld + 1) * (int64_t)sizeof *p->list));
+    p->stays = p->list + rows * p->ld;
+    LH_TRY(lh_launch(stream, "compact", lists, list_kernel, *p));
+    LH_TRY(lh_launch(stream, "compact", moves, unit == sizeof(uint4) ? move_kernel<uint4> : move_kernel<uint16_t>, *p));
+    return LH_OK;
 }
 
 lh_status lh_cuda_compact(lh_stream *stream, const lh_compact_args *a)
 {
-    const int64_t heads = a->src->heads, bytes = a->src->head_dim * lh_dtype_bytes(a->src->type);
-    const int wide = is_wide(a, bytes), unit = wide ? (int)sizeof(uint4) : (int)sizeof(uint16_t);
-    const int in_place = a->dst->k == a->src->k, fill = a->kind == LH_COMPACT_FILL, ordered = in_place && !fill;
-    const int units = (int)bytes / unit, most = ordered ? SLICE_BYTES / unit : +THREADS;
-    const int columns = units < most ? units : most, parts = 2 * ((units - 1) / columns + 1) + 1;
-    const unsigned blocks = ordered ? 1 : lh_blocks_per_head(stream, heads * parts);
-    const int64_t threads = (a->ld / LH_MARKS / LH_WARP + 1) * LH_WARP;
-    const lh_shape lists = {dim3((unsigned)heads), (int)(threads < LIST_THREADS ? threads : +LIST_THREADS), 0};
-    const lh_shape moves = {dim3(blocks, (unsigned)parts, (unsigned)heads), ordered ? ORDERED_THREADS : THREADS, 0};
-    int32_t *list = NULL;
-    LH_TRY(lh_stream_scratch(stream, &list, heads * (a->ld + 1) * (int64_t)sizeof *list));
-    const compact_plan p = {*a->dst, *a->src,  a->state, a->ld, units,
-                            columns, in_place, fill,     list,  list + heads * a->ld};
-    LH_TRY(lh_launch(stream, "compact", lists, list_kernel, p));
-    LH_TRY(lh_launch(stream, "compact", moves, wide ? move_kernel<uint4> : move_kernel<uint16_t>, p));
+    const int64_t bytes = a->src->head_dim * lh_dtype_bytes(a->src->type);
+    const int64_t unit = is_wide(a, bytes) ? (int64_t)sizeof(uint4) : (int64_t)sizeof(uint16_t);
+    compact_plan p = {};
+    p.ld = a->ld;
+    p.units = (int)(bytes / unit);
+    p.is_in_place = a->dst->k == a->src->k;
+    p.is_fill = a->kind == LH_COMPACT_FILL;
+    for (int64_t from = 0; from < a->batch; from += LH_CACHES_AT_ONCE) {
+        p.dst = lh_caches_from(a->dst, from, a->batch);
+        p.src = lh_caches_from(a->src, from, a->batch);
+        p.state = a->state + p.src.first * a->ld;
+        LH_TRY(compact_some(stream, &p, unit));
+    }
     return LH_OK;
 }

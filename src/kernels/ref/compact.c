@@ -15,20 +15,20 @@ static void move_entry(const lh_ragged *dst, int64_t to, const lh_ragged *src, i
         dst->stats[at * dst->stat_count + c] = src->stats[of * src->stat_count + c];
 }
 
-static int64_t compact_in_order(const lh_compact_args *a, int64_t h)
+/* Head h of a cache, whose slots are in these states. */
+static int64_t compact_in_order(const lh_ragged *dst, const lh_ragged *src, const uint8_t *state, int64_t h)
 {
     int64_t kept = 0;
-    for (int64_t s = 0; s < a->src->len[h]; s++) {
-        if (a->state[h * a->ld + s] == LH_ENTRY_KEEP) move_entry(a->dst, kept++, a->src, s, h);
+    for (int64_t s = 0; s < src->len[h]; s++) {
+        if (state[s] == LH_ENTRY_KEEP) move_entry(dst, kept++, src, s, h);
     }
     return kept;
 }
 
-static int64_t compact_fill(const lh_compact_args *a, int64_t h)
+static int64_t compact_fill(const lh_ragged *dst, const lh_ragged *src, const uint8_t *state, int64_t h)
 {
-    const uint8_t *state = a->state + h * a->ld;
-    int64_t kept = 0, last = a->src->len[h];
-    for (int64_t s = 0; s < a->src->len[h]; s++) kept += state[s] == LH_ENTRY_KEEP;
+    int64_t kept = 0, last = src->len[h];
+    for (int64_t s = 0; s < src->len[h]; s++) kept += state[s] == LH_ENTRY_KEEP;
     for (int64_t s = 0; s < kept; s++) {
         int64_t from = s;
         if (state[s] != LH_ENTRY_KEEP) {
@@ -37,7 +37,7 @@ static int64_t compact_fill(const lh_compact_args *a, int64_t h)
             } while (state[last] != LH_ENTRY_KEEP);
             from = last;
         }
-        move_entry(a->dst, s, a->src, from, h);
+        move_entry(dst, s, src, from, h);
     }
     return kept;
 }
@@ -45,8 +45,12 @@ static int64_t compact_fill(const lh_compact_args *a, int64_t h)
 lh_status lh_ref_compact(lh_stream *stream, const lh_compact_args *a)
 {
     (void)stream;
-    assert(!a->dst->stats || a->dst->stat_count == a->src->stat_count);
-    for (int64_t h = 0; h < a->src->heads; h++)
-        a->dst->len[h] = a->kind == LH_COMPACT_FILL ? compact_fill(a, h) : compact_in_order(a, h);
+    for (int64_t row = 0; row < a->batch * a->src->heads; row++) {
+        int64_t h;
+        const lh_ragged *src = lh_cache_of_row(a->src, row, &h), *dst = lh_cache_of_row(a->dst, row, &h);
+        assert(!dst->stats || dst->stat_count == src->stat_count);
+        dst->len[h] =
+            (a->kind == LH_COMPACT_FILL ? compact_fill : compact_in_order)(dst, src, a->state + row * a->ld, h);
+    }
     return LH_OK;
 }
