@@ -43,7 +43,29 @@ typedef struct column_job {
 
 /* ---- what is made ready ---- */
 
-/* A warp for each row of each query head. */
+/* What row r sees; rows after the last see nothing. */
+static __device__ __forceinline__ lh_sight sight_of(const column_job &a, int64_t r)
+{
+    const lh_observed &o = a.rows;
+    return r < o.rows ? lh_sight_of(o.positions, o.until, o.logit.window, r) : lh_sight{INT32_MAX, -1};
+}
+
+/* A row that sees nothing has -inf, and gives weights of 0. */
+static __device__ __forceinline__ float shift_of(float lse)
+{
+    return lse == -INFINITY ? -INFINITY : -lse * LH_LOG2E;
+}
+
+/* What makes weights of the logits of row r and query head i. */
+static __device__ __forceinline__ float2 factors_of(const column_job &a, int64_t r, int64_t i)
+{
+    int there = r < a.rows.rows;
+    float cap = a.rows.logit.softcap > 0 ? a.rows.logit.softcap : 1.0f,
+          gain = there && a.rows.gains ? a.rows.gains[r] : 1.0f;
+    return make_float2(gain * cap * LH_LOG2E, there ? shift_of(a.lse[r * a.lse_ld + i]) : 0.0f);
+}
+
+/* A warp for each row of each query head: its numbers, its factors, and once for all heads what it sees. */
 template <typename K>
 static __global__ void pack_kernel(const __grid_constant__ column_job a)
 {
@@ -52,6 +74,10 @@ static __global__ void pack_kernel(const __grid_constant__ column_job a)
     for (int64_t n = lh_grid_first() / LH_WARP; n < a.padded * heads; n += warps) {
         int64_t r = (unsigned)n / (unsigned)heads, i = (unsigned)n % (unsigned)heads;
         const float *q = a.rows.q + r * a.rows.q_ld + i * a.form.dim;
+        if (lh_lane() == 0) {
+            a.factors[i * a.padded + r] = factors_of(a, r, i);
+            if (i == 0) a.sights[r] = sight_of(a, r);
+        }
         for (int x = 2 * lh_lane(); x < K::D; x += 2 * LH_WARP) {
             unsigned word[K::PARTS];
             float pair[2] = {0, 0};
@@ -60,24 +86,6 @@ static __global__ void pack_kernel(const __grid_constant__ column_job a)
             lh_cut_pair<K::PARTS>(word, pair[0], pair[1]);
             for (int part = 0; part < K::PARTS; part++)
                 a.packed[(((i * K::PARTS + part) * a.padded + r) * K::D + x) / 2] = word[part];
-        }
-    }
-}
-
-/* A thread for each row. */
-static __global__ void rows_kernel(const __grid_constant__ column_job a)
-{
-    const lh_observed &o = a.rows;
-    float cap = o.logit.softcap > 0 ? o.logit.softcap : 1.0f;
-    for (int64_t r = lh_grid_first(); r < a.padded; r += lh_grid_step()) {
-        int there = r < o.rows;
-        float gain = there && o.gains ? o.gains[r] : 1.0f;
-        a.sights[r] = there ? lh_sight_of(o.positions, o.until, o.logit.window, r) : lh_sight{INT32_MAX, -1};
-        for (int64_t i = 0; i < o.map.heads; i++) {
-            float lse = there ? a.lse[r * a.lse_ld + i] : 0.0f;
-            /* A row that sees nothing has -inf, and gives weights of 0. */
-            a.factors[i * a.padded + r] =
-                make_float2(gain * cap * LH_LOG2E, lse == -INFINITY ? -INFINITY : -lse * LH_LOG2E);
         }
     }
 }
@@ -95,7 +103,7 @@ static __global__ void __launch_bounds__(FAIR_THREADS) fair_kernel(const __grid_
     int count[FAIR_ROWS] = {};
     if (threadIdx.x < FAIR_ROWS) seen[threadIdx.x] = 0;
 #pragma unroll
-    for (int i = 0; i < FAIR_ROWS; i++) sights[i] = a.sights[r0 + i];
+    for (int i = 0; i < FAIR_ROWS; i++) sights[i] = sight_of(a, r0 + i);
     for (int64_t j = threadIdx.x; j < len && positions; j += FAIR_THREADS) {
         int at = positions[j];
 #pragma unroll
@@ -109,7 +117,7 @@ static __global__ void __launch_bounds__(FAIR_THREADS) fair_kernel(const __grid_
     }
     __syncthreads();
     if (threadIdx.x < FAIR_ROWS) {
-        lh_sight sight = a.sights[r0 + threadIdx.x];
+        lh_sight sight = sight_of(a, r0 + threadIdx.x);
         int64_t last = sight.last < len - 1 ? sight.last : len - 1,
                 all = positions ? seen[threadIdx.x] : last - sight.before;
         a.fair[n * a.padded + r0 + threadIdx.x] = all > 1 ? (float)a.averaged / (float)all : INFINITY;
@@ -319,12 +327,12 @@ static __global__ void given_kernel(const __grid_constant__ column_job a)
     int64_t end = a.first + a.cols < len ? a.first + a.cols : len, i0 = head * a.rows.map.group - a.rows.map.first;
     float share = 1.0f / (float)a.averaged, gain = a.rows.gains ? a.rows.gains[0] : 1.0f;
     const float *biases = lh_bias_of(&a.kv, head);
-    lh_sight sight = a.sights[0];
+    lh_sight sight = sight_of(a, 0);
     for (int64_t s = a.first + lh_grid_first(); s < end; s += lh_grid_step()) {
         float all = 0.0f, squares = 0.0f, largest = 0.0f, bias = biases ? biases[s] * LH_LOG2E : 0.0f;
         if (!lh_sees(sight, a.kv.positions ? a.kv.positions[offset + s] : (int)s)) continue;
         for (int64_t i = 0; i < a.rows.map.group; i++) {
-            float y = a.factors[(i0 + i) * a.padded].y + bias;
+            float y = shift_of(a.lse[i0 + i]) + bias;
             float weight = lh_exp2(fmaf(a.rows.logits.at[(i0 + i) * a.rows.logits.ld + s], gain * LH_LOG2E, y));
             if (a.sums.at && a.parts > 1) give(a.sums, head, s, i, weight);
             all += weight;
@@ -399,9 +407,7 @@ static lh_status add_columns(lh_stream *stream, const column_job *job, const col
 /* The rows of a slab, which a->rows holds. */
 static lh_status add_slab(lh_stream *stream, column_job *a, const column_way *way)
 {
-    dim3 rows(lh_blocks(a->rows.rows, COLUMN_THREADS));
     a->padded = (a->rows.rows + COLUMN_TOKENS - 1) / COLUMN_TOKENS * COLUMN_TOKENS;
-    LH_TRY(lh_launch(stream, "column_stats", lh_shape{rows, COLUMN_THREADS, 0}, rows_kernel, *a));
     if (a->counts.at) {
         dim3 grid((unsigned)(a->padded / FAIR_ROWS), (unsigned)a->heads);
         LH_TRY(lh_launch(stream, "column_stats", lh_shape{grid, FAIR_THREADS, 0}, fair_kernel, *a));
