@@ -137,8 +137,8 @@ static lh_status run_shapes(lh_bench *b, const layer *l)
         .ld = ld, .k = 31, .seen = ld, .kind = LH_POOL_MAX);
     RUN(pool, "avg 5", 9.0, .y = l->y, .x = l->x, .state = l->compete, .kv = kv, .rows = HEADS, .rows_per_head = 1,
         .ld = ld, .k = 5, .seen = ld, .kind = LH_POOL_AVG);
-    RUN(histogram, "", 5.0, .histograms = l->histograms, .scores = l->x, .state = l->compete, .len = kv->len,
-        .heads = HEADS, .ld = ld, .histograms_ld = 1 << BITS, .bits = BITS);
+    RUN(histogram, "", 5.0, .histograms = l->histograms, .scores = l->x, .state = l->compete, .kv = kv, .batch = 1,
+        .ld = ld, .histograms_ld = 1 << BITS, .bits = BITS);
     return LH_OK;
 }
 

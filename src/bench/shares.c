@@ -18,16 +18,23 @@ typedef struct search {
     int32_t *histograms, *sums;
     lh_search *found;
     lh_candidate_counts *candidates;
-    int64_t *counts, *parts; /* [CELLS], [3, CELLS] */
+    lh_head_safeguard *safeguards;
+    int64_t *most, *counts, *parts; /* [1], [CELLS], [3, CELLS] */
 } search;
 
 static lh_status make_search(lh_bench *b, search *s)
 {
-    int64_t lens[CELLS], *len;
+    const int64_t most = CELLS * LEN / 2;
+    lh_head_safeguard safeguards[LAYERS];
+    lh_ragged kv = {.heads = CELLS};
+    int64_t lens[CELLS];
     float *scores;
     uint8_t *state;
     for (int i = 0; i < CELLS; i++) lens[i] = LEN;
-    LH_TRY(lh_bench_put(b, &len, lens, sizeof lens));
+    for (int i = 0; i < LAYERS; i++) safeguards[i] = (lh_head_safeguard){.floor = LEN / 10};
+    LH_TRY(lh_bench_put(b, &kv.len, lens, sizeof lens));
+    LH_TRY(lh_bench_put(b, &s->safeguards, safeguards, sizeof safeguards));
+    LH_TRY(lh_bench_put(b, &s->most, &most, sizeof most));
     LH_TRY(lh_bench_normals(b, &scores, &(lh_bench_normal){LH_F32, CELLS * LEN, 1.0f}));
     LH_TRY(lh_bench_bytes(b, &state, CELLS * LEN, LH_ENTRY_COMPETES));
     LH_TRY(lh_bench_zeros(b, &s->histograms, (int64_t)CELLS * BINS * 4));
@@ -39,8 +46,8 @@ static lh_status make_search(lh_bench *b, search *s)
     LH_TRY(b->ops->histogram(b->stream, &(lh_histogram_args){.histograms = s->histograms,
                                                              .scores = scores,
                                                              .state = state,
-                                                             .len = len,
-                                                             .heads = CELLS,
+                                                             .kv = &kv,
+                                                             .batch = 1,
                                                              .ld = LEN,
                                                              .histograms_ld = BINS,
                                                              .bits = BITS}));
@@ -50,31 +57,25 @@ static lh_status make_search(lh_bench *b, search *s)
 /* Runs the operations in the order of a search, each on the result of the one before. */
 static lh_status run_search(lh_bench *b, const search *s)
 {
-    const lh_head_safeguard safeguard = {.floor = LEN / 10};
+    const lh_contests of = {.heads = HEADS, .layers = LAYERS};
     const lh_fraction half = {1, 2};
-    lh_add_histograms_args add = {.sums = s->sums,
-                                  .histograms = s->histograms,
-                                  .safeguard = safeguard,
-                                  .heads = HEADS,
-                                  .layers = LAYERS,
-                                  .bits = BITS};
+    lh_add_histograms_args add = {
+        .sums = s->sums, .histograms = s->histograms, .safeguards = s->safeguards, .of = of, .bits = BITS};
     lh_refine_threshold_args refine_threshold = {.to = s->found,
                                                  .candidates = s->candidates,
                                                  .histograms = s->histograms,
                                                  .summaries = s->sums,
+                                                 .most = s->most,
+                                                 .of = of,
                                                  .ranks = 1,
-                                                 .heads = HEADS,
-                                                 .layers = LAYERS,
-                                                 .most = CELLS * LEN / 2,
                                                  .bits = BITS};
     lh_head_budgets_args share = {.counts = s->counts,
                                   .candidates = s->candidates,
                                   .search = s->found,
-                                  .safeguard = safeguard,
-                                  .share = half,
-                                  .heads = HEADS,
-                                  .layers = LAYERS,
-                                  .most = CELLS * LEN / 2};
+                                  .safeguards = s->safeguards,
+                                  .most = s->most,
+                                  .of = of,
+                                  .share = half};
     lh_split_counts_args split = {
         .first = s->parts, .rest = s->parts + CELLS, .counts = s->counts, .stage = {.share = half}, .heads = CELLS};
     const double bins = 4.0 * CELLS * BINS, sums = 4.0 * (BINS + 1),

@@ -10,52 +10,69 @@
 
 static const int round_bits[] = {11, 11, 10};
 
-/* The search for the threshold. Cells are this rank's counted heads in each layer, the layers of a head side by side.
- */
+/* The search for the threshold of each contest. Cells are this rank's counted heads in each layer, the layers of a head
+ * side by side. */
 typedef struct search {
     lh_evictor *ev;
     const lh_top_request *q;
-    const lh_head_safeguard *safeguards; /* device, as of the request */
-    lh_search *rounds;                   /* [LH_SEARCH_ROUNDS] */
-    lh_candidate_counts *candidates;     /* [cells] */
+    lh_contests of;                  /* of the counted heads */
+    lh_search *rounds;               /* [LH_SEARCH_ROUNDS, contests] */
+    lh_candidate_counts *candidates; /* [cells] */
+    lh_head_safeguard *safeguards;   /* [layers] */
+    int64_t *most;                   /* [contests] */
     int round, prefix_bits;
 } search;
 
-static lh_search *search_before(const search *s)
+static lh_search *search_of(const search *s, int round)
 {
-    return s->round ? s->rounds + s->round - 1 : NULL;
+    return round < 0 ? NULL : s->rounds + round * lh_contest_count(&s->of);
 }
 
-/* Histograms of the counted heads of one layer. */
-static void count_layer(const search *s, int64_t layer)
+/* Histograms of the counted heads of `n` layers from layer `first` on, whose scores are in `by`. */
+static void count_layers(const search *s, int64_t first, int64_t n, lh_space_part by)
 {
     lh_evictor *ev = s->ev;
     const lh_heads *h = &ev->shape.heads;
-    const lh_evict_job *job = &s->q->jobs[layer];
-    int64_t first = h->counted_first - h->kv_first, size = INT64_C(1) << round_bits[s->round];
-    const float *scores = s->q->scores ? s->q->scores : lh_evict_show_scores(ev, job);
-    LH_RUN(&ev->exec, histogram, .histograms = (int32_t *)ev->at[LH_SPACE_HISTOGRAMS] + layer * size,
-           .scores = scores + first * ev->ld, .state = (uint8_t *)ev->at[LH_SPACE_STATE] + first * ev->ld,
-           .len = job->entries->len + first, .search = search_before(s), .heads = h->counted_count, .ld = ev->ld,
-           .histograms_ld = s->q->layers * size, .prefix_bits = s->prefix_bits, .bits = round_bits[s->round]);
+    int64_t skip = h->counted_first - h->kv_first, size = INT64_C(1) << round_bits[s->round];
+    const lh_ragged *views = lh_views_of(ev, s->q->jobs + first, n);
+    for (int64_t i = 0; i < n; i++) {
+        ev->views[i].offset += skip;
+        ev->views[i].len += skip;
+        ev->views[i].heads = h->counted_count;
+    }
+    LH_RUN(&ev->exec, histogram, .histograms = (int32_t *)ev->at[LH_SPACE_HISTOGRAMS] + first * size,
+           .scores = (float *)ev->at[by] + skip * ev->ld, .state = (uint8_t *)ev->at[LH_SPACE_STATE] + skip * ev->ld,
+           .kv = views, .search = search_of(s, s->round - 1), .batch = n, .ld = ev->ld,
+           .histograms_ld = s->q->layers * size, .scores_step = ev->bytes[by] / (int64_t)sizeof(float),
+           .state_step = ev->bytes[LH_SPACE_STATE], .prefix_bits = s->prefix_bits, .bits = round_bits[s->round]);
 }
 
-/* Collective. One round: the prefix grows by its bits. */
+static void count_cells(const search *s)
+{
+    if (s->q->scores) {
+        count_layers(s, 0, s->q->layers, *s->q->scores);
+        return;
+    }
+    for (int64_t l = 0; l < s->q->layers; l++) {
+        lh_evict_show_scores(s->ev, &s->q->jobs[l]);
+        count_layers(s, l, 1, LH_SPACE_RAW);
+    }
+}
+
+/* Collective. One round: the prefixes grow by its bits. */
 static void refine(search *s)
 {
     lh_evictor *ev = s->ev;
     int bits = round_bits[s->round];
-    int64_t heads = ev->shape.heads.counted_count, bins = (INT64_C(1) << bits) + 1;
+    int64_t bins = lh_contest_count(&s->of) * ((INT64_C(1) << bits) + 1);
     int32_t *summaries = ev->at[LH_SPACE_SUMMARY], *own = summaries + ev->shape.heads.rank * bins;
-    for (int64_t layer = 0; layer < s->q->layers; layer++) count_layer(s, layer);
+    count_cells(s);
     LH_RUN(&ev->exec, add_histograms, .sums = own, .histograms = ev->at[LH_SPACE_HISTOGRAMS],
-           .candidates = s->round ? s->candidates : NULL, .safeguards = s->safeguards, .safeguard = s->q->safeguard,
-           .heads = heads, .layers = s->q->layers, .bits = bits);
+           .candidates = s->round ? s->candidates : NULL, .safeguards = s->safeguards, .of = s->of, .bits = bits);
     lh_exec_allgather(&ev->exec, own, summaries, bins * (int64_t)sizeof *own);
-    LH_RUN(&ev->exec, refine_threshold, .to = s->rounds + s->round, .from = search_before(s),
+    LH_RUN(&ev->exec, refine_threshold, .to = search_of(s, s->round), .from = search_of(s, s->round - 1),
            .candidates = s->candidates, .histograms = ev->at[LH_SPACE_HISTOGRAMS], .summaries = summaries,
-           .ranks = ev->shape.heads.ranks, .heads = heads, .layers = s->q->layers, .most = s->q->max_kept,
-           .bits = bits);
+           .most = s->most, .of = s->of, .ranks = ev->shape.heads.ranks, .bits = bits);
     s->prefix_bits += round_bits[s->round++];
 }
 
@@ -73,41 +90,47 @@ static void gather_candidates(const search *s)
 const int64_t *lh_evict_global_top(lh_evictor *ev, const lh_top_request *q)
 {
     const lh_heads *h = &ev->shape.heads;
-    lh_head_safeguard *safeguards = q->safeguards ? ev->at[LH_SPACE_SAFEGUARDS] : NULL;
     search s = {.ev = ev,
                 .q = q,
-                .safeguards = safeguards,
+                .of = {.heads = h->counted_count, .layers = q->layers, .apart = q->apart},
                 .rounds = ev->at[LH_SPACE_SEARCH],
-                .candidates = (lh_candidate_counts *)ev->at[LH_SPACE_CANDIDATES] + h->counted_first * q->layers};
-    if (safeguards) lh_exec_put(&ev->exec, safeguards, q->safeguards, q->layers * (int64_t)sizeof *safeguards);
+                .candidates = (lh_candidate_counts *)ev->at[LH_SPACE_CANDIDATES] + h->counted_first * q->layers,
+                .safeguards = ev->at[LH_SPACE_SAFEGUARDS],
+                .most = ev->at[LH_SPACE_MOST]};
+    lh_contests all = s.of;
+    all.heads = h->kv_heads;
+    lh_exec_put(&ev->exec, s.safeguards, q->safeguards, q->layers * (int64_t)sizeof *s.safeguards);
+    lh_exec_put(&ev->exec, s.most, q->most, lh_contest_count(&all) * (int64_t)sizeof *s.most);
     int64_t sent = lh_comm_sent_bytes(ev->exec.device_comm);
     while (s.round < LH_SEARCH_ROUNDS) refine(&s);
     gather_candidates(&s);
     ev->summary_bytes += lh_comm_sent_bytes(ev->exec.device_comm) - sent;
     LH_RUN(&ev->exec, head_budgets, .counts = ev->at[LH_SPACE_BUDGETS], .candidates = ev->at[LH_SPACE_CANDIDATES],
-           .search = search_before(&s), .safeguards = safeguards, .safeguard = q->safeguard, .share = q->share,
-           .heads = h->kv_heads, .layers = q->layers, .most = q->max_kept);
+           .search = search_of(&s, LH_SEARCH_ROUNDS - 1), .safeguards = s.safeguards, .most = s.most, .of = all,
+           .share = q->share);
     return ev->at[LH_SPACE_BUDGETS];
 }
 
-void lh_adaptive_counts(lh_evictor *ev, const lh_evict_job *job, const float *scores, int64_t *counts)
+void lh_adaptive_counts(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
 {
     const lh_heads *h = &ev->shape.heads;
-    lh_safety safety = lh_policy_safety(&ev->policy, &job->protect);
-    const int64_t *budgets = lh_evict_global_top(ev, &(lh_top_request){.layers = 1,
-                                                                       .jobs = job,
-                                                                       .scores = scores,
-                                                                       .safeguard = {safety.floor, safety.bonus},
-                                                                       .share = safety.share,
-                                                                       .max_kept = h->kv_heads * job->protect.base});
-    lh_exec_copy(&ev->exec, counts, budgets + h->kv_first, h->kv_count * (int64_t)sizeof *budgets, LH_COPY_ON_DEVICE);
+    lh_head_safeguard safeguards[LH_EVICT_AT_ONCE];
+    int64_t most[LH_EVICT_AT_ONCE];
+    lh_top_request q = {
+        .layers = n, .apart = 1, .jobs = jobs, .scores = &ev->stages.heads, .safeguards = safeguards, .most = most};
+    for (int64_t i = 0; i < n; i++) {
+        lh_safety safety = lh_policy_safety(&ev->policy, &jobs[i].protect);
+        safeguards[i] = (lh_head_safeguard){safety.floor, safety.bonus};
+        most[i] = h->kv_heads * jobs[i].protect.base;
+        q.share = safety.share;
+    }
+    ev->counts = (lh_counts){.at = lh_evict_global_top(ev, &q) + h->kv_first, .step = h->kv_heads};
 }
 
-const float *lh_evict_show_scores(lh_evictor *ev, const lh_evict_job *job)
+void lh_evict_show_scores(lh_evictor *ev, const lh_evict_job *job)
 {
     float *scores = ev->at[LH_SPACE_RAW];
     lh_evict_classify(ev, job, 1);
     LH_RUN(&ev->exec, finish_scores, .y = scores, .x = lh_stat_of(job->entries, ev->stats.score), .kv = job->entries,
            .ld = ev->ld, .parts = 1, .kind = LH_FINISH_PLAIN, .factor = 1.0f);
-    return scores;
 }

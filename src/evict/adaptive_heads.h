@@ -5,24 +5,24 @@
 #include "evict/workspace.h"
 
 /* Collective. What every head of the model keeps of its competing entries, over one layer or several, on the device:
- * [kv_heads, layers]. Nothing waits for the device, and nothing goes through the host that the communicator of device
+ * [layers, kv_heads]. Nothing waits for the device, and nothing goes through the host that the communicator of device
  * memory does not take there. */
 typedef struct lh_top_request {
     int64_t layers;
-    const lh_evict_job *jobs;            /* [layers] */
-    const float *scores;                 /* [kv_count, ld] of the only layer, whose mask is made; NULL: each is shown */
-    const lh_head_safeguard *safeguards; /* host, [layers]; NULL: `safeguard` for all */
-    lh_head_safeguard safeguard;
+    int apart;                   /* the heads of each layer compete among each other; else those of all layers */
+    const lh_evict_job *jobs;    /* [layers] */
+    const lh_space_part *scores; /* where those of each layer are, whose masks are made; NULL: each is shown */
+    const lh_head_safeguard *safeguards; /* host, [layers] */
+    const int64_t *most;                 /* host, [layers] if apart, else [1]: entries that competing heads may keep */
     lh_fraction share;
-    int64_t max_kept; /* entries that all heads together may keep */
 } lh_top_request;
 
 const int64_t *lh_evict_global_top(lh_evictor *evictor, const lh_top_request *request);
 
 /* Entries whose scores go with them while layers compete: of a layer that was scored, put there; and the mask and the
- * scores of a layer from what went with them. */
+ * scores of a layer, in LH_SPACE_RAW, from what went with them. */
 void lh_evict_keep_scores(lh_evictor *evictor, const lh_evict_job *job);
-const float *lh_evict_show_scores(lh_evictor *evictor, const lh_evict_job *job);
+void lh_evict_show_scores(lh_evictor *evictor, const lh_evict_job *job);
 
 /* counts[h] (host, [kv_count]) competing entries of this rank's head h stay, the best by the scores that are shown. */
 void lh_evict_mark(lh_evictor *evictor, const lh_evict_job *job, const int64_t *counts);

@@ -24,6 +24,12 @@ typedef struct lh_stage_scores {
     lh_space_part first, heads, second;
 } lh_stage_scores;
 
+/* Numbers of this rank's heads, on the device: those of each layer [kv_count], `step` apart. */
+typedef struct lh_counts {
+    const int64_t *at;
+    int64_t step;
+} lh_counts;
+
 struct lh_evictor {
     lh_exec exec;
     lh_evict_shape shape;
@@ -42,7 +48,8 @@ struct lh_evictor {
     lh_row_block scoring, references;  /* rows of this eviction, once they are where they look from; q NULL: not yet */
     lh_gather gather;
     int64_t *budgets; /* host, [kv_heads of the model] */
-    int64_t *counts;  /* host, [LH_EVICT_AT_ONCE, kv_count] */
+    int64_t *planned; /* host, [LH_EVICT_AT_ONCE, kv_count] */
+    lh_counts counts; /* competing entries that stay */
     lh_rows_check check;
     int64_t summary_bytes; /* that this rank has sent */
 };
@@ -111,21 +118,21 @@ void lh_join_group(lh_evictor *ev, const lh_evict_job *job, const float *x, floa
 void lh_join_heads(lh_evictor *ev, const lh_evict_job *job, float *scores);
 
 /* stages.c: what each stage of the selection ranks by. Collective where heads are joined. And the masks of n layers, by
- * LH_SPACE_COUNTS. */
+ * the counts. */
 lh_stage_scores lh_make_stages(lh_evictor *ev, const lh_evict_job *job, lh_space_part scores);
 void lh_mark_stages(lh_evictor *ev, const lh_evict_job *jobs, int64_t n);
 
 /* Collective. Score the entries by the policy's source, and shape the scores (select.c). */
 lh_stage_scores lh_score_entries(lh_evictor *ev, const lh_evict_job *job);
 
-/* counts[h] (device, [n, kv_count]) competing entries of each head of n layers stay, the best by the scores in `by`;
- * what becomes of the others: `others`. From the layer on whose turn it is (mask.c). */
-void lh_mark_best(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, lh_space_part by, const int64_t *counts,
+/* mask.c: the entries of several layers, side by side. And: so many competing entries of each of their heads stay, the
+ * best by the scores in `by`; what becomes of the others: `others`. From the layer on whose turn it is. */
+const lh_ragged *lh_views_of(lh_evictor *ev, const lh_evict_job *jobs, int64_t n);
+void lh_mark_best(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, lh_space_part by, lh_counts counts,
                   lh_entry_state others);
 
-/* adaptive_heads.c. Collective. AdaKV's selection over the heads of one layer, which are ranked by `scores`: counts
- * (device) of this rank's heads. */
-void lh_adaptive_counts(lh_evictor *ev, const lh_evict_job *job, const float *scores, int64_t *counts);
+/* adaptive_heads.c. Collective. AdaKV's selection over the heads of each of n layers, which were scored: the counts. */
+void lh_adaptive_counts(lh_evictor *ev, const lh_evict_job *jobs, int64_t n);
 
 lh_draw lh_draw_of(const lh_evictor *ev, const lh_evict_job *job);
 

@@ -12,7 +12,7 @@ lh_status lh_evictor_open(lh_evictor **out, const lh_exec *exec, const lh_evict_
     LH_TRY_DONE(lh_gather_init(&ev->gather, shape->heads.ranks));
     LH_TRY_DONE(lh_rows_check_open(&ev->check, exec));
     LH_TRY_DONE(lh_calloc(&ev->budgets, shape->heads.kv_heads, sizeof *ev->budgets));
-    LH_TRY_DONE(lh_calloc(&ev->counts, LH_EVICT_AT_ONCE * shape->heads.kv_count, sizeof *ev->counts));
+    LH_TRY_DONE(lh_calloc(&ev->planned, LH_EVICT_AT_ONCE * shape->heads.kv_count, sizeof *ev->planned));
     *out = ev;
     ev = NULL;
 done:
@@ -28,7 +28,7 @@ void lh_evictor_close(lh_evictor *ev)
     lh_rows_check_close(&ev->check, &ev->exec);
     lh_gather_clear(&ev->gather);
     lh_free(ev->budgets);
-    lh_free(ev->counts);
+    lh_free(ev->planned);
     lh_free(ev);
 }
 

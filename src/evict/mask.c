@@ -21,8 +21,7 @@ static lh_position_lines lines_of(const lh_evict_job *job)
         .visible_from = job->visible_from, .sinks = job->visible_from + p->sinks, .recent_from = recent_from};
 }
 
-/* The entries of several layers, side by side. */
-static const lh_ragged *views_of(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
+const lh_ragged *lh_views_of(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) ev->views[i] = *jobs[i].entries;
     return ev->views;
@@ -32,20 +31,20 @@ void lh_evict_classify(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
 {
     lh_position_lines lines[LH_EVICT_AT_ONCE];
     for (int64_t i = 0; i < n; i++) lines[i] = lines_of(&jobs[i]);
-    LH_RUN(&ev->exec, classify, .state = ev->at[LH_SPACE_STATE], .kv = views_of(ev, jobs, n), .lines = lines,
+    LH_RUN(&ev->exec, classify, .state = ev->at[LH_SPACE_STATE], .kv = lh_views_of(ev, jobs, n), .lines = lines,
            .batch = n, .ld = ev->ld);
 }
 
-void lh_mark_best(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, lh_space_part by, const int64_t *counts,
+void lh_mark_best(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, lh_space_part by, lh_counts counts,
                   lh_entry_state others)
 {
-    LH_RUN(&ev->exec, select_top, .state = ev->at[LH_SPACE_STATE], .scores = ev->at[by], .kv = views_of(ev, jobs, n),
-           .counts = counts, .batch = n, .ld = ev->ld, .scores_step = ev->bytes[by] / (int64_t)sizeof(float),
-           .others = others);
+    LH_RUN(&ev->exec, select_top, .state = ev->at[LH_SPACE_STATE], .scores = ev->at[by], .kv = lh_views_of(ev, jobs, n),
+           .counts = counts.at, .batch = n, .ld = ev->ld, .scores_step = ev->bytes[by] / (int64_t)sizeof(float),
+           .counts_step = counts.step, .others = others);
 }
 
 void lh_evict_mark(lh_evictor *ev, const lh_evict_job *job, const int64_t *counts)
 {
     lh_exec_put(&ev->exec, ev->at[LH_SPACE_COUNTS], counts, job->entries->heads * (int64_t)sizeof *counts);
-    lh_mark_best(ev, job, 1, LH_SPACE_RAW, ev->at[LH_SPACE_COUNTS], LH_ENTRY_DROP);
+    lh_mark_best(ev, job, 1, LH_SPACE_RAW, (lh_counts){.at = ev->at[LH_SPACE_COUNTS]}, LH_ENTRY_DROP);
 }

@@ -33,10 +33,10 @@ static void protect_values(lh_evictor *ev, const lh_evict_job *job)
 {
     const int64_t heads = ev->shape.heads.kv_count;
     if (!job->protect.values) return;
-    for (int64_t h = 0; h < heads; h++) ev->counts[h] = job->protect.values;
-    lh_exec_put(&ev->exec, ev->at[LH_SPACE_COUNTS], ev->counts, heads * (int64_t)sizeof *ev->counts);
+    for (int64_t h = 0; h < heads; h++) ev->planned[h] = job->protect.values;
+    lh_exec_put(&ev->exec, ev->at[LH_SPACE_COUNTS], ev->planned, heads * (int64_t)sizeof *ev->planned);
     LH_RUN(&ev->exec, value_ranges, .y = ev->at[LH_SPACE_RAW], .kv = job->entries, .ld = ev->ld);
-    lh_mark_best(ev, job, 1, LH_SPACE_RAW, ev->at[LH_SPACE_COUNTS], LH_ENTRY_COMPETES);
+    lh_mark_best(ev, job, 1, LH_SPACE_RAW, (lh_counts){.at = ev->at[LH_SPACE_COUNTS]}, LH_ENTRY_COMPETES);
 }
 
 /* What this rank's heads keep of their competing entries where no scores are needed for it: counts [kv_count]. */
@@ -54,25 +54,13 @@ static void plan_counts(lh_evictor *ev, const lh_evict_job *job, int64_t *counts
     memcpy(counts, ev->budgets + h->kv_first, (size_t)h->kv_count * sizeof *counts);
 }
 
-/* That of several layers into LH_SPACE_COUNTS, and on the host that of the first. */
-static void count_by_plan(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, int64_t *counts)
-{
-    const int64_t heads = ev->shape.heads.kv_count, bytes = heads * (int64_t)sizeof *counts;
-    for (int64_t i = 0; i < n; i++) plan_counts(ev, &jobs[i], ev->counts + i * heads);
-    if (counts) memcpy(counts, ev->counts, (size_t)bytes);
-    lh_exec_put(&ev->exec, ev->at[LH_SPACE_COUNTS], ev->counts, n * bytes);
-}
-
-/* The same where heads compete. */
-static void count_by_scores(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, int64_t *counts)
+/* That of several layers: into LH_SPACE_COUNTS. */
+static void count_by_plan(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
 {
     const int64_t heads = ev->shape.heads.kv_count;
-    int64_t *all = ev->at[LH_SPACE_COUNTS];
-    for (int64_t i = 0; i < n; i++) {
-        lh_evict_turn_to(ev, i);
-        lh_adaptive_counts(ev, &jobs[i], ev->at[ev->stages.heads], all + i * heads);
-    }
-    if (counts) lh_exec_copy(&ev->exec, counts, all, heads * (int64_t)sizeof *counts, LH_COPY_TO_HOST);
+    for (int64_t i = 0; i < n; i++) plan_counts(ev, &jobs[i], ev->planned + i * heads);
+    lh_exec_put(&ev->exec, ev->at[LH_SPACE_COUNTS], ev->planned, n * heads * (int64_t)sizeof *ev->planned);
+    ev->counts = (lh_counts){.at = ev->at[LH_SPACE_COUNTS], .step = heads};
 }
 
 void lh_evict_score(lh_evictor *ev, const lh_evict_job *jobs, int64_t i)
@@ -84,8 +72,12 @@ void lh_evict_score(lh_evictor *ev, const lh_evict_job *jobs, int64_t i)
 
 void lh_evict_choose(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, int64_t *counts)
 {
-    (ev->policy.budgets.heads == LH_HEADS_ADAPTIVE ? count_by_scores : count_by_plan)(ev, jobs, n, counts);
+    const int64_t bytes = ev->shape.heads.kv_count * (int64_t)sizeof *counts;
+    const int adaptive = ev->policy.budgets.heads == LH_HEADS_ADAPTIVE;
     lh_evict_turn_to(ev, 0);
+    (adaptive ? lh_adaptive_counts : count_by_plan)(ev, jobs, n);
+    if (counts && adaptive) lh_exec_copy(&ev->exec, counts, ev->counts.at, bytes, LH_COPY_TO_HOST);
+    if (counts && !adaptive) memcpy(counts, ev->planned, (size_t)bytes);
     lh_mark_stages(ev, jobs, n);
 }
 

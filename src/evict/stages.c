@@ -59,24 +59,28 @@ lh_stage_scores lh_make_stages(lh_evictor *ev, const lh_evict_job *job, lh_space
     return s;
 }
 
-/* What both stages take of the counts of each layer. */
-static void split_counts(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, int64_t *counts)
+/* What each stage takes of the counts of each layer: [n, kv_count] each. */
+static void split_counts(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, lh_counts stages[2])
 {
     const int64_t heads = ev->shape.heads.kv_count;
-    for (int64_t i = 0; i < n; i++, counts += heads)
-        LH_RUN(&ev->exec, split_counts, .first = counts + n * heads, .rest = counts + 2 * n * heads, .counts = counts,
-               .stage = lh_policy_stage(&ev->policy, &jobs[i].protect), .heads = heads);
+    int64_t *first = (int64_t *)ev->at[LH_SPACE_COUNTS] + n * heads, *rest = first + n * heads;
+    stages[0] = (lh_counts){first, heads};
+    stages[1] = (lh_counts){rest, heads};
+    for (int64_t i = 0; i < n; i++)
+        LH_RUN(&ev->exec, split_counts, .first = first + i * heads, .rest = rest + i * heads,
+               .counts = ev->counts.at + i * ev->counts.step, .stage = lh_policy_stage(&ev->policy, &jobs[i].protect),
+               .heads = heads);
 }
 
 void lh_mark_stages(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
 {
     const lh_stage_scores *by = &ev->stages;
-    int64_t rows = n * ev->shape.heads.kv_count, *counts = ev->at[LH_SPACE_COUNTS];
+    lh_counts stages[2];
     if (by->second == LH_SPACE_PARTS) {
-        lh_mark_best(ev, jobs, n, by->first, counts, LH_ENTRY_DROP);
+        lh_mark_best(ev, jobs, n, by->first, ev->counts, LH_ENTRY_DROP);
         return;
     }
-    split_counts(ev, jobs, n, counts);
-    lh_mark_best(ev, jobs, n, by->first, counts + rows, LH_ENTRY_COMPETES);
-    lh_mark_best(ev, jobs, n, by->second, counts + 2 * rows, LH_ENTRY_DROP);
+    split_counts(ev, jobs, n, stages);
+    lh_mark_best(ev, jobs, n, by->first, stages[0], LH_ENTRY_COMPETES);
+    lh_mark_best(ev, jobs, n, by->second, stages[1], LH_ENTRY_DROP);
 }

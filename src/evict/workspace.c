@@ -14,12 +14,13 @@ static void size_search(const lh_space_request *request, int64_t *bytes)
     const lh_heads *h = &request->shape->heads;
     const int64_t i32 = sizeof(int32_t), i64 = sizeof(int64_t);
     int over_layers = request->policy->budgets.layers == LH_LAYERS_ADAPTIVE;
-    int64_t layers = over_layers ? request->shape->layers : 1;
+    int64_t contests = request->layers, layers = over_layers ? request->shape->layers : contests;
     bytes[LH_SPACE_HISTOGRAMS] = h->counted_count * layers * LH_SUMMARY_BINS * i32;
-    bytes[LH_SPACE_SUMMARY] = h->ranks * (LH_SUMMARY_BINS + 1) * i32;
-    bytes[LH_SPACE_SEARCH] = LH_SEARCH_ROUNDS * (int64_t)sizeof(lh_search);
+    bytes[LH_SPACE_SUMMARY] = h->ranks * contests * (LH_SUMMARY_BINS + 1) * i32;
+    bytes[LH_SPACE_SEARCH] = LH_SEARCH_ROUNDS * contests * (int64_t)sizeof(lh_search);
     bytes[LH_SPACE_CANDIDATES] = h->kv_heads * layers * (int64_t)sizeof(lh_candidate_counts);
-    if (over_layers) bytes[LH_SPACE_SAFEGUARDS] = layers * (int64_t)sizeof(lh_head_safeguard);
+    bytes[LH_SPACE_SAFEGUARDS] = layers * (int64_t)sizeof(lh_head_safeguard);
+    bytes[LH_SPACE_MOST] = contests * i64;
     bytes[LH_SPACE_BUDGETS] = h->kv_heads * layers * i64;
 }
 

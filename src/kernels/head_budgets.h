@@ -9,17 +9,28 @@
 #include "base/minmax.h"
 #include "kernels/ops_budgets.h"
 
-static LH_BOTH inline lh_head_safeguard lh_safeguard_of(const lh_head_safeguard *each, lh_head_safeguard all,
-                                                        int64_t layer)
+/* One contest: the heads of some layers. */
+typedef struct lh_contest {
+    int64_t index, first, layers; /* its first layer, and how many it has */
+} lh_contest;
+
+static LH_BOTH inline lh_contest lh_contest_at(const lh_contests *of, int64_t index)
 {
-    return each ? each[layer] : all;
+    lh_contest c = {index, of->apart ? index : 0, of->apart ? 1 : of->layers};
+    return c;
+}
+
+/* The contest of cell i of [heads, layers]. */
+static LH_BOTH inline int64_t lh_contest_of(const lh_contests *of, int64_t i)
+{
+    return of->apart ? i % of->layers : 0;
 }
 
 /* One bin of the summaries of all ranks. */
-static LH_BOTH inline int64_t lh_bin_of_ranks(const lh_refine_threshold_args *a, int64_t bin)
+static LH_BOTH inline int64_t lh_bin_of_ranks(const lh_refine_threshold_args *a, int64_t contest, int64_t bin)
 {
-    int64_t sum = 0, size = ((int64_t)1 << a->bits) + 1;
-    for (int64_t r = 0; r < a->ranks; r++) sum += a->summaries[r * size + bin];
+    int64_t sum = 0, size = ((int64_t)1 << a->bits) + 1, contests = lh_contest_count(&a->of);
+    for (int64_t r = 0; r < a->ranks; r++) sum += a->summaries[(r * contests + contest) * size + bin];
     return sum;
 }
 
@@ -28,18 +39,19 @@ static LH_BOTH inline int64_t lh_bin_of_ranks(const lh_refine_threshold_args *a,
 static inline void lh_add_all_histograms(const lh_add_histograms_args *a)
 {
     int64_t size = (int64_t)1 << a->bits;
-    memset(a->sums, 0, (size_t)(size + 1) * sizeof *a->sums);
-    for (int64_t i = 0; i < a->heads * a->layers; i++) {
+    memset(a->sums, 0, (size_t)(lh_contest_count(&a->of) * (size + 1)) * sizeof *a->sums);
+    for (int64_t i = 0; i < a->of.heads * a->of.layers; i++) {
         const int32_t *bins = a->histograms + i * size;
-        int64_t floor_ = lh_safeguard_of(a->safeguards, a->safeguard, i % a->layers).floor, b = size - 1;
-        int64_t skip = floor_ - (a->candidates ? a->candidates[i].above : 0);
+        int32_t *sums = a->sums + lh_contest_of(&a->of, i) * (size + 1);
+        int64_t skip = a->safeguards[i % a->of.layers].floor - (a->candidates ? a->candidates[i].above : 0);
+        int64_t b = size - 1;
         for (; b >= 0 && skip > 0; b--) {
             int32_t skipped = (int32_t)lh_min_i64(skip, bins[b]);
             skip -= skipped;
-            a->sums[b] += bins[b] - skipped;
-            a->sums[size] += skipped;
+            sums[b] += bins[b] - skipped;
+            sums[size] += skipped;
         }
-        for (int64_t c = 0; c <= b; c++) a->sums[c] += bins[c];
+        for (int64_t c = 0; c <= b; c++) sums[c] += bins[c];
     }
 }
 
@@ -50,65 +62,80 @@ static inline int64_t lh_sum_bins(const int32_t *bins, int64_t first, int64_t en
     return sum;
 }
 
-static inline void lh_refine_all(const lh_refine_threshold_args *a)
+static inline void lh_refine_contest(const lh_refine_threshold_args *a, int64_t contest)
 {
-    int64_t size = (int64_t)1 << a->bits, bin = size - 1;
-    uint32_t prefix = a->from ? a->from->prefix << a->bits : 0;
-    int64_t all = 0, want = a->from ? a->from->want : 0;
+    int64_t size = (int64_t)1 << a->bits, bin = size - 1, all = 0, want = a->from ? a->from[contest].want : 0;
+    uint32_t prefix = a->from ? a->from[contest].prefix << a->bits : 0;
     if (!a->from) {
-        for (int64_t r = 0; r < a->ranks; r++) all += lh_sum_bins(a->summaries + r * (size + 1), 0, size + 1);
-        want = lh_min_i64(a->most, all) - lh_bin_of_ranks(a, size);
+        for (int64_t b = 0; b <= size; b++) all += lh_bin_of_ranks(a, contest, b);
+        want = lh_min_i64(a->most[contest], all) - lh_bin_of_ranks(a, contest, size);
     }
-    for (; bin > 0 && lh_bin_of_ranks(a, bin) < want; bin--) want -= lh_bin_of_ranks(a, bin);
-    for (int64_t i = 0; i < a->heads * a->layers; i++) {
+    for (; bin > 0 && lh_bin_of_ranks(a, contest, bin) < want; bin--) want -= lh_bin_of_ranks(a, contest, bin);
+    for (int64_t i = 0; i < a->of.heads * a->of.layers; i++) {
         const int32_t *bins = a->histograms + i * size;
         lh_candidate_counts *c = &a->candidates[i];
+        if (lh_contest_of(&a->of, i) != contest) continue;
         if (!a->from) c->competing = (int32_t)lh_sum_bins(bins, 0, size), c->above = 0;
         c->above += (int32_t)lh_sum_bins(bins, bin + 1, size);
         c->at = bins[bin];
     }
-    a->to->want = want;
-    a->to->prefix = prefix | (uint32_t)bin;
+    a->to[contest].want = want;
+    a->to[contest].prefix = prefix | (uint32_t)bin;
+}
+
+static inline void lh_refine_all(const lh_refine_threshold_args *a)
+{
+    for (int64_t c = 0; c < lh_contest_count(&a->of); c++) lh_refine_contest(a, c);
 }
 
 /* ---- head_budgets ---- */
 
-/* The i-th head in the order of ties: by layer and then by head. */
-static LH_BOTH inline int64_t lh_tied_head(const lh_head_budgets_args *a, int64_t i)
+static LH_BOTH inline int64_t lh_heads_of_contest(const lh_head_budgets_args *a, lh_contest c)
 {
-    return i % a->heads * a->layers + i / a->heads;
+    return a->of.heads * c.layers;
+}
+
+/* The order of ties is by layer and then by head, as that of the counts: those of a contest, and the candidates of its
+ * i-th head. */
+static LH_BOTH inline int64_t *lh_counts_of(const lh_head_budgets_args *a, lh_contest c)
+{
+    return a->counts + c.first * a->of.heads;
+}
+
+static LH_BOTH inline lh_candidate_counts lh_tied_candidates(const lh_head_budgets_args *a, lh_contest c, int64_t i)
+{
+    return a->candidates[i % a->of.heads * a->of.layers + c.first + i / a->of.heads];
 }
 
 /* Shares rounded down. lags[i]: what the i-th head in the order of ties lacks by rounding, times share.den. Returns how
  * many entries are left to give. */
-static LH_BOTH inline int64_t lh_give_shares(const lh_head_budgets_args *a, int64_t *lags)
+static LH_BOTH inline int64_t lh_give_shares(const lh_head_budgets_args *a, lh_contest c, int64_t *lags)
 {
-    int64_t rest = a->search->want, held = 0, given = 0;
-    for (int64_t i = 0; i < a->heads * a->layers; i++) {
-        int64_t h = lh_tied_head(a, i);
-        lh_candidate_counts c = a->candidates[h];
-        lh_head_safeguard s = lh_safeguard_of(a->safeguards, a->safeguard, h % a->layers);
-        int64_t own = lh_min_i64(s.floor, c.competing), over = lh_max_i64(0, c.above - own);
-        int64_t on = lh_max_i64(0, c.above + c.at - own) - over, more = lh_min_i64(on, lh_max_i64(0, rest));
+    int64_t rest = a->search[c.index].want, held = 0, given = 0, *counts = lh_counts_of(a, c);
+    for (int64_t i = 0; i < lh_heads_of_contest(a, c); i++) {
+        lh_candidate_counts has = lh_tied_candidates(a, c, i);
+        lh_head_safeguard s = a->safeguards[c.first + i / a->of.heads];
+        int64_t own = lh_min_i64(s.floor, has.competing), over = lh_max_i64(0, has.above - own);
+        int64_t on = lh_max_i64(0, has.above + has.at - own) - over, more = lh_min_i64(on, lh_max_i64(0, rest));
         rest -= more;
-        a->counts[h] = lh_min_i64(own + lh_fraction_of(a->share, over + more) + s.bonus, c.competing);
+        counts[i] = lh_min_i64(own + lh_fraction_of(a->share, over + more) + s.bonus, has.competing);
         lags[i] = lh_fraction_rest(a->share, over + more);
-        given += a->counts[h];
-        held += c.competing;
+        given += counts[i];
+        held += has.competing;
     }
-    return lh_min_i64(a->most, held) - given;
+    return lh_min_i64(a->most[c.index], held) - given;
 }
 
 /* All that have room get one each, round after round, while there is enough for all of them. Nobody lacks a whole entry
  * by rounding, so no round gives anybody a second one before all have their first. Returns what is still left; then
  * lags of heads without room are -1. */
-static LH_BOTH inline int64_t lh_give_rounds(const lh_head_budgets_args *a, int64_t left, int64_t *lags)
+static LH_BOTH inline int64_t lh_give_rounds(const lh_head_budgets_args *a, lh_contest c, int64_t left, int64_t *lags)
 {
-    int64_t n = a->heads * a->layers;
+    int64_t n = lh_heads_of_contest(a, c), *counts = lh_counts_of(a, c);
     while (left > 0) {
         int64_t open = 0, each = left;
         for (int64_t i = 0; i < n; i++) {
-            int64_t spare = a->candidates[lh_tied_head(a, i)].competing - a->counts[lh_tied_head(a, i)];
+            int64_t spare = lh_tied_candidates(a, c, i).competing - counts[i];
             if (spare > 0)
                 open++, each = lh_min_i64(each, spare);
             else
@@ -118,23 +145,23 @@ static LH_BOTH inline int64_t lh_give_rounds(const lh_head_budgets_args *a, int6
         if (left < open) return left;
         each = lh_min_i64(each, left / open);
         for (int64_t i = 0; i < n; i++)
-            if (lags[i] >= 0) a->counts[lh_tied_head(a, i)] += each;
+            if (lags[i] >= 0) counts[i] += each;
         left -= each * open;
     }
     return 0;
 }
 
 /* One more for each of the `left` heads that lack most. Looks at the heads first, first + step, … */
-static LH_BOTH inline void lh_give_last(const lh_head_budgets_args *a, int64_t left, const int64_t *lags, int64_t first,
-                                        int64_t step)
+static LH_BOTH inline void lh_give_last(const lh_head_budgets_args *a, lh_contest c, int64_t left, const int64_t *lags,
+                                        int64_t first, int64_t step)
 {
-    int64_t n = a->heads * a->layers;
+    int64_t n = lh_heads_of_contest(a, c);
     for (int64_t i = first; i < n && left > 0; i += step) {
         int64_t before = 0;
         if (lags[i] < 0) continue;
         for (int64_t other = 0; other < n; other++)
             before += lags[other] > lags[i] || (lags[other] == lags[i] && other < i);
-        if (before < left) a->counts[lh_tied_head(a, i)]++;
+        if (before < left) lh_counts_of(a, c)[i]++;
     }
 }
 

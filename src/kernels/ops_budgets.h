@@ -12,6 +12,7 @@
 
 #include <stdint.h>
 
+#include "base/both.h"
 #include "base/fraction.h"
 
 /* The state of the search after a round. */
@@ -31,47 +32,61 @@ typedef struct lh_head_safeguard {
     int64_t floor, bonus;
 } lh_head_safeguard;
 
-/* sums[b] = sum over heads and layers of histograms[h,l,b], but each leaves out its best max(0, floor -
- * candidates[h,l].above) entries; sums[2^bits] = number of entries left out. sums: [2^bits + 1]. */
+/* Which heads compete with each other: those of all layers, in one contest, or where layers are apart those of each
+ * layer, in as many contests. */
+typedef struct lh_contests {
+    int64_t heads, layers;
+    int apart;
+} lh_contests;
+
+static LH_BOTH inline int64_t lh_contest_count(const lh_contests *of)
+{
+    return of->apart ? of->layers : 1;
+}
+
+/* sums[c,b] = sum over the heads and layers of contest c of histograms[h,l,b], but each leaves out its best max(0,
+ * floor
+ * - candidates[h,l].above) entries; sums[c,2^bits] = number of entries left out. sums: [contests, 2^bits + 1]. */
 typedef struct lh_add_histograms_args {
     int32_t *sums;
     const int32_t *histograms;             /* [heads, layers, 2^bits] */
     const lh_candidate_counts *candidates; /* [heads, layers]; NULL in the first round: nothing is above */
-    const lh_head_safeguard *safeguards;   /* [layers], NULL: `safeguard` for all */
-    lh_head_safeguard safeguard;
-    int64_t heads, layers;
+    const lh_head_safeguard *safeguards;   /* [layers] */
+    lh_contests of;
     int bits;
 } lh_add_histograms_args;
 
-/* sums[b] = sum over ranks of summaries[r,b], what add_histograms made on each: find the bin, from the last one down,
- * in which the from->want best are complete (0 where there are fewer), append it to to->prefix, and set to->want to
- * from->want minus the entries above it. First round (`from` NULL): want = min(most, number of entries) - number left
- * out. candidates[h,l]: above += entries above the bin, at = entries in it; competing is set in the first round. `from`
- * and `to` differ. */
+/* For each contest c, sums[b] = sum over ranks of summaries[r,c,b], what add_histograms made on each: find the bin,
+ * from the last one down, in which the from[c].want best are complete (0 where there are fewer), append it to
+ * to[c].prefix, and set to[c].want to from[c].want minus the entries above it. First round (`from` NULL): want =
+ * min(most[c], number of entries) - number left out. candidates[h,l]: above += entries above the bin, at = entries in
+ * it; competing is set in the first round. `from` and `to` differ. */
 typedef struct lh_refine_threshold_args {
-    lh_search *to;
-    const lh_search *from;
+    lh_search *to;                   /* [contests] */
+    const lh_search *from;           /* [contests] */
     lh_candidate_counts *candidates; /* [heads, layers] */
     const int32_t *histograms;       /* [heads, layers, 2^bits] */
-    const int32_t *summaries;        /* [ranks, 2^bits + 1] */
-    int64_t ranks, heads, layers, most;
+    const int32_t *summaries;        /* [ranks, contests, 2^bits + 1] */
+    const int64_t *most;             /* [contests] */
+    lh_contests of;
+    int64_t ranks;
     int bits;
 } lh_refine_threshold_args;
 
-/* Number of competing entries that each head keeps, after the last round of refine_threshold. g = min(floor,
- * competing): the head's own. chosen: its other entries above the threshold, and search->want of those at it, the first
- * ones by layer and then by head. counts = min(g + floor(chosen * share) + bonus, competing). While these sum to less
- * than `most` (and than all entries), one more goes to the head with entries left for which g + chosen * share + bonus
- * - counts is largest, ties by layer and then by head. With share 1 - alpha and bonus alpha * base: AdaKV's safeguard
- * (arXiv 2407.11550, algorithm 1), in integers. */
+/* counts[l,h]: number of competing entries that each head keeps, after the last round of refine_threshold. g =
+ * min(floor, competing): the head's own. chosen: its other entries above the threshold, and search[c].want of those at
+ * it, the first ones by layer and then by head. counts[l,h] = min(g + floor(chosen * share) + bonus, competing). While
+ * these sum to less than most[c] (and than all entries), one more goes to the head with entries left for which g +
+ * chosen * share + bonus - counts is largest, ties by layer and then by head. With share 1 - alpha and bonus alpha *
+ * base: AdaKV's safeguard (arXiv 2407.11550, algorithm 1), in integers. */
 typedef struct lh_head_budgets_args {
-    int64_t *counts;                       /* [heads, layers] */
+    int64_t *counts;                       /* [layers, heads] */
     const lh_candidate_counts *candidates; /* [heads, layers] */
-    const lh_search *search;
-    const lh_head_safeguard *safeguards; /* [layers], NULL: `safeguard` for all */
-    lh_head_safeguard safeguard;
+    const lh_search *search;               /* [contests] */
+    const lh_head_safeguard *safeguards;   /* [layers] */
+    const int64_t *most;                   /* [contests] */
+    lh_contests of;
     lh_fraction share; /* at most 1 */
-    int64_t heads, layers, most;
 } lh_head_budgets_args;
 
 #endif

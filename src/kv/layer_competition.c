@@ -11,12 +11,12 @@
 struct lh_layer_competition {
     lh_evict_job *jobs; /* [layers] those that have come so far and whose entries compete */
     int64_t layers;
-    int64_t divided;                             /* competing entries of all heads after the last division of budgets */
-    lh_head_safeguard *safeguards;               /* [layers] */
-    int64_t *room, *bases, *budgets, *on_device; /* [layers, kv_heads]; the last as the device has it */
-    lh_evict_reference *references;              /* [layers], where the policy fits */
-    lh_evict_held *held;                         /* [layers] their memory */
-    int64_t *before;                             /* [kv_count] entries of a layer before it is evicted */
+    int64_t divided;                 /* competing entries of all heads after the last division of budgets */
+    lh_head_safeguard *safeguards;   /* [layers] zeros until all layers have come */
+    int64_t *room, *bases, *budgets; /* [layers, kv_heads] */
+    lh_evict_reference *references;  /* [layers], where the policy fits */
+    lh_evict_held *held;             /* [layers] their memory */
+    int64_t *before;                 /* [kv_count] entries of a layer before it is evicted */
 };
 
 lh_status lh_kv_open_competition(lh_kv *kv)
@@ -27,14 +27,13 @@ lh_status lh_kv_open_competition(lh_kv *kv)
     kv->competition = c;
     LH_TRY(lh_calloc(&c->jobs, kv->shape.layers, sizeof *c->jobs));
     LH_TRY(lh_calloc(&c->safeguards, kv->shape.layers, sizeof *c->safeguards));
-    LH_TRY(lh_calloc(&c->room, 4 * cells, sizeof *c->room));
+    LH_TRY(lh_calloc(&c->room, 3 * cells, sizeof *c->room));
     LH_TRY(lh_calloc(&c->references, kv->shape.layers, sizeof *c->references));
     LH_TRY(lh_calloc(&c->held, kv->shape.layers, sizeof *c->held));
     LH_TRY(lh_calloc(&c->before, kv->shape.heads.kv_count, sizeof *c->before));
     for (int64_t h = 0; h < kv->shape.heads.kv_count; h++) c->before[h] = kv->prompt.tokens;
     c->bases = c->room + cells;
     c->budgets = c->room + 2 * cells;
-    c->on_device = c->room + 3 * cells;
     for (int64_t l = 0; l < kv->shape.layers; l++)
         if (kv->layers[l].plan.ranked) kv->layers[l].arena.form.stats = kv->stats.count;
     return LH_OK;
@@ -85,11 +84,9 @@ static int64_t max_kept(const lh_kv *kv)
 static void find_budgets(lh_kv *kv, const lh_top_request *q)
 {
     lh_layer_competition *c = kv->competition;
-    int64_t heads = kv->shape.heads.kv_heads, cells = c->layers * heads;
-    const int64_t *budgets = lh_evict_global_top(kv->evictor, q);
-    for (int64_t i = 0; i < cells; i++) c->on_device[i % heads * c->layers + i / heads] = c->bases[i];
-    lh_exec_fetch(&kv->exec, c->on_device, budgets, cells * (int64_t)sizeof *budgets);
-    for (int64_t i = 0; i < cells; i++) c->budgets[i] = c->on_device[i % heads * c->layers + i / heads];
+    const int64_t bytes = c->layers * kv->shape.heads.kv_heads * (int64_t)sizeof *c->budgets;
+    memcpy(c->budgets, c->bases, (size_t)bytes);
+    lh_exec_fetch(&kv->exec, c->budgets, lh_evict_global_top(kv->evictor, q), bytes);
 }
 
 /* Collective. Before the last layer: what may still be among the best. A head's final share is at most the larger of
@@ -112,14 +109,13 @@ static void divide_finally(lh_kv *kv, lh_top_request *q)
         c->safeguards[l] = (lh_head_safeguard){safety.floor, safety.bonus};
         q->share = safety.share;
     }
-    q->safeguards = c->safeguards;
     find_budgets(kv, q);
 }
 
 /* The mask of one layer so far: its best entries, as many as its heads' budgets. */
 static void mark(lh_kv *kv, const lh_evict_job *job, const int64_t *budgets)
 {
-    (void)lh_evict_show_scores(kv->evictor, job);
+    lh_evict_show_scores(kv->evictor, job);
     lh_evict_mark(kv->evictor, job, budgets + kv->shape.heads.kv_first);
 }
 
@@ -231,11 +227,12 @@ void lh_kv_compete(lh_kv *kv, const lh_evict_job *job)
     int64_t held = join(kv, job);
     const int64_t cells = c->layers * heads;
     if (fits) hold_reference(kv, job);
-    lh_top_request q = {.layers = c->layers, .jobs = c->jobs, .max_kept = max_kept(kv)};
+    const int64_t most = max_kept(kv);
+    lh_top_request q = {.layers = c->layers, .jobs = c->jobs, .safeguards = c->safeguards, .most = &most};
     memcpy(c->budgets, c->room, (size_t)cells * sizeof *c->room);
     if (last) {
         divide_finally(kv, &q);
-    } else if (divides(c, held, q.max_kept)) {
+    } else if (divides(c, held, most)) {
         divide_meanwhile(kv, &q);
         c->divided = 0;
         for (int64_t i = 0; i < cells; i++) c->divided += c->budgets[i];

@@ -122,7 +122,7 @@ START_TEST(test_select_top_of_several_caches_is_that_of_each)
             int64_t *many = rig_put(&g, counts, l.count * heads * 8);
             for (int64_t i = 0; i < l.count; i++) kv[i] = rig_cache(&g, &l.at[i].kv);
             RUN(&g, select_top, .state = on, .scores = rig_put(&g, scores, l.count * l.step * 4), .kv = kv,
-                .counts = many, .batch = l.count, .ld = l.ld, .scores_step = l.step);
+                .counts = many, .batch = l.count, .ld = l.ld, .scores_step = l.step, .counts_step = heads);
             rig_get(&g, got, on, l.count * cells);
             for (int64_t i = 0; i < l.count; i++) {
                 placed alone = layer_put(&g, &l.at[i]);

@@ -34,8 +34,8 @@ START_TEST(test_histogram_counts_the_keys_of_a_prefix)
                 }
             }
             placed on = layer_put(&g, &l);
-            RUN(&g, histogram, .histograms = bins, .scores = on.scores, .state = on.state, .len = on.kv.len,
-                .search = before ? rig_put(&g, &search, sizeof search) : NULL, .heads = l.heads, .ld = l.ld,
+            RUN(&g, histogram, .histograms = bins, .scores = on.scores, .state = on.state, .kv = &on.kv,
+                .search = before ? rig_put(&g, &search, sizeof search) : NULL, .batch = 1, .ld = l.ld,
                 .histograms_ld = histograms_ld, .prefix_bits = before, .bits = bits);
             rig_get(&g, got, bins, l.heads * histograms_ld * 4);
             check_same(got, want, l.heads * histograms_ld * 4, "histogram, case %d, %s", n, g.ops->name);
@@ -80,11 +80,16 @@ static void cells_make(lot *m, cells *c, int n)
         c->safeguards[s].floor = n % 5 ? draw(54, (uint64_t)(n + s), n % 3 ? 80 : 9000) : 0;
 }
 
+static lh_contests all_of(const cells *c)
+{
+    return (lh_contests){.heads = c->heads, .layers = c->layers};
+}
+
 /* Entries one by one, the best first. */
-static void add_by_hand(const cells *c, int alike, int32_t *sums)
+static void add_by_hand(const cells *c, int32_t *sums)
 {
     for (int64_t i = 0; i < c->count; i++) {
-        int64_t skip = c->safeguards[alike ? 0 : i % c->layers].floor - (c->first ? 0 : c->candidates[i].above);
+        int64_t skip = c->safeguards[i % c->layers].floor - (c->first ? 0 : c->candidates[i].above);
         for (int64_t b = c->size - 1; b >= 0; b--)
             for (int32_t n = 0; n < c->histograms[i * c->size + b]; n++) sums[skip-- > 0 ? c->size : b]++;
     }
@@ -99,14 +104,13 @@ START_TEST(test_sums_of_bins_leave_out_what_heads_are_sure_of)
             lot m = {0};
             cells c;
             cells_make(&m, &c, n);
-            int alike = n % 6 < 2;
             int64_t bytes = (c.size + 1) * 4;
             int32_t *want = lot_new(&m, bytes), *got = lot_new(&m, bytes), *sums = rig_new(&g, bytes);
-            add_by_hand(&c, alike, want);
+            add_by_hand(&c, want);
             RUN(&g, add_histograms, .sums = sums, .histograms = rig_put(&g, c.histograms, c.count * c.size * 4),
                 .candidates = c.first ? NULL : rig_put(&g, c.candidates, c.count * (int64_t)sizeof *c.candidates),
-                .safeguards = alike ? NULL : rig_put(&g, c.safeguards, c.layers * (int64_t)sizeof *c.safeguards),
-                .safeguard = c.safeguards[0], .heads = c.heads, .layers = c.layers, .bits = c.bits);
+                .safeguards = rig_put(&g, c.safeguards, c.layers * (int64_t)sizeof *c.safeguards), .of = all_of(&c),
+                .bits = c.bits);
             rig_get(&g, got, sums, bytes);
             check_same(got, want, bytes, "add_histograms, case %d, %s", n, g.ops->name);
             rig_reset(&g);
@@ -158,7 +162,7 @@ START_TEST(test_narrow_finds_the_bin_of_the_last_of_the_best)
             cells_make(&m, &c, n);
             int64_t ranks = 1 + n % 4;
             int32_t *sums = lot_new(&m, (c.size + 1) * 4);
-            add_by_hand(&c, 0, sums);
+            add_by_hand(&c, sums);
             int32_t *parts = split_by_hand(&m, sums, c.size + 1, ranks);
             int64_t all = 0, candidate_bytes = c.count * (int64_t)sizeof(lh_candidate_counts);
             for (int64_t i = 0; i < c.size; i++) all += sums[i];
@@ -182,8 +186,8 @@ START_TEST(test_narrow_finds_the_bin_of_the_last_of_the_best)
                 c.first ? rig_new(&g, candidate_bytes) : rig_put(&g, c.candidates, candidate_bytes);
             RUN(&g, refine_threshold, .to = to, .from = c.first ? NULL : rig_put(&g, &from, sizeof from),
                 .candidates = on, .histograms = rig_put(&g, c.histograms, c.count * c.size * 4),
-                .summaries = rig_put(&g, parts, ranks * (c.size + 1) * 4), .ranks = ranks, .heads = c.heads,
-                .layers = c.layers, .most = most, .bits = c.bits);
+                .summaries = rig_put(&g, parts, ranks * (c.size + 1) * 4), .most = rig_put(&g, &most, 8),
+                .of = all_of(&c), .ranks = ranks, .bits = c.bits);
             rig_get(&g, &got, to, sizeof got);
             rig_get(&g, back, on, candidate_bytes);
             uint32_t prefix = (c.first ? 0 : 0x1234u << c.bits) | (uint32_t)bin;
@@ -272,11 +276,9 @@ START_TEST(test_shares_are_exact_and_sum_to_what_all_may_keep)
             of.candidates = lot_new(&m, of.count * (int64_t)sizeof *of.candidates);
             of.safeguards = lot_new(&m, of.layers * (int64_t)sizeof *of.safeguards);
             lh_search search = {.want = draw(63, (uint64_t)n, 30)};
-            int alike = n % 5 < 2;
             for (int64_t s = 0; s < of.layers; s++)
-                of.safeguards[s] = alike && s ? of.safeguards[0]
-                                              : (lh_head_safeguard){n % 3 ? 0 : draw(64, (uint64_t)(n + s), 20),
-                                                                    n % 2 ? draw(65, (uint64_t)(n + s), 20) : 0};
+                of.safeguards[s] = (lh_head_safeguard){n % 3 ? 0 : draw(64, (uint64_t)(n + s), 20),
+                                                       n % 2 ? draw(65, (uint64_t)(n + s), 20) : 0};
             claims c = {.share = shares[n % 7].num, .one = shares[n % 7].den};
             int64_t want[MOST_CELLS], got[MOST_CELLS], sum = 0, held = 0, bytes = of.count * 8;
             int64_t most = claims_make(&c, &of, &search, n) + draw(66, (uint64_t)n, 90), *counts = rig_new(&g, bytes);
@@ -284,15 +286,13 @@ START_TEST(test_shares_are_exact_and_sum_to_what_all_may_keep)
             RUN(&g, head_budgets, .counts = counts,
                 .candidates = rig_put(&g, of.candidates, of.count * (int64_t)sizeof *of.candidates),
                 .search = rig_put(&g, &search, sizeof search),
-                .safeguards = alike ? NULL : rig_put(&g, of.safeguards, of.layers * (int64_t)sizeof *of.safeguards),
-                .safeguard = of.safeguards[0], .share = shares[n % 7], .heads = of.heads, .layers = of.layers,
-                .most = most);
+                .safeguards = rig_put(&g, of.safeguards, of.layers * (int64_t)sizeof *of.safeguards),
+                .most = rig_put(&g, &most, 8), .of = all_of(&of), .share = shares[n % 7]);
             rig_get(&g, got, counts, bytes);
             for (int64_t i = 0; i < of.count; i++) {
-                int64_t mine = got[i % of.heads * of.layers + i / of.heads];
-                ck_assert_msg(mine == want[i], "%s, case %d: the %dth has %d, not %d", g.ops->name, n, (int)i,
-                              (int)mine, (int)want[i]);
-                sum += mine;
+                ck_assert_msg(got[i] == want[i], "%s, case %d: the %dth has %d, not %d", g.ops->name, n, (int)i,
+                              (int)got[i], (int)want[i]);
+                sum += got[i];
                 held += c.room[i];
             }
             ck_assert(sum >= (most < held ? most : held));
@@ -312,7 +312,9 @@ typedef struct contest {
     const placed *on;
     const layer *l;
     int64_t ranks, layers, most;
-    lh_head_safeguard safeguard;
+    lh_head_safeguard safeguard; /* of all layers */
+    lh_head_safeguard *safeguards;
+    int64_t *most_on;
     lh_search *rounds;
     lh_candidate_counts *candidates;
     int round, prefix_bits;
@@ -329,13 +331,14 @@ static void count_rank(const contest *c, int64_t rank, int32_t *bins, int32_t *s
     for (int64_t s = 0; s < c->layers; s++)
         for (int64_t h = 0; h < to - from; h++) { /* heads are apart where there are layers */
             int64_t r = row + h * c->layers + s;
+            lh_ragged kv = {.len = c->on->kv.len + r, .heads = 1};
             RUN(c->g, histogram, .histograms = bins + r * size, .scores = c->on->scores + r * ld,
-                .state = c->on->state + r * ld, .len = c->on->kv.len + r, .search = search, .heads = 1, .ld = ld,
+                .state = c->on->state + r * ld, .kv = &kv, .search = search, .batch = 1, .ld = ld,
                 .histograms_ld = size, .prefix_bits = c->prefix_bits, .bits = round_bits[c->round]);
         }
     RUN(c->g, add_histograms, .sums = summary, .histograms = bins + row * size,
-        .candidates = c->round ? c->candidates + row : NULL, .safeguard = c->safeguard, .heads = to - from,
-        .layers = c->layers, .bits = round_bits[c->round]);
+        .candidates = c->round ? c->candidates + row : NULL, .safeguards = c->safeguards,
+        .of = {.heads = to - from, .layers = c->layers}, .bits = round_bits[c->round]);
 }
 
 static void run_round(contest *c)
@@ -344,8 +347,8 @@ static void run_round(contest *c)
     int32_t *bins = rig_new(c->g, c->l->heads * size * 4), *all = rig_new(c->g, c->ranks * (size + 1) * 4);
     for (int64_t r = 0; r < c->ranks; r++) count_rank(c, r, bins, all + r * (size + 1));
     RUN(c->g, refine_threshold, .to = c->rounds + c->round, .from = c->round ? c->rounds + c->round - 1 : NULL,
-        .candidates = c->candidates, .histograms = bins, .summaries = all, .ranks = c->ranks, .heads = heads,
-        .layers = c->layers, .most = c->most, .bits = round_bits[c->round]);
+        .candidates = c->candidates, .histograms = bins, .summaries = all, .most = c->most_on,
+        .of = {.heads = heads, .layers = c->layers}, .ranks = c->ranks, .bits = round_bits[c->round]);
     c->prefix_bits += round_bits[c->round++];
 }
 
@@ -381,25 +384,114 @@ START_TEST(test_rounds_over_ranks_give_what_sorting_all_heads_together_gives)
             layer l;
             layer_make(&m, &l, n);
             int64_t bytes = l.heads * 8, *want = lot_new(&m, bytes), *got = lot_new(&m, bytes);
+            int64_t *by_layer = lot_new(&m, bytes);
             contest c = {.g = &g, .l = &l, .layers = l.heads % 3 == 0 && n % 2 ? 3 : 1};
             if (l.heads % 2 == 0 && n % 4 == 1) c.layers = 2;
             c.safeguard.floor = n % 3 ? 0 : draw(70, (uint64_t)n, 20);
             c.most = l.heads * c.safeguard.floor + draw(71, (uint64_t)n, 1 + l.heads * (n % 4 ? 20 : 350));
+            const lh_head_safeguard safeguards[] = {c.safeguard, c.safeguard, c.safeguard};
             best_of_all(&m, &l, c.layers, &c, want);
             for (c.ranks = 1; c.ranks <= 4; c.ranks++) {
                 placed on = layer_put(&g, &l);
                 int64_t *counts = rig_new(&g, bytes);
                 c.on = &on;
+                c.safeguards = rig_put(&g, safeguards, sizeof safeguards);
+                c.most_on = rig_put(&g, &c.most, 8);
                 c.rounds = rig_new(&g, 3 * (int64_t)sizeof *c.rounds);
                 c.candidates = rig_new(&g, l.heads * (int64_t)sizeof *c.candidates);
                 for (c.round = c.prefix_bits = 0; c.round < 3;) run_round(&c);
                 RUN(&g, head_budgets, .counts = counts, .candidates = c.candidates, .search = c.rounds + 2,
-                    .safeguard = c.safeguard, .share = {1, 1}, .heads = l.heads / c.layers, .layers = c.layers,
-                    .most = c.most);
-                rig_get(&g, got, counts, bytes);
+                    .safeguards = c.safeguards, .most = c.most_on,
+                    .of = {.heads = l.heads / c.layers, .layers = c.layers}, .share = {1, 1});
+                rig_get(&g, by_layer, counts, bytes);
+                for (int64_t r = 0; r < l.heads; r++) /* rows: the layers of a head side by side */
+                    got[r] = by_layer[r % c.layers * (l.heads / c.layers) + r / c.layers];
                 check_same(got, want, bytes, "counts of heads, case %d, %d ranks, %s", n, (int)c.ranks, g.ops->name);
                 rig_reset(&g);
             }
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
+/* ---- layers apart ---- */
+
+/* What a search makes of cells in one round, and of that. */
+typedef struct found {
+    int32_t *sums;                   /* [contests, size + 1] */
+    lh_candidate_counts *candidates; /* [heads, layers] */
+    lh_search *search;               /* [contests] */
+    int64_t *counts;                 /* [layers, heads] */
+} found;
+
+static found find(rig *g, lot *m, const cells *c, const int64_t *most, int apart)
+{
+    const int64_t contests = apart ? c->layers : 1, candidates = c->count * (int64_t)sizeof *c->candidates,
+                  sums = contests * (c->size + 1) * 4, searches = contests * (int64_t)sizeof(lh_search);
+    const lh_contests of = {.heads = c->heads, .layers = c->layers, .apart = apart};
+    found f = {lot_new(m, sums), lot_new(m, candidates), lot_new(m, searches), lot_new(m, c->count * 8)};
+    int32_t *on = rig_new(g, sums), *histograms = rig_put(g, c->histograms, c->count * c->size * 4);
+    lh_candidate_counts *had = rig_put(g, c->candidates, candidates);
+    lh_head_safeguard *safeguards = rig_put(g, c->safeguards, c->layers * (int64_t)sizeof *safeguards);
+    lh_search *from = lot_new(m, searches), *to = rig_new(g, searches);
+    int64_t *most_on = rig_put(g, most, contests * 8), *counts = rig_new(g, c->count * 8);
+    for (int64_t i = 0; i < contests; i++) from[i] = (lh_search){.want = most[i] / 2, .prefix = (uint32_t)most[i]};
+    RUN(g, add_histograms, .sums = on, .histograms = histograms, .candidates = c->first ? NULL : had,
+        .safeguards = safeguards, .of = of, .bits = c->bits);
+    RUN(g, refine_threshold, .to = to, .from = c->first ? NULL : rig_put(g, from, searches), .candidates = had,
+        .histograms = histograms, .summaries = on, .most = most_on, .of = of, .ranks = 1, .bits = c->bits);
+    RUN(g, head_budgets, .counts = counts, .candidates = had, .search = to, .safeguards = safeguards, .most = most_on,
+        .of = of, .share = {2, 3});
+    rig_get(g, f.sums, on, sums);
+    rig_get(g, f.candidates, had, candidates);
+    rig_get(g, f.search, to, searches);
+    rig_get(g, f.counts, counts, c->count * 8);
+    return f;
+}
+
+/* Layer l alone. */
+static cells layer_of(lot *m, const cells *c, int64_t l)
+{
+    cells one = *c;
+    one.layers = 1;
+    one.count = c->heads;
+    one.histograms = lot_new(m, one.count * c->size * 4);
+    one.candidates = lot_new(m, one.count * (int64_t)sizeof *one.candidates);
+    one.safeguards += l;
+    for (int64_t h = 0; h < c->heads; h++) {
+        memcpy(one.histograms + h * c->size, c->histograms + (h * c->layers + l) * c->size, (size_t)c->size * 4);
+        one.candidates[h] = c->candidates[h * c->layers + l];
+    }
+    return one;
+}
+
+START_TEST(test_layers_apart_are_contests_of_their_own)
+{
+    for (int b = 0; rig_backend(b); b++) {
+        rig g;
+        rig_open(&g, rig_backend(b));
+        for (int n = 0; n < 420; n += rig_step(&g)) {
+            lot m = {0};
+            cells c;
+            int64_t most[3];
+            cells_make(&m, &c, n);
+            for (int i = 0; i < 3; i++) most[i] = draw(72, (uint64_t)(n * 3 + i), 200);
+            found all = find(&g, &m, &c, most, 1);
+            for (int64_t l = 0; l < c.layers; l++) {
+                cells one = layer_of(&m, &c, l);
+                found alone = find(&g, &m, &one, most + l, 0);
+                const int64_t sums = c.size + 1;
+                check_same(all.sums + l * sums, alone.sums, sums * 4, "sums, case %d, %s", n, g.ops->name);
+                check_same(all.counts + l * c.heads, alone.counts, c.heads * 8, "counts, case %d, %s", n, g.ops->name);
+                ck_assert_int_eq(all.search[l].want, alone.search->want);
+                ck_assert_int_eq(all.search[l].prefix, alone.search->prefix);
+                for (int64_t h = 0; h < c.heads; h++)
+                    check_same(&all.candidates[h * c.layers + l], &alone.candidates[h],
+                               (int64_t)sizeof *alone.candidates, "candidates, case %d, %s", n, g.ops->name);
+            }
+            rig_reset(&g);
             lot_end(&m);
         }
         rig_close(&g);
@@ -449,6 +541,7 @@ int main(void)
                                   test_narrow_finds_the_bin_of_the_last_of_the_best,
                                   test_shares_are_exact_and_sum_to_what_all_may_keep,
                                   test_rounds_over_ranks_give_what_sorting_all_heads_together_gives,
+                                  test_layers_apart_are_contests_of_their_own,
                                   test_stages_split_counts,
                                   NULL};
     return rig_run("kernels/shares", tests);

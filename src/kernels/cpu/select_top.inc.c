@@ -64,7 +64,7 @@ static void break_ties(const lh_ragged *kv, int64_t h, uint32_t *keys, uint32_t 
 
 static void select_row(const lh_select_top_args *a, int64_t row, uint32_t *keys)
 {
-    int64_t h, reach, count = a->counts[row];
+    int64_t h, reach, count = lh_row_count(a, row);
     const lh_ragged *kv = lh_cache_of_row(a->kv, row, &h);
     const int64_t len = kv->len[h], held = list_keys(a, row, len, keys);
     uint8_t *state = a->state + row * a->ld, others = (uint8_t)a->others;

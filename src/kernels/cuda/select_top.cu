@@ -34,7 +34,7 @@ typedef struct lh_contest_row {
     const int32_t *positions; /* NULL: the slots */
     const float *scores;
     uint8_t *state;
-    int64_t at, len; /* which row; its slots */
+    int64_t at, len, count; /* which row; its slots; how many of the best */
 } lh_contest_row;
 
 static __device__ __forceinline__ lh_contest_row row_of(const lh_contest &c)
@@ -43,7 +43,8 @@ static __device__ __forceinline__ lh_contest_row row_of(const lh_contest &c)
     lh_select_top_args a = c.args;
     a.kv = c.caches.at;
     const lh_ragged *kv = lh_cache_of_row(a.kv, row, &h);
-    return lh_contest_row{lh_positions_of(kv, h), lh_row_scores(&a, row), a.state + row * a.ld, row, kv->len[h]};
+    return lh_contest_row{lh_positions_of(kv, h), lh_row_scores(&a, row), a.state + row * a.ld, row, kv->len[h],
+                          lh_row_count(&a, row)};
 }
 
 /* The bits before round r, and its own. */
@@ -145,7 +146,7 @@ static __global__ void __launch_bounds__(THREADS) contest_kernel(const __grid_co
         __syncthreads();
         if (line.stands) break;
         count_round(r, round, line.at, bins);
-        choose_bin(c.args.counts[r.at], round, bins, &line);
+        choose_bin(r.count, round, bins, &line);
     }
     __syncthreads();
     mark(r, line.at, c.args.others);
@@ -178,7 +179,7 @@ static __global__ void __launch_bounds__(THREADS) contest_round_kernel(const __g
     lh_contest_row r = row_of(c);
     if (c.lines[r.at].stands) return;
     count_round(r, round, c.lines[r.at].at, bins);
-    if (gather_bins(c, r.at, bins)) choose_bin(c.args.counts[r.at], round, bins, c.lines + r.at);
+    if (gather_bins(c, r.at, bins)) choose_bin(r.count, round, bins, c.lines + r.at);
 }
 
 static __global__ void __launch_bounds__(THREADS) contest_mark_kernel(const __grid_constant__ lh_contest c)
@@ -225,7 +226,7 @@ lh_status lh_cuda_select_top(lh_stream *stream, const lh_select_top_args *a)
         c.args = *a;
         c.args.state += c.caches.first * a->ld;
         c.args.scores += from * a->scores_step;
-        c.args.counts += c.caches.first;
+        c.args.counts += from * a->counts_step;
         LH_TRY(hold(stream, &c));
     }
     return LH_OK;

@@ -20,7 +20,10 @@ lh_status lh_ref_refine_threshold(lh_stream *stream, const lh_refine_threshold_a
 lh_status lh_ref_head_budgets(lh_stream *stream, const lh_head_budgets_args *a)
 {
     int64_t *lags = NULL;
-    LH_TRY(lh_stream_scratch(stream, &lags, a->heads * a->layers * (int64_t)sizeof *lags));
-    lh_give_last(a, lh_give_rounds(a, lh_give_shares(a, lags), lags), lags, 0, 1);
+    LH_TRY(lh_stream_scratch(stream, &lags, a->of.heads * a->of.layers * (int64_t)sizeof *lags));
+    for (int64_t i = 0; i < lh_contest_count(&a->of); i++) {
+        lh_contest c = lh_contest_at(&a->of, i);
+        lh_give_last(a, c, lh_give_rounds(a, c, lh_give_shares(a, c, lags), lags), lags, 0, 1);
+    }
     return LH_OK;
 }

@@ -30,7 +30,8 @@ static void find_last(const lh_select_top_args *a, int64_t row, int64_t count, u
 
 static void select_row(const lh_select_top_args *a, int64_t row)
 {
-    int64_t h, held = count_until(a, row, 0, INT32_MAX), count = a->counts[row] < held ? a->counts[row] : held;
+    int64_t h, held = count_until(a, row, 0, INT32_MAX),
+               count = lh_row_count(a, row) < held ? lh_row_count(a, row) : held;
     int64_t position = -1; /* of a count of 0: before every entry */
     const lh_ragged *kv = lh_cache_of_row(a->kv, row, &h);
     const float *scores = lh_row_scores(a, row);
