@@ -3,6 +3,9 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include <cub/block/block_radix_sort.cuh>
+#include <cub/device/device_radix_sort.cuh>
+
 #include "kernels/cuda/mma.cuh"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -309,6 +312,75 @@ START_TEST(test_a_missing_barrier_shows)
 }
 END_TEST
 
+/* ---- CUB ---- */
+
+/* Sorted by bits 8 to 39: below them lies the order that stays, above them what counts for nothing. */
+START_TEST(test_a_device_sort_is_stable_and_by_the_bits_asked_for)
+{
+    enum { N = 200, BEGIN = 8, END = 40 };
+    uint64_t keys[N];
+    size_t bytes = 0, less;
+    uint64_t *on = device_array<uint64_t>(2 * N);
+    cub::DoubleBuffer<uint64_t> both(on, on + N);
+    const int64_t n = N;
+    for (uint64_t i = 0; i < N; i++) keys[i] = i * 37 % 5 << END | i * 29 % 7 << BEGIN | i;
+    ck_assert_int_eq(cudaMemcpyAsync(on, keys, sizeof keys, cudaMemcpyHostToDevice, stream), cudaSuccess);
+    ck_assert_int_eq(cub::DeviceRadixSort::SortKeys(NULL, bytes, both, n, BEGIN, END, stream), cudaSuccess);
+    char *room = device_array<char>((int64_t)bytes);
+    less = bytes - 1;
+    ck_assert_int_eq(cub::DeviceRadixSort::SortKeys(room, less, both, n, BEGIN, END, stream), cudaErrorInvalidValue);
+    ck_assert_int_eq(cub::DeviceRadixSort::SortKeys(room, bytes, both, n, BEGIN, END, stream), cudaSuccess);
+    fetch(keys, both.Current(), N);
+    for (int i = 1; i < N; i++) {
+        const uint64_t before = keys[i - 1] >> BEGIN & 0xffffffff, own = keys[i] >> BEGIN & 0xffffffff;
+        ck_assert(before < own || (before == own && (keys[i - 1] & 0xff) < (keys[i] & 0xff)));
+        ck_assert_uint_eq(keys[i] >> END, (keys[i] & 0xff) * 37 % 5);
+    }
+}
+END_TEST
+
+START_TEST(test_a_device_sort_within_one_buffer_is_a_fault)
+{
+    size_t bytes = 1 << 20;
+    uint64_t *on = device_array<uint64_t>(100);
+    cub::DoubleBuffer<uint64_t> both(on, on + 49);
+    cub::DeviceRadixSort::SortKeys(device_array<char>(1 << 20), bytes, both, (int64_t)50, 0, 64, stream);
+}
+END_TEST
+
+enum { PAIR_THREADS = 64, PAIR_EACH = 4, PAIRS = PAIR_THREADS * PAIR_EACH };
+
+/* Sorts `times` times; a barrier in between is missing. */
+static __global__ void pairs_kernel(int *out, int times)
+{
+    typedef cub::BlockRadixSort<uint32_t, PAIR_THREADS, PAIR_EACH, int32_t> sort;
+    __shared__ sort::TempStorage room;
+    uint32_t keys[PAIR_EACH];
+    int32_t values[PAIR_EACH];
+    for (int j = 0; j < PAIR_EACH; j++) {
+        values[j] = (int)threadIdx.x * PAIR_EACH + j;
+        keys[j] = (uint32_t)values[j] % 3;
+    }
+    for (int n = 0; n < times; n++) sort(room).SortDescendingBlockedToStriped(keys, values);
+    for (int j = 0; j < PAIR_EACH; j++) out[j * PAIR_THREADS + threadIdx.x] = values[j];
+}
+
+/* Keys descend, of equal ones the values ascend. */
+START_TEST(test_a_block_sorts_pairs_and_keeps_its_room_until_a_barrier)
+{
+    int x[PAIRS], lost = PAIRS, *on = device_array<int>(PAIRS);
+    bool there[PAIRS] = {};
+    run(dim3(1), PAIR_THREADS, 0, pairs_kernel, on, 1);
+    fetch(x, on, PAIRS);
+    for (int i = 1; i < PAIRS; i++) ck_assert(x[i - 1] % 3 > x[i] % 3 || (x[i - 1] % 3 == x[i] % 3 && x[i - 1] < x[i]));
+    run(dim3(1), PAIR_THREADS, 0, pairs_kernel, on, 2);
+    fetch(x, on, PAIRS);
+    for (int i = 0; i < PAIRS; i++) there[x[i]] = true;
+    for (int i = 0; i < PAIRS; i++) lost -= there[i];
+    ck_assert_int_gt(lost, 0);
+}
+END_TEST
+
 /* ---- what it counts ---- */
 
 extern "C" {
@@ -428,6 +500,8 @@ int main(void)
     tcase_add_test(tc, test_work_is_not_done_before_somebody_waits);
     tcase_add_test(tc, test_copies_stay_in_one_block);
     tcase_add_test(tc, test_a_missing_barrier_shows);
+    tcase_add_test(tc, test_a_device_sort_is_stable_and_by_the_bits_asked_for);
+    tcase_add_test(tc, test_a_block_sorts_pairs_and_keeps_its_room_until_a_barrier);
     tcase_add_test(tc, test_more_shared_memory_than_the_device_has_is_refused);
     tcase_add_test(tc, test_the_host_waits_once_for_work);
     tcase_add_test(tc, test_replayed_kernels_count);
@@ -436,6 +510,7 @@ int main(void)
 #endif
     tcase_add_test_raise_signal(tc, test_the_host_cannot_touch_device_memory, SIGSEGV);
     tcase_add_test_raise_signal(tc, test_a_stream_that_waits_for_captured_work_is_a_fault, SIGABRT);
+    tcase_add_test_raise_signal(tc, test_a_device_sort_within_one_buffer_is_a_fault, SIGABRT);
     tcase_add_test_raise_signal(tc, test_threads_at_different_barriers_are_a_fault, SIGABRT);
     tcase_add_test_raise_signal(tc, test_half_a_warp_is_a_fault, SIGABRT);
     suite_add_tcase(s, tc);
