@@ -7,7 +7,9 @@
 #include "base/both.h"
 #include "kernels/probabilities.h"
 
-/* The k largest of each row, sorted by (value descending, index ascending), k <= cols. NaN sorts last. */
+/* The k largest of each row, sorted by (value descending, index ascending), k <= cols and at most LH_BEST_MOST. NaN
+ * sorts last. */
+enum { LH_BEST_MOST = 1024 };
 typedef struct lh_top_logits_args {
     float *values;    /* [rows, k] */
     int32_t *indices; /* [rows, k] */

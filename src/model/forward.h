@@ -70,7 +70,6 @@ lh_status lh_prefill_save(lh_prefill *p, const char *path, const lh_prefill_extr
 lh_status lh_prefill_load(lh_prefill *p, lh_saved_prefill *saved, uint64_t model);
 
 /* Device memory for sampling (lh_sample). */
-enum { LH_BEST_MOST = 1024 };
 typedef struct lh_sample_room {
     float *best;            /* [2 most]: the k best logits, then their k indices (int32) */
     float *penalised;       /* [count]: logits after the repeat penalty */

@@ -27,9 +27,9 @@ struct sorting {
     {
         std::vector<uint64_t> keys(from, from + count);
         std::stable_sort(keys.begin(), keys.end(), [this](uint64_t a, uint64_t b) { return bits(a) < bits(b); });
-        memset(room, 0xff, room_bytes);
-        memset(other, 0xff, count * sizeof *other);
         std::copy(keys.begin(), keys.end(), to);
+        memset(other, 0xff, count * sizeof *other);
+        memset(room, 0xff, room_bytes);
         simt_loads(from, count * sizeof *from);
         simt_stores(to, count * sizeof *to);
     }

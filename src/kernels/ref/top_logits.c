@@ -4,7 +4,7 @@
 lh_status lh_ref_top_logits(lh_stream *stream, const lh_top_logits_args *a)
 {
     (void)stream;
-    assert(a->k <= a->cols);
+    assert(a->k <= a->cols && a->k <= LH_BEST_MOST);
     for (int64_t r = 0; r < a->rows; r++) {
         const float *x = a->x + r * a->ld;
         int64_t last = -1; /* index of the one found before: the next is the best of those after it in the order */
