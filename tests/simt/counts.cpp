@@ -99,8 +99,9 @@ int64_t lh_cuda_counts(const lh_count **out)
     return (int64_t)counts.size();
 }
 
-/* ---- what the instrumentation calls ---- */
+/* ---- what the instrumentation calls; the address sanitizer excludes it, and declares these otherwise ---- */
 
+#if !defined(__SANITIZE_ADDRESS__)
 #define ACCESSES(bytes)               \
     void __tsan_read##bytes(void *p)  \
     {                                 \
@@ -135,3 +136,4 @@ void __tsan_func_exit(void)
 {
 }
 }
+#endif

@@ -170,6 +170,7 @@ START_TEST(test_a_stream_waits_for_the_event_as_it_was_recorded)
     cudaMemcpyAsync(pinned, on, sizeof x, cudaMemcpyDeviceToHost, other);
     cudaStreamSynchronize(other);
     ck_assert_int_eq(*pinned, 1);
+    cudaStreamSynchronize(stream); /* y is read */
     cudaFreeHost(pinned);
     cudaEventDestroy(event);
     cudaStreamDestroy(other);
