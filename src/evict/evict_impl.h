@@ -42,7 +42,7 @@ struct lh_evictor {
     lh_evict_listener listener;
     void *at[LH_SPACE_PARTS];      /* of the layer whose turn it is */
     int64_t bytes[LH_SPACE_PARTS]; /* of `at`, of one layer */
-    int64_t ld, turn;
+    int64_t ld, layers, turn; /* layers: at once; whose turn it is */
     lh_stage_scores stages;            /* of the layers that were scored */
     lh_ragged views[LH_EVICT_AT_ONCE]; /* of the layers that are evicted at once */
     lh_row_block scoring, references;  /* rows of this eviction, once they are where they look from; q NULL: not yet */

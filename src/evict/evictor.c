@@ -82,6 +82,7 @@ static lh_status alloc_evictions(lh_evictor *ev, const lh_space_request *request
 {
     lh_status st = alloc_parts(ev, request, 0, LH_SPACE_FIRST_OF_ROWS);
     ev->ld = request->need.ld;
+    ev->layers = request->layers;
     if (st != LH_OK) lh_evictor_free(ev);
     return st;
 }
@@ -107,7 +108,7 @@ lh_status lh_evictor_alloc_rows(lh_evictor *ev, int64_t tokens)
 void lh_evictor_free(lh_evictor *ev)
 {
     free_parts(ev, 0, LH_SPACE_FIRST_OF_ROWS);
-    ev->ld = 0;
+    ev->ld = ev->layers = 0;
 }
 
 void lh_evictor_free_rows(lh_evictor *ev)

@@ -1,4 +1,6 @@
 /* The keep mask of a layer: made by position, then by scores. */
+#include <assert.h>
+
 #include "evict/adaptive_heads.h"
 #include "evict/evict_impl.h"
 
@@ -30,6 +32,7 @@ const lh_ragged *lh_views_of(lh_evictor *ev, const lh_evict_job *jobs, int64_t n
 void lh_evict_classify(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
 {
     lh_position_lines lines[LH_EVICT_AT_ONCE];
+    assert(n <= ev->layers || !lh_exec_ok(&ev->exec));
     for (int64_t i = 0; i < n; i++) lines[i] = lines_of(&jobs[i]);
     LH_RUN(&ev->exec, classify, .state = ev->at[LH_SPACE_STATE], .kv = lh_views_of(ev, jobs, n), .lines = lines,
            .batch = n, .ld = ev->ld);
