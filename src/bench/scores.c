@@ -128,11 +128,11 @@ static lh_status run_shapes(lh_bench *b, const layer *l)
     RUN(classify, "", 5.0, .state = l->state, .kv = kv, .lines = &lines, .batch = 1, .ld = ld);
     RUN(random_scores, "", 8.0, .y = l->y, .kv = kv, .ld = ld, .draw = draw);
     RUN(gumbel_scores, "", 12.0, .y = l->y, .x = l->x, .kv = kv, .ld = ld, .temperature = 1.0f, .draw = draw);
-    RUN(max_score, "", 5.0, .y = l->y, .scores = l->x, .state = l->compete, .len = kv->len, .heads = HEADS, .ld = ld);
-    RUN(add_heads, "", 5.0, .sums = l->sums, .scores = l->x, .len = kv->len, .top = l->x, .heads = HEADS, .cols = ld,
-        .ld = ld, .all_heads = HEADS);
-    RUN(share_scores, "", 5.0, .y = l->y, .sums = l->sums, .heads = HEADS, .top = l->x, .cols = ld, .ld = ld,
+    RUN(max_score, "", 5.0, .y = l->y, .scores = l->x, .state = l->compete, .kv = kv, .batch = 1, .ld = ld);
+    RUN(add_heads, "", 5.0, .sums = l->sums, .scores = l->x, .kv = kv, .top = l->x, .batch = 1, .cols = ld, .ld = ld,
         .all_heads = HEADS);
+    RUN(share_scores, "", 5.0, .y = l->y, .sums = l->sums, .top = l->x, .batch = 1, .heads = HEADS, .cols = ld,
+        .ld = ld, .all_heads = HEADS);
     RUN(pool, "max 31", 9.0, .y = l->y, .x = l->x, .state = l->compete, .kv = kv, .rows = HEADS, .rows_per_head = 1,
         .ld = ld, .k = 31, .seen = ld, .kind = LH_POOL_MAX);
     RUN(pool, "avg 5", 9.0, .y = l->y, .x = l->x, .state = l->compete, .kv = kv, .rows = HEADS, .rows_per_head = 1,

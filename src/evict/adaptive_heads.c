@@ -34,16 +34,10 @@ static void count_layers(const search *s, int64_t first, int64_t n, lh_space_par
     lh_evictor *ev = s->ev;
     const lh_heads *h = &ev->shape.heads;
     int64_t skip = h->counted_first - h->kv_first, size = INT64_C(1) << round_bits[s->round];
-    const lh_ragged *views = lh_views_of(ev, s->q->jobs + first, n);
-    for (int64_t i = 0; i < n; i++) {
-        ev->views[i].offset += skip;
-        ev->views[i].len += skip;
-        ev->views[i].heads = h->counted_count;
-    }
     LH_RUN(&ev->exec, histogram, .histograms = (int32_t *)ev->at[LH_SPACE_HISTOGRAMS] + first * size,
            .scores = (float *)ev->at[by] + skip * ev->ld, .state = (uint8_t *)ev->at[LH_SPACE_STATE] + skip * ev->ld,
-           .kv = views, .search = search_of(s, s->round - 1), .batch = n, .ld = ev->ld,
-           .histograms_ld = s->q->layers * size, .scores_step = ev->bytes[by] / (int64_t)sizeof(float),
+           .kv = lh_counted_views_of(ev, s->q->jobs + first, n), .search = search_of(s, s->round - 1), .batch = n,
+           .ld = ev->ld, .histograms_ld = s->q->layers * size, .scores_step = ev->bytes[by] / (int64_t)sizeof(float),
            .state_step = ev->bytes[LH_SPACE_STATE], .prefix_bits = s->prefix_bits, .bits = round_bits[s->round]);
 }
 

@@ -103,13 +103,12 @@ void lh_evict_put_positions(lh_evictor *evictor, const int32_t *positions, int64
  * In the mask of each layer: what cannot be seen any more (DROP), is protected (KEEP) or competes. */
 void lh_evict_classify(lh_evictor *evictor, const lh_evict_job *jobs, int64_t n);
 
-/* Collective where attention ranks and groups are split, and where heads are joined. Score the competing entries of
- * jobs[i], for each i in turn. */
+/* Collective where attention ranks and groups are split. Score the competing entries of jobs[i], for each i in turn. */
 void lh_evict_score(lh_evictor *evictor, const lh_evict_job *jobs, int64_t i);
 
-/* Collective where heads compete. The masks say what stays; counts[h]: competing entries of this rank's head h of the
- * only layer that stay, as far as there are so many, after the next wait for the stream. counts: of
- * lh_device_alloc_host; NULL: nobody has to know on the host. */
+/* Collective where heads compete and where they are joined. The masks say what stays; counts[h]: competing entries of
+ * this rank's head h of the only layer that stay, as far as there are so many, after the next wait for the stream.
+ * counts: of lh_device_alloc_host; NULL: nobody has to know on the host. */
 void lh_evict_choose(lh_evictor *evictor, const lh_evict_job *jobs, int64_t n, int64_t *counts);
 
 /* Collective where they are. All of it, for one layer. */

@@ -40,9 +40,9 @@ struct lh_evictor {
     uint64_t seed;
     uint32_t request;
     lh_evict_listener listener;
-    void *at[LH_SPACE_PARTS];      /* of the layer whose turn it is */
-    int64_t bytes[LH_SPACE_PARTS]; /* of `at`, of one layer */
-    int64_t ld, layers, turn; /* layers: at once; whose turn it is */
+    void *at[LH_SPACE_PARTS];          /* of the layer whose turn it is */
+    int64_t bytes[LH_SPACE_PARTS];     /* of `at`, of one layer */
+    int64_t ld, layers, turn;          /* layers: at once; whose turn it is */
     lh_stage_scores stages;            /* of the layers that were scored */
     lh_ragged views[LH_EVICT_AT_ONCE]; /* of the layers that are evicted at once */
     lh_row_block scoring, references;  /* rows of this eviction, once they are where they look from; q NULL: not yet */
@@ -114,20 +114,18 @@ lh_space_part lh_shape_scores(lh_evictor *ev, const lh_evict_job *job);
 void lh_pool_entries(lh_evictor *ev, const lh_evict_job *job, const lh_pool_args *of);
 void lh_join_group(lh_evictor *ev, const lh_evict_job *job, const float *x, float *y);
 
-/* joint_heads.c. Collective. The same scores for all heads of the layer, in place. */
-void lh_join_heads(lh_evictor *ev, const lh_evict_job *job, float *scores);
+/* joint_heads.c. Collective. The same scores for all heads of each of n layers, in place. */
+void lh_join_heads(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, lh_space_part by);
 
-/* stages.c: what each stage of the selection ranks by. Collective where heads are joined. And the masks of n layers, by
- * the counts. */
+/* stages.c: what each stage of the selection ranks by. And the masks of n layers, by the counts. */
 lh_stage_scores lh_make_stages(lh_evictor *ev, const lh_evict_job *job, lh_space_part scores);
 void lh_mark_stages(lh_evictor *ev, const lh_evict_job *jobs, int64_t n);
 
-/* Collective. Score the entries by the policy's source, and shape the scores (select.c). */
-lh_stage_scores lh_score_entries(lh_evictor *ev, const lh_evict_job *job);
-
-/* mask.c: the entries of several layers, side by side. And: so many competing entries of each of their heads stay, the
- * best by the scores in `by`; what becomes of the others: `others`. From the layer on whose turn it is. */
+/* mask.c: the entries of several layers, side by side, of all heads of this rank or of those that it counts. And: so
+ * many competing entries of each of their heads stay, the best by the scores in `by`; what becomes of the others:
+ * `others`. From the layer on whose turn it is. */
 const lh_ragged *lh_views_of(lh_evictor *ev, const lh_evict_job *jobs, int64_t n);
+const lh_ragged *lh_counted_views_of(lh_evictor *ev, const lh_evict_job *jobs, int64_t n);
 void lh_mark_best(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, lh_space_part by, lh_counts counts,
                   lh_entry_state others);
 

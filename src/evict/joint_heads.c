@@ -2,18 +2,20 @@
  * integers, so that every rank and every number of ranks gets the same bits. */
 #include "evict/evict_impl.h"
 
-void lh_join_heads(lh_evictor *ev, const lh_evict_job *job, float *scores)
+void lh_join_heads(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, lh_space_part by)
 {
     const lh_exec *x = &ev->exec;
     const lh_heads *h = &ev->shape.heads;
-    int64_t ld = ev->ld, *sums = ev->at[LH_SPACE_JOINT], skip = h->counted_first - h->kv_first;
-    float *top = (float *)(void *)(sums + ld);
-    LH_RUN(x, max_score, .y = top, .scores = scores, .state = ev->at[LH_SPACE_STATE], .len = job->entries->len,
-           .heads = h->kv_count, .ld = ld);
-    lh_exec_allreduce(x, top, 1, LH_F32, LH_MAX);
-    LH_RUN(x, add_heads, .sums = sums, .scores = scores + skip * ld, .len = job->entries->len + skip, .top = top,
-           .heads = h->counted_count, .cols = job->cols, .ld = ld, .all_heads = h->kv_heads);
-    lh_exec_allreduce(x, sums, job->cols, LH_I64, LH_SUM);
-    LH_RUN(x, share_scores, .y = scores, .sums = sums, .top = top, .heads = h->kv_count, .cols = job->cols, .ld = ld,
-           .all_heads = h->kv_heads);
+    const int64_t ld = ev->ld, step = ev->bytes[by] / (int64_t)sizeof(float), skip = h->counted_first - h->kv_first;
+    int64_t *sums = ev->at[LH_SPACE_JOINT], cols = 0;
+    float *scores = ev->at[by], *top = (float *)(void *)(sums + ev->layers * ld);
+    for (int64_t i = 0; i < n; i++) cols = lh_max_i64(cols, jobs[i].cols);
+    LH_RUN(x, max_score, .y = top, .scores = scores, .state = ev->at[LH_SPACE_STATE], .kv = lh_views_of(ev, jobs, n),
+           .batch = n, .ld = ld, .scores_step = step);
+    lh_exec_allreduce(x, top, n, LH_F32, LH_MAX);
+    LH_RUN(x, add_heads, .sums = sums, .scores = scores + skip * ld, .kv = lh_counted_views_of(ev, jobs, n), .top = top,
+           .batch = n, .cols = cols, .ld = ld, .scores_step = step, .all_heads = h->kv_heads);
+    lh_exec_allreduce(x, sums, n * cols, LH_I64, LH_SUM);
+    LH_RUN(x, share_scores, .y = scores, .sums = sums, .top = top, .batch = n, .heads = h->kv_count, .cols = cols,
+           .ld = ld, .y_step = step, .all_heads = h->kv_heads);
 }

@@ -29,6 +29,19 @@ const lh_ragged *lh_views_of(lh_evictor *ev, const lh_evict_job *jobs, int64_t n
     return ev->views;
 }
 
+const lh_ragged *lh_counted_views_of(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
+{
+    const lh_heads *h = &ev->shape.heads;
+    const int64_t skip = h->counted_first - h->kv_first;
+    for (int64_t i = 0; i < n; i++) {
+        ev->views[i] = *jobs[i].entries;
+        ev->views[i].offset += skip;
+        ev->views[i].len += skip;
+        ev->views[i].heads = h->counted_count;
+    }
+    return ev->views;
+}
+
 void lh_evict_classify(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
 {
     lh_position_lines lines[LH_EVICT_AT_ONCE];

@@ -17,15 +17,31 @@ static void notify(lh_evictor *ev, const lh_evict_job *job, const float *scores)
                 .view = job->entries, .raw = raw, .scores = scores, .state = ev->at[LH_SPACE_STATE], .ld = ev->ld}));
 }
 
-lh_stage_scores lh_score_entries(lh_evictor *ev, const lh_evict_job *job)
+/* Collective where groups are split. The source's scores, shaped; returns where they are. */
+static lh_space_part score_entries(lh_evictor *ev, const lh_evict_job *job)
 {
     ev->scoring = ev->references = (lh_row_block){0};
     lh_evict_make_norms(ev, job);
     lh_source_of(&ev->policy)->score(ev, job);
-    lh_space_part by = lh_shape_scores(ev, job);
-    lh_stage_scores stages = lh_make_stages(ev, job, by);
+    return lh_shape_scores(ev, job);
+}
+
+static void rank_entries(lh_evictor *ev, const lh_evict_job *job, lh_space_part by)
+{
+    ev->stages = lh_make_stages(ev, job, by);
     notify(ev, job, ev->at[by]);
-    return stages;
+}
+
+/* Collective. Layers that were scored: heads are joined before they are ranked. */
+static void join_layers(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
+{
+    const lh_space_part by = ev->stages.first;
+    lh_join_heads(ev, jobs, n, by);
+    for (int64_t i = 0; i < n; i++) {
+        lh_evict_turn_to(ev, i);
+        rank_entries(ev, &jobs[i], by);
+    }
+    lh_evict_turn_to(ev, 0);
 }
 
 /* Of the entries that compete those of the largest values stay, too (VaSE, arXiv 2606.03928): as many in every head. */
@@ -67,7 +83,11 @@ void lh_evict_score(lh_evictor *ev, const lh_evict_job *jobs, int64_t i)
 {
     lh_evict_turn_to(ev, i);
     protect_values(ev, &jobs[i]);
-    ev->stages = lh_score_entries(ev, &jobs[i]);
+    const lh_space_part by = score_entries(ev, &jobs[i]);
+    if (ev->policy.select.joint)
+        ev->stages.first = by;
+    else
+        rank_entries(ev, &jobs[i], by);
 }
 
 void lh_evict_choose(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, int64_t *counts)
@@ -75,6 +95,7 @@ void lh_evict_choose(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, int64_
     const int64_t bytes = ev->shape.heads.kv_count * (int64_t)sizeof *counts;
     const int adaptive = ev->policy.budgets.heads == LH_HEADS_ADAPTIVE;
     lh_evict_turn_to(ev, 0);
+    if (ev->policy.select.joint) join_layers(ev, jobs, n);
     (adaptive ? lh_adaptive_counts : count_by_plan)(ev, jobs, n);
     if (counts && adaptive) lh_exec_copy(&ev->exec, counts, ev->counts.at, bytes, LH_COPY_TO_HOST);
     if (counts && !adaptive) memcpy(counts, ev->planned, (size_t)bytes);
@@ -93,8 +114,8 @@ void lh_evict_select(lh_evictor *ev, const lh_evict_job *job, int64_t *counts)
 void lh_evict_keep_scores(lh_evictor *ev, const lh_evict_job *job)
 {
     lh_evict_classify(ev, job, 1);
-    lh_stage_scores scores = lh_score_entries(ev, job);
+    rank_entries(ev, job, score_entries(ev, job));
     /* what is protected has none, and no number by chance: a prefill in flight is saved */
-    LH_RUN(&ev->exec, put_stats, .y = lh_stat_of(job->entries, ev->stats.score), .x = ev->at[scores.heads],
+    LH_RUN(&ev->exec, put_stats, .y = lh_stat_of(job->entries, ev->stats.score), .x = ev->at[ev->stages.heads],
            .state = ev->at[LH_SPACE_STATE], .kv = job->entries, .last = LH_ALL_ENTRIES, .ld = ev->ld);
 }

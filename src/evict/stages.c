@@ -35,7 +35,6 @@ lh_stage_scores lh_make_stages(lh_evictor *ev, const lh_evict_job *job, lh_space
 {
     float *scores = ev->at[by];
     lh_stage_scores s = {.first = by, .heads = by, .second = LH_SPACE_PARTS};
-    if (ev->policy.select.joint) lh_join_heads(ev, job, scores);
     switch (ev->policy.select.kind) {
     case LH_SELECT_TOPK: break;
     case LH_SELECT_TWO_STAGE:

@@ -48,7 +48,8 @@ void lh_space_sizes(const lh_space_request *request, int64_t bytes[LH_SPACE_PART
         if (p->select.kind != LH_SELECT_TOPK) bytes[LH_SPACE_SECOND] = row;
         if (p->select.kind == LH_SELECT_TOPK_KEYS) lh_turn_space(request, bytes);
         if (lh_competes_by_losses(&p->budgets)) lh_curve_space(request, bytes);
-        if (p->select.joint) bytes[LH_SPACE_JOINT] = (request->need.ld + 1) * (int64_t)sizeof(int64_t);
+        if (p->select.joint)
+            bytes[LH_SPACE_JOINT] = request->layers * (request->need.ld + 1) * (int64_t)sizeof(int64_t);
         if (p->budgets.heads == LH_HEADS_ADAPTIVE) size_search(request, bytes);
     }
     if (request->need.scored) size_norms(request, bytes);

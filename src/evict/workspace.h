@@ -17,7 +17,7 @@ typedef enum lh_space_part {
     LH_SPACE_PRIOR,      /* [2, kv_count, ld] f32 */
     LH_SPACE_NORMS,      /* [query heads + kv_count, ld] f32: norms of every query head (of all ranks where groups are
                             split), and their means */
-    LH_SPACE_JOINT,      /* [ld] int64: sums over heads; and an f32: the largest score */
+    LH_SPACE_JOINT,      /* [layers at once, ld] int64: sums over heads; and f32: the largest scores */
     LH_SPACE_COUNTS,     /* [3, layers at once x kv_count] int64: to select; of both stages (split_counts) */
     LH_SPACE_HISTOGRAMS, /* [counted heads, layers, 2048] int32 */
     LH_SPACE_SUMMARY,    /* [ranks, contests, 2048 + 1] int32: the score summaries of all ranks */

@@ -74,13 +74,14 @@ static LH_BOTH inline float lh_defended(float y, float norm, const double sums[2
     return sums[1] > 0 ? x * (float)((double)norm / sums[1]) : 0.0f;
 }
 
-/* *y = the largest absolute score of the competing entries of all heads; 0 without any, and NaN counts as 0. */
+/* y[b] = the largest absolute score of the competing entries of all heads of cache b; 0 without any, and NaN counts as
+ * 0. */
 typedef struct lh_max_score_args {
-    float *y;
-    const float *scores;  /* [heads, ld] */
-    const uint8_t *state; /* [heads, ld] */
-    const int64_t *len;
-    int64_t heads, ld;
+    float *y;             /* [batch] */
+    const float *scores;  /* of cache b: [heads, ld] from b * scores_step on */
+    const uint8_t *state; /* [batch, heads, ld] */
+    const lh_ragged *kv;  /* [batch], host: as many heads each; lengths */
+    int64_t batch, ld, scores_step;
 } lh_max_score_args;
 
 /* The factor that makes the scores of `heads` heads, at most `top` each, into integers whose sum fits in 63 bits. */
@@ -89,22 +90,23 @@ static LH_BOTH inline double lh_joint_scale(float top, int64_t heads)
     return ldexp(1.0, 60 - ilogb(top > 0.0f ? (double)top : 1.0) - ilogb((double)heads) - 2);
 }
 
-/* sums[s] = sum over heads of llrint(scores[h,s] * lh_joint_scale(*top, all_heads)), in double; slots at len[h] and
- * after it add 0, NaN adds 0. Integers, so that ranks may add them in any order. sums: [cols]. */
+/* sums[b,s] = sum over the heads of cache b of llrint(scores[b,h,s] * lh_joint_scale(top[b], all_heads)), in double;
+ * slots at its end and after it add 0, NaN adds 0. Integers, so that ranks may add them in any order. */
 typedef struct lh_add_heads_args {
-    int64_t *sums;
-    const float *scores;
-    const int64_t *len;
-    const float *top;
-    int64_t heads, cols, ld, all_heads;
+    int64_t *sums;       /* [batch, cols] */
+    const float *scores; /* of cache b: [heads, ld] from b * scores_step on */
+    const lh_ragged *kv; /* [batch], host: as many heads each; lengths */
+    const float *top;    /* [batch] */
+    int64_t batch, cols, ld, scores_step, all_heads;
 } lh_add_heads_args;
 
-/* y[h,s] = (float)(sums[s] * factor) for every head, with factor = 1 / lh_joint_scale(*top, all_heads) / all_heads. */
+/* y[b,h,s] = (float)(sums[b,s] * factor) for every head, with factor = 1 / lh_joint_scale(top[b], all_heads) /
+ * all_heads. */
 typedef struct lh_share_scores_args {
-    float *y;
-    const int64_t *sums;
-    const float *top;
-    int64_t heads, cols, ld, all_heads;
+    float *y;            /* of cache b: [heads, ld] from b * y_step on */
+    const int64_t *sums; /* [batch, cols] */
+    const float *top;    /* [batch] */
+    int64_t batch, heads, cols, ld, y_step, all_heads;
 } lh_share_scores_args;
 
 #endif

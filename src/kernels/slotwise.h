@@ -120,10 +120,13 @@ static LH_BOTH inline void lh_weigh_scores_slots(const lh_weigh_scores_args *a, 
         a->y[h * a->ld + s] = (float)(((lh_real)x[s] + a->add) * norms[s * a->norms.step]);
 }
 
-static LH_BOTH inline void lh_share_scores_slots(const lh_share_scores_args *a, int64_t h, lh_slot_range r)
+/* row: a head of one of the caches. */
+static LH_BOTH inline void lh_share_scores_slots(const lh_share_scores_args *a, int64_t row, lh_slot_range r)
 {
-    const double factor = 1.0 / lh_joint_scale(*a->top, a->all_heads) / (double)a->all_heads;
-    for (int64_t s = r.first; s < r.end; s += r.step) a->y[h * a->ld + s] = (float)((double)a->sums[s] * factor);
+    const int64_t b = row / a->heads, h = row % a->heads;
+    const double factor = 1.0 / lh_joint_scale(a->top[b], a->all_heads) / (double)a->all_heads;
+    float *y = a->y + b * a->y_step + h * a->ld;
+    for (int64_t s = r.first; s < r.end; s += r.step) y[s] = (float)((double)a->sums[b * a->cols + s] * factor);
 }
 
 /* Slots stand for ranks. */
@@ -140,18 +143,18 @@ static LH_BOTH inline void lh_rank_scores_slots(const lh_rank_scores_args *a, in
     }
 }
 
-/* All heads as one row. Not on the list: a device adds in registers, column by column. */
-static inline void lh_add_heads_slots(const lh_add_heads_args *a, int64_t row, lh_slot_range r)
+/* All heads of cache b as one row. Not on the list: a device adds in registers, column by column. */
+static inline void lh_add_heads_slots(const lh_add_heads_args *a, int64_t b, lh_slot_range r)
 {
-    const double scale = lh_joint_scale(*a->top, a->all_heads);
-    (void)row;
-    for (int64_t s = r.first; s < r.end; s += r.step) a->sums[s] = 0;
-    for (int64_t h = 0; h < a->heads; h++) {
-        const int64_t end = lh_min_i64(r.end, a->len[h]);
-        const float *scores = a->scores + h * a->ld;
+    const double scale = lh_joint_scale(a->top[b], a->all_heads);
+    int64_t *sums = a->sums + b * a->cols;
+    for (int64_t s = r.first; s < r.end; s += r.step) sums[s] = 0;
+    for (int64_t h = 0; h < a->kv->heads; h++) {
+        const int64_t end = lh_min_i64(r.end, a->kv[b].len[h]);
+        const float *scores = a->scores + b * a->scores_step + h * a->ld;
         for (int64_t s = r.first; s < end; s += r.step) {
             double x = scores[s] * scale;
-            a->sums[s] += (int64_t)rint(x == x ? x : 0.0);
+            sums[s] += (int64_t)rint(x == x ? x : 0.0);
         }
     }
 }

@@ -115,7 +115,7 @@ static int unroll_ring(lh_kv *kv, const lh_evict_job *job, lh_query_rows *out)
     return 1;
 }
 
-/* Collective where groups are split, and heads are joined. */
+/* Collective where groups are split. */
 static void score(lh_kv *kv, lh_evict_job *jobs, int64_t i)
 {
     lh_evict_job *job = &jobs[i];

@@ -52,6 +52,17 @@ static void heads_make(lot *m, heads *l, int n)
     }
 }
 
+/* The heads as those of layers, more than a kernel takes at once where there are as many; returns how many. */
+enum { MOST_LAYERS = 9 };
+static int64_t batch_make(rig *g, const heads *l, int n, lh_ragged *kv)
+{
+    int64_t batch = n % 2 && l->count ? l->count : 1, *len = rig_put(g, l->len, l->count * 8);
+    if (l->count % 3 == 0 && n % 5 == 0 && l->count) batch = 3;
+    for (int64_t i = 0; i < batch; i++)
+        kv[i] = (lh_ragged){.heads = l->count / batch, .len = len + i * (l->count / batch)};
+    return batch;
+}
+
 START_TEST(test_max_score_is_the_largest_size_that_competes)
 {
     for (int b = 0; rig_backend(b); b++) {
@@ -61,18 +72,22 @@ START_TEST(test_max_score_is_the_largest_size_that_competes)
             lot m = {0};
             heads l;
             heads_make(&m, &l, n);
-            float got, want = 0, *y = rig_new(&g, 4);
+            lh_ragged kv[MOST_LAYERS];
+            const int64_t batch = batch_make(&g, &l, n, kv), each = kv->heads;
+            float want[MOST_LAYERS] = {0}, got[MOST_LAYERS], *y = rig_new(&g, batch * 4);
             omp_set_num_threads((int)kind(THREADS, n));
-            for (int64_t h = 0; h < l.count; h++) {
+            for (int64_t h = 0; h < batch * each; h++) {
+                float *most = &want[h / each];
                 for (int64_t i = h * l.ld; i < h * l.ld + l.len[h]; i++) {
-                    if (l.state[i] == LH_ENTRY_COMPETES && fabsf(l.scores[i]) > want) want = fabsf(l.scores[i]);
+                    if (l.state[i] == LH_ENTRY_COMPETES && fabsf(l.scores[i]) > *most) *most = fabsf(l.scores[i]);
                 }
             }
             RUN(&g, max_score, .y = y, .scores = rig_put(&g, l.scores, l.count * l.ld * 4),
-                .state = rig_put(&g, l.state, l.count * l.ld), .len = rig_put(&g, l.len, l.count * 8), .heads = l.count,
-                .ld = l.ld);
-            rig_get(&g, &got, y, 4);
-            ck_assert_msg(got == want, "%s: %.9g, not %.9g%s", g.ops->name, got, want, case_words());
+                .state = rig_put(&g, l.state, l.count * l.ld), .kv = kv, .batch = batch, .ld = l.ld,
+                .scores_step = each * l.ld);
+            rig_get(&g, got, y, batch * 4);
+            for (int64_t i = 0; i < batch; i++)
+                ck_assert_msg(got[i] == want[i], "%s: %.9g, not %.9g%s", g.ops->name, got[i], want[i], case_words());
             rig_reset(&g);
             lot_end(&m);
         }
@@ -108,20 +123,54 @@ START_TEST(test_sums_of_heads_are_whole_numbers_that_ranks_may_add_in_any_order)
             float top = tops[kind(SCORES, n)];
             double scale = scale_by_hand(top, all_heads);
             const float *scores = rig_put(&g, l.scores, l.count * l.ld * 4);
-            const int64_t *len = rig_put(&g, l.len, l.count * 8);
+            int64_t *len = rig_put(&g, l.len, l.count * 8);
+            const lh_ragged first = {.heads = split, .len = len}, rest = {.heads = l.count - split, .len = len + split};
             const float *top_on = rig_put(&g, &top, 4);
             omp_set_num_threads((int)kind(THREADS, n));
             for (int64_t i = 0; i < l.count * l.ld; i++) {
                 if (i % l.ld >= l.len[i / l.ld] || i % l.ld >= cols || isnan(l.scores[i])) continue;
                 want[i % l.ld] += llrint((double)l.scores[i] * scale);
             }
-            RUN(&g, add_heads, .sums = sums, .scores = scores, .len = len, .top = top_on, .heads = split, .cols = cols,
+            RUN(&g, add_heads, .sums = sums, .scores = scores, .kv = &first, .top = top_on, .batch = 1, .cols = cols,
                 .ld = l.ld, .all_heads = all_heads);
-            RUN(&g, add_heads, .sums = sums + cols, .scores = scores + split * l.ld, .len = len + split, .top = top_on,
-                .heads = l.count - split, .cols = cols, .ld = l.ld, .all_heads = all_heads);
+            RUN(&g, add_heads, .sums = sums + cols, .scores = scores + split * l.ld, .kv = &rest, .top = top_on,
+                .batch = 1, .cols = cols, .ld = l.ld, .all_heads = all_heads);
             rig_get(&g, got, sums, 2 * cols * 8);
             for (int64_t s = 0; s < cols; s++) got[s] += got[cols + s];
             check_same(got, want, cols * 8, "add_heads, %s", g.ops->name);
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
+START_TEST(test_sums_of_several_layers_are_those_of_each)
+{
+    for (int b = 0; rig_backend(b); b++) {
+        rig g;
+        rig_open(&g, rig_backend(b));
+        for (int n = 0; n < 60; n++) {
+            lot m = {0};
+            heads l;
+            lh_ragged kv[MOST_LAYERS];
+            float top[MOST_LAYERS];
+            heads_make(&m, &l, n);
+            const int64_t batch = batch_make(&g, &l, n, kv), step = kv->heads * l.ld, cols = l.ld - kind(LEFT_OUT, n),
+                          bytes = batch * cols * 8;
+            int64_t *sums = rig_new(&g, bytes), *alone = rig_new(&g, bytes), *got = lot_new(&m, bytes),
+                    *want = lot_new(&m, bytes);
+            for (int i = 0; i < MOST_LAYERS; i++) top[i] = ldexpf(1e30f, i);
+            const float *scores = rig_put(&g, l.scores, l.count * l.ld * 4), *top_on = rig_put(&g, top, sizeof top);
+            RUN(&g, add_heads, .sums = sums, .scores = scores, .kv = kv, .top = top_on, .batch = batch, .cols = cols,
+                .ld = l.ld, .scores_step = step, .all_heads = 12);
+            for (int64_t i = 0; i < batch; i++)
+                RUN(&g, add_heads, .sums = alone + i * cols, .scores = scores + i * step, .kv = kv + i,
+                    .top = top_on + i, .batch = 1, .cols = cols, .ld = l.ld, .all_heads = 12);
+            rig_get(&g, got, sums, bytes);
+            rig_get(&g, want, alone, bytes);
+            check_same(got, want, bytes, "add_heads, %s", g.ops->name);
             rig_reset(&g);
             lot_end(&m);
         }
@@ -137,19 +186,22 @@ START_TEST(test_shared_scores_are_one_row_for_all_heads)
         rig_open(&g, rig_backend(b));
         for (int n = 0; n < 40; n++) {
             lot m = {0};
-            int64_t count = kind(HEADS, n), cols = kind(COLUMNS, n), ld = cols + kind(PAD, n),
-                    *sums = lot_new(&m, cols * 8);
-            for (int64_t s = 0; s < cols; s++)
+            const int64_t count = kind(HEADS, n), cols = kind(COLUMNS, n), ld = cols + kind(PAD, n), batch = 1 + n % 3,
+                          step = count * ld + n % 2, all_heads = count + kind(OTHERS, n);
+            int64_t *sums = lot_new(&m, batch * cols * 8);
+            float top[3], *y = rig_new(&g, batch * step * 4), *got = lot_new(&m, batch * step * 4);
+            for (int64_t s = 0; s < batch * cols; s++)
                 sums[s] = draw(84, (uint64_t)(n + 7 * s), INT64_MAX) >> (63 - kind(BITS, n));
-            float top = ldexpf(1.5f, (int)kind(POWER, n));
-            int64_t all_heads = count + kind(OTHERS, n);
-            double factor = 1.0 / scale_by_hand(top, all_heads) / (double)all_heads;
-            float *y = rig_new(&g, count * ld * 4), *got = lot_new(&m, count * ld * 4);
-            RUN(&g, share_scores, .y = y, .sums = rig_put(&g, sums, cols * 8), .top = rig_put(&g, &top, 4),
-                .heads = count, .cols = cols, .ld = ld, .all_heads = all_heads);
-            rig_get(&g, got, y, count * ld * 4);
-            for (int64_t i = 0; i < count * ld; i++) {
-                if (i % ld < cols) ck_assert(got[i] == (float)((double)sums[i % ld] * factor));
+            for (int i = 0; i < 3; i++) top[i] = ldexpf(1.5f, (int)kind(POWER, n) + i);
+            RUN(&g, share_scores, .y = y, .sums = rig_put(&g, sums, batch * cols * 8),
+                .top = rig_put(&g, top, sizeof top), .batch = batch, .heads = count, .cols = cols, .ld = ld,
+                .y_step = step, .all_heads = all_heads);
+            rig_get(&g, got, y, batch * step * 4);
+            for (int64_t i = 0; i < batch; i++) {
+                double factor = 1.0 / scale_by_hand(top[i], all_heads) / (double)all_heads;
+                for (int64_t c = 0; c < count * ld; c++)
+                    if (c % ld < cols)
+                        ck_assert(got[i * step + c] == (float)((double)sums[i * cols + c % ld] * factor));
             }
             rig_reset(&g);
             lot_end(&m);
@@ -163,6 +215,7 @@ int main(void)
 {
     const TTest *const tests[] = {test_max_score_is_the_largest_size_that_competes,
                                   test_sums_of_heads_are_whole_numbers_that_ranks_may_add_in_any_order,
+                                  test_sums_of_several_layers_are_those_of_each,
                                   test_shared_scores_are_one_row_for_all_heads, NULL};
     return rig_run("kernels/joint", tests);
 }

@@ -142,15 +142,22 @@ static lh_status op_group_reduce(lh_stream *stream, const lh_group_reduce_args *
     return LH_OK;
 }
 
-static lh_status op_max_score(lh_stream *stream, const lh_max_score_args *a)
+static float largest_of_cache(const lh_max_score_args *a, int64_t b)
 {
+    const int64_t heads = a->kv->heads;
     float top = 0.0f;
-    (void)stream;
-#pragma omp parallel for reduction(max : top) if (a->heads * a->ld >= PARALLEL_FROM)
-    for (int64_t h = 0; h < a->heads; h++) {
-        float x = largest_competing(a->scores + h * a->ld, a->state + h * a->ld, a->len[h]);
+#pragma omp parallel for reduction(max : top) if (heads * a->ld >= PARALLEL_FROM)
+    for (int64_t h = 0; h < heads; h++) {
+        float x = largest_competing(a->scores + b * a->scores_step + h * a->ld, a->state + (b * heads + h) * a->ld,
+                                    a->kv[b].len[h]);
         top = x > top ? x : top;
     }
-    *a->y = top;
+    return top;
+}
+
+static lh_status op_max_score(lh_stream *stream, const lh_max_score_args *a)
+{
+    (void)stream;
+    for (int64_t b = 0; b < a->batch; b++) a->y[b] = largest_of_cache(a, b);
     return LH_OK;
 }

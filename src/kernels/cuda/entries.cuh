@@ -18,7 +18,7 @@ static inline lh_shape lh_over_slots(int64_t heads, int64_t ld, int threads, int
 enum { LH_CACHES_AT_ONCE = 8 };
 typedef struct lh_caches {
     lh_ragged at[LH_CACHES_AT_ONCE];
-    int64_t first, rows;
+    int64_t first, rows, count;
 } lh_caches;
 
 /* Those from cache `from` on, of `batch`. */
@@ -29,6 +29,7 @@ static inline lh_caches lh_caches_from(const lh_ragged *kv, int64_t from, int64_
     for (int64_t b = 0; b < n; b++) some.at[b] = kv[from + b];
     some.first = from * kv->heads;
     some.rows = n * kv->heads;
+    some.count = n;
     return some;
 }
 

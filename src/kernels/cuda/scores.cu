@@ -66,35 +66,54 @@ lh_status lh_cuda_group_reduce(lh_stream *stream, const lh_group_reduce_args *a)
 
 /* ---- the largest of what competes ---- */
 
-/* Numbers of the slots of heads, of which those that compete count; the largest absolute one goes to tops[h * step],
- * which are 0 at first. */
-typedef struct top_job {
-    unsigned *tops;
-    const float *x;
-    const uint8_t *state;
-    const int64_t *len;
-    int64_t ld, step;
-} top_job;
-
-/* Floats that are not negative have the order of their bits. */
-static __global__ void top_kernel(top_job a)
+/* The largest absolute number of the block's slots of a row that compete, in *top, which is 0 at first. Floats that are
+ * not negative have the order of their bits. */
+static __device__ void find_top(unsigned *top, const float *x, const uint8_t *state, int64_t len)
 {
     __shared__ float room[LH_WARP];
-    int64_t h = blockIdx.y, len = a.len[h];
-    float top = 0.0f;
+    float mine = 0.0f;
     for (int64_t s = lh_grid_first(); s < len; s += lh_grid_step()) {
-        float x = a.state[h * a.ld + s] == LH_ENTRY_COMPETES ? fabsf(a.x[h * a.ld + s]) : 0.0f;
-        top = x > top ? x : top; /* a NaN is no maximum */
+        float size = state[s] == LH_ENTRY_COMPETES ? fabsf(x[s]) : 0.0f;
+        mine = size > mine ? size : mine; /* a NaN is no maximum */
     }
-    top = lh_block_max(top, room);
-    if (threadIdx.x == 0 && top > 0.0f) atomicMax(a.tops + h * a.step, __float_as_uint(top));
+    mine = lh_block_max(mine, room);
+    if (threadIdx.x == 0 && mine > 0.0f) atomicMax(top, __float_as_uint(mine));
+}
+
+typedef struct max_job {
+    lh_max_score_args args; /* of these caches; its kv is not used */
+    lh_caches caches;
+} max_job;
+
+/* blockIdx.y: the head of a cache. */
+static __global__ void max_kernel(const __grid_constant__ max_job job)
+{
+    const lh_max_score_args &a = job.args;
+    int64_t row = blockIdx.y, h;
+    const lh_ragged *kv = lh_cache_of_row(job.caches.at, row, &h);
+    int64_t b = row / kv->heads;
+    find_top((unsigned *)a.y + b, a.scores + b * a.scores_step + h * a.ld, a.state + row * a.ld, kv->len[h]);
 }
 
 lh_status lh_cuda_max_score(lh_stream *stream, const lh_max_score_args *a)
 {
-    top_job job = {(unsigned *)a->y, a->scores, a->state, a->len, a->ld, 0};
-    LH_TRY(lh_stream_zero(stream, a->y, (int64_t)sizeof *a->y));
-    return lh_launch(stream, "max_score", lh_over_slots(a->heads, a->ld, THREADS, SLOTS), top_kernel, job);
+    LH_TRY(lh_stream_zero(stream, a->y, a->batch * (int64_t)sizeof *a->y));
+    for (int64_t from = 0; from < a->batch; from += LH_CACHES_AT_ONCE) {
+        max_job job = {};
+        job.args = *a;
+        job.caches = lh_caches_from(a->kv, from, a->batch);
+        job.args.y += from;
+        job.args.scores += from * a->scores_step;
+        job.args.state += job.caches.first * a->ld;
+        LH_TRY(lh_launch(stream, "max_score", lh_over_slots(job.caches.rows, a->ld, THREADS, SLOTS), max_kernel, job));
+    }
+    return LH_OK;
+}
+
+static __global__ void prior_tops_kernel(lh_apply_prior_args a, unsigned *tops)
+{
+    int64_t h = blockIdx.y;
+    find_top(tops + h, a.prior + h * a.ld, a.state + h * a.ld, a.len[h]);
 }
 
 static __global__ void apply_prior_kernel(lh_apply_prior_args a, const unsigned *tops)
@@ -115,7 +134,7 @@ lh_status lh_cuda_apply_prior(lh_stream *stream, const lh_apply_prior_args *a)
     if (a->heads == 0 || a->ld == 0) return LH_OK;
     LH_TRY(lh_stream_scratch(stream, &tops, bytes));
     LH_TRY(lh_stream_zero(stream, tops, bytes));
-    LH_TRY(lh_launch(stream, "apply_prior", shape, top_kernel, top_job{tops, a->prior, a->state, a->len, a->ld, 1}));
+    LH_TRY(lh_launch(stream, "apply_prior", shape, prior_tops_kernel, *a, tops));
     LH_TRY(lh_launch(stream, "apply_prior", shape, apply_prior_kernel, *a, (const unsigned *)tops));
     return LH_OK;
 }
@@ -170,22 +189,39 @@ lh_status lh_cuda_defend_scores(lh_stream *stream, const lh_defend_scores_args *
 
 /* ---- one keep set for all heads ---- */
 
-/* A thread per column takes the heads in order. */
-static __global__ void add_heads_kernel(lh_add_heads_args a)
+typedef struct add_job {
+    lh_add_heads_args args; /* of these caches; its kv is not used */
+    lh_caches caches;
+} add_job;
+
+/* blockIdx.y: the cache. A thread per column takes the heads in order. */
+static __global__ void add_heads_kernel(const __grid_constant__ add_job job)
 {
-    double scale = lh_joint_scale(*a.top, a.all_heads);
+    const lh_add_heads_args &a = job.args;
+    const lh_ragged &kv = job.caches.at[blockIdx.y];
+    const float *scores = a.scores + blockIdx.y * a.scores_step;
+    double scale = lh_joint_scale(a.top[blockIdx.y], a.all_heads);
     for (int64_t s = lh_grid_first(); s < a.cols; s += lh_grid_step()) {
         int64_t sum = 0;
-        for (int64_t h = 0; h < a.heads; h++) {
-            double x = s < a.len[h] ? (double)a.scores[h * a.ld + s] * scale : 0.0;
+        for (int64_t h = 0; h < kv.heads; h++) {
+            double x = s < kv.len[h] ? (double)scores[h * a.ld + s] * scale : 0.0;
             sum += x == x ? (int64_t)llrint(x) : 0;
         }
-        a.sums[s] = sum;
+        a.sums[blockIdx.y * a.cols + s] = sum;
     }
 }
 
 lh_status lh_cuda_add_heads(lh_stream *stream, const lh_add_heads_args *a)
 {
-    return lh_launch(stream, "add_heads", lh_shape{dim3(lh_blocks(a->cols, THREADS)), THREADS, 0}, add_heads_kernel,
-                     *a);
+    for (int64_t from = 0; from < a->batch; from += LH_CACHES_AT_ONCE) {
+        add_job job = {};
+        job.args = *a;
+        job.caches = lh_caches_from(a->kv, from, a->batch);
+        job.args.sums += from * a->cols;
+        job.args.scores += from * a->scores_step;
+        job.args.top += from;
+        dim3 grid(lh_blocks(a->cols, THREADS), (unsigned)job.caches.count);
+        LH_TRY(lh_launch(stream, "add_heads", lh_shape{grid, THREADS, 0}, add_heads_kernel, job));
+    }
+    return LH_OK;
 }

@@ -86,13 +86,17 @@ lh_status lh_ref_group_reduce(lh_stream *stream, const lh_group_reduce_args *a)
 
 lh_status lh_ref_max_score(lh_stream *stream, const lh_max_score_args *a)
 {
-    float top = 0.0f;
+    const int64_t heads = a->kv->heads;
     (void)stream;
-    for (int64_t h = 0; h < a->heads; h++) {
-        for (int64_t s = 0; s < a->len[h]; s++) {
-            if (a->state[h * a->ld + s] == LH_ENTRY_COMPETES) top = fmaxf(top, fabsf(a->scores[h * a->ld + s]));
+    for (int64_t b = 0; b < a->batch; b++) {
+        float top = 0.0f;
+        for (int64_t h = 0; h < heads; h++) {
+            const uint8_t *state = a->state + (b * heads + h) * a->ld;
+            const float *scores = a->scores + b * a->scores_step + h * a->ld;
+            for (int64_t s = 0; s < a->kv[b].len[h]; s++)
+                if (state[s] == LH_ENTRY_COMPETES) top = fmaxf(top, fabsf(scores[s]));
         }
+        a->y[b] = top;
     }
-    *a->y = top;
     return LH_OK;
 }

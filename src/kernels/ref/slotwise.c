@@ -14,6 +14,6 @@
 #define LH_SLOTWISE_KV(op, cost) LH_SLOTWISE(op, a->kv->heads, a->ld, cost)
 #include "kernels/slotwise_list.h"
 LH_SLOTWISE(classify, (a->batch * a->kv->heads), a->ld, 1)
-LH_SLOTWISE(add_heads, 1, a->cols, 4)
+LH_SLOTWISE(add_heads, a->batch, a->cols, 4)
 LH_SLOTWISE(sum_shards, 1, a->count, a->shards + 1)
 LH_SLOTWISE_KV(gumbel_scores, 16)
