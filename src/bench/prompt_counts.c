@@ -91,11 +91,13 @@ static lh_status report_steps(lh_bench_result *out, const counted *c, const char
     const figure figures[] = {
         {"kernels of a layer in a decode step", (double)few},
         {"waits of a decode step", (double)lh_bench_tally_sum(&c->few, LH_COUNT_WAIT).times},
+        {"exchanges of a decode step", (double)lh_bench_tally_sum(&c->few, LH_COUNT_COLLECTIVE).times},
         {"kernels of a layer in a decode step that evicts", (double)many},
-        {"waits of a decode step that evicts", (double)lh_bench_tally_sum(&c->many, LH_COUNT_WAIT).times}};
+        {"waits of a decode step that evicts", (double)lh_bench_tally_sum(&c->many, LH_COUNT_WAIT).times},
+        {"exchanges of a decode step that evicts", (double)lh_bench_tally_sum(&c->many, LH_COUNT_COLLECTIVE).times}};
     LH_TRY(lh_bench_tally_report(&c->few, "decode step", shape, out));
     if (many > few) LH_TRY(lh_bench_tally_report(&c->many, "decode step that evicts", shape, out));
-    return add_figures(out, shape, figures, many > few ? 4 : 2);
+    return add_figures(out, shape, figures, many > few ? 6 : 3);
 }
 
 static lh_status report(lh_bench_result *out, const counted *c, const char *shape)

@@ -18,23 +18,21 @@ typedef struct search {
     int32_t *histograms, *sums;
     lh_search *found;
     lh_candidate_counts *candidates;
-    lh_head_safeguard *safeguards;
-    int64_t *most, *counts, *parts; /* [1], [CELLS], [3, CELLS] */
+    lh_layer_limits *limits;
+    int64_t *counts, *parts; /* [CELLS], [3, CELLS] */
 } search;
 
 static lh_status make_search(lh_bench *b, search *s)
 {
-    const int64_t most = CELLS * LEN / 2;
-    lh_head_safeguard safeguards[LAYERS];
+    lh_layer_limits limits[LAYERS];
     lh_ragged kv = {.heads = CELLS};
     int64_t lens[CELLS];
     float *scores;
     uint8_t *state;
     for (int i = 0; i < CELLS; i++) lens[i] = LEN;
-    for (int i = 0; i < LAYERS; i++) safeguards[i] = (lh_head_safeguard){.floor = LEN / 10};
+    for (int i = 0; i < LAYERS; i++) limits[i] = (lh_layer_limits){.floor = LEN / 10, .most = CELLS * LEN / 2};
     LH_TRY(lh_bench_put(b, &kv.len, lens, sizeof lens));
-    LH_TRY(lh_bench_put(b, &s->safeguards, safeguards, sizeof safeguards));
-    LH_TRY(lh_bench_put(b, &s->most, &most, sizeof most));
+    LH_TRY(lh_bench_put(b, &s->limits, limits, sizeof limits));
     LH_TRY(lh_bench_normals(b, &scores, &(lh_bench_normal){LH_F32, CELLS * LEN, 1.0f}));
     LH_TRY(lh_bench_bytes(b, &state, CELLS * LEN, LH_ENTRY_COMPETES));
     LH_TRY(lh_bench_zeros(b, &s->histograms, (int64_t)CELLS * BINS * 4));
@@ -60,20 +58,19 @@ static lh_status run_search(lh_bench *b, const search *s)
     const lh_contests of = {.heads = HEADS, .layers = LAYERS};
     const lh_fraction half = {1, 2};
     lh_add_histograms_args add = {
-        .sums = s->sums, .histograms = s->histograms, .safeguards = s->safeguards, .of = of, .bits = BITS};
+        .sums = s->sums, .histograms = s->histograms, .limits = s->limits, .of = of, .bits = BITS};
     lh_refine_threshold_args refine_threshold = {.to = s->found,
                                                  .candidates = s->candidates,
                                                  .histograms = s->histograms,
                                                  .summaries = s->sums,
-                                                 .most = s->most,
+                                                 .limits = s->limits,
                                                  .of = of,
                                                  .ranks = 1,
                                                  .bits = BITS};
     lh_head_budgets_args share = {.counts = s->counts,
                                   .candidates = s->candidates,
                                   .search = s->found,
-                                  .safeguards = s->safeguards,
-                                  .most = s->most,
+                                  .limits = s->limits,
                                   .of = of,
                                   .share = half};
     lh_split_counts_args split = {

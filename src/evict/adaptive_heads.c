@@ -18,8 +18,7 @@ typedef struct search {
     lh_contests of;                  /* of the counted heads */
     lh_search *rounds;               /* [LH_SEARCH_ROUNDS, contests] */
     lh_candidate_counts *candidates; /* [cells] */
-    lh_head_safeguard *safeguards;   /* [layers] */
-    int64_t *most;                   /* [contests] */
+    lh_layer_limits *limits;         /* [layers] */
     int round, prefix_bits;
 } search;
 
@@ -62,11 +61,11 @@ static void refine(search *s)
     int32_t *summaries = ev->at[LH_SPACE_SUMMARY], *own = summaries + ev->shape.heads.rank * bins;
     count_cells(s);
     LH_RUN(&ev->exec, add_histograms, .sums = own, .histograms = ev->at[LH_SPACE_HISTOGRAMS],
-           .candidates = s->round ? s->candidates : NULL, .safeguards = s->safeguards, .of = s->of, .bits = bits);
+           .candidates = s->round ? s->candidates : NULL, .limits = s->limits, .of = s->of, .bits = bits);
     lh_exec_allgather(&ev->exec, own, summaries, bins * (int64_t)sizeof *own);
     LH_RUN(&ev->exec, refine_threshold, .to = search_of(s, s->round), .from = search_of(s, s->round - 1),
            .candidates = s->candidates, .histograms = ev->at[LH_SPACE_HISTOGRAMS], .summaries = summaries,
-           .most = s->most, .of = s->of, .ranks = ev->shape.heads.ranks, .bits = bits);
+           .limits = s->limits, .of = s->of, .ranks = ev->shape.heads.ranks, .bits = bits);
     s->prefix_bits += round_bits[s->round++];
 }
 
@@ -89,33 +88,27 @@ const int64_t *lh_evict_global_top(lh_evictor *ev, const lh_top_request *q)
                 .of = {.heads = h->counted_count, .layers = q->layers, .apart = q->apart},
                 .rounds = ev->at[LH_SPACE_SEARCH],
                 .candidates = (lh_candidate_counts *)ev->at[LH_SPACE_CANDIDATES] + h->counted_first * q->layers,
-                .safeguards = ev->at[LH_SPACE_SAFEGUARDS],
-                .most = ev->at[LH_SPACE_MOST]};
+                .limits = ev->at[LH_SPACE_LIMITS]};
     lh_contests all = s.of;
     all.heads = h->kv_heads;
-    lh_exec_put(&ev->exec, s.safeguards, q->safeguards, q->layers * (int64_t)sizeof *s.safeguards);
-    lh_exec_put(&ev->exec, s.most, q->most, lh_contest_count(&all) * (int64_t)sizeof *s.most);
+    lh_exec_put(&ev->exec, s.limits, q->limits, q->layers * (int64_t)sizeof *s.limits);
     int64_t sent = lh_comm_sent_bytes(ev->exec.device_comm);
     while (s.round < LH_SEARCH_ROUNDS) refine(&s);
     gather_candidates(&s);
     ev->summary_bytes += lh_comm_sent_bytes(ev->exec.device_comm) - sent;
     LH_RUN(&ev->exec, head_budgets, .counts = ev->at[LH_SPACE_BUDGETS], .candidates = ev->at[LH_SPACE_CANDIDATES],
-           .search = search_of(&s, LH_SEARCH_ROUNDS - 1), .safeguards = s.safeguards, .most = s.most, .of = all,
-           .share = q->share);
+           .search = search_of(&s, LH_SEARCH_ROUNDS - 1), .limits = s.limits, .of = all, .share = q->share);
     return ev->at[LH_SPACE_BUDGETS];
 }
 
 void lh_adaptive_counts(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
 {
     const lh_heads *h = &ev->shape.heads;
-    lh_head_safeguard safeguards[LH_EVICT_AT_ONCE];
-    int64_t most[LH_EVICT_AT_ONCE];
-    lh_top_request q = {
-        .layers = n, .apart = 1, .jobs = jobs, .scores = &ev->stages.heads, .safeguards = safeguards, .most = most};
+    lh_layer_limits limits[LH_EVICT_AT_ONCE];
+    lh_top_request q = {.layers = n, .apart = 1, .jobs = jobs, .scores = &ev->stages.heads, .limits = limits};
     for (int64_t i = 0; i < n; i++) {
         lh_safety safety = lh_policy_safety(&ev->policy, &jobs[i].protect);
-        safeguards[i] = (lh_head_safeguard){safety.floor, safety.bonus};
-        most[i] = h->kv_heads * jobs[i].protect.base;
+        limits[i] = (lh_layer_limits){safety.floor, safety.bonus, h->kv_heads * jobs[i].protect.base};
         q.share = safety.share;
     }
     ev->counts = (lh_counts){.at = lh_evict_global_top(ev, &q) + h->kv_first, .step = h->kv_heads};

@@ -9,11 +9,10 @@
  * memory does not take there. */
 typedef struct lh_top_request {
     int64_t layers;
-    int apart;                   /* the heads of each layer compete among each other; else those of all layers */
-    const lh_evict_job *jobs;    /* [layers] */
-    const lh_space_part *scores; /* where those of each layer are, whose masks are made; NULL: each is shown */
-    const lh_head_safeguard *safeguards; /* host, [layers] */
-    const int64_t *most;                 /* host, [layers] if apart, else [1]: entries that competing heads may keep */
+    int apart;                     /* the heads of each layer compete among each other; else those of all layers */
+    const lh_evict_job *jobs;      /* [layers] */
+    const lh_space_part *scores;   /* where those of each layer are, whose masks are made; NULL: each is shown */
+    const lh_layer_limits *limits; /* host, [layers] */
     lh_fraction share;
 } lh_top_request;
 

@@ -19,8 +19,7 @@ static void size_search(const lh_space_request *request, int64_t *bytes)
     bytes[LH_SPACE_SUMMARY] = h->ranks * contests * (LH_SUMMARY_BINS + 1) * i32;
     bytes[LH_SPACE_SEARCH] = LH_SEARCH_ROUNDS * contests * (int64_t)sizeof(lh_search);
     bytes[LH_SPACE_CANDIDATES] = h->kv_heads * layers * (int64_t)sizeof(lh_candidate_counts);
-    bytes[LH_SPACE_SAFEGUARDS] = layers * (int64_t)sizeof(lh_head_safeguard);
-    bytes[LH_SPACE_MOST] = contests * i64;
+    bytes[LH_SPACE_LIMITS] = layers * (int64_t)sizeof(lh_layer_limits);
     bytes[LH_SPACE_BUDGETS] = h->kv_heads * layers * i64;
 }
 

@@ -23,8 +23,7 @@ typedef enum lh_space_part {
     LH_SPACE_SUMMARY,    /* [ranks, contests, 2048 + 1] int32: the score summaries of all ranks */
     LH_SPACE_SEARCH,     /* [LH_SEARCH_ROUNDS, contests] lh_search */
     LH_SPACE_CANDIDATES, /* [kv_heads of the model, layers] lh_candidate_counts */
-    LH_SPACE_SAFEGUARDS, /* [layers] lh_head_safeguard */
-    LH_SPACE_MOST,       /* [contests] int64: entries that the heads of a contest may keep */
+    LH_SPACE_LIMITS,     /* [layers] lh_layer_limits */
     LH_SPACE_BUDGETS,    /* [layers, kv_heads of the model] int64: competing entries that stay */
     LH_SPACE_LOGITS,     /* [kv_count x group, ld] f32: of the row that a decode step adds, where no group is split */
     LH_SPACE_COLUMNS,    /* columns that ranks observed of shared KV heads */

@@ -26,6 +26,11 @@ static LH_BOTH inline int64_t lh_contest_of(const lh_contests *of, int64_t i)
     return of->apart ? i % of->layers : 0;
 }
 
+static LH_BOTH inline int64_t lh_most_of(const lh_layer_limits *limits, const lh_contests *of, int64_t contest)
+{
+    return limits[lh_contest_at(of, contest).first].most;
+}
+
 /* One bin of the summaries of all ranks. */
 static LH_BOTH inline int64_t lh_bin_of_ranks(const lh_refine_threshold_args *a, int64_t contest, int64_t bin)
 {
@@ -43,7 +48,7 @@ static inline void lh_add_all_histograms(const lh_add_histograms_args *a)
     for (int64_t i = 0; i < a->of.heads * a->of.layers; i++) {
         const int32_t *bins = a->histograms + i * size;
         int32_t *sums = a->sums + lh_contest_of(&a->of, i) * (size + 1);
-        int64_t skip = a->safeguards[i % a->of.layers].floor - (a->candidates ? a->candidates[i].above : 0);
+        int64_t skip = a->limits[i % a->of.layers].floor - (a->candidates ? a->candidates[i].above : 0);
         int64_t b = size - 1;
         for (; b >= 0 && skip > 0; b--) {
             int32_t skipped = (int32_t)lh_min_i64(skip, bins[b]);
@@ -68,7 +73,7 @@ static inline void lh_refine_contest(const lh_refine_threshold_args *a, int64_t 
     uint32_t prefix = a->from ? a->from[contest].prefix << a->bits : 0;
     if (!a->from) {
         for (int64_t b = 0; b <= size; b++) all += lh_bin_of_ranks(a, contest, b);
-        want = lh_min_i64(a->most[contest], all) - lh_bin_of_ranks(a, contest, size);
+        want = lh_min_i64(lh_most_of(a->limits, &a->of, contest), all) - lh_bin_of_ranks(a, contest, size);
     }
     for (; bin > 0 && lh_bin_of_ranks(a, contest, bin) < want; bin--) want -= lh_bin_of_ranks(a, contest, bin);
     for (int64_t i = 0; i < a->of.heads * a->of.layers; i++) {
@@ -114,7 +119,7 @@ static LH_BOTH inline int64_t lh_give_shares(const lh_head_budgets_args *a, lh_c
     int64_t rest = a->search[c.index].want, held = 0, given = 0, *counts = lh_counts_of(a, c);
     for (int64_t i = 0; i < lh_heads_of_contest(a, c); i++) {
         lh_candidate_counts has = lh_tied_candidates(a, c, i);
-        lh_head_safeguard s = a->safeguards[c.first + i / a->of.heads];
+        lh_layer_limits s = a->limits[c.first + i / a->of.heads];
         int64_t own = lh_min_i64(s.floor, has.competing), over = lh_max_i64(0, has.above - own);
         int64_t on = lh_max_i64(0, has.above + has.at - own) - over, more = lh_min_i64(on, lh_max_i64(0, rest));
         rest -= more;
@@ -123,7 +128,7 @@ static LH_BOTH inline int64_t lh_give_shares(const lh_head_budgets_args *a, lh_c
         given += counts[i];
         held += has.competing;
     }
-    return lh_min_i64(a->most[c.index], held) - given;
+    return lh_min_i64(a->limits[c.first].most, held) - given;
 }
 
 /* All that have room get one each, round after round, while there is enough for all of them. Nobody lacks a whole entry

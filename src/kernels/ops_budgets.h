@@ -26,11 +26,12 @@ typedef struct lh_candidate_counts {
     int32_t competing, above, at;
 } lh_candidate_counts;
 
-/* Per-head safeguard of one layer. floor: the head's own best `floor` entries are kept unconditionally and do not
- * compete with those of other heads. bonus: extra entries, added to its share of the best. */
-typedef struct lh_head_safeguard {
-    int64_t floor, bonus;
-} lh_head_safeguard;
+/* Limits of one layer. Of each head: floor: its own best `floor` entries are kept unconditionally and do not compete
+ * with those of other heads; bonus: extra entries, added to its share of the best. Of the contest that begins with the
+ * layer: entries that all of its heads together may keep. */
+typedef struct lh_layer_limits {
+    int64_t floor, bonus, most;
+} lh_layer_limits;
 
 /* Which heads compete with each other: those of all layers, in one contest, or where layers are apart those of each
  * layer, in as many contests. */
@@ -45,13 +46,12 @@ static LH_BOTH inline int64_t lh_contest_count(const lh_contests *of)
 }
 
 /* sums[c,b] = sum over the heads and layers of contest c of histograms[h,l,b], but each leaves out its best max(0,
- * floor
- * - candidates[h,l].above) entries; sums[c,2^bits] = number of entries left out. sums: [contests, 2^bits + 1]. */
+ * floor - candidates[h,l].above) entries; sums[c,2^bits] = number of entries left out. sums: [contests, 2^bits + 1]. */
 typedef struct lh_add_histograms_args {
     int32_t *sums;
     const int32_t *histograms;             /* [heads, layers, 2^bits] */
     const lh_candidate_counts *candidates; /* [heads, layers]; NULL in the first round: nothing is above */
-    const lh_head_safeguard *safeguards;   /* [layers] */
+    const lh_layer_limits *limits;         /* [layers] */
     lh_contests of;
     int bits;
 } lh_add_histograms_args;
@@ -59,7 +59,7 @@ typedef struct lh_add_histograms_args {
 /* For each contest c, sums[b] = sum over ranks of summaries[r,c,b], what add_histograms made on each: find the bin,
  * from the last one down, in which the from[c].want best are complete (0 where there are fewer), append it to
  * to[c].prefix, and set to[c].want to from[c].want minus the entries above it. First round (`from` NULL): want =
- * min(most[c], number of entries) - number left out. candidates[h,l]: above += entries above the bin, at = entries in
+ * min(most, number of entries) - number left out. candidates[h,l]: above += entries above the bin, at = entries in
  * it; competing is set in the first round. `from` and `to` differ. */
 typedef struct lh_refine_threshold_args {
     lh_search *to;                   /* [contests] */
@@ -67,7 +67,7 @@ typedef struct lh_refine_threshold_args {
     lh_candidate_counts *candidates; /* [heads, layers] */
     const int32_t *histograms;       /* [heads, layers, 2^bits] */
     const int32_t *summaries;        /* [ranks, contests, 2^bits + 1] */
-    const int64_t *most;             /* [contests] */
+    const lh_layer_limits *limits;   /* [layers] */
     lh_contests of;
     int64_t ranks;
     int bits;
@@ -76,15 +76,14 @@ typedef struct lh_refine_threshold_args {
 /* counts[l,h]: number of competing entries that each head keeps, after the last round of refine_threshold. g =
  * min(floor, competing): the head's own. chosen: its other entries above the threshold, and search[c].want of those at
  * it, the first ones by layer and then by head. counts[l,h] = min(g + floor(chosen * share) + bonus, competing). While
- * these sum to less than most[c] (and than all entries), one more goes to the head with entries left for which g +
+ * these sum to less than most (and than all entries), one more goes to the head with entries left for which g +
  * chosen * share + bonus - counts is largest, ties by layer and then by head. With share 1 - alpha and bonus alpha *
  * base: AdaKV's safeguard (arXiv 2407.11550, algorithm 1), in integers. */
 typedef struct lh_head_budgets_args {
     int64_t *counts;                       /* [layers, heads] */
     const lh_candidate_counts *candidates; /* [heads, layers] */
     const lh_search *search;               /* [contests] */
-    const lh_head_safeguard *safeguards;   /* [layers] */
-    const int64_t *most;                   /* [contests] */
+    const lh_layer_limits *limits;         /* [layers] */
     lh_contests of;
     lh_fraction share; /* at most 1 */
 } lh_head_budgets_args;

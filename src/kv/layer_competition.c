@@ -12,7 +12,7 @@ struct lh_layer_competition {
     lh_evict_job *jobs; /* [layers] those that have come so far and whose entries compete */
     int64_t layers;
     int64_t divided;                 /* competing entries of all heads after the last division of budgets */
-    lh_head_safeguard *safeguards;   /* [layers] zeros until all layers have come */
+    lh_layer_limits *limits;         /* [layers] without safeguards until all layers have come */
     int64_t *room, *bases, *budgets; /* [layers, kv_heads] */
     lh_evict_reference *references;  /* [layers], where the policy fits */
     lh_evict_held *held;             /* [layers] their memory */
@@ -26,7 +26,7 @@ lh_status lh_kv_open_competition(lh_kv *kv)
     LH_TRY(lh_calloc(&c, 1, sizeof *c));
     kv->competition = c;
     LH_TRY(lh_calloc(&c->jobs, kv->shape.layers, sizeof *c->jobs));
-    LH_TRY(lh_calloc(&c->safeguards, kv->shape.layers, sizeof *c->safeguards));
+    LH_TRY(lh_calloc(&c->limits, kv->shape.layers, sizeof *c->limits));
     LH_TRY(lh_calloc(&c->room, 3 * cells, sizeof *c->room));
     LH_TRY(lh_calloc(&c->references, kv->shape.layers, sizeof *c->references));
     LH_TRY(lh_calloc(&c->held, kv->shape.layers, sizeof *c->held));
@@ -54,7 +54,7 @@ void lh_kv_close_competition(lh_kv *kv)
     if (!c) return;
     drop_references(kv);
     lh_free(c->jobs);
-    lh_free(c->safeguards);
+    lh_free(c->limits);
     lh_free(c->room);
     lh_free(c->references);
     lh_free(c->held);
@@ -106,7 +106,7 @@ static void divide_finally(lh_kv *kv, lh_top_request *q)
     lh_layer_competition *c = kv->competition;
     for (int64_t l = 0; l < c->layers; l++) {
         lh_safety safety = lh_policy_safety(&kv->numbers, &c->jobs[l].protect);
-        c->safeguards[l] = (lh_head_safeguard){safety.floor, safety.bonus};
+        c->limits[l] = (lh_layer_limits){safety.floor, safety.bonus, c->limits[l].most};
         q->share = safety.share;
     }
     find_budgets(kv, q);
@@ -228,7 +228,8 @@ void lh_kv_compete(lh_kv *kv, const lh_evict_job *job)
     const int64_t cells = c->layers * heads;
     if (fits) hold_reference(kv, job);
     const int64_t most = max_kept(kv);
-    lh_top_request q = {.layers = c->layers, .jobs = c->jobs, .safeguards = c->safeguards, .most = &most};
+    lh_top_request q = {.layers = c->layers, .jobs = c->jobs, .limits = c->limits};
+    c->limits->most = most;
     memcpy(c->budgets, c->room, (size_t)cells * sizeof *c->room);
     if (last) {
         divide_finally(kv, &q);

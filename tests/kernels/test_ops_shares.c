@@ -55,7 +55,7 @@ typedef struct cells {
     int bits, first;
     int32_t *histograms;
     lh_candidate_counts *candidates;
-    lh_head_safeguard *safeguards;
+    lh_layer_limits *limits;
 } cells;
 
 static void cells_make(lot *m, cells *c, int n)
@@ -69,7 +69,7 @@ static void cells_make(lot *m, cells *c, int n)
     c->first = n % 4 == 0;
     c->histograms = lot_new(m, c->count * c->size * 4);
     c->candidates = lot_new(m, c->count * (int64_t)sizeof *c->candidates);
-    c->safeguards = lot_new(m, c->layers * (int64_t)sizeof *c->safeguards);
+    c->limits = lot_new(m, c->layers * (int64_t)sizeof *c->limits);
     for (int64_t i = 0; i < c->count * c->size; i++)
         c->histograms[i] =
             (int32_t)(draw(50, (uint64_t)(n * 99991 + i), n % 2 ? 4 : 40) * draw(51, (uint64_t)(n + i), 2));
@@ -77,7 +77,7 @@ static void cells_make(lot *m, cells *c, int n)
         c->candidates[i] = (lh_candidate_counts){(int32_t)draw(52, (uint64_t)(n + i), 90),
                                                  (int32_t)draw(53, (uint64_t)(n + i), 60), 3};
     for (int64_t s = 0; s < c->layers; s++)
-        c->safeguards[s].floor = n % 5 ? draw(54, (uint64_t)(n + s), n % 3 ? 80 : 9000) : 0;
+        c->limits[s].floor = n % 5 ? draw(54, (uint64_t)(n + s), n % 3 ? 80 : 9000) : 0;
 }
 
 static lh_contests all_of(const cells *c)
@@ -89,7 +89,7 @@ static lh_contests all_of(const cells *c)
 static void add_by_hand(const cells *c, int32_t *sums)
 {
     for (int64_t i = 0; i < c->count; i++) {
-        int64_t skip = c->safeguards[i % c->layers].floor - (c->first ? 0 : c->candidates[i].above);
+        int64_t skip = c->limits[i % c->layers].floor - (c->first ? 0 : c->candidates[i].above);
         for (int64_t b = c->size - 1; b >= 0; b--)
             for (int32_t n = 0; n < c->histograms[i * c->size + b]; n++) sums[skip-- > 0 ? c->size : b]++;
     }
@@ -109,7 +109,7 @@ START_TEST(test_sums_of_bins_leave_out_what_heads_are_sure_of)
             add_by_hand(&c, want);
             RUN(&g, add_histograms, .sums = sums, .histograms = rig_put(&g, c.histograms, c.count * c.size * 4),
                 .candidates = c.first ? NULL : rig_put(&g, c.candidates, c.count * (int64_t)sizeof *c.candidates),
-                .safeguards = rig_put(&g, c.safeguards, c.layers * (int64_t)sizeof *c.safeguards), .of = all_of(&c),
+                .limits = rig_put(&g, c.limits, c.layers * (int64_t)sizeof *c.limits), .of = all_of(&c),
                 .bits = c.bits);
             rig_get(&g, got, sums, bytes);
             check_same(got, want, bytes, "add_histograms, case %d, %s", n, g.ops->name);
@@ -168,6 +168,7 @@ START_TEST(test_narrow_finds_the_bin_of_the_last_of_the_best)
             for (int64_t i = 0; i < c.size; i++) all += sums[i];
             const int64_t some[] = {0, 1, all / 2, all - 1, all, all + 7, -3};
             int64_t most = some[n / 3 % 7] + sums[c.size], want = most - sums[c.size];
+            c.limits->most = most;
             lh_search from = {.want = want, .prefix = 0x1234}, got;
             if (c.first && want > all) want = all;
             int64_t bin = bin_by_hand(sums, c.size, &want);
@@ -186,8 +187,9 @@ START_TEST(test_narrow_finds_the_bin_of_the_last_of_the_best)
                 c.first ? rig_new(&g, candidate_bytes) : rig_put(&g, c.candidates, candidate_bytes);
             RUN(&g, refine_threshold, .to = to, .from = c.first ? NULL : rig_put(&g, &from, sizeof from),
                 .candidates = on, .histograms = rig_put(&g, c.histograms, c.count * c.size * 4),
-                .summaries = rig_put(&g, parts, ranks * (c.size + 1) * 4), .most = rig_put(&g, &most, 8),
-                .of = all_of(&c), .ranks = ranks, .bits = c.bits);
+                .summaries = rig_put(&g, parts, ranks * (c.size + 1) * 4),
+                .limits = rig_put(&g, c.limits, c.layers * (int64_t)sizeof *c.limits), .of = all_of(&c), .ranks = ranks,
+                .bits = c.bits);
             rig_get(&g, &got, to, sizeof got);
             rig_get(&g, back, on, candidate_bytes);
             uint32_t prefix = (c.first ? 0 : 0x1234u << c.bits) | (uint32_t)bin;
@@ -247,7 +249,7 @@ static int64_t claims_make(claims *c, const cells *of, lh_search *search, int n)
         t->competing = (int32_t)draw(60, dice, n % 3 ? 60 : 8);
         t->above = (int32_t)draw(61, dice, t->competing + 1);
         t->at = (int32_t)draw(62, dice, t->competing - t->above + 1);
-        lh_head_safeguard safeguard = of->safeguards[i / heads];
+        lh_layer_limits safeguard = of->limits[i / heads];
         int64_t own = safeguard.floor < t->competing ? safeguard.floor : t->competing, chosen = 0;
         for (int32_t e = 0; e < t->above + t->at; e++) { /* the best first */
             if (e < own) continue;
@@ -274,20 +276,21 @@ START_TEST(test_shares_are_exact_and_sum_to_what_all_may_keep)
             cells of = {.heads = 1 + n % 9, .layers = n % 4 ? 1 : n % 16 ? 1 + n % 5 : 40};
             of.count = of.heads * of.layers;
             of.candidates = lot_new(&m, of.count * (int64_t)sizeof *of.candidates);
-            of.safeguards = lot_new(&m, of.layers * (int64_t)sizeof *of.safeguards);
+            of.limits = lot_new(&m, of.layers * (int64_t)sizeof *of.limits);
             lh_search search = {.want = draw(63, (uint64_t)n, 30)};
             for (int64_t s = 0; s < of.layers; s++)
-                of.safeguards[s] = (lh_head_safeguard){n % 3 ? 0 : draw(64, (uint64_t)(n + s), 20),
-                                                       n % 2 ? draw(65, (uint64_t)(n + s), 20) : 0};
+                of.limits[s] = (lh_layer_limits){.floor = n % 3 ? 0 : draw(64, (uint64_t)(n + s), 20),
+                                                 .bonus = n % 2 ? draw(65, (uint64_t)(n + s), 20) : 0};
             claims c = {.share = shares[n % 7].num, .one = shares[n % 7].den};
             int64_t want[MOST_CELLS], got[MOST_CELLS], sum = 0, held = 0, bytes = of.count * 8;
             int64_t most = claims_make(&c, &of, &search, n) + draw(66, (uint64_t)n, 90), *counts = rig_new(&g, bytes);
+            of.limits->most = most;
             share_by_hand(&c, most, want);
             RUN(&g, head_budgets, .counts = counts,
                 .candidates = rig_put(&g, of.candidates, of.count * (int64_t)sizeof *of.candidates),
                 .search = rig_put(&g, &search, sizeof search),
-                .safeguards = rig_put(&g, of.safeguards, of.layers * (int64_t)sizeof *of.safeguards),
-                .most = rig_put(&g, &most, 8), .of = all_of(&of), .share = shares[n % 7]);
+                .limits = rig_put(&g, of.limits, of.layers * (int64_t)sizeof *of.limits), .of = all_of(&of),
+                .share = shares[n % 7]);
             rig_get(&g, got, counts, bytes);
             for (int64_t i = 0; i < of.count; i++) {
                 ck_assert_msg(got[i] == want[i], "%s, case %d: the %dth has %d, not %d", g.ops->name, n, (int)i,
@@ -311,10 +314,9 @@ typedef struct contest {
     rig *g;
     const placed *on;
     const layer *l;
-    int64_t ranks, layers, most;
-    lh_head_safeguard safeguard; /* of all layers */
-    lh_head_safeguard *safeguards;
-    int64_t *most_on;
+    int64_t ranks, layers;
+    lh_layer_limits limits;     /* of all layers */
+    lh_layer_limits *limits_on; /* of each */
     lh_search *rounds;
     lh_candidate_counts *candidates;
     int round, prefix_bits;
@@ -337,7 +339,7 @@ static void count_rank(const contest *c, int64_t rank, int32_t *bins, int32_t *s
                 .histograms_ld = size, .prefix_bits = c->prefix_bits, .bits = round_bits[c->round]);
         }
     RUN(c->g, add_histograms, .sums = summary, .histograms = bins + row * size,
-        .candidates = c->round ? c->candidates + row : NULL, .safeguards = c->safeguards,
+        .candidates = c->round ? c->candidates + row : NULL, .limits = c->limits_on,
         .of = {.heads = to - from, .layers = c->layers}, .bits = round_bits[c->round]);
 }
 
@@ -347,7 +349,7 @@ static void run_round(contest *c)
     int32_t *bins = rig_new(c->g, c->l->heads * size * 4), *all = rig_new(c->g, c->ranks * (size + 1) * 4);
     for (int64_t r = 0; r < c->ranks; r++) count_rank(c, r, bins, all + r * (size + 1));
     RUN(c->g, refine_threshold, .to = c->rounds + c->round, .from = c->round ? c->rounds + c->round - 1 : NULL,
-        .candidates = c->candidates, .histograms = bins, .summaries = all, .most = c->most_on,
+        .candidates = c->candidates, .histograms = bins, .summaries = all, .limits = c->limits_on,
         .of = {.heads = heads, .layers = c->layers}, .ranks = c->ranks, .bits = round_bits[c->round]);
     c->prefix_bits += round_bits[c->round++];
 }
@@ -360,7 +362,7 @@ static int64_t best_of_all(lot *m, const layer *l, int64_t layers, const contest
     int64_t held = ranked(m, l, 0, l->heads, &best), heads = l->heads / layers, rest = 0, sum = 0;
     for (int64_t i = 0; i < held; i++) {
         int64_t row = best[i].head;
-        if (counts[row] < c->safeguard.floor) {
+        if (counts[row] < c->limits.floor) {
             counts[row]++;
             sum++;
         } else {
@@ -369,7 +371,7 @@ static int64_t best_of_all(lot *m, const layer *l, int64_t layers, const contest
         }
     }
     qsort(best, (size_t)rest, sizeof *best, by_rank);
-    for (int64_t i = 0; i < rest && sum < c->most; i++, sum++)
+    for (int64_t i = 0; i < rest && sum < c->limits.most; i++, sum++)
         counts[best[i].head % heads * layers + best[i].head / heads]++;
     return held;
 }
@@ -387,22 +389,20 @@ START_TEST(test_rounds_over_ranks_give_what_sorting_all_heads_together_gives)
             int64_t *by_layer = lot_new(&m, bytes);
             contest c = {.g = &g, .l = &l, .layers = l.heads % 3 == 0 && n % 2 ? 3 : 1};
             if (l.heads % 2 == 0 && n % 4 == 1) c.layers = 2;
-            c.safeguard.floor = n % 3 ? 0 : draw(70, (uint64_t)n, 20);
-            c.most = l.heads * c.safeguard.floor + draw(71, (uint64_t)n, 1 + l.heads * (n % 4 ? 20 : 350));
-            const lh_head_safeguard safeguards[] = {c.safeguard, c.safeguard, c.safeguard};
+            c.limits.floor = n % 3 ? 0 : draw(70, (uint64_t)n, 20);
+            c.limits.most = l.heads * c.limits.floor + draw(71, (uint64_t)n, 1 + l.heads * (n % 4 ? 20 : 350));
+            const lh_layer_limits limits[] = {c.limits, c.limits, c.limits};
             best_of_all(&m, &l, c.layers, &c, want);
             for (c.ranks = 1; c.ranks <= 4; c.ranks++) {
                 placed on = layer_put(&g, &l);
                 int64_t *counts = rig_new(&g, bytes);
                 c.on = &on;
-                c.safeguards = rig_put(&g, safeguards, sizeof safeguards);
-                c.most_on = rig_put(&g, &c.most, 8);
+                c.limits_on = rig_put(&g, limits, sizeof limits);
                 c.rounds = rig_new(&g, 3 * (int64_t)sizeof *c.rounds);
                 c.candidates = rig_new(&g, l.heads * (int64_t)sizeof *c.candidates);
                 for (c.round = c.prefix_bits = 0; c.round < 3;) run_round(&c);
                 RUN(&g, head_budgets, .counts = counts, .candidates = c.candidates, .search = c.rounds + 2,
-                    .safeguards = c.safeguards, .most = c.most_on,
-                    .of = {.heads = l.heads / c.layers, .layers = c.layers}, .share = {1, 1});
+                    .limits = c.limits_on, .of = {.heads = l.heads / c.layers, .layers = c.layers}, .share = {1, 1});
                 rig_get(&g, by_layer, counts, bytes);
                 for (int64_t r = 0; r < l.heads; r++) /* rows: the layers of a head side by side */
                     got[r] = by_layer[r % c.layers * (l.heads / c.layers) + r / c.layers];
@@ -426,7 +426,7 @@ typedef struct found {
     int64_t *counts;                 /* [layers, heads] */
 } found;
 
-static found find(rig *g, lot *m, const cells *c, const int64_t *most, int apart)
+static found find(rig *g, lot *m, const cells *c, int apart)
 {
     const int64_t contests = apart ? c->layers : 1, candidates = c->count * (int64_t)sizeof *c->candidates,
                   sums = contests * (c->size + 1) * 4, searches = contests * (int64_t)sizeof(lh_search);
@@ -434,16 +434,17 @@ static found find(rig *g, lot *m, const cells *c, const int64_t *most, int apart
     found f = {lot_new(m, sums), lot_new(m, candidates), lot_new(m, searches), lot_new(m, c->count * 8)};
     int32_t *on = rig_new(g, sums), *histograms = rig_put(g, c->histograms, c->count * c->size * 4);
     lh_candidate_counts *had = rig_put(g, c->candidates, candidates);
-    lh_head_safeguard *safeguards = rig_put(g, c->safeguards, c->layers * (int64_t)sizeof *safeguards);
+    lh_layer_limits *limits = rig_put(g, c->limits, c->layers * (int64_t)sizeof *limits);
     lh_search *from = lot_new(m, searches), *to = rig_new(g, searches);
-    int64_t *most_on = rig_put(g, most, contests * 8), *counts = rig_new(g, c->count * 8);
-    for (int64_t i = 0; i < contests; i++) from[i] = (lh_search){.want = most[i] / 2, .prefix = (uint32_t)most[i]};
-    RUN(g, add_histograms, .sums = on, .histograms = histograms, .candidates = c->first ? NULL : had,
-        .safeguards = safeguards, .of = of, .bits = c->bits);
+    int64_t *counts = rig_new(g, c->count * 8);
+    for (int64_t i = 0; i < contests; i++)
+        from[i] = (lh_search){.want = c->limits[i].most / 2, .prefix = (uint32_t)c->limits[i].most};
+    RUN(g, add_histograms, .sums = on, .histograms = histograms, .candidates = c->first ? NULL : had, .limits = limits,
+        .of = of, .bits = c->bits);
     RUN(g, refine_threshold, .to = to, .from = c->first ? NULL : rig_put(g, from, searches), .candidates = had,
-        .histograms = histograms, .summaries = on, .most = most_on, .of = of, .ranks = 1, .bits = c->bits);
-    RUN(g, head_budgets, .counts = counts, .candidates = had, .search = to, .safeguards = safeguards, .most = most_on,
-        .of = of, .share = {2, 3});
+        .histograms = histograms, .summaries = on, .limits = limits, .of = of, .ranks = 1, .bits = c->bits);
+    RUN(g, head_budgets, .counts = counts, .candidates = had, .search = to, .limits = limits, .of = of,
+        .share = {2, 3});
     rig_get(g, f.sums, on, sums);
     rig_get(g, f.candidates, had, candidates);
     rig_get(g, f.search, to, searches);
@@ -459,7 +460,7 @@ static cells layer_of(lot *m, const cells *c, int64_t l)
     one.count = c->heads;
     one.histograms = lot_new(m, one.count * c->size * 4);
     one.candidates = lot_new(m, one.count * (int64_t)sizeof *one.candidates);
-    one.safeguards += l;
+    one.limits += l;
     for (int64_t h = 0; h < c->heads; h++) {
         memcpy(one.histograms + h * c->size, c->histograms + (h * c->layers + l) * c->size, (size_t)c->size * 4);
         one.candidates[h] = c->candidates[h * c->layers + l];
@@ -475,13 +476,12 @@ START_TEST(test_layers_apart_are_contests_of_their_own)
         for (int n = 0; n < 420; n += rig_step(&g)) {
             lot m = {0};
             cells c;
-            int64_t most[3];
             cells_make(&m, &c, n);
-            for (int i = 0; i < 3; i++) most[i] = draw(72, (uint64_t)(n * 3 + i), 200);
-            found all = find(&g, &m, &c, most, 1);
+            for (int64_t i = 0; i < c.layers; i++) c.limits[i].most = draw(72, (uint64_t)(n * 3 + i), 200);
+            found all = find(&g, &m, &c, 1);
             for (int64_t l = 0; l < c.layers; l++) {
                 cells one = layer_of(&m, &c, l);
-                found alone = find(&g, &m, &one, most + l, 0);
+                found alone = find(&g, &m, &one, 0);
                 const int64_t sums = c.size + 1;
                 check_same(all.sums + l * sums, alone.sums, sums * 4, "sums, case %d, %s", n, g.ops->name);
                 check_same(all.counts + l * c.heads, alone.counts, c.heads * 8, "counts, case %d, %s", n, g.ops->name);

@@ -98,7 +98,7 @@ START_TEST(test_evictions_while_decoding)
     static const struct {
         const char *policy;
         int kernels;
-    } cases[] = {{"h2o", 8}, {"roco", 10}, {"tova", 12}};
+    } cases[] = {{"h2o", 8}, {"roco", 10}, {"tova", 9}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const bound bounds[] = {{"kernels of a layer in a decode step", cases[i].policy, cases[i].kernels},
                                 {"waits of a layer of the prompt", cases[i].policy, 1},
@@ -129,6 +129,26 @@ START_TEST(test_ranks_exchange)
 }
 END_TEST
 
+/* Two sums a layer and one of the token's row; and what an eviction of all layers exchanges. */
+START_TEST(test_layers_that_are_evicted_share_exchanges)
+{
+    static const struct {
+        const char *options, *policy;
+        int exchanges;
+    } cases[] = {
+        {"tova", "tova", 9 + 2},                                    /* the largest scores, and their sums */
+        {"adakv --window 8 --evict every:1", "ada-snapkv", 9 + 5}}; /* three rounds, and candidates of each rank */
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const bound bounds[] = {{"exchanges of a decode step", "full", 9},
+                                {"exchanges of a decode step", cases[i].policy, cases[i].exchanges},
+                                {0}};
+        char options[128];
+        snprintf(options, sizeof options, RUN "--budget 24 --policy %s", cases[i].options);
+        check_run(2, options, bounds);
+    }
+}
+END_TEST
+
 /* Element-wise operations load and store what they must. */
 START_TEST(test_operations_touch_what_they_must)
 {
@@ -148,9 +168,13 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_a_full_cache_and_a_window_policy, test_sequences_that_step_together,
-                                  test_evictions_while_decoding,         test_ranks_exchange,
-                                  test_operations_touch_what_they_must,  NULL};
+    const TTest *const tests[] = {test_a_full_cache_and_a_window_policy,
+                                  test_sequences_that_step_together,
+                                  test_evictions_while_decoding,
+                                  test_ranks_exchange,
+                                  test_layers_that_are_evicted_share_exchanges,
+                                  test_operations_touch_what_they_must,
+                                  NULL};
     program_enter();
     program_result r = {0};
     program_run(&r, 1, "import --random llama-3.1-8b-narrow -o narrow.h5 -q");

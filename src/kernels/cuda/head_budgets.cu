@@ -19,7 +19,7 @@ static __global__ void add_histograms_kernel(lh_add_histograms_args a)
     int64_t size = (int64_t)1 << a.bits, each = bins_each(size), last = size - 1 - threadIdx.x * each, mine = 0, all;
     const int32_t *bins = a.histograms + blockIdx.x * size;
     int64_t above = a.candidates ? a.candidates[blockIdx.x].above : 0;
-    int64_t skip = lh_max_i64(0, a.safeguards[blockIdx.x % a.of.layers].floor - above);
+    int64_t skip = lh_max_i64(0, a.limits[blockIdx.x % a.of.layers].floor - above);
     int32_t *sums = a.sums + lh_contest_of(&a.of, blockIdx.x) * (size + 1);
     for (int64_t b = last; b > last - each && b >= 0; b--) mine += bins[b];
     int64_t before = lh_block_before(mine, room, &all);
@@ -51,7 +51,8 @@ static __device__ int64_t find_bin(const lh_refine_threshold_args &a, int64_t co
     for (int64_t b = last; b > last - each && b >= 0; b--) mine += lh_bin_of_ranks(&a, contest, b);
     int64_t before = lh_block_before(mine, room, &all);
     int64_t left_out = a.from ? 0 : lh_bin_of_ranks(&a, contest, size);
-    int64_t want = a.from ? a.from[contest].want : lh_min_i64(a.most[contest], all + left_out) - left_out;
+    int64_t want =
+        a.from ? a.from[contest].want : lh_min_i64(lh_most_of(a.limits, &a.of, contest), all + left_out) - left_out;
     if (threadIdx.x == 0) {
         *bin = want > 0 ? 0 : size - 1;
         wanted = want > 0 ? want - (all - lh_bin_of_ranks(&a, contest, 0)) : want;
