@@ -18,8 +18,9 @@ static __device__ __forceinline__ const V *lh_projected_values(const lh_projecte
     return (const V *)p.kv.v + (p.kv.offset[h] + first) * p.kv.head_dim;
 }
 
-/* On the tensor cores: bf16 weights in rows that are read 16 bytes at a time, a head_dim of 256 at most. Which of the
- * two it is follows from the head_dim where weights lie as they do in a model. projected_norms_mma.cu */
+/* On the tensor cores: values and weights of bf16 in rows that are read 16 bytes at a time, a head_dim of 256 at most.
+ * Which of the two it is follows from the types and the head_dim where these lie as they do in a model.
+ * projected_norms_mma.cu */
 int lh_projects_on_tensor_cores(const lh_projected_norms_args *a);
 lh_status lh_project_on_tensor_cores(lh_stream *stream, const lh_projected *p);
 

@@ -1,5 +1,5 @@
-/* Norms of values after an output projection of bf16, on the tensor cores. A block of 4 warps has 64 * TILES entries
- * of a query head, rounded to bf16, a warp 16 * TILES of them, all of whose numbers it keeps in registers; it goes over
+/* Norms of values of bf16 after an output projection of bf16, on the tensor cores. A block of 4 warps has 64 * TILES
+ * entries of a query head, a warp 16 * TILES of them, all of whose numbers it keeps in registers; it goes over
  * the columns of the head in the weights, 64 at a time, which the next ones follow into shared memory meanwhile. Sizes
  * are added up in f32 over 16 columns and in double beyond: the bits of a norm are those of its entry and the weights.
  *
@@ -26,33 +26,24 @@ struct lh_row_words {
 /* Two products' words of a lane's rows. */
 typedef unsigned lh_product_words[2][4];
 
-/* Eight numbers of a row, rounded; zeros after its end, and without a row. */
-template <typename V>
-static __device__ __forceinline__ void round_eight(unsigned (&words)[4], const V *row, int64_t at, int64_t d)
-{
-    float x[8];
-    lh_load_many(x, row ? row + at : NULL, d - at);
-#pragma unroll
-    for (int i = 0; i < 4; i++) words[i] = lh_round_pair(x[2 * i], x[2 * i + 1]);
-}
-
-/* The entries first + 16 m + this lane's rows. */
-template <typename V, int BLOCKS, int TILES>
+/* The entries first + 16 m + this lane's rows; zeros after the end of a row, and without one. */
+template <int BLOCKS, int TILES>
 static __device__ void take_entries(lh_product_words (&entries)[TILES][BLOCKS], const lh_projected &p, int64_t h,
                                     int64_t first)
 {
     int64_t d = p.kv.head_dim, count;
-    const V *values = lh_projected_values<V>(p, h, &count);
+    const __nv_bfloat16 *values = lh_projected_values<__nv_bfloat16>(p, h, &count);
 #pragma unroll
     for (int m = 0; m < TILES; m++) {
 #pragma unroll
         for (int half = 0; half < 2; half++) {
             int64_t n = first + m * 16 + half * 8 + lh_lane() / 4;
-            const V *row = n < count ? values + n * d : NULL;
+            const __nv_bfloat16 *row = values + n * d;
 #pragma unroll
             for (int b = 0; b < BLOCKS; b++) {
-                unsigned words[4];
-                round_eight(words, row, b * DEPTH + lh_lane() % 4 * 8, d);
+                const int64_t at = b * DEPTH + lh_lane() % 4 * 8;
+                const uint4 eight = n < count && at < d ? *(const uint4 *)(row + at) : uint4{0, 0, 0, 0};
+                const unsigned words[4] = {eight.x, eight.y, eight.z, eight.w};
 #pragma unroll
                 for (int i = 0; i < 4; i++) entries[m][b][i / 2][i % 2 * 2 + half] = words[i];
             }
@@ -119,7 +110,7 @@ static __device__ void put_norms(double (&norms)[TILES][2], float *y, int64_t fi
     }
 }
 
-template <typename V, int BLOCKS, int TILES>
+template <int BLOCKS, int TILES>
 static __global__ void __launch_bounds__(THREADS) project_kernel(lh_projected p)
 {
     const int stage_words = COLS * lh_row_words<BLOCKS>::NEXT;
@@ -131,7 +122,7 @@ static __global__ void __launch_bounds__(THREADS) project_kernel(lh_projected p)
         double norms[TILES][2] = {};
         int turn = 0;
         copy_weights<BLOCKS>(stages, p, i, 0);
-        take_entries<V>(entries, p, h, first + lh_warp() * each);
+        take_entries(entries, p, h, first + lh_warp() * each);
         for (int64_t col = 0; col < out; col += COLS, turn = !turn) {
             copy_weights<BLOCKS>(stages + !turn * stage_words, p, i, col + COLS);
             lh_copy_wait<1>();
@@ -147,29 +138,24 @@ static __global__ void __launch_bounds__(THREADS) project_kernel(lh_projected p)
 int lh_projects_on_tensor_cores(const lh_projected_norms_args *a)
 {
     int64_t d = a->kv->head_dim;
-    return a->type == LH_BF16 && d <= 256 && d % 8 == 0 && a->w_ld % 8 == 0 && (uintptr_t)a->w % 16 == 0;
+    uintptr_t at = (uintptr_t)a->kv->v | (uintptr_t)a->w;
+    return a->kv->type == LH_BF16 && a->type == LH_BF16 && d <= 256 && d % 8 == 0 && a->w_ld % 8 == 0 && at % 16 == 0;
 }
 
-template <typename V, int BLOCKS, int TILES>
+template <int BLOCKS, int TILES>
 static lh_status project_by(lh_stream *stream, const lh_projected *p)
 {
     unsigned blocks = lh_projected_blocks(stream, &p->args, 16 * TILES * WARPS);
     int64_t shared = 2 * COLS * lh_row_words<BLOCKS>::NEXT * (int64_t)sizeof(uint4);
     lh_shape shape = {dim3(blocks, (unsigned)p->args.map.heads), THREADS, shared};
-    return lh_launch(stream, "projected_norms", shape, project_kernel<V, BLOCKS, TILES>, *p);
-}
-
-template <typename V>
-static lh_status project_from(lh_stream *stream, const lh_projected *p)
-{
-    int64_t d = p->kv.head_dim;
-    if (d <= 64) return project_by<V, 2, 2>(stream, p);
-    if (d <= 96) return project_by<V, 3, 2>(stream, p);
-    if (d <= 128) return project_by<V, 4, 2>(stream, p);
-    return project_by<V, 8, 1>(stream, p);
+    return lh_launch(stream, "projected_norms", shape, project_kernel<BLOCKS, TILES>, *p);
 }
 
 lh_status lh_project_on_tensor_cores(lh_stream *stream, const lh_projected *p)
 {
-    return p->kv.type == LH_F32 ? project_from<float>(stream, p) : project_from<__nv_bfloat16>(stream, p);
+    int64_t d = p->kv.head_dim;
+    if (d <= 64) return project_by<2, 2>(stream, p);
+    if (d <= 96) return project_by<3, 2>(stream, p);
+    if (d <= 128) return project_by<4, 2>(stream, p);
+    return project_by<8, 1>(stream, p);
 }
