@@ -283,8 +283,8 @@ enum { MOST_CACHES = 11 /* more than a kernel takes at once */ };
 static void check_compaction(rig *g, int64_t longest, int n, int batch)
 {
     lot m = {0};
-    compaction c[MOST_CACHES];
-    lh_ragged src[MOST_CACHES], dst[MOST_CACHES];
+    compaction c[MOST_CACHES] = {0};
+    lh_ragged src[MOST_CACHES] = {0}, dst[MOST_CACHES];
     for (int b = 0; b < batch; b++) {
         compaction_make(&m, &c[b], longest, n, b);
         src[b] = put_cache(g, &c[b].src);

@@ -72,7 +72,7 @@ START_TEST(test_max_score_is_the_largest_size_that_competes)
             lot m = {0};
             heads l;
             heads_make(&m, &l, n);
-            lh_ragged kv[MOST_LAYERS];
+            lh_ragged kv[MOST_LAYERS] = {0};
             const int64_t batch = batch_make(&g, &l, n, kv), each = kv->heads;
             float want[MOST_LAYERS] = {0}, got[MOST_LAYERS], *y = rig_new(&g, batch * 4);
             omp_set_num_threads((int)kind(THREADS, n));
@@ -154,7 +154,7 @@ START_TEST(test_sums_of_several_layers_are_those_of_each)
         for (int n = 0; n < 60; n++) {
             lot m = {0};
             heads l;
-            lh_ragged kv[MOST_LAYERS];
+            lh_ragged kv[MOST_LAYERS] = {0};
             float top[MOST_LAYERS];
             heads_make(&m, &l, n);
             const int64_t batch = batch_make(&g, &l, n, kv), step = kv->heads * l.ld, cols = l.ld - kind(LEFT_OUT, n),

@@ -328,7 +328,7 @@ START_TEST(test_states_are_those_of_the_positions_in_every_cache)
         for (int n = 0; n < 120; n++) {
             lot m = {0};
             cache c[MOST_CACHES];
-            lh_ragged kv[MOST_CACHES];
+            lh_ragged kv[MOST_CACHES] = {0};
             lh_position_lines lines[MOST_CACHES];
             int batch = n % MOST_CACHES + 1;
             for (int i = 0; i < batch; i++) {

@@ -105,7 +105,7 @@ START_TEST(test_select_top_of_several_caches_is_that_of_each)
         for (int n = 0; n < 60; n++) {
             lot m = {0};
             layers l;
-            lh_ragged kv[MOST_LAYERS];
+            lh_ragged kv[MOST_LAYERS] = {0};
             layers_make(&m, &l, n);
             const int64_t heads = l.at[0].heads, cells = heads * l.ld;
             uint8_t *state = lot_new(&m, l.count * cells), *got = lot_new(&m, l.count * cells);
