@@ -51,9 +51,10 @@ typedef struct lh_reserved {
 
 /* Several caches of one prompt (shared_prefill.c). */
 typedef struct lh_shared_prefill {
-    lh_kv *leader;     /* whose prefill fills this cache; NULL: its own */
-    lh_kv *same_stats; /* an earlier follower that counts the same statistics; NULL: counts for itself */
-    lh_kv **followers; /* of this cache */
+    lh_kv *leader;         /* whose prefill fills this cache; NULL: its own */
+    lh_kv *same_stats;     /* an earlier follower that counts the same statistics; NULL: counts for itself */
+    int counts_for_others; /* 1: it is such a follower, and counts in every layer */
+    lh_kv **followers;     /* of this cache */
     int64_t follower_count;
 } lh_shared_prefill;
 

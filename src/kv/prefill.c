@@ -18,16 +18,18 @@ static lh_status make_work(lh_kv *kv)
 {
     const lh_policy_numbers *p = &kv->numbers;
     lh_evict_need need = {.ld = kv->prompt.tokens};
+    int uses_rows = 0;
     for (int64_t l = 0; l < kv->shape.layers; l++) {
         const lh_layer_plan *plan = &kv->layers[l].plan;
-        int counts = p->score.running && lh_evict_uses_rows(p, LH_EVICT_PREFILL, plan->scored);
+        uses_rows |= lh_kv_uses_rows(kv, l);
         need.ranked |= plan->ranked;
         need.scored |= plan->scored;
-        need.counted |= kv->shape.heads.split && counts;
     }
+    need.counted = p->score.running && kv->shape.heads.split && uses_rows;
     if ((last_evicting(kv) < 0 && !need.counted && !kv->shared.leader) || p->block) return LH_OK;
     LH_TRY(lh_evictor_alloc(kv->evictor, &need));
-    if (!lh_observes_again(p) && need.scored) LH_TRY(lh_evictor_alloc_rows(kv->evictor, kv->prompt.tokens));
+    if (!lh_observes_again(p) && (need.scored || uses_rows))
+        LH_TRY(lh_evictor_alloc_rows(kv->evictor, kv->prompt.tokens));
     return LH_OK;
 }
 

@@ -6,7 +6,7 @@ int lh_kv_uses_rows(const lh_kv *kv, int64_t layer)
 {
     lh_evict_phase phase = kv->timeline.phase == LH_KV_PREFILL ? LH_EVICT_PREFILL : LH_EVICT_DECODE;
     if (phase == LH_EVICT_PREFILL && kv->shared.same_stats) return 0; /* another cache counts them */
-    return lh_evict_uses_rows(&kv->numbers, phase, kv->layers[layer].plan.scored);
+    return lh_evict_uses_rows(&kv->numbers, phase, kv->layers[layer].plan.scored || kv->shared.counts_for_others);
 }
 
 /* 1 where the last rows are kept to be observed again. */

@@ -25,6 +25,7 @@ lh_status lh_kv_follow(lh_kv *kv, lh_kv *leader)
     for (int64_t i = 0; i < s->follower_count && !kv->shared.same_stats; i++)
         if (!s->followers[i]->shared.same_stats && counts_the_same(s->followers[i], kv))
             kv->shared.same_stats = s->followers[i];
+    if (kv->shared.same_stats) kv->shared.same_stats->shared.counts_for_others = 1;
     s->followers[s->follower_count++] = kv;
     kv->shared.leader = leader;
     return LH_OK;

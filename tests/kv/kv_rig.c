@@ -395,7 +395,7 @@ int64_t kv_rig_evictions(lh_kv *kv)
 
 void kv_rig_result_clear(kv_rig_result *result)
 {
-    for (int l = 0; l < 8; l++) {
+    for (int l = 0; l < KV_RIG_LAYERS; l++) {
         lh_positions_clear(&result->kept[l]);
         for (int64_t i = 0; i < result->block_count[l]; i++) lh_positions_clear(&result->blocks[l][i]);
         lh_free(result->blocks[l]);
