@@ -8,8 +8,7 @@ static int64_t first_block(const lh_kv *kv, int64_t layer)
     return kv->arrays.budgets[layer];
 }
 
-/* Sliding layers whose window is in the budget lose what cannot be seen, and nothing else. */
-static int only_slides(const lh_kv *kv, int64_t layer)
+int lh_kv_only_slides(const lh_kv *kv, int64_t layer)
 {
     return lh_kv_slides(&kv->shape, layer) && kv->numbers.budget >= kv->shape.window;
 }
@@ -32,7 +31,7 @@ static lh_status evict(lh_kv *kv, int64_t layer, int64_t at)
     lh_kv_make_work_everywhere(kv, 0);
     lh_kv_drop_unseen(kv, &job, 1);
     LH_LATCH(x, lh_arena_pull_len(arena, x));
-    if (!only_slides(kv, layer)) lh_kv_evict_layers(kv, &job, 1);
+    if (!lh_kv_only_slides(kv, layer)) lh_kv_evict_layers(kv, &job, 1);
     LH_LATCH(x, lh_arena_pull_len(arena, x));
     kv->evict_s += lh_kv_now() - start;
     return lh_exec_agree(x);

@@ -53,13 +53,14 @@ static void set_lens(lh_arena *arena, int64_t len)
 
 /* ---- the prompt ---- */
 
-/* A layer whose policy evicts while it prefills: the first block after a full cache; all others take as much. */
+/* A layer whose policy evicts while it prefills: the block that comes after the first eviction; all others take as
+ * much. */
 static lh_status prefill_blocks(lh_kv *kv, int64_t layer, lh_ragged *view)
 {
     int64_t budget = kv->arrays.budgets[layer], tokens = kv->prompt.tokens;
     lh_arena *arena = &kv->layers[layer].arena;
     if (tokens > budget) {
-        set_lens(arena, budget - kv->numbers.block);
+        set_lens(arena, lh_kv_only_slides(kv, layer) ? kv->shape.window - 1 : budget - kv->numbers.block);
         LH_TRY(lh_kv_prefill_next(kv, layer, budget, &tokens, &view));
     }
     set_lens(arena, lh_min_i64(budget, kv->prompt.tokens));

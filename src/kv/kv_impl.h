@@ -118,8 +118,10 @@ void lh_kv_take_back(lh_kv *follower);
 /* 1 where the policy observes the layer's rows as they pass (record.c). */
 int lh_kv_uses_rows(const lh_kv *kv, int64_t layer);
 
-/* Blocks of a prompt (block.c): at the end of a layer its lengths, and which entries have no norms yet. */
+/* Blocks of a prompt (block.c): at the end of a layer its lengths, and which entries have no norms yet. And 1 where a
+ * sliding layer, whose window is in the budget, loses what cannot be seen and nothing else. */
 void lh_kv_end_blocks(lh_kv *kv, int64_t layer);
+int lh_kv_only_slides(const lh_kv *kv, int64_t layer);
 
 /* The eviction of a layer at the end of its prefill (prefill.c), with kv->arrays.room. */
 lh_evict_job lh_kv_end_job(lh_kv *kv, int64_t layer, const lh_arena *arena);

@@ -134,25 +134,32 @@ START_TEST(test_proxies_at_both_ends_stay_through_all_blocks)
 }
 END_TEST
 
+/* With 20 tokens the prompt fits the budget, and there are no blocks; window 0: no layer slides. */
 START_TEST(test_blocks_take_the_memory_that_was_forecast)
 {
     static const char *const names[] = {"snapkv", "tova", "critical-snapkv", "streaming", "h2o", "roco"};
-    for (size_t n = 0; n < 2 * sizeof names / sizeof *names; n++) {
-        kv_rig_case c = block_case(_i, names[n / 2], "block:8");
+    static const uint8_t sliding[] = {1, 0};
+    static const int64_t tokens[] = {103, 20}, windows[] = {0, 8, 20, 24, 32, 60};
+    enum { NAMES = sizeof names / sizeof *names, WINDOWS = sizeof windows / sizeof *windows };
+    for (int n = 0; n < NAMES * 2 * WINDOWS; n++) {
+        const int64_t window = windows[n % WINDOWS];
+        kv_rig_case c = block_case(_i, names[n / WINDOWS / 2], "block:8");
         kv_rig r;
         kv_rig_result got = {0};
         lh_kv_forecast f;
-        if (n % 2) c.tokens = 20; /* it fits the budget: there are no blocks */
+        c.tokens = tokens[n / WINDOWS % 2];
+        c.window = window;
+        c.sliding = window ? sliding : NULL;
         kv_rig_open(&r, &c, mt_comm(), &lh_ops_ref);
         lh_kv_shape shape = kv_rig_shape(&r);
         mt_try(lh_kv_forecast_make(&f, &shape, &(lh_kv_course){.policy = &r.plan, .tokens = c.tokens, .more = c.more}));
         kv_rig_prefill(&r, &got);
         lh_mem_usage u = lh_device_usage(r.device);
         int64_t peak = kv_rig_peak(&r);
-        mt_check(u.now[LH_MEM_KV] == f.held, "%s, %lld tokens: %lld bytes are held, %lld were forecast", r.plan.name,
-                 (long long)c.tokens, (long long)u.now[LH_MEM_KV], (long long)f.held);
-        mt_check(peak <= f.prefill_peak, "%s, %lld tokens: the peak is %lld bytes, %lld were forecast", r.plan.name,
-                 (long long)c.tokens, (long long)peak, (long long)f.prefill_peak);
+        mt_check(u.now[LH_MEM_KV] == f.held, "%s, %lld tokens, window %lld: %lld bytes are held, %lld were forecast",
+                 r.plan.name, (long long)c.tokens, (long long)window, (long long)u.now[LH_MEM_KV], (long long)f.held);
+        mt_check(peak <= f.prefill_peak, "%s, %lld tokens, window %lld: the peak is %lld bytes, %lld were forecast",
+                 r.plan.name, (long long)c.tokens, (long long)window, (long long)peak, (long long)f.prefill_peak);
         kv_rig_result_clear(&got);
         kv_rig_close(&r);
     }
