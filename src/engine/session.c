@@ -47,7 +47,7 @@ static lh_status open_caches(lh_session *s)
     for (int64_t i = 0; i <= o->other_count; i++) {
         shape.given = o->given ? o->given[i] : NULL;
         LH_TRY(lh_kv_open(&s->caches[i], lh_engine_get(s->engine)->exec, &shape, i ? &o->others[i - 1] : o->policy));
-        lh_kv_seed(s->caches[i], o->seed, 0);
+        lh_kv_seed(s->caches[i], o->seed);
         if (i) LH_TRY(lh_kv_follow(s->caches[i], s->caches[0]));
     }
     s->kv = s->caches[0];

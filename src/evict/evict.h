@@ -42,7 +42,7 @@ void lh_evictor_close(lh_evictor *evictor); /* NULL is fine */
 void lh_evictor_begin(lh_evictor *evictor, const lh_policy_numbers *policy, int64_t tokens);
 
 /* What random choices are keyed by, beside layer, KV head, position and eviction. */
-void lh_evictor_seed(lh_evictor *evictor, uint64_t seed, uint32_t request);
+void lh_evictor_seed(lh_evictor *evictor, uint64_t seed);
 void lh_evictor_listen(lh_evictor *evictor, const lh_evict_listener *listener);
 
 /* Layers that may be evicted at once, which share launches. */

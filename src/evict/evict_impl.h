@@ -38,7 +38,6 @@ struct lh_evictor {
     const lh_profile *head_profile;
     int64_t prompt_tokens;
     uint64_t seed;
-    uint32_t request;
     lh_evict_listener listener;
     void *at[LH_SPACE_PARTS];          /* of the layer whose turn it is */
     int64_t bytes[LH_SPACE_PARTS];     /* of `at`, of one layer */

@@ -39,10 +39,9 @@ void lh_evictor_begin(lh_evictor *ev, const lh_policy_numbers *policy, int64_t t
     ev->prompt_tokens = tokens;
 }
 
-void lh_evictor_seed(lh_evictor *ev, uint64_t seed, uint32_t request)
+void lh_evictor_seed(lh_evictor *ev, uint64_t seed)
 {
     ev->seed = seed;
-    ev->request = request;
 }
 
 void lh_evictor_listen(lh_evictor *ev, const lh_evict_listener *listener)
@@ -141,7 +140,7 @@ int64_t lh_evict_summary_bytes(const lh_evictor *ev)
 lh_draw lh_draw_of(const lh_evictor *ev, const lh_evict_job *job)
 {
     return (lh_draw){.key = {(uint32_t)ev->seed, (uint32_t)(ev->seed >> 32)},
-                     .counter = {(uint32_t)job->layer.index << 16 ^ ev->request, (uint32_t)job->number},
+                     .counter = {(uint32_t)job->layer.index << 16, (uint32_t)job->number},
                      .first_head = ev->shape.heads.kv_first};
 }
 

@@ -110,7 +110,7 @@ void lh_kv_listen(lh_kv *kv, const lh_kv_listener *listener)
     lh_evictor_listen(kv->evictor, &(lh_evict_listener){.self = listener->self, .scored = listener->scored});
 }
 
-void lh_kv_seed(lh_kv *kv, uint64_t seed, uint32_t request)
+void lh_kv_seed(lh_kv *kv, uint64_t seed)
 {
-    lh_evictor_seed(kv->evictor, seed, request);
+    lh_evictor_seed(kv->evictor, seed);
 }

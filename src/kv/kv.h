@@ -64,9 +64,8 @@ lh_status lh_kv_open(lh_kv **out, const lh_exec *exec, const lh_kv_shape *shape,
 void lh_kv_close(lh_kv *kv); /* NULL is fine */
 void lh_kv_listen(lh_kv *kv, const lh_kv_listener *listener);
 
-/* What random choices are keyed by, beside layer, KV head, position and eviction; before lh_kv_begin. 0 and 0 unless
- * set. */
-void lh_kv_seed(lh_kv *kv, uint64_t seed, uint32_t request);
+/* What random choices are keyed by, beside layer, KV head, position and eviction; before lh_kv_begin. 0 unless set. */
+void lh_kv_seed(lh_kv *kv, uint64_t seed);
 
 /* `kv` is filled by the prefill of `leader`, which does for both what is said below of a prompt: begins it, hands on
  * the rows, evicts. Both are empty, of one shape and one context; kv's policy evicts once. Not for a leader that itself

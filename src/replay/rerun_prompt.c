@@ -18,7 +18,7 @@ static lh_status open_caches(lh_rerun_group *g)
     LH_TRY(lh_calloc(&g->caches, g->n, sizeof *g->caches));
     for (int64_t i = 0; i < g->n; i++) {
         LH_TRY(lh_kv_open(&g->caches[i], &r->exec, &shape, policy_of(g, i)));
-        lh_kv_seed(g->caches[i], r->trace.seed, 0);
+        lh_kv_seed(g->caches[i], r->trace.seed);
         if (i) LH_TRY(lh_kv_follow(g->caches[i], g->caches[0]));
     }
     return LH_OK;

@@ -163,7 +163,7 @@ static void open_run(run *x, lh_engine *engine, const lh_policy_options *policy)
     lh_kv_shape shape = lh_model_kv_shape(model, LH_F32);
     shape.rotations = lh_rotations_layers(x->rotations);
     mt_try(lh_kv_open(&x->kv, &x->exec, &shape, &plan));
-    lh_kv_seed(x->kv, 3, 0);
+    lh_kv_seed(x->kv, 3);
     describe(x, policy, &shape);
 }
 

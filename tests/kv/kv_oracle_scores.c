@@ -395,8 +395,7 @@ static uint32_t draw(const oracle *o, int64_t l, int64_t g, int64_t p)
 {
     uint64_t seed = o->of->seed;
     uint32_t out[4], key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
-    uint32_t counter[4] = {(uint32_t)l << 16 ^ kv_rig_request(o->of), (uint32_t)(o->blocks + o->evictions), (uint32_t)g,
-                           (uint32_t)p};
+    uint32_t counter[4] = {(uint32_t)l << 16, (uint32_t)(o->blocks + o->evictions), (uint32_t)g, (uint32_t)p};
     lh_philox(out, key, counter);
     return out[0];
 }

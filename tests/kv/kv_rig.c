@@ -82,11 +82,6 @@ int64_t kv_rig_hidden(const kv_rig_case *of)
     return of->values ? of->values->hidden : RIG_HIDDEN;
 }
 
-uint32_t kv_rig_request(const kv_rig_case *of)
-{
-    return of->values ? 0 : RIG_REQUEST;
-}
-
 lh_kv_shape kv_rig_shape(const kv_rig *r)
 {
     return (lh_kv_shape){.heads = r->heads,
@@ -187,7 +182,7 @@ void kv_rig_open(kv_rig *r, const kv_rig_case *of, lh_comm *comm, const lh_ops *
     lh_kv_shape shape = kv_rig_shape(r);
     lh_exec place = {.ops = ops, .stream = r->stream, .comm = comm, .device_comm = r->device_comm};
     mt_try(lh_kv_open(&r->kv, &place, &shape, &r->plan));
-    lh_kv_seed(r->kv, of->seed, RIG_REQUEST);
+    lh_kv_seed(r->kv, of->seed);
     lh_kv_listen(r->kv, &(lh_kv_listener){.self = r, .scored = scored, .kept = kept});
     int64_t room = of->tokens > BLOCK_MOST ? of->tokens : BLOCK_MOST;
     int64_t kv_width = r->heads.kv_count * of->dim, q_width = r->heads.q_count * of->dim;

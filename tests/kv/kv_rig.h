@@ -96,7 +96,7 @@ int64_t kv_rig_evictions(lh_kv *kv);
 
 /* Element i of token t, head h, layer l of k, v or q ('k', 'v', 'q'); of the output projection ('w') `token` is the
  * channel of the hidden state, below kv_rig_hidden. */
-enum { RIG_HIDDEN = 13, RIG_REQUEST = 7 }; /* of cases without values; with them the request is 0 */
+enum { RIG_HIDDEN = 13 }; /* of cases without values */
 float kv_rig_element(const kv_rig_case *of, char what, int64_t layer, int64_t token, int64_t head, int64_t i);
 
 /* Tokens of one kind have one key, where a case has kinds. */
@@ -105,13 +105,12 @@ int64_t kv_rig_kind(const kv_rig_case *of, int64_t token);
 /* Frequency i of the rotation that queries are taken to have. */
 float kv_rig_frequency(const kv_rig_case *of, int64_t i);
 
-/* The same of a layer, half of the dimensions that are rotated, the scale of the logits, channels of the hidden state,
- * and the request by which chance is keyed: those of the values, where there are some. */
+/* The same of a layer, half of the dimensions that are rotated, the scale of the logits and channels of the hidden state:
+ * those of the values, where there are some. */
 float kv_rig_frequency_of(const kv_rig_case *of, int64_t layer, int64_t i);
 int64_t kv_rig_half(const kv_rig_case *of);
 double kv_rig_scale(const kv_rig_case *of);
 int64_t kv_rig_hidden(const kv_rig_case *of);
-uint32_t kv_rig_request(const kv_rig_case *of);
 
 /* Every entry of every head lies here as it was made: its key and value belong to its position. */
 int kv_rig_entries_are_whole(kv_rig *r);

@@ -58,7 +58,7 @@ static lh_kv *follow(const kv_rig *r, const lh_policy_options *policy)
     const lh_exec place = {.ops = r->ops, .stream = r->stream, .comm = r->comm, .device_comm = r->device_comm};
     mt_try(lh_policy_resolve(&plan, policy));
     mt_try(lh_kv_open(&kv, &place, &shape, &plan));
-    lh_kv_seed(kv, r->of->seed, RIG_REQUEST);
+    lh_kv_seed(kv, r->of->seed);
     mt_try(lh_kv_follow(kv, r->kv));
     return kv;
 }

@@ -502,7 +502,7 @@ START_TEST(test_entries_are_drawn_as_often_as_softmax_says)
         lh_comm *self = NULL;
         mt_try(lh_comm_open_self(&self));
         kv_rig_open(&r, &c, self, &lh_ops_ref);
-        lh_kv_seed(r.kv, (uint64_t)i, 0);
+        lh_kv_seed(r.kv, (uint64_t)i);
         kv_rig_prefill(&r, &got);
         for (int g = 0; g < 2; g++)
             for (int p = 0; p < COMPETE; p++) seen[g][p] += holds(&got.kept[0], g, p);
