@@ -1,6 +1,6 @@
 /* clock.h - seconds on the monotonic clock. */
-#ifndef LH_ENGINE_CLOCK_H
-#define LH_ENGINE_CLOCK_H
+#ifndef LH_BASE_CLOCK_H
+#define LH_BASE_CLOCK_H
 
 #include <time.h>
 

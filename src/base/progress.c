@@ -2,24 +2,17 @@
 #include "base/progress.h"
 
 #include <stdio.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 
 static const double FIRST_S = 1.0, BAR_S = 0.1, LINE_S = 10.0;
 enum { BAR_CELLS = 16, TEXT_BYTES = 256 };
 
-static double now_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
-}
-
 void lh_progress_init(lh_progress *p, const char *what, const char *unit, int64_t total)
 {
-    *p = (lh_progress){.what = what, .unit = unit, .total = total, .started_s = now_s()};
+    *p = (lh_progress){.what = what, .unit = unit, .total = total, .started_s = lh_clock_s()};
     p->shown_s = p->started_s;
 }
 
@@ -82,7 +75,7 @@ static void show_bar(lh_progress *p, int64_t done, const char *text)
 void lh_progress_update(lh_progress *p, int64_t done)
 {
     if (lh_log_rank() != 0 || lh_log_level_now() < LH_LOG_INFO) return;
-    double now = now_s();
+    double now = lh_clock_s();
     if (now - p->started_s < FIRST_S || now - p->shown_s < BAR_S) return;
     const int bar = isatty(2);
     if (!bar && now - p->shown_s < LINE_S) return;

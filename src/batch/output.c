@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/destination.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -42,13 +43,6 @@ struct lh_batch_output {
     int broken;                        /* 1: a write failed, so the output takes no more lines */
     int state_lost;                    /* 1: a warning said that the state or the metrics cannot be written */
 };
-
-static double clock_s(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* ---- names and the state ---- */
 
@@ -107,7 +101,7 @@ static lh_status begin_state(lh_batch_output *o)
     const char *job = job_name();
     take_counts(o);
     count_work(o);
-    o->began_s = clock_s();
+    o->began_s = lh_clock_s();
     if (o->options.device) LH_TRY(lh_strdup(&s->device, lh_device_kind_name(lh_device_kind_of(o->options.device))));
     if (gethostname(host, sizeof host - 1) != 0) strcpy(host, "localhost");
     LH_TRY(lh_strdup(&s->host, host));
@@ -127,7 +121,7 @@ static void update_state(lh_batch_output *o)
 {
     lh_batch_state *s = &o->state;
     s->updated = (int64_t)time(NULL);
-    s->run_ms = (int64_t)(1e3 * (clock_s() - o->began_s));
+    s->run_ms = (int64_t)(1e3 * (lh_clock_s() - o->began_s));
     s->rank_ms = o->rank_ms + s->run_ms * s->ranks;
     if (o->options.device) s->memory_peak = lh_device_usage(o->options.device).peak_total;
 }
@@ -143,7 +137,7 @@ static lh_status put_state(const lh_batch_output *o)
 static void write_state(lh_batch_output *o)
 {
     update_state(o);
-    o->state_s = clock_s();
+    o->state_s = lh_clock_s();
     if (put_state(o) == LH_OK) return;
     if (!o->state_lost) lh_warn("%s: nobody sees how far the run is", lh_error_message());
     o->state_lost = 1;
@@ -302,7 +296,7 @@ static lh_status add_ordered(lh_batch_output *o, const lh_batch_put *put)
 /* Held lines are dropped once they are in the output, and that is on the disk. */
 static lh_status sync_files(lh_batch_output *o)
 {
-    o->synced_s = clock_s();
+    o->synced_s = lh_clock_s();
     LH_TRY(lh_appender_sync(&o->file));
     if (o->waiting_count == 0 && o->held.bytes > 0) LH_TRY(lh_appender_cut(&o->held, 0));
     return o->options.ordered ? lh_appender_sync(&o->held) : LH_OK;
@@ -334,7 +328,7 @@ static void count_tokens(lh_batch_output *o, const json_t *timing)
 
 lh_status lh_batch_output_tick(lh_batch_output *o)
 {
-    const double now = clock_s();
+    const double now = lh_clock_s();
     if (now - o->synced_s >= o->options.sync_s && !o->broken) {
         o->broken = 1;
         LH_TRY(sync_files(o));
@@ -393,7 +387,7 @@ lh_status lh_batch_output_open(lh_batch_output **out, const char *path, const lh
     LH_TRY_DONE(open_timings(o));
     if (options->ordered) LH_TRY_DONE(advance(o));
     LH_TRY_DONE(begin_state(o));
-    o->synced_s = clock_s();
+    o->synced_s = lh_clock_s();
     if (options->metrics) LH_TRY_DONE(lh_batch_metrics_write(&o->state, o->path, options->metrics));
     write_state(o);
     *out = o;

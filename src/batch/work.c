@@ -3,10 +3,10 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/minmax.h"
 #include "batch/prefills.h"
-#include "engine/clock.h"
 #include "kv/figures.h"
 #include "model/distribution.h"
 

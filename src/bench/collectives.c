@@ -2,10 +2,10 @@
  * the slowest rank counts. */
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "bench/bench_impl.h"
-#include "engine/clock.h"
 
 static const char *const names[] = {"all-reduce", "all-gather", NULL};
 enum { REDUCE, GATHER, KINDS };

@@ -1,8 +1,8 @@
 /* prompt.c - times a prompt of random tokens and the steps after it. */
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/rng.h"
 #include "bench/bench_impl.h"
-#include "engine/clock.h"
 #include "engine/decode.h"
 
 enum { WARM_STEPS = 2 };

@@ -6,9 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "bench/bench_impl.h"
-#include "engine/clock.h"
 #include "import/checkpoint.h"
 
 enum { PIECE = 8 << 20, MOST = 100 };

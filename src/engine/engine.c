@@ -5,12 +5,12 @@
 #include <omp.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/progress.h"
-#include "engine/clock.h"
 #include "engine/devices.h"
 #include "engine/host_copy.h"
 #include "engine/same_file.h"

@@ -4,11 +4,11 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/failures.h"
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/output.h"
-#include "engine/clock.h"
 #include "engine/given.h"
 #include "engine/prompt.h"
 #include "engine/same_file.h"

@@ -1,9 +1,9 @@
 /* An answer of `generate` while its tokens come: its text, its log-probabilities, and who listens. */
 #include <math.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/minmax.h"
-#include "engine/clock.h"
 #include "engine/generate_impl.h"
 
 /* A token, -1: none, and the end of the text that was final after it. */

@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/interrupt.h"
 #include "base/log.h"
@@ -14,7 +15,6 @@
 #include "base/minmax.h"
 #include "base/output.h"
 #include "base/progress.h"
-#include "engine/clock.h"
 #include "import/checkpoint.h"
 
 static const int64_t PIECE_BYTES = 64 << 20;

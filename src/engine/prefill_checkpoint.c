@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/destination.h"
 #include "base/file.h"
 #include "base/json.h"
@@ -11,7 +12,6 @@
 #include "base/mem.h"
 #include "base/output.h"
 #include "base/version.h"
-#include "engine/clock.h"
 #include "engine/same_file.h"
 
 /* ---- which run a file belongs to ---- */

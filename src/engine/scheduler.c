@@ -2,11 +2,11 @@
  * would decide, by its clock or its memory, is decided together. */
 #include "engine/scheduler.h"
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "engine/chunk.h"
-#include "engine/clock.h"
 #include "engine/prefill_checkpoint.h"
 #include "engine/prompt.h"
 

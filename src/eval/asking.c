@@ -1,8 +1,8 @@
 /* asking.c - asks every prompt of a task in every scenario, and lets each policy's cache answer. */
 #include "eval/asking.h"
 
+#include "base/clock.h"
 #include "base/minmax.h"
-#include "engine/clock.h"
 
 static lh_comm *comm_of(const lh_asking *a)
 {

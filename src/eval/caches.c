@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "engine/clock.h"
+#include "base/clock.h"
 #include "eval/given_sets.h"
 #include "eval/keep_files.h"
 #include "kv/figures.h"

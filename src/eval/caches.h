@@ -72,7 +72,7 @@ lh_status lh_eval_check_tokenizer(const lh_engine *engine);
  * is impossible for them. */
 lh_status lh_eval_check_lengths(const lh_eval_setup *setup, const lh_config *config, const int64_t *lengths, int64_t n);
 
-/* Seconds since `start_s` (engine/clock.h) where times are wanted, else NAN. */
+/* Seconds since `start_s` (base/clock.h) where times are wanted, else NAN. */
 double lh_eval_seconds(const lh_eval_setup *setup, double start_s);
 
 /* Collective. Restores the state at the end of the prefill. */

@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
-#include "engine/clock.h"
 #include "engine/prompt.h"
 #include "eval/fidelity_impl.h"
 #include "eval/similarity.h"

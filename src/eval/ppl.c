@@ -4,9 +4,9 @@
 
 #include <stdio.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/minmax.h"
-#include "engine/clock.h"
 #include "engine/prompt.h"
 #include "eval/likelihood.h"
 #include "eval/ppl_impl.h"

@@ -1,6 +1,6 @@
 #include "eval/work.h"
 
-#include "engine/clock.h"
+#include "base/clock.h"
 
 double lh_prefill_cost(const lh_config *c, int64_t tokens)
 {

@@ -19,7 +19,7 @@ static lh_status evict(lh_kv *kv, int64_t layer, int64_t at)
     const lh_exec *x = &kv->exec;
     lh_arena *arena = &kv->layers[layer].arena;
     int64_t first = first_block(kv, layer), block = kv->numbers.block;
-    double start = lh_kv_now();
+    double start = lh_clock_s();
     lh_evict_job job = lh_kv_job(kv, layer, arena, at);
     job.number = (at - first) / block;
     job.protect = lh_policy_protect(&kv->numbers, &(lh_protect_request){.budget = kv->arrays.budgets[layer],
@@ -33,7 +33,7 @@ static lh_status evict(lh_kv *kv, int64_t layer, int64_t at)
     LH_LATCH(x, lh_arena_pull_len(arena, x));
     if (!lh_kv_only_slides(kv, layer)) lh_kv_evict_layers(kv, &job, 1);
     LH_LATCH(x, lh_arena_pull_len(arena, x));
-    kv->evict_s += lh_kv_now() - start;
+    kv->evict_s += lh_clock_s() - start;
     return lh_exec_agree(x);
 }
 

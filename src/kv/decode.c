@@ -152,13 +152,13 @@ static int take_in(lh_kv *kv, int64_t tokens)
 
 lh_status lh_kv_settle(lh_kv *kv, lh_kv_taken what, int64_t tokens)
 {
-    double start = lh_kv_now();
+    double start = lh_clock_s();
     int64_t every = kv->numbers.evicts ? kv->numbers.every : 0, before = kv->timeline.steps;
     int slides = take_in(kv, tokens);
     if (what == LH_KV_STEP) kv->timeline.steps += tokens;
     int due = every && (what == LH_KV_BLOCK || kv->timeline.steps / every > before / every);
     if (!due && !slides) {
-        kv->evict_s += lh_kv_now() - start;
+        kv->evict_s += lh_clock_s() - start;
         return LH_OK;
     }
     if (due && !kv->timeline.budgets_made) lh_kv_make_budgets(kv, kv->timeline.seen);
@@ -170,6 +170,6 @@ lh_status lh_kv_settle(lh_kv *kv, lh_kv_taken what, int64_t tokens)
     lh_status st = lh_comm_agree_any(kv->exec.comm, lh_exec_take(&kv->exec), &moved);
     kv->epoch += st != LH_OK || moved;
     if (st == LH_OK && due && kv->reserved.after_eviction) kv->reserved.tokens = kv->reserved.after_eviction;
-    kv->evict_s += lh_kv_now() - start;
+    kv->evict_s += lh_clock_s() - start;
     return st;
 }

@@ -2,6 +2,7 @@
 #ifndef LH_KV_KV_IMPL_H
 #define LH_KV_KV_IMPL_H
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "cache/prefill_file.h"
@@ -94,7 +95,6 @@ struct lh_kv {
     double evict_s;
 };
 
-double lh_kv_now(void);
 lh_device *lh_kv_device(const lh_kv *kv);
 
 /* ---- layers.c ---- */

@@ -1,14 +1,5 @@
 /* A sequence begins: the plans of its layers. And what an eviction, or rows that pass, find of a layer at a time. */
-#include <time.h>
-
 #include "kv/kv_impl.h"
-
-double lh_kv_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 lh_device *lh_kv_device(const lh_kv *kv)
 {

@@ -208,7 +208,7 @@ static lh_status end_layer(lh_kv *kv, int64_t layer)
 {
     const lh_exec *x = &kv->exec;
     lh_arena *arena = lh_kv_prefill_arena(kv, layer), *own = &kv->layers[layer].arena;
-    double start = lh_kv_now();
+    double start = lh_clock_s();
     lh_evict_job job = lh_kv_end_job(kv, layer, arena);
     if (kv->stats.norms >= 0 && !kv->numbers.block) kv->layers[layer].normless = kv->prompt.tokens;
     if (kv->numbers.block) {
@@ -227,7 +227,7 @@ static lh_status end_layer(lh_kv *kv, int64_t layer)
         end_prompt(kv);
     }
     if (kv->listener.kept) LH_LATCH(x, kv->listener.kept(kv->listener.self, layer, &own->view));
-    kv->evict_s += lh_kv_now() - start;
+    kv->evict_s += lh_clock_s() - start;
     return lh_exec_agree(x);
 }
 

@@ -104,12 +104,12 @@ static void hand_over(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
 void lh_kv_record(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
 {
     const lh_query_rows *queries = &rows->queries;
-    double start = lh_kv_now();
+    double start = lh_clock_s();
     if (rings(kv, layer)) record_ring(kv, layer, queries);
     kv->layers[layer].latest.position = -1;
     if (queries->logits.at && counts_latest(kv, layer)) count_latest(kv, layer, queries);
     if (lh_kv_uses_rows(kv, layer)) use_rows(kv, layer, queries);
-    kv->evict_s += lh_kv_now() - start;
+    kv->evict_s += lh_clock_s() - start;
     hand_over(kv, layer, rows);
     for (int64_t i = 0; i < kv->shared.follower_count && kv->timeline.phase == LH_KV_PREFILL; i++)
         lh_kv_record(kv->shared.followers[i], layer, rows);

@@ -5,9 +5,9 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/minmax.h"
-#include "engine/clock.h"
 #include "engine/given.h"
 #include "engine/session.h"
 #include "model/distribution.h"

@@ -3,9 +3,9 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "base/minmax.h"
-#include "engine/clock.h"
 
 /* ---- a trace ---- */
 

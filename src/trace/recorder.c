@@ -6,10 +6,10 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/output.h"
-#include "engine/clock.h"
 #include "trace/join.h"
 
 lh_status lh_trace_open(lh_trace **out, const lh_trace_options *options)

@@ -1,7 +1,7 @@
 /* recorder_layer.c - what is recorded of a layer while the prompt passes it, and its segment at the end. */
 #include <string.h>
 
-#include "engine/clock.h"
+#include "base/clock.h"
 #include "trace/recorder_impl.h"
 
 void lh_recorded_layer_clear(lh_recorded_layer *l)
