@@ -65,7 +65,10 @@ lh_status lh_kv_reserve(lh_kv *kv, int64_t tokens)
     int64_t least[3] = {-1, 0, 0}, before = moves(kv); /* room, whether all are full, whether nothing has moved */
     if (kv->forks) LH_FAIL(LH_EINTERNAL, "%lld forks share the entries of a cache that goes on", (long long)kv->forks);
     lh_status st = lh_kv_fetch_lens(kv);
-    if (tokens == 1 && kv->reserved.tokens > 0) return st;
+    if (tokens == 1 && kv->reserved.tokens > 0) {
+        lh_exec_latch(&kv->exec, st); /* nobody asks the other ranks here: the step does */
+        return LH_OK;
+    }
     if (st == LH_OK) st = reserve(kv, tokens);
     if (st == LH_OK) {
         least[0] = least_room(kv);
