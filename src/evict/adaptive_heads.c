@@ -6,6 +6,8 @@
  * sends 20 KiB a selection, and 12 bytes a head. */
 #include "evict/adaptive_heads.h"
 
+#include <assert.h>
+
 #include "evict/evict_impl.h"
 
 static const int round_bits[] = {11, 11, 10};
@@ -46,6 +48,7 @@ static void count_cells(const search *s)
         count_layers(s, 0, s->q->layers, *s->q->scores);
         return;
     }
+    assert(!s->of.each_layer); /* shown layers are searched as one */
     for (int64_t l = 0; l < s->q->layers; l++) {
         lh_evict_show_scores(s->ev, &s->q->jobs[l]);
         count_layers(s, l, 1, LH_SPACE_RAW);
@@ -85,7 +88,7 @@ const int64_t *lh_evict_global_top(lh_evictor *ev, const lh_top_request *q)
     const lh_heads *h = &ev->shape.heads;
     search s = {.ev = ev,
                 .q = q,
-                .of = {.heads = h->counted_count, .layers = q->layers, .apart = q->apart},
+                .of = {.heads = h->counted_count, .layers = q->layers, .each_layer = q->each_layer},
                 .rounds = ev->at[LH_SPACE_SEARCH],
                 .candidates = (lh_candidate_counts *)ev->at[LH_SPACE_CANDIDATES] + h->counted_first * q->layers,
                 .limits = ev->at[LH_SPACE_LIMITS]};
@@ -105,7 +108,7 @@ void lh_adaptive_counts(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
 {
     const lh_heads *h = &ev->shape.heads;
     lh_layer_limits limits[LH_EVICT_AT_ONCE];
-    lh_top_request q = {.layers = n, .apart = 1, .jobs = jobs, .scores = &ev->stages.heads, .limits = limits};
+    lh_top_request q = {.layers = n, .each_layer = 1, .jobs = jobs, .scores = &ev->stages.heads, .limits = limits};
     for (int64_t i = 0; i < n; i++) {
         lh_safety safety = lh_policy_safety(&ev->policy, &jobs[i].protect);
         limits[i] = (lh_layer_limits){safety.floor, safety.bonus, h->kv_heads * jobs[i].protect.base};

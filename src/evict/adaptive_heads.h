@@ -9,9 +9,9 @@
  * memory does not take there. */
 typedef struct lh_top_request {
     int64_t layers;
-    int apart;                     /* the heads of each layer compete among each other; else those of all layers */
+    int each_layer;                /* 1: the heads of each layer compete among each other; 0: those of all layers */
     const lh_evict_job *jobs;      /* [layers] */
-    const lh_space_part *scores;   /* where those of each layer are, whose masks are made; NULL: each is shown */
+    const lh_space_part *scores;   /* where they are, of layers with masks; NULL: lh_evict_show_scores for each */
     const lh_layer_limits *limits; /* host, [layers] */
     lh_fraction share;
 } lh_top_request;

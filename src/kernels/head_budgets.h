@@ -16,14 +16,14 @@ typedef struct lh_contest {
 
 static LH_BOTH inline lh_contest lh_contest_at(const lh_contests *of, int64_t index)
 {
-    lh_contest c = {index, of->apart ? index : 0, of->apart ? 1 : of->layers};
+    lh_contest c = {index, of->each_layer ? index : 0, of->each_layer ? 1 : of->layers};
     return c;
 }
 
 /* The contest of cell i of [heads, layers]. */
 static LH_BOTH inline int64_t lh_contest_of(const lh_contests *of, int64_t i)
 {
-    return of->apart ? i % of->layers : 0;
+    return of->each_layer ? i % of->layers : 0;
 }
 
 static LH_BOTH inline int64_t lh_most_of(const lh_layer_limits *limits, const lh_contests *of, int64_t contest)

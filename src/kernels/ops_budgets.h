@@ -33,16 +33,15 @@ typedef struct lh_layer_limits {
     int64_t floor, bonus, most;
 } lh_layer_limits;
 
-/* Which heads compete with each other: those of all layers, in one contest, or where layers are apart those of each
- * layer, in as many contests. */
+/* Which heads compete with each other: those of all layers, in one contest, or those of each layer, in as many. */
 typedef struct lh_contests {
     int64_t heads, layers;
-    int apart;
+    int each_layer;
 } lh_contests;
 
 static LH_BOTH inline int64_t lh_contest_count(const lh_contests *of)
 {
-    return of->apart ? of->layers : 1;
+    return of->each_layer ? of->layers : 1;
 }
 
 /* sums[c,b] = sum over the heads and layers of contest c of histograms[h,l,b], but each leaves out its best max(0,

@@ -18,6 +18,7 @@ typedef struct lh_slot_range {
 } lh_slot_range;
 
 /* row: a head of one of the caches. */
+/* Not on the list: rows are those of several caches. */
 static LH_BOTH inline void lh_classify_slots(const lh_classify_args *a, int64_t row, lh_slot_range r)
 {
     int64_t h;

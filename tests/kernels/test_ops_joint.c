@@ -63,6 +63,16 @@ static int64_t batch_make(rig *g, const heads *l, int n, lh_ragged *kv)
     return batch;
 }
 
+/* The scores on the device, those of each layer `step` after those of the one before. */
+static float *scores_put(rig *g, const heads *l, int64_t batch, int64_t step)
+{
+    const int64_t each = batch ? l->count / batch * l->ld : 0;
+    float *on = rig_new(g, batch * step * 4);
+    for (int64_t i = 0; i < batch; i++)
+        lh_stream_copy(g->stream, on + i * step, l->scores + i * each, each * 4, LH_COPY_TO_DEVICE);
+    return on;
+}
+
 START_TEST(test_max_score_is_the_largest_size_that_competes)
 {
     for (int b = 0; rig_backend(b); b++) {
@@ -73,7 +83,7 @@ START_TEST(test_max_score_is_the_largest_size_that_competes)
             heads l;
             heads_make(&m, &l, n);
             lh_ragged kv[MOST_LAYERS] = {0};
-            const int64_t batch = batch_make(&g, &l, n, kv), each = kv->heads;
+            const int64_t batch = batch_make(&g, &l, n, kv), each = kv->heads, step = each * l.ld + n % 4;
             float want[MOST_LAYERS] = {0}, got[MOST_LAYERS], *y = rig_new(&g, batch * 4);
             omp_set_num_threads((int)kind(THREADS, n));
             for (int64_t h = 0; h < batch * each; h++) {
@@ -82,9 +92,9 @@ START_TEST(test_max_score_is_the_largest_size_that_competes)
                     if (l.state[i] == LH_ENTRY_COMPETES && fabsf(l.scores[i]) > *most) *most = fabsf(l.scores[i]);
                 }
             }
-            RUN(&g, max_score, .y = y, .scores = rig_put(&g, l.scores, l.count * l.ld * 4),
+            RUN(&g, max_score, .y = y, .scores = scores_put(&g, &l, batch, step),
                 .state = rig_put(&g, l.state, l.count * l.ld), .kv = kv, .batch = batch, .ld = l.ld,
-                .scores_step = each * l.ld);
+                .scores_step = step);
             rig_get(&g, got, y, batch * 4);
             for (int64_t i = 0; i < batch; i++)
                 ck_assert_msg(got[i] == want[i], "%s: %.9g, not %.9g%s", g.ops->name, got[i], want[i], case_words());
@@ -108,7 +118,7 @@ static double scale_by_hand(float top, int64_t count)
 }
 
 /* Heads on two ranks have the sums that they have on one: integers. */
-START_TEST(test_sums_of_heads_are_whole_numbers_that_ranks_may_add_in_any_order)
+START_TEST(test_sums_of_heads_are_integers_that_ranks_may_add_in_any_order)
 {
     for (int b = 0; rig_backend(b); b++) {
         rig g;
@@ -157,12 +167,12 @@ START_TEST(test_sums_of_several_layers_are_those_of_each)
             lh_ragged kv[MOST_LAYERS] = {0};
             float top[MOST_LAYERS];
             heads_make(&m, &l, n);
-            const int64_t batch = batch_make(&g, &l, n, kv), step = kv->heads * l.ld, cols = l.ld - kind(LEFT_OUT, n),
-                          bytes = batch * cols * 8;
+            const int64_t batch = batch_make(&g, &l, n, kv), step = kv->heads * l.ld + n % 4,
+                          cols = l.ld - kind(LEFT_OUT, n), bytes = batch * cols * 8;
             int64_t *sums = rig_new(&g, bytes), *alone = rig_new(&g, bytes), *got = lot_new(&m, bytes),
                     *want = lot_new(&m, bytes);
             for (int i = 0; i < MOST_LAYERS; i++) top[i] = ldexpf(1e30f, i);
-            const float *scores = rig_put(&g, l.scores, l.count * l.ld * 4), *top_on = rig_put(&g, top, sizeof top);
+            const float *scores = scores_put(&g, &l, batch, step), *top_on = rig_put(&g, top, sizeof top);
             RUN(&g, add_heads, .sums = sums, .scores = scores, .kv = kv, .top = top_on, .batch = batch, .cols = cols,
                 .ld = l.ld, .scores_step = step, .all_heads = 12);
             for (int64_t i = 0; i < batch; i++)
@@ -214,7 +224,7 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {test_max_score_is_the_largest_size_that_competes,
-                                  test_sums_of_heads_are_whole_numbers_that_ranks_may_add_in_any_order,
+                                  test_sums_of_heads_are_integers_that_ranks_may_add_in_any_order,
                                   test_sums_of_several_layers_are_those_of_each,
                                   test_shared_scores_are_one_row_for_all_heads, NULL};
     return rig_run("kernels/joint", tests);

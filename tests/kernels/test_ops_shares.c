@@ -47,6 +47,56 @@ START_TEST(test_histogram_counts_the_keys_of_a_prefix)
 }
 END_TEST
 
+START_TEST(test_histograms_of_several_layers_are_those_of_each)
+{
+    enum { MOST = 16, BEFORE = 11, BITS = 10, SIZE = 1 << BITS };
+    for (int b = 0; rig_backend(b); b++) {
+        rig g;
+        rig_open(&g, rig_backend(b));
+        for (int n = 0; n < 140; n += rig_step(&g)) {
+            lot m = {0};
+            layer l;
+            layer_make(&m, &l, n);
+            /* the heads as those of layers, more than a kernel takes at once where there are as many */
+            const int64_t heads = l.heads % 3 || n % 2 ? 1 : 3, batch = l.heads / heads, row = batch * SIZE,
+                          bytes = heads * row * 4, rows = heads * l.ld, scores_step = rows + n % 5,
+                          state_step = rows + n % 3;
+            placed on = layer_put(&g, &l);
+            float *scores = rig_new(&g, batch * scores_step * 4);
+            uint8_t *state = rig_new(&g, batch * state_step);
+            int32_t *bins = rig_new(&g, bytes), *alone = rig_new(&g, bytes), *got = lot_new(&m, bytes),
+                    *want = lot_new(&m, bytes);
+            lh_search search[MOST] = {0};
+            lh_ragged kv[MOST] = {0};
+            ck_assert(batch <= MOST);
+            for (int64_t c = 0; c < batch; c++) {
+                const float *own = l.scores + c * rows;
+                kv[c] = (lh_ragged){.heads = heads, .len = on.kv.len + c * heads};
+                search[c].prefix =
+                    rows ? lh_score_key(own[draw(31, (uint64_t)(n * 40 + c), rows)]) >> (32 - BEFORE) : 0;
+                lh_stream_copy(g.stream, scores + c * scores_step, own, rows * 4, LH_COPY_TO_DEVICE);
+                lh_stream_copy(g.stream, state + c * state_step, l.state + c * rows, rows, LH_COPY_TO_DEVICE);
+            }
+            const lh_search *search_on = rig_put(&g, search, sizeof search);
+            if (batch)
+                RUN(&g, histogram, .histograms = bins, .scores = scores, .state = state, .kv = kv, .search = search_on,
+                    .batch = batch, .ld = l.ld, .histograms_ld = row, .scores_step = scores_step,
+                    .state_step = state_step, .prefix_bits = BEFORE, .bits = BITS);
+            for (int64_t c = 0; c < batch; c++)
+                RUN(&g, histogram, .histograms = alone + c * SIZE, .scores = on.scores + c * rows,
+                    .state = on.state + c * rows, .kv = kv + c, .search = search_on + c, .batch = 1, .ld = l.ld,
+                    .histograms_ld = row, .prefix_bits = BEFORE, .bits = BITS);
+            rig_get(&g, got, bins, bytes);
+            rig_get(&g, want, alone, bytes);
+            check_same(got, want, bytes, "histogram of %d layers, case %d, %s", (int)batch, n, g.ops->name);
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
 /* ---- one round ---- */
 
 /* Bins of heads and layers, and what these have. */
@@ -95,7 +145,7 @@ static void add_by_hand(const cells *c, int32_t *sums)
     }
 }
 
-START_TEST(test_sums_of_bins_leave_out_what_heads_are_sure_of)
+START_TEST(test_sums_of_bins_leave_out_the_floors_of_heads)
 {
     for (int b = 0; rig_backend(b); b++) {
         rig g;
@@ -151,7 +201,7 @@ static int32_t *split_by_hand(lot *m, const int32_t *sums, int64_t bins, int64_t
     return parts;
 }
 
-START_TEST(test_narrow_finds_the_bin_of_the_last_of_the_best)
+START_TEST(test_refined_thresholds_are_the_bins_of_the_last_of_the_best)
 {
     for (int b = 0; rig_backend(b); b++) {
         rig g;
@@ -331,7 +381,7 @@ static void count_rank(const contest *c, int64_t rank, int32_t *bins, int32_t *s
     int64_t size = (int64_t)1 << round_bits[c->round], row = from * c->layers, ld = c->l->ld;
     lh_search *search = c->round ? c->rounds + c->round - 1 : NULL;
     for (int64_t s = 0; s < c->layers; s++)
-        for (int64_t h = 0; h < to - from; h++) { /* heads are apart where there are layers */
+        for (int64_t h = 0; h < to - from; h++) { /* rows: the layers of a head side by side */
             int64_t r = row + h * c->layers + s;
             lh_ragged kv = {.len = c->on->kv.len + r, .heads = 1};
             RUN(c->g, histogram, .histograms = bins + r * size, .scores = c->on->scores + r * ld,
@@ -416,36 +466,44 @@ START_TEST(test_rounds_over_ranks_give_what_sorting_all_heads_together_gives)
 }
 END_TEST
 
-/* ---- layers apart ---- */
+/* ---- contests of layers ---- */
 
 /* What a search makes of cells in one round, and of that. */
 typedef struct found {
-    int32_t *sums;                   /* [contests, size + 1] */
+    int32_t *sums;                   /* [contests, size + 1], of all ranks */
     lh_candidate_counts *candidates; /* [heads, layers] */
     lh_search *search;               /* [contests] */
     int64_t *counts;                 /* [layers, heads] */
 } found;
 
-static found find(rig *g, lot *m, const cells *c, int apart)
+/* On so many ranks, each with its share of the heads. */
+static found find(rig *g, lot *m, const cells *c, int64_t ranks, int each_layer)
 {
-    const int64_t contests = apart ? c->layers : 1, candidates = c->count * (int64_t)sizeof *c->candidates,
-                  sums = contests * (c->size + 1) * 4, searches = contests * (int64_t)sizeof(lh_search);
-    const lh_contests of = {.heads = c->heads, .layers = c->layers, .apart = apart};
-    found f = {lot_new(m, sums), lot_new(m, candidates), lot_new(m, searches), lot_new(m, c->count * 8)};
-    int32_t *on = rig_new(g, sums), *histograms = rig_put(g, c->histograms, c->count * c->size * 4);
+    const int64_t contests = each_layer ? c->layers : 1, candidates = c->count * (int64_t)sizeof *c->candidates,
+                  bins = contests * (c->size + 1), searches = contests * (int64_t)sizeof(lh_search);
+    const lh_contests of = {.heads = c->heads, .layers = c->layers, .each_layer = each_layer};
+    found f = {lot_new(m, bins * 4), lot_new(m, candidates), lot_new(m, searches), lot_new(m, c->count * 8)};
+    int32_t *summaries = lot_new(m, ranks * bins * 4);
+    int32_t *on = rig_new(g, ranks * bins * 4), *histograms = rig_put(g, c->histograms, c->count * c->size * 4);
     lh_candidate_counts *had = rig_put(g, c->candidates, candidates);
     lh_layer_limits *limits = rig_put(g, c->limits, c->layers * (int64_t)sizeof *limits);
     lh_search *from = lot_new(m, searches), *to = rig_new(g, searches);
     int64_t *counts = rig_new(g, c->count * 8);
     for (int64_t i = 0; i < contests; i++)
         from[i] = (lh_search){.want = c->limits[i].most / 2, .prefix = (uint32_t)c->limits[i].most};
-    RUN(g, add_histograms, .sums = on, .histograms = histograms, .candidates = c->first ? NULL : had, .limits = limits,
-        .of = of, .bits = c->bits);
+    for (int64_t r = 0; r < ranks; r++) {
+        const int64_t first = c->heads * r / ranks, cell = first * c->layers;
+        lh_contests own = of;
+        own.heads = c->heads * (r + 1) / ranks - first;
+        RUN(g, add_histograms, .sums = on + r * bins, .histograms = histograms + cell * c->size,
+            .candidates = c->first ? NULL : had + cell, .limits = limits, .of = own, .bits = c->bits);
+    }
     RUN(g, refine_threshold, .to = to, .from = c->first ? NULL : rig_put(g, from, searches), .candidates = had,
-        .histograms = histograms, .summaries = on, .limits = limits, .of = of, .ranks = 1, .bits = c->bits);
+        .histograms = histograms, .summaries = on, .limits = limits, .of = of, .ranks = ranks, .bits = c->bits);
     RUN(g, head_budgets, .counts = counts, .candidates = had, .search = to, .limits = limits, .of = of,
         .share = {2, 3});
-    rig_get(g, f.sums, on, sums);
+    rig_get(g, summaries, on, ranks * bins * 4);
+    for (int64_t i = 0; i < ranks * bins; i++) f.sums[i % bins] += summaries[i];
     rig_get(g, f.candidates, had, candidates);
     rig_get(g, f.search, to, searches);
     rig_get(g, f.counts, counts, c->count * 8);
@@ -468,7 +526,8 @@ static cells layer_of(lot *m, const cells *c, int64_t l)
     return one;
 }
 
-START_TEST(test_layers_apart_are_contests_of_their_own)
+/* Those of several layers, on several ranks, are those of each layer on one. */
+START_TEST(test_each_layer_is_a_contest_of_its_own)
 {
     for (int b = 0; rig_backend(b); b++) {
         rig g;
@@ -478,10 +537,10 @@ START_TEST(test_layers_apart_are_contests_of_their_own)
             cells c;
             cells_make(&m, &c, n);
             for (int64_t i = 0; i < c.layers; i++) c.limits[i].most = draw(72, (uint64_t)(n * 3 + i), 200);
-            found all = find(&g, &m, &c, 1);
+            found all = find(&g, &m, &c, 1 + n % 4, 1);
             for (int64_t l = 0; l < c.layers; l++) {
                 cells one = layer_of(&m, &c, l);
-                found alone = find(&g, &m, &one, 0);
+                found alone = find(&g, &m, &one, 1, 0);
                 const int64_t sums = c.size + 1;
                 check_same(all.sums + l * sums, alone.sums, sums * 4, "sums, case %d, %s", n, g.ops->name);
                 check_same(all.counts + l * c.heads, alone.counts, c.heads * 8, "counts, case %d, %s", n, g.ops->name);
@@ -537,11 +596,12 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {test_histogram_counts_the_keys_of_a_prefix,
-                                  test_sums_of_bins_leave_out_what_heads_are_sure_of,
-                                  test_narrow_finds_the_bin_of_the_last_of_the_best,
+                                  test_histograms_of_several_layers_are_those_of_each,
+                                  test_sums_of_bins_leave_out_the_floors_of_heads,
+                                  test_refined_thresholds_are_the_bins_of_the_last_of_the_best,
                                   test_shares_are_exact_and_sum_to_what_all_may_keep,
                                   test_rounds_over_ranks_give_what_sorting_all_heads_together_gives,
-                                  test_layers_apart_are_contests_of_their_own,
+                                  test_each_layer_is_a_contest_of_its_own,
                                   test_stages_split_counts,
                                   NULL};
     return rig_run("kernels/shares", tests);

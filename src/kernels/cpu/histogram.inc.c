@@ -1,5 +1,6 @@
 /* Histograms of score keys: threads count blocks of entries, and add their counts up. */
 #include "kernels/cpu/common.h"
+#include "kernels/score_rows.h"
 
 /* Entries of a head are shared out in blocks. */
 enum { COUNT_SLOTS = 1 << 14 };

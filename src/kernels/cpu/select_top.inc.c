@@ -1,5 +1,6 @@
 /* Selection by the order-preserving integer image of scores. */
 #include "kernels/cpu/common.h"
+#include "kernels/score_rows.h"
 
 /* ---- the best of each head ---- */
 

@@ -1,6 +1,7 @@
 /* Counts of score keys: integers, so that atomics may add them in any order. A block counts its slots of one head
  * in shared memory first: 5 bytes a slot are read, and a head's bins are written once a block. */
 #include "kernels/cuda/entries.cuh"
+#include "kernels/score_rows.h"
 
 enum {
     THREADS = 512,

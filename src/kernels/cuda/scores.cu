@@ -62,8 +62,6 @@ lh_status lh_cuda_group_reduce(lh_stream *stream, const lh_group_reduce_args *a)
     return lh_launch(stream, "group_reduce", lh_shape{grid, THREADS, 0}, reduce_kernel, *a);
 }
 
-/* ---- shapes ---- */
-
 /* ---- the largest of what competes ---- */
 
 /* The largest absolute number of the block's slots of a row that compete, in *top, which is 0 at first. Floats that are

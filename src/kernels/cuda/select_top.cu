@@ -8,43 +8,44 @@
  * with several blocks a head, of which the last one that is done with a head chooses the bin. The device decides all
  * of it. A round reads 5 bytes a slot, and positions of those alone that have the key of the line. */
 #include "kernels/cuda/entries.cuh"
+#include "kernels/score_rows.h"
 
 enum { ROUNDS = 6, BINS = 1 << 11, THREADS = 1024, LEAST_THREADS = 64, SHORT = 1 << 15, SLOTS = 8 * THREADS };
 
 #define NO_LINE UINT64_MAX /* above every entry: the largest key is that of infinity */
 
 /* The bits of the line of a head that are found. */
-typedef struct lh_line {
+typedef struct found_line {
     uint64_t at; /* the bits found so far; the others are 0 */
     int rest;    /* how many of the best have these bits */
     int stands;
-} lh_line;
+} found_line;
 
 /* Who is among the counts[r] best of those that compete, in the rows of some caches. */
-typedef struct lh_contest {
+typedef struct selection {
     lh_caches caches;
     lh_select_top_args args; /* of these caches; its kv is not used */
-    lh_line *lines;          /* [rows], for long rows, all of these zero at first */
+    found_line *lines;       /* [rows], for long rows, all of these zero at first */
     unsigned *bins;          /* [rows, BINS] */
     unsigned *arrived;       /* [rows] */
-} lh_contest;
+} selection;
 
 /* A row: a head of one of the caches. */
-typedef struct lh_contest_row {
+typedef struct head_row {
     const int32_t *positions; /* NULL: the slots */
     const float *scores;
     uint8_t *state;
     int64_t at, len, count; /* which row; its slots; how many of the best */
-} lh_contest_row;
+} head_row;
 
-static __device__ __forceinline__ lh_contest_row row_of(const lh_contest &c)
+static __device__ __forceinline__ head_row row_of(const selection &c)
 {
     int64_t row = blockIdx.y, h;
     lh_select_top_args a = c.args;
     a.kv = c.caches.at;
     const lh_ragged *kv = lh_cache_of_row(a.kv, row, &h);
-    return lh_contest_row{lh_positions_of(kv, h), lh_row_scores(&a, row), a.state + row * a.ld, row, kv->len[h],
-                          lh_row_count(&a, row)};
+    return head_row{lh_positions_of(kv, h), lh_row_scores(&a, row), a.state + row * a.ld, row, kv->len[h],
+                    lh_row_count(&a, row)};
 }
 
 /* The bits before round r, and its own. */
@@ -58,13 +59,13 @@ static __device__ __forceinline__ int bits_of(int round)
     return round % 3 == 2 ? 10 : 11;
 }
 
-static __device__ __forceinline__ uint32_t place_of(const lh_contest_row &r, int64_t s)
+static __device__ __forceinline__ uint32_t place_of(const head_row &r, int64_t s)
 {
     return ~(uint32_t)(r.positions ? r.positions[s] : s);
 }
 
 /* 1 if slot s is counted in a round, and its bin. */
-static __device__ __forceinline__ int find_bin(const lh_contest_row &r, int64_t s, int round, uint64_t line, int *bin)
+static __device__ __forceinline__ int find_bin(const head_row &r, int64_t s, int round, uint64_t line, int *bin)
 {
     int before = bits_before(round);
     uint64_t number = (uint64_t)lh_score_key(r.scores[s]) << 32;
@@ -78,7 +79,7 @@ static __device__ __forceinline__ int find_bin(const lh_contest_row &r, int64_t 
 }
 
 /* The block counts its slots of the row. bins: [BINS], shared. */
-static __device__ void count_round(const lh_contest_row &r, int round, uint64_t line, unsigned *bins)
+static __device__ void count_round(const head_row &r, int round, uint64_t line, unsigned *bins)
 {
     int bin;
     for (int i = (int)threadIdx.x; i < BINS; i += (int)blockDim.x) bins[i] = 0;
@@ -89,20 +90,20 @@ static __device__ void count_round(const lh_contest_row &r, int round, uint64_t 
 }
 
 /* Where the line is before the first round, in a row in which `count` of `competing` entries stay. */
-static __device__ lh_line line_before(int64_t count, int competing)
+static __device__ found_line line_before(int64_t count, int competing)
 {
-    if (count <= 0) return lh_line{NO_LINE, 0, 1};
-    if (count >= competing) return lh_line{0, 0, 1};
-    return lh_line{0, (int)count, 0};
+    if (count <= 0) return found_line{NO_LINE, 0, 1};
+    if (count >= competing) return found_line{0, 0, 1};
+    return found_line{0, (int)count, 0};
 }
 
 /* The bin in which the last of the best lies becomes part of the line. Every thread of the block calls it, and looks at
  * some bins, the best first; `line` is in memory that they share, and no thread reads it before the next barrier. */
-static __device__ void choose_bin(int64_t wanted, int round, const unsigned *bins, lh_line *line)
+static __device__ void choose_bin(int64_t wanted, int round, const unsigned *bins, found_line *line)
 {
     __shared__ int room[LH_WARP];
     int each = BINS / (int)blockDim.x, first = BINS - 1 - (int)threadIdx.x * each, mine = 0, all;
-    lh_line now = *line;
+    found_line now = *line;
     for (int i = 0; i < each; i++) mine += (int)bins[first - i];
     int before = lh_block_before(mine, room, &all);
     if (round == 0) now = line_before(wanted, all);
@@ -123,7 +124,7 @@ static __device__ void choose_bin(int64_t wanted, int round, const unsigned *bin
     }
 }
 
-static __device__ void mark(const lh_contest_row &r, uint64_t line, lh_entry_state others)
+static __device__ void mark(const head_row &r, uint64_t line, lh_entry_state others)
 {
     uint32_t key_of_line = (uint32_t)(line >> 32);
     for (int64_t s = lh_grid_first(); s < r.len; s += lh_grid_step()) {
@@ -136,12 +137,12 @@ static __device__ void mark(const lh_contest_row &r, uint64_t line, lh_entry_sta
 
 /* ---- short rows: blockIdx.y is the row, one block each ---- */
 
-static __global__ void __launch_bounds__(THREADS) contest_kernel(const __grid_constant__ lh_contest c)
+static __global__ void __launch_bounds__(THREADS) contest_kernel(const __grid_constant__ selection c)
 {
     __shared__ unsigned bins[BINS];
-    __shared__ lh_line line;
-    lh_contest_row r = row_of(c);
-    if (threadIdx.x == 0) line = lh_line{0, 0, 0};
+    __shared__ found_line line;
+    head_row r = row_of(c);
+    if (threadIdx.x == 0) line = found_line{0, 0, 0};
     for (int round = 0; round < ROUNDS; round++) {
         __syncthreads();
         if (line.stands) break;
@@ -156,7 +157,7 @@ static __global__ void __launch_bounds__(THREADS) contest_kernel(const __grid_co
 
 /* Adds up what the blocks have counted; 1 in the last block of the row, which has all of it in `bins` then, and leaves
  * zeros for the next round. */
-static __device__ int gather_bins(const lh_contest &c, int64_t row, unsigned *bins)
+static __device__ int gather_bins(const selection &c, int64_t row, unsigned *bins)
 {
     __shared__ int last;
     unsigned *all = c.bins + row * BINS;
@@ -173,24 +174,24 @@ static __device__ int gather_bins(const lh_contest &c, int64_t row, unsigned *bi
     return 1;
 }
 
-static __global__ void __launch_bounds__(THREADS) contest_round_kernel(const __grid_constant__ lh_contest c, int round)
+static __global__ void __launch_bounds__(THREADS) contest_round_kernel(const __grid_constant__ selection c, int round)
 {
     __shared__ unsigned bins[BINS];
-    lh_contest_row r = row_of(c);
+    head_row r = row_of(c);
     if (c.lines[r.at].stands) return;
     count_round(r, round, c.lines[r.at].at, bins);
     if (gather_bins(c, r.at, bins)) choose_bin(r.count, round, bins, c.lines + r.at);
 }
 
-static __global__ void __launch_bounds__(THREADS) contest_mark_kernel(const __grid_constant__ lh_contest c)
+static __global__ void __launch_bounds__(THREADS) contest_mark_kernel(const __grid_constant__ selection c)
 {
-    lh_contest_row r = row_of(c);
+    head_row r = row_of(c);
     mark(r, c.lines[r.at].at, c.args.others);
 }
 
-static lh_status hold_long(lh_stream *stream, lh_contest *c)
+static lh_status hold_long(lh_stream *stream, selection *c)
 {
-    int64_t rows = c->caches.rows, bytes = rows * (int64_t)(sizeof(lh_line) + (BINS + 1) * sizeof(unsigned));
+    int64_t rows = c->caches.rows, bytes = rows * (int64_t)(sizeof(found_line) + (BINS + 1) * sizeof(unsigned));
     lh_shape shape = lh_over_slots(rows, c->args.ld, THREADS, SLOTS);
     LH_TRY(lh_stream_scratch(stream, &c->lines, bytes));
     LH_TRY(lh_stream_zero(stream, c->lines, bytes));
@@ -210,7 +211,7 @@ static int threads_for(int64_t ld)
     return threads;
 }
 
-static lh_status hold(lh_stream *stream, lh_contest *c)
+static lh_status hold(lh_stream *stream, selection *c)
 {
     if (c->args.ld > SHORT) return hold_long(stream, c);
     lh_shape shape = {dim3(1, (unsigned)c->caches.rows), threads_for(c->args.ld), 0};
@@ -221,7 +222,7 @@ lh_status lh_cuda_select_top(lh_stream *stream, const lh_select_top_args *a)
 {
     if (a->kv->heads == 0 || a->ld == 0) return LH_OK;
     for (int64_t from = 0; from < a->batch; from += LH_CACHES_AT_ONCE) {
-        lh_contest c = {};
+        selection c = {};
         c.caches = lh_caches_from(a->kv, from, a->batch);
         c.args = *a;
         c.args.state += c.caches.first * a->ld;

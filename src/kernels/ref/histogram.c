@@ -1,5 +1,6 @@
 /* Histograms of the score keys of heads. */
 #include "kernels/ref/ref.h"
+#include "kernels/score_rows.h"
 
 lh_status lh_ref_histogram(lh_stream *stream, const lh_histogram_args *a)
 {

@@ -1,5 +1,6 @@
 /* The best competing entries of each head. */
 #include "kernels/ref/ref.h"
+#include "kernels/score_rows.h"
 
 /* Competing entries of a row that come before or at (key, position) in the order of select_top. */
 static int64_t count_until(const lh_select_top_args *a, int64_t row, uint32_t key, int64_t position)
