@@ -4,7 +4,7 @@
  *
  * The way of one eviction (select.c): classify the entries by position; score those that compete by the policy's source
  * (score_source.h); shape the scores (shape.c); give every head its budget, over all ranks where heads compete
- * (adaptive_heads.c); mark the best, in one stage or two (select.c). Query rows reach the source as they pass
+ * (adaptive_heads.c); mark the best, in one stage or two (stages.c). Query rows reach the source as they pass
  * (lh_evict_rows), or with the job.
  *
  * Nothing here returns a status: failures are latched by the execution context (exec.h), and the caller agrees on them.
@@ -55,8 +55,8 @@ typedef struct lh_evict_need {
     int counted; /* statistics of a prompt are counted in columns of ranks and put together */
 } lh_evict_need;
 
-/* The work space of the evictions of a prompt, of those after it, for heads of up to `ld` slots and of so many layers
- * at once, and of the rows of a prompt of `tokens` tokens or (0) of decoding. */
+/* Work space: of the evictions of a prompt; of those after it, of so many layers at once, with heads of up to `ld`
+ * slots; and of rows, those of a prompt of `tokens` tokens, or (0) those of decoding. */
 lh_status lh_evictor_alloc(lh_evictor *evictor, const lh_evict_need *need);
 lh_status lh_evictor_alloc_steps(lh_evictor *evictor, int64_t ld, int64_t layers);
 lh_status lh_evictor_alloc_rows(lh_evictor *evictor, int64_t tokens);
@@ -103,15 +103,16 @@ void lh_evict_put_positions(lh_evictor *evictor, const int32_t *positions, int64
  * In the mask of each layer: what cannot be seen any more (DROP), is protected (KEEP) or competes. */
 void lh_evict_classify(lh_evictor *evictor, const lh_evict_job *jobs, int64_t n);
 
-/* Collective where attention ranks and groups are split. Score the competing entries of jobs[i], for each i in turn. */
-void lh_evict_score(lh_evictor *evictor, const lh_evict_job *jobs, int64_t i);
+/* Collective where attention ranks and groups are split. Scores the competing entries of layer i of them: of each, one
+ * after the other. Rows, and what was counted of one, are asked for here alone. */
+void lh_evict_score(lh_evictor *evictor, const lh_evict_job *job, int64_t i);
 
 /* Collective where heads compete and where they are joined. The masks say what stays; counts[h]: competing entries of
  * this rank's head h of the only layer that stay, as far as there are so many, after the next wait for the stream.
  * counts: of lh_device_alloc_host; NULL: nobody has to know on the host. */
 void lh_evict_choose(lh_evictor *evictor, const lh_evict_job *jobs, int64_t n, int64_t *counts);
 
-/* Collective where they are. All of it, for one layer. */
+/* The three steps for one layer: collective where they are. */
 void lh_evict_select(lh_evictor *evictor, const lh_evict_job *job, int64_t *counts);
 
 /* The keep mask: state [layers at once, kv_count, ld] lh_entry_state. */

@@ -39,9 +39,9 @@ struct lh_evictor {
     int64_t prompt_tokens;
     uint64_t seed;
     lh_evict_listener listener;
-    void *at[LH_SPACE_PARTS];          /* of the layer whose turn it is */
+    void *at[LH_SPACE_PARTS];          /* of the layer in use */
     int64_t bytes[LH_SPACE_PARTS];     /* of `at`, of one layer */
-    int64_t ld, layers, turn;          /* layers: at once; whose turn it is */
+    int64_t ld, layers, layer;         /* layers: at once; the one in use */
     lh_stage_scores stages;            /* of the layers that were scored */
     lh_ragged views[LH_EVICT_AT_ONCE]; /* of the layers that are evicted at once */
     lh_row_block scoring, references;  /* rows of this eviction, once they are where they look from; q NULL: not yet */
@@ -104,8 +104,8 @@ int64_t lh_exchanged_bytes(const lh_heads *heads, int64_t floats, int64_t ld);
 /* ---- from scores to the mask ---- */
 
 /* The scores and the mask of a layer lie after those of the layers before it (LH_SPACE_LAYER_PARTS): `at` becomes that
- * of one of them (evictor.c). */
-void lh_evict_turn_to(lh_evictor *ev, int64_t layer);
+ * of one of them, the layer in use (evictor.c). */
+void lh_evict_use_layer(lh_evictor *ev, int64_t layer);
 
 /* shape.c: the source's scores pooled, joined over the group, weighed; returns where they are. */
 lh_space_part lh_shape_scores(lh_evictor *ev, const lh_evict_job *job);
@@ -122,7 +122,7 @@ void lh_mark_stages(lh_evictor *ev, const lh_evict_job *jobs, int64_t n);
 
 /* mask.c: the entries of several layers, side by side, of all heads of this rank or of those that it counts. And: so
  * many competing entries of each of their heads stay, the best by the scores in `by`; what becomes of the others:
- * `others`. From the layer on whose turn it is. */
+ * `others`. From the layer in use on. */
 const lh_ragged *lh_views_of(lh_evictor *ev, const lh_evict_job *jobs, int64_t n);
 const lh_ragged *lh_counted_views_of(lh_evictor *ev, const lh_evict_job *jobs, int64_t n);
 void lh_mark_best(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, lh_space_part by, lh_counts counts,

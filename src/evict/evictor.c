@@ -53,7 +53,7 @@ void lh_evictor_listen(lh_evictor *ev, const lh_evict_listener *listener)
 
 static void free_parts(lh_evictor *ev, int first, int end)
 {
-    lh_evict_turn_to(ev, 0);
+    lh_evict_use_layer(ev, 0);
     for (int i = first; i < end; i++) {
         lh_device_free(lh_exec_device(&ev->exec), ev->at[i]);
         ev->at[i] = NULL;
@@ -115,11 +115,11 @@ void lh_evictor_free_rows(lh_evictor *ev)
     free_parts(ev, LH_SPACE_FIRST_OF_ROWS, LH_SPACE_PARTS);
 }
 
-void lh_evict_turn_to(lh_evictor *ev, int64_t layer)
+void lh_evict_use_layer(lh_evictor *ev, int64_t layer)
 {
     for (int i = 0; i < LH_SPACE_LAYER_PARTS; i++)
-        if (ev->at[i]) ev->at[i] = (char *)ev->at[i] + (layer - ev->turn) * ev->bytes[i];
-    ev->turn = layer;
+        if (ev->at[i]) ev->at[i] = (char *)ev->at[i] + (layer - ev->layer) * ev->bytes[i];
+    ev->layer = layer;
 }
 
 int64_t lh_evictor_ld(const lh_evictor *ev)

@@ -1,4 +1,4 @@
-/* One eviction from end to end, in the order in which it happens: classify, score, shape, budgets, mark. */
+/* The steps of an eviction, in the order in which they happen: classify (mask.c), score, shape, budgets, mark. */
 #include <string.h>
 
 #include "evict/adaptive_heads.h"
@@ -38,10 +38,10 @@ static void join_layers(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
     const lh_space_part by = ev->stages.first;
     lh_join_heads(ev, jobs, n, by);
     for (int64_t i = 0; i < n; i++) {
-        lh_evict_turn_to(ev, i);
+        lh_evict_use_layer(ev, i);
         rank_entries(ev, &jobs[i], by);
     }
-    lh_evict_turn_to(ev, 0);
+    lh_evict_use_layer(ev, 0);
 }
 
 /* Of the entries that compete those of the largest values stay, too (VaSE, arXiv 2606.03928): as many in every head. */
@@ -79,22 +79,22 @@ static void count_by_plan(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
     ev->counts = (lh_counts){.at = ev->at[LH_SPACE_COUNTS], .step = heads};
 }
 
-void lh_evict_score(lh_evictor *ev, const lh_evict_job *jobs, int64_t i)
+void lh_evict_score(lh_evictor *ev, const lh_evict_job *job, int64_t i)
 {
-    lh_evict_turn_to(ev, i);
-    protect_values(ev, &jobs[i]);
-    const lh_space_part by = score_entries(ev, &jobs[i]);
+    lh_evict_use_layer(ev, i);
+    protect_values(ev, job);
+    const lh_space_part by = score_entries(ev, job);
     if (ev->policy.select.joint)
         ev->stages.first = by;
     else
-        rank_entries(ev, &jobs[i], by);
+        rank_entries(ev, job, by);
 }
 
 void lh_evict_choose(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, int64_t *counts)
 {
     const int64_t bytes = ev->shape.heads.kv_count * (int64_t)sizeof *counts;
     const int adaptive = ev->policy.budgets.heads == LH_HEADS_ADAPTIVE;
-    lh_evict_turn_to(ev, 0);
+    lh_evict_use_layer(ev, 0);
     if (ev->policy.select.joint) join_layers(ev, jobs, n);
     (adaptive ? lh_adaptive_counts : count_by_plan)(ev, jobs, n);
     if (counts && adaptive) lh_exec_copy(&ev->exec, counts, ev->counts.at, bytes, LH_COPY_TO_HOST);

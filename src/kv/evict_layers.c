@@ -69,16 +69,44 @@ void lh_kv_drop_unseen(lh_kv *kv, const lh_evict_job *jobs, int64_t n)
     compact(kv, sliding, count);
 }
 
-/* What an eviction by the policy finds, in `heads` heads of lens[g] entries; room: [heads], filled. 1: there may be
- * something to evict: heads are as long as the host knows, and one that holds no more than the budget loses nothing. */
-static int measure(const lh_kv *kv, lh_evict_job *job, const int64_t *lens, int64_t heads, int64_t *room)
+/* How long heads are: this rank's, or those of all ranks. */
+typedef struct head_lens {
+    const int64_t *at;
+    int64_t heads;
+    int gathered; /* 1: of all ranks */
+} head_lens;
+
+/* 1 where ranks have to say how long their heads are: not where all hold as many entries, nor where nobody asks how
+ * many, since adaptive heads are counted on the device. */
+static int gathers_lens(const lh_kv *kv, int64_t layer)
+{
+    const lh_heads_budget budgets = kv->numbers.budgets.heads;
+    if (budgets == LH_HEADS_PROFILE) return 1;
+    return exchanges_columns(kv) && (budgets == LH_HEADS_ADAPTIVE || lh_kv_slides(&kv->shape, layer));
+}
+
+/* Collective where they have to. */
+static head_lens lens_of(lh_kv *kv, int64_t layer)
+{
+    const lh_heads *h = &kv->shape.heads;
+    lh_arena *arena = &kv->layers[layer].arena;
+    if (!gathers_lens(kv, layer)) return (head_lens){arena->len, h->kv_count, 0};
+    if (kv->numbers.budgets.heads == LH_HEADS_PROFILE) LH_LATCH(&kv->exec, lh_arena_pull_len(arena, &kv->exec));
+    lh_exec_latch(&kv->exec, lh_gather_lens(&kv->arrays.gather, h, kv->exec.comm, arena->len, kv->arrays.lens));
+    return (head_lens){kv->arrays.lens, h->kv_heads, 1};
+}
+
+/* What an eviction by the policy finds; room: [heads], filled. 1: there may be something to evict: heads are as long as
+ * the host knows, and one that holds no more than the budget loses nothing. */
+static int measure(const lh_kv *kv, lh_evict_job *job, const head_lens *lens, int64_t *room)
 {
     int64_t held = 0, budget = job->protect.budget;
     job->cols = 0;
-    for (int64_t g = 0; g < heads; g++) {
-        room[g] = lh_max_i64(0, lens[g] - job->protect.sinks - job->protect.recents);
-        held += lens[g];
-        job->cols = lh_max_i64(job->cols, lens[g]);
+    for (int64_t g = 0; g < lens->heads; g++) {
+        const int64_t len = lens->at[g];
+        room[g] = lh_max_i64(0, len - job->protect.sinks - job->protect.recents);
+        held += len;
+        job->cols = lh_max_i64(job->cols, len);
     }
     job->room = room;
     job->ranked = lh_protection_ranks(&job->protect);
@@ -86,7 +114,7 @@ static int measure(const lh_kv *kv, lh_evict_job *job, const int64_t *lens, int6
     switch (kv->numbers.budgets.heads) {
     /* only the device knows how long heads are; where nothing has to go, nothing goes */
     case LH_HEADS_ADAPTIVE: return job->seen - job->visible_from > budget;
-    case LH_HEADS_PROFILE: return held > heads * budget;
+    case LH_HEADS_PROFILE: return held > lens->heads * budget;
     default: return job->cols > budget;
     }
 }
@@ -115,27 +143,27 @@ static int unroll_ring(lh_kv *kv, const lh_evict_job *job, lh_query_rows *out)
     return 1;
 }
 
-/* Collective where groups are split. */
-static void score(lh_kv *kv, lh_evict_job *jobs, int64_t i)
+/* Collective where groups are split. Layer i of those that are evicted at once. */
+static void score(lh_kv *kv, const lh_evict_job *due, int64_t i)
 {
-    lh_evict_job *job = &jobs[i];
-    lh_kv_layer *layer = &kv->layers[job->layer.index];
+    lh_evict_job job = *due;
+    lh_kv_layer *layer = &kv->layers[job.layer.index];
     lh_query_rows rows;
-    int is_latest = layer->latest.sums && layer->latest.position == job->seen - 1;
+    int is_latest = layer->latest.sums && layer->latest.position == job.seen - 1;
     if (is_latest)
-        job->counted = &layer->latest;
-    else if (unroll_ring(kv, job, &rows))
-        job->rows = &rows;
+        job.counted = &layer->latest;
+    else if (unroll_ring(kv, &job, &rows))
+        job.rows = &rows;
     if (kv->stats.norms >= 0 && layer->normless > 0 && kv->timeline.phase == LH_KV_DECODE)
         LH_LATCH(&kv->exec, lh_snapshot_save_stats(&layer->snapshot, &layer->arena, &kv->exec));
-    lh_evict_score(kv->evictor, jobs, i);
+    lh_evict_score(kv->evictor, &job, i);
 }
 
 /* Collective, as lh_kv_evict_layers. All of them are ranked or none is. */
-static void select_and_compact(lh_kv *kv, lh_evict_job *jobs, int64_t n)
+static void select_and_compact(lh_kv *kv, const lh_evict_job *jobs, int64_t n)
 {
     lh_evict_classify(kv->evictor, jobs, n);
-    for (int64_t i = 0; i < n && jobs->ranked; i++) score(kv, jobs, i);
+    for (int64_t i = 0; i < n && jobs->ranked; i++) score(kv, &jobs[i], i);
     if (jobs->ranked) lh_evict_choose(kv->evictor, jobs, n, NULL);
     compact(kv, jobs, n);
 }
@@ -144,25 +172,9 @@ static void select_and_compact(lh_kv *kv, lh_evict_job *jobs, int64_t n)
  * the model]. */
 static int prepare(lh_kv *kv, lh_evict_job *job, int64_t *room)
 {
-    const lh_heads *h = &kv->shape.heads;
-    const lh_arena *arena = &kv->layers[job->layer.index].arena;
-    lh_heads_budget budgets = kv->numbers.budgets.heads;
-    const int64_t *lens = arena->len;
-    int64_t heads = h->kv_count;
-    int apart = budgets != LH_HEADS_UNIFORM; /* heads have budgets of their own */
-    int columns = exchanges_columns(kv);
-    /* all heads hold as many entries, or nobody asks how many: adaptive heads are counted on the device */
-    int alike = apart ? budgets == LH_HEADS_ADAPTIVE && !columns : !lh_kv_slides(&kv->shape, job->layer.index);
-    int gathers = (columns || apart) && !alike;
-    if (gathers) {
-        if (budgets == LH_HEADS_PROFILE)
-            LH_LATCH(&kv->exec, lh_arena_pull_len(&kv->layers[job->layer.index].arena, &kv->exec));
-        lh_exec_latch(&kv->exec, lh_gather_lens(&kv->arrays.gather, h, kv->exec.comm, lens, kv->arrays.lens));
-        lens = kv->arrays.lens;
-        heads = h->kv_heads;
-    }
-    if (!measure(kv, job, lens, heads, room)) return 0;
-    if (gathers) lh_kv_make_work_everywhere(kv, job->cols);
+    const head_lens lens = lens_of(kv, job->layer.index);
+    if (!measure(kv, job, &lens, room)) return 0;
+    if (lens.gathered) lh_kv_make_work_everywhere(kv, job->cols);
     return 1;
 }
 
@@ -204,7 +216,7 @@ static lh_status move_kept(lh_kv *kv, const lh_evict_job *job, const int64_t *ca
 void lh_kv_move_kept(lh_kv *kv, const lh_evict_job *job, int64_t *counts)
 {
     const lh_layer_plan *plan = &kv->layers[job->layer.index].plan;
-    int64_t protected_ = plan->kept - (plan->ranked ? plan->protect.base : 0);
-    for (int64_t h = 0; h < kv->shape.heads.kv_count; h++) counts[h] += protected_ + plan->slack;
+    const int64_t more = lh_kv_protected(plan) + plan->slack;
+    for (int64_t h = 0; h < kv->shape.heads.kv_count; h++) counts[h] += more;
     LH_LATCH(&kv->exec, move_kept(kv, job, counts));
 }

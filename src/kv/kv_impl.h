@@ -141,9 +141,9 @@ lh_status lh_kv_rejoin(lh_kv *kv, const lh_evict_job *job, lh_held_rows *held);
 
 /* ---- one eviction (evict_layers.c) ---- */
 
-/* Work space for heads as long as they are now in any layer, and `cols` slots at least, of one layer in a prompt, after
- * it of LH_EVICT_AT_ONCE. lh_kv_make_work_everywhere: before evictions that exchange something, which all ranks need it
- * for; collective then. */
+/* Work space for heads as long as they are now in any layer, and `cols` slots at least: of one layer in a prompt, after
+ * it of up to LH_EVICT_AT_ONCE. lh_kv_make_work_everywhere: before evictions that exchange something, which all ranks
+ * need it for; collective then. */
 void lh_kv_make_work(lh_kv *kv, int64_t cols);
 void lh_kv_make_work_everywhere(lh_kv *kv, int64_t cols);
 

@@ -65,6 +65,11 @@ lh_layer_plan lh_kv_layer_plan(const lh_kv_shape *shape, const lh_policy_numbers
     return p;
 }
 
+int64_t lh_kv_protected(const lh_layer_plan *plan)
+{
+    return plan->kept - (plan->ranked ? plan->protect.base : 0);
+}
+
 int64_t lh_kv_block_count(const lh_policy_numbers *p, int64_t budget, int64_t tokens)
 {
     if (!p->evicts || !p->block || tokens <= budget) return 0;

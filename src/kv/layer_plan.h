@@ -30,6 +30,9 @@ typedef struct lh_layer_request {
 lh_layer_plan lh_kv_layer_plan(const lh_kv_shape *shape, const lh_policy_numbers *policy,
                                const lh_layer_request *request);
 
+/* Entries that every head keeps, whatever its scores are. */
+int64_t lh_kv_protected(const lh_layer_plan *plan);
+
 /* Slots that a head holding `held` entries gets beyond them: what it can grow by before something goes again. */
 int64_t lh_kv_slack(const lh_kv_shape *shape, const lh_policy_numbers *policy, const lh_layer_request *request,
                     int64_t held);

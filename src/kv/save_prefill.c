@@ -47,12 +47,6 @@ void lh_saved_prefill_close(lh_saved_prefill *s)
     lh_profiles_clear(&s->profiles);
 }
 
-/* Entries of a head that its policy keeps at the end of a prompt, all of them and those that do not compete. */
-static int64_t protected_of(const lh_layer_plan *plan)
-{
-    return plan->kept - (plan->ranked ? plan->protect.base : 0);
-}
-
 /* Every head holds what is protected; and exactly what the plan says where nothing else decides. */
 static lh_status check_layer(const lh_kv *kv, const lh_cache_file *file)
 {
@@ -64,7 +58,8 @@ static lh_status check_layer(const lh_kv *kv, const lh_cache_file *file)
         LH_FAIL(LH_EFILE, "'%s': layer %lld has a budget of %lld entries, the policy gives it %lld", path,
                 (long long)file->layer, (long long)file->budget, (long long)kv->arrays.budgets[file->layer]);
     for (int64_t g = 0; g < kv->shape.heads.kv_heads && !kv->numbers.block; g++) {
-        const int64_t n = file->offsets[g + 1] - file->offsets[g], least = is_exact ? plan->kept : protected_of(plan);
+        const int64_t n = file->offsets[g + 1] - file->offsets[g],
+                      least = is_exact ? plan->kept : lh_kv_protected(plan);
         if (n < least || (is_exact && n > least))
             LH_FAIL(LH_EFILE, "'%s': head %lld of layer %lld holds %lld entries, by '%s' it holds %s%lld", path,
                     (long long)g, (long long)file->layer, (long long)n, kv->policy.name, is_exact ? "" : "at least ",
@@ -78,7 +73,7 @@ static lh_status check_protected(lh_kv *kv, const lh_cache_file *file, const lh_
 {
     lh_status st = LH_OK;
     const lh_arena *arena = &kv->layers[file->layer].arena;
-    const int64_t wanted = protected_of(&kv->layers[file->layer].plan);
+    const int64_t wanted = lh_kv_protected(&kv->layers[file->layer].plan);
     uint8_t *state = NULL;
     lh_evict_classify(kv->evictor, job, 1);
     const lh_keep mask = lh_evict_keep(kv->evictor);
@@ -104,7 +99,7 @@ static lh_status rejoin(lh_kv *kv, const lh_cache_file *file, lh_held_rows *held
     const lh_arena *arena = &kv->layers[file->layer].arena;
     lh_evict_job job = lh_kv_end_job(kv, file->layer, arena);
     for (int64_t g = 0; g < kv->shape.heads.kv_heads; g++)
-        kv->arrays.room[g] = file->offsets[g + 1] - file->offsets[g] - protected_of(&kv->layers[file->layer].plan);
+        kv->arrays.room[g] = file->offsets[g + 1] - file->offsets[g] - lh_kv_protected(&kv->layers[file->layer].plan);
     LH_TRY(check_protected(kv, file, &job));
     return lh_kv_rejoin(kv, &job, held);
 }

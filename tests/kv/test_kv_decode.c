@@ -392,6 +392,8 @@ START_TEST(test_windows_are_observed_again_over_what_is_held)
           .budget = "40",
           .parts = {.proxies = "10%", .proxies_at = "both-ends", .non_causal = "on", .evict = "every:5"}},
          0},
+        /* the first stage takes a share of each layer's own budget */
+        {{.policy = "roco", .budget = "48", .parts = {.layer_budget = "pyramid", .evict = "every:2"}}, 0},
     };
     static const struct {
         int64_t heads, kv_heads;
