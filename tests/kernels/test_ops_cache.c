@@ -279,8 +279,8 @@ static void check_target(rig *g, const compaction *c, const lh_ragged *of)
 
 enum { MOST_CACHES = 11 /* more than a kernel takes at once */ };
 
-/* Case n, of several caches at once. */
-static void check_compaction(rig *g, int64_t longest, int n, int batch)
+/* Case n, of several caches at once, whose states take ld + gap bytes a head. */
+static void check_compaction(rig *g, int64_t longest, int n, int batch, int64_t gap)
 {
     lot m = {0};
     compaction c[MOST_CACHES] = {0};
@@ -290,10 +290,11 @@ static void check_compaction(rig *g, int64_t longest, int n, int batch)
         src[b] = put_cache(g, &c[b].src);
         dst[b] = target_make(&m, g, &c[b], &src[b]);
     }
-    const int64_t cells = src->heads * c->ld;
-    uint8_t *state = lot_new(&m, batch * cells);
-    for (int b = 0; b < batch && cells; b++) memcpy(state + b * cells, c[b].state, (size_t)cells);
-    RUN(g, compact, .dst = dst, .src = src, .state = rig_put(g, state, batch * cells), .batch = batch, .ld = c->ld,
+    const int64_t rows = batch * src->heads, ld = c->ld + gap;
+    uint8_t *state = lot_new(&m, rows * ld);
+    for (int64_t r = 0; r < rows && c->ld; r++)
+        memcpy(state + r * ld, c[r / src->heads].state + r % src->heads * c->ld, (size_t)c->ld);
+    RUN(g, compact, .dst = dst, .src = src, .state = rig_put(g, state, rows * ld), .batch = batch, .ld = ld,
         .kind = c->kind);
     for (int b = 0; b < batch; b++) check_target(g, &c[b], &dst[b]);
     rig_reset(g);
@@ -307,7 +308,7 @@ START_TEST(test_compact_keeps_what_is_marked_in_place_and_elsewhere)
         rig_open(&g, rig_backend(b));
         for (int n = 0; n < 480; n++) {
             omp_set_num_threads(1 + n % 4);
-            check_compaction(&g, kind(LONGEST, n), n, n % 3 ? 1 : 1 + n / 3 % MOST_CACHES);
+            check_compaction(&g, kind(LONGEST, n), n, n % 3 ? 1 : 1 + n / 3 % MOST_CACHES, 0);
         }
         rig_close(&g);
     }
@@ -315,6 +316,20 @@ START_TEST(test_compact_keeps_what_is_marked_in_place_and_elsewhere)
 END_TEST
 
 /* As many entries as 512 KiB of keys. */
+/* So many that a device lists some caches after the others. */
+START_TEST(test_compact_keeps_what_is_marked_in_many_slots)
+{
+    enum { SLOTS = 20 << 20, BATCH = 4 };
+    for (int b = 0; rig_backend(b); b++) {
+        rig g;
+        rig_open(&g, rig_backend(b));
+        for (int n = 0; n < 8; n++)
+            check_compaction(&g, kind(LONGEST, n), n, BATCH, SLOTS / BATCH / (kind(HEADS, n) + 1));
+        rig_close(&g);
+    }
+}
+END_TEST
+
 START_TEST(test_compact_keeps_what_is_marked_of_long_heads)
 {
     for (int b = 0; rig_backend(b); b++) {
@@ -323,7 +338,7 @@ START_TEST(test_compact_keeps_what_is_marked_of_long_heads)
         for (int n = 0; n < 42; n += rig_step(&g)) {
             int64_t longest = (1 << 19) / (kind(HEAD_DIM, n) * lh_dtype_bytes((lh_dtype)kind(TYPE, n)));
             omp_set_num_threads(1 + n % 4);
-            check_compaction(&g, longest, n, 1);
+            check_compaction(&g, longest, n, 1, 0);
         }
         rig_close(&g);
     }
@@ -418,6 +433,8 @@ int main(void)
     const TTest *const tests[] = {test_append_puts_rows_behind_every_head_and_touches_nothing_else,
                                   test_compact_keeps_what_is_marked_in_place_and_elsewhere,
                                   test_compact_keeps_what_is_marked_of_long_heads,
-                                  test_gathered_entries_stand_in_the_order_of_the_index, NULL};
+                                  test_compact_keeps_what_is_marked_in_many_slots,
+                                  test_gathered_entries_stand_in_the_order_of_the_index,
+                                  NULL};
     return rig_run("kernels/cache", tests);
 }

@@ -10,6 +10,9 @@
  * all of them. */
 enum { LIST_THREADS = 1024, THREADS = 256, ORDERED_THREADS = 1024, EACH = 4, SLICE_BYTES = 64 };
 
+/* Slots that are listed at once, 4 bytes each, where that is more than one cache has. */
+enum { LISTED = 1 << 24 };
+
 typedef struct compact_plan {
     lh_caches dst, src;
     const uint8_t *state; /* of their rows, [rows, ld] */
@@ -157,14 +160,16 @@ lh_status lh_cuda_compact(lh_stream *stream, const lh_compact_args *a)
 {
     const int64_t bytes = a->src->head_dim * lh_dtype_bytes(a->src->type);
     const int64_t unit = is_wide(a, bytes) ? (int64_t)sizeof(uint4) : (int64_t)sizeof(uint16_t);
+    const int64_t slots = a->src->heads * a->ld + 1, most = slots < LISTED ? LISTED / slots : 1;
     compact_plan p = {};
     p.ld = a->ld;
     p.units = (int)(bytes / unit);
     p.is_in_place = a->dst->k == a->src->k;
     p.is_fill = a->kind == LH_COMPACT_FILL;
-    for (int64_t from = 0; from < a->batch; from += LH_CACHES_AT_ONCE) {
-        p.dst = lh_caches_from(a->dst, from, a->batch);
-        p.src = lh_caches_from(a->src, from, a->batch);
+    for (int64_t from = 0; from < a->batch; from += p.src.count) {
+        const int64_t end = lh_min_i64(from + most, a->batch);
+        p.dst = lh_caches_from(a->dst, from, end);
+        p.src = lh_caches_from(a->src, from, end);
         p.state = a->state + p.src.first * a->ld;
         LH_TRY(compact_some(stream, &p, unit));
     }
