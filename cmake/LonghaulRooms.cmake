@@ -14,9 +14,16 @@ if(LH_SANITIZE)
         $<$<COMPILE_LANGUAGE:C,CXX>:-fsanitize=${LH_SANITIZE};-fno-sanitize-recover=all;-fno-omit-frame-pointer;-g1>)
     target_link_options(lh_flags INTERFACE -fsanitize=${LH_SANITIZE})
 endif()
-# assert() is for faults of our own and stays on in every build.
-string(REPLACE "-DNDEBUG" "" CMAKE_C_FLAGS_RELEASE "${CMAKE_C_FLAGS_RELEASE}")
-string(REPLACE "-DNDEBUG" "" CMAKE_C_FLAGS_RELWITHDEBINFO "${CMAKE_C_FLAGS_RELWITHDEBINFO}")
+# assert() is for faults of our own and stays on in every build. Of a language that is enabled.
+macro(lh_keep_asserts language)
+    foreach(build RELEASE RELWITHDEBINFO MINSIZEREL)
+        string(REPLACE "-DNDEBUG" "" CMAKE_${language}_FLAGS_${build} "${CMAKE_${language}_FLAGS_${build}}")
+    endforeach()
+endmacro()
+lh_keep_asserts(C)
+if(CMAKE_CUDA_COMPILER)
+    lh_keep_asserts(CUDA)
+endif()
 
 # lh_room(<room> SOURCES <files…> [LIBS <targets…>] [ON <rooms…>])  ON: the rooms that it calls, which a test that names
 # this room links too
