@@ -119,6 +119,11 @@ static void drop_claims(const run *r)
         if (paths[i]) lh_partial_drop(paths[i]);
 }
 
+const lh_profiles *lh_generate_profiles(const run *r)
+{
+    return r->request->policy ? r->request->profiles : &r->cache.profiles;
+}
+
 static lh_status open_run(run *r)
 {
     lh_status st = LH_OK;
@@ -142,7 +147,7 @@ static lh_status open_run(run *r)
                         &(lh_session_options){
                             .policy = &r->out->policy,
                             .given = q->given ? (const lh_keep_sets *const[]){&r->given} : NULL,
-                            .profiles = q->policy ? q->profiles : &r->cache.profiles,
+                            .profiles = lh_generate_profiles(r),
                             .prompt = q->load_cache ? 0 : q->prompt.n,
                             .more = (together(q) ? 0 : lh_generate_more(q)) + (q->load_cache ? q->prompt.n : 0),
                             .fork_more = together(q) ? lh_generate_more(q) : 0,

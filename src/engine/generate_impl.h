@@ -48,6 +48,9 @@ lh_decode lh_writer_decode(lh_answer_writer *writer);
 /* The answer is complete. */
 lh_status lh_writer_end(lh_answer_writer *writer);
 
+/* Those that the policy of the run names: the request's, or the ones of the cache that is loaded. */
+const lh_profiles *lh_generate_profiles(const lh_generate_run *run);
+
 /* Collective. All questions together, each in a fork of the session (generate_together.c). */
 lh_status lh_generate_together(lh_generate_run *run);
 

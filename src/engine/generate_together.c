@@ -39,8 +39,10 @@ static lh_status end_answer(void *self, lh_session *session, lh_finish_reason fi
 lh_status lh_generate_together(lh_generate_run *r)
 {
     const lh_generate_request *q = r->request;
-    const lh_context context = {
-        .prompt = *lh_session_tokens(r->session), .policy = &r->out->policy, .more = lh_generate_more(q)};
+    const lh_context context = {.prompt = *lh_session_tokens(r->session),
+                                .policy = &r->out->policy,
+                                .profiles = lh_generate_profiles(r),
+                                .more = lh_generate_more(q)};
     lh_scheduler_figures figures = {0};
     questions all = {.count = q->question_count};
     lh_status st = lh_calloc(&all.tasks, all.count, sizeof *all.tasks);

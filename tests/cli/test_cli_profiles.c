@@ -225,6 +225,37 @@ START_TEST(test_a_cache_goes_on_without_its_files)
 }
 END_TEST
 
+/* Answers to two questions, as an array of token ids each; of a run with one they are the only one's. */
+static json_t *answers_of(int ranks, const char *line)
+{
+    json_t *o = result_of(ranks, line), *answers = json_object_get(o, "answers"), *out = json_array();
+    for (size_t i = 0; i < json_array_size(answers); i++)
+        json_array_append(out, json_object_get(json_array_get(answers, i), "token_ids"));
+    if (!answers) json_array_append(out, json_object_get(o, "token_ids"));
+    json_decref(o);
+    return out;
+}
+
+START_TEST(test_questions_that_are_asked_together_go_by_weights)
+{
+    static const char *const asked[] = {RUN FILES "--question 'Which age?' ", RUN FILES "--question 'What times?' ",
+                                        RUN FILES "--save-cache c.h5 --question 'Which age?' --question 'What times?'",
+                                        "generate -m tiny.h5 --load-cache c.h5 -n 6 --ignore-eos --json -q "
+                                        "--deterministic --question 'Which age?' --question 'What times?'"};
+    json_t *alone = answers_of(1, asked[0]), *second = answers_of(1, asked[1]);
+    json_array_extend(alone, second);
+    for (int ranks = 1; ranks <= 3; ranks++)
+        for (int i = 2; i < 4; i++) {
+            json_t *together = answers_of(ranks, asked[i]);
+            ck_assert_uint_eq(json_array_size(together), 2);
+            ck_assert_msg(json_equal(alone, together), "other answers, %d ranks: %s", ranks, asked[i]);
+            json_decref(together);
+        }
+    json_decref(alone);
+    json_decref(second);
+}
+END_TEST
+
 /* Text of single-byte tokens; the window of 160 is `whole`. */
 static void write_passage(void)
 {
@@ -243,6 +274,7 @@ int main(void)
                                   test_ranks_with_different_weights_are_told_apart,
                                   test_weights_say_what_is_kept,
                                   test_a_cache_goes_on_without_its_files,
+                                  test_questions_that_are_asked_together_go_by_weights,
                                   test_eval_goes_by_weights_as_generate_does,
                                   test_eval_takes_weights_for_all_policies_or_for_one,
                                   test_even_weights_are_none,
