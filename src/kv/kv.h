@@ -83,7 +83,8 @@ lh_status lh_kv_part(lh_kv *kv);
 /* ---- prefill ---- */
 
 /* A prompt of `tokens` tokens, after which at most `more` tokens are expected (slack; more is possible, at the price of
- * a copy). Makes the budgets of all layers. The cache must be empty. */
+ * a copy). Makes the budgets of all layers. The cache must be empty. LH_EUSAGE where a prompt so long, or the policy for
+ * it, is impossible (lh_policy_check). */
 lh_status lh_kv_begin(lh_kv *kv, int64_t tokens, int64_t more);
 
 /* The layer's view for the prompt: device memory, len 0, room for all its tokens. */

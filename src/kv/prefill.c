@@ -46,7 +46,7 @@ static lh_status number_rows(lh_kv *kv)
     return lh_exec_take(&kv->exec);
 }
 
-/* The bins of score summaries count in 32 bits. */
+/* For the policy, and for the bins of score summaries, which count in 32 bits. */
 static lh_status check_length(const lh_kv *kv, int64_t tokens, int64_t more)
 {
     const lh_policy_division *budgets = &kv->policy.budgets;
@@ -57,7 +57,7 @@ static lh_status check_length(const lh_kv *kv, int64_t tokens, int64_t more)
     if (budgets->heads == LH_HEADS_ADAPTIVE && tokens > INT32_MAX / heads)
         LH_FAIL(LH_EUSAGE, "a prompt of %lld tokens is too long for budgets that %lld heads share", (long long)tokens,
                 (long long)heads);
-    return LH_OK;
+    return lh_policy_check(&kv->policy, tokens);
 }
 
 lh_status lh_kv_begin(lh_kv *kv, int64_t tokens, int64_t more)

@@ -229,6 +229,20 @@ START_TEST(test_a_text_that_cannot_fit_is_refused_before_it_is_tokenized)
 }
 END_TEST
 
+/* How large a share of a prompt is shows when the prompt is there. */
+START_TEST(test_a_block_that_a_share_of_the_prompt_does_not_hold_is_refused)
+{
+    static const char message[] = "'--evict block:16' must be smaller than the budget of 5 entries";
+    program_result r = {0};
+    program_run(&r, 1, "--version > version; head -c 100 /dev/zero | tr '\\0' a > hundred");
+    for (int ranks = 1; ranks <= 2; ranks++)
+        program_refuses(ranks, 2, message,
+                        "generate -m tiny.h5 -f hundred --chat=off -n 2 --policy h2o --budget 5% --evict block:16");
+    program_refuses(1, 2, message, "plan -m tiny.h5 --context 100 --policy h2o --budget 5% --evict block:16");
+    program_clear(&r);
+}
+END_TEST
+
 /* An answer of a minute, interrupted once there is some text, or the program has computed for so many hundredths of a
  * second, however long that takes on a busy machine. */
 #define LONG_ANSWER "generate -m long.h5 -p a -n 100000 --ignore-eos"
@@ -424,6 +438,7 @@ int main(void)
                                   test_forced_tokens_are_fed,
                                   test_waiting_for_the_prompt_is_no_hang,
                                   test_a_text_that_cannot_fit_is_refused_before_it_is_tokenized,
+                                  test_a_block_that_a_share_of_the_prompt_does_not_hold_is_refused,
                                   test_an_interrupt_ends_with_what_there_is,
                                   test_an_interrupt_of_any_rank_is_one_of_all,
                                   test_an_interrupt_of_a_prompt_says_that_nothing_was_saved,
