@@ -7,7 +7,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,6 +19,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process.h"
 
 enum { HOST_BYTES = 40, TRIES = 4 };
 
@@ -101,7 +101,7 @@ static lh_status meet(const target *t, const char *name, const char *host, long 
     int here = strcmp(host, t->host) == 0;
     LH_TRY_DONE(lh_asprintf(&other, "%.*s%s", slash ? (int)(slash + 1 - t->path) : 0, t->path, name));
     if (lstat(other, &info) != 0 || !S_ISREG(info.st_mode)) goto done;
-    if (here && (kill((pid_t)pid, 0) == 0 || errno == EPERM))
+    if (here && lh_process_may_own(pid, info.st_mtime))
         LH_FAIL_DONE(LH_EWRITE, "cannot write '%s': process %ld of this host writes it, into '%s': name another file",
                      t->path, pid, other);
     if (!here && info.st_size)
@@ -152,6 +152,15 @@ static int open_claim(const target *t)
     return -1;
 }
 
+/* Removes what an earlier process of the same number left: numbers come again after a start of the machine, and in
+ * every container. 0: this process itself wrote it, or it is no such file. */
+static int remove_earlier(const target *t)
+{
+    struct stat info;
+    return lstat(t->partial, &info) == 0 && S_ISREG(info.st_mode) &&
+           !lh_process_may_own((long)getpid(), info.st_mtime) && unlink(t->partial) == 0;
+}
+
 /* Why the partial file could not be created, in terms of the output. */
 static lh_status fail_create(const target *t, int error)
 {
@@ -174,6 +183,7 @@ static lh_status take(const target *t, int *fd)
         *fd = open(t->partial, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (*fd < 0 && errno == EEXIST) {
             *fd = open_claim(t);
+            if (*fd < 0 && remove_earlier(t)) continue;
             if (*fd < 0)
                 LH_FAIL(LH_EWRITE, "cannot create '%s': it exists, left by a run that was killed: delete it",
                         t->partial);

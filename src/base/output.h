@@ -1,8 +1,9 @@
 /* output.h - files that a run writes. An output goes to a partial file beside it, "NAME.HOST.PID.partial", and is
  * synced and renamed at the end, so that the old file stays until the new one is whole. The partial file belongs to one
  * process: it is created exclusively and never through a symbolic link, and no other process renames it or removes what
- * was written to it. While a process has one, others are refused the same output. An output that is a symbolic link is
- * written where the link points. Failures are LH_EWRITE, and messages name the file. */
+ * was written to it, but for a later one of the same number. While a process has one, others are refused the same
+ * output. An output that is a symbolic link is written where the link points. Failures are LH_EWRITE, and messages name
+ * the file. */
 #ifndef LH_BASE_OUTPUT_H
 #define LH_BASE_OUTPUT_H
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/destination.h"
@@ -250,6 +251,65 @@ START_TEST(test_at_most_one_of_many_claims_at_a_time)
 }
 END_TEST
 
+/* Its last change was so long before now. */
+static void age(const char *path, int64_t seconds)
+{
+    const struct timespec then[2] = {{.tv_sec = time(NULL) - seconds}, {.tv_sec = time(NULL) - seconds}};
+    ck_assert_int_eq(utimensat(AT_FDCWD, path, then, 0), 0);
+}
+
+START_TEST(test_a_process_that_ended_unasked_for_writes_nothing)
+{
+    char folder[FOLDER_BYTES], name[256];
+    siginfo_t ended;
+    folder_enter(folder);
+    pid_t pid = fork();
+    if (pid == 0) _exit(0);
+    ck_assert_int_eq(waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOWAIT), 0); /* it stays a zombie */
+    partial_of(name, NULL, pid);
+    put(name, "half");
+    ck_assert_int_eq(lh_file_write("r", "new", 3), LH_OK); /* with a warning */
+    holds("r", "new");
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    unlink(name);
+    unlink("r");
+    folder_leave(folder);
+}
+END_TEST
+
+/* Process numbers come again. */
+START_TEST(test_a_process_that_began_later_writes_nothing)
+{
+    char folder[FOLDER_BYTES], name[256], owner[32];
+    folder_enter(folder);
+    pid_t pid = fork();
+    if (pid == 0) {
+        pause();
+        _exit(0);
+    }
+    partial_of(name, NULL, pid);
+    put(name, "half");
+    snprintf(owner, sizeof owner, "process %d of this host", pid);
+    check_message(lh_partial_claim("r", 1), LH_EWRITE, owner);
+    age(name, 3600);
+    ck_assert_int_eq(lh_file_write("r", "new", 3), LH_OK);
+    holds("r", "new");
+    holds(name, "half");
+    kill(pid, SIGKILL);
+    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+    unlink(name);
+    partial_of(name, NULL, getpid());
+    put(name, "half");
+    check_message(lh_partial_claim("r", 1), LH_EWRITE, "delete it");
+    age(name, 3600);
+    ck_assert_int_eq(lh_file_write("r", "newer", 5), LH_OK);
+    holds("r", "newer");
+    ck_assert(!lh_file_exists(name));
+    unlink("r");
+    folder_leave(folder);
+}
+END_TEST
+
 START_TEST(test_what_a_killed_run_left_is_not_lost_and_in_nobodys_way)
 {
     char folder[FOLDER_BYTES], name[256];
@@ -311,6 +371,8 @@ int main(void)
                                   test_files_in_shared_memory_are_files,
                                   test_the_second_of_two_writers_is_refused,
                                   test_at_most_one_of_many_claims_at_a_time,
+                                  test_a_process_that_ended_unasked_for_writes_nothing,
+                                  test_a_process_that_began_later_writes_nothing,
                                   test_what_a_killed_run_left_is_not_lost_and_in_nobodys_way,
                                   test_a_link_in_the_place_of_the_partial_file_is_not_followed,
                                   NULL};
