@@ -15,6 +15,9 @@
 
 enum { STATE_BYTES = 1 << 20 };
 
+/* A count to which a run can add. */
+static const int64_t MOST = INT64_C(1) << 60;
+
 const char *const lh_batch_stages[LH_BATCH_STAGES] = {"running", "done", "interrupted", "failed", "killed", "unknown"};
 
 void lh_batch_state_clear(lh_batch_state *state)
@@ -80,7 +83,7 @@ static lh_status get_state(lh_batch_state *state, const json_t *object, const ch
     if (state->stage == LH_BATCH_KILLED) LH_FAIL(LH_EINPUT, "'%s' is not the state of a batch", path);
     for (int i = 0; i < COUNTS; i++) {
         int64_t *count = (int64_t *)((char *)state + counts[i].at);
-        LH_TRY(lh_json_i64(object, path, counts[i].name, 0, INT64_MAX, count));
+        LH_TRY(lh_json_i64(object, path, counts[i].name, 0, MOST, count));
     }
     for (int i = 0; i < TEXTS; i++) {
         const char *text = NULL;

@@ -484,8 +484,9 @@ static lh_status replay(run *r)
 /* The outputs, before long work. */
 static lh_status claim(const struct replay_options *o)
 {
-    if (o->keep_sets && mkdir(o->keep_sets, 0777) != 0 && !lh_file_is_folder(o->keep_sets))
-        LH_FAIL(LH_EWRITE, "cannot create the folder '%s': %s", o->keep_sets, strerror(errno));
+    const int error = o->keep_sets && mkdir(o->keep_sets, 0777) != 0 ? errno : 0;
+    if (error && !lh_file_is_folder(o->keep_sets))
+        LH_FAIL(LH_EWRITE, "cannot create the folder '%s': %s", o->keep_sets, strerror(error));
     if (o->make_budgets) LH_TRY(lh_file_claim(o->make_budgets, 1 << 16));
     return o->output ? lh_partial_claim(o->output, 1 << 20) : LH_OK;
 }

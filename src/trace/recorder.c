@@ -31,6 +31,7 @@ done:
 void lh_trace_close(lh_trace *t)
 {
     if (!t) return;
+    if (t->folder) lh_partial_drop(t->options.path);
     lh_segment_writer_close(t->writer);
     lh_recorded_layer_clear(&t->layer);
     lh_recorded_after_clear(&t->after, t->shape.layers);
@@ -162,6 +163,13 @@ static lh_status make_folder(const lh_trace *t)
     LH_FAIL(LH_EWRITE, "cannot create the folder '%s': %s", t->folder, strerror(errno));
 }
 
+/* The trace, and the folder of its segments. */
+static lh_status claim(const lh_trace *t)
+{
+    LH_TRY(lh_partial_claim(t->options.path, 0));
+    return make_folder(t);
+}
+
 /* An evictor that counts every statistic; policies that evict in blocks never hold the whole prompt. */
 static lh_status open_stats(lh_trace *t, const lh_policy *policy)
 {
@@ -194,7 +202,7 @@ static lh_status open_all(lh_trace *t, const lh_generate_request *r)
     LH_TRY(lh_calloc(&t->positions, t->rows, sizeof *t->positions));
     lh_trace_rows(&t->options, t->prompt, t->positions);
     LH_TRY(open_stats(t, r->policy));
-    return lh_comm_rank(t->view.comm) == 0 ? make_folder(t) : LH_OK;
+    return lh_comm_rank(t->view.comm) == 0 ? claim(t) : LH_OK;
 }
 
 static lh_status begin(void *self, lh_engine *engine, const lh_generate_request *r, lh_kv_listener *listener)

@@ -503,6 +503,11 @@ START_TEST(test_a_run_is_counted)
               &output, "out.jsonl", input,
               &(lh_batch_output_options){.run = run, .resume = 1, .metrics = "none/m.prom", .ranks = 2, .replicas = 1}),
           LH_EWRITE, "none/m.prom");
+    state.new_tokens = INT64_MAX; /* nothing can be added to it */
+    OK(lh_batch_state_write(&state, "full.state"));
+    lh_batch_state_clear(&state);
+    FAILS(lh_batch_state_read(&state, "full.state"), LH_EINPUT, "new_tokens");
+    unlink("full.state");
     lh_batch_state_clear(&state);
     lh_batch_input_close(input);
     lh_buf_clear(&text);

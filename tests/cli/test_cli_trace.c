@@ -250,6 +250,22 @@ END_TEST
 
 /* ---- a run that is killed ---- */
 
+START_TEST(test_an_output_that_cannot_be_is_refused_before_the_run)
+{
+    program_result r = {0};
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        program_run(&r, 1, "--version > /dev/null; mkdir -p folder.h5");
+        program_run(&r, ranks, "trace -m tiny.h5 --chat=off -f text -n 2 -q -o folder.h5");
+        program_exits(&r, 6);
+        program_says(&r, "'folder.h5': it is a folder");
+        ck_assert_str_eq(r.out.data, "");
+    }
+    program_run(&r, 1, "--version > /dev/null; rmdir folder.h5 && ! ls -d folder.h5* 2> /dev/null");
+    program_exits(&r, 0);
+    program_clear(&r);
+}
+END_TEST
+
 START_TEST(test_a_killed_run_leaves_what_it_had)
 {
     program_result r = {0};
@@ -634,6 +650,7 @@ int main(void)
                                   test_a_trace_is_drawn,
                                   test_steps_have_the_logits_of_the_run,
                                   test_recording_changes_nothing,
+                                  test_an_output_that_cannot_be_is_refused_before_the_run,
                                   test_a_killed_run_leaves_what_it_had,
                                   test_a_layer_of_a_killed_run_is_whole_or_not_there,
                                   test_a_replay_keeps_what_a_run_keeps,
