@@ -108,6 +108,59 @@ START_TEST(test_an_interrupted_job_is_queued_again_and_goes_on)
 }
 END_TEST
 
+/* But for the policy, which the cache has. */
+START_TEST(test_a_job_that_goes_on_has_the_options_it_was_given)
+{
+    static const char job[] =
+        "--version > version; export SLURM_JOB_ID=19 SLURM_RESTART_COUNT=%d INTERRUPT=%d; " JOB_LINE
+        "tiny.h5 book 'Who did it?' --policy snapkv -b 40 --window=16 --dtype f32 --kv-dtype=f32 --deterministic "
+        "--max-new 150 -- --ignore-eos";
+    program_result r = {0};
+    program_run(&r, 1, job, 0, 1);
+    program_exits(&r, 75);
+    program_run(&r, 1, job, 1, 0);
+    program_exits(&r, 0);
+    program_run(&r, 1,
+                "--version > version; grep -e '--load-cache longhaul-19.cache.h5 --dtype f32 --kv-dtype=f32 "
+                "--deterministic --max-new 150 --ignore-eos' srun.log");
+    program_exits(&r, 0);
+    program_clear(&r);
+}
+END_TEST
+
+/* The scripts look for themselves in a Slurm that may not answer. */
+START_TEST(test_a_job_needs_no_answer_of_scontrol)
+{
+    program_result r = {0};
+    program_run(&r, 1,
+                "--version > version; mkdir -p mute; cp bin/srun mute; printf '#!/bin/sh\\nexit 1\\n' > mute/scontrol; "
+                "chmod +x mute/scontrol; SLURM_JOB_ID=20 LONGHAUL=" LONGHAUL " PATH=$PWD/mute:$PATH bash " SOURCE_DIR
+                "/jobs/longhaul.sbatch tiny.h5 book 'Who did it?' --budget 40 --max-new 4");
+    program_exits(&r, 0);
+    program_clear(&r);
+}
+END_TEST
+
+/* An output of an earlier batch is none of this one's. */
+START_TEST(test_parts_that_cannot_be_joined_fail_the_job)
+{
+    program_result r = {0};
+    program_file("requests.jsonl", "{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"/v1/completions\",\"body\":"
+                                   "{\"model\":\"tiny\",\"prompt\":\"It was\",\"max_tokens\":2}}\n");
+    program_file("mergeless", "#!/bin/sh\n[ $1 != merge ] || exit 6\nexec " LONGHAUL " \"$@\"\n");
+    program_file("out.jsonl", "an older one\n");
+    for (int fails = 0; fails < 2; fails++) {
+        program_run(&r, 1,
+                    "--version > version; chmod +x mergeless; printf '#!/bin/sh\\n' > bin/sleep; chmod +x bin/sleep; "
+                    "SLURM_JOB_ID=21 LONGHAUL=%s PATH=$PWD/bin:$PATH bash " SOURCE_DIR
+                    "/jobs/array.sbatch 1 out.jsonl -m tiny.h5 -i requests.jsonl; code=$?; rm bin/sleep; exit $code",
+                    fails ? "$PWD/mergeless" : LONGHAUL);
+        program_exits(&r, fails ? 6 : 0);
+    }
+    program_clear(&r);
+}
+END_TEST
+
 /* With a program that says what it was asked. */
 START_TEST(test_a_job_with_gpus_asks_for_them)
 {
@@ -159,6 +212,9 @@ int main(void)
                                   test_a_job_on_several_nodes_counts_the_memory_of_each,
                                   test_a_job_finds_the_program_or_says_where_it_may_be,
                                   test_an_interrupted_job_is_queued_again_and_goes_on,
+                                  test_a_job_that_goes_on_has_the_options_it_was_given,
+                                  test_a_job_needs_no_answer_of_scontrol,
+                                  test_parts_that_cannot_be_joined_fail_the_job,
                                   test_a_job_with_gpus_asks_for_them,
                                   test_a_moved_checkout_is_configured_anew,
                                   NULL};
