@@ -30,6 +30,7 @@ typedef struct target {
     char *path;    /* the file to replace: where symbolic links lead */
     char *partial; /* the file of this process */
     char host[HOST_BYTES];
+    int alone; /* 1: a process of another host that has claimed it is taken to live */
 } target;
 
 /* Without dots, so that a name has one reading. */
@@ -104,7 +105,7 @@ static lh_status meet(const target *t, const char *name, const char *host, long 
     if (here && lh_process_may_own(pid, info.st_mtime))
         LH_FAIL_DONE(LH_EWRITE, "cannot write '%s': process %ld of this host writes it, into '%s': name another file",
                      t->path, pid, other);
-    if (!here && info.st_size)
+    if (!here && (info.st_size || t->alone))
         LH_FAIL_DONE(LH_EWRITE, "cannot write '%s': process %ld of host %s writes it; if it has ended, delete '%s'",
                      t->path, pid, host, other);
     if (here && info.st_size == 0)
@@ -201,10 +202,10 @@ static lh_status take(const target *t, int *fd)
     }
 }
 
-lh_status lh_partial_claim(const char *path, int64_t bytes)
+static lh_status claim(const char *path, int64_t bytes, int alone)
 {
     lh_status st = LH_OK;
-    target t = {0};
+    target t = {.alone = alone};
     struct statvfs fs;
     int fd = -1;
     LH_TRY_DONE(target_check(&t, path));
@@ -218,6 +219,16 @@ done:
     if (fd >= 0) close(fd);
     target_clear(&t);
     return st;
+}
+
+lh_status lh_partial_claim(const char *path, int64_t bytes)
+{
+    return claim(path, bytes, 0);
+}
+
+lh_status lh_partial_claim_alone(const char *path)
+{
+    return claim(path, 0, 1);
 }
 
 lh_status lh_partial_open(char **out, const char *path)

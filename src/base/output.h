@@ -17,6 +17,10 @@
  * lh_partial_drop. */
 lh_status lh_partial_claim(const char *path, int64_t bytes);
 
+/* The same where harm would be done to a run that has claimed it: also one of another host, which nobody can see, is
+ * taken to live until its partial file is deleted. */
+lh_status lh_partial_claim_alone(const char *path);
+
 /* *out: the name of the partial file of this process, which is claimed if it was not, and empty. */
 lh_status lh_partial_open(char **out, const char *path);
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/output.h"
 #include "cli/generate_command.h"
 #include "cli/trace_options.h"
 #include "trace/join.h"
@@ -67,11 +68,15 @@ static const lh_syntax syntax = {
     .groups = groups,
     .examples = examples};
 
+/* Not while the run records: its segments go. */
 static lh_status join(const char *path)
 {
     int missing = 0;
     if (!lh_cli_first()) return LH_OK;
-    LH_TRY(lh_trace_join(path, &missing));
+    LH_TRY(lh_partial_claim_alone(path));
+    const lh_status st = lh_trace_join(path, &missing);
+    lh_partial_drop(path);
+    LH_TRY(st);
     if (missing)
         lh_info("'%s' is a trace of what the run had recorded when it ended: 'longhaul info' says how much", path);
     else

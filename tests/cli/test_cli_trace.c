@@ -269,12 +269,17 @@ END_TEST
 START_TEST(test_a_killed_run_leaves_what_it_had)
 {
     program_result r = {0};
-    program_run(&r, 1,
-                "--version > /dev/null; " LONGHAUL
-                " trace -m tiny.h5 --chat=off -f text -n 1500 --ignore-eos -q -o k.h5 "
-                "> /dev/null 2>&1 & pid=$!; i=0; until [ -e k.h5.segments/after-n0001-r000.h5 ] || [ $i = 600 ]; do "
-                "sleep 0.05; i=$((i+1)); done; kill -9 $pid; wait $pid; [ $? = 137 ] && [ ! -e k.h5 ]");
+    program_run(
+        &r, 1,
+        "--version > /dev/null; " LONGHAUL " trace -m tiny.h5 --chat=off -f text -n 1500 --ignore-eos -q -o k.h5 "
+        "> /dev/null 2>&1 & pid=$!; i=0; until [ -e k.h5.segments/after-n0001-r000.h5 ] || [ $i = 600 ]; do "
+        "sleep 0.05; i=$((i+1)); done; kill -STOP $pid; " LONGHAUL
+        " trace --join k.h5 2> early; joined=$?; kill -9 $pid; "
+        "wait $pid; [ $? = 137 ] && [ ! -e k.h5 ] && [ $joined = 6 ] && grep -q \"process $pid of this host\" early");
     program_exits(&r, 0);
+    program_run(&r, 1, "--version > /dev/null; touch k.h5.elsewhere.7.partial");
+    program_refuses(1, 6, "process 7 of host elsewhere writes it; if it has ended, delete", "trace --join k.h5");
+    program_run(&r, 1, "--version > /dev/null; rm k.h5.elsewhere.7.partial");
     program_refuses(1, 6, "the segments of an unfinished trace", "trace -m tiny.h5 --chat=off -f text -n 2 -o k.h5");
     program_run(&r, 1, "trace --join k.h5");
     program_exits(&r, 0);
