@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/unicode.h"
+#include "text/text_check.h"
 
 /* A file in the folder of contexts, also after symbolic links. real: [PATH_MAX] where it lies. */
 static lh_status find_file(const char *root, const char *name, char *real)
@@ -27,6 +28,20 @@ done:
     return st;
 }
 
+static lh_status check_text(const lh_buf *text, const char *name)
+{
+    lh_status st = LH_OK;
+    lh_buf said = {0};
+    LH_TRY_DONE(lh_buf_printf(&said, "'context_file': '%s'", name));
+    if (text->bytes == 0) LH_FAIL_DONE(LH_EINPUT, "%s is empty", said.data);
+    LH_TRY_DONE(lh_text_check(said.data, text->data, text->bytes));
+    if (memchr(text->data, 0, (size_t)text->bytes))
+        LH_FAIL_DONE(LH_EINPUT, "%s holds a zero byte: it is not text", said.data);
+done:
+    lh_buf_clear(&said);
+    return st;
+}
+
 lh_status lh_batch_context_read(lh_buf *text, const char *root, const char *name)
 {
     const int64_t most = INT64_C(1) << 30;
@@ -35,8 +50,7 @@ lh_status lh_batch_context_read(lh_buf *text, const char *root, const char *name
     LH_TRY(find_file(root, name, real));
     LH_TRY(lh_file_read_regular(text, real, most));
     lh_text_drop_mark(text, 0);
-    if (text->bytes == 0) LH_FAIL(LH_EINPUT, "'context_file': '%s' is empty", name);
-    return LH_OK;
+    return check_text(text, name);
 }
 
 uint64_t lh_batch_context_hash(const lh_buf *text)

@@ -12,6 +12,7 @@
 #include "base/output.h"
 #include "base/unicode.h"
 #include "batch/appender.h"
+#include "text/text_check.h"
 
 static const int64_t TEXT_BYTES = INT64_C(1) << 30, BUFFER_BYTES = 1 << 20;
 
@@ -78,6 +79,9 @@ static lh_status next_file(documents *d, int *more)
     LH_TRY(lh_buf_append(&d->text, "", 1)); /* an empty file has a text, too */
     d->text.bytes--;
     lh_text_drop_mark(&d->text, 0);
+    LH_TRY(lh_buf_printf(&d->id, "'%s'", path));
+    LH_TRY(lh_text_check_kind(d->id.data, d->text.data, d->text.bytes));
+    d->id.bytes = 0;
     return lh_buf_puts(&d->id, name_of(path));
 }
 

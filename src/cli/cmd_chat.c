@@ -152,6 +152,8 @@ static lh_status begin_talk(run *r, lh_tokens *context)
     t->begun = t->chat;
     LH_TRY_DONE(lh_buf_puts(&document, o->prompt ? o->prompt : ""));
     if (o->prompt_file) LH_TRY_DONE(lh_text_read(&document, o->prompt_file));
+    if (o->prompt_file && document.bytes == 0)
+        LH_FAIL_DONE(LH_EINPUT, "the document is empty: nothing was read from '%s'", o->prompt_file);
     text.format = t->chat.format;
     text.text = document.data;
     text.bytes = document.bytes;

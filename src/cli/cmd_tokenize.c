@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "cli/cli.h"
+#include "cli/text_input.h"
 #include "engine/prompt.h"
 #include "import/tokenizer_source.h"
 #include "text/messages.h"
@@ -343,7 +344,7 @@ static lh_status run_tokenize(lh_call *call)
     if (v->prompt)
         LH_TRY_DONE(lh_buf_puts(&in, v->prompt));
     else
-        LH_TRY_DONE(lh_file_read(&in, path, TEXT_BYTES));
+        LH_TRY_DONE(v->decode || v->jsonl ? lh_file_read(&in, path, TEXT_BYTES) : lh_text_read(&in, path));
     if (v->jsonl)
         LH_TRY_DONE(all_lines(&r, &in));
     else if (v->decode)

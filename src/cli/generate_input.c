@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "cli/text_input.h"
 #include "eval/needle.h"
+#include "text/text_check.h"
 
 #define FIELD(member) LH_FIELD(lh_input_options, member)
 static const lh_option rows[] = {
@@ -192,7 +193,8 @@ static lh_status read_prompt_file(lh_input *out)
     const char *path = in->prompt_file ? in->prompt_file : "-";
     if (strcmp(path, "-") == 0 && isatty(0)) lh_info("reading the prompt from the terminal, Ctrl-D ends it");
     LH_TRY(lh_text_read(&out->prompt, path));
-    if (out->prompt.bytes == 0 && lh_input_questions(in) == 0)
+    /* a document that is empty is a mistake also where there is a question about it */
+    if (out->prompt.bytes == 0 && (in->prompt_file || lh_input_questions(in) == 0))
         LH_FAIL(LH_EINPUT, "the prompt is empty: nothing was read from %s%s%s", in->prompt_file ? "'" : "",
                 in->prompt_file ? path : "standard input", in->prompt_file ? "'" : "");
     return LH_OK;

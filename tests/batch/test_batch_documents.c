@@ -68,6 +68,10 @@ START_TEST(test_what_makes_no_request)
     rig_enter();
     mkdir("docs", 0777);
     FAILS(write_from("docs", "{text}", 0), LH_EINPUT, "has no document");
+    rig_text("docs/a.txt", "%PDF-1.7 and more");
+    FAILS(write_from("docs", "{text}", 0), LH_EINPUT, "a.txt' is a PDF, not text: 'pdftotext");
+    rig_text("docs/a.txt", "\xFF\xFE of UTF-16");
+    FAILS(write_from("docs", "{text}", 0), LH_EINPUT, "a.txt' is UTF-16, not UTF-8");
     rig_text("docs/a.txt", "first");
     FAILS(write_from("docs", "What?", 0), LH_EUSAGE,
           "has nothing of the document: of 'docs' it can have '{name}', '{text}'");

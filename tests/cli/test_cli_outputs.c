@@ -198,6 +198,9 @@ END_TEST
 START_TEST(test_an_empty_prompt_has_one_code)
 {
     program_refuses(1, 3, "the prompt is empty: nothing was read from 'empty'", "generate -m tiny.h5 -f empty");
+    program_refuses(1, 3, "the prompt is empty: nothing was read from 'empty'",
+                    "generate -m tiny.h5 -f empty --question q");
+    program_refuses(1, 3, "the document is empty: nothing was read from 'empty'", "chat -m tiny.h5 -f empty");
     program_refuses(1, 3, "the prompt is empty: 'empty' holds no token ids",
                     "generate -m tiny.h5 --prompt-tokens empty");
     program_refuses(2, 3, "the prompt is empty: 'empty'", "generate -m tiny.h5 --prompt-tokens empty");

@@ -572,11 +572,15 @@ START_TEST(test_a_context_stays_in_its_folder)
 {
     program_result r = {0};
     program_file("secret.txt", "secret");
-    program_run(&r, 1, "--version; mkdir -p root && ln -sf ../secret.txt root/link.txt && mkfifo root/pipe.txt");
+    program_run(&r, 1,
+                "--version; mkdir -p root && ln -sf ../secret.txt root/link.txt && mkfifo root/pipe.txt && "
+                "printf '\\377\\376a' > root/wide.txt");
     program_file("in.jsonl", "{\"custom_id\": \"link\", \"method\": \"POST\", \"url\": \"/v1/completions\", "
                              "\"context_file\": \"link.txt\", \"body\": {\"prompt\": \"x\"}}\n"
                              "{\"custom_id\": \"pipe\", \"method\": \"POST\", \"url\": \"/v1/completions\", "
-                             "\"context_file\": \"pipe.txt\", \"body\": {\"prompt\": \"x\"}}\n");
+                             "\"context_file\": \"pipe.txt\", \"body\": {\"prompt\": \"x\"}}\n"
+                             "{\"custom_id\": \"wide\", \"method\": \"POST\", \"url\": \"/v1/completions\", "
+                             "\"context_file\": \"wide.txt\", \"body\": {\"prompt\": \"x\"}}\n");
     unlink("out.jsonl");
     program_run(&r, 1, BATCH " -o out.jsonl --context-root root");
     program_exits(&r, 1);
@@ -587,6 +591,10 @@ START_TEST(test_a_context_stays_in_its_folder)
     line = line_of("out.jsonl", "pipe");
     ck_assert_ptr_nonnull(strstr(json_string_value(json_object_get(json_object_get(line, "error"), "message")),
                                  "must be a regular file"));
+    json_decref(line);
+    line = line_of("out.jsonl", "wide");
+    ck_assert_ptr_nonnull(strstr(json_string_value(json_object_get(json_object_get(line, "error"), "message")),
+                                 "'context_file': 'wide.txt' is UTF-16, not UTF-8"));
     json_decref(line);
     program_clear(&r);
 }
