@@ -213,10 +213,20 @@ static const char *name_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
+/* What requests have that do not say otherwise, by the names that they say it with. */
+static json_t *defaults_json(const lh_batch_defaults *d)
+{
+    const lh_sampling *s = &d->sampling;
+    return json_pack("{s:I, s:f, s:I, s:f, s:f, s:f, s:I, s:b}", "max_tokens", (json_int_t)d->max_new, "temperature",
+                     s->temperature, "top_k", (json_int_t)s->top_k, "top_p", s->top_p, "min_p", s->min_p,
+                     "repeat_penalty", s->repeat_penalty, "seed", (json_int_t)s->seed, "ignore_eos", d->ignore_eos);
+}
+
 /* The same on every number of ranks, so that a run can go on with another one. */
 static lh_status make_record(run *r)
 {
     const lh_engine_view *e = lh_engine_get(r->batch.engine);
+    const int is_fixed = lh_model_options_of(e->model).order == LH_ORDER_FIXED;
     char identity[17];
     json_t *policy = NULL, *later = NULL;
     lh_status st = lh_policy_json(&r->batch.policies[LH_ASKED_IN_PROMPT], &policy);
@@ -226,8 +236,9 @@ static lh_status make_record(run *r)
         return st;
     }
     snprintf(identity, sizeof identity, "%016llx", (unsigned long long)e->identity);
-    r->record = json_pack("{s:s, s:s, s:o, s:o, s:s, s:s, s:s}", "model", name_of(r->batch.v->engine.model), "identity",
-                          identity, "policy", policy, "context_policy", later ? later : json_null(), "dtype",
+    r->record = json_pack("{s:s, s:s, s:o, s:o, s:o, s:b, s:s, s:s, s:s}", "model", name_of(r->batch.v->engine.model),
+                          "identity", identity, "policy", policy, "context_policy", later ? later : json_null(),
+                          "defaults", defaults_json(&r->batch.v->defaults), "deterministic", is_fixed, "dtype",
                           lh_dtype_name(e->dtype), "kv_dtype", lh_dtype_name(e->kv_dtype), "version", lh_version());
     if (!r->record) LH_FAIL(LH_ENOMEM, "cannot allocate memory for the description of the run");
     return LH_OK;
