@@ -24,8 +24,8 @@ static lh_status write_value(lh_buf *out, const json_t *value)
     return st;
 }
 
-/* LH_EUSAGE if a member differs. */
-static lh_status compare_member(const char *path, const char *name, const json_t *was, const json_t *is)
+/* LH_EUSAGE if a value differs. */
+static lh_status compare_value(const char *path, const char *name, const json_t *was, const json_t *is)
 {
     lh_status st = LH_OK;
     lh_buf old = {0}, now = {0};
@@ -42,17 +42,42 @@ done:
     return st;
 }
 
-static lh_status compare_run(const char *path, const lh_skimmed *text, const json_t *is)
+/* The same of two objects, naming the member; prefix: before its name. */
+static lh_status compare_objects(const char *path, const char *prefix, const json_t *was, const json_t *is);
+
+static lh_status compare_member(const char *path, const char *prefix, const char *name, const json_t *was,
+                                const json_t *is)
 {
     lh_status st = LH_OK;
-    json_t *was = NULL;
+    lh_buf whole = {0};
+    LH_TRY_DONE(lh_buf_printf(&whole, "%s%s", prefix, name));
+    if (!json_is_object(was) || !json_is_object(is)) {
+        st = compare_value(path, whole.data, was, is);
+    } else {
+        LH_TRY_DONE(lh_buf_puts(&whole, "."));
+        st = compare_objects(path, whole.data, was, is);
+    }
+done:
+    lh_buf_clear(&whole);
+    return st;
+}
+
+static lh_status compare_objects(const char *path, const char *prefix, const json_t *was, const json_t *is)
+{
     const char *name;
     json_t *value;
-    LH_TRY_DONE(lh_json_parse(&was, path, text->text, text->bytes));
     json_object_foreach((json_t *)(uintptr_t)is, name, value)
-        LH_TRY_DONE(compare_member(path, name, json_object_get(was, name), value));
-    json_object_foreach(was, name, value) LH_TRY_DONE(compare_member(path, name, value, json_object_get(is, name)));
-done:
+        LH_TRY(compare_member(path, prefix, name, json_object_get(was, name), value));
+    json_object_foreach((json_t *)(uintptr_t)was, name, value)
+        LH_TRY(compare_member(path, prefix, name, value, json_object_get(is, name)));
+    return LH_OK;
+}
+
+static lh_status compare_run(const char *path, const lh_skimmed *text, const json_t *is)
+{
+    json_t *was = NULL;
+    lh_status st = lh_json_parse(&was, path, text->text, text->bytes);
+    if (st == LH_OK) st = compare_objects(path, "", was, is);
     json_decref(was);
     return st;
 }

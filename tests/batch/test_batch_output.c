@@ -249,7 +249,7 @@ START_TEST(test_what_does_not_belong_together_is_refused)
     ck_assert_ptr_nonnull(alpha);
     alpha[10] = '3';
     rig_file("out.jsonl", out.data, out.bytes);
-    FAILS(rig_answer(&again), LH_EUSAGE, "'out.jsonl' was made by another run: 'policy' was {\"alpha\":0.3,");
+    FAILS(rig_answer(&again), LH_EUSAGE, "'out.jsonl' was made by another run: 'policy.alpha' was 0.3 and is ");
     alpha[10] = '2';
     /* a request that is answered twice; a line that is none; a file that is no output */
     rig_file("out.jsonl", out.data, out.bytes);

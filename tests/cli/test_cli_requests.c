@@ -232,8 +232,9 @@ START_TEST(test_what_cannot_be_is_refused)
     program_exits(&r, 1);
     program_refuses(1, 2, "'--resume'", BATCH " -o out.jsonl --budget 24");
     program_refuses(2, 2, "policy", BATCH " -o out.jsonl --budget 16 --resume");
-    program_refuses(1, 2, "'defaults' was {", BATCH " -o out.jsonl --budget 24 --resume --temperature 2");
-    program_refuses(1, 2, "'defaults' was {", BATCH " -o out.jsonl --budget 24 --resume -n 5");
+    program_refuses(1, 2, "'defaults.temperature' was 0.0 and is 2.0",
+                    BATCH " -o out.jsonl --budget 24 --resume --temperature 2");
+    program_refuses(1, 2, "'defaults.max_tokens' was ", BATCH " -o out.jsonl --budget 24 --resume -n 5");
     program_refuses(1, 2, "'deterministic' was true",
                     "batch -m tiny.h5 -i in.jsonl --threads 1 --ignore-eos -q -o out.jsonl --budget 24 --resume");
     program_refuses(1, 3, "none.jsonl", "batch -m tiny.h5 -i none.jsonl -o x.jsonl -q");
