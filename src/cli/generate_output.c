@@ -207,7 +207,20 @@ static void say_empty(const lh_generation *g)
     }
 }
 
-static void summarise(const lh_engine *engine, const lh_generation *g)
+/* Logs that answers were cut. */
+static void say_cut(const lh_output *out, const lh_generation *g)
+{
+    int64_t cut = 0;
+    for (int64_t i = 0; i < g->answer_count; i++) cut += g->answers[i].finish == LH_FINISH_LENGTH;
+    if (!cut || out->wants_length) return;
+    if (g->answer_count == 1)
+        lh_info("the answer was cut at the length that '--max-new' allows: it may not be complete");
+    else
+        lh_info("%lld of %lld answers were cut at the length that '--max-new' allows: they may not be complete",
+                (long long)cut, (long long)g->answer_count);
+}
+
+static void summarise(const lh_output *out, const lh_engine *engine, const lh_generation *g)
 {
     const long long threads = lh_engine_get(engine)->threads;
     static const double mib = 1 << 20;
@@ -215,6 +228,7 @@ static void summarise(const lh_engine *engine, const lh_generation *g)
     write_pace(prompt, g->prompt_tokens, g->timing.prefill_s, g->timing.prefill_tokens_per_s);
     write_pace(generated, g->new_tokens, g->timing.decode_s, g->timing.decode_tokens_per_s);
     say_empty(g);
+    say_cut(out, g);
     lh_info("prompt: %s; generated: %s; %d %s x %lld %s", prompt, generated, g->ranks, g->ranks == 1 ? "rank" : "ranks",
             threads, threads == 1 ? "thread" : "threads");
     if (g->given)
@@ -244,7 +258,7 @@ lh_status lh_output_finish(lh_output *out, const lh_engine *engine, const lh_gen
             name_question(out, i, answers ? json_array_get(answers, (size_t)i) : object);
         LH_TRY_DONE(lh_cli_write_json(object));
     }
-    summarise(engine, generation);
+    summarise(out, engine, generation);
 done:
     json_decref(object);
     return st;

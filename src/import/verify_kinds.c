@@ -115,7 +115,7 @@ static int64_t length_of(const int64_t *offsets, int64_t head)
     return (int64_t)((uint64_t)offsets[head + 1] - (uint64_t)offsets[head]);
 }
 
-/* The budget of a head is the number of its positions. */
+/* The budget of a head, where there is one, is the number of its positions. */
 static lh_status check_kept(lh_h5 *h5, int64_t layer, const char *part)
 {
     lh_status st = LH_OK;
@@ -128,7 +128,8 @@ static lh_status check_kept(lh_h5 *h5, int64_t layer, const char *part)
     snprintf(object, sizeof object, "%s/offsets", part);
     LH_TRY_DONE(get_list(h5, layer_name(&n, layer, object), LH_I64, &bounds, &offsets));
     snprintf(object, sizeof object, "%s/budgets", part);
-    LH_TRY_DONE(get_list(h5, layer_name(&n, layer, object), LH_I32, &heads, &budgets));
+    if (!lh_h5_has(h5, layer_name(&n, layer, object))) goto done; /* others need not write them */
+    LH_TRY_DONE(get_list(h5, n.text, LH_I32, &heads, &budgets));
     if (bounds != heads + 1)
         LH_FAIL_DONE(LH_EFILE, "'%s': '%s' has %" PRId64 " heads, the offsets beside it have %" PRId64, lh_h5_path(h5),
                      n.text, heads, bounds - 1);

@@ -162,6 +162,24 @@ START_TEST(test_text_is_shown_as_it_is_made)
 }
 END_TEST
 
+START_TEST(test_an_answer_that_is_cut_is_said_to_be)
+{
+    static const char one[] = "the answer was cut at the length that '--max-new' allows",
+                      all[] = "2 of 2 answers were cut at the length";
+    program_result r = {0};
+    program_run(&r, 1, "generate -m tiny.h5 -p 'It was' --chat=off -n 2");
+    program_exits(&r, 0);
+    ck_assert_msg(strstr(r.err.data, one), "%s", r.err.data);
+    program_run(&r, 2, "generate -m tiny.h5 -p 'It was' --chat=off -n 2 --question a --question b");
+    program_exits(&r, 0);
+    ck_assert_msg(strstr(r.err.data, all), "%s", r.err.data);
+    program_run(&r, 1, "generate -m tiny.h5 -p 'It was' --chat=off -n 2 --ignore-eos");
+    program_exits(&r, 0);
+    ck_assert_ptr_null(strstr(r.err.data, "cut at"));
+    program_clear(&r);
+}
+END_TEST
+
 START_TEST(test_a_stop_text_ends_the_answer_before_it)
 {
     json_t *whole = generate(1, "-f prompt -n 40 --ignore-eos --temperature 1 --seed 5");
@@ -433,6 +451,7 @@ int main(void)
                                   test_a_budget_that_holds_everything_changes_nothing,
                                   test_every_question_starts_from_the_state_after_the_context,
                                   test_text_is_shown_as_it_is_made,
+                                  test_an_answer_that_is_cut_is_said_to_be,
                                   test_a_stop_text_ends_the_answer_before_it,
                                   test_samples_depend_on_the_seed_and_on_nothing_else,
                                   test_forced_tokens_are_fed,

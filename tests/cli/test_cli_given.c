@@ -116,6 +116,24 @@ START_TEST(test_given_sets_are_a_row_of_an_evaluation)
 }
 END_TEST
 
+/* As examples/keep_sets.py writes them. */
+START_TEST(test_sets_of_another_program_are_whole_without_budgets)
+{
+    static const int64_t offsets[] = {0, 2, 3};
+    static const int32_t positions[] = {0, 4, 7}, tokens[] = {5, 6, 7};
+    program_result r = {0};
+    lh_h5 *h5 = NULL;
+    ck_assert_int_eq(lh_h5_create(&h5, "other.h5", &(lh_h5_header){.kind = "keep-sets", .schema = 1}), LH_OK);
+    ck_assert_int_eq(lh_h5_put(h5, "/tokens", &(lh_h5_shape){LH_I32, 1, {3}}, tokens), LH_OK);
+    ck_assert_int_eq(lh_h5_put(h5, "/layers/000/kept/offsets", &(lh_h5_shape){LH_I64, 1, {3}}, offsets), LH_OK);
+    ck_assert_int_eq(lh_h5_put(h5, "/layers/000/kept/positions", &(lh_h5_shape){LH_I32, 1, {3}}, positions), LH_OK);
+    ck_assert_int_eq(lh_h5_commit(h5), LH_OK);
+    program_run(&r, 1, "verify other.h5");
+    program_exits(&r, 0);
+    program_clear(&r);
+}
+END_TEST
+
 START_TEST(test_what_does_not_fit_is_refused)
 {
     program_result r = {0};
@@ -158,6 +176,7 @@ static void write_haystack(void)
 int main(void)
 {
     const TTest *const tests[] = {test_what_a_policy_kept_is_that_policy, test_given_sets_are_a_row_of_an_evaluation,
+                                  test_sets_of_another_program_are_whole_without_budgets,
                                   test_what_does_not_fit_is_refused, NULL};
     program_enter();
     tiny_write("tiny");
