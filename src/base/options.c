@@ -154,11 +154,14 @@ static lh_status fail_unknown(const lh_options *o, const char *word, size_t byte
     LH_TRY_DONE(lh_calloc(&names, o->n + 1, sizeof *names));
     while (walk_next(&w, &p)) names[p.number] = p.row->name;
     const char *near = lh_nearest(name, names);
-    if (near)
+    const int helps = *o->syntax->program != '\0'; /* options in a text of their own are no program's */
+    if (helps && near)
         LH_FAIL_DONE(LH_EUSAGE, "unknown option '--%s', did you mean '--%s'? ('%s %s --help' lists all)", name, near,
                      o->syntax->program, o->syntax->name);
-    LH_FAIL_DONE(LH_EUSAGE, "unknown option '--%s', '%s %s --help' lists all", name, o->syntax->program,
-                 o->syntax->name);
+    if (helps)
+        LH_FAIL_DONE(LH_EUSAGE, "unknown option '--%s', '%s %s --help' lists all", name, o->syntax->program,
+                     o->syntax->name);
+    LH_FAIL_DONE(LH_EUSAGE, near ? "unknown option '--%s', did you mean '--%s'?" : "unknown option '--%s'", name, near);
 done:
     lh_free(names);
     lh_free(name);

@@ -130,6 +130,17 @@ static void look_for_interrupt(lh_output *out)
     if (lh_cli_interrupted(out->comm)) leave(out);
 }
 
+/* Collective. The same; and the run ends, as other programs end, when nobody reads its text any more and no file comes
+ * after that. */
+static void look_after_token(lh_output *out)
+{
+    int32_t ends[2] = {(int32_t)lh_interrupt_asked(), !out->writes_files && lh_cli_unread()};
+    /* if this fails, so does the next collective, which can report it */
+    if (lh_comm_allreduce(out->comm, ends, 2, LH_I32, LH_MAX) != LH_OK) return;
+    if (ends[0]) leave(out);
+    if (ends[1]) lh_comm_leave(out->comm, LH_OK);
+}
+
 /* Collective. The same while a checkpoint is still to come: one that leaves time waits for it. */
 static void look_before_checkpoint(lh_output *out)
 {
@@ -172,7 +183,7 @@ void lh_output_token(void *self, int64_t answer, int32_t id, const char *text, i
 {
     lh_output *out = self;
     if (lh_cli_first()) take_text(out, answer, id, text, bytes);
-    look_for_interrupt(out);
+    look_after_token(out);
 }
 
 /* ---- the end ---- */

@@ -297,6 +297,20 @@ START_TEST(test_an_interrupt_ends_with_what_there_is)
 }
 END_TEST
 
+/* It would take minutes to its end. */
+START_TEST(test_an_answer_that_nobody_reads_ends)
+{
+    program_result r = {0};
+    program_run(&r, 1,
+                "--version > version; { timeout 60 " LONGHAUL " " LONG_ANSWER
+                " -q; echo $? > code; } | head -c 9 | wc -c; "
+                "exit $(cat code)");
+    program_exits(&r, 0);
+    ck_assert_str_eq(r.out.data, "9\n");
+    program_clear(&r);
+}
+END_TEST
+
 /* srun sends a signal to all ranks, others to one. The launcher's own code is the first rank's that ends; what each
  * of them ends with is seen by a shell around it, which stays until all have ended: at the first end the launcher
  * ends the others. */
@@ -459,6 +473,7 @@ int main(void)
                                   test_a_text_that_cannot_fit_is_refused_before_it_is_tokenized,
                                   test_a_block_that_a_share_of_the_prompt_does_not_hold_is_refused,
                                   test_an_interrupt_ends_with_what_there_is,
+                                  test_an_answer_that_nobody_reads_ends,
                                   test_an_interrupt_of_any_rank_is_one_of_all,
                                   test_an_interrupt_of_a_prompt_says_that_nothing_was_saved,
                                   test_an_interrupt_keeps_the_answers_before,
