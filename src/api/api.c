@@ -172,6 +172,16 @@ done:
     return st;
 }
 
+/* The texts of a member NAMEs with its count NAME_count. */
+static lh_status check_list(const char *name, const char *const *texts, int64_t count)
+{
+    if (count < 0) LH_FAIL(LH_EUSAGE, "%s_count is %lld, it must be 0 or more", name, (long long)count);
+    if (count && !texts) LH_FAIL(LH_EUSAGE, "%s_count is %lld, and %ss is NULL", name, (long long)count, name);
+    for (int64_t i = 0; i < count; i++)
+        if (!texts[i]) LH_FAIL(LH_EUSAGE, "%ss[%lld] is NULL, it must be a text", name, (long long)i);
+    return LH_OK;
+}
+
 static lh_status encode_request(completion_request *r, const lh_engine *engine, const lh_completion_options *o)
 {
     const lh_tokenizer *tok = lh_engine_tokenizer(engine);
@@ -182,6 +192,9 @@ static lh_status encode_request(completion_request *r, const lh_engine *engine, 
                            .positions = lh_engine_get(engine)->config->max_positions,
                            .system = o->system};
     if (!o->prompt) LH_FAIL(LH_EUSAGE, "prompt is NULL, it must be a text");
+    if (!*o->prompt && !o->question_count) LH_FAIL(LH_EUSAGE, "prompt is empty");
+    LH_TRY(check_list("question", o->questions, o->question_count));
+    LH_TRY(check_list("stop", o->stops, o->stop_count));
     if (!tok) LH_FAIL(LH_EUSAGE, "the model has no tokenizer: a session takes token ids");
     if (o->max_new < 0) LH_FAIL(LH_EUSAGE, "max_new is %lld, it must be 0 (128) or more", (long long)o->max_new);
     LH_TRY(policy_when(&r->policy, o->policy, o->question_count > 0));

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "engine/chunk.h"
+#include "engine/prompt.h"
 #include "kv/forecast.h"
 #include "model/rotations.h"
 
@@ -195,8 +196,15 @@ static void take_rows(lh_session *s)
     s->rows = lh_forward_logits(s->forward).rows;
 }
 
+static lh_status check_ids(const lh_session *s, const int32_t *ids, int64_t n)
+{
+    const lh_tokens given = {.ids = (int32_t *)(uintptr_t)ids, .n = n};
+    return lh_prompt_check_ids(&given, lh_engine_get(s->engine)->config->vocab);
+}
+
 lh_status lh_session_block(lh_session *s, const int32_t *ids, int64_t n)
 {
+    LH_TRY(check_ids(s, ids, n));
     LH_TRY(push_tokens(s, ids, n));
     LH_TRY(lh_forward_block(s->forward, s->kv, ids, n));
     take_rows(s);
@@ -205,6 +213,7 @@ lh_status lh_session_block(lh_session *s, const int32_t *ids, int64_t n)
 
 lh_status lh_session_step(lh_session *s, int32_t id)
 {
+    LH_TRY(check_ids(s, &id, 1));
     return lh_sessions_step(&s, &id, 1);
 }
 
@@ -276,6 +285,12 @@ lh_status lh_session_end_prefill(lh_session *s)
 
 lh_status lh_session_prefill(lh_session *s, const int32_t *ids, int64_t n, const lh_forward_progress *progress)
 {
+    if (s->tokens.n)
+        LH_FAIL(LH_EUSAGE, "the session has %lld tokens already: a prompt is its first", (long long)s->tokens.n);
+    if (n != s->options.prompt)
+        LH_FAIL(LH_EUSAGE, "the session was started for a prompt of %lld tokens, and %lld are given",
+                (long long)s->options.prompt, (long long)n);
+    LH_TRY(check_ids(s, ids, n));
     LH_TRY(push_tokens(s, ids, n));
     LH_TRY(lh_forward_prefill(s->forward, s->kv, ids, n, progress));
     return lh_session_end_prefill(s);
@@ -341,8 +356,15 @@ lh_status lh_session_switch(lh_session *s, int64_t cache)
     return LH_OK;
 }
 
+static lh_status check_rows(const lh_session *s)
+{
+    if (!s->rows) LH_FAIL(LH_EUSAGE, "the session has no logits yet: a prompt comes first");
+    return LH_OK;
+}
+
 lh_status lh_session_logits(lh_session *s, const float **logits, int64_t *rows)
 {
+    LH_TRY(check_rows(s));
     const lh_exec *exec = lh_engine_get(s->engine)->exec;
     int64_t vocab = lh_engine_get(s->engine)->config->vocab;
     lh_logits_view view = last_rows(s, s->rows);
@@ -356,6 +378,9 @@ lh_status lh_session_logits(lh_session *s, const float **logits, int64_t *rows)
 
 lh_status lh_session_sample(lh_session *s, const lh_sampling *sampling, int64_t step, int32_t *id)
 {
+    static const lh_sampling greedy = {0};
+    if (!sampling) sampling = &greedy;
+    LH_TRY(check_rows(s));
     lh_logits_view row = last_rows(s, 1);
     lh_sample_at at = {lh_engine_get(s->engine)->exec, s->tokens.ids, s->tokens.n, step};
     LH_TRY(lh_sampling_check(sampling));

@@ -63,6 +63,7 @@ for ranks in 1 2; do
     "${run[@]}" "$longhaul" generate "${later[@]}" --policy longhaul 2>/dev/null | cmp -s - "$prefix/said" &&
         fail "$ranks ranks: questions that come later have the other default"
     "${run[@]}" "$prefix/outside/later" "$prefix/tiny.h5" || fail "$ranks ranks: the defaults of sessions"
+    "${run[@]}" "$prefix/outside/mistakes" "$prefix/tiny.h5" || fail "$ranks ranks: mistakes of a program"
     # a chat as in the program, and by default
     for mode in auto on off; do
         for text in "Who did it?" "<|im_start|>user
