@@ -8,29 +8,13 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/process.h"
 
 /* Host and allowed cores of a rank. */
 typedef struct rank_cores {
     char host[64];
     cpu_set_t cores;
 } rank_cores;
-
-/* Name and parent of a process. 0: there is none, or it cannot be read. */
-static int read_process(pid_t pid, char name[64], pid_t *parent)
-{
-    char path[64], line[512];
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    FILE *f = fopen(path, "re");
-    const char *read = f ? fgets(line, sizeof line, f) : NULL;
-    if (f) fclose(f);
-    /* "pid (name) state parent", and the name may have parentheses */
-    const char *begin = read ? strchr(line, '(') : NULL, *end = begin ? strrchr(line, ')') : NULL;
-    int number = 0;
-    if (!end || sscanf(end, ") %*c %d", &number) != 1) return 0;
-    snprintf(name, 64, "%.*s", (int)(end - begin - 1), begin + 1);
-    *parent = number;
-    return 1;
-}
 
 static int is_launcher(const char *name)
 {
@@ -45,10 +29,10 @@ static int is_launcher(const char *name)
 static int launcher_cores(cpu_set_t *cores)
 {
     enum { GENERATIONS = 16 };
-    char name[64];
-    pid_t pid = getppid(), parent = 0;
-    for (int i = 0; i < GENERATIONS && pid > 1 && read_process(pid, name, &parent); i++, pid = parent)
-        if (is_launcher(name)) return sched_getaffinity(pid, sizeof *cores, cores) == 0;
+    lh_process p;
+    long pid = getppid();
+    for (int i = 0; i < GENERATIONS && pid > 1 && lh_process_read(pid, &p); i++, pid = p.parent)
+        if (is_launcher(p.name)) return sched_getaffinity((pid_t)pid, sizeof *cores, cores) == 0;
     return 0;
 }
 
