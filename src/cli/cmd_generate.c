@@ -355,7 +355,6 @@ static lh_status generate(run *r)
     const lh_generate_values *v = r->v;
     r->output = (lh_output){.json = v->files.json,
                             .wants_length = v->answer.ignore_eos,
-                            .writes_files = v->files.save_cache || v->files.keep_sets || v->files.logits || r->trace,
                             .writes_at_end = v->files.keep_sets || v->files.logits,
                             .saves_cache = v->files.save_cache != NULL,
                             .trace = r->trace ? r->trace_options->path : NULL,

@@ -134,11 +134,10 @@ static void look_for_interrupt(lh_output *out)
  * after that. */
 static void look_after_token(lh_output *out)
 {
-    int32_t ends[2] = {(int32_t)lh_interrupt_asked(), !out->writes_files && lh_cli_unread()};
-    /* if this fails, so does the next collective, which can report it */
-    if (lh_comm_allreduce(out->comm, ends, 2, LH_I32, LH_MAX) != LH_OK) return;
-    if (ends[0]) leave(out);
-    if (ends[1]) lh_comm_leave(out->comm, LH_OK);
+    const int writes_files = out->writes_at_end || out->saves_cache || out->trace;
+    int ends = !writes_files && lh_cli_unread();
+    if (lh_cli_interrupted_any(out->comm, &ends)) leave(out);
+    if (ends) lh_comm_leave(out->comm, LH_OK);
 }
 
 /* Collective. The same while a checkpoint is still to come: one that leaves time waits for it. */

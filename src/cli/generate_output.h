@@ -10,7 +10,6 @@
 typedef struct lh_output {
     int json, writes_at_end, saves_cache; /* for the message of an interrupt: which files it leaves unwritten */
     int wants_length;                     /* 1: answers are to be as long as they may be */
-    int writes_files;                     /* 1: the text is not all that the run writes */
     lh_comm *comm;
     const char *const *questions; /* printed above their answers if there are several, on rank 0 */
     int64_t question_count;

@@ -2,8 +2,15 @@
 
 lh_interrupt lh_cli_interrupted(lh_comm *comm)
 {
-    int32_t asked = lh_interrupt_asked();
+    int none = 0;
+    return lh_cli_interrupted_any(comm, &none);
+}
+
+lh_interrupt lh_cli_interrupted_any(lh_comm *comm, int *any)
+{
+    int32_t asked[2] = {(int32_t)lh_interrupt_asked(), *any};
     /* If this fails, so does the next collective, which can report it. */
-    if (lh_comm_allreduce(comm, &asked, 1, LH_I32, LH_MAX) != LH_OK) return LH_INTERRUPT_NONE;
-    return (lh_interrupt)asked;
+    if (lh_comm_allreduce(comm, asked, 2, LH_I32, LH_MAX) != LH_OK) return LH_INTERRUPT_NONE;
+    *any = asked[1];
+    return (lh_interrupt)asked[0];
 }
