@@ -167,6 +167,16 @@ static void make_rotations(kv_rig *r)
         r->rotations[l] = (lh_rotation){.inv_freq = r->frequencies, .rotary = r->of->dim, .scale = 1.0f};
 }
 
+lh_kv *kv_rig_cache(const kv_rig *r, const lh_policy *plan)
+{
+    lh_kv *kv = NULL;
+    const lh_kv_shape shape = kv_rig_shape(r);
+    const lh_exec place = {.ops = r->ops, .stream = r->stream, .comm = r->comm, .device_comm = r->device_comm};
+    mt_try(lh_kv_open(&kv, &place, &shape, plan));
+    lh_kv_seed(kv, r->of->seed);
+    return kv;
+}
+
 void kv_rig_open(kv_rig *r, const kv_rig_case *of, lh_comm *comm, const lh_ops *ops)
 {
     *r = (kv_rig){.of = of, .comm = comm, .ops = ops, .chunk = 37};
@@ -179,10 +189,7 @@ void kv_rig_open(kv_rig *r, const kv_rig_case *of, lh_comm *comm, const lh_ops *
     mt_try(lh_heads_of(&r->heads, of->heads, of->kv_heads, lh_comm_rank(comm), lh_comm_size(comm)));
     make_projections(r);
     make_rotations(r);
-    lh_kv_shape shape = kv_rig_shape(r);
-    lh_exec place = {.ops = ops, .stream = r->stream, .comm = comm, .device_comm = r->device_comm};
-    mt_try(lh_kv_open(&r->kv, &place, &shape, &r->plan));
-    lh_kv_seed(r->kv, of->seed);
+    r->kv = kv_rig_cache(r, &r->plan);
     lh_kv_listen(r->kv, &(lh_kv_listener){.self = r, .scored = scored, .kept = kept});
     int64_t room = of->tokens > BLOCK_MOST ? of->tokens : BLOCK_MOST;
     int64_t kv_width = r->heads.kv_count * of->dim, q_width = r->heads.q_count * of->dim;
@@ -386,6 +393,13 @@ int64_t kv_rig_evictions(lh_kv *kv)
     lh_kv_stats stats = {0};
     mt_try(lh_kv_stats_of(kv, &stats));
     return stats.evictions;
+}
+
+int kv_rig_same(const lh_positions *a, const lh_positions *b)
+{
+    for (int64_t h = 0; h <= a->heads; h++)
+        if (a->offsets[h] != b->offsets[h]) return 0;
+    return memcmp(a->positions, b->positions, (size_t)a->offsets[a->heads] * sizeof *a->positions) == 0;
 }
 
 void kv_rig_result_clear(kv_rig_result *result)

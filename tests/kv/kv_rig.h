@@ -80,6 +80,9 @@ void kv_rig_open(kv_rig *r, const kv_rig_case *of, lh_comm *comm, const lh_ops *
 void kv_rig_close(kv_rig *r);
 lh_kv_shape kv_rig_shape(const kv_rig *r);
 
+/* Another cache where the rig's is, with the case's seed. */
+lh_kv *kv_rig_cache(const kv_rig *r, const lh_policy *plan);
+
 /* Append, attend and record `tokens` tokens from `first` on in a layer's view. With slot positions, after the prompt,
  * keys go in as they were before their rotation and queries are turned by their slots. */
 void kv_rig_feed(kv_rig *r, lh_ragged *view, int64_t layer, int64_t first, int64_t tokens);
@@ -94,6 +97,9 @@ void kv_rig_gather(kv_rig *r, kv_rig_result *out);
 void kv_rig_result_clear(kv_rig_result *result);
 int64_t kv_rig_evictions(lh_kv *kv);
 
+/* 1 where two caches keep the same entries of a layer. */
+int kv_rig_same(const lh_positions *a, const lh_positions *b);
+
 /* Element i of token t, head h, layer l of k, v or q ('k', 'v', 'q'); of the output projection ('w') `token` is the
  * channel of the hidden state, below kv_rig_hidden. */
 enum { RIG_HIDDEN = 13 }; /* of cases without values */
@@ -105,8 +111,8 @@ int64_t kv_rig_kind(const kv_rig_case *of, int64_t token);
 /* Frequency i of the rotation that queries are taken to have. */
 float kv_rig_frequency(const kv_rig_case *of, int64_t i);
 
-/* The same of a layer, half of the dimensions that are rotated, the scale of the logits and channels of the hidden state:
- * those of the values, where there are some. */
+/* The same of a layer, half of the dimensions that are rotated, the scale of the logits and channels of the hidden
+ * state: those of the values, where there are some. */
 float kv_rig_frequency_of(const kv_rig_case *of, int64_t layer, int64_t i);
 int64_t kv_rig_half(const kv_rig_case *of);
 double kv_rig_scale(const kv_rig_case *of);

@@ -49,27 +49,14 @@ static kv_rig_case case_of(int shape, const lh_policy_options *policy)
                          .policy = *policy};
 }
 
-/* A cache on the place of a rig, which the rig's fills. */
+/* A cache that the rig's fills. */
 static lh_kv *follow(const kv_rig *r, const lh_policy_options *policy)
 {
-    lh_kv *kv = NULL;
     lh_policy plan = {0};
-    const lh_kv_shape shape = kv_rig_shape(r);
-    const lh_exec place = {.ops = r->ops, .stream = r->stream, .comm = r->comm, .device_comm = r->device_comm};
     mt_try(lh_policy_resolve(&plan, policy));
-    mt_try(lh_kv_open(&kv, &place, &shape, &plan));
-    lh_kv_seed(kv, r->of->seed);
+    lh_kv *kv = kv_rig_cache(r, &plan);
     mt_try(lh_kv_follow(kv, r->kv));
     return kv;
-}
-
-/* Entries of a layer that one of two caches keeps and the other does not. */
-static int64_t differences(const lh_positions *a, const lh_positions *b)
-{
-    int64_t other = 0;
-    for (int64_t h = 0; h <= a->heads; h++) other += a->offsets[h] != b->offsets[h];
-    for (int64_t i = 0; i < a->offsets[a->heads] && !other; i++) other += a->positions[i] != b->positions[i];
-    return other;
 }
 
 static void check_as_alone(lh_kv *kv, int shape, const lh_policy_options *policy, const char *which)
@@ -83,7 +70,7 @@ static void check_as_alone(lh_kv *kv, int shape, const lh_policy_options *policy
         lh_positions kept = {0};
         mt_try(lh_kv_gather_positions(kv, l, &kept));
         if (mt_rank() == 0)
-            mt_check(differences(&want.kept[l], &kept) == 0, "%s: layer %lld keeps other entries than alone", which,
+            mt_check(kv_rig_same(&want.kept[l], &kept), "%s: layer %lld keeps other entries than alone", which,
                      (long long)l);
         lh_positions_clear(&kept);
     }
