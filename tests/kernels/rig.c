@@ -195,6 +195,14 @@ void *rig_put(rig *g, const void *host, int64_t bytes)
     return at;
 }
 
+void *rig_put_rows(rig *g, const void *host, int64_t rows, int64_t bytes, int64_t step)
+{
+    char *at = rig_new(g, rows * step);
+    for (int64_t r = 0; r < rows; r++) copy(g, at + r * step, (const char *)host + r * bytes, bytes, LH_COPY_TO_DEVICE);
+    must(lh_stream_sync(g->stream) == LH_OK, "a copy");
+    return at;
+}
+
 void rig_get(rig *g, void *host, const void *device, int64_t bytes)
 {
     copy(g, host, device, bytes, LH_COPY_TO_HOST);

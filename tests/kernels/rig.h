@@ -57,6 +57,9 @@ void rig_reset(rig *g);
 /* A device array with the bytes of `host`; rig_new: all ones. Never NULL. */
 void *rig_put(rig *g, const void *host, int64_t bytes);
 void *rig_new(rig *g, int64_t bytes);
+
+/* Rows of `bytes` bytes, which lie side by side in `host`, each `step` bytes after the one before. */
+void *rig_put_rows(rig *g, const void *host, int64_t rows, int64_t bytes, int64_t step);
 void rig_get(rig *g, void *host, const void *device, int64_t bytes);
 
 /* RUN(g, add, .y = y, …), or RUN_ARGS(g, add, &args): the operation, done on return. */

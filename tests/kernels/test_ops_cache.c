@@ -315,7 +315,6 @@ START_TEST(test_compact_keeps_what_is_marked_in_place_and_elsewhere)
 }
 END_TEST
 
-/* As many entries as 512 KiB of keys. */
 /* So many that a device lists some caches after the others. */
 START_TEST(test_compact_keeps_what_is_marked_in_many_slots)
 {
@@ -330,6 +329,7 @@ START_TEST(test_compact_keeps_what_is_marked_in_many_slots)
 }
 END_TEST
 
+/* As many entries as 512 KiB of keys. */
 START_TEST(test_compact_keeps_what_is_marked_of_long_heads)
 {
     for (int b = 0; rig_backend(b); b++) {

@@ -63,16 +63,6 @@ static int64_t batch_make(rig *g, const heads *l, int n, lh_ragged *kv)
     return batch;
 }
 
-/* The scores on the device, those of each layer `step` after those of the one before. */
-static float *scores_put(rig *g, const heads *l, int64_t batch, int64_t step)
-{
-    const int64_t each = batch ? l->count / batch * l->ld : 0;
-    float *on = rig_new(g, batch * step * 4);
-    for (int64_t i = 0; i < batch; i++)
-        lh_stream_copy(g->stream, on + i * step, l->scores + i * each, each * 4, LH_COPY_TO_DEVICE);
-    return on;
-}
-
 START_TEST(test_max_score_is_the_largest_size_that_competes)
 {
     for (int b = 0; rig_backend(b); b++) {
@@ -92,7 +82,7 @@ START_TEST(test_max_score_is_the_largest_size_that_competes)
                     if (l.state[i] == LH_ENTRY_COMPETES && fabsf(l.scores[i]) > *most) *most = fabsf(l.scores[i]);
                 }
             }
-            RUN(&g, max_score, .y = y, .scores = scores_put(&g, &l, batch, step),
+            RUN(&g, max_score, .y = y, .scores = rig_put_rows(&g, l.scores, batch, each * l.ld * 4, step * 4),
                 .state = rig_put(&g, l.state, l.count * l.ld), .kv = kv, .batch = batch, .ld = l.ld,
                 .scores_step = step);
             rig_get(&g, got, y, batch * 4);
@@ -172,7 +162,8 @@ START_TEST(test_sums_of_several_layers_are_those_of_each)
             int64_t *sums = rig_new(&g, bytes), *alone = rig_new(&g, bytes), *got = lot_new(&m, bytes),
                     *want = lot_new(&m, bytes);
             for (int i = 0; i < MOST_LAYERS; i++) top[i] = ldexpf(1e30f, i);
-            const float *scores = scores_put(&g, &l, batch, step), *top_on = rig_put(&g, top, sizeof top);
+            const float *scores = rig_put_rows(&g, l.scores, batch, kv->heads * l.ld * 4, step * 4),
+                        *top_on = rig_put(&g, top, sizeof top);
             RUN(&g, add_heads, .sums = sums, .scores = scores, .kv = kv, .top = top_on, .batch = batch, .cols = cols,
                 .ld = l.ld, .scores_step = step, .all_heads = 12);
             for (int64_t i = 0; i < batch; i++)

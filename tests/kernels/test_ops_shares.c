@@ -62,8 +62,8 @@ START_TEST(test_histograms_of_several_layers_are_those_of_each)
                           bytes = heads * row * 4, rows = heads * l.ld, scores_step = rows + n % 5,
                           state_step = rows + n % 3;
             placed on = layer_put(&g, &l);
-            float *scores = rig_new(&g, batch * scores_step * 4);
-            uint8_t *state = rig_new(&g, batch * state_step);
+            const float *scores = rig_put_rows(&g, l.scores, batch, rows * 4, scores_step * 4);
+            const uint8_t *state = rig_put_rows(&g, l.state, batch, rows, state_step);
             int32_t *bins = rig_new(&g, bytes), *alone = rig_new(&g, bytes), *got = lot_new(&m, bytes),
                     *want = lot_new(&m, bytes);
             lh_search search[MOST] = {0};
@@ -74,8 +74,6 @@ START_TEST(test_histograms_of_several_layers_are_those_of_each)
                 kv[c] = (lh_ragged){.heads = heads, .len = on.kv.len + c * heads};
                 search[c].prefix =
                     rows ? lh_score_key(own[draw(31, (uint64_t)(n * 40 + c), rows)]) >> (32 - BEFORE) : 0;
-                lh_stream_copy(g.stream, scores + c * scores_step, own, rows * 4, LH_COPY_TO_DEVICE);
-                lh_stream_copy(g.stream, state + c * state_step, l.state + c * rows, rows, LH_COPY_TO_DEVICE);
             }
             const lh_search *search_on = rig_put(&g, search, sizeof search);
             if (batch)
