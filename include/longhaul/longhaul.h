@@ -263,7 +263,8 @@ lh_status lh_session_prefill(lh_session *s, const int32_t *ids, int64_t n, const
 lh_status lh_session_block(lh_session *s, const int32_t *ids, int64_t n);
 lh_status lh_session_step(lh_session *s, int32_t id);
 
-/* Samples the next token from the last row of logits; sampling NULL: greedy. step: number of the draw, which keys its randomness. */
+/* Samples the next token from the last row of logits; sampling NULL: greedy. step: number of the draw, which keys its
+ * randomness. */
 lh_status lh_session_sample(lh_session *s, const lh_sampling *sampling, int64_t step, int32_t *id);
 
 /* The logits of the last row on rank 0, in *rows rows (1) of [vocab] floats of host memory, borrowed until the next

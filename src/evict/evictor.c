@@ -139,6 +139,7 @@ int64_t lh_evict_summary_bytes(const lh_evictor *ev)
 
 lh_draw lh_draw_of(const lh_evictor *ev, const lh_evict_job *job)
 {
+    /* the layer lies above 16 bits that are always 0: a trace is drawn from as it always was */
     return (lh_draw){.key = {(uint32_t)ev->seed, (uint32_t)(ev->seed >> 32)},
                      .counter = {(uint32_t)job->layer.index << 16, (uint32_t)job->number},
                      .first_head = ev->shape.heads.kv_first};
