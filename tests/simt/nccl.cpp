@@ -3,6 +3,7 @@
  *
  * NCCL's rules are checked: all ranks call the same collectives in the same order; whether one is captured in a graph
  * is the same on all ranks; and they launch graphs that they captured together, as often. */
+#include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
@@ -242,9 +243,12 @@ ncclResult_t get_version(int *version)
 ncclResult_t get_unique_id(ncclUniqueId *id)
 {
     static int count;
+    int fd = -1;
     memset(id, 0, sizeof *id);
-    snprintf(id->internal, sizeof id->internal, "/longhaul-simt-%d-%d", (int)getpid(), count++);
-    int fd = shm_open(id->internal, O_CREAT | O_EXCL | O_RDWR, 0600);
+    do { /* a killed process of the same number may have left some */
+        snprintf(id->internal, sizeof id->internal, "/longhaul-simt-%d-%d", (int)getpid(), count++);
+        fd = shm_open(id->internal, O_CREAT | O_EXCL | O_RDWR, 0600);
+    } while (fd < 0 && errno == EEXIST);
     if (fd < 0 || ftruncate(fd, sizeof(shared)) != 0) return ncclSystemError;
     close(fd);
     return ncclSuccess;
