@@ -103,7 +103,6 @@ typedef struct lh_engine_options {
     int deterministic;    /* 1: the same bits on any number of ranks */
     int64_t memory;       /* maximum bytes of a rank; 0: the free memory, divided among the ranks that share it */
     int64_t chunk;        /* tokens per chunk of the prompt; 0: chosen automatically */
-    const char *stage;    /* a folder of each host for a copy of the checkpoint, made once; NULL: none */
 } lh_engine_options;
 
 /* Collective. The world is closed after the engine. Fails on all ranks or on none. */

@@ -103,13 +103,6 @@ static const lh_option engine_rows[] = {
      .max = 1 << 16,
      .help = "Chunked prefill: tokens that pass through a layer together. 0: an efficient number (512 on a CPU, 4096 "
              "on a GPU), less if memory is short."},
-    {.type = LH_OPT_STR,
-     .name = "stage",
-     .detail = 1,
-     FIELD(stage),
-     .arg = "DIR",
-     .help = "A folder of each host, such as a local disk: the checkpoint is copied there, unless a copy is there, and "
-             "read from it. The file is read once for all hosts."},
     {0}};
 #undef FIELD
 const lh_option_table lh_cli_engine_options = {"model and ranks", engine_rows};

@@ -12,12 +12,10 @@
 #include "base/minmax.h"
 #include "base/progress.h"
 #include "engine/devices.h"
-#include "engine/host_copy.h"
 #include "engine/same_file.h"
 #include "engine/spin_control.h"
 #include "engine/threads.h"
 #include "engine/world.h"
-#include "import/random_shapes.h"
 
 struct lh_engine {
     lh_engine_view view;
@@ -108,14 +106,12 @@ static lh_status open_exec(lh_engine *e, lh_comm *world, const lh_engine_options
 static lh_status check_model(const lh_engine_options *o)
 {
     if (!o->model) LH_FAIL(LH_EUSAGE, "--model is not given, it must name a checkpoint");
-    if (o->stage && lh_random_shape_of(o->model))
-        LH_FAIL(LH_EUSAGE, "--stage has no file to copy: '%s' is drawn in memory", o->model);
     return LH_OK;
 }
 
-static lh_status open_model(lh_engine *e, const lh_engine_options *o, const char *path)
+static lh_status open_model(lh_engine *e, const lh_engine_options *o)
 {
-    LH_TRY(lh_checkpoint_open_model(&e->ck, path));
+    LH_TRY(lh_checkpoint_open_model(&e->ck, o->model));
     LH_TRY(lh_engine_dtypes(o, lh_checkpoint_dtype(e->ck), &e->view.dtype, &e->view.kv_dtype));
     LH_TRY(lh_checkpoint_open_tokenizer(e->ck, &e->tokenizer));
     e->view.tokenizer = e->tokenizer;
@@ -235,7 +231,6 @@ lh_status lh_engine_open_replica(lh_engine **out, lh_comm *world, lh_comm *comm,
 {
     lh_status st = LH_OK;
     lh_engine *e = NULL;
-    char *staged = NULL;
     double start = lh_clock_s();
     st = check_ranks(comm, options->tp);
     if (st == LH_OK) st = lh_engine_check(options);
@@ -246,9 +241,7 @@ lh_status lh_engine_open_replica(lh_engine **out, lh_comm *world, lh_comm *comm,
     v->chunk = options->chunk;
     LH_TRY_DONE(open_exec(e, world, options));
     LH_TRY_DONE(lh_comm_agree(world, check_model(options)));
-    if (options->stage) LH_TRY_DONE(lh_host_copy(world, options->model, options->stage, &staged));
-    st = open_model(e, options, staged ? staged : options->model);
-    LH_TRY_DONE(lh_comm_agree(world, st));
+    LH_TRY_DONE(lh_comm_agree(world, open_model(e, options)));
     if (lh_checkpoint_file(e->ck)) LH_TRY_DONE(lh_same_file(world, lh_checkpoint_file(e->ck)));
     LH_TRY_DONE(check_instruction_sets(e, world, options->deterministic));
     lh_comm_step(world, "loading weights", 0);
@@ -262,7 +255,6 @@ lh_status lh_engine_open_replica(lh_engine **out, lh_comm *world, lh_comm *comm,
     *out = e;
     e = NULL;
 done:
-    lh_free(staged);
     lh_engine_close(e);
     return st;
 }

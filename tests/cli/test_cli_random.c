@@ -62,7 +62,6 @@ START_TEST(test_what_cannot_be_drawn_is_said)
     program_refuses(1, 2, "shape 'huge' is unknown: tiny, llama-3.2-1b, ", "generate -m random:huge -p a");
     program_refuses(2, 2, "shape 'huge' is unknown", "generate -m random:huge -p a");
     program_refuses(1, 2, "shape '' is unknown", "plan -m random: --context 100");
-    program_refuses(1, 2, "--stage has no file to copy", "generate -m random:tiny --stage . -p a");
 }
 END_TEST
 

@@ -255,27 +255,6 @@ START_TEST(test_every_rank_writes_its_log)
 }
 END_TEST
 
-/* A host's copy is made once, and read by the runs that come after. */
-START_TEST(test_a_checkpoint_is_staged_once)
-{
-    program_result r = {0};
-    program_run(&r, 1, "--version; mkdir disk");
-    for (int ranks = 1; ranks <= 3; ranks++) {
-        program_run(&r, ranks, "generate -m m.h5 -p a -n 4 --deterministic --stage disk");
-        program_exits(&r, 0);
-        ck_assert_msg((ranks == 1) == !!strstr(r.err.data, "to 'disk/m."), "%s", r.err.data);
-        program_run(&r, 1,
-                    "--version; mv m.h5 away.h5; ls disk | grep -c '^m\\.[0-9a-f]*\\.h5$'; cmp away.h5 disk/m.*.h5 && "
-                    "mv away.h5 m.h5");
-        program_exits(&r, 0);
-        ck_assert_msg(strstr(r.out.data, "\n1\n"), "%s", r.out.data);
-    }
-    program_refuses(2, 6, "'--stage': there is no folder 'none' on this host",
-                    "generate -m m.h5 -p a -n 4 --stage none");
-    program_clear(&r);
-}
-END_TEST
-
 int main(void)
 {
     const TTest *const tests[] = {test_ranks_with_different_options_are_told_apart,
@@ -290,7 +269,6 @@ int main(void)
                                   test_commands_on_files_work_once,
                                   test_every_rank_writes_its_log,
                                   test_cores_that_the_launcher_leaves_idle_are_warned_of,
-                                  test_a_checkpoint_is_staged_once,
                                   NULL};
     program_enter();
     program_result r = {0};
