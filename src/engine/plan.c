@@ -100,7 +100,7 @@ done:
 static lh_status check_sizes(const lh_plan_request *r, const lh_config *c)
 {
     double layers = (double)c->layers, hidden = (double)c->hidden, heads = (double)c->heads,
-           width = heads * (double)(c->head_dim + 16), shards = heads + LH_FF_BLOCKS;
+           width = heads * (double)(c->head_dim + 16), shards = heads + LH_FF_BLOCKS_MAX;
     double weights = 4 * hidden * (layers * (4 * width + 3 * (double)lh_config_mlp_channels(c)) + 2 * (double)c->vocab);
     double token = 4 * hidden * (1 + layers * shards) + 64 * layers * width;
     if (weights + token * (double)(r->context + r->question + r->max_new) > 0x1p60)

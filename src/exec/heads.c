@@ -14,6 +14,12 @@ static void fill(lh_heads *h)
         part_of(h->kv_heads, h->rank, h->ranks, &h->kv_first, &h->kv_count);
         h->q_first = h->kv_first * h->group;
         h->q_count = h->kv_count * h->group;
+    } else if (h->ranks % h->kv_heads == 0) {
+        const int sharers = h->ranks / (int)h->kv_heads;
+        h->kv_first = h->rank / sharers;
+        h->kv_count = 1;
+        part_of(h->group, h->rank % sharers, sharers, &h->q_first, &h->q_count);
+        h->q_first += h->kv_first * h->group;
     } else {
         part_of(h->heads, h->rank, h->ranks, &h->q_first, &h->q_count);
         h->kv_first = h->q_first / h->group;

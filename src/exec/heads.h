@@ -1,6 +1,8 @@
 /* heads.h - which heads a rank owns. KV heads go in contiguous ranges, with their query heads, as even as they can
  * (3 on 2 ranks: 2 + 1). With more ranks than KV heads the query heads go in contiguous ranges, and a rank holds the KV
- * heads that its query heads touch: then a KV head may lie on several ranks, and the lowest of them counts it. */
+ * heads that its query heads touch: then a KV head may lie on several ranks, and the lowest of them counts it. If the
+ * ranks are a multiple of the KV heads, each group is divided over its own ranks (28 query heads of 4 KV heads on 8
+ * ranks: 4 + 3 of each group), so that no rank holds a second KV head. */
 #ifndef LH_EXEC_HEADS_H
 #define LH_EXEC_HEADS_H
 

@@ -27,7 +27,7 @@ static void list_buffers(lh_forward *f, const extent *e, buffer out[BUFFERS])
     const lh_shard *s = e->shard;
     const lh_model_options *o = e->options;
     int64_t t = e->t, type = lh_dtype_bytes(o->dtype), f32 = 4;
-    int64_t shards = o->order == LH_ORDER_FIXED ? (c->heads > LH_FF_BLOCKS ? c->heads : LH_FF_BLOCKS) : 0;
+    int64_t shards = o->order == LH_ORDER_FIXED ? lh_max_i64(c->heads, lh_ff_blocks(c->ff)) : 0;
     int64_t q_dim = s->heads.q_count * c->head_dim, experts = c->experts.count, assignments = t * c->experts.top_k;
     int64_t mlp_rows = experts ? assignments : t, late = o->rounds_sums ? t * c->hidden * type : 0;
     const buffer list[BUFFERS] = {
@@ -101,7 +101,7 @@ static lh_status open_logical_shards(lh_forward *f)
         f->block_shards.first[r] = s.block_first;
     }
     f->head_shards.first[ranks] = f->config->heads;
-    f->block_shards.first[ranks] = LH_FF_BLOCKS;
+    f->block_shards.first[ranks] = lh_ff_blocks(f->config->ff);
     for (int64_t i = 0; i <= f->shard->heads.q_count; i++) f->head_shards.bounds[i] = i * f->config->head_dim;
     for (int64_t i = 0; i <= f->shard->block_count; i++)
         f->block_shards.bounds[i] = lh_ff_block(f->config->ff, f->shard->block_first + i) - f->shard->ff_first;

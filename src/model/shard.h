@@ -9,13 +9,20 @@
 #include "import/config.h"
 #include "import/weights.h"
 
-/* Blocks of the channels of an MLP; block b holds channels lh_ff_block(ff, b) .. lh_ff_block(ff, b + 1). */
-enum { LH_FF_BLOCKS = 48 };
+/* Number of blocks of the `ff` channels of an MLP, from 1 to LH_FF_BLOCKS_MAX: as many as there are groups of 32
+ * channels, up to the maximum. Only more ranks than blocks leave a rank without channels. 96 blocks divide evenly over
+ * 2, 3, 4, 6, 8, 12, 16, 24, 32 and 48 ranks; twice as many would double the products that the reproducible mode
+ * gathers. */
+enum { LH_FF_BLOCKS_MAX = 96 };
+int64_t lh_ff_blocks(int64_t ff);
+
+/* The first channel of a block: block b holds channels [lh_ff_block(ff, b), lh_ff_block(ff, b + 1)). From 512 channels
+ * on the bounds are multiples of 32, but for the end. */
 int64_t lh_ff_block(int64_t ff, int64_t block);
 
 typedef struct lh_shard {
     lh_heads heads;
-    int64_t block_first, block_count; /* of LH_FF_BLOCKS */
+    int64_t block_first, block_count; /* of lh_ff_blocks(ff) */
     int64_t ff_first, ff_count;       /* the channels of these blocks */
     int64_t vocab_first, vocab_count;
     int rank, ranks;

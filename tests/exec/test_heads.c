@@ -61,6 +61,8 @@ START_TEST(test_heads_are_divided_for_all_small_numbers)
                 }
                 check_ranks(of, ranks);
                 check_sharers(of, ranks);
+                if (ranks % kv_heads == 0)
+                    for (int r = 0; r < ranks; r++) ck_assert_int_eq(of[r].kv_count, 1); /* one cache, not two */
                 if (ranks <= kv_heads)
                     for (int r = 0; r < ranks; r++) {
                         ck_assert(!of[r].split && of[r].counted_count == of[r].kv_count);
@@ -81,6 +83,8 @@ START_TEST(test_examples)
     ck_assert_int_eq(lh_heads_of(&h, 9, 3, 2, 4), LH_OK); /* 3 + 2 + 2 + 2 query heads */
     ck_assert(h.q_first == 5 && h.q_count == 2 && h.kv_first == 1 && h.kv_count == 2 && h.split);
     ck_assert(h.counted_first == 2 && h.counted_count == 1);
+    ck_assert_int_eq(lh_heads_of(&h, 28, 4, 3, 8), LH_OK); /* 4 + 3 query heads of each group */
+    ck_assert(h.q_first == 11 && h.q_count == 3 && h.kv_first == 1 && h.kv_count == 1 && h.counted_count == 0);
 }
 END_TEST
 
