@@ -3,7 +3,7 @@
 # texts, learns from these traces which heads need how many entries, and prints what that gains on the other half, which
 # it has not seen. Some three minutes for a model of 135M on two cores.
 #
-#   jobs/tune.sh MODEL.h5 FOLDER [BUDGET] [RANKS]     # *.txt and *.md of FOLDER; 10%, 1 rank
+#   jobs/tune.sh MODEL.h5 FOLDER [BUDGET] [RANKS]     # *.txt, *.md and *.markdown of FOLDER; 10%, 1 rank
 #
 # Writes tune/ in the current folder: budgets.csv for --head-budget and --layer-budget, and the traces. CONTEXT=N: tokens
 # of a passage (1500). POLICY=TEXT: a policy with the same budget for all heads, such as "keydiff --evict never", instead
@@ -23,6 +23,7 @@ after=128   # tokens after a passage, whose attention judges evictions
 passages=6  # that budgets are learnt from
 windows=8   # of the other texts, that judge them
 policy=${POLICY:-longhaul --head-budget uniform}
+[[ $policy != *,* ]] || fail "POLICY is one policy, not a list: '$policy' has a comma"
 folder=tune # below the current folder: policies name its file, and words cannot have spaces
 longhaul=${LONGHAUL:-$root/build/longhaul}
 
@@ -32,11 +33,17 @@ on_ranks=()
 # Without what is left of a character that was cut.
 whole_characters() { iconv -c -f UTF-8 -t UTF-8 || true; }
 
-# Every second text is learnt from, the others judge; of a single one, its first half is learnt from.
+# Files of the folder for which an expression of find is true, each with a zero byte after it, in the order of their bytes.
+visible() { find -L "$texts" -mindepth 1 -maxdepth 1 ! -name '.*' "$@" -print0 | LC_ALL=C sort -z; }
+
+# Every second text is learnt from, the others judge; of a single one, its first half is learnt from. A folder's texts are
+# those that `longhaul eval` takes.
 split_texts() {
-    local all=() i half
-    mapfile -t all < <(find -L "$texts" -maxdepth 1 -type f \( -name '*.txt' -o -name '*.md' \) | sort)
-    [ ${#all[@]} -gt 0 ] || fail "there is no *.txt or *.md in '$texts'"
+    local all=() others=() i half is_text=(-type f '(' -iname '*.txt' -o -iname '*.md' -o -iname '*.markdown' ')')
+    mapfile -t -d '' all < <(visible "${is_text[@]}")
+    mapfile -t -d '' others < <(visible ! -type d ! '(' "${is_text[@]}" ')')
+    [ ${#others[@]} = 0 ] || say "no *.txt, *.md or *.markdown, and left out: ${others[*]:0:5}$([ ${#others[@]} -le 5 ] || echo " and $((${#others[@]} - 5)) more")"
+    [ ${#all[@]} -gt 0 ] || fail "there is no *.txt, *.md or *.markdown in '$texts'"
     rm -rf "$folder/learn" "$folder/judge"
     mkdir -p "$folder/learn" "$folder/judge"
     rm -f "$folder"/*.trace.h5
@@ -46,7 +53,7 @@ split_texts() {
         tail -c +"$((half + 1))" "${all[0]}" | whole_characters >"$folder/judge/text.txt"
     fi
     for ((i = 0; i < ${#all[@]} && ${#all[@]} > 1; i++)); do
-        cp "${all[i]}" "$folder/$([ $((i % 2)) = 0 ] && echo learn || echo judge)/"
+        cp -- "${all[i]}" "$folder/$([ $((i % 2)) = 0 ] && echo learn || echo judge)/$(printf %06d "$i").txt"
     done
 }
 

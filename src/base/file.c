@@ -8,6 +8,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -130,11 +131,11 @@ lh_status lh_path_join(char **out, const char *folder, const char *name)
     return lh_asprintf(out, "%s%s%s", folder, n && folder[n - 1] == '/' ? "" : "/", name);
 }
 
-static int ends_with_one(const char *name, const char *const *endings)
+int lh_name_ends_with(const char *name, const char *const *endings)
 {
     const size_t n = strlen(name);
     for (; *endings; endings++)
-        if (n > strlen(*endings) && strcmp(name + n - strlen(*endings), *endings) == 0) return 1;
+        if (n > strlen(*endings) && strcasecmp(name + n - strlen(*endings), *endings) == 0) return 1;
     return 0;
 }
 
@@ -143,16 +144,38 @@ static int by_name(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-lh_status lh_folder_list(lh_paths *out, const char *folder, const char *const *endings)
+static lh_status add_path(lh_paths *out, char *path)
+{
+    lh_status st = lh_realloc(&out->at, out->n + 1, sizeof *out->at);
+    if (st == LH_OK)
+        out->at[out->n++] = path;
+    else
+        lh_free(path);
+    return st;
+}
+
+/* Puts one entry of a folder into one of the lists, or into none. */
+static lh_status sort_entry(lh_paths *out, lh_paths *others, const char *folder, const char *name,
+                            const char *const *endings)
+{
+    struct stat info;
+    char *path = NULL;
+    if (*name == '.') return LH_OK;
+    LH_TRY(lh_path_join(&path, folder, name));
+    const int is_there = stat(path, &info) == 0, ends = lh_name_ends_with(name, endings);
+    if (ends && is_there && S_ISREG(info.st_mode)) return add_path(out, path);
+    if (others && (ends || !is_there || !S_ISDIR(info.st_mode))) return add_path(others, path);
+    lh_free(path);
+    return LH_OK;
+}
+
+lh_status lh_folder_list(lh_paths *out, lh_paths *others, const char *folder, const char *const *endings)
 {
     lh_status st = LH_OK;
     struct dirent **entries = NULL;
     const int n = scandir(folder, &entries, NULL, by_name);
     if (n < 0) LH_FAIL_DONE(LH_EINPUT, "cannot read the folder '%s': %s", folder, strerror(errno));
-    LH_TRY_DONE(lh_calloc(&out->at, n, sizeof *out->at));
-    for (int i = 0; i < n; i++)
-        if (ends_with_one(entries[i]->d_name, endings))
-            LH_TRY_DONE(lh_path_join(&out->at[out->n++], folder, entries[i]->d_name));
+    for (int i = 0; i < n; i++) LH_TRY_DONE(sort_entry(out, others, folder, entries[i]->d_name, endings));
 done:
     for (int i = 0; i < n; i++) free(entries[i]);
     free(entries);

@@ -49,13 +49,18 @@ int lh_file_is_in(const char *path, const char *folder);
 /* "folder/name" as a new string. */
 lh_status lh_path_join(char **out, const char *folder, const char *name);
 
-/* Paths of the entries of a folder whose names end with one of `endings` (ends with NULL) after at least one byte more,
- * in the order of their bytes, whatever the locale. All zero is none; clear also after a failure. */
+/* 1 if `name` ends with one of `endings` (ends with NULL), in capitals or not, after at least one byte more. */
+int lh_name_ends_with(const char *name, const char *const *endings);
+
+/* Paths of a folder's regular files whose names end with one of `endings` (lh_name_ends_with), in the order of their
+ * bytes, whatever the locale; links are followed, and files whose names begin with a dot are not there, as for "*.txt"
+ * in a shell. others: NULL, or the other visible entries but folders: files with other endings, and whatever has such
+ * an ending and is no regular file. All zero is none; clear both also after a failure. */
 typedef struct lh_paths {
     char **at;
     int64_t n;
 } lh_paths;
-lh_status lh_folder_list(lh_paths *out, const char *folder, const char *const *endings);
+lh_status lh_folder_list(lh_paths *out, lh_paths *others, const char *folder, const char *const *endings);
 void lh_paths_clear(lh_paths *paths);
 
 #endif

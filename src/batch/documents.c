@@ -13,6 +13,7 @@
 #include "base/unicode.h"
 #include "batch/appender.h"
 #include "text/text_check.h"
+#include "text/text_files.h"
 
 static const int64_t TEXT_BYTES = INT64_C(1) << 30, BUFFER_BYTES = 1 << 20;
 
@@ -50,10 +51,7 @@ static int is_folder(const documents *d)
 static lh_status open_folder(documents *d)
 {
     static const char columns[] = "name,text";
-    static const char *const endings[] = {".txt", ".md", NULL};
-    LH_TRY(lh_folder_list(&d->files, d->options->from, endings));
-    if (d->files.n == 0)
-        LH_FAIL(LH_EINPUT, "the folder '%s' has no document: no file '*.txt' or '*.md'", d->options->from);
+    LH_TRY(lh_text_files(&d->files, d->options->from));
     lh_csv_open(&d->csv, d->options->from, columns, (int64_t)strlen(columns));
     return lh_csv_next(&d->csv, &d->names);
 }
@@ -62,10 +60,30 @@ static lh_status open_folder(documents *d)
 static lh_status open_table(documents *d)
 {
     LH_TRY(lh_map_open(&d->map, d->options->from));
+    LH_TRY(lh_text_check_kind(d->map.path, (const char *)d->map.data, d->map.bytes));
     lh_csv_open(&d->csv, d->map.path, d->map.data, d->map.bytes);
     LH_TRY(lh_csv_next(&d->csv, &d->names));
     if (d->names.n == 0)
         LH_FAIL(LH_EINPUT, "'%s' is empty: a table begins with the names of its columns", d->options->from);
+    return LH_OK;
+}
+
+/* The custom_id of a name: the name itself, or "caf\xe9.txt" with an escape for each byte that is not UTF-8, so that
+ * different names stay different. */
+static lh_status put_id(documents *d, const char *name, int64_t bytes)
+{
+    uint32_t cp;
+    int skip;
+    d->id.bytes = 0;
+    if (lh_utf8_valid(name, bytes)) return lh_buf_append(&d->id, name, bytes);
+    for (int64_t at = 0; at < bytes; at += skip) {
+        const int valid = lh_utf8_read(name + at, bytes - at, &cp, &skip);
+        if (valid && cp != '\\') {
+            LH_TRY(lh_buf_append(&d->id, name + at, skip));
+            continue;
+        }
+        for (int k = 0; k < skip; k++) LH_TRY(lh_buf_printf(&d->id, "\\x%02x", (unsigned char)name[at + k]));
+    }
     return LH_OK;
 }
 
@@ -74,15 +92,14 @@ static lh_status next_file(documents *d, int *more)
     *more = d->read < d->files.n;
     if (!*more) return LH_OK;
     const char *path = d->files.at[d->read];
-    d->text.bytes = d->id.bytes = 0;
+    d->text.bytes = 0;
     LH_TRY(lh_file_read_regular(&d->text, path, TEXT_BYTES));
     LH_TRY(lh_buf_append(&d->text, "", 1)); /* an empty file has a text, too */
     d->text.bytes--;
     lh_text_drop_mark(&d->text, 0);
-    LH_TRY(lh_buf_printf(&d->id, "'%s'", path));
-    LH_TRY(lh_text_check_kind(d->id.data, d->text.data, d->text.bytes));
-    d->id.bytes = 0;
-    return lh_buf_puts(&d->id, name_of(path));
+    LH_TRY(lh_text_check_kind(path, d->text.data, d->text.bytes));
+    path = name_of(path);
+    return put_id(d, path, (int64_t)strlen(path));
 }
 
 static int64_t column_of(const documents *d, const char *name, int64_t bytes)
@@ -98,7 +115,7 @@ static lh_status name_row(documents *d)
     static const char *const names[] = {"custom_id", "id"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const int64_t c = column_of(d, names[i], (int64_t)strlen(names[i]));
-        if (c >= 0) return lh_buf_append(&d->id, lh_csv_field(&d->row, c), lh_csv_bytes(&d->row, c));
+        if (c >= 0) return put_id(d, lh_csv_field(&d->row, c), lh_csv_bytes(&d->row, c));
     }
     return lh_buf_printf(&d->id, "row-%lld", (long long)d->read + 1);
 }

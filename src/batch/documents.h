@@ -6,8 +6,8 @@
 #include "base/status.h"
 
 typedef struct lh_batch_documents {
-    /* A folder: its files '*.txt' and '*.md' in the order of their names, not recursively, with the columns "name" and
-     * "text". Or a CSV file, whose first line names the columns. */
+    /* A folder: its texts (text/text_files.h) with the columns "name" and "text". Or a CSV file, whose first line names
+     * the columns. */
     const char *from;
     /* The prompt; "{name}" stands for the value of that column, "{{" and "}}" for braces. */
     const char *text;
@@ -15,9 +15,9 @@ typedef struct lh_batch_documents {
 } lh_batch_documents;
 
 /* Writes the requests to `path`, which is replaced when they are complete. The custom_id is the name of the file, or
- * the column "custom_id" or else "id", or else "row-1", "row-2", …. Bytes that are not UTF-8 become U+FFFD, and a
- * warning names the document. LH_EUSAGE: the template names no column, or one that is not there; LH_EINPUT: there is no
- * document, or one cannot be read; LH_EWRITE. */
+ * the column "custom_id" or else "id", or else "row-1", "row-2", …; bytes of it that are not UTF-8 are escaped. Bytes
+ * that are not UTF-8 become U+FFFD, and a warning names the document. LH_EUSAGE: the template names no column, or one
+ * that is not there; LH_EINPUT: there is no document, or one cannot be read; LH_EWRITE. */
 lh_status lh_batch_documents_write(const lh_batch_documents *documents, const char *path);
 
 #endif

@@ -8,6 +8,7 @@
 #include "base/minmax.h"
 #include "batch/ids.h"
 #include "batch/skim.h"
+#include "text/text_check.h"
 
 struct lh_batch_input {
     lh_map map;
@@ -74,6 +75,30 @@ static lh_status find_lines(lh_batch_input *input)
     return LH_OK;
 }
 
+static int has_within(const char *text, int64_t bytes, char c)
+{
+    return bytes > 0 && memchr(text, c, (size_t)bytes) != NULL;
+}
+
+/* LH_EINPUT, and what would be right, for a file of which no line can be a request. */
+static lh_status check_any(const lh_batch_input *input)
+{
+    const char *path = input->map.path;
+    const lh_batch_line *first = &input->lines[0];
+    for (int64_t i = 0; i < input->n; i++)
+        if (input->lines[i].custom_id) return LH_OK;
+    if (has_within(first->text, first->bytes, '\0'))
+        LH_FAIL(LH_EINPUT, "'%s' holds zero bytes, it is no text: 'iconv -f utf-16 -t utf-8 FILE' converts UTF-16",
+                path);
+    if (has_within(first->text, first->bytes, '\r'))
+        LH_FAIL(LH_EINPUT, "'%s' has carriage returns in place of line feeds: \"tr '\\r' '\\n' < FILE\" converts it",
+                path);
+    if (*first->text == '{' && first->text[first->bytes - 1] != '}')
+        LH_FAIL(LH_EINPUT, "'%s' has a JSON value over several lines, not one a line: 'jq -c . FILE' makes lines",
+                path);
+    LH_FAIL(LH_EINPUT, "'%s' holds no request: no line is a JSON object with a 'custom_id'", path);
+}
+
 /* A custom_id belongs to the first line that has it. */
 static lh_status find_duplicates(lh_batch_input *input)
 {
@@ -119,7 +144,9 @@ lh_status lh_batch_input_open(lh_batch_input **out, const char *path)
     lh_batch_input *input = NULL;
     LH_TRY_DONE(lh_calloc(&input, 1, sizeof *input));
     LH_TRY_DONE(lh_map_open(&input->map, path));
+    LH_TRY_DONE(lh_text_check_lines(path, (const char *)input->map.data, input->map.bytes));
     LH_TRY_DONE(find_lines(input));
+    LH_TRY_DONE(check_any(input));
     LH_TRY_DONE(find_duplicates(input));
     LH_TRY_DONE(lh_map_unchanged(&input->map));
     *out = input;

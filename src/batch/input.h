@@ -25,7 +25,8 @@ typedef struct lh_batch_line {
 
 typedef struct lh_batch_input lh_batch_input;
 
-/* LH_EINPUT: not a regular file, or one without a request. */
+/* LH_EINPUT: not a regular file, one of another kind (text/text_check.h), or one of which no line is an object with a
+ * custom_id. */
 lh_status lh_batch_input_open(lh_batch_input **out, const char *path);
 void lh_batch_input_close(lh_batch_input *input); /* NULL is fine */
 

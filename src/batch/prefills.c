@@ -31,7 +31,7 @@ lh_status lh_batch_prefills_file(char **out, const char *folder, int64_t line)
 int lh_batch_prefills_exist(const char *folder)
 {
     lh_paths files = {0};
-    if (lh_file_is_folder(folder) && lh_folder_list(&files, folder, whole) != LH_OK) lh_error_clear();
+    if (lh_file_is_folder(folder) && lh_folder_list(&files, NULL, folder, whole) != LH_OK) lh_error_clear();
     const int64_t n = files.n;
     lh_paths_clear(&files);
     return n > 0;
@@ -49,7 +49,7 @@ lh_status lh_batch_prefills_probe(lh_paths *damaged, const char *folder)
     lh_status st = LH_OK;
     lh_paths files = {0};
     if (!lh_file_is_folder(folder)) return LH_OK;
-    LH_TRY_DONE(lh_folder_list(&files, folder, whole));
+    LH_TRY_DONE(lh_folder_list(&files, NULL, folder, whole));
     LH_TRY_DONE(lh_calloc(&damaged->at, files.n, sizeof *damaged->at));
     for (int64_t i = 0; i < files.n; i++) {
         st = lh_h5_probe(files.at[i]);
@@ -74,7 +74,7 @@ void lh_batch_prefills_drop(const lh_paths *damaged)
 static void remove_files(const char *folder, const char *const *endings)
 {
     lh_paths files = {0};
-    if (lh_folder_list(&files, folder, endings) != LH_OK) lh_error_clear();
+    if (lh_folder_list(&files, NULL, folder, endings) != LH_OK) lh_error_clear();
     for (int64_t i = 0; i < files.n; i++) unlink(files.at[i]);
     lh_paths_clear(&files);
 }

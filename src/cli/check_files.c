@@ -9,15 +9,13 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "text/text_files.h"
 
 /* 1 if a file of this name would be read as part of a folder: of texts, or of a model. */
 static int is_part(const char *name)
 {
-    static const char *const ends[] = {".txt", ".md", ".json", ".safetensors", ".jinja", ".model", NULL};
-    const char *dot = strrchr(name, '.');
-    for (int i = 0; dot && ends[i]; i++)
-        if (strcmp(dot, ends[i]) == 0) return 1;
-    return 0;
+    static const char *const of_models[] = {".json", ".safetensors", ".jinja", ".model", NULL};
+    return lh_name_ends_with(name, lh_text_endings) || lh_name_ends_with(name, of_models);
 }
 
 /* 1 if `path` is one of the files that are read of the folder, or would be one. */

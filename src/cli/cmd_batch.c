@@ -22,7 +22,8 @@ static const lh_option rows[] = {
      .name = "from",
      FIELD(from),
      .arg = "FOLDER|FILE.csv",
-     .help = "Documents in place of requests: each text of a folder ('*.txt', '*.md'), or each row of a table, in a "
+     .help = "Documents in place of requests: each text of a folder ('*.txt', '*.md', '*.markdown'), or each row of a "
+             "table, in a "
              "--template. The requests are in OUT.requests.jsonl then."},
     {.type = LH_OPT_STR,
      .name = "template",

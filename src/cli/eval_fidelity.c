@@ -20,7 +20,7 @@ static const lh_option fidelity_rows[] = {
      .name = "text",
      FIELD(text),
      .arg = "FILE|FOLDER",
-     .help = "Texts that the model continues: a file, or all '*.txt' and '*.md' of a folder."},
+     .help = "Texts that the model continues: a file, or all '*.txt', '*.md' and '*.markdown' of a folder."},
     {.type = LH_OPT_I64,
      .name = "count",
      FIELD(count),

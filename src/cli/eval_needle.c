@@ -21,7 +21,8 @@ static const lh_option needle_rows[] = {
      .name = "haystack",
      FIELD(haystack),
      .arg = "FILE|FOLDER",
-     .help = "Text that hides the needles: a file, or all '*.txt' and '*.md' of a folder in the order of their names. "
+     .help = "Text that hides the needles: a file, or all '*.txt', '*.md' and '*.markdown' of a folder in the order of "
+             "their names. "
              "Every prompt uses a different section."},
     {.type = LH_OPT_STR,
      .name = "needle",

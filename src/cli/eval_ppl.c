@@ -19,7 +19,7 @@ static const lh_option ppl_rows[] = {
      .name = "text",
      FIELD(text),
      .arg = "FILE|FOLDER",
-     .help = "Texts that are scored: a file, or all '*.txt' and '*.md' of a folder."},
+     .help = "Texts that are scored: a file, or all '*.txt', '*.md' and '*.markdown' of a folder."},
     {.type = LH_OPT_STR,
      .name = "context",
      FIELD(context),

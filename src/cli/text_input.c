@@ -10,15 +10,9 @@ static const int64_t TEXT_BYTES = INT64_C(1) << 32;
 
 lh_status lh_text_read(lh_buf *out, const char *path)
 {
-    lh_status st = LH_OK;
-    lh_buf name = {0};
     const int64_t from = out->bytes;
-    LH_TRY_DONE(lh_file_read(out, path, TEXT_BYTES));
-    LH_TRY_DONE(strcmp(path, "-") == 0 ? lh_buf_puts(&name, "standard input") : lh_buf_printf(&name, "'%s'", path));
-    LH_TRY_DONE(lh_text_check(name.data, out->data + from, out->bytes - from));
-done:
-    lh_buf_clear(&name);
-    return st;
+    LH_TRY(lh_file_read(out, path, TEXT_BYTES));
+    return lh_text_check_file(path, out->data + from, out->bytes - from);
 }
 
 lh_status lh_text_lines(lh_buf *text, char ***out, int64_t *n)

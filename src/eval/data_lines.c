@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "text/text_check.h"
 
 static const int64_t DATA_BYTES = INT64_C(1) << 32;
 
@@ -47,9 +48,12 @@ done:
     lh_free(where);
     return st;
 }
-/* LH_EINPUT naming the line and its byte if the file holds a zero byte. */
+
+/* LH_EINPUT where the file has no JSON lines (text/text_check.h), or, naming the line and its byte, holds a zero byte.
+ */
 static lh_status check_text(const lh_buf *text, const char *path)
 {
+    LH_TRY(lh_text_check_lines(path, text->data, text->bytes));
     const char *zero = text->bytes ? memchr(text->data, '\0', (size_t)text->bytes) : NULL, *start = text->data;
     int64_t line = 1;
     if (!zero) return LH_OK;

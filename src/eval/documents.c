@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "text/text_check.h"
 
 static const int64_t FILE_BYTES = INT64_C(1) << 32;
 
@@ -78,6 +79,7 @@ static lh_status read_json(lh_documents *out, json_t **json, const char *path)
     lh_status st = LH_OK;
     lh_buf text = {0};
     LH_TRY_DONE(lh_file_read(&text, path, FILE_BYTES));
+    LH_TRY_DONE(lh_text_check_kind(path, text.data, text.bytes));
     out->hash = lh_hash64(text.data, text.bytes);
     LH_TRY_DONE(lh_json_parse(json, path, text.data, text.bytes));
 done:

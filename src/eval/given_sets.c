@@ -74,7 +74,7 @@ static lh_status add_folder(lh_given_files *files, int64_t policy, const char *f
     lh_status st = LH_OK;
     static const char *const endings[] = {ending, NULL};
     lh_paths paths = {0};
-    LH_TRY_DONE(lh_folder_list(&paths, folder, endings));
+    LH_TRY_DONE(lh_folder_list(&paths, NULL, folder, endings));
     if (paths.n == 0) LH_FAIL_DONE(LH_EINPUT, "the folder '%s' has no keep sets: files '*.h5'", folder);
     for (int64_t i = 0; i < paths.n; i++) {
         LH_TRY_DONE(add_file(files, policy, paths.at[i]));

@@ -129,7 +129,7 @@ lh_status lh_longbench_data_read(lh_longbench_data *out, const char *path, const
     lh_paths paths = {0};
     reader r = {.out = out, .choice = choice};
     if (lh_file_is_folder(path))
-        LH_TRY_DONE(lh_folder_list(&paths, path, endings));
+        LH_TRY_DONE(lh_folder_list(&paths, NULL, path, endings));
     else
         LH_TRY_DONE(read_file(&r, path));
     for (int64_t i = 0; i < paths.n; i++)

@@ -5,6 +5,8 @@
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "text/text_check.h"
+#include "text/text_files.h"
 
 static const int64_t TEXT_BYTES = INT64_C(1) << 32;
 
@@ -13,6 +15,7 @@ static lh_status read_one(lh_texts *out, const char *path)
     lh_status st = LH_OK;
     lh_buf text = {0};
     LH_TRY_DONE(lh_file_read(&text, path, TEXT_BYTES));
+    LH_TRY_DONE(lh_text_check_file(path, text.data, text.bytes));
     if (text.bytes && memchr(text.data, '\0', (size_t)text.bytes))
         LH_FAIL_DONE(LH_EINPUT, "'%s' holds a zero byte: it is not text", path);
     LH_TRY_DONE(lh_realloc(&out->at, out->n + 1, sizeof *out->at));
@@ -23,16 +26,12 @@ done:
     return st;
 }
 
-static lh_status read_folder(lh_texts *out, const char *what, const char *folder)
+static lh_status read_folder(lh_texts *out, const char *folder)
 {
     lh_status st = LH_OK;
-    static const char *const endings[] = {".txt", ".md", NULL};
     lh_paths paths = {0};
-    LH_TRY_DONE(lh_folder_list(&paths, folder, endings));
-    if (paths.n == 0)
-        LH_FAIL_DONE(LH_EINPUT, "the folder '%s' of %s has no text: files '*.txt' or '*.md'", folder, what);
-    for (int64_t i = 0; i < paths.n; i++)
-        if (!lh_file_is_folder(paths.at[i])) LH_TRY_DONE(read_one(out, paths.at[i]));
+    LH_TRY_DONE(lh_text_files(&paths, folder));
+    for (int64_t i = 0; i < paths.n; i++) LH_TRY_DONE(read_one(out, paths.at[i]));
 done:
     lh_paths_clear(&paths);
     return st;
@@ -44,7 +43,7 @@ lh_status lh_texts_read(lh_texts *out, const char *what, const char *path)
     lh_texts texts = {0};
     int64_t bytes = 0;
     if (lh_file_is_folder(path))
-        LH_TRY_DONE(read_folder(&texts, what, path));
+        LH_TRY_DONE(read_folder(&texts, path));
     else
         LH_TRY_DONE(read_one(&texts, path));
     for (int64_t i = 0; i < texts.n; i++) bytes += texts.at[i].bytes;

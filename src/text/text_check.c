@@ -9,9 +9,11 @@
 static const struct {
     const char *magic, *kind, *remedy;
 } kinds[] = {
-    {"%PDF-", "a PDF, not text", "'pdftotext FILE - | longhaul ... -f -' takes its text"},
+    {"%PDF-", "a PDF, not text", "'pdftotext FILE -' prints its text"},
     {"PK\003\004", "a ZIP archive, as DOCX, ODT and EPUB are, not text", "'pandoc FILE -t plain' makes text of it"},
-    {"\037\213", "compressed by gzip, not text", "'zcat FILE | longhaul ... -f -' takes its text"},
+    {"\037\213", "compressed by gzip, not text", "'zcat FILE' prints its text"},
+    {"\050\265\057\375", "compressed by zstd, not text", "'zstdcat FILE' prints its text"},
+    {"\3757zXZ", "compressed by xz, not text", "'xzcat FILE' prints its text"},
     {"\320\317\021\340", "an old Office document, not text", "save it as text"},
     {"\377\376", "UTF-16, not UTF-8", "'iconv -f utf-16 -t utf-8 FILE' converts it"},
     {"\376\377", "UTF-16, not UTF-8", "'iconv -f utf-16 -t utf-8 FILE' converts it"}};
@@ -26,7 +28,8 @@ static int64_t first_bad_byte(const char *text, int64_t bytes)
     return -1;
 }
 
-lh_status lh_text_check_kind(const char *name, const char *text, int64_t bytes)
+/* name: as in messages */
+static lh_status check_kind(const char *name, const char *text, int64_t bytes)
 {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         const size_t n = strlen(kinds[i].magic);
@@ -36,9 +39,60 @@ lh_status lh_text_check_kind(const char *name, const char *text, int64_t bytes)
     return LH_OK;
 }
 
+/* Whether a JSON file is one array. An array that is the first of several lines is a line like any other. */
+static int is_array(const char *text, int64_t bytes)
+{
+    static const char mark[] = {'\xef', '\xbb', '\xbf'};
+    const char *at = text, *end = text + bytes;
+    if (bytes >= (int64_t)sizeof mark && memcmp(text, mark, sizeof mark) == 0) at += sizeof mark;
+    while (at < end && lh_is_ascii_space(*at)) at++;
+    while (end > at && lh_is_ascii_space(end[-1])) end--;
+    if (at == end || *at != '[') return 0;
+    const char *stop = memchr(at, '\n', (size_t)(end - at));
+    if (!stop) stop = end;
+    while (lh_is_ascii_space(stop[-1])) stop--;
+    return stop[-1] != ']' || end[-1] == ']';
+}
+
+/* How messages call the file. */
+static lh_status name_file(lh_buf *name, const char *path)
+{
+    return strcmp(path, "-") == 0 ? lh_buf_puts(name, "standard input") : lh_buf_printf(name, "'%s'", path);
+}
+
+lh_status lh_text_check_kind(const char *path, const char *text, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    lh_buf name = {0};
+    LH_TRY_DONE(name_file(&name, path));
+    LH_TRY_DONE(check_kind(name.data, text, bytes));
+done:
+    lh_buf_clear(&name);
+    return st;
+}
+
+lh_status lh_text_check_lines(const char *path, const char *text, int64_t bytes)
+{
+    LH_TRY(lh_text_check_kind(path, text, bytes));
+    if (is_array(text, bytes))
+        LH_FAIL(LH_EINPUT, "'%s' is a JSON array, not JSON Lines: 'jq -c \".[]\" FILE' prints its lines", path);
+    return LH_OK;
+}
+
+lh_status lh_text_check_file(const char *path, const char *text, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    lh_buf name = {0};
+    LH_TRY_DONE(name_file(&name, path));
+    LH_TRY_DONE(lh_text_check(name.data, text, bytes));
+done:
+    lh_buf_clear(&name);
+    return st;
+}
+
 lh_status lh_text_check(const char *name, const char *text, int64_t bytes)
 {
-    LH_TRY(lh_text_check_kind(name, text, bytes));
+    LH_TRY(check_kind(name, text, bytes));
     const int64_t bad = lh_utf8_valid(text, bytes) ? -1 : first_bad_byte(text, bytes);
     if (bad >= 0)
         lh_warn("%s is not UTF-8: byte %lld is 0x%02x. The model sees U+FFFD in its place; if it is Latin-1, "

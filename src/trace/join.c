@@ -259,7 +259,7 @@ lh_status lh_trace_join(const char *path, int *missing)
                      "there is no folder '%s' with segments of a trace: name the file that 'longhaul trace' "
                      "was given",
                      folder);
-    LH_TRY_DONE(lh_folder_list(&j.paths, folder, endings));
+    LH_TRY_DONE(lh_folder_list(&j.paths, NULL, folder, endings));
     LH_TRY_DONE(read_ranks(&j, folder));
     LH_TRY_DONE(choose_parts(&j, missing));
     LH_TRY_DONE(write_joined(&j, path));

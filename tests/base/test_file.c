@@ -177,20 +177,27 @@ START_TEST(test_paths_join_with_one_slash)
 }
 END_TEST
 
-START_TEST(test_a_folder_is_listed_in_the_order_of_bytes)
+START_TEST(test_a_folder_is_listed_as_a_shell_does_whatever_the_case)
 {
     char folder[FOLDER_BYTES];
     folder_enter(folder);
-    static const char *const files[] = {"b.md", "a.txt", "B.txt", "é.md", ".txt", "txt", "a.txt.h5", "c.text"};
+    static const char *const files[] = {"b.md", "a.txt",    "B.TXT",  "é.Md",   ".txt",
+                                        "txt",  "a.txt.h5", "c.text", "._a.txt"};
     static const char *const endings[] = {".txt", ".md", NULL};
-    static const char *const found[] = {"./B.txt", "./a.txt", "./b.md", "./é.md"};
-    lh_paths paths = {0};
+    static const char *const found[] = {"./B.TXT", "./a.txt", "./b.md", "./é.Md"};
+    static const char *const left[] = {"./a.txt.h5", "./c.text", "./d.txt", "./gone.md", "./txt"};
+    lh_paths paths = {0}, others = {0};
+    ck_assert_int_eq(mkdir("d.txt", 0777) | mkdir("below", 0777) | symlink("nothing", "gone.md"), 0);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) ck_assert_int_eq(lh_file_write(files[i], "", 0), LH_OK);
-    ck_assert_int_eq(lh_folder_list(&paths, ".", endings), LH_OK);
+    ck_assert_int_eq(lh_folder_list(&paths, &others, ".", endings), LH_OK);
     ck_assert_int_eq(paths.n, 4);
     for (int64_t i = 0; i < paths.n; i++) ck_assert_str_eq(paths.at[i], found[i]);
+    ck_assert_int_eq(others.n, 5);
+    for (int64_t i = 0; i < others.n; i++) ck_assert_str_eq(others.at[i], left[i]);
     lh_paths_clear(&paths);
-    ck_assert_int_eq(lh_folder_list(&paths, "no such", endings), LH_EINPUT);
+    lh_paths_clear(&others);
+    ck_assert_int_eq(rmdir("d.txt") | rmdir("below") | unlink("gone.md"), 0);
+    ck_assert_int_eq(lh_folder_list(&paths, NULL, "no such", endings), LH_EINPUT);
     ck_assert_str_eq(lh_error_message(), "cannot read the folder 'no such': No such file or directory");
     lh_paths_clear(&paths);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) unlink(files[i]);
@@ -207,7 +214,7 @@ int main(void)
                                   test_bad_inputs_are_named,
                                   test_pipes_and_devices_are_refused_where_a_file_is_wanted,
                                   test_paths_join_with_one_slash,
-                                  test_a_folder_is_listed_in_the_order_of_bytes,
+                                  test_a_folder_is_listed_as_a_shell_does_whatever_the_case,
                                   NULL};
     return suite_run("file", tests);
 }

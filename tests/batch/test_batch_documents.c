@@ -49,6 +49,31 @@ START_TEST(test_texts_of_a_folder)
 }
 END_TEST
 
+/* Names in Latin-1 become one name where their bytes become U+FFFD. */
+START_TEST(test_names_that_are_not_utf8_stay_different)
+{
+    rig_enter();
+    mkdir("docs", 0777);
+    rig_text("docs/caf\xe8.txt", "first");
+    rig_text("docs/caf\xe9.txt", "second");
+    rig_text("docs/caf\xef\xbf\xbd.txt", "third");
+    rig_text("docs/c\xc3\xa9\\\xe9.TXT", "fourth");
+    OK(write_from("docs", "{text}", 0));
+    check_request(3, "c\xc3\xa9\\x5c\\xe9.TXT", "fourth");
+    check_request(0, "caf\\xe8.txt", "first");
+    check_request(1, "caf\\xe9.txt", "second");
+    check_request(2, "caf\xef\xbf\xbd.txt", "third");
+    rig_text("t.csv", "id,text\ncaf\xe8,first\ncaf\xe9,second\nC:\\a,third\n");
+    OK(write_from("t.csv", "{text}", 0));
+    check_request(0, "caf\\xe8", "first");
+    check_request(1, "caf\\xe9", "second");
+    check_request(2, "C:\\a", "third");
+    rig_text("t.csv", "\xFF\xFEi");
+    FAILS(write_from("t.csv", "{text}", 0), LH_EINPUT, "'t.csv' is UTF-16");
+    rig_leave();
+}
+END_TEST
+
 START_TEST(test_rows_of_a_table)
 {
     rig_enter();
@@ -67,7 +92,7 @@ START_TEST(test_what_makes_no_request)
 {
     rig_enter();
     mkdir("docs", 0777);
-    FAILS(write_from("docs", "{text}", 0), LH_EINPUT, "has no document");
+    FAILS(write_from("docs", "{text}", 0), LH_EINPUT, "has no text");
     rig_text("docs/a.txt", "%PDF-1.7 and more");
     FAILS(write_from("docs", "{text}", 0), LH_EINPUT, "a.txt' is a PDF, not text: 'pdftotext");
     rig_text("docs/a.txt", "\xFF\xFE of UTF-16");
@@ -92,6 +117,7 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_texts_of_a_folder, test_rows_of_a_table, test_what_makes_no_request, NULL};
+    const TTest *const tests[] = {test_texts_of_a_folder, test_names_that_are_not_utf8_stay_different,
+                                  test_rows_of_a_table, test_what_makes_no_request, NULL};
     return suite_run("batch documents", tests);
 }

@@ -156,6 +156,43 @@ START_TEST(test_what_holds_no_request_is_refused)
 }
 END_TEST
 
+/* A file of another form is refused whole, with the way out; a line of another form fails alone. */
+START_TEST(test_a_file_that_is_no_json_lines_is_refused_whole)
+{
+#define A "{\"custom_id\":\"a\"}"
+#define B "{\"custom_id\":\"b\"}"
+    static const struct {
+        const char *text, *part;
+    } bad[] = {
+        {"\xFF\xFE{", "'bad' is UTF-16, not UTF-8: 'iconv"},
+        {"\037\213\010", "'bad' is compressed by gzip, not text: 'zcat FILE'"},
+        {"\050\265\057\375", "compressed by zstd"},
+        {"%PDF-1.7\n" A "\n", "'bad' is a PDF"},
+        {"[" A "," B "]", "'bad' is a JSON array, not JSON Lines: 'jq -c"},
+        {"\xEF\xBB\xBF \n[\n" A ",\n" B "\n]\n", "is a JSON array"},
+        {"[\n" A ",\n" B, "is a JSON array"}, /* cut off */
+        {"{\n  \"custom_id\": \"a\",\n  \"body\": {}\n}\n", "a JSON value over several lines, not one a line: 'jq"},
+        {A "\r" B "\r", "has carriage returns in place of line feeds: \"tr"},
+        {"a b\nc d\n", "no line is a JSON object with a 'custom_id'"},
+        {"{\"id\":\"a\"}\n{\"id\":\"b\"}\n", "no line is a JSON object with a 'custom_id'"}};
+    static const char *const good[] = {"[1]\n" A "\n", "{\"custom_id\":\n" A "\n", "\r\n" A "\r\n", "%\n" A};
+    lh_batch_input *input = NULL;
+    rig_enter();
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        rig_text("bad", bad[i].text);
+        FAILS(lh_batch_input_open(&input, "bad"), LH_EINPUT, bad[i].part);
+    }
+    rig_file("bad", "{\0\"\0\n\0", 6); /* UTF-16 without a byte order mark */
+    FAILS(lh_batch_input_open(&input, "bad"), LH_EINPUT, "'bad' holds zero bytes, it is no text: 'iconv -f utf-16");
+    for (size_t i = 0; i < sizeof good / sizeof *good; i++) {
+        rig_text("good", good[i]);
+        OK(lh_batch_input_open(&input, "good"));
+        lh_batch_input_close(input);
+    }
+    rig_leave();
+}
+END_TEST
+
 START_TEST(test_a_file_that_changes_is_noticed)
 {
     static const lh_batch_defaults defaults = {.max_new = 16};
@@ -216,10 +253,14 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {
-        test_members_are_found_without_a_tree,      test_the_end_of_a_string_is_seen_at_every_place,
-        test_lines_are_found_whatever_ends_them,    test_shards_are_the_input,
-        test_what_holds_no_request_is_refused,      test_a_file_that_changes_is_noticed,
-        test_a_hundred_thousand_lines_take_no_time, NULL};
+    const TTest *const tests[] = {test_members_are_found_without_a_tree,
+                                  test_the_end_of_a_string_is_seen_at_every_place,
+                                  test_lines_are_found_whatever_ends_them,
+                                  test_shards_are_the_input,
+                                  test_what_holds_no_request_is_refused,
+                                  test_a_file_that_is_no_json_lines_is_refused_whole,
+                                  test_a_file_that_changes_is_noticed,
+                                  test_a_hundred_thousand_lines_take_no_time,
+                                  NULL};
     return suite_run("batch input", tests);
 }

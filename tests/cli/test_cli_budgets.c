@@ -136,19 +136,25 @@ END_TEST
 START_TEST(test_a_folder_of_texts_makes_budgets)
 {
     program_result r = {0};
+    program_run(
+        &r, 1, "--version > version; mv texts/b.txt texts/b.TXT && touch texts/.c.txt texts/d.pdf && mkdir texts/e.md");
     program_run(&r, 1, TUNE("CONTEXT=150") "25%% 2");
     program_exits(&r, 0);
+    ck_assert_msg(strstr(r.out.data, " and left out: texts/d.pdf\n"), "%s", r.out.data);
     ck_assert_msg(strstr(r.out.data, "\nlearnt budgets "), "%s", r.out.data);
     program_run(&r, 1,
                 "generate -m tiny.h5 --chat=off -f text -n 4 --budget 25%% --policy longhaul --head-budget "
                 "tune/budgets.csv --layer-budget tune/budgets.csv -q");
     program_exits(&r, 0);
-    program_run(&r, 1, "--version > version; rm texts/b.txt && test -e tune/6.trace.h5");
+    program_run(&r, 1, "--version > version; rm texts/b.TXT && test -e tune/6.trace.h5");
     program_exits(&r, 0);
     program_run(&r, 1, TUNE("CONTEXT=150 POLICY='keydiff --evict never'"));
     program_exits(&r, 0);
     program_run(&r, 1, "--version > version; grep -e 'keydiff --evict never --budget 10%%' tune/budgets.csv");
     program_exits(&r, 0);
+    program_run(&r, 1, TUNE("POLICY='snapkv,h2o'"));
+    program_exits(&r, 1);
+    ck_assert_msg(strstr(r.err.data, "POLICY is one policy, not a list"), "%s", r.err.data);
     program_run(&r, 1, TUNE("CONTEXT=9000"));
     program_exits(&r, 1);
     ck_assert_msg(strstr(r.err.data, "has the 9128 tokens of a passage"), "%s", r.err.data);

@@ -158,6 +158,21 @@ START_TEST(test_what_cannot_be_scored_is_said)
 }
 END_TEST
 
+/* One line each: bytes that are not UTF-8, and files of a folder that are no texts. */
+START_TEST(test_what_is_no_text_is_named)
+{
+    program_result r = {0};
+    program_run(&r, 1, "--version; mkdir l1 && sed 's/the/th\\xe9/g' hay > l1/HAY.TXT && touch l1/a.pdf l1/._HAY.TXT");
+    program_run(&r, 1, "eval ppl -m tiny.h5 --text l1 -q --count 1 --context 60 --score 40");
+    program_exits(&r, 0);
+    ck_assert_msg(strstr(r.err.data, "'l1/HAY.TXT' is not UTF-8: byte "), "%s", r.err.data);
+    ck_assert_msg(strstr(r.err.data, "'l1': 1 file is no '*.txt', '*.md' or '*.markdown' and left out: 'a.pdf'\n"),
+                  "%s", r.err.data);
+    ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: "), 2);
+    program_clear(&r);
+}
+END_TEST
+
 /* Writes the text of a golden to NAME.txt; *tokens: of its run. The perplexity of every token but the first. */
 static double read_golden(const char *path, const char *name, int *tokens)
 {
@@ -220,6 +235,7 @@ int main(void)
                                   test_the_curve_has_the_mean_of_the_windows,
                                   test_windows_slide_and_contexts_end_at_the_same_token,
                                   test_what_cannot_be_scored_is_said,
+                                  test_what_is_no_text_is_named,
                                   test_the_full_cache_has_the_perplexity_of_transformers,
                                   NULL};
     lh_buf hay = {0};

@@ -424,7 +424,7 @@ START_TEST(test_what_is_no_text_is_said)
     program_file("x.pdf", "%PDF-1.7\nstream");
     program_file("x.docx", "PK\003\004stream");
     program_file("latin", "Un caf\351 noir.");
-    program_refuses(1, 3, "'x.pdf' is a PDF, not text: 'pdftotext FILE - | longhaul ... -f -'",
+    program_refuses(1, 3, "'x.pdf' is a PDF, not text: 'pdftotext FILE -'",
                     "generate -m tiny.h5 -f x.pdf");
     program_refuses(2, 3, "'x.docx' is a ZIP archive", "generate -m tiny.h5 -f context --question-file x.docx");
     program_file("wide", "\377\376T\360");

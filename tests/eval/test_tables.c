@@ -191,26 +191,31 @@ START_TEST(test_texts_of_a_folder_come_in_the_order_of_their_names)
     put("folder/a.md", "first");
     put("folder/Z.txt", "capitals come first");
     put("folder/LICENSE", "no text of the haystack");
-    put("folder/.hidden.txt", "last");
+    put("folder/.hidden.txt", "no text of the haystack, either");
+    put("folder/d.MD", "last");
     OK(lh_texts_read(&texts, "--text", "folder"));
     OK(lh_texts_join(&texts, &all));
-    ck_assert_str_eq(all.data, "last\n\ncapitals come first\n\nfirst\n\nsecond");
+    ck_assert_str_eq(all.data, "capitals come first\n\nfirst\n\nsecond\n\nlast");
     lh_texts_clear(&texts);
     lh_buf_clear(&all);
     OK(lh_texts_read(&texts, "--text", "folder/LICENSE")); /* a file is a text, whatever its name */
     ck_assert_int_eq(texts.n, 1);
     lh_texts_clear(&texts);
     put("nothing.txt", "");
+    put("wide.txt", "\xFF\xFE of UTF-16");
     OK(lh_file_write("zero.txt", "a\0b", 3));
     static const struct {
         const char *path, *part;
-    } bad[] = {
-        {"empty", "has no text"}, {"nothing.txt", "is empty"}, {"zero.txt", "zero byte"}, {"not-there", "not-there"}};
+    } bad[] = {{"empty", "has no text"},
+               {"nothing.txt", "is empty"},
+               {"zero.txt", "zero byte"},
+               {"not-there", "not-there"},
+               {"wide.txt", "'wide.txt' is UTF-16"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         ck_assert_int_eq(lh_texts_read(&texts, "--text", bad[i].path), LH_EINPUT);
         ck_assert_msg(strstr(lh_error_message(), bad[i].part) != NULL, "%s", lh_error_message());
     }
-    ck_assert_int_eq(system("rm -r folder empty nothing.txt zero.txt"), 0);
+    ck_assert_int_eq(system("rm -r folder empty nothing.txt zero.txt wide.txt"), 0);
 }
 END_TEST
 
