@@ -19,8 +19,9 @@ static lh_status take_line(lh_chat_lines *l, lh_buf *line, int *taken)
         const char *newline = memchr(l->read.data + at, '\n', (size_t)(l->read.bytes - at));
         if (!newline && !l->ended) return LH_OK;
         int64_t end = newline ? newline - l->read.data : l->read.bytes;
-        const int goes_on = end > at && l->read.data[end - 1] == '\\' && newline;
-        LH_TRY(lh_buf_append(line, l->read.data + at, end - at - goes_on));
+        const int64_t text_end = end > at && l->read.data[end - 1] == '\r' ? end - 1 : end;
+        const int goes_on = text_end > at && l->read.data[text_end - 1] == '\\' && newline;
+        LH_TRY(lh_buf_append(line, l->read.data + at, text_end - at - goes_on));
         if (goes_on) LH_TRY(lh_buf_puts(line, "\n"));
         at = newline ? end + 1 : end;
         if (goes_on && !(l->ended && at == l->read.bytes)) continue;

@@ -14,9 +14,9 @@ typedef struct lh_chat_lines {
 
 typedef enum lh_chat_event { LH_CHAT_NOTHING, LH_CHAT_LINE, LH_CHAT_INPUT_ENDED, LH_CHAT_STOPPED } lh_chat_event;
 
-/* Waits for a line, but no longer than wait_ms. A line that ends with a backslash goes on in the next. LH_CHAT_LINE:
- * *line is the line without its end. LH_CHAT_STOPPED: Ctrl-C where no answer is made, or the session is to end;
- * no line is taken then. */
+/* Waits for a line, but no longer than wait_ms. A line that ends with a backslash continues in the next one.
+ * LH_CHAT_LINE: *line is the line without its end, "\n" or "\r\n". LH_CHAT_STOPPED: Ctrl-C where no answer is made, or
+ * the session is to end; no line is taken then. */
 lh_status lh_chat_next_line(lh_chat_lines *lines, int wait_ms, lh_buf *line, lh_chat_event *event);
 void lh_chat_lines_clear(lh_chat_lines *lines);
 

@@ -8,8 +8,10 @@
 #include "base/file.h"
 #include "base/interrupt.h"
 #include "base/log.h"
+#include "base/unicode.h"
 #include "cli/cli.h"
 #include "engine/prompt.h"
+#include "text/text_check.h"
 
 typedef enum what { WAIT, ASK, SAVE, RESET, END } what;
 
@@ -128,7 +130,8 @@ static lh_status run_typed_command(session *s, const char *line, order *o)
 
 /* ---- rank 0: the next order ---- */
 
-/* The question as the user's next turn. What its template refuses is said, and the session goes on. */
+/* The question as the user's next turn. What is no text, or refused by the template, is warned of, and the session
+ * continues. */
 static lh_status ask_question(session *s, const char *question, order *o)
 {
     lh_status st = LH_OK;
@@ -142,7 +145,8 @@ static lh_status ask_question(session *s, const char *question, order *o)
                                  .positions = lh_engine_get(s->engine)->config->max_positions,
                                  .after_cache = 1,
                                  .after_answer = t->chat.answers};
-    st = lh_prompt_encode(lh_engine_tokenizer(s->engine), &text, &none, &list);
+    st = lh_text_check("the question", question, (int64_t)strlen(question));
+    if (st == LH_OK) st = lh_prompt_encode(lh_engine_tokenizer(s->engine), &text, &none, &list);
     if (st == LH_EINPUT || st == LH_EUSAGE) {
         lh_warn("%s", lh_error_message());
         lh_error_clear();
@@ -162,21 +166,23 @@ done:
     return st;
 }
 
-/* Cuts white space at both ends. */
+/* Cuts white space at both ends of a line without zero bytes. */
 static char *trimmed(lh_buf *line)
 {
-    char *text = line->data + strspn(line->data, " \t\r\n");
-    for (char *end = text + strlen(text); end > text && strchr(" \t\r\n", end[-1]);) *--end = '\0';
+    char *text = line->data;
+    while (lh_is_ascii_space(*text)) text++;
+    for (char *end = line->data + line->bytes; end > text && lh_is_ascii_space(end[-1]);) *--end = '\0';
     return text;
 }
 
 static lh_status take_line(session *s, order *o)
 {
-    char *text = trimmed(&s->talk->line);
-    if ((int64_t)strlen(s->talk->line.data) < s->talk->line.bytes) {
+    lh_buf *line = &s->talk->line;
+    if (memchr(line->data, '\0', (size_t)line->bytes)) {
         lh_warn("the line holds a zero byte: it is not text");
         return LH_OK;
     }
+    const char *text = trimmed(line);
     if (*text == '/' && text[1] != '/') return run_typed_command(s, text, o);
     return *text ? ask_question(s, *text == '/' ? text + 1 : text, o) : LH_OK;
 }

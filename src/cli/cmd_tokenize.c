@@ -144,8 +144,8 @@ static lh_status chat_one(const run *r, const lh_buf *in)
     int64_t n = 0;
     if ((int64_t)strlen(in->data) < in->bytes)
         LH_FAIL_DONE(LH_EINPUT, "'%s' holds a zero byte: it is not text", r->name);
-    if (r->v->system) messages[n++] = (lh_message){"system", r->v->system};
-    messages[n++] = (lh_message){"user", in->data};
+    if (r->v->system) messages[n++] = (lh_message){.role = "system", .content = r->v->system};
+    messages[n++] = (lh_message){.role = "user", .content = in->data};
     LH_TRY_DONE(render(r, (lh_chat_request){.messages = messages, .n = n, .add_generation_prompt = 1}, &text));
     if (r->v->text) {
         LH_TRY_DONE(lh_cli_write(text.text.data, text.text.bytes));
@@ -173,17 +173,24 @@ done:
     return st;
 }
 
-static lh_status add_first(const run *r, lh_tokens *ids)
+/* The ids of a text. With --bos as `generate` makes a prompt of it: after the begin-of-sequence token, if the tokenizer
+ * adds one and the text does not begin with it. */
+static lh_status encode_text(const run *r, const char *text, int64_t bytes, lh_tokens *ids)
 {
-    return r->v->bos && lh_tokenizer_bos(r->tok) >= 0 ? lh_tokens_push(ids, lh_tokenizer_bos(r->tok)) : LH_OK;
+    const int32_t bos = lh_tokenizer_bos(r->tok);
+    LH_TRY(lh_tokenizer_encode(r->tok, text, bytes, LH_ENCODE_SPECIAL, ids));
+    if (!r->v->bos || !lh_tokenizer_adds_bos(r->tok) || (ids->n && ids->ids[0] == bos)) return LH_OK;
+    LH_TRY(lh_tokens_push(ids, bos));
+    memmove(ids->ids + 1, ids->ids, (size_t)(ids->n - 1) * sizeof *ids->ids);
+    ids->ids[0] = bos;
+    return LH_OK;
 }
 
 static lh_status encode_one(const run *r, const lh_buf *in)
 {
     lh_status st = LH_OK;
     lh_tokens ids = {0};
-    LH_TRY_DONE(add_first(r, &ids));
-    LH_TRY_DONE(lh_tokenizer_encode(r->tok, in->data, in->bytes, LH_ENCODE_SPECIAL, &ids));
+    LH_TRY_DONE(encode_text(r, in->data, in->bytes, &ids));
     LH_TRY_DONE(print_ids(r, &ids));
 done:
     lh_tokens_clear(&ids);
@@ -204,9 +211,7 @@ static lh_status encode_line(const run *r, const char *where, const json_t *in, 
     lh_status st = LH_OK;
     lh_tokens ids = {0};
     if (!json_is_string(in)) LH_FAIL_DONE(LH_EINPUT, "%s must be a JSON string", where);
-    LH_TRY_DONE(add_first(r, &ids));
-    LH_TRY_DONE(
-        lh_tokenizer_encode(r->tok, json_string_value(in), (int64_t)json_string_length(in), LH_ENCODE_SPECIAL, &ids));
+    LH_TRY_DONE(encode_text(r, json_string_value(in), (int64_t)json_string_length(in), &ids));
     *out = ids_json(r, &ids);
 done:
     lh_tokens_clear(&ids);
@@ -296,10 +301,11 @@ static lh_status all_lines(const run *r, const lh_buf *in)
     for (int64_t at = 0; at < in->bytes && !lh_cli_unread();) {
         const char *end = memchr(in->data + at, '\n', (size_t)(in->bytes - at));
         int64_t bytes = end ? end - (in->data + at) : in->bytes - at;
+        const char *line = in->data + at;
         number++;
         where.bytes = 0;
         LH_TRY_DONE(lh_buf_printf(&where, "line %lld of %s", (long long)number, r->name));
-        if (bytes) LH_TRY_DONE(one_line(r, where.data, in->data + at, bytes));
+        if (strspn(line, " \t\r") < (size_t)bytes) LH_TRY_DONE(one_line(r, where.data, line, bytes));
         at += bytes + 1;
     }
 done:

@@ -378,6 +378,18 @@ START_TEST(test_a_list_of_questions_is_asked_line_by_line)
 }
 END_TEST
 
+START_TEST(test_the_line_ends_after_a_question_are_no_part_of_it)
+{
+    program_file("windows", "Which age?\r\n\r\n");
+    json_t *o = generate(1, "windows.h5", "-f context --question-file windows");
+    ck_assert_str_eq(json_string_value(json_object_get(o, "question")), "Which age?");
+    json_decref(o);
+    program_file("windows", "\r\n\r\n");
+    program_refuses(1, 3, "the question is empty: 'windows' holds no text",
+                    "generate -m tiny.h5 -f context --question-file windows");
+}
+END_TEST
+
 /* What a command prints, without times. */
 static json_t *printed(const char *folder, const char *command)
 {
@@ -450,6 +462,7 @@ int main(void)
                                   test_log_probabilities_are_those_of_the_logits,
                                   test_a_document_and_a_prompt_are_a_document_and_a_question,
                                   test_a_list_of_questions_is_asked_line_by_line,
+                                  test_the_line_ends_after_a_question_are_no_part_of_it,
                                   test_a_byte_order_mark_is_not_read,
                                   test_what_is_no_text_is_said,
                                   NULL};

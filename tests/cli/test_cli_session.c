@@ -187,6 +187,39 @@ START_TEST(test_commands_are_lines_that_begin_with_a_slash)
 }
 END_TEST
 
+/* Blanks, tabs and carriage returns, before the line feed or at the end of the input. */
+START_TEST(test_white_space_around_a_line_is_no_part_of_it)
+{
+    program_result r = {0}, plain = {0};
+    chat(&r, 1, "-f document", "Who?\\n/reset\\none\\\\\\ntwo\\n/history\\n/quit\\nnever");
+    program_exits(&r, 0);
+    chat(&plain, 2, "-f document",
+         "Who? \\r\\n/reset\\t\\r\\n \\tone\\\\\\r\\ntwo\\t\\n\\r\\n/history \\n/quit\\t\\r\\nnever");
+    program_exits(&plain, 0);
+    ck_assert_str_eq(r.out.data, plain.out.data);
+    ck_assert_int_eq(program_lines(plain.err.data, "longhaul: warning"), 0);
+    chat(&plain, 1, "-f document", "Who? ");
+    program_exits(&plain, 0);
+    ck_assert_int_eq(strncmp(r.out.data, plain.out.data, (size_t)plain.out.bytes), 0);
+    ck_assert_int_gt(plain.out.bytes, 1);
+    program_clear(&r);
+    program_clear(&plain);
+}
+END_TEST
+
+START_TEST(test_a_line_that_is_no_text_is_said)
+{
+    program_result r = {0};
+    chat(&r, 1, "-f document", "W\\0ho? \\n%%PDF-1\\nUn caf\\351\\n/history\\n");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: the line holds a zero byte"), 1);
+    ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: the question is a PDF"), 1);
+    ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: the question is not UTF-8: byte 6 is 0xe9"), 1);
+    ck_assert_int_eq(program_lines(r.out.data, "user: "), 1);
+    program_clear(&r);
+}
+END_TEST
+
 START_TEST(test_what_does_not_fit_leaves_the_session_as_it_is)
 {
     program_result r = {0}, plain = {0};
@@ -342,6 +375,8 @@ int main(void)
                                   test_answers_do_not_depend_on_ranks_or_on_saving,
                                   test_a_stop_text_ends_an_answer,
                                   test_commands_are_lines_that_begin_with_a_slash,
+                                  test_white_space_around_a_line_is_no_part_of_it,
+                                  test_a_line_that_is_no_text_is_said,
                                   test_what_does_not_fit_leaves_the_session_as_it_is,
                                   test_a_session_needs_no_document,
                                   test_no_rank_times_out_while_a_person_thinks,

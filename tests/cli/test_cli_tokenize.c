@@ -45,6 +45,26 @@ START_TEST(test_special_tokens_are_recognised_in_text_but_not_in_messages)
 }
 END_TEST
 
+/* Of a folder in which <|im_start|>, 256, is the first token: as its configuration says whether one is added. */
+START_TEST(test_bos_is_added_where_generate_adds_one)
+{
+    static const struct {
+        const char *adds, *ids;
+    } cases[] = {{"true", "256 72 105\n256 72\n"}, {"false", "72 105\n256 72\n"}};
+    program_result r = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        program_run(&r, 1,
+                    "--version > v && mkdir -p first && cp tiny/tokenizer.json first && echo '{\"bos_token\": "
+                    "\"<|im_start|>\", \"add_bos_token\": %s}' > first/tokenizer_config.json && " LONGHAUL
+                    " tokenize -m first --bos -p Hi && " LONGHAUL " tokenize -m first --bos -p '<|im_start|>H'",
+                    cases[i].adds);
+        program_exits(&r, 0);
+        ck_assert_str_eq(r.out.data, cases[i].ids);
+    }
+    program_clear(&r);
+}
+END_TEST
+
 START_TEST(test_decoding_goes_back)
 {
     prints("--decode --prompt ' 72 105\n33 '", "Hi!");
@@ -108,7 +128,8 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_text_comes_from_option_file_and_input_alike,
+    const TTest *const tests[] = {test_bos_is_added_where_generate_adds_one,
+                                  test_text_comes_from_option_file_and_input_alike,
                                   test_special_tokens_are_recognised_in_text_but_not_in_messages,
                                   test_decoding_goes_back,
                                   test_lines_of_json_in_lines_of_json_out,
