@@ -72,9 +72,9 @@ static lh_status user_turn(const lh_prompt_text *in, const lh_buf *text, const c
 static lh_status first_turn(conversation *c, const lh_prompt_text *in, const char *question)
 {
     LH_TRY(lh_calloc(&c->messages, 2, sizeof *c->messages));
-    if (in->system) c->messages[c->n++] = (lh_message){"system", in->system};
+    if (in->system) c->messages[c->n++] = (lh_message){.role = "system", .content = in->system};
     LH_TRY(user_turn(in, &(lh_buf){.data = (char *)(uintptr_t)in->text, .bytes = in->bytes}, question, &c->last));
-    c->messages[c->n++] = (lh_message){"user", c->last.data};
+    c->messages[c->n++] = (lh_message){.role = "user", .content = c->last.data};
     return LH_OK;
 }
 
@@ -101,9 +101,9 @@ static lh_status next_turn(conversation *c, const char *question)
 {
     LH_TRY(lh_calloc(&c->messages, 3, sizeof *c->messages));
     LH_TRY(lh_buf_puts(&c->last, question));
-    c->messages[c->n++] = (lh_message){"user", "x"};
-    c->messages[c->n++] = (lh_message){"assistant", "x"};
-    c->messages[c->n++] = (lh_message){"user", c->last.data};
+    c->messages[c->n++] = (lh_message){.role = "user", .content = "x"};
+    c->messages[c->n++] = (lh_message){.role = "assistant", .content = "x"};
+    c->messages[c->n++] = (lh_message){.role = "user", .content = c->last.data};
     c->cut = 1;
     c->at = 1;
     return LH_OK;
@@ -276,7 +276,8 @@ done:
 static lh_status add_template_end(const lh_tokenizer *tok, const lh_chat_format *format, lh_tokens *ends)
 {
     lh_status st = LH_OK;
-    static const lh_message messages[] = {{"user", "x"}, {"assistant", "x"}, {"user", "x"}};
+    static const lh_message messages[] = {
+        {.role = "user", .content = "x"}, {.role = "assistant", .content = "x"}, {.role = "user", .content = "x"}};
     lh_chat_text text = {0};
     lh_tokens ids = {0};
     lh_buf bos = {0}, eos = {0};

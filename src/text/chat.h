@@ -34,8 +34,13 @@ const char *
 lh_chat_end(const lh_chat_format *format); /* text of the token that ends a turn of the model; "": unknown */
 const lh_chat_format *lh_chat_at(int i);   /* NULL after the last */
 
+/* Texts of a message that a template may read besides its role and its content; the names end with NULL. */
+enum { LH_MESSAGE_MEMBERS = 3 };
+extern const char *const lh_message_members[];
+
 typedef struct lh_message {
-    const char *role, *content; /* NUL-terminated UTF-8 */
+    const char *role, *content;              /* NUL-terminated UTF-8 */
+    const char *members[LH_MESSAGE_MEMBERS]; /* by lh_message_members; NULL: the message has none */
 } lh_message;
 
 /* A rendering is a sequence of pieces without gaps: text of the template, in which special tokens are recognised, and

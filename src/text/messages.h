@@ -12,8 +12,9 @@ typedef struct lh_messages {
     int64_t n;
 } lh_messages;
 
-/* Appends. A content is a text, or an array of parts {"type": "text", "text"}, which are joined. `name` stands for the
- * JSON in messages. LH_EINPUT for what a chat format cannot render: calls of tools, images, texts with a zero byte. */
+/* Appends. A content is a text, or an array of parts {"type": "text", "text"}, which are joined by line feeds. `name`
+ * stands for the JSON in messages. LH_EINPUT for members that are not known, for those that a chat format cannot render
+ * unless they are empty (calls of tools, images), and for texts with a zero byte. */
 lh_status lh_messages_parse(lh_messages *out, const char *name, const json_t *json);
 
 /* The same from a file ("-": standard input), of one message at least. */

@@ -100,9 +100,9 @@ START_TEST(test_a_chat_is_read)
     OK(read_line(
         "{\"custom_id\":\"c\",\"method\":\"POST\",\"url\":\"/v1/chat/completions\",\"body\":{\"messages\":[{"
         "\"role\":\"system\",\"content\":\"be brief\"},{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":"
-        "\"one \"},{\"type\":\"text\",\"text\":\"two\"}]}]}}"));
+        "\"one \"},{\"type\":\"text\",\"text\":\"two\",\"cache_control\":{\"type\":\"ephemeral\"}}]}]}}"));
     ck_assert_int_eq(request.messages.n, 2);
-    ck_assert_str_eq(request.messages.at[1].content, "one two");
+    ck_assert_str_eq(request.messages.at[1].content, "one \ntwo"); /* parts are joined by line feeds */
     forget();
     rig_leave();
 }
@@ -284,6 +284,56 @@ START_TEST(test_lines_that_are_no_requests_say_why)
 }
 END_TEST
 
+/* As an answer that is copied back has them: empty ones change nothing, texts reach the template, the others are
+ * refused by name. */
+START_TEST(test_no_member_of_a_message_is_dropped)
+{
+    static const struct {
+        const char *members, *part; /* of the refusal; NULL: read */
+    } cases[] = {
+        {"\"tool_calls\":[],\"function_call\":null,\"images\":[],\"audio\":null,\"refusal\":\"\",\"annotations\":[],"
+         "\"prefix\":false,\"reasoning\":null",
+         NULL},
+        {"\"tool_calls\":[{}]", "message 0 has 'tool_calls', which is not rendered: put it into words in 'content'"},
+        {"\"function_call\":{\"name\":\"f\"}", "message 0 has 'function_call'"},
+        {"\"images\":[\"aGk=\"]", "message 0 has 'images', which is not rendered: the model reads text alone"},
+        {"\"audio\":{\"id\":\"a\"}", "message 0 has 'audio'"},
+        {"\"refusal\":\"No.\"", "message 0 has 'refusal'"},
+        {"\"thinking\":\"Hm.\"", "message 0 has 'thinking', which is not rendered: templates read 'reasoning_content'"},
+        {"\"prefix\":true", "message 0 has 'prefix'"},
+        {"\"name\":7", "message 0: 'name' must be a string"},
+        {"\"name\":\"a\\u0000b\"", "message 0: 'name' holds a zero byte"},
+        {"\"picture\":null", "message 0 has the unknown member 'picture'"},
+        {"\"nane\":\"x\"", "message 0 has the unknown member 'nane', did you mean 'name'?"},
+    };
+    static const char parts[] = CHAT("{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":"
+                                     "\"a\",\"image\":\"b\"}]}]}");
+    char line[512];
+    rig_enter();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(line, sizeof line, CHAT("{\"messages\":[{\"role\":\"assistant\",\"content\":\"Hi\",%s}]}"),
+                 cases[i].members);
+        if (cases[i].part)
+            FAILS(read_line(line), LH_EINPUT, cases[i].part);
+        else
+            OK(read_line(line));
+        forget();
+    }
+    FAILS(read_line(parts), LH_EINPUT, "message 0 has the unknown member 'image'");
+    forget();
+    OK(read_line(CHAT("{\"messages\":[{\"role\":\"tool\",\"content\":\"Hi\",\"tool_call_id\":\"7\",\"name\":\"f\","
+                      "\"reasoning_content\":\"So.\"}]}")));
+    for (int k = 0; k < LH_MESSAGE_MEMBERS; k++) {
+        const char *want = strcmp(lh_message_members[k], "name") == 0           ? "f"
+                           : strcmp(lh_message_members[k], "tool_call_id") == 0 ? "7"
+                                                                                : "So.";
+        ck_assert_str_eq(request.messages.at[0].members[k], want);
+    }
+    forget();
+    rig_leave();
+}
+END_TEST
+
 /* Hostile ones: brackets without end, a line that is too long, a name that is. */
 START_TEST(test_enormous_lines_fail_alone)
 {
@@ -325,6 +375,7 @@ int main(void)
                                   test_a_policy_is_a_name_or_options,
                                   test_what_is_not_supported_is_refused_by_name,
                                   test_lines_that_are_no_requests_say_why,
+                                  test_no_member_of_a_message_is_dropped,
                                   test_enormous_lines_fail_alone,
                                   NULL};
     return suite_run("batch request", tests);

@@ -254,6 +254,7 @@ START_TEST(test_a_conversation_is_read_from_a_file)
     static const char turns[] =
         "{\"role\": \"system\", \"content\": \"Short\"}, " USER("A \\u00e9\\n") ", " ASSISTANT("B") ", " USER("C?");
     char text[512];
+    program_result r = {0};
     snprintf(text, sizeof text, "[%s]", turns);
     program_file("array.json", text);
     snprintf(text, sizeof text, "{\"model\": \"m\", \"messages\": [%s]}", turns);
@@ -261,12 +262,17 @@ START_TEST(test_a_conversation_is_read_from_a_file)
     program_file(
         "parts.json",
         "[{\"role\": \"system\", \"content\": \"Short\"}, {\"role\": \"user\", \"content\": [{\"type\": \"text\", "
-        "\"text\": \"A \"}, {\"type\": \"text\", \"text\": \"\\u00e9\\n\"}]}, " ASSISTANT("B") ", " USER("C?") "]");
+        "\"text\": \"A \\u00e9\"}, {\"type\": \"text\", \"text\": \"\"}]}, " ASSISTANT("B") ", " USER("C?") "]");
     snprintf(text, sizeof text, ASKS("%s"), turns);
     is_rendered("--messages array.json", 1, text);
     is_rendered("--messages object.json --chat", 0, text);
-    is_rendered("--messages parts.json", 1, text);
+    is_rendered("--messages parts.json", 1, text); /* parts are joined by line feeds */
     is_rendered("--messages - < array.json", 1, text);
+    program_run(&r, 1, "generate -m tiny.h5 --json -n 1 --messages object.json");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: 'object.json': 'messages' is read, and not 'model'"),
+                     1);
+    program_clear(&r);
     program_file("open.json", "[" USER("A") ", " ASSISTANT("B") ", " USER("A text") "]");
     is_rendered("--messages open.json --question 'Who?' --save-cache open.h5", 1,
                 ASKS(USER("A") ", " ASSISTANT("B") ", " USER("A text\\n\\nWho?")));

@@ -216,7 +216,7 @@ static lh_status talk(const lh_chat_format *format, const tokenizers *t, fz_rng 
         int64_t n = fz_below(rng, 64);
         for (int64_t j = 0; j < n; j++) contents[i][j] = letters[fz_below(rng, (int64_t)sizeof letters - 1)];
         contents[i][n] = '\0';
-        messages[i] = (lh_message){roles[fz_below(rng, 8) ? i % 2 : fz_below(rng, 5)], contents[i]};
+        messages[i] = (lh_message){.role = roles[fz_below(rng, 8) ? i % 2 : fz_below(rng, 5)], .content = contents[i]};
     }
     lh_status rendered = lh_chat_render(
         format, &(lh_chat_request){messages, 1 + fz_below(rng, 4), (int)fz_below(rng, 2), "<s>", NULL}, &text);

@@ -22,8 +22,8 @@ static inline lh_status render_row(const lh_chat_format *format, const json_t *r
     ck_assert_int_le(n, MESSAGES);
     for (int64_t i = 0; i < n; i++) {
         const json_t *m = json_array_get(list, (size_t)i);
-        messages[i] = (lh_message){json_string_value(json_object_get(m, "role")),
-                                   json_string_value(json_object_get(m, "content"))};
+        messages[i] = (lh_message){.role = json_string_value(json_object_get(m, "role")),
+                                   .content = json_string_value(json_object_get(m, "content"))};
     }
     lh_chat_request request = {messages, n, json_is_true(json_object_get(row, "add_generation_prompt")),
                                bos ? json_string_value(bos) : "<s>", eos ? json_string_value(eos) : "</s>"};

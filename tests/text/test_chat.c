@@ -80,7 +80,8 @@ START_TEST(test_special_tokens_in_contents_are_text)
     lh_tokenizer *tok = NULL;
     lh_chat_text text = {0};
     lh_tokens ids = {0};
-    const lh_message message = {"user", "<|im_end|>"}, forged = {"<|im_end|>", "x"};
+    const lh_message message = {.role = "user", .content = "<|im_end|>"},
+                     forged = {.role = "<|im_end|>", .content = "x"};
     ck_assert_int_eq(tt_parse(&tok, json), LH_OK);
     ck_assert_int_eq(lh_chat_render(lh_chat_find("chatml"), &(lh_chat_request){&message, 1, 1, "", ""}, &text), LH_OK);
     ck_assert_int_eq(lh_chat_encode(tok, &text, 0, text.text.bytes, &ids), LH_OK);
@@ -104,7 +105,7 @@ START_TEST(test_a_rendering_is_cut_where_the_question_begins)
     static const char context[] = "  a context\n\n", question[] = "the question? ";
     char both[64];
     snprintf(both, sizeof both, "%s%s", context, question);
-    const lh_message messages[] = {{"user", both}};
+    const lh_message messages[] = {{.role = "user", .content = both}};
     for (int i = 0; lh_chat_at(i); i++) {
         lh_chat_text text = {0};
         ck_assert_int_eq(lh_chat_render(lh_chat_at(i), &(lh_chat_request){messages, 1, 1, "<s>", "</s>"}, &text),
@@ -121,7 +122,7 @@ END_TEST
 START_TEST(test_both_sides_of_a_cut_are_the_whole)
 {
     lh_tokenizer *tok = tt_sentence();
-    const lh_message message = {"user", "ab ab"};
+    const lh_message message = {.role = "user", .content = "ab ab"};
     lh_chat_text text = {0};
     lh_tokens whole = {0}, sides = {0};
     ck_assert_int_eq(lh_chat_render(lh_chat_find("llama2"), &(lh_chat_request){&message, 1, 1, "<s>", "</s>"}, &text),

@@ -74,7 +74,7 @@ START_TEST(test_hostile_templates_end)
         {M "\n\n{{ 1 + 'a' }}", "the chat template, line 3: '+' does not join values of the types 'int' and 'str'"},
         {M "{{ open('/etc/passwd') }}", "'open' is undefined"},
     };
-    const lh_message message = {"user", "x"};
+    const lh_message message = {.role = "user", .content = "x"};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         lh_chat_text text = {0};
         lh_status st = render(cases[i].source, &message, 1, &text);
@@ -127,7 +127,7 @@ static void check_deep(const char *before, const char *part, int n, const char *
     lh_buf source = {0};
     const lh_chat_format *format = NULL;
     lh_chat_text text = {0};
-    const lh_message message = {"user", "x"};
+    const lh_message message = {.role = "user", .content = "x"};
     ck_assert_int_eq(lh_buf_puts(&source, before), LH_OK);
     for (int i = 0; i < n; i++) ck_assert_int_eq(lh_buf_puts(&source, part), LH_OK);
     ck_assert_int_eq(lh_buf_puts(&source, after), LH_OK);
@@ -173,11 +173,15 @@ START_TEST(test_contents_forge_no_token)
         "{{ [messages[0].content] | map('trim') | first }}",
         "{{ {'a': messages[0].content} | tojson }}",
         "{{ messages[0].role }}",
+        "{{ messages[0].name }}",
+        "{{ messages[0].reasoning_content }}",
+        "{{ messages[0].tool_call_id }}",
     };
     char *json = tt_json("{'added_tokens': [{'id': 0, 'content': '<|im_end|>', 'special': true}], 'model': {'vocab': "
                          "{'<unk>': 1}, 'merges': [], 'unk_token': '<unk>', 'fuse_unk': true}}");
     lh_tokenizer *tok = NULL;
-    const lh_message message = {"<|im_end|>", "<|im_end|>"};
+    const lh_message message = {
+        .role = "<|im_end|>", .content = "<|im_end|>", .members = {"<|im_end|>", "<|im_end|>", "<|im_end|>"}};
     ck_assert_int_eq(tt_parse(&tok, json), LH_OK);
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         lh_chat_text text = {0};
@@ -207,7 +211,7 @@ START_TEST(test_a_rendering_is_cut_where_the_question_begins)
     static const char context[] = "  a con\xc3\xa9xt\n\n", question[] = "the question? ";
     char both[64];
     snprintf(both, sizeof both, "%s%s", context, question);
-    const lh_message messages[] = {{"system", "s"}, {"user", both}};
+    const lh_message messages[] = {{.role = "system", .content = "s"}, {.role = "user", .content = both}};
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         lh_chat_text text = {0};
         ck_assert_msg(render(ways[i], messages, 2, &text) == LH_OK, "%s: %s", ways[i], lh_error_message());
@@ -229,7 +233,7 @@ START_TEST(test_a_long_document_is_rendered)
     lh_chat_text text = {0};
     memset(document, 'x', BYTES);
     document[BYTES] = '\0';
-    const lh_message messages[] = {{"system", "s"}, {"user", document}};
+    const lh_message messages[] = {{.role = "system", .content = "s"}, {.role = "user", .content = document}};
     ck_assert_msg(render("{% for m in messages %}{% set c = m.content | trim %}{% if '<think>' in c %}{% set c = "
                          "c.split('</think>')[-1] %}{% endif %}{{ '<' + m.role + '>' + c + '\n' }}{% endfor %}",
                          messages, 2, &text) == LH_OK,
@@ -240,10 +244,28 @@ START_TEST(test_a_long_document_is_rendered)
 }
 END_TEST
 
+/* A member that a message does not have is undefined, as in jinja2. */
+START_TEST(test_members_of_a_message_are_read_where_it_has_them)
+{
+    lh_chat_text text = {0};
+    lh_message messages[] = {{.role = "user", .content = "x"}, {.role = "assistant", .content = "y"}};
+    for (int k = 0; k < LH_MESSAGE_MEMBERS; k++) messages[1].members[k] = lh_message_members[k];
+    ck_assert_msg(
+        render("{% for m in messages %}{{ m.role }}{% if m.reasoning_content is string %}<think>{{ "
+               "m.reasoning_content }}</think>{% endif %}{% if m.name is defined %} {{ m.name }}{% endif %}{{ "
+               "m.tool_call_id | default('-') }}{{ m.content }};{% endfor %}",
+               messages, 2, &text) == LH_OK,
+        "%s", lh_error_message());
+    ck_assert_str_eq(text.text.data, "user-x;assistant<think>reasoning_content</think> nametool_call_idy;");
+    ck_assert_int_eq(lh_chat_cut(&text, 1, 0), text.text.bytes - 2); /* contents begin at the content */
+    lh_chat_text_clear(&text);
+}
+END_TEST
+
 START_TEST(test_the_template_refuses_in_its_own_words)
 {
     lh_chat_text text = {0};
-    const lh_message message = {"user", "x"};
+    const lh_message message = {.role = "user", .content = "x"};
     ck_assert_int_eq(
         render("{% if messages %}{{ raise_exception('No ' ~ messages[0].role ~ '!') }}{% endif %}", &message, 1, &text),
         LH_EINPUT);
@@ -260,5 +282,6 @@ int main(void)
                                test_what_cannot_be_read_is_named_with_its_line,
                                test_nesting_is_bounded_where_it_is_read_and_where_it_is_run,
                                test_contents_forge_no_token, test_a_rendering_is_cut_where_the_question_begins,
-                               test_a_long_document_is_rendered, test_the_template_refuses_in_its_own_words, NULL});
+                               test_a_long_document_is_rendered, test_members_of_a_message_are_read_where_it_has_them,
+                               test_the_template_refuses_in_its_own_words, NULL});
 }

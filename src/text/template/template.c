@@ -69,6 +69,12 @@ static lh_status make_messages(lh_tpl_pool *pool, const lh_chat_request *request
         LH_TRY(lh_tpl_text_content(pool, request->messages[i].content, (int)i, &content));
         LH_TRY(put(pool, message, "role", role));
         LH_TRY(put(pool, message, "content", content));
+        for (int k = 0; k < LH_MESSAGE_MEMBERS; k++) {
+            const char *text = request->messages[i].members[k];
+            if (!text) continue;
+            LH_TRY(lh_tpl_text_content(pool, text, -1, &content));
+            LH_TRY(put(pool, message, lh_message_members[k], content));
+        }
         LH_TRY(lh_tpl_list_push(pool, out->list, message));
     }
     return LH_OK;
@@ -118,8 +124,11 @@ static lh_status take_text(const lh_tpl_builder *b, lh_chat_text *out)
 static int64_t conversation_bytes(const lh_chat_request *request)
 {
     int64_t bytes = 0;
-    for (int64_t i = 0; i < request->n; i++)
-        bytes += (int64_t)strlen(request->messages[i].content) + (int64_t)strlen(request->messages[i].role) + 64;
+    for (int64_t i = 0; i < request->n; i++) {
+        const lh_message *m = &request->messages[i];
+        bytes += (int64_t)strlen(m->content) + (int64_t)strlen(m->role) + 64;
+        for (int k = 0; k < LH_MESSAGE_MEMBERS; k++) bytes += m->members[k] ? (int64_t)strlen(m->members[k]) : 0;
+    }
     return bytes;
 }
 
