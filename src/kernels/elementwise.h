@@ -1,5 +1,5 @@
-/* elementwise.h - activation functions and soft caps, as `ref` (in double) and `cuda` evaluate them; `cpu` has vector
- * functions (cpu/vecmath.h). */
+/* elementwise.h - activation functions, soft caps and factors of queries, as `ref` (in double) and `cuda` evaluate
+ * them; `cpu` has vector functions of the first two (cpu/vecmath.h). */
 #ifndef LH_KERNELS_ELEMENTWISE_H
 #define LH_KERNELS_ELEMENTWISE_H
 
@@ -18,6 +18,14 @@ static LH_BOTH inline lh_real lh_gate_of(lh_real x, lh_gate kind)
 static LH_BOTH inline float lh_softcapped(float x, float cap)
 {
     return (float)(cap * LH_REAL_FN(tanh)((lh_real)x / cap));
+}
+
+static LH_BOTH inline lh_real lh_query_factor(const lh_query_scaling *s, int32_t position)
+{
+    const lh_real one = 1;
+    if (s->positions == 0) return one;
+    lh_real factor = one + (lh_real)s->beta * LH_REAL_FN(log)((lh_real)(1 + position / s->positions));
+    return s->inverse ? one / factor : factor;
 }
 
 #endif

@@ -16,7 +16,7 @@ typedef struct lh_norm_gemm_args {
 } lh_norm_gemm_args;
 
 /* rmsnorm of the heads of queries and of keys, in place, rope of both, and append; what has no heads is left out. All
- * have the rows of append, queries and keys are rotated alike, and k_norm.x and k.x are append.k. */
+ * have the rows of append, queries and keys are rotated alike but for q.scaling, and k_norm.x and k.x are append.k. */
 typedef struct lh_rope_append_args {
     lh_rmsnorm_args q_norm, k_norm;
     lh_rope_args q, k;

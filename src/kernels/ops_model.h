@@ -62,8 +62,16 @@ typedef struct lh_convert_args {
     int64_t rows, cols, dst_ld, src_ld;
 } lh_convert_args;
 
+/* Factor of queries by their position p: 1 + beta * ln(1 + floor(p / positions)), or 1 over it; positions 0: 1
+ * (Ministral 3, "llama_4_scaling"; lh_query_factor of elementwise.h). */
+typedef struct lh_query_scaling {
+    float beta;
+    int32_t positions;
+    int inverse; /* true: 1 over the factor */
+} lh_query_scaling;
+
 /* In place, the halves of the first `rotary` dimensions as pairs (Hugging Face's rotate_half): with a =
- * f32(positions[t]) * inv_freq[i] in f32, c = cos(a) * scale, s = sin(a) * scale:
+ * f32(positions[t]) * inv_freq[i] in f32, f = scale * the factor of `scaling`, c = cos(a) * f, s = sin(a) * f:
  * x[i], x[i + rotary/2] = x[i] * c - x[i + rotary/2] * s, x[i + rotary/2] * c + x[i] * s.
  * x: row t, head h starts at t * ld + h * dim. */
 typedef struct lh_rope_args {
@@ -72,6 +80,7 @@ typedef struct lh_rope_args {
     const float *inv_freq;    /* [rotary / 2] */
     int64_t tokens, heads, dim, rotary, ld;
     float scale;
+    lh_query_scaling scaling; /* all 0 for keys */
 } lh_rope_args;
 
 /* y[t,i] = f(gate[t,i]) * up[t,i]; f: silu, gelu with tanh, or exact gelu. y may be bf16. */

@@ -206,6 +206,7 @@ static appended rope_append(lot *m, rig *g, int n)
     a.k_norm.heads = norms ? kv_heads : 0;
     a.k = a.q;
     a.k.x = k;
+    if (n % 2) a.q.scaling = (lh_query_scaling){.beta = 0.2f, .positions = 900};
     a.k.heads = of(ROTATES, n) ? kv_heads : 0;
     RUN_ARGS(g, rope_append, &a);
     appended out = {.count = rows * ld, .heads = kv_heads};

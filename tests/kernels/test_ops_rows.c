@@ -253,10 +253,39 @@ START_TEST(test_rope_gives_the_numbers_of_numpy_and_leaves_the_rest_of_a_head)
 }
 END_TEST
 
+/* ln(1 + 7 / 2) = ln 4: by hand. Positions below the first step keep their length, and the inverse takes it back. */
+START_TEST(test_queries_are_scaled_by_the_logarithm_of_their_position)
+{
+    const int32_t positions[3] = {0, 1, 7};
+    const double factors[3] = {1, 1, 1.6931471805599454}; /* 1 + 0.5 ln 4 */
+    const float still[1] = {0};
+    for (int b = 0; rig_backend(b); b++) {
+        float x[6] = {1, 2, 3, 4, 5, 6}, got[6];
+        lh_query_scaling scaling = {.beta = 0.5f, .positions = 2};
+        rig g;
+        rig_open(&g, rig_backend(b));
+        float *on = rig_put(&g, x, sizeof x);
+        for (int inverse = 0; inverse < 2; inverse++) {
+            scaling.inverse = inverse;
+            RUN(&g, rope, .x = on, .positions = rig_put(&g, positions, sizeof positions),
+                .inv_freq = rig_put(&g, still, sizeof still), .tokens = 3, .heads = 1, .dim = 2, .rotary = 2, .ld = 2,
+                .scale = 1.0f, .scaling = scaling);
+            rig_get(&g, got, on, sizeof got);
+            for (int i = 0; i < 6; i++)
+                ck_assert_msg(fabs(got[i] - x[i] * (inverse ? 1 : factors[i / 2])) < 1e-6 * (i + 1), "%s: [%d] is %g",
+                              g.ops->name, i, (double)got[i]);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
 static float *rotate(lot *m, rig *g, int n, int64_t *count)
 {
     int64_t dim = kind(HEAD_DIM, n), rotary = kind(ROTARY, n) == 1 ? dim : dim / 4 * 2, tokens = kind(TOKENS, n);
     int64_t heads = kind(HEADS, n), ld = heads * dim + kind(PAD, n);
+    static const lh_query_scaling scalings[4] = {
+        {0}, {.beta = 0.1f, .positions = 16384}, {.beta = 0.3f, .positions = 7}, {0.3f, 7, .inverse = 1}};
     int32_t positions[7];
     float *inv_freq = lot_new(m, dim * 4), *got = lot_new(m, tokens * ld * 4);
     *count = tokens * ld;
@@ -265,7 +294,7 @@ static float *rotate(lot *m, rig *g, int n, int64_t *count)
     float *x = rig_put(g, lot_normals(m, *count, 1.0f, 1), *count * 4);
     RUN(g, rope, .x = x, .positions = rig_put(g, positions, sizeof positions),
         .inv_freq = rig_put(g, inv_freq, rotary / 2 * 4), .tokens = tokens, .heads = heads, .dim = dim,
-        .rotary = rotary, .ld = ld, .scale = (float)kind(ROPE_SCALE, n) / 100);
+        .rotary = rotary, .ld = ld, .scale = (float)kind(ROPE_SCALE, n) / 100, .scaling = scalings[n % 4]);
     rig_get(g, got, x, *count * 4);
     rig_reset(g);
     return got;
@@ -486,6 +515,7 @@ int main(void)
                                   test_a_norm_of_rows_on_several_ranks_is_that_of_whole_rows,
                                   test_convert_rounds_as_the_base_does_and_leaves_the_gaps,
                                   test_rope_gives_the_numbers_of_numpy_and_leaves_the_rest_of_a_head,
+                                  test_queries_are_scaled_by_the_logarithm_of_their_position,
                                   test_rope_of_every_backend_is_that_of_ref_at_far_positions,
                                   test_gates_give_the_numbers_of_numpy_and_do_not_overflow,
                                   test_gated_of_every_backend_is_that_of_ref,

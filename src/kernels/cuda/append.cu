@@ -4,6 +4,7 @@
  * token is appended its warps raise the lengths; else a second kernel does when all have read them. Bytes: 8 a number
  * of queries, 14 of keys, 6 of values, and 2 more in f32. */
 #include "kernels/cuda/norm_rows.cuh"
+#include "kernels/elementwise.h"
 
 enum { SEQS = 24, WARPS = 8, THREADS = WARPS * LH_WARP };
 
@@ -49,8 +50,9 @@ static __device__ __forceinline__ void rotate_head(const lh_rope_args &a, const 
     const int64_t half = a.rotary / 2;
     float *low = a.x + row * a.ld + h * a.dim, *high = low + half;
     if (!a.heads) return;
+    const float factor = lh_query_factor(&a.scaling, a.positions[row]);
     for (int64_t i = lh_lane(); i < half; i += LH_WARP) {
-        float x = low[i], y = high[i], c = by.cosines[i], s = by.sines[i];
+        float x = low[i], y = high[i], c = by.cosines[i] * factor, s = by.sines[i] * factor;
         low[i] = fmaf(x, c, -__fmul_rn(y, s));
         high[i] = fmaf(y, c, __fmul_rn(x, s));
     }

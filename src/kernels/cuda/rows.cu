@@ -1,5 +1,6 @@
 /* Rows of a block of tokens: embedding, norms, rotation. */
 #include "kernels/cuda/norm_rows.cuh"
+#include "kernels/elementwise.h"
 
 /* ---- embedding: each number read once, in the type of the table, and written once ---- */
 
@@ -117,9 +118,10 @@ static __global__ void rope_kernel(lh_rope_args a)
     if (first >= a.heads) return;
     for (int64_t t = blockIdx.y; t < a.tokens; t += gridDim.y) {
         float s, c, low[ROPE_HEADS], high[ROPE_HEADS], *x = a.x + t * a.ld + first * a.dim + i;
+        const float scale = a.scale * lh_query_factor(&a.scaling, a.positions[t]);
         sincosf((float)a.positions[t] * a.inv_freq[i], &s, &c);
-        c *= a.scale;
-        s *= a.scale;
+        c *= scale;
+        s *= scale;
 #pragma unroll
         for (int h = 0; h < ROPE_HEADS; h++) {
             if (first + h >= a.heads) continue;

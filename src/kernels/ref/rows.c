@@ -1,5 +1,7 @@
 /* Rows of a block of tokens: embedding, norms, rotation. */
-#include <math.h>
+#define LH_IN_DOUBLE
+#include "kernels/elementwise.h"
+
 #include <string.h>
 
 #include "kernels/ref/ref.h"
@@ -61,11 +63,12 @@ lh_status lh_ref_rope(lh_stream *stream, const lh_rope_args *a)
     (void)stream;
     int64_t half = a->rotary / 2;
     for (int64_t t = 0; t < a->tokens; t++) {
+        const double scale = a->scale * lh_query_factor(&a->scaling, a->positions[t]);
         for (int64_t h = 0; h < a->heads; h++) {
             float *x = a->x + t * a->ld + h * a->dim;
             for (int64_t i = 0; i < half; i++) {
                 float angle = (float)a->positions[t] * a->inv_freq[i];
-                double c = cos(angle) * a->scale, s = sin(angle) * a->scale;
+                double c = cos(angle) * scale, s = sin(angle) * scale;
                 double low = x[i], high = x[i + half];
                 x[i] = (float)(low * c - high * s);
                 x[i + half] = (float)(high * c + low * s);
