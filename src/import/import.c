@@ -67,6 +67,43 @@ static lh_status find_prefix(importer *im)
     return LH_OK;
 }
 
+/* ---- the output projection ---- */
+
+/* lm_head of a Hugging Face folder; NULL if it has none. */
+static lh_source_tensor *find_head(const importer *im)
+{
+    static const char *const known[] = {"lm_head.weight", "language_model.lm_head.weight"};
+    lh_source_tensor *head = NULL;
+    for (size_t i = 0; i < sizeof known / sizeof *known && !head; i++) head = lh_source_find(im->source, known[i]);
+    return head;
+}
+
+/* True if both tensors hold the same bytes in the same shape and type. */
+static int same_tensor(const lh_source_tensor *a, const lh_source_tensor *b)
+{
+    return a->type == b->type && a->rank == b->rank && memcmp(a->dims, b->dims, sizeof a->dims) == 0 &&
+           a->bytes == b->bytes && memcmp(a->data, b->data, (size_t)a->bytes) == 0;
+}
+
+/* What the file holds decides, as in transformers 5: an lm_head that is not the embedding is used, whatever the
+ * configuration says, and without one the embedding is. */
+static lh_status settle_head(importer *im)
+{
+    char name[128];
+    const lh_source_tensor *head = find_head(im);
+    int tied = im->config.tied;
+    if (lh_source_is_gguf(im->source)) return LH_OK; /* its configuration comes from its tensors */
+    snprintf(name, sizeof name, "%sembed_tokens.weight", im->prefix);
+    if (head && tied) tied = same_tensor(head, lh_source_find(im->source, name));
+    if (!head && !tied) LH_TRY(lh_source_may_be_tied(im->source, &tied));
+    if (tied == im->config.tied) return LH_OK;
+    if (head)
+        lh_warn("'%s': 'tie_word_embeddings' is true, but '%s' is not '%s': it is stored and used",
+                lh_source_path(im->source), head->name, name);
+    im->config.tied = tied;
+    return lh_source_set_tied(im->source, tied);
+}
+
 /* As the table has it, for all experts or for one. */
 static const char *listed_name(const importer *im, lh_weight weight)
 {
@@ -91,7 +128,11 @@ static void source_name(const importer *im, const job *j, char name[128])
             snprintf(name, 128, "%s", own);
         return;
     }
-    if (j->weight == LH_W_HEAD) prefix = strcmp(prefix, "language_model.model.") == 0 ? "language_model." : "";
+    if (j->weight == LH_W_HEAD) {
+        const lh_source_tensor *head = find_head(im);
+        snprintf(name, 128, "%s", head ? head->name : own);
+        return;
+    }
     if (lh_weight_info_of(j->weight)->per_layer)
         snprintf(name, 128, "%slayers.%lld.%s", prefix, l, own);
     else
@@ -337,6 +378,7 @@ static lh_status make_plan(importer *im)
         LH_TRY_DONE(lh_path_join(&name, im->options->src, "config.json"));
     LH_TRY_DONE(lh_config_parse_text(&im->config, text, (int64_t)strlen(text), name));
     LH_TRY_DONE(find_prefix(im));
+    LH_TRY_DONE(settle_head(im));
     LH_TRY_DONE(lh_checkpoint_each(&im->config, plan_weight, im));
     LH_TRY_DONE(warn_unused(im));
 done:

@@ -288,6 +288,36 @@ const char *lh_source_config(const lh_source *s)
     return s->config;
 }
 
+lh_status lh_source_set_tied(lh_source *s, int tied)
+{
+    lh_status st = LH_OK;
+    char *text = NULL;
+    json_t *config = NULL;
+    LH_TRY_DONE(lh_json_parse(&config, s->path, s->config, (int64_t)strlen(s->config)));
+    if (json_object_set_new(config, "tie_word_embeddings", json_boolean(tied)) != 0)
+        LH_FAIL_DONE(LH_ENOMEM, "cannot hold the configuration");
+    LH_TRY_DONE(dump(&text, config));
+    lh_free(s->config);
+    s->config = text;
+done:
+    json_decref(config);
+    return st;
+}
+
+lh_status lh_source_may_be_tied(const lh_source *s, int *tied)
+{
+    lh_status st = LH_OK;
+    json_t *config = NULL;
+    LH_TRY_DONE(lh_json_parse(&config, s->path, s->config, (int64_t)strlen(s->config)));
+    const json_t *text = json_object_get(config, "text_config"),
+                 *outer = json_object_get(config, "tie_word_embeddings"),
+                 *inner = json_object_get(text, "tie_word_embeddings");
+    *tied = json_is_true(outer) || json_is_true(inner) || (text && !json_is_false(outer) && !json_is_false(inner));
+done:
+    json_decref(config);
+    return st;
+}
+
 int64_t lh_source_count(const lh_source *s)
 {
     return s->count;

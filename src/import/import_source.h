@@ -29,6 +29,13 @@ const char *lh_source_path(const lh_source *source);
 int lh_source_is_gguf(const lh_source *source);
 const char *lh_source_config(const lh_source *source); /* JSON, in the format of config.json */
 
+/* Write into the configuration whether lm_head is the embedding. */
+lh_status lh_source_set_tied(lh_source *source, int tied);
+
+/* *tied: true if the configuration lets lm_head be the embedding in a source without an lm_head: the whole model or its
+ * text model says so, or a model for images and text says nothing. */
+lh_status lh_source_may_be_tied(const lh_source *source, int *tied);
+
 int64_t lh_source_count(const lh_source *source);
 lh_source_tensor *lh_source_at(lh_source *source, int64_t i);                /* sorted by name */
 lh_source_tensor *lh_source_find(const lh_source *source, const char *name); /* NULL if there is none */

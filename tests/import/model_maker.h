@@ -136,6 +136,26 @@ static inline void mm_folder(const char *folder, const mm_model *m, const char *
     lh_buf_clear(&file);
 }
 
+/* The values of tensor `from` become those of `to`, of the same shape, in model.safetensors of a folder, in f32. */
+static inline void mm_copy_tensor(const char *folder, const mm_model *m, const char *to, const char *from)
+{
+    lh_buf b = {0};
+    char *path = NULL;
+    int64_t header, at = 0, source = 0, target = 0, bytes = 0;
+    ck_assert_int_eq(lh_path_join(&path, folder, "model.safetensors"), LH_OK);
+    ck_assert_int_eq(lh_file_read(&b, path, 1 << 28), LH_OK);
+    memcpy(&header, b.data, 8);
+    for (int i = 0; i < m->n; i++) {
+        if (strcmp(m->tensors[i].name, from) == 0) source = at, bytes = 4 * mm_count(&m->tensors[i]);
+        if (strcmp(m->tensors[i].name, to) == 0) target = at;
+        at += 4 * mm_count(&m->tensors[i]);
+    }
+    memcpy(b.data + 8 + header + target, b.data + 8 + header + source, (size_t)bytes);
+    mm_put(path, b.data, b.bytes);
+    lh_free(path);
+    lh_buf_clear(&b);
+}
+
 /* A fresh folder for a test, and its end. */
 static inline void mm_make_tmp(char tmp[64])
 {

@@ -278,6 +278,54 @@ START_TEST(test_the_text_model_of_one_for_images_too)
 }
 END_TEST
 
+/* Import of a model with a head that is `head`, of a family that has one in its text model; the configuration says
+ * whether it is tied outside and inside (-1: nothing). */
+typedef enum kind_of_head { NO_HEAD, OWN_HEAD, EMBEDDING_AS_HEAD } kind_of_head;
+
+static void make_headed(kind_of_head head, int outer, int inner)
+{
+    static const char *const said[] = {"", "\"tie_word_embeddings\": false, ", "\"tie_word_embeddings\": true, "};
+    mm_model m = llama;
+    lh_buf config = {0};
+    for (int i = 0; i < m.n; i++) {
+        if (strcmp(m.tensors[i].name, "lm_head.weight") == 0 && head == NO_HEAD) m.tensors[i--] = m.tensors[--m.n];
+    }
+    lh_buf_printf(&config, "{\"model_type\": \"mistral3\", %s\"text_config\": {%s%s}", said[outer + 1], said[inner + 1],
+                  strstr(MM_LLAMA_CONFIG, "\"vocab_size\""));
+    mm_folder(folder, &m, config.data, LH_F32);
+    lh_buf_clear(&config);
+    if (head == EMBEDDING_AS_HEAD) mm_copy_tensor(folder, &m, "lm_head.weight", "model.embed_tokens.weight");
+}
+
+/* What transformers 5 does: the whole model's member is asked first, a head that is not the embedding is used whatever
+ * is said, and where there is none, the embedding is, unless that is denied. */
+START_TEST(test_a_head_that_is_in_the_file_is_not_dropped)
+{
+    static const struct {
+        kind_of_head head;
+        int outer, inner, tied; /* tied -1: refused */
+    } rows[] = {{OWN_HEAD, 1, 1, 0},          {OWN_HEAD, 0, 1, 0},          {OWN_HEAD, 1, 0, 0},
+                {OWN_HEAD, 0, 0, 0},          {OWN_HEAD, -1, -1, 0},        {EMBEDDING_AS_HEAD, 1, 1, 1},
+                {EMBEDDING_AS_HEAD, 1, 0, 1}, {EMBEDDING_AS_HEAD, 0, 1, 0}, {EMBEDDING_AS_HEAD, -1, 1, 1},
+                {NO_HEAD, 1, 1, 1},           {NO_HEAD, 1, 0, 1},           {NO_HEAD, 0, 1, 1},
+                {NO_HEAD, -1, -1, 1},         {NO_HEAD, 0, 0, -1},          {NO_HEAD, -1, 0, -1}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        lh_checkpoint *ck;
+        make_headed(rows[i].head, rows[i].outer, rows[i].inner);
+        unlink(out);
+        lh_status st = import_as(folder, out, "auto");
+        ck_assert_msg(st == (rows[i].tied < 0 ? LH_EINPUT : LH_OK), "%zu: %s", i, lh_error_message());
+        if (st != LH_OK) continue;
+        ck_assert_int_eq(lh_checkpoint_open(&ck, out), LH_OK);
+        ck_assert_msg(lh_checkpoint_config(ck)->tied == rows[i].tied, "%zu", i);
+        if (!rows[i].tied)
+            check_weight(ck, LH_W_HEAD, 0, rows[i].head == OWN_HEAD ? "lm_head.weight" : "model.embed_tokens.weight",
+                         0);
+        lh_checkpoint_close(ck);
+    }
+}
+END_TEST
+
 /* Gemma's norms are stored as 1 + w there, and as w here. */
 START_TEST(test_gemma_norms_lose_their_one)
 {
@@ -609,6 +657,7 @@ int main(void)
     tcase_add_loop_test(tc, test_every_type_survives_in_every_type, 0, 3);
     tcase_add_test(tc, test_shards_do_not_show);
     tcase_add_test(tc, test_the_text_model_of_one_for_images_too);
+    tcase_add_test(tc, test_a_head_that_is_in_the_file_is_not_dropped);
     tcase_add_test(tc, test_gguf_rows_are_put_back);
     tcase_add_test(tc, test_gemma_norms_lose_their_one);
     tcase_add_test(tc, test_fused_projections_are_split);
