@@ -135,6 +135,7 @@ class TraceLayer:
               "counts": "columns/counts", "projected_norms": "norms/projected", "key_squares": "norms/key_squares",
               "value_squares": "norms/value_squares", "output_projection": "output_projection",
               "frequencies": "rotation/frequencies", "rotation_scale": "rotation/scale",
+              "query_scaling": "rotation/query_scaling",
               "decode_queries": "decode/queries", "decode_outputs": "decode/outputs", "decode_lse": "decode/lse",
               "decode_keys": "decode/keys", "decode_values": "decode/values"}
 

@@ -100,9 +100,10 @@ static void move_after(lh_evictor *ev, const lh_evict_job *job, lh_query_rows *r
     put_places(ev, LH_SPACE_PLACES, from, job->seen, n);
     LH_LATCH(x, lh_rotation_put_inverse(r, x, ev->at[LH_SPACE_INVERSE]));
     LH_RUN(x, rope, .x = q, .positions = ev->at[LH_SPACE_PLACES], .inv_freq = ev->at[LH_SPACE_INVERSE], .tokens = n,
-           .heads = heads, .dim = dim, .rotary = r->rotary, .ld = heads * dim, .scale = 1.0f / r->scale);
+           .heads = heads, .dim = dim, .rotary = r->rotary, .ld = heads * dim, .scale = 1.0f / r->scale,
+           .scaling = lh_rotation_unscaled(r));
     LH_RUN(x, rope, .x = q, .positions = rows->positions, .inv_freq = r->inv_freq, .tokens = n, .heads = heads,
-           .dim = dim, .rotary = r->rotary, .ld = heads * dim, .scale = r->scale);
+           .dim = dim, .rotary = r->rotary, .ld = heads * dim, .scale = r->scale, .scaling = r->queries);
 }
 
 lh_row_block lh_scoring_rows(lh_evictor *ev, const lh_evict_job *job)

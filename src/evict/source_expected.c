@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "evict/evict_impl.h"
+#include "kernels/elementwise.h"
 
 enum { FUTURE_POSITIONS = 512 }; /* over which the rotation is averaged */
 
@@ -62,7 +63,8 @@ static void add_rows(lh_evictor *ev, const lh_evict_job *job, const lh_query_row
             lh_exec_copy(&ev->exec, q + t * width, rows->q + (at + t) * rows->q_ld, width * (int64_t)sizeof *q,
                          LH_COPY_ON_DEVICE);
         LH_RUN(&ev->exec, rope, .x = q, .positions = rows->positions + at, .inv_freq = ev->at[LH_SPACE_INVERSE],
-               .tokens = n, .heads = heads, .dim = dim, .rotary = r->rotary, .ld = width, .scale = 1.0f / r->scale);
+               .tokens = n, .heads = heads, .dim = dim, .rotary = r->rotary, .ld = width, .scale = 1.0f / r->scale,
+               .scaling = lh_rotation_unscaled(r));
         LH_RUN(&ev->exec, row_moments, .sums = sums, .products = products, .x = q, .type = LH_F32, .rows = n,
                .heads = heads, .dim = dim, .x_ld = width);
     }
@@ -85,12 +87,14 @@ static lh_status average_rotation(const lh_evictor *ev, const lh_evict_job *job,
     LH_TRY_DONE(lh_calloc(&out->cosines, out->half, sizeof *out->cosines));
     LH_TRY_DONE(lh_calloc(&out->sines, out->half, sizeof *out->sines));
     LH_TRY_DONE(lh_rotation_fetch(r, &ev->exec, &frequencies));
-    for (int64_t i = 0; i < out->half; i++)
-        for (int64_t p = 0; p < FUTURE_POSITIONS; p++) {
+    for (int64_t p = 0; p < FUTURE_POSITIONS; p++) {
+        const double scale = (double)r->scale * lh_query_factor(&r->queries, (int32_t)(job->seen + p));
+        for (int64_t i = 0; i < out->half; i++) {
             double angle = (double)((float)(job->seen + p) * frequencies[i]);
-            out->cosines[i] += cos(angle) * r->scale / FUTURE_POSITIONS;
-            out->sines[i] += sin(angle) * r->scale / FUTURE_POSITIONS;
+            out->cosines[i] += cos(angle) * scale / FUTURE_POSITIONS;
+            out->sines[i] += sin(angle) * scale / FUTURE_POSITIONS;
         }
+    }
 done:
     lh_free(frequencies);
     return st;

@@ -23,3 +23,10 @@ done:
     lh_free(frequencies);
     return st;
 }
+
+lh_query_scaling lh_rotation_unscaled(const lh_rotation *r)
+{
+    lh_query_scaling inverse = r->queries;
+    inverse.inverse = !inverse.inverse;
+    return inverse;
+}

@@ -8,7 +8,8 @@ typedef struct lh_rotation {
     const float *inv_freq; /* [rotary / 2], device */
     int64_t rotary;        /* dimensions */
     float scale;
-    uint64_t hash; /* of frequencies and scale: the rotations of two sequences are equal if these are */
+    lh_query_scaling queries; /* a further factor, of queries alone */
+    uint64_t hash;            /* of frequencies and factors: the rotations of two sequences are equal if these are */
 } lh_rotation;
 
 /* *out = [rotary / 2] frequencies, new memory of the host. */
@@ -17,5 +18,8 @@ lh_status lh_rotation_fetch(const lh_rotation *rotation, const lh_exec *exec, fl
 /* The frequencies of the inverse rotation, which are the negative ones, into [rotary / 2] floats of the device. With
  * them rope wants the scale 1 / rotation->scale. */
 lh_status lh_rotation_put_inverse(const lh_rotation *rotation, const lh_exec *exec, float *device);
+
+/* The scaling that takes back the one of the queries. */
+lh_query_scaling lh_rotation_unscaled(const lh_rotation *rotation);
 
 #endif

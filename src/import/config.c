@@ -15,27 +15,40 @@
 /* Bounds that keep every product of two sizes far below 2^63. */
 enum { LAYERS_MAX = 10000, WIDTH_MAX = 1 << 24, HEADS_MAX = 1 << 16, VOCAB_MAX = INT32_MAX, EXPERTS_MAX = 1024 };
 
-static lh_status unknown_family(const char *name, const char *said)
+/* `what`: the kind of thing that has the unknown name. */
+static lh_status unknown_family(const char *name, const char *what, const char *said)
 {
     lh_status st = LH_OK;
     lh_buf known = {0};
     for (int i = 0; lh_family_at(i); i++)
         LH_TRY_DONE(lh_buf_printf(&known, "%s%s", i ? ", " : "", lh_family_at(i)->name));
-    LH_FAIL_DONE(LH_EINPUT, "'%s': the architecture '%s' is unknown: %s are known", name, said, known.data);
+    LH_FAIL_DONE(LH_EINPUT, "'%s': %s '%s' is unknown: %s are known", name, what, said, known.data);
 done:
     lh_buf_clear(&known);
     return st;
 }
 
+/* The configuration of the text model: 'text_config' in a model for images and text, or else the whole. */
+static const json_t *text_of(const json_t *json)
+{
+    const json_t *text = json_object_get(json, "text_config");
+    return json_is_object(text) ? text : json;
+}
+
+/* Both the whole model and its text model must be known; the text model's name decides. */
 static lh_status find_family(const json_t *json, const char *name, const lh_family **out)
 {
-    const char *type = NULL,
+    const json_t *text = text_of(json);
+    const char *type = NULL, *text_type = NULL,
                *architecture = json_string_value(json_array_get(json_object_get(json, "architectures"), 0));
     LH_TRY(lh_json_string(json, name, "model_type", &type));
+    LH_TRY(lh_json_string(text, name, "model_type", &text_type));
     if (!type && !architecture)
         LH_FAIL(LH_EINPUT, "'%s' has neither 'model_type' nor 'architectures': it is no model's configuration", name);
     *out = lh_family_find(type ? type : architecture);
-    if (!*out) LH_TRY(unknown_family(name, type ? type : architecture));
+    if (!*out) return unknown_family(name, "the architecture", type ? type : architecture);
+    if (text != json && text_type) *out = lh_family_find(text_type);
+    if (!*out) return unknown_family(name, "the text model ('model_type' of 'text_config')", text_type);
     return LH_OK;
 }
 
@@ -90,6 +103,19 @@ static lh_status read_sizes(lh_config *c, const json_t *json, const char *name)
     return LH_OK;
 }
 
+/* The number of experts, which one of two members states: transformers 5 writes num_local_experts in all families. */
+static lh_status read_expert_count(lh_config *c, const json_t *json, const char *name)
+{
+    static const char *const keys[] = {"num_experts", "num_local_experts"};
+    int64_t counts[2] = {0, 0};
+    for (int i = 0; i < 2; i++) LH_TRY(lh_json_i64(json, name, keys[i], 1, EXPERTS_MAX, &counts[i]));
+    if (counts[0] && counts[1] && counts[0] != counts[1])
+        LH_FAIL(LH_EINPUT, "'%s': '%s' is %lld and '%s' is %lld: they must be equal", name, keys[0],
+                (long long)counts[0], keys[1], (long long)counts[1]);
+    c->experts.count = counts[0] ? counts[0] : counts[1] ? counts[1] : c->family->experts->count;
+    return LH_OK;
+}
+
 /* Every layer must be a mixture: those that are not have MLPs of another width. */
 static lh_status read_experts(lh_config *c, const json_t *json, const char *name)
 {
@@ -97,11 +123,11 @@ static lh_status read_experts(lh_config *c, const json_t *json, const char *name
     const json_t *dense = json_object_get(json, "mlp_only_layers");
     int64_t every = 1;
     if (!rule) return LH_OK;
-    LH_TRY(read_size(json, name, &(size_rule){rule->count_key, rule->count, 0, EXPERTS_MAX}, &c->experts.count));
+    LH_TRY(read_expert_count(c, json, name));
     LH_TRY(read_size(json, name, &(size_rule){"num_experts_per_tok", rule->top_k, 0, EXPERTS_MAX}, &c->experts.top_k));
     if (c->experts.top_k > c->experts.count)
-        LH_FAIL(LH_EINPUT, "'%s': 'num_experts_per_tok' is %lld, it must be at most '%s', %lld", name,
-                (long long)c->experts.top_k, rule->count_key, (long long)c->experts.count);
+        LH_FAIL(LH_EINPUT, "'%s': 'num_experts_per_tok' is %lld, it must be at most the %lld experts", name,
+                (long long)c->experts.top_k, (long long)c->experts.count);
     c->experts.normalised = rule->always_normalised;
     if (!rule->always_normalised) LH_TRY(lh_json_bool(json, name, "norm_topk_prob", &c->experts.normalised));
     LH_TRY(lh_json_i64(json, name, "decoder_sparse_step", INT64_MIN, INT64_MAX, &every));
@@ -208,8 +234,8 @@ static lh_status read_switches(lh_config *c, const json_t *json, const json_t *w
 {
     int attention_bias = 0, bidirectional = 0;
     c->tied = c->family->defaults.tied;
-    LH_TRY(lh_json_bool(whole, name, "tie_word_embeddings", &c->tied));
     LH_TRY(lh_json_bool(json, name, "tie_word_embeddings", &c->tied));
+    LH_TRY(lh_json_bool(whole, name, "tie_word_embeddings", &c->tied)); /* the whole model's member decides */
     LH_TRY(lh_json_bool(json, name, "attention_bias", &attention_bias));
     c->qkv_bias = c->family->bias == LH_BIAS_QKV;
     if (c->family->bias == LH_BIAS_PARTS) {
@@ -233,28 +259,53 @@ static lh_status read_switches(lh_config *c, const json_t *json, const json_t *w
     return LH_OK;
 }
 
-/* Sliding layers by 'layer_types', or else by the rule of the family. */
-static lh_status read_layer_types(lh_config *c, const json_t *json, const char *name, int64_t pattern)
+/* 'layer_types' where it decides which layers slide, or else NULL. */
+static const json_t *listed_types(const lh_config *c, const json_t *json)
 {
     const json_t *types = json_object_get(json, "layer_types");
-    int listed =
-        types && !json_is_null(types) && c->family->window != LH_WINDOW_ALL && c->family->window != LH_WINDOW_ASKED;
-    if (listed && (int64_t)json_array_size(types) != c->layers)
+    const int is_read = c->family->window != LH_WINDOW_ALL && c->family->window != LH_WINDOW_ASKED;
+    return is_read && types && !json_is_null(types) ? types : NULL;
+}
+
+static lh_status read_listed_types(lh_config *c, const json_t *types, const char *name)
+{
+    if ((int64_t)json_array_size(types) != c->layers)
         LH_FAIL(LH_EINPUT, "'%s': 'layer_types' must list %lld layers", name, (long long)c->layers);
     for (int64_t l = 0; l < c->layers; l++) {
-        if (listed) {
-            const char *type = json_string_value(json_array_get(types, (size_t)l));
-            c->sliding[l] = type && strcmp(type, "sliding_attention") == 0;
-            if (!type || (!c->sliding[l] && strcmp(type, "full_attention") != 0))
-                LH_FAIL(LH_EINPUT, "'%s': 'layer_types' of layer %lld must be 'full_attention' or 'sliding_attention'",
-                        name, (long long)l);
-        } else {
-            c->sliding[l] = c->family->window == LH_WINDOW_ALL || c->family->window == LH_WINDOW_ASKED ||
-                            (c->family->window == LH_WINDOW_LATE && l >= pattern) ||
-                            (c->family->window == LH_WINDOW_PATTERN && (l + 1) % pattern != 0) ||
-                            (c->family->window == LH_WINDOW_UNROTATED && c->unrotated[l]);
-        }
+        const char *type = json_string_value(json_array_get(types, (size_t)l));
+        c->sliding[l] = type && strcmp(type, "sliding_attention") == 0;
+        if (!type || (!c->sliding[l] && strcmp(type, "full_attention") != 0))
+            LH_FAIL(LH_EINPUT, "'%s': 'layer_types' of layer %lld must be 'full_attention' or 'sliding_attention'",
+                    name, (long long)l);
     }
+    return LH_OK;
+}
+
+/* Letters that repeat over the layers, L (local) for one that slides and G (global) for one that does not. */
+static lh_status read_letters(lh_config *c, const char *letters, const char *name)
+{
+    const size_t n = strlen(letters);
+    if (n == 0 || strspn(letters, "LG") != n)
+        LH_FAIL(LH_EINPUT,
+                "'%s': 'sliding_window_pattern' is '%s': it must be a number or letters L (a layer that slides) and G",
+                name, letters);
+    for (int64_t l = 0; l < c->layers; l++) c->sliding[l] = letters[(size_t)l % n] == 'L';
+    return LH_OK;
+}
+
+/* Sliding layers by the rule of the family, where no list decides. */
+static lh_status apply_window_rule(lh_config *c, const json_t *json, const char *name)
+{
+    const lh_window_rule rule = c->family->window;
+    const json_t *letters = json_object_get(json, "sliding_window_pattern");
+    int64_t pattern = c->family->defaults.pattern;
+    if (rule == LH_WINDOW_PATTERN && json_is_string(letters)) return read_letters(c, json_string_value(letters), name);
+    if (rule == LH_WINDOW_LATE) LH_TRY(lh_json_i64(json, name, "max_window_layers", 0, LAYERS_MAX, &pattern));
+    if (rule == LH_WINDOW_PATTERN) LH_TRY(lh_json_i64(json, name, "sliding_window_pattern", 1, LAYERS_MAX, &pattern));
+    for (int64_t l = 0; l < c->layers; l++)
+        c->sliding[l] = rule == LH_WINDOW_ALL || rule == LH_WINDOW_ASKED || (rule == LH_WINDOW_LATE && l >= pattern) ||
+                        (rule == LH_WINDOW_PATTERN && (l + 1) % pattern != 0) ||
+                        (rule == LH_WINDOW_UNROTATED && c->unrotated[l]);
     return LH_OK;
 }
 
@@ -263,10 +314,9 @@ static lh_status read_windows(lh_config *c, const json_t *json, const char *name
     lh_window_rule rule = c->family->window;
     int asked = rule == LH_WINDOW_LATE || rule == LH_WINDOW_UNROTATED || rule == LH_WINDOW_ASKED;
     int use = !asked, any = 0;
-    int64_t pattern = c->family->defaults.pattern;
-    const json_t *said = json_object_get(json, "sliding_window");
+    const json_t *said = json_object_get(json, "sliding_window"), *types = listed_types(c, json);
     LH_TRY(lh_calloc(&c->sliding, c->layers, sizeof *c->sliding));
-    if (c->family->window == LH_WINDOW_NONE) return LH_OK;
+    if (rule == LH_WINDOW_NONE) return LH_OK;
     if (asked) LH_TRY(lh_json_bool(json, name, "use_sliding_window", &use));
     c->window = said ? 0 : c->family->defaults.window; /* null: none */
     LH_TRY(lh_json_i64(json, name, "sliding_window", 0, INT64_MAX, &c->window));
@@ -274,11 +324,7 @@ static lh_status read_windows(lh_config *c, const json_t *json, const char *name
         c->window = 0;
         return LH_OK;
     }
-    if (c->family->window == LH_WINDOW_LATE)
-        LH_TRY(lh_json_i64(json, name, "max_window_layers", 0, LAYERS_MAX, &pattern));
-    if (c->family->window == LH_WINDOW_PATTERN)
-        LH_TRY(lh_json_i64(json, name, "sliding_window_pattern", 1, LAYERS_MAX, &pattern));
-    LH_TRY(read_layer_types(c, json, name, pattern));
+    LH_TRY(types ? read_listed_types(c, types, name) : apply_window_rule(c, json, name));
     for (int64_t l = 0; l < c->layers; l++) any |= c->sliding[l];
     if (!any) c->window = 0;
     return LH_OK;
@@ -343,12 +389,10 @@ lh_status lh_config_parse(lh_config *config, const json_t *json, const char *nam
 {
     lh_status st = LH_OK;
     lh_config c = {0};
-    const json_t *outer = json, *text;
+    const json_t *outer = json;
     if (!json_is_object(json)) LH_FAIL_DONE(LH_EINPUT, "'%s' must be a JSON object", name);
     LH_TRY_DONE(find_family(json, name, &c.family));
-    /* Models for images and text keep the members of the text model in an object of their own. */
-    text = json_object_get(json, "text_config");
-    if (json_is_object(text)) json = text;
+    json = text_of(json);
     LH_TRY_DONE(read_sizes(&c, json, name));
     LH_TRY_DONE(read_experts(&c, json, name));
     LH_TRY_DONE(read_activation(&c, json, name));

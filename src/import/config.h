@@ -40,6 +40,9 @@ typedef struct lh_rope {
         mscale_all_dim; /* yarn; attention_factor also longrope; 0: derived */
     int truncate;       /* yarn: integer correction dims (the default) */
     int64_t original_positions, max_positions;
+    double
+        query_beta; /* queries are multiplied by 1 + query_beta * ln(1 + floor(position / query_positions)); 0: not */
+    int64_t query_positions;
     double *long_factor, *short_factor; /* longrope: [rotary_dim / 2] */
 } lh_rope;
 

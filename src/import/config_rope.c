@@ -23,14 +23,47 @@ static const struct {
     lh_rope_kind kind;
 } kinds[] = {{"default", LH_ROPE_DEFAULT}, {"linear", LH_ROPE_LINEAR}, {"dynamic", LH_ROPE_DYNAMIC},
              {"yarn", LH_ROPE_YARN},       {"llama3", LH_ROPE_LLAMA3}, {"longrope", LH_ROPE_LONGROPE},
-             {"su", LH_ROPE_LONGROPE}}; /* its first name, in Phi-3 */
+             {"su", LH_ROPE_LONGROPE},    /* the first name of longrope, in Phi-3 */
+             {"mrope", LH_ROPE_DEFAULT}}; /* of Qwen2-VL: tokens of text have one position in all sections */
 
-static lh_status find_kind(const words *w, lh_rope_kind *out)
+/* Members by the kinds that have them. What another kind does with a member is not guessed: it is refused. */
+enum {
+    LINEAR = 1 << LH_ROPE_LINEAR,
+    DYNAMIC = 1 << LH_ROPE_DYNAMIC,
+    YARN = 1 << LH_ROPE_YARN,
+    LLAMA3 = 1 << LH_ROPE_LLAMA3,
+    LONGROPE = 1 << LH_ROPE_LONGROPE,
+    ALL_KINDS = (1 << LH_ROPE_KINDS) - 1
+};
+
+static const struct {
+    const char *name;
+    int kinds;
+} members[] = {{"rope_type", ALL_KINDS},
+               {"type", ALL_KINDS},
+               {"rope_theta", ALL_KINDS},
+               {"partial_rotary_factor", ALL_KINDS},
+               {"original_max_position_embeddings", ALL_KINDS},
+               {"max_position_embeddings", ALL_KINDS},
+               {"finetuned", ALL_KINDS},     /* a remark of YaRN's authors */
+               {"mrope_section", ALL_KINDS}, /* tokens of text have one position in all sections */
+               {"mrope_interleaved", ALL_KINDS},
+               {"factor", LINEAR | DYNAMIC | YARN | LLAMA3 | LONGROPE},
+               {"attention_factor", YARN | LONGROPE},
+               {"beta_fast", YARN},
+               {"beta_slow", YARN},
+               {"mscale", YARN},
+               {"mscale_all_dim", YARN},
+               {"truncate", YARN},
+               {"low_freq_factor", LLAMA3},
+               {"high_freq_factor", LLAMA3},
+               {"long_factor", LONGROPE},
+               {"short_factor", LONGROPE}};
+
+static const char *const query_scaling_member = "llama_4_scaling_beta";
+
+static lh_status kind_named(const words *w, const char *type, lh_rope_kind *out)
 {
-    const char *type = "default";
-    /* `type` is the older name and wins if both are given, as in transformers. */
-    LH_TRY(lh_json_string(w->scaling, w->name, "rope_type", &type));
-    LH_TRY(lh_json_string(w->scaling, w->name, "type", &type));
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
         if (strcmp(kinds[i].name, type) != 0) continue;
         *out = kinds[i].kind;
@@ -40,6 +73,40 @@ static lh_status find_kind(const words *w, lh_rope_kind *out)
     }
     LH_FAIL(LH_EINPUT, "'%s': rope type '%s' is unknown: default, linear, dynamic, yarn, llama3 and longrope are known",
             w->name, type);
+}
+
+static lh_status find_kind(const words *w, lh_rope_kind *out)
+{
+    const char *type = NULL, *older = NULL;
+    lh_rope_kind older_kind = LH_ROPE_DEFAULT;
+    LH_TRY(lh_json_string(w->scaling, w->name, "rope_type", &type));
+    LH_TRY(lh_json_string(w->scaling, w->name, "type", &older));
+    LH_TRY(kind_named(w, type ? type : older ? older : "default", out));
+    LH_TRY(kind_named(w, older ? older : type ? type : "default", &older_kind));
+    if (*out != older_kind) /* transformers 4 takes the one, 5 the other */
+        LH_FAIL(LH_EINPUT, "'%s': 'rope_type' is '%s' and 'type' is '%s': they must name one type", w->name, type,
+                older);
+    return LH_OK;
+}
+
+/* The members that are given and not null are members of the kind. */
+static lh_status check_members(const words *w, lh_rope_kind kind)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)(uintptr_t)w->scaling, key, value)
+    {
+        int is_known = w->config->family->scaled_queries && strcmp(key, query_scaling_member) == 0;
+        for (size_t i = 0; i < sizeof members / sizeof *members; i++)
+            is_known |= strcmp(members[i].name, key) == 0 && (members[i].kinds >> kind & 1);
+        if (!is_known && !json_is_null(value))
+            LH_FAIL(LH_EINPUT, "'%s': the member '%s' is not known for the rope type '%s' of the family '%s'%s",
+                    w->name, key, kinds[kind].name, w->config->family->name,
+                    json_object_get(w->scaling, "rope_type") || json_object_get(w->scaling, "type")
+                        ? ""
+                        : ": 'rope_type' is missing");
+    }
+    return LH_OK;
 }
 
 static lh_status required(const words *w, const char *key, double *out)
@@ -124,24 +191,62 @@ static lh_status read_longrope(const words *w, lh_rope *rope)
     return LH_OK;
 }
 
+/* Dimensions that are rotated are those of the whole configuration, which config.c reads. */
+static lh_status check_partial(const words *w)
+{
+    double partial = (double)w->config->rotary_dim / (double)w->config->head_dim;
+    LH_TRY(lh_json_f64(w->scaling, w->name, "partial_rotary_factor", &partial));
+    if ((int64_t)((double)w->config->head_dim * partial) != w->config->rotary_dim)
+        LH_FAIL(LH_EINPUT, "'%s': 'partial_rotary_factor' is %g, but %lld of %lld dimensions are rotated", w->name,
+                partial, (long long)w->config->rotary_dim, (long long)w->config->head_dim);
+    return LH_OK;
+}
+
+/* Ministral 3 and Devstral 2: queries grow with the logarithm of their position. */
+static lh_status read_query_scaling(const words *w, lh_rope *rope)
+{
+    if (!w->config->family->scaled_queries) return LH_OK;
+    if (!w->scaling)
+        LH_FAIL(LH_EINPUT, "'rope_parameters' is missing, whose '%s' scales the queries", query_scaling_member);
+    LH_TRY(required(w, query_scaling_member, &rope->query_beta));
+    LH_TRY(lh_json_i64(w->scaling, w->name, "original_max_position_embeddings", 1, 1 << 24, &rope->query_positions));
+    if (w->config->rotary_dim != w->config->head_dim)
+        LH_FAIL(LH_EINPUT, "'%s': '%s' is for heads that are rotated whole, but %lld of %lld dimensions are rotated",
+                w->name, query_scaling_member, (long long)w->config->rotary_dim, (long long)w->config->head_dim);
+    if (!rope->query_positions)
+        LH_FAIL(LH_EINPUT, "'%s': 'original_max_position_embeddings' is missing, which '%s' needs", w->name,
+                query_scaling_member);
+    return LH_OK;
+}
+
+static lh_status read_kind(const words *w, lh_rope *rope)
+{
+    switch (rope->kind) {
+    case LH_ROPE_LINEAR:
+    case LH_ROPE_DYNAMIC: return required(w, "factor", &rope->factor);
+    case LH_ROPE_YARN: return read_yarn(w, rope);
+    case LH_ROPE_LLAMA3: return read_llama3(w, rope);
+    case LH_ROPE_LONGROPE: return read_longrope(w, rope);
+    default: return LH_OK;
+    }
+}
+
 static lh_status read_rope(const words *w, lh_rope *rope)
 {
     lh_status st = LH_OK;
     *rope = (lh_rope){.theta = w->theta, .max_positions = w->config->max_positions};
     rope->original_positions = rope->max_positions;
     if (w->scaling && !json_is_object(w->scaling)) LH_FAIL_DONE(LH_EINPUT, "'%s' must be an object or null", w->name);
-    if (w->scaling) LH_TRY_DONE(find_kind(w, &rope->kind));
-    if (w->v5) LH_TRY_DONE(lh_json_f64(w->scaling, w->name, "rope_theta", &rope->theta));
+    if (w->scaling) {
+        LH_TRY_DONE(find_kind(w, &rope->kind));
+        LH_TRY_DONE(check_members(w, rope->kind));
+        LH_TRY_DONE(check_partial(w));
+        LH_TRY_DONE(lh_json_f64(w->scaling, w->name, "rope_theta", &rope->theta));
+    }
     if (!isfinite(rope->theta) || rope->theta < 1)
         LH_FAIL_DONE(LH_EINPUT, "'%s': 'rope_theta' must be 1 or more", w->name);
-    switch (rope->kind) {
-    case LH_ROPE_LINEAR:
-    case LH_ROPE_DYNAMIC: LH_TRY_DONE(required(w, "factor", &rope->factor)); break;
-    case LH_ROPE_YARN: LH_TRY_DONE(read_yarn(w, rope)); break;
-    case LH_ROPE_LLAMA3: LH_TRY_DONE(read_llama3(w, rope)); break;
-    case LH_ROPE_LONGROPE: LH_TRY_DONE(read_longrope(w, rope)); break;
-    default: break;
-    }
+    LH_TRY_DONE(read_kind(w, rope));
+    LH_TRY_DONE(read_query_scaling(w, rope));
     if (rope->kind == LH_ROPE_DYNAMIC && w->config->rotary_dim <= 2)
         LH_FAIL_DONE(LH_EINPUT, "'%s': dynamic scaling needs heads of more than 2 rotated dimensions", w->name);
     if (!isfinite(rope->attention_factor) || rope->attention_factor < 0)
@@ -157,26 +262,56 @@ static const json_t *object_or_null(const json_t *json, const char *key)
     return value && !json_is_null(value) ? value : NULL;
 }
 
+/* 'rope_parameters' of transformers 5 with an object for each kind of layer. */
+static lh_status split_by_layers(const json_t *parameters, const char *file, words *global, words *local)
+{
+    const json_t *full = object_or_null(parameters, "full_attention"),
+                 *sliding = object_or_null(parameters, "sliding_attention");
+    const char *key;
+    json_t *value;
+    global->name = local->name = "rope_parameters";
+    global->v5 = 1;
+    global->scaling = full ? full : parameters;
+    local->scaling = sliding;
+    local->v5 = sliding != NULL;
+    if (!full) return LH_OK;
+    json_object_foreach((json_t *)(uintptr_t)parameters, key, value)
+    {
+        if (value != full && value != sliding && !json_is_null(value) && strcmp(key, "rope_theta") != 0)
+            LH_FAIL(LH_EINPUT,
+                    "'%s': 'rope_parameters': the member '%s' is not known beside those of full_attention and "
+                    "sliding_attention",
+                    file, key);
+    }
+    return LH_OK;
+}
+
 lh_status lh_config_rope(lh_config *config, const json_t *json, const char *name)
 {
     const lh_family_defaults *defaults = &config->family->defaults;
     double theta = defaults->theta, local_theta = defaults->local_theta;
-    int apart = local_theta > 0 || config->family->local_plain; /* sliding layers have a rotary embedding of their own */
-    const json_t *parameters = object_or_null(json, "rope_parameters");
+    int apart =
+        local_theta > 0 || config->family->local_plain; /* sliding layers have a rotary embedding of their own */
+    const json_t *parameters = object_or_null(json, "rope_parameters"), *scaling = object_or_null(json, "rope_scaling");
     LH_TRY(lh_json_f64(json, name, "rope_theta", &theta));
     if (local_theta > 0) LH_TRY(lh_json_f64(json, name, "rope_local_base_freq", &local_theta));
-    words global = {.json = json, .name = "rope_scaling", .file = name, .config = config, .theta = theta},
+    words global = {.json = json,
+                    .scaling = scaling,
+                    .name = "rope_scaling",
+                    .file = name,
+                    .config = config,
+                    .theta = theta},
           local = global;
-    global.scaling = object_or_null(json, "rope_scaling");
+    local.scaling = NULL;
     if (local_theta > 0) local.theta = local_theta;
-    if (parameters) {
-        const json_t *full = object_or_null(parameters, "full_attention");
-        global.name = local.name = "rope_parameters";
-        global.v5 = 1;
-        global.scaling = full ? full : parameters;
-        local.scaling = object_or_null(parameters, "sliding_attention");
-        local.v5 = local.scaling != NULL;
-    }
+    if (parameters && scaling && !json_equal(parameters, scaling))
+        LH_FAIL(LH_EINPUT, "'%s' has 'rope_parameters' and another 'rope_scaling': give one of them", name);
+    if (parameters) LH_TRY(split_by_layers(parameters, name, &global, &local));
+    if (!apart && local.scaling && !json_equal(local.scaling, global.scaling))
+        LH_FAIL(LH_EINPUT,
+                "'%s': 'rope_parameters': sliding_attention is not full_attention, and the family '%s' rotates all "
+                "layers alike",
+                name, config->family->name);
     LH_TRY(read_rope(&global, &config->rope_global));
     if (apart)
         LH_TRY(read_rope(&local, &config->rope_local));

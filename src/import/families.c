@@ -1,4 +1,5 @@
-/* families.c - the table of model families. Defaults are those of the configuration classes of transformers 4.57; names
+/* families.c - the table of model families. Defaults are those of the configuration classes of transformers (4.57,
+ * and 5.24 where 4.57 has no such class); names
  * of tensors are those of Hugging Face checkpoints and of GGUF files. */
 #include "import/families.h"
 
@@ -82,9 +83,8 @@ static const lh_tensor_name with_experts[LH_WEIGHTS] = {
 /* clang-format on */
 
 static const lh_expert_rule mixtral_experts = {
-    .count_key = "num_local_experts", .ff_key = "intermediate_size", .count = 8, .top_k = 2, .always_normalised = 1};
-static const lh_expert_rule qwen3_experts = {
-    .count_key = "num_experts", .ff_key = "moe_intermediate_size", .count = 128, .top_k = 8, .ff = 768};
+    .ff_key = "intermediate_size", .count = 8, .top_k = 2, .always_normalised = 1};
+static const lh_expert_rule qwen3_experts = {.ff_key = "moe_intermediate_size", .count = 128, .top_k = 8, .ff = 768};
 
 static const lh_family families[] = {
     {
@@ -101,7 +101,7 @@ static const lh_family families[] = {
     {
         .name = "mistral",
         .architecture = "MistralForCausalLM",
-        .also = "mistral3",
+        .also = {"mistral3"},
         .defaults = {.kv_heads = 8,
                      .max_positions = 131072,
                      .window = 4096,
@@ -111,6 +111,28 @@ static const lh_family families[] = {
                      .eos = 2},
         .window = LH_WINDOW_ALL,
         .activation_key = "hidden_act",
+        .gguf_permuted = 1,
+        .tensors = usual,
+    },
+    {
+        .name = "ministral3",
+        .architecture = "Ministral3ForCausalLM",
+        .gguf = "mistral3",
+        .defaults = {.vocab = 131072,
+                     .hidden = 4096,
+                     .ff = 14336,
+                     .layers = 34,
+                     .heads = 32,
+                     .kv_heads = 8,
+                     .head_dim = 128,
+                     .max_positions = 262144,
+                     .norm_eps = 1e-5,
+                     .theta = 1e6,
+                     .bos = 1,
+                     .eos = 2},
+        .window = LH_WINDOW_ALL,
+        .activation_key = "hidden_act",
+        .scaled_queries = 1,
         .gguf_permuted = 1,
         .tensors = usual,
     },
@@ -151,6 +173,51 @@ static const lh_family families[] = {
         .tensors = usual,
     },
     {
+        .name = "qwen2_5_vl",
+        .architecture = "Qwen2_5_VLForConditionalGeneration",
+        .also = {"qwen2_5_vl_text", "qwen2_vl", "qwen2_vl_text"},
+        .gguf = "qwen2vl",
+        .defaults = {.vocab = 152064,
+                     .hidden = 8192,
+                     .ff = 29568,
+                     .layers = 80,
+                     .heads = 64,
+                     .kv_heads = 8,
+                     .max_positions = 32768,
+                     .window = 4096,
+                     .pattern = 80,
+                     .norm_eps = 1e-5,
+                     .theta = 1e6,
+                     .bos = 151643,
+                     .eos = 151645},
+        .window = LH_WINDOW_LATE,
+        .bias = LH_BIAS_QKV,
+        .activation_key = "hidden_act",
+        .tensors = usual,
+    },
+    {
+        .name = "qwen3_vl",
+        .architecture = "Qwen3VLForConditionalGeneration",
+        .also = {"qwen3_vl_text"},
+        .gguf = "qwen3vl",
+        .defaults = {.vocab = 151936,
+                     .hidden = 4096,
+                     .ff = 22016,
+                     .layers = 32,
+                     .heads = 32,
+                     .kv_heads = 32,
+                     .head_dim = 128,
+                     .max_positions = 128000,
+                     .norm_eps = 1e-6,
+                     .theta = 500000,
+                     .bos = -1,
+                     .eos = -1},
+        .bias = LH_BIAS_OPTION,
+        .activation_key = "hidden_act",
+        .qk_norm = LH_QK_NORM_HEADS,
+        .tensors = usual,
+    },
+    {
         .name = "gemma2",
         .architecture = "Gemma2ForCausalLM",
         .gguf = "gemma2",
@@ -185,7 +252,7 @@ static const lh_family families[] = {
     {
         .name = "gemma3_text",
         .architecture = "Gemma3ForCausalLM",
-        .also = "gemma3",
+        .also = {"gemma3"},
         .gguf = "gemma3",
         .defaults = {.vocab = 262208,
                      .hidden = 2304,
@@ -406,8 +473,9 @@ const lh_family *lh_family_find(const char *name)
 {
     for (int i = 0; lh_family_at(i); i++) {
         const lh_family *f = &families[i];
-        if (strcmp(f->name, name) == 0 || strcmp(f->architecture, name) == 0 || (f->also && strcmp(f->also, name) == 0))
-            return f;
+        if (strcmp(f->name, name) == 0 || strcmp(f->architecture, name) == 0) return f;
+        for (int k = 0; f->also[k]; k++)
+            if (strcmp(f->also[k], name) == 0) return f;
     }
     return NULL;
 }

@@ -44,7 +44,7 @@ typedef struct lh_tensor_name {
 
 /* How a mixture of experts says what it is, and the defaults of its members. */
 typedef struct lh_expert_rule {
-    const char *count_key, *ff_key;
+    const char *ff_key;
     int64_t count, top_k, ff; /* ff 0: required in the configuration */
     int always_normalised;    /* else norm_topk_prob says it, by default 0 */
 } lh_expert_rule;
@@ -65,7 +65,7 @@ typedef struct lh_family_defaults {
 struct lh_family {
     const char *name;         /* model_type */
     const char *architecture; /* of the causal language model */
-    const char *also;         /* another model_type with this one in its text_config, or NULL */
+    const char *also[4];      /* other values of model_type with the same text model, ended by NULL */
     const char *gguf;         /* general.architecture; NULL: its GGUF files are not read */
     const char *gguf_key;     /* a number above 0 in such a file tells it from another family; NULL: none does */
     lh_family_defaults defaults;
@@ -80,6 +80,7 @@ struct lh_family {
     lh_qk_norm qk_norm;
     const lh_expert_rule *experts; /* NULL: one MLP for all tokens */
     int local_plain;               /* sliding layers take rope_theta without the scaling */
+    int scaled_queries;            /* by position, with llama_4_scaling_beta of the rope parameters */
     int attn_softcap;              /* attn_logit_softcapping is used (Gemma 3 has the member, but ignores it) */
     int final_softcap;             /* final_logit_softcapping is used */
     int gguf_permuted;             /* GGUF files hold the rows of q and k interleaved */
@@ -88,7 +89,7 @@ struct lh_family {
 
 const lh_family *lh_family_at(int i); /* NULL after the last */
 
-/* By model_type, or by the name in `architectures`. NULL if there is none. */
+/* By a value of model_type, or by a name in `architectures`. NULL if there is none. */
 const lh_family *lh_family_find(const char *name);
 
 #endif

@@ -123,7 +123,7 @@ static lh_status copy_experts(const maker *m)
     LH_TRY(get_i64(m, "expert_count", &count));
     LH_TRY(get_i64(m, "expert_used_count", &top_k));
     LH_TRY(get_i64(m, "expert_feed_forward_length", &ff));
-    LH_TRY(set(m->json, rule->count_key, json_integer(count)));
+    LH_TRY(set(m->json, "num_experts", json_integer(count)));
     LH_TRY(set(m->json, "num_experts_per_tok", json_integer(top_k)));
     if (ff > 0) LH_TRY(set(m->json, rule->ff_key, json_integer(ff)));
     return rule->always_normalised ? LH_OK : set(m->json, "norm_topk_prob", json_true());

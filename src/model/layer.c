@@ -155,6 +155,7 @@ static lh_rope_append_args rope_append_of(const lh_forward *f, const lh_rows_at 
                    .positions = f->work.positions + first}};
     args.q_norm.tokens = args.k_norm.tokens = args.q.tokens;
     args.k = args.q;
+    args.q.scaling = r->queries;
     args.k.x = k;
     args.k.heads = s->turned[b].keys_as_they_are ? 0 : h->kv_count;
     return args;

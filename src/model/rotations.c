@@ -20,10 +20,15 @@ static lh_status open_kind(float **frequencies, const lh_config *c, const lh_exe
     const int64_t half = c->rotary_dim / 2;
     float *host = NULL;
     *out = (lh_rotation){.rotary = c->rotary_dim, .scale = 1};
-    LH_TRY_DONE(lh_calloc(&host, half + 1, sizeof *host));
-    if (rope) lh_rope_frequencies(rope, c->rotary_dim, length, host, &out->scale);
+    LH_TRY_DONE(lh_calloc(&host, half + 3, sizeof *host));
+    if (rope) {
+        lh_rope_frequencies(rope, c->rotary_dim, length, host, &out->scale);
+        out->queries = (lh_query_scaling){.beta = (float)rope->query_beta, .positions = (int32_t)rope->query_positions};
+    }
     host[half] = out->scale;
-    out->hash = lh_hash64(host, (half + 1) * 4);
+    host[half + 1] = out->queries.beta;
+    host[half + 2] = (float)out->queries.positions;
+    out->hash = lh_hash64(host, (half + 3) * 4);
     LH_TRY_DONE(lh_device_alloc(lh_exec_device(x), frequencies, half * 4, LH_MEM_WORK));
     out->inv_freq = *frequencies;
     LH_TRY_DONE(lh_stream_put(x->stream, *frequencies, host, half * 4));

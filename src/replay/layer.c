@@ -49,8 +49,10 @@ lh_status lh_replay_open_layer(lh_replay *r, int64_t layer)
                           .heads = heads,
                           .head_dim = s->head_dim};
     if (l->data.frequencies)
-        l->rotation =
-            (lh_rotation){.inv_freq = l->data.frequencies, .rotary = l->data.rotary, .scale = l->data.rotation_scale};
+        l->rotation = (lh_rotation){.inv_freq = l->data.frequencies,
+                                    .rotary = l->data.rotary,
+                                    .scale = l->data.rotation_scale,
+                                    .queries = l->data.query_scaling};
     return fetch_projection(r);
 }
 

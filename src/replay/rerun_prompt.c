@@ -153,7 +153,8 @@ static lh_status pass_layer(lh_rerun_group *g, int64_t layer)
     LH_TRY(lh_trace_layer_read(l, t, layer));
     g->projections[layer] =
         (lh_projection){.w = l->projection, .type = l->projection_type, .ld = t->shape.heads.heads * t->shape.head_dim};
-    g->rotations[layer] = (lh_rotation){.inv_freq = l->frequencies, .rotary = l->rotary, .scale = l->rotation_scale};
+    g->rotations[layer] = (lh_rotation){
+        .inv_freq = l->frequencies, .rotary = l->rotary, .scale = l->rotation_scale, .queries = l->query_scaling};
     LH_TRY(lh_kv_prefill_begin(lead, layer, &view));
     const int counted = columns_serve(g);
     const int64_t wanted = counted ? t->prompt : lh_kv_wants_rows(lead, layer);

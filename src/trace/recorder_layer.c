@@ -276,19 +276,25 @@ done:
     return st;
 }
 
-/* Frequencies of the rotation and the factor of its cosines and sines: by rank 0. */
+/* Frequencies of the rotation, the factor of its cosines and sines, and the scaling of queries: by rank 0. */
 static lh_status add_rotation(lh_trace *t, const lh_evict_job *job, lh_segment *segment)
 {
     const lh_rotation *r = job->layer.rotation;
-    float *frequencies = NULL, *scale = NULL;
+    float *frequencies = NULL, *scale = NULL, *scaling = NULL;
     if (lh_comm_rank(t->view.comm) != 0 || !r) return LH_OK;
     LH_TRY(lh_rotation_fetch(r, t->view.exec, &frequencies));
     LH_TRY(lh_record_slab(segment, job->layer.index, "rotation/frequencies",
                           &(lh_slab){.shape = {LH_F32, 1, {r->rotary / 2}}, .data = frequencies}));
     LH_TRY(lh_calloc(&scale, 1, sizeof *scale));
     *scale = r->scale;
-    return lh_record_slab(segment, job->layer.index, "rotation/scale",
-                          &(lh_slab){.shape = {LH_F32, 1, {1}}, .data = scale});
+    LH_TRY(lh_record_slab(segment, job->layer.index, "rotation/scale",
+                          &(lh_slab){.shape = {LH_F32, 1, {1}}, .data = scale}));
+    if (r->queries.positions == 0) return LH_OK;
+    LH_TRY(lh_calloc(&scaling, 2, sizeof *scaling));
+    scaling[0] = r->queries.beta;
+    scaling[1] = (float)r->queries.positions;
+    return lh_record_slab(segment, job->layer.index, "rotation/query_scaling",
+                          &(lh_slab){.shape = {LH_F32, 1, {2}}, .data = scaling});
 }
 
 static lh_status put_segment(lh_trace *t, const lh_evict_job *job)

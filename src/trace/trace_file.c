@@ -390,13 +390,23 @@ static lh_status check_layer(const lh_trace_layer *l, const lh_trace_file *f)
     return check_finite(l, f, l->after.lse, f->after_count);
 }
 
+/* beta and positions of the scaling of queries. */
+static lh_status take_query_scaling(lh_trace_layer *l, const lh_trace_file *f, const float *scaling)
+{
+    if (!(scaling[0] > 0 && isfinite(scaling[0]) && scaling[1] >= 1 && scaling[1] <= 0x1p24f))
+        LH_FAIL(LH_EFILE, "'rotation/query_scaling' of layer %lld of '%s' is [%g, %g]: both must be greater than 0",
+                (long long)l->index, lh_h5_path(f->h5), (double)scaling[0], (double)scaling[1]);
+    l->query_scaling = (lh_query_scaling){.beta = scaling[0], .positions = (int32_t)scaling[1]};
+    return LH_OK;
+}
+
 lh_status lh_trace_layer_read(lh_trace_layer *l, const lh_trace_file *f, int64_t layer)
 {
     const lh_heads *h = &f->shape.heads;
     const int64_t q = h->heads, kv = h->kv_heads, d = f->shape.head_dim, n = f->row_count, m = f->after_count,
                   t = f->prompt;
     int64_t half = 0;
-    float *scale = NULL;
+    float *scale = NULL, *scaling = NULL;
     lh_dtype types[4] = {f->shape.type, f->shape.type, f->shape.type, f->shape.type};
     const wanted_array arrays[] = {
         {"prefill/queries", &l->rows.queries, 3, {n, q, d}, 0, NULL, NULL},
@@ -413,14 +423,17 @@ lh_status lh_trace_layer_read(lh_trace_layer *l, const lh_trace_file *f, int64_t
         {"norms/projected", &l->projected, 2, {kv, t}, 0, NULL, NULL},
         {"output_projection", &l->projection, 2, {f->shape.hidden, q * d}, 1, &l->projection_type, NULL},
         {"rotation/frequencies", &l->frequencies, 1, {-1}, 0, NULL, &half},
-        {"rotation/scale", &scale, 1, {1}, 0, NULL, NULL}};
+        {"rotation/scale", &scale, 1, {1}, 0, NULL, NULL},
+        {"rotation/query_scaling", &scaling, 1, {2}, 0, NULL, NULL}};
     lh_status st = LH_OK;
     *l = (lh_trace_layer){.index = layer};
     for (size_t i = 0; i < sizeof arrays / sizeof *arrays && st == LH_OK; i++)
         if (m || strncmp(arrays[i].array, "decode/", 7) != 0) st = take_array(f, layer, &arrays[i]);
     l->rotary = 2 * half;
     if (scale) l->rotation_scale = *scale;
+    if (st == LH_OK && scaling) st = take_query_scaling(l, f, scaling);
     lh_free(scale);
+    lh_free(scaling);
     LH_TRY(st);
     for (int i = 0; i < 4; i++)
         if (types[i] != f->shape.type)

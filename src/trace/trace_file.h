@@ -72,6 +72,7 @@ typedef struct lh_trace_layer {
     void *projection;                /* [hidden, heads * head_dim] of projection_type */
     lh_dtype projection_type;
     float *frequencies, rotation_scale; /* [rotary / 2] */
+    lh_query_scaling query_scaling;
     int64_t rotary;
 } lh_trace_layer;
 

@@ -207,7 +207,7 @@ START_TEST(test_what_cannot_be_is_refused_by_name)
         {"{'model_type':'llama'," SIZES ",'head_dim':15}", "even number"},
         {"{'model_type':'llama'," SIZES ",'head_dim':'x'}", "'head_dim'"},
         {"{'model_type':'llama'," SIZES ",'hidden_act':'relu2'}", "'relu2'"},
-        {"{'model_type':'llama'," SIZES ",'rope_scaling':{'rope_type':'mrope'}}", "'mrope' is unknown"},
+        {"{'model_type':'llama'," SIZES ",'rope_scaling':{'rope_type':'proportional'}}", "'proportional' is unknown"},
         {"{'model_type':'llama'," SIZES ",'rope_scaling':{'rope_type':'linear'}}", "'factor' is missing"},
         {"{'model_type':'llama'," SIZES ",'rope_scaling':{'rope_type':'linear','factor':-1}}", "'factor'"},
         {"{'model_type':'llama'," SIZES ",'rope_scaling':[1]}", "must be an object"},
@@ -232,6 +232,155 @@ START_TEST(test_what_cannot_be_is_refused_by_name)
         ck_assert_msg(strstr(lh_error_message(), rows[i].says) != NULL, "%s", lh_error_message());
         ck_assert_msg(strstr(lh_error_message(), "'config.json'") != NULL, "%s", lh_error_message());
     }
+}
+END_TEST
+
+/* A member that is not read would change the rotation without a word. */
+START_TEST(test_every_member_of_the_rope_parameters_is_known_or_refused)
+{
+    static const struct {
+        const char *family, *members, *says;
+    } rows[] = {
+        {"llama", "'rope_scaling':{'factor':4.0}", "'factor' is not known for the rope type 'default' of the family "},
+        {"llama", "'rope_scaling':{'factor':4.0}", ": 'rope_type' is missing"},
+        {"llama", "'rope_parameters':{'rope_theta':5.0,'factor':4.0}", "'rope_type' is missing"},
+        {"llama", "'rope_scaling':{'type':'linear','factor':4.0,'beta_fast':32}", "'beta_fast' is not known for"},
+        {"llama", "'rope_scaling':{'type':'dynamic','factor':4.0,'alpha':1000}", "'alpha' is not known for"},
+        {"llama", "'rope_scaling':{'type':'yarn','factor':4.0,'llama_4_scaling_beta':0.1}", "'llama_4_scaling_beta'"},
+        {"mistral", "'rope_parameters':{'rope_type':'default','llama_4_scaling_beta':0.1}", "of the family 'mistral'"},
+        {"llama", "'rope_scaling':{'type':'yarn','rope_type':'linear','factor':4.0}", "they must name one type"},
+        {"llama", "'rope_scaling':{'type':'linear','factor':4.0},'rope_parameters':{'rope_type':'default'}",
+         "has 'rope_parameters' and another 'rope_scaling'"},
+        {"llama", "'rope_parameters':{'partial_rotary_factor':0.25},'partial_rotary_factor':0.5", "8 of 16"},
+        {"llama", "'rope_parameters':{'full_attention':{'rope_theta':5.0},'sliding_attention':{'rope_theta':6.0}}",
+         "sliding_attention is not full_attention"},
+        {"gemma3_text", "'rope_parameters':{'full_attention':{'rope_theta':5.0},'linear_attention':{}}",
+         "'linear_attention' is not known"},
+        {"ministral3", "'vocab_size':100", "'rope_parameters' is missing"},
+        {"ministral3", "'rope_parameters':{'rope_type':'default','original_max_position_embeddings':9}",
+         "'llama_4_scaling_beta' is missing"},
+        {"ministral3", "'rope_parameters':{'rope_type':'default','llama_4_scaling_beta':0.1}",
+         "'original_max_position_embeddings' is missing"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[512];
+        lh_config c;
+        snprintf(text, sizeof text, "{'model_type':'%s'," SIZES ",'num_key_value_heads':2,'head_dim':16,%s}",
+                 rows[i].family, rows[i].members);
+        ck_assert_msg(parse(&c, text) == LH_EINPUT, "%s", rows[i].members);
+        ck_assert_msg(strstr(lh_error_message(), rows[i].says) != NULL, "%s", lh_error_message());
+    }
+}
+END_TEST
+
+/* As published: remarks, sections of images, members that are null, the name of the type twice. */
+START_TEST(test_rope_parameters_of_published_models_are_read)
+{
+    static const struct {
+        const char *members;
+        lh_rope_kind kind;
+    } rows[] = {
+        {"'rope_scaling':{'factor':16.0,'original_max_position_embeddings':4096,'type':'yarn','finetuned':true}",
+         LH_ROPE_YARN},
+        {"'rope_scaling':{'type':'mrope','mrope_section':[16,24,24]}", LH_ROPE_DEFAULT},
+        {"'rope_scaling':{'type':'default','rope_type':'default','mrope_section':[16,24,24]}", LH_ROPE_DEFAULT},
+        {"'rope_scaling':{'mrope_interleaved':true,'mrope_section':[24,20,20],'rope_type':'default'}", LH_ROPE_DEFAULT},
+        {"'rope_scaling':{'type':'linear','rope_type':'linear','factor':2.0,'attention_factor':null}", LH_ROPE_LINEAR},
+        {"'rope_parameters':{'full_attention':{'rope_type':'default'},'sliding_attention':{'rope_type':'default'}}",
+         LH_ROPE_DEFAULT},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[512];
+        lh_config c;
+        snprintf(text, sizeof text, "{'model_type':'qwen2'," SIZES ",'num_key_value_heads':2,%s}", rows[i].members);
+        ck_assert_msg(parse(&c, text) == LH_OK, "%s", lh_error_message());
+        ck_assert_msg(c.rope_global.kind == rows[i].kind, "%s", rows[i].members);
+        lh_config_clear(&c);
+    }
+}
+END_TEST
+
+START_TEST(test_the_text_model_of_a_wrapper_names_the_family)
+{
+    static const struct {
+        const char *outer, *inner, *family; /* family NULL: refused */
+    } rows[] = {{"mistral3", "mistral", "mistral"},
+                {"mistral3", "ministral3", "ministral3"},
+                {"mistral3", NULL, "mistral"},
+                {"mistral3", "mistral4", NULL},
+                {"gemma3", "gemma3_text", "gemma3_text"},
+                {"qwen3_vl", "qwen3_vl_text", "qwen3_vl"},
+                {"qwen2_5_vl", "qwen2_5_vl_text", "qwen2_5_vl"},
+                {"qwen2_5_vl", NULL, "qwen2_5_vl"},
+                {"qwen3_vl_moe", "qwen3_vl_moe_text", NULL},
+                {"llava", "llama", NULL}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[512], type[64] = "";
+        lh_config c;
+        if (rows[i].inner) snprintf(type, sizeof type, "'model_type':'%s',", rows[i].inner);
+        snprintf(text, sizeof text,
+                 "{'model_type':'%s','text_config':{%s" SIZES
+                 ",'num_key_value_heads':2,'head_dim':16,'rope_parameters':"
+                 "{'rope_type':'default','original_max_position_embeddings':64%s}}}",
+                 rows[i].outer, type,
+                 rows[i].inner && strcmp(rows[i].inner, "ministral3") == 0 ? ",'llama_4_scaling_beta':0.1" : "");
+        lh_status st = parse(&c, text);
+        ck_assert_msg(st == (rows[i].family ? LH_OK : LH_EINPUT), "%s: %s", text, lh_error_message());
+        if (st != LH_OK) {
+            ck_assert(strstr(lh_error_message(), "is unknown: llama, mistral") != NULL);
+            continue;
+        }
+        ck_assert_str_eq(lh_config_family_name(&c), rows[i].family);
+        ck_assert(c.rope_global.query_beta == (strcmp(rows[i].family, "ministral3") == 0 ? 0.1 : 0));
+        lh_config_clear(&c);
+    }
+}
+END_TEST
+
+/* transformers 5 writes num_local_experts, Qwen's own files num_experts. */
+START_TEST(test_experts_are_counted_by_either_member)
+{
+    static const char *const families[] = {"mixtral", "qwen3_moe"}, *const keys[] = {"num_experts",
+                                                                                     "num_local_experts"};
+    for (int i = 0; i < 4; i++) {
+        char text[512];
+        lh_config c;
+        snprintf(text, sizeof text, "{'model_type':'%s'," SIZES ",'num_key_value_heads':2,'%s':12}", families[i / 2],
+                 keys[i % 2]);
+        ck_assert_msg(parse(&c, text) == LH_OK, "%s", lh_error_message());
+        ck_assert_int_eq(c.experts.count, 12);
+        lh_config_clear(&c);
+        snprintf(text, sizeof text, "{'model_type':'%s'," SIZES ",'num_experts':12,'num_local_experts':13}",
+                 families[i / 2]);
+        ck_assert_int_eq(parse(&c, text), LH_EINPUT);
+    }
+}
+END_TEST
+
+/* EXAONE 4 is published with letters, beside the list that decides. */
+START_TEST(test_a_pattern_of_sliding_layers_in_letters)
+{
+    static const struct {
+        const char *members;
+        uint8_t sliding[4];
+    } rows[] = {{"'sliding_window_pattern':'LLLG'", {1, 1, 1, 0}},
+                {"'sliding_window_pattern':'LG'", {1, 0, 1, 0}},
+                {"'sliding_window_pattern':2", {1, 0, 1, 0}},
+                {"'sliding_window_pattern':'LLLG','layer_types':['full_attention','sliding_attention',"
+                 "'full_attention','sliding_attention']",
+                 {0, 1, 0, 1}}};
+    lh_config c;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[512];
+        snprintf(text, sizeof text, "{'model_type':'exaone4'," SIZES ",'num_key_value_heads':2,%s}", rows[i].members);
+        ck_assert_msg(parse(&c, text) == LH_OK, "%s", lh_error_message());
+        ck_assert_msg(memcmp(c.sliding, rows[i].sliding, 4) == 0, "%s", rows[i].members);
+        lh_config_clear(&c);
+    }
+    ck_assert_int_eq(
+        parse(&c, "{'model_type':'exaone4'," SIZES ",'num_key_value_heads':2,'sliding_window_pattern':'LLX'}"),
+        LH_EINPUT);
+    ck_assert(strstr(lh_error_message(), "'sliding_window_pattern' is 'LLX'") != NULL);
 }
 END_TEST
 
@@ -371,7 +520,11 @@ START_TEST(test_every_weight_of_every_family_has_a_name)
     for (int i = 0; lh_family_at(i); i++) {
         lh_config c;
         char text[512];
-        snprintf(text, sizeof text, "{'model_type':'%s'," SIZES ",'num_key_value_heads':2}", lh_family_at(i)->name);
+        snprintf(text, sizeof text, "{'model_type':'%s'," SIZES ",'num_key_value_heads':2,'head_dim':16%s}",
+                 lh_family_at(i)->name,
+                 lh_family_at(i)->scaled_queries
+                     ? ",'rope_parameters':{'original_max_position_embeddings':64,'llama_4_scaling_beta':0.1}"
+                     : "");
         ck_assert_int_eq(parse(&c, text), LH_OK);
         for (int w = 0; w < LH_WEIGHTS; w++) {
             int64_t rows, cols;
@@ -398,6 +551,11 @@ int main(void)
     tcase_add_test(tc, test_layers_without_rotation);
     tcase_add_test(tc, test_multipliers_and_parts_of_biases);
     tcase_add_test(tc, test_what_cannot_be_is_refused_by_name);
+    tcase_add_test(tc, test_every_member_of_the_rope_parameters_is_known_or_refused);
+    tcase_add_test(tc, test_rope_parameters_of_published_models_are_read);
+    tcase_add_test(tc, test_the_text_model_of_a_wrapper_names_the_family);
+    tcase_add_test(tc, test_experts_are_counted_by_either_member);
+    tcase_add_test(tc, test_a_pattern_of_sliding_layers_in_letters);
     tcase_add_test(tc, test_stretched_models_reach_further);
     tcase_add_loop_test(tc, test_frequencies_are_transformers, 0, sizeof ropes / sizeof *ropes);
     tcase_add_test(tc, test_every_weight_of_every_family_has_a_name);

@@ -57,6 +57,15 @@ static void rotate(const oracle *o, int64_t l, double *x, double position)
     }
 }
 
+/* The same of a query, with its factor by position, which a negative position takes back. */
+static void rotate_query(const oracle *o, int64_t l, double *x, double position)
+{
+    const lh_query_scaling s = kv_rig_query_scaling(o->of, l);
+    double factor = s.positions ? 1 + (double)s.beta * log(1 + floor(fabs(position) / s.positions)) : 1;
+    rotate(o, l, x, position);
+    for (int64_t i = 0; i < 2 * kv_rig_half(o->of); i++) x[i] *= position < 0 ? 1 / factor : factor;
+}
+
 int oracle_stands_at_slots(const oracle *o, int64_t row)
 {
     return o->fixed.evicts && o->fixed.positions == LH_POSITION_SLOT && row >= o->of->tokens;
@@ -80,6 +89,12 @@ static void move(const oracle *o, int64_t l, double *x, int64_t position, int64_
     rotate(o, l, x, (double)slot);
 }
 
+static void move_query(const oracle *o, int64_t l, double *x, int64_t position, int64_t slot)
+{
+    rotate_query(o, l, x, -(double)position);
+    rotate_query(o, l, x, (double)slot);
+}
+
 /* Keys stand at the numbers of their entries, the rows that came together after them; in a sliding layer the first of
  * these rows stands where a whole window would end, and all that is held close before it. */
 static void move_to_slots(const oracle *o, const oracle_rows *rows, row *r)
@@ -93,7 +108,7 @@ static void move_to_slots(const oracle *o, const oracle_rows *rows, row *r)
         slot += gone[p] > r->t;
     }
     for (int64_t c = 0; c < group_of(o); c++)
-        move(o, rows->layer, r->q + c * o->of->dim, r->t, held + shift + r->t - began);
+        move_query(o, rows->layer, r->q + c * o->of->dim, r->t, held + shift + r->t - began);
 }
 
 static row open_row(const oracle *o, const oracle_rows *rows, int64_t t)
@@ -112,7 +127,7 @@ static row open_row(const oracle *o, const oracle_rows *rows, int64_t t)
         memcpy(r.k + i * dim, key_of(o, rows->layer, r.at[i], rows->g), (size_t)dim * sizeof *r.k);
     for (int64_t c = 0; c < group; c++)
         memcpy(r.q + c * dim, query_of(o, rows->layer, t, rows->g * group + c), (size_t)dim * sizeof *r.q);
-    for (int64_t c = 0; c < group && rows->after; c++) move(o, rows->layer, r.q + c * dim, t, from);
+    for (int64_t c = 0; c < group && rows->after; c++) move_query(o, rows->layer, r.q + c * dim, t, from);
     if (oracle_stands_at_slots(o, t)) move_to_slots(o, rows, &r);
     return r;
 }
@@ -578,7 +593,7 @@ static double *unrotated(const oracle *o, int64_t l, int64_t i, int64_t rows)
     double *q = oracle_alloc(rows * dim, sizeof *q);
     for (int64_t r = 0; r < rows; r++) {
         memcpy(q + r * dim, query_of(o, l, first + r, i), (size_t)dim * sizeof *q);
-        rotate(o, l, q + r * dim, -(double)(first + r));
+        rotate_query(o, l, q + r * dim, -(double)(first + r));
     }
     return q;
 }
@@ -590,7 +605,7 @@ static void turn(const oracle *o, int64_t l, double *x)
     double *sum = oracle_alloc(dim, sizeof *sum), *one = oracle_alloc(dim, sizeof *one);
     for (int64_t f = 0; f < FUTURE; f++) {
         memcpy(one, x, (size_t)dim * sizeof *one);
-        rotate(o, l, one, (double)(o->seen + f));
+        rotate_query(o, l, one, (double)(o->seen + f));
         for (int64_t i = 0; i < dim; i++) sum[i] += one[i] / FUTURE;
     }
     memcpy(x, sum, (size_t)dim * sizeof *x);

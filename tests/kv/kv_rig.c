@@ -67,6 +67,11 @@ float kv_rig_frequency_of(const kv_rig_case *of, int64_t layer, int64_t i)
     return of->values ? of->values->rotations[layer].inv_freq[i] : kv_rig_frequency(of, i);
 }
 
+lh_query_scaling kv_rig_query_scaling(const kv_rig_case *of, int64_t layer)
+{
+    return of->values ? of->values->rotations[layer].queries : (lh_query_scaling){0};
+}
+
 int64_t kv_rig_half(const kv_rig_case *of)
 {
     return (of->values ? of->values->rotary : of->dim) / 2;

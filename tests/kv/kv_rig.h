@@ -16,9 +16,9 @@ typedef struct kv_rig_values {
     const float *k, *v, *q; /* [layers, room, heads or kv_heads, dim], rotated */
     const float *w;         /* output projections, [layers, hidden, heads * dim] */
     int64_t room, hidden;
-    double scale;                /* of the logits */
+    double scale;                 /* of the logits */
     const lh_rotation *rotations; /* [layers] */
-    int64_t rotary;              /* dimensions */
+    int64_t rotary;               /* dimensions */
 } kv_rig_values;
 
 typedef struct kv_rig_case {
@@ -114,6 +114,7 @@ float kv_rig_frequency(const kv_rig_case *of, int64_t i);
 /* The same of a layer, half of the dimensions that are rotated, the scale of the logits and channels of the hidden
  * state: those of the values, where there are some. */
 float kv_rig_frequency_of(const kv_rig_case *of, int64_t layer, int64_t i);
+lh_query_scaling kv_rig_query_scaling(const kv_rig_case *of, int64_t layer);
 int64_t kv_rig_half(const kv_rig_case *of);
 double kv_rig_scale(const kv_rig_case *of);
 int64_t kv_rig_hidden(const kv_rig_case *of);
