@@ -1,5 +1,6 @@
 /* cmd_report.c - `report`: analyses as one page, as CSV files or as Markdown tables. */
 #include <string.h>
+#include <strings.h>
 
 #include "base/output.h"
 #include "cli/cli.h"
@@ -20,6 +21,10 @@ struct values {
 typedef enum format { FORMAT_HTML, FORMAT_MD } format;
 static const char *const formats[] = {"html", "md", NULL};
 
+/* Endings of the files of each format; the first one is named in messages. */
+static const char *const endings[][4] = {
+    [FORMAT_HTML] = {".html", ".htm", ".xhtml", NULL}, [FORMAT_MD] = {".md", ".markdown", ".txt", NULL}};
+
 #define FIELD(member) LH_FIELD(struct files, member)
 static const lh_option rows[] = {
     {.type = LH_OPT_STR,
@@ -28,7 +33,7 @@ static const lh_option rows[] = {
      FIELD(output),
      .arg = "FILE",
      .writes = 1,
-     .help = "The page or the tables; '-' is stdout, the default of '--format md'."},
+     .help = "The page (.html) or the tables (.md); '-' is stdout, the default of '--format md'."},
     {.type = LH_OPT_ENUM,
      .name = "format",
      FIELD(format),
@@ -84,6 +89,31 @@ done:
     return st;
 }
 
+/* 1 if a name ends as one of the format does, or has no ending. */
+static int has_ending(const char *ending, format of)
+{
+    int found = !*ending;
+    for (const char *const *e = endings[of]; *e && !found; e++) found = strcasecmp(*e, ending) == 0;
+    return found;
+}
+
+/* A name such as x.pdf would promise another format than what is written. */
+static lh_status check_ending(const struct files *files)
+{
+    if (!files->output) return LH_OK;
+    const char *slash = strrchr(files->output, '/'), *base = slash ? slash + 1 : files->output;
+    const char *dot = strrchr(base, '.'), *ending = dot && dot > base ? dot : "";
+    if (has_ending(ending, (format)files->format)) return LH_OK;
+    for (int f = 0; formats[f]; f++)
+        if (has_ending(ending, (format)f))
+            LH_FAIL(LH_EUSAGE, "'-o %s' is written as %s: give '--format %s', or name it '%.*s%s'", files->output,
+                    formats[files->format], formats[f], (int)(ending - files->output), files->output,
+                    endings[files->format][0]);
+    LH_FAIL(LH_EUSAGE, "'-o %s' would hold %s: name it '%.*s%s'%s", files->output, formats[files->format],
+            (int)(ending - files->output), files->output, endings[files->format][0],
+            strcasecmp(ending, ".pdf") == 0 ? " (a browser prints the page as PDF)" : "");
+}
+
 static lh_status run_report(lh_call *call)
 {
     lh_status st = LH_OK;
@@ -101,6 +131,7 @@ static lh_status run_report(lh_call *call)
     if (!n) LH_FAIL_DONE(LH_EUSAGE, "nothing to draw: give analyses, such as 'replay … -o a.h5' writes");
     if (!document && !files->csv)
         LH_FAIL_DONE(LH_EUSAGE, "nothing to write: give '-o FILE', '--format md' or '--csv FOLDER'");
+    LH_TRY_DONE(check_ending(files));
     if (files->output) LH_TRY_DONE(lh_file_claim(files->output, 1 << 20));
     for (int64_t i = 0; i < n; i++) LH_TRY_DONE(lh_cli_probe(paths[i]));
     LH_TRY_DONE(lh_report_open(&report, paths, n));

@@ -67,18 +67,34 @@ done:
     return st;
 }
 
-/* FOLDER/SOURCE-NAME.csv, or without the source if there is one only; what is no letter, digit, '.' or '_' becomes '-'.
- */
-static lh_status write_csv(const lh_report *r, const lh_report_source *source, const char *name, const lh_buf *text,
-                           const char *folder)
+typedef struct writing {
+    const lh_report *report;
+    const char *folder;
+    json_t *taken; /* names of the files that were written, as members */
+} writing;
+
+/* The name of a file, without ".csv": SOURCE-NAME, or NAME alone if there is one source. What is no letter, digit, '.'
+ * or '_' becomes '-', and a name that is taken gets a number. */
+static lh_status name_file(const writing *w, const lh_report_source *source, const char *name, char **out)
+{
+    lh_status st = LH_OK;
+    const int many = w->report->source_count > 1;
+    char *base = NULL;
+    LH_TRY_DONE(lh_asprintf(&base, "%s%s%s", many ? source->name : "", many ? "-" : "", name));
+    for (char *c = base; *c; c++)
+        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._", *c)) *c = '-';
+    LH_TRY_DONE(lh_name_apart(w->taken, base, out));
+done:
+    lh_free(base);
+    return st;
+}
+
+static lh_status write_csv(const writing *w, const lh_report_source *source, const char *name, const lh_buf *text)
 {
     lh_status st = LH_OK;
     char *file = NULL, *path = NULL;
-    const int many = r->source_count > 1;
-    LH_TRY_DONE(lh_asprintf(&file, "%s%s%s.csv", many ? source->name : "", many ? "-" : "", name));
-    for (char *c = file; *c; c++)
-        if (!strchr("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._", *c)) *c = '-';
-    LH_TRY_DONE(lh_path_join(&path, folder, file));
+    LH_TRY_DONE(name_file(w, source, name, &file));
+    LH_TRY_DONE(lh_asprintf(&path, "%s/%s.csv", w->folder, file));
     LH_TRY_DONE(lh_file_write(path, text->data, text->bytes));
 done:
     lh_free(file);
@@ -86,34 +102,36 @@ done:
     return st;
 }
 
-static lh_status write_figure(const lh_report *r, const lh_sheet *sheet, const char *folder)
+static lh_status write_figure(const writing *w, const lh_sheet *sheet)
 {
     lh_buf text = {0};
     lh_status st = figure_text(sheet->figure, &text);
-    if (st == LH_OK) st = write_csv(r, sheet->source, sheet->figure->name, &text, folder);
+    if (st == LH_OK) st = write_csv(w, sheet->source, sheet->figure->name, &text);
     lh_buf_clear(&text);
     return st;
 }
 
-static lh_status write_table(const lh_report *r, const lh_report_source *source, const lh_stored_table *table,
-                             const char *folder)
+static lh_status write_table(const writing *w, const lh_report_source *source, const lh_stored_table *table)
 {
     lh_buf text = {0};
     lh_status st = lh_table_csv(&table->table, &text);
-    if (st == LH_OK) st = write_csv(r, source, table->name, &text, folder);
+    if (st == LH_OK) st = write_csv(w, source, table->name, &text);
     lh_buf_clear(&text);
     return st;
 }
 
 lh_status lh_report_csv(const lh_report *report, const char *folder)
 {
+    lh_status st = LH_OK;
+    const writing w = {report, folder, json_object()};
     if (mkdir(folder, 0777) != 0 && !lh_file_is_folder(folder))
-        LH_FAIL(LH_EWRITE, "cannot make the folder '%s' of '--csv': %s", folder, strerror(errno));
-    for (int64_t i = 0; i < report->sheet_count; i++) LH_TRY(write_figure(report, &report->sheets[i], folder));
+        LH_FAIL_DONE(LH_EWRITE, "cannot make the folder '%s' of '--csv': %s", folder, strerror(errno));
+    for (int64_t i = 0; i < report->sheet_count; i++) LH_TRY_DONE(write_figure(&w, &report->sheets[i]));
     for (int64_t s = 0; s < report->source_count; s++) {
         const lh_tables *tables = &report->sources[s].tables;
-        for (int64_t i = 0; i < tables->count; i++)
-            LH_TRY(write_table(report, &report->sources[s], &tables->list[i], folder));
+        for (int64_t i = 0; i < tables->count; i++) LH_TRY_DONE(write_table(&w, &report->sources[s], &tables->list[i]));
     }
-    return LH_OK;
+done:
+    json_decref(w.taken);
+    return st;
 }

@@ -82,13 +82,33 @@ done:
     return st;
 }
 
-/* "a" of "results/a.h5". */
-static lh_status make_name(lh_report_source *s)
+lh_status lh_name_apart(json_t *taken, const char *name, char **out)
 {
+    char *apart = NULL;
+    LH_TRY(lh_strdup(&apart, name));
+    for (int64_t number = 2; json_object_get(taken, apart); number++) {
+        lh_free(apart);
+        LH_TRY(lh_asprintf(&apart, "%s-%lld", name, (long long)number));
+    }
+    *out = apart;
+    if (json_object_set_new_nocheck(taken, apart, json_true()) != 0)
+        LH_FAIL(LH_ENOMEM, "cannot allocate memory for the name '%s'", name);
+    return LH_OK;
+}
+
+/* "a" of "results/a.h5". */
+static lh_status make_name(lh_report_source *s, json_t *taken)
+{
+    lh_status st = LH_OK;
     const char *slash = strrchr(s->path, '/'), *base = slash ? slash + 1 : s->path;
     const size_t bytes = strlen(base);
     const int ends = bytes > 3 && strcmp(base + bytes - 3, ".h5") == 0;
-    return lh_strndup(&s->name, base, (int64_t)(ends ? bytes - 3 : bytes));
+    char *name = NULL;
+    LH_TRY_DONE(lh_strndup(&name, base, (int64_t)(ends ? bytes - 3 : bytes)));
+    LH_TRY_DONE(lh_name_apart(taken, name, &s->name));
+done:
+    lh_free(name);
+    return st;
 }
 
 static lh_status read_source(lh_report_source *s)
@@ -96,7 +116,6 @@ static lh_status read_source(lh_report_source *s)
     lh_status st = LH_OK;
     lh_h5 *h5 = NULL;
     char *run = NULL;
-    LH_TRY_DONE(make_name(s));
     LH_TRY_DONE(lh_h5_open(&h5, s->path, &(lh_h5_header){"analysis", 1, NULL}));
     LH_TRY_DONE(lh_summary_read(&s->summary, h5));
     LH_TRY_DONE(lh_h5_get_string(h5, "/", "run", &run));
@@ -194,17 +213,20 @@ lh_status lh_report_open(lh_report **out, const char *const *paths, int64_t n)
 {
     lh_status st = LH_OK;
     lh_report *r = NULL;
+    json_t *names = json_object();
     LH_TRY_DONE(lh_calloc(&r, 1, sizeof *r));
     LH_TRY_DONE(lh_calloc(&r->sources, n, sizeof *r->sources));
     for (int64_t i = 0; i < n; i++) {
         r->sources[i].path = paths[i];
         r->source_count++;
+        LH_TRY_DONE(make_name(&r->sources[i], names));
         LH_TRY_DONE(read_source(&r->sources[i]));
     }
     LH_TRY_DONE(make_topics(r));
     *out = r;
     r = NULL;
 done:
+    json_decref(names);
     lh_report_close(r);
     return st;
 }

@@ -12,7 +12,7 @@
 /* A file. */
 typedef struct lh_report_source {
     const char *path; /* borrowed */
-    char *name;       /* without folders and ending */
+    char *name;       /* without folders and ending; of several files with this name the later ones are numbered */
     char *command, *created_by;
     json_t *summary, *run;
     lh_figures figures; /* those of the file, and those made of its tables */
@@ -45,6 +45,10 @@ lh_status lh_figures_of_tables(const lh_tables *tables, lh_figures *out);
 /* Appends a copy of `figure` in which neighbours along its longest dimensions are averaged until at most `max_values`
  * are left, or nothing is left that has neighbours. */
 lh_status lh_figure_shrink(const lh_figure *figure, int64_t max_values, lh_figures *out);
+
+/* *out = `name`, or with the first number from 2 on that makes a new one ("a-2"); `taken`: an object whose members are
+ * the names so far, and which gets this one. */
+lh_status lh_name_apart(json_t *taken, const char *name, char **out);
 
 /* Smallest and largest value over the sheets of a topic, as drawn. */
 void lh_topic_range(const lh_report *report, const lh_topic *topic, double *low, double *high);

@@ -96,11 +96,32 @@ START_TEST(test_what_cannot_be_drawn_is_refused)
 }
 END_TEST
 
+START_TEST(test_a_name_that_promises_another_format_is_refused)
+{
+    program_result r = {0};
+    static const char *const names[] = {"x.pdf", "x.svg", "x.tex", "x.csv", "x.json", "x.h5"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char line[64];
+        snprintf(line, sizeof line, "report a.h5 -o %s", names[i]);
+        program_refuses(1, 2, "'x.html'", line);
+        ck_assert(!lh_file_exists(names[i]));
+    }
+    program_refuses(1, 2, "'--format md'", "report a.h5 -o x.md");
+    program_refuses(1, 2, "'--format html'", "report a.h5 --format md -o x.HTML");
+    program_run(&r, 1, "report a.h5 -o v1.2/x --csv v1.2");
+    program_exits(&r, 6); /* a dot of a folder is no ending */
+    program_run(&r, 1, "report a.h5 -o x --format md && test -s x");
+    program_exits(&r, 0);
+    program_clear(&r);
+}
+END_TEST
+
 int main(void)
 {
-    const TTest *const tests[] = {test_a_page_holds_the_summary_and_every_figure, test_ranks_make_the_same_page_once,
-                                  test_tables_for_papers_and_plots_for_terminals, test_what_cannot_be_drawn_is_refused,
-                                  NULL};
+    const TTest *const tests[] = {
+        test_a_page_holds_the_summary_and_every_figure,      test_ranks_make_the_same_page_once,
+        test_tables_for_papers_and_plots_for_terminals,      test_what_cannot_be_drawn_is_refused,
+        test_a_name_that_promises_another_format_is_refused, NULL};
     setup();
     const int failed = suite_run("report", tests);
     program_leave();

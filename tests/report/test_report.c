@@ -1,8 +1,10 @@
 /* The report without a browser: texts of files stay texts, drawings are of the numbers, tables become figures. */
+#include <dirent.h>
 #include <jansson.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/folder.h"
@@ -421,6 +423,38 @@ START_TEST(test_csv_has_a_row_for_each_value)
 }
 END_TEST
 
+/* Files in the folder csv whose name begins with `start`. */
+static int files_of(const char *start)
+{
+    int n = 0;
+    DIR *list = opendir("csv");
+    ck_assert_ptr_nonnull(list);
+    for (struct dirent *e; (e = readdir(list));) n += strncmp(e->d_name, start, strlen(start)) == 0;
+    closedir(list);
+    return n;
+}
+
+START_TEST(test_analyses_of_one_name_keep_all_their_csv_files)
+{
+    static const char *const paths[] = {"a/n m.h5", "b/n m.h5", "a/n-m.h5", "b/n m-2.h5"};
+    char folder[FOLDER_BYTES];
+    folder_enter(folder);
+    ck_assert(mkdir("a", 0777) == 0 && mkdir("b", 0777) == 0);
+    for (int i = 0; i < 4; i++) OK(sample_write(paths[i]));
+    lh_report *report = NULL;
+    OK(lh_report_open(&report, paths, 4));
+    for (int i = 0; i < 4; i++)
+        for (int k = 0; k < i; k++) ck_assert_str_ne(report->sources[i].name, report->sources[k].name);
+    ck_assert_str_eq(report->sources[1].name, "n m-2");
+    OK(lh_report_csv(report, "csv"));
+    ck_assert_int_eq(files_of("n-m"), 4 * 6);
+    ck_assert_int_eq(access("csv/n-m-jaccard.csv", F_OK), 0); /* the first has the name without a number */
+    lh_report_close(report);
+    ck_assert_int_eq(system("rm -r csv a b"), 0);
+    folder_leave(folder);
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_a_text_is_neither_markup_nor_the_end_of_an_attribute,
@@ -438,6 +472,7 @@ int main(void)
                                   test_answers_that_differ_are_beside_each_other,
                                   test_a_curve_runs_over_positions,
                                   test_csv_has_a_row_for_each_value,
+                                  test_analyses_of_one_name_keep_all_their_csv_files,
                                   NULL};
     return suite_run("report", tests);
 }
