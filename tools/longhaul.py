@@ -38,6 +38,13 @@ def _text(dataset):
     return value.decode() if isinstance(value, bytes) else value
 
 
+def _known(names, name, what):
+    """`name`, which must be among `names`."""
+    if name not in names:
+        raise KeyError(f"{what} {name!r} is none of {', '.join(repr(n) for n in names) or 'none at all'}")
+    return name
+
+
 class _File:
     kind = None
 
@@ -213,12 +220,13 @@ class Figure:
         return np.asarray(self.values, dtype)
 
     def sel(self, **points):
-        """The part at these points of some dims (blanks in names are written as _), such as sel(policy="h2o", layer=3)."""
+        """The part at these points of some dims (blanks in names are written as _), such as sel(policy="h2o", layer=3).
+        KeyError with the names that there are."""
         values, dims = self.values, dict(self.dims)
         for name, point in points.items():
-            name = name.replace("_", " ") if name not in dims else name
-            labels = list(dims)
-            values = np.take(values, list(dims[name]).index(point), axis=labels.index(name))
+            name = _known(dims, name.replace("_", " ") if name not in dims else name, "dimension")
+            there = list(dims[name])
+            values = np.take(values, there.index(_known(there, point, name)), axis=list(dims).index(name))
             del dims[name]
         return Figure(values, dims, self.attributes)
 
@@ -228,7 +236,8 @@ class Figure:
             return float(np.nanmean(self.values))
         labels = list(self.dims)
         dims = {n: d for n, d in self.dims.items() if n not in names}
-        return Figure(np.nanmean(self.values, axis=tuple(labels.index(n) for n in names)), dims, self.attributes)
+        axes = tuple(labels.index(_known(labels, n, "dimension")) for n in names)
+        return Figure(np.nanmean(self.values, axis=axes), dims, self.attributes)
 
 
 class Analysis(_File):
@@ -244,7 +253,7 @@ class Analysis(_File):
         return sorted(self.h5["figures"]) if "figures" in self.h5 else []
 
     def __getitem__(self, name):
-        group = self.h5["figures"][name]
+        group = self.h5["figures"][_known(self.figures, name, "figure")]
         dims = {d["name"]: d.get("labels") or d.get("values") or list(range(d["count"]))
                 for d in json.loads(_text(group["dims"]))}
         texts = {k: v.decode() if isinstance(v, bytes) else v for k, v in group.attrs.items()}

@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <math.h>
 #include <omp.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -407,10 +408,28 @@ done:
     return st;
 }
 
+/* A rate in the unit that fits: "12.3 million", "45.6 thousand", "789". */
+typedef struct rate_text {
+    char text[32];
+} rate_text;
+
+static const char *print_rate(rate_text *out, double rate)
+{
+    static const struct {
+        double size;
+        const char *name;
+    } units[] = {{1e9, " billion"}, {1e6, " million"}, {1e3, " thousand"}, {1, ""}};
+    size_t u = 0;
+    while (units[u].size > 1 && rate < units[u].size) u++;
+    snprintf(out->text, sizeof out->text, "%.*f%s", units[u].size > 1, rate / units[u].size, units[u].name);
+    return out->text;
+}
+
 static lh_status print(const run *r)
 {
     lh_status st = LH_OK;
     const lh_replay_pace pace = lh_replay_pace_of(r->replay);
+    rate_text rate;
     lh_buf text = {0};
     for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
         LH_TRY_DONE(put_table(r, tables[i].figure, tables[i].title, &text));
@@ -418,8 +437,9 @@ static lh_status print(const run *r)
     if (r->engine) LH_TRY_DONE(lh_buf_printf(&text, "  %-20s %9.4f\n", "full", lh_replay_full_nll(r->replay)));
     if (text.bytes) LH_TRY_DONE(lh_cli_write(text.data, text.bytes));
     if (*lh_replay_decoding(r->replay)) lh_info("%s", lh_replay_decoding(r->replay));
-    lh_info("replayed %lld %s in %.1f s: %.1f million entries scored a second", (long long)r->trace_count,
-            r->trace_count == 1 ? "trace" : "traces", pace.seconds, (double)pace.entries / pace.seconds / 1e6);
+    lh_info("replayed %lld %s in %.1f s: %s entries scored a second", (long long)r->trace_count,
+            r->trace_count == 1 ? "trace" : "traces", pace.seconds,
+            print_rate(&rate, (double)pace.entries / pace.seconds));
 done:
     lh_buf_clear(&text);
     return st;

@@ -47,3 +47,15 @@ except ValueError as error:
     assert "is a checkpoint, not a trace" in str(error)
 else:
     sys.exit("a checkpoint was opened as a trace")
+
+# What is not there is a KeyError that names what is.
+mass = analysis["mass"]
+for miss, wanted in ((lambda: mass.sel(policy="snapKV"), mass.dims["policy"][0]), (lambda: mass.sel(polcy="snapkv"), "policy"),
+                     (lambda: mass.sel(layer=1000), "1"), (lambda: mass.mean("heads"), "head"),
+                     (lambda: analysis["masses"], "mass")):
+    try:
+        miss()
+    except KeyError as error:
+        assert f"{wanted!r}" in error.args[0] or f" {wanted}," in error.args[0], error
+    else:
+        sys.exit("a name that is not there was found")
