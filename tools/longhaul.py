@@ -41,7 +41,8 @@ def _text(dataset):
 def _known(names, name, what):
     """`name`, which must be among `names`."""
     if name not in names:
-        raise KeyError(f"{what} {name!r} is none of {', '.join(repr(n) for n in names) or 'none at all'}")
+        shown = [repr(n) for n in list(names)[:40]] + ["…"] * (len(names) > 40)
+        raise KeyError(f"no {what} is {name!r}: there are {', '.join(shown) or 'none'}")
     return name
 
 

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "analysis/measures.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "base/output.h"
@@ -16,6 +17,7 @@
 #include "engine/engine.h"
 #include "engine/prompt.h"
 #include "engine/threads.h"
+#include "eval/warn_policies.h"
 #include "replay/given_scores.h"
 #include "replay/make_budgets.h"
 #include "replay/replay.h"
@@ -341,6 +343,25 @@ done:
     return st;
 }
 
+/* The warnings of the policies for the prompts of these traces, before long work. Not collective: on rank 0. */
+static lh_status warn(const run *r)
+{
+    lh_status st = LH_OK;
+    int64_t *lengths = NULL;
+    lh_trace_file trace = {0};
+    LH_TRY_DONE(lh_calloc(&lengths, r->trace_count, sizeof *lengths));
+    for (int64_t i = 0; i < r->trace_count; i++) {
+        lh_trace_file_close(&trace);
+        LH_TRY_DONE(lh_trace_file_open(&trace, r->traces[i]));
+        lengths[i] = trace.prompt;
+    }
+    LH_TRY_DONE(lh_eval_warn_of_policies(&r->policies, lengths, r->trace_count));
+done:
+    lh_trace_file_close(&trace);
+    lh_free(lengths);
+    return st;
+}
+
 static void show(run *r, const char *what, const char *unit, int64_t done, int64_t total)
 {
     if (!r->progress.what || strcmp(r->progress.what, what) != 0) {
@@ -364,9 +385,12 @@ static void show_continued(void *self, int64_t done, int64_t total)
 /* ---- the table ---- */
 
 #define OF_HEADS "mean over layers and heads"
-static const struct {
+typedef struct printed_table {
     const char *figure, *title;
-} tables[] = {
+} printed_table;
+
+/* Printed in the order of analysis/measures.h. */
+static const printed_table tables[] = {
     {"perturbation-l2", "output perturbation (L2, share of the output's norm; less is better), " OF_HEADS},
     {"mass", "attention kept (share of 1; more is better), " OF_HEADS},
     {"hits", "hit rate of the 64 most attended entries (share of 1; more is better), " OF_HEADS},
@@ -374,6 +398,14 @@ static const struct {
     {"next-token-agreement", "next token: the full cache's is the most probable one (share of 1; more is better)"},
     {"answer-nll", "negative log-likelihood of what follows the prompt (nats per token; less is better)"},
 };
+enum { TABLES = sizeof tables / sizeof *tables };
+
+static int by_rank(const void *a, const void *b)
+{
+    const printed_table *const *x = a, *const *y = b;
+    const int ranks[] = {lh_measure_rank((*x)->figure), lh_measure_rank((*y)->figure)};
+    return ranks[0] != ranks[1] ? ranks[0] - ranks[1] : (*x > *y) - (*x < *y);
+}
 
 /* The value of each budget of a policy, in a line. */
 static lh_status put_row(const lh_study *s, int64_t p, const double *values, lh_buf *out)
@@ -389,20 +421,22 @@ static lh_status put_row(const lh_study *s, int64_t p, const double *values, lh_
     return lh_buf_puts(out, "\n");
 }
 
-static lh_status put_table(const run *r, const char *figure, const char *title, lh_buf *out)
+static lh_status put_table(const run *r, const printed_table *t, lh_buf *out)
 {
     lh_status st = LH_OK;
     const lh_study *s = lh_replay_study(r->replay);
     double *values = NULL;
     int found = 0;
     LH_TRY_DONE(lh_calloc(&values, s->policy_count * s->budget_count, sizeof *values));
-    LH_TRY_DONE(lh_replay_mean(r->replay, figure, values));
+    LH_TRY_DONE(lh_replay_mean(r->replay, t->figure, values));
     for (int64_t i = 0; i < s->policy_count * s->budget_count; i++) found |= !isnan(values[i]);
     if (!found) goto done; /* that analysis was not asked for */
-    LH_TRY_DONE(lh_buf_printf(out, "%s%s\n  %-20s", out->bytes ? "\n" : "", title, "kept"));
+    LH_TRY_DONE(lh_buf_printf(out, "%s%s\n  %-20s", out->bytes ? "\n" : "", t->title, "kept"));
     for (int64_t b = 0; b < s->budget_count; b++) LH_TRY_DONE(lh_buf_printf(out, " %9s", s->budgets[b]));
     LH_TRY_DONE(lh_buf_puts(out, "\n"));
     for (int64_t p = 0; p < s->policy_count; p++) LH_TRY_DONE(put_row(s, p, values, out));
+    if (strcmp(t->figure, "answer-nll") == 0)
+        LH_TRY_DONE(lh_buf_printf(out, "  %-20s %9.4f\n", "full", lh_replay_full_nll(r->replay)));
 done:
     lh_free(values);
     return st;
@@ -431,10 +465,10 @@ static lh_status print(const run *r)
     const lh_replay_pace pace = lh_replay_pace_of(r->replay);
     rate_text rate;
     lh_buf text = {0};
-    for (size_t i = 0; i < sizeof tables / sizeof *tables; i++)
-        LH_TRY_DONE(put_table(r, tables[i].figure, tables[i].title, &text));
-    /* below the last table */
-    if (r->engine) LH_TRY_DONE(lh_buf_printf(&text, "  %-20s %9.4f\n", "full", lh_replay_full_nll(r->replay)));
+    const printed_table *order[TABLES];
+    for (int i = 0; i < TABLES; i++) order[i] = &tables[i];
+    qsort(order, TABLES, sizeof *order, by_rank);
+    for (int i = 0; i < TABLES; i++) LH_TRY_DONE(put_table(r, order[i], &text));
     if (text.bytes) LH_TRY_DONE(lh_cli_write(text.data, text.bytes));
     if (*lh_replay_decoding(r->replay)) lh_info("%s", lh_replay_decoding(r->replay));
     lh_info("replayed %lld %s in %.1f s: %s entries scored a second", (long long)r->trace_count,
@@ -569,6 +603,7 @@ static lh_status run_replay(lh_call *call)
     LH_TRY_DONE(lh_comm_agree(lh_world_comm(call->world), st));
     st = drop_missing(&r);
     if (st == LH_OK) st = add_scores(&r);
+    if (st == LH_OK && lh_cli_first()) st = warn(&r);
     LH_TRY_DONE(lh_comm_agree(lh_world_comm(call->world), st));
     LH_TRY_DONE(open_engine(&r));
     LH_TRY_DONE(replay(&r));

@@ -174,6 +174,10 @@ lh_status lh_policy_check_question(const lh_policy *policy);
  * *out as lines. */
 lh_status lh_policy_warnings(const lh_policy *policy, int64_t seen, lh_buf *out);
 
+/* 1 if protected entries (window, sinks, recents, rows of proxies) are the whole budget of a prompt of `seen` tokens,
+ * so that scores choose nothing, though the policy has some. */
+int lh_policy_is_filled(const lh_policy *policy, int64_t seen);
+
 /* Likewise for questions that come after the eviction: a policy that scores by attention has seen the context alone,
  * and may have evicted the answer (docs/results.md, context-only). */
 lh_status lh_policy_question_warnings(const lh_policy *policy, int64_t seen, lh_buf *out);

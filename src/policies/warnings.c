@@ -89,17 +89,36 @@ static lh_status warn_lag(const outlook *o, lh_buf *out)
                          (long long)n->budget, (long long)(o->seen - n->sinks - ranked), (long long)n->score.lag);
 }
 
-lh_status lh_policy_warnings(const lh_policy *policy, int64_t seen, lh_buf *out)
+static outlook look(const lh_policy *policy, int64_t seen)
 {
-    if (!policy->evicts || seen <= 0) return LH_OK;
     outlook o = {.policy = policy, .fixed = lh_policy_fix(policy, seen), .seen = seen};
     o.protect = lh_policy_protect(
         &o.fixed, &(lh_protect_request){.budget = o.fixed.budget, .seen = seen, .block = o.fixed.block});
+    return o;
+}
+
+static int is_filled(const outlook *o)
+{
+    return o->fixed.budget < o->seen && !lh_protection_ranks(&o->protect) &&
+           o->policy->score.source != LH_SCORE_POSITION;
+}
+
+int lh_policy_is_filled(const lh_policy *policy, int64_t seen)
+{
+    if (!policy->evicts || seen <= 0) return 0;
+    const outlook o = look(policy, seen);
+    return is_filled(&o);
+}
+
+lh_status lh_policy_warnings(const lh_policy *policy, int64_t seen, lh_buf *out)
+{
+    if (!policy->evicts || seen <= 0) return LH_OK;
+    const outlook o = look(policy, seen);
     if (o.fixed.budget >= seen) {
         LH_TRY(warn_all_kept(&o, out));
         return LH_OK;
     }
-    if (!lh_protection_ranks(&o.protect) && policy->score.source != LH_SCORE_POSITION) LH_TRY(warn_protected(&o, out));
+    if (is_filled(&o)) LH_TRY(warn_protected(&o, out));
     LH_TRY(warn_values(&o, out));
     LH_TRY(warn_gain(&o, out));
     LH_TRY(warn_pyramid(&o, out));

@@ -1,5 +1,5 @@
-/* analysis_list.h - every analysis, once: X(name) names lh_analysis_<name> of analysis_<name>.c. In this order in the file and on the page,
- * whose headline is of the first. */
+/* analysis_list.h - every analysis, once: X(name) names lh_analysis_<name> of analysis_<name>.c. In this order in the
+ * file; pages and printed tables have the order of analysis/measures.h. */
 X(perturbation)
 X(next_token)
 X(mass)

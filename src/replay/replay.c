@@ -21,7 +21,8 @@ static lh_status take_shape(lh_replay *r)
         s->group = t->heads.group;
         s->head_dim = t->head_dim;
         s->hidden = t->hidden;
-        return lh_replay_open_values(r);
+        LH_TRY(lh_replay_open_values(r));
+        return lh_replay_open_texts(r);
     }
     if (s->layers != t->layers || s->heads != t->heads.heads || s->kv_heads != t->heads.kv_heads)
         LH_FAIL(LH_EUSAGE,
@@ -89,7 +90,8 @@ static lh_status replay_trace(lh_replay *r, int64_t trace)
     LH_TRY(lh_comm_agree_patiently(comm, replay_layers(r)));
     LH_TRY(lh_replay_share_keep_sets(r));
     LH_TRY(lh_replay_write_keep_sets(r));
-    return lh_replay_continue(r);
+    LH_TRY(lh_replay_continue(r));
+    return lh_replay_add_text(r, trace);
 }
 
 /* ---- all of them ---- */
@@ -139,6 +141,7 @@ void lh_replay_close(lh_replay *r)
     for (int64_t p = 0; p < r->study.policy_count; p++) lh_free(r->names[p]);
     for (int64_t b = 0; b < r->study.budget_count; b++) lh_free(r->budgets[b]);
     lh_replay_clear_reruns(r);
+    lh_replay_close_texts(r);
     lh_free(r->analysed);
     lh_free(r->values);
     lh_free(r->names);

@@ -45,6 +45,15 @@ typedef struct lh_replay_words {
     json_t *traces;
 } lh_replay_words;
 
+/* What each trace shows by itself, of the figures that compare policies at budgets. */
+typedef struct lh_replay_texts {
+    int64_t figures;
+    double *before;  /* [figures, policies, budgets, layers] sums over the heads of a layer, of the traces until now */
+    double *values;  /* [traces, figures, policies, budgets] means over layers and heads; NAN: none */
+    int64_t *tokens; /* [traces] of the prompt */
+    uint8_t *filled; /* [traces, policies, budgets] lh_policy_is_filled */
+} lh_replay_texts;
+
 struct lh_replay {
     lh_replay_request request;
     lh_study study;
@@ -53,6 +62,7 @@ struct lh_replay {
     double **values;         /* of all figures of all analyses, in order */
     int64_t value_arrays;
     int64_t *analysed; /* [layers] traces that have the layer */
+    lh_replay_texts texts;
     lh_device *device;
     lh_stream *stream;
     lh_comm *self;
@@ -143,6 +153,20 @@ lh_status lh_replay_write_keep_sets(lh_replay *r);
  * (collective). Without a model there is nothing to do. */
 lh_status lh_replay_check_engine(const lh_replay *r);
 lh_status lh_replay_continue(lh_replay *r);
+
+/* figure_walk.c: the figures of all analyses in order, NULL after the last; w->index is their number so far. */
+typedef struct lh_figure_walk {
+    const lh_replay *replay;
+    int64_t analysis, figure, index;
+} lh_figure_walk;
+const lh_analysis_figure *lh_replay_next_figure(lh_figure_walk *w);
+
+/* texts.c: memory for the values of each trace; those of the trace in work, when all its layers are analysed
+ * (collective); the table /replay/texts. */
+lh_status lh_replay_open_texts(lh_replay *r);
+void lh_replay_close_texts(lh_replay *r);
+lh_status lh_replay_add_text(lh_replay *r, int64_t trace);
+lh_status lh_replay_write_texts(const lh_replay *r, lh_h5 *h5);
 
 /* results.c: room for the values of all figures; after the last trace, of all ranks (collective). */
 lh_status lh_replay_open_values(lh_replay *r);

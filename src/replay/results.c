@@ -10,32 +10,14 @@
 
 /* ---- analyses ---- */
 
-/* Calls visit(analysis, figure, index of the figure among all). */
-typedef struct figure_walk {
-    const lh_replay *replay;
-    int64_t analysis, figure, index;
-} figure_walk;
-
-static const lh_analysis_figure *next_figure(figure_walk *w)
-{
-    for (; w->replay->request.analyses[w->analysis]; w->analysis++, w->figure = 0) {
-        const lh_analysis_figure *f = &w->replay->request.analyses[w->analysis]->figures[w->figure];
-        if (!f->name) continue;
-        w->figure++;
-        w->index++;
-        return f;
-    }
-    return NULL;
-}
-
 lh_status lh_replay_open_values(lh_replay *r)
 {
-    figure_walk w = {.replay = r};
-    while (next_figure(&w)) r->value_arrays++;
+    lh_figure_walk w = {.replay = r};
+    while (lh_replay_next_figure(&w)) r->value_arrays++;
     LH_TRY(lh_calloc(&r->analysed, r->study.layers, sizeof *r->analysed));
     LH_TRY(lh_calloc(&r->values, r->value_arrays + 1, sizeof *r->values));
-    w = (figure_walk){.replay = r};
-    for (const lh_analysis_figure *f; (f = next_figure(&w));)
+    w = (lh_figure_walk){.replay = r};
+    for (const lh_analysis_figure *f; (f = lh_replay_next_figure(&w));)
         LH_TRY(lh_calloc(&r->values[w.index - 1], lh_figure_values(&r->study, f), sizeof **r->values));
     return LH_OK;
 }
@@ -77,10 +59,10 @@ static int64_t traces_of(const lh_replay *r, const lh_analysis_figure *f, int64_
 lh_status lh_replay_join_ranks(lh_replay *r)
 {
     lh_status st = LH_OK;
-    figure_walk w = {.replay = r};
+    lh_figure_walk w = {.replay = r};
     float *floats = NULL;
     LH_TRY_DONE(lh_comm_allreduce(r->request.comm, r->analysed, r->study.layers, LH_I64, LH_SUM));
-    for (const lh_analysis_figure *f; (f = next_figure(&w));) {
+    for (const lh_analysis_figure *f; (f = lh_replay_next_figure(&w));) {
         const int64_t n = lh_figure_values(&r->study, f);
         double *values = r->values[w.index - 1];
         LH_TRY_DONE(lh_comm_agree(r->request.comm, lh_realloc(&floats, n, sizeof *floats)));
@@ -194,11 +176,12 @@ lh_status lh_replay_write(const lh_replay *r, const char *path)
 {
     lh_status st = LH_OK;
     lh_h5 *h5 = NULL;
-    figure_walk w = {.replay = r};
+    lh_figure_walk w = {.replay = r};
     LH_TRY_DONE(lh_h5_create(&h5, path, &(lh_h5_header){.kind = "analysis", .schema = 1, .run = r->request.run}));
     LH_TRY_DONE(write_summary(r, h5));
-    for (const lh_analysis_figure *f; (f = next_figure(&w));)
+    for (const lh_analysis_figure *f; (f = lh_replay_next_figure(&w));)
         LH_TRY_DONE(write_figure(r, f, r->values[w.index - 1], h5));
+    LH_TRY_DONE(lh_replay_write_texts(r, h5));
     lh_h5 *whole = h5;
     h5 = NULL;
     LH_TRY_DONE(lh_h5_commit(whole));
@@ -208,16 +191,16 @@ done:
 }
 
 /* Sets w->index after the figure; NULL: there is none. */
-static const lh_analysis_figure *find_figure(figure_walk *w, const char *name)
+static const lh_analysis_figure *find_figure(lh_figure_walk *w, const char *name)
 {
-    for (const lh_analysis_figure *f; (f = next_figure(w));)
+    for (const lh_analysis_figure *f; (f = lh_replay_next_figure(w));)
         if (strcmp(f->name, name) == 0) return f;
     return NULL;
 }
 
 const double *lh_replay_values(const lh_replay *r, const char *figure)
 {
-    figure_walk w = {.replay = r};
+    lh_figure_walk w = {.replay = r};
     return find_figure(&w, figure) ? r->values[w.index - 1] : NULL;
 }
 
@@ -226,7 +209,7 @@ lh_status lh_replay_mean(const lh_replay *r, const char *figure, double *out)
 {
     const lh_study *s = &r->study;
     const int64_t cells = s->policy_count * s->budget_count;
-    figure_walk w = {.replay = r};
+    lh_figure_walk w = {.replay = r};
     const lh_analysis_figure *f = find_figure(&w, figure);
     if (f) {
         const int64_t rest = lh_figure_values(s, f) / cells;

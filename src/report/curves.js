@@ -133,7 +133,7 @@ function drawCurves(host, view, panel, size) {
     if (hasMarks(ink) && dim.count <= MARKED_POINTS)
       for (const [i, v] of points)
         svg.append("path")
-          .attr("class", `mark ${inkClass(ink)}`)
+          .attr("class", `mark ${isFilled(view, line.s, i) ? "hollow " : ""}${inkClass(ink)}`)
           .attr("transform", `translate(${at(i)} ${y(v)})`)
           .attr("d", markerPath(ink, 34));
     line.end = points.length ? y(points[points.length - 1][1]) : null;
@@ -150,7 +150,11 @@ function drawCurves(host, view, panel, size) {
                    .sort((a, b) => (sheet.better < 0 ? 1 : -1) * (a.values[i] - b.values[i]));
     const corner = svg.node().getBoundingClientRect();
     showTip(`${dim.name} ${pointText(dim, i)}`,
-      rows.map((l) => ({ key: keyOf(inkAt(l.s)), name: nameAt(l.s), value: valueText(l.values[i], sheet.unit) })),
+      rows.map((l) => ({
+        key: keyOf(inkAt(l.s)),
+        name: isFilled(view, l.s, i) ? `${nameAt(l.s)} (window fills the budget)` : nameAt(l.s),
+        value: valueText(l.values[i], sheet.unit)
+      })),
       corner.left + at(i) * corner.width / size.width, corner.top + corner.height / 2);
   };
   follow(svg, {

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/measures.h"
 #include "report/report_impl.h"
 
 /* The points of a column that tells rows apart, in the order in which they appear; budgets of references (full) are
@@ -63,10 +64,7 @@ enum { FORMS = sizeof forms / sizeof *forms };
 static const char *const unmeasured[] = {
     "entries_kept", "kv_bytes",         "evict_s",        "decode_s", "ci_low", "ci_high",  "prompts", "questions",
     "windows",      "prompts_answered", "prompt_tokens",  "seed",     "line",   "answered", "window",  "tokens",
-    "needle_at",    "over_full_low",    "over_full_high", "units",    "text",   "at",       NULL};
-
-/* Measures of which less is better; of the others more is. */
-static const char *const less_is_better[] = {"kl", "ppl", "nll", "answer_nll", "over_full", NULL};
+    "needle_at",    "over_full_low",    "over_full_high", "units",    "text",   "at",       "filled",  NULL};
 
 static int is_among(const char *const *words, const char *word)
 {
@@ -242,7 +240,7 @@ static lh_status make_figure(const making *m, int64_t measured)
 {
     lh_status st = LH_OK;
     const lh_column *column = &m->table->columns[measured];
-    const int less = is_among(less_is_better, column->name);
+    const int less = lh_measure_better(column->name) < 0;
     const int yes = strncmp(column->unit, "1: ", 3) == 0; /* its mean is a share */
     lh_figure figure = {.unit = yes ? "share of the prompts" : column->unit,
                         .source = "",

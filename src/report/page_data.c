@@ -29,17 +29,30 @@ static json_t *dim_json(const lh_figure_dim *dim)
                      dim->labels || dim->values ? points : (json_decref(points), NULL));
 }
 
+/* Pairs [policy, budget] of the cells that protected entries fill. */
+static json_t *filled_json(const lh_sheet *sheet)
+{
+    const lh_samples *s = &sheet->samples;
+    const int policy = lh_figure_dim_find(sheet->drawn, "policy");
+    json_t *pairs = json_array();
+    for (int64_t p = 0; s->filled && p < sheet->drawn->dims[policy].count; p++)
+        for (int64_t b = 0; b < s->budgets; b++)
+            if (lh_samples_filled(s, p, b))
+                json_array_append_new(pairs, json_pack("[I, I]", (json_int_t)p, (json_int_t)b));
+    return pairs;
+}
+
 static json_t *sheet_json(const lh_report *r, const lh_sheet *sheet)
 {
     const lh_figure *f = sheet->drawn;
     json_t *dims = json_array(), *values = json_array();
     for (int d = 0; d < f->dim_count; d++) json_array_append_new(dims, dim_json(&f->dims[d]));
     for (int64_t i = 0; i < lh_figure_count(f); i++) json_array_append_new(values, number_json((double)f->values[i]));
-    return json_pack("{s:s, s:o, s:o, s:s, s:o, s:o, s:i, s:I, s:b, s:o, s:o}", "name", f->name, "title",
+    return json_pack("{s:s, s:o, s:o, s:s, s:o, s:o, s:i, s:I, s:b, s:o, s:o, s:o}", "name", f->name, "title",
                      text_json(f->title), "unit", text_json(f->unit), "view", lh_figure_view_name(f->view), "x",
                      text_json(f->x), "y", text_json(f->y), "better", f->better, "source",
                      (json_int_t)(sheet->source - r->sources), "averaged", sheet->drawn != sheet->figure, "dims", dims,
-                     "values", values);
+                     "values", values, "filled", filled_json(sheet));
 }
 
 static json_t *cell_json(const lh_column *column, const lh_cell *cell)

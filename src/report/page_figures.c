@@ -34,14 +34,14 @@ done:
     return st;
 }
 
-static lh_status put_number(double value, const char *unit, lh_buf *out)
+static lh_status put_number(double value, const char *unit, const char *attributes, lh_buf *out)
 {
-    LH_TRY(lh_buf_puts(out, "<td>"));
+    LH_TRY(lh_buf_printf(out, "<td%s>", attributes));
     LH_TRY(lh_value_text(value, unit, out));
     return lh_buf_puts(out, "</td>");
 }
 
-static lh_status put_panel(const lh_view *view, int64_t panel, lh_buf *out)
+static lh_status put_panel(const lh_sheet *sheet, const lh_view *view, int64_t panel, lh_buf *out)
 {
     const lh_figure *f = view->figure;
     const int64_t rows = lh_view_count(view, view->series), columns = lh_view_count(view, view->x);
@@ -64,13 +64,15 @@ static lh_status put_panel(const lh_view *view, int64_t panel, lh_buf *out)
         LH_TRY(lh_buf_puts(out, "<tr><th scope=\"row\">"));
         if (view->series >= 0) LH_TRY(lh_page_point(&f->dims[view->series], s, out));
         LH_TRY(lh_buf_puts(out, "</th>"));
-        for (int64_t c = 0; c < columns; c++) LH_TRY(put_number(lh_view_value(view, panel, s, c), f->unit, out));
+        for (int64_t c = 0; c < columns; c++)
+            LH_TRY(put_number(lh_view_value(view, panel, s, c), f->unit,
+                              lh_samples_filled_at(&sheet->samples, view, s, c) ? LH_FILLED_CELL : "", out));
         LH_TRY(lh_buf_puts(out, "</tr>\n"));
     }
     return lh_buf_puts(out, "</tbody></table></div>\n");
 }
 
-static lh_status put_numbers(const lh_view *view, lh_buf *out)
+static lh_status put_numbers(const lh_sheet *sheet, const lh_view *view, lh_buf *out)
 {
     const int64_t panels = lh_view_count(view, view->panel);
     const int64_t cells = panels * lh_view_count(view, view->series) * lh_view_count(view, view->x);
@@ -78,17 +80,25 @@ static lh_status put_numbers(const lh_view *view, lh_buf *out)
     if (cells > TABLE_CELLS) return LH_OK;
     LH_TRY(lh_buf_puts(out, open ? "<details open>" : "<details>"));
     LH_TRY(lh_buf_puts(out, "<summary>Numbers</summary>\n"));
-    for (int64_t p = 0; p < panels; p++) LH_TRY(put_panel(view, p, out));
+    for (int64_t p = 0; p < panels; p++) LH_TRY(put_panel(sheet, view, p, out));
     return lh_buf_puts(out, "</details>\n");
 }
 
 /* ---- figures ---- */
 
+static int has_filled(const lh_sheet *sheet, const lh_view *view)
+{
+    for (int64_t s = 0; s < lh_view_count(view, view->series); s++)
+        for (int64_t x = 0; x < lh_view_count(view, view->x); x++)
+            if (lh_samples_filled_at(&sheet->samples, view, s, x)) return 1;
+    return 0;
+}
+
 static lh_status put_sheet(const lh_report *r, int64_t at, const lh_topic *topic, lh_buf *out)
 {
     const lh_sheet *sheet = &r->sheets[at];
     lh_view view;
-    lh_svg svg = {.view = &view, .palette = &r->palette};
+    lh_svg svg = {.view = &view, .palette = &r->palette, .samples = &sheet->samples};
     lh_view_init(&view, sheet->drawn);
     lh_topic_range(r, topic, &svg.low, &svg.high);
     LH_TRY(lh_buf_printf(out, "<figure class=\"sheet\" data-sheet=\"%lld\">\n", (long long)at));
@@ -113,7 +123,9 @@ static lh_status put_sheet(const lh_report *r, int64_t at, const lh_topic *topic
     if (sheet->drawn != sheet->figure)
         LH_TRY(lh_buf_puts(out, "<p class=\"aside\">Too large for a page: neighbours are averaged. '--csv' writes all "
                                 "values.</p>\n"));
-    LH_TRY(put_numbers(&view, out));
+    if (has_filled(sheet, &view))
+        LH_TRY(lh_buf_puts(out, "<p class=\"aside\">Hollow points: " LH_FILLED_NOTE ".</p>\n"));
+    LH_TRY(put_numbers(sheet, &view, out));
     if (sheet->source->command) {
         LH_TRY(lh_buf_puts(out, "<p class=\"command\"><code>"));
         LH_TRY(lh_html_text(out, sheet->source->command));
@@ -152,7 +164,7 @@ lh_status lh_page_figures(const lh_report *r, lh_buf *out)
 
 static lh_status put_cell(const lh_column *column, const lh_cell *cell, lh_buf *out)
 {
-    if (column->type == LH_COLUMN_F64) return put_number(cell->value, "", out);
+    if (column->type == LH_COLUMN_F64) return put_number(cell->value, "", "", out);
     if (column->type == LH_COLUMN_I64) return lh_buf_printf(out, "<td>%lld</td>", (long long)cell->number);
     LH_TRY(lh_buf_puts(out, "<td class=\"text\">"));
     LH_TRY(lh_html_text(out, cell->text));

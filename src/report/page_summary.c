@@ -1,8 +1,8 @@
-/* page_summary.c - the top of the page: which policy is best at which budget, by the measures that rank policies, and
- * the answers beside each other. */
-#include <math.h>
+/* page_summary.c - the top of the page: the headline, what was measured, which policy is best at which budget by the
+ * measures that rank policies, and the answers beside each other. */
 #include <string.h>
 
+#include "analysis/measures.h"
 #include "base/minmax.h"
 #include "report/escape.h"
 #include "report/rank.h"
@@ -18,58 +18,6 @@ static const lh_figure_dim *dim_of(const lh_ranking *k, int d)
 static lh_status put_value(const lh_ranking *k, int64_t policy, int64_t budget, lh_buf *out)
 {
     return lh_value_text(lh_view_value(&k->view, 0, policy, budget), k->view.figure->unit, out);
-}
-
-/* ---- headline ---- */
-
-static lh_status put_policy_and_value(const lh_ranking *k, int64_t policy, const char *before, lh_buf *out)
-{
-    LH_TRY(lh_buf_puts(out, before));
-    LH_TRY(lh_page_point(dim_of(k, k->view.series), policy, out));
-    LH_TRY(lh_buf_puts(out, " "));
-    return put_value(k, policy, k->quoted, out);
-}
-
-static lh_status put_headline(const lh_ranking *k, lh_buf *out)
-{
-    LH_TRY(lh_buf_puts(out, "<h1>"));
-    LH_TRY(lh_page_point(dim_of(k, k->view.series), k->best[0], out));
-    LH_TRY(lh_buf_puts(out, k->view.figure->better < 0 ? " loses least at a budget of "
-                                                       : " scores highest at a budget of "));
-    LH_TRY(lh_page_point(dim_of(k, k->view.x), k->quoted, out));
-    LH_TRY(lh_buf_puts(out, "</h1>\n<p class=\"standfirst\">"));
-    LH_TRY(lh_html_text(out, k->view.figure->title));
-    LH_TRY(put_policy_and_value(k, k->best[0], ": ", out));
-    if (k->best[1] >= 0) LH_TRY(put_policy_and_value(k, k->best[1], ", then ", out));
-    static const char *const names[] = {"oracle", "oracle-adaptive", "random", "full"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const int64_t at = lh_ranking_reference(k, names[i]);
-        if (at >= 0) LH_TRY(put_policy_and_value(k, at, i ? "; " : "; for comparison ", out));
-    }
-    return lh_buf_puts(out, ".</p>\n");
-}
-
-static lh_status put_title(const lh_report *r, lh_buf *out)
-{
-    lh_ranking k = {0};
-    lh_status st = LH_OK;
-    int found = 0;
-    for (int64_t i = 0; i < r->sheet_count && !found; i++) {
-        if (!lh_can_rank(r->sheets[i].drawn)) continue;
-        lh_ranking_clear(&k);
-        LH_TRY_DONE(lh_ranking_init(&k, r->sheets[i].drawn));
-        found = k.best[0] >= 0;
-    }
-    if (found) {
-        LH_TRY_DONE(put_headline(&k, out));
-    } else {
-        LH_TRY_DONE(lh_buf_puts(out, "<h1>"));
-        LH_TRY_DONE(lh_html_text(out, r->sources[0].name));
-        LH_TRY_DONE(lh_buf_puts(out, "</h1>\n"));
-    }
-done:
-    lh_ranking_clear(&k);
-    return st;
 }
 
 /* ---- what was measured ---- */
@@ -138,12 +86,27 @@ done:
     return st;
 }
 
+static const char *class_of(const lh_ranking *k, int64_t policy, int64_t budget)
+{
+    if (lh_samples_filled(k->samples, policy, budget)) return LH_FILLED_CELL;
+    return lh_ranking_leads(k, policy, budget) ? " class=\"best\"" : "";
+}
+
+static lh_status put_filled_note(const lh_ranking *k, lh_buf *out)
+{
+    for (int64_t p = 0; p < dim_of(k, k->view.series)->count; p++)
+        for (int64_t b = 0; b < dim_of(k, k->view.x)->count; b++)
+            if (lh_samples_filled(k->samples, p, b))
+                return lh_buf_puts(out, "<p class=\"aside\">Slanted: " LH_FILLED_NOTE ".</p>\n");
+    return LH_OK;
+}
+
 static lh_status put_ranking(const lh_report *r, const lh_sheet *sheet, lh_buf *out)
 {
     lh_status st = LH_OK;
     lh_ranking k;
     const lh_figure *f = sheet->drawn;
-    LH_TRY_DONE(lh_ranking_init(&k, f));
+    LH_TRY_DONE(lh_ranking_init(&k, f, &sheet->samples));
     const lh_figure_dim *budgets = dim_of(&k, k.view.x), *policies = dim_of(&k, k.view.series);
     const int64_t columns = lh_min_i64(budgets->count, RANKED_BUDGETS);
     const int64_t rows = lh_min_i64(policies->count, RANKED_POLICIES);
@@ -168,13 +131,15 @@ static lh_status put_ranking(const lh_report *r, const lh_sheet *sheet, lh_buf *
         LH_TRY_DONE(lh_page_point(policies, k.order[i], out));
         LH_TRY_DONE(lh_buf_puts(out, "</th>"));
         for (int64_t b = 0; b < columns; b++) {
-            LH_TRY_DONE(lh_buf_puts(out, lh_ranking_is_best(&k, k.order[i], b) ? "<td class=\"best\">" : "<td>"));
+            LH_TRY_DONE(lh_buf_printf(out, "<td%s>", class_of(&k, k.order[i], b)));
             LH_TRY_DONE(put_value(&k, k.order[i], b, out));
             LH_TRY_DONE(lh_buf_puts(out, "</td>"));
         }
         LH_TRY_DONE(lh_buf_puts(out, "</tr>\n"));
     }
-    LH_TRY_DONE(lh_buf_puts(out, "</tbody></table></div>\n"));
+    LH_TRY_DONE(lh_buf_puts(out, "</tbody></table>\n"));
+    LH_TRY_DONE(put_filled_note(&k, out));
+    LH_TRY_DONE(lh_buf_puts(out, "</div>\n"));
 done:
     lh_ranking_clear(&k);
     return st;
@@ -185,12 +150,13 @@ static const char *name_of(const lh_report *r, int64_t topic)
     return r->sheets[r->topics[topic].first].figure->name;
 }
 
-/* Figures whose names begin with the same word, up to a dash, are one thing in several measures: the first one ranks.
- */
+/* Figures that are no listed measures and whose names begin with the same word, up to a dash, are one thing in several
+ * measures: the first one ranks. */
 static int is_variant(const lh_report *r, int64_t topic)
 {
     const char *name = name_of(r, topic);
     const size_t word = strcspn(name, "-");
+    if (lh_measure_kind_of(name) != LH_MEASURE_OTHER) return 0;
     for (int64_t t = 0; t < topic; t++)
         if (strcspn(name_of(r, t), "-") == word && strncmp(name_of(r, t), name, word) == 0) return 1;
     return 0;
@@ -268,7 +234,7 @@ done:
 lh_status lh_page_summary(const lh_report *r, lh_buf *out)
 {
     LH_TRY(lh_buf_puts(out, "<header>\n<p class=\"kicker\">Longhaul report</p>\n"));
-    LH_TRY(put_title(r, out));
+    LH_TRY(lh_page_headline(r, out));
     LH_TRY(lh_buf_puts(out, "<ul class=\"facts\">\n"));
     for (int64_t s = 0; s < r->source_count; s++) LH_TRY(put_facts(&r->sources[s], out));
     LH_TRY(lh_buf_puts(out, "</ul>\n"));

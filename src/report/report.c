@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "analysis/measures.h"
 #include "analysis/summary.h"
 #include "base/json.h"
 #include "report/rank.h"
@@ -149,7 +150,7 @@ static void clear_source(lh_report_source *s)
 /* ---- topics ---- */
 
 /* Place of a figure in the order of the page: as its file asks (`figures` of the summary), then what ranks policies,
- * then the rest. */
+ * the strongest measure first, then the rest. */
 static int64_t place_of(const lh_sheet *sheet)
 {
     const json_t *order = json_object_get(sheet->source->summary, "figures");
@@ -157,15 +158,17 @@ static int64_t place_of(const lh_sheet *sheet)
         const char *name = json_string_value(json_array_get(order, i));
         if (name && strcmp(name, sheet->figure->name) == 0) return (int64_t)i;
     }
-    return (int64_t)json_array_size(order) + !lh_can_rank(sheet->figure);
+    return (int64_t)json_array_size(order) +
+           (lh_can_rank(sheet->figure) ? lh_measure_rank(sheet->figure->name) : INT16_MAX);
 }
 
-static lh_sheet sheet_of(const lh_report_source *source, int64_t i)
+static lh_status make_sheet(const lh_report_source *source, int64_t i, lh_sheet *out)
 {
     const lh_figure *figure = &source->figures.list[i], *drawn = figure;
     for (int64_t k = 0; k < source->small.count; k++)
         if (strcmp(source->small.list[k].name, figure->name) == 0) drawn = &source->small.list[k];
-    return (lh_sheet){figure, drawn, source};
+    *out = (lh_sheet){figure, drawn, source, {0}};
+    return lh_samples_read(&out->samples, figure, &source->tables, source->summary);
 }
 
 /* Sheets of one name next to each other, at the place of the first of them. */
@@ -188,7 +191,11 @@ static lh_status make_topics(lh_report *r)
     LH_TRY(lh_calloc(&r->sheets, n, sizeof *r->sheets));
     LH_TRY(lh_calloc(&r->topics, n, sizeof *r->topics));
     for (int64_t s = 0; s < r->source_count; s++)
-        for (int64_t i = 0; i < r->sources[s].figures.count; i++) add_sheet(r, sheet_of(&r->sources[s], i));
+        for (int64_t i = 0; i < r->sources[s].figures.count; i++) {
+            lh_sheet sheet;
+            LH_TRY(make_sheet(&r->sources[s], i, &sheet));
+            add_sheet(r, sheet);
+        }
     for (int64_t i = 0; i < r->sheet_count; i++) {
         LH_TRY(lh_palette_add(&r->palette, r->sheets[i].figure));
         const int joins = i > 0 && strcmp(r->sheets[i].figure->name, r->sheets[i - 1].figure->name) == 0;
@@ -242,6 +249,7 @@ void lh_report_close(lh_report *report)
 {
     if (!report) return;
     for (int64_t i = 0; i < report->source_count; i++) clear_source(&report->sources[i]);
+    for (int64_t i = 0; i < report->sheet_count; i++) lh_samples_clear(&report->sheets[i].samples);
     lh_palette_clear(&report->palette);
     lh_free(report->sources);
     lh_free(report->sheets);

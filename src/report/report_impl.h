@@ -8,6 +8,7 @@
 #include "analysis/tables.h"
 #include "report/palette.h"
 #include "report/report.h"
+#include "report/samples.h"
 
 /* A file. */
 typedef struct lh_report_source {
@@ -24,6 +25,7 @@ typedef struct lh_report_source {
 typedef struct lh_sheet {
     const lh_figure *figure, *drawn;
     const lh_report_source *source;
+    lh_samples samples;
 } lh_sheet;
 
 /* Figures of one name: sheets [first, first + count). */
@@ -55,10 +57,17 @@ void lh_topic_range(const lh_report *report, const lh_topic *topic, double *low,
 
 /* Parts of the page, appended (page_*.c). */
 lh_status lh_page_summary(const lh_report *report, lh_buf *out);
+lh_status lh_page_headline(const lh_report *report, lh_buf *out);
 lh_status lh_page_figures(const lh_report *report, lh_buf *out);
 lh_status lh_page_prompts(const lh_report *report, lh_buf *out); /* answers of `eval` */
 lh_status lh_page_tables(const lh_report *report, lh_buf *out);
 lh_status lh_page_data(const lh_report *report, lh_buf *out); /* the JSON block */
+
+/* Attributes of a table's cell whose policy chooses nothing at its budget, and what the page says of such cells. */
+#define LH_FILLED_CELL " class=\"filled\" title=\"window fills the budget\""
+#define LH_FILLED_NOTE                                                                                              \
+    "window fills the budget: sinks and the last entries, which are always kept, are all of it, and scores choose " \
+    "nothing"
 
 /* The name of a point of a dimension. Appended. */
 lh_status lh_page_point(const lh_figure_dim *dim, int64_t i, lh_buf *out);

@@ -108,6 +108,13 @@ function valueAt(view, panel, series, x) {
   return n ? sum / n : null;
 }
 
+// Whether protected entries fill the budget of a policy: of curves of policies over budgets, as samples.c has it.
+function isFilled(view, series, x) {
+  const { sheet } = view;
+  return view.x === dimNamed(sheet, "budget") && view.series >= 0 && view.series === dimNamed(sheet, "policy") &&
+    sheet.filled.some(([p, b]) => p === series && b === x);
+}
+
 function isHidden(dim, i) { return isPolicies(dim) && chosen.hidden.has(dim.labels[i]); }
 
 // Points of a dimension that are shown; [0] for none.

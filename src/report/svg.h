@@ -3,6 +3,7 @@
 #define LH_REPORT_SVG_H
 
 #include "report/palette.h"
+#include "report/samples.h"
 #include "report/view.h"
 
 enum { LH_SVG_PANELS = 6, LH_SVG_LEVELS = 16 };
@@ -10,7 +11,8 @@ enum { LH_SVG_PANELS = 6, LH_SVG_LEVELS = 16 };
 typedef struct lh_svg {
     const lh_view *view;
     const lh_palette *palette;
-    double low, high; /* of the values: of one range where several figures lie side by side */
+    const lh_samples *samples; /* whose filled cells are hollow points; NULL: none */
+    double low, high;          /* of the values: of one range where several figures lie side by side */
 } lh_svg;
 
 /* Append the figure; nothing for a table. At most LH_SVG_PANELS panels are drawn. */

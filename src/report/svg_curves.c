@@ -15,6 +15,29 @@ static const char *const markers[LH_COLOURS] = {"m-3.4 0a3.4 3.4 0 1 0 6.8 0a3.4
                                                 "m-3.5-3.5l7 7m0-7l-7 7",
                                                 "m0 4l4-7h-8z"};
 
+/* The points of a series, those of filled cells hollow. */
+static lh_status put_marks(const lh_svg_panel *p, int64_t series, const lh_scale *x, const lh_scale *y, lh_buf *out)
+{
+    const lh_view *view = p->svg->view;
+    const lh_figure_dim *dim = lh_svg_dim(p, view->x);
+    const int64_t ink = view->series < 0 ? 0 : lh_ink(p->svg->palette, lh_svg_dim(p, view->series), series);
+    char classes[LH_INK_CLASS];
+    lh_ink_class(ink, classes);
+    for (int hollow = 0; hollow < 2; hollow++) {
+        int begun = 0;
+        for (int64_t i = 0; i < dim->count; i++) {
+            const double v = lh_view_value(view, p->panel, series, i);
+            if (!isfinite(v) || lh_samples_filled_at(p->svg->samples, view, series, i) != hollow) continue;
+            if (!begun) LH_TRY(lh_buf_printf(out, "<path class=\"mark%s %s\" d=\"", hollow ? " hollow" : "", classes));
+            begun = 1;
+            LH_TRY(lh_buf_printf(out, "M%.1f %.1f%s", lh_scale_at(x, lh_point_value(dim, i)), lh_scale_at(y, v),
+                                 markers[ink % LH_COLOURS]));
+        }
+        if (begun) LH_TRY(lh_buf_puts(out, "\"/>"));
+    }
+    return LH_OK;
+}
+
 static lh_status put_line(const lh_svg_panel *p, int64_t series, const lh_scale *x, const lh_scale *y, lh_buf *out)
 {
     const lh_view *view = p->svg->view;
@@ -33,14 +56,7 @@ static lh_status put_line(const lh_svg_panel *p, int64_t series, const lh_scale 
     }
     LH_TRY(lh_buf_puts(out, "\"/>"));
     if (dim->count > MARKED_POINTS || ink < 0 || ink >= LH_RAMP) return LH_OK;
-    LH_TRY(lh_buf_printf(out, "<path class=\"mark %s\" d=\"", classes));
-    for (int64_t i = 0; i < dim->count; i++) {
-        const double v = lh_view_value(view, p->panel, series, i);
-        if (isfinite(v))
-            LH_TRY(lh_buf_printf(out, "M%.1f %.1f%s", lh_scale_at(x, lh_point_value(dim, i)), lh_scale_at(y, v),
-                                 markers[ink % LH_COLOURS]));
-    }
-    return lh_buf_puts(out, "\"/>");
+    return put_marks(p, series, x, y, out);
 }
 
 /* Where each series ends, from the top, so far apart that names do not touch; those that end nowhere come last. */

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "cli/program.h"
 #include "cli/same_files.h"
 #include "cli/tiny_suite.h"
@@ -585,6 +586,69 @@ START_TEST(test_an_analysis_is_the_same_on_any_number_of_ranks)
 }
 END_TEST
 
+/* A column of f32 of the table that has a row for each text; its length must be `n`. */
+static float *read_texts(const char *path, const char *name, int64_t n)
+{
+    lh_h5 *h5 = NULL;
+    lh_h5_shape shape;
+    void *data = NULL;
+    ck_assert_int_eq(lh_h5_open(&h5, path, &(lh_h5_header){.kind = "analysis", .schema = 1}), LH_OK);
+    ck_assert_int_eq(lh_h5_get(h5, name, &(lh_h5_shape){.type = LH_F32, .rank = 1, .dims = {-1}}, &shape, &data),
+                     LH_OK);
+    ck_assert_int_eq(shape.dims[0], n);
+    lh_h5_close(h5);
+    return data;
+}
+
+/* Of two texts together as of each alone: an interval of differences needs the values of each. */
+START_TEST(test_texts_have_values_of_their_own)
+{
+    enum { CELLS = 3 * 2 }; /* snapkv, random, oracle; two budgets */
+    program_result r = {0};
+    const char *const name = "/replay/texts/perturbation-l2";
+    float *alone[2], *both;
+    program_run(&r, 2, TRACE "--scenario context-only --question 'Who is it?' -o s0.h5");
+    program_exits(&r, 0);
+    program_run(&r, 2, TRACE "--scenario context-only --question 'Where?' -o s1.h5");
+    program_exits(&r, 0);
+    for (int i = 0; i < 2; i++) {
+        program_run(&r, 1, "replay s%d.h5 --policy snapkv --budget 10%%,60%% -q -o s%d.a.h5", i, i);
+        program_exits(&r, 0);
+        alone[i] = read_texts(i ? "s1.a.h5" : "s0.a.h5", name, CELLS);
+    }
+    for (int ranks = 1; ranks <= 3; ranks++) {
+        program_run(&r, ranks, "replay s0.h5 s1.h5 --policy snapkv --budget 10%%,60%% -q -o s.a.h5");
+        program_exits(&r, 0);
+        both = read_texts("s.a.h5", name, 2 * CELLS);
+        for (int i = 0; i < 2 * CELLS; i++)
+            ck_assert_msg(fabsf(both[i] - alone[i / CELLS][i % CELLS]) < 1e-6F, "value %d: %g", i, (double)both[i]);
+        lh_free(both);
+    }
+    lh_free(alone[0]);
+    lh_free(alone[1]);
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_a_window_that_fills_the_budget_is_warned_of_once_and_marked)
+{
+    program_result r = {0};
+    lh_buf page = {0};
+    program_run(&r, 1, TRACE TWO_QUESTIONS "-o w.h5");
+    program_exits(&r, 0);
+    program_run(&r, 2, "replay w.h5 --policy snapkv,ada-snapkv,h2o --budget 5%%,10%%,90%% -q -o w.a.h5");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: snapkv --budget 5%: window 32 leaves no entry"), 1);
+    ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: "), 1);
+    program_run(&r, 1, "report w.a.h5 -o w.html");
+    program_exits(&r, 0);
+    ck_assert_int_eq(lh_file_read(&page, "w.html", 1 << 24), LH_OK);
+    ck_assert_ptr_nonnull(strstr(page.data, "Hollow points: window fills the budget"));
+    lh_buf_clear(&page);
+    program_clear(&r);
+}
+END_TEST
+
 /* numpy, from the raw trace; and what the reader in Python reads. */
 START_TEST(test_figures_are_those_of_an_independent_computation)
 {
@@ -664,6 +728,8 @@ int main(void)
                                   test_a_fit_needs_nothing_of_a_trace,
                                   test_scores_of_a_file_are_a_policy,
                                   test_an_analysis_is_the_same_on_any_number_of_ranks,
+                                  test_texts_have_values_of_their_own,
+                                  test_a_window_that_fills_the_budget_is_warned_of_once_and_marked,
                                   test_figures_are_those_of_an_independent_computation,
                                   test_what_was_not_recorded_is_refused,
                                   NULL};

@@ -178,13 +178,26 @@ END_TEST
 START_TEST(test_a_ranking_leaves_references_out)
 {
     lh_ranking r;
-    ck_assert(lh_can_rank(&small));
-    OK(lh_ranking_init(&r, &small));
+    const lh_samples none = {0};
+    static const char *const three[] = {"a", "random", "b"};
+    static const float values[] = {1, 3, 0, 0, 2, 4};
+    lh_figure figure = small;
+    figure.dim_count = 2;
+    figure.dims[0] = (lh_figure_dim){.name = "policy", .count = 3, .labels = three};
+    figure.values = values;
+    ck_assert(lh_can_rank(&figure));
+    OK(lh_ranking_init(&r, &figure, &none));
     ck_assert_int_eq(r.quoted, 1); /* 10% */
-    ck_assert(r.order[0] == 0 && r.best[0] == 0 && r.best[1] == -1);
-    ck_assert(lh_ranking_is_best(&r, 0, 0) && !lh_ranking_is_best(&r, 1, 0));
+    ck_assert(r.order[0] == 1 && r.order[1] == 0 && r.order[2] == 2);
+    const lh_verdict v = lh_ranking_judge(&r, 1);
+    ck_assert(v.standing == LH_STANDING_AHEAD && v.best == 0 && v.rival == 2);
+    ck_assert(lh_ranking_leads(&r, 0, 1) && !lh_ranking_leads(&r, 1, 1) && !lh_ranking_leads(&r, 2, 1));
     ck_assert_int_eq(lh_ranking_reference(&r, "random"), 1);
     ck_assert_int_eq(lh_ranking_reference(&r, "oracle"), -1);
+    lh_ranking_clear(&r);
+    OK(lh_ranking_init(&r, &small, &none)); /* one policy and a reference */
+    ck_assert_int_eq(lh_ranking_judge(&r, 1).standing, LH_STANDING_ALONE);
+    ck_assert(!lh_ranking_leads(&r, 0, 1));
     lh_ranking_clear(&r);
     lh_figure neither = small;
     neither.better = 0;
@@ -238,7 +251,9 @@ START_TEST(test_every_figure_is_drawn)
     OK(sample_write("a.h5"));
     lh_report *report = open_one("a.h5");
     ck_assert_int_eq(report->topic_count, 6);
-    ck_assert_str_eq(report->sheets[0].figure->name, "attention-kept"); /* rankings first */
+    ck_assert_str_eq(report->sheets[0].figure->name,
+                     "perturbation-l2"); /* measures in their order, then other rankings */
+    ck_assert_str_eq(report->sheets[1].figure->name, "attention-kept");
     for (int64_t t = 0; t < report->topic_count; t++) {
         const lh_sheet *sheet = &report->sheets[report->topics[t].first];
         lh_view view;
@@ -332,9 +347,9 @@ START_TEST(test_means_become_curves_over_budgets)
     lh_report *report = open_one("a.h5");
     ck_assert_int_eq(report->sheet_count, 2); /* times are no measures */
     ck_assert_str_eq(report->sources[0].command, "longhaul eval needle --length 500,2000 --text 'a b' --flag");
-    const lh_figure *f = report->sheets[0].figure;
+    const lh_figure *f = report->sheets[1].figure;
     ck_assert_str_eq(f->name, "needle-exact");
-    ck_assert(f->better == 1 && report->sheets[1].figure->better == -1); /* kl */
+    ck_assert(f->better == 1 && report->sheets[0].figure->better == -1); /* kl */
     ck_assert(f->dim_count == 3 && f->dims[0].count == 2 && f->dims[1].count == 2 && f->dims[2].count == 2);
     ck_assert(f->dims[1].values[0] == 0.05 && f->dims[1].values[1] == 0.1);   /* budgets as numbers */
     ck_assert(f->dims[2].values[0] == 500 && f->dims[2].values[1] == 2000);   /* in order */
@@ -423,6 +438,204 @@ START_TEST(test_csv_has_a_row_for_each_value)
 }
 END_TEST
 
+/* ---- headlines ---- */
+
+enum { PROMPTS = 8 };
+
+/* Answers of two policies and of the full cache to the first n prompts: right or wrong, and their likelihood. */
+typedef struct headline {
+    const char *want, *because; /* of the page; NULL: anything */
+    int n;
+    double exact[3][PROMPTS], nll[3][PROMPTS];
+    int filled; /* 1: protected entries fill the budget of the first policy */
+} headline;
+
+static const headline headlines[] = {
+    {"No difference between policies at a budget of 10%",
+     "no difference at 10%: a 100%, then b 100%",
+     3,
+     {{1, 1, 1}, {1, 1, 1}, {1, 1, 1}},
+     {{2, 2, 2}, {2, 2, 2}, {1, 1, 1}},
+     0},
+    {"b loses least at a budget of 10%, on 6 texts",
+     "the full cache answers none at 10%",
+     6,
+     {{0}, {0}, {0}},
+     {{5, 6, 7, 5, 6, 7}, {2, 2.5, 3, 2, 2.4, 3}, {1, 1, 1, 1, 1, 1}},
+     0},
+    {"b loses least at a budget of 10%, on 1 text", "no difference at 10%", 1, {{1}, {1}, {1}}, {{2}, {1.5}, {1}}, 0},
+    /* the likelihoods of single prompts overlap widely, their differences do not */
+    {"b loses least at a budget of 10%, on 6 texts",
+     "95% interval of the difference",
+     6,
+     {{0}, {0}, {0}},
+     {{1.1, 2.11, 3.1, 4.09, 5.1, 6.1}, {1, 2, 3, 4, 5, 6}, {0.5, 1, 2, 3, 4, 5}},
+     0},
+    {"No clear difference between policies at a budget of 10%",
+     "no clear difference at 10%: b 3.42, then a 3.5",
+     6,
+     {{0}, {0}, {0}},
+     {{1, 2, 3, 4, 5, 6}, {2, 1, 4, 3, 6, 4.5}, {0.5, 1, 2, 3, 4, 4}},
+     0},
+    {"No difference between policies at a budget of 10%",
+     "no loss at 10%: a 1, then b 1.1",
+     2,
+     {{0}, {0}, {0}},
+     {{1, 1}, {1.1, 1.1}, {1.2, 1.2}},
+     0},
+    /* three right answers of three say less than eight of eight */
+    {"No clear difference between policies at a budget of 10%",
+     NULL,
+     3,
+     {{1, 1, 1}, {0}, {1, 1, 1}},
+     {{2, 2, 2}, {2, 2, 2}, {1, 1, 1}},
+     0},
+    {"a scores highest at a budget of 10%, on 8 texts",
+     NULL,
+     8,
+     {{1, 1, 1, 1, 1, 1, 1, 1}, {0}, {1, 1, 1, 1, 1, 1, 1, 1}},
+     {{0}, {0}, {0}},
+     0},
+    {"b at a budget of 10%", NULL, 8, {{1, 1, 1, 1, 1, 1, 1, 1}, {0}, {1, 1, 1, 1, 1, 1, 1, 1}}, {{0}, {0}, {0}}, 1},
+};
+
+static void write_headline(const headline *h, const char *path)
+{
+    static const lh_column mean_columns[] = {{"policy", "", LH_COLUMN_LABEL},
+                                             {"budget", "", LH_COLUMN_LABEL},
+                                             {"exact", "share of the prompts", LH_COLUMN_F64},
+                                             {"answer_nll", "nats per token", LH_COLUMN_F64},
+                                             {NULL, NULL, LH_COLUMN_TEXT}},
+                           columns[] = {{"policy", "", LH_COLUMN_LABEL},   {"budget", "", LH_COLUMN_LABEL},
+                                        {"seed", "", LH_COLUMN_I64},       {"exact", "1: yes", LH_COLUMN_I64},
+                                        {"answer_nll", "", LH_COLUMN_F64}, {"filled", "1: yes", LH_COLUMN_I64},
+                                        {"answer", "", LH_COLUMN_TEXT},    {NULL, NULL, LH_COLUMN_TEXT}};
+    static const char *const policies[] = {"a", "b", "full"};
+    lh_table means_table, prompts;
+    lh_h5 *h5 = NULL;
+    lh_table_init(&means_table, mean_columns);
+    lh_table_init(&prompts, columns);
+    for (int p = 0; p < 3; p++) {
+        double exact = 0, nll = 0;
+        const char *budget = p == 2 ? "" : "10%";
+        for (int i = 0; i < h->n; i++) {
+            exact += h->exact[p][i] / h->n;
+            nll += h->nll[p][i] / h->n;
+            OK(lh_table_add(&prompts, (lh_cell[]){{.text = policies[p]},
+                                                  {.text = budget},
+                                                  {.number = i},
+                                                  {.number = (int64_t)h->exact[p][i]},
+                                                  {.value = h->nll[p][i]},
+                                                  {.number = p == 0 && h->filled},
+                                                  {.text = ""}}));
+        }
+        OK(lh_table_add(&means_table,
+                        (lh_cell[]){{.text = policies[p]}, {.text = budget}, {.value = exact}, {.value = nll}}));
+    }
+    OK(lh_h5_create(&h5, path, &(lh_h5_header){"analysis", 1, "{}"}));
+    OK(lh_table_h5(&means_table, h5, "/needle/means"));
+    OK(lh_table_h5(&prompts, h5, "/needle/prompts"));
+    OK(lh_h5_commit(h5));
+    lh_table_clear(&means_table);
+    lh_table_clear(&prompts);
+}
+
+/* The page of a file has this headline, and `because` in the text below it. */
+static void check_headline(const char *path, const char *want, const char *because)
+{
+    lh_buf page = {0};
+    char title[160];
+    lh_report *report = open_one(path);
+    OK(lh_report_page(report, &page));
+    snprintf(title, sizeof title, "<h1>%s</h1>", want);
+    ck_assert_msg(strstr(page.data, title) != NULL, "'%s' is none of %.600s", title, strstr(page.data, "<h1>"));
+    ck_assert_msg(!because || strstr(page.data, because), "'%s' is not in %.900s", because, strstr(page.data, "<h1>"));
+    lh_buf_clear(&page);
+    lh_report_close(report);
+}
+
+START_TEST(test_a_headline_names_a_winner_only_where_there_is_one)
+{
+    char folder[FOLDER_BYTES];
+    folder_enter(folder);
+    for (size_t i = 0; i < sizeof headlines / sizeof *headlines; i++) {
+        write_headline(&headlines[i], "a.h5");
+        check_headline("a.h5", headlines[i].want, headlines[i].because);
+    }
+    unlink("a.h5");
+    folder_leave(folder);
+}
+END_TEST
+
+/* A curve of policies a and b over the budgets 5% and 10%, less being better. */
+static void put_curve(lh_h5 *h5, const char *name, const float values[4])
+{
+    static const char *const policies[] = {"a", "b"};
+    OK(lh_figure_write(
+        &(lh_figure){.name = name,
+                     .title = name,
+                     .unit = "nats",
+                     .view = LH_VIEW_CURVES,
+                     .x = "budget",
+                     .y = "policy",
+                     .better = -1,
+                     .dim_count = 2,
+                     .dims = {{.name = "policy", .count = 2, .labels = policies},
+                              {.name = "budget", .unit = "share of the prompt", .count = 2, .values = shares}},
+                     .values = values},
+        h5));
+}
+
+START_TEST(test_what_the_model_says_ranks_before_what_attention_loses)
+{
+    static const struct {
+        float l2[4], kl[4], nll[4];
+        const char *want;
+    } cases[] = {{{1, 1, 2, 2}, {4, 4, 3, 3}, {1, 1, 2, 2}, "b loses least at a budget of 10%"},
+                 {{1, 1, 2, 2}, {4, 3, 3, 3}, {4, 4, 3, 3}, "b loses least at a budget of 10%"}, /* the next measure */
+                 {{1, 1, 2, 2}, {4, 3, 3, 3}, {4, 3, 3, 3}, "b loses least at a budget of 5%"},  /* the next budget */
+                 {{1, 1, 2, 2}, {3, 3, 3, 3}, {3, 3, 3, 3}, "No difference between policies at any budget"}};
+    char folder[FOLDER_BYTES];
+    folder_enter(folder);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lh_h5 *h5 = NULL;
+        OK(lh_h5_create(&h5, "a.h5", &(lh_h5_header){"analysis", 1, "{}"}));
+        put_curve(h5, "perturbation-l2", cases[i].l2);
+        put_curve(h5, "answer-nll", cases[i].nll);
+        put_curve(h5, "next-token-kl", cases[i].kl);
+        OK(lh_h5_commit(h5));
+        check_headline("a.h5", cases[i].want, NULL);
+        lh_report *report = open_one("a.h5");
+        ck_assert_str_eq(report->sheets[0].figure->name, "next-token-kl");
+        ck_assert_str_eq(report->sheets[2].figure->name, "perturbation-l2");
+        lh_report_close(report);
+    }
+    unlink("a.h5");
+    folder_leave(folder);
+}
+END_TEST
+
+START_TEST(test_cells_that_a_window_fills_are_marked)
+{
+    char folder[FOLDER_BYTES];
+    lh_buf page = {0};
+    headline h = headlines[1];
+    folder_enter(folder);
+    h.filled = 1;
+    write_headline(&h, "a.h5");
+    lh_report *report = open_one("a.h5");
+    OK(lh_report_page(report, &page));
+    ck_assert_int_eq(count_of(page.data, "<td class=\"filled\""), 4); /* two measures: ranking and numbers */
+    ck_assert_int_eq(count_of(page.data, "<path class=\"mark hollow"), 2);
+    ck_assert_int_eq(count_of(page.data, "Hollow points: window fills the budget"), 2);
+    ck_assert(!lh_asset_js.bytes || strstr(page.data, "\"filled\":[[0,0]]"));
+    lh_buf_clear(&page);
+    lh_report_close(report);
+    unlink("a.h5");
+    folder_leave(folder);
+}
+END_TEST
+
 /* Files in the folder csv whose name begins with `start`. */
 static int files_of(const char *start)
 {
@@ -473,6 +686,9 @@ int main(void)
                                   test_a_curve_runs_over_positions,
                                   test_csv_has_a_row_for_each_value,
                                   test_analyses_of_one_name_keep_all_their_csv_files,
+                                  test_a_headline_names_a_winner_only_where_there_is_one,
+                                  test_what_the_model_says_ranks_before_what_attention_loses,
+                                  test_cells_that_a_window_fills_are_marked,
                                   NULL};
     return suite_run("report", tests);
 }
