@@ -19,7 +19,6 @@ typedef struct context {
     int64_t shared;  /* tokens of it that are the context */
     int64_t members; /* also those that are answered */
     int64_t longest; /* whole prompt */
-    int64_t most;    /* tokens of a whole prompt and its answer */
     int declared;    /* 1: by a context_id or context_file */
 } context;
 
@@ -28,6 +27,8 @@ typedef struct member {
     int64_t from;  /* tokens of the context's ids that come before those below */
     uint64_t hash; /* of the file's text; 0 without one */
     lh_tokens prompt;
+    int64_t run;           /* tokens of the whole prompt and the longest answer */
+    int64_t rotates_until; /* lh_config_rotates_until of that: members with other rotary factors share no cache */
 } member;
 
 struct lh_batch_group {
@@ -39,6 +40,7 @@ struct lh_batch_group {
     int64_t context_count;
     member *members; /* that are wanted */
     int64_t member_count, next;
+    int64_t caches, more; /* prefills of contexts so far, and `more` of the last one */
 };
 
 lh_status lh_batch_group_open(lh_batch_group **out, const lh_batch_common *common)
@@ -178,25 +180,37 @@ lh_status lh_batch_group_add(lh_batch_group *g, lh_batch_work *w, int wanted)
     lh_status st = LH_OK;
     context *c = NULL;
     lh_tokens prompt = {0};
+    int64_t run;
     LH_TRY_DONE(w->request.context_file ? add_question(g, w, &prompt, &c) : add_prompt(g, w, &prompt, &c));
     c->members++;
     c->declared = lh_batch_work_declares(w);
     c->longest = lh_max_i64(c->longest, c->shared + prompt.n);
-    c->most = lh_max_i64(c->most, c->shared + prompt.n + w->request.max_new);
     if (!wanted) goto done;
     LH_TRY_DONE(lh_realloc(&g->members, g->member_count + 1, sizeof *g->members));
-    g->members[g->member_count++] = (member){
-        .i = w->i, .context = c - g->contexts, .from = c->shared, .prompt = prompt, .hash = w->line.context_hash};
+    run = c->shared + prompt.n + w->request.max_new;
+    g->members[g->member_count++] = (member){.i = w->i,
+                                             .context = c - g->contexts,
+                                             .from = c->shared,
+                                             .prompt = prompt,
+                                             .hash = w->line.context_hash,
+                                             .run = run,
+                                             .rotates_until = lh_config_rotates_until(g->common->config, run)};
     prompt = (lh_tokens){0};
 done:
     lh_tokens_clear(&prompt);
     return st;
 }
 
-static int by_context(const void *a, const void *b)
+static int shares_cache(const member *x, const member *y)
+{
+    return x->context == y->context && x->rotates_until == y->rotates_until;
+}
+
+static int by_cache(const void *a, const void *b)
 {
     const member *x = a, *y = b;
     if (x->context != y->context) return x->context < y->context ? -1 : 1;
+    if (x->rotates_until != y->rotates_until) return x->rotates_until < y->rotates_until ? -1 : 1;
     return (x->i > y->i) - (x->i < y->i);
 }
 
@@ -233,7 +247,7 @@ static lh_status complete(const lh_batch_group *g, member *m)
 lh_status lh_batch_group_settle(lh_batch_group *g)
 {
     for (int64_t k = 0; k < g->member_count; k++) LH_TRY(complete(g, &g->members[k]));
-    if (g->member_count) qsort(g->members, (size_t)g->member_count, sizeof *g->members, by_context);
+    if (g->member_count) qsort(g->members, (size_t)g->member_count, sizeof *g->members, by_cache);
     for (int64_t k = 0; k < g->context_count; k++) {
         warn_of_little(&g->contexts[k]);
         g->contexts[k].ids.n = g->contexts[k].shared;
@@ -241,15 +255,26 @@ lh_status lh_batch_group_settle(lh_batch_group *g)
     return LH_OK;
 }
 
+/* The member is the first that goes on from the next cache. */
+static void begin_cache(lh_batch_group *g, const member *m)
+{
+    const member *end = g->members + g->member_count;
+    g->caches++;
+    g->more = 0;
+    for (const member *of = m; of < end && shares_cache(m, of); of++)
+        g->more = lh_max_i64(g->more, of->run - g->contexts[of->context].shared);
+}
+
 int lh_batch_group_next(lh_batch_group *g, lh_batch_member *out)
 {
     if (g->next == g->member_count) return 0;
     const member *m = &g->members[g->next++];
     const context *c = &g->contexts[m->context];
-    *out = (lh_batch_member){.i = m->i, .number = m->context, .hash = m->hash, .prompt = &m->prompt};
+    if (m == g->members || !shares_cache(m - 1, m)) begin_cache(g, m);
+    *out = (lh_batch_member){.i = m->i, .number = g->caches - 1, .hash = m->hash, .prompt = &m->prompt};
     if (is_shared(c)) {
         out->context = &c->ids;
-        out->more = c->most - c->shared;
+        out->more = g->more;
     }
     return 1;
 }

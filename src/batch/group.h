@@ -1,8 +1,8 @@
 /* group.h - requests that name the same context, on rank 0: what they share, and what each of them asks. With a
  * context_file that is the file's text, and the messages before it; with a context_id alone, or where prompts were
- * found to begin alike (order.h), what the prompts of all of them begin with. Requests whose policy or messages differ
- * share less: they get contexts of their own. What a context is depends on the input alone, not on what is answered
- * already. */
+ * found to begin alike (order.h), what the prompts of all of them begin with. Requests whose policy or messages differ,
+ * or whose runs are so long that the rotary factors are others, share less: they get contexts of their own. What a
+ * context is depends on the input alone, not on what is answered already. */
 #ifndef LH_BATCH_GROUP_H
 #define LH_BATCH_GROUP_H
 
@@ -26,7 +26,7 @@ typedef struct lh_batch_member {
     int64_t i;                /* of the line in the input */
     const lh_tokens *context; /* borrowed until the group is closed; NULL: it shares nothing */
     int64_t more;             /* of lh_context */
-    int64_t number;           /* of the context within the group */
+    int64_t number;           /* of the context's cache within the group */
     uint64_t hash;            /* context_hash of its line */
     const lh_tokens *prompt;  /* that follows the context, borrowed */
 } lh_batch_member;

@@ -23,13 +23,10 @@ lh_status lh_batch_check_interrupt(void)
 }
 
 /* 1 where a prompt that goes on from what another one begins with is answered as if it stood alone: nothing is evicted,
- * and positions do not depend on how long a run becomes. */
+ * and the rotary factors do not depend on how long a run becomes. */
 static int can_share(const lh_batch_common *common)
 {
-    const lh_rope_kind kinds[] = {common->config->rope_global.kind, common->config->rope_local.kind};
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
-        if (kinds[k] == LH_ROPE_DYNAMIC || kinds[k] == LH_ROPE_LONGROPE) return 0;
-    return !common->plans[LH_ASKED_IN_PROMPT].evicts;
+    return lh_config_rotates_until(common->config, 1) == INT64_MAX && !common->plans[LH_ASKED_IN_PROMPT].evicts;
 }
 
 static lh_status make_order(lh_batch_queue *q)

@@ -13,6 +13,7 @@ typedef struct lh_cache_extra {
     uint64_t model;        /* identity of the checkpoint */
     const int32_t *tokens; /* all tokens seen */
     int64_t n;
+    int64_t run_tokens;  /* tokens of the run that the rotary factors of the keys were chosen for; 0: not recorded */
     const float *logits; /* [vocab] after the last token, on rank 0 */
     int64_t vocab;
     uint64_t seed;    /* of the sampler */

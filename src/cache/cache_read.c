@@ -28,6 +28,7 @@ static lh_status read_state(lh_cache_file *f)
     }
     LH_TRY(lh_h5_get_i64(f->h5, "/state", "seed", &seed));
     f->extra.seed = (uint64_t)seed;
+    LH_TRY(lh_h5_get_i64(f->h5, "/state", "run_tokens", &f->extra.run_tokens));
     LH_TRY(lh_h5_get_i64(f->h5, "/state", "question_tokens", &f->numbers.question));
     LH_TRY_DONE(lh_h5_get_string(f->h5, "/state", "model", &model));
     if (!model || sscanf(model, "%16" SCNx64, &f->extra.model) != 1)

@@ -1,6 +1,10 @@
-/* conversation.c - one session after another question: what the last answer left unfed is fed before the next one. */
+/* conversation.c - one session, question after question: the token that the last answer left unfed is fed before the
+ * next question. A model whose rotary factors depend on the length of the run reads the conversation again where a
+ * question and its answer make the run so long that the factors change: the cached keys have the earlier factors, and
+ * so have the entries of deeper layers, which were computed from them. */
 #include "engine/conversation.h"
 
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "engine/same_file.h"
@@ -8,22 +12,26 @@
 struct lh_conversation {
     lh_engine *engine;
     lh_session *session;
+    lh_conversation_options options; /* without the ids of the context, which the session has */
     lh_saved_kv cache;
     lh_policy policy;
     uint64_t seed;
-    int64_t length; /* positions in all */
-    int32_t unfed;  /* the last token of an answer that did not end by itself; -1: none */
+    int64_t before;      /* tokens of the context */
+    int64_t prompt;      /* ... of which the first were prefilled; the others of a saved cache were said after them */
+    int64_t length;      /* positions in all */
+    int64_t rotates_for; /* tokens of the run that the rotary factors were chosen for */
+    int32_t unfed;       /* the last token of an answer that did not end by itself; -1: none */
 };
 
 /* Local. */
-static lh_status check_length(lh_conversation *c, const lh_conversation_options *o, int64_t before)
+static lh_status check_length(lh_conversation *c)
 {
     const int64_t positions = lh_engine_get(c->engine)->config->max_positions;
-    if (before < 1) LH_FAIL(LH_EUSAGE, "the context is empty");
-    if (before + 2 > positions)
+    if (c->before < 1) LH_FAIL(LH_EUSAGE, "the context is empty");
+    if (c->before + 2 > positions)
         LH_FAIL(LH_EUSAGE, "the context has %lld tokens, which leaves no room in the %lld positions of the model",
-                (long long)before, (long long)positions);
-    c->length = lh_min_i64(before + o->room, positions);
+                (long long)c->before, (long long)positions);
+    c->length = lh_min_i64(c->before + c->options.room, positions);
     return LH_OK;
 }
 
@@ -33,26 +41,59 @@ static lh_status show_prefill(void *self, int64_t done, int64_t total)
     return o->prefill ? o->prefill(o->self, done, total) : LH_OK;
 }
 
-static lh_status open_session(lh_conversation *c, const lh_conversation_options *o)
+static lh_status open_cache(lh_conversation *c)
 {
+    const lh_conversation_options *o = &c->options;
     const lh_engine_view *parts = lh_engine_get(c->engine);
-    lh_status st = o->load_cache ? lh_saved_kv_open(&c->cache, o->load_cache) : LH_OK;
-    LH_TRY(lh_comm_agree(parts->comm, st));
-    if (o->load_cache) LH_TRY(lh_same_file(parts->comm, c->cache.file.h5));
-    const int64_t before = o->load_cache ? c->cache.file.extra.n : o->context.n;
-    LH_TRY(lh_comm_agree(parts->comm, check_length(c, o, before)));
-    c->policy = o->load_cache ? c->cache.policy : *o->policy;
-    c->seed = o->load_cache ? c->cache.file.extra.seed : o->seed;
-    LH_TRY(lh_session_open(&c->session, c->engine,
-                           &(lh_session_options){.policy = &c->policy,
-                                                 .profiles = o->load_cache ? &c->cache.profiles : o->profiles,
-                                                 .prompt = o->load_cache ? 0 : before,
-                                                 .more = c->length - before,
-                                                 .length = c->length,
-                                                 .block = c->length - before,
-                                                 .restores = 1,
-                                                 .seed = c->seed}));
+    const lh_cache_extra *saved = &c->cache.file.extra;
+    LH_TRY(lh_comm_agree(parts->comm, lh_saved_kv_open(&c->cache, o->load_cache)));
+    LH_TRY(lh_same_file(parts->comm, c->cache.file.h5));
+    c->before = saved->n;
+    c->prompt = c->cache.file.numbers.prompt_tokens;
+    c->rotates_for = saved->run_tokens ? saved->run_tokens : saved->n;
+    c->policy = c->cache.policy;
+    c->seed = saved->seed;
+    c->options.profiles = &c->cache.profiles;
     return LH_OK;
+}
+
+/* `prompt`: tokens of a prefill that comes first; 0: a cache is loaded. */
+static lh_status open_session(lh_conversation *c, int64_t prompt)
+{
+    const int64_t more = c->length - (prompt ? prompt : c->before);
+    return lh_session_open(&c->session, c->engine,
+                           &(lh_session_options){.policy = &c->policy,
+                                                 .profiles = c->options.profiles,
+                                                 .prompt = prompt,
+                                                 .more = more,
+                                                 .length = c->length,
+                                                 .rotates_for = c->rotates_for,
+                                                 .block = more,
+                                                 .restores = 1,
+                                                 .seed = c->seed});
+}
+
+static lh_status block(lh_conversation *c, const int32_t *ids, int64_t n)
+{
+    return n > 0 ? lh_session_block(c->session, ids, n) : LH_OK;
+}
+
+/* Prefill the prompt and feed what was said after it, with a snapshot after the context. */
+static lh_status read_ids(lh_conversation *c, const lh_tokens *ids)
+{
+    const lh_forward_progress progress = {&c->options, show_prefill};
+    LH_TRY(open_session(c, c->prompt));
+    LH_TRY(lh_session_prefill(c->session, ids->ids, c->prompt, &progress));
+    LH_TRY(block(c, ids->ids + c->prompt, c->before - c->prompt));
+    LH_TRY(lh_session_snapshot(c->session));
+    return block(c, ids->ids + c->before, ids->n - c->before);
+}
+
+static lh_status load(lh_conversation *c)
+{
+    LH_TRY(open_session(c, 0));
+    LH_TRY(lh_session_load(c->session, &c->cache));
+    return lh_session_snapshot(c->session);
 }
 
 lh_status lh_conversation_open(lh_conversation **out, lh_engine *engine, const lh_conversation_options *o)
@@ -61,15 +102,16 @@ lh_status lh_conversation_open(lh_conversation **out, lh_engine *engine, const l
     lh_conversation *c = NULL;
     LH_TRY_DONE(lh_calloc(&c, 1, sizeof *c));
     c->engine = engine;
+    c->options = *o;
+    c->options.context = (lh_tokens){0};
+    c->before = c->prompt = o->context.n;
+    c->rotates_for = o->context.n + 1;
+    c->seed = o->seed;
     c->unfed = -1;
-    LH_TRY_DONE(open_session(c, o));
-    if (o->load_cache) {
-        LH_TRY_DONE(lh_session_load(c->session, &c->cache));
-    } else {
-        lh_forward_progress progress = {(void *)(uintptr_t)o, show_prefill};
-        LH_TRY_DONE(lh_session_prefill(c->session, o->context.ids, o->context.n, &progress));
-    }
-    LH_TRY_DONE(lh_session_snapshot(c->session));
+    if (o->load_cache) LH_TRY_DONE(open_cache(c));
+    if (!o->load_cache) c->policy = *o->policy;
+    LH_TRY_DONE(lh_comm_agree(lh_engine_get(engine)->comm, check_length(c)));
+    LH_TRY_DONE(o->load_cache ? load(c) : read_ids(c, &o->context));
     *out = c;
     c = NULL;
 done:
@@ -103,6 +145,30 @@ static lh_status feed_unfed(lh_conversation *c)
     return lh_session_block(c->session, &id, 1);
 }
 
+/* Read the conversation again, with the rotary factors of a run of `tokens`, unless the cached keys have them. What is
+ * read follows from the ids alone, so it is what `generate` computes for the same conversation. */
+static lh_status rotate_for(lh_conversation *c, int64_t tokens)
+{
+    lh_status st = LH_OK;
+    const lh_engine_view *parts = lh_engine_get(c->engine);
+    lh_tokens ids = {0};
+    if (lh_config_rotates_until(parts->config, c->rotates_for) == lh_config_rotates_until(parts->config, tokens))
+        return LH_OK;
+    const lh_tokens *said = lh_session_tokens(c->session);
+    for (int64_t i = 0; st == LH_OK && i < said->n; i++) st = lh_tokens_push(&ids, said->ids[i]);
+    LH_TRY_DONE(lh_comm_agree(parts->comm, st));
+    lh_info("the rotary factors of this model depend on the length of the run: %lld tokens are read again for a run of "
+            "%lld",
+            (long long)ids.n, (long long)tokens);
+    lh_session_close(c->session);
+    c->session = NULL;
+    c->rotates_for = tokens;
+    LH_TRY_DONE(read_ids(c, &ids));
+done:
+    lh_tokens_clear(&ids);
+    return st;
+}
+
 /* The caller's decoding, and how many tokens it was shown: one that ends the answer is not. */
 typedef struct listener {
     const lh_decode *how;
@@ -124,9 +190,10 @@ lh_status lh_conversation_ask(lh_conversation *c, const lh_tokens *question, con
     if (room < 1)
         LH_FAIL(LH_EUSAGE, "the question has %lld tokens and there is room for %lld with its answer",
                 (long long)question->n, (long long)lh_conversation_room(c));
+    decode.max_new = lh_min_i64(how->max_new, room);
+    LH_TRY(rotate_for(c, lh_conversation_tokens(c) + question->n + decode.max_new));
     LH_TRY(feed_unfed(c));
     LH_TRY(lh_session_block(c->session, question->ids, question->n));
-    decode.max_new = lh_min_i64(how->max_new, room);
     decode.self = &l;
     decode.token = show_token;
     LH_TRY(lh_session_decode(c->session, &decode, answer, NULL));

@@ -9,15 +9,15 @@
 typedef struct lh_conversation lh_conversation;
 
 typedef struct lh_conversation_options {
-    lh_tokens context;           /* ids that are read first; empty with load_cache */
+    lh_tokens context;           /* ids that are read first, borrowed for the opening; empty with load_cache */
     const char *load_cache;      /* a saved cache in place of a context; NULL: none */
     const lh_policy *policy;     /* NULL with load_cache: that of the cache */
-    const lh_profiles *profiles; /* includes those that the policy names */
+    const lh_profiles *profiles; /* includes those that the policy names; borrowed, as self is, until the end */
     int64_t room; /* tokens of questions and answers after the context; fewer if the model has fewer positions */
     uint64_t seed;
     void *self;
-    /* Of tokens x layers, on all ranks after every chunk; may be NULL. What it fails with, the same on all ranks, ends
-     * lh_conversation_open. */
+    /* Of tokens x layers, on all ranks after every chunk of a prefill; may be NULL. What it fails with, the same on all
+     * ranks, ends the call. */
     lh_status (*prefill)(void *self, int64_t done, int64_t total);
 } lh_conversation_options;
 
@@ -26,8 +26,9 @@ lh_status lh_conversation_open(lh_conversation **out, lh_engine *engine, const l
 void lh_conversation_close(lh_conversation *c); /* NULL is fine */
 
 /* Feed a question, as ids that follow what was said so far, and decode its answer: how.max_new is lowered to the room
- * that is left. What ends the answer from outside (how.token) leaves a conversation that goes on. LH_EUSAGE, and
- * nothing has changed, if the question leaves no room for an answer. */
+ * that is left. A model whose rotary factors depend on the length of the run may read the conversation again first, so
+ * that the answer is that of one run. What ends the answer from outside (how.token) leaves a conversation that goes on.
+ * LH_EUSAGE, and nothing has changed, if the question leaves no room for an answer. */
 lh_status lh_conversation_ask(lh_conversation *c, const lh_tokens *question, const lh_decode *how, lh_tokens *answer);
 
 /* Back to the state after the context. */

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/failures.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/output.h"
@@ -158,6 +159,10 @@ static lh_status open_run(run *r)
                             .restores = q->question_count > 1 && q->recorder,
                             .listener = q->recorder ? &listener : NULL,
                             .seed = q->load_cache ? r->cache.file.extra.seed : q->sampling.seed}));
+    if (lh_config_rotates_until(lh_engine_get(r->engine)->config, 1) != INT64_MAX)
+        lh_info("the rotary factors of this model depend on the length of the run: those of %lld tokens are taken, the "
+                "prompt with the longest question and answer",
+                (long long)lh_session_options_of(r->session)->rotates_for);
     if (q->logits) st = lh_logits_file_open(&r->logits, lh_engine_get(r->engine)->config->vocab);
     LH_TRY(lh_comm_agree(comm, st));
     return st;

@@ -129,7 +129,8 @@ lh_status lh_session_open(lh_session **out, lh_engine *engine, const lh_session_
     s->options = *options;
     s->forward = options->forward;
     if (!s->forward) LH_TRY_DONE(open_forward(s));
-    st = lh_rotations_open(&s->rotations, lh_engine_get(engine)->config, exec, options->length);
+    if (!options->rotates_for) s->options.rotates_for = options->length;
+    st = lh_rotations_open(&s->rotations, lh_engine_get(engine)->config, exec, s->options.rotates_for);
     if (st == LH_OK) st = open_caches(s);
     LH_TRY_DONE(lh_comm_agree(exec->comm, st));
     if (options->listener) lh_kv_listen(s->kv, options->listener);
@@ -432,6 +433,7 @@ lh_status lh_session_save(lh_session *s, const char *path, uint64_t seed, const 
                            &(lh_cache_extra){.model = lh_engine_get(s->engine)->identity,
                                              .tokens = s->tokens.ids,
                                              .n = s->tokens.n,
+                                             .run_tokens = s->options.rotates_for,
                                              .logits = logits,
                                              .vocab = vocab,
                                              .seed = seed,
@@ -442,10 +444,27 @@ done:
     return st;
 }
 
+/* The keys of the file are rotated already, and a query of other factors would meet them at wrong distances. */
+static lh_status check_rotation(const lh_session *s, const lh_saved_kv *file)
+{
+    const lh_config *c = lh_engine_get(s->engine)->config;
+    const int64_t saved = file->file.extra.run_tokens ? file->file.extra.run_tokens : file->file.extra.n,
+                  wanted = s->options.rotates_for;
+    if (lh_config_rotates_until(c, saved) != lh_config_rotates_until(c, wanted))
+        LH_FAIL(LH_EUSAGE,
+                "'%s' was saved in a run of %lld tokens, and the model rotates the keys of a run of %lld tokens by "
+                "other factors: make the question and the maximum length of the answer %s, or read the text again and "
+                "save it in a run of %lld tokens",
+                lh_h5_path(file->file.h5), (long long)saved, (long long)wanted, saved < wanted ? "shorter" : "longer",
+                (long long)wanted);
+    return LH_OK;
+}
+
 static lh_status restore(lh_session *s, lh_saved_kv *file)
 {
     const lh_cache_extra extra = file->file.extra;
     int64_t vocab = lh_engine_get(s->engine)->config->vocab;
+    LH_TRY(check_rotation(s, file));
     LH_TRY(lh_kv_load(s->kv, file, lh_engine_get(s->engine)->identity, s->options.more));
     if (extra.vocab != vocab)
         LH_FAIL(LH_EFILE, "'%s' holds %lld logits of the last token, the model has %lld", lh_h5_path(file->file.h5),

@@ -18,13 +18,14 @@ typedef struct lh_session_options {
     const lh_profiles *profiles;      /* includes those that the policies name; NULL if none does */
     int64_t prompt;                   /* tokens of the first prefill; 0 if a cache is loaded */
     int64_t more;                     /* maximum number of tokens after it: questions and answers */
-    int64_t length;    /* tokens of the whole run, prompt and more together; some rotary scalings depend on it */
-    int64_t rows;      /* maximum of lh_session_keep_logits; 0: one */
-    int64_t sequences; /* that step together with its forward pass: itself and its forks; 0: one */
-    int64_t fork_more; /* `more` of its longest fork; 0: it has none */
-    int64_t block;     /* maximum tokens of a lh_session_block, forks' included; 0: it is not called */
-    int restores;      /* 1: lh_session_restore, or lh_session_switch more than once, after a snapshot or a switch */
-    uint64_t seed;     /* of the policy's random choices */
+    int64_t length;                   /* tokens of the whole run, prompt and more together */
+    int64_t rotates_for;              /* tokens of the run that the rotary factors are chosen for; 0: `length` */
+    int64_t rows;                     /* maximum of lh_session_keep_logits; 0: one */
+    int64_t sequences;                /* that step together with its forward pass: itself and its forks; 0: one */
+    int64_t fork_more;                /* `more` of its longest fork; 0: it has none */
+    int64_t block;                    /* maximum tokens of a lh_session_block, forks' included; 0: it is not called */
+    int restores;  /* 1: lh_session_restore, or lh_session_switch more than once, after a snapshot or a switch */
+    uint64_t seed; /* of the policy's random choices */
     const lh_kv_listener *listener; /* NULL: none */
     lh_forward *forward;            /* of several sessions, one call after the other, borrowed; NULL: its own */
 } lh_session_options;

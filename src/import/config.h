@@ -91,4 +91,8 @@ int64_t lh_config_mlp_channels_passed(const lh_config *config);
  * longrope depend on it). In float32 where Hugging Face computes in float32. */
 void lh_rope_frequencies(const lh_rope *rope, int64_t rotary_dim, int64_t length, float *inv_freq, float *scale);
 
+/* Tokens of the longest run whose rotary factors are those of a run of `length` tokens; INT64_MAX if they do not depend
+ * on the length. Equal for two lengths if and only if their factors are equal. */
+int64_t lh_config_rotates_until(const lh_config *config, int64_t length);
+
 #endif

@@ -4,6 +4,7 @@
 #include <assert.h>
 #include <math.h>
 
+#include "base/minmax.h"
 #include "import/config.h"
 
 /* 1 / base^(2i / dim) and base^(2i / dim). */
@@ -98,4 +99,16 @@ void lh_rope_frequencies(const lh_rope *rope, int64_t rotary_dim, int64_t length
         if (rope->kind == LH_ROPE_LINEAR) inv_freq[i] /= (float)rope->factor;
         if (rope->kind == LH_ROPE_LLAMA3) inv_freq[i] = llama3(rope, inv_freq[i]);
     }
+}
+
+static int64_t rotates_until(const lh_rope *rope, int64_t length)
+{
+    if (rope->kind == LH_ROPE_LONGROPE && length <= rope->original_positions) return rope->original_positions;
+    if (rope->kind == LH_ROPE_DYNAMIC) return lh_max_i64(length, rope->max_positions);
+    return INT64_MAX;
+}
+
+int64_t lh_config_rotates_until(const lh_config *config, int64_t length)
+{
+    return lh_min_i64(rotates_until(&config->rope_global, length), rotates_until(&config->rope_local, length));
 }

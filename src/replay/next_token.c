@@ -63,38 +63,20 @@ static lh_status check_entries(const lh_replay *r)
     return LH_OK;
 }
 
-/* 1 where a rotary embedding is another one in a longer run. */
-static lh_status depends_on_length(const lh_config *c, const lh_rope *rope, const int64_t lengths[2], int *out)
-{
-    lh_status st = LH_OK;
-    const int64_t half = c->rotary_dim / 2;
-    float *frequencies = NULL, scales[2];
-    LH_TRY_DONE(lh_calloc(&frequencies, 2 * half, sizeof *frequencies));
-    for (int i = 0; i < 2; i++)
-        lh_rope_frequencies(rope, c->rotary_dim, lengths[i], frequencies + i * half, &scales[i]);
-    *out |= scales[0] != scales[1] || memcmp(frequencies, frequencies + half, (size_t)half * sizeof *frequencies) != 0;
-done:
-    lh_free(frequencies);
-    return st;
-}
-
 /* Tokens of the run that goes on: the keys of the trace are rotated as its own run did. */
 static lh_status find_length(const lh_replay *r, const lh_forced *forced, int64_t *length)
 {
     const lh_config *c = lh_engine_get(r->request.engine)->config;
     const int64_t needed = r->trace.prompt + forced->longest;
     int64_t recorded = 0;
-    int other = 0;
     LH_TRY(lh_trace_run_tokens(&r->trace, &recorded));
     *length = lh_max_i64(recorded, needed);
-    LH_TRY(depends_on_length(c, &c->rope_global, (const int64_t[]){recorded, *length}, &other));
-    LH_TRY(depends_on_length(c, &c->rope_local, (const int64_t[]){recorded, *length}, &other));
     if (needed > c->max_positions)
         LH_FAIL(LH_EUSAGE,
                 "the prompt of '%s' and the text that continues it have %lld tokens, more than the %lld positions of "
                 "the model: give a shorter text",
                 lh_h5_path(r->trace.h5), (long long)needed, (long long)c->max_positions);
-    if (other)
+    if (lh_config_rotates_until(c, recorded) != lh_config_rotates_until(c, *length))
         LH_FAIL(LH_EUSAGE,
                 "'%s' is of a run of %lld tokens, whose rotary embedding is not that of %lld: give a shorter text, or "
                 "record it with a larger '--max-new'",
