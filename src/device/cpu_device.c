@@ -124,10 +124,10 @@ static lh_status seconds_between(lh_event *first, lh_event *last, double *second
 void lh_cpu_device_find(lh_device_found *found)
 {
     char name[96];
-    int threads = lh_machine_threads();
+    int cores = lh_machine_cores();
     lh_machine_cpu_name("", name, sizeof name);
     found->count = 1;
-    snprintf(found->text, sizeof found->text, "%s, %d thread%s", name, threads, threads == 1 ? "" : "s");
+    snprintf(found->text, sizeof found->text, "%s, %d core%s", name, cores, cores == 1 ? "" : "s");
 }
 
 const lh_device_ops lh_cpu_device_ops = {

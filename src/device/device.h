@@ -49,7 +49,7 @@ int64_t lh_device_room(lh_device *device);                        /* bytes left 
 void lh_device_close(lh_device *device);                          /* asserts that everything was freed */
 
 lh_device_kind lh_device_kind_of(const lh_device *device);
-const char *lh_device_name(const lh_device *device); /* such as "AMD EPYC, 2 threads" */
+const char *lh_device_name(const lh_device *device); /* such as "AMD EPYC, 2 cores" */
 
 /* PCI address of the device on its host, such as "0000:3b:00.0": ranks of one host with the same address share it. ""
  * for the host itself. */

@@ -115,6 +115,6 @@ int64_t lh_machine_free_bytes(const char *root);
 void lh_machine_cpu_name(const char *root, char *out, int64_t cap_bytes);
 
 /* Processors this process may run on. */
-int lh_machine_threads(void);
+int lh_machine_cores(void);
 
 #endif

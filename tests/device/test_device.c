@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "device/cgroup.h"
 #include "device/device.h"
 #include "device/device_impl.h"
 
@@ -121,7 +122,8 @@ START_TEST(test_more_than_the_machine_has_is_refused)
     ck_assert_int_eq(lh_device_alloc(device, &p, lh_device_free_bytes(device) * 2, LH_MEM_KV), LH_ENOMEM);
     ck_assert_int_eq(lh_device_alloc(device, &p, INT64_MAX, LH_MEM_KV), LH_ENOMEM);
     lh_device *wide = NULL; /* a limit above what there is does not make more memory */
-    ck_assert_int_eq(lh_device_open(&wide, &(lh_device_choice){.kind = LH_DEVICE_CPU, .limit_bytes = INT64_MAX}), LH_OK);
+    ck_assert_int_eq(lh_device_open(&wide, &(lh_device_choice){.kind = LH_DEVICE_CPU, .limit_bytes = INT64_MAX}),
+                     LH_OK);
     ck_assert_int_eq(lh_device_alloc(wide, &p, lh_device_free_bytes(wide) * 2, LH_MEM_KV), LH_ENOMEM);
     ck_assert_ptr_nonnull(strstr(lh_error_message(), "are free on the device"));
     lh_device_close(wide);
@@ -260,7 +262,7 @@ START_TEST(test_kinds_have_names)
     ck_assert_int_eq(lh_device_kind_of(device), LH_DEVICE_CPU);
     lh_device_find(LH_DEVICE_CPU, &found);
     ck_assert_int_eq(found.count, 1);
-    ck_assert_ptr_nonnull(strstr(lh_device_name(device), "thread"));
+    ck_assert_ptr_nonnull(strstr(lh_device_name(device), " core"));
     ck_assert_ptr_eq(strstr(found.text, lh_device_name(device)), found.text);
 }
 END_TEST
@@ -337,6 +339,63 @@ START_TEST(test_free_memory_respects_version_1)
 }
 END_TEST
 
+static void check_quota(double cores, const char *group)
+{
+    lh_cpu_quota quota;
+    struct stat folder;
+    char *path = NULL;
+    lh_cpu_quota_find(root, &quota);
+    ck_assert_msg(quota.cores == cores, "%g cores are not %g", quota.cores, cores);
+    if (!group) return;
+    ck_assert_int_eq(lh_asprintf(&path, "%s/%s", root, group), LH_OK);
+    ck_assert_int_eq(stat(path, &folder), 0);
+    ck_assert(quota.device == (uint64_t)folder.st_dev && quota.inode == (uint64_t)folder.st_ino);
+    lh_free(path);
+}
+
+START_TEST(test_quota_is_the_least_over_parents_in_version_2)
+{
+    check_quota(0, NULL); /* without /proc/self/cgroup */
+    put("proc/self/cgroup", "0::/job/step\n");
+    check_quota(0, NULL);
+    put("sys/fs/cgroup/job/step/cpu.max", "max 100000\n");
+    check_quota(0, NULL);
+    put("sys/fs/cgroup/job/cpu.max", "150000 100000\n");
+    check_quota(1.5, "sys/fs/cgroup/job");
+    put("sys/fs/cgroup/cpu.max", "400000 100000\n");
+    check_quota(1.5, "sys/fs/cgroup/job");
+    put("sys/fs/cgroup/job/step/cpu.max", "25000 50000\n");
+    check_quota(0.5, "sys/fs/cgroup/job/step");
+}
+END_TEST
+
+START_TEST(test_quota_of_a_container_is_at_its_mount_point)
+{
+    put("proc/self/cgroup", "0::/\n");
+    put("sys/fs/cgroup/cpu.max", "200000 100000\n");
+    check_quota(2, "sys/fs/cgroup");
+    put("proc/self/cgroup", "0::/docker/of-the-host\n");
+    check_quota(2, "sys/fs/cgroup");
+}
+END_TEST
+
+START_TEST(test_quota_respects_version_1_and_both_versions)
+{
+    put("proc/self/cgroup", "7:cpuset:/s\n5:cpuacct,cpu:/docker/abc\n4:cpuacct:/x\n0::/docker/abc\n");
+    put("sys/fs/cgroup/cpuset/s/cpu.cfs_quota_us", "1000\n"); /* of another controller */
+    put("sys/fs/cgroup/cpu/cpu.cfs_quota_us", "-1\n");
+    put("sys/fs/cgroup/cpu/cpu.cfs_period_us", "100000\n");
+    check_quota(0, NULL);
+    put("sys/fs/cgroup/cpu/docker/abc/cpu.cfs_quota_us", "300000\n");
+    put("sys/fs/cgroup/cpu/docker/abc/cpu.cfs_period_us", "200000\n");
+    check_quota(1.5, "sys/fs/cgroup/cpu/docker/abc");
+    put("sys/fs/cgroup/cpuacct,cpu/docker/cpu.cfs_quota_us", "130000\n");
+    check_quota(1.3, "sys/fs/cgroup/cpuacct,cpu/docker");
+    put("sys/fs/cgroup/unified/docker/cpu.max", "110000 100000\n");
+    check_quota(1.1, "sys/fs/cgroup/unified/docker");
+}
+END_TEST
+
 START_TEST(test_processor_has_a_name_also_without_one)
 {
     char name[64];
@@ -345,7 +404,7 @@ START_TEST(test_processor_has_a_name_also_without_one)
     put("proc/cpuinfo", "processor : 0\nmodel name\t: A very good one\nmodel name\t: Another\n");
     lh_machine_cpu_name(root, name, sizeof name);
     ck_assert_str_eq(name, "A very good one");
-    ck_assert_int_ge(lh_machine_threads(), 1);
+    ck_assert_int_ge(lh_machine_cores(), 1);
 }
 END_TEST
 
@@ -373,6 +432,9 @@ int main(void)
     tcase_add_test(machine, test_free_memory_without_groups_is_what_is_available);
     tcase_add_test(machine, test_free_memory_is_the_least_over_parents_in_version_2);
     tcase_add_test(machine, test_free_memory_respects_version_1);
+    tcase_add_test(machine, test_quota_is_the_least_over_parents_in_version_2);
+    tcase_add_test(machine, test_quota_of_a_container_is_at_its_mount_point);
+    tcase_add_test(machine, test_quota_respects_version_1_and_both_versions);
     tcase_add_test(machine, test_processor_has_a_name_also_without_one);
     suite_add_tcase(suite, machine);
     SRunner *runner = srunner_create(suite);
