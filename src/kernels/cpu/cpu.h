@@ -9,8 +9,8 @@
 
 extern const lh_ops lh_cpu_ops_generic, lh_cpu_ops_avx2, lh_cpu_ops_avx512, lh_cpu_ops_avx512_bf16, lh_cpu_ops_amx;
 
-/* gemm of bf16 in any order, where the processor multiplies bf16 and the
- * program was built with oneDNN. */
+/* 1 where the program was built with oneDNN and this multiplies bf16 by the
+ * instructions of the processor; asked once. Then gemm of bf16 in any order: */
 int lh_cpu_onednn_there(void);
 lh_status lh_cpu_onednn_gemm(lh_stream *stream, const lh_gemm_args *args);
 

@@ -2,6 +2,7 @@
  * transposed matrix. A primitive costs some microseconds after the first time:
  * oneDNN keeps what it generated. Its workspace is the stream's. */
 #include <dnnl.h>
+#include <pthread.h>
 
 #include "kernels/cpu/cpu.h"
 
@@ -67,9 +68,33 @@ static lh_status product_describe(lh_product *p, const lh_gemm_args *a)
     return LH_OK;
 }
 
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static int multiplies;
+
+/* The instruction sets that oneDNN may use are the processor's, or those that DNNL_MAX_CPU_ISA leaves: without bf16
+ * products among them it refuses them, or widens the numbers, which the own tiles do faster. */
+static void ask(void)
+{
+    const float bias[1] = {0};
+    const lh_gemm_args sizes[] = {{.type = LH_BF16, .tokens = 128, .out = 64, .in = 96},
+                                  {.type = LH_BF16, .tokens = 65, .out = 33, .in = 17, .adds = 1, .bias = bias}};
+    const unsigned has = dnnl_get_effective_cpu_isa(), wants = dnnl_cpu_isa_avx512_core_bf16;
+    multiplies = (has & wants) == wants;
+    for (int i = 0; i < 2 && multiplies; i++) {
+        lh_product p = {0};
+        lh_gemm_args a = sizes[i];
+        a.x_ld = a.w_ld = a.in;
+        a.y_ld = a.out;
+        multiplies = product_describe(&p, &a) == LH_OK;
+        product_clear(&p);
+    }
+    lh_error_clear();
+}
+
 int lh_cpu_onednn_there(void)
 {
-    return 1;
+    pthread_once(&once, ask);
+    return multiplies;
 }
 
 lh_status lh_cpu_onednn_gemm(lh_stream *stream, const lh_gemm_args *a)
