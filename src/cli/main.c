@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/exit_code.h"
@@ -114,6 +115,18 @@ done:
     return st;
 }
 
+/* oneDNN would write to standard output, among the results. */
+static void silence_libraries(void)
+{
+    static const char *const names[] = {"DNNL_VERBOSE", "ONEDNN_VERBOSE"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *value = getenv(names[i]);
+        if (!value || strcmp(value, "0") == 0) continue;
+        lh_warn("%s=%s is ignored: oneDNN would write among the results on standard output", names[i], value);
+        unsetenv(names[i]);
+    }
+}
+
 /* Of HDF5, the threads, hwloc, MPI: below a limit of less they crash. */
 static const int64_t LIBRARY_BYTES = INT64_C(64) << 20;
 
@@ -124,6 +137,7 @@ static int run_command(const lh_command *command, int argc, char **argv)
     lh_options *options = NULL;
     lh_call call = {0};
     LH_TRY_DONE(lh_mem_check("the start", LIBRARY_BYTES));
+    silence_libraries();
     LH_TRY_DONE(lh_calloc(&call.values, command->values_bytes, 1));
     LH_TRY_DONE(lh_options_parse(&options, command->syntax, call.values, argc, argv));
     call.options = options;

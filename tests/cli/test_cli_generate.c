@@ -49,6 +49,22 @@ static json_int_t total(const json_t *object, const char *name)
     return sum;
 }
 
+/* Of a prompt long enough for products by oneDNN. */
+START_TEST(test_no_library_writes_among_the_results)
+{
+    static const char *const names[] = {"DNNL_VERBOSE", "ONEDNN_VERBOSE"};
+    json_t *want = generate(1, "-f prompt --dtype bf16 -n 2 --ignore-eos");
+    for (int i = 0; i < 2; i++) {
+        setenv(names[i], "2", 1);
+        json_t *got = generate(1, "-f prompt --dtype bf16 -n 2 --ignore-eos");
+        same_answer(got, want);
+        json_decref(got);
+        unsetenv(names[i]);
+    }
+    json_decref(want);
+}
+END_TEST
+
 START_TEST(test_the_record_of_a_run_is_complete)
 {
     static const char *const members[] = {"text", "token_ids", "prompt_tokens", "new_tokens", "finish_reason", "policy",
@@ -465,6 +481,7 @@ int main(void)
                                   test_a_budget_that_holds_everything_changes_nothing,
                                   test_every_question_starts_from_the_state_after_the_context,
                                   test_text_is_shown_as_it_is_made,
+                                  test_no_library_writes_among_the_results,
                                   test_an_answer_that_is_cut_is_said_to_be,
                                   test_a_stop_text_ends_the_answer_before_it,
                                   test_samples_depend_on_the_seed_and_on_nothing_else,
