@@ -74,7 +74,7 @@ function(lh_test_program name)
 endfunction()
 
 # What mpirun needs to run more ranks than there are cores, as any user, without a rank being tied to one core.
-set(LH_ANY_HOSTS_ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1;OMPI_MCA_hwloc_base_binding_policy=none;OMP_NUM_THREADS=1;OMP_WAIT_POLICY=passive")
+set(LH_ANY_HOSTS_ENVIRONMENT "OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;OMPI_MCA_rmaps_base_oversubscribe=1;OMPI_MCA_hwloc_base_binding_policy=none;OMP_WAIT_POLICY=passive")
 # Ranks of one host: without a search for networks, which takes a third of the start.
 set(LH_MPI_ENVIRONMENT "${LH_ANY_HOSTS_ENVIRONMENT};OMPI_MCA_pml=ob1;OMPI_MCA_btl=self,vader")
 
@@ -102,6 +102,6 @@ function(lh_mpi_test name)
         add_test(NAME ${test}
             COMMAND ${ARG_UNDER} ${MPIEXEC_EXECUTABLE} -n ${ranks} $<TARGET_FILE:${name}> ${ARG_ARGS})
         set_tests_properties(${test} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${labels}"
-            PROCESSORS ${ranks} ENVIRONMENT "${LH_MPI_ENVIRONMENT};${ARG_ENVIRONMENT}")
+            PROCESSORS ${ranks} ENVIRONMENT "${LH_MPI_ENVIRONMENT};OMP_NUM_THREADS=1;${ARG_ENVIRONMENT}")
     endforeach()
 endfunction()

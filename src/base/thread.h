@@ -8,4 +8,7 @@
  * wake. Returns 0, or the error number of pthread_create. */
 int lh_thread_start(pthread_t *thread, void *(*run)(void *self), void *self);
 
+/* 1: this process may start `count` more threads. libgomp ends the process where it cannot start one. */
+int lh_thread_may_start(int count);
+
 #endif

@@ -1,6 +1,7 @@
 /* bench_collectives.c - `bench collectives`: times all-reduce and all-gather between the ranks of a run. */
 #include "bench/bench.h"
 #include "cli/bench_common.h"
+#include "engine/threads.h"
 
 struct collectives_options {
     const char *device;
@@ -58,6 +59,7 @@ static lh_status run_collectives(lh_call *call)
     const struct values *v = call->values;
     const char **words = NULL;
     lh_bench_result result = {0};
+    lh_threads *threads = NULL;
     lh_bench_request request = {
         .device = v->own.device, .share_device = v->own.share_device, .quick = v->shared.output.quick};
     LH_TRY_DONE(lh_bench_words(call, &words, &request.word_count));
@@ -65,12 +67,14 @@ static lh_status run_collectives(lh_call *call)
     LH_TRY_DONE(lh_cli_open_world(call, NULL));
     lh_comm *world = lh_world_comm(call->world);
     LH_TRY_DONE(lh_comm_agree(world, lh_bench_claim_output(&v->shared.output)));
+    LH_TRY_DONE(lh_threads_open(&threads, world, 0));
     LH_TRY_DONE(lh_bench_collectives(&request, world, &result));
     if (lh_cli_first()) st = lh_bench_write(&v->shared.output, "collectives", &result);
     LH_TRY_DONE(lh_comm_agree(world, st));
 done:
     lh_bench_drop_output(&v->shared.output);
     lh_bench_result_clear(&result);
+    lh_threads_close(threads);
     lh_free(words);
     return st;
 }

@@ -1,7 +1,6 @@
 /* bench_operations.c - `bench operations`: times single operations on one device, on rank 0. */
-#include <omp.h>
-
 #include "cli/bench_common.h"
+#include "engine/threads.h"
 
 struct operations_options {
     const char *device;
@@ -30,7 +29,7 @@ static const lh_option rows[] = {
      .arg = "N",
      .def = "0",
      .max = 1024,
-     .help = "Number of threads. 0: one per core."},
+     .help = "Number of threads. 0: one per core, at most a container's CPU quota and OMP_NUM_THREADS."},
     {.type = LH_OPT_TOKENS,
      .letter = 'c',
      .name = "context",
@@ -80,18 +79,20 @@ static lh_status run_operations(lh_call *call)
     const struct values *v = call->values;
     const char **words = NULL;
     lh_bench_result result = {0};
+    lh_threads *threads = NULL;
     lh_bench_request request = {
         .device = v->own.device, .context = v->own.context, .quick = v->shared.output.quick, .count = v->own.count};
     if (!lh_cli_first()) goto done;
     LH_TRY_DONE(lh_bench_words(call, &words, &request.word_count));
     request.words = words;
     LH_TRY_DONE(lh_bench_claim_output(&v->shared.output));
-    if (v->own.threads) omp_set_num_threads((int)v->own.threads);
+    LH_TRY_DONE(lh_threads_open_alone(&threads, v->own.threads));
     LH_TRY_DONE(lh_bench_operations(&request, &result));
     LH_TRY_DONE(lh_bench_write(&v->shared.output, "operations", &result));
 done:
     lh_bench_drop_output(&v->shared.output);
     lh_bench_result_clear(&result);
+    lh_threads_close(threads);
     lh_free(words);
     return st;
 }

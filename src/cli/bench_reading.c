@@ -1,5 +1,6 @@
 /* bench_reading.c - `bench reading`: times reading and converting the weights of a checkpoint. */
 #include "cli/bench_common.h"
+#include "engine/threads.h"
 
 struct reading_options {
     const char *model;
@@ -41,14 +42,17 @@ static lh_status run_reading(lh_call *call)
     lh_status st = LH_OK;
     const struct values *v = call->values;
     lh_bench_result result = {0};
+    lh_threads *threads = NULL;
     if (!lh_cli_first()) goto done;
     LH_TRY_DONE(lh_bench_claim_output(&v->shared.output));
     LH_TRY_DONE(lh_cli_probe(v->own.model));
+    LH_TRY_DONE(lh_threads_open_alone(&threads, 0));
     LH_TRY_DONE(lh_bench_reading(v->own.model, v->shared.output.quick, &result));
     LH_TRY_DONE(lh_bench_write(&v->shared.output, "reading", &result));
 done:
     lh_bench_drop_output(&v->shared.output);
     lh_bench_result_clear(&result);
+    lh_threads_close(threads);
     return st;
 }
 

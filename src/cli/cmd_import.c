@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/progress.h"
 #include "cli/cli.h"
+#include "engine/threads.h"
 #include "import/import.h"
 
 struct values {
@@ -93,6 +94,7 @@ static lh_status run_import(lh_call *call)
     const struct values *v = call->values;
     const char *src = lh_options_arg(call->options, 0);
     lh_progress progress;
+    lh_threads *threads = NULL;
     lh_progress_init(&progress, "importing", "bytes", 0);
     if (src && v->random) LH_FAIL_DONE(LH_EUSAGE, "'%s' and '--random' both set the source: give one", src);
     if (!src && !v->random)
@@ -104,6 +106,7 @@ static lh_status run_import(lh_call *call)
         LH_FAIL_DONE(LH_EWRITE, "'%s' exists: '--force' replaces it when the import is complete", v->out);
     if (src) LH_TRY_DONE(check_source(src));
     lh_interrupt_begin();
+    LH_TRY_DONE(lh_threads_open_alone(&threads, 0));
     LH_TRY_DONE(lh_import(&(lh_import_options){.src = src,
                                                .random = v->random,
                                                .out = v->out,
@@ -113,6 +116,7 @@ static lh_status run_import(lh_call *call)
     lh_info("wrote '%s'", v->out);
 done:
     lh_progress_clear(&progress);
+    lh_threads_close(threads);
     if (st == LH_EINTERRUPTED) lh_warn("interrupted: '%s' was not written", v->out);
     return st;
 }

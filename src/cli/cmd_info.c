@@ -3,6 +3,7 @@
 
 #include "base/version.h"
 #include "cli/cli.h"
+#include "engine/threads.h"
 #include "import/random_shapes.h"
 #include "import/verify.h"
 #include "kernels/ops.h"
@@ -96,10 +97,11 @@ static json_t *operations_json(void)
 /* What a rank reports about itself. */
 typedef struct about_rank {
     char host[128], device[128], cuda[512];
-    int64_t free_bytes;
+    int64_t free_bytes, threads;
+    char threads_from[LH_THREADS_SOURCE];
 } about_rank;
 
-static lh_status describe(lh_comm *comm, about_rank *out)
+static lh_status describe(lh_comm *comm, const lh_threads *threads, about_rank *out)
 {
     lh_status st = LH_OK;
     lh_device *device = NULL;
@@ -108,6 +110,8 @@ static lh_status describe(lh_comm *comm, about_rank *out)
     snprintf(out->host, sizeof out->host, "%s", lh_comm_host(comm));
     snprintf(out->device, sizeof out->device, "%s", lh_device_name(device));
     out->free_bytes = lh_device_free_bytes(device);
+    out->threads = lh_threads_count(threads);
+    snprintf(out->threads_from, sizeof out->threads_from, "%s", lh_threads_source(threads));
     lh_device_find(LH_DEVICE_CUDA, &found);
     snprintf(out->cuda, sizeof out->cuda, "%s", found.text);
 done:
@@ -120,18 +124,23 @@ static lh_status ranks_json(lh_comm *comm, json_t **out)
 {
     lh_status st = LH_OK;
     about_rank own = {0}, *all = NULL;
+    lh_threads *threads = NULL;
     json_t *list = json_array();
-    st = describe(comm, &own);
+    LH_TRY_DONE(lh_threads_open(&threads, comm, 0));
+    st = describe(comm, threads, &own);
     if (st == LH_OK) st = lh_calloc(&all, lh_comm_size(comm), sizeof *all);
     LH_TRY_DONE(lh_comm_agree(comm, st));
     LH_TRY_DONE(lh_comm_allgather(comm, &own, all, sizeof own));
     for (int r = 0; r < lh_comm_size(comm); r++)
-        json_array_append_new(list, json_pack("{s:s, s:s, s:I, s:s}", "host", all[r].host, "device", all[r].device,
-                                              "free_bytes", (json_int_t)all[r].free_bytes, "cuda", all[r].cuda));
+        json_array_append_new(list,
+                              json_pack("{s:s, s:s, s:I, s:s, s:I, s:s}", "host", all[r].host, "device", all[r].device,
+                                        "threads", (json_int_t)all[r].threads, "threads_from", all[r].threads_from,
+                                        "free_bytes", (json_int_t)all[r].free_bytes, "cuda", all[r].cuda));
     *out = list;
     list = NULL;
 done:
     json_decref(list);
+    lh_threads_close(threads);
     lh_free(all);
     return st;
 }

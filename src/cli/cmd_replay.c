@@ -1,7 +1,6 @@
 /* cmd_replay.c - `replay`: policies at budgets on recorded traces, and a table of what they lose. */
 #include <errno.h>
 #include <math.h>
-#include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -163,6 +162,7 @@ typedef struct run {
     char *record;
     lh_given_scores **scores; /* [v->replay.scores.n] */
     lh_engine *engine;        /* NULL: no model was given */
+    lh_threads *threads;      /* without a model; an engine has its own */
     lh_tokens continuation;   /* none: those of the traces */
     lh_progress progress;
     lh_replay *replay;
@@ -508,10 +508,6 @@ static lh_status replay(run *r)
 {
     const struct replay_options *o = &r->v->replay;
     lh_comm *comm = lh_world_comm(r->call->world);
-    const int64_t wanted = r->v->engine.threads;
-    lh_threads threads;
-    LH_TRY(lh_threads_share(comm, &threads));
-    omp_set_num_threads((int)(wanted ? wanted : threads.share));
     LH_TRY(lh_replay_run(&r->replay, &(lh_replay_request){.traces = r->traces,
                                                           .trace_count = r->trace_count,
                                                           .policies = &r->policies,
@@ -576,12 +572,20 @@ done:
     return st;
 }
 
-/* Collective. */
+/* Collective. Of a run without a model. */
+static lh_status open_threads(run *r, lh_comm *comm)
+{
+    LH_TRY(lh_threads_open(&r->threads, comm, r->v->engine.threads));
+    lh_threads_check_binding(r->threads);
+    return LH_OK;
+}
+
+/* Collective. The model, or threads alone. */
 static lh_status open_engine(run *r)
 {
     lh_status st = LH_OK;
     lh_comm *comm = lh_world_comm(r->call->world);
-    if (!r->v->engine.model) return LH_OK;
+    if (!r->v->engine.model) return open_threads(r, comm);
     LH_TRY(lh_engine_open(&r->engine, r->call->world, &r->v->engine));
     if (!r->v->replay.continuation) return LH_OK;
     if (lh_cli_first()) st = read_continuation(r);
@@ -613,6 +617,7 @@ done:
     if (lh_cli_first() && r.v->replay.make_budgets) lh_partial_drop(r.v->replay.make_budgets);
     lh_replay_close(r.replay);
     lh_engine_close(r.engine);
+    lh_threads_close(r.threads);
     lh_tokens_clear(&r.continuation);
     for (int64_t i = 0; r.scores && i < r.v->replay.scores.n; i++) lh_given_scores_close(r.scores[i]);
     lh_free(r.scores);

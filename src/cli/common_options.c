@@ -83,7 +83,9 @@ static const lh_option engine_rows[] = {
      .arg = "N",
      .def = "0",
      .max = 1024,
-     .help = "Threads per rank. 0: the machine's cores divided among its ranks."},
+     .help =
+         "Threads per rank. 0: the machine's cores, or the CPU quota of a container, divided among its ranks, and at "
+         "most OMP_NUM_THREADS. 'longhaul info' shows the number and its source."},
     {.type = LH_OPT_FLAG,
      .name = "deterministic",
      FIELD(deterministic),

@@ -2,7 +2,6 @@
  * this rank's shard of the weights. Every phase ends in an agreement, so all ranks fail or none. */
 #include "engine/engine.h"
 
-#include <omp.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -13,7 +12,6 @@
 #include "base/progress.h"
 #include "engine/devices.h"
 #include "engine/same_file.h"
-#include "engine/spin_control.h"
 #include "engine/threads.h"
 #include "engine/world.h"
 
@@ -22,7 +20,7 @@ struct lh_engine {
     lh_exec exec;
     lh_comm *device_comm;
     lh_stream *stream;
-    lh_spin_control *spin;
+    lh_threads *threads;
     lh_checkpoint *ck;
     lh_tokenizer *tokenizer;
 };
@@ -67,32 +65,18 @@ lh_status lh_engine_check(const lh_engine_options *options)
     return LH_OK;
 }
 
-/* A rank that is bound to fewer cores than its threads need leaves the others idle; --threads says that this is meant.
- */
-static void warn_of_binding(const lh_threads *threads, int64_t wanted)
-{
-    if (threads->idle == 0 || (wanted && wanted <= threads->cores)) return;
-    lh_warn("each rank is bound to %lld of %lld cores: mpirun --bind-to none lets the ranks use all of them",
-            (long long)threads->cores, (long long)threads->host);
-}
-
 /* Collective over `world`. Opens threads, device, backend and communicators of this rank. */
 static lh_status open_exec(lh_engine *e, lh_comm *world, const lh_engine_options *o)
 {
     lh_comm *comm = e->view.comm;
     lh_status st = LH_OK;
     lh_devices devices;
-    lh_threads threads;
-    LH_TRY(lh_threads_share(world, &threads));
-    e->view.threads = o->threads ? o->threads : threads.share;
-    omp_set_num_threads((int)e->view.threads);
+    LH_TRY(lh_threads_open(&e->threads, world, o->threads));
+    e->view.threads = lh_threads_count(e->threads);
     LH_TRY(lh_devices_open(&devices, world, &(lh_device_request){o->device, o->share_device, o->memory}));
     e->view.device = devices.device;
-    if (lh_device_kind_of(devices.device) == LH_DEVICE_CPU) {
-        warn_of_binding(&threads, o->threads);
-        st = lh_spin_control_open(&e->spin, e->view.threads);
-    }
-    if (st == LH_OK) st = lh_stream_open(&e->stream, e->view.device);
+    if (lh_device_kind_of(devices.device) == LH_DEVICE_CPU) lh_threads_check_binding(e->threads);
+    st = lh_stream_open(&e->stream, e->view.device);
     LH_TRY(lh_comm_agree(world, st));
     st = lh_comm_open_on(&e->device_comm, &(lh_comm_on){.host = comm, .stream = e->stream, .apart = devices.apart});
     if (st == LH_OK && !o->deterministic && devices.ops->open_libraries) st = devices.ops->open_libraries(e->stream);
@@ -279,6 +263,6 @@ void lh_engine_close(lh_engine *e)
     lh_comm_close(e->device_comm);
     if (e->stream) lh_stream_close(e->stream);
     if (e->view.device) lh_device_close(e->view.device);
-    lh_spin_control_close(e->spin);
+    lh_threads_close(e->threads);
     lh_free(e);
 }

@@ -77,6 +77,7 @@ static void *crowd_thread(void *arg)
 {
     lh_spin_control *control = arg;
     int started = 0;
+    omp_set_dynamic(0);
 #pragma omp parallel num_threads(control->crowd_size) reduction(+ : started)
     started++;
     pthread_mutex_lock(&control->lock);
@@ -85,37 +86,10 @@ static void *crowd_thread(void *arg)
     return NULL;
 }
 
-static void *wait_for_release(void *arg)
-{
-    pthread_mutex_t *held = arg;
-    pthread_mutex_lock(held);
-    pthread_mutex_unlock(held);
-    return NULL;
-}
-
-/* 1: this process may start `count` more threads. libgomp ends the process where it cannot start one. */
-static int may_start(int count)
-{
-    pthread_mutex_t held = PTHREAD_MUTEX_INITIALIZER;
-    pthread_t *threads = NULL;
-    int started = 0;
-    if (lh_calloc(&threads, count, sizeof *threads) != LH_OK) {
-        lh_error_clear();
-        return 0;
-    }
-    pthread_mutex_lock(&held);
-    while (started < count && pthread_create(&threads[started], NULL, wait_for_release, &held) == 0) started++;
-    pthread_mutex_unlock(&held);
-    for (int i = 0; i < started; i++) pthread_join(threads[i], NULL);
-    pthread_mutex_destroy(&held);
-    lh_free(threads);
-    return started == count;
-}
-
 static void start_crowd(lh_spin_control *control)
 {
     if (!control->may_crowd) return;
-    if (!may_start(control->crowd_size)) { /* a limit of threads: they go on spinning */
+    if (!lh_thread_may_start(control->crowd_size)) { /* a limit of threads: they go on spinning */
         control->may_crowd = 0;
         return;
     }

@@ -44,6 +44,81 @@ START_TEST(test_cores_that_the_launcher_leaves_idle_are_warned_of)
 }
 END_TEST
 
+/* Two ranks with two threads each, the second of them in this environment: what they say, and the warning. */
+static void with_limit(program_result *r, const char *environment, const char *warning)
+{
+    static const char generate[] = LONGHAUL " generate -m m.h5 --dtype bf16 --threads 2 -f long -n 6 --ignore-eos";
+    program_run(r, 1, BY_HAND MPIEXEC " -n 1 %s : -n 1 env %s %s", generate, environment, generate);
+    program_exits(r, 0);
+    const char *said = strstr(r->err.data, "threads compute");
+    ck_assert_msg(warning ? strstr(r->err.data, warning) != NULL : !said, "%s", r->err.data);
+    ck_assert_msg(!said || !strstr(said + 1, "threads compute"), "more than one warning: %s", r->err.data);
+}
+
+START_TEST(test_a_team_that_openmp_keeps_small_on_one_rank_is_warned_of_and_changes_no_token)
+{
+    program_result free_team = {0}, r = {0};
+    program_run(&r, 1, "--version > version; i=0; while [ $i -lt 40 ]; do echo \"Line $i.\"; i=$((i+1)); done > long");
+    with_limit(&free_team, "LC_ALL=C", NULL);
+    with_limit(&r, "OMP_DYNAMIC=true", NULL);
+    ck_assert_str_eq(r.out.data, free_team.out.data);
+    with_limit(&r, "OMP_THREAD_LIMIT=1", ": 1 of 2 threads compute (OMP_THREAD_LIMIT=1)\n");
+    ck_assert_str_eq(r.out.data, free_team.out.data);
+    ck_assert_msg(strstr(r.err.data, "warning: rank 1 on "), "%s", r.err.data);
+    program_clear(&free_team);
+    program_clear(&r);
+}
+END_TEST
+
+/* A thread that waits gives its core away where others want it: not by time, but by what was opened for it. */
+START_TEST(test_every_command_that_computes_counts_its_threads_and_keeps_them_from_spinning)
+{
+    static const struct {
+        const char *command, *threads, *source;
+    } cases[] = {
+        {"generate -m m.h5 -p a -n 1", "--threads 2", "--threads"},
+        {"trace -m m.h5 -p 'a longer text of some tokens' -n 2 --ignore-eos -o t.h5", "--threads 2", "--threads"},
+        {"replay t.h5 --policy streaming --budget 50% --analyse mass", "--threads 2", "--threads"},
+        {"bench operations append --quick --device cpu", "--threads 2", "--threads"},
+        {"bench collectives all-reduce --quick --device cpu", "", "OMP_NUM_THREADS=1"},
+        {"bench reading -m m.h5 --quick", "", "OMP_NUM_THREADS=1"},
+        {"import --random tiny -o again.h5 --force", "", "OMP_NUM_THREADS=1"},
+    };
+    program_result r = {0};
+    char waits[256], says[320];
+    FILE *f = fopen("/proc/self/schedstat", "r");
+    setenv("OMP_NUM_THREADS", "1", 1);
+    unsetenv("OMP_WAIT_POLICY");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const int several = *cases[i].threads != '\0';
+        program_run(&r, 1, "%s %s -v", cases[i].command, cases[i].threads);
+        program_exits(&r, 0);
+        snprintf(waits, sizeof waits, "%s", several && f ? ", which sleep while other processes want the cores" : "");
+        snprintf(says, sizeof says, "%s (%s)%s\n", several ? "2 threads" : "1 thread", cases[i].source, waits);
+        ck_assert_msg(strstr(r.err.data, says), "%s: no '%s' in %s", cases[i].command, says, r.err.data);
+    }
+    if (f) fclose(f);
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_info_names_the_threads_of_every_rank_and_their_source)
+{
+    program_result r = {0};
+    setenv("OMP_NUM_THREADS", "1", 1);
+    program_run(&r, 2, "info --json");
+    program_exits(&r, 0);
+    const char *first = strstr(r.out.data, "\"threads\":1,\"threads_from\":\"");
+    ck_assert_msg(first && strstr(first + 1, "\"threads\":1,\"threads_from\":\""), "%s", r.out.data);
+    setenv("OMP_THREAD_LIMIT", "1", 1);
+    unsetenv("OMP_NUM_THREADS");
+    program_run(&r, 1, "info");
+    program_exits(&r, 0);
+    ck_assert_msg(strstr(r.out.data, "    threads: 1\n"), "%s", r.out.data);
+    program_clear(&r);
+}
+END_TEST
+
 START_TEST(test_ranks_with_different_options_are_told_apart)
 {
     program_result r = {0};
@@ -257,7 +332,10 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_ranks_with_different_options_are_told_apart,
+    const TTest *const tests[] = {test_a_team_that_openmp_keeps_small_on_one_rank_is_warned_of_and_changes_no_token,
+                                  test_every_command_that_computes_counts_its_threads_and_keeps_them_from_spinning,
+                                  test_info_names_the_threads_of_every_rank_and_their_source,
+                                  test_ranks_with_different_options_are_told_apart,
                                   test_ranks_with_different_files_are_told_apart,
                                   test_a_file_is_probed_where_it_is_read,
                                   test_ranks_of_different_versions_are_told_apart,
