@@ -164,6 +164,7 @@ static lh_status encode_text(completion_request *r, const lh_tokenizer *tok, lh_
     if (use == LH_CHAT_ON) LH_TRY_DONE(lh_prompt_format(tok, text, &format));
     text->format = rendered ? NULL : format;
     text->chat = text->format != NULL;
+    r->generate.continues = !text->chat;
     LH_TRY_DONE(lh_prompt_encode(tok, text, &r->generate.prompt, &r->questions));
     LH_TRY_DONE(lh_prompt_ends(tok, text, &r->generate.ends));
     r->generate.questions = r->questions;

@@ -28,13 +28,11 @@ static double finite_logprob(double logprob)
     return logprob > -9999.0 ? logprob : -9999.0; /* NaN, too */
 }
 
-/* In a completion tokens are names: one that is no text is told by its bytes, as OpenAI's API does, "bytes:\xe2\x82".
- */
-static json_t *token_name(const lh_batch_likely *token)
+/* The bytes of a token that is no text, as OpenAI's API names them: "bytes:\xe2\x82". */
+static json_t *bytes_name(const lh_batch_likely *token)
 {
     lh_buf text = {0};
     json_t *name = NULL;
-    if (lh_utf8_valid(token->text, token->bytes)) return json_stringn(token->text, (size_t)token->bytes);
     lh_status st = lh_buf_puts(&text, "bytes:");
     for (int64_t i = 0; st == LH_OK && i < token->bytes; i++)
         st = lh_buf_printf(&text, "\\x%02x", (unsigned char)token->text[i]);
@@ -43,32 +41,46 @@ static json_t *token_name(const lh_batch_likely *token)
     return name;
 }
 
-/* Characters that begin in a token. */
-static int64_t characters(const lh_batch_likely *token)
+/* An id that adds no bytes, of a model without a tokenizer or of the padding of a vocabulary. */
+static json_t *id_name(const lh_batch_likely *token)
 {
-    int64_t n = 0;
-    for (int64_t i = 0; i < token->bytes; i++) n += ((unsigned char)token->text[i] & 0xC0) != 0x80;
-    return n;
+    return json_sprintf("token_id:%d", (int)token->id);
+}
+
+/* In a completion tokens are names. */
+static json_t *token_name(const lh_batch_likely *token)
+{
+    if (token->bytes == 0) return id_name(token);
+    const int is_text = lh_utf8_valid(token->text, token->bytes) && !memchr(token->text, '\0', (size_t)token->bytes);
+    return is_text ? json_stringn(token->text, (size_t)token->bytes) : bytes_name(token);
+}
+
+/* Two tokens may have one text, such as a piece and a byte piece: the less likely one has the name of its bytes. */
+static json_t *top_names(const lh_batch_token *t)
+{
+    json_t *top = json_object();
+    for (int64_t k = 0; k < t->top_count; k++) {
+        json_t *name = token_name(&t->top[k]);
+        if (json_object_get(top, json_string_value(name))) {
+            json_decref(name);
+            name = bytes_name(&t->top[k]);
+        }
+        if (!json_object_get(top, json_string_value(name)))
+            json_object_set_new(top, json_string_value(name), json_real(finite_logprob(t->top[k].logprob)));
+        json_decref(name);
+    }
+    return top;
 }
 
 static json_t *completion_logprobs(const lh_batch_answer *a)
 {
     json_t *offsets = json_array(), *values = json_array(), *names = json_array(), *tops = json_array();
-    int64_t offset = 0; /* in characters of the answer */
     for (int64_t i = 0; i < a->token_count; i++) {
         const lh_batch_token *t = &a->tokens[i];
-        json_t *top = json_object(), *name = token_name(&t->chosen);
-        json_array_append_new(offsets, json_integer(offset));
-        offset += characters(&t->chosen);
+        json_array_append_new(offsets, json_integer(t->offset));
         json_array_append_new(values, json_real(finite_logprob(t->chosen.logprob)));
-        json_array_append_new(names, name);
-        for (int64_t k = 0; k < t->top_count; k++) {
-            json_t *other = token_name(&t->top[k]);
-            if (!json_object_get(top, json_string_value(other))) /* the most likely of one text */
-                json_object_set_new(top, json_string_value(other), json_real(finite_logprob(t->top[k].logprob)));
-            json_decref(other);
-        }
-        json_array_append_new(tops, top);
+        json_array_append_new(names, token_name(&t->chosen));
+        json_array_append_new(tops, top_names(t));
     }
     return json_pack("{s:o, s:o, s:o, s:o}", "tokens", names, "token_logprobs", values, "top_logprobs", tops,
                      "text_offset", offsets);
@@ -76,10 +88,11 @@ static json_t *completion_logprobs(const lh_batch_answer *a)
 
 static json_t *likely_json(const lh_batch_likely *token)
 {
-    json_t *bytes = json_array();
+    json_t *bytes = token->bytes ? json_array() : json_null();
     for (int64_t i = 0; i < token->bytes; i++)
         json_array_append_new(bytes, json_integer((unsigned char)token->text[i]));
-    return json_pack("{s:o, s:f, s:o}", "token", lh_json_text(token->text, token->bytes), "logprob",
+    return json_pack("{s:o, s:f, s:o}", "token",
+                     token->bytes ? lh_json_text(token->text, token->bytes) : id_name(token), "logprob",
                      finite_logprob(token->logprob), "bytes", bytes);
 }
 

@@ -15,9 +15,10 @@ enum { LH_BATCH_DIGITS = 9 };
 
 /* A token and the natural logarithm of its probability. */
 typedef struct lh_batch_likely {
-    const char *text; /* [bytes], which need not be UTF-8 */
+    const char *text; /* [bytes] that it adds to a text, which need not be UTF-8 */
     int64_t bytes;
     double logprob;
+    int32_t id;
 } lh_batch_likely;
 
 /* A token of the answer, and the most likely ones in its place. */
@@ -25,6 +26,7 @@ typedef struct lh_batch_token {
     lh_batch_likely chosen;
     const lh_batch_likely *top; /* [top_count] */
     int64_t top_count;
+    int64_t offset; /* characters of the answer that are complete before it */
 } lh_batch_token;
 
 /* The cache after the prompt, of the model: heads that several ranks store count once. */

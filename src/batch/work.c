@@ -174,13 +174,21 @@ static lh_status join_context(lh_batch_work *w)
     return LH_OK;
 }
 
+/* 1 for a completion, whose text follows that of its prompt. */
+static int continues_text(const lh_batch_work *w, const lh_tokenizer *tok)
+{
+    if (!tok || w->request.api != LH_BATCH_COMPLETION) return 0;
+    return (w->context && lh_tokenizer_has_text(tok, &w->context->ids)) || lh_tokenizer_has_text(tok, &w->prompt);
+}
+
 lh_status lh_batch_work_make_task(lh_batch_work *w)
 {
     const lh_batch_request *r = &w->request;
     const char *prefills = w->common->prefills;
     if (w->context && !lh_batch_work_declares(w)) LH_TRY(join_context(w));
     if (prefills) LH_TRY(lh_batch_prefills_file(&w->checkpoint, prefills, w->line.number));
-    w->answer_text = (lh_answer_text){.decoder = {.tok = lh_engine_tokenizer(w->common->engine)},
+    const lh_tokenizer *tok = lh_engine_tokenizer(w->common->engine);
+    w->answer_text = (lh_answer_text){.decoder = {.tok = tok, .continues = continues_text(w, tok)},
                                       .stops = {r->stops, r->stop_count},
                                       .text = &w->answer_bytes};
     w->task = (lh_task){.context = w->context ? &w->context->shared : NULL,
@@ -209,7 +217,7 @@ lh_status lh_batch_work_make_task(lh_batch_work *w)
 typedef struct named_tokens {
     lh_batch_token *at;
     lh_batch_likely *all;
-    int64_t *starts; /* of the texts */
+    int64_t *starts, *offsets; /* of the texts; of the tokens in the answer */
     int64_t n;
     lh_buf texts;
 } named_tokens;
@@ -219,6 +227,7 @@ static void clear_names(named_tokens *t)
     lh_free(t->at);
     lh_free(t->all);
     lh_free(t->starts);
+    lh_free(t->offsets);
     lh_buf_clear(&t->texts);
 }
 
@@ -238,16 +247,20 @@ static lh_status name_tokens(const lh_batch_work *w, lh_finish_reason finish, na
     LH_TRY(lh_calloc(&t->at, t->n, sizeof *t->at));
     LH_TRY(lh_calloc(&t->all, t->n * each, sizeof *t->all));
     LH_TRY(lh_calloc(&t->starts, t->n * each + 1, sizeof *t->starts));
+    LH_TRY(lh_calloc(&t->offsets, t->n, sizeof *t->offsets));
+    if (tok) LH_TRY(lh_detokenizer_offsets(&w->answer_text.decoder, w->answer.ids, t->n, t->offsets));
     for (int64_t k = 0; k < t->n * each; k++) {
-        if (tok) LH_TRY(lh_tokenizer_decode(tok, &seen[k].id, 1, &t->texts));
+        if (tok) LH_TRY(lh_tokenizer_bytes(tok, seen[k].id, &t->texts));
         t->starts[k + 1] = t->texts.bytes;
     }
     for (int64_t k = 0; k < t->n * each; k++)
         t->all[k] = (lh_batch_likely){.text = t->texts.data ? t->texts.data + t->starts[k] : "",
                                       .bytes = t->starts[k + 1] - t->starts[k],
-                                      .logprob = seen[k].logprob};
+                                      .logprob = seen[k].logprob,
+                                      .id = seen[k].id};
     for (int64_t n = 0; n < t->n; n++)
-        t->at[n] = (lh_batch_token){.chosen = t->all[n * each], .top = t->all + n * each + 1, .top_count = each - 1};
+        t->at[n] = (lh_batch_token){
+            .chosen = t->all[n * each], .top = t->all + n * each + 1, .top_count = each - 1, .offset = t->offsets[n]};
     return LH_OK;
 }
 

@@ -373,6 +373,7 @@ static lh_status generate(run *r)
                                    .question_count = r->ids.n,
                                    .max_new = v->answer.max_new,
                                    .ignore_eos = v->answer.ignore_eos,
+                                   .continues = !r->ids.in_chat,
                                    .stops = v->answer.stops.at,
                                    .stop_count = v->answer.stops.n,
                                    .sampling = v->sampling,

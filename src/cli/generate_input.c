@@ -304,8 +304,10 @@ lh_status lh_input_encode(const lh_input *input, lh_engine *engine, lh_input_ids
     lh_comm *comm = lh_engine_get(engine)->comm;
     if (lh_cli_first()) st = encode_text(input, engine, out);
     out->n = input->n;
+    out->in_chat = out->chat.format != NULL;
     LH_TRY(lh_comm_agree_patiently(comm, st));
     LH_TRY(lh_comm_bcast(comm, 0, &out->n, sizeof out->n));
+    LH_TRY(lh_comm_bcast(comm, 0, &out->in_chat, sizeof out->in_chat));
     if (!lh_cli_first()) st = lh_calloc(&out->questions, out->n, sizeof *out->questions);
     LH_TRY(lh_comm_agree(comm, st));
     LH_TRY(lh_prompt_share(comm, &out->prompt));

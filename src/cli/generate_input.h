@@ -48,6 +48,7 @@ void lh_input_clear(lh_input *input);
 typedef struct lh_input_ids {
     lh_tokens prompt, force, ends, *questions;
     int64_t n;
+    int in_chat; /* 1: in a chat format */
     lh_chat_state chat;
 } lh_input_ids;
 

@@ -40,6 +40,7 @@ struct lh_generate_request {
     int64_t question_count;     /* 0: the prompt itself is answered */
     int64_t max_new;            /* maximum tokens of an answer */
     int ignore_eos;
+    int continues;            /* 1: the answers' texts follow that of the prompt; 0: they begin, as a chat's turns do */
     lh_tokens ends;           /* ids that end an answer, besides the tokenizer's end tokens */
     const char *const *stops; /* texts that end an answer and are removed from it */
     int64_t stop_count;

@@ -12,9 +12,18 @@ typedef struct lh_final_text {
     int64_t end;
 } lh_final_text;
 
+/* 1 if there is text that the answer continues. */
+static int continues_text(const lh_generate_request *q, const lh_tokenizer *tok, int64_t i)
+{
+    if (!q->continues || !tok) return 0;
+    return q->load_cache || lh_tokenizer_has_text(tok, &q->prompt) ||
+           (q->question_count && lh_tokenizer_has_text(tok, &q->questions[i]));
+}
+
 lh_status lh_writers_open(lh_generate_run *r)
 {
     const lh_generate_request *q = r->request;
+    const lh_tokenizer *tok = lh_engine_tokenizer(r->engine);
     LH_TRY(lh_calloc(&r->writers, r->out->answer_count, sizeof *r->writers));
     for (int64_t i = 0; i < r->out->answer_count; i++) {
         lh_answer *answer = &r->out->answers[i];
@@ -22,7 +31,7 @@ lh_status lh_writers_open(lh_generate_run *r)
         r->writers[i] = (lh_answer_writer){.run = r,
                                            .index = i,
                                            .answer = answer,
-                                           .text = {.decoder = {.tok = lh_engine_tokenizer(r->engine)},
+                                           .text = {.decoder = {.tok = tok, .continues = continues_text(q, tok, i)},
                                                     .stops = {q->stops, q->stop_count},
                                                     .text = &answer->text}};
     }

@@ -44,11 +44,18 @@ lh_status lh_tokenizer_encode_slices(const lh_tokenizer *tok, const lh_text_slic
  * Unknown ids give nothing. */
 lh_status lh_tokenizer_decode(const lh_tokenizer *tok, const int32_t *ids, int64_t n, lh_buf *out);
 
+/* Append the bytes that a token adds to a text: of a special token its text, of a part of a character the bytes, which
+ * are not UTF-8. Unknown ids give nothing. */
+lh_status lh_tokenizer_bytes(const lh_tokenizer *tok, int32_t id, lh_buf *out);
+
+int lh_tokenizer_has_text(const lh_tokenizer *tok, const lh_tokens *ids); /* 1 if an id is no special token */
+
 /* Streaming decode: push appends the text that is final so far and never a torn UTF-8 character; finish appends the
  * rest. Special tokens are left out. Together they give the text of all other ids decoded at once. Begin with
- * {.tok = …}, all else zero. */
+ * {.tok = …} or {.tok = …, .continues = 1}, all else zero. */
 typedef struct lh_detokenizer {
     const lh_tokenizer *tok;
+    int continues;       /* 1: the ids follow other text, so that a blank at their start is text */
     lh_tokens ids;       /* those so far that are not special */
     int64_t given_bytes; /* of the text of ids[settled…] */
     int64_t settled;     /* ids before this one do not affect later text */
@@ -57,5 +64,8 @@ typedef struct lh_detokenizer {
 lh_status lh_detokenizer_push(lh_detokenizer *d, int32_t id, lh_buf *out);
 lh_status lh_detokenizer_finish(lh_detokenizer *d, lh_buf *out);
 void lh_detokenizer_clear(lh_detokenizer *d);
+
+/* offsets [n]: how many characters of the text of the n ids that were pushed are complete before each of them. */
+lh_status lh_detokenizer_offsets(const lh_detokenizer *d, const int32_t *ids, int64_t n, int64_t *offsets);
 
 #endif

@@ -9,14 +9,17 @@
 #include "text/byte_level.h"
 #include "text/tokenizer_spec.h"
 
+typedef lh_decoder_work work;
+
 typedef struct step step;
 struct step {
-    lh_status (*run)(const step *s, lh_matcher *matcher, const lh_words *in, lh_words *out);
+    lh_status (*run)(const step *s, const work *w, const lh_words *in, lh_words *out);
     lh_pattern *pattern;
     char *text; /* replacement; the character that Strip and Metaspace look for */
     int64_t bytes;
     int64_t start, stop; /* Strip: maximum numbers */
-    int first;           /* Metaspace: removed at the start of the first piece */
+    int first;           /* Metaspace: removed in the first piece */
+    int fused;           /* an earlier step joined the pieces */
 };
 
 struct lh_decoder {
@@ -45,11 +48,11 @@ int lh_piece_is_byte(const char *piece, int64_t bytes)
 /* ---- steps ---- */
 
 /* The bytes of all pieces, decoded together; a piece outside the byte-level alphabet stands for its own bytes. */
-static lh_status from_bytes(const step *s, lh_matcher *matcher, const lh_words *in, lh_words *out)
+static lh_status from_bytes(const step *s, const work *w, const lh_words *in, lh_words *out)
 {
     lh_status st = LH_OK;
     lh_buf bytes = {0}, text = {0};
-    (void)s, (void)matcher;
+    (void)s;
     for (int64_t i = 0; i < in->n; i++) {
         lh_subject piece = lh_words_at(in, i);
         int64_t before = bytes.bytes;
@@ -69,15 +72,16 @@ static lh_status from_bytes(const step *s, lh_matcher *matcher, const lh_words *
         }
     }
     LH_TRY_DONE(lh_buf_append(&bytes, NULL, 0));
-    LH_TRY_DONE(lh_utf8_append(&text, bytes.data, bytes.bytes));
-    LH_TRY_DONE(lh_words_add(out, text.data, text.bytes));
+    if (!(w->how & LH_DECODING_BYTES)) LH_TRY_DONE(lh_utf8_append(&text, bytes.data, bytes.bytes));
+    const lh_buf *whole = w->how & LH_DECODING_BYTES ? &bytes : &text;
+    LH_TRY_DONE(lh_words_add(out, whole->data, whole->bytes));
 done:
     lh_buf_clear(&bytes);
     lh_buf_clear(&text);
     return st;
 }
 
-static lh_status replace(const step *s, lh_matcher *matcher, const lh_words *in, lh_words *out)
+static lh_status replace(const step *s, const work *w, const lh_words *in, lh_words *out)
 {
     for (int64_t i = 0; i < in->n; i++) {
         lh_subject piece = lh_words_at(in, i);
@@ -85,7 +89,7 @@ static lh_status replace(const step *s, lh_matcher *matcher, const lh_words *in,
         LH_TRY(lh_words_add(out, NULL, 0));
         for (;;) {
             int64_t from = match.end;
-            LH_TRY(lh_pattern_next(s->pattern, matcher, piece, &match));
+            LH_TRY(lh_pattern_next(s->pattern, w->matcher, piece, &match));
             LH_TRY(lh_words_extend(out, piece.text + from, (match.found ? match.start : piece.bytes) - from));
             if (!match.found) break;
             LH_TRY(lh_words_extend(out, s->text, s->bytes));
@@ -95,9 +99,9 @@ static lh_status replace(const step *s, lh_matcher *matcher, const lh_words *in,
 }
 
 /* A run of byte pieces is text if it is valid UTF-8 as a whole, else each byte becomes U+FFFD, as in Hugging Face. */
-static lh_status add_run(lh_buf *run, lh_words *out)
+static lh_status add_run(const work *w, lh_buf *run, lh_words *out)
 {
-    if (run->bytes && lh_utf8_valid(run->data, run->bytes)) {
+    if (run->bytes && (w->how & LH_DECODING_BYTES || lh_utf8_valid(run->data, run->bytes))) {
         LH_TRY(lh_words_add(out, run->data, run->bytes));
     } else {
         for (int64_t i = 0; i < run->bytes; i++) LH_TRY(lh_words_add(out, "\xEF\xBF\xBD", 3));
@@ -106,11 +110,11 @@ static lh_status add_run(lh_buf *run, lh_words *out)
     return LH_OK;
 }
 
-static lh_status byte_fallback(const step *s, lh_matcher *matcher, const lh_words *in, lh_words *out)
+static lh_status byte_fallback(const step *s, const work *w, const lh_words *in, lh_words *out)
 {
     lh_status st = LH_OK;
     lh_buf run = {0};
-    (void)s, (void)matcher;
+    (void)s;
     for (int64_t i = 0; i < in->n; i++) {
         lh_subject piece = lh_words_at(in, i);
         int byte = lh_piece_is_byte(piece.text, piece.bytes);
@@ -119,18 +123,18 @@ static lh_status byte_fallback(const step *s, lh_matcher *matcher, const lh_word
             LH_TRY_DONE(lh_buf_append(&run, &c, 1));
             continue;
         }
-        LH_TRY_DONE(add_run(&run, out));
+        LH_TRY_DONE(add_run(w, &run, out));
         LH_TRY_DONE(lh_words_add(out, piece.text, piece.bytes));
     }
-    LH_TRY_DONE(add_run(&run, out));
+    LH_TRY_DONE(add_run(w, &run, out));
 done:
     lh_buf_clear(&run);
     return st;
 }
 
-static lh_status fuse(const step *s, lh_matcher *matcher, const lh_words *in, lh_words *out)
+static lh_status fuse(const step *s, const work *w, const lh_words *in, lh_words *out)
 {
-    (void)s, (void)matcher;
+    (void)s, (void)w;
     LH_TRY(lh_words_add(out, in->text.data, in->text.bytes));
     return LH_OK;
 }
@@ -145,35 +149,37 @@ static int ends_with(const step *s, lh_subject text)
     return text.bytes >= s->bytes && memcmp(text.text + text.bytes - s->bytes, s->text, (size_t)s->bytes) == 0;
 }
 
-static lh_status strip(const step *s, lh_matcher *matcher, const lh_words *in, lh_words *out)
+/* Once the pieces are joined: at the start and at the end of the text alone. */
+static lh_status strip(const step *s, const work *w, const lh_words *in, lh_words *out)
 {
-    (void)matcher;
+    const int64_t start = s->fused && w->how & LH_DECODING_CONTINUES ? 0 : s->start;
+    const int64_t stop = s->fused && w->how & LH_DECODING_BYTES ? 0 : s->stop;
     for (int64_t i = 0; i < in->n; i++) {
         lh_subject piece = lh_words_at(in, i);
-        for (int64_t n = 0; n < s->start && begins_with(s, piece); n++) piece.text += s->bytes, piece.bytes -= s->bytes;
-        for (int64_t n = 0; n < s->stop && ends_with(s, piece); n++) piece.bytes -= s->bytes;
+        for (int64_t n = 0; n < start && begins_with(s, piece); n++) piece.text += s->bytes, piece.bytes -= s->bytes;
+        for (int64_t n = 0; n < stop && ends_with(s, piece); n++) piece.bytes -= s->bytes;
         LH_TRY(lh_words_add(out, piece.text, piece.bytes));
     }
     return LH_OK;
 }
 
-static lh_status metaspace(const step *s, lh_matcher *matcher, const lh_words *in, lh_words *out)
+static lh_status metaspace(const step *s, const work *w, const lh_words *in, lh_words *out)
 {
-    (void)matcher;
+    const int first = s->first && (s->fused || !(w->how & LH_DECODING_CONTINUES));
     for (int64_t i = 0; i < in->n; i++) {
         lh_subject piece = lh_words_at(in, i);
         LH_TRY(lh_words_add(out, NULL, 0));
         while (piece.bytes) {
             int found = begins_with(s, piece), n = found ? (int)s->bytes : lh_utf8_length(piece.text);
             if (!found) LH_TRY(lh_words_extend(out, piece.text, n));
-            if (found && !(i == 0 && s->first)) LH_TRY(lh_words_extend(out, " ", 1));
+            if (found && !(i == 0 && first)) LH_TRY(lh_words_extend(out, " ", 1));
             piece.text += n, piece.bytes -= n;
         }
     }
     return LH_OK;
 }
 
-lh_status lh_decoder_run(const lh_decoder *decoder, lh_matcher *matcher, lh_words *pieces, lh_words *spare)
+lh_status lh_decoder_run(const lh_decoder *decoder, const work *w, lh_words *pieces, lh_words *spare)
 {
     int64_t limit_bytes = 64 * pieces->text.bytes + (1 << 24); /* repeated replacements could grow without bound */
     if (decoder->joins) {
@@ -181,7 +187,7 @@ lh_status lh_decoder_run(const lh_decoder *decoder, lh_matcher *matcher, lh_word
         LH_TRY(lh_words_add(spare, NULL, 0));
         for (int64_t i = 0; i < pieces->n; i++) {
             lh_subject piece = lh_words_at(pieces, i);
-            if (i) LH_TRY(lh_words_extend(spare, " ", 1));
+            if (i || w->how & LH_DECODING_CONTINUES) LH_TRY(lh_words_extend(spare, " ", 1));
             LH_TRY(lh_words_extend(spare, piece.text, piece.bytes));
         }
         lh_words swap = *pieces;
@@ -189,8 +195,9 @@ lh_status lh_decoder_run(const lh_decoder *decoder, lh_matcher *matcher, lh_word
         *spare = swap;
     }
     for (int i = 0; i < decoder->n; i++) {
+        if (w->how & LH_DECODING_BYTES && !lh_utf8_valid(pieces->text.data, pieces->text.bytes)) break; /* no text */
         lh_words_empty(spare);
-        LH_TRY(decoder->steps[i].run(&decoder->steps[i], matcher, pieces, spare));
+        LH_TRY(decoder->steps[i].run(&decoder->steps[i], w, pieces, spare));
         if (spare->text.bytes > limit_bytes)
             LH_FAIL(LH_EINPUT, "the tokenizer's 'decoder' makes more than %lld bytes of the ids",
                     (long long)limit_bytes);
@@ -283,7 +290,7 @@ done:
 
 static const struct {
     const char *type;
-    lh_status (*run)(const step *s, lh_matcher *matcher, const lh_words *in, lh_words *out);
+    lh_status (*run)(const step *s, const work *w, const lh_words *in, lh_words *out);
     lh_status (*parse)(parser *p, step *s, const json_t *spec);
 } kinds[] = {
     {"ByteLevel", from_bytes, parse_byte_level},
@@ -303,7 +310,7 @@ static lh_status read_step(void *self, int type, const json_t *spec)
 {
     parser *p = self;
     step *s = &p->decoder->steps[p->decoder->n++];
-    *s = (step){.run = kinds[type].run};
+    *s = (step){.run = kinds[type].run, .fused = p->fused};
     return kinds[type].parse(p, s, spec);
 }
 

@@ -56,10 +56,10 @@ static void read_request(lh_batch_input **input, lh_batch_request *request, cons
 }
 
 /* "k" and half of an "ö", with what else was likely. */
-static const lh_batch_likely first_top[] = {{"k", 1, -0.25}, {"\n", 1, -1.5}, {"\xE2\x82", 2, -2}},
-                             second_top[] = {{"\xC3", 1, -INFINITY}};
-static const lh_batch_token tokens[] = {{{"k", 1, -0.25}, first_top, 3},
-                                        {{"\xC3", 1, (double)-INFINITY}, second_top, 1}};
+static const lh_batch_likely first_top[] = {{"k", 1, -0.25, 7}, {"\n", 1, -1.5, 8}, {"\xE2\x82", 2, -2, 9}},
+                             second_top[] = {{"\xC3", 1, -INFINITY, 4}};
+static const lh_batch_token tokens[] = {{{"k", 1, -0.25, 7}, first_top, 3, 0},
+                                        {{"\xC3", 1, (double)-INFINITY, 4}, second_top, 1, 1}};
 
 static lh_batch_answer answer_of(lh_finish_reason finish)
 {
@@ -107,6 +107,37 @@ START_TEST(test_a_completion_is_as_openai_has_it)
     is_text(json, "run.model", "tiny");
     /* Nothing in a line is taken for its end or for a command by whoever shows it. */
     for (int64_t i = 0; i + 1 < line.bytes; i++) ck_assert(line.data[i] >= 0x20 && line.data[i] < 0x7F);
+    json_decref(json);
+    json_decref(run);
+    lh_batch_request_clear(&request);
+    lh_batch_input_close(input);
+    lh_buf_clear(&line);
+    rig_leave();
+}
+END_TEST
+
+/* A piece and a byte piece of one text, ids without text, a zero byte. */
+START_TEST(test_no_likely_token_is_lost_for_its_name)
+{
+    static const lh_batch_likely top[] = {
+        {"A", 1, -1, 5}, {"A", 1, -2, 6}, {"", 0, -3, 7}, {"", 0, -4, 8}, {"\0", 1, -5, 9}};
+    static const lh_batch_token token = {{"A", 1, -2, 6}, top, 5, 3};
+    static const char *const names[] = {"A", "bytes:\\x41", "token_id:7", "token_id:8", "bytes:\\x00"};
+    lh_batch_input *input;
+    lh_batch_request request;
+    lh_buf line = {0};
+    json_t *run = rig_run();
+    rig_enter();
+    read_request(&input, &request, "/v1/completions", "{\"prompt\":\"Hi\",\"logprobs\":5}");
+    lh_batch_answer answer = answer_of(LH_FINISH_LENGTH);
+    answer.tokens = &token;
+    answer.token_count = 1;
+    OK(lh_batch_answer_line(&request, &answer, run, &line));
+    json_t *json = parse(&line);
+    const json_t *likely = at(json, "response.body.choices.0.logprobs.top_logprobs.0");
+    ck_assert_uint_eq(json_object_size(likely), 5);
+    for (int i = 0; i < 5; i++) ck_assert(json_number_value(json_object_get(likely, names[i])) == -1 - i);
+    is_number(json, "response.body.choices.0.logprobs.text_offset.0", 3);
     json_decref(json);
     json_decref(run);
     lh_batch_request_clear(&request);
@@ -172,7 +203,7 @@ START_TEST(test_a_failure_says_its_code_and_reason)
     lh_buf line = {0};
     json_t *run = rig_run();
     rig_enter();
-    rig_text("in.jsonl", "nonsense\n");
+    rig_text("in.jsonl", "nonsense\n{\"custom_id\":\"a\"}\n");
     OK(lh_batch_input_open(&input, "in.jsonl"));
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         line.bytes = 0;
@@ -195,7 +226,8 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_a_completion_is_as_openai_has_it, test_a_chat_completion_is_as_openai_has_it,
-                                  test_a_failure_says_its_code_and_reason, NULL};
+    const TTest *const tests[] = {test_a_completion_is_as_openai_has_it, test_no_likely_token_is_lost_for_its_name,
+                                  test_a_chat_completion_is_as_openai_has_it, test_a_failure_says_its_code_and_reason,
+                                  NULL};
     return suite_run("batch answer", tests);
 }

@@ -1,10 +1,12 @@
-/* `status` and `merge` on outputs of batches. */
+/* `status` and `merge` on outputs of batches; texts of completions, and of their tokens. */
 #include <check.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/unicode.h"
 #include "batch/rig.h"
 #include "cli/program.h"
+#include "cli/tiny.h"
 #include "suite.h"
 
 /* An input, and no output of a test before. */
@@ -67,9 +69,113 @@ START_TEST(test_merge_joins_outputs)
 }
 END_TEST
 
+/* The tiny model with pieces of SentencePiece: 100 byte pieces, words with a blank before them, two special tokens. */
+static void write_sentence_model(void)
+{
+    lh_buf json = {0};
+    program_result r = {0};
+    tiny_write("pieces");
+    OK(lh_buf_puts(&json,
+                   "{\"added_tokens\": [{\"id\": 256, \"content\": \"<s>\", \"special\": true}, {\"id\": 257, "
+                   "\"content\": \"</s>\", \"special\": true}], \"normalizer\": {\"type\": \"Replace\", "
+                   "\"pattern\": {\"String\": \" \"}, \"content\": \"▁\"}, \"decoder\": {\"type\": \"Sequence\", "
+                   "\"decoders\": [{\"type\": \"Replace\", \"pattern\": {\"String\": \"▁\"}, \"content\": \" \"}, "
+                   "{\"type\": \"ByteFallback\"}, {\"type\": \"Fuse\"}, {\"type\": \"Strip\", \"content\": \" \", "
+                   "\"start\": 1, \"stop\": 0}]}, \"model\": {\"type\": \"BPE\", \"byte_fallback\": true, "
+                   "\"merges\": [], \"vocab\": {"));
+    for (int i = 0; i < 100; i++) OK(lh_buf_printf(&json, "\"<0x%02X>\": %d, ", 0x61 + i, i));
+    for (int i = 100; i < 258; i++) OK(lh_buf_printf(&json, "%s\"▁w%d\": %d", i > 100 ? ", " : "", i, i));
+    OK(lh_buf_puts(&json, "}}}"));
+    program_file("pieces/tokenizer.json", json.data);
+    program_run(&r, 1, "import pieces -o pieces.h5 -q");
+    program_exits(&r, 0);
+    program_clear(&r);
+    lh_buf_clear(&json);
+}
+
+static json_t *printed_json(int ranks, const char *command)
+{
+    program_result r = {0};
+    program_run(&r, ranks, "%s", command);
+    program_exits(&r, 0);
+    json_t *json = json_loads(r.out.data, JSON_DECODE_ANY, NULL);
+    ck_assert_ptr_nonnull(json);
+    program_clear(&r);
+    return json;
+}
+
+/* The text of ids, without special tokens. */
+static json_t *text_of(const json_t *prompt, const json_t *answer)
+{
+    json_t *all = json_array(), *id;
+    size_t i;
+    json_array_extend(all, (json_t *)(uintptr_t)prompt);
+    json_array_foreach(answer, i, id) if (json_integer_value(id) < 256) json_array_append(all, id);
+    char *line = json_dumps(all, 0);
+    program_file("ids.jsonl", line);
+    free(line);
+    json_decref(all);
+    return printed_json(1, "tokenize -m pieces.h5 --decode --jsonl -f ids.jsonl");
+}
+
+/* Every token that is text stands where its offset says. */
+static void check_offsets(const json_t *choice)
+{
+    const json_t *logprobs = json_object_get(choice, "logprobs"), *name;
+    const char *text = json_string_value(json_object_get(choice, "text"));
+    int seen = 0;
+    size_t i;
+    json_array_foreach(json_object_get(logprobs, "tokens"), i, name)
+    {
+        const char *token = json_string_value(name), *at = text;
+        int64_t offset = json_integer_value(json_array_get(json_object_get(logprobs, "text_offset"), i));
+        for (; offset > 0 && *at; offset--) at += lh_utf8_length(at);
+        ck_assert_int_eq(offset, 0);
+        if (strncmp(token, " w", 2) != 0) continue; /* of a word */
+        ck_assert_msg(strncmp(at, token, strlen(token)) == 0, "'%s' is not at '%s'", token, at);
+        seen++;
+    }
+    ck_assert_int_gt(seen, 2);
+}
+
+START_TEST(test_a_completion_goes_on_where_its_prompt_ends)
+{
+    program_result r = {0};
+    write_sentence_model();
+    program_file("prompt", "256 120 130 140");
+    program_file(
+        "one.jsonl",
+        "{\"custom_id\": \"a\", \"method\": \"POST\", \"url\": \"/v1/completions\", \"body\": {\"prompt\": [256, "
+        "120, 130, 140], \"max_tokens\": 40, \"temperature\": 2, \"seed\": 1, \"ignore_eos\": true, \"logprobs\": "
+        "3}}\n");
+    for (int ranks = 1; ranks <= 3; ranks++) {
+        json_t *ran =
+            printed_json(ranks, "generate -m pieces.h5 --deterministic -q --json --prompt-tokens prompt -n 40 "
+                                "--temperature 2 --seed 1 --ignore-eos");
+        const json_t *ids = json_object_get(ran, "token_ids");
+        json_t *prompt = json_pack("[i,i,i]", 120, 130, 140), *whole = text_of(prompt, ids);
+        lh_buf joined = {0};
+        OK(lh_buf_printf(&joined, "w120 w130 w140%s", json_string_value(json_object_get(ran, "text"))));
+        ck_assert_str_eq(joined.data, json_string_value(whole));
+        program_run(&r, ranks, "batch -m pieces.h5 --deterministic --threads 1 -q -i one.jsonl -o one%d.out", ranks);
+        program_exits(&r, 0);
+        json_t *line = printed_json(1, "--version > v && cat one?.out && rm one?.out");
+        const json_t *body = json_object_get(json_object_get(line, "response"), "body");
+        const json_t *choice = json_array_get(json_object_get(body, "choices"), 0);
+        ck_assert_str_eq(json_string_value(json_object_get(choice, "text")),
+                         json_string_value(json_object_get(ran, "text")));
+        check_offsets(choice);
+        lh_buf_clear(&joined);
+        json_decref(ran), json_decref(prompt), json_decref(whole), json_decref(line);
+    }
+    program_clear(&r);
+}
+END_TEST
+
 int main(void)
 {
-    const TTest *const tests[] = {test_status_shows_how_far_a_batch_is, test_merge_joins_outputs, NULL};
+    const TTest *const tests[] = {test_status_shows_how_far_a_batch_is, test_merge_joins_outputs,
+                                  test_a_completion_goes_on_where_its_prompt_ends, NULL};
     program_enter();
     const int failed = suite_run("cli batch", tests);
     program_leave();

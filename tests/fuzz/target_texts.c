@@ -74,13 +74,18 @@ static lh_status use_text(const lh_tokenizer *tok, const char *text, int64_t byt
     lh_status st = LH_OK;
     lh_tokens ids = {0};
     lh_buf out = {0};
-    lh_detokenizer d = {.tok = tok};
+    lh_detokenizer d = {.tok = tok, .continues = (int)fz_below(rng, 2)};
+    int64_t *offsets = NULL;
     LH_TRY_DONE(lh_tokenizer_encode(tok, text, bytes, (lh_encode)fz_below(rng, 4), &ids));
     LH_TRY_DONE(lh_tokenizer_decode(tok, ids.ids, ids.n, &out));
     for (int64_t i = 0; i < ids.n && i < 20; i++) LH_TRY_DONE(lh_detokenizer_push(&d, ids.ids[i], &out));
     for (int i = 0; i < 5; i++) LH_TRY_DONE(lh_detokenizer_push(&d, (int32_t)fz_below(rng, 400) - 3, &out));
     LH_TRY_DONE(lh_detokenizer_finish(&d, &out));
+    LH_TRY_DONE(lh_calloc(&offsets, ids.n, sizeof *offsets));
+    LH_TRY_DONE(lh_detokenizer_offsets(&d, ids.ids, ids.n, offsets));
+    for (int i = 0; i < 5; i++) LH_TRY_DONE(lh_tokenizer_bytes(tok, (int32_t)fz_below(rng, 400) - 3, &out));
 done:
+    lh_free(offsets);
     lh_detokenizer_clear(&d);
     lh_buf_clear(&out);
     lh_tokens_clear(&ids);

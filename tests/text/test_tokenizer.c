@@ -131,6 +131,128 @@ START_TEST(test_streaming_gives_a_character_as_soon_as_it_is_whole)
 }
 END_TEST
 
+/* The text of a stream of ids, and where each of them begins in it. */
+static void stream_text(const lh_detokenizer *begin, const lh_tokens *ids, lh_buf *text, int64_t *offsets)
+{
+    lh_detokenizer stream = *begin;
+    lh_buf_puts(text, "");
+    for (int64_t i = 0; i < ids->n; i++) ck_assert_int_eq(lh_detokenizer_push(&stream, ids->ids[i], text), LH_OK);
+    ck_assert_int_eq(lh_detokenizer_finish(&stream, text), LH_OK);
+    ck_assert_int_eq(lh_detokenizer_offsets(&stream, ids->ids, ids->n, offsets), LH_OK);
+    lh_detokenizer_clear(&stream);
+}
+
+START_TEST(test_ids_that_continue_a_text_are_decoded_as_its_end)
+{
+    lh_tokenizer *toks[] = {tt_byte_level(), tt_sentence()};
+    const int32_t before[] = {TT_HELLO, 263}; /* "hello", "ab" */
+    dice d = {300000};
+    for (int t = 0; t < 2; t++) {
+        for (int i = 0; i < 300; i++) {
+            lh_tokens all = {0}, ids = {0};
+            lh_buf whole = {0}, text = {0};
+            int64_t offsets[20];
+            lh_tokens_push(&all, before[t]);
+            for (int k = 0; k < 20; k++) {
+                const int32_t id = (int32_t)roll(&d, 310) - 2;
+                lh_tokens_push(&ids, id);
+                if (!lh_tokenizer_is_special(toks[t], id)) lh_tokens_push(&all, id);
+            }
+            lh_tokenizer_decode(toks[t], all.ids, all.n, &whole);
+            stream_text(&(lh_detokenizer){.tok = toks[t], .continues = 1}, &ids, &text, offsets);
+            const int64_t skip = t ? 2 : 5;
+            ck_assert_msg(whole.bytes == skip + text.bytes &&
+                              memcmp(whole.data + skip, text.data, (size_t)text.bytes) == 0,
+                          "'%s' does not end with '%s'", whole.data, text.data);
+            lh_tokens_clear(&all), lh_tokens_clear(&ids), lh_buf_clear(&whole), lh_buf_clear(&text);
+        }
+        lh_tokenizer_close(toks[t]);
+    }
+}
+END_TEST
+
+/* Byte of a character of a text. */
+static int64_t byte_of(const lh_buf *text, int64_t character)
+{
+    int64_t at = 0;
+    for (; character > 0; character--) {
+        ck_assert_int_lt(at, text->bytes);
+        at += lh_utf8_length(text->data + at);
+    }
+    return at;
+}
+
+/* A byte of a character has its own bytes, and the character is there once its last byte is. */
+START_TEST(test_offsets_say_where_a_token_is_in_the_text)
+{
+    lh_tokenizer *toks[] = {tt_byte_level(), tt_sentence()};
+    dice d = {400000};
+    int64_t seen = 0;
+    for (int t = 0; t < 2; t++) {
+        for (int i = 0; i < 400; i++) {
+            enum { N = 20 };
+            lh_tokens ids = {0};
+            lh_buf text = {0}, bytes = {0};
+            int64_t offsets[N];
+            for (int k = 0; k < N; k++) lh_tokens_push(&ids, (int32_t)roll(&d, 310) - 2);
+            stream_text(&(lh_detokenizer){.tok = toks[t], .continues = 1}, &ids, &text, offsets);
+            for (int k = 0; k < N; k++) {
+                const int is_byte_piece = t == 1 && ids.ids[k] >= 3 && ids.ids[k] < 259;
+                const int64_t at = byte_of(&text, offsets[k]);
+                ck_assert_int_ge(offsets[k], k ? offsets[k - 1] : 0);
+                bytes.bytes = 0;
+                lh_tokenizer_bytes(toks[t], ids.ids[k], &bytes);
+                if (lh_tokenizer_is_special(toks[t], ids.ids[k]) || is_byte_piece || !bytes.bytes ||
+                    !lh_utf8_valid(bytes.data, bytes.bytes))
+                    continue;
+                ck_assert_msg(at + bytes.bytes <= text.bytes &&
+                                  memcmp(text.data + at, bytes.data, (size_t)bytes.bytes) == 0,
+                              "'%s' is not at character %lld of '%s'", bytes.data, (long long)offsets[k], text.data);
+                seen++;
+            }
+            lh_tokens_clear(&ids), lh_buf_clear(&text), lh_buf_clear(&bytes);
+        }
+        lh_tokenizer_close(toks[t]);
+    }
+    ck_assert_int_gt(seen, 1000);
+}
+END_TEST
+
+START_TEST(test_tokens_have_the_bytes_of_their_pieces)
+{
+    static const struct {
+        int sentence;
+        int32_t id;
+        const char *bytes;
+    } cases[] = {{0, 0xF0, "\xF0"},        {0, 260, " w"},  {0, TT_SPECIAL, "<|special|>"},
+                 {1, 3 + 0xF0, "\xF0"},    {1, 2, " "},     {1, 3 + 0x20, " "},
+                 {1, 262, " a"},           {1, 264, " ab"}, {1, 1, "<s>"},
+                 {1, 265, "\xE4\xB8\xAD"}, {0, 305, ""},    {1, -1, ""}};
+    lh_tokenizer *toks[] = {tt_byte_level(), tt_sentence()};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lh_buf bytes = {0};
+        lh_buf_puts(&bytes, "");
+        ck_assert_int_eq(lh_tokenizer_bytes(toks[cases[i].sentence], cases[i].id, &bytes), LH_OK);
+        ck_assert_str_eq(bytes.data, cases[i].bytes);
+        lh_buf_clear(&bytes);
+    }
+    /* " a", a character of four bytes, " a": as a text that continues, and as a text from its start */
+    const int32_t ids[] = {262, 3 + 0xF0, 3 + 0x9F, 1, 3 + 0x99, 3 + 0x82, 262},
+                  torn[] = {3 + 0xF0, 3 + 0x9F, 262, 263};
+    int64_t offsets[7];
+    lh_detokenizer d = {.tok = toks[1], .continues = 1};
+    static const int64_t later[] = {0, 2, 2, 2, 2, 2, 3}, first[] = {0, 1, 1, 1, 1, 1, 2}, broken[] = {0, 1, 2, 4};
+    ck_assert_int_eq(lh_detokenizer_offsets(&d, ids, 7, offsets), LH_OK);
+    ck_assert_mem_eq(offsets, later, sizeof later);
+    d.continues = 0;
+    ck_assert_int_eq(lh_detokenizer_offsets(&d, ids, 7, offsets), LH_OK);
+    ck_assert_mem_eq(offsets, first, sizeof first);
+    ck_assert_int_eq(lh_detokenizer_offsets(&d, torn, 4, offsets), LH_OK);
+    ck_assert_mem_eq(offsets, broken, sizeof broken);
+    for (int t = 0; t < 2; t++) lh_tokenizer_close(toks[t]);
+}
+END_TEST
+
 START_TEST(test_special_tokens_are_recognised_only_when_asked)
 {
     lh_tokenizer *tok = tt_byte_level();
@@ -459,6 +581,9 @@ int main(void)
                                       test_byte_level_decodes_what_it_encodes,
                                       test_invalid_utf8_counts_as_replacement_characters,
                                       test_streaming_equals_decoding_at_once_and_tears_no_character,
+                                      test_ids_that_continue_a_text_are_decoded_as_its_end,
+                                      test_offsets_say_where_a_token_is_in_the_text,
+                                      test_tokens_have_the_bytes_of_their_pieces,
                                       test_streaming_gives_a_character_as_soon_as_it_is_whole,
                                       test_special_tokens_are_recognised_only_when_asked,
                                       test_parts_are_one_text_with_special_tokens_only_in_trusted_parts,
