@@ -69,7 +69,7 @@ float kv_rig_frequency_of(const kv_rig_case *of, int64_t layer, int64_t i)
 
 lh_query_scaling kv_rig_query_scaling(const kv_rig_case *of, int64_t layer)
 {
-    return of->values ? of->values->rotations[layer].queries : (lh_query_scaling){0};
+    return of->values ? of->values->rotations[layer].queries : (lh_query_scaling){.beta = 0.3f, .positions = 29};
 }
 
 int64_t kv_rig_half(const kv_rig_case *of)
@@ -169,7 +169,8 @@ static void make_rotations(kv_rig *r)
     r->frequencies = host(half, sizeof(float));
     for (int64_t i = 0; i < half; i++) r->frequencies[i] = kv_rig_frequency(r->of, i);
     for (int64_t l = 0; l < r->of->layers; l++)
-        r->rotations[l] = (lh_rotation){.inv_freq = r->frequencies, .rotary = r->of->dim, .scale = 1.0f};
+        r->rotations[l] = (lh_rotation){
+            .inv_freq = r->frequencies, .rotary = r->of->dim, .scale = 1.0f, .queries = kv_rig_query_scaling(r->of, l)};
 }
 
 lh_kv *kv_rig_cache(const kv_rig *r, const lh_policy *plan)
@@ -234,6 +235,15 @@ static void turn(const kv_rig_case *c, float *x, int64_t heads, int64_t from, in
         }
 }
 
+/* The factor of a query at a position, for a query of another. */
+static void scale_queries(const kv_rig_case *c, int64_t layer, float *x, int64_t heads, const int64_t from_to[2])
+{
+    const lh_query_scaling s = kv_rig_query_scaling(c, layer);
+    double factors[2];
+    for (int i = 0; i < 2; i++) factors[i] = 1 + (double)s.beta * log((double)(1 + from_to[i] / s.positions));
+    for (int64_t i = 0; i < heads * c->dim; i++) x[i] = (float)((double)x[i] * factors[1] / factors[0]);
+}
+
 static void make_rows(kv_rig *r, int64_t layer, int64_t first, int64_t tokens)
 {
     const kv_rig_case *c = r->of;
@@ -252,7 +262,9 @@ static void make_rows(kv_rig *r, int64_t layer, int64_t first, int64_t tokens)
                     kv_rig_element(c, 'q', layer, first + t, h->q_first + g, i);
         if (!lh_kv_rotates_by_slot(r->kv)) continue;
         turn(c, r->k + t * h->kv_count * c->dim, h->kv_count, first + t, 0);
-        turn(c, r->q + t * (h->q_count * c->dim + 3), h->q_count, first + t, slot + t);
+        float *q = r->q + t * (h->q_count * c->dim + 3);
+        turn(c, q, h->q_count, first + t, slot + t);
+        scale_queries(c, layer, q, h->q_count, (const int64_t[]){first + t, slot + t});
     }
 }
 
