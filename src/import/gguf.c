@@ -433,6 +433,28 @@ done:
     return st;
 }
 
+int64_t lh_gguf_entries(const lh_gguf *gguf)
+{
+    return gguf->entry_count;
+}
+
+lh_gguf_entry lh_gguf_entry_at(const lh_gguf *gguf, int64_t i)
+{
+    const entry *e = &gguf->entries[i];
+    lh_gguf_entry out = {.key = e->key};
+    lh_gguf_text text = {0};
+    if (e->type == ARRAY) {
+        out.is_empty = e->n == 0;
+    } else if (e->type == STRING) {
+        text_at(e->value, &text);
+        out.is_empty = text.bytes == 0;
+    } else {
+        out.is_number = float_at(e->value, e->type, &out.number);
+        out.is_empty = out.is_number && out.number == 0;
+    }
+    return out;
+}
+
 /* ---- tensors ---- */
 const lh_map *lh_gguf_map(const lh_gguf *gguf)
 {

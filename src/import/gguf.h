@@ -32,6 +32,17 @@ lh_status lh_gguf_strings(const lh_gguf *gguf, const char *key, lh_gguf_text **o
 lh_status lh_gguf_i64s(const lh_gguf *gguf, const char *key, int64_t **out, int64_t *n);
 lh_status lh_gguf_f64s(const lh_gguf *gguf, const char *key, double **out, int64_t *n);
 
+/* The keys of the file, in its order. */
+typedef struct lh_gguf_entry {
+    lh_gguf_text key;
+    int is_number; /* true: a number, or true or false as 1 or 0 */
+    double number;
+    int is_empty; /* true: 0, false, or an array or a string of no elements */
+} lh_gguf_entry;
+
+int64_t lh_gguf_entries(const lh_gguf *gguf);
+lh_gguf_entry lh_gguf_entry_at(const lh_gguf *gguf, int64_t i);
+
 /* Tensors. dims are ggml's: dims[0] runs fastest, so a matrix [out, in] has dims = {in, out}. */
 typedef struct lh_gguf_tensor {
     lh_gguf_text name;

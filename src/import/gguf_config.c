@@ -85,17 +85,21 @@ static lh_status copy_sizes(const maker *m)
 {
     static const struct {
         const char *gguf, *hf;
-    } rows[] = {{"block_count", "num_hidden_layers"},
-                {"context_length", "max_position_embeddings"},
-                {"embedding_length", "hidden_size"},
-                {"feed_forward_length", "intermediate_size"},
-                {"attention.head_count", "num_attention_heads"},
-                {"attention.head_count_kv", "num_key_value_heads"},
-                {"attention.key_length", "head_dim"}};
+        int derived; /* llama.cpp derives it from the others where it is absent, and takes no default of a family */
+    } rows[] = {{"block_count", "num_hidden_layers", 0},
+                {"context_length", "max_position_embeddings", 0},
+                {"embedding_length", "hidden_size", 0},
+                {"feed_forward_length", "intermediate_size", 0},
+                {"attention.head_count", "num_attention_heads", 0},
+                {"attention.head_count_kv", "num_key_value_heads", 1},
+                {"attention.key_length", "head_dim", 1}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         int64_t value = INT64_MIN;
         LH_TRY(get_same(m, rows[i].gguf, &value));
-        if (value != INT64_MIN) LH_TRY(set(m->json, rows[i].hf, json_integer(value)));
+        if (value != INT64_MIN)
+            LH_TRY(set(m->json, rows[i].hf, json_integer(value)));
+        else if (rows[i].derived)
+            LH_TRY(set(m->json, rows[i].hf, json_null()));
     }
     int64_t key_length = 0, value_length = 0, rope_dims = 0, heads = 1, hidden = 0;
     LH_TRY(get_i64(m, "attention.key_length", &key_length));
@@ -134,6 +138,7 @@ static lh_status add_local_theta(const maker *m)
 {
     double local = NAN, theta = m->family->defaults.theta;
     LH_TRY(get_f64(m, "rope.freq_base", &theta));
+    LH_TRY(get_f64(m, "rope.local.freq_base", &local)); /* ollama's name in Gemma 3 */
     LH_TRY(get_f64(m, "rope.freq_base_swa", &local));
     if (!isfinite(local)) return LH_OK;
     if (m->family->defaults.local_theta > 0)
@@ -152,22 +157,55 @@ static lh_status copy_numbers(const maker *m)
         const char *gguf, *hf;
     } rows[] = {{"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
                 {"rope.freq_base", "rope_theta"},
+                {"rope.global.freq_base", "rope_theta"}, /* ollama's name in Gemma 3 */
                 {"attn_logit_softcapping", "attn_logit_softcapping"},
                 {"final_logit_softcapping", "final_logit_softcapping"},
                 {"attention.scale", "attention_multiplier"}, /* Granite's */
                 {"embedding_scale", "embedding_multiplier"},
                 {"residual_scale", "residual_multiplier"},
                 {"logit_scale", "logits_scaling"}};
-    int64_t window = -1;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         double value = NAN;
         LH_TRY(get_f64(m, rows[i].gguf, &value));
         if (isfinite(value)) LH_TRY(set(m->json, rows[i].hf, shortest(value)));
     }
-    LH_TRY(add_local_theta(m));
+    return add_local_theta(m);
+}
+
+/* A list of true for layers that slide, or a number n: all but every n-th. */
+static lh_status add_window_pattern(const maker *m)
+{
+    lh_status st = LH_OK;
+    char *key = NULL;
+    int64_t *values = NULL, n = 0, layers = 0;
+    json_t *types = NULL;
+    if (m->family->window != LH_WINDOW_PATTERN) goto done;
+    LH_TRY_DONE(get_i64(m, "block_count", &layers));
+    LH_TRY_DONE(key_of(m, "attention.sliding_window_pattern", &key));
+    LH_TRY_DONE(lh_gguf_i64s(m->gguf, key, &values, &n));
+    if (n == 1 && layers > 1) LH_TRY_DONE(set(m->json, "sliding_window_pattern", json_integer(values[0])));
+    if (n < 2) goto done;
+    types = json_array();
+    for (int64_t i = 0; i < n; i++)
+        json_array_append_new(types, json_string(values[i] ? "sliding_attention" : "full_attention"));
+    LH_TRY_DONE(set(m->json, "layer_types", json_incref(types)));
+done:
+    json_decref(types);
+    lh_free(values);
+    lh_free(key);
+    return st;
+}
+
+/* Without the key no layer of a family slides that has no rule of its own (llama.cpp, models/mistral3.cpp). */
+static lh_status add_windows(const maker *m)
+{
+    int64_t window = -1;
     LH_TRY(get_i64(m, "attention.sliding_window", &window));
-    if (window > 0) LH_TRY(set(m->json, "sliding_window", json_integer(window)));
-    return LH_OK;
+    if (window > 0)
+        LH_TRY(set(m->json, "sliding_window", json_integer(window)));
+    else if (m->family->window == LH_WINDOW_ALL)
+        LH_TRY(set(m->json, "sliding_window", json_null()));
+    return add_window_pattern(m);
 }
 
 /* llama.cpp, models/gemma2.cpp and gemma3.cpp: the largest model of each has a different scale. */
@@ -289,10 +327,50 @@ done:
     return st;
 }
 
+/* YaRN's numbers. llama.cpp reads them for some architectures only, its converter writes them for all: as Hugging Face
+ * has them, and for Mistral mscale_all_dim as yarn_log_multiplier, beside an mscale of 1. */
+static lh_status add_yarn(const maker *m, json_t *scaling, double factor)
+{
+    static const struct {
+        const char *gguf, *hf;
+    } rows[] = {{"rope.scaling.yarn_beta_fast", "beta_fast"},
+                {"rope.scaling.yarn_beta_slow", "beta_slow"},
+                {"rope.scaling.yarn_log_multiplier", "mscale_all_dim"},
+                {"rope.scaling.yarn_attn_factor", "attention_factor"}};
+    double value = 0, attention = 0, times = 0;
+    int64_t original = 0;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++, value = 0) {
+        LH_TRY(get_f64(m, rows[i].gguf, &value));
+        if (value > 0) LH_TRY(set(scaling, rows[i].hf, shortest(value)));
+    }
+    if (json_object_get(scaling, "mscale_all_dim")) LH_TRY(set(scaling, "mscale", json_real(1)));
+    LH_TRY(get_i64(m, "rope.scaling.original_context_length", &original));
+    if (original > 0) LH_TRY(set(scaling, "original_max_position_embeddings", json_integer(original)));
+    LH_TRY(get_f64(m, "rope.scaling.attn_factor", &times));
+    if (!(times > 0)) return LH_OK;
+    /* ggml multiplies YaRN's own factor by it (rope_yarn); Hugging Face replaces that factor. */
+    attention = json_number_value(json_object_get(scaling, "attention_factor"));
+    if (attention == 0) attention = factor > 1 ? 0.1 * log(factor) + 1 : 1;
+    return set(scaling, "attention_factor", json_real(times * attention));
+}
+
+/* The scaling of queries by position, in steps of the length before YaRN. */
+static lh_status add_query_scaling(const maker *m, json_t *scaling)
+{
+    double beta = 0;
+    int64_t original = 0;
+    if (!m->family->scaled_queries) return LH_OK;
+    LH_TRY(get_f64(m, "attention.temperature_scale", &beta));
+    LH_TRY(get_i64(m, "context_length", &original));
+    LH_TRY(get_i64(m, "rope.scaling.original_context_length", &original));
+    LH_TRY(set(scaling, "llama_4_scaling_beta", shortest(beta)));
+    if (json_object_get(scaling, "original_max_position_embeddings")) return LH_OK;
+    return set(scaling, "original_max_position_embeddings", json_integer(original));
+}
+
 static lh_status add_typed_scaling(const maker *m, json_t *scaling, const lh_gguf_text *type)
 {
-    double factor = 0, attention = 0;
-    int64_t original = 0;
+    double factor = 0;
     int yarn = type->bytes == 4 && memcmp(type->data, "yarn", 4) == 0,
         linear = type->bytes == 6 && memcmp(type->data, "linear", 6) == 0;
     if (type->bytes == 4 && memcmp(type->data, "none", 4) == 0) return LH_OK;
@@ -307,13 +385,7 @@ static lh_status add_typed_scaling(const maker *m, json_t *scaling, const lh_ggu
     if (!(factor > 0)) return LH_OK; /* llama.cpp: no scaling */
     LH_TRY(set(scaling, "rope_type", json_string(yarn ? "yarn" : "linear")));
     LH_TRY(set(scaling, "factor", shortest(factor)));
-    LH_TRY(get_i64(m, "rope.scaling.original_context_length", &original));
-    if (yarn && original > 0) LH_TRY(set(scaling, "original_max_position_embeddings", json_integer(original)));
-    LH_TRY(get_f64(m, "rope.scaling.attn_factor", &attention));
-    /* ggml multiplies YaRN's own factor by it (rope_yarn); Hugging Face replaces that factor. */
-    if (yarn && attention > 0)
-        LH_TRY(set(scaling, "attention_factor", json_real(attention * (factor > 1 ? 0.1 * log(factor) + 1 : 1))));
-    return LH_OK;
+    return yarn ? add_yarn(m, scaling, factor) : LH_OK;
 }
 
 static lh_status add_scaling(const maker *m)
@@ -334,6 +406,7 @@ static lh_status add_scaling(const maker *m)
         LH_TRY_DONE(add_divided(m, scaling, factors, n));
     else
         LH_TRY_DONE(add_typed_scaling(m, scaling, &type));
+    LH_TRY_DONE(add_query_scaling(m, scaling));
     if (json_object_size(scaling) > 0) LH_TRY_DONE(set(m->json, "rope_scaling", json_incref(scaling)));
 done:
     json_decref(scaling);
@@ -402,9 +475,9 @@ static lh_status find_family(maker *m)
     for (int i = 0; lh_family_at(i); i++) {
         const maker candidate = {m->gguf, lh_family_at(i), NULL};
         const char *name = candidate.family->gguf, *key = candidate.family->gguf_key;
-        int64_t value = 0;
+        double value = 0;
         if (!name || (int64_t)strlen(name) != arch.bytes || memcmp(name, arch.data, (size_t)arch.bytes) != 0) continue;
-        if (key) LH_TRY(get_i64(&candidate, key, &value));
+        if (key) LH_TRY(get_f64(&candidate, key, &value));
         if (key ? value > 0 : !m->family) m->family = candidate.family;
     }
     if (!m->family) return unknown_architecture(m->gguf, &arch);
@@ -420,11 +493,13 @@ lh_status lh_gguf_config(json_t **out, const lh_gguf *gguf)
     lh_status st = LH_OK;
     maker m = {.gguf = gguf, .json = json_object()};
     LH_TRY_DONE(find_family(&m));
+    LH_TRY_DONE(lh_gguf_check_keys(gguf, m.family));
     LH_TRY_DONE(set(m.json, "model_type", json_string(m.family->name)));
     LH_TRY_DONE(set(m.json, "architectures", json_pack("[s]", m.family->architecture)));
     LH_TRY_DONE(copy_sizes(&m));
     LH_TRY_DONE(copy_experts(&m));
     LH_TRY_DONE(copy_numbers(&m));
+    LH_TRY_DONE(add_windows(&m));
     LH_TRY_DONE(add_query_scalar(&m));
     LH_TRY_DONE(add_tensors(&m));
     LH_TRY_DONE(add_scaling(&m));

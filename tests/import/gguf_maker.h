@@ -60,6 +60,21 @@ static inline void gm_key_text(lh_buf *b, const char *key, const char *v)
     gm_text(b, v);
 }
 
+static inline void gm_key_bool(lh_buf *b, const char *key, uint8_t v)
+{
+    gm_key(b, key, 7);
+    gm_bytes(b, &v, 1);
+}
+
+/* A list of 1s and 0s ("110") as true and false. */
+static inline void gm_key_bools(lh_buf *b, const char *key, const char *list)
+{
+    gm_key(b, key, 9);
+    gm_u32(b, 7);
+    gm_u64(b, strlen(list));
+    for (; *list; list++) gm_bytes(b, *list == '1' ? "\1" : "\0", 1);
+}
+
 /* A tensor's description; cols runs fastest, rows 0: a vector. */
 static inline void gm_tensor(lh_buf *b, const char *name, int64_t rows, int64_t cols, uint32_t type, uint64_t offset)
 {

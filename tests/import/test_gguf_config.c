@@ -198,6 +198,146 @@ START_TEST(test_sliding_layers_have_a_base_of_their_own)
 }
 END_TEST
 
+/* A key of an architecture: a number (f32, or u32 where it is whole), a text, a list of booleans or a boolean. */
+typedef struct extra {
+    const char *key;
+    double number;
+    const char *text, *list;
+    int is_bool;
+} extra;
+
+/* The configuration of a file of 4 layers with these keys more, up to one without a name. */
+static lh_status config_with(lh_config *c, const char *architecture, const extra *more)
+{
+    static const extra sizes[] = {
+        {.key = "block_count", .number = 4},          {.key = "context_length", .number = 4096},
+        {.key = "embedding_length", .number = 24},    {.key = "feed_forward_length", .number = 20},
+        {.key = "attention.head_count", .number = 4}, {.key = NULL}};
+    lh_buf keys = {0}, b = {0};
+    uint64_t n = 0;
+    for (int k = 0; k < 2; k++)
+        for (const extra *e = k ? more : sizes; e->key; e++, n++) {
+            char key[96];
+            snprintf(key, sizeof key, "%s.%s", architecture, e->key);
+            if (e->text)
+                gm_key_text(&keys, key, e->text);
+            else if (e->list)
+                gm_key_bools(&keys, key, e->list);
+            else if (e->is_bool)
+                gm_key_bool(&keys, key, e->number != 0);
+            else if (e->number == floor(e->number) && !strstr(key, "freq_base"))
+                gm_key_u32(&keys, key, (uint32_t)e->number);
+            else
+                gm_key_f32(&keys, key, (float)e->number);
+        }
+    gm_head(&b, 3, 1, n + 1);
+    gm_key_text(&b, "general.architecture", architecture);
+    gm_bytes(&b, keys.data, keys.bytes);
+    gm_tensor(&b, "token_embd.weight", 40, 24, 0, 0);
+    lh_buf_clear(&keys);
+    return parsed_config_of(c, &b, NULL, 0);
+}
+
+/* As the converter writes Ministral 3: Mistral's numbers of YaRN, and the scaling of queries. Without that it is
+ * Mistral Small 3, of which no layer slides. */
+START_TEST(test_mistral3_is_ministral_where_queries_are_scaled)
+{
+    static const extra yarn[] = {{.key = "attention.temperature_scale", .number = 0.3},
+                                 {.key = "rope.scaling.type", .text = "yarn"},
+                                 {.key = "rope.scaling.factor", .number = 4},
+                                 {.key = "rope.scaling.original_context_length", .number = 64},
+                                 {.key = "rope.scaling.yarn_beta_fast", .number = 32},
+                                 {.key = "rope.scaling.yarn_beta_slow", .number = 1},
+                                 {.key = "rope.scaling.yarn_log_multiplier", .number = 1},
+                                 {.key = NULL}};
+    lh_config c;
+    ck_assert_msg(config_with(&c, "mistral3", yarn) == LH_OK, "%s", lh_error_message());
+    ck_assert_str_eq(lh_config_family_name(&c), "ministral3");
+    ck_assert(c.rope_global.query_beta == 0.3 && c.rope_global.query_positions == 64 && c.window == 0);
+    ck_assert(c.rope_global.kind == LH_ROPE_YARN && c.rope_global.mscale == 1 && c.rope_global.mscale_all_dim == 1);
+    lh_config_clear(&c);
+    ck_assert_msg(config_with(&c, "mistral3", yarn + 1) == LH_OK, "%s", lh_error_message());
+    ck_assert_str_eq(lh_config_family_name(&c), "mistral");
+    ck_assert(c.rope_global.query_beta == 0 && c.window == 0);
+    lh_config_clear(&c);
+    ck_assert_int_eq(config_with(&c, "llama", yarn), LH_EINPUT);
+    ck_assert_msg(strstr(lh_error_message(), "'llama.attention.temperature_scale' is not known") != NULL, "%s",
+                  lh_error_message());
+}
+END_TEST
+
+START_TEST(test_yarn_of_a_gguf_has_the_numbers_that_are_there)
+{
+    static const extra yarn[] = {{.key = "rope.scaling.type", .text = "yarn"},
+                                 {.key = "rope.scaling.factor", .number = 4},
+                                 {.key = "rope.scaling.yarn_beta_fast", .number = 16},
+                                 {.key = "rope.scaling.yarn_beta_slow", .number = 2},
+                                 {.key = "rope.scaling.yarn_attn_factor", .number = 1.3},
+                                 {.key = NULL}};
+    lh_config c;
+    ck_assert_msg(config_with(&c, "llama", yarn) == LH_OK, "%s", lh_error_message());
+    ck_assert(c.rope_global.beta_fast == 16 && c.rope_global.beta_slow == 2 && c.rope_global.attention_factor == 1.3);
+    lh_config_clear(&c);
+}
+END_TEST
+
+START_TEST(test_a_gguf_says_which_layers_slide)
+{
+    static const struct {
+        extra more[3];
+        uint8_t sliding[4];
+    } rows[] = {
+        {{{.key = "attention.sliding_window", .number = 64}}, {1, 1, 1, 0}},
+        {{{.key = "attention.sliding_window", .number = 64},
+          {.key = "attention.sliding_window_pattern", .list = "0110"}},
+         {0, 1, 1, 0}},
+        {{{.key = "attention.sliding_window", .number = 64}, {.key = "attention.sliding_window_pattern", .number = 2}},
+         {1, 0, 1, 0}},
+    };
+    lh_config c;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        ck_assert_msg(config_with(&c, "olmo2", rows[i].more) == LH_OK, "%s", lh_error_message());
+        ck_assert_msg(memcmp(c.sliding, rows[i].sliding, 4) == 0, "%zu", i);
+        lh_config_clear(&c);
+    }
+    ck_assert_int_eq(config_with(&c, "llama", rows[0].more), LH_EINPUT); /* a window that would be left out */
+}
+END_TEST
+
+/* A key of attention, rotation or experts that is not read would change the logits without a word. */
+START_TEST(test_keys_of_a_gguf_are_known_or_named)
+{
+    static const struct {
+        const char *architecture;
+        extra more[2];
+        const char *says; /* NULL: no refusal */
+    } rows[] = {
+        {"llama", {{.key = "attention.clamp_kqv", .number = 8}}, "'llama.attention.clamp_kqv' is not known here"},
+        {"llama", {{.key = "rope.scaling.alpha", .number = 2.5}}, "'llama.rope.scaling.alpha' is not known here"},
+        {"qwen3moe", {{.key = "expert_shared_count", .number = 1}}, "'qwen3moe.expert_shared_count' is not known"},
+        {"llama", {{.key = "attention.causal", .is_bool = 1, .number = 0}}, "'llama.attention.causal' is 0: only 1"},
+        {"llama", {{.key = "rope.scaling.yarn_ext_factor", .number = 0.5}}, "only 1 is supported"},
+        {"granite", {{.key = "rope.scaling.finetuned", .is_bool = 1, .number = 0}}, "'granite.rope.scaling.finetuned'"},
+        {"llama", {{.key = "rope.scaling.finetuned", .is_bool = 1, .number = 0}}, NULL},
+        {"llama", {{.key = "attention.causal", .is_bool = 1, .number = 1}}, NULL},
+        {"llama", {{.key = "expert_shared_count", .number = 0}}, NULL},
+        {"qwen3vl", {{.key = "rope.dimension_sections", .list = "1110"}}, NULL},
+        {"qwen2vl", {{.key = "vision.attention.head_count", .number = 16}}, NULL},
+        {"gemma3", {{.key = "rope.local.freq_base", .number = 5000}}, NULL},
+        {"llama", {{.key = "remark", .text = "hello"}}, NULL}, /* a warning */
+    };
+    lh_config c;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        lh_status st = config_with(&c, rows[i].architecture, rows[i].more);
+        ck_assert_msg(st == (rows[i].says ? LH_EINPUT : LH_OK), "%zu: %s", i, lh_error_message());
+        if (rows[i].says)
+            ck_assert_msg(strstr(lh_error_message(), rows[i].says) != NULL, "%s", lh_error_message());
+        else
+            lh_config_clear(&c);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("gguf configuration");
@@ -207,6 +347,10 @@ int main(void)
     tcase_add_test(tc, test_a_key_tells_families_of_one_architecture_apart);
     tcase_add_test(tc, test_scaling_of_a_gguf_is_llama_cpps);
     tcase_add_test(tc, test_sliding_layers_have_a_base_of_their_own);
+    tcase_add_test(tc, test_mistral3_is_ministral_where_queries_are_scaled);
+    tcase_add_test(tc, test_yarn_of_a_gguf_has_the_numbers_that_are_there);
+    tcase_add_test(tc, test_a_gguf_says_which_layers_slide);
+    tcase_add_test(tc, test_keys_of_a_gguf_are_known_or_named);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
