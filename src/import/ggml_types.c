@@ -207,6 +207,9 @@ static const lh_ggml_type types[] = {
     {"TQ1_0", 34, 1, LH_F32, 256, 54, NULL},
     {"TQ2_0", 35, 1, LH_F32, 256, 66, NULL},
     {"MXFP4", 39, 1, LH_F32, 32, 17, NULL},
+    {"NVFP4", 40, 1, LH_F32, 64, 36, NULL},
+    {"Q1_0", 41, 1, LH_F32, 128, 18, NULL},
+    {"Q2_0", 42, 1, LH_F32, 64, 18, NULL},
 };
 
 const lh_ggml_type *lh_ggml_type_find(int number)

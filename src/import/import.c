@@ -17,6 +17,7 @@
 #include "import/checkpoint.h"
 #include "import/checkpoint_impl.h"
 #include "import/convert.h"
+#include "import/import_hints.h"
 #include "import/import_source.h"
 #include "import/random_model.h"
 #include "import/tokenizer_source.h"
@@ -209,9 +210,7 @@ static lh_status plan_part(importer *im, job j)
     }
     source_name(im, &j, name);
     j.from = lh_source_find(im->source, name);
-    if (!j.from)
-        LH_FAIL(LH_EINPUT, "'%s' has no tensor '%s' [%" PRId64 ", %" PRId64 "]", lh_source_path(im->source), name,
-                total, j.cols);
+    if (!j.from) return lh_hint_no_tensor(im->source, name, total, j.cols);
     LH_TRY(check_tensor(im, j.from, total, j.cols, j.parts == 1 ? lh_weight_parts(&im->config, weight) : 1));
     j.from->used = 1;
     if (gguf && family->gguf_permuted) {

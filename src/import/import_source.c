@@ -2,14 +2,13 @@
  * index, or a GGUF file. Also reads the configuration, with the end tokens that generation_config.json adds. */
 #include "import/import_source.h"
 
-#include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/json.h"
+#include "import/import_hints.h"
 #include "import/safetensors.h"
 
 enum { SHARDS_MAX = 10000 };
@@ -96,23 +95,6 @@ done:
     return st;
 }
 
-/* Other model formats in the folder, for the message. */
-static lh_status no_safetensors(const lh_source *s)
-{
-    lh_status st = LH_OK;
-    struct dirent *entry;
-    DIR *folder = opendir(s->path);
-    int torch = 0;
-    if (!folder) LH_FAIL_DONE(LH_EINPUT, "cannot open '%s': %s", s->path, strerror(errno));
-    while ((entry = readdir(folder)) != NULL)
-        torch |= strstr(entry->d_name, ".bin") != NULL || strstr(entry->d_name, ".pth") != NULL;
-    LH_FAIL_DONE(LH_EINPUT, "'%s' has neither 'model.safetensors' nor 'model.safetensors.index.json'%s", s->path,
-                 torch ? ": PyTorch files are not read, save the model as safetensors" : "");
-done:
-    if (folder) closedir(folder);
-    return st;
-}
-
 /* Chat models end at more than one token, and often only generation_config.json lists them all. */
 static lh_status merge_generation(const lh_source *s, json_t *config, int *changed)
 {
@@ -155,7 +137,8 @@ static lh_status open_folder(lh_source *s)
     LH_TRY_DONE(lh_path_join(&config_path, s->path, "config.json"));
     LH_TRY_DONE(lh_path_join(&single, s->path, "model.safetensors"));
     LH_TRY_DONE(lh_path_join(&index_path, s->path, "model.safetensors.index.json"));
-    if (!lh_file_exists(config_path)) LH_FAIL_DONE(LH_EINPUT, "'%s' has no 'config.json'", s->path);
+    if (!lh_file_exists(config_path)) LH_TRY_DONE(lh_hint_no_config(s->path));
+    LH_TRY_DONE(lh_hint_pointer(config_path));
     LH_TRY_DONE(lh_file_read_regular(&text, config_path, CONFIG_BYTES_MAX));
     LH_TRY_DONE(lh_json_parse(&config, config_path, text.data, text.bytes));
     LH_TRY_DONE(lh_config_parse(&known, config, config_path)); /* an unknown family is reported first */
@@ -170,7 +153,7 @@ static lh_status open_folder(lh_source *s)
         LH_TRY_DONE(lh_json_read(&index, index_path, CONFIG_BYTES_MAX));
         LH_TRY_DONE(add_shards(s, index, index_path));
     } else {
-        LH_TRY_DONE(no_safetensors(s));
+        LH_TRY_DONE(lh_hint_no_weights(s->path));
     }
 done:
     lh_config_clear(&known);
@@ -190,6 +173,7 @@ static lh_status open_gguf(lh_source *s)
     json_t *config = NULL;
     int64_t parts = 1;
     LH_TRY_DONE(lh_gguf_open(&s->gguf, s->path));
+    LH_TRY_DONE(lh_hint_gguf(s->gguf));
     LH_TRY_DONE(lh_gguf_i64(s->gguf, "split.count", &parts));
     if (parts > 1)
         LH_FAIL_DONE(LH_EINPUT, "'%s' is one of %" PRId64 " parts: join them with llama-gguf-split --merge", s->path,
@@ -221,17 +205,6 @@ static int compare_names(const void *a, const void *b)
     return strcmp(((const lh_source_tensor *)a)->name, ((const lh_source_tensor *)b)->name);
 }
 
-/* A file of another format; the message says what would be right for a file of a model folder or one of ours. */
-static lh_status refuse_file(const char *path)
-{
-    const char *ending = strrchr(path, '.');
-    const int is_part = ending && (strcmp(ending, ".json") == 0 || strcmp(ending, ".safetensors") == 0);
-    LH_FAIL(LH_EINPUT, "'%s' is neither a Hugging Face folder nor a GGUF file%s", path,
-            is_part                                   ? ": give the folder that holds it"
-            : lh_file_begins_with(path, "\x89HDF", 4) ? ": it is HDF5 already ('longhaul info' shows its contents)"
-                                                      : "");
-}
-
 lh_status lh_source_open(lh_source **out, const char *path)
 {
     lh_status st = LH_OK;
@@ -244,7 +217,7 @@ lh_status lh_source_open(lh_source **out, const char *path)
     else if (lh_file_begins_with(path, "GGUF", 4))
         LH_TRY_DONE(open_gguf(s));
     else
-        LH_TRY_DONE(refuse_file(path));
+        LH_TRY_DONE(lh_hint_file(path));
     if (s->count == 0) LH_FAIL_DONE(LH_EINPUT, "'%s' holds no tensors: it is no model", path);
     qsort(s->tensors, (size_t)s->count, sizeof *s->tensors, compare_names);
     for (int64_t i = 1; i < s->count; i++)

@@ -507,6 +507,84 @@ START_TEST(test_sources_that_are_none)
 }
 END_TEST
 
+static void put_file(const char *name, const char *text)
+{
+    mm_write(folder, name, text, (int64_t)strlen(text));
+}
+
+/* What is found in place of a model is named, and what to do. */
+START_TEST(test_what_is_found_in_place_of_a_model_is_named)
+{
+    static const char pointer[] = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 5\n";
+    static const struct {
+        const char *file, *text;
+        const char *says;
+    } rows[] = {{"a.gguf", pointer, "is a Git LFS pointer, not the file itself: run 'git lfs pull'"},
+                {"a.bin", "PK\3\4", "it is a PyTorch file or a ZIP archive"},
+                {"a.pt", "\x80\2}q", "it is a PyTorch file (pickle)"},
+                {"a.bin", "tjgg", "it is a GGML file of 2023"},
+                {"a.json", "{}", "give the folder that holds it"}};
+    char path[128];
+    mkdir(folder, 0777);
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        put_file(rows[i].file, rows[i].text);
+        snprintf(path, sizeof path, "%s/%s", folder, rows[i].file);
+        check_refused(path, "auto", LH_EINPUT, rows[i].says);
+        unlink(path);
+    }
+    put_file("m.gguf", "GGUF");
+    check_refused(folder, "auto", LH_EINPUT, "has no 'config.json', but 'm.gguf': give the GGUF file itself");
+    put_file("adapter_config.json", "{\"base_model_name_or_path\": \"meta/llama\", \"peft_type\": \"LORA\"}");
+    check_refused(folder, "auto", LH_EINPUT, "holds an adapter (LoRA) of 'meta/llama', no model: merge it");
+    put_file("config.json", MM_LLAMA_CONFIG);
+    check_refused(folder, "auto", LH_EINPUT, "holds an adapter (LoRA) of 'meta/llama'");
+    snprintf(path, sizeof path, "%s/adapter_config.json", folder);
+    unlink(path);
+    put_file("model.fp16.safetensors", "x");
+    check_refused(folder, "auto", LH_EINPUT, "'model.safetensors.index.json', but 'model.fp16.safetensors'");
+    put_file("consolidated.safetensors", "x");
+    check_refused(folder, "auto", LH_EINPUT, "'consolidated.safetensors', Mistral's layout");
+    put_file("model.safetensors", pointer);
+    check_refused(folder, "auto", LH_EINPUT, "model.safetensors' is a Git LFS pointer");
+    mm_folder(folder, &llama, MM_LLAMA_CONFIG, LH_F32);
+    put_file("tokenizer.json", pointer);
+    check_refused(folder, "auto", LH_EINPUT, "tokenizer.json' is a Git LFS pointer");
+}
+END_TEST
+
+/* GPTQ beside a configuration that does not say so. */
+START_TEST(test_quantised_weights_in_place_of_plain_ones_are_named)
+{
+    mm_model m = llama;
+    snprintf(m.tensors[4].name, sizeof m.tensors[4].name, "model.layers.0.self_attn.q_proj.qweight");
+    mm_folder(folder, &m, MM_LLAMA_CONFIG, LH_F32);
+    check_refused(folder, "auto", LH_EINPUT,
+                  "in place of 'model.layers.0.self_attn.q_proj.weight': the weights are "
+                  "quantised (GPTQ or AWQ)");
+}
+END_TEST
+
+START_TEST(test_gguf_files_that_are_no_language_model_are_named)
+{
+    static const struct {
+        const char *architecture, *type, *says;
+    } rows[] = {{"clip", "model", "(mmproj): give the GGUF file of the language model"},
+                {"clip", "mmproj", "(mmproj)"},
+                {"llama", "adapter", "is an adapter (LoRA), no model"},
+                {"llama", "imatrix", "is an importance matrix, no model"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        lh_buf b = {0};
+        gm_head(&b, 3, 0, 2);
+        gm_key_text(&b, "general.architecture", rows[i].architecture);
+        gm_key_text(&b, "general.type", rows[i].type);
+        gm_align(&b, 32);
+        mm_put(other, b.data, b.bytes);
+        check_refused(other, "auto", LH_EINPUT, rows[i].says);
+        lh_buf_clear(&b);
+    }
+}
+END_TEST
+
 START_TEST(test_outputs_that_cannot_be)
 {
     mm_folder(folder, &llama, MM_LLAMA_CONFIG, LH_F32);
@@ -664,6 +742,9 @@ int main(void)
     tcase_add_test(tc, test_tensors_that_contradict_the_configuration);
     tcase_add_test(tc, test_values_that_nothing_can_be_computed_with);
     tcase_add_test(tc, test_sources_that_are_none);
+    tcase_add_test(tc, test_what_is_found_in_place_of_a_model_is_named);
+    tcase_add_test(tc, test_quantised_weights_in_place_of_plain_ones_are_named);
+    tcase_add_test(tc, test_gguf_files_that_are_no_language_model_are_named);
     tcase_add_test(tc, test_outputs_that_cannot_be);
     tcase_add_test(tc, test_an_interrupted_import_leaves_what_was_there);
     tcase_add_loop_test(tc, test_a_source_that_changes_is_refused_and_leaves_what_was_there, 0, 4);
