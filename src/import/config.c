@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/minmax.h"
+#include "import/config_members.h"
 #include "import/config_rope.h"
 #include "import/families.h"
 
@@ -28,8 +29,7 @@ done:
     return st;
 }
 
-/* The configuration of the text model: 'text_config' in a model for images and text, or else the whole. */
-static const json_t *text_of(const json_t *json)
+const json_t *lh_config_text_of(const json_t *json)
 {
     const json_t *text = json_object_get(json, "text_config");
     return json_is_object(text) ? text : json;
@@ -38,7 +38,7 @@ static const json_t *text_of(const json_t *json)
 /* Both the whole model and its text model must be known; the text model's name decides. */
 static lh_status find_family(const json_t *json, const char *name, const lh_family **out)
 {
-    const json_t *text = text_of(json);
+    const json_t *text = lh_config_text_of(json);
     const char *type = NULL, *text_type = NULL,
                *architecture = json_string_value(json_array_get(json_object_get(json, "architectures"), 0));
     LH_TRY(lh_json_string(json, name, "model_type", &type));
@@ -392,7 +392,9 @@ lh_status lh_config_parse(lh_config *config, const json_t *json, const char *nam
     const json_t *outer = json;
     if (!json_is_object(json)) LH_FAIL_DONE(LH_EINPUT, "'%s' must be a JSON object", name);
     LH_TRY_DONE(find_family(json, name, &c.family));
-    json = text_of(json);
+    json = lh_config_text_of(json);
+    LH_TRY_DONE(lh_config_refuse_members(outer, name));
+    LH_TRY_DONE(lh_config_refuse_members(json, name));
     LH_TRY_DONE(read_sizes(&c, json, name));
     LH_TRY_DONE(read_experts(&c, json, name));
     LH_TRY_DONE(read_activation(&c, json, name));

@@ -81,6 +81,9 @@ lh_status lh_config_parse(lh_config *config, const json_t *json, const char *nam
 lh_status lh_config_parse_text(lh_config *config, const char *text, int64_t bytes, const char *name);
 void lh_config_clear(lh_config *config);
 
+/* The configuration of the text model: 'text_config' in a model for images and text, or else all of `json`. */
+const json_t *lh_config_text_of(const json_t *json);
+
 const char *lh_config_family_name(const lh_config *config);
 
 /* Channels of the MLPs of a layer: all there are, and those that a token passes. */

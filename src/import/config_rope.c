@@ -62,6 +62,12 @@ static const struct {
 
 static const char *const query_scaling_member = "llama_4_scaling_beta";
 
+static const json_t *member_or_null(const json_t *json, const char *key)
+{
+    const json_t *value = json_object_get(json, key);
+    return value && !json_is_null(value) ? value : NULL;
+}
+
 static lh_status kind_named(const words *w, const char *type, lh_rope_kind *out)
 {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -208,7 +214,12 @@ static lh_status read_query_scaling(const words *w, lh_rope *rope)
     if (!w->config->family->scaled_queries) return LH_OK;
     if (!w->scaling)
         LH_FAIL(LH_EINPUT, "'rope_parameters' is missing, whose '%s' scales the queries", query_scaling_member);
-    LH_TRY(required(w, query_scaling_member, &rope->query_beta));
+    if (!member_or_null(w->scaling, query_scaling_member))
+        LH_FAIL(LH_EINPUT, "'%s': '%s' is missing", w->name, query_scaling_member);
+    LH_TRY(lh_json_f64(w->scaling, w->name, query_scaling_member, &rope->query_beta));
+    if (!isfinite(rope->query_beta) || rope->query_beta < 0)
+        LH_FAIL(LH_EINPUT, "'%s': '%s' must not be negative", w->name, query_scaling_member);
+    if (rope->query_beta == 0) return LH_OK; /* Devstral 2 123B: no scaling */
     LH_TRY(lh_json_i64(w->scaling, w->name, "original_max_position_embeddings", 1, 1 << 24, &rope->query_positions));
     if (w->config->rotary_dim != w->config->head_dim)
         LH_FAIL(LH_EINPUT, "'%s': '%s' is for heads that are rotated whole, but %lld of %lld dimensions are rotated",
@@ -256,17 +267,11 @@ done:
     return st;
 }
 
-static const json_t *object_or_null(const json_t *json, const char *key)
-{
-    const json_t *value = json_object_get(json, key);
-    return value && !json_is_null(value) ? value : NULL;
-}
-
 /* 'rope_parameters' of transformers 5 with an object for each kind of layer. */
 static lh_status split_by_layers(const json_t *parameters, const char *file, words *global, words *local)
 {
-    const json_t *full = object_or_null(parameters, "full_attention"),
-                 *sliding = object_or_null(parameters, "sliding_attention");
+    const json_t *full = member_or_null(parameters, "full_attention"),
+                 *sliding = member_or_null(parameters, "sliding_attention");
     const char *key;
     json_t *value;
     global->name = local->name = "rope_parameters";
@@ -292,7 +297,7 @@ lh_status lh_config_rope(lh_config *config, const json_t *json, const char *name
     double theta = defaults->theta, local_theta = defaults->local_theta;
     int apart =
         local_theta > 0 || config->family->local_plain; /* sliding layers have a rotary embedding of their own */
-    const json_t *parameters = object_or_null(json, "rope_parameters"), *scaling = object_or_null(json, "rope_scaling");
+    const json_t *parameters = member_or_null(json, "rope_parameters"), *scaling = member_or_null(json, "rope_scaling");
     LH_TRY(lh_json_f64(json, name, "rope_theta", &theta));
     if (local_theta > 0) LH_TRY(lh_json_f64(json, name, "rope_local_base_freq", &local_theta));
     words global = {.json = json,

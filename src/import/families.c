@@ -481,3 +481,24 @@ const lh_family *lh_family_find(const char *name)
     }
     return NULL;
 }
+
+int lh_family_has(const lh_family *f, lh_trait trait)
+{
+    const int has[LH_TRAITS] = {
+        [LH_TRAIT_ANY] = 1,
+        [LH_TRAIT_WINDOWS] = f->window != LH_WINDOW_NONE,
+        [LH_TRAIT_PATTERNS] = f->window == LH_WINDOW_PATTERN,
+        [LH_TRAIT_LOCAL_THETA] = f->defaults.local_theta > 0,
+        [LH_TRAIT_UNROTATED] = f->unrotated == LH_UNROTATED_LISTED,
+        [LH_TRAIT_SCALED_QUERIES] = f->scaled_queries,
+        [LH_TRAIT_QK_NORMS] = f->qk_norm != LH_QK_NORM_NONE,
+        [LH_TRAIT_BIASES] = f->bias == LH_BIAS_OPTION || f->bias == LH_BIAS_PARTS,
+        [LH_TRAIT_OUT_BIAS] = f->bias == LH_BIAS_PARTS,
+        [LH_TRAIT_GEMMA] = f->gemma,
+        [LH_TRAIT_ATTN_CAPS] = f->attn_softcap,
+        [LH_TRAIT_FINAL_CAPS] = f->final_softcap,
+        [LH_TRAIT_MULTIPLIERS] = f->multipliers,
+        [LH_TRAIT_EXPERTS] = f->experts != NULL,
+    };
+    return has[trait];
+}

@@ -87,6 +87,27 @@ struct lh_family {
     const lh_tensor_name *tensors; /* [LH_WEIGHTS] */
 };
 
+/* A property that decides whether a member of a configuration, or a key of a GGUF file, is read for a family. */
+typedef enum lh_trait {
+    LH_TRAIT_ANY,
+    LH_TRAIT_WINDOWS,     /* layers may slide */
+    LH_TRAIT_PATTERNS,    /* ... all but every n-th */
+    LH_TRAIT_LOCAL_THETA, /* ... with a rotary base of their own */
+    LH_TRAIT_UNROTATED,   /* layers that are not rotated are listed */
+    LH_TRAIT_SCALED_QUERIES,
+    LH_TRAIT_QK_NORMS,
+    LH_TRAIT_BIASES, /* members say whether there are biases */
+    LH_TRAIT_OUT_BIAS,
+    LH_TRAIT_GEMMA,
+    LH_TRAIT_ATTN_CAPS,
+    LH_TRAIT_FINAL_CAPS,
+    LH_TRAIT_MULTIPLIERS,
+    LH_TRAIT_EXPERTS,
+    LH_TRAITS
+} lh_trait;
+
+int lh_family_has(const lh_family *family, lh_trait trait);
+
 const lh_family *lh_family_at(int i); /* NULL after the last */
 
 /* By a value of model_type, or by a name in `architectures`. NULL if there is none. */

@@ -6,83 +6,67 @@
 #include "base/minmax.h"
 #include "import/import_source.h"
 
-/* Which families a key is read for. */
-typedef enum reader { ALL, WINDOWS, PATTERNS, EXPERTS, MULTIPLIERS, SCALED_QUERIES, ATTN_CAPS, FINAL_CAPS } reader;
-
-static int reads(const lh_family *f, reader who)
-{
-    const int has[] = {[ALL] = 1,
-                       [WINDOWS] = f->window != LH_WINDOW_NONE,
-                       [PATTERNS] = f->window == LH_WINDOW_PATTERN,
-                       [EXPERTS] = f->experts != NULL,
-                       [MULTIPLIERS] = f->multipliers,
-                       [SCALED_QUERIES] = f->scaled_queries,
-                       [ATTN_CAPS] = f->attn_softcap,
-                       [FINAL_CAPS] = f->final_softcap};
-    return has[who];
-}
-
 /* Keys that gguf_config.c reads, and keys that change no logits here. */
 static const struct {
     const char *key;
-    reader who;
+    lh_trait who;
 } known[] = {
-    {"block_count", ALL},
-    {"context_length", ALL},
-    {"embedding_length", ALL},
-    {"feed_forward_length", ALL},
-    {"attention.head_count", ALL},
-    {"attention.head_count_kv", ALL},
-    {"attention.key_length", ALL},
-    {"attention.value_length", ALL},
-    {"attention.layer_norm_rms_epsilon", ALL},
-    {"attention.sliding_window", WINDOWS},
-    {"attention.sliding_window_pattern", PATTERNS},
-    {"attention.temperature_scale", SCALED_QUERIES},
-    {"attention.scale", MULTIPLIERS},
-    {"embedding_scale", MULTIPLIERS},
-    {"residual_scale", MULTIPLIERS},
-    {"logit_scale", MULTIPLIERS},
-    {"attn_logit_softcapping", ATTN_CAPS},
-    {"final_logit_softcapping", FINAL_CAPS},
-    {"expert_count", ALL},
-    {"expert_used_count", EXPERTS},
-    {"expert_feed_forward_length", EXPERTS},
-    {"rope.dimension_count", ALL},
-    {"rope.freq_base", ALL},
-    {"rope.freq_base_swa", ALL},
-    {"rope.global.freq_base", PATTERNS}, /* ollama's names in Gemma 3 */
-    {"rope.local.freq_base", PATTERNS},
-    {"rope.scale_linear", ALL},
-    {"rope.scaling.type", ALL},
-    {"rope.scaling.factor", ALL},
-    {"rope.scaling.attn_factor", ALL},
-    {"rope.scaling.original_context_length", ALL},
-    {"rope.scaling.yarn_attn_factor", ALL},
-    {"rope.scaling.yarn_beta_fast", ALL},
-    {"rope.scaling.yarn_beta_slow", ALL},
-    {"rope.scaling.yarn_log_multiplier", ALL},
+    {"block_count", LH_TRAIT_ANY},
+    {"context_length", LH_TRAIT_ANY},
+    {"embedding_length", LH_TRAIT_ANY},
+    {"feed_forward_length", LH_TRAIT_ANY},
+    {"attention.head_count", LH_TRAIT_ANY},
+    {"attention.head_count_kv", LH_TRAIT_ANY},
+    {"attention.key_length", LH_TRAIT_ANY},
+    {"attention.value_length", LH_TRAIT_ANY},
+    {"attention.layer_norm_rms_epsilon", LH_TRAIT_ANY},
+    {"attention.sliding_window", LH_TRAIT_WINDOWS},
+    {"attention.sliding_window_pattern", LH_TRAIT_PATTERNS},
+    {"attention.temperature_scale", LH_TRAIT_SCALED_QUERIES},
+    {"attention.scale", LH_TRAIT_MULTIPLIERS},
+    {"embedding_scale", LH_TRAIT_MULTIPLIERS},
+    {"residual_scale", LH_TRAIT_MULTIPLIERS},
+    {"logit_scale", LH_TRAIT_MULTIPLIERS},
+    {"attn_logit_softcapping", LH_TRAIT_ATTN_CAPS},
+    {"final_logit_softcapping", LH_TRAIT_FINAL_CAPS},
+    {"expert_count", LH_TRAIT_ANY},
+    {"expert_used_count", LH_TRAIT_EXPERTS},
+    {"expert_feed_forward_length", LH_TRAIT_EXPERTS},
+    {"rope.dimension_count", LH_TRAIT_ANY},
+    {"rope.freq_base", LH_TRAIT_ANY},
+    {"rope.freq_base_swa", LH_TRAIT_ANY},
+    {"rope.global.freq_base", LH_TRAIT_LOCAL_THETA}, /* ollama's names in Gemma 3 */
+    {"rope.local.freq_base", LH_TRAIT_LOCAL_THETA},
+    {"rope.scale_linear", LH_TRAIT_ANY},
+    {"rope.scaling.type", LH_TRAIT_ANY},
+    {"rope.scaling.factor", LH_TRAIT_ANY},
+    {"rope.scaling.attn_factor", LH_TRAIT_ANY},
+    {"rope.scaling.original_context_length", LH_TRAIT_ANY},
+    {"rope.scaling.yarn_attn_factor", LH_TRAIT_ANY},
+    {"rope.scaling.yarn_beta_fast", LH_TRAIT_ANY},
+    {"rope.scaling.yarn_beta_slow", LH_TRAIT_ANY},
+    {"rope.scaling.yarn_log_multiplier", LH_TRAIT_ANY},
     /* without effect */
-    {"vocab_size", ALL},
-    {"tensor_data_layout", ALL},
-    {"attention.layer_norm_epsilon", ALL}, /* of norms that subtract the mean */
-    {"rope.dimension_sections", ALL},      /* tokens of text have one position in all sections */
-    {"rope.mrope_section", ALL},           /* the same, by ollama */
-    {"n_deepstack_layers", ALL},           /* of images */
-    {"expert_weights_norm", EXPERTS},      /* llama.cpp normalises in all families of experts here */
+    {"vocab_size", LH_TRAIT_ANY},
+    {"tensor_data_layout", LH_TRAIT_ANY},
+    {"attention.layer_norm_epsilon", LH_TRAIT_ANY}, /* of norms that subtract the mean */
+    {"rope.dimension_sections", LH_TRAIT_ANY},      /* tokens of text have one position in all sections */
+    {"rope.mrope_section", LH_TRAIT_ANY},           /* the same, by ollama */
+    {"n_deepstack_layers", LH_TRAIT_ANY},           /* of images */
+    {"expert_weights_norm", LH_TRAIT_EXPERTS},      /* llama.cpp normalises in all families of experts here */
 };
 
 /* Keys of which one value is understood. */
 static const struct {
     const char *key;
     double value;
-    reader who;
+    lh_trait who;
 } fixed[] = {
-    {"attention.causal", 1, ALL},
-    {"expert_gating_func", 1, EXPERTS}, /* softmax */
-    {"expert_weights_scale", 1, EXPERTS},
-    {"rope.scaling.yarn_ext_factor", 1, ALL},
-    {"rope.scaling.finetuned", 1, MULTIPLIERS}, /* llama.cpp's granite.cpp: else no layer is rotated */
+    {"attention.causal", 1, LH_TRAIT_ANY},
+    {"expert_gating_func", 1, LH_TRAIT_EXPERTS}, /* softmax */
+    {"expert_weights_scale", 1, LH_TRAIT_EXPERTS},
+    {"rope.scaling.yarn_ext_factor", 1, LH_TRAIT_ANY},
+    {"rope.scaling.finetuned", 1, LH_TRAIT_MULTIPLIERS}, /* llama.cpp's granite.cpp: else no layer is rotated */
 };
 
 /* What other programs keep beside the text model. */
@@ -115,14 +99,14 @@ static lh_status check_key(const lh_gguf *gguf, const lh_family *f, const lh_ggu
     *unknown = 0;
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
         if (!equals(&e->key, fixed[i].key)) continue;
-        if (reads(f, fixed[i].who) && (!e->is_number || e->number != fixed[i].value))
+        if (lh_family_has(f, fixed[i].who) && (!e->is_number || e->number != fixed[i].value))
             LH_FAIL(LH_EINPUT, "'%s': '%s.%s' is %g: only %g is supported", lh_gguf_path(gguf), f->gguf, fixed[i].key,
                     e->number, fixed[i].value);
         return LH_OK;
     }
     if (e->is_empty || begins_with_one(&e->key, foreign, sizeof foreign / sizeof *foreign)) return LH_OK;
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
-        if (equals(&e->key, known[i].key) && reads(f, known[i].who)) return LH_OK;
+        if (equals(&e->key, known[i].key) && lh_family_has(f, known[i].who)) return LH_OK;
     if (begins_with_one(&e->key, decisive, sizeof decisive / sizeof *decisive))
         LH_FAIL(LH_EINPUT, "'%s': the key '%s.%.*s' is not known here, and it may change what the model computes",
                 lh_gguf_path(gguf), f->gguf, shown, e->key.data);

@@ -12,10 +12,12 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/output.h"
 #include "import/checkpoint.h"
 #include "import/checkpoint_impl.h"
+#include "import/config_members.h"
 #include "import/convert.h"
 #include "import/import_hints.h"
 #include "import/import_source.h"
@@ -366,6 +368,24 @@ static lh_status allocate(importer *im)
     return LH_OK;
 }
 
+/* A member that is not known may be one that changes the logits. */
+static lh_status warn_unknown_members(const importer *im, const char *name, const char *text)
+{
+    lh_status st = LH_OK;
+    json_t *json = NULL;
+    lh_buf names = {0};
+    LH_TRY_DONE(lh_json_parse(&json, name, text, (int64_t)strlen(text)));
+    LH_TRY_DONE(lh_config_unknown_members(&names, im->config.family, lh_config_text_of(json)));
+    if (names.bytes)
+        lh_warn("'%s' has members that are not known for the family '%s' and not used: %s. Where one of them changes "
+                "what the model computes, its answers are wrong",
+                name, lh_config_family_name(&im->config), names.data);
+done:
+    json_decref(json);
+    lh_buf_clear(&names);
+    return st;
+}
+
 static lh_status make_plan(importer *im)
 {
     lh_status st = LH_OK;
@@ -376,6 +396,7 @@ static lh_status make_plan(importer *im)
     else
         LH_TRY_DONE(lh_path_join(&name, im->options->src, "config.json"));
     LH_TRY_DONE(lh_config_parse_text(&im->config, text, (int64_t)strlen(text), name));
+    LH_TRY_DONE(warn_unknown_members(im, name, text));
     LH_TRY_DONE(find_prefix(im));
     LH_TRY_DONE(settle_head(im));
     LH_TRY_DONE(lh_checkpoint_each(&im->config, plan_weight, im));

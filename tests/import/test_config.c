@@ -5,8 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/json.h"
 #include "base/mem.h"
 #include "import/config.h"
+#include "import/config_members.h"
 #include "import/families.h"
 #include "import/weights.h"
 
@@ -217,6 +219,11 @@ START_TEST(test_what_cannot_be_is_refused_by_name)
          "list of 8 numbers"},
         {"{'model_type':'llama'," SIZES ",'rms_norm_eps':-1}", "'rms_norm_eps'"},
         {"{'model_type':'llama'," SIZES ",'quantization_config':{'bits':4}}", "quantised"},
+        {"{'model_type':'llama'," SIZES ",'quantization':{'bits':4}}", "quantised (MLX)"},
+        {"{'model_type':'llama'," SIZES ",'compression_config':{'format':'pack-quantized'}}", "quantised"},
+        {"{'model_type':'llama'," SIZES ",'per_layer_config':{'0':{'head_dim':8}}}", "'per_layer_config'"},
+        {"{'model_type':'llama'," SIZES ",'clip_qkv':8.0}", "'clip_qkv'"},
+        {"{'model_type':'llama'," SIZES ",'is_causal':false}", "'is_causal' is false"},
         {"{'model_type':'llama'," SIZES ",'eos_token_id':'x'}", "'eos_token_id'"},
         {"{'model_type':'granite'," SIZES ",'residual_multiplier':0}", "'residual_multiplier' must be greater than 0"},
         {"{'model_type':'smollm3'," SIZES ",'num_key_value_heads':2,'no_rope_layers':[1]}", "must list 4 layers"},
@@ -353,6 +360,63 @@ START_TEST(test_experts_are_counted_by_either_member)
         snprintf(text, sizeof text, "{'model_type':'%s'," SIZES ",'num_experts':12,'num_local_experts':13}",
                  families[i / 2]);
         ck_assert_int_eq(parse(&c, text), LH_EINPUT);
+    }
+}
+END_TEST
+
+/* Devstral 2 123B has the member, and no scaling. */
+START_TEST(test_queries_are_scaled_as_much_as_the_configuration_says)
+{
+    static const struct {
+        const char *beta;
+        double want;
+        int64_t positions;
+    } rows[] = {{"0.1", 0.1, 64}, {"0", 0, 0}, {"0.0", 0, 0}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[512];
+        lh_config c;
+        snprintf(text, sizeof text,
+                 "{'model_type':'ministral3'," SIZES ",'num_key_value_heads':2,'head_dim':16,'rope_parameters':{'type':"
+                 "'yarn','rope_type':'yarn','factor':4.0,'mscale':1.0,'mscale_all_dim':0.0,'beta_fast':4.0,"
+                 "'original_max_position_embeddings':64,'llama_4_scaling_beta':%s}}",
+                 rows[i].beta);
+        ck_assert_msg(parse(&c, text) == LH_OK, "%s", lh_error_message());
+        ck_assert(c.rope_global.query_beta == rows[i].want && c.rope_global.query_positions == rows[i].positions);
+        lh_config_clear(&c);
+    }
+}
+END_TEST
+
+/* A member is read, known to change nothing, or named; null, false, 0 and empty ones ask for nothing. */
+START_TEST(test_members_that_are_not_known_are_named)
+{
+    static const struct {
+        const char *family, *members, *named;
+    } rows[] = {
+        {"llama", "'use_cache':true,'_name_or_path':'x','unsloth_version':'1','torch_dtype':'bfloat16'", ""},
+        {"llama", "'rope_interleaved':false,'alibi':null,'extra':0,'more':[],'others':{},'name':''", ""},
+        {"llama", "'residual_scale':2.5,'parallel_attn':true", "'residual_scale', 'parallel_attn'"},
+        {"qwen2", "'dual_chunk_attention_config':{'chunk_size':262144}", "'dual_chunk_attention_config'"},
+        {"qwen3_moe", "'max_window_layers':48,'use_qk_norm':true,'shared_expert_intermediate_size':0", ""},
+        {"smollm3", "'max_window_layers':28,'pretraining_tp':2", ""},
+        /* members of other families are not read here, though they are elsewhere */
+        {"llama", "'attn_logit_softcapping':50.0,'residual_multiplier':0.22,'sliding_window':4096",
+         "'attn_logit_softcapping', 'residual_multiplier', 'sliding_window'"},
+        {"llama", "'a':1,'b':1,'c':1,'d':1,'e':1,'f':1,'g':1,'h':1", "'a', 'b', 'c', 'd', 'e', 'f', and 2 more"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char text[512];
+        json_t *json = NULL;
+        lh_buf names = {0};
+        snprintf(text, sizeof text, "{'model_type':'%s'," SIZES ",'num_key_value_heads':2,%s}", rows[i].family,
+                 rows[i].members);
+        for (char *p = text; *p; p++)
+            if (*p == '\'') *p = '"';
+        ck_assert_int_eq(lh_json_parse(&json, "config.json", text, (int64_t)strlen(text)), LH_OK);
+        ck_assert_int_eq(lh_config_unknown_members(&names, lh_family_find(rows[i].family), json), LH_OK);
+        ck_assert_str_eq(names.bytes ? names.data : "", rows[i].named);
+        lh_buf_clear(&names);
+        json_decref(json);
     }
 }
 END_TEST
@@ -556,6 +620,8 @@ int main(void)
     tcase_add_test(tc, test_the_text_model_of_a_wrapper_names_the_family);
     tcase_add_test(tc, test_experts_are_counted_by_either_member);
     tcase_add_test(tc, test_a_pattern_of_sliding_layers_in_letters);
+    tcase_add_test(tc, test_queries_are_scaled_as_much_as_the_configuration_says);
+    tcase_add_test(tc, test_members_that_are_not_known_are_named);
     tcase_add_test(tc, test_stretched_models_reach_further);
     tcase_add_loop_test(tc, test_frequencies_are_transformers, 0, sizeof ropes / sizeof *ropes);
     tcase_add_test(tc, test_every_weight_of_every_family_has_a_name);
