@@ -27,11 +27,11 @@ rows=$out/rows.tsv
 step=unpacking step_end=$((seconds / 10))
 
 # Sizes: a real shape, or one for trying.
-model=random:llama-3.1-8b short=32768 long=131000 budget=1024 steps=64 few=8 many=16 few_at=32768 many_at=16384
+model=random:llama-3.1-8b short=32768 long=131000 warm=4096 budget=1024 steps=64 few=8 many=16 few_at=32768 many_at=16384
 attention='bf16 32/8 x 128, 16384 rows of 16384'
 sized=()
 if [ "${FIRST_HOUR_SMALL:-}" = 1 ]; then
-    model=random:tiny short=96 long=160 budget=24 steps=4 few=2 many=3 few_at=64 many_at=32
+    model=random:tiny short=48 long=80 warm=16 budget=24 steps=4 few=2 many=3 few_at=32 many_at=32
     attention='bf16 32/8 x 128, 40 rows of 64'
     sized=(--quick)
     export LONGHAUL_TEST_SMALL=1
@@ -48,8 +48,8 @@ row() {
 
 # The figures that are expected, in the order in which they decide.
 printf '%s\n' 'copy rate' 'GEMM rate, bf16' 'attention, own kernel' 'attention, cuDNN' \
-    "prefill of $short tokens, cold" "prefill of $short tokens, warm" "prefill of $long tokens, cold" \
-    "prefill of $long tokens, warm" "decode step, full, after $long tokens" "decode step, $budget entries" \
+    "prefill of $short tokens, cold" "prefill of $short tokens, warm" "prefill of $long tokens, warm" \
+    "decode step, full, after $long tokens" "decode step, $budget entries" \
     "pay-off of a step" "decode step, full, batch $few" "decode step, $budget entries, batch $few" \
     "decode step, full, batch $many" "decode step, $budget entries, batch $many" \
     "share of eviction in prefill, $short tokens" "share of eviction in prefill, $long tokens" \
@@ -255,9 +255,10 @@ operations() {
     limited 20 families "$top/bin/ops"
     told program families
     names=${FIRST_HOUR_FAMILIES:-$(cat "$out/families.out")}
+    names=$(tr ' ' '\n' <<<"$names" | awk '$1 == "bits" { first = $1 } $1 != "bits" { rest = rest " " $1 } END { print first rest }') # the longest first
     for name in $names; do
         while [ "$(jobs -rp | wc -l)" -ge 4 ]; do sleep 0.1; done
-        family "$name" $((seconds / 6)) &
+        family "$name" $((seconds / 4)) &
         tests+=($!)
     done
     [ ${#tests[@]} = 0 ] || wait "${tests[@]}"
@@ -305,23 +306,46 @@ two_ranks() {
     told program two-ranks
 }
 
+# TOOL FAMILY [KERNEL]: memcheck ends with whole families in time; the other tools follow every access to shared memory and
+# every barrier, so they get the kernels that depend on these, one at a time.
+sanitized=('memcheck attention' 'memcheck cache' 'memcheck select' 'memcheck columns'
+    'racecheck select contest_kernel' 'racecheck cache list_kernel' 'racecheck columns fair_kernel'
+    'racecheck attention split_kernel' 'racecheck attention attend_kernel' 'racecheck fused norm_gemm_kernel'
+    'racecheck logits sort_kernel' 'racecheck shares refine_threshold_kernel'
+    'synccheck cache move_kernel' 'synccheck attention attend_kernel')
+launches=20
+
+# sanitize PROGRAM TOOL FAMILY [KERNEL], as TOOL-FAMILY or TOOL-KERNEL
+sanitize() {
+    local program=$1 tool=$2 name=$3 kernel=${4:-} filter=()
+    [ -z "$kernel" ] || filter=(--kernel-name "kns=$kernel" --launch-count "$launches")
+    LONGHAUL_TEST_SMALL=1 LONGHAUL_TEST_BACKEND=cuda CK_FORK=no OMP_NUM_THREADS=2 limited $((seconds / 12)) \
+        "$tool-${kernel:-$name}" "$program" --tool "$tool" "${filter[@]}" --target-processes all --error-exitcode 9 \
+        "$top/bin/ops" "$name"
+}
+
 sanitizer() {
-    local tool name program
+    local words program run tests=()
     program=$(command -v compute-sanitizer || find /usr/local/cuda*/bin -name compute-sanitizer 2>/dev/null | head -n 1)
     if [ -z "$program" ]; then
         row sanitizer compute-sanitizer '' '' '' '' '' '-not on this machine'
         return
     fi
-    for tool in memcheck racecheck synccheck; do
-        for name in attention cache select columns; do
-            LONGHAUL_TEST_SMALL=1 LONGHAUL_TEST_BACKEND=cuda CK_FORK=no limited $((seconds / 30)) "$tool-$name" \
-                "$program" --tool $tool --target-processes all --error-exitcode 9 "$top/bin/ops" $name
-            if [ "$(state "$tool-$name")" = 'out of time' ]; then
-                row sanitizer "$tool-$name" '' '' '' '' '' '-out of time'
-            else
-                told sanitizer "$tool-$name"
-            fi
-        done
+    for run in "${sanitized[@]}"; do
+        while [ "$(jobs -rp | wc -l)" -ge 4 ]; do sleep 0.1; done
+        # shellcheck disable=SC2086 # words of a run
+        sanitize "$program" $run &
+        tests+=($!)
+    done
+    wait "${tests[@]}"
+    for run in "${sanitized[@]}"; do
+        read -ra words <<<"$run"
+        run=${words[0]}-${words[2]:-${words[1]}}
+        if [ "$(state "$run")" = 'out of time' ]; then
+            row sanitizer "$run" '' '' '' '' '' '-out of time'
+        else
+            told sanitizer "$run"
+        fi
     done
 }
 
@@ -374,13 +398,9 @@ run() {
         --budget $budget --json "${sized[@]}" "$@"
 }
 
-# prompt NAME CONTEXT: the figures of a run's prefill. The fastest one is warm, the first one cold.
+# prompt NAME CONTEXT: the figures of a run's prefill, the fastest one.
 prompt() {
-    local first
-    first=$(awk -F '\t' '$1 == "seconds of the first prefill" && $2 == "full" { print $8; exit }' "$out/$1.tsv")
     figure "prefill of $2 tokens, warm" "$1" prefill full fastest s 'share * median' 'share * median / fastest'
-    [ -z "$first" ] || figure "prefill of $2 tokens, cold" "$1" prefill full "$first" s 'share * median' \
-        "share * median / $first"
     figure "share of eviction in prefill, $2 tokens" "$1" 'share of eviction in prefill' '' value ''
 }
 
@@ -396,8 +416,19 @@ batch() {
     decode_step "decode step, $budget entries, batch $1" "batch-$1" "$budget"
 }
 
+# The first prompt of a process is cold.
+short_prompt() {
+    local first
+    run short $short --warm-up 0 --repeat 3
+    prompt short $short
+    first=$(awk -F '\t' '$1 == "seconds of the first prefill" && $2 == "full" { print $8; exit }' "$out/short.tsv")
+    [ -z "$first" ] || figure "prefill of $short tokens, cold" short prefill full "$first" s 'share * median' \
+        "share * median / $first"
+}
+
+# Two prompts, one with each cache, after a short one that is not timed.
 long_prompt() {
-    run long $long --warm-up 0 --repeat 2
+    run long $long --warm-up $warm --repeat 1
     prompt long $long
     decode_step "decode step, full, after $long tokens" long full
     decode_step "decode step, $budget entries" long "$budget"
@@ -414,14 +445,13 @@ begin 28 'operations against ref'
 operations
 begin 8 'whole models against cpu'
 models
-begin 7 compute-sanitizer
+begin 15 compute-sanitizer
 sanitizer
 begin 10 'rates and attention'
 speeds
 begin 8 "a prompt of $short tokens"
-run short $short --warm-up 0 --repeat 3
-prompt short $short
-begin 17 "a prompt of $long tokens"
+short_prompt
+begin 12 "a prompt of $long tokens"
 long_prompt
 begin 10 "batches of $few and $many"
 batch $few $few_at

@@ -42,8 +42,8 @@ check 'no failure' grep -qx '# Verdict: no failure' $out/verdict.md
 check 'an operation is right' grep -qE '^\| `finish_scores` \| [0-9]+ \| [0-9]+ \| 0?\.?[0-9e-]* \| ok \|$' $out/verdict.md
 check 'one of another family was not run' grep -qF '| `gemm` | 0 | 0 |  | -not run |' $out/verdict.md
 check 'two ranks ran' [ "$(cat $out/two-ranks.rc)" = 0 ]
-for figure in 'copy rate' 'attention, own kernel' 'prefill of 160 tokens, cold' 'prefill of 96 tokens, warm' \
-    'decode step, 24 entries' 'decode step, full, batch 3' 'pay-off of a step' 'share of eviction in prefill, 160 tokens' \
+for figure in 'copy rate' 'attention, own kernel' 'prefill of 80 tokens, warm' 'prefill of 48 tokens, cold' \
+    'decode step, 24 entries' 'decode step, full, batch 3' 'pay-off of a step' 'share of eviction in prefill, 80 tokens' \
     'launches of a step' 'peak memory, counted'; do
     check "'$figure' is measured" grep -qE "^\| $figure \| -?[0-9.]+" $out/verdict.md
 done
@@ -84,6 +84,22 @@ first_hour hanging FIRST_HOUR_SECONDS=40
 check 'a program that hangs ends with 1' [ $rc = 1 ]
 check 'it ends in time' [ $took -le 42 ]
 check 'it is told' grep -qF '| program | ops-one | **out of time** |' hanging.out/verdict.md
+
+# compute-sanitizer, as a program that notes what it is given
+mkdir tools
+printf '#!/bin/sh\necho "$*" >>%s/runs; exit 0\n' "$folder" >tools/compute-sanitizer
+chmod +x tools/compute-sanitizer
+bundle sanitized 'echo "$1" >>$0.order; sleep 0.5'
+sed -i 's/echo one && echo two/echo one two three four five bits/' sanitized/bin/ops
+first_hour sanitized PATH="$folder/tools:$PATH"
+check 'the sanitizers find nothing' grep -qF ', 14 of 14 runs under compute-sanitizer found nothing' sanitized.out/verdict.md
+check 'racecheck and synccheck get one kernel and few launches each' [ "$(grep -cE \
+    -- '--tool (race|sync)check --kernel-name kns=[a-z_]+ --launch-count [0-9]{1,2} ' runs)" = "$(grep -cvF memcheck runs)" ]
+sed -n 's/.*kns=\([a-z_]*\).*/\1/p' runs | sort -u | while read -r kernel; do
+    grep -rqE "[^a-z_]$kernel\(" "$tools/../src/kernels/cuda" || echo "$kernel"
+done >unknown
+check 'every kernel is one' [ ! -s unknown ]
+check 'the longest family is among the first' grep -qx bits <(head -n 4 sanitized/bin/ops.order)
 
 bundle cardless 'exit 1' 'no driver'
 first_hour cardless
