@@ -1,4 +1,5 @@
 #include "mpi_check.h"
+#include "base/temporary.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -104,8 +105,7 @@ void mt_record_status(lh_status got, lh_status expected, const char *file, int l
 void mt_folder_make(char folder[MT_FOLDER_BYTES])
 {
     if (mt_rank() == 0) {
-        snprintf(folder, MT_FOLDER_BYTES, "/tmp/longhaul-test-XXXXXX");
-        if (!mkdtemp(folder)) abort();
+        if (!mkdtemp(temporary_name(folder, "/tmp"))) abort();
     }
     mt_try(lh_comm_bcast(mt_comm(), 0, folder, MT_FOLDER_BYTES));
 }

@@ -8,14 +8,14 @@
 #include <unistd.h>
 
 #include "base/status.h"
+#include "base/temporary.h"
 
-enum { FOLDER_BYTES = 64 };
+enum { FOLDER_BYTES = TEMPORARY_BYTES };
 
 /* Makes a folder and enters it. */
 static inline void folder_enter(char folder[FOLDER_BYTES])
 {
-    strcpy(folder, "/tmp/longhaul-test-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
+    ck_assert_ptr_nonnull(mkdtemp(temporary_name(folder, "/tmp")));
     ck_assert_int_eq(chdir(folder), 0);
 }
 

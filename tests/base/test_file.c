@@ -1,8 +1,10 @@
 #include <check.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -205,6 +207,31 @@ START_TEST(test_a_folder_is_listed_as_a_shell_does_whatever_the_case)
 }
 END_TEST
 
+START_TEST(test_what_tests_leave_goes_with_their_program)
+{
+    static const char *const places[] = {"/tmp", TEMPORARY_MEMORY};
+    int names[2], status = 0;
+    char folder[2][TEMPORARY_BYTES];
+    ck_assert_int_eq(pipe(names), 0);
+    pid_t program = fork();
+    if (program == 0) {
+        unsetenv(TEMPORARY_OWNER);
+        temporary_own();
+        for (int i = 0; i < 2; i++)
+            if (!mkdtemp(temporary_name(folder[i], places[i])) || chdir(folder[i]) || mkdir("deep", 0777)) _exit(1);
+        if (write(names[1], folder, sizeof folder) != (ssize_t)sizeof folder) _exit(1);
+        pid_t test = fork();
+        if (test == 0) raise(SIGKILL); /* as a test that crashes */
+        waitpid(test, &status, 0);
+        exit(0);
+    }
+    ck_assert_int_eq(waitpid(program, &status, 0), program);
+    ck_assert_int_eq(status, 0);
+    ck_assert_int_eq(read(names[0], folder, sizeof folder), sizeof folder);
+    for (int i = 0; i < 2; i++) ck_assert(!lh_file_exists(folder[i]));
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_what_was_written_is_read,
@@ -215,6 +242,7 @@ int main(void)
                                   test_pipes_and_devices_are_refused_where_a_file_is_wanted,
                                   test_paths_join_with_one_slash,
                                   test_a_folder_is_listed_as_a_shell_does_whatever_the_case,
+                                  test_what_tests_leave_goes_with_their_program,
                                   NULL};
     return suite_run("file", tests);
 }

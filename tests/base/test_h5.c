@@ -15,13 +15,13 @@
 #include "base/file.h"
 #include "base/h5.h"
 #include "base/output.h"
+#include "base/temporary.h"
 
 static char folder[64], path[128];
 
 static void make_folder(void)
 {
-    snprintf(folder, sizeof folder, "/tmp/lh-h5-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
+    ck_assert_ptr_nonnull(mkdtemp(temporary_name(folder, "/tmp")));
     snprintf(path, sizeof path, "%s/a.h5", folder);
 }
 

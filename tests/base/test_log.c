@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/log.h"
+#include "base/temporary.h"
 #include "base/version.h"
 #include "suite.h"
 
@@ -23,8 +24,8 @@ static void said(char *out, size_t bytes)
 
 static void capture(void)
 {
-    char path[] = "/tmp/longhaul-log-XXXXXX";
-    int fd = mkstemp(path);
+    char path[TEMPORARY_BYTES];
+    int fd = mkstemp(temporary_name(path, "/tmp"));
     ck_assert_int_ge(fd, 0);
     unlink(path);
     ck_assert_int_eq(dup2(fd, 2), 2);
@@ -68,9 +69,9 @@ END_TEST
 START_TEST(test_every_rank_writes_its_log_file)
 {
     static const char *const jobs[][2] = {{NULL, ": one line\n"}, {"17", " job 17: one line\n"}};
-    char folder[] = "/tmp/longhaul-log-XXXXXX", pattern[64], path[64], text[64], host[64] = "", want[160];
+    char folder[TEMPORARY_BYTES], pattern[96], path[96], text[64], host[64] = "", want[160];
     int year, month, day, hour, minute, second, n = 0;
-    ck_assert_ptr_nonnull(mkdtemp(folder));
+    ck_assert_ptr_nonnull(mkdtemp(temporary_name(folder, "/tmp")));
     snprintf(pattern, sizeof pattern, "%s/run.%%r.log", folder);
     snprintf(path, sizeof path, "%s/run.2.log", folder);
     capture();

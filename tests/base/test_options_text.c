@@ -7,6 +7,7 @@
 
 #include "base/options.h"
 #include "base/output.h"
+#include "base/temporary.h"
 #include "suite.h"
 
 struct values {
@@ -187,8 +188,8 @@ static void completes(const char *previous, const char *begun, const char *want)
                                    "echo -n \"${COMPREPLY[*]}\"\n",
                                    previous, begun),
                      LH_OK);
-    char path[] = "/tmp/longhaul-completion-XXXXXX", command[128];
-    int fd = mkstemp(path);
+    char path[TEMPORARY_BYTES], command[128];
+    int fd = mkstemp(temporary_name(path, "/tmp"));
     ck_assert_int_ge(fd, 0);
     close(fd);
     ck_assert_int_eq(lh_file_write(path, script.data, script.bytes), LH_OK);

@@ -1,6 +1,6 @@
 #include "rig.h"
+#include "base/temporary.h"
 
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,28 +12,18 @@
 
 static char folder[64];
 
-/* In memory, where syncing takes no time, if there is a place for files in memory. */
+/* In memory, where syncing takes no time. */
 void rig_enter(void)
 {
-    strcpy(folder, "/dev/shm/longhaul-batch-XXXXXX");
-    if (!mkdtemp(folder)) {
-        strcpy(folder, "/tmp/longhaul-batch-XXXXXX");
-        ck_assert_ptr_nonnull(mkdtemp(folder));
-    }
+    ck_assert_ptr_nonnull(mkdtemp(temporary_name(folder, TEMPORARY_MEMORY)));
     ck_assert_int_eq(chdir(folder), 0);
     lh_log_set_level(LH_LOG_ERROR); /* thousands of torn lines are cut off */
-}
-
-static int remove_entry(const char *path, const struct stat *info, int type, struct FTW *at)
-{
-    (void)info, (void)type, (void)at;
-    return remove(path);
 }
 
 void rig_leave(void)
 {
     ck_assert_int_eq(chdir("/"), 0);
-    ck_assert_int_eq(nftw(folder, remove_entry, 16, FTW_DEPTH | FTW_PHYS), 0);
+    temporary_remove(folder);
 }
 
 void rig_file(const char *name, const void *data, int64_t bytes)

@@ -1,7 +1,7 @@
 #include "cli/program.h"
+#include "base/temporary.h"
 
 #include <check.h>
-#include <fts.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,19 +23,14 @@ void program_must(int done, const char *what)
 
 void program_enter(void)
 {
-    strcpy(folder, "/tmp/longhaul-cli-XXXXXX");
-    program_must(mkdtemp(folder) && chdir(folder) == 0, "its folder");
+    program_must(mkdtemp(temporary_name(folder, "/tmp")) && chdir(folder) == 0, "its folder");
     setenv("CUDA_VISIBLE_DEVICES", "", 1);
 }
 
 void program_leave(void)
 {
-    char *roots[] = {folder, NULL};
     program_must(chdir("/") == 0, "leaving its folder");
-    FTS *tree = fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
-    for (FTSENT *e; (e = fts_read(tree));)
-        if (e->fts_info != FTS_D) remove(e->fts_path);
-    fts_close(tree);
+    temporary_remove(folder);
 }
 
 static void read_back(lh_buf *out, const char *path)

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/temporary.h"
 #include "device/cgroup.h"
 #include "device/device.h"
 #include "device/device_impl.h"
@@ -268,12 +269,11 @@ START_TEST(test_kinds_have_names)
 END_TEST
 
 /* A tree like / with the files that a kernel would show. */
-static char root[] = "/tmp/lh-machine-XXXXXX";
+static char root[TEMPORARY_BYTES];
 
 static void make_root(void)
 {
-    strcpy(root, "/tmp/lh-machine-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(root));
+    ck_assert_ptr_nonnull(mkdtemp(temporary_name(root, "/tmp")));
 }
 
 static void remove_root(void)

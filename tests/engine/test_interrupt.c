@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/interrupt.h"
+#include "base/temporary.h"
 #include "engine/engine.h"
 #include "mpi_check.h"
 #include "tiny_model.h"
@@ -19,7 +20,7 @@ START_TEST(test_a_signal_on_one_rank_ends_the_loading_of_all)
     char path[64] = "";
     lh_engine *engine = NULL;
     const lh_engine_options options = lh_engine_defaults(&(lh_engine_options){.model = path, .device = "cpu"});
-    if (mt_rank() == 0) snprintf(path, sizeof path, "/tmp/longhaul-interrupt-%d.h5", getpid());
+    if (mt_rank() == 0) mt_check(mkstemp(temporary_name(path, "/tmp")) >= 0, "cannot make '%s'", path);
     mt_try(lh_comm_bcast(mt_comm(), 0, path, sizeof path));
     if (mt_rank() == 0) tiny_model_make(path, &shape);
     mt_try(lh_comm_barrier(mt_comm()));

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/temporary.h"
 #include "eval/given_sets.h"
 #include "suite.h"
 
@@ -35,8 +36,8 @@ static uint64_t hash_of(char *one, char *other)
 static void enter_folder(void)
 {
     static const char *const folders[] = {"one", "copy", "split", "rest"};
-    char folder[] = "/tmp/longhaul-given-XXXXXX";
-    ck_assert_ptr_nonnull(mkdtemp(folder));
+    char folder[TEMPORARY_BYTES];
+    ck_assert_ptr_nonnull(mkdtemp(temporary_name(folder, "/tmp")));
     ck_assert_int_eq(chdir(folder), 0);
     for (int i = 0; i < 4; i++) ck_assert_int_eq(mkdir(folders[i], 0777), 0);
     put("one/x.h5", "first");

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/temporary.h"
 #include "eval/choice_data.h"
 #include "eval/qa_data.h"
 #include "suite.h"
@@ -13,8 +14,8 @@
 
 static void put(const char *text)
 {
-    char folder[] = "/tmp/longhaul-qa-XXXXXX";
-    ck_assert_ptr_nonnull(mkdtemp(folder));
+    char folder[TEMPORARY_BYTES];
+    ck_assert_ptr_nonnull(mkdtemp(temporary_name(folder, "/tmp")));
     ck_assert_int_eq(chdir(folder), 0);
     FILE *f = fopen("q.jsonl", "w");
     fputs(text, f);

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/temporary.h"
 #include "eval/resume.h"
 #include "suite.h"
 
@@ -20,8 +21,8 @@ static const lh_column columns[] = {{"policy", "", LH_COLUMN_LABEL},
 
 static void enter_folder(void)
 {
-    char folder[] = "/tmp/longhaul-resume-XXXXXX";
-    ck_assert_ptr_nonnull(mkdtemp(folder));
+    char folder[TEMPORARY_BYTES];
+    ck_assert_ptr_nonnull(mkdtemp(temporary_name(folder, "/tmp")));
     ck_assert_int_eq(chdir(folder), 0);
 }
 

@@ -8,6 +8,7 @@
 
 #include "base/output.h"
 #include "base/table.h"
+#include "base/temporary.h"
 #include "eval/grid.h"
 #include "eval/task_scores.h"
 #include "eval/texts.h"
@@ -39,8 +40,8 @@ static lh_table some_table(void)
 /* The folder of this program, below which tests make files. */
 static void enter_folder(void)
 {
-    char folder[] = "/tmp/longhaul-eval-XXXXXX";
-    ck_assert_ptr_nonnull(mkdtemp(folder));
+    char folder[TEMPORARY_BYTES];
+    ck_assert_ptr_nonnull(mkdtemp(temporary_name(folder, "/tmp")));
     ck_assert_int_eq(chdir(folder), 0);
 }
 

@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "base/temporary.h"
 
 typedef struct mm_tensor {
     char name[96];
@@ -157,10 +158,9 @@ static inline void mm_copy_tensor(const char *folder, const mm_model *m, const c
 }
 
 /* A fresh folder for a test, and its end. */
-static inline void mm_make_tmp(char tmp[64])
+static inline void mm_make_tmp(char tmp[TEMPORARY_BYTES])
 {
-    snprintf(tmp, 64, "/tmp/lh-model-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(tmp));
+    ck_assert_ptr_nonnull(mkdtemp(temporary_name(tmp, "/tmp")));
 }
 
 static inline void mm_remove_tmp(const char *tmp)

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/output.h"
+#include "base/temporary.h"
 #include "gguf_maker.h"
 #include "import/gguf.h"
 
@@ -12,8 +13,7 @@ static char path[64];
 
 static void make_path(void)
 {
-    snprintf(path, sizeof path, "/tmp/lh-gguf-XXXXXX");
-    int fd = mkstemp(path);
+    int fd = mkstemp(temporary_name(path, "/tmp"));
     ck_assert_int_ge(fd, 0);
     close(fd);
 }

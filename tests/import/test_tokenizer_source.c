@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "base/output.h"
+#include "base/temporary.h"
 #include "gguf_maker.h"
 #include "import/tokenizer_source.h"
 #include "suite.h"
@@ -16,8 +17,7 @@ static char folder[64];
 
 static void make_folder(void)
 {
-    snprintf(folder, sizeof folder, "/tmp/lh-tokenizer-XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
+    ck_assert_ptr_nonnull(mkdtemp(temporary_name(folder, "/tmp")));
 }
 
 static void put(const char *name, const char *text)

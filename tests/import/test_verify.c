@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/h5.h"
+#include "base/temporary.h"
 #include "import/verify.h"
 #include "suite.h"
 
@@ -91,8 +92,8 @@ START_TEST(test_a_file_holds_what_its_kind_must)
     const lh_status st = lh_verify(path, NULL, &report);
     const char *message = lh_error_message();
     if (now->words)
-        ck_assert_msg(st == LH_EFILE && strstr(message, path) && strstr(message, now->words), "case %d: %d, '%s'", _i, st,
-                      message);
+        ck_assert_msg(st == LH_EFILE && strstr(message, path) && strstr(message, now->words), "case %d: %d, '%s'", _i,
+                      st, message);
     else
         ck_assert_msg(st == LH_OK, "case %d: '%s'", _i, message);
     unlink(path);
@@ -103,7 +104,7 @@ int main(void)
 {
     Suite *suite = suite_create("verify");
     TCase *tc = tcase_create("kinds");
-    snprintf(path, sizeof path, "/tmp/longhaul-verify-%d.h5", getpid());
+    if (mkstemp(temporary_name(path, "/tmp")) < 0) return 99;
     tcase_add_loop_test(tc, test_a_file_holds_what_its_kind_must, 0, sizeof cases / sizeof *cases);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/temporary.h"
 #include "rig.h"
 #include "suite.h"
 
@@ -76,8 +77,8 @@ END_TEST
 /* The table of a program with these tests, and its exit code. */
 static int table_of(const TTest *const *tests, char text[1024])
 {
-    char path[] = "/tmp/op_table_XXXXXX";
-    int fd = mkstemp(path), status = 0;
+    char path[TEMPORARY_BYTES];
+    int fd = mkstemp(temporary_name(path, "/tmp")), status = 0;
     ck_assert_int_ge(fd, 0);
     pid_t child = fork();
     if (child == 0) {

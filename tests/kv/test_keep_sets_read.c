@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/temporary.h"
 #include "cache/keep_sets.h"
 #include "suite.h"
 
@@ -60,8 +61,8 @@ static lh_status read_file(lh_keep_sets *sets, const wrong *w)
 
 static void enter_folder(void)
 {
-    char folder[] = "/tmp/longhaul-keep-XXXXXX";
-    ck_assert_ptr_nonnull(mkdtemp(folder));
+    char folder[TEMPORARY_BYTES];
+    ck_assert_ptr_nonnull(mkdtemp(temporary_name(folder, "/tmp")));
     ck_assert_int_eq(chdir(folder), 0);
 }
 

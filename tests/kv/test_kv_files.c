@@ -54,15 +54,9 @@ static kv_rig_case case_of(int shape, int policy)
 /* A file in a folder that all ranks know; removed by forget_path. */
 static char *make_path(void)
 {
-    char name[256] = "";
-    char *path = NULL;
-    const char *tmp = getenv("TMPDIR");
-    if (mt_rank() == 0) {
-        snprintf(name, sizeof name, "%s/longhaul-kv-XXXXXX", tmp ? tmp : "/tmp");
-        mt_check(mkdtemp(name) != NULL, "no folder '%s'", name);
-    }
-    mt_try(lh_comm_bcast(mt_comm(), 0, name, sizeof name));
-    mt_try(lh_path_join(&path, name, "cache.h5"));
+    char folder[MT_FOLDER_BYTES], *path = NULL;
+    mt_folder_make(folder);
+    mt_try(lh_path_join(&path, folder, "cache.h5"));
     return path;
 }
 

@@ -291,9 +291,8 @@ START_TEST(test_a_saved_cache_brings_its_profiles)
 {
     static const int32_t tokens[256];
     static const float logits[5];
-    char folder[] = "/tmp/longhaul-profiles-XXXXXX", *path = NULL;
-    if (mt_rank() == 0) mt_check(mkdtemp(folder) != NULL, "no folder");
-    mt_try(lh_comm_bcast(mt_comm(), 0, folder, sizeof folder));
+    char folder[MT_FOLDER_BYTES], *path = NULL;
+    mt_folder_make(folder);
     mt_try(lh_path_join(&path, folder, "cache.h5"));
     for (int policy = 0; policy < POLICIES; policy++) {
         weights w;
@@ -328,8 +327,7 @@ START_TEST(test_a_saved_cache_brings_its_profiles)
         lh_saved_kv_close(&file);
         lh_profiles_clear(&w.all);
     }
-    mt_try(lh_comm_barrier(mt_comm()));
-    if (mt_rank() == 0) remove(path), rmdir(folder);
+    mt_folder_remove(folder);
     lh_free(path);
     mt_end();
 }

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/temporary.h"
 #include "import/checkpoint_impl.h"
 #include "import/import.h"
 #include "model/shard.h"
@@ -16,9 +17,8 @@ static char path[64];
 /* Rank 0 makes a model; value: a finite one, or not, of a matrix that is gathered. */
 static void make_model(void)
 {
-    snprintf(path, sizeof path, "%s/lh-reader-XXXXXX", getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp");
     if (mt_rank() == 0) {
-        mt_check(mkstemp(path) >= 0, "cannot make '%s'", path);
+        mt_check(mkstemp(temporary_name(path, "/tmp")) >= 0, "cannot make '%s'", path);
         mt_try(lh_import(&(lh_import_options){.random = "tiny", .out = path, .dtype = "f32"}));
     }
     mt_try(lh_comm_bcast(mt_comm(), 0, path, sizeof path));

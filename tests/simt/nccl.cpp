@@ -245,8 +245,10 @@ ncclResult_t get_unique_id(ncclUniqueId *id)
     static int count;
     int fd = -1;
     memset(id, 0, sizeof *id);
-    do { /* a killed process of the same number may have left some */
-        snprintf(id->internal, sizeof id->internal, "/longhaul-simt-%d-%d", (int)getpid(), count++);
+    const char *owner = getenv("LONGHAUL_TEST_OWNER"); /* removes it if this process is killed (base/temporary.h) */
+    do {                                               /* a killed process of the same number may have left some */
+        snprintf(id->internal, sizeof id->internal, "/longhaul-test-%s-simt-%d-%d", owner ? owner : "", (int)getpid(),
+                 count++);
         fd = shm_open(id->internal, O_CREAT | O_EXCL | O_RDWR, 0600);
     } while (fd < 0 && errno == EEXIST);
     if (fd < 0 || ftruncate(fd, sizeof(shared)) != 0) return ncclSystemError;

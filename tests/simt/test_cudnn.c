@@ -11,6 +11,7 @@
 
 #include "attend_case.h"
 #include "base/file.h"
+#include "base/temporary.h"
 #include "cache/arena.h"
 #include "cudnn.h"
 #include "kernels/cuda/attend_cudnn.h"
@@ -388,8 +389,7 @@ END_TEST
 /* A folder for caches of this test alone. */
 static void use_cache(char folder[64])
 {
-    strcpy(folder, "/tmp/test_cudnn_XXXXXX");
-    ck_assert_ptr_nonnull(mkdtemp(folder));
+    ck_assert_ptr_nonnull(mkdtemp(temporary_name(folder, "/tmp")));
     setenv("XDG_CACHE_HOME", folder, 1);
 }
 

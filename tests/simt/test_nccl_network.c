@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/temporary.h"
 #include "comm/nccl_library.h"
 #include "comm/nccl_network.h"
 #include "suite.h"
@@ -17,8 +18,8 @@ static const lh_nccl_places places = {"sys", "nccl.conf", "libnot-there.so"};
 /* An empty folder of its own, and in it what the shell makes. */
 static void enter(const char *commands)
 {
-    char folder[] = "/tmp/longhaul-nccl-XXXXXX", line[1024];
-    ck_assert_ptr_nonnull(mkdtemp(folder));
+    char folder[TEMPORARY_BYTES], line[1024];
+    ck_assert_ptr_nonnull(mkdtemp(temporary_name(folder, "/tmp")));
     ck_assert_int_eq(chdir(folder), 0);
     snprintf(line, sizeof line, "mkdir -p sys/class && cd sys && %s", commands);
     ck_assert_int_eq(system(line), 0);
