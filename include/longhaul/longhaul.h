@@ -150,7 +150,7 @@ lh_status lh_policy_of_scorer(lh_policy **out, const lh_scorer *scorer, const ch
 /* In this order: repeat penalty, temperature, top-k, top-p (nucleus), min-p. All zero: greedy. */
 typedef struct lh_sampling {
     double temperature;     /* 0: greedy, the largest logit, the lowest id among equals */
-    int64_t top_k;          /* 0: off */
+    int64_t top_k;          /* 0 or -1: off */
     double top_p, min_p;    /* 0: off, and so is a top_p of 1 */
     double repeat_penalty;  /* 0 or 1: off; logits of tokens seen are divided by it where positive, else multiplied */
     uint64_t seed, request; /* random choices are keyed by (seed, request, step) */

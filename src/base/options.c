@@ -13,11 +13,13 @@
 
 #include "base/foreign_options.h"
 #include "base/json.h"
+#include "base/log.h"
 
 struct lh_options {
     const lh_syntax *syntax;
     void *values;
-    int64_t *given; /* times given, by index of the option in the order of the groups */
+    int64_t *given;    /* times given, by index of the option in the order of the groups */
+    const char **last; /* [n] the text of its last value, borrowed; NULL: none was given */
     int64_t n;
     lh_strings args;
 };
@@ -346,6 +348,25 @@ static lh_status take_value(const lh_options *o, const lh_option *row, const cha
     return LH_OK;
 }
 
+/* 1 if a value is an input, or names one: what a second value would leave unread. */
+static int is_input(const lh_option *row)
+{
+    if (row->type != LH_OPT_STR || row->writes || !row->arg) return 0;
+    return strstr(row->arg, "FILE") || strstr(row->arg, "FOLDER") || strcmp(row->arg, "TEXT") == 0;
+}
+
+/* A second value of an option: inputs are refused, settings replaced. */
+static lh_status replace_value(const lh_option *row, const char *last, const char *value)
+{
+    if (row->type == LH_OPT_LIST) return LH_OK;
+    if (is_input(row))
+        LH_FAIL(LH_EUSAGE, "option '--%s' is given twice, as '%.60s' and as '%.60s': it takes one value", row->name,
+                last, value);
+    if (strcmp(last, value) != 0)
+        lh_warn("option '--%s' is given twice, as '%.60s' and as '%.60s': the last one counts", row->name, last, value);
+    return LH_OK;
+}
+
 static lh_status apply_option(lh_options *o, const bound_option *p, const char *joined, line *l)
 {
     const char *value = NULL;
@@ -357,6 +378,8 @@ static lh_status apply_option(lh_options *o, const bound_option *p, const char *
     } else {
         LH_TRY(take_value(o, p->row, joined, l, &value));
     }
+    if (value && o->last[p->number]) LH_TRY(replace_value(p->row, o->last[p->number], value));
+    o->last[p->number] = value;
     LH_TRY(set_value(p, value));
     o->given[p->number]++;
     return LH_OK;
@@ -423,6 +446,7 @@ lh_status lh_options_parse(lh_options **out, const lh_syntax *syntax, void *valu
     o->syntax = syntax;
     while (walk_next(&w, &p)) o->n++;
     LH_TRY_DONE(lh_calloc(&o->given, o->n, sizeof *o->given));
+    LH_TRY_DONE(lh_calloc(&o->last, o->n, sizeof *o->last));
     o->values = values;
     set_defaults(o);
     for (int open = 1; l.at < argc;) {
@@ -461,6 +485,7 @@ void lh_options_close(lh_options *options)
     }
     lh_free(options->args.at);
     lh_free(options->given);
+    lh_free(options->last);
     lh_free(options);
 }
 

@@ -97,9 +97,11 @@ typedef struct lh_options lh_options;
 
 /* Fill `values`, the struct of the groups' offsets, with the defaults and then from argv[0 .. argc - 1] (without
  * program and command). "--name value", "--name=value", "-n value", "-nvalue", flags also joined ("-vq"), switches
- * "--name" or "--name=off"; the last of several wins; "--" ends the options; "-" is an argument. Texts are borrowed
- * from argv. Fails with LH_EUSAGE: an unknown option (with the nearest one), a bad or missing value (with valid ones),
- * a missing required option, too many arguments. */
+ * "--name" or "--name=off"; "--" ends the options; "-" is an argument. Of several values of an option the last one
+ * counts, with a warning where they differ, but one that is an input (a STR whose `arg` is a FILE or FOLDER that is
+ * read, or TEXT) takes one value. Texts are borrowed from argv. Fails with LH_EUSAGE: an unknown option (with the
+ * nearest one), a bad or missing value (with valid ones), a second input, a missing required option, too many
+ * arguments. */
 lh_status lh_options_parse(lh_options **out, const lh_syntax *syntax, void *values, int argc, char **argv);
 void lh_options_close(lh_options *options);
 

@@ -1,10 +1,12 @@
 /* input.c - finds the lines of an input. */
 #include "batch/input.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/json.h"
 #include "base/minmax.h"
 #include "batch/ids.h"
 #include "batch/skim.h"
@@ -83,20 +85,28 @@ static int has_within(const char *text, int64_t bytes, char c)
 /* LH_EINPUT, and what would be right, for a file of which no line can be a request. */
 static lh_status check_any(const lh_batch_input *input)
 {
+    lh_status st = LH_OK;
+    char where[64];
+    json_t *object = NULL;
     const char *path = input->map.path;
     const lh_batch_line *first = &input->lines[0];
     for (int64_t i = 0; i < input->n; i++)
-        if (input->lines[i].custom_id) return LH_OK;
+        if (input->lines[i].custom_id || input->lines[i].bytes > LH_BATCH_LINE_BYTES) return LH_OK;
     if (has_within(first->text, first->bytes, '\0'))
         LH_FAIL(LH_EINPUT, "'%s' holds zero bytes, it is no text: 'iconv -f utf-16 -t utf-8 FILE' converts UTF-16",
                 path);
     if (has_within(first->text, first->bytes, '\r'))
         LH_FAIL(LH_EINPUT, "'%s' has carriage returns in place of line feeds: \"tr '\\r' '\\n' < FILE\" converts it",
                 path);
-    if (*first->text == '{' && first->text[first->bytes - 1] != '}')
+    if (input->n > 1 && *first->text == '{' && first->text[first->bytes - 1] != '}')
         LH_FAIL(LH_EINPUT, "'%s' has a JSON value over several lines, not one a line: 'jq -c . FILE' makes lines",
                 path);
-    LH_FAIL(LH_EINPUT, "'%s' holds no request: no line is a JSON object with a 'custom_id'", path);
+    snprintf(where, sizeof where, "line %lld", (long long)first->number);
+    st = lh_json_parse_line(&object, where, first->text, first->bytes);
+    json_decref(object);
+    if (st != LH_OK) return lh_fail_within(LH_EINPUT, "'%s' holds no request", path);
+    LH_FAIL(LH_EINPUT, "'%s' holds no request: no line is a JSON object with a 'custom_id' of 1 to %d bytes", path,
+            (int)LH_BATCH_ID_BYTES);
 }
 
 /* A custom_id belongs to the first line that has it. */

@@ -316,7 +316,7 @@ const lh_batch_field lh_batch_body_fields[] = {
     {.name = "max_completion_tokens", .apis = LH_IN_CHAT, .take = take_count, AT(max_new), .low = 1, .high = 1 << 30},
     {.name = "temperature", .apis = LH_IN_BOTH, .take = take_number, AT(sampling.temperature), .high = 100},
     {.name = "top_p", .apis = LH_IN_BOTH, .take = take_number, AT(sampling.top_p), .low = 1e-6, .high = 1},
-    {.name = "top_k", .apis = LH_IN_BOTH, .take = take_count, AT(sampling.top_k), .high = 1 << 30},
+    {.name = "top_k", .apis = LH_IN_BOTH, .take = take_count, AT(sampling.top_k), .low = -1, .high = 1 << 30},
     {.name = "min_p", .apis = LH_IN_BOTH, .take = take_number, AT(sampling.min_p), .high = 0.999999},
     {.name = "repeat_penalty",
      .apis = LH_IN_BOTH,

@@ -22,6 +22,7 @@ static lh_sampling with_defaults(const lh_sampling *given)
 {
     lh_sampling s = *given;
     if (s.top_p == 0) s.top_p = 1;
+    if (s.top_k == -1) s.top_k = 0; /* as vLLM and SGLang write it */
     if (s.repeat_penalty == 0) s.repeat_penalty = 1;
     return s;
 }
@@ -30,7 +31,7 @@ lh_status lh_sampling_check(const lh_sampling *given)
 {
     const lh_sampling whole = with_defaults(given), *s = &whole;
     if (!(s->temperature >= 0)) LH_FAIL(LH_EUSAGE, "--temperature must be 0 (greedy) or more");
-    if (s->top_k < 0) LH_FAIL(LH_EUSAGE, "--top-k must be 0 (off) or more");
+    if (s->top_k < 0) LH_FAIL(LH_EUSAGE, "--top-k must be 0 or -1 (off), or more");
     if (!(s->top_p > 0 && s->top_p <= 1)) LH_FAIL(LH_EUSAGE, "--top-p must be between 0 and 1 (off)");
     if (!(s->min_p >= 0 && s->min_p < 1)) LH_FAIL(LH_EUSAGE, "--min-p must be 0 (off) or more and below 1");
     if (s->temperature == 0 && (s->top_k > 0 || s->top_p < 1 || s->min_p > 0))

@@ -238,14 +238,21 @@ START_TEST(test_switches_are_on_or_say_what_they_are)
 }
 END_TEST
 
-START_TEST(test_the_last_of_several_wins_and_lists_collect)
+/* What the first one names would not be read. */
+START_TEST(test_an_input_that_is_given_twice_is_refused)
+{
+    refuses(WORDS("-m", "a", "--model=b"), "option '--model' is given twice, as 'a' and as 'b': it takes one value");
+    refuses(WORDS("-mx", "--prompt", "a", "--prompt", "a"), "option '--prompt' is given twice");
+}
+END_TEST
+
+START_TEST(test_the_last_of_several_settings_wins_and_lists_collect)
 {
     struct values v;
     lh_options *o;
-    ck_assert_int_eq(parse(&o, &v,
-                           WORDS("-m", "a", "--model=b", "--question", "who?", "--question=", "--alpha", "1",
-                                 "--alpha=0.25", "-vvq")),
-                     LH_OK);
+    ck_assert_int_eq(
+        parse(&o, &v, WORDS("--model=b", "--question", "who?", "--question=", "--alpha", "1", "--alpha=0.25", "-vvq")),
+        LH_OK);
     ck_assert_str_eq(v.shared.model, "b");
     ck_assert(v.shared.alpha == 0.25);
     ck_assert_int_eq(v.shared.questions.n, 2);
@@ -378,7 +385,8 @@ int main(void)
                                   test_sizes_have_units,
                                   test_all_ways_of_writing_a_value_mean_the_same,
                                   test_switches_are_on_or_say_what_they_are,
-                                  test_the_last_of_several_wins_and_lists_collect,
+                                  test_an_input_that_is_given_twice_is_refused,
+                                  test_the_last_of_several_settings_wins_and_lists_collect,
                                   test_arguments_dashes_and_the_end_of_options,
                                   test_bad_values_say_what_would_be_right,
                                   test_unknown_options_name_the_nearest,

@@ -173,7 +173,7 @@ START_TEST(test_a_file_that_is_no_json_lines_is_refused_whole)
         {"[\n" A ",\n" B, "is a JSON array"}, /* cut off */
         {"{\n  \"custom_id\": \"a\",\n  \"body\": {}\n}\n", "a JSON value over several lines, not one a line: 'jq"},
         {A "\r" B "\r", "has carriage returns in place of line feeds: \"tr"},
-        {"a b\nc d\n", "no line is a JSON object with a 'custom_id'"},
+        {"\na b\nc d\n", "'bad' holds no request: line 2 is not a JSON value by itself: column 1:"},
         {"{\"id\":\"a\"}\n{\"id\":\"b\"}\n", "no line is a JSON object with a 'custom_id'"}};
     static const char *const good[] = {"[1]\n" A "\n", "{\"custom_id\":\n" A "\n", "\r\n" A "\r\n", "%\n" A};
     lh_batch_input *input = NULL;

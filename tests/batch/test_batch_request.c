@@ -10,9 +10,14 @@ static lh_batch_input *input;
 static lh_batch_request request;
 static const lh_batch_defaults defaults = {.max_new = 16, .sampling = {.seed = 5}};
 
+/* After a good line, without which the file as a whole may be refused. */
 static lh_status read_bytes(const char *line, int64_t bytes)
 {
-    rig_file("in.jsonl", line, bytes);
+    lh_buf text = {0};
+    OK(lh_buf_puts(&text, "{\"custom_id\":\"first\"}\n"));
+    OK(lh_buf_append(&text, line, bytes));
+    rig_file("in.jsonl", text.data, text.bytes);
+    lh_buf_clear(&text);
     OK(lh_batch_input_open(&input, "in.jsonl"));
     return lh_batch_request_read(&request, lh_batch_input_line(input, lh_batch_input_count(input) - 1), &defaults);
 }
@@ -60,7 +65,7 @@ START_TEST(test_a_completion_is_read)
         ",\"context_id\":\"book\",\"context_file\":\"books/a..b/.x\",\"policy\":\"snapkv\""));
     ck_assert_int_eq(request.api, LH_BATCH_COMPLETION);
     ck_assert_str_eq(request.line->custom_id, "c");
-    ck_assert_int_eq(request.line->number, 1);
+    ck_assert_int_eq(request.line->number, 2);
     ck_assert_str_eq(request.model, "m");
     ck_assert_str_eq(request.prompt, "Hi");
     ck_assert_int_eq(request.max_new, 3);
@@ -136,7 +141,7 @@ START_TEST(test_greedy_requests_draw_from_nothing)
     OK(read_completion(",\"temperature\":0,\"top_p\":0.9,\"top_k\":3,\"min_p\":0.5", ""));
     ck_assert(request.sampling.top_p == 1 && request.sampling.top_k == 0 && request.sampling.min_p == 0);
     forget();
-    OK(read_completion(",\"top_p\":1", ""));
+    OK(read_completion(",\"top_p\":1,\"top_k\":-1", "")); /* both off */
     forget();
     FAILS(read_completion(",\"top_p\":0.9", ""), LH_EINPUT, "'top_p' has no effect without 'temperature'");
     forget();
@@ -271,7 +276,7 @@ START_TEST(test_lines_that_are_no_requests_say_why)
         forget();
     }
     FAILS(read_line(COMPLETION("{\"prompt\":\"a\"}") "\n\n" COMPLETION("{\"prompt\":\"b\"}")), LH_EINPUT,
-          "the 'custom_id' is that of line 1, too");
+          "the 'custom_id' is that of line 2, too");
     forget();
     static const char *const files[] = {"/etc/passwd", "../x", "a/../../x", "a/..", ""};
     for (size_t i = 0; i < sizeof files / sizeof *files; i++) {

@@ -130,6 +130,7 @@ static const lh_sampling samplings[] = {
     {.temperature = 1, .top_p = 1, .repeat_penalty = 1},
     {.temperature = 0.6, .top_k = 5, .top_p = 1, .repeat_penalty = 1},
     {.temperature = 1, .top_k = 20, .top_p = 0.7, .repeat_penalty = 1},
+    {.temperature = 0.9, .top_k = -1, .top_p = 1, .repeat_penalty = 1}, /* off */
     {.temperature = 1.4, .top_p = 0.9, .min_p = 0.2, .repeat_penalty = 1},
     {.temperature = 1, .top_k = 1000, .top_p = 0.5, .repeat_penalty = 1.3},
     {.temperature = 1, .min_p = 0.4, .top_p = 1, .repeat_penalty = 0.7},
@@ -162,7 +163,7 @@ static int64_t rank_all(const lh_sampling *s, const row *w, ranked all[LARGE])
         all[i] = (ranked){(float)x, i};
     }
     qsort(all, (size_t)w->vocab, sizeof *all, better_first);
-    return s->top_k && s->top_k < w->vocab ? s->top_k : w->vocab;
+    return s->top_k > 0 && s->top_k < w->vocab ? s->top_k : w->vocab;
 }
 
 /* The token that all candidates together decide on. */
