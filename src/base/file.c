@@ -182,6 +182,28 @@ done:
     return st;
 }
 
+static void remove_own(DIR *entries, int (*is_own)(const void *self, const char *name), const void *self)
+{
+    struct stat info;
+    const int fd = dirfd(entries);
+    for (struct dirent *entry; (entry = readdir(entries));)
+        if (is_own(self, entry->d_name) && fstatat(fd, entry->d_name, &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+            S_ISREG(info.st_mode))
+            unlinkat(fd, entry->d_name, 0);
+}
+
+void lh_folder_clean(const char *folder, int (*is_own)(const void *self, const char *name), const void *self)
+{
+    const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *entries = fd >= 0 ? fdopendir(fd) : NULL;
+    if (entries) remove_own(entries, is_own, self);
+    if (entries)
+        closedir(entries);
+    else if (fd >= 0)
+        close(fd);
+    if (entries) rmdir(folder);
+}
+
 void lh_paths_clear(lh_paths *paths)
 {
     for (int64_t i = 0; i < paths->n; i++) lh_free(paths->at[i]);

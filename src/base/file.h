@@ -61,6 +61,10 @@ typedef struct lh_paths {
     int64_t n;
 } lh_paths;
 lh_status lh_folder_list(lh_paths *out, lh_paths *others, const char *folder, const char *const *endings);
+
+/* Removes the regular files of a folder whose names `is_own` accepts, and the folder if it is empty then. Nothing
+ * happens where `folder` is a link; links and other files in it stay. */
+void lh_folder_clean(const char *folder, int (*is_own)(const void *self, const char *name), const void *self);
 void lh_paths_clear(lh_paths *paths);
 
 #endif

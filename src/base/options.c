@@ -20,6 +20,7 @@ struct lh_options {
     void *values;
     int64_t *given;    /* times given, by index of the option in the order of the groups */
     const char **last; /* [n] the text of its last value, borrowed; NULL: none was given */
+    const char **lost; /* [n] another value that this one replaced; NULL: there is none */
     int64_t n;
     lh_strings args;
 };
@@ -355,15 +356,15 @@ static int is_input(const lh_option *row)
     return strstr(row->arg, "FILE") || strstr(row->arg, "FOLDER") || strcmp(row->arg, "TEXT") == 0;
 }
 
-/* A second value of an option: inputs are refused, settings replaced. */
-static lh_status replace_value(const lh_option *row, const char *last, const char *value)
+/* A further value of an option: inputs are refused, settings replaced. */
+static lh_status note_value(lh_options *o, const bound_option *p, const char *value)
 {
-    if (row->type == LH_OPT_LIST) return LH_OK;
-    if (is_input(row))
-        LH_FAIL(LH_EUSAGE, "option '--%s' is given twice, as '%.60s' and as '%.60s': it takes one value", row->name,
+    const char *last = o->last[p->number];
+    if (last && is_input(p->row))
+        LH_FAIL(LH_EUSAGE, "option '--%s' is given twice, as '%.60s' and as '%.60s': it takes one value", p->row->name,
                 last, value);
-    if (strcmp(last, value) != 0)
-        lh_warn("option '--%s' is given twice, as '%.60s' and as '%.60s': the last one counts", row->name, last, value);
+    if (last && value && strcmp(last, value) != 0) o->lost[p->number] = last;
+    o->last[p->number] = value;
     return LH_OK;
 }
 
@@ -378,8 +379,7 @@ static lh_status apply_option(lh_options *o, const bound_option *p, const char *
     } else {
         LH_TRY(take_value(o, p->row, joined, l, &value));
     }
-    if (value && o->last[p->number]) LH_TRY(replace_value(p->row, o->last[p->number], value));
-    o->last[p->number] = value;
+    LH_TRY(note_value(o, p, value));
     LH_TRY(set_value(p, value));
     o->given[p->number]++;
     return LH_OK;
@@ -447,6 +447,7 @@ lh_status lh_options_parse(lh_options **out, const lh_syntax *syntax, void *valu
     while (walk_next(&w, &p)) o->n++;
     LH_TRY_DONE(lh_calloc(&o->given, o->n, sizeof *o->given));
     LH_TRY_DONE(lh_calloc(&o->last, o->n, sizeof *o->last));
+    LH_TRY_DONE(lh_calloc(&o->lost, o->n, sizeof *o->lost));
     o->values = values;
     set_defaults(o);
     for (int open = 1; l.at < argc;) {
@@ -486,7 +487,20 @@ void lh_options_close(lh_options *options)
     lh_free(options->args.at);
     lh_free(options->given);
     lh_free(options->last);
+    lh_free(options->lost);
     lh_free(options);
+}
+
+void lh_options_note_replaced(const lh_options *o)
+{
+    walk w = {.syntax = o->syntax, .values = o->values};
+    bound_option p;
+    while (walk_next(&w, &p)) {
+        const char *lost = o->lost[p.number];
+        if (lost && p.row->type != LH_OPT_LIST)
+            lh_info("'--%s %.60s' replaces the '--%s %.60s' before it", p.row->name, o->last[p.number], p.row->name,
+                    lost);
+    }
 }
 
 int64_t lh_options_given(const lh_options *options, const char *name)
@@ -568,7 +582,8 @@ lh_status lh_options_files(const lh_options *options, lh_named_file **out, int64
     *n = 0;
     while (walk_next(&w, &p)) {
         if (!names_file(&p)) continue;
-        lh_named_file file = {.option = p.row->name, .replaces = p.row->replaces, .writes = p.row->writes};
+        lh_named_file file = {
+            .option = p.row->name, .replaces = p.row->replaces, .beside = p.row->beside, .writes = p.row->writes};
         const lh_strings *several = p.row->type == LH_OPT_LIST ? p.field : NULL;
         for (int64_t i = 0; several && i < several->n; i++) {
             file.path = several->at[i];

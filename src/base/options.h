@@ -60,7 +60,8 @@ typedef struct lh_option {
                                    them if `arg` is LIST; NULL after the last. Other words are allowed */
     int detail;                 /* 1: in '--help all' only */
     int writes; /* of one that names a file ("FILE…", "FOLDER…"): 1 if the file is written, 0 if it is read */
-    const char *replaces; /* of one that is written: the option whose file it may replace; NULL: none */
+    const char *replaces;      /* of one that is written: the option whose file it may replace; NULL: none */
+    const char *const *beside; /* of one that is written: endings of files that are written beside it; NULL: none */
 } lh_option;
 
 #define LH_FIELD(type, member) .at = offsetof(type, member), .bytes = sizeof(((type *)0)->member)
@@ -98,12 +99,14 @@ typedef struct lh_options lh_options;
 /* Fill `values`, the struct of the groups' offsets, with the defaults and then from argv[0 .. argc - 1] (without
  * program and command). "--name value", "--name=value", "-n value", "-nvalue", flags also joined ("-vq"), switches
  * "--name" or "--name=off"; "--" ends the options; "-" is an argument. Of several values of an option the last one
- * counts, with a warning where they differ, but one that is an input (a STR whose `arg` is a FILE or FOLDER that is
- * read, or TEXT) takes one value. Texts are borrowed from argv. Fails with LH_EUSAGE: an unknown option (with the
- * nearest one), a bad or missing value (with valid ones), a second input, a missing required option, too many
- * arguments. */
+ * counts, but one that is an input (a STR whose `arg` is TEXT, or a FILE or FOLDER that is read) takes one value. Texts
+ * are borrowed from argv. Fails with LH_EUSAGE: an unknown option (with the nearest one), a bad or missing value (with
+ * valid ones), a second input, a missing required option, too many arguments. */
 lh_status lh_options_parse(lh_options **out, const lh_syntax *syntax, void *values, int argc, char **argv);
 void lh_options_close(lh_options *options);
+
+/* A message for each option of whose values an earlier one, which differs, counts no more. */
+void lh_options_note_replaced(const lh_options *options);
 
 /* Times the user gave the option; 0 means that its value is the default. Asserts that the option exists. */
 int64_t lh_options_given(const lh_options *options, const char *name);
@@ -115,6 +118,7 @@ const char *lh_options_arg(const lh_options *options, int64_t i);
 typedef struct lh_named_file {
     const char *option; /* NULL: an argument */
     const char *path, *replaces;
+    const char *const *beside; /* of lh_option */
     int writes;
 } lh_named_file;
 

@@ -54,11 +54,29 @@ static struct flock whole_file(void)
     return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET};
 }
 
-/* 1 if the file was removed between its opening and the lock, by a run that ended. */
+/* 1 if the name leads to no file any more, or to another one. */
 static int is_gone(const lh_appender *a)
 {
-    struct stat locked, named;
-    return fstat(a->fd, &locked) == 0 && (stat(a->path, &named) != 0 || locked.st_ino != named.st_ino);
+    struct stat open_file, named;
+    if (fstat(a->fd, &open_file) != 0) return 0;
+    if (lstat(a->path, &named) != 0) return errno == ENOENT || errno == ENOTDIR;
+    return open_file.st_ino != named.st_ino || open_file.st_dev != named.st_dev;
+}
+
+lh_status lh_appender_check_name(const lh_appender *a)
+{
+    if (a->fd >= 0 && is_gone(a))
+        LH_FAIL(LH_EWRITE,
+                "'%s' was removed, renamed or replaced while this run wrote it: what it wrote has no file "
+                "of this name",
+                a->path);
+    return LH_OK;
+}
+
+void lh_appender_remove_empty(const lh_appender *a)
+{
+    struct stat info;
+    if (a->fd >= 0 && fstat(a->fd, &info) == 0 && info.st_size == 0 && !is_gone(a)) unlink(a->path);
 }
 
 lh_status lh_appender_lock(lh_appender *a, int *locked)
@@ -70,7 +88,7 @@ lh_status lh_appender_lock(lh_appender *a, int *locked)
         if (!*locked && (errno == EAGAIN || errno == EACCES))
             LH_FAIL(LH_EWRITE, "cannot write '%s': another run that is going on writes it, name another output",
                     a->path);
-        if (!is_gone(a)) return LH_OK;
+        if (!is_gone(a)) return LH_OK; /* else a run that ended removed it between its opening and the lock */
         LH_TRY(lh_appender_open(&again, a->path));
         lh_appender_close(a);
         *a = again;

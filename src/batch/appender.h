@@ -23,6 +23,12 @@ void lh_appender_close(lh_appender *a); /* also of one that is all zero */
  * made again. LH_EWRITE: another process has it. Where the file system has no locks there is none, and *locked is 0. */
 lh_status lh_appender_lock(lh_appender *a, int *locked);
 
+/* LH_EWRITE if the file of this name is another one now, or none: it was removed or renamed. */
+lh_status lh_appender_check_name(const lh_appender *a);
+
+/* Removes the file if nothing is in it, and it still has its name. */
+void lh_appender_remove_empty(const lh_appender *a);
+
 /* 1 if a process holds that lock, 0 if none does; -1: not known, the file system has no locks. */
 int lh_appender_is_locked(const char *path);
 

@@ -16,6 +16,8 @@ struct lh_batch_input {
     lh_map map;
     lh_batch_line *lines;
     int64_t n, cap;
+    uint64_t *others; /* [other_count] hashes of the lines of other parts */
+    int64_t other_count;
     lh_ids *ids;
 };
 
@@ -133,11 +135,14 @@ static int64_t shard_of(const lh_batch_input *input, int64_t i, int64_t count)
 lh_status lh_batch_input_shard(lh_batch_input *input, int64_t index, int64_t count)
 {
     int64_t kept = 0;
+    LH_TRY(lh_calloc(&input->others, input->n, sizeof *input->others));
     for (int64_t i = 0; i < input->n; i++) {
-        if (shard_of(input, i, count) == index)
+        if (shard_of(input, i, count) == index) {
             input->lines[kept++] = input->lines[i];
-        else
-            lh_free((char *)(uintptr_t)input->lines[i].custom_id);
+            continue;
+        }
+        input->others[input->other_count++] = input->lines[i].hash;
+        lh_free((char *)(uintptr_t)input->lines[i].custom_id);
     }
     input->n = kept;
     lh_ids_close(input->ids);
@@ -172,6 +177,7 @@ void lh_batch_input_close(lh_batch_input *input)
     lh_ids_close(input->ids);
     for (int64_t i = 0; i < input->n; i++) lh_free((char *)(uintptr_t)input->lines[i].custom_id);
     lh_free(input->lines);
+    lh_free(input->others);
     lh_map_close(&input->map);
     lh_free(input);
 }
@@ -184,6 +190,18 @@ const char *lh_batch_input_path(const lh_batch_input *input)
 int64_t lh_batch_input_count(const lh_batch_input *input)
 {
     return input->n;
+}
+
+int64_t lh_batch_input_total(const lh_batch_input *input)
+{
+    return input->n + input->other_count;
+}
+
+int lh_batch_input_is_elsewhere(const lh_batch_input *input, uint64_t hash)
+{
+    for (int64_t i = 0; i < input->other_count; i++)
+        if (input->others[i] == hash) return 1;
+    return 0;
 }
 
 const lh_batch_line *lh_batch_input_line(const lh_batch_input *input, int64_t i)

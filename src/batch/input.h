@@ -36,6 +36,11 @@ lh_status lh_batch_input_shard(lh_batch_input *input, int64_t index, int64_t cou
 
 const char *lh_batch_input_path(const lh_batch_input *input);
 int64_t lh_batch_input_count(const lh_batch_input *input);
+int64_t lh_batch_input_total(const lh_batch_input *input); /* with those of all parts */
+
+/* 1 if another part has a line with this hash. */
+int lh_batch_input_is_elsewhere(const lh_batch_input *input, uint64_t hash);
+
 const lh_batch_line *lh_batch_input_line(const lh_batch_input *input, int64_t i); /* i in [0, count) */
 
 /* The line with this custom_id, or with this number; -1: none. */

@@ -9,24 +9,27 @@
 #include <unistd.h>
 
 #include "base/destination.h"
+#include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/output.h"
 #include "batch/appender.h"
 #include "batch/ids.h"
 #include "batch/records.h"
+#include "batch/state.h"
 
 /* A line of one of the outputs. */
 typedef struct entry {
     const lh_batch_record *record;
     int64_t file;
-    int repeated; /* 1: an entry before it is the same line */
+    enum { WRITTEN, REPEATED, RETRIED } fate; /* another entry is the same line, or is written in its place */
 } entry;
 
 typedef struct merge {
     const char *const *paths;
     int64_t n;
     lh_batch_records *outputs; /* [n] */
+    lh_batch_state *states;    /* [n] beside them */
     entry *entries;            /* [count] */
     int64_t count;
     int by_file;
@@ -54,6 +57,12 @@ static lh_status read_one(const merge *m, int64_t file)
 {
     const char *path = m->paths[file];
     lh_batch_records *records = &m->outputs[file];
+    LH_TRY(lh_batch_state_of(&m->states[file], path));
+    if (m->states[file].stage == LH_BATCH_DONE && !lh_file_exists(path)) {
+        const long long total = (long long)m->states[file].total;
+        if (total == 0) return LH_OK; /* a part without a request leaves no file */
+        LH_FAIL(LH_EINPUT, "'%s' is gone, and had the lines of %lld requests: its job must run again", path, total);
+    }
     LH_TRY(lh_batch_records_read(records, path));
     if (lh_appender_is_locked(path) == 1)
         LH_FAIL(LH_EINPUT, "'%s' is still being written: merge it when its job has ended", path);
@@ -68,13 +77,15 @@ static lh_status read_outputs(merge *m)
 {
     int64_t total = 0;
     LH_TRY(lh_calloc(&m->outputs, m->n, sizeof *m->outputs));
+    LH_TRY(lh_calloc(&m->states, m->n, sizeof *m->states));
     for (int64_t f = 0; f < m->n; f++) {
         LH_TRY(read_one(m, f));
         total += m->outputs[f].n;
     }
     LH_TRY(lh_calloc(&m->entries, total, sizeof *m->entries));
     for (int64_t f = 0; f < m->n; f++)
-        for (int64_t i = 0; i < m->outputs[f].n; i++) m->entries[m->count++] = (entry){&m->outputs[f].at[i], f, 0};
+        for (int64_t i = 0; i < m->outputs[f].n; i++)
+            m->entries[m->count++] = (entry){&m->outputs[f].at[i], f, WRITTEN};
     return LH_OK;
 }
 
@@ -90,20 +101,39 @@ static lh_status fail_conflict(const merge *m, const entry *a, const entry *b)
             a->record->custom_id ? "'" : "", at[0], m->paths[a->file], at[1], m->paths[b->file]);
 }
 
+/* Decides about two entries of one request, of which `a` is in the output that was given first: an answer is written
+ * rather than an error, and of two errors the later one. */
+static lh_status settle_pair(const merge *m, entry *a, entry *b)
+{
+    if (is_same_line(m, a, b)) {
+        b->fate = REPEATED;
+        return LH_OK;
+    }
+    if (!a->record->failed && !b->record->failed) return fail_conflict(m, a, b);
+    (a->record->failed ? a : b)->fate = RETRIED;
+    return LH_OK;
+}
+
 static lh_status find_repeated(merge *m)
 {
     lh_status st = LH_OK;
     lh_ids *ids = NULL;
+    int64_t *written = NULL; /* [count] by the first entry of a custom_id: that which is written */
     LH_TRY_DONE(lh_ids_open(&ids, m->count));
+    LH_TRY_DONE(lh_calloc(&written, m->count, sizeof *written));
     for (int64_t i = 0; i < m->count; i++) {
-        entry *e = &m->entries[i];
-        const int64_t first = e->record->custom_id ? lh_ids_add(ids, e->record->custom_id, i) : -1;
-        if (first < 0) continue;
-        if (!is_same_line(m, &m->entries[first], e)) LH_TRY_DONE(fail_conflict(m, &m->entries[first], e));
-        e->repeated = 1;
+        const char *id = m->entries[i].record->custom_id;
+        const int64_t first = id ? lh_ids_add(ids, id, i) : -1;
+        if (first < 0) {
+            written[i] = i;
+            continue;
+        }
+        LH_TRY_DONE(settle_pair(m, &m->entries[written[first]], &m->entries[i]));
+        if (m->entries[i].fate == WRITTEN) written[first] = i;
     }
 done:
     lh_ids_close(ids);
+    lh_free(written);
     return st;
 }
 
@@ -125,29 +155,73 @@ static int by_file(const void *a, const void *b)
     return file ? file : by_number(a, b);
 }
 
-/* Lines of one number are of one request, or of several inputs. Requests without a custom_id are known by it. */
+/* 1 for a line that could not be read as a request: it is known by its number, and may have been mended since. */
+static int is_unreadable(const entry *e)
+{
+    return e->record->failed && !e->record->custom_id;
+}
+
+/* Lines of one number are of one request, or of several inputs. */
+static int differ(const entry *a, const entry *b)
+{
+    if (a->record->number != b->record->number || is_unreadable(a) || is_unreadable(b)) return 0;
+    return a->record->hash != b->record->hash || a->record->custom_id || b->record->custom_id;
+}
+
 static lh_status compare_numbers(merge *m)
 {
-    const entry *last = NULL;
+    entry *last = NULL;
     for (int64_t i = 0; i < m->count; i++) {
-        const entry *e = &m->entries[i];
-        if (e->repeated) continue;
-        m->by_file |= last && last->record->number == e->record->number &&
-                      (last->record->hash != e->record->hash || last->record->custom_id || e->record->custom_id);
+        entry *e = &m->entries[i];
+        if (e->fate != WRITTEN || is_unreadable(e)) continue;
+        m->by_file |= last && differ(last, e);
         last = e;
     }
     last = NULL;
     for (int64_t i = 0; i < m->count && !m->by_file; i++) {
         entry *e = &m->entries[i];
-        if (e->repeated) continue;
-        if (last && last->record->number == e->record->number) {
-            if (!is_same_line(m, last, e)) LH_TRY(fail_conflict(m, last, e));
-            e->repeated = 1;
-        } else {
-            last = e;
-        }
+        if (e->fate != WRITTEN) continue;
+        if (last && last->record->number == e->record->number) LH_TRY(settle_pair(m, last, e));
+        if (e->fate == WRITTEN) last = e;
     }
     return LH_OK;
+}
+
+/* ---- nothing is lost ---- */
+
+/* What is missing is an error, or a warning. */
+static lh_status report_missing(const lh_buf *what, int partial)
+{
+    if (!partial)
+        LH_FAIL(LH_EINPUT, "%s: resume the jobs of the others, or give '--partial' to write what there is", what->data);
+    lh_warn("%s", what->data);
+    return LH_OK;
+}
+
+/* Parts of one input together have a line for each of its requests, as far as their states are there; outputs of
+ * several inputs have their own. */
+static lh_status check_whole(const merge *m, int64_t requests, int partial)
+{
+    lh_status st = LH_OK;
+    const lh_batch_state *whole = NULL;
+    lh_buf what = {0};
+    for (int64_t f = 0; f < m->n; f++) {
+        const lh_batch_state *s = &m->states[f];
+        if (!whole || s->input_total > whole->input_total) whole = s;
+        if ((!m->by_file && s->stage != LH_BATCH_DONE) || m->outputs[f].n >= s->total) continue;
+        what.bytes = 0;
+        LH_TRY_DONE(lh_buf_printf(&what, "'%s' has %lld of its %lld requests", m->paths[f], (long long)m->outputs[f].n,
+                                  (long long)s->total));
+        LH_TRY_DONE(report_missing(&what, partial));
+    }
+    if (m->by_file || requests >= whole->input_total) goto done;
+    what.bytes = 0;
+    LH_TRY_DONE(lh_buf_printf(&what, "these outputs have %lld of the %lld requests of '%s'", (long long)requests,
+                              (long long)whole->input_total, whole->input ? whole->input : "the input"));
+    LH_TRY_DONE(report_missing(&what, partial));
+done:
+    lh_buf_clear(&what);
+    return st;
 }
 
 /* ---- writing ---- */
@@ -182,7 +256,7 @@ static lh_status write_lines(const merge *m, const write_to *to)
         const entry *e = &m->entries[i];
         const char *text = text_of(m, e);
         int64_t bytes = e->record->bytes;
-        if (e->repeated) continue;
+        if (e->fate != WRITTEN) continue;
         if (shown) {
             plain.bytes = 0;
             LH_TRY_DONE(lh_json_put_plain(&plain, text, bytes));
@@ -218,27 +292,36 @@ done:
     return st;
 }
 
-lh_status lh_batch_merge(const char *const *paths, int64_t n, const char *out, lh_batch_merged *merged)
+static void count_fates(const merge *m, lh_batch_merged *merged)
+{
+    for (int64_t i = 0; i < m->count; i++) {
+        const entry *e = &m->entries[i];
+        merged->repeated += e->fate == REPEATED;
+        merged->retried += e->fate == RETRIED;
+        merged->requests += e->fate == WRITTEN;
+        merged->failed += e->fate == WRITTEN && e->record->failed;
+    }
+    merged->by_file = m->by_file;
+}
+
+lh_status lh_batch_merge(const lh_batch_merge_options *options, lh_batch_merged *merged)
 {
     lh_status st = LH_OK;
-    merge m = {.paths = paths, .n = n};
+    merge m = {.paths = options->paths, .n = options->n};
     *merged = (lh_batch_merged){.requests = 0};
     LH_TRY_DONE(read_outputs(&m));
     LH_TRY_DONE(find_repeated(&m));
     qsort(m.entries, (size_t)m.count, sizeof *m.entries, by_number);
     LH_TRY_DONE(compare_numbers(&m));
     if (m.by_file) qsort(m.entries, (size_t)m.count, sizeof *m.entries, by_file);
-    LH_TRY_DONE(write_merged(&m, out));
-    merged->by_file = m.by_file;
-    for (int64_t i = 0; i < m.count; i++) {
-        const entry *e = &m.entries[i];
-        merged->repeated += e->repeated;
-        merged->requests += !e->repeated;
-        merged->failed += !e->repeated && e->record->failed;
-    }
+    count_fates(&m, merged);
+    LH_TRY_DONE(check_whole(&m, merged->requests, options->partial));
+    LH_TRY_DONE(write_merged(&m, options->out));
 done:
-    for (int64_t f = 0; m.outputs && f < n; f++) lh_batch_records_clear(&m.outputs[f]);
+    for (int64_t f = 0; m.outputs && f < m.n; f++) lh_batch_records_clear(&m.outputs[f]);
+    for (int64_t f = 0; m.states && f < m.n; f++) lh_batch_state_clear(&m.states[f]);
     lh_free(m.outputs);
+    lh_free(m.states);
     lh_free(m.entries);
     return st;
 }

@@ -15,9 +15,9 @@
 #include "base/minmax.h"
 #include "batch/appender.h"
 #include "batch/metrics.h"
-#include "batch/prefills.h"
 #include "batch/records.h"
 #include "batch/resume.h"
+#include "batch/retry.h"
 
 /* Seconds between two writes of the state. */
 static const double STATE_S = 5;
@@ -30,7 +30,7 @@ typedef struct held_line {
 struct lh_batch_output {
     const lh_batch_input *input;
     lh_batch_output_options options;
-    char *path, *state_path, *timings_path, *held_path, *prefills;
+    char *path, *state_path, *timings_path, *held_path;
     lh_appender file, held, timings; /* held: closed unless ordered */
     unsigned char *done;             /* [count] */
     held_line *waiting;              /* [count] if ordered */
@@ -54,7 +54,6 @@ static lh_status name_files(lh_batch_output *o, const char *path)
     if (stream) LH_FAIL(LH_EWRITE, "cannot write '%s': the output of a batch must be a file, to be resumed", path);
     LH_TRY(lh_asprintf(&o->state_path, "%s.state", o->path));
     LH_TRY(lh_asprintf(&o->held_path, "%s.held", o->path));
-    LH_TRY(lh_batch_prefills_folder(&o->prefills, o->path));
     return lh_asprintf(&o->timings_path, "%s.timings.jsonl", o->path);
 }
 
@@ -109,6 +108,7 @@ static lh_status begin_state(lh_batch_output *o)
     if (job) LH_TRY(lh_strdup(&s->job, job));
     s->stage = LH_BATCH_RUNNING;
     s->total = lh_batch_input_count(o->input);
+    s->input_total = lh_batch_input_total(o->input);
     s->resumed = s->done;
     s->started = (int64_t)time(NULL);
     s->pid = getpid();
@@ -156,10 +156,11 @@ static lh_status open_file(lh_batch_output *o)
     const int exists = o->file.bytes > 0 || (stat(o->held_path, &held) == 0 && held.st_size > 0);
     if (exists && !o->options.resume)
         LH_FAIL(LH_EUSAGE, "'%s' exists: continue it with '--resume', or name another output", o->path);
-    if (lh_batch_prefills_exist(o->prefills) && !o->options.resume)
+    const lh_batch_prefills *prefills = o->options.prefills;
+    if (prefills && lh_batch_prefills_exist(prefills) && !o->options.resume)
         LH_FAIL(LH_EUSAGE, "'%s' holds prefills of a run: continue it with '--resume', or name another output",
-                o->prefills);
-    lh_batch_prefills_tidy(o->prefills);
+                prefills->folder);
+    if (prefills) lh_batch_prefills_tidy(prefills);
     return LH_OK;
 }
 
@@ -176,6 +177,21 @@ static lh_status check_order(const lh_batch_output *o, const lh_batch_records *r
 static lh_batch_resumed resumed_by(const lh_batch_output *o)
 {
     return (lh_batch_resumed){.input = o->input, .run = o->options.run, .context_root = o->options.context_root};
+}
+
+/* Takes lines of errors out of the output, which is another file then. */
+static lh_status drop_failed(lh_batch_output *o)
+{
+    lh_appender again;
+    int changed = 0;
+    const lh_batch_resumed resumed = resumed_by(o);
+    LH_TRY(lh_batch_retry_failed(&(lh_batch_retry){&resumed, o->path, o->held_path, o->options.ordered}, &changed));
+    if (!changed) return LH_OK;
+    lh_info("requests that failed are tried again: their lines are taken out of '%s'", o->path);
+    LH_TRY(lh_appender_open(&again, o->path));
+    lh_appender_close(&o->file);
+    o->file = again;
+    return lh_appender_lock(&o->file, &o->locked);
 }
 
 /* Reads the output. *torn: bytes to be cut. */
@@ -297,6 +313,8 @@ static lh_status add_ordered(lh_batch_output *o, const lh_batch_put *put)
 static lh_status sync_files(lh_batch_output *o)
 {
     o->synced_s = lh_clock_s();
+    LH_TRY(lh_appender_check_name(&o->file));
+    if (o->waiting_count) LH_TRY(lh_appender_check_name(&o->held));
     LH_TRY(lh_appender_sync(&o->file));
     if (o->waiting_count == 0 && o->held.bytes > 0) LH_TRY(lh_appender_cut(&o->held, 0));
     return o->options.ordered ? lh_appender_sync(&o->held) : LH_OK;
@@ -382,6 +400,7 @@ lh_status lh_batch_output_open(lh_batch_output **out, const char *path, const lh
     LH_TRY_DONE(lh_calloc(&o->waiting, options->ordered ? count : 0, sizeof *o->waiting));
     LH_TRY_DONE(name_files(o, path));
     LH_TRY_DONE(open_file(o));
+    if (options->retry_failed) LH_TRY_DONE(drop_failed(o));
     LH_TRY_DONE(read_output(o, &torn));
     LH_TRY_DONE(read_held(o, torn));
     LH_TRY_DONE(open_timings(o));
@@ -397,19 +416,12 @@ done:
     return st;
 }
 
-/* Removes a file that nothing was written to. */
-static void remove_empty(const lh_appender *a)
-{
-    struct stat info;
-    if (a->fd >= 0 && fstat(a->fd, &info) == 0 && info.st_size == 0) unlink(a->path);
-}
-
 void lh_batch_output_close(lh_batch_output *o)
 {
     if (!o) return;
-    remove_empty(&o->held);
-    remove_empty(&o->timings);
-    if (o->locked && o->state.done == 0) remove_empty(&o->file);
+    lh_appender_remove_empty(&o->held);
+    lh_appender_remove_empty(&o->timings);
+    if (o->locked && o->state.done == 0) lh_appender_remove_empty(&o->file);
     lh_appender_close(&o->held);
     lh_appender_close(&o->timings);
     lh_appender_close(&o->file);
@@ -420,7 +432,6 @@ void lh_batch_output_close(lh_batch_output *o)
     lh_free(o->state_path);
     lh_free(o->held_path);
     lh_free(o->timings_path);
-    lh_free(o->prefills);
     lh_free(o);
 }
 
@@ -435,7 +446,8 @@ lh_status lh_batch_output_finish(lh_batch_output *o, lh_status how)
     o->state.stage = st == LH_OK && o->state.done == o->state.total ? LH_BATCH_DONE
                      : st == LH_OK || st == LH_EINTERRUPTED         ? LH_BATCH_INTERRUPTED
                                                                     : LH_BATCH_FAILED;
-    (o->state.stage == LH_BATCH_DONE ? lh_batch_prefills_remove : lh_batch_prefills_tidy)(o->prefills);
+    if (o->options.prefills)
+        (o->state.stage == LH_BATCH_DONE ? lh_batch_prefills_remove : lh_batch_prefills_tidy)(o->options.prefills);
     write_state(o);
     if (st != LH_OK) lh_fail(st, __FILE__, __LINE__, "%s", message.data ? message.data : "");
     lh_buf_clear(&message);

@@ -13,6 +13,7 @@
 #include <jansson.h>
 
 #include "batch/input.h"
+#include "batch/prefills.h"
 #include "batch/state.h"
 #include "device/device.h"
 
@@ -22,11 +23,13 @@ typedef struct lh_batch_output_options {
     const json_t *run;        /* what all lines have in common (answer.h), borrowed while the output is open */
     const char *context_root; /* of resume.h */
     int resume;               /* 1: an output that exists is continued; 0: it is an error */
+    int retry_failed;         /* 1: lines of errors are taken out, and their requests tried again */
     int ordered;
     double sync_s;       /* 0: every line is synced */
     const char *metrics; /* a file for Prometheus (metrics.h), written as often as the state; NULL: none */
     int64_t ranks, replicas;
-    const lh_device *device; /* of this rank, borrowed; NULL: none */
+    const lh_device *device;           /* of this rank, borrowed; NULL: none */
+    const lh_batch_prefills *prefills; /* of this output, borrowed; NULL: they are not looked at */
 } lh_batch_output_options;
 
 /* Creates the output and claims it for this process, reads what is done, cuts a torn line off, and writes the state.

@@ -199,11 +199,29 @@ done:
     return st;
 }
 
+/* LH_EUSAGE: `changed` records answer no line of the input any more. first: one of them, an
+ * error only if all are; list: names of some. */
+static lh_status fail_changed(const lh_batch_input *input, const lh_batch_records *records, int64_t changed,
+                              const lh_batch_record *first, const char *list)
+{
+    const char *path = lh_batch_input_path(input), *output = records->map.path;
+    if (lh_batch_input_is_elsewhere(input, first->hash))
+        LH_FAIL(LH_EUSAGE,
+                "'%s' answers %lld requests of another part of '%s': %s. Give the '--shard' that it was made with, or "
+                "name another output; lines that were added before others change the parts, too",
+                output, (long long)changed, path, list);
+    LH_FAIL(LH_EUSAGE,
+            "'%s' changed after %lld of its requests were answered in '%s': %s. Restore them, or name another output%s",
+            path, (long long)changed, output, list,
+            first->failed ? "; '--retry-failed' tries requests that failed again, as they are now" : "");
+}
+
 lh_status lh_batch_resume(const lh_batch_resumed *resumed, const lh_batch_records *records, unsigned char *done)
 {
     lh_status st = LH_OK;
     const lh_batch_input *input = resumed->input;
     int64_t changed = 0;
+    const lh_batch_record *first = NULL; /* of those, an answer before an error */
     lh_buf list = {0};
     LH_TRY_DONE(check_runs(records, resumed->run));
     for (int64_t k = 0; k < records->n; k++) {
@@ -211,6 +229,7 @@ lh_status lh_batch_resume(const lh_batch_resumed *resumed, const lh_batch_record
         const int64_t i = lh_batch_resume_find(input, record);
         if (i < 0) {
             LH_TRY_DONE(name_record(&list, changed++, record));
+            if (!first || (first->failed && !record->failed)) first = record;
             continue;
         }
         if (done[i])
@@ -218,11 +237,7 @@ lh_status lh_batch_resume(const lh_batch_resumed *resumed, const lh_batch_record
                          records->map.path, (long long)k + 1, (long long)record->number, lh_batch_input_path(input));
         done[i] = 1;
     }
-    if (changed)
-        LH_FAIL_DONE(LH_EUSAGE,
-                     "'%s' changed after %lld of its requests were answered in '%s': %s. Restore them, or name another "
-                     "output",
-                     lh_batch_input_path(input), (long long)changed, records->map.path, list.data);
+    if (changed) LH_TRY_DONE(fail_changed(input, records, changed, first, list.data));
     if (resumed->context_root) LH_TRY_DONE(check_contexts(resumed, records));
 done:
     lh_buf_clear(&list);

@@ -9,6 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/destination.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "batch/appender.h"
@@ -18,7 +19,8 @@ enum { STATE_BYTES = 1 << 20 };
 /* A count to which a run can add. */
 static const int64_t MOST = INT64_C(1) << 60;
 
-const char *const lh_batch_stages[LH_BATCH_STAGES] = {"running", "done", "interrupted", "failed", "killed", "unknown"};
+const char *const lh_batch_stages[LH_BATCH_STAGES] = {"running", "done",       "interrupted", "failed",
+                                                      "killed",  "incomplete", "unknown"};
 
 void lh_batch_state_clear(lh_batch_state *state)
 {
@@ -39,6 +41,7 @@ static const struct {
 } counts[] = {{"total", offsetof(lh_batch_state, total)},
               {"done", offsetof(lh_batch_state, done)},
               {"failed", offsetof(lh_batch_state, failed)},
+              {"input_total", offsetof(lh_batch_state, input_total)},
               {"resumed", offsetof(lh_batch_state, resumed)},
               {"started", offsetof(lh_batch_state, started)},
               {"updated", offsetof(lh_batch_state, updated)},
@@ -157,6 +160,21 @@ lh_status lh_batch_state_read(lh_batch_state *state, const char *path)
 done:
     json_decref(object);
     if (st != LH_OK) lh_batch_state_clear(state);
+    return st;
+}
+
+lh_status lh_batch_state_of(lh_batch_state *state, const char *output)
+{
+    lh_status st = LH_OK;
+    int stream = 0;
+    char *target = NULL, *path = NULL;
+    *state = (lh_batch_state){.stage = LH_BATCH_UNKNOWN};
+    LH_TRY_DONE(lh_destination_find(&target, &stream, output));
+    LH_TRY_DONE(lh_asprintf(&path, "%s.state", target));
+    if (lh_file_exists(path)) LH_TRY_DONE(lh_batch_state_read(state, path));
+done:
+    lh_free(target);
+    lh_free(path);
     return st;
 }
 

@@ -13,6 +13,7 @@ typedef enum lh_batch_stage {
     LH_BATCH_INTERRUPTED, /* ended on request, to be resumed */
     LH_BATCH_FAILED,      /* ended by a failure, which `message` tells */
     LH_BATCH_KILLED,      /* says that it runs, and does not: of status.h alone */
+    LH_BATCH_INCOMPLETE,  /* says that it is done, and lines are missing: of status.h alone */
     LH_BATCH_UNKNOWN,     /* there is no state: of status.h alone */
     LH_BATCH_STAGES
 } lh_batch_stage;
@@ -22,6 +23,7 @@ extern const char *const lh_batch_stages[LH_BATCH_STAGES]; /* "running", … */
 typedef struct lh_batch_state {
     lh_batch_stage stage;
     int64_t total, done, failed; /* requests; failed ones are done, too */
+    int64_t input_total;         /* requests of the whole input, of which `total` are those of this part */
     int64_t resumed;             /* done before this run */
     int64_t started, updated;    /* seconds of Unix time */
     int64_t ranks, replicas;
@@ -43,6 +45,9 @@ lh_status lh_batch_state_write(const lh_batch_state *state, const char *path);
 
 /* LH_EINPUT: there is none, or it is none. */
 lh_status lh_batch_state_read(lh_batch_state *state, const char *path);
+
+/* The state beside an output, or beside the file that a link of this name leads to; LH_BATCH_UNKNOWN: there is none. */
+lh_status lh_batch_state_of(lh_batch_state *state, const char *output);
 
 /* Members of the state as members of an object. */
 void lh_batch_state_put(json_t *object, const lh_batch_state *state);

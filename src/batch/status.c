@@ -4,6 +4,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/destination.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "batch/appender.h"
@@ -51,23 +52,26 @@ lh_status lh_batch_status_read(lh_batch_status *status, const char *output)
 {
     lh_status st = LH_OK;
     lh_batch_records records = {.n = 0}, held = {.n = 0};
-    char *path = NULL, *held_path = NULL;
+    char *target = NULL, *held_path = NULL;
+    int stream = 0;
     *status = (lh_batch_status){.state.stage = LH_BATCH_UNKNOWN};
-    LH_TRY_DONE(lh_asprintf(&path, "%s.state", output));
-    if (lh_file_exists(path)) LH_TRY_DONE(lh_batch_state_read(&status->state, path));
+    LH_TRY_DONE(lh_batch_state_of(&status->state, output));
+    LH_TRY_DONE(lh_destination_find(&target, &stream, output));
     if (status->state.stage == LH_BATCH_UNKNOWN || lh_file_exists(output)) /* a run without a line leaves none */
         LH_TRY_DONE(lh_batch_records_read(&records, output));
-    LH_TRY_DONE(lh_asprintf(&held_path, "%s.held", output));
+    LH_TRY_DONE(lh_asprintf(&held_path, "%s.held", target));
     if (lh_file_exists(held_path)) LH_TRY_DONE(lh_batch_records_read(&held, held_path));
     status->torn_bytes = records.torn_bytes;
     if (status->state.stage == LH_BATCH_RUNNING && !is_alive(&status->state, output))
         status->state.stage = LH_BATCH_KILLED;
     count_done(status, &records, &held);
+    if (status->state.stage == LH_BATCH_DONE && status->state.done < status->state.total)
+        status->state.stage = LH_BATCH_INCOMPLETE;
     LH_TRY_DONE(list_failures(status, &records));
 done:
     lh_batch_records_clear(&records);
     lh_batch_records_clear(&held);
-    lh_free(path);
+    lh_free(target);
     lh_free(held_path);
     return st;
 }

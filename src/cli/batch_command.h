@@ -7,7 +7,7 @@
 
 typedef struct lh_batch_options {
     const char *input, *from, *text, *output, *context_root, *chat_template, *shard, *metrics;
-    int check, resume, ordered;
+    int check, resume, retry_failed, ordered;
     int64_t batch, max_errors;
     double prefill_share, checkpoint_s, sync_s;
 } lh_batch_options;

@@ -33,6 +33,8 @@ lh_status lh_batch_check_input_options(const lh_batch_options *o)
     if (o->from && !o->text)
         LH_FAIL(LH_EUSAGE, "'--from' needs '--template', the prompt of each document, such as '{text} In short:'");
     if (o->text && !o->from) LH_FAIL(LH_EUSAGE, "'--template' is for documents: '--from' names them");
+    if (o->retry_failed && !o->resume)
+        LH_FAIL(LH_EUSAGE, "'--retry-failed' goes on with an output: give '--resume', too");
     if (!o->output && !o->check) LH_FAIL(LH_EUSAGE, "'--output' is required");
     if (!o->output && o->from) LH_FAIL(LH_EUSAGE, "'--from' needs '--output', beside which the requests are written");
     return o->shard ? read_shard(o->shard, &index, &count) : LH_OK;

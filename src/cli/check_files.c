@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/destination.h"
 #include "base/file.h"
 #include "base/log.h"
 #include "text/text_files.h"
@@ -70,6 +71,28 @@ done:
     return st;
 }
 
+/* LH_EUSAGE if a file that is written beside the one that an option names would change `other`. */
+static lh_status compare_beside(const lh_named_file *file, const lh_named_file *other)
+{
+    lh_status st = LH_OK;
+    int stream = 0;
+    char *target = NULL;
+    lh_buf name = {0};
+    LH_TRY_DONE(lh_destination_find(&target, &stream, file->path));
+    for (int i = 0; !stream && file->beside[i]; i++) {
+        name.bytes = 0;
+        LH_TRY_DONE(lh_buf_printf(&name, "%s%s", target, file->beside[i]));
+        if (lh_file_is_same(name.data, other->path))
+            LH_FAIL_DONE(LH_EUSAGE, "'--%s %s' also writes '%s', which %s%s: name another file", file->option,
+                         file->path, name.data, other->option ? "is that of --" : "is read",
+                         other->option ? other->option : "");
+    }
+done:
+    lh_buf_clear(&name);
+    lh_free(target);
+    return st;
+}
+
 lh_status lh_cli_check_files(const lh_options *options)
 {
     lh_status st = LH_OK;
@@ -82,6 +105,7 @@ lh_status lh_cli_check_files(const lh_options *options)
             const int seen = files[i].writes && i <= w;
             const int may = files[w].replaces && files[i].option && strcmp(files[w].replaces, files[i].option) == 0;
             if (!seen && !may) LH_TRY_DONE(compare_written(&files[w], &files[i]));
+            if (files[w].beside && i != w) LH_TRY_DONE(compare_beside(&files[w], &files[i]));
         }
     }
 done:

@@ -10,6 +10,8 @@
 #include "batch/prefills.h"
 #include "cli/batch_command.h"
 
+static const char *const beside[] = {".state", ".held", ".timings.jsonl", ".prefill", NULL};
+
 #define FIELD(member) LH_FIELD(lh_batch_options, member)
 static const lh_option rows[] = {
     {.type = LH_OPT_STR,
@@ -43,6 +45,7 @@ static const lh_option rows[] = {
      FIELD(output),
      .arg = "FILE",
      .writes = 1,
+     .beside = beside,
      .help = "The answers, one a line, appended when they are finished. Beside it: FILE.state, "
              "FILE.timings.jsonl and, with --checkpoint-every, FILE.prefill."},
     {.type = LH_OPT_FLAG,
@@ -54,6 +57,12 @@ static const lh_option rows[] = {
      .name = "resume",
      FIELD(resume),
      .help = "Go on with an output that exists: what has a line is not answered again. Without one it begins."},
+    {.type = LH_OPT_FLAG,
+     .name = "retry-failed",
+     FIELD(retry_failed),
+     .help =
+         "With --resume: try requests whose line is an error again, as the input has them now; these lines leave the "
+         "output."},
     {.type = LH_OPT_FLAG,
      .name = "ordered",
      FIELD(ordered),
@@ -177,10 +186,9 @@ static const lh_syntax syntax = {
 typedef struct run {
     lh_batch_call batch;
     lh_batch_output *output;
-    json_t *record;   /* what all lines have in common */
-    char *prefills;   /* the folder of prefills that are kept; NULL: none is ... */
-    char *options;    /* ... as JSON, for their files */
-    lh_paths damaged; /* of these */
+    json_t *record; /* what all lines have in common */
+    char *options;  /* as JSON, for the files of prefills that are kept; NULL: none is */
+    lh_batch_prefills prefills;
 } run;
 
 /* The default for contexts may refuse parts that are meant for the other: it matters where an input has contexts. */
@@ -249,10 +257,9 @@ static lh_status make_record(run *r)
 static lh_status find_prefills(run *r)
 {
     const lh_batch_options *o = &r->batch.v->own;
-    if (o->checkpoint_s < 0 || o->check) return LH_OK;
-    LH_TRY(lh_cli_record(r->batch.call, &r->options));
-    LH_TRY(lh_batch_prefills_folder(&r->prefills, o->output));
-    return o->resume ? lh_batch_prefills_probe(&r->damaged, r->prefills) : LH_OK;
+    if (o->check) return LH_OK;
+    if (o->checkpoint_s >= 0) LH_TRY(lh_cli_record(r->batch.call, &r->options));
+    return lh_batch_prefills_find(&r->prefills, o->output);
 }
 
 /* Rank 0. */
@@ -262,17 +269,20 @@ static lh_status open_files(run *r)
     const lh_batch_options *o = &b->v->own;
     const lh_engine_view *e = lh_engine_get(b->engine);
     LH_TRY(lh_batch_open_input(&r->batch, e->tokenizer, e->config->max_positions));
+    if (r->options) LH_TRY(lh_batch_prefills_check(&r->prefills));
     LH_TRY(lh_batch_output_open(&r->output, o->output, b->input,
                                 &(lh_batch_output_options){.run = r->record,
                                                            .context_root = b->context_root,
                                                            .resume = o->resume,
+                                                           .retry_failed = o->retry_failed,
                                                            .ordered = o->ordered,
                                                            .sync_s = o->sync_s,
                                                            .metrics = o->metrics,
                                                            .device = e->device,
+                                                           .prefills = &r->prefills,
                                                            .ranks = lh_world_size(b->call->world),
                                                            .replicas = b->replicas}));
-    if (r->prefills) LH_TRY(lh_batch_prefills_make(r->prefills));
+    if (r->options) LH_TRY(lh_batch_prefills_make(&r->prefills));
     const int64_t all = lh_batch_input_count(b->input), done = lh_batch_output_state(r->output)->done;
     if (done)
         lh_info("%lld of %lld requests have a line in '%s'", (long long)done, (long long)all, o->output);
@@ -321,7 +331,7 @@ static lh_status answer_all(run *r)
                                                      .profiles = &r->batch.profiles,
                                                      .format = r->batch.format,
                                                      .context_root = r->batch.context_root,
-                                                     .prefills = r->prefills,
+                                                     .prefills = r->options ? r->prefills.folder : NULL,
                                                      .model = name_of(r->batch.v->engine.model),
                                                      .run = r->record},
                                           .world = lh_world_comm(r->batch.call->world),
@@ -337,8 +347,8 @@ static lh_status answer_all(run *r)
     lh_status st = lh_batch_run(&options, &figures);
     const int ended = st != LH_OK; /* by a failure of all, or of a rank: then nobody waits for anybody */
     if (!r->output) return ended ? st : lh_comm_agree(options.world, st);
-    print_figures(r, &figures);
     st = lh_batch_output_finish(r->output, st);
+    if (st != LH_EWRITE) print_figures(r, &figures); /* else there may be no such lines */
     if (st == LH_OK) st = check_failed(r);
     return ended ? st : lh_comm_agree(options.world, st);
 }
@@ -364,7 +374,7 @@ static lh_status run_batch(lh_call *call)
     LH_TRY_DONE(lh_cli_open_world(call, files));
     LH_TRY_DONE(lh_cli_same_profiles(call, &b->profiles));
     lh_interrupt_begin();
-    lh_batch_prefills_drop(&r.damaged);
+    if (r.options && v->own.resume) lh_batch_prefills_drop(&r.prefills);
     if (v->own.check) {
         LH_TRY_DONE(lh_batch_check_all(b));
         goto done;
@@ -374,8 +384,7 @@ static lh_status run_batch(lh_call *call)
 done:
     lh_batch_output_close(r.output);
     json_decref(r.record);
-    lh_paths_clear(&r.damaged);
-    lh_free(r.prefills);
+    lh_batch_prefills_clear(&r.prefills);
     free(r.options);
     lh_batch_input_close(b->input);
     lh_chat_close(b->format);

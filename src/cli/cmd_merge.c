@@ -10,7 +10,7 @@
 struct values {
     lh_cli_common common;
     const char *out;
-    int force;
+    int force, partial;
 };
 
 #define FIELD(member) LH_FIELD(struct values, member)
@@ -24,6 +24,10 @@ static const lh_option rows[] = {
      .writes = 1,
      .help = "The file to write; '-' is standard output."},
     {.type = LH_OPT_FLAG, .name = "force", FIELD(force), .help = "Overwrite the output if it exists."},
+    {.type = LH_OPT_FLAG,
+     .name = "partial",
+     FIELD(partial),
+     .help = "Write what there is, with a warning, where requests have no line yet, or lost it."},
     {0}};
 #undef FIELD
 static const lh_option_table table = {"output", rows};
@@ -36,8 +40,9 @@ static const lh_syntax syntax = {
     .usage = "OUT… -o FILE [options]",
     .summary = "Join the outputs of batch jobs, each request once, in input order",
     .text = "Every line is written once, byte for byte, in the order of the lines of the input. A request that two "
-            "outputs answer differently is an error that names both. Outputs of several inputs follow each other in "
-            "the order in which they are given.",
+            "outputs answer differently is an error that names both; an answer stands in for an error. Outputs of "
+            "several inputs follow each other in the order in which they are given. What the files OUT.state count "
+            "and the outputs lack is an error.",
     .max_args = 1 << 16,
     .reads_args = 1,
     .groups = groups,
@@ -57,9 +62,12 @@ static lh_status run_merge(lh_call *call)
         LH_FAIL(LH_EWRITE, "'%s' exists: '--force' overwrites it", v->out);
     LH_TRY_DONE(lh_calloc(&paths, n, sizeof *paths));
     for (int64_t i = 0; i < n; i++) paths[i] = lh_options_arg(call->options, i);
-    LH_TRY_DONE(lh_batch_merge(paths, n, v->out, &merged));
+    LH_TRY_DONE(lh_batch_merge(&(lh_batch_merge_options){.paths = paths, .n = n, .out = v->out, .partial = v->partial},
+                               &merged));
     if (merged.by_file)
         lh_info("these are outputs of several inputs: their lines follow each other in the order of the files");
+    if (merged.retried)
+        lh_info("%lld errors are left out: another output has an answer, or a later error", (long long)merged.retried);
     lh_info("merged %lld outputs: %lld requests, %lld of them failed%s", (long long)n, (long long)merged.requests,
             (long long)merged.failed, merged.repeated ? "; lines that several outputs have are there once" : "");
 done:

@@ -30,13 +30,14 @@ static const lh_syntax syntax = {
     .examples = examples};
 
 /* What a stage means for who asks. */
-static const char *const meanings[LH_BATCH_STAGES] = {[LH_BATCH_RUNNING] = "running",
-                                                      [LH_BATCH_DONE] = "done: every request has its line",
-                                                      [LH_BATCH_INTERRUPTED] = "interrupted: resume it",
-                                                      [LH_BATCH_FAILED] = "ended by a failure: resume it",
-                                                      [LH_BATCH_KILLED] = "killed, or lost with its node: resume it",
-                                                      [LH_BATCH_UNKNOWN] =
-                                                          "not known: there is no file with its state"};
+static const char *const meanings[LH_BATCH_STAGES] = {
+    [LH_BATCH_RUNNING] = "running",
+    [LH_BATCH_DONE] = "done: every request has its line",
+    [LH_BATCH_INTERRUPTED] = "interrupted: resume it",
+    [LH_BATCH_FAILED] = "ended by a failure: resume it",
+    [LH_BATCH_KILLED] = "killed, or lost with its node: resume it",
+    [LH_BATCH_INCOMPLETE] = "incomplete: it was done, and lines are missing now, resume it",
+    [LH_BATCH_UNKNOWN] = "not known: there is no file with its state"};
 
 static lh_status print_time(lh_buf *text, const char *what, int64_t when)
 {

@@ -86,6 +86,7 @@ static lh_status begin_log(const lh_options *options, const lh_cli_common *commo
         return lh_fail(LH_EUSAGE, __FILE__, __LINE__, "'--verbose' and '--quiet' contradict each other, give one");
     if (common->verbose) lh_log_set_level(LH_LOG_DEBUG);
     if (common->quiet) lh_log_set_level(LH_LOG_WARN);
+    lh_options_note_replaced(options);
     LH_TRY(lh_cli_check_files(options)); /* before a line is appended to an input */
     return common->log_file ? lh_log_open(common->log_file) : LH_OK;
 }

@@ -100,10 +100,16 @@ lh_status rig_answer(rig_batch *b)
     lh_batch_output *output = NULL;
     lh_buf line = {0};
     json_t *run = rig_run();
-    const lh_batch_output_options options = {
-        .run = run, .resume = b->resume, .ordered = b->ordered, .sync_s = 1, .ranks = 2, .replicas = 1};
+    const lh_batch_output_options options = {.run = run,
+                                             .resume = b->resume,
+                                             .retry_failed = b->retry_failed,
+                                             .ordered = b->ordered,
+                                             .sync_s = 1,
+                                             .ranks = 2,
+                                             .replicas = 1};
     b->answered = 0;
     lh_status st = lh_batch_input_open(&input, "in.jsonl");
+    if (st == LH_OK && b->parts) st = lh_batch_input_shard(input, b->part, b->parts);
     if (st == LH_OK) st = lh_batch_output_open(&output, "out.jsonl", input, &options);
     for (int64_t k = 0; st == LH_OK && k < lh_batch_input_count(input) && b->answered < b->limit; k++) {
         lh_batch_put put = {.i = b->order ? b->order[k] : k};

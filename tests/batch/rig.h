@@ -38,7 +38,8 @@ json_t *rig_run(void);
 /* Opens in.jsonl and out.jsonl and answers requests, those of `order` (NULL: of the input) that have no answer, `limit`
  * of them; ends as a kill does, or with `how` if that is not negative. Returns what opening or putting gave. */
 typedef struct rig_batch {
-    int resume, ordered;
+    int resume, ordered, retry_failed;
+    int64_t parts, part; /* 0 parts: the whole input */
     int64_t limit;
     const int64_t *order; /* [count of the input] */
     int how;

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -325,6 +326,108 @@ START_TEST(test_two_runs_do_not_write_one_output)
 }
 END_TEST
 
+/* What is written then is nowhere: removed, renamed, or another file has the name, which is left alone. */
+START_TEST(test_an_output_that_loses_its_name_ends_the_run)
+{
+    lh_batch_input *input = NULL;
+    lh_batch_output *output = NULL;
+    lh_batch_status status;
+    json_t *run = rig_run();
+    rig_enter();
+    rig_input("in.jsonl", 2);
+    for (int way = 0; way < 3; way++) {
+        lh_buf line = {0};
+        lh_batch_put put = {.i = 0};
+        OK(lh_batch_input_open(&input, "in.jsonl"));
+        OK(lh_batch_output_open(&output, "out.jsonl", input,
+                                &(lh_batch_output_options){.run = run, .sync_s = way ? 3600 : 0}));
+        if (way == 0) unlink("out.jsonl");
+        if (way >= 1) rename("out.jsonl", "moved");
+        if (way == 2) rig_text("out.jsonl", "");
+        OK(rig_line(input, 0, run, &line, &put.failed));
+        put.line = line.data;
+        put.bytes = line.bytes;
+        const lh_status st = lh_batch_output_put(output, &put);
+        ck_assert_int_eq(st, way ? LH_OK : LH_EWRITE); /* it is asked at every sync */
+        FAILS(lh_batch_output_finish(output, st), LH_EWRITE, "'out.jsonl' was removed, renamed or replaced while");
+        lh_batch_output_close(output);
+        ck_assert_int_eq(rig_size("out.jsonl"), way == 2 ? 0 : -1);
+        OK(lh_batch_status_read(&status, "out.jsonl"));
+        ck_assert(status.state.stage == LH_BATCH_FAILED && status.state.done == 0);
+        lh_batch_status_clear(&status);
+        lh_batch_input_close(input);
+        lh_buf_clear(&line);
+    }
+    json_decref(run);
+    rig_leave();
+}
+END_TEST
+
+/* Errors leave the output, and their requests are answered as the input has them now; nothing else changes. */
+START_TEST(test_requests_that_failed_are_tried_again)
+{
+    lh_buf in = {0}, want = {0}, is = {0};
+    rig_enter();
+    for (int ordered = 0; ordered <= 1; ordered++) {
+        rig_batch again = {.resume = 1, .limit = ALL, .order = mixed, .ordered = ordered, .how = LH_OK};
+        rig_input("in.jsonl", COUNT);
+        rig_read("in.jsonl", &in);
+        strstr(in.data, "\"max_tokens\":7")[13] = '0'; /* of r0; line 7 fails, too */
+        rig_file("in.jsonl", in.data, in.bytes);
+        const int64_t most = ordered ? COUNT - 2 : ALL; /* some lines are held */
+        OK(rig_answer(&(rig_batch){.limit = most, .order = mixed, .ordered = ordered, .how = -1}));
+        chmod("out.jsonl", 0600);
+        strstr(in.data, "\"max_tokens\":0")[13] = '7';
+        memcpy(strstr(in.data, "{\"number\": 6"), "{\"custom_id\":", 13);
+        rig_file("in.jsonl", in.data, in.bytes);
+        rig_read("out.jsonl", &is);
+        FAILS(rig_answer(&again), LH_EUSAGE, "'--retry-failed' tries requests that failed again");
+        again.retry_failed = 1;
+        OK(rig_answer(&again));
+        rename("out.jsonl", "again.jsonl");
+        undisturbed(&want);
+        rig_read("again.jsonl", &is);
+        if (ordered) ck_assert_str_eq(want.data, is.data);
+        same_lines(&want, "again.jsonl");
+        struct stat info;
+        ck_assert(stat("again.jsonl", &info) == 0 && (info.st_mode & 0777) == 0600);
+    }
+    rig_input("in.jsonl", COUNT);
+    rig_batch other = {.resume = 1, .retry_failed = 1, .limit = ALL, .how = LH_OK};
+    OK(rig_answer(&(rig_batch){.limit = ALL, .how = LH_OK}));
+    rig_read("out.jsonl", &want);
+    rig_input("in.jsonl", 7); /* answers without a request: refused before anything is changed */
+    FAILS(rig_answer(&other), LH_EUSAGE, "'in.jsonl' changed after 2 of its requests were answered");
+    rig_read("out.jsonl", &is);
+    ck_assert_str_eq(want.data, is.data);
+    lh_buf_clear(&in);
+    lh_buf_clear(&want);
+    lh_buf_clear(&is);
+    rig_leave();
+}
+END_TEST
+
+START_TEST(test_answers_of_another_part_are_named_so)
+{
+    rig_batch again = {.resume = 1, .limit = ALL, .how = LH_OK, .parts = 2, .part = 1};
+    lh_buf in = {0}, grown = {0};
+    rig_enter();
+    rig_input("in.jsonl", COUNT);
+    OK(rig_answer(&(rig_batch){.limit = ALL, .how = LH_OK, .parts = 2}));
+    FAILS(rig_answer(&again), LH_EUSAGE,
+          "'out.jsonl' answers 5 requests of another part of 'in.jsonl': line 1 ('r0'), line 3 ('r2')");
+    again.part = 0;
+    OK(rig_answer(&again));
+    rig_read("in.jsonl", &in);
+    OK(lh_buf_printf(&grown, "{\"custom_id\":\"first\"}\n%s", in.data));
+    rig_file("in.jsonl", grown.data, grown.bytes);
+    FAILS(rig_answer(&again), LH_EUSAGE, "lines that were added before others change the parts, too");
+    lh_buf_clear(&in);
+    lh_buf_clear(&grown);
+    rig_leave();
+}
+END_TEST
+
 /* A disk that is full: here a file that may not grow. What was complete stays, and the run goes on later. */
 START_TEST(test_a_full_disk_leaves_whole_lines)
 {
@@ -409,6 +512,13 @@ START_TEST(test_the_state_says_how_a_run_ended)
     ck_assert_int_eq(status.state.failed, 1);
     ck_assert_ptr_nonnull(strstr(status.failures.data, "line 7: invalid_request: "));
     lh_batch_status_clear(&status);
+    ck_assert_int_eq(symlink("out.jsonl", "link"), 0); /* the state is beside what a link leads to */
+    OK(lh_batch_status_read(&status, "link"));
+    ck_assert(status.state.stage == LH_BATCH_DONE && status.state.done == COUNT);
+    lh_batch_status_clear(&status);
+    rename("out.jsonl", "moved");
+    has_stage(LH_BATCH_INCOMPLETE, 0);
+    rename("moved", "out.jsonl");
     unlink("out.jsonl.state");
     has_stage(LH_BATCH_UNKNOWN, COUNT);
     rig_text("out.jsonl.state", "{\"state\":\"dancing\"}");
@@ -568,6 +678,9 @@ int main(void)
                                   test_what_does_not_belong_together_is_refused,
                                   test_an_input_may_grow,
                                   test_two_runs_do_not_write_one_output,
+                                  test_an_output_that_loses_its_name_ends_the_run,
+                                  test_requests_that_failed_are_tried_again,
+                                  test_answers_of_another_part_are_named_so,
                                   test_a_full_disk_leaves_whole_lines,
                                   test_the_state_says_how_a_run_ended,
                                   test_timings_go_to_a_file_beside_it,

@@ -132,7 +132,7 @@ START_TEST(test_a_file_of_no_use_is_dropped)
         "out.jsonl.prefill/1.h5) - 400000)) 2> dd");
     goes_on(3, "", FROM_ITS_START);
     take_kept();
-    must("mv out.jsonl.prefill/1.h5 out.jsonl.prefill/3.h5 && cp in.jsonl out.jsonl.prefill/7.h5");
+    must("mv out.jsonl.prefill/1.h5 out.jsonl.prefill/3.h5");
     goes_on(1, "", "longhaul: warning: a prompt is read from its start: 'out.jsonl.prefill/3.h5' is the prefill of");
     take_kept(); /* nothing is answered yet: another policy is another run */
     program_run(&r, 2, BATCH "0 --resume --policy snapkv");
@@ -148,6 +148,31 @@ START_TEST(test_a_file_of_no_use_is_dropped)
     program_run(&r, 1, BATCH "-1");
     program_exits(&r, 0);
     must("cmp out.jsonl changed && ! cmp -s changed whole.jsonl && mv before in.jsonl");
+    program_clear(&r);
+}
+END_TEST
+
+/* Files of other kinds and names, links, and the folder that a link leads to: nothing of them is read or removed. */
+START_TEST(test_a_batch_removes_nothing_that_it_did_not_write)
+{
+    program_result r = {0};
+    must("rm -rf out.jsonl* mine && mkdir mine && cp m.h5 mine/1.h5 && cp m.h5 mine/m.h5 && touch mine/a.partial");
+    must("ln -s mine out.jsonl.prefill");
+    program_run(&r, 2, BATCH "-1 --resume");
+    program_exits(&r, 0);
+    must("test -L out.jsonl.prefill -a -e mine/1.h5 -a -e mine/m.h5 -a -e mine/a.partial && rm out.jsonl");
+    program_refuses(2, 6, "cannot keep prefills in 'out.jsonl.prefill': 'out.jsonl.prefill' is none of a batch",
+                    "batch -m m.h5 -i in.jsonl -o out.jsonl --checkpoint-every 0");
+    end_at(1, 3, "kill -KILL $p", 128 + 9);
+    must(
+        "cp mine/1.h5 out.jsonl.prefill/9.h5; ln -s ../m.h5 out.jsonl.prefill/8.h5; touch out.jsonl.prefill/x.partial");
+    program_run(&r, 1, BATCH "0 --resume");
+    program_exits(&r, 6);
+    ck_assert_msg(strstr(r.err.data, "'out.jsonl.prefill/8.h5' is none of a batch, move it away"), "%s", r.err.data);
+    program_run(&r, 1, BATCH "-1 --resume"); /* its own prefill goes, and that alone */
+    program_exits(&r, 0);
+    must("cd out.jsonl.prefill && test \"$(ls | tr '\\n' ' ')\" = '8.h5 9.h5 x.partial ' && cmp 9.h5 ../m.h5");
+    must("rm -r out.jsonl.prefill mine");
     program_clear(&r);
 }
 END_TEST
@@ -198,6 +223,7 @@ int main(void)
                                   test_replicas_keep_what_they_read,
                                   test_a_run_that_is_asked_to_end_keeps_its_prefill,
                                   test_a_file_of_no_use_is_dropped,
+                                  test_a_batch_removes_nothing_that_it_did_not_write,
                                   test_files_are_of_runs_that_resume,
                                   NULL};
     program_result r = {0};

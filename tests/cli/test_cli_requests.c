@@ -505,7 +505,8 @@ START_TEST(test_parts_of_an_input_are_the_whole)
         ck_assert_msg(r.code == 0 || r.code == 1, "ended with %d: %s", r.code, r.err.data);
     }
     check_as_whole("part0.jsonl part1.jsonl part2.jsonl");
-    program_refuses(1, 2, "changed after", BATCH " -o part0.jsonl --budget 24 --shard 1/3 --resume");
+    program_refuses(1, 2, "requests of another part of 'in.jsonl'",
+                    BATCH " -o part0.jsonl --budget 24 --shard 1/3 --resume");
     program_refuses(1, 2, "'--shard' got '3/3', it must be I/N", BATCH " -o x.jsonl --shard 3/3");
     program_run(&r, 1, BATCH " -o x.jsonl --shard 99/100"); /* an empty part is done */
     program_exits(&r, 0);
@@ -543,6 +544,51 @@ START_TEST(test_a_check_tells_what_a_run_will_do)
     program_run(&r, 1, "batch -m tiny.h5 -i in.jsonl --memory 1M --check"); /* a check is made anywhere */
     program_exits(&r, 1);
     ck_assert_ptr_nonnull(strstr(r.err.data, "how long it takes cannot be measured here"));
+    program_clear(&r);
+}
+END_TEST
+
+/* On any number of ranks: errors leave the output, and mended requests are answered. */
+START_TEST(test_failed_requests_are_tried_again)
+{
+    program_result r = {0};
+    for (int ranks = 1; ranks <= 3; ranks++) {
+        unlink("again.jsonl");
+        program_file("mend.jsonl", "{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"/v1/completions\",\"body\":"
+                                   "{\"prompt\":\"It was\",\"stop\":[\"\"]}}\n"
+                                   "{\"custom_id\":\"b\",\"method\":\"POST\",\"url\":\"/v1/completions\",\"body\":"
+                                   "{\"prompt\":\"It was\"}}\n");
+        program_run(&r, ranks, "batch -m tiny.h5 -i mend.jsonl -o again.jsonl -n 3");
+        program_exits(&r, 1);
+        program_run(&r, 1,
+                    "--version > version; sed 's/,\"stop\":..../\\n/' mend.jsonl | sed '/^}}/d;s/was\"$/was\"}}/' > m; "
+                    "mv m mend.jsonl");
+        program_run(&r, ranks, "batch -m tiny.h5 -i mend.jsonl -o again.jsonl -n 3 --resume --retry-failed");
+        program_exits(&r, 0);
+        ck_assert_ptr_nonnull(strstr(r.err.data, "requests that failed are tried again"));
+        program_run(&r, 1, "status again.jsonl");
+        ck_assert_ptr_nonnull(strstr(r.out.data, "2 of 2 (100.0%) done, 0 of them failed"));
+    }
+    program_refuses(1, 2, "give '--resume', too", "batch -m tiny.h5 -i mend.jsonl -o again.jsonl --retry-failed");
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_an_output_that_is_removed_while_it_is_written_ends_all_ranks)
+{
+    program_result r = {0};
+    write_requests();
+    for (int ranks = 1; ranks <= 3; ranks++) {
+        unlink("gone.jsonl");
+        program_run(&r, ranks,
+                    BATCH
+                    " -o gone.jsonl -n 200 --ignore-eos --sync 0 --batch 1 --tp 1 & p=$!; until [ -s gone.jsonl ]; do "
+                    "sleep 0.01; done; rm gone.jsonl; wait $p");
+        program_exits(&r, 6);
+        program_says(&r, "'gone.jsonl' was removed, renamed or replaced while this run wrote it");
+        program_run(&r, 1, "status gone.jsonl");
+        ck_assert_ptr_nonnull(strstr(r.out.data, "gone.jsonl: ended by a failure: resume it"));
+    }
     program_clear(&r);
 }
 END_TEST
@@ -662,6 +708,8 @@ int main(void)
                                   test_a_context_that_changed_after_it_was_answered_is_refused,
                                   test_parts_of_an_input_are_the_whole,
                                   test_a_check_tells_what_a_run_will_do,
+                                  test_failed_requests_are_tried_again,
+                                  test_an_output_that_is_removed_while_it_is_written_ends_all_ranks,
                                   test_documents_are_requests,
                                   test_a_context_stays_in_its_folder,
                                   test_a_request_neither_controls_the_terminal_nor_opens_a_file_to_others,
