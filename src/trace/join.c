@@ -1,10 +1,8 @@
 #include "trace/join.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/hash.h"
@@ -228,18 +226,16 @@ done:
     return st;
 }
 
+static int is_segment(const void *self, const char *name)
+{
+    (void)self;
+    return lh_segment_is_file(name);
+}
+
 /* The segments, what a killed run left of one that was being written, and their folder. */
 static void remove_folder(const char *folder)
 {
-    DIR *entries = opendir(folder);
-    if (!entries) return;
-    for (struct dirent *e; (e = readdir(entries));) {
-        char *path = NULL;
-        if (e->d_name[0] != '.' && lh_path_join(&path, folder, e->d_name) == LH_OK) unlink(path);
-        lh_free(path);
-    }
-    closedir(entries);
-    rmdir(folder);
+    lh_folder_clean(folder, is_segment, NULL);
 }
 
 lh_status lh_trace_folder(char **out, const char *path)

@@ -11,28 +11,57 @@ enum { CHUNK_LEAST = 4 << 10, CHUNK_MOST = 1 << 20 }; /* bytes; HDF5 holds one c
 
 static const char place[] = "at"; /* attribute: "0,3,0" */
 
+/* %n comes behind the whole name. */
 static const struct {
     const char *written, *read;
-} names[] = {[LH_SEGMENT_OF_LAYER] = {"prefill-l%03lld-r%03d", "prefill-l%lld-r%d.h5"},
-             [LH_SEGMENT_OF_ROWS] = {"after-n%04lld-r%03d", "after-n%lld-r%d.h5"}};
+} names[] = {[LH_SEGMENT_OF_LAYER] = {"prefill-l%03lld-r%03d", "prefill-l%lld-r%d.h5%n"},
+             [LH_SEGMENT_OF_ROWS] = {"after-n%04lld-r%03d", "after-n%lld-r%d.h5%n"}};
 
 void lh_segment_name(char out[LH_SEGMENT_NAME], lh_segment_kind kind, int64_t number, int rank)
 {
     snprintf(out, LH_SEGMENT_NAME, names[kind].written, (long long)number, rank);
 }
 
+/* Kind and number of a segment by the beginning of its file's name. Returns the bytes of the name; 0: it is none of a
+ * layer or of rows. */
+static int read_name(const char *file, lh_segment_kind *kind, int64_t *number)
+{
+    for (int k = LH_SEGMENT_OF_LAYER; k <= LH_SEGMENT_OF_ROWS; k++) {
+        long long n = 0;
+        int rank = 0, bytes = 0;
+        if (sscanf(file, names[k].read, &n, &rank, &bytes) != 2 || bytes == 0) continue;
+        *kind = (lh_segment_kind)k;
+        *number = n;
+        return bytes;
+    }
+    return 0;
+}
+
 lh_segment_kind lh_segment_kind_of(const char *file, int64_t *number)
 {
     const char *slash = strrchr(file, '/');
-    long long n = 0;
-    int rank;
-    for (int k = LH_SEGMENT_OF_LAYER; k <= LH_SEGMENT_OF_ROWS; k++) {
-        if (sscanf(slash ? slash + 1 : file, names[k].read, &n, &rank) != 2) continue;
-        *number = n;
-        return (lh_segment_kind)k;
-    }
+    lh_segment_kind kind = LH_SEGMENT_OF_RUN;
     *number = 0;
-    return LH_SEGMENT_OF_RUN;
+    read_name(slash ? slash + 1 : file, &kind, number);
+    return kind;
+}
+
+/* "" of a file that was written to its end, ".HOST.PID.partial" of another one. */
+static int is_end(const char *text)
+{
+    const char *dot = strrchr(text, '.');
+    return !*text || (*text == '.' && dot > text && strcmp(dot, ".partial") == 0);
+}
+
+int lh_segment_is_file(const char *file)
+{
+    static const char *const of_runs[] = {"run.h5", "run-end.h5", "prompt.h5"};
+    lh_segment_kind kind;
+    int64_t number;
+    const int bytes = read_name(file, &kind, &number);
+    for (size_t i = 0; i < sizeof of_runs / sizeof *of_runs; i++)
+        if (strncmp(file, of_runs[i], strlen(of_runs[i])) == 0 && is_end(file + strlen(of_runs[i]))) return 1;
+    return bytes && is_end(file + bytes);
 }
 
 void lh_segment_clear(lh_segment *s)

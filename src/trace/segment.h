@@ -9,10 +9,13 @@
 enum { LH_TRACE_SCHEMA = 1, LH_SEGMENT_NAME = 64 };
 
 /* What a segment is of: the run, a layer of the prompt, or a stretch of rows after it; these of each rank. Its name
- * says so: "run", "prefill-l003-r001", "after-n0002-r001". */
+ * says so: "run", "prompt" and "run-end", "prefill-l003-r001", "after-n0002-r001". */
 typedef enum lh_segment_kind { LH_SEGMENT_OF_RUN, LH_SEGMENT_OF_LAYER, LH_SEGMENT_OF_ROWS } lh_segment_kind;
 void lh_segment_name(char out[LH_SEGMENT_NAME], lh_segment_kind kind, int64_t number, int rank);
 lh_segment_kind lh_segment_kind_of(const char *file, int64_t *number);
+
+/* 1 for the name of a segment's file, without a folder, or of one that was not written to its end. */
+int lh_segment_is_file(const char *file);
 
 /* Part of an array: elements [at, at + shape.dims) of it. */
 typedef struct lh_slab {

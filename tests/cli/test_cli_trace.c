@@ -280,7 +280,8 @@ START_TEST(test_a_killed_run_leaves_what_it_had)
     program_exits(&r, 0);
     program_run(&r, 1, "--version > /dev/null; touch k.h5.elsewhere.7.partial");
     program_refuses(1, 6, "process 7 of host elsewhere writes it; if it has ended, delete", "trace --join k.h5");
-    program_run(&r, 1, "--version > /dev/null; rm k.h5.elsewhere.7.partial");
+    program_run(
+        &r, 1, "--version > /dev/null; rm k.h5.elsewhere.7.partial; touch k.h5.segments/notes k.h5.segments/x.partial");
     program_refuses(1, 6, "the segments of an unfinished trace", "trace -m tiny.h5 --chat=off -f text -n 2 -o k.h5");
     program_run(&r, 1, "trace --join k.h5");
     program_exits(&r, 0);
@@ -294,6 +295,11 @@ START_TEST(test_a_killed_run_leaves_what_it_had)
     ck_assert_ptr_null(strstr(r.out.data, "\nSteps after the prompt"));
     ck_assert_ptr_nonnull(strstr(r.out.data, "whole_run: no\n"));
     program_run(&r, 1, "replay k.h5 --policy snapkv --budget 20%% -q");
+    program_exits(&r, 0);
+    /* what is no segment stays */
+    program_run(&r, 1,
+                "--version > /dev/null; [ \"$(ls k.h5.segments | tr '\\n' ' ')\" = 'notes x.partial ' ] && rm -r "
+                "k.h5.segments");
     program_exits(&r, 0);
     program_refuses(1, 3, "there is no folder 'k.h5.segments'", "trace --join k.h5");
     program_clear(&r);
