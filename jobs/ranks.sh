@@ -8,7 +8,7 @@
 #   JOB_RESTARTS=N    how often an interrupted job is queued again (5)
 
 jobs=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
-job=${SLURM_JOB_ID:-$$}
+job=${SLURM_JOB_ID:-$(date +%Y%m%dT%H%M%S)-$$}
 ranks=${SLURM_NTASKS:-${RANKS:-1}}
 
 fail() {
@@ -82,8 +82,11 @@ end_job() {
     local status=$1
     shift
     if [ "$status" = 75 ] && [ -n "${SLURM_JOB_ID:-}" ] && [ "${SLURM_RESTART_COUNT:-0}" -lt "${JOB_RESTARTS:-5}" ]; then
-        echo "interrupted: the job is queued again"
-        scontrol requeue "$SLURM_JOB_ID"
+        if scontrol requeue "$SLURM_JOB_ID"; then
+            echo "interrupted: the job is queued again"
+        else
+            echo "interrupted, and Slurm did not queue the job again: submit it again to go on" >&2
+        fi
     elif [ "$status" = 0 ]; then
         rm -f "$@"
     fi

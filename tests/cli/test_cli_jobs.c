@@ -97,13 +97,85 @@ START_TEST(test_an_interrupted_job_is_queued_again_and_goes_on)
     program_run(&r, 1, job, 1, 0);
     program_exits(&r, 0);
     ck_assert_ptr_null(strstr(r.out.data, "requeue"));
-    program_run(&r, 1, "--version > version; grep -e '--load-cache longhaul-17.cache.h5 --max-new 4' srun.log");
+    program_run(&r, 1,
+                "--version > version; grep -e '--load-cache longhaul-17-[0-9a-f]*.cache.h5 --max-new 4' srun.log");
     program_exits(&r, 0);
-    program_run(&r, 1, "--version > version; ls longhaul-17.cache.h5");
+    program_run(&r, 1, "--version > version; ls longhaul-17-*.cache.h5");
     program_exits(&r, 2); /* nothing is left of it */
     program_run(&r, 1, job, 5, 1);
     program_exits(&r, 75);
     ck_assert_ptr_null(strstr(r.out.data, "requeue"));
+    program_clear(&r);
+}
+END_TEST
+
+/* A job number comes again, and so does a process number where there is no Slurm. */
+START_TEST(test_a_cache_answers_about_its_own_document_alone)
+{
+    static const char job[] = "--version > version; export SLURM_JOB_ID=22 INTERRUPT=%d; " JOB_LINE
+                              "tiny.h5 %s '%s' --budget 40 -- --max-new 4 --ignore-eos";
+    static const char *const others[][2] = {{"page", "Who did it?"}, {"book", "Why?"}};
+    program_result r = {0};
+    program_run(&r, 1, job, 1, "book", "Who did it?");
+    program_exits(&r, 75);
+    for (int i = 0; i < 2; i++) {
+        program_run(&r, 1, job, 0, others[i][0], others[i][1]);
+        program_exits(&r, 0);
+        program_run(&r, 1, "--version > version; grep -e '--save-cache longhaul-22-[0-9a-f]*.cache.h5' srun.log");
+        program_exits(&r, 0);
+    }
+    program_run(&r, 1, job, 0, "book", "Who did it?");
+    program_exits(&r, 0);
+    program_run(&r, 1, "--version > version; grep -e '--load-cache longhaul-22-' srun.log");
+    program_exits(&r, 0);
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_a_document_that_is_missing_is_said_once)
+{
+    program_result r = {0};
+    program_run(&r, 1, JOB "tiny.h5 none 'Who did it?' --budget 40");
+    program_exits(&r, 3);
+    program_says(&r, "cannot open 'none'");
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_a_job_that_slurm_does_not_queue_again_says_so)
+{
+    program_result r = {0};
+    program_run(&r, 1,
+                "--version > version; mkdir -p full; cp bin/srun full; printf '#!/bin/sh\\n[ $1 != requeue ]\\n' > "
+                "full/scontrol; chmod +x full/scontrol; SLURM_JOB_ID=23 INTERRUPT=1 LONGHAUL=" LONGHAUL
+                " PATH=$PWD/full:$PATH bash " SOURCE_DIR
+                "/jobs/longhaul.sbatch tiny.h5 book 'Who did it?' --budget 40 -- --max-new 4");
+    program_exits(&r, 75);
+    ck_assert_msg(strstr(r.err.data, "Slurm did not queue the job again: submit it again") != NULL, "%s", r.err.data);
+    ck_assert_ptr_null(strstr(r.out.data, "the job is queued again"));
+    program_clear(&r);
+}
+END_TEST
+
+/* The original is found whatever its path is, and no file of another folder is sourced in its place. */
+START_TEST(test_a_script_in_a_folder_with_blanks_finds_itself)
+{
+    static const char *const scripts[] = {"longhaul", "array", "eval", "trace"};
+    program_result r = {0};
+    program_run(&r, 1,
+                "--version > version; mkdir -p 'my dir/my jobs' spool asks && cp " SOURCE_DIR
+                "/jobs/* 'my dir/my jobs' && echo 'echo a planted ranks.sh runs; exit 9' > ranks.sh && "
+                "cp bin/srun asks && printf '#!/bin/sh\\necho JobId=24 JobName=x\\necho \"   Command=$PWD/my dir/my "
+                "jobs/$JOB.sbatch a/b.sbatch c\"\\n' > asks/scontrol && chmod +x asks/scontrol");
+    program_exits(&r, 0);
+    for (size_t i = 0; i < sizeof scripts / sizeof *scripts; i++) {
+        program_run(&r, 1,
+                    "--version > version; cp " SOURCE_DIR "/jobs/%s.sbatch spool/slurm_script; JOB=%s SLURM_JOB_ID=24 "
+                    "LONGHAUL=" LONGHAUL " PATH=$PWD/asks:$PATH bash spool/slurm_script",
+                    scripts[i], scripts[i]);
+        program_exits(&r, 2);
+        ck_assert_msg(strstr(r.err.data, "error: usage: sbatch ") != NULL, "%s%s", r.out.data, r.err.data);
+    }
     program_clear(&r);
 }
 END_TEST
@@ -121,7 +193,7 @@ START_TEST(test_a_job_that_goes_on_has_the_options_it_was_given)
     program_run(&r, 1, job, 1, 0);
     program_exits(&r, 0);
     program_run(&r, 1,
-                "--version > version; grep -e '--load-cache longhaul-19.cache.h5 --dtype f32 --kv-dtype=f32 "
+                "--version > version; grep -e '--load-cache longhaul-19-[0-9a-f]*.cache.h5 --dtype f32 --kv-dtype=f32 "
                 "--deterministic --max-new 150 --ignore-eos' srun.log");
     program_exits(&r, 0);
     program_clear(&r);
@@ -157,6 +229,37 @@ START_TEST(test_parts_that_cannot_be_joined_fail_the_job)
                     fails ? "$PWD/mergeless" : LONGHAUL);
         program_exits(&r, fails ? 6 : 0);
     }
+    program_clear(&r);
+}
+END_TEST
+
+/* A part whose output is gone is not an empty one; a part without a request has no output. */
+START_TEST(test_a_part_that_is_lost_fails_the_array)
+{
+    static const char part[] =
+        "--version > version; SLURM_JOB_ID=25 PART=%d LONGHAUL=" LONGHAUL " PATH=$PWD/bin:$PATH bash " SOURCE_DIR
+        "/jobs/array.sbatch 3 parts.jsonl -m tiny.h5 -i two.jsonl -q";
+    program_result r = {0};
+    program_file("two.jsonl", "{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"/v1/completions\",\"body\":"
+                              "{\"prompt\":\"It was\",\"max_tokens\":2}}\n"
+                              "{\"custom_id\":\"b\",\"method\":\"POST\",\"url\":\"/v1/completions\",\"body\":"
+                              "{\"prompt\":\"It was\",\"max_tokens\":2}}\n");
+    for (int i = 0; i < 2; i++) {
+        program_run(&r, 1, part, i);
+        program_exits(&r, 0);
+        ck_assert_msg(strstr(r.out.data, "is not done yet") != NULL, "%s", r.out.data);
+    }
+    rename("parts.jsonl.0-of-3", "away");
+    program_run(&r, 1, part, 2);
+    program_exits(&r, 3);
+    ck_assert_msg(strstr(r.err.data, "'parts.jsonl.0-of-3' is gone, and had the lines of 1 requests") != NULL, "%s",
+                  r.err.data);
+    ck_assert(access("parts.jsonl", F_OK) != 0);
+    rename("away", "parts.jsonl.0-of-3");
+    program_run(&r, 1, part, 2);
+    program_exits(&r, 0);
+    program_run(&r, 1, "--version > version; grep -c custom_id parts.jsonl");
+    ck_assert_str_eq(r.out.data, "2\n");
     program_clear(&r);
 }
 END_TEST
@@ -212,6 +315,11 @@ int main(void)
                                   test_a_job_on_several_nodes_counts_the_memory_of_each,
                                   test_a_job_finds_the_program_or_says_where_it_may_be,
                                   test_an_interrupted_job_is_queued_again_and_goes_on,
+                                  test_a_cache_answers_about_its_own_document_alone,
+                                  test_a_document_that_is_missing_is_said_once,
+                                  test_a_job_that_slurm_does_not_queue_again_says_so,
+                                  test_a_script_in_a_folder_with_blanks_finds_itself,
+                                  test_a_part_that_is_lost_fails_the_array,
                                   test_a_job_that_goes_on_has_the_options_it_was_given,
                                   test_a_job_needs_no_answer_of_scontrol,
                                   test_parts_that_cannot_be_joined_fail_the_job,
@@ -223,6 +331,7 @@ int main(void)
     program_file("book",
                  "It was the best of times, it was the worst of times, it was the age of wisdom, it was the age of "
                  "foolishness, it was the epoch of belief, it was the epoch of incredulity.\n");
+    program_file("page", "It was the season of light, it was the season of darkness, it was the spring of hope.\n");
     program_must(mkdir("bin", 0777) == 0, "a folder for srun");
     /* Its own options go, the program and its arguments stay. */
     program_file("bin/srun", "#!/bin/sh\nwhile [ \"${1#-}\" != \"$1\" ]; do shift; done\necho \"$@\" >srun.log\n"

@@ -80,15 +80,17 @@ ends_well() {
 
 not() { ! "$@"; }
 
+has_cache() { compgen -G "longhaul-$1-*.cache.h5" >/dev/null; }
+
 # A job whose answer takes some seconds, interrupted when its prompt has been read.
 interrupted_job() {
     job=$(submit longhaul.sbatch -- --max-new 1200 --ignore-eos)
-    law "job $job saves its cache" wait_for 60 test -e "longhaul-$job.cache.h5"
+    law "job $job saves its cache" wait_for 60 has_cache "$job"
 }
 goes_on() {
     ends_well "$job" 1 90
     law "it went on from its cache" has_text "$job" 'as the cache was saved'
-    law "and left none" [ ! -e "longhaul-$job.cache.h5" ]
+    law "and left none" not has_cache "$job"
 }
 
 mkdir "$folder/work"
