@@ -28,11 +28,17 @@ done:
 /* A tokenizer.json and its companion files. If it does not exist, *tok stays NULL and nothing is appended. */
 static lh_status read_json(const char *path, const char *folder, lh_tokenizer **tok, lh_buf *json, lh_buf *meta)
 {
-    int64_t start = json->bytes, meta_start = meta->bytes;
+    int64_t start = json->bytes, meta_start = meta->bytes, added = 0;
     if (!lh_file_exists(path)) return LH_OK;
     LH_TRY(lh_hint_pointer(path));
     LH_TRY(lh_file_read_regular(json, path, JSON_BYTES));
     LH_TRY(lh_tokenizer_parse(tok, path, json->data + start, json->bytes - start, NULL, 0));
+    LH_TRY(lh_tokenizer_add_missing(*tok, folder, json, start, &added));
+    if (added) {
+        lh_tokenizer_close(*tok);
+        *tok = NULL;
+        LH_TRY(lh_tokenizer_parse(tok, path, json->data + start, json->bytes - start, NULL, 0));
+    }
     LH_TRY(lh_tokenizer_meta_folder(*tok, folder, meta));
     LH_TRY(lh_tokenizer_apply_meta(*tok, path, meta->data + meta_start, meta->bytes - meta_start));
     return LH_OK;

@@ -322,9 +322,9 @@ static const token *longest_at(const lh_added *added, lh_added_pass pass, lh_sub
 
 void lh_added_next(const lh_added *added, lh_added_pass pass, lh_subject text, lh_added_mask mask, lh_added_hit *hit)
 {
-    int64_t before = hit->end;
+    const int64_t before = hit->end;
     hit->found = 0;
-    for (int64_t at = before; at < text.bytes; at++) {
+    for (int64_t at = hit->next; at < text.bytes; at++) {
         const token *longest = longest_at(added, pass, text, mask, at);
         if (!longest) continue;
         int64_t end = at + sought(longest, pass).bytes;
@@ -333,8 +333,12 @@ void lh_added_next(const lh_added *added, lh_added_pass pass, lh_subject text, l
             at = end - 1;
             continue;
         }
-        int64_t start = longest->lstrip ? back_over_spaces(text.text, before, at) : at;
-        *hit = (lh_added_hit){start, longest->rstrip ? on_over_spaces(text, end) : end, longest->id, 1};
+        const int64_t start = at > before && longest->lstrip ? back_over_spaces(text.text, before, at) : at;
+        *hit = (lh_added_hit){.start = start > before ? start : before,
+                              .end = longest->rstrip ? on_over_spaces(text, end) : end,
+                              .next = end,
+                              .id = longest->id,
+                              .found = 1};
         return;
     }
 }

@@ -38,6 +38,7 @@ typedef struct lh_added_mask {
  * [start, end) is the text that the token replaces, with the spaces that it strips. */
 typedef struct lh_added_hit {
     int64_t start, end;
+    int64_t next; /* where the next token can begin: in spaces that this one strips, too */
     int32_t id;
     int found;
 } lh_added_hit;

@@ -21,4 +21,8 @@ struct lh_tokenizer {
     char *chat_format, *chat_template; /* NULL: none */
 };
 
+/* *out: the object of a file beside a tokenizer.json, NULL if there is no such file; LH_EINPUT if it is not valid.
+ * Numbers are read as floats: the lengths in some tokenizer_config.json (1e30, written out) fit in no integer. */
+lh_status lh_tokenizer_companion(const char *folder, const char *file, json_t **out);
+
 #endif

@@ -54,21 +54,13 @@ done:
 
 /* ---- from a folder ---- */
 
-typedef struct folder {
-    const lh_tokenizer *tok;
-    const char *path;
-    json_t *tokenizer_config, *special_map, *generation, *config; /* NULL if the file does not exist */
-} folder;
-
-/* A companion file may be missing, but must be valid if it exists. Numbers are read as floats: the lengths in some
- * tokenizer_config.json (1e30, written out) fit in no integer. */
-static lh_status read_companion(const folder *f, const char *file, json_t **out)
+lh_status lh_tokenizer_companion(const char *folder, const char *file, json_t **out)
 {
     lh_status st = LH_OK;
     char *path = NULL;
     lh_buf text = {0};
     json_error_t error;
-    LH_TRY_DONE(lh_path_join(&path, f->path, file));
+    LH_TRY_DONE(lh_path_join(&path, folder, file));
     if (!lh_file_exists(path)) goto done;
     LH_TRY_DONE(lh_file_read_regular(&text, path, CONFIG_BYTES));
     *out = json_loadb(text.data, (size_t)text.bytes, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &error);
@@ -81,6 +73,12 @@ done:
     lh_buf_clear(&text);
     return st;
 }
+
+typedef struct folder {
+    const lh_tokenizer *tok;
+    const char *path;
+    json_t *tokenizer_config, *special_map, *generation, *config; /* NULL if the file does not exist */
+} folder;
 
 /* Id of a token given by its text, or by an object with the text in 'content'; -1: none. */
 static int32_t named_token(const folder *f, const json_t *value)
@@ -168,10 +166,10 @@ lh_status lh_tokenizer_meta_folder(const lh_tokenizer *tok, const char *path, lh
     lh_status st = LH_OK;
     folder f = {.tok = tok, .path = path};
     lh_tokenizer_meta meta = {.bos = -1, .add_bos = tok->adds_bos};
-    LH_TRY_DONE(read_companion(&f, "tokenizer_config.json", &f.tokenizer_config));
-    LH_TRY_DONE(read_companion(&f, "special_tokens_map.json", &f.special_map));
-    LH_TRY_DONE(read_companion(&f, "generation_config.json", &f.generation));
-    LH_TRY_DONE(read_companion(&f, "config.json", &f.config));
+    LH_TRY_DONE(lh_tokenizer_companion(path, "tokenizer_config.json", &f.tokenizer_config));
+    LH_TRY_DONE(lh_tokenizer_companion(path, "special_tokens_map.json", &f.special_map));
+    LH_TRY_DONE(lh_tokenizer_companion(path, "generation_config.json", &f.generation));
+    LH_TRY_DONE(lh_tokenizer_companion(path, "config.json", &f.config));
     LH_TRY_DONE(folder_template(&f, &meta.chat_template));
     meta.format = lh_chat_recognise(meta.chat_template.data, meta.chat_template.bytes);
     meta.bos = folder_bos(&f);

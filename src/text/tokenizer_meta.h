@@ -25,4 +25,10 @@ lh_status lh_tokenizer_meta_ends(lh_tokenizer_meta *meta, int64_t id);
  * generation_config.json, config.json and chat_template.jinja, as far as they exist. Appended. */
 lh_status lh_tokenizer_meta_folder(const lh_tokenizer *tok, const char *folder, lh_buf *out);
 
+/* Adds the tokens that tokenizer_config.json ('added_tokens_decoder', tokens with a role), added_tokens.json and
+ * special_tokens_map.json of a folder name to its tokenizer.json, whose bytes are *json from `start` on and whose
+ * tokenizer is `tok`, where it lacks them. *n: their number; 0: the bytes are unchanged. */
+lh_status lh_tokenizer_add_missing(const lh_tokenizer *tok, const char *folder, lh_buf *json, int64_t start,
+                                   int64_t *n);
+
 #endif

@@ -30,13 +30,9 @@ static void put(const char *name, const char *text)
 
 static void remove_folder(void)
 {
-    static const char *const names[] = {"tokenizer.json",
-                                        "tokenizer_config.json",
-                                        "special_tokens_map.json",
-                                        "generation_config.json",
-                                        "config.json",
-                                        "chat_template.jinja",
-                                        "v.gguf"};
+    static const char *const names[] = {
+        "tokenizer.json",    "tokenizer_config.json", "special_tokens_map.json", "generation_config.json",
+        "added_tokens.json", "config.json",           "chat_template.jinja",     "v.gguf"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char *path = NULL;
         ck_assert_int_eq(lh_path_join(&path, folder, names[i]), LH_OK);
@@ -137,6 +133,51 @@ START_TEST(test_what_import_stores_is_the_same_tokenizer)
     lh_tokenizer_close(tok);
     lh_buf_clear(&json), lh_buf_clear(&meta);
     remove_folder();
+}
+END_TEST
+
+/* As transformers loads a folder whose tokenizer.json lacks them: a token of the vocabulary has its id. */
+START_TEST(test_added_tokens_that_companions_name_are_added)
+{
+    static const char bare[] =
+        "{'added_tokens': [{'id': 0, 'content': '<s>', 'special': true}], 'model': {'unk_token': "
+        "'?', 'fuse_unk': true, 'vocab': {'<s>': 0, '<e>': 1, 'a': 2, ' ': 3, '?': 4}, 'merges': "
+        "[]}}";
+    static const struct {
+        const char *file, *json, *text, *ids;
+    } cases[] = {
+        {"tokenizer_config.json",
+         "{'added_tokens_decoder': {'0': {'content': '<s>', 'lstrip': true}, '1': {'content': '<e>', 'special': true}, "
+         "'5': {'content': '<t>', 'special': false, 'lstrip': true, 'rstrip': false, 'single_word': false, "
+         "'normalized': false}}}",
+         "a <s>a <t> <e>a", "2 3 0 2 5 3 1 2"},
+        {"tokenizer_config.json", "{'added_tokens_decoder': {'5': '<t>', '6': {'content': '<u>', 'rstrip': true}}}",
+         "<t> <u> a<e>", "5 3 6 2 4"},
+        /* an id of another token, and ones that no vocabulary has: left out */
+        {"tokenizer_config.json",
+         "{'added_tokens_decoder': {'2': {'content': '<t>'}, '5': {'content': '<u>'}, '999999999': {'content': '<v>'}, "
+         "'-1': {'content': '<w>'}, 'x': {'content': '<x>'}}}",
+         "<t><u><v><w><x>", "4 5 4"},
+        {"added_tokens.json", "{'<t>': 5, '<e>': 1}", "<t>a<e>", "5 2 1"},
+        {"special_tokens_map.json", "{'eos_token': {'content': '<e>'}, 'pad_token': '<t>'}", "a<e><t>", "2 1 4"},
+        {"tokenizer_config.json", "{'additional_special_tokens': ['<e>']}", "a<e>", "2 1"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lh_buf json = {0}, meta = {0};
+        lh_tokenizer *tok = NULL;
+        make_folder();
+        put("tokenizer.json", bare);
+        put(cases[i].file, cases[i].json);
+        ck_assert_int_eq(lh_tokenizer_source(folder, &json, &meta), LH_OK); /* what a checkpoint stores */
+        ck_assert_int_eq(lh_tokenizer_parse(&tok, "m.h5", json.data, json.bytes, meta.data, meta.bytes), LH_OK);
+        tt_check(tok, cases[i].text, LH_ENCODE_SPECIAL, cases[i].ids);
+        ck_assert_int_eq(lh_tokenizer_is_special(tok, 1),
+                         lh_tokenizer_find(tok, "<e>") == 1 && i != 1 && i != 2 && i != 3);
+        ck_assert(!lh_tokenizer_is_special(tok, 5));
+        lh_tokenizer_close(tok);
+        lh_buf_clear(&json), lh_buf_clear(&meta);
+        remove_folder();
+    }
 }
 END_TEST
 
@@ -282,7 +323,8 @@ int main(void)
                          test_a_folder_without_companions_has_the_usual_tokens,
                          test_companions_name_first_and_end_tokens, test_a_null_first_token_is_none,
                          test_a_folder_without_tokenizer_gives_nothing, test_what_import_stores_is_the_same_tokenizer,
-                         test_damaged_companions_are_refused_by_name, test_scores_of_a_gguf_decide_what_is_merged,
-                         test_a_byte_level_vocabulary_of_a_gguf, test_an_unknown_pre_tokenizer_of_a_gguf_is_named,
-                         test_lists_of_a_gguf_must_be_of_one_length, NULL});
+                         test_added_tokens_that_companions_name_are_added, test_damaged_companions_are_refused_by_name,
+                         test_scores_of_a_gguf_decide_what_is_merged, test_a_byte_level_vocabulary_of_a_gguf,
+                         test_an_unknown_pre_tokenizer_of_a_gguf_is_named, test_lists_of_a_gguf_must_be_of_one_length,
+                         NULL});
 }

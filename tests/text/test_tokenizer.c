@@ -415,6 +415,7 @@ START_TEST(test_added_tokens_match_as_they_are_told)
         {"", "a<x> a", "1 9 3 1"},
         {", 'lstrip': true", "a  <x> a", "1 9 3 1"},
         {", 'rstrip': true", "a <x>  a", "1 3 9 1"},
+        {", 'rstrip': true}, {'id': 7, 'content': ' a'", "a <x> a", "1 3 9 7"}, /* " a" begins with what is stripped */
         {", 'single_word': true", "a<x> <x>", "1 4 2 5 3 9"},
         {", 'normalized': true", "a<X><x>", "1 9 9"},
         {", 'normalized': false", "a<X><x>", "1 8 5 9"}, /* in "<x>", once normalised, there is still "<x" */
