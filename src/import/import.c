@@ -419,12 +419,12 @@ static void tell_growth(const importer *im)
 static lh_status warn_no_tokenizer(const char *src)
 {
     lh_status st = LH_OK;
-    char *other = NULL;
-    LH_TRY_DONE(lh_path_join(&other, src, "tokenizer.model"));
-    lh_warn("'%s' has no tokenizer%s: the checkpoint takes token ids, but no text", src,
-            lh_file_exists(other) ? ".json, and its tokenizer.model is not read" : "");
+    lh_buf others = {0};
+    if (lh_file_is_folder(src)) LH_TRY_DONE(lh_tokenizer_not_read(src, &others));
+    lh_warn("'%s' has no tokenizer%s%s: the checkpoint takes token ids, but no text", src,
+            others.bytes ? ".json, and these are not read: " : "", others.bytes ? others.data : "");
 done:
-    lh_free(other);
+    lh_buf_clear(&others);
     return st;
 }
 

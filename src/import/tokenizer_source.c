@@ -107,6 +107,41 @@ done:
     return st;
 }
 
+lh_status lh_tokenizer_not_read(const char *folder, lh_buf *out)
+{
+    static const char *const names[] = {"tokenizer.model", "tekken.json", "tiktoken.model", "qwen.tiktoken",
+                                        "vocab.json",      "merges.txt",  "vocab.txt"};
+    lh_status st = LH_OK;
+    char *path = NULL;
+    const char *joint = "";
+    LH_TRY_DONE(lh_buf_puts(out, ""));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        lh_free(path);
+        path = NULL;
+        LH_TRY_DONE(lh_path_join(&path, folder, names[i]));
+        if (!lh_file_exists(path)) continue;
+        LH_TRY_DONE(lh_buf_printf(out, "%s'%s'", joint, names[i]));
+        joint = ", ";
+    }
+    if (*joint)
+        LH_TRY_DONE(lh_buf_puts(out, " (AutoTokenizer.from_pretrained(…).save_pretrained(…) writes a tokenizer.json)"));
+done:
+    lh_free(path);
+    return st;
+}
+
+static lh_status fail_without(const char *src, int is_folder)
+{
+    lh_status st = LH_OK;
+    lh_buf others = {0};
+    if (is_folder) LH_TRY_DONE(lh_tokenizer_not_read(src, &others));
+    LH_FAIL_DONE(LH_EINPUT, "'%s' has no %s%s%s", src, is_folder ? "'tokenizer.json'" : "tokenizer",
+                 others.bytes ? ", and these are not read: " : "", others.bytes ? others.data : "");
+done:
+    lh_buf_clear(&others);
+    return st;
+}
+
 lh_status lh_tokenizer_open(lh_tokenizer **out, const char *src)
 {
     lh_status st = LH_OK;
@@ -127,7 +162,7 @@ lh_status lh_tokenizer_open(lh_tokenizer **out, const char *src)
     else
         LH_TRY_DONE(read_gguf(src, &json, &meta));
     if (is_gguf && json.bytes) LH_TRY_DONE(lh_tokenizer_parse(&tok, src, json.data, json.bytes, meta.data, meta.bytes));
-    if (!tok) LH_FAIL_DONE(LH_EINPUT, "'%s' has no %s", src, is_folder ? "'tokenizer.json'" : "tokenizer");
+    if (!tok) LH_TRY_DONE(fail_without(src, is_folder));
     *out = tok;
     tok = NULL;
 done:

@@ -14,4 +14,7 @@ lh_status lh_tokenizer_open(lh_tokenizer **out, const char *src);
  * tokenizer, LH_OK and nothing is appended; an unsupported tokenizer is an error. */
 lh_status lh_tokenizer_source(const char *src, lh_buf *json, lh_buf *meta);
 
+/* Append the names of a folder's tokenizer files that are not read, and what to do about it; nothing: it has none. */
+lh_status lh_tokenizer_not_read(const char *folder, lh_buf *out);
+
 #endif

@@ -136,17 +136,9 @@ static lh_status folder_eos(const folder *f, lh_tokenizer_meta *meta)
     return LH_OK;
 }
 
-/* chat_template.jinja, or 'chat_template' of tokenizer_config.json: a text, or a list with one named 'default'. */
-static lh_status folder_template(const folder *f, lh_buf *out)
+/* A 'chat_template': a text, or a list with one named 'default'. */
+static lh_status add_template(const json_t *value, lh_buf *out)
 {
-    lh_status st = LH_OK;
-    char *path = NULL;
-    const json_t *value = json_object_get(f->tokenizer_config, "chat_template");
-    LH_TRY_DONE(lh_path_join(&path, f->path, "chat_template.jinja"));
-    if (lh_file_exists(path)) {
-        LH_TRY_DONE(lh_file_read_regular(out, path, CONFIG_BYTES));
-        goto done;
-    }
     for (size_t i = 0; json_is_array(value) && i < json_array_size(value); i++) {
         const json_t *one = json_array_get(value, i);
         const char *name = json_string_value(json_object_get(one, "name"));
@@ -154,9 +146,31 @@ static lh_status folder_template(const folder *f, lh_buf *out)
         value = json_object_get(one, "template");
         break;
     }
-    if (json_is_string(value))
-        LH_TRY_DONE(lh_buf_append(out, json_string_value(value), (int64_t)json_string_length(value)));
+    return json_is_string(value) ? lh_buf_append(out, json_string_value(value), (int64_t)json_string_length(value))
+                                 : LH_OK;
+}
+
+/* chat_template.jinja, or the member 'chat_template' of tokenizer_config.json or of a file of multimodal folders. */
+static lh_status folder_template(const folder *f, lh_buf *out)
+{
+    static const char *const others[] = {"chat_template.json", "processor_config.json"};
+    lh_status st = LH_OK;
+    char *path = NULL;
+    json_t *other = NULL;
+    LH_TRY_DONE(lh_path_join(&path, f->path, "chat_template.jinja"));
+    if (lh_file_exists(path)) {
+        LH_TRY_DONE(lh_file_read_regular(out, path, CONFIG_BYTES));
+        goto done;
+    }
+    LH_TRY_DONE(add_template(json_object_get(f->tokenizer_config, "chat_template"), out));
+    for (size_t i = 0; i < sizeof others / sizeof *others && !out->bytes; i++) {
+        json_decref(other);
+        other = NULL;
+        LH_TRY_DONE(lh_tokenizer_companion(f->path, others[i], &other));
+        LH_TRY_DONE(add_template(json_object_get(other, "chat_template"), out));
+    }
 done:
+    json_decref(other);
     lh_free(path);
     return st;
 }

@@ -22,7 +22,7 @@ void lh_tokenizer_meta_clear(lh_tokenizer_meta *meta);
 lh_status lh_tokenizer_meta_ends(lh_tokenizer_meta *meta, int64_t id);
 
 /* The companion object of a folder with this tokenizer in it, from tokenizer_config.json, special_tokens_map.json,
- * generation_config.json, config.json and chat_template.jinja, as far as they exist. Appended. */
+ * generation_config.json, config.json and chat_template.jinja (or .json), as far as they exist. Appended. */
 lh_status lh_tokenizer_meta_folder(const lh_tokenizer *tok, const char *folder, lh_buf *out);
 
 /* Adds the tokens that tokenizer_config.json ('added_tokens_decoder', tokens with a role), added_tokens.json and

@@ -30,9 +30,18 @@ static void put(const char *name, const char *text)
 
 static void remove_folder(void)
 {
-    static const char *const names[] = {
-        "tokenizer.json",    "tokenizer_config.json", "special_tokens_map.json", "generation_config.json",
-        "added_tokens.json", "config.json",           "chat_template.jinja",     "v.gguf"};
+    static const char *const names[] = {"tokenizer.json",
+                                        "tokenizer_config.json",
+                                        "special_tokens_map.json",
+                                        "generation_config.json",
+                                        "added_tokens.json",
+                                        "config.json",
+                                        "chat_template.json",
+                                        "tekken.json",
+                                        "vocab.json",
+                                        "merges.txt",
+                                        "chat_template.jinja",
+                                        "v.gguf"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char *path = NULL;
         ck_assert_int_eq(lh_path_join(&path, folder, names[i]), LH_OK);
@@ -94,6 +103,24 @@ START_TEST(test_companions_name_first_and_end_tokens)
 }
 END_TEST
 
+/* Of older multimodal folders; the tokenizer's own goes first. */
+START_TEST(test_the_chat_template_of_a_processor_is_read)
+{
+    lh_tokenizer *tok = NULL;
+    make_folder();
+    put("tokenizer.json", tiny);
+    put("chat_template.json", "{'chat_template': '{{ messages[0].content }}'}");
+    tok = open_folder();
+    ck_assert_str_eq(lh_tokenizer_chat_template(tok), "{{ messages[0].content }}");
+    lh_tokenizer_close(tok);
+    put("tokenizer_config.json", "{'chat_template': '{{ messages }}'}");
+    tok = open_folder();
+    ck_assert_str_eq(lh_tokenizer_chat_template(tok), "{{ messages }}");
+    lh_tokenizer_close(tok);
+    remove_folder();
+}
+END_TEST
+
 START_TEST(test_a_null_first_token_is_none)
 {
     make_folder();
@@ -115,6 +142,14 @@ START_TEST(test_a_folder_without_tokenizer_gives_nothing)
     ck_assert(json.bytes == 0 && meta.bytes == 0);
     ck_assert_int_eq(lh_tokenizer_open(&tok, folder), LH_EINPUT);
     ck_assert_ptr_nonnull(strstr(lh_error_message(), "no 'tokenizer.json'"));
+    ck_assert_ptr_null(strstr(lh_error_message(), "not read"));
+    put("tekken.json", "{}");
+    ck_assert_int_eq(lh_tokenizer_open(&tok, folder), LH_EINPUT);
+    ck_assert_ptr_nonnull(strstr(lh_error_message(), "and these are not read: 'tekken.json' (AutoTokenizer"));
+    put("vocab.json", "{}");
+    put("merges.txt", "");
+    ck_assert_int_eq(lh_tokenizer_open(&tok, folder), LH_EINPUT);
+    ck_assert_ptr_nonnull(strstr(lh_error_message(), "'tekken.json', 'vocab.json', 'merges.txt' ("));
     remove_folder();
 }
 END_TEST
@@ -318,13 +353,13 @@ END_TEST
 
 int main(void)
 {
-    return suite_run("tokenizer sources",
-                     (const TTest *const[]){
-                         test_a_folder_without_companions_has_the_usual_tokens,
-                         test_companions_name_first_and_end_tokens, test_a_null_first_token_is_none,
-                         test_a_folder_without_tokenizer_gives_nothing, test_what_import_stores_is_the_same_tokenizer,
-                         test_added_tokens_that_companions_name_are_added, test_damaged_companions_are_refused_by_name,
-                         test_scores_of_a_gguf_decide_what_is_merged, test_a_byte_level_vocabulary_of_a_gguf,
-                         test_an_unknown_pre_tokenizer_of_a_gguf_is_named, test_lists_of_a_gguf_must_be_of_one_length,
-                         NULL});
+    return suite_run(
+        "tokenizer sources",
+        (const TTest *const[]){
+            test_a_folder_without_companions_has_the_usual_tokens, test_companions_name_first_and_end_tokens,
+            test_a_null_first_token_is_none, test_the_chat_template_of_a_processor_is_read,
+            test_a_folder_without_tokenizer_gives_nothing, test_what_import_stores_is_the_same_tokenizer,
+            test_added_tokens_that_companions_name_are_added, test_damaged_companions_are_refused_by_name,
+            test_scores_of_a_gguf_decide_what_is_merged, test_a_byte_level_vocabulary_of_a_gguf,
+            test_an_unknown_pre_tokenizer_of_a_gguf_is_named, test_lists_of_a_gguf_must_be_of_one_length, NULL});
 }
