@@ -126,7 +126,7 @@ static lh_status read_experts(lh_config *c, const json_t *json, const char *name
     LH_TRY(read_expert_count(c, json, name));
     LH_TRY(read_size(json, name, &(size_rule){"num_experts_per_tok", rule->top_k, 0, EXPERTS_MAX}, &c->experts.top_k));
     if (c->experts.top_k > c->experts.count)
-        LH_FAIL(LH_EINPUT, "'%s': 'num_experts_per_tok' is %lld, it must be at most the %lld experts", name,
+        LH_FAIL(LH_EINPUT, "'%s': 'num_experts_per_tok' is %lld, it must be at most 'num_experts', %lld", name,
                 (long long)c->experts.top_k, (long long)c->experts.count);
     c->experts.normalised = rule->always_normalised;
     if (!rule->always_normalised) LH_TRY(lh_json_bool(json, name, "norm_topk_prob", &c->experts.normalised));
