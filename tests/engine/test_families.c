@@ -1,5 +1,6 @@
 /* Every model family against Hugging Face's logits and greedy tokens. Models and their results lie in families/ here,
- * made by tools/make_family_goldens.py, and in golden/families of the folder LONGHAUL_TEST_DATA, if it is there. */
+ * made by tools/make_family_goldens.py (ministral3 and qwen3-vl, models for images and text: by transformers 5.24, in
+ * the same form), and in golden/families of the folder LONGHAUL_TEST_DATA, if it is there. */
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>
