@@ -1,12 +1,11 @@
 #include "batch/retry.h"
 
 #include <errno.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/file.h"
+#include "base/output.h"
 #include "batch/appender.h"
 
 /* Records [from, to) of an output. */
@@ -31,13 +30,12 @@ static void forget(lh_batch_records *r, const lh_batch_input *input, const unsig
 
 static lh_status write_parts(lh_appender *file, const part *parts, int n)
 {
-    LH_TRY(lh_appender_cut(file, 0)); /* what a killed run left */
     for (int p = 0; p < n; p++)
         for (int64_t i = parts[p].from; i < parts[p].to; i++) {
             const lh_batch_record *record = &parts[p].records->at[i];
             LH_TRY(lh_appender_add(file, parts[p].records->map.data + record->at, record->bytes));
         }
-    return lh_appender_sync(file);
+    return LH_OK;
 }
 
 /* Replaces a file, of which there is one writer, as a whole; its permissions stay. */
@@ -47,15 +45,15 @@ static lh_status replace(const char *path, const part *parts, int n)
     struct stat info;
     lh_appender file = {.fd = -1};
     char *partial = NULL;
-    LH_TRY_DONE(lh_asprintf(&partial, "%s.partial", path));
+    LH_TRY_DONE(lh_partial_open(&partial, path));
     LH_TRY_DONE(lh_appender_open(&file, partial));
     if (stat(path, &info) == 0 && fchmod(file.fd, info.st_mode & 0777) != 0)
         LH_FAIL_DONE(LH_EWRITE, "cannot write '%s': %s", partial, strerror(errno));
     LH_TRY_DONE(write_parts(&file, parts, n));
-    if (rename(partial, path) != 0) LH_FAIL_DONE(LH_EWRITE, "cannot write '%s': %s", path, strerror(errno));
+    LH_TRY_DONE(lh_partial_commit(path));
 done:
-    if (st != LH_OK && file.fd >= 0) unlink(partial);
     lh_appender_close(&file);
+    if (st != LH_OK && partial) lh_partial_drop(path);
     lh_free(partial);
     return st;
 }

@@ -13,6 +13,7 @@ static const struct {
     {"PK\003\004", "a ZIP archive, as DOCX, ODT and EPUB are, not text", "'pandoc FILE -t plain' makes text of it"},
     {"\037\213", "compressed by gzip, not text", "'zcat FILE' prints its text"},
     {"\050\265\057\375", "compressed by zstd, not text", "'zstdcat FILE' prints its text"},
+    {"BZh91AY&SY", "compressed by bzip2, not text", "'bzcat FILE' prints its text"},
     {"\3757zXZ", "compressed by xz, not text", "'xzcat FILE' prints its text"},
     {"\320\317\021\340", "an old Office document, not text", "save it as text"},
     {"\377\376", "UTF-16, not UTF-8", "'iconv -f utf-16 -t utf-8 FILE' converts it"},

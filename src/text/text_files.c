@@ -16,8 +16,8 @@ static lh_status name_others(const lh_paths *others, const char *folder)
     for (int64_t i = 0; i < others->n && i < NAMED; i++)
         LH_TRY_DONE(lh_buf_printf(&names, "%s'%s'", i ? ", " : "", strrchr(others->at[i], '/') + 1));
     if (others->n > NAMED) LH_TRY_DONE(lh_buf_printf(&names, " and %lld more", (long long)others->n - NAMED));
-    lh_warn("'%s': %lld %s no '*.txt', '*.md' or '*.markdown' and left out: %s", folder, (long long)others->n,
-            others->n == 1 ? "file is" : "files are", names.data);
+    lh_warn("'%s': %lld %s left out, texts are regular files '*.txt', '*.md' and '*.markdown': %s", folder,
+            (long long)others->n, others->n == 1 ? "file is" : "files are", names.data);
 done:
     lh_buf_clear(&names);
     return st;

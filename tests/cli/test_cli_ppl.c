@@ -166,8 +166,10 @@ START_TEST(test_what_is_no_text_is_named)
     program_run(&r, 1, "eval ppl -m tiny.h5 --text l1 -q --count 1 --context 60 --score 40");
     program_exits(&r, 0);
     ck_assert_msg(strstr(r.err.data, "'l1/HAY.TXT' is not UTF-8: byte "), "%s", r.err.data);
-    ck_assert_msg(strstr(r.err.data, "'l1': 1 file is no '*.txt', '*.md' or '*.markdown' and left out: 'a.pdf'\n"),
-                  "%s", r.err.data);
+    ck_assert_msg(
+        strstr(r.err.data,
+               "'l1': 1 file is left out, texts are regular files '*.txt', '*.md' and '*.markdown': 'a.pdf'\n"),
+        "%s", r.err.data);
     ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: "), 2);
     program_clear(&r);
 }
