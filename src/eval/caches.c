@@ -103,12 +103,14 @@ static lh_status look_at(const lh_caches_request *r, lh_cache_at *at)
 {
     const lh_engine_view *engine = lh_engine_get(lh_session_engine(at->session));
     const lh_eval_setup *setup = r->setup;
+    const lh_policy_choice *choice = &setup->policies->at[at->policy];
     lh_kv_stats stats = {0};
     LH_TRY(lh_comm_agree(engine->comm, lh_kv_stats_of(lh_session_kv(at->session), &stats)));
     LH_TRY(lh_comm_allreduce(engine->comm, &stats.entries_counted, 1, LH_I64, LH_SUM));
     at->figures = (lh_eval_figures){.entries_kept = stats.entries_counted,
                                     .kv_bytes = stats.entries_counted * 2 * engine->config->head_dim *
                                                 lh_dtype_bytes(engine->kv_dtype),
+                                    .filled = !choice->given && lh_policy_is_filled(&choice->policy, r->prompt->n),
                                     .evict_s = setup->timed ? stats.evict_s : (double)NAN};
     if (!setup->keep_sets) return LH_OK;
     const lh_keep_file file = {setup->keep_sets, r->name, setup->policies, at->policy, setup->run};

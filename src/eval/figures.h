@@ -9,18 +9,20 @@
 typedef struct lh_eval_figures {
     int64_t entries_kept; /* of all layers and KV heads of the model */
     int64_t kv_bytes;     /* of their keys and values */
+    int64_t filled;       /* 1: protected entries fill the budget (lh_policy_is_filled) */
     double evict_s;       /* observing, selecting and compacting in the prefill */
     double decode_s;      /* generating the answer. NAN, both: times are left out */
 } lh_eval_figures;
 
 /* Columns of a row, from index `first` on. */
-enum { LH_FIGURES = 4 };
+enum { LH_FIGURES = 5 };
 #define LH_FIGURE_COLUMNS(first)                                                                                \
     [first] = {"entries_kept", "entries", LH_COLUMN_I64}, [(first) + 1] = {"kv_bytes", "bytes", LH_COLUMN_I64}, \
-    [(first) + 2] = {"evict_s", "s", LH_COLUMN_F64}, [(first) + 3] = {"decode_s", "s", LH_COLUMN_F64}
+    [(first) + 2] = {"filled", "1: protected entries fill the budget", LH_COLUMN_I64},                          \
+    [(first) + 3] = {"evict_s", "s", LH_COLUMN_F64}, [(first) + 4] = {"decode_s", "s", LH_COLUMN_F64}
 void lh_figures_put(lh_cell *first, const lh_eval_figures *figures);
 
-/* Means of rows. All zero is none. */
+/* Means of rows, integers rounded. All zero is none. */
 typedef struct lh_figure_sums {
     int64_t n;
     double of[LH_FIGURES];

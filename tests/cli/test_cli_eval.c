@@ -246,13 +246,20 @@ START_TEST(test_each_scenario_has_its_default)
 END_TEST
 
 /* Where everything that is kept is protected, nothing is measured of the scores. */
-START_TEST(test_budgets_that_leave_no_choice_are_warned_of)
+START_TEST(test_budgets_that_leave_no_choice_are_warned_of_and_marked)
 {
     program_result r = {0};
-    program_run(&r, 2, NEEDLE SMALL "--depth 0.5 --scenario context-only --policy snapkv,streaming --budget 32,64");
+    lh_buf page = {0};
+    program_run(&r, 2,
+                NEEDLE SMALL "--depth 0.5 --scenario context-only --policy snapkv,streaming --budget 32,64 -o left.h5");
     program_exits(&r, 0);
     ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: "), 1);
     ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: snapkv --budget 32: "), 1);
+    program_run(&r, 1, "report left.h5 -o left.html");
+    program_exits(&r, 0);
+    program_must(lh_file_read(&page, "left.html", 1 << 24) == LH_OK, "the page");
+    ck_assert_ptr_nonnull(strstr(page.data, "Hollow points: window fills the budget"));
+    lh_buf_clear(&page);
     /* what holds for several is said once, also quietly */
     program_run(&r, 3, NEEDLE SMALL "--depth 0.5 -n 2 --policy 'h2o,snapkv,streaming' --budget 16,500,600");
     program_exits(&r, 0);
@@ -423,7 +430,7 @@ int main(void)
                                   test_a_budget_that_holds_everything_is_faithful,
                                   test_answers_are_those_of_generate,
                                   test_each_scenario_has_its_default,
-                                  test_budgets_that_leave_no_choice_are_warned_of,
+                                  test_budgets_that_leave_no_choice_are_warned_of_and_marked,
                                   test_windows_without_an_answer_are_warned_of,
                                   test_an_analysis_is_whole_and_described,
                                   test_what_cannot_be_is_said,
