@@ -56,17 +56,17 @@ static const struct {
     {"expert_weights_norm", LH_TRAIT_EXPERTS},      /* llama.cpp normalises in all families of experts here */
 };
 
-/* Keys of which one value is understood. */
+/* Keys of which one value is understood, and one that stands for an absent key. */
 static const struct {
     const char *key;
-    double value;
+    double value, absent;
     lh_trait who;
 } fixed[] = {
-    {"attention.causal", 1, LH_TRAIT_ANY},
-    {"expert_gating_func", 1, LH_TRAIT_EXPERTS}, /* softmax */
-    {"expert_weights_scale", 1, LH_TRAIT_EXPERTS},
-    {"rope.scaling.yarn_ext_factor", 1, LH_TRAIT_ANY},
-    {"rope.scaling.finetuned", 1, LH_TRAIT_MULTIPLIERS}, /* llama.cpp's granite.cpp: else no layer is rotated */
+    {"attention.causal", 1, 1, LH_TRAIT_ANY},
+    {"expert_gating_func", 1, 0, LH_TRAIT_EXPERTS}, /* softmax */
+    {"expert_weights_scale", 1, 0, LH_TRAIT_EXPERTS},
+    {"rope.scaling.yarn_ext_factor", 1, -1, LH_TRAIT_ANY},
+    {"rope.scaling.finetuned", 1, 1, LH_TRAIT_MULTIPLIERS}, /* llama.cpp's granite.cpp: else no layer is rotated */
 };
 
 /* What other programs keep beside the text model. */
@@ -99,7 +99,8 @@ static lh_status check_key(const lh_gguf *gguf, const lh_family *f, const lh_ggu
     *unknown = 0;
     for (size_t i = 0; i < sizeof fixed / sizeof *fixed; i++) {
         if (!equals(&e->key, fixed[i].key)) continue;
-        if (lh_family_has(f, fixed[i].who) && (!e->is_number || e->number != fixed[i].value))
+        const int is_right = e->is_number && (e->number == fixed[i].value || e->number == fixed[i].absent);
+        if (lh_family_has(f, fixed[i].who) && !is_right)
             LH_FAIL(LH_EINPUT, "'%s': '%s.%s' is %g: only %g is supported", lh_gguf_path(gguf), f->gguf, fixed[i].key,
                     e->number, fixed[i].value);
         return LH_OK;
