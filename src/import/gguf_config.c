@@ -133,11 +133,20 @@ static lh_status copy_experts(const maker *m)
     return rule->always_normalised ? LH_OK : set(m->json, "norm_topk_prob", json_true());
 }
 
-/* Base of sliding layers; llama.cpp has the same default as the family. Scaling is for the other layers only. */
-static lh_status add_local_theta(const maker *m)
+/* Base of the rotation. llama.cpp has one default for all architectures. */
+static lh_status get_theta(const maker *m, double *theta)
 {
-    double local = NAN, theta = m->family->defaults.theta;
-    LH_TRY(get_f64(m, "rope.freq_base", &theta));
+    *theta = 10000;
+    LH_TRY(get_f64(m, "rope.global.freq_base", theta)); /* ollama's name in Gemma 3 */
+    return get_f64(m, "rope.freq_base", theta);
+}
+
+/* Base of sliding layers; llama.cpp has the same default as the family. Scaling is for the other layers only. */
+static lh_status add_thetas(const maker *m)
+{
+    double local = NAN, theta = 0;
+    LH_TRY(get_theta(m, &theta));
+    LH_TRY(set(m->json, "rope_theta", shortest(theta)));
     LH_TRY(get_f64(m, "rope.local.freq_base", &local)); /* ollama's name in Gemma 3 */
     LH_TRY(get_f64(m, "rope.freq_base_swa", &local));
     if (!isfinite(local)) return LH_OK;
@@ -156,8 +165,6 @@ static lh_status copy_numbers(const maker *m)
     static const struct {
         const char *gguf, *hf;
     } rows[] = {{"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
-                {"rope.freq_base", "rope_theta"},
-                {"rope.global.freq_base", "rope_theta"}, /* ollama's name in Gemma 3 */
                 {"attn_logit_softcapping", "attn_logit_softcapping"},
                 {"final_logit_softcapping", "final_logit_softcapping"},
                 {"attention.scale", "attention_multiplier"}, /* Granite's */
@@ -169,7 +176,7 @@ static lh_status copy_numbers(const maker *m)
         LH_TRY(get_f64(m, rows[i].gguf, &value));
         if (isfinite(value)) LH_TRY(set(m->json, rows[i].hf, shortest(value)));
     }
-    return add_local_theta(m);
+    return add_thetas(m);
 }
 
 /* A list of true for layers that slide, or a number n: all but every n-th. */
@@ -283,8 +290,8 @@ static int is_llama3(const double *factors, int64_t n, double theta, double fact
  * they are recovered here; anything else becomes longrope with these factors at any length. */
 static lh_status add_divided(const maker *m, json_t *scaling, const double *factors, int64_t n)
 {
-    double theta = m->family->defaults.theta, largest = 1;
-    LH_TRY(get_f64(m, "rope.freq_base", &theta));
+    double theta = 0, largest = 1;
+    LH_TRY(get_theta(m, &theta));
     for (int64_t i = 0; i < n; i++) largest = fmax(largest, factors[i]);
     if (is_llama3(factors, n, theta, largest)) {
         LH_TRY(set(scaling, "rope_type", json_string("llama3")));

@@ -342,6 +342,20 @@ START_TEST(test_keys_of_a_gguf_are_known_or_named)
 }
 END_TEST
 
+/* llama.cpp has one default for all architectures, whatever the family's own configuration class has. */
+START_TEST(test_a_gguf_without_a_base_rotates_by_llama_cpps)
+{
+    static const char *const architectures[] = {"llama", "smollm3", "gemma3", "qwen3vl"};
+    static const extra none[] = {{.key = NULL}};
+    for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++) {
+        lh_config c;
+        ck_assert_msg(config_with(&c, architectures[i], none) == LH_OK, "%s", lh_error_message());
+        ck_assert_msg(c.rope_global.theta == 10000, "%s: %g", architectures[i], c.rope_global.theta);
+        lh_config_clear(&c);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("gguf configuration");
@@ -355,6 +369,7 @@ int main(void)
     tcase_add_test(tc, test_yarn_of_a_gguf_has_the_numbers_that_are_there);
     tcase_add_test(tc, test_a_gguf_says_which_layers_slide);
     tcase_add_test(tc, test_keys_of_a_gguf_are_known_or_named);
+    tcase_add_test(tc, test_a_gguf_without_a_base_rotates_by_llama_cpps);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_NORMAL);
