@@ -290,8 +290,9 @@ static int is_llama3(const double *factors, int64_t n, double theta, double fact
  * they are recovered here; anything else becomes longrope with these factors at any length. */
 static lh_status add_divided(const maker *m, json_t *scaling, const double *factors, int64_t n)
 {
-    double theta = 0, largest = 1;
+    double theta = 0, largest = 1, attention = 1;
     LH_TRY(get_theta(m, &theta));
+    LH_TRY(get_f64(m, "rope.scaling.attn_factor", &attention));
     for (int64_t i = 0; i < n; i++) largest = fmax(largest, factors[i]);
     if (is_llama3(factors, n, theta, largest)) {
         LH_TRY(set(scaling, "rope_type", json_string("llama3")));
@@ -302,7 +303,7 @@ static lh_status add_divided(const maker *m, json_t *scaling, const double *fact
     } else {
         LH_TRY(set(scaling, "rope_type", json_string("longrope")));
         LH_TRY(set(scaling, "factor", json_real(1)));
-        LH_TRY(set(scaling, "attention_factor", json_real(1)));
+        LH_TRY(set(scaling, "attention_factor", shortest(attention)));
         LH_TRY(set(scaling, "long_factor", reals(factors, n)));
         LH_TRY(set(scaling, "short_factor", reals(factors, n)));
     }
@@ -395,6 +396,18 @@ static lh_status add_typed_scaling(const maker *m, json_t *scaling, const lh_ggu
     return yarn ? add_yarn(m, scaling, factor) : LH_OK;
 }
 
+/* llama.cpp multiplies cosines and sines by attn_factor whatever the type of the scaling is; the configuration has a
+ * member for it in yarn and longrope. */
+static lh_status check_attention_factor(const maker *m, const json_t *scaling)
+{
+    double attention = 1;
+    LH_TRY(get_f64(m, "rope.scaling.attn_factor", &attention));
+    if (attention != 1 && attention != 0 && !json_object_get(scaling, "attention_factor"))
+        LH_FAIL(LH_EINPUT, "'%s': '%s.rope.scaling.attn_factor' is %g: it is supported with yarn and longrope",
+                lh_gguf_path(m->gguf), m->family->gguf, attention);
+    return LH_OK;
+}
+
 static lh_status add_scaling(const maker *m)
 {
     lh_status st = LH_OK;
@@ -413,6 +426,7 @@ static lh_status add_scaling(const maker *m)
         LH_TRY_DONE(add_divided(m, scaling, factors, n));
     else
         LH_TRY_DONE(add_typed_scaling(m, scaling, &type));
+    LH_TRY_DONE(check_attention_factor(m, scaling));
     LH_TRY_DONE(add_query_scaling(m, scaling));
     if (json_object_size(scaling) > 0) LH_TRY_DONE(set(m->json, "rope_scaling", json_incref(scaling)));
 done:

@@ -150,6 +150,7 @@ static lh_status open_folder(lh_source *s)
     if (lh_file_exists(single)) {
         LH_TRY_DONE(add_file(s, "model.safetensors"));
     } else if (lh_file_exists(index_path)) {
+        LH_TRY_DONE(lh_hint_pointer(index_path));
         LH_TRY_DONE(lh_json_read(&index, index_path, CONFIG_BYTES_MAX));
         LH_TRY_DONE(add_shards(s, index, index_path));
     } else {

@@ -313,6 +313,8 @@ START_TEST(test_keys_of_a_gguf_are_known_or_named)
         const char *says; /* NULL: no refusal */
     } rows[] = {
         {"llama", {{.key = "attention.clamp_kqv", .number = 8}}, "'llama.attention.clamp_kqv' is not known here"},
+        {"llama", {{.key = "rope.scaling.attn_factor", .number = 1.5}}, "'llama.rope.scaling.attn_factor' is 1.5"},
+        {"llama", {{.key = "rope.scaling.attn_factor", .number = 1}}, NULL},
         {"llama", {{.key = "rope.scaling.alpha", .number = 2.5}}, "'llama.rope.scaling.alpha' is not known here"},
         {"qwen3moe", {{.key = "expert_shared_count", .number = 1}}, "'qwen3moe.expert_shared_count' is not known"},
         {"llama", {{.key = "attention.causal", .is_bool = 1, .number = 0}}, "'llama.attention.causal' is 0: only 1"},
