@@ -260,6 +260,12 @@ START_TEST(test_a_part_that_is_lost_fails_the_array)
     program_exits(&r, 0);
     program_run(&r, 1, "--version > version; grep -c custom_id parts.jsonl");
     ck_assert_str_eq(r.out.data, "2\n");
+    /* parts of a smaller input are joined with no part of the grown one */
+    program_run(&r, 1,
+                "--version > version; sed 's/\"b\"/\"c\"/;s/\"a\"/\"d\"/' two.jsonl > more && cat more >> two.jsonl");
+    program_run(&r, 1, part, 0);
+    program_exits(&r, 0);
+    ck_assert_msg(strstr(r.out.data, "part 1 of 3 is not done yet") != NULL, "%s", r.out.data);
     program_clear(&r);
 }
 END_TEST

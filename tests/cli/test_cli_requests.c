@@ -552,7 +552,7 @@ END_TEST
 START_TEST(test_failed_requests_are_tried_again)
 {
     program_result r = {0};
-    for (int ranks = 1; ranks <= 3; ranks++) {
+    for (int ranks = 1; ranks <= 3; ranks += 2) {
         unlink("again.jsonl");
         program_file("mend.jsonl", "{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"/v1/completions\",\"body\":"
                                    "{\"prompt\":\"It was\",\"stop\":[\"\"]}}\n"
@@ -578,7 +578,7 @@ START_TEST(test_an_output_that_is_removed_while_it_is_written_ends_all_ranks)
 {
     program_result r = {0};
     write_requests();
-    for (int ranks = 1; ranks <= 3; ranks++) {
+    for (int ranks = 1; ranks <= 3; ranks += 2) {
         unlink("gone.jsonl");
         program_run(&r, ranks,
                     BATCH
