@@ -229,7 +229,8 @@ static lh_status smallest(lh_tpl_pool *pool, lh_tpl_value v, args *a, lh_tpl_val
     return extreme(pool, v, -1, out);
 }
 
-/* "map(attribute='a', default=b)", or "map('filter', …)". */
+/* "map(attribute='a', default=b)", or "map('filter', …)". As Jinja's select, map finds nothing in what is not true,
+ * such as none. */
 static lh_status map(lh_tpl_pool *pool, lh_tpl_value v, args *a, lh_tpl_value *out)
 {
     char name[32];
@@ -237,6 +238,7 @@ static lh_status map(lh_tpl_pool *pool, lh_tpl_value v, args *a, lh_tpl_value *o
     lh_tpl_value attribute = lh_tpl_arg(a, -1, "attribute"), otherwise = lh_tpl_arg(a, -1, "default");
     lh_tpl_call filter = NULL;
     args rest = {a->n ? a->at + 1 : NULL, a->n ? a->n - 1 : 0, a->names, a->named_at, a->named};
+    if (!lh_tpl_true(v)) return lh_tpl_list_make(pool, out);
     if (attribute.kind == LH_TPL_UNDEFINED) {
         LH_TRY(lh_tpl_need_text(lh_tpl_arg(a, 0, NULL), "map"));
         const lh_tpl_text *text = a->at[0].text;
@@ -268,6 +270,7 @@ static lh_status choose(lh_tpl_pool *pool, lh_tpl_value v, args *a, int attribut
     lh_tpl_call test = NULL;
     const int64_t skip = attribute + (a->n > attribute);
     args rest = {a->n > skip ? a->at + skip : NULL, a->n > skip ? a->n - skip : 0, a->names, a->named_at, a->named};
+    if (!lh_tpl_true(v)) return lh_tpl_list_make(pool, out);
     if (a->n > attribute) {
         LH_TRY(lh_tpl_need_text(a->at[attribute], "select"));
         int n = a->at[attribute].text->bytes < 31 ? (int)a->at[attribute].text->bytes : 31;

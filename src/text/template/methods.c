@@ -184,6 +184,66 @@ static lh_status join(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_valu
     return lh_tpl_join(pool, &items, self.text, out);
 }
 
+/* The value of a field of `format`, by its number, by its name, or, of an empty one, by its turn. *turn: -1 after a
+ * field with a number. */
+static lh_status field_value(args *a, const char *field, int64_t bytes, int64_t *turn, lh_tpl_value *out)
+{
+    int64_t i = 0, digits = 0;
+    while (digits < bytes && digits < 6 && field[digits] >= '0' && field[digits] <= '9')
+        i = 10 * i + field[digits++] - '0';
+    if (digits == bytes) {
+        if (bytes ? *turn > 0 : *turn < 0) LH_FAIL(LH_EINPUT, "'format' has both '{}' and '{0}'");
+        if (bytes) *turn = -1;
+        if (!bytes) i = (*turn)++;
+        if (i >= a->n)
+            LH_FAIL(LH_EINPUT, "'format' has %lld values and asks for number %lld", (long long)a->n, (long long)i);
+        *out = a->at[i];
+        return LH_OK;
+    }
+    for (int64_t k = 0; k < a->named; k++) {
+        if ((int64_t)strlen(a->names[k]) != bytes || memcmp(a->names[k], field, (size_t)bytes) != 0) continue;
+        *out = a->named_at[k];
+        return LH_OK;
+    }
+    LH_FAIL(LH_EINPUT, "'format' knows '{}', '{0}' and '{name}', not '{%.*s}'", (int)(bytes < 40 ? bytes : 40), field);
+}
+
+/* A field of `format`, which is at *at: past its end. */
+static lh_status format_field(lh_tpl_pool *pool, const lh_tpl_text *text, args *a, int64_t *at, int64_t *turn,
+                              lh_tpl_builder *b)
+{
+    const char *field = text->data + *at + 1;
+    const char *end = memchr(field, '}', (size_t)(text->bytes - *at - 1));
+    lh_tpl_value value, shown;
+    if (!end) LH_FAIL(LH_EINPUT, "'format' has a '{' without its '}'");
+    LH_TRY(field_value(a, field, end - field, turn, &value));
+    LH_TRY(lh_tpl_str(pool, value, &shown));
+    *at = end + 1 - text->data;
+    return lh_tpl_append(pool, b, shown.text);
+}
+
+static lh_status format(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out)
+{
+    const lh_tpl_text *text = self.text;
+    lh_tpl_builder b = {0};
+    int64_t turn = 0;
+    for (int64_t at = 0, from = 0; at < text->bytes; from = at) {
+        lh_tpl_value part;
+        while (at < text->bytes && text->data[at] != '{' && text->data[at] != '}') at++;
+        const int doubled = at + 1 < text->bytes && text->data[at + 1] == text->data[at];
+        LH_TRY(lh_tpl_text_part(pool, text, from, at + doubled, &part));
+        LH_TRY(lh_tpl_append(pool, &b, part.text));
+        if (doubled)
+            at += 2;
+        else if (at < text->bytes && text->data[at] == '}')
+            LH_FAIL(LH_EINPUT, "'format' has a '}' without its '{'");
+        else if (at < text->bytes)
+            LH_TRY(format_field(pool, text, a, &at, &turn, &b));
+        LH_TRY(lh_tpl_step(pool, 1));
+    }
+    return lh_tpl_built(pool, &b, out);
+}
+
 /* ---- dictionaries ---- */
 
 static lh_status get(lh_tpl_pool *pool, lh_tpl_value self, args *a, lh_tpl_value *out)
@@ -249,6 +309,7 @@ lh_tpl_call lh_tpl_find_method(lh_tpl_kind kind, const char *name)
                                        {"find", find},
                                        {"rfind", rfind},
                                        {"join", join},
+                                       {"format", format},
                                        {NULL, NULL}};
     static const lh_tpl_row dicts[] = {
         {"get", get}, {"keys", keys}, {"values", values}, {"items", items}, {NULL, NULL}};
