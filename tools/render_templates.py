@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Chat templates as transformers renders them (jinja2, ImmutableSandboxedEnvironment).
 
-    tools/render_templates.py write                 expected.jsonl of tests/text/template, for its *.jinja
+    tools/render_templates.py write                 expected.jsonl of tests/text/template for its *.jinja, expected.jsonl
+                                                    and changed.jsonl of tests/text/chat for those of src/text/chat
     tools/render_templates.py compare FOLDER [--longhaul build/longhaul] -m TOKENIZER
                                                     every *.jinja of a folder, through `longhaul tokenize`, byte for byte
 
@@ -18,7 +19,22 @@ import jinja2
 import jinja2.ext
 import jinja2.sandbox
 
-FIXTURES = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "tests", "text", "template")
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+FORMATS = os.path.join(ROOT, "src", "text", "chat")
+CONSTRUCTS = os.path.join(ROOT, "tests", "text", "template")
+CHATS = os.path.join(ROOT, "tests", "text", "chat")
+
+# What people put before and after the template of a model.
+CHANGES = [
+    ("{{ 'ZZ' }}", ""),
+    ("", "{{ 'ZZ' }}"),
+    ("{%- set messages = messages[-1:] -%}", ""),
+    ("{%- filter upper -%}", "{%- endfilter -%}"),
+    ("{%- set messages = [{'role': 'system', 'content': 'Be brief.'}] + messages -%}", ""),
+    ("{%- set add_generation_prompt = false -%}", ""),
+    ("{%- set enable_thinking = false -%}", ""),
+    ("{%- set date_string = '26 Nov 2026' -%}", ""),
+]
 
 
 class Generation(jinja2.ext.Extension):
@@ -47,9 +63,12 @@ def refuse(message):
     raise Refused(message)
 
 
-def template_of(path):
+def source_of(path):
     with open(path, newline="", encoding="utf-8") as f:
-        source = f.read()
+        return f.read()
+
+
+def template_of(source):
     env = jinja2.sandbox.ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[Generation, jinja2.ext.loopcontrols])
     env.filters["tojson"] = tojson
@@ -93,18 +112,44 @@ def render(template, messages, asks, bos, eos):
         return None, ""
 
 
+def row(path, messages, asks, text, error, **members):
+    line = {"format": os.path.basename(path)[:-6], **members, "messages": messages, "add_generation_prompt": asks}
+    line.update({"expected": text} if text is not None else {"error": error})
+    return line
+
+
+def templates(folder):
+    return [(path, source_of(path)) for path in sorted(glob.glob(os.path.join(folder, "*.jinja")))]
+
+
+def renderings(folder):
+    for path, source in templates(folder):
+        template = template_of(source)
+        for messages, asks in conversations():
+            yield row(path, messages, asks, *render(template, messages, asks, "<s>", "</s>"))
+
+
+def changed_renderings(folder):
+    """Of one conversation, where the change makes a difference."""
+    user, assistant = map(message, ("user", "assistant"))
+    messages = [user("Hi"), assistant("Hello"), user("Why <|im_end|>?")]
+    for path, source in templates(folder):
+        unchanged = render(template_of(source), messages, True, "<s>", "</s>")
+        for before, after in CHANGES:
+            changed = render(template_of(before + source + after), messages, True, "<s>", "</s>")
+            if changed != unchanged:
+                yield row(path, messages, True, *changed, before=before, after=after)
+
+
 def write():
-    rows = 0
-    with open(os.path.join(FIXTURES, "expected.jsonl"), "w", encoding="utf-8") as out:
-        for path in sorted(glob.glob(os.path.join(FIXTURES, "*.jinja"))):
-            template = template_of(path)
-            for messages, asks in conversations():
-                text, error = render(template, messages, asks, "<s>", "</s>")
-                row = {"format": os.path.basename(path)[:-6], "messages": messages, "add_generation_prompt": asks}
-                row.update({"expected": text} if text is not None else {"error": error})
-                out.write(json.dumps(row, ensure_ascii=False) + "\n")
-                rows += 1
-    print(f"{rows} renderings")
+    for rows, folder, name in ((renderings(CONSTRUCTS), CONSTRUCTS, "expected"), (renderings(FORMATS), CHATS, "expected"),
+                               (changed_renderings(FORMATS), CHATS, "changed")):
+        count = 0
+        with open(os.path.join(folder, name + ".jsonl"), "w", encoding="utf-8") as out:
+            for line in rows:
+                out.write(json.dumps(line, ensure_ascii=False) + "\n")
+                count += 1
+        print(f"{out.name}: {count} renderings")
 
 
 def compare(folder, longhaul, tokenizer):
@@ -120,7 +165,7 @@ def compare(folder, longhaul, tokenizer):
         special[name] = token["content"] if isinstance(token, dict) else token
     for path in sorted(glob.glob(os.path.join(folder, "*.jinja"))):
         try:
-            template = template_of(path)
+            template = template_of(source_of(path))
         except jinja2.TemplateSyntaxError as error:
             print(f"{path}: jinja2 does not read it: {error}")
             unread += 1

@@ -158,7 +158,8 @@ typedef struct lh_sampling {
 
 typedef enum lh_finish_reason { LH_FINISH_STOP, LH_FINISH_LENGTH, LH_FINISH_INTERRUPTED } lh_finish_reason;
 
-/* auto: where the model has a chat format and the prompt is not written in it already. */
+/* auto: where the model has a chat format, unless the prompt has no questions and is rendered in it already: it begins with
+ * a turn and ends where an answer begins. */
 typedef enum lh_chat_use { LH_CHAT_AUTO, LH_CHAT_ON, LH_CHAT_OFF } lh_chat_use;
 
 typedef struct lh_completion_options {
@@ -171,7 +172,7 @@ typedef struct lh_completion_options {
     const lh_policy *policy;      /* NULL: the full cache */
     const lh_sampling *sampling;  /* NULL: greedy */
     int64_t max_new;              /* maximum tokens of an answer; 0: 128 */
-    const char *const *stops;     /* [stop_count] texts that end an answer and are removed from it */
+    const char *const *stops;     /* [stop_count] texts that end an answer and are removed from it, or special tokens */
     int64_t stop_count;
     void *self; /* passed to the functions below, which are called on every rank; each may be NULL */
     void (*prefill)(void *self, int64_t done, int64_t total);                               /* tokens x layers */

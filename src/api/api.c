@@ -159,10 +159,9 @@ static lh_status encode_text(completion_request *r, const lh_tokenizer *tok, lh_
 {
     lh_status st = LH_OK;
     const lh_chat_format *format = NULL;
-    int rendered = 0;
-    if (use == LH_CHAT_AUTO) LH_TRY_DONE(lh_prompt_auto_format(tok, text, &format, &rendered));
+    if (use == LH_CHAT_AUTO) LH_TRY_DONE(lh_prompt_auto_format(tok, text, &format));
     if (use == LH_CHAT_ON) LH_TRY_DONE(lh_prompt_format(tok, text, &format));
-    text->format = rendered ? NULL : format;
+    text->format = format;
     text->chat = text->format != NULL;
     r->generate.continues = !text->chat;
     LH_TRY_DONE(lh_prompt_encode(tok, text, &r->generate.prompt, &r->questions));
@@ -190,6 +189,8 @@ static lh_status encode_request(completion_request *r, const lh_engine *engine, 
                            .bytes = o->prompt ? (int64_t)strlen(o->prompt) : 0,
                            .questions = o->questions,
                            .question_count = o->question_count,
+                           .special = 1,
+                           .stops = {o->stops, o->stop_count},
                            .positions = lh_engine_get(engine)->config->max_positions,
                            .system = o->system};
     if (!o->prompt) LH_FAIL(LH_EUSAGE, "prompt is NULL, it must be a text");

@@ -211,7 +211,7 @@ static lh_status append_line(const documents *d, lh_buf *out)
     char *line = NULL;
     json_t *id = lh_json_text(d->id.data, d->id.bytes), *prompt = lh_json_text(d->prompt.data, d->prompt.bytes);
     json_t *body = d->options->chat ? json_pack("{s:[{s:s, s:o}]}", "messages", "role", "user", "content", prompt)
-                                    : json_pack("{s:o}", "prompt", prompt);
+                                    : json_pack("{s:o, s:b}", "prompt", prompt, "split_special_tokens", 1);
     json_t *object = json_pack("{s:o, s:s, s:s, s:o}", "custom_id", id, "method", "POST", "url",
                                d->options->chat ? "/v1/chat/completions" : "/v1/completions", "body", body);
     if (object) line = json_dumps(object, JSON_COMPACT);

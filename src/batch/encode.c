@@ -10,11 +10,14 @@ static lh_prompt_text prompt_text(const lh_batch_common *common, const lh_batch_
 {
     return (lh_prompt_text){.text = r->prompt ? r->prompt : "",
                             .bytes = r->prompt ? (int64_t)strlen(r->prompt) : 0,
+                            .special = !r->split_special,
                             .chat = r->api == LH_BATCH_CHAT,
                             .format = common->format,
                             .messages = r->messages.at,
                             .message_count = r->messages.n,
-                            .positions = common->config->max_positions};
+                            .positions = common->config->max_positions,
+                            .stops = {r->stops, r->stop_count},
+                            .ignore_eos = r->ignore_eos};
 }
 
 static lh_status check_means(const lh_batch_common *common, const lh_batch_request *r)
@@ -76,6 +79,7 @@ static lh_status encode_question(const lh_batch_common *common, const lh_batch_r
                          messages[in.message_count - 1].role);
     }
     question = put_context(&in, context, messages);
+    in.is_document = 1;
     in.questions = &question;
     in.question_count = r->prompt || in.chat;
     LH_TRY_DONE(lh_prompt_encode(common->tokenizer, &in, before, &questions));

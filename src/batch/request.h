@@ -30,6 +30,7 @@ typedef struct lh_batch_request {
     int64_t max_new;      /* at least 1 */
     lh_sampling sampling; /* with a seed of its own the draws depend on nothing else, else also on the line's bytes */
     int ignore_eos;
+    int split_special;  /* true: special tokens are not recognised in the prompt of a completion */
     const char **stops; /* [stop_count], none empty */
     int64_t stop_count;
     int64_t logprobs;         /* most likely tokens to be reported beside each token of the answer; -1: none is */

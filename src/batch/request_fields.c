@@ -332,6 +332,7 @@ const lh_batch_field lh_batch_body_fields[] = {
      .high = 100},
     {.name = "seed", .apis = LH_IN_BOTH, .take = take_seed},
     {.name = "stop", .apis = LH_IN_BOTH, .take = take_stops},
+    {.name = "split_special_tokens", .apis = LH_IN_COMPLETION, .take = take_flag, AT(split_special)},
     {.name = "ignore_eos", .apis = LH_IN_BOTH, .take = take_flag, AT(ignore_eos)},
     {.name = "logprobs", .apis = LH_IN_COMPLETION, .take = take_count, AT(logprobs), .high = 20},
     {.name = "logprobs", .apis = LH_IN_CHAT, .take = take_logprobs},

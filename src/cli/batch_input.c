@@ -94,10 +94,9 @@ done:
 lh_status lh_batch_open_input(lh_batch_call *r, const lh_tokenizer *tok, int64_t positions)
 {
     const lh_prompt_text none = {.text = "", .chat_template = r->v->own.chat_template};
-    int rendered = 0;
     LH_TRY(choose_root(r));
     LH_TRY(r->v->own.chat_template ? lh_prompt_format(tok, &none, &r->format)
-                                   : lh_prompt_auto_format(tok, &none, &r->format, &rendered));
+                                   : lh_prompt_auto_format(tok, &none, &r->format));
     LH_TRY(open_requests(r));
     return note_policies(r, positions);
 }

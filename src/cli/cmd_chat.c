@@ -59,7 +59,7 @@ static const lh_option chat_rows[] = {
      .name = "stop",
      FIELD(stops),
      .arg = "TEXT",
-     .help = "Stop sequence: end an answer before this text."},
+     .help = "Stop sequence: end an answer before this text, or at this special token."},
     {.type = LH_OPT_TOKENS,
      .name = "room",
      FIELD(room),
@@ -143,7 +143,8 @@ static lh_status begin_talk(run *r, lh_tokens *context)
     lh_prompt_text text = {.chat = 1,
                            .chat_template = o->chat_template,
                            .system = o->system,
-                           .positions = lh_engine_get(r->session.engine)->config->max_positions};
+                           .positions = lh_engine_get(r->session.engine)->config->max_positions,
+                           .stops = r->session.stops};
     if (!tok) LH_FAIL_DONE(LH_EUSAGE, "the model has no tokenizer: a chat needs text");
     if (o->load_cache) LH_TRY_DONE(lh_chat_state_read(&t->chat, o->load_cache));
     if (o->chat_template) lh_chat_close(t->chat.format);

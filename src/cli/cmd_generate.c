@@ -29,7 +29,7 @@ static const lh_option answer_rows[] = {
      .name = "stop",
      FIELD(stops),
      .arg = "TEXT",
-     .help = "Stop sequence: end the answer before this text."},
+     .help = "Stop sequence: end the answer before this text, or at this special token."},
     {.type = LH_OPT_FLAG, .name = "ignore-eos", FIELD(ignore_eos), .help = "Do not stop at end-of-sequence tokens."},
     {0}};
 #undef FIELD
@@ -409,7 +409,11 @@ lh_status lh_cli_generate(lh_call *call, lh_generate_values *v, const lh_trace_o
     lh_status st = LH_OK;
     run r = {.call = call,
              .v = v,
-             .input = {.options = &v->input, .load_cache = v->files.load_cache},
+             .input = {.options = &v->input,
+                       .load_cache = v->files.load_cache,
+                       .saves_cache = v->files.save_cache != NULL,
+                       .stops = {v->answer.stops.at, v->answer.stops.n},
+                       .ignore_eos = v->answer.ignore_eos},
              .trace_options = trace};
     LH_TRY_DONE(check_request(&r));
     LH_TRY_DONE(lh_cli_record(r.call, &r.record));

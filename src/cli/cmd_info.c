@@ -75,7 +75,7 @@ static json_t *policies_json(void)
 static json_t *chats_json(void)
 {
     json_t *list = json_array();
-    for (int i = 0; lh_chat_at(i); i++) json_array_append_new(list, json_string(lh_chat_name(lh_chat_at(i))));
+    for (int i = 0; lh_chat_builtin_name(i); i++) json_array_append_new(list, json_string(lh_chat_builtin_name(i)));
     return list;
 }
 

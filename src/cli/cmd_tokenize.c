@@ -97,17 +97,12 @@ typedef struct run {
 static lh_status open_chat(run *r)
 {
     const struct values *v = r->v;
-    int32_t bos = lh_tokenizer_bos(r->tok), eos = lh_tokenizer_eos(r->tok);
     if (v->chat_template)
         LH_TRY(lh_chat_resolve(&r->format, v->chat_template));
     else
         LH_TRY(lh_chat_of(&r->format, r->tok));
     if (!r->format) LH_FAIL(LH_EUSAGE, "'%s' has no known chat format: name one with '--chat-template'", v->model);
-    LH_TRY(lh_buf_puts(&r->bos, ""));
-    LH_TRY(lh_buf_puts(&r->eos, ""));
-    if (bos >= 0) LH_TRY(lh_tokenizer_decode(r->tok, &bos, 1, &r->bos));
-    if (eos >= 0) LH_TRY(lh_tokenizer_decode(r->tok, &eos, 1, &r->eos));
-    return LH_OK;
+    return lh_chat_tokens(r->tok, &r->bos, &r->eos);
 }
 
 /* Renders the request with the tokenizer's bos and eos. */

@@ -65,7 +65,7 @@ static const lh_option rows[] = {
      .def = "auto",
      .choices = lh_cli_chat_choices,
      .help = "Put prompt and question into the user's turn of the model's chat format. auto: if the model has one and "
-             "the prompt is text; after a loaded cache, as it was saved."},
+             "the prompt is text that is not rendered in it yet; after a loaded cache, as it was saved."},
     {.type = LH_OPT_STR,
      .name = "chat-template",
      FIELD(chat_template),
@@ -230,7 +230,6 @@ void lh_input_clear(lh_input *input)
 static lh_status choose_format(const lh_input *input, const lh_prompt_text *text, const lh_tokenizer *tok,
                                lh_chat_state *chat)
 {
-    int rendered = 0;
     if (input->options->prompt_tokens) lh_chat_state_clear(chat); /* of a loaded cache: ids continue it as they are */
     if (input->load_cache) {
         if (chat->format)
@@ -238,14 +237,9 @@ static lh_status choose_format(const lh_input *input, const lh_prompt_text *text
         return LH_OK;
     }
     if (input->options->prompt_tokens) return LH_OK;
-    LH_TRY(lh_prompt_auto_format(tok, text, &chat->format, &rendered));
-    if (rendered) {
-        lh_info("chat: off, the prompt holds '%s' already ('--chat=on' puts it in a user's turn)",
-                lh_chat_end(chat->format));
-        lh_chat_state_clear(chat);
-    } else if (chat->format) {
+    LH_TRY(lh_prompt_auto_format(tok, text, &chat->format));
+    if (chat->format)
         lh_info("chat: %s, the format of the model ('--chat=off': plain text)", lh_chat_name(chat->format));
-    }
     return LH_OK;
 }
 
@@ -274,12 +268,16 @@ static lh_status encode_text(const lh_input *input, const lh_engine *engine, lh_
                            .bytes = input->prompt.bytes,
                            .questions = (const char *const *)input->questions,
                            .question_count = input->n,
+                           .special = 1,
+                           .is_document = input->saves_cache,
                            .chat_template = in->chat_template,
                            .system = in->system,
                            .messages = input->messages.at,
                            .message_count = input->messages.n,
                            .positions = lh_engine_get(engine)->config->max_positions,
-                           .after_cache = input->load_cache != NULL};
+                           .after_cache = input->load_cache != NULL,
+                           .stops = input->stops,
+                           .ignore_eos = input->ignore_eos};
     LH_TRY_DONE(choose_chat(input, &text, lh_engine_tokenizer(engine), &out->chat));
     text.format = out->chat.format;
     text.chat = out->chat.format != NULL;

@@ -32,6 +32,9 @@ int64_t lh_input_questions(const lh_input_options *in);
 typedef struct lh_input {
     const lh_input_options *options;
     const char *load_cache; /* NULL: none; without a prompt the answer continues it */
+    int saves_cache;        /* true: the text is a document that will be asked about */
+    lh_stops stops;
+    int ignore_eos;
     lh_buf prompt;
     lh_messages messages;
     char **questions; /* [n] */

@@ -1,6 +1,5 @@
-/* chat_state.c - the text /chat of a cache file: {"format": name, "turn": "user" or "assistant", "template": text or
- * null}.
- */
+/* chat_state.c - the text /chat of a cache file: {"format": name, "turn": "user" or "assistant", "template": text}. Older
+ * files name a built-in format without its template. */
 #include "engine/chat_state.h"
 
 #include <stdlib.h>
@@ -16,7 +15,7 @@ lh_status lh_chat_state_write(const lh_chat_state *state, lh_buf *out)
     lh_status st = LH_OK;
     char *text = NULL;
     if (!state->format) return LH_OK;
-    json_t *json = json_pack("{s:s, s:s, s:s?}", "format", lh_chat_name(state->format), "turn", turns[state->answers],
+    json_t *json = json_pack("{s:s, s:s, s:s}", "format", lh_chat_name(state->format), "turn", turns[state->answers],
                              "template", lh_chat_jinja(state->format));
     text = json ? json_dumps(json, JSON_COMPACT) : NULL;
     if (!text) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate host memory for the state of the chat");
@@ -45,9 +44,9 @@ static lh_status read_members(lh_chat_state *out, const char *path, const char *
         LH_FAIL(LH_EFILE, "'%s': the chat ends in the turn of '%.20s', it must be 'user' or 'assistant'", path,
                 turn ? turn : "");
     out->answers = strcmp(turn, turns[1]) == 0;
-    out->format = format ? lh_chat_find(format) : NULL;
-    if (jinja && lh_chat_open(&out->format, jinja, (int64_t)strlen(jinja)) != LH_OK)
+    if (jinja && format && lh_chat_open(&out->format, format, jinja, (int64_t)strlen(jinja)) != LH_OK)
         LH_FAIL(LH_EFILE, "'%s': the chat template: %s", path, lh_error_message());
+    if (!jinja && format) LH_TRY(lh_chat_named(&out->format, format));
     if (!out->format)
         LH_FAIL(LH_EFILE,
                 "'%s': the chat is of the format '%.40s', which this version does not know: '--chat=off' continues it "

@@ -12,9 +12,9 @@ const char *lh_finish_name(lh_finish_reason finish)
 static int ends_answer(const lh_session *session, const lh_decode *how, int32_t id)
 {
     const lh_tokenizer *tok = lh_engine_tokenizer(lh_session_engine(session));
-    int ends = tok && lh_tokenizer_is_eos(tok, id);
+    int ends = tok && !how->ignore_eos && lh_tokenizer_is_eos(tok, id);
     for (int64_t i = 0; how->ends && i < how->ends->n; i++) ends |= how->ends->ids[i] == id;
-    return ends && !how->ignore_eos;
+    return ends;
 }
 
 lh_status lh_answering_choose(lh_answering *a)

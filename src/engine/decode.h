@@ -12,8 +12,8 @@ const char *lh_finish_name(lh_finish_reason finish); /* "stop", "length", "inter
 typedef struct lh_decode {
     lh_sampling sampling;
     int64_t max_new;
-    int ignore_eos;
-    const lh_tokens *ends;  /* ids that end the answer besides the tokenizer's end tokens; NULL: none */
+    int ignore_eos;         /* true: the tokenizer's end tokens end no answer */
+    const lh_tokens *ends;  /* ids that end the answer, besides the tokenizer's end tokens; NULL: none */
     const lh_tokens *force; /* ids fed in place of sampled ones (teacher forcing); NULL: none */
     void *self;
     /* Called with every token of the answer while the logits are those that it was chosen by. May be NULL. */

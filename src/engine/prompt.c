@@ -13,14 +13,6 @@
 #include "engine/prompt_size.h"
 #include "text/chat.h"
 
-/* The text of a token for chat templates, "" for none. */
-static lh_status token_text(const lh_tokenizer *tok, int32_t id, lh_buf *out)
-{
-    LH_TRY(lh_buf_puts(out, ""));
-    if (id >= 0) LH_TRY(lh_tokenizer_decode(tok, &id, 1, out));
-    return LH_OK;
-}
-
 lh_status lh_prompt_format(const lh_tokenizer *tok, const lh_prompt_text *in, const lh_chat_format **out)
 {
     *out = in->format;
@@ -32,12 +24,17 @@ lh_status lh_prompt_format(const lh_tokenizer *tok, const lh_prompt_text *in, co
     return LH_OK;
 }
 
-lh_status lh_prompt_auto_format(const lh_tokenizer *tok, const lh_prompt_text *in, const lh_chat_format **out,
-                                int *rendered)
+/* True for a prompt that whoever asks wrote, or another program rendered: special tokens are recognised in it. */
+static int stands_alone(const lh_prompt_text *in)
+{
+    return in->special && !in->is_document && !in->question_count;
+}
+
+lh_status lh_prompt_auto_format(const lh_tokenizer *tok, const lh_prompt_text *in, const lh_chat_format **out)
 {
     const int needed = in->system || in->messages;
+    int rendered = 0;
     *out = NULL;
-    *rendered = 0;
     if (!needed && !(tok && lh_tokenizer_chat_format(tok))) return LH_OK;
     if (lh_prompt_format(tok, in, out) != LH_OK) {
         *out = NULL;
@@ -46,8 +43,13 @@ lh_status lh_prompt_auto_format(const lh_tokenizer *tok, const lh_prompt_text *i
         lh_error_clear();
         return LH_OK;
     }
-    const char *end = lh_chat_end(*out);
-    *rendered = in->bytes && *end && !in->system && memmem(in->text, (size_t)in->bytes, end, strlen(end)) != NULL;
+    if (!needed && tok && stands_alone(in)) LH_TRY(lh_chat_is_rendered(*out, tok, in->text, in->bytes, &rendered));
+    if (!rendered) return LH_OK;
+    lh_warn(
+        "chat: off, the prompt begins and ends as the chat format does: it is taken as rendered already ('--chat=on' "
+        "puts it in a user's turn)");
+    if (!in->format) lh_chat_close(*out);
+    *out = NULL;
     return LH_OK;
 }
 
@@ -130,8 +132,7 @@ static lh_status encode_chat(const lh_tokenizer *tok, const lh_prompt_text *in, 
     conversation c = {.cut = -1};
     LH_TRY_DONE(lh_prompt_format(tok, in, &format));
     LH_TRY_DONE(make_conversation(&c, in, question));
-    LH_TRY_DONE(token_text(tok, lh_tokenizer_bos(tok), &bos));
-    LH_TRY_DONE(token_text(tok, lh_tokenizer_eos(tok), &eos));
+    LH_TRY_DONE(lh_chat_tokens(tok, &bos, &eos));
     LH_TRY_DONE(lh_chat_render(format, &(lh_chat_request){c.messages, c.n, 1, bos.data, eos.data}, &text));
     if (in->answer) LH_TRY_DONE(lh_chat_begin_answer(&text, in->answer));
     int64_t cut = c.cut < 0 ? text.text.bytes : lh_chat_cut(&text, c.cut, c.at);
@@ -159,12 +160,15 @@ static lh_status continue_chat(const lh_tokenizer *tok, const lh_prompt_text *in
     return encode_chat(tok, &turn, in->text, NULL, prompt);
 }
 
-/* Adds the begin-of-sequence token, unless a template has written it already. */
-static lh_status add_first(const lh_tokenizer *tok, const lh_prompt_text *in, lh_tokens *prompt)
+/* Puts the begin-of-sequence token before the ids of plain text, unless they begin with it: another program has
+ * rendered the text. */
+static lh_status add_first(const lh_tokenizer *tok, lh_tokens *prompt)
 {
-    int32_t bos = lh_tokenizer_bos(tok);
-    if (in->after_cache || in->chat || !lh_tokenizer_adds_bos(tok) || bos < 0) return LH_OK;
+    const int32_t bos = lh_tokenizer_bos(tok);
+    if (!lh_tokenizer_adds_bos(tok) || bos < 0 || (prompt->n && prompt->ids[0] == bos)) return LH_OK;
     LH_TRY(lh_tokens_push(prompt, bos));
+    memmove(prompt->ids + 1, prompt->ids, (size_t)(prompt->n - 1) * sizeof *prompt->ids);
+    prompt->ids[0] = bos;
     return LH_OK;
 }
 
@@ -187,22 +191,29 @@ static lh_status check_texts(const lh_tokenizer *tok, const lh_prompt_text *in)
     return LH_OK;
 }
 
+/* The text where there is no chat. */
+static lh_status encode_plain(const lh_tokenizer *tok, const lh_prompt_text *in, lh_tokens *prompt)
+{
+    const lh_encode how = stands_alone(in) ? LH_ENCODE_SPECIAL : LH_ENCODE_PLAIN;
+    if (in->bytes)
+        LH_TRY(
+            lh_tokenizer_encode(tok, in->text, in->bytes, how | (in->after_cache ? LH_ENCODE_CONTINUES : 0), prompt));
+    return tok && !in->after_cache ? add_first(tok, prompt) : LH_OK;
+}
+
 /* The text, where no question ends the same turn of a chat. */
 static lh_status encode_text(const lh_tokenizer *tok, const lh_prompt_text *in, lh_tokens *prompt)
 {
-    if (tok) LH_TRY(add_first(tok, in, prompt));
-    if (in->chat && in->question_count == 0 && !in->after_cache) LH_TRY(encode_chat(tok, in, NULL, prompt, NULL));
-    if (in->chat && in->bytes && in->after_cache) LH_TRY(continue_chat(tok, in, prompt));
-    if (!in->chat && in->bytes)
-        LH_TRY(lh_tokenizer_encode(tok, in->text, in->bytes,
-                                   LH_ENCODE_SPECIAL | (in->after_cache ? LH_ENCODE_CONTINUES : 0), prompt));
-    return LH_OK;
+    if (!in->chat) return encode_plain(tok, in, prompt);
+    if (in->after_cache) return in->bytes ? continue_chat(tok, in, prompt) : LH_OK;
+    return in->question_count ? LH_OK : encode_chat(tok, in, NULL, prompt, NULL);
 }
 
 lh_status lh_prompt_encode(const lh_tokenizer *tok, const lh_prompt_text *in, lh_tokens *prompt, lh_tokens **questions)
 {
     lh_status st = LH_OK;
     lh_tokens *list = NULL;
+    const lh_encode question_how = LH_ENCODE_CONTINUES | (in->special ? LH_ENCODE_SPECIAL : LH_ENCODE_PLAIN);
     LH_TRY_DONE(lh_calloc(&list, in->question_count, sizeof *list));
     LH_TRY_DONE(check_texts(tok, in));
     if (!tok && (in->bytes || in->question_count || in->chat))
@@ -219,8 +230,7 @@ lh_status lh_prompt_encode(const lh_tokenizer *tok, const lh_prompt_text *in, lh
         if (in->chat)
             LH_TRY_DONE(encode_chat(tok, in, q, i == 0 && !in->after_cache ? prompt : NULL, &list[i]));
         else
-            LH_TRY_DONE(
-                lh_tokenizer_encode(tok, q, (int64_t)strlen(q), LH_ENCODE_SPECIAL | LH_ENCODE_CONTINUES, &list[i]));
+            LH_TRY_DONE(lh_tokenizer_encode(tok, q, (int64_t)strlen(q), question_how, &list[i]));
     }
     *questions = list;
     list = NULL;
@@ -271,50 +281,34 @@ done:
     return st;
 }
 
-/* The end of a turn in a template: the special token that follows what the assistant says. None is added where the
- * template refuses this conversation, or writes none. */
-static lh_status add_template_end(const lh_tokenizer *tok, const lh_chat_format *format, lh_tokens *ends)
+/* The end of a turn in the chat format. */
+static lh_status add_turn_end(const lh_tokenizer *tok, const lh_prompt_text *in, lh_tokens *ends)
 {
     lh_status st = LH_OK;
-    static const lh_message messages[] = {
-        {.role = "user", .content = "x"}, {.role = "assistant", .content = "x"}, {.role = "user", .content = "x"}};
-    lh_chat_text text = {0};
-    lh_tokens ids = {0};
-    lh_buf bos = {0}, eos = {0};
-    int64_t cut = -1;
-    LH_TRY_DONE(token_text(tok, lh_tokenizer_bos(tok), &bos));
-    LH_TRY_DONE(token_text(tok, lh_tokenizer_eos(tok), &eos));
-    if (lh_chat_render(format, &(lh_chat_request){messages, 3, 0, bos.data, eos.data}, &text) == LH_OK)
-        cut = lh_chat_cut(&text, 1, 1);
-    else
-        lh_error_clear();
-    if (cut >= 0) LH_TRY_DONE(lh_chat_encode(tok, &text, cut, text.text.bytes, &ids));
-    for (int64_t i = 0; i < ids.n && i < 2; i++) /* white space may stand before it */
-        if (lh_tokenizer_is_special(tok, ids.ids[i])) {
-            LH_TRY_DONE(lh_tokens_push(ends, ids.ids[i]));
-            break;
-        }
+    const lh_chat_format *format = NULL;
+    lh_buf bos = {0}, eos = {0}, after = {0};
+    int32_t id;
+    LH_TRY_DONE(lh_prompt_format(tok, in, &format));
+    LH_TRY_DONE(lh_chat_tokens(tok, &bos, &eos));
+    LH_TRY_DONE(lh_chat_after_answer(format, eos.data, &after));
+    LH_TRY_DONE(lh_chat_end(tok, &after, &id));
+    if (id >= 0) LH_TRY_DONE(lh_tokens_push(ends, id));
 done:
-    lh_chat_text_clear(&text);
-    lh_tokens_clear(&ids);
+    if (!in->format) lh_chat_close(format);
     lh_buf_clear(&bos);
     lh_buf_clear(&eos);
+    lh_buf_clear(&after);
     return st;
 }
 
 lh_status lh_prompt_ends(const lh_tokenizer *tok, const lh_prompt_text *in, lh_tokens *ends)
 {
-    lh_status st = LH_OK;
-    const lh_chat_format *format = NULL;
-    int32_t id;
-    if (!in->chat) return LH_OK;
-    LH_TRY_DONE(lh_prompt_format(tok, in, &format));
-    id = *lh_chat_end(format) ? lh_tokenizer_find(tok, lh_chat_end(format)) : -1;
-    if (id >= 0) LH_TRY_DONE(lh_tokens_push(ends, id));
-    if (lh_chat_jinja(format)) LH_TRY_DONE(add_template_end(tok, format, ends));
-done:
-    if (!in->format) lh_chat_close(format);
-    return st;
+    if (in->chat && !in->ignore_eos) LH_TRY(add_turn_end(tok, in, ends));
+    for (int64_t i = 0; tok && i < in->stops.n; i++) {
+        const int32_t id = lh_tokenizer_find(tok, in->stops.at[i]);
+        if (id >= 0 && lh_tokenizer_is_special(tok, id)) LH_TRY(lh_tokens_push(ends, id));
+    }
+    return LH_OK;
 }
 
 lh_status lh_prompt_check_ids(const lh_tokens *ids, int64_t vocab)

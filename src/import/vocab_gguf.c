@@ -325,6 +325,32 @@ static lh_status write_spm(const vocab *v)
 
 /* ---- the companion object ---- */
 
+/* The token by which the template ends a turn of the model: the longest special one that follows an answer. */
+static lh_status add_turn_end(const vocab *v, lh_tokenizer_meta *meta)
+{
+    lh_status st = LH_OK;
+    lh_buf eos = {0}, after = {0};
+    int64_t id = -1;
+    LH_TRY_DONE(lh_buf_puts(&eos, ""));
+    if (meta->eos.n) {
+        const lh_gguf_text token = v->tokens[meta->eos.ids[0]];
+        LH_TRY_DONE(lh_buf_append(&eos, token.data, token.bytes));
+    }
+    LH_TRY_DONE(lh_tokenizer_meta_after_answer(meta, eos.data, &after));
+    const char *text = after.data + strspn(after.data, " \n");
+    for (int64_t i = 0; i < v->n; i++) {
+        const lh_gguf_text t = v->tokens[i];
+        const int marked = type_of(v, i) == CONTROL || type_of(v, i) == USER_DEFINED;
+        if (!marked || !t.bytes || strncmp(text, t.data, (size_t)t.bytes) != 0) continue;
+        if (id < 0 || t.bytes > v->tokens[id].bytes) id = i;
+    }
+    LH_TRY_DONE(lh_tokenizer_meta_ends(meta, id));
+done:
+    lh_buf_clear(&eos);
+    lh_buf_clear(&after);
+    return st;
+}
+
 static lh_status write_meta(const vocab *v, lh_buf *out)
 {
     static const char *const ends[] = {"tokenizer.ggml.eos_token_id", "tokenizer.ggml.eot_token_id",
@@ -338,14 +364,12 @@ static lh_status write_meta(const vocab *v, lh_buf *out)
     if (bos >= 0 && bos < v->n) meta.bos = (int32_t)bos;
     LH_TRY_DONE(lh_gguf_string(v->gguf, "tokenizer.chat_template", &jinja));
     LH_TRY_DONE(lh_buf_append(&meta.chat_template, jinja.data, jinja.bytes));
-    meta.format = lh_chat_recognise(meta.chat_template.data, meta.chat_template.bytes);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         int64_t id = -1;
         LH_TRY_DONE(lh_gguf_i64(v->gguf, ends[i], &id));
         LH_TRY_DONE(lh_tokenizer_meta_ends(&meta, id < v->n ? id : -1));
     }
-    for (int64_t i = 0; meta.format && i < v->n; i++)
-        if (is_text(v->tokens[i], lh_chat_end(meta.format))) LH_TRY_DONE(lh_tokenizer_meta_ends(&meta, i));
+    LH_TRY_DONE(add_turn_end(v, &meta));
     LH_TRY_DONE(lh_tokenizer_meta_write(&meta, v->name, out));
 done:
     lh_tokenizer_meta_clear(&meta);

@@ -1,10 +1,6 @@
 # Writes OUTPUT, a C source with the bytes and the SHA-256 of each asset: CSS, D3 (may be empty), and JS, a list of files
 # that become one script.
-function(bytes_of out text_file)
-    file(READ ${text_file} hex HEX)
-    string(REGEX REPLACE "(..)" "0x\\1," hex "${hex}")
-    set(${out} "${hex}" PARENT_SCOPE)
-endfunction()
+include(${CMAKE_CURRENT_LIST_DIR}/../../cmake/embed_bytes.cmake)
 
 function(add_asset name file)
     bytes_of(bytes ${file})

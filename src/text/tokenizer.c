@@ -153,7 +153,7 @@ int32_t lh_tokenizer_find(const lh_tokenizer *tok, const char *token)
 
 const char *lh_tokenizer_chat_format(const lh_tokenizer *tok)
 {
-    return tok->chat_format ? tok->chat_format : tok->chat_template ? "template" : NULL;
+    return tok->chat_template ? "template" : tok->chat_format;
 }
 
 const char *lh_tokenizer_chat_template(const lh_tokenizer *tok)

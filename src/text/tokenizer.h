@@ -11,8 +11,9 @@
 #include "base/status.h"
 
 /* json: the bytes of a tokenizer.json. meta: the companion object that a checkpoint stores beside it, or NULL:
- * {"bos": id|null, "eos": [ids], "add_bos": bool, "chat_template": text|null, "chat_format": name|null}. Without
- * one, the first token is the one that the post_processor puts in front, if any, and there are no end tokens. */
+ * {"bos": id|null, "eos": [ids], "add_bos": bool, "chat_template": text|null, "chat_format": name|null}; the
+ * last is a built-in format in place of a template. Without a companion, the first token is the one that the
+ * post_processor puts in front, if any, and there are no end tokens. */
 lh_status lh_tokenizer_parse(lh_tokenizer **out, const char *name, const char *json, int64_t json_bytes,
                              const char *meta, int64_t meta_bytes);
 
@@ -25,8 +26,8 @@ int32_t lh_tokenizer_eos(const lh_tokenizer *tok); /* the first end token, which
 int32_t lh_tokenizer_find(const lh_tokenizer *tok, const char *token); /* id of an exact token, -1: none */
 int lh_tokenizer_is_special(const lh_tokenizer *tok, int32_t id);
 
-/* Of the chat format that was recognised, "template" where there is a Jinja template alone, NULL where there is none;
- * the template. lh_chat_of opens it. */
+/* Name of the chat format: "template" where there is a Jinja template, else that of a built-in format, NULL where there
+ * is none; the template. lh_chat_of opens it. */
 const char *lh_tokenizer_chat_format(const lh_tokenizer *tok);
 const char *lh_tokenizer_chat_template(const lh_tokenizer *tok);
 

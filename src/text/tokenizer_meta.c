@@ -22,6 +22,19 @@ lh_status lh_tokenizer_meta_ends(lh_tokenizer_meta *meta, int64_t id)
     return LH_OK;
 }
 
+lh_status lh_tokenizer_meta_after_answer(const lh_tokenizer_meta *meta, const char *eos, lh_buf *out)
+{
+    const lh_chat_format *format = NULL;
+    lh_status st = lh_buf_puts(out, "");
+    if (st != LH_OK || !meta->chat_template.bytes) return st;
+    st = lh_chat_open(&format, "", meta->chat_template.data, meta->chat_template.bytes);
+    if (st == LH_OK) st = lh_chat_after_answer(format, eos, out);
+    lh_chat_close(format);
+    if (st != LH_EINPUT) return st;
+    lh_error_clear();
+    return LH_OK;
+}
+
 void lh_tokenizer_meta_clear(lh_tokenizer_meta *meta)
 {
     lh_tokens_clear(&meta->eos);
@@ -38,10 +51,8 @@ lh_status lh_tokenizer_meta_write(const lh_tokenizer_meta *meta, const char *nam
                         ? json_stringn(meta->chat_template.data, (size_t)meta->chat_template.bytes)
                         : json_null();
     if (!jinja) LH_FAIL_DONE(LH_EINPUT, "'%s': the chat template is not UTF-8 text", name);
-    json_t *object =
-        json_pack("{s:o, s:O, s:b, s:o, s:o}", "bos", meta->bos < 0 ? json_null() : json_integer(meta->bos), "eos", eos,
-                  "add_bos", meta->add_bos, "chat_template", jinja, "chat_format",
-                  meta->format ? json_string(lh_chat_name(meta->format)) : json_null());
+    json_t *object = json_pack("{s:o, s:O, s:b, s:o}", "bos", meta->bos < 0 ? json_null() : json_integer(meta->bos),
+                               "eos", eos, "add_bos", meta->add_bos, "chat_template", jinja);
     text = object ? json_dumps(object, JSON_INDENT(1)) : NULL;
     json_decref(object);
     if (!text) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate the companion of the tokenizer of '%s'", name);
@@ -132,7 +143,6 @@ static lh_status folder_eos(const folder *f, lh_tokenizer_meta *meta)
             LH_TRY(lh_tokenizer_meta_ends(meta, first_id(json_array_get(ids, k))));
     }
     if (meta->eos.n == 0) LH_TRY(lh_tokenizer_meta_ends(meta, usual_token(f, usual)));
-    if (meta->format) LH_TRY(lh_tokenizer_meta_ends(meta, lh_tokenizer_find(f->tok, lh_chat_end(meta->format))));
     return LH_OK;
 }
 
@@ -175,6 +185,22 @@ done:
     return st;
 }
 
+static lh_status folder_turn_end(const folder *f, lh_tokenizer_meta *meta)
+{
+    lh_status st = LH_OK;
+    lh_buf eos = {0}, after = {0};
+    int32_t id;
+    LH_TRY_DONE(lh_buf_puts(&eos, ""));
+    if (meta->eos.n) LH_TRY_DONE(lh_tokenizer_decode(f->tok, meta->eos.ids, 1, &eos));
+    LH_TRY_DONE(lh_tokenizer_meta_after_answer(meta, eos.data, &after));
+    LH_TRY_DONE(lh_chat_end(f->tok, &after, &id));
+    LH_TRY_DONE(lh_tokenizer_meta_ends(meta, id));
+done:
+    lh_buf_clear(&eos);
+    lh_buf_clear(&after);
+    return st;
+}
+
 lh_status lh_tokenizer_meta_folder(const lh_tokenizer *tok, const char *path, lh_buf *out)
 {
     lh_status st = LH_OK;
@@ -185,10 +211,10 @@ lh_status lh_tokenizer_meta_folder(const lh_tokenizer *tok, const char *path, lh
     LH_TRY_DONE(lh_tokenizer_companion(path, "generation_config.json", &f.generation));
     LH_TRY_DONE(lh_tokenizer_companion(path, "config.json", &f.config));
     LH_TRY_DONE(folder_template(&f, &meta.chat_template));
-    meta.format = lh_chat_recognise(meta.chat_template.data, meta.chat_template.bytes);
     meta.bos = folder_bos(&f);
     LH_TRY_DONE(lh_json_bool(f.tokenizer_config, path, "add_bos_token", &meta.add_bos));
     LH_TRY_DONE(folder_eos(&f, &meta));
+    LH_TRY_DONE(folder_turn_end(&f, &meta));
     LH_TRY_DONE(lh_tokenizer_meta_write(&meta, path, out));
 done:
     lh_tokenizer_meta_clear(&meta);

@@ -11,7 +11,6 @@ typedef struct lh_tokenizer_meta {
     lh_tokens eos;
     int add_bos;
     lh_buf chat_template; /* empty: none */
-    const lh_chat_format *format;
 } lh_tokenizer_meta;
 
 /* As JSON, appended. */
@@ -20,6 +19,10 @@ void lh_tokenizer_meta_clear(lh_tokenizer_meta *meta);
 
 /* Add an end token; negative ids and those already present are ignored. */
 lh_status lh_tokenizer_meta_ends(lh_tokenizer_meta *meta, int64_t id);
+
+/* Append what the template writes after an answer, whose first token ends a turn: "" without a template, or with one
+ * that cannot be read, which is reported where it is used. eos: text of the end token. */
+lh_status lh_tokenizer_meta_after_answer(const lh_tokenizer_meta *meta, const char *eos, lh_buf *out);
 
 /* The companion object of a folder with this tokenizer in it, from tokenizer_config.json, special_tokens_map.json,
  * generation_config.json, config.json and chat_template.jinja (or .json), as far as they exist. Appended. */

@@ -216,6 +216,8 @@ static lh_status talk(const lh_chat_format *format, const tokenizers *t, fz_rng 
     lh_message messages[4];
     lh_chat_text text = {0};
     lh_tokens ids = {0};
+    lh_buf after = {0};
+    int is_rendered;
     char contents[4][64];
     for (int i = 0; i < 4; i++) {
         int64_t n = fz_below(rng, 64);
@@ -230,7 +232,10 @@ static lh_status talk(const lh_chat_format *format, const tokenizers *t, fz_rng 
     if (cut < 0) cut = text.text.bytes;
     LH_TRY_DONE(lh_chat_encode(t->at[fz_below(rng, 2)], &text, 0, cut, &ids));
     LH_TRY_DONE(lh_chat_encode(t->at[fz_below(rng, 2)], &text, cut, text.text.bytes, &ids));
+    LH_TRY_DONE(lh_chat_is_rendered(format, t->at[fz_below(rng, 2)], text.text.data, cut, &is_rendered));
+    LH_TRY_DONE(lh_chat_after_answer(format, "</s>", &after));
 done:
+    lh_buf_clear(&after);
     lh_tokens_clear(&ids);
     lh_chat_text_clear(&text);
     return st;
@@ -239,7 +244,7 @@ done:
 static lh_status run_chat(fz_case *c)
 {
     const lh_chat_format *format = NULL;
-    if (lh_chat_open(&format, c->data, c->bytes) != LH_OK) return lh_fail_within(LH_EINPUT, "'%s'", c->path);
+    if (lh_chat_open(&format, c->path, c->data, c->bytes) != LH_OK) return lh_fail_within(LH_EINPUT, "'%s'", c->path);
     lh_status st = talk(format, c->state, &c->rng);
     lh_chat_close(format);
     return st;
@@ -341,18 +346,18 @@ const fz_target fz_text = {.name = "text",
                            .run = run_text};
 
 const fz_target fz_chat = {.name = "chat",
-                           .summary = "chat templates of built-in formats, and conversations in them",
+                           .summary = "built-in chat templates, and conversations in them",
                            .file = "chat_template.jinja",
                            .form = FZ_TEXT,
                            .quick = 2000,
                            .share = 80000,
-                           .corpus = "../../text/chat",
+                           .corpus = "../../../src/text/chat",
                            .prepare = open_tokenizers,
                            .forget = close_tokenizers,
                            .run = run_chat};
 
 const fz_target fz_template = {.name = "template",
-                               .summary = "chat templates that are interpreted, and conversations in them",
+                               .summary = "chat templates of every construct, and conversations in them",
                                .file = "chat_template.jinja",
                                .form = FZ_TEXT,
                                .quick = 2000,

@@ -96,7 +96,7 @@ START_TEST(test_companions_name_first_and_end_tokens)
     lh_tokenizer *tok = open_folder();
     ck_assert(lh_tokenizer_bos(tok) == 3 && lh_tokenizer_adds_bos(tok) && lh_tokenizer_eos(tok) == 1);
     ck_assert(lh_tokenizer_is_eos(tok, 4) && lh_tokenizer_is_eos(tok, 0));
-    ck_assert_str_eq(lh_tokenizer_chat_format(tok), "chatml");
+    ck_assert_str_eq(lh_tokenizer_chat_format(tok), "template");
     ck_assert(lh_tokenizer_is_eos(tok, 2)); /* the end of a turn in that format */
     lh_tokenizer_close(tok);
     remove_folder();
@@ -297,15 +297,16 @@ END_TEST
 
 static void byte_level_gguf(lh_buf *b, const char *pre)
 {
-    static const char *const tokens[] = {"a", "b", "ab", "1", "Ġ", "<|im_end|>"}, *const merges[] = {"a b"};
-    static const int32_t types[] = {1, 1, 1, 1, 1, 3};
+    static const char *const tokens[] = {"a", "b", "ab", "1", "Ġ", "<|im_end|>", "<|end|>"};
+    static const char *const merges[] = {"a b"};
+    static const int32_t types[] = {1, 1, 1, 1, 1, 3, 3};
     gm_head(b, 3, 0, 7);
     gm_key_text(b, "tokenizer.ggml.model", "gpt2");
     gm_key_text(b, "tokenizer.ggml.pre", pre);
-    gm_key_texts(b, "tokenizer.ggml.tokens", tokens, 6);
+    gm_key_texts(b, "tokenizer.ggml.tokens", tokens, 7);
     gm_key_texts(b, "tokenizer.ggml.merges", merges, 1);
-    gm_key_numbers(b, "tokenizer.ggml.token_type", 5, types, 6);
-    gm_key_u32(b, "tokenizer.ggml.eos_token_id", 5);
+    gm_key_numbers(b, "tokenizer.ggml.token_type", 5, types, 7);
+    gm_key_u32(b, "tokenizer.ggml.eos_token_id", 6);
     gm_key_text(b, "tokenizer.chat_template", CHATML);
 }
 
@@ -316,8 +317,9 @@ START_TEST(test_a_byte_level_vocabulary_of_a_gguf)
     byte_level_gguf(&b, "smollm");
     ck_assert_msg(open_gguf(&tok, &b) == LH_OK, "%s", lh_error_message());
     tt_check(tok, "ab 11<|im_end|>", LH_ENCODE_SPECIAL, "2 4 3 3 5");
-    ck_assert(lh_tokenizer_bos(tok) == -1 && lh_tokenizer_is_eos(tok, 5) && !lh_tokenizer_adds_bos(tok));
-    ck_assert_str_eq(lh_tokenizer_chat_format(tok), "chatml");
+    ck_assert(lh_tokenizer_bos(tok) == -1 && lh_tokenizer_eos(tok) == 6 && !lh_tokenizer_adds_bos(tok));
+    ck_assert(lh_tokenizer_is_eos(tok, 5)); /* the end of a turn in the template */
+    ck_assert_str_eq(lh_tokenizer_chat_format(tok), "template");
     lh_tokenizer_close(tok);
     lh_buf_clear(&b);
 }

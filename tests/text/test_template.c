@@ -13,7 +13,7 @@ static void open_fixture(const json_t *row, const lh_chat_format **format)
     lh_buf source = {0};
     snprintf(path, sizeof path, "%s/%s.jinja", LH_TEMPLATES, json_string_value(json_object_get(row, "format")));
     ck_assert_int_eq(lh_file_read(&source, path, 1 << 20), LH_OK);
-    ck_assert_msg(lh_chat_open(format, source.data, source.bytes) == LH_OK, "%s: %s", path, lh_error_message());
+    ck_assert_msg(lh_chat_open(format, path, source.data, source.bytes) == LH_OK, "%s: %s", path, lh_error_message());
     ck_assert_str_eq(lh_chat_jinja(*format), source.data);
     lh_buf_clear(&source);
 }
@@ -27,7 +27,8 @@ END_TEST
 static lh_status render(const char *source, const lh_message *messages, int64_t n, lh_chat_text *out)
 {
     const lh_chat_format *format = NULL;
-    ck_assert_msg(lh_chat_open(&format, source, (int64_t)strlen(source)) == LH_OK, "%s", lh_error_message());
+    ck_assert_msg(lh_chat_open(&format, "template", source, (int64_t)strlen(source)) == LH_OK, "%s",
+                  lh_error_message());
     lh_status st = lh_chat_render(format, &(lh_chat_request){messages, n, 1, "<s>", "</s>"}, out);
     lh_chat_close(format);
     return st;
@@ -131,7 +132,7 @@ static void check_deep(const char *before, const char *part, int n, const char *
     ck_assert_int_eq(lh_buf_puts(&source, before), LH_OK);
     for (int i = 0; i < n; i++) ck_assert_int_eq(lh_buf_puts(&source, part), LH_OK);
     ck_assert_int_eq(lh_buf_puts(&source, after), LH_OK);
-    lh_status st = lh_chat_open(&format, source.data, source.bytes);
+    lh_status st = lh_chat_open(&format, "template", source.data, source.bytes);
     if (st == LH_OK) st = lh_chat_render(format, &(lh_chat_request){&message, 1, 1, "", ""}, &text);
     ck_assert_msg(st == LH_EINPUT, "%s is accepted %d times", part, n);
     lh_chat_text_clear(&text);

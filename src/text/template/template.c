@@ -97,28 +97,17 @@ static lh_status set_names(lh_tpl_run *run, const lh_chat_request *request)
 
 /* ---- pieces ---- */
 
-static lh_status add_piece(lh_chat_text *out, lh_chat_piece piece)
-{
-    if (out->n == out->cap) {
-        int64_t cap = out->cap ? 2 * out->cap : 16;
-        LH_TRY(lh_realloc(&out->pieces, cap, sizeof *out->pieces));
-        out->cap = cap;
-    }
-    out->pieces[out->n++] = piece;
-    return LH_OK;
-}
-
 static lh_status take_text(const lh_tpl_builder *b, lh_chat_text *out)
 {
     int64_t at = 0;
     LH_TRY(lh_buf_append(&out->text, b->data, b->bytes));
     for (int64_t i = 0; i < b->span_count; i++) {
         const lh_tpl_span *s = &b->spans[i];
-        if (s->start > at) LH_TRY(add_piece(out, (lh_chat_piece){at, s->start - at, 0, -1, 0}));
-        LH_TRY(add_piece(out, (lh_chat_piece){s->start, s->bytes, 1, s->message, s->skipped}));
+        if (s->start > at) LH_TRY(lh_chat_text_add(out, (lh_chat_piece){at, s->start - at, 0, -1, 0}));
+        LH_TRY(lh_chat_text_add(out, (lh_chat_piece){s->start, s->bytes, 1, s->message, s->skipped}));
         at = s->start + s->bytes;
     }
-    return b->bytes > at ? add_piece(out, (lh_chat_piece){at, b->bytes - at, 0, -1, 0}) : LH_OK;
+    return b->bytes > at ? lh_chat_text_add(out, (lh_chat_piece){at, b->bytes - at, 0, -1, 0}) : LH_OK;
 }
 
 static int64_t conversation_bytes(const lh_chat_request *request)
