@@ -19,7 +19,6 @@
 #include "import/checkpoint_impl.h"
 #include "import/config_members.h"
 #include "import/convert.h"
-#include "import/import_hints.h"
 #include "import/import_source.h"
 #include "import/random_model.h"
 #include "import/tokenizer_source.h"
@@ -195,6 +194,25 @@ static lh_status add_job(importer *im, const job *j)
     return LH_OK;
 }
 
+/* A tensor of `rows` and `cols` is missing: its weights may lie there in another form. */
+static lh_status refuse_without(const lh_source *source, const char *name, int64_t rows, int64_t cols)
+{
+    static const struct {
+        const char *ending, *is;
+    } known[] = {{"qweight", "GPTQ or AWQ"}, {"weight_packed", "compressed-tensors"}, {"weight_q", "HQQ"}};
+    const char *path = lh_source_path(source), *dot = strrchr(name, '.');
+    for (size_t i = 0; dot && i < sizeof known / sizeof *known; i++) {
+        char other[160];
+        snprintf(other, sizeof other, "%.*s.%s", (int)(dot - name), name, known[i].ending);
+        if (lh_source_find(source, other))
+            LH_FAIL(LH_EINPUT,
+                    "'%s' has '%s' in place of '%s': the weights are quantised (%s). F32, F16 and BF16 safetensors are "
+                    "read, and quantised GGUF files",
+                    path, other, name, known[i].is);
+    }
+    LH_FAIL(LH_EINPUT, "'%s' has no tensor '%s' [%" PRId64 ", %" PRId64 "]", path, name, rows, cols);
+}
+
 /* The tensor of one part: its name, shape, rows and type. */
 static lh_status plan_part(importer *im, job j)
 {
@@ -212,7 +230,7 @@ static lh_status plan_part(importer *im, job j)
     }
     source_name(im, &j, name);
     j.from = lh_source_find(im->source, name);
-    if (!j.from) return lh_hint_no_tensor(im->source, name, total, j.cols);
+    if (!j.from) return refuse_without(im->source, name, total, j.cols);
     LH_TRY(check_tensor(im, j.from, total, j.cols, j.parts == 1 ? lh_weight_parts(&im->config, weight) : 1));
     j.from->used = 1;
     if (gguf && family->gguf_permuted) {

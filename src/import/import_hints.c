@@ -1,25 +1,13 @@
 #include "import/import_hints.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/json.h"
+#include "import/lfs_pointer.h"
 
 #define CONFIG_BYTES_MAX (INT64_C(16) << 20)
-
-lh_status lh_hint_pointer(const char *path)
-{
-    static const char begins[] =
-        "version https://"; /* the first 16 bytes of "version https://git-lfs.github.com/spec/v1" */
-    if (lh_file_begins_with(path, begins, sizeof begins - 1))
-        LH_FAIL(
-            LH_EINPUT,
-            "'%s' is a Git LFS pointer, not the file itself: run 'git lfs pull' in its folder, or download it again",
-            path);
-    return LH_OK;
-}
 
 /* A file by its first bytes. */
 lh_status lh_hint_file(const char *path)
@@ -38,7 +26,7 @@ lh_status lh_hint_file(const char *path)
     };
     static const char *const parts[] = {".json", ".safetensors", ".jinja", NULL};
     const char *hint = lh_name_ends_with(path, parts) ? ": give the folder that holds it" : "";
-    LH_TRY(lh_hint_pointer(path));
+    LH_TRY(lh_lfs_pointer_refuse(path));
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (lh_file_begins_with(path, known[i].begins, known[i].bytes)) hint = known[i].is;
     LH_FAIL(LH_EINPUT, "'%s' is neither a Hugging Face folder nor a GGUF file%s", path, hint);
@@ -169,22 +157,4 @@ lh_status lh_hint_gguf(const lh_gguf *gguf)
         if (text_is(&text, known[i].value)) LH_FAIL(LH_EINPUT, "'%s' is %s", lh_gguf_path(gguf), known[i].is);
     }
     return LH_OK;
-}
-
-lh_status lh_hint_no_tensor(const lh_source *source, const char *name, int64_t rows, int64_t cols)
-{
-    static const struct {
-        const char *ending, *is;
-    } known[] = {{"qweight", "GPTQ or AWQ"}, {"weight_packed", "compressed-tensors"}, {"weight_q", "HQQ"}};
-    const char *path = lh_source_path(source), *dot = strrchr(name, '.');
-    for (size_t i = 0; dot && i < sizeof known / sizeof *known; i++) {
-        char other[160];
-        snprintf(other, sizeof other, "%.*s.%s", (int)(dot - name), name, known[i].ending);
-        if (lh_source_find(source, other))
-            LH_FAIL(LH_EINPUT,
-                    "'%s' has '%s' in place of '%s': the weights are quantised (%s). F32, F16 and BF16 safetensors are "
-                    "read, and quantised GGUF files",
-                    path, other, name, known[i].is);
-    }
-    LH_FAIL(LH_EINPUT, "'%s' has no tensor '%s' [%" PRId64 ", %" PRId64 "]", path, name, rows, cols);
 }

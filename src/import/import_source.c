@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "import/import_hints.h"
+#include "import/lfs_pointer.h"
 #include "import/safetensors.h"
 
 enum { SHARDS_MAX = 10000 };
@@ -138,7 +139,7 @@ static lh_status open_folder(lh_source *s)
     LH_TRY_DONE(lh_path_join(&single, s->path, "model.safetensors"));
     LH_TRY_DONE(lh_path_join(&index_path, s->path, "model.safetensors.index.json"));
     if (!lh_file_exists(config_path)) LH_TRY_DONE(lh_hint_no_config(s->path));
-    LH_TRY_DONE(lh_hint_pointer(config_path));
+    LH_TRY_DONE(lh_lfs_pointer_refuse(config_path));
     LH_TRY_DONE(lh_file_read_regular(&text, config_path, CONFIG_BYTES_MAX));
     LH_TRY_DONE(lh_json_parse(&config, config_path, text.data, text.bytes));
     LH_TRY_DONE(lh_config_parse(&known, config, config_path)); /* an unknown family is reported first */
@@ -150,7 +151,7 @@ static lh_status open_folder(lh_source *s)
     if (lh_file_exists(single)) {
         LH_TRY_DONE(add_file(s, "model.safetensors"));
     } else if (lh_file_exists(index_path)) {
-        LH_TRY_DONE(lh_hint_pointer(index_path));
+        LH_TRY_DONE(lh_lfs_pointer_refuse(index_path));
         LH_TRY_DONE(lh_json_read(&index, index_path, CONFIG_BYTES_MAX));
         LH_TRY_DONE(add_shards(s, index, index_path));
     } else {

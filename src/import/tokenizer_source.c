@@ -5,7 +5,7 @@
 
 #include "base/file.h"
 #include "import/checkpoint.h"
-#include "import/import_hints.h"
+#include "import/lfs_pointer.h"
 #include "import/random_shapes.h"
 #include "import/vocab_gguf.h"
 #include "text/tokenizer_meta.h"
@@ -30,7 +30,7 @@ static lh_status read_json(const char *path, const char *folder, lh_tokenizer **
 {
     int64_t start = json->bytes, meta_start = meta->bytes, added = 0;
     if (!lh_file_exists(path)) return LH_OK;
-    LH_TRY(lh_hint_pointer(path));
+    LH_TRY(lh_lfs_pointer_refuse(path));
     LH_TRY(lh_file_read_regular(json, path, JSON_BYTES));
     LH_TRY(lh_tokenizer_parse(tok, path, json->data + start, json->bytes - start, NULL, 0));
     LH_TRY(lh_tokenizer_add_missing(*tok, folder, json, start, &added));
