@@ -160,6 +160,12 @@ lh_status lh_h5_unchanged(const lh_h5 *h5)
     return LH_OK;
 }
 
+lh_status lh_h5_read_status(const lh_h5 *h5, lh_status st)
+{
+    if (!h5->partial) LH_TRY(lh_h5_unchanged(h5));
+    return st;
+}
+
 lh_status lh_h5_open(lh_h5 **out, const char *path, const lh_h5_header *want)
 {
     lh_status st = LH_OK;
@@ -184,6 +190,7 @@ lh_status lh_h5_open(lh_h5 **out, const char *path, const lh_h5_header *want)
     LH_TRY_DONE(stat_open(h5, &info));
     h5->file_bytes = info.st_size;
     h5->modified = info.st_mtim;
+    h5->inode = info.st_ino;
     LH_TRY_DONE(lh_h5_get_string(h5, "/", "longhaul", &h5->kind));
     LH_TRY_DONE(lh_h5_get_i64(h5, "/", "schema", &h5->schema));
     if (!h5->kind || h5->schema < 1)

@@ -44,8 +44,12 @@ const char *lh_h5_kind(const lh_h5 *h5);
 lh_status lh_h5_contents(lh_h5 *h5, uint64_t *hash);
 
 /* LH_EFILE if the file is not what it was when it was opened for reading, in size or in time of modification: HDF5
- * reads zeros behind the end of a file that was cut off meanwhile. Call it after the last read. */
+ * reads zeros after the end of a file that was cut off meanwhile. Every read of an array or a text ends with it. */
 lh_status lh_h5_unchanged(const lh_h5 *h5);
+
+/* A number of the file itself, by its inode, size and time of modification, not of its contents: ranks that have the
+ * same number have opened one file, also from several hosts of a shared file system. */
+uint64_t lh_h5_file_id(const lh_h5 *h5);
 
 /* Check links, types, shapes and attributes of a file without reading arrays; no array may be larger than the file, no
  * link may leave it. lh_h5_check runs in this process, lh_h5_probe in a child with limits, because a damaged file can
@@ -96,19 +100,34 @@ typedef struct lh_h5_slab {
 lh_status lh_h5_array_write(lh_h5_array *array, const lh_h5_slab *slab, const void *data);
 lh_status lh_h5_array_read(lh_h5_array *array, const lh_h5_slab *slab, void *data);
 
+/* Find damage while an array is read. After lh_h5_array_check every slab of complete rows is hashed as it is read, in
+ * ascending order; lh_h5_array_checked hashes the rows that were not read in this way, and compares the hash with the
+ * attribute `xxh64`: LH_EFILE if it differs. An array without the attribute passes. Where `count` ranks have one file
+ * open, lh_h5_share divides its arrays among them by bytes: each array is then compared by one rank only, and the ranks
+ * agree on the result. Until it is called, an open file is compared by its reader alone. */
+lh_status lh_h5_array_check(lh_h5_array *array);
+lh_status lh_h5_array_checked(lh_h5_array *array);
+void lh_h5_share(lh_h5 *h5, int index, int count);
+
+/* Compare all arrays and texts of a file with their hashes, for readers that leave some out. */
+lh_status lh_h5_compare(lh_h5 *h5);
+
+/* Read an array for its hash. */
+lh_status lh_h5_array_hash(lh_h5_array *array, uint64_t *hash);
+
 /* Write all of `from`, an array of another file and of the same type and rank, at [at, …) of `to`. Chunks that are the
  * same in both are copied as they are stored. */
 lh_status lh_h5_array_place(lh_h5_array *to, const int64_t *at, lh_h5_array *from);
 
 /* A whole array in one call, with the attribute `xxh64`. lh_h5_get allocates *data (lh_free) and fills *shape; `want`
- * holds the required type, rank and dimensions (-1: any). */
+ * holds the required type, rank and dimensions (-1: any). It compares the data with the attribute, if there is one. */
 lh_status lh_h5_put(lh_h5 *h5, const char *name, const lh_h5_shape *shape, const void *data);
 lh_status lh_h5_put_stored(lh_h5 *h5, const char *name, const lh_h5_shape *shape, const lh_h5_storage *storage,
                            const void *data);
 lh_status lh_h5_get(lh_h5 *h5, const char *name, const lh_h5_shape *want, lh_h5_shape *shape, void *data);
 
 /* Text as a scalar dataset, with `xxh64`: for texts too long for an attribute. lh_h5_get_text gives NUL-terminated
- * memory. */
+ * memory, and compares the text with the attribute, if there is one. */
 lh_status lh_h5_put_text(lh_h5 *h5, const char *name, const char *text, int64_t bytes);
 lh_status lh_h5_get_text(lh_h5 *h5, const char *name, char **text, int64_t *bytes);
 
@@ -134,7 +153,7 @@ lh_status lh_h5_get_i64(lh_h5 *h5, const char *name, const char *attr, int64_t *
 lh_status lh_h5_get_f64(lh_h5 *h5, const char *name, const char *attr, double *out);
 lh_status lh_h5_get_string(lh_h5 *h5, const char *name, const char *attr, char **out); /* lh_free; NULL: absent */
 
-/* Attribute `xxh64`: lh_hash64 of an array's bytes as stored, 16 hexadecimal digits. `longhaul verify` compares. */
+/* Attribute `xxh64`: lh_hash64 of an array's bytes as stored, 16 hexadecimal digits. */
 lh_status lh_h5_put_hash(lh_h5 *h5, const char *name, uint64_t hash);
 lh_status lh_h5_get_hash(lh_h5 *h5, const char *name, uint64_t *hash, int *found);
 

@@ -238,7 +238,7 @@ lh_status lh_h5_array_open(lh_h5_array **out, lh_h5 *h5, const char *name)
     array = NULL;
 done:
     lh_h5_array_close(array);
-    return st;
+    return st == LH_OK ? st : lh_h5_read_status(h5, st);
 }
 
 void lh_h5_array_close(lh_h5_array *array)
@@ -246,6 +246,7 @@ void lh_h5_array_close(lh_h5_array *array)
     if (!array) return;
     if (array->type >= 0) H5Tclose(array->type);
     if (array->id >= 0 && H5Dclose(array->id) < 0) array->h5->failed = 1; /* chunks are compressed as late as here */
+    lh_h5_hashing_close(array->hashing);
     lh_free(array->name);
     lh_free(array);
 }
@@ -330,9 +331,15 @@ done:
     return st;
 }
 
+lh_status lh_h5_array_transfer_in(lh_h5_array *array, const lh_h5_slab *slab, void *data)
+{
+    return lh_h5_read_status(array->h5, transfer_sliced(array, slab, data, READ));
+}
+
 lh_status lh_h5_array_read(lh_h5_array *array, const lh_h5_slab *slab, void *data)
 {
-    return transfer_sliced(array, slab, data, READ);
+    LH_TRY(lh_h5_array_transfer_in(array, slab, data));
+    return lh_h5_hashing_add(array, slab, data);
 }
 
 static lh_h5_slab whole(const lh_h5_shape *shape)
@@ -387,6 +394,8 @@ lh_status lh_h5_get(lh_h5 *h5, const char *name, const lh_h5_shape *want, lh_h5_
     const lh_h5_slab slab = whole(&array->shape);
     LH_TRY_DONE(lh_calloc(&values, lh_h5_shape_count(&array->shape), lh_dtype_bytes(array->shape.type)));
     LH_TRY_DONE(lh_h5_array_read(array, &slab, values));
+    LH_TRY_DONE(lh_h5_compare_hash(
+        h5, name, lh_hash64(values, lh_h5_shape_count(&array->shape) * lh_dtype_bytes(array->shape.type))));
     *shape = array->shape;
     memcpy(data, &values, sizeof values);
     values = NULL;

@@ -8,6 +8,8 @@
 #include "base/h5.h"
 #include "base/hash.h"
 
+typedef struct lh_h5_hashing lh_h5_hashing; /* the hash of the rows that were read so far */
+
 struct lh_h5 {
     hid_t file, access;   /* access: property list with the driver, which must outlive the file */
     char *path, *partial; /* partial: NULL if reading */
@@ -16,8 +18,10 @@ struct lh_h5 {
     /* When reading, of the file as it was opened. No array can be larger. */
     int64_t file_bytes;
     struct timespec modified;
-    int failed;      /* a write failed: never commit */
-    int write_errno; /* the driver's first error */
+    ino_t inode;
+    int share_index, share_count; /* of the ranks that compare the hashes of its arrays; 0: this one alone */
+    int failed;                   /* a write failed: never commit */
+    int write_errno;              /* the driver's first error */
 };
 
 struct lh_h5_array {
@@ -25,10 +29,25 @@ struct lh_h5_array {
     char *name;
     hid_t id, type; /* type: of the file, and of memory */
     lh_h5_shape shape;
+    lh_h5_hashing *hashing; /* NULL: the array is not compared with its hash */
 };
 
 /* LH_EFILE or LH_EWRITE, as the file is read or written. */
 lh_status lh_h5_code(const lh_h5 *h5);
+
+/* What every read ends with, `st` being its status so far: LH_EFILE if the file is not what it was when it was opened
+ * for reading, else `st`. Where reading fails, a change is the cause to report. */
+lh_status lh_h5_read_status(const lh_h5 *h5, lh_status st);
+
+/* A slab that was read, to the hash of its array. */
+lh_status lh_h5_hashing_add(lh_h5_array *array, const lh_h5_slab *slab, const void *data);
+void lh_h5_hashing_close(lh_h5_hashing *hashing); /* NULL is fine */
+
+/* Read a slab without hashing it. */
+lh_status lh_h5_array_transfer_in(lh_h5_array *array, const lh_h5_slab *slab, void *data);
+
+/* LH_EFILE unless `have` is the hash that is stored beside an array or a text; it may have none. */
+lh_status lh_h5_compare_hash(lh_h5 *h5, const char *name, uint64_t have);
 
 /* The innermost reason that HDF5 gives for its last failure, borrowed from *reason. */
 typedef struct lh_h5_reason {
@@ -50,8 +69,8 @@ herr_t lh_h5_filter_use(hid_t plist, const lh_h5_storage *storage, int rank);
 lh_status lh_h5_filters_found(const lh_h5_array *array);
 
 /* Refuses an open dataset whose chunks are larger than itself or than the file: HDF5 allocates a whole chunk to read
- * one element, and a compressed chunk may take a few bytes of the file. Refuses chunks that no filter has compressed and
- * that are not whole, too. */
+ * one element, and a compressed chunk may take a few bytes of the file. Refuses chunks that no filter has compressed
+ * and that are not whole, too. */
 lh_status lh_h5_check_chunk(const lh_h5 *h5, hid_t dataset, const char *name);
 
 /* Shape of an open dataset; refuses more than LH_H5_RANK dimensions, unknown element types, data outside the

@@ -225,16 +225,22 @@ lh_status lh_h5_get_text(lh_h5 *h5, const char *name, char **text, int64_t *byte
 {
     lh_status st = LH_OK;
     lh_h5_reason why;
+    char *read = NULL;
     hid_t id = -1;
     if (!lh_h5_has(h5, name)) LH_FAIL_DONE(lh_h5_code(h5), "'%s' has no '%s'", h5->path, name);
     id = H5Dopen2(h5->file, name, H5P_DEFAULT);
     if (id < 0) LH_FAIL_DONE(lh_h5_code(h5), "cannot open '%s' of '%s': %s", name, h5->path, lh_h5_why(&why));
     if (!h5->partial) LH_TRY_DONE(lh_h5_check_chunk(h5, id, name));
     const holder h = data_holder(id);
-    int rc = read_string(&h, h5->partial ? INT64_MAX : h5->file_bytes, text, bytes);
+    int rc = read_string(&h, h5->partial ? INT64_MAX : h5->file_bytes, &read, bytes);
     if (rc == 1) LH_FAIL_DONE(lh_h5_code(h5), "'%s' of '%s' is not one string", name, h5->path);
     if (rc == 2) LH_FAIL_DONE(lh_h5_code(h5), "cannot read '%s' of '%s': %s", name, h5->path, lh_h5_why(&why));
+    LH_TRY_DONE(lh_h5_compare_hash(h5, name, lh_hash64(read, *bytes)));
+    LH_TRY_DONE(lh_h5_read_status(h5, st));
+    *text = read;
+    read = NULL;
 done:
     if (id >= 0) H5Dclose(id);
-    return st;
+    lh_free(read);
+    return st == LH_OK ? st : lh_h5_read_status(h5, st);
 }

@@ -114,6 +114,7 @@ void lh_cache_file_close(lh_cache_file *f)
 lh_status lh_cache_open_array(const lh_cache_file *f, const char *name, const lh_h5_shape *want, lh_h5_array **out)
 {
     LH_TRY(lh_h5_array_open(out, f->h5, name));
+    LH_TRY(lh_h5_array_check(*out));
     const lh_h5_shape *got = lh_h5_array_shape(*out);
     if (got->type != want->type)
         LH_FAIL(LH_EFILE, "'%s': '%s' is %s, this run wants %s ('--kv-dtype')", lh_h5_path(f->h5), name,
@@ -239,6 +240,7 @@ static lh_status read_ring(const lh_cache_file *f, lh_stream *stream, const lh_h
                                    width * (int64_t)sizeof *row, LH_COPY_TO_DEVICE));
         LH_TRY_DONE(lh_stream_sync(stream));
     }
+    LH_TRY_DONE(lh_h5_array_checked(array));
 done:
     lh_h5_array_close(array);
     lh_free(row);
@@ -256,6 +258,8 @@ lh_status lh_cache_file_read(const lh_cache_file *f, const lh_exec *exec, const 
             if (f->arrays[i]) LH_TRY(read_array(&r, i));
         arena->len[h] = r.entries;
     }
+    for (int i = 0; i < LH_ENTRY_ARRAYS; i++)
+        if (f->arrays[i]) LH_TRY(lh_h5_array_checked(f->arrays[i]));
     LH_TRY(lh_arena_push_len(arena, exec));
     return read_ring(f, exec->stream, heads, ring);
 }

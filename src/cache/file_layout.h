@@ -58,7 +58,8 @@ lh_status lh_cache_file_open_as(lh_cache_file *out, const char *path, const lh_h
 /* LH_EFILE unless n numbers of an array are finite and below 2^limit; `said`: how a message calls them. */
 lh_status lh_cache_check_finite(const lh_cache_file *file, const char *said, const float *values, int64_t n, int limit);
 
-/* Open an array by its name from the root. LH_EFILE unless it is of this type and shape. */
+/* Open an array by its name from the root; lh_h5_array_checked after its last slab finds damage. LH_EFILE unless it is of
+ * this type and shape. */
 lh_status lh_cache_open_array(const lh_cache_file *file, const char *name, const lh_h5_shape *want, lh_h5_array **out);
 
 #endif

@@ -159,6 +159,7 @@ static lh_status read_layer(lh_h5 *h5, int64_t layer, lh_positions *out, const l
 
 lh_status lh_keep_sets_read(lh_keep_sets *out, lh_h5 *h5, const lh_keep_fit *fit)
 {
+    LH_TRY(lh_h5_compare(h5));
     LH_TRY(check_layers(h5, fit));
     LH_TRY(check_tokens(h5, fit));
     LH_TRY(lh_keep_sets_reserve(out, LH_KEEP_KEPT, fit->layers));

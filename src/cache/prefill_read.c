@@ -75,6 +75,7 @@ static lh_status read_part(const lh_prefill_file *f, lh_stream *stream, const pa
                                    LH_COPY_TO_DEVICE));
         LH_TRY_DONE(lh_stream_sync(stream));
     }
+    LH_TRY_DONE(lh_h5_array_checked(array));
 done:
     lh_h5_array_close(array);
     lh_free(values);

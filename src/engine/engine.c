@@ -180,9 +180,8 @@ static lh_status load_model(lh_engine *e, lh_comm *world, lh_order order)
             .self = &progress, .done = show_loading, .all = apart ? world : NULL, .same = same, .read_bytes = &read});
     lh_progress_clear(&progress);
     lh_comm_close(same);
-    /* Where reading fails, a change is the cause to report. */
     lh_h5 *file = lh_checkpoint_file(e->ck);
-    if (file && (st == LH_OK || st == LH_EFILE) && lh_h5_unchanged(file) != LH_OK) st = LH_EFILE;
+    if (file && st == LH_OK) st = lh_h5_unchanged(file);
     LH_TRY(lh_comm_agree(world, st));
     return tell_reading(world, read, lh_clock_s() - start);
 }

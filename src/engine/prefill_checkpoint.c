@@ -137,8 +137,7 @@ static lh_status read_file(const lh_session *s, lh_prefill *p, const char *path)
     lh_h5 *h5 = saved.file.cache.h5;
     LH_TRY_DONE(lh_same_file(comm, h5));
     st = restore(s, p, &saved);
-    /* Where reading fails, a change is the cause to report. */
-    if ((st == LH_OK || st == LH_EFILE) && lh_h5_unchanged(h5) != LH_OK) st = LH_EFILE;
+    if (st == LH_OK) st = lh_h5_unchanged(h5);
     LH_TRY_DONE(lh_comm_agree(comm, st));
     lh_log(LH_LOG_INFO, speaks_too(comm), "the prefill goes on at layer %lld of %lld, from '%s'",
            (long long)lh_prefill_layers_done(p) + 1, (long long)lh_engine_get(lh_session_engine(s))->config->layers,

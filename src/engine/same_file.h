@@ -7,7 +7,8 @@
 #include "comm/comm.h"
 
 /* Collective. LH_EFILE, naming file, rank and host, unless what the ranks have open has the same contents
- * (lh_h5_contents). */
+ * (lh_h5_contents). From then on the ranks that have opened one file, not copies of it, share the comparison of its
+ * hashes (lh_h5_share). */
 lh_status lh_same_file(lh_comm *comm, lh_h5 *h5);
 
 #endif

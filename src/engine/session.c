@@ -477,7 +477,6 @@ static lh_status restore(lh_session *s, lh_saved_kv *file)
 lh_status lh_session_load(lh_session *s, lh_saved_kv *file)
 {
     lh_status st = restore(s, file);
-    /* Where reading fails, a change is the cause to report. */
-    if ((st == LH_OK || st == LH_EFILE) && lh_h5_unchanged(file->file.h5) != LH_OK) st = LH_EFILE;
+    if (st == LH_OK) st = lh_h5_unchanged(file->file.h5);
     return lh_comm_agree(lh_engine_get(s->engine)->comm, st);
 }

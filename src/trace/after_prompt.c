@@ -59,6 +59,7 @@ static lh_status read_heads(const lh_trace_file *f, const lh_trace_entries *to, 
     char name[LH_SEGMENT_NAME];
     snprintf(name, sizeof name, "/layers/%03lld/prefill/%s", (long long)to->layer, array);
     LH_TRY_DONE(lh_h5_array_open(&a, f->h5, name));
+    LH_TRY_DONE(lh_h5_array_check(a));
     const lh_h5_shape *s = lh_h5_array_shape(a);
     const int64_t dims[] = {f->shape.heads.kv_heads, f->prompt, f->shape.head_dim};
     if (s->type != f->shape.type || s->rank != 3 || memcmp(s->dims, dims, sizeof dims) != 0)
@@ -66,6 +67,7 @@ static lh_status read_heads(const lh_trace_file *f, const lh_trace_entries *to, 
                      lh_h5_path(f->h5), lh_dtype_name(f->shape.type), (long long)dims[0], (long long)dims[1],
                      (long long)dims[2]);
     LH_TRY_DONE(lh_h5_array_read(a, &(lh_h5_slab){.at = {to->first}, .count = {to->count, dims[1], dims[2]}}, data));
+    LH_TRY_DONE(lh_h5_array_checked(a));
 done:
     lh_h5_array_close(a);
     return st;

@@ -519,6 +519,25 @@ START_TEST(test_contents_tell_files_apart)
 }
 END_TEST
 
+/* Reads an array, a part of it and a text of the sample. */
+static void read_changed(lh_h5 *h5, lh_status st)
+{
+    lh_h5_shape shape;
+    lh_h5_array *array;
+    int32_t *values = NULL, value;
+    char *text = NULL;
+    int64_t bytes;
+    ck_assert_int_eq(lh_h5_get(h5, "/layers/000/k", &cube, &shape, &values), st);
+    ck_assert_int_eq(lh_h5_get_text(h5, "/config", &text, &bytes), st);
+    if (lh_h5_array_open(&array, h5, "/layers/000/k") == LH_OK) {
+        ck_assert_int_eq(lh_h5_array_read(array, &(lh_h5_slab){.count = {1, 1, 1}}, &value), st);
+        lh_h5_array_close(array);
+    }
+    if (st != LH_OK) ck_assert_ptr_nonnull(strstr(lh_error_message(), "a.h5' changed while it was read"));
+    lh_free(values);
+    lh_free(text);
+}
+
 /* HDF5 gives zeros for what the file has lost. */
 START_TEST(test_a_file_that_changes_while_it_is_open_is_told)
 {
@@ -535,8 +554,63 @@ START_TEST(test_a_file_that_changes_while_it_is_open_is_told)
         if (how == 3) ck_assert_int_eq(unlink(path), 0);        /* what is open stays as it is */
         ck_assert_int_eq(lh_h5_unchanged(h5), how == 1 || how == 2 ? LH_EFILE : LH_OK);
         if (how == 1 || how == 2) ck_assert_ptr_nonnull(strstr(lh_error_message(), "a.h5' changed while it was read"));
+        read_changed(h5, how == 1 || how == 2 ? LH_EFILE : LH_OK);
         lh_h5_close(h5);
     }
+    lh_buf_clear(&whole);
+}
+END_TEST
+
+/* Slabs of an array of five rows, as a rank may read them. */
+static const struct {
+    const char *what;
+    int n;
+    lh_h5_slab slabs[3];
+} readings[] = {{"nothing", 0, {{{0}, {0}}}},
+                {"all", 1, {{{0}, {5, 7, 11}}}},
+                {"rows in order", 2, {{{0}, {2, 7, 11}}, {{2}, {3, 7, 11}}}},
+                {"the middle", 1, {{{2}, {1, 7, 11}}}},
+                {"rows twice", 3, {{{1}, {2, 7, 11}}, {{0}, {3, 7, 11}}, {{2}, {3, 7, 11}}}},
+                {"columns", 2, {{{0, 0}, {5, 3, 11}}, {{0, 3}, {5, 4, 11}}}},
+                {"rows, and columns of others", 3, {{{0}, {1, 7, 11}}, {{1, 2}, {1, 3, 11}}, {{4}, {1, 7, 11}}}}};
+
+/* LH_EFILE where the array is damaged, and this reader is the one of `count` that compares it. */
+static lh_status read_slabs(int reading, int index, int count)
+{
+    lh_h5 *h5;
+    lh_h5_array *array;
+    int32_t values[5 * 7 * 11];
+    ck_assert_int_eq(lh_h5_open(&h5, path, &head), LH_OK);
+    lh_h5_share(h5, index, count);
+    ck_assert_int_eq(lh_h5_array_open(&array, h5, "/layers/000/k"), LH_OK);
+    ck_assert_int_eq(lh_h5_array_check(array), LH_OK);
+    for (int i = 0; i < readings[reading].n; i++)
+        ck_assert_int_eq(lh_h5_array_read(array, &readings[reading].slabs[i], values), LH_OK);
+    const lh_status st = lh_h5_array_checked(array);
+    lh_h5_array_close(array);
+    lh_h5_close(h5);
+    return st;
+}
+
+START_TEST(test_one_of_the_readers_finds_damage_whatever_slabs_they_read)
+{
+    lh_buf whole = {0};
+    write_sample();
+    ck_assert_int_eq(lh_file_read(&whole, path, 1 << 20), LH_OK);
+    for (int damaged = 0; damaged < 2; damaged++) {
+        for (size_t i = 0; i < sizeof readings / sizeof *readings; i++)
+            for (int count = 1; count < 4; count++) {
+                int found = 0;
+                for (int index = 0; index < count; index++) found += read_slabs((int)i, index, count) == LH_EFILE;
+                ck_assert_msg(found == damaged, "%s: %d of %d readers", readings[i].what, found, count);
+            }
+        hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT), k = H5Dopen2(file, "/layers/000/k", H5P_DEFAULT);
+        whole.data[H5Dget_offset(k) + 4 * 200] ^= 1;
+        H5Dclose(k), H5Fclose(file);
+        put_bytes(path, whole.data, whole.bytes);
+    }
+    ck_assert_ptr_nonnull(strstr(lh_error_message(), "'/layers/000/k' of '"));
+    ck_assert_ptr_nonnull(strstr(lh_error_message(), "a.h5' is damaged: its bytes hash to "));
     lh_buf_clear(&whole);
 }
 END_TEST
@@ -601,6 +675,7 @@ int main(void)
     tcase_add_test(tc, test_every_array_is_visited_in_order);
     tcase_add_test(tc, test_contents_tell_files_apart);
     tcase_add_test(tc, test_a_file_that_changes_while_it_is_open_is_told);
+    tcase_add_test(tc, test_one_of_the_readers_finds_damage_whatever_slabs_they_read);
     tcase_add_test(tc, test_a_child_dies_alone);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);

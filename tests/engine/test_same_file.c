@@ -1,5 +1,7 @@
 /* Laws of engine/same_file.h and of files that change: every rank reads checkpoint and cache for itself, and a run has
  * the same files on all ranks from the first byte to the last, or fails. */
+#include <fcntl.h>
+#include <hdf5.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +12,8 @@
 #include "base/output.h"
 #include "comm/comm_impl.h"
 #include "engine/generate.h"
+#include "engine/given.h"
+#include "engine/prefill_checkpoint.h"
 #include "mpi_check.h"
 #include "tiny_model.h"
 
@@ -235,6 +239,153 @@ START_TEST(test_ranks_never_mix_caches)
 }
 END_TEST
 
+/* ---- damage ---- */
+
+/* Where the arrays and texts of a file are. */
+typedef struct stored {
+    char name[64];
+    off_t at; /* of a byte in the middle */
+} stored;
+
+static struct {
+    stored at[256];
+    int n;
+} places;
+
+static herr_t add_place(hid_t file, const char *name, const H5L_info_t *link, void *arg)
+{
+    hid_t object = H5Oopen(file, name, H5P_DEFAULT);
+    (void)link, (void)arg;
+    if (H5Iget_type(object) == H5I_DATASET && H5Dget_storage_size(object) > 0 && places.n < 256) {
+        stored *s = &places.at[places.n++];
+        snprintf(s->name, sizeof s->name, "/%s", name);
+        s->at = (off_t)(H5Dget_offset(object) + H5Dget_storage_size(object) / 2);
+    }
+    H5Oclose(object);
+    return 0;
+}
+
+static void find_places(const char *path)
+{
+    hid_t file = H5Fopen(path, H5F_ACC_RDONLY, H5P_DEFAULT);
+    places.n = 0;
+    mt_check(file >= 0 && H5Lvisit(file, H5_INDEX_NAME, H5_ITER_INC, add_place, NULL) >= 0, "'%s' does not open", path);
+    H5Fclose(file);
+}
+
+/* The lowest bit of a byte: a float stays finite, and a position may stay below the number of tokens. */
+static void flip(const char *path, off_t at)
+{
+    char byte = 0;
+    mt_try(lh_comm_barrier(mt_comm()));
+    if (mt_rank() == 0) {
+        const int fd = open(path, O_RDWR);
+        mt_check(fd >= 0 && pread(fd, &byte, 1, at) == 1, "'%s' cannot be read", path);
+        byte ^= 1;
+        mt_check(pwrite(fd, &byte, 1, at) == 1 && close(fd) == 0, "'%s' cannot be written", path);
+    }
+    mt_try(lh_comm_barrier(mt_comm()));
+}
+
+/* All that a file holds is damaged in turn: its reader refuses it, naming the file. */
+static void refuses_damage(lh_engine *engine, const char *path, lh_status (*read)(lh_engine *engine, const char *path))
+{
+    mt_try(read(engine, path));
+    find_places(path);
+    mt_check(places.n > 5, "'%s' holds %d arrays and texts", path, places.n);
+    for (int i = 0; i < places.n; i++) {
+        flip(path, places.at[i].at);
+        const lh_status st = read(engine, path);
+        mt_check(st == LH_EFILE && says(path), "%s of %s: %d, '%s'", places.at[i].name, path, (int)st,
+                 lh_error_message());
+        lh_error_clear();
+        flip(path, places.at[i].at);
+    }
+    mt_try(read(engine, path));
+}
+
+static lh_status read_cache(lh_engine *engine, const char *path)
+{
+    lh_generation g;
+    const lh_status st = go_on(engine, path, &g);
+    lh_generation_clear(&g);
+    return st;
+}
+
+static lh_status read_keep_sets(lh_engine *engine, const char *path)
+{
+    lh_policy policy;
+    lh_generation g = {0};
+    lh_generate_request q = request(&policy);
+    mt_try(lh_given_policy(&policy));
+    q.prompt = (lh_tokens){ids, PROMPT, PROMPT};
+    q.given = path;
+    const lh_status st = lh_generate(engine, &q, &g);
+    lh_generation_clear(&g);
+    return st;
+}
+
+static lh_session *begin_prefill(lh_engine *engine, const lh_policy *policy, lh_prefill **prefill)
+{
+    lh_session *s = NULL;
+    mt_try(lh_session_open(&s, engine,
+                           &(lh_session_options){.policy = policy, .prompt = PROMPT, .more = 4, .length = PROMPT + 4}));
+    mt_try(lh_session_begin_prefill(s, ids, PROMPT, prefill));
+    return s;
+}
+
+/* Its layers hold back rows of queries for a fit. */
+static const lh_policy_options held = {.policy = "longhaul", .budget = "24", .parts = {.fit = "both"}};
+
+static lh_status read_prefill(lh_engine *engine, const char *path)
+{
+    lh_policy policy;
+    lh_prefill *p = NULL;
+    mt_try(lh_policy_resolve(&policy, &held));
+    lh_session *s = begin_prefill(engine, &policy, &p);
+    const lh_status st = lh_prefill_checkpoint_load(s, p, path);
+    lh_prefill_close(p);
+    lh_session_close(s);
+    return st;
+}
+
+static void save_prefill(lh_engine *engine, const char *path)
+{
+    lh_policy policy;
+    lh_prefill *p = NULL;
+    mt_try(lh_policy_resolve(&policy, &held));
+    lh_session *s = begin_prefill(engine, &policy, &p);
+    for (int64_t left = 1; left > 0 && !lh_prefill_layers_done(p);) mt_try(lh_prefill_next(p, &left));
+    mt_try(lh_prefill_checkpoint_save(s, p, path, "{}"));
+    lh_prefill_close(p);
+    lh_session_close(s);
+}
+
+START_TEST(test_a_flipped_bit_in_any_array_is_refused_by_every_reader)
+{
+    lh_policy policy;
+    lh_engine *engine = NULL;
+    lh_generation g = {0};
+    enter();
+    mt_try(open_on(&engine, model));
+    lh_generate_request q = request(&policy);
+    mt_try(lh_policy_resolve(&policy,
+                             &(lh_policy_options){.policy = "snapkv", .budget = "40", .parts = {.evict = "every:4"}}));
+    q.prompt = (lh_tokens){ids, PROMPT, PROMPT};
+    q.save_cache = cache;
+    q.keep_sets = spare;
+    mt_try(lh_generate(engine, &q, &g));
+    lh_generation_clear(&g);
+    refuses_damage(engine, cache, read_cache);
+    refuses_damage(engine, spare, read_keep_sets);
+    save_prefill(engine, other);
+    refuses_damage(engine, other, read_prefill);
+    lh_engine_close(engine);
+    leave();
+    mt_end();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("same file");
@@ -244,6 +395,7 @@ int main(void)
     tcase_add_test(all, test_a_cache_that_shrinks_never_becomes_zeros);
     tcase_add_test(all, test_ranks_never_mix_checkpoints);
     tcase_add_test(all, test_ranks_never_mix_caches);
+    tcase_add_test(all, test_a_flipped_bit_in_any_array_is_refused_by_every_reader);
     suite_add_tcase(suite, all);
     return mt_run(suite);
 }
