@@ -74,7 +74,8 @@ static lh_status join(const char *path)
     int missing = 0;
     if (!lh_cli_first()) return LH_OK;
     LH_TRY(lh_partial_claim_alone(path));
-    const lh_status st = lh_trace_join(path, &missing);
+    lh_status st = lh_trace_check_segments(path);
+    if (st == LH_OK) st = lh_trace_join(path, &missing);
     lh_partial_drop(path);
     LH_TRY(st);
     if (missing)

@@ -5,9 +5,9 @@
 #include <string.h>
 
 #include "base/file.h"
-#include "base/hash.h"
 #include "base/json.h"
 #include "base/minmax.h"
+#include "import/verify.h"
 #include "trace/segment.h"
 
 /* A segment's file. */
@@ -22,10 +22,12 @@ typedef struct joined {
     char name[LH_SEGMENT_NAME];
     lh_h5_shape shape;
     lh_h5_array *array;
-    int hashed; /* 1: it is one slab, whose hash it has */
+    int64_t filled; /* elements of its slabs together */
+    int hashed;     /* 1: it is one slab, whose hash it has */
 } joined;
 
 typedef struct join {
+    char *folder;
     lh_paths paths;
     part *parts; /* [paths.n], those that are used */
     int64_t n;
@@ -61,19 +63,21 @@ static int is_whole(const join *j, lh_segment_kind kind, int64_t number)
     return ranks == j->ranks;
 }
 
-static lh_status read_ranks(join *j, const char *folder)
+static lh_status read_ranks(join *j)
 {
     lh_status st = LH_OK;
     json_t *json = NULL;
     char *text = NULL, *path = NULL;
     int64_t bytes = 0;
-    LH_TRY_DONE(lh_path_join(&path, folder, "run.h5"));
+    LH_TRY_DONE(lh_path_join(&path, j->folder, "run.h5"));
     if (!lh_file_exists(path))
-        LH_FAIL_DONE(LH_EINPUT, "'%s' holds no trace: it has no 'run.h5', which is written first", folder);
+        LH_FAIL_DONE(LH_EINPUT, "'%s' holds no trace: it has no 'run.h5', which is written first", j->folder);
     LH_TRY_DONE(lh_h5_open(&j->segment, path, &(lh_h5_header){"trace-segment", LH_TRACE_SCHEMA, NULL}));
     LH_TRY_DONE(lh_h5_get_text(j->segment, "/segments", &text, &bytes));
     LH_TRY_DONE(lh_json_parse(&json, path, text, bytes));
     j->ranks = json_integer_value(json_object_get(json, "ranks"));
+    if (j->ranks < 1)
+        LH_FAIL_DONE(LH_EFILE, "'ranks' of '/segments' in '%s' is missing or not an integer from 1 on", path);
     LH_TRY_DONE(lh_h5_get_string(j->segment, "/", "run", &j->run));
 done:
     lh_h5_close(j->segment);
@@ -137,6 +141,21 @@ static lh_status measure(void *arg, lh_h5 *h5, const char *name)
         LH_FAIL(LH_EFILE, "'%s' of '%s' is of another type or rank than in other segments", name, lh_h5_path(h5));
     for (int d = 0; d < slab.shape.rank; d++)
         a->shape.dims[d] = lh_max_i64(a->shape.dims[d], slab.at[d] + slab.shape.dims[d]);
+    a->filled += lh_h5_shape_count(&slab.shape);
+    return LH_OK;
+}
+
+/* Slabs fill their array: one that claims a place far away would make zeros of any size. */
+static lh_status check_filled(const join *j)
+{
+    for (const joined *a = j->arrays; a < j->arrays + j->array_count; a++) {
+        int64_t count = 1;
+        for (int d = 0; d < a->shape.rank; d++)
+            if (__builtin_mul_overflow(count, a->shape.dims[d], &count)) count = INT64_MAX;
+        if (count != a->filled)
+            LH_FAIL(LH_EFILE, "the segments of '%s' in '%s' hold %lld elements, by their places it has %lld", a->name,
+                    j->folder, (long long)a->filled, (long long)count);
+    }
     return LH_OK;
 }
 
@@ -174,6 +193,7 @@ static lh_status copy_text(void *arg, lh_h5 *h5, const char *name)
     char *text = NULL;
     int64_t bytes = 0;
     if (strcmp(name, "/segments") == 0) return LH_OK;
+    if (lh_h5_has(j->out, name)) LH_FAIL(LH_EFILE, "'%s' of '%s' is in another segment, too", name, lh_h5_path(h5));
     lh_status st = lh_h5_get_text(h5, name, &text, &bytes);
     if (st == LH_OK) st = lh_h5_put_text(j->out, name, text, bytes);
     lh_free(text);
@@ -183,33 +203,16 @@ static lh_status copy_text(void *arg, lh_h5 *h5, const char *name)
 /* Reads back what was put together of several slabs. */
 static lh_status hash_array(join *j, const joined *a)
 {
-    enum { SLICE_BYTES = 16 << 20 };
-    lh_status st = LH_OK;
-    lh_hasher *hasher = NULL;
-    void *slice = NULL;
-    const int64_t rows = a->shape.dims[0],
-                  row_bytes = rows ? lh_h5_shape_count(&a->shape) / rows * lh_dtype_bytes(a->shape.type) : 0,
-                  step = lh_max_i64(1, row_bytes ? SLICE_BYTES / row_bytes : 1);
-    LH_TRY_DONE(lh_hasher_open(&hasher));
-    LH_TRY_DONE(lh_calloc(&slice, lh_min_i64(step, rows), row_bytes));
-    for (int64_t row = 0; row < rows; row += step) {
-        lh_h5_slab at = {.at = {row}};
-        memcpy(at.count, a->shape.dims, sizeof at.count);
-        at.count[0] = lh_min_i64(step, rows - row);
-        LH_TRY_DONE(lh_h5_array_read(a->array, &at, slice));
-        lh_hasher_add(hasher, slice, at.count[0] * row_bytes);
-    }
-    LH_TRY_DONE(lh_h5_put_hash(j->out, a->name, lh_hasher_value(hasher)));
-done:
-    lh_hasher_close(hasher);
-    lh_free(slice);
-    return st;
+    uint64_t hash = 0;
+    LH_TRY(lh_h5_array_hash(a->array, &hash));
+    return lh_h5_put_hash(j->out, a->name, hash);
 }
 
 static lh_status write_joined(join *j, const char *path)
 {
     lh_status st = LH_OK;
     LH_TRY_DONE(each_part(j, measure, NULL));
+    LH_TRY_DONE(check_filled(j));
     LH_TRY_DONE(lh_h5_create(&j->out, path, &(lh_h5_header){"trace", LH_TRACE_SCHEMA, j->run}));
     LH_TRY_DONE(each_part(j, copy_slab, copy_text));
     for (int64_t i = 0; i < j->array_count; i++) {
@@ -243,28 +246,49 @@ lh_status lh_trace_folder(char **out, const char *path)
     return lh_asprintf(out, "%s.segments", path);
 }
 
-lh_status lh_trace_join(const char *path, int *missing)
+/* The segments of the trace at `path`. */
+static lh_status find_segments(join *j, const char *path)
 {
     static const char *const endings[] = {".h5", NULL};
+    LH_TRY(lh_trace_folder(&j->folder, path));
+    if (!lh_file_is_folder(j->folder))
+        LH_FAIL(LH_EINPUT,
+                "there is no folder '%s' with segments of a trace: name the file that 'longhaul trace' was given",
+                j->folder);
+    return lh_folder_list(&j->paths, NULL, j->folder, endings);
+}
+
+static void join_clear(join *j)
+{
+    lh_paths_clear(&j->paths);
+    lh_free(j->parts);
+    lh_free(j->arrays);
+    lh_free(j->run);
+    lh_free(j->folder);
+}
+
+lh_status lh_trace_check_segments(const char *path)
+{
+    lh_status st = LH_OK;
+    lh_verify_report report;
+    join j = {0};
+    LH_TRY_DONE(find_segments(&j, path));
+    for (int64_t i = 0; i < j.paths.n; i++) LH_TRY_DONE(lh_verify(j.paths.at[i], NULL, &report));
+done:
+    join_clear(&j);
+    return st;
+}
+
+lh_status lh_trace_join(const char *path, int *missing)
+{
     lh_status st = LH_OK;
     join j = {0};
-    char *folder = NULL;
-    LH_TRY_DONE(lh_trace_folder(&folder, path));
-    if (!lh_file_is_folder(folder))
-        LH_FAIL_DONE(LH_EINPUT,
-                     "there is no folder '%s' with segments of a trace: name the file that 'longhaul trace' "
-                     "was given",
-                     folder);
-    LH_TRY_DONE(lh_folder_list(&j.paths, NULL, folder, endings));
-    LH_TRY_DONE(read_ranks(&j, folder));
+    LH_TRY_DONE(find_segments(&j, path));
+    LH_TRY_DONE(read_ranks(&j));
     LH_TRY_DONE(choose_parts(&j, missing));
     LH_TRY_DONE(write_joined(&j, path));
-    remove_folder(folder);
+    remove_folder(j.folder);
 done:
-    lh_paths_clear(&j.paths);
-    lh_free(j.parts);
-    lh_free(j.arrays);
-    lh_free(j.run);
-    lh_free(folder);
+    join_clear(&j);
     return st;
 }

@@ -3,11 +3,16 @@
 #include <check.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "replay/replay.h"
 #include "replay/trace_maker.h"
 #include "suite.h"
+#include "trace/join.h"
+#include "trace/segment.h"
 #include "trace/trace_figures.h"
 
 enum { CELLS = 80 };
@@ -265,13 +270,85 @@ START_TEST(test_what_is_not_finite_is_named_with_its_file)
 }
 END_TEST
 
+/* ---- segments ---- */
+
+/* What is wrong with the segments of a trace; all zero: nothing. */
+typedef struct wrong_segments {
+    const char *run;  /* the text /segments */
+    int64_t at;       /* of the second slab, which is right at 3 */
+    int repeats_text; /* 1: a text is in two segments */
+    int cut;          /* 1: the file of a segment ends early */
+    const char *words;
+} wrong_segments;
+
+static void write_part(const char *name, int64_t at, const char *text, const char *value)
+{
+    lh_segment s = {0};
+    lh_slab slab = {.name = "/layers/000/prefill/lse", .shape = {LH_F32, 2, {3, 2}}, .at = {at}};
+    snprintf(s.name, sizeof s.name, "%s", name);
+    if (at >= 0) {
+        ck_assert_int_eq(lh_calloc(&slab.data, 6, sizeof(float)), LH_OK);
+        ck_assert_int_eq(lh_segment_add(&s, &slab), LH_OK);
+    }
+    if (text) ck_assert_int_eq(lh_segment_add_text(&s, text, value), LH_OK);
+    ck_assert_int_eq(lh_segment_write(&s, "joined.h5.segments", LH_H5_PLAIN), LH_OK);
+    lh_segment_clear(&s);
+}
+
+/* Of a run of two ranks, of which each recorded three rows. */
+static lh_status join_segments(const wrong_segments *w)
+{
+    int missing = 0;
+    ck_assert(mkdir("joined.h5.segments", 0777) == 0);
+    write_part("run", -1, "/segments", w->run ? w->run : "{\"ranks\": 2}");
+    write_part("prefill-l000-r000", 0, "/model", "{}");
+    write_part("prefill-l000-r001", w->at ? w->at : 3, w->repeats_text ? "/model" : NULL, "{}");
+    if (w->cut) ck_assert_int_eq(truncate("joined.h5.segments/prefill-l000-r001.h5", 700), 0);
+    lh_status st = lh_trace_check_segments("joined.h5");
+    if (st == LH_OK) st = lh_trace_join("joined.h5", &missing);
+    ck_assert_int_eq(system("rm -rf joined.h5.segments"), 0);
+    return st;
+}
+
+START_TEST(test_segments_fill_their_arrays_or_are_refused)
+{
+    static const wrong_segments cases[] = {
+        {.run = "{\"ranks\": 0}", .words = "'ranks' of '/segments'"},
+        {.run = "{\"ranks\": -3}", .words = "'ranks' of '/segments'"},
+        {.run = "{\"ranks\": \"two\"}", .words = "'ranks' of '/segments'"},
+        {.run = "{}", .words = "'ranks' of '/segments'"},
+        {.run = "[2]", .words = "'ranks' of '/segments'"},
+        {.at = 50000000, .words = "the segments of '/layers/000/prefill/lse' in 'joined.h5.segments' hold 12 elements"},
+        {.at = 4, .words = "by their places it has 14"},
+        {.at = 2, .words = "by their places it has 10"},
+        {.repeats_text = 1, .words = "is in another segment, too"},
+        {.cut = 1, .words = "prefill-l000-r001.h5"}};
+    lh_h5 *h5;
+    ck_assert_msg(join_segments(&(wrong_segments){0}) == LH_OK, "%s", lh_error_message());
+    ck_assert_int_eq(lh_h5_open(&h5, "joined.h5", &(lh_h5_header){"trace", 1, NULL}), LH_OK);
+    ck_assert_int_eq(lh_h5_compare(h5), LH_OK);
+    lh_h5_close(h5);
+    remove("joined.h5");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        ck_assert_int_eq(join_segments(&cases[i]), LH_EFILE);
+        ck_assert_msg(strstr(lh_error_message(), cases[i].words) != NULL, "%s: %s", cases[i].words, lh_error_message());
+        ck_assert(access("joined.h5", F_OK) != 0);
+    }
+}
+END_TEST
+
 int main(void)
 {
-    const TTest *const tests[] = {
-        test_even_attention_keeps_the_share_of_the_entries, test_a_whole_budget_changes_nothing,
-        test_all_budgets_at_once_are_those_of_each_alone,   test_nothing_keeps_more_than_the_oracle,
-        test_adaptive_budgets_never_raise_the_bound,        test_a_gain_does_not_change_even_attention,
-        test_correlations_are_those_of_recorded_rows,       test_a_trace_is_drawn_by_its_columns,
-        test_what_is_not_finite_is_named_with_its_file,     NULL};
+    const TTest *const tests[] = {test_even_attention_keeps_the_share_of_the_entries,
+                                  test_a_whole_budget_changes_nothing,
+                                  test_all_budgets_at_once_are_those_of_each_alone,
+                                  test_nothing_keeps_more_than_the_oracle,
+                                  test_adaptive_budgets_never_raise_the_bound,
+                                  test_a_gain_does_not_change_even_attention,
+                                  test_correlations_are_those_of_recorded_rows,
+                                  test_a_trace_is_drawn_by_its_columns,
+                                  test_what_is_not_finite_is_named_with_its_file,
+                                  test_segments_fill_their_arrays_or_are_refused,
+                                  NULL};
     return suite_run("replay", tests);
 }
