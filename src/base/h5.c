@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/h5_impl.h"
 #include "base/output.h"
@@ -130,7 +129,7 @@ lh_status lh_h5_commit(lh_h5 *h5)
     }
     LH_TRY_DONE(lh_partial_commit(h5->path));
 done:
-    if (st != LH_OK) unlink(h5->partial);
+    if (st != LH_OK) lh_partial_drop(h5->path);
     release(h5);
     return st;
 }
@@ -214,7 +213,7 @@ void lh_h5_close(lh_h5 *h5)
     if (h5->partial) { /* not committed */
         if (h5->file >= 0) H5Fclose(h5->file);
         h5->file = -1;
-        unlink(h5->partial);
+        lh_partial_drop(h5->path);
     }
     release(h5);
 }

@@ -1,9 +1,8 @@
 /* output.h - files that a run writes. An output goes to a partial file beside it, "NAME.HOST.PID.partial", and is
  * synced and renamed at the end, so that the old file stays until the new one is whole. The partial file belongs to one
- * process: it is created exclusively and never through a symbolic link, and no other process renames it or removes what
- * was written to it, but for a later one of the same number. While a process has one, others are refused the same
- * output. An output that is a symbolic link is written where the link points. Failures are LH_EWRITE, and messages name
- * the file. */
+ * process (base/claim.h): while that process lives, others are refused the same output, and nobody else renames or
+ * removes the file. An output that is a symbolic link is written where the link points. Failures are LH_EWRITE, and
+ * messages name the file. */
 #ifndef LH_BASE_OUTPUT_H
 #define LH_BASE_OUTPUT_H
 
@@ -17,14 +16,14 @@
  * lh_partial_drop. */
 lh_status lh_partial_claim(const char *path, int64_t bytes);
 
-/* The same where harm would be done to a run that has claimed it: also one of another host, which nobody can see, is
- * taken to live until its partial file is deleted. */
+/* The same where harm would be done to a run that has claimed it: also an empty partial file that no lock tells about,
+ * of another host, is taken for that of a living run until it is deleted. */
 lh_status lh_partial_claim_alone(const char *path);
 
 /* *out: the name of the partial file of this process, which is claimed if it was not, and empty. */
 lh_status lh_partial_open(char **out, const char *path);
 
-/* The name alone. */
+/* The name alone: of the claim, or the one that a claim usually gets. */
 lh_status lh_partial_name(char **out, const char *path);
 
 /* Sync the partial file and rename it; remove it. Neither touches the file of another process. */

@@ -68,8 +68,8 @@ START_TEST(test_a_result_appears_whole_or_not_at_all)
     ck_assert_int_eq(lh_partial_commit("r"), LH_OK);
     ck_assert(!lh_file_exists(partial));
     holds("r", "new");
-    check_message(lh_partial_commit("r"), LH_EWRITE, partial);
-    put(partial, "");
+    check_message(lh_partial_commit("r"), LH_EWRITE, "has not claimed it");
+    ck_assert_int_eq(lh_partial_claim("r", 1), LH_OK);
     lh_partial_drop("r");
     ck_assert(!lh_file_exists(partial));
     lh_free(partial);
@@ -251,6 +251,40 @@ START_TEST(test_at_most_one_of_many_claims_at_a_time)
 }
 END_TEST
 
+/* Of two that begin together one writes; the other is told who. */
+START_TEST(test_one_of_two_that_begin_together_writes)
+{
+    char folder[FOLDER_BYTES], said;
+    folder_enter(folder);
+    for (int round = 0; round < 20; round++) {
+        int begin[2], winners = 0;
+        pid_t pids[2];
+        ck_assert_int_eq(pipe(begin), 0);
+        for (int i = 0; i < 2; i++) {
+            pids[i] = fork();
+            if (pids[i]) continue;
+            close(begin[1]);
+            ck_assert_int_eq(read(begin[0], &said, 1), 0);
+            const int won = lh_partial_claim("r", 1) == LH_OK;
+            if (!won && !strstr(lh_error_message(), "of this host writes it")) _exit(2);
+            usleep(100000); /* the other one finds it */
+            if (won) lh_partial_drop("r");
+            _exit(won);
+        }
+        close(begin[1]);
+        for (int i = 0; i < 2; i++) {
+            int status = 0;
+            ck_assert_int_eq(waitpid(pids[i], &status, 0), pids[i]);
+            ck_assert(WIFEXITED(status) && WEXITSTATUS(status) < 2);
+            winners += WEXITSTATUS(status);
+        }
+        close(begin[0]);
+        ck_assert_int_eq(winners, 1);
+    }
+    folder_leave(folder);
+}
+END_TEST
+
 /* Its last change was so long before now. */
 static void age(const char *path, int64_t seconds)
 {
@@ -258,81 +292,86 @@ static void age(const char *path, int64_t seconds)
     ck_assert_int_eq(utimensat(AT_FDCWD, path, then, 0), 0);
 }
 
-START_TEST(test_a_process_that_ended_unasked_for_writes_nothing)
+/* A process that has locked `name` until it is killed, as a claim locks its partial file. */
+static pid_t holder_of(const char *name)
 {
-    char folder[FOLDER_BYTES], name[256];
-    siginfo_t ended;
-    folder_enter(folder);
-    pid_t pid = fork();
-    if (pid == 0) _exit(0);
-    ck_assert_int_eq(waitid(P_PID, (id_t)pid, &ended, WEXITED | WNOWAIT), 0); /* it stays a zombie */
-    partial_of(name, NULL, pid);
-    put(name, "half");
-    ck_assert_int_eq(lh_file_write("r", "new", 3), LH_OK); /* with a warning */
-    holds("r", "new");
-    ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
-    unlink(name);
-    unlink("r");
-    folder_leave(folder);
-}
-END_TEST
-
-/* Process numbers come again. */
-START_TEST(test_a_process_that_began_later_writes_nothing)
-{
-    char folder[FOLDER_BYTES], name[256], owner[32];
-    folder_enter(folder);
+    int ready[2];
+    char said;
+    ck_assert_int_eq(pipe(ready), 0);
     pid_t pid = fork();
     if (pid == 0) {
+        struct flock both = {.l_type = F_WRLCK, .l_whence = SEEK_SET};
+        int fd = open(name, O_RDWR | O_CREAT, 0666);
+        if (fd < 0 || fcntl(fd, F_OFD_SETLK, &both) != 0 || write(ready[1], "1", 1) != 1) _exit(1);
         pause();
         _exit(0);
     }
-    partial_of(name, NULL, pid);
-    put(name, "half");
-    snprintf(owner, sizeof owner, "process %d of this host", pid);
-    check_message(lh_partial_claim("r", 1), LH_EWRITE, owner);
-    age(name, 3600);
-    ck_assert_int_eq(lh_file_write("r", "new", 3), LH_OK);
-    holds("r", "new");
-    holds(name, "half");
+    ck_assert_int_eq(read(ready[0], &said, 1), 1);
+    close(ready[0]), close(ready[1]);
+    return pid;
+}
+
+static void end_holder(pid_t pid)
+{
     kill(pid, SIGKILL);
     ck_assert_int_eq(waitpid(pid, NULL, 0), pid);
+}
+
+/* Neither process numbers, which come again, nor clocks, which change, say whether a claim lasts. */
+START_TEST(test_a_claim_lasts_as_long_as_its_lock)
+{
+    char folder[FOLDER_BYTES], name[256];
+    folder_enter(folder);
+    const long numbers[] = {getpid(), dead_process(), getppid()};
+    for (int k = 0; k < 3; k++) {
+        partial_of(name, NULL, numbers[k]);
+        put(name, "half");
+        age(name, 86400);
+        const pid_t pid = holder_of(name);
+        check_message(lh_partial_claim("r", 1), LH_EWRITE, "of this host writes it, into ");
+        lh_partial_drop("r");
+        holds(name, "half");
+        end_holder(pid);
+        ck_assert_int_eq(lh_file_write("r", "new", 3), LH_OK);
+        holds("r", "new");
+        ck_assert(!lh_file_exists(name));
+        unlink("r");
+    }
+    partial_of(name, "elsewhere", 7); /* file systems of a cluster show locks of other hosts, too */
+    put(name, "");
+    const pid_t pid = holder_of(name);
+    check_message(lh_partial_claim("r", 1), LH_EWRITE, "process 7 of host elsewhere writes it, into ");
+    end_holder(pid);
     unlink(name);
-    partial_of(name, NULL, getpid());
-    put(name, "half");
-    check_message(lh_partial_claim("r", 1), LH_EWRITE, "delete it");
-    age(name, 3600);
-    ck_assert_int_eq(lh_file_write("r", "newer", 5), LH_OK);
-    holds("r", "newer");
-    ck_assert(!lh_file_exists(name));
-    unlink("r");
     folder_leave(folder);
 }
 END_TEST
 
-START_TEST(test_what_a_killed_run_left_is_not_lost_and_in_nobodys_way)
+START_TEST(test_what_a_killed_run_left_is_removed_and_in_nobodys_way)
 {
     char folder[FOLDER_BYTES], name[256];
     folder_enter(folder);
-    partial_of(name, NULL, dead_process());
-    put(name, "half");
-    ck_assert_int_eq(lh_file_write("r", "new", 3), LH_OK); /* with a warning */
-    holds(name, "half");
-    unlink(name);
-    put(name, "");
-    ck_assert_int_eq(lh_file_write("r", "new", 3), LH_OK);
-    ck_assert(!lh_file_exists(name)); /* an empty claim holds nothing */
+    for (int contents = 0; contents < 2; contents++) {
+        partial_of(name, NULL, dead_process());
+        put(name, contents ? "half" : "");
+        ck_assert_int_eq(lh_file_write("r", "new", 3), LH_OK);
+        ck_assert(!lh_file_exists(name));
+    }
     partial_of(name, "elsewhere", 7);
     put(name, "half");
     check_message(lh_partial_claim("r", 1), LH_EWRITE,
                   "process 7 of host elsewhere writes it; if it has ended, delete");
     holds(name, "half");
+    put(name, "");
+    check_message(lh_partial_claim_alone("r"), LH_EWRITE, "if it has ended, delete");
+    ck_assert_int_eq(lh_file_write("r", "new", 3), LH_OK); /* with a warning */
     unlink(name);
     put("r.partial", "a file of the user");
     put("r.x.elsewhere.7.partial", "of the output 'r.x'");
+    put("r.elsewhere.7-xyz.partial", "of the user");
     ck_assert_int_eq(lh_file_write("r", "newer", 5), LH_OK);
     holds("r.partial", "a file of the user");
-    unlink("r.partial"), unlink("r.x.elsewhere.7.partial"), unlink("r");
+    unlink("r.partial"), unlink("r.x.elsewhere.7.partial"), unlink("r.elsewhere.7-xyz.partial"), unlink("r");
     folder_leave(folder);
 }
 END_TEST
@@ -341,22 +380,40 @@ END_TEST
 START_TEST(test_a_link_in_the_place_of_the_partial_file_is_not_followed)
 {
     char folder[FOLDER_BYTES], *partial = NULL;
+    struct stat info;
     folder_enter(folder);
     put("victim", "precious");
     ck_assert_int_eq(lh_partial_name(&partial, "r"), LH_OK);
-    ck_assert_int_eq(symlink("victim", partial), 0);
-    check_message(lh_file_write("r", "new", 3), LH_EWRITE, "it exists");
-    check_message(lh_partial_commit("r"), LH_EWRITE, partial);
-    unlink(partial);
-    put("empty", "");
-    ck_assert_int_eq(symlink("empty", partial), 0);
-    check_message(lh_partial_claim("r", 1), LH_EWRITE, "it exists");
-    unlink(partial);
-    ck_assert_int_eq(link("empty", partial), 0);
-    check_message(lh_partial_claim("r", 1), LH_EWRITE, "it exists");
-    holds("victim", "precious");
-    unlink(partial), unlink("victim"), unlink("empty");
+    for (int hard = 0; hard < 2; hard++) {
+        ck_assert_int_eq(hard ? link("victim", partial) : symlink("victim", partial), 0);
+        ck_assert_int_eq(lh_file_write("r", "new", 3), LH_OK);
+        ck_assert(lstat("r", &info) == 0 && S_ISREG(info.st_mode) && info.st_nlink == 1);
+        holds("r", "new");
+        holds("victim", "precious");
+        unlink(partial), unlink("r");
+    }
+    unlink("victim");
     lh_free(partial);
+    folder_leave(folder);
+}
+END_TEST
+
+/* The user may have deleted a partial file, and another run claimed the output by one of the same name. */
+START_TEST(test_a_run_touches_its_own_partial_file_only)
+{
+    char folder[FOLDER_BYTES], *partial = NULL;
+    folder_enter(folder);
+    for (int commits = 0; commits < 2; commits++) {
+        ck_assert_int_eq(lh_partial_open(&partial, "r"), LH_OK);
+        ck_assert_int_eq(unlink(partial), 0);
+        put(partial, "of another run");
+        if (commits) check_message(lh_partial_commit("r"), LH_EWRITE, "it was removed or replaced");
+        lh_partial_drop("r");
+        holds(partial, "of another run");
+        ck_assert(!lh_file_exists("r"));
+        unlink(partial);
+        lh_free(partial);
+    }
     folder_leave(folder);
 }
 END_TEST
@@ -371,9 +428,10 @@ int main(void)
                                   test_files_in_shared_memory_are_files,
                                   test_the_second_of_two_writers_is_refused,
                                   test_at_most_one_of_many_claims_at_a_time,
-                                  test_a_process_that_ended_unasked_for_writes_nothing,
-                                  test_a_process_that_began_later_writes_nothing,
-                                  test_what_a_killed_run_left_is_not_lost_and_in_nobodys_way,
+                                  test_one_of_two_that_begin_together_writes,
+                                  test_a_claim_lasts_as_long_as_its_lock,
+                                  test_what_a_killed_run_left_is_removed_and_in_nobodys_way,
+                                  test_a_run_touches_its_own_partial_file_only,
                                   test_a_link_in_the_place_of_the_partial_file_is_not_followed,
                                   NULL};
     return suite_run("output", tests);

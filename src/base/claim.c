@@ -1,0 +1,337 @@
+/* claim.c - two bytes of a partial file are locked: the first from its creation on, the second once no other claim was
+ * found. A process creates and locks its file before it looks for others, so that of two which begin together at least
+ * one finds the other. Of two that are both undecided the one with the greater file name steps back, and the other one
+ * waits until it has. */
+#include "base/claim.h"
+
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/destination.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+enum { HOST_BYTES = 40, NAMES_MAX = 100, WAIT_MS = 5, WAITS_MAX = 1000 };
+
+/* Bytes of the file that are locked. */
+typedef enum mark { MARK_LIVES, MARK_DECIDED } mark;
+
+/* What is known of a partial file that another claim has made. */
+typedef enum state { STATE_GONE, STATE_DEAD, STATE_UNDECIDED, STATE_DECIDED, STATE_UNKNOWN } state;
+
+static const char suffix[] = ".partial";
+
+static struct {
+    pthread_mutex_t mutex;
+    lh_claim *first;
+} claims = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+/* ---- claims of this process ---- */
+
+lh_claim *lh_claim_find(const char *path)
+{
+    pthread_mutex_lock(&claims.mutex);
+    lh_claim *c = claims.first;
+    while (c && (c->pid != (long)getpid() || strcmp(c->path, path) != 0)) c = c->next;
+    pthread_mutex_unlock(&claims.mutex);
+    return c;
+}
+
+static void enlist(lh_claim *claim)
+{
+    pthread_mutex_lock(&claims.mutex);
+    claim->next = claims.first;
+    claims.first = claim;
+    pthread_mutex_unlock(&claims.mutex);
+}
+
+static void release(lh_claim *claim)
+{
+    if (!claim) return;
+    pthread_mutex_lock(&claims.mutex);
+    for (lh_claim **at = &claims.first; *at; at = &(*at)->next)
+        if (*at == claim) {
+            *at = claim->next;
+            break;
+        }
+    pthread_mutex_unlock(&claims.mutex);
+    if (claim->fd >= 0) close(claim->fd);
+    lh_free(claim->path);
+    lh_free(claim->partial);
+    lh_free(claim);
+}
+
+/* ---- names ---- */
+
+/* Without dots, so that a name has one reading. */
+static void find_host(char out[HOST_BYTES])
+{
+    char name[256] = "";
+    if (gethostname(name, sizeof name - 1) != 0 || !*name) strcpy(name, "localhost");
+    snprintf(out, HOST_BYTES, "%.*s", HOST_BYTES - 1, name);
+    for (char *c = out; *c; c++)
+        if (!isalnum((unsigned char)*c) && *c != '_') *c = '-';
+}
+
+lh_status lh_claim_usual_name(char **out, const char *path)
+{
+    char host[HOST_BYTES];
+    find_host(host);
+    return lh_asprintf(out, "%s.%s.%ld%s", path, host, (long)getpid(), suffix);
+}
+
+/* For a process whose number another one of this name has, too. */
+static lh_status random_name(char **out, const char *path)
+{
+    char host[HOST_BYTES];
+    uint32_t draw = 0;
+    find_host(host);
+    if (getrandom(&draw, sizeof draw, 0) != sizeof draw) LH_FAIL(LH_EWRITE, "cannot draw a name for '%s'", path);
+    return lh_asprintf(out, "%s.%s.%ld-%08x%s", path, host, (long)getpid(), draw, suffix);
+}
+
+/* Reads "BASE.HOST.PID.partial" or "BASE.HOST.PID-RANDOM.partial". 0 if `name` is something else. */
+static int read_name(const char *name, const char *base, char host[HOST_BYTES], long *pid)
+{
+    size_t at = strlen(base), host_bytes, digits;
+    if (strncmp(name, base, at) != 0 || name[at] != '.') return 0;
+    host_bytes = strcspn(name + ++at, ".");
+    if (host_bytes == 0 || host_bytes >= HOST_BYTES || name[at + host_bytes] != '.') return 0;
+    memcpy(host, name + at, host_bytes);
+    host[host_bytes] = '\0';
+    at += host_bytes + 1;
+    digits = strspn(name + at, "0123456789");
+    *pid = digits > 0 && digits <= 10 ? strtol(name + at, NULL, 10) : 0;
+    at += digits;
+    if (name[at] == '-') at += 1 + strspn(name + at + 1, "0123456789abcdef");
+    return *pid > 0 && strcmp(name + at, suffix) == 0;
+}
+
+/* ---- locks ---- */
+
+/* Of the open file, not of the process: two descriptors of one process exclude each other as two processes do. */
+static struct flock lock_of(mark byte, short type)
+{
+    return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
+}
+
+/* 1: locked, or the file system has no locks; 0: another process has a lock. */
+static int lock(int fd, mark byte, short type, int *has_locks)
+{
+    struct flock wanted = lock_of(byte, type);
+    const int done = fcntl(fd, F_OFD_SETLK, &wanted) == 0, refused = !done && (errno == EAGAIN || errno == EACCES);
+    *has_locks = done || refused;
+    return !refused;
+}
+
+static int is_locked(int fd, mark byte)
+{
+    struct flock other = lock_of(byte, F_WRLCK);
+    return fcntl(fd, F_OFD_GETLK, &other) == 0 && other.l_type != F_UNLCK;
+}
+
+/* 1 if `name` is the file that is open. */
+static int is_file(const char *name, int fd)
+{
+    struct stat opened, named;
+    return fstat(fd, &opened) == 0 && lstat(name, &named) == 0 && opened.st_dev == named.st_dev &&
+           opened.st_ino == named.st_ino;
+}
+
+/* ---- partial files of others ---- */
+
+/* A look at another partial file. One of a dead process is locked by this look as long as `fd` is open, so that no
+ * process that has just created it takes it for its own. */
+typedef struct other {
+    char *name;
+    const char *host;
+    long pid;
+    int here; /* 1: of this host */
+    int fd;   /* -1: it cannot be read */
+    int64_t bytes;
+} other;
+
+static state look_at(other *o)
+{
+    struct stat info;
+    int has_locks = 0;
+    if (lstat(o->name, &info) != 0 || !S_ISREG(info.st_mode)) return STATE_GONE;
+    o->fd = open(o->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (o->fd < 0) return errno == ENOENT ? STATE_GONE : STATE_UNKNOWN;
+    if (!lock(o->fd, MARK_LIVES, F_RDLCK, &has_locks))
+        return is_locked(o->fd, MARK_DECIDED) ? STATE_DECIDED : STATE_UNDECIDED;
+    if (!is_file(o->name, o->fd)) return STATE_GONE;
+    o->bytes = fstat(o->fd, &info) == 0 ? (int64_t)info.st_size : 0;
+    return has_locks && o->here ? STATE_DEAD : STATE_UNKNOWN;
+}
+
+/* What a claim meets in its folder. */
+typedef struct meeting {
+    const lh_claim *claim;
+    const char *own_host;
+    int alone, warns;
+    int waits; /* 1: for another claim that steps back */
+} meeting;
+
+static lh_status refuse(const meeting *m, const other *o)
+{
+    LH_FAIL(LH_EWRITE, "cannot write '%s': process %ld of %s%s writes it, into '%s': name another file", m->claim->path,
+            o->pid, o->here ? "this host" : "host ", o->here ? "" : o->host, o->name);
+}
+
+/* Where a lock does not say whether that process lives. */
+static lh_status refuse_or_warn(const meeting *m, const other *o)
+{
+    if (o->fd < 0 || o->bytes || m->alone)
+        LH_FAIL(LH_EWRITE, "cannot write '%s': process %ld of host %s writes it; if it has ended, delete '%s'",
+                m->claim->path, o->pid, o->host, o->name);
+    if (m->warns)
+        lh_warn("process %ld of host %s may be going to write '%s', too: if it has ended, delete '%s'", o->pid, o->host,
+                m->claim->path, o->name);
+    return LH_OK;
+}
+
+/* Decides about one partial file of another claim. */
+static lh_status meet(meeting *m, other *o)
+{
+    switch (look_at(o)) {
+    case STATE_GONE: break;
+    case STATE_DEAD:
+        if (unlink(o->name) == 0 && o->bytes) lh_info("removed '%s', which a killed run left", o->name);
+        break;
+    case STATE_UNDECIDED:
+        if (strcmp(m->claim->partial, o->name) > 0) return refuse(m, o);
+        m->waits = 1;
+        break;
+    case STATE_DECIDED: return refuse(m, o);
+    case STATE_UNKNOWN: return refuse_or_warn(m, o);
+    }
+    return LH_OK;
+}
+
+static lh_status meet_others(meeting *m)
+{
+    lh_status st = LH_OK;
+    const lh_claim *claim = m->claim;
+    const char *slash = strrchr(claim->path, '/'), *base = slash ? slash + 1 : claim->path;
+    const int folder_bytes = (int)(base - claim->path);
+    char *folder = NULL, host[HOST_BYTES];
+    other o = {.fd = -1};
+    DIR *entries = NULL;
+    m->waits = 0;
+    LH_TRY_DONE(lh_destination_folder(&folder, claim->path));
+    entries = opendir(folder);
+    for (struct dirent *entry; entries && (entry = readdir(entries));) {
+        if (!read_name(entry->d_name, base, host, &o.pid)) continue;
+        if (strcmp(entry->d_name, claim->partial + folder_bytes) == 0) continue;
+        LH_TRY_DONE(lh_asprintf(&o.name, "%.*s%s", folder_bytes, claim->path, entry->d_name));
+        o.host = host;
+        o.here = strcmp(host, m->own_host) == 0;
+        LH_TRY_DONE(meet(m, &o));
+        if (o.fd >= 0) close(o.fd);
+        lh_free(o.name);
+        o = (other){.fd = -1};
+    }
+done:
+    if (o.fd >= 0) close(o.fd);
+    lh_free(o.name);
+    if (entries) closedir(entries);
+    lh_free(folder);
+    return st;
+}
+
+/* ---- taking one ---- */
+
+/* Why the partial file could not be created, in terms of the output. */
+static lh_status fail_create(const lh_claim *claim, int error)
+{
+    lh_status st = LH_OK;
+    char *folder = NULL;
+    LH_TRY_DONE(lh_destination_folder(&folder, claim->path));
+    if (error == ENOENT && !lh_file_exists(folder))
+        LH_FAIL_DONE(LH_EWRITE, "cannot write '%s': there is no folder '%s'", claim->path, folder);
+    LH_FAIL_DONE(LH_EWRITE, "cannot create '%s': %s", claim->partial, strerror(error));
+done:
+    lh_free(folder);
+    return st;
+}
+
+/* Creates the partial file, and locks it. Another name where a file has the usual one, or where another process took
+ * the new file for one that a killed run left. */
+static lh_status create(lh_claim *claim)
+{
+    LH_TRY(lh_claim_usual_name(&claim->partial, claim->path));
+    for (int i = 0; i < NAMES_MAX; i++) {
+        int has_locks;
+        claim->fd = open(claim->partial, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+        if (claim->fd < 0 && errno != EEXIST) return fail_create(claim, errno);
+        if (claim->fd >= 0 && lock(claim->fd, MARK_LIVES, F_WRLCK, &has_locks) && is_file(claim->partial, claim->fd))
+            return LH_OK;
+        if (claim->fd >= 0) close(claim->fd);
+        claim->fd = -1;
+        lh_free(claim->partial);
+        claim->partial = NULL;
+        LH_TRY(random_name(&claim->partial, claim->path));
+    }
+    LH_FAIL(LH_EWRITE, "cannot create '%s': files of %d such names exist", claim->partial, NAMES_MAX);
+}
+
+lh_status lh_claim_take(lh_claim **out, const char *path, int alone)
+{
+    lh_status st = LH_OK;
+    lh_claim *claim = NULL;
+    char own_host[HOST_BYTES];
+    int has_locks;
+    find_host(own_host);
+    LH_TRY_DONE(lh_calloc(&claim, 1, sizeof *claim));
+    claim->fd = -1;
+    claim->pid = (long)getpid();
+    LH_TRY_DONE(lh_strdup(&claim->path, path));
+    LH_TRY_DONE(create(claim));
+    meeting m = {.claim = claim, .own_host = own_host, .alone = alone, .warns = 1};
+    for (int waits = 0;; waits++) {
+        LH_TRY_DONE(meet_others(&m));
+        if (!m.waits) break;
+        if (waits == WAITS_MAX)
+            LH_FAIL_DONE(LH_EWRITE, "cannot write '%s': another process claims it and does not go on", path);
+        m.warns = 0;
+        nanosleep(&(struct timespec){.tv_nsec = WAIT_MS * 1000000}, NULL);
+    }
+    (void)lock(claim->fd, MARK_DECIDED, F_WRLCK, &has_locks);
+    enlist(claim);
+    *out = claim;
+    claim = NULL;
+done:
+    lh_claim_drop(claim);
+    return st;
+}
+
+/* ---- its end ---- */
+
+lh_status lh_claim_rename(lh_claim *claim)
+{
+    if (!is_file(claim->partial, claim->fd))
+        LH_FAIL(LH_EWRITE, "cannot rename '%s' to '%s': it was removed or replaced", claim->partial, claim->path);
+    if (fsync(claim->fd) != 0) LH_FAIL(LH_EWRITE, "cannot flush '%s': %s", claim->partial, strerror(errno));
+    if (rename(claim->partial, claim->path) != 0)
+        LH_FAIL(LH_EWRITE, "cannot rename '%s' to '%s': %s", claim->partial, claim->path, strerror(errno));
+    release(claim);
+    return LH_OK;
+}
+
+void lh_claim_drop(lh_claim *claim)
+{
+    if (claim && claim->fd >= 0 && is_file(claim->partial, claim->fd)) unlink(claim->partial);
+    release(claim);
+}
