@@ -105,7 +105,6 @@ static lh_status check_layers(lh_h5 *h5, const lh_keep_fit *fit)
 /* The positions of one head: p[n]. */
 static lh_status check_head(const char *where, const int32_t *p, int64_t n, const lh_keep_fit *fit, int64_t first)
 {
-    if (n < 1) LH_FAIL(LH_EFILE, "%s keeps nothing: it must keep one position at least", where);
     for (int64_t i = 0; i < n; i++) {
         if (i && p[i] <= p[i - 1])
             LH_FAIL(LH_EFILE, "%s keeps %d after %d: positions must ascend", where, p[i], p[i - 1]);

@@ -29,7 +29,8 @@ typedef struct lh_keep_fit {
 
 /* Reads the part `kept` of all layers. LH_EFILE, naming the file and what does not fit: other numbers of layers or
  * heads, tokens that do not begin with the prompt, positions that are not ascending, not of the prompt or not seen any
- * more, a head that keeps nothing. Not collective; every rank may read for itself. */
+ * more. A head may keep nothing, as one to which a competition guarantees nothing. Not collective; every rank may read
+ * for itself. */
 lh_status lh_keep_sets_read(lh_keep_sets *out, lh_h5 *h5, const lh_keep_fit *fit);
 
 /* Collective. LH_EWRITE on every rank when rank 0 cannot write. Of `extra` it takes the tokens and the run. */

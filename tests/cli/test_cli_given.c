@@ -45,16 +45,38 @@ static void read_kept(lh_buf *out, const char *path)
     lh_h5_close(h5);
 }
 
+static int empty_heads(const char *path)
+{
+    lh_h5 *h5 = NULL;
+    lh_h5_shape shape;
+    int64_t *offsets = NULL;
+    int empty = 0;
+    ck_assert_int_eq(lh_h5_open(&h5, path, &(lh_h5_header){.kind = "keep-sets", .schema = 1}), LH_OK);
+    for (int l = 0; l < LAYERS; l++) {
+        char name[64];
+        snprintf(name, sizeof name, "/layers/%03d/kept/offsets", l);
+        ck_assert_int_eq(lh_h5_get(h5, name, &(lh_h5_shape){.type = LH_I64, .rank = 1, .dims = {-1}}, &shape, &offsets),
+                         LH_OK);
+        for (int64_t g = 0; g + 1 < shape.dims[0]; g++) empty += offsets[g] == offsets[g + 1];
+        lh_free(offsets);
+    }
+    lh_h5_close(h5);
+    return empty;
+}
+
 START_TEST(test_what_a_policy_kept_is_that_policy)
 {
     static const char *const policies[] = {"snapkv --window 8 --budget 50", "ada-snapkv --window 8 --budget 30%",
-                                           "streaming --evict never --budget 25", "full"};
+                                           "streaming --evict never --budget 25",
+                                           "knorm --head-budget adaptive --evict never --budget 1", "full"};
     program_result r = {0};
     lh_buf kept = {0}, again = {0};
+    int empty = 0;
     for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
         program_run(&r, 1, GENERATE "--policy %s --keep-sets k.h5 > one", policies[p]);
         program_exits(&r, 0);
         read_kept(&kept, "k.h5");
+        empty += empty_heads("k.h5");
         for (int ranks = 1; ranks <= 4; ranks++) {
             program_run(&r, ranks, GENERATE "--keep-sets-from k.h5 --keep-sets again.h5 > more");
             program_exits(&r, 0);
@@ -66,6 +88,7 @@ START_TEST(test_what_a_policy_kept_is_that_policy)
             free(more);
         }
     }
+    ck_assert_int_gt(empty, 0); /* a head may keep nothing */
     /* questions, from the same sets */
     program_run(&r, 2, GENERATE "--keep-sets-from k.h5 --question 'Who?' --question 'When?' > more");
     program_exits(&r, 0);

@@ -81,6 +81,17 @@ START_TEST(test_what_fits_is_read)
 }
 END_TEST
 
+/* As a competition that guarantees heads nothing leaves it. */
+START_TEST(test_a_head_may_keep_nothing)
+{
+    lh_keep_sets sets = {0};
+    enter_folder();
+    OK(read_file(&sets, &(wrong){.offsets = {0, 0, 5}, .positions = {11, 12, 15, 18, 19}}));
+    ck_assert_int_eq(sets.parts[LH_KEEP_KEPT][1].offsets[1], 0);
+    lh_keep_sets_clear(&sets);
+}
+END_TEST
+
 START_TEST(test_what_does_not_fit_is_refused)
 {
     static const wrong cases[] = {
@@ -94,7 +105,6 @@ START_TEST(test_what_does_not_fit_is_refused)
         {.part = "head 0 of layer 1 has offsets 1 to 2", .offsets = {1, 2, 5}, .positions = {12, 19, 11, 15, 18}},
         {.part = "head 0 of layer 1 has offsets 0 to 6 of 5", .offsets = {0, 6, 5}, .positions = {12, 19, 11, 15, 18}},
         {.part = "head 0 of layer 1 has offsets -1", .offsets = {-1, 2, 5}, .positions = {12, 19, 11, 15, 18}},
-        {.part = "head 0 of layer 1 keeps nothing", .offsets = {0, 0, 5}, .positions = {12, 19, 11, 15, 18}},
         {.part = "head 0 of layer 1 keeps 12 after 12", .offsets = {0, 2, 5}, .positions = {12, 12, 11, 15, 18}},
         {.part = "head 1 of layer 1 keeps 11 after 15", .offsets = {0, 2, 5}, .positions = {12, 19, 15, 11, 18}},
         {.part = "keeps position 20, the prompt has positions 0 to 19",
@@ -119,6 +129,7 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_what_fits_is_read, test_what_does_not_fit_is_refused, NULL};
+    const TTest *const tests[] = {test_what_fits_is_read, test_a_head_may_keep_nothing,
+                                  test_what_does_not_fit_is_refused, NULL};
     return suite_run("keep sets of files", tests);
 }
