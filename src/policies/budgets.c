@@ -32,10 +32,21 @@ static void fix_proxies(lh_policy_numbers *n, const lh_policy *policy, int64_t t
     if (policy->every_is_rows) n->every = n->window;
 }
 
-/* Entries, of a budget. */
-static int64_t amount_of(lh_policy_amount amount, int64_t budget)
+int64_t lh_amount_of(lh_policy_amount amount, int64_t budget)
 {
     return amount.percent.digits ? lh_percent_of(amount.percent, budget) : amount.n;
+}
+
+int lh_window_covers_recents(const lh_policy *policy, int64_t budget)
+{
+    const int64_t recents = lh_amount_of(policy->protect.recents, budget);
+    return !policy->proxies.kind && recents > 0 && recents <= policy->window;
+}
+
+int lh_recents_cover_window(const lh_policy *policy, int64_t budget)
+{
+    return policy->score.running && policy->window > 0 &&
+           lh_amount_of(policy->protect.recents, budget) >= policy->window;
 }
 
 lh_policy_numbers lh_policy_fix(const lh_policy *policy, int64_t tokens)
@@ -54,9 +65,9 @@ lh_policy_numbers lh_policy_fix(const lh_policy *policy, int64_t tokens)
                            .rows = policy->rows.n,
                            .rows_spread = policy->rows_spread,
                            .window = policy->window,
-                           .sinks = amount_of(policy->protect.sinks, budget),
-                           .recents = amount_of(policy->protect.recents, budget),
-                           .values = amount_of(policy->protect.values, budget),
+                           .sinks = lh_amount_of(policy->protect.sinks, budget),
+                           .recents = lh_amount_of(policy->protect.recents, budget),
+                           .values = lh_amount_of(policy->protect.values, budget),
                            .every = policy->every,
                            .block = policy->block};
     if (!policy->evicts) return n;

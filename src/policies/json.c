@@ -90,7 +90,7 @@ lh_status lh_policy_from_json(lh_policy *out, const json_t *json, const char *na
         lh_part_set_text(lh_part_at(i), &options.parts, text);
     }
     LH_TRY(read_old_words(json, name, &options.parts));
-    if (lh_policy_resolve(out, &options) != LH_OK)
+    if (lh_policy_resolve_stored(out, &options) != LH_OK)
         LH_FAIL(LH_EFILE, "'%s' holds an invalid policy: %s", name, lh_error_message());
     return LH_OK;
 }

@@ -47,6 +47,14 @@ const lh_part *lh_part_at(int i);
 const char *lh_part_text(const lh_part *part, const lh_policy_parts *parts);
 void lh_part_set_text(const lh_part *part, lh_policy_parts *parts, const char *text);
 
+/* Entries that an amount is of a budget. */
+int64_t lh_amount_of(lh_policy_amount amount, int64_t budget);
+
+/* Window and recents both keep the end of the prompt. True where, at a budget, the recents keep no more than the
+ * window; and where the window, whose rows are observed like all others, keeps no more than the recents. */
+int lh_window_covers_recents(const lh_policy *policy, int64_t budget);
+int lh_recents_cover_window(const lh_policy *policy, int64_t budget);
+
 /* True if observed rows score; and if these are more rows than the last one. */
 int lh_policy_attends(const lh_policy *policy);
 int lh_policy_observes(const lh_policy *policy);
@@ -54,6 +62,10 @@ int lh_policy_observes(const lh_policy *policy);
 /* A budget such as "256" or "20%". */
 lh_status lh_budget_read(lh_policy *policy, const char *text);
 void lh_budget_write(const lh_policy *policy, lh_part_value *out);
+
+/* As lh_policy_resolve, of a stored policy, which has the texts of all its parts: none of them is what a user asked
+ * for. */
+lh_status lh_policy_resolve_stored(lh_policy *out, const lh_policy_options *options);
 
 /* Reads every part, without checking combinations. options->policy NULL: the default policy. */
 lh_status lh_parts_read(lh_policy *out, const lh_policy_preset *preset, const lh_policy_options *options);

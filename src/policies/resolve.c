@@ -54,6 +54,33 @@ static const char *resolved_text(const lh_policy *policy, const lh_part *part, c
     return text ? text : usual;
 }
 
+/* A part that is given, and keeps nothing of the end of the prompt that another part does not keep. Shares of a budget
+ * that is a share itself are not known yet; where unused parts are listed, budgets are taken for large ones. */
+static const struct {
+    const char *option, *other;
+    int (*is_covered)(const lh_policy *policy, int64_t budget);
+} covers[] = {{"recents", "the window keeps", lh_window_covers_recents},
+              {"window", "the recents keep", lh_recents_cover_window}};
+
+/* As read_parts, for parts that are used and have no effect with their numbers. Ends the list of unused parts. */
+static lh_status check_end(const lh_policy *policy, const lh_policy_options *options, int *unused)
+{
+    const int64_t large = INT64_C(1) << 40, budget = unused ? large : policy->budget.n;
+    for (int i = 0; lh_part_at(i); i++) {
+        const lh_part *part = lh_part_at(i);
+        for (size_t c = 0; c < sizeof covers / sizeof *covers; c++) {
+            if (strcmp(covers[c].option, part->option) != 0 || !part->used(policy)) continue;
+            if (!lh_part_text(part, &options->parts) || !covers[c].is_covered(policy, budget)) continue;
+            if (!unused)
+                LH_FAIL(LH_EUSAGE, "policy '%s' as it is resolved would ignore '--%s %s': %s as much of the end",
+                        policy->name, part->option, lh_part_text(part, &options->parts), covers[c].other);
+            *unused++ = i;
+        }
+    }
+    if (unused) *unused = -1;
+    return LH_OK;
+}
+
 /* Reads every part. unused: where the numbers of parts go that are given and would be ignored, ends with -1; NULL: such
  * a part is an error. */
 static lh_status read_parts(lh_policy *out, const lh_policy_preset *preset, const lh_policy_options *options,
@@ -78,8 +105,7 @@ static lh_status read_parts(lh_policy *out, const lh_policy_preset *preset, cons
                     part->option, part->needs);
         }
     }
-    if (unused) *unused = -1;
-    return LH_OK;
+    return unused ? check_end(out, options, unused) : LH_OK;
 }
 
 lh_status lh_parts_read(lh_policy *out, const lh_policy_preset *preset, const lh_policy_options *options)
@@ -114,7 +140,7 @@ static lh_status resolve_scorer(lh_policy *out, const lh_policy_options *options
     return LH_OK;
 }
 
-lh_status lh_policy_resolve(lh_policy *out, const lh_policy_options *options)
+lh_status lh_policy_resolve_stored(lh_policy *out, const lh_policy_options *options)
 {
     lh_policy policy;
     memset(&policy, 0, sizeof policy);
@@ -140,6 +166,15 @@ lh_status lh_policy_resolve(lh_policy *out, const lh_policy_options *options)
                 st, "with policy '%s', the default where questions come later ('--policy' names another)", name);
         LH_TRY(st);
     }
+    memcpy(out, &policy, sizeof policy);
+    return LH_OK;
+}
+
+lh_status lh_policy_resolve(lh_policy *out, const lh_policy_options *options)
+{
+    lh_policy policy;
+    LH_TRY(lh_policy_resolve_stored(&policy, options));
+    LH_TRY(check_end(&policy, options, NULL));
     memcpy(out, &policy, sizeof policy);
     return LH_OK;
 }

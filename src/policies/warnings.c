@@ -76,6 +76,20 @@ static lh_status warn_pyramid(const outlook *o, lh_buf *out)
                          (long long)o->fixed.budget, (long long)o->fixed.window);
 }
 
+/* Shares alone: numbers of entries are compared when the options are read. Policies of running statistics have recents
+ * by themselves, and a larger window is what was asked for. */
+static lh_status warn_end(const outlook *o, lh_buf *out)
+{
+    const int of_window = !o->policy->score.running && lh_window_covers_recents(o->policy, o->fixed.budget);
+    if (!o->policy->protect.recents.percent.digits) return LH_OK;
+    if (!of_window && !lh_recents_cover_window(o->policy, o->fixed.budget)) return LH_OK;
+    return lh_buf_printf(out,
+                         "'--%s' has no effect: of the budget of %lld entries the last %lld are recents, and the "
+                         "window is of %lld\n",
+                         of_window ? "recents" : "window", (long long)o->fixed.budget, (long long)o->fixed.recents,
+                         (long long)o->fixed.window);
+}
+
 /* What has no next part is kept before anything is ranked. */
 static lh_status warn_lag(const outlook *o, lh_buf *out)
 {
@@ -123,6 +137,7 @@ lh_status lh_policy_warnings(const lh_policy *policy, int64_t seen, lh_buf *out)
     LH_TRY(warn_gain(&o, out));
     LH_TRY(warn_pyramid(&o, out));
     LH_TRY(warn_lag(&o, out));
+    LH_TRY(warn_end(&o, out));
     return LH_OK;
 }
 

@@ -311,6 +311,12 @@ START_TEST(test_what_would_be_ignored_is_refused)
         {{.policy = "keydiff", .budget = "64", .parts = {.mean_floor = "on"}}, "'--mean-floor'"},
         {{.policy = "keydiff", .budget = "64", .parts = {.value_norms = "on"}}, "'--value-norms'"},
         {{.policy = "keydiff", .budget = "64", .parts = {.lag = "64"}}, "'--statistic lag'"},
+        {{.policy = "snapkv", .budget = "64", .parts = {.recents = "9"}}, "'--recents 9': the window keeps as much"},
+        {{.policy = "snapkv", .budget = "20%", .parts = {.recents = "32"}}, "'--recents 32'"},
+        {{.policy = "snapkv", .budget = "64", .parts = {.recents = "50%"}}, "'--recents 50%'"},
+        {{.policy = "longhaul", .budget = "64", .parts = {.window = "8", .recents = "8"}}, "'--recents 8'"},
+        {{.policy = "h2o", .budget = "64", .parts = {.window = "5"}}, "'--window 5': the recents keep as much"},
+        {{.policy = "roco", .budget = "20%", .parts = {.window = "10"}}, "'--window 10'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) refused(&cases[i].options, cases[i].words);
 }
@@ -499,6 +505,12 @@ START_TEST(test_warnings_name_the_option)
         {{.policy = "vase", .budget = "80"}, "'--values'"},
         {{.policy = "vase", .budget = "200"}, NULL},
         {{.policy = "lagkv", .budget = "128"}, "a smaller '--lag'"},
+        {{.policy = "h2o", .budget = "20%", .parts = {.window = "5"}}, "'--window' has no effect"},
+        {{.policy = "h2o", .budget = "20%", .parts = {.window = "101"}}, NULL},
+        {{.policy = "snapkv", .budget = "20%", .parts = {.recents = "10%"}}, "'--recents' has no effect"},
+        {{.policy = "snapkv", .budget = "20%", .parts = {.recents = "33"}}, NULL},
+        {{.policy = "roco", .budget = "20%", .parts = {.window = "16"}}, NULL},
+        {{.policy = "h2o", .budget = "8", .parts = {.window = "5"}}, NULL},
         {{.policy = "lagkv", .budget = "128", .parts = {.lag = "32"}}, NULL},
         {{0}, NULL},
     };
@@ -506,7 +518,7 @@ START_TEST(test_warnings_name_the_option)
         lh_buf text = {0};
         lh_policy plan = resolved(&cases[i].options);
         ck_assert_int_eq(lh_policy_warnings(&plan, 1000, &text), LH_OK);
-        ck_assert_int_eq(text.bytes > 0, cases[i].words != NULL);
+        ck_assert_msg((text.bytes > 0) == (cases[i].words != NULL), "%s: %s", cases[i].options.policy, text.data);
         if (cases[i].words) ck_assert_msg(strstr(text.data, cases[i].words), "%s", text.data);
         lh_buf_clear(&text);
     }
