@@ -5,6 +5,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/file.h"
 #include "base/h5_impl.h"
 #include "base/output.h"
 #include "base/version.h"
@@ -163,6 +164,12 @@ lh_status lh_h5_read_status(const lh_h5 *h5, lh_status st)
 {
     if (!h5->partial) LH_TRY(lh_h5_unchanged(h5));
     return st;
+}
+
+int lh_h5_is_file(const char *path)
+{
+    static const unsigned char signature[8] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
+    return lh_file_begins_with(path, signature, sizeof signature);
 }
 
 lh_status lh_h5_open(lh_h5 **out, const char *path, const lh_h5_header *want)

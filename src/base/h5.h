@@ -30,6 +30,9 @@ typedef struct lh_h5_header {
 lh_status lh_h5_create(lh_h5 **out, const char *path, const lh_h5_header *header);
 lh_status lh_h5_commit(lh_h5 *h5);
 
+/* 1 if a regular file begins as HDF5 files do. */
+int lh_h5_is_file(const char *path);
+
 /* Open for reading. `want`: required kind (NULL: any) and newest supported schema (0: any).
  * Foreign files: lh_h5_probe first, in another process. */
 lh_status lh_h5_open(lh_h5 **out, const char *path, const lh_h5_header *want);

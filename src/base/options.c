@@ -582,8 +582,11 @@ lh_status lh_options_files(const lh_options *options, lh_named_file **out, int64
     *n = 0;
     while (walk_next(&w, &p)) {
         if (!names_file(&p)) continue;
-        lh_named_file file = {
-            .option = p.row->name, .replaces = p.row->replaces, .beside = p.row->beside, .writes = p.row->writes};
+        lh_named_file file = {.option = p.row->name,
+                              .replaces = p.row->replaces,
+                              .makes = p.row->makes,
+                              .beside = p.row->beside,
+                              .writes = p.row->writes};
         const lh_strings *several = p.row->type == LH_OPT_LIST ? p.field : NULL;
         for (int64_t i = 0; several && i < several->n; i++) {
             file.path = several->at[i];

@@ -62,6 +62,8 @@ typedef struct lh_option {
     int writes; /* of one that names a file ("FILE…", "FOLDER…"): 1 if the file is written, 0 if it is read */
     const char *replaces;      /* of one that is written: the option whose file it may replace; NULL: none */
     const char *const *beside; /* of one that is written: endings of files that are written beside it; NULL: none */
+    const char *makes; /* of one that is written: the kind of file that it makes and may replace, "text" or the kind of
+                          an HDF5 file; NULL: the command decides */
 } lh_option;
 
 #define LH_FIELD(type, member) .at = offsetof(type, member), .bytes = sizeof(((type *)0)->member)
@@ -117,7 +119,7 @@ const char *lh_options_arg(const lh_options *options, int64_t i);
 /* A file that the command line names. */
 typedef struct lh_named_file {
     const char *option; /* NULL: an argument */
-    const char *path, *replaces;
+    const char *path, *replaces, *makes;
     const char *const *beside; /* of lh_option */
     int writes;
 } lh_named_file;

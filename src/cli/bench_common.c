@@ -17,6 +17,7 @@ static const lh_option rows[] = {
      FIELD(csv),
      .arg = "FILE",
      .writes = 1,
+     .makes = "text",
      .help = "Also write the rows to FILE as CSV: seconds, bytes and FLOPs of one call. '-' is standard output, "
              "instead of the tables."},
     {.type = LH_OPT_FLAG, .name = "json", FIELD(json), .help = "Print one JSON object instead of Markdown tables."},

@@ -9,6 +9,7 @@
 #include "base/interrupt.h"
 #include "base/log.h"
 #include "base/unicode.h"
+#include "cli/check_files.h"
 #include "cli/cli.h"
 #include "engine/prompt.h"
 #include "text/text_check.h"
@@ -71,6 +72,9 @@ static lh_status ask_save(session *s, const char *rest, order *o)
         lh_warn("'/save' needs the name of a file: /save book.cache.h5");
     } else if (user) {
         lh_warn("'%s' is the file of '--%s': name another file", rest, user);
+    } else if (lh_cli_check_replaced("/save", rest, "cache") != LH_OK) {
+        lh_warn("%s", lh_error_message());
+        lh_error_clear();
     } else {
         o->what = SAVE;
         o->n = s->path.bytes;

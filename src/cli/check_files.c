@@ -7,10 +7,14 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "base/child.h"
 #include "base/destination.h"
 #include "base/file.h"
+#include "base/h5.h"
 #include "base/log.h"
 #include "text/text_files.h"
+
+enum { PROBE_CPU_S = 5, PROBE_MEMORY_BYTES = 1 << 30 };
 
 /* 1 if a file of this name would be read as part of a folder: of texts, or of a model. */
 static int is_part(const char *name)
@@ -93,6 +97,39 @@ done:
     return st;
 }
 
+/* A file that exists is replaced where it holds what the output will hold. */
+lh_status lh_cli_check_replaced(const char *what, const char *path, const char *kind)
+{
+    struct stat info;
+    lh_h5 *h5 = NULL;
+    const int is_text = strcmp(kind, "text") == 0, is_h5 = lh_h5_is_file(path);
+    if (stat(path, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size == 0 || (is_text && !is_h5)) return LH_OK;
+    const int same = !is_text && is_h5 && lh_h5_open(&h5, path, &(lh_h5_header){.kind = kind}) == LH_OK;
+    lh_h5_close(h5);
+    lh_error_clear();
+    if (!same)
+        LH_FAIL(LH_EWRITE, "'%s' would replace '%s', which is no %s%s: name another file, or delete it", what, path,
+                is_text ? kind : "HDF5 file of the kind ", is_text ? "" : kind);
+    return LH_OK;
+}
+
+/* An HDF5 file is looked at by a child: it may be any. */
+static lh_status check_in_child(void *arg)
+{
+    const lh_named_file *file = arg;
+    char option[64];
+    snprintf(option, sizeof option, "--%s", file->option);
+    return lh_cli_check_replaced(option, file->path, file->makes);
+}
+
+static lh_status check_replaced(lh_named_file *file)
+{
+    const lh_child_work work = {check_in_child, file, file->path, LH_EWRITE, LH_CHILD_SILENT};
+    const lh_child_limits limits = {.cpu_s = PROBE_CPU_S, .memory_bytes = PROBE_MEMORY_BYTES};
+    if (!file->makes || lh_log_rank() != 0) return LH_OK; /* the first rank writes */
+    return lh_h5_is_file(file->path) ? lh_child_run(&work, &limits) : check_in_child(file);
+}
+
 lh_status lh_cli_check_files(const lh_options *options)
 {
     lh_status st = LH_OK;
@@ -108,6 +145,7 @@ lh_status lh_cli_check_files(const lh_options *options)
             if (files[w].beside && i != w) LH_TRY_DONE(compare_beside(&files[w], &files[i]));
         }
     }
+    for (int64_t w = 0; w < n; w++) LH_TRY_DONE(check_replaced(&files[w]));
 done:
     lh_free(files);
     return st;

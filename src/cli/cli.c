@@ -228,8 +228,7 @@ done:
 
 lh_status lh_cli_probe(const char *path)
 {
-    static const unsigned char signature[8] = {0x89, 'H', 'D', 'F', '\r', '\n', 0x1a, '\n'};
-    return lh_file_begins_with(path, signature, sizeof signature) ? lh_h5_probe(path) : LH_OK;
+    return lh_h5_is_file(path) ? lh_h5_probe(path) : LH_OK;
 }
 
 lh_status lh_cli_record(const lh_call *call, char **out)

@@ -112,6 +112,7 @@ static const lh_option rows[] = {
      FIELD(metrics),
      .arg = "FILE",
      .writes = 1,
+     .makes = "text",
      .help = "How far the run is, for Prometheus: a text file that is replaced every 5 seconds (docs/batch.md)."},
     {.type = LH_OPT_F64,
      .name = "sync",

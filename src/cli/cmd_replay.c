@@ -50,6 +50,7 @@ static const lh_option rows[] = {
      FIELD(output),
      .arg = "FILE",
      .writes = 1,
+     .makes = "analysis",
      .help = "Write all figures to FILE, an analysis file (HDF5): 'longhaul report' draws it."},
     {.type = LH_OPT_STR,
      .name = "analyse",
@@ -97,6 +98,7 @@ static const lh_option rows[] = {
      FIELD(make_budgets),
      .arg = "FILE",
      .writes = 1,
+     .makes = "text",
      .help =
          "Write head and layer budgets learnt from the traces to FILE, for --head-budget and --layer-budget: of one "
          "policy at one budget, those with the least loss."},

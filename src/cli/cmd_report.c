@@ -33,6 +33,7 @@ static const lh_option rows[] = {
      FIELD(output),
      .arg = "FILE",
      .writes = 1,
+     .makes = "text",
      .help = "The page (.html) or the tables (.md); '-' is stdout, the default of '--format md'."},
     {.type = LH_OPT_ENUM,
      .name = "format",

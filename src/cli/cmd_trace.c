@@ -27,6 +27,7 @@ static const lh_option rows[] = {
      FIELD(trace.path),
      .arg = "FILE",
      .writes = 1,
+     .makes = "trace",
      .help = "The trace (HDF5)."},
     {.type = LH_OPT_STR,
      .alone = 1,
@@ -34,6 +35,7 @@ static const lh_option rows[] = {
      FIELD(join),
      .arg = "FILE",
      .writes = 1,
+     .makes = "trace",
      .help = "Make the trace FILE of what an interrupted run left in FILE.segments, instead of running."},
     {0}};
 #undef FIELD

@@ -133,12 +133,12 @@ START_TEST(test_a_damaged_tokenizer_is_a_damaged_checkpoint)
     static const struct {
         const char *line, *says;
     } rows[] = {
-        {"generate -m meta.h5 -p a", "/tokenizer/meta of meta.h5"},
-        {"tokenize -m meta.h5 -p a", "/tokenizer/meta of meta.h5"},
-        {"info meta.h5", "/tokenizer/meta of meta.h5"},
-        {"generate -m json.h5 -p a", "/tokenizer/json of json.h5"},
-        {"tokenize -m json.h5 -p a", "/tokenizer/json of json.h5"},
-        {"info json.h5", "/tokenizer/json of json.h5"},
+        {"generate -m meta.h5 -p a", "'/tokenizer/meta' of 'meta.h5' is damaged"},
+        {"tokenize -m meta.h5 -p a", "'/tokenizer/meta' of 'meta.h5' is damaged"},
+        {"info meta.h5", "'/tokenizer/meta' of 'meta.h5' is damaged"},
+        {"generate -m json.h5 -p a", "'/tokenizer/json' of 'json.h5' is damaged"},
+        {"tokenize -m json.h5 -p a", "'/tokenizer/json' of 'json.h5' is damaged"},
+        {"info json.h5", "'/tokenizer/json' of 'json.h5' is damaged"},
     };
     copy_with("tiny.h5", "meta.h5", "\"add_bos\"", "}add_bos\"");
     copy_with("tiny.h5", "json.h5", "\"pre_tokenizer\"", "}pre_tokenizer\"");

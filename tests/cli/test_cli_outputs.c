@@ -71,6 +71,42 @@ START_TEST(test_no_output_log_or_table_is_an_input)
 }
 END_TEST
 
+/* An output replaces an earlier one of its kind, and an empty file. */
+START_TEST(test_a_file_of_another_kind_is_never_replaced)
+{
+    static const struct {
+        const char *part, *line;
+    } cases[] = {
+        {"'--save-cache' would replace 'ask', which is no HDF5 file of the kind cache",
+         "generate -m tiny.h5 -p a --save-cache ask"},
+        {"'--save-cache' would replace 'tiny.copy'", "generate -m tiny.h5 -p a --save-cache tiny.copy"},
+        {"which is no HDF5 file of the kind keep-sets", "generate -m tiny.h5 -p a --keep-sets tiny.copy"},
+        {"'--logits' would replace 'ask'", "generate -m tiny.h5 -p a --logits ask"},
+        {"'--output' would replace 'ask'", "trace -m tiny.h5 -p a -o ask"},
+        {"'--join' would replace 'ask'", "trace --join ask"},
+        {"'--output' would replace 'tiny.copy'", "replay trace.h5 -o tiny.copy"},
+        {"'--make-budgets' would replace 'tiny.copy', which is no text", "replay trace.h5 --make-budgets tiny.copy"},
+        {"'--output' would replace 'tiny.copy', which is no text", "report a.h5 -o tiny.copy"},
+        {"'--csv' would replace 'tiny.copy', which is no text", NEEDLE "--csv tiny.copy"},
+        {"'--output' would replace 'ask'", NEEDLE "-o ask"},
+        {"'--csv' would replace 'tiny.copy', which is no text", "bench reading -m tiny.h5 --csv tiny.copy --quick"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) program_refuses(1, 6, cases[i].part, cases[i].line);
+    stays("tiny.copy", "tiny.h5");
+    stays("ask", "ask.copy");
+    program_result r = {0};
+    for (int again = 0; again < 2; again++) {
+        program_run(&r, 1, "generate -m tiny.h5 -p a -n 1 --save-cache c.h5 --logits l.h5 -q");
+        program_exits(&r, 0);
+    }
+    program_run(&r, 1,
+                "--version > v && cp empty new.h5 && " LONGHAUL
+                " generate -m tiny.h5 -p a -n 1 --save-cache new.h5 -q > v && rm c.h5 l.h5 new.h5");
+    program_exits(&r, 0);
+    program_clear(&r);
+}
+END_TEST
+
 START_TEST(test_devices_may_be_named_twice)
 {
     program_result r = {0};
@@ -283,6 +319,7 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {test_no_output_log_or_table_is_an_input,
+                                  test_a_file_of_another_kind_is_never_replaced,
                                   test_devices_may_be_named_twice,
                                   test_a_dash_is_standard_output,
                                   test_an_output_that_is_a_link_stays_one,

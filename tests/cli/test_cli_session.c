@@ -158,8 +158,9 @@ END_TEST
 START_TEST(test_commands_are_lines_that_begin_with_a_slash)
 {
     program_result r = {0}, plain = {0};
+    program_file("notes", "of the user");
     chat(&r, 2, "-f document",
-         "/help\\n\\n  \\n/nonsense\\n/save\\n/save tiny.h5\\n/save ./document\\n/save "
+         "/help\\n\\n  \\n/nonsense\\n/save\\n/save tiny.h5\\n/save ./document\\n/save notes\\n/save "
          "no/such/folder.h5\\nWho?\\n/history\\n/quit\\nnever\\n");
     program_exits(&r, 0);
     ck_assert_int_eq(program_lines(r.out.data, "/save     FILE: "), 1);
@@ -170,6 +171,8 @@ START_TEST(test_commands_are_lines_that_begin_with_a_slash)
     ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: '/save' needs the name of a file"), 1);
     ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: 'tiny.h5' is the file of '--model'"), 1);
     ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: './document' is the file of '--prompt-file'"), 1);
+    ck_assert_int_eq(
+        program_lines(r.err.data, "longhaul: warning: '/save' would replace 'notes', which is no HDF5 file"), 1);
     ck_assert_int_eq(program_lines(r.err.data,
                                    "longhaul: warning: cannot write 'no/such/folder.h5': there is no folder "
                                    "'no/such'"),

@@ -581,12 +581,13 @@ START_TEST(test_an_analysis_is_the_same_on_any_number_of_ranks)
     program_result r = {0};
     program_run(&r, 2, TRACE TWO_QUESTIONS "-o k2.h5");
     program_exits(&r, 0);
-    program_run(&r, 1, "replay k2.h5 --policy snapkv,h2o --budget 10%%,30%% --threads 1 -q -o one.h5");
+    program_run(&r, 1, "replay k2.h5 --policy snapkv,h2o --budget 10%%,30%% --threads 1 -q -o one.analysis.h5");
     program_exits(&r, 0);
     for (int ranks = 2; ranks <= 4; ranks++) {
-        program_run(&r, ranks, "replay k2.h5 --policy snapkv,h2o --budget 10%%,30%% --threads 1 -q -o more.h5");
+        program_run(&r, ranks,
+                    "replay k2.h5 --policy snapkv,h2o --budget 10%%,30%% --threads 1 -q -o more.analysis.h5");
         program_exits(&r, 0);
-        same_arrays("analysis", "one.h5", "more.h5");
+        same_arrays("analysis", "one.analysis.h5", "more.analysis.h5");
     }
     program_clear(&r);
 }
