@@ -33,7 +33,7 @@ PARTS = [
     (WINDOW, ["--pool none", "--pool avg", "--pool-size 3", "--group max", "--group sum", "--group-stage score",
               "--group-stage score --pool avg", "--window 8", "--window 48", "--rows last:5", "--rows 10%",
               "--statistic sum --rows all", "--statistic sum --rows all --evict block:32", "--statistic sum",
-              "--statistic count", "--statistic mas", "--sinks 4", "--recents 10", "--recents 20%", "--gain",
+              "--statistic count", "--statistic mas", "--sinks 4", "--recents 70", "--recents 90%", "--gain",
               "--gain --gain-floor", "--value-prior", "--non-causal", "--set-per layer", "--evict every:1",
               "--evict every:5", "--evict block:32", "--evict block:32,every:2 --layer-budget uniform",
               "--layer-budget pyramid", "--layer-budget pyramid --beta 5",
