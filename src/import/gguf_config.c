@@ -303,7 +303,7 @@ static lh_status add_divided(const maker *m, json_t *scaling, const double *fact
     } else {
         LH_TRY(set(scaling, "rope_type", json_string("longrope")));
         LH_TRY(set(scaling, "factor", json_real(1)));
-        LH_TRY(set(scaling, "attention_factor", shortest(attention)));
+        LH_TRY(set(scaling, "attention_factor", shortest(attention > 0 ? attention : 1)));
         LH_TRY(set(scaling, "long_factor", reals(factors, n)));
         LH_TRY(set(scaling, "short_factor", reals(factors, n)));
     }
@@ -358,7 +358,8 @@ static lh_status add_yarn(const maker *m, json_t *scaling, double factor)
     if (!(times > 0)) return LH_OK;
     /* ggml multiplies YaRN's own factor by it (rope_yarn); Hugging Face replaces that factor. */
     attention = json_number_value(json_object_get(scaling, "attention_factor"));
-    if (attention == 0) attention = factor > 1 ? 0.1 * log(factor) + 1 : 1;
+    value = json_number_value(json_object_get(scaling, "mscale_all_dim"));
+    if (attention == 0) attention = factor > 1 ? (0.1 * log(factor) + 1) / (0.1 * value * log(factor) + 1) : 1;
     return set(scaling, "attention_factor", json_real(times * attention));
 }
 
