@@ -277,8 +277,9 @@ static lh_status parse_digits(parser *p, const json_t *spec)
 
 static lh_status parse_whitespace(parser *p, const json_t *spec)
 {
+#define RUST_WORDS "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200c}\\x{200d}" /* \w of Rust's regular expressions */
     (void)spec;
-    LH_TRY(add_split(p, "\\w+|[^\\w\\s]+", REMOVED));
+    LH_TRY(add_split(p, "[" RUST_WORDS "]+|[^" RUST_WORDS "\\s]+", REMOVED));
     p->pretok->steps[p->pretok->n - 1].invert = 1;
     return LH_OK;
 }

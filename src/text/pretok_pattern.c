@@ -1,5 +1,5 @@
-/* pretok_pattern.c - searches literals and regular expressions. Hugging Face compiles with Oniguruma, we with PCRE2:
- * \s, \w and their negations are rewritten where the two differ. JIT is used where PCRE2 has it.
+/* pretok_pattern.c - searches literals and regular expressions. Hugging Face compiles with Oniguruma, we with PCRE2,
+ * for which expressions are translated (pretok_syntax.c). JIT is used where PCRE2 has it.
  *
  * A foreign expression must not take hours or gigabytes. PCRE2's own limits bound one search, not a text, and do not
  * count the characters that a repetition walks over. So an expression is compiled twice. Nearly every search ends
@@ -8,11 +8,11 @@
  * walked to what the text has used of its budget. Both give the same matches. */
 #include "text/pretok_pattern.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "base/unicode.h"
+#include "text/pretok_syntax.h"
 
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
@@ -42,55 +42,17 @@ struct lh_matcher {
     PCRE2_SIZE last;      /* position of the last call back */
 };
 
-/* Oniguruma's classes in PCRE2's syntax. PCRE2 10.42 counts U+180E as white space and leaves marks out of \w. */
-#define SPACES "\\t-\\r\\x{85}\\p{Z}"
-#define WORDS "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}"
-
-static const struct {
-    char letter;
-    const char *outside, *inside; /* `inside` a bracketed class; NULL: unchanged */
-} classes[] = {
-    {'s', "[" SPACES "]", SPACES},
-    {'S', "[^" SPACES "]", NULL},
-    {'w', "[" WORDS "]", WORDS},
-    {'W', "[^" WORDS "]", NULL},
-};
-
-/* Append the expression in PCRE2's syntax. Verbs, "(*NAME)", are PCRE2's alone: they lift its limits. */
-static lh_status translate(lh_pattern *p, lh_buf *out)
-{
-    const char *regex = p->text;
-    int in_class = 0;
-    for (const char *s = regex; *s; s++) {
-        const char *instead = NULL;
-        if (*s == '\\' && s[1]) {
-            for (size_t i = 0; i < sizeof classes / sizeof *classes; i++)
-                if (s[1] == classes[i].letter) instead = in_class ? classes[i].inside : classes[i].outside;
-            LH_TRY(instead ? lh_buf_puts(out, instead) : lh_buf_append(out, s, 2));
-            s++;
-            continue;
-        }
-        if (!in_class && s[0] == '(' && s[1] == '*')
-            LH_FAIL(LH_EINPUT, "'%s': the regular expression '%.200s' holds a verb, '%.20s': no tokenizer needs any",
-                    p->name, regex, s);
-        if (!in_class && *s == '{' && strtoll(s + 1, NULL, 10) >= p->item_steps)
-            p->item_steps = 1 + strtoll(s + 1, NULL, 10);
-        LH_TRY(lh_buf_append(out, s, 1));
-        if (*s == ']') in_class = 0;
-        if (*s != '[' || in_class) continue;
-        in_class = 1;
-        if (s[1] == '^') LH_TRY(lh_buf_append(out, ++s, 1));
-        if (s[1] == ']') LH_TRY(lh_buf_append(out, ++s, 1)); /* as the first character a bracket stands for itself */
-    }
-    return LH_OK;
-}
-
 static lh_status compile(pcre2_code **out, const lh_pattern *p, const lh_buf *regex, uint32_t options)
 {
     int error = 0;
     PCRE2_SIZE at = 0;
+    pcre2_compile_context *context = pcre2_compile_context_create(NULL);
+    if (!context) LH_FAIL(LH_ENOMEM, "cannot allocate what a regular expression needs to be compiled");
+    pcre2_set_newline(context, PCRE2_NEWLINE_LF);
     *out = pcre2_compile((PCRE2_SPTR)regex->data, (PCRE2_SIZE)regex->bytes,
-                         PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C | options, &error, &at, NULL);
+                         PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C | options, &error, &at,
+                         context);
+    pcre2_compile_context_free(context);
     if (!*out) {
         char why[160];
         pcre2_get_error_message(error, (PCRE2_UCHAR *)why, sizeof why);
@@ -106,7 +68,6 @@ lh_status lh_pattern_regex(lh_pattern **out, const char *name, const char *regex
     lh_status st = LH_OK;
     lh_pattern *p = NULL;
     lh_buf text = {0};
-    uint32_t backrefs = 0;
     if (strlen(regex) > PATTERN_BYTES)
         LH_FAIL_DONE(LH_EINPUT, "'%s': a regular expression of %zu bytes, at most %d are sensible", name, strlen(regex),
                      PATTERN_BYTES);
@@ -114,14 +75,10 @@ lh_status lh_pattern_regex(lh_pattern **out, const char *name, const char *regex
     LH_TRY_DONE(lh_strdup(&p->name, name));
     LH_TRY_DONE(lh_strdup(&p->text, regex));
     LH_TRY_DONE(lh_buf_puts(&text, ""));
-    p->item_steps = 1;
-    LH_TRY_DONE(translate(p, &text));
+    LH_TRY_DONE(lh_pretok_translate(name, regex, &text, &p->item_steps));
+    p->item_steps++;
     LH_TRY_DONE(compile(&p->quick, p, &text, 0));
     LH_TRY_DONE(compile(&p->counted, p, &text, PCRE2_AUTO_CALLOUT));
-    pcre2_pattern_info(p->counted, PCRE2_INFO_BACKREFMAX, &backrefs);
-    if (backrefs) /* what one walks over without matching is not counted */
-        LH_FAIL_DONE(LH_EINPUT, "'%s': the regular expression '%.200s' refers back to a group, no tokenizer needs that",
-                     name, regex);
     *out = p;
     p = NULL;
 done:

@@ -1,5 +1,5 @@
 /* pretok_pattern.h - the patterns of a tokenizer.json: {"String": text} or {"Regex": text}. Regular expressions are
- * PCRE2's with Unicode properties; \s, \w and their negations mean what they mean to Hugging Face's engine. */
+ * read as Hugging Face's engine reads them, or refused by the name of what is not understood (pretok_syntax.h). */
 #ifndef LH_TEXT_PRETOK_PATTERN_H
 #define LH_TEXT_PRETOK_PATTERN_H
 

@@ -162,7 +162,7 @@ START_TEST(test_decoders)
         ck_assert_int_eq(lh_matcher_open(&matcher, 0), LH_OK);
         for (int k = 0; k < 6 && rows[i].pieces[k]; k++)
             lh_words_add(&pieces, rows[i].pieces[k], (int64_t)strlen(rows[i].pieces[k]));
-        ck_assert_int_eq(lh_decoder_run(decoder, matcher, &pieces, &spare), LH_OK);
+        ck_assert_int_eq(lh_decoder_run(decoder, &(lh_decoder_work){.matcher = matcher}, &pieces, &spare), LH_OK);
         ck_assert_msg(strcmp(pieces.text.data, rows[i].gives) == 0, "%s: wanted %s, got %s", rows[i].spec,
                       rows[i].gives, pieces.text.data);
         lh_words_clear(&pieces), lh_words_clear(&spare);
@@ -280,6 +280,85 @@ START_TEST(test_verbs_and_back_references_are_refused)
 }
 END_TEST
 
+/* Words as Split of Hugging Face's tokenizers 0.23 makes them, which compiles expressions with Oniguruma. */
+START_TEST(test_expressions_mean_what_they_mean_to_oniguruma)
+{
+    static const struct {
+        const char *regex, *text, *words;
+    } rows[] = {
+        {"\\w+", "aé½²_ Ⅷ中१!", "aé½²_| |Ⅷ中१|!"},
+        {"[\\w-]+", "aé½²_ Ⅷ-१!", "aé|½²|_| |Ⅷ-१|!"},
+        {"\\W+", "a½ !b", "a½| !|b"},
+        {"[^\\W_]+", "ab_½c", "ab|_½|c"},
+        {"\\h+", "09afxg", "09af|xg"},
+        {"[^\\h]+", "09xg", "09|xg"},
+        {"\\b", "ab, ½c", "ab|, |½c"},
+        {"\\p{Han}+", "中々、〇ab", "中々|、|〇|ab"},
+        {"\\p{^Han}+", "中、〇ab", "中|、|〇|ab"},
+        {"[a-z&&[^aeiou]]+", "abcei1xyz", "a|bc|ei1|xyz"},
+        {"[a-c[x-z]]+", "abcdexyz", "abc|de|xyz"},
+        {"[^a-c[x-z]]+", "abcdexyz", "abc|de|xyz"},
+        {"[^a-z&&[^c]]+", "abcd1c", "ab|c|d|1c"},
+        {"[\\S\\n]+", "ab \n c", "ab| |\n| |c"},
+        {"[^\\S\\n]+", "ab \n \n", "ab| |\n| |\n"},
+        {"[\\p{L}&&[^\\p{Han}]]+", "ab中c々d", "ab|中|c|々|d"},
+        {"^a", "a\na\nba", "a|\n|a|\nba"},
+        {"a$", "ba\na\nab", "b|a|\n|a|\nab"},
+        {"\\s+$", "a  \nb  ", "a|  |\nb|  "},
+        {"\\p{N}{1,3}+", "1234567a12", "1234567|a|12"},
+        {"a{2}?", "aaaab", "aa|aa|b"},
+        {"a{,2}b", "aaab", "a|aab"},
+        {"(?m:a.)", "a\na", "a\n|a"},
+        {"(?i)ab|c", "ABxC", "AB|x|C"},
+        {"\\v", "a\vb\nc", "a|\v|b\nc"},
+        {"\\u0061\\x{62}", "xabx", "x|ab|x"},
+        {"[]a]+", "b]a", "b|]a"},
+        {"[a^]+", "^a^b", "^a^|b"},
+        {".", "a\r\nb", "a|\r|\n|b"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        lh_words words = {0};
+        ck_assert_msg(split_by(rows[i].regex, rows[i].text, (int64_t)strlen(rows[i].text), &words) == LH_OK, "%s",
+                      lh_error_message());
+        lh_buf got = joined(&words);
+        ck_assert_msg(strcmp(got.data, rows[i].words) == 0, "%s of '%s': wanted %s, got %s", rows[i].regex,
+                      rows[i].text, rows[i].words, got.data);
+        lh_buf_clear(&got);
+        lh_words_clear(&words);
+    }
+}
+END_TEST
+
+START_TEST(test_what_is_not_understood_of_an_expression_is_named)
+{
+    static const struct {
+        const char *regex, *named;
+    } rows[] = {{"\\X", "'\\X'"},         {"a\\G", "'\\G'"},         {"\\pL", "'\\pL'"},
+                {"\\p{L&}", "'\\p{L&}'"}, {"\\p{Letter}", "Letter"}, {"[[:alpha:]]", "'[:alpha:"},
+                {"[a-\\d]", "'-\\'"},     {"[\\d-z]", "'-z'"},       {"[a&&]", "without char"},
+                {"[[a]", "does not end"}, {"(?s:.)", "'(?s'"},       {"(?x:a)", "'(?x'"},
+                {"x(?i)a|b", "'(?i)'"},   {"(?P<n>a)", "'(?P'"},     {"(?~a)", "'(?~'"},
+                {"\\xE4", "'\\xE4'"},     {"\\Qa\\E", "'\\Q'"},      {"a)", "')'"},
+                {"(a", "missing"},        {"\\cA", "'\\c'"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        lh_words words = {0};
+        ck_assert_msg(split_by(rows[i].regex, "a", 1, &words) == LH_EINPUT, "%s", rows[i].regex);
+        ck_assert_msg(strstr(lh_error_message(), rows[i].named) && strstr(lh_error_message(), "is not understood"),
+                      "%s", lh_error_message());
+        lh_words_clear(&words);
+    }
+    lh_buf deep = {0};
+    for (int i = 0; i < 50000; i++) lh_buf_puts(&deep, "[");
+    lh_words words = {0};
+    ck_assert_int_eq(split_by(deep.data, "a", 1, &words), LH_EINPUT);
+    deep.bytes = 0;
+    for (int i = 0; i < 50000; i++) lh_buf_puts(&deep, "(");
+    ck_assert_int_eq(split_by(deep.data, "a", 1, &words), LH_EINPUT);
+    lh_buf_clear(&deep);
+    lh_words_clear(&words);
+}
+END_TEST
+
 /* Words of n characters and runs of n spaces, n from 1 to 400: matches do not depend on where a search looks first. */
 START_TEST(test_words_of_any_length_are_found_whole)
 {
@@ -336,10 +415,11 @@ END_TEST
 
 int main(void)
 {
-    return suite_run("tokenizer parts",
-                     (const TTest *const[]){test_pre_tokenizers, test_normalizers, test_decoders,
-                                            test_sequences_have_an_end, test_a_text_has_one_budget_of_steps_and_memory,
-                                            test_verbs_and_back_references_are_refused,
-                                            test_words_of_any_length_are_found_whole,
-                                            test_utf8_reads_what_it_writes_and_nothing_else, NULL});
+    return suite_run(
+        "tokenizer parts",
+        (const TTest *const[]){
+            test_pre_tokenizers, test_normalizers, test_decoders, test_sequences_have_an_end,
+            test_a_text_has_one_budget_of_steps_and_memory, test_verbs_and_back_references_are_refused,
+            test_expressions_mean_what_they_mean_to_oniguruma, test_what_is_not_understood_of_an_expression_is_named,
+            test_words_of_any_length_are_found_whole, test_utf8_reads_what_it_writes_and_nothing_else, NULL});
 }
