@@ -345,6 +345,7 @@ static lh_status add_turn_end(const vocab *v, lh_tokenizer_meta *meta)
         if (id < 0 || t.bytes > v->tokens[id].bytes) id = i;
     }
     LH_TRY_DONE(lh_tokenizer_meta_ends(meta, id));
+    if (id < 0) lh_tokenizer_meta_warn_end(v->name, after.data);
 done:
     lh_buf_clear(&eos);
     lh_buf_clear(&after);

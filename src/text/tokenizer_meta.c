@@ -6,6 +6,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "text/tokenizer_impl.h"
 #include "text/tokenizer_meta.h"
 
@@ -33,6 +34,19 @@ lh_status lh_tokenizer_meta_after_answer(const lh_tokenizer_meta *meta, const ch
     if (st != LH_EINPUT) return st;
     lh_error_clear();
     return LH_OK;
+}
+
+void lh_tokenizer_meta_warn_end(const char *name, const char *after_answer)
+{
+    enum { SHOWN = 60 };
+    const char *mark = after_answer + strspn(after_answer, " \t\r\n");
+    const char *end = *mark == '<' ? strchr(mark, '>') : *mark == '[' ? strchr(mark, ']') : NULL;
+    const int bytes = end ? (int)(end + 1 - mark) : 0;
+    if (bytes)
+        lh_warn(
+            "'%s': the chat template ends an answer with '%.*s', which is no added token of the tokenizer: it is spelt "
+            "in several tokens, and ends no answer",
+            name, bytes < SHOWN ? bytes : SHOWN, mark);
 }
 
 void lh_tokenizer_meta_clear(lh_tokenizer_meta *meta)
@@ -185,6 +199,17 @@ done:
     return st;
 }
 
+/* 1 if the first token of the text is an added one, special or not. */
+static int begins_with_added(const lh_tokenizer *tok, const lh_buf *text)
+{
+    const int64_t skip = (int64_t)strspn(text->data, " \t\r\n");
+    const lh_subject rest = {text->data + skip, text->bytes - skip};
+    lh_added_hit raw = {0}, normalized = {0};
+    lh_added_next(tok->added, LH_ADDED_RAW, rest, (lh_added_mask){NULL, 0}, &raw);
+    lh_added_next(tok->added, LH_ADDED_NORMALIZED, rest, (lh_added_mask){NULL, 0}, &normalized);
+    return (raw.found && raw.start == 0) || (normalized.found && normalized.start == 0);
+}
+
 static lh_status folder_turn_end(const folder *f, lh_tokenizer_meta *meta)
 {
     lh_status st = LH_OK;
@@ -195,6 +220,7 @@ static lh_status folder_turn_end(const folder *f, lh_tokenizer_meta *meta)
     LH_TRY_DONE(lh_tokenizer_meta_after_answer(meta, eos.data, &after));
     LH_TRY_DONE(lh_chat_end(f->tok, &after, &id));
     LH_TRY_DONE(lh_tokenizer_meta_ends(meta, id));
+    if (id < 0 && !begins_with_added(f->tok, &after)) lh_tokenizer_meta_warn_end(f->path, after.data);
 done:
     lh_buf_clear(&eos);
     lh_buf_clear(&after);

@@ -24,6 +24,10 @@ lh_status lh_tokenizer_meta_ends(lh_tokenizer_meta *meta, int64_t id);
  * that cannot be read, which is reported where it is used. eos: text of the end token. */
 lh_status lh_tokenizer_meta_after_answer(const lh_tokenizer_meta *meta, const char *eos, lh_buf *out);
 
+/* What the template writes after an answer of the model `name` begins with no added token: a warning where it looks
+ * like one, <…> or […], as in a folder whose tokenizer lacks it. */
+void lh_tokenizer_meta_warn_end(const char *name, const char *after_answer);
+
 /* The companion object of a folder with this tokenizer in it, from tokenizer_config.json, special_tokens_map.json,
  * generation_config.json, config.json and chat_template.jinja (or .json), as far as they exist. Appended. */
 lh_status lh_tokenizer_meta_folder(const lh_tokenizer *tok, const char *folder, lh_buf *out);

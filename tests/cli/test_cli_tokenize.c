@@ -65,6 +65,22 @@ START_TEST(test_bos_is_added_where_generate_adds_one)
 }
 END_TEST
 
+START_TEST(test_an_end_of_turn_that_is_no_token_is_warned_of)
+{
+    program_result r = {0};
+    program_run(&r, 1,
+                "--version > v && mkdir spelt && cp tiny/tokenizer_config.json spelt && sed 's/\"added_tokens\": "
+                "\\[.*\\], \"normalizer\"/\"added_tokens\": [], \"normalizer\"/' tiny/tokenizer.json > "
+                "spelt/tokenizer.json && " LONGHAUL " tokenize -m spelt -p a && " LONGHAUL " tokenize -m tiny -p a");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: 'spelt': the chat template ends an answer with "
+                                               "'<|im_end|>', which is no added token"),
+                     1);
+    ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: "), 1);
+    program_clear(&r);
+}
+END_TEST
+
 START_TEST(test_decoding_goes_back)
 {
     prints("--decode --prompt ' 72 105\n33 '", "Hi!");
@@ -129,6 +145,7 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {test_bos_is_added_where_generate_adds_one,
+                                  test_an_end_of_turn_that_is_no_token_is_warned_of,
                                   test_text_comes_from_option_file_and_input_alike,
                                   test_special_tokens_are_recognised_in_text_but_not_in_messages,
                                   test_decoding_goes_back,
