@@ -82,6 +82,7 @@ end_job() {
     local status=$1
     shift
     if [ "$status" = 75 ] && [ -n "${SLURM_JOB_ID:-}" ] && [ "${SLURM_RESTART_COUNT:-0}" -lt "${JOB_RESTARTS:-5}" ]; then
+        trap '' TERM # which ends the requeued job, and may come before scontrol has answered
         if scontrol requeue "$SLURM_JOB_ID"; then
             echo "interrupted: the job is queued again"
         else

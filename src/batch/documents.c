@@ -115,7 +115,8 @@ static lh_status name_row(documents *d)
     static const char *const names[] = {"custom_id", "id"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const int64_t c = column_of(d, names[i], (int64_t)strlen(names[i]));
-        if (c >= 0) return put_id(d, lh_csv_field(&d->row, c), lh_csv_bytes(&d->row, c));
+        if (c >= 0 && lh_csv_bytes(&d->row, c) > 0)
+            return put_id(d, lh_csv_field(&d->row, c), lh_csv_bytes(&d->row, c));
     }
     return lh_buf_printf(&d->id, "row-%lld", (long long)d->read + 1);
 }

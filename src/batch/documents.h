@@ -15,9 +15,10 @@ typedef struct lh_batch_documents {
 } lh_batch_documents;
 
 /* Writes the requests to `path`, which is replaced when they are complete. The custom_id is the name of the file, or
- * the column "custom_id" or else "id", or else "row-1", "row-2", …; bytes of it that are not UTF-8 are escaped. Bytes
- * that are not UTF-8 become U+FFFD, and a warning names the document. LH_EUSAGE: the template names no column, or one
- * that is not there; LH_EINPUT: there is no document, or one cannot be read; LH_EWRITE. */
+ * the column "custom_id" or else "id", or else, also where these are empty, "row-1", "row-2", …; bytes of it that are
+ * not UTF-8 are escaped. Bytes that are not UTF-8 become U+FFFD, and a warning names the document. LH_EUSAGE: the
+ * template names no column, or one that is not there; LH_EINPUT: there is no document, or one cannot be read;
+ * LH_EWRITE. */
 lh_status lh_batch_documents_write(const lh_batch_documents *documents, const char *path);
 
 #endif

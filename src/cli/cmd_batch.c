@@ -313,8 +313,10 @@ static lh_status check_failed(const run *r)
 {
     const int64_t failed = lh_batch_output_state(r->output)->failed;
     if (failed)
-        LH_FAIL(LH_EPARTIAL, "%lld of %lld requests failed: 'longhaul status %s' shows why", (long long)failed,
-                (long long)lh_batch_input_count(r->batch.input), r->batch.v->own.output);
+        LH_FAIL(
+            LH_EPARTIAL,
+            "%lld of %lld requests failed: 'longhaul status %s' shows why, '--resume --retry-failed' tries them again",
+            (long long)failed, (long long)lh_batch_input_count(r->batch.input), r->batch.v->own.output);
     return LH_OK;
 }
 

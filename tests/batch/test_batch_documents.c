@@ -81,6 +81,10 @@ START_TEST(test_rows_of_a_table)
     OK(write_from("t.csv", "{title}: {text}", 0));
     check_request(0, "x", "One, two: line\nend");
     check_request(1, "y", ": plain");
+    rig_text("t.csv", "id,text\n,a\nx,b\n");
+    OK(write_from("t.csv", "{text}", 0));
+    check_request(0, "row-1", "a");
+    check_request(1, "x", "b");
     rig_text("t.csv", "text\na\nb\n");
     OK(write_from("t.csv", "{text}", 0));
     check_request(1, "row-2", "b");

@@ -124,7 +124,7 @@ START_TEST(test_answers_are_the_same_on_any_ranks_and_in_any_company)
     write_requests();
     program_run(&r, 1, BATCH " -o whole.jsonl --budget 24 --ordered --batch 2");
     program_exits(&r, 1);
-    program_says(&r, "2 of 14 requests failed: 'longhaul status whole.jsonl' shows why");
+    program_says(&r, "2 of 14 requests failed: 'longhaul status whole.jsonl' shows why, '--resume --retry-failed' tries");
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         program_run(&r, ways[i].ranks, BATCH " -o way%d.jsonl --budget 24 %s", (int)i, ways[i].options);
         program_exits(&r, 1);

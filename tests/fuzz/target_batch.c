@@ -101,6 +101,8 @@ static lh_status run_table(fz_case *c)
     if (st == LH_EUSAGE) st = LH_EINPUT; /* it has no such column */
     LH_TRY_DONE(st);
     st = lh_batch_input_open(&input, path);
+    if (st == LH_EINPUT && strstr(lh_error_message(), "'custom_id' of 1 to"))
+        goto done; /* the ids of all are too long */
     if (st != LH_OK) LH_FAIL_DONE(LH_EINTERNAL, "'%s' makes requests that cannot be read", c->path);
 done:
     lh_batch_input_close(input);

@@ -121,6 +121,7 @@ law "the parts of the array are joined" wait_for 60 test -s "longhaul-$array.jso
 law "each request has its line" [ "$(grep -c '"custom_id":' "longhaul-$array.jsonl")" = 12 ]
 job=$first
 goes_on
+law "it said that it was queued again" has_text "$job" 'interrupted: the job is queued again'
 law "all ranks ended with code 75" [ "$(grep -ac 'Exited with exit code 75' "longhaul-$job.out")" = 4 ]
 for r in 0 1 2 3; do law "rank $r has its log" test -e "longhaul-$job.$r.log"; done
 law "which names node, rank and job" grep -q "n1 rank 0 job $job: prompt" "longhaul-$job.0.log"
