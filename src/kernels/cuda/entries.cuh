@@ -20,6 +20,7 @@ typedef struct lh_caches {
     lh_ragged at[LH_CACHES_AT_ONCE];
     int64_t first, rows, count;
 } lh_caches;
+static_assert(2 * sizeof(lh_caches) + 512 <= 4096, "parameters of a kernel above 4 KB need CUDA 12.1");
 
 /* Those from cache `from` on, of `batch`. */
 static inline lh_caches lh_caches_from(const lh_ragged *kv, int64_t from, int64_t batch)
