@@ -78,10 +78,14 @@ END_TEST
 START_TEST(test_what_is_no_json_is_said_once)
 {
     lh_qa_data data;
+    put(GOOD "{\n");
+    ck_assert_int_eq(lh_qa_data_read(&data, "q.jsonl", 0), LH_EINPUT);
+    ck_assert_msg(strncmp(lh_error_message(), "line 2 of 'q.jsonl' is not a JSON value by itself: column 1: ", 61) == 0,
+                  "%s", lh_error_message());
     put("[\n" GOOD "]");
     ck_assert_int_eq(lh_qa_data_read(&data, "q.jsonl", 0), LH_EINPUT);
-    ck_assert_msg(strncmp(lh_error_message(), "line 1 of 'q.jsonl' is not a JSON value by itself: column 1: ", 61) == 0,
-                  "%s", lh_error_message());
+    ck_assert_msg(strncmp(lh_error_message(), "'q.jsonl' is a JSON array, not JSON Lines: ", 43) == 0, "%s",
+                  lh_error_message());
 }
 END_TEST
 
@@ -137,7 +141,8 @@ START_TEST(test_what_is_no_choice_is_said_with_its_line)
         {"{\"question\": \"q\", " CHOICES ", \"label\": \"b\"}\n", "index of the right choice, from 0 to 1"},
         {"{\"question\": \"q\", " CHOICES "}\n", "index of the right choice, from 0 to 1"},
         {"{\"question\": \"q\", " CHOICES ", \"answerKey\": \"B\"}\n", "must be one of the labels"},
-        {"[1]\n", "every line must be an object"},
+        {"1\n", "every line must be an object"},
+        {"[1]\n", "'q.jsonl' is a JSON array, not JSON Lines"},
         {"", "has no questions"},
     };
     lh_choice_data data;
