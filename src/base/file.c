@@ -196,12 +196,13 @@ void lh_folder_clean(const char *folder, int (*is_own)(const void *self, const c
 {
     const int fd = open(folder, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     DIR *entries = fd >= 0 ? fdopendir(fd) : NULL;
-    if (entries) remove_own(entries, is_own, self);
-    if (entries)
-        closedir(entries);
-    else if (fd >= 0)
-        close(fd);
-    if (entries) rmdir(folder);
+    if (!entries) {
+        if (fd >= 0) close(fd);
+        return;
+    }
+    remove_own(entries, is_own, self);
+    closedir(entries);
+    rmdir(folder);
 }
 
 void lh_paths_clear(lh_paths *paths)

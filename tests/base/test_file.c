@@ -232,6 +232,32 @@ START_TEST(test_what_tests_leave_goes_with_their_program)
 }
 END_TEST
 
+static int is_h5(const void *self, const char *name)
+{
+    static const char *const endings[] = {".h5", NULL};
+    return self == NULL && lh_name_ends_with(name, endings);
+}
+
+START_TEST(test_a_folder_is_cleaned_of_its_own_files_alone)
+{
+    char folder[FOLDER_BYTES];
+    folder_enter(folder);
+    ck_assert_int_eq(mkdir("own", 0777) | mkdir("own/d.h5", 0777) | symlink("own", "link"), 0);
+    ck_assert_int_eq(lh_file_write("a.h5", "a", 1) | lh_file_write("own/a.h5", "a", 1), LH_OK);
+    ck_assert_int_eq(lh_file_write("own/b", "b", 1) | symlink("../a.h5", "own/c.h5"), 0);
+    lh_folder_clean("link", is_h5, NULL);
+    ck_assert(lh_file_exists("own/a.h5"));
+    lh_folder_clean("own", is_h5, NULL);
+    ck_assert(!lh_file_exists("own/a.h5") && lh_file_exists("own/b") && lh_file_exists("own/c.h5"));
+    ck_assert(lh_file_exists("a.h5") && lh_file_is_folder("own/d.h5"));
+    ck_assert_int_eq(unlink("own/b") | unlink("own/c.h5") | rmdir("own/d.h5") | unlink("link") | unlink("a.h5"), 0);
+    lh_folder_clean("own", is_h5, NULL); /* empty, it goes */
+    lh_folder_clean("own", is_h5, NULL); /* nothing happens */
+    ck_assert(!lh_file_exists("own"));
+    folder_leave(folder);
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_what_was_written_is_read,
@@ -242,6 +268,7 @@ int main(void)
                                   test_pipes_and_devices_are_refused_where_a_file_is_wanted,
                                   test_paths_join_with_one_slash,
                                   test_a_folder_is_listed_as_a_shell_does_whatever_the_case,
+                                  test_a_folder_is_cleaned_of_its_own_files_alone,
                                   test_what_tests_leave_goes_with_their_program,
                                   NULL};
     return suite_run("file", tests);
