@@ -17,13 +17,19 @@ typedef struct part {
     int64_t number; /* of a layer, or of a stretch of rows after the prompt */
 } part;
 
+/* The place of a slab in its array: elements [at, end) of each dimension. */
+typedef struct box {
+    int64_t at[LH_H5_RANK], end[LH_H5_RANK];
+} box;
+
 /* An array of the trace: as large as its slabs reach. */
 typedef struct joined {
     char name[LH_SEGMENT_NAME];
     lh_h5_shape shape;
     lh_h5_array *array;
-    int64_t filled; /* elements of its slabs together */
-    int hashed;     /* 1: it is one slab, whose hash it has */
+    box *slabs;
+    int64_t slab_count, filled; /* filled: elements of its slabs together */
+    int hashed;                 /* 1: it is one slab, whose hash it has */
 } joined;
 
 typedef struct join {
@@ -139,22 +145,48 @@ static lh_status measure(void *arg, lh_h5 *h5, const char *name)
     }
     if (a->shape.type != slab.shape.type || a->shape.rank != slab.shape.rank)
         LH_FAIL(LH_EFILE, "'%s' of '%s' is of another type or rank than in other segments", name, lh_h5_path(h5));
-    for (int d = 0; d < slab.shape.rank; d++)
-        a->shape.dims[d] = lh_max_i64(a->shape.dims[d], slab.at[d] + slab.shape.dims[d]);
+    LH_TRY(lh_realloc(&a->slabs, a->slab_count + 1, sizeof *a->slabs));
+    box *b = &a->slabs[a->slab_count++];
+    *b = (box){0};
+    for (int d = 0; d < slab.shape.rank; d++) {
+        b->at[d] = slab.at[d];
+        b->end[d] = slab.at[d] + slab.shape.dims[d];
+        a->shape.dims[d] = lh_max_i64(a->shape.dims[d], b->end[d]);
+    }
     a->filled += lh_h5_shape_count(&slab.shape);
     return LH_OK;
 }
 
-/* Slabs fill their array: one that claims a place far away would make zeros of any size. */
+static int compare_boxes(const void *a, const void *b)
+{
+    const box *x = a, *y = b;
+    return (x->at[0] > y->at[0]) - (x->at[0] < y->at[0]);
+}
+
+/* 1 if two slabs of an array have elements in common; sorts them. */
+static int overlap(joined *a)
+{
+    qsort(a->slabs, (size_t)a->slab_count, sizeof *a->slabs, compare_boxes);
+    for (const box *x = a->slabs, *last = x + a->slab_count; x < last; x++)
+        for (const box *y = x + 1; y < last && y->at[0] < x->end[0]; y++) {
+            int common = 1;
+            for (int d = 0; d < a->shape.rank; d++) common &= x->at[d] < y->end[d] && y->at[d] < x->end[d];
+            if (common) return 1;
+        }
+    return 0;
+}
+
+/* Slabs fill their array: one at a wrong place would leave zeros, of any size if it is far away. */
 static lh_status check_filled(const join *j)
 {
-    for (const joined *a = j->arrays; a < j->arrays + j->array_count; a++) {
+    for (joined *a = j->arrays; a < j->arrays + j->array_count; a++) {
         int64_t count = 1;
         for (int d = 0; d < a->shape.rank; d++)
             if (__builtin_mul_overflow(count, a->shape.dims[d], &count)) count = INT64_MAX;
         if (count != a->filled)
             LH_FAIL(LH_EFILE, "the segments of '%s' in '%s' hold %lld elements, by their places it has %lld", a->name,
                     j->folder, (long long)a->filled, (long long)count);
+        if (overlap(a)) LH_FAIL(LH_EFILE, "segments of '%s' in '%s' lie over each other", a->name, j->folder);
     }
     return LH_OK;
 }
@@ -262,6 +294,7 @@ static void join_clear(join *j)
 {
     lh_paths_clear(&j->paths);
     lh_free(j->parts);
+    for (int64_t i = 0; i < j->array_count; i++) lh_free(j->arrays[i].slabs);
     lh_free(j->arrays);
     lh_free(j->run);
     lh_free(j->folder);

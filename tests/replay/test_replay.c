@@ -276,6 +276,7 @@ END_TEST
 typedef struct wrong_segments {
     const char *run;  /* the text /segments */
     int64_t at;       /* of the second slab, which is right at 3 */
+    int overlaps;     /* 1: of four slabs, which reach as far as they hold elements, two lie over each other */
     int repeats_text; /* 1: a text is in two segments */
     int cut;          /* 1: the file of a segment ends early */
     const char *words;
@@ -295,12 +296,14 @@ static void write_part(const char *name, int64_t at, const char *text, const cha
     lh_segment_clear(&s);
 }
 
-/* Of a run of two ranks, of which each recorded three rows. */
+/* Of a run of two ranks, of which each recorded three rows; or of four. */
 static lh_status join_segments(const wrong_segments *w)
 {
     int missing = 0;
     ck_assert(mkdir("joined.h5.segments", 0777) == 0);
-    write_part("run", -1, "/segments", w->run ? w->run : "{\"ranks\": 2}");
+    write_part("run", -1, "/segments", w->run ? w->run : w->overlaps ? "{\"ranks\": 4}" : "{\"ranks\": 2}");
+    if (w->overlaps) write_part("prefill-l000-r002", 7, NULL, NULL);
+    if (w->overlaps) write_part("prefill-l000-r003", 9, NULL, NULL);
     write_part("prefill-l000-r000", 0, "/model", "{}");
     write_part("prefill-l000-r001", w->at ? w->at : 3, w->repeats_text ? "/model" : NULL, "{}");
     if (w->cut) ck_assert_int_eq(truncate("joined.h5.segments/prefill-l000-r001.h5", 700), 0);
@@ -321,6 +324,7 @@ START_TEST(test_segments_fill_their_arrays_or_are_refused)
         {.at = 50000000, .words = "the segments of '/layers/000/prefill/lse' in 'joined.h5.segments' hold 12 elements"},
         {.at = 4, .words = "by their places it has 14"},
         {.at = 2, .words = "by their places it has 10"},
+        {.overlaps = 1, .words = "segments of '/layers/000/prefill/lse' in 'joined.h5.segments' lie over each other"},
         {.repeats_text = 1, .words = "is in another segment, too"},
         {.cut = 1, .words = "prefill-l000-r001.h5"}};
     lh_h5 *h5;
