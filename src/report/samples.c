@@ -12,6 +12,9 @@ static const int64_t MAX_VALUES = INT64_C(1) << 25;
 static const char *const identities[] = {"task", "length", "context", "scenario", "depth",
                                          "seed", "line",   "window",  "text",     NULL};
 
+/* Tables, after the task, that have no values of single texts, or those of other answers. */
+static const char *const others[] = {"/means", "/curve", "/repeated", NULL};
+
 /* The table of a figure, and where it has what is read. */
 typedef struct source {
     const lh_figure *figure;
@@ -59,7 +62,9 @@ static int has_texts(const lh_stored_table *stored, const lh_figure *figure)
 {
     const char *slash = strchr(stored->name, '/');
     const size_t task = slash ? (size_t)(slash - stored->name) : 0;
-    if (!slash || strcmp(slash, "/means") == 0 || strcmp(slash, "/curve") == 0) return 0;
+    if (!slash) return 0;
+    for (const char *const *name = others; *name; name++)
+        if (strcmp(slash, *name) == 0) return 0;
     return strncmp(stored->name, "replay/", task + 1) == 0 || measure_of(figure->name, stored->name) != figure->name;
 }
 
