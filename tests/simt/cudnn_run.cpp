@@ -108,6 +108,24 @@ double rounded(cudnnDataType_t type, double x)
 
 const int64_t TILE = 128; /* entries that are read together: what lies after the last one, too */
 
+double number_at(const void *p, cudnnDataType_t type, int64_t at)
+{
+    if (type == CUDNN_DATA_BFLOAT16) return __bfloat162float(((const __nv_bfloat16 *)p)[at]);
+    return type == CUDNN_DATA_INT32 ? ((const int32_t *)p)[at] : (double)((const float *)p)[at];
+}
+
+/* A tensor in memory, whose descriptor is looked up once for the many numbers of a product. */
+struct operand {
+    const void *memory;
+    cudnnDataType_t type;
+    int64_t start, strides[4];
+
+    double at(int64_t h, int64_t i, int64_t j) const
+    {
+        return number_at(memory, type, start + h * strides[1] + i * strides[2] + j * strides[3]);
+    }
+};
+
 /* A row of a head: of each virtual tensor the numbers along the entries, or one. */
 struct row_of {
     const simt_sdpa_run &run;
@@ -128,16 +146,14 @@ struct row_of {
         return at + h * stride_of(t, 1) + i * stride_of(t, 2) + j * stride_of(t, 3);
     }
 
-    double read(const descriptor *t, int64_t at) const
+    operand operand_of(const descriptor *t) const
     {
-        const void *p = memory(t);
-        if (type_of(t) == CUDNN_DATA_BFLOAT16) return __bfloat162float(((const __nv_bfloat16 *)p)[at]);
-        return type_of(t) == CUDNN_DATA_INT32 ? ((const int32_t *)p)[at] : (double)((const float *)p)[at];
+        return {memory(t), type_of(t), place(t, 0, 0, 0), {0, stride_of(t, 1), stride_of(t, 2), stride_of(t, 3)}};
     }
 
     double count(const descriptor *t) const
     {
-        return read(t, head_of_all);
+        return number_at(memory(t), type_of(t), head_of_all);
     }
 
     double input(const descriptor *t, int64_t column) const
@@ -164,12 +180,14 @@ struct row_of {
                          *k = op->part(CUDNN_ATTR_OPERATION_MATMUL_BDESC);
         const int64_t len = (int64_t)count(op->part(CUDNN_ATTR_OPERATION_MATMUL_GEMM_N_OVERRIDE_DESC));
         const int64_t h = head * dim_of(k, 1) / dim_of(q, 1);
+        const operand queries = operand_of(q), keys = operand_of(k);
+        const int64_t dim = dim_of(q, 3);
         std::vector<double> &y = values[simt_output_of(op)];
         columns = in_tiles(len);
         y.assign((size_t)columns, 0.0);
         for (int64_t j = 0; j < columns; j++)
-            for (int64_t x = 0; x < (j < len ? dim_of(q, 3) : 1); x++)
-                y[(size_t)j] += read(q, place(q, head, row, x)) * read(k, place(k, h, x, j));
+            for (int64_t x = 0; x < (j < len ? dim : 1); x++)
+                y[(size_t)j] += queries.at(head, row, x) * keys.at(h, x, j);
     }
 
     static int64_t in_tiles(int64_t len)
@@ -183,9 +201,10 @@ struct row_of {
         const descriptor *op = (const descriptor *)run.graph->pointers(CUDNN_ATTR_OPERATIONGRAPH_OPS).back(),
                          *v = op->part(CUDNN_ATTR_OPERATION_MATMUL_BDESC);
         const int64_t len = (int64_t)count(op->part(CUDNN_ATTR_OPERATION_MATMUL_GEMM_K_OVERRIDE_DESC));
+        const operand entries = operand_of(v);
         std::vector<double> sums((size_t)dim_of(v, 3));
         for (int64_t j = len; j < in_tiles(len); j++)
-            for (size_t x = 0; x < sums.size(); x++) sums[x] += 0 * read(v, place(v, 0, j, (int64_t)x));
+            for (size_t x = 0; x < sums.size(); x++) sums[x] += 0 * entries.at(0, j, (int64_t)x);
         return sums;
     }
 
@@ -194,10 +213,13 @@ struct row_of {
         const descriptor *p = op->part(CUDNN_ATTR_OPERATION_MATMUL_ADESC),
                          *v = op->part(CUDNN_ATTR_OPERATION_MATMUL_BDESC), *o = simt_output_of(op);
         const int64_t len = (int64_t)count(op->part(CUDNN_ATTR_OPERATION_MATMUL_GEMM_K_OVERRIDE_DESC));
-        const int64_t h = head * dim_of(v, 1) / dim_of(p, 1);
-        for (int64_t x = 0; x < dim_of(v, 3); x++) {
+        const int64_t h = head * dim_of(v, 1) / dim_of(p, 1), dim = dim_of(v, 3);
+        const operand entries = operand_of(v);
+        std::vector<double> weights((size_t)len);
+        for (int64_t j = 0; j < len; j++) weights[(size_t)j] = input(p, j);
+        for (int64_t x = 0; x < dim; x++) {
             double sum = behind[(size_t)x];
-            for (int64_t j = 0; j < len; j++) sum += input(p, j) * read(v, place(v, h, j, x));
+            for (int64_t j = 0; j < len; j++) sum += weights[(size_t)j] * entries.at(h, j, x);
             write(o, x, sum);
         }
     }
