@@ -6,7 +6,7 @@
 
 int64_t lh_policy_entries(const lh_policy *policy, int64_t tokens)
 {
-    if (!policy->evicts) return tokens;
+    if (!policy || !policy->evicts) return tokens;
     return policy->budget.percent.digits ? lh_max_i64(1, lh_percent_of(policy->budget.percent, tokens))
                                          : policy->budget.n;
 }

@@ -70,6 +70,30 @@ static lh_status add_profile(lh_profiles *all, lh_profile **p, uint64_t *hash)
     return LH_OK;
 }
 
+static lh_status copy_profile(lh_profiles *out, const lh_profile *p)
+{
+    lh_status st = LH_OK;
+    lh_profile *own = NULL;
+    uint64_t hash;
+    LH_TRY_DONE(lh_calloc(&own, 1, sizeof *own));
+    *own = *p;
+    own->name = NULL;
+    own->weights = NULL;
+    LH_TRY_DONE(lh_strdup(&own->name, p->name));
+    LH_TRY_DONE(lh_calloc(&own->weights, p->layers * p->heads, sizeof *own->weights));
+    memcpy(own->weights, p->weights, (size_t)(p->layers * p->heads) * sizeof *own->weights);
+    LH_TRY_DONE(add_profile(out, &own, &hash));
+done:
+    free_profile(own);
+    return st;
+}
+
+lh_status lh_profiles_copy(lh_profiles *out, const lh_profiles *all)
+{
+    for (int64_t i = 0; all && i < all->n; i++) LH_TRY(copy_profile(out, all->at[i]));
+    return LH_OK;
+}
+
 /* ---- lines ---- */
 
 typedef struct row {

@@ -28,6 +28,9 @@ struct lh_profiles {
 };
 void lh_profiles_clear(lh_profiles *all);
 
+/* Adds a copy of every profile of `all`, which may be NULL. */
+lh_status lh_profiles_copy(lh_profiles *out, const lh_profiles *all);
+
 /* NULL if there is none, or hash is 0. */
 const lh_profile *lh_profiles_find(const lh_profiles *all, uint64_t hash);
 

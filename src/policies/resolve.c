@@ -17,8 +17,9 @@ static lh_status fail_unknown(const char *name)
         if (lh_policy_at(i)->alias) names[n++] = lh_policy_at(i)->alias;
     const char *near = lh_nearest(name, names);
     if (near)
-        LH_FAIL(LH_EUSAGE, "--policy '%s' is unknown, did you mean '%s'? ('--policy help' lists all)", name, near);
-    LH_FAIL(LH_EUSAGE, "--policy '%s' is unknown, '--policy help' lists all", name);
+        LH_FAIL(LH_EUSAGE, "policy '%s' is unknown, did you mean '%s'? ('longhaul generate --policy help' lists all)",
+                name, near);
+    LH_FAIL(LH_EUSAGE, "policy '%s' is unknown, 'longhaul generate --policy help' lists all", name);
 }
 
 static const char *first_given(const lh_policy_parts *parts)
