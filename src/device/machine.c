@@ -1,7 +1,6 @@
 /* machine.c - free memory and processors of this machine, as the kernel reports them. */
 #include <inttypes.h>
 #include <limits.h>
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/utsname.h>
@@ -9,6 +8,7 @@
 
 #include "device/cgroup.h"
 #include "device/device_impl.h"
+#include "device/host_cores.h"
 
 /* The number after `key` in a file of "key number" lines, or the whole file's number when key is "". 0 when the file
  * or the key is missing or says "max". */
@@ -83,7 +83,7 @@ void lh_machine_cpu_name(const char *root, char *out, int64_t cap_bytes)
 
 int lh_machine_cores(void)
 {
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
-    return (int)sysconf(_SC_NPROCESSORS_ONLN);
+    cpu_set_t cores;
+    lh_host_cores(&cores);
+    return CPU_COUNT(&cores);
 }

@@ -24,6 +24,18 @@ typedef struct lh_engine_view {
     double load_s;
 } lh_engine_view;
 
+/* Bounds of lh_engine_options. */
+enum { LH_RANKS_MAX = 1 << 20, LH_THREADS_MAX = 1024, LH_CHUNK_MAX = 1 << 16 };
+
+/* Between the two calls the engine works for the calling thread, with its OpenMP threads (threads.h); they nest.
+ * LH_EUSAGE if another thread is at work in it, or if this process is a fork of the one that opened it. NULL is
+ * refused. Not collective. */
+lh_status lh_engine_enter(lh_engine *engine);
+void lh_engine_leave(lh_engine *engine);
+
+/* 1: this process is a fork of the one that opened the engine. */
+int lh_engine_is_forked(const lh_engine *engine);
+
 /* Borrowed. */
 const lh_engine_view *lh_engine_get(const lh_engine *engine);
 
@@ -37,7 +49,7 @@ lh_status lh_engine_open_replica(lh_engine **out, lh_comm *world, lh_comm *comm,
 /* The options with "auto" in place of NULL. */
 lh_engine_options lh_engine_defaults(const lh_engine_options *options);
 
-/* LH_EUSAGE if options exclude each other. */
+/* LH_EUSAGE if a number is out of its bounds, or options exclude each other. */
 lh_status lh_engine_check(const lh_engine_options *options);
 
 /* Types of weights and cache; "auto" for weights is bf16 if the matrices are stored as bf16, else f32. */

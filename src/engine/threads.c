@@ -16,9 +16,9 @@
 #include "base/process.h"
 #include "base/thread.h"
 #include "device/cgroup.h"
+#include "device/host_cores.h"
+#include "engine/engine.h"
 #include "engine/spin_control.h"
-
-enum { MOST = 1024 }; /* threads of a rank */
 
 struct lh_threads {
     int64_t wanted, count;
@@ -101,7 +101,7 @@ static lh_status share_cores(lh_threads *t, lh_comm *world)
     CPU_ZERO(&host);
     strncpy(own.host, lh_comm_host(world), sizeof own.host - 1);
     lh_cpu_quota_find("", &own.quota);
-    if (sched_getaffinity(0, sizeof own.cores, &own.cores) != 0) CPU_SET(0, &own.cores);
+    lh_host_cores(&own.cores);
     if (!launcher_cores(&host)) CPU_ZERO(&host);
     st = lh_calloc(&all, size, sizeof *all);
     LH_TRY_DONE(lh_comm_agree(world, st));
@@ -166,14 +166,14 @@ static void take_team(lh_threads *t)
 /* Where a thread cannot be started libgomp ends the process. */
 static lh_status check_start(const lh_threads *t)
 {
-    if (with_team && with_team != getpid())
+    if (t->wanted < 1 || t->wanted > LH_THREADS_MAX)
+        LH_FAIL(LH_EUSAGE, "--threads is %lld, it must be between 1 and %d, or 0 for the default", (long long)t->wanted,
+                LH_THREADS_MAX);
+    if (t->wanted > 1 && with_team && with_team != getpid())
         LH_FAIL(LH_EUSAGE,
                 "this process is a fork of process %ld, whose OpenMP threads it lacks: fork before the first engine is "
-                "opened, or open it with one thread",
+                "opened, or compute with one thread ('--threads 1')",
                 (long)with_team);
-    if (t->wanted < 1 || t->wanted > MOST)
-        LH_FAIL(LH_EUSAGE, "--threads is %lld, it must be between 1 and %d, or 0 for the default", (long long)t->wanted,
-                MOST);
     if (!lh_thread_may_start((int)t->wanted - 1))
         LH_FAIL(
             LH_ENOMEM,

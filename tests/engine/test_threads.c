@@ -105,10 +105,21 @@ static int elsewhere(lh_threads *threads)
     return right && lh_threads_enter(threads) == LH_OK && plain(threads);
 }
 
+/* As many threads by default as without places, which the caller says. */
+static int unbound(lh_threads *threads)
+{
+    lh_threads *usual = NULL;
+    const char *count = getenv("TEST_THREADS");
+    (void)threads;
+    int right = lh_threads_open_alone(&usual, 0) == LH_OK && count && lh_threads_count(usual) == atoi(count);
+    lh_threads_close(usual);
+    return right;
+}
+
 static const struct {
     const char *name;
     int (*is_right)(lh_threads *threads);
-} programs[] = {{"plain", plain}, {"nested", nested}, {"elsewhere", elsewhere}};
+} programs[] = {{"plain", plain}, {"nested", nested}, {"elsewhere", elsewhere}, {"unbound", unbound}};
 
 /* What the program prints goes to stderr: the standard output is that of oneDNN. */
 static int be(const char *name)
@@ -156,6 +167,21 @@ START_TEST(test_products_are_right_in_another_thread)
 {
     check_program("", "elsewhere");
     check_program("OMP_NUM_THREADS=5 OMP_DYNAMIC=true", "elsewhere");
+}
+END_TEST
+
+START_TEST(test_the_default_counts_the_cores_of_all_places)
+{
+    static const char *const bindings[] = {"OMP_PROC_BIND=true", "OMP_PROC_BIND=spread OMP_PLACES=cores"};
+    lh_threads *threads = NULL;
+    char environment[128];
+    ck_assert_int_eq(lh_threads_open_alone(&threads, 0), LH_OK);
+    for (size_t i = 0; i < sizeof bindings / sizeof *bindings; i++) {
+        snprintf(environment, sizeof environment, "TEST_THREADS=%lld %s", (long long)lh_threads_count(threads),
+                 bindings[i]);
+        check_program(environment, "unbound");
+    }
+    lh_threads_close(threads);
 }
 END_TEST
 
@@ -224,6 +250,7 @@ int main(int argc, char **argv)
                         ENVIRONMENTS);
     tcase_add_test(all, test_products_are_right_inside_a_parallel_region_and_after_it);
     tcase_add_test(all, test_products_are_right_in_another_thread);
+    tcase_add_test(all, test_the_default_counts_the_cores_of_all_places);
     tcase_add_test(all, test_the_default_is_the_least_of_cores_quota_and_what_openmp_is_asked_for);
     tcase_add_test(all, test_a_number_of_threads_that_cannot_be_is_refused);
     tcase_add_test(all, test_a_fork_without_the_threads_of_its_parent_is_refused);
