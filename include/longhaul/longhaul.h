@@ -13,8 +13,13 @@
  * arguments. Options are plain structs: a member that is zero has its default, which its comment says, and only those
  * marked as required must be set.
  *
- * Functions that can fail return lh_status. Message and trace of a failure belong to the calling thread. An engine is
- * read-only once open, but all calls that are marked collective come from one thread of a rank. */
+ * Functions that can fail return lh_status; a pointer that is NULL where it must not be, a number out of its bounds and
+ * a call out of order are LH_EUSAGE and change nothing. Message and trace of a failure belong to the calling thread.
+ *
+ * An engine, its sessions included, works for one thread at a time: a call while another thread is at work in it is
+ * LH_EUSAGE, and so is a call in a fork of the process that opened it. With several ranks all collective calls come
+ * from one thread of a rank, since threads would come in another order on each. A tokenizer may be used by any number
+ * of threads. */
 #ifndef LONGHAUL_H
 #define LONGHAUL_H
 
@@ -99,7 +104,8 @@ typedef struct lh_engine_options {
     int share_device;     /* 1: ranks of one host may compute on the same CUDA device */
     const char *dtype;    /* "auto" (NULL: as the checkpoint), "f32", "bf16" */
     const char *kv_dtype; /* "auto" (NULL: as dtype), "f32", "bf16" */
-    int64_t threads;      /* of this rank; 0: the cores of the host divided among its ranks */
+    int64_t threads;      /* of this rank, at most 1024; 0: the cores of the host, or the CPU quota of its container,
+                             divided among its ranks, and at most OMP_NUM_THREADS */
     int deterministic;    /* 1: the same bits on any number of ranks */
     int64_t memory;       /* maximum bytes of a rank; 0: the free memory, divided among the ranks that share it */
     int64_t chunk;        /* tokens per chunk of the prompt; 0: chosen automatically */
@@ -121,7 +127,7 @@ lh_status lh_policy_parse(lh_policy **out, const char *words);
 void lh_policy_close(lh_policy *policy); /* NULL is fine */
 
 /* Entries per KV head, on average, that are kept of a prompt of `tokens` tokens: at least 1. If this is `tokens` or
- * more, nothing is evicted. */
+ * more, nothing is evicted. policy NULL: the full cache. */
 int64_t lh_policy_entries(const lh_policy *policy, int64_t tokens);
 
 /* The entries of a KV head when it is evicted: memory of the host, valid during the call. In no particular order. */
@@ -158,8 +164,8 @@ typedef struct lh_sampling {
 
 typedef enum lh_finish_reason { LH_FINISH_STOP, LH_FINISH_LENGTH, LH_FINISH_INTERRUPTED } lh_finish_reason;
 
-/* auto: where the model has a chat format, unless the prompt has no questions and is rendered in it already: it begins with
- * a turn and ends where an answer begins. */
+/* auto: where the model has a chat format, unless the prompt has no questions and is rendered in it already: it begins
+ * with a turn and ends where an answer begins. */
 typedef enum lh_chat_use { LH_CHAT_AUTO, LH_CHAT_ON, LH_CHAT_OFF } lh_chat_use;
 
 typedef struct lh_completion_options {
@@ -171,8 +177,10 @@ typedef struct lh_completion_options {
     const char *system;           /* system message; NULL: the format's default */
     const lh_policy *policy;      /* NULL: the full cache */
     const lh_sampling *sampling;  /* NULL: greedy */
-    int64_t max_new;              /* maximum tokens of an answer; 0: 128 */
-    const char *const *stops;     /* [stop_count] texts that end an answer and are removed from it, or special tokens */
+    int64_t max_new;              /* maximum tokens of an answer; 0: 128. Its memory is forecast: prompt, question and
+                                   * so many tokens must fit in the positions of the model */
+    const char *const *stops;     /* [stop_count] texts, none empty, that end an answer and are removed from it, or
+                                   * special tokens */
     int64_t stop_count;
     void *self; /* passed to the functions below, which are called on every rank; each may be NULL */
     void (*prefill)(void *self, int64_t done, int64_t total);                               /* tokens x layers */
@@ -236,13 +244,14 @@ lh_status lh_tokenizer_text(const lh_tokenizer *tok, const int32_t *ids, int64_t
 typedef struct lh_session lh_session;
 
 typedef struct lh_session_start_options {
-    const lh_policy *policy; /* NULL: the full cache */
+    const lh_policy *policy; /* copied, so that it may be closed before the session; NULL: the full cache */
     int64_t prompt;          /* required: tokens of the prefill */
-    int64_t more;            /* maximum tokens after it: questions and answers */
-    int64_t block;           /* maximum tokens of a lh_session_block; 0: it is not called */
-    int asks_later;          /* 1: questions come after the prefill, which decides the default policy */
-    int restores;            /* 1: lh_session_restore will be called */
-    uint64_t seed;           /* of the policy's random choices */
+    int64_t more;   /* maximum tokens after it: questions and answers. With the prompt they fit in the positions
+                       of the model */
+    int64_t block;  /* maximum tokens of a lh_session_block, at most `more`; 0: it is not called */
+    int asks_later; /* 1: questions come after the prefill, which decides the default policy */
+    int restores;   /* 1: lh_session_snapshot and lh_session_restore will be called */
+    uint64_t seed;  /* of the policy's random choices */
 } lh_session_start_options;
 
 /* Collective, as all calls below unless stated otherwise. LH_ENOMEM, before anything is computed, if the run does not
@@ -258,7 +267,8 @@ typedef struct lh_forward_progress {
 } lh_forward_progress;
 
 /* Prefill the prompt, once, in an empty session, then evict the cache; progress may be NULL. Then append a block of
- * tokens (a question), or a single token. */
+ * tokens (a question), or a single token: LH_EUSAGE before the prompt, and beyond the lengths that the session was
+ * started for. A session in which one of these failed in another way can only be closed. */
 lh_status lh_session_prefill(lh_session *s, const int32_t *ids, int64_t n, const lh_forward_progress *progress);
 lh_status lh_session_block(lh_session *s, const int32_t *ids, int64_t n);
 lh_status lh_session_step(lh_session *s, int32_t id);
@@ -271,11 +281,11 @@ lh_status lh_session_sample(lh_session *s, const lh_sampling *sampling, int64_t 
  * call; elsewhere NULL. */
 lh_status lh_session_logits(lh_session *s, const float **logits, int64_t *rows);
 
-/* Store this state; restore it, any number of times. */
+/* Store this state; restore it, any number of times. For a session that was started with `restores`. */
 lh_status lh_session_snapshot(lh_session *s);
 lh_status lh_session_restore(lh_session *s);
 
-/* All tokens so far. Borrowed. Not collective. */
+/* All tokens so far. Borrowed. Not collective. NULL of NULL. */
 const lh_tokens *lh_session_tokens(const lh_session *s);
 
 /* ---- forecast: will it fit? ---- */

@@ -52,6 +52,8 @@ static lh_status parse_policy(lh_policy **out, const char *words, const lh_score
     owned_policy *owned = NULL;
     lh_policy_options options = {0};
     char *text = NULL;
+    LH_TRY_DONE(lh_check_given(out, "policy"));
+    LH_TRY_DONE(lh_check_given(words, "words"));
     LH_TRY_DONE(lh_calloc(&owned, 1, sizeof *owned));
     LH_TRY_DONE(lh_policy_options_parse(&options, &text, words));
     options.profiles = &owned->profiles;
@@ -72,7 +74,8 @@ lh_status lh_policy_parse(lh_policy **out, const char *words)
 
 lh_status lh_policy_of_scorer(lh_policy **out, const lh_scorer *scorer, const char *words)
 {
-    if (!scorer || !scorer->score) LH_FAIL(LH_EUSAGE, "the scorer has no function that scores");
+    LH_TRY(lh_check_given(scorer, "scorer"));
+    if (!scorer->score) LH_FAIL(LH_EUSAGE, "the scorer has no function that scores");
     return parse_policy(out, words, scorer);
 }
 
@@ -96,15 +99,27 @@ static lh_status policy_when(lh_policy *out, const lh_policy *policy, int asks_l
 
 /* ---- forecast ---- */
 
+/* The lengths of a session, but for the model's positions. */
+static lh_status check_lengths(const lh_session_start_options *o)
+{
+    if (o->prompt < 1) LH_FAIL(LH_EUSAGE, "prompt is %lld, it must be at least 1 token", (long long)o->prompt);
+    if (o->more < 0) LH_FAIL(LH_EUSAGE, "more is %lld, it must be 0 or more", (long long)o->more);
+    if (o->block < 0) LH_FAIL(LH_EUSAGE, "block is %lld, it must be 0 or more", (long long)o->block);
+    if (o->block > o->more)
+        LH_FAIL(LH_EUSAGE, "block is %lld, it must be at most the %lld tokens of more", (long long)o->block,
+                (long long)o->more);
+    return LH_OK;
+}
+
 lh_status lh_forecast_make(lh_forecast *out, const lh_engine_options *options, const lh_session_start_options *run)
 {
     lh_policy policy;
     lh_plan plan = {0};
+    LH_TRY(lh_check_given(out, "forecast"));
+    LH_TRY(lh_check_given(options, "options"));
+    LH_TRY(lh_check_given(run, "run"));
+    LH_TRY(check_lengths(run));
     const lh_engine_options engine = lh_engine_defaults(options);
-    if (run->prompt < 1) LH_FAIL(LH_EUSAGE, "prompt is %lld, it must be at least 1 token", (long long)run->prompt);
-    if (run->block < 0 || run->more < run->block)
-        LH_FAIL(LH_EUSAGE, "more is %lld, it must be at least the %lld tokens of a block", (long long)run->more,
-                (long long)run->block);
     LH_TRY(policy_when(&policy, run->policy, run->asks_later));
     LH_TRY(lh_plan_make(&plan, &(lh_plan_request){.engine = &engine,
                                                   .policy = &policy,
@@ -178,7 +193,8 @@ static lh_status check_list(const char *name, const char *const *texts, int64_t 
     if (count < 0) LH_FAIL(LH_EUSAGE, "%s_count is %lld, it must be 0 or more", name, (long long)count);
     if (count && !texts) LH_FAIL(LH_EUSAGE, "%s_count is %lld, and %ss is NULL", name, (long long)count, name);
     for (int64_t i = 0; i < count; i++)
-        if (!texts[i]) LH_FAIL(LH_EUSAGE, "%ss[%lld] is NULL, it must be a text", name, (long long)i);
+        if (!texts[i] || !*texts[i])
+            LH_FAIL(LH_EUSAGE, "%ss[%lld] is %s, it must be a text", name, (long long)i, texts[i] ? "empty" : "NULL");
     return LH_OK;
 }
 
@@ -209,7 +225,7 @@ static lh_status encode_request(completion_request *r, const lh_engine *engine, 
 
 enum { MAX_NEW = 128 }; /* of an answer, where the options do not say */
 
-lh_status lh_complete(lh_completion *out, lh_engine *engine, const lh_completion_options *o)
+static lh_status complete(lh_completion *out, lh_engine *engine, const lh_completion_options *o)
 {
     lh_status st = LH_OK;
     lh_generation g = {0};
@@ -221,7 +237,6 @@ lh_status lh_complete(lh_completion *out, lh_engine *engine, const lh_completion
                                          .policy = &r.policy,
                                          .profiles = profiles_of(o->policy),
                                          .events = {o->self, o->prefill, o->token}}};
-    *out = (lh_completion){0};
     st = encode_request(&r, engine, o);
     LH_TRY_DONE(lh_comm_agree(lh_engine_get(engine)->comm, st));
     LH_TRY_DONE(lh_generate(engine, &r.generate, &g));
@@ -236,8 +251,20 @@ done:
     return st;
 }
 
+lh_status lh_complete(lh_completion *out, lh_engine *engine, const lh_completion_options *o)
+{
+    LH_TRY(lh_check_given(out, "completion"));
+    *out = (lh_completion){0};
+    LH_TRY(lh_check_given(o, "options"));
+    LH_TRY(lh_engine_enter(engine));
+    const lh_status st = complete(out, engine, o);
+    lh_engine_leave(engine);
+    return st;
+}
+
 void lh_completion_clear(lh_completion *c)
 {
+    if (!c) return;
     for (int64_t i = 0; c->answers && i < c->answer_count; i++) {
         lh_free(c->answers[i].text);
         lh_free(c->answers[i].ids);
@@ -252,6 +279,10 @@ lh_status lh_tokenizer_text(const lh_tokenizer *tok, const int32_t *ids, int64_t
 {
     lh_status st = LH_OK;
     lh_buf text = {0};
+    LH_TRY_DONE(lh_check_given(tok, "tokenizer"));
+    LH_TRY_DONE(lh_check_given(out, "text"));
+    if (n < 0) LH_FAIL_DONE(LH_EUSAGE, "n is %lld, it must be 0 or more", (long long)n);
+    if (n) LH_TRY_DONE(lh_check_given(ids, "ids"));
     LH_TRY_DONE(lh_buf_puts(&text, ""));
     LH_TRY_DONE(lh_tokenizer_decode(tok, ids, n, &text));
     *out = text.data;
@@ -263,9 +294,16 @@ done:
 
 /* ---- session ---- */
 
-lh_status lh_session_start(lh_session **out, lh_engine *engine, const lh_session_start_options *o)
+static lh_status start(lh_session **out, lh_engine *engine, const lh_session_start_options *o)
 {
     lh_policy policy;
+    const int64_t positions = lh_engine_get(engine)->config->max_positions;
+    LH_TRY(check_lengths(o));
+    if (o->more > positions - o->prompt)
+        LH_FAIL(LH_EUSAGE,
+                "a prompt of %lld tokens and more, which is %lld, are longer than the %lld positions of the "
+                "model",
+                (long long)o->prompt, (long long)o->more, (long long)positions);
     LH_TRY(policy_when(&policy, o->policy, o->asks_later));
     LH_TRY(lh_session_open(out, engine,
                            &(lh_session_options){.policy = &policy,
@@ -275,6 +313,17 @@ lh_status lh_session_start(lh_session **out, lh_engine *engine, const lh_session
                                                  .length = o->prompt + o->more,
                                                  .block = o->block,
                                                  .restores = o->restores,
+                                                 .bounded = 1,
                                                  .seed = o->seed}));
     return LH_OK;
+}
+
+lh_status lh_session_start(lh_session **out, lh_engine *engine, const lh_session_start_options *o)
+{
+    LH_TRY(lh_check_given(out, "session"));
+    LH_TRY(lh_check_given(o, "options"));
+    LH_TRY(lh_engine_enter(engine));
+    const lh_status st = start(out, engine, o);
+    lh_engine_leave(engine);
+    return st;
 }

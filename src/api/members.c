@@ -10,7 +10,7 @@ static const struct {
     {"--chat", "chat"},
     {"--chunk", "chunk"},
     {"--comm-timeout", "comm_timeout_s"},
-    {"--context", "context"},
+    {"--context", "prompt"},
     {"--deterministic", "deterministic"},
     {"--device", "device"},
     {"--dtype", "dtype"},

@@ -37,6 +37,12 @@ lh_status lh_fail(lh_status code, const char *file, int line, const char *format
     return lh_fail_trace(code, file, line);
 }
 
+lh_status lh_check_given(const void *given, const char *name)
+{
+    if (!given) LH_FAIL(LH_EUSAGE, "%s is NULL, it must be given", name);
+    return LH_OK;
+}
+
 lh_status lh_fail_trace(lh_status code, const char *file, int line)
 {
     size_t used = strlen(trace);

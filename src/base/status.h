@@ -17,6 +17,9 @@ void lh_name_values(char *text);
 lh_status lh_fail(lh_status code, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* LH_EUSAGE, naming the argument, if the pointer `given` is NULL. */
+lh_status lh_check_given(const void *given, const char *name);
+
 /* Add "file:line" to the trace of the current failure; returns `code`. */
 lh_status lh_fail_trace(lh_status code, const char *file, int line);
 

@@ -1,5 +1,6 @@
 /* bench_operations.c - `bench operations`: times single operations on one device, on rank 0. */
 #include "cli/bench_common.h"
+#include "engine/engine.h"
 #include "engine/threads.h"
 
 struct operations_options {
@@ -28,7 +29,7 @@ static const lh_option rows[] = {
      FIELD(threads),
      .arg = "N",
      .def = "0",
-     .max = 1024,
+     .max = LH_THREADS_MAX,
      .help = "Number of threads. 0: one per core, at most a container's CPU quota and OMP_NUM_THREADS."},
     {.type = LH_OPT_TOKENS,
      .letter = 'c',

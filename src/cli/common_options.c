@@ -1,5 +1,6 @@
 /* The tables of options that several commands share. */
 #include "cli/policy_rows.h"
+#include "engine/engine.h"
 
 #define FIELD(member) LH_FIELD(lh_cli_common, member)
 static const lh_option common_rows[] = {
@@ -51,7 +52,7 @@ static const lh_option engine_rows[] = {
      FIELD(tp),
      .arg = "RANKS",
      .def = "0",
-     .max = 1 << 20,
+     .max = LH_RANKS_MAX,
      .help = "Tensor parallelism: ranks that share the model. 0: all ranks of the run; for 'plan': one."},
     {.type = LH_OPT_STR,
      .name = "device",
@@ -82,7 +83,7 @@ static const lh_option engine_rows[] = {
      FIELD(threads),
      .arg = "N",
      .def = "0",
-     .max = 1024,
+     .max = LH_THREADS_MAX,
      .help =
          "Threads per rank. 0: the machine's cores, or the CPU quota of a container, divided among its ranks, and at "
          "most OMP_NUM_THREADS. 'longhaul info' shows the number and its source."},
@@ -102,7 +103,7 @@ static const lh_option engine_rows[] = {
      FIELD(chunk),
      .arg = "TOKENS",
      .def = "0",
-     .max = 1 << 16,
+     .max = LH_CHUNK_MAX,
      .help = "Chunked prefill: tokens that pass through a layer together. 0: an efficient number (512 on a CPU, 4096 "
              "on a GPU), less if memory is short."},
     {0}};

@@ -2,7 +2,9 @@
  * this rank's shard of the weights. Every phase ends in an agreement, so all ranks fail or none. */
 #include "engine/engine.h"
 
+#include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/interrupt.h"
@@ -23,6 +25,8 @@ struct lh_engine {
     lh_threads *threads;
     lh_checkpoint *ck;
     lh_tokenizer *tokenizer;
+    pid_t process;           /* that opened it */
+    pthread_mutex_t at_work; /* held by the thread that has entered, once for each time */
 };
 
 const lh_engine_view *lh_engine_get(const lh_engine *e)
@@ -32,7 +36,32 @@ const lh_engine_view *lh_engine_get(const lh_engine *e)
 
 const lh_tokenizer *lh_engine_tokenizer(const lh_engine *e)
 {
-    return e->view.tokenizer;
+    return e ? e->view.tokenizer : NULL;
+}
+
+int lh_engine_is_forked(const lh_engine *e)
+{
+    return e->process != getpid();
+}
+
+lh_status lh_engine_enter(lh_engine *e)
+{
+    LH_TRY(lh_check_given(e, "engine"));
+    if (lh_engine_is_forked(e))
+        LH_FAIL(LH_EUSAGE,
+                "the engine belongs to process %ld, and this process is a fork of it, which lacks its threads: fork "
+                "before the engine is opened",
+                (long)e->process);
+    if (pthread_mutex_trylock(&e->at_work) != 0)
+        LH_FAIL(LH_EUSAGE, "the engine is at work in another thread: one thread at a time may call it");
+    const lh_status st = lh_threads_enter(e->threads);
+    if (st != LH_OK) pthread_mutex_unlock(&e->at_work);
+    return st;
+}
+
+void lh_engine_leave(lh_engine *e)
+{
+    pthread_mutex_unlock(&e->at_work);
 }
 
 lh_engine_options lh_engine_defaults(const lh_engine_options *options)
@@ -59,6 +88,17 @@ lh_status lh_engine_dtypes(const lh_engine_options *options, lh_dtype stored, lh
 
 lh_status lh_engine_check(const lh_engine_options *options)
 {
+    const struct {
+        const char *name;
+        int64_t value, max;
+    } numbers[] = {{"tp", options->tp, LH_RANKS_MAX},
+                   {"threads", options->threads, LH_THREADS_MAX},
+                   {"memory", options->memory, INT64_MAX},
+                   {"chunk", options->chunk, LH_CHUNK_MAX}};
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
+        if (numbers[i].value < 0 || numbers[i].value > numbers[i].max)
+            LH_FAIL(LH_EUSAGE, "--%s is %lld, it must be between 0 and %lld", numbers[i].name,
+                    (long long)numbers[i].value, (long long)numbers[i].max);
     if (options->deterministic && options->chunk)
         LH_FAIL(LH_EUSAGE,
                 "--chunk has no effect with --deterministic, whose chunks have a fixed length: leave it out");
@@ -210,14 +250,26 @@ static lh_status check_instruction_sets(const lh_engine *e, lh_comm *world, int 
                           deterministic ? "--deterministic" : "a mixture of experts");
 }
 
+static lh_status allocate(lh_engine **out)
+{
+    pthread_mutexattr_t attr;
+    LH_TRY(lh_calloc(out, 1, sizeof **out));
+    (*out)->process = getpid();
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&(*out)->at_work, &attr);
+    pthread_mutexattr_destroy(&attr);
+    return LH_OK;
+}
+
 lh_status lh_engine_open_replica(lh_engine **out, lh_comm *world, lh_comm *comm, const lh_engine_options *options)
 {
     lh_status st = LH_OK;
     lh_engine *e = NULL;
     double start = lh_clock_s();
-    st = check_ranks(comm, options->tp);
-    if (st == LH_OK) st = lh_engine_check(options);
-    if (st == LH_OK) st = lh_calloc(&e, 1, sizeof *e);
+    st = lh_engine_check(options);
+    if (st == LH_OK) st = check_ranks(comm, options->tp);
+    if (st == LH_OK) st = allocate(&e);
     LH_TRY_DONE(lh_comm_agree(world, st));
     lh_engine_view *v = &e->view;
     v->comm = comm;
@@ -249,13 +301,16 @@ lh_status lh_engine_open_on(lh_engine **out, lh_comm *world, const lh_engine_opt
 
 lh_status lh_engine_open(lh_engine **out, lh_world *world, const lh_engine_options *options)
 {
+    LH_TRY(lh_check_given(out, "engine"));
+    LH_TRY(lh_check_given(lh_world_comm(world), "world"));
+    LH_TRY(lh_check_given(options, "options"));
     const lh_engine_options all = lh_engine_defaults(options);
     return lh_engine_open_on(out, lh_world_comm(world), &all);
 }
 
 void lh_engine_close(lh_engine *e)
 {
-    if (!e) return;
+    if (!e || lh_engine_is_forked(e)) return; /* the memory of a fork goes with its process */
     lh_model_close(e->view.model);
     lh_tokenizer_close(e->tokenizer);
     lh_checkpoint_close(e->ck);
@@ -263,5 +318,6 @@ void lh_engine_close(lh_engine *e)
     if (e->stream) lh_stream_close(e->stream);
     if (e->view.device) lh_device_close(e->view.device);
     lh_threads_close(e->threads);
+    pthread_mutex_destroy(&e->at_work);
     lh_free(e);
 }

@@ -26,7 +26,8 @@ static int64_t longest_question(const lh_generate_request *r)
 
 int64_t lh_generate_more(const lh_generate_request *r)
 {
-    return longest_question(r) + r->max_new;
+    const int64_t longest = longest_question(r);
+    return r->max_new > INT64_MAX - longest ? INT64_MAX : longest + r->max_new;
 }
 
 int64_t lh_generate_forks(int64_t questions)
@@ -45,12 +46,11 @@ static lh_status check(const run *r, int64_t before)
 {
     const lh_generate_request *q = r->request;
     const lh_config *c = lh_engine_get(r->engine)->config;
-    int64_t total = before + q->prompt.n + lh_generate_more(q);
     if (before + q->prompt.n == 0)
         LH_FAIL(LH_EUSAGE, "the prompt is empty%s", q->question_count ? ": a question needs a text before it" : "");
     for (int64_t i = 0; i < q->question_count; i++)
         if (q->questions[i].n == 0) LH_FAIL(LH_EUSAGE, "question %lld is empty", (long long)i + 1);
-    if (total > c->max_positions)
+    if (lh_generate_more(q) > c->max_positions - before - q->prompt.n)
         LH_FAIL(LH_EUSAGE,
                 "%lld tokens of prompt and %lld more to come are longer than the %lld positions of the model: shorten "
                 "the prompt, or generate less ('--max-new')",

@@ -118,7 +118,7 @@ static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_conf
     const int64_t more = r->question + r->max_new;
     const char *shorten =
         r->question ? "ask and generate less ('--question', '--max-new')" : "generate less ('--max-new')";
-    if (r->context + more > c->max_positions) {
+    if (r->context > c->max_positions - more) {
         int64_t max = c->max_positions - more;
         if (max < 1)
             LH_FAIL(LH_EUSAGE, "%lld tokens after the context are more than the %lld positions of the model: %s",

@@ -13,10 +13,16 @@
 #include "kv/forecast.h"
 #include "model/rotations.h"
 
+/* What a session can do next. A call that fails inside the model leaves layers of different lengths. */
+typedef enum session_state { WAITS_FOR_PROMPT, READY, FAILED } session_state;
+
 struct lh_session {
     lh_engine *engine;
-    lh_kv **caches; /* [1 + other_count] */
-    lh_kv *kv;      /* the one in work */
+    session_state state;
+    lh_policy policy;     /* options.policy */
+    lh_profiles profiles; /* options.profiles */
+    lh_kv **caches;       /* [1 + other_count] */
+    lh_kv *kv;            /* the one in work */
     lh_forward *forward;
     lh_rotations *rotations;
     int64_t row, rows; /* this session's among the logits of the forward pass: the first, and how many */
@@ -42,7 +48,8 @@ static lh_status open_caches(lh_session *s)
     const lh_session_options *o = &s->options;
     lh_kv_shape shape = lh_model_kv_shape(lh_engine_get(s->engine)->model, lh_engine_get(s->engine)->kv_dtype);
     shape.rotations = lh_rotations_layers(s->rotations);
-    shape.profiles = o->profiles;
+    LH_TRY(lh_profiles_copy(&s->profiles, o->profiles));
+    s->options.profiles = shape.profiles = &s->profiles;
     LH_TRY(lh_calloc(&s->caches, 1 + o->other_count, sizeof *s->caches));
     LH_TRY(lh_calloc(&s->marked, 1 + o->other_count, sizeof *s->marked));
     for (int64_t i = 0; i <= o->other_count; i++) {
@@ -127,6 +134,8 @@ lh_status lh_session_open(lh_session **out, lh_engine *engine, const lh_session_
     LH_TRY_DONE(lh_calloc(&s, 1, sizeof *s));
     s->engine = engine;
     s->options = *options;
+    s->policy = *options->policy;
+    s->options.policy = &s->policy;
     s->forward = options->forward;
     if (!s->forward) LH_TRY_DONE(open_forward(s));
     if (!options->rotates_for) s->options.rotates_for = options->length;
@@ -144,7 +153,9 @@ done:
 static lh_status fork_state(lh_session *s, lh_session *from)
 {
     LH_TRY(push_tokens(s, from->tokens.ids, from->tokens.n));
-    return lh_kv_fork(s->kv, from->kv, s->options.more);
+    LH_TRY(lh_kv_fork(s->kv, from->kv, s->options.more));
+    s->state = READY;
+    return LH_OK;
 }
 
 lh_status lh_session_fork(lh_session **out, lh_session *from, int64_t more, int64_t block)
@@ -174,7 +185,7 @@ done:
 
 void lh_session_close(lh_session *s)
 {
-    if (!s) return;
+    if (!s || lh_engine_is_forked(s->engine)) return;
     for (int64_t i = s->caches ? s->options.other_count : -1; i >= 0; i--) {
         if (s->options.forward && s->caches[i]) lh_forward_forget(s->forward, s->caches[i]);
         lh_kv_close(s->caches[i]);
@@ -182,6 +193,7 @@ void lh_session_close(lh_session *s)
     if (!s->options.forward) lh_forward_close(s->forward);
     lh_rotations_close(s->rotations);
     lh_tokens_clear(&s->tokens);
+    lh_profiles_clear(&s->profiles);
     lh_free(s->logits);
     lh_free(s->marked_logits);
     lh_free(s->prompt_logits);
@@ -203,19 +215,82 @@ static lh_status check_ids(const lh_session *s, const int32_t *ids, int64_t n)
     return lh_prompt_check_ids(&given, lh_engine_get(s->engine)->config->vocab);
 }
 
-lh_status lh_session_block(lh_session *s, const int32_t *ids, int64_t n)
+/* ---- a program's calls ---- */
+
+/* Every call of longhaul.h begins and ends with these. */
+static lh_status enter(lh_session *s)
 {
+    LH_TRY(lh_check_given(s, "session"));
+    LH_TRY(lh_engine_enter(s->engine));
+    return LH_OK;
+}
+
+static lh_status leave(lh_session *s, lh_status st)
+{
+    lh_engine_leave(s->engine);
+    return st;
+}
+
+static lh_status check_ready(const lh_session *s)
+{
+    if (s->state == FAILED) LH_FAIL(LH_EUSAGE, "an earlier call of the session failed: it can only be closed");
+    if (s->state == WAITS_FOR_PROMPT) LH_FAIL(LH_EUSAGE, "the session has no tokens yet: a prompt comes first");
+    return LH_OK;
+}
+
+/* n more tokens can follow. */
+static lh_status check_more(const lh_session *s, int64_t n)
+{
+    const lh_session_options *o = &s->options;
+    LH_TRY(check_ready(s));
+    const int64_t used = s->tokens.n - o->prompt;
+    if (o->bounded && n > o->more - used)
+        LH_FAIL(LH_EUSAGE,
+                "more is %lld, %lld tokens have followed the prompt, and %lld are given: start the session "
+                "with as many as will follow",
+                (long long)o->more, (long long)used, (long long)n);
+    return LH_OK;
+}
+
+/* The status of the model's work on tokens. */
+static lh_status advanced(lh_session *s, lh_status st)
+{
+    s->state = st == LH_OK ? READY : FAILED;
+    return st;
+}
+
+static lh_status append_block(lh_session *s, const int32_t *ids, int64_t n)
+{
+    if (n < 1) LH_FAIL(LH_EUSAGE, "the block has %lld tokens, it must have at least 1", (long long)n);
+    LH_TRY(lh_check_given(ids, "ids"));
+    LH_TRY(check_ready(s));
+    if (s->options.bounded && n > s->options.block)
+        LH_FAIL(LH_EUSAGE, "block is %lld, and a block of %lld tokens is given", (long long)s->options.block,
+                (long long)n);
+    LH_TRY(check_more(s, n));
     LH_TRY(check_ids(s, ids, n));
     LH_TRY(push_tokens(s, ids, n));
-    LH_TRY(lh_forward_block(s->forward, s->kv, ids, n));
+    LH_TRY(advanced(s, lh_forward_block(s->forward, s->kv, ids, n)));
     take_rows(s);
     return LH_OK;
 }
 
-lh_status lh_session_step(lh_session *s, int32_t id)
+lh_status lh_session_block(lh_session *s, const int32_t *ids, int64_t n)
+{
+    LH_TRY(enter(s));
+    return leave(s, append_block(s, ids, n));
+}
+
+static lh_status step(lh_session *s, int32_t id)
 {
     LH_TRY(check_ids(s, &id, 1));
     return lh_sessions_step(&s, &id, 1);
+}
+
+lh_status lh_session_step(lh_session *s, int32_t id)
+{
+    LH_TRY(enter(s));
+    return leave(s, step(s, id));
 }
 
 lh_status lh_sessions_step(lh_session *const *sessions, const int32_t *ids, int64_t n)
@@ -223,11 +298,14 @@ lh_status lh_sessions_step(lh_session *const *sessions, const int32_t *ids, int6
     lh_status st = LH_OK;
     lh_next_token *next = NULL;
     LH_TRY_DONE(lh_calloc(&next, n, sizeof *next));
+    for (int64_t i = 0; i < n; i++) LH_TRY_DONE(check_more(sessions[i], 1));
     for (int64_t i = 0; i < n; i++) {
         next[i] = (lh_next_token){sessions[i]->kv, ids[i]};
         LH_TRY_DONE(push_tokens(sessions[i], &ids[i], 1));
     }
-    LH_TRY_DONE(lh_forward_step(sessions[0]->forward, next, n));
+    st = lh_forward_step(sessions[0]->forward, next, n);
+    for (int64_t i = 0; i < n; i++) advanced(sessions[i], st);
+    LH_TRY_DONE(st);
     for (int64_t i = 0; i < n; i++) {
         sessions[i]->row = i;
         sessions[i]->rows = 1;
@@ -281,20 +359,29 @@ lh_status lh_session_begin_prefill(lh_session *s, const int32_t *ids, int64_t n,
 lh_status lh_session_end_prefill(lh_session *s)
 {
     take_rows(s);
+    s->state = READY;
     return s->options.other_count ? copy_last_row(s, &s->prompt_logits) : LH_OK;
 }
 
-lh_status lh_session_prefill(lh_session *s, const int32_t *ids, int64_t n, const lh_forward_progress *progress)
+static lh_status take_prompt(lh_session *s, const int32_t *ids, int64_t n, const lh_forward_progress *progress)
 {
+    if (s->state == FAILED) LH_TRY(check_ready(s));
     if (s->tokens.n)
         LH_FAIL(LH_EUSAGE, "the session has %lld tokens already: a prompt is its first", (long long)s->tokens.n);
     if (n != s->options.prompt)
         LH_FAIL(LH_EUSAGE, "the session was started for a prompt of %lld tokens, and %lld are given",
                 (long long)s->options.prompt, (long long)n);
+    LH_TRY(lh_check_given(ids, "ids"));
     LH_TRY(check_ids(s, ids, n));
     LH_TRY(push_tokens(s, ids, n));
-    LH_TRY(lh_forward_prefill(s->forward, s->kv, ids, n, progress));
+    LH_TRY(advanced(s, lh_forward_prefill(s->forward, s->kv, ids, n, progress)));
     return lh_session_end_prefill(s);
+}
+
+lh_status lh_session_prefill(lh_session *s, const int32_t *ids, int64_t n, const lh_forward_progress *progress)
+{
+    LH_TRY(enter(s));
+    return leave(s, take_prompt(s, ids, n, progress));
 }
 
 /* keys, values: room for the entries of a layer. */
@@ -322,27 +409,57 @@ lh_status lh_session_fill(lh_session *s, const lh_session_prompt *p)
         LH_TRY_DONE(lh_kv_prefill_end(s->kv, l));
     }
     st = put_logits(s, p->logits + lh_forward_logits(s->forward).first);
-    LH_TRY_DONE(lh_comm_agree(e->comm, st));
+    LH_TRY_DONE(advanced(s, lh_comm_agree(e->comm, st)));
 done:
     lh_free(keys);
     lh_free(values);
     return st;
 }
 
-lh_status lh_session_snapshot(lh_session *s)
+static lh_status check_rows(const lh_session *s)
 {
+    if (s->state == FAILED) LH_TRY(check_ready(s));
+    if (!s->rows) LH_FAIL(LH_EUSAGE, "the session has no logits yet: a prompt comes first");
+    return LH_OK;
+}
+
+static lh_status check_restores(const lh_session *s)
+{
+    LH_TRY(check_rows(s));
+    if (s->options.bounded && !s->options.restores)
+        LH_FAIL(LH_EUSAGE, "restores is 0: a session that restores a snapshot is started with 1");
+    return LH_OK;
+}
+
+static lh_status take_snapshot(lh_session *s)
+{
+    LH_TRY(check_restores(s));
     LH_TRY(copy_last_row(s, &s->marked_logits));
     s->marked_tokens = s->tokens.n;
     LH_TRY(lh_kv_snapshot(s->kv));
     return LH_OK;
 }
 
-lh_status lh_session_restore(lh_session *s)
+lh_status lh_session_snapshot(lh_session *s)
 {
+    LH_TRY(enter(s));
+    return leave(s, take_snapshot(s));
+}
+
+static lh_status restore_snapshot(lh_session *s)
+{
+    LH_TRY(check_restores(s));
+    if (!s->marked_logits) LH_FAIL(LH_EUSAGE, "there is no snapshot to restore: lh_session_snapshot comes first");
     LH_TRY(lh_kv_restore(s->kv));
     s->tokens.n = s->marked_tokens;
     LH_TRY(put_logits(s, s->marked_logits));
     return LH_OK;
+}
+
+lh_status lh_session_restore(lh_session *s)
+{
+    LH_TRY(enter(s));
+    return leave(s, restore_snapshot(s));
 }
 
 lh_status lh_session_switch(lh_session *s, int64_t cache)
@@ -357,14 +474,10 @@ lh_status lh_session_switch(lh_session *s, int64_t cache)
     return LH_OK;
 }
 
-static lh_status check_rows(const lh_session *s)
+static lh_status gather_logits(lh_session *s, const float **logits, int64_t *rows)
 {
-    if (!s->rows) LH_FAIL(LH_EUSAGE, "the session has no logits yet: a prompt comes first");
-    return LH_OK;
-}
-
-lh_status lh_session_logits(lh_session *s, const float **logits, int64_t *rows)
-{
+    LH_TRY(lh_check_given(logits, "logits"));
+    LH_TRY(lh_check_given(rows, "rows"));
     LH_TRY(check_rows(s));
     const lh_exec *exec = lh_engine_get(s->engine)->exec;
     int64_t vocab = lh_engine_get(s->engine)->config->vocab;
@@ -377,10 +490,17 @@ lh_status lh_session_logits(lh_session *s, const float **logits, int64_t *rows)
     return LH_OK;
 }
 
-lh_status lh_session_sample(lh_session *s, const lh_sampling *sampling, int64_t step, int32_t *id)
+lh_status lh_session_logits(lh_session *s, const float **logits, int64_t *rows)
+{
+    LH_TRY(enter(s));
+    return leave(s, gather_logits(s, logits, rows));
+}
+
+static lh_status sample(lh_session *s, const lh_sampling *sampling, int64_t step, int32_t *id)
 {
     static const lh_sampling greedy = {0};
     if (!sampling) sampling = &greedy;
+    LH_TRY(lh_check_given(id, "id"));
     LH_TRY(check_rows(s));
     lh_logits_view row = last_rows(s, 1);
     lh_sample_at at = {lh_engine_get(s->engine)->exec, s->tokens.ids, s->tokens.n, step};
@@ -390,9 +510,15 @@ lh_status lh_session_sample(lh_session *s, const lh_sampling *sampling, int64_t 
     return LH_OK;
 }
 
+lh_status lh_session_sample(lh_session *s, const lh_sampling *sampling, int64_t step, int32_t *id)
+{
+    LH_TRY(enter(s));
+    return leave(s, sample(s, sampling, step, id));
+}
+
 const lh_tokens *lh_session_tokens(const lh_session *s)
 {
-    return &s->tokens;
+    return s ? &s->tokens : NULL;
 }
 
 int64_t lh_session_chunk(const lh_session *s)
@@ -471,6 +597,7 @@ static lh_status restore(lh_session *s, lh_saved_kv *file)
                 (long long)extra.vocab, (long long)vocab);
     LH_TRY(push_tokens(s, extra.tokens, extra.n));
     LH_TRY(put_logits(s, extra.logits + lh_forward_logits(s->forward).first));
+    s->state = READY;
     return LH_OK;
 }
 

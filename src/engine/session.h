@@ -8,14 +8,14 @@
 #include "model/sampler.h"
 
 typedef struct lh_session_options {
-    const lh_policy *policy;
+    const lh_policy *policy; /* copied */
     /* Policies of further caches that the same prefill fills; these must evict once at its end, or not at all. NULL and
      * 0: none. See lh_session_switch. */
     const lh_policy *others;
     int64_t other_count;
     const lh_keep_sets *const *given; /* [1 + other_count], each kept in place of what the policy would keep, or NULL;
                                          NULL: none */
-    const lh_profiles *profiles;      /* includes those that the policies name; NULL if none does */
+    const lh_profiles *profiles;      /* includes those that the policies name, copied; NULL if none does */
     int64_t prompt;                   /* tokens of the first prefill; 0 if a cache is loaded */
     int64_t more;                     /* maximum number of tokens after it: questions and answers */
     int64_t length;                   /* tokens of the whole run, prompt and more together */
@@ -25,6 +25,7 @@ typedef struct lh_session_options {
     int64_t fork_more;                /* `more` of its longest fork; 0: it has none */
     int64_t block;                    /* maximum tokens of a lh_session_block, forks' included; 0: it is not called */
     int restores;  /* 1: lh_session_restore, or lh_session_switch more than once, after a snapshot or a switch */
+    int bounded;   /* 1: calls beyond `more`, `block` and `restores` are refused; 0: memory grows with them */
     uint64_t seed; /* of the policy's random choices */
     const lh_kv_listener *listener; /* NULL: none */
     lh_forward *forward;            /* of several sessions, one call after the other, borrowed; NULL: its own */

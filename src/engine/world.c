@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/h5.h"
 #include "base/log.h"
@@ -14,6 +15,7 @@
 
 struct lh_world {
     lh_comm *comm;
+    pid_t process; /* that opened it */
 };
 
 static lh_status probe(const char *const *files)
@@ -51,9 +53,11 @@ lh_status lh_world_open(lh_world **out, const lh_world_options *given)
     lh_world *w = NULL;
     int rank = 0, size = 1;
     lh_comm_launched(&rank, &size);
+    LH_TRY(lh_check_given(out, "world"));
     lh_log_set_rank(rank, size);
     *out = NULL;
     LH_TRY(lh_calloc(&w, 1, sizeof *w));
+    w->process = getpid();
     *out = w;
     probed = probe(options->files); /* on every rank: a host, a container or a working folder may have its own copy */
     st = open_comm(&w->comm, options);
@@ -87,17 +91,18 @@ static const double ALONE_S = 5;
 
 int lh_world_close(lh_world *world, lh_status st)
 {
-    lh_comm *comm = lh_world_comm(world);
+    const int is_fork = world && world->process != getpid(); /* the ranks are the parent's: the child is alone */
+    lh_comm *comm = is_fork ? NULL : lh_world_comm(world);
     int alone = st != LH_OK && comm && lh_comm_size(comm) > 1 && !lh_comm_agreed(comm);
     if (st != LH_OK && st != LH_EINTERRUPTED) {
         if (alone)
             lh_log(LH_LOG_ERROR, 1, "rank %d on %s: %s", lh_comm_rank(comm), lh_comm_host(comm), lh_error_message());
         else
-            lh_log(LH_LOG_ERROR, !comm && lh_comm_failed_alone(ALONE_S), "%s", lh_error_message());
+            lh_log(LH_LOG_ERROR, is_fork || (!comm && lh_comm_failed_alone(ALONE_S)), "%s", lh_error_message());
         lh_debug("at %s", lh_error_trace());
     }
     if (alone) lh_comm_leave(comm, (int)st);
     lh_comm_close(comm);
-    lh_free(world);
+    if (!is_fork) lh_free(world);
     return (int)st;
 }

@@ -118,13 +118,14 @@ void lh_tokenizer_close(lh_tokenizer *tok)
 
 int64_t lh_tokenizer_vocab(const lh_tokenizer *tok)
 {
+    if (!tok) return 0;
     int64_t pieces = lh_bpe_vocab(tok->bpe), added = lh_added_vocab(tok->added);
     return pieces > added ? pieces : added;
 }
 
 int32_t lh_tokenizer_bos(const lh_tokenizer *tok)
 {
-    return tok->bos;
+    return tok ? tok->bos : -1;
 }
 
 int32_t lh_tokenizer_eos(const lh_tokenizer *tok)
@@ -134,12 +135,12 @@ int32_t lh_tokenizer_eos(const lh_tokenizer *tok)
 
 int lh_tokenizer_adds_bos(const lh_tokenizer *tok)
 {
-    return tok->adds_bos && tok->bos >= 0;
+    return tok && tok->adds_bos && tok->bos >= 0;
 }
 
 int lh_tokenizer_is_eos(const lh_tokenizer *tok, int32_t id)
 {
-    for (int64_t i = 0; i < tok->eos_n; i++)
+    for (int64_t i = 0; tok && i < tok->eos_n; i++)
         if (tok->eos[i] == id) return 1;
     return 0;
 }
@@ -259,5 +260,9 @@ done:
 
 lh_status lh_tokenizer_encode(const lh_tokenizer *tok, const char *text, int64_t bytes, lh_encode how, lh_tokens *out)
 {
+    LH_TRY(lh_check_given(tok, "tokenizer"));
+    LH_TRY(lh_check_given(out, "tokens"));
+    if (bytes < 0) LH_FAIL(LH_EUSAGE, "bytes is %lld, it must be 0 or more", (long long)bytes);
+    if (bytes) LH_TRY(lh_check_given(text, "text"));
     return lh_tokenizer_encode_slices(tok, &(lh_text_slice){text, bytes, how}, 1, out);
 }

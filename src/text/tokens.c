@@ -5,6 +5,7 @@
 
 lh_status lh_tokens_push(lh_tokens *tokens, int32_t id)
 {
+    LH_TRY(lh_check_given(tokens, "tokens"));
     if (tokens->n == tokens->cap) {
         int64_t cap = tokens->cap ? 2 * tokens->cap : 64;
         LH_TRY(lh_realloc(&tokens->ids, cap, sizeof *tokens->ids));
@@ -16,6 +17,7 @@ lh_status lh_tokens_push(lh_tokens *tokens, int32_t id)
 
 void lh_tokens_clear(lh_tokens *tokens)
 {
+    if (!tokens) return;
     lh_free(tokens->ids);
     *tokens = (lh_tokens){0};
 }

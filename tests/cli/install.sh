@@ -38,6 +38,10 @@ exported=$(nm -D --defined-only "$library" | awk '{print $3}' | sort -u)
 "$cmake" --build "$prefix/outside" >"$prefix/built" || fail "a project outside does not build: $(cat "$prefix/built")"
 export LD_LIBRARY_PATH=${library%/*}
 "$longhaul" import --random tiny -o "$prefix/tiny.h5" -q
+{
+    echo layer,head,weight
+    for layer in 0 1 2 3; do printf '%s,%s,%s\n' "$layer" 0 1 "$layer" 1 2; done
+} >"$prefix/heads.csv"
 (cd "$prefix" && "$tiny_folder" chatml && "$longhaul" import chatml -o chatml.h5 -q)
 prompt="A prompt that is longer than the budget of its policy: $(seq -s ' ' 60)"
 policy="ada-snapkv --budget 40"
@@ -63,7 +67,8 @@ for ranks in 1 2; do
     "${run[@]}" "$longhaul" generate "${later[@]}" --policy longhaul 2>/dev/null | cmp -s - "$prefix/said" &&
         fail "$ranks ranks: questions that come later have the other default"
     "${run[@]}" "$prefix/outside/later" "$prefix/tiny.h5" || fail "$ranks ranks: the defaults of sessions"
-    "${run[@]}" "$prefix/outside/mistakes" "$prefix/tiny.h5" || fail "$ranks ranks: mistakes of a program"
+    "${run[@]}" "$prefix/outside/mistakes" "$prefix/tiny.h5" "$prefix/heads.csv" || fail "$ranks ranks: mistakes of a program"
+    "${run[@]}" "$prefix/outside/threads" "$prefix/tiny.h5" || fail "$ranks ranks: threads and forks of a program"
     # a chat as in the program, and by default
     for mode in auto on off; do
         for text in "Who did it?" "<|im_start|>user
