@@ -113,7 +113,7 @@ typedef struct lh_engine_options {
 
 /* Collective. The world is closed after the engine. Fails on all ranks or on none. */
 lh_status lh_engine_open(lh_engine **out, lh_world *world, const lh_engine_options *options);
-void lh_engine_close(lh_engine *engine); /* NULL is fine */
+void lh_engine_close(lh_engine *engine); /* NULL is fine. With open sessions it ends when the last one is closed */
 
 /* ---- policy: which entries are kept ---- */
 

@@ -7,6 +7,7 @@
 #include "engine/generate.h"
 #include "engine/plan.h"
 #include "engine/prompt.h"
+#include "import/model_header.h"
 #include "policies/list.h"
 #include "policies/profile.h"
 
@@ -111,6 +112,26 @@ static lh_status check_lengths(const lh_session_start_options *o)
     return LH_OK;
 }
 
+/* Prompt and more in the positions of the model. */
+static lh_status check_positions(const lh_session_start_options *o, const lh_config *config)
+{
+    if (o->more > config->max_positions - o->prompt)
+        LH_FAIL(LH_EUSAGE,
+                "a prompt of %lld tokens and more, which is %lld, are longer than the %lld positions of the model",
+                (long long)o->prompt, (long long)o->more, (long long)config->max_positions);
+    return LH_OK;
+}
+
+static lh_status check_model_positions(const lh_session_start_options *o, const char *model)
+{
+    lh_model_header header = {0};
+    LH_TRY(lh_check_given(model, "model"));
+    lh_status st = lh_model_header_read(&header, model);
+    if (st == LH_OK) st = check_positions(o, &header.config);
+    lh_model_header_clear(&header);
+    return st;
+}
+
 lh_status lh_forecast_make(lh_forecast *out, const lh_engine_options *options, const lh_session_start_options *run)
 {
     lh_policy policy;
@@ -120,6 +141,8 @@ lh_status lh_forecast_make(lh_forecast *out, const lh_engine_options *options, c
     LH_TRY(lh_check_given(run, "run"));
     LH_TRY(check_lengths(run));
     const lh_engine_options engine = lh_engine_defaults(options);
+    LH_TRY(lh_engine_check(&engine));
+    LH_TRY(check_model_positions(run, engine.model));
     LH_TRY(policy_when(&policy, run->policy, run->asks_later));
     LH_TRY(lh_plan_make(&plan, &(lh_plan_request){.engine = &engine,
                                                   .policy = &policy,
@@ -297,13 +320,8 @@ done:
 static lh_status start(lh_session **out, lh_engine *engine, const lh_session_start_options *o)
 {
     lh_policy policy;
-    const int64_t positions = lh_engine_get(engine)->config->max_positions;
     LH_TRY(check_lengths(o));
-    if (o->more > positions - o->prompt)
-        LH_FAIL(LH_EUSAGE,
-                "a prompt of %lld tokens and more, which is %lld, are longer than the %lld positions of the "
-                "model",
-                (long long)o->prompt, (long long)o->more, (long long)positions);
+    LH_TRY(check_positions(o, lh_engine_get(engine)->config));
     LH_TRY(policy_when(&policy, o->policy, o->asks_later));
     LH_TRY(lh_session_open(out, engine,
                            &(lh_session_options){.policy = &policy,

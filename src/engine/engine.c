@@ -25,6 +25,7 @@ struct lh_engine {
     lh_threads *threads;
     lh_checkpoint *ck;
     lh_tokenizer *tokenizer;
+    int64_t users;           /* sessions, and the program until it closes the engine */
     pid_t process;           /* that opened it */
     pthread_mutex_t at_work; /* held by the thread that has entered, once for each time */
 };
@@ -254,6 +255,7 @@ static lh_status allocate(lh_engine **out)
 {
     pthread_mutexattr_t attr;
     LH_TRY(lh_calloc(out, 1, sizeof **out));
+    (*out)->users = 1;
     (*out)->process = getpid();
     pthread_mutexattr_init(&attr);
     pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
@@ -308,9 +310,19 @@ lh_status lh_engine_open(lh_engine **out, lh_world *world, const lh_engine_optio
     return lh_engine_open_on(out, lh_world_comm(world), &all);
 }
 
+void lh_engine_hold(lh_engine *e)
+{
+    e->users++;
+}
+
 void lh_engine_close(lh_engine *e)
 {
-    if (!e || lh_engine_is_forked(e)) return; /* the memory of a fork goes with its process */
+    if (e) lh_engine_release(e);
+}
+
+void lh_engine_release(lh_engine *e)
+{
+    if (lh_engine_is_forked(e) || --e->users > 0) return; /* the memory of a fork goes with its process */
     lh_model_close(e->view.model);
     lh_tokenizer_close(e->tokenizer);
     lh_checkpoint_close(e->ck);

@@ -33,6 +33,10 @@ enum { LH_RANKS_MAX = 1 << 20, LH_THREADS_MAX = 1024, LH_CHUNK_MAX = 1 << 16 };
 lh_status lh_engine_enter(lh_engine *engine);
 void lh_engine_leave(lh_engine *engine);
 
+/* A session uses the engine: lh_engine_close waits for the last lh_engine_release. */
+void lh_engine_hold(lh_engine *engine);
+void lh_engine_release(lh_engine *engine);
+
 /* 1: this process is a fork of the one that opened the engine. */
 int lh_engine_is_forked(const lh_engine *engine);
 

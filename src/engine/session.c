@@ -133,6 +133,7 @@ lh_status lh_session_open(lh_session **out, lh_engine *engine, const lh_session_
     const lh_exec *exec = lh_engine_get(engine)->exec;
     LH_TRY_DONE(lh_calloc(&s, 1, sizeof *s));
     s->engine = engine;
+    lh_engine_hold(engine);
     s->options = *options;
     s->policy = *options->policy;
     s->options.policy = &s->policy;
@@ -199,6 +200,7 @@ void lh_session_close(lh_session *s)
     lh_free(s->prompt_logits);
     lh_free(s->marked);
     lh_free(s->caches);
+    lh_engine_release(s->engine);
     lh_free(s);
 }
 

@@ -201,6 +201,24 @@ static void stop_prefill(lh_engine *engine)
     lh_session_close(s);
 }
 
+/* Two sessions of an engine that is closed before them. */
+static void close_engine_first(lh_world *world, const lh_engine_options *model)
+{
+    lh_engine *engine = NULL;
+    int32_t ids[PROMPT], id = -1;
+    for (int i = 0; i < PROMPT; i++) ids[i] = 3 + i;
+    right(lh_engine_open(&engine, world, model));
+    lh_session *s = start(engine, &(lh_session_start_options){.prompt = PROMPT, .more = 4}),
+               *other = start(engine, &(lh_session_start_options){.prompt = PROMPT, .more = 4});
+    lh_engine_close(engine);
+    if (!s || !other) return;
+    lh_session_close(other);
+    right(lh_session_prefill(s, ids, PROMPT, NULL));
+    right(lh_session_sample(s, NULL, 0, &id));
+    check(id >= 0, "no token of a session whose engine is closed");
+    lh_session_close(s);
+}
+
 /* ---- policies and tokenizers ---- */
 
 /* A policy with a file, and its session, which outlives it. */
@@ -299,6 +317,7 @@ int main(int argc, char **argv)
     mistake_sessions(engine);
     stop_prefill(engine);
     close_policy_first(engine, argv[2]);
+    close_engine_first(world, &options);
     mistake_policies();
     mistake_tokenizer(lh_engine_tokenizer(engine));
     mistake_engines(world, argv[1]);
