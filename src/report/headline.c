@@ -143,16 +143,19 @@ static lh_status put_title(const bout *b, lh_buf *out)
 /* No policy is ahead by any measure at any budget: the weakest thing that is true of all of them. */
 static lh_status put_no_winner(const contest *c, lh_buf *out)
 {
-    int unclear = 0, answered = 0, budgets = 0;
+    int found[LH_STANDINGS] = {0}, budgets = 0;
     for (int i = 0; i < c->n; i++)
         for (int64_t step = 0, b; (b = budget_at(&c->list[i], step)) >= 0; step++) {
-            const lh_standing standing = lh_ranking_judge(&c->list[i], b).standing;
-            unclear |= standing == LH_STANDING_UNCLEAR;
-            answered |= standing > LH_STANDING_UNANSWERED;
+            found[lh_ranking_judge(&c->list[i], b).standing] = 1;
             budgets |= step > 0;
         }
-    if (!answered) return lh_buf_puts(out, "The full cache answers none");
-    LH_TRY(lh_buf_printf(out, "No %sdifference between policies at ", unclear ? "clear " : ""));
+    const int chance = found[LH_STANDING_CHANCE], unclear = found[LH_STANDING_UNCLEAR];
+    const int alike = found[LH_STANDING_EQUAL] || found[LH_STANDING_LOSSLESS];
+    if (!chance && !unclear && !alike) return lh_buf_puts(out, "The full cache answers none");
+    LH_TRY(lh_buf_puts(out, chance && !unclear && !alike ? "No policy is better than random at "
+                            : chance                     ? "No policy is clearly the best at "
+                            : unclear                    ? "No clear difference between policies at "
+                                                         : "No difference between policies at "));
     if (budgets) return lh_buf_puts(out, "any budget");
     LH_TRY(lh_buf_puts(out, "a budget of "));
     return put_budget(&(bout){.of = c, .budget = c->list[0].quoted}, out);
@@ -190,6 +193,7 @@ static lh_status put_verdict(const bout *b, lh_buf *out)
     const lh_verdict *v = &b->verdict;
     const lh_ranking *k = ranking_of(b);
     static const char *const none[] = {[LH_STANDING_UNANSWERED] = ": the full cache answers none at ",
+                                       [LH_STANDING_CHANCE] = ": none is better than random at ",
                                        [LH_STANDING_EQUAL] = ": no difference at ",
                                        [LH_STANDING_LOSSLESS] = ": no loss at ",
                                        [LH_STANDING_UNCLEAR] = ": no clear difference at ",

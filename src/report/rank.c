@@ -141,6 +141,14 @@ static int is_unanswered(const lh_ranking *r, int64_t budget)
     return full >= 0 && is_of_answers(r->view.figure) && value_of(r, full, budget) == 0;
 }
 
+/* 1 if a random choice is no worse than the policy. */
+static int is_chance(const lh_ranking *r, int64_t policy, int64_t budget)
+{
+    const int64_t random = lh_ranking_reference(r, "random");
+    const double chance = random < 0 ? (double)NAN : value_of(r, random, budget);
+    return isfinite(chance) && !is_better(r, value_of(r, policy, budget), chance);
+}
+
 lh_verdict lh_ranking_judge(const lh_ranking *r, int64_t budget)
 {
     lh_verdict v = {.best = best_at(r, budget), .rival = -1};
@@ -155,6 +163,7 @@ lh_verdict lh_ranking_judge(const lh_ranking *r, int64_t budget)
         if (v.rival >= 0 && (standing > v.standing || (standing == v.standing && !nearer))) continue;
         v = (lh_verdict){standing, v.best, s, lead};
     }
+    if (v.standing == LH_STANDING_AHEAD && is_chance(r, v.best, budget)) v.standing = LH_STANDING_CHANCE;
     if (v.rival >= 0 && is_unanswered(r, budget)) v.standing = LH_STANDING_UNANSWERED;
     return v;
 }

@@ -26,10 +26,12 @@ typedef enum lh_standing {
     LH_STANDING_NONE,       /* no policy has a value */
     LH_STANDING_ALONE,      /* one has */
     LH_STANDING_UNANSWERED, /* the full cache answers nothing, so that nothing could be lost */
+    LH_STANDING_CHANCE,     /* the policy `random` is as good as the best one */
     LH_STANDING_EQUAL,      /* another policy has the same value, to the three digits that are shown */
     LH_STANDING_LOSSLESS,   /* another one is no worse than the full cache either: nobody loses anything */
     LH_STANDING_UNCLEAR,    /* another one is no worse by the interval of the paired differences, or has no interval */
-    LH_STANDING_AHEAD       /* one is better than all others */
+    LH_STANDING_AHEAD,      /* one is better than all others */
+    LH_STANDINGS
 } lh_standing;
 
 typedef struct lh_verdict {

@@ -180,20 +180,22 @@ START_TEST(test_a_ranking_leaves_references_out)
     lh_ranking r;
     const lh_samples none = {0};
     static const char *const three[] = {"a", "random", "b"};
-    static const float values[] = {1, 3, 0, 0, 2, 4};
+    static const float values[] = {1, 3, 0, 0, 2, 4}, worse[] = {1, 3, 0, 9, 2, 4};
     lh_figure figure = small;
     figure.dim_count = 2;
     figure.dims[0] = (lh_figure_dim){.name = "policy", .count = 3, .labels = three};
-    figure.values = values;
+    figure.values = worse;
     ck_assert(lh_can_rank(&figure));
     OK(lh_ranking_init(&r, &figure, &none));
     ck_assert_int_eq(r.quoted, 1); /* 10% */
-    ck_assert(r.order[0] == 1 && r.order[1] == 0 && r.order[2] == 2);
+    ck_assert(r.order[0] == 0 && r.order[1] == 2 && r.order[2] == 1);
     const lh_verdict v = lh_ranking_judge(&r, 1);
     ck_assert(v.standing == LH_STANDING_AHEAD && v.best == 0 && v.rival == 2);
     ck_assert(lh_ranking_leads(&r, 0, 1) && !lh_ranking_leads(&r, 1, 1) && !lh_ranking_leads(&r, 2, 1));
     ck_assert_int_eq(lh_ranking_reference(&r, "random"), 1);
     ck_assert_int_eq(lh_ranking_reference(&r, "oracle"), -1);
+    figure.values = values; /* nobody wins whom a random choice beats */
+    ck_assert_int_eq(lh_ranking_judge(&r, 1).standing, LH_STANDING_CHANCE);
     lh_ranking_clear(&r);
     OK(lh_ranking_init(&r, &small, &none)); /* one policy and a reference */
     ck_assert_int_eq(lh_ranking_judge(&r, 1).standing, LH_STANDING_ALONE);
