@@ -10,6 +10,7 @@
 #include "base/temporary.h"
 #include "gguf_maker.h"
 #include "import/tokenizer_source.h"
+#include "import/vocab_gguf_pre.h"
 #include "suite.h"
 #include "text/tiny_tokenizers.h"
 
@@ -325,6 +326,27 @@ START_TEST(test_a_byte_level_vocabulary_of_a_gguf)
 }
 END_TEST
 
+/* Each cuts a text of letters, digits and signs as its expressions say; nothing of it is lost. */
+START_TEST(test_every_pre_tokenizer_of_a_gguf_reads_text)
+{
+    lh_buf names = {0};
+    int64_t n = 0;
+    char *rest = NULL;
+    ck_assert_int_eq(lh_vocab_pre_names(&names), LH_OK);
+    for (char *name = strtok_r(names.data, " ", &rest); name; name = strtok_r(NULL, " ", &rest), n++) {
+        lh_tokenizer *tok = NULL;
+        lh_buf b = {0};
+        byte_level_gguf(&b, name);
+        ck_assert_msg(open_gguf(&tok, &b) == LH_OK, "%s: %s", name, lh_error_message());
+        tt_check(tok, "a1a", LH_ENCODE_PLAIN, "0 3 0");
+        lh_tokenizer_close(tok);
+        lh_buf_clear(&b);
+    }
+    ck_assert_int_ge(n, 70);
+    lh_buf_clear(&names);
+}
+END_TEST
+
 START_TEST(test_an_unknown_pre_tokenizer_of_a_gguf_is_named)
 {
     lh_tokenizer *tok = NULL;
@@ -363,5 +385,6 @@ int main(void)
             test_a_folder_without_tokenizer_gives_nothing, test_what_import_stores_is_the_same_tokenizer,
             test_added_tokens_that_companions_name_are_added, test_damaged_companions_are_refused_by_name,
             test_scores_of_a_gguf_decide_what_is_merged, test_a_byte_level_vocabulary_of_a_gguf,
-            test_an_unknown_pre_tokenizer_of_a_gguf_is_named, test_lists_of_a_gguf_must_be_of_one_length, NULL});
+            test_every_pre_tokenizer_of_a_gguf_reads_text, test_an_unknown_pre_tokenizer_of_a_gguf_is_named,
+            test_lists_of_a_gguf_must_be_of_one_length, NULL});
 }
