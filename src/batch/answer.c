@@ -41,16 +41,11 @@ static json_t *bytes_name(const lh_batch_likely *token)
     return name;
 }
 
-/* An id that adds no bytes, of a model without a tokenizer or of the padding of a vocabulary. */
-static json_t *id_name(const lh_batch_likely *token)
-{
-    return json_sprintf("token_id:%d", (int)token->id);
-}
-
-/* In a completion tokens are names. */
+/* In a completion tokens are names. An id may have no text: of a model without a tokenizer, of the padding of a
+ * vocabulary. */
 static json_t *token_name(const lh_batch_likely *token)
 {
-    if (token->bytes == 0) return id_name(token);
+    if (token->bytes == 0) return json_sprintf("token_id:%d", (int)token->id);
     const int is_text = lh_utf8_valid(token->text, token->bytes) && !memchr(token->text, '\0', (size_t)token->bytes);
     return is_text ? json_stringn(token->text, (size_t)token->bytes) : bytes_name(token);
 }
@@ -88,11 +83,10 @@ static json_t *completion_logprobs(const lh_batch_answer *a)
 
 static json_t *likely_json(const lh_batch_likely *token)
 {
-    json_t *bytes = token->bytes ? json_array() : json_null();
+    json_t *bytes = json_array();
     for (int64_t i = 0; i < token->bytes; i++)
         json_array_append_new(bytes, json_integer((unsigned char)token->text[i]));
-    return json_pack("{s:o, s:f, s:o}", "token",
-                     token->bytes ? lh_json_text(token->text, token->bytes) : id_name(token), "logprob",
+    return json_pack("{s:o, s:f, s:o}", "token", lh_json_text(token->text, token->bytes), "logprob",
                      finite_logprob(token->logprob), "bytes", bytes);
 }
 

@@ -249,8 +249,10 @@ static lh_status name_tokens(const lh_batch_work *w, lh_finish_reason finish, na
     LH_TRY(lh_calloc(&t->starts, t->n * each + 1, sizeof *t->starts));
     LH_TRY(lh_calloc(&t->offsets, t->n, sizeof *t->offsets));
     if (tok) LH_TRY(lh_detokenizer_offsets(&w->answer_text.decoder, w->answer.ids, t->n, t->offsets));
+    int begins = !w->answer_text.decoder.continues; /* until there is text, whose first blank a tokenizer may strip */
     for (int64_t k = 0; k < t->n * each; k++) {
-        if (tok) LH_TRY(lh_tokenizer_bytes(tok, seen[k].id, &t->texts));
+        if (k && k % each == 0) begins &= !tok || lh_tokenizer_is_special(tok, seen[k - each].id);
+        if (tok) LH_TRY((begins ? lh_tokenizer_first_bytes : lh_tokenizer_bytes)(tok, seen[k].id, &t->texts));
         t->starts[k + 1] = t->texts.bytes;
     }
     for (int64_t k = 0; k < t->n * each; k++)

@@ -45,9 +45,10 @@ lh_status lh_tokenizer_encode_slices(const lh_tokenizer *tok, const lh_text_slic
  * Unknown ids give nothing. */
 lh_status lh_tokenizer_decode(const lh_tokenizer *tok, const int32_t *ids, int64_t n, lh_buf *out);
 
-/* Append the bytes that a token adds to a text: of a special token its text, of a part of a character the bytes, which
- * are not UTF-8. Unknown ids give nothing. */
+/* Append the bytes that a token adds to a text, or to one that begins with it: of a special token its text, of a part
+ * of a character the bytes, which are not UTF-8. Unknown ids give nothing. */
 lh_status lh_tokenizer_bytes(const lh_tokenizer *tok, int32_t id, lh_buf *out);
+lh_status lh_tokenizer_first_bytes(const lh_tokenizer *tok, int32_t id, lh_buf *out);
 
 int lh_tokenizer_has_text(const lh_tokenizer *tok, const lh_tokens *ids); /* 1 if an id is no special token */
 

@@ -1,6 +1,6 @@
-/* tokenizer_meta_missing.c - added tokens that a tokenizer.json lacks and the files beside it name, as those of fine-tuned
- * models do. transformers adds them when it loads the folder; without them the marks of a chat are spelt letter by
- * letter. Follows PreTrainedTokenizerFast and from_pretrained of transformers. */
+/* tokenizer_meta_missing.c - added tokens that a tokenizer.json lacks and the files beside it name, as those of
+ * fine-tuned models do. transformers adds them when it loads the folder; without them the marks of a chat are spelt
+ * letter by letter. Follows PreTrainedTokenizerFast and from_pretrained of transformers. */
 #include <stdlib.h>
 #include <string.h>
 

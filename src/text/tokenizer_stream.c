@@ -45,6 +45,11 @@ lh_status lh_tokenizer_bytes(const lh_tokenizer *tok, int32_t id, lh_buf *out)
     return decode(tok, LH_DECODING_CONTINUES | LH_DECODING_BYTES, &id, 1, out);
 }
 
+lh_status lh_tokenizer_first_bytes(const lh_tokenizer *tok, int32_t id, lh_buf *out)
+{
+    return decode(tok, LH_DECODING_BYTES, &id, 1, out);
+}
+
 int lh_tokenizer_has_text(const lh_tokenizer *tok, const lh_tokens *ids)
 {
     for (int64_t i = 0; i < ids->n; i++)

@@ -74,6 +74,7 @@ static void write_sentence_model(void)
 {
     lh_buf json = {0};
     program_result r = {0};
+    program_run(&r, 1, "--version > v && rm -rf pieces pieces.h5");
     tiny_write("pieces");
     OK(lh_buf_puts(&json,
                    "{\"added_tokens\": [{\"id\": 256, \"content\": \"<s>\", \"special\": true}, {\"id\": 257, "
@@ -138,6 +139,49 @@ static void check_offsets(const json_t *choice)
     ck_assert_int_gt(seen, 2);
 }
 
+/* Also of the first one, whose blank is no part of the content. */
+START_TEST(test_the_bytes_of_the_tokens_of_a_chat_are_its_content)
+{
+    int words = 0;
+    program_result r = {0};
+    write_sentence_model();
+    program_file("chat.jinja", "{% for m in messages %}{{ m.content }}{% endfor %}");
+    program_run(
+        &r, 1,
+        "--version > v && for i in 1 2 3 4 5 6 7 8; do echo '{\"custom_id\": \"'$i'\", \"method\": \"POST\", \"url\": "
+        "\"/v1/chat/completions\", \"body\": {\"messages\": [{\"role\": \"user\", \"content\": \"abc\"}], "
+        "\"max_tokens\": 2, "
+        "\"temperature\": 2, \"seed\": '$i', \"logprobs\": true, \"top_logprobs\": 2}}'; done > chats.jsonl "
+        "&& " LONGHAUL " batch -m pieces.h5 --chat-template chat.jinja -q -i chats.jsonl -o chats.out && " LONGHAUL
+        " merge chats.out -o - -q");
+    program_exits(&r, 0);
+    char *rest = NULL;
+    for (char *at = strtok_r(r.out.data, "\n", &rest); at; at = strtok_r(NULL, "\n", &rest)) {
+        json_t *line = json_loads(at, 0, NULL), *token, *byte;
+        const json_t *body = json_object_get(json_object_get(line, "response"), "body");
+        const json_t *choice = json_array_get(json_object_get(body, "choices"), 0);
+        const char *content = json_string_value(json_object_get(json_object_get(choice, "message"), "content"));
+        lh_buf bytes = {0};
+        size_t i, k;
+        OK(lh_buf_puts(&bytes, ""));
+        json_array_foreach(json_object_get(json_object_get(choice, "logprobs"), "content"), i, token)
+        {
+            json_array_foreach(json_object_get(token, "bytes"), k, byte)
+            {
+                const char c = (char)json_integer_value(byte);
+                OK(lh_buf_append(&bytes, &c, 1));
+            }
+        }
+        if (lh_utf8_valid(bytes.data, bytes.bytes)) ck_assert_str_eq(bytes.data, content);
+        words += *content == 'w';
+        lh_buf_clear(&bytes);
+        json_decref(line);
+    }
+    ck_assert_int_gt(words, 1);
+    program_clear(&r);
+}
+END_TEST
+
 START_TEST(test_a_completion_goes_on_where_its_prompt_ends)
 {
     program_result r = {0};
@@ -175,7 +219,8 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {test_status_shows_how_far_a_batch_is, test_merge_joins_outputs,
-                                  test_a_completion_goes_on_where_its_prompt_ends, NULL};
+                                  test_a_completion_goes_on_where_its_prompt_ends,
+                                  test_the_bytes_of_the_tokens_of_a_chat_are_its_content, NULL};
     program_enter();
     const int failed = suite_run("cli batch", tests);
     program_leave();
