@@ -84,9 +84,7 @@ static const lh_option engine_rows[] = {
      .arg = "N",
      .def = "0",
      .max = LH_THREADS_MAX,
-     .help =
-         "Threads per rank. 0: the machine's cores, or the CPU quota of a container, divided among its ranks, and at "
-         "most OMP_NUM_THREADS. 'longhaul info' shows the number and its source."},
+     .help = "Threads per rank. 0: its share of the machine's cores or CPU quota, at most OMP_NUM_THREADS."},
     {.type = LH_OPT_FLAG,
      .name = "deterministic",
      FIELD(deterministic),
