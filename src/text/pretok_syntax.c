@@ -26,6 +26,7 @@ typedef struct translation {
     int64_t groups[GROUPS_MAX]; /* where open groups begin */
     int64_t branch[GROUPS_MAX]; /* where their last branches begin, after options */
     int depth, classes;
+    int caseless[GROUPS_MAX]; /* true under (?i) */
 } translation;
 
 static lh_status refuse(const translation *t, const char *what, int bytes, const char *why)
@@ -220,6 +221,17 @@ static lh_status end_operand(const translation *t, operand *o, int negated, lh_b
 
 static lh_status read_class(translation *t, lh_buf *out);
 
+/* 1 for a property of one case: \p{Lu}. */
+static int names_case(const char *at)
+{
+    static const char *const names[] = {"Lu}", "Ll}", "Lt}", "Uppercase}", "Lowercase}"};
+    if ((at[1] | 32) != 'p' || at[2] != '{') return 0;
+    at += 3 + (at[3] == '^');
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strncmp(at, names[i], strlen(names[i])) == 0) return 1;
+    return 0;
+}
+
 static lh_status read_class_escape(translation *t, operand *o)
 {
     const char c = t->at[1];
@@ -230,6 +242,8 @@ static lh_status read_class_escape(translation *t, operand *o)
         t->at += 2;
         return is->negated ? add_other(o, "[^", is->in_class, "]") : lh_buf_puts(&o->members, is->in_class);
     }
+    if (t->caseless[t->depth] && names_case(t->at))
+        return refuse(t, t->at, 6, "under (?i) a class has the other case, too, which PCRE2 leaves out");
     if (c == 'p' || c == 'P') return read_property(t, &o->members);
     o->ends_with_set = 0;
     LH_TRY(read_character(t, &o->members, &read));
@@ -321,12 +335,19 @@ static lh_status read_options(translation *t)
 {
     const char *at = t->at + 2;
     LH_TRY(lh_buf_puts(t->out, "(?"));
-    for (; *at == 'i' || *at == 'm' || *at == '-'; at++) LH_TRY(lh_buf_append(t->out, *at == 'm' ? "s" : at, 1));
+    for (int on = 1; *at == 'i' || *at == 'm' || *at == '-'; at++) {
+        if (*at == '-') on = 0;
+        if (*at == 'i') t->caseless[t->depth] = on;
+        LH_TRY(lh_buf_append(t->out, *at == 'm' ? "s" : at, 1));
+    }
     if (*at != ':' && *at != ')') return refuse(t, t->at, (int)(at + 1 - t->at), "groups have no such options");
     if (*at == ')' && t->groups[t->depth] != t->branch[t->depth - 1])
         return refuse(t, t->at, (int)(at + 1 - t->at), "options stand at the beginning of a branch");
     LH_TRY(lh_buf_append(t->out, at, 1));
-    t->depth -= *at == ')';
+    if (*at == ')') { /* no group: for the rest of the one around it */
+        t->caseless[t->depth - 1] = t->caseless[t->depth];
+        t->depth--;
+    }
     t->branch[t->depth] = t->out->bytes;
     t->at = at + 1;
     return LH_OK;
@@ -344,6 +365,7 @@ static lh_status open_group(translation *t)
     if (bytes == 1 && t->at[1] == '?' && t->at[2] == '<') /* a name */
         bytes = strcspn(t->at, ">") + 1;
     t->groups[++t->depth] = start;
+    t->caseless[t->depth] = t->caseless[t->depth - 1];
     t->atom = -1;
     if (bytes == 1 && t->at[1] == '?') return read_options(t);
     LH_TRY(lh_buf_append(t->out, t->at, (int64_t)bytes));

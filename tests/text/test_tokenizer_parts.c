@@ -309,6 +309,7 @@ START_TEST(test_expressions_mean_what_they_mean_to_oniguruma)
         {"a{2}?", "aaaab", "aa|aa|b"},
         {"a{,2}b", "aaab", "a|aab"},
         {"(?m:a.)", "a\na", "a\n|a"},
+        {"(?i:a(?-i:[\\p{Lu}]))|(?i:\\p{Lu})", "aBAbc", "aB|A|bc"},
         {"(?i)ab|c", "ABxC", "AB|x|C"},
         {"\\v", "a\vb\nc", "a|\v|b\nc"},
         {"\\u0061\\x{62}", "xabx", "x|ab|x"},
@@ -333,13 +334,28 @@ START_TEST(test_what_is_not_understood_of_an_expression_is_named)
 {
     static const struct {
         const char *regex, *named;
-    } rows[] = {{"\\X", "'\\X'"},         {"a\\G", "'\\G'"},         {"\\pL", "'\\pL'"},
-                {"\\p{L&}", "'\\p{L&}'"}, {"\\p{Letter}", "Letter"}, {"[[:alpha:]]", "'[:alpha:"},
-                {"[a-\\d]", "'-\\'"},     {"[\\d-z]", "'-z'"},       {"[a&&]", "without char"},
-                {"[[a]", "does not end"}, {"(?s:.)", "'(?s'"},       {"(?x:a)", "'(?x'"},
-                {"x(?i)a|b", "'(?i)'"},   {"(?P<n>a)", "'(?P'"},     {"(?~a)", "'(?~'"},
-                {"\\xE4", "'\\xE4'"},     {"\\Qa\\E", "'\\Q'"},      {"a)", "')'"},
-                {"(a", "missing"},        {"\\cA", "'\\c'"}};
+    } rows[] = {{"(?i:[\\p{Lu}])", "'\\p{Lu}'"},
+                {"(?i)a|([\\P{^Ll}])", "'\\P{^Ll"},
+                {"\\X", "'\\X'"},
+                {"a\\G", "'\\G'"},
+                {"\\pL", "'\\pL'"},
+                {"\\p{L&}", "'\\p{L&}'"},
+                {"\\p{Letter}", "Letter"},
+                {"[[:alpha:]]", "'[:alpha:"},
+                {"[a-\\d]", "'-\\'"},
+                {"[\\d-z]", "'-z'"},
+                {"[a&&]", "without char"},
+                {"[[a]", "does not end"},
+                {"(?s:.)", "'(?s'"},
+                {"(?x:a)", "'(?x'"},
+                {"x(?i)a|b", "'(?i)'"},
+                {"(?P<n>a)", "'(?P'"},
+                {"(?~a)", "'(?~'"},
+                {"\\xE4", "'\\xE4'"},
+                {"\\Qa\\E", "'\\Q'"},
+                {"a)", "')'"},
+                {"(a", "missing"},
+                {"\\cA", "'\\c'"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         lh_words words = {0};
         ck_assert_msg(split_by(rows[i].regex, "a", 1, &words) == LH_EINPUT, "%s", rows[i].regex);
