@@ -44,8 +44,9 @@ static const lh_option file_rows[] = {
     {.type = LH_OPT_FLAG,
      .name = "logprobs",
      FIELD(logprobs),
-     .help = "Add the log-probability of every generated token to --json: natural logarithms, of the model itself, "
-             "before temperature and penalty."},
+     .help =
+         "Add the log-probability of every generated token to --json. Natural logarithms of the model itself, before "
+         "temperature and penalty."},
     {.type = LH_OPT_STR,
      .name = "save-cache",
      FIELD(save_cache),
