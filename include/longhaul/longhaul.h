@@ -188,7 +188,9 @@ typedef struct lh_completion_options {
 } lh_completion_options;
 
 typedef struct lh_completion_answer {
-    char *text; /* UTF-8, NUL-terminated, without special tokens */
+    /* UTF-8, NUL-terminated, without special tokens. Without a chat format it continues the text of the prompt, and may
+     * begin with a blank. */
+    char *text;
     int32_t *ids;
     int64_t tokens; /* in ids */
     lh_finish_reason finish;
