@@ -12,7 +12,7 @@
 static json_t *spec_of(const char *text)
 {
     char *json = tt_json(text);
-    json_t *spec = json_loads(json, 0, NULL);
+    json_t *spec = json_loads(json, JSON_DECODE_ANY, NULL);
     ck_assert_msg(spec != NULL, "%s", text);
     lh_free(json);
     return spec;
@@ -182,6 +182,48 @@ static json_t *nested(const char *list, const char *part, int n, int depth)
     for (int i = 0; i < depth; i++) spec = json_pack("{s:s, s:[o]}", "type", "Sequence", list, spec);
     return spec;
 }
+
+/* Pieces that follow other text keep what is stripped at the start of one; bytes of a character stay bytes. */
+START_TEST(test_decoders_know_where_pieces_stand)
+{
+#define STRIPS                                                                                              \
+    "{'type': 'Sequence', 'decoders': [{'type': 'Replace', 'pattern': {'String': '▁'}, 'content': ' '}, " \
+    "{'type': 'ByteFallback'}, {'type': 'Fuse'}, {'type': 'Strip', 'content': ' ', 'start': 1, 'stop': 0}]}"
+    static const struct {
+        const char *spec, *piece, *text, *later, *bytes;
+    } rows[] = {
+        {STRIPS, "▁▁a", " a", "  a", "  a"},
+        {STRIPS, "<0xF0>", "\xEF\xBF\xBD", "\xEF\xBF\xBD", "\xF0"},
+        {"{'type': 'Metaspace'}", "▁a", "a", " a", " a"},
+        {"{'type': 'Metaspace', 'prepend_scheme': 'never'}", "▁a", " a", " a", " a"},
+        {"{'type': 'ByteLevel'}", "Ġa", " a", " a", " a"},
+        {"{'type': 'ByteLevel'}", "ð", "\xEF\xBF\xBD", "\xEF\xBF\xBD", "\xF0"},
+        {"{'type': 'Strip', 'content': 'x', 'start': 1, 'stop': 0}", "xa", "a", "a", "a"}, /* of every piece */
+        {"null", "a", "a", " a", " a"},                                                    /* joined by spaces */
+    };
+    static const lh_decoding how[] = {LH_DECODING_TEXT, LH_DECODING_CONTINUES,
+                                      LH_DECODING_CONTINUES | LH_DECODING_BYTES};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        json_t *spec = spec_of(rows[i].spec);
+        lh_decoder *decoder = NULL;
+        ck_assert_msg(lh_decoder_parse(&decoder, "test", spec) == LH_OK, "%s", lh_error_message());
+        for (int k = 0; k < 3; k++) {
+            const char *want = k == 0 ? rows[i].text : k == 1 ? rows[i].later : rows[i].bytes;
+            lh_words pieces = {0}, spare = {0};
+            lh_decoder_work work = {.how = how[k]};
+            ck_assert_int_eq(lh_matcher_open(&work.matcher, 0), LH_OK);
+            lh_words_add(&pieces, rows[i].piece, (int64_t)strlen(rows[i].piece));
+            ck_assert_int_eq(lh_decoder_run(decoder, &work, &pieces, &spare), LH_OK);
+            ck_assert_msg(strcmp(pieces.text.data, want) == 0, "%s %d: wanted '%s', got '%s'", rows[i].spec, k, want,
+                          pieces.text.data);
+            lh_words_clear(&pieces), lh_words_clear(&spare);
+            lh_matcher_close(work.matcher);
+        }
+        lh_decoder_free(decoder);
+        json_decref(spec);
+    }
+}
+END_TEST
 
 START_TEST(test_sequences_have_an_end)
 {
@@ -431,11 +473,12 @@ END_TEST
 
 int main(void)
 {
-    return suite_run(
-        "tokenizer parts",
-        (const TTest *const[]){
-            test_pre_tokenizers, test_normalizers, test_decoders, test_sequences_have_an_end,
-            test_a_text_has_one_budget_of_steps_and_memory, test_verbs_and_back_references_are_refused,
-            test_expressions_mean_what_they_mean_to_oniguruma, test_what_is_not_understood_of_an_expression_is_named,
-            test_words_of_any_length_are_found_whole, test_utf8_reads_what_it_writes_and_nothing_else, NULL});
+    return suite_run("tokenizer parts",
+                     (const TTest *const[]){
+                         test_pre_tokenizers, test_normalizers, test_decoders_know_where_pieces_stand, test_decoders,
+                         test_sequences_have_an_end, test_a_text_has_one_budget_of_steps_and_memory,
+                         test_verbs_and_back_references_are_refused, test_expressions_mean_what_they_mean_to_oniguruma,
+                         test_what_is_not_understood_of_an_expression_is_named,
+                         test_words_of_any_length_are_found_whole, test_utf8_reads_what_it_writes_and_nothing_else,
+                         NULL});
 }
