@@ -179,7 +179,8 @@ START_TEST(test_records_that_cannot_be_asked_are_refused)
                   "\"all_classes\" must be a list of texts"},
                  {"{\"dataset\": \"qmsum\", \"context\": \"c\\u0000d\"}", "\"context\" holds a zero byte"},
                  {"{\"dataset\": \"vcsum\"}", "has no record"},
-                 {"[1]", "\"dataset\""},
+                 {"1", "\"dataset\""},
+                 {"[1]", "'bad.jsonl' is a JSON array, not JSON Lines"},
                  {"", "has no record"}};
     int wanted[LH_LONGBENCH_SETS];
     for (int s = 0; s < LH_LONGBENCH_SETS; s++) wanted[s] = 1;

@@ -329,7 +329,7 @@ START_TEST(test_values_that_are_none_are_refused)
         const char *words;
     } cases[] = {
         {{.policy = "snapkw", .budget = "64"}, "did you mean 'snapkv'?"},
-        {{.policy = "zzzzzz", .budget = "64"}, "'--policy help' lists"},
+        {{.policy = "zzzzzz", .budget = "64"}, "'longhaul generate --policy help' lists"},
         {{.policy = "snapkv", .budget = "0"}, "from 1 on"},
         {{.policy = "snapkv", .budget = "0%"}, "above 0%"},
         {{.policy = "snapkv", .budget = "101%"}, "100%"},
