@@ -168,17 +168,15 @@ done:
     return st;
 }
 
-/* The ids of a text. With --bos as `generate` makes a prompt of it: after the begin-of-sequence token, if the tokenizer
- * adds one and the text does not begin with it. */
+/* The ids of a text; with --bos those of a prompt of `generate`. */
 static lh_status encode_text(const run *r, const char *text, int64_t bytes, lh_tokens *ids)
 {
-    const int32_t bos = lh_tokenizer_bos(r->tok);
-    LH_TRY(lh_tokenizer_encode(r->tok, text, bytes, LH_ENCODE_SPECIAL, ids));
-    if (!r->v->bos || !lh_tokenizer_adds_bos(r->tok) || (ids->n && ids->ids[0] == bos)) return LH_OK;
-    LH_TRY(lh_tokens_push(ids, bos));
-    memmove(ids->ids + 1, ids->ids, (size_t)(ids->n - 1) * sizeof *ids->ids);
-    ids->ids[0] = bos;
-    return LH_OK;
+    lh_tokens *none = NULL;
+    if (!r->v->bos) return lh_tokenizer_encode(r->tok, text, bytes, LH_ENCODE_SPECIAL, ids);
+    const lh_status st =
+        lh_prompt_encode(r->tok, &(lh_prompt_text){.text = text, .bytes = bytes, .special = 1}, ids, &none);
+    lh_free(none);
+    return st;
 }
 
 static lh_status encode_one(const run *r, const lh_buf *in)

@@ -33,7 +33,7 @@ static int stands_alone(const lh_prompt_text *in)
 lh_status lh_prompt_auto_format(const lh_tokenizer *tok, const lh_prompt_text *in, const lh_chat_format **out)
 {
     const int needed = in->system || in->messages;
-    int rendered = 0;
+    lh_chat_form form = LH_CHAT_NO_TURN;
     *out = NULL;
     if (!needed && !(tok && lh_tokenizer_chat_format(tok))) return LH_OK;
     if (lh_prompt_format(tok, in, out) != LH_OK) {
@@ -43,8 +43,11 @@ lh_status lh_prompt_auto_format(const lh_tokenizer *tok, const lh_prompt_text *i
         lh_error_clear();
         return LH_OK;
     }
-    if (!needed && tok && stands_alone(in)) LH_TRY(lh_chat_is_rendered(*out, tok, in->text, in->bytes, &rendered));
-    if (!rendered) return LH_OK;
+    if (!needed && tok && stands_alone(in)) LH_TRY(lh_chat_form_of(*out, tok, in->text, in->bytes, &form));
+    if (form == LH_CHAT_TURNS)
+        lh_warn("the prompt begins with a turn of the chat format and does not end where an answer begins: it is put "
+                "into a user's turn ('--chat=off' takes it as rendered)");
+    if (form != LH_CHAT_RENDERED) return LH_OK;
     lh_warn(
         "chat: off, the prompt begins and ends as the chat format does: it is taken as rendered already ('--chat=on' "
         "puts it in a user's turn)");
@@ -222,7 +225,7 @@ lh_status lh_prompt_encode(const lh_tokenizer *tok, const lh_prompt_text *in, lh
         LH_FAIL_DONE(LH_EUSAGE, "after a loaded cache a chat takes a prompt or questions: give one of them");
     if (in->after_cache && in->chat && !in->bytes && !in->question_count && !in->after_answer)
         LH_FAIL_DONE(LH_EUSAGE, "the chat of the loaded cache waits for the user: give '--question', or '--chat=off'");
-    if (memchr(in->text, '\0', (size_t)in->bytes) && in->chat)
+    if (in->chat && memchr(in->text, '\0', (size_t)in->bytes))
         LH_FAIL_DONE(LH_EINPUT, "the prompt holds a zero byte: it is not text");
     if (prompt) LH_TRY_DONE(encode_text(tok, in, prompt));
     for (int64_t i = 0; i < in->question_count; i++) {

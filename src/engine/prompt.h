@@ -36,8 +36,8 @@ lh_status lh_prompt_format(const lh_tokenizer *tok, const lh_prompt_text *in, co
 
 /* The chat format of a text if nothing says whether it has one; lh_chat_close unless it was given. NULL where the model
  * has none; where its template cannot be read; and where a prompt that stands alone has been rendered in the format: it
- * begins with a turn and ends where an answer begins. Warnings say the latter two. LH_EUSAGE if a system message or
- * messages need a format. */
+ * begins with a turn and ends where an answer begins. Warnings say the latter two, and where a prompt begins with a
+ * turn and ends otherwise. LH_EUSAGE if a system message or messages need a format. */
 lh_status lh_prompt_auto_format(const lh_tokenizer *tok, const lh_prompt_text *in, const lh_chat_format **out);
 
 /* *prompt: ids of the text, with a begin-of-sequence token if the tokenizer adds one and the text does not begin with

@@ -44,9 +44,14 @@ lh_status lh_chat_after_answer(const lh_chat_format *format, const char *eos, lh
 /* *id: the special token that ends the model's turn, by what the format writes after an answer; -1: none. */
 lh_status lh_chat_end(const lh_tokenizer *tok, const lh_buf *after_answer, int32_t *id);
 
-/* *out: true if the format has rendered the text already: it begins with the opening of a turn, after the text of the
- * first token at most, and ends with the beginning of an answer. White space at the ends does not count. */
-lh_status lh_chat_is_rendered(const lh_chat_format *format, const lh_tokenizer *tok, const char *text, int64_t bytes,
-                              int *out);
+/* What a text is to a format. White space at its ends does not count. */
+typedef enum lh_chat_form {
+    LH_CHAT_NO_TURN,  /* it begins otherwise than a turn */
+    LH_CHAT_TURNS,    /* it begins with the opening of a turn, after the text of the first token at most */
+    LH_CHAT_RENDERED, /* ... and ends with the beginning of an answer: the format has rendered it already */
+} lh_chat_form;
+
+lh_status lh_chat_form_of(const lh_chat_format *format, const lh_tokenizer *tok, const char *text, int64_t bytes,
+                          lh_chat_form *out);
 
 #endif

@@ -96,7 +96,7 @@ lh_status lh_chat_end(const lh_tokenizer *tok, const lh_buf *after_answer, int32
     return st;
 }
 
-/* ---- is a text rendered already? ---- */
+/* ---- the form of a text ---- */
 
 typedef struct marks {
     lh_chat_text plain, asks, system, answered, asked_again; /* short conversations */
@@ -162,22 +162,22 @@ static slice answer_opening(const marks *m)
     return (slice){asks.at + plain.bytes, asks.bytes - plain.bytes};
 }
 
-lh_status lh_chat_is_rendered(const lh_chat_format *format, const lh_tokenizer *tok, const char *text, int64_t bytes,
-                              int *out)
+lh_status lh_chat_form_of(const lh_chat_format *format, const lh_tokenizer *tok, const char *text, int64_t bytes,
+                          lh_chat_form *out)
 {
     lh_status st = LH_OK;
     marks m = {0};
-    *out = 0;
+    *out = LH_CHAT_NO_TURN;
     LH_TRY_DONE(render_marks(&m, format, tok));
     const slice later = later_opening(&m), end = trimmed(answer_opening(&m));
     LH_TRY_DONE(system_opening(&m, later));
     const slice all = trimmed((slice){text, bytes}), conversation = without_first(all, m.bos.data);
     const slice openings[] = {before(&m.plain), before(&m.system), later, {m.turn.data, m.turn.bytes}};
-    if (!end.bytes || !ends_with(all, end)) goto done;
-    for (size_t i = 0; i < sizeof openings / sizeof *openings && !*out; i++) {
+    for (size_t i = 0; i < sizeof openings / sizeof *openings; i++) {
         const slice opening = without_first(trimmed(openings[i]), m.bos.data);
-        *out = opening.bytes && begins_with(conversation, opening);
+        if (opening.bytes && begins_with(conversation, opening)) *out = LH_CHAT_TURNS;
     }
+    if (*out == LH_CHAT_TURNS && end.bytes && ends_with(all, end)) *out = LH_CHAT_RENDERED;
 done:
     clear_marks(&m);
     return st;

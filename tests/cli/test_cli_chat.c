@@ -108,6 +108,9 @@ START_TEST(test_a_prompt_that_is_rendered_already_is_not_rendered_twice)
     json_decref(want);
     program_run(&r, 1, RUN "-f rendered");
     ck_assert_ptr_nonnull(strstr(r.err.data, "warning: chat: off, the prompt begins and ends as the chat format does"));
+    program_run(&r, 1, RUN "-p '<|im_start|>user Hi'");
+    ck_assert_ptr_nonnull(strstr(r.err.data, "does not end where an answer begins: it is put into a user's turn"));
+    ck_assert_int_eq(chat_lines(&r), 1);
     program_clear(&r);
 }
 END_TEST

@@ -217,7 +217,7 @@ static lh_status talk(const lh_chat_format *format, const tokenizers *t, fz_rng 
     lh_chat_text text = {0};
     lh_tokens ids = {0};
     lh_buf after = {0};
-    int is_rendered;
+    lh_chat_form form;
     char contents[4][64];
     for (int i = 0; i < 4; i++) {
         int64_t n = fz_below(rng, 64);
@@ -232,7 +232,7 @@ static lh_status talk(const lh_chat_format *format, const tokenizers *t, fz_rng 
     if (cut < 0) cut = text.text.bytes;
     LH_TRY_DONE(lh_chat_encode(t->at[fz_below(rng, 2)], &text, 0, cut, &ids));
     LH_TRY_DONE(lh_chat_encode(t->at[fz_below(rng, 2)], &text, cut, text.text.bytes, &ids));
-    LH_TRY_DONE(lh_chat_is_rendered(format, t->at[fz_below(rng, 2)], text.text.data, cut, &is_rendered));
+    LH_TRY_DONE(lh_chat_form_of(format, t->at[fz_below(rng, 2)], text.text.data, cut, &form));
     LH_TRY_DONE(lh_chat_after_answer(format, "</s>", &after));
 done:
     lh_buf_clear(&after);
