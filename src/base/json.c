@@ -4,12 +4,13 @@
 #include "base/file.h"
 #include "base/unicode.h"
 
-enum { FLAGS = JSON_ALLOW_NUL | JSON_DECODE_ANY };
+/* ASKED: of what a person asks. */
+enum { FLAGS = JSON_ALLOW_NUL | JSON_DECODE_ANY, ASKED = FLAGS | JSON_REJECT_DUPLICATES };
 
-lh_status lh_json_parse(json_t **out, const char *name, const void *text, int64_t bytes)
+static lh_status parse(json_t **out, const char *name, const void *text, int64_t bytes, size_t flags)
 {
     json_error_t error;
-    json_t *value = json_loadb(text, (size_t)bytes, FLAGS, &error);
+    json_t *value = json_loadb(text, (size_t)bytes, flags, &error);
     if (!value)
         LH_FAIL(LH_EINPUT, "'%s' is not valid JSON: line %d, column %d: %s", name, error.line, error.column,
                 error.text);
@@ -17,10 +18,20 @@ lh_status lh_json_parse(json_t **out, const char *name, const void *text, int64_
     return LH_OK;
 }
 
+lh_status lh_json_parse(json_t **out, const char *name, const void *text, int64_t bytes)
+{
+    return parse(out, name, text, bytes, FLAGS);
+}
+
+lh_status lh_json_parse_asked(json_t **out, const char *name, const void *text, int64_t bytes)
+{
+    return parse(out, name, text, bytes, ASKED);
+}
+
 lh_status lh_json_parse_line(json_t **out, const char *where, const void *text, int64_t bytes)
 {
     json_error_t error;
-    *out = json_loadb(text, (size_t)bytes, FLAGS, &error);
+    *out = json_loadb(text, (size_t)bytes, ASKED, &error);
     if (!*out) LH_FAIL(LH_EINPUT, "%s is not a JSON value by itself: column %d: %s", where, error.column, error.text);
     return LH_OK;
 }

@@ -14,7 +14,11 @@
 lh_status lh_json_parse(json_t **out, const char *name, const void *text, int64_t bytes);
 lh_status lh_json_read(json_t **out, const char *path, int64_t limit_bytes);
 
-/* One of many lines; `where` is such as "line 3 of 'x.jsonl'". */
+/* As lh_json_parse, of what a person asks: a member that is given twice is refused, for one of its values would be
+ * dropped. */
+lh_status lh_json_parse_asked(json_t **out, const char *name, const void *text, int64_t bytes);
+
+/* The same of one of many lines; `where` is such as "line 3 of 'x.jsonl'". */
 lh_status lh_json_parse_line(json_t **out, const char *where, const void *text, int64_t bytes);
 
 /* Typed members of `object`. If the member is absent or null, *out keeps its value: set the default before. A member

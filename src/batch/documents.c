@@ -56,16 +56,28 @@ static lh_status open_folder(documents *d)
     return lh_csv_next(&d->csv, &d->names);
 }
 
+/* Columns without a name, as spreadsheets leave them, may repeat: no template can ask for one. */
+static lh_status check_names(const documents *d)
+{
+    for (int64_t c = 0; c < d->names.n; c++)
+        for (int64_t k = 0; k < c && lh_csv_bytes(&d->names, c); k++)
+            if (strcmp(lh_csv_field(&d->names, k), lh_csv_field(&d->names, c)) == 0)
+                LH_FAIL(LH_EINPUT, "'%s': the columns %lld and %lld are both called '%s', each needs a name of its own",
+                        d->csv.name, (long long)k + 1, (long long)c + 1, lh_csv_field(&d->names, c));
+    return LH_OK;
+}
+
 /* The first row names the columns. */
 static lh_status open_table(documents *d)
 {
     LH_TRY(lh_map_open(&d->map, d->options->from));
     LH_TRY(lh_text_check_kind(d->map.path, (const char *)d->map.data, d->map.bytes));
+    LH_TRY(lh_text_check_line_ends(d->map.path, (const char *)d->map.data, d->map.bytes));
     lh_csv_open(&d->csv, d->map.path, d->map.data, d->map.bytes);
     LH_TRY(lh_csv_next(&d->csv, &d->names));
     if (d->names.n == 0)
         LH_FAIL(LH_EINPUT, "'%s' is empty: a table begins with the names of its columns", d->options->from);
-    return LH_OK;
+    return check_names(d);
 }
 
 /* The custom_id of a name: the name itself, or "caf\xe9.txt" with an escape for each byte that is not UTF-8, so that

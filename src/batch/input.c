@@ -97,9 +97,7 @@ static lh_status check_any(const lh_batch_input *input)
     if (has_within(first->text, first->bytes, '\0'))
         LH_FAIL(LH_EINPUT, "'%s' holds zero bytes, it is no text: 'iconv -f utf-16 -t utf-8 FILE' converts UTF-16",
                 path);
-    if (has_within(first->text, first->bytes, '\r'))
-        LH_FAIL(LH_EINPUT, "'%s' has carriage returns in place of line feeds: \"tr '\\r' '\\n' < FILE\" converts it",
-                path);
+    LH_TRY(lh_text_check_line_ends(path, first->text, first->bytes));
     if (input->n > 1 && *first->text == '{' && first->text[first->bytes - 1] != '}')
         LH_FAIL(LH_EINPUT, "'%s' has a JSON value over several lines, not one a line: 'jq -c . FILE' makes lines",
                 path);

@@ -235,7 +235,7 @@ lh_status lh_messages_read(lh_messages *out, const char *path)
     const char *said = strcmp(path, "-") == 0 ? "standard input" : path;
     LH_TRY_DONE(lh_buf_printf(&name, "'%s'", said));
     LH_TRY_DONE(lh_file_read(&text, path, MESSAGES_BYTES));
-    LH_TRY_DONE(lh_json_parse(&json, said, text.data, text.bytes));
+    LH_TRY_DONE(lh_json_parse_asked(&json, said, text.data, text.bytes));
     LH_TRY_DONE(lh_messages_parse(out, name.data, json));
     if (out->n == 0) LH_FAIL_DONE(LH_EINPUT, "%s holds no message", name.data);
 done:

@@ -8,16 +8,19 @@
 /* What files begin with that people take for text. */
 static const struct {
     const char *magic, *kind, *remedy;
+    size_t bytes; /* of the magic number; 0: up to its NUL */
 } kinds[] = {
-    {"%PDF-", "a PDF, not text", "'pdftotext FILE -' prints its text"},
-    {"PK\003\004", "a ZIP archive, as DOCX, ODT and EPUB are, not text", "'pandoc FILE -t plain' makes text of it"},
-    {"\037\213", "compressed by gzip, not text", "'zcat FILE' prints its text"},
-    {"\050\265\057\375", "compressed by zstd, not text", "'zstdcat FILE' prints its text"},
-    {"BZh91AY&SY", "compressed by bzip2, not text", "'bzcat FILE' prints its text"},
-    {"\3757zXZ", "compressed by xz, not text", "'xzcat FILE' prints its text"},
-    {"\320\317\021\340", "an old Office document, not text", "save it as text"},
-    {"\377\376", "UTF-16, not UTF-8", "'iconv -f utf-16 -t utf-8 FILE' converts it"},
-    {"\376\377", "UTF-16, not UTF-8", "'iconv -f utf-16 -t utf-8 FILE' converts it"}};
+    {"\377\376\0\0", "UTF-32, not UTF-8", "'iconv -f utf-32 -t utf-8 FILE' converts it", 4},
+    {"\0\0\376\377", "UTF-32, not UTF-8", "'iconv -f utf-32 -t utf-8 FILE' converts it", 4},
+    {"%PDF-", "a PDF, not text", "'pdftotext FILE -' prints its text", 0},
+    {"PK\003\004", "a ZIP archive, as DOCX, ODT and EPUB are, not text", "'pandoc FILE -t plain' makes text of it", 0},
+    {"\037\213", "compressed by gzip, not text", "'zcat FILE' prints its text", 0},
+    {"\050\265\057\375", "compressed by zstd, not text", "'zstdcat FILE' prints its text", 0},
+    {"BZh91AY&SY", "compressed by bzip2, not text", "'bzcat FILE' prints its text", 0},
+    {"\3757zXZ", "compressed by xz, not text", "'xzcat FILE' prints its text", 0},
+    {"\320\317\021\340", "an old Office document, not text", "save it as text", 0},
+    {"\377\376", "UTF-16, not UTF-8", "'iconv -f utf-16 -t utf-8 FILE' converts it", 0},
+    {"\376\377", "UTF-16, not UTF-8", "'iconv -f utf-16 -t utf-8 FILE' converts it", 0}};
 
 /* Of the first byte that is not UTF-8; -1: there is none. */
 static int64_t first_bad_byte(const char *text, int64_t bytes)
@@ -33,7 +36,7 @@ static int64_t first_bad_byte(const char *text, int64_t bytes)
 static lh_status check_kind(const char *name, const char *text, int64_t bytes)
 {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        const size_t n = strlen(kinds[i].magic);
+        const size_t n = kinds[i].bytes ? kinds[i].bytes : strlen(kinds[i].magic);
         if (bytes >= (int64_t)n && memcmp(text, kinds[i].magic, n) == 0)
             LH_FAIL(LH_EINPUT, "%s is %s: %s", name, kinds[i].kind, kinds[i].remedy);
     }
@@ -70,6 +73,14 @@ lh_status lh_text_check_kind(const char *path, const char *text, int64_t bytes)
 done:
     lh_buf_clear(&name);
     return st;
+}
+
+lh_status lh_text_check_line_ends(const char *path, const char *text, int64_t bytes)
+{
+    if (bytes > 0 && memchr(text, '\r', (size_t)bytes) && !memchr(text, '\n', (size_t)bytes))
+        LH_FAIL(LH_EINPUT, "'%s' has carriage returns in place of line feeds: \"tr '\\r' '\\n' < FILE\" converts it",
+                path);
+    return LH_OK;
 }
 
 lh_status lh_text_check_lines(const char *path, const char *text, int64_t bytes)

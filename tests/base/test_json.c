@@ -94,6 +94,18 @@ START_TEST(test_nul_inside_strings_and_doubled_keys_are_allowed)
 }
 END_TEST
 
+/* A request with two prompts has no right answer. */
+START_TEST(test_doubled_keys_of_requests_are_refused)
+{
+    static const char text[] = "{\"a\": {\"b\": 1, \"b\": 2}}";
+    json_t *o = NULL;
+    ck_assert_int_eq(lh_json_parse_line(&o, "line 3 of 'x.jsonl'", text, sizeof text - 1), LH_EINPUT);
+    ck_assert_ptr_nonnull(strstr(lh_error_message(), "line 3 of 'x.jsonl'"));
+    ck_assert_ptr_nonnull(strstr(lh_error_message(), "duplicate object key"));
+    ck_assert_int_eq(lh_json_parse_asked(&o, "m", text, sizeof text - 1), LH_EINPUT);
+}
+END_TEST
+
 START_TEST(test_what_is_no_utf8_is_replaced_and_the_rest_is_kept)
 {
     static const struct {
@@ -141,6 +153,7 @@ int main(void)
                                   test_members_are_typed_and_bounded,
                                   test_absent_and_null_members_keep_the_default,
                                   test_nul_inside_strings_and_doubled_keys_are_allowed,
+                                  test_doubled_keys_of_requests_are_refused,
                                   test_plain_json_controls_no_terminal_and_means_the_same,
                                   test_what_is_no_utf8_is_replaced_and_the_rest_is_kept,
                                   NULL};

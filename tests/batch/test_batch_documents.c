@@ -70,6 +70,12 @@ START_TEST(test_names_that_are_not_utf8_stay_different)
     check_request(2, "C:\\a", "third");
     rig_text("t.csv", "\xFF\xFEi");
     FAILS(write_from("t.csv", "{text}", 0), LH_EINPUT, "'t.csv' is UTF-16");
+    rig_text("t.csv", "id,text,text\nx,a,b\n");
+    FAILS(write_from("t.csv", "{text}", 0), LH_EINPUT, "the columns 2 and 3 are both called 'text'");
+    rig_text("t.csv", "id,text,,\nx,a,,\n");
+    OK(write_from("t.csv", "{text}", 0));
+    rig_text("t.csv", "id,text\rx,a\r");
+    FAILS(write_from("t.csv", "{text}", 0), LH_EINPUT, "'t.csv' has carriage returns in place of line feeds");
     rig_leave();
 }
 END_TEST

@@ -182,6 +182,8 @@ START_TEST(test_a_file_that_is_no_json_lines_is_refused_whole)
         rig_text("bad", bad[i].text);
         FAILS(lh_batch_input_open(&input, "bad"), LH_EINPUT, bad[i].part);
     }
+    rig_file("bad", "\377\376\0\0{\0\0\0", 8);
+    FAILS(lh_batch_input_open(&input, "bad"), LH_EINPUT, "'bad' is UTF-32, not UTF-8: 'iconv -f utf-32");
     rig_file("bad", "{\0\"\0\n\0", 6); /* UTF-16 without a byte order mark */
     FAILS(lh_batch_input_open(&input, "bad"), LH_EINPUT, "'bad' holds zero bytes, it is no text: 'iconv -f utf-16");
     for (size_t i = 0; i < sizeof good / sizeof *good; i++) {

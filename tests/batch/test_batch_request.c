@@ -256,6 +256,7 @@ START_TEST(test_lines_that_are_no_requests_say_why)
         {"{\"custom_id\":\"c\",\"method\":\"POST\",\"url\":\"/v1/completions\",\"body\":{},\"context\":1}",
          "the line has the unknown member 'context'"},
         {COMPLETION("{}"), "'body' has no 'prompt'"},
+        {COMPLETION("{\"prompt\":\"a\",\"prompt\":\"b\"}"), "duplicate object key"},
         {COMPLETION("{\"prompt\":\"\"}"), "'prompt' is empty"},
         {COMPLETION("{\"prompt\":[]}"), "'prompt' is empty"},
         {COMPLETION("{\"prompt\":\"a\\u0000\"}"), "zero byte"},
