@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/unicode.h"
 #include "engine/prompt_size.h"
 #include "text/chat.h"
 
@@ -194,13 +195,30 @@ static lh_status check_texts(const lh_tokenizer *tok, const lh_prompt_text *in)
     return LH_OK;
 }
 
+/* *skip: bytes of white space before the begin-of-sequence token that a rendered text holds; 0 for other texts. */
+static lh_status before_first(const lh_tokenizer *tok, const lh_prompt_text *in, int64_t *skip)
+{
+    lh_status st = LH_OK;
+    lh_buf bos = {0}, eos = {0};
+    int64_t at = 0;
+    *skip = 0;
+    LH_TRY_DONE(lh_chat_tokens(tok, &bos, &eos));
+    while (at < in->bytes && lh_is_ascii_space(in->text[at])) at++;
+    if (bos.bytes && in->bytes - at >= bos.bytes && memcmp(in->text + at, bos.data, (size_t)bos.bytes) == 0) *skip = at;
+done:
+    lh_buf_clear(&bos);
+    lh_buf_clear(&eos);
+    return st;
+}
+
 /* The text where there is no chat. */
 static lh_status encode_plain(const lh_tokenizer *tok, const lh_prompt_text *in, lh_tokens *prompt)
 {
-    const lh_encode how = stands_alone(in) ? LH_ENCODE_SPECIAL : LH_ENCODE_PLAIN;
-    if (in->bytes)
-        LH_TRY(
-            lh_tokenizer_encode(tok, in->text, in->bytes, how | (in->after_cache ? LH_ENCODE_CONTINUES : 0), prompt));
+    const int alone = stands_alone(in);
+    const lh_encode how = (alone ? LH_ENCODE_SPECIAL : LH_ENCODE_PLAIN) | (in->after_cache ? LH_ENCODE_CONTINUES : 0);
+    int64_t skip = 0;
+    if (tok && alone && !in->after_cache) LH_TRY(before_first(tok, in, &skip));
+    if (in->bytes) LH_TRY(lh_tokenizer_encode(tok, in->text + skip, in->bytes - skip, how, prompt));
     return tok && !in->after_cache ? add_first(tok, prompt) : LH_OK;
 }
 

@@ -250,9 +250,9 @@ START_TEST(test_a_prompt_begins_with_one_begin_of_sequence_token)
         const char *text;
         int special, is_document;
         int64_t specials; /* in all, with the first token */
-    } cases[] = {{"Hi", 1, 0, 1},    {"<s>Hi", 1, 0, 1}, {"<s>[INST] Hi [/INST]", 1, 0, 3},
-                 {"Hi<s>", 1, 0, 2}, {"<s>Hi", 0, 0, 1}, {"<s>Hi", 1, 1, 1},
-                 {"", 1, 0, 1}};
+    } cases[] = {{"Hi", 1, 0, 1},    {"<s>Hi", 1, 0, 1},    {"<s>[INST] Hi [/INST]", 1, 0, 3},
+                 {"Hi<s>", 1, 0, 2}, {"<s>Hi", 0, 0, 1},    {"<s>Hi", 1, 1, 1},
+                 {"", 1, 0, 1},      {" \n<s>Hi", 1, 0, 1}, {" <s>Hi", 0, 0, 1}};
     lh_tokenizer *tok = byte_tokenizer();
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         lh_tokens ids = encode(tok, &(lh_prompt_text){.text = cases[i].text,
