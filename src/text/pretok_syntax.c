@@ -154,9 +154,9 @@ static lh_status read_property(translation *t, lh_buf *out)
                                        "Extended_Pictographic"};
     enum { NAME_BYTES = 48 };
     char name[NAME_BYTES];
-    const char *at = t->at + 3, *end = strchr(at, '}');
+    const char *at = t->at + 3, *end = t->at[2] == '{' ? strchr(at, '}') : NULL;
     int negated = t->at[1] == 'P', scripts = 1;
-    if (t->at[2] != '{' || !end) return refuse(t, t->at, 3, "a property is written \\p{NAME}");
+    if (!end) return refuse(t, t->at, 3, "a property is written \\p{NAME}");
     if (*at == '^') negated ^= 1, at++;
     const size_t bytes = (size_t)(end - at);
     for (size_t i = 0; i < bytes; i++)
@@ -362,8 +362,11 @@ static lh_status open_group(translation *t)
     size_t bytes = 1;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (strncmp(t->at, kinds[i], strlen(kinds[i])) == 0) bytes = strlen(kinds[i]);
-    if (bytes == 1 && t->at[1] == '?' && t->at[2] == '<') /* a name */
-        bytes = strcspn(t->at, ">") + 1;
+    if (bytes == 1 && t->at[1] == '?' && t->at[2] == '<') { /* a name */
+        const char *end = strchr(t->at, '>');
+        if (!end) return refuse(t, t->at, 8, "the name of a group does not end");
+        bytes = (size_t)(end + 1 - t->at);
+    }
     t->groups[++t->depth] = start;
     t->caseless[t->depth] = t->caseless[t->depth - 1];
     t->atom = -1;

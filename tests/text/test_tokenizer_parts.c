@@ -397,6 +397,10 @@ START_TEST(test_what_is_not_understood_of_an_expression_is_named)
                 {"\\Qa\\E", "'\\Q'"},
                 {"a)", "')'"},
                 {"(a", "missing"},
+                {"(?<a", "'(?<a'"},
+                {"a\\p", "'\\p'"},
+                {"a\\P", "'\\P'"},
+                {"[\\p", "'\\p'"},
                 {"\\cA", "'\\c'"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         lh_words words = {0};
