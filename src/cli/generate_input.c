@@ -144,7 +144,8 @@ static lh_status read_question_file(lh_input *out, const char *path)
     lh_buf text = {0};
     int64_t lines = 1;
     LH_TRY_DONE(lh_text_read(&text, path));
-    while (text.bytes && strchr("\r\n", text.data[text.bytes - 1])) text.data[--text.bytes] = '\0';
+    while (text.bytes && (text.data[text.bytes - 1] == '\n' || text.data[text.bytes - 1] == '\r'))
+        text.data[--text.bytes] = '\0';
     if ((int64_t)strlen(text.data) < text.bytes)
         LH_FAIL_DONE(LH_EINPUT, "'%s' holds a zero byte: it is not text", path);
     if (!text.bytes) LH_FAIL_DONE(LH_EINPUT, "the question is empty: '%s' holds no text", path);

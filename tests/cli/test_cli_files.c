@@ -43,6 +43,7 @@ START_TEST(test_bad_inputs_have_one_message_and_their_code)
         {2, "the prompt is empty", "generate -m tiny.h5 -p ''"},
         {2, "a question needs a text before it", "generate -m tiny.h5 --chat=off --question a < /dev/null"},
         {3, "standard input", "generate -m tiny.h5 < empty"},
+        {3, "'zero' holds a zero byte", "generate -m tiny.h5 -p a --question-file zero"},
         {3, "'letters'", "generate -m tiny.h5 --prompt-tokens letters"},
         {3, "'high': token id 258 is not in the vocabulary", "generate -m tiny.h5 --prompt-tokens high"},
         {2, "longer than the 4096 positions", "generate -m tiny.h5 -p a -n 5000"},
@@ -484,7 +485,7 @@ int main(void)
     program_file("high", "1 2 258");
     program_result r = {0};
     program_run(&r, 1,
-                "import tiny -o tiny.h5 -q && rm bare/token* && mkdir nothing && " LONGHAUL
+                "import tiny -o tiny.h5 -q && rm bare/token* && mkdir nothing && printf 'a\\n\\0' > zero && " LONGHAUL
                 " import bare -o bare.h5 -q && cp -r tiny pipes && "
                 "mkdir pipes/more && mkfifo pipe pipe.json pipes/more/config.json && rm pipes/*.safetensors "
                 "pipes/tokenizer.json && "
