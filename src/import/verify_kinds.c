@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "analysis/figures.h"
-#include "analysis/summary.h"
-#include "analysis/tables.h"
+#include "lab/analysis/figures.h"
+#include "lab/analysis/summary.h"
+#include "lab/analysis/tables.h"
 
 /* As the options and the reader of caches have them. */
 enum { LAYERS_MAX = 1000, BIAS_LIMIT = 10 /* biases are below 2^10 */ };

@@ -3,9 +3,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "analysis/figures.h"
-#include "analysis/summary.h"
 #include "base/folder.h"
+#include "lab/analysis/figures.h"
+#include "lab/analysis/summary.h"
 #include "suite.h"
 
 #define OK(call) ck_assert_msg((call) == LH_OK, "%s", lh_error_message())

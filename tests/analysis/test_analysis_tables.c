@@ -3,8 +3,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "analysis/tables.h"
 #include "base/folder.h"
+#include "lab/analysis/tables.h"
 #include "suite.h"
 
 #define OK(call) ck_assert_msg((call) == LH_OK, "%s", lh_error_message())

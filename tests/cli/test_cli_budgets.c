@@ -6,9 +6,9 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "analysis/figures.h"
 #include "cli/program.h"
 #include "cli/tiny.h"
+#include "lab/analysis/figures.h"
 #include "suite.h"
 
 #define TRACE                                                                              \

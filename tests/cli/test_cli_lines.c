@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/interrupt.h"
-#include "cli/chat_lines.h"
+#include "main/chat_lines.h"
 #include "suite.h"
 
 static void type(const char *text)

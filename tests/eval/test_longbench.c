@@ -9,7 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/program.h"
-#include "eval/longbench_data.h"
+#include "lab/eval/longbench_data.h"
 #include "suite.h"
 
 #define OK(call) ck_assert_msg((call) == LH_OK, "%s", lh_error_message())

@@ -8,8 +8,8 @@
 #include "base/file.h"
 #include "cli/program.h"
 #include "cli/tiny.h"
-#include "eval/needle_prompt.h"
 #include "import/tokenizer_source.h"
+#include "lab/eval/needle_prompt.h"
 #include "suite.h"
 
 static const char NEEDLE[] = "The secret passphrase for the {name} is '{secret}'.";

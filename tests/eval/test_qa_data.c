@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "base/temporary.h"
-#include "eval/choice_data.h"
-#include "eval/qa_data.h"
+#include "lab/eval/choice_data.h"
+#include "lab/eval/qa_data.h"
 #include "suite.h"
 
 #define OK(call) ck_assert_msg((call) == LH_OK, "%s", lh_error_message())

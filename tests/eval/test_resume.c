@@ -8,7 +8,7 @@
 
 #include "base/file.h"
 #include "base/temporary.h"
-#include "eval/resume.h"
+#include "lab/eval/resume.h"
 #include "suite.h"
 
 #define OK(call) ck_assert_msg((call) == LH_OK, "%s", lh_error_message())

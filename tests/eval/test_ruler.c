@@ -11,8 +11,8 @@
 #include "base/json.h"
 #include "cli/program.h"
 #include "cli/tiny.h"
-#include "eval/synthetic_prompt.h"
 #include "import/tokenizer_source.h"
+#include "lab/eval/synthetic_prompt.h"
 #include "suite.h"
 
 #define OK(call) ck_assert_msg((call) == LH_OK, "%s", lh_error_message())

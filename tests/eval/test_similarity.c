@@ -4,8 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "eval/similarity.h"
-#include "eval/text_metrics.h"
+#include "lab/eval/similarity.h"
+#include "lab/eval/text_metrics.h"
 #include "model/distribution.h"
 #include "suite.h"
 

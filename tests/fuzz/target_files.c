@@ -7,7 +7,7 @@
 #include "import/checkpoint.h"
 #include "import/checkpoint_impl.h"
 #include "import/verify.h"
-#include "report/report.h"
+#include "lab/report/report.h"
 #include "targets.h"
 
 typedef struct reader {

@@ -3,11 +3,11 @@
 #include "base/mem.h"
 #include "fuzz.h"
 #include "import/verify.h"
+#include "lab/replay/replay.h"
+#include "lab/report/report.h"
+#include "lab/trace/trace_figures.h"
 #include "policies/list.h"
-#include "replay/replay.h"
 #include "replay/trace_maker.h"
-#include "report/report.h"
-#include "trace/trace_figures.h"
 
 static lh_status make_seeds(fz_seeds *seeds, const char *folder)
 {

@@ -8,12 +8,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "replay/replay.h"
+#include "lab/replay/replay.h"
+#include "lab/trace/join.h"
+#include "lab/trace/segment.h"
+#include "lab/trace/trace_figures.h"
 #include "replay/trace_maker.h"
 #include "suite.h"
-#include "trace/join.h"
-#include "trace/segment.h"
-#include "trace/trace_figures.h"
 
 enum { CELLS = 80 };
 

@@ -3,9 +3,9 @@
 #include <jansson.h>
 #include <math.h>
 
-#include "analysis/figures.h"
-#include "analysis/summary.h"
 #include "base/table.h"
+#include "lab/analysis/figures.h"
+#include "lab/analysis/summary.h"
 
 enum { POLICIES = 8, BUDGETS = 7, LAYERS = 6, HEADS = 4, POSITIONS = 300 };
 
@@ -160,9 +160,9 @@ static json_t *summary_json(const char *text)
     return json_pack("{s:s, s:s, s:s, s:[{s:s, s:i, s:[{s:s, s:s}, {s:s, s:s}]}]}", "command",
                      text ? text : "longhaul replay t.h5 --policy all --budget auto -o sample.h5", "model",
                      text ? text : "SmolLM2-135M-Instruct", "reference", text ? text : "the full cache", "traces",
-                     "file", text ? text : "t.h5", "prompt_tokens", 8192, "answers", "question", text ? text : "Who wrote it?",
-                     "text", text ? text : "It was written in 1813 by Jane Austen.", "question", "And where?", "text",
-                     "In Chawton.");
+                     "file", text ? text : "t.h5", "prompt_tokens", 8192, "answers", "question",
+                     text ? text : "Who wrote it?", "text", text ? text : "It was written in 1813 by Jane Austen.",
+                     "question", "And where?", "text", "In Chawton.");
 }
 
 static lh_status write_file(const char *path, const char *text, lh_status (*figures)(lh_h5 *h5))

@@ -8,13 +8,13 @@
 #include <unistd.h>
 
 #include "base/folder.h"
-#include "report/assets.h"
-#include "report/escape.h"
-#include "report/rank.h"
-#include "report/report_impl.h"
+#include "lab/report/assets.h"
+#include "lab/report/escape.h"
+#include "lab/report/rank.h"
+#include "lab/report/report_impl.h"
+#include "lab/report/scale.h"
+#include "lab/report/svg.h"
 #include "report/sample.h"
-#include "report/scale.h"
-#include "report/svg.h"
 #include "suite.h"
 
 #define OK(call) ck_assert_msg((call) == LH_OK, "%s", lh_error_message())

@@ -1,0 +1,102 @@
+/* batch_input.c - where the requests of `batch` come from. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/minmax.h"
+#include "batch/appender.h"
+#include "batch/batch_command.h"
+#include "batch/documents.h"
+#include "engine/prompt.h"
+#include "shell/policy_notes.h"
+
+/* "3/16" */
+static lh_status read_shard(const char *text, int64_t *index, int64_t *count)
+{
+    long long i = -1, n = 0;
+    int end = 0;
+    if (sscanf(text, "%9lld/%9lld%n", &i, &n, &end) != 2 || text[end] || i < 0 || i >= n)
+        LH_FAIL(LH_EUSAGE, "'--shard' got '%s', it must be I/N, such as 0/16 to 15/16", text);
+    *index = i;
+    *count = n;
+    return LH_OK;
+}
+
+lh_status lh_batch_check_input_options(const lh_batch_options *o)
+{
+    int64_t index, count;
+    if (!o->input == !o->from)
+        LH_FAIL(LH_EUSAGE, o->input ? "'--input' and '--from' exclude each other: both say what the requests are"
+                                    : "no requests: '--input' names a file of them, and '--from' documents");
+    if (o->from && !o->text)
+        LH_FAIL(LH_EUSAGE, "'--from' needs '--template', the prompt of each document, such as '{text} In short:'");
+    if (o->text && !o->from) LH_FAIL(LH_EUSAGE, "'--template' is for documents: '--from' names them");
+    if (o->retry_failed && !o->resume)
+        LH_FAIL(LH_EUSAGE, "'--retry-failed' goes on with an output: give '--resume', too");
+    if (!o->output && !o->check) LH_FAIL(LH_EUSAGE, "'--output' is required");
+    if (!o->output && o->from) LH_FAIL(LH_EUSAGE, "'--from' needs '--output', beside which the requests are written");
+    return o->shard ? read_shard(o->shard, &index, &count) : LH_OK;
+}
+
+/* The folder of context files. */
+static lh_status choose_root(lh_batch_call *r)
+{
+    const lh_batch_options *o = &r->v->own;
+    const char *slash = o->input ? strrchr(o->input, '/') : NULL;
+    LH_TRY(lh_strdup(&r->context_root, o->context_root ? o->context_root : slash ? o->input : "."));
+    if (!o->context_root && slash) r->context_root[lh_max_i64(slash - o->input, 1)] = '\0';
+    return LH_OK;
+}
+
+/* Rank 0: of requests alone, and of those that share contexts, where there are such. */
+static lh_status note_policies(const lh_batch_call *r, int64_t positions)
+{
+    int seen[LH_ASKED_BOTH] = {0};
+    for (int64_t i = 0; i < lh_batch_input_count(r->input); i++)
+        seen[lh_batch_input_line(r->input, i)->context ? LH_ASKED_LATER : LH_ASKED_IN_PROMPT] = 1;
+    if (seen[LH_ASKED_LATER] && r->no_contexts.bytes)
+        LH_FAIL(LH_EUSAGE, "requests of '%s' share contexts, and their questions come after the eviction: %s",
+                lh_batch_input_path(r->input), r->no_contexts.data);
+    for (int asked = LH_ASKED_IN_PROMPT; asked <= LH_ASKED_LATER; asked++)
+        if (seen[asked]) LH_TRY(lh_shell_note_policy(&r->policies[asked], positions, (lh_policy_asked)asked));
+    return LH_OK;
+}
+
+/* The requests that documents make lie beside the output. */
+static lh_status write_documents(const lh_batch_call *r, const char *path)
+{
+    const lh_batch_options *o = &r->v->own;
+    if (lh_appender_is_locked(o->output) == 1) LH_FAIL(LH_EWRITE, "'%s' is being written by another run", o->output);
+    return lh_batch_documents_write(&(lh_batch_documents){.from = o->from, .text = o->text, .chat = r->format != NULL},
+                                    path);
+}
+
+static lh_status open_requests(lh_batch_call *r)
+{
+    lh_status st = LH_OK;
+    const lh_batch_options *o = &r->v->own;
+    int64_t index = 0, count = 1;
+    char *made = NULL;
+    if (o->from) {
+        LH_TRY_DONE(lh_asprintf(&made, "%s.requests.jsonl", o->output));
+        LH_TRY_DONE(write_documents(r, made));
+    }
+    LH_TRY_DONE(lh_batch_input_open(&r->input, made ? made : o->input));
+    if (o->shard) LH_TRY_DONE(read_shard(o->shard, &index, &count));
+    if (count > 1) LH_TRY_DONE(lh_batch_input_shard(r->input, index, count));
+done:
+    lh_free(made);
+    return st;
+}
+
+lh_status lh_batch_open_input(lh_batch_call *r, const lh_tokenizer *tok, int64_t positions)
+{
+    const lh_prompt_text none = {.text = "", .chat_template = r->v->own.chat_template};
+    LH_TRY(choose_root(r));
+    LH_TRY(r->v->own.chat_template ? lh_prompt_format(tok, &none, &r->format)
+                                   : lh_prompt_auto_format(tok, &none, &r->format));
+    LH_TRY(open_requests(r));
+    return note_policies(r, positions);
+}

@@ -1,0 +1,40 @@
+/* choice.h - the task `choice`: multiple-choice questions. Every policy's cache says how likely each choice is after
+ * the question; the most likely one is its answer, as lm-evaluation-harness judges it. */
+#ifndef LH_LAB_EVAL_CHOICE_H
+#define LH_LAB_EVAL_CHOICE_H
+
+#include "base/table.h"
+#include "lab/eval/asked_prompt.h"
+#include "lab/eval/caches.h"
+#include "lab/eval/choice_data.h"
+
+typedef struct lh_choice_request {
+    lh_eval_setup setup;        /* max_new is 0: nothing is generated */
+    const lh_choice_data *data; /* on rank 0; empty on others */
+    int scenarios[LH_SCENARIOS];
+    lh_asked_chat chat;
+} lh_choice_request;
+
+/* Rows are on rank 0 only. The request must outlive the result. */
+typedef struct lh_choice_result {
+    const lh_choice_request *request;
+    lh_table questions; /* one row per question, scenario, policy and budget */
+} lh_choice_result;
+
+/* Measures of a question. acc: 1 if the right choice has the largest log-likelihood, the sum over its tokens; acc_norm:
+ * 1 if it has the largest per character (code point); the first of equals. As `acc` and `acc_norm` of
+ * lm-evaluation-harness 0.4 (lm_eval/api/task.py, process_results). */
+extern const lh_column lh_choice_columns[], lh_choice_mean_columns[];
+
+/* Collective. Encodes all prompts before the first prefill, so that one that is too long for the model is reported
+ * early: LH_EUSAGE, naming its line. Fills *out row by row; the caller clears it also after a failure. */
+lh_status lh_choice_run(lh_choice_result *out, lh_engine *engine, const lh_choice_request *request);
+void lh_choice_result_clear(lh_choice_result *result);
+
+/* Means over the finished questions: one row per policy, budget and scenario. */
+lh_status lh_choice_means(const lh_choice_result *result, lh_table *means);
+
+/* Appends the means as text: one table per scenario, with policies as rows and budgets as columns. */
+lh_status lh_choice_print(const lh_choice_result *result, lh_buf *out);
+
+#endif

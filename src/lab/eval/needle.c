@@ -1,0 +1,336 @@
+/* needle.c - runs the task `needle` over every length, depth, seed, scenario, policy and budget: makes the prompt on
+ * rank 0, lets every cache answer it (asking.h), judges the answers, and prints their means. */
+#include "lab/eval/needle.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lab/eval/answer_measures.h"
+#include "lab/eval/asking.h"
+#include "lab/eval/grid.h"
+#include "lab/eval/text_metrics.h"
+
+enum {
+    P_POLICY,
+    P_BUDGET,
+    P_LENGTH,
+    P_SCENARIO,
+    P_DEPTH,
+    P_SEED,
+    P_TOKENS,
+    P_AT,
+    P_EXACT,
+    P_WORDS,
+    P_ANSWER_MEASURES,
+    P_ANSWERED = P_ANSWER_MEASURES + LH_ANSWER_MEASURES,
+    P_NAME,
+    P_SECRET,
+    P_ANSWER,
+    P_FIGURES,
+    P_COLUMNS = P_FIGURES + LH_FIGURES
+};
+const lh_column lh_needle_prompt_columns[] = {
+    [P_POLICY] = {"policy", "", LH_COLUMN_LABEL},
+    [P_BUDGET] = {"budget", "entries per KV head, or % of the prompt", LH_COLUMN_LABEL},
+    [P_LENGTH] = {"length", "tokens", LH_COLUMN_I64},
+    [P_SCENARIO] = {"scenario", "", LH_COLUMN_LABEL},
+    [P_DEPTH] = {"depth", "share of the haystack", LH_COLUMN_F64},
+    [P_SEED] = {"seed", "", LH_COLUMN_I64},
+    [P_TOKENS] = {"prompt_tokens", "tokens", LH_COLUMN_I64},
+    [P_AT] = {"needle_at", "tokens", LH_COLUMN_I64},
+    [P_EXACT] = {"exact", "1: yes", LH_COLUMN_I64},
+    [P_WORDS] = {"words", "share of the secret's words", LH_COLUMN_F64},
+    LH_ANSWER_MEASURE_COLUMNS(P_ANSWER_MEASURES),
+    [P_ANSWERED] = {"answered", "1: the full cache's answer is exact", LH_COLUMN_I64},
+    [P_NAME] = {"name", "", LH_COLUMN_LABEL},
+    [P_SECRET] = {"secret", "", LH_COLUMN_TEXT},
+    [P_ANSWER] = {"answer", "", LH_COLUMN_TEXT},
+    LH_FIGURE_COLUMNS(P_FIGURES),
+    [P_COLUMNS] = {NULL, NULL, LH_COLUMN_TEXT}};
+
+enum {
+    M_POLICY,
+    M_BUDGET,
+    M_LENGTH,
+    M_SCENARIO,
+    M_PROMPTS,
+    M_EXACT,
+    M_WORDS,
+    M_ANSWER_MEASURES,
+    M_ANSWERED = M_ANSWER_MEASURES + LH_ANSWER_MEASURES,
+    M_EXACT_ANSWERED,
+    M_WORDS_ANSWERED,
+    M_FIGURES,
+    M_COLUMNS = M_FIGURES + LH_MEAN_FIGURES
+};
+const lh_column lh_needle_mean_columns[] = {
+    [M_POLICY] = {"policy", "", LH_COLUMN_LABEL},
+    [M_BUDGET] = {"budget", "entries per KV head, or % of the prompt", LH_COLUMN_LABEL},
+    [M_LENGTH] = {"length", "tokens", LH_COLUMN_I64},
+    [M_SCENARIO] = {"scenario", "", LH_COLUMN_LABEL},
+    [M_PROMPTS] = {"prompts", "prompts", LH_COLUMN_I64},
+    [M_EXACT] = {"exact", "share of the prompts", LH_COLUMN_F64},
+    [M_WORDS] = {"words", "mean share of the secret's words", LH_COLUMN_F64},
+    LH_ANSWER_MEASURE_COLUMNS(M_ANSWER_MEASURES),
+    [M_ANSWERED] = {"prompts_answered", "prompts that the full cache answers", LH_COLUMN_I64},
+    [M_EXACT_ANSWERED] = {"exact_answered", "share of these prompts", LH_COLUMN_F64},
+    [M_WORDS_ANSWERED] = {"words_answered", "mean share of the secret's words", LH_COLUMN_F64},
+    LH_MEAN_FIGURE_COLUMNS(M_FIGURES, "exact"),
+    [M_COLUMNS] = {NULL, NULL, LH_COLUMN_TEXT}};
+
+/* ---- the run ---- */
+
+typedef struct run {
+    lh_asking asking;
+    const lh_needle_request *request;
+    lh_needle_result *out;
+    lh_needle_form form;
+    struct {
+        int64_t prefilled[LH_SCENARIOS], answer;
+    } * tokens; /* [lengths], of the first prompt of each */
+    /* of the current prompt, on rank 0: */
+    lh_needle_spec spec;
+    lh_needle needle;
+    int answered; /* by the full cache */
+} run;
+
+/* Prompts are numbered by length, depth and seed, the last changing fastest. */
+static lh_needle_spec spec_of(const lh_needle_request *q, int64_t number)
+{
+    const int64_t place = number / q->seeds;
+    return (lh_needle_spec){q->lengths[place / q->depth_count], q->depths[place % q->depth_count],
+                            q->setup.seed + (uint64_t)(number % q->seeds)};
+}
+
+static lh_status make_needle(void *self, int64_t number, lh_asked_prompt *out)
+{
+    run *r = self;
+    lh_needle_clear(&r->needle);
+    r->spec = spec_of(r->request, number);
+    r->form.format = r->asking.chat.format;
+    r->form.system = r->request->chat.system;
+    LH_TRY(lh_needle_make(&r->needle, lh_engine_tokenizer(r->asking.engine), &r->form, &r->spec));
+    *out = r->needle.prompt;
+    r->needle.prompt = (lh_asked_prompt){0};
+    return LH_OK;
+}
+
+/* What the prompt's keep sets are named after, which depends on nothing but the prompt: the depth as in the table of
+ * answers, without its dot. */
+static void name_prompt(char name[LH_PROMPT_NAME_BYTES], const lh_needle_spec *spec, lh_scenario scenario)
+{
+    char depth[32];
+    snprintf(depth, sizeof depth, "%.9g", spec->depth);
+    for (char *c = depth; *c; c++)
+        if (*c == '.') *c = '_';
+    snprintf(name, LH_PROMPT_NAME_BYTES, "%lld-%s-depth%s-seed%llu", (long long)spec->length,
+             lh_scenario_names[scenario], depth, (unsigned long long)spec->seed);
+}
+
+static void describe_needle(const void *self, int64_t number, lh_scenario scenario, lh_asked_case *out)
+{
+    const run *r = self;
+    const lh_needle_request *q = r->request;
+    const lh_needle_spec spec = spec_of(q, number);
+    const int64_t place = number / q->seeds;
+    name_prompt(out->name, &spec, scenario);
+    out->seed = spec.seed;
+    out->tokens = r->tokens[place / q->depth_count].prefilled[scenario];
+    out->answer = r->tokens[place / q->depth_count].answer;
+}
+
+static lh_status judge_secret(void *self, const lh_asked_answer *answer)
+{
+    run *r = self;
+    const lh_policy_choice *choice = &r->request->setup.policies->at[answer->policy];
+    const lh_needle *n = &r->needle;
+    lh_cell row[P_COLUMNS] = {{0}};
+    int exact = 0;
+    double words = 0;
+    LH_TRY(lh_words_contain(&exact, n->secret, answer->text));
+    LH_TRY(lh_words_found(&words, n->secret, answer->text));
+    if (answer->policy == 0) r->answered = exact;
+    row[P_POLICY].text = choice->name;
+    row[P_BUDGET].text = choice->budget;
+    row[P_LENGTH].number = r->spec.length;
+    row[P_SCENARIO].text = lh_scenario_names[answer->scenario];
+    row[P_DEPTH].value = r->spec.depth;
+    row[P_SEED].number = (int64_t)r->spec.seed;
+    row[P_TOKENS].number = lh_asked_prompt_tokens(answer->prompt, answer->scenario);
+    row[P_AT].number = n->at_token;
+    row[P_EXACT].number = exact;
+    row[P_WORDS].value = words;
+    lh_answer_measures_put(&row[P_ANSWER_MEASURES], &answer->right);
+    row[P_ANSWERED].number = r->answered;
+    row[P_NAME].text = n->name;
+    row[P_SECRET].text = n->secret;
+    row[P_ANSWER].text = answer->text;
+    lh_figures_put(&row[P_FIGURES], answer->figures);
+    return lh_table_add(&r->out->prompts, row);
+}
+
+/* Makes one prompt of every length, so that one that cannot be made is reported before the work begins. */
+static lh_status make_first_prompts(run *r)
+{
+    const lh_needle_request *q = r->request;
+    for (int64_t l = 0; l < q->length_count; l++) {
+        LH_TRY(lh_asking_make(&r->asking, l * q->depth_count * q->seeds));
+        for (int s = 0; s < LH_SCENARIOS; s++)
+            r->tokens[l].prefilled[s] = lh_asked_prompt_of(&r->asking.prompt, (lh_scenario)s)->n;
+        r->tokens[l].answer = r->asking.prompt.answer.n;
+    }
+    return LH_OK;
+}
+
+lh_status lh_needle_run(lh_needle_result *out, lh_engine *engine, const lh_needle_request *request)
+{
+    lh_status st = LH_OK;
+    static const lh_asker asker = {make_needle, describe_needle, judge_secret};
+    run r = {.asking = {.engine = engine,
+                        .setup = &request->setup,
+                        .scenarios = request->scenarios,
+                        .tables = {&out->prompts},
+                        .asker = &asker,
+                        .self = &r},
+             .request = request,
+             .out = out,
+             .form = request->form};
+    const lh_engine_view *view = lh_engine_get(engine);
+    *out = (lh_needle_result){.request = request};
+    lh_table_init(&out->prompts, lh_needle_prompt_columns);
+    LH_TRY_DONE(lh_asking_open(&r.asking, &request->chat));
+    st = lh_needle_check(&request->form);
+    if (st == LH_OK) st = lh_eval_check_lengths(&request->setup, view->config, request->lengths, request->length_count);
+    if (st == LH_OK) st = lh_calloc(&r.tokens, request->length_count, sizeof *r.tokens);
+    LH_TRY_DONE(lh_comm_agree(view->comm, st));
+    LH_TRY_DONE(make_first_prompts(&r));
+    LH_TRY_DONE(lh_asking_run(&r.asking, request->length_count * request->depth_count * request->seeds));
+done:
+    lh_asking_close(&r.asking);
+    lh_needle_clear(&r.needle);
+    lh_free(r.tokens);
+    return st;
+}
+
+void lh_needle_result_clear(lh_needle_result *result)
+{
+    lh_table_clear(&result->prompts);
+    *result = (lh_needle_result){0};
+}
+
+/* ---- means ---- */
+
+/* Sums over the prompts of one policy, budget, length and scenario. */
+typedef struct sums {
+    int64_t n, exact, answered, exact_answered;
+    double words, words_answered;
+    lh_answer_sums answers, answers_answered;
+    lh_figure_sums figures;
+} sums;
+
+static int is_of(const lh_cell *row, const lh_policy_choice *choice, int64_t length, int scenario)
+{
+    return row[P_LENGTH].number == length && strcmp(row[P_SCENARIO].text, lh_scenario_names[scenario]) == 0 &&
+           strcmp(row[P_POLICY].text, choice->name) == 0 && strcmp(row[P_BUDGET].text, choice->budget) == 0;
+}
+
+static sums sum_up(const lh_needle_result *result, const lh_policy_choice *choice, int64_t length, int scenario)
+{
+    sums s = {0};
+    for (int64_t i = 0; i < result->prompts.n; i++) {
+        const lh_cell *row = lh_table_row(&result->prompts, i);
+        if (!is_of(row, choice, length, scenario)) continue;
+        s.n++;
+        lh_figures_add(&s.figures, &row[P_FIGURES]);
+        s.exact += row[P_EXACT].number;
+        s.words += row[P_WORDS].value;
+        lh_answer_sums_add(&s.answers, &row[P_ANSWER_MEASURES]);
+        if (!row[P_ANSWERED].number) continue;
+        s.answered++;
+        s.exact_answered += row[P_EXACT].number;
+        s.words_answered += row[P_WORDS].value;
+        lh_answer_sums_add(&s.answers_answered, &row[P_ANSWER_MEASURES]);
+    }
+    return s;
+}
+
+static double mean(double sum, int64_t n)
+{
+    return n ? sum / (double)n : (double)NAN;
+}
+
+lh_status lh_needle_means(const lh_needle_result *result, lh_table *means)
+{
+    const lh_needle_request *q = result->request;
+    lh_table_init(means, lh_needle_mean_columns);
+    for (int64_t l = 0; l < q->length_count; l++)
+        for (int c = 0; c < LH_SCENARIOS; c++)
+            for (int64_t p = 0; p < q->setup.policies->n; p++) {
+                const lh_policy_choice *choice = &q->setup.policies->at[p];
+                const sums s = sum_up(result, choice, q->lengths[l], c);
+                if (s.n == 0) continue;
+                lh_cell row[M_COLUMNS] = {[M_POLICY] = {.text = choice->name},
+                                          [M_BUDGET] = {.text = choice->budget},
+                                          [M_LENGTH] = {.number = q->lengths[l]},
+                                          [M_SCENARIO] = {.text = lh_scenario_names[c]},
+                                          [M_PROMPTS] = {.number = s.n},
+                                          [M_EXACT] = {.value = mean((double)s.exact, s.n)},
+                                          [M_WORDS] = {.value = mean(s.words, s.n)},
+                                          [M_ANSWERED] = {.number = s.answered},
+                                          [M_EXACT_ANSWERED] = {.value = mean((double)s.exact_answered, s.answered)},
+                                          [M_WORDS_ANSWERED] = {.value = mean(s.words_answered, s.answered)}};
+                lh_answer_sums_mean(&s.answers, &row[M_ANSWER_MEASURES]);
+                lh_mean_figures_put(&row[M_FIGURES],
+                                    &(lh_mean_figures){row[M_EXACT].value, &s.figures, q->setup.model});
+                LH_TRY(lh_table_add(means, row));
+            }
+    return LH_OK;
+}
+
+/* ---- text ---- */
+
+/* The cells of one table of the grid. */
+typedef struct cells {
+    const lh_needle_result *result;
+    int64_t length;
+    int scenario;
+    int answered; /* 1: only prompts that the full cache answers */
+} cells;
+
+static lh_status write_cell(const void *self, const lh_policy_choice *choice, lh_buf *out)
+{
+    const cells *c = self;
+    const sums s = sum_up(c->result, choice, c->length, c->scenario);
+    const int64_t n = c->answered ? s.answered : s.n;
+    lh_cell answer[LH_ANSWER_MEASURES];
+    if (n == 0) return lh_buf_puts(out, "–");
+    LH_TRY(lh_buf_printf(out, "%lld/%lld %.2f", (long long)(c->answered ? s.exact_answered : s.exact), (long long)n,
+                         mean(c->answered ? s.words_answered : s.words, n)));
+    lh_answer_sums_mean(c->answered ? &s.answers_answered : &s.answers, answer);
+    return lh_answer_measures_print(answer, out);
+}
+
+lh_status lh_needle_print(const lh_needle_result *result, lh_buf *out)
+{
+    const lh_needle_request *q = result->request;
+    for (int64_t l = 0; l < q->length_count; l++)
+        for (int s = 0; s < LH_SCENARIOS; s++) {
+            cells c = {result, q->lengths[l], s, 0};
+            const sums full = sum_up(result, &q->setup.policies->at[0], q->lengths[l], s);
+            if (full.n == 0) continue;
+            LH_TRY(lh_buf_printf(out,
+                                 "%s%lld tokens, %s: exact answers of %lld, mean share of the secret's words, mean "
+                                 "negative log-likelihood of the secret, mean share of its tokens that are the most "
+                                 "likely ones\n\n",
+                                 out->bytes ? "\n" : "", (long long)q->lengths[l], lh_scenario_names[s],
+                                 (long long)full.n));
+            LH_TRY(lh_grid_print(q->setup.policies, &(lh_grid){&c, write_cell}, out));
+            if (full.answered == full.n || full.answered == 0) continue;
+            c.answered = 1;
+            LH_TRY(lh_buf_printf(out, "\nOnly the %lld prompt%s that the full cache answers:\n\n",
+                                 (long long)full.answered, full.answered == 1 ? "" : "s"));
+            LH_TRY(lh_grid_print(q->setup.policies, &(lh_grid){&c, write_cell}, out));
+        }
+    return LH_OK;
+}

@@ -1,0 +1,278 @@
+/* ppl.c - runs the task `ppl`: finds the windows of the texts, prefills the context of each, and scores the tokens
+ * after it with the cache of every policy. Means are in ppl_means.c. */
+#include "lab/eval/ppl.h"
+
+#include <stdio.h>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/minmax.h"
+#include "engine/prompt.h"
+#include "lab/eval/likelihood.h"
+#include "lab/eval/ppl_impl.h"
+
+/* The tokens of a window that are scored. */
+typedef struct window {
+    int64_t start; /* of the first one, in the ids of all texts */
+    int64_t text;  /* index */
+    int64_t at;    /* of the first one, in this text */
+} window;
+
+typedef struct run {
+    lh_engine *engine;
+    const lh_ppl_request *request;
+    lh_ppl_result *out;
+    lh_table *tables[3]; /* of the result, ends with NULL */
+    lh_tokens ids;       /* of all texts */
+    window *windows;     /* [n] */
+    int64_t n;
+    int first;   /* 1: a beginning-of-sequence token stands before the context */
+    double *nll; /* [score] of the current window */
+    lh_eval_work work;
+    const window *now;
+    int64_t context; /* tokens before it */
+    lh_tokens prompt, scored;
+} run;
+
+static lh_comm *comm_of(const run *r)
+{
+    return lh_engine_get(r->engine)->comm;
+}
+
+static int is_root(const run *r)
+{
+    return lh_comm_rank(comm_of(r)) == 0;
+}
+
+/* ---- windows ---- */
+
+/* Tokens of text in the longest context. */
+static int64_t longest_context(const run *r)
+{
+    int64_t longest = 0;
+    for (int64_t c = 0; c < r->request->context_count; c++) longest = lh_max_i64(longest, r->request->contexts[c]);
+    return longest - r->first;
+}
+
+static int64_t stride_of(const run *r)
+{
+    return r->request->stride ? r->request->stride : longest_context(r) + r->request->score;
+}
+
+/* Windows in a text of `tokens` tokens. */
+static int64_t windows_in(const run *r, int64_t tokens)
+{
+    const int64_t rest = tokens - longest_context(r) - r->request->score;
+    return rest < 0 ? 0 : rest / stride_of(r) + 1;
+}
+
+/* Windows `i` of all that the texts have. starts: of their ids. */
+static window find_window(const run *r, const int64_t *starts, int64_t i)
+{
+    int64_t t = 0;
+    for (int64_t has; i >= (has = windows_in(r, starts[t + 1] - starts[t])); t++) i -= has;
+    const int64_t at = longest_context(r) + i * stride_of(r);
+    return (window){starts[t] + at, t, at};
+}
+
+/* On rank 0. */
+static lh_status find_windows(run *r)
+{
+    lh_status st = LH_OK;
+    const lh_ppl_request *q = r->request;
+    int64_t *starts = NULL, all = 0;
+    LH_TRY_DONE(lh_calloc(&starts, q->texts->n + 1, sizeof *starts));
+    LH_TRY_DONE(lh_texts_encode(q->texts, lh_engine_tokenizer(r->engine), &r->ids, starts));
+    for (int64_t t = 0; t < q->texts->n; t++) all += windows_in(r, starts[t + 1] - starts[t]);
+    if (all == 0)
+        LH_FAIL_DONE(LH_EINPUT,
+                     "no text has %lld tokens, '--context' and '--score' together: give a longer one with '--text', or "
+                     "reduce them",
+                     (long long)(longest_context(r) + q->score));
+    r->n = q->count ? lh_min_i64(q->count, all) : all;
+    LH_TRY_DONE(lh_calloc(&r->windows, r->n, sizeof *r->windows));
+    for (int64_t i = 0; i < r->n; i++) r->windows[i] = find_window(r, starts, i * all / r->n);
+done:
+    lh_free(starts);
+    return st;
+}
+
+static lh_status take_ids(lh_tokens *out, const int32_t *ids, int64_t n)
+{
+    for (int64_t i = 0; i < n; i++) LH_TRY(lh_tokens_push(out, ids[i]));
+    return LH_OK;
+}
+
+/* The current window with a context of `tokens` tokens. */
+static lh_status cut_window(run *r, int64_t tokens)
+{
+    const int64_t of_text = tokens - r->first;
+    r->context = tokens;
+    r->prompt.n = r->scored.n = 0;
+    if (r->first) LH_TRY(lh_tokens_push(&r->prompt, lh_tokenizer_bos(lh_engine_tokenizer(r->engine))));
+    LH_TRY(take_ids(&r->prompt, r->ids.ids + r->now->start - of_text, of_text));
+    LH_TRY(take_ids(&r->scored, r->ids.ids + r->now->start, r->request->score));
+    return LH_OK;
+}
+
+/* ---- before the first prefill ---- */
+
+/* The same on all ranks. */
+static lh_status check_request(const run *r)
+{
+    const lh_ppl_request *q = r->request;
+    const int64_t positions = lh_engine_get(r->engine)->config->max_positions;
+    if (q->stride && q->stride < q->score)
+        LH_FAIL(LH_EUSAGE, "'--stride %lld' must be at least '--score', %lld: tokens would be scored twice",
+                (long long)q->stride, (long long)q->score);
+    if (q->bins > q->score)
+        LH_FAIL(LH_EUSAGE, "'--bins %lld' must be at most '--score', %lld", (long long)q->bins, (long long)q->score);
+    for (int64_t p = 0; p < q->setup.policies->n; p++)
+        LH_TRY(lh_policy_check_question(&q->setup.policies->at[p].policy));
+    for (int64_t c = 0; c < q->context_count; c++) {
+        if (q->contexts[c] + q->score > positions)
+            LH_FAIL(LH_EUSAGE,
+                    "%lld tokens of context and %lld that are scored are longer than the %lld positions of the model: "
+                    "reduce '--context' or '--score'",
+                    (long long)q->contexts[c], (long long)q->score, (long long)positions);
+        for (int64_t p = 0; p < q->setup.policies->n; p++)
+            LH_TRY(lh_policy_check(&q->setup.policies->at[p].policy, q->contexts[c]));
+    }
+    return LH_OK;
+}
+
+/* Of the windows that are not finished. */
+static void plan_work(run *r)
+{
+    const lh_ppl_request *q = r->request;
+    r->work.progress = q->setup.progress;
+    r->work.prompt_total = r->n * q->context_count;
+    r->work.prompts = r->work.resumed;
+    for (int64_t i = r->work.resumed; i < r->work.prompt_total; i++)
+        lh_caches_expect(&r->work, &q->setup, lh_engine_get(r->engine)->config,
+                         &(lh_caches_plan){q->contexts[i / r->n], q->score});
+    lh_work_begin(&r->work);
+}
+
+/* Collective. The ids and the windows of rank 0 go to all. */
+static lh_status share_windows(run *r)
+{
+    lh_status st = LH_OK;
+    LH_TRY(lh_prompt_share(comm_of(r), &r->ids));
+    LH_TRY(lh_comm_bcast(comm_of(r), 0, &r->n, sizeof r->n));
+    if (!is_root(r)) st = lh_calloc(&r->windows, r->n, sizeof *r->windows);
+    if (st == LH_OK) st = lh_calloc(&r->nll, r->request->score, sizeof *r->nll);
+    LH_TRY(lh_comm_agree(comm_of(r), st));
+    return lh_comm_bcast(comm_of(r), 0, r->windows, r->n * (int64_t)sizeof *r->windows);
+}
+
+static lh_status open_run(run *r)
+{
+    lh_status st = lh_eval_check_tokenizer(r->engine);
+    const lh_tokenizer *tok = lh_engine_tokenizer(r->engine);
+    if (st == LH_OK) st = check_request(r);
+    LH_TRY(lh_comm_agree(comm_of(r), st));
+    r->first = lh_tokenizer_adds_bos(tok) && lh_tokenizer_bos(tok) >= 0;
+    if (is_root(r)) st = find_windows(r);
+    LH_TRY(lh_comm_agree_patiently(comm_of(r), st));
+    LH_TRY(share_windows(r));
+    LH_TRY(lh_resume_begin(r->request->setup.resume, comm_of(r), r->tables, &r->work.resumed));
+    plan_work(r);
+    return LH_OK;
+}
+
+/* ---- one window ---- */
+
+/* The positions after the context from which bin `b` counts. */
+static int64_t bin_start(const lh_ppl_request *q, int64_t b)
+{
+    return q->score * b / q->bins;
+}
+
+static lh_status add_rows(const run *r, const lh_cache_at *at)
+{
+    const lh_ppl_request *q = r->request;
+    const lh_policy_choice *choice = &q->setup.policies->at[at->policy];
+    lh_cell row[W_COLUMNS] = {[W_POLICY] = {.text = choice->name},  [W_BUDGET] = {.text = choice->budget},
+                              [W_CONTEXT] = {.number = r->context}, [W_WINDOW] = {.number = r->now - r->windows},
+                              [W_TEXT] = {.number = r->now->text},  [W_AT] = {.number = r->now->at},
+                              [W_TOKENS] = {.number = q->score},    [W_NLL] = {.value = lh_nll_mean(r->nll, q->score)}};
+    lh_figures_put(&row[W_FIGURES], &at->figures);
+    LH_TRY(lh_table_add(&r->out->windows, row));
+    for (int64_t b = 0; b < q->bins; b++) {
+        const int64_t from = bin_start(q, b), n = bin_start(q, b + 1) - from;
+        LH_TRY(
+            lh_table_add(&r->out->positions, (lh_cell[P_COLUMNS]){[P_POLICY] = {.text = choice->name},
+                                                                  [P_BUDGET] = {.text = choice->budget},
+                                                                  [P_CONTEXT] = {.number = r->context},
+                                                                  [P_WINDOW] = {.number = r->now - r->windows},
+                                                                  [P_FROM] = {.number = from},
+                                                                  [P_TOKENS] = {.number = n},
+                                                                  [P_NLL] = {.value = lh_nll_mean(r->nll + from, n)}}));
+    }
+    return LH_OK;
+}
+
+static lh_status score_cache(void *self, const lh_cache_at *at)
+{
+    lh_status st = LH_OK;
+    run *r = self;
+    lh_cache_at now = *at;
+    const lh_eval_setup *setup = &r->request->setup;
+    const double start = lh_clock_s();
+    LH_TRY(lh_likelihood_of(
+        at->session, &(lh_likelihood){&r->scored, &setup->policies->at[at->policy].policy, &r->work}, r->nll, NULL));
+    now.figures.decode_s = lh_eval_seconds(setup, start);
+    lh_work_advance(&r->work, LH_WORK_ANSWER, (double)r->scored.n);
+    if (is_root(r)) st = add_rows(r, &now);
+    return lh_comm_agree(comm_of(r), st);
+}
+
+static lh_status score_window(run *r, int64_t context)
+{
+    const lh_ppl_request *q = r->request;
+    const int64_t number = r->now - r->windows, rows = lh_likelihood_rows(q->score);
+    char name[64];
+    LH_TRY(lh_comm_agree(comm_of(r), cut_window(r, context)));
+    snprintf(name, sizeof name, "%04lld-%lld", (long long)number, (long long)context);
+    LH_TRY(lh_caches_each(r->engine,
+                          &(lh_caches_request){.setup = &q->setup,
+                                               .name = name,
+                                               .prompt = &r->prompt,
+                                               .more = q->score,
+                                               .block = rows,
+                                               .rows = rows,
+                                               .seed = q->setup.seed + (uint64_t)number,
+                                               .work = &r->work},
+                          score_cache, r));
+    lh_eval_finish_prompt(&q->setup, &r->work, r->tables);
+    return LH_OK;
+}
+
+lh_status lh_ppl_run(lh_ppl_result *out, lh_engine *engine, const lh_ppl_request *request)
+{
+    lh_status st = LH_OK;
+    run r = {.engine = engine, .request = request, .out = out, .tables = {&out->windows, &out->positions}};
+    *out = (lh_ppl_result){.request = request};
+    lh_table_init(&out->windows, lh_ppl_columns);
+    lh_table_init(&out->positions, lh_ppl_position_columns);
+    LH_TRY_DONE(open_run(&r));
+    for (int64_t i = r.work.resumed; i < r.work.prompt_total; i++) {
+        r.now = &r.windows[i % r.n];
+        LH_TRY_DONE(score_window(&r, request->contexts[i / r.n]));
+    }
+done:
+    lh_tokens_clear(&r.ids);
+    lh_tokens_clear(&r.prompt);
+    lh_tokens_clear(&r.scored);
+    lh_free(r.windows);
+    lh_free(r.nll);
+    return st;
+}
+
+void lh_ppl_result_clear(lh_ppl_result *result)
+{
+    lh_table_clear(&result->windows);
+    lh_table_clear(&result->positions);
+    *result = (lh_ppl_result){0};
+}

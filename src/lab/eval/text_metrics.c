@@ -1,0 +1,337 @@
+/* text_metrics.c - cuts texts into words by three rules, counts common n-grams, and finds the longest common
+ * subsequence. */
+#include "lab/eval/text_metrics.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/unicode.h"
+
+/* ---- cutting ---- */
+
+static int is_digit(int c)
+{
+    return c >= '0' && c <= '9';
+}
+
+static int lower(int c)
+{
+    return c >= 'A' && c <= 'Z' ? c + 32 : c;
+}
+
+/* The two letters outside of ASCII whose lower case, as str.lower makes it, begins in ASCII: a capital I with a dot (i
+ * and a combining dot, which separates) and the Kelvin sign. Returns the bytes of the letter, 0 if it is another. */
+static int reads_as_ascii(const char *text, char *c, int *ends)
+{
+    *ends = strncmp(text, "\xc4\xb0", 2) == 0;
+    *c = *ends ? 'i' : 'k';
+    if (*ends) return 2;
+    return strncmp(text, "\xe2\x84\xaa", 3) == 0 ? 3 : 0;
+}
+
+static lh_status cut_plain(lh_buf *out, const char *text, int other)
+{
+    const int64_t start = out->bytes;
+    int inside = 0;
+    LH_TRY(lh_buf_puts(out, ""));
+    for (int bytes, ends; *text; text += bytes) {
+        char c = (char)lower((unsigned char)*text), as_ascii;
+        bytes = other ? 0 : reads_as_ascii(text, &as_ascii, &ends);
+        if (bytes) c = as_ascii;
+        int belongs = (c >= 'a' && c <= 'z') || is_digit(c) || (other && (unsigned char)c >= 0x80);
+        if (belongs && !inside && out->bytes > start) LH_TRY(lh_buf_puts(out, " "));
+        if (belongs) LH_TRY(lh_buf_append(out, &c, 1));
+        inside = belongs && !(bytes && ends);
+        if (!bytes) bytes = 1;
+    }
+    return LH_OK;
+}
+
+/* The replacements of mteval-v13a before punctuation, in this order, each over the whole text. */
+static const struct {
+    const char *from, *to;
+} replaced[] = {{"<skipped>", ""}, {"-\n", ""},   {"\n", " "},  {"&quot;", "\""},
+                {"&amp;", "&"},    {"&lt;", "<"}, {"&gt;", ">"}};
+
+static lh_status replace(lh_buf *text, const char *from, const char *to)
+{
+    lh_status st = LH_OK;
+    lh_buf out = {0};
+    const size_t bytes = strlen(from);
+    const char *at = text->data, *next;
+    LH_TRY_DONE(lh_buf_puts(&out, ""));
+    for (; (next = strstr(at, from)); at = next + bytes) {
+        LH_TRY_DONE(lh_buf_append(&out, at, next - at));
+        LH_TRY_DONE(lh_buf_puts(&out, to));
+    }
+    LH_TRY_DONE(lh_buf_puts(&out, at));
+    lh_buf_clear(text);
+    *text = out;
+    out = (lh_buf){0};
+done:
+    lh_buf_clear(&out);
+    return st;
+}
+
+static int is_point(int c)
+{
+    return c == '.' || c == ',';
+}
+
+/* Punctuation characters that are words of their own: the class [\{-\~\[-\` -\&\(-\+\:-\@\/]. */
+static int is_sign(int c)
+{
+    return (c >= '{' && c <= '~') || (c >= '[' && c <= '`') || (c >= ' ' && c <= '&') || (c >= '(' && c <= '+') ||
+           (c >= ':' && c <= '@') || c == '/';
+}
+
+/* The four substitutions of mteval-v13a; matches are consumed, so they do not overlap. first, second: classes of the
+ * two characters (second NULL: a single character); spaces: bits for a space before, between and after them. */
+typedef struct rule {
+    int (*first)(int c);
+    int (*second)(int c);
+    int spaces;
+} rule;
+
+enum { BEFORE = 1, BETWEEN = 2, AFTER = 4 };
+
+static int no_digit(int c)
+{
+    return c && !is_digit(c);
+}
+
+static int is_dash(int c)
+{
+    return c == '-';
+}
+
+static const rule rules[] = {{is_sign, NULL, BEFORE | AFTER},
+                             {no_digit, is_point, BETWEEN | AFTER},
+                             {is_point, no_digit, BEFORE | BETWEEN},
+                             {is_digit, is_dash, BETWEEN | AFTER}};
+
+static lh_status substitute(lh_buf *text, const rule *pair)
+{
+    lh_status st = LH_OK;
+    lh_buf out = {0};
+    for (const char *at = text->data; *at;) {
+        int matches = pair->first((unsigned char)at[0]) && (!pair->second || pair->second((unsigned char)at[1]));
+        int bytes = matches && pair->second ? 2 : 1;
+        if (matches && pair->spaces & BEFORE) LH_TRY_DONE(lh_buf_puts(&out, " "));
+        LH_TRY_DONE(lh_buf_append(&out, at, 1));
+        if (matches && pair->spaces & BETWEEN) LH_TRY_DONE(lh_buf_puts(&out, " "));
+        if (bytes == 2) LH_TRY_DONE(lh_buf_append(&out, at + 1, 1));
+        if (matches && pair->spaces & AFTER) LH_TRY_DONE(lh_buf_puts(&out, " "));
+        at += bytes;
+    }
+    lh_buf_clear(text);
+    *text = out;
+    out = (lh_buf){0};
+done:
+    lh_buf_clear(&out);
+    return st;
+}
+
+/* Length of a text without trailing white space (Python's rstrip). */
+static int64_t stripped(const char *text)
+{
+    const int64_t bytes = (int64_t)strlen(text);
+    int64_t end = 0;
+    int skip;
+    for (int64_t at = 0; at < bytes; at += skip) {
+        uint32_t cp;
+        lh_utf8_read(text + at, bytes - at, &cp, &skip);
+        if (!lh_char_is_python_space(cp)) end = at + skip;
+    }
+    return end;
+}
+
+static lh_status cut_13a(lh_buf *out, const char *text)
+{
+    lh_status st = LH_OK;
+    lh_buf work = {0};
+    LH_TRY_DONE(lh_buf_append(&work, text, stripped(text)));
+    for (size_t i = 0; i < sizeof replaced / sizeof *replaced; i++)
+        LH_TRY_DONE(replace(&work, replaced[i].from, replaced[i].to));
+    lh_buf padded = {0};
+    st = lh_buf_printf(&padded, " %s ", work.data);
+    lh_buf_clear(&work);
+    work = padded;
+    LH_TRY_DONE(st);
+    for (size_t i = 0; i < sizeof rules / sizeof *rules; i++) LH_TRY_DONE(substitute(&work, &rules[i]));
+    LH_TRY_DONE(lh_join_words(out, work.data));
+done:
+    lh_buf_clear(&work);
+    return st;
+}
+
+/* Appends the words of a text separated by single spaces; out->data is not NULL afterwards. */
+static lh_status cut_words(lh_buf *out, const char *text, lh_cut cut)
+{
+    if (cut == LH_CUT_SQUAD) return lh_squad_normalise(out, text);
+    return cut == LH_CUT_13A ? cut_13a(out, text) : cut_plain(out, text, cut == LH_CUT_ANSWER);
+}
+
+lh_status lh_words_contain(int *yes, const char *wanted, const char *text)
+{
+    lh_status st = LH_OK;
+    lh_buf a = {0}, b = {0};
+    LH_TRY_DONE(lh_buf_puts(&a, " "));
+    LH_TRY_DONE(lh_buf_puts(&b, " "));
+    LH_TRY_DONE(cut_plain(&a, wanted, 1));
+    LH_TRY_DONE(cut_plain(&b, text, 1));
+    LH_TRY_DONE(lh_buf_puts(&a, " "));
+    LH_TRY_DONE(lh_buf_puts(&b, " "));
+    *yes = strstr(b.data, a.data) != NULL;
+done:
+    lh_buf_clear(&a);
+    lh_buf_clear(&b);
+    return st;
+}
+
+/* ---- numbering ---- */
+
+typedef struct word {
+    const char *text;
+    int64_t bytes;
+    int32_t *id;
+} word;
+
+static int compare_words(const void *a, const void *b)
+{
+    const word *x = a, *y = b;
+    int order = memcmp(x->text, y->text, (size_t)(x->bytes < y->bytes ? x->bytes : y->bytes));
+    return order ? order : (x->bytes > y->bytes) - (x->bytes < y->bytes);
+}
+
+static int64_t count_words(const char *text)
+{
+    int64_t n = *text != '\0';
+    for (; *text; text++) n += *text == ' ';
+    return n;
+}
+
+static void collect(const char *text, int32_t *ids, word *words)
+{
+    for (int64_t i = 0; *text; i++) {
+        int64_t bytes = (int64_t)strcspn(text, " ");
+        words[i] = (word){text, bytes, &ids[i]};
+        text += bytes + (text[bytes] == ' ');
+    }
+}
+
+lh_status lh_word_pair_make(lh_word_pair *out, const char *const texts[2], lh_cut cut)
+{
+    lh_status st = LH_OK;
+    lh_buf cuts[2] = {{0}, {0}};
+    lh_word_pair pair = {0};
+    word *words = NULL;
+    for (int i = 0; i < 2; i++) {
+        LH_TRY_DONE(cut_words(&cuts[i], texts[i], cut));
+        pair.n[i] = count_words(cuts[i].data);
+        LH_TRY_DONE(lh_calloc(&pair.ids[i], pair.n[i], sizeof(int32_t)));
+    }
+    const int64_t n = pair.n[0] + pair.n[1];
+    LH_TRY_DONE(lh_calloc(&words, n, sizeof *words));
+    for (int i = 0; i < 2; i++) collect(cuts[i].data, pair.ids[i], words + (i ? pair.n[0] : 0));
+    qsort(words, (size_t)n, sizeof *words, compare_words);
+    int32_t id = 0;
+    for (int64_t i = 0; i < n; i++) {
+        if (i > 0 && compare_words(&words[i - 1], &words[i]) != 0) id++;
+        *words[i].id = id;
+    }
+    *out = pair;
+    pair = (lh_word_pair){0};
+done:
+    lh_free(words);
+    lh_buf_clear(&cuts[0]);
+    lh_buf_clear(&cuts[1]);
+    lh_word_pair_clear(&pair);
+    return st;
+}
+
+void lh_word_pair_clear(lh_word_pair *pair)
+{
+    lh_free(pair->ids[0]);
+    lh_free(pair->ids[1]);
+    *pair = (lh_word_pair){0};
+}
+
+/* ---- comparing ---- */
+
+typedef struct ngram {
+    int32_t ids[LH_MAX_NGRAM];
+} ngram;
+
+static int compare_ngrams(const void *a, const void *b)
+{
+    const ngram *x = a, *y = b;
+    for (int i = 0; i < LH_MAX_NGRAM; i++)
+        if (x->ids[i] != y->ids[i]) return x->ids[i] < y->ids[i] ? -1 : 1;
+    return 0;
+}
+
+/* All n-grams of a text, sorted. */
+static lh_status ngrams_of(const int32_t *ids, int64_t n, int order, ngram **out)
+{
+    LH_TRY(lh_calloc(out, n > 0 ? n : 0, sizeof **out));
+    for (int64_t i = 0; i < n; i++)
+        for (int k = 0; k < order; k++) (*out)[i].ids[k] = ids[i + k];
+    if (n > 0) qsort(*out, (size_t)n, sizeof **out, compare_ngrams);
+    return LH_OK;
+}
+
+lh_status lh_word_pair_matches(const lh_word_pair *pair, int order, int64_t *matches)
+{
+    lh_status st = LH_OK;
+    ngram *a = NULL, *b = NULL;
+    const int64_t n = pair->n[0] - order + 1, m = pair->n[1] - order + 1;
+    LH_TRY_DONE(ngrams_of(pair->ids[0], n, order, &a));
+    LH_TRY_DONE(ngrams_of(pair->ids[1], m, order, &b));
+    *matches = 0;
+    for (int64_t i = 0, j = 0; i < n && j < m;) {
+        int side = compare_ngrams(&a[i], &b[j]);
+        *matches += side == 0;
+        i += side <= 0;
+        j += side >= 0;
+    }
+done:
+    lh_free(a);
+    lh_free(b);
+    return st;
+}
+
+lh_status lh_word_pair_common(const lh_word_pair *pair, int64_t *length)
+{
+    lh_status st = LH_OK;
+    int64_t *row = NULL; /* row[j]: length for the words of the first text so far and the first j of the second */
+    LH_TRY_DONE(lh_calloc(&row, pair->n[1] + 1, sizeof *row));
+    for (int64_t i = 0; i < pair->n[0]; i++) {
+        int64_t diagonal = 0;
+        for (int64_t j = 1; j <= pair->n[1]; j++) {
+            int64_t above = row[j];
+            if (pair->ids[0][i] == pair->ids[1][j - 1])
+                row[j] = diagonal + 1;
+            else if (row[j - 1] > row[j])
+                row[j] = row[j - 1];
+            diagonal = above;
+        }
+    }
+    *length = row[pair->n[1]];
+done:
+    lh_free(row);
+    return st;
+}
+
+lh_status lh_words_found(double *share, const char *wanted, const char *text)
+{
+    lh_status st = LH_OK;
+    lh_word_pair pair = {0};
+    int64_t matches = 0;
+    LH_TRY_DONE(lh_word_pair_make(&pair, (const char *const[2]){wanted, text}, LH_CUT_ANSWER));
+    LH_TRY_DONE(lh_word_pair_matches(&pair, 1, &matches));
+    *share = pair.n[0] ? (double)matches / (double)pair.n[0] : 0;
+done:
+    lh_word_pair_clear(&pair);
+    return st;
+}

@@ -1,0 +1,50 @@
+/* text_metrics.h - tokenization of texts into words as the metrics of answers define it, and the common words, n-grams
+ * and subsequences of two texts (used by similarity.h and `needle`). */
+#ifndef LH_LAB_EVAL_TEXT_METRICS_H
+#define LH_LAB_EVAL_TEXT_METRICS_H
+
+#include <stdint.h>
+
+#include "base/mem.h"
+
+typedef enum lh_cut {
+    LH_CUT_ANSWER, /* lower case; ASCII letters, digits and non-ASCII characters form words, all else separates */
+    LH_CUT_ROUGE, /* the same, but non-ASCII separates: rouge-score 0.1.2 without a stemmer (rouge_score/tokenize.py) */
+    LH_CUT_SQUAD, /* as lh_squad_normalise */
+    LH_CUT_13A    /* mteval-v13a, the usual tokenizer of BLEU (sacrebleu 2.6.0, tokenizers/tokenizer_13a.py) */
+} lh_cut;
+
+/* Appends an answer as SQuAD's evaluation script compares it (normalize_answer, Rajpurkar et al., arXiv 1606.05250):
+ * lower case, without ASCII punctuation and the words a, an, the; single spaces between words. *out is a string
+ * afterwards. */
+lh_status lh_squad_normalise(lh_buf *out, const char *text);
+
+/* Appends a text in lower case as Python's str.lower. *out is a string afterwards. */
+lh_status lh_text_lower(lh_buf *out, const char *text);
+
+/* Appends the words of a text as Python's str.split cuts it, separated by single spaces. */
+lh_status lh_join_words(lh_buf *out, const char *text);
+
+/* *share: of the words of `wanted`, counted with multiplicity, those that `text` contains; 0 if `wanted` is empty. */
+lh_status lh_words_found(double *share, const char *wanted, const char *text);
+
+/* *yes: 1 if `text` contains the words of `wanted` in order and adjacent; both cut as answers. */
+lh_status lh_words_contain(int *yes, const char *wanted, const char *text);
+
+/* The words of two texts as ids from 0: equal words have equal ids. */
+typedef struct lh_word_pair {
+    int32_t *ids[2];
+    int64_t n[2];
+} lh_word_pair;
+
+lh_status lh_word_pair_make(lh_word_pair *out, const char *const texts[2], lh_cut cut);
+void lh_word_pair_clear(lh_word_pair *pair);
+
+/* Number of common n-grams of `order` words (1 to 4), clipped: each counts as often as in the text that has fewer. */
+enum { LH_MAX_NGRAM = 4 };
+lh_status lh_word_pair_matches(const lh_word_pair *pair, int order, int64_t *matches);
+
+/* Length of the longest common subsequence of words. */
+lh_status lh_word_pair_common(const lh_word_pair *pair, int64_t *length);
+
+#endif

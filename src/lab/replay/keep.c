@@ -1,0 +1,192 @@
+/* keep.c - the keep sets of a replay, one for each policy and budget of a trace: for the model (next_token.c), and as
+ * files (cache/keep_sets.h). */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "lab/replay/replay_impl.h"
+#include "lab/trace/after_prompt.h"
+
+static int64_t cell_count(const lh_replay *r)
+{
+    return r->study.policy_count * r->study.budget_count;
+}
+
+lh_status lh_replay_open_keep_sets(lh_replay *r)
+{
+    if (!r->request.keep_sets && !r->request.engine) return LH_OK;
+    lh_replay_close_keep_sets(r);
+    LH_TRY(lh_calloc(&r->keep_sets, cell_count(r), sizeof *r->keep_sets));
+    for (int64_t c = 0; c < cell_count(r); c++)
+        LH_TRY(lh_keep_sets_reserve(&r->keep_sets[c], LH_KEEP_KEPT, r->study.layers));
+    return LH_OK;
+}
+
+void lh_replay_close_keep_sets(lh_replay *r)
+{
+    for (int64_t c = 0; r->keep_sets && c < cell_count(r); c++) lh_keep_sets_clear(&r->keep_sets[c]);
+    lh_free(r->keep_sets);
+    r->keep_sets = NULL;
+}
+
+/* What one policy keeps of the layer in work at one budget. */
+static lh_status collect(const lh_replay *r, int64_t policy, int64_t budget, lh_positions *out)
+{
+    const int64_t heads = r->study.kv_heads, tokens = r->trace.prompt;
+    const uint32_t *kept = r->layer.kept + policy * heads * tokens, bit = 1u << budget;
+    int64_t n = 0;
+    for (int64_t i = 0; i < heads * tokens; i++) n += (kept[i] & bit) != 0;
+    out->heads = heads;
+    LH_TRY(lh_calloc(&out->offsets, heads + 1, sizeof *out->offsets));
+    LH_TRY(lh_calloc(&out->positions, n, sizeof *out->positions));
+    n = 0;
+    for (int64_t g = 0; g < heads; g++) {
+        for (int64_t j = 0; j < tokens; j++)
+            if (kept[g * tokens + j] & bit) out->positions[n++] = (int32_t)j;
+        out->offsets[g + 1] = n;
+    }
+    return LH_OK;
+}
+
+lh_status lh_replay_keep_layer(lh_replay *r)
+{
+    const lh_study *s = &r->study;
+    for (int64_t c = 0; r->keep_sets && c < cell_count(r); c++)
+        LH_TRY(collect(r, c / s->budget_count, c % s->budget_count,
+                       &r->keep_sets[c].parts[LH_KEEP_KEPT][r->layer.data.index]));
+    return LH_OK;
+}
+
+/* Collective. The positions of a layer, from the rank that replayed it to all. */
+static lh_status share_layer(const lh_replay *r, lh_positions *p, int64_t layer)
+{
+    lh_comm *comm = r->request.comm;
+    const int owner = (int)(layer % lh_comm_size(comm)), here = lh_comm_rank(comm) == owner;
+    const int64_t heads = r->study.kv_heads;
+    lh_status st = LH_OK;
+    if (!here) {
+        p->heads = heads;
+        st = lh_calloc(&p->offsets, heads + 1, sizeof *p->offsets);
+    }
+    LH_TRY(lh_comm_agree(comm, st));
+    LH_TRY(lh_comm_bcast(comm, owner, p->offsets, (heads + 1) * (int64_t)sizeof *p->offsets));
+    if (!here) st = lh_calloc(&p->positions, p->offsets[heads], sizeof *p->positions);
+    LH_TRY(lh_comm_agree(comm, st));
+    return lh_comm_bcast(comm, owner, p->positions, p->offsets[heads] * (int64_t)sizeof *p->positions);
+}
+
+/* "FOLDER/TRACE.snapkv-20%.h5", with the name of the trace's file. */
+static lh_status name_of(const lh_replay *r, int64_t cell, char **out)
+{
+    lh_status st = LH_OK;
+    const lh_study *s = &r->study;
+    const char *path = lh_h5_path(r->trace.h5), *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    const int stem = (int)strcspn(base, ".");
+    char *name = NULL;
+    LH_TRY_DONE(lh_asprintf(&name, "%.*s.%s-%s", stem, base, s->policies[cell / s->budget_count],
+                            s->budgets[cell % s->budget_count]));
+    for (char *c = name; *c; c++)
+        if (!isalnum((unsigned char)*c) && !strchr(".%-", *c)) *c = '_';
+    LH_TRY_DONE(lh_asprintf(out, "%s/%s.h5", r->request.keep_sets, name));
+done:
+    lh_free(name);
+    return st;
+}
+
+/* What the heads of a layer hold after the only answer: of the prompt, and of the answer's own rows. */
+static lh_status collect_final(const lh_replay *r, const lh_rerun *x, int64_t layer, lh_positions *out)
+{
+    const lh_trace_file *t = &r->trace;
+    lh_trace_answer_rows rows = {0};
+    lh_status st = LH_OK;
+    uint8_t *held = NULL;
+    lh_buf all = {0};
+    lh_trace_next_answer(t, &rows);
+    const int64_t reach = t->prompt + rows.end;
+    out->heads = x->heads;
+    LH_TRY_DONE(lh_calloc(&out->offsets, x->heads + 1, sizeof *out->offsets));
+    LH_TRY_DONE(lh_calloc(&held, reach, 1));
+    for (int64_t g = 0; g < x->heads; g++) {
+        const lh_rerun_kept kept = lh_rerun_kept_of(x, layer, g);
+        const lh_rerun_drops drops = lh_rerun_drops_of(x, 0, layer, g);
+        memset(held, 0, (size_t)t->prompt);
+        memset(held + t->prompt, 1, (size_t)(reach - t->prompt));
+        for (int64_t i = 0; i < kept.count; i++) held[kept.positions[i]] = 1;
+        for (int64_t i = 0; i < drops.count; i++) held[drops.at[i].entry] = 0;
+        for (int32_t p = 0; p < reach; p++)
+            if (held[p]) LH_TRY_DONE(lh_buf_append(&all, &p, sizeof p));
+        out->offsets[g + 1] = all.bytes / (int64_t)sizeof(int32_t);
+    }
+    out->positions = (int32_t *)(void *)all.data;
+    all = (lh_buf){0};
+done:
+    lh_free(held);
+    lh_buf_clear(&all);
+    return st;
+}
+
+static lh_status add_final(lh_replay *r, int64_t cell)
+{
+    const lh_rerun *x = &r->cells[cell].rerun;
+    lh_keep_sets *sets = &r->keep_sets[cell];
+    if (x->answers != 1) return LH_OK; /* as in a run: the end of one answer */
+    LH_TRY(lh_keep_sets_reserve(sets, LH_KEEP_FINAL, x->layers));
+    for (int64_t l = 0; l < x->layers; l++) LH_TRY(collect_final(r, x, l, &sets->parts[LH_KEEP_FINAL][l]));
+    return LH_OK;
+}
+
+/* Tokens of the run: the prompt, and an only answer. */
+static lh_status collect_tokens(const lh_replay *r, lh_tokens *out)
+{
+    const lh_trace_file *t = &r->trace;
+    lh_status st = LH_OK;
+    int32_t *after = NULL;
+    lh_trace_answer_rows rows = {0};
+    lh_trace_next_answer(t, &rows);
+    for (int64_t i = 0; i < t->prompt; i++) LH_TRY_DONE(lh_tokens_push(out, t->tokens[i]));
+    if (rows.end == 0 || rows.end < t->after_count) goto done;
+    LH_TRY_DONE(lh_trace_after_tokens(t, INT32_MAX, &after));
+    for (int64_t i = 0; i < t->after_count; i++) LH_TRY_DONE(lh_tokens_push(out, after[i]));
+done:
+    lh_free(after);
+    return st;
+}
+
+static lh_status write_cell(lh_replay *r, int64_t cell)
+{
+    lh_status st = LH_OK;
+    lh_comm *comm = r->request.comm;
+    char *path = NULL;
+    lh_tokens tokens = {0};
+    st = add_final(r, cell);
+    if (st == LH_OK) st = collect_tokens(r, &tokens);
+    if (st == LH_OK) st = name_of(r, cell, &path);
+    LH_TRY_DONE(lh_comm_agree(comm, st));
+    LH_TRY_DONE(lh_keep_sets_write(&r->keep_sets[cell], comm, path,
+                                   &(lh_cache_extra){.tokens = tokens.ids, .n = tokens.n, .run = r->request.run}));
+done:
+    lh_tokens_clear(&tokens);
+    lh_free(path);
+    return st;
+}
+
+lh_status lh_replay_share_keep_sets(lh_replay *r)
+{
+    const int64_t layers = r->study.layers;
+    if (!r->keep_sets) return LH_OK;
+    for (int64_t l = 0; l < layers; l++)
+        if (!r->trace.recorded[l])
+            LH_FAIL(LH_EUSAGE, "'%s' lacks layer %lld: keep sets are of all layers, leave out '--keep-sets'",
+                    lh_h5_path(r->trace.h5), (long long)l);
+    for (int64_t c = 0; c < cell_count(r); c++)
+        for (int64_t l = 0; l < layers && r->cells[c].policy; l++)
+            LH_TRY(share_layer(r, &r->keep_sets[c].parts[LH_KEEP_KEPT][l], l));
+    return LH_OK;
+}
+
+lh_status lh_replay_write_keep_sets(lh_replay *r)
+{
+    for (int64_t c = 0; r->request.keep_sets && c < cell_count(r); c++)
+        if (r->cells[c].policy) LH_TRY(write_cell(r, c));
+    return LH_OK;
+}

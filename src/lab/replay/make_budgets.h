@@ -1,0 +1,37 @@
+/* make_budgets.h - budgets of KV heads and layers, learnt from traces: a policy is replayed at budgets around the given
+ * one, with the same budget for all heads, which gives the loss curve of every KV head; allocate.h divides the budget
+ * by these curves; the result is a file of weights (policies/profile.h). Where a policy divides the budget of a layer
+ * itself, because its heads compete or share a keep set, units are layers, and so are those of the file. */
+#ifndef LH_LAB_REPLAY_MAKE_BUDGETS_H
+#define LH_LAB_REPLAY_MAKE_BUDGETS_H
+
+#include "lab/replay/replay.h"
+
+/* The policy whose budgets are made, and the budgets of its curves as multiples of its own. */
+typedef struct lh_budget_grid {
+    lh_policy policy;
+    int64_t points;
+    double shares[LH_STUDY_BUDGETS];
+} lh_budget_grid;
+
+/* What to replay: the policy of the options, which must be one at one budget, at budgets from 1/13 to 13 times that
+ * one. LH_EUSAGE naming the option that would be right. */
+lh_status lh_budget_grid_make(lh_budget_grid *out, lh_policy_list *policies, const lh_policy_options *options);
+
+typedef struct lh_made_budgets {
+    lh_profile profile;     /* without name and hash */
+    double uniform, made;   /* losses with uniform budgets and with these, on the traces that they were made from */
+    double least, greatest; /* shares of the budget that a unit gets */
+} lh_made_budgets;
+
+/* From a replay of the grid's policies with the analysis `perturbation`. The loss of a KV head: the squared change of
+ * what its query heads add to the hidden state, over the square of what all heads of the layer add. LH_EUSAGE where
+ * nothing is evicted; LH_EFILE where the traces lack a layer. Clear also after a failure. */
+lh_status lh_made_budgets_make(lh_made_budgets *out, const lh_replay *replay, const lh_budget_grid *grid);
+void lh_made_budgets_clear(lh_made_budgets *made);
+
+/* The file, with a comment that says what it was made from; appended. */
+lh_status lh_made_budgets_text(const lh_made_budgets *made, const lh_replay *replay, const lh_budget_grid *grid,
+                               lh_buf *out);
+
+#endif

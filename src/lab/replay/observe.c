@@ -1,0 +1,220 @@
+/* observe.c - what a policy observes of a recorded layer, by the same calls as in a run: query rows in the same slices,
+ * so that the statistics are the same bits; or statistics that the trace has counted. */
+#include <string.h>
+
+#include "base/minmax.h"
+#include "lab/replay/replay_impl.h"
+
+lh_status lh_replay_watch_open(lh_replay_watch *w, const lh_replay *r, const lh_policy *policy, int64_t number)
+{
+    const lh_kv_shape *s = &r->trace.shape;
+    const lh_evict_shape shape = {.heads = s->heads,
+                                  .head_dim = s->head_dim,
+                                  .hidden = s->hidden,
+                                  .scale = s->scale,
+                                  .softcap = s->softcap,
+                                  .layers = s->layers,
+                                  .order = s->order};
+    lh_policy_numbers numbers = lh_policy_fix(policy, r->trace.prompt);
+    const int64_t stats = lh_entry_stats_of(&numbers, &s->heads).count;
+    *w = (lh_replay_watch){.policy = number, .counted.position = -1};
+    LH_TRY(lh_evictor_open(&w->evictor, &r->exec, &shape,
+                           lh_profiles_find(&r->request.policies->profiles, policy->budgets.head_profile)));
+    lh_evictor_seed(w->evictor, r->trace.seed);
+    if (stats) LH_TRY(lh_calloc(&w->stats, s->heads.kv_heads * r->trace.prompt * stats, sizeof *w->stats));
+    return LH_OK;
+}
+
+static void clear_rows(lh_gathered_rows *g)
+{
+    lh_free(g->q);
+    lh_free(g->lse);
+    lh_free(g->positions);
+}
+
+void lh_replay_watch_close(lh_replay_watch *w, const lh_replay *r)
+{
+    lh_counted_rows_free(&w->counted, r->device);
+    lh_evictor_close(w->evictor);
+    lh_free(w->stats);
+    clear_rows(&w->rows);
+    clear_rows(&w->references);
+    *w = (lh_replay_watch){0};
+}
+
+/* ---- rows ---- */
+
+static int64_t q_width(const lh_replay *r)
+{
+    return r->trace.shape.heads.heads * r->trace.shape.head_dim;
+}
+
+static lh_status make_room(lh_gathered_rows *g, const lh_replay *r, int64_t rows)
+{
+    LH_TRY(lh_realloc(&g->q, rows * q_width(r), sizeof *g->q));
+    LH_TRY(lh_realloc(&g->lse, rows * r->trace.shape.heads.heads, sizeof *g->lse));
+    LH_TRY(lh_realloc(&g->positions, rows, sizeof *g->positions));
+    g->rows = rows;
+    return LH_OK;
+}
+
+static void copy_row(lh_gathered_rows *g, const lh_replay *r, int64_t to, const lh_traced_rows *rows, int64_t from)
+{
+    const int64_t heads = r->trace.shape.heads.heads;
+    memcpy(g->q + to * q_width(r), rows->queries + from * q_width(r), (size_t)q_width(r) * sizeof *g->q);
+    memcpy(g->lse + to * heads, rows->lse + from * heads, (size_t)heads * sizeof *g->lse);
+}
+
+/* The rows of the window, or proxies, in the order in which a run has them. */
+static lh_status gather_window(lh_replay_watch *w, const lh_replay *r, const lh_policy_numbers *n)
+{
+    const lh_trace_file *t = &r->trace;
+    lh_gathered_rows *g = &w->rows;
+    LH_TRY(make_room(g, r, lh_policy_rows(n, t->prompt)));
+    for (int64_t i = 0; i < g->rows; i++) {
+        g->positions[i] = (int32_t)lh_policy_row_at(n, t->prompt, i);
+        copy_row(g, r, i, &r->layer.data.rows, lh_trace_row_at(t, lh_policy_row_of(n, t->prompt, i)));
+    }
+    return LH_OK;
+}
+
+static lh_status gather_references(lh_replay_watch *w, const lh_replay *r, const lh_policy_numbers *n)
+{
+    const lh_trace_file *t = &r->trace;
+    lh_gathered_rows *g = &w->references;
+    LH_TRY(make_room(g, r, lh_policy_references(n, t->prompt)));
+    for (int64_t i = 0; i < g->rows; i++) {
+        g->positions[i] = (int32_t)lh_policy_reference_at(n, t->prompt, i);
+        copy_row(g, r, i, &r->layer.data.rows, lh_trace_row_at(t, lh_policy_reference_of(n, t->prompt, i)));
+    }
+    return LH_OK;
+}
+
+/* The oracle's: those that judge. */
+static lh_status gather_judges(lh_replay_watch *w, const lh_replay *r)
+{
+    const lh_replay_rows *j = &r->judges;
+    LH_TRY(make_room(&w->rows, r, j->n));
+    for (int64_t i = 0; i < j->n; i++) {
+        w->rows.positions[i] = (j->is_after ? r->trace.after_positions : r->trace.rows)[j->at[i]];
+        copy_row(&w->rows, r, i, j->is_after ? &r->layer.data.after : &r->layer.data.rows, j->at[i]);
+    }
+    return LH_OK;
+}
+
+static lh_query_rows gathered(const lh_gathered_rows *g, const lh_replay *r, const lh_policy_numbers *n)
+{
+    return (lh_query_rows){.q = g->q,
+                           .lse = g->lse,
+                           .positions = g->positions,
+                           .first = r->trace.prompt - g->rows,
+                           .tokens = g->rows,
+                           .first_rows = n->first_rows,
+                           .q_ld = q_width(r)};
+}
+
+/* The recorded rows that end the prompt pass, in the chunks of the run. */
+static void pass_rows(lh_replay_watch *w, lh_replay *r, const lh_evict_job *job)
+{
+    const lh_trace_file *t = &r->trace;
+    const int64_t chunk = t->chunk ? t->chunk : t->prompt, first = t->prompt - t->window;
+    for (int64_t at = 0, end; at < t->prompt; at = end) {
+        end = lh_min_i64(at + chunk, t->prompt);
+        const int64_t from = lh_max_i64(at, first), row = t->row_count - (t->prompt - from);
+        if (from >= end) continue;
+        lh_evict_rows(w->evictor, job,
+                      &(lh_query_rows){.q = r->layer.data.rows.queries + row * q_width(r),
+                                       .lse = r->layer.data.rows.lse + row * t->shape.heads.heads,
+                                       .positions = t->rows + row,
+                                       .first = from,
+                                       .tokens = end - from,
+                                       .q_ld = q_width(r)});
+    }
+}
+
+/* ---- statistics ---- */
+
+static void put_stat(lh_replay_watch *w, const lh_replay *r, int64_t index, const float *values)
+{
+    const int64_t count = lh_entry_stats_of(&w->numbers, &r->trace.shape.heads).count,
+                  n = r->trace.shape.heads.kv_heads * r->trace.prompt;
+    for (int64_t i = 0; i < n && index >= 0; i++) w->stats[i * count + index] = values[i];
+}
+
+/* Counted by the trace itself. */
+static int use_columns(lh_replay_watch *w, const lh_replay *r, const lh_policy_numbers *n)
+{
+    const lh_trace_layer *l = &r->layer.data;
+    const lh_entry_stats at = lh_entry_stats_of(n, &r->trace.shape.heads);
+    if (!lh_replay_columns_serve(r, n)) return 0;
+    put_stat(w, r, at.sums, l->sums);
+    put_stat(w, r, at.squares, l->squares);
+    put_stat(w, r, at.counts, l->counts);
+    return 1;
+}
+
+/* 1 where what was observed for a budget serves for this one. */
+static int still_holds(const lh_replay_watch *w, const lh_policy_numbers *n)
+{
+    return w->observed && !n->score.gain && w->numbers.rows == n->rows && w->numbers.first_rows == n->first_rows;
+}
+
+/* What all rows give, or are expected to give. */
+static void take_passing(lh_replay_watch *w, lh_replay *r, const lh_policy_numbers *n, lh_replay_job *j)
+{
+    if (still_holds(w, n)) return;
+    if (!use_columns(w, r, n)) {
+        lh_evict_begin_layer(w->evictor, &j->job);
+        pass_rows(w, r, &j->job);
+    }
+    lh_evict_end_layer(w->evictor, &j->job);
+}
+
+/* Rows of a window, spread rows or proxies, which score or are references. */
+static lh_status take_rows(lh_replay_watch *w, lh_replay *r, const lh_policy_numbers *n, lh_replay_job *j)
+{
+    if (!still_holds(w, n)) {
+        LH_TRY(lh_replay_is_oracle(r, w->policy) ? gather_judges(w, r) : gather_window(w, r, n));
+        LH_TRY(gather_references(w, r, n));
+        j->rows = gathered(&w->rows, r, n);
+        if (lh_counted_rows_suffice(n)) {
+            lh_counted_rows_reserve(&w->counted, w->evictor);
+            lh_counted_rows_take(&w->counted, w->evictor, &j->job, &j->rows);
+        }
+    }
+    j->rows = gathered(&w->rows, r, n);
+    j->references = gathered(&w->references, r, n);
+    j->job.references = &j->references;
+    if (lh_counted_rows_suffice(n))
+        j->job.counted = &w->counted;
+    else
+        j->job.rows = &j->rows;
+    return LH_OK;
+}
+
+lh_status lh_replay_observe(lh_replay_watch *w, lh_replay *r, const lh_policy_numbers *n, lh_replay_job *j)
+{
+    const lh_trace_file *t = &r->trace;
+    const lh_entry_stats at = lh_entry_stats_of(n, &t->shape.heads);
+    const int passing = n->score.running || n->score.source == LH_SCORE_EXPECTED;
+    j->view = r->layer.view;
+    j->view.stats = w->stats;
+    j->view.stat_count = at.count;
+    j->job.entries = &j->view;
+    j->job.normless = &w->normless;
+    if (!still_holds(w, n)) {
+        if (w->stats) memset(w->stats, 0, (size_t)(t->shape.heads.kv_heads * t->prompt * at.count) * sizeof *w->stats);
+        w->normless = t->prompt;
+        w->numbers = *n;
+        if (lh_policy_projects(n) && !n->score.value_prior && r->layer.data.projected) {
+            put_stat(w, r, at.norms, r->layer.data.projected);
+            w->normless = 0;
+        }
+        w->observed = 0;
+    }
+    if (passing && j->job.scored) take_passing(w, r, n, j);
+    if (!n->score.running && lh_policy_rows(n, t->prompt) > 0 && j->job.scored) LH_TRY(take_rows(w, r, n, j));
+    w->numbers = *n;
+    w->observed = j->job.scored; /* where all that may stay is protected, nothing was looked at */
+    return lh_exec_take(&r->exec);
+}

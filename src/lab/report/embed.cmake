@@ -1,0 +1,31 @@
+# Writes OUTPUT, a C source with the bytes and the SHA-256 of each asset: CSS, D3 (may be empty), and JS, a list of files
+# that become one script.
+include(${CMAKE_CURRENT_LIST_DIR}/../../../cmake/embed_bytes.cmake)
+
+function(add_asset name file)
+    bytes_of(bytes ${file})
+    file(SIZE ${file} size)
+    file(SHA256 ${file} hash)
+    string(REGEX REPLACE "(..)" "0x\\1," hash "${hash}")
+    file(APPEND ${OUTPUT} "static const unsigned char ${name}_text[] = {${bytes}0};\n"
+        "const lh_asset lh_asset_${name} = {${name}_text, ${size}, {${hash}}};\n")
+endfunction()
+
+set(script ${OUTPUT}.js)
+set(nothing ${OUTPUT}.none)
+file(WRITE ${nothing} "")
+file(WRITE ${script} "\"use strict\";\n")
+string(REPLACE " " ";" JS "${JS}")
+foreach(file ${JS})
+    file(READ ${file} text)
+    file(APPEND ${script} "${text}")
+endforeach()
+file(WRITE ${OUTPUT} "#include \"lab/report/assets.h\"\n")
+add_asset(css ${CSS})
+if(D3)
+    add_asset(d3 ${D3})
+    add_asset(js ${script})
+else()
+    add_asset(d3 ${nothing})
+    add_asset(js ${nothing})
+endif()

@@ -1,0 +1,327 @@
+/* cmd_plan.c - `plan`: the forecast of memory and communication, as a table or JSON. */
+#include <stdio.h>
+
+#include "base/minmax.h"
+#include "base/size_text.h"
+#include "engine/generate.h"
+#include "engine/plan.h"
+#include "import/model_header.h"
+#include "main/plan_sbatch.h"
+#include "main/trace_options.h"
+#include "shell/policy_notes.h"
+
+struct plan_options {
+    int64_t context, max_new, sbatch; /* sbatch: ranks of a node, 0: no line for Slurm */
+    lh_strings questions;
+};
+
+struct values {
+    lh_shell_common common;
+    struct plan_options plan;
+    lh_engine_options engine;
+    lh_policy_options policy;
+    lh_trace_options trace;
+    lh_shell_format format;
+};
+
+#define FIELD(member) LH_FIELD(struct plan_options, member)
+static const lh_option rows[] = {
+    {.type = LH_OPT_TOKENS,
+     .letter = 'c',
+     .required = 1,
+     .name = "context",
+     FIELD(context),
+     .arg = "TOKENS",
+     .min = 1,
+     .max = INT32_MAX,
+     .help = "Length of the prompt, such as 4096, 120k or 1M (of 1024)."},
+    {.type = LH_OPT_TOKENS,
+     .letter = 'n',
+     .name = "max-new",
+     FIELD(max_new),
+     .arg = "TOKENS",
+     .def = "128",
+     .max = 1 << 30,
+     .help = "Number of tokens that will be generated."},
+    {.type = LH_OPT_LIST,
+     .name = "question",
+     FIELD(questions),
+     .arg = "TOKENS",
+     .help = "Length of a question that comes after the eviction, as with '--question' and "
+             "'--save-cache' of 'generate' and in 'chat'. Given several times, each goes on in a "
+             "fork of the cache."},
+    {.type = LH_OPT_I64,
+     .name = "sbatch",
+     FIELD(sbatch),
+     .arg = "RANKS",
+     .def = "0",
+     .max = 1 << 16,
+     .help = "Also print the line that submits the run to Slurm (jobs/longhaul.sbatch), on "
+             "nodes with so many ranks each: as many as they have GPUs, or sockets. Needs "
+             "--memory, that of one rank; without --tp it is for the smallest number of ranks "
+             "on which the run fits."},
+    {0}};
+#undef FIELD
+static const lh_option_table table = {"the run", rows};
+static const lh_option_group groups[] = {{&table, offsetof(struct values, plan)},
+                                         {&lh_shell_engine_options, offsetof(struct values, engine)},
+                                         {&lh_shell_policy_options, offsetof(struct values, policy)},
+                                         {&lh_trace_option_table, offsetof(struct values, trace)},
+                                         {&lh_shell_format_options, offsetof(struct values, format)},
+                                         {&lh_shell_common_options, offsetof(struct values, common)},
+                                         {0}};
+static const lh_example examples[] = {
+    {"longhaul plan -m m.h5 --context 120k --tp 4", "memory of a long prompt on four ranks"},
+    {"longhaul plan -m m.h5 --context 120k --budget 1024", "and with 1,024 entries kept per head"},
+    {"longhaul plan -m m.h5 --context 120k --budget 20% --question 40",
+     "and with questions after the eviction, whose default policy is another"},
+    {"longhaul plan -m Llama-3.1-8B/config.json --context 128000 --tp 2 --device cuda --memory 79G",
+     "on two GPUs of 80 GB, on a host without GPU, before anything is imported"},
+    {"longhaul plan -m llama-3.1-70b --context 120k --budget 1024 --device cuda --memory 79G --sbatch 4",
+     "the nodes to ask Slurm for, if each has four such GPUs"},
+    {"longhaul plan -m m.h5 --context 120k --trace-level full", "and how large a trace of the run is"},
+    {0}};
+static const lh_syntax syntax = {
+    .program = "longhaul",
+    .name = "plan",
+    .usage = "-m FILE --context TOKENS [options]",
+    .summary = "Forecast memory and communication of a run",
+    .text =
+        "Reads the configuration only, no weights. Says whether the run fits this machine if all ranks run here; "
+        "with --memory, whether it fits devices with that much free memory, which need not be here. Ends with code 5 "
+        "if it does not fit, and names the number of ranks on which it would. With an option of 'trace', such as "
+        "--trace-level, also how large the trace of such a run is.",
+    .groups = groups,
+    .examples = examples};
+
+static double gib(int64_t bytes)
+{
+    return (double)bytes / (1 << 30);
+}
+
+/* Appends the range of layer budgets if they differ. */
+static lh_status put_layers(lh_buf *text, const lh_plan *plan)
+{
+    int64_t min = plan->layer_budgets[0], max = min;
+    for (int64_t l = 1; l < plan->layers; l++) {
+        int64_t budget = plan->layer_budgets[l];
+        if (budget < min) min = budget;
+        if (budget > max) max = budget;
+    }
+    if (min == max) return LH_OK;
+    return lh_buf_printf(text, ", %lld to %lld per head by layer", (long long)min, (long long)max);
+}
+
+/* LH_ENOMEM with what is missing, and what would help. */
+static lh_status fail_to_fit(const lh_plan *plan, int64_t ranks_needed)
+{
+    int64_t peak = 0;
+    char help[96] = "no number of ranks is enough: a smaller '--budget', a shorter '--context' or more memory";
+    for (int64_t r = 0; r < plan->tp; r++) peak = lh_max_i64(peak, plan->ranks[r].peak);
+    if (ranks_needed) snprintf(help, sizeof help, "it fits from '--tp %lld' on", (long long)ranks_needed);
+    LH_FAIL(LH_ENOMEM, "the run does not fit: a rank needs %.2f GiB and has %.2f GiB (the full cache is %.2f GiB): %s",
+            gib(peak), gib(plan->free_bytes), gib(plan->full_bytes), help);
+}
+
+/* The table of the ranks, in one unit. */
+static lh_status put_ranks(lh_buf *text, const lh_plan *plan)
+{
+    int64_t peak = 0;
+    for (int64_t r = 0; r < plan->tp; r++) peak = lh_max_i64(peak, plan->ranks[r].peak);
+    const int in_gib = peak >= INT64_C(1) << 30;
+    LH_TRY(lh_buf_printf(
+        text, "memory in %s\nrank heads kv |  weights    cache  1 layer   hidden     work |     peak | read a token\n",
+        in_gib ? "GiB" : "MiB"));
+    for (int64_t r = 0; r < plan->tp; r++) {
+        const lh_plan_rank *p = &plan->ranks[r];
+        const int64_t columns[] = {p->weights, p->kv_allocated, p->kv_one_layer, p->hidden,
+                                   p->work,    p->peak,         p->decode_read};
+        LH_TRY(lh_buf_printf(text, "%4lld %5lld %2lld |", (long long)r, (long long)p->heads, (long long)p->kv_heads));
+        for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
+            LH_TRY(lh_buf_printf(text, "%s %8.*f", i >= 5 ? " |" : "", in_gib ? 2 : 1,
+                                 gib(columns[i]) * (in_gib ? 1 : 1024)));
+        LH_TRY(lh_buf_puts(text, "\n"));
+    }
+    return LH_OK;
+}
+
+/* The questions after the eviction. */
+typedef struct questions {
+    int64_t count, longest, tokens; /* tokens: of all */
+} questions;
+
+static lh_status read_questions(questions *out, const lh_strings *given)
+{
+    *out = (questions){.count = given->n};
+    for (int64_t i = 0; i < given->n; i++) {
+        int64_t tokens = 0;
+        if (!lh_token_count_read(given->at[i], &tokens) || tokens < 1 || tokens > 1 << 30)
+            LH_FAIL(LH_EUSAGE, "'--question' got '%s', it must be the length of a question in tokens, such as 40",
+                    given->at[i]);
+        out->longest = lh_max_i64(out->longest, tokens);
+        out->tokens += tokens;
+    }
+    return LH_OK;
+}
+
+/* What a trace of the run takes. */
+static lh_status size_trace(lh_trace_size *out, const lh_plan *plan, const struct values *v, const questions *asked)
+{
+    const int64_t answers = lh_max_i64(asked->count, 1) * v->plan.max_new;
+    lh_model_header header = {0};
+    lh_status st = lh_model_header_read(&header, v->engine.model);
+    if (st == LH_OK)
+        st = lh_trace_bytes(
+            out, &v->trace,
+            &(lh_trace_run){&header.config, plan->kv_dtype, plan->dtype, v->plan.context, asked->tokens + answers});
+    lh_model_header_clear(&header);
+    return st;
+}
+
+static json_t *trace_json(const lh_trace_options *options, const lh_trace_size *size)
+{
+    return json_pack("{s:s, s:I, s:I, s:I}", "level", options->level, "bytes", (json_int_t)size->total, "layer_bytes",
+                     (json_int_t)size->layer, "bytes_per_token_and_layer", (json_int_t)size->token);
+}
+
+/* The line for Slurm of a plan that fits. */
+static lh_status put_sbatch(lh_buf *text, const lh_plan *plan, const lh_plan_request *request, const lh_call *call)
+{
+    const struct values *v = call->values;
+    if (!v->plan.sbatch || !plan->fits) return LH_OK;
+    const lh_plan_sbatch job = lh_plan_sbatch_of(plan, v->plan.sbatch);
+    LH_TRY(lh_buf_puts(text, "\n"));
+    LH_TRY(lh_plan_sbatch_line(text, &job, request, call->options));
+    return lh_buf_puts(text, "\n");
+}
+
+/* The same, as a member of the plan. */
+static lh_status set_sbatch(json_t *object, const lh_plan *plan, const lh_plan_request *request, const lh_call *call)
+{
+    lh_status st = LH_OK;
+    lh_buf line = {0};
+    const struct values *v = call->values;
+    if (!v->plan.sbatch || !plan->fits) return LH_OK;
+    const lh_plan_sbatch job = lh_plan_sbatch_of(plan, v->plan.sbatch);
+    LH_TRY_DONE(lh_plan_sbatch_line(&line, &job, request, call->options));
+    json_object_set_new(object, "sbatch",
+                        json_pack("{s:I, s:I, s:I, s:o, s:s}", "nodes", (json_int_t)job.nodes, "ntasks",
+                                  (json_int_t)job.ranks, "ntasks_per_node", (json_int_t)job.ranks_per_node, "mem_bytes",
+                                  job.node_bytes ? json_integer(job.node_bytes) : json_null(), "line", line.data));
+done:
+    lh_buf_clear(&line);
+    return st;
+}
+
+static lh_status check_sbatch(const struct values *v)
+{
+    if (!v->plan.sbatch) return LH_OK;
+    if (!v->engine.memory)
+        LH_FAIL(LH_EUSAGE, "'--sbatch' needs '--memory', the memory of one rank on the nodes of the cluster");
+    if (v->plan.questions.n)
+        LH_FAIL(LH_EUSAGE, "'--sbatch' is for jobs/longhaul.sbatch, which has its question in the prompt: leave out "
+                           "'--question', and count its tokens in '--context'");
+    return LH_OK;
+}
+
+/* Makes the plan; for Slurm, and without --tp, that of the smallest number of ranks on which the run fits. */
+static lh_status make_plan(lh_plan *plan, struct values *v, const lh_plan_request *request, int64_t *ranks_needed)
+{
+    LH_TRY(lh_plan_make(plan, request));
+    if (plan->fits) return LH_OK;
+    *ranks_needed = lh_plan_ranks_needed(request);
+    if (!v->plan.sbatch || v->engine.tp || !*ranks_needed) return LH_OK;
+    lh_plan_clear(plan);
+    v->engine.tp = *ranks_needed;
+    *ranks_needed = 0;
+    return lh_plan_make(plan, request);
+}
+
+/* trace: NULL: nothing is said of it. */
+static lh_status print_plan(const lh_plan *plan, const lh_call *call, const lh_plan_request *request,
+                            const lh_trace_size *trace)
+{
+    lh_status st = LH_OK;
+    const struct values *v = call->values;
+    lh_buf text = {0}, name = {0};
+    char size[LH_SIZE_TEXT], other[LH_SIZE_TEXT];
+    LH_TRY_DONE(lh_policy_text(request->policy, &name));
+    LH_TRY_DONE(lh_buf_printf(&text, "%lld tokens of prompt, ", (long long)v->plan.context));
+    if (request->question)
+        LH_TRY_DONE(lh_buf_printf(&text, "%lld of a question after the eviction, ", (long long)request->question));
+    LH_TRY_DONE(lh_buf_printf(&text, "%lld to generate; weights %s, cache %s; policy %s\n", (long long)v->plan.max_new,
+                              lh_dtype_name(plan->dtype), lh_dtype_name(plan->kv_dtype), name.data));
+    LH_TRY_DONE(lh_buf_printf(&text, "entries of the cache: %lld of %lld kept after the prompt",
+                              (long long)plan->entries_kept, (long long)plan->entries));
+    LH_TRY_DONE(put_layers(&text, plan));
+    LH_TRY_DONE(
+        lh_buf_printf(&text, "\nfull cache of the prompt: %.2f GiB on all ranks together\n\n", gib(plan->full_bytes)));
+    LH_TRY_DONE(put_ranks(&text, plan));
+    LH_TRY_DONE(lh_buf_printf(&text, "\nsent to other ranks, by each: %s for the prompt, %s per token\n",
+                              lh_size_text(size, plan->ranks[0].prefill_sent),
+                              lh_size_text(other, plan->ranks[0].decode_sent)));
+    LH_TRY_DONE(lh_buf_printf(&text, "prefill in chunks of %lld tokens\n", (long long)plan->chunk));
+    if (trace) {
+        LH_TRY_DONE(lh_buf_puts(&text, "trace: "));
+        LH_TRY_DONE(lh_shell_trace_text(&text, &v->trace, trace));
+        LH_TRY_DONE(lh_buf_puts(&text, "\n"));
+    }
+    LH_TRY_DONE(lh_buf_printf(&text,
+                              v->engine.memory ? "fits in this memory: %s (%s per rank)\n"
+                                               : "fits on this machine: %s (%s free per rank)\n",
+                              plan->fits ? "yes" : "no", lh_size_text(size, plan->free_bytes)));
+    LH_TRY_DONE(put_sbatch(&text, plan, request, call));
+    LH_TRY_DONE(lh_shell_write(text.data, text.bytes));
+done:
+    lh_buf_clear(&text);
+    lh_buf_clear(&name);
+    return st;
+}
+
+static lh_status run_plan(lh_call *call)
+{
+    lh_status st = LH_OK;
+    struct values *v = call->values;
+    lh_policy policy;
+    lh_profiles profiles = {0};
+    lh_plan plan = {0};
+    lh_trace_size trace = {0};
+    const int traced = lh_shell_trace_given(call->options);
+    int64_t ranks_needed = 0;
+    json_t *object = NULL;
+    questions asked;
+    LH_TRY_DONE(check_sbatch(v));
+    LH_TRY_DONE(read_questions(&asked, &v->plan.questions));
+    lh_plan_request request = {.engine = &v->engine,
+                               .policy = &policy,
+                               .context = v->plan.context,
+                               .max_new = v->plan.max_new,
+                               .question = asked.longest,
+                               .forks = traced ? 0 : lh_generate_forks(asked.count),
+                               .restores = traced && asked.count > 1,
+                               .profiles = &profiles};
+    v->policy.profiles = &profiles;
+    v->policy.asked = asked.count ? LH_ASKED_LATER : LH_ASKED_IN_PROMPT;
+    LH_TRY_DONE(lh_policy_resolve(&policy, &v->policy));
+    if (!lh_shell_first()) goto done;
+    LH_TRY_DONE(lh_shell_probe(v->engine.model));
+    LH_TRY_DONE(lh_shell_note_policy(&policy, v->plan.context, v->policy.asked));
+    LH_TRY_DONE(make_plan(&plan, v, &request, &ranks_needed));
+    if (traced) LH_TRY_DONE(size_trace(&trace, &plan, v, &asked));
+    if (v->format.json) {
+        LH_TRY_DONE(lh_plan_json(&plan, &request, ranks_needed, &object));
+        if (traced) json_object_set_new(object, "trace", trace_json(&v->trace, &trace));
+        LH_TRY_DONE(set_sbatch(object, &plan, &request, call));
+        LH_TRY_DONE(lh_shell_write_json(object));
+    } else {
+        LH_TRY_DONE(print_plan(&plan, call, &request, traced ? &trace : NULL));
+    }
+    if (!plan.fits) LH_TRY_DONE(fail_to_fit(&plan, ranks_needed));
+done:
+    json_decref(object);
+    lh_plan_clear(&plan);
+    lh_profiles_clear(&profiles);
+    return st;
+}
+
+const lh_command lh_command_plan = {&syntax, sizeof(struct values), run_plan, NULL};

@@ -1,0 +1,61 @@
+/* generate_input.h - prompt and questions of `generate`: rank 0 reads and tokenizes them and broadcasts the ids. */
+#ifndef LH_MAIN_GENERATE_INPUT_H
+#define LH_MAIN_GENERATE_INPUT_H
+
+#include "engine/chat_state.h"
+#include "lab/eval/needle.h"
+#include "shell/shell.h"
+#include "text/messages.h"
+
+/* Sources of the prompt, and its chat format. */
+typedef struct lh_input_options {
+    const char *prompt, *prompt_file, *prompt_tokens, *messages;
+    lh_strings questions, question_files;
+    const char *question_list; /* a file with a question a line */
+    lh_scenario scenario;
+    const char *chat; /* one of lh_shell_chat_choices */
+    const char *chat_template, *system, *force_tokens;
+} lh_input_options;
+
+extern const lh_option_table lh_input_option_table;
+
+/* LH_EUSAGE if the options contradict each other. */
+lh_status lh_input_check(const lh_options *options, const lh_input_options *in);
+
+/* 1 if '-f' names a document and '-p' is the question about it. */
+int lh_input_is_pair(const lh_input_options *in);
+
+/* Questions that the options give; those of a list count as two, for they are as many as the file has. */
+int64_t lh_input_questions(const lh_input_options *in);
+
+/* The texts, on rank 0; empty elsewhere. The caller sets the first two members. */
+typedef struct lh_input {
+    const lh_input_options *options;
+    const char *load_cache; /* NULL: none; without a prompt the answer continues it */
+    int saves_cache;        /* true: the text is a document that will be asked about */
+    lh_stops stops;
+    int ignore_eos;
+    lh_buf prompt;
+    lh_messages messages;
+    char **questions; /* [n] */
+    int64_t n;
+} lh_input;
+
+/* Local to rank 0: agree afterwards. Without an option the prompt is read from standard input, or is empty after a
+ * cache. */
+lh_status lh_input_read(lh_input *input);
+void lh_input_clear(lh_input *input);
+
+/* Token ids of the request: prompt, forced tokens, end tokens, and n questions; on rank 0 the chat format that they are
+ * in, and where it stands in the loaded cache. lh_input_encode is collective; it logs a format that was chosen. */
+typedef struct lh_input_ids {
+    lh_tokens prompt, force, ends, *questions;
+    int64_t n;
+    int in_chat; /* 1: in a chat format */
+    lh_chat_state chat;
+} lh_input_ids;
+
+lh_status lh_input_encode(const lh_input *input, lh_engine *engine, lh_input_ids *out);
+void lh_input_ids_clear(lh_input_ids *ids);
+
+#endif

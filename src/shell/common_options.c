@@ -1,0 +1,192 @@
+/* The tables of options that several commands share. */
+#include "engine/engine.h"
+#include "shell/policy_rows.h"
+
+#define FIELD(member) LH_FIELD(lh_shell_common, member)
+static const lh_option common_rows[] = {
+    {.type = LH_OPT_FLAG, .letter = 'v', .name = "verbose", FIELD(verbose), .help = "Verbose messages on stderr."},
+    {.type = LH_OPT_FLAG, .letter = 'q', .name = "quiet", FIELD(quiet), .help = "Print warnings and errors only."},
+    {.type = LH_OPT_STR,
+     .name = "log-file",
+     FIELD(log_file),
+     .arg = "FILE",
+     .writes = 1,
+     .help = "Also append messages to FILE; '%r' in its name becomes the rank, '-' is standard output."},
+    {.type = LH_OPT_F64,
+     .name = "comm-timeout",
+     .detail = 1,
+     FIELD(comm_timeout_s),
+     .arg = "SECONDS",
+     .def = "600",
+     .low = 0,
+     .high = 1e9,
+     .help = "Timeout of collectives: end the run when ranks have waited this long for each other; the message names "
+             "rank, operation and step. 0: no timeout."},
+    {0}};
+#undef FIELD
+const lh_option_table lh_shell_common_options = {"common options", common_rows};
+
+const char *const lh_shell_chat_choices[] = {"auto", "on", "off", NULL};
+
+#define FIELD(member) LH_FIELD(lh_shell_format, member)
+static const lh_option format_rows[] = {
+    {.type = LH_OPT_FLAG, .name = "json", FIELD(json), .help = "Print one JSON object instead of text."}, {0}};
+#undef FIELD
+const lh_option_table lh_shell_format_options = {"output", format_rows};
+
+static const char *const devices[] = {"auto", "cpu", "cuda", "ref", NULL};
+static const char *const run_types[] = {"auto", "f32", "bf16", NULL};
+
+#define FIELD(member) LH_FIELD(lh_engine_options, member)
+static const lh_option engine_rows[] = {
+    {.type = LH_OPT_STR,
+     .letter = 'm',
+     .required = 1,
+     .name = "model",
+     FIELD(model),
+     .arg = "FILE",
+     .help = "The checkpoint ('longhaul import'), or random:SHAPE. For 'plan' also a Hugging Face folder, its "
+             "config.json, or a SHAPE."},
+    {.type = LH_OPT_I64,
+     .name = "tp",
+     FIELD(tp),
+     .arg = "RANKS",
+     .def = "0",
+     .max = LH_RANKS_MAX,
+     .help = "Tensor parallelism: ranks that share the model. 0: all ranks of the run; for 'plan': one."},
+    {.type = LH_OPT_STR,
+     .name = "device",
+     FIELD(device),
+     .def = "auto",
+     .choices = devices,
+     .help = "Backend. auto: cuda if every rank finds a device, else cpu. ref is plain C: slow, the definition of "
+             "every operation."},
+    {.type = LH_OPT_FLAG,
+     .name = "share-device",
+     .detail = 1,
+     FIELD(share_device),
+     .help = "Let ranks of one host share a CUDA device. They then communicate through the host."},
+    {.type = LH_OPT_STR,
+     .name = "dtype",
+     FIELD(dtype),
+     .def = "auto",
+     .choices = run_types,
+     .help = "Type of the weights in memory. auto: bf16 if the checkpoint stores bf16, else f32."},
+    {.type = LH_OPT_STR,
+     .name = "kv-dtype",
+     FIELD(kv_dtype),
+     .def = "auto",
+     .choices = run_types,
+     .help = "Type of the cached keys and values. auto: as --dtype."},
+    {.type = LH_OPT_I64,
+     .name = "threads",
+     FIELD(threads),
+     .arg = "N",
+     .def = "0",
+     .max = LH_THREADS_MAX,
+     .help = "Threads per rank. 0: its share of the machine's cores or CPU quota, at most OMP_NUM_THREADS."},
+    {.type = LH_OPT_FLAG,
+     .name = "deterministic",
+     FIELD(deterministic),
+     .help = "Bit-identical results on any number of ranks; may be slower."},
+    {.type = LH_OPT_BYTES,
+     .name = "memory",
+     FIELD(memory),
+     .arg = "SIZE",
+     .help = "Maximum device memory per rank, such as 80G. Default: free memory, divided among the ranks that share "
+             "it. With 'plan' it may be that of a device which this host does not have."},
+    {.type = LH_OPT_TOKENS,
+     .name = "chunk",
+     .detail = 1,
+     FIELD(chunk),
+     .arg = "TOKENS",
+     .def = "0",
+     .max = LH_CHUNK_MAX,
+     .help = "Chunked prefill: tokens that pass through a layer together. 0: an efficient number (512 on a CPU, 4096 "
+             "on a GPU), less if memory is short."},
+    {0}};
+#undef FIELD
+const lh_option_table lh_shell_engine_options = {"model and ranks", engine_rows};
+
+static const lh_option policy_rows[] = {
+    {LH_POLICY_ROW, .arg = "NAME", .word = lh_shell_policy_word,
+     .help = "Eviction policy: the name of a preset, which '--policy help' lists; with --budget alone longhaul, or "
+             "ask-later where questions come after the eviction. '--policy NAME --help' explains one, whose parts the "
+             "options below change. full keeps everything and is the default without --budget."},
+    {LH_BUDGET_ROW, .arg = "N|P%",
+     .help = "Entries kept per KV head, averaged over the heads of a layer, protected entries included; or a share of "
+             "the prompt, such as 20%."},
+    LH_POLICY_PARTS(LH_POLICY_PART_ROW){0}};
+const lh_option_table lh_shell_policy_options = {"eviction", policy_rows};
+
+static const lh_option policy_list_rows[] = {
+    {LH_POLICY_ROW, .arg = "LIST", .word = lh_shell_policy_list_word,
+     .help = "Comma-separated policies, each a preset that may have parts of its own, such as 'snapkv,h2o,ada-snapkv "
+             "--pool-size 31'; quote one that contains a comma. all: every preset but those for comparison. The full "
+             "cache is always included as the reference. '--policy help' lists the presets."},
+    {LH_BUDGET_ROW, .arg = "LIST",
+     .help = "Comma-separated budgets, such as '128,256,50%': entries kept per KV head, or a share of the prompt. "
+             "Every policy runs with each."},
+    LH_POLICY_PARTS(LH_POLICY_PART_ROW){0}};
+const lh_option_table lh_shell_policy_list_options = {"eviction: parts hold for every policy of the list",
+                                                      policy_list_rows};
+
+#define FIELD(member) LH_FIELD(lh_sampling, member)
+static const lh_option sampling_rows[] = {
+    {.type = LH_OPT_F64,
+     .name = "temperature",
+     FIELD(temperature),
+     .arg = "X",
+     .def = "0",
+     .low = 0,
+     .high = 100,
+     .help = "Sampling temperature. 0: greedy, always the most likely token."},
+    {.type = LH_OPT_I64,
+     .name = "top-k",
+     FIELD(top_k),
+     .arg = "N",
+     .def = "0",
+     .min = -1,
+     .max = 1 << 30,
+     .help = "Top-k sampling: choose among the N most likely tokens. 0 or -1: off."},
+    {.type = LH_OPT_F64,
+     .name = "top-p",
+     FIELD(top_p),
+     .arg = "X",
+     .def = "1",
+     .low = 0,
+     .high = 1,
+     .help = "Nucleus sampling: smallest set of tokens with cumulative probability X. 1: off."},
+    {.type = LH_OPT_F64,
+     .name = "min-p",
+     FIELD(min_p),
+     .arg = "X",
+     .def = "0",
+     .low = 0,
+     .high = 1,
+     .help = "Min-p sampling: drop tokens less likely than X times the most likely one. 0: off."},
+    {.type = LH_OPT_F64,
+     .name = "repeat-penalty",
+     FIELD(repeat_penalty),
+     .arg = "X",
+     .def = "1",
+     .low = 0.01,
+     .high = 100,
+     .help = "Repetition penalty on tokens seen before. 1: off."},
+    {.type = LH_OPT_I64,
+     .name = "seed",
+     FIELD(seed),
+     .arg = "N",
+     .def = "0",
+     .max = INT64_MAX,
+     .help = "Random seed. The same seed gives the same text."},
+    {0}};
+#undef FIELD
+const lh_option_table lh_shell_sampling_options = {"sampling", sampling_rows};
+
+lh_status lh_shell_check_stops(const lh_strings *stops)
+{
+    for (int64_t i = 0; i < stops->n; i++)
+        if (!*stops->at[i]) LH_FAIL(LH_EUSAGE, "'--stop' got no text to end the answer at");
+    return LH_OK;
+}

@@ -1,0 +1,160 @@
+/* policy_help.c - `--policy help` and `--policy NAME --help`: presets and parts from the tables of src/policies. */
+#include "shell/policy_help.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "policies/list.h"
+#include "shell/policy_rows.h"
+
+/* The policy options alone. */
+static const lh_option_group groups[] = {{&lh_shell_policy_options, 0}, {0}};
+static const lh_syntax syntax = {.program = "longhaul",
+                                 .name = "COMMAND",
+                                 .usage = "--policy NAME --help",
+                                 .summary = "Explain a policy",
+                                 .groups = groups};
+
+/* The policy option that `word` names, or NULL. */
+static const lh_option *row_of(const char *word)
+{
+    if (strcmp(word, "-b") == 0) word = "--budget";
+    if (strncmp(word, "--", 2) != 0 || !word[2]) return NULL;
+    size_t bytes = strcspn(word + 2, "=");
+    for (const lh_option *row = lh_shell_policy_options.rows; row->name; row++)
+        if (strlen(row->name) == bytes && strncmp(row->name, word + 2, bytes) == 0) return row;
+    return NULL;
+}
+
+/* Copies the policy options of argv with their values to policy [argc + 1]. */
+static int policy_words(int argc, char **argv, char **policy)
+{
+    int n = 0;
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        const lh_option *row = row_of(argv[i]);
+        if (!row) continue;
+        policy[n++] = argv[i];
+        int takes_next = i + 1 < argc && !strchr(argv[i], '=');
+        if (row->type == LH_OPT_SWITCH) takes_next = takes_next && lh_option_is_choice(row, argv[i + 1]);
+        if (takes_next) policy[n++] = argv[++i];
+    }
+    return n;
+}
+
+/* The value of the last '--policy', or NULL. */
+static const char *policy_name(int argc, char **argv)
+{
+    const char *name = NULL;
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strncmp(argv[i], "--policy=", 9) == 0) name = argv[i] + 9;
+        if (strcmp(argv[i], "--policy") == 0 && i + 1 < argc) name = argv[++i];
+    }
+    return name;
+}
+
+int lh_shell_policy_help_asked(const lh_command *command, int argc, char **argv)
+{
+    const char *name = policy_name(argc, argv);
+    if (!name || (strcmp(name, "help") != 0 && !lh_options_help_asked(argc, argv))) return 0;
+    for (const lh_option_group *g = command->syntax->groups; g->table; g++)
+        if (g->table == &lh_shell_policy_options || g->table == &lh_shell_policy_list_options) return 1;
+    return 0;
+}
+
+const char *lh_shell_policy_word(int i)
+{
+    const lh_policy_preset *p = i ? lh_policy_at(i - 1) : NULL;
+    return i ? (p ? p->name : NULL) : "help";
+}
+
+const char *lh_shell_policy_list_word(int i)
+{
+    return i ? lh_shell_policy_word(i - 1) : "all";
+}
+
+/* The name, and that which papers use. */
+enum { NAMES_BYTES = 64 };
+static const char *names_of(const lh_policy_preset *preset, char names[NAMES_BYTES])
+{
+    snprintf(names, NAMES_BYTES, "%s%s%s", preset->name, preset->alias ? ", " : "", preset->alias ? preset->alias : "");
+    return names;
+}
+
+static lh_status list(lh_buf *out)
+{
+    static const struct {
+        lh_policy_kind kind;
+        const char *heading;
+    } kinds[] = {{LH_POLICY_OWN, "defaults with a budget"},
+                 {LH_POLICY_OF_PAPER, "policies of papers"},
+                 {LH_POLICY_BASELINE, "baselines"},
+                 {LH_POLICY_COMPATIBLE, "compatible with other programs, for comparison"}};
+    char names[NAMES_BYTES];
+    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
+        LH_TRY(lh_buf_printf(out, "%s%s:\n", k ? "\n" : "", kinds[k].heading));
+        for (int i = 0; lh_policy_at(i); i++) {
+            const lh_policy_preset *p = lh_policy_at(i);
+            if (p->kind != kinds[k].kind) continue;
+            LH_TRY(lh_buf_printf(out, "  %-27s %s%s%s%s\n", names_of(p, names), p->summary, p->paper ? " (" : "",
+                                 p->paper ? p->paper : "", p->paper ? ")" : ""));
+        }
+    }
+    LH_TRY(lh_buf_puts(
+        out, "\n'--policy NAME --help' shows the parts of one; each can be changed by its option.\n"
+             "'--compat kvpress' makes shares and pyramids those of kvpress, as the presets NAME@kvpress have it.\n"));
+    return LH_OK;
+}
+
+static lh_status explain_policy(lh_buf *out, const lh_policy *policy)
+{
+    const lh_policy_preset *preset = lh_policy_find(policy->name);
+    char names[NAMES_BYTES];
+    LH_TRY(lh_buf_printf(out, "%s%s: %s%s%s%s\n\n", out->bytes ? "\n" : "", names_of(preset, names), preset->summary,
+                         preset->paper ? " (" : "", preset->paper ? preset->paper : "", preset->paper ? ")" : ""));
+    LH_TRY(lh_policy_describe(policy, out));
+    return LH_OK;
+}
+
+/* Explains one policy, or all of a list. */
+static lh_status explain(lh_buf *out, const lh_policy_options *given)
+{
+    lh_status st = LH_OK;
+    lh_policy policy;
+    lh_policy_list list = {0};
+    lh_profiles profiles = {0};
+    lh_policy_options options = *given;
+    const lh_policy_preset *preset = lh_policy_find(options.policy);
+    /* a share: valid for blocks of any size */
+    if (!options.budget && !(preset && !preset->parts.statistic)) options.budget = "100%";
+    options.profiles = &profiles;
+    if (!strpbrk(options.policy, ", ") && strcmp(options.policy, "all") != 0) {
+        LH_TRY_DONE(lh_policy_resolve(&policy, &options));
+        LH_TRY_DONE(explain_policy(out, &policy));
+        goto done;
+    }
+    LH_TRY_DONE(lh_policy_list_resolve(&list, &options));
+    for (int64_t i = 1; i < list.n; i++) LH_TRY_DONE(explain_policy(out, &list.at[i].policy));
+done:
+    lh_policy_list_clear(&list);
+    lh_profiles_clear(&profiles);
+    return st;
+}
+
+lh_status lh_shell_policy_help(lh_buf *out, int argc, char **argv)
+{
+    lh_status st = LH_OK;
+    lh_policy_options values = {0};
+    lh_options *options = NULL;
+    char **words = NULL;
+    if (strcmp(policy_name(argc, argv), "help") == 0) {
+        LH_TRY_DONE(list(out));
+        goto done;
+    }
+    LH_TRY_DONE(lh_calloc(&words, argc + 1, sizeof *words));
+    LH_TRY_DONE(lh_options_parse(&options, &syntax, &values, policy_words(argc, argv, words), words));
+    LH_TRY_DONE(explain(out, &values));
+done:
+    lh_options_close(options);
+    lh_free(words);
+    return st;
+}

@@ -1,0 +1,94 @@
+/* shell.h - what the commands share. A command is one entry of the table in commands.c: its syntax (base/options.h) and a
+ * function, which is called on every rank. A command that only works on files does so on rank 0, without MPI. */
+#ifndef LH_SHELL_SHELL_H
+#define LH_SHELL_SHELL_H
+
+#include "base/options.h"
+#include "engine/world.h"
+#include "policies/profile.h"
+
+/* Options of every command; the first member of a command's values. */
+typedef struct lh_shell_common {
+    int verbose, quiet;
+    const char *log_file;
+    double comm_timeout_s;
+} lh_shell_common;
+
+extern const lh_option_table lh_shell_common_options;
+
+/* Shared tables of options; each fills the struct that the engine takes. */
+extern const lh_option_table lh_shell_engine_options;      /* lh_engine_options */
+extern const lh_option_table lh_shell_policy_options;      /* lh_policy_options */
+extern const lh_option_table lh_shell_policy_list_options; /* lh_policy_options with lists of policies and budgets */
+extern const lh_option_table lh_shell_sampling_options;    /* lh_sampling */
+
+/* LH_EUSAGE for an empty '--stop'. */
+lh_status lh_shell_check_stops(const lh_strings *stops);
+
+extern const char *const lh_shell_chat_choices[]; /* of --chat: "auto", "on", "off" */
+
+/* The output of a command as JSON instead of text. */
+typedef struct lh_shell_format {
+    int json;
+} lh_shell_format;
+
+extern const lh_option_table lh_shell_format_options;
+
+/* One call of a command. A command that needs ranks opens *world (engine/world.h); main ends it with the status. */
+typedef struct lh_call {
+    const lh_options *options;
+    void *values;
+    lh_world *world;
+} lh_call;
+
+typedef struct lh_command {
+    const lh_syntax *syntax;
+    int64_t values_bytes;
+    lh_status (*run)(lh_call *call);       /* NULL if it has tasks */
+    const struct lh_command *const *tasks; /* ends with NULL; NULL: none. Each is a command named "command task" */
+} lh_command;
+
+const lh_command *lh_command_at(int i); /* NULL after the last */
+
+/* NULL if there is none. */
+const lh_command *lh_command_find(const char *name);
+const lh_command *lh_command_task(const lh_command *command, const char *task);
+
+/* The last word of a command's name: for a task, its name without that of the command. */
+const char *lh_command_word(const lh_command *command);
+
+/* Append the list of commands, the man page, the completion script. */
+lh_status lh_shell_list(lh_buf *out);
+lh_status lh_shell_man(lh_buf *out);
+lh_status lh_shell_completion(lh_buf *out);
+
+/* 1 on rank 0, which prints and works on files. */
+int lh_shell_first(void);
+
+/* Writes to stdout and flushes. LH_EWRITE. When the reader of a pipe has gone, as `head` does, the rest is dropped
+ * without a word: files are still to be written. lh_shell_unread is 1 then, for a command that does nothing else. */
+lh_status lh_shell_write(const void *data, int64_t bytes);
+int lh_shell_unread(void);
+
+/* The same for lines with texts of files in them, which control no terminal (lh_text_make_plain). Changes `text`. */
+lh_status lh_shell_write_plain(lh_buf *text);
+
+/* Write one line of JSON; or indented text, "name: value". */
+lh_status lh_shell_write_json(const json_t *value);
+lh_status lh_shell_write_tree(const json_t *value);
+
+/* Checks the structure of a foreign HDF5 file in a child process (lh_h5_probe). LH_EFILE. For commands without a world;
+ * opening the world does this itself. */
+lh_status lh_shell_probe(const char *path);
+
+/* Collective. LH_EUSAGE unless the budget profiles, which every rank reads itself, are the same on all ranks. */
+lh_status lh_shell_same_profiles(const lh_call *call, const lh_profiles *profiles);
+
+/* The resolved options as JSON, stored with every file that a run writes; release with free(). */
+lh_status lh_shell_record(const lh_call *call, char **out);
+
+/* Opens the world of this call: probes the HDF5 files that will be read (`files` ends with NULL), starts MPI, checks
+ * that all ranks have the same options. */
+lh_status lh_shell_open_world(lh_call *call, const char *const *files);
+
+#endif
