@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Makes tests/kv/presses.h5: random keys and values, and the scores that presses of kvpress give them.
+"""Makes tests/evict/presses.h5: random keys and values, and the scores that presses of kvpress give them.
 
-  tools/make_press_goldens.py tests/kv/presses.h5       needs torch, kvpress 0.5.5, h5py
+  tools/make_press_goldens.py tests/evict/presses.h5       needs torch, kvpress 0.5.5, h5py
 
 /NAME/k and /NAME/v [heads, entries, dim], in f32, and /NAME/scores [heads, entries]; the parameters of the press are attributes.
 Leverage scores are those of the press with an identity in place of its random sketch: exact ones.

@@ -214,7 +214,7 @@ static void check_case(lh_engine *engine, int model, const lh_policy_options *po
 
 /* ---- the test ---- */
 
-/* Whether the oracle has a definition: not of blocks, of layers that compete, of keys that are turned (tests/kv has
+/* Whether the oracle has a definition: not of blocks, of layers that compete, of keys that are turned (tests/evict has
  * laws of those). */
 static int has_definition(int preset, int number, lh_policy_options *policy)
 {

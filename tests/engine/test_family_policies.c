@@ -1,7 +1,7 @@
 /* Every policy of the table on every family of models, prompt and steps, at 1, 2, 3 and 4 ranks: what many ranks keep
  * and say is what one keeps and says; what the fast backend keeps is what the reference keeps; a budget over the length
  * changes no bit; a prefill that fills many caches fills each as one of its own. A sample as it is, in which a policy
- * meets a family on 2 ranks or on 3 (every policy on 1 to 4: tests/kv); with LONGHAUL_LONG=1 in the environment every
+ * meets a family on 2 ranks or on 3 (every policy on 1 to 4: tests/evict); with LONGHAUL_LONG=1 in the environment every
  * budget, decode rule and way of positions of every preset. */
 #include <stdio.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #include "base/file.h"
 #include "base/h5.h"
 #include "base/mem.h"
-#include "kv_oracle.h"
+#include "kv/kv_oracle.h"
 
 enum { HEADS = 3, LAYERS = 30, TOKENS = 1512, WINDOW = 32 };
 
@@ -56,15 +56,15 @@ START_TEST(test_pooling_gives_the_recorded_scores)
         float *want = get(h5, name, LH_F32, 2);
         mt_try(lh_calloc(&pooled, HEADS * TOKENS, sizeof *pooled));
         mt_try(kv_rig_backend(_i)->pool(stream, &(lh_pool_args){.y = pooled,
-                                                             .x = raw,
-                                                             .state = state,
-                                                             .kv = &kv,
-                                                             .rows = HEADS,
-                                                             .rows_per_head = 1,
-                                                             .ld = TOKENS,
-                                                             .k = 7,
-                                                             .seen = TOKENS,
-                                                             .kind = LH_POOL_MAX}));
+                                                                .x = raw,
+                                                                .state = state,
+                                                                .kv = &kv,
+                                                                .rows = HEADS,
+                                                                .rows_per_head = 1,
+                                                                .ld = TOKENS,
+                                                                .k = 7,
+                                                                .seen = TOKENS,
+                                                                .kind = LH_POOL_MAX}));
         for (int i = 0; i < HEADS * TOKENS; i++)
             mt_check(pooled[i] == want[i], "layer %d: score %d is %g, recorded %g", layers[l], i, (double)pooled[i],
                      (double)want[i]);

@@ -3,7 +3,7 @@
  */
 #include "comm/comm_impl.h"
 #include "kv/forecast.h"
-#include "kv_rig.h"
+#include "kv/kv_rig.h"
 
 /* The collectives of a rig's device memory, passed on and counted. */
 static struct {

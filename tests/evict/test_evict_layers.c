@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include "kv/forecast.h"
-#include "kv_rig.h"
+#include "kv/kv_rig.h"
 
 enum { MOST_LAYERS = 5 };
 

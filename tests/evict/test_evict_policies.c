@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "kv/kv_impl.h"
-#include "kv_oracle.h"
+#include "kv/kv_oracle.h"
 
 static int is_long(void)
 {

@@ -4,7 +4,7 @@
 
 #include "base/h5.h"
 #include "base/mem.h"
-#include "kv_oracle.h"
+#include "kv/kv_oracle.h"
 
 /* Keys, values and scores of one press, f32 and [heads, entries, dim] or [heads, entries]; y: room for scores. */
 typedef struct press {

@@ -10,8 +10,8 @@
 #include "base/file.h"
 #include "base/h5.h"
 #include "base/mem.h"
+#include "kv/kv_rig.h"
 #include "kv/save.h"
-#include "kv_rig.h"
 
 enum { VOCAB = 11, MODEL = 4711 };
 

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "kv/forecast.h"
-#include "kv_oracle.h"
+#include "kv/kv_oracle.h"
 
 static kv_rig_case base_case(const lh_policy_options *policy)
 {
