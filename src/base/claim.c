@@ -19,6 +19,7 @@
 
 #include "base/destination.h"
 #include "base/file.h"
+#include "base/file_lock.h"
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -118,35 +119,9 @@ static int read_name(const char *name, const char *base, char host[HOST_BYTES], 
     return *pid > 0 && strcmp(name + at, suffix) == 0;
 }
 
-/* ---- locks ---- */
-
-/* Of the open file, not of the process: two descriptors of one process exclude each other as two processes do. */
-static struct flock lock_of(mark byte, short type)
+static lh_lock_range range_of(mark byte)
 {
-    return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = byte, .l_len = 1};
-}
-
-/* 1: locked, or the file system has no locks; 0: another process has a lock. */
-static int lock(int fd, mark byte, short type, int *has_locks)
-{
-    struct flock wanted = lock_of(byte, type);
-    const int done = fcntl(fd, F_OFD_SETLK, &wanted) == 0, refused = !done && (errno == EAGAIN || errno == EACCES);
-    *has_locks = done || refused;
-    return !refused;
-}
-
-static int is_locked(int fd, mark byte)
-{
-    struct flock other = lock_of(byte, F_WRLCK);
-    return fcntl(fd, F_OFD_GETLK, &other) == 0 && other.l_type != F_UNLCK;
-}
-
-/* 1 if `name` is the file that is open. */
-static int is_file(const char *name, int fd)
-{
-    struct stat opened, named;
-    return fstat(fd, &opened) == 0 && lstat(name, &named) == 0 && opened.st_dev == named.st_dev &&
-           opened.st_ino == named.st_ino;
+    return (lh_lock_range){.from = byte, .bytes = 1};
 }
 
 /* ---- partial files of others ---- */
@@ -165,15 +140,15 @@ typedef struct other {
 static state look_at(other *o)
 {
     struct stat info;
-    int has_locks = 0;
     if (lstat(o->name, &info) != 0 || !S_ISREG(info.st_mode)) return STATE_GONE;
     o->fd = open(o->name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (o->fd < 0) return errno == ENOENT ? STATE_GONE : STATE_UNKNOWN;
-    if (!lock(o->fd, MARK_LIVES, F_RDLCK, &has_locks))
-        return is_locked(o->fd, MARK_DECIDED) ? STATE_DECIDED : STATE_UNDECIDED;
-    if (!is_file(o->name, o->fd)) return STATE_GONE;
+    const lh_lock_result lock = lh_lock_take(o->fd, range_of(MARK_LIVES), F_RDLCK);
+    if (lock == LH_LOCK_REFUSED)
+        return lh_lock_is_taken(o->fd, range_of(MARK_DECIDED)) == 1 ? STATE_DECIDED : STATE_UNDECIDED;
+    if (lh_lock_names(o->name, o->fd) != 1) return STATE_GONE;
     o->bytes = fstat(o->fd, &info) == 0 ? (int64_t)info.st_size : 0;
-    return has_locks && o->here ? STATE_DEAD : STATE_UNKNOWN;
+    return lock == LH_LOCK_TAKEN && o->here ? STATE_DEAD : STATE_UNKNOWN;
 }
 
 /* What a claim meets in its folder. */
@@ -253,6 +228,12 @@ done:
 
 /* ---- taking one ---- */
 
+/* 1 if the partial file still has its name. */
+static int is_own(const lh_claim *claim)
+{
+    return lh_lock_names(claim->partial, claim->fd) == 1;
+}
+
 /* Why the partial file could not be created, in terms of the output. */
 static lh_status fail_create(const lh_claim *claim, int error)
 {
@@ -273,10 +254,10 @@ static lh_status create(lh_claim *claim)
 {
     LH_TRY(lh_claim_usual_name(&claim->partial, claim->path));
     for (int i = 0; i < NAMES_MAX; i++) {
-        int has_locks;
         claim->fd = open(claim->partial, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (claim->fd < 0 && errno != EEXIST) return fail_create(claim, errno);
-        if (claim->fd >= 0 && lock(claim->fd, MARK_LIVES, F_WRLCK, &has_locks) && is_file(claim->partial, claim->fd))
+        if (claim->fd >= 0 && lh_lock_take(claim->fd, range_of(MARK_LIVES), F_WRLCK) != LH_LOCK_REFUSED &&
+            is_own(claim))
             return LH_OK;
         if (claim->fd >= 0) close(claim->fd);
         claim->fd = -1;
@@ -292,7 +273,6 @@ lh_status lh_claim_take(lh_claim **out, const char *path, int alone)
     lh_status st = LH_OK;
     lh_claim *claim = NULL;
     char own_host[HOST_BYTES];
-    int has_locks;
     find_host(own_host);
     LH_TRY_DONE(lh_calloc(&claim, 1, sizeof *claim));
     claim->fd = -1;
@@ -308,7 +288,7 @@ lh_status lh_claim_take(lh_claim **out, const char *path, int alone)
         m.warns = 0;
         nanosleep(&(struct timespec){.tv_nsec = WAIT_MS * 1000000}, NULL);
     }
-    (void)lock(claim->fd, MARK_DECIDED, F_WRLCK, &has_locks);
+    (void)lh_lock_take(claim->fd, range_of(MARK_DECIDED), F_WRLCK);
     enlist(claim);
     *out = claim;
     claim = NULL;
@@ -321,7 +301,7 @@ done:
 
 lh_status lh_claim_rename(lh_claim *claim)
 {
-    if (!is_file(claim->partial, claim->fd))
+    if (!is_own(claim))
         LH_FAIL(LH_EWRITE, "cannot rename '%s' to '%s': it was removed or replaced", claim->partial, claim->path);
     if (fsync(claim->fd) != 0) LH_FAIL(LH_EWRITE, "cannot flush '%s': %s", claim->partial, strerror(errno));
     if (rename(claim->partial, claim->path) != 0)
@@ -332,6 +312,6 @@ lh_status lh_claim_rename(lh_claim *claim)
 
 void lh_claim_drop(lh_claim *claim)
 {
-    if (claim && claim->fd >= 0 && is_file(claim->partial, claim->fd)) unlink(claim->partial);
+    if (claim && claim->fd >= 0 && is_own(claim)) unlink(claim->partial);
     release(claim);
 }

@@ -3,10 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/journal.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/minmax.h"
-#include "batch/appender.h"
 #include "batch/batch_command.h"
 #include "batch/documents.h"
 #include "engine/prompt.h"
@@ -68,7 +68,7 @@ static lh_status note_policies(const lh_batch_call *r, int64_t positions)
 static lh_status write_documents(const lh_batch_call *r, const char *path)
 {
     const lh_batch_options *o = &r->v->own;
-    if (lh_appender_is_locked(o->output) == 1) LH_FAIL(LH_EWRITE, "'%s' is being written by another run", o->output);
+    if (lh_journal_is_locked(o->output) == 1) LH_FAIL(LH_EWRITE, "'%s' is being written by another run", o->output);
     return lh_batch_documents_write(&(lh_batch_documents){.from = o->from, .text = o->text, .chat = r->format != NULL},
                                     path);
 }

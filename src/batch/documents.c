@@ -7,11 +7,11 @@
 
 #include "base/csv.h"
 #include "base/file.h"
+#include "base/journal.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/output.h"
 #include "base/unicode.h"
-#include "batch/appender.h"
 #include "text/text_check.h"
 #include "text/text_files.h"
 
@@ -237,7 +237,7 @@ done:
     return st;
 }
 
-static lh_status write_lines(documents *d, lh_appender *file)
+static lh_status write_lines(documents *d, lh_journal *file)
 {
     lh_status st = LH_OK;
     int more = 1;
@@ -249,11 +249,11 @@ static lh_status write_lines(documents *d, lh_appender *file)
         LH_TRY_DONE(render(d));
         LH_TRY_DONE(append_line(d, &lines));
         if (lines.bytes < BUFFER_BYTES) continue;
-        LH_TRY_DONE(lh_appender_add(file, lines.data, lines.bytes));
+        LH_TRY_DONE(lh_journal_append(file, lines.data, lines.bytes));
         lines.bytes = 0;
     }
     if (d->read == 0) LH_FAIL_DONE(LH_EINPUT, "'%s' has the names of columns, and no row", d->options->from);
-    if (lines.bytes) LH_TRY_DONE(lh_appender_add(file, lines.data, lines.bytes));
+    if (lines.bytes) LH_TRY_DONE(lh_journal_append(file, lines.data, lines.bytes));
 done:
     lh_buf_clear(&lines);
     return st;
@@ -274,16 +274,16 @@ lh_status lh_batch_documents_write(const lh_batch_documents *options, const char
 {
     lh_status st = LH_OK;
     documents d = {.options = options};
-    lh_appender file = {.fd = -1};
+    lh_journal file = {.fd = -1};
     char *partial = NULL;
     LH_TRY_DONE(lh_file_is_folder(options->from) ? open_folder(&d) : open_table(&d));
     LH_TRY_DONE(lh_partial_open(&partial, path));
-    LH_TRY_DONE(lh_appender_open(&file, partial));
+    LH_TRY_DONE(lh_journal_open(&file, partial));
     LH_TRY_DONE(write_lines(&d, &file));
     if (d.map.path) LH_TRY_DONE(lh_map_unchanged(&d.map));
     LH_TRY_DONE(lh_partial_commit(path));
 done:
-    lh_appender_close(&file);
+    lh_journal_close(&file);
     if (st != LH_OK && partial) lh_partial_drop(path);
     lh_free(partial);
     close_documents(&d);

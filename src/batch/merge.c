@@ -10,10 +10,10 @@
 
 #include "base/destination.h"
 #include "base/file.h"
+#include "base/journal.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/output.h"
-#include "batch/appender.h"
 #include "batch/ids.h"
 #include "batch/records.h"
 #include "batch/state.h"
@@ -64,7 +64,7 @@ static lh_status read_one(const merge *m, int64_t file)
         LH_FAIL(LH_EINPUT, "'%s' is gone, and had the lines of %lld requests: its job must run again", path, total);
     }
     LH_TRY(lh_batch_records_read(records, path));
-    if (lh_appender_is_locked(path) == 1)
+    if (lh_journal_is_locked(path) == 1)
         LH_FAIL(LH_EINPUT, "'%s' is still being written: merge it when its job has ended", path);
     if (records->torn_bytes)
         LH_FAIL(LH_EINPUT, "'%s' ends in a line that was not written to its end: its job must be resumed first", path);

@@ -11,9 +11,9 @@
 #include "base/clock.h"
 #include "base/destination.h"
 #include "base/file.h"
+#include "base/journal.h"
 #include "base/log.h"
 #include "base/minmax.h"
-#include "batch/appender.h"
 #include "batch/metrics.h"
 #include "batch/records.h"
 #include "batch/resume.h"
@@ -31,10 +31,10 @@ struct lh_batch_output {
     const lh_batch_input *input;
     lh_batch_output_options options;
     char *path, *state_path, *timings_path, *held_path;
-    lh_appender file, held, timings; /* held: closed unless ordered */
-    unsigned char *done;             /* [count] */
-    held_line *waiting;              /* [count] if ordered */
-    int64_t next;                    /* ordered: the line of the input whose turn it is */
+    lh_journal file, held, timings; /* held: closed unless ordered */
+    unsigned char *done;            /* [count] */
+    held_line *waiting;             /* [count] if ordered */
+    int64_t next;                   /* ordered: the line of the input whose turn it is */
     int64_t waiting_count;
     lh_batch_state state;
     double began_s, synced_s, state_s; /* when, on the clock */
@@ -149,8 +149,8 @@ static void write_state(lh_batch_output *o)
 static lh_status open_file(lh_batch_output *o)
 {
     struct stat held;
-    LH_TRY(lh_appender_open(&o->file, o->path));
-    LH_TRY(lh_appender_lock(&o->file, &o->locked));
+    LH_TRY(lh_journal_open(&o->file, o->path));
+    LH_TRY(lh_journal_lock(&o->file, "another run that is going on", &o->locked));
     if (!o->locked)
         lh_warn("'%s' is on a file system without locks: nothing prevents a second run from writing it", o->path);
     const int exists = o->file.bytes > 0 || (stat(o->held_path, &held) == 0 && held.st_size > 0);
@@ -182,16 +182,16 @@ static lh_batch_resumed resumed_by(const lh_batch_output *o)
 /* Takes lines of errors out of the output, which is another file then. */
 static lh_status drop_failed(lh_batch_output *o)
 {
-    lh_appender again;
+    lh_journal again;
     int changed = 0;
     const lh_batch_resumed resumed = resumed_by(o);
     LH_TRY(lh_batch_retry_failed(&(lh_batch_retry){&resumed, o->path, o->held_path, o->options.ordered}, &changed));
     if (!changed) return LH_OK;
     lh_info("requests that failed are tried again: their lines are taken out of '%s'", o->path);
-    LH_TRY(lh_appender_open(&again, o->path));
-    lh_appender_close(&o->file);
+    LH_TRY(lh_journal_open(&again, o->path));
+    lh_journal_close(&o->file);
     o->file = again;
-    return lh_appender_lock(&o->file, &o->locked);
+    return lh_journal_lock(&o->file, "another run that is going on", &o->locked);
 }
 
 /* Reads the output. *torn: bytes to be cut. */
@@ -212,12 +212,12 @@ done:
     return st;
 }
 
-static lh_status cut_torn(lh_appender *a, int64_t torn)
+static lh_status cut_torn(lh_journal *a, int64_t torn)
 {
     if (torn == 0) return LH_OK;
     lh_warn("'%s' ends in %lld bytes of a line that was not written to its end: they are cut off", a->path,
             (long long)torn);
-    return lh_appender_cut(a, a->bytes - torn);
+    return lh_journal_cut(a, a->bytes - torn);
 }
 
 /* Takes the held lines that are not in the output: they wait on, or go there if order does not matter any more. */
@@ -231,7 +231,7 @@ static lh_status take_held(lh_batch_output *o, const lh_batch_records *records)
             o->waiting[i] = (held_line){r->at, r->bytes};
             o->waiting_count++;
         } else {
-            LH_TRY(lh_appender_add(&o->file, records->map.data + r->at, r->bytes));
+            LH_TRY(lh_journal_append(&o->file, records->map.data + r->at, r->bytes));
         }
         o->state.done++;
         o->state.failed += r->failed;
@@ -252,10 +252,10 @@ static lh_status read_held(lh_batch_output *o, int64_t torn)
     LH_TRY_DONE(lh_batch_resume(&resumed, &records, held));
     LH_TRY_DONE(cut_torn(&o->file, torn));
     LH_TRY_DONE(take_held(o, &records));
-    if (o->options.ordered) LH_TRY_DONE(lh_appender_open(&o->held, o->held_path));
+    if (o->options.ordered) LH_TRY_DONE(lh_journal_open(&o->held, o->held_path));
     if (o->options.ordered) LH_TRY_DONE(cut_torn(&o->held, records.torn_bytes));
     if (!o->options.ordered && lh_file_exists(o->held_path)) {
-        LH_TRY_DONE(lh_appender_sync(&o->file));
+        LH_TRY_DONE(lh_journal_sync(&o->file));
         unlink(o->held_path);
     }
 done:
@@ -268,12 +268,12 @@ done:
 static lh_status open_timings(lh_batch_output *o)
 {
     char end[1 << 16];
-    lh_appender *a = &o->timings;
-    LH_TRY(lh_appender_open(a, o->timings_path));
+    lh_journal *a = &o->timings;
+    LH_TRY(lh_journal_open(a, o->timings_path));
     const int64_t bytes = lh_min_i64(a->bytes, (int64_t)sizeof end);
-    LH_TRY(lh_appender_read(a, a->bytes - bytes, end, bytes));
+    LH_TRY(lh_journal_read(a, a->bytes - bytes, end, bytes));
     const char *feed = memrchr(end, '\n', (size_t)bytes);
-    return lh_appender_cut(a, a->bytes - bytes + (feed ? feed + 1 - end : 0));
+    return lh_journal_cut(a, a->bytes - bytes + (feed ? feed + 1 - end : 0));
 }
 
 /* ---- lines ---- */
@@ -287,8 +287,8 @@ static lh_status advance(lh_batch_output *o)
     for (; o->next < count && o->waiting[o->next].bytes; o->next++) {
         held_line *held = &o->waiting[o->next];
         LH_TRY_DONE(lh_realloc(&line, held->bytes, 1));
-        LH_TRY_DONE(lh_appender_read(&o->held, held->at, line, held->bytes));
-        LH_TRY_DONE(lh_appender_add(&o->file, line, held->bytes));
+        LH_TRY_DONE(lh_journal_read(&o->held, held->at, line, held->bytes));
+        LH_TRY_DONE(lh_journal_append(&o->file, line, held->bytes));
         *held = (held_line){0};
         o->waiting_count--;
     }
@@ -302,9 +302,9 @@ static lh_status add_ordered(lh_batch_output *o, const lh_batch_put *put)
     if (put->i != o->next) {
         o->waiting[put->i] = (held_line){o->held.bytes, put->bytes};
         o->waiting_count++;
-        return lh_appender_add(&o->held, put->line, put->bytes);
+        return lh_journal_append(&o->held, put->line, put->bytes);
     }
-    LH_TRY(lh_appender_add(&o->file, put->line, put->bytes));
+    LH_TRY(lh_journal_append(&o->file, put->line, put->bytes));
     o->next++;
     return advance(o);
 }
@@ -313,11 +313,11 @@ static lh_status add_ordered(lh_batch_output *o, const lh_batch_put *put)
 static lh_status sync_files(lh_batch_output *o)
 {
     o->synced_s = lh_clock_s();
-    LH_TRY(lh_appender_check_name(&o->file));
-    if (o->waiting_count) LH_TRY(lh_appender_check_name(&o->held));
-    LH_TRY(lh_appender_sync(&o->file));
-    if (o->waiting_count == 0 && o->held.bytes > 0) LH_TRY(lh_appender_cut(&o->held, 0));
-    return o->options.ordered ? lh_appender_sync(&o->held) : LH_OK;
+    LH_TRY(lh_journal_check_name(&o->file));
+    if (o->waiting_count) LH_TRY(lh_journal_check_name(&o->held));
+    LH_TRY(lh_journal_sync(&o->file));
+    if (o->waiting_count == 0 && o->held.bytes > 0) LH_TRY(lh_journal_cut(&o->held, 0));
+    return o->options.ordered ? lh_journal_sync(&o->held) : LH_OK;
 }
 
 static void add_timing(lh_batch_output *o, const json_t *timing)
@@ -325,10 +325,10 @@ static void add_timing(lh_batch_output *o, const json_t *timing)
     lh_buf line = {0};
     char *text = timing && o->timings.fd >= 0 ? json_dumps(timing, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
     if (!text) return;
-    if (lh_buf_printf(&line, "%s\n", text) != LH_OK || lh_appender_add(&o->timings, line.data, line.bytes) != LH_OK) {
+    if (lh_buf_printf(&line, "%s\n", text) != LH_OK || lh_journal_append(&o->timings, line.data, line.bytes) != LH_OK) {
         lh_warn("%s: timings are no longer written", lh_error_message());
         lh_error_clear();
-        lh_appender_close(&o->timings);
+        lh_journal_close(&o->timings);
     }
     lh_buf_clear(&line);
     free(text);
@@ -361,7 +361,7 @@ lh_status lh_batch_output_put(lh_batch_output *o, const lh_batch_put *put)
     assert(!o->done[put->i] && put->bytes > 0 && put->line[put->bytes - 1] == '\n');
     if (o->broken) LH_FAIL(LH_EWRITE, "cannot write '%s': a write has failed before", o->path);
     o->broken = 1;
-    LH_TRY(o->options.ordered ? add_ordered(o, put) : lh_appender_add(&o->file, put->line, put->bytes));
+    LH_TRY(o->options.ordered ? add_ordered(o, put) : lh_journal_append(&o->file, put->line, put->bytes));
     o->broken = 0;
     o->done[put->i] = 1;
     o->state.done++;
@@ -419,12 +419,12 @@ done:
 void lh_batch_output_close(lh_batch_output *o)
 {
     if (!o) return;
-    lh_appender_remove_empty(&o->held);
-    lh_appender_remove_empty(&o->timings);
-    if (o->locked && o->state.done == 0) lh_appender_remove_empty(&o->file);
-    lh_appender_close(&o->held);
-    lh_appender_close(&o->timings);
-    lh_appender_close(&o->file);
+    lh_journal_remove_empty(&o->held);
+    lh_journal_remove_empty(&o->timings);
+    if (o->locked && o->state.done == 0) lh_journal_remove_empty(&o->file);
+    lh_journal_close(&o->held);
+    lh_journal_close(&o->timings);
+    lh_journal_close(&o->file);
     lh_batch_state_clear(&o->state);
     lh_free(o->done);
     lh_free(o->waiting);

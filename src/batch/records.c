@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/journal.h"
 #include "base/json.h"
 #include "base/minmax.h"
 #include "batch/answer.h"
@@ -74,36 +75,47 @@ static int is_torn(const char *text, int64_t bytes)
     return zeros == bytes || memcmp(text, start, (size_t)n) == 0;
 }
 
+typedef struct reading {
+    lh_batch_records *records;
+    lh_buf id; /* of the last line */
+} reading;
+
+static lh_status read_line(void *self, const char *text, int64_t bytes, int *accepted)
+{
+    reading *r = self;
+    lh_batch_record record = {.at = text - (const char *)r->records->map.data, .bytes = bytes + 1};
+    *accepted = read_record(text, bytes, &record, &r->id);
+    return *accepted ? add_record(r->records, record, &r->id) : LH_OK;
+}
+
+/* LH_EFILE unless the whole lines are followed by nothing, or by one torn line. */
+static lh_status check_end(lh_batch_records *r)
+{
+    const char *line = (const char *)r->map.data + r->good_bytes;
+    const int64_t left = r->map.bytes - r->good_bytes;
+    const char *feed = left ? memchr(line, '\n', (size_t)left) : NULL;
+    const int64_t bytes = feed ? feed + 1 - line : left;
+    if (left == 0) return LH_OK;
+    if (bytes < left && (r->n > 0 || is_torn(line, bytes)))
+        LH_FAIL(
+            LH_EFILE,
+            "'%s' is damaged: line %lld, at byte %lld, is no line of a batch's output, and others follow it. Delete "
+            "that line, and its request is answered again",
+            r->map.path, (long long)r->n + 1, (long long)r->good_bytes);
+    if (bytes < left || !is_torn(line, bytes))
+        LH_FAIL(LH_EFILE, "'%s' is not the output of a batch: line %lld is none of its lines", r->map.path,
+                (long long)r->n + 1);
+    r->torn_bytes = bytes;
+    return LH_OK;
+}
+
 static lh_status read_records(lh_batch_records *r)
 {
-    lh_status st = LH_OK;
-    const char *data = (const char *)r->map.data;
-    lh_buf id = {0};
-    while (r->good_bytes < r->map.bytes) {
-        const char *line = data + r->good_bytes;
-        const int64_t left = r->map.bytes - r->good_bytes;
-        const char *feed = memchr(line, '\n', (size_t)left);
-        const int64_t bytes = feed ? feed + 1 - line : left;
-        lh_batch_record record = {.at = r->good_bytes, .bytes = bytes};
-        if (feed && read_record(line, bytes - 1, &record, &id)) {
-            LH_TRY_DONE(add_record(r, record, &id));
-            r->good_bytes += bytes;
-            continue;
-        }
-        if (bytes < left && (r->n > 0 || is_torn(line, bytes)))
-            LH_FAIL_DONE(LH_EFILE,
-                         "'%s' is damaged: line %lld, at byte %lld, is no line of a batch's output, and others follow "
-                         "it. Delete that line, and its request is answered again",
-                         r->map.path, (long long)r->n + 1, (long long)r->good_bytes);
-        if (bytes < left || !is_torn(line, bytes))
-            LH_FAIL_DONE(LH_EFILE, "'%s' is not the output of a batch: line %lld is none of its lines", r->map.path,
-                         (long long)r->n + 1);
-        r->torn_bytes = bytes;
-        break;
-    }
-done:
-    lh_buf_clear(&id);
-    return st;
+    reading lines = {.records = r};
+    const lh_journal_reader reader = {&lines, read_line};
+    const lh_status st = lh_journal_read_lines(&reader, (const char *)r->map.data, r->map.bytes, &r->good_bytes);
+    lh_buf_clear(&lines.id);
+    return st == LH_OK ? check_end(r) : st;
 }
 
 lh_status lh_batch_records_read(lh_batch_records *out, const char *path)

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/identity.h"
 #include "base/json.h"
 #include "base/minmax.h"
 #include "batch/answer.h"
@@ -13,73 +14,19 @@ enum { NAMED = 5, SHOWN = 60 };
 
 /* ---- the run ---- */
 
-/* Appends a value as lines hold it. */
-static lh_status write_value(lh_buf *out, const json_t *value)
-{
-    char *text = value ? json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT | JSON_ENSURE_ASCII | JSON_SORT_KEYS |
-                                               JSON_REAL_PRECISION(LH_BATCH_DIGITS))
-                       : NULL;
-    const lh_status st = lh_buf_puts(out, text ? text : "none");
-    free(text);
-    return st;
-}
-
-/* LH_EUSAGE if a value differs. */
-static lh_status compare_value(const char *path, const char *name, const json_t *was, const json_t *is)
-{
-    lh_status st = LH_OK;
-    lh_buf old = {0}, now = {0};
-    LH_TRY_DONE(write_value(&old, was));
-    LH_TRY_DONE(write_value(&now, is));
-    if (strcmp(old.data, now.data) != 0)
-        LH_FAIL_DONE(LH_EUSAGE,
-                     "'%s' was made by another run: '%s' was %.*s and is %.*s; give the same options, or name another "
-                     "output",
-                     path, name, SHOWN, old.data, SHOWN, now.data);
-done:
-    lh_buf_clear(&old);
-    lh_buf_clear(&now);
-    return st;
-}
-
-/* The same of two objects, naming the member; prefix: before its name. */
-static lh_status compare_objects(const char *path, const char *prefix, const json_t *was, const json_t *is);
-
-static lh_status compare_member(const char *path, const char *prefix, const char *name, const json_t *was,
-                                const json_t *is)
-{
-    lh_status st = LH_OK;
-    lh_buf whole = {0};
-    LH_TRY_DONE(lh_buf_printf(&whole, "%s%s", prefix, name));
-    if (!json_is_object(was) || !json_is_object(is)) {
-        st = compare_value(path, whole.data, was, is);
-    } else {
-        LH_TRY_DONE(lh_buf_puts(&whole, "."));
-        st = compare_objects(path, whole.data, was, is);
-    }
-done:
-    lh_buf_clear(&whole);
-    return st;
-}
-
-static lh_status compare_objects(const char *path, const char *prefix, const json_t *was, const json_t *is)
-{
-    const char *name;
-    json_t *value;
-    json_object_foreach((json_t *)(uintptr_t)is, name, value)
-        LH_TRY(compare_member(path, prefix, name, json_object_get(was, name), value));
-    json_object_foreach((json_t *)(uintptr_t)was, name, value)
-        LH_TRY(compare_member(path, prefix, name, value, json_object_get(is, name)));
-    return LH_OK;
-}
-
+/* LH_EUSAGE if a line was written by another run. */
 static lh_status compare_run(const char *path, const lh_skimmed *text, const json_t *is)
 {
+    lh_identity_difference d;
     json_t *was = NULL;
-    lh_status st = lh_json_parse(&was, path, text->text, text->bytes);
-    if (st == LH_OK) st = compare_objects(path, "", was, is);
+    LH_TRY(lh_json_parse(&was, path, text->text, text->bytes));
+    const int differs = lh_identity_differs(was, is, LH_BATCH_DIGITS, &d);
     json_decref(was);
-    return st;
+    if (differs)
+        LH_FAIL(LH_EUSAGE,
+                "'%s' was made by another run: '%s' was %s and is %s; give the same options, or name another output",
+                path, d.name, d.was, d.is);
+    return LH_OK;
 }
 
 /* Lines of one run have the same bytes there, so that few are parsed. */

@@ -5,8 +5,8 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/journal.h"
 #include "base/output.h"
-#include "batch/appender.h"
 
 /* Records [from, to) of an output. */
 typedef struct part {
@@ -28,12 +28,12 @@ static void forget(lh_batch_records *r, const lh_batch_input *input, const unsig
     r->failed = 0;
 }
 
-static lh_status write_parts(lh_appender *file, const part *parts, int n)
+static lh_status write_parts(lh_journal *file, const part *parts, int n)
 {
     for (int p = 0; p < n; p++)
         for (int64_t i = parts[p].from; i < parts[p].to; i++) {
             const lh_batch_record *record = &parts[p].records->at[i];
-            LH_TRY(lh_appender_add(file, parts[p].records->map.data + record->at, record->bytes));
+            LH_TRY(lh_journal_append(file, parts[p].records->map.data + record->at, record->bytes));
         }
     return LH_OK;
 }
@@ -43,16 +43,16 @@ static lh_status replace(const char *path, const part *parts, int n)
 {
     lh_status st = LH_OK;
     struct stat info;
-    lh_appender file = {.fd = -1};
+    lh_journal file = {.fd = -1};
     char *partial = NULL;
     LH_TRY_DONE(lh_partial_open(&partial, path));
-    LH_TRY_DONE(lh_appender_open(&file, partial));
+    LH_TRY_DONE(lh_journal_open(&file, partial));
     if (stat(path, &info) == 0 && fchmod(file.fd, info.st_mode & 0777) != 0)
         LH_FAIL_DONE(LH_EWRITE, "cannot write '%s': %s", partial, strerror(errno));
     LH_TRY_DONE(write_parts(&file, parts, n));
     LH_TRY_DONE(lh_partial_commit(path));
 done:
-    lh_appender_close(&file);
+    lh_journal_close(&file);
     if (st != LH_OK && partial) lh_partial_drop(path);
     lh_free(partial);
     return st;

@@ -10,9 +10,9 @@ typedef struct lh_batch_retry {
     int ordered;                  /* 1: answers behind a line that is taken out become held lines */
 } lh_batch_retry;
 
-/* Replaces both files by files without lines of errors. *changed: 1 if there were some: another file has the name of the
- * output then, which the caller locks anew. Failures as of lh_batch_resume, for the lines that stay, before anything is
- * changed; LH_EWRITE. */
+/* Replaces both files by files without lines of errors. *changed: 1 if there were some: another file has the name of
+ * the output then, which the caller locks anew. Failures as of lh_batch_resume, for the lines that stay, before
+ * anything is changed; LH_EWRITE. */
 lh_status lh_batch_retry_failed(const lh_batch_retry *retry, int *changed);
 
 #endif

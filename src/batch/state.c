@@ -11,8 +11,8 @@
 
 #include "base/destination.h"
 #include "base/file.h"
+#include "base/journal.h"
 #include "base/json.h"
-#include "batch/appender.h"
 
 enum { STATE_BYTES = 1 << 20 };
 
@@ -102,16 +102,16 @@ static lh_status get_state(lh_batch_state *state, const json_t *object, const ch
 static lh_status replace_file(const char *path, const char *text)
 {
     lh_status st = LH_OK;
-    lh_appender file = {.fd = -1};
+    lh_journal file = {.fd = -1};
     char *partial = NULL;
     LH_TRY_DONE(lh_asprintf(&partial, "%s.partial", path));
-    LH_TRY_DONE(lh_appender_open(&file, partial));
-    LH_TRY_DONE(lh_appender_cut(&file, 0));
-    LH_TRY_DONE(lh_appender_add(&file, text, (int64_t)strlen(text)));
+    LH_TRY_DONE(lh_journal_open(&file, partial));
+    LH_TRY_DONE(lh_journal_cut(&file, 0));
+    LH_TRY_DONE(lh_journal_append(&file, text, (int64_t)strlen(text)));
     if (rename(partial, path) != 0) LH_FAIL_DONE(LH_EWRITE, "cannot write '%s': %s", path, strerror(errno));
 done:
     if (st != LH_OK && partial) unlink(partial);
-    lh_appender_close(&file);
+    lh_journal_close(&file);
     lh_free(partial);
     return st;
 }
@@ -120,14 +120,14 @@ done:
 static lh_status overwrite_file(const char *path, const char *text)
 {
     lh_status st = LH_OK;
-    lh_appender file = {.fd = -1};
+    lh_journal file = {.fd = -1};
     const int64_t bytes = (int64_t)strlen(text);
-    LH_TRY_DONE(lh_appender_open(&file, path));
+    LH_TRY_DONE(lh_journal_open(&file, path));
     file.bytes = 0; /* from its beginning */
-    LH_TRY_DONE(lh_appender_add(&file, text, bytes));
-    LH_TRY_DONE(lh_appender_cut(&file, bytes));
+    LH_TRY_DONE(lh_journal_append(&file, text, bytes));
+    LH_TRY_DONE(lh_journal_cut(&file, bytes));
 done:
-    lh_appender_close(&file);
+    lh_journal_close(&file);
     return st;
 }
 

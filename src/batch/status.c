@@ -6,8 +6,8 @@
 
 #include "base/destination.h"
 #include "base/file.h"
+#include "base/journal.h"
 #include "base/json.h"
-#include "batch/appender.h"
 #include "batch/records.h"
 
 enum { FAILURES = 10, SHOWN = 60, SILENT_S = 60 };
@@ -31,7 +31,7 @@ static lh_status list_failures(lh_batch_status *status, const lh_batch_records *
 /* Where nobody can ask for a lock, a run that has said nothing for a minute has ended. */
 static int is_alive(const lh_batch_state *state, const char *output)
 {
-    const int locked = lh_appender_is_locked(output);
+    const int locked = lh_journal_is_locked(output);
     return locked >= 0 ? locked : (int64_t)time(NULL) - state->updated < SILENT_S;
 }
 

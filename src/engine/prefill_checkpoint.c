@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/destination.h"
 #include "base/file.h"
+#include "base/identity.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -32,32 +33,20 @@ static lh_status make_identity(const lh_session *s, json_t **out)
     return LH_OK;
 }
 
-static lh_status differs(const char *path, const char *name, const json_t *file, const json_t *own)
-{
-    char *theirs = file ? json_dumps(file, JSON_ENCODE_ANY) : NULL, *mine = json_dumps(own, JSON_ENCODE_ANY);
-    lh_status st =
-        lh_fail(LH_EUSAGE, __FILE__, __LINE__,
-                "'%s' is the prefill of another run: '%s' is %s there and %s here; it goes on with what it was "
-                "made with",
-                path, name, theirs ? theirs : "missing", mine ? mine : "another");
-    free(theirs);
-    free(mine);
-    return st;
-}
-
 static lh_status check_identity(const lh_session *s, const lh_saved_prefill *saved)
 {
     lh_status st = LH_OK;
-    const char *path = lh_h5_path(saved->file.cache.h5), *text = saved->file.state.identity, *key;
-    json_t *own = NULL, *file = NULL, *value;
+    const char *path = lh_h5_path(saved->file.cache.h5), *text = saved->file.state.identity;
+    json_t *own = NULL, *file = NULL;
+    lh_identity_difference d;
     LH_TRY_DONE(make_identity(s, &own));
     if (lh_json_parse(&file, path, text, (int64_t)strlen(text)) != LH_OK)
         LH_FAIL_DONE(LH_EFILE, "'/identity' in %s", lh_error_message());
-    json_object_foreach(own, key, value)
-    {
-        const json_t *other = json_object_get(file, key);
-        if (!json_equal(value, other)) LH_TRY_DONE(differs(path, key, other, value));
-    }
+    if (lh_identity_differs(file, own, 17, &d))
+        LH_FAIL_DONE(LH_EUSAGE,
+                     "'%s' is the prefill of another run: '%s' is %s there and %s here; it goes on with what it was "
+                     "made with",
+                     path, d.name, d.was, d.is);
 done:
     json_decref(own);
     json_decref(file);

@@ -105,9 +105,10 @@ static lh_status make_identity(const lh_eval_task *task, json_t **out)
     LH_TRY_DONE(options_of(task, &options));
     LH_TRY_DONE(policies_of(task, &policies));
     LH_TRY_DONE(data_of(task, &data));
-    *out = json_pack("{s:s, s:s, s:o, s:o, s:O, s:s, s:s, s:O}", "task", task->kind->name, "version", version, "model",
-                     hex(engine->identity), "data", hex(data), "policies", policies, "dtype",
-                     lh_dtype_name(engine->dtype), "kv_dtype", lh_dtype_name(engine->kv_dtype), "options", options);
+    /* in the order in which differences are named */
+    *out = json_pack("{s:s, s:O, s:s, s:o, s:o, s:O, s:s, s:s}", "task", task->kind->name, "options", options,
+                     "version", version, "model", hex(engine->identity), "data", hex(data), "policies", policies,
+                     "dtype", lh_dtype_name(engine->dtype), "kv_dtype", lh_dtype_name(engine->kv_dtype));
     if (!*out) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate memory for what identifies the evaluation");
 done:
     json_decref(options);
