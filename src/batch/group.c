@@ -9,7 +9,6 @@
 #include "base/minmax.h"
 #include "batch/context_file.h"
 #include "batch/encode.h"
-#include "engine/chunk.h"
 
 /* What requests with one policy, and the same before the context, share. */
 typedef struct context {
@@ -19,7 +18,6 @@ typedef struct context {
     int64_t shared;  /* tokens of it that are the context */
     int64_t members; /* also those that are answered */
     int64_t longest; /* whole prompt */
-    int declared;    /* 1: by a context_id or context_file */
 } context;
 
 typedef struct member {
@@ -144,19 +142,6 @@ static lh_status add_question(lh_batch_group *g, lh_batch_work *w, lh_tokens *pr
     return lh_batch_check_tokens(g->common, &w->request, c->ids.n, prompt);
 }
 
-/* Tokens of its own that a prompt has at least where it is to be answered as if it stood alone: products of fewer rows
- * (up to FEW_TOKENS of cpu/gemm_few.inc.c, 64) have other bits. */
-enum { UNDECLARED_OWN = 65 };
-
-/* What a prompt of n tokens shares of `common` ones. Undeclared, it has the chunks that it has alone with
- * --deterministic: a chunk of a single token has other bits, too. */
-static int64_t shared_tokens(const lh_batch_work *w, int64_t common, int64_t n)
-{
-    if (lh_batch_work_declares(w)) return lh_min_i64(common, lh_max_i64(n - 1, 0));
-    const int64_t most = lh_min_i64(common, lh_max_i64(n - UNDECLARED_OWN, 0));
-    return most - most % LH_CHUNK_FIXED;
-}
-
 /* What a whole prompt has beside what all have; `prompt` becomes that. */
 static lh_status add_prompt(lh_batch_group *g, const lh_batch_work *w, lh_tokens *prompt, context **out)
 {
@@ -169,7 +154,7 @@ static lh_status add_prompt(lh_batch_group *g, const lh_batch_work *w, lh_tokens
         LH_TRY(push_ids(&c->ids, prompt->ids, prompt->n));
         c->shared = prompt->n;
     }
-    c->shared = shared_tokens(w, common_tokens(&c->ids, prompt, c->shared), prompt->n);
+    c->shared = lh_min_i64(common_tokens(&c->ids, prompt, c->shared), lh_max_i64(prompt->n - 1, 0));
     memmove(prompt->ids, prompt->ids + c->shared, (size_t)(prompt->n - c->shared) * sizeof *prompt->ids);
     prompt->n -= c->shared;
     return LH_OK;
@@ -183,7 +168,6 @@ lh_status lh_batch_group_add(lh_batch_group *g, lh_batch_work *w, int wanted)
     int64_t run;
     LH_TRY_DONE(w->request.context_file ? add_question(g, w, &prompt, &c) : add_prompt(g, w, &prompt, &c));
     c->members++;
-    c->declared = lh_batch_work_declares(w);
     c->longest = lh_max_i64(c->longest, c->shared + prompt.n);
     if (!wanted) goto done;
     LH_TRY_DONE(lh_realloc(&g->members, g->member_count + 1, sizeof *g->members));
@@ -214,18 +198,16 @@ static int by_cache(const void *a, const void *b)
     return (x->i > y->i) - (x->i < y->i);
 }
 
-/* 1 where the context is worth one. A request alone is answered as it stands; so are prompts that begin with the same
- * few tokens: what follows a context is not evicted, and a cache of its own takes time and memory. */
+/* True if the context gets a cache. A request alone is answered as it stands; so are prompts that begin with the same
+ * few tokens: what follows a context is not evicted, and a cache takes time and memory. */
 static int is_shared(const context *c)
 {
-    enum { UNDECLARED_TOKENS = 256 };
-    if (c->before != 0) return 1;
-    return c->members > 1 && 2 * c->shared >= c->longest && (c->declared || c->shared >= UNDECLARED_TOKENS);
+    return c->before != 0 || (c->members > 1 && 2 * c->shared >= c->longest);
 }
 
 static void warn_of_little(const context *c)
 {
-    if (c->declared && c->members > 1 && !is_shared(c))
+    if (c->members > 1 && !is_shared(c))
         lh_warn("%lld requests with one 'context_id' have %lld tokens in common, less than half of the %lld of the "
                 "longest: they are answered without a context",
                 (long long)c->members, (long long)c->shared, (long long)c->longest);

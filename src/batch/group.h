@@ -1,6 +1,6 @@
 /* group.h - requests that name the same context, on rank 0: what they share, and what each of them asks. With a
- * context_file that is the file's text, and the messages before it; with a context_id alone, or where prompts were
- * found to begin alike (order.h), what the prompts of all of them begin with. Requests whose policy or messages differ,
+ * context_file that is the file's text, and the messages before it; with a context_id alone what the prompts of all of
+ * them begin with. Requests whose policy or messages differ,
  * or whose runs are so long that the rotary factors are others, share less: they get contexts of their own. What a
  * context is depends on the input alone, not on what is answered already. */
 #ifndef LH_BATCH_GROUP_H

@@ -9,7 +9,6 @@
 #include "base/json.h"
 #include "base/minmax.h"
 #include "batch/ids.h"
-#include "batch/skim.h"
 #include "text/text_check.h"
 
 struct lh_batch_input {
@@ -27,29 +26,51 @@ static int is_blank(const char *text, int64_t bytes)
     return bytes == 0;
 }
 
-/* The custom_id and the context of a line, where it has them. */
-static lh_status look_through(lh_batch_line *line)
+/* The string of a member without zero bytes; NULL if the member is none. */
+static const char *text_of(const json_t *object, const char *name)
 {
-    enum { ID, CONTEXT_ID, CONTEXT_FILE, NAMES };
-    static const char *const names[NAMES + 1] = {"custom_id", "context_id", "context_file", NULL};
+    const json_t *value = json_object_get(object, name);
+    const char *text = json_string_value(value);
+    return text && strlen(text) == json_string_length(value) ? text : NULL;
+}
+
+/* A hash that is the same for lines of one context, and never 0. */
+static lh_status hash_context(const char *id, const char *file, uint64_t *out)
+{
     lh_status st = LH_OK;
-    lh_buf text = {0}, context = {0};
-    char *copy = NULL;
-    lh_skimmed found[NAMES];
-    if (line->bytes > LH_BATCH_LINE_BYTES || !lh_skim(line->text, line->bytes, names, found)) goto done;
-    for (int i = CONTEXT_ID; i <= CONTEXT_FILE; i++)
-        if (lh_skimmed_text(&found[i], &text)) {
-            LH_TRY_DONE(lh_buf_append(&context, i == CONTEXT_ID ? "i" : "f", 1));
-            LH_TRY_DONE(lh_buf_append(&context, text.data, text.bytes + 1)); /* with its end */
-        }
-    if (context.bytes) line->context = lh_hash64(context.data, context.bytes) | 1;
-    if (lh_skimmed_text(&found[ID], &text) && text.bytes > 0 && text.bytes <= LH_BATCH_ID_BYTES)
-        LH_TRY_DONE(lh_strdup(&copy, text.data));
-    line->custom_id = copy;
+    lh_buf text = {0};
+    if (id) LH_TRY_DONE(lh_buf_printf(&text, "i%s", id));
+    if (id) LH_TRY_DONE(lh_buf_append(&text, "", 1));
+    if (file) LH_TRY_DONE(lh_buf_printf(&text, "f%s", file));
+    if (file) LH_TRY_DONE(lh_buf_append(&text, "", 1));
+    *out = lh_hash64(text.data, text.bytes) | 1;
 done:
     lh_buf_clear(&text);
-    lh_buf_clear(&context);
     return st;
+}
+
+/* Reads the custom_id and the context of a line, where it has them. The object is dropped again: all requests of an
+ * input may need more memory than there is. */
+static lh_status read_names(lh_batch_line *line)
+{
+    lh_status st = LH_OK;
+    json_t *object = NULL;
+    if (line->bytes > LH_BATCH_LINE_BYTES) return LH_OK;
+    object = json_loadb(line->text, (size_t)line->bytes, JSON_ALLOW_NUL, NULL);
+    const char *id = text_of(object, "custom_id"), *context_id = text_of(object, "context_id");
+    const char *file = text_of(object, "context_file");
+    if (id && *id && strlen(id) <= LH_BATCH_ID_BYTES) LH_TRY_DONE(lh_strdup(&line->custom_id, id));
+    if (file) LH_TRY_DONE(lh_strdup(&line->context_file, file));
+    if (context_id || file) LH_TRY_DONE(hash_context(context_id, file, &line->context));
+done:
+    json_decref(object);
+    return st;
+}
+
+static void clear_line(lh_batch_line *line)
+{
+    lh_free(line->custom_id);
+    lh_free(line->context_file);
 }
 
 static lh_status add_line(lh_batch_input *input, int64_t number, const char *text, int64_t bytes)
@@ -61,7 +82,7 @@ static lh_status add_line(lh_batch_input *input, int64_t number, const char *tex
     }
     line = &input->lines[input->n++];
     *line = (lh_batch_line){.number = number, .hash = lh_hash64(text, bytes), .text = text, .bytes = bytes};
-    return look_through(line);
+    return read_names(line);
 }
 
 static lh_status find_lines(lh_batch_input *input)
@@ -118,7 +139,7 @@ static lh_status find_duplicates(lh_batch_input *input)
         const int64_t first = line->custom_id ? lh_ids_add(input->ids, line->custom_id, i) : -1;
         if (first < 0) continue;
         line->same_as = input->lines[first].number;
-        lh_free((char *)(uintptr_t)line->custom_id);
+        lh_free(line->custom_id);
         line->custom_id = NULL;
     }
     return LH_OK;
@@ -140,7 +161,7 @@ lh_status lh_batch_input_shard(lh_batch_input *input, int64_t index, int64_t cou
             continue;
         }
         input->others[input->other_count++] = input->lines[i].hash;
-        lh_free((char *)(uintptr_t)input->lines[i].custom_id);
+        clear_line(&input->lines[i]);
     }
     input->n = kept;
     lh_ids_close(input->ids);
@@ -173,7 +194,7 @@ void lh_batch_input_close(lh_batch_input *input)
 {
     if (!input) return;
     lh_ids_close(input->ids);
-    for (int64_t i = 0; i < input->n; i++) lh_free((char *)(uintptr_t)input->lines[i].custom_id);
+    for (int64_t i = 0; i < input->n; i++) clear_line(&input->lines[i]);
     lh_free(input->lines);
     lh_free(input->others);
     lh_map_close(&input->map);

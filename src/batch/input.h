@@ -1,5 +1,5 @@
 /* input.h - the input of a batch: a JSON Lines file of requests, one a line, as OpenAI's Batch API takes it. The file
- * is mapped; opening it finds where lines begin, their hashes and their custom_ids, and reads no request. Lines of
+ * is mapped; opening it parses each line once and keeps its place, its hash and its names, not the request. Lines of
  * white space alone are no requests; lines end with a line feed, before which a carriage return may stand, and the last
  * one may end with the file. A line that is no valid request is one that fails, alone, when it is read (request.h). */
 #ifndef LH_BATCH_INPUT_H
@@ -18,7 +18,8 @@ typedef struct lh_batch_line {
     const char *text; /* [bytes], in the mapping */
     int64_t bytes;
     uint64_t context;      /* hash of its context_id and context_file; 0: it has neither */
-    const char *custom_id; /* NULL: none that can be used; that of an earlier line cannot */
+    char *custom_id;       /* NULL: the line has none, a longer one, or the custom_id of an earlier line */
+    char *context_file;    /* its name; NULL: the line has none */
     int64_t same_as;       /* number of the line that has the custom_id of this one, 0: none */
     uint64_t context_hash; /* of the text of its context_file (context_file.h); 0: it has none, or it is not read yet */
 } lh_batch_line;

@@ -47,8 +47,7 @@ static int is_same_line(const merge *m, const entry *a, const entry *b)
 
 static int is_same_run(const lh_batch_records *a, const lh_batch_records *b)
 {
-    const lh_skimmed *x = a->n ? &a->at[0].run : NULL, *y = b->n ? &b->at[0].run : NULL;
-    return !x || !y || (x->bytes == y->bytes && memcmp(x->text, y->text, (size_t)x->bytes) == 0);
+    return a->n == 0 || b->n == 0 || json_equal(a->at[0].run, b->at[0].run);
 }
 
 /* ---- reading ---- */

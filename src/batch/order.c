@@ -5,7 +5,6 @@
 
 #include "base/mem.h"
 #include "base/minmax.h"
-#include "batch/alike.h"
 
 /* More than the bytes of a line. */
 static const int64_t CONTEXTS_FIRST = INT64_C(1) << 60;
@@ -61,17 +60,6 @@ static int64_t settle(place *at, int64_t n, const uint8_t *done)
     return kept;
 }
 
-/* contexts: [lines] of the input, all 0: those that are named, and prompts that are alike. */
-static lh_status find_contexts(const lh_batch_input *input, const lh_batch_order_options *o, uint64_t *contexts)
-{
-    if (o->alike) LH_TRY(lh_batch_alike_find(input, o->as_they_stand, contexts));
-    for (int64_t i = 0; i < lh_batch_input_count(input); i++) {
-        const lh_batch_line *line = lh_batch_input_line(input, i);
-        if (line->context) contexts[i] = line->context;
-    }
-    return LH_OK;
-}
-
 lh_status lh_batch_order_make(lh_batch_order *out, const lh_batch_input *input, const lh_batch_order_options *options)
 {
     lh_status st = LH_OK;
@@ -80,11 +68,10 @@ lh_status lh_batch_order_make(lh_batch_order *out, const lh_batch_input *input, 
     LH_TRY_DONE(lh_calloc(&at, all, sizeof *at));
     LH_TRY_DONE(lh_calloc(&out->lines, all, sizeof *out->lines));
     LH_TRY_DONE(lh_calloc(&out->contexts, all, sizeof *out->contexts));
-    LH_TRY_DONE(find_contexts(input, options, out->contexts));
     for (int64_t i = 0; i < all; i++) {
-        const uint64_t context = out->contexts[i];
-        const int64_t bytes = lh_batch_input_line(input, i)->bytes + (context ? CONTEXTS_FIRST : 0);
-        at[i] = (place){.i = i, .bytes = options->as_they_stand ? 0 : bytes, .context = context};
+        const lh_batch_line *line = lh_batch_input_line(input, i);
+        const int64_t bytes = line->bytes + (line->context ? CONTEXTS_FIRST : 0);
+        at[i] = (place){.i = i, .bytes = options->as_they_stand ? 0 : bytes, .context = line->context};
     }
     qsort(at, (size_t)all, sizeof *at, by_context);
     out->n = settle(at, all, options->done);

@@ -1,6 +1,6 @@
 /* order.h - the order in which the lines of an input are worked on: those of a context first, together, so that one
  * context is held at a time; then the longest, so that none is left alone at the end. Or as they stand, but for those
- * of a context. Lines whose prompts begin with the same bytes can have a context that they do not name. */
+ * of a context. */
 #ifndef LH_BATCH_ORDER_H
 #define LH_BATCH_ORDER_H
 
@@ -16,8 +16,6 @@ typedef struct lh_batch_order_options {
     const uint8_t *done; /* [lines]: 1 where a line has its answer. It is left out, unless another of its context has
                             none: what a context is depends on all of its lines */
     int as_they_stand;
-    int alike; /* 1: prompts that begin alike share a context, wherever they stand; as they stand: those that follow
-                  each other. At least half of the longest, and 1 KiB; without a policy or context of their own */
 } lh_batch_order_options;
 
 lh_status lh_batch_order_make(lh_batch_order *out, const lh_batch_input *input, const lh_batch_order_options *options);

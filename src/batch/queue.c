@@ -22,13 +22,6 @@ lh_status lh_batch_check_interrupt(void)
     return LH_OK;
 }
 
-/* 1 where a prompt that goes on from what another one begins with is answered as if it stood alone: nothing is evicted,
- * and the rotary factors do not depend on how long a run becomes. */
-static int can_share(const lh_batch_common *common)
-{
-    return lh_config_rotates_until(common->config, 1) == INT64_MAX && !common->plans[LH_ASKED_IN_PROMPT].evicts;
-}
-
 static lh_status make_order(lh_batch_queue *q)
 {
     const lh_batch_queue_options *o = &q->options;
@@ -36,9 +29,8 @@ static lh_status make_order(lh_batch_queue *q)
     uint8_t *done = NULL;
     LH_TRY(lh_calloc(&done, all, 1));
     for (int64_t i = 0; i < all; i++) done[i] = (uint8_t)o->owner.has(o->owner.self, i);
-    lh_status st = lh_batch_order_make(
-        &q->order, o->input,
-        &(lh_batch_order_options){.done = done, .as_they_stand = o->in_order, .alike = can_share(o->common)});
+    lh_status st =
+        lh_batch_order_make(&q->order, o->input, &(lh_batch_order_options){.done = done, .as_they_stand = o->in_order});
     lh_free(done);
     return st;
 }

@@ -12,53 +12,49 @@
 #include "base/minmax.h"
 #include "batch/answer.h"
 
-/* 16 digits of a hexadecimal number in quotation marks. */
-static int read_hash(const lh_skimmed *value, uint64_t *out)
+/* 16 digits of a hexadecimal number. */
+static int read_hash(const json_t *value, uint64_t *out)
 {
-    char digits[17] = "", *end = digits;
-    if (value->bytes != 18 || *value->text != '"') return 0;
-    memcpy(digits, value->text + 1, 16);
-    *out = strtoull(digits, &end, 16);
-    return end == digits + 16 && *digits != '-' && *digits != '+' && *digits != ' ';
+    const char *digits = json_string_value(value);
+    if (!digits || strlen(digits) != 16 || strspn(digits, "0123456789abcdefABCDEF") != 16) return 0;
+    *out = strtoull(digits, NULL, 16);
+    return 1;
 }
 
-static int is_null(const lh_skimmed *value)
+/* True if the object is a record, which is then complete but for its place; id: borrowed from the object. */
+static int read_record(const json_t *line, lh_batch_record *out, const char **id)
 {
-    return value->bytes == 4 && memcmp(value->text, "null", 4) == 0;
+    const json_t *error = json_object_get(line, "error"), *response = json_object_get(line, "response");
+    const json_t *custom_id = json_object_get(line, "custom_id"), *context = json_object_get(line, "context_hash");
+    const json_t *number = json_object_get(line, "line");
+    if (!json_object_get(line, "id") || !json_object_get(line, "run")) return 0;
+    if (!error || !response || json_is_null(error) == json_is_null(response)) return 0; /* the one or the other */
+    out->failed = !json_is_null(error);
+    out->number = json_integer_value(number);
+    if (!json_is_integer(number) || out->number < 1 || !read_hash(json_object_get(line, "hash"), &out->hash)) return 0;
+    if (context && !read_hash(context, &out->context)) return 0;
+    *id = json_string_value(custom_id);
+    return json_is_null(custom_id) || (*id && **id && strlen(*id) == json_string_length(custom_id));
 }
 
-/* As that, of a member that need not be there. */
-static int read_context(const lh_skimmed *value, uint64_t *out)
+/* *out: an object that equals `run`; lines of one run share it. */
+static lh_status keep_run(lh_batch_records *r, json_t *run, const json_t **out)
 {
-    return !value->text || read_hash(value, out);
+    if (r->run_count == 0 || !json_equal(r->runs[r->run_count - 1], run)) {
+        LH_TRY(lh_realloc(&r->runs, r->run_count + 1, sizeof *r->runs));
+        r->runs[r->run_count++] = json_incref(run);
+    }
+    *out = r->runs[r->run_count - 1];
+    return LH_OK;
 }
 
-/* 1 if the line is a record, which is then complete but for its place. */
-static int read_record(const char *line, int64_t bytes, lh_batch_record *out, lh_buf *id)
-{
-    enum { ID, CUSTOM_ID, LINE, HASH, ERROR, RESPONSE, RUN, REQUIRED, CONTEXT = REQUIRED, NAMES };
-    static const char *const names[NAMES + 1] = {"id",       "custom_id", "line",         "hash", "error",
-                                                 "response", "run",       "context_hash", NULL};
-    lh_skimmed v[NAMES];
-    if (!lh_skim(line, bytes, names, v)) return 0;
-    for (int i = 0; i < REQUIRED; i++)
-        if (!v[i].text) return 0;
-    if (!read_context(&v[CONTEXT], &out->context)) return 0;
-    out->failed = !is_null(&v[ERROR]);
-    out->run = v[RUN];
-    id->bytes = 0;
-    if (out->failed != is_null(&v[RESPONSE])) return 0; /* the one or the other */
-    if (!lh_skimmed_i64(&v[LINE], &out->number) || out->number < 1 || !read_hash(&v[HASH], &out->hash)) return 0;
-    return is_null(&v[CUSTOM_ID]) || (lh_skimmed_text(&v[CUSTOM_ID], id) && id->bytes > 0);
-}
-
-static lh_status add_record(lh_batch_records *r, lh_batch_record record, const lh_buf *id)
+static lh_status add_record(lh_batch_records *r, lh_batch_record record, const char *id)
 {
     if (r->n == r->cap) {
         r->cap = lh_max_i64(1024, 2 * r->cap);
         LH_TRY(lh_realloc(&r->at, r->cap, sizeof *r->at));
     }
-    if (id->bytes) LH_TRY(lh_strdup(&record.custom_id, id->data));
+    if (id) LH_TRY(lh_strdup(&record.custom_id, id));
     r->at[r->n++] = record;
     r->failed += record.failed;
     return LH_OK;
@@ -75,17 +71,20 @@ static int is_torn(const char *text, int64_t bytes)
     return zeros == bytes || memcmp(text, start, (size_t)n) == 0;
 }
 
-typedef struct reading {
-    lh_batch_records *records;
-    lh_buf id; /* of the last line */
-} reading;
-
 static lh_status read_line(void *self, const char *text, int64_t bytes, int *accepted)
 {
-    reading *r = self;
-    lh_batch_record record = {.at = text - (const char *)r->records->map.data, .bytes = bytes + 1};
-    *accepted = read_record(text, bytes, &record, &r->id);
-    return *accepted ? add_record(r->records, record, &r->id) : LH_OK;
+    lh_status st = LH_OK;
+    lh_batch_records *r = self;
+    lh_batch_record record = {.at = text - (const char *)r->map.data, .bytes = bytes + 1};
+    const char *id = NULL;
+    json_t *line = json_loadb(text, (size_t)bytes, JSON_ALLOW_NUL, NULL);
+    *accepted = read_record(line, &record, &id);
+    if (!*accepted) goto done;
+    LH_TRY_DONE(keep_run(r, json_object_get(line, "run"), &record.run));
+    LH_TRY_DONE(add_record(r, record, id));
+done:
+    json_decref(line);
+    return st;
 }
 
 /* LH_EFILE unless the whole lines are followed by nothing, or by one torn line. */
@@ -109,27 +108,22 @@ static lh_status check_end(lh_batch_records *r)
     return LH_OK;
 }
 
-static lh_status read_records(lh_batch_records *r)
-{
-    reading lines = {.records = r};
-    const lh_journal_reader reader = {&lines, read_line};
-    const lh_status st = lh_journal_read_lines(&reader, (const char *)r->map.data, r->map.bytes, &r->good_bytes);
-    lh_buf_clear(&lines.id);
-    return st == LH_OK ? check_end(r) : st;
-}
-
 lh_status lh_batch_records_read(lh_batch_records *out, const char *path)
 {
     struct stat info;
     *out = (lh_batch_records){.n = 0};
     if (stat(path, &info) == 0 && S_ISREG(info.st_mode) && info.st_size == 0) return LH_OK;
     LH_TRY(lh_map_open(&out->map, path));
-    return read_records(out);
+    LH_TRY(lh_journal_read_lines(&(lh_journal_reader){out, read_line}, (const char *)out->map.data, out->map.bytes,
+                                 &out->good_bytes));
+    return check_end(out);
 }
 
 void lh_batch_records_clear(lh_batch_records *records)
 {
     for (int64_t i = 0; i < records->n; i++) lh_free(records->at[i].custom_id);
+    for (int64_t k = 0; k < records->run_count; k++) json_decref(records->runs[k]);
+    lh_free(records->runs);
     lh_free(records->at);
     lh_map_close(&records->map);
     *records = (lh_batch_records){.n = 0};

@@ -1,11 +1,11 @@
 /* records.h - the lines of an output that exists (answer.h): which requests they answer. Read by a run that goes on, by
- * `status` and by `merge`. Values are found without building trees, because an output may hold a hundred thousand lines
- * with answers of any length. */
+ * `status` and by `merge`. Each line is parsed once; the answers themselves are not kept. */
 #ifndef LH_BATCH_RECORDS_H
 #define LH_BATCH_RECORDS_H
 
+#include <jansson.h>
+
 #include "base/file.h"
-#include "batch/skim.h"
 
 typedef struct lh_batch_record {
     int64_t at, bytes; /* in the file, with the line's end */
@@ -13,15 +13,17 @@ typedef struct lh_batch_record {
     uint64_t hash;     /* of that line */
     uint64_t
         context; /* of the text of its context_file; 0: it has none, or the line is of a run that wrote no such hash */
-    char *custom_id; /* NULL: it has none that can be used */
-    int failed;      /* 1: an error in place of an answer */
-    lh_skimmed run;  /* in the mapping */
+    char *custom_id;   /* NULL: it has none that can be used */
+    int failed;        /* 1: an error in place of an answer */
+    const json_t *run; /* of the run that wrote the line; lines of one run share the object */
 } lh_batch_record;
 
 typedef struct lh_batch_records {
     lh_map map; /* without data: the file is empty */
     lh_batch_record *at;
     int64_t n, cap, failed;
+    json_t **runs; /* [run_count] of the records, each unlike the one before it */
+    int64_t run_count;
     int64_t good_bytes; /* of whole lines */
     int64_t torn_bytes; /* after them: of a line that was not written to its end */
 } lh_batch_records;

@@ -15,30 +15,19 @@ enum { NAMED = 5, SHOWN = 60 };
 /* ---- the run ---- */
 
 /* LH_EUSAGE if a line was written by another run. */
-static lh_status compare_run(const char *path, const lh_skimmed *text, const json_t *is)
+static lh_status compare_run(const char *path, const json_t *was, const json_t *is)
 {
     lh_identity_difference d;
-    json_t *was = NULL;
-    LH_TRY(lh_json_parse(&was, path, text->text, text->bytes));
-    const int differs = lh_identity_differs(was, is, LH_BATCH_DIGITS, &d);
-    json_decref(was);
-    if (differs)
+    if (lh_identity_differs(was, is, LH_BATCH_DIGITS, &d))
         LH_FAIL(LH_EUSAGE,
                 "'%s' was made by another run: '%s' was %s and is %s; give the same options, or name another output",
                 path, d.name, d.was, d.is);
     return LH_OK;
 }
 
-/* Lines of one run have the same bytes there, so that few are parsed. */
 static lh_status check_runs(const lh_batch_records *records, const json_t *run)
 {
-    const lh_skimmed *seen = NULL;
-    for (int64_t i = 0; i < records->n; i++) {
-        const lh_skimmed *text = &records->at[i].run;
-        if (seen && seen->bytes == text->bytes && memcmp(seen->text, text->text, (size_t)text->bytes) == 0) continue;
-        LH_TRY(compare_run(records->map.path, text, run));
-        seen = text;
-    }
+    for (int64_t k = 0; k < records->run_count; k++) LH_TRY(compare_run(records->map.path, records->runs[k], run));
     return LH_OK;
 }
 
@@ -46,8 +35,8 @@ static lh_status check_runs(const lh_batch_records *records, const json_t *run)
 
 int64_t lh_batch_resume_find(const lh_batch_input *input, const lh_batch_record *record)
 {
-    const int64_t i = record->custom_id ? lh_batch_input_find(input, record->custom_id)
-                                        : lh_batch_input_find_number(input, record->number);
+    int64_t i = record->custom_id ? lh_batch_input_find(input, record->custom_id) : -1;
+    if (i < 0) i = lh_batch_input_find_number(input, record->number); /* of a line that is no JSON, for example */
     if (i < 0 || lh_batch_input_line(input, i)->hash != record->hash) return -1;
     return !record->custom_id && lh_batch_input_line(input, i)->custom_id ? -1 : i;
 }
@@ -102,20 +91,14 @@ static lh_status add_file(files *f, const char *name)
 /* Number of the file that a line names; -1: it names none. */
 static lh_status find_file(files *f, const lh_batch_line *line, int64_t *out)
 {
-    static const char *const names[] = {"context_file", NULL};
-    lh_skimmed value;
-    lh_buf name = {0};
     *out = -1;
-    if (!lh_skim(line->text, line->bytes, names, &value) || !lh_skimmed_text(&value, &name)) return LH_OK;
-    *out = lh_ids_find(f->numbers, name.data);
-    lh_status st = LH_OK;
-    if (*out < 0) {
-        *out = f->n;
-        st = add_file(f, name.data);
-        if (st == LH_OK) lh_ids_add(f->numbers, f->names[*out], *out);
-    }
-    lh_buf_clear(&name);
-    return st;
+    if (!line->context_file) return LH_OK;
+    *out = lh_ids_find(f->numbers, line->context_file);
+    if (*out >= 0) return LH_OK;
+    *out = f->n;
+    LH_TRY(add_file(f, line->context_file));
+    lh_ids_add(f->numbers, f->names[*out], *out);
+    return LH_OK;
 }
 
 /* LH_EUSAGE where the text of a context is not the one that records were made from. */

@@ -65,12 +65,7 @@ lh_status lh_batch_work_open(lh_batch_work **out, const lh_batch_common *common,
     w->line = *line;
     w->began_s = lh_clock_s();
     LH_TRY(lh_batch_request_read(&w->request, &w->line, common->defaults));
-    return resolve_policy(w, shares_context && lh_batch_work_declares(w) ? LH_ASKED_LATER : LH_ASKED_IN_PROMPT);
-}
-
-int lh_batch_work_declares(const lh_batch_work *w)
-{
-    return w->request.context_id || w->request.context_file;
+    return resolve_policy(w, shares_context ? LH_ASKED_LATER : LH_ASKED_IN_PROMPT);
 }
 
 void lh_batch_work_close(lh_batch_work *w)
@@ -80,7 +75,6 @@ void lh_batch_work_close(lh_batch_work *w)
     lh_answer_text_clear(&w->answer_text);
     lh_batch_request_clear(&w->request);
     lh_tokens_clear(&w->prompt);
-    lh_tokens_clear(&w->whole);
     lh_tokens_clear(&w->ends);
     lh_tokens_clear(&w->answer);
     lh_buf_clear(&w->answer_bytes);
@@ -166,14 +160,6 @@ static lh_status see_prompt(void *self, lh_session *session)
     return LH_OK;
 }
 
-static lh_status join_context(lh_batch_work *w)
-{
-    const lh_tokens *parts[] = {&w->context->ids, &w->prompt};
-    for (int p = 0; p < 2; p++)
-        for (int64_t k = 0; k < parts[p]->n; k++) LH_TRY(lh_tokens_push(&w->whole, parts[p]->ids[k]));
-    return LH_OK;
-}
-
 /* 1 for a completion, whose text follows that of its prompt. */
 static int continues_text(const lh_batch_work *w, const lh_tokenizer *tok)
 {
@@ -185,7 +171,6 @@ lh_status lh_batch_work_make_task(lh_batch_work *w)
 {
     const lh_batch_request *r = &w->request;
     const char *prefills = w->common->prefills;
-    if (w->context && !lh_batch_work_declares(w)) LH_TRY(join_context(w));
     if (prefills) LH_TRY(lh_batch_prefills_file(&w->checkpoint, prefills, w->line.number));
     const lh_tokenizer *tok = lh_engine_tokenizer(w->common->engine);
     w->answer_text = (lh_answer_text){.decoder = {.tok = tok, .continues = continues_text(w, tok)},
@@ -193,7 +178,6 @@ lh_status lh_batch_work_make_task(lh_batch_work *w)
                                       .text = &w->answer_bytes};
     w->task = (lh_task){.context = w->context ? &w->context->shared : NULL,
                         .prompt = w->prompt,
-                        .whole = w->whole,
                         .policy = &w->policy,
                         .profiles = w->common->profiles,
                         .how = {.sampling = r->sampling,
@@ -271,19 +255,18 @@ static lh_status write_answer(const lh_batch_work *w, lh_finish_reason finish, l
     named_tokens tokens = {0};
     lh_status st = name_tokens(w, finish, &tokens);
     if (st == LH_OK)
-        st =
-            lh_batch_answer_line(&w->request,
-                                 &(lh_batch_answer){.model = w->common->model,
-                                                    .text = w->answer_bytes.data ? w->answer_bytes.data : "",
-                                                    .bytes = w->answer_bytes.bytes,
-                                                    .finish = finish,
-                                                    .prompt_tokens = context_tokens(w) + w->prompt.n,
-                                                    .context_tokens = lh_batch_work_declares(w) ? context_tokens(w) : 0,
-                                                    .new_tokens = w->answer.n,
-                                                    .tokens = tokens.at,
-                                                    .token_count = tokens.n,
-                                                    .kv = w->kv},
-                                 w->common->run, out);
+        st = lh_batch_answer_line(&w->request,
+                                  &(lh_batch_answer){.model = w->common->model,
+                                                     .text = w->answer_bytes.data ? w->answer_bytes.data : "",
+                                                     .bytes = w->answer_bytes.bytes,
+                                                     .finish = finish,
+                                                     .prompt_tokens = context_tokens(w) + w->prompt.n,
+                                                     .context_tokens = context_tokens(w),
+                                                     .new_tokens = w->answer.n,
+                                                     .tokens = tokens.at,
+                                                     .token_count = tokens.n,
+                                                     .kv = w->kv},
+                                  w->common->run, out);
     clear_names(&tokens);
     return st;
 }
@@ -295,10 +278,9 @@ lh_status lh_batch_work_write(const lh_batch_work *w, lh_finish_reason finish, l
     *timing = NULL;
     if (how != LH_OK) return lh_batch_failure_line(&w->line, how, w->common->run, out);
     LH_TRY(write_answer(w, finish, out));
-    const int64_t context = w->task.context ? context_tokens(w) : 0; /* none: there was no memory for it */
-    *timing = json_pack("{s:I, s:I, s:I, s:I, s:f, s:f}", "line", (json_int_t)w->line.number, "context_tokens",
-                        (json_int_t)context, "prompt_tokens", (json_int_t)(context_tokens(w) - context + w->prompt.n),
-                        "new_tokens", (json_int_t)w->answer.n, "prefill_s", w->prefilled_s - w->began_s, "decode_s",
-                        now - w->prefilled_s);
+    *timing =
+        json_pack("{s:I, s:I, s:I, s:I, s:f, s:f}", "line", (json_int_t)w->line.number, "context_tokens",
+                  (json_int_t)context_tokens(w), "prompt_tokens", (json_int_t)w->prompt.n, "new_tokens",
+                  (json_int_t)w->answer.n, "prefill_s", w->prefilled_s - w->began_s, "decode_s", now - w->prefilled_s);
     return LH_OK;
 }

@@ -31,7 +31,6 @@ typedef struct lh_batch_work {
     lh_task task;
     char *checkpoint; /* of the task; NULL: none */
     lh_tokens prompt, ends, answer;
-    lh_tokens whole; /* the context and the prompt, where the request declares no context */
     lh_answer_text answer_text;
     lh_buf answer_bytes;
     lh_session *session; /* from the end of the prompt on */
@@ -41,14 +40,11 @@ typedef struct lh_batch_work {
 } lh_batch_work;
 
 /* Of line i: reads the request and resolves its policy, which evicts before the question is known where the request
- * declares a context and shares it. Not collective, and the same on all ranks. LH_EINPUT, LH_EUSAGE: the request cannot
+ * shares a context. Not collective, and the same on all ranks. LH_EINPUT, LH_EUSAGE: the request cannot
  * be answered. *out is there even then, but where memory is out. */
 lh_status lh_batch_work_open(lh_batch_work **out, const lh_batch_common *common, int64_t i, const lh_batch_line *line,
                              int shares_context);
 void lh_batch_work_close(lh_batch_work *work); /* NULL is fine */
-
-/* 1 if the request names what it shares with others; else requests share what they happen to begin with. */
-int lh_batch_work_declares(const lh_batch_work *work);
 
 /* On every rank, which has the ids by now: the task; `done` is the caller's, and its `self` the work. LH_ENOMEM. */
 lh_status lh_batch_work_make_task(lh_batch_work *work);

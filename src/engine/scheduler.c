@@ -413,12 +413,6 @@ static lh_status begin_waiting(scheduler *s, int *begun)
         return LH_OK;
     }
     s->too_many = INT64_MAX;
-    if (st == LH_OK && !fits && task->context && task->whole.n) { /* it can do without */
-        if (s->context) drop_context(s);
-        task->context = NULL;
-        task->prompt = task->whole;
-        return begin_waiting(s, begun);
-    }
     if (!asks) s->credit_s = 0;
     if (st == LH_OK && task->context && task->context == s->failed) st = lh_comm_agree(s->parts->comm, fail_again(s));
     /* a session was opened with memory for one fork */

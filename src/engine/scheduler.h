@@ -24,8 +24,6 @@ typedef struct lh_task {
     const lh_context *context; /* before the prompt: its policy, its seed; NULL: none. Tasks that share one follow each
                                   other, for one context is held at a time */
     lh_tokens prompt;
-    lh_tokens whole; /* the prompt with the context before it: read in their place where the cache of the context and
-                        one that goes on from it do not fit beside each other; none: then the task fails */
     const lh_policy *policy;     /* without a context, as profiles and seed */
     const lh_profiles *profiles; /* includes those that the policy names */
     uint64_t seed;               /* of the policy's random choices */

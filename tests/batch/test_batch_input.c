@@ -5,61 +5,8 @@
 #include <time.h>
 
 #include "base/hash.h"
-#include "batch/skim.h"
 #include "rig.h"
 #include "suite.h"
-
-static void skims(const char *line, int good, const char *a, const char *b)
-{
-    static const char *const names[] = {"a", "b", NULL};
-    const char *const want[] = {a, b};
-    lh_skimmed v[2];
-    ck_assert_msg(lh_skim(line, (int64_t)strlen(line), names, v) == good, "%s", line);
-    for (int i = 0; good && i < 2; i++) {
-        ck_assert_msg(!v[i].text == !want[i], "%s", line);
-        if (!want[i]) continue;
-        ck_assert_int_eq(v[i].bytes, (int64_t)strlen(want[i]));
-        ck_assert_msg(memcmp(v[i].text, want[i], strlen(want[i])) == 0, "%s: %.*s", line, (int)v[i].bytes, v[i].text);
-    }
-}
-
-START_TEST(test_members_are_found_without_a_tree)
-{
-    skims("{\"a\":1,\"b\":\"x\"}", 1, "1", "\"x\"");
-    skims("  { \"b\" : [ {\"a\": 3}, \"]}\\\"\" ] , \"c\":null, \"a\" :-1.5e3 }\t", 1, "-1.5e3",
-          "[ {\"a\": 3}, \"]}\\\"\" ]");
-    skims("{\"x\":{\"a\":1}}", 1, NULL, NULL);
-    skims("{}", 1, NULL, NULL);
-    skims("{\"a\":1,\"a\":2}", 1, "2", NULL);                    /* the last one, as jansson has it */
-    skims("{\"\\u0061\":7,\"\\u0062\\u0062\":8}", 1, "7", NULL); /* an escaped name */
-    skims("{\"a\":\"\\\\\",\"b\":\"long \\\" text \\\\\\\" of many words\"}", 1, "\"\\\\\"",
-          "\"long \\\" text \\\\\\\" of many words\"");
-    static const char *const bad[] = {
-        "",           "{",          "[1]",         "{\"a\":1",   "{\"a\":}",         "{\"a\":1}}",        "{\"a\" 1}",
-        "{\"a\":1,}", "{a:1}",      "{\"a\":\"x}", "{\"a\":[}",  "{\"a\":\"x\ty\"}", "{\"a\":1 \"b\":2}", "null",
-        "\"a\"",      "{\"a\":[1}", "{\"a\":1}x",  "{\"a\":\"\\"};
-    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) skims(bad[i], 0, NULL, NULL);
-}
-END_TEST
-
-/* Strings are passed over eight bytes at a time: what ends them must be seen at every place in a word. */
-START_TEST(test_the_end_of_a_string_is_seen_at_every_place)
-{
-    static const char specials[] = {'"', '\\', '\0', '\n', 0x1F};
-    char line[128];
-    static const char *const names[] = {"k", NULL};
-    lh_skimmed v;
-    for (int at = 0; at < 40; at++)
-        for (size_t s = 0; s < sizeof specials; s++) {
-            memset(line, 0xE4, sizeof line);
-            memcpy(line, "{\"k\":\"", 6);
-            memcpy(line + 6 + 45, "\"}", 2);
-            ck_assert_int_eq(lh_skim(line, 53, names, &v), 1);
-            line[6 + at] = specials[s];
-            ck_assert_int_eq(lh_skim(line, 53, names, &v), specials[s] == '\\');
-        }
-}
-END_TEST
 
 START_TEST(test_lines_are_found_whatever_ends_them)
 {
@@ -255,9 +202,7 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_members_are_found_without_a_tree,
-                                  test_the_end_of_a_string_is_seen_at_every_place,
-                                  test_lines_are_found_whatever_ends_them,
+    const TTest *const tests[] = {test_lines_are_found_whatever_ends_them,
                                   test_shards_are_the_input,
                                   test_what_holds_no_request_is_refused,
                                   test_a_file_that_is_no_json_lines_is_refused_whole,

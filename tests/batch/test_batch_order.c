@@ -64,52 +64,8 @@ START_TEST(test_lines_of_a_context_stand_together)
 }
 END_TEST
 
-/* Prompts of one letter each, that many times; a capital letter is that of the small one with another end. Expects
- * which lines share a context with those before them in the order ('+'). */
-static void are_alike(const char *letters, const int *lengths, int as_they_stand, const char *want)
-{
-    lh_buf text = {0};
-    uint8_t has[16] = {0};
-    lh_batch_input *input = NULL;
-    lh_batch_order order = {0};
-    for (int i = 0; letters[i]; i++) {
-        OK(lh_buf_printf(&text, "{\"custom_id\":\"r%d\",\"body\":{\"prompt\":\"", i));
-        for (int k = 0; k < lengths[i]; k++) OK(lh_buf_puts(&text, (char[]){(char)(letters[i] | 0x20), 0}));
-        OK(lh_buf_printf(&text, "%s\"}%s}\n", letters[i] & 0x20 ? "" : ", and so on",
-                         letters[i] == 'p' ? ",\"policy\":\"full\"" : ""));
-    }
-    rig_text("in.jsonl", text.data);
-    OK(lh_batch_input_open(&input, "in.jsonl"));
-    OK(lh_batch_order_make(&order, input,
-                           &(lh_batch_order_options){.done = has, .as_they_stand = as_they_stand, .alike = 1}));
-    ck_assert_int_eq(order.n, (int64_t)strlen(letters));
-    for (int64_t k = 0; k < order.n; k++) {
-        const int joins = k > 0 && order.contexts[k] && order.contexts[k] == order.contexts[k - 1];
-        ck_assert_msg(joins == (want[k] == '+'), "%s: place %d", want, (int)k);
-    }
-    lh_batch_order_clear(&order);
-    lh_batch_input_close(input);
-    lh_buf_clear(&text);
-}
-
-START_TEST(test_prompts_that_begin_alike_stand_together)
-{
-    rig_enter();
-    const int lengths[] = {3000, 3000, 3000, 2000, 2000, 3000}, shorter[] = {900, 900, 900, 900, 900, 900},
-              doubled[] = {1500, 3100, 1500, 3100, 1500, 1500};
-    are_alike("abAbaB", lengths, 0, "-++-++");
-    are_alike("abAbaB", lengths, 1, "------");
-    are_alike("aAbBaa", lengths, 1, "-+-+-+");
-    are_alike("pppppp", lengths, 0, "------"); /* each says its policy */
-    are_alike("aaaaaa", shorter, 0, "------");
-    are_alike("aaaaaa", doubled, 1, "-----+"); /* less than half of the longest */
-    rig_leave();
-}
-END_TEST
-
 int main(void)
 {
-    const TTest *const tests[] = {test_the_longest_come_first, test_lines_of_a_context_stand_together,
-                                  test_prompts_that_begin_alike_stand_together, NULL};
+    const TTest *const tests[] = {test_the_longest_come_first, test_lines_of_a_context_stand_together, NULL};
     return suite_run("batch order", tests);
 }

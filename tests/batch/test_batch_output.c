@@ -298,6 +298,27 @@ START_TEST(test_an_input_may_grow)
 }
 END_TEST
 
+/* Older versions found a custom_id in some lines that are no JSON: the line of such an error is known by its number. */
+START_TEST(test_an_error_of_an_older_run_is_known)
+{
+    lh_buf out = {0}, older = {0};
+    rig_batch again = {.resume = 1, .limit = ALL, .how = LH_OK};
+    rig_enter();
+    rig_input("in.jsonl", 8);
+    OK(rig_answer(&(rig_batch){.limit = ALL, .how = LH_OK}));
+    rig_read("out.jsonl", &out);
+    char *none = strstr(out.data, "\"custom_id\":null");
+    ck_assert_ptr_nonnull(none);
+    OK(lh_buf_printf(&older, "%.*s\"custom_id\":\"r6\"%s", (int)(none - out.data), out.data, none + 16));
+    rig_file("out.jsonl", older.data, older.bytes);
+    OK(rig_answer(&again));
+    ck_assert_int_eq(again.answered, 0);
+    lh_buf_clear(&out);
+    lh_buf_clear(&older);
+    rig_leave();
+}
+END_TEST
+
 START_TEST(test_two_runs_do_not_write_one_output)
 {
     lh_batch_input *input = NULL;
@@ -677,6 +698,7 @@ int main(void)
                                   test_an_output_that_exists_is_not_overwritten,
                                   test_what_does_not_belong_together_is_refused,
                                   test_an_input_may_grow,
+                                  test_an_error_of_an_older_run_is_known,
                                   test_two_runs_do_not_write_one_output,
                                   test_an_output_that_loses_its_name_ends_the_run,
                                   test_requests_that_failed_are_tried_again,

@@ -124,7 +124,8 @@ START_TEST(test_answers_are_the_same_on_any_ranks_and_in_any_company)
     write_requests();
     program_run(&r, 1, BATCH " -o whole.jsonl --budget 24 --ordered --batch 2");
     program_exits(&r, 1);
-    program_says(&r, "2 of 14 requests failed: 'longhaul status whole.jsonl' shows why, '--resume --retry-failed' tries");
+    program_says(&r,
+                 "2 of 14 requests failed: 'longhaul status whole.jsonl' shows why, '--resume --retry-failed' tries");
     for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
         program_run(&r, ways[i].ranks, BATCH " -o way%d.jsonl --budget 24 %s", (int)i, ways[i].options);
         program_exits(&r, 1);
@@ -283,141 +284,6 @@ START_TEST(test_requests_share_a_context)
     program_run(&r, 2, ASK " -o some.jsonl --resume");
     program_exits(&r, 1);
     check_as_whole("some.jsonl");
-    program_clear(&r);
-}
-END_TEST
-
-/* Completions and chats that begin with the same text; with `policy`, which is that of the run, they say so each, and
- * share nothing. */
-static void write_alike(const char *name, int policy)
-{
-    lh_buf text = {0}, lines = {0};
-    tiny_sentences(&text);
-    text.data[1400] = '\0';
-    for (int i = 0; i < 5; i++) {
-        /* p3 has 1409 tokens: 22 chunks and a single token */
-        const char *end = i == 1 ? "" : i == 3 ? " Whoever" : " Who?";
-        lh_buf_printf(&lines, "{\"custom_id\": \"p%d\", \"method\": \"POST\", \"url\": \"/v1/completions\", %s", i,
-                      policy ? "\"policy\": \"full\", " : "");
-        lh_buf_printf(&lines, "\"body\": {\"prompt\": \"%s%s%d\", \"max_tokens\": %d, \"logprobs\": 2}}\n", text.data,
-                      end, i, 9 + 4 * i);
-        lh_buf_printf(&lines, "{\"custom_id\": \"c%d\", \"method\": \"POST\", \"url\": \"/v1/chat/completions\", %s", i,
-                      policy ? "\"policy\": \"full\", " : "");
-        lh_buf_printf(&lines,
-                      "\"body\": {\"messages\": [{\"role\": \"system\", \"content\": \"%s\"}, {\"role\": \"user\", "
-                      "\"content\": \"%s\"}], \"max_tokens\": %d}}\n",
-                      text.data, i % 2 ? "Why so?" : "Who?", 8 + i);
-    }
-    program_file(name, lines.data);
-    lh_buf_clear(&text);
-    lh_buf_clear(&lines);
-}
-
-/* Fails unless both outputs have the same answers, usage and entries: of `count` requests of each letter. */
-static void same_answers(const char *path, const char *other, const char *letters, int count)
-{
-    static const char *const members[] = {"usage", "kv", "error"};
-    char id[16];
-    const int kinds = (int)strlen(letters);
-    for (int i = 0; i < kinds * count; i++) {
-        snprintf(id, sizeof id, "%c%d", letters[i % kinds], i / kinds);
-        json_t *a = line_of(path, id), *b = line_of(other, id);
-        ck_assert_msg(json_equal(choice_of(a), choice_of(b)), "%s of %s", id, path);
-        for (size_t m = 0; m < sizeof members / sizeof *members; m++)
-            ck_assert_msg(json_equal(json_object_get(a, members[m]), json_object_get(b, members[m])), "%s of %s in %s",
-                          members[m], id, path);
-        json_decref(a);
-        json_decref(b);
-    }
-}
-
-#define ALIKE(name) "batch -m tiny.h5 -i " name " --deterministic --threads 1 --ignore-eos -q --chat-template chatml"
-
-/* Where nothing is evicted. */
-START_TEST(test_prompts_that_begin_alike_are_answered_as_if_they_stood_alone)
-{
-    static const struct {
-        int ranks;
-        const char *options;
-    } ways[] = {{1, ""}, {1, "--ordered"}, {2, "--batch 3"}, {3, "--tp 1"}, {4, "--tp 2 --batch 2"}, {4, ""}};
-    program_result r = {0};
-    write_alike("alone.jsonl", 1);
-    write_alike("alike.jsonl", 0);
-    program_run(&r, 1, "--version; rm -f oalone.jsonl* oalike*.jsonl* some.jsonl*");
-    program_run(&r, 1, ALIKE("alone.jsonl") " -o oalone.jsonl");
-    program_exits(&r, 0);
-    program_run(&r, 1, "--version; grep -c '\"context_tokens\":0' oalone.jsonl.timings.jsonl");
-    ck_assert_msg(strstr(r.out.data, "\n10\n"), "%s", r.out.data);
-    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
-        char name[32];
-        snprintf(name, sizeof name, "oalike%d.jsonl", (int)i);
-        program_run(&r, ways[i].ranks, ALIKE("alike.jsonl") " -o %s %s", name, ways[i].options);
-        program_exits(&r, 0);
-        same_answers(name, "oalone.jsonl", "pc", 5);
-        program_run(&r, 1, "--version; grep -vc '\"context_tokens\":0' %s.timings.jsonl", name);
-        ck_assert_msg(strstr(r.out.data, ways[i].options[2] == 'o' ? "\n0\n" : "\n10\n"), "%s: %s", name, r.out.data);
-    }
-    /* nor does it matter who has been answered */
-    program_run(&r, 1, "merge oalike0.jsonl -o - -q | grep -v '\"p[13]\"\\|\"c2\"' > some.jsonl");
-    program_run(&r, 2, ALIKE("alike.jsonl") " -o some.jsonl --resume");
-    program_exits(&r, 0);
-    program_run(&r, 1, "merge some.jsonl oalike0.jsonl -o - -q | cmp - oalike1.jsonl");
-    program_exits(&r, 0);
-    program_clear(&r);
-}
-END_TEST
-
-/* Completions that begin with the same 448 tokens, of whose units in an arena the last is nearly full. With `policy`
- * they share nothing. Escaped, they are long enough to be compared. */
-static void write_short(const char *name, int policy)
-{
-    enum { SHARED = 448, OWN = 66 };
-    lh_buf text = {0}, lines = {0};
-    tiny_sentences(&text);
-    for (int i = 0; i < 3; i++) {
-        lh_buf_printf(&lines, "{\"custom_id\": \"p%d\", \"method\": \"POST\", \"url\": \"/v1/completions\", %s", i,
-                      policy ? "\"policy\": \"full\", " : "");
-        lh_buf_puts(&lines, "\"body\": {\"max_tokens\": 9, \"logprobs\": 2, \"prompt\": \"");
-        for (int n = 0; n < SHARED + OWN; n++)
-            lh_buf_printf(&lines, "\\u%04x", n < SHARED ? text.data[n] : text.data[n + i]);
-        lh_buf_puts(&lines, "\"}}\n");
-    }
-    program_file(name, lines.data);
-    lh_buf_clear(&text);
-    lh_buf_clear(&lines);
-}
-
-#define SHORT(name) \
-    "batch -m random.h5 -i " name " --deterministic --threads 1 --ignore-eos -q --kv-dtype f32 --ordered -o o" name
-
-/* A context and a sequence that goes on from it take more memory than a prompt alone: where there is just enough for
- * each alone, there is where they begin alike, too. */
-START_TEST(test_prompts_that_begin_alike_are_read_whole_where_memory_is_short)
-{
-    program_result r = {0};
-    write_short("alone.jsonl", 1);
-    write_short("alike.jsonl", 0);
-    program_run(&r, 1, "import --random tiny -o random.h5 -q");
-    int little = 1 << 12, enough = 1 << 14; /* KiB */
-    while (enough - little > 32) {
-        const int memory = (little + enough) / 2;
-        unlink("oalone.jsonl");
-        program_run(&r, 1, SHORT("alone.jsonl") " --memory %dK", memory);
-        *(r.code == 0 ? &enough : &little) = memory;
-    }
-    unlink("oalone.jsonl");
-    program_run(&r, 1, SHORT("alone.jsonl") " --memory %dK", enough);
-    program_exits(&r, 0);
-    for (int ranks = 1; ranks <= 3; ranks++)
-        for (int small = 0; small < 2; small++) {
-            program_run(&r, 1, "--version; rm -f oalike.jsonl*");
-            program_run(&r, ranks, SHORT("alike.jsonl") " --tp 1 --memory %dK", small ? enough : 8 * enough);
-            program_exits(&r, 0);
-            program_run(&r, 1, "--version; grep -c '\"context_tokens\":%d' oalike.jsonl.timings.jsonl",
-                        small ? 0 : 448);
-            ck_assert_msg(strstr(r.out.data, "\n3\n"), "%d KiB: %s", enough, r.out.data);
-            same_answers("oalike.jsonl", "oalone.jsonl", "p", 3);
-        }
     program_clear(&r);
 }
 END_TEST
@@ -747,8 +613,6 @@ int main(void)
                                   test_what_cannot_be_is_refused,
                                   test_requests_share_a_context,
                                   test_a_question_is_answered_as_generate_does,
-                                  test_prompts_that_begin_alike_are_answered_as_if_they_stood_alone,
-                                  test_prompts_that_begin_alike_are_read_whole_where_memory_is_short,
                                   test_a_context_that_changed_after_it_was_answered_is_refused,
                                   test_parts_of_an_input_are_the_whole,
                                   test_a_check_tells_what_a_run_will_do,
