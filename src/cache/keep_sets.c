@@ -16,6 +16,8 @@ void lh_keep_sets_clear(lh_keep_sets *sets)
 {
     drop(sets, LH_KEEP_KEPT);
     drop(sets, LH_KEEP_FINAL);
+    lh_free(sets->ids);
+    sets->ids = NULL;
 }
 
 lh_status lh_keep_sets_reserve(lh_keep_sets *sets, lh_keep_part part, int64_t layers)
@@ -72,96 +74,114 @@ lh_status lh_keep_sets_write(const lh_keep_sets *sets, lh_comm *comm, const char
 
 /* ---- reading ---- */
 
-static lh_status check_tokens(lh_h5 *h5, const lh_keep_fit *fit)
+/* The positions of head g of a layer: offsets in order, ascending positions of the text. */
+static lh_status check_head(const lh_keep_sets *sets, const char *where, const lh_positions *p, int64_t g,
+                            int64_t count)
 {
-    lh_status st = LH_OK;
-    lh_h5_shape shape;
-    int32_t *tokens = NULL;
-    LH_TRY_DONE(lh_h5_get(h5, "/tokens", &(lh_h5_shape){.type = LH_I32, .rank = 1, .dims = {-1}}, &shape, &tokens));
-    if (shape.dims[0] < fit->n)
-        LH_FAIL_DONE(LH_EFILE, "'%s' holds keep sets of %lld tokens, the prompt has %lld", lh_h5_path(h5),
-                     (long long)shape.dims[0], (long long)fit->n);
-    for (int64_t i = 0; i < fit->n; i++)
-        if (tokens[i] != fit->tokens[i])
-            LH_FAIL_DONE(LH_EFILE,
-                         "'%s' holds keep sets of another text: its token %lld is %d, that of the prompt is %d",
-                         lh_h5_path(h5), (long long)i, tokens[i], fit->tokens[i]);
-done:
-    lh_free(tokens);
-    return st;
-}
-
-static lh_status check_layers(lh_h5 *h5, const lh_keep_fit *fit)
-{
-    lh_layer_name name;
-    int64_t layers = 0;
-    while (lh_h5_has(h5, lh_layer_array(&name, layers, NULL))) layers++;
-    if (layers != fit->layers)
-        LH_FAIL(LH_EFILE, "'%s' holds keep sets of %lld layers, the model has %lld", lh_h5_path(h5), (long long)layers,
-                (long long)fit->layers);
-    return LH_OK;
-}
-
-/* The positions of one head: p[n]. */
-static lh_status check_head(const char *where, const int32_t *p, int64_t n, const lh_keep_fit *fit, int64_t first)
-{
-    for (int64_t i = 0; i < n; i++) {
-        if (i && p[i] <= p[i - 1])
-            LH_FAIL(LH_EFILE, "%s keeps %d after %d: positions must ascend", where, p[i], p[i - 1]);
-        if (p[i] < 0 || p[i] >= fit->n)
-            LH_FAIL(LH_EFILE, "%s keeps position %d, the prompt has positions 0 to %lld", where, p[i],
-                    (long long)fit->n - 1);
-        if (p[i] < first)
-            LH_FAIL(LH_EFILE, "%s keeps position %d, but its layer slides and sees positions from %lld on", where, p[i],
-                    (long long)first);
+    const int64_t from = p->offsets[g], until = p->offsets[g + 1];
+    if (p->offsets[0] != 0 || from < 0 || until < from || until > count || (g == p->heads - 1 && until != count))
+        LH_FAIL(LH_EFILE, "%s has offsets %lld to %lld of %lld positions: offsets must ascend from 0 to their number",
+                where, (long long)from, (long long)until, (long long)count);
+    for (int64_t i = from; i < until; i++) {
+        const int32_t at = p->positions[i];
+        if (i > from && at <= p->positions[i - 1])
+            LH_FAIL(LH_EFILE, "%s keeps %d after %d: positions must ascend", where, at, p->positions[i - 1]);
+        if (at < 0 || at >= sets->tokens)
+            LH_FAIL(LH_EFILE, "%s keeps position %d, the text has positions 0 to %lld", where, at,
+                    (long long)sets->tokens - 1);
     }
     return LH_OK;
 }
 
-static lh_status check_positions(lh_h5 *h5, int64_t layer, const lh_positions *p, int64_t count, const lh_keep_fit *fit)
+static lh_status head_label(char **out, const char *path, int64_t layer, int64_t head)
+{
+    return lh_asprintf(out, "'%s': head %lld of layer %lld", path, (long long)head, (long long)layer);
+}
+
+static lh_status read_layer(const lh_keep_sets *sets, lh_h5 *h5, int64_t layer)
 {
     lh_status st = LH_OK;
+    lh_layer_name name;
+    lh_h5_shape shape;
     char *where = NULL;
-    const int64_t first = fit->sliding && fit->sliding[layer] && fit->window < fit->n ? fit->n - fit->window + 1 : 0;
-    for (int64_t g = 0; g < p->heads; g++) {
-        const int64_t from = p->offsets[g], until = p->offsets[g + 1];
+    lh_positions *out = &sets->parts[LH_KEEP_KEPT][layer];
+    LH_TRY_DONE(lh_h5_get(h5, lh_layer_array(&name, layer, "kept/offsets"),
+                          &(lh_h5_shape){.type = LH_I64, .rank = 1, .dims = {-1}}, &shape, &out->offsets));
+    out->heads = shape.dims[0] - 1;
+    LH_TRY_DONE(lh_h5_get(h5, lh_layer_array(&name, layer, "kept/positions"),
+                          &(lh_h5_shape){.type = LH_I32, .rank = 1, .dims = {-1}}, &shape, &out->positions));
+    for (int64_t g = 0; g < out->heads; g++) {
         lh_free(where);
         where = NULL;
-        LH_TRY_DONE(
-            lh_asprintf(&where, "'%s': head %lld of layer %lld", lh_h5_path(h5), (long long)g, (long long)layer));
-        if (p->offsets[0] != 0 || from < 0 || until < from || until > count || (g == p->heads - 1 && until != count))
-            LH_FAIL_DONE(LH_EFILE,
-                         "%s has offsets %lld to %lld of %lld positions: offsets must ascend from 0 to their "
-                         "number",
-                         where, (long long)from, (long long)until, (long long)count);
-        LH_TRY_DONE(check_head(where, p->positions + from, until - from, fit, first));
+        LH_TRY_DONE(head_label(&where, lh_h5_path(h5), layer, g));
+        LH_TRY_DONE(check_head(sets, where, out, g, shape.dims[0]));
     }
 done:
     lh_free(where);
     return st;
 }
 
-static lh_status read_layer(lh_h5 *h5, int64_t layer, lh_positions *out, const lh_keep_fit *fit)
+lh_status lh_keep_sets_read(lh_keep_sets *out, lh_h5 *h5)
 {
     lh_layer_name name;
     lh_h5_shape shape;
-    LH_TRY(lh_h5_get(h5, lh_layer_array(&name, layer, "kept/offsets"),
-                     &(lh_h5_shape){.type = LH_I64, .rank = 1, .dims = {-1}}, &shape, &out->offsets));
-    out->heads = shape.dims[0] - 1;
-    if (out->heads != fit->kv_heads)
-        LH_FAIL(LH_EFILE, "'%s' holds keep sets of %lld heads in layer %lld, the model has %lld KV heads",
-                lh_h5_path(h5), (long long)out->heads, (long long)layer, (long long)fit->kv_heads);
-    LH_TRY(lh_h5_get(h5, lh_layer_array(&name, layer, "kept/positions"),
-                     &(lh_h5_shape){.type = LH_I32, .rank = 1, .dims = {-1}}, &shape, &out->positions));
-    return check_positions(h5, layer, out, shape.dims[0], fit);
+    int64_t layers = 0;
+    LH_TRY(lh_h5_compare(h5));
+    while (lh_h5_has(h5, lh_layer_array(&name, layers, NULL))) layers++;
+    LH_TRY(lh_keep_sets_reserve(out, LH_KEEP_KEPT, layers));
+    lh_free(out->ids);
+    out->ids = NULL;
+    LH_TRY(lh_h5_get(h5, "/tokens", &(lh_h5_shape){.type = LH_I32, .rank = 1, .dims = {-1}}, &shape, &out->ids));
+    out->tokens = shape.dims[0];
+    for (int64_t l = 0; l < layers; l++) LH_TRY(read_layer(out, h5, l));
+    return LH_OK;
 }
 
-lh_status lh_keep_sets_read(lh_keep_sets *out, lh_h5 *h5, const lh_keep_fit *fit)
+/* ---- checked against a model and a prompt ---- */
+
+static lh_status check_tokens(const lh_keep_sets *sets, const char *path, const lh_keep_fit *fit)
 {
-    LH_TRY(lh_h5_compare(h5));
-    LH_TRY(check_layers(h5, fit));
-    LH_TRY(check_tokens(h5, fit));
-    LH_TRY(lh_keep_sets_reserve(out, LH_KEEP_KEPT, fit->layers));
-    for (int64_t l = 0; l < fit->layers; l++) LH_TRY(read_layer(h5, l, &out->parts[LH_KEEP_KEPT][l], fit));
+    if (sets->tokens < fit->n)
+        LH_FAIL(LH_EFILE, "'%s' holds keep sets of %lld tokens, the prompt has %lld", path, (long long)sets->tokens,
+                (long long)fit->n);
+    for (int64_t i = 0; i < fit->n; i++)
+        if (sets->ids[i] != fit->tokens[i])
+            LH_FAIL(LH_EFILE, "'%s' holds keep sets of another text: its token %lld is %d, that of the prompt is %d",
+                    path, (long long)i, sets->ids[i], fit->tokens[i]);
+    return LH_OK;
+}
+
+static lh_status check_position(const lh_keep_fit *fit, const char *path, int64_t layer, int64_t head, int32_t position)
+{
+    lh_status st = LH_OK;
+    char *where = NULL;
+    const int64_t first = fit->sliding && fit->sliding[layer] && fit->window < fit->n ? fit->n - fit->window + 1 : 0;
+    if (position >= first && position < fit->n) return LH_OK;
+    LH_TRY_DONE(head_label(&where, path, layer, head));
+    if (position >= fit->n)
+        LH_FAIL_DONE(LH_EFILE, "%s keeps position %d, the prompt has positions 0 to %lld", where, position,
+                     (long long)fit->n - 1);
+    LH_FAIL_DONE(LH_EFILE, "%s keeps position %d, but its layer slides and sees positions from %lld on", where,
+                 position, (long long)first);
+done:
+    lh_free(where);
+    return st;
+}
+
+lh_status lh_keep_sets_check(const lh_keep_sets *sets, const char *path, const lh_keep_fit *fit)
+{
+    if (sets->layers != fit->layers)
+        LH_FAIL(LH_EFILE, "'%s' holds keep sets of %lld layers, the model has %lld", path, (long long)sets->layers,
+                (long long)fit->layers);
+    LH_TRY(check_tokens(sets, path, fit));
+    for (int64_t l = 0; l < fit->layers; l++) {
+        const lh_positions *p = &sets->parts[LH_KEEP_KEPT][l];
+        if (p->heads != fit->kv_heads)
+            LH_FAIL(LH_EFILE, "'%s' holds keep sets of %lld heads in layer %lld, the model has %lld KV heads", path,
+                    (long long)p->heads, (long long)l, (long long)fit->kv_heads);
+        for (int64_t g = 0; g < p->heads; g++)
+            for (int64_t i = p->offsets[g]; i < p->offsets[g + 1]; i++)
+                LH_TRY(check_position(fit, path, l, g, p->positions[i]));
+    }
     return LH_OK;
 }

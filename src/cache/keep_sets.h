@@ -12,13 +12,15 @@ typedef enum lh_keep_part { LH_KEEP_KEPT, LH_KEEP_FINAL, LH_KEEP_PARTS } lh_keep
 typedef struct lh_keep_sets {
     int64_t layers;
     lh_positions *parts[LH_KEEP_PARTS]; /* [layers], complete on rank 0; NULL: not taken */
+    int32_t *ids;                       /* [tokens] the text, if the sets were read from a file */
+    int64_t tokens;
 } lh_keep_sets;
 void lh_keep_sets_clear(lh_keep_sets *sets);
 
 /* Room for the positions of all layers; those of an earlier take are dropped. */
 lh_status lh_keep_sets_reserve(lh_keep_sets *sets, lh_keep_part part, int64_t layers);
 
-/* What keep sets must fit: a model, and the ids of a prompt. */
+/* A model and a prompt that keep sets can be checked against. */
 typedef struct lh_keep_fit {
     int64_t layers, kv_heads;
     const uint8_t *sliding; /* [layers] 1: sees the last `window` keys only; NULL: none */
@@ -27,11 +29,13 @@ typedef struct lh_keep_fit {
     int64_t n;
 } lh_keep_fit;
 
-/* Reads the part `kept` of all layers. LH_EFILE, naming the file and what does not fit: other numbers of layers or
- * heads, tokens that do not begin with the prompt, positions that are not ascending, not of the prompt or not seen any
- * more. A head may keep nothing, as one to which a competition guarantees nothing. Not collective; every rank may read
- * for itself. */
-lh_status lh_keep_sets_read(lh_keep_sets *out, lh_h5 *h5, const lh_keep_fit *fit);
+/* Reads the text and the part `kept` of all layers; needs no model. LH_EFILE, naming the file, unless the positions of
+ * every head ascend and are positions of the text. A head may keep nothing. Not collective. */
+lh_status lh_keep_sets_read(lh_keep_sets *out, lh_h5 *h5);
+
+/* LH_EFILE, naming the file at `path`, if the sets are of another number of layers or heads, the text does not begin
+ * with the prompt, or a position is not of the prompt or not seen any more. */
+lh_status lh_keep_sets_check(const lh_keep_sets *sets, const char *path, const lh_keep_fit *fit);
 
 /* Collective. LH_EWRITE on every rank when rank 0 cannot write. Of `extra` it takes the tokens and the run. */
 lh_status lh_keep_sets_write(const lh_keep_sets *sets, lh_comm *comm, const char *path, const lh_cache_extra *extra);

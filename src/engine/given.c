@@ -18,7 +18,9 @@ lh_status lh_given_read(lh_keep_sets *out, lh_engine *engine, const char *path, 
     st = lh_h5_open(&h5, path, &(lh_h5_header){.kind = "keep-sets", .schema = LH_KEEP_SETS_SCHEMA});
     LH_TRY_DONE(lh_comm_agree(view->comm, st));
     LH_TRY_DONE(lh_same_file(view->comm, h5));
-    LH_TRY_DONE(lh_comm_agree(view->comm, lh_keep_sets_read(out, h5, &fit)));
+    st = lh_keep_sets_read(out, h5);
+    if (st == LH_OK) st = lh_keep_sets_check(out, path, &fit);
+    LH_TRY_DONE(lh_comm_agree(view->comm, st));
 done:
     lh_h5_close(h5);
     return st;

@@ -121,7 +121,7 @@ static lh_status add_budgets(lh_policy_list *list, const lh_policy_options *opti
     lh_policy_options one = *options;
     lh_policy policy;
     char *item = NULL;
-    if (one.budget || !budgets || (preset && !preset->parts.statistic)) {
+    if (one.budget || !budgets || (preset && !preset->parts)) {
         LH_TRY_DONE(lh_policy_resolve(&policy, &one));
         LH_TRY_DONE(add_policy(list, &policy));
         goto done;
@@ -206,7 +206,7 @@ static lh_status add_all(lh_policy_list *list, const lh_policy_options *options,
     for (int i = 0; lh_policy_at(i); i++) {
         const lh_policy_preset *preset = lh_policy_at(i);
         lh_policy_options one = *options;
-        if (preset->kind == LH_POLICY_COMPATIBLE || !preset->parts.statistic) continue;
+        if (preset->kind == LH_POLICY_COMPATIBLE || !preset->parts) continue;
         one.policy = preset->name;
         st = drop_unused(&one, preset, &all);
         if (st == LH_OK) st = add_budgets(list, &one, budgets);
@@ -228,7 +228,7 @@ static lh_status add_item(lh_policy_list *list, const char *item, const lh_polic
     options.profiles = &list->profiles;
     options.asked = lists->asked;
     const lh_policy_preset *preset = options.policy ? lh_policy_find(options.policy) : NULL;
-    if (preset && !preset->parts.statistic) { /* `full` takes neither budgets nor shared parts */
+    if (preset && !preset->parts) { /* `full` takes neither budgets nor shared parts */
         st = lh_policy_resolve(&(lh_policy){0}, &options);
     } else {
         add_parts(&options, &lists->parts);

@@ -1,22 +1,10 @@
-/* policy.c - the table of presets, by name and by index, and the defaults of parts. */
+/* policy.c - the defaults of parts. */
 #include "policies/policy.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "policies/policy_impl.h"
-
-#define LH_POLICY(x) extern const lh_policy_preset lh_policy_##x;
-#include "policies/policy_list.h"
-#undef LH_POLICY
-
-static const lh_policy_preset *const presets[] = {
-#define LH_POLICY(x) &lh_policy_##x,
-#include "policies/policy_list.h"
-#undef LH_POLICY
-};
-
-enum { PRESETS = sizeof presets / sizeof *presets };
 
 const lh_policy_parts lh_policy_defaults = {.lag = "128",
                                             .proxies = "none",
@@ -55,21 +43,6 @@ const lh_policy_parts lh_policy_defaults = {.lag = "128",
                                             .set_per = "head",
                                             .evict = "never",
                                             .positions = "original"};
-
-const char lh_policy_by_default[] = "longhaul", lh_policy_to_ask_later[] = "ask-later";
-
-const lh_policy_preset *lh_policy_find(const char *name)
-{
-    for (int i = 0; i < PRESETS; i++)
-        if (strcmp(presets[i]->name, name) == 0 || (presets[i]->alias && strcmp(presets[i]->alias, name) == 0))
-            return presets[i];
-    return NULL;
-}
-
-const lh_policy_preset *lh_policy_at(int i)
-{
-    return i >= 0 && i < PRESETS ? presets[i] : NULL;
-}
 
 int lh_policy_attends(const lh_policy *policy)
 {

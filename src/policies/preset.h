@@ -7,8 +7,8 @@
 #include "policies/part_list.h"
 #include "policies/word_list.h"
 
-/* The parts of a policy as the texts of its options (part_list.h), NULL where an option was not given. A preset is such
- * a row, and so are the options of a run. lh_policy_defaults holds what neither gives but the other parts need. */
+/* The parts of a policy as the texts of its options (part_list.h), NULL where an option was not given.
+ * lh_policy_defaults holds the texts that neither a preset nor the options of a run give but the other parts need. */
 typedef struct lh_policy_parts {
 #define LH_PART(member, ...) const char *member;
     LH_POLICY_PARTS(LH_PART)
@@ -21,7 +21,7 @@ LH_POLICY_WORDS(LH_WORDS)
 #undef LH_WORDS
 extern const char *const lh_policy_switch[];
 
-/* A preset. Without a statistic it evicts nothing. */
+/* A preset; the table is presets.c. */
 typedef enum lh_policy_kind {
     LH_POLICY_OF_PAPER,
     LH_POLICY_OWN,
@@ -32,7 +32,7 @@ typedef struct lh_policy_preset {
     const char *name, *summary;
     const char *alias, *paper; /* a name that the method also goes by, and where it is described; may be NULL */
     lh_policy_kind kind;
-    lh_policy_parts parts;
+    const char *parts; /* as on a command line; NULL: it evicts nothing */
 } lh_policy_preset;
 
 const lh_policy_preset *lh_policy_find(const char *name); /* by name or alias; NULL: there is none */

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/csv.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "policies/policy_impl.h"
@@ -94,11 +95,11 @@ lh_status lh_profiles_copy(lh_profiles *out, const lh_profiles *all)
     return LH_OK;
 }
 
-/* ---- lines ---- */
+/* ---- rows of the file ---- */
 
-typedef struct row {
+typedef struct weight_row {
     int64_t layer, head, weight, line;
-} row;
+} weight_row;
 
 typedef struct reader {
     lh_profile_kind kind; /* wanted */
@@ -106,11 +107,11 @@ typedef struct reader {
     const char *name;
     int64_t line; /* from 1 on */
     int has_header;
-    row *rows;
+    weight_row *rows;
     int64_t n, cap;
 } reader;
 
-/* A piece of a line. */
+/* A field of a line. */
 typedef struct piece {
     const char *at;
     int64_t bytes;
@@ -123,41 +124,30 @@ static piece trim(piece p)
     return p;
 }
 
-/* Cuts the piece before the next `end`, or all of *rest; 0 if nothing is left. */
-static int cut(piece *rest, char end, piece *out)
+/* The first fields of a row, and the number of all. */
+static int64_t fields_of(const lh_csv_row *row, piece fields[MAX_FIELDS])
 {
-    if (!rest->at) return 0;
-    const char *until = memchr(rest->at, end, (size_t)rest->bytes);
-    *out = (piece){rest->at, until ? until - rest->at : rest->bytes};
-    *rest = until ? (piece){until + 1, rest->bytes - out->bytes - 1} : (piece){0};
+    for (int64_t i = 0; i < row->n && i < MAX_FIELDS; i++)
+        fields[i] = trim((piece){lh_csv_field(row, i), lh_csv_bytes(row, i)});
+    return row->n;
+}
+
+static int is_header(const piece *fields, int64_t n, lh_profile_kind kind)
+{
+    const char *word = headers[kind];
+    if (n != 2 + (kind == LH_PROFILE_OF_HEADS)) return 0;
+    for (int64_t i = 0; i < n; i++) {
+        const size_t bytes = strcspn(word, ",");
+        if ((size_t)fields[i].bytes != bytes || memcmp(fields[i].at, word, bytes) != 0) return 0;
+        word += bytes + 1;
+    }
     return 1;
 }
 
-/* Cuts a line at commas: the number of fields, or MAX_FIELDS + 1 if there are more. */
-static int cut_fields(piece line, piece *fields)
+static lh_status read_header(reader *r, const piece *fields, int64_t n)
 {
-    int n = 0;
-    piece field;
-    while (cut(&line, ',', &field)) {
-        if (n == MAX_FIELDS) return n + 1;
-        fields[n++] = trim(field);
-    }
-    return n;
-}
-
-static int is_header(const piece *fields, int n, const char *header)
-{
-    piece words[MAX_FIELDS];
-    int same = cut_fields((piece){header, (int64_t)strlen(header)}, words) == n;
-    for (int i = 0; same && i < n; i++)
-        same = fields[i].bytes == words[i].bytes && memcmp(fields[i].at, words[i].at, (size_t)words[i].bytes) == 0;
-    return same;
-}
-
-static lh_status read_header(reader *r, const piece *fields, int n)
-{
-    const int of_heads = is_header(fields, n, headers[LH_PROFILE_OF_HEADS]);
-    if (!of_heads && !is_header(fields, n, headers[LH_PROFILE_OF_LAYERS]))
+    const int of_heads = is_header(fields, n, LH_PROFILE_OF_HEADS);
+    if (!of_heads && !is_header(fields, n, LH_PROFILE_OF_LAYERS))
         LH_FAIL(LH_EINPUT, "'%s', line %lld: the first line must be '%s'", r->name, (long long)r->line,
                 headers[r->kind]);
     if (!of_heads && r->kind == LH_PROFILE_OF_HEADS)
@@ -188,10 +178,10 @@ static int weight_of(int64_t *out, piece field)
     return 1;
 }
 
-static lh_status read_row(reader *r, const piece *fields, int n)
+static lh_status read_row(reader *r, const piece *fields, int64_t n)
 {
     int heads = r->rows_of == LH_PROFILE_OF_HEADS;
-    row new = {.line = r->line};
+    weight_row new = {.line = r->line};
     if (n != 2 + heads)
         LH_FAIL(LH_EINPUT, "'%s', line %lld: it must have %d comma-separated values, as in '%s'", r->name,
                 (long long)r->line, 2 + heads, headers[r->rows_of]);
@@ -210,28 +200,56 @@ static lh_status read_row(reader *r, const piece *fields, int n)
     return LH_OK;
 }
 
-static lh_status read_lines(reader *r, piece text)
+/* Overwrites comments, from '#' to the end of the line, with spaces. */
+static void blank_comments(char *text, int64_t bytes)
 {
-    piece line, content, fields[MAX_FIELDS];
-    if (text.bytes >= 3 && memcmp(text.at, "\xef\xbb\xbf", 3) == 0) text.at += 3, text.bytes -= 3; /* byte order mark */
-    while (cut(&text, '\n', &line)) {
-        r->line++;
-        cut(&line, '#', &content); /* a comment follows */
-        content = trim(content);
-        if (!content.bytes) continue;
-        int n = cut_fields(content, fields);
-        LH_TRY(r->has_header ? read_row(r, fields, n) : read_header(r, fields, n));
+    int in_comment = 0;
+    for (int64_t i = 0; i < bytes; i++) {
+        in_comment = text[i] != '\n' && (in_comment || text[i] == '#');
+        if (in_comment) text[i] = ' ';
     }
-    if (!r->has_header) LH_FAIL(LH_EINPUT, "'%s' is empty: its first line must be '%s'", r->name, headers[r->kind]);
-    if (!r->n) LH_FAIL(LH_EINPUT, "'%s' has no weights below its first line", r->name);
-    return LH_OK;
+}
+
+static lh_status read_rows(reader *r, lh_csv *csv)
+{
+    lh_status st = LH_OK;
+    piece fields[MAX_FIELDS];
+    lh_csv_row row = {.n = 0};
+    for (;;) {
+        LH_TRY_DONE(lh_csv_next(csv, &row));
+        const int64_t n = fields_of(&row, fields);
+        if (!n) break;
+        if (n == 1 && !fields[0].bytes) continue;
+        r->line = row.line;
+        LH_TRY_DONE(r->has_header ? read_row(r, fields, n) : read_header(r, fields, n));
+    }
+    if (!r->has_header)
+        LH_FAIL_DONE(LH_EINPUT, "'%s' is empty: its first line must be '%s'", r->name, headers[r->kind]);
+    if (!r->n) LH_FAIL_DONE(LH_EINPUT, "'%s' has no weights below its first line", r->name);
+done:
+    lh_csv_row_clear(&row);
+    return st;
+}
+
+static lh_status read_lines(reader *r, const lh_profile_text *in)
+{
+    lh_status st = LH_OK;
+    lh_buf text = {0};
+    lh_csv csv;
+    LH_TRY_DONE(lh_buf_append(&text, in->text, in->bytes));
+    blank_comments(text.data, text.bytes);
+    lh_csv_open(&csv, in->name, text.data, text.bytes);
+    LH_TRY_DONE(read_rows(r, &csv));
+done:
+    lh_buf_clear(&text);
+    return st;
 }
 
 /* ---- the whole file ---- */
 
 static int in_order(const void *a, const void *b)
 {
-    const row *x = a, *y = b;
+    const weight_row *x = a, *y = b;
     if (x->layer != y->layer) return x->layer < y->layer ? -1 : 1;
     if (x->head != y->head) return x->head < y->head ? -1 : 1;
     return x->line < y->line ? -1 : 1;
@@ -252,18 +270,18 @@ static label label_of(const reader *r, int64_t layer, int64_t head)
     return p;
 }
 
-static lh_status fail_missing(const reader *r, const row *there, int64_t layer, int64_t head)
+static lh_status fail_missing(const reader *r, const weight_row *there, int64_t layer, int64_t head)
 {
     return lh_fail(LH_EINPUT, __FILE__, __LINE__, "'%s', line %lld: %s has a weight, but %s has none", r->name,
                    (long long)there->line, label_of(r, there->layer, there->head).text, label_of(r, layer, head).text);
 }
 
 /* Rows are in order; each layer has as many heads as the widest: every layer and head occurs once. */
-static lh_status check_complete(const reader *r, const row *widest)
+static lh_status check_complete(const reader *r, const weight_row *widest)
 {
     int64_t heads = widest->head + 1;
     for (int64_t i = 0; i < r->n; i++) {
-        const row *at = &r->rows[i];
+        const weight_row *at = &r->rows[i];
         int64_t layer = i / heads, head = i % heads;
         if (i && at[-1].layer == at->layer && at[-1].head == at->head)
             LH_FAIL(LH_EINPUT, "'%s', line %lld: %s has a weight already, in line %lld", r->name, (long long)at->line,
@@ -305,7 +323,7 @@ static lh_status make_profile(lh_profile **out, const reader *r, int64_t heads)
     LH_TRY_DONE(lh_strdup(&p->name, r->name));
     LH_TRY_DONE(lh_calloc(&p->weights, r->n / sums, sizeof *p->weights));
     for (int64_t i = 0; i < r->n; i++) {
-        const row *at = &r->rows[i];
+        const weight_row *at = &r->rows[i];
         if (at->weight >= weight_end - p->weights[i / sums])
             LH_FAIL_DONE(LH_EINPUT, "'%s', line %lld: the weights of layer %lld add up to %lld or more", r->name,
                          (long long)at->line, (long long)at->layer, (long long)max_weight);
@@ -323,8 +341,8 @@ lh_status lh_profile_parse(lh_profiles *all, lh_profile_kind kind, const lh_prof
     lh_status st = LH_OK;
     reader r = {.kind = kind, .name = in->name};
     lh_profile *p = NULL;
-    const row *widest;
-    LH_TRY_DONE(read_lines(&r, (piece){in->text, in->bytes}));
+    const weight_row *widest;
+    LH_TRY_DONE(read_lines(&r, in));
     qsort(r.rows, (size_t)r.n, sizeof *r.rows, in_order);
     widest = r.rows;
     for (int64_t i = 1; i < r.n; i++)

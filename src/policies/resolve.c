@@ -1,5 +1,6 @@
 /* resolve.c - resolves a preset and options into a policy, part by part in the order of part_list.h, and writes a
  * policy as the shortest command line that gives it. */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -45,11 +46,40 @@ static lh_status resolve_full(lh_policy *out, const lh_policy_options *options)
     return LH_OK;
 }
 
+/* The parts of a preset, which point into a copy of its text. */
+typedef struct preset_parts {
+    char words[512];
+    lh_policy_parts parts;
+} preset_parts;
+
+static void set_preset_part(preset_parts *out, const char *option, const char *text)
+{
+    int i = 0;
+    while (lh_part_at(i) && strcmp(lh_part_at(i)->option, option) != 0) i++;
+    assert(lh_part_at(i));
+    lh_part_set_text(lh_part_at(i), &out->parts, text);
+}
+
+/* "--name value", "--name" and "--name=off", with one space between words. */
+static void read_preset(preset_parts *out, const lh_policy_preset *preset)
+{
+    char *rest;
+    const int bytes = snprintf(out->words, sizeof out->words, "%s", preset->parts);
+    assert(bytes < (int)sizeof out->words);
+    out->parts = (lh_policy_parts){0};
+    for (char *word = strtok_r(out->words, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
+        char *equals = strchr(word, '=');
+        const int takes_next = !equals && *rest && strncmp(rest, "--", 2) != 0;
+        if (equals) *equals = '\0';
+        set_preset_part(out, word + 2, equals ? equals + 1 : takes_next ? strtok_r(NULL, " ", &rest) : "on");
+    }
+}
+
 /* The text of a part: the option, else the only value that earlier parts allow, else the preset's, else the default. */
-static const char *resolved_text(const lh_policy *policy, const lh_part *part, const lh_policy_preset *preset,
+static const char *resolved_text(const lh_policy *policy, const lh_part *part, const lh_policy_parts *preset,
                                  const lh_policy_options *options)
 {
-    const char *text = lh_part_text(part, &options->parts), *usual = lh_part_text(part, &preset->parts);
+    const char *text = lh_part_text(part, &options->parts), *usual = lh_part_text(part, preset);
     if (!usual) usual = lh_part_text(part, &lh_policy_defaults);
     if (!text && part->forced) text = part->forced(policy, usual);
     return text ? text : usual;
@@ -88,6 +118,8 @@ static lh_status read_parts(lh_policy *out, const lh_policy_preset *preset, cons
                             int *unused)
 {
     lh_part_value value;
+    preset_parts usual;
+    read_preset(&usual, preset);
     memset(out, 0, sizeof *out);
     snprintf(out->name, sizeof out->name, "%s", preset->name);
     out->evicts = 1;
@@ -96,7 +128,7 @@ static lh_status read_parts(lh_policy *out, const lh_policy_preset *preset, cons
     for (int i = 0; lh_part_at(i); i++) {
         const lh_part *part = lh_part_at(i);
         if (part->used(out)) {
-            const char *text = resolved_text(out, part, preset, options);
+            const char *text = resolved_text(out, part, &usual.parts, options);
             LH_TRY(lh_part_read_file(part, options, &value, &text));
             LH_TRY(part->read(out, part, text));
         } else if (lh_part_text(part, &options->parts) && unused) {
@@ -122,9 +154,9 @@ lh_status lh_parts_unused(const lh_policy_preset *preset, const lh_policy_option
     return read_parts(&policy, preset, &with_budget, unused);
 }
 
-/* What a policy of a scorer is read from; its statistic, whose place the scorer takes, depends on keys alone. */
+/* The preset of a policy with a scorer. The scorer replaces its statistic, which depends on keys alone. */
 static const lh_policy_preset of_scorer = {
-    .name = "caller", .parts = {.statistic = "key-norm", .head_budget = "uniform", .select = "topk", .evict = "never"}};
+    .name = "caller", .parts = "--statistic key-norm --head-budget uniform --select topk --evict never"};
 
 static lh_status resolve_scorer(lh_policy *out, const lh_policy_options *options)
 {
@@ -154,7 +186,7 @@ lh_status lh_policy_resolve_stored(lh_policy *out, const lh_policy_options *opti
     const char *name = options->policy ? options->policy : options->budget ? usual : "full";
     const lh_policy_preset *preset = lh_policy_find(name);
     if (!preset) LH_TRY(fail_unknown(name));
-    if (!preset->parts.statistic) {
+    if (!preset->parts) {
         LH_TRY(resolve_full(&policy, options));
     } else {
         if (!options->budget)

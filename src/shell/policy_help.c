@@ -125,7 +125,7 @@ static lh_status explain(lh_buf *out, const lh_policy_options *given)
     lh_policy_options options = *given;
     const lh_policy_preset *preset = lh_policy_find(options.policy);
     /* a share: valid for blocks of any size */
-    if (!options.budget && !(preset && !preset->parts.statistic)) options.budget = "100%";
+    if (!options.budget && !(preset && !preset->parts)) options.budget = "100%";
     options.profiles = &profiles;
     if (!strpbrk(options.policy, ", ") && strcmp(options.policy, "all") != 0) {
         LH_TRY_DONE(lh_policy_resolve(&policy, &options));

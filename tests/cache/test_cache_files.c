@@ -191,7 +191,7 @@ START_TEST(test_every_preset_goes_on_where_it_was_saved)
         if (!is_long && when != _i % 3) continue;
         kv_rig_case c = case_of((_i + when) % 4, 0);
         c.type = LH_F32;
-        c.policy = (lh_policy_options){.policy = preset->name, .budget = preset->parts.statistic ? "40" : NULL};
+        c.policy = (lh_policy_options){.policy = preset->name, .budget = preset->parts ? "40" : NULL};
         if (when == 1) c.policy.parts.evict = "every:4";
         if (when == 2) c.policy.parts.layer_budget = c.policy.parts.head_budget = "adaptive";
         if (lh_policy_resolve(&plan, &c.policy) == LH_OK) save_and_restore(&c);

@@ -126,7 +126,7 @@ int family_policy(lh_policy_options *out, int preset, int number)
     lh_policy plan;
     *out = (lh_policy_options){.policy = p->name, .budget = budgets[number % 5], .parts = others[number / 30]};
     out->parts.evict = rules[number / 5 % 6];
-    if (!p->parts.statistic) { /* it keeps everything */
+    if (!p->parts) { /* it keeps everything */
         *out = (lh_policy_options){.policy = p->name};
         return number == 0;
     }
@@ -147,9 +147,9 @@ int family_next(family_dice *d, int preset, int *number, lh_policy_options *out)
             if (family_policy(out, preset, (*number)++)) return 1;
         return 0;
     }
-    if (*number > 1 || (*number == 1 && !lh_policy_at(preset)->parts.statistic)) return 0;
+    if (*number > 1 || (*number == 1 && !lh_policy_at(preset)->parts)) return 0;
     if (mt_size() > 1) *number = (int)family_roll(d, 2); /* one of the two */
-    int as_it_is = *number == 0 || !lh_policy_at(preset)->parts.statistic;
+    int as_it_is = *number == 0 || !lh_policy_at(preset)->parts;
     *number = mt_size() > 1 ? 2 : *number + 1;
     if (as_it_is) return family_policy(out, preset, 0);
     while (!family_policy(out, preset, (int)family_roll(d, FAMILY_CASES))) continue;

@@ -144,7 +144,7 @@ static int make_policy(lh_policy_options *out, int preset)
     static const char *const rules[] = {"every:1", NULL, "every:3", "block:9"};
     const lh_policy_preset *policy = lh_policy_at(preset);
     lh_policy plan;
-    if (!policy->parts.statistic) return 0; /* it keeps everything */
+    if (!policy->parts) return 0; /* it keeps everything */
     for (int i = 0; i < 2; i++) {
         *out = (lh_policy_options){.policy = policy->name, .budget = "40%"};
         if (i == 0) out->parts.evict = rules[preset / DEVICE_SHAPES % 4];

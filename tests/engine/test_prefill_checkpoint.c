@@ -79,7 +79,7 @@ static int policy_at(lh_policy *out, int i)
     }
     const lh_policy_preset *preset = lh_policy_at(i - VARIANTS);
     o.policy = preset->name;
-    o.budget = preset->parts.statistic ? "40" : NULL;
+    o.budget = preset->parts ? "40" : NULL;
     return lh_policy_resolve(out, &o) == LH_OK && out->proxies.kind != LH_PROXIES_QUESTION;
 }
 

@@ -35,7 +35,7 @@ static int presets(void)
 static lh_policy_options preset_at(int i, const char *budget)
 {
     const lh_policy_preset *p = lh_policy_at(i);
-    return (lh_policy_options){.policy = p->name, .budget = p->parts.statistic ? budget : NULL};
+    return (lh_policy_options){.policy = p->name, .budget = p->parts ? budget : NULL};
 }
 
 static int same(const lh_positions *a, const lh_positions *b)

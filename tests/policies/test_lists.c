@@ -63,8 +63,8 @@ START_TEST(test_the_text_of_every_preset_is_read_back)
 {
     for (int i = 0; lh_policy_at(i); i++) {
         lh_policy_options o = {.policy = lh_policy_at(i)->name};
-        if (lh_policy_at(i)->parts.statistic) o.budget = "37.5%";
-        if (lh_policy_at(i)->parts.statistic) o.parts.sinks = "3";
+        if (lh_policy_at(i)->parts) o.budget = "37.5%";
+        if (lh_policy_at(i)->parts) o.parts.sinks = "3";
         lh_policy a, b;
         lh_buf text = {0};
         char *words = NULL;
@@ -122,7 +122,7 @@ START_TEST(test_all_are_the_presets_that_are_not_for_comparison)
     lh_policy_list list = resolve("all", "10%");
     for (int i = 0; lh_policy_at(i); i++) {
         const lh_policy_preset *p = lh_policy_at(i);
-        if (p->kind == LH_POLICY_COMPATIBLE || !p->parts.statistic) continue;
+        if (p->kind == LH_POLICY_COMPATIBLE || !p->parts) continue;
         is(&list, expected++, p->name, "10%");
     }
     ck_assert_int_eq(list.n, expected);
