@@ -204,7 +204,7 @@ lh_status lh_batch_check_all(lh_batch_call *batch)
     check_run c = {.batch = batch};
     lh_comm *world = lh_world_comm(batch->call->world);
     LH_TRY_DONE(lh_batch_find_replica(batch));
-    LH_TRY_DONE(lh_comm_agree_patiently(world, lh_shell_first() ? look(&c) : LH_OK));
+    LH_TRY_DONE(lh_comm_agree_untimed(world, lh_shell_first() ? look(&c) : LH_OK));
     st = measure(&c);
     if (st == LH_ENOMEM) { /* where a check is made, a run need not fit */
         lh_warn("how long it takes cannot be measured here: %s", lh_error_message());

@@ -362,7 +362,7 @@ static lh_status open_answers(run *r)
     LH_TRY(lh_batch_open_engine(&r->batch));
     lh_status st = make_record(r);
     if (st == LH_OK && lh_shell_first()) st = open_files(r);
-    return lh_comm_agree_patiently(lh_world_comm(r->batch.call->world), st);
+    return lh_comm_agree_untimed(lh_world_comm(r->batch.call->world), st);
 }
 
 static lh_status run_batch(lh_call *call)

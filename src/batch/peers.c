@@ -62,5 +62,5 @@ int lh_batch_peers_beat(lh_batch_peers *p)
 
 void lh_batch_peers_check(const lh_batch_peers *p, int r, const char *what)
 {
-    lh_comm_silence(p->leaders, p->at[r].heard_s, p->at[r].name, what);
+    lh_comm_check_heartbeat(p->leaders, p->at[r].heard_s, p->at[r].name, what);
 }

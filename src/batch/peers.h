@@ -17,8 +17,8 @@ void lh_batch_peers_heard(lh_batch_peers *peers, int r);
 /* 1 if it is time for the next sign of life, which the caller sends then. */
 int lh_batch_peers_beat(lh_batch_peers *peers);
 
-/* Ends the program if leader r has been silent for too long (lh_comm_silence). To be called when all messages that have
- * arrived were taken. */
+/* Ends the program if leader r has been silent for too long (lh_comm_check_heartbeat). To be called when all messages
+ * that have arrived were taken. */
 void lh_batch_peers_check(const lh_batch_peers *peers, int r, const char *what);
 
 #endif

@@ -153,15 +153,15 @@ lh_status lh_comm_allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype ty
     return reduce_by(comm, comm->ops->allreduce, buf, count, type, op);
 }
 
-lh_status lh_comm_allreduce_beside(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op)
+lh_status lh_comm_allreduce_async(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op)
 {
     const lh_comm_ops *ops = comm->ops;
-    return reduce_by(comm, ops->allreduce_beside ? ops->allreduce_beside : ops->allreduce, buf, count, type, op);
+    return reduce_by(comm, ops->allreduce_async ? ops->allreduce_async : ops->allreduce, buf, count, type, op);
 }
 
-lh_status lh_comm_join(lh_comm *comm)
+lh_status lh_comm_wait(lh_comm *comm)
 {
-    return comm->ops->join ? comm->ops->join(comm) : LH_OK;
+    return comm->ops->wait ? comm->ops->wait(comm) : LH_OK;
 }
 
 static lh_status gather(lh_comm *comm, const char *operation, const void *send, void *recv, int64_t bytes)
@@ -255,11 +255,11 @@ lh_status lh_comm_take(lh_comm *comm, int from, void *out, int64_t bytes)
 
 void lh_comm_pause(lh_comm *comm, int64_t us)
 {
-    lh_watch_be_patient(comm->world->watch, 1);
+    lh_watch_set_untimed(comm->world->watch, 1);
     lh_watch_enter(comm->world->watch, "wait for a message", -1);
     usleep((useconds_t)us);
     lh_watch_leave(comm->world->watch);
-    lh_watch_be_patient(comm->world->watch, 0);
+    lh_watch_set_untimed(comm->world->watch, 0);
 }
 
 double lh_comm_timeout(const lh_comm *comm)
@@ -272,9 +272,9 @@ double lh_comm_clock(const lh_comm *comm)
     return lh_watch_clock(comm->world->watch);
 }
 
-void lh_comm_silence(lh_comm *comm, double heard_s, const char *peer, const char *what)
+void lh_comm_check_heartbeat(lh_comm *comm, double heard_s, const char *peer, const char *what)
 {
-    lh_watch_silence(comm->world->watch, heard_s, peer, what);
+    lh_watch_check_heartbeat(comm->world->watch, heard_s, peer, what);
 }
 
 lh_status lh_comm_flush(lh_comm *comm)
@@ -331,11 +331,11 @@ lh_status lh_comm_agree(lh_comm *comm, lh_status mine)
     return lh_comm_agree_any(comm, mine, &(int){0});
 }
 
-lh_status lh_comm_agree_patiently(lh_comm *comm, lh_status mine)
+lh_status lh_comm_agree_untimed(lh_comm *comm, lh_status mine)
 {
-    lh_watch_be_patient(comm->world->watch, 1);
+    lh_watch_set_untimed(comm->world->watch, 1);
     lh_status st = lh_comm_agree(comm, mine);
-    lh_watch_be_patient(comm->world->watch, 0);
+    lh_watch_set_untimed(comm->world->watch, 0);
     return st;
 }
 

@@ -64,12 +64,12 @@ typedef enum lh_comm_way {
 /* Collective over `host`, whose ranks it has, and which stays the caller's and is closed later. Its collectives take
  * memory of the stream's device and run in stream order; with nccl their failures and hangs are found at the next
  * lh_stream_sync. It can reduce, gather and broadcast; agreements need `host`. An unavailable way fails on all ranks
- * with LH_EUSAGE. apart: 1 if every rank has its own device, which nccl needs. */
+ * with LH_EUSAGE. one_device_per_rank: 1 if every rank has its own device, which nccl needs. */
 typedef struct lh_comm_on {
     lh_comm *host;
     lh_stream *stream;
     lh_comm_way way;
-    int apart;
+    int one_device_per_rank;
 } lh_comm_on;
 lh_status lh_comm_open_on(lh_comm **out, const lh_comm_on *on);
 
@@ -107,9 +107,9 @@ void lh_comm_step(lh_comm *comm, const char *step, int64_t number);
 lh_status lh_comm_allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op);
 
 /* As an all-reduce; on a communicator that enqueues its collectives beside what is enqueued on the stream after it:
- * lh_comm_join makes the stream wait for all that were begun so. Until then `buf` belongs to the sum. */
-lh_status lh_comm_allreduce_beside(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op);
-lh_status lh_comm_join(lh_comm *comm);
+ * lh_comm_wait makes the stream wait for all that were begun so. Until then `buf` belongs to the sum. */
+lh_status lh_comm_allreduce_async(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op);
+lh_status lh_comm_wait(lh_comm *comm);
 
 /* recv = size blocks of `bytes` bytes in rank order; send may be its own block in recv. */
 lh_status lh_comm_allgather(lh_comm *comm, const void *send, void *recv, int64_t bytes);
@@ -135,7 +135,7 @@ lh_status lh_comm_take(lh_comm *comm, int from, void *out, int64_t bytes);
 
 /* Between two looks for a message: sleeps for so many microseconds, and ends the program, as a collective does, when a
  * process of this host has ended. --comm-timeout does not apply: peers that exchange messages send signs of life, and
- * lh_comm_silence judges them. */
+ * lh_comm_check_heartbeat judges them. */
 void lh_comm_pause(lh_comm *comm, int64_t us);
 
 /* Seconds of --comm-timeout; 0: none. Seconds on a clock that stands still while this process is suspended. */
@@ -144,7 +144,7 @@ double lh_comm_clock(const lh_comm *comm);
 
 /* Ends the program with LH_ECOMM and a message if nothing was heard of a peer ("rank 2 on n17") for longer than
  * --comm-timeout; heard_s: when something was, on lh_comm_clock. `what` this rank waits for: "the next request". */
-void lh_comm_silence(lh_comm *comm, double heard_s, const char *peer, const char *what);
+void lh_comm_check_heartbeat(lh_comm *comm, double heard_s, const char *peer, const char *what);
 
 /* A failure on one rank becomes a failure on all. `st` is the caller's own status so far, its message the calling
  * thread's. Returns LH_OK on every rank or on none: then the status of the lowest failing rank, with its message,
@@ -157,7 +157,7 @@ lh_status lh_comm_agree_any(lh_comm *comm, lh_status st, int *any);
 
 /* As lh_comm_agree, after work of one rank that may take any time while the others have none, such as waiting for
  * standard input: --comm-timeout does not apply. */
-lh_status lh_comm_agree_patiently(lh_comm *comm, lh_status st);
+lh_status lh_comm_agree_untimed(lh_comm *comm, lh_status st);
 
 /* 1 if the last collective of this world was an lh_comm_agree or lh_comm_same that ended in a failure: every rank of
  * its communicator has that failure, rank 0 reports it, and all may close. If 0, the failure is this rank's alone: it

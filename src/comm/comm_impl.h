@@ -48,12 +48,12 @@ void lh_watch_enter(lh_watch *watch, const char *operation, int64_t bytes);
 void lh_watch_leave(lh_watch *watch);
 
 /* 1: peers may take any time; only that one has ended is still noticed. */
-void lh_watch_be_patient(lh_watch *watch, int patient);
+void lh_watch_set_untimed(lh_watch *watch, int untimed);
 
-/* As lh_comm_timeout, lh_comm_clock and lh_comm_silence (comm.h). NULL: no timeout. */
+/* As lh_comm_timeout, lh_comm_clock and lh_comm_check_heartbeat (comm.h). NULL: no timeout. */
 double lh_watch_timeout(const lh_watch *watch);
 double lh_watch_clock(const lh_watch *watch);
-void lh_watch_silence(lh_watch *watch, double heard_s, const char *peer, const char *what);
+void lh_watch_check_heartbeat(lh_watch *watch, double heard_s, const char *peer, const char *what);
 
 /* Called on the watchdog's thread before it ends the process. NULL: nothing. */
 void lh_watch_at_end(lh_watch *watch, void (*end)(void *self), void *self);
@@ -81,8 +81,8 @@ typedef struct lh_comm_ops {
     lh_status (*split)(lh_comm *comm, int color, lh_comm *child);
     lh_status (*allreduce)(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op);
     /* NULL, both: as allreduce, and nothing to wait for */
-    lh_status (*allreduce_beside)(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op);
-    lh_status (*join)(lh_comm *comm);
+    lh_status (*allreduce_async)(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op);
+    lh_status (*wait)(lh_comm *comm);
     lh_status (*allgather)(lh_comm *comm, const void *send, void *recv, int64_t bytes);
     lh_status (*allgatherv)(lh_comm *comm, const void *send, void *recv, const int64_t *bytes, const int64_t *at);
     lh_status (*gatherv)(lh_comm *comm, int root, const void *send, void *recv, const int64_t *bytes,

@@ -26,7 +26,7 @@ typedef struct mpi {
     int64_t piece_bytes;
     int *counts, *starts; /* [size] */
     lh_host_reduce *near; /* NULL: ranks on several hosts */
-    int apart;            /* 1: act as if ranks were on several hosts */
+    int as_many_hosts;    /* 1: act as if ranks were on several hosts */
     struct mpi *next;     /* the next closed one */
     posted *posted;       /* the last message */
 } mpi;
@@ -78,7 +78,8 @@ static lh_status allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype typ
                                              : MPI_INT64_T;
     int64_t size = lh_dtype_bytes(type), most = m->piece_bytes / size > 0 ? m->piece_bytes / size : 1;
     LH_TRY(find_op(comm, type, reduce, &op));
-    if (m->near && !m->apart) return check_mpi(comm, lh_host_reduce_all(m->near, buf, count * size, element, op));
+    if (m->near && !m->as_many_hosts)
+        return check_mpi(comm, lh_host_reduce_all(m->near, buf, count * size, element, op));
     for (int64_t i = 0; i < count; i += most) {
         int64_t n = count - i < most ? count - i : most;
         LH_TRY(check_mpi(comm, MPI_Allreduce(MPI_IN_PLACE, (char *)buf + i * size, (int)n, element, op, m->comm)));
@@ -311,7 +312,7 @@ void lh_comm_mpi_set_piece(lh_comm *comm, int64_t piece_bytes)
 {
     mpi *m = comm->impl;
     if (comm->ops != &mpi_ops) return;
-    m->apart = piece_bytes != 0;
+    m->as_many_hosts = piece_bytes != 0;
     m->piece_bytes = piece_bytes ? piece_bytes : PIECE_BYTES;
 }
 
@@ -327,7 +328,7 @@ static lh_status split(lh_comm *comm, int color, lh_comm *child)
         child->ops = &lh_comm_self_ops;
     } else {
         LH_TRY(adopt_handle(child, part));
-        lh_comm_mpi_set_piece(child, m->apart ? m->piece_bytes : 0);
+        lh_comm_mpi_set_piece(child, m->as_many_hosts ? m->piece_bytes : 0);
     }
     return LH_OK;
 }

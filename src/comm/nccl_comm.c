@@ -56,14 +56,14 @@ static lh_status allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype typ
 
 /* NCCL runs the collectives of a communicator one after the other, as they were enqueued, whatever their streams: it is
  * the other work of the main stream that goes on. */
-static lh_status allreduce_beside(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op)
+static lh_status allreduce_async(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op)
 {
     const nccl *n = comm->impl;
     LH_TRY(lh_stream_after(n->beside, n->stream));
     return reduce_on(n, lh_stream_cuda(n->beside), buf, count, type, op);
 }
 
-static lh_status join(lh_comm *comm)
+static lh_status wait_async(lh_comm *comm)
 {
     const nccl *n = comm->impl;
     return lh_stream_after(n->stream, n->beside);
@@ -175,8 +175,8 @@ static const lh_comm_ops nccl_ops = {.name = "nccl",
                                      .enqueues = 1,
                                      .close = close_nccl,
                                      .allreduce = allreduce,
-                                     .allreduce_beside = allreduce_beside,
-                                     .join = join,
+                                     .allreduce_async = allreduce_async,
+                                     .wait = wait_async,
                                      .allgather = allgather,
                                      .allgatherv = allgatherv,
                                      .gatherv = gatherv,
@@ -187,7 +187,7 @@ static const lh_comm_ops nccl_ops = {.name = "nccl",
 static lh_status find_library(const lh_comm_on *on, nccl *n)
 {
     lh_status own = lh_nccl_open(&n->f);
-    if (own == LH_OK && !on->apart)
+    if (own == LH_OK && !on->one_device_per_rank)
         own = lh_fail(LH_EUSAGE, __FILE__, __LINE__, "NCCL needs a device for every rank, and ranks share one here");
     LH_TRY(lh_comm_agree(on->host, own));
     return LH_OK;

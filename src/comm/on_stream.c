@@ -281,9 +281,9 @@ static lh_status open_way(lh_comm *comm, const lh_comm_on *on)
     if (on_host && on->way != LH_COMM_NCCL) return open_over(comm, on, &direct_ops);
     if (on->host->size == 1) return open_over(comm, on, &alone_ops);
     if (on->way == LH_COMM_NCCL) return lh_comm_open_nccl(comm, on);
-    st = on->apart ? lh_comm_open_nccl(comm, on) : LH_EUSAGE;
+    st = on->one_device_per_rank ? lh_comm_open_nccl(comm, on) : LH_EUSAGE;
     if (st != LH_EUSAGE) return st;
-    if (on->apart)
+    if (on->one_device_per_rank)
         lh_warn("device memory is sent through the host: %s", lh_error_message());
     else
         lh_debug("device memory is sent through the host: ranks share a device");

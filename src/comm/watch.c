@@ -35,7 +35,7 @@ struct lh_watch {
     _Atomic int64_t waits;    /* number of waits so far */
     _Atomic(const char *) operation, step;
     _Atomic int64_t bytes, number;
-    _Atomic int patient; /* 1: no time-out */
+    _Atomic int untimed; /* 1: no time-out */
 
     /* Written by the watchdog's thread. */
     _Atomic int64_t checked_ns; /* time of the last check ... */
@@ -174,7 +174,7 @@ static void check_wait(lh_watch *watch)
     if (!since) return;
     double turn_s = turn_of(watch);
     const lh_seat *ended = waited_s > ENDED_S ? find_ended(watch) : NULL;
-    if (!ended && (watch->patient || waited_s < watch->timeout_s + turn_s)) return;
+    if (!ended && (watch->untimed || waited_s < watch->timeout_s + turn_s)) return;
     if (watch->waits != waits || watch->since_ns != since) return; /* the wait ended meanwhile */
     if (lh_watch_claim_report(watch)) report_wait(watch, ended, waited_s);
     alarm(END_S); /* in case `end` hangs, too */
@@ -196,7 +196,7 @@ double lh_watch_clock(const lh_watch *watch)
     return (double)((double)(now - checked) * 1e-9 > GAP_S ? checked - lost : now - lost) * 1e-9;
 }
 
-void lh_watch_silence(lh_watch *watch, double heard_s, const char *peer, const char *what)
+void lh_watch_check_heartbeat(lh_watch *watch, double heard_s, const char *peer, const char *what)
 {
     if (!watch || !watch->threaded) return;
     const double silent_s = lh_watch_clock(watch) - heard_s;
@@ -330,9 +330,9 @@ void lh_watch_enter(lh_watch *watch, const char *operation, int64_t bytes)
     show_waiting(watch, 1);
 }
 
-void lh_watch_be_patient(lh_watch *watch, int patient)
+void lh_watch_set_untimed(lh_watch *watch, int untimed)
 {
-    if (watch) watch->patient = patient;
+    if (watch) watch->untimed = untimed;
 }
 
 void lh_watch_leave(lh_watch *watch)

@@ -104,13 +104,14 @@ static int sharers_of(const rank_device *all, int ranks, int rank, int *other)
 }
 
 /* LH_EUSAGE if ranks share a device without permission; the same on every rank. */
-static lh_status check_apart(const rank_device *all, int ranks, const lh_device_request *request, int *apart)
+static lh_status check_one_per_rank(const rank_device *all, int ranks, const lh_device_request *request,
+                                    int *one_device_per_rank)
 {
-    *apart = 1;
+    *one_device_per_rank = 1;
     for (int r = 0; r < ranks; r++) {
         int other = r;
         if (sharers_of(all, ranks, r, &other) < 2) continue;
-        *apart = 0;
+        *one_device_per_rank = 0;
         if (!request->share)
             LH_FAIL(LH_EUSAGE,
                     "ranks %d and %d on %s would share the CUDA device at %s: start one rank per device, or give "
@@ -148,7 +149,7 @@ lh_status lh_devices_open(lh_devices *out, lh_comm *world, const lh_device_reque
     }
     LH_TRY_DONE(lh_comm_agree(world, st));
     LH_TRY_DONE(gather_devices(world, d.device, all));
-    LH_TRY_DONE(check_apart(all, ranks, request, &d.apart));
+    LH_TRY_DONE(check_one_per_rank(all, ranks, request, &d.one_device_per_rank));
     int on_host = d.ops->device == LH_DEVICE_CPU;
     d.sharers = on_host ? lh_comm_local_size(world) : sharers_of(all, ranks, rank, &other);
     *out = d;

@@ -14,10 +14,10 @@ typedef struct lh_device_request {
 
 typedef struct lh_devices {
     const lh_ops *ops;
-    lh_device *device; /* of this rank; new */
-    int apart;         /* 1: no two ranks share a CUDA device */
-    int sharers;       /* ranks that divide the free memory of its host or GPU */
-    int64_t memory;    /* as requested */
+    lh_device *device;       /* of this rank; new */
+    int one_device_per_rank; /* 1: no two ranks share a CUDA device */
+    int sharers;             /* ranks that divide the free memory of its host or GPU */
+    int64_t memory;          /* as requested */
 } lh_devices;
 
 /* Collective over `world`; fails on all ranks or on none. LH_EUSAGE names what is missing, or which ranks would share a

@@ -119,7 +119,9 @@ static lh_status open_exec(lh_engine *e, lh_comm *world, const lh_engine_options
     if (lh_device_kind_of(devices.device) == LH_DEVICE_CPU) lh_threads_check_binding(e->threads);
     st = lh_stream_open(&e->stream, e->view.device);
     LH_TRY(lh_comm_agree(world, st));
-    st = lh_comm_open_on(&e->device_comm, &(lh_comm_on){.host = comm, .stream = e->stream, .apart = devices.apart});
+    st = lh_comm_open_on(
+        &e->device_comm,
+        &(lh_comm_on){.host = comm, .stream = e->stream, .one_device_per_rank = devices.one_device_per_rank});
     if (st == LH_OK && !o->deterministic && devices.ops->open_libraries) st = devices.ops->open_libraries(e->stream);
     LH_TRY(lh_comm_agree(world, st));
     LH_TRY(lh_devices_limit(&devices, world));

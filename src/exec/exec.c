@@ -65,15 +65,15 @@ void lh_exec_allreduce(const lh_exec *x, void *buf, int64_t count, lh_dtype type
     lh_exec_latch(x, lh_comm_allreduce(x->device_comm, buf, count, type, op));
 }
 
-void lh_exec_allreduce_beside(const lh_exec *x, void *buf, int64_t count, lh_dtype type, lh_reduce op)
+void lh_exec_allreduce_async(const lh_exec *x, void *buf, int64_t count, lh_dtype type, lh_reduce op)
 {
     flush(x);
-    lh_exec_latch(x, lh_comm_allreduce_beside(x->device_comm, buf, count, type, op));
+    lh_exec_latch(x, lh_comm_allreduce_async(x->device_comm, buf, count, type, op));
 }
 
-void lh_exec_join(const lh_exec *x)
+void lh_exec_wait(const lh_exec *x)
 {
-    lh_exec_latch(x, lh_comm_join(x->device_comm));
+    lh_exec_latch(x, lh_comm_wait(x->device_comm));
 }
 
 void lh_exec_allgather(const lh_exec *x, const void *send, void *recv, int64_t bytes)

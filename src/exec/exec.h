@@ -57,9 +57,9 @@ void lh_exec_fetch(const lh_exec *exec, void *host, const void *src, int64_t byt
 
 /* Collectives of device memory, in the order of the stream. A rank that has failed sends what there is. */
 void lh_exec_allreduce(const lh_exec *exec, void *buf, int64_t count, lh_dtype type, lh_reduce op);
-/* The same beside the stream: lh_exec_join before the sums are read (lh_comm_allreduce_beside). */
-void lh_exec_allreduce_beside(const lh_exec *exec, void *buf, int64_t count, lh_dtype type, lh_reduce op);
-void lh_exec_join(const lh_exec *exec);
+/* The same beside the stream: lh_exec_wait before the sums are read (lh_comm_allreduce_async). */
+void lh_exec_allreduce_async(const lh_exec *exec, void *buf, int64_t count, lh_dtype type, lh_reduce op);
+void lh_exec_wait(const lh_exec *exec);
 /* recv = a block of `bytes` bytes of each rank, in rank order; `send` may be its own block there. */
 void lh_exec_allgather(const lh_exec *exec, const void *send, void *recv, int64_t bytes);
 void lh_exec_allgatherv(const lh_exec *exec, const void *send, void *recv, const int64_t *bytes, const int64_t *at);

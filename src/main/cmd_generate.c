@@ -293,7 +293,7 @@ static lh_status open_all(run *r)
     lh_comm *world = lh_world_comm(r->call->world);
     if (r->trace_options) st = lh_h5_filter_check(r->trace_options->compress);
     if (st == LH_OK) st = lh_input_read(&r->input);
-    LH_TRY(lh_comm_agree_patiently(world, st));
+    LH_TRY(lh_comm_agree_untimed(world, st));
     lh_interrupt_begin();
     LH_TRY(lh_engine_open(&r->engine, r->call->world, &v->engine));
     LH_TRY(lh_input_encode(&r->input, r->engine, &r->ids));

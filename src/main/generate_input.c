@@ -304,7 +304,7 @@ lh_status lh_input_encode(const lh_input *input, lh_engine *engine, lh_input_ids
     if (lh_shell_first()) st = encode_text(input, engine, out);
     out->n = input->n;
     out->in_chat = out->chat.format != NULL;
-    LH_TRY(lh_comm_agree_patiently(comm, st));
+    LH_TRY(lh_comm_agree_untimed(comm, st));
     LH_TRY(lh_comm_bcast(comm, 0, &out->n, sizeof out->n));
     LH_TRY(lh_comm_bcast(comm, 0, &out->in_chat, sizeof out->in_chat));
     if (!lh_shell_first()) st = lh_calloc(&out->questions, out->n, sizeof *out->questions);

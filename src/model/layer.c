@@ -342,7 +342,7 @@ static void add_rounded_product(lh_forward *f, const sharded_product *p, float *
     LH_RUN(&f->exec, convert, .dst = rounded, .src = f->work.y, .dst_type = LH_BF16, .src_type = LH_F32, .rows = tokens,
            .cols = hidden, .dst_ld = hidden, .src_ld = hidden);
     if (late) {
-        lh_exec_allreduce_beside(&f->exec, rounded, tokens * hidden, LH_BF16, LH_SUM);
+        lh_exec_allreduce_async(&f->exec, rounded, tokens * hidden, LH_BF16, LH_SUM);
         late->x = x;
         late->rows = tokens;
         return;

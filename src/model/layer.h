@@ -30,7 +30,7 @@ void lh_layer_attend(lh_forward *f, const lh_rows_at *rows);
 void lh_layer_project(lh_forward *f, const lh_rows_at *rows, lh_late_sum *late);
 void lh_layer_mlp(lh_forward *f, const lh_rows_at *rows, lh_late_sum *late);
 
-/* Adds the sum, if there is one. Needs lh_exec_join after it was begun. */
+/* Adds the sum, if there is one. Needs lh_exec_wait after it was begun. */
 void lh_layer_add_late(lh_forward *f, lh_late_sum *late);
 
 #endif

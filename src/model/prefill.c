@@ -90,9 +90,9 @@ static void finish_late(lh_prefill *p)
 static void finish_sums(lh_prefill *p)
 {
     lh_forward *f = p->forward;
-    lh_exec_join(&f->exec);
+    lh_exec_wait(&f->exec);
     finish_late(p);
-    lh_exec_join(&f->exec);
+    lh_exec_wait(&f->exec);
     lh_layer_add_late(f, &p->outputs);
 }
 
@@ -101,7 +101,7 @@ static void go_on(lh_prefill *p, const lh_rows_at *rows, int64_t t)
 {
     lh_forward *f = p->forward;
     lh_late_sum *attended = p->late.attended == &p->attended[0] ? &p->attended[1] : &p->attended[0];
-    lh_exec_join(&f->exec);
+    lh_exec_wait(&f->exec);
     lh_layer_project(f, rows, attended);
     finish_late(p);
     p->late = (late_chunk){p->at, t, attended};

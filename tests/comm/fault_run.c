@@ -23,7 +23,7 @@ static lh_status one_step(lh_comm *comm, int64_t step, int patient, lh_status mi
 {
     int64_t ones[4] = {1, 1, 1, step}, all[64], own = lh_comm_rank(comm);
     lh_comm_step(comm, "loop", step);
-    LH_TRY(patient ? lh_comm_agree_patiently(comm, mine) : lh_comm_agree(comm, mine));
+    LH_TRY(patient ? lh_comm_agree_untimed(comm, mine) : lh_comm_agree(comm, mine));
     LH_TRY(lh_comm_allreduce(comm, ones, 4, LH_I64, LH_SUM));
     LH_TRY(lh_comm_allgather(comm, &own, all, sizeof own));
     LH_TRY(lh_comm_bcast(comm, 0, all, sizeof all));

@@ -24,12 +24,12 @@ static int set_up(int way)
     lh_device_choice choice = {.kind = LH_DEVICE_CPU};
     lh_device_find(LH_DEVICE_CUDA, &found);
     if (found.count > 0) choice = (lh_device_choice){.kind = LH_DEVICE_CUDA, .index = mt_rank() % found.count};
-    int apart = found.count >= mt_size();
-    if (way == LH_COMM_NCCL && (!apart || mt_size() == 1)) return 0;
+    int one_device_per_rank = found.count >= mt_size();
+    if (way == LH_COMM_NCCL && (!one_device_per_rank || mt_size() == 1)) return 0;
     if (way == LH_COMM_DIRECT && found.count > 0) return 0;
     mt_try(lh_device_open(&device, &choice));
     mt_try(lh_stream_open(&stream, device));
-    mt_try(lh_comm_open_on(&comm, &(lh_comm_on){mt_comm(), stream, (lh_comm_way)way, apart}));
+    mt_try(lh_comm_open_on(&comm, &(lh_comm_on){mt_comm(), stream, (lh_comm_way)way, one_device_per_rank}));
     if (way != LH_COMM_AUTO && mt_size() > 1)
         mt_check(strcmp(lh_comm_name(comm), names[way]) == 0, "opened '%s'", lh_comm_name(comm));
     return 1;
@@ -114,10 +114,10 @@ START_TEST(test_sums_beside_the_stream_are_there_after_a_join)
             copies[k] = put(x, count * 4);
             on[k] = put(x + k * count, count * 4);
             mt_try(lh_comm_flush(comm));
-            if (k < 2) mt_try(lh_comm_allreduce_beside(comm, on[k], count, LH_F32, LH_SUM));
+            if (k < 2) mt_try(lh_comm_allreduce_async(comm, on[k], count, LH_F32, LH_SUM));
         }
         mt_try(lh_comm_allreduce(comm, on[2], count, LH_F32, LH_SUM)); /* in the stream, behind those beside it */
-        mt_try(lh_comm_join(comm));
+        mt_try(lh_comm_wait(comm));
         for (int k = 0; k < 3; k++) mt_try(lh_stream_copy(stream, copies[k], on[k], count * 4, LH_COPY_ON_DEVICE));
         for (int k = 0; k < 3; k++) {
             get(x, copies[k], count * 4);

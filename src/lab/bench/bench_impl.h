@@ -21,7 +21,7 @@ typedef struct lh_bench {
     lh_device *device;
     lh_stream *stream;
     lh_event *begin, *end;
-    int apart; /* 1: no two ranks share a GPU */
+    int one_device_per_rank; /* 1: no two ranks share a GPU */
     lh_bench_rates rates;
     lh_bench_result *result;
     void **blocks; /* memory of the cases, newest last */

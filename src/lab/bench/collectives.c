@@ -116,7 +116,9 @@ static lh_status make_buffers(collectives *c, int64_t bytes)
 static lh_status open_ways(collectives *c, int64_t bytes)
 {
     lh_status st = LH_OK;
-    LH_TRY(lh_comm_open_on(&c->device, &(lh_comm_on){.host = c->world, .stream = c->b.stream, .apart = c->b.apart}));
+    LH_TRY(lh_comm_open_on(
+        &c->device,
+        &(lh_comm_on){.host = c->world, .stream = c->b.stream, .one_device_per_rank = c->b.one_device_per_rank}));
     c->ways[0] = (way){.comm = c->world, .memory = "host"};
     c->ways[1] = (way){.comm = c->device, .memory = "device", .on_device = 1};
     st = make_buffers(c, bytes);

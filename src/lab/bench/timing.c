@@ -24,7 +24,7 @@ lh_status lh_bench_open(lh_bench *b, const lh_bench_request *request, lh_comm *w
                            &(lh_device_request){.device = request->device, .share = request->share_device}));
     b->ops = devices.ops;
     b->device = devices.device;
-    b->apart = devices.apart;
+    b->one_device_per_rank = devices.one_device_per_rank;
     LH_TRY(lh_comm_agree(world, open_stream(b)));
     return lh_devices_limit(&devices, world);
 }

@@ -84,7 +84,7 @@ lh_status lh_asked_sizes_measure(lh_asked_sizes *out, lh_asking *a, int64_t n)
     LH_TRY(lh_comm_bcast(comm, 0, &out->n, sizeof out->n));
     lh_status st = lh_calloc(&out->at, out->n, sizeof *out->at);
     if (st == LH_OK && root) st = make_all(out, a);
-    LH_TRY(lh_comm_agree_patiently(comm, st));
+    LH_TRY(lh_comm_agree_untimed(comm, st));
     LH_TRY(lh_comm_bcast(comm, 0, out->at, out->n * (int64_t)sizeof *out->at));
     st = check_positions(out, a);
     if (st == LH_OK) st = check_policies(out, a);

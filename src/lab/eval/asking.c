@@ -57,7 +57,7 @@ lh_status lh_asking_make(lh_asking *a, int64_t number)
     lh_status st = LH_OK;
     lh_asked_prompt_clear(&a->prompt);
     if (is_root(a)) st = a->asker->make(a->self, number, &a->prompt);
-    LH_TRY(lh_comm_agree_patiently(comm_of(a), st));
+    LH_TRY(lh_comm_agree_untimed(comm_of(a), st));
     LH_TRY(lh_asked_prompt_share(comm_of(a), &a->prompt));
     return lh_comm_agree(comm_of(a), check_answer(a));
 }

@@ -256,7 +256,7 @@ static lh_status open_engine(lh_eval_task *task)
     lh_comm *world = lh_world_comm(task->call->world);
     if (lh_shell_first()) st = lh_eval_claim(task);
     if (st == LH_OK && lh_shell_first()) st = task->kind->load(task->self);
-    LH_TRY(lh_comm_agree_patiently(world, st));
+    LH_TRY(lh_comm_agree_untimed(world, st));
     lh_interrupt_begin();
     LH_TRY(lh_engine_open(&task->engine, task->call->world, e));
     return st;
@@ -353,7 +353,7 @@ lh_status lh_eval_run(lh_eval_task *task)
     LH_TRY_DONE(open_engine(task));
     LH_TRY_DONE(choose_chat(task));
     if (lh_shell_first()) st = lh_eval_open_resume(task);
-    LH_TRY_DONE(lh_comm_agree_patiently(lh_engine_get(task->engine)->comm, st));
+    LH_TRY_DONE(lh_comm_agree_untimed(lh_engine_get(task->engine)->comm, st));
     lh_shell_note_defaults(&task->lists);
     st = lh_eval_warn_of_policies(&task->policies, task->lengths, task->length_count);
     LH_TRY_DONE(lh_comm_agree(lh_engine_get(task->engine)->comm, st));

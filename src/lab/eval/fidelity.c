@@ -180,7 +180,7 @@ static lh_status open_run(run *r)
         r->windows[i].number = i % q->count;
     }
     if (st == LH_OK && is_root(r)) st = cut_windows(r);
-    LH_TRY(lh_comm_agree_patiently(comm, st));
+    LH_TRY(lh_comm_agree_untimed(comm, st));
     for (int64_t i = 0; i < r->n; i++) {
         window *w = &r->windows[i];
         LH_TRY(lh_prompt_share(comm, &w->ids));

@@ -181,7 +181,7 @@ static lh_status measure_records(run *r)
     const int64_t all = r->n * r->request->length_count;
     st = lh_calloc(&r->sizes, all, sizeof *r->sizes);
     for (int64_t i = 0; i < all && st == LH_OK && root; i++) st = measure_record(r, i);
-    LH_TRY(lh_comm_agree_patiently(comm, st));
+    LH_TRY(lh_comm_agree_untimed(comm, st));
     return lh_comm_bcast(comm, 0, r->sizes, all * (int64_t)sizeof *r->sizes);
 }
 

@@ -174,7 +174,7 @@ static lh_status open_run(run *r)
     LH_TRY(lh_comm_agree(comm_of(r), st));
     r->first = lh_tokenizer_adds_bos(tok) && lh_tokenizer_bos(tok) >= 0;
     if (is_root(r)) st = find_windows(r);
-    LH_TRY(lh_comm_agree_patiently(comm_of(r), st));
+    LH_TRY(lh_comm_agree_untimed(comm_of(r), st));
     LH_TRY(share_windows(r));
     LH_TRY(lh_resume_begin(r->request->setup.resume, comm_of(r), r->tables, &r->work.resumed));
     plan_work(r);

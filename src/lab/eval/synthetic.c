@@ -112,7 +112,7 @@ static lh_status fit_groups(run *r)
         group *g = &r->groups[i];
         lh_synthetic_spec spec = spec_of(r, i * r->request->count);
         if (lh_comm_rank(comm) == 0) st = lh_synthetic_fit(&r->form, &spec);
-        LH_TRY(lh_comm_agree_patiently(comm, st));
+        LH_TRY(lh_comm_agree_untimed(comm, st));
         int64_t fitted[] = {spec.units, spec.max_new};
         LH_TRY(lh_comm_bcast(comm, 0, fitted, sizeof fitted));
         g->units = fitted[0];

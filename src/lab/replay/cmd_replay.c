@@ -591,7 +591,7 @@ static lh_status open_engine(run *r)
     LH_TRY(lh_engine_open(&r->engine, r->call->world, &r->v->engine));
     if (!r->v->replay.continuation) return LH_OK;
     if (lh_shell_first()) st = read_continuation(r);
-    LH_TRY(lh_comm_agree_patiently(comm, st));
+    LH_TRY(lh_comm_agree_untimed(comm, st));
     return lh_prompt_share(comm, &r->continuation);
 }
 

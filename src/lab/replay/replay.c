@@ -87,7 +87,7 @@ static lh_status replay_trace(lh_replay *r, int64_t trace)
     lh_comm *comm = r->request.comm;
     LH_TRY(lh_comm_agree(comm, open_trace(r, trace)));
     LH_TRY(lh_replay_rerun_all(r));
-    LH_TRY(lh_comm_agree_patiently(comm, replay_layers(r)));
+    LH_TRY(lh_comm_agree_untimed(comm, replay_layers(r)));
     LH_TRY(lh_replay_share_keep_sets(r));
     LH_TRY(lh_replay_write_keep_sets(r));
     LH_TRY(lh_replay_continue(r));

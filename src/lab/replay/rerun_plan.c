@@ -155,7 +155,7 @@ lh_status lh_replay_rerun_all(lh_replay *r)
     st = make_plan(r, &p);
     r->progress.each = count_steps(r, &p);
     if (st == LH_OK) st = run_own(r, &p);
-    LH_TRY_DONE(lh_comm_agree_patiently(r->request.comm, st));
+    LH_TRY_DONE(lh_comm_agree_untimed(r->request.comm, st));
     for (int64_t i = 0; i < p.n; i++) {
         lh_replay_cell *cell = &r->cells[p.cells[i]];
         const lh_rerun *x = &cell->rerun;

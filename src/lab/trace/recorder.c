@@ -350,7 +350,7 @@ lh_status lh_trace_finish(lh_trace *t, const char *answers)
     if (first) st = put_end(t, &segment, answers);
     if (st == LH_OK) st = lh_segment_writer_drain(t->writer);
     LH_TRY_DONE(lh_comm_agree(comm, st));
-    LH_TRY_DONE(lh_comm_agree_patiently(comm, first ? lh_trace_join(t->options.path, &missing) : LH_OK));
+    LH_TRY_DONE(lh_comm_agree_untimed(comm, first ? lh_trace_join(t->options.path, &missing) : LH_OK));
 done:
     lh_segment_clear(&segment);
     return st;
