@@ -3,7 +3,7 @@
 #include "model/layer.h"
 #include "model/sampler.h"
 
-void lh_forward_alone(lh_forward *f, lh_kv *kv, int64_t first, int64_t tokens)
+void lh_forward_single_sequence(lh_forward *f, lh_kv *kv, int64_t first, int64_t tokens)
 {
     f->sequences.n = 1;
     f->sequences.tokens = tokens;
@@ -84,20 +84,20 @@ void lh_forward_compute_logits(lh_forward *f, const float *x, int64_t rows)
 }
 
 /* Rotary positions where some of the caches rotate by slots; returns them, NULL where none does. */
-static const int32_t *put_turns(lh_forward *f, int64_t layer)
+static const int32_t *put_rope_positions(lh_forward *f, int64_t layer)
 {
     const lh_sequences *s = &f->sequences;
     int by_slot = 0;
     for (int64_t b = 0; b < s->n; b++) {
         int64_t first = lh_kv_rotary_position(s->kvs[b], layer, s->first[b]);
         for (int64_t t = 0; t < s->tokens; t++) f->numbers[b * s->tokens + t] = (int32_t)(first + t);
-        s->turned[b] = (lh_row_turn){.rotation = lh_kv_rotation(s->kvs[b], layer),
-                                     .keys_as_they_are = lh_kv_rotates_by_slot(s->kvs[b])};
-        by_slot |= s->turned[b].keys_as_they_are;
+        s->ropes[b] = (lh_row_rope){.rotation = lh_kv_rotation(s->kvs[b], layer),
+                                    .keys_unrotated = lh_kv_rotates_by_slot(s->kvs[b])};
+        by_slot |= s->ropes[b].keys_unrotated;
     }
     if (!by_slot) return NULL;
-    lh_exec_put(&f->exec, f->work.turns, f->numbers, s->n * s->tokens * (int64_t)sizeof *f->numbers);
-    return f->work.turns;
+    lh_exec_put(&f->exec, f->work.rope_positions, f->numbers, s->n * s->tokens * (int64_t)sizeof *f->numbers);
+    return f->work.rope_positions;
 }
 
 lh_status lh_forward_through_layers(lh_forward *f, int64_t room)
@@ -111,7 +111,7 @@ lh_status lh_forward_through_layers(lh_forward *f, int64_t room)
             LH_TRY(lh_kv_room(s->kvs[b], l, room, &view));
             s->views[b] = *view;
         }
-        rows.turns = put_turns(f, l);
+        rows.rope_positions = put_rope_positions(f, l);
         lh_layer_append(f, &rows);
         for (int64_t b = 0; b < s->n; b++) {
             LH_TRY(lh_kv_attended(s->kvs[b], l, s->first[b] + s->tokens, &view));
@@ -139,7 +139,7 @@ lh_status lh_forward_block(lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t
     lh_comm_step(f->exec.comm, "question", seen);
     LH_TRY(lh_kv_reserve(kv, n));
     for (int64_t at = 0; at < n; at += f->chunk) {
-        lh_forward_alone(f, kv, seen + at, lh_min_i64(f->chunk, n - at));
+        lh_forward_single_sequence(f, kv, seen + at, lh_min_i64(f->chunk, n - at));
         lh_exec_put(&f->exec, f->work.ids, ids + at, f->sequences.tokens * (int64_t)sizeof *ids);
         lh_forward_put_positions(f);
         LH_TRY(lh_forward_through_layers(f, at == 0 ? n : f->sequences.tokens));

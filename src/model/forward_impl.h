@@ -41,23 +41,23 @@ typedef struct lh_captured_step {
 } lh_captured_step;
 
 /* Sums over ranks that are under way while a prompt's next rows are worked on (prefill.c). */
-enum { LH_LATE_SUMS = 3 };
+enum { LH_PENDING_SUMS = 3 };
 
 /* Device memory of one chunk of t tokens. */
 typedef struct lh_chunk_work {
-    int32_t *ids, *positions, *turns; /* [t] */
-    float *x;                         /* [t, hidden] */
-    void *normed;                     /* [t, hidden], of the model's type */
-    float *qkv;                       /* [t, (q_count + 2 kv_count) * head_dim] */
-    float *attended;                  /* [t, q_count * head_dim] */
-    void *attended_bf16;              /* the same rounded; NULL in f32 */
-    float *lse;                       /* [t, q_count] */
-    float *gate_up;                   /* [t, 2 ff_count], of a mixture [assignments, 2 ff_count] */
-    void *gated;                      /* [t, ff_count], of a mixture [assignments, ff_count] */
-    float *squares;                   /* [t, heads + kv_heads] of the model, of norms over all heads only */
-    float *y;                         /* [t, hidden] */
-    void *sums[LH_LATE_SUMS];         /* [t, hidden] of bf16, of a prompt's chunks; NULL unless ranks round sums */
-    float *products;                  /* [logical shards, t, hidden], of the reproducible order only */
+    int32_t *ids, *positions, *rope_positions; /* [t] */
+    float *x;                                  /* [t, hidden] */
+    void *normed;                              /* [t, hidden], of the model's type */
+    float *qkv;                                /* [t, (q_count + 2 kv_count) * head_dim] */
+    float *attended;                           /* [t, q_count * head_dim] */
+    void *attended_bf16;                       /* the same rounded; NULL in f32 */
+    float *lse;                                /* [t, q_count] */
+    float *gate_up;                            /* [t, 2 ff_count], of a mixture [assignments, 2 ff_count] */
+    void *gated;                               /* [t, ff_count], of a mixture [assignments, ff_count] */
+    float *squares;                            /* [t, heads + kv_heads] of the model, of norms over all heads only */
+    float *y;                                  /* [t, hidden] */
+    void *sums[LH_PENDING_SUMS]; /* [t, hidden] of bf16, of a prompt's chunks; NULL unless ranks round sums */
+    float *products;             /* [logical shards, t, hidden], of the reproducible order only */
 } lh_chunk_work;
 
 /* Of a chunk of t tokens in a mixture of experts; assignments: t * top_k. */
@@ -81,10 +81,10 @@ typedef struct lh_last_rows {
 } lh_last_rows;
 
 /* How the rows of a sequence are rotated. */
-typedef struct lh_row_turn {
+typedef struct lh_row_rope {
     const lh_rotation *rotation;
-    int keys_as_they_are; /* 1: keys are appended without rotation */
-} lh_row_turn;
+    int keys_unrotated; /* 1: keys are appended without rotation */
+} lh_row_rope;
 
 /* Sequences whose tokens pass through the layers together, as many of each: host arrays of as many as step together. */
 typedef struct lh_sequences {
@@ -92,7 +92,7 @@ typedef struct lh_sequences {
     lh_kv **kvs;
     int64_t *first;        /* position of the first token */
     lh_ragged *views;      /* of the layer in work */
-    lh_row_turn *turned;   /* there */
+    lh_row_rope *ropes;    /* there */
     lh_row_logits *logits; /* there, of single rows */
 } lh_sequences;
 
@@ -117,7 +117,7 @@ struct lh_forward {
 /* ---- forward.c: failures are latched (exec.h) ---- */
 
 /* The call's only sequence: `tokens` tokens from position `first` on. */
-void lh_forward_alone(lh_forward *f, lh_kv *kv, int64_t first, int64_t tokens);
+void lh_forward_single_sequence(lh_forward *f, lh_kv *kv, int64_t first, int64_t tokens);
 
 /* The positions of the tokens of f->sequences, into f->work.positions. */
 void lh_forward_put_positions(lh_forward *f);

@@ -29,11 +29,11 @@ static void list_buffers(lh_forward *f, const extent *e, buffer out[BUFFERS])
     int64_t t = e->t, type = lh_dtype_bytes(o->dtype), f32 = 4;
     int64_t shards = o->order == LH_ORDER_FIXED ? lh_max_i64(c->heads, lh_ff_blocks(c->ff)) : 0;
     int64_t q_dim = s->heads.q_count * c->head_dim, experts = c->experts.count, assignments = t * c->experts.top_k;
-    int64_t mlp_rows = experts ? assignments : t, late = o->rounds_sums ? t * c->hidden * type : 0;
+    int64_t mlp_rows = experts ? assignments : t, pending = o->rounds_sums ? t * c->hidden * type : 0;
     const buffer list[BUFFERS] = {
         {&f->work.ids, t * 4},
         {&f->work.positions, t * 4},
-        {&f->work.turns, t * 4},
+        {&f->work.rope_positions, t * 4},
         {&f->work.x, t * c->hidden * f32},
         {&f->work.normed, t * c->hidden * type},
         {&f->work.qkv, t * lh_forward_qkv_dim(c, s) * f32},
@@ -51,9 +51,9 @@ static void list_buffers(lh_forward *f, const extent *e, buffer out[BUFFERS])
         {&f->experts.rows, assignments * c->hidden * type},
         {&f->experts.outputs, assignments * c->hidden * f32},
         {&f->work.y, t * c->hidden * f32},
-        {&f->work.sums[0], late},
-        {&f->work.sums[1], late},
-        {&f->work.sums[2], late},
+        {&f->work.sums[0], pending},
+        {&f->work.sums[1], pending},
+        {&f->work.sums[2], pending},
         {&f->work.products, shards * t * c->hidden * f32},
         {&f->room.best, 2 * LH_BEST_MOST * f32},
         {&f->room.penalised, s->vocab_count * f32},
@@ -133,7 +133,7 @@ static lh_status open_sequences(lh_forward *f, int64_t most)
     LH_TRY(lh_calloc(&s->kvs, most, sizeof *s->kvs));
     LH_TRY(lh_calloc(&s->first, most, sizeof *s->first));
     LH_TRY(lh_calloc(&s->views, most, sizeof *s->views));
-    LH_TRY(lh_calloc(&s->turned, most, sizeof *s->turned));
+    LH_TRY(lh_calloc(&s->ropes, most, sizeof *s->ropes));
     LH_TRY(lh_calloc(&s->logits, most, sizeof *s->logits));
     LH_TRY(lh_calloc(&f->step.kvs, most, sizeof *f->step.kvs));
     LH_TRY(lh_calloc(&f->step.epochs, most, sizeof *f->step.epochs));
@@ -184,7 +184,7 @@ void lh_forward_close(lh_forward *f)
     lh_free(f->sequences.kvs);
     lh_free(f->sequences.first);
     lh_free(f->sequences.views);
-    lh_free(f->sequences.turned);
+    lh_free(f->sequences.ropes);
     lh_free(f->sequences.logits);
     lh_free(f->step.kvs);
     lh_free(f->step.epochs);

@@ -113,12 +113,12 @@ static void gather_squares(lh_forward *f, const float *q, const float *k)
 }
 
 /* The sequences from b on whose rows are rotated alike end before this one. */
-static int64_t end_of_turn(const lh_sequences *s, int64_t b)
+static int64_t end_of_rope_batch(const lh_sequences *s, int64_t b)
 {
     int64_t end = b + 1;
     for (; end < s->n; end++)
-        if (s->turned[end].rotation->hash != s->turned[b].rotation->hash ||
-            s->turned[end].keys_as_they_are != s->turned[b].keys_as_they_are)
+        if (s->ropes[end].rotation->hash != s->ropes[b].rotation->hash ||
+            s->ropes[end].keys_unrotated != s->ropes[b].keys_unrotated)
             break;
     return end;
 }
@@ -129,7 +129,7 @@ static lh_rope_append_args rope_append_of(const lh_forward *f, const lh_rows_at 
     const lh_sequences *s = &f->sequences;
     const lh_heads *h = &f->shard->heads;
     const lh_layer *w = layer_of(f, rows->layer);
-    const lh_rotation *r = s->turned[b].rotation;
+    const lh_rotation *r = s->ropes[b].rotation;
     const int64_t first = b * s->tokens, ld = qkv_ld(f);
     float *q = f->work.qkv + first * ld, *k = q + q_dim(f);
     const float *squares = f->work.squares + first * squares_ld(f);
@@ -138,7 +138,7 @@ static lh_rope_append_args rope_append_of(const lh_forward *f, const lh_rows_at 
         .k_norm =
             head_norm(f, &(heads_to_norm){k, w->k_norm, h->kv_first, h->kv_count, h->kv_heads, squares + h->heads}),
         .q = {.x = q,
-              .positions = (rows->turns ? rows->turns : f->work.positions) + first,
+              .positions = (rows->rope_positions ? rows->rope_positions : f->work.positions) + first,
               .inv_freq = r->inv_freq,
               .tokens = (end - b) * s->tokens,
               .heads = h->q_count,
@@ -157,7 +157,7 @@ static lh_rope_append_args rope_append_of(const lh_forward *f, const lh_rows_at 
     args.k = args.q;
     args.q.scaling = r->queries;
     args.k.x = k;
-    args.k.heads = s->turned[b].keys_as_they_are ? 0 : h->kv_count;
+    args.k.heads = s->ropes[b].keys_unrotated ? 0 : h->kv_count;
     return args;
 }
 
@@ -181,7 +181,7 @@ void lh_layer_append(lh_forward *f, const lh_rows_at *rows)
                     .order = f->model->options.order});
     if (f->config->qk_norm == LH_QK_NORM_ROWS) gather_squares(f, f->work.qkv, f->work.qkv + q_dim(f));
     for (int64_t b = 0, end; b < s->n; b = end) {
-        end = end_of_turn(s, b);
+        end = end_of_rope_batch(s, b);
         const lh_rope_append_args args = rope_append_of(f, rows, b, end);
         LH_LATCH(&f->exec, f->exec.ops->rope_append(f->exec.stream, &args));
     }
@@ -327,24 +327,25 @@ static void add_rounded(lh_forward *f, const void *rounded, float *x, int64_t to
            .x_ld = hidden);
 }
 
-void lh_layer_add_late(lh_forward *f, lh_late_sum *late)
+void lh_layer_add_pending(lh_forward *f, lh_pending_sum *pending)
 {
-    if (late->x) add_rounded(f, late->parts, late->x, late->rows);
-    late->x = NULL;
+    if (pending->x) add_rounded(f, pending->parts, pending->x, pending->rows);
+    pending->x = NULL;
 }
 
 /* x += the product, whose parts are rounded. */
-static void add_rounded_product(lh_forward *f, const sharded_product *p, float *x, int64_t tokens, lh_late_sum *late)
+static void add_rounded_product(lh_forward *f, const sharded_product *p, float *x, int64_t tokens,
+                                lh_pending_sum *pending)
 {
     const int64_t hidden = f->config->hidden;
-    void *rounded = late ? late->parts : f->work.normed; /* free until the next norm */
+    void *rounded = pending ? pending->parts : f->work.normed; /* free until the next norm */
     multiply(f, p, 0, p->in, f->work.y, tokens);
     LH_RUN(&f->exec, convert, .dst = rounded, .src = f->work.y, .dst_type = LH_BF16, .src_type = LH_F32, .rows = tokens,
            .cols = hidden, .dst_ld = hidden, .src_ld = hidden);
-    if (late) {
+    if (pending) {
         lh_exec_allreduce_async(&f->exec, rounded, tokens * hidden, LH_BF16, LH_SUM);
-        late->x = x;
-        late->rows = tokens;
+        pending->x = x;
+        pending->rows = tokens;
         return;
     }
     lh_exec_allreduce(&f->exec, rounded, tokens * hidden, LH_BF16, LH_SUM);
@@ -352,11 +353,12 @@ static void add_rounded_product(lh_forward *f, const sharded_product *p, float *
 }
 
 /* x += the product, after a norm if the family has one here. */
-static void add_product(lh_forward *f, const sharded_product *p, const float *post_norm, float *x, lh_late_sum *late)
+static void add_product(lh_forward *f, const sharded_product *p, const float *post_norm, float *x,
+                        lh_pending_sum *pending)
 {
     const int64_t hidden = f->config->hidden, tokens = rows_of(f);
     if (f->model->options.rounds_sums && f->sequences.tokens > 1) {
-        add_rounded_product(f, p, x, tokens, late);
+        add_rounded_product(f, p, x, tokens, pending);
         return;
     }
     if (f->model->options.order == LH_ORDER_ANY && !post_norm && f->shard->ranks == 1 && !p->routes) {
@@ -386,7 +388,7 @@ static lh_gated_args gate_of(const lh_forward *f, int64_t rows)
                            .gate_kind = gates[f->config->activation]};
 }
 
-static void dense_mlp(lh_forward *f, const lh_rows_at *rows, lh_late_sum *late)
+static void dense_mlp(lh_forward *f, const lh_rows_at *rows, lh_pending_sum *pending)
 {
     const lh_layer *w = layer_of(f, rows->layer);
     int64_t t = rows_of(f), hidden = f->config->hidden, ff = f->shard->ff_count;
@@ -405,11 +407,11 @@ static void dense_mlp(lh_forward *f, const lh_rows_at *rows, lh_late_sum *late)
                     .order = f->model->options.order},
            .gated = gate_of(f, t));
     add_product(f, &(sharded_product){f->work.gated, w->down, w->down_bias, ff, &f->block_shards, NULL},
-                w->mlp_post_norm, rows->x, late);
+                w->mlp_post_norm, rows->x, pending);
 }
 
 /* A mixture of experts. Every rank routes all tokens: in f32 and in a fixed order, so that all ranks route alike. */
-static void experts(lh_forward *f, const lh_rows_at *rows, lh_late_sum *late)
+static void experts(lh_forward *f, const lh_rows_at *rows, lh_pending_sum *pending)
 {
     const lh_layer *w = layer_of(f, rows->layer);
     lh_expert_work *e = &f->experts;
@@ -429,21 +431,21 @@ static void experts(lh_forward *f, const lh_rows_at *rows, lh_late_sum *late)
     const lh_gated_args gate = gate_of(f, assignments);
     LH_LATCH(&f->exec, f->exec.ops->gated(f->exec.stream, &gate));
     add_product(f, &(sharded_product){f->work.gated, w->down, NULL, ff, &f->block_shards, &e->routes}, w->mlp_post_norm,
-                rows->x, late);
+                rows->x, pending);
 }
 
-void lh_layer_project(lh_forward *f, const lh_rows_at *rows, lh_late_sum *late)
+void lh_layer_project(lh_forward *f, const lh_rows_at *rows, lh_pending_sum *pending)
 {
     const lh_layer *w = layer_of(f, rows->layer);
     const void *attended = f->work.attended_bf16 ? f->work.attended_bf16 : f->work.attended;
     add_product(f, &(sharded_product){attended, w->o, w->o_bias, q_dim(f), &f->head_shards, NULL}, w->attn_post_norm,
-                rows->x, late);
+                rows->x, pending);
 }
 
-void lh_layer_mlp(lh_forward *f, const lh_rows_at *rows, lh_late_sum *late)
+void lh_layer_mlp(lh_forward *f, const lh_rows_at *rows, lh_pending_sum *pending)
 {
     if (f->config->experts.count)
-        experts(f, rows, late);
+        experts(f, rows, pending);
     else
-        dense_mlp(f, rows, late);
+        dense_mlp(f, rows, pending);
 }

@@ -9,10 +9,10 @@
 #include "model/layer.h"
 
 /* A chunk whose MLP waits for the sum of its attention. */
-typedef struct late_chunk {
+typedef struct pending_chunk {
     int64_t at, tokens; /* tokens 0: there is none */
-    lh_late_sum *attended;
-} late_chunk;
+    lh_pending_sum *attended;
+} pending_chunk;
 
 struct lh_prefill {
     lh_forward *forward;
@@ -22,8 +22,8 @@ struct lh_prefill {
     int64_t rows;         /* whose logits are kept */
     lh_ragged *view;      /* of the layer */
     int64_t chunk;        /* most tokens that pass through a layer together */
-    late_chunk late;
-    lh_late_sum attended[2], outputs; /* of chunks in turn; of the chunk before the late one */
+    pending_chunk pending;
+    lh_pending_sum attended[2], outputs; /* of chunks in turn; of the chunk before the pending one */
 };
 
 static lh_status open_prefill(lh_prefill *p)
@@ -73,17 +73,17 @@ void lh_prefill_close(lh_prefill *p)
     lh_free(p);
 }
 
-/* The MLP of the late chunk. What it needs has been joined. */
-static void finish_late(lh_prefill *p)
+/* The MLP of the pending chunk. What it needs has been joined. */
+static void finish_pending(lh_prefill *p)
 {
     lh_forward *f = p->forward;
-    const lh_rows_at rows = {.layer = p->layer, .x = p->x + p->late.at * f->config->hidden};
-    if (!p->late.tokens) return;
-    lh_layer_add_late(f, &p->outputs);
-    lh_layer_add_late(f, p->late.attended);
-    lh_forward_alone(f, p->kv, p->late.at, p->late.tokens);
+    const lh_rows_at rows = {.layer = p->layer, .x = p->x + p->pending.at * f->config->hidden};
+    if (!p->pending.tokens) return;
+    lh_layer_add_pending(f, &p->outputs);
+    lh_layer_add_pending(f, p->pending.attended);
+    lh_forward_single_sequence(f, p->kv, p->pending.at, p->pending.tokens);
     lh_layer_mlp(f, &rows, &p->outputs);
-    p->late.tokens = 0;
+    p->pending.tokens = 0;
 }
 
 /* All sums of the layer. */
@@ -91,21 +91,21 @@ static void finish_sums(lh_prefill *p)
 {
     lh_forward *f = p->forward;
     lh_exec_wait(&f->exec);
-    finish_late(p);
+    finish_pending(p);
     lh_exec_wait(&f->exec);
-    lh_layer_add_late(f, &p->outputs);
+    lh_layer_add_pending(f, &p->outputs);
 }
 
 /* Adds what attention of a chunk gives, and the MLP of the chunk before it, or its own if no sum is under way. */
-static void go_on(lh_prefill *p, const lh_rows_at *rows, int64_t t)
+static void project_chunk(lh_prefill *p, const lh_rows_at *rows, int64_t t)
 {
     lh_forward *f = p->forward;
-    lh_late_sum *attended = p->late.attended == &p->attended[0] ? &p->attended[1] : &p->attended[0];
+    lh_pending_sum *attended = p->pending.attended == &p->attended[0] ? &p->attended[1] : &p->attended[0];
     lh_exec_wait(&f->exec);
     lh_layer_project(f, rows, attended);
-    finish_late(p);
-    p->late = (late_chunk){p->at, t, attended};
-    if (!attended->x) finish_late(p);
+    finish_pending(p);
+    p->pending = (pending_chunk){p->at, t, attended};
+    if (!attended->x) finish_pending(p);
 }
 
 /* A chunk of t tokens in a layer; failures of operations are latched until lh_kv_prefill_end. In the last layer only
@@ -114,16 +114,16 @@ static void chunk_through_layer(lh_prefill *p, int64_t t)
 {
     lh_forward *f = p->forward;
     const int64_t end = p->at + t, wanted = lh_kv_wants_rows(p->kv, p->layer);
-    const int64_t goes_on = p->layer + 1 < f->config->layers ? 0 : p->n - p->rows,
-                  attends = lh_min_i64(goes_on, wanted);
+    const int64_t first_projected = p->layer + 1 < f->config->layers ? 0 : p->n - p->rows,
+                  first_attending = lh_min_i64(first_projected, wanted);
     lh_rows_at rows = {.layer = p->layer, .x = p->x + p->at * f->config->hidden};
-    lh_forward_alone(f, p->kv, p->at, t);
+    lh_forward_single_sequence(f, p->kv, p->at, t);
     f->sequences.views[0] = *p->view;
-    f->sequences.turned[0] = (lh_row_turn){.rotation = lh_kv_rotation(p->kv, p->layer)};
+    f->sequences.ropes[0] = (lh_row_rope){.rotation = lh_kv_rotation(p->kv, p->layer)};
     lh_forward_put_positions(f);
     lh_layer_append(f, &rows);
-    if (end > attends) lh_layer_attend(f, &rows);
-    if (end > goes_on) go_on(p, &rows, t);
+    if (end > first_attending) lh_layer_attend(f, &rows);
+    if (end > first_projected) project_chunk(p, &rows, t);
 }
 
 static lh_status begin_layer(lh_prefill *p)
