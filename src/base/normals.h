@@ -37,7 +37,7 @@ static LH_BOTH inline float lh_log_of(float u)
 }
 
 /* Cosine and sine of 2 pi lh_uniform(word), by a polynomial each (Cephes) around the nearest quarter of a turn. */
-static LH_BOTH inline void lh_turn(float *cosine, float *sine, uint32_t word)
+static LH_BOTH inline void lh_sincos_2pi(float *cosine, float *sine, uint32_t word)
 {
     const int32_t k = (int32_t)(word >> 8), quarter = (k + (1 << 21)) >> 22;
     const float x = (float)(k - quarter * (1 << 22)) * 3.74507028e-7f, z = x * x; /* pi / 2^23 */
@@ -60,7 +60,7 @@ static LH_BOTH inline void lh_four_normals(float z[4], uint64_t seed, uint64_t s
     for (int j = 0; j < 4; j += 2) {
         const float r = sqrtf(-2 * lh_log_of(lh_uniform_open(w[j])));
         float c, s;
-        lh_turn(&c, &s, w[j + 1]);
+        lh_sincos_2pi(&c, &s, w[j + 1]);
         z[j] = r * c;
         z[j + 1] = r * s;
     }

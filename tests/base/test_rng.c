@@ -66,7 +66,7 @@ START_TEST(test_logarithms_and_turns_are_those_of_the_mathematics)
         const uint32_t word = k << 8;
         const double u = lh_uniform_open(word), angle = turn * lh_uniform(word);
         float c, s;
-        lh_turn(&c, &s, word);
+        lh_sincos_2pi(&c, &s, word);
         const double off[] = {u < 1 ? lh_log_of((float)u) / log(u) - 1 : 0, c - cos(angle), s - sin(angle)};
         for (int i = 0; i < 3; i++)
             if (!(fabs(off[i]) <= worst)) worst = fabs(off[i]);
