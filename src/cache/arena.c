@@ -59,8 +59,8 @@ void lh_arena_free(lh_arena *a, lh_device *device)
     a->view.k = a->view.v = NULL;
     a->view.positions = NULL;
     a->view.bias = a->view.stats = NULL;
-    a->view.base = (lh_base){0};
-    a->base = NULL;
+    a->view.parent = (lh_parent){0};
+    a->parent = NULL;
     a->slots = 0;
     for (int64_t h = 0; h < a->view.heads; h++) a->cap[h] = a->len[h] = a->offset[h] = a->shared[h] = 0;
 }
@@ -169,21 +169,21 @@ lh_status lh_copy_stats(const lh_exec *x, const lh_slots *dst, const lh_slots *s
                           entries * count * (int64_t)sizeof(float), LH_COPY_ON_DEVICE);
 }
 
-/* Entries of head h from slot `first` of `to` on, as many as `from` holds: those of its base, then its own. */
+/* Entries of head h from slot `first` of `to` on, as many as `from` holds: those of its parent, then its own. */
 static lh_status copy_head(const lh_exec *x, const lh_arena *to, const lh_arena *from, int64_t h)
 {
     const int64_t first = to->shared[h], own = lh_max_i64(from->shared[h], first);
     const lh_slots here = {&to->view, to->offset[h] + first}, rest = {&to->view, to->offset[h] + own},
                    there = {&from->view, from->offset[h] + own};
     if (own > first) {
-        const lh_slots base = {&from->base->view, from->base->offset[h] + first};
-        LH_TRY(lh_copy_entries(x, &here, &base, own - first));
+        const lh_slots parent = {&from->parent->view, from->parent->offset[h] + first};
+        LH_TRY(lh_copy_entries(x, &here, &parent, own - first));
     }
     LH_TRY(lh_copy_entries(x, &rest, &there, from->len[h] - own));
     return lh_copy_stats(x, &rest, &there, from->len[h] - own);
 }
 
-/* `to` has a base or none; what it holds is given up. */
+/* `to` has a parent or none; what it holds is given up. */
 static lh_status copy_into(lh_arena *to, const lh_exec *x, const lh_arena *from, const int64_t *cap)
 {
     LH_TRY(lh_arena_alloc(to, x, cap));
@@ -199,15 +199,15 @@ lh_status lh_arena_copy(lh_arena *a, const lh_exec *x, const lh_arena *from, con
     const lh_ragged *v = &from->view;
     a->form = from->form;
     if (kind == LH_ENTRIES_SHARED) {
-        a->base = from;
-        a->view.base = (lh_base){v->k, v->v, v->positions, v->bias, v->offset, v->len};
-        for (int64_t h = 0; h < v->heads; h++) a->shared[h] = lh_whole_units(from->len[h]);
+        a->parent = from;
+        a->view.parent = (lh_parent){v->k, v->v, v->positions, v->bias, v->offset, v->len};
+        for (int64_t h = 0; h < v->heads; h++) a->shared[h] = lh_whole_blocks(from->len[h]);
     }
     return copy_into(a, x, from, cap);
 }
 
-/* New memory in place of the old: with the base that there is, or with none. */
-static lh_status renew(lh_arena *a, const lh_exec *x, const int64_t *cap, const lh_arena *base)
+/* New memory in place of the old: with the parent that there is, or with none. */
+static lh_status renew(lh_arena *a, const lh_exec *x, const int64_t *cap, const lh_arena *parent)
 {
     lh_status st = LH_OK;
     lh_arena renewed = *a;
@@ -215,11 +215,11 @@ static lh_status renew(lh_arena *a, const lh_exec *x, const int64_t *cap, const 
     renewed.view.k = renewed.view.v = NULL;
     renewed.view.positions = NULL;
     renewed.view.bias = renewed.view.stats = NULL;
-    renewed.base = base;
-    if (!base) renewed.view.base = (lh_base){0};
+    renewed.parent = parent;
+    if (!parent) renewed.view.parent = (lh_parent){0};
     renewed.offset = NULL;
     LH_TRY_DONE(make_host(&renewed, heads));
-    for (int64_t h = 0; h < heads && base; h++) renewed.shared[h] = a->shared[h];
+    for (int64_t h = 0; h < heads && parent; h++) renewed.shared[h] = a->shared[h];
     LH_TRY_DONE(copy_into(&renewed, x, a, cap));
     LH_TRY_DONE(lh_stream_sync(x->stream));
     lh_arena old = *a;
@@ -233,12 +233,12 @@ done:
 
 lh_status lh_arena_resize(lh_arena *a, const lh_exec *x, const int64_t *cap)
 {
-    return renew(a, x, cap, a->base);
+    return renew(a, x, cap, a->parent);
 }
 
 lh_status lh_arena_part(lh_arena *a, const lh_exec *x)
 {
-    return a->base ? renew(a, x, a->cap, NULL) : LH_OK;
+    return a->parent ? renew(a, x, a->cap, NULL) : LH_OK;
 }
 
 int64_t lh_arena_entries(const lh_arena *a)

@@ -2,8 +2,8 @@
  * the slots offset[h] .. offset[h] + cap[h] - 1 and holds len[h] entries; the slots beyond are slack, so that decoding
  * appends without a copy. Knows no policy: the meaning of an entry's numbers is left to its user.
  *
- * An arena may begin with the entries of another one, its base: the first shared[h] slots of head h are those of the
- * base then, whole units (kernels/ragged.h), and have no memory here. The base stays as it is meanwhile.
+ * An arena may begin with the entries of another one, its parent: the first shared[h] slots of head h are those of the
+ * parent then, whole units (kernels/ragged.h), and have no memory here. The parent stays as it is meanwhile.
  *
  * The host arrays say what the device's copies in `view` say whenever no call is under way; but during a prefill or a
  * step, when the caller appends, and after evictions that nobody waited for, the host's lengths are upper bounds. */
@@ -29,7 +29,7 @@ struct lh_arena {
     lh_ragged view;                       /* device */
     int64_t *offset, *len, *cap, *shared; /* host, [heads], one block, with view.compared */
     int64_t *heads_block;                 /* device: offset and len, borrowed */
-    const lh_arena *base;                 /* NULL: none */
+    const lh_arena *parent;               /* NULL: none */
     int64_t slots;                        /* in memory of its own, spare ones included */
     int64_t epoch;                        /* grows with every reallocation */
     lh_arena_form form;
@@ -54,12 +54,12 @@ void lh_arena_free(lh_arena *arena, lh_device *device);
 lh_status lh_arena_resize(lh_arena *arena, const lh_exec *exec, const int64_t *cap);
 
 /* The entries of `from` in the same order, in new memory of cap[h] slots a head; `arena`, without slots, takes its
- * form. LH_ENTRIES_SHARED: but for whole units, which stay in `from`; this has no base and no numbers. */
+ * form. LH_ENTRIES_SHARED: but for whole units, which stay in `from`; this has no parent and no numbers. */
 typedef enum lh_entries_kind { LH_ENTRIES_COPIED, LH_ENTRIES_SHARED } lh_entries_kind;
 lh_status lh_arena_copy(lh_arena *arena, const lh_exec *exec, const lh_arena *from, const int64_t *cap,
                         lh_entries_kind kind);
 
-/* The same entries without a base: those of it are copied. */
+/* The same entries without a parent: those of it are copied. */
 lh_status lh_arena_part(lh_arena *arena, const lh_exec *exec);
 
 /* Copy the lengths of the host to the device, and back after an operation changed them (waits). */

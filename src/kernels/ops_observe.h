@@ -24,20 +24,21 @@ typedef struct lh_observed {
 } lh_observed;
 
 /* Positions that a row sees: those in (before, last]. Positions of entries are not negative. */
-typedef struct lh_sight {
+typedef struct lh_visible_range {
     int32_t before, last;
-} lh_sight;
+} lh_visible_range;
 
-static LH_BOTH inline lh_sight lh_sight_of(const int32_t *positions, const int32_t *until, int64_t window, int64_t r)
+static LH_BOTH inline lh_visible_range lh_visible_range_of(const int32_t *positions, const int32_t *until,
+                                                           int64_t window, int64_t r)
 {
     int64_t before = window > 0 ? positions[r] - window : -1;
-    lh_sight sight = {before < -1 ? -1 : (int32_t)before, until ? until[r] : positions[r]};
-    return sight;
+    lh_visible_range visible = {before < -1 ? -1 : (int32_t)before, until ? until[r] : positions[r]};
+    return visible;
 }
 
-static LH_BOTH inline int lh_sees(lh_sight sight, int32_t position)
+static LH_BOTH inline int lh_sees(lh_visible_range visible, int32_t position)
 {
-    return position > sight.before && position <= sight.last;
+    return position > visible.before && position <= visible.last;
 }
 
 /* lse[r,i] = log sum over the entries that row r sees of exp(s_rj); -inf where it sees none. */
@@ -51,10 +52,10 @@ typedef struct lh_row_lse_args {
  * where row r sees j, else 0, for query head i of the group, and m = mean of a_i over the group: sums[c] += sum over
  * rows of m (parts = 1), or of a_c for every c of the group (parts = group); squares += sum over rows of m * m; largest
  * = the largest m, or what is there; counts += number of rows with m > 1 / n, n = entries of the head that the row
- * sees. each_head (parts = 1, no counts): squares and largest are of every a_i in place of m. What is not wanted is NULL. Rows are added in order, first among themselves and then to what is there. A row
- * whose lse is -inf adds nothing. Over a bf16 cache a backend may round q to bf16, as attend_block does. lse NULL: rows
- * = 1, and the log-sum-exps of the row over all entries that it sees are worked out here; what is left in `own` is
- * unspecified. */
+ * sees. each_head (parts = 1, no counts): squares and largest are of every a_i in place of m. What is not wanted is
+ * NULL. Rows are added in order, first among themselves and then to what is there. A row whose lse is -inf adds
+ * nothing. Over a bf16 cache a backend may round q to bf16, as attend_block does. lse NULL: rows = 1, and the
+ * log-sum-exps of the row over all entries that it sees are worked out here; what is left in `own` is unspecified. */
 typedef struct lh_column_stats_args {
     lh_slot_floats sums, squares, largest, counts;
     lh_observed rows;

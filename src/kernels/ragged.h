@@ -11,13 +11,13 @@
 
 /* Entries of another cache that a cache begins with (a fork's, of the cache that it was made from): whole units of
  * those that head h of that cache holds. Its arrays, as in lh_ragged; it does not change meanwhile. */
-enum { LH_SHARED_UNIT = 256 }; /* of entries: a multiple of what attention reads at a time, see lh_segment_at */
-typedef struct lh_base {
+enum { LH_SHARED_BLOCK = 256 }; /* of entries: a multiple of what attention reads at a time, see lh_segment_at */
+typedef struct lh_parent {
     void *k, *v; /* NULL: there is none */
     int32_t *positions;
     float *bias;
     const int64_t *offset, *len; /* [heads] */
-} lh_base;
+} lh_parent;
 
 /* Where lh_ops_chunking asks for spare slots, keys and values have so many after the last head's, and all slots hold
  * finite numbers from the beginning: attention may read on after the last entry of a head and weigh with 0 what is
@@ -32,7 +32,7 @@ typedef struct lh_ragged {
     const int64_t *offset; /* [heads] first slot of a head; below 0 where what lies there is in the base */
     int64_t *len;          /* [heads] entries held */
     int64_t heads, head_dim;
-    lh_base base; /* has the first lh_base_len(kv, h) entries of head h; for attention and lh_append_args alone */
+    lh_parent parent; /* has the first lh_parent_len(kv, h) entries of head h; for attention and lh_append_args alone */
     int64_t
         *compared; /* host: 0 until a backend has compared a library's attention over this memory; NULL: it need not */
 } lh_ragged;

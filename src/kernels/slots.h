@@ -15,28 +15,28 @@ static LH_BOTH inline float *lh_slot_at(const lh_slot_floats *x, int64_t h, int6
 }
 
 /* Entries of a head of `len` entries that another cache can begin with. */
-static LH_BOTH inline int64_t lh_whole_units(int64_t len)
+static LH_BOTH inline int64_t lh_whole_blocks(int64_t len)
 {
-    return len / LH_SHARED_UNIT * LH_SHARED_UNIT;
+    return len / LH_SHARED_BLOCK * LH_SHARED_BLOCK;
 }
 
 /* Entries of head h that lie in the base. */
-static LH_BOTH inline int64_t lh_base_len(const lh_ragged *kv, int64_t h)
+static LH_BOTH inline int64_t lh_parent_len(const lh_ragged *kv, int64_t h)
 {
-    return kv->base.k ? lh_whole_units(kv->base.len[h]) : 0;
+    return kv->parent.k ? lh_whole_blocks(kv->parent.len[h]) : 0;
 }
 
 /* The cache with the arrays in which slot `slot` of head h lies. Those of a stretch of slots that begins at a multiple
- * of a number that divides LH_SHARED_UNIT, and is no longer, lie in the same. */
+ * of a number that divides LH_SHARED_BLOCK, and is no longer, lie in the same. */
 static LH_BOTH inline lh_ragged lh_segment_at(const lh_ragged *kv, int64_t h, int64_t slot)
 {
     lh_ragged at = *kv;
-    if (slot >= lh_base_len(kv, h)) return at;
-    at.k = kv->base.k;
-    at.v = kv->base.v;
-    at.positions = kv->base.positions;
-    at.bias = kv->base.bias;
-    at.offset = kv->base.offset;
+    if (slot >= lh_parent_len(kv, h)) return at;
+    at.k = kv->parent.k;
+    at.v = kv->parent.v;
+    at.positions = kv->parent.positions;
+    at.bias = kv->parent.bias;
+    at.offset = kv->parent.offset;
     return at;
 }
 

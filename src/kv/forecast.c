@@ -162,7 +162,7 @@ static void expect_rests(lh_kv *kv)
     for (int64_t l = 0; l < kv->shape.layers; l++)
         for (int64_t h = 0; h < kv->shape.heads.kv_count; h++) {
             int64_t *len = &kv->layers[l].arena.len[h];
-            if (*len > LH_SHARED_UNIT) *len = lh_whole_units(*len) + LH_SHARED_UNIT - 1;
+            if (*len > LH_SHARED_BLOCK) *len = lh_whole_blocks(*len) + LH_SHARED_BLOCK - 1;
         }
 }
 

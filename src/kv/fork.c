@@ -8,7 +8,7 @@
 static lh_entries_kind entries_kind(const lh_kv *kv, const lh_arena *from, int64_t l)
 {
     const int changes = lh_evicts_again(&kv->numbers) || lh_kv_slides(&kv->shape, l) || lh_kv_uses_slots(&kv->numbers);
-    return changes || from->form.stats || from->base ? LH_ENTRIES_COPIED : LH_ENTRIES_SHARED;
+    return changes || from->form.stats || from->parent ? LH_ENTRIES_COPIED : LH_ENTRIES_SHARED;
 }
 
 static lh_status fork_layer(lh_kv *kv, const lh_kv *from, int64_t l)

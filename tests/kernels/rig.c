@@ -298,27 +298,27 @@ void cache_split(lot *m, cache *c, uint64_t seed)
         len[h] = draw(seed, (uint64_t)h, whole.len[h] + 1);
         first[h] = c->base_slots;
         c->base_slots += len[h];
-        offset[h] = at - lh_whole_units(len[h]);
-        at += next - whole.offset[h] - lh_whole_units(len[h]);
+        offset[h] = at - lh_whole_blocks(len[h]);
+        at += next - whole.offset[h] - lh_whole_blocks(len[h]);
     }
     r->k = new_slots(m, whole.k, c->slots, row);
     r->v = new_slots(m, whole.v, c->slots, row);
     r->positions = new_slots(m, whole.positions, c->slots, 4);
     r->bias = new_slots(m, whole.bias, c->slots, 4);
     r->offset = offset;
-    r->base = (lh_base){.k = new_slots(m, whole.k, c->base_slots + 1, row),
-                        .v = new_slots(m, whole.v, c->base_slots + 1, row),
-                        .positions = new_slots(m, whole.positions, c->base_slots + 1, 4),
-                        .bias = new_slots(m, whole.bias, c->base_slots + 1, 4),
-                        .offset = first,
-                        .len = len};
+    r->parent = (lh_parent){.k = new_slots(m, whole.k, c->base_slots + 1, row),
+                            .v = new_slots(m, whole.v, c->base_slots + 1, row),
+                            .positions = new_slots(m, whole.positions, c->base_slots + 1, 4),
+                            .bias = new_slots(m, whole.bias, c->base_slots + 1, 4),
+                            .offset = first,
+                            .len = len};
     for (int64_t h = 0; h < heads; h++) {
-        const int64_t shared = lh_whole_units(len[h]), there[2] = {first[h], whole.offset[h]},
+        const int64_t shared = lh_whole_blocks(len[h]), there[2] = {first[h], whole.offset[h]},
                       here[2] = {offset[h] + shared, whole.offset[h] + shared};
-        copy_slots(r->base.k, whole.k, there, shared, row);
-        copy_slots(r->base.v, whole.v, there, shared, row);
-        copy_slots(r->base.positions, whole.positions, there, shared, 4);
-        copy_slots(r->base.bias, whole.bias, there, shared, 4);
+        copy_slots(r->parent.k, whole.k, there, shared, row);
+        copy_slots(r->parent.v, whole.v, there, shared, row);
+        copy_slots(r->parent.positions, whole.positions, there, shared, 4);
+        copy_slots(r->parent.bias, whole.bias, there, shared, 4);
         copy_slots(r->k, whole.k, here, whole.len[h] - shared, row);
         copy_slots(r->v, whole.v, here, whole.len[h] - shared, row);
         copy_slots(r->positions, whole.positions, here, whole.len[h] - shared, 4);
@@ -344,7 +344,7 @@ void cache_spare(lot *m, cache *c)
     c->slots += n;
 }
 
-static void put_base(rig *g, lh_base *b, const cache *c)
+static void put_parent(rig *g, lh_parent *b, const cache *c)
 {
     const int64_t slots = c->base_slots + 1, bytes = slots * c->host.head_dim * lh_dtype_bytes(c->host.type);
     b->k = rig_put(g, b->k, bytes);
@@ -365,7 +365,7 @@ lh_ragged rig_cache(rig *g, const cache *c)
     r.bias = r.bias ? rig_put(g, r.bias, c->slots * 4) : NULL;
     r.offset = rig_put(g, r.offset, r.heads * 8);
     r.len = rig_put(g, r.len, r.heads * 8);
-    if (r.base.k) put_base(g, &r.base, c);
+    if (r.parent.k) put_parent(g, &r.parent, c);
     return r;
 }
 

@@ -1,13 +1,13 @@
 /* Attention of one row a sequence. An item of work is a chunk of CHUNK entries of one KV head: the query heads of its
  * group pass over it together, so that every key and value is read once. Chunks are joined in their order.
  *
- * Heads go in teams of up to 4; the logits and weights of a team lie [entry][head], so that a vector holds those of
- * VL / team entries and nothing is done one number at a time. */
+ * Heads go in blocks of up to 4; the logits and weights of a block lie [entry][head], so that a vector holds those of
+ * VL / width entries and nothing is done one number at a time. */
 #include "kernels/cpu/softmax.h"
 #include "kernels/cpu/stream.h"
 
-enum { CHUNK = 256, TEAM_MOST = 4, AHEAD = 32 };
-_Static_assert(LH_SHARED_UNIT % CHUNK == 0, "a chunk lies in one segment");
+enum { CHUNK = 256, BLOCK_HEADS = 4, AHEAD = 32 };
+_Static_assert(LH_SHARED_BLOCK % CHUNK == 0, "a chunk lies in one segment");
 
 /* Chunks times query heads that one thread has done before another one is awake. */
 enum { DECODE_ALONE = 4 };
@@ -20,45 +20,45 @@ typedef struct lh_chunk {
 
 typedef struct lh_decode {
     const lh_attend_decode_args *args;
-    int64_t d_most;  /* largest head_dim */
+    int64_t max_dim; /* largest head_dim */
     int64_t part_ld; /* floats of one head's part: sums of values as packed vectors, highest logit, denominator */
     int64_t own;     /* floats of a thread */
 } lh_decode;
 
-/* A team at a chunk, and the memory of its thread. */
-typedef struct lh_team {
+/* A head block at a chunk, and the memory of its thread. */
+typedef struct lh_head_block {
     const lh_ragged *kv;
     lh_logit logit;
     int64_t position;
     int64_t at, n, q_ld; /* first element of keys and values; entries; floats of a packed vector */
-    float *q;            /* [TEAM_MOST, q_ld], times the factor of queries; zero where the team lacks heads */
-    float *s;            /* [CHUNK, TEAM_MOST] logits, then weights */
-    float *o;            /* [TEAM_MOST, q_ld] sums of values */
+    float *q;            /* [BLOCK_HEADS, q_ld], times the factor of queries; zero where the block lacks heads */
+    float *s;            /* [CHUNK, BLOCK_HEADS] logits, then weights */
+    float *o;            /* [BLOCK_HEADS, q_ld] sums of values */
     lh_row_logits out;   /* of the chunk's first entry on */
-    float row_max[TEAM_MOST], denominator[TEAM_MOST];
-} lh_team;
+    float row_max[BLOCK_HEADS], denominator[BLOCK_HEADS];
+} lh_head_block;
 
-/* Places that a team takes. */
-VEC_FN int team_of(const int heads)
+/* Width of a head block in vectors: 3 heads take the width of 4. */
+VEC_FN int block_width(const int heads)
 {
     return heads == 3 ? 4 : heads;
 }
 
 /* Ask for the keys or values of entries [j, j + n) of the chunk, or of those after it: what comes next in memory is on
  * its way while numbers are worked on. */
-static inline void prefetch_entries(const lh_team *t, const void *keys_or_values, int64_t j, int64_t n)
+static inline void prefetch_entries(const lh_head_block *t, const void *keys_or_values, int64_t j, int64_t n)
 {
     int64_t bytes = lh_dtype_bytes(t->kv->type), d = t->kv->head_dim;
     const char *p = (const char *)keys_or_values + (t->at + j * d) * bytes;
     for (int64_t i = 0; i < n * d * bytes; i += 64) __builtin_prefetch(p + i, 0, 2);
 }
 
-/* Logits of VL / team entries from j on: lane k * team + h is entry j + k with head h, for h < heads. Behind the end
+/* Logits of VL / width entries from j on: lane k * width + h is entry j + k with head h, for h < heads. Behind the end
  * the last entry stands in. */
-VEC_FN vf team_logits(const lh_team *t, int64_t j, const int heads, const lh_meet kind)
+VEC_FN vf decode_logits(const lh_head_block *t, int64_t j, const int heads, const lh_meet kind)
 {
     int64_t d = t->kv->head_dim, step = step_elements(kind), i = 0, last = t->n - 1 - j;
-    const int team = team_of(heads);
+    const int width = block_width(heads);
     const float *q = t->q;
     vf sum[VL];
 #pragma GCC unroll 16
@@ -66,16 +66,16 @@ VEC_FN vf team_logits(const lh_team *t, int64_t j, const int heads, const lh_mee
     for (; i + step <= d; i += step, q += step_floats(kind)) {
 #pragma GCC unroll 16
         for (int n = 0; n < VL; n++) {
-            if (n % team >= heads) continue;
-            vf key = step_load(t->kv->k, t->at + (j + lh_min_i64(n / team, last)) * d + i, step, kind);
-            sum[n] = step_add(key, q + n % team * t->q_ld, sum[n], kind);
+            if (n % width >= heads) continue;
+            vf key = step_load(t->kv->k, t->at + (j + lh_min_i64(n / width, last)) * d + i, step, kind);
+            sum[n] = step_add(key, q + n % width * t->q_ld, sum[n], kind);
         }
     }
 #pragma GCC unroll 16
     for (int n = 0; n < VL && i < d; n++) {
-        if (n % team >= heads) continue;
-        vf key = step_load(t->kv->k, t->at + (j + lh_min_i64(n / team, last)) * d + i, d - i, kind);
-        sum[n] = step_add(key, q + n % team * t->q_ld, sum[n], kind);
+        if (n % width >= heads) continue;
+        vf key = step_load(t->kv->k, t->at + (j + lh_min_i64(n / width, last)) * d + i, d - i, kind);
+        sum[n] = step_add(key, q + n % width * t->q_ld, sum[n], kind);
     }
     return vf_sums(sum);
 }
@@ -85,12 +85,13 @@ enum { TOGETHER = VL == 16 ? 4 : 2, PASS = 32 };
 
 /* Values of entries [j, j + m) times their weights are added to the sums from element i on: `vectors` vectors of each
  * head, of which n elements are there. */
-VEC_FN void team_add(const lh_team *t, const int64_t at[4], const int vectors, const int heads, const lh_meet kind)
+VEC_FN void decode_add_values(const lh_head_block *t, const int64_t at[4], const int vectors, const int heads,
+                              const lh_meet kind)
 {
     int64_t end = at[1], i = at[2], n = at[3], step = step_elements(kind), d = t->kv->head_dim;
-    const int per_step = kind == MEET_F32 ? 1 : 2, team = team_of(heads);
+    const int per_step = kind == MEET_F32 ? 1 : 2, width = block_width(heads);
     float *o = t->o + i / step * step_floats(kind);
-    vf sum[TEAM_MOST][TOGETHER];
+    vf sum[BLOCK_HEADS][TOGETHER];
 #pragma GCC unroll 16
     for (int c = 0; c < heads * vectors; c++)
         sum[c / vectors][c % vectors] = vf_load(o + c / vectors * t->q_ld + c % vectors * VL);
@@ -101,7 +102,7 @@ VEC_FN void team_add(const lh_team *t, const int64_t at[4], const int vectors, c
             vf value = step_load(t->kv->v, t->at + j * d + i + from, n - from, kind);
             if (kind != MEET_F32) value = c % 2 ? vf_odd(value) : vf_even(value);
 #pragma GCC unroll 4
-            for (int h = 0; h < heads; h++) sum[h][c] = vf_fma(vf_set1(t->s[j * team + h]), value, sum[h][c]);
+            for (int h = 0; h < heads; h++) sum[h][c] = vf_fma(vf_set1(t->s[j * width + h]), value, sum[h][c]);
         }
     }
 #pragma GCC unroll 16
@@ -109,61 +110,61 @@ VEC_FN void team_add(const lh_team *t, const int64_t at[4], const int vectors, c
         vf_store(o + c / vectors * t->q_ld + c % vectors * VL, sum[c / vectors][c % vectors]);
 }
 
-VEC_FN void team_values(const lh_team *t, const int heads, const lh_meet kind)
+VEC_FN void decode_values(const lh_head_block *t, const int heads, const lh_meet kind)
 {
     const int small = kind == MEET_F32 ? 1 : 2; /* vectors of a step */
     int64_t d = t->kv->head_dim, step = step_elements(kind), block = TOGETHER / small * step;
     for (int64_t j = 0; j < t->n; j += PASS) {
         int64_t at[4] = {j, lh_min_i64(j + PASS, t->n), 0, block};
         prefetch_entries(t, t->kv->k, t->n + j, PASS); /* the next chunk is this thread's, too */
-        for (; at[2] + block <= d; at[2] += block) team_add(t, at, TOGETHER, heads, kind);
-        for (at[3] = step; at[2] + step <= d; at[2] += step) team_add(t, at, small, heads, kind);
+        for (; at[2] + block <= d; at[2] += block) decode_add_values(t, at, TOGETHER, heads, kind);
+        for (at[3] = step; at[2] + step <= d; at[2] += step) decode_add_values(t, at, small, heads, kind);
         at[3] = d - at[2];
-        if (at[3] > 0) team_add(t, at, small, heads, kind);
+        if (at[3] > 0) decode_add_values(t, at, small, heads, kind);
     }
 }
 
-static int decode_sees(const lh_team *t, int64_t position)
+static int decode_sees(const lh_head_block *t, int64_t position)
 {
     return position <= t->position && (t->logit.window <= 0 || position > t->position - t->logit.window);
 }
 
 /* -inf for entries that the row does not see, and after the last one up to a whole vector of them. */
-static void team_mask(const lh_team *t, const lh_chunk *c, int team)
+static void decode_mask(const lh_head_block *t, const lh_chunk *c, int width)
 {
     int seen = 1;
     for (int64_t j = 0; j < t->n; j++) seen &= decode_sees(t, lh_position(t->kv, c->head, c->first + j));
     for (int64_t j = 0; j < t->n && !seen; j++) {
         if (decode_sees(t, lh_position(t->kv, c->head, c->first + j))) continue;
-        for (int h = 0; h < team; h++) t->s[j * team + h] = -INFINITY;
+        for (int h = 0; h < width; h++) t->s[j * width + h] = -INFINITY;
     }
-    for (int64_t i = t->n * team; i < round_up(t->n, VL) * team; i++) t->s[i] = -INFINITY;
+    for (int64_t i = t->n * width; i < round_up(t->n, VL) * width; i++) t->s[i] = -INFINITY;
 }
 
 /* Highest of the lanes of each head. */
-VEC_FN void team_tops(lh_team *t, vf highest, const int team)
+VEC_FN void decode_row_max(lh_head_block *t, vf highest, const int width)
 {
     float lanes[VL];
     vf_store(lanes, highest);
-    for (int h = 0; h < team; h++) {
+    for (int h = 0; h < width; h++) {
         t->row_max[h] = lanes[h];
-        for (int n = h + team; n < VL; n += team) t->row_max[h] = fmaxf(t->row_max[h], lanes[n]);
+        for (int n = h + width; n < VL; n += width) t->row_max[h] = fmaxf(t->row_max[h], lanes[n]);
     }
 }
 
-/* Logits become weights, which are added up in VL sums a head, entry j to sum j % VL, whatever the size of the team:
+/* Logits become weights, which are added up in VL sums a head, entry j to sum j % VL, whatever the width of the block:
  * the bits of a head do not depend on the heads beside it. */
-VEC_FN void team_weigh(lh_team *t, const int team)
+VEC_FN void decode_softmax(lh_head_block *t, const int width)
 {
-    float lanes[VL * TEAM_MOST];
-    vf base, sum[TEAM_MOST];
-    for (int n = 0; n < VL; n++) lanes[n] = t->row_max[n % team] == -INFINITY ? 0.0f : t->row_max[n % team];
+    float lanes[VL * BLOCK_HEADS];
+    vf base, sum[BLOCK_HEADS];
+    for (int n = 0; n < VL; n++) lanes[n] = t->row_max[n % width] == -INFINITY ? 0.0f : t->row_max[n % width];
     base = vf_load(lanes);
 #pragma GCC unroll 4
-    for (int u = 0; u < team; u++) sum[u] = vf_zero();
-    for (int64_t i = 0; i < t->n * team; i += VL * team) {
+    for (int u = 0; u < width; u++) sum[u] = vf_zero();
+    for (int64_t i = 0; i < t->n * width; i += VL * width) {
 #pragma GCC unroll 4
-        for (int u = 0; u < team; u++) {
+        for (int u = 0; u < width; u++) {
             float *s = t->s + i + u * VL;
             vf weight = vf_exp_negative(vf_load(s) - base);
             vf_store(s, weight);
@@ -171,69 +172,71 @@ VEC_FN void team_weigh(lh_team *t, const int team)
         }
     }
 #pragma GCC unroll 4
-    for (int u = 0; u < team; u++) vf_store(lanes + u * VL, sum[u]);
-    for (int h = 0; h < team; h++) {
+    for (int u = 0; u < width; u++) vf_store(lanes + u * VL, sum[u]);
+    for (int h = 0; h < width; h++) {
         t->denominator[h] = 0.0f;
-        for (int n = h; n < VL * team; n += team) t->denominator[h] += lanes[n];
+        for (int n = h; n < VL * width; n += width) t->denominator[h] += lanes[n];
     }
 }
 
-VEC_FN void team_tell(const lh_team *t, const int heads)
+VEC_FN void decode_store_logits(const lh_head_block *t, const int heads)
 {
-    const int team = team_of(heads);
+    const int width = block_width(heads);
     for (int h = 0; h < heads; h++) {
-        for (int64_t j = 0; j < t->n; j++) t->out.at[h * t->out.ld + j] = t->s[j * team + h];
+        for (int64_t j = 0; j < t->n; j++) t->out.at[h * t->out.ld + j] = t->s[j * width + h];
     }
 }
 
-VEC_FN void team_bias(const lh_team *t, const lh_chunk *c, const int team)
+VEC_FN void decode_add_bias(const lh_head_block *t, const lh_chunk *c, const int width)
 {
     const float *bias = lh_bias_of(t->kv, c->head) + c->first;
     for (int64_t j = 0; j < t->n; j++) {
-        for (int h = 0; h < team; h++) t->s[j * team + h] += bias[j];
+        for (int h = 0; h < width; h++) t->s[j * width + h] += bias[j];
     }
 }
 
-/* A team over its chunk: sums of values, highest logit, denominator. heads and kind are constants at each call. */
-VEC_FN void team_attend(lh_team *t, const lh_chunk *c, const int heads, const lh_meet kind)
+/* A head block over its chunk: sums of values, highest logit, denominator. heads and kind are constants at each call.
+ */
+VEC_FN void decode_head_block(lh_head_block *t, const lh_chunk *c, const int heads, const lh_meet kind)
 {
-    const int team = team_of(heads);
-    int64_t numbers = round_up(t->n, VL) * team;
+    const int width = block_width(heads);
+    int64_t numbers = round_up(t->n, VL) * width;
     vf highest = vf_set1(-INFINITY);
-    for (int64_t j = 0; j < t->n; j += VL / team) {
-        prefetch_entries(t, t->kv->k, j + AHEAD, VL / team);
-        prefetch_entries(t, t->kv->v, j, VL / team);
-        vf_store(t->s + j * team, team_logits(t, j, heads, kind));
+    for (int64_t j = 0; j < t->n; j += VL / width) {
+        prefetch_entries(t, t->kv->k, j + AHEAD, VL / width);
+        prefetch_entries(t, t->kv->v, j, VL / width);
+        vf_store(t->s + j * width, decode_logits(t, j, heads, kind));
     }
-    if (t->logit.softcap > 0) cap_logits(t->s, t->n * team, t->logit.softcap);
-    if (t->out.at) team_tell(t, heads);
-    if (t->kv->bias) team_bias(t, c, team);
-    team_mask(t, c, team);
+    if (t->logit.softcap > 0) cap_logits(t->s, t->n * width, t->logit.softcap);
+    if (t->out.at) decode_store_logits(t, heads);
+    if (t->kv->bias) decode_add_bias(t, c, width);
+    decode_mask(t, c, width);
     for (int64_t i = 0; i < numbers; i += VL) highest = vf_max(vf_load(t->s + i), highest);
-    team_tops(t, highest, team);
-    team_weigh(t, team);
-    memset(t->o, 0, (size_t)(team * t->q_ld) * sizeof *t->o);
-    team_values(t, heads, kind);
+    decode_row_max(t, highest, width);
+    decode_softmax(t, width);
+    memset(t->o, 0, (size_t)(width * t->q_ld) * sizeof *t->o);
+    decode_values(t, heads, kind);
 }
 
-#define TEAM(heads, name, kind)                               \
-    static void name##_##heads(lh_team *t, const lh_chunk *c) \
-    {                                                         \
-        team_attend(t, c, heads, kind);                       \
+#define HEAD_BLOCK(heads, name, kind)                               \
+    static void name##_##heads(lh_head_block *t, const lh_chunk *c) \
+    {                                                               \
+        decode_head_block(t, c, heads, kind);                       \
     }
-TEAM(1, team_f32, MEET_F32)
-TEAM(2, team_f32, MEET_F32)
-TEAM(3, team_f32, MEET_F32)
-TEAM(4, team_f32, MEET_F32)
-TEAM(1, team_bf16, MEET_SPLIT)
-TEAM(2, team_bf16, MEET_SPLIT)
-TEAM(3, team_bf16, MEET_SPLIT)
-TEAM(4, team_bf16, MEET_SPLIT)
+HEAD_BLOCK(1, head_block_f32, MEET_F32)
+HEAD_BLOCK(2, head_block_f32, MEET_F32)
+HEAD_BLOCK(3, head_block_f32, MEET_F32)
+HEAD_BLOCK(4, head_block_f32, MEET_F32)
+HEAD_BLOCK(1, head_block_bf16, MEET_SPLIT)
+HEAD_BLOCK(2, head_block_bf16, MEET_SPLIT)
+HEAD_BLOCK(3, head_block_bf16, MEET_SPLIT)
+HEAD_BLOCK(4, head_block_bf16, MEET_SPLIT)
 
 /* By heads. */
-static void (*const teams_f32[])(lh_team *, const lh_chunk *) = {NULL, team_f32_1, team_f32_2, team_f32_3, team_f32_4};
-static void (*const teams_bf16[])(lh_team *, const lh_chunk *) = {NULL, team_bf16_1, team_bf16_2, team_bf16_3,
-                                                                  team_bf16_4};
+static void (*const head_blocks_f32[])(lh_head_block *, const lh_chunk *) = {NULL, head_block_f32_1, head_block_f32_2,
+                                                                             head_block_f32_3, head_block_f32_4};
+static void (*const head_blocks_bf16[])(lh_head_block *, const lh_chunk *) = {
+    NULL, head_block_bf16_1, head_block_bf16_2, head_block_bf16_3, head_block_bf16_4};
 
 static lh_meet decode_kind(const lh_ragged *kv)
 {
@@ -246,26 +249,26 @@ static void attend_chunk(const lh_decode *decode, const lh_chunk *c, float *memo
     const lh_ragged kv = lh_segment_at(&a->seqs[c->b], c->head, c->first);
     int64_t d = kv.head_dim;
     lh_meet kind = decode_kind(&kv);
-    lh_team t = {.kv = &kv,
-                 .logit = a->logit,
-                 .position = a->positions[c->b],
-                 .at = (kv.offset[c->head] + c->first) * d,
-                 .n = c->n,
-                 .q_ld = packed_floats(d, kind),
-                 .s = memory};
-    t.q = t.s + CHUNK * TEAM_MOST;
-    t.o = t.q + TEAM_MOST * t.q_ld;
-    for (int64_t g = 0; g < c->group; g += TEAM_MOST) {
-        int64_t heads = lh_min_i64(c->group - g, TEAM_MOST);
+    lh_head_block t = {.kv = &kv,
+                       .logit = a->logit,
+                       .position = a->positions[c->b],
+                       .at = (kv.offset[c->head] + c->first) * d,
+                       .n = c->n,
+                       .q_ld = packed_floats(d, kind),
+                       .s = memory};
+    t.q = t.s + CHUNK * BLOCK_HEADS;
+    t.o = t.q + BLOCK_HEADS * t.q_ld;
+    for (int64_t g = 0; g < c->group; g += BLOCK_HEADS) {
+        int64_t heads = lh_min_i64(c->group - g, BLOCK_HEADS);
         const float *q = a->q + c->b * a->q_ld + (c->i0 + g) * d;
-        memset(t.q, 0, (size_t)(TEAM_MOST * t.q_ld) * sizeof *t.q);
+        memset(t.q, 0, (size_t)(BLOCK_HEADS * t.q_ld) * sizeof *t.q);
         for (int64_t h = 0; h < heads; h++)
             pack_floats_for(t.q + h * t.q_ld, q + h * d, d, query_factor(&a->logit), kind);
         if (a->logits && a->logits[c->b].at) {
             t.out = a->logits[c->b];
             t.out.at += (c->i0 + g) * t.out.ld + c->first;
         }
-        (kind == MEET_F32 ? teams_f32 : teams_bf16)[heads](&t, c);
+        (kind == MEET_F32 ? head_blocks_f32 : head_blocks_bf16)[heads](&t, c);
         for (int64_t h = 0; h < heads; h++) {
             float *part = c->part + (g + h) * decode->part_ld;
             memcpy(part, t.o + h * t.q_ld, (size_t)t.q_ld * sizeof *part);
@@ -363,9 +366,9 @@ static lh_status op_attend_decode(lh_stream *stream, const lh_attend_decode_args
     if (a->batch == 0 || a->map.heads == 0) return LH_OK;
     int64_t rows = a->batch * (head_end(&a->map) - head_first(&a->map)), count = list_chunks(&decode, NULL, NULL, NULL);
     for (int64_t b = 0; b < a->batch; b++)
-        decode.d_most = a->seqs[b].head_dim > decode.d_most ? a->seqs[b].head_dim : decode.d_most;
-    decode.part_ld = packed_floats(decode.d_most, MEET_SPLIT) + 2;
-    decode.own = TEAM_MOST * (CHUNK + 2 * packed_floats(decode.d_most, MEET_SPLIT));
+        decode.max_dim = a->seqs[b].head_dim > decode.max_dim ? a->seqs[b].head_dim : decode.max_dim;
+    decode.part_ld = packed_floats(decode.max_dim, MEET_SPLIT) + 2;
+    decode.own = BLOCK_HEADS * (CHUNK + 2 * packed_floats(decode.max_dim, MEET_SPLIT));
     int64_t list = round_up(count * (int64_t)sizeof(lh_chunk) + (rows + 1) * 8, 64);
     int64_t parts = round_up(count * a->map.group * decode.part_ld * 4, 64);
     LH_TRY(

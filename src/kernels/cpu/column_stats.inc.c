@@ -14,13 +14,13 @@ VEC_FN void add_weights(const lh_stats_item *item, const int64_t range[2], int64
     int64_t group = item->step.group;
     const float *s = item->step.s + j, *gain = item->rows->gain + range[0] * group,
                 *minus_lse = item->rows->minus_lse + range[0] * group;
-    const lh_sight *sights = item->stats->watch.sights;
+    const lh_visible_range *visible = item->stats->watch.visible;
     vf squares = vf_load(item->squares + j), counts = vf_load(item->counts + j), sum = vf_load(item->sums + j),
        largest = vf_load(item->largest + j);
     const vf bias = kind & ADD_BIASED ? step_bias(&item->step, j) : vf_zero();
     for (int64_t r = range[0]; r < range[1]; r++) {
         vf all = vf_zero();
-        vm seen = kind & ADD_MASKED ? seen_by(item->step.positions + j, sights[r]) : vm_first(VL);
+        vm seen = kind & ADD_MASKED ? seen_by(item->step.positions + j, visible[r]) : vm_first(VL);
         for (int64_t i = 0; i < group; i++, s += STEP, gain++, minus_lse++) {
             vf below = vf_set1(*minus_lse);
             if (kind & ADD_BIASED) below = below + bias;

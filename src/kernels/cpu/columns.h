@@ -133,16 +133,16 @@ static inline void give_all(const lh_stats_item *item)
 }
 
 /* Entries of a head that a row sees. */
-static inline int64_t count_seen(const lh_ragged *kv, int64_t head, lh_sight sight)
+static inline int64_t count_seen(const lh_ragged *kv, int64_t head, lh_visible_range visible)
 {
     int64_t len = kv->len[head];
     int32_t count = 0;
     if (!kv->positions) {
-        int64_t seen = lh_min_i64(len, (int64_t)sight.last + 1) - ((int64_t)sight.before + 1);
+        int64_t seen = lh_min_i64(len, (int64_t)visible.last + 1) - ((int64_t)visible.before + 1);
         return seen < 0 ? 0 : seen;
     }
     for (const int32_t *p = kv->positions + kv->offset[head], *end = p + len; p < end; p++)
-        count += *p > sight.before && *p <= sight.last;
+        count += *p > visible.before && *p <= visible.last;
     return count;
 }
 
@@ -151,7 +151,7 @@ static inline int64_t count_seen(const lh_ragged *kv, int64_t head, lh_sight sig
 static inline float fair_of(const lh_stats *stats, int64_t head, int64_t r)
 {
     const lh_column_stats_args *a = stats->args;
-    int64_t seen = a->counts.at ? count_seen(a->rows.kv, head, stats->watch.sights[r]) : 0;
+    int64_t seen = a->counts.at ? count_seen(a->rows.kv, head, stats->watch.visible[r]) : 0;
     return seen > 1 ? (float)a->rows.map.group / (float)seen : INFINITY;
 }
 

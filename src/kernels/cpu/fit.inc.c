@@ -14,7 +14,7 @@ static void fit_positions(const lh_row_weights_args *a, int32_t *at)
 static void weigh_fit_row(const lh_row_weights_args *a, int64_t r, int64_t i, const int32_t *at)
 {
     const lh_observed *o = &a->rows;
-    const lh_sight sight = lh_sight_of(o->positions, o->until, o->logit.window, r);
+    const lh_visible_range visible = lh_visible_range_of(o->positions, o->until, o->logit.window, r);
     const float lse = a->lse[r * a->lse_ld + i], cap = o->logit.softcap, gain = o->gains ? o->gains[r] : 1.0f;
     const vf scale = vf_set1(cap > 0 ? o->logit.scale / cap : o->logit.scale), shift = vf_set1(-lse),
              most = vf_set1(a->most > 0 ? a->most : INFINITY);
@@ -23,7 +23,7 @@ static void weigh_fit_row(const lh_row_weights_args *a, int64_t r, int64_t i, co
     vf sum = vf_zero();
     for (int64_t s = 0; s < a->cols; s += VL) {
         vi position = vi_load(at + s);
-        vm seen = vm_and(vi_gt(position, vi_set1(sight.before)), vm_not(vi_gt(position, vi_set1(sight.last))));
+        vm seen = vm_and(vi_gt(position, vi_set1(visible.before)), vm_not(vi_gt(position, vi_set1(visible.last))));
         vf logit = scale * vf_load_first(x + s, a->cols - s);
         if (cap > 0) logit = vf_set1(cap) * vf_tanh(logit);
         vf weight = vf_fma(vf_set1(gain), logit, shift);

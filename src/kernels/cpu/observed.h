@@ -13,9 +13,9 @@ enum { STEP = 64 };
 /* Highest logit of lanes that have seen nothing: finite, so that differences are not NaN. */
 #define LOWEST (-3.0e38f)
 
-/* The least and the most of the sights of a block's rows. */
+/* The least and the most of the visible of a block's rows. */
 typedef struct lh_block_sight {
-    lh_sight least, most;
+    lh_visible_range least, most;
 } lh_block_sight;
 
 typedef struct lh_watch {
@@ -24,7 +24,7 @@ typedef struct lh_watch {
     int64_t heads, first_head, blocks; /* KV heads that the map touches; blocks of rows */
     int64_t d_places, head_floats;     /* floats or words of a row; of all packed rows of a KV head */
     float *q;                          /* [heads, head_floats] */
-    lh_sight *sights;                  /* [rows] */
+    lh_visible_range *visible;         /* [rows] */
     lh_block_sight *block_sights;      /* [blocks] */
 } lh_watch;
 
@@ -66,7 +66,7 @@ static inline int64_t watch_work(const lh_watch *w, int64_t cols)
 
 static inline int64_t watch_bytes(const lh_watch *w)
 {
-    return round_up(w->heads * w->head_floats * (int64_t)sizeof *w->q + w->rows->rows * (int64_t)sizeof *w->sights +
+    return round_up(w->heads * w->head_floats * (int64_t)sizeof *w->q + w->rows->rows * (int64_t)sizeof *w->visible +
                         w->blocks * (int64_t)sizeof *w->block_sights,
                     64);
 }
@@ -76,13 +76,14 @@ static inline void watch_place(lh_watch *w, void *memory)
 {
     const lh_observed *o = w->rows;
     w->q = memory;
-    w->sights = (lh_sight *)(w->q + w->heads * w->head_floats);
-    w->block_sights = (lh_block_sight *)(w->sights + o->rows);
-    for (int64_t r = 0; r < o->rows; r++) w->sights[r] = lh_sight_of(o->positions, o->until, o->logit.window, r);
+    w->visible = (lh_visible_range *)(w->q + w->heads * w->head_floats);
+    w->block_sights = (lh_block_sight *)(w->visible + o->rows);
+    for (int64_t r = 0; r < o->rows; r++)
+        w->visible[r] = lh_visible_range_of(o->positions, o->until, o->logit.window, r);
     for (int64_t b = 0; b < w->blocks; b++) {
         lh_block_sight all = {{INT32_MAX, INT32_MAX}, {INT32_MIN, INT32_MIN}};
         for (int64_t r = b * w->way->rows; r < lh_min_i64((b + 1) * w->way->rows, o->rows); r++) {
-            lh_sight s = w->sights[r];
+            lh_visible_range s = w->visible[r];
             all.least.before = s.before < all.least.before ? s.before : all.least.before;
             all.least.last = s.last < all.least.last ? s.last : all.least.last;
             all.most.before = s.before > all.most.before ? s.before : all.most.before;

@@ -127,10 +127,10 @@ static inline float row_gain(const lh_observed *o, int64_t r)
     return (o->gains ? o->gains[r] : 1.0f) * cap_left(o);
 }
 
-VEC_FN vm seen_by(const int32_t *positions, lh_sight sight)
+VEC_FN vm seen_by(const int32_t *positions, lh_visible_range visible)
 {
     vi p = vi_load(positions);
-    return vm_and(vi_gt(p, vi_set1(sight.before)), vm_not(vi_gt(p, vi_set1(sight.last))));
+    return vm_and(vi_gt(p, vi_set1(visible.before)), vm_not(vi_gt(p, vi_set1(visible.last))));
 }
 
 #endif

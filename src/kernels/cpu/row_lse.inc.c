@@ -36,7 +36,7 @@ VEC_FN void add_logits(const lh_step *p, float *s, int64_t r, lh_lanes *lanes, c
     for (int64_t j = 0; j < p->n; j += VL) {
         vf x = gain * vf_load(s + j);
         if (kind & LSE_BIASED) x = x + step_bias(p, j);
-        if (kind & LSE_MASKED) x = vf_where(seen_by(p->positions + j, p->watch->sights[r]), x, vf_set1(-INFINITY));
+        if (kind & LSE_MASKED) x = vf_where(seen_by(p->positions + j, p->watch->visible[r]), x, vf_set1(-INFINITY));
         vf_store(s + j, x);
         row_max = vf_max(x, row_max);
     }

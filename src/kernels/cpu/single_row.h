@@ -28,7 +28,7 @@ static inline void single_step(const lh_single_row *l, const lh_step *p, int64_t
         float *y = to->at + (p->i0 + i) * to->ld + p->first, *lanes = l->maxima[(p->i0 + i) * l->spans + span];
         vf row_max = vf_load(lanes);
         for (int64_t j = 0; j < p->n; j += VL) {
-            vm seen = seen_by(p->positions + j, l->stats.watch.sights[0]);
+            vm seen = seen_by(p->positions + j, l->stats.watch.visible[0]);
             vf logit = gain * vf_load_first(s + j, p->n - j), bias = p->bias ? step_bias(p, j) : vf_zero();
             vf x = vf_where(seen, logit + bias, vf_set1(-INFINITY));
             vf_store(y + j, x);

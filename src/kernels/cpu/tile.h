@@ -22,7 +22,7 @@ typedef struct lh_tile {
 
 /* Keys of a tile of attention: tiles begin at multiples of it, counted from a head's first slot. */
 enum { KEYS = 256 };
-_Static_assert(LH_SHARED_UNIT % KEYS == 0, "a tile lies in one segment");
+_Static_assert(LH_SHARED_BLOCK % KEYS == 0, "a tile lies in one segment");
 
 typedef enum lh_tile_kind { TILE_FAST, TILE_FUSED, TILE_PAIRS } lh_tile_kind;
 

@@ -3,7 +3,7 @@
  * heads that share a KV head, so keys and values are read once for all of them; a warp has 32 of the rows, with their
  * sums in registers, and all of them meet a tile of 64 entries (or fewer) at a time, copied to shared memory while the
  * tile before is worked on. Over a bf16 cache queries and weights are rounded to bf16; over an f32 cache everything
- * goes in three parts. Where that makes too few blocks for the device, the entries are cut in pieces
+ * goes in three parts. Where that makes too few blocks for the device, the entries are cut in splits
  * (attend_pieces.cuh). */
 #include "kernels/cuda/attend_pieces.cuh"
 
@@ -23,29 +23,29 @@ struct attend_state {
  * most limit, and the least position. Slots of a head are counted in 32 bits here, where registers are short: 2^31
  * entries are more than a device holds. */
 template <typename K>
-struct attend_sight {
+struct attend_visible {
     int limit[K::ROWS], before[K::ROWS];
     int least_limit[K::WARPS], most_limit[K::WARPS], least_before[K::WARPS];
 };
 
 template <typename K>
-static __device__ void look(const attend_job &a, const attend_place &p, attend_sight<K> *sight)
+static __device__ void find_visible_slots(const attend_job &a, const attend_place &p, attend_visible<K> *visible)
 {
     enum { OF_WARP = K::ROWS / K::WARPS };
     int k = lh_warp() * OF_WARP + lh_lane() % OF_WARP, limit = 0, before = -1, least, most, lowest;
     unsigned row = p.row0 + (unsigned)k, t = row / p.count;
     if (row < p.rows) {
         limit = (int)(p.len - a.tokens + t + 1);
-        if (a.logit.window > 0) before = lh_sight_of(a.positions, NULL, a.logit.window, t).before;
+        if (a.logit.window > 0) before = lh_visible_range_of(a.positions, NULL, a.logit.window, t).before;
     }
     least = -lh_warp_max(row < p.rows ? -limit : -INT32_MAX);
     most = lh_warp_max(limit);
     lowest = -lh_warp_max(row < p.rows ? -before : -INT32_MAX);
-    if (lh_lane() < OF_WARP) sight->limit[k] = limit, sight->before[k] = before;
+    if (lh_lane() < OF_WARP) visible->limit[k] = limit, visible->before[k] = before;
     if (lh_lane() != 0) return;
-    sight->least_limit[lh_warp()] = least;
-    sight->most_limit[lh_warp()] = most;
-    sight->least_before[lh_warp()] = lowest;
+    visible->least_limit[lh_warp()] = least;
+    visible->most_limit[lh_warp()] = most;
+    visible->least_before[lh_warp()] = lowest;
 }
 
 /* ---- which tiles ---- */
@@ -57,47 +57,47 @@ typedef struct attend_tiles {
     int first;      /* the first tile that counts */
     int before;     /* entries up to this position are seen by no row */
     int group;
-    unsigned ahead;
-    int is_there; /* whether there is such a piece of the head */
+    unsigned visible;
+    int is_there; /* whether there is such a split of the head */
 } attend_tiles;
 
-/* Those of this block's piece alone. The first piece says how many there are: it is there where there is no tile, too.
+/* Those of this block's split alone. The first split says how many there are: it is there where there is no tile, too.
  */
-static __device__ void take_piece(const attend_job &a, attend_tiles *tiles)
+static __device__ void choose_split(const attend_job &a, attend_tiles *tiles)
 {
-    int all = tiles->tiles - tiles->first, most = a.pieces.most, each = a.pieces.tiles, piece = (int)blockIdx.z;
+    int all = tiles->tiles - tiles->first, most = a.splits.most, each = a.splits.tiles, split = (int)blockIdx.z;
     int count = all > 0 ? (all - 1) / each + 1 : 1;
     if (count > most) count = most;
-    if (piece == 0) a.pieces.count[unit_here()] = count;
-    tiles->is_there = piece < count;
+    if (split == 0) a.splits.count[unit_here()] = count;
+    tiles->is_there = split < count;
     if (!tiles->is_there) return;
-    tiles->first += piece * each;
-    if (piece < count - 1) tiles->tiles = tiles->first + each;
+    tiles->first += split * each;
+    if (split < count - 1) tiles->tiles = tiles->first + each;
 }
 
 /* By one thread. */
 template <typename K>
-static __device__ void find_tiles(const attend_job &a, const attend_sight<K> &sight, attend_tiles *tiles)
+static __device__ void find_tiles(const attend_job &a, const attend_visible<K> &visible, attend_tiles *tiles)
 {
     *tiles = attend_tiles{0, 0, 0, INT32_MAX, -1, 0, 1};
     for (int w = 0; w < K::WARPS; w++) {
-        tiles->end = sight.most_limit[w] > tiles->end ? sight.most_limit[w] : tiles->end;
-        tiles->before = sight.least_before[w] < tiles->before ? sight.least_before[w] : tiles->before;
+        tiles->end = visible.most_limit[w] > tiles->end ? visible.most_limit[w] : tiles->end;
+        tiles->before = visible.least_before[w] < tiles->before ? visible.least_before[w] : tiles->before;
     }
     tiles->tiles = (tiles->end + K::KEYS - 1) / K::KEYS;
     if (!a.kv.positions) tiles->first = (tiles->before + 1) / K::KEYS;
-    if (a.pieces.most > 1) take_piece(a, tiles);
+    if (a.splits.most > 1) choose_split(a, tiles);
 }
 
 /* Positions of the head's slots, by slot, of the segment that a slot lies in. */
 static __device__ __forceinline__ const int32_t *positions_at(const attend_job &a, const attend_place &p, int slot)
 {
-    return slot < p.shared ? a.kv.base.positions + p.base : a.kv.positions + p.offset;
+    return slot < p.shared ? a.kv.parent.positions + p.parent : a.kv.positions + p.offset;
 }
 
 /* Looks at the 8 tiles from 8 * group on; all threads call it, and see what it finds. */
 template <typename K>
-static __device__ void look_ahead(const attend_job &a, const attend_place &p, attend_tiles *tiles, int group)
+static __device__ void find_visible_tiles(const attend_job &a, const attend_place &p, attend_tiles *tiles, int group)
 {
     enum { EACH = 8 * K::KEYS / K::THREADS }; /* slots of a thread, all of one tile */
     int any = 0;
@@ -108,9 +108,9 @@ static __device__ void look_ahead(const attend_job &a, const attend_place &p, at
     unsigned found = (unsigned)any << threadIdx.x / (K::THREADS / 8);
     for (int with = LH_WARP / 2; with > 0; with /= 2) found |= __shfl_xor_sync(LH_ALL, found, with);
     __syncthreads();
-    if (threadIdx.x == 0) tiles->group = group, tiles->ahead = 0;
+    if (threadIdx.x == 0) tiles->group = group, tiles->visible = 0;
     __syncthreads();
-    if (lh_lane() == 0) atomicOr(&tiles->ahead, found);
+    if (lh_lane() == 0) atomicOr(&tiles->visible, found);
     __syncthreads();
 }
 
@@ -121,8 +121,8 @@ static __device__ int next_tile(const attend_job &a, const attend_place &p, atte
     if (tile < tiles->first) tile = tiles->first;
     if (a.logit.window <= 0 || !a.kv.positions) return tile;
     for (; tile < tiles->tiles; tile++) {
-        if (tile / 8 != tiles->group) look_ahead<K>(a, p, tiles, tile / 8);
-        if (tiles->ahead >> tile % 8 & 1) break;
+        if (tile / 8 != tiles->group) find_visible_tiles<K>(a, p, tiles, tile / 8);
+        if (tiles->visible >> tile % 8 & 1) break;
     }
     return tile;
 }
@@ -175,7 +175,7 @@ template <typename K>
 static __device__ __forceinline__ void add_biases(float s[K::TILES][K::KEYS / 8][4], const attend_place &p,
                                                   const attend_job &a, int slot)
 {
-    const float *biases = slot < p.shared ? a.kv.base.bias + p.base : a.kv.bias + p.offset;
+    const float *biases = slot < p.shared ? a.kv.parent.bias + p.parent : a.kv.bias + p.offset;
 #pragma unroll
     for (int n = 0; n < K::KEYS / 4; n++) {
         int j = slot + n / 2 * 8 + lh_lane() % 4 * 2 + n % 2;
@@ -187,13 +187,13 @@ static __device__ __forceinline__ void add_biases(float s[K::TILES][K::KEYS / 8]
 
 /* -inf where a row does not see an entry. */
 template <typename K>
-static __device__ __forceinline__ void mask(float s[K::TILES][K::KEYS / 8][4], const attend_sight<K> &sight,
+static __device__ __forceinline__ void mask(float s[K::TILES][K::KEYS / 8][4], const attend_visible<K> &visible,
                                             const attend_place &p, const attend_job &a, int slot)
 {
     const int32_t *positions = a.kv.positions && a.logit.window > 0 ? positions_at(a, p, slot) : NULL;
 #pragma unroll
     for (int i = 0; i < 2 * K::TILES; i++) {
-        int k = lh_warp() * 16 * K::TILES + 8 * i + lh_lane() / 4, limit = sight.limit[k], before = sight.before[k];
+        int k = lh_warp() * 16 * K::TILES + 8 * i + lh_lane() / 4, limit = visible.limit[k], before = visible.before[k];
 #pragma unroll
         for (int n = 0; n < K::KEYS / 4; n++) {
             int j = slot + n / 2 * 8 + lh_lane() % 4 * 2 + n % 2, at = !positions ? j : j < limit ? positions[j] : -1;
@@ -282,11 +282,11 @@ static __device__ __forceinline__ void add_values(attend_state<K> *state, const 
 
 template <typename K>
 static __device__ __forceinline__ void attend_tile(const attend_job &a, const attend_place &p,
-                                                   const attend_sight<K> &sight, attend_state<K> *state,
+                                                   const attend_visible<K> &visible, attend_state<K> *state,
                                                    const uint4 *tile[2], int slot)
 {
     float s[K::TILES][K::KEYS / 8][4] = {};
-    if (slot >= sight.most_limit[lh_warp()]) return;
+    if (slot >= visible.most_limit[lh_warp()]) return;
     products<K>(s, (const uint4 *)lh_shared(), tile[0]);
     if (a.logit.softcap > 0) {
 #pragma unroll
@@ -296,7 +296,7 @@ static __device__ __forceinline__ void attend_tile(const attend_job &a, const at
         }
     }
     if (a.kv.bias) add_biases<K>(s, p, a, slot);
-    if (a.logit.window > 0 || slot + K::KEYS > sight.least_limit[lh_warp()]) mask<K>(s, sight, p, a, slot);
+    if (a.logit.window > 0 || slot + K::KEYS > visible.least_limit[lh_warp()]) mask<K>(s, visible, p, a, slot);
     weigh<K>(s, state);
     add_values<K>(state, s, tile[1]);
 }
@@ -306,19 +306,19 @@ typedef struct attend_row {
     float *o;
     __nv_bfloat16 *o_bf16;
     float *lse;
-    float2 *part;      /* of a piece */
-    float denominator; /* what sums are divided by: of a piece they are left as they are */
+    float2 *part;      /* of a split */
+    float denominator; /* what sums are divided by: of a split they are left as they are */
     int width;         /* as in the job */
 } attend_row;
 
 static __device__ __forceinline__ attend_row row_at(const attend_job &a, const attend_place &p, unsigned row,
                                                     float denominator)
 {
-    const attend_pieces &pieces = a.pieces;
+    const attend_splits &splits = a.splits;
     int64_t token = row / p.count, i = p.i0 + row % p.count;
-    int64_t at = (unit_here() * pieces.most + blockIdx.z) * pieces.rows + (row - p.row0);
-    if (pieces.most > 1)
-        return attend_row{pieces.o + at * a.form.dim, NULL, NULL, pieces.part + at, 1.0f, a.form.dim % 4 == 0 ? 4 : 1};
+    int64_t at = (unit_here() * splits.most + blockIdx.z) * splits.rows + (row - p.row0);
+    if (splits.most > 1)
+        return attend_row{splits.o + at * a.form.dim, NULL, NULL, splits.part + at, 1.0f, a.form.dim % 4 == 0 ? 4 : 1};
     int64_t first = token * a.o_ld + i * a.form.dim;
     return attend_row{a.o ? a.o + first : NULL,
                       a.o_bf16 ? a.o_bf16 + first : NULL,
@@ -358,13 +358,13 @@ static __device__ void write_rows(const attend_job &a, const attend_place &p, co
     }
 }
 
-/* blockIdx.x: tiles of rows, y: KV heads, z: pieces of their entries. */
+/* blockIdx.x: tiles of rows, y: KV heads, z: splits of their entries. */
 template <typename K>
 static __global__ void __launch_bounds__(K::THREADS, K::D <= 128 ? 2 : 1)
     attend_kernel(const __grid_constant__ attend_job a)
 {
     enum { TILE = K::TILE_BYTES / 16 };
-    __shared__ attend_sight<K> sight;
+    __shared__ attend_visible<K> visible;
     __shared__ attend_tiles tiles;
     __shared__ attend_place p;
     attend_state<K> state = {};
@@ -372,10 +372,10 @@ static __global__ void __launch_bounds__(K::THREADS, K::D <= 128 ? 2 : 1)
     if (threadIdx.x == 0) p = place_of(a, K::ROWS);
     __syncthreads();
     if (p.row0 >= p.rows) return;
-    if (blockIdx.z > 0 && (int64_t)blockIdx.z * a.pieces.tiles * K::KEYS >= p.len) return; /* no such piece */
-    look<K>(a, p, &sight);
+    if (blockIdx.z > 0 && (int64_t)blockIdx.z * a.splits.tiles * K::KEYS >= p.len) return; /* no such split */
+    find_visible_slots<K>(a, p, &visible);
     __syncthreads();
-    if (threadIdx.x == 0) find_tiles<K>(a, sight, &tiles);
+    if (threadIdx.x == 0) find_tiles<K>(a, visible, &tiles);
     for (int r = 0; r < 2 * K::TILES; r++) state.row_max[r / 2][r % 2] = -INFINITY;
     stage_rows<K>(a, p, (uint4 *)lh_shared());
     __syncthreads();
@@ -387,9 +387,9 @@ static __global__ void __launch_bounds__(K::THREADS, K::D <= 128 ? 2 : 1)
             int left = tiles.end - next * K::KEYS < K::KEYS ? tiles.end - next * K::KEYS : +K::KEYS;
             int64_t slot = (int64_t)next * K::KEYS;
             int is_shared = slot < p.shared;
-            int64_t at = (slot + (is_shared ? p.base : p.offset)) * a.form.dim;
-            const typename K::T *k = (const typename K::T *)(is_shared ? a.kv.base.k : a.kv.k) + at,
-                                *v = (const typename K::T *)(is_shared ? a.kv.base.v : a.kv.v) + at;
+            int64_t at = (slot + (is_shared ? p.parent : p.offset)) * a.form.dim;
+            const typename K::T *k = (const typename K::T *)(is_shared ? a.kv.parent.k : a.kv.k) + at,
+                                *v = (const typename K::T *)(is_shared ? a.kv.parent.v : a.kv.v) + at;
             copy_tile<K>(shared + 2 * turn * TILE, k, left, a.form, OF_KEYS);
             copy_tile<K>(shared + (2 * turn + 1) * TILE, v, left, a.form, OF_VALUES);
         }
@@ -397,7 +397,7 @@ static __global__ void __launch_bounds__(K::THREADS, K::D <= 128 ? 2 : 1)
         lh_copy_wait<1>(); /* for the tile of the turn before */
         __syncthreads();
         const uint4 *tile[2] = {shared + 2 * (turn ^ 1) * TILE, shared + (2 * (turn ^ 1) + 1) * TILE};
-        if (now >= 0) attend_tile<K>(a, p, sight, &state, tile, now * K::KEYS);
+        if (now >= 0) attend_tile<K>(a, p, visible, &state, tile, now * K::KEYS);
         __syncthreads();
         now = next;
         if (now < tiles.tiles) next = next_tile<K>(a, p, &tiles, now + 1);
@@ -417,7 +417,7 @@ template <typename T, int D, int WARPS, int TILES, int KEYS>
 static attend_way way_for(void)
 {
     typedef attend_kind<T, D, WARPS, TILES, KEYS> K;
-    const int64_t fixed = sizeof(attend_sight<K>) + sizeof(attend_tiles) + sizeof(attend_place);
+    const int64_t fixed = sizeof(attend_visible<K>) + sizeof(attend_tiles) + sizeof(attend_place);
     return attend_way{attend_kernel<K>, K::ROWS, K::KEYS, K::SHARED, fixed, K::THREADS};
 }
 
@@ -489,12 +489,12 @@ lh_status lh_attend_by_tiles(lh_stream *stream, const lh_attend_block_args *b)
     grid.heads = (b->map.first + b->map.heads - 1) / b->map.group + 1 - a.first_head;
     grid.rows = rows < way.rows ? rows : way.rows;
     grid.keys = way.keys;
-    LH_TRY(cut_in_pieces(stream, b, &grid, &a.pieces));
+    LH_TRY(split_entries(stream, b, &grid, &a.splits));
     LH_TRY(lh_launch(
         stream, "attend_block",
-        lh_shape{dim3((unsigned)grid.tiles, (unsigned)grid.heads, (unsigned)a.pieces.most), way.threads, way.shared},
+        lh_shape{dim3((unsigned)grid.tiles, (unsigned)grid.heads, (unsigned)a.splits.most), way.threads, way.shared},
         way.kernel, a));
-    if (a.pieces.most > 1) LH_TRY(join_pieces(stream, &a, &grid, way.rows));
+    if (a.splits.most > 1) LH_TRY(combine_splits(stream, &a, &grid, way.rows));
     return LH_OK;
 }
 

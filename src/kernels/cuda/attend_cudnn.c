@@ -77,9 +77,9 @@ static int takes(const lh_attend_block_args *a)
 {
     const int64_t group = a->map.group, dim = a->kv->head_dim;
     const uintptr_t at = (uintptr_t)a->kv->k | (uintptr_t)a->kv->v;
-    return a->kv->type == LH_BF16 && !a->kv->base.k && !a->kv->bias && a->logit.window <= 0 && a->logit.softcap <= 0 &&
-           dim > 0 && dim % 8 == 0 && dim <= MOST_DIM && a->map.first % group == 0 && a->map.heads % group == 0 &&
-           a->map.heads > 0 && at % 16 == 0;
+    return a->kv->type == LH_BF16 && !a->kv->parent.k && !a->kv->bias && a->logit.window <= 0 &&
+           a->logit.softcap <= 0 && dim > 0 && dim % 8 == 0 && dim <= MOST_DIM && a->map.first % group == 0 &&
+           a->map.heads % group == 0 && a->map.heads > 0 && at % 16 == 0;
 }
 
 /* ---- plans ---- */

@@ -10,7 +10,7 @@ typedef struct attend_place {
     int64_t head, i0;
     unsigned count, row0, rows; /* rows: of the KV head, all tiles */
     int64_t len, offset;
-    int64_t shared, base; /* slots that lie in the base, from there on */
+    int64_t shared, parent; /* slots that lie in the base, from there on */
 } attend_place;
 
 static __device__ __forceinline__ attend_place place_of(const attend_job &a, int rows_of_block)
@@ -26,8 +26,8 @@ static __device__ __forceinline__ attend_place place_of(const attend_job &a, int
     p.rows = (unsigned)a.tokens * p.count;
     p.len = a.kv.len[p.head];
     p.offset = a.kv.offset[p.head];
-    p.shared = lh_base_len(&a.kv, p.head);
-    p.base = p.shared ? a.kv.base.offset[p.head] : 0;
+    p.shared = lh_parent_len(&a.kv, p.head);
+    p.parent = p.shared ? a.kv.parent.offset[p.head] : 0;
     return p;
 }
 

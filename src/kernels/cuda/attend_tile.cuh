@@ -1,4 +1,4 @@
-/* attend_tile.cuh - tiles of keys and values in shared memory for attend_block. Rows are cut in pieces of 16 bytes,
+/* attend_tile.cuh - tiles of keys and values in shared memory for attend_block. Rows are cut in splits of 16 bytes,
  * which lie in an order that depends on the row, so that the lanes that read at the same time find different banks.
  * Keys and values of the next tile are copied while one is worked on. */
 #ifndef LH_KERNELS_CUDA_ATTEND_TILE_CUH
@@ -25,18 +25,18 @@ struct attend_kind {
         TILE_BYTES = KEYS_ * D_ * (int)sizeof(T_),
         SHARED = QUERY_BYTES + 4 * TILE_BYTES /* two of keys, two of values */
     };
-    static_assert(LH_SHARED_UNIT % KEYS_ == 0, "a tile lies in one segment");
+    static_assert(LH_SHARED_BLOCK % KEYS_ == 0, "a tile lies in one segment");
 };
 
 /* Pieces that the entries of every KV head are cut in, and what they leave: sums, and of each row the highest logit and
  * the denominator. */
-typedef struct attend_pieces {
-    int most, tiles; /* pieces of a head, and tiles of each, the last one's rest beside; most = 1: it is all one */
+typedef struct attend_splits {
+    int most, tiles; /* splits of a head, and tiles of each, the last one's rest beside; most = 1: it is all one */
     int64_t rows;    /* of a block */
     float *o;        /* [units, most, rows, head_dim], units = KV head * tiles of rows + tile */
     float2 *part;    /* [units, most, rows] */
-    int *count;      /* [units] pieces that there are */
-} attend_pieces;
+    int *count;      /* [units] splits that there are */
+} attend_splits;
 
 typedef struct attend_job {
     float *o; /* NULL: the rounded ones are enough */
@@ -50,7 +50,7 @@ typedef struct attend_job {
     int64_t tokens, q_ld, o_ld, first_head;
     int o_width; /* numbers of o and o_bf16 that are written at once */
     lh_form form;
-    attend_pieces pieces;
+    attend_splits splits;
 } attend_job;
 
 /* Which of eight neighbouring pieces takes the place of which: what a row's number of a piece is changed by. */

@@ -35,19 +35,19 @@ typedef struct column_job {
     int64_t parts;
     int each_head;
     lh_form form;
-    unsigned *packed; /* [query heads, parts, padded, D] bf16, times what makes of it a logit */
-    lh_sight *sights; /* [padded]; rows after the last see nothing */
-    float2 *factors;  /* [query heads, padded] weight = 2 ^ (x * logit + y) */
-    float *fair;      /* [KV heads, padded] a sum of weights above it counts */
+    unsigned *packed;          /* [query heads, parts, padded, D] bf16, times what makes of it a logit */
+    lh_visible_range *visible; /* [padded]; rows after the last see nothing */
+    float2 *factors;           /* [query heads, padded] weight = 2 ^ (x * logit + y) */
+    float *fair;               /* [KV heads, padded] a sum of weights above it counts */
 } column_job;
 
 /* ---- what is made ready ---- */
 
 /* What row r sees; rows after the last see nothing. */
-static __device__ __forceinline__ lh_sight sight_of(const column_job &a, int64_t r)
+static __device__ __forceinline__ lh_visible_range visible_range_of(const column_job &a, int64_t r)
 {
     const lh_observed &o = a.rows;
-    return r < o.rows ? lh_sight_of(o.positions, o.until, o.logit.window, r) : lh_sight{INT32_MAX, -1};
+    return r < o.rows ? lh_visible_range_of(o.positions, o.until, o.logit.window, r) : lh_visible_range{INT32_MAX, -1};
 }
 
 /* A row that sees nothing has -inf, and gives weights of 0. */
@@ -76,7 +76,7 @@ static __global__ void pack_kernel(const __grid_constant__ column_job a)
         const float *q = a.rows.q + r * a.rows.q_ld + i * a.form.dim;
         if (lh_lane() == 0) {
             a.factors[i * a.padded + r] = factors_of(a, r, i);
-            if (i == 0) a.sights[r] = sight_of(a, r);
+            if (i == 0) a.visible[r] = visible_range_of(a, r);
         }
         for (int x = 2 * lh_lane(); x < K::D; x += 2 * LH_WARP) {
             unsigned word[K::PARTS];
@@ -99,15 +99,15 @@ static __global__ void __launch_bounds__(FAIR_THREADS) fair_kernel(const __grid_
     __shared__ int seen[FAIR_ROWS];
     int64_t n = blockIdx.y, head = a.first_head + n, r0 = (int64_t)blockIdx.x * FAIR_ROWS, len = a.kv.len[head];
     const int32_t *positions = a.kv.positions ? a.kv.positions + a.kv.offset[head] : NULL;
-    lh_sight sights[FAIR_ROWS];
+    lh_visible_range visible[FAIR_ROWS];
     int count[FAIR_ROWS] = {};
     if (threadIdx.x < FAIR_ROWS) seen[threadIdx.x] = 0;
 #pragma unroll
-    for (int i = 0; i < FAIR_ROWS; i++) sights[i] = sight_of(a, r0 + i);
+    for (int i = 0; i < FAIR_ROWS; i++) visible[i] = visible_range_of(a, r0 + i);
     for (int64_t j = threadIdx.x; j < len && positions; j += FAIR_THREADS) {
         int at = positions[j];
 #pragma unroll
-        for (int i = 0; i < FAIR_ROWS; i++) count[i] += lh_sees(sights[i], at);
+        for (int i = 0; i < FAIR_ROWS; i++) count[i] += lh_sees(visible[i], at);
     }
     __syncthreads();
 #pragma unroll
@@ -117,9 +117,9 @@ static __global__ void __launch_bounds__(FAIR_THREADS) fair_kernel(const __grid_
     }
     __syncthreads();
     if (threadIdx.x < FAIR_ROWS) {
-        lh_sight sight = sight_of(a, r0 + threadIdx.x);
-        int64_t last = sight.last < len - 1 ? sight.last : len - 1,
-                all = positions ? seen[threadIdx.x] : last - sight.before;
+        lh_visible_range visible = visible_range_of(a, r0 + threadIdx.x);
+        int64_t last = visible.last < len - 1 ? visible.last : len - 1,
+                all = positions ? seen[threadIdx.x] : last - visible.before;
         a.fair[n * a.padded + r0 + threadIdx.x] = all > 1 ? (float)a.averaged / (float)all : INFINITY;
     }
 }
@@ -215,13 +215,13 @@ static __device__ __forceinline__ void add_rows(const column_job &a, const colum
                                                 int64_t n, int64_t tile)
 {
     int64_t r = tile * COLUMN_TOKENS + 2 * (lh_lane() % 4), i0 = n * a.averaged;
-    lh_sight sight[2] = {a.sights[r], a.sights[r + 1]};
+    lh_visible_range visible[2] = {a.visible[r], a.visible[r + 1]};
     float all[K::TILES][4] = {}, fair[2] = {INFINITY, INFINITY};
     int none = 1, whole = 1;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
-        none &= sight[i].last < e.low || sight[i].before >= e.high;
-        whole &= sight[i].last >= e.high && sight[i].before < e.low;
+        none &= visible[i].last < e.low || visible[i].before >= e.high;
+        whole &= visible[i].last >= e.high && visible[i].before < e.low;
     }
     if (__all_sync(LH_ALL, none)) return;
     whole = __all_sync(LH_ALL, whole);
@@ -232,7 +232,7 @@ static __device__ __forceinline__ void add_rows(const column_job &a, const colum
 #pragma unroll
         for (int x = 0; x < 4 * K::TILES; x++) {
             int m = x / 4, entry = x % 4 / 2, i = x % 2;
-            float weight = whole || lh_sees(sight[i], e.at[m][entry]) ? all[m][x % 4] : 0.0f;
+            float weight = whole || lh_sees(visible[i], e.at[m][entry]) ? all[m][x % 4] : 0.0f;
             all[m][x % 4] = 0.0f;
             to->sum[m][entry] += weight;
             to->squares[m][entry] = fmaf(weight, weight, to->squares[m][entry]);
@@ -308,14 +308,14 @@ static __global__ void __launch_bounds__(NORMAL_THREADS) normalise_kernel(const 
     int64_t i = blockIdx.x, head = (o.map.first + i) / o.map.group, len = a.kv.len[head];
     const int32_t *positions = a.kv.positions ? a.kv.positions + a.kv.offset[head] : NULL;
     const float *s = o.logits.at + i * o.logits.ld, *biases = lh_bias_of(&a.kv, head);
-    lh_sight sight = lh_sight_of(o.positions, o.until, o.logit.window, 0);
+    lh_visible_range visible = lh_visible_range_of(o.positions, o.until, o.logit.window, 0);
     float gain = o.gains ? o.gains[0] : 1.0f, row_max = -INFINITY, denominator = 0.0f;
     for (int64_t j = threadIdx.x; j < len; j += NORMAL_THREADS)
-        if (lh_sees(sight, positions ? positions[j] : (int)j))
+        if (lh_sees(visible, positions ? positions[j] : (int)j))
             row_max = fmaxf(row_max, fmaf(gain, s[j], biases ? biases[j] : 0.0f));
     row_max = lh_block_max(row_max, room);
     for (int64_t j = threadIdx.x; j < len; j += NORMAL_THREADS)
-        if (lh_sees(sight, positions ? positions[j] : (int)j))
+        if (lh_sees(visible, positions ? positions[j] : (int)j))
             denominator += lh_weight(fmaf(gain, s[j], biases ? biases[j] : 0.0f), lh_shift(row_max));
     denominator = lh_block_sum(denominator, room);
     if (threadIdx.x == 0) a.lse[i] = denominator != 0 ? lh_shift(row_max) + logf(denominator) : -INFINITY;
@@ -327,10 +327,10 @@ static __global__ void given_kernel(const __grid_constant__ column_job a)
     int64_t end = a.first + a.cols < len ? a.first + a.cols : len, i0 = head * a.rows.map.group - a.rows.map.first;
     float share = 1.0f / (float)a.averaged, gain = a.rows.gains ? a.rows.gains[0] : 1.0f;
     const float *biases = lh_bias_of(&a.kv, head);
-    lh_sight sight = sight_of(a, 0);
+    lh_visible_range visible = visible_range_of(a, 0);
     for (int64_t s = a.first + lh_grid_first(); s < end; s += lh_grid_step()) {
         float all = 0.0f, squares = 0.0f, largest = 0.0f, bias = biases ? biases[s] * LH_LOG2E : 0.0f;
-        if (!lh_sees(sight, a.kv.positions ? a.kv.positions[offset + s] : (int)s)) continue;
+        if (!lh_sees(visible, a.kv.positions ? a.kv.positions[offset + s] : (int)s)) continue;
         for (int64_t i = 0; i < a.rows.map.group; i++) {
             float y = shift_of(a.lse[i0 + i]) + bias;
             float weight = lh_exp2(fmaf(a.rows.logits.at[(i0 + i) * a.rows.logits.ld + s], gain * LH_LOG2E, y));
@@ -377,8 +377,8 @@ static lh_status open_job(lh_stream *stream, column_job *a, const column_way *wa
     LH_TRY(lh_stream_scratch(stream, &memory, packed + padded * (heads * 8 + a->heads * 4 + 8)));
     a->packed = (unsigned *)memory;
     a->factors = (float2 *)(memory + packed);
-    a->sights = (lh_sight *)(a->factors + heads * padded);
-    a->fair = (float *)(a->sights + padded);
+    a->visible = (lh_visible_range *)(a->factors + heads * padded);
+    a->fair = (float *)(a->visible + padded);
     return LH_OK;
 }
 

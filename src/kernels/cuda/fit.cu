@@ -19,13 +19,13 @@ static __global__ void __launch_bounds__(THREADS) row_weights_kernel(lh_row_weig
     int64_t n = blockIdx.x, i = n / o.rows, r = n - i * o.rows;
     const int32_t *positions = kv.positions ? kv.positions + kv.offset[0] + a.first : NULL;
     const float *bias = kv.bias ? kv.bias + kv.offset[0] + a.first : NULL;
-    lh_sight sight = lh_sight_of(o.positions, o.until, o.logit.window, r);
+    lh_visible_range visible = lh_visible_range_of(o.positions, o.until, o.logit.window, r);
     float lse = a.lse[r * a.lse_ld + i], gain = o.gains ? o.gains[r] : 1.0f, sum = 0.0f, *x = a.x + n * a.ld;
     int sees = lse != -INFINITY;
     for (int64_t s = threadIdx.x; s < a.cols; s += THREADS) {
         float logit = o.logit.scale * x[s], weight = 0.0f;
         if (o.logit.softcap > 0) logit = lh_softcapped(logit, o.logit.softcap);
-        if (sees && lh_sees(sight, positions ? positions[s] : (int32_t)(a.first + s)))
+        if (sees && lh_sees(visible, positions ? positions[s] : (int32_t)(a.first + s)))
             weight = expf(fmaf(gain, logit, bias ? bias[s] - lse : -lse));
         if (a.most > 0 && weight > a.most) weight = 0.0f;
         x[s] = weight;

@@ -11,7 +11,7 @@ typedef struct lh_form {
 
 static inline lh_form lh_form_of(const lh_ragged *kv)
 {
-    uintptr_t at = (uintptr_t)kv->k | (uintptr_t)kv->v | (uintptr_t)kv->base.k | (uintptr_t)kv->base.v;
+    uintptr_t at = (uintptr_t)kv->k | (uintptr_t)kv->v | (uintptr_t)kv->parent.k | (uintptr_t)kv->parent.v;
     return lh_form{(int)kv->head_dim, kv->head_dim % 8 == 0 && at % 16 == 0};
 }
 

@@ -22,7 +22,7 @@ enum {
 };
 #define LH_SPLIT_THREADS (LH_SPLIT_WARPS * LH_WARP)
 #define LH_SPLIT_STEP (LH_SPLIT_WARPS * LH_SPLIT_KEYS)
-static_assert(LH_SHARED_UNIT % LH_SPLIT_KEYS == 0, "entries of a warp lie in one segment");
+static_assert(LH_SHARED_BLOCK % LH_SPLIT_KEYS == 0, "entries of a warp lie in one segment");
 
 /* What the pieces of a head leave for the last of them to join; units = (sequence * heads + head) * tiles + tile. */
 typedef struct lh_split_parts {
@@ -97,7 +97,7 @@ static __device__ __forceinline__ int lh_split_find(const lh_split_kv &a, lh_spl
     p->rows = left < a.tile ? left : a.tile;
     p->unit = (p->seq * a.heads + n) * a.tiles + tile;
     p->slots = kv.offset[p->head];
-    p->shared = (int)lh_base_len(&kv, p->head);
+    p->shared = (int)lh_parent_len(&kv, p->head);
     p->first = p->split * piece;
     p->end = p->first + piece < len ? p->first + piece : len;
     return p->split < p->splits && left > 0;

@@ -128,10 +128,10 @@ static __global__ void __launch_bounds__(LH_SPLIT_THREADS, K::BLOCKS)
     __syncthreads();
     int64_t first = p.first, end = p.end;
     if (K::VALUES && !a.seqs[p.seq].positions) { /* slots are positions, and all rows see the same */
-        lh_sight sight = rows.sight[0][0];
-        int64_t skipped = sight.before + 1 - first;
+        lh_visible_range visible = rows.visible[0][0];
+        int64_t skipped = visible.before + 1 - first;
         if (skipped > 0) first += skipped / LH_SPLIT_STEP * LH_SPLIT_STEP;
-        if (end > (int64_t)sight.last + 1) end = (int64_t)sight.last + 1;
+        if (end > (int64_t)visible.last + 1) end = (int64_t)visible.last + 1;
     }
     for (int64_t slot = first + lh_warp() * LH_SPLIT_KEYS; slot < end; slot += LH_SPLIT_STEP)
         split_entries<K>(&state, a, p, rows, slot);

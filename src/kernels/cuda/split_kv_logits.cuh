@@ -11,14 +11,14 @@ static __device__ __forceinline__ void find_entries(split_entry<K> *entry, const
 {
     const lh_ragged &kv = a.seqs[p.seq];
     const int shared = slot < p.shared;
-    const int64_t slots = (shared ? kv.base.offset[p.head] : p.slots) + slot;
-    const int32_t *positions = shared ? kv.base.positions : kv.positions;
-    const float *bias = shared ? kv.base.bias : kv.bias;
+    const int64_t slots = (shared ? kv.parent.offset[p.head] : p.slots) + slot;
+    const int32_t *positions = shared ? kv.parent.positions : kv.positions;
+    const float *bias = shared ? kv.parent.bias : kv.bias;
     int g = lh_lane() / 4, t = lh_lane() % 4;
     entry->slot = slot;
     entry->left = p.end - slot < LH_SPLIT_KEYS ? (int)(p.end - slot) : +LH_SPLIT_KEYS;
-    entry->k = (const typename K::T *)(shared ? kv.base.k : kv.k) + (slots + g) * a.form.dim + 8 * t;
-    entry->v = (const typename K::T *)(shared ? kv.base.v : kv.v) + (slots + 2 * t) * a.form.dim + 8 * g;
+    entry->k = (const typename K::T *)(shared ? kv.parent.k : kv.k) + (slots + g) * a.form.dim + 8 * t;
+    entry->v = (const typename K::T *)(shared ? kv.parent.v : kv.v) + (slots + 2 * t) * a.form.dim + 8 * g;
 #pragma unroll
     for (int n = 0; n < 2; n++) {
         int j = 8 * n + g;
@@ -37,7 +37,7 @@ static __device__ __forceinline__ int look(split_entry<K> *entry, const split_ro
     for (int n = 0; n < 2; n++) {
         int any = 0;
 #pragma unroll
-        for (int i = 0; i < 2 * K::HALVES; i++) any |= lh_sees(rows.sight[i / 2][i % 2], entry->at[n]);
+        for (int i = 0; i < 2 * K::HALVES; i++) any |= lh_sees(rows.visible[i / 2][i % 2], entry->at[n]);
         seen[n] = __ballot_sync(LH_ALL, any);
         all &= __ballot_sync(LH_ALL, any || entry->at[n] < 0);
     }
@@ -123,7 +123,7 @@ static __device__ __forceinline__ void mask(float s[K::HALVES][4], const lh_spli
             float x = lh_capped(s[h][i] * a.logit.scale, a.logit.softcap), *logits = rows.logits[h][i % 2];
             int at = entry.at[i / 2];
             if (logits && at >= 0) logits[entry.slot + i / 2 * 8 + lh_lane() / 4] = x;
-            s[h][i] = lh_sees(rows.sight[h][i % 2], at) ? fmaf(x, rows.gain[h][i % 2], entry.bias[i / 2]) : -INFINITY;
+            s[h][i] = lh_sees(rows.visible[h][i % 2], at) ? fmaf(x, rows.gain[h][i % 2], entry.bias[i / 2]) : -INFINITY;
         }
     }
 }

@@ -38,7 +38,7 @@ struct split_state {
 /* A lane's part of its rows. */
 template <typename K>
 struct split_rows {
-    lh_sight sight[K::HALVES][2];
+    lh_visible_range visible[K::HALVES][2];
     float gain[K::HALVES][2];
     float *logits[K::HALVES][2]; /* of slot 0; NULL: not wanted */
 };
@@ -86,7 +86,7 @@ static __device__ void describe_rows(const lh_split_kv &a, const lh_split_place 
         int k = n / 2 * 8 + lh_lane() % 4 * 2 + n % 2, at = k < p.rows ? k : p.rows - 1;
         int64_t r, i;
         lh_split_row(a, p, at, &r, &i);
-        rows->sight[n / 2][n % 2] = lh_sight_of(a.positions, a.until, a.logit.window, r);
+        rows->visible[n / 2][n % 2] = lh_visible_range_of(a.positions, a.until, a.logit.window, r);
         rows->gain[n / 2][n % 2] = a.gains ? a.gains[r] : 1.0f;
         rows->logits[n / 2][n % 2] = out.at && k < p.rows ? out.at + i * out.ld : NULL;
     }

@@ -83,7 +83,8 @@ static inline lh_status ref_attend_work(lh_stream *stream, double **work, const 
 /* 1 if row r sees the entry in a slot. */
 static inline int ref_observes(const lh_observed *o, int64_t r, int64_t head, int64_t slot)
 {
-    return lh_sees(lh_sight_of(o->positions, o->until, o->logit.window, r), (int32_t)lh_position(o->kv, head, slot));
+    return lh_sees(lh_visible_range_of(o->positions, o->until, o->logit.window, r),
+                   (int32_t)lh_position(o->kv, head, slot));
 }
 
 /* The logit of row r of query head i and an entry of its KV head. */

@@ -5,9 +5,9 @@
 static double row_weight(const lh_row_weights_args *a, int64_t r, int64_t i, int64_t slot, double product)
 {
     const lh_observed *o = &a->rows;
-    lh_sight sight = lh_sight_of(o->positions, o->until, o->logit.window, r);
+    lh_visible_range visible = lh_visible_range_of(o->positions, o->until, o->logit.window, r);
     double lse = a->lse[r * a->lse_ld + i], s = o->logit.scale * product;
-    if (lse == -INFINITY || !lh_sees(sight, (int32_t)lh_position(o->kv, 0, slot))) return 0.0;
+    if (lse == -INFINITY || !lh_sees(visible, (int32_t)lh_position(o->kv, 0, slot))) return 0.0;
     if (o->logit.softcap > 0) s = o->logit.softcap * tanh(s / o->logit.softcap);
     const double weight = exp((o->gains ? o->gains[r] : 1.0) * s + ref_bias(o->kv, 0, slot) - lse);
     return a->most > 0 && weight > a->most ? 0.0 : weight;
