@@ -169,7 +169,7 @@ typedef struct run {
     lh_generation generation;
     lh_output output;
     char *record;
-    lh_buf chat;                           /* what a saved cache remembers of it; rank 0 */
+    lh_buf chat;                           /* the conversation, stored with a saved cache; rank 0 */
     const lh_trace_options *trace_options; /* NULL: the run is not recorded */
     lh_trace *trace;
 } run;
@@ -275,7 +275,7 @@ done:
     return lh_comm_agree(lh_engine_get(r->engine)->comm, st);
 }
 
-/* A file that the run reads beside the model, NULL: none; options allow only one. */
+/* A file that the run reads in addition to the model, or NULL; the options allow only one. */
 static const char *file_read(const lh_generate_values *v)
 {
     if (v->files.load_cache) return v->files.load_cache;
@@ -326,7 +326,7 @@ done:
     return st;
 }
 
-/* What was asked and answered, as JSON. */
+/* Questions and answers as JSON. */
 static lh_status answers_json(const run *r, char **out)
 {
     json_t *list = json_array();

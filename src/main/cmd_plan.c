@@ -112,7 +112,7 @@ static lh_status put_layers(lh_buf *text, const lh_plan *plan)
     return lh_buf_printf(text, ", %lld to %lld per head by layer", (long long)min, (long long)max);
 }
 
-/* LH_ENOMEM with what is missing, and what would help. */
+/* LH_ENOMEM with the missing bytes and a remedy. */
 static lh_status fail_to_fit(const lh_plan *plan, int64_t ranks_needed)
 {
     int64_t peak = 0;
@@ -164,7 +164,7 @@ static lh_status read_questions(questions *out, const lh_strings *given)
     return LH_OK;
 }
 
-/* What a trace of the run takes. */
+/* The size of a trace of the run. */
 static lh_status size_trace(lh_trace_size *out, const lh_plan *plan, const struct values *v, const questions *asked)
 {
     const int64_t answers = lh_max_i64(asked->count, 1) * v->plan.max_new;
@@ -224,7 +224,7 @@ static lh_status check_sbatch(const struct values *v)
     return LH_OK;
 }
 
-/* Makes the plan; for Slurm, and without --tp, that of the smallest number of ranks on which the run fits. */
+/* Makes the plan; for Slurm, and without --tp, the plan for the smallest number of ranks on which the run fits. */
 static lh_status make_plan(lh_plan *plan, struct values *v, const lh_plan_request *request, int64_t *ranks_needed)
 {
     LH_TRY(lh_plan_make(plan, request));

@@ -1,5 +1,5 @@
-/* cmd_trace.c - `trace`: a run of `generate` that is recorded (trace/recorder.h), and one file of what a killed run
- * left. */
+/* cmd_trace.c - `trace`: records a run of `generate` (lab/trace/recorder.h), and joins the segments of a killed run
+ * into one file. */
 #include <string.h>
 
 #include "base/log.h"

@@ -5,7 +5,7 @@
 
 #include "base/minmax.h"
 
-/* Of a rank beside its plan: the program, MPI, HDF5 and the buffers of both. */
+/* Memory of a rank in addition to its plan: the program, MPI, HDF5 and the buffers of both. */
 static const int64_t PROCESS_BYTES = INT64_C(1) << 30;
 
 static int64_t divide_up(int64_t n, int64_t by)

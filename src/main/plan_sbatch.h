@@ -8,7 +8,7 @@
 typedef struct lh_plan_sbatch {
     int64_t nodes, ranks;   /* ranks: of all nodes */
     int64_t ranks_per_node; /* at most */
-    int64_t node_bytes;     /* memory of a node, with what a process takes beside the plan; 0: the ranks have GPUs */
+    int64_t node_bytes;     /* memory of a node, including the processes themselves; 0: the ranks have GPUs */
 } lh_plan_sbatch;
 
 /* Nodes with at most `ranks_per_node` ranks each, divided evenly. */

@@ -1,4 +1,4 @@
-/* trace_options.h - how a trace is recorded and what it takes, for `trace` and `plan`. */
+/* trace_options.h - options of recording, and the size of a trace, for `trace` and `plan`. */
 #ifndef LH_MAIN_TRACE_OPTIONS_H
 #define LH_MAIN_TRACE_OPTIONS_H
 

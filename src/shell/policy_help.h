@@ -7,8 +7,8 @@
 /* 1 if argv (after the name of the command) asks for help on policies, and the command takes policies. */
 int lh_shell_policy_help_asked(const lh_command *command, int argc, char **argv);
 
-/* Appends the list of presets; or the resolved parts of one, with the other policy options of argv. LH_EUSAGE as for a
- * run, except that no budget is needed. */
+/* Appends the list of presets; or the resolved parts of a preset, with the other policy options of argv. LH_EUSAGE as
+ * for a run, except that no budget is needed. */
 lh_status lh_shell_policy_help(lh_buf *out, int argc, char **argv);
 
 #endif

@@ -1,4 +1,4 @@
-/* policy_notes.c - the policy of a run: what it cannot be given with, and its warnings as lines of the log. */
+/* policy_notes.c - the policy of a run: options that exclude each other, and warnings as lines of the log. */
 #include "shell/policy_notes.h"
 
 #include <string.h>
@@ -14,7 +14,7 @@ lh_status lh_shell_check_loaded(const lh_policy_options *options, const char *lo
     return LH_OK;
 }
 
-/* What a default is for. */
+/* The use of each default. */
 static const char *const defaults[] = {[LH_ASKED_IN_PROMPT] = "the default with a budget",
                                        [LH_ASKED_LATER] = "the default with a budget for questions that come later"};
 

@@ -1,4 +1,4 @@
-/* policy_notes.h - what a run checks and says of its policy before the work begins. */
+/* policy_notes.h - checks and log lines about a run's policy before the work begins. */
 #ifndef LH_SHELL_POLICY_NOTES_H
 #define LH_SHELL_POLICY_NOTES_H
 

@@ -1,7 +1,7 @@
-/* policy_rows.h - the rows of lh_policy_options. Policy and budget have a text of their own in every table, after
+/* policy_rows.h - the rows of lh_policy_options. Every table has its own text for policy and budget, after
  * LH_POLICY_ROW and LH_BUDGET_ROW; the parts are the same for all:
  *
- *     {LH_POLICY_ROW, .arg = "NAME", .help = "What is kept."}, ... LH_POLICY_PARTS(LH_POLICY_PART_ROW){0}}; */
+ *     {LH_POLICY_ROW, .arg = "NAME", .help = "Eviction policy."}, ... LH_POLICY_PARTS(LH_POLICY_PART_ROW){0}}; */
 #ifndef LH_SHELL_POLICY_ROWS_H
 #define LH_SHELL_POLICY_ROWS_H
 

@@ -1,5 +1,6 @@
-/* shell.h - what the commands share. A command is one entry of the table in commands.c: its syntax (base/options.h) and a
- * function, which is called on every rank. A command that only works on files does so on rank 0, without MPI. */
+/* shell.h - the interface of commands, and the code they share. A command is one entry of the table in commands.c: its
+ * syntax (base/options.h) and a function, which is called on every rank. A command that only works on files does so on
+ * rank 0, without MPI. */
 #ifndef LH_SHELL_SHELL_H
 #define LH_SHELL_SHELL_H
 
@@ -54,7 +55,7 @@ const lh_command *lh_command_at(int i); /* NULL after the last */
 const lh_command *lh_command_find(const char *name);
 const lh_command *lh_command_task(const lh_command *command, const char *task);
 
-/* The last word of a command's name: for a task, its name without that of the command. */
+/* The last word of a command's name: for a task, its name without the command's. */
 const char *lh_command_word(const lh_command *command);
 
 /* Append the list of commands, the man page, the completion script. */

@@ -1,5 +1,5 @@
-/* after_prompt.h - what a trace holds to go on from its prompt with the model: which model, the entries of the prompt,
- * its last logits, the tokens that followed. Failures are LH_EFILE, naming file and array. */
+/* after_prompt.h - the parts of a trace that continue its prompt with the model: the model's identity, the entries of
+ * the prompt, the last logits, the tokens after the prompt. Failures are LH_EFILE, naming file and array. */
 #ifndef LH_LAB_TRACE_AFTER_PROMPT_H
 #define LH_LAB_TRACE_AFTER_PROMPT_H
 

@@ -98,12 +98,12 @@ lh_status lh_trace_bytes(lh_trace_size *out, const lh_trace_options *o, const lh
     lh_trace_size size = {0};
     LH_TRY(count_layers(o, c->layers, &layers));
     size.layer = lh_trace_rows(o, r->tokens, NULL) * query_row;
-    size.layer += c->kv_heads * r->tokens * (6 * f32 + (int64_t)sizeof(int32_t)); /* columns, norms, what is kept */
+    size.layer += c->kv_heads * r->tokens * (6 * f32 + (int64_t)sizeof(int32_t)); /* columns, norms, kept positions */
     size.layer += r->tokens * entry + r->after * (query_row + entry);
     if (level->entries) size.layer += c->hidden * q * lh_dtype_bytes(r->weight_type);
     size.token = size.layer / r->tokens;
     size.total = layers * size.layer + c->vocab * f32 + r->tokens * (int64_t)sizeof(int32_t);
-    size.total += r->after * (6 + 2 * lh_trace_top_logits(c->vocab)) * f32; /* index, and steps of one token */
+    size.total += r->after * (6 + 2 * lh_trace_top_logits(c->vocab)) * f32; /* index, and single-token steps */
     *out = size;
     return LH_OK;
 }

@@ -1,5 +1,4 @@
-/* recorder_after.c - rows of questions and answers: what is recorded of them, in segments of some rows of all layers.
- */
+/* recorder_after.c - records the rows of questions and answers, in segments of some rows of all layers. */
 #include <string.h>
 
 #include "lab/trace/recorder_impl.h"
@@ -29,7 +28,7 @@ static lh_status open_after(lh_trace *t)
     return lh_calloc(&a->rows, t->shape.layers, sizeof *a->rows);
 }
 
-/* Rows of `width` numbers, ld apart, appended as `type`. */
+/* Rows of `width` numbers with stride ld, appended as `type`. */
 typedef struct appended {
     const float *device;
     lh_buf *to;

@@ -77,7 +77,7 @@ lh_status lh_record_step(lh_trace *t, lh_session *session, int64_t tokens, doubl
 lh_status lh_record_steps(lh_trace *t, lh_segment *segment);
 void lh_recorded_steps_clear(lh_recorded_steps *steps);
 
-/* The span of `rows` rows of `width` floats, ld apart, on the host: row r is at *out + r * ld. */
+/* Copies `rows` rows of `width` floats with stride ld to the host: row r is at *out + r * ld. */
 lh_status lh_record_fetch(lh_trace *t, const float *device, const lh_query_rows *rows, int64_t width, int64_t ld,
                           const float **out);
 

@@ -1,5 +1,5 @@
-/* segment_writer.h - writes segments on a thread of its own while the run goes on. One segment is written while the
- * next is recorded: who is faster waits. No other thread may use HDF5 from a put until the writer is drained. */
+/* segment_writer.h - writes segments on a separate thread during the run. One segment is written while the next is
+ * recorded. No other thread may use HDF5 from a put until the writer is drained. */
 #ifndef LH_LAB_TRACE_SEGMENT_WRITER_H
 #define LH_LAB_TRACE_SEGMENT_WRITER_H
 

@@ -8,7 +8,7 @@
 #include "base/minmax.h"
 #include "lab/trace/segment.h"
 
-/* ---- what the texts say ---- */
+/* ---- texts of the file ---- */
 
 lh_status lh_trace_json(const lh_trace_file *f, const char *name, json_t **out)
 {
@@ -176,7 +176,7 @@ static lh_status check_rows(const lh_trace_file *f)
     return LH_OK;
 }
 
-/* Answers come one after the other; each begins with its question, and its positions go on from the prompt. */
+/* Answers follow each other; each begins with its question, and its positions continue the prompt's. */
 static lh_status check_after(const lh_trace_file *f)
 {
     const int32_t *answers = f->after_answers;
@@ -242,7 +242,7 @@ static lh_status read_chunk(lh_trace_file *f)
     return st;
 }
 
-/* The type of the entries, by those of the first layer that has any. */
+/* Reads the type of the entries from the first layer that has entries. */
 static lh_status read_type(lh_trace_file *f)
 {
     lh_h5_array *array = NULL;
@@ -313,14 +313,14 @@ lh_status lh_trace_answers(const lh_trace_file *f, json_t **out)
 
 /* ---- one layer ---- */
 
-/* An array of a layer, as f32 or as it is stored; one that is not there stays NULL. */
+/* An array of a layer, as f32 or in its stored type; a missing array stays NULL. */
 typedef struct wanted_array {
     const char *array;
     void *out; /* void ** */
     int rank;
     int64_t dims[3];
     int as_stored;
-    lh_dtype *type; /* of what is stored; NULL: nobody asks */
+    lh_dtype *type; /* stored type; NULL: not needed */
     int64_t *count; /* its elements, likewise */
 } wanted_array;
 
