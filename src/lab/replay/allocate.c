@@ -53,7 +53,7 @@ static int64_t hull_steps(const lh_loss_curves *c, int64_t unit, lh_curve_point 
     return n;
 }
 
-/* The largest gain first; those of a unit fall. */
+/* Sorts by descending gain; the gains of a unit descend. */
 static int by_gain(const void *a, const void *b)
 {
     const step *x = a, *y = b;
@@ -61,7 +61,8 @@ static int by_gain(const void *a, const void *b)
     return x->unit < y->unit ? -1 : x->unit > y->unit;
 }
 
-/* The unit whose loss falls most with so much more. Where curves are convex it is that of the next step. */
+/* The unit with the largest fall of the loss if its share grows by `more`. If curves are convex, it is the unit of the
+ * next step. */
 static int64_t best_of(const lh_loss_curves *c, const double *shares, double more)
 {
     int64_t best = 0;

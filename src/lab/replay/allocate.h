@@ -15,8 +15,9 @@ typedef struct lh_loss_curves {
     double least;         /* share that every unit gets, at most 1; at least the first point */
 } lh_loss_curves;
 
-/* shares: [units], with the mean 1. Equal gains go to the lower unit; what is less than the next step, to the unit
- * whose curve falls most by it; what nobody gains by, to all alike. Never worse than 1 for every unit. */
+/* shares: [units], with the mean 1. Equal gains go to the lower unit; a remainder smaller than the next step goes to
+ * the unit with the largest gain from it; a remainder without any gain is divided evenly. Never worse than 1 for every
+ * unit. */
 lh_status lh_curves_allocate(const lh_loss_curves *curves, double *shares);
 
 /* The sum of the losses with these shares; straight between points. shares NULL: 1 for every unit. */

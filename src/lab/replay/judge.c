@@ -1,14 +1,14 @@
-/* judge.c - what the evictions of a layer do to the reference rows, for all budgets at once. The weights of a KV head's
- * rows are worked out once. A policy's entries are put into classes by the budgets at which they are kept: where larger
- * budgets keep what smaller ones do there is one class more than there are budgets. The sums of weights, and of
- * weighted values, of a class are one product; what a budget keeps is the sum of its classes. (Mattson's stack
- * distances for caches of pages, IBM Systems Journal 9:2, 1970, use that same inclusion.) */
+/* judge.c - the effect of a layer's evictions on the reference rows, for all budgets together. The attention weights
+ * of a KV head's rows are computed once. A policy's entries are divided into classes by the budgets at which they are
+ * kept: if larger budgets keep all entries of smaller ones, there is one class more than there are budgets. The sums
+ * of weights, and of weighted values, of a class are one product; the kept sum of a budget is the sum over its
+ * classes. (Mattson's stack distances for caches of pages, IBM Systems Journal 9:2, 1970, use the same inclusion.) */
 #include <math.h>
 
 #include "base/minmax.h"
 #include "lab/replay/judge_impl.h"
 
-/* Entries of one class: order[first .. end), kept at the budgets of `bits`. */
+/* A class of entries: order[first .. end), kept at the budgets of `bits`. */
 typedef struct entry_class {
     uint32_t bits;
     int64_t first, end;
@@ -75,7 +75,7 @@ static void sum_classes(lh_judged_head *w, const lh_replay *r, const entry_class
     }
 }
 
-/* The sums of the classes that have the bit, or of the others; outputs are added to `to` times `sign`. */
+/* Sums over the classes with the bit, or without it; outputs are added to `to` times `sign`. */
 typedef struct side {
     uint32_t bit;
     int kept;
@@ -110,7 +110,7 @@ static lh_judge_cell cell_of(const lh_replay *r, const judged *j, uint32_t bit)
 }
 
 /* Row n: o^ - o = (sum of kept a v - sigma o) / sigma = ((1 - sigma) o - sum of lost a v) / sigma. The smaller side is
- * the more exact. A row that nothing is left of gets 0 for o^. */
+ * the more exact. A row without kept mass gets 0 for o^. */
 static void join_row(lh_judged_head *w, const lh_replay *r, const judged *j, uint32_t bit, int64_t n)
 {
     float *d = w->delta + n * w->dim;
@@ -142,7 +142,7 @@ static void join_row(lh_judged_head *w, const lh_replay *r, const judged *j, uin
     w->lost_norm[n] = (float)lost.sum.norm;
 }
 
-/* What a budget changes. */
+/* Joins the classes of a budget: kept and lost mass, and the change of the output. */
 static void join_classes(lh_judged_head *w, const lh_replay *r, const judged *j, uint32_t bit)
 {
 #pragma omp parallel for
@@ -234,7 +234,7 @@ static lh_status judge_head(lh_judged_head *w, lh_replay *r, const lh_layer_fact
     return LH_OK;
 }
 
-/* What the rows give to each entry, as their mean: [tokens]. */
+/* The mean attention of the rows to each entry: [tokens]. */
 static void sum_rows(const lh_judged_head *w, float *reference)
 {
     enum { BLOCK = 512 };

@@ -1,5 +1,5 @@
-/* judge_head.c - what the full cache gives to the reference rows of a KV head: their weights, which are worked out
- * once for all policies, and what follows from them. */
+/* judge_head.c - attention of the reference rows of a KV head over the full cache: weights, which are computed once
+ * for all policies, and outputs. */
 #include <math.h>
 #include <string.h>
 
@@ -127,7 +127,7 @@ static int sees_later(const lh_replay *r, int64_t n, int64_t m)
     return t->after_answers[m] == t->after_answers[r->judges.at[n]] && sees(r, n, t->after_positions[m]);
 }
 
-/* Logits become weights that add up to 1 with those of the entries after the prompt. */
+/* Logits become weights; together with the weights of the entries after the prompt they sum to 1. */
 static void to_weights(lh_judged_head *w, const lh_replay *r)
 {
     const lh_kv_shape *s = &r->trace.shape;
@@ -185,7 +185,7 @@ static void weigh(lh_judged_head *w, const lh_replay *r, int64_t g)
     to_weights(w, r);
 }
 
-/* Weighted values of the entries after the prompt, and what the full cache gives. */
+/* Weighted values of the entries after the prompt, and the output of the full cache. */
 static void output(lh_judged_head *w, const lh_replay *r)
 {
 #pragma omp parallel for

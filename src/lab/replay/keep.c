@@ -93,7 +93,7 @@ done:
     return st;
 }
 
-/* What the heads of a layer hold after the only answer: of the prompt, and of the answer's own rows. */
+/* Entries that the heads of a layer hold after the only answer: of the prompt, and of the answer's rows. */
 static lh_status collect_final(const lh_replay *r, const lh_rerun *x, int64_t layer, lh_positions *out)
 {
     const lh_trace_file *t = &r->trace;
@@ -129,7 +129,7 @@ static lh_status add_final(lh_replay *r, int64_t cell)
 {
     const lh_rerun *x = &r->cells[cell].rerun;
     lh_keep_sets *sets = &r->keep_sets[cell];
-    if (x->answers != 1) return LH_OK; /* as in a run: the end of one answer */
+    if (x->answers != 1) return LH_OK; /* as in a run: the end of the only answer */
     LH_TRY(lh_keep_sets_reserve(sets, LH_KEEP_FINAL, x->layers));
     for (int64_t l = 0; l < x->layers; l++) LH_TRY(collect_final(r, x, l, &sets->parts[LH_KEEP_FINAL][l]));
     return LH_OK;

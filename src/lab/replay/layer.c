@@ -25,7 +25,7 @@ static lh_status fetch_projection(lh_replay *r)
     return LH_OK;
 }
 
-/* Reads a layer; its entries are a cache of which every head holds the prompt. */
+/* Reads a layer; its entries are a cache in which every head holds the whole prompt. */
 lh_status lh_replay_open_layer(lh_replay *r, int64_t layer)
 {
     const lh_kv_shape *s = &r->trace.shape;

@@ -11,8 +11,8 @@
 /* Budgets of the curves: 2^(i/4) times the given one, for i from -SIDE to SIDE. */
 enum { SIDE = 15 };
 
-/* Share of its uniform budget that every KV head and every layer keeps, whatever the curves say: the safeguard of the
- * default policy (alpha). */
+/* Minimum share of the uniform budget that every KV head and every layer keeps: the safeguard of the default policy
+ * (alpha). */
 static const double safeguard = 0.2;
 
 /* ---- what to replay ---- */
@@ -42,8 +42,8 @@ static lh_status name_budget(lh_policy_amount budget, char **out)
     return lh_asprintf(out, "%lld", (long long)budget.n);
 }
 
-/* The policy at `factor` times its budget. What it protects as a share of the budget stays as many entries as with the
- * given one, where all heads will have that many, too. */
+/* The policy at `factor` times its budget. Protected shares of the budget become the numbers of entries at the given
+ * budget, because all heads will protect so many. */
 static lh_status add_choice(lh_policy_list *list, const lh_policy_choice *given, double factor)
 {
     lh_policy_choice *c = &list->at[list->n];
@@ -60,7 +60,7 @@ static lh_status add_choice(lh_policy_list *list, const lh_policy_choice *given,
     return name_budget(c->policy.budget, &c->budget);
 }
 
-/* Replaces the policies of the list, which has room for them, by those of the grid. */
+/* Replaces the policies of the list by the policies of the grid; the list has the capacity. */
 static lh_status spread(lh_budget_grid *grid, lh_policy_list *list, const lh_policy_choice *given)
 {
     const double budget = amount_of(given->policy.budget);

@@ -1,13 +1,13 @@
-/* make_budgets.h - budgets of KV heads and layers, learnt from traces: a policy is replayed at budgets around the given
- * one, with the same budget for all heads, which gives the loss curve of every KV head; allocate.h divides the budget
- * by these curves; the result is a file of weights (policies/profile.h). Where a policy divides the budget of a layer
- * itself, because its heads compete or share a keep set, units are layers, and so are those of the file. */
+/* make_budgets.h - budgets of KV heads and layers, learnt from traces: a policy is replayed at budgets around the
+ * given one, with the same budget for all heads, which gives the loss curve of every KV head; allocate.h divides the
+ * budget by these curves; the result is a file of weights (policies/profile.h). Where a policy divides the budget of a
+ * layer itself, because its heads compete or share a keep set, units are layers, also in the file. */
 #ifndef LH_LAB_REPLAY_MAKE_BUDGETS_H
 #define LH_LAB_REPLAY_MAKE_BUDGETS_H
 
 #include "lab/replay/replay.h"
 
-/* The policy whose budgets are made, and the budgets of its curves as multiples of its own. */
+/* The policy, and the budgets of its loss curves as multiples of the policy's budget. */
 typedef struct lh_budget_grid {
     lh_policy policy;
     int64_t points;
@@ -30,7 +30,7 @@ typedef struct lh_made_budgets {
 lh_status lh_made_budgets_make(lh_made_budgets *out, const lh_replay *replay, const lh_budget_grid *grid);
 void lh_made_budgets_clear(lh_made_budgets *made);
 
-/* The file, with a comment that says what it was made from; appended. */
+/* Appends the file, with a comment that names its origin. */
 lh_status lh_made_budgets_text(const lh_made_budgets *made, const lh_replay *replay, const lh_budget_grid *grid,
                                lh_buf *out);
 

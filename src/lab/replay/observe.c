@@ -1,5 +1,5 @@
-/* observe.c - what a policy observes of a recorded layer, by the same calls as in a run: query rows in the same slices,
- * so that the statistics are the same bits; or statistics that the trace has counted. */
+/* observe.c - observation of a recorded layer for a policy, by the same calls as in a run: query rows in the same
+ * slices, so that the statistics are the same bits; or statistics from the trace. */
 #include <string.h>
 
 #include "base/minmax.h"
@@ -153,7 +153,7 @@ static int use_columns(lh_replay_watch *w, const lh_replay *r, const lh_policy_n
     return 1;
 }
 
-/* 1 where what was observed for a budget serves for this one. */
+/* True if the observation for the last budget is valid for this one. */
 static int still_holds(const lh_replay_watch *w, const lh_policy_numbers *n)
 {
     return w->observed && !n->score.gain && w->numbers.rows == n->rows && w->numbers.first_rows == n->first_rows;

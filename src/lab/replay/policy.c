@@ -1,6 +1,6 @@
 #include "lab/replay/replay_impl.h"
 
-/* A policy as a replay runs it: entries are judged as they were recorded, so that none is fitted. */
+/* The policy of a replay: recorded entries are evaluated without a fit. */
 lh_policy lh_replay_policy(const lh_policy *policy)
 {
     lh_policy replayed = *policy;

@@ -16,7 +16,7 @@ static lh_status observe(const lh_replay *r, const lh_observed *rows, const floa
     return lh_exec_take(&r->exec);
 }
 
-/* Rows with a gain have a denominator of their own. */
+/* Rows with a gain have a separate softmax denominator. */
 static lh_status observe_with_gain(const lh_replay *r, lh_observed *rows, int64_t kept, float *sums)
 {
     lh_status st = LH_OK;

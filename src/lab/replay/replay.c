@@ -9,7 +9,7 @@
 
 /* ---- a trace ---- */
 
-/* Traces must be of models of one shape. */
+/* All traces must have the same model shape. */
 static lh_status take_shape(lh_replay *r)
 {
     const lh_kv_shape *t = &r->trace.shape;
@@ -50,7 +50,7 @@ static lh_status replay_layers(lh_replay *r)
     return LH_OK;
 }
 
-/* What the page says of a trace. */
+/* Logs a trace. */
 static lh_status tell_trace(lh_replay *r)
 {
     lh_status st = LH_OK;
@@ -119,7 +119,7 @@ lh_status lh_replay_run(lh_replay **out, const lh_replay_request *request)
     for (int64_t i = 0; i < request->trace_count; i++) LH_TRY_DONE(replay_trace(r, i));
     LH_TRY_DONE(lh_comm_agree(request->comm, lh_replay_tell_decoding(r, &r->words.decoding)));
     LH_TRY_DONE(lh_replay_join_ranks(r));
-    r->pace.seconds += lh_clock_s() - start; /* without those of the model */
+    r->pace.seconds += lh_clock_s() - start; /* without the model's */
     *out = r;
     r = NULL;
 done:

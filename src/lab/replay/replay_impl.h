@@ -14,7 +14,7 @@ typedef struct lh_replay_cell {
     int recorded, forced;    /* 1: it evicted while decoding in a trace of a run with this policy; with another one */
 } lh_replay_cell;
 
-/* The layer in work: its entries as operations see them, and what is kept of them. */
+/* The current layer: its entries as arguments of operations, and its keep sets. */
 typedef struct lh_replay_layer {
     lh_trace_layer data;
     lh_ragged view;           /* borrows keys and values; no statistics */
@@ -33,7 +33,7 @@ typedef struct lh_replay_rows {
     int64_t n;
 } lh_replay_rows;
 
-/* What the caller hears of: layers of this rank that are done, and those of each trace. */
+/* Progress for the caller: finished layers of this rank, and layers of each trace. */
 typedef struct lh_replay_progress {
     int64_t done, each;
 } lh_replay_progress;
@@ -77,15 +77,15 @@ struct lh_replay {
     lh_replay_pace pace;
 };
 
-/* layer.c: r->layer; 1 where the columns of layers are what a policy counts; and
- * a layer is done, which the caller hears of. */
+/* layer.c: r->layer; true if the recorded columns of layers are the statistics of a policy; and the report of a
+ * finished layer. */
 lh_status lh_replay_open_layer(lh_replay *r, int64_t layer);
 void lh_replay_layer_clear(lh_replay_layer *layer);
 int lh_replay_columns_serve(const lh_replay *r, const lh_policy_numbers *numbers);
 void lh_replay_step(lh_replay *r);
 
-/* setup.c: policies, budgets and the oracle; whether the trace that is open has what they need, its question among it.
- */
+/* setup.c: policies, budgets and the oracle; checks that the open trace has the data they need, including its
+ * question. */
 lh_status lh_replay_set_up(lh_replay *r);
 lh_status lh_replay_check(lh_replay *r);
 lh_status lh_replay_choose_judges(lh_replay *r);
@@ -110,7 +110,7 @@ typedef struct lh_replay_watch {
     lh_policy_numbers numbers; /* of the last observation */
     lh_counted_rows counted;
     float *stats;                      /* [slots, stat_count] */
-    lh_gathered_rows rows, references; /* observed, and beside them */
+    lh_gathered_rows rows, references; /* observed rows, and reference queries */
     int64_t normless;
     int observed;
 } lh_replay_watch;
@@ -130,8 +130,8 @@ lh_status lh_replay_observe(lh_replay_watch *w, lh_replay *r, const lh_policy_nu
 /* select.c: r->layer.kept of all policies. */
 lh_status lh_replay_select(lh_replay *r);
 
-/* rerun_plan.c: 1 where a policy is rerun over a whole trace, judged by rows after the prompt or not; what the trace
- * lacks for it, in words, NULL: nothing. Collective: all of them. */
+/* rerun_plan.c: true if a policy is rerun over a whole trace, with reference rows after the prompt or in it; the name
+ * of data that the trace lacks for it, NULL: none. Collective: all reruns. */
 int lh_rerun_needed(const lh_trace_file *trace, int after, const lh_policy *policy);
 const char *lh_rerun_missing(const lh_trace_file *trace, const lh_policy *policy);
 lh_status lh_replay_rerun_all(lh_replay *r);
@@ -141,15 +141,14 @@ void lh_replay_clear_reruns(lh_replay *r);
 /* judge.c: outcomes of all policies of the layer, head by head, to the analyses. */
 lh_status lh_replay_judge_layer(lh_replay *r);
 
-/* keep.c: keep sets of the trace in work; of the layer in work; those of all ranks to all; to files (collective, both).
- */
+/* keep.c: keep sets of the current trace; of the current layer; all-gathered; written to files (both collective). */
 lh_status lh_replay_open_keep_sets(lh_replay *r);
 void lh_replay_close_keep_sets(lh_replay *r);
 lh_status lh_replay_keep_layer(lh_replay *r);
 lh_status lh_replay_share_keep_sets(lh_replay *r);
 lh_status lh_replay_write_keep_sets(lh_replay *r);
 
-/* next_token.c: LH_EUSAGE if the model cannot go on from the trace that is open; the next tokens of the trace in work
+/* next_token.c: LH_EUSAGE if the model cannot continue the open trace; the next tokens of the current trace
  * (collective). Without a model there is nothing to do. */
 lh_status lh_replay_check_engine(const lh_replay *r);
 lh_status lh_replay_continue(lh_replay *r);
@@ -161,8 +160,8 @@ typedef struct lh_figure_walk {
 } lh_figure_walk;
 const lh_analysis_figure *lh_replay_next_figure(lh_figure_walk *w);
 
-/* texts.c: memory for the values of each trace; those of the trace in work, when all its layers are analysed
- * (collective); the table /replay/texts. */
+/* texts.c: memory for the values of each trace; the values of the current trace, after all its layers (collective);
+ * the table /replay/texts. */
 lh_status lh_replay_open_texts(lh_replay *r);
 void lh_replay_close_texts(lh_replay *r);
 lh_status lh_replay_add_text(lh_replay *r, int64_t trace);

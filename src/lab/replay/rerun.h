@@ -1,8 +1,7 @@
-/* rerun.h - a run without its model: what a policy keeps of a whole trace, over time. The prompt goes through kv/ layer
- * by layer, with recorded keys, values and query rows, and then the rows after it, answer by answer and step by step:
- * so layers compete, and decoding evicts, by the code of the engine. The rows are those of the recorded run, whatever
- * this policy evicts (teacher forcing): only where that run had the same policy are they what this one would have
- * seen. */
+/* rerun.h - a run without its model: the keep sets of a policy over a whole trace. The prompt passes through kv/ layer
+ * by layer, with recorded keys, values and query rows, then the rows after it, answer by answer and step by step:
+ * layers compete and decoding evicts by the code of the engine. Query rows come from the recorded run (teacher
+ * forcing): they are exact only if that run had the same policy. */
 #ifndef LH_LAB_REPLAY_RERUN_H
 #define LH_LAB_REPLAY_RERUN_H
 
@@ -25,8 +24,8 @@ typedef struct lh_rerun {
 
 void lh_rerun_clear(lh_rerun *rerun);
 
-/* What a head of a layer keeps at the end of the prompt, and what goes while an answer (of those that the trace has) is
- * made. */
+/* Entries that a head of a layer keeps at the end of the prompt, and entries that are evicted during each answer of
+ * the trace. */
 typedef struct lh_rerun_kept {
     const int32_t *positions;
     int64_t count;

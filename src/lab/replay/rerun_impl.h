@@ -1,5 +1,5 @@
-/* rerun_impl.h - several policies at budgets that are rerun in one pass over a trace, and what the files of the rerun
- * call of each other. */
+/* rerun_impl.h - several policies at budgets that are rerun in one pass over a trace, and the functions that the files
+ * of the rerun share. */
 #ifndef LH_LAB_REPLAY_RERUN_IMPL_H
 #define LH_LAB_REPLAY_RERUN_IMPL_H
 
@@ -27,8 +27,8 @@ lh_status lh_rerun_open(lh_rerun_group *group);
 void lh_rerun_close(lh_rerun_group *group);
 lh_status lh_rerun_prompt(lh_rerun_group *group);
 
-/* `tokens` tokens of a layer's entries into group->k and v, from one that has `all` tokens a head or, by_token, all
- * heads of a token beside each other. */
+/* `tokens` tokens of a layer's entries into group->k and v, from an array with `all` tokens a head, or, by_token, with
+ * the heads of a token adjacent. */
 typedef struct lh_rerun_entries {
     const void *keys, *values;
     int64_t first, tokens, all;
@@ -36,7 +36,7 @@ typedef struct lh_rerun_entries {
 } lh_rerun_entries;
 void lh_rerun_append(lh_rerun_group *group, const lh_rerun_entries *entries, int64_t position, lh_ragged *view);
 
-/* rerun_steps.c: the rows after the prompt, through one cache; and what it kept. */
+/* rerun_steps.c: the rows after the prompt, through one cache; and its kept entries. */
 lh_status lh_rerun_answers(lh_rerun_group *group, lh_kv *kv, lh_rerun *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* select.c - what every policy keeps of a layer at every budget: the eviction at the end of the layer's prefill, by
- * evict/, once for each budget. What it observes is counted once wherever it does not depend on the budget. */
+/* select.c - the keep sets of a layer for every policy and budget: the eviction at the end of the layer's prefill, by
+ * evict/, once for each budget. Statistics that do not depend on the budget are computed once. */
 #include <string.h>
 
 #include "lab/replay/replay_impl.h"
