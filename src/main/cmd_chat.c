@@ -6,10 +6,8 @@
 #include "base/log.h"
 #include "engine/prompt.h"
 #include "main/chat_session.h"
-#include "shell/interrupt.h"
-#include "shell/policy_notes.h"
+#include "shell/policy_options.h"
 #include "shell/shell.h"
-#include "shell/text_input.h"
 
 struct chat_options {
     const char *prompt, *prompt_file, *load_cache, *chat_template, *system;

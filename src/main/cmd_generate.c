@@ -11,9 +11,8 @@
 #include "lab/eval/needle.h"
 #include "main/generate_command.h"
 #include "main/generate_output.h"
-#include "main/trace_options.h"
-#include "shell/interrupt.h"
-#include "shell/policy_notes.h"
+#include "shell/policy_options.h"
+#include "shell/shell.h"
 
 #define FIELD(member) LH_FIELD(lh_answer_options, member)
 static const lh_option answer_rows[] = {
@@ -318,7 +317,7 @@ static lh_status open_trace(run *r)
     if (!o) return LH_OK;
     for (int64_t i = 0; i < r->ids.n; i++) recorded.after += r->ids.questions[i].n + (i ? r->v->answer.max_new : 0);
     LH_TRY_DONE(lh_trace_bytes(&size, o, &recorded));
-    LH_TRY_DONE(lh_shell_trace_text(&text, o, &size));
+    LH_TRY_DONE(lh_trace_size_text(&text, o, &size));
     lh_info("trace: %s to '%s'", text.data, o->path);
     LH_TRY_DONE(lh_trace_open(&r->trace, o));
 done:

@@ -7,7 +7,7 @@
 #include "import/verify.h"
 #include "kernels/ops.h"
 #include "lab/report/report.h"
-#include "lab/trace/trace_figures.h"
+#include "lab/trace/trace_file.h"
 #include "shell/shell.h"
 #include "text/chat.h"
 

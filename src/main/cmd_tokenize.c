@@ -7,7 +7,6 @@
 #include "engine/prompt.h"
 #include "import/tokenizer_source.h"
 #include "shell/shell.h"
-#include "shell/text_input.h"
 #include "text/messages.h"
 
 struct values {

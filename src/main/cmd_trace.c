@@ -4,9 +4,9 @@
 
 #include "base/log.h"
 #include "base/output.h"
-#include "lab/trace/join.h"
+#include "base/size_text.h"
+#include "lab/trace/segment.h"
 #include "main/generate_command.h"
-#include "main/trace_options.h"
 
 struct trace_options {
     lh_trace_options trace;

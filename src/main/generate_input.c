@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "lab/eval/needle.h"
-#include "shell/text_input.h"
+#include "shell/shell.h"
 #include "text/text_check.h"
 
 #define FIELD(member) LH_FIELD(lh_input_options, member)

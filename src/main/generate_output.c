@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/output.h"
 #include "engine/generate.h"
-#include "shell/interrupt.h"
+#include "shell/shell.h"
 
 /* Writes text; keeps the first failure for the end of the run, since other ranks wait in collectives. */
 static void write_text(lh_output *out, const char *text, int64_t bytes)

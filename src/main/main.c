@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "base/version.h"
 #include "shell/check_files.h"
-#include "shell/policy_help.h"
+#include "shell/policy_options.h"
 #include "shell/shell.h"
 
 static lh_status say_list(void)

@@ -145,7 +145,7 @@ double lh_bench_min_s(const lh_bench_rates *rates, const lh_bench_case *c);
 /* Adds the row of a case that took `time`, with its share of the rates. */
 lh_status lh_bench_add_case(lh_bench *b, const lh_bench_case *c, const lh_bench_time *time);
 
-/* ---- model.c ---- */
+/* ---- prompt.c ---- */
 
 /* Called after each step. */
 typedef struct lh_bench_stepped {

@@ -19,7 +19,7 @@
 #include "lab/replay/given_scores.h"
 #include "lab/replay/make_budgets.h"
 #include "lab/replay/replay.h"
-#include "shell/text_input.h"
+#include "shell/shell.h"
 
 struct replay_options {
     const char *output, *keep_sets, *make_budgets, *analyse, *continuation;

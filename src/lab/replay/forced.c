@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/minmax.h"
-#include "lab/trace/after_prompt.h"
+#include "lab/trace/trace_file.h"
 
 static lh_status take_text(lh_forced *f, const lh_tokens *text)
 {

@@ -116,24 +116,24 @@ static void join_row(lh_judged_head *w, const lh_replay *r, const judged *j, uin
     float *d = w->delta + n * w->dim;
     const float *o = w->output + n * w->dim, *later = w->later_values + n * w->dim;
     const lh_judge_cell cell = cell_of(r, j, bit);
-    const lh_judge_share gone = lh_judge_gone(w, r, &cell, n, NULL);
+    const lh_judge_share gone = lh_judge_evicted(w, r, &cell, n, NULL);
     side kept = {.bit = bit, .kept = 1, .sum = {(double)w->later[n], (double)w->later_norm[n]}},
          lost = {.bit = bit, .sum = gone};
     add_side(w, j->classes, j->count, n, &kept);
     add_side(w, j->classes, j->count, n, &lost);
     const int few_left = gone.mass > kept.sum.mass / 2;
-    kept.sum = few_left ? lh_judge_left(w, r, &cell, n, NULL)
+    kept.sum = few_left ? lh_judge_kept(w, r, &cell, n, NULL)
                         : (lh_judge_share){kept.sum.mass - gone.mass, kept.sum.norm - gone.norm};
     const double all = kept.sum.mass + lost.sum.mass, sigma = kept.sum.mass / all;
     const int by_lost = sigma > 0.5;
     for (int64_t x = 0; x < w->dim; x++)
         d[x] = by_lost ? (float)lost.sum.mass * o[x] : (few_left ? 0 : later[x]) - (float)sigma * o[x];
     if (few_left && !by_lost) {
-        lh_judge_left(w, r, &cell, n, d);
+        lh_judge_kept(w, r, &cell, n, d);
     } else {
         add_side(w, j->classes, j->count, n,
                  &(side){.bit = bit, .kept = !by_lost, .to = d, .sign = by_lost ? -1.0f : 1.0f});
-        lh_judge_gone(w, r, &cell, n, d);
+        lh_judge_evicted(w, r, &cell, n, d);
     }
     for (int64_t x = 0; x < w->dim; x++) d[x] = sigma > 0 ? d[x] / (float)sigma : -o[x];
     w->mass[n] = (float)sigma;
@@ -161,7 +161,7 @@ static double count_hits(const lh_judged_head *w, const lh_replay *r, const judg
     const lh_judge_cell cell = cell_of(r, j, bit);
     int64_t hits = 0;
     for (int64_t i = 0; i < w->n * w->top_count; i++) hits += (j->kept[w->top_at[i]] & bit) != 0;
-    for (int64_t n = 0; n < w->n; n++) hits -= lh_judge_gone_hits(w, r, &cell, n);
+    for (int64_t n = 0; n < w->n; n++) hits -= lh_judge_evicted_hits(w, r, &cell, n);
     return (double)hits / (double)(w->n * w->top_count);
 }
 

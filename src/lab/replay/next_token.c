@@ -12,7 +12,7 @@
 #include "engine/session.h"
 #include "lab/replay/forced.h"
 #include "lab/replay/replay_impl.h"
-#include "lab/trace/after_prompt.h"
+#include "lab/trace/trace_file.h"
 #include "model/distribution.h"
 
 enum { BLOCK = 64 }; /* tokens of a forward pass, and rows of logits in memory */
@@ -220,7 +220,7 @@ static lh_status open_pass(pass *p)
 }
 
 /* Logs the reference. */
-static lh_status tell_reference(pass *p)
+static lh_status log_reference(pass *p)
 {
     lh_replay *r = p->replay;
     const double nll = mean_of(p, 0, 0).nll;
@@ -244,7 +244,7 @@ static lh_status run_reference(pass *p)
     p->is_reference = 1;
     LH_TRY(force_all(p, 0));
     p->is_reference = 0;
-    if (is_first(p)) st = tell_reference(p);
+    if (is_first(p)) st = log_reference(p);
     return lh_comm_agree(p->engine->comm, st);
 }
 

@@ -4,7 +4,40 @@
 
 #include "evict/counted_rows.h"
 #include "lab/replay/replay.h"
-#include "lab/replay/rerun.h"
+
+/* A rerun: a run without its model: the keep sets of a policy over a whole trace. The prompt passes through kv/ layer
+ * by layer, with recorded keys, values and query rows, then the rows after it, answer by answer and step by step:
+ * layers compete and decoding evicts by the code of the engine. Query rows come from the recorded run (teacher
+ * forcing): they are exact only if that run had the same policy. */
+/* An entry that goes after the prompt. Rows are numbered over all answers. */
+typedef struct lh_drop {
+    int32_t row;   /* the first that does not see it any more; of the same answer, or one past its end */
+    int32_t entry; /* a position of the prompt, or the tokens of the prompt and the entry's row */
+} lh_drop;
+
+/* All zero: none. */
+typedef struct lh_rerun {
+    int64_t layers, heads, answers;
+    int64_t *kept_at; /* [layers * heads + 1] */
+    int32_t *kept;    /* positions at the end of the prompt, ascending within a head */
+    int64_t *drop_at; /* [answers * layers * heads + 1] */
+    lh_drop *drops;
+} lh_rerun;
+
+void lh_rerun_clear(lh_rerun *rerun);
+
+/* Entries that a head of a layer keeps at the end of the prompt, and entries that are evicted during each answer of
+ * the trace. */
+typedef struct lh_rerun_kept {
+    const int32_t *positions;
+    int64_t count;
+} lh_rerun_kept;
+typedef struct lh_rerun_drops {
+    const lh_drop *at;
+    int64_t count;
+} lh_rerun_drops;
+lh_rerun_kept lh_rerun_kept_of(const lh_rerun *rerun, int64_t layer, int64_t head);
+lh_rerun_drops lh_rerun_drops_of(const lh_rerun *rerun, int64_t answer, int64_t layer, int64_t head);
 
 /* A policy at a budget. */
 typedef struct lh_replay_cell {
@@ -77,7 +110,7 @@ struct lh_replay {
     lh_replay_pace pace;
 };
 
-/* layer.c: r->layer; true if the recorded columns of layers are the statistics of a policy; and the report of a
+/* observe.c: r->layer; true if the recorded columns of layers are the statistics of a policy; and the report of a
  * finished layer. */
 lh_status lh_replay_open_layer(lh_replay *r, int64_t layer);
 void lh_replay_layer_clear(lh_replay_layer *layer);
@@ -127,7 +160,7 @@ typedef struct lh_replay_job {
 } lh_replay_job;
 lh_status lh_replay_observe(lh_replay_watch *w, lh_replay *r, const lh_policy_numbers *numbers, lh_replay_job *job);
 
-/* select.c: r->layer.kept of all policies. */
+/* keep.c: r->layer.kept of all policies. */
 lh_status lh_replay_select(lh_replay *r);
 
 /* rerun_plan.c: true if a policy is rerun over a whole trace, with reference rows after the prompt or in it; the name
@@ -135,7 +168,7 @@ lh_status lh_replay_select(lh_replay *r);
 int lh_rerun_needed(const lh_trace_file *trace, int after, const lh_policy *policy);
 const char *lh_rerun_missing(const lh_trace_file *trace, const lh_policy *policy);
 lh_status lh_replay_rerun_all(lh_replay *r);
-lh_status lh_replay_tell_decoding(const lh_replay *r, char **out); /* in words */
+lh_status lh_replay_log_decoding(const lh_replay *r, char **out); /* in words */
 void lh_replay_clear_reruns(lh_replay *r);
 
 /* judge.c: outcomes of all policies of the layer, head by head, to the analyses. */
@@ -153,7 +186,7 @@ lh_status lh_replay_write_keep_sets(lh_replay *r);
 lh_status lh_replay_check_engine(const lh_replay *r);
 lh_status lh_replay_continue(lh_replay *r);
 
-/* figure_walk.c: the figures of all analyses in order, NULL after the last; w->index is their number so far. */
+/* texts.c: the figures of all analyses in order, NULL after the last; w->index is their number so far. */
 typedef struct lh_figure_walk {
     const lh_replay *replay;
     int64_t analysis, figure, index;
@@ -167,7 +200,7 @@ void lh_replay_close_texts(lh_replay *r);
 lh_status lh_replay_add_text(lh_replay *r, int64_t trace);
 lh_status lh_replay_write_texts(const lh_replay *r, lh_h5 *h5);
 
-/* results.c: room for the values of all figures; after the last trace, of all ranks (collective). */
+/* texts.c: room for the values of all figures; after the last trace, of all ranks (collective). */
 lh_status lh_replay_open_values(lh_replay *r);
 lh_status lh_replay_join_ranks(lh_replay *r);
 
@@ -180,5 +213,43 @@ typedef struct lh_replay_event {
 } lh_replay_event;
 int lh_replay_judges(const lh_replay *r); /* 1: some analysis asks what evictions do to a layer */
 lh_status lh_replay_tell(lh_replay *r, const lh_replay_event *event);
+
+/* ---- rerun ---- */
+
+/* Several policies at budgets that are rerun in one pass over a trace, and the functions that the files
+ * of the rerun share. */
+typedef struct lh_rerun_group {
+    lh_replay *replay;
+    const int64_t *cells; /* [n] indices of replay->cells */
+    lh_kv **caches;       /* [n] the prefill of the first fills all */
+    int64_t n;
+    int64_t answers, longest; /* of the trace; rows of the longest */
+    /* [layers] what lasts over the prompt: rows after it, output projections, rotations */
+    lh_trace_layer *layers;
+    lh_projection *projections;
+    lh_rotation *rotations;
+    int64_t chunk;        /* tokens that go through a layer together */
+    float *k, *v;         /* [chunk, kv_heads, head_dim] */
+    float *outputs, *lse; /* [chunk, heads, head_dim], [chunk, heads] */
+    int32_t *positions;   /* [chunk] */
+    int32_t *marks;       /* [layers, kv_heads, prompt + longest]: the last row before which the entry was held */
+} lh_rerun_group;
+
+/* rerun_prompt.c: caches and work space; the prompt through all layers. Clear also after a failure. */
+lh_status lh_rerun_open(lh_rerun_group *group);
+void lh_rerun_close(lh_rerun_group *group);
+lh_status lh_rerun_prompt(lh_rerun_group *group);
+
+/* `tokens` tokens of a layer's entries into group->k and v, from an array with `all` tokens a head, or, by_token, with
+ * the heads of a token adjacent. */
+typedef struct lh_rerun_entries {
+    const void *keys, *values;
+    int64_t first, tokens, all;
+    int by_token;
+} lh_rerun_entries;
+void lh_rerun_append(lh_rerun_group *group, const lh_rerun_entries *entries, int64_t position, lh_ragged *view);
+
+/* rerun_steps.c: the rows after the prompt, through one cache; and its kept entries. */
+lh_status lh_rerun_answers(lh_rerun_group *group, lh_kv *kv, lh_rerun *out);
 
 #endif

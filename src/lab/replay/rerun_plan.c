@@ -3,7 +3,8 @@
  * layer by layer. Policies that keep little share a pass over the trace. */
 #include <string.h>
 
-#include "lab/replay/rerun_impl.h"
+#include "base/mem.h"
+#include "lab/replay/replay_impl.h"
 
 /* 1 where the policy may evict while an answer is made. */
 static int decodes(const lh_trace_file *t, const lh_policy *policy)
@@ -183,7 +184,7 @@ static int is_random(const char *policy)
     return strncmp(policy, "random", 6) == 0;
 }
 
-lh_status lh_replay_tell_decoding(const lh_replay *r, char **out)
+lh_status lh_replay_log_decoding(const lh_replay *r, char **out)
 {
     static const char by_others[] = "by rows of a run with another policy (teacher-forced)";
     lh_status st = LH_OK;
@@ -209,4 +210,25 @@ done:
     lh_buf_clear(&forced);
     lh_buf_clear(&recorded);
     return st;
+}
+
+void lh_rerun_clear(lh_rerun *x)
+{
+    lh_free(x->kept_at);
+    lh_free(x->kept);
+    lh_free(x->drop_at);
+    lh_free(x->drops);
+    *x = (lh_rerun){0};
+}
+
+lh_rerun_kept lh_rerun_kept_of(const lh_rerun *x, int64_t layer, int64_t head)
+{
+    const int64_t *at = x->kept_at + layer * x->heads + head;
+    return (lh_rerun_kept){x->kept + at[0], at[1] - at[0]};
+}
+
+lh_rerun_drops lh_rerun_drops_of(const lh_rerun *x, int64_t answer, int64_t layer, int64_t head)
+{
+    const int64_t *at = x->drop_at + (answer * x->layers + layer) * x->heads + head;
+    return (lh_rerun_drops){x->drops + at[0], at[1] - at[0]};
 }

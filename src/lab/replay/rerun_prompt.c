@@ -1,7 +1,7 @@
 /* rerun_prompt.c - the prompt of a rerun: recorded entries and rows go through a layer in the chunks of the run, and
  * all caches of the group evict it. */
 #include "base/minmax.h"
-#include "lab/replay/rerun_impl.h"
+#include "lab/replay/replay_impl.h"
 
 static const lh_policy *policy_of(const lh_rerun_group *g, int64_t i)
 {

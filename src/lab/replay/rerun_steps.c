@@ -4,7 +4,7 @@
 
 #include "base/minmax.h"
 #include "kv/save.h"
-#include "lab/replay/rerun_impl.h"
+#include "lab/replay/replay_impl.h"
 
 /* Rows that are taken in together. */
 typedef struct block {

@@ -40,11 +40,6 @@ static lh_status add_name(char ***names, int64_t *n, const char *name)
     return LH_OK;
 }
 
-int lh_replay_is_oracle(const lh_replay *r, int64_t policy)
-{
-    return policy >= r->study.oracle;
-}
-
 /* NULL, or the reason why no trace can replay the policy. */
 static const char *not_replayed(const lh_policy_choice *c)
 {

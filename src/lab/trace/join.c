@@ -1,4 +1,4 @@
-#include "lab/trace/join.h"
+#include "lab/trace/segment.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,6 @@
 #include "base/json.h"
 #include "base/minmax.h"
 #include "import/verify.h"
-#include "lab/trace/segment.h"
 
 /* A segment's file. */
 typedef struct part {

@@ -3,6 +3,7 @@
 #define LH_LAB_TRACE_LEVELS_H
 
 #include "base/h5.h"
+#include "base/options.h"
 #include "import/config.h"
 #include "policies/budgets.h"
 
@@ -53,5 +54,14 @@ typedef struct lh_trace_size {
     int64_t layer, token, total;
 } lh_trace_size;
 lh_status lh_trace_bytes(lh_trace_size *out, const lh_trace_options *options, const lh_trace_run *run);
+
+/* ---- options of recording, and the size of a trace, for `trace` and `plan` ---- */
+extern const lh_option_table lh_trace_option_table; /* lh_trace_options, but for its path */
+
+/* 1 if any of them is given. */
+int lh_trace_options_given(const lh_options *options);
+
+/* Appends "level keys, at most 352.0 MiB (…)". */
+lh_status lh_trace_size_text(lh_buf *out, const lh_trace_options *options, const lh_trace_size *size);
 
 #endif

@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/output.h"
-#include "lab/trace/join.h"
+#include "lab/trace/segment.h"
 
 lh_status lh_trace_open(lh_trace **out, const lh_trace_options *options)
 {

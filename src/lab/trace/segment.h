@@ -1,10 +1,11 @@
 /* segment.h - a trace while it is recorded: segments, each a small HDF5 file (kind `trace-segment`) that is synced and
  * renamed when it is whole, so that the finished segments of a killed run remain. A segment holds one rank's slabs of
- * the trace's arrays, for one layer of the prompt or for some rows after it. join.h joins them into one file. */
+ * the trace's arrays, for one layer of the prompt or for some rows after it. lh_trace_join makes one file of them. */
 #ifndef LH_LAB_TRACE_SEGMENT_H
 #define LH_LAB_TRACE_SEGMENT_H
 
 #include "base/h5.h"
+#include "base/status.h"
 
 enum { LH_TRACE_SCHEMA = 1, LH_SEGMENT_NAME = 64 };
 
@@ -52,5 +53,35 @@ lh_status lh_segment_write(const lh_segment *segment, const char *folder, lh_h5_
 
 /* Where a slab of an open segment lies in the array that it is part of. LH_EFILE. */
 lh_status lh_segment_place(lh_h5 *h5, const char *name, lh_slab *out);
+
+/* Writes segments on a separate thread during the run. One segment is written while the next is recorded. No other
+ * thread may use HDF5 from a put until the writer is drained. */
+typedef struct lh_segment_writer lh_segment_writer;
+
+/* Into a folder, which exists. filter: HDF5 has it. */
+lh_status lh_segment_writer_open(lh_segment_writer **out, const char *folder, lh_h5_filter filter);
+
+/* Hand a segment over, which is empty afterwards. Fails with what an earlier one failed with: LH_EWRITE. */
+lh_status lh_segment_writer_put(lh_segment_writer *writer, lh_segment *segment);
+
+/* Wait until all is written. */
+lh_status lh_segment_writer_drain(lh_segment_writer *writer);
+
+int64_t lh_segment_writer_bytes(const lh_segment_writer *writer); /* of arrays, handed over so far */
+
+void lh_segment_writer_close(lh_segment_writer *writer); /* waits; NULL is fine */
+
+/* ---- one file of the segments of a trace ---- */
+/* The folder of the segments of a trace at `path`: "PATH.segments", a new string. */
+lh_status lh_trace_folder(char **out, const char *path);
+
+/* Reads the segments of a trace that another run left, in child processes: LH_EFILE where one is damaged. Call it
+ * before MPI is started, and before lh_trace_join. */
+lh_status lh_trace_check_segments(const char *path);
+
+/* Writes the trace at `path` from its segments, and removes them. Layers, and rows after the prompt, that some rank has
+ * not finished are left out; *missing: 1 if there are any, or the run did not come to its end. LH_EINPUT when there is
+ * no folder of segments, LH_EFILE when segments do not fit each other, LH_EWRITE. */
+lh_status lh_trace_join(const char *path, int *missing);
 
 #endif

@@ -1,4 +1,4 @@
-#include "lab/trace/trace_figures.h"
+#include "lab/trace/trace_file.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -5,6 +5,7 @@
 
 #include "base/h5.h"
 #include "kv/layer_plan.h"
+#include "lab/analysis/figures.h"
 #include "lab/trace/levels.h"
 
 /* Tokens of the questions; each question was one block. None if the prompt itself was answered, which may then end
@@ -82,5 +83,30 @@ void lh_trace_layer_clear(lh_trace_layer *layer);
 
 /* Reads all of a trace: LH_EFILE if an array is missing, or if shapes contradict each other. */
 lh_status lh_trace_verify(const char *path);
+
+/* The parts of a trace that continue its prompt with the model: the model's identity, the entries of the prompt, the
+ * last logits, the tokens after the prompt. Failures are LH_EFILE, naming file and array. */
+/* Of the checkpoint that was traced (lh_engine_view.identity). */
+lh_status lh_trace_identity(const lh_trace_file *file, uint64_t *identity);
+
+/* Tokens of the run at most, prompt included: some rotary scalings depend on it. */
+lh_status lh_trace_run_tokens(const lh_trace_file *file, int64_t *tokens);
+
+/* The tokens of the rows after the prompt, each below `vocab`: a new array [after_count]. */
+lh_status lh_trace_after_tokens(const lh_trace_file *file, int64_t vocab, int32_t **out);
+
+/* The logits of the last token of the prompt: a new array [vocab]. */
+lh_status lh_trace_logits(const lh_trace_file *file, int64_t vocab, float **out);
+
+/* Keys and values of KV heads [first, first + count) of a layer, each [count, prompt, head_dim] of the trace's type. */
+typedef struct lh_trace_entries {
+    int64_t layer, first, count;
+    void *keys, *values;
+} lh_trace_entries;
+lh_status lh_trace_read_entries(const lh_trace_file *file, const lh_trace_entries *to);
+
+/* ---- a first look at a trace: a few figures of its smaller arrays, for `info` ---- */
+/* Appends the figures that the trace has arrays for; keys, values and query rows are not read. LH_EFILE. */
+lh_status lh_trace_figures(const lh_trace_file *file, lh_figures *out);
 
 #endif
