@@ -1,4 +1,4 @@
-/* file.c - files read as a whole, folders listed, and questions about names. */
+/* file.c - files that are read as a whole or mapped, folders, and names. */
 #include "base/file.h"
 
 #include <assert.h>
@@ -6,9 +6,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -96,7 +99,7 @@ static int same_inode(const char *a, const char *b)
     return stat(a, &one) == 0 && stat(b, &other) == 0 && one.st_dev == other.st_dev && one.st_ino == other.st_ino;
 }
 
-static const char *name_in_folder(const char *path)
+const char *lh_path_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
@@ -104,25 +107,19 @@ static const char *name_in_folder(const char *path)
 
 int lh_file_is_in(const char *path, const char *folder)
 {
-    char above[PATH_MAX];
-    const size_t n = (size_t)(name_in_folder(path) - path);
-    if (n + 2 > sizeof above) return 0;
-    memcpy(above, path, n);
-    memcpy(above + n, ".", 2);
-    return same_inode(above, folder);
+    char own[PATH_MAX];
+    const int n = snprintf(own, sizeof own, "%.*s.", (int)(lh_path_name(path) - path), path);
+    return n < (int)sizeof own && same_inode(own, folder);
 }
 
 int lh_file_is_same(const char *a, const char *b)
 {
     char folder[PATH_MAX];
-    const char *name = name_in_folder(b);
-    const size_t n = (size_t)(name - b);
+    const char *name = lh_path_name(b);
     if (strcmp(a, b) == 0 || same_inode(a, b)) return 1;
-    if (lh_file_exists(a) || lh_file_exists(b) || strcmp(name_in_folder(a), name) != 0) return 0;
-    if (n + 2 > sizeof folder) return 0;
-    memcpy(folder, b, n);
-    memcpy(folder + n, ".", 2);
-    return lh_file_is_in(a, folder);
+    if (lh_file_exists(a) || lh_file_exists(b) || strcmp(lh_path_name(a), name) != 0) return 0;
+    const int n = snprintf(folder, sizeof folder, "%.*s.", (int)(name - b), b);
+    return n < (int)sizeof folder && lh_file_is_in(a, folder);
 }
 
 lh_status lh_path_join(char **out, const char *folder, const char *name)
@@ -144,16 +141,6 @@ static int by_name(const struct dirent **a, const struct dirent **b)
     return strcmp((*a)->d_name, (*b)->d_name);
 }
 
-static lh_status add_path(lh_paths *out, char *path)
-{
-    lh_status st = lh_realloc(&out->at, out->n + 1, sizeof *out->at);
-    if (st == LH_OK)
-        out->at[out->n++] = path;
-    else
-        lh_free(path);
-    return st;
-}
-
 /* Puts one entry of a folder into one of the lists, or into none. */
 static lh_status sort_entry(lh_paths *out, lh_paths *others, const char *folder, const char *name,
                             const char *const *endings)
@@ -163,8 +150,8 @@ static lh_status sort_entry(lh_paths *out, lh_paths *others, const char *folder,
     if (*name == '.') return LH_OK;
     LH_TRY(lh_path_join(&path, folder, name));
     const int is_there = stat(path, &info) == 0, ends = lh_name_ends_with(name, endings);
-    if (ends && is_there && S_ISREG(info.st_mode)) return add_path(out, path);
-    if (others && (ends || !is_there || !S_ISDIR(info.st_mode))) return add_path(others, path);
+    if (ends && is_there && S_ISREG(info.st_mode)) return lh_paths_add(out, path);
+    if (others && (ends || !is_there || !S_ISDIR(info.st_mode))) return lh_paths_add(others, path);
     lh_free(path);
     return LH_OK;
 }
@@ -205,9 +192,123 @@ void lh_folder_clean(const char *folder, int (*is_own)(const void *self, const c
     rmdir(folder);
 }
 
+lh_status lh_paths_add(lh_paths *paths, char *path)
+{
+    const lh_status st = lh_realloc(&paths->at, paths->n + 1, sizeof *paths->at);
+    if (st == LH_OK)
+        paths->at[paths->n++] = path;
+    else
+        lh_free(path);
+    return st;
+}
+
 void lh_paths_clear(lh_paths *paths)
 {
     for (int64_t i = 0; i < paths->n; i++) lh_free(paths->at[i]);
     lh_free(paths->at);
     *paths = (lh_paths){0};
+}
+
+/* ---- mappings: a read of bytes that the file has lost since would end the process with SIGBUS. Here it gives zeros,
+ * and lh_map_unchanged reports the loss afterwards. ---- */
+
+struct lh_map_guard {
+    const uint8_t *data;
+    int64_t bytes;
+    struct stat was;            /* the file when it was mapped */
+    volatile sig_atomic_t torn; /* true: bytes could not be read */
+    struct lh_map_guard *next;
+};
+
+/* Of all open mappings, since a signal handler gets no argument. Changed on one thread, while none reads a mapping. */
+static struct lh_map_guard *guards;
+static struct sigaction before;
+
+/* Maps zeros from the page that cannot be read to the end of its mapping. A fault elsewhere happens again, under the
+ * previous handler. */
+static void give_zeros(int signal, siginfo_t *info, void *context)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)info->si_addr;
+    (void)signal, (void)context;
+    for (struct lh_map_guard *g = guards; g; g = g->next) {
+        const uintptr_t end = (uintptr_t)g->data + (uintptr_t)g->bytes, from = at / page * page;
+        if (at < (uintptr_t)g->data || at >= end) continue;
+        void *zeros = mmap((void *)from, end - from, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+        if (zeros == MAP_FAILED) break;
+        g->torn = 1;
+        return;
+    }
+    sigaction(SIGBUS, &before, NULL);
+}
+
+static void watch(struct lh_map_guard *g)
+{
+    struct sigaction action = {.sa_sigaction = give_zeros, .sa_flags = SA_SIGINFO};
+    if (!guards) sigaction(SIGBUS, &action, &before);
+    g->next = guards;
+    guards = g;
+}
+
+static void unwatch(struct lh_map_guard *g)
+{
+    struct lh_map_guard **at = &guards;
+    while (*at && *at != g) at = &(*at)->next;
+    if (!*at) return;
+    *at = g->next;
+    if (!guards) sigaction(SIGBUS, &before, NULL);
+}
+
+lh_status lh_map_open(lh_map *map, const char *path)
+{
+    lh_status st = LH_OK;
+    struct stat info;
+    void *p = MAP_FAILED;
+    int fd = -1;
+    *map = (lh_map){0};
+    LH_TRY_DONE(lh_file_open_regular(path, &fd, &info));
+    if (info.st_size == 0) LH_FAIL_DONE(LH_EINPUT, "'%s' is empty", path);
+    LH_TRY_DONE(lh_strdup(&map->path, path));
+    LH_TRY_DONE(lh_calloc(&map->guard, 1, sizeof *map->guard));
+    p = mmap(NULL, (size_t)info.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    if (p == MAP_FAILED)
+        LH_FAIL_DONE(errno == ENOMEM ? LH_ENOMEM : LH_EINPUT, "cannot map '%s' of %lld bytes: %s", path,
+                     (long long)info.st_size, strerror(errno));
+    map->data = p;
+    map->bytes = info.st_size;
+    map->guard->data = p;
+    map->guard->bytes = info.st_size;
+    map->guard->was = info;
+    watch(map->guard);
+done:
+    if (fd >= 0) close(fd);
+    if (st != LH_OK) lh_map_close(map);
+    return st;
+}
+
+void lh_map_close(lh_map *map)
+{
+    if (map->data) {
+        unwatch(map->guard);
+        munmap((void *)(uintptr_t)map->data, (size_t)map->bytes);
+    }
+    lh_free(map->guard);
+    lh_free(map->path);
+    *map = (lh_map){0};
+}
+
+lh_status lh_map_unchanged(const lh_map *map)
+{
+    struct stat now;
+    const struct stat *was = &map->guard->was;
+    if (stat(map->path, &now) != 0)
+        LH_FAIL(LH_EINPUT, "'%s' was moved or removed while it was read: %s", map->path, strerror(errno));
+    if (now.st_size != was->st_size)
+        LH_FAIL(LH_EINPUT, "'%s' changed while it was read, from %lld bytes to %lld: run again with the complete file",
+                map->path, (long long)was->st_size, (long long)now.st_size);
+    if (now.st_dev != was->st_dev || now.st_ino != was->st_ino || now.st_mtim.tv_sec != was->st_mtim.tv_sec ||
+        now.st_mtim.tv_nsec != was->st_mtim.tv_nsec)
+        LH_FAIL(LH_EINPUT, "'%s' changed while it was read, something wrote to it: run again with the complete file",
+                map->path);
+    if (map->guard->torn) LH_FAIL(LH_EINPUT, "'%s' could not be read as a whole: its disk reports errors", map->path);
+    return LH_OK;
 }

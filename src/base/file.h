@@ -8,9 +8,9 @@
 #include "base/mem.h"
 #include "base/status.h"
 
-/* Whole file at the end of *out (NUL-terminated). Refuses more than limit_bytes. lh_file_read is for texts of the user:
- * "-" is stdin, a pipe is waited for, and a byte order mark of UTF-8 at the beginning is left out. lh_file_read_regular
- * is for all else: every byte, and a failure at once for what is not a regular file. */
+/* Append a whole file to *out (NUL-terminated); refuses more than limit_bytes. lh_file_read is for texts of the user:
+ * "-" is stdin, a pipe is waited for, and a byte order mark of UTF-8 at the beginning is dropped. lh_file_read_regular
+ * reads every byte of a regular file, and fails at once for any other. */
 lh_status lh_file_read(lh_buf *out, const char *path, int64_t limit_bytes);
 lh_status lh_file_read_regular(lh_buf *out, const char *path, int64_t limit_bytes);
 
@@ -27,13 +27,13 @@ typedef struct lh_map {
     const uint8_t *data;
     int64_t bytes;
     char *path;
-    struct lh_map_guard *guard; /* of file_map.c */
+    struct lh_map_guard *guard; /* for the signal handler */
 } lh_map;
 
 lh_status lh_map_open(lh_map *map, const char *path);
 void lh_map_close(lh_map *map);
 
-/* LH_EINPUT if the file under this name is not what was mapped, or could not be read: what a mapping has lost reads as
+/* LH_EINPUT if the file of this name changed since it was mapped, or could not be read: lost bytes of a mapping read as
  * zeros. Call it after reading. */
 lh_status lh_map_unchanged(const lh_map *map);
 
@@ -46,25 +46,31 @@ int lh_file_is_same(const char *a, const char *b);
 /* 1 if `path` is, or would be, directly in this folder. */
 int lh_file_is_in(const char *path, const char *folder);
 
+/* The name after the last slash, borrowed. */
+const char *lh_path_name(const char *path);
+
 /* "folder/name" as a new string. */
 lh_status lh_path_join(char **out, const char *folder, const char *name);
 
 /* 1 if `name` ends with one of `endings` (ends with NULL), in capitals or not, after at least one byte more. */
 int lh_name_ends_with(const char *name, const char *const *endings);
 
-/* Paths of a folder's regular files whose names end with one of `endings` (lh_name_ends_with), in the order of their
- * bytes, whatever the locale; links are followed, and files whose names begin with a dot are not there, as for "*.txt"
- * in a shell. others: NULL, or the other visible entries but folders: files with other endings, and whatever has such
- * an ending and is no regular file. All zero is none; clear both also after a failure. */
+/* A list of paths, which it owns. All zero is empty. */
 typedef struct lh_paths {
     char **at;
     int64_t n;
 } lh_paths;
+
+lh_status lh_paths_add(lh_paths *paths, char *path); /* frees `path` if it fails */
+void lh_paths_clear(lh_paths *paths);
+
+/* Paths of a folder's regular files with names that end with one of `endings` (lh_name_ends_with), in the order of
+ * their bytes in every locale. Links are followed; hidden files are skipped, as by "*.txt" in a shell. others: NULL, or
+ * the other visible entries except folders, with any ending. Clear both also after a failure. */
 lh_status lh_folder_list(lh_paths *out, lh_paths *others, const char *folder, const char *const *endings);
 
-/* Removes the regular files of a folder whose names `is_own` accepts, and the folder if it is empty then. Nothing
- * happens where `folder` is a link; links and other files in it stay. */
+/* Remove the regular files of a folder with names that `is_own` accepts, and the folder if it is empty then. Links and
+ * other files stay; a folder that is a link is not touched. */
 void lh_folder_clean(const char *folder, int (*is_own)(const void *self, const char *name), const void *self);
-void lh_paths_clear(lh_paths *paths);
 
 #endif

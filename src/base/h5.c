@@ -1,14 +1,24 @@
-/* h5.c - opens, creates and commits files, and makes groups. Every failure is reported with the innermost reason that
- * HDF5 gives; the library itself stays silent. */
+/* h5.c - opens and creates files, with a driver of our own for writing, makes groups, and reads and writes attributes.
+ * Every failure is reported with the innermost reason that HDF5 gives; the library itself stays silent. */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/h5_impl.h"
 #include "base/output.h"
 #include "base/version.h"
+
+#if H5_VERSION_GE(1, 13, 0)
+#include <H5FDdevelop.h>
+#define DRIVER_VERSION .version = H5FD_CLASS_VERSION, .value = (H5FD_class_value_t)600,
+#else
+#define DRIVER_VERSION
+#endif
 
 enum { ALIGN_ABOVE_BYTES = 1 << 20, ALIGN_BYTES = 4096 };
 
@@ -34,6 +44,146 @@ const char *lh_h5_why(lh_h5_reason *reason)
     return reason->text;
 }
 
+/* ---- the driver for writing ----
+ *
+ * HDF5 does not survive a full disk: a failed write of metadata leaves a half-closed file that crashes the process at
+ * exit (1.10.8). This driver remembers the first error and reports success: the library closes cleanly, and
+ * lh_h5_commit fails with that error. */
+
+typedef struct sink {
+    H5FD_t pub; /* HDF5's part, must be first */
+    int fd;
+    int *error; /* lh_h5.write_errno */
+    haddr_t eoa, eof;
+} sink;
+
+typedef struct sink_info {
+    int *error;
+} sink_info;
+
+static H5FD_t *sink_open(const char *name, unsigned flags, hid_t access, haddr_t max)
+{
+    (void)max;
+    sink *s = NULL;
+    const sink_info *info = H5Pget_driver_info(access);
+    /* The file exists: lh_partial_open created it. */
+    int fd = open(name, O_RDWR | O_NOFOLLOW | O_CLOEXEC | (flags & H5F_ACC_TRUNC ? O_TRUNC : 0));
+    if (fd < 0) *info->error = errno;
+    if (fd < 0 || lh_calloc(&s, 1, sizeof *s) != LH_OK) return NULL;
+    s->fd = fd;
+    s->error = info->error;
+    s->eof = (haddr_t)lseek(fd, 0, SEEK_END);
+    return &s->pub;
+}
+
+static herr_t sink_close(H5FD_t *file)
+{
+    sink *s = (sink *)file;
+    if (close(s->fd) != 0 && !*s->error) *s->error = errno;
+    lh_free(s);
+    return 0;
+}
+
+static herr_t sink_query(const H5FD_t *file, unsigned long *flags)
+{
+    (void)file;
+    *flags = H5FD_FEAT_AGGREGATE_METADATA | H5FD_FEAT_ACCUMULATE_METADATA | H5FD_FEAT_DATA_SIEVE |
+             H5FD_FEAT_AGGREGATE_SMALLDATA;
+    return 0;
+}
+
+static haddr_t sink_get_eoa(const H5FD_t *file, H5FD_mem_t type)
+{
+    (void)type;
+    return ((const sink *)file)->eoa;
+}
+
+static herr_t sink_set_eoa(H5FD_t *file, H5FD_mem_t type, haddr_t at)
+{
+    (void)type;
+    ((sink *)file)->eoa = at;
+    return 0;
+}
+
+static haddr_t sink_get_eof(const H5FD_t *file, H5FD_mem_t type)
+{
+    (void)type;
+    return ((const sink *)file)->eof;
+}
+
+static herr_t sink_read(H5FD_t *file, H5FD_mem_t type, hid_t plist, haddr_t at, size_t bytes, void *data)
+{
+    (void)type, (void)plist;
+    sink *s = (sink *)file;
+    for (char *p = data; bytes > 0;) {
+        ssize_t n = pread(s->fd, p, bytes, (off_t)at);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) return -1;
+        if (n == 0) { /* past the end: zeros */
+            memset(p, 0, bytes);
+            break;
+        }
+        p += n, at += (haddr_t)n, bytes -= (size_t)n;
+    }
+    return 0;
+}
+
+static herr_t sink_write(H5FD_t *file, H5FD_mem_t type, hid_t plist, haddr_t at, size_t bytes, const void *data)
+{
+    (void)type, (void)plist;
+    sink *s = (sink *)file;
+    for (const char *p = data; bytes > 0 && !*s->error;) {
+        ssize_t n = pwrite(s->fd, p, bytes, (off_t)at);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) *s->error = errno;
+        if (n > 0) p += n, at += (haddr_t)n, bytes -= (size_t)n;
+    }
+    if (at + bytes > s->eof) s->eof = at + bytes;
+    return 0;
+}
+
+static herr_t sink_truncate(H5FD_t *file, hid_t plist, hbool_t closing)
+{
+    (void)plist, (void)closing;
+    sink *s = (sink *)file;
+    if (s->eoa == s->eof) return 0;
+    if (!*s->error && ftruncate(s->fd, (off_t)s->eoa) != 0) *s->error = errno;
+    s->eof = s->eoa;
+    return 0;
+}
+
+/* clang-format off */
+static const H5FD_class_t sink_class = {
+    DRIVER_VERSION
+    .name = "longhaul",
+    .maxaddr = INT64_MAX,
+    .fc_degree = H5F_CLOSE_STRONG,
+    .fapl_size = sizeof(sink_info),
+    .open = sink_open,
+    .close = sink_close,
+    .query = sink_query,
+    .get_eoa = sink_get_eoa,
+    .set_eoa = sink_set_eoa,
+    .get_eof = sink_get_eof,
+    .read = sink_read,
+    .write = sink_write,
+    .truncate = sink_truncate,
+    .fl_map = H5FD_FLMAP_DICHOTOMY,
+};
+/* clang-format on */
+
+/* The first error goes to *error. */
+static herr_t sink_use(hid_t access, int *error)
+{
+    const sink_info info = {error};
+    hid_t driver = H5FDregister(&sink_class);
+    herr_t rc = driver < 0 ? -1 : H5Pset_driver(access, driver, &info);
+    if (driver >= 0) H5FDunregister(driver); /* now owned by the list */
+    return rc;
+}
+
+/* ---- files ---- */
+
 static void silence(void)
 {
     H5Eset_auto2(H5E_DEFAULT, NULL, NULL);
@@ -48,7 +198,7 @@ static hid_t access_list(void)
     return list;
 }
 
-static void release(lh_h5 *h5)
+void lh_h5_release(lh_h5 *h5)
 {
     if (h5->file >= 0) H5Fclose(h5->file);
     if (h5->access >= 0) H5Pclose(h5->access);
@@ -96,7 +246,7 @@ lh_status lh_h5_create(lh_h5 **out, const char *path, const lh_h5_header *header
     H5Pset_libver_bounds(h5->access, H5F_LIBVER_V18, H5F_LIBVER_V18); /* its object headers carry checksums */
     creation = H5Pcreate(H5P_FILE_CREATE);
     H5Pset_obj_track_times(creation, 0); /* same input, same bytes */
-    if (lh_h5_sink_use(h5->access, &h5->write_errno) >= 0)
+    if (sink_use(h5->access, &h5->write_errno) >= 0)
         h5->file = H5Fcreate(h5->partial, H5F_ACC_TRUNC, creation, h5->access);
     if (h5->file < 0)
         LH_FAIL_DONE(LH_EWRITE, "cannot create '%s': %s", h5->partial,
@@ -110,28 +260,6 @@ lh_status lh_h5_create(lh_h5 **out, const char *path, const lh_h5_header *header
 done:
     if (creation >= 0) H5Pclose(creation);
     lh_h5_close(h5);
-    return st;
-}
-
-lh_status lh_h5_commit(lh_h5 *h5)
-{
-    lh_status st = LH_OK;
-    lh_h5_reason why;
-    if (lh_h5_seal(h5) != LH_OK) h5->failed = 1;
-    /* Closed in any case: pending writes go to the driver, which remembers errors. */
-    herr_t flushed = H5Fflush(h5->file, H5F_SCOPE_GLOBAL), closed = H5Fclose(h5->file);
-    h5->file = -1;
-    if (h5->write_errno) LH_FAIL_DONE(LH_EWRITE, "cannot write '%s': %s", h5->path, strerror(h5->write_errno));
-    if (flushed < 0 || closed < 0) LH_FAIL_DONE(LH_EWRITE, "cannot write '%s': %s", h5->path, lh_h5_why(&why));
-    if (h5->failed) LH_FAIL_DONE(LH_EWRITE, "'%s' was not written in full", h5->path);
-    if (lh_h5_check(h5->partial) != LH_OK) {
-        st = lh_fail_within(LH_EWRITE, "what was written cannot be read back");
-        goto done;
-    }
-    LH_TRY_DONE(lh_partial_commit(h5->path));
-done:
-    if (st != LH_OK) lh_partial_drop(h5->path);
-    release(h5);
     return st;
 }
 
@@ -222,7 +350,7 @@ void lh_h5_close(lh_h5 *h5)
         h5->file = -1;
         lh_partial_drop(h5->path);
     }
-    release(h5);
+    lh_h5_release(h5);
 }
 
 const char *lh_h5_path(const lh_h5 *h5)
@@ -234,6 +362,21 @@ const char *lh_h5_kind(const lh_h5 *h5)
 {
     return h5->kind;
 }
+
+void lh_h5_share(lh_h5 *h5, int index, int count)
+{
+    h5->share_index = index;
+    h5->share_count = count;
+}
+
+uint64_t lh_h5_file_id(const lh_h5 *h5)
+{
+    const int64_t id[] = {(int64_t)h5->inode, h5->file_bytes, (int64_t)h5->modified.tv_sec,
+                          (int64_t)h5->modified.tv_nsec};
+    return lh_hash64(id, sizeof id);
+}
+
+/* ---- structure ---- */
 
 int lh_h5_has(lh_h5 *h5, const char *name)
 {
@@ -295,5 +438,174 @@ lh_status lh_h5_group_above(lh_h5 *h5, const char *name)
     LH_TRY_DONE(lh_h5_group(h5, above));
 done:
     lh_free(above);
+    return st;
+}
+
+/* ---- attributes: written with variable length, because h5py returns those as str ---- */
+
+static hssize_t elements(hid_t id)
+{
+    hid_t space = H5Iget_type(id) == H5I_ATTR ? H5Aget_space(id) : H5Dget_space(id);
+    hssize_t n = space >= 0 ? H5Sget_simple_extent_npoints(space) : -1;
+    if (space >= 0) H5Sclose(space);
+    return n;
+}
+
+static herr_t read_value(hid_t id, hid_t type, void *out)
+{
+    return H5Iget_type(id) == H5I_ATTR ? H5Aread(id, type, out) : H5Dread(id, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, out);
+}
+
+lh_h5_string lh_h5_read_string(const lh_h5 *h5, hid_t id, char **text, int64_t *bytes)
+{
+    lh_h5_string result = LH_H5_STRING_ABSENT;
+    char *value = NULL, *copy = NULL;
+    hid_t type = H5Iget_type(id) == H5I_ATTR ? H5Aget_type(id) : H5Dget_type(id), memory = -1;
+    if (type < 0 || H5Tget_class(type) != H5T_STRING || elements(id) != 1) goto done;
+    result = LH_H5_STRING_UNREADABLE;
+    if (H5Tis_variable_str(type) > 0) {
+        memory = H5Tcopy(H5T_C_S1);
+        H5Tset_size(memory, H5T_VARIABLE);
+        H5Tset_cset(memory, H5Tget_cset(type));
+        if (read_value(id, memory, &value) < 0 || !value || lh_strdup(&copy, value) != LH_OK) goto done;
+    } else {
+        const int64_t size = (int64_t)H5Tget_size(type);
+        if ((!h5->partial && size > h5->file_bytes) || lh_calloc(&copy, size + 1, 1) != LH_OK) goto done;
+        if (read_value(id, type, copy) < 0) goto done;
+    }
+    *text = copy;
+    *bytes = (int64_t)strlen(copy);
+    copy = NULL;
+    result = LH_H5_STRING_READ;
+done:
+    if (value) H5free_memory(value);
+    lh_free(copy);
+    if (memory >= 0) H5Tclose(memory);
+    if (type >= 0) H5Tclose(type);
+    return result;
+}
+
+/* An open attribute of an object; both ids are -1 if there is none. */
+static lh_status open_attr(lh_h5 *h5, const char *name, const char *attr, hid_t *object, hid_t *id)
+{
+    lh_h5_reason why;
+    *object = *id = -1;
+    if (!lh_h5_has(h5, name)) LH_FAIL(lh_h5_code(h5), "'%s' has no '%s'", h5->path, name);
+    *object = H5Oopen(h5->file, name, H5P_DEFAULT);
+    if (*object < 0) LH_FAIL(lh_h5_code(h5), "cannot open '%s' of '%s': %s", name, h5->path, lh_h5_why(&why));
+    htri_t there = H5Aexists(*object, attr);
+    if (there == 0) return LH_OK;
+    *id = there > 0 ? H5Aopen(*object, attr, H5P_DEFAULT) : -1;
+    if (*id < 0)
+        LH_FAIL(lh_h5_code(h5), "cannot open attribute '%s' of '%s' in '%s': %s", attr, name, h5->path,
+                lh_h5_why(&why));
+    return LH_OK;
+}
+
+static void close_attr(hid_t object, hid_t id)
+{
+    if (id >= 0) H5Aclose(id);
+    if (object >= 0) H5Oclose(object);
+}
+
+lh_status lh_h5_get_string(lh_h5 *h5, const char *name, const char *attr, char **out)
+{
+    lh_status st = LH_OK;
+    hid_t object, id;
+    int64_t bytes;
+    LH_TRY_DONE(open_attr(h5, name, attr, &object, &id));
+    if (id < 0) goto done;
+    const lh_h5_string result = lh_h5_read_string(h5, id, out, &bytes);
+    if (result == LH_H5_STRING_ABSENT)
+        LH_FAIL_DONE(lh_h5_code(h5), "attribute '%s' of '%s' in '%s' is not one string", attr, name, h5->path);
+    if (result == LH_H5_STRING_UNREADABLE)
+        LH_FAIL_DONE(lh_h5_code(h5), "cannot read attribute '%s' of '%s' in '%s'", attr, name, h5->path);
+done:
+    close_attr(object, id);
+    return st;
+}
+
+/* One number of any integer or float type, as `memory` type. */
+static lh_status get_number(lh_h5 *h5, const char *name, const char *attr, hid_t memory, void *out)
+{
+    lh_status st = LH_OK;
+    hid_t object, id, type = -1;
+    LH_TRY_DONE(open_attr(h5, name, attr, &object, &id));
+    if (id < 0) goto done;
+    type = H5Aget_type(id);
+    H5T_class_t class = H5Tget_class(type);
+    if (elements(id) != 1 || (class != H5T_INTEGER && class != H5T_FLOAT))
+        LH_FAIL_DONE(lh_h5_code(h5), "attribute '%s' of '%s' in '%s' is not one number", attr, name, h5->path);
+    if (H5Aread(id, memory, out) < 0)
+        LH_FAIL_DONE(lh_h5_code(h5), "cannot read attribute '%s' of '%s' in '%s'", attr, name, h5->path);
+done:
+    if (type >= 0) H5Tclose(type);
+    close_attr(object, id);
+    return st;
+}
+
+lh_status lh_h5_get_i64(lh_h5 *h5, const char *name, const char *attr, int64_t *out)
+{
+    return get_number(h5, name, attr, H5T_NATIVE_INT64, out);
+}
+
+lh_status lh_h5_get_f64(lh_h5 *h5, const char *name, const char *attr, double *out)
+{
+    return get_number(h5, name, attr, H5T_NATIVE_DOUBLE, out);
+}
+
+static lh_status put_attr(lh_h5 *h5, const char *name, const char *attr, hid_t type, const void *value)
+{
+    lh_status st = LH_OK;
+    lh_h5_reason why;
+    hid_t object = H5Oopen(h5->file, name, H5P_DEFAULT), space = H5Screate(H5S_SCALAR), id = -1;
+    if (object >= 0 && H5Aexists(object, attr) > 0) H5Adelete(object, attr);
+    if (object >= 0) id = H5Acreate2(object, attr, type, space, H5P_DEFAULT, H5P_DEFAULT);
+    if (id < 0 || H5Awrite(id, type, value) < 0) {
+        h5->failed = 1;
+        LH_FAIL_DONE(LH_EWRITE, "cannot write attribute '%s' of '%s' in '%s': %s", attr, name, h5->path,
+                     lh_h5_why(&why));
+    }
+done:
+    H5Sclose(space);
+    close_attr(object, id);
+    return st;
+}
+
+lh_status lh_h5_put_i64(lh_h5 *h5, const char *name, const char *attr, int64_t value)
+{
+    return put_attr(h5, name, attr, H5T_STD_I64LE, &value);
+}
+
+lh_status lh_h5_put_string(lh_h5 *h5, const char *name, const char *attr, const char *value)
+{
+    hid_t type = H5Tcopy(H5T_C_S1);
+    H5Tset_size(type, H5T_VARIABLE);
+    H5Tset_cset(type, H5T_CSET_UTF8);
+    lh_status st = put_attr(h5, name, attr, type, &value);
+    H5Tclose(type);
+    return st;
+}
+
+lh_status lh_h5_put_hash(lh_h5 *h5, const char *name, uint64_t hash)
+{
+    char hex[17];
+    snprintf(hex, sizeof hex, "%016llx", (unsigned long long)hash);
+    return lh_h5_put_string(h5, name, "xxh64", hex);
+}
+
+lh_status lh_h5_get_hash(lh_h5 *h5, const char *name, uint64_t *hash, int *found)
+{
+    lh_status st = LH_OK;
+    char *hex = NULL, *end = NULL;
+    *found = 0;
+    LH_TRY_DONE(lh_h5_get_string(h5, name, "xxh64", &hex));
+    if (!hex) goto done;
+    *hash = strtoull(hex, &end, 16);
+    if (strlen(hex) != 16 || *end)
+        LH_FAIL_DONE(lh_h5_code(h5), "attribute 'xxh64' of '%s' in '%s' must be 16 hexadecimal digits", name, h5->path);
+    *found = 1;
+done:
+    lh_free(hex);
     return st;
 }

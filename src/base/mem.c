@@ -7,6 +7,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include "base/unicode.h"
+
 static lh_status total_bytes(size_t *out, int64_t count, int64_t size)
 {
     int64_t total;
@@ -123,6 +125,30 @@ lh_status lh_buf_printf(lh_buf *buf, const char *format, ...)
     va_end(ap);
     buf->bytes += n;
     return LH_OK;
+}
+
+lh_status lh_utf8_append(lh_buf *buf, const char *text, int64_t bytes)
+{
+    int64_t good = 0; /* start of the valid run that is not yet appended */
+    uint32_t cp;
+    int skip;
+    for (int64_t at = 0; at < bytes; at += skip) {
+        if (lh_utf8_read(text + at, bytes - at, &cp, &skip)) continue;
+        LH_TRY(lh_buf_append(buf, text + good, at - good));
+        LH_TRY(lh_buf_append(buf, "\xEF\xBF\xBD", 3));
+        good = at + skip;
+    }
+    LH_TRY(lh_buf_append(buf, text + good, bytes - good));
+    return LH_OK;
+}
+
+void lh_text_drop_mark(lh_buf *buf, int64_t from)
+{
+    static const char mark[] = {'\xef', '\xbb', '\xbf'};
+    const int64_t n = (int64_t)sizeof mark, rest = buf->bytes - from - n;
+    if (rest < 0 || memcmp(buf->data + from, mark, sizeof mark) != 0) return;
+    memmove(buf->data + from, buf->data + from + n, (size_t)rest + 1);
+    buf->bytes -= n;
 }
 
 void lh_buf_clear(lh_buf *buf)

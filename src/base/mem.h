@@ -36,4 +36,10 @@ lh_status lh_buf_puts(lh_buf *buf, const char *text);
 lh_status lh_buf_printf(lh_buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void lh_buf_clear(lh_buf *buf); /* frees */
 
+/* Append text; U+FFFD replaces invalid bytes. */
+lh_status lh_utf8_append(lh_buf *buf, const char *text, int64_t bytes);
+
+/* Remove a byte order mark at data[from]: some editors write U+FEFF before UTF-8, where it is no part of the text. */
+void lh_text_drop_mark(lh_buf *buf, int64_t from);
+
 #endif

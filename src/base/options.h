@@ -95,6 +95,18 @@ typedef struct lh_syntax {
     const lh_example *examples;      /* NULL: none */
 } lh_syntax;
 
+/* Options of neighbouring tools (llama.cpp, vLLM, Transformers, kvpress and others), which people type from habit: an
+ * unknown option is looked up in this table. Of several rows with one word the first counts whose option the command
+ * has. */
+typedef struct lh_foreign_option {
+    const char *word; /* with its dashes; a NULL word ends the table */
+    const char *ours; /* name of the option to use instead; the row holds for commands that have it */
+    const char *note; /* NULL: nothing to mind */
+    int needless;     /* true: where there is `ours`, nothing has to replace the option, and `note` says why */
+} lh_foreign_option;
+
+extern const lh_foreign_option lh_foreign_options[];
+
 /* A parsed command line. The values are in the caller's struct and live as long as this. */
 typedef struct lh_options lh_options;
 

@@ -1,8 +1,6 @@
 /* rng.c - ranges of normals. */
 #include "base/rng.h"
 
-#include "base/normals.h"
-
 void lh_normals(float *out, uint64_t seed, uint64_t stream, int64_t first, int64_t n)
 {
     for (int64_t i = first; i < first + n;) {

@@ -1,4 +1,4 @@
-/* status.c - the message and trace of the current failure, one per thread. */
+/* status.c - the message and trace of the current failure, one per thread; a list of failures; names of statuses. */
 #include "base/status.h"
 
 #include <stdarg.h>
@@ -17,22 +17,31 @@ __attribute__((weak)) void lh_name_values(char *text)
     (void)text;
 }
 
-/* A message is one line, and names taken from a foreign file must not control the terminal. */
-static void make_plain(char *text)
+/* A message is one line, and names taken from a foreign file must not control the terminal. The arguments may quote the
+ * current message. */
+static void set_message(const char *format, va_list ap)
 {
+    char text[MESSAGE_BYTES];
+    vsnprintf(text, sizeof text, format, ap);
     text[lh_text_make_plain(text, (int64_t)strlen(text))] = '\0';
     lh_name_values(text);
+    memcpy(message, text, sizeof message);
+}
+
+/* Adds as much of `text` as the message can hold. */
+static void append(const char *text)
+{
+    const size_t used = strlen(message), n = strnlen(text, sizeof message - 1 - used);
+    memcpy(message + used, text, n);
+    message[used + n] = '\0';
 }
 
 lh_status lh_fail(lh_status code, const char *file, int line, const char *format, ...)
 {
-    char text[MESSAGE_BYTES]; /* the arguments may quote the current message */
     va_list ap;
     va_start(ap, format);
-    vsnprintf(text, sizeof text, format, ap);
+    set_message(format, ap);
     va_end(ap);
-    make_plain(text);
-    memcpy(message, text, sizeof message);
     trace[0] = '\0';
     return lh_fail_trace(code, file, line);
 }
@@ -56,14 +65,11 @@ lh_status lh_fail_within(lh_status code, const char *format, ...)
     char inner[MESSAGE_BYTES];
     va_list ap;
     memcpy(inner, message, sizeof inner);
-    char text[MESSAGE_BYTES];
     va_start(ap, format);
-    vsnprintf(text, sizeof text, format, ap);
+    set_message(format, ap);
     va_end(ap);
-    make_plain(text);
-    memcpy(message, text, sizeof message);
-    size_t used = strlen(message);
-    snprintf(message + used, sizeof message - used, ": %s", inner);
+    append(": ");
+    append(inner);
     return code;
 }
 
@@ -80,6 +86,21 @@ const char *lh_error_trace(void)
 void lh_error_clear(void)
 {
     message[0] = trace[0] = '\0';
+}
+
+void lh_failures_add(lh_failures *failures, lh_status st)
+{
+    const size_t used = strlen(failures->text);
+    if (st == LH_OK) return;
+    if (failures->st == LH_OK) failures->st = st;
+    snprintf(failures->text + used, sizeof failures->text - used, "%s%s", used ? "; " : "", lh_error_message());
+    lh_error_clear();
+}
+
+lh_status lh_failures_end(const lh_failures *failures)
+{
+    if (failures->st == LH_OK) return LH_OK;
+    LH_FAIL(failures->st, "%s", failures->text);
 }
 
 const char *lh_status_name(lh_status st)

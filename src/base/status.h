@@ -52,4 +52,19 @@ lh_status lh_fail_within(lh_status code, const char *format, ...) __attribute__(
         }                                          \
     } while (0)
 
+/* ---- steps that do not depend on each other, such as the outputs of a run: all are tried, and all failures reported.
+ * All zero is no failure. ---- */
+enum { LH_FAILURES_BYTES = 2048 };
+
+typedef struct lh_failures {
+    lh_status st; /* of the first failure */
+    char text[LH_FAILURES_BYTES];
+} lh_failures;
+
+/* `st` is the status of a step, its message the calling thread's; LH_OK adds nothing. */
+void lh_failures_add(lh_failures *failures, lh_status st);
+
+/* LH_OK if there are none, else the status of the first, with the messages of all. */
+lh_status lh_failures_end(const lh_failures *failures);
+
 #endif

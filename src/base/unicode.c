@@ -52,21 +52,6 @@ int lh_utf8_valid(const char *text, int64_t bytes)
     return 1;
 }
 
-lh_status lh_utf8_append(lh_buf *out, const char *text, int64_t bytes)
-{
-    int64_t good = 0; /* start of the valid run that is not yet appended */
-    uint32_t cp;
-    int skip;
-    for (int64_t at = 0; at < bytes; at += skip) {
-        if (lh_utf8_read(text + at, bytes - at, &cp, &skip)) continue;
-        LH_TRY(lh_buf_append(out, text + good, at - good));
-        LH_TRY(lh_buf_append(out, "\xEF\xBF\xBD", 3));
-        good = at + skip;
-    }
-    LH_TRY(lh_buf_append(out, text + good, bytes - good));
-    return LH_OK;
-}
-
 int64_t lh_text_make_plain(char *text, int64_t bytes)
 {
     int64_t n = 0;
@@ -83,15 +68,6 @@ int64_t lh_text_make_plain(char *text, int64_t bytes)
         }
     }
     return n;
-}
-
-void lh_text_drop_mark(lh_buf *text, int64_t from)
-{
-    static const char mark[] = {'\xef', '\xbb', '\xbf'};
-    const int64_t n = (int64_t)sizeof mark, rest = text->bytes - from - n;
-    if (rest < 0 || memcmp(text->data + from, mark, sizeof mark) != 0) return;
-    memmove(text->data + from, text->data + from + n, (size_t)rest + 1);
-    text->bytes -= n;
 }
 
 int lh_char_is_space(uint32_t cp)

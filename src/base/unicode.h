@@ -6,9 +6,6 @@
 
 #include <stdint.h>
 
-#include "base/mem.h"
-#include "base/status.h"
-
 enum { LH_UTF8_BAD = 0xFFFD }; /* the replacement character */
 
 /* Read the code point at text[0], bytes >= 1, into *cp; returns the bytes it takes. If there is no valid
@@ -28,15 +25,9 @@ int lh_utf8_write(char out[4], uint32_t cp);
 
 int lh_utf8_valid(const char *text, int64_t bytes);
 
-/* Append text, with U+FFFD in place of invalid bytes. */
-lh_status lh_utf8_append(lh_buf *out, const char *text, int64_t bytes);
-
 /* Put '?' for every control character (C0, DEL, and C1, where U+009B begins an escape sequence) and for bytes that are
  * not UTF-8: names and texts of foreign files must not control a terminal. Returns the bytes left, never more. */
 int64_t lh_text_make_plain(char *text, int64_t bytes);
-
-/* Remove a byte order mark at text[from]: some editors write U+FEFF before UTF-8, where it is no part of the text. */
-void lh_text_drop_mark(lh_buf *text, int64_t from);
 
 int lh_char_is_space(uint32_t cp);        /* Unicode's White_Space */
 int lh_char_is_python_space(uint32_t cp); /* str.isspace: White_Space and the separators U+001C to U+001F */

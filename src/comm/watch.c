@@ -14,7 +14,7 @@
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/thread.h"
+#include "base/process.h"
 #include "comm/comm_impl.h"
 
 /* POLL_S: interval of the checks. ENDED_S: wait after which an ended peer is reported. TURN_S: delay between hosts, so

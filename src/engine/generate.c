@@ -5,11 +5,11 @@
 #include <string.h>
 
 #include "base/clock.h"
-#include "base/failures.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/output.h"
+#include "base/status.h"
 #include "engine/given.h"
 #include "engine/prompt.h"
 #include "engine/same_file.h"

@@ -2,7 +2,7 @@
 #ifndef LH_ENGINE_GENERATE_IMPL_H
 #define LH_ENGINE_GENERATE_IMPL_H
 
-#include "base/failures.h"
+#include "base/status.h"
 #include "engine/answer_text.h"
 #include "engine/generate.h"
 #include "engine/logits_file.h"

@@ -15,7 +15,7 @@
 
 #include "base/mem.h"
 #include "base/minmax.h"
-#include "base/thread.h"
+#include "base/process.h"
 
 /* INTERVAL_NS: between two looks. FADE: what is left of older intervals at each. */
 enum { INTERVAL_NS = 20000000 };

@@ -14,7 +14,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/process.h"
-#include "base/thread.h"
 #include "device/cgroup.h"
 #include "device/host_cores.h"
 #include "engine/engine.h"

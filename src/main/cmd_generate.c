@@ -2,10 +2,10 @@
  * output. generate_input.c reads prompt and questions, generate_output.c prints. */
 #include <string.h>
 
-#include "base/failures.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/status.h"
 #include "engine/generate.h"
 #include "engine/given.h"
 #include "lab/eval/needle.h"

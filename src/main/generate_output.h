@@ -2,8 +2,8 @@
 #ifndef LH_MAIN_GENERATE_OUTPUT_H
 #define LH_MAIN_GENERATE_OUTPUT_H
 
-#include "base/failures.h"
 #include "base/progress.h"
+#include "base/status.h"
 #include "engine/generate.h"
 #include "shell/shell.h"
 

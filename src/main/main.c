@@ -6,9 +6,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/exit_code.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/process.h"
 #include "base/version.h"
 #include "shell/check_files.h"
 #include "shell/policy_options.h"

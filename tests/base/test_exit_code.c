@@ -3,7 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/exit_code.h"
+#include "base/process.h"
 #include "suite.h"
 
 static int code_of(lh_status code, lh_status later, int own)

@@ -2,7 +2,6 @@
 #include <math.h>
 #include <string.h>
 
-#include "base/foreign_options.h"
 #include "base/options.h"
 #include "suite.h"
 

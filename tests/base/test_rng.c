@@ -3,7 +3,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "base/normals.h"
+#include "base/rng.h"
 #include "suite.h"
 
 /* The known answers of Random123 (kat_vectors, philox4x32 10): counter, key, output. */

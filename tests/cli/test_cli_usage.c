@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/foreign_options.h"
+#include "base/options.h"
 #include "cli/program.h"
 #include "suite.h"
 

@@ -2,7 +2,7 @@
 #include "kernels/cuda/vector.cuh"
 
 extern "C" {
-#include "base/normals.h"
+#include "base/rng.h"
 }
 
 template <typename Y>

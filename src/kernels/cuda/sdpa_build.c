@@ -4,7 +4,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "base/thread.h"
+#include "base/process.h"
 #include "kernels/cuda/sdpa_cache.h"
 
 struct lh_sdpa_build {

@@ -6,7 +6,7 @@
 #ifndef LH_LAB_EVAL_CACHES_H
 #define LH_LAB_EVAL_CACHES_H
 
-#include "base/failures.h"
+#include "base/status.h"
 #include "engine/decode.h"
 #include "lab/eval/figures.h"
 #include "lab/eval/resume.h"

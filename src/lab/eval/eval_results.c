@@ -4,10 +4,10 @@
 #include <sys/stat.h>
 
 #include "base/destination.h"
-#include "base/failures.h"
 #include "base/file.h"
 #include "base/h5.h"
 #include "base/output.h"
+#include "base/status.h"
 #include "engine/engine.h"
 #include "lab/eval/eval_common.h"
 
