@@ -73,20 +73,20 @@ failed=0
 install "${packages[@]}" check node-d3 ${browser:+chromium}
 if [ "$slurm" ]; then
     install "${slurm_packages[@]}"
-    build release build longhaul
+    build release build longhaul -- -DLH_WERROR=ON
     say "testing jobs/ on Slurm"
     "$root/tests/slurm/jobs.sh" "$root/build/longhaul" long && failed=0 || failed=$?
     exit "$failed"
 fi
 if [ "$browser" ]; then
-    build release build longhaul tests/report/all -- -DLH_TESTS=ON -DLH_CUDA=OFF
+    build release build longhaul tests/report/all -- -DLH_TESTS=ON -DLH_WERROR=ON -DLH_CUDA=OFF
     say "testing pages in Chromium"
     LONGHAUL_SCREENSHOTS=1 run_tests build -L browser
     say "screenshots are in build/screenshots"
     exit "$failed"
 fi
 if [ "$gpu" ]; then
-    build cuda build-cuda -- -DLH_TESTS=ON
+    build cuda build-cuda -- -DLH_TESTS=ON -DLH_WERROR=ON
     say "testing on a CUDA device"
     run_tests build-cuda -L gpu
     sed -n '/tests passed/,$p' "$logs/build-cuda.tests"
@@ -96,9 +96,9 @@ fi
 # Without Slurm the test of jobs/ is skipped.
 [[ $left_out == *full* ]] || (install "${slurm_packages[@]}") || say "Slurm cannot be installed: jobs/ is not tested on it"
 # The groups of tests/CMakeLists.txt.
-build release "$folder" src/all other_tests "${emulated[@]}" -- -B "$folder" -DLH_TESTS=ON -DLH_CUDA="$cuda"
+build release "$folder" src/all other_tests "${emulated[@]}" -- -B "$folder" -DLH_TESTS=ON -DLH_WERROR=ON -DLH_CUDA="$cuda"
 [ "$cuda" = OFF ] || say "$(sed -n 's/^-- \(CUDA toolkit.*\)/\1/p' "$logs/configure-$folder.log")"
-build asan build-asan sanitized_tests -- -DLH_TESTS=ON
+build asan build-asan sanitized_tests -- -DLH_TESTS=ON -DLH_WERROR=ON
 say "testing what needs no device under the address and undefined behaviour sanitizers"
 run_tests build-asan -L '^sanitized$' ${left_out:+-LE "^($left_out)$"}
 say "testing the other rooms"

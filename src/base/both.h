@@ -1,4 +1,4 @@
-/* both.h - LH_BOTH marks functions that are compiled for the host and for CUDA devices alike. */
+/* both.h - LH_BOTH marks functions that are compiled for the host and for CUDA devices. */
 #ifndef LH_BASE_BOTH_H
 #define LH_BASE_BOTH_H
 

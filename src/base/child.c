@@ -95,7 +95,7 @@ static double seconds_of(struct timeval t)
     return (double)t.tv_sec + 1e-6 * (double)t.tv_usec;
 }
 
-/* The kernel ends a child with SIGXCPU or SIGKILL for its limit of time, and with SIGKILL where memory runs out. */
+/* The kernel ends a child with SIGXCPU or SIGKILL for its limit of time, and with SIGKILL when memory runs out. */
 static int is_out_of_time(int how, const struct rusage *used, const lh_child_limits *limits)
 {
     if (!WIFSIGNALED(how)) return 0;

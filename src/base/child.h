@@ -8,8 +8,8 @@
 #include "base/status.h"
 
 typedef struct lh_child_limits {
-    int64_t cpu_s;        /* processor time, 0: no limit; a hang uses it up, waiting for a disk does not */
-    int64_t memory_bytes; /* beyond that of the parent, 0: no limit (also none under sanitizers) */
+    int64_t cpu_s;        /* processor time, 0: no limit; a hang uses it up, a slow disk does not */
+    int64_t memory_bytes; /* in addition to the parent's, 0: no limit; none under sanitizers */
 } lh_child_limits;
 
 typedef enum lh_child_voice {
@@ -18,8 +18,8 @@ typedef enum lh_child_voice {
 } lh_child_voice;
 
 /* Run work(arg) in a child and return its status, with its message. If the child dies, the status is `code` and the
- * message says that reading `what` crashed or exceeded its limit of time. If it is killed before that limit, the status
- * is LH_ENOMEM, for that is how memory runs out. Changes that `work` makes to memory stay in the child. */
+ * message says that reading `what` crashed or exceeded its limit of time. If it is killed before that limit, the
+ * status is LH_ENOMEM: the kernel kills processes when memory runs out. Changes of memory stay in the child. */
 typedef struct lh_child_work {
     lh_status (*work)(void *arg);
     void *arg;

@@ -1,7 +1,7 @@
 /* claim.c - two bytes of a partial file are locked: the first from its creation on, the second once no other claim was
- * found. A process creates and locks its file before it looks for others, so that of two which begin together at least
- * one finds the other. Of two that are both undecided the one with the greater file name steps back, and the other one
- * waits until it has. */
+ * found. A process creates and locks its file before it looks for others: of two processes that begin together at
+ * least one finds the other. Of two undecided claims the one with the greater file name fails, and the other one waits
+ * for that. */
 #include "base/claim.h"
 
 #include <ctype.h>
@@ -28,7 +28,7 @@ enum { HOST_BYTES = 40, NAMES_MAX = 100, WAIT_MS = 5, WAITS_MAX = 1000 };
 /* Bytes of the file that are locked. */
 typedef enum mark { MARK_LIVES, MARK_DECIDED } mark;
 
-/* What is known of a partial file that another claim has made. */
+/* State of the partial file of another claim. */
 typedef enum state { STATE_GONE, STATE_DEAD, STATE_UNDECIDED, STATE_DECIDED, STATE_UNKNOWN } state;
 
 static const char suffix[] = ".partial";
@@ -92,7 +92,7 @@ lh_status lh_claim_usual_name(char **out, const char *path)
     return lh_asprintf(out, "%s.%s.%ld%s", path, host, (long)getpid(), suffix);
 }
 
-/* For a process whose number another one of this name has, too. */
+/* For a process with a number that another process of a host of this name has. */
 static lh_status random_name(char **out, const char *path)
 {
     char host[HOST_BYTES];
@@ -151,7 +151,7 @@ static state look_at(other *o)
     return lock == LH_LOCK_TAKEN && o->here ? STATE_DEAD : STATE_UNKNOWN;
 }
 
-/* What a claim meets in its folder. */
+/* A search of the folder for other claims. */
 typedef struct meeting {
     const lh_claim *claim;
     const char *own_host;
@@ -205,7 +205,7 @@ static lh_status meet_others(meeting *m)
     other o = {.fd = -1};
     DIR *entries = NULL;
     m->waits = 0;
-    LH_TRY_DONE(lh_destination_folder(&folder, claim->path));
+    LH_TRY_DONE(lh_path_folder(&folder, claim->path));
     entries = opendir(folder);
     for (struct dirent *entry; entries && (entry = readdir(entries));) {
         if (!read_name(entry->d_name, base, host, &o.pid)) continue;
@@ -239,7 +239,7 @@ static lh_status fail_create(const lh_claim *claim, int error)
 {
     lh_status st = LH_OK;
     char *folder = NULL;
-    LH_TRY_DONE(lh_destination_folder(&folder, claim->path));
+    LH_TRY_DONE(lh_path_folder(&folder, claim->path));
     if (error == ENOENT && !lh_file_exists(folder))
         LH_FAIL_DONE(LH_EWRITE, "cannot write '%s': there is no folder '%s'", claim->path, folder);
     LH_FAIL_DONE(LH_EWRITE, "cannot create '%s': %s", claim->partial, strerror(error));

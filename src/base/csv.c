@@ -27,7 +27,7 @@ static lh_status end_field(lh_csv_row *row)
     return LH_OK;
 }
 
-/* From the opening quote to behind the closing one. */
+/* From the opening quote to after the closing one. */
 static lh_status read_quoted(lh_csv *csv, lh_csv_row *row)
 {
     const int64_t line = csv->line;
@@ -52,7 +52,7 @@ static lh_status read_plain(lh_csv *csv, lh_csv_row *row)
     return lh_buf_append(&row->text, from, bytes);
 }
 
-/* 1 at the end of a line or of the text, which is passed. */
+/* True at the end of a line or of the text; skips the line end. */
 static int pass_end(lh_csv *csv)
 {
     if (csv->at == csv->end) return 1;

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "base/mem.h"
 
 enum { LINKS_MAX = 40 };
@@ -20,19 +21,12 @@ static int is_below(const char *path, const char *folder)
     return strncmp(path, folder, n) == 0 && (path[n] == '\0' || path[n] == '/');
 }
 
-lh_status lh_destination_folder(char **out, const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    if (!slash) return lh_strdup(out, ".");
-    return lh_strndup(out, path, slash == path ? 1 : slash - path);
-}
-
 static lh_status is_system_name(int *out, const char *path)
 {
     lh_status st = LH_OK;
     char *folder = NULL, real[PATH_MAX];
     *out = 0;
-    LH_TRY_DONE(lh_destination_folder(&folder, path));
+    LH_TRY_DONE(lh_path_folder(&folder, path));
     if (realpath(folder, real)) /* else: creating the file reports why */
         *out = is_below(real, "/proc") || (is_below(real, "/dev") && !is_below(real, "/dev/shm"));
 done:
@@ -45,7 +39,7 @@ static lh_status follow(char **at, const char *target)
 {
     lh_status st = LH_OK;
     char *folder = NULL, *next = NULL;
-    LH_TRY_DONE(lh_destination_folder(&folder, *at));
+    LH_TRY_DONE(lh_path_folder(&folder, *at));
     if (*target == '/')
         LH_TRY_DONE(lh_strdup(&next, target));
     else
@@ -78,8 +72,8 @@ done:
     return st;
 }
 
-/* The descriptor of standard output or error if `path` names what it is open on, else -1: opened again by name, a file
- * that the shell opened would be written from its beginning. */
+/* The descriptor of standard output or error if `path` names the file that it is open on, else -1: a file of the
+ * shell's redirection, opened again by name, would be written from its beginning. */
 static int standard_stream(const char *path)
 {
     struct stat info, standard;

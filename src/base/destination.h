@@ -9,11 +9,8 @@
  * through /dev or /proc (except /dev/shm, which holds plain files); *out is then the first name there. */
 lh_status lh_destination_find(char **out, int *stream, const char *path);
 
-/* *out: the folder of `path`, up to its last slash; "." for a bare name. */
-lh_status lh_destination_folder(char **out, const char *path);
-
 /* *fd: the stream, open for appending, or -1 if `path` is not a stream. "-" and other names of standard output give a
- * copy of descriptor 1, so that what was written there before stays. The caller closes *fd. */
+ * copy of descriptor 1, which keeps the bytes that were written before. The caller closes *fd. */
 lh_status lh_destination_open(int *fd, const char *path);
 
 #endif

@@ -33,7 +33,7 @@ static lh_status read_all(lh_buf *out, const char *path, int64_t limit_bytes, in
     }
 }
 
-/* Without O_NONBLOCK a pipe that nobody writes to would be waited for; it changes nothing for a regular file. */
+/* Without O_NONBLOCK opening a pipe without a writer would block; it changes nothing for a regular file. */
 lh_status lh_file_open_regular(const char *path, int *fd, struct stat *info)
 {
     *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -103,6 +103,13 @@ const char *lh_path_name(const char *path)
 {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
+}
+
+lh_status lh_path_folder(char **out, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (!slash) return lh_strdup(out, ".");
+    return lh_strndup(out, path, slash == path ? 1 : slash - path);
 }
 
 int lh_file_is_in(const char *path, const char *folder)

@@ -49,6 +49,9 @@ int lh_file_is_in(const char *path, const char *folder);
 /* The name after the last slash, borrowed. */
 const char *lh_path_name(const char *path);
 
+/* The folder of a path, up to its last slash, as a new string; "." for a bare name. */
+lh_status lh_path_folder(char **out, const char *path);
+
 /* "folder/name" as a new string. */
 lh_status lh_path_join(char **out, const char *folder, const char *name);
 

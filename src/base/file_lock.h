@@ -1,6 +1,6 @@
 /* file_lock.h - locks of open files, and the file that a name leads to. A lock belongs to the open file, not to the
- * process: two descriptors of one process exclude each other as two processes do, and other processes can see it. It
- * ends with its descriptor. File systems of a cluster that share locks show it to other hosts, too. */
+ * process: two descriptors of the same process exclude each other as two processes do, and other processes can see the
+ * lock. It ends with its descriptor. File systems of a cluster that share locks show it to other hosts, too. */
 #ifndef LH_BASE_FILE_LOCK_H
 #define LH_BASE_FILE_LOCK_H
 

@@ -22,8 +22,8 @@ static LH_BOTH inline int64_t lh_fraction_rest(lh_fraction f, int64_t n)
     return (int64_t)((__int128)n * f.num % f.den);
 }
 
-/* Number of entries, of n, that the first of two stages takes: max(least, round(share * (n + others))) - others, within
- * [0, n]; rounds down, or up if `up` is 1. */
+/* Number of entries, of n, that the first of two stages keeps: max(least, round(share * (n + others))) - others,
+ * within [0, n]; rounds up if `up` is true, else down. */
 typedef struct lh_stage {
     lh_fraction share;
     int64_t others, least;

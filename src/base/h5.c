@@ -394,7 +394,7 @@ int lh_h5_has(lh_h5 *h5, const char *name)
     return 1;
 }
 
-/* One group, whose parent exists. */
+/* Makes a group in a group that exists. */
 static lh_status make_group(lh_h5 *h5, const char *name)
 {
     lh_status st = LH_OK;

@@ -41,17 +41,17 @@ void lh_h5_close(lh_h5 *h5); /* NULL is fine */
 const char *lh_h5_path(const lh_h5 *h5);
 const char *lh_h5_kind(const lh_h5 *h5);
 
-/* A hash of what a file for reading holds below its root: names, shapes, attributes (so the `xxh64` of every array and
- * text), and of an array or text without `xxh64` its first and last elements. Equal for copies; no array is read as a
- * whole. */
+/* A hash of the contents of a file below its root: names, shapes, attributes (so the `xxh64` of every array and
+ * text), and the first and last elements of arrays and texts without `xxh64`. Equal for copies; no array is read as
+ * a whole. */
 lh_status lh_h5_contents(lh_h5 *h5, uint64_t *hash);
 
-/* LH_EFILE if the file is not what it was when it was opened for reading, in size or in time of modification: HDF5
- * reads zeros after the end of a file that was cut off meanwhile. Every read of an array or a text ends with it. */
+/* LH_EFILE if the size or the time of modification of the file changed since it was opened for reading: HDF5 reads
+ * zeros after the end of a truncated file. Every read of an array or a text ends with this check. */
 lh_status lh_h5_unchanged(const lh_h5 *h5);
 
-/* A number of the file itself, by its inode, size and time of modification, not of its contents: ranks that have the
- * same number have opened one file, also from several hosts of a shared file system. */
+/* A number of the file by inode, size and time of modification, not by its contents: ranks with the same number have
+ * opened the same file, also on several hosts of a shared file system. */
 uint64_t lh_h5_file_id(const lh_h5 *h5);
 
 /* Check links, types, shapes and attributes of a file without reading arrays; no array may be larger than the file, no
@@ -82,7 +82,7 @@ lh_status lh_h5_filter_check(lh_h5_filter filter);
 /* How an array is stored. All zero: contiguous. */
 typedef struct lh_h5_storage {
     lh_h5_filter filter;
-    int64_t chunk[LH_H5_RANK]; /* what is compressed together, at most as large as the array */
+    int64_t chunk[LH_H5_RANK]; /* elements that are compressed together, at most the shape of the array */
 } lh_h5_storage;
 
 /* New array; parent groups are created. It gets the attribute `dtype`. storage: NULL is contiguous. */
@@ -93,7 +93,8 @@ lh_status lh_h5_array_create(lh_h5_array **out, lh_h5 *h5, const char *name, con
 lh_status lh_h5_array_open(lh_h5_array **out, lh_h5 *h5, const char *name);
 void lh_h5_array_close(lh_h5_array *array); /* NULL is fine */
 const lh_h5_shape *lh_h5_array_shape(const lh_h5_array *array);
-lh_h5_storage lh_h5_array_storage(const lh_h5_array *array); /* contiguous if it is stored in any other way */
+lh_h5_storage
+lh_h5_array_storage(const lh_h5_array *array); /* plain if it is not shuffled and compressed by one of the filters */
 
 /* The hyperslab [at, at + count) of every dimension, dense in memory. At most 1 GiB goes to HDF5 at a time. */
 typedef struct lh_h5_slab {
@@ -103,23 +104,23 @@ typedef struct lh_h5_slab {
 lh_status lh_h5_array_write(lh_h5_array *array, const lh_h5_slab *slab, const void *data);
 lh_status lh_h5_array_read(lh_h5_array *array, const lh_h5_slab *slab, void *data);
 
-/* Find damage while an array is read. After lh_h5_array_check every slab of complete rows is hashed as it is read, in
- * ascending order; lh_h5_array_checked hashes the rows that were not read in this way, and compares the hash with the
- * attribute `xxh64`: LH_EFILE if it differs. An array without the attribute passes. Where `count` ranks have one file
- * open, lh_h5_share divides its arrays among them by bytes: each array is then compared by one rank only, and the ranks
- * agree on the result. Until it is called, an open file is compared by its reader alone. */
+/* Find damage while an array is read. After lh_h5_array_check every slab of complete rows is hashed when it is read,
+ * in ascending order; lh_h5_array_checked reads and hashes the other rows, and compares the hash with the attribute
+ * `xxh64`: LH_EFILE if it differs. An array without the attribute passes. Where `count` ranks have the same file open,
+ * lh_h5_share divides its arrays among them by bytes: one rank compares each array, and the ranks agree on the result.
+ * Until it is called, every rank compares all arrays that it reads. */
 lh_status lh_h5_array_check(lh_h5_array *array);
 lh_status lh_h5_array_checked(lh_h5_array *array);
 void lh_h5_share(lh_h5 *h5, int index, int count);
 
-/* Compare all arrays and texts of a file with their hashes, for readers that leave some out. */
+/* Compare all arrays and texts of a file with their hashes, for readers that do not read all of them. */
 lh_status lh_h5_compare(lh_h5 *h5);
 
 /* Read an array for its hash. */
 lh_status lh_h5_array_hash(lh_h5_array *array, uint64_t *hash);
 
-/* Write all of `from`, an array of another file and of the same type and rank, at [at, …) of `to`. Chunks that are the
- * same in both are copied as they are stored. */
+/* Write all of `from`, an array of another file and of the same type and rank, at [at, …) of `to`. Where both have the
+ * same chunks and filter, compressed chunks are copied. */
 lh_status lh_h5_array_place(lh_h5_array *to, const int64_t *at, lh_h5_array *from);
 
 /* A whole array in one call, with the attribute `xxh64`. lh_h5_get allocates *data (lh_free) and fills *shape; `want`
@@ -149,7 +150,7 @@ lh_status lh_h5_each_text(lh_h5 *h5, lh_h5_visit visit, void *arg); /* ... datas
  * group with attributes; and *arrays (json_decref), a list of {name, dtype, shape, its attributes}. */
 lh_status lh_h5_describe(lh_h5 *h5, json_t *object, json_t **arrays);
 
-/* ---- attributes of the object `name` ("/" is the root). A missing attribute: *out keeps what it held. ---- */
+/* ---- attributes of the object `name` ("/" is the root). A missing attribute leaves *out unchanged. ---- */
 lh_status lh_h5_put_i64(lh_h5 *h5, const char *name, const char *attr, int64_t value);
 lh_status lh_h5_put_string(lh_h5 *h5, const char *name, const char *attr, const char *value);
 lh_status lh_h5_get_i64(lh_h5 *h5, const char *name, const char *attr, int64_t *out);

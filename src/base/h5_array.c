@@ -72,14 +72,14 @@ static int find_type(hid_t id, lh_dtype *out)
     return found;
 }
 
-/* Most bytes of an array, or of a chunk, that the file can hold. Deflate makes 1 byte of up to 1,032. */
-static int64_t most_bytes(const lh_h5 *h5, hid_t plist)
+/* Maximum bytes of an array or a chunk that the file can hold: deflate compresses up to 1,032 bytes to 1. */
+static int64_t max_bytes(const lh_h5 *h5, hid_t plist)
 {
     const int64_t ratio = H5Pget_nfilters(plist) > 0 ? 1032 : 1;
     return h5->file_bytes < INT64_MAX / ratio ? h5->file_bytes * ratio : INT64_MAX;
 }
 
-/* A chunk that filters have left out is stored whole: HDF5 copies all of it from however few bytes there are. */
+/* A chunk that the filters skipped is stored whole: HDF5 copies the size of a chunk, even if fewer bytes are stored. */
 static lh_status check_unfiltered(const lh_h5 *h5, hid_t dataset, const char *name, int64_t chunk_bytes)
 {
     hsize_t chunks = 0, bytes = 0, at[H5S_MAX_RANK];
@@ -94,7 +94,7 @@ static lh_status check_unfiltered(const lh_h5 *h5, hid_t dataset, const char *na
     return LH_OK;
 }
 
-/* Refuses a dataset whose chunks are larger than itself or than the file: HDF5 allocates a whole chunk to read one
+/* Refuses a dataset with chunks that are larger than itself or than the file: HDF5 allocates a whole chunk to read one
  * element, and a compressed chunk may take a few bytes of the file. */
 static lh_status check_chunk(const lh_h5 *h5, hid_t dataset, const char *name)
 {
@@ -108,7 +108,7 @@ static lh_status check_chunk(const lh_h5 *h5, hid_t dataset, const char *name)
     const int rank = H5Pget_chunk(plist, H5S_MAX_RANK, dims);
     for (int d = 0; d < rank; d++)
         if (dims[d] > INT64_MAX || __builtin_mul_overflow(chunk, (int64_t)dims[d], &chunk)) chunk = INT64_MAX;
-    if (rank < 1 || chunk > count || __builtin_mul_overflow(chunk, bytes, &bytes) || bytes > most_bytes(h5, plist))
+    if (rank < 1 || chunk > count || __builtin_mul_overflow(chunk, bytes, &bytes) || bytes > max_bytes(h5, plist))
         LH_FAIL_DONE(lh_h5_code(h5), "'%s' of '%s' is stored in chunks that are larger than the array or the file",
                      name, h5->path);
     if (H5Pget_nfilters(plist) > 0) LH_TRY_DONE(check_unfiltered(h5, dataset, name, bytes));
@@ -119,7 +119,7 @@ done:
     return st;
 }
 
-/* The bytes of a dataset must be inside this file, and not more than the file has. */
+/* The bytes of a dataset must lie inside this file, and be at most as many as the file has. */
 static lh_status check_storage(const lh_h5 *h5, hid_t dataset, const char *name, int64_t bytes)
 {
     lh_status st = LH_OK;
@@ -127,7 +127,7 @@ static lh_status check_storage(const lh_h5 *h5, hid_t dataset, const char *name,
     H5D_layout_t layout = plist >= 0 ? H5Pget_layout(plist) : H5D_LAYOUT_ERROR;
     if (layout == H5D_LAYOUT_ERROR || layout == H5D_VIRTUAL || H5Pget_external_count(plist) != 0)
         LH_FAIL_DONE(lh_h5_code(h5), "'%s' of '%s' is not stored in the file itself", name, h5->path);
-    if (bytes > most_bytes(h5, plist))
+    if (bytes > max_bytes(h5, plist))
         LH_FAIL_DONE(lh_h5_code(h5), "'%s' of '%s' claims %lld bytes, the file has %lld", name, h5->path,
                      (long long)bytes, (long long)h5->file_bytes);
     LH_TRY_DONE(check_chunk(h5, dataset, name));
@@ -173,7 +173,7 @@ done:
     return st;
 }
 
-/* The type of a new dataset: committed once per file for the 16-bit floats. */
+/* The type of a new dataset; types of 16-bit floats are committed once per file. */
 static lh_status file_type(lh_h5 *h5, lh_dtype type, hid_t *out)
 {
     lh_status st = LH_OK;
@@ -204,7 +204,7 @@ done:
 
 const char *const lh_h5_filter_names[] = {"none", "deflate", "zstd", NULL};
 
-/* Levels are low: what is compressed is written while a model runs. */
+/* Levels are low: arrays are compressed while a model runs. */
 static const struct filter {
     H5Z_filter_t id; /* as registered with the HDF Group */
     unsigned level;
@@ -393,8 +393,8 @@ static herr_t transfer(lh_h5_array *array, const lh_h5_slab *slab, void *data, d
     return rc;
 }
 
-/* Halve the hyperslab until it is at most SLICE_BYTES. Both halves are dense in memory, because only the first
- * dimension longer than 1 is divided. */
+/* Halves the hyperslab until it is at most SLICE_BYTES. Both halves are dense in memory, because the first dimension
+ * longer than 1 is divided. */
 static lh_status transfer_sliced(lh_h5_array *array, const lh_h5_slab *slab, void *data, direction way)
 {
     lh_h5_reason why;
@@ -457,7 +457,7 @@ static lh_status compare_hash(lh_h5 *h5, const char *name, uint64_t have)
     return LH_OK;
 }
 
-/* True if this rank compares the array: the one in whose share of the file it begins. */
+/* True if the array begins in this rank's share of the file: this rank compares it. */
 static int is_mine(const lh_h5_array *array)
 {
     const lh_h5 *h5 = array->h5;
@@ -633,7 +633,7 @@ static int same_chunks(const lh_h5_array *to, const int64_t *at, const lh_h5_arr
     return same;
 }
 
-/* Memory for a chunk as it is stored. */
+/* Memory for a compressed chunk. */
 typedef struct room {
     char *data;
     int64_t bytes;

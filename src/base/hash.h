@@ -1,4 +1,4 @@
-/* hash.h - XXH64 of bytes in one piece or in several: for arrays in files and the identity of models. */
+/* hash.h - XXH64 of bytes in one piece or in several, for arrays in files and the identity of models. */
 #ifndef LH_BASE_HASH_H
 #define LH_BASE_HASH_H
 

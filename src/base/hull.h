@@ -8,8 +8,8 @@ typedef struct lh_curve_point {
     double x, y;
 } lh_curve_point;
 
-/* The vertices of the lower convex hull of n points, as far as it falls, from the first point on: at[n], their indices;
- * returns how many. x never falls; of points with the same x those after the first are left out. */
+/* The vertices of the lower convex hull of n points from the first point on, while it falls: at[n], their indices;
+ * returns their number. x must not fall; of points with the same x only the first counts. */
 int64_t lh_falling_hull(const lh_curve_point *points, int64_t n, int64_t *at);
 
 #endif

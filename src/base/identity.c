@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Copies a text, cut between two characters where it is too long. */
+/* Copies a text; a long one is cut between two characters. */
 static void show_value(char out[LH_IDENTITY_VALUE], const char *text)
 {
     size_t n = LH_IDENTITY_VALUE - sizeof "…";

@@ -1,5 +1,6 @@
-/* identity.h - is this the run that wrote the file? A file that a run goes on with holds a JSON object which says what
- * its contents depend on: the model, options, versions. The run that opens the file makes the same object of itself. */
+/* identity.h - is this the run that wrote the file? A file that a run may continue holds a JSON object of everything
+ * that its contents depend on: the model, options, versions. The run that opens the file makes the same object for
+ * itself. */
 #ifndef LH_BASE_IDENTITY_H
 #define LH_BASE_IDENTITY_H
 

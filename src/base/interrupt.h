@@ -1,15 +1,15 @@
-/* interrupt.h - signals of a person or a job manager. They ask a run to end: Ctrl-C (SIGINT), and what a job manager
- * sends before it ends a job (SIGTERM, SIGUSR1). In a session Ctrl-C and SIGUSR2 stop an answer instead. Handlers only
- * set flags; long work polls them. */
+/* interrupt.h - signals of a person or a job manager that ask a run to end: Ctrl-C (SIGINT), SIGTERM and SIGUSR1,
+ * which a job manager sends before it ends a job. In a session Ctrl-C and SIGUSR2 stop an answer instead. Handlers
+ * only set flags; long work polls them. */
 #ifndef LH_BASE_INTERRUPT_H
 #define LH_BASE_INTERRUPT_H
 
-/* Install the handlers: a program's business, not a library's. After standard input was read, because a read goes on
- * after these signals. A second signal of the same kind kills the process. */
+/* Install the handlers, in a program, not in a library. Call it after standard input was read, because these signals
+ * do not interrupt a read. A second signal of the same kind kills the process. */
 void lh_interrupt_begin(void);
 
-/* How soon the end is asked for: SIGUSR1 comes some time before a job ends, and leaves time to come to a point where
- * the work can be saved; SIGINT and SIGTERM do not. */
+/* How soon the run must end: SIGUSR1 leaves time to reach a point where the work can be saved; SIGINT and SIGTERM do
+ * not. */
 typedef enum lh_interrupt { LH_INTERRUPT_NONE, LH_INTERRUPT_SOON, LH_INTERRUPT_NOW } lh_interrupt;
 
 /* Not 0 after a signal that asks for the end. */
@@ -22,7 +22,8 @@ void lh_interrupt_ignore_stop(void);
  * wait for input, and none kills the process. */
 void lh_interrupt_begin_session(void);
 
-/* 1 after a signal that stops an answer, since lh_interrupt_forget_stop; and after one that asks for the end. */
+/* True after a signal that stops an answer, since lh_interrupt_forget_stop, and after a signal that asks for the
+ * end. */
 int lh_interrupt_stop_asked(void);
 void lh_interrupt_forget_stop(void);
 

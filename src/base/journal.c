@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/destination.h"
+#include "base/file.h"
 #include "base/file_lock.h"
 #include "base/mem.h"
 
@@ -16,7 +16,7 @@ static lh_status sync_folder(const char *path)
     lh_status st = LH_OK;
     char *folder = NULL;
     int fd = -1;
-    LH_TRY_DONE(lh_destination_folder(&folder, path));
+    LH_TRY_DONE(lh_path_folder(&folder, path));
     fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd >= 0) (void)!fsync(fd); /* some file systems cannot */
 done:

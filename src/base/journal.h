@@ -1,6 +1,6 @@
-/* journal.h - a file of lines that one process appends to, and that outlives the process: a run which was killed goes
- * on from the whole lines. A line that could not be written to its end is cut off again, so that a full disk leaves
- * whole lines; what a kill or a loss of power tore is found when the lines are read (lh_journal_read_lines). */
+/* journal.h - a file of lines that one process appends to, and that outlives the process: after a kill a run continues
+ * from the whole lines. A line that could not be written to its end is truncated again, so that a full disk leaves
+ * whole lines; a line that a kill or a loss of power tore is found when the lines are read (lh_journal_read_lines). */
 #ifndef LH_BASE_JOURNAL_H
 #define LH_BASE_JOURNAL_H
 

@@ -4,7 +4,7 @@
 #include "base/file.h"
 #include "base/unicode.h"
 
-/* ASKED: of what a person asks. */
+/* ASKED: for JSON that a person wrote. */
 enum { FLAGS = JSON_ALLOW_NUL | JSON_DECODE_ANY, ASKED = FLAGS | JSON_REJECT_DUPLICATES };
 
 static lh_status parse(json_t **out, const char *name, const void *text, int64_t bytes, size_t flags)

@@ -14,11 +14,10 @@
 lh_status lh_json_parse(json_t **out, const char *name, const void *text, int64_t bytes);
 lh_status lh_json_read(json_t **out, const char *path, int64_t limit_bytes);
 
-/* As lh_json_parse, of what a person asks: a member that is given twice is refused, for one of its values would be
- * dropped. */
+/* The same for JSON that a person wrote: a repeated member is refused, because one of its values would be dropped. */
 lh_status lh_json_parse_asked(json_t **out, const char *name, const void *text, int64_t bytes);
 
-/* The same of one of many lines; `where` is such as "line 3 of 'x.jsonl'". */
+/* The same for a line of a file; `where` is its place, such as "line 3 of 'x.jsonl'". */
 lh_status lh_json_parse_line(json_t **out, const char *where, const void *text, int64_t bytes);
 
 /* Typed members of `object`. If the member is absent or null, *out keeps its value: set the default before. A member
@@ -29,8 +28,8 @@ lh_status lh_json_f64(const json_t *object, const char *name, const char *key, d
 lh_status lh_json_bool(const json_t *object, const char *name, const char *key, int *out);
 lh_status lh_json_string(const json_t *object, const char *name, const char *key, const char **out);
 
-/* Append JSON text [bytes] that controls no terminal: DEL and the C1 controls, which JSON allows in strings as they
- * are, become escapes, and bytes that are not UTF-8 U+FFFD. What it means stays. */
+/* Append JSON text [bytes] that controls no terminal: DEL and the C1 controls, which JSON allows in strings, become
+ * escapes, and bytes that are not UTF-8 become U+FFFD. The value stays the same. */
 lh_status lh_json_put_plain(lh_buf *out, const char *json, int64_t bytes);
 
 /* A JSON string from text that need not be UTF-8: invalid bytes become U+FFFD (lh_utf8_append). New reference; NULL if

@@ -2,15 +2,14 @@
 
 #include <dlfcn.h>
 #include <glob.h>
+#include <limits.h>
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_PATH = 4096 };
-
-/* The first file of a pattern that can be loaded. *failed: there is a file, which cannot. */
+/* The first file of a pattern that can be loaded. *failed: true if files match and none can be loaded. */
 static void *open_match(const char *pattern, int *failed)
 {
     void *handle = NULL;
@@ -22,23 +21,23 @@ static void *open_match(const char *pattern, int *failed)
     return handle;
 }
 
-/* Folders of a list that is separated by ':', one after the other; at the end 0. */
-static int next_folder(const char **list, char folder[MOST_PATH])
+/* The next folder of a list that is separated by ':'; false at its end. */
+static int next_folder(const char **list, char folder[PATH_MAX])
 {
     while (*list && **list) {
         const size_t n = strcspn(*list, ":");
-        snprintf(folder, MOST_PATH, "%.*s", (int)n, *list);
+        snprintf(folder, PATH_MAX, "%.*s", (int)n, *list);
         *list += n + ((*list)[n] == ':');
-        if (n > 0 && n < MOST_PATH) return 1;
+        if (n > 0 && n < PATH_MAX) return 1;
     }
     return 0;
 }
 
-/* In the folders of a variable, at each of the patterns below them; NULL ends the patterns. */
+/* Searches the folders of an environment variable at each pattern below them; NULL ends the patterns. */
 static void *open_below(const char *variable, const char *const *patterns, const char *name, int *failed)
 {
     const char *list = getenv(variable);
-    char folder[MOST_PATH], pattern[2 * MOST_PATH];
+    char folder[PATH_MAX], pattern[2 * PATH_MAX];
     void *handle = NULL;
     *failed = 0;
     while (!handle && !*failed && next_folder(&list, folder)) {
@@ -50,12 +49,12 @@ static void *open_below(const char *variable, const char *const *patterns, const
     return handle;
 }
 
-/* Beside the first python of PATH, which may be that of a virtual environment. */
+/* In the packages of the first python on PATH, which may belong to a virtual environment. */
 static void *open_beside_python(const char *name)
 {
     static const char *const below[] = {"site-packages", "dist-packages"};
     const char *list = getenv("PATH");
-    char folder[MOST_PATH], path[2 * MOST_PATH];
+    char folder[PATH_MAX], path[2 * PATH_MAX];
     void *handle = NULL;
     int there = 0, failed = 0;
     while (!there && next_folder(&list, folder)) {

@@ -1,5 +1,5 @@
-/* log.h - messages on stderr. One call writes one line with one write(2). Rank 0 alone writes, unless lh_log is called
- * for all ranks: then each writes, with its rank as prefix. */
+/* log.h - messages on stderr. One call writes one line with one write(2). Only rank 0 writes, unless lh_log is called
+ * for all ranks: then each rank writes, with its rank as prefix. */
 #ifndef LH_BASE_LOG_H
 #define LH_BASE_LOG_H
 
@@ -9,8 +9,9 @@
 /* Call before the first line, like lh_log_set_level. */
 void lh_log_set_rank(int rank, int ranks);
 
-/* Also append every line to `path`, or write it to a stream (base/destination.h); "%r" becomes the rank. There a line
- * begins with the time (UTC), the host, the rank, and the job of a batch system. Fails with LH_EWRITE. A line that cannot be written there, as on a full disk, is reported on stderr, the first time. */
+/* Also append every line to `path`, or write it to a stream (base/destination.h); "%r" becomes the rank. A line of the
+ * file begins with the time (UTC), the host, the rank, and the job of a batch system. Fails with LH_EWRITE. The first
+ * line that cannot be written there, such as on a full disk, is reported on stderr. */
 lh_status lh_log_open(const char *path);
 
 /* Append the name of the log file of a rank. */
@@ -27,7 +28,7 @@ void lh_log_bar(const char *format, ...) __attribute__((format(printf, 1, 2)));
 #define lh_warn(...) lh_log(LH_LOG_WARN, 0, __VA_ARGS__)
 #define lh_debug(...) lh_log(LH_LOG_DEBUG, 0, __VA_ARGS__)
 
-/* Current level, rank, and 1 if this process writes for rank 0: for progress lines. */
+/* Current level, rank and number of ranks. */
 lh_log_level lh_log_level_now(void);
 int lh_log_rank(void);
 int lh_log_ranks(void);

@@ -89,7 +89,7 @@ static lh_status reserve(lh_buf *buf, int64_t more)
 
 lh_status lh_mem_check(const char *what, int64_t bytes)
 {
-    /* not malloc, whose calls compilers leave out where the memory is not used */
+    /* not malloc: compilers remove its call where the memory is not used */
     void *p = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED)
         LH_FAIL(LH_ENOMEM,

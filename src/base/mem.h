@@ -21,8 +21,8 @@ lh_status lh_strndup(char **out, const char *text, int64_t bytes);
 /* printf into a new string. */
 lh_status lh_asprintf(char **out, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* LH_ENOMEM, naming `what`, unless the process can get `bytes` more bytes: before calls of libraries that crash, or blame
- * a file, where they get none. */
+/* LH_ENOMEM, naming `what`, unless the process can allocate `bytes` more bytes. Call it before libraries that crash,
+ * or blame a file, when an allocation fails. */
 lh_status lh_mem_check(const char *what, int64_t bytes);
 
 /* Growable bytes; all zero is empty. `data` is NUL-terminated after any append. */
@@ -39,7 +39,7 @@ void lh_buf_clear(lh_buf *buf); /* frees */
 /* Append text; U+FFFD replaces invalid bytes. */
 lh_status lh_utf8_append(lh_buf *buf, const char *text, int64_t bytes);
 
-/* Remove a byte order mark at data[from]: some editors write U+FEFF before UTF-8, where it is no part of the text. */
+/* Remove a byte order mark at data[from]: some editors write U+FEFF before UTF-8, and it is not part of the text. */
 void lh_text_drop_mark(lh_buf *buf, int64_t from);
 
 #endif

@@ -17,9 +17,9 @@
 struct lh_options {
     const lh_syntax *syntax;
     void *values;
-    int64_t *given;    /* times given, by index of the option in the order of the groups */
-    const char **last; /* [n] the text of its last value, borrowed; NULL: none was given */
-    const char **lost; /* [n] another value that this one replaced; NULL: there is none */
+    int64_t *given;    /* [n] times given, in the order of the groups */
+    const char **last; /* [n] the last value, borrowed; NULL: none was given */
+    const char **lost; /* [n] a different value that the last one replaced; NULL: none */
     int64_t n;
     lh_strings args;
 };
@@ -114,13 +114,13 @@ static int64_t distance(const char *a, const char *b)
 const char *lh_nearest(const char *word, const char *const *names)
 {
     const char *best = NULL;
-    int64_t n = (int64_t)strlen(word), least = 2 + n / 4;
+    int64_t n = (int64_t)strlen(word), nearest = 2 + n / 4;
     if (n < 2) return NULL;
     for (int64_t i = 0; names[i]; i++) {
         int64_t d = distance(word, names[i]);
         if (n >= 3 && strncasecmp(names[i], word, (size_t)n) == 0) d = 0; /* the beginning of a name */
-        if (d < least && d < (int64_t)strlen(names[i])) {
-            least = d;
+        if (d < nearest && d < (int64_t)strlen(names[i])) {
+            nearest = d;
             best = names[i];
         }
     }
@@ -177,7 +177,7 @@ const lh_foreign_option lh_foreign_options[] = {
     {0},
 };
 
-/* The row of an option of another tool for which this command has one; NULL: there is none. word: with its dashes. */
+/* The row of another tool's option if this command has a replacement, else NULL. word: with its dashes. */
 static const lh_foreign_option *find_foreign(const lh_options *o, const char *word, size_t bytes)
 {
     bound_option p;
@@ -206,7 +206,7 @@ static lh_status fail_unknown(const lh_options *o, const char *word, size_t byte
     LH_TRY_DONE(lh_calloc(&names, o->n + 1, sizeof *names));
     while (walk_next(&w, &p)) names[p.number] = p.row->name;
     const char *near = lh_nearest(name, names);
-    const int helps = *o->syntax->program != '\0'; /* options in a text of their own are no program's */
+    const int helps = *o->syntax->program != '\0'; /* options in a text belong to no program */
     if (helps && near)
         LH_FAIL_DONE(LH_EUSAGE, "unknown option '--%s', did you mean '--%s'? ('%s %s --help' lists all)", name, near,
                      o->syntax->program, o->syntax->name);
@@ -278,7 +278,7 @@ static lh_status set_f64(const lh_option *row, const char *text, double *out)
     return LH_OK;
 }
 
-/* A number with a unit: of 1024 as in Slurm, or with "iB"; of 1000 with "B". */
+/* A number with a unit: of 1024 as in Slurm and with "iB", of 1000 with "B". */
 static lh_status set_bytes(const lh_option *row, const char *text, int64_t *out)
 {
     static const char units[] = "KMGT";
@@ -398,7 +398,7 @@ static lh_status take_value(const lh_options *o, const lh_option *row, const cha
     return LH_OK;
 }
 
-/* 1 if a value is an input, or names one: what a second value would leave unread. */
+/* True if the value is an input or names an input: a second value would leave the first unread. */
 static int is_input(const lh_option *row)
 {
     if (row->type != LH_OPT_STR || row->writes || !row->arg) return 0;
@@ -447,7 +447,7 @@ static lh_status take_long(lh_options *o, const char *word, line *l)
     return LH_OK;
 }
 
-/* A letter, several flags, a letter with its value, or (other tools have such) a word after a single dash. */
+/* A letter, several flags, a letter with its value, or, as in other tools, a word after a single dash. */
 static lh_status take_letters(lh_options *o, const char *letters, line *l)
 {
     bound_option p;

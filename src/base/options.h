@@ -46,24 +46,25 @@ typedef enum lh_option_type {
 typedef struct lh_option {
     lh_option_type type;
     char letter;                /* short form, or 0 */
-    int required;               /* 1: must be given, unless one is given that stands alone */
-    int alone;                  /* 1: with it nothing else is required */
+    int required;               /* 1: must be given, unless an option that stands alone is given */
+    int alone;                  /* true: with it no other option is required */
     const char *name;           /* without the dashes; a row without a name ends a table */
     const char *arg;            /* name of the value in help; "FILE…" and "FOLDER…" are completed as paths */
     const char *def;            /* default as text; NULL: none, the field is 0 or NULL */
-    const char *help;           /* complete sentences; NULL: left out of --help and the man page */
+    const char *help;           /* complete sentences; NULL: not shown in --help and the man page */
     size_t at, bytes;           /* the field: LH_FIELD */
     int64_t min, max;           /* of an I64 (equal: any) or TOKENS */
     double low, high;           /* of an F64; equal: any */
     const char *const *choices; /* of an ENUM, STR, WORD_OR_FILE or SWITCH, ends with NULL */
-    const char *(*word)(int i); /* of a STR without choices: words that the shell completes, several with commas between
-                                   them if `arg` is LIST; NULL after the last. Other words are allowed */
-    int detail;                 /* 1: in '--help all' only */
-    int writes; /* of one that names a file ("FILE…", "FOLDER…"): 1 if the file is written, 0 if it is read */
-    const char *replaces;      /* of one that is written: the option whose file it may replace; NULL: none */
-    const char *const *beside; /* of one that is written: endings of files that are written beside it; NULL: none */
-    const char *makes; /* of one that is written: the kind of file that it makes and may replace, "text" or the kind of
-                          an HDF5 file; NULL: the command decides */
+    const char *(*word)(int i); /* of a STR without choices: words that the shell completes, NULL after the last;
+                                   separated by commas if `arg` is LIST. Other words are allowed */
+    int detail;                 /* true: shown by '--help all' only */
+    int writes; /* of an option that names a file ("FILE…", "FOLDER…"): true if the file is written, false if it is read
+                 */
+    const char *replaces;      /* of an output: the option that names the file it may replace; NULL: none */
+    const char *const *beside; /* of an output: endings of files that are written in the same folder; NULL: none */
+    const char *makes; /* of an output: the kind of file that it makes and may replace, "text" or the kind of an HDF5
+                          file; NULL: the command decides */
 } lh_option;
 
 #define LH_FIELD(type, member) .at = offsetof(type, member), .bytes = sizeof(((type *)0)->member)
@@ -88,16 +89,16 @@ typedef struct lh_syntax {
     const char *usage;          /* after the name, such as "SRC -o FILE [options]" */
     const char *summary;        /* one line, no full stop */
     const char *text;           /* paragraphs, separated by empty lines; NULL: none */
-    int max_args;               /* most positional arguments */
-    int reads_args;             /* 1: they are files or folders that are read */
+    int max_args;               /* maximum number of positional arguments */
+    int reads_args;             /* true: the arguments are files or folders that are read */
     const lh_option_group *groups;
-    const lh_option_table *optional; /* one of the groups', of which nothing is required; NULL: none */
+    const lh_option_table *optional; /* the table of a group in which no option is required; NULL: none */
     const lh_example *examples;      /* NULL: none */
 } lh_syntax;
 
 /* Options of neighbouring tools (llama.cpp, vLLM, Transformers, kvpress and others), which people type from habit: an
- * unknown option is looked up in this table. Of several rows with one word the first counts whose option the command
- * has. */
+ * unknown option is looked up in this table. Of several rows with one word the first counts that names an option
+ * of the command. */
 typedef struct lh_foreign_option {
     const char *word; /* with its dashes; a NULL word ends the table */
     const char *ours; /* name of the option to use instead; the row holds for commands that have it */
@@ -113,13 +114,13 @@ typedef struct lh_options lh_options;
 /* Fill `values`, the struct of the groups' offsets, with the defaults and then from argv[0 .. argc - 1] (without
  * program and command). "--name value", "--name=value", "-n value", "-nvalue", flags also joined ("-vq"), switches
  * "--name" or "--name=off"; "--" ends the options; "-" is an argument. Of several values of an option the last one
- * counts, but one that is an input (a STR whose `arg` is TEXT, or a FILE or FOLDER that is read) takes one value. Texts
- * are borrowed from argv. Fails with LH_EUSAGE: an unknown option (with the nearest one), a bad or missing value (with
- * valid ones), a second input, a missing required option, too many arguments. */
+ * counts, but an input (a STR with the `arg` TEXT, or a FILE or FOLDER that is read) takes one value. Texts are
+ * borrowed from argv. Fails with LH_EUSAGE: an unknown option (the message has the nearest one), a bad or missing
+ * value (the message has valid ones), a second input, a missing required option, too many arguments. */
 lh_status lh_options_parse(lh_options **out, const lh_syntax *syntax, void *values, int argc, char **argv);
 void lh_options_close(lh_options *options);
 
-/* A message for each option of whose values an earlier one, which differs, counts no more. */
+/* Log a message for each option with an earlier, different value that the last one replaced. */
 void lh_options_note_replaced(const lh_options *options);
 
 /* Times the user gave the option; 0 means that its value is the default. Asserts that the option exists. */
@@ -136,15 +137,14 @@ typedef struct lh_named_file {
     int writes;
 } lh_named_file;
 
-/* *out: [*n], those that are written and those that are read, in the order of the tables, then the arguments. Release
- * with lh_free. */
+/* *out: [*n] in the order of the tables, then the arguments; written and read files. Release with lh_free. */
 lh_status lh_options_files(const lh_options *options, lh_named_file **out, int64_t *n);
 
 /* *out = {"command": name, "arguments": […], "options": {name: value, …}, "given": [names]}: every option with its
  * resolved value, null if it has none. New reference (json_decref). */
 lh_status lh_options_json(const lh_options *options, json_t **out);
 
-/* How much help: of a command that has options of detail LH_HELP_SHORT shows one sentence for each other option. */
+/* How much help: for a command with options of detail LH_HELP_SHORT shows a sentence for each other option. */
 typedef enum lh_help { LH_HELP_NONE, LH_HELP_SHORT, LH_HELP_ALL } lh_help;
 
 /* The help that argv asks for ("--help" or "-h" before any "--", and "all" after it). Checked before parsing, so that
@@ -157,23 +157,23 @@ lh_status lh_options_help(lh_buf *out, const lh_syntax *syntax, lh_help help);
 lh_status lh_options_man(lh_buf *out, const lh_syntax *syntax);
 lh_status lh_options_completion(lh_buf *out, const lh_syntax *syntax);
 
-/* The words of `text` wrapped at the width of the terminal, as in --help, appended to *out: every line but the first
- * begins at column `at`; `used` columns of the first one are taken. Empty lines stay. The width is COLUMNS of the
- * environment, else that of the terminal on standard output, else 96; at least 40 and at most 120. */
+/* Append the words of `text`, wrapped at the width of the terminal, as in --help: every line but the first begins at
+ * column `at`; the first line has `used` columns already. Empty lines stay. The width is COLUMNS of the environment,
+ * else the width of the terminal on standard output, else 96; at least 40 and at most 120. */
 lh_status lh_options_wrap(lh_buf *out, const char *text, int at, int used);
 
-/* 1 if `word` is one of the choices of a switch, so that it is its value where it follows. */
+/* True if `word` is a choice of a switch: after the switch it is its value. */
 int lh_option_is_choice(const lh_option *row, const char *word);
 
-/* Reads a number of tokens such as "4096", "128k" or "1M" (of 1024); 0: it is none, or negative. */
+/* Read a number of tokens such as "4096", "128k" or "1M" (of 1024); false for other texts and negative numbers. */
 int lh_token_count_read(const char *text, int64_t *out);
 
-/* The number of `text` among the words that an option takes (they end with NULL). LH_EUSAGE names the option, the
- * nearest word and all of them. */
+/* The index of `text` among the words of an option (NULL after the last). LH_EUSAGE names the option, the nearest word
+ * and all words. */
 lh_status lh_choice_find(int *out, const char *option, const char *const *choices, const char *text);
 
-/* The name nearest to `word` in `names` (ends with NULL), NULL if none is near. Case is ignored, and a prefix of a name
- * is nearest. */
+/* The name nearest to `word` in `names` (NULL after the last), NULL if no name is near. Case is ignored, and a prefix
+ * of a name is nearest. */
 const char *lh_nearest(const char *word, const char *const *names);
 
 #endif

@@ -21,7 +21,7 @@ static int columns(void)
     return n <= 0 ? COLUMNS : (int)lh_max_i64(COLUMNS_MIN, lh_min_i64(n, COLUMNS_MAX));
 }
 
-/* Column at which explanations begin: narrow windows leave little beside the names. */
+/* Column at which explanations begin: narrow windows have little space after the names. */
 static int help_at(void)
 {
     return columns() < 2 * HELP_AT ? 8 : HELP_AT;
@@ -77,7 +77,7 @@ static lh_status argument(lh_buf *out, const lh_option *row)
     return LH_OK;
 }
 
-/* The first sentence, or what is before its semicolon. */
+/* The first sentence, up to its semicolon. */
 static lh_status explain_shortly(lh_buf *out, const lh_option *row)
 {
     const char *end = strpbrk(row->help, ".;");
@@ -97,7 +97,8 @@ static const char *required_mark(const lh_syntax *s, const lh_option_group *grou
     return row->required && group->table != s->optional ? " (required)" : "";
 }
 
-/* Help, then from the table: the mark, default; a 0, which mostly stands for something, needs the whole text. */
+/* Help, mark and default. Short help leaves out a default of 0, which usually has a meaning that the whole text
+ * explains. */
 static lh_status explain(lh_buf *out, const lh_option *row, const char *mark, lh_help help)
 {
     LH_TRY(help == LH_HELP_SHORT ? explain_shortly(out, row) : explain_at_length(out, row));
@@ -129,7 +130,7 @@ done:
     return st;
 }
 
-/* 1 if help at length does not fit a screen or so: the parts of policies are in it. */
+/* True if the whole help is much longer than a screen: it has the parts of policies. */
 enum { FEW_DETAILS = 3 };
 static int is_long(const lh_syntax *s)
 {

@@ -12,7 +12,7 @@
 #include "base/destination.h"
 #include "base/mem.h"
 
-/* *out: the file that is replaced, where symbolic links lead; it can be. lh_free, also after a failure. */
+/* *out: the file that will be replaced, at the end of symbolic links. lh_free, also after a failure. */
 static lh_status find_target(char **out, const char *path)
 {
     struct stat info;
@@ -27,7 +27,7 @@ static lh_status find_target(char **out, const char *path)
     return LH_OK;
 }
 
-/* The claim of this process, which may have it already: then nothing was written to it. */
+/* The claim of this process; an existing claim must be empty. */
 static lh_status take(lh_claim **out, const char *target, int alone)
 {
     struct stat info;
@@ -121,7 +121,7 @@ static lh_status write_all(int fd, const char *path, const char *data, int64_t b
     for (int64_t at = 0; at < bytes;) {
         ssize_t n = write(fd, data + at, (size_t)(bytes - at));
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0 && errno == EPIPE) return LH_OK; /* of a stream: as `head`, its reader has seen enough */
+        if (n < 0 && errno == EPIPE) return LH_OK; /* a stream with a reader that has seen enough, such as `head` */
         if (n < 0) LH_FAIL(LH_EWRITE, "cannot write '%s': %s", path, strerror(errno));
         at += n;
     }

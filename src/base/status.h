@@ -9,8 +9,8 @@
 
 #include <longhaul/longhaul.h>
 
-/* Messages name what the user can set by the options of the program. liblonghaul replaces this function, which does
- * nothing, by its own (src/api/members.c): there they name members of structs. In place; never longer. */
+/* Messages name settings by the options of the program. liblonghaul replaces this function, which does nothing, with
+ * its own (src/api/members.c), which names members of structs instead. In place; never longer. */
 void lh_name_values(char *text);
 
 /* Record a failure and return `code`. Keeps the first 2,047 bytes of the message, control characters as '?'. */

@@ -1,4 +1,4 @@
-/* table.h - results as rows of named columns, written as CSV, as JSON or as a group of an analysis file. */
+/* table.h - results as rows of named columns, written as CSV, JSON or a group of an analysis file. */
 #ifndef LH_BASE_TABLE_H
 #define LH_BASE_TABLE_H
 
@@ -10,7 +10,7 @@
 
 typedef enum lh_column_type {
     LH_COLUMN_TEXT,  /* any text */
-    LH_COLUMN_LABEL, /* one of a few texts */
+    LH_COLUMN_LABEL, /* a text of a small set */
     LH_COLUMN_I64,
     LH_COLUMN_F64 /* NAN: none */
 } lh_column_type;

@@ -1,6 +1,6 @@
 /* unicode.h - the one reader of UTF-8 and the classes of characters. Every function takes bytes and a length, accepts
- * any bytes and reads no further. Decoding is our own, because replacement characters are counted as Rust and Python
- * count them, which utf8proc does not do. */
+ * any bytes and reads no further. Decoding is our own, because utf8proc does not count replacement characters as Rust
+ * and Python do. */
 #ifndef LH_BASE_UNICODE_H
 #define LH_BASE_UNICODE_H
 
@@ -26,7 +26,7 @@ int lh_utf8_write(char out[4], uint32_t cp);
 int lh_utf8_valid(const char *text, int64_t bytes);
 
 /* Put '?' for every control character (C0, DEL, and C1, where U+009B begins an escape sequence) and for bytes that are
- * not UTF-8: names and texts of foreign files must not control a terminal. Returns the bytes left, never more. */
+ * not UTF-8: names and texts of foreign files must not control a terminal. Returns the number of bytes that remain. */
 int64_t lh_text_make_plain(char *text, int64_t bytes);
 
 int lh_char_is_space(uint32_t cp);        /* Unicode's White_Space */

@@ -615,6 +615,24 @@ START_TEST(test_one_of_the_readers_finds_damage_whatever_slabs_they_read)
 }
 END_TEST
 
+START_TEST(test_a_second_check_of_an_open_array_begins_anew)
+{
+    lh_h5 *h5;
+    lh_h5_array *array;
+    int32_t values[5 * 7 * 11];
+    write_sample();
+    ck_assert_int_eq(lh_h5_open(&h5, path, &head), LH_OK);
+    ck_assert_int_eq(lh_h5_array_open(&array, h5, "/layers/000/k"), LH_OK);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(lh_h5_array_check(array), LH_OK);
+        ck_assert_int_eq(lh_h5_array_read(array, &readings[1].slabs[0], values), LH_OK);
+        ck_assert_int_eq(lh_h5_array_checked(array), LH_OK);
+    }
+    lh_h5_array_close(array);
+    lh_h5_close(h5);
+}
+END_TEST
+
 static lh_status misbehave(void *arg)
 {
     volatile char *p = NULL;
@@ -676,6 +694,7 @@ int main(void)
     tcase_add_test(tc, test_contents_tell_files_apart);
     tcase_add_test(tc, test_a_file_that_changes_while_it_is_open_is_told);
     tcase_add_test(tc, test_one_of_the_readers_finds_damage_whatever_slabs_they_read);
+    tcase_add_test(tc, test_a_second_check_of_an_open_array_begins_anew);
     tcase_add_test(tc, test_a_child_dies_alone);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);
