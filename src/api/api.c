@@ -149,7 +149,7 @@ lh_status lh_forecast_make(lh_forecast *out, const lh_engine_options *options, c
                                                   .context = run->prompt,
                                                   .max_new = run->more - run->block,
                                                   .question = run->block,
-                                                  .restores = run->restores,
+                                                  .forks = run->restores ? 1 : 0,
                                                   .profiles = profiles_of(run->policy)}));
     *out = (lh_forecast){.free = plan.free_bytes, .fits = plan.fits};
     for (int64_t r = 0; r < plan.tp; r++) {
@@ -330,7 +330,7 @@ static lh_status start(lh_session **out, lh_engine *engine, const lh_session_sta
                                                  .more = o->more,
                                                  .length = o->prompt + o->more,
                                                  .block = o->block,
-                                                 .restores = o->restores,
+                                                 .fork_more = o->restores ? o->more : 0,
                                                  .bounded = 1,
                                                  .seed = o->seed}));
     return LH_OK;

@@ -236,7 +236,7 @@ lh_status lh_arena_resize(lh_arena *a, const lh_exec *x, const int64_t *cap)
     return renew(a, x, cap, a->parent);
 }
 
-lh_status lh_arena_part(lh_arena *a, const lh_exec *x)
+lh_status lh_arena_unshare(lh_arena *a, const lh_exec *x)
 {
     return a->parent ? renew(a, x, a->cap, NULL) : LH_OK;
 }

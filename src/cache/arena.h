@@ -59,8 +59,8 @@ typedef enum lh_entries_kind { LH_ENTRIES_COPIED, LH_ENTRIES_SHARED } lh_entries
 lh_status lh_arena_copy(lh_arena *arena, const lh_exec *exec, const lh_arena *from, const int64_t *cap,
                         lh_entries_kind kind);
 
-/* The same entries without a parent: those of it are copied. */
-lh_status lh_arena_part(lh_arena *arena, const lh_exec *exec);
+/* The same entries without a parent, whose shared entries are copied. */
+lh_status lh_arena_unshare(lh_arena *arena, const lh_exec *exec);
 
 /* Copy the lengths of the host to the device, and back after an operation changed them (waits). */
 lh_status lh_arena_push_len(lh_arena *arena, const lh_exec *exec);

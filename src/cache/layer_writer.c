@@ -45,14 +45,20 @@ static int counts_head(const lh_heads *heads, int64_t head)
 
 static lh_status read_piece(lh_layer_writer *w, const lh_head_array *of, const piece *p)
 {
-    const lh_exec *x = w->exec;
+    lh_stream *stream = w->exec->stream;
     const lh_entry_array *a = &of->array;
-    int64_t slot = of->offset[p->head - w->heads->kv_first] + p->at;
-    if (a->at)
-        LH_TRY(lh_stream_copy(x->stream, w->mine, (const char *)a->at + slot * a->bytes, p->entries * a->bytes,
-                              LH_COPY_TO_HOST));
+    const int64_t h = p->head - w->heads->kv_first;
+    const int64_t shared = of->shared ? lh_max_i64(0, lh_min_i64(of->shared[h] - p->at, p->entries)) : 0,
+                  own = p->entries - shared;
     for (int64_t i = 0; !a->at && i < p->entries; i++) ((int32_t *)w->mine)[i] = (int32_t)(p->at + i);
-    return lh_stream_sync(x->stream);
+    if (a->at && shared)
+        LH_TRY(lh_stream_copy(stream, w->mine, of->parent_at + (of->parent_offset[h] + p->at) * a->bytes,
+                              shared * a->bytes, LH_COPY_TO_HOST));
+    if (a->at && own)
+        LH_TRY(lh_stream_copy(stream, w->mine + shared * a->bytes,
+                              (const char *)a->at + (of->offset[h] + p->at + shared) * a->bytes, own * a->bytes,
+                              LH_COPY_TO_HOST));
+    return lh_stream_sync(stream);
 }
 
 /* Collective. One piece goes from the rank that counts its head to rank 0 and into the file, at entry `row`. */
@@ -180,8 +186,16 @@ lh_status lh_write_layer(lh_layer_writer *w, int64_t layer, const lh_cache_layer
     LH_TRY(lh_gather_lens(&w->gather, h, w->exec->comm, of->arena->len, w->lens));
     for (int64_t g = 0; g < h->kv_heads; g++) w->offsets[g + 1] = w->offsets[g] + w->lens[g];
     if (h->rank == 0 && w->local == LH_OK) w->local = put_layer(w, layer, of);
-    for (int i = 0; i < LH_ENTRY_ARRAYS; i++)
-        LH_TRY(lh_write_heads(w, layer, &(lh_head_array){lh_entry_array_of(of->arena, i), of->arena->offset, w->lens}));
+    for (int i = 0; i < LH_ENTRY_ARRAYS; i++) {
+        const lh_arena *a = of->arena;
+        lh_head_array array = {.array = lh_entry_array_of(a, i), .offset = a->offset, .lens = w->lens};
+        if (a->parent) {
+            array.shared = a->shared;
+            array.parent_at = lh_entry_array_of(a->parent, i).at;
+            array.parent_offset = a->parent->offset;
+        }
+        LH_TRY(lh_write_heads(w, layer, &array));
+    }
     return lh_write_rows(w, layer,
                          &(lh_row_array){.name = "ring",
                                          .type = LH_F32,

@@ -31,12 +31,15 @@ void lh_layer_writer_close(lh_layer_writer *w);
  * Failures of rank 0 alone are kept in w->local. */
 lh_status lh_write_layer(lh_layer_writer *w, int64_t layer, const lh_cache_layer *of, int64_t seen);
 
-/* Numbers of KV heads, head by head: this rank's head h has those of lens[kv_first + h] entries, from entry offset[h]
- * of `array.at` on. */
+/* Numbers of KV heads, head by head: the lens[kv_first + h] entries of this rank's head h begin at entry offset[h] of
+ * `array.at`. In an arena with a parent the first shared[h] of them lie in the parent's array. */
 typedef struct lh_head_array {
     lh_entry_array array;
     const int64_t *offset; /* [kv_count] */
     const int64_t *lens;   /* [kv_heads] */
+    const int64_t *shared; /* [kv_count]; NULL: there is no parent */
+    const char *parent_at;
+    const int64_t *parent_offset; /* [kv_count] */
 } lh_head_array;
 lh_status lh_write_heads(lh_layer_writer *w, int64_t layer, const lh_head_array *of);
 

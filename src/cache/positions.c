@@ -16,19 +16,27 @@ void lh_positions_sort(int32_t *positions, int64_t n)
     qsort(positions, (size_t)n, sizeof *positions, ascending);
 }
 
+static lh_status copy_positions(int32_t *to, const lh_exec *x, const lh_arena *arena, int64_t h)
+{
+    const int64_t n = arena->len[h], shared = arena->shared[h];
+    const lh_ragged *own = &arena->view;
+    for (int64_t s = 0; !own->positions && s < n; s++) to[s] = (int32_t)s;
+    if (own->positions && shared)
+        LH_TRY(lh_stream_copy(x->stream, to, arena->parent->view.positions + arena->parent->offset[h],
+                              shared * (int64_t)sizeof *to, LH_COPY_TO_HOST));
+    if (own->positions)
+        LH_TRY(lh_stream_copy(x->stream, to + shared, own->positions + arena->offset[h] + shared,
+                              (n - shared) * (int64_t)sizeof *to, LH_COPY_TO_HOST));
+    return LH_OK;
+}
+
 /* Positions of this rank's counted heads, one head after the other, each ascending. */
 static lh_status own_positions(int32_t **out, const lh_exec *x, const lh_heads *heads, const lh_arena *arena)
 {
     int64_t first = heads->counted_first - heads->kv_first, end = first + heads->counted_count, all = 0, at = 0;
     for (int64_t h = first; h < end; h++) all += arena->len[h];
     LH_TRY(lh_calloc(out, all, sizeof **out));
-    for (int64_t h = first; h < end; at += arena->len[h], h++) {
-        int32_t *to = *out + at;
-        if (arena->view.positions)
-            LH_TRY(lh_stream_copy(x->stream, to, arena->view.positions + arena->offset[h],
-                                  arena->len[h] * (int64_t)sizeof *to, LH_COPY_TO_HOST));
-        for (int64_t s = 0; !arena->view.positions && s < arena->len[h]; s++) to[s] = (int32_t)s;
-    }
+    for (int64_t h = first; h < end; at += arena->len[h], h++) LH_TRY(copy_positions(*out + at, x, arena, h));
     LH_TRY(lh_stream_sync(x->stream));
     at = 0;
     for (int64_t h = first; h < end; at += arena->len[h], h++) lh_positions_sort(*out + at, arena->len[h]);

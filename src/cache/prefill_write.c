@@ -73,7 +73,7 @@ static lh_status write_held(lh_layer_writer *w, int64_t layer, const lh_prefill_
                                     .width = n,
                                     .bytes = n * (int64_t)sizeof *held->outputs,
                                     .at = held->outputs};
-    return lh_write_heads(w, layer, &(lh_head_array){outputs, heads->offset, heads->lens});
+    return lh_write_heads(w, layer, &(lh_head_array){.array = outputs, .offset = heads->offset, .lens = heads->lens});
 }
 
 /* Collective. */

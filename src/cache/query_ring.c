@@ -15,7 +15,6 @@ lh_status lh_ring_alloc(lh_query_ring *ring, lh_device *device, const lh_ring_sh
 
 void lh_ring_free(lh_query_ring *ring, lh_device *device)
 {
-    lh_ring_forget(ring, device);
     lh_device_free(device, ring->q);
     ring->q = NULL;
 }
@@ -41,26 +40,6 @@ void lh_ring_unroll(const lh_query_ring *ring, const lh_exec *x, const int32_t *
         for (run = 1; r + run < rows && lh_ring_slot(ring, positions[r + run]) == slot + run;) run++;
         lh_exec_copy(x, q + r * width, ring->q + slot * width, run * width * (int64_t)sizeof *q, LH_COPY_ON_DEVICE);
     }
-}
-
-lh_status lh_ring_save(lh_query_ring *ring, const lh_exec *x)
-{
-    if (ring->saved) return LH_OK;
-    LH_TRY(lh_device_alloc(lh_exec_device(x), &ring->saved, lh_ring_bytes(&ring->shape), LH_MEM_KV));
-    LH_TRY(lh_stream_copy(x->stream, ring->saved, ring->q, lh_ring_bytes(&ring->shape), LH_COPY_ON_DEVICE));
-    return LH_OK;
-}
-
-lh_status lh_ring_restore(lh_query_ring *ring, const lh_exec *x)
-{
-    if (!ring->saved) return LH_OK;
-    return lh_stream_copy(x->stream, ring->q, ring->saved, lh_ring_bytes(&ring->shape), LH_COPY_ON_DEVICE);
-}
-
-void lh_ring_forget(lh_query_ring *ring, lh_device *device)
-{
-    lh_device_free(device, ring->saved);
-    ring->saved = NULL;
 }
 
 int64_t lh_ring_rows(const lh_query_ring *ring, int64_t seen)

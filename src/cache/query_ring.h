@@ -13,8 +13,7 @@ typedef struct lh_ring_shape {
 
 typedef struct lh_query_ring {
     lh_ring_shape shape;
-    float *q;     /* device, [rows, width]; NULL: there is no ring */
-    float *saved; /* as it was at the snapshot; NULL: nothing was recorded since */
+    float *q; /* device, [rows, width]; NULL: there is no ring */
 } lh_query_ring;
 
 int64_t lh_ring_bytes(const lh_ring_shape *shape);
@@ -31,11 +30,6 @@ void lh_ring_unroll(const lh_query_ring *ring, const lh_exec *exec, const int32_
 
 /* Where the row of a position lies. */
 int64_t lh_ring_slot(const lh_query_ring *ring, int64_t position);
-
-/* Keep the ring as it is now (does nothing the second time), come back to it, forget it. */
-lh_status lh_ring_save(lh_query_ring *ring, const lh_exec *exec);
-lh_status lh_ring_restore(lh_query_ring *ring, const lh_exec *exec);
-void lh_ring_forget(lh_query_ring *ring, lh_device *device);
 
 /* Rows that a ring has after `seen` tokens, and where the r-th of them lies, in the order of their positions. */
 int64_t lh_ring_rows(const lh_query_ring *ring, int64_t seen);

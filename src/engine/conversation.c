@@ -66,10 +66,10 @@ static lh_status open_session(lh_conversation *c, int64_t prompt)
                                                  .profiles = c->options.profiles,
                                                  .prompt = prompt,
                                                  .more = more,
+                                                 .fork_more = c->length - c->before,
                                                  .length = c->length,
                                                  .rotates_for = c->rotates_for,
                                                  .block = more,
-                                                 .restores = 1,
                                                  .seed = c->seed});
 }
 

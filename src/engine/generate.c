@@ -36,7 +36,7 @@ int64_t lh_generate_forks(int64_t questions)
     return questions > 1 ? lh_min_i64(questions, TOGETHER) : 0;
 }
 
-/* 1 if all questions are answered together. */
+/* True if all questions are answered together, each in a fork of the session. */
 static int together(const lh_generate_request *r)
 {
     return r->question_count > 1 && !r->recorder;
@@ -143,22 +143,20 @@ static lh_status open_run(run *r)
     LH_TRY(lh_comm_agree(comm, st));
     if (q->given) LH_TRY(lh_given_read(&r->given, r->engine, q->given, &q->prompt));
     if (q->recorder) LH_TRY(q->recorder->begin(q->recorder->self, r->engine, q, &listener));
-    LH_TRY(
-        lh_session_open(&r->session, r->engine,
-                        &(lh_session_options){
-                            .policy = &r->out->policy,
-                            .given = q->given ? (const lh_keep_sets *const[]){&r->given} : NULL,
-                            .profiles = lh_generate_profiles(r),
-                            .prompt = q->load_cache ? 0 : q->prompt.n,
-                            .more = (together(q) ? 0 : lh_generate_more(q)) + (q->load_cache ? q->prompt.n : 0),
-                            .fork_more = together(q) ? lh_generate_more(q) : 0,
-                            .sequences = together(q) ? lh_generate_forks(q->question_count) : 0,
-                            .length = before + q->prompt.n + lh_generate_more(q),
-                            .rows = rows_of(q, q->question_count ? q->questions : &q->prompt),
-                            .block = q->load_cache ? lh_max_i64(q->prompt.n, longest_question(q)) : longest_question(q),
-                            .restores = q->question_count > 1 && q->recorder,
-                            .listener = q->recorder ? &listener : NULL,
-                            .seed = q->load_cache ? r->cache.file.extra.seed : q->sampling.seed}));
+    LH_TRY(lh_session_open(&r->session, r->engine,
+                           &(lh_session_options){.policy = &r->out->policy,
+                                                 .given = q->given ? (const lh_keep_sets *const[]){&r->given} : NULL,
+                                                 .profiles = lh_generate_profiles(r),
+                                                 .prompt = q->load_cache ? 0 : q->prompt.n,
+                                                 .more = lh_generate_more(q) + (q->load_cache ? q->prompt.n : 0),
+                                                 .fork_more = q->question_count > 1 ? lh_generate_more(q) : 0,
+                                                 .sequences = together(q) ? lh_generate_forks(q->question_count) : 0,
+                                                 .length = before + q->prompt.n + lh_generate_more(q),
+                                                 .rows = rows_of(q, q->question_count ? q->questions : &q->prompt),
+                                                 .block = q->load_cache ? lh_max_i64(q->prompt.n, longest_question(q))
+                                                                        : longest_question(q),
+                                                 .listener = q->recorder ? &listener : NULL,
+                                                 .seed = q->load_cache ? r->cache.file.extra.seed : q->sampling.seed}));
     if (lh_config_rotates_until(lh_engine_get(r->engine)->config, 1) != INT64_MAX)
         lh_info("the rotary factors of this model depend on the length of the run: those of %lld tokens are taken, the "
                 "prompt with the longest question and answer",
@@ -280,7 +278,7 @@ static lh_status answer(run *r, int64_t i)
     return LH_OK;
 }
 
-/* One after the other, in one cache: a recorder follows that. */
+/* One after the other, which a recorder can follow. */
 static lh_status answer_in_turn(run *r)
 {
     if (r->out->answer_count > 1) LH_TRY(lh_session_snapshot(r->session));
@@ -341,7 +339,7 @@ lh_status lh_generate(lh_engine *engine, const lh_generate_request *request, lh_
     out->timing.load_s = lh_engine_get(engine)->load_s;
     out->timing.decode_s = r.decode_s;
     LH_TRY_DONE(lh_kv_stats_of(lh_session_kv(r.session), &last));
-    out->timing.evict_s = r.evict_s + last.evict_s;
+    out->timing.evict_s = last.evict_s;
     if (out->timing.prefill_s > 0 && !request->load_cache)
         out->timing.prefill_tokens_per_s = (double)out->prompt_tokens * share_computed(&r) / out->timing.prefill_s;
     out->timing.decode_tokens_per_s = r.decode_s > 0 ? (double)r.decoded / r.decode_s : 0;

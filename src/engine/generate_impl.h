@@ -22,8 +22,8 @@ typedef struct lh_generate_run {
     int64_t layers_before;     /* of the prefill, that another run has done */
     lh_answer_writer *writers; /* [answer_count] */
     int64_t telling;           /* the answer that the listener hears; it has heard those before it */
-    double decode_s, evict_s;  /* evict_s: of forks */
-    int64_t decoded;           /* tokens fed back */
+    double decode_s;
+    int64_t decoded; /* tokens fed back */
 } lh_generate_run;
 
 /* An answer while its tokens come. Several answers may grow together: the listener hears them in their order. */

@@ -3,7 +3,6 @@
 #include "base/mem.h"
 #include "engine/generate_impl.h"
 #include "engine/scheduler.h"
-#include "kv/figures.h"
 
 typedef struct questions {
     lh_task *tasks;
@@ -28,11 +27,9 @@ static lh_status begin_answer(void *self, lh_session *session)
 static lh_status end_answer(void *self, lh_session *session, lh_finish_reason finish, lh_status st)
 {
     lh_answer_writer *w = self;
-    lh_kv_stats stats = {0};
+    (void)session;
     if (st != LH_OK) return st;
     w->answer->finish = finish;
-    LH_TRY(lh_comm_agree(lh_engine_get(w->run->engine)->comm, lh_kv_stats_of(lh_session_kv(session), &stats)));
-    w->run->evict_s += stats.evict_s;
     return lh_writer_end(w);
 }
 

@@ -32,7 +32,6 @@ static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh
                                                .more = r->forks ? 0 : more,
                                                .fork_more = r->forks ? more : 0,
                                                .block = r->question,
-                                               .restores = r->restores,
                                                .device = plan->device,
                                                .layer_budgets = plan->layer_budgets}));
     int64_t element = lh_dtype_bytes(plan->kv_dtype) * 2 * c->head_dim;

@@ -11,8 +11,7 @@ typedef struct lh_plan_request {
     const lh_policy *policy;
     int64_t context, max_new;
     int64_t question; /* tokens of the longest one that comes after the eviction; 0: none does */
-    int64_t forks;    /* several do, of which so many are answered together, each in a fork; 0: at most one */
-    int restores;     /* 1: several do, one after the other from the state after the prompt */
+    int64_t forks;    /* questions that are answered together, each in a fork of the cache; 0: none is in a fork */
     const lh_profiles *profiles; /* includes those that the policy names; NULL if it names none */
 } lh_plan_request;
 

@@ -118,8 +118,8 @@ static lh_status forecast(const scheduler *s, const lh_task *task, task_bytes *n
     const int asks = has_context(s, task);
     if (task->context) {
         options.block = task->prompt.n;
-        options.fork_more = task->prompt.n + task->how.max_new;
-        options.length = options.prompt + options.fork_more;
+        options.more = options.fork_more = task->prompt.n + task->how.max_new;
+        options.length = options.prompt + options.more;
     }
     LH_TRY(lh_session_forecast(&bytes, s->engine, &options));
     *need = (task_bytes){.own = bytes.after, .most = lh_max_i64(bytes.prompt, bytes.after)};

@@ -1,5 +1,5 @@
 /* session.c - one timeline over the forward pass and its caches: keeps the tokens, the logits that are asked for, and
- * the state of a snapshot. */
+ * the tokens and logits of a snapshot. */
 #include "engine/session.h"
 
 #include <assert.h>
@@ -21,19 +21,18 @@ struct lh_session {
     session_state state;
     lh_policy policy;     /* options.policy */
     lh_profiles profiles; /* options.profiles */
-    lh_kv **caches;       /* [1 + other_count] */
-    lh_kv *kv;            /* the one in work */
+    lh_kv **caches;       /* [1 + other_count] filled by the prefill, or a fork of another session's */
+    int64_t cache;        /* index of the one in use */
+    lh_kv *fork;          /* of this cache, for the tokens after a snapshot; NULL: none has come yet */
     lh_forward *forward;
     lh_rotations *rotations;
     int64_t row, rows; /* this session's among the logits of the forward pass: the first, and how many */
     lh_tokens tokens;
     lh_session_options options;
     int64_t chunk;
-    float *logits;        /* [rows, vocab], rank 0 */
-    float *marked_logits; /* the last row at the mark, this rank's part */
-    int64_t marked_tokens;
-    float *prompt_logits; /* the last row after the prefill, this rank's part, where it is wanted again */
-    uint8_t *marked;      /* [1 + other_count] caches that lh_session_switch can bring back */
+    float *logits;          /* [rows, vocab], rank 0 */
+    float *snapshot_logits; /* last row at the snapshot, this rank's columns; NULL: there is no snapshot */
+    int64_t snapshot_tokens;
 };
 
 static lh_status push_tokens(lh_session *s, const int32_t *ids, int64_t n)
@@ -51,19 +50,17 @@ static lh_status open_caches(lh_session *s)
     LH_TRY(lh_profiles_copy(&s->profiles, o->profiles));
     s->options.profiles = shape.profiles = &s->profiles;
     LH_TRY(lh_calloc(&s->caches, 1 + o->other_count, sizeof *s->caches));
-    LH_TRY(lh_calloc(&s->marked, 1 + o->other_count, sizeof *s->marked));
     for (int64_t i = 0; i <= o->other_count; i++) {
         shape.given = o->given ? o->given[i] : NULL;
         LH_TRY(lh_kv_open(&s->caches[i], lh_engine_get(s->engine)->exec, &shape, i ? &o->others[i - 1] : o->policy));
         lh_kv_seed(s->caches[i], o->seed);
         if (i) LH_TRY(lh_kv_follow(s->caches[i], s->caches[0]));
     }
-    s->kv = s->caches[0];
-    if (o->prompt) LH_TRY(lh_kv_begin(s->kv, o->prompt, o->more));
+    if (o->prompt) LH_TRY(lh_kv_begin(s->caches[0], o->prompt, o->more - o->fork_more));
     return LH_OK;
 }
 
-/* After a restored cache it is what it was after its prompt. */
+/* A loaded cache is taken to be as large as after its prompt. */
 lh_status lh_session_forecast(lh_session_bytes *out, const lh_engine *engine, const lh_session_options *o)
 {
     const lh_engine_view *parts = lh_engine_get(engine);
@@ -72,11 +69,10 @@ lh_status lh_session_forecast(lh_session_bytes *out, const lh_engine *engine, co
                            .others = o->others,
                            .other_count = o->other_count,
                            .given = o->given,
-                           .tokens = o->prompt ? o->prompt : o->length - o->more - o->fork_more,
-                           .more = o->more,
+                           .tokens = o->prompt ? o->prompt : o->length - o->more,
+                           .more = o->more - o->fork_more,
                            .fork_more = o->fork_more,
                            .block = o->block,
-                           .restores = o->restores,
                            .device = lh_device_kind_of(parts->device)};
     lh_kv_shape shape = lh_model_kv_shape(parts->model, parts->kv_dtype);
     lh_kv_forecast f;
@@ -84,8 +80,8 @@ lh_status lh_session_forecast(lh_session_bytes *out, const lh_engine *engine, co
     *out = (lh_session_bytes){.after = rotations};
     if (course.tokens <= 0) return LH_OK;
     LH_TRY(lh_kv_forecast_make(&f, &shape, &course));
-    if (o->fork_more) out->fork = rotations + f.fork_peak;
-    out->after += f.decode_peak + (o->fork_more ? rotations : 0);
+    out->fork = f.fork_peak;
+    out->after += f.decode_peak;
     if (o->prompt) out->prompt = rotations + f.prefill_peak + lh_forward_prompt_bytes(parts->config, o->prompt);
     return LH_OK;
 }
@@ -99,17 +95,18 @@ static lh_status choose_chunk(lh_session *s)
     lh_comm *comm = lh_engine_get(s->engine)->comm;
     lh_session_bytes bytes;
     LH_TRY(lh_comm_agree(comm, lh_session_forecast(&bytes, s->engine, o)));
-    LH_TRY(lh_chunk_choose(&(lh_chunk_request){.config = lh_model_config(model),
-                                               .shard = lh_model_shard(model),
-                                               .options = lh_model_options_of(model),
-                                               .device = lh_device_kind_of(device),
-                                               .wanted = lh_engine_get(s->engine)->chunk,
-                                               .tokens = o->prompt ? o->prompt : lh_max_i64(o->more, o->fork_more),
-                                               .room_bytes = lh_device_room(device),
-                                               .rows = o->rows,
-                                               .sequences = o->sequences,
-                                               .else_bytes = lh_max_i64(bytes.prompt, bytes.after)},
-                           comm, &s->chunk));
+    LH_TRY(lh_chunk_choose(
+        &(lh_chunk_request){.config = lh_model_config(model),
+                            .shard = lh_model_shard(model),
+                            .options = lh_model_options_of(model),
+                            .device = lh_device_kind_of(device),
+                            .wanted = lh_engine_get(s->engine)->chunk,
+                            .tokens = o->prompt ? o->prompt : lh_max_i64(o->more - o->fork_more, o->fork_more),
+                            .room_bytes = lh_device_room(device),
+                            .rows = o->rows,
+                            .sequences = o->sequences,
+                            .else_bytes = lh_max_i64(bytes.prompt, bytes.after)},
+        comm, &s->chunk));
     lh_debug("%lld tokens go through a layer together", (long long)s->chunk);
     return LH_OK;
 }
@@ -126,24 +123,33 @@ static lh_status open_forward(lh_session *s)
                                                            .rows = lh_max_i64(lh_max_i64(o->rows, o->sequences), 1)}));
 }
 
-lh_status lh_session_open(lh_session **out, lh_engine *engine, const lh_session_options *options)
+/* With the options, and without caches and a forward pass of its own. */
+static lh_status make_session(lh_session **out, lh_engine *engine, const lh_session_options *options)
 {
-    lh_status st = LH_OK;
     lh_session *s = NULL;
-    const lh_exec *exec = lh_engine_get(engine)->exec;
-    LH_TRY_DONE(lh_calloc(&s, 1, sizeof *s));
+    LH_TRY(lh_calloc(&s, 1, sizeof *s));
+    *out = s;
     s->engine = engine;
     lh_engine_hold(engine);
     s->options = *options;
     s->policy = *options->policy;
     s->options.policy = &s->policy;
     s->forward = options->forward;
-    if (!s->forward) LH_TRY_DONE(open_forward(s));
     if (!options->rotates_for) s->options.rotates_for = options->length;
+    return LH_OK;
+}
+
+lh_status lh_session_open(lh_session **out, lh_engine *engine, const lh_session_options *options)
+{
+    lh_status st = LH_OK;
+    lh_session *s = NULL;
+    const lh_exec *exec = lh_engine_get(engine)->exec;
+    LH_TRY_DONE(make_session(&s, engine, options));
+    if (!s->forward) LH_TRY_DONE(open_forward(s));
     st = lh_rotations_open(&s->rotations, lh_engine_get(engine)->config, exec, s->options.rotates_for);
     if (st == LH_OK) st = open_caches(s);
     LH_TRY_DONE(lh_comm_agree(exec->comm, st));
-    if (options->listener) lh_kv_listen(s->kv, options->listener);
+    if (options->listener) lh_kv_listen(s->caches[0], options->listener);
     *out = s;
     s = NULL;
 done:
@@ -154,7 +160,8 @@ done:
 static lh_status fork_state(lh_session *s, lh_session *from)
 {
     LH_TRY(push_tokens(s, from->tokens.ids, from->tokens.n));
-    LH_TRY(lh_kv_fork(s->kv, from->kv, s->options.more));
+    LH_TRY(lh_calloc(&s->caches, 1, sizeof *s->caches));
+    LH_TRY(lh_kv_fork(&s->caches[0], lh_session_kv(from), s->options.more));
     s->state = READY;
     return LH_OK;
 }
@@ -164,19 +171,18 @@ lh_status lh_session_fork(lh_session **out, lh_session *from, int64_t more, int6
     lh_status st = LH_OK;
     lh_session *s = NULL;
     lh_session_options options = from->options;
-    if (from->kv != from->caches[0]) LH_FAIL(LH_EINTERNAL, "only the first cache of a session is forked");
+    if (from->cache) LH_FAIL(LH_EINTERNAL, "only the first cache of a session is forked");
     options.others = NULL;
     options.other_count = 0;
     options.prompt = 0;
     options.more = more;
     options.fork_more = 0;
     options.block = block;
-    options.restores = 0;
     options.given = NULL;
-    options.listener = NULL;
     options.forward = from->forward;
-    LH_TRY_DONE(lh_session_open(&s, from->engine, &options));
-    LH_TRY_DONE(lh_comm_agree(lh_engine_get(s->engine)->comm, fork_state(s, from)));
+    st = make_session(&s, from->engine, &options);
+    if (st == LH_OK) st = fork_state(s, from);
+    LH_TRY_DONE(lh_comm_agree(lh_engine_get(from->engine)->comm, st));
     *out = s;
     s = NULL;
 done:
@@ -184,9 +190,19 @@ done:
     return st;
 }
 
+/* Back to the cache of the snapshot. */
+static void close_fork(lh_session *s)
+{
+    if (!s->fork) return;
+    lh_forward_forget(s->forward, s->fork);
+    lh_kv_close(s->fork);
+    s->fork = NULL;
+}
+
 void lh_session_close(lh_session *s)
 {
     if (!s || lh_engine_is_forked(s->engine)) return;
+    close_fork(s);
     for (int64_t i = s->caches ? s->options.other_count : -1; i >= 0; i--) {
         if (s->options.forward && s->caches[i]) lh_forward_forget(s->forward, s->caches[i]);
         lh_kv_close(s->caches[i]);
@@ -196,9 +212,7 @@ void lh_session_close(lh_session *s)
     lh_tokens_clear(&s->tokens);
     lh_profiles_clear(&s->profiles);
     lh_free(s->logits);
-    lh_free(s->marked_logits);
-    lh_free(s->prompt_logits);
-    lh_free(s->marked);
+    lh_free(s->snapshot_logits);
     lh_free(s->caches);
     lh_engine_release(s->engine);
     lh_free(s);
@@ -254,6 +268,14 @@ static lh_status check_more(const lh_session *s, int64_t n)
     return LH_OK;
 }
 
+/* Collective where it forks. Tokens come: those after a snapshot go to a fork of its cache. */
+static lh_status fork_snapshot(lh_session *s)
+{
+    if (!s->snapshot_logits || s->fork) return LH_OK;
+    return lh_comm_agree(lh_engine_get(s->engine)->comm,
+                         lh_kv_fork(&s->fork, s->caches[s->cache], s->options.fork_more));
+}
+
 /* The status of the model's work on tokens. */
 static lh_status advanced(lh_session *s, lh_status st)
 {
@@ -271,8 +293,9 @@ static lh_status append_block(lh_session *s, const int32_t *ids, int64_t n)
                 (long long)n);
     LH_TRY(check_more(s, n));
     LH_TRY(check_ids(s, ids, n));
+    LH_TRY(fork_snapshot(s));
     LH_TRY(push_tokens(s, ids, n));
-    LH_TRY(advanced(s, lh_forward_block(s->forward, s->kv, ids, n)));
+    LH_TRY(advanced(s, lh_forward_block(s->forward, lh_session_kv(s), ids, n)));
     take_rows(s);
     return LH_OK;
 }
@@ -302,7 +325,8 @@ lh_status lh_sessions_step(lh_session *const *sessions, const int32_t *ids, int6
     LH_TRY_DONE(lh_calloc(&next, n, sizeof *next));
     for (int64_t i = 0; i < n; i++) LH_TRY_DONE(check_more(sessions[i], 1));
     for (int64_t i = 0; i < n; i++) {
-        next[i] = (lh_next_token){sessions[i]->kv, ids[i]};
+        LH_TRY_DONE(fork_snapshot(sessions[i]));
+        next[i] = (lh_next_token){lh_session_kv(sessions[i]), ids[i]};
         LH_TRY_DONE(push_tokens(sessions[i], &ids[i], 1));
     }
     st = lh_forward_step(sessions[0]->forward, next, n);
@@ -355,14 +379,14 @@ static lh_status put_logits(lh_session *s, const float *part)
 lh_status lh_session_begin_prefill(lh_session *s, const int32_t *ids, int64_t n, lh_prefill **prefill)
 {
     LH_TRY(lh_comm_agree(lh_engine_get(s->engine)->comm, push_tokens(s, ids, n)));
-    return lh_prefill_open(prefill, s->forward, s->kv, ids, n);
+    return lh_prefill_open(prefill, s->forward, s->caches[0], ids, n);
 }
 
 lh_status lh_session_end_prefill(lh_session *s)
 {
     take_rows(s);
     s->state = READY;
-    return s->options.other_count ? copy_last_row(s, &s->prompt_logits) : LH_OK;
+    return LH_OK;
 }
 
 static lh_status take_prompt(lh_session *s, const int32_t *ids, int64_t n, const lh_forward_progress *progress)
@@ -376,7 +400,7 @@ static lh_status take_prompt(lh_session *s, const int32_t *ids, int64_t n, const
     LH_TRY(lh_check_given(ids, "ids"));
     LH_TRY(check_ids(s, ids, n));
     LH_TRY(push_tokens(s, ids, n));
-    LH_TRY(advanced(s, lh_forward_prefill(s->forward, s->kv, ids, n, progress)));
+    LH_TRY(advanced(s, lh_forward_prefill(s->forward, s->caches[0], ids, n, progress)));
     return lh_session_end_prefill(s);
 }
 
@@ -390,9 +414,9 @@ lh_status lh_session_prefill(lh_session *s, const int32_t *ids, int64_t n, const
 static lh_status fill_layer(lh_session *s, const lh_session_prompt *p, int64_t layer, void *keys, void *values)
 {
     lh_ragged *view = NULL;
-    LH_TRY(lh_kv_prefill_begin(s->kv, layer, &view));
+    LH_TRY(lh_kv_prefill_begin(s->caches[0], layer, &view));
     LH_TRY(p->read(p->self, layer, keys, values));
-    return lh_kv_fill(s->kv, layer, keys, values);
+    return lh_kv_fill(s->caches[0], layer, keys, values);
 }
 
 lh_status lh_session_fill(lh_session *s, const lh_session_prompt *p)
@@ -408,7 +432,7 @@ lh_status lh_session_fill(lh_session *s, const lh_session_prompt *p)
     LH_TRY_DONE(lh_comm_agree(e->comm, st));
     for (int64_t l = 0; l < shape.layers; l++) {
         LH_TRY_DONE(lh_comm_agree(e->comm, fill_layer(s, p, l, keys, values)));
-        LH_TRY_DONE(lh_kv_prefill_end(s->kv, l));
+        LH_TRY_DONE(lh_kv_prefill_end(s->caches[0], l));
     }
     st = put_logits(s, p->logits + lh_forward_logits(s->forward).first);
     LH_TRY_DONE(advanced(s, lh_comm_agree(e->comm, st)));
@@ -428,18 +452,29 @@ static lh_status check_rows(const lh_session *s)
 static lh_status check_restores(const lh_session *s)
 {
     LH_TRY(check_rows(s));
-    if (s->options.bounded && !s->options.restores)
+    if (s->options.bounded && s->options.fork_more < s->options.more)
         LH_FAIL(LH_EUSAGE, "restores is 0: a session that restores a snapshot is started with 1");
+    return LH_OK;
+}
+
+/* The fork becomes the cache that further forks start from. */
+static lh_status keep_fork(lh_session *s)
+{
+    LH_TRY(lh_kv_unshare(s->fork));
+    lh_kv_close(s->caches[s->cache]);
+    s->caches[s->cache] = s->fork;
+    s->fork = NULL;
     return LH_OK;
 }
 
 static lh_status take_snapshot(lh_session *s)
 {
+    lh_status st = LH_OK;
     LH_TRY(check_restores(s));
-    LH_TRY(copy_last_row(s, &s->marked_logits));
-    s->marked_tokens = s->tokens.n;
-    LH_TRY(lh_kv_snapshot(s->kv));
-    return LH_OK;
+    if (s->fork) st = keep_fork(s);
+    if (st == LH_OK) st = copy_last_row(s, &s->snapshot_logits);
+    s->snapshot_tokens = s->tokens.n;
+    return lh_comm_agree(lh_engine_get(s->engine)->comm, st);
 }
 
 lh_status lh_session_snapshot(lh_session *s)
@@ -451,11 +486,10 @@ lh_status lh_session_snapshot(lh_session *s)
 static lh_status restore_snapshot(lh_session *s)
 {
     LH_TRY(check_restores(s));
-    if (!s->marked_logits) LH_FAIL(LH_EUSAGE, "there is no snapshot to restore: lh_session_snapshot comes first");
-    LH_TRY(lh_kv_restore(s->kv));
-    s->tokens.n = s->marked_tokens;
-    LH_TRY(put_logits(s, s->marked_logits));
-    return LH_OK;
+    if (!s->snapshot_logits) LH_FAIL(LH_EUSAGE, "there is no snapshot to restore: lh_session_snapshot comes first");
+    close_fork(s);
+    s->tokens.n = s->snapshot_tokens;
+    return put_logits(s, s->snapshot_logits);
 }
 
 lh_status lh_session_restore(lh_session *s)
@@ -466,13 +500,9 @@ lh_status lh_session_restore(lh_session *s)
 
 lh_status lh_session_switch(lh_session *s, int64_t cache)
 {
-    if (!s->prompt_logits) LH_TRY(copy_last_row(s, &s->prompt_logits));
-    s->kv = s->caches[cache];
-    if (s->marked[cache]) LH_TRY(lh_kv_restore(s->kv));
-    if (!s->marked[cache]) LH_TRY(lh_kv_snapshot(s->kv));
-    s->marked[cache] = 1;
-    s->tokens.n = s->options.prompt;
-    LH_TRY(put_logits(s, s->prompt_logits));
+    if (!s->snapshot_logits) LH_TRY(take_snapshot(s));
+    LH_TRY(restore_snapshot(s));
+    s->cache = cache;
     return LH_OK;
 }
 
@@ -545,7 +575,7 @@ const lh_session_options *lh_session_options_of(const lh_session *s)
 
 lh_kv *lh_session_kv(const lh_session *s)
 {
-    return s->kv;
+    return s->fork ? s->fork : s->caches[s->cache];
 }
 
 lh_status lh_session_save(lh_session *s, const char *path, uint64_t seed, const char *run, const char *chat)
@@ -557,7 +587,7 @@ lh_status lh_session_save(lh_session *s, const char *path, uint64_t seed, const 
     float *logits = NULL;
     if (lh_comm_rank(exec->comm) == 0) LH_TRY_DONE(lh_calloc(&logits, vocab, sizeof *logits));
     LH_TRY_DONE(lh_logits_gather(exec, &row, vocab, 0, logits));
-    LH_TRY_DONE(lh_kv_save(s->kv, path,
+    LH_TRY_DONE(lh_kv_save(lh_session_kv(s), path,
                            &(lh_cache_extra){.model = lh_engine_get(s->engine)->identity,
                                              .tokens = s->tokens.ids,
                                              .n = s->tokens.n,
@@ -593,7 +623,7 @@ static lh_status restore(lh_session *s, lh_saved_kv *file)
     const lh_cache_extra extra = file->file.extra;
     int64_t vocab = lh_engine_get(s->engine)->config->vocab;
     LH_TRY(check_rotation(s, file));
-    LH_TRY(lh_kv_load(s->kv, file, lh_engine_get(s->engine)->identity, s->options.more));
+    LH_TRY(lh_kv_load(s->caches[0], file, lh_engine_get(s->engine)->identity, s->options.more - s->options.fork_more));
     if (extra.vocab != vocab)
         LH_FAIL(LH_EFILE, "'%s' holds %lld logits of the last token, the model has %lld", lh_h5_path(file->file.h5),
                 (long long)extra.vocab, (long long)vocab);

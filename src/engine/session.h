@@ -1,5 +1,8 @@
 /* session.h - a session beyond longhaul.h, as the engine itself and the tasks of eval use it: several caches filled by
- * one prefill, more rows of logits, cache files. A session holds all state of one prompt; the engine holds none. */
+ * one prefill, more rows of logits, cache files. A session holds all state of one prompt; the engine holds none.
+ *
+ * A snapshot leaves the cache as it is: the tokens that follow go to a fork of it (lh_kv_fork), opened with the first
+ * of them, and to restore is to close that fork. */
 #ifndef LH_ENGINE_SESSION_H
 #define LH_ENGINE_SESSION_H
 
@@ -18,24 +21,24 @@ typedef struct lh_session_options {
     const lh_profiles *profiles;      /* includes those that the policies name, copied; NULL if none does */
     int64_t prompt;                   /* tokens of the first prefill; 0 if a cache is loaded */
     int64_t more;                     /* maximum number of tokens after it: questions and answers */
+    int64_t fork_more;                /* of these, tokens in a fork: after a snapshot or a switch, or of the longest
+                                         lh_session_fork; 0: there are no forks */
     int64_t length;                   /* tokens of the whole run, prompt and more together */
     int64_t rotates_for;              /* tokens of the run that the rotary factors are chosen for; 0: `length` */
     int64_t rows;                     /* maximum of lh_session_keep_logits; 0: one */
     int64_t sequences;                /* that step together with its forward pass: itself and its forks; 0: one */
-    int64_t fork_more;                /* `more` of its longest fork; 0: it has none */
-    int64_t block;                    /* maximum tokens of a lh_session_block, forks' included; 0: it is not called */
-    int restores;  /* 1: lh_session_restore, or lh_session_switch more than once, after a snapshot or a switch */
-    int bounded;   /* 1: calls beyond `more`, `block` and `restores` are refused; 0: memory grows with them */
+    int64_t block;                    /* maximum tokens of a lh_session_block, in forks too; 0: it is not called */
+    int bounded;   /* true: calls beyond `more`, `fork_more` and `block` are refused; false: memory grows with them */
     uint64_t seed; /* of the policy's random choices */
     const lh_kv_listener *listener; /* NULL: none */
     lh_forward *forward;            /* of several sessions, one call after the other, borrowed; NULL: its own */
 } lh_session_options;
 
-/* Most bytes of a session on this rank, beside the workspace of the forward pass. */
+/* Maximum bytes of a session on this rank, without the workspace of the forward pass. */
 typedef struct lh_session_bytes {
-    int64_t prompt; /* while the prompt is prefilled; 0 without one */
-    int64_t after;  /* of questions and answers, with one fork */
-    int64_t fork;   /* what each fork takes */
+    int64_t prompt; /* while the prompt is prefilled; 0: no prompt */
+    int64_t after;  /* during questions and answers, with one fork */
+    int64_t fork;   /* of each fork */
 } lh_session_bytes;
 
 /* Not collective. */
@@ -45,10 +48,9 @@ lh_status lh_session_forecast(lh_session_bytes *out, const lh_engine *engine, co
  * fit on a rank; where the forward pass is borrowed its owner sees to that. */
 lh_status lh_session_open(lh_session **out, lh_engine *engine, const lh_session_options *options);
 
-/* A session that goes on from the state of `from`, whose forward pass it shares: with the same policy, tokens and
- * positions, but without logits, so that a block or a step comes first. It may share the entries of `from`
- * (lh_kv_fork), which outlives it, and takes in nothing as long as it has forks. `more` and `block` as of
- * lh_session_options. */
+/* A session that continues from the state of `from`, whose forward pass it shares: with the same policy, tokens and
+ * positions, but without logits, so that a block or a step comes first. Its cache is a fork (lh_kv_fork): `from` is
+ * closed after it, and takes in no tokens before. `more` and `block` as in lh_session_options. */
 lh_status lh_session_fork(lh_session **out, lh_session *from, int64_t more, int64_t block);
 
 /* A prompt whose entries are known, read layer by layer. */
@@ -73,8 +75,8 @@ lh_status lh_session_end_prefill(lh_session *s);
  * prefill that made these entries, without a forward pass. */
 lh_status lh_session_fill(lh_session *s, const lh_session_prompt *prompt);
 
-/* Continues with cache `cache` (0: that of options.policy, then the others) from its state at the end of the prefill;
- * may be called any number of times. */
+/* Continues with cache `cache` (0: the cache of options.policy, then the others) from its state at the end of the
+ * prefill, in a fork of it; may be called any number of times, the first time right after the prefill. */
 lh_status lh_session_switch(lh_session *s, int64_t cache);
 
 /* Sets the number of last rows whose logits the next prefill or block of the forward pass keeps for lh_session_logits

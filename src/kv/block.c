@@ -26,7 +26,7 @@ static lh_status evict(lh_kv *kv, int64_t layer, int64_t at)
                                                                         .seen = at,
                                                                         .visible_from = job.visible_from,
                                                                         .block = block});
-    if (kv->stats.norms >= 0) kv->layers[layer].normless += at == first ? first : block;
+    if (kv->stats.norms >= 0) kv->layers[layer].entries_without_norm += at == first ? first : block;
     LH_LATCH(x, lh_arena_pull_len(arena, x));
     lh_kv_make_work_everywhere(kv, 0);
     lh_kv_drop_unseen(kv, &job, 1);
@@ -54,7 +54,8 @@ void lh_kv_end_blocks(lh_kv *kv, int64_t layer)
     lh_arena *arena = &kv->layers[layer].arena;
     lh_evict_job job = lh_kv_job(kv, layer, arena, tokens);
     if (kv->stats.norms >= 0)
-        kv->layers[layer].normless += tokens > first ? (tokens - first - 1) % kv->numbers.block + 1 : tokens;
+        kv->layers[layer].entries_without_norm +=
+            tokens > first ? (tokens - first - 1) % kv->numbers.block + 1 : tokens;
     LH_LATCH(x, lh_arena_pull_len(arena, x));
     if (job.visible_from == 0) return;
     lh_kv_make_work(kv, 0);

@@ -11,7 +11,7 @@ lh_status lh_kv_room(lh_kv *kv, int64_t layer, int64_t tokens, lh_ragged **view)
     /* once in a while, not at every step: an eighth more */
     for (int64_t h = 0; h < arena->view.heads; h++) {
         int64_t need = arena->len[h] + tokens + (tokens == 1 ? arena->len[h] / 8 + 64 : 0);
-        caps[h] = lh_max_i64(need, arena->cap[h]); /* a snapshot may want back what was evicted */
+        caps[h] = lh_max_i64(need, arena->cap[h]);
     }
     if (small) LH_TRY(lh_arena_resize(arena, &kv->exec, caps));
     *view = &arena->view;
@@ -113,8 +113,7 @@ static void evict(lh_kv *kv, occasion when)
     LH_LATCH(&kv->exec, lh_kv_ask_lens(kv));
 }
 
-/* A question made the heads longer than decoding will: what was evicted after it goes back. A snapshot's entries keep
- * their room. */
+/* A question made the heads longer than decoding will: frees the slots that were evicted after it. */
 static lh_status trim(lh_kv *kv)
 {
     int64_t *caps = kv->arrays.kept;
@@ -130,7 +129,6 @@ static lh_status trim(lh_kv *kv)
         lh_counted_rows_free(&layer->latest, lh_kv_device(kv));
         for (int64_t h = 0; h < arena->view.heads; h++) {
             int64_t wanted = arena->len[h] + lh_kv_slack(&kv->shape, &kv->numbers, &request, arena->len[h]);
-            if (layer->snapshot.len) wanted = lh_max_i64(wanted, layer->snapshot.len[h]);
             caps[h] = lh_min_i64(wanted, arena->cap[h]);
             shrinks |= caps[h] < arena->cap[h];
         }
@@ -146,7 +144,7 @@ static int take_in(lh_kv *kv, int64_t tokens)
     for (int64_t l = 0; l < kv->shape.layers; l++) {
         for (int64_t h = 0; h < kv->shape.heads.kv_count; h++) kv->layers[l].arena.len[h] += tokens;
         slides |= lh_kv_slides(&kv->shape, l);
-        if (kv->stats.norms >= 0) kv->layers[l].normless += tokens;
+        if (kv->stats.norms >= 0) kv->layers[l].entries_without_norm += tokens;
     }
     kv->timeline.seen += tokens;
     kv->reserved.tokens = lh_max_i64(0, kv->reserved.tokens - tokens); /* nothing else takes any */

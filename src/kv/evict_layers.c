@@ -35,7 +35,7 @@ void lh_kv_make_work_everywhere(lh_kv *kv, int64_t cols)
  * for them. Elsewhere filling holes moves fewer. */
 static int keeps_order(const lh_kv *kv, int64_t layer)
 {
-    int normless = kv->stats.norms >= 0 && kv->layers[layer].normless > 0;
+    int normless = kv->stats.norms >= 0 && kv->layers[layer].entries_without_norm > 0;
     return lh_kv_uses_slots(&kv->numbers) || (normless && lh_evicts_again(&kv->numbers));
 }
 
@@ -47,7 +47,6 @@ static void compact(lh_kv *kv, const lh_evict_job *jobs, int64_t n)
     int ordered = 0;
     for (int64_t i = 0; i < n; i++) {
         lh_kv_layer *layer = &kv->layers[jobs[i].layer.index];
-        LH_LATCH(&kv->exec, lh_snapshot_save(&layer->snapshot, &layer->arena, &kv->exec));
         views[i] = layer->arena.view;
         ordered |= keeps_order(kv, jobs[i].layer.index);
     }
@@ -154,8 +153,6 @@ static void score(lh_kv *kv, const lh_evict_job *due, int64_t i)
         job.counted = &layer->latest;
     else if (unroll_ring(kv, &job, &rows))
         job.rows = &rows;
-    if (kv->stats.norms >= 0 && layer->normless > 0 && kv->timeline.phase == LH_KV_DECODE)
-        LH_LATCH(&kv->exec, lh_snapshot_save_stats(&layer->snapshot, &layer->arena, &kv->exec));
     lh_evict_score(kv->evictor, &job, i);
 }
 

@@ -27,8 +27,7 @@ static int64_t sum(const int64_t *lens, int64_t heads)
 static int64_t held_bytes(const lh_kv_layer *layer)
 {
     int64_t ring = lh_ring_bytes(&layer->ring.shape);
-    return lh_arena_held_bytes(&layer->arena) + lh_snapshot_held_bytes(&layer->snapshot, &layer->arena) +
-           (layer->ring.q ? ring : 0) + (layer->ring.saved ? ring : 0);
+    return lh_arena_held_bytes(&layer->arena) + (layer->ring.q ? ring : 0);
 }
 
 lh_status lh_kv_stats_of(lh_kv *kv, lh_kv_stats *out)
@@ -38,7 +37,7 @@ lh_status lh_kv_stats_of(lh_kv *kv, lh_kv_stats *out)
     lh_kv_stats s = {.entries_seen = kv->timeline.seen * heads->kv_count * kv->shape.layers,
                      .summary_bytes = lh_evict_summary_bytes(kv->evictor),
                      .evictions = kv->timeline.evictions,
-                     .evict_s = kv->evict_s,
+                     .evict_s = kv->evict_s + (kv->origin ? kv->origin->evict_s : 0),
                      .bytes_capacity = lh_arena_held_bytes(&kv->scratch)};
     LH_TRY(lh_kv_fetch_lens(kv));
     for (int64_t l = 0; l < kv->shape.layers; l++) {

@@ -13,14 +13,15 @@ const lh_ragged *lh_kv_view(const lh_kv *kv, int64_t layer);
 /* entries: this rank's heads; counted: those that no lower rank counts (sum over ranks = the model's). */
 typedef struct lh_kv_stats {
     int64_t entries_seen;                  /* tokens seen x KV heads x layers, of this rank */
-    int64_t entries_held, entries_counted; /* with those that a fork shares */
+    int64_t entries_held, entries_counted; /* shared entries of a fork included */
     int64_t bytes_held;                    /* entries_held x 2 x head_dim x element size */
-    int64_t bytes_capacity; /* allocated arenas, without what is shared: slack, positions, statistics and what a
-                               snapshot saved included */
-    int64_t bytes_full;     /* what `full` would hold: entries_seen x … */
-    int64_t summary_bytes;  /* of score summaries that this rank has sent, so far */
-    int64_t evictions;      /* while decoding, so far: settlements that evicted */
-    double evict_s;         /* spent in observation, selection and compaction */
+    int64_t
+        bytes_capacity;    /* allocated arenas with slack, positions and statistics; without entries shared by a fork */
+    int64_t bytes_full;    /* what `full` would hold: entries_seen x … */
+    int64_t summary_bytes; /* of score summaries that this rank has sent, so far */
+    int64_t evictions;     /* while decoding, so far: settlements that evicted */
+    double evict_s;        /* spent in observation, selection and compaction; with that of its origin, or of its closed
+                              forks */
 } lh_kv_stats;
 lh_status lh_kv_stats_of(lh_kv *kv, lh_kv_stats *out);
 

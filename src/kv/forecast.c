@@ -14,8 +14,7 @@ typedef struct dry_run {
     lh_rotation *rotations;
     lh_counting on;
     lh_kv **caches; /* [1 + other_count] */
-    int64_t count;  /* of them */
-    lh_kv *fork;    /* of the first; NULL: none */
+    int64_t count;  /* of caches */
 } dry_run;
 
 static lh_status open_caches(dry_run *d)
@@ -38,7 +37,6 @@ static lh_status open_caches(dry_run *d)
 
 static void close_caches(dry_run *d)
 {
-    lh_kv_close(d->fork);
     for (int64_t i = d->count - 1; i >= 0 && d->caches; i--) lh_kv_close(d->caches[i]);
     lh_counting_close(&d->on);
     lh_free(d->caches);
@@ -148,14 +146,14 @@ static lh_status decode(const lh_kv_course *course, lh_kv *kv)
 {
     int64_t more = kv->prompt.more, block = lh_min_i64(course->block, more);
     int64_t steps = lh_min_i64(more - block, kv->numbers.evicts ? lh_max_i64(kv->numbers.every, 1) : 1);
-    if (course->restores) LH_TRY(lh_kv_snapshot(kv));
     if (block) LH_TRY(take_in(kv, LH_KV_BLOCK, block));
     for (int64_t i = 0; i < steps; i++) LH_TRY(take_in(kv, LH_KV_STEP, 1));
     return LH_OK;
 }
 
-/* Heads that compete hold all lengths: of each the most may be left after the units that a fork shares. */
-static void expect_rests(lh_kv *kv)
+/* Heads that compete may have any length: each is taken to have the longest tail after the blocks that a fork shares.
+ */
+static void expect_longest_tails(lh_kv *kv)
 {
     const lh_policy_division *b = &kv->numbers.budgets;
     if (b->heads == LH_HEADS_UNIFORM && b->layers != LH_LAYERS_ADAPTIVE) return;
@@ -166,17 +164,17 @@ static void expect_rests(lh_kv *kv)
         }
 }
 
-/* A fork of the first cache takes in a question, and its answer. */
-static lh_status decode_fork(dry_run *d, lh_kv_forecast *out)
+/* A fork takes in a question, and its answer. */
+static lh_status decode_fork(const dry_run *d, lh_kv *from)
 {
-    const int64_t held = lh_device_usage(d->on.device).now_total;
-    d->shape.given = NULL;
-    expect_rests(d->caches[0]);
-    LH_TRY(lh_kv_open(&d->fork, &d->on.exec, &d->shape, d->course->policy));
-    LH_TRY(lh_kv_fork(d->fork, d->caches[0], d->course->fork_more));
-    LH_TRY(decode(d->course, d->fork));
-    out->fork_peak = lh_device_usage(d->on.device).peak_total - held;
-    return LH_OK;
+    lh_status st = LH_OK;
+    lh_kv *fork = NULL;
+    expect_longest_tails(from);
+    LH_TRY_DONE(lh_kv_fork(&fork, from, d->course->fork_more));
+    LH_TRY_DONE(decode(d->course, fork));
+done:
+    lh_kv_close(fork);
+    return st;
 }
 
 static lh_status run_dry(dry_run *d, lh_kv_forecast *out)
@@ -185,8 +183,15 @@ static lh_status run_dry(dry_run *d, lh_kv_forecast *out)
     LH_TRY(prefill(d, out));
     lh_device_reset_peak(d->on.device);
     for (int64_t i = 0; i < d->count; i++) LH_TRY(decode(d->course, d->caches[i]));
-    if (d->course->fork_more) LH_TRY(decode_fork(d, out));
     out->decode_peak = lh_device_usage(d->on.device).peak_total;
+    for (int64_t i = 0; i < d->count && d->course->fork_more; i++) {
+        const int64_t held = lh_device_usage(d->on.device).now_total;
+        lh_device_reset_peak(d->on.device);
+        LH_TRY(decode_fork(d, d->caches[i]));
+        const int64_t peak = lh_device_usage(d->on.device).peak_total;
+        out->fork_peak = lh_max_i64(out->fork_peak, peak - held);
+        out->decode_peak = lh_max_i64(out->decode_peak, peak);
+    }
     return LH_OK;
 }
 

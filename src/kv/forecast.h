@@ -13,9 +13,8 @@ typedef struct lh_kv_course {
     int64_t other_count;
     const lh_keep_sets *const *given; /* [1 + other_count], each as lh_kv_shape.given; NULL: none */
     int64_t tokens, more;             /* as lh_kv_begin */
-    int64_t fork_more;                /* of a fork of the first cache, as more; 0: there is none */
-    int64_t block;                    /* tokens of the longest question; 0: none comes */
-    int restores;                     /* 1: every question starts from a snapshot */
+    int64_t fork_more; /* `more` of the forks of these caches (lh_kv_fork), one fork at a time; 0: none */
+    int64_t block;     /* tokens of the longest question; 0: none comes */
     lh_device_kind device;
     int64_t *layer_budgets; /* [layers], set to those of the first cache; NULL: not wanted */
 } lh_kv_course;
@@ -26,8 +25,8 @@ typedef struct lh_kv_forecast {
     int64_t one_layer;    /* the layer that is being prefilled, whole; 0 where no layer evicts */
     int64_t work;         /* the most work space at any moment of the prefill */
     int64_t prefill_peak; /* the most of all at any moment of the prefill */
-    int64_t decode_peak;  /* and after it, with one fork */
-    int64_t fork_peak;    /* the most that a fork takes of it */
+    int64_t decode_peak;  /* peak after the prefill, with one fork */
+    int64_t fork_peak;    /* maximum that a fork adds to it */
     int64_t entries;      /* kept entries of this rank's heads after the prompt, of the first cache */
     int64_t counted;      /* those of them that no lower rank counts */
     int64_t summaries;    /* of score summaries that this rank sends in the prefill, of the first cache */

@@ -1,4 +1,11 @@
-/* Opening and closing a cache. */
+/* kv.c - the life of a cache: opened, forked, closed.
+ *
+ * A fork continues from the state of another cache, its origin: several questions about one context, each from the
+ * state after the context. A layer that never evicts shares the origin's full blocks of 256 entries (LH_SHARED_BLOCK);
+ * its tail is copied, and the fork appends to memory of its own. A layer that evicts, slides, rotates by slots or has
+ * statistics of its entries is copied whole. */
+#include <assert.h>
+
 #include "kv/kv_impl.h"
 
 static lh_status init_arrays(lh_kv_arrays *a, const lh_kv_shape *shape, lh_device *device)
@@ -74,17 +81,26 @@ done:
 
 static void close_layer(lh_kv_layer *layer, lh_device *device)
 {
-    lh_snapshot_clear(&layer->snapshot, device);
     lh_ring_free(&layer->ring, device);
     lh_counted_rows_free(&layer->latest, device);
     lh_arena_clear(&layer->arena, device);
+}
+
+/* The origin's figures include the time of its closed forks. */
+static void leave_origin(lh_kv *kv)
+{
+    if (!kv->origin) return;
+    kv->origin->forks--;
+    kv->origin->evict_s += kv->evict_s;
+    kv->origin = NULL;
 }
 
 void lh_kv_close(lh_kv *kv)
 {
     if (!kv) return;
     lh_device *device = lh_kv_device(kv);
-    lh_kv_end_fork(kv);
+    assert(!kv->forks); /* they share its entries */
+    leave_origin(kv);
     if (kv->shared.leader) lh_kv_take_back(kv); /* nothing of the leader's is freed here */
     (void)lh_stream_sync(kv->exec.stream);      /* lengths may still be on their way */
     (void)lh_exec_take(&kv->exec);
@@ -112,5 +128,63 @@ void lh_kv_listen(lh_kv *kv, const lh_kv_listener *listener)
 
 void lh_kv_seed(lh_kv *kv, uint64_t seed)
 {
+    kv->seed = seed;
     lh_evictor_seed(kv->evictor, seed);
+}
+
+/* ---- forks ---- */
+
+static lh_entries_kind entries_kind(const lh_kv *kv, const lh_arena *from, int64_t l)
+{
+    const int changes = lh_evicts_again(&kv->numbers) || lh_kv_slides(&kv->shape, l) || lh_kv_uses_slots(&kv->numbers);
+    return changes || from->form.stats || from->parent ? LH_ENTRIES_COPIED : LH_ENTRIES_SHARED;
+}
+
+static lh_status fork_layer(lh_kv *kv, const lh_kv *from, int64_t l)
+{
+    const lh_kv_layer *source = &from->layers[l];
+    lh_kv_layer *layer = &kv->layers[l];
+    const lh_layer_request request = {.layer = l, .budget = from->arrays.budgets[l], .prompt = kv->prompt};
+    int64_t *caps = kv->arrays.kept;
+    kv->arrays.budgets[l] = request.budget;
+    layer->entries_without_norm = source->entries_without_norm;
+    for (int64_t h = 0; h < kv->shape.heads.kv_count; h++)
+        caps[h] = source->arena.len[h] + lh_kv_slack(&kv->shape, &kv->numbers, &request, source->arena.len[h]);
+    LH_TRY(lh_arena_copy(&layer->arena, &kv->exec, &source->arena, caps, entries_kind(kv, &source->arena, l)));
+    if (layer->ring.q)
+        LH_TRY(lh_stream_copy(kv->exec.stream, layer->ring.q, source->ring.q, lh_ring_bytes(&layer->ring.shape),
+                              LH_COPY_ON_DEVICE));
+    return LH_OK;
+}
+
+lh_status lh_kv_fork(lh_kv **out, lh_kv *from, int64_t more)
+{
+    lh_status st = LH_OK;
+    lh_kv *kv = NULL;
+    lh_kv_shape shape = from->shape;
+    shape.given = NULL; /* the prompt has been evicted */
+    if (from->timeline.phase != LH_KV_DECODE)
+        LH_FAIL_DONE(LH_EINTERNAL, "a cache that has no prompt yet cannot be forked");
+    LH_TRY_DONE(lh_kv_fetch_lens(from));
+    LH_TRY_DONE(lh_kv_open(&kv, &from->exec, &shape, &from->policy));
+    lh_kv_seed(kv, from->seed);
+    lh_kv_listen(kv, &from->listener);
+    LH_TRY_DONE(lh_kv_begin_layers(kv, &(lh_prompt){.tokens = from->prompt.tokens, .more = more}));
+    kv->origin = from;
+    from->forks++;
+    for (int64_t l = 0; l < kv->shape.layers; l++) LH_TRY_DONE(fork_layer(kv, from, l));
+    kv->timeline = from->timeline;
+    *out = kv;
+    kv = NULL;
+done:
+    lh_kv_close(kv);
+    return st;
+}
+
+lh_status lh_kv_unshare(lh_kv *kv)
+{
+    kv->epoch++;
+    for (int64_t l = 0; l < kv->shape.layers; l++) LH_TRY(lh_arena_unshare(&kv->layers[l].arena, &kv->exec));
+    leave_origin(kv);
+    return LH_OK;
 }

@@ -64,7 +64,8 @@ lh_status lh_kv_open(lh_kv **out, const lh_exec *exec, const lh_kv_shape *shape,
 void lh_kv_close(lh_kv *kv); /* NULL is fine */
 void lh_kv_listen(lh_kv *kv, const lh_kv_listener *listener);
 
-/* What random choices are keyed by, beside layer, KV head, position and eviction; before lh_kv_begin. 0 unless set. */
+/* Seed of random choices, which also depend on layer, KV head, position and eviction; before lh_kv_begin. Default: 0.
+ */
 void lh_kv_seed(lh_kv *kv, uint64_t seed);
 
 /* `kv` is filled by the prefill of `leader`, which does for both what is said below of a prompt: begins it, hands on
@@ -72,19 +73,21 @@ void lh_kv_seed(lh_kv *kv, uint64_t seed);
  * follows. kv is closed first. */
 lh_status lh_kv_follow(lh_kv *kv, lh_kv *leader);
 
-/* `kv`, which is empty and has the policy and shape of `from`, goes on from the state that this is in after its prompt;
- * at most `more` tokens are expected. Where nothing will be evicted kv shares the entries of `from`, which stays as it
- * is until its forks are closed or part from it. Not collective: agree afterwards. */
-lh_status lh_kv_fork(lh_kv *kv, lh_kv *from, int64_t more);
+/* Opens a cache in the state of `from`, which has had its prompt: with the same policy, seed and listener, its entries
+ * in the same slots, and room for `more` tokens (as lh_kv_begin). A layer that never evicts shares the full blocks of
+ * 256 entries with `from`; other layers are copied. `from` takes in nothing until its forks are closed, and is closed
+ * after them: to come back to its state is to close a fork and to fork again. Not collective: agree afterwards. */
+lh_status lh_kv_fork(lh_kv **out, lh_kv *from, int64_t more);
 
-/* A fork gets entries of its own: what it shares is copied. Nothing for others. Not collective: agree afterwards. */
-lh_status lh_kv_part(lh_kv *kv);
+/* Copies the entries that a fork shares, after which it no longer needs its origin. Does nothing to a cache that is no
+ * fork. Not collective: agree afterwards. */
+lh_status lh_kv_unshare(lh_kv *kv);
 
 /* ---- prefill ---- */
 
 /* A prompt of `tokens` tokens, after which at most `more` tokens are expected (slack; more is possible, at the price of
- * a copy). Makes the budgets of all layers. The cache must be empty. LH_EUSAGE where a prompt so long, or the policy for
- * it, is impossible (lh_policy_check). */
+ * a copy). Makes the budgets of all layers. The cache must be empty. LH_EUSAGE where a prompt so long, or the policy
+ * for it, is impossible (lh_policy_check). */
 lh_status lh_kv_begin(lh_kv *kv, int64_t tokens, int64_t more);
 
 /* The layer's view for the prompt: device memory, len 0, room for all its tokens. */
@@ -160,10 +163,5 @@ int64_t lh_kv_graph_epoch(const lh_kv *kv);
 void lh_kv_graph_replayed(lh_kv *kv);
 
 int64_t lh_kv_seen(const lh_kv *kv); /* tokens seen: the position of the next one */
-
-/* Remember this state and come back to it, any number of times: every question starts from the state after the context.
- * The entries come back in the same slots. Layers that evict afterwards are copied, once, before they do. */
-lh_status lh_kv_snapshot(lh_kv *kv);
-lh_status lh_kv_restore(lh_kv *kv);
 
 #endif

@@ -7,7 +7,6 @@
 #include "base/minmax.h"
 #include "cache/prefill_file.h"
 #include "cache/slot_positions.h"
-#include "cache/snapshot.h"
 #include "evict/counted_rows.h"
 #include "evict/score_source.h"
 #include "exec/gather.h"
@@ -17,15 +16,14 @@
 typedef struct lh_kv_layer {
     lh_layer_plan plan;
     lh_arena arena;
-    lh_snapshot snapshot;
     lh_query_ring ring;
     lh_counted_rows latest;
-    int64_t normless, snapshot_normless; /* entries at the end of every head whose norms are not known yet */
+    int64_t entries_without_norm; /* at the end of every head */
 } lh_kv_layer;
 
 typedef enum lh_kv_phase { LH_KV_EMPTY, LH_KV_PREFILL, LH_KV_DECODE } lh_kv_phase;
 
-/* What time has done: comes back with a snapshot. */
+/* The state of a cache beside its entries; a fork begins with its origin's. */
 typedef struct lh_timeline {
     lh_kv_phase phase;
     int64_t seen, steps, evictions;
@@ -83,10 +81,11 @@ struct lh_kv {
     lh_arena scratch; /* the layer that is being prefilled and will evict */
     lh_lens lens;
     lh_reserved reserved;
-    lh_timeline timeline, snapshot; /* snapshot.phase: LH_KV_EMPTY where none was taken */
+    lh_timeline timeline;
     lh_shared_prefill shared;
-    lh_kv *origin; /* of a fork, as long as it may share entries; else NULL */
-    int64_t forks; /* whose origin it is */
+    uint64_t seed;
+    lh_kv *origin; /* of a fork that may share entries, else NULL */
+    int64_t forks; /* open forks with this origin */
     lh_slot_positions slots;
     lh_layer_competition *competition; /* NULL: layers have budgets of their own */
     lh_kv_arrays arrays;
@@ -158,9 +157,6 @@ void lh_kv_move_kept(lh_kv *kv, const lh_evict_job *job, int64_t *counts);
 
 /* Space for rotating the keys of any layer by slots when `tokens` tokens come to them (slots.c). */
 lh_status lh_kv_reserve_slots(lh_kv *kv, int64_t tokens);
-
-/* A cache is closed (fork.c). */
-void lh_kv_end_fork(lh_kv *kv);
 
 /* After evictions that nobody waited for: ask for the lengths, and wait for them (lens.c). */
 lh_status lh_kv_ask_lens(lh_kv *kv);

@@ -55,5 +55,5 @@ lh_evict_job lh_kv_job(lh_kv *kv, int64_t layer, const lh_arena *arena, int64_t 
                           .offset = arena->offset,
                           .seen = seen,
                           .visible_from = lh_kv_visible_from(s, layer, seen),
-                          .normless = &kv->layers[layer].normless};
+                          .normless = &kv->layers[layer].entries_without_norm};
 }

@@ -210,7 +210,7 @@ static lh_status end_layer(lh_kv *kv, int64_t layer)
     lh_arena *arena = lh_kv_prefill_arena(kv, layer), *own = &kv->layers[layer].arena;
     double start = lh_clock_s();
     lh_evict_job job = lh_kv_end_job(kv, layer, arena);
-    if (kv->stats.norms >= 0 && !kv->numbers.block) kv->layers[layer].normless = kv->prompt.tokens;
+    if (kv->stats.norms >= 0 && !kv->numbers.block) kv->layers[layer].entries_without_norm = kv->prompt.tokens;
     if (kv->numbers.block) {
         lh_kv_end_blocks(kv, layer);
     } else {

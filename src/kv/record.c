@@ -51,9 +51,7 @@ lh_row_logits lh_kv_row_logits(lh_kv *kv, int64_t layer)
 
 static void record_ring(lh_kv *kv, int64_t layer, const lh_query_rows *rows)
 {
-    lh_query_ring *ring = &kv->layers[layer].ring;
-    if (kv->snapshot.phase != LH_KV_EMPTY) LH_LATCH(&kv->exec, lh_ring_save(ring, &kv->exec));
-    lh_ring_record(ring, &kv->exec, rows->q, rows->positions, rows->tokens, rows->q_ld);
+    lh_ring_record(&kv->layers[layer].ring, &kv->exec, rows->q, rows->positions, rows->tokens, rows->q_ld);
 }
 
 static void count_latest(lh_kv *kv, int64_t layer, const lh_query_rows *row)
@@ -85,10 +83,7 @@ static lh_evict_job passing_job(lh_kv *kv, int64_t layer, int64_t seen)
 /* Collective where statistics go on and groups are split. */
 static void use_rows(lh_kv *kv, int64_t layer, const lh_query_rows *rows)
 {
-    lh_kv_layer *of = &kv->layers[layer];
-    lh_evict_job job = passing_job(kv, layer, rows->first + rows->tokens);
-    if (kv->timeline.phase == LH_KV_DECODE)
-        LH_LATCH(&kv->exec, lh_snapshot_save_stats(&of->snapshot, &of->arena, &kv->exec));
+    const lh_evict_job job = passing_job(kv, layer, rows->first + rows->tokens);
     lh_evict_rows(kv->evictor, &job, rows);
 }
 

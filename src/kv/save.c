@@ -59,7 +59,6 @@ lh_status lh_kv_contents_make(lh_kv_contents *out, lh_kv *kv, int64_t seen, cons
                                    .numbers = numbers_of(kv, seen),
                                    .positions = lh_kv_uses_slots(&kv->numbers) ? "slot" : "original",
                                    .extra = extra}};
-    LH_TRY(lh_kv_part(kv));
     LH_TRY(lh_kv_fetch_lens(kv));
     LH_TRY(policy_text(kv, &out->policy));
     LH_TRY(lh_calloc(&out->layers, kv->shape.layers, sizeof *out->layers));
@@ -181,7 +180,7 @@ static lh_status load_layer(lh_kv *kv, lh_cache_file *file, int64_t l)
     LH_TRY(lh_cache_file_seek(file, l, &layer->arena));
     LH_TRY(lh_kv_check_lengths(kv, file));
     kv->arrays.budgets[l] = file->budget;
-    if (kv->stats.norms >= 0) layer->normless = file->numbers.seen; /* norms are made again */
+    if (kv->stats.norms >= 0) layer->entries_without_norm = file->numbers.seen; /* norms are made again */
     lh_layer_request request = {.layer = l, .budget = file->budget, .prompt = kv->prompt};
     for (int64_t h = 0; h < heads->kv_count; h++) {
         const int64_t *from = file->offsets + heads->kv_first + h;
@@ -212,9 +211,7 @@ lh_status lh_kv_load(lh_kv *kv, lh_saved_kv *saved, uint64_t model, int64_t more
 lh_status lh_kv_gather_positions(lh_kv *kv, int64_t layer, lh_positions *out)
 {
     *out = (lh_positions){0};
-    lh_status st = lh_kv_part(kv);
-    if (st == LH_OK) st = lh_kv_fetch_lens(kv);
-    LH_TRY(lh_comm_agree(kv->exec.comm, st));
+    LH_TRY(lh_comm_agree(kv->exec.comm, lh_kv_fetch_lens(kv)));
     return lh_positions_gather(out, &kv->exec, &kv->shape.heads, &kv->layers[layer].arena);
 }
 

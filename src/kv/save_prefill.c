@@ -8,7 +8,7 @@ static lh_status list_layers(const lh_kv *kv, int64_t layers_done, lh_prefill_la
 {
     LH_TRY(lh_calloc(out, layers_done, sizeof **out));
     for (int64_t l = 0; l < layers_done; l++)
-        (*out)[l] = (lh_prefill_layer){.normless = kv->layers[l].normless, .held = lh_kv_held_rows(kv, l)};
+        (*out)[l] = (lh_prefill_layer){.normless = kv->layers[l].entries_without_norm, .held = lh_kv_held_rows(kv, l)};
     return LH_OK;
 }
 
@@ -125,7 +125,7 @@ static lh_status load_layer(lh_kv *kv, lh_prefill_file *file, int64_t l)
     LH_TRY(lh_cache_file_read(cache, &kv->exec, heads, &layer->arena, &layer->ring));
     if (lh_kv_competes(kv, l)) LH_TRY(rejoin(kv, cache, &state.held));
     LH_TRY(lh_prefill_file_read(file, &kv->exec, heads, &state));
-    layer->normless = state.normless;
+    layer->entries_without_norm = state.normless;
     return LH_OK;
 }
 

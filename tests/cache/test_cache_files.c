@@ -137,7 +137,7 @@ static void restore_on(const kv_rig_case *c, const char *path, int ranks, kv_rig
         check_slots(&r, whole, "gone on");
         kv_rig_close(&r);
     }
-    mt_try(lh_kv_restore(whole->kv));
+    kv_rig_fork(whole);
     lh_comm_close(some);
 }
 
@@ -162,7 +162,7 @@ static void save_and_restore(const kv_rig_case *of)
     }
     lh_cache_extra extra = extra_of(&all);
     mt_try(lh_kv_save(all.kv, path, &extra));
-    mt_try(lh_kv_snapshot(whole.kv));
+    kv_rig_fork(&whole);
     if (mt_rank() == 0) mt_try(lh_h5_check(path));
     for (int ranks = 1; ranks <= mt_size(); ranks++) restore_on(&c, path, ranks, &whole);
     kv_rig_close(&all);
@@ -332,10 +332,10 @@ static void go_on_biased(const kv_rig_case *c, const char *path, int ranks)
     if (mt_rank() < ranks) {
         load_biased(&r, c, path, some);
         check_biases(&r, saved, "loaded");
-        mt_try(lh_kv_snapshot(r.kv));
+        kv_rig_fork(&r);
         for (int step = 0; step < 13; step++) kv_rig_take(&r, LH_KV_STEP, 1);
         check_biases(&r, saved, "gone on");
-        mt_try(lh_kv_restore(r.kv));
+        kv_rig_fork(&r);
         check_biases(&r, saved, "restored");
         for (int step = 0; step < 6; step++) kv_rig_take(&r, LH_KV_STEP, 1);
         if (ranks == mt_size()) {

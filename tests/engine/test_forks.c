@@ -134,19 +134,20 @@ static void hold(fork_law law)
     mt_end();
 }
 
-/* One that shares, one with too little room for its question, one that has parted, and one of a fork. */
+/* One that shares, one with too little room for its question, one that shares no longer, and one of a fork. */
 static void go_on_law(lh_engine *engine, int n, const char *what)
 {
-    enum { SHARING, TIGHT, PARTED, OF_FORK, FORKS };
-    static const char *const names[] = {"a fork", "a fork that grows", "a fork that parted", "a fork of a fork"};
+    enum { SHARING, TIGHT, UNSHARED, OF_FORK, FORKS };
+    static const char *const names[] = {"a fork", "a fork that grows", "a fork that shares nothing",
+                                        "a fork of a fork"};
     lh_policy policy;
     lh_session *origin = open_origin(engine, &policy, n), *forks[FORKS] = {NULL};
     lh_buf want = {0}, got[FORKS] = {{0}};
     for (int f = 0; f < FORKS; f++)
         mt_try(lh_session_fork(&forks[f], f == OF_FORK ? forks[SHARING] : origin, f == TIGHT ? 1 : MORE, MORE));
     mt_expect(lh_session_block(origin, fix.ids, 1), LH_EINTERNAL);
-    mt_try(lh_kv_part(lh_session_kv(forks[PARTED])));
-    int64_t shared = capacity(forks[SHARING]), whole = capacity(forks[PARTED]);
+    mt_try(lh_kv_unshare(lh_session_kv(forks[UNSHARED])));
+    int64_t shared = capacity(forks[SHARING]), whole = capacity(forks[UNSHARED]);
     mt_check(cases[n].shares && whole ? shared < whole : shared == whole, "%s: a fork has %lld bytes of %lld", what,
              (long long)shared, (long long)whole);
     for (int f = FORKS - 1; f >= 0; f--) {
@@ -181,6 +182,7 @@ static void forecast_law(lh_engine *engine, int n, const char *what)
     mt_try(lh_session_forecast(&bytes, engine,
                                &(lh_session_options){.policy = &policy,
                                                      .prompt = CONTEXT,
+                                                     .more = QUESTION + STEPS,
                                                      .fork_more = QUESTION + STEPS,
                                                      .length = CONTEXT + QUESTION + STEPS,
                                                      .block = QUESTION}));
@@ -237,7 +239,10 @@ static void save_law(lh_engine *engine, int n, const char *what)
     lh_session_close(fork);
     mt_try(lh_session_fork(&fork, origin, MORE, MORE));
     ask(fork, &unused);
+    const int64_t shared = capacity(fork);
     save(fork, "fork", paths[0]);
+    mt_check(capacity(fork) == shared, "%s: a fork that is saved grows to %lld bytes from %lld", what,
+             (long long)capacity(fork), (long long)shared);
     lh_session_close(fork);
     ask(origin, &unused);
     mt_try(lh_kv_take_keep_sets(lh_session_kv(origin), LH_KEEP_KEPT, &sets[1]));
@@ -264,6 +269,44 @@ START_TEST(test_a_fork_is_saved_as_its_origin_would_be)
 }
 END_TEST
 
+/* Two snapshots, one after the prompt and one after a question: what follows each is the same every time, and what a
+ * session without snapshots computes. */
+static void snapshot_law(lh_engine *engine, int n, const char *what)
+{
+    enum { PROMPT_ONCE, PROMPT_AGAIN, QUESTION_ONCE, QUESTION_AGAIN, TIMES };
+    lh_policy policy;
+    lh_buf want[2] = {{0}}, got[TIMES] = {{0}}, unused = {0};
+    lh_session *session = open_origin(engine, &policy, n);
+    for (int i = 0; i < 2; i++) ask(session, &want[i]);
+    lh_session_close(session);
+    session = open_origin(engine, &policy, n);
+    mt_try(lh_session_snapshot(session));
+    ask(session, &got[PROMPT_ONCE]);
+    mt_try(lh_session_restore(session));
+    mt_check(lh_session_tokens(session)->n == CONTEXT, "%s: %lld tokens are left", what,
+             (long long)lh_session_tokens(session)->n);
+    ask(session, &got[PROMPT_AGAIN]);
+    mt_try(lh_session_snapshot(session));
+    for (int i = QUESTION_ONCE; i <= QUESTION_AGAIN; i++) {
+        ask(session, &got[i]);
+        mt_try(lh_session_restore(session));
+    }
+    ask(session, &unused);
+    lh_session_close(session);
+    for (int i = 0; i < TIMES; i++) {
+        check_same(&got[i], &want[i / 2], what, i < 2 ? "the prompt's snapshot" : "the question's snapshot");
+        lh_buf_clear(&got[i]);
+    }
+    for (int i = 0; i < 2; i++) lh_buf_clear(&want[i]);
+    lh_buf_clear(&unused);
+}
+
+START_TEST(test_what_follows_a_snapshot_follows_it_again)
+{
+    hold(snapshot_law);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("forks");
@@ -271,6 +314,7 @@ int main(void)
     tcase_add_test(all, test_a_fork_goes_on_as_its_origin_would);
     tcase_add_test(all, test_a_fork_takes_what_is_forecast);
     tcase_add_test(all, test_a_fork_is_saved_as_its_origin_would_be);
+    tcase_add_test(all, test_what_follows_a_snapshot_follows_it_again);
     suite_add_tcase(suite, all);
     return mt_run(suite);
 }

@@ -1,5 +1,5 @@
 /* Every policy of the table and chance combinations of their parts, against their definition in double: the prompt,
- * steps with evictions, a question in between, marks and rewinds; on any ranks, any division of heads, any length and
+ * steps with evictions, a question in a fork in between; on any ranks, any division of heads, any length and
  * budget. A short sample as it is; with LONGHAUL_LONG=1 in the environment long prompts and some thousand cases. */
 #include <math.h>
 #include <stdio.h>
@@ -149,7 +149,7 @@ static void check_stats(kv_rig *r, const oracle *o, const char *when)
         for (int64_t i = 0; i < h->kv_count; i++) {
             const lh_ragged *v = lh_kv_view(r->kv, l);
             if (!v->stats) continue;
-            int64_t g = h->kv_first + i, known = v->len[i] - r->kv->layers[l].normless;
+            int64_t g = h->kv_first + i, known = v->len[i] - r->kv->layers[l].entries_without_norm;
             oracle_tally t = oracle_recount(o, l, g);
             for (int64_t s = 0; s < v->len[i]; s++) {
                 const float *x = v->stats + (v->offset[i] + s) * v->stat_count;
@@ -283,13 +283,13 @@ static void check_case(const kv_rig_case *c, const lh_ops *ops, int steps)
     }
     for (int step = 0; step < steps; step++) {
         if (step == steps / 3) { /* another question first, and back */
-            mt_try(lh_kv_snapshot(x.r.kv));
-            if (mt_rank() == 0) oracle_mark(&x.o);
+            kv_rig_fork(&x.r);
+            if (mt_rank() == 0) oracle_save(&x.o);
             int64_t since = x.since;
             take(&x, LH_KV_BLOCK, 9);
             take(&x, LH_KV_STEP, 1);
-            mt_try(lh_kv_restore(x.r.kv));
-            if (mt_rank() == 0) oracle_rewind(&x.o);
+            kv_rig_fork(&x.r);
+            if (mt_rank() == 0) oracle_restore(&x.o);
             x.since = since;
             take(&x, LH_KV_BLOCK, 5);
         }

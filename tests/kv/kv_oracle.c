@@ -354,11 +354,11 @@ void oracle_open(oracle *o, const kv_rig_case *of, int64_t cap, const kv_rig_res
 
 void oracle_close(oracle *o)
 {
-    if (o->marked) {
-        for (int64_t h = 0; h < heads_of(o); h++) oracle_tally_clear(&o->marked->tallies[h]);
-        lh_free(o->marked->tallies);
-        lh_free(o->marked->gone);
-        lh_free(o->marked);
+    if (o->saved) {
+        for (int64_t h = 0; h < heads_of(o); h++) oracle_tally_clear(&o->saved->tallies[h]);
+        lh_free(o->saved->tallies);
+        lh_free(o->saved->gone);
+        lh_free(o->saved);
     }
     for (int64_t h = 0; h < heads_of(o); h++) oracle_tally_clear(&o->tallies[h]);
     lh_free(o->k), lh_free(o->v), lh_free(o->q), lh_free(o->w);
@@ -394,12 +394,12 @@ static void copy_state(oracle *to, const oracle *from, oracle keep)
     *to = *from;
     to->gone = keep.gone;
     to->tallies = keep.tallies;
-    to->marked = keep.marked;
+    to->saved = keep.saved;
 }
 
-void oracle_mark(oracle *o)
+void oracle_save(oracle *o)
 {
-    oracle *m = o->marked;
+    oracle *m = o->saved;
     if (!m) {
         m = oracle_alloc(1, sizeof *m);
         m->gone = oracle_alloc(heads_of(o) * o->cap, sizeof *m->gone);
@@ -407,12 +407,12 @@ void oracle_mark(oracle *o)
         for (int64_t h = 0; h < heads_of(o) && o->fixed.score.running; h++) m->tallies[h] = make_tally(o);
     }
     copy_state(m, o, *m);
-    o->marked = m;
+    o->saved = m;
 }
 
-void oracle_rewind(oracle *o)
+void oracle_restore(oracle *o)
 {
-    copy_state(o, o->marked, *o);
+    copy_state(o, o->saved, *o);
 }
 
 /* ---- comparing ---- */

@@ -34,7 +34,7 @@ typedef struct oracle {
     oracle_tally *tallies;    /* [layers, kv_heads], where statistics go on */
     int64_t decided, doubted; /* entries that competed, and of them those in doubt, so far */
     int64_t checked[2];       /* entries of the layers checked so far: wanted, and there */
-    struct oracle *marked;
+    struct oracle *saved;
 } oracle;
 
 /* After the prompt and its eviction. Where it is taken in in blocks, `got` has what layers held before each of them,
@@ -42,8 +42,8 @@ typedef struct oracle {
 void oracle_open(oracle *o, const kv_rig_case *of, int64_t cap, const kv_rig_result *got);
 void oracle_close(oracle *o);
 void oracle_take(oracle *o, lh_kv_taken what, int64_t tokens);
-void oracle_mark(oracle *o);
-void oracle_rewind(oracle *o);
+void oracle_save(oracle *o);
+void oracle_restore(oracle *o);
 
 /* The gathered positions of a layer are those that the oracle holds. To be called after every eviction: where rounding
  * decides, the oracle goes on with what is there. */

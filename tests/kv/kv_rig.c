@@ -183,6 +183,15 @@ lh_kv *kv_rig_cache(const kv_rig *r, const lh_policy *plan)
     return kv;
 }
 
+void kv_rig_fork(kv_rig *r)
+{
+    if (r->origin)
+        lh_kv_close(r->kv);
+    else
+        r->origin = r->kv;
+    mt_try(lh_kv_fork(&r->kv, r->origin, r->of->more));
+}
+
 void kv_rig_open(kv_rig *r, const kv_rig_case *of, lh_comm *comm, const lh_ops *ops)
 {
     *r = (kv_rig){.of = of, .comm = comm, .ops = ops, .chunk = 37};
@@ -211,6 +220,7 @@ void kv_rig_open(kv_rig *r, const kv_rig_case *of, lh_comm *comm, const lh_ops *
 void kv_rig_close(kv_rig *r)
 {
     lh_kv_close(r->kv);
+    lh_kv_close(r->origin);
     lh_comm_close(r->device_comm);
     lh_stream_close(r->stream);
     lh_device_close(r->device); /* asserts that the cache gave everything back */

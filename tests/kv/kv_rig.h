@@ -58,6 +58,7 @@ typedef struct kv_rig {
     lh_comm *comm, *device_comm;
     lh_heads heads;
     lh_kv *kv;
+    lh_kv *origin; /* of the fork that kv is; NULL: it is none */
     lh_policy plan;
     lh_policy_numbers fixed; /* the plan for the prompt */
     int64_t chunk;           /* tokens appended at a time */
@@ -82,6 +83,9 @@ lh_kv_shape kv_rig_shape(const kv_rig *r);
 
 /* Another cache where the rig's is, with the case's seed. */
 lh_kv *kv_rig_cache(const kv_rig *r, const lh_policy *plan);
+
+/* Goes on in a fork of the rig's cache; of a rig that is in a fork already, in a new fork of the same cache. */
+void kv_rig_fork(kv_rig *r);
 
 /* Append, attend and record `tokens` tokens from `first` on in a layer's view. With slot positions, after the prompt,
  * keys go in as they were before their rotation and queries are turned by their slots. */

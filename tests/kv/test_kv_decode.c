@@ -1,4 +1,4 @@
-/* Laws of what comes after the prompt: steps and questions, evictions while decoding, marks. */
+/* Laws of what comes after the prompt: steps and questions, evictions while decoding, forks. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -187,7 +187,7 @@ static void check_same(const lh_buf *a, const lh_buf *b, const char *what)
     mt_check(a->bytes == b->bytes && memcmp(a->data, b->data, (size_t)a->bytes) == 0, "%s differ", what);
 }
 
-START_TEST(test_rewinding_gives_every_slot_back)
+START_TEST(test_a_fork_begins_with_every_slot_of_its_origin)
 {
     static const uint8_t sliding[2] = {1, 0};
     static const lh_policy_options on[] = {{0},
@@ -204,8 +204,8 @@ START_TEST(test_rewinding_gives_every_slot_back)
         kv_rig_open(&r, &c, mt_comm(), kv_rig_backend(_i));
         kv_rig_prefill(&r, &got);
         for (int step = 0; step < 4; step++) kv_rig_take(&r, LH_KV_STEP, 1); /* slots out of order */
-        mt_try(lh_kv_snapshot(r.kv));
-        lh_buf marked = snapshot(&r), first = {0};
+        lh_buf origin = snapshot(&r), first = {0};
+        kv_rig_fork(&r);
         int64_t seen = lh_kv_seen(r.kv), evictions = kv_rig_evictions(r.kv);
         for (int question = 0; question < 3; question++) {
             kv_rig_take(&r, LH_KV_BLOCK, 11);
@@ -216,13 +216,13 @@ START_TEST(test_rewinding_gives_every_slot_back)
             else
                 first = now, now = (lh_buf){0};
             lh_buf_clear(&now);
-            mt_try(lh_kv_restore(r.kv));
+            kv_rig_fork(&r);
             now = snapshot(&r);
-            check_same(&marked, &now, "a state and what came back");
+            check_same(&origin, &now, "a cache and a fork of it");
             lh_buf_clear(&now);
             mt_check(lh_kv_seen(r.kv) == seen && kv_rig_evictions(r.kv) == evictions, "the clock went on");
         }
-        lh_buf_clear(&marked);
+        lh_buf_clear(&origin);
         lh_buf_clear(&first);
         kv_rig_result_clear(&got);
         kv_rig_close(&r);
@@ -309,23 +309,27 @@ START_TEST(test_what_was_reserved_is_told_once)
 }
 END_TEST
 
-START_TEST(test_a_second_mark_replaces_the_first)
+START_TEST(test_a_fork_that_shares_nothing_outlives_its_origin)
 {
     kv_rig_case c = base_case(&(lh_policy_options){.policy = "streaming", .budget = "30"});
     kv_rig r;
     kv_rig_result got;
+    lh_kv *early = NULL;
     kv_rig_open(&r, &c, mt_comm(), kv_rig_backend(_i));
-    mt_expect(lh_kv_restore(r.kv), LH_EINTERNAL);
+    mt_expect(lh_kv_fork(&early, r.kv, c.more), LH_EINTERNAL);
     kv_rig_prefill(&r, &got);
-    mt_try(lh_kv_snapshot(r.kv));
+    kv_rig_fork(&r);
     for (int step = 0; step < 9; step++) kv_rig_take(&r, LH_KV_STEP, 1);
-    mt_try(lh_kv_snapshot(r.kv));
-    lh_buf marked = snapshot(&r);
+    mt_try(lh_kv_unshare(r.kv));
+    lh_kv_close(r.origin);
+    r.origin = NULL;
+    lh_buf origin = snapshot(&r);
+    kv_rig_fork(&r);
     for (int step = 0; step < 9; step++) kv_rig_take(&r, LH_KV_STEP, 1);
-    mt_try(lh_kv_restore(r.kv));
+    kv_rig_fork(&r);
     lh_buf back = snapshot(&r);
-    check_same(&marked, &back, "the second mark and what came back");
-    lh_buf_clear(&marked);
+    check_same(&origin, &back, "the second state and a fork of it");
+    lh_buf_clear(&origin);
     lh_buf_clear(&back);
     kv_rig_result_clear(&got);
     kv_rig_close(&r);
@@ -413,7 +417,7 @@ START_TEST(test_windows_are_observed_again_over_what_is_held)
         oracle_open(&o, &c, c.tokens + 60, NULL);
         for (int step = 0; step < 31; step++) {
             lh_kv_taken what = step == 11 ? LH_KV_BLOCK : LH_KV_STEP;
-            if (step == 9) mt_try(lh_kv_snapshot(r.kv)), kv_rig_take(&r, LH_KV_BLOCK, 20), mt_try(lh_kv_restore(r.kv));
+            if (step == 9) kv_rig_fork(&r), kv_rig_take(&r, LH_KV_BLOCK, 20), kv_rig_fork(&r);
             kv_rig_take(&r, what, what == LH_KV_BLOCK ? 13 : 1);
             if (mt_rank() == 0) oracle_take(&o, what, what == LH_KV_BLOCK ? 13 : 1);
             kv_rig_gather(&r, &got);
@@ -436,12 +440,12 @@ int main(void)
     tcase_add_loop_test(laws, test_entries_that_are_taken_in_are_kept_and_evicted_by_position, 0, kv_rig_backends());
     tcase_add_loop_test(laws, test_decoding_with_evictions_takes_no_more_memory, 0, kv_rig_backends());
     tcase_add_loop_test(laws, test_sliding_layers_hold_what_the_next_row_sees_and_full_ones_all, 0, kv_rig_backends());
-    tcase_add_loop_test(laws, test_rewinding_gives_every_slot_back, 0, kv_rig_backends());
+    tcase_add_loop_test(laws, test_a_fork_begins_with_every_slot_of_its_origin, 0, kv_rig_backends());
     tcase_add_loop_test(laws, test_windows_are_observed_again_over_what_is_held, 0, kv_rig_backends());
     tcase_add_loop_test(laws, test_a_rank_without_memory_fails_on_all_ranks, 0, kv_rig_backends());
     tcase_add_loop_test(laws, test_what_was_reserved_is_told_once, 0, kv_rig_backends());
     tcase_add_loop_test(laws, test_what_evictions_free_is_reserved, 0, kv_rig_backends());
-    tcase_add_loop_test(laws, test_a_second_mark_replaces_the_first, 0, kv_rig_backends());
+    tcase_add_loop_test(laws, test_a_fork_that_shares_nothing_outlives_its_origin, 0, kv_rig_backends());
     tcase_add_loop_test(laws, test_a_cache_that_is_not_empty_cannot_begin, 0, kv_rig_backends());
     suite_add_tcase(suite, laws);
     return mt_run(suite);

@@ -31,8 +31,8 @@ static const lh_policy_options newest_first[] = {
 };
 enum { POLICIES = sizeof newest_first / sizeof *newest_first };
 
-/* Two ways on from a mark come to the same position, one by steps that evict and one by a question. */
-START_TEST(test_what_was_before_a_rewind_ranks_nothing_after_it)
+/* Two forks come to the same position, one by steps that evict and one by a question. */
+START_TEST(test_a_closed_fork_ranks_nothing_in_the_next_one)
 {
     for (int n = 0; n < POLICIES; n++) {
         kv_rig_case c = case_of(&newest_first[n]);
@@ -42,9 +42,9 @@ START_TEST(test_what_was_before_a_rewind_ranks_nothing_after_it)
         kv_rig_open(&fresh, &c, mt_comm(), kv_rig_backend(_i));
         kv_rig_prefill(&r, &got);
         kv_rig_prefill(&fresh, &want);
-        mt_try(lh_kv_snapshot(r.kv));
+        kv_rig_fork(&r);
         for (int step = 0; step < 30; step++) kv_rig_take(&r, LH_KV_STEP, 1);
-        mt_try(lh_kv_restore(r.kv));
+        kv_rig_fork(&r);
         kv_rig_take(&r, LH_KV_BLOCK, 30);
         kv_rig_take(&fresh, LH_KV_BLOCK, 30);
         kv_rig_gather(&r, &got);
@@ -64,7 +64,7 @@ int main(void)
     Suite *suite = suite_create("latest");
     TCase *laws = tcase_create("laws");
     tcase_set_timeout(laws, 0);
-    tcase_add_loop_test(laws, test_what_was_before_a_rewind_ranks_nothing_after_it, 0, kv_rig_backends());
+    tcase_add_loop_test(laws, test_a_closed_fork_ranks_nothing_in_the_next_one, 0, kv_rig_backends());
     suite_add_tcase(suite, laws);
     return mt_run(suite);
 }

@@ -9,8 +9,9 @@
 #include <unistd.h>
 
 #include "lab/replay/replay.h"
+#include "lab/trace/join.h"
 #include "lab/trace/segment.h"
-#include "lab/trace/trace_file.h"
+#include "lab/trace/trace_figures.h"
 #include "replay/trace_maker.h"
 #include "suite.h"
 

@@ -122,13 +122,12 @@ static lh_session *open_session(lh_engine *engine, lh_policy *policy, int n)
                                                  .length = PROMPT + 2 * STEPS,
                                                  .sequences = FORKS,
                                                  .block = QUESTION,
-                                                 .restores = 1,
                                                  .seed = 5}));
     mt_try(lh_session_prefill(session, fix.ids, PROMPT, NULL));
     return session;
 }
 
-/* One session: steps, from a mark on a question and some more, and from the mark once more. */
+/* One session: steps, after a snapshot a question and some more, and the same after it was restored. */
 static void play_alone(lh_engine *engine, int n, course *c)
 {
     lh_policy policy;

@@ -3,7 +3,7 @@
 #include <omp.h>
 #include <stdio.h>
 
-#include "lab/bench/bench.h"
+#include "lab/bench/bench_impl.h"
 
 /* ---- the processor's multiply-adds ---- */
 

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/markdown.h"
-#include "lab/bench/bench.h"
+#include "lab/bench/bench_impl.h"
 
 const lh_column lh_bench_columns[] = {{"name", "", LH_COLUMN_LABEL},
                                       {"shape", "", LH_COLUMN_TEXT},

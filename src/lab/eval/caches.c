@@ -168,10 +168,10 @@ static lh_status run_batch(lh_engine *engine, const lh_caches_request *r, batch 
                                                       .profiles = &r->setup->policies->profiles,
                                                       .prompt = r->prompt->n,
                                                       .more = r->more,
+                                                      .fork_more = r->more,
                                                       .length = r->prompt->n + r->more,
                                                       .rows = r->rows,
                                                       .block = r->block,
-                                                      .restores = 1,
                                                       .seed = r->seed}));
     LH_TRY_DONE(lh_session_prefill(session, r->prompt->ids, r->prompt->n, &progress));
     lh_work_advance(r->work, LH_WORK_PREFILL, f.cost);

@@ -1,10 +1,11 @@
-/* rerun_steps.c - the rows after the prompt of a rerun, in the order of a run: a question as a block, then single
- * tokens. The held entries are marked before each; entries whose mark is gone afterwards were evicted. */
+/* rerun_steps.c - the rows after the prompt of a rerun, as a run takes them in: a question as a block, then tokens one
+ * by one. Before each of them what the heads hold is marked, and what is marked no more has gone. */
 #include <string.h>
 
 #include "base/minmax.h"
+#include "kernels/slots.h"
 #include "kv/save.h"
-#include "lab/replay/replay_impl.h"
+#include "lab/replay/rerun_impl.h"
 
 /* Rows that are taken in together. */
 typedef struct block {
@@ -21,8 +22,12 @@ static void mark_held(lh_rerun_group *g, int64_t layer, int64_t row, const lh_ra
 {
     for (int64_t h = 0; h < view->heads; h++) {
         int32_t *marks = g->marks + (layer * view->heads + h) * reach(g);
-        const int32_t *positions = view->positions ? view->positions + view->offset[h] : NULL;
-        for (int64_t s = 0; s < view->len[h]; s++) marks[positions ? positions[s] : s] = (int32_t)row;
+        for (int64_t first = 0; first < view->len[h]; first += LH_SHARED_BLOCK) {
+            const lh_ragged segment = lh_segment_at(view, h, first);
+            const int32_t *positions = lh_positions_of(&segment, h);
+            const int64_t end = lh_min_i64(first + LH_SHARED_BLOCK, view->len[h]);
+            for (int64_t s = first; s < end; s++) marks[positions ? positions[s] : s] = (int32_t)row;
+        }
     }
 }
 
@@ -107,20 +112,26 @@ static lh_status find_drops(const lh_rerun_group *g, const lh_trace_answer_rows 
     return LH_OK;
 }
 
-static lh_status answer(lh_rerun_group *g, lh_kv *kv, const lh_trace_answer_rows *rows)
+/* One answer, in a fork of the cache that holds the prompt. */
+static lh_status answer(lh_rerun_group *g, lh_kv *from, const lh_trace_answer_rows *rows)
 {
+    lh_status st = LH_OK;
+    lh_kv *kv = NULL;
     const int64_t prompt = g->replay->trace.prompt, layers = g->replay->trace.shape.layers;
     memset(g->marks, -1, (size_t)(layers * g->replay->study.kv_heads * reach(g)) * sizeof *g->marks);
-    if (rows->block) LH_TRY(take_in(g, kv, &(block){rows->first, rows->block, prompt, LH_KV_BLOCK}));
+    LH_TRY_DONE(lh_kv_fork(&kv, from, rows->end - rows->first));
+    if (rows->block) LH_TRY_DONE(take_in(g, kv, &(block){rows->first, rows->block, prompt, LH_KV_BLOCK}));
     for (int64_t row = rows->first + rows->block; row < rows->end; row++)
-        LH_TRY(take_in(g, kv, &(block){row, 1, prompt + row - rows->first, LH_KV_STEP}));
-    LH_TRY(lh_kv_reserve(kv, 0)); /* the lengths after the last eviction */
+        LH_TRY_DONE(take_in(g, kv, &(block){row, 1, prompt + row - rows->first, LH_KV_STEP}));
+    LH_TRY_DONE(lh_kv_reserve(kv, 0)); /* the lengths after the last eviction */
     for (int64_t l = 0; l < layers; l++) {
         lh_ragged *view = NULL;
-        LH_TRY(lh_kv_room(kv, l, 0, &view));
+        LH_TRY_DONE(lh_kv_room(kv, l, 0, &view));
         mark_held(g, l, rows->end, view);
     }
-    return LH_OK;
+done:
+    lh_kv_close(kv);
+    return st;
 }
 
 static lh_status take_kept(lh_kv *kv, lh_rerun *out)
@@ -153,9 +164,7 @@ lh_status lh_rerun_answers(lh_rerun_group *g, lh_kv *kv, lh_rerun *out)
     LH_TRY_DONE(lh_calloc(&out->kept_at, layers * heads + 1, sizeof *out->kept_at));
     LH_TRY_DONE(lh_calloc(&out->drop_at, out->answers * layers * heads + 1, sizeof *out->drop_at));
     LH_TRY_DONE(take_kept(kv, out));
-    if (out->answers > 1) LH_TRY_DONE(lh_kv_snapshot(kv));
     for (int64_t a = 0, at = 0; a < out->answers && lh_trace_next_answer(&g->replay->trace, &rows); a++) {
-        if (a) LH_TRY_DONE(lh_kv_restore(kv));
         LH_TRY_DONE(answer(g, kv, &rows));
         for (int64_t i = 0; i < layers * heads; i++) {
             LH_TRY_DONE(find_drops(g, &rows, g->marks + i * reach(g), &drops));
