@@ -10,7 +10,7 @@
 #include "batch/batch_command.h"
 #include "batch/documents.h"
 #include "engine/prompt.h"
-#include "shell/policy_notes.h"
+#include "shell/policy_options.h"
 
 /* "3/16" */
 static lh_status read_shard(const char *text, int64_t *index, int64_t *count)

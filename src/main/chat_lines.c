@@ -9,7 +9,7 @@
 #include "base/interrupt.h"
 #include "base/unicode.h"
 
-/* Takes the first line that is complete, or all that is left of an ended input. 0: there is none. */
+/* Takes the first complete line, or the unfinished last line of an ended input. *taken: true if there was one. */
 static lh_status take_line(lh_chat_lines *l, lh_buf *line, int *taken)
 {
     *taken = 0;

@@ -1,5 +1,4 @@
-/* chat_lines.h - what a person types into `chat`, on rank 0: lines of standard input, and signals between them
- * (base/interrupt.h). */
+/* chat_lines.h - input of `chat` on rank 0: lines of standard input, and signals between them (base/interrupt.h). */
 #ifndef LH_MAIN_CHAT_LINES_H
 #define LH_MAIN_CHAT_LINES_H
 

@@ -1,5 +1,6 @@
-/* chat_session.c - the session of `chat`. Rank 0 reads lines and broadcasts what to do next, one order at a time; while
- * nobody types the order is to wait, several times a second, so that no rank waits in a collective for a person. */
+/* chat_session.c - the session of `chat`. Rank 0 reads lines and broadcasts what to do next, one order at a time;
+ * while no line arrives, it broadcasts the order to wait several times a second, so that no rank waits in a collective
+ * for a person. */
 #include "main/chat_session.h"
 
 #include <string.h>
@@ -134,8 +135,8 @@ static lh_status run_typed_command(session *s, const char *line, order *o)
 
 /* ---- rank 0: the next order ---- */
 
-/* The question as the user's next turn. What is no text, or refused by the template, is warned of, and the session
- * continues. */
+/* The question as the user's next turn. A question that is no text, or that the template refuses, is a warning, and
+ * the session continues. */
 static lh_status ask_question(session *s, const char *question, order *o)
 {
     lh_status st = LH_OK;

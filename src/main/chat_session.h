@@ -1,4 +1,4 @@
-/* chat_session.h - the session of `chat` once its document is read: what is typed on rank 0 becomes orders that all
+/* chat_session.h - the session of `chat` after its document is read: lines typed on rank 0 become orders that all
  * ranks carry out. */
 #ifndef LH_MAIN_CHAT_SESSION_H
 #define LH_MAIN_CHAT_SESSION_H
@@ -29,18 +29,18 @@ typedef struct lh_chat_session {
     lh_engine *engine;
     lh_comm *comm;
     lh_conversation *conversation;
-    const lh_options *options; /* whose files '/save' leaves alone */
+    const lh_options *options; /* '/save' does not replace their files */
     lh_sampling sampling;
     int64_t max_new;
     lh_stops stops;
     lh_tokens ids, ends; /* of the order; that end an answer */
     lh_buf path;         /* of the order */
-    const char *record;  /* resolved options, stored with what is saved */
+    const char *record;  /* resolved options, stored with saved files */
     uint64_t answered;   /* questions so far: each draws other random numbers */
     lh_chat_talk *talk;  /* rank 0; NULL elsewhere */
 } lh_chat_session;
 
-/* Collective. Answers what is typed, to the end of the session. LH_EINTERRUPTED: a signal ended it. */
+/* Collective. Answers the typed lines, to the end of the session. LH_EINTERRUPTED: a signal ended it. */
 lh_status lh_chat_go_on(lh_chat_session *s);
 
 void lh_chat_session_clear(lh_chat_session *s); /* and its talk, not its engine */

@@ -1,15 +1,13 @@
-/* cmd_chat.c - `chat`: questions typed and answers streamed, on one document whose cache is evicted once. Its options,
- * and how the session begins; chat_session.c goes on. */
+/* cmd_chat.c - `chat`: questions typed and answers streamed, on one document. Its cache is evicted once. This file has
+ * the options and the start of the session; chat_session.c has the session. */
 #include <string.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "engine/prompt.h"
 #include "main/chat_session.h"
-#include "shell/interrupt.h"
-#include "shell/policy_notes.h"
+#include "shell/policy_options.h"
 #include "shell/shell.h"
-#include "shell/text_input.h"
 
 struct chat_options {
     const char *prompt, *prompt_file, *load_cache, *chat_template, *system;
@@ -134,7 +132,7 @@ static lh_status check_options(run *r)
 static lh_status begin_talk(run *r, lh_tokens *context)
 {
     lh_status st = LH_OK;
-    static const char *const question = "x"; /* what the document is cut off from */
+    static const char *const question = "x"; /* the document ends before it */
     const struct chat_options *o = &r->v->chat;
     const lh_tokenizer *tok = lh_engine_tokenizer(r->session.engine);
     lh_chat_talk *t = r->session.talk;

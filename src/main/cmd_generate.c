@@ -11,9 +11,8 @@
 #include "lab/eval/needle.h"
 #include "main/generate_command.h"
 #include "main/generate_output.h"
-#include "main/trace_options.h"
-#include "shell/interrupt.h"
-#include "shell/policy_notes.h"
+#include "shell/policy_options.h"
+#include "shell/shell.h"
 
 #define FIELD(member) LH_FIELD(lh_answer_options, member)
 static const lh_option answer_rows[] = {
@@ -169,7 +168,7 @@ typedef struct run {
     lh_generation generation;
     lh_output output;
     char *record;
-    lh_buf chat;                           /* what a saved cache remembers of it; rank 0 */
+    lh_buf chat;                           /* the conversation, stored with a saved cache; rank 0 */
     const lh_trace_options *trace_options; /* NULL: the run is not recorded */
     lh_trace *trace;
 } run;
@@ -275,7 +274,7 @@ done:
     return lh_comm_agree(lh_engine_get(r->engine)->comm, st);
 }
 
-/* A file that the run reads beside the model, NULL: none; options allow only one. */
+/* A file that the run reads in addition to the model, or NULL; the options allow only one. */
 static const char *file_read(const lh_generate_values *v)
 {
     if (v->files.load_cache) return v->files.load_cache;
@@ -318,7 +317,7 @@ static lh_status open_trace(run *r)
     if (!o) return LH_OK;
     for (int64_t i = 0; i < r->ids.n; i++) recorded.after += r->ids.questions[i].n + (i ? r->v->answer.max_new : 0);
     LH_TRY_DONE(lh_trace_bytes(&size, o, &recorded));
-    LH_TRY_DONE(lh_shell_trace_text(&text, o, &size));
+    LH_TRY_DONE(lh_trace_size_text(&text, o, &size));
     lh_info("trace: %s to '%s'", text.data, o->path);
     LH_TRY_DONE(lh_trace_open(&r->trace, o));
 done:
@@ -326,7 +325,7 @@ done:
     return st;
 }
 
-/* What was asked and answered, as JSON. */
+/* Questions and answers as JSON. */
 static lh_status answers_json(const run *r, char **out)
 {
     json_t *list = json_array();

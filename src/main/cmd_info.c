@@ -7,7 +7,7 @@
 #include "import/verify.h"
 #include "kernels/ops.h"
 #include "lab/report/report.h"
-#include "lab/trace/trace_figures.h"
+#include "lab/trace/trace_file.h"
 #include "shell/shell.h"
 #include "text/chat.h"
 
@@ -94,7 +94,7 @@ static json_t *operations_json(void)
     return object;
 }
 
-/* What a rank reports about itself. */
+/* The report of a rank. */
 typedef struct about_rank {
     char host[128], device[128], cuda[512];
     int64_t free_bytes, threads;

@@ -1,14 +1,31 @@
 /* cmd_plan.c - `plan`: the forecast of memory and communication, as a table or JSON. */
 #include <stdio.h>
+#include <string.h>
 
 #include "base/minmax.h"
+#include "base/options.h"
 #include "base/size_text.h"
 #include "engine/generate.h"
 #include "engine/plan.h"
 #include "import/model_header.h"
-#include "main/plan_sbatch.h"
-#include "main/trace_options.h"
-#include "shell/policy_notes.h"
+#include "main/generate_command.h"
+#include "shell/policy_options.h"
+
+/* ---- what `plan --sbatch` prints: the line that submits jobs/longhaul.sbatch for a planned run ---- */
+typedef struct lh_plan_sbatch {
+    int64_t nodes, ranks;   /* ranks: of all nodes */
+    int64_t ranks_per_node; /* at most */
+    int64_t node_bytes;     /* memory of a node, including the processes themselves; 0: the ranks have GPUs */
+} lh_plan_sbatch;
+
+/* Nodes with at most `ranks_per_node` ranks each, divided evenly. */
+lh_plan_sbatch lh_plan_sbatch_of(const lh_plan *plan, int64_t ranks_per_node);
+
+/* The line, without a line feed, appended to *out: Slurm's options, then the script with the policy, the types and the
+ * length of the answer of the plan's command line. DOCUMENT and QUESTION stand for themselves, CHECKPOINT for a model
+ * that is none yet. */
+lh_status lh_plan_sbatch_line(lh_buf *out, const lh_plan_sbatch *job, const lh_plan_request *request,
+                              const lh_options *options);
 
 struct plan_options {
     int64_t context, max_new, sbatch; /* sbatch: ranks of a node, 0: no line for Slurm */
@@ -112,7 +129,7 @@ static lh_status put_layers(lh_buf *text, const lh_plan *plan)
     return lh_buf_printf(text, ", %lld to %lld per head by layer", (long long)min, (long long)max);
 }
 
-/* LH_ENOMEM with what is missing, and what would help. */
+/* LH_ENOMEM with the missing bytes and a remedy. */
 static lh_status fail_to_fit(const lh_plan *plan, int64_t ranks_needed)
 {
     int64_t peak = 0;
@@ -164,7 +181,7 @@ static lh_status read_questions(questions *out, const lh_strings *given)
     return LH_OK;
 }
 
-/* What a trace of the run takes. */
+/* The size of a trace of the run. */
 static lh_status size_trace(lh_trace_size *out, const lh_plan *plan, const struct values *v, const questions *asked)
 {
     const int64_t answers = lh_max_i64(asked->count, 1) * v->plan.max_new;
@@ -224,7 +241,7 @@ static lh_status check_sbatch(const struct values *v)
     return LH_OK;
 }
 
-/* Makes the plan; for Slurm, and without --tp, that of the smallest number of ranks on which the run fits. */
+/* Makes the plan; for Slurm, and without --tp, the plan for the smallest number of ranks on which the run fits. */
 static lh_status make_plan(lh_plan *plan, struct values *v, const lh_plan_request *request, int64_t *ranks_needed)
 {
     LH_TRY(lh_plan_make(plan, request));
@@ -263,7 +280,7 @@ static lh_status print_plan(const lh_plan *plan, const lh_call *call, const lh_p
     LH_TRY_DONE(lh_buf_printf(&text, "prefill in chunks of %lld tokens\n", (long long)plan->chunk));
     if (trace) {
         LH_TRY_DONE(lh_buf_puts(&text, "trace: "));
-        LH_TRY_DONE(lh_shell_trace_text(&text, &v->trace, trace));
+        LH_TRY_DONE(lh_trace_size_text(&text, &v->trace, trace));
         LH_TRY_DONE(lh_buf_puts(&text, "\n"));
     }
     LH_TRY_DONE(lh_buf_printf(&text,
@@ -286,7 +303,7 @@ static lh_status run_plan(lh_call *call)
     lh_profiles profiles = {0};
     lh_plan plan = {0};
     lh_trace_size trace = {0};
-    const int traced = lh_shell_trace_given(call->options);
+    const int traced = lh_trace_options_given(call->options);
     int64_t ranks_needed = 0;
     json_t *object = NULL;
     questions asked;
@@ -324,3 +341,58 @@ done:
 }
 
 const lh_command lh_command_plan = {&syntax, sizeof(struct values), run_plan, NULL};
+
+/* ---- nodes, ranks and memory of a planned run as options of Slurm ---- */
+/* Memory of a rank in addition to its plan: the program, MPI, HDF5 and the buffers of both. */
+static const int64_t PROCESS_BYTES = INT64_C(1) << 30;
+
+static int64_t divide_up(int64_t n, int64_t by)
+{
+    return (n + by - 1) / by;
+}
+
+lh_plan_sbatch lh_plan_sbatch_of(const lh_plan *plan, int64_t ranks_per_node)
+{
+    int64_t peak = 0;
+    for (int64_t r = 0; r < plan->tp; r++) peak = lh_max_i64(peak, plan->ranks[r].peak);
+    lh_plan_sbatch job = {.nodes = divide_up(plan->tp, ranks_per_node), .ranks = plan->tp};
+    job.ranks_per_node = divide_up(job.ranks, job.nodes);
+    if (plan->device != LH_DEVICE_CUDA) job.node_bytes = job.ranks_per_node * (peak + PROCESS_BYTES);
+    return job;
+}
+
+/* Options of the model that a run must have like its plan, if they are given. */
+static lh_status put_given(lh_buf *out, const lh_options *options)
+{
+    static const char *const names[] = {"dtype", "kv-dtype", "chunk", "deterministic"};
+    lh_status st = LH_OK;
+    json_t *record = NULL;
+    LH_TRY_DONE(lh_options_json(options, &record));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const json_t *value = json_object_get(json_object_get(record, "options"), names[i]);
+        if (!lh_options_given(options, names[i])) continue;
+        LH_TRY_DONE(lh_buf_printf(out, " --%s", names[i]));
+        if (json_is_string(value)) LH_TRY_DONE(lh_buf_printf(out, " %s", json_string_value(value)));
+        if (json_is_integer(value)) LH_TRY_DONE(lh_buf_printf(out, " %lld", (long long)json_integer_value(value)));
+    }
+done:
+    json_decref(record);
+    return st;
+}
+
+lh_status lh_plan_sbatch_line(lh_buf *out, const lh_plan_sbatch *job, const lh_plan_request *request,
+                              const lh_options *options)
+{
+    const char *model = request->engine->model, *end = strrchr(model, '.');
+    const int imported = end && strcmp(end, ".h5") == 0 && !strpbrk(model, " '\"\\$`&;|<>()*?[]#~!\t\n");
+    LH_TRY(lh_buf_printf(out, "sbatch --nodes=%lld --ntasks=%lld --ntasks-per-node=%lld", (long long)job->nodes,
+                         (long long)job->ranks, (long long)job->ranks_per_node));
+    if (job->node_bytes)
+        LH_TRY(lh_buf_printf(out, " --mem=%lldG", (long long)divide_up(job->node_bytes, INT64_C(1) << 30)));
+    else
+        LH_TRY(lh_buf_puts(out, " --gpus-per-task=1"));
+    LH_TRY(lh_buf_printf(out, " jobs/longhaul.sbatch %s DOCUMENT QUESTION --policy ", imported ? model : "CHECKPOINT"));
+    LH_TRY(lh_policy_text(request->policy, out));
+    LH_TRY(put_given(out, options));
+    return lh_buf_printf(out, " --max-new %lld", (long long)request->max_new);
+}

@@ -7,7 +7,6 @@
 #include "engine/prompt.h"
 #include "import/tokenizer_source.h"
 #include "shell/shell.h"
-#include "shell/text_input.h"
 #include "text/messages.h"
 
 struct values {
@@ -89,7 +88,7 @@ typedef struct run {
     const char *name; /* name of the input in messages */
     lh_tokenizer *tok;
     const lh_chat_format *format;
-    lh_buf bos, eos; /* texts of these tokens, for templates */
+    lh_buf bos, eos; /* texts of these two tokens, for templates */
 } run;
 
 /* ---- chat ---- */
@@ -168,7 +167,7 @@ done:
     return st;
 }
 
-/* The ids of a text; with --bos those of a prompt of `generate`. */
+/* The ids of a text; with --bos the ids of the same text as a prompt of `generate`. */
 static lh_status encode_text(const run *r, const char *text, int64_t bytes, lh_tokens *ids)
 {
     lh_tokens *none = NULL;

@@ -1,12 +1,12 @@
-/* cmd_trace.c - `trace`: a run of `generate` that is recorded (trace/recorder.h), and one file of what a killed run
- * left. */
+/* cmd_trace.c - `trace`: records a run of `generate` (lab/trace/recorder.h), and joins the segments of a killed run
+ * into one file. */
 #include <string.h>
 
 #include "base/log.h"
 #include "base/output.h"
-#include "lab/trace/join.h"
+#include "base/size_text.h"
+#include "lab/trace/segment.h"
 #include "main/generate_command.h"
-#include "main/trace_options.h"
 
 struct trace_options {
     lh_trace_options trace;

@@ -1,4 +1,4 @@
-/* cmd_verify.c - `verify`: reads a whole file and reports what is damaged. */
+/* cmd_verify.c - `verify`: reads a whole file and reports damaged parts. */
 #include <string.h>
 
 #include "base/json.h"

@@ -122,7 +122,8 @@ static lh_status complete_tasks(lh_buf *out, const lh_command *command)
     return LH_OK;
 }
 
-/* After a launcher: what follows "longhaul"; before it what the shell had for the launcher, or names of files. */
+/* After a launcher and "longhaul": the completion of longhaul; before "longhaul": the launcher's own completion, or
+ * names of files. */
 static const char after_launchers[] =
     "_longhaul_launched() {\n"
     "    local i before=_longhaul_before_${COMP_WORDS[0]##*/}\n"

@@ -2,8 +2,10 @@
 #ifndef LH_MAIN_GENERATE_COMMAND_H
 #define LH_MAIN_GENERATE_COMMAND_H
 
+#include "lab/trace/levels.h"
 #include "lab/trace/recorder.h"
 #include "main/generate_input.h"
+#include "shell/shell.h"
 
 typedef struct lh_answer_options {
     int64_t max_new;

@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "lab/eval/needle.h"
-#include "shell/text_input.h"
+#include "shell/shell.h"
 #include "text/text_check.h"
 
 #define FIELD(member) LH_FIELD(lh_input_options, member)
@@ -231,7 +231,8 @@ void lh_input_clear(lh_input *input)
 static lh_status choose_format(const lh_input *input, const lh_prompt_text *text, const lh_tokenizer *tok,
                                lh_chat_state *chat)
 {
-    if (input->options->prompt_tokens) lh_chat_state_clear(chat); /* of a loaded cache: ids continue it as they are */
+    if (input->options->prompt_tokens)
+        lh_chat_state_clear(chat); /* token ids continue a loaded cache without a chat format */
     if (input->load_cache) {
         if (chat->format)
             lh_info("chat: %s, as the cache was saved ('--chat=off': plain text)", lh_chat_name(chat->format));

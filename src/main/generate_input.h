@@ -25,7 +25,7 @@ lh_status lh_input_check(const lh_options *options, const lh_input_options *in);
 /* 1 if '-f' names a document and '-p' is the question about it. */
 int lh_input_is_pair(const lh_input_options *in);
 
-/* Questions that the options give; those of a list count as two, for they are as many as the file has. */
+/* Number of questions that the options give. A list counts as two, because the file is not read yet. */
 int64_t lh_input_questions(const lh_input_options *in);
 
 /* The texts, on rank 0; empty elsewhere. The caller sets the first two members. */

@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/output.h"
 #include "engine/generate.h"
-#include "shell/interrupt.h"
+#include "shell/shell.h"
 
 /* Writes text; keeps the first failure for the end of the run, since other ranks wait in collectives. */
 static void write_text(lh_output *out, const char *text, int64_t bytes)
@@ -130,8 +130,8 @@ static void look_for_interrupt(lh_output *out)
     if (lh_shell_interrupted(out->comm)) leave(out);
 }
 
-/* Collective. The same; and the run ends, as other programs end, when nobody reads its text any more and no file comes
- * after that. */
+/* Collective. The same; also ends the run when the reader of its text has closed the pipe and no file is still to be
+ * written. */
 static void look_after_token(lh_output *out)
 {
     const int writes_files = out->writes_at_end || out->saves_cache || out->trace;
@@ -140,7 +140,7 @@ static void look_after_token(lh_output *out)
     if (ends) lh_comm_leave(out->comm, LH_OK);
 }
 
-/* Collective. The same while a checkpoint is still to come: one that leaves time waits for it. */
+/* Collective. The same before a checkpoint: an interrupt that leaves time waits for the checkpoint. */
 static void look_before_checkpoint(lh_output *out)
 {
     const lh_interrupt asked = lh_shell_interrupted(out->comm);

@@ -11,7 +11,7 @@
 #include "base/process.h"
 #include "base/version.h"
 #include "shell/check_files.h"
-#include "shell/policy_help.h"
+#include "shell/policy_options.h"
 #include "shell/shell.h"
 
 static lh_status say_list(void)
@@ -175,7 +175,7 @@ int main(int argc, char **argv)
     lh_help help;
     take_closed_streams();
     signal(SIGXFSZ, SIG_IGN); /* a write above 'ulimit -f' then fails with EFBIG, which is reported */
-    signal(SIGPIPE, SIG_IGN); /* and one that nobody reads with EPIPE: lh_shell_write */
+    signal(SIGPIPE, SIG_IGN); /* and a pipe without a reader with EPIPE: lh_shell_write */
     lh_exit_code_for_others(LH_ENOMEM);
     lh_comm_launched(&rank, &size);
     lh_log_set_rank(rank, size);

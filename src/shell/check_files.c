@@ -75,7 +75,7 @@ done:
     return st;
 }
 
-/* LH_EUSAGE if a file that is written beside the one that an option names would change `other`. */
+/* LH_EUSAGE if a companion file of an option's file would change `other`. */
 static lh_status compare_beside(const lh_named_file *file, const lh_named_file *other)
 {
     lh_status st = LH_OK;
@@ -97,7 +97,7 @@ done:
     return st;
 }
 
-/* A file that exists is replaced where it holds what the output will hold. */
+/* An existing file is replaced if it is of the same kind as the output. */
 lh_status lh_shell_check_replaced(const char *what, const char *path, const char *kind)
 {
     struct stat info;

@@ -1,6 +1,6 @@
 /* The tables of options that several commands share. */
 #include "engine/engine.h"
-#include "shell/policy_rows.h"
+#include "shell/policy_options.h"
 
 #define FIELD(member) LH_FIELD(lh_shell_common, member)
 static const lh_option common_rows[] = {

@@ -1,7 +1,5 @@
 /* shell.c - what all commands share: opening the world with the record of the options, probing files, writing text,
  * JSON and trees of values to stdout. */
-#include "shell/shell.h"
-
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -13,6 +11,8 @@
 #include "base/log.h"
 #include "base/size_text.h"
 #include "base/unicode.h"
+#include "shell/shell.h"
+#include "text/text_check.h"
 
 int lh_shell_first(void)
 {
@@ -270,5 +270,48 @@ lh_status lh_shell_same_profiles(const lh_call *call, const lh_profiles *profile
                              "the files of '--layer-budget' and '--head-budget'"));
 done:
     lh_buf_clear(&hashes);
+    return st;
+}
+
+lh_interrupt lh_shell_interrupted(lh_comm *comm)
+{
+    int none = 0;
+    return lh_shell_interrupted_any(comm, &none);
+}
+
+lh_interrupt lh_shell_interrupted_any(lh_comm *comm, int *any)
+{
+    int32_t asked[2] = {(int32_t)lh_interrupt_asked(), *any};
+    /* If this fails, so does the next collective, which can report it. */
+    if (lh_comm_allreduce(comm, asked, 2, LH_I32, LH_MAX) != LH_OK) return LH_INTERRUPT_NONE;
+    *any = asked[1];
+    return (lh_interrupt)asked[0];
+}
+
+/* Limit of a text: more than any model's context. */
+static const int64_t TEXT_BYTES = INT64_C(1) << 32;
+
+lh_status lh_text_read(lh_buf *out, const char *path)
+{
+    const int64_t from = out->bytes;
+    LH_TRY(lh_file_read(out, path, TEXT_BYTES));
+    return lh_text_check_file(path, out->data + from, out->bytes - from);
+}
+
+lh_status lh_text_lines(lh_buf *text, char ***out, int64_t *n)
+{
+    lh_status st = LH_OK;
+    char **lines = NULL, *rest = NULL;
+    int64_t count = 0;
+    for (int64_t i = 0; i < text->bytes; i++) count += text->data[i] == '\n';
+    LH_TRY_DONE(lh_calloc(&lines, count + 1, sizeof *lines));
+    *n = 0;
+    for (char *line = strtok_r(text->data, "\r\n", &rest); line; line = strtok_r(NULL, "\r\n", &rest))
+        if (line[strspn(line, " \t")]) LH_TRY_DONE(lh_strdup(&lines[(*n)++], line));
+    *out = lines;
+    lines = NULL;
+done:
+    for (int64_t i = 0; lines && i < *n; i++) lh_free(lines[i]);
+    lh_free(lines);
     return st;
 }

@@ -1,9 +1,14 @@
-/* shell.h - what the commands share. A command is one entry of the table in commands.c: its syntax (base/options.h) and a
- * function, which is called on every rank. A command that only works on files does so on rank 0, without MPI. */
+/* shell.h - the interface of commands, and the code they share. A command is one entry of the table in commands.c: its
+ * syntax (base/options.h) and a function, which is called on every rank. A command that only works on files does so on
+ * rank 0, without MPI. */
 #ifndef LH_SHELL_SHELL_H
 #define LH_SHELL_SHELL_H
 
+#include "base/interrupt.h"
+#include "base/mem.h"
 #include "base/options.h"
+#include "base/status.h"
+#include "comm/comm.h"
 #include "engine/world.h"
 #include "policies/profile.h"
 
@@ -54,7 +59,7 @@ const lh_command *lh_command_at(int i); /* NULL after the last */
 const lh_command *lh_command_find(const char *name);
 const lh_command *lh_command_task(const lh_command *command, const char *task);
 
-/* The last word of a command's name: for a task, its name without that of the command. */
+/* The last word of a command's name: for a task, its name without the command's. */
 const char *lh_command_word(const lh_command *command);
 
 /* Append the list of commands, the man page, the completion script. */
@@ -90,5 +95,21 @@ lh_status lh_shell_record(const lh_call *call, char **out);
 /* Opens the world of this call: probes the HDF5 files that will be read (`files` ends with NULL), starts MPI, checks
  * that all ranks have the same options. */
 lh_status lh_shell_open_world(lh_call *call, const char *const *files);
+
+/* ---- an interrupt of any rank ends the run on all of them ---- */
+/* Collective. The most urgent of the signals that any rank got (base/interrupt.h), on all ranks: rank 0 then saves what
+ * there is, and all leave with LH_EINTERRUPTED (lh_comm_leave). Costs an all-reduce of 8 bytes. */
+lh_interrupt lh_shell_interrupted(lh_comm *comm);
+
+/* The same, with *any: 1 on any rank is 1 on all. */
+lh_interrupt lh_shell_interrupted_any(lh_comm *comm, int *any);
+
+/* ---- texts that the user gives: read from a file, and cut into lines ---- */
+/* Appends a file; '-' is standard input. Refuses and warns as lh_text_check (text/text_check.h). */
+lh_status lh_text_read(lh_buf *out, const char *path);
+
+/* The lines that are not blank, without their ends, as new strings: (*out)[0 .. *n - 1], to be freed one by one. Cuts
+ * `text` up. */
+lh_status lh_text_lines(lh_buf *text, char ***out, int64_t *n);
 
 #endif

@@ -5,7 +5,7 @@
 #include "import/verify.h"
 #include "lab/replay/replay.h"
 #include "lab/report/report.h"
-#include "lab/trace/trace_figures.h"
+#include "lab/trace/trace_file.h"
 #include "policies/list.h"
 #include "replay/trace_maker.h"
 

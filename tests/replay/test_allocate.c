@@ -2,7 +2,7 @@
 #include <check.h>
 #include <math.h>
 
-#include "lab/replay/allocate.h"
+#include "lab/replay/make_budgets.h"
 #include "suite.h"
 
 enum { UNITS = 4, POINTS = 9 };

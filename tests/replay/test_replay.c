@@ -9,9 +9,8 @@
 #include <unistd.h>
 
 #include "lab/replay/replay.h"
-#include "lab/trace/join.h"
 #include "lab/trace/segment.h"
-#include "lab/trace/trace_figures.h"
+#include "lab/trace/trace_file.h"
 #include "replay/trace_maker.h"
 #include "suite.h"
 

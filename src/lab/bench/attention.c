@@ -2,7 +2,7 @@
  * the statistics that policies observe (row LSE and column statistics). */
 #include <stdio.h>
 
-#include "lab/bench/bench_impl.h"
+#include "lab/bench/bench.h"
 
 static const char *const names[] = {"attend_block", "attend_block_cudnn", "column_stats", "row_lse", NULL};
 

@@ -1,10 +1,10 @@
-/* counts.c - what is counted in place of time: what the device did between two moments, such as in one call of an
+/* counts.c - counts of launches, copies, allocations and bytes between two points in time, such as one call of an
  * operation (device/counts.h). */
 #include <assert.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "lab/bench/bench_impl.h"
+#include "lab/bench/bench.h"
 
 const lh_column lh_bench_count_columns[] = {{"name", "", LH_COLUMN_LABEL},      {"shape", "", LH_COLUMN_TEXT},
                                             {"kind", "", LH_COLUMN_LABEL},      {"what", "", LH_COLUMN_LABEL},

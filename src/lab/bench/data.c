@@ -1,7 +1,7 @@
 /* data.c - random data of the cases: weights, caches and rows, in enough copies to exceed the processor's caches. */
 #include "base/mem.h"
 #include "base/rng.h"
-#include "lab/bench/bench_impl.h"
+#include "lab/bench/bench.h"
 
 int64_t lh_bench_mark(const lh_bench *b)
 {

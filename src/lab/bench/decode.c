@@ -1,10 +1,10 @@
 /* decode.c - bench cases of decode over ragged caches: attention of one row per sequence, for batches, with full and
- * evicted caches; and the step of a whole layer, whose ratio full / evicted is what eviction gains. */
+ * evicted caches; and the step of a whole layer, with the ratio full / evicted as the gain of eviction. */
 #include <stdio.h>
 
 #include "base/log.h"
 #include "base/mem.h"
-#include "lab/bench/bench_impl.h"
+#include "lab/bench/bench.h"
 
 static const char *const names[] = {"attend_decode", "step", NULL};
 
@@ -120,7 +120,7 @@ static lh_status call_step(lh_bench *b, void *args, int64_t turn)
     return LH_OK;
 }
 
-/* Prepares the four products of a step. *bytes: of all weights. Each has random inputs of its own; values do not change
+/* Prepares the four products of a step. *bytes: of all weights. Each has separate random inputs; values do not change
  * its time. */
 static lh_status make_products(lh_bench *b, step *s, double *bytes)
 {

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 
-#include "lab/bench/bench_impl.h"
+#include "lab/bench/bench.h"
 
 static const char *const names[] = {"route", "gather_rows", "expert_gemm", "combine", NULL};
 

@@ -1,7 +1,7 @@
-/* fit.c - bench cases of what fits biases and values to query rows, beside its matrix products, which are gemm's. */
+/* fit.c - bench cases of operations that fit biases and values to query rows; gemm.c times the matrix products. */
 #include <stdio.h>
 
-#include "lab/bench/bench_impl.h"
+#include "lab/bench/bench.h"
 
 static const char *const names[] = {"row_weights", "normalise_rows", "transpose",     "conjugate_gradients",
                                     "mass_bias",   "curve_losses",   "output_errors", NULL};

@@ -1,8 +1,8 @@
-/* fused.c - cases of operations that are several in one, on a layer of the 8B shape: in decode steps of one and four
- * sequences, and of a chunk of a prompt. */
+/* fused.c - bench cases of fused operations, on a layer of the 8B shape: in decode steps of one and four sequences,
+ * and of a chunk of a prompt. */
 #include <stdio.h>
 
-#include "lab/bench/bench_impl.h"
+#include "lab/bench/bench.h"
 
 static const char *const names[] = {"norm_gemm", "rope_append", NULL};
 

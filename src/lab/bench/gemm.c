@@ -1,7 +1,7 @@
 /* gemm.c - cases of matrix products. */
 #include <stdio.h>
 
-#include "lab/bench/bench_impl.h"
+#include "lab/bench/bench.h"
 
 static const char *const names[] = {"gemm", NULL};
 

@@ -3,7 +3,7 @@
 #include <omp.h>
 #include <stdio.h>
 
-#include "lab/bench/bench_impl.h"
+#include "lab/bench/bench.h"
 
 /* ---- the processor's multiply-adds ---- */
 

@@ -2,7 +2,7 @@
  * and of second moments of rows. */
 #include <stdio.h>
 
-#include "lab/bench/bench_impl.h"
+#include "lab/bench/bench.h"
 
 static const char *const names[] = {"projected_norms", "row_moments", NULL};
 
@@ -18,8 +18,8 @@ typedef struct projection {
     void *w;
 } projection;
 
-/* Times a gemm with as many FLOPs as projected_norms: its depth is that of all query heads together, the better case
- * for gemm. */
+/* Times a gemm with as many FLOPs as projected_norms: its depth is the sum over all query heads, the better case for
+ * gemm. */
 static lh_status measure_product(lh_bench *b, const projection *p, double *median_s)
 {
     const int64_t in = p->group * p->dim;

@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/markdown.h"
-#include "lab/bench/bench_impl.h"
+#include "lab/bench/bench.h"
 
 const lh_column lh_bench_columns[] = {{"name", "", LH_COLUMN_LABEL},
                                       {"shape", "", LH_COLUMN_TEXT},

@@ -2,7 +2,7 @@
  * appending to the cache), and those on logits. */
 #include <stdio.h>
 
-#include "lab/bench/bench_impl.h"
+#include "lab/bench/bench.h"
 
 static const char *const names[] = {
     "embed", "rmsnorm",    "squares", "convert",      "rope",     "append",     "put_rows",          "gated",

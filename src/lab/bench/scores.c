@@ -3,7 +3,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
-#include "lab/bench/bench_impl.h"
+#include "lab/bench/bench.h"
 
 static const char *const names[] = {"finish_scores",   "group_reduce",
                                     "put_stats",       "position_scores",
@@ -78,7 +78,7 @@ static lh_status make_layer(lh_bench *b, layer *l)
     return LH_OK;
 }
 
-/* Runs a case whose shape is `what` and the size of the layer. */
+/* Runs a case; its shape text is `what` and the size of the layer. */
 static lh_status run_one(lh_bench *b, const layer *l, lh_bench_case w, const char *what)
 {
     snprintf(w.shape, sizeof w.shape, "%s%s%d x %lld", what, *what ? ", " : "", HEADS, (long long)l->len);

@@ -2,7 +2,7 @@
  * search to the number of entries that every head keeps. */
 #include <stdio.h>
 
-#include "lab/bench/bench_impl.h"
+#include "lab/bench/bench.h"
 
 static const char *const names[] = {"add_histograms", "refine_threshold", "head_budgets", "split_counts", NULL};
 
@@ -13,7 +13,7 @@ LH_BENCH_CALL(split_counts)
 
 enum { HEADS = 8, LAYERS = 32, CELLS = HEADS * LAYERS, LEN = 1024, BITS = 11, BINS = 1 << BITS };
 
-/* The heads of a model whose entries all compete, after one round of a threshold search for half of the entries. */
+/* The heads of a model with competing entries, after one round of a threshold search for half of the entries. */
 typedef struct search {
     int32_t *histograms, *sums;
     lh_search *found;

@@ -6,7 +6,7 @@
 #include "base/mem.h"
 #include "comm/comm.h"
 #include "engine/devices.h"
-#include "lab/bench/bench_impl.h"
+#include "lab/bench/bench.h"
 
 static lh_status open_stream(lh_bench *b)
 {
@@ -64,7 +64,7 @@ void lh_bench_sort(double *seconds, int64_t n, lh_bench_time *out)
     *out = (lh_bench_time){.calls = n, .median_s = seconds[n / 2], .fastest_s = seconds[0]};
 }
 
-/* *seconds: time of `calls` calls, the first of which is number `turn`. */
+/* *seconds: time of `calls` calls, beginning with number `turn`. */
 static lh_status time_calls(lh_bench *b, const lh_bench_case *c, int64_t turn, int64_t calls, double *seconds)
 {
     if (c->before) LH_TRY(c->before(b, c->args));
@@ -84,7 +84,7 @@ lh_status lh_bench_measure(lh_bench *b, const lh_bench_case *c, lh_bench_time *o
     const double min_s = b->request->quick ? 0 : 0.5, together_s = 5e-4;
     int64_t n = 0, turn = 0, calls = 1;
     for (; turn < 2; turn++) LH_TRY(time_calls(b, c, turn, 1, &warm));
-    /* Short calls of a GPU are timed many at once: the time of a single one is mostly launch latency. */
+    /* Short calls of a GPU are timed in batches: the time of a single one is mostly launch latency. */
     if (lh_device_kind_of(b->device) != LH_DEVICE_CPU && !c->before)
         while (calls < AT_ONCE && (double)calls * warm < together_s) calls *= 2;
     while (n < MOST && (n < min_calls || total < min_s)) {
@@ -99,7 +99,7 @@ lh_status lh_bench_measure(lh_bench *b, const lh_bench_case *c, lh_bench_time *o
     return LH_OK;
 }
 
-/* 1 if a quick run, whose small shapes may coincide, already has the row of this case. */
+/* True if a quick run already has the row of this case: its small shapes may coincide. */
 static int has_row(const lh_bench *b, const lh_bench_case *c)
 {
     const lh_table *rows = &b->result->rows;

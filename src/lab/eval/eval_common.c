@@ -11,8 +11,8 @@
 #include "lab/eval/warn_policies.h"
 #include "policies/list.h"
 #include "shell/check_files.h"
-#include "shell/interrupt.h"
-#include "shell/policy_notes.h"
+#include "shell/policy_options.h"
+#include "shell/shell.h"
 
 /* ---- options ---- */
 

@@ -1,12 +1,12 @@
-/* analysis.h - an analysis: figures, and what it adds to them while a study goes through layers, heads and outcomes.
- * One file each (analysis_*.c) and one row of analysis_list.h. */
+/* analysis.h - an analysis: its figures, and the functions that add values to them while a study visits layers, heads
+ * and outcomes. One file each (analysis_*.c) and one row of analysis_list.h. */
 #ifndef LH_LAB_REPLAY_ANALYSIS_H
 #define LH_LAB_REPLAY_ANALYSIS_H
 
 #include "lab/analysis/figures.h"
 #include "lab/replay/study.h"
 
-/* Dimensions of figures. Those of layers, heads and outcomes have LH_AXIS_LAYER: a layer is analysed by one rank. */
+/* Dimensions of figures. Figures of layers, heads and outcomes have LH_AXIS_LAYER: a layer is analysed by one rank. */
 typedef enum lh_axis {
     LH_AXIS_NONE,
     LH_AXIS_POLICY,
@@ -24,7 +24,7 @@ typedef enum lh_axis {
     LH_AXES
 } lh_axis;
 
-/* lh_figure, but for what the study knows. A row without a name ends a list. */
+/* The members of lh_figure that do not depend on the study. A row without a name ends a list. */
 typedef struct lh_analysis_figure {
     const char *name, *title, *about, *unit, *source;
     lh_figure_view view;
@@ -33,10 +33,10 @@ typedef struct lh_analysis_figure {
     lh_axis axes[LH_FIGURE_DIMS];
 } lh_analysis_figure;
 
-/* Members that are NULL have nothing to do. out[f]: values of figure f, that start as 0 and are divided by the number
- * of traces that have the layer in the end. Of a layer, heads and their outcomes come first, the layer last.
- * `continued` is called on rank 0, for every policy and budget of a trace, where a model goes on from the prompt; what
- * has it needs that model. */
+/* Functions may be NULL. out[f]: values of figure f, which start at 0 and are divided at the end by the number of
+ * traces that have the layer. Heads and their outcomes are visited before their layer. `continued` is called on rank
+ * 0, for every policy and budget of a trace, if a model continues the prompt; an analysis with `continued` needs the
+ * model. */
 typedef struct lh_analysis {
     const char *name, *summary;
     const lh_analysis_figure *figures;
@@ -53,7 +53,7 @@ extern const lh_analysis lh_analysis_perturbation; /* what budgets are made from
 int64_t lh_axis_count(const lh_study *study, lh_axis axis);
 int64_t lh_figure_values(const lh_study *study, const lh_analysis_figure *figure);
 
-/* Where the value at these indices lies, one for each axis of the figure; the others are not read. */
+/* Offset of the value at these indices, one index for each axis of the figure. */
 int64_t lh_figure_at(const lh_study *study, const lh_analysis_figure *figure, const int64_t *index);
 
 #endif

@@ -1,5 +1,5 @@
-/* How concentrated attention is, whatever the policy: entries that hold most of it, its entropy, and how many weights
- * are next to nothing. */
+/* Concentration of attention, independent of the policy: entries that hold most of it, its entropy, and the number of
+ * negligible weights. */
 #include <math.h>
 #include <stdlib.h>
 
@@ -50,8 +50,8 @@ typedef struct row_figures {
     double needed[LH_STUDY_SHARES], below[LH_STUDY_THRESHOLDS], entropy;
 } row_figures;
 
-/* sorted: room for the weights of a row. Those below one percent of their mean hold less than one percent together,
- * which the largest share leaves out: only the others are put in order. */
+/* sorted: buffer for the weights of a row. Weights below one percent of their mean sum to less than one percent, which
+ * even the largest share excludes: only larger weights are sorted. */
 static void measure(const float *weights, int64_t n, float *sorted, row_figures *out)
 {
     double sum = 0, held = 0;

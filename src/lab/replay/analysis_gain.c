@@ -1,6 +1,6 @@
-/* What AhaKV's step gain does to scores: sums over all rows fall with the position, sums over the last rows do not, but
- * spread over more entries the longer the prompt is; the gain narrows them again, to about the entries that are kept
- * (arXiv 2506.03762, section 4.2). The value prior is left out. */
+/* The effect of AhaKV's step gain on scores: sums over all rows fall with the position; sums over the last rows do
+ * not, but spread over more entries in longer prompts; the gain concentrates them again, on about as many entries as
+ * are kept (arXiv 2506.03762, section 4.2). Without the value prior. */
 #include <math.h>
 #include <string.h>
 

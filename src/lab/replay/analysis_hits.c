@@ -1,4 +1,4 @@
-/* The share of what the reference rows attend to most that is still there: over budgets the miss-ratio curve of a
+/* The kept share of the entries with the most attention of the reference rows: over budgets, the miss-ratio curve of a
  * cache. */
 #include "lab/replay/analysis.h"
 

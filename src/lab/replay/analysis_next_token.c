@@ -1,6 +1,6 @@
-/* What the eviction does to what the model says: it goes on from the prompt with the entries that a policy keeps, the
- * tokens after it are forced, and its distributions of the next token are compared with those of the full cache. The
- * only figures that need the model. */
+/* The effect of the eviction on the model's predictions: it continues the prompt with the entries that a policy keeps,
+ * the tokens after the prompt are forced, and its distributions of the next token are compared with the distributions
+ * of the full cache. The only figures that need the model. */
 #include "lab/replay/analysis.h"
 
 static const lh_analysis_figure figures[] = {

@@ -1,4 +1,4 @@
-/* How alike the keep sets of two policies are: the Jaccard index. The oracle is one of the policies. */
+/* Similarity of the keep sets of two policies: the Jaccard index. The oracle is one of the policies. */
 #include "lab/replay/analysis.h"
 
 static const lh_analysis_figure figures[] = {
@@ -15,7 +15,7 @@ static const lh_analysis_figure figures[] = {
      .axes = {LH_AXIS_POLICY, LH_AXIS_OTHER, LH_AXIS_BUDGET, LH_AXIS_LAYER}},
     {0}};
 
-/* Entries that both, and that either policy keeps of one head, by budget. */
+/* Numbers of entries of a head that both policies keep, and that either keeps, by budget. */
 typedef struct counts {
     int64_t both[LH_STUDY_BUDGETS], either[LH_STUDY_BUDGETS];
 } counts;

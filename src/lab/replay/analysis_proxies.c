@@ -1,5 +1,5 @@
-/* How well a few rows at the end of the prompt stand for all of them: NaCl's proxy tokens, and the windows of others.
- * Scores rank entries, so that the correlation of ranks says more than that of the scores, which sinks rule. */
+/* How well a few rows at the end of the prompt represent all rows: NaCl's proxy tokens, and the windows of other
+ * policies. Scores rank entries, and sinks dominate the correlation of scores: the correlation of ranks says more. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +66,7 @@ static double correlate(const double *x, const double *y, int64_t n)
     return xx > 0 && yy > 0 ? xy / sqrt(xx * yy) : (double)NAN;
 }
 
-/* Buffers of one KV head, each [tokens]. */
+/* Buffers of a KV head, each [tokens]. */
 typedef struct buffers {
     ranked *all, *proxies;
     double *x, *y;

@@ -1,5 +1,5 @@
-/* What all rows of the prompt give to an entry, over its position, whatever the policy: sums fall with the position,
- * for later entries are seen by fewer rows, which biases policies that rank by sums (AhaKV); and RoCo's mean and
+/* Attention of all rows of the prompt to an entry, over its position, independent of the policy: sums fall with the
+ * position, because fewer rows see later entries, which biases policies that rank by sums (AhaKV); and RoCo's mean and
  * deviation. */
 #include <math.h>
 

@@ -1,4 +1,4 @@
-/* cmd_replay.c - `replay`: policies at budgets on recorded traces, and a table of what they lose. */
+/* cmd_replay.c - `replay`: policies at budgets on recorded traces, and a table of their losses. */
 #include <errno.h>
 #include <math.h>
 #include <stdio.h>
@@ -19,7 +19,7 @@
 #include "lab/replay/given_scores.h"
 #include "lab/replay/make_budgets.h"
 #include "lab/replay/replay.h"
-#include "shell/text_input.h"
+#include "shell/shell.h"
 
 struct replay_options {
     const char *output, *keep_sets, *make_budgets, *analyse, *continuation;
@@ -158,14 +158,14 @@ typedef struct run {
     lh_policy_options lists;
     int64_t trace_count;
     lh_policy_list policies;
-    int64_t named;                /* of them; the others were added */
+    int64_t named;                /* named by the user; further policies were added */
     lh_budget_grid grid;          /* of --make-budgets */
     const lh_analysis **analyses; /* ends with NULL */
     char *record;
     lh_given_scores **scores; /* [v->replay.scores.n] */
     lh_engine *engine;        /* NULL: no model was given */
     lh_threads *threads;      /* without a model; an engine has its own */
-    lh_tokens continuation;   /* none: those of the traces */
+    lh_tokens continuation;   /* none: the traces' own */
     lh_progress progress;
     lh_replay *replay;
 } run;
@@ -189,7 +189,7 @@ static lh_status take_analyses(run *r)
     int64_t n = 0;
     int goes_on = 0, perturbed = 0;
     const struct replay_options *o = &r->v->replay;
-    const int curves = o->make_budgets && !lh_options_given(r->call->options, "analyse"); /* what they are made of */
+    const int curves = o->make_budgets && !lh_options_given(r->call->options, "analyse"); /* the loss curves */
     const char *list = curves ? lh_analysis_perturbation.name : o->analyse, *model = r->v->engine.model;
     const int all = strcmp(list, "all") == 0;
     while (lh_analysis_at((int)n)) n++;
@@ -270,7 +270,7 @@ static lh_status add_scores(run *r)
     return LH_OK;
 }
 
-/* The baseline, which evicts when the others do, whatever other parts they have; not twice. */
+/* Adds the random baseline, which evicts when the listed policies evict, without their other parts; not twice. */
 static lh_status add_random(run *r)
 {
     lh_status st = LH_OK;
@@ -316,7 +316,7 @@ static lh_replay_judge judge_of(const run *r)
     return r->v->replay.make_budgets && judge == LH_JUDGE_AUTO ? LH_JUDGE_DECODE : judge;
 }
 
-/* Those that nobody named and the first trace does not allow are left out, and told. */
+/* Drops policies that the user did not name and the first trace does not allow, with a log line. */
 static lh_status drop_missing(run *r)
 {
     lh_status st = LH_OK;
@@ -345,7 +345,7 @@ done:
     return st;
 }
 
-/* The warnings of the policies for the prompts of these traces, before long work. Not collective: on rank 0. */
+/* Warnings of the policies for the prompts of the traces, before long work. Not collective: on rank 0. */
 static lh_status warn(const run *r)
 {
     lh_status st = LH_OK;
@@ -481,7 +481,7 @@ done:
     return st;
 }
 
-/* The file of --make-budgets, and what it gains on these traces. */
+/* Writes the file of --make-budgets, and prints its gain on these traces. */
 static lh_status make_budgets(const run *r)
 {
     lh_status st = LH_OK;
@@ -556,7 +556,7 @@ static lh_status check_model(const run *r)
     return LH_OK;
 }
 
-/* As the model's text goes on: no begin-of-sequence token. */
+/* The text continues the prompt: no begin-of-sequence token. */
 static lh_status read_continuation(run *r)
 {
     lh_status st = LH_OK;

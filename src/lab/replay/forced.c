@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/minmax.h"
-#include "lab/trace/after_prompt.h"
+#include "lab/trace/trace_file.h"
 
 static lh_status take_text(lh_forced *f, const lh_tokens *text)
 {
@@ -13,7 +13,7 @@ static lh_status take_text(lh_forced *f, const lh_tokens *text)
     return LH_OK;
 }
 
-/* One more answer, of which `block` tokens begin it as a question. */
+/* Adds an answer; its first `block` tokens are its question. */
 static void add_answer(lh_forced *f, const lh_trace_answer_rows *rows)
 {
     f->first[f->answers++] = rows->first;

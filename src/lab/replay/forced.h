@@ -1,11 +1,11 @@
-/* forced.h - the tokens that a model is made to go on with after the prompt of a trace: those of its questions and
- * answers, each from the state after the prompt, or a given text. */
+/* forced.h - the forced tokens after the prompt of a trace: questions and answers of the trace, each from the state
+ * after the prompt, or a given text. */
 #ifndef LH_LAB_REPLAY_FORCED_H
 #define LH_LAB_REPLAY_FORCED_H
 
 #include "lab/trace/trace_file.h"
 
-/* Tokens of answer a: ids[first[a] .. first[a + 1]), of which the last is not fed. */
+/* Tokens of answer a: ids[first[a] .. first[a + 1]); the last one is not fed. */
 typedef struct lh_forced {
     int32_t *ids;    /* [n] */
     uint8_t *judged; /* [n] 1: the next token is of the same answer, or of the text */

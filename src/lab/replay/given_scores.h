@@ -1,6 +1,6 @@
-/* given_scores.h - scores of entries that were made elsewhere, by a script that reads the trace, in place of a policy's
- * own: replay shapes, protects and selects by them as by any other. The file (HDF5, kind `scores`) has an array
- * /layers/000/scores [kv_heads, tokens] f32 for each layer, larger for entries that should stay. */
+/* given_scores.h - scores of entries from a file, made by a script that reads the trace: replay shapes, protects and
+ * selects by them as by the scores of a policy. The file (HDF5, kind `scores`) has an array /layers/000/scores
+ * [kv_heads, tokens] f32 for each layer, larger for entries that should stay. */
 #ifndef LH_LAB_REPLAY_GIVEN_SCORES_H
 #define LH_LAB_REPLAY_GIVEN_SCORES_H
 
@@ -12,7 +12,8 @@ typedef struct lh_given_scores lh_given_scores;
 lh_status lh_given_scores_open(lh_given_scores **out, const char *path);
 void lh_given_scores_close(lh_given_scores *scores); /* NULL is fine */
 
-/* As long as they are open. It fails with LH_EFILE, naming file and layer, where the file has no scores of an entry. */
+/* Valid until lh_given_scores_close. The scorer fails with LH_EFILE, naming file and layer, if the file has no scores
+ * of an entry. */
 lh_scorer lh_given_scores_scorer(lh_given_scores *scores);
 
 #endif

@@ -1,14 +1,14 @@
-/* judge.c - what the evictions of a layer do to the reference rows, for all budgets at once. The weights of a KV head's
- * rows are worked out once. A policy's entries are put into classes by the budgets at which they are kept: where larger
- * budgets keep what smaller ones do there is one class more than there are budgets. The sums of weights, and of
- * weighted values, of a class are one product; what a budget keeps is the sum of its classes. (Mattson's stack
- * distances for caches of pages, IBM Systems Journal 9:2, 1970, use that same inclusion.) */
+/* judge.c - the effect of a layer's evictions on the reference rows, for all budgets together. The attention weights
+ * of a KV head's rows are computed once. A policy's entries are divided into classes by the budgets at which they are
+ * kept: if larger budgets keep all entries of smaller ones, there is one class more than there are budgets. The sums
+ * of weights, and of weighted values, of a class are one product; the kept sum of a budget is the sum over its
+ * classes. (Mattson's stack distances for caches of pages, IBM Systems Journal 9:2, 1970, use the same inclusion.) */
 #include <math.h>
 
 #include "base/minmax.h"
 #include "lab/replay/judge_impl.h"
 
-/* Entries of one class: order[first .. end), kept at the budgets of `bits`. */
+/* A class of entries: order[first .. end), kept at the budgets of `bits`. */
 typedef struct entry_class {
     uint32_t bits;
     int64_t first, end;
@@ -75,7 +75,7 @@ static void sum_classes(lh_judged_head *w, const lh_replay *r, const entry_class
     }
 }
 
-/* The sums of the classes that have the bit, or of the others; outputs are added to `to` times `sign`. */
+/* Sums over the classes with the bit, or without it; outputs are added to `to` times `sign`. */
 typedef struct side {
     uint32_t bit;
     int kept;
@@ -110,30 +110,30 @@ static lh_judge_cell cell_of(const lh_replay *r, const judged *j, uint32_t bit)
 }
 
 /* Row n: o^ - o = (sum of kept a v - sigma o) / sigma = ((1 - sigma) o - sum of lost a v) / sigma. The smaller side is
- * the more exact. A row that nothing is left of gets 0 for o^. */
+ * the more exact. A row without kept mass gets 0 for o^. */
 static void join_row(lh_judged_head *w, const lh_replay *r, const judged *j, uint32_t bit, int64_t n)
 {
     float *d = w->delta + n * w->dim;
     const float *o = w->output + n * w->dim, *later = w->later_values + n * w->dim;
     const lh_judge_cell cell = cell_of(r, j, bit);
-    const lh_judge_share gone = lh_judge_gone(w, r, &cell, n, NULL);
+    const lh_judge_share gone = lh_judge_evicted(w, r, &cell, n, NULL);
     side kept = {.bit = bit, .kept = 1, .sum = {(double)w->later[n], (double)w->later_norm[n]}},
          lost = {.bit = bit, .sum = gone};
     add_side(w, j->classes, j->count, n, &kept);
     add_side(w, j->classes, j->count, n, &lost);
     const int few_left = gone.mass > kept.sum.mass / 2;
-    kept.sum = few_left ? lh_judge_left(w, r, &cell, n, NULL)
+    kept.sum = few_left ? lh_judge_kept(w, r, &cell, n, NULL)
                         : (lh_judge_share){kept.sum.mass - gone.mass, kept.sum.norm - gone.norm};
     const double all = kept.sum.mass + lost.sum.mass, sigma = kept.sum.mass / all;
     const int by_lost = sigma > 0.5;
     for (int64_t x = 0; x < w->dim; x++)
         d[x] = by_lost ? (float)lost.sum.mass * o[x] : (few_left ? 0 : later[x]) - (float)sigma * o[x];
     if (few_left && !by_lost) {
-        lh_judge_left(w, r, &cell, n, d);
+        lh_judge_kept(w, r, &cell, n, d);
     } else {
         add_side(w, j->classes, j->count, n,
                  &(side){.bit = bit, .kept = !by_lost, .to = d, .sign = by_lost ? -1.0f : 1.0f});
-        lh_judge_gone(w, r, &cell, n, d);
+        lh_judge_evicted(w, r, &cell, n, d);
     }
     for (int64_t x = 0; x < w->dim; x++) d[x] = sigma > 0 ? d[x] / (float)sigma : -o[x];
     w->mass[n] = (float)sigma;
@@ -142,7 +142,7 @@ static void join_row(lh_judged_head *w, const lh_replay *r, const judged *j, uin
     w->lost_norm[n] = (float)lost.sum.norm;
 }
 
-/* What a budget changes. */
+/* Joins the classes of a budget: kept and lost mass, and the change of the output. */
 static void join_classes(lh_judged_head *w, const lh_replay *r, const judged *j, uint32_t bit)
 {
 #pragma omp parallel for
@@ -161,7 +161,7 @@ static double count_hits(const lh_judged_head *w, const lh_replay *r, const judg
     const lh_judge_cell cell = cell_of(r, j, bit);
     int64_t hits = 0;
     for (int64_t i = 0; i < w->n * w->top_count; i++) hits += (j->kept[w->top_at[i]] & bit) != 0;
-    for (int64_t n = 0; n < w->n; n++) hits -= lh_judge_gone_hits(w, r, &cell, n);
+    for (int64_t n = 0; n < w->n; n++) hits -= lh_judge_evicted_hits(w, r, &cell, n);
     return (double)hits / (double)(w->n * w->top_count);
 }
 
@@ -234,7 +234,7 @@ static lh_status judge_head(lh_judged_head *w, lh_replay *r, const lh_layer_fact
     return LH_OK;
 }
 
-/* What the rows give to each entry, as their mean: [tokens]. */
+/* The mean attention of the rows to each entry: [tokens]. */
 static void sum_rows(const lh_judged_head *w, float *reference)
 {
     enum { BLOCK = 512 };

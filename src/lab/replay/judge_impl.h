@@ -1,4 +1,5 @@
-/* judge_impl.h - a KV head whose reference rows are worked out (judge_head.c), and then judge policies (judge.c). */
+/* judge_impl.h - attention of a KV head's reference rows (judge_head.c), and the evaluation of policies by it
+ * (judge.c). */
 #ifndef LH_LAB_REPLAY_JUDGE_IMPL_H
 #define LH_LAB_REPLAY_JUDGE_IMPL_H
 
@@ -45,16 +46,16 @@ typedef struct lh_judge_share {
     double mass, norm; /* norm: weights times norms of projected values */
 } lh_judge_share;
 
-/* judge_drops.c: what has been evicted after the prompt before row n: its share of the row's attention, with its
- * weighted values taken off `values` (NULL: not). And the same, added, of all that is left, one by one: where little
- * is, taking off what went would leave rounding errors. */
-lh_judge_share lh_judge_gone(const lh_judged_head *w, const lh_replay *r, const lh_judge_cell *c, int64_t n,
-                             float *values);
-lh_judge_share lh_judge_left(const lh_judged_head *w, const lh_replay *r, const lh_judge_cell *c, int64_t n,
+/* judge_head.c: the share of row n's attention to entries evicted after the prompt and before row n; their weighted
+ * values are subtracted from `values` (may be NULL). And the share of the kept entries, added one by one: if few
+ * entries are kept, subtraction would leave rounding errors. */
+lh_judge_share lh_judge_evicted(const lh_judged_head *w, const lh_replay *r, const lh_judge_cell *c, int64_t n,
+                                float *values);
+lh_judge_share lh_judge_kept(const lh_judged_head *w, const lh_replay *r, const lh_judge_cell *c, int64_t n,
                              float *values);
 
 /* Of the row's most attended entries, those that have gone. */
-int64_t lh_judge_gone_hits(const lh_judged_head *w, const lh_replay *r, const lh_judge_cell *c, int64_t n);
+int64_t lh_judge_evicted_hits(const lh_judged_head *w, const lh_replay *r, const lh_judge_cell *c, int64_t n);
 
 /* y [tokens, out] = x [tokens, in] times w [out, in] transposed. */
 typedef struct lh_judge_product {

@@ -1,13 +1,14 @@
-/* make_budgets.h - budgets of KV heads and layers, learnt from traces: a policy is replayed at budgets around the given
- * one, with the same budget for all heads, which gives the loss curve of every KV head; allocate.h divides the budget
- * by these curves; the result is a file of weights (policies/profile.h). Where a policy divides the budget of a layer
- * itself, because its heads compete or share a keep set, units are layers, and so are those of the file. */
+/* make_budgets.h - budgets of KV heads and layers, learnt from traces: a policy is replayed at budgets around the
+ * given one, with the same budget for all heads, which gives the loss curve of every KV head; it divides the
+ * budget by these curves; the result is a file of weights (policies/profile.h). Where a policy divides the budget of a
+ * layer itself, because its heads compete or share a keep set, units are layers, also in the file. */
 #ifndef LH_LAB_REPLAY_MAKE_BUDGETS_H
 #define LH_LAB_REPLAY_MAKE_BUDGETS_H
 
+#include "base/status.h"
 #include "lab/replay/replay.h"
 
-/* The policy whose budgets are made, and the budgets of its curves as multiples of its own. */
+/* The policy, and the budgets of its loss curves as multiples of the policy's budget. */
 typedef struct lh_budget_grid {
     lh_policy policy;
     int64_t points;
@@ -30,8 +31,28 @@ typedef struct lh_made_budgets {
 lh_status lh_made_budgets_make(lh_made_budgets *out, const lh_replay *replay, const lh_budget_grid *grid);
 void lh_made_budgets_clear(lh_made_budgets *made);
 
-/* The file, with a comment that says what it was made from; appended. */
+/* Appends the file, with a comment that names its origin. */
 lh_status lh_made_budgets_text(const lh_made_budgets *made, const lh_replay *replay, const lh_budget_grid *grid,
                                lh_buf *out);
+
+/* One budget divided among units (KV heads, or layers) by their loss curves: losses as a function of the share that a
+ * unit keeps. Marginal gains are taken in order, on the lower convex hull of every curve, until the budget is spent
+ * (LU-KV, arXiv 2602.08585; the head budgets of attention matching, arXiv 2602.16284). On the hulls this has the least
+ * sum of losses. */
+/* Shares are multiples of the mean budget of a unit. */
+typedef struct lh_loss_curves {
+    int64_t units, points;
+    const double *shares; /* [points] ascending, 1 among them */
+    const double *losses; /* [units, points], finite */
+    double least;         /* share that every unit gets, at most 1; at least the first point */
+} lh_loss_curves;
+
+/* shares: [units], with the mean 1. Equal gains go to the lower unit; a remainder smaller than the next step goes to
+ * the unit with the largest gain from it; a remainder without any gain is divided evenly. Never worse than 1 for every
+ * unit. */
+lh_status lh_curves_allocate(const lh_loss_curves *curves, double *shares);
+
+/* The sum of the losses with these shares; straight between points. shares NULL: 1 for every unit. */
+double lh_curves_loss(const lh_loss_curves *curves, const double *shares);
 
 #endif

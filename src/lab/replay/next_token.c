@@ -1,7 +1,7 @@
-/* next_token.c - what evictions do to the next token. The entries of the prompt are read from the trace into the caches
- * of a session, one cache for all entries and one for what each policy keeps at each budget; then the model is made to
- * go on with the same tokens on each, in blocks, and its distributions are compared. There is no prefill, and nothing
- * is evicted after the prompt. Ranks share the model as in a run. */
+/* next_token.c - the effect of evictions on the next token. The entries of the prompt are read from the trace into the
+ * caches of a session, one cache for all entries and one for the keep set of each policy and budget; then the model
+ * continues each cache with the same tokens, in blocks, and its distributions are compared. There is no prefill, and
+ * nothing is evicted after the prompt. Ranks share the model as in a run. */
 #include <math.h>
 #include <string.h>
 
@@ -12,10 +12,10 @@
 #include "engine/session.h"
 #include "lab/replay/forced.h"
 #include "lab/replay/replay_impl.h"
-#include "lab/trace/after_prompt.h"
+#include "lab/trace/trace_file.h"
 #include "model/distribution.h"
 
-enum { BLOCK = 64 }; /* tokens of one forward pass, and rows of logits in memory at once */
+enum { BLOCK = 64 }; /* tokens of a forward pass, and rows of logits in memory */
 
 /* What one row of logits says. */
 typedef struct judgement {
@@ -63,7 +63,7 @@ static lh_status check_entries(const lh_replay *r)
     return LH_OK;
 }
 
-/* Tokens of the run that goes on: the keys of the trace are rotated as its own run did. */
+/* Tokens of the continued run: the keys of the trace have the rotation of the recorded run. */
 static lh_status find_length(const lh_replay *r, const lh_forced *forced, int64_t *length)
 {
     const lh_config *c = lh_engine_get(r->request.engine)->config;
@@ -113,7 +113,7 @@ static lh_status read_layer(void *self, int64_t layer, void *keys, void *values)
                                  &(lh_trace_entries){layer, p->heads.kv_first, p->heads.kv_count, keys, values});
 }
 
-/* The caches of one session: the full one, or those of a policy at all its budgets. */
+/* The caches of a session: the full cache, or a policy's caches at all budgets. */
 typedef struct caches {
     lh_policy policies[LH_STUDY_BUDGETS];
     const lh_keep_sets *given[LH_STUDY_BUDGETS];
@@ -219,8 +219,8 @@ static lh_status open_pass(pass *p)
     return lh_calloc(&p->rows, p->forced.count, sizeof *p->rows);
 }
 
-/* What the page says of it. */
-static lh_status tell_reference(pass *p)
+/* Logs the reference. */
+static lh_status log_reference(pass *p)
 {
     lh_replay *r = p->replay;
     const double nll = mean_of(p, 0, 0).nll;
@@ -234,7 +234,7 @@ static lh_status tell_reference(pass *p)
     return LH_OK;
 }
 
-/* Collective. All entries: what the others are compared with. */
+/* Collective. The full cache, the reference of all comparisons. */
 static lh_status run_reference(pass *p)
 {
     lh_status st = LH_OK;
@@ -244,7 +244,7 @@ static lh_status run_reference(pass *p)
     p->is_reference = 1;
     LH_TRY(force_all(p, 0));
     p->is_reference = 0;
-    if (is_first(p)) st = tell_reference(p);
+    if (is_first(p)) st = log_reference(p);
     return lh_comm_agree(p->engine->comm, st);
 }
 

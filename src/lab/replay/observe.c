@@ -1,8 +1,9 @@
-/* observe.c - what a policy observes of a recorded layer, by the same calls as in a run: query rows in the same slices,
- * so that the statistics are the same bits; or statistics that the trace has counted. */
+/* observe.c - observation of a recorded layer for a policy, by the same calls as in a run: query rows in the same
+ * slices, so that the statistics are the same bits; or statistics from the trace. */
 #include <string.h>
 
 #include "base/minmax.h"
+#include "evict/evict.h"
 #include "lab/replay/replay_impl.h"
 
 lh_status lh_replay_watch_open(lh_replay_watch *w, const lh_replay *r, const lh_policy *policy, int64_t number)
@@ -153,7 +154,7 @@ static int use_columns(lh_replay_watch *w, const lh_replay *r, const lh_policy_n
     return 1;
 }
 
-/* 1 where what was observed for a budget serves for this one. */
+/* True if the observation for the last budget is valid for this one. */
 static int still_holds(const lh_replay_watch *w, const lh_policy_numbers *n)
 {
     return w->observed && !n->score.gain && w->numbers.rows == n->rows && w->numbers.first_rows == n->first_rows;
@@ -217,4 +218,137 @@ lh_status lh_replay_observe(lh_replay_watch *w, lh_replay *r, const lh_policy_nu
     w->numbers = *n;
     w->observed = j->job.scored; /* where all that may stay is protected, nothing was looked at */
     return lh_exec_take(&r->exec);
+}
+
+/* For analyses: what recorded rows of the prompt give to the entries of the layer in work, by the same operations as
+ * when a policy observes them. */
+int64_t lh_layer_observable(const lh_layer_facts *l)
+{
+    return l->replay->trace.window;
+}
+
+static lh_status observe(const lh_replay *r, const lh_observed *rows, const float *lse, float *sums)
+{
+    const int64_t heads = r->trace.shape.heads.heads;
+    LH_RUN(&r->exec, column_stats, .sums = {.at = sums, .ld = r->trace.prompt, .step = 1}, .rows = *rows, .lse = lse,
+           .lse_ld = heads, .parts = 1, .cols = r->trace.prompt);
+    return lh_exec_take(&r->exec);
+}
+
+/* Rows with a gain have a separate softmax denominator. */
+static lh_status observe_with_gain(const lh_replay *r, lh_observed *rows, int64_t kept, float *sums)
+{
+    lh_status st = LH_OK;
+    float *gains = NULL, *lse = NULL;
+    LH_TRY_DONE(lh_calloc(&gains, rows->rows, sizeof *gains));
+    LH_TRY_DONE(lh_calloc(&lse, rows->rows * rows->map.heads, sizeof *lse));
+    for (int64_t i = 0; i < rows->rows; i++) gains[i] = lh_step_gain(rows->positions[i] + 1, kept);
+    rows->gains = gains;
+    LH_RUN(&r->exec, row_lse, .lse = lse, .rows = *rows);
+    LH_TRY_DONE(observe(r, rows, lse, sums));
+done:
+    lh_free(gains);
+    lh_free(lse);
+    return st;
+}
+
+lh_status lh_layer_observe(const lh_layer_facts *l, const lh_observed_rows *of, float *sums)
+{
+    const lh_replay *r = l->replay;
+    const lh_kv_shape *s = &r->trace.shape;
+    const int64_t heads = s->heads.heads, width = heads * s->head_dim,
+                  first = r->trace.row_count - (r->trace.prompt - of->first);
+    lh_observed rows = {.q = l->recorded->rows.queries + first * width,
+                        .positions = r->trace.rows + first,
+                        .kv = &r->layer.view,
+                        .map = {.heads = heads, .group = s->heads.group},
+                        .logit = {.scale = s->scale, .softcap = s->softcap, .window = l->window},
+                        .rows = of->end - of->first,
+                        .q_ld = width};
+    return of->kept ? observe_with_gain(r, &rows, of->kept, sums)
+                    : observe(r, &rows, l->recorded->rows.lse + first * heads, sums);
+}
+
+/* ---- the current layer, read from the trace ---- */
+void lh_replay_layer_clear(lh_replay_layer *l)
+{
+    lh_trace_layer_clear(&l->data);
+    lh_free(l->offset);
+    lh_free(l->len);
+    lh_free(l->kept);
+    lh_free(l->given);
+    lh_free(l->projection_f32);
+    *l = (lh_replay_layer){0};
+}
+
+static lh_status fetch_projection(lh_replay *r)
+{
+    const lh_kv_shape *s = &r->trace.shape;
+    lh_replay_layer *l = &r->layer;
+    const int64_t ld = s->heads.heads * s->head_dim, n = s->hidden * ld;
+    if (!l->data.projection) return LH_OK;
+    l->projection = (lh_projection){.w = l->data.projection, .type = l->data.projection_type, .ld = ld};
+    LH_TRY(lh_calloc(&l->projection_f32, n, sizeof *l->projection_f32));
+    lh_dtype_convert(l->projection_f32, LH_F32, l->data.projection, l->data.projection_type, n);
+    return LH_OK;
+}
+
+/* Reads a layer; its entries are a cache in which every head holds the whole prompt. */
+lh_status lh_replay_open_layer(lh_replay *r, int64_t layer)
+{
+    const lh_kv_shape *s = &r->trace.shape;
+    lh_replay_layer *l = &r->layer;
+    const int64_t heads = s->heads.kv_heads;
+    lh_replay_layer_clear(l);
+    LH_TRY(lh_trace_layer_read(&l->data, &r->trace, layer));
+    LH_TRY(lh_calloc(&l->offset, heads, sizeof *l->offset));
+    LH_TRY(lh_calloc(&l->len, heads, sizeof *l->len));
+    LH_TRY(lh_calloc(&l->kept, r->study.policy_count * heads * r->trace.prompt, sizeof *l->kept));
+    LH_TRY(lh_calloc(&l->given, r->study.policy_count, sizeof *l->given));
+    for (int64_t g = 0; g < heads; g++) {
+        l->offset[g] = g * r->trace.prompt;
+        l->len[g] = r->trace.prompt;
+    }
+    l->view = (lh_ragged){.k = l->data.keys,
+                          .v = l->data.values,
+                          .type = s->type,
+                          .offset = l->offset,
+                          .len = l->len,
+                          .heads = heads,
+                          .head_dim = s->head_dim};
+    if (l->data.frequencies)
+        l->rotation = (lh_rotation){.inv_freq = l->data.frequencies,
+                                    .rotary = l->data.rotary,
+                                    .scale = l->data.rotation_scale,
+                                    .queries = l->data.query_scaling};
+    return fetch_projection(r);
+}
+
+int lh_replay_columns_serve(const lh_replay *r, const lh_policy_numbers *n)
+{
+    const lh_policy_score *s = &n->score;
+    return s->running && !s->gain && !s->non_causal && r->trace.column_rows > 0 &&
+           lh_policy_rows(n, r->trace.prompt) == r->trace.column_rows &&
+           lh_entry_stats_of(n, &r->trace.shape.heads).parts == 1;
+}
+
+void lh_replay_step(lh_replay *r)
+{
+    const lh_replay_request *q = &r->request;
+    r->progress.done++;
+    if (q->progress)
+        q->progress(q->self, r->progress.done, lh_max_i64(r->progress.each * q->trace_count, r->progress.done));
+}
+
+int lh_replay_is_oracle(const lh_replay *r, int64_t policy)
+{
+    return policy >= r->study.oracle;
+}
+
+/* The policy of a replay: recorded entries are evaluated without a fit. */
+lh_policy lh_replay_policy(const lh_policy *policy)
+{
+    lh_policy replayed = *policy;
+    replayed.fitting = (lh_policy_fitting){.kind = LH_FIT_NONE};
+    return replayed;
 }

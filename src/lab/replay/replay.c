@@ -1,15 +1,13 @@
 /* replay.c - a replay from trace to trace, layer by layer. */
-#include "lab/replay/replay_impl.h"
-
 #include <string.h>
 
 #include "base/clock.h"
 #include "base/json.h"
-#include "base/minmax.h"
+#include "lab/replay/replay_impl.h"
 
 /* ---- a trace ---- */
 
-/* Traces must be of models of one shape. */
+/* All traces must have the same model shape. */
 static lh_status take_shape(lh_replay *r)
 {
     const lh_kv_shape *t = &r->trace.shape;
@@ -50,8 +48,8 @@ static lh_status replay_layers(lh_replay *r)
     return LH_OK;
 }
 
-/* What the page says of a trace. */
-static lh_status tell_trace(lh_replay *r)
+/* Logs a trace. */
+static lh_status log_trace(lh_replay *r)
 {
     lh_status st = LH_OK;
     const char *path = lh_h5_path(r->trace.h5);
@@ -78,7 +76,7 @@ static lh_status open_trace(lh_replay *r, int64_t trace)
     LH_TRY(lh_replay_check(r));
     LH_TRY(lh_replay_check_engine(r));
     LH_TRY(lh_replay_open_keep_sets(r));
-    return tell_trace(r);
+    return log_trace(r);
 }
 
 /* Collective. */
@@ -117,9 +115,9 @@ lh_status lh_replay_run(lh_replay **out, const lh_replay_request *request)
     if (st == LH_OK) st = open_exec(r);
     LH_TRY_DONE(lh_comm_agree(request->comm, st));
     for (int64_t i = 0; i < request->trace_count; i++) LH_TRY_DONE(replay_trace(r, i));
-    LH_TRY_DONE(lh_comm_agree(request->comm, lh_replay_tell_decoding(r, &r->words.decoding)));
+    LH_TRY_DONE(lh_comm_agree(request->comm, lh_replay_log_decoding(r, &r->words.decoding)));
     LH_TRY_DONE(lh_replay_join_ranks(r));
-    r->pace.seconds += lh_clock_s() - start; /* without those of the model */
+    r->pace.seconds += lh_clock_s() - start; /* without the model's */
     *out = r;
     r = NULL;
 done:

@@ -4,7 +4,40 @@
 
 #include "evict/counted_rows.h"
 #include "lab/replay/replay.h"
-#include "lab/replay/rerun.h"
+
+/* A rerun: a run without its model: the keep sets of a policy over a whole trace. The prompt passes through kv/ layer
+ * by layer, with recorded keys, values and query rows, then the rows after it, answer by answer and step by step:
+ * layers compete and decoding evicts by the code of the engine. Query rows come from the recorded run (teacher
+ * forcing): they are exact only if that run had the same policy. */
+/* An entry that goes after the prompt. Rows are numbered over all answers. */
+typedef struct lh_drop {
+    int32_t row;   /* the first that does not see it any more; of the same answer, or one past its end */
+    int32_t entry; /* a position of the prompt, or the tokens of the prompt and the entry's row */
+} lh_drop;
+
+/* All zero: none. */
+typedef struct lh_rerun {
+    int64_t layers, heads, answers;
+    int64_t *kept_at; /* [layers * heads + 1] */
+    int32_t *kept;    /* positions at the end of the prompt, ascending within a head */
+    int64_t *drop_at; /* [answers * layers * heads + 1] */
+    lh_drop *drops;
+} lh_rerun;
+
+void lh_rerun_clear(lh_rerun *rerun);
+
+/* Entries that a head of a layer keeps at the end of the prompt, and entries that are evicted during each answer of
+ * the trace. */
+typedef struct lh_rerun_kept {
+    const int32_t *positions;
+    int64_t count;
+} lh_rerun_kept;
+typedef struct lh_rerun_drops {
+    const lh_drop *at;
+    int64_t count;
+} lh_rerun_drops;
+lh_rerun_kept lh_rerun_kept_of(const lh_rerun *rerun, int64_t layer, int64_t head);
+lh_rerun_drops lh_rerun_drops_of(const lh_rerun *rerun, int64_t answer, int64_t layer, int64_t head);
 
 /* A policy at a budget. */
 typedef struct lh_replay_cell {
@@ -14,7 +47,7 @@ typedef struct lh_replay_cell {
     int recorded, forced;    /* 1: it evicted while decoding in a trace of a run with this policy; with another one */
 } lh_replay_cell;
 
-/* The layer in work: its entries as operations see them, and what is kept of them. */
+/* The current layer: its entries as arguments of operations, and its keep sets. */
 typedef struct lh_replay_layer {
     lh_trace_layer data;
     lh_ragged view;           /* borrows keys and values; no statistics */
@@ -33,7 +66,7 @@ typedef struct lh_replay_rows {
     int64_t n;
 } lh_replay_rows;
 
-/* What the caller hears of: layers of this rank that are done, and those of each trace. */
+/* Progress for the caller: finished layers of this rank, and layers of each trace. */
 typedef struct lh_replay_progress {
     int64_t done, each;
 } lh_replay_progress;
@@ -77,15 +110,15 @@ struct lh_replay {
     lh_replay_pace pace;
 };
 
-/* layer.c: r->layer; 1 where the columns of layers are what a policy counts; and
- * a layer is done, which the caller hears of. */
+/* observe.c: r->layer; true if the recorded columns of layers are the statistics of a policy; and the report of a
+ * finished layer. */
 lh_status lh_replay_open_layer(lh_replay *r, int64_t layer);
 void lh_replay_layer_clear(lh_replay_layer *layer);
 int lh_replay_columns_serve(const lh_replay *r, const lh_policy_numbers *numbers);
 void lh_replay_step(lh_replay *r);
 
-/* setup.c: policies, budgets and the oracle; whether the trace that is open has what they need, its question among it.
- */
+/* setup.c: policies, budgets and the oracle; checks that the open trace has the data they need, including its
+ * question. */
 lh_status lh_replay_set_up(lh_replay *r);
 lh_status lh_replay_check(lh_replay *r);
 lh_status lh_replay_choose_judges(lh_replay *r);
@@ -110,7 +143,7 @@ typedef struct lh_replay_watch {
     lh_policy_numbers numbers; /* of the last observation */
     lh_counted_rows counted;
     float *stats;                      /* [slots, stat_count] */
-    lh_gathered_rows rows, references; /* observed, and beside them */
+    lh_gathered_rows rows, references; /* observed rows, and reference queries */
     int64_t normless;
     int observed;
 } lh_replay_watch;
@@ -127,48 +160,47 @@ typedef struct lh_replay_job {
 } lh_replay_job;
 lh_status lh_replay_observe(lh_replay_watch *w, lh_replay *r, const lh_policy_numbers *numbers, lh_replay_job *job);
 
-/* select.c: r->layer.kept of all policies. */
+/* keep.c: r->layer.kept of all policies. */
 lh_status lh_replay_select(lh_replay *r);
 
-/* rerun_plan.c: 1 where a policy is rerun over a whole trace, judged by rows after the prompt or not; what the trace
- * lacks for it, in words, NULL: nothing. Collective: all of them. */
+/* rerun_plan.c: true if a policy is rerun over a whole trace, with reference rows after the prompt or in it; the name
+ * of data that the trace lacks for it, NULL: none. Collective: all reruns. */
 int lh_rerun_needed(const lh_trace_file *trace, int after, const lh_policy *policy);
 const char *lh_rerun_missing(const lh_trace_file *trace, const lh_policy *policy);
 lh_status lh_replay_rerun_all(lh_replay *r);
-lh_status lh_replay_tell_decoding(const lh_replay *r, char **out); /* in words */
+lh_status lh_replay_log_decoding(const lh_replay *r, char **out); /* in words */
 void lh_replay_clear_reruns(lh_replay *r);
 
 /* judge.c: outcomes of all policies of the layer, head by head, to the analyses. */
 lh_status lh_replay_judge_layer(lh_replay *r);
 
-/* keep.c: keep sets of the trace in work; of the layer in work; those of all ranks to all; to files (collective, both).
- */
+/* keep.c: keep sets of the current trace; of the current layer; all-gathered; written to files (both collective). */
 lh_status lh_replay_open_keep_sets(lh_replay *r);
 void lh_replay_close_keep_sets(lh_replay *r);
 lh_status lh_replay_keep_layer(lh_replay *r);
 lh_status lh_replay_share_keep_sets(lh_replay *r);
 lh_status lh_replay_write_keep_sets(lh_replay *r);
 
-/* next_token.c: LH_EUSAGE if the model cannot go on from the trace that is open; the next tokens of the trace in work
+/* next_token.c: LH_EUSAGE if the model cannot continue the open trace; the next tokens of the current trace
  * (collective). Without a model there is nothing to do. */
 lh_status lh_replay_check_engine(const lh_replay *r);
 lh_status lh_replay_continue(lh_replay *r);
 
-/* figure_walk.c: the figures of all analyses in order, NULL after the last; w->index is their number so far. */
+/* texts.c: the figures of all analyses in order, NULL after the last; w->index is their number so far. */
 typedef struct lh_figure_walk {
     const lh_replay *replay;
     int64_t analysis, figure, index;
 } lh_figure_walk;
 const lh_analysis_figure *lh_replay_next_figure(lh_figure_walk *w);
 
-/* texts.c: memory for the values of each trace; those of the trace in work, when all its layers are analysed
- * (collective); the table /replay/texts. */
+/* texts.c: memory for the values of each trace; the values of the current trace, after all its layers (collective);
+ * the table /replay/texts. */
 lh_status lh_replay_open_texts(lh_replay *r);
 void lh_replay_close_texts(lh_replay *r);
 lh_status lh_replay_add_text(lh_replay *r, int64_t trace);
 lh_status lh_replay_write_texts(const lh_replay *r, lh_h5 *h5);
 
-/* results.c: room for the values of all figures; after the last trace, of all ranks (collective). */
+/* texts.c: room for the values of all figures; after the last trace, of all ranks (collective). */
 lh_status lh_replay_open_values(lh_replay *r);
 lh_status lh_replay_join_ranks(lh_replay *r);
 
@@ -181,5 +213,43 @@ typedef struct lh_replay_event {
 } lh_replay_event;
 int lh_replay_judges(const lh_replay *r); /* 1: some analysis asks what evictions do to a layer */
 lh_status lh_replay_tell(lh_replay *r, const lh_replay_event *event);
+
+/* ---- rerun ---- */
+
+/* Several policies at budgets that are rerun in one pass over a trace, and the functions that the files
+ * of the rerun share. */
+typedef struct lh_rerun_group {
+    lh_replay *replay;
+    const int64_t *cells; /* [n] indices of replay->cells */
+    lh_kv **caches;       /* [n] the prefill of the first fills all */
+    int64_t n;
+    int64_t answers, longest; /* of the trace; rows of the longest */
+    /* [layers] what lasts over the prompt: rows after it, output projections, rotations */
+    lh_trace_layer *layers;
+    lh_projection *projections;
+    lh_rotation *rotations;
+    int64_t chunk;        /* tokens that go through a layer together */
+    float *k, *v;         /* [chunk, kv_heads, head_dim] */
+    float *outputs, *lse; /* [chunk, heads, head_dim], [chunk, heads] */
+    int32_t *positions;   /* [chunk] */
+    int32_t *marks;       /* [layers, kv_heads, prompt + longest]: the last row before which the entry was held */
+} lh_rerun_group;
+
+/* rerun_prompt.c: caches and work space; the prompt through all layers. Clear also after a failure. */
+lh_status lh_rerun_open(lh_rerun_group *group);
+void lh_rerun_close(lh_rerun_group *group);
+lh_status lh_rerun_prompt(lh_rerun_group *group);
+
+/* `tokens` tokens of a layer's entries into group->k and v, from an array with `all` tokens a head, or, by_token, with
+ * the heads of a token adjacent. */
+typedef struct lh_rerun_entries {
+    const void *keys, *values;
+    int64_t first, tokens, all;
+    int by_token;
+} lh_rerun_entries;
+void lh_rerun_append(lh_rerun_group *group, const lh_rerun_entries *entries, int64_t position, lh_ragged *view);
+
+/* rerun_steps.c: the rows after the prompt, through one cache; and its kept entries. */
+lh_status lh_rerun_answers(lh_rerun_group *group, lh_kv *kv, lh_rerun *out);
 
 #endif

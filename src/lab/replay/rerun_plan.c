@@ -1,9 +1,10 @@
-/* rerun_plan.c - which policies are rerun over a whole trace, and on which rank: those that evict while decoding, where
- * rows after the prompt judge, and those whose layers compete. The others are replayed layer by layer. Policies that
- * keep little share a pass over the trace. */
+/* rerun_plan.c - which policies are rerun over a whole trace, and on which rank: policies that evict while decoding,
+ * if the reference rows lie after the prompt, and policies with competing layers. All other policies are replayed
+ * layer by layer. Policies that keep little share a pass over the trace. */
 #include <string.h>
 
-#include "lab/replay/rerun_impl.h"
+#include "base/mem.h"
+#include "lab/replay/replay_impl.h"
 
 /* 1 where the policy may evict while an answer is made. */
 static int decodes(const lh_trace_file *t, const lh_policy *policy)
@@ -40,7 +41,7 @@ const char *lh_rerun_missing(const lh_trace_file *t, const lh_policy *policy)
     return NULL;
 }
 
-/* 1 where the recorded run had the same policy and kept as much, so that its rows are those of this one. */
+/* True if the recorded run had the same policy and budget: then its rows are exact. */
 static int is_recorded(const lh_trace_file *t, const lh_policy *policy)
 {
     lh_policy a = lh_replay_policy(policy), b = lh_replay_policy(&t->policy);
@@ -61,8 +62,8 @@ static int owner_of(const lh_replay *r, const plan *p, int64_t i)
     return (int)(p->groups_of[i] % lh_comm_size(r->request.comm));
 }
 
-/* The cells that observe rows, or those for which the trace has counted (which need none): groups that keep half of
- * the prompt together, or one cell. */
+/* Adds the cells that observe rows, or the cells with recorded statistics, which need no rows: groups that keep half
+ * of the prompt in total, or one cell. */
 static void add_groups(const lh_replay *r, int counted, plan *p)
 {
     const int64_t all = r->study.policy_count * r->study.budget_count, room = r->trace.prompt / 2;
@@ -177,13 +178,13 @@ void lh_replay_clear_reruns(lh_replay *r)
 
 /* ---- in words ---- */
 
-/* The baseline, of which nobody asks whose rows it saw. */
+/* The random baseline, which observes no rows: recorded rows are always valid. */
 static int is_random(const char *policy)
 {
     return strncmp(policy, "random", 6) == 0;
 }
 
-lh_status lh_replay_tell_decoding(const lh_replay *r, char **out)
+lh_status lh_replay_log_decoding(const lh_replay *r, char **out)
 {
     static const char by_others[] = "by rows of a run with another policy (teacher-forced)";
     lh_status st = LH_OK;
@@ -209,4 +210,25 @@ done:
     lh_buf_clear(&forced);
     lh_buf_clear(&recorded);
     return st;
+}
+
+void lh_rerun_clear(lh_rerun *x)
+{
+    lh_free(x->kept_at);
+    lh_free(x->kept);
+    lh_free(x->drop_at);
+    lh_free(x->drops);
+    *x = (lh_rerun){0};
+}
+
+lh_rerun_kept lh_rerun_kept_of(const lh_rerun *x, int64_t layer, int64_t head)
+{
+    const int64_t *at = x->kept_at + layer * x->heads + head;
+    return (lh_rerun_kept){x->kept + at[0], at[1] - at[0]};
+}
+
+lh_rerun_drops lh_rerun_drops_of(const lh_rerun *x, int64_t answer, int64_t layer, int64_t head)
+{
+    const int64_t *at = x->drop_at + (answer * x->layers + layer) * x->heads + head;
+    return (lh_rerun_drops){x->drops + at[0], at[1] - at[0]};
 }

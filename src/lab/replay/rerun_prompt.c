@@ -1,7 +1,7 @@
 /* rerun_prompt.c - the prompt of a rerun: recorded entries and rows go through a layer in the chunks of the run, and
  * all caches of the group evict it. */
 #include "base/minmax.h"
-#include "lab/replay/rerun_impl.h"
+#include "lab/replay/replay_impl.h"
 
 static const lh_policy *policy_of(const lh_rerun_group *g, int64_t i)
 {
@@ -105,10 +105,11 @@ static void record_rows(lh_rerun_group *g, int64_t layer, int64_t from, int64_t 
     if (first < end) record(g, layer, t->row_count - (t->prompt - first), end - first);
 }
 
-/* What the trace has counted: 1 where that is all that the policy observes. */
+/* True if the recorded statistics are all that the policy observes. */
 static int columns_serve(const lh_rerun_group *g)
 {
-    const lh_policy_numbers n = lh_policy_fix(policy_of(g, 0), g->replay->trace.prompt); /* as of the others */
+    const lh_policy_numbers n =
+        lh_policy_fix(policy_of(g, 0), g->replay->trace.prompt); /* the same for all policies of the group */
     return lh_replay_columns_serve(g->replay, &n);
 }
 
@@ -129,7 +130,7 @@ static void put_columns(lh_rerun_group *g, int64_t layer)
         lh_kv_put_columns(g->caches[i], layer, &(lh_kv_columns){l->sums, l->squares, l->counts});
 }
 
-/* What is of no use after the layer's prefill; projections weigh entries that come later, too. */
+/* Frees the arrays that only the layer's prefill needs; projections also weigh later entries. */
 static void drop_prompt(const lh_rerun_group *g, lh_trace_layer *l)
 {
     void **const arrays[] = {

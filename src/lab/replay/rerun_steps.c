@@ -1,11 +1,11 @@
-/* rerun_steps.c - the rows after the prompt of a rerun, as a run takes them in: a question as a block, then tokens one
- * by one. Before each of them what the heads hold is marked, and what is marked no more has gone. */
+/* rerun_steps.c - the rows after the prompt of a rerun, in the order of a run: a question as a block, then single
+ * tokens. The held entries are marked before each; entries whose mark is gone afterwards were evicted. */
 #include <string.h>
 
 #include "base/minmax.h"
 #include "kernels/slots.h"
 #include "kv/save.h"
-#include "lab/replay/rerun_impl.h"
+#include "lab/replay/replay_impl.h"
 
 /* Rows that are taken in together. */
 typedef struct block {

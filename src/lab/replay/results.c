@@ -54,7 +54,7 @@ static int64_t traces_of(const lh_replay *r, const lh_analysis_figure *f, int64_
     return r->request.trace_count;
 }
 
-/* Collective. A layer was analysed by one rank, and next tokens by the first: others add 0 to their values. Those of
+/* Collective. A layer was analysed by one rank, and next tokens by the first: others add 0 to their values. Values of
  * layers that no trace has become NAN. */
 lh_status lh_replay_join_ranks(lh_replay *r)
 {
@@ -97,7 +97,7 @@ static void make_texts(const lh_study *s, dim_texts *t)
     for (int64_t i = 0; i < LH_STUDY_BINS; i++) t->bins[i] = 100.0 * ((double)i + 0.5) / LH_STUDY_BINS;
 }
 
-/* 1 where all budgets are shares, or none is: then they have values. */
+/* True if all budgets are shares, or all are numbers: then they form an axis. */
 static int comparable(const lh_study *s)
 {
     int shares = 0;
@@ -155,7 +155,7 @@ static lh_status write_figure(const lh_replay *r, const lh_analysis_figure *f, c
     return st;
 }
 
-/* What was replayed, for the page's summary. */
+/* The replayed policies and traces, for the page's summary. */
 static lh_status write_summary(const lh_replay *r, lh_h5 *h5)
 {
     json_t *summary = json_object(), *policies = json_array(), *traces = json_array();

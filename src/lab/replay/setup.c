@@ -1,5 +1,5 @@
-/* setup.c - which policies are replayed at which budgets, by which rows they are judged, and whether the trace has what
- * they observe. */
+/* setup.c - chooses policies, budgets and reference rows of a replay, and checks that the trace has the data that the
+ * policies observe. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -40,12 +40,7 @@ static lh_status add_name(char ***names, int64_t *n, const char *name)
     return LH_OK;
 }
 
-int lh_replay_is_oracle(const lh_replay *r, int64_t policy)
-{
-    return policy >= r->study.oracle;
-}
-
-/* NULL, or why no trace can tell what it does. */
+/* NULL, or the reason why no trace can replay the policy. */
 static const char *not_replayed(const lh_policy_choice *c)
 {
     if (c->given) return "keep sets are given, a replay chooses them";
@@ -101,7 +96,7 @@ lh_status lh_replay_set_up(lh_replay *r)
     return LH_OK;
 }
 
-/* ---- what a policy needs ---- */
+/* ---- needs of a policy ---- */
 
 /* Rows after the prompt are the future of all layers: what evicts while decoding is followed through them. */
 lh_replay_judge lh_replay_judge_of(const lh_trace_file *t, lh_replay_judge wanted)
@@ -134,7 +129,7 @@ static int needs_all_rows(const lh_trace_file *t, const lh_policy_numbers *n)
     return rows > t->window || n->first_rows > 0;
 }
 
-/* NULL, or what is missing. */
+/* NULL, or the missing data. */
 static const char *missing(const lh_trace_file *t, const lh_policy_numbers *n)
 {
     const int attention = n->score.source == LH_SCORE_ATTENTION, observes = lh_policy_rows(n, t->prompt) > 0;
@@ -197,7 +192,7 @@ void lh_replay_clear_judges(lh_replay_rows *j)
     *j = (lh_replay_rows){.is_after = j->is_after, .n = j->n};
 }
 
-/* Rows of the prompt judge one trace, and rows after it another, where traces have what they have. */
+/* Names the reference rows: with several traces, some may use rows of the prompt and some rows after it. */
 static lh_status name_judges(lh_replay *r)
 {
     const lh_replay_rows *j = &r->judges;

@@ -1,6 +1,7 @@
-/* study.h - what a replay finds, as analyses see it. A study is some policies at some budgets over the layers of a
- * trace; it is judged by reference rows: those recorded after the prompt, which are the future of the eviction, or rows
- * of the prompt. Layers are visited one by one; in each the KV heads; in each every policy at every budget. */
+/* study.h - the results of a replay, as input of analyses. A study is some policies at some budgets over the layers of
+ * a trace; policies are evaluated by reference rows: those recorded after the prompt, which are the future of the
+ * eviction, or rows of the prompt. Layers are visited one by one; in each the KV heads; in each every policy at every
+ * budget. */
 #ifndef LH_LAB_REPLAY_STUDY_H
 #define LH_LAB_REPLAY_STUDY_H
 
@@ -70,8 +71,7 @@ int64_t lh_layer_bin(const lh_layer_facts *layer, int64_t j);
 int64_t lh_layer_bin_size(const lh_layer_facts *layer, int64_t bin);
 
 /* A KV head of it: the attention of the reference rows of its query heads, row r of query head i of the group at i *
- * rows
- * + r. Weights of a row and `later`, what it gives to entries after the prompt, which are always kept, make 1. */
+ * rows + r. The weights of a row and `later`, its weight of entries after the prompt (always kept), sum to 1. */
 typedef struct lh_head_facts {
     const lh_layer_facts *layer;
     int64_t head, rows, n;  /* n = group * rows */
@@ -82,20 +82,21 @@ typedef struct lh_head_facts {
     const float *output_l1; /* [n] L1 norm of the projected output; NULL without a projection */
 } lh_head_facts;
 
-/* What a policy leaves of it at a budget. */
+/* The effect of a policy at a budget. */
 typedef struct lh_outcome {
     int64_t policy, budget, kept; /* kept: entries */
-    const float *mass, *lost;     /* [n] shares of a row's attention that are kept, what it gives to entries after the
-                                   * prompt included, and that are not: each as exact as the other */
-    const float *delta;           /* [n, head_dim] output after the eviction less the full one */
-    const float *kept_norm, *lost_norm; /* [n] sums of weights times norms of projected values, of what is kept, entries
-                                         * after the prompt included, and of what is not; NULL without a projection */
-    const float *projected_l1;          /* [n] L1 norm of the projected delta; NULL without a projection */
-    double hits;                        /* share of the rows' LH_STUDY_TOP largest weights that is kept */
+    const float *mass, *lost; /* [n] kept share of a row's attention, entries after the prompt included, and lost share:
+                                 both equally exact */
+    const float *delta;       /* [n, head_dim] output after the eviction less the full one */
+    const float *kept_norm,
+        *lost_norm; /* [n] sums of weights times norms of projected values, over kept entries (entries after the prompt
+                       included) and over lost entries; NULL without a projection */
+    const float *projected_l1; /* [n] L1 norm of the projected delta; NULL without a projection */
+    double hits;               /* share of the rows' LH_STUDY_TOP largest weights that is kept */
 } lh_outcome;
 
-/* What the model makes of the tokens after a prompt with what a policy keeps at a budget: means over the tokens. NAN:
- * the policy has no such budget. */
+/* The model's predictions of the tokens after a prompt with the entries that a policy keeps at a budget: means over
+ * the tokens. NAN: the policy has no such budget. */
 typedef struct lh_continued {
     const lh_study *study;
     int64_t policy, budget;

@@ -1,15 +1,15 @@
-/* texts.c - what a replay finds in each trace by itself: the values that compare policies, as means over layers and
- * heads, and where protected entries fill a budget. The figures are means over all traces; an interval of a difference
+/* texts.c - results of each single trace: the values that compare policies, as means over layers and heads, and
+ * budgets that are filled by protected entries. The figures are means over all traces; an interval of a difference
  * between policies needs the values of each. */
 #include <math.h>
 
 #include "base/table.h"
 #include "lab/replay/replay_impl.h"
 
-/* Columns before those of the figures. */
+/* Columns before the columns of figures. */
 enum { T_POLICY, T_BUDGET, T_TEXT, T_TOKENS, T_FILLED, T_FIGURES };
 
-/* A figure of policies and budgets of which one direction is better. All others axes come after these two. */
+/* True for a figure of policies and budgets in which one direction is better. Other axes come after these two. */
 static int is_compared(const lh_analysis_figure *f)
 {
     return f->better && f->axes[0] == LH_AXIS_POLICY && f->axes[1] == LH_AXIS_BUDGET;
@@ -20,7 +20,7 @@ static int64_t cells_of(const lh_replay *r)
     return r->study.policy_count * r->study.budget_count;
 }
 
-/* Layers that a figure has apart; 1 if it has no such axis. */
+/* Number of layers of a figure's layer axis; 1 if it has no such axis. */
 static int64_t layers_of(const lh_replay *r, const lh_analysis_figure *f)
 {
     return f->axes[2] == LH_AXIS_LAYER ? r->study.layers : 1;
@@ -46,8 +46,8 @@ void lh_replay_close_texts(lh_replay *r)
     lh_free(r->texts.filled);
 }
 
-/* What the trace in work added to a figure on this rank, as means of every layer: [cells, layers]. `before` holds the
- * sums of the traces until now. */
+/* Values that the current trace added to a figure on this rank, as means of every layer: [cells, layers]. `before`
+ * holds the sums of the traces until now. */
 static void add_figure(const lh_replay *r, const lh_analysis_figure *f, const double *values, double *before,
                        float *out)
 {
@@ -98,7 +98,7 @@ lh_status lh_replay_add_text(lh_replay *r, int64_t trace)
         if (!is_compared(f)) continue;
         const int64_t own = layers_of(r, f);
         add_figure(r, f, r->values[w.index - 1], t->before + at * cells * layers, means);
-        /* a layer was analysed by one rank, and next tokens by the first: the others add 0 */
+        /* a layer was analysed by one rank, and next tokens by rank 0: every other rank adds 0 */
         LH_TRY_DONE(lh_comm_allreduce(r->request.comm, means, cells * own, LH_F32, LH_SUM));
         for (int64_t c = 0; c < cells; c++)
             t->values[(trace * t->figures + at) * cells + c] = mean_of_layers(r, means + c * own, own);
@@ -157,4 +157,16 @@ done:
     lh_free(columns);
     lh_free(row);
     return st;
+}
+
+const lh_analysis_figure *lh_replay_next_figure(lh_figure_walk *w)
+{
+    for (; w->replay->request.analyses[w->analysis]; w->analysis++, w->figure = 0) {
+        const lh_analysis_figure *f = &w->replay->request.analyses[w->analysis]->figures[w->figure];
+        if (!f->name) continue;
+        w->figure++;
+        w->index++;
+        return f;
+    }
+    return NULL;
 }

@@ -1,4 +1,4 @@
-#include "lab/trace/join.h"
+#include "lab/trace/segment.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,7 +8,6 @@
 #include "base/json.h"
 #include "base/minmax.h"
 #include "import/verify.h"
-#include "lab/trace/segment.h"
 
 /* A segment's file. */
 typedef struct part {
@@ -29,7 +28,7 @@ typedef struct joined {
     lh_h5_array *array;
     box *slabs;
     int64_t slab_count, filled; /* filled: elements of its slabs together */
-    int hashed;                 /* 1: it is one slab, whose hash it has */
+    int hashed;                 /* true if the array is one slab; then the slab's hash is the array's */
 } joined;
 
 typedef struct join {
@@ -232,7 +231,7 @@ static lh_status copy_text(void *arg, lh_h5 *h5, const char *name)
     return st;
 }
 
-/* Reads back what was put together of several slabs. */
+/* Reads back an array that was joined from several slabs. */
 static lh_status hash_array(join *j, const joined *a)
 {
     uint64_t hash = 0;
@@ -267,7 +266,7 @@ static int is_segment(const void *self, const char *name)
     return lh_segment_is_file(name);
 }
 
-/* The segments, what a killed run left of one that was being written, and their folder. */
+/* Removes the segments, a segment that was only partly written, and their folder. */
 static void remove_folder(const char *folder)
 {
     lh_folder_clean(folder, is_segment, NULL);

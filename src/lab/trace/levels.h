@@ -3,11 +3,12 @@
 #define LH_LAB_TRACE_LEVELS_H
 
 #include "base/h5.h"
+#include "base/options.h"
 #include "import/config.h"
 #include "policies/budgets.h"
 
-/* Every level records query rows (those of the window at the end of the prompt, and some drawn over all of it), columns
- * of attention, norms, and all rows after the prompt. */
+/* Every level records query rows (the window at the end of the prompt, and a sample of the whole prompt), columns of
+ * attention, norms, and all rows after the prompt. */
 typedef struct lh_trace_level {
     const char *name, *summary;
     int64_t column_rows; /* the last rows of the prompt that columns count; INT64_MAX: all */
@@ -28,12 +29,12 @@ typedef struct lh_trace_options {
     lh_h5_filter compress;
 } lh_trace_options;
 
-/* layers[l] = 1 for the recorded ones of `count`. LH_EUSAGE, naming what is wrong with the list. */
+/* layers[l] = 1 for the recorded layers of `count`. LH_EUSAGE, naming the wrong item of the list. */
 lh_status lh_trace_layers(const lh_trace_options *options, int64_t count, uint8_t *layers);
 
-/* Positions of the recorded query rows of a prompt of `tokens` tokens, ascending: the last `window`, and before them
- * those of `rows` rows that are spread over the whole prompt; all of them at a level of all rows. Returns their number;
- * positions NULL: counts only. */
+/* Positions of the recorded query rows of a prompt of `tokens` tokens, ascending: the last `window` rows, and `rows`
+ * rows spread over the rest of the prompt; at a level of all rows, every row. Returns their number; positions NULL:
+ * counts only. */
 int64_t lh_trace_rows(const lh_trace_options *options, int64_t tokens, int32_t *positions);
 
 /* Logits that are recorded of a step after the prompt: the best ones. */
@@ -47,11 +48,20 @@ typedef struct lh_trace_run {
     int64_t tokens, after; /* of the prompt; after it, at most */
 } lh_trace_run;
 
-/* Bytes of a trace, uncompressed: of one layer, for each token of the prompt, and of all recorded layers with what is
- * not a layer's. LH_EUSAGE for a list of layers that the model does not have. */
+/* Bytes of a trace, uncompressed: per layer, per token of the prompt, and in total with the parts that belong to no
+ * layer. LH_EUSAGE for a list of layers that the model does not have. */
 typedef struct lh_trace_size {
     int64_t layer, token, total;
 } lh_trace_size;
 lh_status lh_trace_bytes(lh_trace_size *out, const lh_trace_options *options, const lh_trace_run *run);
+
+/* ---- options of recording, and the size of a trace, for `trace` and `plan` ---- */
+extern const lh_option_table lh_trace_option_table; /* lh_trace_options, but for its path */
+
+/* 1 if any of them is given. */
+int lh_trace_options_given(const lh_options *options);
+
+/* Appends "level keys, at most 352.0 MiB (…)". */
+lh_status lh_trace_size_text(lh_buf *out, const lh_trace_options *options, const lh_trace_size *size);
 
 #endif

@@ -1,5 +1,5 @@
-/* recorder.c - a trace from the beginning of a run to its end: what listens to the cache, the segments of what is not a
- * layer's, and the file that is made of all. */
+/* recorder.c - a trace from the beginning of a run to its end: the listener of the cache, the segments that belong to
+ * no layer, and the file joined from all segments. */
 #include "lab/trace/recorder_impl.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/output.h"
-#include "lab/trace/join.h"
+#include "lab/trace/segment.h"
 
 lh_status lh_trace_open(lh_trace **out, const lh_trace_options *options)
 {
@@ -46,7 +46,7 @@ void lh_trace_close(lh_trace *t)
     lh_free(t);
 }
 
-/* ---- what the cache reports ---- */
+/* ---- reports of the cache ---- */
 
 static int64_t first_row(void *self, int64_t layer)
 {
@@ -129,7 +129,7 @@ static lh_status copy_ints(const int32_t *from, int64_t n, const char *name, lh_
     return lh_segment_add(segment, &slab);
 }
 
-/* What is known before the run: all that a killed one leaves beside its layers. */
+/* Writes the segment of the run before it begins: of a killed run only this and finished layers remain. */
 static lh_status put_run(lh_trace *t, const lh_generate_request *r)
 {
     lh_status st = LH_OK;
@@ -259,7 +259,7 @@ done:
     return st;
 }
 
-/* The writer is drained: the run may write files of its own now. */
+/* Drains the writer: from here on the run may write its own files. */
 static lh_status after_prompt(void *self, lh_session *session)
 {
     lh_status st = LH_OK;

@@ -1,5 +1,5 @@
-/* recorder.h - records a run of `generate` as a trace: what listens to its cache, on every rank, and writes segments
- * (segment.h) while the run goes on. docs/traces.md describes the file. */
+/* recorder.h - records a run of `generate` as a trace: a listener of the cache on every rank, which writes segments
+ * (segment.h) during the run. docs/traces.md describes the file. */
 #ifndef LH_LAB_TRACE_RECORDER_H
 #define LH_LAB_TRACE_RECORDER_H
 
@@ -14,8 +14,8 @@ lh_status lh_trace_open(lh_trace **out, const lh_trace_options *options);
 void lh_trace_close(lh_trace *trace); /* NULL is fine */
 lh_generate_recorder lh_trace_recorder(lh_trace *trace);
 
-/* Collective, after the run. Writes what is left, and makes one file of all segments. answers: JSON, kept in it; may be
- * NULL; rank 0. */
+/* Collective, after the run. Writes the last segments, and joins all segments into one file. answers: JSON, kept in
+ * it; may be NULL; rank 0. */
 lh_status lh_trace_finish(lh_trace *trace, const char *answers);
 
 int64_t lh_trace_written(const lh_trace *trace); /* bytes of arrays of this rank */

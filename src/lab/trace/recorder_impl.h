@@ -3,7 +3,7 @@
 #define LH_LAB_TRACE_RECORDER_IMPL_H
 
 #include "lab/trace/recorder.h"
-#include "lab/trace/segment_writer.h"
+#include "lab/trace/segment.h"
 
 /* What this rank records of the layer under way; arrays of the host. */
 typedef struct lh_recorded_layer {
@@ -72,12 +72,12 @@ lh_status lh_record_flush(lh_trace *t);
 lh_status lh_record_index(lh_trace *t, lh_segment *segment);
 void lh_recorded_after_clear(lh_recorded_after *after, int64_t layers);
 
-/* recorder_steps.c: a step after the prompt, collective; all of them into the last segment. */
+/* recorder_after.c: a step after the prompt, collective; all of them into the last segment. */
 lh_status lh_record_step(lh_trace *t, lh_session *session, int64_t tokens, double seconds);
 lh_status lh_record_steps(lh_trace *t, lh_segment *segment);
 void lh_recorded_steps_clear(lh_recorded_steps *steps);
 
-/* The span of `rows` rows of `width` floats, ld apart, on the host: row r is at *out + r * ld. */
+/* Copies `rows` rows of `width` floats with stride ld to the host: row r is at *out + r * ld. */
 lh_status lh_record_fetch(lh_trace *t, const float *device, const lh_query_rows *rows, int64_t width, int64_t ld,
                           const float **out);
 

@@ -1,4 +1,4 @@
-/* recorder_layer.c - what is recorded of a layer while the prompt passes it, and its segment at the end. */
+/* recorder_layer.c - records a layer while the prompt passes through it, and writes its segment at the end. */
 #include <string.h>
 
 #include "base/clock.h"
@@ -83,7 +83,7 @@ static lh_status take_entries(lh_trace *t, const lh_query_rows *rows, const floa
     return LH_OK;
 }
 
-/* The recorded ones among rows of `width` numbers, ld apart: into `to`. */
+/* Copies the recorded rows among rows of `width` numbers with stride ld into `to`. */
 typedef struct row_copy {
     const float *device;
     void *to;
@@ -118,7 +118,7 @@ static lh_status take_chunk(lh_trace *t, const lh_kv_rows *k)
 
 /* ---- statistics ---- */
 
-/* The job with the recorder's own numbers beside the entries; room for them. */
+/* Copies the job, with the recorder's own statistics of the entries, and allocates these. */
 static lh_status with_stats(lh_trace *t, const lh_evict_job *job, lh_ragged *view, lh_evict_job *out)
 {
     lh_recorded_stats *s = &t->stats;

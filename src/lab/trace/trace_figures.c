@@ -1,4 +1,4 @@
-#include "lab/trace/trace_figures.h"
+#include "lab/trace/trace_file.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -67,7 +67,7 @@ static int descending(const void *a, const void *b)
     return (x < y) - (x > y);
 }
 
-/* What the columns of attention of a layer come to: sums [kv_heads, prompt] of a file, sorted head by head. */
+/* Figures of a layer's columns of attention: sums [kv_heads, prompt] of a file, sorted per head. */
 static void take_columns(const lh_trace_file *f, float *sums, by_layer *b, int64_t i)
 {
     const int64_t heads = f->shape.heads.kv_heads, n = f->prompt, part = (n + PART_OF_MOST - 1) / PART_OF_MOST;
