@@ -157,6 +157,9 @@ lh_status lh_options_help(lh_buf *out, const lh_syntax *syntax, lh_help help);
 lh_status lh_options_man(lh_buf *out, const lh_syntax *syntax);
 lh_status lh_options_completion(lh_buf *out, const lh_syntax *syntax);
 
+/* Appends the options of a table as a list in Markdown. */
+lh_status lh_options_markdown(lh_buf *out, const lh_option_table *table);
+
 /* Append the words of `text`, wrapped at the width of the terminal, as in --help: every line but the first begins at
  * column `at`; the first line has `used` columns already. Empty lines stay. The width is COLUMNS of the environment,
  * else the width of the terminal on standard output, else 96; at least 40 and at most 120. */

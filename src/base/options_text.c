@@ -1,4 +1,4 @@
-/* options_text.c - --help, man page and shell completion from the tables of options.h. */
+/* options_text.c - --help, man page, Markdown and shell completion from the tables of options.h. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,9 +27,9 @@ static int help_at(void)
     return columns() < 2 * HELP_AT ? 8 : HELP_AT;
 }
 
-lh_status lh_options_wrap(lh_buf *out, const char *text, int at, int used)
+/* Appends the words of `text` in lines of at most `width` columns. */
+static lh_status wrap_to(lh_buf *out, const char *text, int at, int used, int width)
 {
-    const int width = columns();
     int column = used, first = 1;
     while (*text) {
         int n = (int)strcspn(text, " \n");
@@ -54,6 +54,11 @@ lh_status lh_options_wrap(lh_buf *out, const char *text, int at, int used)
     }
     LH_TRY(lh_buf_puts(out, "\n"));
     return LH_OK;
+}
+
+lh_status lh_options_wrap(lh_buf *out, const char *text, int at, int used)
+{
+    return wrap_to(out, text, at, used, columns());
 }
 
 /* "TOKENS", or the choices of an enumeration. */
@@ -193,6 +198,49 @@ lh_status lh_options_help(lh_buf *out, const lh_syntax *s, lh_help help)
     if (shorter)
         LH_TRY(lh_buf_printf(out, "\n'%s %s --help all' explains more, and has the parts of policies.\n", s->program,
                              s->name));
+    return LH_OK;
+}
+
+/* ---- Markdown ---- */
+
+/* Text in which nothing is markup. */
+static lh_status markdown_text(lh_buf *out, const char *text)
+{
+    for (; *text; text++) {
+        if (strchr("*<`|", *text)) LH_TRY(lh_buf_puts(out, "\\"));
+        LH_TRY(lh_buf_append(out, text, 1));
+    }
+    return LH_OK;
+}
+
+/* Long lists of choices follow the help text. */
+enum { ARGUMENT_MAX = 48 };
+
+static lh_status markdown_row(lh_buf *out, const lh_option *row)
+{
+    lh_status st = LH_OK;
+    lh_buf taken = {0}, plain = {0}, item = {0};
+    LH_TRY_DONE(argument(&taken, row));
+    const int listed = taken.bytes > ARGUMENT_MAX && row->choices;
+    LH_TRY_DONE(lh_buf_puts(&item, "- `"));
+    if (row->letter) LH_TRY_DONE(lh_buf_printf(&item, "-%c`, `", row->letter));
+    LH_TRY_DONE(lh_buf_printf(&item, "--%s%s`: ", row->name, listed ? " WORD" : taken.bytes ? taken.data : ""));
+    LH_TRY_DONE(explain(&plain, row, row->required ? " (required)" : "", LH_HELP_ALL));
+    LH_TRY_DONE(markdown_text(&item, plain.data));
+    for (int i = 0; listed && row->choices[i]; i++)
+        LH_TRY_DONE(lh_buf_printf(&item, "%s `%s`", i ? "," : " One of", row->choices[i]));
+    LH_TRY_DONE(wrap_to(out, item.data, 2, 0, COLUMNS_MAX));
+done:
+    lh_buf_clear(&taken);
+    lh_buf_clear(&plain);
+    lh_buf_clear(&item);
+    return st;
+}
+
+lh_status lh_options_markdown(lh_buf *out, const lh_option_table *table)
+{
+    for (const lh_option *row = table->rows; row->name; row++)
+        if (row->help) LH_TRY(markdown_row(out, row));
     return LH_OK;
 }
 

@@ -1,22 +1,27 @@
-/* cmd_help.c - `help`: the list of commands, the man page and the completion script, all from the option tables. */
+/* cmd_help.c - `help`: the list of commands, man pages, a page of options and the completion script, all from the
+ * option tables. */
 #include "shell/shell.h"
 
 struct values {
     lh_shell_common common;
-    int all, man, completion;
+    int all, man, markdown, completion;
 };
 
 #define FIELD(member) LH_FIELD(struct values, member)
 static const lh_option rows[] = {
     {.type = LH_OPT_FLAG, .name = "all", FIELD(all), .help = "Explain every option of a command in full."},
-    {.type = LH_OPT_FLAG, .name = "man", FIELD(man), .help = "Print the man page (troff)."},
+    {.type = LH_OPT_FLAG,
+     .name = "man",
+     FIELD(man),
+     .help = "Print the man page (troff) of the program, or of COMMAND."},
+    {.type = LH_OPT_FLAG, .name = "markdown", FIELD(markdown), .help = "Print every option as a page in Markdown."},
     {.type = LH_OPT_FLAG, .name = "completion", FIELD(completion), .help = "Print the bash completion script."},
     {0}};
 static const lh_option_table table = {"texts", rows};
 static const lh_option_group groups[] = {{&table, 0}, {&lh_shell_common_options, offsetof(struct values, common)}, {0}};
 static const lh_example examples[] = {{"longhaul help generate", "the options of a command"},
                                       {"source <(longhaul help --completion)", "completion in this shell"},
-                                      {"longhaul help --man | man -l -", "the man page"},
+                                      {"longhaul help generate --man | man -l -", "the man page of a command"},
                                       {0}};
 static const lh_syntax syntax = {.program = "longhaul",
                                  .name = "help",
@@ -40,7 +45,9 @@ static lh_status run_help(lh_call *call)
         LH_FAIL_DONE(LH_EUSAGE, "'%s' has no task '%s', 'longhaul help %s' lists its tasks", name, task, name);
     if (task) command = lh_command_task(command, task);
     if (v->man)
-        LH_TRY_DONE(lh_shell_man(&text));
+        LH_TRY_DONE(command ? lh_shell_man_of(&text, command) : lh_shell_man(&text));
+    else if (v->markdown)
+        LH_TRY_DONE(lh_shell_markdown(&text));
     else if (v->completion)
         LH_TRY_DONE(lh_shell_completion(&text));
     else if (command)

@@ -1,4 +1,7 @@
-/* commands.c - the table of commands, and the texts made from it: list, man page, completion script. */
+/* commands.c - the table of commands, and the texts made from it: list, man pages, Markdown, completion script. */
+#include <assert.h>
+#include <ctype.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/version.h"
@@ -38,6 +41,8 @@ const lh_command *lh_command_task(const lh_command *command, const char *task)
         if (strcmp(lh_command_word(command->tasks[i]), task) == 0) return command->tasks[i];
     return NULL;
 }
+
+enum { SHARED_TABLES_MAX = 64 };
 
 static const char *const first_steps[] = {
     "longhaul import ~/models/Llama-3.2-1B-Instruct -o m.h5", "longhaul plan -m m.h5 --context 100k --budget 1024",
@@ -83,26 +88,113 @@ static const struct {
                   {LH_EINTERNAL, "internal error"},
                   {LH_EINTERRUPTED, "interrupted, results so far are saved: run again"}};
 
+/* Appends the header of a man page. name: "longhaul" or "longhaul-generate". */
+static lh_status man_header(lh_buf *out, const char *name, const char *summary)
+{
+    LH_TRY(lh_buf_puts(out, ".TH \""));
+    for (const char *c = name; *c; c++) LH_TRY(lh_buf_printf(out, "%c", toupper((unsigned char)*c)));
+    LH_TRY(lh_buf_printf(out, "\" 1 \"\" \"longhaul %s\" \"User Commands\"\n", lh_version()));
+    return lh_buf_printf(out, ".SH NAME\n%s \\- %s\n", name, summary);
+}
+
 lh_status lh_shell_man(lh_buf *out)
 {
-    LH_TRY(lh_buf_printf(out, ".TH LONGHAUL 1 \"\" \"longhaul %s\" \"User Commands\"\n", lh_version()));
-    LH_TRY(lh_buf_puts(out, ".SH NAME\nlonghaul \\- very long prompts on MPI clusters with evicting key-value caches\n"
-                            ".SH SYNOPSIS\n.B longhaul\n.I COMMAND\n[options]\n.br\n.B mpirun \\-n\n.I RANKS\n"
+    LH_TRY(man_header(out, "longhaul", "very long prompts on MPI clusters with evicting key\\-value caches"));
+    LH_TRY(lh_buf_puts(out, ".SH SYNOPSIS\n.B longhaul\n.I COMMAND\n[options]\n.br\n.B mpirun \\-n\n.I RANKS\n"
                             ".B longhaul\n.I COMMAND\n[options]\n"
                             ".SH DESCRIPTION\nLonghaul runs large language models over very long prompts on MPI "
                             "clusters, and keeps only the part of the key\\-value cache that matters. One rank drives "
                             "one device; ranks share a model by its heads. The result of a command goes to standard "
                             "output, everything else to standard error.\n.SH COMMANDS\n"));
-    for (int i = 0; commands[i]; i++) {
-        LH_TRY(lh_options_man(out, commands[i]->syntax));
-        for (int k = 0; commands[i]->tasks && commands[i]->tasks[k]; k++)
-            LH_TRY(lh_options_man(out, commands[i]->tasks[k]->syntax));
-    }
+    for (int i = 0; commands[i]; i++)
+        LH_TRY(lh_buf_printf(out, ".TP\n.BR longhaul\\-%s (1)\n%s\n", commands[i]->syntax->name,
+                             commands[i]->syntax->summary));
     LH_TRY(lh_buf_puts(out, ".SH EXIT STATUS\n"));
     for (size_t i = 0; i < sizeof exit_codes / sizeof *exit_codes; i++)
         LH_TRY(lh_buf_printf(out, ".TP\n.B %d\n%s\n", exit_codes[i].code, exit_codes[i].meaning));
     return LH_OK;
 }
+
+lh_status lh_shell_man_of(lh_buf *out, const lh_command *command)
+{
+    char name[64];
+    snprintf(name, sizeof name, "longhaul\\-%s", command->syntax->name);
+    LH_TRY(man_header(out, name, command->syntax->summary));
+    LH_TRY(lh_buf_puts(out, ".SH DESCRIPTION\n"));
+    LH_TRY(lh_options_man(out, command->syntax));
+    for (int k = 0; command->tasks && command->tasks[k]; k++) LH_TRY(lh_options_man(out, command->tasks[k]->syntax));
+    return lh_buf_puts(out, ".SH SEE ALSO\n.BR longhaul (1)\n");
+}
+
+/* ---- Markdown ---- */
+
+/* Number of commands and tasks that have the table. */
+static int users_of(const lh_option_table *table)
+{
+    int n = 0;
+    for (int i = 0; commands[i]; i++)
+        for (int k = -1; k < 0 || (commands[i]->tasks && commands[i]->tasks[k]); k++)
+            for (const lh_option_group *g = (k < 0 ? commands[i] : commands[i]->tasks[k])->syntax->groups; g->table;
+                 g++)
+                n += g->table == table;
+    return n;
+}
+
+/* A section of a command: the options that it alone has, and the headings of shared tables. */
+static lh_status markdown_command(lh_buf *out, const lh_command *command)
+{
+    LH_TRY(lh_buf_printf(out, "\n## %s\n\n    longhaul %s %s\n\n%s.\n", command->syntax->name, command->syntax->name,
+                         command->syntax->usage, command->syntax->summary));
+    const char *before = "\nAlso:";
+    for (const lh_option_group *g = command->syntax->groups; g->table; g++) {
+        if (users_of(g->table) > 1) continue;
+        LH_TRY(lh_buf_printf(out, "\n%s:\n\n", g->table->heading));
+        LH_TRY(lh_options_markdown(out, g->table));
+    }
+    for (const lh_option_group *g = command->syntax->groups; g->table; g++) {
+        if (users_of(g->table) < 2) continue;
+        LH_TRY(lh_buf_printf(out, "%s %s", before, g->table->heading));
+        before = ",";
+    }
+    return lh_buf_puts(out, *before == ',' ? ".\n" : "");
+}
+
+/* Appends the shared tables of a command that come first in it. */
+static lh_status markdown_shared(lh_buf *out, const lh_command *command, const lh_option_table **done, int *n)
+{
+    for (const lh_option_group *g = command->syntax->groups; g->table; g++) {
+        int known = users_of(g->table) < 2;
+        for (int i = 0; i < *n; i++) known |= done[i] == g->table;
+        if (known) continue;
+        assert(*n < SHARED_TABLES_MAX);
+        done[(*n)++] = g->table;
+        LH_TRY(lh_buf_printf(out, "\n### %s\n\n", g->table->heading));
+        LH_TRY(lh_options_markdown(out, g->table));
+    }
+    return LH_OK;
+}
+
+lh_status lh_shell_markdown(lh_buf *out)
+{
+    const lh_option_table *done[SHARED_TABLES_MAX];
+    int n = 0;
+    LH_TRY(lh_buf_puts(out, "# Options\n\nEvery option of every command, made by `longhaul help --markdown` from the "
+                            "program's tables.\nOptions of several commands stand [at the end](#shared-options).\n"));
+    for (int i = 0; commands[i]; i++) {
+        LH_TRY(markdown_command(out, commands[i]));
+        for (int k = 0; commands[i]->tasks && commands[i]->tasks[k]; k++)
+            LH_TRY(markdown_command(out, commands[i]->tasks[k]));
+    }
+    LH_TRY(lh_buf_puts(out, "\n## Shared options\n"));
+    for (int i = 0; commands[i]; i++) {
+        LH_TRY(markdown_shared(out, commands[i], done, &n));
+        for (int k = 0; commands[i]->tasks && commands[i]->tasks[k]; k++)
+            LH_TRY(markdown_shared(out, commands[i]->tasks[k], done, &n));
+    }
+    return LH_OK;
+}
+
+/* ---- completion ---- */
 
 /* A command with tasks: a case of cases. */
 static lh_status complete_tasks(lh_buf *out, const lh_command *command)

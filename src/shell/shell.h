@@ -62,9 +62,12 @@ const lh_command *lh_command_task(const lh_command *command, const char *task);
 /* The last word of a command's name: for a task, its name without the command's. */
 const char *lh_command_word(const lh_command *command);
 
-/* Append the list of commands, the man page, the completion script. */
+/* Append the list of commands, the man page of the program and of a command, every option as a page in Markdown, the
+ * completion script. */
 lh_status lh_shell_list(lh_buf *out);
 lh_status lh_shell_man(lh_buf *out);
+lh_status lh_shell_man_of(lh_buf *out, const lh_command *command);
+lh_status lh_shell_markdown(lh_buf *out);
 lh_status lh_shell_completion(lh_buf *out);
 
 /* 1 on rank 0, which prints and works on files. */

@@ -395,8 +395,9 @@ START_TEST(test_tasks_explain_themselves)
     }
     program_run(&r, 1, "eval needle --policy help");
     program_exits(&r, 0);
-    program_run(&r, 1, "help --man");
+    program_run(&r, 1, "help eval --man");
     program_exits(&r, 0);
+    ck_assert_ptr_nonnull(strstr(r.out.data, ".TH \"LONGHAUL\\-EVAL\" 1"));
     ck_assert_int_ge(program_lines(r.out.data, ".SS \"longhaul eval "), 9); /* itself and its tasks */
     program_run(
         &r, 1,

@@ -211,8 +211,14 @@ START_TEST(test_manual_and_completion_name_every_command)
     program_run(&r, 1, "help --man");
     program_exits(&r, 0);
     for (int i = 0; i < COMMANDS; i++) {
-        snprintf(heading, sizeof heading, ".SS \"longhaul %s", commands[i]);
+        snprintf(heading, sizeof heading, ".BR longhaul\\-%s (1)", commands[i]);
         ck_assert_int_eq(program_lines(r.out.data, heading), 1);
+    }
+    for (int i = 0; i < COMMANDS; i++) {
+        program_run(&r, 1, "help %s --man", commands[i]);
+        program_exits(&r, 0);
+        snprintf(heading, sizeof heading, ".SS \"longhaul %s", commands[i]);
+        ck_assert_int_ge(program_lines(r.out.data, heading), 1);
     }
     program_file("a book", "");
     program_run(&r, 1,
