@@ -8,7 +8,4 @@
 /* 1, or the group where query heads are joined by their maximum, or after the pool. */
 int64_t lh_attention_parts(const lh_policy_numbers *policy, const lh_heads *heads);
 
-/* Space for blocks of `cap` rows; `in_place`: they are counted where they lie, unless groups are split. */
-void lh_attention_row_space(const lh_space_request *request, int64_t cap, int in_place, int64_t *bytes);
-
 #endif

@@ -7,35 +7,6 @@ int64_t lh_attention_parts(const lh_policy_numbers *p, const lh_heads *heads)
     return p->shape.group == LH_GROUP_MAX || p->shape.group_after_pool ? heads->group : 1;
 }
 
-void lh_attention_row_space(const lh_space_request *request, int64_t cap, int in_place, int64_t *bytes)
-{
-    const lh_policy_numbers *p = request->policy;
-    const lh_heads *h = &request->shape->heads;
-    const int64_t f32 = sizeof(float), i32 = sizeof(int32_t), dim = request->shape->head_dim;
-    int64_t grouped = h->kv_count * h->group, q_heads = h->split ? h->heads : h->q_count;
-    if (h->split || !in_place) {
-        bytes[LH_SPACE_Q] = cap * q_heads * dim * f32;
-        bytes[LH_SPACE_LSE] = cap * q_heads * f32;
-    }
-    if (h->split) bytes[LH_SPACE_GROUP_Q] = cap * grouped * dim * f32;
-    /* rows of a ring, and those with a gain or that are not causal, get a normaliser of their own */
-    const int apart = lh_refers_apart(p), after = p->score.rows_at == LH_ROWS_AT_AFTER || apart;
-    if (h->split || p->score.gain || p->score.non_causal || after || lh_observes_again(p))
-        bytes[LH_SPACE_GROUP_LSE] = cap * grouped * f32;
-    if (!in_place) bytes[LH_SPACE_POSITIONS] = cap * i32;
-    if (p->score.non_causal) bytes[LH_SPACE_UNTIL] = cap * i32;
-    if (after) {
-        bytes[LH_SPACE_PLACES] = cap * i32;
-        bytes[LH_SPACE_INVERSE] = dim * f32;
-    }
-    if (apart) {
-        const int64_t references = lh_policy_references(p, request->tokens);
-        bytes[LH_SPACE_REFERENCES] = references * h->q_count * dim * f32;
-        bytes[LH_SPACE_REFERENCES_AT] = references * i32;
-    }
-    if (p->score.gain) bytes[LH_SPACE_GAINS] = cap * f32;
-}
-
 lh_logit lh_logit_of(const lh_evictor *ev, const lh_evict_job *job)
 {
     return (lh_logit){.scale = ev->shape.scale, .softcap = ev->shape.softcap, .window = job->layer.window};
@@ -106,10 +77,10 @@ static void finish(lh_evictor *ev, const lh_evict_job *job, const lh_finish_scor
     LH_LATCH(&ev->exec, ev->exec.ops->finish_scores(ev->exec.stream, &args));
 }
 
-void lh_finish_statistics(lh_evictor *ev, const lh_evict_job *job, const lh_columns *from, int64_t first_row)
+void lh_finish_statistics(lh_evictor *ev, const lh_evict_job *job, const lh_columns *from, int64_t first_row,
+                          float *scores)
 {
     const lh_policy_numbers *p = &ev->policy;
-    float *raw = ev->at[LH_SPACE_RAW];
     lh_finish_scores_args args = {.x = from->counts.at    ? from->counts
                                        : from->largest.at ? from->largest
                                        : from->sums.at    ? from->sums
@@ -117,12 +88,12 @@ void lh_finish_statistics(lh_evictor *ev, const lh_evict_job *job, const lh_colu
                                   .squares = from->squares,
                                   .first_row = first_row};
     if (p->select.kind == LH_SELECT_STD_SCOPE) { /* the first stage wants the deviations */
-        args.y = ev->at[LH_SPACE_SECOND];
+        args.y = lh_layer_scores(ev, ev->second);
         args.kind = LH_FINISH_DEVIATION;
         finish(ev, job, &args);
     }
-    args.y = raw;
+    args.y = scores;
     args.kind = finish_kind(p);
     finish(ev, job, &args);
-    if (lh_score_parts(p, &ev->shape.heads) > 1 && !p->shape.group_after_pool) lh_join_group(ev, job, raw, raw);
+    if (lh_score_parts(p, &ev->shape.heads) > 1 && !p->shape.group_after_pool) lh_join_group(ev, job, scores, scores);
 }

@@ -48,15 +48,18 @@ void lh_evictor_listen(lh_evictor *evictor, const lh_evict_listener *listener);
 /* Layers that may be evicted at once, which share launches. */
 enum { LH_EVICT_AT_ONCE = 8 };
 
-/* What evictions ask of the work space. ranked, scored: of any of them (lh_evict_job). */
+/* The evictions at the end of a prompt, for the memory that they need. ranked, scored: of any layer (lh_evict_job). */
 typedef struct lh_evict_need {
     int64_t ld; /* slots of the longest head */
     int ranked, scored;
-    int counted; /* statistics of a prompt are counted in columns of ranks and put together */
+    int counted;            /* statistics of a prompt are counted in columns of ranks and put together */
+    lh_protection protect;  /* of the scored layer whose heads keep the most entries */
+    int64_t protected_kept; /* protected entries of each of its heads */
 } lh_evict_need;
 
-/* Work space: of the evictions of a prompt; of those after it, of so many layers at once, with heads of up to `ld`
- * slots; and of rows, those of a prompt of `tokens` tokens, or (0) those of decoding. */
+/* Memory, found by a dry run (memory.c): of the evictions at the end of a prompt; of the evictions after a prompt,
+ * of `layers` layers at once, with heads of up to `ld` slots; and of the query rows of a prompt of `tokens` tokens, or
+ * (0) of decoding. No eviction may be under way. */
 lh_status lh_evictor_alloc(lh_evictor *evictor, const lh_evict_need *need);
 lh_status lh_evictor_alloc_steps(lh_evictor *evictor, int64_t ld, int64_t layers);
 lh_status lh_evictor_alloc_rows(lh_evictor *evictor, int64_t tokens);
@@ -98,13 +101,14 @@ lh_row_room lh_evict_row_room(lh_evictor *evictor, int64_t seen);
 void lh_evict_put_positions(lh_evictor *evictor, const int32_t *positions, int64_t rows);
 
 /* An eviction of one layer, or of n at once, is made in three steps; either all of the layers are `ranked` or none is,
- * and then the first step is all.
+ * and then the first step is all. Its mask, scores and reference rows lie on the scratch stack until lh_evict_end.
  *
  * In the mask of each layer: what cannot be seen any more (DROP), is protected (KEEP) or competes. */
 void lh_evict_classify(lh_evictor *evictor, const lh_evict_job *jobs, int64_t n);
+void lh_evict_end(lh_evictor *evictor);
 
 /* Collective where attention ranks and groups are split. Scores the competing entries of layer i of them: of each, one
- * after the other. Rows, and what was counted of one, are asked for here alone. */
+ * after the other. The job's query rows and counted rows are read in this call only. */
 void lh_evict_score(lh_evictor *evictor, const lh_evict_job *job, int64_t i);
 
 /* Collective where heads compete and where they are joined. The masks say what stays; counts[h]: competing entries of
@@ -115,14 +119,14 @@ void lh_evict_choose(lh_evictor *evictor, const lh_evict_job *jobs, int64_t n, i
 /* The three steps for one layer: collective where they are. */
 void lh_evict_select(lh_evictor *evictor, const lh_evict_job *job, int64_t *counts);
 
-/* The keep mask: state [layers at once, kv_count, ld] lh_entry_state. */
+/* The keep mask: state [layers of the eviction, kv_count, ld] lh_entry_state. */
 typedef struct lh_keep {
     uint8_t *state;
     int64_t ld;
 } lh_keep;
 lh_keep lh_evict_keep(const lh_evictor *evictor);
 
-/* A mask made elsewhere, in place of lh_evict_select: [kv_count, lh_evictor_ld] on the host. */
+/* A mask made elsewhere, in place of lh_evict_select, until lh_evict_end: [kv_count, lh_evictor_ld] on the host. */
 void lh_evict_put_keep(lh_evictor *evictor, const uint8_t *state);
 
 /* The entries that stayed, where they went after lh_evict_select. */
@@ -151,8 +155,8 @@ typedef struct lh_evict_held {
 /* 1 where the policy fits what stays of a job. */
 int lh_evict_fits(const lh_evictor *evictor, const lh_evict_job *job);
 
-/* Collective where groups are split. After the selection, while the job's entries are all there: valid until the next
- * eviction. And the same in memory of its own. */
+/* Collective where groups are split. After the selection, while the job's entries are all there: valid until
+ * lh_evict_end. And the same in memory of its own. */
 lh_evict_reference lh_evict_refer(lh_evictor *evictor, const lh_evict_job *job, const int64_t *len);
 lh_status lh_evict_hold(const lh_evictor *evictor, lh_evict_reference *reference, lh_evict_held *held);
 

@@ -7,6 +7,7 @@ lh_status lh_evictor_open(lh_evictor **out, const lh_exec *exec, const lh_evict_
     lh_evictor *ev = NULL;
     LH_TRY_DONE(lh_calloc(&ev, 1, sizeof *ev));
     ev->exec = *exec;
+    ev->exec.scratch = &ev->scratch;
     ev->shape = *shape;
     ev->head_profile = head_profile;
     LH_TRY_DONE(lh_gather_init(&ev->gather, shape->heads.ranks));
@@ -20,11 +21,24 @@ done:
     return st;
 }
 
+static void free_store(lh_evictor *ev)
+{
+    lh_device *device = lh_exec_device(&ev->exec);
+    lh_device_free(device, ev->store.q);
+    lh_device_free(device, ev->store.lse);
+    lh_device_free(device, ev->store.positions);
+    lh_device_free(device, ev->store.references);
+    lh_device_free(device, ev->sums);
+    ev->store = (lh_row_store){0};
+    ev->sums = NULL;
+}
+
 void lh_evictor_close(lh_evictor *ev)
 {
     if (!ev) return;
+    ev->row_bytes = 0;
     lh_evictor_free(ev);
-    lh_evictor_free_rows(ev);
+    free_store(ev);
     lh_rows_check_close(&ev->check, &ev->exec);
     lh_gather_clear(&ev->gather);
     lh_free(ev->budgets);
@@ -49,77 +63,53 @@ void lh_evictor_listen(lh_evictor *ev, const lh_evict_listener *listener)
     ev->listener = *listener;
 }
 
-/* ---- work space ---- */
+/* ---- memory ---- */
 
-static void free_parts(lh_evictor *ev, int first, int end)
+float *lh_scratch_floats(const lh_evictor *ev, int64_t count)
 {
-    lh_evict_use_layer(ev, 0);
-    for (int i = first; i < end; i++) {
-        lh_device_free(lh_exec_device(&ev->exec), ev->at[i]);
-        ev->at[i] = NULL;
-        ev->bytes[i] = 0;
-    }
+    return lh_scratch_alloc(&ev->exec, count * (int64_t)sizeof(float));
 }
 
-static lh_status alloc_parts(lh_evictor *ev, const lh_space_request *request, int first, int end)
+void lh_evict_end(lh_evictor *ev)
 {
-    int64_t bytes[LH_SPACE_PARTS];
-    lh_space_request own = *request;
-    own.shape = &ev->shape;
-    own.policy = &ev->policy;
-    free_parts(ev, first, end);
-    lh_space_sizes(&own, bytes);
-    for (int i = first; i < end; i++) {
-        int64_t layers = i < LH_SPACE_LAYER_PARTS ? request->layers : 1;
-        LH_TRY(lh_device_alloc(lh_exec_device(&ev->exec), &ev->at[i], layers * bytes[i], LH_MEM_WORK));
-        ev->bytes[i] = bytes[i];
-    }
-    return LH_OK;
+    const lh_scores none = {0};
+    lh_scratch_release(&ev->exec, 0);
+    ev->state = NULL;
+    ev->raw = ev->shaped = ev->second = ev->loss_gains = none;
+    ev->scoring = ev->references = (lh_row_block){0};
+    ev->outputs = NULL;
 }
 
-static lh_status alloc_evictions(lh_evictor *ev, const lh_space_request *request)
+float *lh_layer_scores(const lh_evictor *ev, lh_scores scores)
 {
-    lh_status st = alloc_parts(ev, request, 0, LH_SPACE_FIRST_OF_ROWS);
-    ev->ld = request->need.ld;
-    ev->layers = request->layers;
-    if (st != LH_OK) lh_evictor_free(ev);
-    return st;
+    return scores.at ? scores.at + ev->layer * scores.step : NULL;
 }
 
-lh_status lh_evictor_alloc(lh_evictor *ev, const lh_evict_need *need)
+uint8_t *lh_layer_state(const lh_evictor *ev)
 {
-    return alloc_evictions(ev, &(lh_space_request){.need = *need, .layers = 1});
+    return ev->state ? ev->state + ev->layer * ev->shape.heads.kv_count * ev->ld : NULL;
 }
 
-lh_status lh_evictor_alloc_steps(lh_evictor *ev, int64_t ld, int64_t layers)
+/* The stack serves rows and evictions in turn. */
+lh_status lh_evictor_reserve(lh_evictor *ev)
 {
-    int evicts = lh_evicts_again(&ev->policy), scored = evicts && ev->policy.score.source != LH_SCORE_POSITION;
-    return alloc_evictions(
-        ev,
-        &(lh_space_request){.need = {.ld = ld, .ranked = evicts, .scored = scored}, .layers = layers, .steps = evicts});
-}
-
-lh_status lh_evictor_alloc_rows(lh_evictor *ev, int64_t tokens)
-{
-    return alloc_parts(ev, &(lh_space_request){.tokens = tokens}, LH_SPACE_FIRST_OF_ROWS, LH_SPACE_PARTS);
+    lh_evict_end(ev);
+    return lh_scratch_reserve(&ev->exec, lh_max_i64(ev->row_bytes, ev->eviction_bytes));
 }
 
 void lh_evictor_free(lh_evictor *ev)
 {
-    free_parts(ev, 0, LH_SPACE_FIRST_OF_ROWS);
-    ev->ld = ev->layers = 0;
+    lh_device_free(lh_exec_device(&ev->exec), ev->logits);
+    ev->logits = NULL;
+    ev->ld = ev->layers = ev->eviction_bytes = 0;
+    lh_exec_latch(&ev->exec, lh_evictor_reserve(ev));
 }
 
 void lh_evictor_free_rows(lh_evictor *ev)
 {
-    free_parts(ev, LH_SPACE_FIRST_OF_ROWS, LH_SPACE_PARTS);
-}
-
-void lh_evict_use_layer(lh_evictor *ev, int64_t layer)
-{
-    for (int i = 0; i < LH_SPACE_LAYER_PARTS; i++)
-        if (ev->at[i]) ev->at[i] = (char *)ev->at[i] + (layer - ev->layer) * ev->bytes[i];
-    ev->layer = layer;
+    free_store(ev);
+    ev->row_bytes = 0;
+    lh_exec_latch(&ev->exec, lh_evictor_reserve(ev));
 }
 
 int64_t lh_evictor_ld(const lh_evictor *ev)
@@ -129,7 +119,7 @@ int64_t lh_evictor_ld(const lh_evictor *ev)
 
 lh_row_logits lh_evict_row_logits(const lh_evictor *ev)
 {
-    return (lh_row_logits){ev->at[LH_SPACE_LOGITS], ev->ld};
+    return (lh_row_logits){ev->logits, ev->ld};
 }
 
 int64_t lh_evict_summary_bytes(const lh_evictor *ev)
@@ -145,26 +135,15 @@ lh_draw lh_draw_of(const lh_evictor *ev, const lh_evict_job *job)
                      .first_head = ev->shape.heads.kv_first};
 }
 
-float *lh_own_q(const lh_evictor *ev, int64_t rows)
-{
-    const lh_heads *h = &ev->shape.heads;
-    return (float *)ev->at[LH_SPACE_Q] + (h->split ? rows * h->q_first * ev->shape.head_dim : 0);
-}
-
-float *lh_own_lse(const lh_evictor *ev, int64_t rows)
-{
-    const lh_heads *h = &ev->shape.heads;
-    return (float *)ev->at[LH_SPACE_LSE] + (h->split ? rows * h->q_first : 0);
-}
-
 lh_row_room lh_evict_row_room(lh_evictor *ev, int64_t seen)
 {
-    int64_t rows = lh_policy_rows(&ev->policy, seen);
-    return (lh_row_room){
-        .q = lh_own_q(ev, rows), .lse = lh_own_lse(ev, rows), .positions = ev->at[LH_SPACE_POSITIONS], .rows = rows};
+    return (lh_row_room){.q = ev->store.q,
+                         .lse = ev->store.lse,
+                         .positions = ev->store.positions,
+                         .rows = lh_policy_rows(&ev->policy, seen)};
 }
 
 void lh_evict_put_positions(lh_evictor *ev, const int32_t *positions, int64_t rows)
 {
-    lh_exec_put(&ev->exec, ev->at[LH_SPACE_POSITIONS], positions, rows * (int64_t)sizeof *positions);
+    lh_exec_put(&ev->exec, ev->store.positions, positions, rows * (int64_t)sizeof *positions);
 }

@@ -1,10 +1,10 @@
 #include "evict/fit.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "base/minmax.h"
 #include "evict/entry_stats.h"
+#include "exec/scratch.h"
 
 const lh_fit_strength lh_fit_usual_bias = {.ridge = 1e-2f, .steps = 3},
                       lh_fit_usual_values = {.ridge = 1e-1f, .steps = 3};
@@ -12,8 +12,8 @@ const lh_fit_strength lh_fit_usual_bias = {.ridge = 1e-2f, .steps = 3},
 /* Factors of weights are between e^-3 and e^3; one less than those. */
 static const float factor_low = 0.0497870684f - 1.0f, factor_high = 20.0855369f - 1.0f;
 
-/* The arrays of one KV head, n = group x rows. What is of an entry lies along the last dimension. What is multiplied is
- * of `type`; where that is f32, `matrix` and `turned` are the weights themselves. */
+/* The arrays of one KV head, n = group x rows, on the scratch stack. The numbers of an entry lie along the last
+ * dimension. What is multiplied is of `type`; where that is f32, `matrix` and `turned` are the weights themselves. */
 typedef struct fit_head {
     const lh_exec *exec;
     const lh_fit *fit;
@@ -38,41 +38,15 @@ static lh_dtype product_type(const lh_fit *fit)
     return fit->order == LH_ORDER_ANY && !fit->exact ? fit->rows.kv->type : LH_F32;
 }
 
-/* Floats of the arrays; those of `head` are set where it is given. */
-static int64_t place_arrays(const lh_fit *fit, fit_head *head)
+static float *floats(const lh_exec *exec, int64_t count)
 {
-    const int64_t n = rows_of(fit), d = fit->rows.kv->head_dim, cols = lh_max_i64(fit->cols, LH_FIT_AT_ONCE);
-    const int64_t halves = product_type(fit) == LH_F32 ? 0 : 1; /* of floats, which 16 bits are */
-    fit_head none, *a = head ? head : &none;
-    struct {
-        void *at;
-        int64_t floats;
-    } arrays[] = {{&a->weights, n * cols},
-                  {&a->across, n * cols},
-                  {&a->x, d * cols},
-                  {&a->r, d * cols},
-                  {&a->p, d * cols},
-                  {&a->back, (d + 1) * cols},
-                  {&a->products, (d + 1) * n},
-                  {&a->diagonal, cols},
-                  {&a->factors, cols},
-                  {&a->missing, n},
-                  {&a->energy, 2 * d},
-                  {&a->matrix, halves * (n * cols + 1) / 2},
-                  {&a->turned, halves * (n * cols + 1) / 2},
-                  {&a->factor, halves * (d * lh_max_i64(cols, n) + 1) / 2}};
-    int64_t end = 0, line = 16;
-    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
-        float *at = head ? (float *)fit->work + end : NULL;
-        memcpy(arrays[i].at, &at, sizeof at);
-        end += (arrays[i].floats + line - 1) / line * line;
-    }
-    return end;
+    return lh_scratch_alloc(exec, count * (int64_t)sizeof(float));
 }
 
-int64_t lh_fit_bytes(const lh_fit *fit)
+/* For a copy of floats as they are multiplied; NULL where that is f32. */
+static void *operand(const fit_head *a, int64_t count)
 {
-    return place_arrays(fit, NULL) * (int64_t)sizeof(float);
+    return lh_scratch_alloc(a->exec, a->type == LH_F32 ? 0 : count * lh_dtype_bytes(a->type));
 }
 
 int64_t lh_fit_output_bytes(const lh_fit *fit)
@@ -82,10 +56,8 @@ int64_t lh_fit_output_bytes(const lh_fit *fit)
 
 static fit_head open_head(const lh_exec *exec, const lh_fit *fit, int64_t h)
 {
-    fit_head a = {
+    return (fit_head){
         .exec = exec, .fit = fit, .type = product_type(fit), .h = h, .n = rows_of(fit), .dim = fit->rows.kv->head_dim};
-    place_arrays(fit, &a);
-    return a;
 }
 
 /* y [tokens, out] = x [tokens, in] times w [out, in] transposed; x and w are of the head's type. */
@@ -138,24 +110,28 @@ static void take_values(const fit_head *a, void *y, lh_dtype type, float factor)
            .cols = a->dim, .y_ld = a->cols, .x_ld = a->dim, .factor = factor);
 }
 
-/* Products of queries and keys, to the weights. Keys of another type lie in p meanwhile, queries in `products`. */
-static void meet(const fit_head *a)
+/* weights = products of queries and keys. */
+static void multiply_keys(const fit_head *a)
 {
     const lh_dtype type = a->type;
     const lh_ragged *kv = a->fit->rows.kv;
     const lh_observed *rows = &a->fit->rows;
     const int64_t group = rows->map.group, d = a->dim;
     const void *keys = first_of(a, kv->k);
+    const int64_t mark = lh_scratch_mark(a->exec), size = lh_dtype_bytes(type);
+    void *queries = lh_scratch_alloc(a->exec, rows->rows * d * size);
     if (kv->type != type) {
-        convert(a, (conversion){a->p, keys, type, kv->type, a->cols, d, d});
-        keys = a->p;
+        void *converted = lh_scratch_alloc(a->exec, a->cols * d * size);
+        convert(a, (conversion){converted, keys, type, kv->type, a->cols, d, d});
+        keys = converted;
     }
     for (int64_t i = 0; i < group; i++) {
         const float *q = rows->q + (a->h * group + i) * d;
         float *y = a->weights + i * rows->rows * a->cols;
-        convert(a, (conversion){a->products, q, type, LH_F32, rows->rows, d, rows->q_ld});
-        multiply(a, (product){y, a->products, keys, rows->rows, a->cols, d});
+        convert(a, (conversion){queries, q, type, LH_F32, rows->rows, d, rows->q_ld});
+        multiply(a, (product){y, queries, keys, rows->rows, a->cols, d});
     }
+    lh_scratch_release(a->exec, mark);
 }
 
 /* The weights that the rows give to the slots. */
@@ -167,7 +143,7 @@ static void weigh(const fit_head *a, float *missing)
     lh_observed rows = fit->rows;
     rows.kv = &one;
     rows.map = (lh_grouping){.heads = group, .group = group};
-    meet(a);
+    multiply_keys(a);
     LH_RUN(a->exec, row_weights, .x = a->weights, .missing = missing, .rows = rows, .lse = fit->lse + a->h * group,
            .lse_ld = fit->lse_ld, .first = a->first, .cols = a->cols, .ld = a->cols, .most = fit->most);
 }
@@ -177,6 +153,7 @@ const float *lh_fit_weights(const lh_exec *exec, const lh_fit *fit, lh_fit_slots
     fit_head a = open_head(exec, fit, slots.head);
     a.first = slots.first;
     a.cols = slots.count;
+    a.weights = floats(exec, a.n * a.cols);
     weigh(&a, NULL);
     return a.weights;
 }
@@ -206,12 +183,17 @@ static void add_up_values(const fit_head *a)
 void lh_fit_add_sums(const lh_exec *exec, const lh_fit *fit, lh_fit_slots slots, float *y)
 {
     fit_head a = open_head(exec, fit, slots.head);
-    const int64_t end = slots.first + slots.count;
+    const int64_t end = slots.first + slots.count, mark = lh_scratch_mark(exec);
+    a.weights = floats(exec, a.n * LH_FIT_AT_ONCE);
+    a.matrix = operand(&a, a.n * LH_FIT_AT_ONCE);
+    a.back = floats(exec, (a.dim + 1) * LH_FIT_AT_ONCE);
+    a.products = floats(exec, (a.dim + 1) * a.n);
     for (a.first = slots.first; a.first < end; a.first += LH_FIT_AT_ONCE) {
         a.cols = lh_min_i64(LH_FIT_AT_ONCE, end - a.first);
         add_up_values(&a);
         LH_RUN(exec, add, .y = y, .x = a.products, .tokens = a.dim + 1, .dim = a.n, .y_ld = a.n, .x_ld = a.n);
     }
+    lh_scratch_release(exec, mark);
 }
 
 /* Where lh_fit_outputs leaves those of a head. */
@@ -312,16 +294,55 @@ static void fit_values(fit_head *a)
            .cols = a->cols, .y_ld = a->dim, .x_ld = a->cols, .factor = 1.0f);
 }
 
+/* For heads of up to `cols` entries. */
+static void alloc_arrays(fit_head *a, int64_t cols)
+{
+    const lh_exec *exec = a->exec;
+    const int64_t n = a->n, d = a->dim;
+    a->weights = floats(exec, n * cols);
+    a->across = floats(exec, n * cols);
+    a->x = floats(exec, d * cols);
+    a->r = floats(exec, d * cols);
+    a->p = floats(exec, d * cols);
+    a->back = floats(exec, (d + 1) * cols);
+    a->products = floats(exec, (d + 1) * n);
+    a->diagonal = floats(exec, cols);
+    a->factors = floats(exec, cols);
+    a->missing = floats(exec, n);
+    a->energy = floats(exec, 2 * d);
+    a->matrix = operand(a, n * cols);
+    a->turned = operand(a, n * cols);
+    a->factor = operand(a, d * lh_max_i64(cols, n));
+}
+
+static void fit_head_entries(fit_head *a)
+{
+    const lh_fit *fit = a->fit;
+    float *bias = fit->rows.kv->bias;
+    if (!fit->keeps_bias) lh_exec_zero(a->exec, bias + fit->offset[a->h], a->cols * (int64_t)sizeof *bias);
+    weigh(a, a->missing);
+    if (!fit->keeps_bias) fit_bias(a);
+    if (!fit->keeps_values) fit_values(a);
+}
+
+static int loses_entries(const lh_fit *fit, int64_t h)
+{
+    return fit->len[h] > 0 && fit->len[h] != fit->before[h];
+}
+
 void lh_fit_entries(const lh_exec *exec, const lh_fit *fit)
 {
-    float *bias = fit->rows.kv->bias;
-    for (int64_t h = 0; h < fit->rows.kv->heads; h++) {
-        fit_head a = open_head(exec, fit, h);
+    const int64_t heads = fit->rows.kv->heads, mark = lh_scratch_mark(exec);
+    int64_t longest = 0;
+    for (int64_t h = 0; h < heads; h++)
+        if (loses_entries(fit, h)) longest = lh_max_i64(longest, fit->len[h]);
+    fit_head arrays = open_head(exec, fit, 0);
+    if (longest > 0) alloc_arrays(&arrays, longest);
+    for (int64_t h = 0; h < heads && lh_exec_ok(exec); h++) {
+        fit_head a = arrays;
+        a.h = h;
         a.cols = fit->len[h];
-        if (a.cols == 0 || a.cols == fit->before[h]) continue;
-        if (!fit->keeps_bias) lh_exec_zero(exec, bias + fit->offset[h], a.cols * (int64_t)sizeof *bias);
-        weigh(&a, a.missing);
-        if (!fit->keeps_bias) fit_bias(&a);
-        if (!fit->keeps_values) fit_values(&a);
+        if (loses_entries(fit, h)) fit_head_entries(&a);
     }
+    lh_scratch_release(exec, mark);
 }

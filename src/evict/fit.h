@@ -33,7 +33,7 @@ typedef struct lh_fit_strength {
     int64_t steps;
 } lh_fit_strength;
 
-/* What is fitted of one layer. Device memory but for what is host; work: lh_fit_bytes. */
+/* What is fitted of one layer. Device memory but for what is host. */
 typedef struct lh_fit {
     lh_observed rows; /* whole groups; rows.kv: all entries, later those that stay; no gains, no logits */
     const float *lse; /* [rows, map.heads] over all entries, with lse_ld */
@@ -42,8 +42,6 @@ typedef struct lh_fit {
     const int64_t *before;        /* host, [KV heads]: entries before the eviction */
     float *outputs;               /* [KV heads, head_dim + 1, group x rows]: lh_fit_add_sums of all entries */
     int keeps_bias, keeps_values; /* 1: the entries' biases in rows.kv, or their values, stay as they are */
-    void *work;
-    int64_t cols; /* `work` is for heads of so many entries */
     lh_order order;
     int exact;  /* 1: products in f32 over a bf16 cache, too */
     float most; /* weights above it count as 0; 0: all count */
@@ -52,12 +50,10 @@ typedef struct lh_fit {
 
 extern const lh_fit_strength lh_fit_usual_bias, lh_fit_usual_values;
 
-/* Entries whose weights are worked out together before an eviction: not as many as `work` has room for, which depends
- * on the heads of a rank. */
+/* Entries whose weights are worked out together before an eviction. */
 enum { LH_FIT_AT_ONCE = 512 };
 
-/* Bytes of `work` and of `outputs`, for heads of `cols` entries that stay at most. */
-int64_t lh_fit_bytes(const lh_fit *fit);
+/* Bytes of `outputs`. */
 int64_t lh_fit_output_bytes(const lh_fit *fit);
 
 /* Some slots of a KV head. */
@@ -65,7 +61,8 @@ typedef struct lh_fit_slots {
     int64_t head, first, count;
 } lh_fit_slots;
 
-/* The weights that the rows give to LH_FIT_AT_ONCE slots of rows.kv at most: [group x rows, count], in `work`. */
+/* The weights that the rows give to LH_FIT_AT_ONCE slots of rows.kv at most: [group x rows, count], on the scratch
+ * stack. */
 const float *lh_fit_weights(const lh_exec *exec, const lh_fit *fit, lh_fit_slots slots);
 
 /* y [head_dim + 1, group x rows] += the sums over slots of rows.kv of the rows' weights times values; and, last, of the

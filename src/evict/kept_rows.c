@@ -18,12 +18,12 @@ typedef struct row_store {
 static row_store store_of_scoring(const lh_evictor *ev)
 {
     const int64_t rows = lh_policy_rows(&ev->policy, ev->prompt_tokens);
-    return (row_store){lh_own_q(ev, rows), lh_own_lse(ev, rows), rows};
+    return (row_store){ev->store.q, ev->store.lse, rows};
 }
 
 static row_store store_of_references(const lh_evictor *ev)
 {
-    return (row_store){.q = ev->at[LH_SPACE_REFERENCES], .rows = lh_policy_references(&ev->policy, ev->prompt_tokens)};
+    return (row_store){.q = ev->store.references, .rows = lh_policy_references(&ev->policy, ev->prompt_tokens)};
 }
 
 /* Those of them that are among `rows`. */
@@ -79,53 +79,52 @@ static lh_query_rows kept_rows(lh_evictor *ev, const lh_evict_job *job)
 /* A position of row r (budgets.h). */
 typedef int64_t place_of(const lh_policy_numbers *fixed, int64_t seen, int64_t r);
 
-static void put_places(lh_evictor *ev, lh_space_part to, place_of *of, int64_t seen, int64_t rows)
+/* On the scratch stack: the positions of n rows. */
+static int32_t *put_places(lh_evictor *ev, place_of *of, int64_t seen, int64_t n)
 {
-    int32_t *places = NULL;
-    lh_exec_latch(&ev->exec, lh_calloc(&places, rows, sizeof *places));
-    for (int64_t r = 0; r < rows && places; r++) places[r] = (int32_t)of(&ev->policy, seen, r);
-    lh_exec_put(&ev->exec, ev->at[to], places, rows * (int64_t)sizeof *places);
+    const int64_t bytes = n * (int64_t)sizeof(int32_t);
+    int32_t *places = NULL, *at = lh_scratch_alloc(&ev->exec, bytes);
+    lh_exec_latch(&ev->exec, lh_calloc(&places, n, sizeof *places));
+    for (int64_t r = 0; r < n && places; r++) places[r] = (int32_t)of(&ev->policy, seen, r);
+    lh_exec_put(&ev->exec, at, places, bytes);
     lh_free(places);
+    return at;
 }
 
-/* In lh_own_q, from where they are in the prompt to the positions from which they look: rotated back, and again. */
+/* A copy of rows, moved from their places in the prompt to the positions from which they score: rotated back, and
+ * again. */
 static void move_after(lh_evictor *ev, const lh_evict_job *job, lh_query_rows *rows, place_of *from)
 {
     const lh_exec *x = &ev->exec;
     const lh_rotation *r = job->layer.rotation;
     const int64_t heads = ev->shape.heads.q_count, dim = ev->shape.head_dim, n = rows->tokens;
     rows->lse = NULL;
+    float *q = lh_copy_rows(ev, rows);
     if (!r->rotary) return;
-    float *q = lh_own_q(ev, n);
-    put_places(ev, LH_SPACE_PLACES, from, job->seen, n);
-    LH_LATCH(x, lh_rotation_put_inverse(r, x, ev->at[LH_SPACE_INVERSE]));
-    LH_RUN(x, rope, .x = q, .positions = ev->at[LH_SPACE_PLACES], .inv_freq = ev->at[LH_SPACE_INVERSE], .tokens = n,
-           .heads = heads, .dim = dim, .rotary = r->rotary, .ld = heads * dim, .scale = 1.0f / r->scale,
-           .scaling = lh_rotation_unscaled(r));
+    const int64_t mark = lh_scratch_mark(x);
+    const int32_t *places = put_places(ev, from, job->seen, n);
+    float *inverse = lh_scratch_floats(ev, r->rotary / 2);
+    LH_LATCH(x, lh_rotation_put_inverse(r, x, inverse));
+    LH_RUN(x, rope, .x = q, .positions = places, .inv_freq = inverse, .tokens = n, .heads = heads, .dim = dim,
+           .rotary = r->rotary, .ld = heads * dim, .scale = 1.0f / r->scale, .scaling = lh_rotation_unscaled(r));
     LH_RUN(x, rope, .x = q, .positions = rows->positions, .inv_freq = r->inv_freq, .tokens = n, .heads = heads,
            .dim = dim, .rotary = r->rotary, .ld = heads * dim, .scale = r->scale, .scaling = r->queries);
+    lh_scratch_release(x, mark);
 }
 
 lh_row_block lh_scoring_rows(lh_evictor *ev, const lh_evict_job *job)
 {
     lh_query_rows rows = job->rows ? *job->rows : kept_rows(ev, job);
-    if (ev->policy.score.rows_at == LH_ROWS_AT_AFTER) {
-        if (job->rows) lh_take_rows(ev, &rows); /* they stay the caller's */
-        move_after(ev, job, &rows, lh_policy_row_of);
-    }
+    if (ev->policy.score.rows_at == LH_ROWS_AT_AFTER) move_after(ev, job, &rows, lh_policy_row_of);
     return lh_join_rows(ev, job, &rows);
 }
 
 /* References that are rows of their own, n of them. */
 static lh_row_block references_apart(lh_evictor *ev, const lh_evict_job *job, int64_t n)
 {
-    lh_query_rows rows = {
-        .q = ev->at[LH_SPACE_REFERENCES], .tokens = n, .q_ld = ev->shape.heads.q_count * ev->shape.head_dim};
+    lh_query_rows rows = {.q = ev->store.references, .tokens = n, .q_ld = ev->shape.heads.q_count * ev->shape.head_dim};
     if (job->references) rows = *job->references;
-    rows.lse = NULL;
-    lh_take_rows(ev, &rows);
-    put_places(ev, LH_SPACE_REFERENCES_AT, lh_policy_reference_at, job->seen, n);
-    rows.positions = ev->at[LH_SPACE_REFERENCES_AT];
+    rows.positions = put_places(ev, lh_policy_reference_at, job->seen, n);
     move_after(ev, job, &rows, lh_policy_reference_of);
     return lh_join_rows(ev, job, &rows);
 }
@@ -137,8 +136,9 @@ static void thin(lh_evictor *ev, const lh_evict_job *job, lh_row_block *b, int64
     lh_query_rows *rows = &b->rows;
     const int64_t first = step - 1, n = rows->tokens / step;
     for (int64_t r = 0; r < n; r++) positions[r] = (int32_t)lh_policy_row_at(&ev->policy, job->seen, first + r * step);
-    lh_exec_put(&ev->exec, ev->at[LH_SPACE_PLACES], positions, n * (int64_t)sizeof *positions);
-    rows->positions = ev->at[LH_SPACE_PLACES];
+    int32_t *at = lh_scratch_alloc(&ev->exec, n * (int64_t)sizeof *at);
+    lh_exec_put(&ev->exec, at, positions, n * (int64_t)sizeof *positions);
+    rows->positions = at;
     rows->q += first * rows->q_ld;
     rows->lse += first * b->lse_ld;
     rows->tokens = n;

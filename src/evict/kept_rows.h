@@ -10,11 +10,11 @@
 void lh_keep_rows(lh_evictor *ev, const lh_query_rows *rows);
 
 /* Collective where groups are split. The rows that score, as they are counted (query_rows.c): those of the job (of a
- * ring, or of a trace, which are where the policy says), or those that were kept. By '--rows-at after' moved, in
- * lh_own_q: they see other entries from there. */
+ * ring, or of a trace, which are where the policy says), or those that were kept. By '--rows-at after' moved:
+ * they see other entries from there. */
 lh_row_block lh_scoring_rows(lh_evictor *ev, const lh_evict_job *job);
 
-/* Collective where groups are split, at the first call of an eviction, after which those that score are gone. The rows
+/* Collective where groups are split, at the first call of an eviction. The rows
  * that a fit, loss curves and turns look from: those that score, if they are moved after the prompt; of more than
  * lh_policy_reference_rows, every so many, evenly. Else those that were kept for it, or are the job's, moved likewise.
  */

@@ -2,35 +2,70 @@
 
 #include <assert.h>
 
-#include "evict/curve_room.h"
 #include "evict/fit.h"
+#include "evict/gains.h"
 #include "evict/kept_rows.h"
 
 enum { POINTS = LH_CURVE_POINTS };
 
 /* ---- the curves ---- */
 
-/* What the curves of one layer are made from. */
+/* What the curves of one layer are made from, on the scratch stack. A block is a cache of one head: some of its entries
+ * in their order. */
 typedef struct curves {
     lh_evictor *ev;
     const lh_evict_job *job;
     lh_row_block rows;
-    lh_curve_room room;
-    int64_t *counts; /* host: those of `room` */
-    float *outputs;  /* of all entries, for a fit of values; NULL: not wanted */
+    float *outputs;       /* of the rows over all entries, for a fit of values; NULL: not wanted */
+    int64_t *host_counts; /* a copy of `counts` */
+    int64_t *counts;      /* [2, kv_count]: entries that compete, and that are protected */
+    int32_t *order;       /* [2, kv_count, ld]: their slots */
+    float *losses;        /* [kv_count, POINTS] */
+    float *energies;      /* [kv_heads of the model]: sums of the squares of the rows' outputs over all entries */
+    float *ranks;         /* [POINTS] */
+    float *gains;         /* [kv_count, POINTS] */
+    float *sums;          /* [POINTS, head_dim + 1, group x rows]: over the entries from the point before to this one */
+    void *k, *v;          /* of the block */
+    int32_t *positions;
+    float *bias;
+    int64_t *offset, *len;
 } curves;
+
+static void alloc_curves(curves *c)
+{
+    const lh_evictor *ev = c->ev;
+    const lh_exec *x = &ev->exec;
+    const int64_t heads = ev->shape.heads.kv_count, dim = ev->shape.head_dim, block = LH_FIT_AT_ONCE,
+                  n = ev->shape.heads.group * c->rows.rows.tokens;
+    c->counts = lh_scratch_alloc(x, 2 * heads * (int64_t)sizeof *c->counts);
+    c->order = lh_scratch_alloc(x, 2 * heads * ev->ld * (int64_t)sizeof *c->order);
+    c->losses = lh_scratch_floats(ev, heads * POINTS);
+    c->energies = lh_scratch_floats(ev, ev->shape.heads.kv_heads);
+    c->ranks = lh_scratch_floats(ev, POINTS);
+    c->gains = lh_scratch_floats(ev, heads * POINTS);
+    c->sums = lh_scratch_floats(ev, POINTS * (dim + 1) * n);
+    c->k = lh_scratch_alloc(x, block * dim * lh_dtype_bytes(c->job->entries->type));
+    c->v = lh_scratch_alloc(x, block * dim * lh_dtype_bytes(c->job->entries->type));
+    c->positions = lh_scratch_alloc(x, block * (int64_t)sizeof *c->positions);
+    c->bias = lh_scratch_floats(ev, block);
+    c->offset = lh_scratch_alloc(x, sizeof *c->offset);
+    c->len = lh_scratch_alloc(x, sizeof *c->len);
+    lh_exec_put(x, c->offset, &(int64_t){0}, sizeof *c->offset);
+    lh_exec_latch(x, lh_calloc(&c->host_counts, 2 * heads, sizeof *c->host_counts));
+    for (int64_t h = 0; h < heads && c->host_counts; h++) c->host_counts[h] = c->job->cols; /* if nothing is fetched */
+}
 
 /* Slots of the entries that compete, the best first, and of those that are protected; how many there are. */
 static void order_entries(const curves *c, const float *scores)
 {
     lh_evictor *ev = c->ev;
     const int64_t heads = ev->shape.heads.kv_count;
-    const uint8_t *state = ev->at[LH_SPACE_STATE];
-    LH_RUN(&ev->exec, order_entries, .order = c->room.order, .counts = c->room.counts, .scores = scores, .state = state,
+    const uint8_t *state = lh_layer_state(ev);
+    LH_RUN(&ev->exec, order_entries, .order = c->order, .counts = c->counts, .scores = scores, .state = state,
            .kv = c->job->entries, .ld = ev->ld, .of = LH_ENTRY_COMPETES);
-    LH_RUN(&ev->exec, order_entries, .order = c->room.order + heads * ev->ld, .counts = c->room.counts + heads,
-           .state = state, .kv = c->job->entries, .ld = ev->ld, .of = LH_ENTRY_KEEP);
-    lh_exec_fetch(&ev->exec, c->counts, c->room.counts, 2 * heads * (int64_t)sizeof *c->counts);
+    LH_RUN(&ev->exec, order_entries, .order = c->order + heads * ev->ld, .counts = c->counts + heads, .state = state,
+           .kv = c->job->entries, .ld = ev->ld, .of = LH_ENTRY_KEEP);
+    lh_exec_fetch(&ev->exec, c->host_counts, c->counts, 2 * heads * (int64_t)sizeof *c->counts);
 }
 
 /* `count` entries of head h are added to the sums of a point, a block at a time. */
@@ -39,13 +74,13 @@ static void add_entries(const curves *c, int64_t h, const int32_t *order, int64_
     lh_evictor *ev = c->ev;
     const lh_ragged *src = c->job->entries;
     const int64_t group = ev->shape.heads.group, dim = ev->shape.head_dim, rows = c->rows.rows.tokens;
-    const lh_ragged block = {.k = c->room.k,
-                             .v = c->room.v,
+    const lh_ragged block = {.k = c->k,
+                             .v = c->v,
                              .type = src->type,
-                             .positions = c->room.positions,
-                             .bias = src->bias ? c->room.bias : NULL,
-                             .offset = c->room.offset,
-                             .len = c->room.len,
+                             .positions = c->positions,
+                             .bias = src->bias ? c->bias : NULL,
+                             .offset = c->offset,
+                             .len = c->len,
                              .heads = 1,
                              .head_dim = dim};
     const lh_fit fit = {.rows = {.q = c->rows.rows.q + h * group * dim,
@@ -58,13 +93,11 @@ static void add_entries(const curves *c, int64_t h, const int32_t *order, int64_
                         .lse = c->rows.rows.lse + h * group,
                         .lse_ld = c->rows.lse_ld,
                         .offset = (const int64_t[]){0},
-                        .work = c->room.work,
                         .order = ev->shape.order};
     for (int64_t at = 0; at < count; at += LH_FIT_AT_ONCE) {
         const int64_t some = lh_min_i64(LH_FIT_AT_ONCE, count - at);
         LH_RUN(&ev->exec, gather_entries, .dst = &block, .src = src, .head = h, .order = order + at, .count = some);
-        lh_fit_add_sums(&ev->exec, &fit, (lh_fit_slots){.count = some},
-                        c->room.sums + point * (dim + 1) * group * rows);
+        lh_fit_add_sums(&ev->exec, &fit, (lh_fit_slots){.count = some}, c->sums + point * (dim + 1) * group * rows);
     }
 }
 
@@ -73,10 +106,9 @@ static void add_points(const curves *c, int64_t h)
 {
     const int64_t n = c->ev->shape.heads.group * c->rows.rows.tokens, dims = c->ev->shape.head_dim + 1;
     float *y = c->outputs + h * dims * n;
-    lh_exec_copy(&c->ev->exec, y, c->room.sums, dims * n * (int64_t)sizeof *y, LH_COPY_ON_DEVICE);
+    lh_exec_copy(&c->ev->exec, y, c->sums, dims * n * (int64_t)sizeof *y, LH_COPY_ON_DEVICE);
     for (int64_t p = 1; p < POINTS; p++)
-        LH_RUN(&c->ev->exec, add, .y = y, .x = c->room.sums + p * dims * n, .tokens = dims, .dim = n, .y_ld = n,
-               .x_ld = n);
+        LH_RUN(&c->ev->exec, add, .y = y, .x = c->sums + p * dims * n, .tokens = dims, .dim = n, .y_ld = n, .x_ld = n);
 }
 
 /* The curve of head h, and what its rows put out. */
@@ -84,19 +116,18 @@ static void measure_head(const curves *c, int64_t h)
 {
     lh_evictor *ev = c->ev;
     const lh_heads *heads = &ev->shape.heads;
-    const int64_t n = heads->group * c->rows.rows.tokens, dim = ev->shape.head_dim, room = c->counts[h];
-    const int32_t *order = c->room.order + h * ev->ld, *kept = order + heads->kv_count * ev->ld;
-    lh_exec_zero(&ev->exec, c->room.sums, POINTS * (dim + 1) * n * (int64_t)sizeof *c->room.sums);
-    add_entries(c, h, kept, c->counts[heads->kv_count + h], 0);
+    const int64_t n = heads->group * c->rows.rows.tokens, dim = ev->shape.head_dim, room = c->host_counts[h];
+    const int32_t *order = c->order + h * ev->ld, *kept = order + heads->kv_count * ev->ld;
+    lh_exec_zero(&ev->exec, c->sums, POINTS * (dim + 1) * n * (int64_t)sizeof *c->sums);
+    add_entries(c, h, kept, c->host_counts[heads->kv_count + h], 0);
     for (int64_t p = 1, first = 0; p < POINTS; p++) {
         const int64_t end = lh_curve_entries(room, p);
         add_entries(c, h, order + first, end - first, p);
         first = end;
     }
     if (c->outputs) add_points(c, h);
-    LH_RUN(&ev->exec, curve_losses, .losses = c->room.losses + h * POINTS,
-           .energy = c->room.energies + heads->kv_first + h, .sums = c->room.sums, .points = POINTS, .dim = dim,
-           .n = n);
+    LH_RUN(&ev->exec, curve_losses, .losses = c->losses + h * POINTS, .energy = c->energies + heads->kv_first + h,
+           .sums = c->sums, .points = POINTS, .dim = dim, .n = n);
 }
 
 /* Collective where layers compete: what the layer's heads put out, in whose shares losses are counted then; else 1. */
@@ -104,15 +135,14 @@ static double energy_of_layer(const curves *c)
 {
     lh_evictor *ev = c->ev;
     const lh_heads *heads = &ev->shape.heads;
-    const int64_t bytes = sizeof *c->room.energies;
+    const int64_t bytes = sizeof *c->energies;
     float *energies = NULL;
     double sum = 0;
     if (ev->policy.budgets.layers != LH_LAYERS_ADAPTIVE) return 1;
     lh_gather_kv_heads(&ev->gather, heads, bytes);
-    lh_exec_allgatherv(&ev->exec, c->room.energies + heads->counted_first, c->room.energies, ev->gather.bytes,
-                       ev->gather.at);
+    lh_exec_allgatherv(&ev->exec, c->energies + heads->counted_first, c->energies, ev->gather.bytes, ev->gather.at);
     lh_exec_latch(&ev->exec, lh_calloc(&energies, heads->kv_heads, sizeof *energies));
-    if (energies) lh_exec_fetch(&ev->exec, energies, c->room.energies, heads->kv_heads * bytes);
+    if (energies) lh_exec_fetch(&ev->exec, energies, c->energies, heads->kv_heads * bytes);
     for (int64_t g = 0; g < heads->kv_heads && energies; g++) sum += energies[g];
     lh_free(energies);
     return sum > 0 ? sum : 1;
@@ -128,33 +158,33 @@ static void put_gains(const curves *c, double energy)
     const int64_t heads = c->ev->shape.heads.kv_count, bytes = heads * POINTS * (int64_t)sizeof(float);
     float *losses = NULL, ranks[POINTS];
     lh_exec_latch(x, lh_calloc(&losses, heads * POINTS, sizeof *losses));
-    if (losses) lh_exec_fetch(x, losses, c->room.losses, bytes);
+    if (losses) lh_exec_fetch(x, losses, c->losses, bytes);
     for (int64_t h = 0; h < heads && losses; h++) {
         float *own = losses + h * POINTS;
         for (int64_t p = 0; p < POINTS; p++) own[p] = (float)(own[p] / energy);
-        lh_gains_of_losses(c->counts[h], own, own);
+        lh_gains_of_losses(c->host_counts[h], own, own);
     }
-    for (int64_t h = 1; h < heads; h++) assert(c->counts[h] == c->counts[0]);
-    for (int64_t p = 0; p < POINTS; p++) ranks[p] = (float)lh_curve_entries(c->counts[0], p);
-    if (losses) lh_exec_put(x, c->room.gains, losses, bytes);
-    lh_exec_put(x, c->room.ranks, ranks, sizeof ranks);
+    for (int64_t h = 1; h < heads; h++) assert(c->host_counts[h] == c->host_counts[0]);
+    for (int64_t p = 0; p < POINTS; p++) ranks[p] = (float)lh_curve_entries(c->host_counts[0], p);
+    if (losses) lh_exec_put(x, c->gains, losses, bytes);
+    lh_exec_put(x, c->ranks, ranks, sizeof ranks);
     lh_free(losses);
 }
 
 void lh_score_gains(lh_evictor *ev, const lh_evict_job *job, const float *scores)
 {
+    const lh_exec *x = &ev->exec;
     const int64_t heads = ev->shape.heads.kv_count;
-    float *gains = ev->at[LH_SPACE_ENTRY_GAINS];
     curves c = {.ev = ev, .job = job, .rows = lh_reference_rows(ev, job)};
-    c.room = lh_curve_room_of(ev, c.rows.rows.tokens);
     if (lh_fits_values(ev->policy.fitting.kind)) c.outputs = lh_reference_outputs(ev, c.rows.rows.tokens);
-    lh_exec_latch(&ev->exec, lh_calloc(&c.counts, 2 * heads, sizeof *c.counts));
-    lh_exec_put(&ev->exec, c.room.offset, &(int64_t){0}, sizeof(int64_t));
-    if (lh_exec_ok(&ev->exec)) order_entries(&c, scores);
-    for (int64_t h = 0; h < heads && lh_exec_ok(&ev->exec); h++) measure_head(&c, h);
+    const int64_t mark = lh_scratch_mark(x);
+    alloc_curves(&c);
+    if (lh_exec_ok(x)) order_entries(&c, scores);
+    for (int64_t h = 0; h < heads && lh_exec_ok(x); h++) measure_head(&c, h);
     const double energy = energy_of_layer(&c);
-    if (lh_exec_ok(&ev->exec)) put_gains(&c, energy);
-    LH_RUN(&ev->exec, rank_scores, .y = gains, .order = c.room.order, .counts = c.room.counts, .ranks = c.room.ranks,
-           .values = c.room.gains, .heads = heads, .ld = ev->ld, .points = POINTS, .values_ld = POINTS);
-    lh_free(c.counts);
+    if (lh_exec_ok(x)) put_gains(&c, energy);
+    LH_RUN(x, rank_scores, .y = lh_layer_scores(ev, ev->loss_gains), .order = c.order, .counts = c.counts,
+           .ranks = c.ranks, .values = c.gains, .heads = heads, .ld = ev->ld, .points = POINTS, .values_ld = POINTS);
+    lh_scratch_release(x, mark);
+    lh_free(c.host_counts);
 }

@@ -7,8 +7,8 @@
 
 #include "evict/evict_impl.h"
 
-/* Collective where groups are split, and where layers compete. What each competing entry gains, in
- * LH_SPACE_ENTRY_GAINS: in the order of `scores` in each head. */
+/* Collective where groups are split, and where layers compete. lh_evictor.loss_gains =
+ * what each competing entry gains, in the order of `scores` in each head. */
 void lh_score_gains(lh_evictor *evictor, const lh_evict_job *job, const float *scores);
 
 #endif

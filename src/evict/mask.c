@@ -6,12 +6,14 @@
 
 lh_keep lh_evict_keep(const lh_evictor *ev)
 {
-    return (lh_keep){.state = ev->at[LH_SPACE_STATE], .ld = ev->ld};
+    return (lh_keep){.state = ev->state, .ld = ev->ld};
 }
 
 void lh_evict_put_keep(lh_evictor *ev, const uint8_t *state)
 {
-    lh_exec_put(&ev->exec, ev->at[LH_SPACE_STATE], state, ev->shape.heads.kv_count * ev->ld);
+    const int64_t bytes = ev->shape.heads.kv_count * ev->ld;
+    ev->state = lh_scratch_alloc(&ev->exec, bytes);
+    lh_exec_put(&ev->exec, ev->state, state, bytes);
 }
 
 static lh_position_lines lines_of(const lh_evict_job *job)
@@ -42,25 +44,53 @@ const lh_ragged *lh_counted_views_of(lh_evictor *ev, const lh_evict_job *jobs, i
     return ev->views;
 }
 
+static lh_scores alloc_scores(const lh_evictor *ev, int64_t layers, int64_t parts)
+{
+    const int64_t step = parts * ev->shape.heads.kv_count * ev->ld;
+    return (lh_scores){lh_scratch_floats(ev, layers * step), step};
+}
+
+static int has_second_stage(const lh_policy_numbers *p)
+{
+    return p->select.kind != LH_SELECT_TOPK && p->select.kind != LH_SELECT_TOPK_KEYS;
+}
+
+/* For the scores of n layers. */
+static void alloc_arrays(lh_evictor *ev, int64_t n)
+{
+    const lh_policy_numbers *p = &ev->policy;
+    const int64_t parts = lh_score_parts(p, &ev->shape.heads);
+    ev->raw = alloc_scores(ev, n, parts);
+    if (p->shape.pool != LH_POOL_NONE) ev->shaped = alloc_scores(ev, n, parts);
+    if (has_second_stage(p)) ev->second = alloc_scores(ev, n, 1);
+    if (lh_competes_by_losses(&p->budgets)) ev->loss_gains = alloc_scores(ev, n, 1);
+}
+
 void lh_evict_classify(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
 {
     lh_position_lines lines[LH_EVICT_AT_ONCE];
     assert(n <= ev->layers || !lh_exec_ok(&ev->exec));
     for (int64_t i = 0; i < n; i++) lines[i] = lines_of(&jobs[i]);
-    LH_RUN(&ev->exec, classify, .state = ev->at[LH_SPACE_STATE], .kv = lh_views_of(ev, jobs, n), .lines = lines,
-           .batch = n, .ld = ev->ld);
+    ev->state = lh_scratch_alloc(&ev->exec, n * ev->shape.heads.kv_count * ev->ld);
+    if (jobs->ranked) alloc_arrays(ev, n);
+    ev->layer = 0;
+    ev->scoring_mark = lh_scratch_mark(&ev->exec);
+    LH_RUN(&ev->exec, classify, .state = ev->state, .kv = lh_views_of(ev, jobs, n), .lines = lines, .batch = n,
+           .ld = ev->ld);
 }
 
-void lh_mark_best(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, lh_space_part by, lh_counts counts,
+void lh_mark_best(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, lh_scores by, lh_counts counts,
                   lh_entry_state others)
 {
-    LH_RUN(&ev->exec, select_top, .state = ev->at[LH_SPACE_STATE], .scores = ev->at[by], .kv = lh_views_of(ev, jobs, n),
-           .counts = counts.at, .batch = n, .ld = ev->ld, .scores_step = ev->bytes[by] / (int64_t)sizeof(float),
+    LH_RUN(&ev->exec, select_top, .state = lh_layer_state(ev), .scores = lh_layer_scores(ev, by),
+           .kv = lh_views_of(ev, jobs, n), .counts = counts.at, .batch = n, .ld = ev->ld, .scores_step = by.step,
            .counts_step = counts.step, .others = others);
 }
 
 void lh_evict_mark(lh_evictor *ev, const lh_evict_job *job, const int64_t *counts)
 {
-    lh_exec_put(&ev->exec, ev->at[LH_SPACE_COUNTS], counts, job->entries->heads * (int64_t)sizeof *counts);
-    lh_mark_best(ev, job, 1, LH_SPACE_RAW, (lh_counts){.at = ev->at[LH_SPACE_COUNTS]}, LH_ENTRY_DROP);
+    const int64_t bytes = job->entries->heads * (int64_t)sizeof *counts;
+    int64_t *at = lh_scratch_alloc(&ev->exec, bytes);
+    lh_exec_put(&ev->exec, at, counts, bytes);
+    lh_mark_best(ev, job, 1, ev->raw, (lh_counts){.at = at}, LH_ENTRY_DROP);
 }

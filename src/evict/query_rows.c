@@ -26,8 +26,9 @@ static void put_until(lh_evictor *ev, const lh_evict_job *job, lh_row_block *b)
     if (!ev->policy.score.non_causal) return;
     lh_exec_latch(x, lh_calloc(&until, rows, sizeof *until));
     for (int64_t r = 0; r < rows && until; r++) until[r] = (int32_t)(job->seen - 1);
-    b->until = ev->at[LH_SPACE_UNTIL];
-    lh_exec_put(x, ev->at[LH_SPACE_UNTIL], until, rows * (int64_t)sizeof *until);
+    int32_t *at = lh_scratch_alloc(x, rows * (int64_t)sizeof *until);
+    lh_exec_put(x, at, until, rows * (int64_t)sizeof *until);
+    b->until = at;
     lh_free(until);
 }
 
@@ -40,8 +41,9 @@ static void put_gains(lh_evictor *ev, lh_row_block *b)
     lh_exec_latch(x, lh_calloc(&gains, rows, sizeof *gains));
     for (int64_t r = 0; r < rows && gains; r++)
         gains[r] = gain_of(&ev->policy, (r < b->rows.first_rows ? r : b->rows.first + r) + 1);
-    b->gains = ev->at[LH_SPACE_GAINS];
-    lh_exec_put(x, ev->at[LH_SPACE_GAINS], gains, rows * (int64_t)sizeof *gains);
+    float *at = lh_scratch_floats(ev, rows);
+    lh_exec_put(x, at, gains, rows * (int64_t)sizeof *gains);
+    b->gains = at;
     lh_free(gains);
 }
 
@@ -56,7 +58,7 @@ static void normalise(lh_evictor *ev, const lh_evict_job *job, lh_row_block *b)
 {
     const lh_heads *h = &ev->shape.heads;
     int64_t grouped = h->kv_count * h->group;
-    float *lse = ev->at[LH_SPACE_GROUP_LSE];
+    float *lse = lh_scratch_floats(ev, b->rows.tokens * grouped);
     put_until(ev, job, b);
     put_gains(ev, b);
     b->lse_ld = grouped;

@@ -3,25 +3,11 @@
 #include "evict/fit.h"
 #include "evict/kept_rows.h"
 
-/* At least `bytes` of a part. */
-static void *reserve(lh_evictor *ev, lh_space_part part, int64_t bytes)
-{
-    lh_device *device = lh_exec_device(&ev->exec);
-    if (ev->bytes[part] >= bytes || !lh_exec_ok(&ev->exec)) return ev->at[part];
-    lh_device_free(device, ev->at[part]);
-    ev->at[part] = NULL;
-    ev->bytes[part] = 0;
-    lh_exec_latch(&ev->exec, lh_device_alloc(device, &ev->at[part], bytes, LH_MEM_WORK));
-    if (lh_exec_ok(&ev->exec)) ev->bytes[part] = bytes;
-    return ev->at[part];
-}
-
 float *lh_reference_outputs(lh_evictor *ev, int64_t rows)
 {
     const lh_heads *h = &ev->shape.heads;
-    const lh_ragged kv = {.heads = h->kv_count, .head_dim = ev->shape.head_dim};
-    const lh_fit fit = {.rows = {.kv = &kv, .map = {.group = h->group}, .rows = rows}};
-    return reserve(ev, LH_SPACE_OUTPUTS, lh_fit_output_bytes(&fit));
+    if (!ev->outputs) ev->outputs = lh_scratch_floats(ev, h->kv_count * (ev->shape.head_dim + 1) * h->group * rows);
+    return ev->outputs;
 }
 
 int lh_evict_fits(const lh_evictor *ev, const lh_evict_job *job)
@@ -29,7 +15,7 @@ int lh_evict_fits(const lh_evictor *ev, const lh_evict_job *job)
     return ev->policy.fitting.kind != LH_FIT_NONE && job->scored;
 }
 
-/* The fit of a layer to its rows; rows.kv, offset, len, cols and work are still to come. */
+/* The fit of a layer to its rows, without rows.kv, offset and len. */
 static lh_fit fit_of(const lh_evictor *ev, const lh_evict_reference *r)
 {
     const lh_heads *h = &ev->shape.heads;
@@ -68,7 +54,6 @@ lh_evict_reference lh_evict_refer(lh_evictor *ev, const lh_evict_job *job, const
     fit.len = len;
     fit.outputs = r.outputs = lh_reference_outputs(ev, r.rows);
     if (fit.keeps_values || lh_competes_by_losses(&ev->policy.budgets)) return r; /* not needed, or made for curves */
-    fit.work = reserve(ev, LH_SPACE_FIT, lh_fit_bytes(&fit));
     if (lh_exec_ok(&ev->exec)) lh_fit_outputs(&ev->exec, &fit);
     return r;
 }
@@ -133,7 +118,5 @@ void lh_evict_fit(lh_evictor *ev, const lh_evict_reference *r, const lh_evict_ke
     fit.offset = kept->offset;
     fit.len = kept->len;
     fit.before = kept->before;
-    for (int64_t g = 0; g < ev->shape.heads.kv_count; g++) fit.cols = lh_max_i64(fit.cols, kept->len[g]);
-    fit.work = reserve(ev, LH_SPACE_FIT, lh_fit_bytes(&fit));
     if (lh_exec_ok(&ev->exec)) lh_fit_entries(&ev->exec, &fit);
 }

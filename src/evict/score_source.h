@@ -3,9 +3,9 @@
 #ifndef LH_EVICT_SCORE_SOURCE_H
 #define LH_EVICT_SCORE_SOURCE_H
 
-#include "evict/workspace.h"
+#include "evict/evict.h"
 
-/* Members that are NULL have nothing to do. Scores go to LH_SPACE_RAW: [kv_count x parts, ld]. */
+/* Members that are NULL have nothing to do. */
 typedef struct lh_source {
     /* query heads of a group whose scores are kept apart; NULL: 1 */
     int64_t (*parts)(const lh_policy_numbers *policy, const lh_heads *heads);
@@ -13,18 +13,18 @@ typedef struct lh_source {
     /* numbers that go with an entry: sets their indices and raises count */
     void (*stats)(const lh_policy_numbers *policy, lh_entry_stats *stats);
 
-    /* work space beside the scores themselves */
-    void (*space)(const lh_space_request *request, int64_t bytes[LH_SPACE_PARTS]);
+    /* bytes of lh_evictor.sums */
+    int64_t (*sums_bytes)(const lh_evict_shape *shape);
 
     /* 1 where the rows of a phase are observed as they pass (lh_evict_uses_rows); NULL: never */
     int (*uses_rows)(const lh_policy_numbers *policy, lh_evict_phase phase, int scored);
 
-    /* before a layer's first row, as rows pass, at the end of its prefill; then the scores. Collective where groups are
-     * split. */
+    /* before a layer's first row, as rows pass, at the end of its prefill; then the scores, [kv_count x parts, ld].
+     * Temporaries go to the scratch stack. Collective where groups are split. */
     void (*begin)(lh_evictor *evictor, const lh_evict_job *job);
     void (*rows)(lh_evictor *evictor, const lh_evict_job *job, const lh_query_rows *rows);
     void (*end)(lh_evictor *evictor, const lh_evict_job *job);
-    void (*score)(lh_evictor *evictor, const lh_evict_job *job);
+    void (*score)(lh_evictor *evictor, const lh_evict_job *job, float *scores);
 } lh_source;
 
 /* Of a policy; NULL where it evicts nothing. Attention has three: rows of a window that are observed at an eviction,

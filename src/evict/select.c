@@ -4,55 +4,56 @@
 #include "evict/adaptive_heads.h"
 #include "evict/evict_impl.h"
 
-static void notify(lh_evictor *ev, const lh_evict_job *job, const float *scores)
+static void notify(lh_evictor *ev, const lh_evict_job *job, lh_scores by)
 {
     const lh_evict_listener *l = &ev->listener;
-    float *raw = scores == ev->at[LH_SPACE_SHAPED] ? ev->at[LH_SPACE_RAW] : NULL;
+    float *raw = by.at == ev->shaped.at ? lh_layer_scores(ev, ev->raw) : NULL;
     if (!l->scored || !job->scored || !lh_exec_ok(&ev->exec)) return;
-    lh_exec_latch(
-        &ev->exec,
-        l->scored(
-            l->self, job->layer.index,
-            &(lh_evict_scores){
-                .view = job->entries, .raw = raw, .scores = scores, .state = ev->at[LH_SPACE_STATE], .ld = ev->ld}));
+    lh_exec_latch(&ev->exec, l->scored(l->self, job->layer.index,
+                                       &(lh_evict_scores){.view = job->entries,
+                                                          .raw = raw,
+                                                          .scores = lh_layer_scores(ev, by),
+                                                          .state = lh_layer_state(ev),
+                                                          .ld = ev->ld}));
 }
 
-/* Collective where groups are split. The source's scores, shaped; returns where they are. */
-static lh_space_part score_entries(lh_evictor *ev, const lh_evict_job *job)
+/* Collective where groups are split. The source's scores, shaped. */
+static lh_scores score_entries(lh_evictor *ev, const lh_evict_job *job)
 {
     ev->scoring = ev->references = (lh_row_block){0};
     lh_evict_make_norms(ev, job);
-    lh_source_of(&ev->policy)->score(ev, job);
+    lh_source_of(&ev->policy)->score(ev, job, lh_layer_scores(ev, ev->raw));
     return lh_shape_scores(ev, job);
 }
 
-static void rank_entries(lh_evictor *ev, const lh_evict_job *job, lh_space_part by)
+static void rank_entries(lh_evictor *ev, const lh_evict_job *job, lh_scores by)
 {
     ev->stages = lh_make_stages(ev, job, by);
-    notify(ev, job, ev->at[by]);
+    notify(ev, job, by);
 }
 
 /* Collective. Layers that were scored: heads are joined before they are ranked. */
 static void join_layers(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
 {
-    const lh_space_part by = ev->stages.first;
+    const lh_scores by = ev->stages.first;
     lh_join_heads(ev, jobs, n, by);
-    for (int64_t i = 0; i < n; i++) {
-        lh_evict_use_layer(ev, i);
-        rank_entries(ev, &jobs[i], by);
-    }
-    lh_evict_use_layer(ev, 0);
+    for (ev->layer = 0; ev->layer < n; ev->layer++) rank_entries(ev, &jobs[ev->layer], by);
+    ev->layer = 0;
 }
 
 /* Of the entries that compete those of the largest values stay, too (VaSE, arXiv 2606.03928): as many in every head. */
 static void protect_values(lh_evictor *ev, const lh_evict_job *job)
 {
-    const int64_t heads = ev->shape.heads.kv_count;
+    const lh_exec *x = &ev->exec;
+    const int64_t heads = ev->shape.heads.kv_count, bytes = heads * (int64_t)sizeof *ev->planned,
+                  mark = lh_scratch_mark(x);
     if (!job->protect.values) return;
+    int64_t *counts = lh_scratch_alloc(x, bytes);
     for (int64_t h = 0; h < heads; h++) ev->planned[h] = job->protect.values;
-    lh_exec_put(&ev->exec, ev->at[LH_SPACE_COUNTS], ev->planned, heads * (int64_t)sizeof *ev->planned);
-    LH_RUN(&ev->exec, value_ranges, .y = ev->at[LH_SPACE_RAW], .kv = job->entries, .ld = ev->ld);
-    lh_mark_best(ev, job, 1, LH_SPACE_RAW, (lh_counts){.at = ev->at[LH_SPACE_COUNTS]}, LH_ENTRY_COMPETES);
+    lh_exec_put(x, counts, ev->planned, bytes);
+    LH_RUN(x, value_ranges, .y = lh_layer_scores(ev, ev->raw), .kv = job->entries, .ld = ev->ld);
+    lh_mark_best(ev, job, 1, ev->raw, (lh_counts){.at = counts}, LH_ENTRY_COMPETES);
+    lh_scratch_release(x, mark);
 }
 
 /* What this rank's heads keep of their competing entries where no scores are needed for it: counts [kv_count]. */
@@ -70,20 +71,22 @@ static void plan_counts(lh_evictor *ev, const lh_evict_job *job, int64_t *counts
     memcpy(counts, ev->budgets + h->kv_first, (size_t)h->kv_count * sizeof *counts);
 }
 
-/* That of several layers: into LH_SPACE_COUNTS. */
 static void count_by_plan(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
 {
-    const int64_t heads = ev->shape.heads.kv_count;
+    const int64_t heads = ev->shape.heads.kv_count, bytes = n * heads * (int64_t)sizeof *ev->planned;
+    int64_t *counts = lh_scratch_alloc(&ev->exec, bytes);
     for (int64_t i = 0; i < n; i++) plan_counts(ev, &jobs[i], ev->planned + i * heads);
-    lh_exec_put(&ev->exec, ev->at[LH_SPACE_COUNTS], ev->planned, n * heads * (int64_t)sizeof *ev->planned);
-    ev->counts = (lh_counts){.at = ev->at[LH_SPACE_COUNTS], .step = heads};
+    lh_exec_put(&ev->exec, counts, ev->planned, bytes);
+    ev->counts = (lh_counts){.at = counts, .step = heads};
 }
 
 void lh_evict_score(lh_evictor *ev, const lh_evict_job *job, int64_t i)
 {
-    lh_evict_use_layer(ev, i);
+    lh_scratch_release(&ev->exec, ev->scoring_mark);
+    ev->outputs = NULL;
+    ev->layer = i;
     protect_values(ev, job);
-    const lh_space_part by = score_entries(ev, job);
+    const lh_scores by = score_entries(ev, job);
     if (ev->policy.select.joint)
         ev->stages.first = by;
     else
@@ -94,7 +97,7 @@ void lh_evict_choose(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, int64_
 {
     const int64_t bytes = ev->shape.heads.kv_count * (int64_t)sizeof *counts;
     const int adaptive = ev->policy.budgets.heads == LH_HEADS_ADAPTIVE;
-    lh_evict_use_layer(ev, 0);
+    ev->layer = 0;
     if (ev->policy.select.joint) join_layers(ev, jobs, n);
     (adaptive ? lh_adaptive_counts : count_by_plan)(ev, jobs, n);
     if (counts && adaptive) lh_exec_copy(&ev->exec, counts, ev->counts.at, bytes, LH_COPY_TO_HOST);
@@ -116,6 +119,6 @@ void lh_evict_keep_scores(lh_evictor *ev, const lh_evict_job *job)
     lh_evict_classify(ev, job, 1);
     rank_entries(ev, job, score_entries(ev, job));
     /* what is protected has none, and no number by chance: a prefill in flight is saved */
-    LH_RUN(&ev->exec, put_stats, .y = lh_stat_of(job->entries, ev->stats.score), .x = ev->at[ev->stages.heads],
-           .state = ev->at[LH_SPACE_STATE], .kv = job->entries, .last = LH_ALL_ENTRIES, .ld = ev->ld);
+    LH_RUN(&ev->exec, put_stats, .y = lh_stat_of(job->entries, ev->stats.score), .x = ev->stages.heads.at,
+           .state = ev->state, .kv = job->entries, .last = LH_ALL_ENTRIES, .ld = ev->ld);
 }

@@ -66,10 +66,10 @@ static lh_status call_scorer(const lh_scorer *scorer, const lh_head_entries *e, 
     return LH_OK;
 }
 
-static lh_status score_head(lh_evictor *ev, const lh_evict_job *job, host_head *h)
+static lh_status score_head(lh_evictor *ev, const lh_evict_job *job, host_head *h, float *all)
 {
     const lh_ragged *kv = job->entries;
-    float *scores = (float *)ev->at[LH_SPACE_RAW] + h->head * ev->ld;
+    float *scores = all + h->head * ev->ld;
     fetch_head(&ev->exec, kv, h);
     if (!lh_exec_ok(&ev->exec)) return LH_OK; /* it is latched */
     LH_TRY(call_scorer(&ev->policy.score.scorer,
@@ -86,7 +86,7 @@ static lh_status score_head(lh_evictor *ev, const lh_evict_job *job, host_head *
     return LH_OK;
 }
 
-static lh_status score_heads(lh_evictor *ev, const lh_evict_job *job)
+static lh_status score_heads(lh_evictor *ev, const lh_evict_job *job, float *scores)
 {
     lh_status st = LH_OK;
     const lh_ragged *kv = job->entries;
@@ -102,7 +102,7 @@ static lh_status score_heads(lh_evictor *ev, const lh_evict_job *job)
         h.head = i;
         h.first = offset[i];
         h.count = len[i];
-        if (h.count) LH_TRY_DONE(score_head(ev, job, &h));
+        if (h.count) LH_TRY_DONE(score_head(ev, job, &h, scores));
     }
 done:
     close_head(&h);
@@ -110,9 +110,9 @@ done:
     return st;
 }
 
-static void score(lh_evictor *ev, const lh_evict_job *job)
+static void score(lh_evictor *ev, const lh_evict_job *job, float *scores)
 {
-    LH_LATCH(&ev->exec, score_heads(ev, job));
+    LH_LATCH(&ev->exec, score_heads(ev, job, scores));
 }
 
 const lh_source lh_source_caller = {.score = score};

@@ -14,18 +14,20 @@ static int64_t parts_of_group(const lh_policy_numbers *policy, const lh_heads *h
     return heads->group;
 }
 
-static void space(const lh_space_request *request, int64_t *bytes)
+/* Sums over rows, of query heads: lh_evictor.sums has those of this rank. */
+typedef struct moments {
+    double *sums, *products; /* [q_count, dim], [q_count, dim, dim] */
+} moments;
+
+static int64_t sums_bytes(const lh_evict_shape *shape)
 {
-    const lh_heads *h = &request->shape->heads;
-    const int64_t dim = request->shape->head_dim, f32 = sizeof(float), f64 = sizeof(double);
-    int64_t grouped = h->kv_count * h->group, q_heads = h->split ? h->heads : h->q_count;
-    if (request->need.ranked) bytes[LH_SPACE_SECOND] = h->kv_count * request->need.ld * f32; /* norms of the values */
-    bytes[LH_SPACE_UNROTATED] = LH_ROWS_AT_ONCE * h->q_count * dim * f32;
-    bytes[LH_SPACE_INVERSE] = dim * f32;
-    bytes[LH_SPACE_SUMS] = q_heads * dim * f64;
-    bytes[LH_SPACE_PRODUCTS] = q_heads * dim * dim * f64;
-    bytes[LH_SPACE_MEANS] = grouped * dim * f32;
-    bytes[LH_SPACE_COVARIANCES] = grouped * dim * dim * f32;
+    return shape->heads.q_count * shape->head_dim * (1 + shape->head_dim) * (int64_t)sizeof(double);
+}
+
+static moments moments_of(const lh_evictor *ev)
+{
+    double *sums = ev->sums;
+    return (moments){sums, sums ? sums + ev->shape.heads.q_count * ev->shape.head_dim : NULL};
 }
 
 static int uses_rows(const lh_policy_numbers *policy, lh_evict_phase phase, int scored)
@@ -38,36 +40,30 @@ static int uses_rows(const lh_policy_numbers *policy, lh_evict_phase phase, int 
 
 static void begin(lh_evictor *ev, const lh_evict_job *job)
 {
-    const lh_exec *x = &ev->exec;
-    lh_exec_zero(x, ev->at[LH_SPACE_SUMS], ev->bytes[LH_SPACE_SUMS]);
-    lh_exec_zero(x, ev->at[LH_SPACE_PRODUCTS], ev->bytes[LH_SPACE_PRODUCTS]);
-    LH_LATCH(x, lh_rotation_put_inverse(job->layer.rotation, x, ev->at[LH_SPACE_INVERSE]));
-}
-
-/* Where this rank's query heads begin among those of all ranks (of its own, where groups are whole). */
-static int64_t own_head(const lh_evictor *ev)
-{
-    return ev->shape.heads.split ? ev->shape.heads.q_first : 0;
+    (void)job;
+    lh_exec_zero(&ev->exec, ev->sums, sums_bytes(&ev->shape));
 }
 
 static void add_rows(lh_evictor *ev, const lh_evict_job *job, const lh_query_rows *rows)
 {
     const lh_rotation *r = job->layer.rotation;
     int64_t heads = ev->shape.heads.q_count, dim = ev->shape.head_dim, width = heads * dim;
-    float *q = ev->at[LH_SPACE_UNROTATED];
-    double *sums = (double *)ev->at[LH_SPACE_SUMS] + own_head(ev) * dim,
-           *products = (double *)ev->at[LH_SPACE_PRODUCTS] + own_head(ev) * dim * dim;
+    const int64_t mark = lh_scratch_mark(&ev->exec);
+    const moments m = moments_of(ev);
+    float *q = lh_scratch_floats(ev, LH_ROWS_AT_ONCE * width), *inverse = lh_scratch_floats(ev, r->rotary / 2);
+    LH_LATCH(&ev->exec, lh_rotation_put_inverse(r, &ev->exec, inverse));
     for (int64_t at = lh_max_i64(ev->policy.sinks - rows->first, 0); at < rows->tokens; at += LH_ROWS_AT_ONCE) {
         int64_t n = lh_min_i64(rows->tokens - at, LH_ROWS_AT_ONCE);
         for (int64_t t = 0; t < n; t++)
             lh_exec_copy(&ev->exec, q + t * width, rows->q + (at + t) * rows->q_ld, width * (int64_t)sizeof *q,
                          LH_COPY_ON_DEVICE);
-        LH_RUN(&ev->exec, rope, .x = q, .positions = rows->positions + at, .inv_freq = ev->at[LH_SPACE_INVERSE],
-               .tokens = n, .heads = heads, .dim = dim, .rotary = r->rotary, .ld = width, .scale = 1.0f / r->scale,
+        LH_RUN(&ev->exec, rope, .x = q, .positions = rows->positions + at, .inv_freq = inverse, .tokens = n,
+               .heads = heads, .dim = dim, .rotary = r->rotary, .ld = width, .scale = 1.0f / r->scale,
                .scaling = lh_rotation_unscaled(r));
-        LH_RUN(&ev->exec, row_moments, .sums = sums, .products = products, .x = q, .type = LH_F32, .rows = n,
+        LH_RUN(&ev->exec, row_moments, .sums = m.sums, .products = m.products, .x = q, .type = LH_F32, .rows = n,
                .heads = heads, .dim = dim, .x_ld = width);
     }
+    lh_scratch_release(&ev->exec, mark);
 }
 
 /* ---- at the end of a layer ---- */
@@ -122,43 +118,46 @@ static void to_distribution(const mean_rotation *m, double *sums, double *produc
     for (int64_t b = 0; b < dim; b++) apply(m, products + b, dim);
 }
 
-/* n doubles of a part from element `first` on, to the host; and doubles as floats to the device. */
-static lh_status fetch(const lh_evictor *ev, lh_space_part part, int64_t first, int64_t n, double **out)
+/* n doubles to the host; and doubles as floats to the device. */
+static lh_status fetch(const lh_exec *x, const double *from, int64_t n, double **out)
 {
     LH_TRY(lh_calloc(out, n, sizeof **out));
-    LH_TRY(lh_stream_copy(ev->exec.stream, *out, (double *)ev->at[part] + first, n * (int64_t)sizeof **out,
-                          LH_COPY_TO_HOST));
-    LH_TRY(lh_stream_sync(ev->exec.stream));
+    LH_TRY(lh_stream_copy(x->stream, *out, from, n * (int64_t)sizeof **out, LH_COPY_TO_HOST));
+    LH_TRY(lh_stream_sync(x->stream));
     return LH_OK;
 }
 
-static lh_status put(const lh_evictor *ev, lh_space_part part, const double *values, int64_t n)
+static lh_status put(const lh_exec *x, float *to, const double *values, int64_t n)
 {
     lh_status st = LH_OK;
     float *floats = NULL;
     LH_TRY_DONE(lh_calloc(&floats, n, sizeof *floats));
     for (int64_t i = 0; i < n; i++) floats[i] = (float)values[i];
-    LH_TRY_DONE(lh_stream_put(ev->exec.stream, ev->at[part], floats, n * (int64_t)sizeof *floats));
+    LH_TRY_DONE(lh_stream_put(x->stream, to, floats, n * (int64_t)sizeof *floats));
 done:
     lh_free(floats);
     return st;
 }
 
 /* Distributions of the queries of all query heads of this rank's KV heads. */
-static lh_status find_distributions(const lh_evictor *ev, const lh_evict_job *job)
+typedef struct distributions {
+    float *means, *covariances; /* [kv_count * group, dim], [kv_count * group, dim, dim] */
+} distributions;
+
+static lh_status find_distributions(const lh_evictor *ev, const lh_evict_job *job, moments of, distributions out)
 {
     lh_status st = LH_OK;
     const lh_heads *h = &ev->shape.heads;
-    int64_t dim = ev->shape.head_dim, n = h->kv_count * h->group, first = h->split ? h->kv_first * h->group : 0;
+    int64_t dim = ev->shape.head_dim, n = h->kv_count * h->group;
     double *sums = NULL, *products = NULL;
     mean_rotation m = {0};
     LH_TRY_DONE(average_rotation(ev, job, &m));
-    LH_TRY_DONE(fetch(ev, LH_SPACE_SUMS, first * dim, n * dim, &sums));
-    LH_TRY_DONE(fetch(ev, LH_SPACE_PRODUCTS, first * dim * dim, n * dim * dim, &products));
+    LH_TRY_DONE(fetch(&ev->exec, of.sums, n * dim, &sums));
+    LH_TRY_DONE(fetch(&ev->exec, of.products, n * dim * dim, &products));
     for (int64_t i = 0; i < n; i++)
         to_distribution(&m, sums + i * dim, products + i * dim * dim, dim, job->seen - ev->policy.sinks);
-    LH_TRY_DONE(put(ev, LH_SPACE_MEANS, sums, n * dim));
-    LH_TRY_DONE(put(ev, LH_SPACE_COVARIANCES, products, n * dim * dim));
+    LH_TRY_DONE(put(&ev->exec, out.means, sums, n * dim));
+    LH_TRY_DONE(put(&ev->exec, out.covariances, products, n * dim * dim));
 done:
     lh_free(m.cosines);
     lh_free(m.sines);
@@ -167,29 +166,43 @@ done:
     return st;
 }
 
+/* Collective. The moments of all query heads of this rank's KV heads, where groups are split; on the scratch stack. */
+static moments gather_moments(lh_evictor *ev, moments own)
+{
+    const lh_heads *h = &ev->shape.heads;
+    const int64_t dim = ev->shape.head_dim, vector = dim * (int64_t)sizeof(double), first = h->kv_first * h->group;
+    double *sums = lh_scratch_alloc(&ev->exec, h->heads * vector),
+           *products = lh_scratch_alloc(&ev->exec, h->heads * vector * dim);
+    lh_exchange_heads(ev, own.sums, sums, vector);
+    lh_exchange_heads(ev, own.products, products, vector * dim);
+    return (moments){sums + first * dim, products + first * dim * dim};
+}
+
 /* Collective where groups are split. */
-static void score(lh_evictor *ev, const lh_evict_job *job)
+static void score(lh_evictor *ev, const lh_evict_job *job, float *scores)
 {
     const lh_exec *x = &ev->exec;
     const lh_heads *h = &ev->shape.heads;
-    int64_t vector = ev->shape.head_dim * (int64_t)sizeof(double);
-    float *raw = ev->at[LH_SPACE_RAW];
-    lh_slot_floats norms = lh_slot_rows(ev->at[LH_SPACE_SECOND], 1, ev->ld);
-    if (h->split) {
-        lh_exchange_heads(ev, ev->at[LH_SPACE_SUMS], vector);
-        lh_exchange_heads(ev, ev->at[LH_SPACE_PRODUCTS], vector * ev->shape.head_dim);
-    }
-    LH_LATCH(x, find_distributions(ev, job));
-    LH_RUN(x, expected_scores, .y = raw, .means = ev->at[LH_SPACE_MEANS], .covariances = ev->at[LH_SPACE_COVARIANCES],
-           .state = ev->at[LH_SPACE_STATE], .kv = job->entries,
-           .map = {.heads = h->kv_count * h->group, .group = h->group}, .ld = ev->ld, .scale = ev->shape.scale);
-    LH_RUN(x, group_reduce, .y = raw, .x = raw, .heads = h->kv_count, .group = h->group, .cols = job->cols,
+    const int64_t dim = ev->shape.head_dim, n = h->kv_count * h->group, mark = lh_scratch_mark(x);
+    moments m = moments_of(ev);
+    if (h->split) m = gather_moments(ev, m);
+    const distributions d = {lh_scratch_floats(ev, n * dim), lh_scratch_floats(ev, n * dim * dim)};
+    const lh_slot_floats norms = lh_slot_rows(lh_scratch_floats(ev, h->kv_count * ev->ld), 1, ev->ld);
+    LH_LATCH(x, find_distributions(ev, job, m, d));
+    LH_RUN(x, expected_scores, .y = scores, .means = d.means, .covariances = d.covariances, .state = lh_layer_state(ev),
+           .kv = job->entries, .map = {.heads = n, .group = h->group}, .ld = ev->ld, .scale = ev->shape.scale);
+    LH_RUN(x, group_reduce, .y = scores, .x = scores, .heads = h->kv_count, .group = h->group, .cols = job->cols,
            .y_ld = ev->ld, .x_ld = ev->ld, .kind = LH_GROUP_MEAN, .factor = 1.0f);
     LH_RUN(x, entry_norms, .y = norms, .kv = job->entries, .last = LH_ALL_ENTRIES, .part = LH_PART_VALUE,
            .kind = LH_NORM_L2);
-    LH_RUN(x, weigh_scores, .y = raw, .x = raw, .norms = norms, .len = job->entries->len, .heads = h->kv_count,
+    LH_RUN(x, weigh_scores, .y = scores, .x = scores, .norms = norms, .len = job->entries->len, .heads = h->kv_count,
            .ld = ev->ld);
+    lh_scratch_release(x, mark);
 }
 
-const lh_source lh_source_expected = {
-    .parts = parts_of_group, .space = space, .uses_rows = uses_rows, .begin = begin, .rows = add_rows, .score = score};
+const lh_source lh_source_expected = {.parts = parts_of_group,
+                                      .sums_bytes = sums_bytes,
+                                      .uses_rows = uses_rows,
+                                      .begin = begin,
+                                      .rows = add_rows,
+                                      .score = score};

@@ -8,48 +8,36 @@
 /* On the diagonal, as kvpress has it; and a share of the trace, above what rounding leaves. */
 static const double RIDGE = 0.01, ROUNDING = 1e-12;
 
-/* LH_SPACE_KEYS: of one head, and of one block of it. */
-typedef struct key_room {
-    double *sums, *products; /* [dim], [dim, dim] */
+/* Of one head, and of one block of its keys, on the scratch stack. */
+typedef struct key_arrays {
+    double *sums, *products; /* [dim], [dim, dim] in one block */
     float *keys, *mapped;    /* [LH_ROWS_AT_ONCE, dim] without their rotation; L^-1 of them */
-    float *map, *shift;      /* [dim, dim] L^-1, and [dim] what it makes of the mean, negative */
+    float *map, *shift;      /* [dim, dim] L^-1, and [dim] what it makes of the mean, negative; in one block */
     float *inverse;          /* [dim] frequencies of the inverse rotation */
     int32_t *positions;      /* [LH_ROWS_AT_ONCE] */
-} key_room;
+} key_arrays;
 
-static int64_t room_bytes(int64_t dim)
+static key_arrays alloc_arrays(const lh_evictor *ev)
 {
-    return (dim + dim * dim) * (int64_t)sizeof(double) +
-           (2 * LH_ROWS_AT_ONCE * dim + dim * dim + 2 * dim) * (int64_t)sizeof(float) +
-           LH_ROWS_AT_ONCE * (int64_t)sizeof(int32_t);
-}
-
-static key_room room_of(const lh_evictor *ev)
-{
-    int64_t dim = ev->shape.head_dim;
-    key_room r = {.sums = ev->at[LH_SPACE_KEYS]};
+    const int64_t dim = ev->shape.head_dim;
+    key_arrays r = {.sums = lh_scratch_alloc(&ev->exec, (dim + dim * dim) * (int64_t)sizeof *r.sums),
+                    .keys = lh_scratch_floats(ev, LH_ROWS_AT_ONCE * dim),
+                    .mapped = lh_scratch_floats(ev, LH_ROWS_AT_ONCE * dim),
+                    .map = lh_scratch_floats(ev, (dim + 1) * dim),
+                    .inverse = lh_scratch_floats(ev, dim),
+                    .positions = lh_scratch_alloc(&ev->exec, LH_ROWS_AT_ONCE * (int64_t)sizeof *r.positions)};
     r.products = r.sums + dim;
-    r.keys = (float *)(r.products + dim * dim);
-    r.mapped = r.keys + LH_ROWS_AT_ONCE * dim;
-    r.map = r.mapped + LH_ROWS_AT_ONCE * dim;
     r.shift = r.map + dim * dim;
-    r.inverse = r.shift + dim;
-    r.positions = (int32_t *)(r.inverse + dim);
     return r;
-}
-
-static void space(const lh_space_request *request, int64_t *bytes)
-{
-    if (request->need.scored) bytes[LH_SPACE_KEYS] = room_bytes(request->shape->head_dim);
 }
 
 /* Some entries of a head: `count` slots from `first` on, of the arena. */
 typedef struct key_block {
-    int64_t first, count;
+    int64_t head, first, count;
     int64_t number; /* of its first entry in the head */
 } key_block;
 
-static void put_numbers(const lh_evictor *ev, const key_room *r, const key_block *b)
+static void put_numbers(const lh_evictor *ev, const key_arrays *r, const key_block *b)
 {
     int32_t numbers[LH_ROWS_AT_ONCE];
     for (int64_t i = 0; i < b->count; i++) numbers[i] = (int32_t)(b->number + i);
@@ -57,7 +45,7 @@ static void put_numbers(const lh_evictor *ev, const key_room *r, const key_block
 }
 
 /* Their keys without the rotation. */
-static void unrotate(const lh_evictor *ev, const lh_evict_job *job, const key_room *r, const key_block *b)
+static void unrotate(const lh_evictor *ev, const lh_evict_job *job, const key_arrays *r, const key_block *b)
 {
     const lh_ragged *kv = job->entries;
     const lh_rotation *rotation = job->layer.rotation;
@@ -111,8 +99,8 @@ static void invert(double *l, int64_t dim)
     }
 }
 
-/* Of `n` keys of KV head h, whose sums are there: the map and the shift. */
-static lh_status make_map(const lh_evictor *ev, const lh_evict_job *job, const key_room *r, int64_t h, int64_t n)
+/* Of all keys of a KV head, whose sums are there: the map and the shift. */
+static lh_status make_map(const lh_evictor *ev, const lh_evict_job *job, const key_arrays *r, const key_block *all)
 {
     lh_status st = LH_OK;
     int64_t dim = ev->shape.head_dim, floats = (dim + 1) * dim;
@@ -123,12 +111,12 @@ static lh_status make_map(const lh_evictor *ev, const lh_evict_job *job, const k
     products = sums + dim;
     lh_exec_fetch(&ev->exec, sums, r->sums, (dim + dim * dim) * (int64_t)sizeof *sums);
     if (!lh_exec_ok(&ev->exec)) goto done; /* it is latched */
-    centre(sums, products, dim, n);
+    centre(sums, products, dim, all->count);
     if (!factor(products, dim))
         LH_FAIL_DONE(LH_EFILE,
                      "layer %lld: the keys of KV head %lld are not finite, so that the cache cannot be ranked; check "
                      "the weights with 'longhaul verify'",
-                     (long long)job->layer.index, (long long)(ev->shape.heads.kv_first + h));
+                     (long long)job->layer.index, (long long)(ev->shape.heads.kv_first + all->head));
     invert(products, dim);
     for (int64_t a = 0; a < dim; a++) {
         double shift = 0.0;
@@ -147,14 +135,14 @@ done:
 
 /* ---- scores ---- */
 
-static void add_block(const lh_evictor *ev, const key_room *r, const key_block *b)
+static void add_block(const lh_evictor *ev, const key_arrays *r, const key_block *b)
 {
     int64_t dim = ev->shape.head_dim;
     LH_RUN(&ev->exec, row_moments, .sums = r->sums, .products = r->products, .x = r->keys, .type = LH_F32,
            .rows = b->count, .heads = 1, .dim = dim, .x_ld = dim);
 }
 
-static void score_block(const lh_evictor *ev, const key_room *r, const key_block *b, float *y)
+static void score_block(const lh_evictor *ev, const key_arrays *r, const key_block *b, float *y)
 {
     int64_t dim = ev->shape.head_dim;
     LH_RUN(&ev->exec, gemm, .y = r->mapped, .x = r->keys, .w = r->map, .type = LH_F32, .order = ev->shape.order,
@@ -163,44 +151,48 @@ static void score_block(const lh_evictor *ev, const key_room *r, const key_block
            .x_ld = dim, .y_ld = 1);
 }
 
-static void score_head(lh_evictor *ev, const lh_evict_job *job, int64_t h, const key_block *all)
+/* y = scores of KV head h, whose entries are `all`. */
+static void score_head(lh_evictor *ev, const lh_evict_job *job, const key_arrays *r, const key_block *all, float *y)
 {
-    const key_room r = room_of(ev);
-    float *y = (float *)ev->at[LH_SPACE_RAW] + h * ev->ld;
     int64_t dim = ev->shape.head_dim;
-    lh_exec_zero(&ev->exec, r.sums, (dim + dim * dim) * (int64_t)sizeof *r.sums);
+    lh_exec_zero(&ev->exec, r->sums, (dim + dim * dim) * (int64_t)sizeof *r->sums);
     for (int pass = 0; pass < 2; pass++) {
-        if (pass) LH_LATCH(&ev->exec, make_map(ev, job, &r, h, all->count));
+        if (pass) LH_LATCH(&ev->exec, make_map(ev, job, r, all));
         for (int64_t at = 0; at < all->count; at += LH_ROWS_AT_ONCE) {
-            key_block b = {all->first + at, lh_min_i64(all->count - at, LH_ROWS_AT_ONCE), at};
-            unrotate(ev, job, &r, &b);
+            key_block b = {all->head, all->first + at, lh_min_i64(all->count - at, LH_ROWS_AT_ONCE), at};
+            unrotate(ev, job, r, &b);
             if (pass)
-                score_block(ev, &r, &b, y);
+                score_block(ev, r, &b, y);
             else
-                add_block(ev, &r, &b);
+                add_block(ev, r, &b);
         }
     }
 }
 
-static lh_status score_heads(lh_evictor *ev, const lh_evict_job *job)
+static lh_status score_heads(lh_evictor *ev, const lh_evict_job *job, float *scores)
 {
     lh_status st = LH_OK;
+    const int64_t mark = lh_scratch_mark(&ev->exec);
+    const key_arrays r = alloc_arrays(ev);
     const lh_ragged *kv = job->entries;
     int64_t *len = NULL, bytes = kv->heads * (int64_t)sizeof *len;
     LH_TRY_DONE(lh_calloc(&len, 2 * kv->heads, sizeof *len));
     lh_exec_fetch(&ev->exec, len, kv->len, bytes);
     lh_exec_fetch(&ev->exec, len + kv->heads, kv->offset, bytes);
-    if (job->layer.rotation) LH_TRY_DONE(lh_rotation_put_inverse(job->layer.rotation, &ev->exec, room_of(ev).inverse));
+    if (job->layer.rotation) LH_TRY_DONE(lh_rotation_put_inverse(job->layer.rotation, &ev->exec, r.inverse));
     for (int64_t h = 0; h < kv->heads && lh_exec_ok(&ev->exec); h++)
-        if (len[h]) score_head(ev, job, h, &(key_block){.first = len[kv->heads + h], .count = len[h]});
+        if (len[h])
+            score_head(ev, job, &r, &(key_block){.head = h, .first = len[kv->heads + h], .count = len[h]},
+                       scores + h * ev->ld);
 done:
+    lh_scratch_release(&ev->exec, mark);
     lh_free(len);
     return st;
 }
 
-static void score(lh_evictor *ev, const lh_evict_job *job)
+static void score(lh_evictor *ev, const lh_evict_job *job, float *scores)
 {
-    LH_LATCH(&ev->exec, score_heads(ev, job));
+    LH_LATCH(&ev->exec, score_heads(ev, job, scores));
 }
 
-const lh_source lh_source_leverage = {.space = space, .score = score};
+const lh_source lh_source_leverage = {.score = score};

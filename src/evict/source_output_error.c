@@ -10,58 +10,46 @@
 #include "evict/fit.h"
 #include "evict/kept_rows.h"
 
-/* LH_SPACE_ERRORS, n = group x rows. */
-typedef struct error_room {
+/* n = group x rows; on the scratch stack. */
+typedef struct error_arrays {
     float *sums, *rest;        /* [dim + 1, n] over all entries, and over those of no dominant weight */
     float *outputs, *energies; /* [n, dim], not yet over the row's mass, and their squares */
     float *products;           /* [n, LH_FIT_AT_ONCE] of outputs and values */
     float *values, *squares;   /* [LH_FIT_AT_ONCE, dim] and theirs */
-    void *work;                /* of a fit */
-} error_room;
+} error_arrays;
 
 static int64_t rows_at_once(const lh_policy_numbers *p)
 {
     return lh_min_i64(p->rows, LH_ROWS_AT_ONCE);
 }
 
-/* The arrays from `at` on (NULL: to know their bytes); returns their bytes. */
-static int64_t place(const lh_evict_shape *shape, int64_t rows, char *at, error_room *out)
+/* For at most `rows` rows. */
+static error_arrays alloc_arrays(const lh_evictor *ev, int64_t rows)
 {
-    const int64_t dim = shape->head_dim, n = rows * shape->heads.group, block = LH_FIT_AT_ONCE;
-    const lh_ragged kv = {.heads = 1, .head_dim = dim, .type = LH_F32};
-    const lh_fit fit = {.rows = {.kv = &kv, .map = {.group = shape->heads.group}, .rows = rows}, .exact = 1};
-    float **const arrays[] = {&out->sums,     &out->rest,   &out->outputs, &out->energies,
-                              &out->products, &out->values, &out->squares};
-    const int64_t floats[] = {(dim + 1) * n, (dim + 1) * n, n * dim, n, n * block, block * dim, block};
-    int64_t end = 0, line = 64;
-    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
-        *arrays[i] = at ? (float *)(at + end) : NULL;
-        end += (floats[i] * (int64_t)sizeof(float) + line - 1) / line * line;
-    }
-    out->work = at ? at + end : NULL;
-    return end + lh_fit_bytes(&fit);
-}
-
-static void space(const lh_space_request *request, int64_t *bytes)
-{
-    error_room none;
-    if (request->need.scored)
-        bytes[LH_SPACE_ERRORS] = place(request->shape, rows_at_once(request->policy), NULL, &none);
+    const int64_t dim = ev->shape.head_dim, n = rows * ev->shape.heads.group, block = LH_FIT_AT_ONCE;
+    return (error_arrays){.sums = lh_scratch_floats(ev, (dim + 1) * n),
+                          .rest = lh_scratch_floats(ev, (dim + 1) * n),
+                          .outputs = lh_scratch_floats(ev, n * dim),
+                          .energies = lh_scratch_floats(ev, n),
+                          .products = lh_scratch_floats(ev, n * block),
+                          .values = lh_scratch_floats(ev, block * dim),
+                          .squares = lh_scratch_floats(ev, block)};
 }
 
 /* Some rows, and the entries of one head. */
 typedef struct error_block {
     lh_evictor *ev;
-    error_room room;
+    error_arrays arrays;
+    float *scores; /* [kv_count, ld] */
     lh_fit fit;
     int64_t h, len, n; /* n: group x rows */
 } error_block;
 
-static error_block block_of(lh_evictor *ev, const lh_evict_job *job, const lh_row_block *b, const int64_t *offset)
+static error_block block_of(lh_evictor *ev, const lh_evict_job *job, const int64_t *offset, float *scores)
 {
     const lh_heads *heads = &ev->shape.heads;
-    error_block e = {.ev = ev};
-    place(&ev->shape, rows_at_once(&ev->policy), ev->at[LH_SPACE_ERRORS], &e.room);
+    const lh_row_block *b = &ev->scoring;
+    error_block e = {.ev = ev, .arrays = alloc_arrays(ev, rows_at_once(&ev->policy)), .scores = scores};
     e.fit = (lh_fit){.rows = {.q = b->rows.q,
                               .positions = b->rows.positions,
                               .until = b->until,
@@ -73,7 +61,6 @@ static error_block block_of(lh_evictor *ev, const lh_evict_job *job, const lh_ro
                      .lse = b->rows.lse,
                      .lse_ld = b->lse_ld,
                      .offset = offset,
-                     .work = e.room.work,
                      .order = ev->shape.order,
                      .exact = 1};
     return e;
@@ -111,7 +98,7 @@ static void square(const error_block *e, float *y, const float *x, int64_t token
 
 static void make_outputs(error_block *e)
 {
-    const error_room *r = &e->room;
+    const error_arrays *r = &e->arrays;
     const int64_t dim = e->ev->shape.head_dim;
     add_up(e, r->sums, 0);
     add_up(e, r->rest, LH_DOMINANT);
@@ -124,9 +111,10 @@ static void make_outputs(error_block *e)
 static void add_errors(const error_block *e, int64_t first, int64_t count)
 {
     const lh_evictor *ev = e->ev;
-    const error_room *r = &e->room;
+    const error_arrays *r = &e->arrays;
     const lh_ragged *kv = e->fit.rows.kv;
     const int64_t dim = kv->head_dim, at = (e->fit.offset[e->h] + first) * dim * lh_dtype_bytes(kv->type);
+    const int64_t mark = lh_scratch_mark(&ev->exec);
     const float *weights =
         lh_fit_weights(&ev->exec, &e->fit, (lh_fit_slots){.head = e->h, .first = first, .count = count});
     LH_RUN(&ev->exec, convert, .dst = r->values, .src = (char *)kv->v + at, .dst_type = LH_F32, .src_type = kv->type,
@@ -134,23 +122,25 @@ static void add_errors(const error_block *e, int64_t first, int64_t count)
     square(e, r->squares, r->values, count);
     LH_RUN(&ev->exec, gemm, .y = r->products, .x = r->outputs, .w = r->values, .type = LH_F32, .order = ev->shape.order,
            .tokens = e->n, .out = count, .in = dim, .y_ld = count, .x_ld = dim, .w_ld = dim);
-    LH_RUN(&ev->exec, output_errors, .errors = (float *)ev->at[LH_SPACE_RAW] + e->h * ev->ld + first,
-           .weights = weights, .products = r->products, .squares = r->squares, .values = r->values,
-           .energies = r->energies, .masses = r->sums + dim * e->n, .rest = r->rest, .n = e->n, .cols = count,
-           .dim = dim, .ld = count);
+    LH_RUN(&ev->exec, output_errors, .errors = e->scores + e->h * ev->ld + first, .weights = weights,
+           .products = r->products, .squares = r->squares, .values = r->values, .energies = r->energies,
+           .masses = r->sums + dim * e->n, .rest = r->rest, .n = e->n, .cols = count, .dim = dim, .ld = count);
+    lh_scratch_release(&ev->exec, mark);
 }
 
-static lh_status score_heads(lh_evictor *ev, const lh_evict_job *job)
+static lh_status score_heads(lh_evictor *ev, const lh_evict_job *job, float *scores)
 {
     lh_status st = LH_OK;
     const lh_ragged *kv = job->entries;
-    const int64_t bytes = kv->heads * (int64_t)sizeof(int64_t), most = rows_at_once(&ev->policy);
+    const int64_t bytes = kv->heads * (int64_t)sizeof(int64_t), most = rows_at_once(&ev->policy),
+                  mark = lh_scratch_mark(&ev->exec);
     const lh_row_block b = ev->scoring;
     int64_t *len = NULL;
     LH_TRY_DONE(lh_calloc(&len, 2 * kv->heads, sizeof *len));
+    for (int64_t h = 0; h < kv->heads; h++) len[h] = job->cols; /* on a device that only counts */
     lh_exec_fetch(&ev->exec, len, kv->len, bytes);
     lh_exec_fetch(&ev->exec, len + kv->heads, kv->offset, bytes);
-    error_block e = block_of(ev, job, &b, len + kv->heads);
+    error_block e = block_of(ev, job, len + kv->heads, scores);
     for (e.h = 0; e.h < kv->heads; e.h++)
         for (int64_t r = 0; r < b.rows.tokens && lh_exec_ok(&ev->exec); r += most) {
             e.len = len[e.h];
@@ -160,15 +150,16 @@ static lh_status score_heads(lh_evictor *ev, const lh_evict_job *job)
                 add_errors(&e, s, lh_min_i64(LH_FIT_AT_ONCE, e.len - s));
         }
 done:
+    lh_scratch_release(&ev->exec, mark);
     lh_free(len);
     return st;
 }
 
-static void score(lh_evictor *ev, const lh_evict_job *job)
+static void score(lh_evictor *ev, const lh_evict_job *job, float *scores)
 {
     ev->scoring = lh_scoring_rows(ev, job);
-    lh_exec_zero(&ev->exec, ev->at[LH_SPACE_RAW], ev->bytes[LH_SPACE_RAW]);
-    LH_LATCH(&ev->exec, score_heads(ev, job));
+    lh_exec_zero(&ev->exec, scores, ev->shape.heads.kv_count * ev->ld * (int64_t)sizeof *scores);
+    LH_LATCH(&ev->exec, score_heads(ev, job, scores));
 }
 
-const lh_source lh_source_output_error = {.space = space, .score = score};
+const lh_source lh_source_output_error = {.score = score};

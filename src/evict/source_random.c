@@ -1,10 +1,9 @@
 /* A number of each entry's own, the same on any number of ranks: the baseline that every policy must beat. */
 #include "evict/evict_impl.h"
 
-static void score(lh_evictor *ev, const lh_evict_job *job)
+static void score(lh_evictor *ev, const lh_evict_job *job, float *scores)
 {
-    LH_RUN(&ev->exec, random_scores, .y = ev->at[LH_SPACE_RAW], .kv = job->entries, .ld = ev->ld,
-           .draw = lh_draw_of(ev, job));
+    LH_RUN(&ev->exec, random_scores, .y = scores, .kv = job->entries, .ld = ev->ld, .draw = lh_draw_of(ev, job));
 }
 
 const lh_source lh_source_random = {.score = score};

@@ -13,16 +13,6 @@ static void stats(const lh_policy_numbers *p, lh_entry_stats *s)
     if (p->select.kind == LH_SELECT_STD_SCOPE || p->records) s->squares = s->count++;
 }
 
-static void space(const lh_space_request *request, int64_t *bytes)
-{
-    const lh_heads *h = &request->shape->heads;
-    if (request->steps && request->need.scored && !h->split)
-        bytes[LH_SPACE_LOGITS] = h->group * h->kv_count * request->need.ld * (int64_t)sizeof(float);
-    if (h->split && request->need.counted)
-        bytes[LH_SPACE_COLUMNS] = lh_exchanged_bytes(h, lh_entry_stats_of(request->policy, h).count, request->need.ld);
-    lh_attention_row_space(request, LH_ROWS_AT_ONCE, 1, bytes);
-}
-
 static int uses_rows(const lh_policy_numbers *p, lh_evict_phase phase, int scored)
 {
     return phase == LH_EVICT_PREFILL ? scored || lh_evicts_again(p) : p->every > 0;
@@ -47,11 +37,13 @@ static int64_t first_counted(const lh_evictor *ev)
 static void count(lh_evictor *ev, const lh_evict_job *job, const lh_query_rows *own)
 {
     int split = ev->shape.heads.split, in_prefill = job->phase == LH_EVICT_PREFILL;
+    const int64_t mark = lh_scratch_mark(&ev->exec);
     lh_query_rows rows = *own;
     lh_columns to = carried(ev, job->entries);
-    if (split) lh_take_rows(ev, &rows);
+    if (split) lh_copy_rows(ev, &rows);
     lh_row_block b = lh_join_rows(ev, job, &rows);
     (split && in_prefill && !ev->policy.block ? lh_count_shares : lh_count_columns)(ev, job, &b, &to);
+    lh_scratch_release(&ev->exec, mark);
 }
 
 static void count_rows(lh_evictor *ev, const lh_evict_job *job, const lh_query_rows *rows)
@@ -70,18 +62,17 @@ static void count_rows(lh_evictor *ev, const lh_evict_job *job, const lh_query_r
 
 static void end(lh_evictor *ev, const lh_evict_job *job)
 {
-    if (ev->shape.heads.split && !ev->policy.block) lh_exchange_columns(ev, job);
+    if (ev->shape.heads.split && !ev->policy.block) lh_exchange_columns(ev, job, NULL, NULL);
 }
 
-static void score(lh_evictor *ev, const lh_evict_job *job)
+static void score(lh_evictor *ev, const lh_evict_job *job, float *scores)
 {
     lh_columns from = carried(ev, job->entries);
-    lh_finish_statistics(ev, job, &from, first_counted(ev));
+    lh_finish_statistics(ev, job, &from, first_counted(ev), scores);
 }
 
 const lh_source lh_source_running = {.parts = lh_attention_parts,
                                      .stats = stats,
-                                     .space = space,
                                      .uses_rows = uses_rows,
                                      .rows = count_rows,
                                      .end = end,

@@ -5,58 +5,49 @@
 #include "evict/attention.h"
 #include "evict/kept_rows.h"
 
-static void space(const lh_space_request *request, int64_t *bytes)
-{
-    const lh_policy_numbers *p = request->policy;
-    const lh_heads *h = &request->shape->heads;
-    int64_t row = h->kv_count * request->need.ld * (int64_t)sizeof(float);
-    int squares = p->select.kind == LH_SELECT_STD_SCOPE;
-    if (request->need.scored) {
-        if (squares) bytes[LH_SPACE_SQUARES] = row;
-        if (request->steps && !h->split) bytes[LH_SPACE_LOGITS] = h->group * row;
-        if (h->split)
-            bytes[LH_SPACE_COLUMNS] = lh_exchanged_bytes(h, lh_attention_parts(p, h) + squares, request->need.ld);
-    }
-}
-
-/* ---- scores ---- */
-
-/* Where observed rows are counted; and where they were before. */
-static lh_columns observed(const lh_evictor *ev)
+/* Where observed rows are counted: in scores and, for deviations, squares (NULL: not wanted). */
+static lh_columns observed(const lh_evictor *ev, float *scores, float *squares)
 {
     int64_t parts = lh_score_parts(&ev->policy, &ev->shape.heads);
-    lh_slot_floats raw = lh_slot_rows(ev->at[LH_SPACE_RAW], parts, ev->ld), none = {0};
+    lh_slot_floats raw = lh_slot_rows(scores, parts, ev->ld), none = {0};
     int counts = ev->policy.score.statistic == LH_STAT_COUNT;
     if (ev->policy.score.statistic == LH_STAT_RMS) return (lh_columns){.squares = raw, .parts = 1, .each_head = 1};
     if (ev->policy.score.statistic == LH_STAT_MAX) return (lh_columns){.largest = raw, .parts = 1, .each_head = 1};
     return (lh_columns){.sums = counts ? none : raw,
-                        .squares = lh_slot_rows(ev->at[LH_SPACE_SQUARES], 1, ev->ld),
+                        .squares = lh_slot_rows(squares, 1, ev->ld),
                         .counts = counts ? raw : none,
                         .parts = parts};
 }
 
+/* Where they were counted before. */
 static lh_columns counted_before(const lh_evictor *ev, const lh_counted_rows *counted)
 {
     int64_t parts = lh_score_parts(&ev->policy, &ev->shape.heads);
     return (lh_columns){.sums = lh_slot_rows(counted->sums, parts, counted->ld), .parts = parts};
 }
 
-static void observe(lh_evictor *ev, const lh_evict_job *job, const lh_columns *to)
+/* Collective where groups are split. */
+static lh_columns observe(lh_evictor *ev, const lh_evict_job *job, float *scores)
 {
-    int split = ev->shape.heads.split;
-    lh_row_block b = lh_scoring_rows(ev, job);
+    const int split = ev->shape.heads.split;
+    const int64_t count = ev->shape.heads.kv_count * ev->ld, parts = lh_score_parts(&ev->policy, &ev->shape.heads);
+    const int deviates = ev->policy.select.kind == LH_SELECT_STD_SCOPE;
+    float *squares = deviates ? lh_scratch_floats(ev, count) : NULL;
+    const lh_columns to = observed(ev, scores, squares);
+    const lh_row_block b = lh_scoring_rows(ev, job);
     ev->scoring = b;
-    lh_exec_zero(&ev->exec, ev->at[LH_SPACE_RAW], ev->bytes[LH_SPACE_RAW]);
-    lh_exec_zero(&ev->exec, ev->at[LH_SPACE_SQUARES], ev->bytes[LH_SPACE_SQUARES]);
-    (split ? lh_count_shares : lh_count_columns)(ev, job, &b, to);
-    if (split) lh_exchange_columns(ev, job);
+    lh_exec_zero(&ev->exec, scores, parts * count * (int64_t)sizeof *scores);
+    if (squares) lh_exec_zero(&ev->exec, squares, count * (int64_t)sizeof *squares);
+    (split ? lh_count_shares : lh_count_columns)(ev, job, &b, &to);
+    if (split) lh_exchange_columns(ev, job, scores, squares);
+    return to;
 }
 
-static void score(lh_evictor *ev, const lh_evict_job *job)
+static void score(lh_evictor *ev, const lh_evict_job *job, float *scores)
 {
-    lh_columns columns = job->counted ? counted_before(ev, job->counted) : observed(ev);
-    if (!job->counted) observe(ev, job, &columns);
-    lh_finish_statistics(ev, job, &columns, job->seen - lh_policy_rows(&ev->policy, job->seen) + ev->policy.first_rows);
+    const lh_columns columns = job->counted ? counted_before(ev, job->counted) : observe(ev, job, scores);
+    const int64_t first = job->seen - lh_policy_rows(&ev->policy, job->seen) + ev->policy.first_rows;
+    lh_finish_statistics(ev, job, &columns, first, scores);
 }
 
-const lh_source lh_source_window = {.parts = lh_attention_parts, .space = space, .score = score};
+const lh_source lh_source_window = {.parts = lh_attention_parts, .score = score};

@@ -9,7 +9,7 @@ static const float NORM_EPSILON = 1e-4f; /* added to scores before norms weigh t
 /* CriticalKV (arXiv 2502.03805, algorithm 1): the second stage ranks by scores times projected norms. */
 static void weigh_by_norms(lh_evictor *ev, const lh_evict_job *job, const float *scores)
 {
-    LH_RUN(&ev->exec, weigh_scores, .y = ev->at[LH_SPACE_SECOND], .x = scores,
+    LH_RUN(&ev->exec, weigh_scores, .y = lh_layer_scores(ev, ev->second), .x = scores,
            .norms = lh_stat_of(job->entries, ev->stats.norms), .len = job->entries->len,
            .heads = ev->shape.heads.kv_count, .ld = ev->ld, .add = NORM_EPSILON);
 }
@@ -18,7 +18,7 @@ static void weigh_by_norms(lh_evictor *ev, const lh_evict_job *job, const float 
  * scores (VaSE, arXiv 2606.03928). Joint heads draw as one. */
 static void perturb(lh_evictor *ev, const lh_evict_job *job, const float *scores)
 {
-    float *y = ev->at[LH_SPACE_SECOND];
+    float *y = lh_layer_scores(ev, ev->second);
     lh_ragged view = *job->entries;
     lh_draw draw = lh_draw_of(ev, job);
     if (ev->policy.select.joint) {
@@ -31,38 +31,32 @@ static void perturb(lh_evictor *ev, const lh_evict_job *job, const float *scores
         lh_exec_copy(&ev->exec, y + g * ev->ld, y, job->cols * (int64_t)sizeof *y, LH_COPY_ON_DEVICE);
 }
 
-lh_stage_scores lh_make_stages(lh_evictor *ev, const lh_evict_job *job, lh_space_part by)
+lh_stage_scores lh_make_stages(lh_evictor *ev, const lh_evict_job *job, lh_scores by)
 {
-    float *scores = ev->at[by];
-    lh_stage_scores s = {.first = by, .heads = by, .second = LH_SPACE_PARTS};
+    float *scores = lh_layer_scores(ev, by);
+    lh_stage_scores s = {.first = by, .heads = by, .second = ev->second};
     switch (ev->policy.select.kind) {
     case LH_SELECT_TOPK: break;
-    case LH_SELECT_TWO_STAGE:
-        weigh_by_norms(ev, job, scores);
-        s.second = LH_SPACE_SECOND;
-        break;
+    case LH_SELECT_TWO_STAGE: weigh_by_norms(ev, job, scores); break;
     case LH_SELECT_STD_SCOPE: /* RoCo (arXiv 2402.06262): the deviations come first */
-        s.first = LH_SPACE_SECOND;
+        s.first = ev->second;
         s.second = by;
         break;
-    case LH_SELECT_TOPK_SAMPLE:
-        perturb(ev, job, scores);
-        s.second = LH_SPACE_SECOND;
-        break;
+    case LH_SELECT_TOPK_SAMPLE: perturb(ev, job, scores); break;
     case LH_SELECT_TOPK_KEYS: lh_take_turns(ev, job, scores); break;
     }
     if (lh_competes_by_losses(&ev->policy.budgets)) {
         lh_score_gains(ev, job, scores);
-        s.heads = LH_SPACE_ENTRY_GAINS;
+        s.heads = ev->loss_gains;
     }
     return s;
 }
 
-/* What each stage takes of the counts of each layer: [n, kv_count] each. */
+/* The counts of each stage, of each layer: [n, kv_count] each. */
 static void split_counts(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, lh_counts stages[2])
 {
-    const int64_t heads = ev->shape.heads.kv_count;
-    int64_t *first = (int64_t *)ev->at[LH_SPACE_COUNTS] + n * heads, *rest = first + n * heads;
+    const int64_t heads = ev->shape.heads.kv_count, bytes = n * heads * (int64_t)sizeof(int64_t);
+    int64_t *first = lh_scratch_alloc(&ev->exec, bytes), *rest = lh_scratch_alloc(&ev->exec, bytes);
     stages[0] = (lh_counts){first, heads};
     stages[1] = (lh_counts){rest, heads};
     for (int64_t i = 0; i < n; i++)
@@ -75,7 +69,7 @@ void lh_mark_stages(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
 {
     const lh_stage_scores *by = &ev->stages;
     lh_counts stages[2];
-    if (by->second == LH_SPACE_PARTS) {
+    if (!by->second.at) {
         lh_mark_best(ev, jobs, n, by->first, ev->counts, LH_ENTRY_DROP);
         return;
     }

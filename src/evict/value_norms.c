@@ -4,27 +4,42 @@
  * it, and goes with the entry. */
 #include "evict/evict_impl.h"
 
-/* Norms of each query head of this rank: rows of LH_SPACE_NORMS, where the row of query head 0 of the ranks' is first.
- */
-static void project(lh_evictor *ev, const lh_evict_job *job, int64_t entries)
+/* rows = norms of each query head of this rank. */
+static void project(lh_evictor *ev, const lh_evict_job *job, float *rows, int64_t entries)
 {
-    const lh_heads *h = &ev->shape.heads;
     const lh_projection *o = job->layer.projection;
-    LH_RUN(&ev->exec, projected_norms, .y = (float *)ev->at[LH_SPACE_NORMS] + (h->split ? h->q_first * entries : 0),
-           .kv = job->entries, .map = lh_heads_grouping(h), .last = entries, .ld = entries, .w = o->w, .type = o->type,
-           .out = ev->shape.hidden, .w_ld = o->ld);
+    LH_RUN(&ev->exec, projected_norms, .y = rows, .kv = job->entries, .map = lh_heads_grouping(&ev->shape.heads),
+           .last = entries, .ld = entries, .w = o->w, .type = o->type, .out = ev->shape.hidden, .w_ld = o->ld);
 }
 
-/* Means over the groups of this rank's KV heads go with the entries. */
-static void put_means(lh_evictor *ev, const lh_evict_job *job, int64_t entries)
+/* Stores the means of rows over the groups of this rank's KV heads with the entries; head 0 of `rows` is query head
+ * `first` of the model. */
+static void put_means(lh_evictor *ev, const lh_evict_job *job, const float *rows, int64_t first, int64_t entries)
 {
     const lh_heads *h = &ev->shape.heads;
-    float *rows = ev->at[LH_SPACE_NORMS], *means = rows + (h->split ? h->heads : h->q_count) * entries;
-    LH_RUN(&ev->exec, group_reduce, .y = means, .x = rows + (h->split ? h->kv_first * h->group * entries : 0),
+    float *means = lh_scratch_floats(ev, h->kv_count * entries);
+    LH_RUN(&ev->exec, group_reduce, .y = means, .x = rows + (h->kv_first * h->group - first) * entries,
            .heads = h->kv_count, .group = h->group, .cols = entries, .y_ld = entries, .x_ld = entries,
            .kind = LH_GROUP_MEAN, .factor = 1.0f);
     LH_RUN(&ev->exec, put_stats, .y = lh_stat_of(job->entries, ev->stats.norms), .x = means, .kv = job->entries,
            .last = entries, .ld = entries);
+}
+
+/* Collective where groups are split. */
+static void make_projected_norms(lh_evictor *ev, const lh_evict_job *job, int64_t entries)
+{
+    const lh_heads *h = &ev->shape.heads;
+    const int64_t mark = lh_scratch_mark(&ev->exec);
+    float *own = lh_scratch_floats(ev, h->q_count * entries);
+    project(ev, job, own, entries);
+    if (h->split) {
+        float *all = lh_scratch_floats(ev, h->heads * entries);
+        lh_exchange_heads(ev, own, all, entries * (int64_t)sizeof *all);
+        put_means(ev, job, all, 0, entries);
+    } else {
+        put_means(ev, job, own, h->q_first, entries);
+    }
+    lh_scratch_release(&ev->exec, mark);
 }
 
 void lh_evict_make_norms(lh_evictor *ev, const lh_evict_job *job)
@@ -34,10 +49,6 @@ void lh_evict_make_norms(lh_evictor *ev, const lh_evict_job *job)
     if (ev->policy.score.value_prior)
         LH_RUN(&ev->exec, entry_norms, .y = lh_stat_of(job->entries, ev->stats.priors), .kv = job->entries,
                .last = entries, .part = LH_PART_VALUE, .kind = LH_NORM_SQUARE);
-    if (lh_policy_projects(&ev->policy)) {
-        project(ev, job, entries);
-        if (ev->shape.heads.split) lh_exchange_heads(ev, ev->at[LH_SPACE_NORMS], entries * (int64_t)sizeof(float));
-        put_means(ev, job, entries);
-    }
+    if (lh_policy_projects(&ev->policy)) make_projected_norms(ev, job, entries);
     *job->normless = 0;
 }

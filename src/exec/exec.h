@@ -12,12 +12,15 @@
 #include "comm/comm.h"
 #include "kernels/ops.h"
 
+typedef struct lh_scratch lh_scratch;
+
 /* All borrowed. */
 typedef struct lh_exec {
     const lh_ops *ops;
     lh_stream *stream;
     lh_comm *comm;        /* host memory */
     lh_comm *device_comm; /* the same ranks, memory of the stream's device (lh_comm_open_on) */
+    lh_scratch *scratch;  /* the stack of temporaries (scratch.h); NULL: none */
 } lh_exec;
 
 /* Enqueue one operation, arguments by name: LH_RUN(x, classify, .state = state, .kv = view, …). */

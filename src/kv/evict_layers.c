@@ -66,6 +66,7 @@ void lh_kv_drop_unseen(lh_kv *kv, const lh_evict_job *jobs, int64_t n)
     if (count == 0) return;
     lh_evict_classify(kv->evictor, sliding, count);
     compact(kv, sliding, count);
+    lh_evict_end(kv->evictor);
 }
 
 /* How long heads are: this rank's, or those of all ranks. */
@@ -163,6 +164,7 @@ static void select_and_compact(lh_kv *kv, const lh_evict_job *jobs, int64_t n)
     for (int64_t i = 0; i < n && jobs->ranked; i++) score(kv, &jobs[i], i);
     if (jobs->ranked) lh_evict_choose(kv->evictor, jobs, n, NULL);
     compact(kv, jobs, n);
+    lh_evict_end(kv->evictor);
 }
 
 /* Collective where ranks have to say how long their heads are. 1: there may be something to evict. room: [kv_heads of

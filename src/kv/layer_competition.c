@@ -84,9 +84,8 @@ static int64_t max_kept(const lh_kv *kv)
 static void find_budgets(lh_kv *kv, const lh_top_request *q)
 {
     lh_layer_competition *c = kv->competition;
-    const int64_t bytes = c->layers * kv->shape.heads.kv_heads * (int64_t)sizeof *c->budgets;
-    memcpy(c->budgets, c->bases, (size_t)bytes);
-    lh_exec_fetch(&kv->exec, c->budgets, lh_evict_global_top(kv->evictor, q), bytes);
+    memcpy(c->budgets, c->bases, (size_t)(c->layers * kv->shape.heads.kv_heads) * sizeof *c->budgets);
+    lh_evict_divide(kv->evictor, q, c->budgets);
 }
 
 /* Collective. Before the last layer: what may still be among the best. A head's final share is at most the larger of
@@ -127,6 +126,7 @@ static void keep_new(lh_kv *kv, lh_evict_job *job, const int64_t *budgets)
     mark(kv, job, budgets);
     memcpy(kv->arrays.kept, budgets + h->kv_first, (size_t)h->kv_count * sizeof *budgets);
     lh_kv_move_kept(kv, job, kv->arrays.kept);
+    lh_evict_end(kv->evictor);
     job->entries = &arena->view;
     job->offset = arena->offset;
 }
@@ -215,6 +215,7 @@ static void shrink_earlier(lh_kv *kv)
         if (memcmp(budgets, room, (size_t)heads * sizeof *room) == 0) continue;
         mark(kv, &c->jobs[l], budgets);
         LH_LATCH(&kv->exec, shrink(kv, c->jobs[l].layer.index, room + own, budgets + own));
+        lh_evict_end(kv->evictor);
     }
 }
 
@@ -227,6 +228,7 @@ void lh_kv_compete(lh_kv *kv, const lh_evict_job *job)
     int64_t held = join(kv, job);
     const int64_t cells = c->layers * heads;
     if (fits) hold_reference(kv, job);
+    lh_evict_end(kv->evictor);
     const int64_t most = max_kept(kv);
     lh_top_request q = {.layers = c->layers, .jobs = c->jobs, .limits = c->limits};
     c->limits->most = most;

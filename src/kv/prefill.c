@@ -24,6 +24,9 @@ static lh_status make_work(lh_kv *kv)
         uses_rows |= lh_kv_uses_rows(kv, l);
         need.ranked |= plan->ranked;
         need.scored |= plan->scored;
+        if (!plan->ranked || plan->kept < need.protect.base + need.protected_kept) continue;
+        need.protect = plan->protect;
+        need.protected_kept = lh_kv_protected(plan);
     }
     need.counted = p->score.running && kv->shape.heads.split && uses_rows;
     if ((last_evicting(kv) < 0 && !need.counted && !kv->shared.leader) || p->block) return LH_OK;
@@ -141,6 +144,7 @@ static void keep_given(lh_kv *kv, const lh_evict_job *job)
 {
     LH_LATCH(&kv->exec, mark_given(kv, job));
     lh_kv_move_kept(kv, job, kv->arrays.kept);
+    lh_evict_end(kv->evictor);
 }
 
 /* Collective. What the policy chooses. */
@@ -157,6 +161,7 @@ static void keep_chosen(lh_kv *kv, const lh_evict_job *job, const lh_arena *from
         lh_evict_fit(
             kv->evictor, &reference,
             &(lh_evict_kept){.entries = &own->view, .offset = own->offset, .len = own->len, .before = from->len});
+    lh_evict_end(kv->evictor);
 }
 
 /* Collective. What stays goes from the arena of the prefill into the layer's own. */

@@ -89,6 +89,7 @@ static lh_status check_protected(lh_kv *kv, const lh_cache_file *file, const lh_
                          (long long)kept, (long long)wanted);
     }
 done:
+    lh_evict_end(kv->evictor);
     lh_free(state);
     return st;
 }

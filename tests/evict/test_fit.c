@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cases.h"
+#include "exec/scratch.h"
 #include "rig.h"
 
 enum { HEADS, GROUP, ROWS, DIM, KEPT, TYPE, ORDER, WINDOW, CAP, PARTS, SUMS };
@@ -33,7 +34,6 @@ typedef struct layer {
     float *q;
     int32_t *positions;
     double *lse, *outputs; /* [rows, heads], [rows, heads, head_dim]: worked out here */
-    int64_t longest;
 } layer;
 
 /* Slot `from` of the entries becomes the last one of head h of those that stay. */
@@ -120,7 +120,6 @@ static void make_layer(lot *m, layer *l, int n)
     *l = (layer){0};
     for (int64_t h = 0; h < heads; h++) {
         len[h] = 40 + draw(1, (uint64_t)(10 * n + h), 60);
-        l->longest = len[h] > l->longest ? len[h] : l->longest;
     }
     cache_make(m, &l->all,
                &(cache_spec){.heads = heads,
@@ -156,7 +155,8 @@ static fitted fit(lot *m, rig *g, const layer *l, int n, int64_t only, const lh_
     const lh_ragged *kept = &l->kept.host;
     const int64_t d = kept->head_dim, first = only < 0 ? 0 : only, group = l->rows.map.group, heads = l->rows.map.heads,
                   vectors = l->kept.slots * d * lh_dtype_bytes(kept->type);
-    const lh_exec exec = {.ops = g->ops, .stream = g->stream};
+    lh_scratch scratch = {0};
+    const lh_exec exec = {.ops = g->ops, .stream = g->stream, .scratch = &scratch};
     float *lse = lot_new(m, l->rows.rows * heads * 4);
     for (int64_t i = 0; i < l->rows.rows * heads; i++) lse[i] = (float)l->lse[i];
     lh_ragged all = rig_cache(g, &l->all), some = rig_cache(g, &l->kept);
@@ -168,7 +168,6 @@ static fitted fit(lot *m, rig *g, const layer *l, int n, int64_t only, const lh_
                 .before = l->all.host.len + first,
                 .keeps_values = kind(PARTS, n) == 1,
                 .order = (lh_order)kind(SUMS, n),
-                .cols = 1 + n % 40,
                 .of_bias = strength[0],
                 .of_values = strength[1]};
     if (only >= 0) {
@@ -180,14 +179,11 @@ static fitted fit(lot *m, rig *g, const layer *l, int n, int64_t only, const lh_
     f.rows.positions = rig_put(g, l->positions, l->rows.rows * 4);
     f.rows.kv = &all;
     f.outputs = rig_new(g, lh_fit_output_bytes(&f));
-    f.work = rig_new(g, lh_fit_bytes(&f));
     lh_fit_outputs(&exec, &f);
     f.rows.kv = &some;
     f.offset = kept->offset + first;
     f.len = kept->len + first;
-    f.cols = l->longest;
     f.keeps_bias = kind(PARTS, n) == 2;
-    f.work = rig_new(g, lh_fit_bytes(&f));
     lh_fit_entries(&exec, &f);
     ck_assert_msg(lh_exec_take(&exec) == LH_OK, "%s%s", lh_error_message(), case_words());
 
@@ -233,7 +229,7 @@ static void make_small(lot *m, layer *l)
 {
     enum { D = 3, LEN = 9, ALL_ROWS = 6 };
     const int64_t len = LEN, kept[] = {0, 2, 3, 6, 8};
-    *l = (layer){.longest = LEN};
+    *l = (layer){0};
     cache_make(m, &l->all, &(cache_spec){.heads = 1, .head_dim = D, .last = LEN, .len = &len, .type = LH_F32});
     for (int i = 0; i < LEN * D; i++) {
         ((float *)l->all.host.k)[i] = (float)(1.3 * sin(1.0 + 1.7 * i));

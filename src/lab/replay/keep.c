@@ -286,6 +286,7 @@ static lh_status select_at(lh_replay *r, lh_replay_watch *w, int64_t budget, int
     LH_TRY(lh_exec_take(&r->exec));
     lh_keep keep = lh_evict_keep(w->evictor);
     keep_mask(r, policy, budget, &keep);
+    lh_evict_end(w->evictor);
     r->pace.entries += r->trace.shape.heads.kv_heads * r->trace.prompt;
     return LH_OK;
 }
