@@ -70,7 +70,7 @@ static const lh_option file_rows[] = {
      .name = "keep-sets-from",
      FIELD(keep_sets_from),
      .arg = "FILE",
-     .help = "Keep the positions of FILE (HDF5, as --keep-sets writes it) in place of a policy's choice: policies "
+     .help = "Keep the positions of FILE (HDF5, as --keep-sets writes it) instead of a policy's choice: policies "
              "without C. It must hold the tokens of this prompt."},
     {.type = LH_OPT_STR,
      .name = "logits",
@@ -99,9 +99,8 @@ static const lh_option checkpoint_rows[] = {
      FIELD(path),
      .arg = "FILE",
      .writes = 1,
-     .help =
-         "Checkpoint of a long prefill: keep its state in FILE (HDF5) while it is under way; the same command goes on "
-         "with it, on any number of ranks."},
+     .help = "Checkpoint of a long prefill: keep its state in FILE (HDF5) while it is under way; the same command "
+             "continues from it, on any number of ranks."},
     {.type = LH_OPT_F64,
      .name = "checkpoint-every",
      .detail = 1,

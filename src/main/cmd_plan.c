@@ -65,18 +65,17 @@ static const lh_option rows[] = {
      FIELD(questions),
      .arg = "TOKENS",
      .help = "Length of a question that comes after the eviction, as with '--question' and "
-             "'--save-cache' of 'generate' and in 'chat'. Given several times, each goes on in a "
-             "fork of the cache."},
+             "'--save-cache' of 'generate' and in 'chat'. Given several times, each question continues in a fork of "
+             "the cache."},
     {.type = LH_OPT_I64,
      .name = "sbatch",
      FIELD(sbatch),
      .arg = "RANKS",
      .def = "0",
      .max = 1 << 16,
-     .help = "Also print the line that submits the run to Slurm (jobs/longhaul.sbatch), on "
-             "nodes with so many ranks each: as many as they have GPUs, or sockets. Needs "
-             "--memory, that of one rank; without --tp it is for the smallest number of ranks "
-             "on which the run fits."},
+     .help = "Also print the line that submits the run to Slurm (jobs/longhaul.sbatch), on nodes with RANKS ranks each "
+             "(their number of GPUs, or sockets). Needs --memory, the memory of a rank; without --tp for the smallest "
+             "number of ranks on which the run fits."},
     {0}};
 #undef FIELD
 static const lh_option_table table = {"the run", rows};

@@ -46,7 +46,7 @@ static const lh_option rows[] = {
      .name = "question-file",
      FIELD(question_files),
      .arg = "FILE",
-     .help = "File with one question; asked after those of --question."},
+     .help = "File with one question; asked after the questions of --question."},
     {.type = LH_OPT_STR,
      .name = "questions",
      FIELD(question_list),

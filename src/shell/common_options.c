@@ -65,7 +65,7 @@ static const lh_option engine_rows[] = {
      .name = "share-device",
      .detail = 1,
      FIELD(share_device),
-     .help = "Let ranks of one host share a CUDA device. They then communicate through the host."},
+     .help = "Let ranks of the same host share a CUDA device. They then communicate through the host."},
     {.type = LH_OPT_STR,
      .name = "dtype",
      FIELD(dtype),
@@ -94,7 +94,7 @@ static const lh_option engine_rows[] = {
      FIELD(memory),
      .arg = "SIZE",
      .help = "Maximum device memory per rank, such as 80G. Default: free memory, divided among the ranks that share "
-             "it. With 'plan' it may be that of a device which this host does not have."},
+             "it. With 'plan' it may be the memory of a device that this host does not have."},
     {.type = LH_OPT_TOKENS,
      .name = "chunk",
      .detail = 1,
@@ -111,8 +111,8 @@ const lh_option_table lh_shell_engine_options = {"model and ranks", engine_rows}
 static const lh_option policy_rows[] = {
     {LH_POLICY_ROW, .arg = "NAME", .word = lh_shell_policy_word,
      .help = "Eviction policy: the name of a preset, which '--policy help' lists; with --budget alone longhaul, or "
-             "ask-later where questions come after the eviction. '--policy NAME --help' explains one, whose parts the "
-             "options below change. full keeps everything and is the default without --budget."},
+             "ask-later where questions come after the eviction. '--policy NAME --help' explains a policy; the options "
+             "below change its parts. full keeps everything and is the default without --budget."},
     {LH_BUDGET_ROW, .arg = "N|P%",
      .help = "Entries kept per KV head, averaged over the heads of a layer, protected entries included; or a share of "
              "the prompt, such as 20%."},
@@ -121,7 +121,7 @@ const lh_option_table lh_shell_policy_options = {"eviction", policy_rows};
 
 static const lh_option policy_list_rows[] = {
     {LH_POLICY_ROW, .arg = "LIST", .word = lh_shell_policy_list_word,
-     .help = "Comma-separated policies, each a preset that may have parts of its own, such as 'snapkv,h2o,ada-snapkv "
+     .help = "Comma-separated policies, each a preset with optional parts, such as 'snapkv,h2o,ada-snapkv "
              "--pool-size 31'; quote one that contains a comma. all: every preset but those for comparison. The full "
              "cache is always included as the reference. '--policy help' lists the presets."},
     {LH_BUDGET_ROW, .arg = "LIST",

@@ -177,11 +177,11 @@ static const lh_option rows[] = {
      .def = "auto",
      .choices = devices,
      .help =
-         "Device whose memory the second half of the cases uses. auto: cuda if every rank finds a device, else cpu."},
+         "Device with the memory of the second half of the cases. auto: cuda if every rank finds a device, else cpu."},
     {.type = LH_OPT_FLAG,
      .name = "share-device",
      FIELD(share_device),
-     .help = "Let ranks of one host share a CUDA device. They then communicate through the host."},
+     .help = "Let ranks of the same host share a CUDA device. They then communicate through the host."},
     {0}};
 #undef FIELD
 static const lh_option_table table = {"what runs", rows};

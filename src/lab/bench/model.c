@@ -370,7 +370,7 @@ static const lh_option rows[] = {{.type = LH_OPT_TOKENS,
                                   .def = "128",
                                   .max = 1 << 30,
                                   .help = "Tokens of a prompt that is computed first and not timed. 0: the first run "
-                                          "is that of a process that has just started."},
+                                          "includes the start-up of the process."},
                                  {.type = LH_OPT_FLAG,
                                   .name = "count",
                                   FIELD(count),

@@ -73,8 +73,9 @@ static const lh_option rows[] = {
      .choices = judges,
      .def = "auto",
      .help =
-         "Query rows by which policies are judged, and which the oracle knows: those after the prompt, of questions "
-         "and answers, which are the future that an eviction cannot see; or rows of the prompt. Policies that evict "
+         "Reference rows: query rows by which policies are judged, and which the oracle knows. after: rows after the "
+         "prompt, of questions and answers, the future that an eviction cannot see; or rows of the prompt. Policies "
+         "that evict "
          "while decoding do so along the rows after the prompt. auto: these, where the trace has 8 or more, and all "
          "layers."},
     {.type = LH_OPT_I64,
@@ -99,9 +100,8 @@ static const lh_option rows[] = {
      .arg = "FILE",
      .writes = 1,
      .makes = "text",
-     .help =
-         "Write head and layer budgets learnt from the traces to FILE, for --head-budget and --layer-budget: of one "
-         "policy at one budget, those with the least loss."},
+     .help = "Write head and layer budgets learnt from the traces to FILE, for --head-budget and --layer-budget: of a "
+             "single policy and budget, the budgets with the least loss."},
     {.type = LH_OPT_STR,
      .name = "continuation-file",
      FIELD(continuation),

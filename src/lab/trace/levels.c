@@ -136,8 +136,7 @@ static const lh_option trace_rows[] = {
      .arg = "N",
      .def = "512",
      .max = 1 << 30,
-     .help = "Query rows spread over the whole prompt, beside those of the window: those of '--rows "
-             "sample:N'."},
+     .help = "Query rows spread over the whole prompt, in addition to the window: the rows of '--rows sample:N'."},
     {.type = LH_OPT_I64,
      .name = "trace-window",
      FIELD(window),
@@ -159,7 +158,7 @@ static const lh_option trace_rows[] = {
      FIELD(compress),
      .choices = lh_h5_filter_names,
      .def = "none",
-     .help = "Compression of the trace, while the run goes on. deflate: every HDF5 reads it; zstd: much faster, by a "
+     .help = "Compression of the trace during the run. deflate: every HDF5 reads it; zstd: much faster, by a "
              "plugin of HDF5 (32015) that readers need, too, in the folder that HDF5_PLUGIN_PATH names."},
     {0}};
 #undef FIELD
