@@ -22,7 +22,7 @@ const char *lh_batch_code(lh_status st)
 
 /* ---- log-probabilities ---- */
 
-/* What OpenAI writes for a token that cannot be. */
+/* OpenAI writes -9999 for an impossible token. */
 static double finite_logprob(double logprob)
 {
     return logprob > -9999.0 ? logprob : -9999.0; /* NaN, too */
@@ -50,7 +50,7 @@ static json_t *token_name(const lh_batch_likely *token)
     return is_text ? json_stringn(token->text, (size_t)token->bytes) : bytes_name(token);
 }
 
-/* Two tokens may have one text, such as a piece and a byte piece: the less likely one has the name of its bytes. */
+/* Two tokens may have the same text, such as a piece and a byte piece: the less likely token is named by its bytes. */
 static json_t *top_names(const lh_batch_token *t)
 {
     json_t *top = json_object();
@@ -105,7 +105,7 @@ static json_t *chat_logprobs(const lh_batch_answer *a)
 
 /* ---- bodies ---- */
 
-/* What differs between the APIs. */
+/* Differences between the APIs. */
 static const struct {
     const char *object, *prefix;
     json_t *(*logprobs)(const lh_batch_answer *answer);
@@ -148,7 +148,7 @@ static json_t *body_json(const lh_batch_request *request, const lh_batch_answer 
 
 /* ---- lines ---- */
 
-/* Takes the references; NULL is null. */
+/* Members of a line; the references are consumed, NULL is written as null. */
 typedef struct parts {
     json_t *response, *error, *usage, *kv;
 } parts;

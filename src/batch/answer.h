@@ -1,13 +1,13 @@
 /* answer.h - lines of an output: the answer to a request as the object that OpenAI's API returns, within the line of
  * OpenAI's batch output files, or the reason why there is none. A line depends on the request and its answer alone, not
  * on the time, the place or the order: two runs that compute the same write the same bytes. So `created` is 0, ids are
- * made of the hash of the request's line, and times go to a file beside the output (output.h). */
+ * made of the hash of the request's line, and times go to another file (output.h). */
 #ifndef LH_BATCH_ANSWER_H
 #define LH_BATCH_ANSWER_H
 
 #include "batch/request.h"
 
-/* What every line of an output begins with. */
+/* The beginning of every line of an output. */
 #define LH_BATCH_LINE_START "{\"id\":\"batch_req_"
 
 /* Significant digits of numbers that are no integers. */
@@ -15,40 +15,40 @@ enum { LH_BATCH_DIGITS = 9 };
 
 /* A token and the natural logarithm of its probability. */
 typedef struct lh_batch_likely {
-    const char *text; /* [bytes] that it adds to a text, which need not be UTF-8 */
+    const char *text; /* [bytes] of the token, which need not be UTF-8 */
     int64_t bytes;
     double logprob;
     int32_t id;
 } lh_batch_likely;
 
-/* A token of the answer, and the most likely ones in its place. */
+/* A token of the answer, and the most likely tokens in its place. */
 typedef struct lh_batch_token {
     lh_batch_likely chosen;
     const lh_batch_likely *top; /* [top_count] */
     int64_t top_count;
-    int64_t offset; /* characters of the answer that are complete before it */
+    int64_t offset; /* complete characters of the answer before the token */
 } lh_batch_token;
 
-/* The cache after the prompt, of the model: heads that several ranks store count once. */
+/* The cache of the whole model after the prompt; heads that several ranks store count once. */
 typedef struct lh_batch_kv {
     int64_t budget; /* entries per KV head, -1: everything is kept */
     int64_t entries, entries_kept, bytes, bytes_kept;
 } lh_batch_kv;
 
 typedef struct lh_batch_answer {
-    const char *model; /* its name where the request has none */
+    const char *model; /* name of the model, for a request that gives none */
     const char *text;  /* [bytes], without special tokens and the stop text */
     int64_t bytes;
-    lh_finish_reason finish; /* not LH_FINISH_INTERRUPTED: what is interrupted has no answer yet */
+    lh_finish_reason finish; /* not LH_FINISH_INTERRUPTED: an interrupted request has no answer yet */
     int64_t prompt_tokens, new_tokens;
-    int64_t context_tokens;       /* of the prompt: of the context that the request declares and shares */
-    const lh_batch_token *tokens; /* [token_count] if the request asks for log-probabilities, else none */
+    int64_t context_tokens;       /* tokens of the prompt that are its shared context */
+    const lh_batch_token *tokens; /* [token_count], 0 without log-probabilities */
     int64_t token_count;
     lh_batch_kv kv;
 } lh_batch_answer;
 
-/* Append a line with its end. `run`: what all lines of the output have in common, an object (borrowed): the model, the
- * resolved policy, the version; the same on every number of ranks. */
+/* Append a line with its line feed. `run`: object of the lines of a run (borrowed): the model, the resolved policy, the
+ * version; the same on every number of ranks. */
 lh_status lh_batch_answer_line(const lh_batch_request *request, const lh_batch_answer *answer, const json_t *run,
                                lh_buf *out);
 

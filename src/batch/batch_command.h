@@ -1,4 +1,4 @@
-/* batch_command.h - the command `batch`: its values, and what its steps share. */
+/* batch_command.h - the command `batch`: its values, and the state that its steps share. */
 #ifndef LH_BATCH_BATCH_COMMAND_H
 #define LH_BATCH_BATCH_COMMAND_H
 
@@ -24,9 +24,9 @@ typedef struct lh_batch_call {
     lh_call *call;
     lh_batch_values *v;
     lh_policy policies[LH_ASKED_BOTH]; /* by when the question comes */
-    lh_buf no_contexts;                /* why there is no policy for contexts; empty: there is one */
-    lh_profiles profiles;              /* those that they name */
-    lh_comm *replica, *leaders;        /* of this rank; its first ranks. NULL: the world */
+    lh_buf no_contexts;                /* reason why there is no policy for contexts; empty: there is one */
+    lh_profiles profiles;              /* named by the policies */
+    lh_comm *replica, *roots;          /* the ranks of this replica; the first rank of each replica */
     int64_t replicas;
     lh_engine *engine;
     /* rank 0 */
@@ -35,15 +35,15 @@ typedef struct lh_batch_call {
     lh_batch_input *input;
 } lh_batch_call;
 
-/* Collective. '--tp' ranks make a replica; without it all of them do. */
+/* Collective. Divides the ranks into replicas of '--tp' ranks, without it into one; opens the engine of the replica. */
 lh_status lh_batch_find_replica(lh_batch_call *batch);
-lh_status lh_batch_open_engine(lh_batch_call *batch); /* of that replica */
+lh_status lh_batch_open_engine(lh_batch_call *batch);
 
-/* LH_EUSAGE: options about the requests that do not go together. */
+/* LH_EUSAGE: options of the input exclude each other, or one is missing. */
 lh_status lh_batch_check_input_options(const lh_batch_options *options);
 
-/* Rank 0: the requests, those made of documents among them, or a shard of them; with a model of this tokenizer (NULL:
- * it has none) and this many positions. Notes which policies answer them. */
+/* Rank 0: opens the requests, which may be made of documents, or a shard of them, and notes the policies that answer
+ * them. tok: of the model, NULL: it has none; positions: maximum of the model. */
 lh_status lh_batch_open_input(lh_batch_call *batch, const lh_tokenizer *tok, int64_t positions);
 
 /* Collective: '--check'. LH_EPARTIAL: some requests cannot be answered. */

@@ -1,30 +1,60 @@
-/* check.c - goes through a queue without answering. */
-#include "batch/check.h"
+/* check.c - `batch --check`: reads all requests and answers none; prints the requests that cannot be answered, the
+ * number of tokens, and the memory and the time that a run needs on these ranks. */
+#include <math.h>
+#include <string.h>
 
+#include "base/clock.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/progress.h"
-#include "batch/queue.h"
+#include "base/size_text.h"
+#include "base/unicode.h"
+#include "batch/batch_command.h"
+#include "engine/decode.h"
+#include "engine/plan.h"
+#include "import/checkpoint.h"
+
+/* The content of an input. */
+typedef struct content {
+    int64_t requests, refused;
+    int64_t contexts, questions; /* shared contexts, and the requests about them */
+    int64_t *reads;              /* [read_count] tokens of each prefill: of a prompt, a context or a question */
+    int64_t read_count, read_tokens;
+    int64_t new_tokens; /* maximum length of all answers */
+    /* The longest request: its line, tokens of its prompt with the context, maximum length of its answer. */
+    int64_t longest_line, longest, longest_new;
+    lh_buf refusals; /* of the first lines: "line 3 ('a'): …", each with a line feed */
+} content;
+
+typedef struct check_run {
+    lh_batch_call *batch;
+    lh_checkpoint *checkpoint; /* rank 0 */
+    lh_tokenizer *tokenizer;
+    content found;
+} check_run;
+
+/* ---- reading all requests ---- */
 
 enum { NAMED = 10, SHOWN = 60 };
 
 typedef struct walk {
-    lh_batch_check *out;
+    content *out;
     lh_batch_queue *queue;
-    int64_t seen; /* requests, those that are refused among them */
+    int64_t seen; /* requests, refused ones included */
     int64_t cap;
-    int64_t context, context_tokens; /* number of the last context, and its length */
+    int64_t context, context_tokens; /* number and length of the last context */
     lh_progress progress;
 } walk;
 
-static int has_none(void *self, int64_t i)
+static int has_no_answer(void *self, int64_t i)
 {
     (void)self;
     (void)i;
     return 0;
 }
 
-static lh_status refuse(void *self, const lh_batch_work *w, lh_status why)
+static lh_status note_refusal(void *self, const lh_batch_work *w, lh_status why)
 {
     walk *c = self;
     lh_buf *out = &c->out->refusals;
@@ -36,7 +66,7 @@ static lh_status refuse(void *self, const lh_batch_work *w, lh_status why)
     return lh_buf_printf(out, ": %s\n", lh_error_message());
 }
 
-static lh_status tick(void *self)
+static lh_status do_nothing(void *self)
 {
     (void)self;
     return LH_OK;
@@ -44,7 +74,7 @@ static lh_status tick(void *self)
 
 static lh_status add_read(walk *c, int64_t tokens)
 {
-    lh_batch_check *out = c->out;
+    content *out = c->out;
     if (out->read_count == c->cap) {
         c->cap = lh_max_i64(1024, 2 * c->cap);
         LH_TRY(lh_realloc(&out->reads, c->cap, sizeof *out->reads));
@@ -56,7 +86,7 @@ static lh_status add_read(walk *c, int64_t tokens)
 
 static lh_status add_request(walk *c, const lh_batch_upcoming *next)
 {
-    lh_batch_check *out = c->out;
+    content *out = c->out;
     const lh_batch_work *w = next->work;
     if (next->context && next->context != c->context) {
         c->context = next->context;
@@ -76,31 +106,24 @@ static lh_status add_request(walk *c, const lh_batch_upcoming *next)
     return add_read(c, w->prompt.n);
 }
 
-static lh_status go_through(walk *c)
-{
-    lh_status st = LH_OK;
-    for (int more = 1; more && st == LH_OK;) {
-        lh_batch_upcoming next = {.work = NULL};
-        LH_TRY(lh_batch_queue_next(c->queue, &next));
-        more = next.work != NULL;
-        if (more) st = add_request(c, &next);
-        lh_batch_work_close(next.work);
-    }
-    return st;
-}
-
-lh_status lh_batch_check_make(lh_batch_check *out, const lh_batch_common *common, const lh_batch_input *input)
+/* Rank 0. LH_EINTERRUPTED. */
+static lh_status read_requests(content *out, const lh_batch_common *common, const lh_batch_input *input)
 {
     lh_status st = LH_OK;
     walk c = {.out = out};
-    *out = (lh_batch_check){.requests = lh_batch_input_count(input)};
+    const lh_batch_queue_owner owner = {&c, has_no_answer, note_refusal, do_nothing};
+    out->requests = lh_batch_input_count(input);
     lh_progress_init(&c.progress, "checking", "requests", out->requests);
     LH_TRY_DONE(lh_batch_queue_open(
-        &c.queue, &(lh_batch_queue_options){.common = common,
-                                            .input = input,
-                                            .owner = {.self = &c, .has = has_none, .refuse = refuse, .tick = tick},
-                                            .in_order = 1}));
-    LH_TRY_DONE(go_through(&c));
+        &c.queue, &(lh_batch_queue_options){.common = common, .input = input, .owner = owner, .in_order = 1}));
+    for (int more = 1; more;) {
+        lh_batch_upcoming next = {.work = NULL};
+        LH_TRY_DONE(lh_batch_queue_next(c.queue, &next));
+        more = next.work != NULL;
+        if (more) st = add_request(&c, &next);
+        lh_batch_work_close(next.work);
+        LH_TRY_DONE(st);
+    }
     LH_TRY_DONE(lh_batch_input_unchanged(input));
 done:
     lh_progress_clear(&c.progress);
@@ -108,9 +131,266 @@ done:
     return st;
 }
 
-void lh_batch_check_clear(lh_batch_check *check)
+/* Rank 0: no weights are read. */
+static lh_status read_all(check_run *c)
 {
-    lh_free(check->reads);
-    lh_buf_clear(&check->refusals);
-    *check = (lh_batch_check){.requests = 0};
+    lh_batch_call *b = c->batch;
+    LH_TRY(lh_checkpoint_open_model(&c->checkpoint, b->v->engine.model));
+    LH_TRY(lh_checkpoint_open_tokenizer(c->checkpoint, &c->tokenizer));
+    const lh_config *config = lh_checkpoint_config(c->checkpoint);
+    LH_TRY(lh_batch_open_input(b, c->tokenizer, config->max_positions));
+    const lh_batch_common common = {.config = config,
+                                    .tokenizer = c->tokenizer,
+                                    .defaults = &b->v->defaults,
+                                    .policy = &b->v->policy,
+                                    .plans = b->policies,
+                                    .profiles = &b->profiles,
+                                    .format = b->format,
+                                    .context_root = b->context_root};
+    return read_requests(&c->found, &common, b->input);
+}
+
+/* The texts of an input must not control the terminal. */
+static lh_status put_refusals(lh_buf *text, const content *found)
+{
+    lh_buf plain = {0};
+    int64_t named = 0;
+    lh_status st = lh_buf_append(&plain, found->refusals.data, found->refusals.bytes);
+    for (char *line = plain.data; st == LH_OK && line < plain.data + plain.bytes; named++) {
+        char *end = strchr(line, '\n');
+        st = lh_buf_printf(text, "  %.*s\n", (int)lh_text_make_plain(line, end - line), line);
+        line = end + 1;
+    }
+    lh_buf_clear(&plain);
+    if (st != LH_OK || found->refused <= named) return st;
+    return lh_buf_printf(text, "  and %lld more\n", (long long)(found->refused - named));
+}
+
+static lh_status print_found(const check_run *c)
+{
+    lh_status st = LH_OK;
+    const content *f = &c->found;
+    lh_buf text = {0};
+    LH_TRY_DONE(lh_buf_printf(&text, "requests   %lld, %lld of which cannot be answered%s\n", (long long)f->requests,
+                              (long long)f->refused, f->refused ? ":" : ""));
+    if (f->refused) LH_TRY_DONE(put_refusals(&text, f));
+    LH_TRY_DONE(lh_buf_printf(&text, "to read    %lld tokens", (long long)f->read_tokens));
+    if (f->contexts)
+        LH_TRY_DONE(lh_buf_printf(&text, "; %lld requests share %lld contexts, which are read once",
+                                  (long long)f->questions, (long long)f->contexts));
+    LH_TRY_DONE(lh_buf_printf(&text, "\nto write   %lld tokens at most\n", (long long)f->new_tokens));
+    if (f->read_count)
+        LH_TRY_DONE(lh_buf_printf(&text, "longest    line %lld: %lld tokens, and up to %lld of its answer\n",
+                                  (long long)f->longest_line, (long long)f->longest, (long long)f->longest_new));
+    LH_TRY_DONE(lh_shell_write(text.data, text.bytes));
+done:
+    lh_buf_clear(&text);
+    return st;
+}
+
+/* ---- memory ---- */
+
+/* Rank 0: prints the memory of the longest request when it runs alone. */
+static lh_status print_memory(const check_run *c)
+{
+    lh_status st = LH_OK;
+    const lh_batch_call *b = c->batch;
+    const content *f = &c->found;
+    lh_plan plan = {0};
+    lh_buf text = {0};
+    char needed[LH_SIZE_TEXT], there[LH_SIZE_TEXT];
+    int64_t peak = 0;
+    lh_engine_options engine = lh_engine_defaults(&b->v->engine);
+    engine.tp = lh_world_size(b->call->world) / b->replicas;
+    LH_TRY_DONE(lh_plan_make(&plan, &(lh_plan_request){.engine = &engine,
+                                                       .policy = &b->policies[LH_ASKED_IN_PROMPT],
+                                                       .context = f->longest,
+                                                       .max_new = f->longest_new,
+                                                       .profiles = &b->profiles}));
+    for (int64_t r = 0; r < plan.tp; r++) peak = lh_max_i64(peak, plan.ranks[r].peak);
+    const int64_t free_bytes = engine.memory ? plan.free_bytes : plan.free_bytes / b->replicas;
+    LH_TRY_DONE(lh_buf_printf(&text, "memory     %s per rank for the longest alone, of %s that are free%s\n",
+                              lh_size_text(needed, peak), lh_size_text(there, free_bytes),
+                              peak <= free_bytes ? "" : ": it does not fit"));
+    LH_TRY_DONE(lh_shell_write(text.data, text.bytes));
+done:
+    lh_plan_clear(&plan);
+    lh_buf_clear(&text);
+    return st;
+}
+
+/* ---- time ---- */
+
+/* A prefill of at most TIMED_TOKENS is timed, then TIMED_STEPS steps. A shorter prompt with steps goes before it, to
+ * allocate memory and warm up; so do WARM_STEPS steps, in which graphs are captured. */
+enum { TIMED_TOKENS = 1024, WARM_TOKENS = 128, TIMED_STEPS = 8, WARM_STEPS = 2, STEPS = WARM_STEPS + TIMED_STEPS };
+
+typedef struct pace {
+    int64_t tokens;    /* of the prompt */
+    int64_t sequences; /* that step together */
+    double prefill_s, step_s;
+} pace;
+
+/* Opens the other sequences as forks of the first one, with unshared entries. */
+static lh_status fork_sequences(lh_session **s, int64_t n)
+{
+    for (int64_t k = 1; k < n; k++) {
+        LH_TRY(lh_session_fork(&s[k], s[0], STEPS, 0));
+        LH_TRY(lh_comm_agree(lh_engine_get(lh_session_engine(s[0]))->comm, lh_kv_unshare(lh_session_kv(s[k]))));
+    }
+    return LH_OK;
+}
+
+/* Waits for the step's work on the device. */
+static lh_status sample_all(lh_session **s, int64_t n, int64_t step)
+{
+    int32_t id;
+    for (int64_t k = 0; k < n; k++) LH_TRY(lh_session_sample(s[k], &lh_greedy, step, &id));
+    return LH_OK;
+}
+
+static lh_status time_sequences(lh_session **s, const int32_t *ids, pace *p)
+{
+    double start_s = lh_clock_s();
+    LH_TRY(lh_session_prefill(s[0], ids, p->tokens, NULL));
+    LH_TRY(sample_all(s, 1, 0));
+    p->prefill_s = lh_clock_s() - start_s;
+    LH_TRY(fork_sequences(s, p->sequences));
+    for (int64_t step = 0; step < STEPS; step++) {
+        if (step == WARM_STEPS) start_s = lh_clock_s();
+        LH_TRY(lh_sessions_step(s, ids, p->sequences));
+        LH_TRY(sample_all(s, p->sequences, step + 1));
+    }
+    p->step_s = (lh_clock_s() - start_s) / TIMED_STEPS;
+    return LH_OK;
+}
+
+/* Collective over the replica. Times a prompt of p->tokens arbitrary tokens, then steps of p->sequences sequences. */
+static lh_status time_pace(const lh_batch_call *b, pace *p)
+{
+    lh_status st = LH_OK;
+    const lh_engine_view *e = lh_engine_get(b->engine);
+    lh_session **sessions = NULL;
+    int32_t *ids = NULL;
+    const int64_t id_count = lh_max_i64(p->tokens, p->sequences);
+    st = lh_calloc(&sessions, p->sequences, sizeof *sessions);
+    if (st == LH_OK) st = lh_calloc(&ids, id_count, sizeof *ids);
+    LH_TRY_DONE(lh_comm_agree(e->comm, st));
+    for (int64_t t = 0; t < id_count; t++) ids[t] = (int32_t)((t * 7919 + 13) % e->config->vocab);
+    LH_TRY_DONE(lh_session_open(&sessions[0], b->engine,
+                                &(lh_session_options){.policy = &b->policies[LH_ASKED_IN_PROMPT],
+                                                      .profiles = &b->profiles,
+                                                      .prompt = p->tokens,
+                                                      .more = STEPS,
+                                                      .length = p->tokens + STEPS,
+                                                      .sequences = p->sequences}));
+    LH_TRY_DONE(lh_comm_barrier(e->comm));
+    LH_TRY_DONE(time_sequences(sessions, ids, p));
+done:
+    for (int64_t k = p->sequences - 1; sessions && k >= 0; k--) lh_session_close(sessions[k]);
+    lh_free(sessions);
+    lh_free(ids);
+    return st;
+}
+
+/* Seconds of the run at this pace: prefills by their FLOPs, then all steps with as many sequences as possible. */
+static double estimate(const check_run *c, const pace *p)
+{
+    const content *f = &c->found;
+    const lh_engine_view *e = lh_engine_get(c->batch->engine);
+    double flops = 0;
+    for (int64_t i = 0; i < f->read_count; i++) flops += lh_plan_prefill_flops(e->config, f->reads[i]);
+    const double reading_s = flops / lh_plan_prefill_flops(e->config, p->tokens) * p->prefill_s;
+    const double writing_s = (double)f->new_tokens / (double)p->sequences * p->step_s;
+    return e->load_s + (reading_s + writing_s) / (double)c->batch->replicas;
+}
+
+/* "7 s", "12 min", "3 h 20 min" */
+static lh_status put_duration(lh_buf *text, double seconds)
+{
+    const long long s = (long long)ceil(seconds), min = (s + 59) / 60;
+    if (s < 120) return lh_buf_printf(text, "%lld s", s);
+    return min < 120 ? lh_buf_printf(text, "%lld min", min)
+                     : lh_buf_printf(text, "%lld h %02lld min", min / 60, min % 60);
+}
+
+/* Recommends a quarter more, and five minutes for the end of a run at its limit. */
+static lh_status print_time(double seconds)
+{
+    lh_status st = LH_OK;
+    lh_buf text = {0};
+    const long long minutes = (long long)ceil((1.25 * seconds / 60 + 5) / 5) * 5;
+    LH_TRY_DONE(lh_buf_puts(&text, "time       "));
+    LH_TRY_DONE(put_duration(&text, seconds));
+    LH_TRY_DONE(lh_buf_printf(&text,
+                              " on these ranks, if every answer is as long as it may be: ask for "
+                              "--time=%02lld:%02lld:00\n",
+                              minutes / 60, minutes % 60));
+    LH_TRY_DONE(lh_shell_write(text.data, text.bytes));
+done:
+    lh_buf_clear(&text);
+    return st;
+}
+
+/* Collective. Measures the slowest rank and prints the time of the run. */
+static lh_status print_pace(check_run *c)
+{
+    lh_batch_call *b = c->batch;
+    lh_comm *world = lh_world_comm(b->call->world);
+    const content *f = &c->found;
+    int64_t numbers[] = {f->read_count ? f->read_tokens / f->read_count : 0, f->requests - f->refused};
+    LH_TRY(lh_comm_bcast(world, 0, numbers, sizeof numbers));
+    const int64_t mean_tokens = numbers[0], answered = numbers[1];
+    if (answered == 0) return LH_OK;
+    LH_TRY(lh_batch_open_engine(b));
+    pace p = {.tokens = lh_max_i64(lh_min_i64(mean_tokens, TIMED_TOKENS), 1),
+              .sequences = lh_min_i64(b->v->own.batch, (answered + b->replicas - 1) / b->replicas)};
+    pace warm = {.tokens = lh_min_i64(p.tokens, WARM_TOKENS), .sequences = p.sequences};
+    lh_status st = time_pace(b, &warm);
+    if (st == LH_OK) st = time_pace(b, &p);
+    LH_TRY(lh_comm_agree(world, st));
+    int64_t us[] = {(int64_t)(1e6 * p.prefill_s), (int64_t)(1e6 * p.step_s)};
+    LH_TRY(lh_comm_allreduce(world, us, 2, LH_I64, LH_MAX));
+    p.prefill_s = 1e-6 * (double)us[0];
+    p.step_s = 1e-6 * (double)us[1];
+    return lh_shell_first() ? print_time(estimate(c, &p)) : LH_OK;
+}
+
+/* Rank 0. */
+static lh_status print_content(check_run *c)
+{
+    LH_TRY(read_all(c));
+    LH_TRY(print_found(c));
+    return c->found.read_count ? print_memory(c) : LH_OK;
+}
+
+static lh_status check_refused(const content *found)
+{
+    if (found->refused)
+        LH_FAIL(LH_EPARTIAL, "%lld of %lld requests cannot be answered", (long long)found->refused,
+                (long long)found->requests);
+    return LH_OK;
+}
+
+lh_status lh_batch_check_all(lh_batch_call *batch)
+{
+    lh_status st = LH_OK;
+    check_run c = {.batch = batch};
+    lh_comm *world = lh_world_comm(batch->call->world);
+    LH_TRY_DONE(lh_batch_find_replica(batch));
+    LH_TRY_DONE(lh_comm_agree_untimed(world, lh_shell_first() ? print_content(&c) : LH_OK));
+    st = print_pace(&c);
+    if (st == LH_ENOMEM) { /* a check may run where the run itself does not fit */
+        lh_warn("how long it takes cannot be measured here: %s", lh_error_message());
+        lh_error_clear();
+        st = LH_OK;
+    }
+    LH_TRY_DONE(st);
+    LH_TRY_DONE(lh_comm_agree(world, check_refused(&c.found)));
+done:
+    lh_free(c.found.reads);
+    lh_buf_clear(&c.found.refusals);
+    lh_tokenizer_close(c.tokenizer);
+    lh_checkpoint_close(c.checkpoint);
+    return st;
 }

@@ -56,7 +56,8 @@ static const lh_option rows[] = {
     {.type = LH_OPT_FLAG,
      .name = "resume",
      FIELD(resume),
-     .help = "Go on with an output that exists: what has a line is not answered again. Without one it begins."},
+     .help =
+         "Resume an existing output: requests with a line are not answered again. Without an output the run begins."},
     {.type = LH_OPT_FLAG,
      .name = "retry-failed",
      FIELD(retry_failed),
@@ -66,7 +67,8 @@ static const lh_option rows[] = {
     {.type = LH_OPT_FLAG,
      .name = "ordered",
      FIELD(ordered),
-     .help = "Write answers in the order of the input, and work in it; else the longest requests begin."},
+     .help =
+         "Write answers in the order of the input, and prefill in this order; otherwise the longest requests first."},
     {.type = LH_OPT_I64,
      .name = "batch",
      FIELD(batch),
@@ -74,8 +76,7 @@ static const lh_option rows[] = {
      .def = "16",
      .min = 1,
      .max = 1024,
-     .help = "Sequences at work together, at most; fewer where memory is short. The weights are read once for all of "
-             "them."},
+     .help = "Maximum number of sequences in a step; fewer where memory is short."},
     {.type = LH_OPT_F64,
      .name = "prefill-share",
      FIELD(prefill_share),
@@ -83,7 +84,7 @@ static const lh_option rows[] = {
      .def = "0.5",
      .low = 0.01,
      .high = 1,
-     .help = "Share of the time that a prompt is read while others are being answered. 1: they wait for it."},
+     .help = "Share of time for prefill while other requests decode; 1: prefill first."},
     {.type = LH_OPT_F64,
      .name = "checkpoint-every",
      FIELD(checkpoint_s),
@@ -91,9 +92,8 @@ static const lh_option rows[] = {
      .def = "-1",
      .low = -1,
      .high = 1e9,
-     .help = "Checkpoint of long prefills: keep the state of each in the folder FILE.prefill, at the end of a layer, "
-             "when so much time has passed since the last one; --resume goes on with it. 0: after every layer; -1: "
-             "never."},
+     .help = "Checkpoint of long prefills: seconds between writes of a prefill's state to the folder FILE.prefill, at "
+             "the end of a layer; --resume continues from it. 0: after every layer; -1: never."},
     {.type = LH_OPT_STR,
      .name = "context-root",
      FIELD(context_root),
@@ -106,14 +106,14 @@ static const lh_option rows[] = {
      .def = "-1",
      .min = -1,
      .max = INT64_MAX,
-     .help = "End the run when more requests than N have failed, with code 1; -1: never."},
+     .help = "End the run with code 1 when more than N requests have failed; -1: never."},
     {.type = LH_OPT_STR,
      .name = "metrics",
      FIELD(metrics),
      .arg = "FILE",
      .writes = 1,
      .makes = "text",
-     .help = "How far the run is, for Prometheus: a text file that is replaced every 5 seconds (docs/batch.md)."},
+     .help = "Progress of the run for Prometheus: a text file that is replaced every 5 seconds (docs/batch.md)."},
     {.type = LH_OPT_F64,
      .name = "sync",
      .detail = 1,
@@ -122,7 +122,7 @@ static const lh_option rows[] = {
      .def = "5",
      .low = 0,
      .high = 3600,
-     .help = "Longest time that a finished answer may be lost by a loss of power; 0: each is synced."},
+     .help = "Seconds between fsyncs of the output; a loss of power loses later answers. 0: after each answer."},
     {.type = LH_OPT_STR,
      .name = "chat-template",
      FIELD(chat_template),
@@ -187,12 +187,12 @@ static const lh_syntax syntax = {
 typedef struct run {
     lh_batch_call batch;
     lh_batch_output *output;
-    json_t *record; /* what all lines have in common */
-    char *options;  /* as JSON, for the files of prefills that are kept; NULL: none is */
+    json_t *record; /* `run` of all lines */
+    char *options;  /* as JSON, for prefill checkpoints; NULL: none are written */
     lh_batch_prefills prefills;
 } run;
 
-/* The default for contexts may refuse parts that are meant for the other: it matters where an input has contexts. */
+/* The policy for contexts may refuse options of the other policy: an error only for an input with contexts. */
 static lh_status resolve_later(lh_batch_call *r)
 {
     lh_policy *policy = &r->policies[LH_ASKED_LATER];
@@ -223,7 +223,7 @@ static const char *name_of(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* What requests have that do not say otherwise, by the names that they say it with. */
+/* Values of requests that do not give them, by the names of their members. */
 static json_t *defaults_json(const lh_batch_defaults *d)
 {
     const lh_sampling *s = &d->sampling;
@@ -232,7 +232,7 @@ static json_t *defaults_json(const lh_batch_defaults *d)
                      "repeat_penalty", s->repeat_penalty, "seed", (json_int_t)s->seed, "ignore_eos", d->ignore_eos);
 }
 
-/* The same on every number of ranks, so that a run can go on with another one. */
+/* The same on every number of ranks, so that a run can be resumed on another number. */
 static lh_status make_record(run *r)
 {
     const lh_engine_view *e = lh_engine_get(r->batch.engine);
@@ -292,7 +292,7 @@ static lh_status open_files(run *r)
     return LH_OK;
 }
 
-/* Rank 0: what was done. */
+/* Rank 0. */
 static void print_figures(const run *r, const lh_scheduler_figures *f)
 {
     const lh_batch_state *s = lh_batch_output_state(r->output);
@@ -338,7 +338,7 @@ static lh_status answer_all(run *r)
                                                      .model = name_of(r->batch.v->engine.model),
                                                      .run = r->record},
                                           .world = lh_world_comm(r->batch.call->world),
-                                          .leaders = r->batch.leaders,
+                                          .roots = r->batch.roots,
                                           .input = r->batch.input,
                                           .output = r->output,
                                           .in_order = o->ordered,
@@ -348,10 +348,10 @@ static lh_status answer_all(run *r)
                                           .record = r->options,
                                           .max_errors = o->max_errors};
     lh_status st = lh_batch_run(&options, &figures);
-    const int ended = st != LH_OK; /* by a failure of all, or of a rank: then nobody waits for anybody */
+    const int ended = st != LH_OK; /* with a failure, of all ranks or of one: no rank waits then */
     if (!r->output) return ended ? st : lh_comm_agree(options.world, st);
     st = lh_batch_output_finish(r->output, st);
-    if (st != LH_EWRITE) print_figures(r, &figures); /* else there may be no such lines */
+    if (st != LH_EWRITE) print_figures(r, &figures); /* else the lines may be missing */
     if (st == LH_OK) st = check_failed(r);
     return ended ? st : lh_comm_agree(options.world, st);
 }
@@ -394,7 +394,7 @@ done:
     lh_free(b->context_root);
     lh_buf_clear(&b->no_contexts);
     lh_engine_close(b->engine);
-    lh_comm_close(b->leaders);
+    lh_comm_close(b->roots);
     lh_comm_close(b->replica);
     lh_profiles_clear(&b->profiles);
     return st;

@@ -1,9 +1,9 @@
-/* cmd_status.c - `status`: how far a batch is, read from its output and its state while it runs or afterwards. */
+/* cmd_status.c - `status`: progress of a batch, from its output and its state, during the run or afterwards. */
 #include <string.h>
 #include <time.h>
 
 #include "base/json.h"
-#include "batch/status.h"
+#include "batch/state.h"
 #include "shell/shell.h"
 
 struct values {
@@ -29,7 +29,7 @@ static const lh_syntax syntax = {
     .groups = groups,
     .examples = examples};
 
-/* What a stage means for who asks. */
+/* A stage and what to do, in words. */
 static const char *const meanings[LH_BATCH_STAGES] = {
     [LH_BATCH_RUNNING] = "running",
     [LH_BATCH_DONE] = "done: every request has its line",

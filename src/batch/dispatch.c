@@ -1,61 +1,76 @@
-/* dispatch.c - messages between leaders: a heading, then what it says follows. */
+/* dispatch.c - messages between the roots of replicas: a header, which holds the sizes of the sections after it. */
 #include "batch/dispatch.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "batch/peers.h"
 
-/* ASKED: a rank was asked to end the run, after its replica had ended. BEAT: a sign of life. OVER: all have ended. */
-typedef enum letter_kind { ASK, LINE, END, ASKED, REQUEST, NOTHING, STOP, OVER, BEAT } letter_kind;
+/* GET: a replica wants a request; REQUEST and NO_REQUEST answer it. LINE: a finished line. END: a replica has finished.
+ * INTERRUPT: a rank was asked to end the run after the END of its replica. STOP: the run ends early. FINISHED: all
+ * replicas have finished. */
+typedef enum message_kind { GET, LINE, END, INTERRUPT, REQUEST, NO_REQUEST, STOP, FINISHED, HEARTBEAT } message_kind;
 
-/* Numbers that follow the heading in this order. */
-typedef enum part { TEXT, NAME, PROMPT, ENDS, CONTEXT, TIMING, PARTS } part;
+/* Sections in the order in which they follow the header. TEXT: the request's line, the finished line, or an error
+ * message. NAME: a custom_id. */
+typedef enum section { TEXT, NAME, PROMPT, ENDS, CONTEXT, TIMING, SECTIONS } section;
 
-typedef struct heading {
+typedef struct message_header {
     int64_t kind, i, number, context, more, failed, status;
     uint64_t hash, context_hash;
-    int64_t bytes[PARTS]; /* TEXT: of the request's line, of the output's line, or of a message; NAME: custom_id */
-} heading;
+    int64_t bytes[SECTIONS];
+} message_header;
+
+/* Heartbeats within --comm-timeout: a late one is not taken for a lost root. */
+static const double HEARTBEATS = 4;
+
+typedef struct peer {
+    char name[96]; /* "rank 2 on n17" */
+    double last_seen_s;
+} peer;
 
 struct lh_batch_dispatch {
-    lh_comm *leaders;
+    lh_comm *roots;
     const lh_batch_common *common;
-    lh_batch_peers *peers; /* NULL: this leader is alone */
-    /* the head */
-    lh_batch_queue *queue;
-    lh_batch_ledger *ledger;
-    int64_t *contexts; /* [replicas] the last that each was sent */
-    uint8_t *ended;    /* [replicas] */
-    lh_status failure; /* of a replica, or of the output ... */
-    lh_buf why;        /* ... and its message */
-    int told;          /* the others that they are to end */
+    peer *peers; /* [roots]; NULL: there is one root */
+    double heartbeat_s;
 
-    /* the others */
-    int asked, stopped, over;
-    int interrupt; /* 1: the head knows of an interrupt */
-    lh_buf answer; /* the letter that the head has sent; empty: none yet */
-    lh_tokens ids; /* of the last new context */
+    /* coordinator */
+    lh_batch_queue *queue;
+    lh_batch_output *output;
+    int64_t *contexts; /* [roots] number of the last context that was sent to each */
+    uint8_t *ended;    /* [roots] */
+    lh_status failure; /* of a replica or of the output */
+    lh_buf why;        /* message of the failure */
+    int stop_sent;
+
+    /* other roots */
+    int request_pending, stopped;
+    int interrupt_sent;
+    lh_buf reply;  /* the coordinator's answer to GET; empty: none has arrived */
+    lh_tokens ids; /* of the last context */
+
+    int finished;
 };
 
-static int is_head(const lh_batch_dispatch *d)
+static int is_coordinator(const lh_batch_dispatch *d)
 {
-    return lh_comm_rank(d->leaders) == 0;
+    return lh_comm_rank(d->roots) == 0;
 }
 
-lh_status lh_batch_dispatch_open(lh_batch_dispatch **out, lh_comm *leaders, const lh_batch_common *common,
-                                 lh_batch_queue *queue, lh_batch_ledger *ledger)
+lh_status lh_batch_dispatch_open(lh_batch_dispatch **out, lh_comm *roots, const lh_batch_common *common,
+                                 lh_batch_queue *queue, lh_batch_output *output)
 {
     lh_status st = LH_OK;
     lh_batch_dispatch *d = NULL;
     LH_TRY_DONE(lh_calloc(&d, 1, sizeof *d));
-    d->leaders = leaders;
+    d->roots = roots;
     d->common = common;
     d->queue = queue;
-    d->ledger = ledger;
-    LH_TRY_DONE(lh_calloc(&d->contexts, lh_comm_size(leaders), sizeof *d->contexts));
-    LH_TRY_DONE(lh_calloc(&d->ended, lh_comm_size(leaders), sizeof *d->ended));
+    d->output = output;
+    LH_TRY_DONE(lh_calloc(&d->contexts, lh_comm_size(roots), sizeof *d->contexts));
+    LH_TRY_DONE(lh_calloc(&d->ended, lh_comm_size(roots), sizeof *d->ended));
     *out = d;
     d = NULL;
 done:
@@ -66,95 +81,111 @@ done:
 void lh_batch_dispatch_close(lh_batch_dispatch *d)
 {
     if (!d) return;
-    lh_batch_peers_close(d->peers);
+    lh_free(d->peers);
     lh_free(d->contexts);
     lh_free(d->ended);
     lh_buf_clear(&d->why);
-    lh_buf_clear(&d->answer);
+    lh_buf_clear(&d->reply);
     lh_tokens_clear(&d->ids);
     lh_free(d);
 }
 
-lh_status lh_batch_dispatch_meet(lh_batch_dispatch *d, int rank)
+lh_status lh_batch_dispatch_exchange_names(lh_batch_dispatch *d, int rank)
 {
-    return lh_comm_size(d->leaders) > 1 ? lh_batch_peers_open(&d->peers, d->leaders, rank) : LH_OK;
+    peer own = {.name = ""};
+    const int count = lh_comm_size(d->roots);
+    if (count == 1) return LH_OK;
+    LH_TRY(lh_comm_agree(d->roots, lh_calloc(&d->peers, count, sizeof *d->peers)));
+    snprintf(own.name, sizeof own.name, "rank %d on %s", rank, lh_comm_host(d->roots));
+    LH_TRY(lh_comm_allgather(d->roots, &own, d->peers, sizeof own));
+    d->heartbeat_s = lh_comm_clock(d->roots);
+    for (int r = 0; r < count; r++) d->peers[r].last_seen_s = d->heartbeat_s;
+    return LH_OK;
 }
 
-/* ---- letters ---- */
+/* ---- messages ---- */
 
-/* parts: [PARTS] what follows, of h->bytes bytes each. */
-static lh_status send(const lh_batch_dispatch *d, int to, const heading *h, const void *const *parts)
+/* sections: [SECTIONS], of h->bytes bytes each. */
+static lh_status send_message(const lh_batch_dispatch *d, int to, const message_header *h, const void *const *sections)
 {
     lh_status st = LH_OK;
     lh_buf text = {0};
     LH_TRY_DONE(lh_buf_append(&text, h, sizeof *h));
-    for (int p = 0; p < PARTS; p++)
-        if (h->bytes[p]) LH_TRY_DONE(lh_buf_append(&text, parts[p], h->bytes[p]));
-    LH_TRY_DONE(lh_comm_post(d->leaders, to, text.data, text.bytes));
+    for (int k = 0; k < SECTIONS; k++)
+        if (h->bytes[k]) LH_TRY_DONE(lh_buf_append(&text, sections[k], h->bytes[k]));
+    LH_TRY_DONE(lh_comm_post(d->roots, to, text.data, text.bytes));
 done:
     lh_buf_clear(&text);
     return st;
 }
 
-static lh_status send_word(const lh_batch_dispatch *d, int to, letter_kind kind)
+static lh_status send_kind(const lh_batch_dispatch *d, int to, message_kind kind)
 {
-    return send(d, to, &(heading){.kind = kind}, NULL);
+    return send_message(d, to, &(message_header){.kind = kind}, NULL);
 }
 
-static lh_status send_message(const lh_batch_dispatch *d, int to, letter_kind kind, lh_status st)
+static lh_status send_status(const lh_batch_dispatch *d, int to, message_kind kind, lh_status st)
 {
-    const char *message = st == LH_OK ? "" : lh_error_message();
-    const heading h = {.kind = kind, .status = st, .bytes = {[TEXT] = (int64_t)strlen(message)}};
-    return send(d, to, &h, (const void *const[PARTS]){[TEXT] = message});
+    const char *why = st == LH_OK ? "" : lh_error_message();
+    const message_header h = {.kind = kind, .status = st, .bytes = {[TEXT] = (int64_t)strlen(why)}};
+    return send_message(d, to, &h, (const void *const[SECTIONS]){[TEXT] = why});
 }
 
-/* A letter that has arrived; *from -1: none has. */
-static lh_status receive(const lh_batch_dispatch *d, int *from, lh_buf *out)
+/* A message that has arrived; *from -1: there is none. */
+static lh_status receive_message(const lh_batch_dispatch *d, int *from, lh_buf *out)
 {
     int64_t bytes = 0;
     out->bytes = 0;
     *from = -1;
-    if (lh_comm_size(d->leaders) == 1) return LH_OK;
-    LH_TRY(lh_comm_arrived(d->leaders, from, &bytes));
+    if (lh_comm_size(d->roots) == 1) return LH_OK;
+    LH_TRY(lh_comm_arrived(d->roots, from, &bytes));
     if (*from < 0) return LH_OK;
     LH_TRY(lh_realloc(&out->data, bytes + 1, 1));
     out->cap_bytes = bytes + 1;
     out->bytes = bytes;
-    LH_TRY(lh_comm_take(d->leaders, *from, out->data, bytes));
-    lh_batch_peers_heard(d->peers, *from);
+    LH_TRY(lh_comm_take(d->roots, *from, out->data, bytes));
+    d->peers[*from].last_seen_s = lh_comm_clock(d->roots);
     return LH_OK;
 }
 
-/* A sign of life, when it is time: of the head to all others, of these to the head. */
-static lh_status beat(const lh_batch_dispatch *d)
+static message_header header_of(const lh_buf *message)
 {
-    if (!d->peers || !lh_batch_peers_beat(d->peers)) return LH_OK;
-    for (int r = 0; r < lh_comm_size(d->leaders); r++)
-        if (is_head(d) ? r > 0 : r == 0) LH_TRY(send_word(d, r, BEAT));
-    return LH_OK;
-}
-
-static heading heading_of(const lh_buf *letter)
-{
-    heading h;
-    memcpy(&h, letter->data, sizeof h);
+    message_header h;
+    memcpy(&h, message->data, sizeof h);
     return h;
 }
 
-static const char *part_of(const lh_buf *letter, const heading *h, part which)
+static const char *section_of(const lh_buf *message, const message_header *h, section which)
 {
-    const char *at = letter->data + sizeof *h;
-    for (int p = 0; p < (int)which; p++) at += h->bytes[p];
+    const char *at = message->data + sizeof *h;
+    for (int k = 0; k < (int)which; k++) at += h->bytes[k];
     return at;
 }
 
-/* ---- the head ---- */
+/* Sends a heartbeat when it is due: the coordinator to all other roots, every other root to the coordinator. */
+static lh_status send_heartbeat(lh_batch_dispatch *d)
+{
+    const double now_s = lh_comm_clock(d->roots), timeout_s = lh_comm_timeout(d->roots);
+    if (!d->peers || timeout_s == 0 || now_s - d->heartbeat_s < timeout_s / HEARTBEATS) return LH_OK;
+    d->heartbeat_s = now_s;
+    if (!is_coordinator(d)) return send_kind(d, 0, HEARTBEAT);
+    for (int r = 1; r < lh_comm_size(d->roots); r++) LH_TRY(send_kind(d, r, HEARTBEAT));
+    return LH_OK;
+}
 
-/* The run ends with this failure. The first one counts, but that the output cannot be written is told in any case. */
+/* Ends the program if root r has been silent for --comm-timeout. To be called after all messages were received. */
+static void check_peer(const lh_batch_dispatch *d, int r, const char *awaited)
+{
+    lh_comm_check_heartbeat(d->roots, d->peers[r].last_seen_s, d->peers[r].name, awaited);
+}
+
+/* ---- coordinator ---- */
+
+/* The run ends with the first failure; but a failure of the output is reported in any case. */
 static lh_status note_failure(lh_batch_dispatch *d, lh_status st, const char *message, int64_t bytes)
 {
-    const int more = d->failure == LH_OK || (st == LH_EWRITE && d->failure != LH_EWRITE);
-    if (st == LH_OK || !more) return LH_OK;
+    const int counts = d->failure == LH_OK || (st == LH_EWRITE && d->failure != LH_EWRITE);
+    if (st == LH_OK || !counts) return LH_OK;
     d->failure = st;
     d->why.bytes = 0;
     return lh_buf_append(&d->why, message, bytes);
@@ -165,78 +196,79 @@ static lh_status note_own_failure(lh_batch_dispatch *d, lh_status st)
     return st == LH_OK ? LH_OK : note_failure(d, st, lh_error_message(), (int64_t)strlen(lh_error_message()));
 }
 
-/* The next request, or that there is none, for another replica. */
-static lh_status hand_out(lh_batch_dispatch *d, int to)
+/* Sends the next request to another root, or NO_REQUEST, or STOP after a failure. */
+static lh_status send_request(lh_batch_dispatch *d, int to)
 {
     lh_batch_upcoming next = {.work = NULL};
     if (d->failure == LH_OK) LH_TRY(note_own_failure(d, lh_batch_queue_next(d->queue, &next)));
-    if (d->failure != LH_OK) { /* in reading it, perhaps */
+    if (d->failure != LH_OK) {
         lh_batch_work_close(next.work);
         next.work = NULL;
     }
-    if (!next.work) return send_word(d, to, d->failure == LH_OK ? NOTHING : STOP);
+    if (!next.work) return send_kind(d, to, d->failure == LH_OK ? NO_REQUEST : STOP);
     const lh_batch_work *w = next.work;
-    const int knows = next.context == d->contexts[to];
-    const heading h = {.kind = REQUEST,
-                       .i = w->i,
-                       .number = w->line.number,
-                       .hash = w->line.hash,
-                       .context_hash = w->line.context_hash,
-                       .context = next.context,
-                       .more = next.more,
-                       .bytes = {[TEXT] = w->line.bytes,
-                                 [NAME] = (int64_t)strlen(w->line.custom_id),
-                                 [PROMPT] = w->prompt.n * (int64_t)sizeof(int32_t),
-                                 [ENDS] = w->ends.n * (int64_t)sizeof(int32_t),
-                                 [CONTEXT] = next.ids && !knows ? next.ids->n * (int64_t)sizeof(int32_t) : 0}};
+    const int has_context = next.context == d->contexts[to];
+    const message_header h = {
+        .kind = REQUEST,
+        .i = w->i,
+        .number = w->line.number,
+        .hash = w->line.hash,
+        .context_hash = w->line.context_hash,
+        .context = next.context,
+        .more = next.more,
+        .bytes = {[TEXT] = w->line.bytes,
+                  [NAME] = (int64_t)strlen(w->line.custom_id),
+                  [PROMPT] = w->prompt.n * (int64_t)sizeof(int32_t),
+                  [ENDS] = w->ends.n * (int64_t)sizeof(int32_t),
+                  [CONTEXT] = next.ids && !has_context ? next.ids->n * (int64_t)sizeof(int32_t) : 0}};
     if (next.context) d->contexts[to] = next.context;
-    lh_status st = send(d, to, &h,
-                        (const void *const[PARTS]){[TEXT] = w->line.text,
-                                                   [NAME] = w->line.custom_id,
-                                                   [PROMPT] = w->prompt.ids,
-                                                   [ENDS] = w->ends.ids,
-                                                   [CONTEXT] = next.ids ? next.ids->ids : NULL});
+    lh_status st = send_message(d, to, &h,
+                                (const void *const[SECTIONS]){[TEXT] = w->line.text,
+                                                              [NAME] = w->line.custom_id,
+                                                              [PROMPT] = w->prompt.ids,
+                                                              [ENDS] = w->ends.ids,
+                                                              [CONTEXT] = next.ids ? next.ids->ids : NULL});
     lh_batch_work_close(next.work);
     return st;
 }
 
-static lh_status take_line(lh_batch_dispatch *d, const heading *h, const lh_buf *letter)
+static lh_status receive_line(lh_batch_dispatch *d, const message_header *h, const lh_buf *message)
 {
     json_t *timing =
-        h->bytes[TIMING] ? json_loadb(part_of(letter, h, TIMING), (size_t)h->bytes[TIMING], 0, NULL) : NULL;
+        h->bytes[TIMING] ? json_loadb(section_of(message, h, TIMING), (size_t)h->bytes[TIMING], 0, NULL) : NULL;
     const lh_batch_put put = {.i = h->i,
-                              .line = part_of(letter, h, TEXT),
+                              .line = section_of(message, h, TEXT),
                               .bytes = h->bytes[TEXT],
                               .failed = (int)h->failed,
                               .timing = timing};
-    lh_status st = d->failure == LH_EWRITE ? LH_OK : lh_batch_ledger_put(d->ledger, &put);
+    lh_status st = d->failure == LH_EWRITE ? LH_OK : lh_batch_output_put(d->output, &put);
     json_decref(timing);
     return note_own_failure(d, st);
 }
 
-static lh_status answer(lh_batch_dispatch *d, int from, const lh_buf *letter)
+static lh_status handle_message(lh_batch_dispatch *d, int from, const lh_buf *message)
 {
-    const heading h = heading_of(letter);
-    if (h.kind == ASK) return hand_out(d, from);
-    if (h.kind == LINE) return take_line(d, &h, letter);
-    if (h.kind == BEAT) return LH_OK;
+    const message_header h = header_of(message);
+    if (h.kind == GET) return send_request(d, from);
+    if (h.kind == LINE) return receive_line(d, &h, message);
+    if (h.kind == HEARTBEAT) return LH_OK;
     d->ended[from] |= h.kind == END;
-    return note_failure(d, (lh_status)h.status, part_of(letter, &h, TEXT), h.bytes[TEXT]);
+    return note_failure(d, (lh_status)h.status, section_of(message, &h, TEXT), h.bytes[TEXT]);
 }
 
-/* Answers what has arrived, and looks who has been silent. */
-static lh_status serve(lh_batch_dispatch *d)
+/* Handles the messages that have arrived, and ends the program if a root was silent for too long. */
+static lh_status poll_roots(lh_batch_dispatch *d)
 {
     lh_status st = LH_OK;
-    lh_buf letter = {0};
+    lh_buf message = {0};
     for (int from = 0; from >= 0;) {
-        LH_TRY_DONE(receive(d, &from, &letter));
-        if (from >= 0) LH_TRY_DONE(answer(d, from, &letter));
+        LH_TRY_DONE(receive_message(d, &from, &message));
+        if (from >= 0) LH_TRY_DONE(handle_message(d, from, &message));
     }
-    LH_TRY_DONE(beat(d));
-    for (int r = 1; r < lh_comm_size(d->leaders); r++) lh_batch_peers_check(d->peers, r, "lines of another replica");
+    LH_TRY_DONE(send_heartbeat(d));
+    for (int r = 1; r < lh_comm_size(d->roots); r++) check_peer(d, r, "lines of another replica");
 done:
-    lh_buf_clear(&letter);
+    lh_buf_clear(&message);
     return st;
 }
 
@@ -246,100 +278,90 @@ static lh_status check_failure(const lh_batch_dispatch *d)
     return LH_OK;
 }
 
-static int all_ended(const lh_batch_dispatch *d)
+/* After a failure: stops the replicas that are still at work, once. */
+static lh_status send_stop(lh_batch_dispatch *d)
 {
-    for (int r = 1; r < lh_comm_size(d->leaders); r++)
-        if (!d->ended[r]) return 0;
-    return 1;
-}
-
-/* Tells those that are at work that the run ends, once. */
-static lh_status stop_others(lh_batch_dispatch *d)
-{
-    if (d->failure == LH_OK || d->told) return LH_OK;
-    d->told = 1;
-    for (int r = 1; r < lh_comm_size(d->leaders); r++)
-        if (!d->ended[r]) LH_TRY(send_word(d, r, STOP));
+    if (d->failure == LH_OK || d->stop_sent) return LH_OK;
+    d->stop_sent = 1;
+    for (int r = 1; r < lh_comm_size(d->roots); r++)
+        if (!d->ended[r]) LH_TRY(send_kind(d, r, STOP));
     return LH_OK;
 }
 
-/* One look while the head waits for the others. */
-static lh_status attend(lh_batch_dispatch *d)
+/* One poll while the coordinator waits for the other replicas; the last one sends FINISHED. */
+static lh_status wait_for_roots(lh_batch_dispatch *d)
 {
-    LH_TRY(stop_others(d));
-    LH_TRY(serve(d));
-    if (d->failure != LH_EWRITE) LH_TRY(note_own_failure(d, lh_batch_output_tick(d->ledger->output)));
+    int all_ended = 1;
+    LH_TRY(send_stop(d));
+    LH_TRY(poll_roots(d));
+    if (d->failure != LH_EWRITE) LH_TRY(note_own_failure(d, lh_batch_output_tick(d->output)));
+    for (int r = 1; r < lh_comm_size(d->roots); r++) all_ended &= d->ended[r];
+    if (!all_ended) return LH_OK;
+    for (int r = 1; r < lh_comm_size(d->roots); r++) LH_TRY(send_kind(d, r, FINISHED));
+    d->finished = 1;
     return LH_OK;
 }
 
-static lh_status end_all(lh_batch_dispatch *d)
-{
-    for (int r = 1; r < lh_comm_size(d->leaders); r++) LH_TRY(send_word(d, r, OVER));
-    d->over = 1;
-    return LH_OK;
-}
+/* ---- other roots ---- */
 
-/* ---- the others ---- */
-
-/* Takes what the head has sent: the answer that was asked for, or that the run has ended. */
-static lh_status take_letters(lh_batch_dispatch *d)
+/* Receives the messages of the coordinator: the reply to GET, or that the run has ended. */
+static lh_status poll_coordinator(lh_batch_dispatch *d)
 {
     lh_status st = LH_OK;
-    lh_buf letter = {0};
+    lh_buf message = {0};
     for (int from = 0; from >= 0;) {
-        LH_TRY_DONE(receive(d, &from, &letter));
+        LH_TRY_DONE(receive_message(d, &from, &message));
         if (from < 0) break;
-        const int64_t kind = heading_of(&letter).kind;
+        const int64_t kind = header_of(&message).kind;
         d->stopped |= kind == STOP;
-        d->over |= kind == OVER;
-        if (kind == REQUEST || kind == NOTHING) {
-            lh_buf_clear(&d->answer);
-            d->answer = letter;
-            letter = (lh_buf){0};
+        d->finished |= kind == FINISHED;
+        if (kind == REQUEST || kind == NO_REQUEST) {
+            lh_buf_clear(&d->reply);
+            d->reply = message;
+            message = (lh_buf){0};
         }
     }
-    LH_TRY_DONE(beat(d));
-    lh_batch_peers_check(d->peers, 0, d->ended[0] ? "the end of the run" : "requests");
+    LH_TRY_DONE(send_heartbeat(d));
+    check_peer(d, 0, d->ended[0] ? "the end of the run" : "requests");
 done:
-    lh_buf_clear(&letter);
+    lh_buf_clear(&message);
     return st;
 }
 
-/* The same while this replica is at work. */
-static lh_status look(lh_batch_dispatch *d)
+static lh_status check_stopped(lh_batch_dispatch *d)
 {
-    LH_TRY(take_letters(d));
+    LH_TRY(poll_coordinator(d));
     if (d->stopped) LH_FAIL(LH_EINTERRUPTED, "the run has ended on another replica");
     return LH_OK;
 }
 
-static lh_status ask(lh_batch_dispatch *d)
+static lh_status send_get(lh_batch_dispatch *d)
 {
-    if (d->asked) return LH_OK;
-    d->asked = 1;
-    return send_word(d, 0, ASK);
+    if (d->request_pending) return LH_OK;
+    d->request_pending = 1;
+    return send_kind(d, 0, GET);
 }
 
-static lh_status read_ids(const lh_buf *letter, const heading *h, part which, lh_tokens *out)
+static lh_status read_ids(const lh_buf *message, const message_header *h, section which, lh_tokens *out)
 {
     const int64_t n = h->bytes[which] / (int64_t)sizeof(int32_t);
     for (int64_t k = 0; k < n; k++) {
         int32_t id;
-        memcpy(&id, part_of(letter, h, which) + k * (int64_t)sizeof id, sizeof id);
+        memcpy(&id, section_of(message, h, which) + k * (int64_t)sizeof id, sizeof id);
         LH_TRY(lh_tokens_push(out, id));
     }
     return LH_OK;
 }
 
-/* A request as the head has read it. */
-static lh_status read_request(lh_batch_dispatch *d, const heading *h, lh_batch_upcoming *out)
+/* The request of the reply, as the coordinator has read it. */
+static lh_status read_request(lh_batch_dispatch *d, const message_header *h, lh_batch_upcoming *out)
 {
     lh_status st = LH_OK;
     char *text = NULL;
     const int64_t bytes = h->bytes[TEXT];
     LH_TRY_DONE(lh_calloc(&text, bytes + 1 + h->bytes[NAME] + 1, 1));
-    memcpy(text, part_of(&d->answer, h, TEXT), (size_t)bytes);
-    memcpy(text + bytes + 1, part_of(&d->answer, h, NAME), (size_t)h->bytes[NAME]);
+    memcpy(text, section_of(&d->reply, h, TEXT), (size_t)bytes);
+    memcpy(text + bytes + 1, section_of(&d->reply, h, NAME), (size_t)h->bytes[NAME]);
     const lh_batch_line line = {.number = h->number,
                                 .hash = h->hash,
                                 .text = text,
@@ -349,13 +371,13 @@ static lh_status read_request(lh_batch_dispatch *d, const heading *h, lh_batch_u
     LH_TRY_DONE(lh_batch_work_open(&out->work, d->common, h->i, &line, h->context != 0));
     out->work->text = text;
     text = NULL;
-    LH_TRY_DONE(read_ids(&d->answer, h, PROMPT, &out->work->prompt));
-    LH_TRY_DONE(read_ids(&d->answer, h, ENDS, &out->work->ends));
+    LH_TRY_DONE(read_ids(&d->reply, h, PROMPT, &out->work->prompt));
+    LH_TRY_DONE(read_ids(&d->reply, h, ENDS, &out->work->ends));
     out->context = h->context;
     out->more = h->more;
     if (h->bytes[CONTEXT]) {
         d->ids.n = 0;
-        LH_TRY_DONE(read_ids(&d->answer, h, CONTEXT, &d->ids));
+        LH_TRY_DONE(read_ids(&d->reply, h, CONTEXT, &d->ids));
         out->ids = &d->ids;
     }
 done:
@@ -367,31 +389,32 @@ done:
     return st;
 }
 
-static lh_status wait_for_head(lh_batch_dispatch *d, lh_batch_upcoming *out)
+/* Waits for the reply; requests the one after it, which arrives while this replica works. */
+static lh_status receive_request(lh_batch_dispatch *d, lh_batch_upcoming *out)
 {
     enum { PAUSE_US = 200 };
-    LH_TRY(ask(d));
+    LH_TRY(send_get(d));
     for (;;) {
         LH_TRY(lh_batch_check_interrupt());
-        LH_TRY(look(d));
-        if (d->answer.bytes) break;
-        lh_comm_pause(d->leaders, PAUSE_US);
+        LH_TRY(check_stopped(d));
+        if (d->reply.bytes) break;
+        lh_comm_pause(d->roots, PAUSE_US);
     }
-    const heading h = heading_of(&d->answer);
-    if (h.kind == NOTHING) return LH_OK;
+    const message_header h = header_of(&d->reply);
+    if (h.kind == NO_REQUEST) return LH_OK;
     LH_TRY(read_request(d, &h, out));
-    d->answer.bytes = 0;
-    d->asked = 0;
-    return ask(d);
+    d->reply.bytes = 0;
+    d->request_pending = 0;
+    return send_get(d);
 }
 
-/* ---- both ---- */
+/* ---- all roots ---- */
 
 lh_status lh_batch_dispatch_next(lh_batch_dispatch *d, lh_batch_upcoming *out)
 {
     *out = (lh_batch_upcoming){.work = NULL};
-    if (!is_head(d)) return wait_for_head(d, out);
-    LH_TRY(serve(d));
+    if (!is_coordinator(d)) return receive_request(d, out);
+    LH_TRY(poll_roots(d));
     LH_TRY(check_failure(d));
     LH_TRY(lh_batch_queue_next(d->queue, out));
     if (out->context && out->context == d->contexts[0]) out->ids = NULL;
@@ -401,55 +424,53 @@ lh_status lh_batch_dispatch_next(lh_batch_dispatch *d, lh_batch_upcoming *out)
 
 lh_status lh_batch_dispatch_put(lh_batch_dispatch *d, const lh_batch_put *put)
 {
-    if (is_head(d)) return lh_batch_ledger_put(d->ledger, put);
+    if (is_coordinator(d)) return lh_batch_output_put(d->output, put);
     char *timing = put->timing ? json_dumps(put->timing, JSON_COMPACT) : NULL;
-    const heading h = {.kind = LINE,
-                       .i = put->i,
-                       .failed = put->failed,
-                       .bytes = {[TEXT] = put->bytes, [TIMING] = timing ? (int64_t)strlen(timing) : 0}};
-    lh_status st = send(d, 0, &h, (const void *const[PARTS]){[TEXT] = put->line, [TIMING] = timing});
+    const message_header h = {.kind = LINE,
+                              .i = put->i,
+                              .failed = put->failed,
+                              .bytes = {[TEXT] = put->bytes, [TIMING] = timing ? (int64_t)strlen(timing) : 0}};
+    lh_status st = send_message(d, 0, &h, (const void *const[SECTIONS]){[TEXT] = put->line, [TIMING] = timing});
     free(timing);
     return st;
 }
 
-lh_status lh_batch_dispatch_pulse(lh_batch_dispatch *d)
+lh_status lh_batch_dispatch_poll(lh_batch_dispatch *d)
 {
-    if (!is_head(d)) return look(d);
-    LH_TRY(serve(d));
-    LH_TRY(lh_batch_output_tick(d->ledger->output));
+    if (!is_coordinator(d)) return check_stopped(d);
+    LH_TRY(poll_roots(d));
+    LH_TRY(lh_batch_output_tick(d->output));
     return check_failure(d);
 }
 
-lh_status lh_batch_dispatch_end(lh_batch_dispatch *d, lh_status st)
+lh_status lh_batch_dispatch_send_end(lh_batch_dispatch *d, lh_status st)
 {
-    d->ended[lh_comm_rank(d->leaders)] = 1;
-    return is_head(d) ? note_own_failure(d, st) : send_message(d, 0, END, st);
+    d->ended[lh_comm_rank(d->roots)] = 1;
+    return is_coordinator(d) ? note_own_failure(d, st) : send_status(d, 0, END, st);
 }
 
-/* The head ends the run, or hears of it. */
 static lh_status note_interrupt(lh_batch_dispatch *d)
 {
     const lh_status st = lh_fail(LH_EINTERRUPTED, __FILE__, __LINE__, "%s", LH_BATCH_INTERRUPTED_TEXT);
-    if (is_head(d)) return note_own_failure(d, st);
-    if (d->interrupt) return LH_OK;
-    d->interrupt = 1;
-    return send_message(d, 0, ASKED, st);
+    if (is_coordinator(d)) return note_own_failure(d, st);
+    if (d->interrupt_sent) return LH_OK;
+    d->interrupt_sent = 1;
+    return send_status(d, 0, INTERRUPT, st);
 }
 
-lh_status lh_batch_dispatch_wait(lh_batch_dispatch *d, int asked, int64_t *over)
+lh_status lh_batch_dispatch_wait_all(lh_batch_dispatch *d, int interrupted, int64_t *finished)
 {
-    enum { PAUSE_US = 500, LOOKS = 20 };
-    if (asked) LH_TRY(note_interrupt(d));
-    for (int k = 0; k < LOOKS && !d->over; k++) {
-        if (k) lh_comm_pause(d->leaders, PAUSE_US);
-        LH_TRY(is_head(d) ? attend(d) : take_letters(d));
-        if (is_head(d) && all_ended(d)) LH_TRY(end_all(d));
+    enum { PAUSE_US = 500, POLLS = 20 };
+    if (interrupted) LH_TRY(note_interrupt(d));
+    for (int k = 0; k < POLLS && !d->finished; k++) {
+        if (k) lh_comm_pause(d->roots, PAUSE_US);
+        LH_TRY(is_coordinator(d) ? wait_for_roots(d) : poll_coordinator(d));
     }
-    *over = d->over;
+    *finished = d->finished;
     return LH_OK;
 }
 
-lh_status lh_batch_dispatch_verdict(const lh_batch_dispatch *d, lh_status st)
+lh_status lh_batch_dispatch_final_status(const lh_batch_dispatch *d, lh_status st)
 {
-    return is_head(d) ? check_failure(d) : st;
+    return is_coordinator(d) ? check_failure(d) : st;
 }

@@ -17,7 +17,7 @@
 
 static const int64_t TEXT_BYTES = INT64_C(1) << 30, BUFFER_BYTES = 1 << 20;
 
-/* A value of the document that is read. */
+/* A value of the current document. */
 typedef struct value {
     const char *text;
     int64_t bytes;
@@ -32,7 +32,7 @@ typedef struct documents {
     lh_csv csv;
     lh_csv_row row;
     int64_t read;      /* documents so far */
-    lh_buf id, prompt; /* of the last one */
+    lh_buf id, prompt; /* of the last document */
 } documents;
 
 /* ---- documents ---- */
@@ -161,7 +161,7 @@ static value value_of(const documents *d, int64_t column)
 
 /* ---- the template ---- */
 
-/* LH_EUSAGE, naming what may stand there. */
+/* LH_EUSAGE, naming the columns. */
 static lh_status fail_template(const documents *d, const char *what)
 {
     lh_status st = LH_OK;
@@ -175,7 +175,7 @@ done:
     return st;
 }
 
-/* A column of the template, from its brace on; *at: behind it. */
+/* Appends the value of a column of the template. *at: its opening brace, then the text after its closing brace. */
 static lh_status append_column(documents *d, const char **at)
 {
     const char *name = *at + 1, *end = strchr(name, '}');

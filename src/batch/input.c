@@ -1,14 +1,15 @@
 /* input.c - finds the lines of an input. */
 #include "batch/input.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/mem.h"
 #include "base/minmax.h"
-#include "batch/ids.h"
 #include "text/text_check.h"
 
 struct lh_batch_input {
@@ -34,7 +35,7 @@ static const char *text_of(const json_t *object, const char *name)
     return text && strlen(text) == json_string_length(value) ? text : NULL;
 }
 
-/* A hash that is the same for lines of one context, and never 0. */
+/* A hash that is the same for all lines of a context, and never 0. */
 static lh_status hash_context(const char *id, const char *file, uint64_t *out)
 {
     lh_status st = LH_OK;
@@ -88,7 +89,7 @@ static lh_status add_line(lh_batch_input *input, int64_t number, const char *tex
 static lh_status find_lines(lh_batch_input *input)
 {
     const char *at = (const char *)input->map.data, *end = at + input->map.bytes;
-    if (input->map.bytes >= 3 && memcmp(at, "\xEF\xBB\xBF", 3) == 0) at += 3; /* of editors that mark UTF-8 */
+    if (input->map.bytes >= 3 && memcmp(at, "\xEF\xBB\xBF", 3) == 0) at += 3; /* byte order mark */
     for (int64_t number = 1; at < end; number++) {
         const char *feed = memchr(at, '\n', (size_t)(end - at)), *stop = feed ? feed : end;
         int64_t bytes = stop - at;
@@ -105,7 +106,7 @@ static int has_within(const char *text, int64_t bytes, char c)
     return bytes > 0 && memchr(text, c, (size_t)bytes) != NULL;
 }
 
-/* LH_EINPUT, and what would be right, for a file of which no line can be a request. */
+/* LH_EINPUT, with advice, if no line of the file can be a request. */
 static lh_status check_any(const lh_batch_input *input)
 {
     lh_status st = LH_OK;
@@ -147,7 +148,7 @@ static lh_status find_duplicates(lh_batch_input *input)
 
 static int64_t shard_of(const lh_batch_input *input, int64_t i, int64_t count)
 {
-    const uint64_t context = input->lines[i].context >> 1; /* whose lowest bit is set */
+    const uint64_t context = input->lines[i].context >> 1; /* the lowest bit is always set */
     return (int64_t)((context ? context : (uint64_t)i) % (uint64_t)count);
 }
 
@@ -250,4 +251,62 @@ int64_t lh_batch_input_find_number(const lh_batch_input *input, int64_t number)
 lh_status lh_batch_input_unchanged(const lh_batch_input *input)
 {
     return lh_map_unchanged(&input->map);
+}
+
+typedef struct slot {
+    const char *id; /* NULL: free */
+    int64_t number;
+} slot;
+
+struct lh_ids {
+    slot *slots;
+    int64_t size; /* a power of two, twice the ids or more */
+    int64_t n;
+};
+
+lh_status lh_ids_open(lh_ids **out, int64_t count)
+{
+    lh_status st = LH_OK;
+    lh_ids *ids = NULL;
+    LH_TRY_DONE(lh_calloc(&ids, 1, sizeof *ids));
+    for (ids->size = 16; ids->size < 2 * count;) ids->size *= 2;
+    LH_TRY_DONE(lh_calloc(&ids->slots, ids->size, sizeof *ids->slots));
+    *out = ids;
+    ids = NULL;
+done:
+    lh_ids_close(ids);
+    return st;
+}
+
+void lh_ids_close(lh_ids *ids)
+{
+    if (!ids) return;
+    lh_free(ids->slots);
+    lh_free(ids);
+}
+
+/* The slot that holds `id`, or the free one where it would be. */
+static slot *slot_of(const lh_ids *ids, const char *id)
+{
+    uint64_t at = lh_hash64(id, (int64_t)strlen(id));
+    for (;; at++) {
+        slot *s = &ids->slots[at & (uint64_t)(ids->size - 1)];
+        if (!s->id || strcmp(s->id, id) == 0) return s;
+    }
+}
+
+int64_t lh_ids_add(lh_ids *ids, const char *id, int64_t number)
+{
+    slot *s = slot_of(ids, id);
+    if (s->id) return s->number;
+    assert(2 * ids->n < ids->size);
+    ids->n++;
+    *s = (slot){id, number};
+    return -1;
+}
+
+int64_t lh_ids_find(const lh_ids *ids, const char *id)
+{
+    const slot *s = slot_of(ids, id);
+    return s->id ? s->number : -1;
 }

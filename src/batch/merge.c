@@ -14,22 +14,22 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/output.h"
-#include "batch/ids.h"
-#include "batch/records.h"
+#include "batch/input.h"
+#include "batch/resume.h"
 #include "batch/state.h"
 
 /* A line of one of the outputs. */
 typedef struct entry {
     const lh_batch_record *record;
     int64_t file;
-    enum { WRITTEN, REPEATED, RETRIED } fate; /* another entry is the same line, or is written in its place */
+    enum { WRITTEN, REPEATED, RETRIED } fate; /* another entry is the same line, or replaces it */
 } entry;
 
 typedef struct merge {
     const char *const *paths;
     int64_t n;
     lh_batch_records *outputs; /* [n] */
-    lh_batch_state *states;    /* [n] beside them */
+    lh_batch_state *states;    /* [n] */
     entry *entries;            /* [count] */
     int64_t count;
     int by_file;
@@ -100,8 +100,8 @@ static lh_status fail_conflict(const merge *m, const entry *a, const entry *b)
             a->record->custom_id ? "'" : "", at[0], m->paths[a->file], at[1], m->paths[b->file]);
 }
 
-/* Decides about two entries of one request, of which `a` is in the output that was given first: an answer is written
- * rather than an error, and of two errors the later one. */
+/* Chooses between two entries of a request, `a` from an earlier output than `b`: an answer before an error, else the
+ * later error. */
 static lh_status settle_pair(const merge *m, entry *a, entry *b)
 {
     if (is_same_line(m, a, b)) {
@@ -117,7 +117,7 @@ static lh_status find_repeated(merge *m)
 {
     lh_status st = LH_OK;
     lh_ids *ids = NULL;
-    int64_t *written = NULL; /* [count] by the first entry of a custom_id: that which is written */
+    int64_t *written = NULL; /* [count] the entry to be written, by the first entry of a custom_id */
     LH_TRY_DONE(lh_ids_open(&ids, m->count));
     LH_TRY_DONE(lh_calloc(&written, m->count, sizeof *written));
     for (int64_t i = 0; i < m->count; i++) {
@@ -154,13 +154,13 @@ static int by_file(const void *a, const void *b)
     return file ? file : by_number(a, b);
 }
 
-/* 1 for a line that could not be read as a request: it is known by its number, and may have been mended since. */
+/* True for a line that was no valid request: it is known by its number, and may have been corrected since. */
 static int is_unreadable(const entry *e)
 {
     return e->record->failed && !e->record->custom_id;
 }
 
-/* Lines of one number are of one request, or of several inputs. */
+/* Lines with the same number belong to the same request, or to different inputs. */
 static int differ(const entry *a, const entry *b)
 {
     if (a->record->number != b->record->number || is_unreadable(a) || is_unreadable(b)) return 0;
@@ -188,7 +188,7 @@ static lh_status compare_numbers(merge *m)
 
 /* ---- nothing is lost ---- */
 
-/* What is missing is an error, or a warning. */
+/* Missing lines are an error, with `partial` a warning. */
 static lh_status report_missing(const lh_buf *what, int partial)
 {
     if (!partial)
@@ -197,8 +197,8 @@ static lh_status report_missing(const lh_buf *what, int partial)
     return LH_OK;
 }
 
-/* Parts of one input together have a line for each of its requests, as far as their states are there; outputs of
- * several inputs have their own. */
+/* The parts of an input must have a line for each of its requests, as far as their states are known; with several
+ * inputs each output must be complete. */
 static lh_status check_whole(const merge *m, int64_t requests, int partial)
 {
     lh_status st = LH_OK;
@@ -230,7 +230,7 @@ typedef struct write_to {
     const char *path;
 } write_to;
 
-/* *over: 1 when the reader of a stream has seen enough. */
+/* *over: true when the reader of a stream has closed it. */
 static lh_status write_text(const write_to *to, const char *text, int64_t bytes, int *over)
 {
     for (int64_t at = 0; at < bytes;) {
@@ -244,7 +244,7 @@ static lh_status write_text(const write_to *to, const char *text, int64_t bytes,
     return LH_OK;
 }
 
-/* Byte for byte, but to a terminal. */
+/* Byte for byte, except to a terminal. */
 static lh_status write_lines(const merge *m, const write_to *to)
 {
     lh_status st = LH_OK;

@@ -2,6 +2,7 @@
 #include "batch/output.h"
 
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -14,17 +15,16 @@
 #include "base/journal.h"
 #include "base/log.h"
 #include "base/minmax.h"
-#include "batch/metrics.h"
-#include "batch/records.h"
+#include "base/progress.h"
+#include "base/size_text.h"
 #include "batch/resume.h"
-#include "batch/retry.h"
 
 /* Seconds between two writes of the state. */
 static const double STATE_S = 5;
 
-/* Of a line in OUTPUT.held. */
+/* Place of a line in OUTPUT.held. */
 typedef struct held_line {
-    int64_t at, bytes; /* 0 bytes: none */
+    int64_t at, bytes; /* bytes 0: the line is not there */
 } held_line;
 
 struct lh_batch_output {
@@ -34,14 +34,20 @@ struct lh_batch_output {
     lh_journal file, held, timings; /* held: closed unless ordered */
     unsigned char *done;            /* [count] */
     held_line *waiting;             /* [count] if ordered */
-    int64_t next;                   /* ordered: the line of the input whose turn it is */
+    int64_t next;                   /* ordered: the first line of the input that the output lacks */
     int64_t waiting_count;
     lh_batch_state state;
-    double began_s, synced_s, state_s; /* when, on the clock */
-    int64_t rank_ms;                   /* of the runs before */
-    int locked;                        /* 1: the output is this run's */
-    int broken;                        /* 1: a write failed, so the output takes no more lines */
-    int state_lost;                    /* 1: a warning said that the state or the metrics cannot be written */
+    double began_s, synced_s, state_s; /* times on the clock */
+    int64_t rank_ms;                   /* of the runs before this one */
+    int locked;                        /* true if this run has locked the output */
+    int broken;                        /* true after a failed write: the output accepts no more lines */
+    int state_lost;                    /* true after the warning that the state or the metrics cannot be written */
+
+    /* since lh_batch_output_begin_run */
+    int is_run;
+    int64_t max_errors, run_failed;
+    lh_progress progress;
+    char progress_text[96];
 };
 
 /* ---- names and the state ---- */
@@ -57,7 +63,7 @@ static lh_status name_files(lh_batch_output *o, const char *path)
     return lh_asprintf(&o->timings_path, "%s.timings.jsonl", o->path);
 }
 
-/* The job of a batch system, NULL: none. */
+/* Number of the job of a batch system; NULL: there is none. */
 static const char *job_name(void)
 {
     static const char *const names[] = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"};
@@ -66,8 +72,8 @@ static const char *job_name(void)
     return job;
 }
 
-/* What the runs counted that this one goes on with. A state that cannot be read counts nothing. */
-static void take_counts(lh_batch_output *o)
+/* Reads the counters of the interrupted run. They begin at 0 where the state cannot be read. */
+static void read_counters(lh_batch_output *o)
 {
     lh_batch_state was;
     lh_batch_state *s = &o->state;
@@ -98,7 +104,7 @@ static lh_status begin_state(lh_batch_output *o)
     char host[256] = "";
     lh_batch_state *s = &o->state;
     const char *job = job_name();
-    take_counts(o);
+    read_counters(o);
     count_work(o);
     o->began_s = lh_clock_s();
     if (o->options.device) LH_TRY(lh_strdup(&s->device, lh_device_kind_name(lh_device_kind_of(o->options.device))));
@@ -133,13 +139,13 @@ static lh_status put_state(const lh_batch_output *o)
     return metrics ? lh_batch_metrics_write(&o->state, o->path, metrics) : LH_OK;
 }
 
-/* A state that cannot be written ends no run. */
+/* A state that cannot be written does not end the run. */
 static void write_state(lh_batch_output *o)
 {
     update_state(o);
     o->state_s = lh_clock_s();
     if (put_state(o) == LH_OK) return;
-    if (!o->state_lost) lh_warn("%s: nobody sees how far the run is", lh_error_message());
+    if (!o->state_lost) lh_warn("%s: the progress of the run cannot be seen", lh_error_message());
     o->state_lost = 1;
     lh_error_clear();
 }
@@ -179,7 +185,7 @@ static lh_batch_resumed resumed_by(const lh_batch_output *o)
     return (lh_batch_resumed){.input = o->input, .run = o->options.run, .context_root = o->options.context_root};
 }
 
-/* Takes lines of errors out of the output, which is another file then. */
+/* Removes lines of errors from the output, which is another file then. */
 static lh_status drop_failed(lh_batch_output *o)
 {
     lh_journal again;
@@ -194,7 +200,7 @@ static lh_status drop_failed(lh_batch_output *o)
     return lh_journal_lock(&o->file, "another run that is going on", &o->locked);
 }
 
-/* Reads the output. *torn: bytes to be cut. */
+/* Reads the output. *torn: bytes of a torn line, to be truncated. */
 static lh_status read_output(lh_batch_output *o, int64_t *torn)
 {
     lh_status st = LH_OK;
@@ -220,13 +226,13 @@ static lh_status cut_torn(lh_journal *a, int64_t torn)
     return lh_journal_cut(a, a->bytes - torn);
 }
 
-/* Takes the held lines that are not in the output: they wait on, or go there if order does not matter any more. */
-static lh_status take_held(lh_batch_output *o, const lh_batch_records *records)
+/* Adds the held lines that are not in the output: they are waiting, or are appended where this run is not ordered. */
+static lh_status add_held(lh_batch_output *o, const lh_batch_records *records)
 {
     for (int64_t k = 0; k < records->n; k++) {
         const lh_batch_record *r = &records->at[k];
         const int64_t i = lh_batch_resume_find(o->input, r);
-        if (o->done[i]) continue; /* its turn had come */
+        if (o->done[i]) continue; /* it was copied before the run ended */
         if (o->options.ordered) {
             o->waiting[i] = (held_line){r->at, r->bytes};
             o->waiting_count++;
@@ -240,7 +246,7 @@ static lh_status take_held(lh_batch_output *o, const lh_batch_records *records)
     return LH_OK;
 }
 
-/* Reads the lines that waited when the last run ended, and cuts torn ends once all is found to be right. */
+/* Reads the lines that were held when the last run ended, and truncates torn lines after all checks. */
 static lh_status read_held(lh_batch_output *o, int64_t torn)
 {
     lh_status st = LH_OK;
@@ -251,7 +257,7 @@ static lh_status read_held(lh_batch_output *o, int64_t torn)
     if (lh_file_exists(o->held_path)) LH_TRY_DONE(lh_batch_records_read(&records, o->held_path));
     LH_TRY_DONE(lh_batch_resume(&resumed, &records, held));
     LH_TRY_DONE(cut_torn(&o->file, torn));
-    LH_TRY_DONE(take_held(o, &records));
+    LH_TRY_DONE(add_held(o, &records));
     if (o->options.ordered) LH_TRY_DONE(lh_journal_open(&o->held, o->held_path));
     if (o->options.ordered) LH_TRY_DONE(cut_torn(&o->held, records.torn_bytes));
     if (!o->options.ordered && lh_file_exists(o->held_path)) {
@@ -264,7 +270,7 @@ done:
     return st;
 }
 
-/* The file of timings, without a line that a kill cut off. */
+/* Opens the file of timings, and truncates a torn line. */
 static lh_status open_timings(lh_batch_output *o)
 {
     char end[1 << 16];
@@ -278,7 +284,7 @@ static lh_status open_timings(lh_batch_output *o)
 
 /* ---- lines ---- */
 
-/* Moves what waits for nothing any more from the held lines to the output. */
+/* Copies held lines to the output as long as it lacks none before them. */
 static lh_status advance(lh_batch_output *o)
 {
     lh_status st = LH_OK;
@@ -309,7 +315,7 @@ static lh_status add_ordered(lh_batch_output *o, const lh_batch_put *put)
     return advance(o);
 }
 
-/* Held lines are dropped once they are in the output, and that is on the disk. */
+/* Held lines are dropped when they are in the output, and the output is on the disk. */
 static lh_status sync_files(lh_batch_output *o)
 {
     o->synced_s = lh_clock_s();
@@ -356,7 +362,7 @@ lh_status lh_batch_output_tick(lh_batch_output *o)
     return LH_OK;
 }
 
-lh_status lh_batch_output_put(lh_batch_output *o, const lh_batch_put *put)
+static lh_status put_line(lh_batch_output *o, const lh_batch_put *put)
 {
     assert(!o->done[put->i] && put->bytes > 0 && put->line[put->bytes - 1] == '\n');
     if (o->broken) LH_FAIL(LH_EWRITE, "cannot write '%s': a write has failed before", o->path);
@@ -372,6 +378,60 @@ lh_status lh_batch_output_put(lh_batch_output *o, const lh_batch_put *put)
     return lh_batch_output_tick(o);
 }
 
+/* Appends rates and failures to the estimate of the remaining time. */
+static void show_progress(lh_batch_output *o)
+{
+    const lh_batch_state *s = lh_batch_output_state(o);
+    char memory[LH_SIZE_TEXT], *text = o->progress_text;
+    snprintf(text, sizeof o->progress_text, ", %.0f tokens/s, %s", lh_batch_state_tokens_rate(s),
+             lh_size_text(memory, s->memory_peak));
+    if (s->failed)
+        snprintf(text + strlen(text), sizeof o->progress_text - strlen(text), ", %lld failed", (long long)s->failed);
+    lh_progress_estimate(&o->progress, s->done, lh_batch_state_left(s));
+}
+
+lh_status lh_batch_output_put(lh_batch_output *o, const lh_batch_put *put)
+{
+    LH_TRY(put_line(o, put));
+    if (!o->is_run) return LH_OK;
+    show_progress(o);
+    o->run_failed += put->failed;
+    if (o->max_errors >= 0 && o->run_failed > o->max_errors)
+        LH_FAIL(LH_EPARTIAL, "%lld requests have failed, and '--max-errors' is %lld: the run ends; their lines say why",
+                (long long)o->run_failed, (long long)o->max_errors);
+    return LH_OK;
+}
+
+/* ---- owner of a queue ---- */
+
+static int has_line(void *self, int64_t i)
+{
+    return lh_batch_output_has(self, i);
+}
+
+static lh_status put_failure(void *self, const lh_batch_work *w, lh_status why)
+{
+    lh_buf line = {0};
+    json_t *timing = NULL;
+    lh_status st = lh_batch_work_write(w, LH_FINISH_STOP, why, &line, &timing);
+    if (st == LH_OK) {
+        lh_error_clear();
+        st = lh_batch_output_put(self, &(lh_batch_put){.i = w->i, .line = line.data, .bytes = line.bytes, .failed = 1});
+    }
+    lh_buf_clear(&line);
+    return st;
+}
+
+static lh_status tick(void *self)
+{
+    return lh_batch_output_tick(self);
+}
+
+lh_batch_queue_owner lh_batch_output_owner(lh_batch_output *o)
+{
+    return (lh_batch_queue_owner){.self = o, .has = has_line, .refuse = put_failure, .tick = tick};
+}
+
 int lh_batch_output_has(const lh_batch_output *o, int64_t i)
 {
     return o->done[i];
@@ -383,7 +443,7 @@ const lh_batch_state *lh_batch_output_state(lh_batch_output *o)
     return &o->state;
 }
 
-/* ---- beginning and end ---- */
+/* ---- opening and closing ---- */
 
 lh_status lh_batch_output_open(lh_batch_output **out, const char *path, const lh_batch_input *input,
                                const lh_batch_output_options *options)
@@ -416,9 +476,19 @@ done:
     return st;
 }
 
+void lh_batch_output_begin_run(lh_batch_output *o, int64_t max_errors)
+{
+    o->is_run = 1;
+    o->max_errors = max_errors;
+    lh_progress_init(&o->progress, "answering", "requests", lh_batch_input_count(o->input));
+    o->progress.more = o->progress_text;
+    o->progress.before = o->state.done;
+}
+
 void lh_batch_output_close(lh_batch_output *o)
 {
     if (!o) return;
+    if (o->is_run) lh_progress_clear(&o->progress);
     lh_journal_remove_empty(&o->held);
     lh_journal_remove_empty(&o->timings);
     if (o->locked && o->state.done == 0) lh_journal_remove_empty(&o->file);
@@ -439,6 +509,7 @@ lh_status lh_batch_output_finish(lh_batch_output *o, lh_status how)
 {
     lh_status st = how;
     lh_buf message = {0};
+    if (o->is_run) lh_progress_clear(&o->progress);
     if (how == LH_OK) st = o->broken ? LH_OK : sync_files(o);
     if (st != LH_OK && st != LH_EINTERRUPTED) lh_strdup(&o->state.message, lh_error_message());
     lh_buf_puts(&message, lh_error_message());

@@ -10,7 +10,7 @@
 #include "base/h5.h"
 #include "base/log.h"
 
-/* What follows the number of a line in the name of a file; NULL: it begins with no such number. */
+/* The text after the number of a line in a file name; NULL: the name does not begin with such a number. */
 static const char *after_line(const char *name)
 {
     const size_t digits = strspn(name, "0123456789");
@@ -58,8 +58,8 @@ static lh_status set_foreign(lh_batch_prefills *p, const char *path)
     return p->foreign ? LH_OK : lh_strdup(&p->foreign, path);
 }
 
-/* A file that has the name of a prefill: a foreign HDF5 file is opened by a child first. */
-static lh_status look_at(lh_batch_prefills *p, const char *path)
+/* A file with the name of a checkpoint: a foreign HDF5 file is opened by a child process first. */
+static lh_status check_file(lh_batch_prefills *p, const char *path)
 {
     static const char magic[] = "\211HDF\r\n\032\n";
     lh_h5 *h5 = NULL;
@@ -90,7 +90,7 @@ lh_status lh_batch_prefills_find(lh_batch_prefills *p, const char *output)
     if (!lh_file_is_folder(p->folder)) goto done;
     LH_TRY_DONE(lh_folder_list(&files, NULL, p->folder, endings));
     for (int64_t i = 0; i < files.n; i++)
-        if (is_whole(name_of(files.at[i]))) LH_TRY_DONE(look_at(p, files.at[i]));
+        if (is_whole(name_of(files.at[i]))) LH_TRY_DONE(check_file(p, files.at[i]));
 done:
     lh_paths_clear(&files);
     lh_free(path);

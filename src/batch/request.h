@@ -1,6 +1,6 @@
-/* request.h - one request of a batch: a line in the form of OpenAI's batch input files, read by a table of members
- * (request_fields.c). What it asks for and does not get would be a wrong answer, so members that are not supported are
- * refused, and so are members that nobody knows; those that change no answer (`user`, `metadata`, …) are ignored. */
+/* request.h - one request of a batch: a line in the form of OpenAI's batch input files, read by a table of members.
+ * Unsupported and unknown members are refused, because without them the answer would be wrong; members that change no
+ * answer (`user`, `metadata`, …) are ignored. */
 #ifndef LH_BATCH_REQUEST_H
 #define LH_BATCH_REQUEST_H
 
@@ -12,7 +12,7 @@
 
 typedef enum lh_batch_api { LH_BATCH_COMPLETION, LH_BATCH_CHAT, LH_BATCH_APIS } lh_batch_api;
 
-/* What a request has that does not say otherwise: the options of the command. */
+/* Values for requests that do not give them: options of the command. */
 typedef struct lh_batch_defaults {
     int64_t max_new;
     lh_sampling sampling; /* its `request` is not used */
@@ -23,26 +23,25 @@ typedef struct lh_batch_defaults {
 typedef struct lh_batch_request {
     const lh_batch_line *line; /* borrowed */
     lh_batch_api api;
-    const char *model;    /* as the request names it; NULL: it does not */
-    const char *prompt;   /* of a completion; NULL: it is `ids` */
+    const char *model;    /* name in the request; NULL: none */
+    const char *prompt;   /* of a completion; NULL: `ids` is the prompt */
     lh_tokens ids;        /* not negative */
     lh_messages messages; /* of a chat, one at least */
     int64_t max_new;      /* at least 1 */
-    lh_sampling sampling; /* with a seed of its own the draws depend on nothing else, else also on the line's bytes */
+    lh_sampling sampling; /* a request without a seed draws by the seed of the run and the hash of its line */
     int ignore_eos;
     int split_special;  /* true: special tokens are not recognised in the prompt of a completion */
     const char **stops; /* [stop_count], none empty */
     int64_t stop_count;
-    int64_t logprobs;         /* most likely tokens to be reported beside each token of the answer; -1: none is */
-    const char *context_id;   /* requests with the same one share what their prompts begin with; NULL: none */
-    const char *context_file; /* whose text comes before the prompt; relative, without ".."; NULL: none */
-    lh_policy_options
-        policy; /* of this request; where all is NULL, that of the command; without a budget, its budget */
+    int64_t logprobs;         /* number of likely tokens to report for each token of the answer; -1: no report */
+    const char *context_id;   /* requests with the same id share the common prefix of their prompts; NULL: none */
+    const char *context_file; /* its text precedes the prompt; relative, without ".."; NULL: none */
+    lh_policy_options policy; /* NULL members: the policy or the budget of the command */
     json_t *json;
 } lh_batch_request;
 
-/* Read a line of an input. LH_EINPUT: the reason, one sentence without the line's number. Clear it also after a
- * failure. */
+/* Read a line of an input. LH_EINPUT: the message is one sentence without the line's number. Clear the request also
+ * after a failure. */
 lh_status lh_batch_request_read(lh_batch_request *out, const lh_batch_line *line, const lh_batch_defaults *defaults);
 void lh_batch_request_clear(lh_batch_request *request);
 

@@ -1,26 +1,196 @@
-/* work.c - a request on its way from a line of the input to one of the output. */
+/* work.c - a request from its line in the input to its line in the output. */
 #include "batch/work.h"
 
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/file.h"
+#include "base/hash.h"
 #include "base/json.h"
+#include "base/mem.h"
 #include "base/minmax.h"
+#include "base/unicode.h"
 #include "batch/prefills.h"
+#include "engine/prompt.h"
 #include "kv/figures.h"
 #include "model/distribution.h"
+#include "text/text_check.h"
+
+/* ---- context files ---- */
+
+/* real: [PATH_MAX] path of the file without symbolic links, which must be in the folder. */
+static lh_status find_file(const char *root, const char *name, char *real)
+{
+    lh_status st = LH_OK;
+    char real_root[PATH_MAX];
+    size_t n;
+    lh_buf path = {0};
+    LH_TRY_DONE(lh_buf_printf(&path, "%s/%s", root, name));
+    if (!realpath(root, real_root)) LH_FAIL_DONE(LH_EINPUT, "the folder of contexts '%s' cannot be read", root);
+    if (!realpath(path.data, real))
+        LH_FAIL_DONE(LH_EINPUT, "'context_file': there is no '%s' in the folder '%s' ('--context-root')", name, root);
+    n = strlen(real_root);
+    if (strncmp(real, real_root, n) != 0 || (real[n] != '/' && n > 1))
+        LH_FAIL_DONE(LH_EINPUT, "'context_file': '%s' leads out of the folder '%s'", name, root);
+done:
+    lh_buf_clear(&path);
+    return st;
+}
+
+static lh_status check_text(const lh_buf *text, const char *name)
+{
+    lh_status st = LH_OK;
+    lh_buf said = {0};
+    LH_TRY_DONE(lh_buf_printf(&said, "'context_file': '%s'", name));
+    if (text->bytes == 0) LH_FAIL_DONE(LH_EINPUT, "%s is empty", said.data);
+    LH_TRY_DONE(lh_text_check(said.data, text->data, text->bytes));
+    if (memchr(text->data, 0, (size_t)text->bytes))
+        LH_FAIL_DONE(LH_EINPUT, "%s holds a zero byte: it is not text", said.data);
+done:
+    lh_buf_clear(&said);
+    return st;
+}
+
+lh_status lh_batch_context_read(lh_buf *text, const char *root, const char *name)
+{
+    const int64_t max_bytes = INT64_C(1) << 30;
+    char real[PATH_MAX];
+    text->bytes = 0;
+    LH_TRY(find_file(root, name, real));
+    LH_TRY(lh_file_read_regular(text, real, max_bytes));
+    lh_text_drop_mark(text, 0);
+    return check_text(text, name);
+}
+
+uint64_t lh_batch_context_hash(const lh_buf *text)
+{
+    const uint64_t hash = lh_hash64(text->data, text->bytes);
+    return hash ? hash : 1;
+}
+
+/* ---- token ids ---- */
+
+static lh_prompt_text prompt_text(const lh_batch_common *common, const lh_batch_request *r)
+{
+    return (lh_prompt_text){.text = r->prompt ? r->prompt : "",
+                            .bytes = r->prompt ? (int64_t)strlen(r->prompt) : 0,
+                            .special = !r->split_special,
+                            .chat = r->api == LH_BATCH_CHAT,
+                            .format = common->format,
+                            .messages = r->messages.at,
+                            .message_count = r->messages.n,
+                            .positions = common->config->max_positions,
+                            .stops = {r->stops, r->stop_count},
+                            .ignore_eos = r->ignore_eos};
+}
+
+static lh_status check_tokenizer(const lh_batch_common *common, const lh_batch_request *r)
+{
+    if (!common->tokenizer) LH_FAIL(LH_EUSAGE, "the model has no tokenizer: give 'prompt' as an array of token ids");
+    if (r->api == LH_BATCH_CHAT && !common->format)
+        LH_FAIL(LH_EUSAGE, "the model has no known chat format: name one with '--chat-template', or use "
+                           "/v1/completions");
+    return LH_OK;
+}
+
+static lh_status push_ids(const lh_tokens *ids, lh_tokens *out)
+{
+    for (int64_t n = 0; n < ids->n; n++) LH_TRY(lh_tokens_push(out, ids->ids[n]));
+    return LH_OK;
+}
+
+lh_status lh_batch_encode(const lh_batch_common *common, const lh_batch_request *r, lh_tokens *prompt)
+{
+    lh_tokens *questions = NULL;
+    const lh_prompt_text in = prompt_text(common, r);
+    if (r->api == LH_BATCH_COMPLETION && !r->prompt) return push_ids(&r->ids, prompt);
+    LH_TRY(check_tokenizer(common, r));
+    lh_status st = lh_prompt_encode(common->tokenizer, &in, prompt, &questions);
+    lh_free(questions);
+    return st;
+}
+
+/* Replaces the prompt, or the content of the last message, by the context, and returns it: the question. messages:
+ * [message_count], NULL in a completion. */
+static const char *put_context(lh_prompt_text *in, const lh_buf *context, lh_message *messages)
+{
+    const char *question = in->text;
+    in->text = context->data;
+    in->bytes = context->bytes;
+    if (!messages) return question;
+    lh_message *last = &messages[in->message_count - 1];
+    question = last->content;
+    last->content = context->data;
+    in->messages = messages;
+    return question;
+}
+
+lh_status lh_batch_encode_question(const lh_batch_common *common, const lh_batch_request *r, const lh_buf *context,
+                                   lh_tokens *before, lh_tokens *prompt)
+{
+    lh_status st = LH_OK;
+    lh_prompt_text in = prompt_text(common, r);
+    const char *question = NULL;
+    lh_message *messages = NULL;
+    lh_tokens *questions = NULL;
+    LH_TRY(check_tokenizer(common, r));
+    if (in.chat) {
+        LH_TRY_DONE(lh_calloc(&messages, in.message_count, sizeof *messages));
+        memcpy(messages, in.messages, (size_t)in.message_count * sizeof *messages);
+        if (strcmp(messages[in.message_count - 1].role, "user") != 0)
+            LH_FAIL_DONE(LH_EINPUT,
+                         "the last message is of the role '%.40s': the question about a context is a message of the "
+                         "user",
+                         messages[in.message_count - 1].role);
+    }
+    question = put_context(&in, context, messages);
+    in.is_document = 1;
+    in.questions = &question;
+    in.question_count = r->prompt || in.chat;
+    LH_TRY_DONE(lh_prompt_encode(common->tokenizer, &in, before, &questions));
+    if (in.question_count)
+        LH_TRY_DONE(push_ids(&questions[0], prompt));
+    else
+        LH_TRY_DONE(push_ids(&r->ids, prompt));
+done:
+    if (questions && in.question_count) lh_tokens_clear(&questions[0]);
+    lh_free(questions);
+    lh_free(messages);
+    return st;
+}
+
+lh_status lh_batch_encode_ends(const lh_batch_common *common, const lh_batch_request *r, lh_tokens *ends)
+{
+    const lh_prompt_text in = prompt_text(common, r);
+    return lh_prompt_ends(common->tokenizer, &in, ends);
+}
+
+lh_status lh_batch_check_tokens(const lh_batch_common *common, const lh_batch_request *r, int64_t before,
+                                const lh_tokens *prompt)
+{
+    const lh_config *c = common->config;
+    if (prompt->n == 0) LH_FAIL(LH_EINPUT, "the prompt is empty");
+    if (before + prompt->n + r->max_new > c->max_positions)
+        LH_FAIL(LH_EINPUT,
+                "%lld tokens of prompt and %lld more to come are longer than the %lld positions of the model: shorten "
+                "the prompt, or generate less",
+                (long long)(before + prompt->n), (long long)r->max_new, (long long)c->max_positions);
+    return lh_prompt_check_ids(prompt, c->vocab);
+}
 
 /* ---- contexts ---- */
 
-lh_batch_context *lh_batch_context_hold(lh_batch_context *context)
+lh_batch_context *lh_batch_context_retain(lh_batch_context *context)
 {
-    context->holders++;
+    context->references++;
     return context;
 }
 
 void lh_batch_context_release(lh_batch_context *context)
 {
-    if (!context || --context->holders > 0) return;
+    if (!context || --context->references > 0) return;
     lh_tokens_clear(&context->ids);
     lh_free(context->checkpoint);
     lh_free(context);
@@ -28,23 +198,23 @@ void lh_batch_context_release(lh_batch_context *context)
 
 /* ---- the request ---- */
 
-static int says_policy(const lh_policy_options *o)
+static int gives_policy(const lh_policy_options *o)
 {
     const lh_policy_parts none = {0};
     return o->policy || memcmp(&o->parts, &none, sizeof none) != 0;
 }
 
-/* Its own policy, or that of the run; and a budget of its own with either. */
+/* The policy of the request or of the run, with the budget of the request if it gives one. */
 static lh_status resolve_policy(lh_batch_work *w, lh_policy_asked asked)
 {
     const lh_policy_options *own = &w->request.policy;
     lh_policy_options options = *w->common->policy;
-    if (!says_policy(own) && !own->budget) {
+    if (!gives_policy(own) && !own->budget) {
         w->policy = w->common->plans[asked];
         return LH_OK;
     }
     options.asked = asked;
-    if (says_policy(own)) {
+    if (gives_policy(own)) {
         options.policy = own->policy;
         options.parts = own->parts;
     }
@@ -91,12 +261,13 @@ typedef struct likely {
     double logprob;
 } likely;
 
-/* The token and the `top` largest logits of a row, best first, the lowest id among equals. */
-static lh_status take_row(lh_batch_work *w, const float *row, int64_t vocab, int32_t id)
+/* Stores the chosen token and those with the largest logits of a row, in descending order, the lower id among equals.
+ */
+static lh_status store_likely(lh_batch_work *w, const float *row, int64_t vocab, int32_t id)
 {
-    enum { MOST = 32 };
-    const int64_t top = lh_min_i64(lh_min_i64(w->request.logprobs, MOST), vocab);
-    int32_t best[MOST];
+    enum { TOP_MAX = 32 };
+    const int64_t top = lh_min_i64(lh_min_i64(w->request.logprobs, TOP_MAX), vocab);
+    int32_t best[TOP_MAX];
     int64_t n = 0;
     const double nll = lh_nll_of(row, vocab, id), log_sum = nll + row[id];
     for (int64_t i = 0; i < vocab; i++) {
@@ -122,14 +293,14 @@ static lh_status see_choice(void *self, int32_t id)
     int64_t n = 0;
     LH_TRY(lh_session_logits(w->session, &rows, &n));
     return lh_comm_agree(lh_engine_get(w->common->engine)->comm,
-                         rows ? take_row(w, rows + (n - 1) * vocab, vocab, id) : LH_OK);
+                         rows ? store_likely(w, rows + (n - 1) * vocab, vocab, id) : LH_OK);
 }
 
 static lh_status see_token(void *self, int32_t id, int *stop)
 {
     lh_batch_work *w = self;
     LH_TRY(lh_answer_text_push(&w->answer_text, id));
-    w->answer_text.shown = lh_max_i64(w->answer_text.shown, w->answer_text.final); /* no stop text begins there */
+    w->answer_text.shown = lh_max_i64(w->answer_text.shown, w->answer_text.final); /* no stop text begins before it */
     *stop = w->answer_text.stopped;
     return LH_OK;
 }
@@ -160,7 +331,7 @@ static lh_status see_prompt(void *self, lh_session *session)
     return LH_OK;
 }
 
-/* 1 for a completion, whose text follows that of its prompt. */
+/* True for a completion: its text follows the text of the prompt. */
 static int continues_text(const lh_batch_work *w, const lh_tokenizer *tok)
 {
     if (!tok || w->request.api != LH_BATCH_COMPLETION) return 0;
@@ -197,11 +368,11 @@ lh_status lh_batch_work_make_task(lh_batch_work *w)
 
 /* ---- the line ---- */
 
-/* Tokens of the answer with their texts, which lie in `texts`. */
+/* Tokens of the answer; `texts` holds their texts. */
 typedef struct named_tokens {
     lh_batch_token *at;
     lh_batch_likely *all;
-    int64_t *starts, *offsets; /* of the texts; of the tokens in the answer */
+    int64_t *starts, *offsets; /* of each text in `texts`; of each token in the answer */
     int64_t n;
     lh_buf texts;
 } named_tokens;
@@ -215,7 +386,7 @@ static void clear_names(named_tokens *t)
     lh_buf_clear(&t->texts);
 }
 
-/* The token that ends an answer is no part of it. */
+/* The end token is not part of an answer. */
 static int64_t tokens_of_answer(const lh_batch_work *w, lh_finish_reason finish)
 {
     return finish == LH_FINISH_STOP && !w->answer_text.stopped ? w->answer.n - 1 : w->answer.n;
@@ -233,7 +404,7 @@ static lh_status name_tokens(const lh_batch_work *w, lh_finish_reason finish, na
     LH_TRY(lh_calloc(&t->starts, t->n * each + 1, sizeof *t->starts));
     LH_TRY(lh_calloc(&t->offsets, t->n, sizeof *t->offsets));
     if (tok) LH_TRY(lh_detokenizer_offsets(&w->answer_text.decoder, w->answer.ids, t->n, t->offsets));
-    int begins = !w->answer_text.decoder.continues; /* until there is text, whose first blank a tokenizer may strip */
+    int begins = !w->answer_text.decoder.continues; /* before the first text, where a tokenizer may strip a blank */
     for (int64_t k = 0; k < t->n * each; k++) {
         if (k && k % each == 0) begins &= !tok || lh_tokenizer_is_special(tok, seen[k - each].id);
         if (tok) LH_TRY((begins ? lh_tokenizer_first_bytes : lh_tokenizer_bytes)(tok, seen[k].id, &t->texts));

@@ -1,32 +1,79 @@
-/* work.h - one request at work: its line becomes a task of the scheduler on every rank, and the answer a line of the
- * output on rank 0. */
+/* work.h - one request at work: its line becomes token ids, then a task of the scheduler on every rank, and its answer
+ * becomes a line of the output on rank 0. */
 #ifndef LH_BATCH_WORK_H
 #define LH_BATCH_WORK_H
 
 #include "batch/answer.h"
-#include "batch/common.h"
 #include "engine/answer_text.h"
+#include "engine/engine.h"
 #include "engine/scheduler.h"
+#include "policies/policy.h"
+#include "text/chat.h"
 
-/* A context at work, for as long as somebody holds it. */
+/* Shared by the requests of a run; borrowed. */
+typedef struct lh_batch_common {
+    lh_engine *engine;             /* NULL: requests are read, and not answered */
+    const lh_config *config;       /* of the model */
+    const lh_tokenizer *tokenizer; /* of the model; NULL: it has none */
+    const lh_batch_defaults *defaults;
+    const lh_policy_options *policy; /* for requests without a policy */
+    const lh_policy *plans;          /* [LH_ASKED_BOTH] the same resolved, by when the question comes */
+    const lh_profiles *profiles;     /* includes the profiles that it names */
+    const lh_chat_format *format;    /* rank 0; NULL: the model has none */
+    const char *context_root;        /* rank 0: the folder of context files */
+    const char *prefills;            /* the folder of prefill checkpoints (prefills.h); NULL: none are written */
+    const char *model;               /* name of the model, for requests that give none */
+    const json_t *run;               /* of answer.h */
+} lh_batch_common;
+
+/* ---- context files ---- */
+
+/* *text: text of the file `name` in the folder `root`, without a byte order mark, as `generate -f` reads it. LH_EINPUT:
+ * the file is not there, lies outside the folder, also by a symbolic link, is not regular, is empty or is not text. */
+lh_status lh_batch_context_read(lh_buf *text, const char *root, const char *name);
+
+/* Hash of such a text, as lines of an output have it (answer.h); never 0. */
+uint64_t lh_batch_context_hash(const lh_buf *text);
+
+/* ---- token ids ---- */
+
+/* The ids of the prompt. LH_EINPUT, LH_EUSAGE. */
+lh_status lh_batch_encode(const lh_batch_common *common, const lh_batch_request *request, lh_tokens *prompt);
+
+/* The same, where the text `context` precedes the prompt or the last message: *before ends with that text (NULL: not
+ * wanted), and *prompt follows it. The same ids as `generate` makes of a question. */
+lh_status lh_batch_encode_question(const lh_batch_common *common, const lh_batch_request *request,
+                                   const lh_buf *context, lh_tokens *before, lh_tokens *prompt);
+
+/* LH_EINPUT, LH_EUSAGE: the prompt is empty, has ids that the model lacks, or is too long for the model together with
+ * the `before` tokens that precede it and its answer. */
+lh_status lh_batch_check_tokens(const lh_batch_common *common, const lh_batch_request *request, int64_t before,
+                                const lh_tokens *prompt);
+
+/* The ids that end an answer, in addition to the tokenizer's end tokens. */
+lh_status lh_batch_encode_ends(const lh_batch_common *common, const lh_batch_request *request, lh_tokens *ends);
+
+/* ---- the request at work ---- */
+
+/* A context of several requests; freed when its last reference is released. */
 typedef struct lh_batch_context {
-    lh_context shared; /* its policy and ids are those below */
+    lh_context shared; /* borrows the members below */
     lh_policy policy;
     lh_tokens ids;
     char *checkpoint;
-    int64_t holders;
+    int64_t references;
 } lh_batch_context;
-lh_batch_context *lh_batch_context_hold(lh_batch_context *context);
+lh_batch_context *lh_batch_context_retain(lh_batch_context *context);
 void lh_batch_context_release(lh_batch_context *context); /* NULL is fine */
 
 typedef struct lh_batch_work {
     const lh_batch_common *common;
-    void *owner; /* the caller's */
+    void *owner; /* for the caller */
     int64_t i;   /* of the line in the input */
     lh_batch_line line;
     char *text; /* of the line, where this rank does not have the input */
     lh_batch_request request;
-    lh_batch_context *context; /* that the prompt follows; NULL: none */
+    lh_batch_context *context; /* precedes the prompt; NULL: none */
     lh_policy policy;          /* of the context, or of the prompt */
     lh_task task;
     char *checkpoint; /* of the task; NULL: none */
@@ -34,23 +81,23 @@ typedef struct lh_batch_work {
     lh_answer_text answer_text;
     lh_buf answer_bytes;
     lh_session *session; /* from the end of the prompt on */
-    lh_buf likely;       /* rank 0: for each token that was chosen, itself and the most likely ones */
+    lh_buf likely;       /* rank 0: each chosen token, followed by the most likely tokens in its place */
     lh_batch_kv kv;
     double began_s, prefilled_s;
 } lh_batch_work;
 
-/* Of line i: reads the request and resolves its policy, which evicts before the question is known where the request
- * shares a context. Not collective, and the same on all ranks. LH_EINPUT, LH_EUSAGE: the request cannot
- * be answered. *out is there even then, but where memory is out. */
+/* Reads the request of line i and resolves its policy; with shares_context the policy evicts before the question is
+ * known. Not collective, and the same on all ranks. LH_EINPUT, LH_EUSAGE: the request cannot be answered; *out is set
+ * also then. */
 lh_status lh_batch_work_open(lh_batch_work **out, const lh_batch_common *common, int64_t i, const lh_batch_line *line,
                              int shares_context);
 void lh_batch_work_close(lh_batch_work *work); /* NULL is fine */
 
-/* On every rank, which has the ids by now: the task; `done` is the caller's, and its `self` the work. LH_ENOMEM. */
+/* On every rank, after the ids were shared: makes the task. The caller sets its `done`; its `self` is the work. */
 lh_status lh_batch_work_make_task(lh_batch_work *work);
 
-/* Rank 0, when the task is done with `st`: its line, a failure's where st is not LH_OK; and its times (output.h), a new
- * object. */
+/* Rank 0, after the task is done with `st`: appends the line of the answer, or of the failure. *timing: its times
+ * (output.h), a new reference; NULL after a failure. */
 lh_status lh_batch_work_write(const lh_batch_work *work, lh_finish_reason finish, lh_status st, lh_buf *out,
                               json_t **timing);
 

@@ -258,3 +258,16 @@ done:
     json_decref(budgets);
     return st;
 }
+
+double lh_plan_prefill_flops(const lh_config *c, int64_t tokens)
+{
+    const double n = (double)tokens, window = (double)c->window, q = (double)(c->heads * c->head_dim);
+    const double kv = (double)(c->kv_heads * c->head_dim), hidden = (double)c->hidden;
+    const double weights = hidden * (2 * q + 2 * kv) + 3 * hidden * (double)lh_config_mlp_channels_passed(c);
+    double pairs = 0;
+    for (int64_t l = 0; l < c->layers; l++) {
+        const int slides = c->window > 0 && c->sliding[l] && window < n;
+        pairs += slides ? window * (window + 1) / 2 + (n - window) * window : n * (n + 1) / 2;
+    }
+    return 2 * weights * n * (double)c->layers + 4 * q * pairs + 2 * hidden * (double)c->vocab;
+}

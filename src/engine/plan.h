@@ -46,6 +46,9 @@ void lh_plan_clear(lh_plan *plan);
  * accepts. */
 int64_t lh_plan_ranks_needed(const lh_plan_request *request);
 
+/* FLOPs of a prefill: the products of all layers, full or sliding-window attention, and one row of logits. */
+double lh_plan_prefill_flops(const lh_config *config, int64_t tokens);
+
 /* ranks_needed: as above, 0 if the run fits or does on no number of ranks. */
 lh_status lh_plan_json(const lh_plan *plan, const lh_plan_request *request, int64_t ranks_needed, json_t **out);
 

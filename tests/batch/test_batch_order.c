@@ -3,12 +3,12 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "batch/order.h"
+#include "batch/queue.h"
 #include "rig.h"
 #include "suite.h"
 
 /* Lines with a context and a length; done: '1' where a line has its answer. Expects the lines of `want`. */
-static void orders(const char *contexts, const int *lengths, const char *done, int as_they_stand, const char *want)
+static void orders(const char *contexts, const int *lengths, const char *done, int in_order, const char *want)
 {
     const int64_t n = (int64_t)strlen(contexts);
     lh_buf text = {0};
@@ -23,11 +23,11 @@ static void orders(const char *contexts, const int *lengths, const char *done, i
     }
     rig_text("in.jsonl", text.data);
     OK(lh_batch_input_open(&input, "in.jsonl"));
-    OK(lh_batch_order_make(&order, input, &(lh_batch_order_options){.done = has, .as_they_stand = as_they_stand}));
+    OK(lh_batch_order_make(&order, input, &(lh_batch_order_options){.done = has, .in_order = in_order}));
     ck_assert_int_eq(order.n, (int64_t)strlen(want));
     for (int64_t k = 0; k < order.n; k++) ck_assert_msg(order.lines[k] == want[k] - '0', "%s: place %d", want, (int)k);
     for (int64_t k = 0, turn; k < order.n; k += turn) {
-        turn = lh_batch_order_turn(&order, k);
+        turn = lh_batch_order_group(&order, k);
         for (int64_t j = k; j < order.n; j++) {
             const int same = contexts[order.lines[j]] == contexts[order.lines[k]] && contexts[order.lines[k]] != '-';
             ck_assert_msg((j < k + turn) == (same || j == k), "%s: turn at %d", want, (int)k);

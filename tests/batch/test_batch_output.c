@@ -12,8 +12,8 @@
 #include <unistd.h>
 
 #include "base/file.h"
-#include "batch/records.h"
-#include "batch/status.h"
+#include "batch/resume.h"
+#include "batch/state.h"
 #include "rig.h"
 #include "suite.h"
 

@@ -5,7 +5,7 @@
 #include "batch/answer.h"
 #include "batch/documents.h"
 #include "batch/input.h"
-#include "batch/records.h"
+#include "batch/resume.h"
 #include "fuzz.h"
 #include "targets.h"
 

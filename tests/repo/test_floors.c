@@ -39,8 +39,7 @@ static const room *room_of(const char *file)
 }
 
 /* Includes of the laboratory by the engine that are to go. */
-static const char *const to_go[][2] = {{"batch/batch_check.c", "lab/bench/bench.h"},
-                                       {"import/verify_kinds.c", "lab/analysis/figures.h"},
+static const char *const to_go[][2] = {{"import/verify_kinds.c", "lab/analysis/figures.h"},
                                        {"import/verify_kinds.c", "lab/analysis/summary.h"},
                                        {"import/verify_kinds.c", "lab/analysis/tables.h"}};
 

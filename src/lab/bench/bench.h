@@ -52,16 +52,6 @@ typedef struct lh_bench_model_request {
     int quick, count;                 /* as of lh_bench_request */
 } lh_bench_model_request;
 
-/* Collective over the engine's ranks: seconds of one prefill of `context` random tokens, and the median of `steps`
- * steps of `batch` sequences after it, with the request's policy; of each rank. */
-typedef struct lh_bench_pace {
-    double prefill_s, step_s;
-} lh_bench_pace;
-lh_status lh_bench_speed(lh_engine *engine, const lh_bench_model_request *request, lh_bench_pace *out);
-
-/* FLOPs of a prefill: the products of all layers, full or sliding-window attention, and one row of logits. */
-double lh_bench_prefill_flops(const lh_config *config, int64_t tokens);
-
 /* ---- timing.c ---- */
 
 /* Peak rates of a machine; 0: unknown. On the host: rates of reading memory and of f32 multiply-adds; on a GPU: rates

@@ -180,7 +180,7 @@ static lh_status report(model_run *r)
     const lh_bench_model_request *q = r->request;
     double median[CACHES] = {0}, bytes[CACHES] = {0}, prefill_s[CACHES] = {0};
     lh_bench_case prefill = {.name = "prefill"}, step = {.name = "decode step"};
-    prefill.flops = lh_bench_prefill_flops(lh_engine_get(r->engine)->config, q->context);
+    prefill.flops = lh_plan_prefill_flops(lh_engine_get(r->engine)->config, q->context);
     for (int64_t c = 0; c < r->count; c++) {
         measured *m = &r->caches[c];
         snprintf(prefill.shape, sizeof prefill.shape, "%s, %lld tokens", m->name, (long long)q->context);

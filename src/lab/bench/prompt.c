@@ -96,46 +96,6 @@ lh_status lh_bench_warm_up(const lh_bench_prompt *p, int64_t tokens)
     return lh_bench_time_prompt(&few, NULL, NULL);
 }
 
-double lh_bench_prefill_flops(const lh_config *c, int64_t tokens)
-{
-    const double n = (double)tokens, window = (double)c->window, q = (double)(c->heads * c->head_dim);
-    const double kv = (double)(c->kv_heads * c->head_dim), hidden = (double)c->hidden;
-    const double weights = hidden * (2 * q + 2 * kv) + 3 * hidden * (double)lh_config_mlp_channels_passed(c);
-    double pairs = 0;
-    for (int64_t l = 0; l < c->layers; l++) {
-        const int slides = c->window > 0 && c->sliding[l] && window < n;
-        pairs += slides ? window * (window + 1) / 2 + (n - window) * window : n * (n + 1) / 2;
-    }
-    return 2 * weights * n * (double)c->layers + 4 * q * pairs + 2 * hidden * (double)c->vocab;
-}
-
-lh_status lh_bench_speed(lh_engine *engine, const lh_bench_model_request *request, lh_bench_pace *out)
-{
-    lh_status st = LH_OK;
-    double *steps = NULL;
-    lh_bench_time time;
-    int32_t *ids = NULL;
-    const int64_t vocab = lh_engine_get(engine)->config->vocab;
-    st = lh_bench_draw_ids(&ids, request->context + request->steps, vocab);
-    if (st == LH_OK) st = lh_calloc(&steps, request->steps, sizeof *steps);
-    LH_TRY_DONE(lh_comm_agree(lh_engine_get(engine)->comm, st));
-    const lh_bench_prompt prompt = {.engine = engine,
-                                    .policy = request->policy,
-                                    .profiles = request->profiles,
-                                    .ids = ids,
-                                    .tokens = request->context,
-                                    .steps = request->steps,
-                                    .batch = request->batch};
-    LH_TRY_DONE(lh_bench_warm_up(&prompt, request->warm_up));
-    LH_TRY_DONE(lh_bench_time_prompt(&prompt, &out->prefill_s, steps));
-    lh_bench_sort(steps, request->steps, &time);
-    out->step_s = time.median_s;
-done:
-    lh_free(ids);
-    lh_free(steps);
-    return st;
-}
-
 /* ---- counts ---- */
 typedef struct counted {
     const lh_device *device;

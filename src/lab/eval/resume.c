@@ -125,7 +125,7 @@ static lh_status fail_foreign(const lh_resume *resume)
             resume->journal.path);
 }
 
-/* The first line says what is evaluated, each further one is a finished prompt. */
+/* The first line identifies the evaluation, each further line is a finished prompt. */
 static lh_status read_line(void *self, const char *text, int64_t bytes, int *accepted)
 {
     lh_resume *resume = self;

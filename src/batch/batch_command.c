@@ -1,4 +1,6 @@
-/* batch_input.c - where the requests of `batch` come from. */
+/* batch_command.c - the ranks of `batch` as replicas of a model, and the requests of its input. */
+#include "batch/batch_command.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,12 +9,39 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/minmax.h"
-#include "batch/batch_command.h"
 #include "batch/documents.h"
 #include "engine/prompt.h"
 #include "shell/policy_options.h"
 
-/* "3/16" */
+/* ---- replicas ---- */
+
+static lh_status check_replicas(int64_t ranks, int64_t tp)
+{
+    if (ranks % tp)
+        LH_FAIL(LH_EUSAGE, "%lld ranks are no replicas of %lld ('--tp'): start a multiple of them", (long long)ranks,
+                (long long)tp);
+    return LH_OK;
+}
+
+lh_status lh_batch_find_replica(lh_batch_call *r)
+{
+    lh_comm *world = lh_world_comm(r->call->world);
+    const int64_t size = lh_comm_size(world), tp = r->v->engine.tp ? r->v->engine.tp : size;
+    LH_TRY(lh_comm_agree(world, check_replicas(size, tp)));
+    r->replicas = size / tp;
+    LH_TRY(lh_comm_split(world, (int)(lh_comm_rank(world) / tp), &r->replica));
+    return lh_comm_split(world, lh_comm_rank(world) % tp != 0, &r->roots);
+}
+
+lh_status lh_batch_open_engine(lh_batch_call *r)
+{
+    const lh_engine_options options = lh_engine_defaults(&r->v->engine);
+    return lh_engine_open_replica(&r->engine, lh_world_comm(r->call->world), r->replica, &options);
+}
+
+/* ---- the input ---- */
+
+/* Reads "3/16". */
 static lh_status read_shard(const char *text, int64_t *index, int64_t *count)
 {
     long long i = -1, n = 0;
@@ -50,7 +79,7 @@ static lh_status choose_root(lh_batch_call *r)
     return LH_OK;
 }
 
-/* Rank 0: of requests alone, and of those that share contexts, where there are such. */
+/* Rank 0: notes the policies of requests with and without a context, where the input has such requests. */
 static lh_status note_policies(const lh_batch_call *r, int64_t positions)
 {
     int seen[LH_ASKED_BOTH] = {0};
@@ -64,7 +93,7 @@ static lh_status note_policies(const lh_batch_call *r, int64_t positions)
     return LH_OK;
 }
 
-/* The requests that documents make lie beside the output. */
+/* Writes the requests made of documents, next to the output. */
 static lh_status write_documents(const lh_batch_call *r, const char *path)
 {
     const lh_batch_options *o = &r->v->own;
