@@ -169,7 +169,7 @@ lh_status lh_copy_stats(const lh_exec *x, const lh_slots *dst, const lh_slots *s
                           entries * count * (int64_t)sizeof(float), LH_COPY_ON_DEVICE);
 }
 
-/* Entries of head h from slot `first` of `to` on, as many as `from` holds: those of its parent, then its own. */
+/* Copies all entries of head h of `from`, first the parent's, then its own, to slot `first` of `to` and after it. */
 static lh_status copy_head(const lh_exec *x, const lh_arena *to, const lh_arena *from, int64_t h)
 {
     const int64_t first = to->shared[h], own = lh_max_i64(from->shared[h], first);
@@ -183,7 +183,7 @@ static lh_status copy_head(const lh_exec *x, const lh_arena *to, const lh_arena 
     return lh_copy_stats(x, &rest, &there, from->len[h] - own);
 }
 
-/* `to` has a parent or none; what it holds is given up. */
+/* Drops the entries of `to`, which may have a parent. */
 static lh_status copy_into(lh_arena *to, const lh_exec *x, const lh_arena *from, const int64_t *cap)
 {
     LH_TRY(lh_arena_alloc(to, x, cap));
@@ -206,7 +206,7 @@ lh_status lh_arena_copy(lh_arena *a, const lh_exec *x, const lh_arena *from, con
     return copy_into(a, x, from, cap);
 }
 
-/* New memory in place of the old: with the parent that there is, or with none. */
+/* Replaces the memory; keeps the parent or has none. */
 static lh_status renew(lh_arena *a, const lh_exec *x, const int64_t *cap, const lh_arena *parent)
 {
     lh_status st = LH_OK;

@@ -1,12 +1,12 @@
-/* arena.h - the memory of one layer's KV heads: keys, values, positions and numbers of the entries, ragged. Head h owns
- * the slots offset[h] .. offset[h] + cap[h] - 1 and holds len[h] entries; the slots beyond are slack, so that decoding
- * appends without a copy. Knows no policy: the meaning of an entry's numbers is left to its user.
+/* arena.h - the memory of a layer's KV heads: keys, values, positions and numbers of the entries, ragged. Head h owns
+ * the slots offset[h] .. offset[h] + cap[h] - 1 and holds len[h] entries; the other slots are slack, so that decoding
+ * appends without a copy. The arena knows no policy: the caller gives an entry's numbers their meaning.
  *
- * An arena may begin with the entries of another one, its parent: the first shared[h] slots of head h are those of the
- * parent then, whole units (kernels/ragged.h), and have no memory here. The parent stays as it is meanwhile.
+ * The first shared[h] slots of head h may be slots of another arena, the parent: shared blocks (kernels/ragged.h),
+ * which have no memory here. The parent must not change while they are shared.
  *
- * The host arrays say what the device's copies in `view` say whenever no call is under way; but during a prefill or a
- * step, when the caller appends, and after evictions that nobody waited for, the host's lengths are upper bounds. */
+ * The host arrays equal the device's copies in `view` whenever no call is under way. During a prefill or a step, when
+ * the caller appends, and after evictions without a wait, the host's lengths are upper bounds. */
 #ifndef LH_CACHE_ARENA_H
 #define LH_CACHE_ARENA_H
 
@@ -30,7 +30,7 @@ struct lh_arena {
     int64_t *offset, *len, *cap, *shared; /* host, [heads], one block, with view.compared */
     int64_t *heads_block;                 /* device: offset and len, borrowed */
     const lh_arena *parent;               /* NULL: none */
-    int64_t slots;                        /* in memory of its own, spare ones included */
+    int64_t slots;                        /* of memory that the arena owns, slack included */
     int64_t epoch;                        /* grows with every reallocation */
     lh_arena_form form;
 };
@@ -38,14 +38,14 @@ struct lh_arena {
 int64_t lh_arena_bytes(const lh_arena_shape *shape, int64_t slots, lh_arena_form form);
 int64_t lh_arena_held_bytes(const lh_arena *arena);
 
-/* `heads_block`: device memory for 2 x heads int64, borrowed. No slots yet. */
+/* heads_block: device memory for 2 x heads int64, borrowed. The arena has no slots yet. */
 lh_status lh_arena_init(lh_arena *arena, const lh_arena_shape *shape, int64_t *heads_block, lh_arena_form form);
 void lh_arena_clear(lh_arena *arena, lh_device *device);
 
 /* *out = keys or values of `slots` slots, `row_bytes` each; zeros where attention may read any of them (lh_ragged). */
 lh_status lh_arena_alloc_rows(const lh_exec *exec, void *out, int64_t slots, int64_t row_bytes, lh_mem what);
 
-/* Memory for cap[h] slots a head, or `cap` in each; all empty. */
+/* Memory for cap[h] slots of head h, or `cap` slots of each head; no entries. */
 lh_status lh_arena_alloc(lh_arena *arena, const lh_exec *exec, const int64_t *cap);
 lh_status lh_arena_alloc_even(lh_arena *arena, const lh_exec *exec, int64_t cap);
 void lh_arena_free(lh_arena *arena, lh_device *device);
@@ -53,8 +53,8 @@ void lh_arena_free(lh_arena *arena, lh_device *device);
 /* The same entries in the same order, in new memory of cap[h] >= len[h] slots a head, shared ones included. */
 lh_status lh_arena_resize(lh_arena *arena, const lh_exec *exec, const int64_t *cap);
 
-/* The entries of `from` in the same order, in new memory of cap[h] slots a head; `arena`, without slots, takes its
- * form. LH_ENTRIES_SHARED: but for whole units, which stay in `from`; this has no parent and no numbers. */
+/* The entries of `from` in the same order, in new memory of cap[h] slots a head; `arena`, without slots, gets the form
+ * of `from`. LH_ENTRIES_SHARED: whole blocks stay in `from`, which must have no parent and no numbers. */
 typedef enum lh_entries_kind { LH_ENTRIES_COPIED, LH_ENTRIES_SHARED } lh_entries_kind;
 lh_status lh_arena_copy(lh_arena *arena, const lh_exec *exec, const lh_arena *from, const int64_t *cap,
                         lh_entries_kind kind);
@@ -62,21 +62,21 @@ lh_status lh_arena_copy(lh_arena *arena, const lh_exec *exec, const lh_arena *fr
 /* The same entries without a parent, whose shared entries are copied. */
 lh_status lh_arena_unshare(lh_arena *arena, const lh_exec *exec);
 
-/* Copy the lengths of the host to the device, and back after an operation changed them (waits). */
+/* Copies the lengths from the host to the device; and back, with a wait, after an operation changed them. */
 lh_status lh_arena_push_len(lh_arena *arena, const lh_exec *exec);
 lh_status lh_arena_pull_len(lh_arena *arena, const lh_exec *exec);
 
 int64_t lh_arena_entries(const lh_arena *arena);     /* of all heads */
 int64_t lh_arena_longest(const lh_arena *arena);     /* entries of the longest head */
-int64_t lh_arena_longest_cap(const lh_arena *arena); /* slots of the head that has most */
+int64_t lh_arena_longest_cap(const lh_arena *arena); /* slots of the head with the most slots */
 
-/* Slots of one head, from `slot` on. */
+/* Slots of a head, from `slot` on. */
 typedef struct lh_slots {
     const lh_ragged *view;
     int64_t slot;
 } lh_slots;
 
-/* Keys, values, positions and biases of `entries` entries; and their numbers, nothing where one side has none. */
+/* Copies keys, values, positions and biases of `entries` entries; and their numbers, if both sides have numbers. */
 lh_status lh_copy_entries(const lh_exec *exec, const lh_slots *dst, const lh_slots *src, int64_t entries);
 lh_status lh_copy_stats(const lh_exec *exec, const lh_slots *dst, const lh_slots *src, int64_t entries);
 

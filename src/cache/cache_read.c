@@ -1,5 +1,5 @@
-/* A cache from a file: every rank opens it for itself and reads the heads that are its own. Everything is checked, for
- * files come from elsewhere. */
+/* A cache from a file: every rank opens the file and reads its own heads. Every number is checked: the file may be
+ * damaged or made by another program. */
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
@@ -7,9 +7,9 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "cache/file_layout.h"
-#include "cache/positions.h"
+#include "cache/keep_sets.h"
 
-static const int64_t max_budget = INT64_C(1) << 40; /* as its option may say */
+static const int64_t max_budget = INT64_C(1) << 40; /* the limit of the option */
 
 static lh_status read_state(lh_cache_file *f)
 {
@@ -162,7 +162,7 @@ lh_status lh_cache_file_seek(lh_cache_file *f, int64_t layer, lh_arena *arena)
     return LH_OK;
 }
 
-/* Entries of one head: from `row` of the file to `slot` of the arena. */
+/* Entries of a head: from `row` of the file to `slot` of the arena. */
 typedef struct head_reader {
     const lh_cache_file *f;
     lh_stream *stream;
@@ -170,7 +170,7 @@ typedef struct head_reader {
     int64_t row, slot, entries;
 } head_reader;
 
-/* Positions: below what was seen, none twice, and without gaps where the cache stores none. */
+/* Positions: below the number of seen tokens, none twice, and without gaps if the cache stores no positions. */
 static lh_status read_positions(const head_reader *r)
 {
     lh_status st = LH_OK;

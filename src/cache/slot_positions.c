@@ -39,7 +39,7 @@ done:
     return st;
 }
 
-/* Keys of n slots of one head, rotated by `positions`; `to` may be `from`. */
+/* Keys of n slots of a head, rotated by `positions`; `to` may be `from`. */
 typedef struct keys {
     const void *from;
     void *to;

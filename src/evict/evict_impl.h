@@ -6,7 +6,7 @@
 #include "base/minmax.h"
 #include "evict/rows_check.h"
 #include "evict/score_source.h"
-#include "exec/gather.h"
+#include "exec/heads.h"
 #include "exec/scratch.h"
 
 enum { LH_ROWS_AT_ONCE = 512 }; /* rows that are counted at a time while statistics go on */

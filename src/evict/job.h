@@ -3,8 +3,8 @@
 #ifndef LH_EVICT_JOB_H
 #define LH_EVICT_JOB_H
 
+#include "exec/exec.h"
 #include "exec/heads.h"
-#include "exec/rotation.h"
 #include "policies/budgets.h"
 
 /* What eviction needs to know of a model. */

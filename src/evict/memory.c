@@ -1,11 +1,11 @@
 /* How much of the scratch stack evictions take, and rows that pass before them: both are run on a device that only
- * counts (exec/counting.h), by an evictor that has reserved nothing, so that this device sees every allocation. Lengths
+ * counts (exec/exec.h), by an evictor that has reserved nothing, so that this device sees every allocation. Lengths
  * of heads are not known there. Heads are taken to keep what the plan says; a fit of heads that compete for entries and
  * keep more gets further blocks (exec/scratch.h). */
 #include "evict/adaptive_heads.h"
 #include "evict/counted_rows.h"
 #include "evict/evict_impl.h"
-#include "exec/counting.h"
+#include "exec/exec.h"
 
 /* ---- rows that are kept ---- */
 

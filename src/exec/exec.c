@@ -1,6 +1,8 @@
-/* Latched errors: what is enqueued through an execution context after a failure does nothing but keep the ranks
+/* Latched errors: after a failure the operations of an execution context do nothing, and its collectives keep the ranks
  * together. */
 #include "exec/exec.h"
+
+#include "base/mem.h"
 
 lh_device *lh_exec_device(const lh_exec *x)
 {
@@ -53,7 +55,7 @@ void lh_exec_fetch(const lh_exec *x, void *host, const void *src, int64_t bytes)
     lh_exec_sync(x);
 }
 
-/* The work before a collective; its failure is this rank's alone. */
+/* Finishes the work before a collective; the failure is local to this rank. */
 static void flush(const lh_exec *x)
 {
     LH_LATCH(x, lh_comm_flush(x->device_comm));
@@ -86,4 +88,52 @@ void lh_exec_allgatherv(const lh_exec *x, const void *send, void *recv, const in
 {
     flush(x);
     lh_exec_latch(x, lh_comm_allgatherv(x->device_comm, send, recv, bytes, at));
+}
+
+lh_status lh_rotation_fetch(const lh_rotation *r, const lh_exec *x, float **out)
+{
+    int64_t bytes = r->rotary / 2 * (int64_t)sizeof **out;
+    LH_TRY(lh_calloc(out, r->rotary / 2, sizeof **out));
+    LH_TRY(lh_stream_copy(x->stream, *out, r->inv_freq, bytes, LH_COPY_TO_HOST));
+    LH_TRY(lh_stream_sync(x->stream));
+    return LH_OK;
+}
+
+lh_status lh_rotation_put_inverse(const lh_rotation *r, const lh_exec *x, float *device)
+{
+    lh_status st = LH_OK;
+    int64_t half = r->rotary / 2;
+    float *frequencies = NULL;
+    LH_TRY_DONE(lh_rotation_fetch(r, x, &frequencies));
+    for (int64_t i = 0; i < half; i++) frequencies[i] = -frequencies[i];
+    LH_TRY_DONE(lh_stream_put(x->stream, device, frequencies, half * (int64_t)sizeof *device));
+done:
+    lh_free(frequencies);
+    return st;
+}
+
+lh_query_scaling lh_rotation_unscaled(const lh_rotation *r)
+{
+    lh_query_scaling inverse = r->queries;
+    inverse.inverse = !inverse.inverse;
+    return inverse;
+}
+
+lh_status lh_counting_open(lh_counting *out, lh_device_kind kind, int rank, int ranks)
+{
+    *out = (lh_counting){.exec.ops = &lh_ops_counting};
+    LH_TRY(lh_device_open(&out->device, &(lh_device_choice){.kind = kind, .counts_only = 1}));
+    LH_TRY(lh_stream_open(&out->exec.stream, out->device));
+    LH_TRY(lh_comm_open_counting(&out->exec.comm, &(lh_comm_counting){.rank = rank, .size = ranks}));
+    return lh_comm_open_counting(&out->exec.device_comm,
+                                 &(lh_comm_counting){.rank = rank, .size = ranks, .device_memory = 1});
+}
+
+void lh_counting_close(lh_counting *c)
+{
+    lh_comm_close(c->exec.device_comm);
+    lh_comm_close(c->exec.comm);
+    lh_stream_close(c->exec.stream);
+    lh_device_close(c->device);
+    *c = (lh_counting){0};
 }

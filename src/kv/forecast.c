@@ -3,7 +3,7 @@
  * have put it. */
 #include "kv/forecast.h"
 
-#include "exec/counting.h"
+#include "exec/exec.h"
 #include "kernels/slots.h"
 #include "kv/kv_impl.h"
 

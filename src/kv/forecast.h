@@ -1,5 +1,5 @@
 /* forecast.h - the memory of caches, before there are any: the code that a run will call is called here, in an
- * execution context that only counts (exec/counting.h). Exact where heads keep what the plan says; heads that compete
+ * execution context that only counts (exec/exec.h). Exact where heads keep what the plan says; heads that compete
  * (AdaKV) are taken to keep as much as each other. What operations take as scratch is not in it. */
 #ifndef LH_KV_FORECAST_H
 #define LH_KV_FORECAST_H

@@ -9,7 +9,7 @@
 #include "cache/slot_positions.h"
 #include "evict/counted_rows.h"
 #include "evict/score_source.h"
-#include "exec/gather.h"
+#include "exec/heads.h"
 #include "kv/figures.h"
 #include "kv/layer_plan.h"
 

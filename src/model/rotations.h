@@ -3,7 +3,7 @@
 #ifndef LH_MODEL_ROTATIONS_H
 #define LH_MODEL_ROTATIONS_H
 
-#include "exec/rotation.h"
+#include "exec/exec.h"
 #include "import/config.h"
 
 typedef struct lh_rotations lh_rotations;

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/rng.h"
-#include "exec/gather.h"
+#include "exec/heads.h"
 
 typedef struct candidate {
     float logit;

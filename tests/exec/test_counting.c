@@ -1,5 +1,5 @@
 /* Laws of the execution context that only counts: more memory than there is, nothing done, peers that say the same. */
-#include "exec/counting.h"
+#include "exec/exec.h"
 #include "suite.h"
 
 static const int64_t HUGE_BYTES = INT64_C(1) << 50;

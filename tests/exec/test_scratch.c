@@ -1,7 +1,7 @@
 /* Laws of the scratch stack: what a dry run takes of it is all that a run takes, at the same addresses. */
 #include "exec/scratch.h"
 
-#include "exec/counting.h"
+#include "exec/exec.h"
 #include "suite.h"
 
 enum { BLOCK = 64 };
