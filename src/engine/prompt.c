@@ -14,6 +14,8 @@
 #include "engine/prompt_size.h"
 #include "text/chat.h"
 
+const char *const lh_scenario_names[] = {"question-aware", "context-only", NULL};
+
 lh_status lh_prompt_format(const lh_tokenizer *tok, const lh_prompt_text *in, const lh_chat_format **out)
 {
     *out = in->format;

@@ -6,6 +6,11 @@
 #include "engine/stops.h"
 #include "text/chat.h"
 
+/* Position of a question: part of the prompt, where policies that observe its end see it (question-aware), or after the
+ * eviction of the context (context-only). */
+typedef enum lh_scenario { LH_QUESTION_AWARE, LH_CONTEXT_ONLY, LH_SCENARIOS } lh_scenario;
+extern const char *const lh_scenario_names[]; /* "question-aware", "context-only", NULL */
+
 typedef struct lh_prompt_text {
     const char *text; /* of the prompt */
     int64_t bytes;

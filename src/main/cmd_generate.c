@@ -8,7 +8,7 @@
 #include "base/status.h"
 #include "engine/generate.h"
 #include "engine/given.h"
-#include "lab/eval/needle.h"
+#include "engine/prompt.h"
 #include "main/generate_command.h"
 #include "main/generate_output.h"
 #include "shell/policy_options.h"

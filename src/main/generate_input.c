@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
-#include "lab/eval/needle.h"
+#include "engine/prompt.h"
 #include "shell/shell.h"
 #include "text/text_check.h"
 

@@ -3,7 +3,7 @@
 #define LH_MAIN_GENERATE_INPUT_H
 
 #include "engine/chat_state.h"
-#include "lab/eval/needle.h"
+#include "engine/prompt.h"
 #include "shell/shell.h"
 #include "text/messages.h"
 

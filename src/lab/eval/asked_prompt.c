@@ -3,8 +3,6 @@
 
 #include "base/minmax.h"
 
-const char *const lh_scenario_names[] = {"question-aware", "context-only", NULL};
-
 static lh_status open_format(lh_asked_format *out, const lh_tokenizer *tok, const lh_asked_chat *chat)
 {
     LH_TRY(lh_prompt_format(tok, &(lh_prompt_text){.chat_template = chat->chat_template}, &out->format));

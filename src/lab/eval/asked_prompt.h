@@ -5,11 +5,6 @@
 #include "comm/comm.h"
 #include "engine/prompt.h"
 
-/* Whether policies see the question: it is part of the prompt (question-aware), or comes after the eviction
- * (context-only). */
-typedef enum lh_scenario { LH_QUESTION_AWARE, LH_CONTEXT_ONLY, LH_SCENARIOS } lh_scenario;
-extern const char *const lh_scenario_names[]; /* "question-aware", "context-only", NULL */
-
 /* The chat format that a task is asked for: of the model, or named. */
 typedef struct lh_asked_chat {
     int on;                    /* 0: prompts are plain text */
@@ -45,7 +40,8 @@ typedef struct lh_asked_prompt {
     lh_tokens answer;   /* the right one, after either; none: there is no right answer, or it is empty */
     lh_tokens *choices; /* [choice_count] of which one is right, in place of it */
     int64_t choice_count;
-    int64_t line; /* of the file that it was made of; 0: none */
+    int64_t line;    /* of the file that it was made of; 0: none */
+    int64_t max_new; /* tokens of an answer; 0: as many as the setup says */
 } lh_asked_prompt;
 
 lh_status lh_asked_prompt_make(lh_asked_prompt *out, const lh_tokenizer *tok, const lh_asked_text *text);
