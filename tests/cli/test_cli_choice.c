@@ -43,7 +43,7 @@ static void read_nll(const json_t *row, double nll[CHOICES])
 }
 
 /* The tiny model has a token for every byte. */
-START_TEST(test_a_choice_is_as_likely_as_the_same_answer_of_qa)
+START_TEST(test_a_choice_is_as_likely_as_the_same_answer_of_tasks)
 {
     static const char options[] =
         "--policy 'h2o --evict every:2,snapkv --window 8' --budget 30 --scenario question-aware,context-only "
@@ -54,7 +54,7 @@ START_TEST(test_a_choice_is_as_likely_as_the_same_answer_of_qa)
     const json_t *questions = json_object_get(o, "questions");
     ck_assert_uint_eq(json_array_size(questions), 6);
     for (int c = 0; c < CHOICES; c++) {
-        snprintf(line, sizeof line, "eval qa -m tiny.h5 --data qa%d.jsonl -q -n 1 %s", c, options);
+        snprintf(line, sizeof line, "eval tasks qa%d.jsonl -m tiny.h5 -q -n 1 %s", c, options);
         json_t *qa = eval(1 + c, line);
         for (size_t i = 0; i < 6; i++) {
             double nll[CHOICES];
@@ -185,7 +185,7 @@ static void write_questions(void)
 int main(void)
 {
     const TTest *const tests[] = {
-        test_a_choice_is_as_likely_as_the_same_answer_of_qa, test_the_most_likely_choice_is_chosen,
+        test_a_choice_is_as_likely_as_the_same_answer_of_tasks, test_the_most_likely_choice_is_chosen,
         test_results_are_the_same_bytes_on_any_number_of_ranks, test_what_cannot_be_asked_is_said, NULL};
     program_result r = {0};
     program_enter();

@@ -411,7 +411,7 @@ START_TEST(test_a_byte_order_mark_is_not_read)
         "generate -m tiny.h5 --json -n 5 --deterministic -p abc --question-file question",
         "generate -m tiny.h5 --json -n 5 --deterministic -p abc --questions question",
         "generate -m tiny.h5 --json -n 5 --deterministic --chat-template chatml --messages turns",
-        "eval qa -m tiny.h5 --json -n 5 --deterministic --data facts -q",
+        "eval tasks facts -m tiny.h5 --json -n 5 --deterministic -q",
         "eval needle -m tiny.h5 --json -n 5 --deterministic --haystack context --length 160 --depth 0.5 -q",
         "tokenize -m tiny.h5 -f context"};
     program_result r = {0};

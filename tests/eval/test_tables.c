@@ -151,16 +151,21 @@ START_TEST(test_means_of_scores_are_over_prompts_and_their_average_over_tasks)
     static const lh_answer_likelihood right[] = {{4, 3, 2}, {0}, {2, 0, 6}};
     static const double expected[][4] = {{70, 0.5, 0.5, 0.75}, {20, 0, 3, 0}, {45, 0.25, 1.75, 0.375}};
     static const char *const names[] = {"score", "exact", "answer_nll", "answer_best"};
-    static const int64_t length = 64;
+    enum { LENGTH = 64 };
     lh_policy_list list;
     lh_table means;
     OK(lh_policy_list_resolve(&list, &(lh_policy_options){.policy = "full"}));
     const lh_eval_setup setup = {.policies = &list, .model = "m"};
-    lh_task_scores all = {&setup, {{"vt", 1}, {"fwe", 1}}, 2, &length, 1, {0}};
-    lh_table_init(&all.answers, lh_seed_score_columns);
+    lh_task_scores all = {.setup = &setup, .task_count = 2, .length_count = 1};
+    OK(lh_calloc((void *)&all.tasks, 2, sizeof *all.tasks));
+    OK(lh_calloc(&all.lengths, 1, sizeof *all.lengths));
+    all.tasks[0] = "vt";
+    all.tasks[1] = "fwe";
+    all.lengths[0] = LENGTH;
+    lh_table_init(&all.answers, lh_task_score_columns);
     for (int i = 0; i < 3; i++)
         OK(lh_task_scores_add(&all.answers, &(lh_task_score){.choice = &list.at[0],
-                                                             .length = length,
+                                                             .length = LENGTH,
                                                              .task = tasks[i],
                                                              .expected = "a",
                                                              .answer = "b",

@@ -18,7 +18,8 @@ static int64_t tokens_of(const lh_asked_size *s, int scenario)
 
 static lh_asked_size size_of(const lh_asked_prompt *p)
 {
-    lh_asked_size s = {p->whole.n, p->context.n, p->question.n, p->answer.n, lh_asked_prompt_longest(p), p->line};
+    lh_asked_size s = {p->whole.n, p->context.n, p->question.n, p->answer.n, lh_asked_prompt_longest(p),
+                       p->line,    p->max_new};
     for (int64_t i = 0; i < p->choice_count; i++) s.answers += p->choices[i].n;
     return s;
 }
@@ -54,7 +55,7 @@ static lh_status check_positions(const lh_asked_sizes *sizes, const lh_asking *a
     for (int64_t i = 0; i < sizes->n; i++) {
         const lh_asked_size *s = &sizes->at[i];
         const int64_t all = lh_max_i64(s->whole, s->context + s->question);
-        const int64_t answer = lh_max_i64(a->setup->max_new, s->longest);
+        const int64_t answer = lh_max_i64(s->max_new ? s->max_new : a->setup->max_new, s->longest);
         if (all + answer > positions)
             LH_FAIL(LH_EUSAGE,
                     "line %lld of '--data': %lld tokens of prompt and %lld of the answer are longer than the %lld "
@@ -99,4 +100,5 @@ void lh_asked_sizes_describe(const lh_asked_sizes *sizes, int64_t number, lh_sce
     out->seed += (uint64_t)number;
     out->tokens = tokens_of(s, scenario);
     out->answer = s->answers;
+    if (s->max_new) out->max_new = s->max_new;
 }

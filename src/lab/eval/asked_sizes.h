@@ -9,7 +9,7 @@ typedef struct lh_asked_size {
     int64_t whole, context, question; /* tokens */
     int64_t answers;                  /* of the right answer, or of all choices */
     int64_t longest;                  /* of the longest of them */
-    int64_t line;
+    int64_t line, max_new;            /* as of the prompt */
 } lh_asked_size;
 
 /* The same on all ranks. All zero is empty. */

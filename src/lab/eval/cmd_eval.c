@@ -1,15 +1,11 @@
 /* cmd_eval.c - `eval`: lists its tasks, each of which is a command (eval_*.c). */
 #include "shell/shell.h"
 
-extern const lh_command lh_command_eval_needle, lh_command_eval_qa, lh_command_eval_ruler, lh_command_eval_path,
-    lh_command_eval_kv, lh_command_eval_longbench, lh_command_eval_fidelity, lh_command_eval_ppl,
+extern const lh_command lh_command_eval_needle, lh_command_eval_tasks, lh_command_eval_fidelity, lh_command_eval_ppl,
     lh_command_eval_choice;
 
-static const lh_command *const tasks[] = {&lh_command_eval_needle,   &lh_command_eval_qa,
-                                          &lh_command_eval_ruler,    &lh_command_eval_path,
-                                          &lh_command_eval_kv,       &lh_command_eval_longbench,
-                                          &lh_command_eval_fidelity, &lh_command_eval_ppl,
-                                          &lh_command_eval_choice,   NULL};
+static const lh_command *const tasks[] = {&lh_command_eval_needle, &lh_command_eval_tasks,  &lh_command_eval_fidelity,
+                                          &lh_command_eval_ppl,    &lh_command_eval_choice, NULL};
 
 static const lh_option_group groups[] = {{&lh_shell_common_options, 0}, {0}};
 static const lh_example examples[] = {
@@ -21,11 +17,10 @@ static const lh_syntax syntax = {
     .name = "eval",
     .usage = "TASK -m FILE [options]",
     .summary = "Measure how policies and budgets change answers",
-    .text = "TASK is needle (find a sentence in a long text), qa (questions about texts "
-            "of your own), ruler (the synthetic tasks of RULER), path and kv (routes and "
-            "values in a long list, with long answers), longbench (the data sets of LongBench), fidelity (compare text "
-            "generated with an evicted cache and with the full one), ppl (perplexity of "
-            "a text after an evicted context) or choice (multiple-choice questions).",
+    .text = "TASK is needle (find a sentence in a long text), tasks (questions of JSON files, such as those of RULER, "
+            "LongBench, InfiniteBench and SQuAD, or your own), fidelity (compare text generated with an evicted cache "
+            "and with the full one), ppl (perplexity of a text after an evicted context) or choice (multiple-choice "
+            "questions).",
     .groups = groups,
     .examples = examples};
 

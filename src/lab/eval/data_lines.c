@@ -66,22 +66,114 @@ static lh_status check_text(const lh_buf *text, const char *path)
             (long long)(zero - start + 1));
 }
 
+/* Takes the lines of a text; its lines become strings. */
+static lh_status take_lines(lh_buf *text, const char *path, int64_t max, lh_data_taker take, void *self)
+{
+    int64_t number = 0, taken = 0;
+    LH_TRY(check_text(text, path));
+    for (char *at = text->data, *end; at && *at && (max == 0 || taken < max); at = *end ? end + 1 : end) {
+        end = at + strcspn(at, "\n");
+        number++;
+        if (strspn(at, " \t\r") >= (size_t)(end - at)) continue;
+        LH_TRY(take_line(path, number, &(lh_buf){.data = at, .bytes = end - at}, take, self));
+        taken++;
+    }
+    return LH_OK;
+}
+
 lh_status lh_data_lines_read(const char *path, int64_t max, uint64_t *hash, lh_data_taker take, void *self)
 {
     lh_status st = LH_OK;
     lh_buf text = {0};
-    int64_t number = 0, taken = 0;
     LH_TRY_DONE(lh_file_read(&text, path, DATA_BYTES));
-    LH_TRY_DONE(check_text(&text, path));
     *hash = lh_hash64(text.data, text.bytes);
-    for (char *at = text.data, *end; at && *at && (max == 0 || taken < max); at = *end ? end + 1 : end) {
-        end = at + strcspn(at, "\n");
-        number++;
-        if (strspn(at, " \t\r") >= (size_t)(end - at)) continue;
-        LH_TRY_DONE(take_line(path, number, &(lh_buf){.data = at, .bytes = end - at}, take, self));
-        taken++;
+    LH_TRY_DONE(take_lines(&text, path, max, take, self));
+done:
+    lh_buf_clear(&text);
+    return st;
+}
+
+/* ---- records ---- */
+
+/* The records of a file so far, and the function that takes them. */
+typedef struct records {
+    const char *path;
+    lh_data_taker take;
+    void *self;
+    int64_t n;
+} records;
+
+/* what: the unit of the file, in messages. */
+static lh_status take_value(records *r, const char *what, const json_t *value)
+{
+    lh_status st = LH_OK;
+    char *where = NULL;
+    r->n++;
+    LH_TRY_DONE(lh_asprintf(&where, "%s %lld of '%s'", what, (long long)r->n, r->path));
+    LH_TRY_DONE(r->take(r->self, &(lh_data_line){value, where, r->n}));
+done:
+    lh_free(where);
+    return st;
+}
+
+/* The questions of a paragraph of SQuAD's data set, each with the context. */
+static lh_status take_paragraph(records *r, const json_t *paragraph)
+{
+    lh_status st = LH_OK;
+    json_t *record = NULL;
+    const json_t *questions = json_object_get(paragraph, "qas");
+    for (size_t q = 0; q < json_array_size(questions); q++) {
+        const json_t *answers = json_object_get(json_array_get(questions, q), "answers");
+        json_t *texts = json_array();
+        for (size_t a = 0; a < json_array_size(answers); a++)
+            json_array_append(texts, json_object_get(json_array_get(answers, a), "text"));
+        json_decref(record);
+        record = json_copy(json_array_get(questions, q));
+        json_object_set(record, "context", json_object_get(paragraph, "context"));
+        json_object_set_new(record, "answers", texts);
+        LH_TRY_DONE(take_value(r, "question", record));
     }
 done:
+    json_decref(record);
+    return st;
+}
+
+/* A file that is one JSON value: an array of records, an object with records as its values, SQuAD's data set, or one
+ * record. */
+static lh_status take_document(records *r, json_t *document)
+{
+    const json_t *articles = json_object_get(document, "data");
+    json_t *value;
+    const char *key;
+    int are_objects = json_object_size(document) > 0;
+    json_object_foreach(document, key, value) are_objects &= json_is_object(value);
+    if (are_objects) json_object_foreach(document, key, value) LH_TRY(take_value(r, "record", value));
+    for (size_t i = 0; i < json_array_size(document); i++) LH_TRY(take_value(r, "record", json_array_get(document, i)));
+    for (size_t a = 0; a < json_array_size(articles); a++) {
+        const json_t *paragraphs = json_object_get(json_array_get(articles, a), "paragraphs");
+        for (size_t p = 0; p < json_array_size(paragraphs); p++)
+            LH_TRY(take_paragraph(r, json_array_get(paragraphs, p)));
+    }
+    if (are_objects || json_is_array(document) || json_is_array(articles)) return LH_OK;
+    return take_value(r, "line", document);
+}
+
+lh_status lh_data_records_read(const char *path, uint64_t *hash, lh_data_taker take, void *self)
+{
+    lh_status st = LH_OK;
+    lh_buf text = {0};
+    json_t *document = NULL;
+    LH_TRY_DONE(lh_file_read(&text, path, DATA_BYTES));
+    LH_TRY_DONE(lh_text_check_kind(path, text.data, text.bytes));
+    *hash = lh_hash64(text.data, text.bytes);
+    const int is_array = text.bytes && text.data[strspn(text.data, " \t\r\n")] == '[';
+    st = lh_json_parse(&document, path, text.bytes ? text.data : "", text.bytes);
+    if (st == LH_OK)
+        st = take_document(&(records){path, take, self, 0}, document);
+    else if (!is_array)
+        st = take_lines(&text, path, 0, take, self);
+done:
+    json_decref(document);
     lh_buf_clear(&text);
     return st;
 }

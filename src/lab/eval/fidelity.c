@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "engine/prompt.h"
 #include "lab/eval/fidelity_impl.h"
-#include "lab/eval/similarity.h"
+#include "lab/eval/text_metrics.h"
 #include "model/distribution.h"
 
 /* ---- windows ---- */

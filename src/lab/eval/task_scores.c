@@ -16,9 +16,9 @@ enum {
     A_LENGTH,
     A_SCENARIO,
     A_TASK,
-    A_NUMBER, /* of the prompt: its seed, or its line in a file */
+    A_LINE,
     A_TOKENS,
-    A_UNITS, /* how much of the haystack or context the prompt has */
+    A_CONTEXT_TOKENS,
     A_SCORE,
     A_EXACT,
     A_ANSWER_MEASURES,
@@ -28,22 +28,21 @@ enum {
     A_COLUMNS = A_FIGURES + LH_FIGURES
 };
 
-#define COLUMNS(number, units, unit)                                                                            \
-    {                                                                                                           \
-        [A_POLICY] = {"policy", "", LH_COLUMN_LABEL}, [A_BUDGET] = {"budget", BUDGET, LH_COLUMN_LABEL},         \
-        [A_LENGTH] = {"length", "tokens", LH_COLUMN_I64}, [A_SCENARIO] = {"scenario", "", LH_COLUMN_LABEL},     \
-        [A_TASK] = {"task", "", LH_COLUMN_LABEL}, [A_NUMBER] = {number, "", LH_COLUMN_I64},                     \
-        [A_TOKENS] = {"prompt_tokens", "tokens", LH_COLUMN_I64}, [A_UNITS] = {units, unit, LH_COLUMN_I64},      \
-        [A_SCORE] = {"score", "%", LH_COLUMN_F64}, [A_EXACT] = {"exact", "1: the score is 100", LH_COLUMN_I64}, \
-        LH_ANSWER_MEASURE_COLUMNS(A_ANSWER_MEASURES), [A_EXPECTED] = {"expected", "", LH_COLUMN_TEXT},          \
-        [A_ANSWER] = {"answer", "", LH_COLUMN_TEXT}, LH_FIGURE_COLUMNS(A_FIGURES), [A_COLUMNS] = {              \
-            NULL,                                                                                               \
-            NULL,                                                                                               \
-            LH_COLUMN_TEXT                                                                                      \
-        }                                                                                                       \
-    }
-const lh_column lh_seed_score_columns[] = COLUMNS("seed", "units", "lines, words or documents of haystack");
-const lh_column lh_line_score_columns[] = COLUMNS("line", "context_tokens", "tokens");
+const lh_column lh_task_score_columns[] = {[A_POLICY] = {"policy", "", LH_COLUMN_LABEL},
+                                           [A_BUDGET] = {"budget", BUDGET, LH_COLUMN_LABEL},
+                                           [A_LENGTH] = {"length", "tokens", LH_COLUMN_I64},
+                                           [A_SCENARIO] = {"scenario", "", LH_COLUMN_LABEL},
+                                           [A_TASK] = {"task", "", LH_COLUMN_LABEL},
+                                           [A_LINE] = {"line", "", LH_COLUMN_I64},
+                                           [A_TOKENS] = {"prompt_tokens", "tokens", LH_COLUMN_I64},
+                                           [A_CONTEXT_TOKENS] = {"context_tokens", "tokens", LH_COLUMN_I64},
+                                           [A_SCORE] = {"score", "%", LH_COLUMN_F64},
+                                           [A_EXACT] = {"exact", "1: the score is 100", LH_COLUMN_I64},
+                                           LH_ANSWER_MEASURE_COLUMNS(A_ANSWER_MEASURES),
+                                           [A_EXPECTED] = {"expected", "", LH_COLUMN_TEXT},
+                                           [A_ANSWER] = {"answer", "", LH_COLUMN_TEXT},
+                                           LH_FIGURE_COLUMNS(A_FIGURES),
+                                           [A_COLUMNS] = {NULL, NULL, LH_COLUMN_TEXT}};
 
 enum {
     M_POLICY,
@@ -71,8 +70,8 @@ lh_status lh_task_scores_add(lh_table *answers, const lh_task_score *score)
     lh_cell row[A_COLUMNS] = {
         [A_POLICY] = {.text = score->choice->name}, [A_BUDGET] = {.text = score->choice->budget},
         [A_LENGTH] = {.number = score->length},     [A_SCENARIO] = {.text = lh_scenario_names[score->scenario]},
-        [A_TASK] = {.text = score->task},           [A_NUMBER] = {.number = score->number},
-        [A_TOKENS] = {.number = score->tokens},     [A_UNITS] = {.number = score->units},
+        [A_TASK] = {.text = score->task},           [A_LINE] = {.number = score->line},
+        [A_TOKENS] = {.number = score->tokens},     [A_CONTEXT_TOKENS] = {.number = score->context_tokens},
         [A_SCORE] = {.value = score->value},        [A_EXACT] = {.number = score->value == 100},
         [A_EXPECTED] = {.text = score->expected},   [A_ANSWER] = {.text = score->answer}};
     lh_answer_measures_put(&row[A_ANSWER_MEASURES], score->right);
@@ -83,6 +82,8 @@ lh_status lh_task_scores_add(lh_table *answers, const lh_task_score *score)
 void lh_task_scores_clear(lh_task_scores *scores)
 {
     lh_table_clear(&scores->answers);
+    lh_free((void *)scores->tasks);
+    lh_free(scores->lengths);
     *scores = (lh_task_scores){0};
 }
 
@@ -103,15 +104,15 @@ typedef struct mean {
     lh_figure_sums figures; /* n: prompts */
 } mean;
 
-static mean mean_of(const selection *of, const lh_policy_choice *choice, const lh_scored_task *task)
+static mean mean_of(const selection *of, const lh_policy_choice *choice, const char *task)
 {
-    mean m = {.task = task->label};
+    mean m = {.task = task};
     double score = 0, exact = 0;
     lh_answer_sums answer = {0};
     const lh_table *answers = &of->scores->answers;
     for (int64_t i = 0; i < answers->n; i++) {
         const lh_cell *row = lh_table_row(answers, i);
-        if (row[A_LENGTH].number != of->length || strcmp(row[A_TASK].text, task->label) != 0 ||
+        if (row[A_LENGTH].number != of->length || strcmp(row[A_TASK].text, task) != 0 ||
             strcmp(row[A_SCENARIO].text, lh_scenario_names[of->scenario]) != 0 ||
             strcmp(row[A_POLICY].text, choice->name) != 0 || strcmp(row[A_BUDGET].text, choice->budget) != 0)
             continue;
@@ -126,15 +127,14 @@ static mean mean_of(const selection *of, const lh_policy_choice *choice, const l
     return m;
 }
 
-/* The mean of the averaged tasks that have answers. */
+/* The mean of the tasks that have answers. */
 static mean average_of(const selection *of, const lh_policy_choice *choice)
 {
     mean all = {.task = "average"};
     int64_t tasks = 0;
     const lh_task_scores *q = of->scores;
     for (int64_t t = 0; t < q->task_count; t++) {
-        if (!q->tasks[t].averaged) continue;
-        const mean m = mean_of(of, choice, &q->tasks[t]);
+        const mean m = mean_of(of, choice, q->tasks[t]);
         if (m.figures.n == 0) continue;
         tasks++;
         all.score += m.score;
@@ -169,9 +169,10 @@ static lh_status add_means(lh_table *means, const selection *of, const lh_policy
 {
     const lh_task_scores *q = of->scores;
     for (int64_t t = 0; t < q->task_count; t++) {
-        const mean m = mean_of(of, choice, &q->tasks[t]);
+        const mean m = mean_of(of, choice, q->tasks[t]);
         LH_TRY(add_mean(means, of, choice, &m));
     }
+    if (q->task_count == 1) return LH_OK;
     const mean average = average_of(of, choice);
     return add_mean(means, of, choice, &average);
 }
@@ -198,7 +199,7 @@ static lh_status put_mean(lh_buf *cell, const mean *m)
 static lh_status write_cell(const void *self, const lh_policy_choice *choice, lh_buf *out)
 {
     const selection *of = self;
-    const mean m = mean_of(of, choice, &of->scores->tasks[0]);
+    const mean m = mean_of(of, choice, of->scores->tasks[0]);
     return put_mean(out, &m);
 }
 
@@ -211,7 +212,7 @@ static lh_status put_row(const lh_markdown *table, int64_t row, const selection 
     LH_TRY(lh_buf_puts(lh_markdown_cell(table, row, 1), *choice->budget ? choice->budget : "all"));
     LH_TRY(put_mean(lh_markdown_cell(table, row, 2), &average));
     for (int64_t t = 0; t < q->task_count; t++) {
-        const mean m = mean_of(of, choice, &q->tasks[t]);
+        const mean m = mean_of(of, choice, q->tasks[t]);
         LH_TRY(put_mean(lh_markdown_cell(table, row, 3 + t), &m));
     }
     return LH_OK;
@@ -226,7 +227,7 @@ static lh_status print_tasks(const selection *of, lh_buf *out)
     LH_TRY_DONE(lh_markdown_init(&table, 1 + q->setup->policies->n, 3 + q->task_count));
     for (int i = 0; i < 3; i++) LH_TRY_DONE(lh_buf_puts(lh_markdown_cell(&table, 0, i), heads[i]));
     for (int64_t t = 0; t < q->task_count; t++)
-        LH_TRY_DONE(lh_buf_puts(lh_markdown_cell(&table, 0, 3 + t), q->tasks[t].label));
+        LH_TRY_DONE(lh_buf_puts(lh_markdown_cell(&table, 0, 3 + t), q->tasks[t]));
     for (int64_t p = 0; p < q->setup->policies->n; p++)
         LH_TRY_DONE(put_row(&table, p + 1, of, &q->setup->policies->at[p]));
     LH_TRY_DONE(lh_markdown_print(&table, 1, out));
@@ -239,7 +240,7 @@ static int has_answers(const selection *of)
 {
     const lh_task_scores *q = of->scores;
     for (int64_t t = 0; t < q->task_count; t++)
-        if (mean_of(of, &q->setup->policies->at[0], &q->tasks[t]).figures.n) return 1;
+        if (mean_of(of, &q->setup->policies->at[0], q->tasks[t]).figures.n) return 1;
     return 0;
 }
 
@@ -253,7 +254,7 @@ lh_status lh_task_scores_print(const lh_task_scores *q, lh_buf *out)
                                  "%s%lld tokens, %s: means of scores in %%, negative log-likelihoods of the right "
                                  "answers, shares of their tokens that are the most likely ones%s%s\n\n",
                                  out->bytes ? "\n" : "", (long long)q->lengths[l], lh_scenario_names[s],
-                                 q->task_count == 1 ? ", " : "", q->task_count == 1 ? q->tasks[0].label : ""));
+                                 q->task_count == 1 ? ", " : "", q->task_count == 1 ? q->tasks[0] : ""));
             LH_TRY(q->task_count == 1 ? lh_grid_print(q->setup->policies, &(lh_grid){&of, write_cell}, out)
                                       : print_tasks(&of, out));
         }

@@ -1,6 +1,5 @@
-/* task_scores.h - the tables of evaluations that give every answer a score in % for one of several tasks (`ruler`,
- * `path`, `kv`, `longbench`): rows of answers, their means by policy, budget, length, scenario and task, and the
- * average over tasks. */
+/* task_scores.h - the tables of `eval tasks`: rows of answers with their scores, the means by policy, budget, length,
+ * scenario and task, and the average over tasks. */
 #ifndef LH_LAB_EVAL_TASK_SCORES_H
 #define LH_LAB_EVAL_TASK_SCORES_H
 
@@ -9,15 +8,12 @@
 #include "lab/eval/caches.h"
 #include "lab/eval/likelihood.h"
 
-/* Columns of answers, and of means. */
-extern const lh_column lh_seed_score_columns[]; /* of prompts made from seeds: seed, units */
-extern const lh_column lh_line_score_columns[]; /* of prompts from files: line, context_tokens */
-extern const lh_column lh_score_mean_columns[];
+extern const lh_column lh_task_score_columns[], lh_score_mean_columns[]; /* of answers, of means */
 
 /* Adds a row; exact is 1 if the score is 100. */
 typedef struct lh_task_score {
     const lh_policy_choice *choice;
-    int64_t length, number, tokens, units;
+    int64_t length, line, tokens, context_tokens; /* line: number of the record in its file */
     lh_scenario scenario;
     const char *task, *expected, *answer;
     double value;
@@ -26,24 +22,18 @@ typedef struct lh_task_score {
 } lh_task_score;
 lh_status lh_task_scores_add(lh_table *answers, const lh_task_score *score);
 
-/* The answers of a run, on rank 0. Everything but the table is borrowed. */
-enum { LH_SCORED_TASKS = 32 };
-typedef struct lh_scored_task {
-    const char *label;
-    int averaged; /* 1: the average over tasks includes it */
-} lh_scored_task;
+/* The answers of a run, on rank 0. */
 typedef struct lh_task_scores {
-    const lh_eval_setup *setup;
-    lh_scored_task tasks[LH_SCORED_TASKS];
-    int64_t task_count;
-    const int64_t *lengths;
-    int64_t length_count;
+    const lh_eval_setup *setup; /* borrowed */
+    const char **tasks;         /* [task_count] borrowed names */
+    int64_t *lengths;           /* [length_count] */
+    int64_t task_count, length_count;
     lh_table answers; /* one row per answer */
 } lh_task_scores;
 void lh_task_scores_clear(lh_task_scores *scores);
 
 /* Means over the finished prompts: one row per policy, budget, length, scenario and task, and one for the task
- * "average", the mean of the tasks that are averaged, if there are any. */
+ * "average", the mean of several tasks. */
 lh_status lh_task_scores_means(const lh_task_scores *scores, lh_table *means);
 
 /* Appends the means as text, for every length and scenario: of one task with policies as rows and budgets as columns,

@@ -1,11 +1,144 @@
-/* text_metrics.c - cuts texts into words by three rules, counts common n-grams, and finds the longest common
- * subsequence. */
+/* text_metrics.c - cuts texts into words by several rules, counts common n-grams, finds the longest common subsequence,
+ * and computes ROUGE and BLEU. */
 #include "lab/eval/text_metrics.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <utf8proc.h>
 
 #include "base/unicode.h"
+
+/* ---- Python's str.lower, re and str.split over Unicode, and SQuAD's normalisation of answers ---- */
+
+static int category_of(uint32_t cp)
+{
+    return (int)utf8proc_category((utf8proc_int32_t)cp);
+}
+
+/* str.isalpha */
+static int is_letter(uint32_t cp)
+{
+    const int c = category_of(cp);
+    return c >= UTF8PROC_CATEGORY_LU && c <= UTF8PROC_CATEGORY_LO;
+}
+
+/* \w of Python's re: str.isalnum, or an underscore */
+static int is_word(uint32_t cp)
+{
+    const int c = category_of(cp);
+    return cp == '_' || is_letter(cp) || (c >= UTF8PROC_CATEGORY_ND && c <= UTF8PROC_CATEGORY_NO);
+}
+
+static int is_punctuation(uint32_t cp)
+{
+    return cp < 0x80 && cp > ' ' && strchr("!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~", (int)cp) != NULL;
+}
+
+static lh_status put(lh_buf *out, uint32_t cp)
+{
+    char bytes[4];
+    return lh_buf_append(out, bytes, lh_utf8_write(bytes, cp));
+}
+
+lh_status lh_text_lower(lh_buf *out, const char *text)
+{
+    const int64_t bytes = (int64_t)strlen(text);
+    uint32_t cp, before = ' ', next;
+    int skip, next_skip;
+    LH_TRY(lh_buf_puts(out, ""));
+    for (int64_t at = 0; at < bytes; at += skip, before = cp) {
+        lh_utf8_read(text + at, bytes - at, &cp, &skip);
+        next = ' ';
+        if (at + skip < bytes) lh_utf8_read(text + at + skip, bytes - at - skip, &next, &next_skip);
+        if (cp == 0x130) { /* I with a dot: an i and a combining dot */
+            LH_TRY(lh_buf_puts(out, "i\xcc\x87"));
+            continue;
+        }
+        const int ends = cp == 0x3A3 && is_letter(before) && !is_letter(next);
+        LH_TRY(put(out, ends ? 0x3C2 : (uint32_t)utf8proc_tolower((utf8proc_int32_t)cp)));
+    }
+    return LH_OK;
+}
+
+/* Without ASCII punctuation. */
+static void drop_punctuation(lh_buf *text)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < text->bytes; i++)
+        if (!is_punctuation((unsigned char)text->data[i])) text->data[n++] = text->data[i];
+    text->data[n] = '\0';
+    text->bytes = n;
+}
+
+/* 1 if the word characters text[0 … bytes] are an article. */
+static int is_article(const char *text, int64_t bytes)
+{
+    static const char *const articles[] = {"a", "an", "the"};
+    for (int i = 0; i < 3; i++)
+        if ((int64_t)strlen(articles[i]) == bytes && memcmp(text, articles[i], (size_t)bytes) == 0) return 1;
+    return 0;
+}
+
+/* Bytes of the run of characters at text[0] that are word characters (`word` 1) or not. */
+static int64_t run_of(const char *text, int64_t bytes, int word)
+{
+    uint32_t cp;
+    int skip;
+    int64_t at = 0;
+    for (; at < bytes; at += skip) {
+        lh_utf8_read(text + at, bytes - at, &cp, &skip);
+        if (is_word(cp) != word) break;
+    }
+    return at;
+}
+
+/* An article becomes a space. */
+static lh_status drop_articles(lh_buf *out, const lh_buf *text)
+{
+    LH_TRY(lh_buf_puts(out, ""));
+    for (int64_t at = 0, n; at < text->bytes; at += n) {
+        n = run_of(text->data + at, text->bytes - at, 1);
+        if (is_article(text->data + at, n))
+            LH_TRY(lh_buf_puts(out, " "));
+        else
+            LH_TRY(lh_buf_append(out, text->data + at, n));
+        at += n;
+        n = run_of(text->data + at, text->bytes - at, 0);
+        LH_TRY(lh_buf_append(out, text->data + at, n));
+    }
+    return LH_OK;
+}
+
+lh_status lh_join_words(lh_buf *out, const char *text)
+{
+    const int64_t start = out->bytes, bytes = (int64_t)strlen(text);
+    int word = 0, skip;
+    LH_TRY(lh_buf_puts(out, ""));
+    for (int64_t at = 0; at < bytes; at += skip) {
+        uint32_t cp;
+        lh_utf8_read(text + at, bytes - at, &cp, &skip);
+        const int space = lh_char_is_python_space(cp);
+        if (!space && !word && out->bytes > start) LH_TRY(lh_buf_puts(out, " "));
+        if (!space) LH_TRY(lh_buf_append(out, text + at, skip));
+        word = !space;
+    }
+    return LH_OK;
+}
+
+lh_status lh_squad_normalise(lh_buf *out, const char *text)
+{
+    lh_status st = LH_OK;
+    lh_buf lowered = {0}, bare = {0};
+    LH_TRY_DONE(lh_text_lower(&lowered, text));
+    drop_punctuation(&lowered);
+    LH_TRY_DONE(drop_articles(&bare, &lowered));
+    LH_TRY_DONE(lh_join_words(out, bare.data));
+done:
+    lh_buf_clear(&lowered);
+    lh_buf_clear(&bare);
+    return st;
+}
 
 /* ---- cutting ---- */
 
@@ -165,10 +298,35 @@ done:
     return st;
 }
 
+/* As InfiniteBench normalises Chinese answers (src/compute_scores.py, normalize_zh_answer). */
+static lh_status cut_characters(lh_buf *out, const char *text)
+{
+    static const char dropped[] = "！？｡。＂＃＄％＆＇（）＊＋，－／：；＜＝＞＠［＼］＾＿｀｛｜｝～｟｠｢｣､、〃》「」『"
+                                  "』【】〔〕〖〗〘〙〚〛〜〝〞〟〰〾〿–—‘’‛“”„‟…‧﹏.";
+    lh_status st = LH_OK;
+    lh_buf lowered = {0};
+    LH_TRY_DONE(lh_text_lower(&lowered, text));
+    LH_TRY_DONE(lh_buf_puts(out, ""));
+    for (int64_t at = 0, skip; at < lowered.bytes; at += skip) {
+        char character[5] = "";
+        uint32_t cp;
+        int bytes;
+        lh_utf8_read(lowered.data + at, lowered.bytes - at, &cp, &bytes);
+        skip = bytes;
+        if (lh_char_is_python_space(cp) || is_punctuation(cp)) continue;
+        memcpy(character, lowered.data + at, (size_t)bytes);
+        if (!strstr(dropped, character)) LH_TRY_DONE(lh_buf_printf(out, "%s%s", out->bytes ? " " : "", character));
+    }
+done:
+    lh_buf_clear(&lowered);
+    return st;
+}
+
 /* Appends the words of a text separated by single spaces; out->data is not NULL afterwards. */
 static lh_status cut_words(lh_buf *out, const char *text, lh_cut cut)
 {
     if (cut == LH_CUT_SQUAD) return lh_squad_normalise(out, text);
+    if (cut == LH_CUT_CHARACTERS) return cut_characters(out, text);
     return cut == LH_CUT_13A ? cut_13a(out, text) : cut_plain(out, text, cut == LH_CUT_ANSWER);
 }
 
@@ -334,4 +492,61 @@ lh_status lh_words_found(double *share, const char *wanted, const char *text)
 done:
     lh_word_pair_clear(&pair);
     return st;
+}
+
+/* ---- ROUGE and BLEU ---- */
+
+static double f1(int64_t matches, int64_t reference, int64_t candidate)
+{
+    if (matches == 0) return 0;
+    double precision = (double)matches / (double)candidate, recall = (double)matches / (double)reference;
+    return 2 * precision * recall / (precision + recall);
+}
+
+static lh_status rouge(lh_similarity *out, const char *const texts[2])
+{
+    lh_status st = LH_OK;
+    lh_word_pair pair = {0};
+    int64_t one, two, common;
+    LH_TRY_DONE(lh_word_pair_make(&pair, texts, LH_CUT_ROUGE));
+    LH_TRY_DONE(lh_word_pair_matches(&pair, 1, &one));
+    LH_TRY_DONE(lh_word_pair_matches(&pair, 2, &two));
+    LH_TRY_DONE(lh_word_pair_common(&pair, &common));
+    out->rouge1 = f1(one, pair.n[0], pair.n[1]);
+    out->rouge2 = f1(two, pair.n[0] - 1, pair.n[1] - 1);
+    out->rougel = f1(common, pair.n[0], pair.n[1]);
+done:
+    lh_word_pair_clear(&pair);
+    return st;
+}
+
+static lh_status bleu(lh_similarity *out, const char *const texts[2])
+{
+    lh_status st = LH_OK;
+    lh_word_pair pair = {0};
+    double logs = 0;
+    int64_t matches, any = 0, missing = 1;
+    int orders = 0;
+    LH_TRY_DONE(lh_word_pair_make(&pair, texts, LH_CUT_13A));
+    const int64_t r = pair.n[0], c = pair.n[1];
+    while (orders < LH_MAX_NGRAM && c > orders) {
+        LH_TRY_DONE(lh_word_pair_matches(&pair, orders + 1, &matches));
+        any += matches;
+        if (!matches) missing *= 2;
+        logs += log((matches ? (double)matches : 1 / (double)missing) / (double)(c - orders));
+        orders++;
+    }
+    double brevity = c < r && c > 0 ? exp(1 - (double)r / (double)c) : 1;
+    out->bleu = any ? brevity * exp(logs / orders) : 0;
+done:
+    lh_word_pair_clear(&pair);
+    return st;
+}
+
+lh_status lh_similarity_of(lh_similarity *out, const char *reference, const char *candidate)
+{
+    const char *const texts[2] = {reference, candidate};
+    LH_TRY(rouge(out, texts));
+    LH_TRY(bleu(out, texts));
+    return LH_OK;
 }

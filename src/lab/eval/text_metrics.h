@@ -1,17 +1,19 @@
-/* text_metrics.h - tokenization of texts into words as the metrics of answers define it, and the common words, n-grams
- * and subsequences of two texts (used by similarity.h and `needle`). */
+/* text_metrics.h - tokenization of texts into words as the metrics of answers define it, the common words, n-grams and
+ * subsequences of two texts, and ROUGE and BLEU from them. */
 #ifndef LH_LAB_EVAL_TEXT_METRICS_H
 #define LH_LAB_EVAL_TEXT_METRICS_H
 
 #include <stdint.h>
 
 #include "base/mem.h"
+#include "base/status.h"
 
 typedef enum lh_cut {
     LH_CUT_ANSWER, /* lower case; ASCII letters, digits and non-ASCII characters form words, all else separates */
     LH_CUT_ROUGE, /* the same, but non-ASCII separates: rouge-score 0.1.2 without a stemmer (rouge_score/tokenize.py) */
     LH_CUT_SQUAD, /* as lh_squad_normalise */
-    LH_CUT_13A    /* mteval-v13a, the usual tokenizer of BLEU (sacrebleu 2.6.0, tokenizers/tokenizer_13a.py) */
+    LH_CUT_CHARACTERS, /* lower case; every character but white space and ASCII or Chinese punctuation is a word */
+    LH_CUT_13A         /* mteval-v13a, the usual tokenizer of BLEU (sacrebleu 2.6.0, tokenizers/tokenizer_13a.py) */
 } lh_cut;
 
 /* Appends an answer as SQuAD's evaluation script compares it (normalize_answer, Rajpurkar et al., arXiv 1606.05250):
@@ -46,5 +48,21 @@ lh_status lh_word_pair_matches(const lh_word_pair *pair, int order, int64_t *mat
 
 /* Length of the longest common subsequence of words. */
 lh_status lh_word_pair_common(const lh_word_pair *pair, int64_t *length);
+
+/* Similarity of two texts, all from 0 to 1.
+ * - ROUGE-N (Lin, "ROUGE: A Package for Automatic Evaluation of Summaries", 2004): with m common n-grams of N words
+ *   (clipped), P = m / n-grams of the candidate, R = m / n-grams of the reference, F1 = 2PR / (P + R); 0 if m is 0.
+ * - ROUGE-L: the same with m = length of the longest common subsequence of words of the whole texts. Both as
+ *   rouge-score 0.1.2 without a stemmer.
+ * - BLEU (Papineni et al., 2002) of one text and one reference: exp(mean over N = 1 … 4 of ln p_N) · min(1, exp(1 −
+ *   r/c)), p_N = common n-grams (clipped) / n-grams of the candidate, r and c the numbers of words of reference and
+ *   candidate. An order without common n-grams has p_N = 1/(2^k · n-grams), k the number of such orders so far (Chen &
+ *   Cherry 2014, method 3); orders longer than the candidate do not count; 0 if no word is common. A hundredth of
+ *   sacrebleu 2.6.0's sentence_bleu. */
+typedef struct lh_similarity {
+    double rouge1, rouge2, rougel, bleu;
+} lh_similarity;
+
+lh_status lh_similarity_of(lh_similarity *out, const char *reference, const char *candidate);
 
 #endif

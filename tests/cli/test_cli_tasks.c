@@ -1,4 +1,5 @@
-/* Questions about texts of one's own, keep sets of an evaluation, and the columns of its tables. */
+/* `eval tasks`: every record for every cache, truncated contexts, any number of ranks, after an interrupt; keep sets of
+ * an evaluation, and the columns of its tables. */
 #include <check.h>
 #include <fcntl.h>
 #include <hdf5.h>
@@ -16,7 +17,9 @@
 #include "cli/tiny.h"
 #include "suite.h"
 
-#define QA "eval qa -m tiny.h5 --data q.jsonl -q -n 6 "
+#define QA "eval tasks q.jsonl -m tiny.h5 -q -n 6 "
+#define TASKS "eval tasks lb.jsonl ruler.json -m tiny.h5 -n 6 -q "
+#define FEW "--policy 'h2o --budget 10%,streaming --budget 100' "
 #define POLICIES "--policy 'snapkv --window 8,ada-snapkv --window 8,streaming,h2o' --budget 40,25% "
 enum { CHOICES = 1 + 4 * 2, QUESTIONS = 3 };
 
@@ -49,8 +52,10 @@ START_TEST(test_every_question_is_asked_of_every_cache)
     json_array_foreach((json_t *)(uintptr_t)answers, i, row)
     {
         full = json_array_get(answers, i - i % CHOICES);
-        ck_assert_str_eq(json_string_value(json_object_get(row, "id")), json_string_value(json_object_get(full, "id")));
-        ck_assert(value(row, "f1") >= value(row, "em") && value(row, "f1") <= 1);
+        ck_assert_double_eq(value(row, "line"), value(full, "line"));
+        ck_assert_str_eq(json_string_value(json_object_get(row, "task")), "q");
+        ck_assert(value(row, "score") >= 0 && value(row, "score") <= 100);
+        ck_assert(value(row, "exact") == (value(row, "score") == 100));
         /* 2 layers, 3 KV heads, 40 entries or a quarter of the prompt; all of them */
         const double kept = value(row, "entries_kept"), all = value(full, "entries_kept");
         ck_assert_double_eq(value(row, "kv_bytes") * all, value(full, "kv_bytes") * kept);
@@ -59,11 +64,27 @@ START_TEST(test_every_question_is_asked_of_every_cache)
     }
     json_array_foreach((json_t *)(uintptr_t)means, i, row)
     {
-        ck_assert_double_eq(value(row, "questions"), QUESTIONS);
-        ck_assert(value(row, "ci_low") <= value(row, "f1") && value(row, "f1") <= value(row, "ci_high"));
+        ck_assert_double_eq(value(row, "prompts"), QUESTIONS); /* of one task there is no average */
+        ck_assert(value(row, "ci_low") <= value(row, "score") && value(row, "score") <= value(row, "ci_high"));
         ck_assert_str_eq(json_string_value(json_object_get(row, "model")), "tiny");
     }
     json_decref(o);
+}
+END_TEST
+
+START_TEST(test_scores_are_the_same_bytes_on_any_number_of_ranks)
+{
+    program_result one = {0}, more = {0};
+    static const char run[] = TASKS FEW "--length 900 --deterministic --csv means.csv --answers -";
+    program_run(&one, 1, "%s && cat means.csv", run);
+    program_exits(&one, 0);
+    for (int ranks = 2; ranks <= 4; ranks++) {
+        program_run(&more, ranks, "%s && cat means.csv", run);
+        program_exits(&more, 0);
+        ck_assert_str_eq(one.out.data, more.out.data);
+    }
+    program_clear(&one);
+    program_clear(&more);
 }
 END_TEST
 
@@ -84,9 +105,9 @@ START_TEST(test_results_are_the_same_bytes_on_any_number_of_ranks)
     }
     program_run(&one, 1,
                 "--version > v; ls kept1 | wc -l; ls kept1 | head -n 1; " LONGHAUL
-                " verify kept1/0002-context-only.03-ada-snapkv_--window_8-40.h5 > v");
+                " verify kept1/4096-q-0002-context-only.03-ada-snapkv_--window_8-40.h5 > v");
     program_exits(&one, 0);
-    ck_assert_str_eq(one.out.data, "48\n0001-context-only.01-snapkv_--window_8-40.h5\n");
+    ck_assert_str_eq(one.out.data, "48\n4096-q-0001-context-only.01-snapkv_--window_8-40.h5\n");
     program_clear(&one);
     program_clear(&more);
 }
@@ -190,7 +211,7 @@ static void expect_answer(const char *answer)
 static json_t *ask_own(int ranks, const char *options)
 {
     char line[256];
-    snprintf(line, sizeof line, "eval qa -m tiny.h5 --data own.jsonl -q -n 6 %s", options);
+    snprintf(line, sizeof line, "eval tasks own.jsonl -m tiny.h5 -q -n 6 %s", options);
     json_t *o = eval(ranks, line);
     const json_t *answers = json_object_get(o, "answers");
     json_t *row = json_incref(json_array_get(answers, json_array_size(answers) - 1));
@@ -231,7 +252,7 @@ END_TEST
 START_TEST(test_an_empty_answer_has_no_likelihood)
 {
     program_file("none.jsonl", "{\"context\": \"A text.\", \"question\": \"What?\", \"answers\": []}\n");
-    json_t *o = eval(2, "eval qa -m tiny.h5 --data none.jsonl -q -n 2");
+    json_t *o = eval(2, "eval tasks --data none.jsonl -m tiny.h5 -q -n 2");
     const json_t *mean = json_array_get(json_object_get(o, "means"), 0);
     ck_assert(json_is_null(json_object_get(mean, "answer_nll")) && json_is_null(json_object_get(mean, "answer_best")));
     json_decref(o);
@@ -244,33 +265,117 @@ START_TEST(test_what_cannot_be_asked_is_said)
         const char *line, *says;
         int code;
     } cases[] = {
-        {"eval qa -m tiny.h5", "needs '--data FILE'", 2},
-        {"eval qa -m tiny.h5 --data nowhere", "nowhere", 3},
-        {"eval qa -m tiny.h5 --data bad.jsonl", "line 2 of 'bad.jsonl': \"context\" must be a text", 3},
-        {"eval qa -m bare.h5 --data q.jsonl", "the model has no tokenizer", 2},
-        {QA "-n 4000", "line 1 of '--data':", 2},
+        {"eval tasks -m tiny.h5", "needs a file of tasks", 2},
+        {"eval tasks nowhere -m tiny.h5", "nowhere", 3},
+        {TASKS "--task dureader", "the metric of 'dureader' needs a segmentation", 3},
+        {TASKS "--task squad", "'--task' names 'squad'", 3},
+        {TASKS "--metric rouge", "rouge-l", 2},
+        {TASKS "--length 100k", "longer than the 4096 positions", 2},
+        {TASKS "--length 100", "line 1 of 'lb.jsonl': ", 2},
+        {TASKS, "'--length 4096' truncates the context in the middle", 2},
+        {"eval tasks bad.jsonl -m tiny.h5", "line 2 of 'bad.jsonl': \"context\" must be a text", 3},
+        {"eval tasks q.jsonl -m bare.h5", "the model has no tokenizer", 2},
+        {QA "-n 4000", "line 1 of 'q.jsonl':", 2},
         {QA "--chat=off --chat-template chatml", "'--chat-template' has no effect with '--chat=off'", 2},
         {QA "--chat=off --system s", "'--system' has no effect with '--chat=off'", 2},
         {QA "--scenario never", "'--scenario' got 'never'", 2},
         {QA "--policy 'snapkv --evict block:50' --budget 40", "block", 2},
         {QA "--policy 'nacl --proxies question' --budget 40", "--scenario question-aware", 2},
-        {QA "--csv q.jsonl", "'--csv' and '--data' are both 'q.jsonl'", 2},
-        {QA "--keep-sets q.jsonl", "are both 'q.jsonl'", 2},
+        {QA "--csv q.jsonl", "'--csv' would write 'q.jsonl', which is read", 2},
+        {QA "--keep-sets q.jsonl", "would write 'q.jsonl', which is read", 2},
         {QA "--keep-sets tiny/config.json", "cannot make the folder 'tiny/config.json' of '--keep-sets'", 6},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         program_refuses(1, cases[i].code, cases[i].says, cases[i].line);
-    program_refuses(3, 3, "line 2 of 'bad.jsonl'", "eval qa -m tiny.h5 --data bad.jsonl");
+    program_refuses(3, 3, "line 2 of 'bad.jsonl'", "eval tasks bad.jsonl -m tiny.h5");
 }
 END_TEST
 
-START_TEST(test_one_question_is_one)
+/* The last context of LongBench's records is longer than any length here. */
+START_TEST(test_every_record_is_asked_of_every_cache_in_its_length)
 {
-    program_result r = {0};
-    program_run(&r, 1, QA "--count 1 --scenario context-only --policy h2o --budget 40");
+    static const char *const tasks[] = {"trec", "hotpotqa", "passage_count", "hotpotqa", "niah_single_1"};
+    enum { CACHES = 3, RECORDS = 5 };
+    static const long long lines[RECORDS] = {1, 2, 3, 4, 1};
+    json_t *o = eval(1, TASKS FEW "--length 1400"), *row;
+    size_t i;
+    ck_assert_uint_eq(json_array_size(json_object_get(o, "means")), 2 * CACHES * (4 + 1)); /* and the average */
+    ck_assert_uint_eq(json_array_size(json_object_get(o, "answers")), 2 * CACHES * RECORDS);
+    json_array_foreach(json_object_get(o, "answers"), i, row)
+    {
+        const size_t record = i / (2 * CACHES);
+        const double tokens = value(row, "prompt_tokens"), kept = value(row, "context_tokens");
+        ck_assert_str_eq(json_string_value(json_object_get(row, "task")), tasks[record]);
+        ck_assert_int_eq((long long)value(row, "line"), lines[record]);
+        ck_assert_double_eq(value(row, "length"), 1400);
+        ck_assert_double_le(tokens, 1400 - 6);
+        if (record == 1) ck_assert_double_eq(kept, (double)strlen("Short context.")); /* tokens are bytes */
+        if (record == 3) ck_assert(tokens >= 1400 - 6 - 2 && kept < tokens);          /* truncated */
+        ck_assert(value(row, "answer_nll") > 0);
+    }
+    for (size_t group = 0; group < 2 * CACHES; group++) {
+        double score = 0;
+        for (size_t t = 0; t < 4; t++)
+            score += value(json_array_get(json_object_get(o, "means"), group * 5 + t), "score") / 4;
+        row = json_array_get(json_object_get(o, "means"), group * 5 + 4);
+        ck_assert_str_eq(json_string_value(json_object_get(row, "task")), "average");
+        ck_assert_double_eq(value(row, "prompts"), RECORDS);
+        ck_assert_double_eq_tol(value(row, "score"), score, 1e-4);
+    }
+    json_decref(o);
+}
+END_TEST
+
+START_TEST(test_means_are_by_the_lengths_that_records_were_made_for)
+{
+    program_file("made.jsonl",
+                 "{\"context\": \"c d\", \"question\": \" q?\", \"answer_prefix\": \"\", \"answers\": "
+                 "[\"a\"], \"task\": \"kv\", \"metric\": \"string-match-all\", \"nominal_length\": 900}\n"
+                 "{\"context\": \"c d\", \"question\": \" q?\", \"answer_prefix\": \"\", \"answers\": "
+                 "[\"a\"], \"task\": \"kv\", \"metric\": \"string-match-all\", \"nominal_length\": 500}\n");
+    json_t *o = eval(1, "eval tasks made.jsonl -m tiny.h5 -n 1 -q --policy full --scenario context-only");
+    const json_t *means = json_object_get(o, "means");
+    ck_assert_uint_eq(json_array_size(means), 2);
+    ck_assert_double_eq(value(json_array_get(means, 0), "length"), 500);
+    ck_assert_double_eq(value(json_array_get(means, 1), "length"), 900);
+    json_decref(o);
+}
+END_TEST
+
+/* Without a chat format the prompt is the text of context, question and answer prefix. */
+START_TEST(test_a_prompt_with_an_answer_prefix_is_its_texts)
+{
+    json_t *o = eval(1, "eval tasks ruler.json -m tiny.h5 -n 6 -q --chat=off --policy full --scenario question-aware");
+    json_t *g = eval(1, "generate -m tiny.h5 --chat=off -f whole -n 6 -q");
+    const json_t *row = json_array_get(json_object_get(o, "answers"), 0);
+    ck_assert_double_eq(value(row, "prompt_tokens"), value(g, "prompt_tokens"));
+    ck_assert_str_eq(json_string_value(json_object_get(row, "answer")), json_string_value(json_object_get(g, "text")));
+    json_decref(o);
+    json_decref(g);
+}
+END_TEST
+
+START_TEST(test_an_interrupted_run_goes_on)
+{
+    program_result r = {0}, whole = {0};
+    static const char run[] = TASKS FEW "--length 900,1200,1500,1800 --deterministic -o";
+    program_run(&whole, 1, "%s whole.h5", run);
+    program_exits(&whole, 0);
+    program_run(&r, 2,
+                "%s o.h5 > shown & p=$!; "
+                "while kill -0 $p && test $(cat o.h5.resume 2>/dev/null | wc -l) -lt 4; do sleep 0.02; done; "
+                "kill -USR1 $p; wait $p; exit $?",
+                run);
+    program_exits(&r, 75);
+    program_run(&r, 1, "--version > v && test -s o.h5.resume");
     program_exits(&r, 0);
-    ck_assert_msg(strstr(r.out.data, "means of 1 question\n"), "%s", r.out.data);
+    program_run(&r, 3, "%s o.h5", run);
+    program_exits(&r, 0);
+    ck_assert_str_eq(r.out.data, whole.out.data);
+    program_run(&r, 1, "verify o.h5 -q");
+    program_exits(&r, 0);
     program_clear(&r);
+    program_clear(&whole);
 }
 END_TEST
 
@@ -278,7 +383,7 @@ START_TEST(test_all_policies_take_the_options_that_they_know)
 {
     program_result r = {0};
     program_run(&r, 2,
-                "eval qa -m tiny.h5 --data q.jsonl -n 2 --count 1 --policy all --budget 60 --window 4 --pool-size 5 "
+                "eval tasks q.jsonl -m tiny.h5 -n 2 --count 1 --policy all --budget 60 --window 4 --pool-size 5 "
                 "--scenario question-aware --csv -");
     program_exits(&r, 0);
     ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning: --policy all: '--window' has no effect on "), 1);
@@ -307,7 +412,7 @@ START_TEST(test_a_template_is_opened_once)
 {
     static const char template[] = "{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}[assistant]";
     static const char *const tasks[] = {
-        "eval qa -m tiny.h5 --data q.jsonl --count 2",
+        "eval tasks q.jsonl -m tiny.h5 --count 2",
         "eval needle -m tiny.h5 --haystack context3 --length 300 --depth 0,1",
         "eval fidelity -m tiny.h5 --text context3 --length 60 --count 2 --reconstruct --repeat-max 4"};
     static const char options[] = "-q -n 4 --deterministic --csv - --chat-template";
@@ -353,22 +458,57 @@ static void write_questions(void)
     lh_buf_clear(&context);
 }
 
+/* Records of LongBench and RULER. */
+static void write_tasks(void)
+{
+    lh_buf text = {0}, lines = {0};
+    tiny_sentences(&text);
+    program_must(
+        lh_buf_printf(&lines,
+                      "{\"dataset\": \"trec\", \"context\": \"Question: When?\\nType: Date\", \"input\": "
+                      "\"Question: Where?\\nType:\", \"answers\": [\"Place\"], \"all_classes\": [\"Date\", "
+                      "\"Place\"]}\n"
+                      "{\"dataset\": \"hotpotqa\", \"context\": \"Short context.\", \"input\": \"Who?\", "
+                      "\"answers\": [\"me\"], \"all_classes\": null}\n"
+                      "{\"dataset\": \"passage_count\", \"context\": \"Paragraph 1: a\", \"input\": \"\", "
+                      "\"answers\": [\"1\"], \"all_classes\": null}\n"
+                      "{\"dataset\": \"hotpotqa\", \"context\": \"%s\", \"input\": \"What?\", \"answers\": "
+                      "[\"thing 7\", \"7\"], \"all_classes\": null}\n"
+                      "{\"dataset\": \"dureader\", \"context\": \"c\", \"input\": \"i\", \"answers\": [\"a\"], "
+                      "\"all_classes\": null}\n",
+                      text.data) == LH_OK,
+        "memory");
+    program_file("lb.jsonl", lines.data);
+    program_file("ruler.json",
+                 "[{\"context\": \"The number for x is: 7.\\n\", \"question\": \"What is the number for x? \", "
+                 "\"answer_prefix\": \"The number for x is\", \"answer\": [\"7\"], \"task\": "
+                 "\"niah_single_1\", \"max_new_tokens\": 128}]");
+    program_file("whole", "The number for x is: 7.\nWhat is the number for x? The number for x is");
+    lh_buf_clear(&text);
+    lh_buf_clear(&lines);
+}
+
 int main(void)
 {
     const TTest *const tests[] = {test_every_question_is_asked_of_every_cache,
                                   test_results_are_the_same_bytes_on_any_number_of_ranks,
+                                  test_scores_are_the_same_bytes_on_any_number_of_ranks,
                                   test_answers_are_those_of_generate,
                                   test_the_likelihood_of_the_right_answer_is_that_of_its_logits,
                                   test_a_cache_would_choose_all_of_its_own_answer,
                                   test_an_empty_answer_has_no_likelihood,
                                   test_what_cannot_be_asked_is_said,
-                                  test_one_question_is_one,
+                                  test_every_record_is_asked_of_every_cache_in_its_length,
+                                  test_means_are_by_the_lengths_that_records_were_made_for,
+                                  test_a_prompt_with_an_answer_prefix_is_its_texts,
+                                  test_an_interrupted_run_goes_on,
                                   test_all_policies_take_the_options_that_they_know,
                                   test_a_template_is_opened_once,
                                   NULL};
     program_enter();
     tiny_write("tiny");
     write_questions();
+    write_tasks();
     program_result r = {0};
     program_run(&r, 1,
                 "import tiny -o tiny.h5 -q && cp -r tiny bare && rm bare/tokenizer* && " LONGHAUL
@@ -376,7 +516,7 @@ int main(void)
     int code = r.code;
     if (code) fprintf(stderr, "%s", r.err.data);
     program_clear(&r);
-    if (code == 0) code = suite_run("cli qa", tests);
+    if (code == 0) code = suite_run("cli tasks", tests);
     program_leave();
     return code;
 }
