@@ -11,7 +11,7 @@ typedef struct lh_batch_documents {
     const char *from;
     /* The prompt; "{name}" stands for the value of that column, "{{" and "}}" for braces. */
     const char *text;
-    int chat; /* 1: the prompt is a user's message; 0: the text to be completed */
+    int chat; /* true: the prompt is a message of the user; false: a text to be completed */
 } lh_batch_documents;
 
 /* Writes the requests to `path`, which is replaced when they are complete. The custom_id is the name of the file, or

@@ -39,7 +39,7 @@ const char *lh_batch_input_path(const lh_batch_input *input);
 int64_t lh_batch_input_count(const lh_batch_input *input);
 int64_t lh_batch_input_total(const lh_batch_input *input); /* lines of all parts */
 
-/* 1 if another part has a line with this hash. */
+/* True if another part has a line with this hash. */
 int lh_batch_input_is_elsewhere(const lh_batch_input *input, uint64_t hash);
 
 const lh_batch_line *lh_batch_input_line(const lh_batch_input *input, int64_t i); /* i in [0, count) */

@@ -102,7 +102,7 @@ static lh_status fail_conflict(const merge *m, const entry *a, const entry *b)
 
 /* Chooses between two entries of a request, `a` from an earlier output than `b`: an answer before an error, else the
  * later error. */
-static lh_status settle_pair(const merge *m, entry *a, entry *b)
+static lh_status choose_entry(const merge *m, entry *a, entry *b)
 {
     if (is_same_line(m, a, b)) {
         b->fate = REPEATED;
@@ -127,7 +127,7 @@ static lh_status find_repeated(merge *m)
             written[i] = i;
             continue;
         }
-        LH_TRY_DONE(settle_pair(m, &m->entries[written[first]], &m->entries[i]));
+        LH_TRY_DONE(choose_entry(m, &m->entries[written[first]], &m->entries[i]));
         if (m->entries[i].fate == WRITTEN) written[first] = i;
     }
 done:
@@ -180,7 +180,7 @@ static lh_status compare_numbers(merge *m)
     for (int64_t i = 0; i < m->count && !m->by_file; i++) {
         entry *e = &m->entries[i];
         if (e->fate != WRITTEN) continue;
-        if (last && last->record->number == e->record->number) LH_TRY(settle_pair(m, last, e));
+        if (last && last->record->number == e->record->number) LH_TRY(choose_entry(m, last, e));
         if (e->fate == WRITTEN) last = e;
     }
     return LH_OK;

@@ -68,8 +68,8 @@ static lh_status add_record(lh_batch_records *r, lh_batch_record record, const c
     return LH_OK;
 }
 
-/* 1 if a write that did not reach its end can have left these bytes: the beginning of a line, or the zeros of a file
- * that grew before its data were on the disk. */
+/* True if an interrupted write can have left these bytes: the beginning of a line, or the zeros of a file that grew
+ * before its data were on the disk. */
 static int is_torn(const char *text, int64_t bytes)
 {
     static const char start[] = LH_BATCH_LINE_START;
