@@ -15,7 +15,7 @@
 #include "batch/prefills.h"
 #include "engine/prompt.h"
 #include "kv/figures.h"
-#include "model/distribution.h"
+#include "model/sampler.h"
 #include "text/text_check.h"
 
 /* ---- context files ---- */

@@ -1,6 +1,8 @@
 /* self_comm.c - the communicator of a single rank, without MPI: collectives copy from send to receive buffers. */
 #include <string.h>
 
+#include "base/mem.h"
+#include "base/minmax.h"
 #include "comm/comm_impl.h"
 
 static void close_self(lh_comm *comm)
@@ -45,7 +47,7 @@ static lh_status bcast(lh_comm *comm, int root, void *buf, int64_t bytes)
     return LH_OK;
 }
 
-static lh_status barrier(lh_comm *comm)
+static lh_status do_nothing(lh_comm *comm)
 {
     (void)comm;
     return LH_OK;
@@ -60,12 +62,91 @@ const lh_comm_ops lh_comm_self_ops = {
     .allgatherv = allgatherv,
     .gatherv = gatherv,
     .bcast = bcast,
-    .barrier = barrier,
+    .barrier = do_nothing,
 };
 
 lh_status lh_comm_open_self(lh_comm **out)
 {
     lh_status st = lh_comm_create(out);
     if (st == LH_OK) (*out)->ops = &lh_comm_self_ops;
+    return st;
+}
+
+/* Communicators of one rank whose peers do not exist, for forecasts on a device that only counts: of host memory every
+ * rank sends what this one sends; of device memory, which has no contents, nothing is moved. */
+/* ---- host memory: as if all ranks had the same ---- */
+
+/* This rank's block is repeated in that of another, which may be longer. */
+static void repeat(char *to, int64_t bytes, const void *own, int64_t own_bytes)
+{
+    for (int64_t done = 0, n; done < bytes && own_bytes > 0; done += n) {
+        n = lh_min_i64(bytes - done, own_bytes);
+        memmove(to + done, own, (size_t)n);
+    }
+}
+
+static lh_status host_allgather(lh_comm *comm, const void *send, void *recv, int64_t bytes)
+{
+    for (int r = 0; r < comm->size; r++) repeat((char *)recv + r * bytes, bytes, send, bytes);
+    return LH_OK;
+}
+
+static lh_status host_allgatherv(lh_comm *comm, const void *send, void *recv, const int64_t *bytes, const int64_t *at)
+{
+    for (int r = 0; r < comm->size; r++) repeat((char *)recv + at[r], bytes[r], send, bytes[comm->rank]);
+    return LH_OK;
+}
+
+static lh_status host_gatherv(lh_comm *comm, int root, const void *send, void *recv, const int64_t *bytes,
+                              const int64_t *at)
+{
+    return comm->rank == root ? host_allgatherv(comm, send, recv, bytes, at) : LH_OK;
+}
+
+static const lh_comm_ops host_ops = {.name = "counting",
+                                     .close = close_self,
+                                     .allreduce = allreduce,
+                                     .allgather = host_allgather,
+                                     .allgatherv = host_allgatherv,
+                                     .gatherv = host_gatherv,
+                                     .bcast = bcast,
+                                     .barrier = do_nothing};
+
+/* ---- device memory ---- */
+
+static lh_status device_allgather(lh_comm *comm, const void *send, void *recv, int64_t bytes)
+{
+    (void)comm, (void)send, (void)recv, (void)bytes;
+    return LH_OK;
+}
+
+static lh_status device_allgatherv(lh_comm *comm, const void *send, void *recv, const int64_t *bytes, const int64_t *at)
+{
+    (void)comm, (void)send, (void)recv, (void)bytes, (void)at;
+    return LH_OK;
+}
+
+/* What a stream's collectives can do (lh_comm_open_on) and the caches use. */
+static const lh_comm_ops device_ops = {.name = "counting",
+                                       .enqueues = 1,
+                                       .close = close_self,
+                                       .allreduce = allreduce,
+                                       .allgather = device_allgather,
+                                       .allgatherv = device_allgatherv,
+                                       .flush = do_nothing};
+
+lh_status lh_comm_open_counting(lh_comm **out, const lh_comm_counting *as)
+{
+    lh_status st = LH_OK;
+    lh_comm *comm = NULL;
+    LH_TRY_DONE(lh_comm_create(&comm));
+    comm->ops = as->device_memory ? &device_ops : &host_ops;
+    comm->rank = as->rank;
+    comm->size = as->size;
+    LH_TRY_DONE(lh_realloc(&comm->words, as->size, sizeof *comm->words));
+    *out = comm;
+    comm = NULL;
+done:
+    lh_comm_close(comm);
     return st;
 }

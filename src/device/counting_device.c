@@ -1,5 +1,5 @@
 /* A device that only counts: memory has an address and a size and nothing behind it, copies move nothing, and every
- * operation is done at once (kernels/ops_counting.c). What a run allocates on it is what it would take on a device of
+ * operation is done at once (lh_ops_counting). What a run allocates on it is what it would take on a device of
  * the same kind: forecasts of memory run the real code here. What is copied to the host stays as the host has it. */
 #include <stdlib.h>
 

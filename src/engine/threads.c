@@ -14,8 +14,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/process.h"
-#include "device/cgroup.h"
-#include "device/host_cores.h"
+#include "device/machine.h"
 #include "engine/engine.h"
 #include "engine/spin_control.h"
 

@@ -1,6 +1,6 @@
 /* forward.c - tokens through all layers: of a block, and what prefill.c and step.c share. */
 #include "base/minmax.h"
-#include "model/layer.h"
+#include "model/forward_impl.h"
 #include "model/sampler.h"
 
 void lh_forward_single_sequence(lh_forward *f, lh_kv *kv, int64_t first, int64_t tokens)

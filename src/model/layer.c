@@ -1,7 +1,7 @@
 /* layer.c - one decoder layer over a chunk of tokens, for this rank's heads and channels: norm, projections, rotation
  * and append; attention over the cache; output projection and MLP, whose products are summed over the ranks, or
  * gathered per logical shard and added in order if the sums must be reproducible. */
-#include "model/layer.h"
+#include "model/forward_impl.h"
 
 static const lh_layer *layer_of(const lh_forward *f, int64_t layer)
 {

@@ -6,7 +6,7 @@
  * MLP of the chunk before it, and that of this MLP beside the attention of the chunk after. */
 #include "base/mem.h"
 #include "base/minmax.h"
-#include "model/layer.h"
+#include "model/forward_impl.h"
 
 /* A chunk whose MLP waits for the sum of its attention. */
 typedef struct pending_chunk {

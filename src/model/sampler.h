@@ -6,6 +6,8 @@
 #ifndef LH_MODEL_SAMPLER_H
 #define LH_MODEL_SAMPLER_H
 
+#include <stdint.h>
+
 #include "model/forward.h"
 
 /* LH_EUSAGE, naming the invalid option. */
@@ -35,5 +37,15 @@ lh_status lh_token_check(int32_t id);
 
 /* Collective. Gather complete rows of logits: row r at out + r * vocab on every rank (root < 0) or on `root` alone. */
 lh_status lh_logits_gather(const lh_exec *exec, const lh_logits_view *view, int64_t vocab, int root, float *out);
+
+/* distribution.h - rows of logits as distributions of the next token: how far two are apart, what is likeliest, how
+ * likely a token is. In double, from host memory. */
+/* KL(p || q) = Σ p (ln p − ln q) in nats of the softmax of two rows of logits [vocab]; and the id of the largest logit
+ * of a row, the lowest among equals. */
+double lh_kl_of(const float *p, const float *q, int64_t vocab);
+int64_t lh_best_of(const float *logits, int64_t vocab);
+
+/* -ln of the softmax of a row of logits [vocab] at `id`, in nats. */
+double lh_nll_of(const float *logits, int64_t vocab, int32_t id);
 
 #endif

@@ -2,7 +2,7 @@
  * replayed as one launch until the sequences change, or memory that it was captured with is reallocated on any rank:
  * all ranks run, capture or replay a step alike. */
 #include "base/log.h"
-#include "model/layer.h"
+#include "model/forward_impl.h"
 
 static lh_status step(lh_forward *f)
 {

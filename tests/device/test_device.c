@@ -10,9 +10,9 @@
 
 #include "base/mem.h"
 #include "base/temporary.h"
-#include "device/cgroup.h"
 #include "device/device.h"
 #include "device/device_impl.h"
+#include "device/machine.h"
 
 static lh_device *device;
 

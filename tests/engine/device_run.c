@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include "engine/devices.h"
-#include "model/distribution.h"
+#include "model/sampler.h"
 
 /* Head dimensions that kernels treat differently; widths and windows for the smallest runs. */
 static const tiny_shape smallest[DEVICE_SHAPES] = {

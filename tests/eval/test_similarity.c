@@ -6,7 +6,7 @@
 
 #include "lab/eval/task_metrics.h"
 #include "lab/eval/text_metrics.h"
-#include "model/distribution.h"
+#include "model/sampler.h"
 #include "suite.h"
 
 static const struct {

@@ -9,7 +9,6 @@
 #include "base/log.h"
 #include "base/temporary.h"
 #include "comm/nccl_library.h"
-#include "comm/nccl_network.h"
 #include "suite.h"
 
 #define PORT "class/infiniband/mlx5_0/ports/1"

@@ -12,7 +12,7 @@
 #include "engine/prompt.h"
 #include "lab/eval/fidelity_impl.h"
 #include "lab/eval/text_metrics.h"
-#include "model/distribution.h"
+#include "model/sampler.h"
 
 /* ---- windows ---- */
 

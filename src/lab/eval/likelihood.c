@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/minmax.h"
-#include "model/distribution.h"
+#include "model/sampler.h"
 
 int64_t lh_likelihood_rows(int64_t tokens)
 {

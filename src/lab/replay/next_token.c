@@ -13,7 +13,7 @@
 #include "lab/replay/forced.h"
 #include "lab/replay/replay_impl.h"
 #include "lab/trace/trace_file.h"
-#include "model/distribution.h"
+#include "model/sampler.h"
 
 enum { BLOCK = 64 }; /* tokens of a forward pass, and rows of logits in memory */
 

@@ -2,6 +2,7 @@
 #ifndef LH_DEVICE_CGROUP_H
 #define LH_DEVICE_CGROUP_H
 
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -24,5 +25,10 @@ typedef struct lh_cpu_quota {
 } lh_cpu_quota;
 
 void lh_cpu_quota_find(const char *root, lh_cpu_quota *out);
+
+/* host_cores.h - the cores that this process may run on. */
+/* As sched_getaffinity(2) has them when a program starts: where OMP_PROC_BIND, OMP_PLACES or GOMP_CPU_AFFINITY bind its
+ * threads, the calling thread may only run on one of them by now. */
+void lh_host_cores(cpu_set_t *cores);
 
 #endif
