@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "base/minmax.h"
-#include "kernels/slots.h"
+#include "kernels/ragged.h"
 
 static int64_t entry_bytes(const lh_arena_shape *shape, lh_arena_form form)
 {

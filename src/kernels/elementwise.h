@@ -1,11 +1,22 @@
 /* elementwise.h - activation functions, soft caps and factors of queries, as `ref` (in double) and `cuda` evaluate
- * them; `cpu` has vector functions of the first two (cpu/vecmath.h). */
+ * them; `cpu` has vector functions of the first two (cpu/vec.h). */
 #ifndef LH_KERNELS_ELEMENTWISE_H
 #define LH_KERNELS_ELEMENTWISE_H
 
+#include <math.h>
+
 #include "base/both.h"
 #include "kernels/ops_model.h"
-#include "kernels/real.h"
+
+/* lh_real: the type in which a backend evaluates a shared formula before it rounds to f32: float, or double where
+ * LH_IN_DOUBLE is defined (`ref`). LH_REAL_FN(exp): exp of that type. */
+#ifdef LH_IN_DOUBLE
+typedef double lh_real;
+#define LH_REAL_FN(name) name
+#else
+typedef float lh_real;
+#define LH_REAL_FN(name) name##f
+#endif
 
 static LH_BOTH inline lh_real lh_gate_of(lh_real x, lh_gate kind)
 {

@@ -14,7 +14,7 @@ static const struct {
     size_t member; /* where lh_ops has its function */
 } operations[] = {
 #define LH_OP(op, text) {#op, text, offsetof(lh_ops, op)},
-#include "kernels/ops_list.h"
+    LH_OPS(LH_OP)
 #undef LH_OP
 };
 #define OPERATIONS ((int)(sizeof operations / sizeof operations[0]))
@@ -67,3 +67,69 @@ lh_status lh_ops_check(const lh_ops *ops)
     }
     return LH_OK;
 }
+
+/* ---- operations made of others ---- */
+
+lh_status lh_norm_rows(const lh_ops *ops, lh_stream *stream, const lh_rmsnorm_args *n)
+{
+    const lh_convert_args convert = {.dst = n->y,
+                                     .src = n->x,
+                                     .dst_type = n->y_type,
+                                     .src_type = LH_F32,
+                                     .rows = n->tokens,
+                                     .cols = n->dim,
+                                     .dst_ld = n->y_ld,
+                                     .src_ld = n->x_ld};
+    return n->w ? ops->rmsnorm(stream, n) : ops->convert(stream, &convert);
+}
+
+lh_status lh_norm_gemm_in_turn(const lh_ops *ops, lh_stream *stream, const lh_norm_gemm_args *a)
+{
+    LH_TRY(lh_norm_rows(ops, stream, &a->norm));
+    LH_TRY(ops->gemm(stream, &a->gemm));
+    if (a->gated.y) LH_TRY(ops->gated(stream, &a->gated));
+    return LH_OK;
+}
+
+lh_status lh_rope_append_in_turn(const lh_ops *ops, lh_stream *stream, const lh_rope_append_args *a)
+{
+    if (a->q_norm.heads) LH_TRY(ops->rmsnorm(stream, &a->q_norm));
+    if (a->k_norm.heads) LH_TRY(ops->rmsnorm(stream, &a->k_norm));
+    if (a->q.heads) LH_TRY(ops->rope(stream, &a->q));
+    if (a->k.heads) LH_TRY(ops->rope(stream, &a->k));
+    LH_TRY(ops->append(stream, &a->append));
+    return LH_OK;
+}
+
+lh_gemm_args lh_product_of_expert(const lh_expert_gemm_args *a, int64_t e)
+{
+    const int64_t first = a->routes.first[e], bytes = lh_dtype_bytes(a->type);
+    return (lh_gemm_args){.y = a->y + first * a->y_ld,
+                          .x = (const char *)a->x + first * a->x_ld * bytes,
+                          .w = (const char *)a->w + e * a->expert_stride * bytes,
+                          .type = a->type,
+                          .tokens = a->routes.first[e + 1] - first,
+                          .out = a->out,
+                          .in = a->in,
+                          .y_ld = a->y_ld,
+                          .x_ld = a->x_ld,
+                          .w_ld = a->w_ld,
+                          .order = a->order};
+}
+
+/* ---- a device that only counts (device/counting_device.c) ---- */
+
+#define LH_OP(op, summary)                                                  \
+    static lh_status count_##op(lh_stream *stream, const lh_##op##_args *a) \
+    {                                                                       \
+        (void)stream, (void)a;                                              \
+        return LH_OK;                                                       \
+    }
+LH_OPS(LH_OP)
+#undef LH_OP
+
+const lh_ops lh_ops_counting = {.name = "counting",
+#define LH_OP(op, summary) .op = count_##op,
+                                LH_OPS(LH_OP)
+#undef LH_OP
+};

@@ -2,15 +2,13 @@
  * not block. The structs, with shapes and formulas, are in one header a family:
  *   ops_model.h       rows of activations
  *   ops_experts.h     mixtures of experts
- *   ops_cache.h       ragged caches
- *   ops_attend.h      attention
- *   ops_observe.h     statistics of attention
+ *   ops_cache.h       ragged caches; norms and products, rotation and append, as one
+ *   ops_attend.h      attention, and statistics of attention
  *   ops_sample.h      choosing a token
  *   ops_score.h       scores of entries
  *   ops_shape.h       joining, pooling and weighing scores
  *   ops_budgets.h     budgets of heads
  *   ops_select.h      selection
- *   ops_fused.h       several of these as one
  *   ops_fit.h         biases and values of what stays, losses of what does not
  *
  * All pointers are device memory unless a comment says host. `ref` is the definition (plain loops, double sums); `cpu`
@@ -31,13 +29,27 @@
 #include "kernels/ops_cache.h"
 #include "kernels/ops_experts.h"
 #include "kernels/ops_fit.h"
-#include "kernels/ops_fused.h"
 #include "kernels/ops_model.h"
-#include "kernels/ops_observe.h"
 #include "kernels/ops_sample.h"
 #include "kernels/ops_score.h"
 #include "kernels/ops_select.h"
 #include "kernels/ops_shape.h"
+
+/* Every operation, once: X(operation, summary). Makes the members of lh_ops, the check that a backend lacks none, and
+ * the names that `longhaul info` prints. */
+#define LH_OPS(X)     \
+    LH_OPS_MODEL(X)   \
+    LH_OPS_ATTEND(X)  \
+    LH_OPS_BUDGETS(X) \
+    LH_OPS_CACHE(X)   \
+    LH_OPS_EXPERTS(X) \
+    LH_OPS_FIT(X)     \
+    LH_OPS_FUSED(X)   \
+    LH_OPS_OBSERVE(X) \
+    LH_OPS_SAMPLE(X)  \
+    LH_OPS_SCORE(X)   \
+    LH_OPS_SELECT(X)  \
+    LH_OPS_SHAPE(X)
 
 typedef struct lh_ops {
     const char *name; /* of the backend */
@@ -49,7 +61,7 @@ typedef struct lh_ops {
      * they need that takes long begins, beside the caller, until the stream is closed. */
     void (*prepare_attend)(lh_stream *stream, const lh_attend_block_args *like);
 #define LH_OP(op, summary) lh_status (*op)(lh_stream * stream, const lh_##op##_args *args);
-#include "kernels/ops_list.h"
+    LH_OPS(LH_OP)
 #undef LH_OP
 } lh_ops;
 
@@ -92,5 +104,13 @@ const char *lh_cpu_gemm_library(lh_dtype type);
 lh_status lh_cudnn_attend_block(lh_stream *stream, const lh_attend_block_args *a) __attribute__((weak));
 int lh_cudnn_found(char text[256]) __attribute__((weak));
 int lh_cublas_found(char text[256]) __attribute__((weak));
+
+/* Operations made of others, for backends that have no kernel for the whole: the rows that norm_gemm multiplies
+ * (rmsnorm, or convert where norm.w is NULL), norm_gemm, rope_append, and the gemm of expert `e` where device memory is
+ * the host's. */
+lh_status lh_norm_rows(const lh_ops *ops, lh_stream *stream, const lh_rmsnorm_args *n);
+lh_status lh_norm_gemm_in_turn(const lh_ops *ops, lh_stream *stream, const lh_norm_gemm_args *a);
+lh_status lh_rope_append_in_turn(const lh_ops *ops, lh_stream *stream, const lh_rope_append_args *a);
+lh_gemm_args lh_product_of_expert(const lh_expert_gemm_args *a, int64_t e);
 
 #endif

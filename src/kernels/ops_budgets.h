@@ -15,6 +15,12 @@
 #include "base/both.h"
 #include "base/fraction.h"
 
+/* X(operation, summary) of this family. */
+#define LH_OPS_BUDGETS(X)                                                                  \
+    X(add_histograms, "sum of the histograms of heads, without their safeguarded entries") \
+    X(refine_threshold, "threshold of the best entries of all heads, one radix round")     \
+    X(head_budgets, "entries that each head keeps, with a safeguard (AdaKV)")
+
 /* The state of the search after a round. */
 typedef struct lh_search {
     int64_t want;    /* number of entries with this prefix that are among the best */

@@ -6,7 +6,16 @@
 #include <stdint.h>
 
 #include "base/both.h"
+#include "kernels/ops_model.h"
 #include "kernels/ragged.h"
+
+/* X(operation, summary) of this family. */
+#define LH_OPS_CACHE(X)                                  \
+    X(append, "append keys and values to ragged caches") \
+    X(put_rows, "keep the newest rows in a ring")        \
+    X(put_stats, "store numbers with their entries")     \
+    X(compact, "compact the entries that are kept")      \
+    X(gather_entries, "entries of a head in the order of an index")
 
 /* Append `tokens` entries to every head of every sequence at slot offset[h] + len[h] and raise len. k, v: sequence b,
  * token t, head h starts at (b * tokens + t) * ld + h * head_dim. positions: [batch * tokens], stored where the cache
@@ -66,5 +75,27 @@ typedef struct lh_gather_entries_args {
     const int32_t *order; /* [count] */
     int64_t count;
 } lh_gather_entries_args;
+
+/* X(operation, summary) of this family. */
+#define LH_OPS_FUSED(X)                                                  \
+    X(norm_gemm, "norm of rows, a matrix product of them, and its gate") \
+    X(rope_append, "norm and rotate queries and keys, append keys and values")
+
+/* rmsnorm of whole rows (norm.w NULL: convert), gemm of what it gives, and, with gated.y, gated of what that gives.
+ * norm.y is gemm.x and, with gated.y, gemm.y has the gates and then what they meet: workspace, where anything may be
+ * left, and where numbers may be rounded to gemm.type. */
+typedef struct lh_norm_gemm_args {
+    lh_rmsnorm_args norm;
+    lh_gemm_args gemm;
+    lh_gated_args gated;
+} lh_norm_gemm_args;
+
+/* rmsnorm of the heads of queries and of keys, in place, rope of both, and append; what has no heads is left out. All
+ * have the rows of append, queries and keys are rotated alike but for q.scaling, and k_norm.x and k.x are append.k. */
+typedef struct lh_rope_append_args {
+    lh_rmsnorm_args q_norm, k_norm;
+    lh_rope_args q, k;
+    lh_append_args append;
+} lh_rope_append_args;
 
 #endif

@@ -9,6 +9,13 @@
 #include "base/dtype.h"
 #include "kernels/ops_model.h"
 
+/* X(operation, summary) of this family. */
+#define LH_OPS_EXPERTS(X)                                                    \
+    X(route, "choose the experts of tokens and order tokens by expert")      \
+    X(gather_rows, "rows in the order of an index")                          \
+    X(expert_gemm, "matrix products of each expert's rows with its weights") \
+    X(combine, "add the outputs of a token's experts by their routing weights")
+
 /* What the router chose. */
 typedef struct lh_routes {
     int64_t tokens, top_k, experts; /* each token goes to top_k experts */

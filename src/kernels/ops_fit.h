@@ -4,7 +4,17 @@
 #ifndef LH_KERNELS_OPS_FIT_H
 #define LH_KERNELS_OPS_FIT_H
 
-#include "kernels/ops_observe.h"
+#include "kernels/ops_attend.h"
+
+/* X(operation, summary) of this family. */
+#define LH_OPS_FIT(X)                                                                                   \
+    X(row_weights, "weights that query rows give to entries, from logits")                              \
+    X(normalise_rows, "weights of rows, by factors, as shares of their sum")                            \
+    X(transpose, "transpose a matrix, between number formats")                                          \
+    X(conjugate_gradients, "one step of conjugate gradients for ridge regressions that share a matrix") \
+    X(mass_bias, "biases of entries that make up for evicted attention")                                \
+    X(curve_losses, "losses of attention outputs by the number of entries that stay")                   \
+    X(output_errors, "squared errors of attention outputs without an entry")
 
 /* Products become weights, in place. x[i * rows + r, s] was q.k of query row r of query head i and of the entry in slot
  * first + s of the one KV head of rows.kv; it becomes exp(s_rj - lse[r,i]) with the logit s_rj that lh_observed speaks

@@ -8,6 +8,21 @@
 
 #include "base/dtype.h"
 
+/* X(operation, summary) of this family. */
+#define LH_OPS_MODEL(X)                                                                  \
+    X(embed, "look up this rank's rows of the embedding")                                \
+    X(rmsnorm, "root-mean-square norm of rows or of heads")                              \
+    X(squares, "sums of squares of heads, for a norm of rows that lie on several ranks") \
+    X(gemm, "matrix product with weights stored [out, in]")                              \
+    X(convert, "convert between number formats")                                         \
+    X(rope, "rotate queries or keys by their position")                                  \
+    X(gated, "activation(gate) * up")                                                    \
+    X(add, "add to the residual")                                                        \
+    X(sum_shards, "add products of logical shards in their order")                       \
+    X(softcap, "bound logits by a soft cap")                                             \
+    X(check_finite, "note whether numbers are finite")                                   \
+    X(random_weights, "draw the weights of a random model")
+
 /* y[t,:] = scale * table[ids[t] - first, :] when first <= ids[t] < first + rows, else 0. y: [tokens, dim]. */
 typedef struct lh_embed_args {
     float *y;

@@ -8,6 +8,20 @@
 #include "base/dtype.h"
 #include "kernels/ragged.h"
 
+/* X(operation, summary) of this family. */
+#define LH_OPS_SCORE(X)                                                                           \
+    X(finish_scores, "statistics of columns as scores")                                           \
+    X(entry_norms, "norms of keys or values")                                                     \
+    X(projected_norms, "norms of values after the output projection")                             \
+    X(value_ranges, "ranges of the channels of values")                                           \
+    X(position_scores, "score entries by position")                                               \
+    X(random_scores, "score entries at random")                                                   \
+    X(key_difference, "score entries by how far their keys are from the mean key")                \
+    X(lag_scores, "score entries by how keys and values deviate from the next part of the text")  \
+    X(row_moments, "add up rows and their outer products")                                        \
+    X(expected_scores, "attention that entries may expect from queries of a normal distribution") \
+    X(gumbel_scores, "perturb scores for sampling without replacement")
+
 /* y[h * parts + c, s] from the numbers x_c of an entry, n = its visits: rows among those at positions first_row .. seen
  * - 1 that saw it, and `more` other rows that saw every entry: n = max(0, min(seen, p + window) - max(p, first_row))
  * + more at position p (seen alone without a window). PLAIN: factor * x; ROOT: sqrt(factor * x); PER_VISIT: factor * x

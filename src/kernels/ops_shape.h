@@ -8,6 +8,17 @@
 #include "base/both.h"
 #include "kernels/ragged.h"
 
+/* X(operation, summary) of this family. */
+#define LH_OPS_SHAPE(X)                                                                           \
+    X(group_reduce, "join the query heads of a group")                                            \
+    X(pool, "pool scores along positions")                                                        \
+    X(weigh_scores, "multiply scores with norms")                                                 \
+    X(apply_prior, "multiply scores with a prior whose maximum is 1")                             \
+    X(defend_scores, "raise scores to the mean of their head, and weigh them by shares of norms") \
+    X(max_score, "the largest score that competes")                                               \
+    X(add_heads, "add the scores of all heads as integers")                                       \
+    X(share_scores, "one row of scores for all heads")
+
 /* y[h,j] = factor * reduce over i < group of x[h * group + i, j]: mean, max or sum. x: [heads * group, x_ld]. y may be
  * x, with the same ld. */
 typedef enum lh_group_kind { LH_GROUP_MEAN, LH_GROUP_MAX, LH_GROUP_SUM } lh_group_kind;

@@ -8,6 +8,7 @@
 
 #include "base/both.h"
 #include "base/dtype.h"
+#include <stddef.h>
 
 /* Entries of another cache that a cache begins with (a fork's, of the cache that it was made from): whole units of
  * those that head h of that cache holds. Its arrays, as in lh_ragged; it does not change meanwhile. */
@@ -79,5 +80,62 @@ static LH_BOTH inline int64_t lh_slot_of_last(int64_t len, int64_t last)
 
 /* State of an entry at an eviction. */
 typedef enum lh_entry_state { LH_ENTRY_DROP, LH_ENTRY_KEEP, LH_ENTRY_COMPETES } lh_entry_state;
+
+/* Number c of slot s of KV head h; the next slot's is x->step further on. */
+static LH_BOTH inline float *lh_slot_at(const lh_slot_floats *x, int64_t h, int64_t s, int64_t c)
+{
+    return x->at + ((x->starts ? x->starts[h] : h * x->ld) + s) * x->step + c * x->next;
+}
+
+/* Entries of a head of `len` entries that another cache can begin with. */
+static LH_BOTH inline int64_t lh_whole_blocks(int64_t len)
+{
+    return len / LH_SHARED_BLOCK * LH_SHARED_BLOCK;
+}
+
+/* Entries of head h that lie in the base. */
+static LH_BOTH inline int64_t lh_parent_len(const lh_ragged *kv, int64_t h)
+{
+    return kv->parent.k ? lh_whole_blocks(kv->parent.len[h]) : 0;
+}
+
+/* The cache with the arrays in which slot `slot` of head h lies. Those of a stretch of slots that begins at a multiple
+ * of a number that divides LH_SHARED_BLOCK, and is no longer, lie in the same. */
+static LH_BOTH inline lh_ragged lh_segment_at(const lh_ragged *kv, int64_t h, int64_t slot)
+{
+    lh_ragged at = *kv;
+    if (slot >= lh_parent_len(kv, h)) return at;
+    at.k = kv->parent.k;
+    at.v = kv->parent.v;
+    at.positions = kv->parent.positions;
+    at.bias = kv->parent.bias;
+    at.offset = kv->parent.offset;
+    return at;
+}
+
+/* Positions of the entries of head h, by slot; NULL where these are the slots. */
+static LH_BOTH inline const int32_t *lh_positions_of(const lh_ragged *kv, int64_t h)
+{
+    return kv->positions ? kv->positions + kv->offset[h] : NULL;
+}
+
+/* Biases of the entries of head h, by slot; NULL where it has none. */
+static LH_BOTH inline const float *lh_bias_of(const lh_ragged *kv, int64_t h)
+{
+    return kv->bias ? kv->bias + kv->offset[h] : NULL;
+}
+
+/* Rows of several caches with as many heads each, one after the other: the cache of a row, whose head is its rest. */
+static LH_BOTH inline const lh_ragged *lh_cache_of_row(const lh_ragged *kv, int64_t row, int64_t *head)
+{
+    *head = row % kv->heads;
+    return kv + row / kv->heads;
+}
+
+/* Position of the entry in slot s of head h. */
+static LH_BOTH inline int64_t lh_position(const lh_ragged *kv, int64_t h, int64_t s)
+{
+    return kv->positions ? kv->positions[kv->offset[h] + s] : s;
+}
 
 #endif

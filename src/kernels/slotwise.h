@@ -7,10 +7,19 @@
 
 #include "base/minmax.h"
 #include "base/rng.h"
+#include "kernels/elementwise.h"
 #include "kernels/ops.h"
-#include "kernels/rank_curve.h"
-#include "kernels/real.h"
-#include "kernels/slots.h"
+
+/* OP(name, rows, columns, cost), or OP_KV(name, cost) over the slots of a cache. cost: of a slot; a copy costs 1. */
+#define LH_SLOTWISE_OPS(OP, OP_KV)                      \
+    OP_KV(position_scores, 1)                           \
+    OP_KV(put_stats, 1)                                 \
+    OP_KV(random_scores, 4)                             \
+    OP(rank_scores, a->heads, a->ld, 4)                 \
+    OP(share_scores, (a->batch * a->heads), a->cols, 1) \
+    OP(split_counts, 1, a->heads, 1)                    \
+    OP_KV(value_ranges, a->kv->head_dim)                \
+    OP(weigh_scores, a->heads, a->ld, 1)
 
 /* Slots first, first + step, … before `end`; those at the end of the head and after it do not exist. */
 typedef struct lh_slot_range {
@@ -128,6 +137,19 @@ static LH_BOTH inline void lh_share_scores_slots(const lh_share_scores_args *a, 
     const double factor = 1.0 / lh_joint_scale(a->top[b], a->all_heads) / (double)a->all_heads;
     float *y = a->y + b * a->y_step + h * a->ld;
     for (int64_t s = r.first; s < r.end; s += r.step) y[s] = (float)((double)a->sums[b * a->cols + s] * factor);
+}
+
+/* The value at rank i. *point: the number of points at or before an earlier rank, or 0; then that at or before i. A
+ * value between two points never leaves the range of theirs: where these fall along the ranks, no rounding makes it
+ * rise. */
+static LH_BOTH inline float lh_value_at_rank(const lh_rank_scores_args *a, const float *values, int64_t *point,
+                                             int64_t i)
+{
+    while (*point < a->points && a->ranks[*point] <= (lh_real)i) ++*point;
+    if (*point == 0 || *point == a->points) return values[*point > 0 ? *point - 1 : 0];
+    const lh_real from = a->ranks[*point - 1], to = a->ranks[*point], x = values[*point - 1], y = values[*point];
+    const lh_real low = x < y ? x : y, high = x < y ? y : x, value = x + (y - x) * (((lh_real)i - from) / (to - from));
+    return (float)(value < low ? low : value > high ? high : value);
 }
 
 /* Slots stand for ranks. */

@@ -4,7 +4,7 @@
 #include "kv/forecast.h"
 
 #include "exec/exec.h"
-#include "kernels/slots.h"
+#include "kernels/ragged.h"
 #include "kv/kv_impl.h"
 
 typedef struct dry_run {

@@ -1,7 +1,7 @@
 /* sampler.h - the next token from logits that are sharded over the ranks of a TP group. Ranks send their best logit for
  * greedy, their k best for top-k, else their LH_BEST_MOST best and the sum of the probabilities of all of theirs. Only
  * if these do not decide the draw (a flat distribution, more than LH_BEST_MOST candidates) all logits are gathered.
- * Probabilities are integers (kernels/probabilities.h), so the token is the same either way, on any number of ranks and
+ * Probabilities are integers (kernels/ops_sample.h), so the token is the same either way, on any number of ranks and
  * on every device. */
 #ifndef LH_MODEL_SAMPLER_H
 #define LH_MODEL_SAMPLER_H

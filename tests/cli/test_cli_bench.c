@@ -6,6 +6,7 @@
 
 #include "cli/program.h"
 #include "cli/tiny.h"
+#include "kernels/ops.h"
 #include "suite.h"
 
 /* The JSON object that a run prints: of one process, whatever the ranks. */
@@ -81,9 +82,7 @@ static int named(const json_t *list, const char *name)
 START_TEST(test_every_operation_has_rows)
 {
 #define LH_OP(op, summary) #op,
-    static const char *const names[] = {
-#include "kernels/ops_list.h"
-        "step"};
+    static const char *const names[] = {LH_OPS(LH_OP) "step"};
 #undef LH_OP
     json_t *o = bench(1, "operations");
     const json_t *list = rows(o, "rows");

@@ -1,4 +1,4 @@
-/* The backend for AMX with tiles in plain C (amx.h): what is built on them can be tested wherever AVX-512 is. */
+/* The backend for AMX with tiles in plain C (pairs_amx.h): what is built on them can be tested wherever AVX-512 is. */
 #define LH_AMX_EMULATED
 #define LH_VEC_HEADER "kernels/cpu/vec_avx512.h"
 #define LH_PAIRS_HEADER "kernels/cpu/pairs_amx.h"

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "cases.h"
-#include "kernels/slots.h"
+#include "kernels/ragged.h"
 
 int64_t kv_heads_of(lh_grouping map)
 {

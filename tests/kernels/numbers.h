@@ -3,7 +3,7 @@
 #ifndef LH_TESTS_KERNELS_NUMBERS_H
 #define LH_TESTS_KERNELS_NUMBERS_H
 
-#include "kernels/slots.h"
+#include "kernels/ragged.h"
 #include "rig.h"
 
 typedef enum number_layout { NUMBERS_STATS, NUMBERS_ROWS, NUMBER_LAYOUTS } number_layout;

@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "cases.h"
-#include "kernels/slots.h"
+#include "kernels/ragged.h"
 #include "op_table.h"
 #include "suite.h"
 

@@ -1,5 +1,5 @@
-/* The matrix tiles of AMX are in few processors: here the backend is compiled with tiles in plain C (amx.h), so that
- * what is built on them is tested wherever AVX-512 is. */
+/* The matrix tiles of AMX are in few processors: here the backend is compiled with tiles in plain C (pairs_amx.h), so
+ * that what is built on them is tested wherever AVX-512 is. */
 #include <stdio.h>
 
 #include "attend_case.h"

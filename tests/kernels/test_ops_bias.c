@@ -5,7 +5,7 @@
 
 #include "attend_case.h"
 #include "cases.h"
-#include "kernels/slots.h"
+#include "kernels/ragged.h"
 
 static const tolerance near_f32 = {1e-5, 5e-5}; /* test_ops_attention.c */
 

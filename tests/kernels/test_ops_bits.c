@@ -6,7 +6,7 @@
 
 #include "attend_case.h"
 #include "cases.h"
-#include "kernels/slots.h"
+#include "kernels/ragged.h"
 
 /* Ranges [from, to) that cut n things in parts, odd ones and single ones among them. */
 static int64_t cut(int64_t n, int64_t from, int step)

@@ -3,7 +3,7 @@
 
 #include "attend_case.h"
 #include "cases.h"
-#include "kernels/slots.h"
+#include "kernels/ragged.h"
 
 /* A weight is off by at most 1e-5 of itself (see test_ops_attention.c), and so is a sum of weights, which are positive;
  * a square by twice as much. Queries are exact in bf16 where they may be rounded. */

@@ -438,7 +438,7 @@ static int was_called;
         was_called = 1;                                                   \
         return lh_fail(LH_EINTERNAL, __FILE__, __LINE__, "made to fail"); \
     }
-#include "kernels/ops_list.h"
+LH_OPS(LH_OP)
 #undef LH_OP
 
 static lh_ops failing_ops(int which)
@@ -447,7 +447,7 @@ static lh_ops failing_ops(int which)
     int i = 0;
 #define LH_OP(op, summary) \
     if (i++ == which) ops.op = op##_fails;
-#include "kernels/ops_list.h"
+    LH_OPS(LH_OP)
 #undef LH_OP
     return ops;
 }
@@ -455,14 +455,11 @@ static lh_ops failing_ops(int which)
 /* Operations that an eviction calls. */
 static const char *const eviction_ops[] = {
 #define LH_OP(op, summary) #op,
-#include "kernels/ops_budgets_list.h"
-#include "kernels/ops_fit_list.h"
-#include "kernels/ops_observe_list.h"
-#include "kernels/ops_score_list.h"
-#include "kernels/ops_select_list.h"
-#include "kernels/ops_shape_list.h"
+    LH_OPS_BUDGETS(LH_OP) LH_OPS_FIT(LH_OP) LH_OPS_OBSERVE(LH_OP) LH_OPS_SCORE(LH_OP) LH_OPS_SELECT(LH_OP)
+        LH_OPS_SHAPE(LH_OP)
 #undef LH_OP
-    "put_stats", "compact", "gather_entries", NULL};
+            "put_stats",
+    "compact", "gather_entries", NULL};
 
 static int is_of_eviction(int which)
 {

@@ -18,7 +18,7 @@ int simt_capture_call(cudaStream_t stream, void (*call)(void *self, const void *
 
 enum {
 #define LH_OP(op, summary) OP_##op,
-#include "kernels/ops_list.h"
+    LH_OPS(LH_OP)
 #undef LH_OP
 };
 
@@ -111,13 +111,12 @@ static void finish(lh_status st)
         simt_close_memory();                                                       \
         return st;                                                                 \
     }
-#include "kernels/ops_list.h"
+LH_OPS(LH_OP)
 #undef LH_OP
 
-const lh_ops lh_ops_cuda = {
-    .name = "cuda",
-    .device = LH_DEVICE_CUDA,
+const lh_ops lh_ops_cuda = {.name = "cuda",
+                            .device = LH_DEVICE_CUDA,
 #define LH_OP(op, summary) .op = run_##op,
-#include "kernels/ops_list.h"
+                            LH_OPS(LH_OP)
 #undef LH_OP
 };

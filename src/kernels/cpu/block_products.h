@@ -3,8 +3,8 @@
 #ifndef LH_KERNELS_CPU_BLOCK_PRODUCTS_H
 #define LH_KERNELS_CPU_BLOCK_PRODUCTS_H
 
-#include "kernels/cpu/pairs.h"
 #include "kernels/cpu/softmax.h"
+#include "kernels/cpu/tile.h"
 
 /* A way of multiplying: floats, or words of two bf16. */
 typedef struct lh_block_way {

@@ -1,8 +1,284 @@
 /* Attention that columns receive from observed rows. An item of work is a KV head and a step of its entries, whose keys
  * are packed once and meet all rows; sums stay with the thread until the step is done. A block of rows holds whole
  * groups, so that the mean weight of a group is there before it is squared. */
-#include "kernels/cpu/columns.h"
-#include "kernels/cpu/single_row.h"
+#include "kernels/cpu/observed.h"
+
+/* columns.h - what columns receive from observed rows: an item of work is a KV head and a step of its entries, and sums
+ * stay with the thread until the step is done. */
+/* Rows of a KV head, as their weights want them. */
+typedef struct lh_stats_rows {
+    float *gain, *minus_lse; /* [rows * group]; -inf for a row that adds nothing */
+    float *fair;             /* [rows]: a sum of weights over the group above it is counted */
+} lh_stats_rows;
+
+typedef struct lh_stats {
+    const lh_column_stats_args *args;
+    lh_watch watch;
+    lh_stats_rows *heads; /* [watch.heads] */
+} lh_stats;
+
+/* A step and its sums. */
+typedef struct lh_stats_item {
+    const lh_stats *stats;
+    const lh_stats_rows *rows;
+    lh_step step;
+    float *squares, *largest, *counts, *sums; /* [STEP] each, [parts, STEP] */
+} lh_stats_item;
+
+/* Steps of the columns of a head. */
+static inline int64_t stats_steps(const lh_column_stats_args *a)
+{
+    return (a->cols + STEP - 1) / STEP;
+}
+
+/* Floats of an item after the memory of its step. */
+static inline int64_t sums_floats(const lh_column_stats_args *a)
+{
+    return STEP * (a->parts + 3);
+}
+
+/* The sums lie first, the step after them. Returns the step's memory. */
+static inline float *sums_place(lh_stats_item *item, float *memory)
+{
+    item->squares = memory;
+    item->largest = item->squares + STEP;
+    item->counts = item->largest + STEP;
+    item->sums = item->counts + STEP;
+    return memory + sums_floats(item->stats->args);
+}
+
+/* 1 if the means of the group are wanted for more than their sum. */
+static inline int wants_more(const lh_column_stats_args *a)
+{
+    return a->squares.at || a->largest.at || a->counts.at;
+}
+
+/* The n-th item of the operation: 0 where it has no entries. */
+static inline int stats_item_at(lh_stats_item *item, int64_t n)
+{
+    const lh_stats *stats = item->stats;
+    const lh_column_stats_args *a = stats->args;
+    int64_t steps = stats_steps(a);
+    lh_step *p = &item->step;
+    item->rows = &stats->heads[n / steps];
+    *p = (lh_step){
+        .watch = &stats->watch, .head = stats->watch.first_head + n / steps, .first = a->first + n % steps * STEP};
+    p->n = lh_min_i64(lh_min_i64(a->first + a->cols, a->rows.kv->len[p->head]) - p->first, STEP);
+    head_range(&a->rows.map, p->head, &p->i0, &p->group);
+    return p->n > 0;
+}
+
+/* The only row sees all entries of the step, and its logits are known, or what its weights are but for a factor, which
+ * is its gain then: the weights are the sums. The same bits as add_block's. */
+typedef enum lh_taken { TAKE_LOGITS, TAKE_BIASED_LOGITS, TAKE_WEIGHTS } lh_taken;
+VEC_FN void take_row(const lh_stats_item *item, const lh_row_logits *from, const lh_taken what)
+{
+    const lh_column_stats_args *a = item->stats->args;
+    const lh_step *p = &item->step;
+    const int each = a->parts > 1, more = wants_more(a);
+    for (int64_t j = 0; j < p->n; j += VL) {
+        const float *s = from->at + p->i0 * from->ld + p->first + j;
+        vf all = vf_zero(), bias = what == TAKE_BIASED_LOGITS ? step_bias(p, j) : vf_zero(), squares = vf_zero(),
+           largest = vf_zero();
+        for (int64_t i = 0; i < p->group; i++, s += from->ld) {
+            vf weight = vf_load_first(s, p->n - j), gain = vf_set1(item->rows->gain[i]);
+            if (what == TAKE_WEIGHTS) {
+                weight = weight * gain;
+            } else {
+                vf below = vf_set1(item->rows->minus_lse[i]);
+                if (what == TAKE_BIASED_LOGITS) below = below + bias;
+                weight = vf_exp_negative(vf_fma(weight, gain, below));
+            }
+            if (each) vf_store(item->sums + i * STEP + j, weight);
+            all = all + weight;
+            squares = vf_fma(weight, weight, squares);
+            largest = vf_max(weight, largest);
+        }
+        if (!each) vf_store(item->sums + j, all);
+        if (!more) continue;
+        if (!a->each_head) squares = all * all, largest = all;
+        vf_store(item->squares + j, squares);
+        vf_store(item->largest + j, largest);
+        vf_store(item->counts + j, vf_where(vf_lt(vf_set1(item->rows->fair[0]), all), vf_set1(1.0f), vf_zero()));
+    }
+}
+
+/* y += factor * x for the entries of the step. */
+static inline void give(const lh_stats_item *item, const lh_slot_floats *y, int64_t c, const float *x, float factor)
+{
+    const lh_step *p = &item->step;
+    const int64_t n = p->n, step = y->step;
+    float *at = lh_slot_at(y, p->head, p->first, c);
+    for (int64_t j = 0; j < n; j++) at[j * step] += factor * x[j];
+}
+
+/* y becomes factor * x for the entries of the step, where that is more. */
+static inline void lift(const lh_stats_item *item, const lh_slot_floats *y, const float *x, float factor)
+{
+    const lh_step *p = &item->step;
+    float *at = lh_slot_at(y, p->head, p->first, 0);
+    for (int64_t j = 0; j < p->n; j++) at[j * y->step] = fmaxf(at[j * y->step], factor * x[j]);
+}
+
+/* The item's sums so far. */
+static inline void give_all(const lh_stats_item *item)
+{
+    const lh_column_stats_args *a = item->stats->args;
+    const float share = 1.0f / (float)item->step.group, own = a->each_head ? 1.0f : share;
+    for (int64_t c = 0; c < a->parts && a->sums.at; c++)
+        give(item, &a->sums, c, item->sums + c * STEP, a->parts == 1 ? share : 1.0f);
+    if (a->squares.at) give(item, &a->squares, 0, item->squares, own * own);
+    if (a->largest.at) lift(item, &a->largest, item->largest, own);
+    if (a->counts.at) give(item, &a->counts, 0, item->counts, 1.0f);
+}
+
+/* Entries of a head that a row sees. */
+static inline int64_t count_seen(const lh_ragged *kv, int64_t head, lh_visible_range visible)
+{
+    int64_t len = kv->len[head];
+    int32_t count = 0;
+    if (!kv->positions) {
+        int64_t seen = lh_min_i64(len, (int64_t)visible.last + 1) - ((int64_t)visible.before + 1);
+        return seen < 0 ? 0 : seen;
+    }
+    for (const int32_t *p = kv->positions + kv->offset[head], *end = p + len; p < end; p++)
+        count += *p > visible.before && *p <= visible.last;
+    return count;
+}
+
+/* A sum of weights over the group above it is counted. A row that sees a single entry gives it 1, which is not above
+ * 1 / 1, whatever rounding makes of it. */
+static inline float fair_of(const lh_stats *stats, int64_t head, int64_t r)
+{
+    const lh_column_stats_args *a = stats->args;
+    int64_t seen = a->counts.at ? count_seen(a->rows.kv, head, stats->watch.visible[r]) : 0;
+    return seen > 1 ? (float)a->rows.map.group / (float)seen : INFINITY;
+}
+
+/* single_row.h - what columns receive from a single row whose normaliser is not known: one exponential an entry. Spans
+ * of entries of each head leave the row's logits and their lanes' maxima, then e to the power of what the logits are
+ * below the row's maximum, and their sum; the columns take these with the reciprocal of all sums. All of it is laid out
+ * by absolute slots. */
+enum { SINGLE_SPAN = 16 * STEP };
+
+typedef struct lh_single_row {
+    lh_stats stats;
+    int64_t spans;
+    lh_row_logits weights; /* [map.heads, ld] whole vectors: logits at first */
+    float (*maxima)[VL];   /* [map.heads, spans] */
+    float *denominators;   /* [map.heads, spans] */
+} lh_single_row;
+
+/* The row's logits with its gain, -inf where it sees nothing and after the last entry. */
+static inline void single_step(const lh_single_row *l, const lh_step *p, int64_t span)
+{
+    const lh_observed *o = &l->stats.args->rows;
+    const lh_row_logits *given = &o->logits, *to = &l->weights;
+    const vf gain = vf_set1(row_gain(o, 0));
+    for (int64_t i = 0; i < p->group; i++) {
+        const float *s = given->at ? given->at + (p->i0 + i) * given->ld + p->first : p->s + i * STEP;
+        float *y = to->at + (p->i0 + i) * to->ld + p->first, *lanes = l->maxima[(p->i0 + i) * l->spans + span];
+        vf row_max = vf_load(lanes);
+        for (int64_t j = 0; j < p->n; j += VL) {
+            vm seen = seen_by(p->positions + j, l->stats.watch.visible[0]);
+            vf logit = gain * vf_load_first(s + j, p->n - j), bias = p->bias ? step_bias(p, j) : vf_zero();
+            vf x = vf_where(seen, logit + bias, vf_set1(-INFINITY));
+            vf_store(y + j, x);
+            row_max = vf_max(x, row_max);
+        }
+        vf_store(lanes, row_max);
+    }
+}
+
+/* Logits of a span of the n-th KV head. */
+static inline void single_logits(const lh_single_row *l, int64_t n, int64_t span, float *memory)
+{
+    const lh_watch *w = &l->stats.watch;
+    const lh_observed *o = &l->stats.args->rows;
+    lh_step p = {.watch = w, .head = w->first_head + n};
+    int64_t end = lh_min_i64((span + 1) * SINGLE_SPAN, o->kv->len[p.head]);
+    head_range(&o->map, p.head, &p.i0, &p.group);
+    for (int64_t i = 0; i < p.group; i++) vf_store(l->maxima[(p.i0 + i) * l->spans + span], vf_set1(LOWEST));
+    for (p.first = span * SINGLE_SPAN; p.first < end; p.first += STEP) {
+        p.n = lh_min_i64(end - p.first, STEP);
+        step_begin(&p, memory);
+        if (!o->logits.at) step_logits(&p, 0, p.n);
+        single_step(l, &p, span);
+    }
+}
+
+/* Powers of a span of query head i. */
+static inline void single_powers(const lh_single_row *l, int64_t i, int64_t span)
+{
+    const lh_observed *o = &l->stats.args->rows;
+    int64_t len = o->kv->len[(o->map.first + i) / o->map.group], first = span * SINGLE_SPAN;
+    int64_t n = lh_min_i64(round_up(len, VL) - first, SINGLE_SPAN);
+    vf row_max = vf_set1(LOWEST);
+    for (int64_t s = 0; s < l->spans; s++) row_max = vf_max(vf_load(l->maxima[i * l->spans + s]), row_max);
+    l->denominators[i * l->spans + span] =
+        n > 0 ? row_weigh(l->weights.at + i * l->weights.ld + first, n, n, vf_top(row_max), 0) : 0.0f;
+}
+
+/* The factors of the n-th KV head's rows. */
+static inline void single_factors(const lh_single_row *l, int64_t n)
+{
+    const lh_stats_rows *rows = &l->stats.heads[n];
+    int64_t head = l->stats.watch.first_head + n, i0, group;
+    head_range(&l->stats.args->rows.map, head, &i0, &group);
+    rows->fair[0] = fair_of(&l->stats, head, 0);
+    for (int64_t i = 0; i < group; i++) {
+        float denominator = 0.0f;
+        for (int64_t s = 0; s < l->spans; s++) denominator += l->denominators[(i0 + i) * l->spans + s];
+        rows->gain[i] = denominator == 0.0f ? 0.0f : 1.0f / denominator;
+    }
+}
+
+/* By a team, or by one thread; own: floats of each. */
+static inline void single_team(const lh_single_row *l, float *memory, int64_t own)
+{
+    const lh_watch *w = &l->stats.watch;
+    const int64_t items = w->heads * l->spans, rows = w->rows->map.heads * l->spans,
+                  columns = w->heads * stats_steps(l->stats.args);
+    float *mine = memory + omp_get_thread_num() * own;
+#pragma omp for
+    for (int64_t n = 0; n < w->heads; n++) watch_pack(w, n, 0);
+    w->way->begin();
+#pragma omp for schedule(dynamic)
+    for (int64_t n = 0; n < items; n++) single_logits(l, n / l->spans, n % l->spans, mine);
+    w->way->end();
+#pragma omp for schedule(dynamic)
+    for (int64_t n = 0; n < rows; n++) single_powers(l, n / l->spans, n % l->spans);
+#pragma omp for
+    for (int64_t n = 0; n < w->heads; n++) single_factors(l, n);
+#pragma omp for schedule(dynamic, steps_at_once(columns))
+    for (int64_t n = 0; n < columns; n++) {
+        lh_stats_item item = {.stats = &l->stats};
+        if (!stats_item_at(&item, n)) continue;
+        sums_place(&item, mine);
+        take_row(&item, &l->weights, TAKE_WEIGHTS);
+        give_all(&item);
+    }
+}
+
+/* Bytes of all that the team shares after the watch; lays it out from `at` on, if that is not NULL. */
+static inline int64_t single_place(lh_single_row *l, char *at)
+{
+    const lh_observed *o = &l->stats.args->rows;
+    int64_t heads = l->stats.watch.heads, each = o->map.group + 1, rows = o->map.heads * l->spans;
+    int64_t maxima = round_up(heads * (int64_t)sizeof *l->stats.heads, 64),
+            weights = maxima + rows * (int64_t)sizeof *l->maxima,
+            denominators = weights + o->map.heads * l->weights.ld * 4, numbers = denominators + rows * 4;
+    if (!at) return round_up(numbers + heads * each * 4, 64);
+    l->stats.heads = (lh_stats_rows *)at;
+    l->maxima = (float(*)[VL])(at + maxima);
+    l->weights.at = (float *)(at + weights);
+    l->denominators = (float *)(at + denominators);
+    for (int64_t n = 0; n < heads; n++) {
+        float *row = (float *)(at + numbers) + n * each;
+        l->stats.heads[n] = (lh_stats_rows){.gain = row, .fair = row + o->map.group};
+    }
+    return 0;
+}
 
 /* The sums that weights are added to, whether some entries are not seen by all rows, and whether they have biases; and
  * whether squares and maxima are those of each query head. Constants at each call. */

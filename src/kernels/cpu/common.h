@@ -11,8 +11,7 @@
 #include "base/minmax.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vec.h"
-#include "kernels/cpu/vecmath.h"
-#include "kernels/slots.h"
+#include "kernels/ragged.h"
 
 /* Work of fewer elements than this is over before other threads wake up. */
 enum { PARALLEL_FROM = 1 << 15 };

@@ -107,13 +107,12 @@ const char *lh_cpu_gemm_library(lh_dtype type)
     {                                                                        \
         return sets[chosen_set()].ops->op(stream, args);                     \
     }
-#include "kernels/ops_list.h"
+LH_OPS(LH_OP)
 #undef LH_OP
 
-const lh_ops lh_ops_cpu = {
-    .name = "cpu",
-    .device = LH_DEVICE_CPU,
+const lh_ops lh_ops_cpu = {.name = "cpu",
+                           .device = LH_DEVICE_CPU,
 #define LH_OP(op, summary) .op = run_##op,
-#include "kernels/ops_list.h"
+                           LH_OPS(LH_OP)
 #undef LH_OP
 };

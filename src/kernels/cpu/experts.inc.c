@@ -1,6 +1,6 @@
 /* Mixtures of experts: each expert's rows are a product of their own. */
 #include "kernels/cpu/common.h"
-#include "kernels/expert_products.h"
+#include "kernels/ops.h"
 
 /* The largest number that comes after (key, at) in the order of keys, equal ones by index. */
 static int64_t next_expert(const float *logits, int64_t experts, uint32_t key, int64_t at)
@@ -72,6 +72,8 @@ static lh_status op_gather_rows(lh_stream *stream, const lh_gather_rows_args *a)
     }
     return LH_OK;
 }
+
+static lh_status op_gemm(lh_stream *stream, const lh_gemm_args *a); /* gemm.inc.c */
 
 static lh_status op_expert_gemm(lh_stream *stream, const lh_expert_gemm_args *a)
 {

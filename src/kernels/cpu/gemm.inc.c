@@ -1,9 +1,190 @@
+/* Matrix products of few tokens: the weights are read from memory once, as they lie. The fewest meet a row one after
+ * the other, step by step. More are the lanes of a vector: an element of a row, or a word of two, meets that element of
+ * VL tokens, so that no output is summed across lanes. */
+#include "kernels/cpu/stream.h"
+#include "kernels/cpu/tile.h"
+
+/* From LANES_FROM tokens on they are lanes; more than FEW_TOKENS are multiplied by tiles, which pack the weights. On
+ * two Zen 4 cores a step of 2, 4, 8, 16, 32 and 64 sequences of a 135M model is 1.4, 1.5, 1.4, 1.5, 1.3 and 1.2 times
+ * as fast as with blocks of 4 rows and 4 tokens up to 8 tokens, then packed weights. */
+enum { FEW_TOKENS = 64, LANES_FROM = 5 };
+
+typedef struct lh_few {
+    const lh_gemm_args *args;
+    float *x; /* packed: the vector of each token (stream.h), or [places, lanes] of every VL tokens, x_ld apart */
+    int64_t x_ld;
+} lh_few;
+
+/* ---- step by step ---- */
+
+/* y[t, o] in CHAINS sums, along one row at a time: several rows would be several streams, which are prefetched worse
+ * (rows of 576 bf16: 14 instead of 33 GB/s on one core). kind is a constant at each call. */
+VEC_FN void one_token(const lh_few *f, int64_t o, int64_t t, const lh_meet kind)
+{
+    enum { CHAINS = 4 };
+    const lh_gemm_args *a = f->args;
+    const float *x = f->x + t * f->x_ld;
+    int64_t step = step_elements(kind), x_step = step_floats(kind), i = 0;
+    vf sum[CHAINS];
+#pragma GCC unroll 4
+    for (int u = 0; u < CHAINS; u++) sum[u] = vf_zero();
+    for (; i + CHAINS * step <= a->in; i += CHAINS * step, x += CHAINS * x_step) {
+#pragma GCC unroll 4
+        for (int u = 0; u < CHAINS; u++)
+            sum[u] = step_add(step_load(a->w, o * a->w_ld + i + u * step, step, kind), x + u * x_step, sum[u], kind);
+    }
+    for (; i < a->in; i += step, x += x_step)
+        sum[0] = step_add(step_load(a->w, o * a->w_ld + i, lh_min_i64(step, a->in - i), kind), x, sum[0], kind);
+    float *y = a->y + t * a->y_ld + o, product = vf_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
+    if (a->bias) product += a->bias[o];
+    *y = a->adds ? *y + product : product;
+}
+
+/* ---- tokens as lanes ---- */
+
+/* Rows that VL tokens, and rows that 2 VL tokens meet at once: their sums are in registers. */
+enum { LANE_ROWS = VL < 8 ? VL : 8, LANE_ROWS_OF_TWO = VL < 16 ? 4 : 8 };
+
+/* Bytes of a cache line. With each line of a row that of a following row is asked for: no processor foresees so many
+ * streams. Measured on two Zen 4 cores, 16 tokens, rows of 576 to 1536 bf16: 439 GFLOP/s, which is all that
+ * multiply-adds of pairs give there; without asking 240. */
+enum { LINE = 64 };
+
+/* Tokens from t on, as lanes; zero where there is none, and up to a whole step. */
+VEC_FN void lane_pack(const lh_few *f, int64_t t, const lh_meet kind)
+{
+    const lh_gemm_args *a = f->args;
+    float *to = f->x + t / VL * f->x_ld;
+    int64_t step = step_elements(kind);
+    for (int64_t i = 0; i < a->in; i += step) {
+        vf x[VL];
+        for (int64_t c = 0; c < VL; c++) {
+            int64_t at = (t + c) * a->x_ld + i;
+            x[c] = t + c < a->tokens ? step_load(a->x, at, lh_min_i64(step, a->in - i), kind) : vf_zero();
+        }
+        vf_transpose(x);
+        for (int p = 0; p < VL; p++, to += step_floats(kind)) {
+            vf_store(to, kind == MEET_SPLIT ? vf_even(x[p]) : x[p]);
+            if (kind == MEET_SPLIT) vf_store(to + VL, vf_odd(x[p]));
+        }
+    }
+}
+
+/* The element at w, or the word of two, in all lanes. */
+VEC_FN vf lane_place(const char *w)
+{
+    int32_t word;
+    memcpy(&word, w, sizeof word);
+    return (vf)vi_set1(word);
+}
+
+/* The last element of a row of bf16 that has an odd number of them. */
+VEC_FN vf lane_last(const char *w)
+{
+    uint16_t half;
+    memcpy(&half, w, sizeof half);
+    return (vf)vi_set1(half);
+}
+
+/* y[t .. t + vectors * VL, o .. o + rows]; rows, vectors and kind are constants at each call. */
+VEC_FN void lane_block(const lh_few *f, int64_t o, int64_t t, const int rows, const int vectors, const lh_meet kind)
+{
+    const lh_gemm_args *a = f->args;
+    const int64_t ld = a->w_ld * (kind == MEET_F32 ? 4 : 2), x_ld = f->x_ld; /* bytes; floats */
+    const char *w = (const char *)a->w + o * ld, *end = w + (kind == MEET_F32 ? a->in : a->in / 2) * 4;
+    const float *x = f->x + t / VL * x_ld;
+    vf sum[LANE_ROWS * 2];
+#pragma GCC unroll 16
+    for (int n = 0; n < rows * vectors; n++) sum[n] = vf_zero();
+    while (w < end) {
+        const char *line = end - w > LINE ? w + LINE : end;
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; r++) __builtin_prefetch(w + (rows + r) * ld, 0, 2);
+        for (; w < line; w += 4, x += step_floats(kind)) {
+#pragma GCC unroll 16
+            for (int n = 0; n < rows * vectors; n++)
+                sum[n] = step_add(lane_place(w + n / vectors * ld), x + n % vectors * x_ld, sum[n], kind);
+        }
+    }
+    if (kind != MEET_F32 && a->in % 2) {
+#pragma GCC unroll 16
+        for (int n = 0; n < rows * vectors; n++)
+            sum[n] = step_add(lane_last(w + n / vectors * ld), x + n % vectors * x_ld, sum[n], kind);
+    }
+    vf bias = a->bias ? vf_load_first(a->bias + o, rows) : vf_zero();
+    for (int v = 0; v < vectors; v++, t += VL) {
+        vf y[VL];
+#pragma GCC unroll 16
+        for (int r = 0; r < VL; r++) y[r] = r < rows ? sum[r * vectors + v] : vf_zero();
+        vf_transpose(y);
+        for (int64_t c = 0; c < lh_min_i64(VL, a->tokens - t); c++) {
+            float *to = a->y + (t + c) * a->y_ld + o;
+            y[c] += bias;
+            if (a->adds) y[c] += vf_load_first(to, rows);
+            vf_store_first(to, y[c], rows);
+        }
+    }
+}
+
+/* Rows [o, end): `rows` at once, and the rest one by one. */
+VEC_FN void lane_rows(const lh_few *f, int64_t o, int64_t end, int64_t t, const int rows, const int vectors,
+                      const lh_meet kind)
+{
+    for (; o + rows <= end; o += rows) lane_block(f, o, t, rows, vectors, kind);
+    for (; o < end; o++) lane_block(f, o, t, 1, vectors, kind);
+}
+
+/* ---- the operation ---- */
+
+/* Rows [o, end). kind is a constant at each call. */
+VEC_FN void few_range(const lh_few *f, int64_t o, int64_t end, const lh_meet kind)
+{
+    int64_t tokens = f->args->tokens, t = 0;
+    for (; o < end && tokens < LANES_FROM; o++) {
+        for (t = 0; t < tokens; t++) one_token(f, o, t, kind);
+    }
+    for (; t + VL < tokens; t += 2 * VL) lane_rows(f, o, end, t, LANE_ROWS_OF_TWO, 2, kind);
+    for (; t < tokens; t += VL) lane_rows(f, o, end, t, LANE_ROWS, 1, kind);
+}
+
+static const lh_meet meet_bf16 = PAIRS ? MEET_PAIRS : MEET_SPLIT;
+
+static void few_range_f32(const lh_few *f, int64_t o, int64_t end)
+{
+    few_range(f, o, end, MEET_F32);
+}
+
+static void few_range_bf16(const lh_few *f, int64_t o, int64_t end)
+{
+    few_range(f, o, end, meet_bf16);
+}
+
+static lh_status gemm_few(lh_stream *stream, const lh_gemm_args *a)
+{
+    enum { ROWS = 64 };
+    lh_meet kind = a->type == LH_F32 ? MEET_F32 : meet_bf16;
+    int64_t bytes = lh_dtype_bytes(a->type), group = a->tokens < LANES_FROM ? 1 : VL;
+    lh_few f = {.args = a, .x_ld = packed_floats(a->in, kind) * group};
+    LH_TRY(lh_stream_scratch(stream, &f.x, (a->tokens + group - 1) / group * f.x_ld * (int64_t)sizeof *f.x));
+    for (int64_t t = 0; t < a->tokens; t += group) {
+        if (group == 1)
+            pack_vector(f.x + t * f.x_ld, (const char *)a->x + t * a->x_ld * bytes, a->in, kind);
+        else
+            lane_pack(&f, t, kind);
+    }
+#pragma omp parallel for if (a->out * a->in >= PARALLEL_FROM)
+    for (int64_t o = 0; o < a->out; o += ROWS) {
+        if (a->type == LH_F32)
+            few_range_f32(&f, o, lh_min_i64(o + ROWS, a->out));
+        else
+            few_range_bf16(&f, o, lh_min_i64(o + ROWS, a->out));
+    }
+    return LH_OK;
+}
+
 /* Matrix products: few tokens stream the weights once; more go by tiles, or by oneDNN where the processor multiplies
  * bf16. Measured on Zen 4, 512 tokens, one core: tiles 0.90 of the multiply-add rate in f32 (OpenBLAS 0.3.21: 0.88) and
  * with weights widened from bf16 while they are packed; oneDNN 1.9 times the rate with bf16 pairs (own tiles: 1.7). */
-#include "kernels/cpu/gemm_few.inc.c"
-#include "kernels/cpu/pack.h"
-
 /* ---- by tiles: each output one chain of multiply-adds, which in fixed order are fused on every processor ---- */
 
 /* TILED_TOKENS tokens are packed at a time; a thread takes up to TILED_PANELS panels of weights, fewer where that would

@@ -1,7 +1,7 @@
 /* Log-sum-exp of observed rows. An item of work is a KV head and SPAN of its entries, of which every row keeps its
  * highest logit and its denominator, lane by lane; spans are joined in their order. Rows go in slabs of SLAB, which
  * bounds the memory. Every step of a row's arithmetic is laid out by absolute slots. */
-#include "kernels/cpu/observed_steps.h"
+#include "kernels/cpu/observed.h"
 
 enum { SPAN = 4 * STEP, SLAB = 128 };
 

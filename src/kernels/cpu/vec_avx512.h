@@ -138,6 +138,134 @@ VEC_FN float vf_top(vf x)
     return _mm512_reduce_max_ps(x);
 }
 
-#include "kernels/cpu/vec_avx512_bf16.h"
+/* ---- the first elements of a vector, bf16 numbers and pairs of them, transposes ---- */
+
+VEC_FN vf vf_load_first(const float *p, int64_t n)
+{
+    return n >= VL ? vf_load(p) : _mm512_maskz_loadu_ps(vm_first(n), p);
+}
+
+VEC_FN void vf_store_first(float *p, vf x, int64_t n)
+{
+    if (n >= VL)
+        vf_store(p, x);
+    else
+        _mm512_mask_storeu_ps(p, vm_first(n), x);
+}
+
+VEC_FN vf vf_load_bf16(const uint16_t *p)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
+}
+
+VEC_FN vf vf_load_bf16_first(const uint16_t *p, int64_t n)
+{
+    if (n >= VL) return vf_load_bf16(p);
+    __m256i raw = _mm256_maskz_loadu_epi16(vm_first(n), p);
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(raw), 16));
+}
+
+/* Nearest even; NaN stays NaN. */
+VEC_FN __m256i vf_to_bf16(vf x)
+{
+    __m512i u = _mm512_castps_si512(x);
+    __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+    __m512i rounded = _mm512_srli_epi32(_mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff))), 16);
+    __m512i nan = _mm512_or_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(0x40));
+    __mmask16 is_nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+    return _mm512_cvtepi32_epi16(_mm512_mask_blend_epi32(is_nan, rounded, nan));
+}
+
+VEC_FN void vf_store_bf16(uint16_t *p, vf x)
+{
+    _mm256_storeu_si256((__m256i *)p, vf_to_bf16(x));
+}
+
+VEC_FN void vf_store_bf16_first(uint16_t *p, vf x, int64_t n)
+{
+    if (n >= VL)
+        vf_store_bf16(p, x);
+    else
+        _mm256_mask_storeu_epi16(p, vm_first(n), vf_to_bf16(x));
+}
+
+VEC_FN vf vf_even(vf words)
+{
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_castps_si512(words), 16));
+}
+
+VEC_FN vf vf_odd(vf words)
+{
+    return _mm512_castsi512_ps(_mm512_and_si512(_mm512_castps_si512(words), _mm512_set1_epi32((int32_t)0xffff0000)));
+}
+
+VEC_FN vf vf_pair(vf even, vf odd)
+{
+    return _mm512_castsi512_ps(
+        _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(even), 16), _mm512_castps_si512(odd)));
+}
+
+#if defined(__AVX512BF16__)
+VEC_FN vf vf_dot(vf a, vf b, vf c)
+{
+    return _mm512_dpbf16_ps(c, (__m512bh)a, (__m512bh)b);
+}
+
+VEC_FN void vf_store_weights(uint16_t *p, vf x)
+{
+    _mm256_storeu_si256((__m256i *)p, (__m256i)_mm512_cvtneps_pbh(x));
+}
+#else
+VEC_FN vf vf_dot(vf a, vf b, vf c)
+{
+    return vf_fma(vf_odd(a), vf_odd(b), vf_fma(vf_even(a), vf_even(b), c));
+}
+
+VEC_FN void vf_store_weights(uint16_t *p, vf x)
+{
+    vf_store_bf16(p, x);
+}
+#endif
+
+VEC_FN void vf_transpose(vf x[VL])
+{
+    __m512d u[16];
+    for (int i = 0; i < 16; i += 2) {
+        u[i] = _mm512_castps_pd(_mm512_unpacklo_ps(x[i], x[i + 1]));
+        u[i + 1] = _mm512_castps_pd(_mm512_unpackhi_ps(x[i], x[i + 1]));
+    }
+    for (int i = 0; i < 16; i += 4) { /* x[i + j]: column j of each 128-bit lane, of rows i .. i + 3 */
+        x[i] = _mm512_castpd_ps(_mm512_unpacklo_pd(u[i], u[i + 2]));
+        x[i + 1] = _mm512_castpd_ps(_mm512_unpackhi_pd(u[i], u[i + 2]));
+        x[i + 2] = _mm512_castpd_ps(_mm512_unpacklo_pd(u[i + 1], u[i + 3]));
+        x[i + 3] = _mm512_castpd_ps(_mm512_unpackhi_pd(u[i + 1], u[i + 3]));
+    }
+    for (int j = 0; j < 4; j++) { /* lanes 0 and 2, 1 and 3 */
+        vf even = _mm512_shuffle_f32x4(x[j], x[j + 4], 0x88), odd = _mm512_shuffle_f32x4(x[j], x[j + 4], 0xdd);
+        vf even2 = _mm512_shuffle_f32x4(x[j + 8], x[j + 12], 0x88);
+        vf odd2 = _mm512_shuffle_f32x4(x[j + 8], x[j + 12], 0xdd);
+        x[j] = _mm512_shuffle_f32x4(even, even2, 0x88);
+        x[j + 4] = _mm512_shuffle_f32x4(odd, odd2, 0x88);
+        x[j + 8] = _mm512_shuffle_f32x4(even, even2, 0xdd);
+        x[j + 12] = _mm512_shuffle_f32x4(odd, odd2, 0xdd);
+    }
+}
+
+VEC_FN vf vf_sums(const vf x[VL])
+{
+    __m512d u[8];
+    vf v[4];
+    for (int i = 0; i < 8; i++) {
+        vf low = _mm512_unpacklo_ps(x[2 * i], x[2 * i + 1]), high = _mm512_unpackhi_ps(x[2 * i], x[2 * i + 1]);
+        u[i] = _mm512_castps_pd(_mm512_add_ps(low, high));
+    }
+    for (int i = 0; i < 4; i++) {
+        vf low = _mm512_castpd_ps(_mm512_unpacklo_pd(u[2 * i], u[2 * i + 1]));
+        v[i] = _mm512_add_ps(low, _mm512_castpd_ps(_mm512_unpackhi_pd(u[2 * i], u[2 * i + 1])));
+    }
+    for (int i = 0; i < 4; i += 2)
+        v[i] = _mm512_add_ps(_mm512_shuffle_f32x4(v[i], v[i + 1], 0x88), _mm512_shuffle_f32x4(v[i], v[i + 1], 0xdd));
+    return _mm512_add_ps(_mm512_shuffle_f32x4(v[0], v[2], 0x88), _mm512_shuffle_f32x4(v[0], v[2], 0xdd));
+}
 
 #endif

@@ -5,10 +5,272 @@
  * tile before is worked on. Over a bf16 cache queries and weights are rounded to bf16; over an f32 cache everything
  * goes in three parts. Where that makes too few blocks for the device, the entries are cut in splits
  * (attend_pieces.cuh). */
-#include "kernels/cuda/attend_pieces.cuh"
+#include "kernels/cuda/mma_rows.cuh"
+#include "kernels/cuda/softmax.cuh"
+#include "kernels/cuda/vector.cuh"
 
 extern "C" {
 #include "kernels/cuda/attend_cudnn.h"
+}
+
+/* attend_tile.cuh - tiles of keys and values in shared memory for attend_block. Rows are cut in splits of 16 bytes,
+ * which lie in an order that depends on the row, so that the lanes that read at the same time find different banks.
+ * Keys and values of the next tile are copied while one is worked on. */
+
+template <typename T_, int D_, int WARPS_, int TILES_, int KEYS_>
+struct attend_kind {
+    typedef T_ T;
+    enum {
+        D = D_,                      /* dimensions that there is room for */
+        BYTES = sizeof(T_),          /* of a number */
+        PARTS = lh_parts<T_>::COUNT, /* of queries and weights, too: over bf16 they are rounded */
+        WARPS = WARPS_,
+        THREADS = WARPS_ * LH_WARP,
+        TILES = TILES_, /* of 16 rows that a warp has */
+        ROWS = 16 * TILES_ * WARPS_,
+        STEPS = D_ / 16, /* products along the dimensions */
+        KEYS = KEYS_,    /* entries of a tile: 64, 32 or 16 */
+        QUERY_BYTES = PARTS * ROWS * D_ * 2,
+        TILE_BYTES = KEYS_ * D_ * (int)sizeof(T_),
+        SHARED = QUERY_BYTES + 4 * TILE_BYTES /* two of keys, two of values */
+    };
+    static_assert(LH_SHARED_BLOCK % KEYS_ == 0, "a tile lies in one segment");
+};
+
+/* Pieces that the entries of every KV head are cut in, and what they leave: sums, and of each row the highest logit and
+ * the denominator. */
+typedef struct attend_splits {
+    int most, tiles; /* splits of a head, and tiles of each, the last one's rest beside; most = 1: it is all one */
+    int64_t rows;    /* of a block */
+    float *o;        /* [units, most, rows, head_dim], units = KV head * tiles of rows + tile */
+    float2 *part;    /* [units, most, rows] */
+    int *count;      /* [units] splits that there are */
+} attend_splits;
+
+typedef struct attend_job {
+    float *o; /* NULL: the rounded ones are enough */
+    __nv_bfloat16 *o_bf16;
+    float *lse;
+    const float *q;
+    const int32_t *positions;
+    lh_ragged kv;
+    lh_grouping map;
+    lh_logit logit;
+    int64_t tokens, q_ld, o_ld, first_head;
+    int o_width; /* numbers of o and o_bf16 that are written at once */
+    lh_form form;
+    attend_splits splits;
+} attend_job;
+
+/* Which of eight neighbouring pieces takes the place of which: what a row's number of a piece is changed by. */
+static __device__ __forceinline__ int key_turn(int row, int bytes)
+{
+    return bytes == 2 ? (row & 1) << 2 : row & 1;
+}
+static __device__ __forceinline__ int value_turn(int row, int bytes)
+{
+    return bytes == 2 ? (row >> 1 & 3) << 1 : (row >> 1 & 1) | (row >> 2 & 1) << 2;
+}
+
+/* Eight numbers from 8 n on of a row in shared memory; row: its first piece. */
+static __device__ __forceinline__ void read_eight(lh_eight<__nv_bfloat16> *e, const uint4 *row, int n, int turn)
+{
+    e->w = row[n ^ turn];
+}
+static __device__ __forceinline__ void read_eight(lh_eight<float> *e, const uint4 *row, int n, int turn)
+{
+    e->x = ((const float4 *)row)[2 * n ^ turn];
+    e->y = ((const float4 *)row)[(2 * n + 1) ^ turn];
+}
+static __device__ __forceinline__ void write_eight(const lh_eight<__nv_bfloat16> &e, uint4 *row, int n, int turn)
+{
+    row[n ^ turn] = e.w;
+}
+static __device__ __forceinline__ void write_eight(const lh_eight<float> &e, uint4 *row, int n, int turn)
+{
+    ((float4 *)row)[2 * n ^ turn] = e.x;
+    ((float4 *)row)[(2 * n + 1) ^ turn] = e.y;
+}
+
+/* KEYS rows of keys or values from slot `slot` of a cache on, which ends at `end`: zeros after it, so that 0 times
+ * them is 0. `values`: whose order. */
+typedef enum tile_order { OF_KEYS, OF_VALUES } tile_order;
+
+template <typename K>
+static __device__ __forceinline__ void copy_tile(uint4 *to, const typename K::T *from, int rows, lh_form form,
+                                                 tile_order order)
+{
+    enum { PIECES = K::D * K::BYTES / 16, NUMBERS = 16 / K::BYTES, EIGHTS = K::D / 8 };
+    if (form.wide) {
+#pragma unroll
+        for (int n = (int)threadIdx.x; n < K::KEYS * PIECES; n += K::THREADS) {
+            int row = n / PIECES, piece = n % PIECES, there = row < rows && piece * NUMBERS < form.dim;
+            int turn = order == OF_KEYS ? key_turn(row, K::BYTES) : value_turn(row, K::BYTES);
+            lh_copy_async(to + row * PIECES + (piece ^ turn),
+                          there ? from + (int64_t)row * form.dim + piece * NUMBERS : from, there ? 16 : 0);
+        }
+        return;
+    }
+    for (int n = (int)threadIdx.x; n < K::KEYS * EIGHTS; n += K::THREADS) {
+        int row = n / EIGHTS, e = n % EIGHTS;
+        int turn = order == OF_KEYS ? key_turn(row, K::BYTES) : value_turn(row, K::BYTES);
+        lh_eight<typename K::T> eight;
+        lh_load(&eight, from + (int64_t)row * form.dim + 8 * e, row < rows ? form.dim - 8 * e : 0, 0);
+        write_eight(eight, to + row * PIECES, e, turn);
+    }
+}
+
+/* attend_rows.cuh - the query rows of a block of attend_block, and where they are staged. */
+
+/* Which rows a block has: row k is that of token (row0 + k) / count and query head i0 + (row0 + k) % count. Rows of a
+ * call are counted in 32 bits, which divides faster. */
+typedef struct attend_place {
+    int64_t head, i0;
+    unsigned count, row0, rows; /* rows: of the KV head, all tiles */
+    int64_t len, offset;
+    int64_t shared, parent; /* slots that lie in the base, from there on */
+} attend_place;
+
+static __device__ __forceinline__ attend_place place_of(const attend_job &a, int rows_of_block)
+{
+    attend_place p;
+    const lh_grouping &map = a.map;
+    p.head = a.first_head + blockIdx.y;
+    int64_t low = p.head * map.group > map.first ? p.head * map.group : map.first, most = map.first + map.heads,
+            high = (p.head + 1) * map.group < most ? (p.head + 1) * map.group : most;
+    p.i0 = low - map.first;
+    p.count = (unsigned)(high - low);
+    p.row0 = (gridDim.x - 1 - blockIdx.x) * (unsigned)rows_of_block; /* the last rows see the most: they go first */
+    p.rows = (unsigned)a.tokens * p.count;
+    p.len = a.kv.len[p.head];
+    p.offset = a.kv.offset[p.head];
+    p.shared = lh_parent_len(&a.kv, p.head);
+    p.parent = p.shared ? a.kv.parent.offset[p.head] : 0;
+    return p;
+}
+
+/* Queries times what makes of them logits (arguments of tanh where there is a soft cap), zeros after rows and
+ * dimensions, as the products read them: 16 bytes are what a lane has of the first matrix of one m16n8k16 product.
+ * [PARTS, ROWS / 16, D / 16, lanes]; the lane's numbers of two products lie together in a row (mma.cuh). */
+template <typename K>
+static __device__ void stage_rows(const attend_job &a, const attend_place &p, uint4 *to)
+{
+    enum { OPERANDS = K::ROWS / 16 * K::STEPS * LH_WARP };
+    float factor = a.logit.softcap > 0 ? a.logit.scale / a.logit.softcap : a.logit.scale;
+    for (int n = (int)threadIdx.x; n < OPERANDS; n += K::THREADS) {
+        int lane = n % LH_WARP, step = n / LH_WARP % K::STEPS, tile = n / LH_WARP / K::STEPS;
+        unsigned words[K::PARTS][4], word[K::PARTS];
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            unsigned row = p.row0 + (unsigned)(16 * tile + lane / 4 + i % 2 * 8);
+            int x = step / 2 * 32 + lane % 4 * 8 + step % 2 * 4 + i / 2 * 2;
+            const float *q = a.q + row / p.count * a.q_ld + (p.i0 + row % p.count) * a.form.dim;
+            float first = row < p.rows && x < a.form.dim ? q[x] * factor : 0.0f,
+                  second = row < p.rows && x + 1 < a.form.dim ? q[x + 1] * factor : 0.0f;
+            lh_cut_pair<K::PARTS>(word, first, second);
+#pragma unroll
+            for (int part = 0; part < K::PARTS; part++) words[part][i] = word[part];
+        }
+#pragma unroll
+        for (int part = 0; part < K::PARTS; part++)
+            to[part * OPERANDS + n] = make_uint4(words[part][0], words[part][1], words[part][2], words[part][3]);
+    }
+}
+
+/* attend_pieces.cuh - few rows over many entries: a tile of rows for each KV head would keep few multiprocessors busy,
+ * as a question's rows on a long prompt's cache. The entries that rows see are cut in splits, a block each; a second
+ * kernel joins what they leave. How many there are at most follows from what the host knows, and is the same for all
+ * heads; how many there are follows from the head's own length, on the device: blocks after them leave at once. */
+
+/* ATTEND_BUSY: blocks for each multiprocessor, of which two run at a time. A piece has MIN_SPLIT entries at least,
+ * and as many for each row that what it leaves is little beside what it reads. */
+enum { MAX_SPLITS = 256, ATTEND_BUSY = 4, MIN_SPLIT = 512, SPLIT_PER_ROW = 24, COMBINE_THREADS = 128 };
+
+/* Blocks of rows of each KV head, KV heads, and of a block the rows that there are at most and the entries of a tile.
+ */
+typedef struct attend_grid {
+    int64_t tiles, heads, rows, keys;
+} attend_grid;
+
+static __device__ __forceinline__ int64_t unit_here(void)
+{
+    return (int64_t)blockIdx.y * gridDim.x + blockIdx.x;
+}
+
+/* Entries that a row tile of any head may have to look at. */
+static int64_t entries_seen(const lh_attend_block_args *b)
+{
+    int64_t near = b->logit.window + b->tokens;
+    return b->logit.window > 0 && !b->kv->positions && near < b->most ? near : b->most;
+}
+
+/* Where there are no more blocks than multiprocessors, and the order of adding may be any: how splits are cut, and
+ * memory for what they leave. Else one piece. */
+static lh_status split_entries(lh_stream *stream, const lh_attend_block_args *b, const attend_grid *grid,
+                               attend_splits *splits)
+{
+    int64_t units = grid->tiles * grid->heads, seen = entries_seen(b), least = grid->rows * SPLIT_PER_ROW;
+    int64_t processors = lh_cuda_processors(stream), most, tiles, numbers;
+    char *memory = NULL;
+    *splits = attend_splits{1, 0, grid->rows, NULL, NULL, NULL};
+    if (b->order != LH_ORDER_ANY || units > processors) return LH_OK;
+    most = processors * ATTEND_BUSY / units;
+    if (least < MIN_SPLIT) least = MIN_SPLIT;
+    if (most > seen / least) most = seen / least;
+    if (most > MAX_SPLITS) most = MAX_SPLITS;
+    if (most < 2) return LH_OK;
+    splits->most = (int)most;
+    tiles = (seen - 1) / (most * grid->keys) + 1;
+    splits->tiles = (int)(tiles < INT32_MAX ? tiles : INT32_MAX);
+    numbers = (units * most * grid->rows + 1) / 2 * 2; /* what is after them lies on 16 bytes, too */
+    LH_TRY(lh_stream_scratch(stream, &memory,
+                             numbers * (b->kv->head_dim * (int64_t)sizeof(float) + (int64_t)sizeof(float2)) +
+                                 units * (int64_t)sizeof(int)));
+    splits->part = (float2 *)memory;
+    splits->o = (float *)(splits->part + numbers);
+    splits->count = (int *)(splits->o + numbers * b->kv->head_dim);
+    return LH_OK;
+}
+
+/* A row of a KV head (blockIdx.x, y) from its splits, in their order. `rows`: of a tile. */
+static __global__ void __launch_bounds__(COMBINE_THREADS)
+    combine_kernel(const __grid_constant__ attend_job a, int64_t tiles, unsigned rows)
+{
+    __shared__ float room[LH_WARP], weights[MAX_SPLITS];
+    attend_place p = place_of(a, 0);
+    unsigned row = blockIdx.x;
+    if (row >= p.rows) return;
+    int64_t unit = (p.head - a.first_head) * tiles + (tiles - 1 - row / rows), dim = a.form.dim;
+    int64_t first = unit * a.splits.most * a.splits.rows + row % rows, token = row / p.count, i = p.i0 + row % p.count;
+    int count = a.splits.count[unit];
+    float row_max = -INFINITY, denominator = 0.0f;
+    for (int n = (int)threadIdx.x; n < count; n += COMBINE_THREADS)
+        row_max = fmaxf(row_max, a.splits.part[first + n * a.splits.rows].x);
+    row_max = lh_block_max(row_max, room);
+    for (int n = (int)threadIdx.x; n < count; n += COMBINE_THREADS) {
+        float2 own = a.splits.part[first + n * a.splits.rows];
+        weights[n] = lh_weight(own.x, lh_shift(row_max));
+        denominator = fmaf(weights[n], own.y, denominator);
+    }
+    denominator = lh_block_sum(denominator, room); /* after its barrier all weights are there */
+    if (a.lse && threadIdx.x == 0)
+        a.lse[token * a.map.heads + i] = denominator != 0 ? lh_shift(row_max) + logf(denominator) : -INFINITY;
+    for (int64_t x = threadIdx.x; x < dim; x += COMBINE_THREADS) {
+        const float *at = a.splits.o + first * dim + x;
+        float sum = 0.0f;
+#pragma unroll 16
+        for (int n = 0; n < count; n++) sum = fmaf(weights[n], at[n * a.splits.rows * dim], sum);
+        float o = denominator != 0 ? sum / denominator : 0.0f;
+        if (a.o) a.o[token * a.o_ld + i * dim + x] = o;
+        if (a.o_bf16) lh_put(a.o_bf16 + token * a.o_ld + i * dim + x, o);
+    }
+}
+
+static lh_status combine_splits(lh_stream *stream, const attend_job *a, const attend_grid *grid, int64_t rows)
+{
+    dim3 blocks((unsigned)(a->tokens * a->map.group), (unsigned)grid->heads);
+    return lh_launch(stream, "attend_block", lh_shape{blocks, COMBINE_THREADS, 0}, combine_kernel, *a, grid->tiles,
+                     (unsigned)rows);
 }
 
 /* A warp's rows: lane 4 g + t has rows g and g + 8 of each tile of 16 (i = 0, 1), of these a share of the denominator

@@ -8,7 +8,6 @@
 #include "base/minmax.h"
 #include "device/cuda.h"
 #include "kernels/cuda/cuda.h"
-#include "kernels/cuda/sdpa_arrays.h"
 #include "kernels/cuda/sdpa_build.h"
 
 /* Blocks of less rows, or over less entries, are our kernel's: there is little to win, and short prompts do not wait

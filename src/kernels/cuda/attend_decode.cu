@@ -1,5 +1,74 @@
 /* Split-KV decode attention (flash-decoding): one query row a sequence (split_kv.cuh). */
-#include "kernels/cuda/split_kv_launch.cuh"
+#include "kernels/cuda/split_kv.cuh"
+
+/* split_kv_launch.cuh - the launches of split-KV attention (split_kv.cuh), for attend_decode and row_lse. */
+
+typedef void (*split_function)(lh_split_kv);
+typedef struct split_way {
+    split_function kernel;
+    int64_t shared;
+} split_way;
+
+template <typename T, int D, int HALVES, int VALUES>
+static split_way way_for(void)
+{
+    typedef split_kind<T, D, HALVES, VALUES> K;
+    return split_way{split_kernel<K>, split_room<K>::BYTES};
+}
+
+template <typename T, int HALVES, int VALUES>
+static split_way way_of(int64_t dim)
+{
+    if (dim <= 64) return way_for<T, 64, HALVES, VALUES>();
+    return dim <= 128 ? way_for<T, 128, HALVES, VALUES>() : way_for<T, 256, HALVES, VALUES>();
+}
+
+/* Attention over an f32 cache always have room for 16 rows, of which few models are in need. */
+template <int VALUES>
+static split_way choose(const lh_split_kv *a)
+{
+    if (a->seqs[0].type == LH_F32) return way_of<float, 2, VALUES>(a->form.dim);
+    if (a->tile <= 8) return way_of<__nv_bfloat16, 1, VALUES>(a->form.dim);
+    return way_of<__nv_bfloat16, 2, VALUES>(a->form.dim);
+}
+
+/* Rows, tiles and form; seqs[0] is there. */
+static lh_status shape_split(lh_split_kv *a, const char *op)
+{
+    int64_t rows = a->rows * a->map.group;
+    a->form = lh_form_of(&a->seqs[0]);
+    a->first_head = a->map.first / a->map.group;
+    a->heads = (a->map.first + a->map.heads - 1) / a->map.group + 1 - a->first_head;
+    a->tile = rows < 16 ? (int)rows : 16;
+    a->tiles = (int)((rows + a->tile - 1) / a->tile);
+    a->most = LH_SPLITS;
+    if (a->form.dim > LH_SPLIT_MOST_DIM)
+        LH_FAIL(LH_EINTERNAL, "%s on a GPU: heads of %d dimensions, more than %d", op, a->form.dim, LH_SPLIT_MOST_DIM);
+    return LH_OK;
+}
+
+/* Memory for pieces of one launch; those after it use it again. */
+static lh_status open_split(lh_stream *stream, lh_split_kv *a, int64_t seqs)
+{
+    int64_t units = (seqs < LH_SPLIT_SEQS ? seqs : +LH_SPLIT_SEQS) * a->heads * a->tiles,
+            parts = units * a->tile * LH_SPLITS;
+    char *memory = NULL;
+    LH_TRY(lh_stream_scratch(stream, &memory,
+                             parts * (int64_t)(sizeof(float2) + (a->o ? a->form.dim * sizeof(float) : 0))));
+    LH_TRY(lh_stream_counters(stream, &a->parts.arrived, units));
+    a->parts.o = (float *)memory;
+    a->parts.sums = (float2 *)(memory + (a->o ? parts * a->form.dim * (int64_t)sizeof(float) : 0));
+    return LH_OK;
+}
+
+/* VALUES 0: log-sum-exps alone are wanted. */
+template <int VALUES>
+static lh_status launch_split(lh_stream *stream, const char *op, const lh_split_kv *a, int64_t seqs)
+{
+    split_way way = choose<VALUES>(a);
+    dim3 blocks((unsigned)(a->heads * a->tiles), (unsigned)seqs, (unsigned)a->most);
+    return lh_launch(stream, op, lh_shape{blocks, LH_SPLIT_THREADS, way.shared}, way.kernel, *a);
+}
 
 /* Blocks of a launch where the order of adding may be any: for each multiprocessor as many as run at a time. */
 enum { SPLIT_BUSY = 3 };
@@ -47,6 +116,35 @@ lh_status lh_cuda_attend_decode(lh_stream *stream, const lh_attend_decode_args *
         a.q = d->q + b * d->q_ld;
         a.positions = d->positions + b;
         LH_TRY(launch_split<1>(stream, "attend_decode", &a, n));
+    }
+    return LH_OK;
+}
+
+/* Log-sum-exps of query rows over all entries, by the kernel of decode attention without values (split_kv.cuh). */
+
+/* Rows that a launch has at most, times the heads of a group: what bounds the memory for pieces. */
+enum { SLAB = 512 };
+
+lh_status lh_cuda_row_lse(lh_stream *stream, const lh_row_lse_args *args)
+{
+    const lh_observed *o = &args->rows;
+    lh_split_kv a = {};
+    int64_t slab = SLAB / o->map.group > 1 ? SLAB / o->map.group : 1;
+    if (o->rows == 0 || o->map.heads == 0) return LH_OK;
+    a.seqs[0] = *o->kv;
+    a.map = o->map;
+    a.logit = o->logit;
+    a.q_ld = o->q_ld;
+    for (int64_t r = 0; r < o->rows; r += slab) {
+        a.rows = o->rows - r < slab ? o->rows - r : slab;
+        a.lse = args->lse + r * o->map.heads;
+        a.q = o->q + r * o->q_ld;
+        a.positions = o->positions + r;
+        a.until = o->until ? o->until + r : NULL;
+        a.gains = o->gains ? o->gains + r : NULL;
+        LH_TRY(shape_split(&a, "row_lse"));
+        if (r == 0) LH_TRY(open_split(stream, &a, 1));
+        LH_TRY(launch_split<0>(stream, "row_lse", &a, 1));
     }
     return LH_OK;
 }

@@ -8,7 +8,7 @@
 #include "kernels/ops.h"
 
 #define LH_OP(op, summary) lh_status lh_cuda_##op(lh_stream *stream, const lh_##op##_args *a);
-#include "kernels/ops_list.h"
+LH_OPS(LH_OP)
 #undef LH_OP
 
 /* lh_cuda_gated of bf16 numbers: gate and up point to them, and ld counts them. */

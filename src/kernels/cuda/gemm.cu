@@ -1,4 +1,5 @@
 /* Which way a matrix product goes, and what it begins with. */
+#include "kernels/cuda/expert_gemm.cuh"
 #include "kernels/cuda/gemm.cuh"
 #include "kernels/cuda/vector.cuh"
 
@@ -41,4 +42,108 @@ lh_status lh_cuda_gemm(lh_stream *stream, const lh_gemm_args *a)
     if (a->bias) LH_TRY(begin(stream, a));
     LH_TRY(lh_blas_gemm(stream, a, a->bias || a->adds ? 1.0f : 0.0f, LH_F32));
     return LH_OK;
+}
+
+/* Matrix products in a fixed order. A thread owns 4 outputs of one or four tokens and one chain for each; a block of
+ * them shares 64 rows of w and 8 or 64 of x, SLICE numbers of each at a time, through shared memory. A block reads
+ * (64 + tokens) * in numbers for 64 * tokens outputs. */
+
+enum { SLICE = 32, OUTS = 64, PER = 4, ACROSS = OUTS / PER, PAD = 4 };
+
+/* Rows [first, first + ROWS) of a matrix, columns [column, column + n), transposed into to[column][row]. */
+template <typename T, int ROWS, int THREADS>
+static __device__ void load_slice(float (*to)[ROWS + PAD], const T *from, int64_t ld, int64_t rows, int n)
+{
+    int i = lh_lane();
+    for (int r = lh_warp(); r < ROWS; r += THREADS / LH_WARP)
+        to[i][r] = i < n && r < rows ? lh_number(from[r * ld + i]) : 0.0f;
+}
+
+template <int DEEP, int ROWS>
+static __device__ __forceinline__ void multiply(float (&sum)[DEEP][PER], const float *x, const float *w)
+{
+#pragma unroll
+    for (int r = 0; r < DEEP; r++) {
+#pragma unroll
+        for (int o = 0; o < PER; o++) sum[r][o] = fmaf(x[r], w[o], sum[r][o]);
+    }
+}
+
+/* OUTS outputs from o0 on of DEEP * DOWN tokens from t0 on. DEEP: tokens of a thread; DOWN: threads along the tokens.
+ */
+template <typename T, int DEEP, int DOWN>
+static __device__ __forceinline__ void multiply_tile(const lh_gemm_args &a, int64_t o0, int64_t t0)
+{
+    constexpr int ROWS = DEEP * DOWN, THREADS = ACROSS * DOWN;
+    __shared__ __align__(16) float xs[SLICE][ROWS + PAD], ws[SLICE][OUTS + PAD];
+    int across = (int)threadIdx.x % ACROSS * PER, down = (int)threadIdx.x / ACROSS * DEEP;
+    float sum[DEEP][PER] = {};
+    const T *x = (const T *)a.x + t0 * a.x_ld, *w = (const T *)a.w + o0 * a.w_ld;
+    for (int64_t i0 = 0; i0 < a.in; i0 += SLICE) {
+        int n = a.in - i0 < SLICE ? (int)(a.in - i0) : (int)SLICE;
+        __syncthreads(); /* the slice before has been read */
+        load_slice<T, ROWS, THREADS>(xs, x + i0, a.x_ld, a.tokens - t0, n);
+        load_slice<T, OUTS, THREADS>(ws, w + i0, a.w_ld, a.out - o0, n);
+        __syncthreads();
+        if (n == SLICE) {
+#pragma unroll
+            for (int i = 0; i < SLICE; i++) multiply<DEEP, ROWS>(sum, &xs[i][down], &ws[i][across]);
+        } else {
+            for (int i = 0; i < n; i++) multiply<DEEP, ROWS>(sum, &xs[i][down], &ws[i][across]);
+        }
+    }
+    for (int r = 0; r < DEEP; r++) {
+        for (int o = 0; o < PER; o++) {
+            int64_t t = t0 + down + r, at = o0 + across + o;
+            if (t < a.tokens && at < a.out) lh_gemm_put(a, t, at, a.bias ? sum[r][o] + a.bias[at] : sum[r][o]);
+        }
+    }
+}
+
+template <typename T, int DEEP, int DOWN>
+static __global__ void fixed_kernel(lh_gemm_args a)
+{
+    constexpr int ROWS = DEEP * DOWN;
+    for (int64_t t0 = (int64_t)blockIdx.y * ROWS; t0 < a.tokens; t0 += (int64_t)gridDim.y * ROWS)
+        multiply_tile<T, DEEP, DOWN>(a, (int64_t)blockIdx.x * OUTS, t0);
+}
+
+template <int DEEP, int DOWN>
+static lh_status launch(lh_stream *stream, const lh_gemm_args *a)
+{
+    const int64_t most = 65535, tiles = (a->tokens + DEEP * DOWN - 1) / (DEEP * DOWN);
+    lh_shape shape = {dim3((unsigned)((a->out + OUTS - 1) / OUTS), (unsigned)(tiles < most ? tiles : most)),
+                      ACROSS * DOWN, 0};
+    auto *kernel = a->type == LH_F32 ? fixed_kernel<float, DEEP, DOWN> : fixed_kernel<__nv_bfloat16, DEEP, DOWN>;
+    return lh_launch(stream, "gemm", shape, kernel, *a);
+}
+
+lh_status lh_gemm_fixed(lh_stream *stream, const lh_gemm_args *a)
+{
+    return a->tokens <= 8 ? launch<1, 8>(stream, a) : launch<4, 16>(stream, a);
+}
+
+/* ---- of experts: blocks lie along their tiles ---- */
+
+template <typename T, int DEEP, int DOWN>
+static __global__ void expert_fixed_kernel(lh_expert_gemm_args a)
+{
+    lh_gemm_args g;
+    if (lh_expert_tile<T, DEEP * DOWN>(&g, a, (int)blockIdx.x))
+        multiply_tile<T, DEEP, DOWN>(g, (int64_t)blockIdx.y * OUTS, 0);
+}
+
+template <int DEEP, int DOWN>
+static lh_status launch_experts(lh_stream *stream, const lh_expert_gemm_args *a)
+{
+    int64_t tiles = lh_expert_tiles<DEEP * DOWN>(&a->routes), outs = (a->out + OUTS - 1) / OUTS;
+    lh_shape shape = {dim3((unsigned)tiles, (unsigned)outs), ACROSS * DOWN, 0};
+    auto *kernel =
+        a->type == LH_F32 ? expert_fixed_kernel<float, DEEP, DOWN> : expert_fixed_kernel<__nv_bfloat16, DEEP, DOWN>;
+    return lh_launch(stream, "expert_gemm", shape, kernel, *a);
+}
+
+lh_status lh_expert_gemm_fixed(lh_stream *stream, const lh_expert_gemm_args *a)
+{
+    return a->routes.tokens <= 8 ? launch_experts<1, 8>(stream, a) : launch_experts<4, 16>(stream, a);
 }

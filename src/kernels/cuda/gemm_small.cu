@@ -1,6 +1,7 @@
 /* Small-M GEMM (gemm_small.cuh), of one matrix or of experts. */
 #include "kernels/cuda/expert_gemm.cuh"
 #include "kernels/cuda/gemm_small.cuh"
+#include "kernels/cuda/mma.cuh"
 
 /* LH_SMALL_ROWS outputs from o0 on. TOKENS >= the tokens there are, of which the last stands for those that are not;
  * the last output alike. */
@@ -77,4 +78,129 @@ lh_status lh_expert_gemm_small(lh_stream *stream, const lh_expert_gemm_args *a, 
                        : launch_experts<float, LH_SMALL_F32, 0>(stream, a);
     return is_wide ? launch_experts<bf16, LH_SMALL_BF16, 1>(stream, a)
                    : launch_experts<bf16, LH_SMALL_BF16, 0>(stream, a);
+}
+
+/* Small-M GEMM: products of more tokens than cores can multiply while the weights arrive: on the tensor cores, 16
+ * outputs and 8 tokens at a time. A block owns OUTS outputs, and its warps take turns along them, LOADS times 64 bytes
+ * an output and turn. A lane loads 16 bytes of two outputs' rows and of one or two tokens', which are its parts of two
+ * products: which numbers of a row are called the same column does not matter, as long as weights and tokens agree. All
+ * loads of a turn are under way at once. Bytes: out * in * 2. */
+
+enum { OUTS = 16, TOKENS = 8, WARPS = 8, EACH = 8, ACROSS = 4 * EACH, LOADS = 4, TURN = LOADS * ACROSS };
+
+/* One turn: all of it is loaded, then it is multiplied. IS_WHOLE: the row has all columns; else `left` from w and x on,
+ * and those after are 0. */
+template <int GROUPS, int IS_WHOLE>
+static __device__ __forceinline__ void add_turn(float (&c)[GROUPS][4], const __nv_bfloat16 *const (&w)[2],
+                                                const __nv_bfloat16 *const (&x)[GROUPS], int64_t at, int64_t left)
+{
+    uint4 ws[LOADS][2] = {}, xs[LOADS][GROUPS] = {};
+#pragma unroll
+    for (int l = 0; l < LOADS; l++) {
+        if (!IS_WHOLE && l * ACROSS >= left) break;
+        ws[l][0] = lh_load_once(w[0] + at + l * ACROSS);
+        ws[l][1] = lh_load_once(w[1] + at + l * ACROSS);
+#pragma unroll
+        for (int t = 0; t < GROUPS; t++) xs[l][t] = *(const uint4 *)(x[t] + at + l * ACROSS);
+    }
+    if (!IS_WHOLE) __syncwarp();
+#pragma unroll
+    for (int l = 0; l < LOADS; l++) {
+#pragma unroll
+        for (int t = 0; t < GROUPS; t++) lh_mma_wide(c[t], ws[l][0], ws[l][1], xs[l][t]);
+    }
+}
+
+/* The rows of weights that a block has: OUTS / 2 from first[0] on and as many from first[1] on, those below end[]. */
+typedef struct rows_of {
+    int64_t first[2], end[2];
+} rows_of;
+
+/* The output of token threadIdx.x / OUTS and row threadIdx.x % OUTS of these, for GROUPS of TOKENS tokens. Rows that
+ * are not there are the last one again. */
+template <int GROUPS>
+static __device__ __forceinline__ float multiply(const lh_gemm_args &a, const rows_of &rows)
+{
+    typedef __nv_bfloat16 bf16;
+    __shared__ float parts[WARPS][GROUPS * TOKENS][OUTS];
+    int64_t g = lh_lane() / 4, mine = lh_lane() % 4 * EACH, i = (int64_t)lh_warp() * TURN;
+    const bf16 *x[GROUPS], *w[2];
+    float c[GROUPS][4] = {};
+#pragma unroll
+    for (int r = 0; r < 2; r++)
+        w[r] =
+            (const bf16 *)a.w + (rows.first[r] + g < rows.end[r] ? rows.first[r] + g : rows.end[r] - 1) * a.w_ld + mine;
+#pragma unroll
+    for (int t = 0; t < GROUPS; t++)
+        x[t] = (const bf16 *)a.x + (g + TOKENS * t < a.tokens ? g + TOKENS * t : a.tokens - 1) * a.x_ld + mine;
+    for (; i + TURN <= a.in; i += WARPS * TURN) add_turn<GROUPS, 1>(c, w, x, i, TURN);
+    if (i < a.in) add_turn<GROUPS, 0>(c, w, x, i, a.in - i - mine);
+#pragma unroll
+    for (int n = 0; n < 4 * GROUPS; n++)
+        parts[lh_warp()][n / 4 * TOKENS + lh_lane() % 4 * 2 + n % 2][g + n % 4 / 2 * 8] = c[n / 4][n % 4];
+    __syncthreads();
+    int t = (int)threadIdx.x / OUTS, r = (int)threadIdx.x % OUTS;
+    int64_t o = (r < OUTS / 2 ? rows.first[0] : rows.first[1]) + r % (OUTS / 2);
+    if (t >= a.tokens || o >= (r < OUTS / 2 ? rows.end[0] : rows.end[1])) return 0.0f;
+    float y = a.bias ? a.bias[o] : 0.0f;
+    for (int k = 0; k < WARPS; k++) y += parts[k][t][r];
+    return y;
+}
+
+/* OUTS outputs from o0 on. */
+template <int GROUPS>
+static __device__ __forceinline__ void mma_multiply_rows(const lh_gemm_args &a, int64_t o0)
+{
+    float y = multiply<GROUPS>(a, rows_of{{o0, o0 + OUTS / 2}, {a.out, a.out}});
+    int64_t t = threadIdx.x / OUTS, o = o0 + threadIdx.x % OUTS;
+    if (t < a.tokens && o < a.out) lh_gemm_put(a, t, o, y);
+}
+
+template <int GROUPS>
+static __global__ void __launch_bounds__(WARPS *LH_WARP) gemm_small_mma_kernel(lh_gemm_args a)
+{
+    mma_multiply_rows<GROUPS>(a, (int64_t)blockIdx.x * OUTS);
+}
+
+lh_status lh_gemm_small_mma(lh_stream *stream, const lh_gemm_args *a)
+{
+    lh_shape shape = {dim3((unsigned)((a->out + OUTS - 1) / OUTS)), WARPS * LH_WARP, 0};
+    return lh_launch(stream, "gemm", shape, a->tokens <= TOKENS ? gemm_small_mma_kernel<1> : gemm_small_mma_kernel<2>,
+                     *a);
+}
+
+/* ---- with a gate: OUTS / 2 gates, and what they meet ---- */
+
+template <int GROUPS>
+static __global__ void __launch_bounds__(WARPS *LH_WARP) gated_small_mma_kernel(lh_gemm_args a, lh_gated_args gated)
+{
+    int64_t o0 = (int64_t)blockIdx.x * (OUTS / 2), t = threadIdx.x / OUTS, r = threadIdx.x % OUTS;
+    float y = multiply<GROUPS>(a, rows_of{{o0, gated.dim + o0}, {gated.dim, a.out}});
+    float other = __shfl_down_sync(LH_ALL, y, OUTS / 2);
+    if (t < a.tokens && r < OUTS / 2 && o0 + r < gated.dim) lh_gated_put(gated, t, o0 + r, y, other);
+}
+
+lh_status lh_gated_small_mma(lh_stream *stream, const lh_gemm_args *a, const lh_gated_args *gated)
+{
+    lh_shape shape = {dim3((unsigned)((gated->dim + OUTS / 2 - 1) / (OUTS / 2))), WARPS * LH_WARP, 0};
+    auto *kernel = a->tokens <= TOKENS ? gated_small_mma_kernel<1> : gated_small_mma_kernel<2>;
+    return lh_launch(stream, "norm_gemm", shape, kernel, *a, *gated);
+}
+
+/* ---- of experts, each of which has one tile at most: blocks lie along its outputs ---- */
+
+template <int GROUPS>
+static __global__ void __launch_bounds__(WARPS *LH_WARP) expert_small_mma_kernel(lh_expert_gemm_args a)
+{
+    lh_gemm_args g;
+    if (lh_expert_tile<__nv_bfloat16, GROUPS * TOKENS>(&g, a, (int)blockIdx.y))
+        mma_multiply_rows<GROUPS>(g, (int64_t)blockIdx.x * OUTS);
+}
+
+lh_status lh_expert_gemm_small_mma(lh_stream *stream, const lh_expert_gemm_args *a)
+{
+    int64_t tiles = lh_expert_tiles<LH_SMALL_MMA_TOKENS>(&a->routes);
+    lh_shape shape = {dim3((unsigned)((a->out + OUTS - 1) / OUTS), (unsigned)tiles), WARPS * LH_WARP, 0};
+    auto *kernel = a->routes.tokens <= TOKENS ? expert_small_mma_kernel<1> : expert_small_mma_kernel<2>;
+    return lh_launch(stream, "expert_gemm", shape, kernel, *a);
 }

@@ -11,7 +11,7 @@
 extern "C" {
 #include "device/cuda.h"
 #include "kernels/cuda/cuda.h"
-#include "kernels/slots.h"
+#include "kernels/ragged.h"
 }
 
 /* `blocks` of `threads` threads (a multiple of 32, at most 1024), `shared` bytes of dynamic shared memory each. */

@@ -8,7 +8,7 @@
 
 extern "C" {
 #include "kernels/cuda/blas.h"
-#include "kernels/in_turn.h"
+#include "kernels/ops.h"
 }
 
 enum {

@@ -1,6 +1,7 @@
 /* Scores of single slots: a thread per slot, blockIdx.y a head. They move each number once; only apply_prior reads its
  * priors twice, for their maximum. */
 #include "kernels/cuda/entries.cuh"
+#include "kernels/cuda/product.cuh"
 
 extern "C" {
 #include "kernels/slotwise.h"
@@ -220,6 +221,373 @@ lh_status lh_cuda_add_heads(lh_stream *stream, const lh_add_heads_args *a)
         job.args.top += from;
         dim3 grid(lh_blocks(a->cols, THREADS), (unsigned)job.caches.count);
         LH_TRY(lh_launch(stream, "add_heads", lh_shape{grid, THREADS, 0}, add_heads_kernel, job));
+    }
+    return LH_OK;
+}
+
+/* LagKV: a block has a part of a head. Bound by reading the part and the next one from the cache of the device; the
+ * ranks compare every two entries of a part. */
+
+enum { LAG_THREADS = 256 };
+
+typedef struct lh_lags {
+    lh_lag_scores_args args;
+    lh_ragged kv;
+    float *ranges; /* [heads, parts, 2, head_dim]: least numbers of the next part, and 1 / (most - least) */
+    float *e;      /* [2, heads, ld]: deviations, and the sums of their softmaxes */
+    int64_t parts; /* of the longest head at most */
+} lh_lags;
+
+/* Channels of the next part, and then the deviations of the part. */
+template <typename T>
+static __device__ void find_deviations(const lh_lags &l, const T *part, float *least, float *e)
+{
+    int64_t d = l.kv.head_dim, lag = l.args.lag;
+    float *scales = least + d;
+    __syncthreads(); /* what was made of the ranges of keys */
+    for (int64_t i = threadIdx.x; i < d; i += LAG_THREADS) {
+        float low = lh_number(part[lag * d + i]), high = low;
+        for (int64_t t = 1; t < lag; t++) {
+            float x = lh_number(part[(lag + t) * d + i]);
+            low = fminf(low, x);
+            high = fmaxf(high, x);
+        }
+        least[i] = low;
+        scales[i] = high > low ? 1.0f / (high - low) : 0.0f;
+    }
+    __syncthreads();
+    for (int64_t s = lh_warp(); s < lag; s += LAG_THREADS / LH_WARP) {
+        float sum = 0.0f, squares = 0.0f;
+        for (int64_t i = lh_lane(); i < d; i += LH_WARP) sum += (lh_number(part[s * d + i]) - least[i]) * scales[i];
+        float mean = lh_warp_sum(sum) / (float)d;
+        for (int64_t i = lh_lane(); i < d; i += LH_WARP) {
+            float x = (lh_number(part[s * d + i]) - least[i]) * scales[i] - mean;
+            squares = fmaf(x, x, squares);
+        }
+        squares = lh_warp_sum(squares);
+        if (lh_lane() == 0) e[s] = d > 1 ? sqrtf(squares / (float)(d - 1)) : 0.0f;
+    }
+    __syncthreads();
+}
+
+/* weights += half of the softmax of the deviations in e. */
+static __device__ void add_softmax(const float *e, int64_t lag, float *weights, float *room)
+{
+    float top = 0.0f, sum = 0.0f;
+    for (int64_t s = threadIdx.x; s < lag; s += LAG_THREADS) top = fmaxf(top, e[s]);
+    top = lh_block_max(top, room);
+    for (int64_t s = threadIdx.x; s < lag; s += LAG_THREADS) sum += expf(e[s] - top);
+    sum = lh_block_sum(sum, room);
+    for (int64_t s = threadIdx.x; s < lag; s += LAG_THREADS) weights[s] += expf(e[s] - top) / sum / 2.0f;
+}
+
+template <typename T>
+static __global__ void lag_scores_kernel(lh_lags l)
+{
+    __shared__ float room[LH_WARP];
+    int64_t h = blockIdx.y, d = l.kv.head_dim, lag = l.args.lag, len = l.kv.len[h], first = l.args.first,
+            end = lh_lag_end(len, first, lag);
+    float *y = l.args.y + h * l.args.ld;
+    for (int64_t part = blockIdx.x; first + part * lag < end; part += gridDim.x) {
+        int64_t at = first + part * lag, from = (l.kv.offset[h] + at) * d;
+        float *ranges = l.ranges + (h * l.parts + part) * 2 * d, *deviations = l.e + h * l.args.ld + at;
+        float *e = deviations + l.kv.heads * l.args.ld;
+        for (int64_t s = threadIdx.x; s < lag; s += LAG_THREADS) e[s] = 0.0f;
+        find_deviations(l, (const T *)l.kv.k + from, ranges, deviations);
+        add_softmax(deviations, lag, e, room);
+        find_deviations(l, (const T *)l.kv.v + from, ranges, deviations);
+        add_softmax(deviations, lag, e, room);
+        __syncthreads();
+        for (int64_t s = threadIdx.x; s < lag; s += LAG_THREADS) {
+            int64_t below = 0;
+            for (int64_t t = 0; t < lag; t++) below += e[t] < e[s] || (t > s && e[t] == e[s]);
+            y[at + s] = (float)below / (float)lag;
+        }
+    }
+}
+
+static __global__ void lag_rest_kernel(lh_lags l)
+{
+    int64_t h = blockIdx.y, len = l.kv.len[h], first = l.args.first, end = lh_lag_end(len, first, l.args.lag);
+    for (int64_t s = lh_grid_first(); s < len; s += lh_grid_step())
+        if (s < first || s >= end) l.args.y[h * l.args.ld + s] = lh_lag_rest(s, first, end, len);
+}
+
+lh_status lh_cuda_lag_scores(lh_stream *stream, const lh_lag_scores_args *a)
+{
+    int64_t heads = a->kv->heads, d = a->kv->head_dim;
+    lh_lags l = {*a, *a->kv, NULL, NULL, a->ld / a->lag};
+    auto *kernel = a->kv->type == LH_F32 ? lag_scores_kernel<float> : lag_scores_kernel<__nv_bfloat16>;
+    if (heads == 0 || a->ld == 0) return LH_OK;
+    LH_TRY(lh_stream_scratch(stream, &l.ranges, heads * 2 * (l.parts * d + a->ld) * (int64_t)sizeof *l.ranges));
+    l.e = l.ranges + heads * l.parts * 2 * d;
+    LH_TRY(lh_launch(stream, "lag_scores", lh_shape{dim3(lh_blocks(l.parts, 1), (unsigned)heads), LAG_THREADS, 0},
+                     kernel, l));
+    LH_TRY(lh_launch(stream, "lag_scores", lh_over_slots(heads, a->ld, LAG_THREADS, LAG_THREADS), lag_rest_kernel, l));
+    return LH_OK;
+}
+
+/* Expected attention: quadratic forms of keys. A block has 64 entries of a head; the product of an entry and the matrix
+ * meets the entry again and is never stored (product.cuh). Bound by arithmetic, 2 * head_dim^2 operations an entry. */
+
+enum { EXPECTED_THREADS = 256, EXPECTED_SLOTS = 4 * EXPECTED_THREADS, MASS_SLOTS = 4096 };
+
+/* forms[i] = half * x'Mx + factor * m.x, x the entry that is this thread's row i of the tile; count entries. */
+template <typename T>
+struct lh_forms {
+    const T *entries; /* [count, depth] */
+    const float *matrix, *mean;
+    int64_t count, depth;
+    float half, factor;
+};
+
+template <typename T>
+static __device__ void find_forms(float (&forms)[8], const lh_forms<T> &f, lh_product_room *room)
+{
+    int64_t at = (int64_t)threadIdx.x % PRODUCT_ROWS;
+    lh_factors<T, float> factors = {at < f.count ? f.entries + at * f.depth : NULL, f.matrix, f.depth, f.depth,
+                                    f.depth};
+    for (int i = 0; i < 8; i++) forms[i] = 0.0f;
+    for (int64_t first = 0; first < f.depth; first += PRODUCT_COLS) {
+        float sums[8][8];
+        lh_product_tile(sums, factors, first, room);
+#pragma unroll
+        for (int j = 0; j < 8; j++) {
+            int64_t col = first + lh_product_col(j);
+            float m = col < f.depth ? f.factor * f.mean[col] : 0.0f;
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                int64_t row = lh_product_row(i);
+                if (row < f.count && col < f.depth)
+                    forms[i] = fmaf(fmaf(f.half, sums[i][j], m), lh_number(f.entries[row * f.depth + col]), forms[i]);
+            }
+        }
+    }
+    for (int i = 0; i < 8; i++) forms[i] = lh_product_across(forms[i]);
+}
+
+typedef struct lh_expected {
+    lh_expected_scores_args args;
+    lh_ragged kv;
+    unsigned *row_maxima; /* [query heads] keys of the largest logits that compete */
+    double *denominators; /* [query heads, parts] of MASS_SLOTS slots */
+    int64_t parts;
+} lh_expected;
+
+static __device__ __forceinline__ int64_t kv_head_of(const lh_expected &e, int64_t i)
+{
+    return (e.args.map.first + i) / e.args.map.group;
+}
+
+static __device__ __forceinline__ int competes(const lh_expected &e, int64_t h, int64_t s)
+{
+    return e.args.state[h * e.args.ld + s] == LH_ENTRY_COMPETES;
+}
+
+/* y = logits. */
+template <typename T>
+static __global__ void __launch_bounds__(PRODUCT_THREADS) expected_logits_kernel(lh_expected e)
+{
+    __shared__ lh_product_room room;
+    int64_t i = blockIdx.y, h = kv_head_of(e, i), d = e.kv.head_dim, len = e.kv.len[h];
+    const float *biases = lh_bias_of(&e.kv, h);
+    float scale = e.args.scale;
+    unsigned row_max = 0;
+    for (int64_t first = (int64_t)blockIdx.x * PRODUCT_ROWS; first < len; first += (int64_t)gridDim.x * PRODUCT_ROWS) {
+        const T *entries = (const T *)e.kv.k + (e.kv.offset[h] + first) * d;
+        lh_forms<T> f = {
+            entries, e.args.covariances + i * d * d, e.args.means + i * d, len - first, d, 0.5f * scale * scale, scale};
+        float forms[8];
+        find_forms(forms, f, &room);
+        for (int n = 0; n < 8; n++) {
+            int64_t row = lh_product_row(n);
+            if (threadIdx.x % 16 != 0 || row >= f.count) continue;
+            float logit = forms[n] + (biases ? biases[first + row] : 0.0f);
+            e.args.y[i * e.args.ld + first + row] = logit;
+            if (competes(e, h, first + row)) row_max = max(row_max, lh_score_key(logit));
+        }
+    }
+    if (row_max) atomicMax(e.row_maxima + i, row_max);
+}
+
+/* The weight of slot s, before they are made to add up to 1. */
+static __device__ __forceinline__ float weight_of(const lh_expected &e, int64_t i, int64_t s)
+{
+    unsigned key = e.row_maxima[i];
+    float row_max = __uint_as_float(key & 0x80000000u ? key & 0x7fffffffu : ~key);
+    return expf(e.args.y[i * e.args.ld + s] - row_max);
+}
+
+/* blockIdx.x: the part. */
+static __global__ void expected_masses_kernel(lh_expected e)
+{
+    __shared__ double room[LH_WARP];
+    int64_t i = blockIdx.y, h = kv_head_of(e, i), len = e.kv.len[h], first = (int64_t)blockIdx.x * MASS_SLOTS;
+    double denominator = 0.0;
+    if (first >= len) return;
+    for (int64_t s = first + threadIdx.x; s < first + MASS_SLOTS && s < len; s += EXPECTED_THREADS)
+        if (competes(e, h, s)) denominator += weight_of(e, i, s);
+    denominator = lh_block_sum(denominator, room);
+    if (threadIdx.x == 0) e.denominators[i * e.parts + blockIdx.x] = denominator;
+}
+
+static __global__ void expected_weights_kernel(lh_expected e)
+{
+    __shared__ double room[LH_WARP];
+    int64_t i = blockIdx.y, h = kv_head_of(e, i), len = e.kv.len[h], parts = (len + MASS_SLOTS - 1) / MASS_SLOTS;
+    double denominator = 0.0;
+    for (int64_t p = threadIdx.x; p < parts; p += EXPECTED_THREADS) denominator += e.denominators[i * e.parts + p];
+    denominator = lh_block_sum(denominator, room);
+    for (int64_t s = lh_grid_first(); s < len; s += lh_grid_step())
+        e.args.y[i * e.args.ld + s] = competes(e, h, s) ? (float)(weight_of(e, i, s) / denominator) : 0.0f;
+}
+
+lh_status lh_cuda_expected_scores(lh_stream *stream, const lh_expected_scores_args *a)
+{
+    int64_t heads = a->map.heads, parts = (a->ld + MASS_SLOTS - 1) / MASS_SLOTS;
+    lh_expected e = {*a, *a->kv, NULL, NULL, parts};
+    lh_shape logits = lh_over_slots(heads, a->ld, PRODUCT_THREADS, PRODUCT_ROWS);
+    lh_shape denominators = {dim3((unsigned)parts, (unsigned)heads), EXPECTED_THREADS, 0};
+    auto *kernel = a->kv->type == LH_F32 ? expected_logits_kernel<float> : expected_logits_kernel<__nv_bfloat16>;
+    if (heads == 0 || a->ld == 0) return LH_OK;
+    LH_TRY(lh_stream_scratch(stream, &e.denominators,
+                             heads * (parts * (int64_t)sizeof *e.denominators + (int64_t)sizeof *e.row_maxima)));
+    e.row_maxima = (unsigned *)(e.denominators + heads * parts);
+    LH_TRY(lh_stream_zero(stream, e.row_maxima, heads * (int64_t)sizeof *e.row_maxima));
+    LH_TRY(lh_launch(stream, "expected_scores", logits, kernel, e));
+    LH_TRY(lh_launch(stream, "expected_scores", denominators, expected_masses_kernel, e));
+    LH_TRY(lh_launch(stream, "expected_scores", lh_over_slots(heads, a->ld, EXPECTED_THREADS, EXPECTED_SLOTS),
+                     expected_weights_kernel, e));
+    return LH_OK;
+}
+
+/* Sums of rows and of their outer products, in double: products of two numbers of f32 are exact there, so every result
+ * has the bits of the definition. A block has 64 x 64 products of a head, a thread 4 x 4; rows go through shared memory
+ * 16 at a time, in order. Bound by arithmetic: 2 * dim^2 operations a row and head, which devices of this kind do in
+ * double at half the rate of f32. */
+
+enum { MOMENTS_THREADS = 256, TILE = 64, ROWS = 16, EACH = 4 };
+
+template <typename T>
+static __device__ __forceinline__ double row_number(const lh_row_moments_args &a, int64_t r, int64_t i, int64_t c)
+{
+    return r < a.rows && c < a.dim ? (double)lh_number(((const T *)a.x)[r * a.x_ld + i * a.dim + c]) : 0.0;
+}
+
+template <typename T>
+static __global__ void __launch_bounds__(MOMENTS_THREADS) row_products_kernel(lh_row_moments_args a)
+{
+    __shared__ double left[ROWS][TILE], right[ROWS][TILE];
+    int64_t i = blockIdx.z, x0 = (int64_t)blockIdx.y * TILE, y0 = (int64_t)blockIdx.x * TILE;
+    int x = (int)threadIdx.x / 16 * EACH, y = (int)threadIdx.x % 16;
+    double sums[EACH][EACH] = {};
+    for (int64_t first = 0; first < a.rows; first += ROWS) {
+        __syncthreads();
+        for (int n = (int)threadIdx.x; n < ROWS * TILE; n += MOMENTS_THREADS) {
+            left[n / TILE][n % TILE] = row_number<T>(a, first + n / TILE, i, x0 + n % TILE);
+            right[n / TILE][n % TILE] = row_number<T>(a, first + n / TILE, i, y0 + n % TILE);
+        }
+        __syncthreads();
+        for (int r = 0; r < ROWS; r++) {
+#pragma unroll
+            for (int n = 0; n < EACH * EACH; n++)
+                sums[n / EACH][n % EACH] =
+                    fma(left[r][x + n / EACH], right[r][y + n % EACH * 16], sums[n / EACH][n % EACH]);
+        }
+    }
+    for (int n = 0; n < EACH * EACH; n++) {
+        int64_t row = x0 + x + n / EACH, col = y0 + y + n % EACH * 16;
+        if (row < a.dim && col < a.dim) a.products[(i * a.dim + row) * a.dim + col] += sums[n / EACH][n % EACH];
+    }
+}
+
+template <typename T>
+static __global__ void row_sums_kernel(lh_row_moments_args a)
+{
+    for (int64_t c = lh_grid_first(); c < a.heads * a.dim; c += lh_grid_step()) {
+        double sum = 0.0;
+#pragma unroll 8
+        for (int64_t r = 0; r < a.rows; r++) sum += (double)lh_number(((const T *)a.x)[r * a.x_ld + c]);
+        a.sums[c] += sum;
+    }
+}
+
+template <typename T>
+static lh_status add_rows(lh_stream *stream, const lh_row_moments_args *a)
+{
+    unsigned tiles = (unsigned)((a->dim + TILE - 1) / TILE);
+    lh_shape sums = {dim3(lh_blocks(a->heads * a->dim, LH_WARP)), LH_WARP, 0};
+    if (a->sums) LH_TRY(lh_launch(stream, "row_moments", sums, row_sums_kernel<T>, *a));
+    LH_TRY(lh_launch(stream, "row_moments", lh_shape{dim3(tiles, tiles, (unsigned)a->heads), MOMENTS_THREADS, 0},
+                     row_products_kernel<T>, *a));
+    return LH_OK;
+}
+
+lh_status lh_cuda_row_moments(lh_stream *stream, const lh_row_moments_args *a)
+{
+    return a->type == LH_F32 ? add_rows<float>(stream, a) : add_rows<__nv_bfloat16>(stream, a);
+}
+
+/* Operations on slots one by one (slotwise.h): blockIdx.y is the head, and a thread has every so many of its slots. */
+
+enum { SLOTWISE_THREADS = 256, SLOTWISE_SLOTS = 4 * SLOTWISE_THREADS };
+
+static __device__ __forceinline__ lh_slot_range own_slots(int64_t end)
+{
+    return lh_slot_range{lh_grid_first(), end, lh_grid_step()};
+}
+
+#define LH_SLOTWISE(op, rows, cols, cost)                                                                           \
+    static __global__ void op##_kernel(lh_##op##_args args)                                                         \
+    {                                                                                                               \
+        const lh_##op##_args *a = &args;                                                                            \
+        lh_##op##_slots(a, blockIdx.y, own_slots((cols)));                                                          \
+    }                                                                                                               \
+    lh_status lh_cuda_##op(lh_stream *stream, const lh_##op##_args *a)                                              \
+    {                                                                                                               \
+        return lh_launch(stream, #op, lh_over_slots((rows), (cols), SLOTWISE_THREADS, SLOTWISE_SLOTS), op##_kernel, \
+                         *a);                                                                                       \
+    }
+
+/* The description of a cache is the host's: a kernel has its own. */
+#define LH_SLOTWISE_KV(op, cost)                                                               \
+    static __global__ void op##_kernel(lh_##op##_args a, lh_ragged kv)                         \
+    {                                                                                          \
+        a.kv = &kv;                                                                            \
+        lh_##op##_slots(&a, blockIdx.y, own_slots(a.ld));                                      \
+    }                                                                                          \
+    lh_status lh_cuda_##op(lh_stream *stream, const lh_##op##_args *a)                         \
+    {                                                                                          \
+        lh_shape shape = lh_over_slots(a->kv->heads, a->ld, SLOTWISE_THREADS, SLOTWISE_SLOTS); \
+        return lh_launch(stream, #op, shape, op##_kernel, *a, *a->kv);                         \
+    }
+LH_SLOTWISE_OPS(LH_SLOTWISE, LH_SLOTWISE_KV)
+LH_SLOTWISE_KV(gumbel_scores, 16)
+
+typedef struct classify_job {
+    lh_classify_args args;
+    lh_caches caches;
+    lh_position_lines lines[LH_CACHES_AT_ONCE];
+} classify_job;
+
+static __global__ void classify_kernel(const __grid_constant__ classify_job job)
+{
+    lh_classify_args a = job.args;
+    a.kv = job.caches.at;
+    a.lines = job.lines;
+    lh_classify_slots(&a, blockIdx.y, own_slots(a.ld));
+}
+
+lh_status lh_cuda_classify(lh_stream *stream, const lh_classify_args *a)
+{
+    for (int64_t from = 0; from < a->batch; from += LH_CACHES_AT_ONCE) {
+        classify_job job = {};
+        job.args = *a;
+        job.caches = lh_caches_from(a->kv, from, a->batch);
+        job.args.state += job.caches.first * a->ld;
+        for (int64_t b = 0; b < LH_CACHES_AT_ONCE && from + b < a->batch; b++) job.lines[b] = a->lines[from + b];
+        LH_TRY(lh_launch(stream, "classify", lh_over_slots(job.caches.rows, a->ld, SLOTWISE_THREADS, SLOTWISE_SLOTS),
+                         classify_kernel, job));
     }
     return LH_OK;
 }

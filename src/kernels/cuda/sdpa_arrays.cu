@@ -3,7 +3,7 @@
 #include "kernels/cuda/vector.cuh"
 
 extern "C" {
-#include "kernels/cuda/sdpa_arrays.h"
+#include "kernels/cuda/attend_cudnn.h"
 }
 
 typedef struct sdpa_job {

@@ -10,12 +10,11 @@ static lh_status open_libraries(lh_stream *stream)
     return LH_OK;
 }
 
-const lh_ops lh_ops_cuda = {
-    .name = "cuda",
-    .device = LH_DEVICE_CUDA,
-    .open_libraries = open_libraries,
-    .prepare_attend = lh_cuda_prepare_attend,
+const lh_ops lh_ops_cuda = {.name = "cuda",
+                            .device = LH_DEVICE_CUDA,
+                            .open_libraries = open_libraries,
+                            .prepare_attend = lh_cuda_prepare_attend,
 #define LH_OP(op, summary) .op = lh_cuda_##op,
-#include "kernels/ops_list.h"
+                            LH_OPS(LH_OP)
 #undef LH_OP
 };

@@ -70,3 +70,13 @@ lh_status lh_ref_column_stats(lh_stream *stream, const lh_column_stats_args *a)
     }
     return LH_OK;
 }
+
+/* Log-sum-exps of query rows. */
+lh_status lh_ref_row_lse(lh_stream *stream, const lh_row_lse_args *a)
+{
+    (void)stream;
+    for (int64_t r = 0; r < a->rows.rows; r++)
+        for (int64_t i = 0; i < a->rows.map.heads; i++)
+            a->lse[r * a->rows.map.heads + i] = (float)ref_observed_lse(&a->rows, r, i);
+    return LH_OK;
+}

@@ -1,7 +1,7 @@
 /* Mixtures of experts. */
 #include <math.h>
 
-#include "kernels/expert_products.h"
+#include "kernels/ops.h"
 #include "kernels/ref/ref.h"
 
 /* The best expert after `last` (-1: of all) in the order of keys, equal ones by index. */

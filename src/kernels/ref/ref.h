@@ -6,11 +6,11 @@
 #include <assert.h>
 
 #include "kernels/ops.h"
-#include "kernels/slots.h"
+#include "kernels/ragged.h"
 
 /* lh_ref_embed, lh_ref_rmsnorm, … */
 #define LH_OP(op, summary) lh_status lh_ref_##op(lh_stream *stream, const lh_##op##_args *args);
-#include "kernels/ops_list.h"
+LH_OPS(LH_OP)
 #undef LH_OP
 
 /* Element i of x, and y[i] = value rounded to the type of y. f32 or bf16. */

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/minmax.h"
-#include "kernels/slots.h"
+#include "kernels/ragged.h"
 #include "kv/save.h"
 #include "lab/replay/replay_impl.h"
 

@@ -1,0 +1,141 @@
+/* Storing new entries in caches, and query rows in a ring. */
+#include "kernels/cpu/common.h"
+
+static void append_head(const lh_append_args *a, int64_t b, int64_t h)
+{
+    lh_ragged *kv = &a->seqs[b];
+    int64_t d = kv->head_dim, slot = kv->offset[h] + kv->len[h];
+    if (kv->bias) memset(kv->bias + slot, 0, (size_t)a->tokens * sizeof *kv->bias);
+    if (kv->stats)
+        memset(kv->stats + slot * kv->stat_count, 0, (size_t)(a->tokens * kv->stat_count) * sizeof *kv->stats);
+    for (int64_t t = 0; t < a->tokens; t++, slot++) {
+        int64_t row = b * a->tokens + t, at = row * a->ld + h * d;
+        for (int64_t i = 0; i < d; i += VL) {
+            vf_store_any_first(kv->k, kv->type, slot * d + i, vf_load_first(a->k + at + i, d - i), d - i);
+            vf_store_any_first(kv->v, kv->type, slot * d + i, vf_load_first(a->v + at + i, d - i), d - i);
+        }
+        if (kv->positions) kv->positions[slot] = a->positions[row];
+    }
+    kv->len[h] += a->tokens;
+}
+
+static lh_status op_append(lh_stream *stream, const lh_append_args *a)
+{
+    (void)stream;
+    for (int64_t b = 0; b < a->batch; b++) {
+        lh_ragged *kv = &a->seqs[b];
+#pragma omp parallel for if (a->tokens * kv->heads * kv->head_dim >= PARALLEL_FROM)
+        for (int64_t h = 0; h < kv->heads; h++) append_head(a, b, h);
+    }
+    return LH_OK;
+}
+
+static lh_status op_put_rows(lh_stream *stream, const lh_put_rows_args *a)
+{
+    return lh_ref_put_rows(stream, a); /* copies of rows */
+}
+
+/* Entries of a head in any order, divided among threads. */
+static void gather_entry(const lh_gather_entries_args *a, int64_t i, int64_t bytes)
+{
+    const lh_ragged *dst = a->dst, *src = a->src;
+    const int64_t to = dst->offset[0] + i, from = src->offset[a->head] + a->order[i];
+    memcpy((char *)dst->k + to * bytes, (const char *)src->k + from * bytes, (size_t)bytes);
+    memcpy((char *)dst->v + to * bytes, (const char *)src->v + from * bytes, (size_t)bytes);
+    dst->positions[to] = (int32_t)lh_position(src, a->head, a->order[i]);
+    if (dst->bias) dst->bias[to] = src->bias ? src->bias[from] : 0.0f;
+}
+
+static lh_status op_gather_entries(lh_stream *stream, const lh_gather_entries_args *a)
+{
+    const int64_t bytes = a->src->head_dim * lh_dtype_bytes(a->src->type);
+    (void)stream;
+#pragma omp parallel for if (a->count * a->src->head_dim >= PARALLEL_FROM)
+    for (int64_t i = 0; i < a->count; i++) gather_entry(a, i, bytes);
+    a->dst->len[0] = a->count;
+    return LH_OK;
+}
+
+/* Moving the entries that are kept to the front of their heads. */
+/* A head of one of the caches. */
+typedef struct compact_head {
+    const lh_ragged *dst, *src;
+    const uint8_t *state;
+    int64_t h;
+} compact_head;
+
+/* Entries [from, from + n) of the head in src to `to` of that in dst. */
+static void move_entries(const compact_head *a, int64_t to, int64_t from, int64_t n)
+{
+    const lh_ragged *dst = a->dst, *src = a->src;
+    int64_t h = a->h, bytes = src->head_dim * lh_dtype_bytes(src->type), at = dst->offset[h] + to,
+            of = src->offset[h] + from;
+    if (n == 0) return;                         /* where nothing is kept there is no memory either */
+    if (to == from && dst->k == src->k) return; /* in place */
+    memmove((char *)dst->k + at * bytes, (const char *)src->k + of * bytes, (size_t)(n * bytes));
+    memmove((char *)dst->v + at * bytes, (const char *)src->v + of * bytes, (size_t)(n * bytes));
+    if (dst->bias && src->bias) memmove(dst->bias + at, src->bias + of, (size_t)n * sizeof *dst->bias);
+    if (dst->bias && !src->bias) memset(dst->bias + at, 0, (size_t)n * sizeof *dst->bias);
+    if (dst->stats)
+        memmove(dst->stats + at * dst->stat_count, src->stats + of * src->stat_count,
+                (size_t)(n * dst->stat_count) * sizeof *dst->stats);
+    for (int64_t i = 0; i < n; i++) dst->positions[at + i] = lh_position(src, h, from + i);
+}
+
+/* The first slot from s on, before `end`, that is not kept: eight at a time. */
+static int64_t next_hole(const uint8_t *state, int64_t s, int64_t end)
+{
+    uint8_t kept[8], eight[8];
+    memset(kept, LH_ENTRY_KEEP, sizeof kept);
+    for (; s + 8 <= end; s += 8) {
+        memcpy(eight, state + s, sizeof eight);
+        if (memcmp(eight, kept, sizeof kept) != 0) break;
+    }
+    while (s < end && state[s] == LH_ENTRY_KEEP) s++;
+    return s;
+}
+
+static void compact_in_order(const compact_head *a)
+{
+    int64_t len = a->src->len[a->h], kept = 0;
+    for (int64_t s = 0; s < len;) {
+        int64_t from = s;
+        s = next_hole(a->state, s, len);
+        move_entries(a, kept, from, s - from);
+        kept += s - from;
+        while (s < len && a->state[s] != LH_ENTRY_KEEP) s++;
+    }
+    a->dst->len[a->h] = kept;
+}
+
+/* After the last hole nothing moves. */
+static void compact_fill(const compact_head *a)
+{
+    int64_t end = a->src->len[a->h];
+    for (int64_t s = 0; (s = next_hole(a->state, s, end)) < end; s++) {
+        do {
+            end--;
+        } while (end > s && a->state[end] != LH_ENTRY_KEEP);
+        if (end > s) move_entries(a, s, end, 1);
+    }
+    a->dst->len[a->h] = end;
+}
+
+static void compact_row(const lh_compact_args *a, int64_t row)
+{
+    compact_head head = {.state = a->state + row * a->ld};
+    head.src = lh_cache_of_row(a->src, row, &head.h);
+    head.dst = lh_cache_of_row(a->dst, row, &head.h);
+    assert(!head.dst->stats || head.dst->stat_count == head.src->stat_count);
+    (a->kind == LH_COMPACT_FILL ? compact_fill : compact_in_order)(&head);
+}
+
+static lh_status op_compact(lh_stream *stream, const lh_compact_args *a)
+{
+    /* holes to fill are few as a rule: finding them is the work */
+    const int64_t rows = a->batch * a->src->heads;
+    const int64_t work = rows * a->ld * (a->kind == LH_COMPACT_FILL ? 1 : a->src->head_dim);
+    (void)stream;
+    FOR_EACH(r, rows, work >= PARALLEL_FROM, compact_row(a, r));
+    return LH_OK;
+}

@@ -1,0 +1,107 @@
+/* Storing new entries in caches, and query rows in a ring. */
+#include <string.h>
+
+#include "kernels/ref/ref.h"
+
+static void append_token(lh_ragged *kv, const lh_append_args *a, int64_t h, int64_t row)
+{
+    int64_t slot = kv->offset[h] + kv->len[h];
+    for (int64_t i = 0; i < kv->head_dim; i++) {
+        ref_store(kv->k, kv->type, slot * kv->head_dim + i, a->k[row * a->ld + h * kv->head_dim + i]);
+        ref_store(kv->v, kv->type, slot * kv->head_dim + i, a->v[row * a->ld + h * kv->head_dim + i]);
+    }
+    if (kv->positions) kv->positions[slot] = a->positions[row];
+    if (kv->bias) kv->bias[slot] = 0.0f;
+    for (int64_t c = 0; kv->stats && c < kv->stat_count; c++) kv->stats[slot * kv->stat_count + c] = 0.0f;
+    kv->len[h]++;
+}
+
+lh_status lh_ref_append(lh_stream *stream, const lh_append_args *a)
+{
+    (void)stream;
+    for (int64_t b = 0; b < a->batch; b++) {
+        for (int64_t h = 0; h < a->seqs[b].heads; h++) {
+            for (int64_t t = 0; t < a->tokens; t++) append_token(&a->seqs[b], a, h, b * a->tokens + t);
+        }
+    }
+    return LH_OK;
+}
+
+lh_status lh_ref_put_rows(lh_stream *stream, const lh_put_rows_args *a)
+{
+    (void)stream;
+    for (int64_t t = 0; t < a->tokens; t++)
+        memcpy(a->ring + lh_ring_place(a->positions[t], a->rows, a->head) * a->width, a->x + t * a->x_ld,
+               (size_t)a->width * sizeof *a->ring);
+    return LH_OK;
+}
+
+/* Entries of a head in any order. */
+lh_status lh_ref_gather_entries(lh_stream *stream, const lh_gather_entries_args *a)
+{
+    const lh_ragged *dst = a->dst, *src = a->src;
+    const int64_t bytes = src->head_dim * lh_dtype_bytes(src->type);
+    (void)stream;
+    for (int64_t i = 0; i < a->count; i++) {
+        int64_t to = dst->offset[0] + i, from = src->offset[a->head] + a->order[i];
+        memcpy((char *)dst->k + to * bytes, (const char *)src->k + from * bytes, (size_t)bytes);
+        memcpy((char *)dst->v + to * bytes, (const char *)src->v + from * bytes, (size_t)bytes);
+        dst->positions[to] = (int32_t)lh_position(src, a->head, a->order[i]);
+        if (dst->bias) dst->bias[to] = src->bias ? src->bias[from] : 0.0f;
+    }
+    dst->len[0] = a->count;
+    return LH_OK;
+}
+
+/* Moving the entries that are kept to the front of their heads. */
+/* Entry `to` of head h in dst = entry `from` of head h in src. */
+static void move_entry(const lh_ragged *dst, int64_t to, const lh_ragged *src, int64_t from, int64_t h)
+{
+    int64_t bytes = src->head_dim * lh_dtype_bytes(src->type), at = dst->offset[h] + to, of = src->offset[h] + from;
+    memmove((char *)dst->k + at * bytes, (const char *)src->k + of * bytes, (size_t)bytes);
+    memmove((char *)dst->v + at * bytes, (const char *)src->v + of * bytes, (size_t)bytes);
+    dst->positions[at] = (int32_t)lh_position(src, h, from);
+    if (dst->bias) dst->bias[at] = src->bias ? src->bias[of] : 0.0f;
+    for (int64_t c = 0; dst->stats && c < dst->stat_count; c++)
+        dst->stats[at * dst->stat_count + c] = src->stats[of * src->stat_count + c];
+}
+
+/* Head h of a cache, whose slots are in these states. */
+static int64_t compact_in_order(const lh_ragged *dst, const lh_ragged *src, const uint8_t *state, int64_t h)
+{
+    int64_t kept = 0;
+    for (int64_t s = 0; s < src->len[h]; s++) {
+        if (state[s] == LH_ENTRY_KEEP) move_entry(dst, kept++, src, s, h);
+    }
+    return kept;
+}
+
+static int64_t compact_fill(const lh_ragged *dst, const lh_ragged *src, const uint8_t *state, int64_t h)
+{
+    int64_t kept = 0, last = src->len[h];
+    for (int64_t s = 0; s < src->len[h]; s++) kept += state[s] == LH_ENTRY_KEEP;
+    for (int64_t s = 0; s < kept; s++) {
+        int64_t from = s;
+        if (state[s] != LH_ENTRY_KEEP) {
+            do {
+                last--;
+            } while (state[last] != LH_ENTRY_KEEP);
+            from = last;
+        }
+        move_entry(dst, s, src, from, h);
+    }
+    return kept;
+}
+
+lh_status lh_ref_compact(lh_stream *stream, const lh_compact_args *a)
+{
+    (void)stream;
+    for (int64_t row = 0; row < a->batch * a->src->heads; row++) {
+        int64_t h;
+        const lh_ragged *src = lh_cache_of_row(a->src, row, &h), *dst = lh_cache_of_row(a->dst, row, &h);
+        assert(!dst->stats || dst->stat_count == src->stat_count);
+        dst->len[h] =
+            (a->kind == LH_COMPACT_FILL ? compact_fill : compact_in_order)(dst, src, a->state + row * a->ld, h);
+    }
+    return LH_OK;
+}
