@@ -295,7 +295,7 @@ lh_status lh_comm_again(lh_comm *comm, int64_t bytes)
     return st;
 }
 
-/* Beside a status in the word of an agreement. */
+/* Flag that lh_comm_agree_any adds to a rank's status. */
 enum { ANY = 1 << 16 };
 
 lh_status lh_comm_agree_any(lh_comm *comm, lh_status mine, int *any)
@@ -305,7 +305,7 @@ lh_status lh_comm_agree_any(lh_comm *comm, lh_status mine, int *any)
     int32_t own = (int32_t)mine | (*any ? ANY : 0), *all = (int32_t *)(void *)comm->words;
     int first = 0, found = 0;
     if (mine != LH_OK && comm->world->broken) return mine;
-    /* Copied before a call below can overwrite it. */
+    /* Copied first: a call below can overwrite the message. */
     if (mine != LH_OK) snprintf(why.message, sizeof why.message, "%s", lh_error_message());
     LH_TRY(gather(comm, "agreement", &own, all, sizeof own));
     for (int r = 0; r < comm->size; r++) found |= (all[r] & ANY) != 0;

@@ -11,8 +11,9 @@
  * does not. */
 static const struct {
     const char *rank, *size;
-    int ends_others; /* 1: after a rank has failed the launcher sends SIGCONT to the others, SIGTERM a second later */
-    int strangers;   /* 1: ranks cannot find each other; MPI would end the process, or treat it as the only rank */
+    int ends_others; /* true if the launcher, after a rank has failed, sends SIGCONT to the other ranks and SIGTERM a
+                        second later */
+    int strangers;   /* true if ranks cannot find each other; MPI would end the process, or treat it as the only rank */
 } launchers[] = {{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", 1, 0},
                  {"PMI_RANK", "PMI_SIZE", 0, 0},
                  {"PMIX_RANK", "SLURM_STEP_NUM_TASKS", 0, 0},
@@ -30,7 +31,7 @@ static int number(const char *name, int *out)
     return 1;
 }
 
-/* Index of the launcher, LAUNCHERS without one. */
+/* Returns the index of the launcher, or LAUNCHERS if there is none. */
 static int find_launcher(int *rank, int *size)
 {
     for (int i = 0; i < LAUNCHERS; i++)

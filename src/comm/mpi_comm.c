@@ -1,6 +1,5 @@
 /* mpi_comm.c - the communicator over MPI: ranks of mpirun or srun, buffers in host memory. MPI counts in int, so long
- * messages are sent in pieces; ranks of one host reduce in shared memory (host_reduce.c). Also starts and finalises
- * MPI. */
+ * messages are sent in pieces; ranks on one host reduce in shared memory. Also starts and finalises MPI. */
 #include <mpi.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -14,25 +13,144 @@
 #include "base/status.h"
 #include "comm/comm_impl.h"
 
-/* host_reduce.h - all-reduce among ranks of one host through shared memory. MPI's own takes several times as long for
- * the megabytes of a prefill chunk, which are reduced twice per layer. */
-typedef struct lh_host_reduce lh_host_reduce;
+/* ---- shared memory ---- */
+
+/* All-reduce through shared memory, for ranks on one host: MPI's all-reduce takes several times as long for the
+ * megabytes of a prefill chunk, which are reduced twice per layer. A message is divided into pieces of at most one
+ * slot; every rank copies its piece to its slot, sums its share of all slots, and copies the whole result out. Two sets
+ * of slots alternate: before a rank writes to a set again, all ranks have passed a barrier since they read it. Slots
+ * are added in the order of ranks, so every rank has the same bits. Waits have no timeout, as in MPI: the watchdog ends
+ * a rank whose peer does not arrive. */
+enum {
+    SLOT_BYTES = 256 << 10, /* two sets of slots of a few ranks stay in the L2 caches */
+    WHOLE_BYTES = 8 << 10,  /* up to this size every rank sums all of it: one barrier instead of two */
+    LINE = 64,              /* bytes of a cache line; the shares of ranks are aligned to it */
+    SPINS = 2000            /* some microseconds, then a waiting rank yields its core */
+};
+
+typedef struct host_reduce {
+    MPI_Comm ranks; /* not owned */
+    MPI_Win window;
+    _Atomic uint64_t *arrivals; /* shared: arrivals of all ranks at all barriers */
+    char *slots;                /* shared: [2 sets][size][SLOT_BYTES] */
+    int rank, size, set;
+    uint64_t barriers;
+} host_reduce;
+
+/* Waits until every rank has arrived. */
+static void wait_for_all(host_reduce *h)
+{
+    uint64_t all = ++h->barriers * (uint64_t)h->size;
+    atomic_fetch_add(h->arrivals, 1);
+    for (int spins = 0; atomic_load_explicit(h->arrivals, memory_order_acquire) < all; spins++)
+        if (spins > SPINS) sched_yield();
+}
+
+static char *slot(const host_reduce *h, int rank)
+{
+    return h->slots + ((int64_t)h->set * h->size + rank) * SLOT_BYTES;
+}
+
+/* out[from .. to) = sum of all slots in that range, in the order of slots; out may be slot 0. */
+static int sum_slots(host_reduce *h, char *out, int64_t from, int64_t to, MPI_Datatype type, MPI_Op op)
+{
+    int bytes, rc = MPI_Type_size(type, &bytes);
+    if (to <= from) return rc;
+    if (out != slot(h, 0)) memcpy(out + from, slot(h, 0) + from, (size_t)(to - from));
+    for (int r = 1; r < h->size && rc == MPI_SUCCESS; r++)
+        rc = MPI_Reduce_local(slot(h, r) + from, out + from, (int)((to - from) / bytes), type, op);
+    return rc;
+}
+
+/* Reduces one piece of at most a slot. */
+static int reduce_piece(host_reduce *h, char *buf, int64_t bytes, MPI_Datatype type, MPI_Op op)
+{
+    int64_t lines = (bytes + LINE - 1) / LINE, from = lines * h->rank / h->size * LINE,
+            to = lines * (h->rank + 1) / h->size * LINE;
+    int rc;
+    h->set = !h->set;
+    memcpy(slot(h, h->rank), buf, (size_t)bytes);
+    wait_for_all(h);
+    if (bytes <= WHOLE_BYTES) return sum_slots(h, buf, 0, bytes, type, op);
+    rc = sum_slots(h, slot(h, 0), from, to < bytes ? to : bytes, type, op);
+    wait_for_all(h);
+    memcpy(buf, slot(h, 0), (size_t)bytes);
+    return rc;
+}
+
+static int host_reduce_all(host_reduce *h, void *buf, int64_t bytes, MPI_Datatype type, MPI_Op op)
+{
+    int rc = MPI_SUCCESS;
+    for (int64_t i = 0; i < bytes && rc == MPI_SUCCESS; i += SLOT_BYTES)
+        rc = reduce_piece(h, (char *)buf + i, bytes - i < SLOT_BYTES ? bytes - i : SLOT_BYTES, type, op);
+    return rc;
+}
+
+/* 1 if `own` is 1 on every rank. */
+static int all_of(MPI_Comm ranks, int own)
+{
+    int all = 0;
+    return MPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, ranks) == MPI_SUCCESS && all;
+}
+
+static int on_one_host(MPI_Comm ranks)
+{
+    MPI_Comm near = MPI_COMM_NULL;
+    int size = 0, near_size = 0;
+    MPI_Comm_size(ranks, &size);
+    if (MPI_Comm_split_type(ranks, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &near) != MPI_SUCCESS) return 0;
+    MPI_Comm_size(near, &near_size);
+    MPI_Comm_free(&near);
+    return size == near_size;
+}
+
+/* Returns 1 if the shared window was allocated and can be used. */
+static int share_slots(host_reduce *h)
+{
+    MPI_Aint bytes = h->rank == 0 ? LINE + (MPI_Aint)2 * h->size * SLOT_BYTES : 0;
+    char *start = NULL;
+    int unit;
+    if (MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, h->ranks, &start, &h->window) != MPI_SUCCESS) return 0;
+    if (MPI_Win_shared_query(h->window, 0, &bytes, &unit, &start) != MPI_SUCCESS) return 0;
+    h->arrivals = (void *)start;
+    h->slots = start + LINE;
+    if (h->rank == 0) atomic_store(h->arrivals, 0);
+    return 1;
+}
+
+static void host_reduce_close(host_reduce *h)
+{
+    if (!h) return;
+    if (h->window != MPI_WIN_NULL) MPI_Win_free(&h->window);
+    lh_free(h);
+}
 
 /* Collective over `ranks`. *out is NULL on every rank if they are on several hosts or cannot share memory. */
-lh_status lh_host_reduce_open(lh_host_reduce **out, MPI_Comm ranks);
+static lh_status host_reduce_open(host_reduce **out, MPI_Comm ranks)
+{
+    lh_status st = LH_OK;
+    host_reduce *h = NULL;
+    *out = NULL;
+    if (!all_of(ranks, on_one_host(ranks))) return LH_OK;
+    st = lh_calloc(&h, 1, sizeof *h);
+    if (!all_of(ranks, st == LH_OK)) goto done;
+    *h = (host_reduce){.ranks = ranks, .window = MPI_WIN_NULL};
+    MPI_Comm_rank(ranks, &h->rank);
+    MPI_Comm_size(ranks, &h->size);
+    if (!all_of(ranks, share_slots(h))) goto done;
+    *out = h;
+    return LH_OK;
+done:
+    host_reduce_close(h);
+    return st;
+}
 
-/* Collective over the same ranks. NULL is fine. */
-void lh_host_reduce_close(lh_host_reduce *h);
-
-/* In place; `bytes` of elements that `type` describes. Adds in the order of ranks, so every rank has the same bits.
- * Waits without a timeout, as MPI does: the watchdog ends a rank whose peer does not arrive. Returns an MPI error
- * code. */
-int lh_host_reduce_all(lh_host_reduce *h, void *buf, int64_t bytes, MPI_Datatype type, MPI_Op op);
+/* ---- the communicator ---- */
 
 static const int64_t PIECE_BYTES = 1 << 30;
 enum { TAG_GATHER = 1, TAG_MESSAGE };
 
-/* A message on its way. */
+/* A message in flight. */
 typedef struct posted {
     MPI_Request request;
     struct posted *next;
@@ -43,17 +161,17 @@ typedef struct mpi {
     MPI_Comm comm;
     int64_t piece_bytes;
     int *counts, *starts; /* [size] */
-    lh_host_reduce *near; /* NULL: ranks on several hosts */
-    int as_many_hosts;    /* 1: act as if ranks were on several hosts */
-    struct mpi *next;     /* the next closed one */
-    posted *posted;       /* the last message */
+    host_reduce *near;    /* NULL if ranks are on several hosts */
+    int as_many_hosts;    /* true to act as if ranks were on several hosts */
+    struct mpi *next;     /* the next closed communicator */
+    posted *posted;       /* list of messages in flight */
 } mpi;
 
-/* What the ranks of one host share, and what is freed at the end. */
+/* State shared by the ranks on one host, and memory that is freed at the end. */
 typedef struct host {
     MPI_Comm comm;
     MPI_Win window; /* holds the board */
-    mpi *closed;    /* the first closed one */
+    mpi *closed;    /* list of closed communicators */
 } host;
 
 static const lh_comm_ops mpi_ops;
@@ -76,7 +194,7 @@ static void add_bf16(void *from, void *to, int *count, MPI_Datatype *type)
     for (int i = 0; i < *count; i++) y[i] = lh_f32_to_bf16(lh_bf16_to_f32(y[i]) + lh_bf16_to_f32(x[i]));
 }
 
-/* MPI has no such numbers. MPI_Finalize frees the operation. */
+/* MPI has no bf16: the sum is an operation of ours, which MPI_Finalize frees. */
 static lh_status find_op(lh_comm *comm, lh_dtype type, lh_reduce op, MPI_Op *out)
 {
     static const MPI_Op ops[] = {[LH_SUM] = MPI_SUM, [LH_MAX] = MPI_MAX, [LH_MIN] = MPI_MIN};
@@ -96,8 +214,7 @@ static lh_status allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype typ
                                              : MPI_INT64_T;
     int64_t size = lh_dtype_bytes(type), most = m->piece_bytes / size > 0 ? m->piece_bytes / size : 1;
     LH_TRY(find_op(comm, type, reduce, &op));
-    if (m->near && !m->as_many_hosts)
-        return check_mpi(comm, lh_host_reduce_all(m->near, buf, count * size, element, op));
+    if (m->near && !m->as_many_hosts) return check_mpi(comm, host_reduce_all(m->near, buf, count * size, element, op));
     for (int64_t i = 0; i < count; i += most) {
         int64_t n = count - i < most ? count - i : most;
         LH_TRY(check_mpi(comm, MPI_Allreduce(MPI_IN_PLACE, (char *)buf + i * size, (int)n, element, op, m->comm)));
@@ -115,7 +232,7 @@ static lh_status bcast(lh_comm *comm, int root, void *buf, int64_t bytes)
     return LH_OK;
 }
 
-/* Copies the rank's own block into the result first, so that all ranks use MPI_IN_PLACE. */
+/* Copies the rank's block into the result first, so that all ranks use MPI_IN_PLACE. */
 static void copy_own(const void *send, char *dst, int64_t bytes)
 {
     if (bytes && send != dst) memcpy(dst, send, (size_t)bytes);
@@ -147,7 +264,7 @@ static int short_blocks(const lh_comm *comm, const int64_t *bytes, const int64_t
     return 1;
 }
 
-/* Offsets of long results do not fit into int either: there every rank broadcasts its block. */
+/* MPI's displacements are int too: if the result is too long for them every rank broadcasts its block. */
 static lh_status allgatherv(lh_comm *comm, const void *send, void *recv, const int64_t *bytes, const int64_t *at)
 {
     mpi *m = comm->impl;
@@ -191,7 +308,7 @@ static lh_status barrier(lh_comm *comm)
 
 /* ---- messages ---- */
 
-/* Frees those that have arrived. */
+/* Frees the messages that have been sent. */
 static lh_status sweep_posted(lh_comm *comm)
 {
     mpi *m = comm->impl;
@@ -249,7 +366,7 @@ static lh_status take(lh_comm *comm, int from, void *out, int64_t bytes)
         comm, MPI_Recv(out, (int)bytes, MPI_BYTE, from, TAG_MESSAGE, ((mpi *)comm->impl)->comm, MPI_STATUS_IGNORE));
 }
 
-/* What nobody has taken is lost. */
+/* Drops messages that were never received. */
 static void drop_posted(mpi *m, int broken)
 {
     while (m->posted) {
@@ -257,12 +374,12 @@ static void drop_posted(mpi *m, int broken)
         int done = 0;
         m->posted = p->next;
         if (!broken) MPI_Test(&p->request, &done, MPI_STATUS_IGNORE);
-        if (done) lh_free(p); /* else MPI may still read it, and the run ends */
+        if (done) lh_free(p); /* otherwise MPI may still read it, and the run ends */
     }
 }
 
 /* Windows and communicators are freed collectively, when the last one of their world is closed: a rank that fails alone
- * closes what it has before it can report that, and would wait here for the others. */
+ * closes its communicators before it can report the failure, and would wait here for the other ranks. */
 static void close_mpi(lh_comm *comm)
 {
     mpi *m = comm->impl, **last;
@@ -280,13 +397,13 @@ static void close_mpi(lh_comm *comm)
     *last = m;
 }
 
-/* Frees communicators in the order in which they were closed, the same on all ranks. */
+/* Frees communicators in the order in which they were closed, which is the same on all ranks. */
 static void free_closed(lh_comm_world *world, host *h)
 {
     while (h && h->closed) {
         mpi *m = h->closed;
         h->closed = m->next;
-        if (!world->broken) lh_host_reduce_close(m->near);
+        if (!world->broken) host_reduce_close(m->near);
         if (!world->broken) MPI_Comm_free(&m->comm);
         lh_free(m);
     }
@@ -308,7 +425,7 @@ static void finish_world(lh_comm_world *world)
     lh_free(h);
 }
 
-/* Takes over `handle`. `comm` already has its world and table; ranks keep the world's numbering. */
+/* Takes ownership of `handle`. `comm` already has its world and table; ranks keep the world's numbering. */
 static lh_status adopt_handle(lh_comm *comm, MPI_Comm handle)
 {
     mpi *m = NULL;
@@ -322,7 +439,7 @@ static lh_status adopt_handle(lh_comm *comm, MPI_Comm handle)
     comm->ops = &mpi_ops;
     LH_TRY(lh_calloc(&m->counts, comm->size, sizeof *m->counts));
     LH_TRY(lh_calloc(&m->starts, comm->size, sizeof *m->starts));
-    LH_TRY(lh_host_reduce_open(&m->near, handle));
+    LH_TRY(host_reduce_open(&m->near, handle));
     return LH_OK;
 }
 
@@ -420,7 +537,7 @@ static lh_status start_mpi(lh_comm *comm)
     return LH_OK;
 }
 
-/* `of`: NULL: all ranks of the launcher, whose number this one has as `rank`. */
+/* `of`: NULL for all ranks of the launcher, where this process has the number `rank`. */
 static lh_status open_ranks(lh_comm **out, const MPI_Comm *of, int rank, double timeout_s)
 {
     lh_status st = LH_OK;
@@ -485,130 +602,4 @@ lh_status lh_comm_open_world(lh_comm **out, double timeout_s)
 done:
     lh_comm_close(comm);
     return st;
-}
-
-/* host_reduce.c - all-reduce through shared memory. A message is divided into pieces of at most one slot; every rank
- * copies its piece to its slot, sums its share of all slots, and copies the whole result out. Two sets of slots are
- * used in turn: before a rank writes to a set again, all ranks have passed a barrier since they read it. */
-enum {
-    SLOT_BYTES = 256 << 10, /* two sets of slots of a few ranks stay in the second-level caches */
-    WHOLE_BYTES = 8 << 10,  /* up to this size every rank sums all of it: one barrier instead of two */
-    LINE = 64,              /* bytes; shares of ranks begin at lines */
-    SPINS = 2000            /* some microseconds, then a waiting rank yields its core */
-};
-
-struct lh_host_reduce {
-    MPI_Comm ranks; /* not owned */
-    MPI_Win window;
-    _Atomic uint64_t *arrivals; /* shared: arrivals of all ranks at all barriers */
-    char *slots;                /* shared: [2 sets][size][SLOT_BYTES] */
-    int rank, size, set;
-    uint64_t barriers;
-};
-
-/* Waits until every rank has arrived. */
-static void wait_for_all(lh_host_reduce *h)
-{
-    uint64_t all = ++h->barriers * (uint64_t)h->size;
-    atomic_fetch_add(h->arrivals, 1);
-    for (int spins = 0; atomic_load_explicit(h->arrivals, memory_order_acquire) < all; spins++)
-        if (spins > SPINS) sched_yield();
-}
-
-static char *slot(const lh_host_reduce *h, int rank)
-{
-    return h->slots + ((int64_t)h->set * h->size + rank) * SLOT_BYTES;
-}
-
-/* out[from .. to) = sum of all slots in that range, in the order of slots; out may be slot 0. */
-static int sum_slots(lh_host_reduce *h, char *out, int64_t from, int64_t to, MPI_Datatype type, MPI_Op op)
-{
-    int bytes, rc = MPI_Type_size(type, &bytes);
-    if (to <= from) return rc;
-    if (out != slot(h, 0)) memcpy(out + from, slot(h, 0) + from, (size_t)(to - from));
-    for (int r = 1; r < h->size && rc == MPI_SUCCESS; r++)
-        rc = MPI_Reduce_local(slot(h, r) + from, out + from, (int)((to - from) / bytes), type, op);
-    return rc;
-}
-
-/* Reduces one piece of at most a slot. */
-static int reduce_piece(lh_host_reduce *h, char *buf, int64_t bytes, MPI_Datatype type, MPI_Op op)
-{
-    int64_t lines = (bytes + LINE - 1) / LINE, from = lines * h->rank / h->size * LINE,
-            to = lines * (h->rank + 1) / h->size * LINE;
-    int rc;
-    h->set = !h->set;
-    memcpy(slot(h, h->rank), buf, (size_t)bytes);
-    wait_for_all(h);
-    if (bytes <= WHOLE_BYTES) return sum_slots(h, buf, 0, bytes, type, op);
-    rc = sum_slots(h, slot(h, 0), from, to < bytes ? to : bytes, type, op);
-    wait_for_all(h);
-    memcpy(buf, slot(h, 0), (size_t)bytes);
-    return rc;
-}
-
-int lh_host_reduce_all(lh_host_reduce *h, void *buf, int64_t bytes, MPI_Datatype type, MPI_Op op)
-{
-    int rc = MPI_SUCCESS;
-    for (int64_t i = 0; i < bytes && rc == MPI_SUCCESS; i += SLOT_BYTES)
-        rc = reduce_piece(h, (char *)buf + i, bytes - i < SLOT_BYTES ? bytes - i : SLOT_BYTES, type, op);
-    return rc;
-}
-
-/* 1 if `own` is 1 on every rank. */
-static int all_of(MPI_Comm ranks, int own)
-{
-    int all = 0;
-    return MPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, ranks) == MPI_SUCCESS && all;
-}
-
-static int on_one_host(MPI_Comm ranks)
-{
-    MPI_Comm near = MPI_COMM_NULL;
-    int size = 0, near_size = 0;
-    MPI_Comm_size(ranks, &size);
-    if (MPI_Comm_split_type(ranks, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &near) != MPI_SUCCESS) return 0;
-    MPI_Comm_size(near, &near_size);
-    MPI_Comm_free(&near);
-    return size == near_size;
-}
-
-/* Returns 1 if the shared window was allocated and can be used. */
-static int share_slots(lh_host_reduce *h)
-{
-    MPI_Aint bytes = h->rank == 0 ? LINE + (MPI_Aint)2 * h->size * SLOT_BYTES : 0;
-    char *start = NULL;
-    int unit;
-    if (MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, h->ranks, &start, &h->window) != MPI_SUCCESS) return 0;
-    if (MPI_Win_shared_query(h->window, 0, &bytes, &unit, &start) != MPI_SUCCESS) return 0;
-    h->arrivals = (void *)start;
-    h->slots = start + LINE;
-    if (h->rank == 0) atomic_store(h->arrivals, 0);
-    return 1;
-}
-
-lh_status lh_host_reduce_open(lh_host_reduce **out, MPI_Comm ranks)
-{
-    lh_status st = LH_OK;
-    lh_host_reduce *h = NULL;
-    *out = NULL;
-    if (!all_of(ranks, on_one_host(ranks))) return LH_OK;
-    st = lh_calloc(&h, 1, sizeof *h);
-    if (!all_of(ranks, st == LH_OK)) goto done;
-    *h = (lh_host_reduce){.ranks = ranks, .window = MPI_WIN_NULL};
-    MPI_Comm_rank(ranks, &h->rank);
-    MPI_Comm_size(ranks, &h->size);
-    if (!all_of(ranks, share_slots(h))) goto done;
-    *out = h;
-    return LH_OK;
-done:
-    lh_host_reduce_close(h);
-    return st;
-}
-
-void lh_host_reduce_close(lh_host_reduce *h)
-{
-    if (!h) return;
-    if (h->window != MPI_WIN_NULL) MPI_Win_free(&h->window);
-    lh_free(h);
 }

@@ -20,7 +20,7 @@ typedef struct nccl {
     lh_stream *stream;
     lh_comm *owner;
     cudaStream_t on;
-    lh_stream *beside; /* of sums beside the stream */
+    lh_stream *beside; /* stream of asynchronous all-reduces */
 } nccl;
 
 static lh_status check_nccl(const nccl *n, ncclResult_t rc, const char *what)
@@ -58,8 +58,8 @@ static lh_status allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype typ
     return reduce_on(n, n->on, buf, count, type, op);
 }
 
-/* NCCL runs the collectives of a communicator one after the other, as they were enqueued, whatever their streams: it is
- * the other work of the main stream that goes on. */
+/* NCCL runs the collectives of a communicator in the order in which they were enqueued, on any stream: only other work
+ * of the main stream overlaps. */
 static lh_status allreduce_async(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce op)
 {
     const nccl *n = comm->impl;
@@ -187,7 +187,7 @@ static const lh_comm_ops nccl_ops = {.name = "nccl",
                                      .bcast = bcast,
                                      .flush = flush};
 
-/* Agrees that every rank has the library, before any waits in it for the others. */
+/* Agrees that every rank has the library, before any rank waits in NCCL for its peers. */
 static lh_status find_library(const lh_comm_on *on, nccl *n)
 {
     lh_status own = lh_nccl_open(&n->f);
@@ -197,7 +197,8 @@ static lh_status find_library(const lh_comm_on *on, nccl *n)
     return LH_OK;
 }
 
-/* Ranks of several hosts need a network: *help is what to say of its choice if NCCL does not start. Collective. */
+/* Collective. Ranks of several hosts need a network: *help is a hint for the message of a failed start, "" if NCCL
+ * chooses by itself. */
 static lh_status choose_network(lh_comm *host, const char **help)
 {
     char first[LH_HOST_BYTES] = "";
@@ -259,13 +260,13 @@ int lh_comm_nccl_found(char text[256])
     return 1;
 }
 
-/* nccl_network.c - which fast network a host has, by what its drivers show, and NCCL's name of it. */
-/* A network is there if one of `files` exists and begins with `begins` (NULL: with anything), and the file `also`
- * beside it with `also_begins` (NULL: none is asked for). */
+/* ---- the network of a host, by the files of its drivers, and NCCL's name for it ---- */
+/* A network is there if a file that matches `files` exists and begins with `begins` (NULL: any contents), and if the
+ * file `also` in the same folder begins with `also_begins` (NULL: no such condition). */
 typedef struct network {
-    const char *name, *value; /* value: of NCCL_NET */
+    const char *name, *value; /* value: for NCCL_NET */
     const char *files, *begins, *also, *also_begins;
-    int by_plugin; /* 1: a plug-in brings it; 0: NCCL itself, and a plug-in may do it better */
+    int by_plugin; /* true if a plug-in supports it; false: NCCL does, and a plug-in may be faster */
     const char *help;
 } network;
 
@@ -275,8 +276,8 @@ static const char cxi_help[] = "; NCCL_NET was set to 'AWS Libfabric', because t
                       "; NCCL_NET was set to 'IB', because this host has InfiniBand: NCCL_DEBUG=WARN prints what "
                       "NCCL lacks, NCCL_NET=Socket takes TCP instead";
 
-/* Slingshot's adapters show by the class of their driver, or by the names of their interfaces. RoCE looks like Ethernet
- * and is not asked for. */
+/* Slingshot's adapters are found by the class of their driver or by the names of their interfaces. RoCE looks like
+ * Ethernet and is not detected. */
 static const network networks[] = {
     {"Slingshot", "AWS Libfabric", "class/cxi/*", NULL, NULL, NULL, 1, cxi_help},
     {"Slingshot", "AWS Libfabric", "class/net/hsn[0-9]*", NULL, NULL, NULL, 1, cxi_help},
@@ -303,7 +304,7 @@ static int is_file_of(const network *n, const char *path)
            begins_with(other, n->also_begins);
 }
 
-/* NULL: none that is known. */
+/* Returns NULL if no known network is found. */
 static const network *find_network(const char *sys)
 {
     for (int i = 0; i < NETWORKS; i++) {

@@ -8,7 +8,7 @@
 
 static const char library[] = "libnccl.so.2";
 
-/* The first version with all that is used here: ncclCommAbort, grouped sends, asynchronous errors. */
+/* The first version with ncclCommAbort, grouped sends and asynchronous errors. */
 enum { MIN_VERSION = 21000 };
 
 static lh_status find_all(void *handle, lh_nccl *out)
@@ -26,7 +26,7 @@ static lh_status find_all(void *handle, lh_nccl *out)
 
 lh_status lh_nccl_open(const lh_nccl **out)
 {
-    static lh_nccl functions; /* filled once; ranks have one thread that communicates */
+    static lh_nccl functions; /* filled once; each rank has one thread that communicates */
     static int filled;
     int version = 0;
     if (!filled) {

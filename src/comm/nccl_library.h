@@ -1,4 +1,5 @@
-/* nccl_library.h - NCCL's functions, loaded at run time: the same program runs with and without the library. */
+/* nccl_library.h - NCCL's functions, loaded at run time (the same program runs with and without the library), and the
+ * choice of its network. */
 #ifndef LH_COMM_NCCL_LIBRARY_H
 #define LH_COMM_NCCL_LIBRARY_H
 
@@ -6,7 +7,7 @@
 
 #include "base/status.h"
 
-/* LH_NCCL(result, name, arguments): the functions that are used, without the prefix. */
+/* LH_NCCL(result, name, arguments): the functions in use, without the prefix. */
 #define LH_NCCL_FUNCTIONS                                                                                            \
     LH_NCCL(ncclResult_t, GetVersion, (int *version))                                                                \
     LH_NCCL(ncclResult_t, GetUniqueId, (ncclUniqueId * id))                                                          \
@@ -34,24 +35,24 @@ typedef struct lh_nccl {
 #define LH_NCCL(result, name, arguments) result(*name) arguments;
     LH_NCCL_FUNCTIONS
 #undef LH_NCCL
-    const char *file; /* that it was loaded from */
+    const char *file; /* path of the loaded library */
 } lh_nccl;
 
 /* Loads the library once per process. LH_EUSAGE, naming it, if it is missing or too old. */
 lh_status lh_nccl_open(const lh_nccl **out);
 
-/* nccl_network.h - NCCL takes TCP sockets where it cannot use the fast network of a cluster, and says nothing. Where
- * ranks of several hosts use it, it is told which network there is (NCCL_NET), so that it fails instead. */
-/* Where to look, for tests: "/sys", "/etc/nccl.conf", "libnccl-net.so". */
+/* Paths that the choice of the network reads, for tests: "/sys", "/etc/nccl.conf", "libnccl-net.so". */
 typedef struct lh_nccl_places {
     const char *sys;
     const char *conf;   /* an administrator's settings of NCCL: nothing is set if it is there */
-    const char *plugin; /* NCCL's network plug-in of the system, which may bring any network */
+    const char *plugin; /* NCCL's network plug-in of the system, which may support any network */
 } lh_nccl_places;
 
-/* Sets NCCL_NET for the network of this host, unless the environment, the administrator or a plug-in decides, and warns
- * where the environment asks for sockets beside a faster network. NULL: the places of the system. Returns what to say
- * of NCCL_NET if NCCL does not start, "" if it was not set here. Before NCCL's first call of the process. */
+/* NCCL silently falls back to TCP sockets where it cannot use the fast network of a cluster. Sets NCCL_NET to the
+ * network of this host, so that NCCL fails instead, unless the environment, the administrator or a plug-in decides;
+ * warns if the environment asks for sockets on a host with a faster network. places NULL: the paths of the system.
+ * Returns a hint for the message of a failed start, "" if NCCL_NET was not set here. To be called before NCCL's first
+ * call of the process. */
 const char *lh_nccl_choose_network(const lh_nccl_places *places);
 
 #endif

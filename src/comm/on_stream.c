@@ -1,6 +1,6 @@
-/* on_stream.c - communicators for the memory of a stream's device, on top of one for host memory: direct if the device
- * is the host, staged through page-locked memory otherwise, trivial for a single rank. nccl_comm.c has the one that
- * bypasses the host. */
+/* on_stream.c - communicators for the memory of a stream's device, on top of a communicator for host memory: direct if
+ * the device is the host, staged through page-locked memory otherwise, trivial for a single rank. nccl_comm.c bypasses
+ * the host. */
 #include <assert.h>
 #include <string.h>
 
@@ -114,11 +114,10 @@ static const lh_comm_ops alone_ops = {.name = "alone",
                                       .bcast = alone_bcast,
                                       .flush = nothing_to_flush};
 
-/* ---- staged ---- */
+/* ---- staged: a rank whose copies fail still takes part in the collective, with any contents, and fails afterwards,
+ * because its peers would wait for it ---- */
 
-/* A rank whose own copies fail still takes part in the collective, with whatever the buffer holds, and fails
- * afterwards: the others would wait for it. */
-/* Bytes of a reduction staged at a time. */
+/* Bytes of a reduction that are staged at a time. */
 static const int64_t PIECE_BYTES = 32 << 20;
 
 static void keep_first(lh_status *st, lh_status other)

@@ -1,4 +1,5 @@
-/* self_comm.c - the communicator of a single rank, without MPI: collectives copy from send to receive buffers. */
+/* self_comm.c - communicators without peers: of a single rank, where collectives copy from send to receive buffers, and
+ * of one rank among peers that do not exist, for forecasts on a device that only counts. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -72,11 +73,9 @@ lh_status lh_comm_open_self(lh_comm **out)
     return st;
 }
 
-/* Communicators of one rank whose peers do not exist, for forecasts on a device that only counts: of host memory every
- * rank sends what this one sends; of device memory, which has no contents, nothing is moved. */
-/* ---- host memory: as if all ranks had the same ---- */
+/* ---- counting, host memory: every rank is assumed to send this rank's data ---- */
 
-/* This rank's block is repeated in that of another, which may be longer. */
+/* Fills another rank's block, which may be longer, with repetitions of this rank's block. */
 static void repeat(char *to, int64_t bytes, const void *own, int64_t own_bytes)
 {
     for (int64_t done = 0, n; done < bytes && own_bytes > 0; done += n) {
@@ -112,7 +111,7 @@ static const lh_comm_ops host_ops = {.name = "counting",
                                      .bcast = bcast,
                                      .barrier = do_nothing};
 
-/* ---- device memory ---- */
+/* ---- counting, device memory: it has no contents, nothing is moved ---- */
 
 static lh_status device_allgather(lh_comm *comm, const void *send, void *recv, int64_t bytes)
 {
@@ -126,7 +125,7 @@ static lh_status device_allgatherv(lh_comm *comm, const void *send, void *recv, 
     return LH_OK;
 }
 
-/* What a stream's collectives can do (lh_comm_open_on) and the caches use. */
+/* The collectives of lh_comm_open_on that caches use. */
 static const lh_comm_ops device_ops = {.name = "counting",
                                        .enqueues = 1,
                                        .close = close_self,

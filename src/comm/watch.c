@@ -1,6 +1,6 @@
 /* watch.c - the watchdog: a thread that checks periodically how long the main thread has waited for peers. When a peer
  * on this host has ended, or --comm-timeout is exceeded, it logs rank, host, operation and step, and ends the process;
- * the launcher ends the other ranks. Ranks of one host share a board, so that the message can name the missing rank and
+ * the launcher ends the other ranks. Ranks on one host share a board, so that the message can name the missing rank and
  * only one rank reports. Time in which the whole process was suspended (scontrol suspend, Ctrl-Z) does not count: the
  * thread notices it as a gap between its own checks. */
 #include <errno.h>
@@ -27,7 +27,7 @@ struct lh_watch {
     double timeout_s;
     int rank;
     char host[LH_HOST_BYTES];
-    lh_board *board; /* NULL: no other rank on this host */
+    lh_board *board; /* NULL if no other rank is on this host */
     int seats, own;
 
     /* Written by the main thread, read by the watchdog's. */
@@ -35,13 +35,13 @@ struct lh_watch {
     _Atomic int64_t waits;    /* number of waits so far */
     _Atomic(const char *) operation, step;
     _Atomic int64_t bytes, number;
-    _Atomic int untimed; /* 1: no time-out */
+    _Atomic int untimed; /* true: no timeout */
 
     /* Written by the watchdog's thread. */
-    _Atomic int64_t checked_ns; /* time of the last check ... */
-    int64_t checked_waits;      /* ... and `waits` then */
-    int64_t suspended_ns;       /* of the current wait, in which this process did not run */
-    _Atomic int64_t lost_ns;    /* so far, in which it did not */
+    _Atomic int64_t checked_ns; /* time of the last check */
+    int64_t checked_waits;      /* `waits` at the last check */
+    int64_t suspended_ns;       /* part of the current wait in which this process did not run */
+    _Atomic int64_t lost_ns;    /* total time in which this process did not run */
 
     void (*end)(void *self); /* called before the process ends; guarded by `lock` */
     void *end_self;
@@ -91,8 +91,8 @@ int lh_watch_claim_report(lh_watch *watch)
     return !watch->board || atomic_exchange(&watch->board->spoken, 1) == 0;
 }
 
-/* The first other rank on this host that has ended (find_ended); that is stopped or, if none is, that is not waiting
- * (find_absent). NULL: none. A rank that is stopped inside a collective counts as waiting. */
+/* The first other rank on this host that has ended (find_ended); or that is stopped, else that is not waiting
+ * (find_absent). NULL if there is none. A rank that is stopped inside a collective counts as waiting. */
 static const lh_seat *find_ended(const lh_watch *watch)
 {
     for (int i = 0; i < watch->seats; i++)
@@ -100,7 +100,7 @@ static const lh_seat *find_ended(const lh_watch *watch)
     return NULL;
 }
 
-/* Seconds since the watchdog of that rank last ran, if its process does not run; else 0. */
+/* Seconds since the watchdog of that rank last ran, if its process is stopped; else 0. */
 static double time_stopped(const lh_seat *seat)
 {
     const double stopped_s = (double)(now_ns() - seat->checked_ns) * 1e-9;
@@ -145,8 +145,8 @@ static void report_wait(const lh_watch *watch, const lh_seat *ended, double wait
            watch->host, waited_s, what, who);
 }
 
-/* Seconds of wait number `waits`, which began at `since`, in which this process ran: those between checks that are too
- * far apart do not count. */
+/* Seconds of wait number `waits`, which began at `since`, in which this process ran: gaps between two checks above
+ * GAP_S do not count. */
 static double time_waited(lh_watch *watch, int64_t waits, int64_t since, int64_t now)
 {
     const int64_t begin = since > watch->checked_ns ? since : watch->checked_ns, gap = now - begin;
@@ -156,7 +156,7 @@ static double time_waited(lh_watch *watch, int64_t waits, int64_t since, int64_t
     return (double)(now - since - watch->suspended_ns) * 1e-9;
 }
 
-/* Seconds by which ranks of this host report later than those of others. */
+/* Seconds by which ranks of this host report later than ranks of the first host. */
 static double turn_of(const lh_watch *watch)
 {
     const int first = watch->seats ? watch->board->seats[0].rank : watch->rank;
@@ -177,7 +177,7 @@ static void check_wait(lh_watch *watch)
     if (!ended && (watch->untimed || waited_s < watch->timeout_s + turn_s)) return;
     if (watch->waits != waits || watch->since_ns != since) return; /* the wait ended meanwhile */
     if (lh_watch_claim_report(watch)) report_wait(watch, ended, waited_s);
-    alarm(END_S); /* in case `end` hangs, too */
+    alarm(END_S); /* in case `end` hangs */
     if (watch->end) watch->end(watch->end_self);
     _exit(LH_ECOMM);
 }
@@ -187,7 +187,7 @@ double lh_watch_timeout(const lh_watch *watch)
     return watch ? watch->timeout_s : 0;
 }
 
-/* A gap that the thread has not seen yet counts up to its last check. */
+/* A gap that the thread has not noticed yet counts up to its last check. */
 double lh_watch_clock(const lh_watch *watch)
 {
     const int64_t now = now_ns();
@@ -206,7 +206,7 @@ void lh_watch_check_heartbeat(lh_watch *watch, double heard_s, const char *peer,
                "rank %d on %s waits for %s, and has heard nothing of %s for %.0f s (--comm-timeout sets the time)",
                watch->rank, watch->host, what, peer, silent_s);
     fflush(NULL);
-    alarm(END_S); /* in case `end` hangs, too */
+    alarm(END_S); /* in case `end` hangs */
     pthread_mutex_lock(&watch->lock);
     if (watch->end) watch->end(watch->end_self);
     _exit(LH_ECOMM);

@@ -1,6 +1,7 @@
-/* A device that only counts: memory has an address and a size and nothing behind it, copies move nothing, and every
- * operation is done at once (lh_ops_counting). What a run allocates on it is what it would take on a device of
- * the same kind: forecasts of memory run the real code here. What is copied to the host stays as the host has it. */
+/* A device that only counts: blocks of memory have an address and a size and no contents, copies move nothing, and
+ * every operation returns immediately (lh_ops_counting). A run allocates on it the bytes that it would allocate on a
+ * device of the same kind: forecasts of memory run the real code here. Copies to the host leave the host's memory
+ * unchanged. */
 #include <stdlib.h>
 
 #include "device/device_impl.h"
@@ -13,7 +14,7 @@ static lh_status open_counting(lh_device *device, int index)
     return LH_OK;
 }
 
-/* Addresses follow each other; none is used twice. */
+/* Addresses grow; none is used twice. */
 static void alloc_counting(lh_device *device, void **out, int64_t bytes)
 {
     char *last = device->impl;

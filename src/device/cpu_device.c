@@ -9,8 +9,8 @@
 
 #include "device/device_impl.h"
 
-/* From this size on a block is a mapping of its own: malloc keeps what it is given back (its limit for mappings grows
- * to 32 MiB as blocks are freed), and a run's peak must not stay with it. */
+/* From this size on a block is a mapping, not malloc's: malloc keeps freed memory (its limit for mappings grows to 32
+ * MiB as blocks are freed), and the peak of a run must not stay allocated. */
 static const int64_t MAPPED_BYTES = 256 << 10;
 
 /* Mappings of at least one huge page start on one. */
@@ -39,7 +39,7 @@ static void alloc_cpu(lh_device *device, void **out, int64_t bytes)
         if (posix_memalign(out, 64, (size_t)bytes) != 0) *out = NULL;
         return;
     }
-    /* Map one huge page more than is needed and give back what lies before and after the aligned part. */
+    /* Maps one huge page more than needed and unmaps the parts before and after the aligned block. */
     int64_t keep = mapped_bytes(bytes), more = bytes >= HUGE_BYTES ? HUGE_BYTES : 0;
     char *p = mmap(NULL, (size_t)(keep + more), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) return;

@@ -1,6 +1,6 @@
-/* CUDA devices. Memory comes from the driver's pool, which keeps little of what is given back; a block is taken and
- * given back on a stream of the device's own, which waits for all others and they for it. A program linked with the
- * CUDA runtime starts without a driver, too; every call of it fails then, which means: no device. */
+/* CUDA devices. Memory comes from the driver's pool, which keeps little freed memory; blocks are allocated and freed on
+ * a separate stream of the device, which waits for all other streams and they for it. A program linked with the CUDA
+ * runtime starts without a driver, too; every CUDA call then fails, and no device is found. */
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -9,31 +9,31 @@
 #include "device/cuda.h"
 #include "device/device_impl.h"
 
-/* What the pool keeps of freed memory, as a share of the device's. */
+/* The pool keeps at most 1 / IDLE_SHARE of the device's memory when blocks are freed. */
 enum { IDLE_SHARE = 64 };
 
-/* An overlapping copy goes through a block of so many bytes. */
+/* An overlapping copy goes through a block of this size. */
 static const int64_t OVERLAP_BYTES = 16 << 20;
 
 typedef struct cuda_device {
     int index, processors;
     int64_t shared;    /* bytes that a block may ask for */
-    cudaStream_t home; /* takes and gives back memory */
-    cudaEvent_t ready; /* what is passed between the home stream and the others */
+    cudaStream_t home; /* stream on which memory is allocated and freed */
+    cudaEvent_t ready; /* orders the home stream and the other streams */
     cudaMemPool_t pool;
-    lh_stream *streams; /* all that are open */
+    lh_stream *streams; /* all open streams */
 } cuda_device;
 
 typedef struct cuda_stream {
     cudaStream_t stream;
-    lh_stream *next; /* of its device */
+    lh_stream *next; /* next stream of the device */
     lh_cuda_kept kept[LH_CUDA_LIBRARIES];
 } cuda_stream;
 
 lh_status lh_cuda_check(cudaError_t rc, const char *what)
 {
     if (rc == cudaSuccess) return LH_OK;
-    (void)cudaGetLastError(); /* clear it: it is reported once */
+    (void)cudaGetLastError(); /* clears it: it has been reported */
     LH_FAIL(rc == cudaErrorMemoryAllocation ? LH_ENOMEM : LH_EINTERNAL, "%s failed on the CUDA device: %s (%s)", what,
             cudaGetErrorString(rc), cudaGetErrorName(rc));
 }
@@ -165,7 +165,7 @@ done:
 
 /* ---- memory ---- */
 
-/* `second` goes on when all that is enqueued on `first` is done. */
+/* `second` continues when all work enqueued on `first` is done. */
 static cudaError_t order(cuda_device *d, cudaStream_t first, cudaStream_t second)
 {
     cudaError_t rc = cudaEventRecord(d->ready, first);
@@ -176,7 +176,8 @@ static void alloc_cuda(lh_device *device, void **out, int64_t bytes)
 {
     cuda_device *d = device->impl;
     cudaError_t rc = cudaMallocAsync(out, (size_t)bytes, d->home);
-    if (rc == cudaErrorMemoryAllocation) { /* what is idle goes back, and what is being freed is waited for */
+    if (rc ==
+        cudaErrorMemoryAllocation) { /* return idle memory to the driver, and wait for memory that is being freed */
         (void)cudaGetLastError();
         cudaStreamSynchronize(d->home);
         cudaMemPoolTrimTo(d->pool, 0);
@@ -198,7 +199,7 @@ static void free_cuda(lh_device *device, void *p, int64_t bytes)
     cudaFreeAsync(p, d->home);
 }
 
-/* What the driver has free, and what the pool holds without need. */
+/* Free memory of the driver, and memory that the pool holds unused. */
 static int64_t free_bytes_cuda(const lh_device *device)
 {
     const cuda_device *d = device->impl;
@@ -210,7 +211,7 @@ static int64_t free_bytes_cuda(const lh_device *device)
     return (int64_t)free_bytes + (idle > 0 ? idle : 0);
 }
 
-/* What is in use beside the pool is known of now only; a program's share of it hardly changes once it computes. */
+/* The use outside the pool is known only for now; the program's share of it hardly changes once it computes. */
 static int64_t driver_peak_cuda(const lh_device *device)
 {
     const cuda_device *d = device->impl;
@@ -272,7 +273,7 @@ static void close_stream(lh_stream *stream)
     lh_free(s);
 }
 
-/* While somebody has to know. It does not sleep, as cudaStreamSynchronize does not: a step would end later. */
+/* A busy wait that calls the waiter's hook. cudaStreamSynchronize does not sleep either: a step would end later. */
 static lh_status wait_and_ask(lh_stream *stream)
 {
     enum { ASK_EVERY = 4096 }; /* some milliseconds */
@@ -306,7 +307,7 @@ static lh_status copy_apart(lh_stream *stream, void *dst, const void *src, int64
                          "a copy");
 }
 
-/* Piece by piece through a block of its own, from the end that is not overwritten before it is read. */
+/* Piece by piece through a separate block, from the end that is not overwritten before it is read. */
 static lh_status copy_overlapping(lh_stream *stream, char *dst, const char *src, int64_t bytes)
 {
     lh_status st = LH_OK;
@@ -342,9 +343,9 @@ static lh_status zero_bytes(lh_stream *stream, void *dst, int64_t bytes)
     return lh_cuda_check(cudaMemsetAsync(dst, 0, (size_t)bytes, lh_stream_cuda(stream)), "clearing memory");
 }
 
-/* ---- recorded work ---- */
+/* ---- CUDA graphs ---- */
 
-/* Other threads, as those of a library, go on as they like. */
+/* Other threads, such as a library's, are not restricted. */
 static lh_status begin_recording(lh_stream *stream)
 {
     return lh_cuda_check(cudaStreamBeginCapture(lh_stream_cuda(stream), cudaStreamCaptureModeThreadLocal),

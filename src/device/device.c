@@ -8,8 +8,8 @@
 #include "base/mem.h"
 #include "device/device_impl.h"
 
-/* Blocks of this size must also fit into what the machine has free when they are asked for: Linux hands out more than
- * it has and kills the process later. */
+/* Blocks of this size must also fit into the free memory of the machine: Linux overcommits and kills the process
+ * later. */
 static const int64_t LARGE_BYTES = 64 << 20;
 
 static const struct {
@@ -51,7 +51,7 @@ void lh_device_find(lh_device_kind kind, lh_device_found *found)
     kinds[kind].find(found);
 }
 
-/* The thread that records holds it, and what it asks for in between is refused and not waited for. */
+/* Recursive: the recording thread holds the lock, and its requests for memory are refused, not blocked. */
 static void init_lock(pthread_mutex_t *lock)
 {
     pthread_mutexattr_t recursive;

@@ -20,8 +20,8 @@ const char *lh_device_kind_name(lh_device_kind kind);
 /* *out = the kind called `name`, and 1; 0 if there is none. */
 int lh_device_kind_find(const char *name, lh_device_kind *out);
 
-/* Devices of a kind on this machine, found without opening one. text: their names; if count is 0, what is missing, such
- * as "no driver". */
+/* Devices of a kind on this machine, found without opening one. text: their names; if count is 0, the missing piece,
+ * such as "no driver". */
 typedef struct lh_device_found {
     int count;
     char text[512];
@@ -32,16 +32,16 @@ void lh_device_find(lh_device_kind kind, lh_device_found *found);
 /* Purpose of memory; each is counted separately. */
 typedef enum lh_mem { LH_MEM_WEIGHTS, LH_MEM_KV, LH_MEM_WORK, LH_MEM_KINDS } lh_mem;
 
-/* A device of this host. limit_bytes: an allocation that would exceed it fails with LH_ENOMEM; 0: the memory that is
- * free now. */
+/* A device of this host. An allocation beyond limit_bytes fails with LH_ENOMEM; 0: the limit is the memory that is free
+ * now. */
 typedef struct lh_device_choice {
     lh_device_kind kind;
-    int index; /* among those of its kind */
+    int index; /* index among the devices of its kind */
     int64_t limit_bytes;
-    int counts_only; /* 1: a device that only counts its memory, as one of this kind would; nothing is done on it */
+    int counts_only; /* true: a device that only counts memory, as a device of this kind would, and executes nothing */
 } lh_device_choice;
 
-/* A device that cannot be opened here fails with LH_EUSAGE and says what is missing. A device may be used by several
+/* A device that cannot be opened here fails with LH_EUSAGE, naming the missing piece. A device may be used by several
  * threads. */
 lh_status lh_device_open(lh_device **out, const lh_device_choice *choice);
 void lh_device_set_limit(lh_device *device, int64_t limit_bytes); /* for allocations from now on */
@@ -51,7 +51,7 @@ void lh_device_close(lh_device *device);                          /* asserts tha
 lh_device_kind lh_device_kind_of(const lh_device *device);
 const char *lh_device_name(const lh_device *device); /* such as "AMD EPYC, 2 cores" */
 
-/* PCI address of the device on its host, such as "0000:3b:00.0": ranks of one host with the same address share it. ""
+/* PCI address of the device on its host, such as "0000:3b:00.0": ranks on one host with the same address share it. ""
  * for the host itself. */
 const char *lh_device_bus(const lh_device *device);
 
@@ -77,8 +77,8 @@ void lh_device_reset_peak(lh_device *device);
 /* Bytes of memory free for this process now; respects the cgroup's limit. */
 int64_t lh_device_free_bytes(const lh_device *device);
 
-/* Bytes of the device that have been in use at most, as its driver counts them: what was allocated and what the
- * driver's pool kept of it, the program and its libraries, and other processes now. 0: nobody counts. */
+/* Peak of the device's memory in use, in bytes, as its driver counts it: allocated memory and freed memory that the
+ * driver's pool kept, the program and its libraries, and other processes now. 0: the driver does not count. */
 int64_t lh_device_driver_peak(const lh_device *device);
 
 lh_status lh_stream_open(lh_stream **out, lh_device *device);
@@ -106,8 +106,8 @@ lh_status lh_stream_take(lh_stream *stream);
 /* Wait for all enqueued work; returns its first error. */
 lh_status lh_stream_sync(lh_stream *stream);
 
-/* What is enqueued on `stream` from now on begins when all that is enqueued on `first`, of the same device, has ended.
- */
+/* Work enqueued on `stream` from now on begins after all work enqueued so far on `first`, a stream of the same
+ * device. */
 lh_status lh_stream_after(lh_stream *stream, lh_stream *first);
 
 /* Hooks of lh_stream_sync, for a communicator whose collectives are enqueued on the stream: called before the wait,
@@ -129,17 +129,18 @@ lh_status lh_stream_zero(lh_stream *stream, void *dst, int64_t bytes);
 /* Enqueue a copy of a little host memory to the device; it may be freed as soon as the call returns. */
 lh_status lh_stream_put(lh_stream *stream, void *dst, const void *src, int64_t bytes);
 
-/* CUDA graphs: work that is captured once and replayed with one call, on devices that can. Between lh_stream_record and
- * lh_stream_recorded enqueued operations, copies on the device and collectives are captured and not executed; nothing
- * may be allocated, freed, waited for, or copied from or to the host. One thread calls both: others that allocate or
- * free memory of the device, or open or close a stream, wait until it is done. A graph keeps its addresses: it holds
- * the workspace of the stream that it was captured with until it is closed; the caller tracks its own memory. */
+/* CUDA graphs: work that is captured once and replayed with one call, on devices that support it. Between
+ * lh_stream_record and lh_stream_recorded enqueued operations, copies on the device and collectives are captured and
+ * not executed; nothing may be allocated, freed, waited for, or copied from or to the host. One thread calls both:
+ * other threads that allocate or free memory of the device, or open or close a stream, wait until capture ends. A graph
+ * keeps its addresses: it holds the workspace of the capturing stream until it is closed; the caller tracks its other
+ * memory. */
 typedef struct lh_graph lh_graph;
 int lh_device_records(const lh_device *device);
 lh_status lh_stream_record(lh_stream *stream);
-lh_status lh_stream_recorded(lh_stream *stream, lh_graph **out); /* out NULL: drop it */
+lh_status lh_stream_recorded(lh_stream *stream, lh_graph **out); /* out NULL: drop the graph */
 int64_t lh_graph_nodes(const lh_graph *graph);                   /* kernels, copies and fills of one replay */
-lh_status lh_graph_run(lh_graph *graph);                         /* on the stream that recorded it */
+lh_status lh_graph_run(lh_graph *graph);                         /* on the stream that captured it */
 void lh_graph_close(lh_graph *graph); /* NULL is fine; the last replay may still be running */
 
 /* Times on the clock of the device. */

@@ -1,5 +1,5 @@
-/* device_impl.h - what a kind of device has to provide. device.c counts the memory and keeps the errors; a kind only
- * moves bytes. A new kind is one table of these and one entry in device.c. */
+/* device_impl.h - the interface of a kind of device. device.c counts the memory and keeps the errors; a kind only moves
+ * bytes. A new kind is one table of operations and one entry in device.c. */
 #ifndef LH_DEVICE_DEVICE_IMPL_H
 #define LH_DEVICE_DEVICE_IMPL_H
 
@@ -12,7 +12,7 @@ typedef struct lh_device_ops {
     lh_status (*open)(lh_device *device, int index);
     void (*close)(lh_device *device); /* NULL, here and below: nothing to do */
 
-    /* *out: `bytes` > 0 bytes aligned to 64, or NULL when the machine has no more. free gets the same size. */
+    /* *out: `bytes` > 0 bytes aligned to 64, or NULL if memory is exhausted. free gets the same size. */
     void (*alloc)(lh_device *device, void **out, int64_t bytes);
     void (*free)(lh_device *device, void *p, int64_t bytes);
     int64_t (*free_bytes)(const lh_device *device);
@@ -29,7 +29,7 @@ typedef struct lh_device_ops {
     lh_status (*copy)(lh_stream *stream, void *dst, const void *src, int64_t bytes, lh_copy_way way);
     lh_status (*zero)(lh_stream *stream, void *dst, int64_t bytes);
 
-    /* All NULL: it cannot record. */
+    /* All NULL: the device cannot capture. */
     lh_status (*record)(lh_stream *stream);
     lh_status (*recorded)(lh_graph *graph); /* fills impl and nodes */
     lh_status (*graph_run)(lh_graph *graph);
@@ -51,19 +51,20 @@ struct lh_device {
     const lh_device_ops *ops;
     lh_device_kind kind;
     char name[512];
-    char bus[32]; /* where the device is on its host; "": it is the host */
-    void *impl;   /* the kind's own */
+    char bus[32]; /* address of the device on its host; "" for the host itself */
+    void *impl;   /* data of the kind */
     int64_t limit_bytes;
-    /* Recursive. Of what follows, and of streams that open, close or wait for another. A thread holds it while it
-     * records: what others allocate and free is ordered with all streams, and one that records cannot be. */
+    /* Recursive. Guards the fields below, and streams that open, close or wait for another stream. A thread holds
+     * it while it captures: allocations of other threads are ordered with all streams, and a capturing stream
+     * cannot be. */
     pthread_mutex_t lock;
-    int recording;    /* streams of the thread that holds the lock */
+    int recording;    /* capturing streams of the thread that holds the lock */
     lh_block *blocks; /* ordered by address */
     int64_t blocks_held, blocks_cap;
     lh_mem_usage usage;
 };
 
-/* Workspace of a stream's operations. Graphs that were recorded with it use it, too: the last user frees it. */
+/* Workspace of a stream's operations. Graphs captured with it share it: the last user frees it. */
 typedef struct lh_workspace {
     void *p;
     int64_t bytes;
@@ -74,41 +75,42 @@ struct lh_stream {
     lh_device *device;
     lh_status failed; /* latched */
     char message[2048];
-    lh_workspace *scratch, *counters; /* of lh_stream_scratch and lh_stream_counters; NULL: none yet */
-    void *staging;                    /* of lh_stream_staging, host */
+    lh_workspace *scratch,
+        *counters; /* workspace of lh_stream_scratch and lh_stream_counters; NULL: not allocated yet */
+    void *staging; /* host memory of lh_stream_staging */
     int64_t staging_bytes;
-    char *post; /* of lh_stream_put, host: what was put since the last sync */
+    char *post; /* host memory of lh_stream_put: data put since the last sync */
     int64_t posted;
     int recording;
     lh_stream_waiter waiter;
-    void *impl; /* the kind's own */
+    void *impl; /* data of the kind */
 };
 
 struct lh_graph {
     lh_stream *stream;
-    lh_workspace *scratch, *counters; /* those of the stream when it was recorded */
+    lh_workspace *scratch, *counters; /* workspace of the stream when it was captured */
     int64_t nodes;
-    void *impl; /* the kind's own */
+    void *impl; /* data of the kind */
 };
 
 struct lh_event {
     lh_device *device;
     int recorded;
     int64_t time_ns; /* cpu: on the monotonic clock */
-    void *impl;      /* the kind's own */
+    void *impl;      /* data of the kind */
 };
 
 extern const lh_device_ops lh_cpu_device_ops, lh_cuda_device_ops, lh_counting_device_ops;
 void lh_cpu_device_find(lh_device_found *found);
 void lh_cuda_device_find(lh_device_found *found);
 
-/* As lh_device_counts, of the emulated CUDA runtime; at NULL with the real one. */
+/* lh_device_counts of the emulated CUDA runtime; at NULL with the real one. */
 int64_t lh_cuda_counts(const lh_count **counts) __attribute__((weak));
 
-/* machine.c, with every path below `root` ("" for the machine itself; tests make a tree of their own). */
+/* machine.c, with every path below `root` ("" for the machine itself; tests make a tree of files). */
 
-/* Memory a process here can still take, in bytes: what the kernel calls available, or less where a cgroup (v1 or v2) or
- * one of its parents has a limit. Page cache counts as free: it goes when it is needed. */
+/* Bytes of memory that a process here can still allocate: the kernel's MemAvailable, or less if a cgroup (v1 or v2) or
+ * one of its parents has a limit. Page cache counts as free: the kernel reclaims it on demand. */
 int64_t lh_machine_free_bytes(const char *root);
 
 /* The processor, as /proc/cpuinfo calls it, else the architecture's name. */

@@ -1,4 +1,4 @@
-/* cgroup.c - finds the control groups of this process in /proc/self/cgroup, and reads CPU quotas. */
+/* machine.c - free memory, processors and control groups of this machine, as the kernel reports them. */
 #include "device/machine.h"
 
 #include <inttypes.h>
@@ -63,7 +63,7 @@ void lh_cgroup_walk(const char *root, const char *controller, lh_cgroup_visit *v
         if (!path) continue;
         list++;
         *path++ = '\0';
-        if (!*list) { /* version 2, alone or beside version 1 */
+        if (!*list) { /* version 2, with or without version 1 */
             visit_parents(&(hierarchy){root, "", path, LH_CGROUP_V2}, visit, self);
             visit_parents(&(hierarchy){root, "/unified", path, LH_CGROUP_V2}, visit, self);
         } else if (lists(list, controller)) { /* mounted under one name or all of them */
@@ -78,7 +78,7 @@ void lh_cgroup_walk(const char *root, const char *controller, lh_cgroup_visit *v
 
 /* ---- CPU quotas ---- */
 
-/* Up to two numbers of the first line of a file; the count of those found. */
+/* Reads up to two numbers of the first line of a file; returns their count. */
 static int numbers_in(const char *folder, const char *name, double out[2])
 {
     FILE *f = lh_open_in(folder, name);
@@ -92,15 +92,14 @@ static void take_quota(void *self, const char *folder, lh_cgroup_version version
 {
     lh_cpu_quota *least = self;
     struct stat group;
-    double us[2] = {0, 100000},
-           period[2] = {0}; /* the quota and the period that it is for, with the kernel's default */
+    double us[2] = {0, 100000}, period[2] = {0}; /* the quota and its period, with the kernel's default */
     if (version == LH_CGROUP_V2) {
-        if (numbers_in(folder, "cpu.max", us) == 0) return; /* also where it begins with "max" */
+        if (numbers_in(folder, "cpu.max", us) == 0) return; /* also if it begins with "max" */
     } else {
         if (numbers_in(folder, "cpu.cfs_quota_us", us) == 0) return;
         us[1] = numbers_in(folder, "cpu.cfs_period_us", period) ? period[0] : 100000;
     }
-    if (!(us[0] > 0 && us[1] > 0)) return; /* -1: none */
+    if (!(us[0] > 0 && us[1] > 0)) return; /* -1: no quota */
     if (least->cores > 0 && least->cores <= us[0] / us[1]) return;
     if (stat(folder, &group) != 0) return;
     *least = (lh_cpu_quota){us[0] / us[1], (uint64_t)group.st_dev, (uint64_t)group.st_ino};
@@ -112,7 +111,7 @@ void lh_cpu_quota_find(const char *root, lh_cpu_quota *out)
     lh_cgroup_walk(root, "cpu", take_quota, out);
 }
 
-/* host_cores.c - the cores of the calling thread, and those of OpenMP's places. */
+/* ---- the cores of the calling thread, and the cores of OpenMP's places ---- */
 void lh_host_cores(cpu_set_t *cores)
 {
     int ids[CPU_SETSIZE];
@@ -127,7 +126,7 @@ void lh_host_cores(cpu_set_t *cores)
     }
 }
 
-/* machine.c - free memory and processors of this machine, as the kernel reports them. */
+/* ---- memory and processors ---- */
 /* The number after `key` in a file of "key number" lines, or the whole file's number when key is "". 0 when the file
  * or the key is missing or says "max". */
 static int number_in(const char *folder, const char *name, const char *key, int64_t *out)
@@ -144,7 +143,7 @@ static int number_in(const char *folder, const char *name, const char *key, int6
     return found;
 }
 
-/* Names of the files and numbers of each version of cgroup. */
+/* Names of the files and fields of each version of cgroup. */
 typedef struct group_words {
     const char *limit, *used, *inactive, *active;
 } group_words;
@@ -153,7 +152,7 @@ static const group_words words_of[] = {
     [LH_CGROUP_V1] = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "total_active_file"},
     [LH_CGROUP_V2] = {"memory.max", "memory.current", "inactive_file", "active_file"}};
 
-/* What the limit of one group leaves; INT64_MAX without one. */
+/* Bytes below the limit of one group; INT64_MAX without a limit. */
 static int64_t left_in_group(const char *folder, const group_words *words)
 {
     int64_t limit, used, cache = 0, part;

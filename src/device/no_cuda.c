@@ -1,4 +1,4 @@
-/* A build without CUDA still answers the question what devices of that kind there are. */
+/* A build without CUDA reports that it has no CUDA devices. */
 #include <stdio.h>
 
 #include "device/device_impl.h"

@@ -1,4 +1,4 @@
-/* stream.c - what is enqueued on a device: copies, workspace of operations, recorded work, times. */
+/* stream.c - work enqueued on a device: copies, workspace of operations, captured work, times. */
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
@@ -7,7 +7,7 @@
 #include "base/minmax.h"
 #include "device/device_impl.h"
 
-/* Host memory for what is put on a stream between two waits. */
+/* Host memory for data that is put on a stream between two waits. */
 enum { POST_BYTES = 256 << 10, POST_ALIGN = 64 };
 
 static lh_workspace *join_workspace(lh_workspace *w)
@@ -107,13 +107,13 @@ lh_status lh_stream_after(lh_stream *stream, lh_stream *first)
     return st;
 }
 
-/* In place of *at, which is too small or NULL. That goes first: the peak is that of the largest operation, not of two,
- * unless a graph holds it. */
+/* Replaces *at, which is too small or NULL. The old block is freed first, unless a graph holds it: the peak is one
+ * workspace, not two. */
 static lh_status grow_workspace(lh_stream *stream, lh_workspace **at, int64_t bytes)
 {
     lh_status st = LH_OK;
     lh_workspace *grown = NULL;
-    LH_TRY_DONE(lh_stream_sync(stream)); /* what is under way may still use it */
+    LH_TRY_DONE(lh_stream_sync(stream)); /* enqueued work may still use it */
     leave_workspace(stream->device, *at);
     *at = NULL;
     LH_TRY_DONE(lh_calloc(&grown, 1, sizeof *grown));
@@ -153,7 +153,7 @@ lh_status lh_stream_staging(lh_stream *stream, void *out, int64_t bytes)
 {
     lh_device *device = stream->device;
     if (bytes > stream->staging_bytes) {
-        LH_TRY(lh_stream_sync(stream)); /* copies under way may still use it */
+        LH_TRY(lh_stream_sync(stream)); /* enqueued copies may still use it */
         lh_device_free_host(device, stream->staging);
         stream->staging = NULL;
         stream->staging_bytes = 0;
@@ -192,7 +192,7 @@ lh_status lh_stream_put(lh_stream *stream, void *dst, const void *src, int64_t b
     return LH_OK;
 }
 
-/* ---- recorded work ---- */
+/* ---- CUDA graphs ---- */
 
 int lh_device_records(const lh_device *device)
 {

@@ -1,5 +1,5 @@
-/* elementwise.h - activation functions, soft caps and factors of queries, as `ref` (in double) and `cuda` evaluate
- * them; `cpu` has vector functions of the first two (cpu/vec.h). */
+/* elementwise.h - activation functions, soft caps and factors of queries, for `ref` (in double) and `cuda`; `cpu` has
+ * vector functions of the first two (cpu/vec.h). */
 #ifndef LH_KERNELS_ELEMENTWISE_H
 #define LH_KERNELS_ELEMENTWISE_H
 

@@ -1,6 +1,6 @@
-/* head_budgets.h - the integers of ops_budgets.h, worked out by one implementation in all backends: `ref` and `cpu`
- * call it as it is. A device adds up histograms and looks for the threshold's bin by a block of threads, since bins are
- * many; what a head keeps it works out here. */
+/* head_budgets.h - the integer arithmetic of ops_budgets.h, one implementation for all backends: `ref` and `cpu` call
+ * it directly. A device adds histograms and searches the bin of the threshold with a block of threads, because there
+ * are many bins; it computes the budgets of heads with the functions below. */
 #ifndef LH_KERNELS_HEAD_BUDGETS_H
 #define LH_KERNELS_HEAD_BUDGETS_H
 
@@ -9,9 +9,9 @@
 #include "base/minmax.h"
 #include "kernels/ops_budgets.h"
 
-/* One contest: the heads of some layers. */
+/* A contest: the heads of some layers that compete with each other. */
 typedef struct lh_contest {
-    int64_t index, first, layers; /* its first layer, and how many it has */
+    int64_t index, first, layers; /* first: its first layer; layers: their number */
 } lh_contest;
 
 static LH_BOTH inline lh_contest lh_contest_at(const lh_contests *of, int64_t index)
@@ -39,7 +39,7 @@ static LH_BOTH inline int64_t lh_bin_of_ranks(const lh_refine_threshold_args *a,
     return sum;
 }
 
-/* ---- histograms: host only ---- */
+/* ---- histograms, on the host only ---- */
 
 static inline void lh_add_all_histograms(const lh_add_histograms_args *a)
 {
@@ -100,8 +100,8 @@ static LH_BOTH inline int64_t lh_heads_of_contest(const lh_head_budgets_args *a,
     return a->of.heads * c.layers;
 }
 
-/* The order of ties is by layer and then by head, as that of the counts: those of a contest, and the candidates of its
- * i-th head. */
+/* Ties are ordered by layer, then by head, like the counts: the counts of a contest, and the candidates of its i-th
+ * head. */
 static LH_BOTH inline int64_t *lh_counts_of(const lh_head_budgets_args *a, lh_contest c)
 {
     return a->counts + c.first * a->of.heads;
@@ -112,8 +112,8 @@ static LH_BOTH inline lh_candidate_counts lh_tied_candidates(const lh_head_budge
     return a->candidates[i % a->of.heads * a->of.layers + c.first + i / a->of.heads];
 }
 
-/* Shares rounded down. lags[i]: what the i-th head in the order of ties lacks by rounding, times share.den. Returns how
- * many entries are left to give. */
+/* Gives every head its share, rounded down. lags[i]: the remainder of the i-th head in the order of ties, times
+ * share.den. Returns the number of entries left to give. */
 static LH_BOTH inline int64_t lh_give_shares(const lh_head_budgets_args *a, lh_contest c, int64_t *lags)
 {
     int64_t rest = a->search[c.index].want, held = 0, given = 0, *counts = lh_counts_of(a, c);
@@ -131,9 +131,9 @@ static LH_BOTH inline int64_t lh_give_shares(const lh_head_budgets_args *a, lh_c
     return lh_min_i64(a->limits[c.first].most, held) - given;
 }
 
-/* All that have room get one each, round after round, while there is enough for all of them. Nobody lacks a whole entry
- * by rounding, so no round gives anybody a second one before all have their first. Returns what is still left; then
- * lags of heads without room are -1. */
+/* Gives one entry to each head that has room, round after round, while there are enough entries for a whole round. A
+ * remainder is less than one entry, so no head gets a second entry before all have their first. Returns the number of
+ * entries left; then lags of heads without room are -1. */
 static LH_BOTH inline int64_t lh_give_rounds(const lh_head_budgets_args *a, lh_contest c, int64_t left, int64_t *lags)
 {
     int64_t n = lh_heads_of_contest(a, c), *counts = lh_counts_of(a, c);
@@ -156,7 +156,7 @@ static LH_BOTH inline int64_t lh_give_rounds(const lh_head_budgets_args *a, lh_c
     return 0;
 }
 
-/* One more for each of the `left` heads that lack most. Looks at the heads first, first + step, … */
+/* Gives one entry to each of the `left` heads with the largest remainders. Visits the heads first, first + step, … */
 static LH_BOTH inline void lh_give_last(const lh_head_budgets_args *a, lh_contest c, int64_t left, const int64_t *lags,
                                         int64_t first, int64_t step)
 {

@@ -4,14 +4,14 @@
 
 static const lh_ops *const backends[] = {
     &lh_ops_ref,
-    &lh_ops_cpu, /* this and the next: at NULL where they are not linked */
+    &lh_ops_cpu, /* this entry and the next are NULL if they are not linked */
     &lh_ops_cuda,
 };
 #define BACKENDS ((int)(sizeof backends / sizeof backends[0]))
 
 static const struct {
     const char *name, *summary;
-    size_t member; /* where lh_ops has its function */
+    size_t member; /* offset of its function in lh_ops */
 } operations[] = {
 #define LH_OP(op, text) {#op, text, offsetof(lh_ops, op)},
     LH_OPS(LH_OP)
@@ -20,9 +20,9 @@ static const struct {
 #define OPERATIONS ((int)(sizeof operations / sizeof operations[0]))
 
 /* cpu: longer chunks are no faster (docs/performance.md); gemm_tiled packs its input. cuda: for the smallest product of
- * an 8B model on 132 multiprocessors 2048 rows are two waves of tiles of 128 x 256, and 4096 are four; with more the
- * last wave is no fuller. attend_block by cuDNN has queries and sums in bf16, beside our kernel's sums the first time,
- * and reads tiles of 128 entries to their end; cuBLAS is given 32 MiB. */
+ * an 8B model on 132 multiprocessors 2048 rows are two waves of tiles of 128 x 256, and 4096 are four; more rows do not
+ * fill the last wave better. attend_block by cuDNN holds queries and sums in bf16, in addition to our kernel's sums the
+ * first time, and reads whole tiles of 128 entries; cuBLAS gets 32 MiB. */
 static const lh_chunking chunkings[LH_DEVICE_KINDS] = {
     [LH_DEVICE_CPU] = {.most = 512, .input_bytes = 4, .input_tokens = 512},
     [LH_DEVICE_CUDA] = {.most = 4096, .query_bytes = 8, .fixed_bytes = INT64_C(32) << 20, .spare_slots = 128},
@@ -68,7 +68,7 @@ lh_status lh_ops_check(const lh_ops *ops)
     return LH_OK;
 }
 
-/* ---- operations made of others ---- */
+/* ---- operations composed of other operations ---- */
 
 lh_status lh_norm_rows(const lh_ops *ops, lh_stream *stream, const lh_rmsnorm_args *n)
 {

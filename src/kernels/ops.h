@@ -1,24 +1,24 @@
-/* ops.h - the table of operations that a backend fills. An operation takes a stream and one struct, enqueues and does
- * not block. The structs, with shapes and formulas, are in one header a family:
+/* ops.h - the table of operations that a backend fills. An operation takes a stream and one struct, enqueues its work
+ * and does not block. The structs, with shapes and formulas, are in one header per family:
  *   ops_model.h       rows of activations
  *   ops_experts.h     mixtures of experts
- *   ops_cache.h       ragged caches; norms and products, rotation and append, as one
+ *   ops_cache.h       ragged caches; fused operations of a layer
  *   ops_attend.h      attention, and statistics of attention
  *   ops_sample.h      choosing a token
  *   ops_score.h       scores of entries
  *   ops_shape.h       joining, pooling and weighing scores
  *   ops_budgets.h     budgets of heads
  *   ops_select.h      selection
- *   ops_fit.h         biases and values of what stays, losses of what does not
+ *   ops_fit.h         fitted biases and values of kept entries, losses of evicted ones
  *
  * All pointers are device memory unless a comment says host. `ref` is the definition (plain loops, double sums); `cpu`
- * is compared with it on odd sizes. Matrices are row by row; `ld` is the distance of rows in elements. [a, b] shapes
- * list the slowest dimension first. Zero sizes are allowed: without an output nothing is done, and a sum over nothing
- * is 0 (gemm with in = 0 gives the bias, column_stats without rows adds nothing). Of arrays [heads, ld] over the
- * entries of a cache the slots at len[h] and after it are not read, and what is left in them is unspecified.
+ * and `cuda` are compared with it on odd sizes. Matrices are row-major; `ld` is the distance of rows in elements.
+ * Shapes [a, b] list the slowest dimension first. Zero sizes are allowed: without an output nothing is done, and an
+ * empty sum is 0 (gemm with in = 0 gives the bias, column_stats without rows adds nothing). In arrays [heads, ld] over
+ * the entries of a cache the slots from len[h] on are not read, and their contents afterwards are unspecified.
  *
  * Bits: with LH_ORDER_FIXED (and in every operation but gemm, norm_gemm, expert_gemm and attend_block always) the bits
- * of an output row depend on its own inputs only, not on how many rows, heads, threads or ranks there are. */
+ * of an output row depend only on its inputs, not on the number of rows, heads, threads or ranks. */
 #ifndef LH_KERNELS_OPS_H
 #define LH_KERNELS_OPS_H
 
@@ -52,13 +52,13 @@
     LH_OPS_SHAPE(X)
 
 typedef struct lh_ops {
-    const char *name; /* of the backend */
+    const char *name; /* name of the backend */
     lh_device_kind device;
-    /* Opens the libraries that operations use on a stream. They take memory of the device that nobody counts, so this
-     * comes before a run asks how much is free; a missing library is no failure. NULL: there are none. */
+    /* Opens the libraries that operations use on a stream. They allocate device memory that is not counted, so it is
+     * called before a run asks for the free memory; a missing library is no failure. NULL: no libraries. */
     lh_status (*open_libraries)(lh_stream *stream);
-    /* NULL: nothing has to be. Calls of attend_block like this one, but with arrays, will come on the stream: what
-     * they need that takes long begins, beside the caller, until the stream is closed. */
+    /* Hint: calls of attend_block with this shape will follow on the stream (arrays are NULL). Long preparations, such
+     * as a cuDNN plan, start in the background, until the stream is closed. NULL: nothing to prepare. */
     void (*prepare_attend)(lh_stream *stream, const lh_attend_block_args *like);
 #define LH_OP(op, summary) lh_status (*op)(lh_stream * stream, const lh_##op##_args *args);
     LH_OPS(LH_OP)
@@ -66,48 +66,48 @@ typedef struct lh_ops {
 } lh_ops;
 
 extern const lh_ops lh_ops_ref;
-extern const lh_ops lh_ops_counting;                   /* of a device that only counts: do nothing */
-extern const lh_ops lh_ops_cpu __attribute__((weak));  /* at NULL in tests that do without */
+extern const lh_ops lh_ops_counting;                   /* for a device that only counts: operations do nothing */
+extern const lh_ops lh_ops_cpu __attribute__((weak));  /* at NULL in tests without `cpu` */
 extern const lh_ops lh_ops_cuda __attribute__((weak)); /* at NULL in a build without CUDA */
 
-/* Backends by name ("ref", "cpu", "cuda"), NULL when there is none; by number, NULL after the last. */
+/* Backends by name ("ref", "cpu", "cuda"), NULL if there is none; by index, NULL after the last. */
 const lh_ops *lh_ops_find(const char *name);
 const lh_ops *lh_ops_at(int i);
 
-/* Names and summaries of the operations, by number; NULL after the last. */
+/* Names and summaries of the operations, by index; NULL after the last. */
 const char *lh_op_name(int i);
 const char *lh_op_summary(int i);
 
-/* LH_EINTERNAL naming the first operation that a table lacks. */
+/* LH_EINTERNAL, naming the first operation that is missing in a table. */
 lh_status lh_ops_check(const lh_ops *ops);
 
-/* The chunks in which a prompt goes through a layer, as operations on a kind of device like them, the workspace that
- * they take for themselves, and what they ask of a cache. Known of every kind in every build. */
+/* Properties of the operations on a kind of device, known for every kind in every build: the best chunk length of a
+ * prompt, workspace of operations, spare slots of caches. */
 typedef struct lh_chunking {
-    int64_t most;        /* tokens: products of longer ones are no faster */
-    int64_t query_bytes; /* of attend_block: for each number of a chunk's queries */
-    int64_t input_bytes,
-        input_tokens;    /* of gemm in f32 or LH_ORDER_FIXED: a number of its input, at most so many tokens */
-    int64_t fixed_bytes; /* of gemm, beside */
-    int64_t spare_slots; /* of a cache: see lh_ragged */
+    int64_t most;                      /* tokens of the best chunk: products of longer chunks are no faster */
+    int64_t query_bytes;               /* workspace of attend_block per number of a chunk's queries */
+    int64_t input_bytes, input_tokens; /* workspace of gemm in f32 or LH_ORDER_FIXED per number of its input, for at
+                                          most input_tokens tokens */
+    int64_t fixed_bytes;               /* further workspace of gemm */
+    int64_t spare_slots;               /* spare slots of a cache: see lh_ragged */
 } lh_chunking;
 const lh_chunking *lh_ops_chunking(lh_device_kind kind);
 
-/* Instruction set that `cpu` uses here ("amx-bf16", "avx512-bf16", "avx512", "avx2", "generic"), and the library of
- * gemm of a type. */
+/* Instruction set that `cpu` uses here ("amx-bf16", "avx512-bf16", "avx512", "avx2", "generic"), and the library that
+ * it uses for gemm of a type. */
 const char *lh_cpu_isa(void);
 const char *lh_cpu_gemm_library(lh_dtype type);
 
-/* cuDNN, which the cuda backend uses for some of attend_block: attend_block by it alone, LH_EUSAGE where the library is
- * missing or does not take the case; and 1 where it is there, text: its version and file, or 0, text: what is missing;
- * cuBLAS alike, text: its file. At NULL in a build without CUDA. */
+/* Libraries of the cuda backend: attend_block by cuDNN only, LH_EUSAGE if the library is missing or does not support
+ * the case. lh_cudnn_found returns 1 (text: version and file) or 0 (text: the missing piece), lh_cublas_found 1 (text:
+ * file) or 0. At NULL in a build without CUDA. */
 lh_status lh_cudnn_attend_block(lh_stream *stream, const lh_attend_block_args *a) __attribute__((weak));
 int lh_cudnn_found(char text[256]) __attribute__((weak));
 int lh_cublas_found(char text[256]) __attribute__((weak));
 
-/* Operations made of others, for backends that have no kernel for the whole: the rows that norm_gemm multiplies
- * (rmsnorm, or convert where norm.w is NULL), norm_gemm, rope_append, and the gemm of expert `e` where device memory is
- * the host's. */
+/* Operations composed of other operations, for backends without a kernel for the whole: the input rows of norm_gemm
+ * (rmsnorm, or convert if norm.w is NULL), norm_gemm, rope_append, and the gemm of expert `e` where device memory is
+ * host memory. */
 lh_status lh_norm_rows(const lh_ops *ops, lh_stream *stream, const lh_rmsnorm_args *n);
 lh_status lh_norm_gemm_in_turn(const lh_ops *ops, lh_stream *stream, const lh_norm_gemm_args *a);
 lh_status lh_rope_append_in_turn(const lh_ops *ops, lh_stream *stream, const lh_rope_append_args *a);

@@ -1,6 +1,6 @@
-/* ops_experts.h - mixtures of experts: the router's choice of experts for each token, a row for each of them, their
- * products, and the weighted sum of their outputs. An assignment is a token at one of its experts; assignments lie in
- * the order of experts, and those of an expert in the order of tokens. Conventions: ops.h. */
+/* ops_experts.h - mixtures of experts: the router's choice of experts for each token, a row per assignment, the
+ * products of the experts, and the weighted sum of their outputs. An assignment is a token at one of its experts;
+ * assignments are in the order of experts, and within an expert in the order of tokens. Conventions: ops.h. */
 #ifndef LH_KERNELS_OPS_EXPERTS_H
 #define LH_KERNELS_OPS_EXPERTS_H
 
@@ -16,18 +16,18 @@
     X(expert_gemm, "matrix products of each expert's rows with its weights") \
     X(combine, "add the outputs of a token's experts by their routing weights")
 
-/* What the router chose. */
+/* The router's choice. */
 typedef struct lh_routes {
     int64_t tokens, top_k, experts; /* each token goes to top_k experts */
     float *weight;                  /* [tokens, top_k] routing weights; the largest logit first */
     int32_t *assignment;            /* [tokens, top_k] */
-    int32_t *token;                 /* [tokens * top_k] of each assignment */
+    int32_t *token;                 /* [tokens * top_k] token of each assignment */
     int32_t *first;                 /* [experts + 1] first assignment of each expert; the last is tokens * top_k */
 } lh_routes;
 
-/* The top_k experts of each token with the largest logits, equal ones by their index (in the order of lh_score_key).
- * weight = exp(logit - top) / sum of exp(. - top) over all experts, or over those of the token where it is normalised;
- * top: the token's largest logit. 1 <= top_k <= experts, tokens * top_k < 2^31. */
+/* The top_k experts of each token with the largest logits, ties by index (in the order of lh_score_key). weight =
+ * exp(logit - top) / sum of exp(. - top) over all experts, or over the token's experts if `normalised`; top: the
+ * token's largest logit. 1 <= top_k <= experts, tokens * top_k < 2^31. */
 typedef struct lh_route_args {
     lh_routes routes;
     const float *logits; /* [tokens, experts] */
@@ -43,9 +43,8 @@ typedef struct lh_gather_rows_args {
     int64_t count, dim, y_ld, x_ld;
 } lh_gather_rows_args;
 
-/* y[a,:] = x[a,:] * w(e)^T for every assignment a of expert e, as gemm has it: w(e), [out, in], begins at
- * w + e * expert_stride. x: [assignments, in], y: [assignments, out]. With LH_ORDER_FIXED the bits are those of gemm.
- */
+/* y[a,:] = x[a,:] * w(e)^T, with gemm's arithmetic, for every assignment a of expert e: w(e), [out, in], begins at w +
+ * e * expert_stride. x: [assignments, in], y: [assignments, out]. With LH_ORDER_FIXED the bits are gemm's. */
 typedef struct lh_expert_gemm_args {
     float *y;
     const void *x, *w;
@@ -55,7 +54,7 @@ typedef struct lh_expert_gemm_args {
     lh_order order;
 } lh_expert_gemm_args;
 
-/* y[t,i] = one chain of fused multiply-adds in f32 from 0 over c = 0, 1, … of weight[t,c] * x[assignment[t,c],i]. */
+/* y[t,i] = one chain of fused multiply-adds in f32, from 0, over c = 0, 1, … of weight[t,c] * x[assignment[t,c],i]. */
 typedef struct lh_combine_args {
     float *y;       /* [tokens, dim] */
     const float *x; /* [assignments, dim] */

@@ -1,6 +1,5 @@
-/* ops_model.h - what a layer does to rows of activations: embedding, norms, products, rotation, gates and sums; and
- * what fills the weights of random models.
- * Conventions: ops.h. */
+/* ops_model.h - operations of a layer on rows of activations: embedding, norms, products, rotation, gates and sums; and
+ * the weights of random models. Conventions: ops.h. */
 #ifndef LH_KERNELS_OPS_MODEL_H
 #define LH_KERNELS_OPS_MODEL_H
 
@@ -33,17 +32,17 @@ typedef struct lh_embed_args {
     float scale;
 } lh_embed_args;
 
-/* y[t,h,i] = x[t,h,i] / sqrt(mean_i(x[t,h,:]^2) + eps) * (offset + w[h * w_ld + i]). x: row t, head h starts at
- * t * x_ld + h * dim; y alike with y_ld; may alias when y_type is f32. heads = 1 for a norm of whole rows.
- * With squares, [tokens, parts], the mean is that of a row of parts * dim numbers, of which these are some:
- * (squares[t,0] + squares[t,1] + … in this order, f32) / (parts * dim). */
+/* y[t,h,i] = x[t,h,i] / sqrt(mean_i(x[t,h,:]^2) + eps) * (offset + w[h * w_ld + i]). x: row t, head h starts at t *
+ * x_ld + h * dim; y: the same with y_ld; y may be x when y_type is f32. heads = 1 for a norm of whole rows. With
+ * squares, [tokens, parts], the mean is over a row of parts * dim numbers on several ranks: (squares[t,0] +
+ * squares[t,1] + … in this order, f32) / (parts * dim). */
 typedef struct lh_rmsnorm_args {
     void *y;
     lh_dtype y_type; /* f32 or bf16 */
     const float *x, *w;
     int64_t tokens, heads, dim, x_ld, y_ld, w_ld;
     float eps, offset;
-    const float *squares; /* NULL: of each head by itself */
+    const float *squares; /* NULL: each head is normed by itself */
     int64_t parts, squares_ld;
 } lh_rmsnorm_args;
 
@@ -54,9 +53,9 @@ typedef struct lh_squares_args {
     int64_t tokens, heads, dim, x_ld, y_ld;
 } lh_squares_args;
 
-/* y[t,o] = sum_i x[t,i] * w[o,i] + bias[o]. x: [tokens, in], w: [out, in], y: [tokens, out]; bias may be NULL.
- * Products and sums in f32 at least. x and w are both f32 or both bf16. LH_ORDER_FIXED: one fused multiply-add chain in
- * f32 from 0 over i = 0, 1, … , then the bias is added: the same bits on every backend. adds: 1: y += that instead
+/* y[t,o] = sum_i x[t,i] * w[o,i] + bias[o]. x: [tokens, in], w: [out, in], y: [tokens, out]; bias may be NULL. Products
+ * and sums at least in f32. x and w are both f32 or both bf16. LH_ORDER_FIXED: one fused multiply-add chain in f32 from
+ * 0 over i = 0, 1, … , then the bias is added: the same bits on every backend. adds 1: the result is added to y
  * (LH_ORDER_ANY only). */
 typedef enum lh_order { LH_ORDER_ANY, LH_ORDER_FIXED } lh_order;
 typedef struct lh_gemm_args {
@@ -77,12 +76,12 @@ typedef struct lh_convert_args {
     int64_t rows, cols, dst_ld, src_ld;
 } lh_convert_args;
 
-/* Factor of queries by their position p: 1 + beta * ln(1 + floor(p / positions)), or 1 over it; positions 0: 1
+/* Factor of queries by their position p: 1 + beta * ln(1 + floor(p / positions)), or its inverse; positions 0: 1
  * (Ministral 3, "llama_4_scaling"; lh_query_factor of elementwise.h). */
 typedef struct lh_query_scaling {
     float beta;
     int32_t positions;
-    int inverse; /* true: 1 over the factor */
+    int inverse; /* true: the inverse of the factor */
 } lh_query_scaling;
 
 /* In place, the halves of the first `rotary` dimensions as pairs (Hugging Face's rotate_half): with a =
@@ -130,16 +129,16 @@ typedef struct lh_softcap_args {
     float cap;
 } lh_softcap_args;
 
-/* *wrong = 1 if one of x[0 .. count - 1] is not finite; else it stays as it is. */
+/* *wrong = 1 if one of x[0 .. count - 1] is not finite; else it stays unchanged. */
 typedef struct lh_check_finite_args {
     int32_t *wrong;
     const float *x;
     int64_t count;
 } lh_check_finite_args;
 
-/* y[r,i] = mean + scale * z, rounded to `stored` first, where z is the standard normal first + r * step + i of stream
- * `stream` of `seed` (base/rng.h): a range of rows and columns of a tensor whose rows have `step` numbers. The same
- * bits by every backend if mean or scale is 0. y: [rows, cols]. */
+/* y[r,i] = mean + scale * z, rounded to `stored` first; z is the standard normal number first + r * step + i of stream
+ * `stream` of `seed` (base/rng.h): a range of rows and columns of a tensor whose rows have `step` numbers. The bits are
+ * the same on every backend if mean or scale is 0. y: [rows, cols]. */
 typedef struct lh_random_weights_args {
     void *y;
     lh_dtype y_type, stored; /* f32 or bf16 */

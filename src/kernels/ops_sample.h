@@ -1,4 +1,6 @@
-/* ops_sample.h - what choosing a token asks of logits. Conventions: ops.h. */
+/* ops_sample.h - operations for sampling a token from logits. Probabilities are integers, which add up to the same sum
+ * in any order, on any number of ranks. Every step is one rounding that IEEE 754 defines, and products that are added
+ * are fused, so the numbers are the same on every backend. Conventions: ops.h. */
 #ifndef LH_KERNELS_OPS_SAMPLE_H
 #define LH_KERNELS_OPS_SAMPLE_H
 
@@ -10,23 +12,23 @@
 
 typedef struct lh_probabilities {
     float top;   /* the largest logit, not NaN */
-    int bits;    /* its probability is 2^bits */
+    int bits;    /* the probability of `top` is 2^bits */
     double rate; /* 1 / (ln 2 * temperature) */
 } lh_probabilities;
 
-/* With as many bits as the sum over a vocabulary has room for in 63: 44 for 150,000 tokens. At most 48, which is about
- * what lh_probability is good for. temperature > 0. */
+/* Uses as many bits as fit in 63 for the sum over a vocabulary: 44 for 150,000 tokens; at most 48, about the accuracy
+ * of lh_probability. temperature > 0. */
 static inline lh_probabilities lh_probabilities_of(float top, double temperature, int64_t vocab)
 {
     int room = 61 - ilogb((double)(vocab > 0 ? vocab : 1));
     return (lh_probabilities){top, room < 48 ? room : 48, 1.4426950408889634 / temperature};
 }
 
-/* 2^bits * exp((x - top) / temperature), rounded; exactly 2^bits at top, also where that is infinite, and 0 for NaN.
- * The error is at most 1/2 and 2^-46 of it. */
+/* 2^bits * exp((x - top) / temperature), rounded; exactly 2^bits at top, also if top is infinite, and 0 for NaN. The
+ * error is at most 1/2 plus a relative 2^-46. */
 static LH_BOTH inline int64_t lh_probability(const lh_probabilities *c, float x)
 {
-    /* Adding these leaves no room for a fraction: the low bits of the sum are the nearest integer. */
+    /* Adding these leaves no bits for a fraction: the low bits of the sum are the nearest integer. */
     const double whole = 0x1.8p52, ones = 0x1p52;
     double below = (double)x - (double)c->top, shifted = fma(below, c->rate, whole);
     double f = fma(below, c->rate, whole - shifted), p = 4.44553827187081e-10, scale, sum;
@@ -48,7 +50,7 @@ static LH_BOTH inline int64_t lh_probability(const lh_probabilities *c, float x)
     sum = fma(p, scale, ones);
     memcpy(&probability, &sum, sizeof probability);
     probability =
-        below * c->rate >= -64.0 ? probability & 0xfffffffffffffu : 0; /* not for what has none, nor for NaN */
+        below * c->rate >= -64.0 ? probability & 0xfffffffffffffu : 0; /* 0 for numbers too small, and for NaN */
     return (int64_t)(x >= c->top ? (uint64_t)1 << c->bits : probability);
 }
 
@@ -68,7 +70,7 @@ typedef struct lh_top_logits_args {
     int64_t rows, cols, ld, k;
 } lh_top_logits_args;
 
-/* y[i] = x[i] where bit i % 32 of seen[i / 32] is 0, else what a repeat penalty makes of it. y is not x. */
+/* y[i] = x[i] if bit i % 32 of seen[i / 32] is 0, else x[i] with the repeat penalty. y is not x. */
 typedef struct lh_penalise_args {
     float *y;
     const float *x;

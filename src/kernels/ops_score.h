@@ -22,10 +22,10 @@
     X(expected_scores, "attention that entries may expect from queries of a normal distribution") \
     X(gumbel_scores, "perturb scores for sampling without replacement")
 
-/* y[h * parts + c, s] from the numbers x_c of an entry, n = its visits: rows among those at positions first_row .. seen
- * - 1 that saw it, and `more` other rows that saw every entry: n = max(0, min(seen, p + window) - max(p, first_row))
- * + more at position p (seen alone without a window). PLAIN: factor * x; ROOT: sqrt(factor * x); PER_VISIT: factor * x
- * / n, 0 where n <= 0; DEVIATION: sqrt(max(0, squares / n - (x / n)^2)), 0 where n <= 1. */
+/* y[h * parts + c, s] from the numbers x_c of an entry and n, its visits: the rows at positions first_row .. seen - 1
+ * that saw it, and `more` other rows that saw every entry: n = max(0, min(seen, p + window) - max(p, first_row)) + more
+ * at position p (without a window, min(seen, p + window) is seen). PLAIN: factor * x; ROOT: sqrt(factor * x);
+ * PER_VISIT: factor * x / n, 0 if n <= 0; DEVIATION: sqrt(max(0, squares / n - (x / n)^2)), 0 if n <= 1. */
 typedef enum lh_finish_kind {
     LH_FINISH_PLAIN,
     LH_FINISH_ROOT,
@@ -41,8 +41,8 @@ typedef struct lh_finish_scores_args {
     float factor;
 } lh_finish_scores_args;
 
-/* y of the last `last` slots of every head = ||x||_2 (L2), its square (SQUARE) or its negative (MINUS_L2), x the
- * key or the value of the entry. */
+/* y of the last `last` slots of every head = ||x||_2 (L2), its square (SQUARE) or its negative (MINUS_L2); x is the key
+ * or the value of the entry. */
 typedef enum lh_entry_part { LH_PART_KEY, LH_PART_VALUE } lh_entry_part;
 typedef enum lh_norm_kind { LH_NORM_L2, LH_NORM_SQUARE, LH_NORM_MINUS_L2 } lh_norm_kind;
 typedef struct lh_entry_norms_args {
@@ -53,7 +53,7 @@ typedef struct lh_entry_norms_args {
     lh_norm_kind kind;
 } lh_entry_norms_args;
 
-/* y[h,s] = the greatest channel of the value in slot s of head h, less the least (VaSE, arXiv 2606.03928). y: [heads,
+/* y[h,s] = the largest channel of the value in slot s of head h minus the smallest (VaSE, arXiv 2606.03928). y: [heads,
  * ld]. */
 typedef struct lh_value_ranges_args {
     float *y;
@@ -61,7 +61,7 @@ typedef struct lh_value_ranges_args {
     int64_t ld;
 } lh_value_ranges_args;
 
-/* y[i,n] = sum over o < out of |sum over d of v[d] * w[o, i * head_dim + d]|, v the n-th value of the last `last`
+/* y[i,n] = sum over o < out of |sum over d of v[d] * w[o, i * head_dim + d]|; v is the n-th value of the last `last`
  * entries of the KV head of query head i (CriticalKV, arXiv 2502.03805: L1 norm after the output projection). w: [out,
  * heads * head_dim] with w_ld, f32 or bf16. Over a bf16 cache or with bf16 weights a backend may round v to bf16. */
 typedef struct lh_projected_norms_args {
@@ -74,7 +74,7 @@ typedef struct lh_projected_norms_args {
     int64_t out, w_ld;
 } lh_projected_norms_args;
 
-/* y[h,s] = a number in [0, 1) that depends on the key, on `counter` (layer and eviction, as the caller counts them), on
+/* y[h,s] = a number in [0, 1) that depends on the key, on `counter` (the caller's count of layers and evictions), on
  * the global KV head first_head + h and on the position of the entry: word 0 of Philox(key, {counter[0], counter[1],
  * head, position}). */
 typedef struct lh_draw {
@@ -90,8 +90,8 @@ typedef struct lh_random_scores_args {
 
 /* y[h,s] = x[h,s] / temperature + g, g = -log(-log(u)) with u in (0, 1] drawn as in random_scores (lh_uniform_open; u =
  * 1 gives +inf): the k largest are a sample without replacement with probabilities softmax(x / temperature).
- * proportional: log(x) in place of x, so that with temperature 1 they are in proportion to x; what is not positive is
- * -inf. */
+ * proportional: log(x) instead of x, so that with temperature 1 probabilities are proportional to x; -inf if x is not
+ * positive. */
 typedef struct lh_gumbel_scores_args {
     float *y;
     const float *x;
@@ -103,7 +103,7 @@ typedef struct lh_gumbel_scores_args {
 } lh_gumbel_scores_args;
 
 /* sums[i, a] += sum over rows of x[r, i, a], products[i, a, b] += sum over rows of x[r, i, a] * x[r, i, b]. Rows are
- * added in order, first among themselves. */
+ * summed in order, then added. */
 typedef struct lh_row_moments_args {
     double *sums;     /* [heads, dim]; NULL: not wanted */
     double *products; /* [heads, dim, dim] */
@@ -112,10 +112,10 @@ typedef struct lh_row_moments_args {
     int64_t rows, heads, dim, x_ld;
 } lh_row_moments_args;
 
-/* y[i, s] = softmax over the competing entries of query head i's KV head of scale * m.k + scale^2 / 2 * k'Ck + b, b
- * the entry's bias: the logarithm of what exp(scale * q.k + b) is on average where q is of mean m and covariance C
- * (expected attention, arXiv 2510.00636, eq. 6); 0 for the others. The map begins and ends with whole groups. y:
- * [heads, ld]. */
+/* y[i, s] = softmax, over the competing entries of query head i's KV head, of scale * m.k + scale^2 / 2 * k'Ck + b with
+ * the entry's bias b: the logarithm of the mean of exp(scale * q.k + b) for normally distributed q with mean m and
+ * covariance C (expected attention, arXiv 2510.00636, eq. 6). Other entries get 0. The map begins and ends with whole
+ * groups. y: [heads, ld]. */
 typedef struct lh_expected_scores_args {
     float *y;
     const float *means;       /* [heads, head_dim] */
@@ -127,20 +127,20 @@ typedef struct lh_expected_scores_args {
     float scale;
 } lh_expected_scores_args;
 
-/* y[h,s] = -cos(k_s, mean over the entries of head h of k / ||k||) (KeyDiff, arXiv 2504.15364); norms are taken as 1e-8
- * at least. */
+/* y[h,s] = -cos(k_s, mean over the entries of head h of k / ||k||) (KeyDiff, arXiv 2504.15364); norms are at least
+ * 1e-8. */
 typedef struct lh_key_difference_args {
     float *y;
     const lh_ragged *kv;
     int64_t ld;
 } lh_key_difference_args;
 
-/* LagKV (arXiv 2504.04704), as kvpress 0.5.5 has it. From slot `first` on, the entries of a head are cut into parts of
- * `lag`, as many as are whole. Channel c of an entry becomes (x - least) / (most - least), least and most those of
- * channel c in the next part, 0 where they are equal; the deviation of the entry is that of its head_dim channels, over
- * head_dim - 1; e = the mean of the softmax over the part of the deviations of keys, and of that of values. y[h,s] =
- * entries of the part with a smaller e, or with the same and a later slot, over lag. The last whole part and what
- * follows it have no next part: y of slot `end` and after it rises from 1 to 2; before `first` y = 3. */
+/* LagKV (arXiv 2504.04704), as in kvpress 0.5.5. From slot `first` on, the entries of a head are cut into whole parts
+ * of `lag`. Channel c of an entry becomes (x - min) / (max - min), with min and max of channel c in the next part, 0 if
+ * they are equal; the deviation of an entry is the standard deviation of its head_dim channels (over head_dim - 1); e =
+ * the mean of the softmax over the part of the deviations of keys, and of values. y[h,s] = number of entries of the
+ * part with a smaller e, or with an equal e and a later slot, over lag. The last whole part and the entries after it
+ * have no next part: from slot `end` on y rises from 1 to 2; before `first` y = 3. */
 typedef struct lh_lag_scores_args {
     float *y; /* [heads, ld] */
     const lh_ragged *kv;
@@ -153,7 +153,7 @@ static LH_BOTH inline int64_t lh_lag_end(int64_t len, int64_t first, int64_t lag
     return first + (parts > 1 ? parts - 1 : 0) * lag;
 }
 
-/* y of a slot that is in no part with a next one. */
+/* y of a slot outside the parts with a next part. */
 static LH_BOTH inline float lh_lag_rest(int64_t slot, int64_t first, int64_t end, int64_t len)
 {
     return slot < first ? 3.0f : 1.0f + (float)(slot - end + 1) / (float)(len - end);

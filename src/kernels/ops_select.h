@@ -1,4 +1,4 @@
-/* ops_select.h - which entries compete, their order, and the best of each head. Conventions: ops.h. */
+/* ops_select.h - classes of entries, their order, and the best entries of each head. Conventions: ops.h. */
 #ifndef LH_KERNELS_OPS_SELECT_H
 #define LH_KERNELS_OPS_SELECT_H
 
@@ -30,33 +30,35 @@ static LH_BOTH inline uint32_t lh_score_key(float x)
     return u & 0x80000000u ? ~u : u | 0x80000000u;
 }
 
-/* Where positions of a cache are divided. */
+/* Limits that divide the positions of a cache. */
 typedef struct lh_position_lines {
     int64_t visible_from, sinks, recent_from;
 } lh_position_lines;
 
-/* state[b,h,s] for position p of cache b: DROP where p < visible_from; else KEEP where p < sinks or p >= recent_from;
- * else COMPETES. */
+/* state[b,h,s] for position p of cache b: DROP if p < visible_from; else KEEP if p < sinks or p >= recent_from; else
+ * COMPETES. */
 typedef struct lh_classify_args {
     uint8_t *state;                 /* [batch, heads, ld] */
-    const lh_ragged *kv;            /* [batch], host: as many heads each */
+    const lh_ragged *kv;            /* [batch], host: all with the same number of heads */
     const lh_position_lines *lines; /* [batch], host */
     int64_t batch, ld;
 } lh_classify_args;
 
-/* histograms[h,c,b] = number of competing entries of head h of cache c whose key has search[c].prefix in its upper
- * `prefix_bits` bits and b in the next `bits` bits. Those of head h begin at h * histograms_ld; overwritten. */
+/* histograms[h,c,b] = number of competing entries of head h of cache c with search[c].prefix in the upper `prefix_bits`
+ * bits of their key and b in the next `bits` bits. The histograms of head h begin at h * histograms_ld; they are
+ * overwritten. */
 typedef struct lh_histogram_args {
     int32_t *histograms;
     const float *scores;     /* of cache c: [heads, ld] from c * scores_step on */
     const uint8_t *state;    /* of cache c: [heads, ld] from c * state_step on */
-    const lh_ragged *kv;     /* [batch], host: as many heads each; lengths */
+    const lh_ragged *kv;     /* [batch], host: lengths; all with the same number of heads */
     const lh_search *search; /* [batch]; NULL: no prefix, prefix_bits is 0 */
     int64_t batch, ld, histograms_ld, scores_step, state_step;
     int prefix_bits, bits;
 } lh_histogram_args;
 
-/* first[h] = lh_stage_of(stage, counts[h]), rest[h] = counts[h] - first[h]: what two stages of a selection take. */
+/* first[h] = lh_stage_of(stage, counts[h]), rest[h] = counts[h] - first[h]: the counts of the two stages of a
+ * selection. */
 typedef struct lh_split_counts_args {
     int64_t *first, *rest; /* [heads] */
     const int64_t *counts;
@@ -64,20 +66,20 @@ typedef struct lh_split_counts_args {
     int64_t heads;
 } lh_split_counts_args;
 
-/* In each head of each cache the counts[b,h] best competing entries become KEEP, the other competing ones `others`
- * (DROP, or COMPETES for another stage), and what does not compete stays what it is; order: lh_score_key of the score
- * descending, position ascending. Where fewer than counts[b,h] compete all of them stay. */
+/* In each head of each cache the counts[b,h] best competing entries become KEEP, and the other competing ones `others`
+ * (DROP, or COMPETES for another stage); the rest stays unchanged. Order: lh_score_key of the score descending,
+ * position ascending. If fewer than counts[b,h] compete, all of them become KEEP. */
 typedef struct lh_select_top_args {
     uint8_t *state;        /* [batch, heads, ld] */
     const float *scores;   /* of cache b: [heads, ld] from b * scores_step on */
-    const lh_ragged *kv;   /* [batch], host: as many heads each; positions and lengths */
+    const lh_ragged *kv;   /* [batch], host: positions and lengths; all with the same number of heads */
     const int64_t *counts; /* of cache b: [heads] from b * counts_step on */
     int64_t batch, ld, scores_step, counts_step;
     lh_entry_state others;
 } lh_select_top_args;
 
-/* order[h,i], for i < counts[h]: the slot of the i-th entry of head h among those in the state `of`, in the order of
- * select_top, which would keep the first k of them with a count of k. */
+/* order[h,i], for i < counts[h]: the slot of the i-th entry of head h among the entries in the state `of`, in the order
+ * of select_top. */
 typedef struct lh_order_entries_args {
     int32_t *order;       /* [heads, ld] */
     int64_t *counts;      /* [heads] */
@@ -88,15 +90,15 @@ typedef struct lh_order_entries_args {
     lh_entry_state of;
 } lh_order_entries_args;
 
-/* y[h, order[h,i]], for i < counts[h], = the value at i on the line through the points (ranks[p], v[p]) with v[p] =
- * values[h * values_ld + p]: linear between points, constant before the first and after the last; with `raise` the
- * larger of that and what y holds, if that is not NaN. Of slots that are not in the order y stays what it is. */
+/* y[h, order[h,i]], for i < counts[h], = the value at i of the piecewise linear function through the points (ranks[p],
+ * v[p]) with v[p] = values[h * values_ld + p]: linear between points, constant before the first and after the last;
+ * with `raise` the larger of that and the old y, unless that is NaN. y of slots outside the order stays unchanged. */
 typedef struct lh_rank_scores_args {
     float *y;                             /* [heads, ld] */
     const int32_t *order;                 /* [heads, ld] different slots of a head */
     const int64_t *counts;                /* [heads] */
     const float *ranks;                   /* [points] ascending */
-    const float *values;                  /* [heads, points] finite; a values_ld of 0: all heads alike */
+    const float *values;                  /* [heads, points] finite; values_ld 0: the same for all heads */
     int64_t heads, ld, points, values_ld; /* points: at least 1 */
     int raise;
 } lh_rank_scores_args;
@@ -137,7 +139,7 @@ static LH_BOTH inline const float *lh_row_scores(const lh_select_top_args *a, in
     return a->scores + r / a->kv->heads * a->scores_step + r % a->kv->heads * a->ld;
 }
 
-/* How many of its entries stay. */
+/* Number of its entries that are kept. */
 static LH_BOTH inline int64_t lh_row_count(const lh_select_top_args *a, int64_t r)
 {
     return a->counts[r / a->kv->heads * a->counts_step + r % a->kv->heads];

@@ -1,4 +1,4 @@
-/* ops_shape.h - scores are joined, pooled and weighed. Conventions: ops.h. */
+/* ops_shape.h - joining, pooling and weighing scores. Conventions: ops.h. */
 #ifndef LH_KERNELS_OPS_SHAPE_H
 #define LH_KERNELS_OPS_SHAPE_H
 
@@ -30,9 +30,9 @@ typedef struct lh_group_reduce_args {
     float factor;
 } lh_group_reduce_args;
 
-/* Pool over the competing entries of a row in the order of their positions, gaps ignored: with c_0, c_1, … the
- * competing entries, y[c_n] = max (padding -inf) or sum / k (zero padding) of x[c_m], |m - n| <= (k - 1) / 2; without a
- * kind y[c_n] = x[c_n]. Others: y = 0. k odd, and may be longer than the row. Row r belongs to KV head r /
+/* Pools over the competing entries of a row in the order of their positions, ignoring gaps: with c_0, c_1, … the
+ * competing entries, y[c_n] = max (padding -inf) or sum / k (zero padding) of x[c_m], |m - n| <= (k - 1) / 2; kind
+ * NONE: y[c_n] = x[c_n]. Other entries: y = 0. k is odd, and may be longer than the row. Row r belongs to KV head r /
  * rows_per_head. Positions of a head differ and are below `seen`. y must not alias x. */
 typedef enum lh_pool_kind { LH_POOL_NONE, LH_POOL_MAX, LH_POOL_AVG } lh_pool_kind;
 typedef struct lh_pool_args {
@@ -54,8 +54,8 @@ typedef struct lh_weigh_scores_args {
     float add;
 } lh_weigh_scores_args;
 
-/* y[h,s] *= prior[h,s] / max over the competing entries of head h of prior; where that is 0, y = 0. Entries that do not
- * compete are left alone. */
+/* y[h,s] *= prior[h,s] / max over the competing entries of head h of prior; y = 0 if that maximum is 0. Entries that do
+ * not compete stay unchanged. */
 typedef struct lh_apply_prior_args {
     float *y;
     const float *prior;   /* [heads, ld] */
@@ -64,9 +64,9 @@ typedef struct lh_apply_prior_args {
     int64_t heads, ld;
 } lh_apply_prior_args;
 
-/* DefensiveKV (arXiv 2510.13334), over the competing entries of head h: with raise, x = the larger of y[h,s] and their
- * mean y, else y[h,s]; y[h,s] = x * n / the sum of their n, n the norm of slot s, 0 where that sum is 0; without norms
- * (at NULL) x. Entries that do not compete are left alone. Sums are in double, of a head in an order of its own. */
+/* DefensiveKV (arXiv 2510.13334), over the competing entries of head h: x = max(y[h,s], mean of y) if `raise`, else
+ * y[h,s]; y[h,s] = x * n / sum of n, with n the norm of slot s, 0 if that sum is 0; without norms (NULL) y[h,s] = x.
+ * Entries that do not compete stay unchanged. Sums are in double, in an unspecified order. */
 typedef struct lh_defend_scores_args {
     float *y; /* [heads, ld] */
     lh_slot_floats norms;
@@ -76,7 +76,7 @@ typedef struct lh_defend_scores_args {
     int raise;
 } lh_defend_scores_args;
 
-/* A score of a head whose competing entries have these sums of scores and norms, `count` entries. */
+/* A score of a head with these sums of scores and norms over its `count` competing entries. */
 static LH_BOTH inline float lh_defended(float y, float norm, const double sums[2], int64_t count, int raise)
 {
     float mean = (float)(sums[0] / (double)count);
@@ -91,22 +91,23 @@ typedef struct lh_max_score_args {
     float *y;             /* [batch] */
     const float *scores;  /* of cache b: [heads, ld] from b * scores_step on */
     const uint8_t *state; /* [batch, heads, ld] */
-    const lh_ragged *kv;  /* [batch], host: as many heads each; lengths */
+    const lh_ragged *kv;  /* [batch], host: lengths; all with the same number of heads */
     int64_t batch, ld, scores_step;
 } lh_max_score_args;
 
-/* The factor that makes the scores of `heads` heads, at most `top` each, into integers whose sum fits in 63 bits. */
+/* The factor that turns the scores of `heads` heads, each at most `top`, into integers with a sum that fits in 63
+ * bits. */
 static LH_BOTH inline double lh_joint_scale(float top, int64_t heads)
 {
     return ldexp(1.0, 60 - ilogb(top > 0.0f ? (double)top : 1.0) - ilogb((double)heads) - 2);
 }
 
 /* sums[b,s] = sum over the heads of cache b of llrint(scores[b,h,s] * lh_joint_scale(top[b], all_heads)), in double;
- * slots at its end and after it add 0, NaN adds 0. Integers, so that ranks may add them in any order. */
+ * slots after the end of a head and NaN add 0. Integers, so that ranks may add them in any order. */
 typedef struct lh_add_heads_args {
     int64_t *sums;       /* [batch, cols] */
     const float *scores; /* of cache b: [heads, ld] from b * scores_step on */
-    const lh_ragged *kv; /* [batch], host: as many heads each; lengths */
+    const lh_ragged *kv; /* [batch], host: lengths; all with the same number of heads */
     const float *top;    /* [batch] */
     int64_t batch, cols, ld, scores_step, all_heads;
 } lh_add_heads_args;

@@ -1,6 +1,6 @@
-/* ragged.h - how operations see the keys and values of one layer of one sequence: every KV head has a length of its
- * own. All pointers are device memory; the struct itself is the host's, also where an operation takes an array of them,
- * and is read when the operation is called. */
+/* ragged.h - the keys and values of a layer of a sequence, in which every KV head has a separate length. All
+ * pointers are device memory; the struct itself is host memory, also in arrays of caches, and is read when the
+ * operation is called. */
 #ifndef LH_KERNELS_RAGGED_H
 #define LH_KERNELS_RAGGED_H
 
@@ -10,36 +10,36 @@
 #include "base/dtype.h"
 #include <stddef.h>
 
-/* Entries of another cache that a cache begins with (a fork's, of the cache that it was made from): whole units of
- * those that head h of that cache holds. Its arrays, as in lh_ragged; it does not change meanwhile. */
-enum { LH_SHARED_BLOCK = 256 }; /* of entries: a multiple of what attention reads at a time, see lh_segment_at */
+/* The parent of a forked cache: head h of the cache begins with the full blocks of LH_SHARED_BLOCK entries of head h of
+ * the parent, and does not copy them. Arrays as in lh_ragged; the parent does not change meanwhile. */
+enum { LH_SHARED_BLOCK = 256 }; /* entries; a multiple of the tiles of attention, see lh_segment_at */
 typedef struct lh_parent {
-    void *k, *v; /* NULL: there is none */
+    void *k, *v; /* NULL: no parent */
     int32_t *positions;
     float *bias;
     const int64_t *offset, *len; /* [heads] */
 } lh_parent;
 
-/* Where lh_ops_chunking asks for spare slots, keys and values have so many after the last head's, and all slots hold
- * finite numbers from the beginning: attention may read on after the last entry of a head and weigh with 0 what is
- * there. */
+/* Where lh_ops_chunking asks for spare slots, keys and values have that many after the last head's, and all slots hold
+ * finite numbers from the beginning: attention may read past the last entry of a head and weigh it with 0. */
 typedef struct lh_ragged {
     void *k, *v;        /* [slots, head_dim] of `type`, rotated keys; head h holds slots offset[h] .. + len[h] */
     lh_dtype type;      /* f32 or bf16 */
     int32_t *positions; /* [slots] position of the entry in a slot; NULL: slot - offset[h] */
     float *bias;        /* [slots] added to every logit of the entry, see lh_logit; NULL: 0 */
-    float *stats;       /* [slots, stat_count] numbers that go with an entry; NULL: none */
+    float *stats;       /* [slots, stat_count] numbers stored with an entry; NULL: none */
     int64_t stat_count;
-    const int64_t *offset; /* [heads] first slot of a head; below 0 where what lies there is in the base */
+    const int64_t *offset; /* [heads] first slot of a head; negative if its first entries are in the parent */
     int64_t *len;          /* [heads] entries held */
     int64_t heads, head_dim;
-    lh_parent parent; /* has the first lh_parent_len(kv, h) entries of head h; for attention and lh_append_args alone */
-    int64_t
-        *compared; /* host: 0 until a backend has compared a library's attention over this memory; NULL: it need not */
+    lh_parent
+        parent; /* holds the first lh_parent_len(kv, h) entries of head h; only for attention and lh_append_args */
+    int64_t *compared; /* host: 0 until a backend has compared a library's attention over this memory; NULL: no
+                          comparison needed */
 } lh_ragged;
 
-/* Local query heads share local KV heads: query head i uses KV head (first + i) / group. `first` is not 0 where a
- * rank begins in the middle of a group. */
+/* Local query heads share local KV heads: query head i uses KV head (first + i) / group. `first` is not 0 if a rank
+ * begins in the middle of a group. */
 typedef struct lh_grouping {
     int64_t heads, group, first;
 } lh_grouping;
@@ -48,30 +48,30 @@ typedef struct lh_grouping {
  * the entries at positions <= p, and with a window > 0 only those > p - window.
  *
  * The weight of an entry is exp(g * s + b): b is the entry's bias (lh_ragged), g the gain of an observed row (1 in
- * attention). The bias stands for the mass of what was evicted near the entry (attention matching, arXiv 2602.16284): b
- * = ln 2 counts the entry twice, whatever scale, soft cap and gain are. b = 0 leaves all bits as they are. */
+ * attention). The bias stands for the mass of evicted entries near this one (attention matching, arXiv 2602.16284): b =
+ * ln 2 counts the entry twice, independent of scale, soft cap and gain. b = 0 leaves all bits unchanged. */
 typedef struct lh_logit {
     float scale, softcap;
     int64_t window;
 } lh_logit;
 
-/* Logits of one row of a sequence: that of query head i with slot s at at[i * ld + s], as lh_logit says, without the
- * entry's bias; of entries that the row does not see any number. */
+/* Logits of one row of a sequence, without biases: the logit of query head i and slot s at at[i * ld + s]; any number
+ * for entries that the row does not see. */
 typedef struct lh_row_logits {
-    float *at; /* NULL: not known, or not wanted */
+    float *at; /* NULL: unknown, or not wanted */
     int64_t ld;
 } lh_row_logits;
 
-/* Numbers of slots, in memory of any shape: number c of slot s of KV head h lies at
- * at[((starts ? starts[h] : h * ld) + s) * step + c * next]. As statistics of a cache: starts = offset, step =
- * stat_count, next = 1; as rows [heads * parts, n]: ld = parts * n, step = 1, next = n. */
+/* Numbers of slots with general strides: number c of slot s of KV head h is at at[((starts ? starts[h] : h * ld) + s) *
+ * step + c * next]. As statistics of a cache: starts = offset, step = stat_count, next = 1; as rows [heads * parts, n]:
+ * ld = parts * n, step = 1, next = n. */
 typedef struct lh_slot_floats {
-    float *at; /* NULL: not there, or not wanted */
+    float *at; /* NULL: not present, or not wanted */
     const int64_t *starts;
     int64_t ld, step, next;
 } lh_slot_floats;
 
-/* The slot from which on a head of `len` entries holds the last `last` of them. */
+/* The first of the last `last` slots of a head of `len` entries. */
 #define LH_ALL_ENTRIES INT64_MAX
 static LH_BOTH inline int64_t lh_slot_of_last(int64_t len, int64_t last)
 {
@@ -81,26 +81,26 @@ static LH_BOTH inline int64_t lh_slot_of_last(int64_t len, int64_t last)
 /* State of an entry at an eviction. */
 typedef enum lh_entry_state { LH_ENTRY_DROP, LH_ENTRY_KEEP, LH_ENTRY_COMPETES } lh_entry_state;
 
-/* Number c of slot s of KV head h; the next slot's is x->step further on. */
+/* Number c of slot s of KV head h; the next slot's number is x->step further on. */
 static LH_BOTH inline float *lh_slot_at(const lh_slot_floats *x, int64_t h, int64_t s, int64_t c)
 {
     return x->at + ((x->starts ? x->starts[h] : h * x->ld) + s) * x->step + c * x->next;
 }
 
-/* Entries of a head of `len` entries that another cache can begin with. */
+/* Entries in the full shared blocks of a head of `len` entries. */
 static LH_BOTH inline int64_t lh_whole_blocks(int64_t len)
 {
     return len / LH_SHARED_BLOCK * LH_SHARED_BLOCK;
 }
 
-/* Entries of head h that lie in the base. */
+/* Entries of head h that are in the parent. */
 static LH_BOTH inline int64_t lh_parent_len(const lh_ragged *kv, int64_t h)
 {
     return kv->parent.k ? lh_whole_blocks(kv->parent.len[h]) : 0;
 }
 
-/* The cache with the arrays in which slot `slot` of head h lies. Those of a stretch of slots that begins at a multiple
- * of a number that divides LH_SHARED_BLOCK, and is no longer, lie in the same. */
+/* The cache, with the arrays that hold slot `slot` of head h: the parent's or its own. Slots of an aligned range are in
+ * the same arrays if its length divides LH_SHARED_BLOCK. */
 static LH_BOTH inline lh_ragged lh_segment_at(const lh_ragged *kv, int64_t h, int64_t slot)
 {
     lh_ragged at = *kv;
@@ -113,19 +113,20 @@ static LH_BOTH inline lh_ragged lh_segment_at(const lh_ragged *kv, int64_t h, in
     return at;
 }
 
-/* Positions of the entries of head h, by slot; NULL where these are the slots. */
+/* Positions of the entries of head h, by slot; NULL: the positions are the slots. */
 static LH_BOTH inline const int32_t *lh_positions_of(const lh_ragged *kv, int64_t h)
 {
     return kv->positions ? kv->positions + kv->offset[h] : NULL;
 }
 
-/* Biases of the entries of head h, by slot; NULL where it has none. */
+/* Biases of the entries of head h, by slot; NULL: no biases. */
 static LH_BOTH inline const float *lh_bias_of(const lh_ragged *kv, int64_t h)
 {
     return kv->bias ? kv->bias + kv->offset[h] : NULL;
 }
 
-/* Rows of several caches with as many heads each, one after the other: the cache of a row, whose head is its rest. */
+/* Rows of several caches with the same number of heads, one after the other: returns the cache of a row, and its
+ * head. */
 static LH_BOTH inline const lh_ragged *lh_cache_of_row(const lh_ragged *kv, int64_t row, int64_t *head)
 {
     *head = row % kv->heads;

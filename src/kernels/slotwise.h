@@ -1,5 +1,5 @@
-/* slotwise.h - operations that treat every slot of a head by itself, one body for all backends (slotwise_list.h): `ref`
- * loops over heads, `cpu` divides slots among its threads, `cuda` gives each thread every so many. */
+/* slotwise.h - operations that process every slot of a head independently, with one body for all backends: `ref` loops
+ * over heads, `cpu` divides slots among its threads, `cuda` gives each thread a strided subset. */
 #ifndef LH_KERNELS_SLOTWISE_H
 #define LH_KERNELS_SLOTWISE_H
 
@@ -10,7 +10,8 @@
 #include "kernels/elementwise.h"
 #include "kernels/ops.h"
 
-/* OP(name, rows, columns, cost), or OP_KV(name, cost) over the slots of a cache. cost: of a slot; a copy costs 1. */
+/* OP(name, rows, columns, cost), or OP_KV(name, cost) over the slots of a cache. cost: of a slot, relative to a
+ * copy. */
 #define LH_SLOTWISE_OPS(OP, OP_KV)                      \
     OP_KV(position_scores, 1)                           \
     OP_KV(put_stats, 1)                                 \
@@ -21,13 +22,12 @@
     OP_KV(value_ranges, a->kv->head_dim)                \
     OP(weigh_scores, a->heads, a->ld, 1)
 
-/* Slots first, first + step, … before `end`; those at the end of the head and after it do not exist. */
+/* Slots first, first + step, … before `end` and before the end of the head. */
 typedef struct lh_slot_range {
     int64_t first, end, step;
 } lh_slot_range;
 
-/* row: a head of one of the caches. */
-/* Not on the list: rows are those of several caches. */
+/* Not in LH_SLOTWISE_OPS: its rows are heads of several caches. */
 static LH_BOTH inline void lh_classify_slots(const lh_classify_args *a, int64_t row, lh_slot_range r)
 {
     int64_t h;
@@ -50,7 +50,7 @@ static LH_BOTH inline void lh_position_scores_slots(const lh_position_scores_arg
     for (int64_t s = r.first; s < end; s += r.step) a->y[h * a->ld + s] = (float)(positions ? positions[s] : s);
 }
 
-/* Of the entry at position p of head h. */
+/* The random word for the entry at position p of head h. */
 static LH_BOTH inline uint32_t lh_draw_word(const lh_draw *draw, int64_t h, uint32_t p)
 {
     const uint32_t counter[4] = {draw->counter[0], draw->counter[1], (uint32_t)(draw->first_head + h), p};
@@ -67,7 +67,7 @@ static LH_BOTH inline void lh_random_scores_slots(const lh_random_scores_args *a
         a->y[h * a->ld + s] = lh_uniform(lh_draw_word(&a->draw, h, positions ? (uint32_t)positions[s] : (uint32_t)s));
 }
 
-/* logf is right to an ulp also near 1, where u is: the numbers 1 - n / 2^24 are exact. */
+/* logf has an error of an ulp near 1, too, where u is: the numbers 1 - n / 2^24 are exact. */
 static LH_BOTH inline float lh_gumbel_score(const lh_gumbel_scores_args *a, float x, uint32_t word)
 {
     lh_real u = lh_uniform_open(word), logit = a->proportional ? LH_REAL_FN(log)((lh_real)x) : (lh_real)x;
@@ -75,7 +75,7 @@ static LH_BOTH inline float lh_gumbel_score(const lh_gumbel_scores_args *a, floa
     return (float)(logit / a->temperature - LH_REAL_FN(log)(-LH_REAL_FN(log)(u)));
 }
 
-/* Not on the list: `cpu` draws and takes logarithms in loops of their own. */
+/* Not in LH_SLOTWISE_OPS: `cpu` draws and takes logarithms in separate loops. */
 static LH_BOTH inline void lh_gumbel_scores_slots(const lh_gumbel_scores_args *a, int64_t h, lh_slot_range r)
 {
     const int32_t *positions = lh_positions_of(a->kv, h);
@@ -139,8 +139,8 @@ static LH_BOTH inline void lh_share_scores_slots(const lh_share_scores_args *a, 
     for (int64_t s = r.first; s < r.end; s += r.step) y[s] = (float)((double)a->sums[b * a->cols + s] * factor);
 }
 
-/* The value at rank i. *point: the number of points at or before an earlier rank, or 0; then that at or before i. A
- * value between two points never leaves the range of theirs: where these fall along the ranks, no rounding makes it
+/* The value at rank i. *point: the number of points at or before the previous rank, initially 0; updated to rank i. A
+ * value between two points is clamped to their range: where points fall along the ranks, no rounding makes the values
  * rise. */
 static LH_BOTH inline float lh_value_at_rank(const lh_rank_scores_args *a, const float *values, int64_t *point,
                                              int64_t i)
@@ -152,7 +152,7 @@ static LH_BOTH inline float lh_value_at_rank(const lh_rank_scores_args *a, const
     return (float)(value < low ? low : value > high ? high : value);
 }
 
-/* Slots stand for ranks. */
+/* Slots are ranks here. */
 static LH_BOTH inline void lh_rank_scores_slots(const lh_rank_scores_args *a, int64_t h, lh_slot_range r)
 {
     const float *values = a->values + h * a->values_ld;
@@ -166,7 +166,7 @@ static LH_BOTH inline void lh_rank_scores_slots(const lh_rank_scores_args *a, in
     }
 }
 
-/* All heads of cache b as one row. Not on the list: a device adds in registers, column by column. */
+/* All heads of cache b as one row. Not in LH_SLOTWISE_OPS: a device adds in registers, column by column. */
 static inline void lh_add_heads_slots(const lh_add_heads_args *a, int64_t b, lh_slot_range r)
 {
     const double scale = lh_joint_scale(a->top[b], a->all_heads);
@@ -182,7 +182,7 @@ static inline void lh_add_heads_slots(const lh_add_heads_args *a, int64_t b, lh_
     }
 }
 
-/* All elements as one row. Not on the list: a device moves four at once. */
+/* All elements as one row. Not in LH_SLOTWISE_OPS: a device moves four numbers in one access. */
 static inline void lh_sum_shards_slots(const lh_sum_shards_args *a, int64_t row, lh_slot_range r)
 {
     (void)row;
@@ -191,7 +191,7 @@ static inline void lh_sum_shards_slots(const lh_sum_shards_args *a, int64_t row,
         for (int64_t n = r.first; n < r.end; n += r.step) a->y[n] += a->parts[k * a->count + n];
 }
 
-/* One row, of which the columns are heads. */
+/* One row with a column per head. */
 static LH_BOTH inline void lh_split_counts_slots(const lh_split_counts_args *a, int64_t row, lh_slot_range r)
 {
     (void)row;
@@ -201,10 +201,10 @@ static LH_BOTH inline void lh_split_counts_slots(const lh_split_counts_args *a, 
     }
 }
 
-/* ---- values, for loops that backends write themselves ---- */
+/* ---- values, for the loops of backends ---- */
 
-/* Visits of the entry at position p in finish_scores: rows at positions [first_row, seen) that saw it, and those that
- * saw all. In double, which holds them exactly: a loop becomes vector code. */
+/* Visits of the entry at position p in finish_scores: rows at positions [first_row, seen) that saw it, and the rows
+ * that saw every entry. In double, which holds them exactly: the compiler vectorises a loop over it. */
 static LH_BOTH inline double lh_visits_of(const lh_finish_scores_args *a, double p)
 {
     double seen = (double)a->seen, from = (double)a->first_row,

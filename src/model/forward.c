@@ -1,4 +1,4 @@
-/* forward.c - tokens through all layers: of a block, and what prefill.c and step.c share. */
+/* forward.c - tokens through all layers: a block of tokens, and the functions that prefill.c and step.c share. */
 #include "base/minmax.h"
 #include "model/forward_impl.h"
 #include "model/sampler.h"
@@ -25,7 +25,7 @@ void lh_forward_embed(lh_forward *f, int64_t n, float *x)
     LH_RUN(&f->exec, embed, .y = x, .table = f->model->embed, .type = f->model->options.dtype, .ids = f->work.ids,
            .tokens = n, .dim = f->config->hidden, .first = s->vocab_first, .rows = s->vocab_count,
            .scale = (float)f->config->embed_scale);
-    if (s->ranks > 1) { /* one rank has the row, the others zeros: the sum is exact */
+    if (s->ranks > 1) { /* one rank has the row, the other ranks have zeros: the sum is exact */
         lh_exec_allreduce(&f->exec, x, n * f->config->hidden, LH_F32, LH_SUM);
     }
 }
@@ -83,7 +83,7 @@ void lh_forward_compute_logits(lh_forward *f, const float *x, int64_t rows)
         LH_RUN(&f->exec, softcap, f->last_rows.logits, rows * f->shard->vocab_count, (float)c->final_softcap);
 }
 
-/* Rotary positions where some of the caches rotate by slots; returns them, NULL where none does. */
+/* Uploads rotary positions if some of the caches rotate by slots and returns them; NULL if no cache does. */
 static const int32_t *put_rope_positions(lh_forward *f, int64_t layer)
 {
     const lh_sequences *s = &f->sequences;
@@ -124,7 +124,7 @@ lh_status lh_forward_through_layers(lh_forward *f, int64_t room)
     return LH_OK;
 }
 
-/* Copies those rows of a chunk that are among the last `rows` of n. */
+/* Copies the rows of a chunk that are among the last `rows` of n rows. */
 static void keep_last(lh_forward *f, int64_t at, int64_t rows, int64_t n)
 {
     int64_t hidden = f->config->hidden, end = at + f->sequences.tokens, from = lh_max_i64(n - rows, at);

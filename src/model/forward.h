@@ -1,5 +1,5 @@
-/* forward.h - the forward pass of a model: prefill of a prompt, at once or in pieces, a block of tokens (a question), a
- * decode step of one or several sequences. Hidden states are processed in chunks of a fixed number of tokens; keys,
+/* forward.h - the forward pass of a model: prefill of a prompt, whole or in pieces, a block of tokens (a question), a
+ * decode step for one or more sequences. Hidden states are processed in chunks of a fixed number of tokens; keys,
  * values and the query rows that policies observe go to the caches, which evict between layers. A cache brings the
  * rotations of its sequence. */
 #ifndef LH_MODEL_FORWARD_H
@@ -8,16 +8,16 @@
 #include "kv/save.h"
 #include "model/model.h"
 
-/* Workspace, for any number of caches, one call after the other. */
+/* Workspace for any number of caches, used by one call at a time. */
 typedef struct lh_forward lh_forward;
 
 typedef struct lh_forward_run {
     int64_t chunk;     /* maximum tokens per chunk, the same on all ranks */
-    int64_t sequences; /* maximum of a step; at least 1 */
-    int64_t rows;      /* maximum rows of logits of a call; at least as many as sequences */
+    int64_t sequences; /* maximum sequences per step; at least 1 */
+    int64_t rows;      /* maximum rows of logits per call; at least `sequences` */
 } lh_forward_run;
 
-/* Bytes of workspace: taken by lh_forward_open, and in addition while a prompt of `tokens` tokens is prefilled. */
+/* Bytes of workspace: allocated by lh_forward_open, and in addition while a prompt of `tokens` tokens is prefilled. */
 int64_t lh_forward_bytes(const lh_config *config, const lh_shard *shard, const lh_model_options *options,
                          const lh_forward_run *run);
 int64_t lh_forward_prompt_bytes(const lh_config *config, int64_t tokens);
@@ -31,8 +31,8 @@ lh_status lh_forward_prefill(lh_forward *f, lh_kv *kv, const int32_t *ids, int64
                              const lh_forward_progress *progress);
 lh_status lh_forward_block(lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t n);
 
-/* Rows of logits that the next prefills and blocks keep, at most those of lh_forward_run; those of the last call stay
- * until then. Not collective. */
+/* Rows of logits that the next prefills and blocks keep, at most lh_forward_run.rows; the current rows stay until then.
+ * Not collective. */
 void lh_forward_keep(lh_forward *f, int64_t rows);
 
 /* The next token of a sequence. */
@@ -41,30 +41,30 @@ typedef struct lh_next_token {
     int32_t id;
 } lh_next_token;
 
-/* Collective. A token each for n different sequences, which pass through the layers together: the weights are read
- * once. Row b of the logits is that of sequence b. With LH_ORDER_FIXED a sequence's bits do not depend on the others.
- */
+/* Collective. One token each for n different sequences, which pass through the layers together: the weights are read
+ * once. Row b of the logits belongs to sequence b. With LH_ORDER_FIXED the bits of a sequence do not depend on the
+ * other sequences. */
 lh_status lh_forward_step(lh_forward *f, const lh_next_token *next, int64_t n);
 
-/* Kernels, copies and fills of the captured step; 0: the last step was not one. */
+/* Kernels, copies and fills of the captured step; 0: the last step was not captured. */
 int64_t lh_forward_step_nodes(const lh_forward *f);
 
-/* Before a cache is closed that the forward pass outlives. Not collective. */
+/* Call it before a cache is closed while the forward pass stays open. Not collective. */
 void lh_forward_forget(lh_forward *f, const lh_kv *kv);
 
-/* A prefill in pieces, between which blocks and steps of other caches may run: then agree first (lh_exec_agree), for
- * failures are latched up to the end of a layer. All collective but lh_prefill_close. */
+/* A prefill in pieces. Blocks and steps of other caches may run between two pieces: agree first (lh_exec_agree),
+ * because failures are latched up to the end of a layer. All collective but lh_prefill_close. */
 typedef struct lh_prefill lh_prefill;
 lh_status lh_prefill_open(lh_prefill **out, lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t n);
 void lh_prefill_close(lh_prefill *p); /* NULL is fine */
 
-/* The next chunk of a layer. *left: tokens x layers that are to come; 0: the prompt is in the cache, and the logits of
- * its last rows are there. */
+/* Processes the next chunk of a layer. *left: remaining tokens x layers; 0: the prompt is in the cache, and the logits
+ * of its last rows are available. */
 lh_status lh_prefill_next(lh_prefill *p, int64_t *left);
 
-/* Between two layers, the number of those that are done; elsewhere 0. There the prefill can be saved: collective,
- * errors as of lh_kv_save_prefill, after which it may go on (extra: what is not of the prefill itself). And one that
- * has just been opened goes on from there: not collective, errors as of lh_kv_load_prefill. */
+/* The number of finished layers between two layers, elsewhere 0. Between two layers the prefill can be saved
+ * (collective, errors of lh_kv_save_prefill; extra: data that belongs to the caller), and then continued. A prefill
+ * that has just been opened can load that state (not collective, errors of lh_kv_load_prefill). */
 int64_t lh_prefill_layers_done(const lh_prefill *p);
 lh_status lh_prefill_save(lh_prefill *p, const char *path, const lh_prefill_extra *extra);
 lh_status lh_prefill_load(lh_prefill *p, lh_saved_prefill *saved, uint64_t model);
@@ -74,7 +74,7 @@ typedef struct lh_sample_room {
     float *best;            /* [2 most]: the k best logits, then their k indices (int32) */
     float *penalised;       /* [count]: logits after the repeat penalty */
     uint32_t *seen;         /* [count / 32, rounded up]: a bit per token */
-    int64_t *probabilities; /* [1]: the sum of theirs */
+    int64_t *probabilities; /* [1]: the sum of the probabilities */
     int64_t most;           /* LH_BEST_MOST, or less */
 } lh_sample_room;
 
@@ -86,11 +86,12 @@ typedef struct lh_logits_view {
 } lh_logits_view;
 lh_logits_view lh_forward_logits(const lh_forward *f);
 
-/* Collective. The token of the largest logit of a row of the last call. The first time after a call those of all rows
- * (of LH_BEST_MOST) are fetched: sequences that step together wait once. LH_EFILE if every logit of the row is NaN. */
+/* Collective. The token of the largest logit of a row of the last call. The first call after a forward pass fetches the
+ * tokens of all rows (at most LH_BEST_MOST): sequences that step together wait once. LH_EFILE if every logit of the row
+ * is NaN. */
 lh_status lh_forward_greedy(lh_forward *f, int64_t row, int32_t *id);
 
-/* Restore one row of logits as that of the last token. part: host, [vocab_count]. */
+/* Restores one row of logits, as the row of the last token. part: host, [vocab_count]. */
 lh_status lh_forward_put_logits(lh_forward *f, const float *part);
 
 #endif

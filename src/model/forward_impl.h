@@ -20,7 +20,7 @@ static inline int64_t lh_forward_qkv_dim(const lh_config *c, const lh_shard *s)
     return (s->heads.q_count + 2 * s->heads.kv_count) * c->head_dim;
 }
 
-/* Where its keys and its values begin. */
+/* Columns of such a row where the keys and the values begin. */
 static inline int64_t lh_forward_key_at(const lh_config *c, const lh_shard *s)
 {
     return s->heads.q_count * c->head_dim;
@@ -33,39 +33,39 @@ static inline int64_t lh_forward_value_at(const lh_config *c, const lh_shard *s)
 
 /* A decode step captured as a CUDA graph, from f->work.ids and f->work.positions to the logits. Valid for the same
  * sequences, until memory that it was captured with is reallocated on any rank. All ranks have a graph or none,
- * captured at the same step: to launch one with collectives is a collective itself. */
+ * captured at the same step: launching a graph with collectives is itself a collective. */
 typedef struct lh_captured_step {
     lh_graph *graph;       /* NULL: not captured; the first step of its kind allocates all workspace */
     const lh_kv **kvs;     /* [n] */
     int64_t *epochs;       /* [n] lh_kv_graph_epoch when captured */
-    int64_t n, sent_bytes; /* sent: by its collectives */
-    int refused;           /* 1: capture failed and is not tried again */
+    int64_t n, sent_bytes; /* sent_bytes: bytes that its collectives send */
+    int refused;           /* true if capture failed and is not tried again */
 } lh_captured_step;
 
-/* Sums over ranks that are under way while a prompt's next rows are worked on (prefill.c). */
+/* Sums over ranks that overlap the computation of a prompt's next rows (prefill.c). */
 enum { LH_PENDING_SUMS = 3 };
 
-/* Device memory of one chunk of t tokens. */
+/* Device memory of a chunk of t tokens. */
 typedef struct lh_chunk_work {
     int32_t *ids, *positions, *rope_positions; /* [t] */
     float *x;                                  /* [t, hidden] */
     void *normed;                              /* [t, hidden], of the model's type */
     float *qkv;                                /* [t, (q_count + 2 kv_count) * head_dim] */
     float *attended;                           /* [t, q_count * head_dim] */
-    void *attended_bf16;                       /* the same rounded; NULL in f32 */
+    void *attended_bf16;                       /* `attended` rounded to bf16; NULL in f32 */
     float *lse;                                /* [t, q_count] */
-    float *gate_up;                            /* [t, 2 ff_count], of a mixture [assignments, 2 ff_count] */
-    void *gated;                               /* [t, ff_count], of a mixture [assignments, ff_count] */
-    float *squares;                            /* [t, heads + kv_heads] of the model, of norms over all heads only */
-    float *y;                                  /* [t, hidden] */
-    void *sums[LH_PENDING_SUMS]; /* [t, hidden] of bf16, of a prompt's chunks; NULL unless ranks round sums */
-    float *products;             /* [logical shards, t, hidden], of the reproducible order only */
+    float *gate_up;                            /* [t, 2 ff_count]; in a mixture [assignments, 2 ff_count] */
+    void *gated;                               /* [t, ff_count]; in a mixture [assignments, ff_count] */
+    float *squares;              /* [t, heads + kv_heads] of the whole model, only for norms over all heads */
+    float *y;                    /* [t, hidden] */
+    void *sums[LH_PENDING_SUMS]; /* [t, hidden] of bf16, for a prompt's chunks; NULL unless ranks round sums */
+    float *products;             /* [logical shards, t, hidden], only for the reproducible order */
 } lh_chunk_work;
 
-/* Of a chunk of t tokens in a mixture of experts; assignments: t * top_k. */
+/* Workspace of a chunk of t tokens in a mixture of experts; assignments: t * top_k. */
 typedef struct lh_expert_work {
-    float *logits;    /* [t, experts], of the router */
-    lh_routes routes; /* of the current layer; its arrays are for t tokens */
+    float *logits;    /* [t, experts], router logits */
+    lh_routes routes; /* routes of the current layer; its arrays hold t tokens */
     void *rows;       /* [assignments, hidden], of the model's type */
     float *outputs;   /* [assignments, hidden] */
 } lh_expert_work;
@@ -79,23 +79,24 @@ typedef struct lh_last_rows {
     void *normed;                       /* [cap, hidden] */
     float *logits;                      /* [cap, vocab_count] */
     int32_t *greedy;                    /* host, [LH_BEST_MOST]: tokens of the largest logits of the rows ... */
-    int64_t greedy_first, greedy_count; /* ... from this one on; count 0: not known */
+    int64_t greedy_first, greedy_count; /* ... from row greedy_first on; count 0: not known */
 } lh_last_rows;
 
 /* How the rows of a sequence are rotated. */
 typedef struct lh_row_rope {
     const lh_rotation *rotation;
-    int keys_unrotated; /* 1: keys are appended without rotation */
+    int keys_unrotated; /* true if keys are appended without rotation */
 } lh_row_rope;
 
-/* Sequences whose tokens pass through the layers together, as many of each: host arrays of as many as step together. */
+/* Sequences whose tokens pass through the layers together, with the same number of tokens each: host arrays with one
+ * element per sequence. */
 typedef struct lh_sequences {
     int64_t n, tokens;
     lh_kv **kvs;
     int64_t *first;        /* position of the first token */
-    lh_ragged *views;      /* of the layer in work */
-    lh_row_rope *ropes;    /* there */
-    lh_row_logits *logits; /* there, of single rows */
+    lh_ragged *views;      /* caches of the current layer */
+    lh_row_rope *ropes;    /* rotations of the current layer */
+    lh_row_logits *logits; /* logits of the current layer, for single rows */
 } lh_sequences;
 
 struct lh_forward {
@@ -104,8 +105,8 @@ struct lh_forward {
     const lh_shard *shard;
     lh_exec exec;
     lh_device *device;
-    int64_t chunk;    /* most tokens that pass through a layer together */
-    int32_t *numbers; /* host, [chunk], or as many as sequences step together */
+    int64_t chunk;    /* maximum tokens that pass through a layer together */
+    int32_t *numbers; /* host, [max(chunk, sequences)] */
     lh_logical_shards head_shards, block_shards;
     int64_t *gather_bytes, *gather_at; /* [ranks] */
     lh_chunk_work work;
@@ -118,53 +119,54 @@ struct lh_forward {
 
 /* ---- forward.c: failures are latched (exec.h) ---- */
 
-/* The call's only sequence: `tokens` tokens from position `first` on. */
+/* Sets the call's only sequence: `tokens` tokens from position `first` on. */
 void lh_forward_single_sequence(lh_forward *f, lh_kv *kv, int64_t first, int64_t tokens);
 
-/* The positions of the tokens of f->sequences, into f->work.positions. */
+/* Uploads the positions of the tokens of f->sequences into f->work.positions. */
 void lh_forward_put_positions(lh_forward *f);
 
 /* x[0 .. n) = embeddings of the tokens in f->work.ids. */
 void lh_forward_embed(lh_forward *f, int64_t n, float *x);
 
-/* The tokens of f->sequences in f->work.ids through all layers, in f->work.x; `room`: tokens to have room for in each
- * cache. */
+/* Passes the tokens of f->sequences, in f->work.ids, through all layers; the result is in f->work.x. room: tokens that
+ * each cache must have slots for. */
 lh_status lh_forward_through_layers(lh_forward *f, int64_t room);
 
-/* The call's logits are those of `rows` rows. */
+/* Sets the number of rows of the call's logits. */
 void lh_forward_set_rows(lh_forward *f, int64_t rows);
 
 /* Logits of rows: norm, then lm_head. */
 void lh_forward_compute_logits(lh_forward *f, const float *x, int64_t rows);
 
-/* layer.h - one decoder layer over rows of the sequences of a call (layer.c). Failures are latched (exec.h). */
-/* The rows of f->sequences in a layer, which has views and turns of them. */
+/* ---- layer.c: one decoder layer over rows of the sequences of a call; failures are latched (exec.h) ---- */
+/* The rows of f->sequences in a layer, with its views and rotations. */
 typedef struct lh_rows_at {
     int64_t layer;
-    const int32_t *rope_positions; /* device, [rows]: rotary positions of queries and keys; NULL: their positions */
-    float *x;                      /* [rows, hidden], updated in place */
+    const int32_t
+        *rope_positions; /* device, [rows]: rotary positions of queries and keys; NULL: the positions of the tokens */
+    float *x;            /* [rows, hidden], updated in place */
 } lh_rows_at;
 
-/* A sum over ranks that is added to rows of x later, so that it runs beside other work. */
+/* An all-reduce that is added to rows of x later, so that it overlaps other work. */
 typedef struct lh_pending_sum {
-    void *parts; /* device, [rows, hidden] of bf16: this rank's, then the sum; of f->work.sums */
-    float *x;    /* NULL: there is none */
+    void *parts; /* device, [rows, hidden] of bf16, in f->work.sums: this rank's part, then the sum */
+    float *x;    /* NULL: no all-reduce is pending */
     int64_t rows;
 } lh_pending_sum;
 
-/* Norm, projections, rotation; keys and values into the caches, rotated queries left in f->work.qkv. */
+/* Norm, projections, rotation; appends keys and values to the caches and leaves rotated queries in f->work.qkv. */
 void lh_layer_append(lh_forward *f, const lh_rows_at *rows);
 
-/* Attention of the queries in f->work.qkv into f->work.attended; caches that observe rows are given theirs. Collective
- * where lh_kv_record is. */
+/* Attention of the queries in f->work.qkv into f->work.attended; records the rows in caches that observe rows.
+ * Collective if lh_kv_record is. */
 void lh_layer_attend(lh_forward *f, const lh_rows_at *rows);
 
-/* Output projection, added to x; and the MLP of x, added to it. Collective. pending: NULL, or takes the sum if ranks
- * round it (lh_model_options); x has it after lh_layer_add_pending. */
+/* Output projection, added to x; and the MLP of x, added to it. Collective. pending: NULL, or receives the all-reduce
+ * if ranks round sums (lh_model_options); x is complete after lh_layer_add_pending. */
 void lh_layer_project(lh_forward *f, const lh_rows_at *rows, lh_pending_sum *pending);
 void lh_layer_mlp(lh_forward *f, const lh_rows_at *rows, lh_pending_sum *pending);
 
-/* Adds the sum, if there is one. Needs lh_exec_wait after it was begun. */
+/* Adds the pending sum, if there is one, after lh_exec_wait. */
 void lh_layer_add_pending(lh_forward *f, lh_pending_sum *pending);
 
 #endif

@@ -1,5 +1,5 @@
 /* forward_open.c - the workspace of the forward pass: one list of buffers and their sizes, used to allocate, to free
- * and to plan; the rows of logits. */
+ * and to plan memory; the rows of logits. */
 #include <string.h>
 
 #include "base/mem.h"
@@ -13,7 +13,7 @@ typedef struct buffer {
     int64_t bytes;
 } buffer;
 
-/* Sizes that the workspace for chunks of t tokens depends on. */
+/* Sizes that determine the workspace for chunks of t tokens. */
 typedef struct extent {
     const lh_config *config;
     const lh_shard *shard;
@@ -126,7 +126,7 @@ static lh_status open_last_rows(lh_forward *f, int64_t rows)
     return LH_OK;
 }
 
-/* What the host says of the sequences of a step. */
+/* Host arrays for the sequences of a step. */
 static lh_status open_sequences(lh_forward *f, int64_t most)
 {
     lh_sequences *s = &f->sequences;

@@ -62,13 +62,13 @@ static int64_t squares_ld(const lh_forward *f)
     return f->config->heads + f->config->kv_heads;
 }
 
-/* The norm of this rank's queries or keys in f->work.qkv, from `first` of them on, in place: each head by itself, or
- * all heads of a token, of all ranks, together, whose squares are in f->work.squares. */
+/* The norm of this rank's queries or keys in f->work.qkv, in place; `first` is their first head. Each head is normed by
+ * itself, or all heads of a token on all ranks together, with the squares in f->work.squares. */
 typedef struct heads_to_norm {
     float *x;
     const float *w;
     int64_t first, heads;
-    int64_t parts; /* heads of all ranks, whose squares are `squares` */
+    int64_t parts; /* heads of all ranks; `squares` has one number for each */
     const float *squares;
 } heads_to_norm;
 
@@ -100,7 +100,8 @@ static void square_heads(lh_forward *f, const float *x, float *squares, int64_t 
            .x_ld = qkv_ld(f), .y_ld = squares_ld(f));
 }
 
-/* Squares of all heads of all ranks: each rank puts those that it counts among zeros, so that the sum is exact. */
+/* Squares of all heads of all ranks: each rank fills in the heads that it counts among zeros, so that the sum is
+ * exact. */
 static void gather_squares(lh_forward *f, const float *q, const float *k)
 {
     const lh_heads *h = &f->shard->heads;
@@ -112,7 +113,7 @@ static void gather_squares(lh_forward *f, const float *q, const float *k)
     if (f->shard->ranks > 1) lh_exec_allreduce(&f->exec, f->work.squares, count, LH_F32, LH_SUM);
 }
 
-/* The sequences from b on whose rows are rotated alike end before this one. */
+/* Returns the end of the run of sequences, from b on, that share a rotation. */
 static int64_t end_of_rope_batch(const lh_sequences *s, int64_t b)
 {
     int64_t end = b + 1;
@@ -123,7 +124,8 @@ static int64_t end_of_rope_batch(const lh_sequences *s, int64_t b)
     return end;
 }
 
-/* The sequences from b on whose rows are rotated alike: queries in place, keys and values into the caches. */
+/* The arguments of rope_append for sequences b .. end: rotates queries in place, appends keys and values to the
+ * caches. */
 static lh_rope_append_args rope_append_of(const lh_forward *f, const lh_rows_at *rows, int64_t b, int64_t end)
 {
     const lh_sequences *s = &f->sequences;
@@ -193,7 +195,7 @@ static lh_logit logit_of(const lh_forward *f, int64_t layer)
                       sliding(f, layer) ? f->config->window : 0};
 }
 
-/* A block of rows of one sequence. lse NULL: the rows are not observed. */
+/* A block of rows of a sequence. lse NULL: the rows are not observed. */
 static void attend_block(lh_forward *f, int64_t layer, float *lse)
 {
     const lh_sequences *s = &f->sequences;
@@ -218,7 +220,7 @@ static int is_wanted(const lh_sequences *s, int64_t b, int64_t layer)
     return s->first[b] + s->tokens > lh_kv_wants_rows(s->kvs[b], layer);
 }
 
-/* Of sequence b, whose rows were wanted. */
+/* Records the rows of sequence b in its cache. */
 static void record(const lh_forward *f, int64_t b, int64_t layer)
 {
     const lh_sequences *s = &f->sequences;
@@ -259,7 +261,7 @@ void lh_layer_attend(lh_forward *f, const lh_rows_at *rows)
 }
 
 /* A product whose inner dimension is divided over ranks: y = sum over ranks of x · wᵀ, then + bias. With `routes` x has
- * a row for each assignment, w is each expert's, and y is what is combined of the experts' products. */
+ * a row for each assignment, w has the weights of each expert, and y combines the experts' products. */
 typedef struct sharded_product {
     const void *x, *w;
     const float *bias; /* [hidden] or NULL */
@@ -333,7 +335,7 @@ void lh_layer_add_pending(lh_forward *f, lh_pending_sum *pending)
     pending->x = NULL;
 }
 
-/* x += the product, whose parts are rounded. */
+/* x += the product, with this rank's part rounded to bf16 before the all-reduce. */
 static void add_rounded_product(lh_forward *f, const sharded_product *p, float *x, int64_t tokens,
                                 lh_pending_sum *pending)
 {
@@ -410,7 +412,8 @@ static void dense_mlp(lh_forward *f, const lh_rows_at *rows, lh_pending_sum *pen
                 w->mlp_post_norm, rows->x, pending);
 }
 
-/* A mixture of experts. Every rank routes all tokens: in f32 and in a fixed order, so that all ranks route alike. */
+/* A mixture of experts. Every rank routes all tokens, in f32 and in a fixed order, so that all ranks choose the same
+ * experts. */
 static void experts(lh_forward *f, const lh_rows_at *rows, lh_pending_sum *pending)
 {
     const lh_layer *w = layer_of(f, rows->layer);

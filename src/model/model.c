@@ -1,4 +1,4 @@
-/* model.c - loads the shard of one rank from a checkpoint into device memory. Tensors that are multiplied together (q,
+/* model.c - loads a rank's shard from a checkpoint into device memory. Tensors that are multiplied together (q,
  * k and v; gate and up) become one matrix. */
 #include "model/model.h"
 
@@ -51,7 +51,8 @@ enum {
     MODEL_PIECES = sizeof model_pieces / sizeof *model_pieces
 };
 
-/* The range of a part of a tensor that a shard owns (NULL: all of it); rows 0 if the model does not have it. */
+/* The range of one part of a tensor that a shard owns (shard NULL: all of it); rows 0 if the model does not have the
+ * tensor. */
 static lh_weight_range range_of(const lh_config *config, const lh_shard *shard, lh_weight w, int64_t part)
 {
     const lh_weight_info *info = lh_weight_info_of(w);
@@ -98,7 +99,7 @@ typedef struct loader {
     int64_t done, total;
 } loader;
 
-/* One part of each weight of a piece, one after the other; *at goes past them. */
+/* Loads part `part` of each weight of a piece, one after the other, to *at, which is advanced. */
 static lh_status load_part(loader *in, const piece *p, int64_t layer, int64_t part, char **at)
 {
     const lh_model *m = in->model;
@@ -132,7 +133,7 @@ static lh_status load_piece(loader *in, const piece *p, int64_t layer, void *whe
     return in->reader.all ? LH_OK : in->reader.stopped;
 }
 
-/* The last norm before the vocabulary's product takes the scale of the logits. */
+/* Multiplies the weights of the last norm by the scale of the logits. */
 static lh_status scale_logits(lh_model *m)
 {
     lh_status st = LH_OK;

@@ -1,4 +1,4 @@
-/* model.h - the weights of one rank on its device, sharded by shard.h. Read-only once loaded: any number of forward
+/* model.h - a rank's weights on its device, sharded by shard.h. Read-only once loaded: any number of forward
  * passes share them. */
 #ifndef LH_MODEL_MODEL_H
 #define LH_MODEL_MODEL_H
@@ -10,27 +10,27 @@
 typedef struct lh_model lh_model;
 
 typedef struct lh_model_options {
-    lh_dtype dtype;  /* of matrices in memory and of products: f32 or bf16 */
+    lh_dtype dtype;  /* type of matrices in memory and of products: f32 or bf16 */
     lh_order order;  /* LH_ORDER_FIXED: the same bits on any number of ranks */
-    int rounds_sums; /* 1: ranks send their parts of a prompt's sums in bf16, beside the work on the next rows */
+    int rounds_sums; /* true if ranks send their parts of a prompt's sums in bf16, overlapping the next rows */
 } lh_model_options;
 
-/* rounds_sums: for several GPUs, where blocks of rows take as long as their bytes, unless a bias or a norm follows the
- * sums, or their bits are fixed. */
+/* rounds_sums: for several GPUs, where the all-reduce of a block of rows takes time in proportion to its bytes, unless
+ * a bias or a norm follows the sums, or their bits are fixed. */
 lh_model_options lh_model_options_for(const lh_config *config, const lh_shard *shard, lh_device_kind device,
                                       lh_dtype dtype, lh_order order);
 
-/* How weights are loaded; all zero and NULL: by this rank alone. */
+/* How weights are loaded; all zero and NULL: only by this rank. */
 typedef struct lh_load_options {
-    /* After every piece of this rank. Any status but LH_OK stops all ranks with it. May be NULL. */
+    /* Called after every piece of this rank; a status other than LH_OK stops all ranks with it. May be NULL. */
     void *self;
     lh_status (*done)(void *self, int64_t bytes, int64_t total_bytes);
-    lh_comm *all;        /* ranks that load the model together, which read each byte once; NULL: this one alone */
-    lh_comm *same;       /* those of them with the same shard, one of each replica; NULL: this one alone */
+    lh_comm *all;        /* ranks that load the model together and read each byte once; NULL: only this rank */
+    lh_comm *same;       /* ranks of `all` with the same shard, one of each replica; NULL: only this rank */
     int64_t *read_bytes; /* set to the bytes that this rank has read; may be NULL */
 } lh_load_options;
 
-/* Read this rank's shard of every tensor. Collective over `all`; agree afterwards. */
+/* Reads this rank's shard of every tensor. Collective over `all`; agree afterwards. */
 lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_exec *exec, const lh_model_options *options,
                         const lh_load_options *load);
 void lh_model_close(lh_model *model);

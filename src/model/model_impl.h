@@ -4,19 +4,19 @@
 
 #include "model/model.h"
 
-/* One layer of one rank, in device memory; NULL if the family has no such tensor. Matrices are of the model's type,
+/* A layer of this rank, in device memory; NULL if the family has no such tensor. Matrices are of the model's type,
  * vectors f32. */
 typedef struct lh_layer {
     float *attn_norm, *attn_post_norm, *mlp_norm, *mlp_post_norm; /* [hidden] */
-    float *q_norm, *k_norm;                                       /* [head_dim], or of all heads together */
-    void *qkv; /* [(q_count + 2 kv_count) * head_dim, hidden]: queries, keys, values */
+    float *q_norm, *k_norm; /* [head_dim], or [heads, head_dim] for a norm over all heads */
+    void *qkv;              /* [(q_count + 2 kv_count) * head_dim, hidden]: queries, keys, values */
     float *qkv_bias;
     void *o;       /* [hidden, q_count * head_dim] */
     float *o_bias; /* [hidden], on every rank: added after the sum over ranks */
     float *router; /* [experts, hidden] */
-    void *gate_up; /* [2 ff_count, hidden]: gate, up; of a mixture for each expert */
+    void *gate_up; /* [2 ff_count, hidden]: gate, up; in a mixture one for each expert */
     float *gate_up_bias;
-    void *down; /* [hidden, ff_count]; of a mixture for each expert */
+    void *down; /* [hidden, ff_count]; in a mixture one for each expert */
     float *down_bias;
 } lh_layer;
 

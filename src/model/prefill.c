@@ -1,16 +1,15 @@
 /* prefill.c - the prefill. It is layer-major: a layer sees the whole prompt chunk by chunk, then its cache is evicted,
- * before the next layer starts. Between two chunks only the hidden states of the prompt, sums that are under way and
- * what the cache holds are in use, so that other caches can have the rest of the workspace there.
- *
- * Where ranks round sums (lh_model_options) their sums run beside other work: that of a chunk's attention beside the
- * MLP of the chunk before it, and that of this MLP beside the attention of the chunk after. */
+ * before the next layer starts. Between two chunks only the hidden states of the prompt, pending all-reduces and the
+ * cache are in use, so other caches can use the rest of the workspace then. Where ranks round sums (lh_model_options)
+ * all-reduces overlap computation: the all-reduce of a chunk's attention overlaps the MLP of the chunk before it, and
+ * the all-reduce of the MLP overlaps the attention of the next chunk. */
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "model/forward_impl.h"
 
-/* A chunk whose MLP waits for the sum of its attention. */
+/* A chunk with a pending all-reduce of its attention, and its MLP not yet done. */
 typedef struct pending_chunk {
-    int64_t at, tokens; /* tokens 0: there is none */
+    int64_t at, tokens; /* tokens 0: no chunk is pending */
     lh_pending_sum *attended;
 } pending_chunk;
 
@@ -18,12 +17,12 @@ struct lh_prefill {
     lh_forward *forward;
     lh_kv *kv;
     float *x;             /* [n, hidden], in place */
-    int64_t n, layer, at; /* at: tokens of the layer that are done */
-    int64_t rows;         /* whose logits are kept */
-    lh_ragged *view;      /* of the layer */
-    int64_t chunk;        /* most tokens that pass through a layer together */
+    int64_t n, layer, at; /* at: finished tokens of the layer */
+    int64_t rows;         /* last rows that need logits */
+    lh_ragged *view;      /* cache of the layer */
+    int64_t chunk;        /* maximum tokens that pass through a layer together */
     pending_chunk pending;
-    lh_pending_sum attended[2], outputs; /* of chunks in turn; of the chunk before the pending one */
+    lh_pending_sum attended[2], outputs; /* attention of alternating chunks; MLP of the chunk before the pending one */
 };
 
 static lh_status open_prefill(lh_prefill *p)
@@ -31,7 +30,8 @@ static lh_status open_prefill(lh_prefill *p)
     return lh_device_alloc(p->forward->device, &p->x, lh_forward_prompt_bytes(p->forward->config, p->n), LH_MEM_WORK);
 }
 
-/* Sums run beside the work of another chunk: a prompt of one is cut in two, if halves are still efficient. */
+/* All-reduces overlap the work of another chunk: a single-chunk prompt is split in two if halves are still
+ * efficient. */
 static int64_t chunk_of(const lh_forward *f, int64_t n)
 {
     enum { HALF_LEAST = 512 };
@@ -73,7 +73,7 @@ void lh_prefill_close(lh_prefill *p)
     lh_free(p);
 }
 
-/* The MLP of the pending chunk. What it needs has been joined. */
+/* Runs the MLP of the pending chunk, after its all-reduces have been waited for. */
 static void finish_pending(lh_prefill *p)
 {
     lh_forward *f = p->forward;
@@ -86,7 +86,7 @@ static void finish_pending(lh_prefill *p)
     p->pending.tokens = 0;
 }
 
-/* All sums of the layer. */
+/* Completes all sums of the layer. */
 static void finish_sums(lh_prefill *p)
 {
     lh_forward *f = p->forward;
@@ -96,7 +96,8 @@ static void finish_sums(lh_prefill *p)
     lh_layer_add_pending(f, &p->outputs);
 }
 
-/* Adds what attention of a chunk gives, and the MLP of the chunk before it, or its own if no sum is under way. */
+/* Projects the attention of a chunk and runs the MLP of the pending chunk, or of this one if no all-reduce is
+ * pending. */
 static void project_chunk(lh_prefill *p, const lh_rows_at *rows, int64_t t)
 {
     lh_forward *f = p->forward;
@@ -108,8 +109,8 @@ static void project_chunk(lh_prefill *p, const lh_rows_at *rows, int64_t t)
     if (!attended->x) finish_pending(p);
 }
 
-/* A chunk of t tokens in a layer; failures of operations are latched until lh_kv_prefill_end. In the last layer only
- * rows whose logits are kept go through the MLP, and only these and those that the cache wants attend. */
+/* Passes a chunk of t tokens through a layer; failures of operations are latched until lh_kv_prefill_end. In the last
+ * layer only rows that need logits go through the MLP, and only these and the rows that the cache observes attend. */
 static void chunk_through_layer(lh_prefill *p, int64_t t)
 {
     lh_forward *f = p->forward;
@@ -173,7 +174,7 @@ lh_status lh_prefill_save(lh_prefill *p, const char *path, const lh_prefill_extr
 
 lh_status lh_prefill_load(lh_prefill *p, lh_saved_prefill *saved, uint64_t model)
 {
-    LH_TRY(lh_exec_take(&p->forward->exec)); /* of the embedding */
+    LH_TRY(lh_exec_take(&p->forward->exec)); /* failures of the embedding */
     LH_TRY(lh_kv_load_prefill(p->kv, saved, model));
     LH_TRY(lh_prefill_file_read_hidden(&saved->file, &p->forward->exec, p->x, p->forward->config->hidden));
     p->layer = saved->file.state.layers_done;

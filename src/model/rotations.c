@@ -3,7 +3,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 
-/* Of layers that do not slide, of those that do, and of those that are not rotated, whose frequencies are 0. */
+/* Layers without a window, layers with one, and layers without rotation, with frequencies of 0. */
 typedef enum kind { GLOBAL, LOCAL, NONE, KINDS } kind;
 
 struct lh_rotations {
@@ -12,7 +12,7 @@ struct lh_rotations {
     lh_rotation *layers;       /* [layers] */
 };
 
-/* `rope` NULL: nothing is rotated. */
+/* `rope` NULL: no rotation. */
 static lh_status open_kind(float **frequencies, const lh_config *c, const lh_exec *x, const lh_rope *rope,
                            int64_t length, lh_rotation *out)
 {

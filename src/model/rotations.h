@@ -1,5 +1,5 @@
 /* rotations.h - the rotary embeddings of a sequence in all layers. They belong to a sequence and not to the model,
- * because some scalings depend on how long it will become. */
+ * because some scalings depend on the final length of the sequence. */
 #ifndef LH_MODEL_ROTATIONS_H
 #define LH_MODEL_ROTATIONS_H
 
@@ -12,7 +12,7 @@ typedef struct lh_rotations lh_rotations;
 lh_status lh_rotations_open(lh_rotations **out, const lh_config *config, const lh_exec *exec, int64_t length);
 void lh_rotations_close(lh_rotations *rotations); /* NULL is fine */
 
-int64_t lh_rotations_bytes(const lh_config *config); /* of device memory */
+int64_t lh_rotations_bytes(const lh_config *config); /* bytes of device memory */
 
 const lh_rotation *lh_rotations_layers(const lh_rotations *rotations); /* [layers], borrowed */
 

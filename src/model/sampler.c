@@ -1,6 +1,6 @@
-/* sampler.c - draws the next token. Each rank sorts its k best logits; the merged best decide the draw nearly always.
- * If top-p, min-p or the draw itself reach beyond them, all logits are gathered and sorted. Both ways give the same
- * token, because probabilities are integers and their total is known. */
+/* sampler.c - draws the next token. Each rank sorts its k best logits; the merged best nearly always decide the draw.
+ * If top-p, min-p or the draw need more, all logits are gathered and sorted. Both ways give the same token, because
+ * probabilities are integers and their total is known. */
 #include "model/sampler.h"
 
 #include <math.h>
@@ -17,12 +17,12 @@ typedef struct candidate {
 
 enum { NO_TOKEN = INT32_MAX };
 
-/* What is left out is off. */
+/* Fills in the neutral value of options that are not set. */
 static lh_sampling with_defaults(const lh_sampling *given)
 {
     lh_sampling s = *given;
     if (s.top_p == 0) s.top_p = 1;
-    if (s.top_k == -1) s.top_k = 0; /* as vLLM and SGLang write it */
+    if (s.top_k == -1) s.top_k = 0; /* vLLM and SGLang write -1 */
     if (s.repeat_penalty == 0) s.repeat_penalty = 1;
     return s;
 }
@@ -67,7 +67,7 @@ lh_status lh_logits_gather(const lh_exec *exec, const lh_logits_view *view, int6
     float *host = NULL;
     LH_TRY_DONE(lh_gather_init(&g, ranks));
     LH_TRY_DONE(lh_calloc(&host, view->count, sizeof *host));
-    for (int r = 0; r < ranks; r++) { /* as lh_shard_of divides the vocabulary */
+    for (int r = 0; r < ranks; r++) { /* the ranges of lh_shard_of */
         g.at[r] = vocab * r / ranks * 4;
         g.bytes[r] = vocab * (r + 1) / ranks * 4 - g.at[r];
     }
@@ -84,7 +84,7 @@ done:
     return st;
 }
 
-/* Penalise the logits of tokens seen, in memory of the room: the logits themselves stay unchanged. */
+/* Writes the logits with the repeat penalty to workspace; the original logits stay unchanged. */
 static lh_status penalise(double penalty, const lh_sample_at *in, lh_logits_view *row)
 {
     uint32_t *seen = NULL;
@@ -102,14 +102,14 @@ static lh_status penalise(double penalty, const lh_sample_at *in, lh_logits_view
     return lh_exec_take(in->exec);
 }
 
-/* This rank's k best of each row in order: `own` of them, then padding that is no token. mine: [rows, k], of which the
- * room has `most` at most */
+/* This rank's k best logits of each row in order, padded after `own` of them. mine: [rows, k]; the workspace holds at
+ * most `most`. */
 static lh_status find_best(const lh_exec *exec, const lh_logits_view *view, candidate *mine, int64_t k)
 {
     lh_status st = LH_OK;
     const lh_sample_room *room = &view->room;
     const int64_t own = k < view->count ? k : view->count, n = view->rows * own;
-    float *best = NULL; /* as in the room: one copy, for which the host waits once */
+    float *best = NULL; /* same layout as the workspace: one copy, one wait of the host */
     LH_TRY_DONE(lh_calloc(&best, 2 * n, sizeof *best));
     LH_RUN(exec, top_logits, .values = room->best, .indices = (int32_t *)(room->best + n), .x = view->logits,
            .rows = view->rows, .cols = view->count, .ld = view->count, .k = own);
@@ -125,7 +125,7 @@ done:
     return st;
 }
 
-/* The k <= room.most best of all ranks, sorted. *out is new memory, *n at most k. */
+/* The k <= room.most best logits of all ranks, sorted. *out is new memory, *n at most k. */
 static lh_status gather_best(const lh_sample_at *in, const lh_logits_view *row, int64_t k, candidate **out, int64_t *n)
 {
     lh_status st = LH_OK;
@@ -137,7 +137,7 @@ static lh_status gather_best(const lh_sample_at *in, const lh_logits_view *row, 
     LH_TRY_DONE(lh_comm_allgather(in->exec->comm, mine, all, k * (int64_t)sizeof *mine));
     for (int64_t i = 0; i < k * ranks; i++)
         if (all[i].id != NO_TOKEN) all[count++] = all[i];
-    sort_best_first(all, mine, count); /* ranks are in the order of their tokens, and so are equal logits */
+    sort_best_first(all, mine, count); /* the sort is stable, and ranks are in the order of their tokens */
     *n = count < k ? count : k;
     *out = all;
     all = NULL;
@@ -158,7 +158,8 @@ lh_status lh_greedy_tokens(const lh_exec *exec, const lh_logits_view *view, int3
     LH_TRY_DONE(lh_comm_allgather(exec->comm, mine, all, rows * (int64_t)sizeof *mine));
     for (int64_t row = 0; row < rows; row++) {
         candidate best = {NAN, NO_TOKEN};
-        for (int64_t i = row; i < rows * ranks; i += rows) /* of equal logits the first: ranks are in their order */
+        for (int64_t i = row; i < rows * ranks;
+             i += rows) /* of equal logits the first wins: ranks are in the order of their tokens */
             if (lh_score_key(all[i].logit) > lh_score_key(best.logit)) best = all[i];
         ids[row] = best.id == NO_TOKEN ? LH_TOKEN_NONE : best.id;
     }
@@ -200,10 +201,10 @@ static lh_status sum_all(const lh_sample_at *in, const lh_logits_view *row, lh_p
     return LH_OK;
 }
 
-/* The candidates of a draw. Probabilities are integers and their sum is known, so a decision by the first n is the one
- * that all would give. */
+/* The candidates of a draw. Probabilities are integers and their sum is known, so a decision by the first n candidates
+ * equals the decision by all. */
 typedef struct pool {
-    const candidate *all; /* sorted: the first n */
+    const candidate *all; /* sorted; only the first n are known */
     int64_t n, competing;
     int64_t total; /* sum over all candidates; -1: unknown */
     lh_probabilities by;
@@ -216,8 +217,9 @@ static int64_t add_up(const pool *c)
     return sum;
 }
 
-/* The sum over the nucleus that top-p and min-p leave; -1 if the first n do not decide it. top-p keeps the fewest whose
- * probability reaches p, min-p those with at least this fraction of the largest probability. */
+/* The sum over the nucleus that top-p and min-p keep; -1 if the first n candidates do not decide it. top-p keeps the
+ * fewest candidates with a total probability of at least p, min-p the candidates with at least this fraction of the
+ * largest probability. */
 static int64_t probabilities_left(const lh_sampling *s, const pool *c)
 {
     int64_t kept = 0, reach = c->total, least = (int64_t)ceil(ldexp(s->min_p, c->by.bits));
@@ -231,7 +233,7 @@ static int64_t probabilities_left(const lh_sampling *s, const pool *c)
     return c->n == c->competing || kept >= reach ? kept : -1;
 }
 
-/* 1 and the token, or 0 if the first n do not decide it. */
+/* Returns 1 and the token, or 0 if the first n candidates do not decide it. */
 static int draw(const lh_sampling *s, int64_t step, pool *c, int32_t *id)
 {
     uint32_t word[4];
@@ -243,7 +245,7 @@ static int draw(const lh_sampling *s, int64_t step, pool *c, int32_t *id)
     if (probabilities < 0) return 0;
     lh_philox(word, key, counter);
     int64_t share = word[0] >> 8,
-            left = (probabilities >> 24) * share + ((probabilities & 0xffffff) * share >> 24); /* of 2^24 */
+            left = (probabilities >> 24) * share + ((probabilities & 0xffffff) * share >> 24); /* in units of 2^-24 */
     for (int64_t i = 0; i < c->n; i++) {
         int64_t own = lh_probability(&c->by, c->all[i].logit);
         if (left < own) {
@@ -255,7 +257,7 @@ static int draw(const lh_sampling *s, int64_t step, pool *c, int32_t *id)
     return 0;
 }
 
-/* From the best, which nearly always decide, else from all. */
+/* Draws from the best candidates, which nearly always decide, else from all. */
 static lh_status draw_token(const lh_sampling *s, const lh_sample_at *in, const lh_logits_view *row, pool *c,
                             int32_t *id)
 {

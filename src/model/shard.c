@@ -6,7 +6,7 @@
 #include "base/minmax.h"
 
 /* Channels that stay together: the elements of a quantisation block, and a multiple of the 16 bytes that kernels load
- * at a time. Models of the size of a test have fewer, so that each rank still gets some. */
+ * in one access. Models of test size have fewer, so that each rank still gets some. */
 enum { UNIT_CHANNELS = 32, MIN_UNITS = 16 };
 
 static int64_t div_up(int64_t n, int64_t by)

@@ -1,7 +1,8 @@
 /* shard.h - the shard of a model that a rank of a TP group owns: contiguous ranges of heads, of MLP channels and of
  * vocabulary rows. Channels are divided by whole blocks, whose number does not depend on the number of ranks, so that
  * the reproducible mode can add their products in one order. They are divided evenly even if the heads are not: ranks
- * synchronise after the attention and after the MLP, so a rank cannot make up in one for less work in the other. */
+ * synchronise after the attention and after the MLP, so less work in one does not compensate for more work in the
+ * other. */
 #ifndef LH_MODEL_SHARD_H
 #define LH_MODEL_SHARD_H
 
@@ -9,15 +10,14 @@
 #include "import/config.h"
 #include "import/weights.h"
 
-/* Number of blocks of the `ff` channels of an MLP, from 1 to LH_FF_BLOCKS_MAX: as many as there are groups of 32
- * channels, up to the maximum. Only more ranks than blocks leave a rank without channels. 96 blocks divide evenly over
- * 2, 3, 4, 6, 8, 12, 16, 24, 32 and 48 ranks; twice as many would double the products that the reproducible mode
- * gathers. */
+/* Number of blocks of the `ff` channels of an MLP, from 1 to LH_FF_BLOCKS_MAX: the number of groups of 32 channels, up
+ * to the maximum. A rank has no channels only if there are more ranks than blocks. 96 blocks divide evenly over 2, 3,
+ * 4, 6, 8, 12, 16, 24, 32 and 48 ranks; 192 would double the products that the reproducible mode gathers. */
 enum { LH_FF_BLOCKS_MAX = 96 };
 int64_t lh_ff_blocks(int64_t ff);
 
 /* The first channel of a block: block b holds channels [lh_ff_block(ff, b), lh_ff_block(ff, b + 1)). From 512 channels
- * on the bounds are multiples of 32, but for the end. */
+ * on all bounds but the last are multiples of 32. */
 int64_t lh_ff_block(int64_t ff, int64_t block);
 
 typedef struct lh_shard {

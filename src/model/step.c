@@ -1,6 +1,6 @@
-/* step.c - a decode step of one or several sequences. It is captured as a CUDA graph if the device supports it, and
- * replayed as one launch until the sequences change, or memory that it was captured with is reallocated on any rank:
- * all ranks run, capture or replay a step alike. */
+/* step.c - one decode step for one or more sequences. It is captured as a CUDA graph if the device supports it, and
+ * replayed as one launch until the sequences change, or memory that it was captured with is reallocated on any rank.
+ * All ranks run, capture or replay the same steps. */
 #include "base/log.h"
 #include "model/forward_impl.h"
 
@@ -35,7 +35,8 @@ static int records(const lh_forward *f)
     return can;
 }
 
-/* 1 if the last step used the same caches and memory, so that all workspace exists. The same on all ranks. */
+/* Returns 1 if the last step used the same caches and memory, so that all workspace is allocated. The same on all
+ * ranks. */
 static int is_same_step(const lh_forward *f)
 {
     const lh_captured_step *s = &f->step;

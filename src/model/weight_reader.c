@@ -1,4 +1,4 @@
-/* weight_reader.c - rows in pieces: read a part, gather, take what this rank has of them. */
+/* weight_reader.c - reads rows in pieces: read a part, gather the parts, keep this rank's columns. */
 #include "model/weight_reader.h"
 
 #include <string.h>
@@ -7,15 +7,15 @@
 #include "base/minmax.h"
 #include "import/random_model.h"
 
-/* Rows of a tensor on their way. */
+/* Rows of a tensor in transfer. */
 typedef struct transfer {
     lh_weight_reader *reader;
-    lh_comm *comm; /* ranks that need these rows; NULL: this one alone */
+    lh_comm *comm; /* ranks that need these rows; NULL: only this rank */
     lh_weight_range range;
-    int64_t cols; /* of a row as it is read: those of the range, or all where others need theirs */
+    int64_t cols; /* columns that are read: the range's, or all columns if other ranks need the rest */
     lh_dtype type;
     char *at;
-    int in_place; /* 1: rows are read to where they stay */
+    int in_place; /* true if rows are read directly to their final place */
 } transfer;
 
 static int size_of(const lh_comm *comm)
@@ -28,7 +28,8 @@ static int64_t row_bytes(const transfer *t)
     return t->cols * lh_dtype_bytes(t->type);
 }
 
-/* Reads this rank's part of the rows [first, first + n) of the range, and gets the others'. rows: [n, cols] */
+/* Reads this rank's part of the rows [first, first + n) of the range, and gathers the parts of the other ranks. rows:
+ * [n, cols] */
 static lh_status gather(const transfer *t, int64_t first, int64_t n, char *rows, int64_t *bytes)
 {
     lh_weight_reader *r = t->reader;
@@ -46,12 +47,13 @@ static lh_status gather(const transfer *t, int64_t first, int64_t n, char *rows,
     if (r->stopped == LH_OK && own.rows)
         r->stopped = lh_checkpoint_read(r->ck, &own, rows + starts[rank], t->type, own.cols);
     r->read_bytes += bytes[rank];
-    if (size == 1) return size_of(r->all) > 1 ? LH_OK : r->stopped; /* the others learn of it at the next gathering */
+    if (size == 1)
+        return size_of(r->all) > 1 ? LH_OK : r->stopped; /* the other ranks get the status with the next gather */
     LH_TRY(lh_comm_agree(r->all, r->stopped));
     return lh_comm_allgatherv(t->comm, rows + starts[rank], rows, bytes, starts);
 }
 
-/* From host memory to where they stay: the columns of the range. */
+/* Copies the columns of the range from host memory to their final place. */
 static lh_status put(const transfer *t, int64_t first, int64_t n, char *rows)
 {
     lh_stream *stream = t->reader->stream;
@@ -96,7 +98,8 @@ static lh_status draw(const lh_weight_reader *r, const lh_weight_part *part, voi
                                              .scale = w.scale});
 }
 
-/* Rows that are divided are needed by ranks with the same shard, others by all ranks. */
+/* Ranks with the same shard need the same rows of a tensor that is sharded by rows; all ranks need the rows of other
+ * tensors. */
 lh_status lh_weight_reader_read(lh_weight_reader *r, const lh_weight_part *part, void *at, lh_dtype type)
 {
     if (!lh_checkpoint_file(r->ck)) return draw(r, part, at, type);
@@ -107,7 +110,7 @@ lh_status lh_weight_reader_read(lh_weight_reader *r, const lh_weight_part *part,
     transfer t = {.reader = r, .comm = comm, .range = *range, .cols = range->cols, .type = type, .at = at};
     if (size_of(comm) > 1) t.cols = whole->cols;
     t.in_place = t.cols == range->cols && lh_device_kind_of(lh_stream_device(r->stream)) == LH_DEVICE_CPU;
-    /* as many on all ranks, whatever their shards */
+    /* the same number on all ranks, for any shard */
     const int64_t pieces = tensor_bytes / r->piece_bytes + 1;
     LH_TRY(lh_calloc(&bytes, 2 * size_of(comm), sizeof *bytes));
     lh_status st = move_all(&t, pieces, bytes);
