@@ -1,7 +1,7 @@
-/* Attention of a block of rows: flash attention over tiles of KEYS slots. An item of work is a KV head and a run of
- * rows; its rows are those of all query heads of the group, token by token, so that a packed tile of keys and values
- * serves them all. Every step of a row's arithmetic is laid out by absolute slots, so its bits do not depend on the
- * rows beside it. */
+/* Attention of a block of rows: flash attention over tiles of KEYS slots. A work item is a KV head and a run of
+ * rows, the rows of all query heads of the group, token by token, so that a packed tile of keys and values serves
+ * all of them. Every step of a row's arithmetic is laid out by absolute slots, so its bits do not depend on
+ * neighbouring rows. */
 #include "kernels/cpu/block_products.h"
 #include "kernels/cpu/softmax.h"
 
@@ -9,15 +9,15 @@ typedef struct lh_block {
     const lh_attend_block_args *args;
     const lh_block_way *way;
     int64_t d, d_padded, d_places; /* head_dim; rounded up to TILE_COLS; floats or words of it */
-    int64_t most_rows;             /* of an item, whole blocks */
+    int64_t most_rows;             /* rows of an item, in whole blocks */
 } lh_block;
 
-/* An item and the memory of the thread that has it. Row (t - t0) * group + (i - i0) is token t of query head i. */
+/* An item and the memory of its thread. Row (t - t0) * group + (i - i0) is token t of query head i. */
 typedef struct lh_block_item {
     const lh_block *block;
     int64_t head, i0, group, t0, t1, rows;
-    lh_ragged kv;                 /* where the current tile lies */
-    int64_t window_from;          /* rows from this position on do not see all of the current tile */
+    lh_ragged kv;                 /* the cache, with the arrays of the current tile */
+    int64_t window_from;          /* rows from this position on do not see the whole current tile */
     float *q;                     /* packed, by blocks of rows */
     float *k, *v, *s;             /* packed keys and values of a tile; [way->rows, KEYS] logits, then weights */
     float *o;                     /* [most_rows, d_padded] */
@@ -63,21 +63,21 @@ static void item_begin(lh_block_item *item)
     }
 }
 
-/* Slots that row r sees when nothing but order counts. */
+/* End of the slots that row r sees by order alone, without the window. */
 static int64_t row_end(const lh_block_item *item, int64_t r)
 {
     const lh_attend_block_args *a = item->block->args;
     return a->kv->len[item->head] - a->tokens + item->t0 + r / item->group + 1;
 }
 
-/* Number of these among the n slots from `first` on. */
+/* Number of visible slots among the n slots from `first` on. */
 static int64_t row_sees(const lh_block_item *item, int64_t r, int64_t first, int64_t n)
 {
     int64_t seen = lh_min_i64(row_end(item, r) - first, n);
     return seen < 0 ? 0 : seen;
 }
 
-/* -inf where the window of a row at `position` leaves the slots [first, first + n). */
+/* Sets -inf for slots of [first, first + n) outside the window of a row at `position`. */
 static void mask_window(const lh_block_item *item, float *s, int64_t position, int64_t first, int64_t n)
 {
     const lh_attend_block_args *a = item->block->args;
@@ -86,15 +86,15 @@ static void mask_window(const lh_block_item *item, float *s, int64_t position, i
     }
 }
 
-/* The biases of the slots [first, first + n) are added to a row's logits. */
+/* Adds the biases of the slots [first, first + n) to a row's logits. */
 static void add_biases(const lh_block_item *item, float *s, int64_t first, int64_t n)
 {
     const float *bias = lh_bias_of(&item->kv, item->head) + first;
     for (int64_t j = 0; j < n; j++) s[j] += bias[j];
 }
 
-/* The logits of rows [row, row + rows) with slots [first, first + n) become weights; what these rows have so far is
- * shrunk where a higher logit has come. */
+/* Turns the logits of rows [row, row + rows) with slots [first, first + n) into weights, and rescales the rows' sums
+ * where the row maximum has grown. */
 static void weigh_rows(const lh_block_item *item, const int64_t range[2], int64_t first, int64_t n)
 {
     const lh_attend_block_args *a = item->block->args;
@@ -121,7 +121,7 @@ static void weigh_rows(const lh_block_item *item, const int64_t range[2], int64_
     }
 }
 
-/* The block of rows that begins at `row` against the n slots of the tile that begins at slot `first`. */
+/* Attends the block of rows that begins at `row` to the n slots of the tile that begins at slot `first`. */
 static void attend_rows(const lh_block_item *item, int64_t row, int64_t first, int64_t n)
 {
     const lh_block *b = item->block;
@@ -213,7 +213,7 @@ static void attend_item(lh_block_item *item)
     item_end(item);
 }
 
-/* Tokens of an item: as many as keep queries and sums in the second-level cache, fewer where threads would be idle. */
+/* Tokens of an item: queries and sums must fit in the L2 cache; fewer tokens if threads would be idle. */
 static int64_t item_tokens(const lh_attend_block_args *a)
 {
     enum { ITEM_FLOATS = 1 << 15, ITEMS_PER_THREAD = 4, LEAST_ROWS = 64 };
@@ -240,7 +240,7 @@ static lh_status op_attend_block(lh_stream *stream, const lh_attend_block_args *
                       .most_rows = round_up(tokens * a->map.group, way->rows)};
     own = round_up(item_floats(&block), 16);
     LH_TRY(lh_stream_scratch(stream, &memory, omp_get_max_threads() * own * (int64_t)sizeof *memory));
-    /* The last rows see the most: they go first. */
+    /* The last rows see the most entries: they are scheduled first. */
 #pragma omp parallel for schedule(dynamic) if (a->tokens * a->map.heads * a->kv->len[head_first(&a->map)] >= \
                                                PARALLEL_FROM / 32)
     for (int64_t n = 0; n < pieces * heads; n++) {

@@ -1,51 +1,51 @@
-/* Attention of one row a sequence. An item of work is a chunk of CHUNK entries of one KV head: the query heads of its
- * group pass over it together, so that every key and value is read once. Chunks are joined in their order.
+/* Attention of one row per sequence. A work item is a chunk of CHUNK entries of a KV head: the query heads of its group
+ * pass over it together, so that every key and value is read once. Chunks are combined in their order.
  *
- * Heads go in blocks of up to 4; the logits and weights of a block lie [entry][head], so that a vector holds those of
- * VL / width entries and nothing is done one number at a time. */
+ * Query heads are processed in blocks of up to 4; the logits and weights of a block are stored [entry][head], so that a
+ * vector holds VL / width entries and all work is done in whole vectors. */
 #include "kernels/cpu/softmax.h"
 #include "kernels/cpu/stream.h"
 
 enum { CHUNK = 256, BLOCK_HEADS = 4, AHEAD = 32 };
 _Static_assert(LH_SHARED_BLOCK % CHUNK == 0, "a chunk lies in one segment");
 
-/* Chunks times query heads that one thread has done before another one is awake. */
+/* Chunks times query heads that one thread finishes before another one wakes up. */
 enum { DECODE_ALONE = 4 };
 
 typedef struct lh_chunk {
     int64_t b, head, i0, group, first, n; /* sequence, KV head, query heads; slots [first, first + n) */
-    int64_t before;                       /* entries of all chunks before it */
+    int64_t before;                       /* entries of all previous chunks */
     float *part;                          /* [group][part_ld]: see lh_decode */
 } lh_chunk;
 
 typedef struct lh_decode {
     const lh_attend_decode_args *args;
     int64_t max_dim; /* largest head_dim */
-    int64_t part_ld; /* floats of one head's part: sums of values as packed vectors, highest logit, denominator */
-    int64_t own;     /* floats of a thread */
+    int64_t part_ld; /* floats of one head's part: sums of values as packed vectors, row maximum, denominator */
+    int64_t own;     /* workspace of a thread, in floats */
 } lh_decode;
 
-/* A head block at a chunk, and the memory of its thread. */
+/* A head block on a chunk, and the memory of its thread. */
 typedef struct lh_head_block {
     const lh_ragged *kv;
     lh_logit logit;
     int64_t position;
     int64_t at, n, q_ld; /* first element of keys and values; entries; floats of a packed vector */
-    float *q;            /* [BLOCK_HEADS, q_ld], times the factor of queries; zero where the block lacks heads */
+    float *q;            /* [BLOCK_HEADS, q_ld], times the factor of queries; zero for missing heads */
     float *s;            /* [CHUNK, BLOCK_HEADS] logits, then weights */
     float *o;            /* [BLOCK_HEADS, q_ld] sums of values */
-    lh_row_logits out;   /* of the chunk's first entry on */
+    lh_row_logits out;   /* from the chunk's first entry on; NULL: not wanted */
     float row_max[BLOCK_HEADS], denominator[BLOCK_HEADS];
 } lh_head_block;
 
-/* Width of a head block in vectors: 3 heads take the width of 4. */
+/* Width of a head block in a vector: 3 heads take the width of 4. */
 VEC_FN int block_width(const int heads)
 {
     return heads == 3 ? 4 : heads;
 }
 
-/* Ask for the keys or values of entries [j, j + n) of the chunk, or of those after it: what comes next in memory is on
- * its way while numbers are worked on. */
+/* Prefetches the keys or values of entries [j, j + n) of the chunk, or of the entries after it, while arithmetic goes
+ * on. */
 static inline void prefetch_entries(const lh_head_block *t, const void *keys_or_values, int64_t j, int64_t n)
 {
     int64_t bytes = lh_dtype_bytes(t->kv->type), d = t->kv->head_dim;
@@ -53,8 +53,8 @@ static inline void prefetch_entries(const lh_head_block *t, const void *keys_or_
     for (int64_t i = 0; i < n * d * bytes; i += 64) __builtin_prefetch(p + i, 0, 2);
 }
 
-/* Logits of VL / width entries from j on: lane k * width + h is entry j + k with head h, for h < heads. Behind the end
- * the last entry stands in. */
+/* Logits of VL / width entries from j on: lane k * width + h is entry j + k with head h, for h < heads. Past the end
+ * the last entry is repeated. */
 VEC_FN vf decode_logits(const lh_head_block *t, int64_t j, const int heads, const lh_meet kind)
 {
     int64_t d = t->kv->head_dim, step = step_elements(kind), i = 0, last = t->n - 1 - j;
@@ -80,11 +80,11 @@ VEC_FN vf decode_logits(const lh_head_block *t, int64_t j, const int heads, cons
     return vf_sums(sum);
 }
 
-/* Vectors of one head's sums that are in registers at once, and entries that pass before they are stored. */
+/* Vectors of one head's sums in registers, and entries processed before they are stored. */
 enum { TOGETHER = VL == 16 ? 4 : 2, PASS = 32 };
 
-/* Values of entries [j, j + m) times their weights are added to the sums from element i on: `vectors` vectors of each
- * head, of which n elements are there. */
+/* Adds values times weights to the sums, for entries [at[0], at[1]) and elements from at[2] on: `vectors` vectors of
+ * each head, with at[3] elements left in a row. */
 VEC_FN void decode_add_values(const lh_head_block *t, const int64_t at[4], const int vectors, const int heads,
                               const lh_meet kind)
 {
@@ -116,7 +116,7 @@ VEC_FN void decode_values(const lh_head_block *t, const int heads, const lh_meet
     int64_t d = t->kv->head_dim, step = step_elements(kind), block = TOGETHER / small * step;
     for (int64_t j = 0; j < t->n; j += PASS) {
         int64_t at[4] = {j, lh_min_i64(j + PASS, t->n), 0, block};
-        prefetch_entries(t, t->kv->k, t->n + j, PASS); /* the next chunk is this thread's, too */
+        prefetch_entries(t, t->kv->k, t->n + j, PASS); /* this thread also has the next chunk */
         for (; at[2] + block <= d; at[2] += block) decode_add_values(t, at, TOGETHER, heads, kind);
         for (at[3] = step; at[2] + step <= d; at[2] += step) decode_add_values(t, at, small, heads, kind);
         at[3] = d - at[2];
@@ -129,7 +129,7 @@ static int decode_sees(const lh_head_block *t, int64_t position)
     return position <= t->position && (t->logit.window <= 0 || position > t->position - t->logit.window);
 }
 
-/* -inf for entries that the row does not see, and after the last one up to a whole vector of them. */
+/* Sets -inf for entries that the row does not see, and for the padding up to a whole vector. */
 static void decode_mask(const lh_head_block *t, const lh_chunk *c, int width)
 {
     int seen = 1;
@@ -141,7 +141,7 @@ static void decode_mask(const lh_head_block *t, const lh_chunk *c, int width)
     for (int64_t i = t->n * width; i < round_up(t->n, VL) * width; i++) t->s[i] = -INFINITY;
 }
 
-/* Highest of the lanes of each head. */
+/* The row maximum of each head, over its lanes. */
 VEC_FN void decode_row_max(lh_head_block *t, vf highest, const int width)
 {
     float lanes[VL];
@@ -152,8 +152,8 @@ VEC_FN void decode_row_max(lh_head_block *t, vf highest, const int width)
     }
 }
 
-/* Logits become weights, which are added up in VL sums a head, entry j to sum j % VL, whatever the width of the block:
- * the bits of a head do not depend on the heads beside it. */
+/* Turns logits into weights and adds them in VL sums per head, entry j to sum j % VL for any width of the block: the
+ * bits of a head do not depend on the other heads of its block. */
 VEC_FN void decode_softmax(lh_head_block *t, const int width)
 {
     float lanes[VL * BLOCK_HEADS];
@@ -195,8 +195,8 @@ VEC_FN void decode_add_bias(const lh_head_block *t, const lh_chunk *c, const int
     }
 }
 
-/* A head block over its chunk: sums of values, highest logit, denominator. heads and kind are constants at each call.
- */
+/* Attention of a head block over its chunk: sums of values, row maximum, denominator. heads and kind are constants at
+ * each call. */
 VEC_FN void decode_head_block(lh_head_block *t, const lh_chunk *c, const int heads, const lh_meet kind)
 {
     const int width = block_width(heads);
@@ -232,7 +232,7 @@ HEAD_BLOCK(2, head_block_bf16, MEET_SPLIT)
 HEAD_BLOCK(3, head_block_bf16, MEET_SPLIT)
 HEAD_BLOCK(4, head_block_bf16, MEET_SPLIT)
 
-/* By heads. */
+/* Indexed by the number of heads. */
 static void (*const head_blocks_f32[])(lh_head_block *, const lh_chunk *) = {NULL, head_block_f32_1, head_block_f32_2,
                                                                              head_block_f32_3, head_block_f32_4};
 static void (*const head_blocks_bf16[])(lh_head_block *, const lh_chunk *) = {
@@ -278,8 +278,7 @@ static void attend_chunk(const lh_decode *decode, const lh_chunk *c, float *memo
     }
 }
 
-/* One query head from the parts of its `chunks` chunks, which lie one after the other; the first part is overwritten.
- */
+/* Combines the parts of the `chunks` chunks of a query head, which are adjacent; the first part is overwritten. */
 static void join_chunks(const lh_decode *decode, const lh_chunk *c, int64_t chunks, int64_t g)
 {
     const lh_attend_decode_args *a = decode->args;
@@ -312,7 +311,7 @@ static void blank_row(const lh_attend_decode_args *a, int64_t b, int64_t i)
 }
 
 /* The first chunk of KV head h of sequence b is chunks[starts[b * heads + h]]; one more start ends the list. Fills
- * `chunks` unless it is NULL, and returns how many there are. */
+ * `chunks` unless it is NULL, and returns their number. */
 static int64_t list_chunks(const lh_decode *decode, lh_chunk *chunks, int64_t *starts, float *parts)
 {
     const lh_attend_decode_args *a = decode->args;
@@ -337,7 +336,7 @@ static int64_t list_chunks(const lh_decode *decode, lh_chunk *chunks, int64_t *s
     return count;
 }
 
-/* All threads have as many entries: heads may end in a chunk of a few. */
+/* Divides the entries evenly among the threads, because the last chunk of a head may be short. */
 static void attend_stretch(const lh_decode *decode, const lh_chunk *chunks, int64_t count, float *own)
 {
     lh_stretch mine = own_stretch(count ? chunks[count - 1].before + chunks[count - 1].n : 0);
@@ -345,7 +344,7 @@ static void attend_stretch(const lh_decode *decode, const lh_chunk *chunks, int6
         if (is_of(mine, chunks[n].before, chunks[n].n)) attend_chunk(decode, &chunks[n], own);
 }
 
-/* All query heads of one KV head of one sequence. */
+/* Combines all query heads of a KV head of a sequence. */
 static void join_head(const lh_decode *decode, const lh_chunk *chunks, const int64_t *starts, int64_t n)
 {
     const lh_attend_decode_args *a = decode->args;

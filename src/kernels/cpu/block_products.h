@@ -1,16 +1,16 @@
-/* block_products.h - the two ways in which rows and a tile of keys or values are multiplied, for every operation that
- * has blocks of rows. */
+/* block_products.h - the two ways to multiply a block of rows with a tile of keys or values: in floats, and in pairs of
+ * bf16. */
 #ifndef LH_KERNELS_CPU_BLOCK_PRODUCTS_H
 #define LH_KERNELS_CPU_BLOCK_PRODUCTS_H
 
 #include "kernels/cpu/softmax.h"
 #include "kernels/cpu/tile.h"
 
-/* A way of multiplying: floats, or words of two bf16. */
+/* A way to multiply: in floats, or in words of two bf16. */
 typedef struct lh_block_way {
-    int64_t rows;                                                      /* of a block, at most VL */
-    int64_t (*places)(int64_t n);                                      /* floats or words of n elements */
-    void (*pack_rows)(float *dst, const lh_rows *rows, int64_t block); /* [places, rows] in an order of its own */
+    int64_t rows;                                                      /* rows of a block, at most VL */
+    int64_t (*places)(int64_t n);                                      /* floats or words that n elements take */
+    void (*pack_rows)(float *dst, const lh_rows *rows, int64_t block); /* [places, rows] in an internal order */
     void (*pack_keys)(float *dst, const lh_columns *keys);             /* panels [places, TILE_COLS] */
     void (*pack_values)(float *dst, const lh_columns *values);         /* panels [places of KEYS, TILE_COLS] */
     void (*logits)(const lh_tile *t, int64_t rows);                    /* queries times keys */
@@ -33,7 +33,7 @@ static void pack_float_values(float *dst, const lh_columns *values)
         for (int64_t j = 0; j < values->count; j++)
             vf_store(panel + j * TILE_COLS, vf_load_any_first(values->src, values->type,
                                                               values->first + j * values->ld + i, values->depth - i));
-        if (i % TILE_COLS == 0 && i + VL >= values->depth) { /* nothing in the second half of the last panel */
+        if (i % TILE_COLS == 0 && i + VL >= values->depth) { /* zeros in the second half of the last panel */
             for (int64_t j = 0; j < values->count; j++) vf_store(panel + j * TILE_COLS + VL, vf_zero());
         }
     }
@@ -93,7 +93,7 @@ static void pack_pair_values(float *dst, const lh_columns *values)
     }
 }
 
-/* Zero as far as the words of n weights go. */
+/* The weights are zero up to the last word of n weights. */
 static float pair_weigh(float *s, int64_t seen, int64_t n, float base)
 {
     return row_weigh(s, seen, 2 * pair_words(n), base, 1);

@@ -1,4 +1,4 @@
-/* Storing new entries in caches, and query rows in a ring. */
+/* Appending entries to caches, query rows to a ring; copying and compacting entries. */
 #include "kernels/cpu/common.h"
 
 static void append_head(const lh_append_args *a, int64_t b, int64_t h)
@@ -35,7 +35,7 @@ static lh_status op_put_rows(lh_stream *stream, const lh_put_rows_args *a)
     return lh_ref_put_rows(stream, a); /* copies of rows */
 }
 
-/* Entries of a head in any order, divided among threads. */
+/* ---- entries of a head in any order, divided among threads ---- */
 static void gather_entry(const lh_gather_entries_args *a, int64_t i, int64_t bytes)
 {
     const lh_ragged *dst = a->dst, *src = a->src;
@@ -56,7 +56,7 @@ static lh_status op_gather_entries(lh_stream *stream, const lh_gather_entries_ar
     return LH_OK;
 }
 
-/* Moving the entries that are kept to the front of their heads. */
+/* ---- compaction ---- */
 /* A head of one of the caches. */
 typedef struct compact_head {
     const lh_ragged *dst, *src;
@@ -64,13 +64,13 @@ typedef struct compact_head {
     int64_t h;
 } compact_head;
 
-/* Entries [from, from + n) of the head in src to `to` of that in dst. */
+/* Moves entries [from, from + n) of the head in src to slot `to` in dst. */
 static void move_entries(const compact_head *a, int64_t to, int64_t from, int64_t n)
 {
     const lh_ragged *dst = a->dst, *src = a->src;
     int64_t h = a->h, bytes = src->head_dim * lh_dtype_bytes(src->type), at = dst->offset[h] + to,
             of = src->offset[h] + from;
-    if (n == 0) return;                         /* where nothing is kept there is no memory either */
+    if (n == 0) return;                         /* without kept entries there may be no memory */
     if (to == from && dst->k == src->k) return; /* in place */
     memmove((char *)dst->k + at * bytes, (const char *)src->k + of * bytes, (size_t)(n * bytes));
     memmove((char *)dst->v + at * bytes, (const char *)src->v + of * bytes, (size_t)(n * bytes));
@@ -82,7 +82,7 @@ static void move_entries(const compact_head *a, int64_t to, int64_t from, int64_
     for (int64_t i = 0; i < n; i++) dst->positions[at + i] = lh_position(src, h, from + i);
 }
 
-/* The first slot from s on, before `end`, that is not kept: eight at a time. */
+/* The first slot in [s, end) that is not KEEP: eight at a time. */
 static int64_t next_hole(const uint8_t *state, int64_t s, int64_t end)
 {
     uint8_t kept[8], eight[8];
@@ -108,7 +108,7 @@ static void compact_in_order(const compact_head *a)
     a->dst->len[a->h] = kept;
 }
 
-/* After the last hole nothing moves. */
+/* Entries after the last hole stay in place. */
 static void compact_fill(const compact_head *a)
 {
     int64_t end = a->src->len[a->h];
@@ -132,7 +132,7 @@ static void compact_row(const lh_compact_args *a, int64_t row)
 
 static lh_status op_compact(lh_stream *stream, const lh_compact_args *a)
 {
-    /* holes to fill are few as a rule: finding them is the work */
+    /* there are usually few holes to fill: finding them dominates */
     const int64_t rows = a->batch * a->src->heads;
     const int64_t work = rows * a->ld * (a->kind == LH_COMPACT_FILL ? 1 : a->src->head_dim);
     (void)stream;

@@ -1,14 +1,12 @@
-/* Attention that columns receive from observed rows. An item of work is a KV head and a step of its entries, whose keys
- * are packed once and meet all rows; sums stay with the thread until the step is done. A block of rows holds whole
- * groups, so that the mean weight of a group is there before it is squared. */
+/* Attention that columns receive from observed rows. A work item is a KV head and a step of its entries, with keys that
+ * are packed once for all rows; sums stay with the thread until the step is done. A block of rows holds whole groups,
+ * so that the mean weight of a group is known before it is squared. */
 #include "kernels/cpu/observed.h"
 
-/* columns.h - what columns receive from observed rows: an item of work is a KV head and a step of its entries, and sums
- * stay with the thread until the step is done. */
-/* Rows of a KV head, as their weights want them. */
+/* Factors of the rows of a KV head. */
 typedef struct lh_stats_rows {
-    float *gain, *minus_lse; /* [rows * group]; -inf for a row that adds nothing */
-    float *fair;             /* [rows]: a sum of weights over the group above it is counted */
+    float *gain, *minus_lse; /* [rows * group]; minus_lse is -inf for a row that adds nothing */
+    float *fair;             /* [rows]: sums of weights over the group above it are counted */
 } lh_stats_rows;
 
 typedef struct lh_stats {
@@ -31,13 +29,13 @@ static inline int64_t stats_steps(const lh_column_stats_args *a)
     return (a->cols + STEP - 1) / STEP;
 }
 
-/* Floats of an item after the memory of its step. */
+/* Workspace of an item's sums, in floats. */
 static inline int64_t sums_floats(const lh_column_stats_args *a)
 {
     return STEP * (a->parts + 3);
 }
 
-/* The sums lie first, the step after them. Returns the step's memory. */
+/* Places the sums in `memory`; returns the step's memory after them. */
 static inline float *sums_place(lh_stats_item *item, float *memory)
 {
     item->squares = memory;
@@ -47,13 +45,13 @@ static inline float *sums_place(lh_stats_item *item, float *memory)
     return memory + sums_floats(item->stats->args);
 }
 
-/* 1 if the means of the group are wanted for more than their sum. */
+/* Returns 1 if squares, maxima or counts are wanted. */
 static inline int wants_more(const lh_column_stats_args *a)
 {
     return a->squares.at || a->largest.at || a->counts.at;
 }
 
-/* The n-th item of the operation: 0 where it has no entries. */
+/* The n-th item of the operation; returns 0 if it has no entries. */
 static inline int stats_item_at(lh_stats_item *item, int64_t n)
 {
     const lh_stats *stats = item->stats;
@@ -68,8 +66,8 @@ static inline int stats_item_at(lh_stats_item *item, int64_t n)
     return p->n > 0;
 }
 
-/* The only row sees all entries of the step, and its logits are known, or what its weights are but for a factor, which
- * is its gain then: the weights are the sums. The same bits as add_block's. */
+/* For a single row that sees all entries of the step: from its known logits, with or without bias, or from its weights
+ * up to a factor, which is its gain. The weights are the sums. The same bits as add_block's. */
 typedef enum lh_taken { TAKE_LOGITS, TAKE_BIASED_LOGITS, TAKE_WEIGHTS } lh_taken;
 VEC_FN void take_row(const lh_stats_item *item, const lh_row_logits *from, const lh_taken what)
 {
@@ -112,7 +110,7 @@ static inline void give(const lh_stats_item *item, const lh_slot_floats *y, int6
     for (int64_t j = 0; j < n; j++) at[j * step] += factor * x[j];
 }
 
-/* y becomes factor * x for the entries of the step, where that is more. */
+/* y = max(y, factor * x) for the entries of the step. */
 static inline void lift(const lh_stats_item *item, const lh_slot_floats *y, const float *x, float factor)
 {
     const lh_step *p = &item->step;
@@ -120,7 +118,7 @@ static inline void lift(const lh_stats_item *item, const lh_slot_floats *y, cons
     for (int64_t j = 0; j < p->n; j++) at[j * y->step] = fmaxf(at[j * y->step], factor * x[j]);
 }
 
-/* The item's sums so far. */
+/* Adds the item's sums to the outputs. */
 static inline void give_all(const lh_stats_item *item)
 {
     const lh_column_stats_args *a = item->stats->args;
@@ -132,7 +130,7 @@ static inline void give_all(const lh_stats_item *item)
     if (a->counts.at) give(item, &a->counts, 0, item->counts, 1.0f);
 }
 
-/* Entries of a head that a row sees. */
+/* Number of entries of a head that a row sees. */
 static inline int64_t count_seen(const lh_ragged *kv, int64_t head, lh_visible_range visible)
 {
     int64_t len = kv->len[head];
@@ -146,8 +144,8 @@ static inline int64_t count_seen(const lh_ragged *kv, int64_t head, lh_visible_r
     return count;
 }
 
-/* A sum of weights over the group above it is counted. A row that sees a single entry gives it 1, which is not above
- * 1 / 1, whatever rounding makes of it. */
+/* The bound above which a sum of weights over the group is counted. A row that sees a single entry gives it 1, which
+ * must not count as above 1 / 1 by rounding. */
 static inline float fair_of(const lh_stats *stats, int64_t head, int64_t r)
 {
     const lh_column_stats_args *a = stats->args;
@@ -155,21 +153,22 @@ static inline float fair_of(const lh_stats *stats, int64_t head, int64_t r)
     return seen > 1 ? (float)a->rows.map.group / (float)seen : INFINITY;
 }
 
-/* single_row.h - what columns receive from a single row whose normaliser is not known: one exponential an entry. Spans
- * of entries of each head leave the row's logits and their lanes' maxima, then e to the power of what the logits are
- * below the row's maximum, and their sum; the columns take these with the reciprocal of all sums. All of it is laid out
- * by absolute slots. */
+/* ---- a single row with unknown normaliser: one exponential per entry ----
+ *
+ * Spans of entries of each head first leave the row's logits and the maxima of their lanes, then the exponentials
+ * relative to the row maximum and their sum; the columns use these with the reciprocal of the total sum. Everything is
+ * laid out by absolute slots. */
 enum { SINGLE_SPAN = 16 * STEP };
 
 typedef struct lh_single_row {
     lh_stats stats;
     int64_t spans;
-    lh_row_logits weights; /* [map.heads, ld] whole vectors: logits at first */
+    lh_row_logits weights; /* [map.heads, ld] in whole vectors: logits first, then weights */
     float (*maxima)[VL];   /* [map.heads, spans] */
     float *denominators;   /* [map.heads, spans] */
 } lh_single_row;
 
-/* The row's logits with its gain, -inf where it sees nothing and after the last entry. */
+/* Stores the row's logits with its gain, -inf for invisible entries and after the last one. */
 static inline void single_step(const lh_single_row *l, const lh_step *p, int64_t span)
 {
     const lh_observed *o = &l->stats.args->rows;
@@ -190,7 +189,7 @@ static inline void single_step(const lh_single_row *l, const lh_step *p, int64_t
     }
 }
 
-/* Logits of a span of the n-th KV head. */
+/* The logits of a span of the n-th KV head. */
 static inline void single_logits(const lh_single_row *l, int64_t n, int64_t span, float *memory)
 {
     const lh_watch *w = &l->stats.watch;
@@ -207,7 +206,7 @@ static inline void single_logits(const lh_single_row *l, int64_t n, int64_t span
     }
 }
 
-/* Powers of a span of query head i. */
+/* The exponentials of a span of query head i. */
 static inline void single_powers(const lh_single_row *l, int64_t i, int64_t span)
 {
     const lh_observed *o = &l->stats.args->rows;
@@ -233,7 +232,7 @@ static inline void single_factors(const lh_single_row *l, int64_t n)
     }
 }
 
-/* By a team, or by one thread; own: floats of each. */
+/* Runs in a parallel region, or on one thread; own: floats of workspace per thread. */
 static inline void single_team(const lh_single_row *l, float *memory, int64_t own)
 {
     const lh_watch *w = &l->stats.watch;
@@ -260,7 +259,7 @@ static inline void single_team(const lh_single_row *l, float *memory, int64_t ow
     }
 }
 
-/* Bytes of all that the team shares after the watch; lays it out from `at` on, if that is not NULL. */
+/* Bytes of the shared workspace after the observation's; places it from `at` on, unless that is NULL. */
 static inline int64_t single_place(lh_single_row *l, char *at)
 {
     const lh_observed *o = &l->stats.args->rows;
@@ -280,11 +279,11 @@ static inline int64_t single_place(lh_single_row *l, char *at)
     return 0;
 }
 
-/* The sums that weights are added to, whether some entries are not seen by all rows, and whether they have biases; and
- * whether squares and maxima are those of each query head. Constants at each call. */
+/* Variants of add_weights, constants at each call: the sums of single heads; squares, maxima and counts; entries that
+ * some rows do not see; entries with biases; squares and maxima of each query head instead of the group's mean. */
 enum { ADD_EACH = 1, ADD_MORE = 2, ADD_MASKED = 4, ADD_BIASED = 8, ADD_APART = 16 };
 
-/* The rows of a block, over a vector of entries from j on. */
+/* Adds the weights of the rows of a block, for a vector of entries from j on. */
 VEC_FN void add_weights(const lh_stats_item *item, const int64_t range[2], int64_t j, const int kind)
 {
     int64_t group = item->step.group;
@@ -349,8 +348,7 @@ ADD_BLOCK(add_biased_apart, ADD_MORE | ADD_MASKED | ADD_BIASED | ADD_APART)
 
 typedef void add_function(const lh_stats_item *item, const int64_t range[2], int64_t n);
 
-/* By what must be masked: nothing, what is not seen, and with biases what is not seen whether there is any or not; and
- * by the sums that are wanted. */
+/* By mask (none; invisible entries; biases, with masking in any case) and by the wanted sums. */
 static add_function *const add_kinds[3][4] = {
     {add_means, add_heads, add_means_more, add_heads_more},
     {add_seen_means, add_seen_heads, add_seen_means_more, add_seen_heads_more},
@@ -390,7 +388,7 @@ static void stats_item(lh_stats_item *item, float *memory)
     give_all(item);
 }
 
-/* Block b of the rows of the n-th KV head. */
+/* The factors of block b of the rows of the n-th KV head. */
 static void stats_rows(const lh_stats *stats, int64_t n, int64_t b)
 {
     const lh_column_stats_args *a = stats->args;
@@ -408,7 +406,7 @@ static void stats_rows(const lh_stats *stats, int64_t n, int64_t b)
     }
 }
 
-/* By a team, or by one thread; own: floats of each. */
+/* Runs in a parallel region, or on one thread; own: floats of workspace per thread. */
 static void stats_team(const lh_stats *stats, float *memory, int64_t own)
 {
     const lh_watch *watch = &stats->watch;

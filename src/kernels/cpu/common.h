@@ -1,5 +1,4 @@
-/* common.h - what every file of the backend starts from, in one instruction set.
- */
+/* common.h - included by every file of the backend: vectors, threads, work division. */
 #ifndef LH_KERNELS_CPU_COMMON_H
 #define LH_KERNELS_CPU_COMMON_H
 
@@ -13,14 +12,14 @@
 #include "kernels/cpu/vec.h"
 #include "kernels/ragged.h"
 
-/* Work of fewer elements than this is over before other threads wake up. */
+/* Work on fewer elements is done before other threads wake up. */
 enum { PARALLEL_FROM = 1 << 15 };
 
-/* Columns are divided into blocks of a row. */
+/* Columns of a row are divided into blocks. */
 enum { COLUMNS = 2048 };
 
-/* `call` for every n < items: by all threads where the work is `large`. Else there is no team: a team of one takes a
- * third of a microsecond, and the evictions of a step of decoding have hundreds of small operations. */
+/* `call` for every n < items, on all threads if the work is `large`; else without a parallel region: one with a single
+ * thread costs a third of a microsecond, and the evictions of a decode step have hundreds of small operations. */
 #define FOR_EACH(n, items, large, call)                                                               \
     do {                                                                                              \
         if (large) {                                                                                  \
@@ -35,8 +34,8 @@ static inline int64_t round_up(int64_t n, int64_t step)
     return (n + step - 1) / step * step;
 }
 
-/* The largest |x| of the slots that compete; NaN is none. As integers, whose order is the same: the compiler takes
- * many at once. */
+/* The largest |x| of the competing slots, ignoring NaN. Compared as integers, which have the same order: the compiler
+ * vectorises the loop. */
 static inline float largest_competing(const float *x, const uint8_t *state, int64_t n)
 {
     int32_t top = 0;
@@ -52,8 +51,8 @@ static inline float largest_competing(const float *x, const uint8_t *state, int6
     return largest;
 }
 
-/* A thread's part of consecutive entries, [from, to). It is the same in all operations on entries, so that one finds
- * in its core's cache what another has read. */
+/* A thread's range of consecutive entries, [from, to). It is the same in all operations on entries, so that entries
+ * read by one operation are still in the core's cache for the next. */
 typedef struct lh_stretch {
     int64_t from, to;
 } lh_stretch;
@@ -64,7 +63,7 @@ static inline lh_stretch own_stretch(int64_t entries)
     return (lh_stretch){.from = entries * t / threads, .to = entries * (t + 1) / threads};
 }
 
-/* 1 if n > 0 entries after `before` others belong to the stretch: if their middle lies in it. */
+/* Returns 1 if n > 0 entries that follow `before` entries belong to the stretch, i.e. if their middle is in it. */
 static inline int is_of(lh_stretch s, int64_t before, int64_t n)
 {
     return 2 * before + n >= 2 * s.from && 2 * before + n < 2 * s.to;
@@ -77,7 +76,7 @@ static inline int64_t entries_of(const lh_ragged *kv)
     return entries;
 }
 
-/* Blocks of `entries` that the longest head has. */
+/* Blocks of `entries` entries in the longest head. */
 static inline int64_t blocks_of(const lh_ragged *kv, int64_t entries)
 {
     int64_t most = 0;

@@ -1,4 +1,4 @@
-/* The table that the program sees: every operation goes to the table of the chosen instruction set. */
+/* The table of the `cpu` backend: every operation is forwarded to the table of the chosen instruction set. */
 #include "kernels/cpu/cpu.h"
 
 #include <pthread.h>
@@ -35,13 +35,14 @@ static int has_pairs(void)
     return has_avx512() && __builtin_cpu_supports("avx512bf16");
 }
 
-/* Measured: Intel's processors run these instructions at half the rate of f32 multiply-adds, AMD's at twice. */
+/* Measured: Intel's processors run these instructions at half the rate of f32 multiply-adds, AMD's at twice the
+ * rate. */
 static int has_fast_pairs(void)
 {
     return has_pairs() && !__builtin_cpu_is("intel");
 }
 
-/* Linux hands the tile registers out only to processes that ask (arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA)). */
+/* Linux grants the tile registers only to processes that ask for them (arch_prctl(ARCH_REQ_XCOMP_PERM, XTILEDATA)). */
 static int has_amx(void)
 {
     enum { ARCH_REQ_XCOMP_PERM = 0x1023, XTILEDATA = 18, AMX_BF16 = 1 << 22, AMX_TILE = 1 << 24 };
@@ -57,7 +58,7 @@ static const struct {
     const char *name;
     const lh_ops *ops;
     int (*runs_here)(void);
-    int multiplies_bf16; /* faster than f32 */
+    int multiplies_bf16; /* true if bf16 products are faster than f32 */
 } sets[] = {
 #if defined(__x86_64__)
     {"amx-bf16", &lh_cpu_ops_amx, has_amx, 1},     {"avx512-bf16", &lh_cpu_ops_avx512_bf16, has_fast_pairs, 1},
@@ -70,7 +71,7 @@ enum { SETS = sizeof sets / sizeof sets[0] };
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int chosen;
 
-/* LONGHAUL_CPU_ISA names a lower set than the best one, for tests and comparisons. */
+/* LONGHAUL_CPU_ISA names a set below the best one, for tests and comparisons. */
 static void choose(void)
 {
     const char *wanted = getenv("LONGHAUL_CPU_ISA");

@@ -1,8 +1,8 @@
-/* Mixtures of experts: each expert's rows are a product of their own. */
+/* Mixtures of experts: one matrix product per expert. */
 #include "kernels/cpu/common.h"
 #include "kernels/ops.h"
 
-/* The largest number that comes after (key, at) in the order of keys, equal ones by index. */
+/* The largest logit after (key, at) in the order of keys, ties by index. */
 static int64_t next_expert(const float *logits, int64_t experts, uint32_t key, int64_t at)
 {
     uint32_t best_key = 0;
@@ -15,7 +15,7 @@ static int64_t next_expert(const float *logits, int64_t experts, uint32_t key, i
     return best;
 }
 
-/* The experts of a token into its assignments, and their routing weights. */
+/* Chooses the experts of a token, into its assignments, and their routing weights. */
 static void choose_experts(const lh_route_args *a, int64_t t)
 {
     const lh_routes *r = &a->routes;
@@ -35,7 +35,7 @@ static void choose_experts(const lh_route_args *a, int64_t t)
     for (int64_t c = 0; c < r->top_k; c++) weight[c] /= sum;
 }
 
-/* assignment: the expert of each choice, then its assignment. */
+/* Replaces the expert of each choice in `assignment` by its assignment. */
 static void order_slots(const lh_routes *r)
 {
     int64_t assignments = r->tokens * r->top_k;
@@ -43,7 +43,7 @@ static void order_slots(const lh_routes *r)
     for (int64_t i = 0; i < assignments; i++) r->first[r->assignment[i] + 1]++;
     for (int64_t e = 0; e < r->experts; e++) r->first[e + 1] += r->first[e];
     for (int64_t i = 0; i < assignments; i++) {
-        int32_t s = r->first[r->assignment[i]]++; /* ends at the first of the next */
+        int32_t s = r->first[r->assignment[i]]++; /* in the end, `first` of the next expert */
         r->assignment[i] = s;
         r->token[s] = (int32_t)(i / r->top_k);
     }

@@ -1,8 +1,8 @@
-/* Biases and values that are fitted to the attention of query rows: rows are divided among threads, a row is one
- * thread's. The products beside these operations are gemm's, and take most of the time. */
+/* Fitting biases and values to the attention of query rows: rows are divided among threads. Most of the time goes to
+ * the gemms between these operations. */
 #include "kernels/cpu/common.h"
 
-/* Positions of the slots, as vectors: -1, which no row sees, after the last. */
+/* Positions of the slots, padded to vectors with -1, which no row sees. */
 static void fit_positions(const lh_row_weights_args *a, int32_t *at)
 {
     const int32_t *stored = lh_positions_of(a->rows.kv, 0);
@@ -73,7 +73,7 @@ static lh_status op_normalise_rows(lh_stream *stream, const lh_normalise_rows_ar
     return LH_OK;
 }
 
-/* VL rows from r on, which become as many columns. */
+/* Transposes VL rows from r on. */
 static void transpose_rows(const lh_transpose_args *a, int64_t r)
 {
     const vf factor = vf_set1(a->factor);
@@ -118,7 +118,7 @@ static float fit_dot(const float *x, const float *y, int64_t n)
     return vf_sum((s0 + s1) + (s2 + s3));
 }
 
-/* x and r of problem i after a step. */
+/* Updates x and r of problem i by a step. */
 static void advance(const lh_conjugate_gradients_args *a, int64_t i, float t)
 {
     const float *p = a->p + i * a->cols, *ap = a->products + i * a->n, *back = a->back + i * a->cols;
@@ -186,7 +186,7 @@ static lh_status op_mass_bias(lh_stream *stream, const lh_mass_bias_args *a)
     return LH_OK;
 }
 
-/* ---- losses by the number of entries that stay ---- */
+/* ---- losses by the number of kept entries ---- */
 
 static inline vf vf_quotient(vf x, vf y)
 {
@@ -211,8 +211,9 @@ static void add_masses(const lh_curve_losses_args *a, float *masses)
     }
 }
 
-/* What number x of the outputs adds to the losses and, after these, to the energy: parts [points + 1]. room: [2, n].
- * Outputs are quotients, not products with 1 / mass, which would be fused with the difference that is 0 at the end. */
+/* The contribution of number x of the outputs to the losses and, after these, to the energy: parts [points + 1]. room:
+ * [2, n]. Outputs are quotients, not products with 1 / mass, which would be fused with the difference, and that must be
+ * 0 at the end. */
 static void lose_number(const lh_curve_losses_args *a, int64_t x, const float *masses, float *room, double *parts)
 {
     const int64_t n = a->n, step = (a->dim + 1) * n;
@@ -264,9 +265,9 @@ static lh_status op_curve_losses(lh_stream *stream, const lh_curve_losses_args *
 
 /* ---- errors without an entry ---- */
 
-enum { ERROR_SLOTS = 64 }; /* that are one thread's: lines of memory of every row */
+enum { ERROR_SLOTS = 64 }; /* slots of a thread: whole cache lines of every row */
 
-/* What dominant weights add, which a row has at most one of. */
+/* Adds the terms of dominant weights; a row has at most one. */
 static void add_dominant_errors(const lh_output_errors_args *a, int64_t i, int64_t first, int64_t count)
 {
     const float mass = a->rest[a->dim * a->n + i];
@@ -282,7 +283,7 @@ static void add_dominant_errors(const lh_output_errors_args *a, int64_t i, int64
     }
 }
 
-/* VL slots from s on; 1 where some weight is dominant. */
+/* Adds the terms of VL slots from s on; returns 1 if some weight is dominant. */
 static int add_output_errors(const lh_output_errors_args *a, int64_t s, int64_t count)
 {
     const vf one = vf_set1(1.0f), top = vf_set1(LH_DOMINANT), squares = vf_load_first(a->squares + s, count);

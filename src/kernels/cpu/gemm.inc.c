@@ -1,6 +1,9 @@
-/* Matrix products of few tokens: the weights are read from memory once, as they lie. The fewest meet a row one after
- * the other, step by step. More are the lanes of a vector: an element of a row, or a word of two, meets that element of
- * VL tokens, so that no output is summed across lanes. */
+/* Matrix products, in three ways. Few tokens: the weights are read from memory once, unpacked; very few tokens multiply
+ * a row one token at a time, more tokens are the lanes of a vector: an element of a row, or a word of two, multiplies
+ * that element of VL tokens, so that no output is summed across lanes. Many tokens: by tiles, or by oneDNN for bf16
+ * where the processor has such products. Measured on Zen 4, 512 tokens, one core: tiles reach 0.90 of the multiply-add
+ * rate in f32 (OpenBLAS 0.3.21: 0.88), also with weights widened from bf16 while they are packed; oneDNN 1.9 times the
+ * rate with bf16 pairs (our tiles: 1.7). */
 #include "kernels/cpu/stream.h"
 #include "kernels/cpu/tile.h"
 
@@ -11,13 +14,13 @@ enum { FEW_TOKENS = 64, LANES_FROM = 5 };
 
 typedef struct lh_few {
     const lh_gemm_args *args;
-    float *x; /* packed: the vector of each token (stream.h), or [places, lanes] of every VL tokens, x_ld apart */
+    float *x; /* packed: a vector per token (stream.h), or [places, lanes] per VL tokens, x_ld apart */
     int64_t x_ld;
 } lh_few;
 
-/* ---- step by step ---- */
+/* ---- very few tokens ---- */
 
-/* y[t, o] in CHAINS sums, along one row at a time: several rows would be several streams, which are prefetched worse
+/* y[t, o] in CHAINS sums along one row at a time: several rows would be several streams, which are prefetched worse
  * (rows of 576 bf16: 14 instead of 33 GB/s on one core). kind is a constant at each call. */
 VEC_FN void one_token(const lh_few *f, int64_t o, int64_t t, const lh_meet kind)
 {
@@ -42,15 +45,15 @@ VEC_FN void one_token(const lh_few *f, int64_t o, int64_t t, const lh_meet kind)
 
 /* ---- tokens as lanes ---- */
 
-/* Rows that VL tokens, and rows that 2 VL tokens meet at once: their sums are in registers. */
+/* Rows processed together by VL tokens, and by 2 VL tokens: their sums are in registers. */
 enum { LANE_ROWS = VL < 8 ? VL : 8, LANE_ROWS_OF_TWO = VL < 16 ? 4 : 8 };
 
-/* Bytes of a cache line. With each line of a row that of a following row is asked for: no processor foresees so many
- * streams. Measured on two Zen 4 cores, 16 tokens, rows of 576 to 1536 bf16: 439 GFLOP/s, which is all that
- * multiply-adds of pairs give there; without asking 240. */
+/* Bytes of a cache line. With each line of a row the same line of a following row is prefetched: no hardware prefetcher
+ * follows so many streams. Measured on two Zen 4 cores, 16 tokens, rows of 576 to 1536 bf16: 439 GFLOP/s, the limit of
+ * multiply-adds of pairs there; without prefetching 240. */
 enum { LINE = 64 };
 
-/* Tokens from t on, as lanes; zero where there is none, and up to a whole step. */
+/* Packs tokens from t on as lanes, with zeros for missing tokens and up to a whole step. */
 VEC_FN void lane_pack(const lh_few *f, int64_t t, const lh_meet kind)
 {
     const lh_gemm_args *a = f->args;
@@ -78,7 +81,7 @@ VEC_FN vf lane_place(const char *w)
     return (vf)vi_set1(word);
 }
 
-/* The last element of a row of bf16 that has an odd number of them. */
+/* The last element of a row of bf16 with an odd number of elements. */
 VEC_FN vf lane_last(const char *w)
 {
     uint16_t half;
@@ -126,7 +129,7 @@ VEC_FN void lane_block(const lh_few *f, int64_t o, int64_t t, const int rows, co
     }
 }
 
-/* Rows [o, end): `rows` at once, and the rest one by one. */
+/* Rows [o, end): `rows` together, then the rest one by one. */
 VEC_FN void lane_rows(const lh_few *f, int64_t o, int64_t end, int64_t t, const int rows, const int vectors,
                       const lh_meet kind)
 {
@@ -182,24 +185,21 @@ static lh_status gemm_few(lh_stream *stream, const lh_gemm_args *a)
     return LH_OK;
 }
 
-/* Matrix products: few tokens stream the weights once; more go by tiles, or by oneDNN where the processor multiplies
- * bf16. Measured on Zen 4, 512 tokens, one core: tiles 0.90 of the multiply-add rate in f32 (OpenBLAS 0.3.21: 0.88) and
- * with weights widened from bf16 while they are packed; oneDNN 1.9 times the rate with bf16 pairs (own tiles: 1.7). */
-/* ---- by tiles: each output one chain of multiply-adds, which in fixed order are fused on every processor ---- */
+/* ---- tiles: each output is one chain of multiply-adds, which are fused on every processor in the fixed order ---- */
 
-/* TILED_TOKENS tokens are packed at a time; a thread takes up to TILED_PANELS panels of weights, fewer where that would
- * not leave every thread TILED_ITEMS turns. */
+/* TILED_TOKENS tokens are packed together; a thread takes up to TILED_PANELS panels of weights, fewer if that would
+ * leave less than TILED_ITEMS items per thread. */
 enum { TILED_DEPTH = 384, TILED_PANELS = 4, TILED_TOKENS = 512, TILED_ITEMS = 8 };
 
 typedef struct lh_tiled {
     const lh_gemm_args *args;
     const float *x; /* packed: [blocks][in][TILE_ROWS] */
     float *w;       /* of this thread: TILED_PANELS panels of TILED_DEPTH */
-    float *y;       /* of this thread: a panel whose columns end early */
+    float *y;       /* of this thread: the last, partial panel of a block */
 } lh_tiled;
 
 /* Adds depth [i, i + TILED_DEPTH) of the panels g->w to output columns [o, o + count), a block of rows at a time. Whole
- * panels go straight to y, the rest of the last one by way of g->y. */
+ * panels are written to y directly, the rest of the last panel through g->y. */
 static void tiled_block(const lh_tiled *g, int64_t block, int64_t o, int64_t count, int64_t i)
 {
     const lh_gemm_args *a = g->args;
@@ -247,7 +247,7 @@ static void tiled_columns(const lh_tiled *g, int64_t o, int64_t count)
     }
 }
 
-/* Tokens [first, first + tokens): inside a parallel region. */
+/* Tokens [first, first + tokens), inside a parallel region. */
 static void tiled_tokens(const lh_gemm_args *a, int64_t first, float *x, float *mine)
 {
     int64_t tokens = lh_min_i64(a->tokens - first, TILED_TOKENS);
@@ -284,7 +284,7 @@ static lh_status gemm_tiled(lh_stream *stream, const lh_gemm_args *a)
     return LH_OK;
 }
 
-/* The result of a product over nothing. */
+/* The result of a product with in = 0. */
 static void fill_bias(const lh_gemm_args *a)
 {
     for (int64_t t = 0; t < a->tokens; t++) {

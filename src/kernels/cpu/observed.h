@@ -1,6 +1,6 @@
-/* observed.h - query rows that look at a cache (lh_observed), packed, for row_lse and column_stats. Rows go in blocks
- * of way->rows tokens: the tokens of a block times the query heads of a group make whole tiles of logits, and hold
- * whole groups. Entries go in steps of STEP. */
+/* observed.h - observed query rows (lh_observed), packed, for row_lse and column_stats. Rows are in blocks of way->rows
+ * tokens: the tokens of a block times the query heads of a group make whole tiles of logits, and hold whole groups.
+ * Entries are processed in steps of STEP. */
 #ifndef LH_KERNELS_CPU_OBSERVED_H
 #define LH_KERNELS_CPU_OBSERVED_H
 
@@ -9,16 +9,16 @@
 #include "kernels/cpu/block_products.h"
 #include "kernels/cpu/softmax.h"
 
-/* Entries that meet a block of rows at once. */
+/* Entries that are multiplied with a block of rows together. */
 enum { STEP = 64 };
 
-/* Highest logit of lanes that have seen nothing: finite, so that differences are not NaN. */
+/* Row maximum of lanes without any entry: finite, so that differences are not NaN. */
 #define LOWEST (-3.0e38f)
 
-/* The least and the most of the visible of a block's rows. */
-typedef struct lh_block_sight {
+/* The smallest and the largest bounds of the visible ranges of a block's rows. */
+typedef struct lh_block_range {
     lh_visible_range least, most;
-} lh_block_sight;
+} lh_block_range;
 
 typedef struct lh_watch {
     const lh_observed *rows;
@@ -27,16 +27,16 @@ typedef struct lh_watch {
     int64_t d_places, head_floats;     /* floats or words of a row; of all packed rows of a KV head */
     float *q;                          /* [heads, head_floats] */
     lh_visible_range *visible;         /* [rows] */
-    lh_block_sight *block_sights;      /* [blocks] */
+    lh_block_range *block_ranges;      /* [blocks] */
 } lh_watch;
 
-/* Entries [first, first + n) of a KV head, n <= STEP, and the memory of the thread that has them. */
+/* Entries [first, first + n) of a KV head, n <= STEP, and the memory of their thread. */
 typedef struct lh_step {
     const lh_watch *watch;
     int64_t head, i0, group, first, n; /* query heads i0 .. + group */
     int32_t low, high;                 /* lowest and highest position */
     int32_t *positions;                /* [STEP] */
-    const float *bias;                 /* [n] of the cache; NULL: none */
+    const float *bias;                 /* [n] biases of the cache; NULL: none */
     float *k;                          /* packed keys */
     float *s;                          /* [rows of a block, STEP] logits, row t * group + i of the block */
 } lh_step;
@@ -52,7 +52,7 @@ static inline void watch_open(lh_watch *w, const lh_observed *rows)
     w->head_floats = w->blocks * w->way->rows * rows->map.group * w->d_places;
 }
 
-/* Entries of the longest of its heads. */
+/* Entries of the longest observed head. */
 static inline int64_t watch_longest(const lh_watch *w)
 {
     int64_t longest = 0;
@@ -60,7 +60,7 @@ static inline int64_t watch_longest(const lh_watch *w)
     return longest;
 }
 
-/* Work of all rows with `cols` entries of every KV head; little where their logits are known. */
+/* Work of all rows with `cols` entries of every KV head; little if their logits are known. */
 static inline int64_t watch_work(const lh_watch *w, int64_t cols)
 {
     return w->rows->rows * w->rows->map.heads * cols * (w->rows->logits.at ? 1 : 32);
@@ -69,21 +69,21 @@ static inline int64_t watch_work(const lh_watch *w, int64_t cols)
 static inline int64_t watch_bytes(const lh_watch *w)
 {
     return round_up(w->heads * w->head_floats * (int64_t)sizeof *w->q + w->rows->rows * (int64_t)sizeof *w->visible +
-                        w->blocks * (int64_t)sizeof *w->block_sights,
+                        w->blocks * (int64_t)sizeof *w->block_ranges,
                     64);
 }
 
-/* Memory of watch_bytes; the parts that are not divided among threads are set. */
+/* Places workspace of watch_bytes; sets the parts that threads do not fill. */
 static inline void watch_place(lh_watch *w, void *memory)
 {
     const lh_observed *o = w->rows;
     w->q = memory;
     w->visible = (lh_visible_range *)(w->q + w->heads * w->head_floats);
-    w->block_sights = (lh_block_sight *)(w->visible + o->rows);
+    w->block_ranges = (lh_block_range *)(w->visible + o->rows);
     for (int64_t r = 0; r < o->rows; r++)
         w->visible[r] = lh_visible_range_of(o->positions, o->until, o->logit.window, r);
     for (int64_t b = 0; b < w->blocks; b++) {
-        lh_block_sight all = {{INT32_MAX, INT32_MAX}, {INT32_MIN, INT32_MIN}};
+        lh_block_range all = {{INT32_MAX, INT32_MAX}, {INT32_MIN, INT32_MIN}};
         for (int64_t r = b * w->way->rows; r < lh_min_i64((b + 1) * w->way->rows, o->rows); r++) {
             lh_visible_range s = w->visible[r];
             all.least.before = s.before < all.least.before ? s.before : all.least.before;
@@ -91,11 +91,11 @@ static inline void watch_place(lh_watch *w, void *memory)
             all.most.before = s.before > all.most.before ? s.before : all.most.before;
             all.most.last = s.last > all.most.last ? s.last : all.most.last;
         }
-        w->block_sights[b] = all;
+        w->block_ranges[b] = all;
     }
 }
 
-/* Block b of the rows of the n-th KV head. */
+/* Packs block b of the rows of the n-th KV head. */
 static inline void watch_pack(const lh_watch *w, int64_t n, int64_t b)
 {
     const lh_observed *o = w->rows;
@@ -120,7 +120,7 @@ static inline int64_t step_floats_of(const lh_watch *w)
     return STEP * (w->d_places + 1 + w->way->rows * w->rows->map.group);
 }
 
-/* Steps that a thread of the team takes at once: one after the other, unless threads would be idle. */
+/* Consecutive steps that a thread takes, unless threads would be idle. */
 static inline int steps_at_once(int64_t steps)
 {
     enum { MOST = 8, PARTS_PER_THREAD = 8 };
@@ -129,8 +129,8 @@ static inline int steps_at_once(int64_t steps)
     return n > 1 ? (int)n : 1;
 }
 
-/* observed_steps.h - a step of entries as query rows see it: positions, logits, what the window leaves. */
-/* stored: of the step's first entry on; NULL: slots are positions. n: p->n. */
+/* ---- a step of entries: positions, logits, visibility ---- */
+/* stored: positions from the step's first entry on; NULL: slots are positions. n: p->n. */
 VEC_FN void list_positions(lh_step *p, const int32_t *stored, const int64_t n)
 {
     int32_t low = INT32_MAX, high = INT32_MIN;
@@ -145,7 +145,7 @@ VEC_FN void list_positions(lh_step *p, const int32_t *stored, const int64_t n)
     p->high = high;
 }
 
-/* Most steps are whole, and the compiler knows their size. */
+/* The usual size of a step is a constant for the compiler. */
 static inline void step_positions(lh_step *p, const int32_t *stored)
 {
     if (p->n == STEP)
@@ -154,7 +154,7 @@ static inline void step_positions(lh_step *p, const int32_t *stored)
         list_positions(p, stored, p->n);
 }
 
-/* The step's memory is step_floats_of floats; its keys are packed. */
+/* Starts a step in memory of step_floats_of floats, and packs its keys. */
 static inline void step_begin(lh_step *p, float *memory)
 {
     const lh_ragged *kv = p->watch->rows->kv;
@@ -176,24 +176,24 @@ static inline void step_begin(lh_step *p, float *memory)
 
 typedef enum lh_seen { SEEN_NONE, SEEN_SOME, SEEN_ALL } lh_seen;
 
-/* The part of the step that the rows of block b see. */
+/* Whether the rows of block b see all, some or none of the step's entries. */
 static inline lh_seen step_seen(const lh_step *p, int64_t b)
 {
-    const lh_block_sight *s = &p->watch->block_sights[b];
+    const lh_block_range *s = &p->watch->block_ranges[b];
     if (s->most.last < p->low || s->least.before >= p->high) return SEEN_NONE;
     return s->least.last >= p->high && s->most.before < p->low ? SEEN_ALL : SEEN_SOME;
 }
 
-/* Entries of the step, in whole panels, after which no row of block b sees one. */
+/* Entries of the step, in whole panels, after which no row of block b sees an entry. */
 static inline int64_t step_reach(const lh_step *p, int64_t b)
 {
-    int32_t last = p->watch->block_sights[b].most.last;
+    int32_t last = p->watch->block_ranges[b].most.last;
     int64_t n = p->n;
     while (n > 0 && p->positions[n - 1] > last) n--;
     return lh_min_i64(round_up(n, TILE_COLS), p->n);
 }
 
-/* Logits that are given. */
+/* Copies given logits. */
 static inline void step_take(const lh_step *p)
 {
     const lh_row_logits *given = &p->watch->rows->logits;
@@ -212,8 +212,8 @@ VEC_FN vf step_bias(const lh_step *p, int64_t j)
     return vf_load_first(p->bias + j, p->n - j);
 }
 
-/* The logits of the rows of block b with the first n entries, but for gain and bias; with a soft cap and no logits
- * given, of which the cap is still to be multiplied with. Returns the tokens of the block. */
+/* Computes the logits of the rows of block b with the first n entries, without gain and bias; with a soft cap the
+ * factor of the cap is missing, unless logits are given. Returns the tokens of the block. */
 static inline int64_t step_logits(const lh_step *p, int64_t b, int64_t n)
 {
     const lh_watch *w = p->watch;
@@ -233,7 +233,7 @@ static inline int64_t step_logits(const lh_step *p, int64_t b, int64_t n)
                         .b_next = TILE_COLS * w->d_places,
                         .c_ld = STEP,
                         .from_zero = 1};
-        int64_t left = rows - r; /* many rows at once are faster than some and then some more */
+        int64_t left = rows - r; /* one call with many rows is faster than two calls */
         w->way->logits(&tile, left > half ? whole : left > SOME_ROWS ? half : left > 2 ? SOME_ROWS : left);
     }
     if (w->rows->logit.softcap > 0) {
@@ -242,7 +242,7 @@ static inline int64_t step_logits(const lh_step *p, int64_t b, int64_t n)
     return tokens;
 }
 
-/* The factor of logits before any gain, and that of row r with it. */
+/* The missing factor of logits, and the same with the gain of row r. */
 static inline float cap_left(const lh_observed *o)
 {
     return o->logit.softcap > 0 && !o->logits.at ? o->logit.softcap : 1.0f;

@@ -1,6 +1,5 @@
-/* bf16 products by oneDNN. Weights are used as they lie, [out, in], as a
- * transposed matrix. A primitive costs some microseconds after the first time:
- * oneDNN keeps what it generated. Its workspace is the stream's. */
+/* bf16 products by oneDNN. Weights are used in place, [out, in], as a transposed matrix. A primitive costs some
+ * microseconds after the first time: oneDNN caches generated code. Workspace is the stream's. */
 #include <dnnl.h>
 #include <pthread.h>
 
@@ -30,7 +29,7 @@ static void product_clear(lh_product *p)
     if (p->engine) dnnl_engine_destroy(p->engine);
 }
 
-/* oneDNN's status as ours, naming the step. */
+/* Turns oneDNN's status into ours, naming the step. */
 static lh_status checked(dnnl_status_t status, const char *step)
 {
     if (status == dnnl_out_of_memory) LH_FAIL(LH_ENOMEM, "no memory for a matrix product of oneDNN (%s)", step);
@@ -71,8 +70,8 @@ static lh_status product_describe(lh_product *p, const lh_gemm_args *a)
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int multiplies;
 
-/* The instruction sets that oneDNN may use are the processor's, or those that DNNL_MAX_CPU_ISA leaves: without bf16
- * products among them it refuses them, or widens the numbers, which the own tiles do faster. */
+/* oneDNN uses the instruction sets of the processor, or a subset by DNNL_MAX_CPU_ISA: without bf16 products it refuses
+ * them, or widens the numbers, which our tiles do faster. */
 static void ask(void)
 {
     const float bias[1] = {0};

@@ -1,5 +1,7 @@
-/* pairs_amx.h - attention in pairs of bf16 by matrix tiles (tile.h says what is promised). Rows of queries lie as they
- * are, in words; depths are whole tiles of 16 words; a block is always done with all its 16 rows. */
+/* pairs_amx.h - attention in pairs of bf16 by matrix tiles (see tile.h). Eight tile registers of AMX, 16 rows of 64
+ * bytes each; tile numbers are constants. Defining LH_AMX_EMULATED gives the same in plain C, for tests on any
+ * processor. Rows of queries are stored in words; depths are whole tiles of 16 words; a block is always computed with
+ * all 16 rows. */
 #ifndef LH_KERNELS_CPU_PAIRS_AMX_H
 #define LH_KERNELS_CPU_PAIRS_AMX_H
 
@@ -60,7 +62,7 @@ static inline void amx_dot(int c, int a, int b)
 
 #include <immintrin.h>
 
-/* All tiles 16 rows of 64 bytes. gcc 12's _tile_loadconfig tells the compiler of 8 of the 64 bytes that it reads. */
+/* All tiles have 16 rows of 64 bytes. gcc 12's _tile_loadconfig declares only 8 of the 64 bytes that it reads. */
 static inline void amx_begin(void)
 {
     struct {
@@ -81,8 +83,7 @@ static inline void amx_end(void)
     _tile_release();
 }
 
-/* Before loads of what ordinary code has written: gcc 12's _tile_loadd does not tell the compiler that it reads memory.
- */
+/* Before loads of memory that ordinary code has written: gcc 12's _tile_loadd does not declare that it reads memory. */
 static inline void amx_written(void)
 {
     __asm__ volatile("" : : : "memory");
@@ -111,8 +112,8 @@ static inline void pack_row_pairs(float *dst, const lh_rows *rows, int64_t block
     }
 }
 
-/* 16 rows, a_stride words apart, by the two or four times 16 columns from `col` on. Four products of which none waits
- * for another hide the time that one takes. */
+/* 16 rows, a_stride words apart, by two or four times 16 columns from `col` on. Four independent products hide the
+ * latency of each. */
 static inline void amx_columns(const lh_tile *t, int64_t col, int64_t a_stride, int four)
 {
     const int64_t c_bytes = t->c_ld * 4, b_bytes = TILE_COLS * 4;

@@ -1,4 +1,4 @@
-/* pairs_vec.h - attention in pairs of bf16 by vectors (tile.h says what is promised). */
+/* pairs_vec.h - attention in pairs of bf16 by vectors (see tile.h). */
 #ifndef LH_KERNELS_CPU_PAIRS_VEC_H
 #define LH_KERNELS_CPU_PAIRS_VEC_H
 

@@ -1,8 +1,7 @@
-/* Pooling over what competes in a row, whatever lies between: what competes is put in the order of its positions. */
+/* Pooling over the competing entries of a row, ignoring gaps: scores are put in the order of positions first. */
 #include "kernels/cpu/common.h"
 
-/* b[i] = max of b[i .. i + k - 1] for i < n: runs of 1, 2, 4, ..., then two
- * overlapping ones of the longest. */
+/* b[i] = max of b[i .. i + k - 1] for i < n: runs of 1, 2, 4, ..., then two overlapping runs of the longest length. */
 static void slide_max(float *b, int64_t n, int64_t k)
 {
     int64_t run = 1;
@@ -13,7 +12,7 @@ static void slide_max(float *b, int64_t n, int64_t k)
 }
 
 /* b[i] = sum of b[i .. i + k - 1] / divisor for i < n, every sum from its first term to its last, so that equal runs
- * have equal sums wherever they lie. */
+ * have equal sums at any place. */
 __attribute__((noinline)) static void slide_mean(float *b, int64_t n, int64_t k, int64_t divisor)
 {
     enum { PART = 2 * VL };
@@ -32,15 +31,15 @@ __attribute__((noinline)) static void slide_mean(float *b, int64_t n, int64_t k,
     }
 }
 
-/* Entries on each side of the middle: a pool that is longer than the row reaches over all of it. */
+/* Entries on each side of the middle, at most the whole row. */
 static int64_t pool_half(const lh_pool_args *a)
 {
     return lh_min_i64((a->k - 1) / 2, a->ld);
 }
 
-/* A thread's memory for a row: the scores of what competes in the order of positions, with padding on both sides and a
- * place after it for all others; for every slot its place among the competing ones, or that of the others; and where
- * slots are in no order, which positions compete, a bit each, and how many do in the words before. */
+/* Workspace of a thread for a row. b: the scores of competing entries in the order of positions, with padding on both
+ * sides, and one more place for the scores of all other entries. places: the place of every slot in b. Where slots are
+ * not in the order of positions: a bit per competing position, and their number in the words before. */
 typedef struct lh_pool_memory {
     float *b;        /* [ld + 3 * half + 1] */
     int32_t *places; /* [ld] */
@@ -53,7 +52,7 @@ static int64_t pool_words(const lh_pool_args *a)
     return a->kv->positions ? (a->seen + 63) / 64 : 0;
 }
 
-/* The place of what does not compete. */
+/* The place of entries that do not compete. */
 static int32_t pool_aside(const lh_pool_args *a)
 {
     return (int32_t)(a->ld + 2 * pool_half(a));
@@ -64,7 +63,7 @@ static int64_t pool_floats(const lh_pool_args *a)
     return pool_aside(a) + pool_half(a) + 1;
 }
 
-/* Bytes of one thread. */
+/* Workspace of a thread, in bytes. */
 static int64_t pool_bytes(const lh_pool_args *a)
 {
     int64_t words = pool_words(a);
@@ -80,7 +79,7 @@ static lh_pool_memory pool_place(const lh_pool_args *a, char *memory)
     return m;
 }
 
-/* Slots of a head, and where in memory their scores go. */
+/* Slots of a head, and the place of entries that do not compete. */
 typedef struct lh_pool_slots {
     const uint8_t *state;
     const int32_t *positions;
@@ -104,7 +103,8 @@ static inline void set_bit(uint64_t *bits, const lh_pool_slots *p, int64_t s)
     bits[p->positions[s] >> 6] |= (uint64_t)(p->state[s] == LH_ENTRY_COMPETES) << (p->positions[s] & 63);
 }
 
-/* By the words from `low` to `high`, in which all positions lie. In a caller's midst there are too few registers. */
+/* Fills places from bits of positions, all in the words from range[0] to range[1]. Not inlined: the caller has too few
+ * registers. */
 __attribute__((noinline)) static int64_t place_positions(const lh_pool_slots *p, const int64_t range[2],
                                                          const lh_pool_memory *m)
 {
@@ -114,7 +114,7 @@ __attribute__((noinline)) static int64_t place_positions(const lh_pool_slots *p,
     const int32_t *before = m->before;
     int32_t n = 0;
     memset(m->bits + range[0], 0, (size_t)(range[1] - range[0] + 1) * sizeof *m->bits);
-    /* neighbours often share a word: stretches alternate, so that none waits for the last one's */
+    /* neighbours often share a word: four stretches alternate, so that stores do not wait for each other */
     for (int64_t i = 0; i < each; i++) {
         for (int64_t c = 0; c < STRETCHES; c++) set_bit(m->bits, p, c * each + i);
     }
@@ -123,7 +123,7 @@ __attribute__((noinline)) static int64_t place_positions(const lh_pool_slots *p,
         m->before[w] = n;
         n += __builtin_popcountll(bits[w]);
     }
-    for (int64_t s = 0; s < p->len; s++) { /* without branches: which slots compete is in no order either */
+    for (int64_t s = 0; s < p->len; s++) { /* without branches: the pattern of competing slots is random */
         uint32_t at = (uint32_t)p->positions[s];
         int32_t competes = p->state[s] == LH_ENTRY_COMPETES;
         uint64_t up_to = bits[at >> 6] << (63 - (at & 63)); /* the position's bit is the highest */
@@ -133,7 +133,7 @@ __attribute__((noinline)) static int64_t place_positions(const lh_pool_slots *p,
     return n;
 }
 
-/* Number of slots of head h that compete; fills m->places. */
+/* Fills m->places; returns the number of competing slots of head h. */
 static int64_t place_competing(const lh_pool_args *a, int64_t h, const lh_pool_memory *m)
 {
     lh_pool_slots slots = {.state = a->state + h * a->ld, .len = a->kv->len[h], .aside = pool_aside(a)};

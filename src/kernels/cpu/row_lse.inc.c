@@ -1,11 +1,11 @@
-/* Log-sum-exp of observed rows. An item of work is a KV head and SPAN of its entries, of which every row keeps its
- * highest logit and its denominator, lane by lane; spans are joined in their order. Rows go in slabs of SLAB, which
- * bounds the memory. Every step of a row's arithmetic is laid out by absolute slots. */
+/* Log-sum-exp of observed rows. A work item is a KV head and SPAN of its entries; every row keeps its maximum and its
+ * denominator lane by lane, and spans are combined in their order. Rows are processed in slabs of SLAB, which bounds
+ * the memory. Every step of a row's arithmetic is laid out by absolute slots. */
 #include "kernels/cpu/observed.h"
 
 enum { SPAN = 4 * STEP, SLAB = 128 };
 
-/* Of the lanes of a row, or of all of them. */
+/* Row maximum and denominator, for each lane and for all lanes. */
 typedef struct lh_lanes {
     float row_max[VL], denominator[VL];
 } lh_lanes;
@@ -26,10 +26,10 @@ static lh_lse_part *parts_of(const lh_slab *slab, int64_t n, int64_t span)
     return slab->parts + (n * slab->spans + span) * slab->rows->rows * slab->rows->map.group;
 }
 
-/* What logits need besides their gain. Constants at each call. */
+/* Variants of add_logits besides the gain, constants at each call. */
 enum { LSE_MASKED = 1, LSE_BIASED = 2 };
 
-/* The logits of one row at a step. */
+/* Adds the logits of one row at a step. */
 VEC_FN void add_logits(const lh_step *p, float *s, int64_t r, lh_lanes *lanes, const int kind)
 {
     vf gain = vf_set1(row_gain(p->watch->rows, r)), before = vf_load(lanes->row_max), row_max = before, denominator;
@@ -46,7 +46,7 @@ VEC_FN void add_logits(const lh_step *p, float *s, int64_t r, lh_lanes *lanes, c
     vf_store(lanes->denominator, denominator);
 }
 
-/* The rows of a block at a step; after the last entry of a head the vector is masked. */
+/* Adds the rows of a block at a step; the vector is masked after the last entry of a head. */
 static void add_rows_of(const lh_step *p, int64_t block, lh_seen seen, lh_lanes *lanes)
 {
     int64_t first = block * p->watch->way->rows, tokens = step_logits(p, block, p->n);
@@ -93,7 +93,7 @@ static void lse_item(const lh_slab *slab, int64_t n, int64_t span, float *memory
     }
 }
 
-/* Row r of all query heads of the n-th KV head. */
+/* Combines row r of all query heads of the n-th KV head. */
 static void join_spans(const lh_slab *slab, int64_t n, int64_t r)
 {
     const lh_observed *o = slab->rows;
@@ -111,7 +111,7 @@ static void join_spans(const lh_slab *slab, int64_t n, int64_t r)
     }
 }
 
-/* By a team, or by one thread; own: bytes of each. */
+/* Runs in a parallel region, or on one thread; own: bytes of workspace per thread. */
 static void lse_team(const lh_slab *slab, char *memory, int64_t own)
 {
     const lh_watch *w = &slab->watch;

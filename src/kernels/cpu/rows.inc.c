@@ -1,4 +1,4 @@
-/* Rows of a block of tokens: embedding, norms, rotation. */
+/* Rows of activations: embedding, norms, rotation; conversions, gates, sums, soft caps; random weights. */
 #include "base/rng.h"
 #include "kernels/cpu/common.h"
 #include "kernels/elementwise.h"
@@ -106,7 +106,7 @@ static lh_status op_rope(lh_stream *stream, const lh_rope_args *a)
     return LH_OK;
 }
 
-/* Numbers of rows one by one: conversions, gates, sums, soft caps. */
+/* ---- numbers of rows ---- */
 static lh_status op_convert(lh_stream *stream, const lh_convert_args *a)
 {
     int64_t bytes = lh_dtype_bytes(a->src_type);
@@ -134,8 +134,7 @@ VEC_FN vf silu(vf x)
 VEC_FN vf gelu_tanh(vf x)
 {
     vf inner = vf_set1(0.797884561f) * vf_fma(vf_set1(0.044715f) * x, x * x, x);
-    /* (1 + tanh(u)) / 2 = 1 / (1 + e^-2u), which does not cancel where tanh comes
-     * near -1. */
+    /* (1 + tanh(u)) / 2 = 1 / (1 + e^-2u), which does not cancel for tanh near -1. */
     return x / (vf_set1(1.0f) + vf_exp(vf_set1(-2.0f) * inner));
 }
 
@@ -207,7 +206,7 @@ static lh_status op_check_finite(lh_stream *stream, const lh_check_finite_args *
     return lh_ref_check_finite(stream, a);
 }
 
-/* Weights of random models. */
+/* ---- weights of random models ---- */
 static lh_status op_random_weights(lh_stream *stream, const lh_random_weights_args *a)
 {
     enum { AT_ONCE = 256 };

@@ -1,4 +1,4 @@
-/* Penalties of logits and the sum of their probabilities. */
+/* Penalties of logits, sums of probabilities, and the largest logits of a row. */
 #include "kernels/cpu/common.h"
 
 static lh_status op_penalise(lh_stream *stream, const lh_penalise_args *a)
@@ -14,7 +14,7 @@ static lh_status op_penalise(lh_stream *stream, const lh_penalise_args *a)
     return LH_OK;
 }
 
-/* A loop over lh_probability becomes vector code. */
+/* The compiler vectorises a loop over lh_probability. */
 enum { PROBABILITY_BLOCK = 4096 };
 
 static lh_status op_sum_probabilities(lh_stream *stream, const lh_sum_probabilities_args *a)
@@ -32,8 +32,8 @@ static lh_status op_sum_probabilities(lh_stream *stream, const lh_sum_probabilit
     return LH_OK;
 }
 
-/* The largest numbers of a row: the k-th largest of the maxima of blocks bounds the k-th
- * largest element from below, so that only the few elements at or above it are sorted. */
+/* ---- the largest logits: the k-th largest of the block maxima bounds the k-th largest element from below, so that
+ * only the few elements at or above it are sorted ---- */
 typedef struct lh_candidate {
     uint32_t key; /* larger is better */
     int32_t index;
@@ -41,8 +41,7 @@ typedef struct lh_candidate {
 
 enum { TOP_BLOCK = 64 };
 
-/* Sort by key descending; equal keys stay in their order. The result is in `c`;
- * `spare` is as long. */
+/* Sorts by key descending, stable. The result is in `c`; `spare` has the same length. */
 static void sort_candidates(lh_candidate *c, lh_candidate *spare, int64_t n)
 {
     for (int shift = 0; shift < 32; shift += 8) {
@@ -61,14 +60,14 @@ static uint32_t block_key(const float *x, int64_t n)
     vf top = vf_set1(-INFINITY);
     float whole;
     int64_t i = 0;
-    for (; i + VL <= n; i += VL) top = vf_max(vf_load(x + i), top); /* in this order NaN is passed over */
+    for (; i + VL <= n; i += VL) top = vf_max(vf_load(x + i), top); /* in this order NaN is ignored */
     whole = vf_top(top);
     for (; i < n; i++) whole = x[i] > whole ? x[i] : whole;
-    /* A block may hold nothing but NaN and -inf: then it bounds nothing. */
+    /* A block of only NaN and -inf gives no bound. */
     return whole == -INFINITY ? 0 : lh_score_key(whole);
 }
 
-/* blocks, c, spare: room for the blocks and for all columns. */
+/* blocks, c, spare: workspace for the blocks and for all columns. */
 static void top_row(const lh_top_logits_args *a, int64_t r, uint32_t *blocks, lh_candidate *c, lh_candidate *spare)
 {
     const float *x = a->x + r * a->ld;

@@ -1,15 +1,15 @@
-/* Scores from statistics, and their shaping. */
+/* Scores from statistics, keys, values and random numbers, and their shaping. */
 #include "kernels/cpu/common.h"
 #include "kernels/slotwise.h"
 
-/* Slots [first, end) of a row of y, which may be the numbers themselves. */
+/* Slots [first, end) of a row of y, which may alias the input. */
 typedef struct lh_finish {
     const lh_finish_scores_args *args;
     int64_t row, first, end;
 } lh_finish;
 
-/* In double: positions are exact, and the difference of a deviation cancels. Numbers of slots lie singly or in pairs as
- * a rule, and `step` is a constant then: what would be gathered is loaded. */
+/* In double: positions are exact, and the difference of a deviation cancels. `step` is a constant for the usual strides
+ * 1 and 2: contiguous loads replace gathers. */
 VEC_FN void finish_slots(const lh_finish *f, const int64_t step, const int64_t squares_step, const lh_finish_kind kind)
 {
     const lh_finish_scores_args *a = f->args;
@@ -58,7 +58,7 @@ FINISH(finish_root, LH_FINISH_ROOT)
 FINISH(finish_per_visit, LH_FINISH_PER_VISIT)
 FINISH(finish_deviation, LH_FINISH_DEVIATION)
 
-/* By kind. */
+/* Indexed by kind. */
 static void (*const finish_kinds[])(const lh_finish *) = {[LH_FINISH_PLAIN] = finish_plain,
                                                           [LH_FINISH_ROOT] = finish_root,
                                                           [LH_FINISH_PER_VISIT] = finish_per_visit,
@@ -130,8 +130,7 @@ static void group_reduce_block(const lh_group_reduce_args *a, int64_t h, int64_t
     for (int64_t j = first; j < end; j++) a->y[h * a->y_ld + j] = lh_reduced(a, h, j);
 }
 
-/* y may be x, and then row h of y lies over a row of an earlier or the same
- * group: heads in order. */
+/* y may be x, and then row h of y overwrites a row of an earlier or the same group: heads in order. */
 static lh_status op_group_reduce(lh_stream *stream, const lh_group_reduce_args *a)
 {
     (void)stream;
@@ -162,16 +161,16 @@ static lh_status op_max_score(lh_stream *stream, const lh_max_score_args *a)
     return LH_OK;
 }
 
-/* LagKV: a part of a head at a time, which reads its own entries twice and those of the next part once. */
-/* A part of a head that has a next one, slots [at, at + lag), and a thread's memory for it. */
+/* ---- LagKV: a part of a head at a time, which reads its entries twice and the entries of the next part once ---- */
+/* A part of a head with a next part, slots [at, at + lag), and workspace of a thread. */
 typedef struct lh_lag_part {
     const lh_ragged *kv;
     int64_t h, at, lag;
-    float *least, *scales; /* [head_dim] of the next part: least numbers, 1 / (most - least) */
+    float *least, *scales; /* [head_dim] of the next part: minimum, 1 / (maximum - minimum) */
     float *deviations, *e; /* [lag] */
 } lh_lag_part;
 
-/* Keys or values: what channels of the next part range over. */
+/* The ranges of the channels of the next part's keys or values. */
 VEC_FN void find_ranges(const lh_lag_part *p, const void *numbers)
 {
     const int64_t d = p->kv->head_dim, from = (p->kv->offset[p->h] + p->at + p->lag) * d;
@@ -188,7 +187,7 @@ VEC_FN void find_ranges(const lh_lag_part *p, const void *numbers)
     }
 }
 
-/* Of the entry whose first number is `at`. */
+/* The deviation of the entry whose first number is `at`. */
 VEC_FN float deviation_of(const lh_lag_part *p, const void *numbers, int64_t at)
 {
     const int64_t d = p->kv->head_dim;
@@ -245,7 +244,7 @@ static lh_status op_lag_scores(lh_stream *stream, const lh_lag_scores_args *a)
 {
     const lh_ragged *kv = a->kv;
     const int64_t d = kv->head_dim, blocks = blocks_of(kv, a->lag), items = kv->heads * blocks;
-    const int64_t floats = 2 * (d + lh_min_i64(a->lag, a->ld)); /* longer parts have no next one */
+    const int64_t floats = 2 * (d + lh_min_i64(a->lag, a->ld)); /* longer parts have no next part */
     float *memory = NULL;
     if (items == 0) return LH_OK;
     LH_TRY(lh_stream_scratch(stream, &memory, omp_get_max_threads() * floats * (int64_t)sizeof *memory));
@@ -260,7 +259,8 @@ static lh_status op_lag_scores(lh_stream *stream, const lh_lag_scores_args *a)
     return LH_OK;
 }
 
-/* Expected attention: blocks of entries of a query head, four entries at a time against each row of its covariance. */
+/* ---- expected attention: blocks of entries of a query head, four entries together against each row of its covariance
+ * ---- */
 enum { EXPECTED_ENTRIES = 256, EXPECTED_AT_ONCE = 4 };
 
 /* Logits of EXPECTED_AT_ONCE entries; keys: [EXPECTED_AT_ONCE, d]. */
@@ -340,11 +340,11 @@ static lh_status op_expected_scores(lh_stream *stream, const lh_expected_scores_
     return LH_OK;
 }
 
-/* Sums of rows and of their outer products: a head is an item of work. */
+/* ---- sums of rows and of their outer products: a head is a work item ---- */
 enum { MOMENT_ROWS = 128, MOMENT_AT_ONCE = 4 };
 
-/* Products of head i from `count` rows, `ld` floats apart and zero after the head: from MOMENT_AT_ONCE elements x on
- * by as many vectors from y on. */
+/* Adds products of head i from `count` rows, `ld` floats apart and zero after the head: MOMENT_AT_ONCE elements from x
+ * on by MOMENT_AT_ONCE vectors from y on. */
 VEC_FN void add_products(const lh_row_moments_args *a, int64_t i, const float *rows, int64_t count, const int64_t at[3])
 {
     int64_t d = a->dim, x = at[0], y = at[1], ld = at[2];
@@ -410,9 +410,9 @@ static lh_status op_row_moments(lh_stream *stream, const lh_row_moments_args *a)
     return LH_OK;
 }
 
-/* Operations on slots one by one (slotwise.h): heads are divided into blocks of slots. The arguments are copied, since
- * a store of a state may change whatever a pointer leads to, as far as C knows. */
-/* Slots of a block. */
+/* ---- operations on slots (slotwise.h): heads are divided into blocks of slots ----
+ *
+ * The arguments are copied, because for the compiler a store of a state may change anything behind a pointer. */
 enum { SLOT_BLOCK = 1 << 13 };
 
 #define SLOTWISE_OP(op, rows, cols, cost)                                     \
@@ -440,7 +440,7 @@ LH_SLOTWISE(sum_shards, 1, a->count, a->shards + 1)
 #undef LH_SLOTWISE
 #undef LH_SLOTWISE_KV
 
-/* A loop over draws becomes vector code, one with logarithms does not. */
+/* The compiler vectorises a loop over draws, but not one with logarithms. */
 static void gumbel_scores_block(const lh_gumbel_scores_args *a, int64_t h, int64_t first)
 {
     const int32_t *positions = lh_positions_of(a->kv, h);

@@ -1,12 +1,12 @@
-/* Selection by the order-preserving integer image of scores. */
+/* Selection by the order-preserving integer image of scores; orders, histograms, budgets. */
 #include "kernels/cpu/common.h"
 #include "kernels/head_budgets.h"
 #include "kernels/ops_select.h"
 
 /* ---- the best of each head ---- */
 
-/* Keys of the `len` slots of a row: 0 for what does not compete, and 1, which no number has, for NaN. Returns how many
- * compete. */
+/* Keys of the `len` slots of a row: 0 for slots that do not compete, and 1, which no number has, for NaN. Returns the
+ * number of competing slots. */
 static int64_t list_keys(const lh_select_top_args *a, int64_t row, int64_t len, uint32_t *keys)
 {
     const float *scores = lh_row_scores(a, row);
@@ -28,8 +28,8 @@ static int64_t count_from(const uint32_t *keys, int64_t n, uint32_t threshold)
     return count;
 }
 
-/* A threshold that exactly `count` keys reach, or the count-th largest key where others are equal to it. There are more
- * than `count` keys that are not 0, and count is at least 1. *reach: keys that reach the threshold. */
+/* A threshold that exactly `count` keys reach, or the count-th largest key if there are ties. More than `count` keys
+ * are not 0, and count is at least 1. *reach: keys that reach the threshold. */
 static uint32_t find_threshold(const uint32_t *keys, int64_t n, int64_t count, int64_t *reach)
 {
     uint32_t low = UINT32_MAX, high = 0, trial;
@@ -39,7 +39,7 @@ static uint32_t find_threshold(const uint32_t *keys, int64_t n, int64_t count, i
     }
     low++; /* 0 - 1 is larger than any */
     *reach = count + 1;
-    /* all but the lowest come first: that is what an eviction at every step asks for */
+    /* the first trial keeps all but the lowest key: the usual case of an eviction at every step */
     for (trial = low + 1; low < high; trial = low + (high - low + 1) / 2) {
         int64_t n_trial = count_from(keys, n, trial);
         if (n_trial >= count) {
@@ -53,8 +53,8 @@ static uint32_t find_threshold(const uint32_t *keys, int64_t n, int64_t count, i
     return low;
 }
 
-/* Keys above the threshold go to the top, those at it become keys of their positions below, the lowest position first;
- * those below it stay the least. */
+/* Keys above the threshold become the maximum, keys at it become keys of their positions, the lowest position first;
+ * keys below become 1. */
 static void break_ties(const lh_ragged *kv, int64_t h, uint32_t *keys, uint32_t threshold)
 {
     for (int64_t s = 0; s < kv->len[h]; s++) {
@@ -70,7 +70,7 @@ static void select_row(const lh_select_top_args *a, int64_t row, uint32_t *keys)
     const lh_ragged *kv = lh_cache_of_row(a->kv, row, &h);
     const int64_t len = kv->len[h], held = list_keys(a, row, len, keys);
     uint8_t *state = a->state + row * a->ld, others = (uint8_t)a->others;
-    uint32_t threshold = count > 0 ? 1 : UINT32_MAX; /* all of them, or none: no key of a score is so large */
+    uint32_t threshold = count > 0 ? 1 : UINT32_MAX; /* all of them, or none: no score has so large a key */
     if (count > 0 && count < held) {
         threshold = find_threshold(keys, len, count, &reach);
         if (reach > count) {
@@ -93,9 +93,10 @@ static lh_status op_select_top(lh_stream *stream, const lh_select_top_args *a)
     return LH_OK;
 }
 
-/* The entries of each head by score: a radix sort of slots, from the lowest digit of the key up, which is stable. Slots
- * of ascending positions, as they are until holes have been filled, need only that; others are sorted by position
- * first. A head is one thread's. Measured: 26 times as fast as qsort for 8,192 slots. */
+/* ---- the order of each head's entries: a stable radix sort of slots ----
+ *
+ * Slots of ascending positions, as long as no holes were filled, need only the sort by score; others are sorted by
+ * position first. A head is sorted by one thread. Measured: 26 times as fast as qsort for 8,192 slots. */
 enum { ORDER_BITS = 11, ORDER_BINS = 1 << ORDER_BITS, ORDER_ROUNDS = 3 };
 
 typedef struct keyed_slot {
@@ -108,8 +109,8 @@ static inline uint32_t order_digit(uint32_t key, int round)
     return key >> round * ORDER_BITS & (ORDER_BINS - 1);
 }
 
-/* Ascending by key; entries of equal keys stay in their order. The result is in `x` or in `room`, whichever is
- * returned. A round in which all digits are equal is left out. */
+/* Sorts by ascending key, stable. Returns `x` or `room`, whichever holds the result. A round in which all digits are
+ * equal is skipped. */
 static keyed_slot *sort_slots(keyed_slot *x, keyed_slot *room, int64_t n)
 {
     int32_t bins[ORDER_ROUNDS][ORDER_BINS];
@@ -132,7 +133,7 @@ static keyed_slot *sort_slots(keyed_slot *x, keyed_slot *room, int64_t n)
     return x;
 }
 
-/* Slots in the order of their positions, with these as keys; returns how many. */
+/* Lists the slots in the order of their positions, with positions as keys; returns their number. */
 static int64_t list_slots(const lh_order_entries_args *a, int64_t h, keyed_slot **x, keyed_slot **room)
 {
     const int32_t *positions = lh_positions_of(a->kv, h);
@@ -175,11 +176,11 @@ static lh_status op_order_entries(lh_stream *stream, const lh_order_entries_args
     return LH_OK;
 }
 
-/* Histograms of score keys: threads count blocks of entries, and add their counts up. */
-/* Entries of a head are shared out in blocks. */
+/* ---- histograms of score keys: threads count blocks of entries, and add their counts ---- */
+/* Entries of a head are divided into blocks. */
 enum { COUNT_SLOTS = 1 << 14 };
 
-/* Add a thread's counts of one row to those of the others. */
+/* Adds a thread's counts of a row to the shared counts. */
 static void hand_in(const lh_histogram_args *a, int64_t r, int32_t *mine)
 {
     int32_t *bins = lh_histogram_row_at(a, r).bins;
@@ -223,7 +224,7 @@ static lh_status op_histogram(lh_stream *stream, const lh_histogram_args *a)
     return LH_OK;
 }
 
-/* Budgets of the heads of one layer or several: head_budgets.h, in this instruction set. */
+/* ---- budgets of heads (head_budgets.h) ---- */
 static lh_status op_add_histograms(lh_stream *stream, const lh_add_histograms_args *a)
 {
     (void)stream;
@@ -240,5 +241,5 @@ static lh_status op_refine_threshold(lh_stream *stream, const lh_refine_threshol
 
 static lh_status op_head_budgets(lh_stream *stream, const lh_head_budgets_args *a)
 {
-    return lh_ref_head_budgets(stream, a); /* some numbers a head */
+    return lh_ref_head_budgets(stream, a); /* few numbers per head */
 }

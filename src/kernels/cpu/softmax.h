@@ -1,17 +1,16 @@
-/* softmax.h - what block, decode and observed rows share. */
+/* softmax.h - shared by attention of blocks, decode attention and observed rows. */
 #ifndef LH_KERNELS_CPU_SOFTMAX_H
 #define LH_KERNELS_CPU_SOFTMAX_H
 
 #include "kernels/cpu/common.h"
 
-/* The factor of queries: with it their products with keys are logits, or
- * what the soft cap's tanh is taken of. */
+/* The factor of queries: their products with keys are then logits, or, with a soft cap, the argument of tanh. */
 static inline float query_factor(const lh_logit *logit)
 {
     return logit->softcap > 0 ? logit->scale / logit->softcap : logit->scale;
 }
 
-/* The KV heads that the query heads of a rank touch: [head_first, head_end). */
+/* The KV heads of a rank's query heads: [head_first, head_end). */
 static inline int64_t head_first(const lh_grouping *map)
 {
     return map->first / map->group;
@@ -22,7 +21,7 @@ static inline int64_t head_end(const lh_grouping *map)
     return (map->first + map->heads - 1) / map->group + 1;
 }
 
-/* Query heads of KV head `head`. */
+/* The query heads of KV head `head`. */
 static inline void head_range(const lh_grouping *map, int64_t head, int64_t *i0, int64_t *group)
 {
     int64_t first = head * map->group - map->first, end = first + map->group;
@@ -36,7 +35,7 @@ VEC_FN void cap_logits(float *s, int64_t n, float cap)
     for (int64_t j = 0; j < n; j += VL) vf_store(s + j, factor * vf_tanh(vf_load(s + j)));
 }
 
-/* The highest of s[0, seen) and so_far. */
+/* The maximum of s[0, seen) and so_far. */
 VEC_FN float row_top(const float *s, int64_t seen, float so_far)
 {
     vf highest = vf_set1(so_far);
@@ -46,8 +45,8 @@ VEC_FN float row_top(const float *s, int64_t seen, float so_far)
     return vf_top(highest);
 }
 
-/* s[0, seen) become weights e^(s - base), s[seen, n) zero; returns their sum. s has room for whole vectors. With pairs
- * the weights come out as bf16, from the same place on. */
+/* Turns s[0, seen) into weights e^(s - base), s[seen, n) into zeros; returns the sum of the weights. s has room for
+ * whole vectors. With pairs the weights are stored as bf16 from the start of s on. */
 VEC_FN float row_weigh(float *s, int64_t seen, int64_t n, float base, const int pairs)
 {
     vf sum = vf_zero(), lowest = vf_set1(base);

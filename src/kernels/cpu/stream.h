@@ -1,12 +1,12 @@
-/* stream.h - rows in memory (weights, keys, values) that are read once, as they lie, while the few vectors they meet
- * stay in the nearest cache. A row is taken in steps of one vector load: VL floats, or 2 VL bf16 as words of two. */
+/* stream.h - rows in memory (weights, keys, values) that are read once, unpacked, and multiplied with a few vectors
+ * that stay in the L1 cache. A row is read in steps of one vector load: VL floats, or 2 VL bf16 as words of two. */
 #ifndef LH_KERNELS_CPU_STREAM_H
 #define LH_KERNELS_CPU_STREAM_H
 
 #include "kernels/cpu/common.h"
 
 /* How the elements of a row are multiplied with a vector: as floats; as words that are split into floats of even and of
- * odd index; as words of which both halves are multiplied with those of bf16 words. */
+ * odd index; as words with a dot product of both halves. */
 typedef enum lh_meet { MEET_F32, MEET_SPLIT, MEET_PAIRS } lh_meet;
 
 /* Elements of a row, and floats (or words) of the vector, in a step. */
@@ -26,7 +26,7 @@ static inline int64_t packed_floats(int64_t n, lh_meet kind)
     return (n + step_elements(kind) - 1) / step_elements(kind) * step_floats(kind);
 }
 
-/* The step of a row that begins at element `at` and has n elements. */
+/* The step of a row that begins at element `at`; n elements are left. */
 VEC_FN vf step_load(const void *row, int64_t at, int64_t n, const lh_meet kind)
 {
     return kind == MEET_F32 ? vf_load_first((const float *)row + at, n) : vf_load_words((const uint16_t *)row + at, n);
@@ -40,7 +40,8 @@ VEC_FN vf step_add(vf row, const float *x, vf sum, const lh_meet kind)
     return vf_fma(vf_odd(row), vf_load(x + VL), vf_fma(vf_even(row), vf_load(x), sum));
 }
 
-/* n elements of bf16 (MEET_SPLIT, MEET_PAIRS) or f32 (MEET_F32) from src as the vector, zero up to a whole step. */
+/* Packs n elements of bf16 (MEET_SPLIT, MEET_PAIRS) or f32 (MEET_F32) from src as the vector, padded with zeros to a
+ * whole step. */
 static inline void pack_vector(float *dst, const void *src, int64_t n, lh_meet kind)
 {
     for (int64_t i = 0; i < n; i += step_elements(kind), dst += step_floats(kind)) {
@@ -50,7 +51,7 @@ static inline void pack_vector(float *dst, const void *src, int64_t n, lh_meet k
     }
 }
 
-/* factor * n floats as the vector for rows of f32 or of split bf16. */
+/* Packs factor * n floats as the vector for rows of f32 or of split bf16. */
 static inline void pack_floats_for(float *dst, const float *src, int64_t n, float factor, lh_meet kind)
 {
     for (int64_t i = 0; i < packed_floats(n, kind); i++) {
@@ -60,7 +61,7 @@ static inline void pack_floats_for(float *dst, const float *src, int64_t n, floa
     }
 }
 
-/* The reverse: n elements. */
+/* The inverse: n elements. */
 static inline void unpack_floats(float *dst, const float *src, int64_t n, lh_meet kind)
 {
     for (int64_t i = 0; i < n; i++) {

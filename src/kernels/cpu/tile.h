@@ -1,7 +1,6 @@
-/* tile.h - the small matrix product under attention, column statistics and gemm: up to TILE_ROWS rows by TILE_COLS
- * columns in registers, one chain of multiply-adds an output. Storing and reloading the accumulators changes no bit, so
- * a chain may be cut into calls, and the bits of an output depend neither on its neighbours nor on how many rows there
- * are. */
+/* tile.h - the small matrix product of attention, column statistics and gemm: up to TILE_ROWS rows by TILE_COLS columns
+ * in registers, one chain of multiply-adds per output. Storing and reloading the accumulators changes no bit, so a
+ * chain may be cut into calls, and the bits of an output depend neither on its neighbours nor on the number of rows. */
 #ifndef LH_KERNELS_CPU_TILE_H
 #define LH_KERNELS_CPU_TILE_H
 
@@ -12,9 +11,9 @@
 #define TILE_COLS (2 * VL)
 
 /* c[r, j] = (from_zero ? 0 : c[r, j]) + sum over i < depth of a[r, i] * b[i, j] for j < cols, rounded up to TILE_COLS.
- * b: panels [depth, TILE_COLS], b_next apart; c: with c_ld. a lies in one of two ways: packed ([depth, TILE_ROWS],
- * below), or, as the weights of attention do, row by row with a distance of KEYS. An element of a and b may be a word
- * of two bf16 (the first in the lower half) and stand for two terms of the sum. */
+ * b: panels [depth, TILE_COLS], b_next apart; c: with c_ld. a is packed ([depth, TILE_ROWS], below), or, for the
+ * weights of attention, row by row with a distance of KEYS. An element of a and b may be a word of two bf16 (the first
+ * in the lower half), for two terms of the sum. */
 typedef struct lh_tile {
     const float *a, *b;
     float *c;
@@ -22,7 +21,7 @@ typedef struct lh_tile {
     int from_zero;
 } lh_tile;
 
-/* Keys of a tile of attention: tiles begin at multiples of it, counted from a head's first slot. */
+/* Keys of a tile of attention: tiles begin at multiples of KEYS, counted from a head's first slot. */
 enum { KEYS = 256 };
 _Static_assert(LH_SHARED_BLOCK % KEYS == 0, "a tile lies in one segment");
 
@@ -67,10 +66,10 @@ VEC_FN void tile_run(const lh_tile *t, const int rows, const int64_t a_row, cons
 
 typedef void (*lh_tile_fn)(const lh_tile *t);
 
-/* Between two rows and half a tile. */
+/* A number of rows between two and half a tile. */
 enum { SOME_ROWS = TILE_ROWS / 2 > 4 ? 4 : 2 };
 
-/* Functions for TILE_ROWS rows and for less. */
+/* Functions for TILE_ROWS rows and for fewer. */
 #define TILE_FAMILY(name, a_row, a_step, kind)           \
     static void name##_full(const lh_tile *t)            \
     {                                                    \
@@ -112,11 +111,12 @@ static inline void tile_strip(const lh_tile *t, const lh_tile_fn *family, int64_
     }
 }
 
-/* pack.h - how the factors of tiles are laid out: rows of the left one interleaved, rows of the right one transposed
- * into panels, by squares of VL by VL numbers that are transposed in registers. Places hold floats, or words of two
- * bf16. */
-/* Rows of the left factor, times `factor`: `count` rows of `depth` elements. Row r of src begins at element
- * first + r / inner * outer_ld + r % inner * inner_ld: the rows of several heads may lie interleaved. */
+/* ---- packing the factors of tiles ----
+ *
+ * Rows of the left factor are interleaved, rows of the right one are transposed into panels, by squares of VL by VL
+ * numbers that are transposed in registers. Places hold floats, or words of two bf16. */
+/* Rows of the left factor, times `factor`: `count` rows of `depth` elements. Row r of src begins at element first + r /
+ * inner * outer_ld + r % inner * inner_ld: the rows of several heads may be interleaved. */
 typedef struct lh_rows {
     const void *src;
     lh_dtype type;
@@ -124,14 +124,14 @@ typedef struct lh_rows {
     float factor;
 } lh_rows;
 
-/* Element at which row r begins; -1 when there is no such row. */
+/* Element at which row r begins; -1 if there is no such row. */
 VEC_FN int64_t row_at(const lh_rows *rows, int64_t r)
 {
     if (r >= rows->count) return -1;
     return rows->first + r / rows->inner * rows->outer_ld + r % rows->inner * rows->inner_ld;
 }
 
-/* VL elements from i on of the row that begins at `at`, or VL words of two. */
+/* VL elements, or VL words of two, from i on of the row that begins at `at`. */
 VEC_FN vf row_floats(const lh_rows *rows, int64_t at, int64_t i)
 {
     if (at < 0 || i >= rows->depth) return vf_zero();
@@ -146,8 +146,8 @@ VEC_FN vf row_words(const lh_rows *rows, int64_t at, int64_t i)
     return vf_load_words(words, 2 * VL);
 }
 
-/* dst[i][r] = place i of row block * TILE_ROWS + r, zero where there is none. A store reaches into the next place,
- * which is written after it; the last one must not. */
+/* dst[i][r] = place i of row block * TILE_ROWS + r, zero if there is none. A store overlaps the next place, which is
+ * written after it; the last store must not. */
 VEC_FN void pack_block(float *dst, const lh_rows *rows, int64_t block, const int pairs)
 {
     int64_t depth = pairs ? (rows->depth + 1) / 2 : rows->depth;
@@ -169,8 +169,8 @@ static inline void pack_rows(float *dst, const lh_rows *rows, int64_t block)
 }
 
 /* Rows of the right factor, which become columns: `count` rows of `depth` elements, ld apart, from element `first`. In
- * dst: panels [places, TILE_COLS]; zero where there is no row or no element. Unless `ahead` is 0 the rows that are so
- * much further on are asked for meanwhile: squares read memory in an order that no processor foresees. */
+ * dst: panels [places, TILE_COLS]; zero for missing rows and elements. If `ahead` is not 0, the rows that many rows
+ * further on are prefetched: no hardware prefetcher follows the order of squares. */
 typedef struct lh_columns {
     const void *src;
     lh_dtype type;
@@ -182,7 +182,7 @@ VEC_FN void ask_ahead(const lh_columns *c, int64_t at, int64_t bytes)
     if (c->ahead > 0) __builtin_prefetch((const char *)c->src + (at + c->ahead * c->ld) * bytes, 0, 2);
 }
 
-/* Row j of c from element i on, zero where there is nothing; `whole` promises that there is. */
+/* Row j of c from element i on, zero outside; `whole` promises that it is inside. */
 VEC_FN vf column_floats(const lh_columns *c, int64_t j, int64_t i, const int whole)
 {
     const float *src = (const float *)c->src + c->first + j * c->ld + i;
@@ -198,7 +198,7 @@ VEC_FN vf column_words(const lh_columns *c, int64_t j, int64_t i, const int whol
 }
 
 /* A square: VL rows from j on. Of f32 VL floats each from element i on; of bf16 VL words, which stay words or become
- * two floats one after the other. */
+ * two floats each. */
 VEC_FN void pack_floats(float *dst, const lh_columns *c, int64_t j, int64_t i, const int whole)
 {
     vf x[VL];
@@ -228,7 +228,7 @@ VEC_FN void pack_widened(float *dst, const lh_columns *c, int64_t j, int64_t i, 
 
 typedef void (*lh_square_fn)(float *dst, const lh_columns *c, int64_t j, int64_t i, const int whole);
 
-/* Panels of `places` places; a square takes step[0] elements of VL rows, and step[1] of them make a place. */
+/* Panels of `places` places; a square takes step[0] elements of VL rows, and step[1] elements make a place. */
 VEC_FN void pack_panels(float *dst, const lh_columns *c, lh_square_fn square, const int64_t step[2], int64_t places)
 {
     for (int64_t j = 0; j < round_up(c->count, TILE_COLS); j += VL) {
@@ -256,16 +256,17 @@ static inline void pack_column_words(float *dst, const lh_columns *c, int64_t pl
     pack_panels(dst, c, pack_words, (const int64_t[]){2 * VL, 2}, places);
 }
 
-/* Attention over a bf16 cache whose queries, keys, values and weights are multiplied in pairs of bf16 and
- * added up in f32: by vectors (pairs_vec.h) or by matrix tiles (pairs_amx.h), as the file of the instruction set
- * chooses.
+/* ---- products in pairs of bf16 ----
  *
- *   BLOCK_IN_PAIRS       1 where that is faster than in floats
+ * For attention over a bf16 cache: queries, keys, values and weights are multiplied in pairs of bf16 and added in f32,
+ * by vectors (pairs_vec.h) or by matrix tiles (pairs_amx.h), as isa_*.c choose.
+ *
+ *   BLOCK_IN_PAIRS       1 if that is faster than in floats
  *   PAIR_ROWS            rows of a block, at most VL
- *   pair_words(n)        words that n elements take in a row, a panel's column or the weights of a row; zero after n
+ *   pair_words(n)        words of n elements in a row, a panel's column or the weights of a row; zero after n
  *   pack_row_pairs       a block of PAIR_ROWS rows, PAIR_ROWS * pair_words(depth) words
- *   pairs_logits         tile.h's product of a packed block and panels of keys
- *   pairs_sums           the same of rows of weights, KEYS floats apart, and panels of values
+ *   pairs_logits         tile_strip for a packed block and panels of keys
+ *   pairs_sums           tile_strip for rows of weights, KEYS floats apart, and panels of values
  *   pairs_begin, _end    around the work of a thread
  *
  * Rows of c after `rows` up to PAIR_ROWS may be written. */

@@ -1,25 +1,25 @@
-/* vec.h - vectors of VL floats in one instruction set. The file isa_*.c that compiles the backend for a set chooses the
- * header below; everything else is written once, in these words:
+/* vec.h - vectors of VL floats in one instruction set. The file isa_*.c of a set chooses the header below; all other
+ * code is written once, with these names:
  *
  *   vf, vi, vm                  VL floats, VL int32, a mask of VL lanes
  *   vf_load, vf_store, vi_load  from and to any address
- *   vf_load_bf16, …_store_bf16  bf16 there, f32 here
- *   …_first(…, n)               the first min(n, VL) elements only, n > 0; the other lanes of a load are 0
+ *   vf_load_bf16, …_store_bf16  bf16 in memory, f32 in the vector
+ *   …_first(…, n)               only the first min(n, VL) elements, n > 0; other lanes of a load are 0
  *   vf_set1, vi_set1, vi_iota   one value in all lanes; 0, 1, 2, …
- *   vf_fma, vf_fused            a * b + c; vf_fused always with one rounding, vf_fma where that is fast
- *   vf_max, vf_min              the second operand where either is NaN
+ *   vf_fma, vf_fused            a * b + c; vf_fused always with one rounding, vf_fma if that is fast
+ *   vf_max, vf_min              the second operand if either is NaN
  *   vf_abs, vf_with_sign
- *   vf_add_exponent(x, y)       x * 2^n for y = 1.5 * 2^23 + n and normal results; NaN where both are the usual one
+ *   vf_add_exponent(x, y)       x * 2^n for y = 1.5 * 2^23 + n and normal results; NaN if both are the usual NaN
  *   vf_sum, vf_top              over the lanes, always in the same order; vf_sums(x): lane i is the sum of x[i]
  *   vf_transpose(x)             x[i] lane j = x[j] lane i, for VL vectors
  *   vf_lt, vi_gt, vm_first(n)   masks; vm_and, vm_not, vm_any; vf_where(m, a, b): a where m is set, else b
- *   vf_even, vf_odd             of VL words of two bf16, those of even and those of odd index as floats
- *   vf_pair(even, odd)          the reverse: words of floats that are exact in bf16
- *   vf_store_weights            vf_store_bf16 for what is 0 or normal
- *   vf_dot(a, b, c)             c + the products of both bf16 in each word of a and b; PAIRS: 1 where that is an
+ *   vf_even, vf_odd             the bf16 of even and of odd index in VL words of two, as floats
+ *   vf_pair(even, odd)          the inverse: words from floats that are exact in bf16
+ *   vf_store_weights            vf_store_bf16 for numbers that are 0 or normal
+ *   vf_dot(a, b, c)             c + the products of both bf16 in each word of a and b; PAIRS: 1 if that is an
  *                               instruction
  *
- * + - * / work on vf. */
+ * The operators + - * / work on vf. */
 #ifndef LH_KERNELS_CPU_VEC_H
 #define LH_KERNELS_CPU_VEC_H
 
@@ -38,8 +38,7 @@ VEC_FN vf vf_zero(void)
     return vf_set1(0.0f);
 }
 
-/* VL words of two bf16, of which the first n elements are there; the others are
- * 0. */
+/* VL words of two bf16, with n elements in memory; the rest is 0. */
 VEC_FN vf vf_load_words(const uint16_t *p, int64_t n)
 {
     uint16_t whole[2 * VL] = {0};
@@ -48,7 +47,7 @@ VEC_FN vf vf_load_words(const uint16_t *p, int64_t n)
     return vf_load((const float *)(const void *)whole);
 }
 
-/* From and to an array of f32 or bf16 at element i. */
+/* From and to element i of an array of f32 or bf16. */
 VEC_FN vf vf_load_any(const void *p, lh_dtype type, int64_t i)
 {
     return type == LH_F32 ? vf_load((const float *)p + i) : vf_load_bf16((const uint16_t *)p + i);
@@ -112,8 +111,8 @@ VEC_FN vf vf_tanh(vf x)
     return vf_where(vf_lt(size, vf_set1(0.625f)), vf_fma(p * z, x, x), vf_with_sign(large, x));
 }
 
-/* 1 + erf(x), also relative where it is small: above t = |x| = 0.93, 1 - erf(t)
- * is the exponential of a polynomial, below it erf is an odd polynomial. */
+/* 1 + erf(x), with a relative error also for small values: above t = |x| = 0.93, 1 - erf(t) is the exponential of a
+ * polynomial, below it erf is an odd polynomial. */
 VEC_FN vf vf_one_plus_erf(vf x)
 {
     vf t = vf_abs(x), s = x * x, one = vf_set1(1.0f);
@@ -133,9 +132,8 @@ VEC_FN vf vf_one_plus_erf(vf x)
     return vf_where(vf_lt(t, vf_set1(0.927734375f)), one + vf_fma(p, x, x), large);
 }
 
-/* Cosine and sine of any f32 below 2^24, rounded from double. A loop over it
- * becomes vector code: the quadrant is read off the low bits of a sum that
- * leaves no room for a fraction. */
+/* Cosine and sine of any f32 below 2^24, rounded from double. The compiler vectorises a loop over it: the quadrant is
+ * in the low bits of a sum that has no bits for a fraction. */
 VEC_FN void sin_cos(float angle, float *sine, float *cosine)
 {
     const double whole = 6755399441055744.0; /* 1.5 * 2^52 */

@@ -1,4 +1,4 @@
-/* vec_avx2.h - vectors of 8 floats. What the names promise is in vec.h. */
+/* vec_avx2.h - vectors of 8 floats; see vec.h. */
 #ifndef LH_KERNELS_CPU_VEC_AVX2_H
 #define LH_KERNELS_CPU_VEC_AVX2_H
 
@@ -163,7 +163,7 @@ VEC_FN vf vf_load_bf16_first(const uint16_t *p, int64_t n)
     return vf_load_bf16(whole);
 }
 
-/* Nearest even; NaN stays NaN. */
+/* Rounds to nearest even; NaN stays NaN. */
 VEC_FN __m128i vf_to_bf16(vf x)
 {
     __m256i u = _mm256_castps_si256(x), high = _mm256_srli_epi32(u, 16);

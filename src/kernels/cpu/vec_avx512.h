@@ -1,4 +1,4 @@
-/* vec_avx512.h - vectors of 16 floats. What the names promise is in vec.h. */
+/* vec_avx512.h - vectors of 16 floats; see vec.h. */
 #ifndef LH_KERNELS_CPU_VEC_AVX512_H
 #define LH_KERNELS_CPU_VEC_AVX512_H
 
@@ -104,7 +104,7 @@ VEC_FN vf vf_abs(vf x)
     return _mm512_abs_ps(x);
 }
 
-/* Sign of `sign`, which x >= 0 has not. */
+/* Sets the sign of x >= 0. */
 VEC_FN vf vf_with_sign(vf x, vf sign)
 {
     __m512i bit = _mm512_and_si512(_mm512_castps_si512(sign), _mm512_set1_epi32(INT32_MIN));
@@ -165,7 +165,7 @@ VEC_FN vf vf_load_bf16_first(const uint16_t *p, int64_t n)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(raw), 16));
 }
 
-/* Nearest even; NaN stays NaN. */
+/* Rounds to nearest even; NaN stays NaN. */
 VEC_FN __m256i vf_to_bf16(vf x)
 {
     __m512i u = _mm512_castps_si512(x);

@@ -1,5 +1,5 @@
-/* vec_generic.h - vectors of 4 floats in the compiler's own words: SSE2 on a
- * plain x86-64, NEON on arm64. What the names promise is in vec.h. */
+/* vec_generic.h - vectors of 4 floats by the compiler's vector extensions: SSE2 on a plain x86-64, NEON on arm64; see
+ * vec.h. */
 #ifndef LH_KERNELS_CPU_VEC_GENERIC_H
 #define LH_KERNELS_CPU_VEC_GENERIC_H
 
@@ -8,7 +8,7 @@
 #endif
 
 enum { VL = 4, PAIRS = 0 };
-typedef float vf __attribute__((vector_size(16))); /* what arm_neon.h calls float32x4_t */
+typedef float vf __attribute__((vector_size(16))); /* float32x4_t of arm_neon.h */
 typedef int32_t vi __attribute__((vector_size(16)));
 typedef vi vm;
 

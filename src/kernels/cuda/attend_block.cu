@@ -1,10 +1,9 @@
 /* attend_block: softmax attention of a block of rows over ragged caches, tile by tile (FlashAttention-2, arXiv
- * 2307.08691). A block of threads has 128 rows (64 where registers are short or rows are few): tokens times the query
- * heads that share a KV head, so keys and values are read once for all of them; a warp has 32 of the rows, with their
- * sums in registers, and all of them meet a tile of 64 entries (or fewer) at a time, copied to shared memory while the
- * tile before is worked on. Over a bf16 cache queries and weights are rounded to bf16; over an f32 cache everything
- * goes in three parts. Where that makes too few blocks for the device, the entries are cut in splits
- * (attend_pieces.cuh). */
+ * 2307.08691). A block of threads has 128 rows (64 if registers are short or rows are few): tokens times the query
+ * heads that share a KV head, so keys and values are read once for all of them. A warp has 32 of the rows, with their
+ * sums in registers; all warps process a tile of 64 entries (or fewer) together, while the next tile is copied to
+ * shared memory. Over a bf16 cache queries and weights are rounded to bf16; over an f32 cache all numbers are in three
+ * bf16 parts. If there are too few blocks for the device, the entries of a head are split over several blocks. */
 #include "kernels/cuda/mma_rows.cuh"
 #include "kernels/cuda/softmax.cuh"
 #include "kernels/cuda/vector.cuh"
@@ -13,42 +12,43 @@ extern "C" {
 #include "kernels/cuda/attend_cudnn.h"
 }
 
-/* attend_tile.cuh - tiles of keys and values in shared memory for attend_block. Rows are cut in splits of 16 bytes,
- * which lie in an order that depends on the row, so that the lanes that read at the same time find different banks.
- * Keys and values of the next tile are copied while one is worked on. */
+/* ---- tiles of keys and values in shared memory ----
+ *
+ * Rows are cut in pieces of 16 bytes, in an order that depends on the row, so that lanes that read together use
+ * different banks. The next tile is copied while the current one is processed. */
 
 template <typename T_, int D_, int WARPS_, int TILES_, int KEYS_>
 struct attend_kind {
     typedef T_ T;
     enum {
-        D = D_,                      /* dimensions that there is room for */
-        BYTES = sizeof(T_),          /* of a number */
-        PARTS = lh_parts<T_>::COUNT, /* of queries and weights, too: over bf16 they are rounded */
+        D = D_,                      /* dimensions, padded */
+        BYTES = sizeof(T_),          /* bytes of a number */
+        PARTS = lh_parts<T_>::COUNT, /* parts of queries and weights, too: over bf16 they are rounded */
         WARPS = WARPS_,
         THREADS = WARPS_ * LH_WARP,
-        TILES = TILES_, /* of 16 rows that a warp has */
+        TILES = TILES_, /* tiles of 16 rows of a warp */
         ROWS = 16 * TILES_ * WARPS_,
         STEPS = D_ / 16, /* products along the dimensions */
         KEYS = KEYS_,    /* entries of a tile: 64, 32 or 16 */
         QUERY_BYTES = PARTS * ROWS * D_ * 2,
         TILE_BYTES = KEYS_ * D_ * (int)sizeof(T_),
-        SHARED = QUERY_BYTES + 4 * TILE_BYTES /* two of keys, two of values */
+        SHARED = QUERY_BYTES + 4 * TILE_BYTES /* two tiles of keys, two of values */
     };
     static_assert(LH_SHARED_BLOCK % KEYS_ == 0, "a tile lies in one segment");
 };
 
-/* Pieces that the entries of every KV head are cut in, and what they leave: sums, and of each row the highest logit and
- * the denominator. */
+/* The splits of the entries of every KV head, and their results: sums, and of each row the maximum and the
+ * denominator. */
 typedef struct attend_splits {
-    int most, tiles; /* splits of a head, and tiles of each, the last one's rest beside; most = 1: it is all one */
-    int64_t rows;    /* of a block */
+    int most, tiles; /* maximum splits of a head, and tiles of each, the last one may have fewer; most = 1: no splits */
+    int64_t rows;    /* rows of a block */
     float *o;        /* [units, most, rows, head_dim], units = KV head * tiles of rows + tile */
     float2 *part;    /* [units, most, rows] */
-    int *count;      /* [units] splits that there are */
+    int *count;      /* [units] actual number of splits */
 } attend_splits;
 
 typedef struct attend_job {
-    float *o; /* NULL: the rounded ones are enough */
+    float *o; /* NULL: only the rounded outputs are needed */
     __nv_bfloat16 *o_bf16;
     float *lse;
     const float *q;
@@ -57,12 +57,12 @@ typedef struct attend_job {
     lh_grouping map;
     lh_logit logit;
     int64_t tokens, q_ld, o_ld, first_head;
-    int o_width; /* numbers of o and o_bf16 that are written at once */
+    int o_width; /* numbers of o and o_bf16 written in one access */
     lh_form form;
     attend_splits splits;
 } attend_job;
 
-/* Which of eight neighbouring pieces takes the place of which: what a row's number of a piece is changed by. */
+/* The swizzle of the eight neighbouring pieces of a row: the index of a piece is xored with it. */
 static __device__ __forceinline__ int key_turn(int row, int bytes)
 {
     return bytes == 2 ? (row & 1) << 2 : row & 1;
@@ -72,7 +72,7 @@ static __device__ __forceinline__ int value_turn(int row, int bytes)
     return bytes == 2 ? (row >> 1 & 3) << 1 : (row >> 1 & 1) | (row >> 2 & 1) << 2;
 }
 
-/* Eight numbers from 8 n on of a row in shared memory; row: its first piece. */
+/* Eight numbers of a row in shared memory, from number 8 n on; row: its first piece. */
 static __device__ __forceinline__ void read_eight(lh_eight<__nv_bfloat16> *e, const uint4 *row, int n, int turn)
 {
     e->w = row[n ^ turn];
@@ -92,8 +92,8 @@ static __device__ __forceinline__ void write_eight(const lh_eight<float> &e, uin
     ((float4 *)row)[(2 * n + 1) ^ turn] = e.y;
 }
 
-/* KEYS rows of keys or values from slot `slot` of a cache on, which ends at `end`: zeros after it, so that 0 times
- * them is 0. `values`: whose order. */
+/* Copies KEYS rows of keys or values from slot `slot` on, of a cache that ends at `end`, with zeros after it, so that 0
+ * times them is 0. `values`: the swizzle of values. */
 typedef enum tile_order { OF_KEYS, OF_VALUES } tile_order;
 
 template <typename K>
@@ -120,15 +120,15 @@ static __device__ __forceinline__ void copy_tile(uint4 *to, const typename K::T 
     }
 }
 
-/* attend_rows.cuh - the query rows of a block of attend_block, and where they are staged. */
+/* ---- the query rows of a block ---- */
 
-/* Which rows a block has: row k is that of token (row0 + k) / count and query head i0 + (row0 + k) % count. Rows of a
- * call are counted in 32 bits, which divides faster. */
+/* The rows of a block: row k is token (row0 + k) / count and query head i0 + (row0 + k) % count. Rows of a call are
+ * counted in 32 bits, which divide faster. */
 typedef struct attend_place {
     int64_t head, i0;
-    unsigned count, row0, rows; /* rows: of the KV head, all tiles */
+    unsigned count, row0, rows; /* rows: of the KV head, in all tiles */
     int64_t len, offset;
-    int64_t shared, parent; /* slots that lie in the base, from there on */
+    int64_t shared, parent; /* slots in the parent, and their start there */
 } attend_place;
 
 static __device__ __forceinline__ attend_place place_of(const attend_job &a, int rows_of_block)
@@ -140,7 +140,8 @@ static __device__ __forceinline__ attend_place place_of(const attend_job &a, int
             high = (p.head + 1) * map.group < most ? (p.head + 1) * map.group : most;
     p.i0 = low - map.first;
     p.count = (unsigned)(high - low);
-    p.row0 = (gridDim.x - 1 - blockIdx.x) * (unsigned)rows_of_block; /* the last rows see the most: they go first */
+    p.row0 =
+        (gridDim.x - 1 - blockIdx.x) * (unsigned)rows_of_block; /* the last rows see the most entries: they run first */
     p.rows = (unsigned)a.tokens * p.count;
     p.len = a.kv.len[p.head];
     p.offset = a.kv.offset[p.head];
@@ -149,9 +150,9 @@ static __device__ __forceinline__ attend_place place_of(const attend_job &a, int
     return p;
 }
 
-/* Queries times what makes of them logits (arguments of tanh where there is a soft cap), zeros after rows and
- * dimensions, as the products read them: 16 bytes are what a lane has of the first matrix of one m16n8k16 product.
- * [PARTS, ROWS / 16, D / 16, lanes]; the lane's numbers of two products lie together in a row (mma.cuh). */
+/* Stages queries, times the factor of logits (of tanh's argument with a soft cap), with zeros after rows and
+ * dimensions, in the layout of the products: 16 bytes are a lane's part of the first matrix of one m16n8k16 product.
+ * [PARTS, ROWS / 16, D / 16, lanes]; the lane's numbers of two products are adjacent in a row (mma.cuh). */
 template <typename K>
 static __device__ void stage_rows(const attend_job &a, const attend_place &p, uint4 *to)
 {
@@ -177,17 +178,18 @@ static __device__ void stage_rows(const attend_job &a, const attend_place &p, ui
     }
 }
 
-/* attend_pieces.cuh - few rows over many entries: a tile of rows for each KV head would keep few multiprocessors busy,
- * as a question's rows on a long prompt's cache. The entries that rows see are cut in splits, a block each; a second
- * kernel joins what they leave. How many there are at most follows from what the host knows, and is the same for all
- * heads; how many there are follows from the head's own length, on the device: blocks after them leave at once. */
+/* ---- splits: few rows over many entries ----
+ *
+ * A tile of rows per KV head would keep few multiprocessors busy, e.g. for a question's rows over a long prompt. The
+ * visible entries are split, one block per split; a second kernel combines the results. The maximum number of splits is
+ * known on the host and the same for all heads; the actual number follows from the head's length, on the device: blocks
+ * without a split exit. */
 
-/* ATTEND_BUSY: blocks for each multiprocessor, of which two run at a time. A piece has MIN_SPLIT entries at least,
- * and as many for each row that what it leaves is little beside what it reads. */
+/* ATTEND_BUSY: blocks per multiprocessor, of which two run together. A split has at least MIN_SPLIT entries, and
+ * SPLIT_PER_ROW entries for each row, so that its results are small compared with its input. */
 enum { MAX_SPLITS = 256, ATTEND_BUSY = 4, MIN_SPLIT = 512, SPLIT_PER_ROW = 24, COMBINE_THREADS = 128 };
 
-/* Blocks of rows of each KV head, KV heads, and of a block the rows that there are at most and the entries of a tile.
- */
+/* Blocks of rows of each KV head, KV heads; maximum rows of a block and entries of a tile. */
 typedef struct attend_grid {
     int64_t tiles, heads, rows, keys;
 } attend_grid;
@@ -197,15 +199,15 @@ static __device__ __forceinline__ int64_t unit_here(void)
     return (int64_t)blockIdx.y * gridDim.x + blockIdx.x;
 }
 
-/* Entries that a row tile of any head may have to look at. */
+/* Maximum entries that a row tile of any head may see. */
 static int64_t entries_seen(const lh_attend_block_args *b)
 {
     int64_t near = b->logit.window + b->tokens;
     return b->logit.window > 0 && !b->kv->positions && near < b->most ? near : b->most;
 }
 
-/* Where there are no more blocks than multiprocessors, and the order of adding may be any: how splits are cut, and
- * memory for what they leave. Else one piece. */
+/* Chooses the splits, with memory for their results, if there are no more blocks than multiprocessors and the order of
+ * sums is free. Else one split. */
 static lh_status split_entries(lh_stream *stream, const lh_attend_block_args *b, const attend_grid *grid,
                                attend_splits *splits)
 {
@@ -222,7 +224,7 @@ static lh_status split_entries(lh_stream *stream, const lh_attend_block_args *b,
     splits->most = (int)most;
     tiles = (seen - 1) / (most * grid->keys) + 1;
     splits->tiles = (int)(tiles < INT32_MAX ? tiles : INT32_MAX);
-    numbers = (units * most * grid->rows + 1) / 2 * 2; /* what is after them lies on 16 bytes, too */
+    numbers = (units * most * grid->rows + 1) / 2 * 2; /* the next array is aligned to 16 bytes, too */
     LH_TRY(lh_stream_scratch(stream, &memory,
                              numbers * (b->kv->head_dim * (int64_t)sizeof(float) + (int64_t)sizeof(float2)) +
                                  units * (int64_t)sizeof(int)));
@@ -232,7 +234,7 @@ static lh_status split_entries(lh_stream *stream, const lh_attend_block_args *b,
     return LH_OK;
 }
 
-/* A row of a KV head (blockIdx.x, y) from its splits, in their order. `rows`: of a tile. */
+/* Combines the splits of a row of a KV head (blockIdx.x, y), in their order. `rows`: rows of a tile. */
 static __global__ void __launch_bounds__(COMBINE_THREADS)
     combine_kernel(const __grid_constant__ attend_job a, int64_t tiles, unsigned rows)
 {
@@ -252,7 +254,7 @@ static __global__ void __launch_bounds__(COMBINE_THREADS)
         weights[n] = lh_weight(own.x, lh_shift(row_max));
         denominator = fmaf(weights[n], own.y, denominator);
     }
-    denominator = lh_block_sum(denominator, room); /* after its barrier all weights are there */
+    denominator = lh_block_sum(denominator, room); /* after its barrier all weights are written */
     if (a.lse && threadIdx.x == 0)
         a.lse[token * a.map.heads + i] = denominator != 0 ? lh_shift(row_max) + logf(denominator) : -INFINITY;
     for (int64_t x = threadIdx.x; x < dim; x += COMBINE_THREADS) {
@@ -273,17 +275,17 @@ static lh_status combine_splits(lh_stream *stream, const attend_job *a, const at
                      (unsigned)rows);
 }
 
-/* A warp's rows: lane 4 g + t has rows g and g + 8 of each tile of 16 (i = 0, 1), of these a share of the denominator
- * and the sums of dimensions 64 c + 16 t + j ([2 i]) and 64 c + 16 t + 8 + j ([2 i + 1]). */
+/* A warp's rows: lane 4 g + t has rows g and g + 8 of each tile of 16 (i = 0, 1), and of these rows a share of the
+ * denominator and the sums of dimensions 64 c + 16 t + j ([2 i]) and 64 c + 16 t + 8 + j ([2 i + 1]). */
 template <typename K>
 struct attend_state {
     float row_max[K::TILES][2], denominator[K::TILES][2];
     float sum[K::TILES][K::D / 64][8][4];
 };
 
-/* The slots that rows see: those below `limit` at positions above `before`; and of the rows of a warp the least and the
- * most limit, and the least position. Slots of a head are counted in 32 bits here, where registers are short: 2^31
- * entries are more than a device holds. */
+/* The visible slots of rows: slots below `limit` at positions above `before`; and for the rows of a warp the minimum
+ * and maximum limit and the minimum position. Slots of a head are counted in 32 bits here, because registers are short:
+ * 2^31 entries exceed any device. */
 template <typename K>
 struct attend_visible {
     int limit[K::ROWS], before[K::ROWS];
@@ -310,21 +312,21 @@ static __device__ void find_visible_slots(const attend_job &a, const attend_plac
     visible->least_before[lh_warp()] = lowest;
 }
 
-/* ---- which tiles ---- */
+/* ---- visible tiles ---- */
 
-/* Tiles of entries that the block's rows may see. Where positions are stored and there is a window, `ahead` says which
- * of the 8 tiles from 8 * group on have an entry in it. */
+/* Tiles of entries that the block's rows may see. With stored positions and a window, bit n of `visible` is set if tile
+ * 8 * group + n has a visible entry. */
 typedef struct attend_tiles {
     int end, tiles; /* entries and tiles */
-    int first;      /* the first tile that counts */
-    int before;     /* entries up to this position are seen by no row */
+    int first;      /* first visible tile */
+    int before;     /* entries up to this position are invisible to all rows */
     int group;
     unsigned visible;
-    int is_there; /* whether there is such a split of the head */
+    int is_there; /* true if the head has this split */
 } attend_tiles;
 
-/* Those of this block's split alone. The first split says how many there are: it is there where there is no tile, too.
- */
+/* Restricts the tiles to this block's split. The first split writes the number of splits, and exists even without
+ * tiles. */
 static __device__ void choose_split(const attend_job &a, attend_tiles *tiles)
 {
     int all = tiles->tiles - tiles->first, most = a.splits.most, each = a.splits.tiles, split = (int)blockIdx.z;
@@ -337,7 +339,7 @@ static __device__ void choose_split(const attend_job &a, attend_tiles *tiles)
     if (split < count - 1) tiles->tiles = tiles->first + each;
 }
 
-/* By one thread. */
+/* Called by one thread. */
 template <typename K>
 static __device__ void find_tiles(const attend_job &a, const attend_visible<K> &visible, attend_tiles *tiles)
 {
@@ -351,17 +353,17 @@ static __device__ void find_tiles(const attend_job &a, const attend_visible<K> &
     if (a.splits.most > 1) choose_split(a, tiles);
 }
 
-/* Positions of the head's slots, by slot, of the segment that a slot lies in. */
+/* Positions of the head's slots, in the arrays that hold the slot. */
 static __device__ __forceinline__ const int32_t *positions_at(const attend_job &a, const attend_place &p, int slot)
 {
     return slot < p.shared ? a.kv.parent.positions + p.parent : a.kv.positions + p.offset;
 }
 
-/* Looks at the 8 tiles from 8 * group on; all threads call it, and see what it finds. */
+/* Finds the visible ones of the 8 tiles from 8 * group on; all threads call it and get the result. */
 template <typename K>
 static __device__ void find_visible_tiles(const attend_job &a, const attend_place &p, attend_tiles *tiles, int group)
 {
-    enum { EACH = 8 * K::KEYS / K::THREADS }; /* slots of a thread, all of one tile */
+    enum { EACH = 8 * K::KEYS / K::THREADS }; /* slots of a thread, in a single tile */
     int any = 0;
     for (int i = 0; i < EACH; i++) {
         int slot = group * 8 * K::KEYS + (int)threadIdx.x * EACH + i;
@@ -376,7 +378,7 @@ static __device__ void find_visible_tiles(const attend_job &a, const attend_plac
     __syncthreads();
 }
 
-/* The next tile from `tile` on in which a row may see something; all threads call it. */
+/* The next visible tile, from `tile` on; all threads call it. */
 template <typename K>
 static __device__ int next_tile(const attend_job &a, const attend_place &p, attend_tiles *tiles, int tile)
 {
@@ -432,7 +434,7 @@ static __device__ __forceinline__ void products(float s[K::TILES][K::KEYS / 8][4
     if constexpr (K::PARTS > 1) lh_add_all<K::TILES * K::KEYS / 2>(&s[0][0][0], &rest[0][0][0]);
 }
 
-/* The biases of the entries are added; entries after the head's last one have none. */
+/* Adds the biases of the entries; entries after the head's last one have none. */
 template <typename K>
 static __device__ __forceinline__ void add_biases(float s[K::TILES][K::KEYS / 8][4], const attend_place &p,
                                                   const attend_job &a, int slot)
@@ -447,7 +449,7 @@ static __device__ __forceinline__ void add_biases(float s[K::TILES][K::KEYS / 8]
     }
 }
 
-/* -inf where a row does not see an entry. */
+/* Sets -inf for entries that a row does not see. */
 template <typename K>
 static __device__ __forceinline__ void mask(float s[K::TILES][K::KEYS / 8][4], const attend_visible<K> &visible,
                                             const attend_place &p, const attend_job &a, int slot)
@@ -464,7 +466,7 @@ static __device__ __forceinline__ void mask(float s[K::TILES][K::KEYS / 8][4], c
     }
 }
 
-/* Logits become weights; denominators and sums so far are brought to the new highest logit. */
+/* Turns logits into weights; rescales denominators and sums to the new row maximum. */
 template <typename K>
 static __device__ __forceinline__ void weigh(float s[K::TILES][K::KEYS / 8][4], attend_state<K> *state)
 {
@@ -563,14 +565,14 @@ static __device__ __forceinline__ void attend_tile(const attend_job &a, const at
     add_values<K>(state, s, tile[1]);
 }
 
-/* Where a row's results go. */
+/* Destinations of a row's results. */
 typedef struct attend_row {
     float *o;
     __nv_bfloat16 *o_bf16;
     float *lse;
-    float2 *part;      /* of a split */
-    float denominator; /* what sums are divided by: of a split they are left as they are */
-    int width;         /* as in the job */
+    float2 *part;      /* results of a split */
+    float denominator; /* divisor of sums; 1 for a split */
+    int width;         /* as in attend_job */
 } attend_row;
 
 static __device__ __forceinline__ attend_row row_at(const attend_job &a, const attend_place &p, unsigned row,
@@ -605,7 +607,7 @@ static __device__ void write_rows(const attend_job &a, const attend_place &p, co
         if (to.part && t == 0) *to.part = make_float2(row_max, denominator);
         if (to.lse && t == 0) *to.lse = denominator != 0 ? lh_shift(row_max) + logf(denominator) : -INFINITY;
 #pragma unroll
-        for (int n = 0; n < K::D / 16; n++) { /* a lane has 16 dimensions of 64, here four */
+        for (int n = 0; n < K::D / 16; n++) { /* a lane has 16 dimensions of 64, here four of them */
             int c = n / 4, x = 64 * c + 16 * t + n % 4 * 4;
             lh_four four;
 #pragma unroll
@@ -644,7 +646,7 @@ static __global__ void __launch_bounds__(K::THREADS, K::D <= 128 ? 2 : 1)
     if (!tiles.is_there) return;
     int next = next_tile<K>(a, p, &tiles, 0), now = -1;
     for (int turn = 0; now < tiles.tiles; turn ^= 1) {
-        /* The tile after this one goes where the one before was, which all have left. */
+        /* The next tile replaces the previous one, which all threads have finished. */
         if (next < tiles.tiles) {
             int left = tiles.end - next * K::KEYS < K::KEYS ? tiles.end - next * K::KEYS : +K::KEYS;
             int64_t slot = (int64_t)next * K::KEYS;
@@ -656,7 +658,7 @@ static __global__ void __launch_bounds__(K::THREADS, K::D <= 128 ? 2 : 1)
             copy_tile<K>(shared + (2 * turn + 1) * TILE, v, left, a.form, OF_VALUES);
         }
         lh_copy_commit();
-        lh_copy_wait<1>(); /* for the tile of the turn before */
+        lh_copy_wait<1>(); /* for the current tile */
         __syncthreads();
         const uint4 *tile[2] = {shared + 2 * (turn ^ 1) * TILE, shared + (2 * (turn ^ 1) + 1) * TILE};
         if (now >= 0) attend_tile<K>(a, p, visible, &state, tile, now * K::KEYS);
@@ -683,22 +685,21 @@ static attend_way way_for(void)
     return attend_way{attend_kernel<K>, K::ROWS, K::KEYS, K::SHARED, fixed, K::THREADS};
 }
 
-/* Threads of a multiprocessor whose blocks may have `shared` bytes each: of two blocks at most, for which there are
- * registers. */
+/* Threads on a multiprocessor with `shared` bytes per block: of at most two blocks, for which there are registers. */
 static int64_t threads_of(const attend_way &way, int64_t shared)
 {
     int64_t blocks = (shared + LH_SHARED_OF_BLOCK) / (way.shared + way.fixed + LH_SHARED_OF_BLOCK);
     return (blocks < 2 ? blocks : 2) * way.threads;
 }
 
-/* The one that has more threads on a multiprocessor; where both have as many, the one of larger tiles or more warps. */
+/* The variant with more threads on a multiprocessor; of two equal ones the one with larger tiles or more warps. */
 static attend_way better(const attend_way &large, const attend_way &small, int64_t shared)
 {
     return threads_of(large, shared) >= threads_of(small, shared) ? large : small;
 }
 
-/* Over a bf16 cache of up to 128 dimensions. Tiles of 64 entries spill some registers, and take 0.9 of the time of
- * those of 32 nevertheless (H200); on sm_80 they leave room for one block. */
+/* Over a bf16 cache of up to 128 dimensions. Tiles of 64 entries spill some registers, but take 0.9 of the time of
+ * tiles of 32 (H200); on sm_80 they leave room for one block. */
 static attend_way way_of_128(int64_t rows, int64_t shared)
 {
     typedef __nv_bfloat16 T;
@@ -707,8 +708,8 @@ static attend_way way_of_128(int64_t rows, int64_t shared)
     return rows <= 64 ? way_for<T, 128, 4, 1, 32>() : small;
 }
 
-/* Tiles of entries, whose size counts in the last bits of a row, follow from the type, the dimensions and the device
- * alone; blocks of fewer rows, where a KV head has no more, give the same bits. */
+/* The size of tiles of entries affects the last bits of a row: it follows from the type, the dimensions and the device
+ * alone; blocks of fewer rows, for KV heads with fewer rows, give the same bits. */
 static attend_way way_of(lh_dtype type, int64_t dim, int64_t rows, int64_t shared)
 {
     typedef __nv_bfloat16 T;

@@ -10,21 +10,21 @@
 #include "kernels/cuda/cuda.h"
 #include "kernels/cuda/sdpa_build.h"
 
-/* Blocks of less rows, or over less entries, are our kernel's: there is little to win, and short prompts do not wait
+/* Smaller blocks of rows, or over fewer entries, use our kernel: there is little to win, and short prompts do not wait
  * for a plan. The rows of a plan are a multiple of CHUNK. */
 enum { LEAST_TOKENS = 64, LEAST_ENTRIES = 2048, CHUNK = 4096, MOST_DIM = 256 };
 
 /* The last rows of a block, which are compared in every new cache. */
 enum { LAST_TOKENS = 64 };
 
-/* Of a stream: the library, and the plan of one shape. */
+/* State of a stream: the library, and the plan of one shape. */
 typedef struct sdpa {
     lh_cudnn call;
     cudnnHandle_t handle; /* NULL: not opened */
     lh_sdpa_shape shape;
-    lh_sdpa_build *build; /* NULL: nothing was prepared */
+    lh_sdpa_build *build; /* NULL: no plan was prepared */
     lh_sdpa_built *built; /* NULL: not waited for yet */
-    int trusted;          /* compared with our kernel's numbers */
+    int trusted;          /* true after a comparison with our kernel */
 } sdpa;
 
 static void close_sdpa(void *what)
@@ -90,14 +90,14 @@ static int fits(const sdpa *s, const lh_attend_block_args *a)
            shape->dim == a->kv->head_dim && shape->tokens >= a->tokens;
 }
 
-/* Begins a plan for blocks like this one, unless there is one. */
+/* Starts building a plan for blocks of this shape, unless there is one. */
 static lh_status prepare(lh_stream *stream, const lh_attend_block_args *a, sdpa **out)
 {
     sdpa *s;
     LH_TRY(find_sdpa(stream, &s));
     LH_TRY(open_library(s, stream));
     if (!fits(s, a)) {
-        if (s->build) LH_TRY(lh_stream_sync(stream)); /* its plan may be at work */
+        if (s->build) LH_TRY(lh_stream_sync(stream)); /* its plan may be running */
         lh_sdpa_build_close(s->build);
         s->build = NULL, s->built = NULL, s->trusted = 0;
         s->shape = (lh_sdpa_shape){.kv_heads = a->map.heads / a->map.group,
@@ -114,10 +114,10 @@ static lh_status prepare(lh_stream *stream, const lh_attend_block_args *a, sdpa 
 void lh_cuda_prepare_attend(lh_stream *stream, const lh_attend_block_args *a)
 {
     if (a->order != LH_ORDER_ANY || a->tokens < LEAST_TOKENS || !takes(a)) return;
-    if (prepare(stream, a, NULL) != LH_OK) lh_error_clear(); /* then our kernel does it */
+    if (prepare(stream, a, NULL) != LH_OK) lh_error_clear(); /* our kernel is used then */
 }
 
-/* Waits for the plan, which may turn out not to be. */
+/* Waits for the plan; building it may have failed. */
 static void wait_for_plan(sdpa *s)
 {
     if (s->built) return;
@@ -127,11 +127,11 @@ static void wait_for_plan(sdpa *s)
 
 /* ---- runs ---- */
 
-/* The arrays of a run, and of its comparison, in one block. */
+/* The arrays of a run, and of its comparison, in one block of memory. */
 typedef struct room {
     lh_sdpa_arrays arrays;
     void *of_plan;
-    float *o, *lse; /* our kernel's, of the last rows */
+    float *o, *lse; /* of our kernel, for the last rows */
     lh_sdpa_off *off;
 } room;
 
@@ -142,15 +142,15 @@ static void *cut(char *block, int64_t *bytes, int64_t count, int64_t each)
     return block ? block + at : NULL;
 }
 
-/* The last tokens of a block, of which the sums are compared with our kernel's: of the first block of a plan all, of
- * the first one over new memory a few. */
+/* The number of last tokens of a block to compare with our kernel: all tokens of the first block of a plan, a few of
+ * the first block over new memory. */
 static int64_t compared_tokens(const sdpa *s, const lh_attend_block_args *a)
 {
     if (!s->trusted) return a->tokens;
     return a->kv->compared && !*a->kv->compared ? lh_min_i64(a->tokens, LAST_TOKENS) : 0;
 }
 
-/* Cuts up a block, or says how large one has to be. */
+/* Places the arrays in a block of memory (NULL: none); returns its size. */
 static int64_t cut_room(room *r, char *block, const sdpa *s, const lh_attend_block_args *a)
 {
     const int64_t kv_heads = s->shape.kv_heads, heads = a->map.heads, dim = s->shape.dim;
@@ -172,7 +172,7 @@ static int64_t cut_room(room *r, char *block, const sdpa *s, const lh_attend_blo
     return bytes;
 }
 
-/* Our kernel does this block and all after it; the next process builds the plan anew. */
+/* Our kernel computes this block and all later ones; the next process builds the plan anew. */
 static void drop(sdpa *s, const char *why)
 {
     snprintf(s->built->why, sizeof s->built->why, "%s", why);
@@ -180,7 +180,7 @@ static void drop(sdpa *s, const char *why)
     lh_warn("cuDNN is not used any more for attention: %s", s->built->why);
 }
 
-/* The last `tokens` rows of a block, as one. */
+/* The last `tokens` rows of a block, as a block. */
 static lh_attend_block_args last_rows(const lh_attend_block_args *a, int64_t tokens)
 {
     const int64_t skip = a->tokens - tokens;
@@ -194,8 +194,8 @@ static lh_attend_block_args last_rows(const lh_attend_block_args *a, int64_t tok
     return last;
 }
 
-/* Drops the plan unless rows are near those of our kernel: one that differs from what we assume gets most of them
- * wrong, and one that sums what lies after the entries of a head, all of that head. Waits. */
+/* Drops the plan unless its rows are close to our kernel's: a plan that differs from our assumptions gets most rows
+ * wrong, and one that sums past the last entry of a head gets all rows of that head wrong. Waits. */
 static lh_status compare(lh_stream *stream, sdpa *s, const lh_attend_block_args *a, const room *r)
 {
     const lh_attend_block_args theirs = last_rows(a, compared_tokens(s, a));
@@ -204,7 +204,7 @@ static lh_status compare(lh_stream *stream, sdpa *s, const lh_attend_block_args 
     lh_sdpa_off off = {0};
     lh_attend_block_args ours = theirs;
     ours.o = r->o, ours.lse = r->lse, ours.o_ld = a->map.heads * a->kv->head_dim;
-    ours.order = LH_ORDER_FIXED; /* in one piece: what it would take for several is in use */
+    ours.order = LH_ORDER_FIXED; /* without splits: their workspace is in use */
     LH_TRY(lh_attend_by_tiles(stream, &ours));
     LH_TRY(lh_stream_zero(stream, r->off, sizeof off));
     LH_TRY(lh_sdpa_compare(stream, &theirs, r->o, r->lse, r->off));
@@ -219,7 +219,7 @@ static lh_status compare(lh_stream *stream, sdpa *s, const lh_attend_block_args 
     return LH_OK;
 }
 
-/* A plan that fails, or gives what our kernel does not, is dropped. */
+/* Drops a plan that fails, or differs from our kernel. */
 static lh_status run(lh_stream *stream, sdpa *s, const lh_attend_block_args *a)
 {
     lh_status st;

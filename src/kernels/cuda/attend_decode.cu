@@ -1,7 +1,6 @@
-/* Split-KV decode attention (flash-decoding): one query row a sequence (split_kv.cuh). */
+/* Split-KV decode attention (flash-decoding), one query row per sequence, and log-sum-exps of query rows by the same
+ * kernel without values (split_kv.cuh). */
 #include "kernels/cuda/split_kv.cuh"
-
-/* split_kv_launch.cuh - the launches of split-KV attention (split_kv.cuh), for attend_decode and row_lse. */
 
 typedef void (*split_function)(lh_split_kv);
 typedef struct split_way {
@@ -23,7 +22,7 @@ static split_way way_of(int64_t dim)
     return dim <= 128 ? way_for<T, 128, HALVES, VALUES>() : way_for<T, 256, HALVES, VALUES>();
 }
 
-/* Attention over an f32 cache always have room for 16 rows, of which few models are in need. */
+/* Over an f32 cache there is always room for 16 rows, which few models need. */
 template <int VALUES>
 static split_way choose(const lh_split_kv *a)
 {
@@ -32,7 +31,7 @@ static split_way choose(const lh_split_kv *a)
     return way_of<__nv_bfloat16, 2, VALUES>(a->form.dim);
 }
 
-/* Rows, tiles and form; seqs[0] is there. */
+/* Sets rows, tiles and form; seqs[0] is set. */
 static lh_status shape_split(lh_split_kv *a, const char *op)
 {
     int64_t rows = a->rows * a->map.group;
@@ -47,7 +46,7 @@ static lh_status shape_split(lh_split_kv *a, const char *op)
     return LH_OK;
 }
 
-/* Memory for pieces of one launch; those after it use it again. */
+/* Allocates memory for the splits of one launch; later launches use it again. */
 static lh_status open_split(lh_stream *stream, lh_split_kv *a, int64_t seqs)
 {
     int64_t units = (seqs < LH_SPLIT_SEQS ? seqs : +LH_SPLIT_SEQS) * a->heads * a->tiles,
@@ -61,7 +60,7 @@ static lh_status open_split(lh_stream *stream, lh_split_kv *a, int64_t seqs)
     return LH_OK;
 }
 
-/* VALUES 0: log-sum-exps alone are wanted. */
+/* VALUES 0: only log-sum-exps are computed. */
 template <int VALUES>
 static lh_status launch_split(lh_stream *stream, const char *op, const lh_split_kv *a, int64_t seqs)
 {
@@ -70,17 +69,17 @@ static lh_status launch_split(lh_stream *stream, const char *op, const lh_split_
     return lh_launch(stream, op, lh_shape{blocks, LH_SPLIT_THREADS, way.shared}, way.kernel, *a);
 }
 
-/* Blocks of a launch where the order of adding may be any: for each multiprocessor as many as run at a time. */
+/* Blocks of a launch per multiprocessor if the order of sums is free: the number that runs concurrently. */
 enum { SPLIT_BUSY = 3 };
 
-/* Pieces of a head, of `seqs` sequences, that keep the processors busy. */
+/* Splits of a head, for `seqs` sequences, that keep the multiprocessors busy. */
 static int busy_splits(lh_stream *stream, const lh_split_kv *a, int64_t seqs)
 {
     int64_t most = lh_cuda_processors(stream) * SPLIT_BUSY / (seqs * a->heads * a->tiles);
     return (int)(most < 1 ? 1 : most < LH_SPLITS ? most : +LH_SPLITS);
 }
 
-/* Those from sequence b on, as many as a launch has and as are of one type. */
+/* Takes the sequences from b on that fit in a launch and have the same type. */
 static int64_t take_seqs(lh_split_kv *a, const lh_attend_decode_args *d, int64_t b)
 {
     const lh_ragged *seqs = d->seqs + b;
@@ -120,9 +119,9 @@ lh_status lh_cuda_attend_decode(lh_stream *stream, const lh_attend_decode_args *
     return LH_OK;
 }
 
-/* Log-sum-exps of query rows over all entries, by the kernel of decode attention without values (split_kv.cuh). */
+/* ---- row_lse ---- */
 
-/* Rows that a launch has at most, times the heads of a group: what bounds the memory for pieces. */
+/* Maximum rows of a launch, times the heads of a group: bounds the memory for splits. */
 enum { SLAB = 512 };
 
 lh_status lh_cuda_row_lse(lh_stream *stream, const lh_row_lse_args *args)

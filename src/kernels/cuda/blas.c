@@ -1,5 +1,5 @@
-/* cuBLAS on a stream: one handle a stream, with room of its own, so that products can be captured and give the same
- * bits again. */
+/* cuBLAS on a stream: one handle per stream with a separate workspace, so that products can be captured and give the
+ * same bits again. */
 #include "kernels/cuda/blas.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 typedef struct blas {
     lh_cublas call;
-    cublasHandle_t handle; /* NULL: the library is missing */
+    cublasHandle_t handle; /* NULL if the library is missing */
     lh_device *device;
     void *room;
 } blas;
@@ -32,7 +32,7 @@ static void close_blas(void *what)
     lh_free(b);
 }
 
-/* Sums stay in f32 also where a product is split (the default lets the library choose). */
+/* Sums stay in f32 also in split products (by default the library chooses). */
 static lh_status new_blas(blas **out, lh_stream *stream)
 {
     lh_status st = LH_OK;
@@ -86,8 +86,8 @@ int lh_cublas_found(char text[256])
     return st == LH_OK;
 }
 
-/* cuBLAS sees matrices column by column: ours are their transposes, so y' [out, tokens] = w [out, in] x' [in, tokens],
- * where memory holds w' and x'. */
+/* cuBLAS matrices are column-major: they are the transposes of ours, so y' [out, tokens] = w [out, in] x' [in, tokens],
+ * with w' and x' in memory. */
 lh_status lh_blas_gemm(lh_stream *stream, const lh_gemm_args *a, float keep, lh_dtype y_type)
 {
     const float one = 1;

@@ -1,4 +1,4 @@
-/* cuBLAS, opened when a device first multiplies: the program runs where it is missing. */
+/* Opens cuBLAS at the first product on a device: the program runs without the library. */
 #include "kernels/cuda/blas_library.h"
 
 #include <dlfcn.h>
@@ -6,7 +6,7 @@
 
 #include "base/library.h"
 
-/* The version that the header is of: "libcublas.so.13". */
+/* The major version of the header: "libcublas.so.13". */
 #define TEXT_OF(x) #x
 #define TEXT(x) TEXT_OF(x)
 static const char library[] = "libcublas.so." TEXT(CUBLAS_VER_MAJOR);

@@ -1,4 +1,4 @@
-/* blas_library.h - cuBLAS's functions, found when they are needed: the program starts without the library. */
+/* blas_library.h - cuBLAS's functions, loaded on demand: the program starts without the library. */
 #ifndef LH_KERNELS_CUDA_BLAS_LIBRARY_H
 #define LH_KERNELS_CUDA_BLAS_LIBRARY_H
 
@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 
-/* LH_CUBLAS(result, name, symbol, arguments): what is used of it, without the prefix. */
+/* LH_CUBLAS(result, name, symbol, arguments): the functions in use, without the prefix. */
 #define LH_CUBLAS_FUNCTIONS                                                                                            \
     LH_CUBLAS(cublasStatus_t, Create, "cublasCreate_v2", (cublasHandle_t * handle))                                    \
     LH_CUBLAS(cublasStatus_t, Destroy, "cublasDestroy_v2", (cublasHandle_t handle))                                    \
@@ -25,10 +25,10 @@ typedef struct lh_cublas {
 #define LH_CUBLAS(result, name, symbol, arguments) result(*name) arguments;
     LH_CUBLAS_FUNCTIONS
 #undef LH_CUBLAS
-    const char *file; /* that it was loaded from */
+    const char *file; /* path of the loaded library */
 } lh_cublas;
 
-/* The library stays loaded. LH_EUSAGE, naming it, where it is missing or lacks a function. */
+/* The library stays loaded. LH_EUSAGE, naming it, if it is missing or lacks a function. */
 lh_status lh_cublas_open(lh_cublas *out);
 
 #endif

@@ -1,8 +1,8 @@
-/* Appending to ragged caches, after the norms and the rotation of queries and keys, in one kernel: a row of a head
- * comes from memory once. A block owns the rows of WARPS heads of one token, whose sines and cosines it makes once;
- * query heads come first, then KV heads, of which a warp appends the key that it has rotated and the value. Where one
- * token is appended its warps raise the lengths; else a second kernel does when all have read them. Bytes: 8 a number
- * of queries, 14 of keys, 6 of values, and 2 more in f32. */
+/* Appending to ragged caches, after the norms and the rotation of queries and keys, in one kernel: a row of a head is
+ * read once. A block has the rows of WARPS heads of one token and computes their sines and cosines once; query heads
+ * come first, then KV heads: a warp appends the key that it has rotated, and the value. If a single token is appended
+ * its warps raise the lengths; else a second kernel does, after all have read them. Bytes: 8 per number of queries, 14
+ * of keys, 6 of values, and 2 more in f32. Further: query rows in a ring, gathering and compacting entries. */
 #include "kernels/cuda/entries.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/norm_rows.cuh"
@@ -10,12 +10,12 @@
 
 enum { SEQS = 24, WARPS = 8, THREADS = WARPS * LH_WARP };
 
-/* Some sequences of a batch; the first one's rows begin at `first`. */
+/* Some sequences of a batch; `first` is the first row of the first one. */
 typedef struct append_slice {
     lh_ragged seqs[SEQS];
     lh_rope_append_args all;
     int64_t first;
-    int width; /* numbers moved at once */
+    int width; /* numbers moved in one access */
 } append_slice;
 
 /* Sines and cosines of a row, [rotary / 2] each, in shared memory. */
@@ -68,7 +68,7 @@ static __device__ __forceinline__ void append_numbers(T *to, const float *from, 
         lh_put4(to + i, lh_get4(from + i, n - i, width), n - i, width);
 }
 
-/* Key and value of head h in `row` become the entry in `slot`. */
+/* Stores key and value of head h in `row` as the entry in `slot`. */
 static __device__ void append_entry(const append_slice &a, const lh_ragged &kv, int64_t row, int64_t h, int64_t slot)
 {
     const lh_append_args &args = a.all.append;
@@ -105,7 +105,7 @@ static __global__ void __launch_bounds__(THREADS) append_kernel(const __grid_con
     norm_head(all.k_norm, row, h, a.width);
     rotate_head(all.k, by, row, h);
     append_entry(a, kv, row, h, kv.offset[h] + kv.len[h] + t);
-    __syncwarp(); /* all have read the length */
+    __syncwarp(); /* all lanes have read the length */
     if (tokens == 1 && lh_lane() == 0) kv.len[h]++;
 }
 
@@ -115,7 +115,7 @@ static __global__ void raise_kernel(const __grid_constant__ append_slice a)
     for (int64_t h = threadIdx.x; h < kv.heads; h += blockDim.x) kv.len[h] += a.all.append.tokens;
 }
 
-/* In rows and caches alike. */
+/* In rows and caches. */
 static int width_of(const lh_rope_append_args *all)
 {
     const lh_append_args *a = &all->append;
@@ -164,7 +164,7 @@ lh_status lh_cuda_append(lh_stream *stream, const lh_append_args *a)
 
 /* ---- query rows in a ring ---- */
 
-/* A row that another one replaces is left out: no two blocks write to one place. */
+/* A row that a later one replaces is skipped: no two blocks write to one place. */
 static __global__ void put_rows_kernel(lh_put_rows_args a, int width)
 {
     for (int64_t t = blockIdx.y; t < a.tokens; t += gridDim.y) {
@@ -182,8 +182,7 @@ lh_status lh_cuda_put_rows(lh_stream *stream, const lh_put_rows_args *a)
     return lh_launch(stream, "put_rows", lh_fours_shape(a->tokens, a->width), put_rows_kernel, *a, width);
 }
 
-/* Entries of a head in any order: threads lie along the units of keys and values, of 16 bytes where these allow it.
- * Bytes: twice those of the entries. */
+/* ---- entries of a head in any order: threads along the units of keys and values, 16 bytes if aligned ---- */
 
 enum { GATHER_THREADS = 256, EACH = 4 };
 
@@ -209,7 +208,7 @@ static __global__ void gather_kernel(const __grid_constant__ gather_plan p)
     }
 }
 
-/* Without entries there is a length all the same. */
+/* Sets the length even without entries. */
 lh_status lh_cuda_gather_entries(lh_stream *stream, const lh_gather_entries_args *a)
 {
     const int64_t bytes = a->src->head_dim * lh_dtype_bytes(a->src->type);
@@ -222,28 +221,30 @@ lh_status lh_cuda_gather_entries(lh_stream *stream, const lh_gather_entries_args
     return lh_launch(stream, "gather_entries", shape, is_wide ? gather_kernel<uint4> : gather_kernel<uint16_t>, p);
 }
 
-/* Moving kept entries together, in two kernels. The first lists a head's slots: those that are kept, and where holes
- * are filled the others. The second moves by the list, and its blocks share the bytes of a head in two ways. As a rule
- * along the entries: elsewhere nothing is read that is written, and filling holes reads after the kept entries' new end
- * and writes before it. In place and in order an entry is written where another one has been, so one block moves all
- * entries, front to back, but only a slice of their bytes: no two blocks touch the same. Bytes: one per slot for the
- * states, four for each listed slot, twice those of the entries that move. */
+/* ---- compaction, in two kernels ----
+ *
+ * The first lists a head's slots: the kept ones, and the holes if they are filled. The second moves by the list, and
+ * its blocks share the bytes of a head in one of two ways. Usually along the entries: a copy to another cache never
+ * reads written memory, and filling holes reads after the new end of kept entries and writes before it. In place and in
+ * order an entry overwrites another one, so one block moves all entries, front to back, but only a slice of their
+ * bytes: no two blocks touch the same bytes. Bytes: one per slot for the states, four for each listed slot, and twice
+ * the bytes of the moved entries. */
 
-/* COMPACT_EACH: numbers of a thread under way. COMPACT_THREADS: of a block that shares the entries; ORDERED_THREADS: of
- * one that moves all of them. */
+/* COMPACT_EACH: numbers of a thread in flight. COMPACT_THREADS: threads of a block that shares the entries;
+ * ORDERED_THREADS: of a block that moves all of them. */
 enum { LIST_THREADS = 1024, COMPACT_THREADS = 256, ORDERED_THREADS = 1024, COMPACT_EACH = 4, SLICE_BYTES = 64 };
 
-/* Slots that are listed at once, 4 bytes each, where that is more than one cache has. */
+/* Slots listed in one launch, 4 bytes each, if that is more than one cache. */
 enum { LISTED = 1 << 24 };
 
 typedef struct compact_plan {
     lh_caches dst, src;
-    const uint8_t *state; /* of their rows, [rows, ld] */
+    const uint8_t *state; /* [rows, ld] states of their rows */
     int64_t ld;
-    int units, columns; /* units of a key or a value; of these in a slice */
+    int units, columns; /* units of a key or a value; units in a slice */
     int is_in_place, is_fill;
     int32_t *list;  /* [rows, ld] kept slots; from the end of a row backwards, holes */
-    int32_t *stays; /* [rows] kept entries that are where they belong: the first of the list */
+    int32_t *stays; /* [rows] kept entries already in place: the first of the list */
 } compact_plan;
 
 /* A head of one of the caches: a row. */
@@ -253,7 +254,7 @@ typedef struct compact_head {
     const int32_t *list;
 } compact_head;
 
-/* Of blockIdx.z, once it is listed. */
+/* The head of blockIdx.z, after it was listed. */
 static __device__ __forceinline__ compact_head head_of(const compact_plan &p)
 {
     compact_head h;
@@ -267,7 +268,7 @@ static __device__ __forceinline__ compact_head head_of(const compact_plan &p)
     return h;
 }
 
-/* A block a row. The length that is written may be the one that was read. */
+/* One block per row. The written length may be the one that is read. */
 static __global__ void __launch_bounds__(LIST_THREADS) list_kernel(const __grid_constant__ compact_plan p)
 {
     __shared__ int32_t room[LH_WARP];
@@ -294,9 +295,8 @@ static __global__ void __launch_bounds__(LIST_THREADS) list_kernel(const __grid_
     lh_cache_of_row(p.dst.at, row, &h)->len[h] = kept;
 }
 
-/* Numbers first … first + columns - 1 (at most as many as threads) of the entries that move, which have `width` numbers
- * each. Entries move towards the front only: what is written has been read, before the barrier or in an earlier turn.
- */
+/* Moves numbers first … first + columns - 1 (at most one per thread) of the entries, which have `width` numbers each.
+ * Entries only move towards the front: a written number was read before the barrier, or in an earlier iteration. */
 template <typename T>
 static __device__ void move_columns(const compact_plan &p, const compact_head &h, T *dst, const T *src, int64_t width,
                                     int64_t first, int columns)
@@ -320,7 +320,7 @@ static __device__ void move_columns(const compact_plan &p, const compact_head &h
     }
 }
 
-/* Elsewhere, what the source does not have: positions are slots, biases 0. */
+/* In another cache, fills in data that the source lacks: positions are slots, biases 0. */
 static __device__ void put_missing(const compact_head &h)
 {
     for (int64_t i = lh_grid_first(); i < h.kept; i += lh_grid_step()) {
@@ -329,7 +329,7 @@ static __device__ void put_missing(const compact_head &h)
     }
 }
 
-/* blockIdx.y: slices of keys, as many of values, and at last what else an entry has. */
+/* blockIdx.y: slices of keys, the same number for values, then positions, biases and statistics. */
 template <typename Unit>
 static __global__ void __launch_bounds__(ORDERED_THREADS) move_kernel(const __grid_constant__ compact_plan p)
 {
@@ -352,7 +352,7 @@ static __global__ void __launch_bounds__(ORDERED_THREADS) move_kernel(const __gr
 
 /* ---- on the host ---- */
 
-/* 1 if keys and values can be moved 16 bytes at a time. */
+/* Returns 1 if keys and values can be moved 16 bytes at a time. */
 static int is_wide(const lh_compact_args *a, int64_t entry_bytes)
 {
     uintptr_t all = (uintptr_t)entry_bytes;
@@ -361,7 +361,7 @@ static int is_wide(const lh_compact_args *a, int64_t entry_bytes)
     return all % sizeof(uint4) == 0;
 }
 
-/* The caches of `p`. */
+/* Compacts the caches of `p`. */
 static lh_status compact_some(lh_stream *stream, compact_plan *p, int64_t unit)
 {
     const int64_t rows = p->src.rows;

@@ -1,5 +1,5 @@
-/* candidates.cuh - numbers that may be the largest of their row: a key, and below it the column turned round. The
- * larger one comes first, no two are equal, and none is 0. */
+/* candidates.cuh - candidates for the largest number of a row: a key, and below it the complement of the column. A
+ * larger candidate is better, no two are equal, and no candidate is 0. */
 #ifndef LH_KERNELS_CUDA_CANDIDATES_CUH
 #define LH_KERNELS_CUDA_CANDIDATES_CUH
 

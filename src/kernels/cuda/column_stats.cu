@@ -1,10 +1,10 @@
-/* column_stats: what entries receive from query rows.
+/* column_stats: the attention that entries receive from query rows.
  *
- * A warp owns 16 or 32 entries (columns) of a KV head and keeps their keys in registers; all rows pass by, 8 of one
- * query head at a time, so that the weights of a group for one row and entry meet in one lane: their mean is squared
- * and counted there, in the order of the rows, and written once. Keys are read once; queries (packed before, as bf16 or
- * as parts of f32) come from the caches, 64 bytes of a row together. With 32 rows of 4 heads the products take about
- * twice the time of the keys' bytes. */
+ * A warp has 16 or 32 entries (columns) of a KV head with their keys in registers; it loops over all rows, 8 rows of
+ * one query head at a time, so that one lane gets the weights of all heads of the group for a row and entry: it squares
+ * and counts their mean, in the order of the rows, and writes the sums once. Keys are read once; queries (packed
+ * before, as bf16 or as parts of f32) come from the caches, 64 bytes of a row together. With 32 rows of 4 heads the
+ * products take about twice the time of reading the keys. */
 #include "kernels/cuda/mma_rows.cuh"
 #include "kernels/cuda/softmax.cuh"
 
@@ -18,12 +18,12 @@ struct column_kind {
         D = D_,
         PARTS = lh_parts<T_>::COUNT,
         CHUNKS = D_ / 32,
-        TILES = sizeof(T_) == 2 && D_ <= 128 ? 2 : 1, /* of 16 entries that a warp has */
-        COLUMNS = COLUMN_WARPS * 16 * TILES           /* of a block */
+        TILES = sizeof(T_) == 2 && D_ <= 128 ? 2 : 1, /* tiles of 16 entries of a warp */
+        COLUMNS = COLUMN_WARPS * 16 * TILES           /* columns of a block */
     };
 };
 
-/* Arguments of all blocks. Rows of a slab; padded: to whole tiles of COLUMN_TOKENS. */
+/* Arguments of all blocks. padded: rows of a slab, rounded up to whole tiles of COLUMN_TOKENS. */
 typedef struct column_job {
     lh_slot_floats sums, squares, largest, counts;
     lh_ragged kv;
@@ -31,32 +31,32 @@ typedef struct column_job {
     const float *lse;
     int64_t lse_ld, first, cols, padded;
     int64_t first_head, heads; /* KV heads */
-    int64_t averaged;          /* query heads whose weights are averaged: the group, or 1 for sums of each */
+    int64_t averaged;          /* query heads per mean: the group, or 1 for separate sums */
     int64_t parts;
     int each_head;
     lh_form form;
-    unsigned *packed;          /* [query heads, parts, padded, D] bf16, times what makes of it a logit */
-    lh_visible_range *visible; /* [padded]; rows after the last see nothing */
+    unsigned *packed;          /* [query heads, parts, padded, D] bf16, times the factor of logits */
+    lh_visible_range *visible; /* [padded]; rows after the last one see nothing */
     float2 *factors;           /* [query heads, padded] weight = 2 ^ (x * logit + y) */
-    float *fair;               /* [KV heads, padded] a sum of weights above it counts */
+    float *fair;               /* [KV heads, padded] sums of weights above it are counted */
 } column_job;
 
-/* ---- what is made ready ---- */
+/* ---- preparation ---- */
 
-/* What row r sees; rows after the last see nothing. */
+/* The visible range of row r; rows after the last one see nothing. */
 static __device__ __forceinline__ lh_visible_range visible_range_of(const column_job &a, int64_t r)
 {
     const lh_observed &o = a.rows;
     return r < o.rows ? lh_visible_range_of(o.positions, o.until, o.logit.window, r) : lh_visible_range{INT32_MAX, -1};
 }
 
-/* A row that sees nothing has -inf, and gives weights of 0. */
+/* A row that sees nothing has -inf, and weights of 0. */
 static __device__ __forceinline__ float shift_of(float lse)
 {
     return lse == -INFINITY ? -INFINITY : -lse * LH_LOG2E;
 }
 
-/* What makes weights of the logits of row r and query head i. */
+/* The factors that turn logits of row r and query head i into weights. */
 static __device__ __forceinline__ float2 factors_of(const column_job &a, int64_t r, int64_t i)
 {
     int there = r < a.rows.rows;
@@ -65,7 +65,8 @@ static __device__ __forceinline__ float2 factors_of(const column_job &a, int64_t
     return make_float2(gain * cap * LH_LOG2E, there ? shift_of(a.lse[r * a.lse_ld + i]) : 0.0f);
 }
 
-/* A warp for each row of each query head: its numbers, its factors, and once for all heads what it sees. */
+/* One warp for each row of each query head: packs the row, and computes its factors and, once for all heads, its
+ * visible range. */
 template <typename K>
 static __global__ void pack_kernel(const __grid_constant__ column_job a)
 {
@@ -92,8 +93,8 @@ static __global__ void pack_kernel(const __grid_constant__ column_job a)
 
 enum { FAIR_ROWS = 8, FAIR_THREADS = 512 };
 
-/* Entries that rows see, counted where positions are stored; a block for FAIR_ROWS rows of a KV head. A row that sees a
- * single one gives it 1, which is not above 1 / 1, whatever rounding makes of it. */
+/* Counts the visible entries of rows if positions are stored; a block for FAIR_ROWS rows of a KV head. A row that sees
+ * a single entry gives it 1, which must not count as above 1 / 1 by rounding. */
 static __global__ void __launch_bounds__(FAIR_THREADS) fair_kernel(const __grid_constant__ column_job a)
 {
     __shared__ int seen[FAIR_ROWS];
@@ -130,12 +131,12 @@ static __global__ void __launch_bounds__(FAIR_THREADS) fair_kernel(const __grid_
 template <typename K>
 struct column_entries {
     lh_eight<typename K::T> keys[K::TILES][K::CHUNKS][2];
-    int at[K::TILES][2];     /* positions; -1: not there */
+    int at[K::TILES][2];     /* positions; -1: no entry */
     float bias[K::TILES][2]; /* as powers of 2 */
-    int low, high;           /* of all entries of the warp */
+    int low, high;           /* bounds of the positions of the warp's entries */
 };
 
-/* Over the lane's rows. */
+/* Sums over the lane's rows. */
 template <typename K>
 struct column_sums {
     float sum[K::TILES][2], squares[K::TILES][2], largest[K::TILES][2], count[K::TILES][2];
@@ -164,13 +165,13 @@ static __device__ void take_entries(const column_job &a, column_entries<K> *e, i
     e->low = -lh_warp_max(-low);
 }
 
-/* all += the weights that the entries have for rows 8 T + 2 t and 8 T + 2 t + 1 (i = 0, 1; entry g, then 8 + g) of one
- * query head. */
+/* all += the weights of the entries for rows 8 T + 2 t and 8 T + 2 t + 1 (i = 0, 1; entry g, then 8 + g) of a query
+ * head. */
 template <typename K>
 static __device__ __forceinline__ void add_head(const column_job &a, const column_entries<K> &e, float all[K::TILES][4],
                                                 int64_t i, int64_t tile)
 {
-    enum { WORDS = K::D / 8 }; /* of 16 bytes, in a row */
+    enum { WORDS = K::D / 8 }; /* words of 16 bytes in a row */
     int64_t r = tile * COLUMN_TOKENS;
     const uint4 *q = (const uint4 *)a.packed + (i * K::PARTS * a.padded + r + lh_lane() / 4) * WORDS + lh_lane() % 4;
     const float4 factors = *(const float4 *)(a.factors + i * a.padded + r + 2 * (lh_lane() % 4));
@@ -208,8 +209,7 @@ static __device__ __forceinline__ void add_head(const column_job &a, const colum
     }
 }
 
-/* A tile of rows, of all heads that are averaged; or of one after the other, where squares and maxima are each head's.
- */
+/* A tile of rows, of all heads that are averaged together, or head by head if squares and maxima are per head. */
 template <typename K>
 static __device__ __forceinline__ void add_rows(const column_job &a, const column_entries<K> &e, column_sums<K> *to,
                                                 int64_t n, int64_t tile)
@@ -242,7 +242,7 @@ static __device__ __forceinline__ void add_rows(const column_job &a, const colum
     }
 }
 
-/* Over the four lanes that share an entry. */
+/* Sum over the four lanes that share an entry. */
 static __device__ __forceinline__ float of_four(float x)
 {
     x += __shfl_xor_sync(LH_ALL, x, 1);
@@ -265,7 +265,7 @@ static __device__ __forceinline__ void give(const lh_slot_floats &y, int64_t hea
     *lh_slot_at(&y, head, slot, c) += x;
 }
 
-/* blockIdx.x: entries; y: KV heads, or query heads where sums of each are wanted. */
+/* blockIdx.x: entries; y: KV heads, or query heads for separate sums. */
 template <typename K>
 static __global__ void __launch_bounds__(COLUMN_THREADS, 2) columns_kernel(const __grid_constant__ column_job a)
 {
@@ -275,7 +275,7 @@ static __global__ void __launch_bounds__(COLUMN_THREADS, 2) columns_kernel(const
     column_entries<K> e;
     column_sums<K> sums = {};
     take_entries<K>(a, &e, head, slot);
-    if (e.high < 0) return; /* the whole warp: no entries */
+    if (e.high < 0) return; /* the whole warp has no entries */
     for (int64_t tile = 0; tile < a.padded / COLUMN_TOKENS; tile++) add_rows<K>(a, e, &sums, n, tile);
 #pragma unroll
     for (int x = 0; x < 2 * K::TILES; x++) {
@@ -290,7 +290,7 @@ static __global__ void __launch_bounds__(COLUMN_THREADS, 2) columns_kernel(const
     }
 }
 
-/* ---- a single row whose logits are given ---- */
+/* ---- a single row with known logits ---- */
 
 enum { NORMAL_THREADS = 512 };
 
@@ -300,7 +300,7 @@ typedef struct given_row {
     float *lse; /* [heads] */
 } given_row;
 
-/* Its normalisers: a block for each head. */
+/* The normalisers of the row: a block for each head. */
 static __global__ void __launch_bounds__(NORMAL_THREADS) normalise_kernel(const __grid_constant__ given_row a)
 {
     __shared__ float room[LH_WARP];
@@ -368,7 +368,7 @@ static column_way way_of(int64_t dim)
     return dim <= 128 ? way_for<T, 128>() : way_for<T, 256>();
 }
 
-/* Memory for what is made ready of `rows` rows. */
+/* Allocates memory to prepare `rows` rows. */
 static lh_status open_job(lh_stream *stream, column_job *a, const column_way *way, int64_t rows)
 {
     int64_t heads = a->rows.map.heads, padded = (rows + COLUMN_TOKENS - 1) / COLUMN_TOKENS * COLUMN_TOKENS;
@@ -389,7 +389,7 @@ static lh_status launch_columns(lh_stream *stream, const column_job *a, const co
     return lh_launch(stream, "column_stats", lh_shape{grid, COLUMN_THREADS, 0}, way->columns, *a);
 }
 
-/* Sums of each query head are counted apart from what is made of means. */
+/* Sums of each query head are a separate launch from statistics of means. */
 static lh_status add_columns(lh_stream *stream, const column_job *job, const column_way *way)
 {
     column_job a = *job;
@@ -404,7 +404,7 @@ static lh_status add_columns(lh_stream *stream, const column_job *job, const col
     return LH_OK;
 }
 
-/* The rows of a slab, which a->rows holds. */
+/* Adds the rows of a slab, which are in a->rows. */
 static lh_status add_slab(lh_stream *stream, column_job *a, const column_way *way)
 {
     a->padded = (a->rows.rows + COLUMN_TOKENS - 1) / COLUMN_TOKENS * COLUMN_TOKENS;

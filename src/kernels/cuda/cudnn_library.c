@@ -1,4 +1,4 @@
-/* cuDNN, opened when it is first asked for. */
+/* Opens cuDNN on demand. */
 #include "kernels/cuda/cudnn_library.h"
 
 #include <dlfcn.h>
@@ -6,12 +6,12 @@
 
 #include "base/library.h"
 
-/* The version that the header is of: "libcudnn.so.9". */
+/* The major version of the header: "libcudnn.so.9". */
 #define TEXT_OF(x) #x
 #define TEXT(x) TEXT_OF(x)
 static const char library[] = "libcudnn.so." TEXT(CUDNN_MAJOR);
 
-/* Ragged caches with a mask that ends at the bottom right (9.6), and -inf as what is masked (9.10). */
+/* Ragged caches with a mask aligned at the bottom right (9.6), and masking with -inf (9.10). */
 enum { LEAST_VERSION = 91000 };
 
 static lh_status find_all(void *handle, lh_cudnn *out)

@@ -1,4 +1,4 @@
-/* cudnn_library.h - cuDNN's functions, found when they are needed: the program starts without the library. */
+/* cudnn_library.h - cuDNN's functions, loaded on demand: the program starts without the library. */
 #ifndef LH_KERNELS_CUDA_CUDNN_LIBRARY_H
 #define LH_KERNELS_CUDA_CUDNN_LIBRARY_H
 
@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 
-/* LH_CUDNN(result, name, arguments): what is used of it, without the prefix. */
+/* LH_CUDNN(result, name, arguments): the functions in use, without the prefix. */
 #define LH_CUDNN_FUNCTIONS                                                                                          \
     LH_CUDNN(size_t, GetVersion, (void))                                                                            \
     LH_CUDNN(const char *, GetErrorString, (cudnnStatus_t rc))                                                      \
@@ -30,10 +30,10 @@ typedef struct lh_cudnn {
 #define LH_CUDNN(result, name, arguments) result(*name) arguments;
     LH_CUDNN_FUNCTIONS
 #undef LH_CUDNN
-    const char *file; /* that it was loaded from */
+    const char *file; /* path of the loaded library */
 } lh_cudnn;
 
-/* The library stays loaded. LH_EUSAGE, naming it, where it is missing, lacks a function or is older than 9.10. */
+/* The library stays loaded. LH_EUSAGE, naming it, if it is missing, lacks a function or is older than 9.10. */
 lh_status lh_cudnn_open(lh_cudnn *out);
 
 #endif

@@ -1,4 +1,4 @@
-/* entries.cuh - what kernels over the entries of a ragged cache share: grids over [heads, slots], positions, and loads
+/* entries.cuh - shared by kernels over the entries of a ragged cache: grids over [heads, slots], positions, and loads
  * of 16 bytes. */
 #ifndef LH_KERNELS_CUDA_ENTRIES_CUH
 #define LH_KERNELS_CUDA_ENTRIES_CUH
@@ -6,15 +6,15 @@
 #include "base/minmax.h"
 #include "kernels/cuda/warp.cuh"
 
-/* blockIdx.y: the head; along x the block's slots, lh_grid_first and lh_grid_step. Blocks after a head's end are idle.
- * `each`: slots of a block. */
+/* Grid over slots: blockIdx.y is the head, x runs over its slots (lh_grid_first, lh_grid_step). Blocks after a head's
+ * end are idle. `each`: slots of a block. */
 static inline lh_shape lh_over_slots(int64_t heads, int64_t ld, int threads, int64_t each)
 {
     return lh_shape{dim3(lh_blocks(ld, each), (unsigned)heads), threads, 0};
 }
 
-/* Some of the caches of a batch, in the parameters of a kernel: their description is the host's. `first`: the row of
- * the first one's first head among those of the batch; their heads follow. */
+/* Some of the caches of a batch, as a kernel parameter, because their descriptions are host memory. `first`: row of the
+ * first head of the first one in the batch; the heads of all follow. */
 enum { LH_CACHES_AT_ONCE = 8 };
 typedef struct lh_caches {
     lh_ragged at[LH_CACHES_AT_ONCE];
@@ -22,7 +22,7 @@ typedef struct lh_caches {
 } lh_caches;
 static_assert(2 * sizeof(lh_caches) + 512 <= 4096, "parameters of a kernel above 4 KB need CUDA 12.1");
 
-/* Those from cache `from` on, of `batch`. */
+/* The caches from `from` on, of `batch`. */
 static inline lh_caches lh_caches_from(const lh_ragged *kv, int64_t from, int64_t batch)
 {
     lh_caches some = {};
@@ -34,15 +34,15 @@ static inline lh_caches lh_caches_from(const lh_ragged *kv, int64_t from, int64_
     return some;
 }
 
-/* Blocks of 256 threads a head that keep the device busy, where the host knows no length of a head. */
+/* Blocks of 256 threads per head that keep the device busy; lengths of heads are unknown on the host. */
 static inline unsigned lh_blocks_per_head(const lh_stream *stream, int64_t heads)
 {
-    const int64_t resident = 8; /* such blocks of a multiprocessor */
+    const int64_t resident = 8; /* blocks on a multiprocessor */
     int64_t blocks = heads > 0 ? lh_cuda_processors(stream) * resident / heads : 1;
     return (unsigned)(blocks > 1 ? blocks : 1);
 }
 
-/* Bit i: whether x[i] is `state`, for i below LH_MARKS and n, which may be below 0. `state`: not LH_ENTRY_DROP. */
+/* Bit i: whether x[i] is `state`, for i < LH_MARKS and i < n; n may be negative. `state`: not LH_ENTRY_DROP. */
 enum { LH_MARKS = 16 };
 static __device__ __forceinline__ unsigned lh_marks_of(const uint8_t *x, int64_t n, lh_entry_state state)
 {
@@ -93,7 +93,7 @@ static __device__ __forceinline__ void lh_load_wide(float (&x)[8], const __nv_bf
     }
 }
 
-/* x = p[0 .. n - 1] and zeros; p as it may be, n may be less than nothing or more than there is room for. */
+/* x = p[0 .. n - 1], padded with zeros; any p; n may be negative or larger than x. */
 template <typename T, int N>
 static __device__ __forceinline__ void lh_load_some(float (&x)[N], const T *p, int64_t n)
 {
@@ -105,7 +105,7 @@ static __device__ __forceinline__ void lh_load_some(float (&x)[N], const T *p, i
     for (int i = 0; i < N; i++) x[i] = i < n ? lh_number(p[i]) : 0.0f;
 }
 
-/* The same for N numbers, some times 16 bytes; p may be NULL, for zeros. */
+/* The same for N numbers, a multiple of 16 bytes; p may be NULL, for zeros. */
 template <typename T, int N>
 static __device__ __forceinline__ void lh_load_many(float (&x)[N], const T *p, int64_t n)
 {
@@ -118,7 +118,8 @@ static __device__ __forceinline__ void lh_load_many(float (&x)[N], const T *p, i
     }
 }
 
-/* Lanes that share a vector of d numbers, 16 bytes each and more than once where 32 do not suffice: a power of two. */
+/* Lanes that share a vector of d numbers, 16 bytes each, and more than one load if 32 lanes do not suffice: a power of
+ * two. */
 static inline int lh_lanes_of(int64_t d, lh_dtype type)
 {
     int64_t wide = 16 / lh_dtype_bytes(type);

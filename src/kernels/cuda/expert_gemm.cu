@@ -1,11 +1,11 @@
-/* Products of experts: which way they go, and that of many tokens of bf16 numbers, by tiles on the tensor cores.
+/* Products of experts: the choice of the kernel, and the kernel for many tokens of bf16, by tiles on the tensor cores.
  *
- * A block of 4 warps multiplies 32 * M rows of an expert with 128 outputs, a warp 16 * M with 64. Rows and weights go
- * through shared memory, DEPTH columns at a time in STAGES stages, of which all but one are under way. A stage has 64
- * bytes of each row, without gaps; its pieces of 16 bytes change places from two rows to the next two, so that the 8
- * lanes whose pieces are stored or loaded at once meet different banks. GROUP tiles are multiplied with 128 outputs,
- * then with the next ones: what blocks share that run at the same time stays in L2, and weights are read from memory
- * once for GROUP tiles. A block reads (32 * M + 128) * in * 2 bytes for 32 * M * 128 outputs. */
+ * A block of 4 warps multiplies 32 * M rows of an expert with 128 outputs, a warp 16 * M with 64. Rows and weights pass
+ * through shared memory, DEPTH columns at a time in STAGES stages, all but one in flight. A stage has 64 bytes of each
+ * row, without gaps; its pieces of 16 bytes are swizzled every two rows, so that the 8 lanes of a store or load use
+ * different banks. GROUP tiles are multiplied with 128 outputs, then with the next 128: data shared by concurrent
+ * blocks stays in L2, and weights are read from memory once for GROUP tiles. A block reads (32 * M + 128) * in * 2
+ * bytes for 32 * M * 128 outputs. */
 #include "kernels/cuda/expert_gemm.cuh"
 #include "kernels/cuda/mma.cuh"
 
@@ -15,26 +15,26 @@ enum {
     WARP_OUTS = OUTS / 2,
     COLS = WARP_OUTS / 8, /* products of a warp along the outputs */
     EACH = 8,             /* numbers in a piece */
-    PIECES = 4,           /* of a row */
+    PIECES = 4,           /* pieces of a row */
     DEPTH = PIECES * EACH,
-    AT_ONCE = THREADS / PIECES, /* rows that a block copies at once */
+    AT_ONCE = THREADS / PIECES, /* rows that a block copies together */
     STAGES = 4,
     GROUP = 8
 };
 
-/* Rows of a stage: those of the tile, then those of its weights. */
+/* Rows of a stage: the tile's, then the weights'. */
 template <int M>
 struct lh_tile_rows {
     enum { X = 32 * M, ALL = X + OUTS };
 };
 
-/* Place of a piece in a stage. */
+/* The place of a piece in a stage. */
 static __device__ __forceinline__ int place_of(int row, int piece)
 {
     return row * PIECES + (piece ^ (row / 2 % PIECES));
 }
 
-/* What a thread copies: a piece of every AT_ONCE-th row. Bit n of x_there: there is an n-th row of the tile. */
+/* The copies of a thread: a piece of every AT_ONCE-th row. Bit n of x_there: the tile has an n-th row. */
 typedef struct tile_copies {
     const __nv_bfloat16 *x, *w;
     int64_t x_step, w_step, in; /* in: columns from x and w on */
@@ -60,7 +60,7 @@ static __device__ __forceinline__ tile_copies plan_copies(const lh_gemm_args &g,
     return c;
 }
 
-/* Begins to copy columns [at, at + DEPTH); zeros for what is not there. */
+/* Starts copies of columns [at, at + DEPTH), with zeros outside. */
 template <int M>
 static __device__ __forceinline__ void copy_stage(uint4 *stage, const tile_copies &c, int64_t at)
 {
@@ -136,7 +136,7 @@ static __global__ void __launch_bounds__(THREADS) tile_kernel(lh_expert_gemm_arg
     for (int s = 0; s < STAGES - 1; s++) copy_stage<M>(stages + s * words, copies, s * DEPTH);
     for (int64_t i = 0; i < g.in; i += DEPTH) {
         lh_copy_wait<STAGES - 2>();
-        __syncthreads(); /* the stage is there, and that before it has been read */
+        __syncthreads(); /* the stage is complete, and the previous one has been read */
         copy_stage<M>(stages + (stage + STAGES - 1) % STAGES * words, copies, i + (STAGES - 1) * DEPTH);
         multiply_stage<M>(c, stages + stage * words);
         stage = (stage + 1) % STAGES;
@@ -154,7 +154,7 @@ static lh_status launch(lh_stream *stream, const lh_expert_gemm_args *a)
     return lh_launch(stream, "expert_gemm", shape, tile_kernel<M>, *a);
 }
 
-/* Tiles as high as experts have rows in the mean, so that few are empty and weights are read seldom. */
+/* Tiles as high as the mean rows of an expert, so that few tiles are empty and weights are read seldom. */
 static lh_status multiply_tiles(lh_stream *stream, const lh_expert_gemm_args *a)
 {
     int64_t rows = a->routes.tokens * a->routes.top_k / a->routes.experts;

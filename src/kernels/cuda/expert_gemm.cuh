@@ -1,13 +1,13 @@
-/* expert_gemm.cuh - products of experts as those of gemm.cuh: a block finds its rows on the device and computes a part
- * of an ordinary product. None of the ways is called without assignments, outputs or inputs. */
+/* expert_gemm.cuh - products of experts in terms of gemm.cuh: a block finds its rows on the device and computes a part
+ * of an ordinary product. Not called without assignments, outputs or inputs. */
 #ifndef LH_KERNELS_CUDA_EXPERT_GEMM_CUH
 #define LH_KERNELS_CUDA_EXPERT_GEMM_CUH
 
 #include "kernels/cuda/gemm.cuh"
 #include "kernels/cuda/warp.cuh"
 
-/* Tiles of ROWS rows that a kernel is launched for: not fewer than there are of whole and begun tiles of all experts.
- * An expert has at most one row a token. */
+/* Upper bound of the number of tiles of ROWS rows, whole and partial, of all experts. An expert has at most one row per
+ * token. */
 template <int ROWS>
 static inline int64_t lh_expert_tiles(const lh_routes *r)
 {
@@ -15,8 +15,8 @@ static inline int64_t lh_expert_tiles(const lh_routes *r)
     return r->tokens <= ROWS ? met : assignments / ROWS + met;
 }
 
-/* *g = tile n, at most ROWS rows of one expert, as a product of its own. 0 if there are not so many. Each warp finds it
- * by itself; a lane counts the tiles of a run of experts. */
+/* *g = tile n, at most ROWS rows of one expert, as a separate product. Returns 0 if there are fewer tiles. Each warp
+ * searches by itself; a lane counts the tiles of a run of experts. */
 template <typename T, int ROWS>
 static __device__ __forceinline__ int lh_expert_tile(lh_gemm_args *g, const lh_expert_gemm_args &a, int n)
 {
@@ -49,10 +49,10 @@ static __device__ __forceinline__ int lh_expert_tile(lh_gemm_args *g, const lh_e
 /* At most LH_SMALL_F32 or LH_SMALL_BF16 tokens. gemm_small.cu */
 lh_status lh_expert_gemm_small(lh_stream *stream, const lh_expert_gemm_args *a, int is_wide);
 
-/* At most LH_SMALL_MMA_TOKENS tokens, of bf16 numbers in wide rows. gemm_small_mma.cu */
+/* At most LH_SMALL_MMA_TOKENS tokens, of bf16 numbers in wide rows. gemm_small.cu */
 lh_status lh_expert_gemm_small_mma(lh_stream *stream, const lh_expert_gemm_args *a);
 
-/* Any, and in the fixed order. gemm_fixed.cu */
+/* Any number of tokens, in the fixed order. gemm.cu */
 lh_status lh_expert_gemm_fixed(lh_stream *stream, const lh_expert_gemm_args *a);
 
 #endif

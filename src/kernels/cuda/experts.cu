@@ -1,10 +1,9 @@
-/* Mixtures of experts but for their products: which experts a token goes to, its row for each of them, and the sum of
- * their outputs. A warp chooses for a token, one expert after the other: the largest logit after the last one.
- * Assignments: few choices are compared with each other by the one block that made them; else a block an expert goes
- * over all choices twice, counts those of experts before its own and numbers its own. 8 bytes a choice and expert from
- * L2: 32 MiB for 4096 tokens at 8 of 128 experts. Nothing is added by atomics: assignments do not depend on the order
- * of blocks.
- */
+/* Mixtures of experts except for their products: the experts of a token, the rows of assignments, and the weighted sum
+ * of outputs. A warp chooses the experts of a token, one after the other: the largest logit after the previous one.
+ * Assignments: few choices are compared with each other by the block that made them; otherwise one block per expert
+ * passes over all choices twice, counts the choices of earlier experts and numbers its own. 8 bytes per choice and
+ * expert from L2: 32 MiB for 4096 tokens at 8 of 128 experts. No atomics: assignments do not depend on the order of
+ * blocks. */
 #include "kernels/cuda/candidates.cuh"
 #include "kernels/cuda/vector.cuh"
 
@@ -12,7 +11,7 @@ enum { WARPS = 8, CHOICE_THREADS = WARPS * LH_WARP, PLACE_THREADS = 512, FEW = 2
 
 /* ---- routes ---- */
 
-/* The experts of token t into to[0 .. top_k - 1], and their routing weights; by a warp. */
+/* Chooses the experts of token t into to[0 .. top_k - 1], and their routing weights; by a warp. */
 static __device__ void choose_experts(const lh_route_args &a, int64_t t, int32_t *to)
 {
     int experts = (int)a.routes.experts, top_k = (int)a.routes.top_k;

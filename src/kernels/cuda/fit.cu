@@ -1,6 +1,5 @@
-/* Biases and values that are fitted to the attention of query rows: a block has a row, or a row of 32 x 32 tiles. All
- * of it is bound by memory and passes over what stays in L2; the products beside it are gemm's, and take most of the
- * time. */
+/* Fitting biases and values to the attention of query rows: a block has a row, or a row of 32 x 32 tiles. Bound by
+ * memory, in passes over data in L2; most of the time goes to the gemms between these operations. */
 #include "kernels/cuda/entries.cuh"
 
 extern "C" {
@@ -11,7 +10,7 @@ enum { THREADS = 256, TILE = 32, TILE_THREADS = TILE * 8 };
 
 /* ---- weights ---- */
 
-/* A block for each row of each query head. */
+/* One block for each row of each query head. */
 static __global__ void __launch_bounds__(THREADS) row_weights_kernel(lh_row_weights_args a, lh_ragged kv)
 {
     __shared__ float room[LH_WARP];
@@ -69,7 +68,7 @@ static __global__ void __launch_bounds__(TILE_THREADS) transpose_kernel(lh_trans
     int64_t c0 = (int64_t)blockIdx.y * TILE;
     int lane = (int)threadIdx.x % TILE, first = (int)threadIdx.x / TILE;
     for (int64_t r0 = (int64_t)blockIdx.x * TILE; r0 < a.rows; r0 += (int64_t)gridDim.x * TILE) {
-        __syncthreads(); /* what was read from `room` before */
+        __syncthreads(); /* `room` was read before */
         for (int i = first; i < TILE; i += TILE_THREADS / TILE)
             if (r0 + i < a.rows && c0 + lane < a.cols)
                 room[i][lane] = lh_number(((const X *)a.x)[(r0 + i) * a.x_ld + c0 + lane]);
@@ -112,7 +111,7 @@ static __device__ float dot_of(const float *x, const float *y, int64_t n, float 
     return lh_block_sum(sum, room);
 }
 
-/* The strength of the ridge: every block works it out for itself, in the same order. */
+/* The strength of the ridge: every block computes it, in the same order. */
 static __device__ float ridge_of(const lh_conjugate_gradients_args &a, float *room)
 {
     float sum = 0.0f;
@@ -120,7 +119,7 @@ static __device__ float ridge_of(const lh_conjugate_gradients_args &a, float *ro
     return a.ridge * lh_block_sum(sum, room) / (float)a.cols;
 }
 
-/* A block for each problem. */
+/* One block for each problem. */
 static __global__ void __launch_bounds__(THREADS) conjugate_gradients_kernel(lh_conjugate_gradients_args a)
 {
     __shared__ float room[LH_WARP];
@@ -144,7 +143,7 @@ static __global__ void __launch_bounds__(THREADS) conjugate_gradients_kernel(lh_
     energy = lh_block_sum(energy, room);
     float begun = a.products ? a.energy[2 * i + 1] : energy, keep = quotient(energy, before);
     int is_left = energy > LH_CONJUGATE_END * begun;
-    __syncthreads(); /* the energies are read */
+    __syncthreads(); /* the energies have been read */
     for (int64_t c = threadIdx.x; c < a.cols; c += THREADS) {
         float y = quotient(1.0f, a.diagonal[c] + t) * r[c];
         p[c] = !is_left ? 0.0f : a.products ? fmaf(keep, p[c], y) : y;
@@ -178,10 +177,10 @@ lh_status lh_cuda_mass_bias(lh_stream *stream, const lh_mass_bias_args *a)
     return lh_launch(stream, "mass_bias", lh_shape{dim3(1), THREADS, 0}, mass_bias_kernel, *a);
 }
 
-/* ---- losses by the number of entries that stay ---- */
+/* ---- losses by the number of kept entries ---- */
 
-/* A block for one number of the outputs of THREADS rows, a thread for a row. parts: [tiles, dim, points + 1], of the
- * losses and, after these, of the energy. */
+/* One block for one number of the outputs of THREADS rows, one thread per row. parts: [tiles, dim, points + 1], for the
+ * losses and, after these, for the energy. */
 static __global__ void __launch_bounds__(THREADS) curve_parts_kernel(lh_curve_losses_args a, float *parts)
 {
     __shared__ float room[LH_WARP];
@@ -206,7 +205,7 @@ static __global__ void __launch_bounds__(THREADS) curve_parts_kernel(lh_curve_lo
     }
 }
 
-/* A block for each loss, and one for the energy. */
+/* One block for each loss, and one for the energy. */
 static __global__ void __launch_bounds__(THREADS)
     curve_sums_kernel(lh_curve_losses_args a, const float *parts, int64_t n)
 {
@@ -232,7 +231,7 @@ lh_status lh_cuda_curve_losses(lh_stream *stream, const lh_curve_losses_args *a)
 
 /* ---- errors without an entry ---- */
 
-/* What a dominant weight adds. */
+/* The term of a dominant weight. */
 static __device__ float dominant_error(const lh_output_errors_args &a, int64_t i, int64_t s, float p)
 {
     const float mass = a.rest[a.dim * a.n + i];
@@ -244,7 +243,7 @@ static __device__ float dominant_error(const lh_output_errors_args &a, int64_t i
     return p * p * sum;
 }
 
-/* A thread for each slot. */
+/* One thread for each slot. */
 static __global__ void __launch_bounds__(THREADS) output_errors_kernel(lh_output_errors_args a)
 {
     const int64_t s = (int64_t)blockIdx.x * THREADS + threadIdx.x;

@@ -1,4 +1,4 @@
-/* Which way a matrix product goes, and what it begins with. */
+/* The choice of a kernel for a matrix product; initial values; products in a fixed order. */
 #include "kernels/cuda/expert_gemm.cuh"
 #include "kernels/cuda/gemm.cuh"
 #include "kernels/cuda/vector.cuh"
@@ -7,7 +7,7 @@ extern "C" {
 #include "kernels/cuda/blas.h"
 }
 
-/* y[t,o] = bias[o], or 0, or y[t,o] += that: 4 or 8 bytes a number. */
+/* y[t,o] = bias[o], or 0, or y[t,o] += it: 4 or 8 bytes per number. */
 static __global__ void begin_kernel(lh_gemm_args a, int width)
 {
     for (int64_t t = blockIdx.y; t < a.tokens; t += gridDim.y) {
@@ -44,9 +44,11 @@ lh_status lh_cuda_gemm(lh_stream *stream, const lh_gemm_args *a)
     return LH_OK;
 }
 
-/* Matrix products in a fixed order. A thread owns 4 outputs of one or four tokens and one chain for each; a block of
- * them shares 64 rows of w and 8 or 64 of x, SLICE numbers of each at a time, through shared memory. A block reads
- * (64 + tokens) * in numbers for 64 * tokens outputs. */
+/* ---- products in a fixed order ----
+ *
+ * A thread has 4 outputs of one or four tokens and one chain for each; a block shares 64 rows of w and 8 or 64 of x,
+ * SLICE numbers of each at a time, through shared memory. It reads (64 + tokens) * in numbers for 64 * tokens outputs.
+ */
 
 enum { SLICE = 32, OUTS = 64, PER = 4, ACROSS = OUTS / PER, PAD = 4 };
 
@@ -81,7 +83,7 @@ static __device__ __forceinline__ void multiply_tile(const lh_gemm_args &a, int6
     const T *x = (const T *)a.x + t0 * a.x_ld, *w = (const T *)a.w + o0 * a.w_ld;
     for (int64_t i0 = 0; i0 < a.in; i0 += SLICE) {
         int n = a.in - i0 < SLICE ? (int)(a.in - i0) : (int)SLICE;
-        __syncthreads(); /* the slice before has been read */
+        __syncthreads(); /* the previous slice has been read */
         load_slice<T, ROWS, THREADS>(xs, x + i0, a.x_ld, a.tokens - t0, n);
         load_slice<T, OUTS, THREADS>(ws, w + i0, a.w_ld, a.out - o0, n);
         __syncthreads();
@@ -123,7 +125,7 @@ lh_status lh_gemm_fixed(lh_stream *stream, const lh_gemm_args *a)
     return a->tokens <= 8 ? launch<1, 8>(stream, a) : launch<4, 16>(stream, a);
 }
 
-/* ---- of experts: blocks lie along their tiles ---- */
+/* ---- the same for experts: blocks along their tiles ---- */
 
 template <typename T, int DEEP, int DOWN>
 static __global__ void expert_fixed_kernel(lh_expert_gemm_args a)

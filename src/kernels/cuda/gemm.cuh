@@ -1,5 +1,5 @@
-/* gemm.cuh - the ways of a matrix product with weights [out, in], each in a file of its own. None is called without
- * tokens, outputs or inputs. */
+/* gemm.cuh - the kernels of a matrix product with weights [out, in]. None is called without tokens, outputs or
+ * inputs. */
 #ifndef LH_KERNELS_CUDA_GEMM_CUH
 #define LH_KERNELS_CUDA_GEMM_CUH
 
@@ -9,7 +9,7 @@ extern "C" {
 #include "kernels/elementwise.h"
 }
 
-/* 1 if rows of x and w are multiples of 16 bytes. */
+/* Returns 1 if rows of x and w are multiples of 16 bytes. */
 static inline int lh_gemm_is_wide(const lh_gemm_args *a)
 {
     int64_t each = 16 / lh_dtype_bytes(a->type);
@@ -17,7 +17,7 @@ static inline int lh_gemm_is_wide(const lh_gemm_args *a)
            (a->tokens == 1 || a->x_ld % each == 0) && (a->out == 1 || a->w_ld % each == 0);
 }
 
-/* Weights are read once: 16 bytes that leave L1 to x. */
+/* Weights are read once: loads of 16 bytes that bypass L1, which is for x. */
 static __device__ __forceinline__ uint4 lh_load_once(const void *p)
 {
 #ifdef LH_SIMT
@@ -48,18 +48,18 @@ static __device__ __forceinline__ void lh_gated_put(const lh_gated_args &a, int6
         lh_put((__nv_bfloat16 *)a.y + t * a.y_ld + o, y);
 }
 
-/* At most so many tokens: the weights are read once, and the rest is small beside that. gemm_small.cu */
+/* Maximum tokens: the time is dominated by reading the weights once. gemm_small.cu */
 enum { LH_SMALL_F32 = 8, LH_SMALL_BF16 = 4 };
 lh_status lh_gemm_small(lh_stream *stream, const lh_gemm_args *a);
 
-/* At most so many tokens, of bf16 numbers in wide rows. gemm_small_mma.cu */
+/* Maximum tokens, of bf16 numbers in wide rows. gemm_small.cu */
 enum { LH_SMALL_MMA_TOKENS = 16 };
 lh_status lh_gemm_small_mma(lh_stream *stream, const lh_gemm_args *a);
 
 /* The same with a gate: a->out is twice gated->dim, gates first, and a->y is not written. */
 lh_status lh_gated_small_mma(lh_stream *stream, const lh_gemm_args *a, const lh_gated_args *gated);
 
-/* One chain of fused multiply-adds for each number. gemm_fixed.cu */
+/* One chain of fused multiply-adds for each number. gemm.cu */
 lh_status lh_gemm_fixed(lh_stream *stream, const lh_gemm_args *a);
 
 #endif

@@ -1,10 +1,10 @@
-/* Small-M GEMM (gemm_small.cuh), of one matrix or of experts. */
+/* Small-M GEMM (gemm_small.cuh), of one matrix or of experts, on the cores and on the tensor cores. */
 #include "kernels/cuda/expert_gemm.cuh"
 #include "kernels/cuda/gemm_small.cuh"
 #include "kernels/cuda/mma.cuh"
 
-/* LH_SMALL_ROWS outputs from o0 on. TOKENS >= the tokens there are, of which the last stands for those that are not;
- * the last output alike. */
+/* LH_SMALL_ROWS outputs from o0 on. TOKENS >= the number of tokens; the last token stands in for missing ones, and the
+ * last output for missing outputs. */
 template <typename T, int TOKENS, int IS_WIDE>
 static __device__ __forceinline__ void multiply_rows(const lh_gemm_args &a, int64_t o0)
 {
@@ -47,7 +47,7 @@ lh_status lh_gemm_small(lh_stream *stream, const lh_gemm_args *a)
     return lh_gemm_is_wide(a) ? launch<bf16, LH_SMALL_BF16, 1>(stream, a) : launch<bf16, LH_SMALL_BF16, 0>(stream, a);
 }
 
-/* ---- of experts, each of which has one tile at most: blocks lie along its outputs ---- */
+/* ---- experts, with at most one tile each: blocks along the outputs ---- */
 
 template <typename T, int TOKENS, int IS_WIDE>
 static __global__ void expert_small_kernel(lh_expert_gemm_args a)
@@ -80,16 +80,17 @@ lh_status lh_expert_gemm_small(lh_stream *stream, const lh_expert_gemm_args *a, 
                    : launch_experts<bf16, LH_SMALL_BF16, 0>(stream, a);
 }
 
-/* Small-M GEMM: products of more tokens than cores can multiply while the weights arrive: on the tensor cores, 16
- * outputs and 8 tokens at a time. A block owns OUTS outputs, and its warps take turns along them, LOADS times 64 bytes
- * an output and turn. A lane loads 16 bytes of two outputs' rows and of one or two tokens', which are its parts of two
- * products: which numbers of a row are called the same column does not matter, as long as weights and tokens agree. All
- * loads of a turn are under way at once. Bytes: out * in * 2. */
+/* ---- on the tensor cores: more tokens than cores can multiply while the weights arrive ----
+ *
+ * 16 outputs and 8 tokens at a time. A block has OUTS outputs, and its warps take turns along the rows, LOADS times 64
+ * bytes per output and turn. A lane loads 16 bytes of two outputs' rows and of one or two tokens' rows, which are its
+ * parts of two products: any order of columns is valid as long as weights and tokens agree. All loads of a turn are in
+ * flight together. Bytes: out * in * 2. */
 
 enum { OUTS = 16, TOKENS = 8, WARPS = 8, EACH = 8, ACROSS = 4 * EACH, LOADS = 4, TURN = LOADS * ACROSS };
 
-/* One turn: all of it is loaded, then it is multiplied. IS_WHOLE: the row has all columns; else `left` from w and x on,
- * and those after are 0. */
+/* One turn: loads everything, then multiplies. IS_WHOLE: the row has all columns; else `left` columns from w and x on,
+ * and 0 after them. */
 template <int GROUPS, int IS_WHOLE>
 static __device__ __forceinline__ void add_turn(float (&c)[GROUPS][4], const __nv_bfloat16 *const (&w)[2],
                                                 const __nv_bfloat16 *const (&x)[GROUPS], int64_t at, int64_t left)
@@ -111,13 +112,13 @@ static __device__ __forceinline__ void add_turn(float (&c)[GROUPS][4], const __n
     }
 }
 
-/* The rows of weights that a block has: OUTS / 2 from first[0] on and as many from first[1] on, those below end[]. */
+/* The weight rows of a block: OUTS / 2 from first[0] on and as many from first[1] on, below end[]. */
 typedef struct rows_of {
     int64_t first[2], end[2];
 } rows_of;
 
-/* The output of token threadIdx.x / OUTS and row threadIdx.x % OUTS of these, for GROUPS of TOKENS tokens. Rows that
- * are not there are the last one again. */
+/* The output of token threadIdx.x / OUTS and row threadIdx.x % OUTS, for GROUPS of TOKENS tokens. The last row stands
+ * in for missing rows. */
 template <int GROUPS>
 static __device__ __forceinline__ float multiply(const lh_gemm_args &a, const rows_of &rows)
 {
@@ -169,7 +170,7 @@ lh_status lh_gemm_small_mma(lh_stream *stream, const lh_gemm_args *a)
                      *a);
 }
 
-/* ---- with a gate: OUTS / 2 gates, and what they meet ---- */
+/* ---- with a gate: OUTS / 2 gates, and the values that they multiply ---- */
 
 template <int GROUPS>
 static __global__ void __launch_bounds__(WARPS *LH_WARP) gated_small_mma_kernel(lh_gemm_args a, lh_gated_args gated)
@@ -187,7 +188,7 @@ lh_status lh_gated_small_mma(lh_stream *stream, const lh_gemm_args *a, const lh_
     return lh_launch(stream, "norm_gemm", shape, kernel, *a, *gated);
 }
 
-/* ---- of experts, each of which has one tile at most: blocks lie along its outputs ---- */
+/* ---- experts, with at most one tile each: blocks along the outputs ---- */
 
 template <int GROUPS>
 static __global__ void __launch_bounds__(WARPS *LH_WARP) expert_small_mma_kernel(lh_expert_gemm_args a)

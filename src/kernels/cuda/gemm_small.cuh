@@ -1,8 +1,8 @@
-/* gemm_small.cuh - products of a few tokens with large weights, as in decoding: the time is that of reading the
- * weights. A block owns LH_SMALL_ROWS rows of them and its warps take turns along them, 512 bytes a row and turn, 16 a
- * lane: so that many loads of weights and one a token of x, which L1 has, are under way for every lane, with one or two
- * tokens of two turns at once. A lane adds up its part of all LH_SMALL_ROWS x TOKENS outputs, then the lanes join
- * theirs, then the warps. Bytes: out * in * 2 or 4. */
+/* gemm_small.cuh - products of a few tokens with large weights, as in decoding: the time is that for reading the
+ * weights. A block has LH_SMALL_ROWS rows of them and its warps take turns along the rows, 512 bytes per row and turn,
+ * 16 per lane, so that every lane has many loads of weights in flight, and one per token of x, which is in L1; with one
+ * or two tokens two turns together. A lane sums its part of all LH_SMALL_ROWS x TOKENS outputs, then lanes and then
+ * warps are reduced. Bytes: out * in * 2 or 4. */
 #ifndef LH_KERNELS_CUDA_GEMM_SMALL_CUH
 #define LH_KERNELS_CUDA_GEMM_SMALL_CUH
 
@@ -21,7 +21,7 @@ static __device__ __forceinline__ lh_pack lh_pack_of(uint4 x)
     return {{x.x, x.y, x.z, x.w}};
 }
 
-/* The same where rows do not lie on 16 bytes or end between: number by number, 0 at n and after. */
+/* The same for rows that are not aligned to 16 bytes or end in between: number by number, 0 from n on. */
 static __device__ lh_pack lh_gather(const float *p, int64_t n)
 {
     lh_pack x = {};
@@ -45,12 +45,12 @@ static __device__ __forceinline__ float lh_dot(unsigned x, unsigned w, float sum
     return fmaf(lh_high(x), lh_high(w), fmaf(lh_low(x), lh_low(w), sum));
 }
 
-/* Adds sum[0 .. N - 1] over the lanes. Halves change hands, so that a lane soon holds few: the result is number
- * lane / (32 / N), in sum[0]. N: a power of two <= 32. */
+/* Adds sum[0 .. N - 1] over the lanes. Halves are exchanged, so that a lane soon holds few numbers: the result is
+ * number lane / (32 / N), in sum[0]. N: a power of two <= 32. */
 template <int N, int WITH = LH_WARP / 2>
 static __device__ __forceinline__ void lh_join_lanes(float *sum)
 {
-    constexpr int LEFT = N * WITH / LH_WARP; /* after this turn; 0: there was one before */
+    constexpr int LEFT = N * WITH / LH_WARP; /* after this turn; 0: there was one number before */
     int is_upper = lh_lane() & WITH;
 #pragma unroll
     for (int i = 0; i < LEFT; i++) {
@@ -79,7 +79,7 @@ struct lh_small_rows {
     int64_t in;
 };
 
-/* TURNS turns from column i on: all of them loaded, then multiplied. sum: [TOKENS, LH_SMALL_ROWS]. */
+/* TURNS turns from column i on: loads all of them, then multiplies. sum: [TOKENS, LH_SMALL_ROWS]. */
 template <typename T, int TOKENS, int IS_WIDE, int TURNS>
 static __device__ __forceinline__ void lh_add_turns(float (&sum)[LH_SMALL_ROWS * TOKENS],
                                                     const lh_small_rows<T, TOKENS> &f, int64_t i)
@@ -105,7 +105,7 @@ static __device__ __forceinline__ void lh_add_turns(float (&sum)[LH_SMALL_ROWS *
     }
 }
 
-/* Output threadIdx.x of [TOKENS, LH_SMALL_ROWS], which the first threads of warp 0 get; the others 0. */
+/* Output threadIdx.x of [TOKENS, LH_SMALL_ROWS], for the first threads of warp 0; 0 for other threads. */
 template <int IS_WIDE, typename T, int TOKENS>
 static __device__ __forceinline__ float lh_small_product(const lh_small_rows<T, TOKENS> &f)
 {

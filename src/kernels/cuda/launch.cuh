@@ -1,4 +1,4 @@
-/* launch.cuh - how operations launch their kernels: a shape, a stream, an error as a status. */
+/* launch.cuh - launches of kernels: a shape, a stream, an error as a status. */
 #ifndef LH_KERNELS_CUDA_LAUNCH_CUH
 #define LH_KERNELS_CUDA_LAUNCH_CUH
 
@@ -21,12 +21,11 @@ typedef struct lh_shape {
     int64_t shared;
 } lh_shape;
 
-/* More shared memory than this, static and dynamic together, has to be asked for. Nobody knows here what a kernel has
- * of static memory, and to ask for less than that does no harm: lh_launch asks from a third of it on. */
+/* More shared memory than this, static and dynamic together, needs an opt-in. The static memory of a kernel is unknown
+ * here, and an opt-in for less is harmless: lh_launch opts in from a third of it on. */
 #define LH_SHARED_PLAIN (48 << 10)
 
-/* What a block takes of a multiprocessor's shared memory beside its own; a multiprocessor has as much more than a block
- * may ask for. */
+/* Shared memory that the system reserves per block; a multiprocessor has as much more than the maximum of a block. */
 #define LH_SHARED_OF_BLOCK (1 << 10)
 
 /* Dynamic shared memory of a block, aligned to 16. */
@@ -57,7 +56,7 @@ static lh_status lh_launch(lh_stream *stream, const char *name, lh_shape shape, 
     return LH_OK;
 }
 
-/* Blocks for `n` things, `each` a block: enough for all, or as many as keep a device busy; kernels go on with a stride
+/* Blocks for `n` items, `each` per block: enough for all, or as many as keep a device busy; kernels loop with a stride
  * (lh_grid_first, lh_grid_step). */
 static inline unsigned lh_blocks(int64_t n, int64_t each)
 {

@@ -1,14 +1,13 @@
 /* mma.cuh - products of small matrices on the tensor cores, of bf16 numbers and of f32 numbers as sums of bf16 parts.
  *
- * An f32 number is the sum of three bf16 numbers, exactly: its upper 8 bits, the next 8 and the last 8. The product of
- * two such sums, but for the terms that are below 2^-24 of it, is six products of bf16 (one of two bf16 numbers, three
- * of an f32 and a bf16 number): close to f32 arithmetic, at a multiple of its rate. A number that is infinite or NaN
- * becomes NaN.
+ * An f32 number is exactly the sum of three bf16 numbers: its upper 8 bits, the next 8 and the last 8. The product of
+ * two such sums, without terms below 2^-24 of it, is six products of bf16 (one for two bf16 numbers, three for an f32
+ * and a bf16 number): close to f32 arithmetic, at a multiple of its rate. A number that is infinite or NaN becomes NaN.
  *
- * In an m16n8k16 product lane 4 g + t holds rows g and g + 8 of the first matrix and column g of the second, of both
- * k = 2 t, 2 t + 1 (a word) and 2 t + 8, 2 t + 9 (a word); and of the result rows g and g + 8, columns 2 t, 2 t + 1.
- * Which number of a row is called k does not matter, as long as both matrices say the same: so a lane takes 8 numbers
- * of a row that lie together (16 bytes of bf16), which are its words of two products. */
+ * In an m16n8k16 product lane 4 g + t holds rows g and g + 8 of the first matrix and column g of the second, of both k
+ * = 2 t, 2 t + 1 (a word) and 2 t + 8, 2 t + 9 (a word); and of the result rows g and g + 8, columns 2 t, 2 t + 1. The
+ * order of k is free, as long as both matrices agree: so a lane takes 8 adjacent numbers of a row (16 bytes of bf16) as
+ * its words of two products. */
 #ifndef LH_KERNELS_CUDA_MMA_CUH
 #define LH_KERNELS_CUDA_MMA_CUH
 
@@ -36,7 +35,8 @@ static __device__ __forceinline__ void lh_mma_wide(float c[4], uint4 low, uint4 
     lh_mma(c, rows[1], cols[1]);
 }
 
-/* Of a matrix of 8 x 8 bf16 numbers, lane 4 g + t having 2 t and 2 t + 1 of row g: those of column g. */
+/* Transposes a matrix of 8 x 8 bf16 numbers: lane 4 g + t holds 2 t and 2 t + 1 of row g, and gets those of column
+ * g. */
 static __device__ __forceinline__ unsigned lh_transposed(unsigned word)
 {
 #ifdef LH_SIMT
@@ -48,8 +48,8 @@ static __device__ __forceinline__ unsigned lh_transposed(unsigned word)
 #endif
 }
 
-/* Four matrices of 8 x 8 bf16 numbers in shared memory, of which lane 8 i + r has the place of row r of matrix i (16
- * bytes, at a multiple of 16). Lane 4 g + t gets 2 t and 2 t + 1 of row g of each. */
+/* Loads four matrices of 8 x 8 bf16 numbers from shared memory; lane 8 i + r has the address of row r of matrix i (16
+ * bytes, aligned to 16). Lane 4 g + t gets 2 t and 2 t + 1 of row g of each. */
 static __device__ __forceinline__ void lh_load_matrices(unsigned (&y)[4], const void *row)
 {
 #ifdef LH_SIMT
@@ -62,9 +62,9 @@ static __device__ __forceinline__ void lh_load_matrices(unsigned (&y)[4], const 
 #endif
 }
 
-/* ---- copies from device to shared memory that go on while others compute ---- */
+/* ---- asynchronous copies from device to shared memory ---- */
 
-/* 16 bytes, of which the first `bytes` (0 to 16) are copied and the others become 0. Both at multiples of 16. */
+/* Copies 16 bytes, aligned to 16: the first `bytes` (0 to 16) are copied and the rest becomes 0. */
 static __device__ __forceinline__ void lh_copy_async(void *shared, const void *src, int bytes)
 {
 #ifdef LH_SIMT
@@ -85,7 +85,7 @@ static __device__ __forceinline__ void lh_copy_commit(void)
 #endif
 }
 
-/* Waits for this thread's groups but for the last LEFT. */
+/* Waits for all but the last LEFT groups of this thread. */
 template <int LEFT>
 static __device__ __forceinline__ void lh_copy_wait(void)
 {

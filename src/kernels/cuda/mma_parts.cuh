@@ -1,4 +1,4 @@
-/* mma_parts.cuh - numbers for the tensor cores: bf16 as they are, f32 as sums of bf16 parts (mma.cuh). */
+/* mma_parts.cuh - numbers for the tensor cores: bf16, or f32 as sums of bf16 parts (mma.cuh). */
 #ifndef LH_KERNELS_CUDA_MMA_PARTS_CUH
 #define LH_KERNELS_CUDA_MMA_PARTS_CUH
 

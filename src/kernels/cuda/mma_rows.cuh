@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/mma_parts.cuh"
 
-/* Rows of `dim` numbers. wide: they begin at multiples of 16 bytes and dim is one of 8. */
+/* Rows of `dim` numbers. wide: they begin at multiples of 16 bytes and dim is a multiple of 8. */
 typedef struct lh_form {
     int dim, wide;
 } lh_form;
@@ -34,7 +34,7 @@ static __device__ __forceinline__ void lh_take(lh_eight<float> *e, const float *
     e->y = *(const float4 *)(at + 4);
 }
 
-/* The first n of eight, one by one; 0 after them. */
+/* The first n of eight numbers, one by one, then zeros. */
 static __device__ inline void lh_take_some(lh_eight<__nv_bfloat16> *e, const __nv_bfloat16 *at, int n)
 {
     const unsigned short *bits = (const unsigned short *)at;
@@ -53,7 +53,7 @@ static __device__ inline void lh_take_some(lh_eight<float> *e, const float *at, 
     e->y = make_float4(x[4], x[5], x[6], x[7]);
 }
 
-/* The next eight of a row of which `left` are left; 0 after its end. */
+/* The next eight numbers of a row with `left` numbers left, then zeros. */
 template <typename T>
 static __device__ __forceinline__ void lh_load(lh_eight<T> *e, const T *at, int left, int wide)
 {

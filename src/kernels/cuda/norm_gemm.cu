@@ -1,8 +1,9 @@
-/* A norm, a product of what it gives, and a gate. For a few tokens they are one kernel: each block norms the rows again
- * for itself, into shared memory, while its first weights are on their way to L2, and multiplies them with one tile of
- * weights after the other: as many blocks as run at a time, since each reads the rows and the weights of the norm. Up
- * to 16 tokens the norm is a kernel of its own: so many rows do not fit beside the weights. More go one operation after
- * the other, gates and what they meet in the type of the weights where cuBLAS makes them. */
+/* A norm, a product of the normed rows, and a gate. For a few tokens they are one kernel: each block norms the rows
+ * again into shared memory, while its first weights are loaded into L2, and multiplies them with one tile of weights
+ * after the other; the grid has as many blocks as run concurrently, since each block reads the rows and the weights of
+ * the norm. Up to 16 tokens the norm is a separate kernel: that many rows do not fit with the weights. For more tokens
+ * the operations run one after the other, and cuBLAS writes the gates and the values that they multiply in the type of
+ * the weights. */
 #include "kernels/cuda/gemm_small.cuh"
 #include "kernels/cuda/norm_rows.cuh"
 
@@ -12,14 +13,14 @@ extern "C" {
 }
 
 enum {
-    PAIRS = LH_SMALL_ROWS / 2, /* of gates and what they meet, of a block */
-    AHEAD = 2,                 /* turns whose weights are asked for before the norm */
+    PAIRS = LH_SMALL_ROWS / 2, /* pairs of a gate and its value per block */
+    AHEAD = 2,                 /* turns of weights prefetched before the norm */
     ROOM = 32 << 10,           /* bytes of normed rows: a multiprocessor has several blocks */
-    BUSY = 8                   /* blocks of a multiprocessor */
+    BUSY = 8                   /* blocks on a multiprocessor */
 };
 
-/* Row r of a tile of weights: LH_SMALL_ROWS outputs, or the gates of PAIRS outputs, then what they meet. The last one
- * stands for those that are not there. */
+/* Row r of a tile of weights: LH_SMALL_ROWS outputs, or the gates of PAIRS outputs, then their values. The last row
+ * stands in for missing rows. */
 template <int GATED>
 static __device__ __forceinline__ int64_t row_of(const lh_gemm_args &a, int64_t tile, int r)
 {
@@ -94,7 +95,7 @@ static __global__ void norm_gemm_kernel(const __grid_constant__ lh_norm_gemm_arg
 #pragma unroll
     for (int t = 0; t < TOKENS; t++) f.x[t] = x + (t < n.tokens ? t : n.tokens - 1) * x_ld;
     for (int64_t tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
-        __syncthreads(); /* the normed rows are there, and the sums of the tile before are read */
+        __syncthreads(); /* the normed rows are complete, and the sums of the previous tile have been read */
         find_rows<GATED>(f, a.gemm, tile);
         float product = lh_small_product<IS_WIDE>(f);
         if (lh_warp() == 0) put<GATED>(a, tile, product);
@@ -109,7 +110,8 @@ static lh_status launch(lh_stream *stream, const lh_norm_gemm_args *a)
     const lh_gemm_args *g = &a->gemm;
     int64_t each = 16 / (int64_t)sizeof(T), x_ld = (g->in + each - 1) / each * each;
     int64_t tiles = a->gated.y ? (g->out / 2 + PAIRS - 1) / PAIRS : (g->out + LH_SMALL_ROWS - 1) / LH_SMALL_ROWS;
-    int64_t busy = lh_cuda_processors(stream) * BUSY, turns = (tiles + busy - 1) / busy; /* as many for every block */
+    int64_t busy = lh_cuda_processors(stream) * BUSY,
+            turns = (tiles + busy - 1) / busy; /* the same number for every block */
     int is_wide = lh_gemm_is_wide(g), width = lh_norm_width(&a->norm);
     lh_shape shape = {dim3((unsigned)((tiles + turns - 1) / turns)), LH_SMALL_THREADS,
                       TOKENS * x_ld * (int64_t)sizeof(T)};
@@ -118,14 +120,14 @@ static lh_status launch(lh_stream *stream, const lh_norm_gemm_args *a)
     return lh_launch(stream, "norm_gemm", shape, kernel, *a, tiles, x_ld, width);
 }
 
-/* 1 if there is a gate, and what it meets lies behind it. */
+/* Returns 1 if there is a gate, with the values after the gates. */
 static int is_paired(const lh_norm_gemm_args *a)
 {
     const lh_gated_args *gated = &a->gated;
     return gated->y && gated->up == gated->gate + gated->dim && a->gemm.out == 2 * gated->dim;
 }
 
-/* 1 if one kernel does it all. */
+/* Returns 1 if one kernel does everything. */
 static int is_one(const lh_norm_gemm_args *a)
 {
     const lh_gemm_args *g = &a->gemm;
@@ -147,7 +149,7 @@ static lh_status run_one(lh_stream *stream, const lh_norm_gemm_args *a)
     return launched(stream, a);
 }
 
-/* 1 if the norm is a kernel of its own, and the gate is not. */
+/* Returns 1 if the norm is a separate kernel, and the gate is not. */
 static int is_gated_product(const lh_norm_gemm_args *a)
 {
     const lh_gemm_args *g = &a->gemm;
@@ -155,7 +157,7 @@ static int is_gated_product(const lh_norm_gemm_args *a)
            is_paired(a) && lh_gemm_is_wide(g);
 }
 
-/* 1 if a product by cuBLAS may be rounded before the gate: half the bytes of the largest array of a layer. */
+/* Returns 1 if a product by cuBLAS may be rounded before the gate: half the bytes of the largest array of a layer. */
 static int rounds(const lh_norm_gemm_args *a)
 {
     const lh_gemm_args *g = &a->gemm;

@@ -1,18 +1,18 @@
-/* norm_rows.cuh - root-mean-square norm of a row by some threads, each of which has every so many fours of it. Who adds
- * which squares depends on how many threads there are and on dim alone. */
+/* norm_rows.cuh - root-mean-square norm of a row by some threads, each with a strided subset of its fours. The order of
+ * additions depends only on the number of threads and on dim. */
 #ifndef LH_KERNELS_CUDA_NORM_ROWS_CUH
 #define LH_KERNELS_CUDA_NORM_ROWS_CUH
 
 #include "kernels/cuda/vector.cuh"
 
-/* Rows of at most so many numbers are a warp's. */
+/* Rows of at most this many numbers are processed by a warp. */
 #define LH_NORM_OF_WARP 256
 
 typedef struct lh_lanes {
     int64_t first, step; /* fours of this thread */
 } lh_lanes;
 
-/* Of this thread. */
+/* The sum over this thread's fours. */
 static __device__ __forceinline__ float lh_squares_of(const float *x, int64_t dim, lh_lanes own, int width)
 {
     float sum = 0;
@@ -23,7 +23,7 @@ static __device__ __forceinline__ float lh_squares_of(const float *x, int64_t di
     return sum;
 }
 
-/* The mean of the squares of row t, from those that were given. */
+/* The mean of the squares of row t, from the given sums. */
 static __device__ __forceinline__ float lh_mean_of_given(const lh_rmsnorm_args &a, int64_t t)
 {
     float sum = 0;
@@ -44,7 +44,7 @@ static __device__ __forceinline__ void lh_norm_row(Y *y, const float *x, const f
     }
 }
 
-/* Numbers moved at once in rows of x and w. */
+/* Numbers moved in one access in rows of x and w. */
 static inline int lh_norm_width(const lh_rmsnorm_args *a)
 {
     return lh_width(a->x, a->x_ld, LH_F32) == 4 && lh_width(a->w, a->w_ld, LH_F32) == 4 &&

@@ -1,40 +1,15 @@
-/* Norms of keys and values, and KeyDiff. Lanes that are neighbours share a vector, 16 bytes each, and have AT_ONCE
- * vectors under way; bound by reading the cache once (entry_norms) or twice (key_difference, whose mean must be known
- * before the cosines are). */
+/* Norms of keys and values, KeyDiff, and norms of projected values. Neighbouring lanes share a vector, 16 bytes each,
+ * and have AT_ONCE vectors in flight; bound by reading the cache once (entry_norms) or twice (key_difference, which
+ * needs the mean before the cosines). */
 #include "kernels/cuda/entries.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/mma_parts.cuh"
 #include "kernels/cuda/product.cuh"
 
-/* projected_norms.cuh - the two ways of projected_norms: in f32, and on the tensor cores. */
-
-typedef struct lh_projected {
-    lh_projected_norms_args args;
-    lh_ragged kv;
-} lh_projected;
-
-/* The values of the last entries of KV head h that are wanted, [*count, head_dim]. */
-template <typename V>
-static __device__ __forceinline__ const V *lh_projected_values(const lh_projected &p, int64_t h, int64_t *count)
-{
-    int64_t len = p.kv.len[h], first = lh_slot_of_last(len, p.args.last);
-    *count = len - first;
-    return (const V *)p.kv.v + (p.kv.offset[h] + first) * p.kv.head_dim;
-}
-
-/* On the tensor cores: values and weights of bf16 in rows that are read 16 bytes at a time, a head_dim of 256 at most.
- * Which of the two it is follows from the types and the head_dim where these lie as they do in a model.
- * projected_norms_mma.cu */
-int lh_projects_on_tensor_cores(const lh_projected_norms_args *a);
-lh_status lh_project_on_tensor_cores(lh_stream *stream, const lh_projected *p);
-
-/* Blocks of a query head that has `each` entries a block; they go on with a stride where more is wanted. */
-unsigned lh_projected_blocks(const lh_stream *stream, const lh_projected_norms_args *a, int64_t each);
-
 enum {
     THREADS = 256,
     AT_ONCE = 4,
-    CHUNK = 256, /* entries whose directions are added up together */
+    CHUNK = 256, /* entries with a common sum of directions */
     MEAN_SLICES = 32
 };
 
@@ -60,8 +35,8 @@ static __device__ __forceinline__ void load(float (&x)[lh_wide<T>()], const T *p
         lh_load_some(x, p, n);
 }
 
-/* sums[u] = the squares of vector entries[u], of this lane; the first numbers of every vector are loaded before any is
- * used. */
+/* sums[u] = the squares of this lane's part of vector entries[u]; the first numbers of every vector are loaded before
+ * any is used. */
 template <typename T, int WIDE>
 static __device__ __forceinline__ void add_squares(float (&sums)[AT_ONCE], const T *const (&entries)[AT_ONCE],
                                                    const lh_lanes &l, int64_t d)
@@ -81,7 +56,7 @@ static __device__ __forceinline__ void add_squares(float (&sums)[AT_ONCE], const
     for (int u = 0; u < AT_ONCE; u++) sums[u] = lh_lanes_sum(sums[u], l.count);
 }
 
-/* Entries first + group, + groups, … of head h; after the end the last one. */
+/* Entries first + group, + groups, … of head h; after the end the last one repeated. */
 template <typename T>
 static __device__ __forceinline__ void find_entries(const T *(&entries)[AT_ONCE], const T *head, const lh_lanes &l,
                                                     const int64_t range[2], int64_t d)
@@ -113,7 +88,7 @@ static __global__ void entry_norms_kernel(lh_entry_norms_args a, lh_ragged kv, i
     }
 }
 
-/* 1 if all vectors of an arena can be read 16 bytes at a time. */
+/* Returns 1 if all vectors of an arena can be read 16 bytes at a time. */
 static int is_wide(const void *pool, const lh_ragged *kv)
 {
     return (uintptr_t)pool % 16 == 0 && kv->head_dim * lh_dtype_bytes(kv->type) % 16 == 0;
@@ -139,14 +114,14 @@ typedef struct lh_directions {
     int lanes;
 } lh_directions;
 
-/* One over the norm, which is 1e-8 at least. */
+/* One over the norm, which is at least 1e-8. */
 static __device__ __forceinline__ float inverse_of(float squares)
 {
     return 1.0f / fmaxf(sqrtf(squares), 1e-8f);
 }
 
-/* A block has a chunk of entries; with blockIdx.z the columns that its lanes reach at once. Groups take entries in
- * turns, and what they have is added in their order. */
+/* A block has a chunk of entries, and blockIdx.z selects the columns that its lanes cover. Groups take entries in
+ * turns, and their sums are added in order. */
 template <typename T, int WIDE>
 static __global__ void directions_kernel(lh_directions a, lh_ragged kv)
 {
@@ -264,106 +239,64 @@ lh_status lh_cuda_key_difference(lh_stream *stream, const lh_key_difference_args
     return LH_OK;
 }
 
-/* Norms of values after the output projection: a matrix product of which only the sums of absolute values are kept.
- * Here, in f32, a block has 64 entries of a query head, and takes the columns in order (product.cuh). What a thread has
- * of an entry is added up in double, 8 columns at a time. Bound by arithmetic.
- */
+/* ---- norms of projected values ---- */
 
-template <typename V, typename W>
-static __device__ void project(double (&norms)[8], const lh_factors<V, W> &f, lh_product_room *room)
+/* Arguments of projected_norms, which has two kernels: in f32, and on the tensor cores. */
+typedef struct lh_projected {
+    lh_projected_norms_args args;
+    lh_ragged kv;
+} lh_projected;
+
+/* The values of the wanted last entries of KV head h, [*count, head_dim]. */
+template <typename V>
+static __device__ __forceinline__ const V *projected_values(const lh_projected &p, int64_t h, int64_t *count)
 {
-    for (int i = 0; i < 8; i++) norms[i] = 0.0;
-    for (int64_t first = 0; first < f.count; first += PRODUCT_COLS) {
-        float sums[8][8];
-        lh_product_tile(sums, f, first, room);
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            float norm = 0.0f;
-#pragma unroll
-            for (int j = 0; j < 8; j++) norm += first + lh_product_col(j) < f.count ? fabsf(sums[i][j]) : 0.0f;
-            norms[i] += norm;
-        }
-    }
-    for (int i = 0; i < 8; i++) norms[i] = lh_product_across(norms[i]);
+    int64_t len = p.kv.len[h], first = lh_slot_of_last(len, p.args.last);
+    *count = len - first;
+    return (const V *)p.kv.v + (p.kv.offset[h] + first) * p.kv.head_dim;
 }
 
-template <typename V, typename W>
-static __global__ void __launch_bounds__(PRODUCT_THREADS) projected_norms_kernel(lh_projected p)
-{
-    __shared__ lh_product_room room;
-    int64_t i = blockIdx.y, d = p.kv.head_dim, count;
-    const V *values = lh_projected_values<V>(p, (p.args.map.first + i) / p.args.map.group, &count);
-    for (int64_t first = (int64_t)blockIdx.x * PRODUCT_ROWS; first < count;
-         first += (int64_t)gridDim.x * PRODUCT_ROWS) {
-        int64_t mine = first + threadIdx.x % PRODUCT_ROWS;
-        lh_factors<V, W> f = {NULL, (const W *)p.args.w + i * d, p.args.out, p.args.w_ld, d};
-        double norms[8];
-        if (mine < count) f.row = values + mine * d;
-        project(norms, f, &room);
-        for (int n = 0; n < 8; n++) {
-            int64_t at = first + lh_product_row(n);
-            if (threadIdx.x % 16 == 0 && at < count) p.args.y[i * p.args.ld + at] = (float)norms[n];
-        }
-    }
-}
-
-unsigned lh_projected_blocks(const lh_stream *stream, const lh_projected_norms_args *a, int64_t each)
+/* Blocks of a query head, with `each` entries per block; kernels loop with a stride if there are more entries. */
+static unsigned projected_blocks(const lh_stream *stream, const lh_projected_norms_args *a, int64_t each)
 {
     unsigned most = (unsigned)((min(a->last, a->ld) + each - 1) / each);
     return min(most, lh_blocks_per_head(stream, a->map.heads));
 }
 
-static lh_status project_in_f32(lh_stream *stream, const lh_projected *p)
-{
-    typedef __nv_bfloat16 bf16;
-    lh_shape shape = {dim3(lh_projected_blocks(stream, &p->args, PRODUCT_ROWS), (unsigned)p->args.map.heads),
-                      PRODUCT_THREADS, 0};
-    lh_dtype type = p->args.type;
-    auto *kernel = p->kv.type == LH_F32
-                       ? (type == LH_F32 ? projected_norms_kernel<float, float> : projected_norms_kernel<float, bf16>)
-                       : (type == LH_F32 ? projected_norms_kernel<bf16, float> : projected_norms_kernel<bf16, bf16>);
-    return lh_launch(stream, "projected_norms", shape, kernel, *p);
-}
-
-lh_status lh_cuda_projected_norms(lh_stream *stream, const lh_projected_norms_args *a)
-{
-    lh_projected p = {*a, *a->kv};
-    if (a->map.heads == 0 || a->last == 0 || a->ld == 0) return LH_OK;
-    return lh_projects_on_tensor_cores(a) ? lh_project_on_tensor_cores(stream, &p) : project_in_f32(stream, &p);
-}
-
-/* Norms of values of bf16 after an output projection of bf16, on the tensor cores. A block of 4 warps has 64 * TILES
- * entries of a query head, a warp 16 * TILES of them, all of whose numbers it keeps in registers; it goes over
- * the columns of the head in the weights, 64 at a time, which the next ones follow into shared memory meanwhile. Sizes
- * are added up in f32 over 16 columns and in double beyond: the bits of a norm are those of its entry and the weights.
+/* ---- projected_norms of bf16 values and weights, on the tensor cores ----
  *
- * A lane takes 16 bytes of a row at once, the words of two products (mma.cuh). Rows in shared memory are an odd number
- * of 64 bytes apart, so that the 8 lanes that are served at once meet different banks. */
+ * A block of 4 warps has 64 * TILES entries of a query head, a warp 16 * TILES of them, entirely in registers; it loops
+ * over the columns of the head in the weights, 64 at a time, while the next ones are copied to shared memory. Absolute
+ * values are added in f32 over 16 columns and in double beyond: the bits of a norm depend only on its entry and the
+ * weights.
+ *
+ * A lane takes 16 bytes of a row, the words of two products (mma.cuh). Rows in shared memory are an odd number of 64
+ * bytes from each other, so that 8 lanes served together use different banks. */
 
 enum {
     WARPS = 4,
     MMA_THREADS = WARPS * LH_WARP,
     COLS = 64,
     COLS_AT_ONCE = 8,
-    DEPTH = 32 /* of a lane's 16 bytes, times 4 */
+    DEPTH = 32 /* numbers of a lane's 16 bytes, times 4 */
 };
 
-/* 16 bytes in a row of BLOCKS * DEPTH numbers, and from a row to the next in shared memory. */
+/* 16-byte words in a row of BLOCKS * DEPTH numbers, and from a row to the next in shared memory. */
 template <int BLOCKS>
 struct lh_row_words {
     enum { COUNT = BLOCKS * 4, NEXT = (BLOCKS | 1) * 4 };
 };
 
-/* Two products' words of a lane's rows. */
+/* A lane's words of its rows for two products. */
 typedef unsigned lh_product_words[2][4];
 
-/* The entries first + 16 m + this lane's rows; zeros after the end of a row, and without one. */
+/* The entries first + 16 m + this lane's rows; zeros after the end of a row, and for missing entries. */
 template <int BLOCKS, int TILES>
 static __device__ void take_entries(lh_product_words (&entries)[TILES][BLOCKS], const lh_projected &p, int64_t h,
                                     int64_t first)
 {
     int64_t d = p.kv.head_dim, count;
-    const __nv_bfloat16 *values = lh_projected_values<__nv_bfloat16>(p, h, &count);
+    const __nv_bfloat16 *values = projected_values<__nv_bfloat16>(p, h, &count);
 #pragma unroll
     for (int m = 0; m < TILES; m++) {
 #pragma unroll
@@ -382,7 +315,7 @@ static __device__ void take_entries(lh_product_words (&entries)[TILES][BLOCKS], 
     }
 }
 
-/* Begins to copy columns [first, first + COLS) of query head i; zeros where there are none. */
+/* Starts copies of columns [first, first + COLS) of query head i, with zeros after the last. */
 template <int BLOCKS>
 static __device__ void copy_weights(uint4 *stage, const lh_projected &p, int64_t i, int64_t first)
 {
@@ -398,7 +331,7 @@ static __device__ void copy_weights(uint4 *stage, const lh_projected &p, int64_t
     lh_copy_commit();
 }
 
-/* norms[m][half] += the sizes of the products with the columns in `stage`, of which `count` are there. */
+/* norms[m][half] += the absolute values of the products with the `count` columns in `stage`. */
 template <int BLOCKS, int TILES>
 static __device__ __forceinline__ void add_sizes(double (&norms)[TILES][2],
                                                  const lh_product_words (&entries)[TILES][BLOCKS], const uint4 *stage,
@@ -466,7 +399,9 @@ static __global__ void __launch_bounds__(MMA_THREADS) project_kernel(lh_projecte
     }
 }
 
-int lh_projects_on_tensor_cores(const lh_projected_norms_args *a)
+/* Returns 1 for values and weights of bf16 in rows that are read 16 bytes at a time, with head_dim up to 256. The
+ * choice follows from the types and head_dim if rows are aligned as in a model. */
+static int projects_on_tensor_cores(const lh_projected_norms_args *a)
 {
     int64_t d = a->kv->head_dim;
     uintptr_t at = (uintptr_t)a->kv->v | (uintptr_t)a->w;
@@ -476,17 +411,79 @@ int lh_projects_on_tensor_cores(const lh_projected_norms_args *a)
 template <int BLOCKS, int TILES>
 static lh_status project_by(lh_stream *stream, const lh_projected *p)
 {
-    unsigned blocks = lh_projected_blocks(stream, &p->args, 16 * TILES * WARPS);
+    unsigned blocks = projected_blocks(stream, &p->args, 16 * TILES * WARPS);
     int64_t shared = 2 * COLS * lh_row_words<BLOCKS>::NEXT * (int64_t)sizeof(uint4);
     lh_shape shape = {dim3(blocks, (unsigned)p->args.map.heads), MMA_THREADS, shared};
     return lh_launch(stream, "projected_norms", shape, project_kernel<BLOCKS, TILES>, *p);
 }
 
-lh_status lh_project_on_tensor_cores(lh_stream *stream, const lh_projected *p)
+static lh_status project_on_tensor_cores(lh_stream *stream, const lh_projected *p)
 {
     int64_t d = p->kv.head_dim;
     if (d <= 64) return project_by<2, 2>(stream, p);
     if (d <= 96) return project_by<3, 2>(stream, p);
     if (d <= 128) return project_by<4, 2>(stream, p);
     return project_by<8, 1>(stream, p);
+}
+
+/* ---- projected_norms in f32: a matrix product that keeps only the sums of absolute values ----
+ *
+ * A block has 64 entries of a query head, and takes the columns in order (product.cuh). A thread adds its part of an
+ * entry in double, 8 columns at a time. Bound by arithmetic. */
+
+template <typename V, typename W>
+static __device__ void project(double (&norms)[8], const lh_factors<V, W> &f, lh_product_room *room)
+{
+    for (int i = 0; i < 8; i++) norms[i] = 0.0;
+    for (int64_t first = 0; first < f.count; first += PRODUCT_COLS) {
+        float sums[8][8];
+        lh_product_tile(sums, f, first, room);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            float norm = 0.0f;
+#pragma unroll
+            for (int j = 0; j < 8; j++) norm += first + lh_product_col(j) < f.count ? fabsf(sums[i][j]) : 0.0f;
+            norms[i] += norm;
+        }
+    }
+    for (int i = 0; i < 8; i++) norms[i] = lh_product_across(norms[i]);
+}
+
+template <typename V, typename W>
+static __global__ void __launch_bounds__(PRODUCT_THREADS) projected_norms_kernel(lh_projected p)
+{
+    __shared__ lh_product_room room;
+    int64_t i = blockIdx.y, d = p.kv.head_dim, count;
+    const V *values = projected_values<V>(p, (p.args.map.first + i) / p.args.map.group, &count);
+    for (int64_t first = (int64_t)blockIdx.x * PRODUCT_ROWS; first < count;
+         first += (int64_t)gridDim.x * PRODUCT_ROWS) {
+        int64_t mine = first + threadIdx.x % PRODUCT_ROWS;
+        lh_factors<V, W> f = {NULL, (const W *)p.args.w + i * d, p.args.out, p.args.w_ld, d};
+        double norms[8];
+        if (mine < count) f.row = values + mine * d;
+        project(norms, f, &room);
+        for (int n = 0; n < 8; n++) {
+            int64_t at = first + lh_product_row(n);
+            if (threadIdx.x % 16 == 0 && at < count) p.args.y[i * p.args.ld + at] = (float)norms[n];
+        }
+    }
+}
+
+static lh_status project_in_f32(lh_stream *stream, const lh_projected *p)
+{
+    typedef __nv_bfloat16 bf16;
+    lh_shape shape = {dim3(projected_blocks(stream, &p->args, PRODUCT_ROWS), (unsigned)p->args.map.heads),
+                      PRODUCT_THREADS, 0};
+    lh_dtype type = p->args.type;
+    auto *kernel = p->kv.type == LH_F32
+                       ? (type == LH_F32 ? projected_norms_kernel<float, float> : projected_norms_kernel<float, bf16>)
+                       : (type == LH_F32 ? projected_norms_kernel<bf16, float> : projected_norms_kernel<bf16, bf16>);
+    return lh_launch(stream, "projected_norms", shape, kernel, *p);
+}
+
+lh_status lh_cuda_projected_norms(lh_stream *stream, const lh_projected_norms_args *a)
+{
+    lh_projected p = {*a, *a->kv};
+    if (a->map.heads == 0 || a->last == 0 || a->ld == 0) return LH_OK;
+    return projects_on_tensor_cores(a) ? project_on_tensor_cores(stream, &p) : project_in_f32(stream, &p);
 }

@@ -1,7 +1,8 @@
-/* product.cuh - tiles of products of vectors, in f32: what a block does of a matrix product whose results are used up
- * at once and never stored. A block of 128 threads has 64 rows and goes over columns 128 at a time; a thread has 8 x 8
- * products, each one chain of fused multiply-adds over the depth, so the bits of a product depend on its two vectors
- * only. Depth is taken 16 numbers at a time through shared memory, 13 KiB, the next ones under way in registers. */
+/* product.cuh - tiles of products of vectors, in f32: a block's part of a matrix product with results that are used
+ * immediately and never stored. A block of 128 threads has 64 rows and loops over columns 128 at a time; a thread
+ * has 8 x 8 products, each one chain of fused multiply-adds over the depth, so the bits of a product depend only on
+ * its two vectors. Depth passes through shared memory 16 numbers at a time, 13 KiB, with the next ones in flight in
+ * registers. */
 #ifndef LH_KERNELS_CUDA_PRODUCT_CUH
 #define LH_KERNELS_CUDA_PRODUCT_CUH
 
@@ -13,7 +14,7 @@ typedef struct lh_product_room {
     __align__(16) float rows[PRODUCT_DEPTH][PRODUCT_ROWS + 4], cols[PRODUCT_DEPTH][PRODUCT_COLS + 4];
 } lh_product_room;
 
-/* Operands of a thread: `row`: row threadIdx.x % 64 of the tile, NULL for none; cols: [count, depth] with ld. */
+/* Operands of a thread: `row`: row threadIdx.x % 64 of the tile, or NULL; cols: [count, depth] with ld. */
 template <typename R, typename C>
 struct lh_factors {
     const R *row;
@@ -82,7 +83,7 @@ static __device__ __forceinline__ void lh_product_tile(float (&sums)[8][8], cons
     }
 }
 
-/* The sum over the 16 threads that have the same rows; all of them get it. */
+/* The sum over the 16 threads with the same rows; all of them get it. */
 template <typename T>
 static __device__ __forceinline__ T lh_product_across(T x)
 {

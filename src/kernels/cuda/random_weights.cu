@@ -1,4 +1,4 @@
-/* Weights of random models: a thread draws four numbers at a time, and writes those of them that are in its row. */
+/* Weights of random models: a thread draws four numbers at a time, and writes the ones in its row. */
 #include "kernels/cuda/vector.cuh"
 
 extern "C" {

@@ -1,4 +1,4 @@
-/* Rows of a block of tokens: embedding, norms, rotation. */
+/* Rows of activations: embedding, norms, rotation; conversions, gates, sums, soft caps. */
 #include "kernels/cuda/norm_rows.cuh"
 #include "kernels/cuda/vector.cuh"
 #include "kernels/elementwise.h"
@@ -26,8 +26,8 @@ lh_status lh_cuda_embed(lh_stream *stream, const lh_embed_args *a)
     return lh_launch(stream, "embed", lh_fours_shape(a->tokens, a->dim), kernel, *a, width);
 }
 
-/* ---- root-mean-square norm ----
- * A warp (dim <= LH_NORM_OF_WARP) or a block owns one head of one row. It is read twice, the second time from L1. */
+/* ---- root-mean-square norm ---- A warp (dim <= LH_NORM_OF_WARP) or a block has one head of one row. It is read twice,
+ * the second time from L1. */
 
 enum { WARPS = 8, MOST_THREADS = 512 };
 
@@ -73,7 +73,7 @@ static __global__ void __launch_bounds__(MOST_THREADS) norm_of_blocks_kernel(lh_
 lh_status lh_cuda_rmsnorm(lh_stream *stream, const lh_rmsnorm_args *a)
 {
     typedef __nv_bfloat16 bf16;
-    const int64_t each = 8; /* numbers a thread, about */
+    const int64_t each = 8; /* approximate numbers per thread */
     int64_t threads = (a->dim / each + LH_WARP - 1) / LH_WARP * LH_WARP, heads = a->heads < 65535 ? a->heads : 65535;
     int is_narrow = a->dim <= LH_NORM_OF_WARP;
     int width = lh_width(a->y, a->y_ld, a->y_type) == 4 ? lh_norm_width(a) : 1;
@@ -86,7 +86,7 @@ lh_status lh_cuda_rmsnorm(lh_stream *stream, const lh_rmsnorm_args *a)
     return lh_launch(stream, "rmsnorm", shape, kernel, *a, width);
 }
 
-/* A warp a head. 4 bytes moved a number. */
+/* One warp per head. 4 bytes moved per number. */
 static __global__ void squares_kernel(lh_squares_args a, int width)
 {
     int64_t all = a.tokens * a.heads;
@@ -106,9 +106,8 @@ lh_status lh_cuda_squares(lh_stream *stream, const lh_squares_args *a)
     return lh_launch(stream, "squares", shape, squares_kernel, *a, width);
 }
 
-/* ---- rotation ----
- * A thread owns pair i of ROPE_HEADS heads of a token: one sine and cosine for all of them, and all their numbers under
- * way at once. Neighbours own neighbouring pairs. 16 bytes moved a pair. */
+/* ---- rotation ---- A thread has pair i of ROPE_HEADS heads of a token: one sine and cosine for all of them, with all
+ * loads in flight together. Neighbours have neighbouring pairs. 16 bytes moved per pair. */
 
 enum { ROPE_HEADS = 4, ROPE_THREADS = 128 };
 
@@ -146,15 +145,15 @@ lh_status lh_cuda_rope(lh_stream *stream, const lh_rope_args *a)
     return lh_launch(stream, "rope", shape, rope_kernel, *a);
 }
 
-/* One number after another: sums, soft caps, gates, conversions. Each input is read once and each output written once,
- * four numbers a thread, neighbours by neighbours; enough threads are there to keep the memory busy. */
+/* ---- numbers of rows: sums, soft caps, gates, conversions ---- Each input is read once and each output written once,
+ * four numbers per thread, with enough threads to keep the memory busy. */
 
 static int width_of(int one, int other)
 {
     return one == 4 && other == 4 ? 4 : 1;
 }
 
-/* y and x read, y written: 10 or 12 bytes a number. */
+/* y and x read, y written: 10 or 12 bytes per number. */
 template <typename X>
 static __global__ void add_kernel(lh_add_args a, int width)
 {
@@ -208,7 +207,7 @@ lh_status lh_cuda_sum_shards(lh_stream *stream, const lh_sum_shards_args *a)
     return lh_launch(stream, "sum_shards", lh_fours_shape(1, a->count), sum_shards_kernel, *a, width);
 }
 
-/* Threads that find one all write the same. */
+/* All threads that find one write the same number. */
 static __global__ void check_finite_kernel(lh_check_finite_args a, int width)
 {
     for (int64_t i = 4 * lh_grid_first(); i < a.count; i += 4 * lh_grid_step()) {
@@ -225,7 +224,7 @@ lh_status lh_cuda_check_finite(lh_stream *stream, const lh_check_finite_args *a)
                      lh_width(a->x, 0, LH_F32));
 }
 
-/* gate and up read, y written: 6 to 12 bytes a number. */
+/* gate and up read, y written: 6 to 12 bytes per number. */
 template <typename Y, typename X>
 static __global__ void gated_kernel(lh_gated_args a, int width)
 {

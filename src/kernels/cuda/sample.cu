@@ -1,12 +1,12 @@
-/* Penalties of logits and the sum of their probabilities. 256k logits are read, 4 bytes each: a millionth of a second
- * of an H200's memory. */
+/* Penalties of logits, sums of probabilities, and the largest logits of a row. 256k logits are read, 4 bytes each: a
+ * microsecond of an H200's memory. */
 #include <assert.h>
 #include <cub/block/block_radix_sort.cuh>
 
 #include "kernels/cuda/candidates.cuh"
 #include "kernels/cuda/vector.cuh"
 
-/* Four neighbours have their bits in one word. */
+/* The bits of four neighbours are in one word. */
 static __global__ void penalise_kernel(lh_penalise_args a, int width)
 {
     for (int64_t i = 4 * lh_grid_first(); i < a.count; i += 4 * lh_grid_step()) {
@@ -24,7 +24,7 @@ lh_status lh_cuda_penalise(lh_stream *stream, const lh_penalise_args *a)
     return lh_launch(stream, "penalise", lh_fours_shape(1, a->count), penalise_kernel, *a, width);
 }
 
-/* Integers: blocks may add theirs in any order. */
+/* Integers: blocks may add in any order. */
 static __global__ void sum_probabilities_kernel(lh_sum_probabilities_args a, int width)
 {
     __shared__ int64_t room[LH_WARP];
@@ -45,9 +45,11 @@ lh_status lh_cuda_sum_probabilities(lh_stream *stream, const lh_sum_probabilitie
     return LH_OK;
 }
 
-/* The largest logits of a row, level by level: a block takes TILE columns of a list and hands on the k best of them, by
- * CUB's sort of a block, until one tile is left. The first list is the row. 256k columns take two levels for k = 1,
- * three for 256 and four for 1024. In every list the columns of equal logits ascend, and the sort is stable. */
+/* ---- the largest logits of a row, level by level ----
+ *
+ * A block takes TILE columns of a list and passes on the k best of them, by CUB's block sort, until one tile remains.
+ * The first list is the row. 256k columns take two levels for k = 1, three for 256 and four for 1024. In every list the
+ * columns of equal logits ascend, and the sort is stable. */
 
 enum { THREADS = 512, EACH = 8, TILE = THREADS * EACH };
 static_assert(2 * LH_BEST_MOST <= TILE, "a level has to leave at most half of a list");
@@ -56,7 +58,7 @@ typedef cub::BlockRadixSort<uint32_t, THREADS, EACH, int32_t> tile_sort;
 
 typedef struct top_level {
     lh_top_logits_args a;
-    const int32_t *in; /* [rows, count] columns, -1 where the last tile had less than k; NULL: all of them */
+    const int32_t *in; /* [rows, count] columns, -1 if the last tile had less than k; NULL: all columns */
     int32_t *out;      /* [rows, tiles, k] */
     int64_t count;
 } top_level;
@@ -68,7 +70,7 @@ static __device__ __forceinline__ int32_t column_at(const top_level &l, int64_t 
     return l.in ? l.in[blockIdx.x * l.count + i] : (int32_t)i;
 }
 
-/* The i-th best of a tile. */
+/* Passes on the i-th best of a tile. */
 static __device__ void hand_on(const top_level &l, int64_t i, int32_t column)
 {
     const int64_t r = blockIdx.x, at = (r * gridDim.y + blockIdx.y) * l.a.k + i;
@@ -98,7 +100,7 @@ static __global__ void __launch_bounds__(THREADS) sort_kernel(top_level l)
     int32_t columns[EACH];
     for (int j = 0; j < EACH; j++) {
         columns[j] = column_at(l, first + j);
-        keys[j] = columns[j] < 0 ? 0 : lh_score_key(x[columns[j]]); /* what is not there stays behind NaN */
+        keys[j] = columns[j] < 0 ? 0 : lh_score_key(x[columns[j]]); /* missing columns sort after NaN */
     }
     tile_sort(room).SortDescendingBlockedToStriped(keys, columns);
     for (int j = 0; j < EACH; j++) {

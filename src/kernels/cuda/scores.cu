@@ -1,5 +1,5 @@
-/* Scores of single slots: a thread per slot, blockIdx.y a head. They move each number once; only apply_prior reads its
- * priors twice, for their maximum. */
+/* Scores of slots: a thread per slot, blockIdx.y a head. Each number is moved once; only apply_prior reads its priors
+ * twice, for their maximum. */
 #include "kernels/cuda/entries.cuh"
 #include "kernels/cuda/product.cuh"
 
@@ -16,19 +16,19 @@ typedef struct finish_job {
     lh_ragged kv;
 } finish_job;
 
-/* In f64 where numbers cancel: cards are slow at it, but this waits for memory. */
+/* In f64 where numbers cancel: slow on GPUs, but memory is the bottleneck. */
 static __device__ __forceinline__ float finished(const lh_finish_scores_args &a, float x, float squares, float n)
 {
     if (a.kind == LH_FINISH_PLAIN) return a.factor * x;
     if (a.kind == LH_FINISH_ROOT) return sqrtf(a.factor * x);
     if (n <= 0) return 0.0f;
     if (a.kind == LH_FINISH_PER_VISIT) return (float)((double)a.factor * (double)x / (double)n);
-    if (n <= 1) return 0.0f; /* one number has no deviation, whatever rounding says */
+    if (n <= 1) return 0.0f; /* one number has no deviation, regardless of rounding */
     double mean = (double)x / (double)n;
     return sqrtf((float)fmax(0.0, (double)squares / (double)n - mean * mean));
 }
 
-/* blockIdx.y: rows [heads * parts]; a thread a slot. */
+/* blockIdx.y: rows [heads * parts]; a thread per slot. */
 static __global__ void finish_kernel(const __grid_constant__ finish_job job)
 {
     const lh_finish_scores_args &a = job.args;
@@ -42,31 +42,31 @@ static __global__ void finish_kernel(const __grid_constant__ finish_job job)
     }
 }
 
-/* Lengths are the device's: there are threads for `ld` slots of every row. */
+/* Lengths are on the device: there are threads for `ld` slots of every row. */
 lh_status lh_cuda_finish_scores(lh_stream *stream, const lh_finish_scores_args *a)
 {
     dim3 grid(lh_blocks(a->ld, THREADS), (unsigned)(a->kv->heads * a->parts));
     return lh_launch(stream, "finish_scores", lh_shape{grid, THREADS, 0}, finish_kernel, finish_job{*a, *a->kv});
 }
 
-/* A thread a column, of every gridDim.y-th head. */
+/* A thread per column, of every gridDim.y-th head. */
 static __global__ void reduce_kernel(lh_group_reduce_args a)
 {
     for (int64_t j = lh_grid_first(); j < a.cols; j += lh_grid_step())
         for (int64_t h = blockIdx.y; h < a.heads; h += gridDim.y) a.y[h * a.y_ld + j] = lh_reduced(&a, h, j);
 }
 
-/* In place row h of y lies over a row of an earlier group or of its own: a thread then has all heads, in order. */
+/* In place, row h of y overwrites a row of the same or an earlier group: then a thread has all heads, in order. */
 lh_status lh_cuda_group_reduce(lh_stream *stream, const lh_group_reduce_args *a)
 {
     dim3 grid(lh_blocks(a->cols, THREADS), a->y == a->x && a->heads > 0 ? 1u : (unsigned)a->heads);
     return lh_launch(stream, "group_reduce", lh_shape{grid, THREADS, 0}, reduce_kernel, *a);
 }
 
-/* ---- the largest of what competes ---- */
+/* ---- the largest competing score ---- */
 
-/* The largest absolute number of the block's slots of a row that compete, in *top, which is 0 at first. Floats that are
- * not negative have the order of their bits. */
+/* *top = the largest absolute number of the block's competing slots of a row, initially 0. Non-negative floats have the
+ * order of their bits. */
 static __device__ void find_top(unsigned *top, const float *x, const uint8_t *state, int64_t len)
 {
     __shared__ float room[LH_WARP];
@@ -80,7 +80,7 @@ static __device__ void find_top(unsigned *top, const float *x, const uint8_t *st
 }
 
 typedef struct max_job {
-    lh_max_score_args args; /* of these caches; its kv is not used */
+    lh_max_score_args args; /* for these caches; its kv is not used */
     lh_caches caches;
 } max_job;
 
@@ -141,11 +141,11 @@ lh_status lh_cuda_apply_prior(lh_stream *stream, const lh_apply_prior_args *a)
 /* ---- DefensiveKV ---- */
 
 typedef struct head_sums {
-    double sums[2]; /* of scores, of norms */
+    double sums[2]; /* of scores, and of norms */
     int64_t count;
 } head_sums;
 
-/* A block has a head. */
+/* One block per head. */
 static __global__ void head_sums_kernel(lh_defend_scores_args a, head_sums *heads)
 {
     __shared__ double room[LH_WARP];
@@ -189,7 +189,7 @@ lh_status lh_cuda_defend_scores(lh_stream *stream, const lh_defend_scores_args *
 /* ---- one keep set for all heads ---- */
 
 typedef struct add_job {
-    lh_add_heads_args args; /* of these caches; its kv is not used */
+    lh_add_heads_args args; /* for these caches; its kv is not used */
     lh_caches caches;
 } add_job;
 
@@ -225,26 +225,28 @@ lh_status lh_cuda_add_heads(lh_stream *stream, const lh_add_heads_args *a)
     return LH_OK;
 }
 
-/* LagKV: a block has a part of a head. Bound by reading the part and the next one from the cache of the device; the
- * ranks compare every two entries of a part. */
+/* ---- LagKV ----
+ *
+ * A block has a part of a head. Bound by reading the part and the next one from L2; the ranks compare every two entries
+ * of a part. */
 
 enum { LAG_THREADS = 256 };
 
 typedef struct lh_lags {
     lh_lag_scores_args args;
     lh_ragged kv;
-    float *ranges; /* [heads, parts, 2, head_dim]: least numbers of the next part, and 1 / (most - least) */
+    float *ranges; /* [heads, parts, 2, head_dim]: minimum of the next part, and 1 / (maximum - minimum) */
     float *e;      /* [2, heads, ld]: deviations, and the sums of their softmaxes */
-    int64_t parts; /* of the longest head at most */
+    int64_t parts; /* maximum parts of a head */
 } lh_lags;
 
-/* Channels of the next part, and then the deviations of the part. */
+/* The ranges of the channels of the next part, then the deviations of the part. */
 template <typename T>
 static __device__ void find_deviations(const lh_lags &l, const T *part, float *least, float *e)
 {
     int64_t d = l.kv.head_dim, lag = l.args.lag;
     float *scales = least + d;
-    __syncthreads(); /* what was made of the ranges of keys */
+    __syncthreads(); /* the ranges of keys have been read */
     for (int64_t i = threadIdx.x; i < d; i += LAG_THREADS) {
         float low = lh_number(part[lag * d + i]), high = low;
         for (int64_t t = 1; t < lag; t++) {
@@ -327,12 +329,14 @@ lh_status lh_cuda_lag_scores(lh_stream *stream, const lh_lag_scores_args *a)
     return LH_OK;
 }
 
-/* Expected attention: quadratic forms of keys. A block has 64 entries of a head; the product of an entry and the matrix
- * meets the entry again and is never stored (product.cuh). Bound by arithmetic, 2 * head_dim^2 operations an entry. */
+/* ---- expected attention: quadratic forms of keys ----
+ *
+ * A block has 64 entries of a head; the product of an entry and the matrix is multiplied with the entry and never
+ * stored (product.cuh). Bound by arithmetic, 2 * head_dim^2 operations per entry. */
 
 enum { EXPECTED_THREADS = 256, EXPECTED_SLOTS = 4 * EXPECTED_THREADS, MASS_SLOTS = 4096 };
 
-/* forms[i] = half * x'Mx + factor * m.x, x the entry that is this thread's row i of the tile; count entries. */
+/* forms[i] = half * x'Mx + factor * m.x, with x the entry of this thread's row i of the tile; count entries. */
 template <typename T>
 struct lh_forms {
     const T *entries; /* [count, depth] */
@@ -369,7 +373,7 @@ static __device__ void find_forms(float (&forms)[8], const lh_forms<T> &f, lh_pr
 typedef struct lh_expected {
     lh_expected_scores_args args;
     lh_ragged kv;
-    unsigned *row_maxima; /* [query heads] keys of the largest logits that compete */
+    unsigned *row_maxima; /* [query heads] keys of the largest competing logits */
     double *denominators; /* [query heads, parts] of MASS_SLOTS slots */
     int64_t parts;
 } lh_expected;
@@ -410,7 +414,7 @@ static __global__ void __launch_bounds__(PRODUCT_THREADS) expected_logits_kernel
     if (row_max) atomicMax(e.row_maxima + i, row_max);
 }
 
-/* The weight of slot s, before they are made to add up to 1. */
+/* The weight of slot s before normalisation. */
 static __device__ __forceinline__ float weight_of(const lh_expected &e, int64_t i, int64_t s)
 {
     unsigned key = e.row_maxima[i];
@@ -461,10 +465,11 @@ lh_status lh_cuda_expected_scores(lh_stream *stream, const lh_expected_scores_ar
     return LH_OK;
 }
 
-/* Sums of rows and of their outer products, in double: products of two numbers of f32 are exact there, so every result
- * has the bits of the definition. A block has 64 x 64 products of a head, a thread 4 x 4; rows go through shared memory
- * 16 at a time, in order. Bound by arithmetic: 2 * dim^2 operations a row and head, which devices of this kind do in
- * double at half the rate of f32. */
+/* ---- sums of rows and of their outer products ----
+ *
+ * In double: products of two f32 numbers are exact, so every result has the bits of the definition. A block has 64 x 64
+ * products of a head, a thread 4 x 4; rows pass through shared memory 16 at a time, in order. Bound by arithmetic: 2 *
+ * dim^2 operations per row and head, in double at half the rate of f32. */
 
 enum { MOMENTS_THREADS = 256, TILE = 64, ROWS = 16, EACH = 4 };
 
@@ -528,7 +533,7 @@ lh_status lh_cuda_row_moments(lh_stream *stream, const lh_row_moments_args *a)
     return a->type == LH_F32 ? add_rows<float>(stream, a) : add_rows<__nv_bfloat16>(stream, a);
 }
 
-/* Operations on slots one by one (slotwise.h): blockIdx.y is the head, and a thread has every so many of its slots. */
+/* ---- operations on slots (slotwise.h): blockIdx.y is the head, a thread has a strided subset of its slots ---- */
 
 enum { SLOTWISE_THREADS = 256, SLOTWISE_SLOTS = 4 * SLOTWISE_THREADS };
 
@@ -549,7 +554,7 @@ static __device__ __forceinline__ lh_slot_range own_slots(int64_t end)
                          *a);                                                                                       \
     }
 
-/* The description of a cache is the host's: a kernel has its own. */
+/* The description of a cache is host memory: a kernel gets a copy. */
 #define LH_SLOTWISE_KV(op, cost)                                                               \
     static __global__ void op##_kernel(lh_##op##_args a, lh_ragged kv)                         \
     {                                                                                          \

@@ -1,5 +1,5 @@
-/* sdpa_arrays.h's kernels. Queries and results are moved four numbers at a time, once: beside the products of a block
- * with its cache that is nothing. */
+/* The kernels of lh_sdpa_prepare, lh_sdpa_finish and lh_sdpa_compare. Queries and results are moved once, four numbers
+ * at a time: negligible compared with the attention itself. */
 #include "kernels/cuda/vector.cuh"
 
 extern "C" {
@@ -12,7 +12,7 @@ typedef struct sdpa_job {
     float *o, *lse;
     __nv_bfloat16 *o_bf16;
     int keeps_o;
-    const int64_t *offset, *len; /* of the map's first KV head on */
+    const int64_t *offset, *len; /* from the map's first KV head on */
     int64_t tokens, heads, group, dim, q_ld, o_ld;
 } sdpa_job;
 
@@ -35,7 +35,7 @@ static sdpa_job job_of(const lh_attend_block_args *a, const lh_sdpa_arrays *arra
                     a->o_ld};
 }
 
-/* Where number x of query head i of token t is in q and o of the arrays. */
+/* The place of number x of query head i of token t in q and o of the arrays. */
 static __device__ __forceinline__ int64_t sdpa_at(const sdpa_job &a, int64_t t, int64_t i, int64_t x)
 {
     int64_t head = i / a.group;
@@ -64,7 +64,7 @@ lh_status lh_sdpa_prepare(lh_stream *stream, const lh_attend_block_args *a, cons
                      job_of(a, arrays), lh_width(a->q, a->q_ld, LH_F32));
 }
 
-/* Rows that see nothing are not what cuDNN promises anything for. */
+/* cuDNN promises nothing for rows that see nothing. */
 static __global__ void finish_kernel(sdpa_job a, int width)
 {
     const int64_t cols = a.heads * a.dim;
@@ -85,10 +85,10 @@ lh_status lh_sdpa_finish(lh_stream *stream, const lh_attend_block_args *a, const
                      lh_width(a->o, a->o_ld, LH_F32) == 4 && lh_width(a->o_bf16, a->o_ld, LH_BF16) == 4 ? 4 : 1);
 }
 
-/* A warp has a row of a head. */
+/* One warp per row of a head. */
 static __global__ void compare_kernel(sdpa_job a, const float *o, const float *lse, lh_sdpa_off *off)
 {
-    const float near = 0.1f; /* of the norm of a row; and of a logarithm */
+    const float near = 0.1f; /* relative to the norm of a row; absolute for a logarithm */
     for (int64_t n = lh_grid_first() / LH_WARP; n < a.tokens * a.heads; n += lh_grid_step() / LH_WARP) {
         const float *mine = a.o + n / a.heads * a.o_ld + n % a.heads * a.dim;
         float apart = 0, all = 0;

@@ -1,6 +1,6 @@
-/* The graph is the one that cuDNN's engines for attention know: product, scale, two masks (after the lengths, and what
- * a row does not see: both ends are at the bottom right), softmax as highest logit, exponentials and mass, their
- * logarithm, and the second product. All between is virtual: it is never in memory. */
+/* The graph has the form that cuDNN's attention engines know: product, scale, two masks (after the lengths, and causal,
+ * aligned at the bottom right), softmax as row maximum, exponentials and denominator, their logarithm, and the second
+ * product. All intermediate tensors are virtual: never in memory. */
 #include "kernels/cuda/sdpa_plan.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@
 
 typedef cudnnBackendDescriptor_t desc;
 
-/* Tensors; those before VIRTUALS are in memory, and their number is their name. */
+/* Tensors; those before VIRTUALS are in memory, with their number as name. */
 enum {
     Q,
     KEYS,
@@ -49,14 +49,14 @@ enum {
     NONE = -1
 };
 
-/* The description of a tensor. Dimensions of all are [KV heads, query heads of one, rows, columns]. */
+/* The layout of a tensor. Dimensions are [KV heads, query heads of each, rows, columns]. */
 typedef enum tensor_form {
     OF_ROWS,   /* q, o: a row of `dim` for each head of each token */
     OF_KEYS,   /* [.., 1, dim, entries] */
     OF_VALUES, /* [.., 1, entries, dim] */
     OF_COUNTS, /* a number for each KV head */
     OF_STARTS, /* one more */
-    OF_ONE,    /* a number of the host's */
+    OF_ONE,    /* a number in host memory */
     OF_LSE,    /* a number for each row */
     OF_LOGITS, /* a number for each row and entry */
 } tensor_form;
@@ -100,7 +100,7 @@ static const struct {
 
 typedef enum op_kind { OP_PRODUCT, OP_POINTS, OP_REDUCE } op_kind;
 
-/* y = mode(x, b), where t chooses between the two; `type`: what it is worked out in. */
+/* y = mode(x, b), where t selects between x and b; `type`: the type of the computation. */
 static const struct {
     op_kind kind;
     int mode, y, x, b, t, axis;
@@ -132,19 +132,20 @@ static const struct {
 
 enum {
     OPS = sizeof ops / sizeof *ops,
-    ENTRIES = 1 << 28, /* of a head; what there are is in device memory, and more than these are on no device */
-    CONFIGS = 8,       /* that are tried of a list */
+    ENTRIES =
+        1 << 28, /* entries of a head in the description, more than fit on a device; the lengths are in device memory */
+    CONFIGS = 8, /* configurations that are tried per list */
     DESCRIPTORS = TENSORS + 2 * OPS + 1 + 2 * (1 + 2 * CONFIGS)
 };
 
-/* Descriptors belong to the plan. The first failure is kept; calls after it do nothing. */
+/* Descriptors belong to the plan. The first failure is kept; later calls do nothing. */
 struct lh_sdpa_plan {
     const lh_cudnn *call;
     cudnnHandle_t handle;
     desc plan;
     int64_t room_bytes;
     cudnnStatus_t rc;
-    const char *failed; /* at what */
+    const char *failed; /* the failed step */
     int count;
     desc all[DESCRIPTORS];
 };
@@ -323,7 +324,7 @@ static void find_configs(lh_sdpa_plan *p, desc graph, cudnnBackendHeurMode_t mod
     if (*count > CONFIGS) *count = CONFIGS;
 }
 
-/* The first of the configurations that makes a plan. */
+/* The first configuration that makes a plan. */
 static desc begin_plan(lh_sdpa_plan *p, desc device)
 {
     desc plan = make(p, CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR);
@@ -365,7 +366,7 @@ static lh_status new_plan(lh_sdpa_plan **out, const lh_sdpa_place *place)
     return LH_OK;
 }
 
-/* *out = p if all went well; else it is closed. */
+/* *out = p without a failure; else p is closed. */
 static void end_plan(lh_sdpa_plan *p, lh_sdpa_plan **out, char why[128])
 {
     if (p->rc == CUDNN_STATUS_SUCCESS)

@@ -1,12 +1,13 @@
-/* The best of each head, by radix. What entries are ordered by is one integer of 64 bits, the larger the better:
- * its score key above, and below it the complement of its position, which breaks ties. Six rounds find the number of
- * the last entry that is among the best (the line) from its top, 11, 11 and 10 bits of either half: count the entries
- * that have the bits found so far by their next bits, and see in which of the bins the last of the best lies. When all
- * entries of that bin are among the best, the line stands, which without ties it does after the third round at most.
+/* The best entries of each head, by radix. Entries are ordered by one integer of 64 bits, larger is better: the score
+ * key above, and below it the complement of the position, which breaks ties. Six rounds find the number of the last of
+ * the best entries (the line) from its top, 11, 11 and 10 bits of either half: count the entries with the bits found so
+ * far by their next bits, and choose the bin of the last of the best. When all entries of that bin are among the best,
+ * the line is final, which without ties happens at the latest after the third round.
  *
- * A row of up to SHORT slots is one block's, from the first round to the marks; of longer ones each round is a launch
- * with several blocks a head, of which the last one that is done with a head chooses the bin. The device decides all
- * of it. A round reads 5 bytes a slot, and positions of those alone that have the key of the line. */
+ * A row of up to SHORT slots is processed by one block, from the first round to the marks; for longer rows each round
+ * is a launch with several blocks per head, and the last block to finish a head chooses the bin. Everything is decided
+ * on the device. A round reads 5 bytes per slot, and positions only of entries with the key of the line. Further:
+ * orders, histograms and budgets. */
 #include <assert.h>
 #include <cub/device/device_radix_sort.cuh>
 
@@ -18,18 +19,18 @@ enum { ROUNDS = 6, BINS = 1 << 11, THREADS = 1024, LEAST_THREADS = 64, SHORT = 1
 
 #define NO_LINE UINT64_MAX /* above every entry: the largest key is that of infinity */
 
-/* The bits of the line of a head that are found. */
+/* The known bits of a head's line. */
 typedef struct found_line {
     uint64_t at; /* the bits found so far; the others are 0 */
-    int rest;    /* how many of the best have these bits */
+    int rest;    /* number of the best entries with these bits */
     int stands;
 } found_line;
 
-/* Who is among the counts[r] best of those that compete, in the rows of some caches. */
+/* Selection of the counts[r] best competing entries in the rows of some caches. */
 typedef struct selection {
     lh_caches caches;
-    lh_select_top_args args; /* of these caches; its kv is not used */
-    found_line *lines;       /* [rows], for long rows, all of these zero at first */
+    lh_select_top_args args; /* for these caches; its kv is not used */
+    found_line *lines;       /* [rows], for long rows, initially all zero */
     unsigned *bins;          /* [rows, BINS] */
     unsigned *arrived;       /* [rows] */
 } selection;
@@ -39,7 +40,7 @@ typedef struct head_row {
     const int32_t *positions; /* NULL: the slots */
     const float *scores;
     uint8_t *state;
-    int64_t at, len, count; /* which row; its slots; how many of the best */
+    int64_t at, len, count; /* index of the row; its slots; number of the best */
 } head_row;
 
 static __device__ __forceinline__ head_row row_of(const selection &c)
@@ -52,7 +53,7 @@ static __device__ __forceinline__ head_row row_of(const selection &c)
                     lh_row_count(&a, row)};
 }
 
-/* The bits before round r, and its own. */
+/* The bits before round r, and the bits of round r. */
 static __device__ __forceinline__ int bits_before(int round)
 {
     return round / 3 * 32 + round % 3 * 11;
@@ -68,7 +69,7 @@ static __device__ __forceinline__ uint32_t place_of(const head_row &r, int64_t s
     return ~(uint32_t)(r.positions ? r.positions[s] : s);
 }
 
-/* 1 if slot s is counted in a round, and its bin. */
+/* Returns 1 if slot s is counted in a round, and its bin. */
 static __device__ __forceinline__ int find_bin(const head_row &r, int64_t s, int round, uint64_t line, int *bin)
 {
     int before = bits_before(round);
@@ -93,7 +94,7 @@ static __device__ void count_round(const head_row &r, int round, uint64_t line, 
     __syncthreads();
 }
 
-/* Where the line is before the first round, in a row in which `count` of `competing` entries stay. */
+/* The line before the first round, in a row that keeps `count` of `competing` entries. */
 static __device__ found_line line_before(int64_t count, int competing)
 {
     if (count <= 0) return found_line{NO_LINE, 0, 1};
@@ -101,8 +102,8 @@ static __device__ found_line line_before(int64_t count, int competing)
     return found_line{0, (int)count, 0};
 }
 
-/* The bin in which the last of the best lies becomes part of the line. Every thread of the block calls it, and looks at
- * some bins, the best first; `line` is in memory that they share, and no thread reads it before the next barrier. */
+/* Appends the bin of the last of the best entries to the line. Every thread of the block calls it and visits some bins,
+ * the best first; `line` is in shared memory, and no thread reads it before the next barrier. */
 static __device__ void choose_bin(int64_t wanted, int round, const unsigned *bins, found_line *line)
 {
     __shared__ int room[LH_WARP];
@@ -159,8 +160,8 @@ static __global__ void __launch_bounds__(THREADS) contest_kernel(const __grid_co
 
 /* ---- long rows ---- */
 
-/* Adds up what the blocks have counted; 1 in the last block of the row, which has all of it in `bins` then, and leaves
- * zeros for the next round. */
+/* Adds the counts of the block to the row's. Returns 1 in the last block of the row, with the totals in `bins`, and
+ * leaves zeros for the next round. */
 static __device__ int gather_bins(const selection &c, int64_t row, unsigned *bins)
 {
     __shared__ int last;
@@ -207,7 +208,7 @@ static lh_status hold_long(lh_stream *stream, selection *c)
     return LH_OK;
 }
 
-/* Of a short row: some slots for each, and a power of two, so that all have as many bins. */
+/* Threads of a short row: some slots for each, a power of two, so that all have the same number of bins. */
 static int threads_for(int64_t ld)
 {
     int threads = LEAST_THREADS;
@@ -237,13 +238,15 @@ lh_status lh_cuda_select_top(lh_stream *stream, const lh_select_top_args *a)
     return LH_OK;
 }
 
-/* The entries of each head by score: CUB sorts the slots of all heads at once, by position, then by score. (Its sorts
- * of segments have one block for each: they would leave most of the device idle.) */
+/* ---- the order of each head's entries ----
+ *
+ * CUB sorts the slots of all heads together, by position, then by score. (Its segmented sorts have one block per
+ * segment: they would leave most of the device idle.) */
 
 enum { ORDER_THREADS = 256, KEY_BITS = 32 };
 
-/* An item is a slot's head, a bit that sends it to the end of its head where it is not in the order, 32 bits of a key,
- * the smallest first, and the slot itself. What is above the slot is sorted by; the sort is stable. */
+/* An item is a slot's head, a bit that moves it to the end of its head if it is not in the order, 32 bits of a key, the
+ * smallest first, and the slot. Items are sorted by the bits above the slot; the sort is stable. */
 typedef struct entry_order {
     lh_order_entries_args a;
     lh_ragged kv;
@@ -294,7 +297,7 @@ static __global__ void put_order_kernel(entry_order o)
     }
 }
 
-/* What CUB sorts, and its memory: NULL until room_bytes is known. */
+/* Arguments of CUB's sort, and its memory: NULL until room_bytes is known. */
 typedef struct sorting {
     cub::DoubleBuffer<uint64_t> items;
     void *room;
@@ -310,7 +313,7 @@ static lh_status sort_items(lh_stream *stream, const char *name, sorting *s)
                          name);
 }
 
-/* Of the numbers below `count`. */
+/* Bits of numbers below `count`. */
 static int bits_for(int64_t count)
 {
     int bits = 0;
@@ -343,22 +346,24 @@ lh_status lh_cuda_order_entries(lh_stream *stream, const lh_order_entries_args *
     return LH_OK;
 }
 
-/* Counts of score keys: integers, so that atomics may add them in any order. A block counts its slots of one head
- * in shared memory first: 5 bytes a slot are read, and a head's bins are written once a block. */
+/* ---- histograms of score keys ----
+ *
+ * Integers, so that atomics may add them in any order. A block first counts its slots of one head in shared memory: 5
+ * bytes per slot are read, and a head's bins are written once per block. */
 
 enum {
     HISTOGRAM_THREADS = 512,
     HISTOGRAM_SLOTS = 16 * HISTOGRAM_THREADS,
-    SHARED_BITS = 12 /* more bins than these are counted where they are */
+    SHARED_BITS = 12 /* more bins are counted in device memory */
 };
 
-/* Of some caches; its kv is not used. */
+/* For some caches; its kv is not used. */
 typedef struct histogram_job {
     lh_histogram_args args;
     lh_caches caches;
 } histogram_job;
 
-/* That of blockIdx.y. */
+/* The row of blockIdx.y. */
 static __device__ __forceinline__ lh_histogram_row histogram_row_of(const histogram_job &job)
 {
     lh_histogram_args a = job.args;
@@ -366,7 +371,7 @@ static __device__ __forceinline__ lh_histogram_row histogram_row_of(const histog
     return lh_histogram_row_at(&a, blockIdx.y);
 }
 
-/* The only block of a row writes its bins; several add to them. */
+/* The only block of a row writes its bins; several blocks add to them. */
 static __global__ void __launch_bounds__(HISTOGRAM_THREADS) histogram_kernel(const __grid_constant__ histogram_job job)
 {
     unsigned *bins = (unsigned *)lh_shared();
@@ -430,12 +435,13 @@ lh_status lh_cuda_histogram(lh_stream *stream, const lh_histogram_args *a)
     return LH_OK;
 }
 
-/* The search for the best entries of many heads between its histograms, and what each of the heads keeps. All of it is
- * small: 8 KB of bins a head and round, and some numbers a head. */
+/* ---- budgets of heads: the search for the threshold between its histograms, and the counts ----
+ *
+ * All of it is small: 8 KB of bins per head and round, and some numbers per head. */
 
 enum { BUDGETS_THREADS = 256 };
 
-/* The number of thread t's bins, and its first one; bins go to threads from the last one down. */
+/* The number of thread t's bins, and the first one; bins are assigned to threads from the last one down. */
 static __device__ __forceinline__ int64_t bins_each(int64_t size)
 {
     return (size + blockDim.x - 1) / blockDim.x;
@@ -471,10 +477,9 @@ lh_status lh_cuda_add_histograms(lh_stream *stream, const lh_add_histograms_args
     return LH_OK;
 }
 
-/* ---- refine_threshold: blockIdx.y is the contest, whose blocks all find the same bin, and update one head each ----
- */
+/* ---- refine_threshold: blockIdx.y is the contest; its blocks all find the same bin, and update one head each ---- */
 
-/* In *bin, shared; returns what is wanted of it. Every thread of the block calls it. */
+/* Finds *bin, in shared memory; returns the entries wanted of it. Every thread of the block calls it. */
 static __device__ int64_t budgets_find_bin(const lh_refine_threshold_args &a, int64_t contest, int64_t *bin)
 {
     __shared__ int64_t room[LH_WARP], wanted;
@@ -524,7 +529,7 @@ static __global__ void refine_threshold_kernel(lh_refine_threshold_args a)
     a.candidates[cell] = t;
 }
 
-/* Without heads there is a search all the same. */
+/* The search state is updated even without heads. */
 lh_status lh_cuda_refine_threshold(lh_stream *stream, const lh_refine_threshold_args *a)
 {
     int64_t contests = lh_contest_count(&a->of), cells = a->of.heads * a->of.layers / contests;
@@ -535,7 +540,7 @@ lh_status lh_cuda_refine_threshold(lh_stream *stream, const lh_refine_threshold_
 
 /* ---- head_budgets ---- */
 
-/* A block a contest, whose threads take the heads in the order of ties. lags: [heads * layers]. */
+/* One block per contest, with its threads on the heads in the order of ties. lags: [heads * layers]. */
 static __global__ void head_budgets_kernel(lh_head_budgets_args a, int64_t *lags)
 {
     __shared__ int64_t left;

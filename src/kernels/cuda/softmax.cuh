@@ -1,4 +1,4 @@
-/* softmax.cuh - what a row sees, its logits and its weights. */
+/* softmax.cuh - visibility, logits and weights of a row. */
 #ifndef LH_KERNELS_CUDA_SOFTMAX_CUH
 #define LH_KERNELS_CUDA_SOFTMAX_CUH
 
@@ -6,13 +6,13 @@
 
 #define LH_LOG2E 1.4426950408889634f
 
-/* The number subtracted from logits of which the highest is `row_max`; 0 for -inf, since -inf - -inf is NaN. */
+/* The number subtracted from logits with the maximum `row_max`; 0 for -inf, since -inf - -inf is NaN. */
 static __device__ __forceinline__ float lh_shift(float row_max)
 {
     return row_max == -INFINITY ? 0.0f : row_max;
 }
 
-/* 2^x, off by 2^-22 of it; 0 below 2^-126. */
+/* 2^x with a relative error of 2^-22; 0 below 2^-126. */
 static __device__ __forceinline__ float lh_exp2(float x)
 {
 #ifdef LH_SIMT

@@ -1,12 +1,11 @@
-/* split_kv.cuh - query rows that look at all entries of ragged caches (attend_decode, row_lse): which rows and entries
- * a block has, and how the parts of a row become one.
+/* split_kv.cuh - query rows over all entries of ragged caches (attend_decode, row_lse), split over the entries:
+ * flash-decoding.
  *
- * The entries of a KV head are cut in pieces that depend on its own length, and on how many there may be at most: as
- * many as keep the processors busy where the order of adding may be any, else LH_SPLITS. A block has one piece and a
- * tile of rows: of one sequence and KV head, row r of query head i at r * (heads of the group here) + i. It
- * leaves at once where its head has no such piece, so the grid does not depend on lengths and a CUDA graph can be
- * replayed. Pieces leave their highest logit, their denominator and their sums of values; the last block of a head to
- * arrive puts them together in their order. */
+ * The entries of a KV head are cut in splits; their number depends on the head's length, up to a maximum: enough to
+ * keep the multiprocessors busy if the order of sums is free, else LH_SPLITS. A block has one split and a tile of rows
+ * of one sequence and KV head: row r of query head i at r * (heads of the group here) + i. It exits if its head has no
+ * such split, so the grid does not depend on lengths and a CUDA graph can be replayed. Splits leave their row maxima,
+ * denominators and sums of values; the last block of a head to finish combines them in their order. */
 #ifndef LH_KERNELS_CUDA_SPLIT_KV_CUH
 #define LH_KERNELS_CUDA_SPLIT_KV_CUH
 
@@ -14,28 +13,28 @@
 #include "kernels/cuda/softmax.cuh"
 
 enum {
-    LH_SPLITS = 128,    /* pieces of a head, at most */
+    LH_SPLITS = 128,    /* maximum splits of a head */
     LH_SPLIT_SEQS = 16, /* sequences of a launch */
-    LH_SPLIT_WARPS = 4, /* of a block */
-    LH_SPLIT_KEYS = 16, /* entries that a warp has at a time */
+    LH_SPLIT_WARPS = 4, /* warps of a block */
+    LH_SPLIT_KEYS = 16, /* entries that a warp processes together */
     LH_SPLIT_MOST_DIM = 256
 };
 #define LH_SPLIT_THREADS (LH_SPLIT_WARPS * LH_WARP)
 #define LH_SPLIT_STEP (LH_SPLIT_WARPS * LH_SPLIT_KEYS)
 static_assert(LH_SHARED_BLOCK % LH_SPLIT_KEYS == 0, "entries of a warp lie in one segment");
 
-/* What the pieces of a head leave for the last of them to join; units = (sequence * heads + head) * tiles + tile. */
+/* Results of the splits of a head, which the last block combines; units = (sequence * heads + head) * tiles + tile. */
 typedef struct lh_split_parts {
     float *o;          /* [units, LH_SPLITS, tile, dim] */
-    float2 *sums;      /* [units, tile, LH_SPLITS] highest logit and denominator */
+    float2 *sums;      /* [units, tile, LH_SPLITS] row maximum and denominator */
     uint32_t *arrived; /* [units] 0 */
 } lh_split_parts;
 
-/* Rows that look at the caches of `seqs`, which are host structs copied into the launch. Row r of sequence b is row
- * b * rows + r of every array. */
+/* Rows over the caches of `seqs`, which are host structs copied into the launch. Row r of sequence b is row b * rows +
+ * r of every array. */
 typedef struct lh_split_kv {
     float *o;              /* sums of values; NULL: not wanted */
-    __nv_bfloat16 *o_bf16; /* them rounded; may be NULL */
+    __nv_bfloat16 *o_bf16; /* the same rounded; may be NULL */
     float *lse;            /* may be NULL */
     const float *q;
     const int32_t *positions, *until; /* as in lh_observed */
@@ -44,29 +43,29 @@ typedef struct lh_split_kv {
     lh_grouping map;
     lh_logit logit;
     int64_t first_head, heads; /* KV heads */
-    int tiles;                 /* of rows of each */
+    int tiles;                 /* tiles of rows of each */
     lh_form form;
-    int tile; /* rows that a tile has at most */
-    int most; /* pieces of a head */
+    int tile; /* maximum rows of a tile */
+    int most; /* maximum splits of a head */
     lh_split_parts parts;
     lh_ragged seqs[LH_SPLIT_SEQS];
-    lh_row_logits logits[LH_SPLIT_SEQS]; /* of rows = 1 */
+    lh_row_logits logits[LH_SPLIT_SEQS]; /* for rows = 1 */
 } lh_split_kv;
 
-/* Where a block is. */
+/* The sequence, head, rows and entries of a block. */
 typedef struct lh_split_place {
     int64_t head, seq, unit;
     int64_t i0;         /* the first query head */
     int count;          /* query heads */
-    int row0, rows;     /* of the tile, among the sequence's rows * count */
-    int64_t slots;      /* where the head begins in the cache */
-    int shared;         /* slots of it that lie in the base; counted in 32 bits, where registers are short */
-    int64_t first, end; /* slots of the piece */
+    int row0, rows;     /* rows of the tile, among the sequence's rows * count */
+    int64_t slots;      /* first slot of the head in the cache */
+    int shared;         /* slots of the head in the parent; counted in 32 bits, because registers are short */
+    int64_t first, end; /* slots of the split */
     int splits, split;
 } lh_split_place;
 
-/* Entries of a piece, a multiple of LH_SPLIT_STEP: short pieces keep all processors busy, long ones make little to put
- * together. */
+/* Entries of a split, a multiple of LH_SPLIT_STEP: short splits keep all multiprocessors busy, long ones leave little
+ * to combine. */
 static __device__ __forceinline__ int64_t lh_piece(int64_t len, int most)
 {
     const int64_t step = LH_SPLIT_STEP, even = ((len + most - 1) / most + step - 1) / step * step;
@@ -76,7 +75,7 @@ static __device__ __forceinline__ int64_t lh_piece(int64_t len, int most)
     return even > least ? even : least;
 }
 
-/* 0 where there is nothing to do. */
+/* Returns 0 if the block has nothing to do. */
 static __device__ __forceinline__ int lh_split_find(const lh_split_kv &a, lh_split_place *p)
 {
     const lh_grouping &map = a.map;
@@ -87,7 +86,8 @@ static __device__ __forceinline__ int lh_split_find(const lh_split_kv &a, lh_spl
     p->seq = blockIdx.y;
     p->split = (int)blockIdx.z;
     int64_t len = kv.len[p->head], piece = lh_piece(len, a.most);
-    p->splits = len > 0 ? (int)((unsigned)(len + piece - 1) / (unsigned)piece) : 1; /* of no 2^32 entries */
+    p->splits =
+        len > 0 ? (int)((unsigned)(len + piece - 1) / (unsigned)piece) : 1; /* heads have less than 2^32 entries */
     low = p->head * map.group > map.first ? p->head * map.group : map.first;
     high = (p->head + 1) * map.group < map.first + map.heads ? (p->head + 1) * map.group : map.first + map.heads;
     p->i0 = low - map.first;
@@ -112,7 +112,7 @@ static __device__ __forceinline__ void lh_split_row(const lh_split_kv &a, const 
     *i = p.i0 + at % p.count;
 }
 
-/* split_kv_rows.cuh - split-KV attention: kinds of kernel, and the query rows of a block. */
+/* ---- kinds of kernel, and the query rows of a block ---- */
 
 /* Three parts of a query and of a weight. */
 enum { SCAN_PARTS = 3 };
@@ -121,24 +121,24 @@ template <typename T_, int D_, int HALVES_, int VALUES_>
 struct split_kind {
     typedef T_ T;
     enum {
-        D = D_,           /* dimensions that there is room for */
+        D = D_,           /* dimensions, padded */
         HALVES = HALVES_, /* rows of a tile / 8 */
-        VALUES = VALUES_, /* whether values are summed */
+        VALUES = VALUES_, /* true if values are summed */
         ROWS = 8 * HALVES_,
         KEY_CHUNKS = D_ / 32, /* a lane has 8 numbers of each */
         VALUE_CHUNKS = D_ / 64,
         PARTS = lh_parts<T_>::COUNT,
-        PITCH = D_ + 32, /* of rows of queries in shared memory, in bf16: rows in turn begin 16 banks apart */
-        SMALL = sizeof(T_) == 2 && D_ <= 128,      /* whether there are registers for values beside keys */
-        STAGE = SMALL ? D_ / 32 : 2,               /* chunks of keys under way */
-        BLOCKS = D_ <= 128 && HALVES_ == 1 ? 3 : 2 /* of a multiprocessor */
+        PITCH =
+            D_ + 32, /* distance of rows of queries in shared memory, in bf16: consecutive rows begin 16 banks apart */
+        SMALL = sizeof(T_) == 2 && D_ <= 128,      /* true if there are registers for values in addition to keys */
+        STAGE = SMALL ? D_ / 32 : 2,               /* chunks of keys in flight */
+        BLOCKS = D_ <= 128 && HALVES_ == 1 ? 3 : 2 /* blocks on a multiprocessor */
     };
 };
 
-/* A warp's share of the rows: lane 4 g + t has rows 8 h + 2 t and 8 h + 2 t + 1 (i = 0, 1), of these a share of the
- * denominator and the sums of values of the dimensions 64 c + 8 g + 2 j (sum[c][j][h][i]) and 64 c + 8 g + 2 j + 1 ([2
- * + i]).
- */
+/* A warp's share of the rows: lane 4 g + t has rows 8 h + 2 t and 8 h + 2 t + 1 (i = 0, 1), and of these rows a share
+ * of the denominator and the sums of values of the dimensions 64 c + 8 g + 2 j (sum[c][j][h][i]) and 64 c + 8 g + 2 j +
+ * 1 ([2 + i]). */
 template <typename K>
 struct split_state {
     float row_max[K::HALVES][2], denominator[K::HALVES][2];
@@ -153,9 +153,9 @@ struct split_rows {
     float *logits[K::HALVES][2]; /* of slot 0; NULL: not wanted */
 };
 
-/* The 16 entries of a warp from `slot` on, of which `left` are in the piece. k: of entry g, from dimension 8 t on; at:
- * positions of g and 8 + g, -1: not in the piece; bias: theirs. v: of entry 2 t, from dimension 8 g on; seen: whether
- * rows see 2 t, 2 t + 1, 2 t + 8, 2 t + 9; all: whether they see all that are in the piece. */
+/* The 16 entries of a warp from `slot` on, with `left` entries in the split. k: keys of entry g, from dimension 8 t on;
+ * at: positions of g and 8 + g, -1: not in the split; bias: their biases. v: values of entry 2 t, from dimension 8 g
+ * on; seen: whether rows see 2 t, 2 t + 1, 2 t + 8, 2 t + 9; all: whether they see all entries of the split. */
 template <typename K>
 struct split_entry {
     const typename K::T *k, *v;
@@ -186,7 +186,7 @@ static __device__ void stage_queries(const lh_split_kv &a, const lh_split_place 
     }
 }
 
-/* Rows after those of the tile see what its last one sees; nobody looks at what becomes of them. */
+/* Rows after the tile's last one see the same entries as the last one; their results are not used. */
 template <typename K>
 static __device__ void describe_rows(const lh_split_kv &a, const lh_split_place &p, split_rows<K> *rows)
 {
@@ -202,9 +202,9 @@ static __device__ void describe_rows(const lh_split_kv &a, const lh_split_place 
     }
 }
 
-/* split_kv_logits.cuh - split-KV attention: the logits of a warp's entries. */
+/* ---- logits of a warp's entries ---- */
 
-/* The entries from `slot` on, but for what rows see of them: what is loaded does not wait for positions. */
+/* The entries from `slot` on, without their visibility: loads do not wait for positions. */
 template <typename K>
 static __device__ __forceinline__ void find_entries(split_entry<K> *entry, const lh_split_kv &a,
                                                     const lh_split_place &p, int64_t slot)
@@ -227,7 +227,7 @@ static __device__ __forceinline__ void find_entries(split_entry<K> *entry, const
     }
 }
 
-/* Returns whether any row of the warp sees one of the entries. Where values are summed all rows see the same. */
+/* Returns 1 if a row of the warp sees one of the entries. If values are summed all rows see the same entries. */
 template <typename K>
 static __device__ __forceinline__ int look(split_entry<K> *entry, const split_rows<K> &rows)
 {
@@ -311,7 +311,7 @@ static __device__ __forceinline__ void products(float s[K::HALVES][4], const lh_
     lh_add_all<4 * K::HALVES>(&s[0][0], &rest[0][0]);
 }
 
-/* From products to logits, -inf where a row does not see the entry. */
+/* Turns products into logits, with -inf for entries that a row does not see. */
 template <typename K>
 static __device__ __forceinline__ void mask(float s[K::HALVES][4], const lh_split_kv &a, const split_rows<K> &rows,
                                             const split_entry<K> &entry)
@@ -328,9 +328,9 @@ static __device__ __forceinline__ void mask(float s[K::HALVES][4], const lh_spli
     }
 }
 
-/* split_kv_sums.cuh - split-KV attention: logits become weights, and weights times values sums. */
+/* ---- weights, and sums of values ---- */
 
-/* Logits become weights; denominators and sums so far are brought to the new highest logit. */
+/* Turns logits into weights; rescales denominators and sums to the new row maximum. */
 template <typename K>
 static __device__ __forceinline__ void weigh(float s[K::HALVES][4], split_state<K> *state)
 {
@@ -396,7 +396,7 @@ static __device__ __forceinline__ void add_values(float sum[4][K::HALVES][4], co
     }
 }
 
-/* s: weights. values: the first chunks, where they are there already. */
+/* s: weights. values: the first chunks, if they were loaded before. */
 template <typename K>
 static __device__ __forceinline__ void
 add_weighed(split_state<K> *state, const lh_split_kv &a, const float s[K::HALVES][4],
@@ -415,7 +415,7 @@ add_weighed(split_state<K> *state, const lh_split_kv &a, const float s[K::HALVES
 #pragma unroll
     for (int c = 0; c < K::VALUE_CHUNKS; c++) {
         if (!K::SMALL) load_values<K>(values[c], a, entry, c);
-        if (!entry.all) { /* 0 times what is left in entries that are not seen may be no number */
+        if (!entry.all) { /* memory of invisible entries may hold numbers that are not finite */
 #pragma unroll
             for (int e = 0; e < 4; e++)
                 if (!entry.seen[e]) lh_zero(&values[c][e]);
@@ -424,7 +424,7 @@ add_weighed(split_state<K> *state, const lh_split_kv &a, const float s[K::HALVES
     }
 }
 
-/* The warp's 16 entries from `slot` on. */
+/* Processes the warp's 16 entries from `slot` on. */
 template <typename K>
 static __device__ __forceinline__ void split_entries(split_state<K> *state, const lh_split_kv &a,
                                                      const lh_split_place &p, const split_rows<K> &rows, int64_t slot)
@@ -433,7 +433,8 @@ static __device__ __forceinline__ void split_entries(split_state<K> *state, cons
     lh_eight<typename K::T> keys[K::STAGE][2], values[K::VALUE_CHUNKS][4] = {};
     float s[K::HALVES][4] = {};
     find_entries<K>(&entry, a, p, slot);
-    /* With a window there may be much that no row sees; without, little, and loads need not wait for positions. */
+    /* With a window there may be many invisible entries; without one there are few, and loads need not wait for
+     * positions. */
     if (a.logit.window > 0 && !look<K>(&entry, rows)) return;
     load_keys<K>(keys, a, entry, 0);
     if constexpr (K::SMALL && K::VALUES) {
@@ -447,7 +448,7 @@ static __device__ __forceinline__ void split_entries(split_state<K> *state, cons
     if constexpr (K::VALUES) add_weighed<K>(state, a, s, values, entry);
 }
 
-/* split_kv_join.cuh - the pieces of a row become one: by the last block to arrive, in the order of the pieces. */
+/* ---- combining the splits of a row, by the last block to finish, in the order of the splits ---- */
 
 /* The result of a row of the tile: o = sum / denominator (0 where there is no denominator), lse. */
 static __device__ __forceinline__ float lh_quotient(float sum, float denominator)
@@ -463,13 +464,13 @@ static __device__ __forceinline__ void lh_split_tell(const lh_split_kv &a, const
     if (a.lse) a.lse[r * a.map.heads + i] = denominator != 0 ? lh_shift(row_max) + logf(denominator) : -INFINITY;
 }
 
-/* Memory that the pieces share: [4] numbers of every row, and room for sums or weights. */
+/* Shared memory for combining: [4] numbers of every row, and room for sums or weights. */
 typedef struct lh_split_joint {
-    float *row_max, *denominator; /* [tile] of all pieces */
-    float *weights;               /* [tile, LH_SPLITS] of the pieces */
+    float *row_max, *denominator; /* [tile] over all splits */
+    float *weights;               /* [tile, LH_SPLITS] of the splits */
 } lh_split_joint;
 
-/* Row k's pieces, by one warp: how much each counts. */
+/* The weights of row k's splits, by one warp. */
 static __device__ inline void lh_split_weigh(const lh_split_kv &a, const lh_split_place &p, int k,
                                              const lh_split_joint &j)
 {
@@ -499,7 +500,7 @@ static __device__ __forceinline__ void lh_add_weighted(float4 *sum, float weight
     sum->w = fmaf(weight, x.w, sum->w);
 }
 
-/* Numbers of o from `at` on. */
+/* Writes numbers of o from `at` on. */
 static __device__ __forceinline__ void lh_split_put(const lh_split_kv &a, int64_t at, float sum, float denominator)
 {
     float o = lh_quotient(sum, denominator);
@@ -514,7 +515,7 @@ static __device__ __forceinline__ void lh_split_put(const lh_split_kv &a, int64_
     lh_split_put(a, at + 3, sum.w, denominator);
 }
 
-/* The sums of all pieces, V numbers a thread. 16 pieces are under way at a time. */
+/* The sums of all splits, V numbers per thread, with 16 splits in flight. */
 template <typename V>
 static __device__ void lh_split_add(const lh_split_kv &a, const lh_split_place &p, const lh_split_joint &j)
 {
@@ -547,7 +548,7 @@ static __device__ inline void lh_split_merge(const lh_split_kv &a, const lh_spli
         lh_split_add<float>(a, p, j);
 }
 
-/* 1 in the last block of a unit to arrive: it sees the results of all others. */
+/* Returns 1 in the last block of a unit to finish: it sees the results of all other blocks. */
 static __device__ inline int lh_split_is_last(const lh_split_kv &a, const lh_split_place &p)
 {
     __shared__ int last;
@@ -562,19 +563,19 @@ static __device__ inline int lh_split_is_last(const lh_split_kv &a, const lh_spl
     return last;
 }
 
-/* split_kv_kernel.cuh - entries times rows of a tile on the tensor cores, whatever the type of the cache (queries and
- * weights in three parts: nothing is rounded to bf16), and every byte of the cache read once for up to 16 rows.
+/* ---- the kernel ----
  *
- * A warp takes 16 entries at a time: their keys (and values) come from device memory straight to where the products
- * want them, 16 bytes a lane, 64 or 128 of a row together. Entries are the 16 rows of a product and query rows its 8
- * columns, so a group of 8 heads or less wastes nothing but what it has less. With 16 x 128 bf16 numbers of keys and of
- * values 8 KiB are under way a warp, 96 KiB a multiprocessor, three times what hides the memory's latency; the products
- * take a fifth of the time of the bytes. */
+ * Entries times rows of a tile on the tensor cores, for any type of cache (queries and weights in three parts: nothing
+ * is rounded to bf16), with every byte of the cache read once for up to 16 rows.
+ *
+ * A warp takes 16 entries at a time: their keys (and values) come from device memory directly in the layout of the
+ * products, 16 bytes per lane, 64 or 128 of a row together. Entries are the 16 rows of a product and query rows its 8
+ * columns, so a group of fewer than 8 heads wastes only the missing columns. With 16 x 128 bf16 numbers of keys and of
+ * values 8 KiB are in flight per warp, 96 KiB per multiprocessor, three times the memory's latency-bandwidth product;
+ * the products take a fifth of the time of the loads. */
 
-/* ---- from warps to the block, from blocks to the row ---- */
-
-/* Shared memory: queries while entries are read, then sums [tile, dim] or weights of pieces; and of the warps'
- * rows the highest logits and denominators. */
+/* Shared memory: queries while entries are read, then sums [tile, dim] or weights of splits; and the row maxima and
+ * denominators of the warps. */
 template <typename K>
 struct split_room {
     enum {
@@ -596,7 +597,7 @@ static __device__ __forceinline__ split_room<K> room_of(void)
     return split_room<K>{sums, row_maxima, denominators, {row_max, row_max + K::ROWS, sums}};
 }
 
-/* Sums of a warp, brought to the highest logit of all warps, are set (by the first warp) or added. */
+/* Sums of a warp, rescaled to the row maximum of all warps, are stored (by the first warp) or added. */
 template <typename K>
 static __device__ void give_sums(const split_state<K> &state, const float shrink[K::HALVES][2],
                                  const split_room<K> &room)
@@ -616,7 +617,7 @@ static __device__ void give_sums(const split_state<K> &state, const float shrink
     }
 }
 
-/* The warps' shares become the block's: sums, highest logits and denominators. */
+/* Reduces the warps' shares to the block's: sums, row maxima and denominators. */
 template <typename K>
 static __device__ void join_warps(const split_state<K> &state, const split_room<K> &room)
 {
@@ -650,7 +651,7 @@ static __device__ void join_warps(const split_state<K> &state, const split_room<
     __syncthreads();
 }
 
-/* The results of a head in one piece, or this piece of them. */
+/* Writes the results of a head without splits, or of this split. */
 template <typename K>
 static __device__ void leave(const lh_split_kv &a, const lh_split_place &p, const split_room<K> &room)
 {
@@ -694,8 +695,8 @@ static __global__ void __launch_bounds__(LH_SPLIT_THREADS, K::BLOCKS)
     }
     for (int64_t slot = first + lh_warp() * LH_SPLIT_KEYS; slot < end; slot += LH_SPLIT_STEP)
         split_entries<K>(&state, a, p, rows, slot);
-    __syncthreads(); /* before queries are written over */
-    /* Found again rather than kept: the loop is in need of the registers. */
+    __syncthreads(); /* before queries are overwritten */
+    /* Computed again instead of kept: the loop needs the registers. */
     lh_split_find(a, &p);
     join_warps<K>(state, room);
     leave<K>(a, p, room);

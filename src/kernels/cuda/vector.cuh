@@ -1,5 +1,5 @@
-/* vector.cuh - numbers of a row four at a time: one access of 16 bytes (f32) or 8 (bf16) where the row allows it, else
- * one by one. What a thread computes with them is the same either way, so bits do not depend on where a row lies. */
+/* vector.cuh - numbers of a row four at a time: one access of 16 bytes (f32) or 8 (bf16) if the row is aligned, else
+ * one by one. The arithmetic is the same either way, so bits do not depend on the alignment of a row. */
 #ifndef LH_KERNELS_CUDA_VECTOR_CUH
 #define LH_KERNELS_CUDA_VECTOR_CUH
 
@@ -9,13 +9,13 @@ typedef struct lh_four {
     float at[4];
 } lh_four;
 
-/* Numbers that may be moved at once, 4 or 1, in rows that begin at p + t * ld. NULL: 4. */
+/* Numbers moved in one access, 4 or 1, in rows that begin at p + t * ld. NULL: 4. */
 static inline int lh_width(const void *p, int64_t ld, lh_dtype type)
 {
     return (uintptr_t)p % (uintptr_t)(4 * lh_dtype_bytes(type)) == 0 && ld % 4 == 0 ? 4 : 1;
 }
 
-/* Rows of `cols` numbers: a thread owns fours of a row, threads lie along the row (x), rows along y. Kernels go on with
+/* Rows of `cols` numbers: a thread has fours of a row, threads along the row (x), rows along y. Kernels loop with
  * strides in both. */
 static inline lh_shape lh_fours_shape(int64_t rows, int64_t cols)
 {
@@ -25,7 +25,7 @@ static inline lh_shape lh_fours_shape(int64_t rows, int64_t cols)
     return lh_shape{dim3(lh_blocks(fours, threads), (unsigned)(rows < most_rows ? rows : most_rows)), (int)threads, 0};
 }
 
-/* The numbers p[0 .. 3], 0 for those at n and after. */
+/* The numbers p[0 .. 3], with 0 from n on. */
 static __device__ __forceinline__ lh_four lh_get4(const float *p, int64_t n, int width)
 {
     lh_four x = {{0, 0, 0, 0}};

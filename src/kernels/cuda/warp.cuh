@@ -53,7 +53,7 @@ static __device__ T lh_block_sum(T x, T *room)
 {
     T sum = lh_warp_sum(x), all = 0;
     int warps = (int)(blockDim.x / LH_WARP);
-    __syncthreads(); /* what was read from `room` before */
+    __syncthreads(); /* `room` was read before */
     if (lh_lane() == 0) room[lh_warp()] = sum;
     __syncthreads();
     for (int w = 0; w < warps; w++) all += room[w];
@@ -72,7 +72,7 @@ static __device__ T lh_block_max(T x, T *room)
     return most;
 }
 
-/* The sum over the threads before this one, and of all in *total. */
+/* The sum over the threads before this one, and over all threads in *total. */
 template <typename T>
 static __device__ T lh_block_before(T x, T *room, T *total)
 {
@@ -89,7 +89,7 @@ static __device__ T lh_block_before(T x, T *room, T *total)
     return earlier + before;
 }
 
-/* Numbers in f32, whatever they are stored as. */
+/* Numbers of any type as f32. */
 static __device__ __forceinline__ float lh_number(float x)
 {
     return x;

@@ -1,4 +1,4 @@
-/* Attention of a block of rows: row by row, head by head. */
+/* Attention of blocks of rows and decode attention: row by row, head by head. */
 #include "kernels/ref/attend.h"
 
 lh_status lh_ref_attend_block(lh_stream *stream, const lh_attend_block_args *a)
@@ -23,7 +23,6 @@ lh_status lh_ref_attend_block(lh_stream *stream, const lh_attend_block_args *a)
     return LH_OK;
 }
 
-/* Attention of one row a sequence over all entries of its cache. */
 lh_status lh_ref_attend_decode(lh_stream *stream, const lh_attend_decode_args *a)
 {
     double *work = NULL;

@@ -1,5 +1,5 @@
-/* attend.h - what the reference's attention operations share: the logit of a query row and an entry, what a row sees,
- * softmax over it, and rows that observe a cache. */
+/* attend.h - shared by the reference's attention operations: logits, visibility, softmax of a row, and observed
+ * rows. */
 #ifndef LH_KERNELS_REF_ATTEND_H
 #define LH_KERNELS_REF_ATTEND_H
 
@@ -7,7 +7,7 @@
 
 #include "kernels/ref/ref.h"
 
-/* A query row of one head, and the entries of its KV head from which the mask chooses. */
+/* A query row of one head, and the entries of its KV head before masking. */
 typedef struct lh_ref_row {
     const float *q;
     const lh_ragged *kv;
@@ -25,7 +25,7 @@ static inline double ref_logit(const lh_ref_row *row, int64_t slot)
     return row->logit.softcap > 0 ? row->logit.softcap * tanh(s / row->logit.softcap) : s;
 }
 
-/* What is added to the logit of an entry. */
+/* The bias of an entry, which is added to its logit. */
 static inline double ref_bias(const lh_ragged *kv, int64_t head, int64_t slot)
 {
     const lh_ragged at = lh_segment_at(kv, head, slot);
@@ -38,7 +38,7 @@ static inline int64_t ref_position(const lh_ref_row *row, int64_t slot)
     return lh_position(&at, row->head, slot);
 }
 
-/* 1 if the window includes the slot. */
+/* Returns 1 if the window includes the slot. */
 static inline int ref_in_window(const lh_ref_row *row, int64_t slot)
 {
     return row->logit.window <= 0 || ref_position(row, slot) > row->position - row->logit.window;
@@ -49,7 +49,7 @@ static inline int ref_sees(const lh_ref_row *row, int64_t slot)
     return ref_position(row, slot) <= row->position && ref_in_window(row, slot);
 }
 
-/* Softmax over the slots that `visible` lets through. work: slots + head_dim numbers. */
+/* Softmax over the slots for which `visible` returns 1. work: slots + head_dim numbers. */
 static inline void ref_attend(const lh_ref_row *row, int (*visible)(const lh_ref_row *, int64_t), double *work,
                               float *o, float *lse)
 {
@@ -80,7 +80,7 @@ static inline lh_status ref_attend_work(lh_stream *stream, double **work, const 
     return lh_stream_scratch(stream, work, (most + kv->head_dim) * (int64_t)sizeof **work);
 }
 
-/* 1 if row r sees the entry in a slot. */
+/* Returns 1 if row r sees the entry in a slot. */
 static inline int ref_observes(const lh_observed *o, int64_t r, int64_t head, int64_t slot)
 {
     return lh_sees(lh_visible_range_of(o->positions, o->until, o->logit.window, r),
@@ -109,7 +109,7 @@ static inline double ref_observed_lse(const lh_observed *o, int64_t r, int64_t i
     return denominator != 0 ? row_max + log(denominator) : -INFINITY;
 }
 
-/* o_bf16[at ..] = the n numbers of o there, rounded; nothing where o_bf16 is NULL. */
+/* o_bf16[at ..] = the n numbers of o there, rounded, unless o_bf16 is NULL. */
 static inline void ref_round(void *o_bf16, const float *o, int64_t at, int64_t n)
 {
     for (int64_t x = at; x < at + n && o_bf16; x++) ref_store(o_bf16, LH_BF16, x, o[x]);

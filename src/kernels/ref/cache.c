@@ -1,4 +1,4 @@
-/* Storing new entries in caches, and query rows in a ring. */
+/* Appending entries to caches, query rows to a ring; copying and compacting entries. */
 #include <string.h>
 
 #include "kernels/ref/ref.h"
@@ -36,7 +36,6 @@ lh_status lh_ref_put_rows(lh_stream *stream, const lh_put_rows_args *a)
     return LH_OK;
 }
 
-/* Entries of a head in any order. */
 lh_status lh_ref_gather_entries(lh_stream *stream, const lh_gather_entries_args *a)
 {
     const lh_ragged *dst = a->dst, *src = a->src;
@@ -53,7 +52,7 @@ lh_status lh_ref_gather_entries(lh_stream *stream, const lh_gather_entries_args 
     return LH_OK;
 }
 
-/* Moving the entries that are kept to the front of their heads. */
+/* ---- compaction ---- */
 /* Entry `to` of head h in dst = entry `from` of head h in src. */
 static void move_entry(const lh_ragged *dst, int64_t to, const lh_ragged *src, int64_t from, int64_t h)
 {
@@ -66,7 +65,7 @@ static void move_entry(const lh_ragged *dst, int64_t to, const lh_ragged *src, i
         dst->stats[at * dst->stat_count + c] = src->stats[of * src->stat_count + c];
 }
 
-/* Head h of a cache, whose slots are in these states. */
+/* Compacts head h of a cache by the states of its slots. */
 static int64_t compact_in_order(const lh_ragged *dst, const lh_ragged *src, const uint8_t *state, int64_t h)
 {
     int64_t kept = 0;

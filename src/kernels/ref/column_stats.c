@@ -1,11 +1,11 @@
-/* Attention that entries receive from query rows. */
+/* Attention that entries receive from observed rows, and log-sum-exps of rows. */
 #include "kernels/ref/attend.h"
 
-/* Of a row, for the slots of a head. */
+/* Normalisers of the rows, for the slots of a head. */
 typedef struct ref_weights {
     const lh_column_stats_args *args;
     double *lse;  /* [rows, heads] */
-    double *seen; /* [rows] entries of the head that each row sees */
+    double *seen; /* [rows] number of entries of the head that each row sees */
 } ref_weights;
 
 static double weight_of(const ref_weights *w, int64_t r, int64_t i, int64_t slot)
@@ -14,8 +14,8 @@ static double weight_of(const ref_weights *w, int64_t r, int64_t i, int64_t slot
     return lse == -INFINITY ? 0.0 : exp(ref_observed_logit(&w->args->rows, r, i, slot) - lse);
 }
 
-/* Add the attention that one slot receives. A row that sees a single entry gives it 1, which is never above 1 / 1,
- * whatever the rounding of lse makes of it. */
+/* Adds the attention that one slot receives. A row that sees a single entry gives it 1, which must not count as above 1
+ * / 1 by rounding. */
 static void add_column(const ref_weights *w, int64_t head, int64_t slot)
 {
     const lh_column_stats_args *a = w->args;
@@ -71,7 +71,6 @@ lh_status lh_ref_column_stats(lh_stream *stream, const lh_column_stats_args *a)
     return LH_OK;
 }
 
-/* Log-sum-exps of query rows. */
 lh_status lh_ref_row_lse(lh_stream *stream, const lh_row_lse_args *a)
 {
     (void)stream;

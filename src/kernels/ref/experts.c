@@ -4,7 +4,7 @@
 #include "kernels/ops.h"
 #include "kernels/ref/ref.h"
 
-/* The best expert after `last` (-1: of all) in the order of keys, equal ones by index. */
+/* The best expert after `last` (-1: of all experts) in the order of keys, ties by index. */
 static int64_t next_best(const float *logits, int64_t experts, int64_t last)
 {
     int64_t best = -1;
@@ -16,7 +16,7 @@ static int64_t next_best(const float *logits, int64_t experts, int64_t last)
     return best;
 }
 
-/* The experts of a token into `to`, [top_k], and their routing weights. */
+/* Chooses the experts of a token into `to`, [top_k], and their routing weights. */
 static void choose(const lh_route_args *a, int64_t t, int32_t *to)
 {
     int64_t experts = a->routes.experts, top_k = a->routes.top_k, last = -1;
@@ -29,7 +29,7 @@ static void choose(const lh_route_args *a, int64_t t, int32_t *to)
         a->routes.weight[t * top_k + c] = (float)(exp((double)logits[to[c]] - logits[to[0]]) / sum);
 }
 
-/* Assignments by counting, token by token. `assignment` holds the experts before. */
+/* Assigns by counting, token by token. `assignment` holds the experts before. */
 static void place(const lh_routes *r)
 {
     int64_t assignments = r->tokens * r->top_k;

@@ -1,4 +1,4 @@
-/* Biases and values that are fitted to the attention of query rows. */
+/* Fitting biases and values to the attention of query rows. */
 #include "kernels/ref/attend.h"
 
 /* The weight of row r of head i, from q.k with the entry in a slot. */
@@ -67,7 +67,7 @@ static double dot(const float *x, const float *y, int64_t n)
     return sum;
 }
 
-/* The next direction. */
+/* The next search direction. */
 static void turn(const lh_conjugate_gradients_args *a, int64_t i, double t)
 {
     float *energy = a->energy + 2 * i, *r = a->r + i * a->cols, *p = a->p + i * a->cols;
@@ -114,7 +114,7 @@ lh_status lh_ref_mass_bias(lh_stream *stream, const lh_mass_bias_args *a)
     return LH_OK;
 }
 
-/* ---- losses by the number of entries that stay ---- */
+/* ---- losses by the number of kept entries ---- */
 
 /* Number x of the output of row r over stretches 0 to p. */
 static double output_of(const lh_curve_losses_args *a, int64_t p, int64_t x, int64_t r)

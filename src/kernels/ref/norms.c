@@ -1,4 +1,4 @@
-/* Norms of keys and values, and the scores that are made of keys alone. */
+/* Norms of keys and values, scores from keys, norms of projected values. */
 #include <math.h>
 
 #include "kernels/ref/ref.h"
@@ -31,7 +31,7 @@ lh_status lh_ref_entry_norms(lh_stream *stream, const lh_entry_norms_args *a)
     return LH_OK;
 }
 
-/* Norms are at least this, so that a key of zeros divides nothing by zero. */
+/* Norms are at least this, so that a key of zeros does not divide by zero. */
 static double norm_of(double squares)
 {
     return fmax(sqrt(squares), 1e-8);
@@ -63,7 +63,6 @@ lh_status lh_ref_key_difference(lh_stream *stream, const lh_key_difference_args 
     return LH_OK;
 }
 
-/* L1 norms of values after the output projection. */
 /* L1 norm of the value of slot s of head h after the projection of query head i. */
 static double projected_norm(const lh_projected_norms_args *a, int64_t h, int64_t s, int64_t i)
 {

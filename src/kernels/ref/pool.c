@@ -10,7 +10,7 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The competing slots of head h by their positions. Returns how many. */
+/* Lists the competing slots of head h by their positions. Returns their number. */
 static int64_t list_competing(const lh_pool_args *a, int64_t h, int64_t *slots)
 {
     int64_t n = 0;

@@ -1,5 +1,5 @@
-/* ref.h - the functions of the `ref` backend, and what several of them need. Plain loops and double sums: the
- * definition that the other backends are compared with, so nothing here is ever made faster. */
+/* ref.h - the functions of the `ref` backend, and their helpers. Plain loops and double sums: the definition of every
+ * operation, so nothing here is ever optimised. */
 #ifndef LH_KERNELS_REF_REF_H
 #define LH_KERNELS_REF_REF_H
 

@@ -1,4 +1,4 @@
-/* Rows of a block of tokens: embedding, norms, rotation. */
+/* Rows of activations: embedding, norms, rotation; conversions, gates, sums, soft caps; random weights. */
 #define LH_IN_DOUBLE
 #include <string.h>
 
@@ -78,7 +78,7 @@ lh_status lh_ref_rope(lh_stream *stream, const lh_rope_args *a)
     return LH_OK;
 }
 
-/* Numbers of rows one by one: conversions, gates, sums, soft caps. */
+/* ---- numbers of rows ---- */
 lh_status lh_ref_convert(lh_stream *stream, const lh_convert_args *a)
 {
     (void)stream;
@@ -126,7 +126,7 @@ lh_status lh_ref_check_finite(lh_stream *stream, const lh_check_finite_args *a)
     return LH_OK;
 }
 
-/* Weights of random models. */
+/* ---- weights of random models ---- */
 lh_status lh_ref_random_weights(lh_stream *stream, const lh_random_weights_args *a)
 {
     (void)stream;

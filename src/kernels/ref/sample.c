@@ -1,4 +1,4 @@
-/* Penalties of logits and the sum of their probabilities. */
+/* Penalties of logits, sums of probabilities, and the largest logits of a row. */
 #include "kernels/ref/ref.h"
 
 lh_status lh_ref_penalise(lh_stream *stream, const lh_penalise_args *a)
@@ -17,14 +17,14 @@ lh_status lh_ref_sum_probabilities(lh_stream *stream, const lh_sum_probabilities
     return LH_OK;
 }
 
-/* The largest numbers of each row, one after the other. */
 lh_status lh_ref_top_logits(lh_stream *stream, const lh_top_logits_args *a)
 {
     (void)stream;
     assert(a->k <= a->cols && a->k <= LH_BEST_MOST);
     for (int64_t r = 0; r < a->rows; r++) {
         const float *x = a->x + r * a->ld;
-        int64_t last = -1; /* index of the one found before: the next is the best of those after it in the order */
+        int64_t last =
+            -1; /* index of the previous result: the next result is the best of the elements after it in the order */
         for (int64_t n = 0; n < a->k; n++) {
             int64_t best = -1;
             for (int64_t i = 0; i < a->cols; i++) {

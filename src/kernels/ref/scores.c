@@ -1,4 +1,4 @@
-/* Scores of entries from statistics, and what shapes them one by one. */
+/* Scores of entries from statistics, keys, values and random numbers, and their shaping. */
 #define LH_IN_DOUBLE
 #include <math.h>
 
@@ -13,7 +13,7 @@ static double finished(const lh_finish_scores_args *a, double x, double squares,
     if (a->kind == LH_FINISH_ROOT) return sqrt(a->factor * x);
     if (n <= 0) return 0.0;
     if (a->kind == LH_FINISH_PER_VISIT) return a->factor * x / n;
-    if (n <= 1) return 0.0; /* one number has no deviation, whatever rounding says */
+    if (n <= 1) return 0.0; /* one number has no deviation, regardless of rounding */
     return sqrt(fmax(0.0, squares / n - x / n * (x / n)));
 }
 
@@ -50,7 +50,7 @@ lh_status lh_ref_apply_prior(lh_stream *stream, const lh_apply_prior_args *a)
     return LH_OK;
 }
 
-/* Sums over what competes in head h: of scores and norms; returns how many entries those are. */
+/* Sums of scores and norms over the competing entries of head h; returns their number. */
 static int64_t sum_competing(const lh_defend_scores_args *a, int64_t h, double sums[2])
 {
     int64_t count = 0;
@@ -104,7 +104,7 @@ lh_status lh_ref_max_score(lh_stream *stream, const lh_max_score_args *a)
     return LH_OK;
 }
 
-/* Operations on slots one by one (slotwise.h): head after head. */
+/* ---- operations on slots (slotwise.h): head after head ---- */
 
 #define LH_SLOTWISE(op, rows, cols, cost)                                                          \
     lh_status lh_ref_##op(lh_stream *stream, const lh_##op##_args *a)                              \
@@ -120,8 +120,8 @@ LH_SLOTWISE(add_heads, a->batch, a->cols, 4)
 LH_SLOTWISE(sum_shards, 1, a->count, a->shards + 1)
 LH_SLOTWISE_KV(gumbel_scores, 16)
 
-/* LagKV: entries of a part of the text, beside what keys and values of the next part are. */
-/* A part of a head that has a next one, slots [at, at + lag), and memory for it. */
+/* ---- LagKV: entries of a part relative to the keys and values of the next part ---- */
+/* A part of a head with a next part, slots [at, at + lag), and its workspace. */
 typedef struct lag_part {
     const lh_ragged *kv;
     int64_t h, at, lag;
@@ -192,7 +192,7 @@ static void rank_part(const lag_part *p, float *y)
 
 lh_status lh_ref_lag_scores(lh_stream *stream, const lh_lag_scores_args *a)
 {
-    int64_t d = a->kv->head_dim, lag = a->lag, most = lh_min_i64(lag, a->ld); /* longer parts have no next one */
+    int64_t d = a->kv->head_dim, lag = a->lag, most = lh_min_i64(lag, a->ld); /* longer parts have no next part */
     double *room = NULL;
     LH_TRY(lh_stream_scratch(stream, &room, 2 * (d + most) * (int64_t)sizeof *room));
     for (int64_t h = 0; h < a->kv->heads; h++) {
@@ -206,7 +206,7 @@ lh_status lh_ref_lag_scores(lh_stream *stream, const lh_lag_scores_args *a)
     return LH_OK;
 }
 
-/* Expected attention: the softmax of what logits of normally distributed queries are on average. */
+/* ---- expected attention: the softmax of the mean logits of normally distributed queries ---- */
 static double expected_logit(const lh_expected_scores_args *a, int64_t i, int64_t h, int64_t s)
 {
     int64_t d = a->kv->head_dim, at = (a->kv->offset[h] + s) * d;
@@ -240,7 +240,7 @@ lh_status lh_ref_expected_scores(lh_stream *stream, const lh_expected_scores_arg
     return LH_OK;
 }
 
-/* Sums of rows and of their outer products. */
+/* ---- sums of rows and of their outer products ---- */
 lh_status lh_ref_row_moments(lh_stream *stream, const lh_row_moments_args *a)
 {
     (void)stream;

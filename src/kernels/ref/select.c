@@ -1,4 +1,4 @@
-/* The best competing entries of each head. */
+/* The best competing entries of each head; orders, histograms, budgets. */
 #include "kernels/head_budgets.h"
 #include "kernels/ops_select.h"
 #include "kernels/ref/ref.h"
@@ -17,7 +17,7 @@ static int64_t count_until(const lh_select_top_args *a, int64_t row, uint32_t ke
     return count;
 }
 
-/* The count-th best entry as (key, position), found bit by bit; count is at least 1 and at most what competes. */
+/* The count-th best entry as (key, position), found bit by bit; 1 <= count <= competing entries. */
 static void find_last(const lh_select_top_args *a, int64_t row, int64_t count, uint32_t *key, int64_t *position)
 {
     *key = 0; /* the largest key that still has `count` entries at it or above */
@@ -34,7 +34,7 @@ static void select_row(const lh_select_top_args *a, int64_t row)
 {
     int64_t h, held = count_until(a, row, 0, INT32_MAX),
                count = lh_row_count(a, row) < held ? lh_row_count(a, row) : held;
-    int64_t position = -1; /* of a count of 0: before every entry */
+    int64_t position = -1; /* before every entry, for a count of 0 */
     const lh_ragged *kv = lh_cache_of_row(a->kv, row, &h);
     const float *scores = lh_row_scores(a, row);
     uint32_t key = UINT32_MAX;
@@ -55,13 +55,13 @@ lh_status lh_ref_select_top(lh_stream *stream, const lh_select_top_args *a)
     return LH_OK;
 }
 
-/* The entries of each head by score. */
+/* ---- the order of each head's entries ---- */
 static uint32_t key_at(const lh_order_entries_args *a, int64_t h, int64_t s)
 {
     return a->scores ? lh_score_key(a->scores[h * a->ld + s]) : 0;
 }
 
-/* Entries of head h that come before the one in slot s. */
+/* Entries of head h before the entry in slot s. */
 static int64_t count_before(const lh_order_entries_args *a, int64_t h, int64_t s)
 {
     uint32_t key = key_at(a, h, s);
@@ -88,7 +88,6 @@ lh_status lh_ref_order_entries(lh_stream *stream, const lh_order_entries_args *a
     return LH_OK;
 }
 
-/* Histograms of the score keys of heads. */
 lh_status lh_ref_histogram(lh_stream *stream, const lh_histogram_args *a)
 {
     (void)stream;
@@ -104,7 +103,7 @@ lh_status lh_ref_histogram(lh_stream *stream, const lh_histogram_args *a)
     return LH_OK;
 }
 
-/* Budgets of the heads of one layer or several: head_budgets.h, on the host. */
+/* ---- budgets of heads (head_budgets.h) ---- */
 lh_status lh_ref_add_histograms(lh_stream *stream, const lh_add_histograms_args *a)
 {
     (void)stream;

@@ -1,4 +1,4 @@
-/* The table of the reference backend. */
+/* The table of the reference backend, and its fused operations. */
 #include "kernels/ref/ref.h"
 
 lh_status lh_ref_norm_gemm(lh_stream *stream, const lh_norm_gemm_args *a)
