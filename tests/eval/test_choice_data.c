@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "base/temporary.h"
-#include "lab/eval/choice_data.h"
+#include "lab/eval/choice.h"
 #include "suite.h"
 
 #define OK(call) ck_assert_msg((call) == LH_OK, "%s", lh_error_message())

@@ -2,7 +2,7 @@
 #include <check.h>
 #include <math.h>
 
-#include "lab/eval/figures.h"
+#include "lab/eval/measures.h"
 #include "lab/eval/keep_files.h"
 #include "suite.h"
 

@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 #include "base/temporary.h"
-#include "lab/eval/given_sets.h"
+#include "lab/eval/keep_files.h"
 #include "suite.h"
 
 #define OK(call) ck_assert_msg((call) == LH_OK, "%s", lh_error_message())

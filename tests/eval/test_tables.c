@@ -9,9 +9,9 @@
 #include "base/output.h"
 #include "base/table.h"
 #include "base/temporary.h"
-#include "lab/eval/grid.h"
+#include "lab/eval/input_files.h"
+#include "lab/eval/measures.h"
 #include "lab/eval/task_scores.h"
-#include "lab/eval/texts.h"
 #include "suite.h"
 
 static const lh_column columns[] = {{"policy", "", LH_COLUMN_LABEL},

@@ -2,7 +2,7 @@
  * that take a time of their own. */
 #include <check.h>
 
-#include "lab/eval/work.h"
+#include "lab/eval/run_policies.h"
 #include "suite.h"
 
 static const lh_config config = {.hidden = 576, .heads = 9, .kv_heads = 3, .head_dim = 64, .ff = 1536};

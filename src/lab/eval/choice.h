@@ -4,15 +4,37 @@
 #define LH_LAB_EVAL_CHOICE_H
 
 #include "base/table.h"
-#include "lab/eval/asked_prompt.h"
-#include "lab/eval/caches.h"
-#include "lab/eval/choice_data.h"
+#include "lab/eval/questions.h"
+
+typedef struct lh_choice_record {
+    char *id;      /* the line's "id", or its number */
+    char *context; /* the text that the question is about; "": none */
+    char *prompt;  /* a choice continues it; begins with an empty line if there is a context */
+    char **choices;
+    int64_t choice_count; /* at least two */
+    int64_t right;        /* index */
+    int64_t line;         /* of the file, from 1 */
+} lh_choice_record;
+
+typedef struct lh_choice_data {
+    lh_choice_record *at;
+    int64_t n;
+    uint64_t hash; /* of the file */
+} lh_choice_data;
+
+/* One object a line, with the names of the published files and of lm-evaluation-harness: "question" (which becomes
+ * "Question: …\nAnswer:", as its ARC and PIQA tasks write it), or "query" (used unchanged, as HellaSwag has it);
+ * "choices", a list or ARC's {"text": list, "label": list}; "answer", "gold" or "label", an index from 0, or
+ * "answerKey", one of the labels; "context" and "id" are optional, other members are ignored. At most `max` records, 0:
+ * all. LH_EINPUT naming file and line. */
+lh_status lh_choice_data_read(lh_choice_data *out, const char *path, int64_t max);
+void lh_choice_data_clear(lh_choice_data *data);
 
 typedef struct lh_choice_request {
     lh_eval_setup setup;        /* max_new is 0: nothing is generated */
     const lh_choice_data *data; /* on rank 0; empty on others */
     int scenarios[LH_SCENARIOS];
-    lh_asked_chat chat;
+    lh_eval_chat chat;
 } lh_choice_request;
 
 /* Rows are on rank 0 only. The request must outlive the result. */
@@ -26,8 +48,8 @@ typedef struct lh_choice_result {
  * lm-evaluation-harness 0.4 (lm_eval/api/task.py, process_results). */
 extern const lh_column lh_choice_columns[], lh_choice_mean_columns[];
 
-/* Collective. Encodes all prompts before the first prefill, so that one that is too long for the model is reported
- * early: LH_EUSAGE, naming its line. Fills *out row by row; the caller clears it also after a failure. */
+/* Collective. Encodes all prompts before the first prefill, so that a prompt that is too long for the model is reported
+ * early: LH_EUSAGE, naming the line. Fills *out row by row; the caller clears it also after a failure. */
 lh_status lh_choice_run(lh_choice_result *out, lh_engine *engine, const lh_choice_request *request);
 void lh_choice_result_clear(lh_choice_result *result);
 

@@ -1,4 +1,4 @@
-/* cmd_eval.c - `eval`: lists its tasks, each of which is a command (eval_*.c). */
+/* cmd_eval.c - `eval`: lists its tasks; each task is a command (eval_*.c, tasks.c). */
 #include "shell/shell.h"
 
 extern const lh_command lh_command_eval_needle, lh_command_eval_tasks, lh_command_eval_fidelity, lh_command_eval_ppl,

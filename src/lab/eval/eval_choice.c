@@ -114,7 +114,7 @@ static lh_status ask_questions(void *self)
     run *r = self;
     r->request.setup = lh_eval_setup_of(&r->task);
     r->request.data = &r->data;
-    r->request.chat = (lh_asked_chat){.on = r->task.chat};
+    r->request.chat = (lh_eval_chat){.on = r->task.chat};
     return lh_choice_run(&r->result, r->task.engine, &r->request);
 }
 

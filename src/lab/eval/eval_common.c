@@ -1,5 +1,5 @@
-/* eval_common.c - what the tasks of `eval` share: lists in options, policies, chat format, progress and interrupts
- * (eval_results.c: the outputs, eval_resume.c: going on after an interrupt). */
+/* eval_common.c - the shared parts of the tasks of `eval`: lists in options, policies, chat format, progress and
+ * interrupts (eval_results.c: the outputs; eval_resume.c: the identity of an interrupted run). */
 #include "lab/eval/eval_common.h"
 
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 
 #include "base/log.h"
 #include "engine/engine.h"
-#include "lab/eval/asked_prompt.h"
-#include "lab/eval/warn_policies.h"
+#include "lab/eval/questions.h"
+#include "lab/eval/run_policies.h"
 #include "policies/list.h"
 #include "shell/check_files.h"
 #include "shell/policy_options.h"

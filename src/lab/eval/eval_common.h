@@ -1,13 +1,13 @@
-/* eval_common.h - what the tasks of `eval` share: lists on the command line, the run, and its output. A task provides a
- * table of functions (lh_eval_kind) that check, load, run and print; lh_eval_run calls them in order and writes the
- * results. */
+/* eval_common.h - the shared parts of the tasks of `eval`: lists on the command line, the run, and its output. A task
+ * provides a table of functions (lh_eval_kind) that check, load, run and print; lh_eval_run calls them in order and
+ * writes the results. */
 #ifndef LH_LAB_EVAL_EVAL_COMMON_H
 #define LH_LAB_EVAL_EVAL_COMMON_H
 
 #include "base/progress.h"
 #include "base/table.h"
-#include "lab/eval/caches.h"
-#include "lab/eval/given_sets.h"
+#include "lab/eval/keep_files.h"
+#include "lab/eval/run_policies.h"
 #include "policies/list.h"
 #include "shell/shell.h"
 
@@ -69,7 +69,7 @@ typedef struct lh_eval_values {
     lh_eval_files files;
 } lh_eval_values;
 
-/* The groups after the task's own and that of `run`. */
+/* The groups of options after the task's own groups. */
 #define LH_EVAL_GROUPS                                                 \
     {&lh_shell_policy_list_options, offsetof(lh_eval_values, policy)}, \
         {&lh_shell_engine_options, offsetof(lh_eval_values, engine)},  \
@@ -96,19 +96,19 @@ typedef struct lh_eval_kind {
     lh_status (*means)(const void *self, lh_table *means);
     lh_status (*curve)(const void *self, lh_table *curve); /* a measure by position, made of them; NULL: none */
     lh_status (*print)(const void *self, lh_buf *out);
-    struct { /* tables besides the means, ends with {0}; --answers writes the first, the others are left out if empty */
+    struct { /* tables besides the means, ends with {0}; --answers writes the first; empty later ones are left out */
         const char *name;
         size_t at; /* offset of the lh_table in `self` */
     } tables[3];
 } lh_eval_kind;
 
-/* State of a task. The caller fills in the first four; lh_eval_run the others. */
+/* State of a task. The caller fills in the first three members, lh_eval_run the rest. */
 typedef struct lh_eval_task {
     const lh_eval_kind *kind;
     void *self;
     lh_call *call;
     lh_policy_options lists;        /* as given, and when the task asks */
-    lh_policy_list policies;        /* of these lists */
+    lh_policy_list policies;        /* resolved `lists` */
     int64_t *lengths, length_count; /* each in [1, 2^40]; none if the task has no --length */
     lh_given_files given;           /* keep sets that the policies name */
     int chat;                       /* 1: prompts are put in a chat format */
@@ -121,7 +121,7 @@ typedef struct lh_eval_task {
     lh_progress progress;
 } lh_eval_task;
 
-/* For `check` of a task that asks questions: reads '--scenario', by which the lists have their default policies. */
+/* For `check` of a task that asks questions: reads '--scenario'; the default policies of the lists depend on it. */
 lh_status lh_eval_read_scenarios(lh_eval_task *task, const char *text, int *wanted);
 
 /* For the request of a task. */
@@ -141,7 +141,7 @@ lh_status lh_eval_claim(const lh_eval_task *task);
 void lh_eval_drop_claims(const lh_eval_task *task);
 lh_status lh_eval_write(const lh_eval_task *task, int interrupted);
 
-/* The output beside which finished prompts are kept; NULL if none is a file. */
+/* *path: the output whose NAME.resume keeps finished prompts; NULL if no output is a file. */
 lh_status lh_eval_kept_beside(const lh_eval_task *task, const char **path);
 
 /* 1 for "-". */

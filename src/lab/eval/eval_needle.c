@@ -1,8 +1,8 @@
 /* eval_needle.c - `eval needle`: options and output of the task of eval/needle.h. */
 #include "base/hash.h"
 #include "lab/eval/eval_common.h"
+#include "lab/eval/input_files.h"
 #include "lab/eval/needle.h"
-#include "lab/eval/texts.h"
 
 struct needle_options {
     const char *haystack, *needle, *question, *depth, *scenario;
@@ -157,7 +157,7 @@ static lh_status ask_needles(void *self)
     run *r = self;
     const struct values *v = r->v;
     lh_needle_request *q = &r->request;
-    q->chat = (lh_asked_chat){r->task.chat, v->eval.run.chat_template, v->eval.run.system};
+    q->chat = (lh_eval_chat){r->task.chat, v->eval.run.chat_template, v->eval.run.system};
     if (r->haystack.data) q->form.haystack = r->haystack.data;
     q->form.haystack_bytes = r->haystack.bytes;
     q->setup = lh_eval_setup_of(&r->task);

@@ -1,4 +1,5 @@
-/* eval_results.c - the outputs of `eval`: means and answers as CSV, all tables as HDF5, and what is printed. */
+/* eval_results.c - the outputs of `eval`: means and answers as CSV, all tables as HDF5, and tables on standard output.
+ */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>

@@ -7,9 +7,9 @@
 #define LH_LAB_EVAL_FIDELITY_H
 
 #include "base/table.h"
-#include "lab/eval/asked_prompt.h"
-#include "lab/eval/caches.h"
-#include "lab/eval/texts.h"
+#include "lab/eval/input_files.h"
+#include "lab/eval/questions.h"
+#include "lab/eval/run_policies.h"
 
 typedef struct lh_fidelity_request {
     lh_eval_setup setup;    /* its max_new is at least 2 */
@@ -20,7 +20,7 @@ typedef struct lh_fidelity_request {
     int reconstruct;    /* 1: the model is also asked to repeat the window */
     const char *repeat; /* the instruction to repeat it */
     int64_t repeat_max; /* maximum tokens of that answer; 0: as many as the window has */
-    lh_asked_chat chat; /* for that instruction; without a system message */
+    lh_eval_chat chat;  /* for that instruction; without a system message */
 } lh_fidelity_request;
 
 /* Rows are on rank 0 only. The request must outlive the result. */
@@ -35,7 +35,7 @@ typedef struct lh_fidelity_result {
  * others:
  * - agreement: share of tokens that the policy's own greedy continuation has at the same position;
  * - diverged_at: tokens before the first that differs, n if none does;
- * - rouge1 … bleu: its text compared with the full cache's (eval/similarity.h);
+ * - rouge1 … bleu: its text compared with the full cache's (text_metrics.h);
  * - kl: mean over positions of KL(full || policy) in nats with f_1 … f_n forced on both;
  * - best: share of positions at which both then have the same best token.
  *

@@ -1,14 +1,13 @@
 /* needle.c - runs the task `needle` over every length, depth, seed, scenario, policy and budget: makes the prompt on
- * rank 0, lets every cache answer it (asking.h), judges the answers, and prints their means. */
+ * rank 0, lets every cache answer it (questions.h), judges the answers, and prints their means. */
 #include "lab/eval/needle.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#include "lab/eval/answer_measures.h"
-#include "lab/eval/asking.h"
-#include "lab/eval/grid.h"
+#include "lab/eval/measures.h"
+#include "lab/eval/questions.h"
 #include "lab/eval/text_metrics.h"
 
 enum {
@@ -82,7 +81,7 @@ const lh_column lh_needle_mean_columns[] = {
 /* ---- the run ---- */
 
 typedef struct run {
-    lh_asking asking;
+    lh_question_task questions;
     const lh_needle_request *request;
     lh_needle_result *out;
     lh_needle_form form;
@@ -103,21 +102,21 @@ static lh_needle_spec spec_of(const lh_needle_request *q, int64_t number)
                             q->setup.seed + (uint64_t)(number % q->seeds)};
 }
 
-static lh_status make_needle(void *self, int64_t number, lh_asked_prompt *out)
+static lh_status make_needle(void *self, int64_t number, lh_eval_prompt *out)
 {
     run *r = self;
     lh_needle_clear(&r->needle);
     r->spec = spec_of(r->request, number);
-    r->form.format = r->asking.chat.format;
+    r->form.format = r->questions.chat.format;
     r->form.system = r->request->chat.system;
-    LH_TRY(lh_needle_make(&r->needle, lh_engine_tokenizer(r->asking.engine), &r->form, &r->spec));
+    LH_TRY(lh_needle_make(&r->needle, lh_engine_tokenizer(r->questions.engine), &r->form, &r->spec));
     *out = r->needle.prompt;
-    r->needle.prompt = (lh_asked_prompt){0};
+    r->needle.prompt = (lh_eval_prompt){0};
     return LH_OK;
 }
 
-/* What the prompt's keep sets are named after, which depends on nothing but the prompt: the depth as in the table of
- * answers, without its dot. */
+/* Name of the prompt in names of keep sets, which depends on the prompt alone: the depth as in the table of answers,
+ * without its dot. */
 static void name_prompt(char name[LH_PROMPT_NAME_BYTES], const lh_needle_spec *spec, lh_scenario scenario)
 {
     char depth[32];
@@ -128,7 +127,7 @@ static void name_prompt(char name[LH_PROMPT_NAME_BYTES], const lh_needle_spec *s
              lh_scenario_names[scenario], depth, (unsigned long long)spec->seed);
 }
 
-static void describe_needle(const void *self, int64_t number, lh_scenario scenario, lh_asked_case *out)
+static void describe_needle(const void *self, int64_t number, lh_scenario scenario, lh_question_case *out)
 {
     const run *r = self;
     const lh_needle_request *q = r->request;
@@ -140,7 +139,7 @@ static void describe_needle(const void *self, int64_t number, lh_scenario scenar
     out->answer = r->tokens[place / q->depth_count].answer;
 }
 
-static lh_status judge_secret(void *self, const lh_asked_answer *answer)
+static lh_status judge_secret(void *self, const lh_question_answer *answer)
 {
     run *r = self;
     const lh_policy_choice *choice = &r->request->setup.policies->at[answer->policy];
@@ -157,7 +156,7 @@ static lh_status judge_secret(void *self, const lh_asked_answer *answer)
     row[P_SCENARIO].text = lh_scenario_names[answer->scenario];
     row[P_DEPTH].value = r->spec.depth;
     row[P_SEED].number = (int64_t)r->spec.seed;
-    row[P_TOKENS].number = lh_asked_prompt_tokens(answer->prompt, answer->scenario);
+    row[P_TOKENS].number = lh_eval_prompt_tokens(answer->prompt, answer->scenario);
     row[P_AT].number = n->at_token;
     row[P_EXACT].number = exact;
     row[P_WORDS].value = words;
@@ -175,10 +174,10 @@ static lh_status make_first_prompts(run *r)
 {
     const lh_needle_request *q = r->request;
     for (int64_t l = 0; l < q->length_count; l++) {
-        LH_TRY(lh_asking_make(&r->asking, l * q->depth_count * q->seeds));
+        LH_TRY(lh_question_task_make(&r->questions, l * q->depth_count * q->seeds));
         for (int s = 0; s < LH_SCENARIOS; s++)
-            r->tokens[l].prefilled[s] = lh_asked_prompt_of(&r->asking.prompt, (lh_scenario)s)->n;
-        r->tokens[l].answer = r->asking.prompt.answer.n;
+            r->tokens[l].prefilled[s] = lh_eval_prompt_of(&r->questions.prompt, (lh_scenario)s)->n;
+        r->tokens[l].answer = r->questions.prompt.answer.n;
     }
     return LH_OK;
 }
@@ -186,28 +185,28 @@ static lh_status make_first_prompts(run *r)
 lh_status lh_needle_run(lh_needle_result *out, lh_engine *engine, const lh_needle_request *request)
 {
     lh_status st = LH_OK;
-    static const lh_asker asker = {make_needle, describe_needle, judge_secret};
-    run r = {.asking = {.engine = engine,
-                        .setup = &request->setup,
-                        .scenarios = request->scenarios,
-                        .tables = {&out->prompts},
-                        .asker = &asker,
-                        .self = &r},
+    static const lh_question_ops ops = {make_needle, describe_needle, judge_secret};
+    run r = {.questions = {.engine = engine,
+                           .setup = &request->setup,
+                           .scenarios = request->scenarios,
+                           .tables = {&out->prompts},
+                           .ops = &ops,
+                           .self = &r},
              .request = request,
              .out = out,
              .form = request->form};
     const lh_engine_view *view = lh_engine_get(engine);
     *out = (lh_needle_result){.request = request};
     lh_table_init(&out->prompts, lh_needle_prompt_columns);
-    LH_TRY_DONE(lh_asking_open(&r.asking, &request->chat));
+    LH_TRY_DONE(lh_question_task_open(&r.questions, &request->chat));
     st = lh_needle_check(&request->form);
     if (st == LH_OK) st = lh_eval_check_lengths(&request->setup, view->config, request->lengths, request->length_count);
     if (st == LH_OK) st = lh_calloc(&r.tokens, request->length_count, sizeof *r.tokens);
     LH_TRY_DONE(lh_comm_agree(view->comm, st));
     LH_TRY_DONE(make_first_prompts(&r));
-    LH_TRY_DONE(lh_asking_run(&r.asking, request->length_count * request->depth_count * request->seeds));
+    LH_TRY_DONE(lh_question_task_run(&r.questions, request->length_count * request->depth_count * request->seeds));
 done:
-    lh_asking_close(&r.asking);
+    lh_question_task_close(&r.questions);
     lh_needle_clear(&r.needle);
     lh_free(r.tokens);
     return st;
@@ -221,7 +220,7 @@ void lh_needle_result_clear(lh_needle_result *result)
 
 /* ---- means ---- */
 
-/* Sums over the prompts of one policy, budget, length and scenario. */
+/* Sums over the prompts for a policy, a budget, a length and a scenario. */
 typedef struct sums {
     int64_t n, exact, answered, exact_answered;
     double words, words_answered;
@@ -290,7 +289,7 @@ lh_status lh_needle_means(const lh_needle_result *result, lh_table *means)
 
 /* ---- text ---- */
 
-/* The cells of one table of the grid. */
+/* The cells of a table. */
 typedef struct cells {
     const lh_needle_result *result;
     int64_t length;

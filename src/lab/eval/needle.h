@@ -7,13 +7,13 @@
 #define LH_LAB_EVAL_NEEDLE_H
 
 #include "base/table.h"
-#include "lab/eval/caches.h"
 #include "lab/eval/needle_prompt.h"
+#include "lab/eval/run_policies.h"
 
 typedef struct lh_needle_request {
     lh_eval_setup setup; /* its seed: the first of `seeds` */
-    lh_needle_form form; /* the haystack is on rank 0 only; without format and system message: those of `chat` */
-    lh_asked_chat chat;
+    lh_needle_form form; /* the haystack is on rank 0 only; format and system message come from `chat` */
+    lh_eval_chat chat;
     const int64_t *lengths;
     int64_t length_count;
     const double *depths;

@@ -163,18 +163,18 @@ static lh_status insert_needles(lh_needle *out, const char *hay, int64_t bytes, 
 
 static lh_status encode_prompt(lh_needle *out, const lh_tokenizer *tok, const lh_needle_form *form)
 {
-    return lh_asked_prompt_make(&out->prompt, tok,
-                                &(lh_asked_text){.text = out->text.data,
-                                                 .bytes = out->text.bytes,
-                                                 .question = out->question.data,
-                                                 .answer = out->secret,
-                                                 .format = form->format,
-                                                 .system = form->system});
+    return lh_eval_prompt_make(&out->prompt, tok,
+                               &(lh_eval_prompt_text){.text = out->text.data,
+                                                      .bytes = out->text.bytes,
+                                                      .question = out->question.data,
+                                                      .answer = out->secret,
+                                                      .format = form->format,
+                                                      .system = form->system});
 }
 
 static int64_t tokens_of(const lh_needle *needle)
 {
-    return lh_asked_prompt_max(&needle->prompt);
+    return lh_eval_prompt_max(&needle->prompt);
 }
 
 /* The state of making one prompt. */
@@ -290,6 +290,6 @@ void lh_needle_clear(lh_needle *needle)
     lh_buf_clear(&needle->question);
     lh_free(needle->secret);
     lh_free(needle->name);
-    lh_asked_prompt_clear(&needle->prompt);
+    lh_eval_prompt_clear(&needle->prompt);
     *needle = (lh_needle){0};
 }

@@ -4,7 +4,7 @@
 #ifndef LH_LAB_EVAL_NEEDLE_PROMPT_H
 #define LH_LAB_EVAL_NEEDLE_PROMPT_H
 
-#include "lab/eval/asked_prompt.h"
+#include "lab/eval/questions.h"
 
 enum { LH_NEEDLE_KEYS = 16 }; /* number of names */
 
@@ -14,9 +14,9 @@ typedef struct lh_needle_form {
     int64_t haystack_bytes;
     const char *needle;   /* with {name} and {secret} */
     const char *question; /* with {name} */
-    int64_t keys;         /* needles with different names, one of which is asked for: 1 … LH_NEEDLE_KEYS */
+    int64_t keys;         /* needles with different names, 1 … LH_NEEDLE_KEYS; the question asks for one needle */
     const lh_chat_format *format;
-    const char *system; /* both as of lh_asked_text */
+    const char *system; /* both as of lh_eval_prompt_text */
 } lh_needle_form;
 
 /* LH_EUSAGE if the needle has no {secret}, or {name} is missing with several keys. */
@@ -35,13 +35,13 @@ typedef struct lh_needle {
     char *secret, *name; /* of the needle that is asked for */
     int64_t needle_at;   /* byte of `text` at which that needle begins */
     int64_t at_token;    /* number of prompt tokens before it */
-    lh_asked_prompt prompt;
+    lh_eval_prompt prompt;
 } lh_needle;
 
 /* Makes a prompt with as much haystack as fits. Its text starts at a position chosen by the seed, wraps around from the
  * end to the beginning, and is cut between two words. Needles go between sentences: the one that is asked for at the
- * sentence end nearest to the depth, the others at random depths. LH_EINPUT if the haystack is too short, LH_EUSAGE if
- * the question alone exceeds the length. */
+ * sentence end nearest to the depth, all other needles at random depths. LH_EINPUT if the haystack is too short,
+ * LH_EUSAGE if the question alone exceeds the length. */
 lh_status lh_needle_make(lh_needle *out, const lh_tokenizer *tok, const lh_needle_form *form,
                          const lh_needle_spec *spec);
 void lh_needle_clear(lh_needle *needle);

@@ -2,14 +2,14 @@
  *
  * Windows are cut from the texts. The first part of a window is the context: it is prefilled, and every policy and
  * budget evicts it. The tokens after it are fed one after the other (teacher forcing), and each one's negative
- * log-likelihood is read off the logits before it. Windows that begin `stride` tokens apart are a sliding window over
+ * log-likelihood is read off the logits before it. Windows that begin every `stride` tokens are a sliding window over
  * the text. With several lengths of the context the same tokens are scored after each. */
 #ifndef LH_LAB_EVAL_PPL_H
 #define LH_LAB_EVAL_PPL_H
 
 #include "base/table.h"
-#include "lab/eval/caches.h"
-#include "lab/eval/texts.h"
+#include "lab/eval/input_files.h"
+#include "lab/eval/run_policies.h"
 
 typedef struct lh_ppl_request {
     lh_eval_setup setup;     /* max_new is not used */
@@ -17,7 +17,7 @@ typedef struct lh_ppl_request {
     const int64_t *contexts; /* tokens, with the beginning-of-sequence token if the tokenizer adds one */
     int64_t context_count;
     int64_t score;  /* tokens after it that are scored */
-    int64_t stride; /* tokens from one window to the next; 0: as many as keep windows apart */
+    int64_t stride; /* tokens from one window to the next; 0: windows do not overlap */
     int64_t count;  /* maximum number of windows, spread evenly over all that the texts have; 0: all */
     int64_t bins;   /* of the positions after the context, for the curve */
 } lh_ppl_request;
@@ -37,8 +37,8 @@ lh_status lh_ppl_run(lh_ppl_result *out, lh_engine *engine, const lh_ppl_request
 void lh_ppl_result_clear(lh_ppl_result *result);
 
 /* Over the finished windows, one row per policy, budget and context: the mean negative log-likelihood, the perplexity
- * exp of it, and how much it exceeds that of the full cache, with 95% confidence intervals from the variance between
- * windows (normal approximation; of the excess, by window; NAN for a single window). */
+ * exp of it, and its excess over the perplexity of the full cache, with 95% confidence intervals from the variance
+ * between windows (normal approximation; of the excess, by window; NAN for a single window). */
 lh_status lh_ppl_means(const lh_ppl_result *result, lh_table *means);
 
 /* The mean by bin of positions. */

@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "lab/eval/data_lines.h"
+#include "lab/eval/input_files.h"
 
 static void clear_texts(char **texts, int64_t n)
 {

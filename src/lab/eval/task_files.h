@@ -1,6 +1,5 @@
 /* task_files.h - the records of `eval tasks`: questions about contexts, from JSON files as benchmarks publish them.
- * What the program knows of a benchmark, the names of its members and its prompts, is a row of a table in
- * task_formats.c. */
+ * The member names and the prompts of a benchmark are rows of the tables in task_formats.c. */
 #ifndef LH_LAB_EVAL_TASK_FILES_H
 #define LH_LAB_EVAL_TASK_FILES_H
 
@@ -8,7 +7,8 @@
 #include "lab/eval/task_metrics.h"
 
 /* The members of a benchmark's records. Alternative names of a member are separated by '|'; NULL: it has no such
- * member. The member names of a record decide its format: the first row of the table, all of whose `signs` it has. */
+ * member. The member names of a record decide its format: the first row of the table with all its `signs` in the
+ * record. */
 typedef struct lh_task_format {
     const char *signs[3];                    /* ends with NULL */
     const char *context, *question, *prompt; /* prompt: context, question and answer prefix in one text */
@@ -27,12 +27,12 @@ typedef struct lh_task_row {
     const char *metric;             /* NULL: cannot be scored */
     int64_t max_new;                /* tokens of an answer */
     const char *head, *tail;        /* the prompt is head, context, tail; {member} in it is a member of the record */
-    const char *question_begins[2]; /* in a prompt of one text: the question begins at the last of these. None: at the
-                                       beginning of the tail */
-    const char *prefix_begins; /* after that: the answer prefix begins at the first of these; NULL: there is none */
-    int plain;                 /* true: never in a chat format */
-    int first_line;            /* true: only the first line of an answer is scored */
-    int strips;                /* true: white space at both ends of members is dropped */
+    const char *question_begins[2]; /* a finished prompt has its question from the last of these texts on; none: from
+                                       the beginning of the tail on */
+    const char *prefix_begins;      /* then its answer prefix from the first of this text on; NULL: it has none */
+    int plain;                      /* true: never in a chat format */
+    int first_line;                 /* true: only the first line of an answer is scored */
+    int strips;                     /* true: white space at both ends of members is dropped */
 } lh_task_row;
 extern const lh_task_row lh_task_rows[]; /* ends with a row without a name */
 
@@ -61,12 +61,12 @@ typedef struct lh_task_records {
 typedef struct lh_task_choice {
     const lh_strings *paths; /* files, or folders: all '*.json' and '*.jsonl' in the order of their names */
     const char *tasks;       /* a list of names separated by commas; NULL: all */
-    const char *metric;      /* in place of the records' own; NULL: theirs */
-    int64_t max;             /* records of each task at most; 0: all */
+    const char *metric;      /* replaces the metrics of the records; NULL: does not */
+    int64_t max;             /* maximum number of records of each task; 0: all */
 } lh_task_choice;
 
-/* LH_EINPUT naming file and line of what cannot be asked, a task of the list without a record, or if there is no record
- * at all. */
+/* LH_EINPUT, naming file and line of a bad record, a task of the list without a record, or if there is no record at
+ * all. */
 lh_status lh_task_records_read(lh_task_records *out, const lh_task_choice *choice);
 void lh_task_records_clear(lh_task_records *records);
 

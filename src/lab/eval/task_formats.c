@@ -1,5 +1,5 @@
-/* task_formats.c - the benchmarks whose files `eval tasks` reads as they are published: the member names of their
- * records, their prompts, lengths of answers and metrics. */
+/* task_formats.c - the benchmarks that `eval tasks` reads from their published files: member names of records, prompts,
+ * lengths of answers and metrics. */
 #include "lab/eval/task_files.h"
 
 /* This program's own members, which contain the columns of kvpress' tables and the members of SQuAD's questions. */

@@ -371,7 +371,7 @@ done:
     return st;
 }
 
-/* The same, whatever the case of the answer's ASCII letters; names are in capitals (longdialogue_qa_eng). */
+/* The same for names in capitals: the case of the answer's ASCII letters does not count (longdialogue_qa_eng). */
 static lh_status score_name(const char *answer, const char *right, const lh_task_truth *truth, double *score)
 {
     lh_status st = LH_OK;
@@ -476,8 +476,8 @@ done:
 
 /* ---- all of several answers ---- */
 
-/* Prepares a prediction as RULER does (postprocess_pred): without white space at both ends, with line ends in place of
- * control characters; in lower case. */
+/* Prepares a prediction as RULER does (postprocess_pred): without white space at both ends, control characters
+ * replaced by line ends, in lower case. */
 static lh_status prepare(const char *answer, lh_buf *out)
 {
     lh_status st = LH_OK;

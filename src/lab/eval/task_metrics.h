@@ -9,7 +9,7 @@
 
 /* The right answers of a question, at least one. */
 typedef struct lh_task_truth {
-    char *const *answers; /* alternatives, or, where the metric has a separator, parts of one answer */
+    char *const *answers; /* alternatives, or, if the metric has a separator, parts of a single answer */
     int64_t answer_count;
     char *const *choices; /* [choice_count] options or classes; may be none */
     int64_t choice_count;
@@ -17,7 +17,8 @@ typedef struct lh_task_truth {
 
 typedef struct lh_task_metric {
     const char *name;
-    /* Exactly one of these, in [0, 1]: the score of one alternative, of which the best counts, or of all parts. */
+    /* One function is set, and gives a score in [0, 1]: of an alternative, where the best score counts, or of all
+     * parts. */
     lh_status (*one)(const char *answer, const char *right, const lh_task_truth *truth, double *score);
     lh_status (*all)(const char *answer, const lh_task_truth *truth, double *score);
     const char *separator; /* joins the parts to the expected answer; NULL: answers are alternatives */

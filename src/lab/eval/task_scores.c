@@ -5,8 +5,7 @@
 #include <string.h>
 
 #include "base/markdown.h"
-#include "lab/eval/answer_measures.h"
-#include "lab/eval/grid.h"
+#include "lab/eval/measures.h"
 
 #define BUDGET "entries per KV head, or % of the prompt"
 
@@ -96,7 +95,7 @@ typedef struct selection {
     int scenario;
 } selection;
 
-/* Over the prompts of one policy, budget, length, scenario and task; NAN if there are none. */
+/* Means over the prompts for a policy, a budget, a length, a scenario and a task; NAN if there are none. */
 typedef struct mean {
     const char *task;
     double score, exact;

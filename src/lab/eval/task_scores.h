@@ -4,9 +4,8 @@
 #define LH_LAB_EVAL_TASK_SCORES_H
 
 #include "base/table.h"
-#include "lab/eval/asked_prompt.h"
-#include "lab/eval/caches.h"
-#include "lab/eval/likelihood.h"
+#include "lab/eval/questions.h"
+#include "lab/eval/run_policies.h"
 
 extern const lh_column lh_task_score_columns[], lh_score_mean_columns[]; /* of answers, of means */
 

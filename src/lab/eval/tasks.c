@@ -6,9 +6,8 @@
 
 #include "base/log.h"
 #include "base/minmax.h"
-#include "lab/eval/asked_sizes.h"
-#include "lab/eval/asking.h"
 #include "lab/eval/eval_common.h"
+#include "lab/eval/questions.h"
 #include "lab/eval/task_files.h"
 #include "lab/eval/task_scores.h"
 
@@ -122,8 +121,8 @@ typedef struct run {
     int scenarios[LH_SCENARIOS];
     lh_task_records records; /* on rank 0 */
     lh_eval_setup setup;
-    lh_asking asking;
-    lh_asked_sizes sizes;
+    lh_question_task questions;
+    lh_question_sizes sizes;
     int64_t n;         /* records */
     case_name *names;  /* [max(1, length_count), n], before the scenario */
     int64_t truncated; /* contexts, on rank 0 */
@@ -160,7 +159,7 @@ typedef struct maker {
     const lh_task_record *record;
     lh_tokens ids; /* of the context */
     lh_buf text, answer;
-    lh_asked_prompt *out;
+    lh_eval_prompt *out;
 } maker;
 
 /* Appends the right answer, or all parts of it. */
@@ -177,7 +176,7 @@ static lh_status put_right(lh_buf *out, const lh_task_record *record)
 static lh_status put_answer(maker *m)
 {
     const lh_task_record *record = m->record;
-    const int chat = m->run->asking.chat.format && !record->plain;
+    const int chat = m->run->questions.chat.format && !record->plain;
     const char *before = record->prefix && *record->prefix ? record->prefix : chat ? "" : record->question;
     const char last = *before ? before[strlen(before) - 1] : '\n';
     LH_TRY(lh_buf_puts(&m->answer, record->verbatim && !isspace((unsigned char)last) ? " " : ""));
@@ -198,21 +197,21 @@ static lh_status try_context(maker *m, int64_t kept)
     } else {
         LH_TRY(lh_buf_puts(&m->text, record->context));
     }
-    return lh_asked_prompt_make(m->out, tok,
-                                &(lh_asked_text){.text = m->text.data,
-                                                 .bytes = m->text.bytes,
-                                                 .question = record->question,
-                                                 .joint = record->verbatim ? "" : NULL,
-                                                 .prefix = record->prefix,
-                                                 .answer = m->answer.data,
-                                                 .format = record->plain ? NULL : m->run->asking.chat.format,
-                                                 .system = record->plain ? NULL : m->run->v->eval.run.system});
+    return lh_eval_prompt_make(m->out, tok,
+                               &(lh_eval_prompt_text){.text = m->text.data,
+                                                      .bytes = m->text.bytes,
+                                                      .question = record->question,
+                                                      .joint = record->verbatim ? "" : NULL,
+                                                      .prefix = record->prefix,
+                                                      .answer = m->answer.data,
+                                                      .format = record->plain ? NULL : m->run->questions.chat.format,
+                                                      .system = record->plain ? NULL : m->run->v->eval.run.system});
 }
 
 static lh_status fail_too_long(const maker *m)
 {
     const run *r = m->run;
-    const long long tokens = lh_asked_prompt_max(m->out), max_new = max_new_of(r, m->record);
+    const long long tokens = lh_eval_prompt_max(m->out), max_new = max_new_of(r, m->record);
     if (r->length_count)
         LH_FAIL(LH_EUSAGE,
                 "%s: %lld tokens of its question alone and %lld of the answer do not fit into '--length %lld'",
@@ -234,7 +233,7 @@ static lh_status fit_context(maker *m, int64_t *kept)
     *kept = m->ids.n;
     for (;;) {
         LH_TRY(try_context(m, *kept));
-        const int64_t tokens = lh_asked_prompt_max(m->out), over = tokens - limit;
+        const int64_t tokens = lh_eval_prompt_max(m->out), over = tokens - limit;
         if (over <= 0) {
             answer->n = lh_min_i64(answer->n, positions_of(r) - tokens);
             return LH_OK;
@@ -244,7 +243,7 @@ static lh_status fit_context(maker *m, int64_t *kept)
     }
 }
 
-static lh_status make_record(void *self, int64_t number, lh_asked_prompt *out)
+static lh_status make_record(void *self, int64_t number, lh_eval_prompt *out)
 {
     lh_status st = LH_OK;
     run *r = self;
@@ -265,15 +264,15 @@ done:
     return st;
 }
 
-static void describe_record(const void *self, int64_t number, lh_scenario scenario, lh_asked_case *out)
+static void describe_record(const void *self, int64_t number, lh_scenario scenario, lh_question_case *out)
 {
     const run *r = self;
-    lh_asked_sizes_describe(&r->sizes, number, scenario, out);
+    lh_question_sizes_describe(&r->sizes, number, scenario, out);
     out->seed = r->setup.seed + (uint64_t)(number % r->n);
     snprintf(out->name, sizeof out->name, "%.100s-%s", r->names[number], lh_scenario_names[scenario]);
 }
 
-static lh_status score_record(void *self, const lh_asked_answer *answer)
+static lh_status score_record(void *self, const lh_question_answer *answer)
 {
     lh_status st = LH_OK;
     run *r = self;
@@ -284,7 +283,7 @@ static lh_status score_record(void *self, const lh_asked_answer *answer)
     lh_task_score score = {.choice = &r->setup.policies->at[answer->policy],
                            .length = r->length,
                            .line = record->line,
-                           .tokens = lh_asked_prompt_tokens(answer->prompt, answer->scenario),
+                           .tokens = lh_eval_prompt_tokens(answer->prompt, answer->scenario),
                            .context_tokens = r->context_tokens,
                            .scenario = answer->scenario,
                            .task = record->task,
@@ -372,27 +371,27 @@ static lh_status ask_tasks(void *self)
 {
     lh_status st = LH_OK;
     run *r = self;
-    static const lh_asker asker = {make_record, describe_record, score_record};
+    static const lh_question_ops ops = {make_record, describe_record, score_record};
     const lh_eval_options *o = &r->v->eval.run;
     r->setup = lh_eval_setup_of(&r->task);
     r->scores.setup = &r->setup;
-    r->asking = (lh_asking){.engine = r->task.engine,
-                            .setup = &r->setup,
-                            .scenarios = r->scenarios,
-                            .tables = {&r->scores.answers},
-                            .asker = &asker,
-                            .self = r};
+    r->questions = (lh_question_task){.engine = r->task.engine,
+                                      .setup = &r->setup,
+                                      .scenarios = r->scenarios,
+                                      .tables = {&r->scores.answers},
+                                      .ops = &ops,
+                                      .self = r};
     lh_table_init(&r->scores.answers, lh_task_score_columns);
     LH_TRY_DONE(lh_comm_agree(lh_engine_get(r->task.engine)->comm, check_lengths(r)));
-    LH_TRY_DONE(lh_asking_open(&r->asking, &(lh_asked_chat){r->task.chat, o->chat_template, o->system}));
+    LH_TRY_DONE(lh_question_task_open(&r->questions, &(lh_eval_chat){r->task.chat, o->chat_template, o->system}));
     LH_TRY_DONE(list_cases(r));
-    LH_TRY_DONE(lh_asked_sizes_measure(&r->sizes, &r->asking, r->n * lh_max_i64(r->length_count, 1)));
+    LH_TRY_DONE(lh_question_sizes_measure(&r->sizes, &r->questions, r->n * lh_max_i64(r->length_count, 1)));
     if (r->truncated)
         lh_info("%lld of %lld contexts are truncated in the middle to fit '--length'", (long long)r->truncated,
                 (long long)r->sizes.n);
-    LH_TRY_DONE(lh_asking_run(&r->asking, r->sizes.n));
+    LH_TRY_DONE(lh_question_task_run(&r->questions, r->sizes.n));
 done:
-    lh_asking_close(&r->asking);
+    lh_question_task_close(&r->questions);
     return st;
 }
 
@@ -456,7 +455,7 @@ static lh_status run_tasks(lh_call *call)
     lh_status st = lh_eval_run(&r.task);
     lh_task_scores_clear(&r.scores);
     lh_task_records_clear(&r.records);
-    lh_asked_sizes_clear(&r.sizes);
+    lh_question_sizes_clear(&r.sizes);
     lh_free((void *)r.paths.at);
     lh_free(r.lengths);
     lh_free(r.names);

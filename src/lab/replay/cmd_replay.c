@@ -15,7 +15,7 @@
 #include "engine/threads.h"
 #include "lab/analysis/measures.h"
 #include "lab/eval/eval_common.h"
-#include "lab/eval/warn_policies.h"
+#include "lab/eval/run_policies.h"
 #include "lab/replay/given_scores.h"
 #include "lab/replay/make_budgets.h"
 #include "lab/replay/replay.h"
