@@ -316,7 +316,7 @@ START_TEST(test_what_cannot_be_is_said)
         const char *options, *says;
         int code;
     } cases[] = {
-        {"eval", "'eval' needs a task after its name: needle, qa, ", 2},
+        {"eval", "'eval' needs a task after its name: needle, tasks, ", 2},
         {"eval nedle -m tiny.h5", "unknown task 'nedle', did you mean 'needle'?", 2},
         {"eval needle -m tiny.h5", "needs '--haystack FILE|FOLDER'", 2},
         {NEEDLE "--policy snapkv,snapkw --budget 8", "'snapkw': policy 'snapkw' is unknown, did you mean 'snapkv'?", 2},
@@ -398,7 +398,7 @@ START_TEST(test_tasks_explain_themselves)
     program_run(&r, 1, "help eval --man");
     program_exits(&r, 0);
     ck_assert_ptr_nonnull(strstr(r.out.data, ".TH \"LONGHAUL\\-EVAL\" 1"));
-    ck_assert_int_ge(program_lines(r.out.data, ".SS \"longhaul eval "), 9); /* itself and its tasks */
+    ck_assert_int_ge(program_lines(r.out.data, ".SS \"longhaul eval "), 6); /* itself and its tasks */
     program_run(
         &r, 1,
         "help --completion > completion && bash -n completion && bash --norc -c '. ./completion; "
