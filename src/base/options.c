@@ -27,7 +27,8 @@ struct lh_options {
 /* An option and the address of its field. */
 typedef struct bound_option {
     const lh_option *row;
-    void *field;
+    void *field;         /* NULL: no slot is left for its name */
+    lh_named_text *slot; /* of a named option */
     int64_t number;
     int required;
 } bound_option;
@@ -42,6 +43,20 @@ static const size_t field_bytes[LH_OPT_TYPES] = {
 
 /* ---- iteration over all options of all groups ---- */
 
+lh_named_text *lh_named_slot(lh_named_text *slots, int64_t n, const char *name)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (!slots[i].name || strcmp(slots[i].name, name) == 0) return &slots[i];
+    return NULL;
+}
+
+const lh_option *lh_option_row(const lh_option_table *table, int64_t i)
+{
+    int64_t n = 0;
+    while (n <= i && table->rows[n].name) n++;
+    return n > i ? &table->rows[i] : table->rows[n].more ? table->rows[n].more(i - n) : NULL;
+}
+
 typedef struct walk {
     const lh_syntax *syntax;
     void *values;
@@ -52,11 +67,17 @@ static int walk_next(walk *w, bound_option *out)
 {
     for (; w->syntax->groups[w->group].table; w->group++, w->row = 0) {
         const lh_option_group *group = &w->syntax->groups[w->group];
-        const lh_option *row = &group->table->rows[w->row];
-        if (!row->name) continue;
-        assert(row->type < LH_OPT_TYPES && row->bytes == field_bytes[row->type]);
-        *out = (bound_option){row, w->values ? (char *)w->values + group->at + row->at : NULL, w->number++,
-                              row->required && group->table != w->syntax->optional};
+        const lh_option *row = lh_option_row(group->table, w->row);
+        if (!row) continue;
+        assert(row->type < LH_OPT_TYPES && (row->named || row->bytes == field_bytes[row->type]));
+        *out = (bound_option){.row = row,
+                              .field = w->values ? (char *)w->values + group->at + row->at : NULL,
+                              .number = w->number++,
+                              .required = row->required && group->table != w->syntax->optional};
+        if (row->named && out->field) {
+            out->slot = lh_named_slot(out->field, (int64_t)(row->bytes / sizeof *out->slot), row->name);
+            out->field = out->slot ? &out->slot->text : NULL;
+        }
         w->row++;
         return 1;
     }
@@ -344,6 +365,8 @@ static lh_status push(lh_strings *list, const char *text)
 
 static lh_status set_value(const bound_option *p, const char *text)
 {
+    if (!p->field) LH_FAIL(LH_EUSAGE, "option '--%s' is one too many: leave out others of its kind", p->row->name);
+    if (p->slot) p->slot->name = p->row->name;
     switch (p->row->type) {
     case LH_OPT_FLAG: *(int *)p->field = 1; return LH_OK;
     case LH_OPT_I64: return set_i64(p->row, text, p->field);
@@ -363,7 +386,10 @@ static void set_defaults(const lh_options *o)
     walk w = {.syntax = o->syntax, .values = o->values};
     bound_option p;
     while (walk_next(&w, &p)) {
-        memset(p.field, 0, p.row->bytes);
+        if (p.row->named)
+            memset((char *)p.field - offsetof(lh_named_text, text), 0, p.row->bytes); /* the first slot: none is used */
+        else
+            memset(p.field, 0, p.row->bytes);
         if (!p.row->def) continue;
         assert(p.row->type != LH_OPT_FLAG && p.row->type != LH_OPT_LIST);
         lh_status st = set_value(&p, p.row->def);
@@ -608,7 +634,7 @@ static int names_file(const bound_option *p)
 {
     const lh_option *row = p->row;
     if (row->type == LH_OPT_WORD_OR_FILE) {
-        const char *text = *(const char *const *)p->field;
+        const char *text = p->field ? *(const char *const *)p->field : NULL;
         for (int i = 0; text && row->choices && row->choices[i]; i++)
             if (strcmp(row->choices[i], text) == 0) return 0;
         return text != NULL;

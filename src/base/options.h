@@ -28,6 +28,14 @@ typedef struct lh_strings {
     int64_t n;
 } lh_strings;
 
+/* The text of an option by its name. Slots without a name follow those in use. */
+typedef struct lh_named_text {
+    const char *name, *text;
+} lh_named_text;
+
+/* The slot of `name` among n, or the first one without a name; NULL: all slots have other names. */
+lh_named_text *lh_named_slot(lh_named_text *slots, int64_t n, const char *name);
+
 typedef enum lh_option_type {
     LH_OPT_FLAG,         /* int: 1 if given */
     LH_OPT_I64,          /* int64_t in [min, max] */
@@ -53,6 +61,8 @@ typedef struct lh_option {
     const char *def;            /* default as text; NULL: none, the field is 0 or NULL */
     const char *help;           /* complete sentences; NULL: not shown in --help and the man page */
     size_t at, bytes;           /* the field: LH_FIELD */
+    int named;                  /* of a STR, WORD_OR_FILE or SWITCH: 1 if the field is an array of lh_named_text, which
+                                   options share, each with the slot of its name */
     int64_t min, max;           /* of an I64 (equal: any) or TOKENS */
     double low, high;           /* of an F64; equal: any */
     const char *const *choices; /* of an ENUM, STR, WORD_OR_FILE or SWITCH, ends with NULL */
@@ -65,6 +75,7 @@ typedef struct lh_option {
     const char *const *beside; /* of an output: endings of files that are written in the same folder; NULL: none */
     const char *makes; /* of an output: the kind of file that it makes and may replace, "text" or the kind of an HDF5
                           file; NULL: the command decides */
+    const struct lh_option *(*more)(int64_t i); /* of the row that ends a table: further rows, NULL after the last */
 } lh_option;
 
 #define LH_FIELD(type, member) .at = offsetof(type, member), .bytes = sizeof(((type *)0)->member)
@@ -73,6 +84,9 @@ typedef struct lh_option_table {
     const char *heading; /* "sampling" */
     const lh_option *rows;
 } lh_option_table;
+
+/* Row i of a table; NULL after the last. */
+const lh_option *lh_option_row(const lh_option_table *table, int64_t i);
 
 typedef struct lh_option_group {
     const lh_option_table *table; /* NULL ends the list */

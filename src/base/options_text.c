@@ -140,8 +140,9 @@ enum { FEW_DETAILS = 3 };
 static int is_long(const lh_syntax *s)
 {
     int details = 0;
+    const lh_option *row;
     for (const lh_option_group *g = s->groups; g->table; g++)
-        for (const lh_option *row = g->table->rows; row->name; row++) details += row->detail;
+        for (int64_t i = 0; (row = lh_option_row(g->table, i)); i++) details += row->detail;
     return details > FEW_DETAILS;
 }
 
@@ -182,6 +183,7 @@ static lh_status help_examples(lh_buf *out, const lh_example *examples)
 
 lh_status lh_options_help(lh_buf *out, const lh_syntax *s, lh_help help)
 {
+    const lh_option *row;
     const int shorter = help == LH_HELP_SHORT && is_long(s);
     if (!shorter) help = LH_HELP_ALL;
     LH_TRY(lh_buf_printf(out, "usage: %s %s %s\n\n%s.\n", s->program, s->name, s->usage, s->summary));
@@ -191,7 +193,7 @@ lh_status lh_options_help(lh_buf *out, const lh_syntax *s, lh_help help)
     }
     for (const lh_option_group *g = s->groups; g->table; g++) {
         LH_TRY(lh_buf_printf(out, "\n%s:\n", g->table->heading));
-        for (const lh_option *row = g->table->rows; row->name; row++)
+        for (int64_t i = 0; (row = lh_option_row(g->table, i)); i++)
             if (row->help && !(shorter && row->detail)) LH_TRY(help_row(out, row, required_mark(s, g, row), help));
     }
     if (s->examples) LH_TRY(help_examples(out, s->examples));
@@ -291,6 +293,7 @@ done:
 
 lh_status lh_options_man(lh_buf *out, const lh_syntax *s)
 {
+    const lh_option *row;
     LH_TRY(lh_buf_printf(out, ".SS \"%s %s %s\"\n", s->program, s->name, s->usage));
     LH_TRY(troff(out, s->summary));
     LH_TRY(lh_buf_puts(out, ".\n"));
@@ -301,7 +304,7 @@ lh_status lh_options_man(lh_buf *out, const lh_syntax *s)
     }
     for (const lh_option_group *g = s->groups; g->table; g++) {
         LH_TRY(lh_buf_printf(out, ".PP\n\\fI%s:\\fR\n", g->table->heading));
-        for (const lh_option *row = g->table->rows; row->name; row++)
+        for (int64_t i = 0; (row = lh_option_row(g->table, i)); i++)
             if (row->help) LH_TRY(man_row(out, row, required_mark(s, g, row)));
     }
     for (const lh_example *e = s->examples; e && e->line; e++) {
@@ -354,12 +357,13 @@ static lh_status completion_row(lh_buf *out, const lh_option *row)
 
 lh_status lh_options_completion(lh_buf *out, const lh_syntax *s)
 {
+    const lh_option *row;
     LH_TRY(lh_buf_printf(out, "    %s)\n        case \"$prev\" in\n", s->name));
     for (const lh_option_group *g = s->groups; g->table; g++)
-        for (const lh_option *row = g->table->rows; row->name; row++) LH_TRY(completion_row(out, row));
+        for (int64_t i = 0; (row = lh_option_row(g->table, i)); i++) LH_TRY(completion_row(out, row));
     LH_TRY(lh_buf_puts(out, "        esac\n        words=\"--help"));
     for (const lh_option_group *g = s->groups; g->table; g++)
-        for (const lh_option *row = g->table->rows; row->name; row++) LH_TRY(lh_buf_printf(out, " --%s", row->name));
+        for (int64_t i = 0; (row = lh_option_row(g->table, i)); i++) LH_TRY(lh_buf_printf(out, " --%s", row->name));
     LH_TRY(lh_buf_puts(out, "\" ;;\n"));
     return LH_OK;
 }

@@ -171,19 +171,6 @@ static lh_status read_context_file(const field *f, const json_t *value, lh_batch
 
 /* ---- the policy: a name, or an object of options as on the command line ---- */
 
-static const struct {
-    const char *name;
-    size_t at;
-    lh_option_type type;
-    const char *const *words;
-} policy_parts[] = {{"policy", offsetof(lh_policy_options, policy), LH_OPT_STR, NULL},
-                    {"budget", offsetof(lh_policy_options, budget), LH_OPT_STR, NULL},
-#define PART(member, option, kind, list, ...) {option, offsetof(lh_policy_options, parts.member), kind, list},
-                    LH_POLICY_PARTS(PART)
-#undef PART
-};
-enum { POLICY_PARTS = sizeof policy_parts / sizeof *policy_parts };
-
 /* "pool_size" is "pool-size". */
 static int is_option(const char *name, const char *option)
 {
@@ -199,20 +186,33 @@ static json_t *option_text(const json_t *value)
     return json_is_real(value) ? json_sprintf("%.9g", json_real_value(value)) : NULL;
 }
 
-static lh_status read_part(int part, const char **text, json_t *policy, const char *name)
+/* The text of an option; row: of a part, NULL for the name and the budget. */
+static lh_status read_option(const char *option, const lh_option *row, json_t *policy, const char *name,
+                             const char **text)
 {
     json_t *value = json_object_get(policy, name);
-    int is_word = 0;
     if (!json_is_string(value)) {
         value = option_text(value);
         if (!value) LH_FAIL(LH_EINPUT, "'policy': '%.*s' must be a string, a number, true or false", SHOWN, name);
         if (json_object_set_new(policy, name, value) != 0) LH_FAIL(LH_ENOMEM, "cannot allocate memory for a policy");
     }
-    LH_TRY(read_string(policy_parts[part].name, value, text));
-    if (policy_parts[part].type != LH_OPT_WORD_OR_FILE) return LH_OK;
-    for (int i = 0; policy_parts[part].words[i]; i++) is_word |= strcmp(policy_parts[part].words[i], *text) == 0;
-    if (!is_word)
-        LH_FAIL(LH_EINPUT, "'policy': '%s' must be a word: a request names no files", policy_parts[part].name);
+    LH_TRY(read_string(option, value, text));
+    if (row && row->type == LH_OPT_WORD_OR_FILE && !lh_option_is_choice(row, *text))
+        LH_FAIL(LH_EINPUT, "'policy': '%s' must be a word: a request names no files", option);
+    return LH_OK;
+}
+
+static lh_status read_part(lh_policy_options *out, json_t *policy, const char *name)
+{
+    const char *text;
+    const lh_option *row;
+    if (is_option(name, "policy")) return read_option("policy", NULL, policy, name, &out->policy);
+    if (is_option(name, "budget")) return read_option("budget", NULL, policy, name, &out->budget);
+    for (int64_t i = 0; (row = lh_policy_part_row(i)); i++)
+        if (is_option(name, row->name)) break;
+    if (!row) LH_FAIL(LH_EINPUT, "'policy' has no option '%.*s'", SHOWN, name);
+    LH_TRY(read_option(row->name, row, policy, name, &text));
+    lh_policy_parts_set(&out->parts, row, text);
     return LH_OK;
 }
 
@@ -225,11 +225,7 @@ static lh_status read_policy(const field *f, const json_t *value, lh_batch_reque
     if (!json_is_object(value)) LH_FAIL(LH_EINPUT, "'%s' must be a name, or an object of options", f->name);
     json_object_foreach_safe(policy, next, name, member)
     {
-        int part = 0;
-        while (part < POLICY_PARTS && !is_option(name, policy_parts[part].name)) part++;
-        if (part == POLICY_PARTS) LH_FAIL(LH_EINPUT, "'policy' has no option '%.*s'", SHOWN, name);
-        const char **text = (const char **)((char *)&out->policy + policy_parts[part].at);
-        LH_TRY(read_part(part, text, policy, name));
+        LH_TRY(read_part(&out->policy, policy, name));
     }
     return LH_OK;
 }

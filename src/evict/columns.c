@@ -1,10 +1,11 @@
-/* Attention that columns receive from rows, and the scores that statistics of it make. */
+/* Attention that columns receive from rows, and the statistics of it: the scores sum, mean, mas, count, rms, max and
+ * last. */
 #include "evict/attention.h"
 
 int64_t lh_attention_parts(const lh_policy_numbers *p, const lh_heads *heads)
 {
-    if (lh_statistic_is_joint(p->score.statistic)) return 1;
-    return p->shape.group == LH_GROUP_MAX || p->shape.group_after_pool ? heads->group : 1;
+    if (lh_methods_have(&p->methods, LH_JOINT_STATISTIC)) return 1;
+    return p->shape.group == LH_GROUP_MAX || lh_groups_after_pool(&p->methods) ? heads->group : 1;
 }
 
 lh_logit lh_logit_of(const lh_evictor *ev, const lh_evict_job *job)
@@ -43,23 +44,16 @@ void lh_count_columns(lh_evictor *ev, const lh_evict_job *job, const lh_row_bloc
     lh_run_column_stats(ev, job, b, &args);
 }
 
+static const lh_statistic *statistic_of(const lh_policy_numbers *p)
+{
+    return lh_methods[p->score.source]->statistic;
+}
+
 /* What a number of `rows` is multiplied with. */
 static float factor_of(const lh_policy_numbers *p, const lh_heads *heads, int64_t rows)
 {
-    switch (p->score.statistic) {
-    case LH_STAT_MEAN: return 1.0f / (float)rows;
-    case LH_STAT_RMS: return 1.0f / (float)(rows * heads->group);
-    default: return 1.0f;
-    }
-}
-
-static lh_finish_kind finish_kind(const lh_policy_numbers *p)
-{
-    switch (p->score.statistic) {
-    case LH_STAT_MAS: return LH_FINISH_PER_VISIT;
-    case LH_STAT_RMS: return LH_FINISH_ROOT;
-    default: return LH_FINISH_PLAIN;
-    }
+    const lh_statistic *s = statistic_of(p);
+    return 1.0f / (float)((s->per_row ? rows : 1) * (s->per_head ? heads->group : 1));
 }
 
 static void finish(lh_evictor *ev, const lh_evict_job *job, const lh_finish_scores_args *of)
@@ -71,7 +65,7 @@ static void finish(lh_evictor *ev, const lh_evict_job *job, const lh_finish_scor
     args.parts = lh_score_parts(p, &ev->shape.heads);
     args.seen = job->seen;
     args.window = job->layer.window;
-    args.more = p->score.non_causal ? p->first_rows : 0;
+    args.more = lh_uses_method(&p->methods, LH_METHOD_non_causal) ? p->first_rows : 0;
     args.factor = factor_of(p, &ev->shape.heads, lh_policy_rows(p, job->seen));
     if (p->shape.group == LH_GROUP_SUM && args.parts == 1) args.factor *= (float)ev->shape.heads.group;
     LH_LATCH(&ev->exec, ev->exec.ops->finish_scores(ev->exec.stream, &args));
@@ -87,13 +81,74 @@ void lh_finish_statistics(lh_evictor *ev, const lh_evict_job *job, const lh_colu
                                                           : from->squares,
                                   .squares = from->squares,
                                   .first_row = first_row};
-    if (p->select.kind == LH_SELECT_STD_SCOPE) { /* the first stage wants the deviations */
+    if (lh_methods_have(&p->methods, LH_NEEDS_SQUARES)) { /* the first stage wants the deviations */
         args.y = lh_layer_scores(ev, ev->second);
         args.kind = LH_FINISH_DEVIATION;
         finish(ev, job, &args);
     }
     args.y = scores;
-    args.kind = finish_kind(p);
+    args.kind = statistic_of(p)->finish;
     finish(ev, job, &args);
-    if (lh_score_parts(p, &ev->shape.heads) > 1 && !p->shape.group_after_pool) lh_join_group(ev, job, scores, scores);
+    if (lh_score_parts(p, &ev->shape.heads) > 1 && !lh_groups_after_pool(&p->methods))
+        lh_join_group(ev, job, scores, scores);
 }
+
+/* ---- the statistics ---- */
+
+lh_status lh_check_scoring_rows(const lh_policy *policy)
+{
+    if (!policy->proxies.kind && !policy->rows.percent.digits && !policy->rows.n)
+        LH_FAIL(LH_EUSAGE,
+                "--window 0 leaves no row to observe: give '--rows all', '--rows last:N', or a window of at least 1");
+    return LH_OK;
+}
+
+static lh_status check_mean(const lh_policy *policy)
+{
+    LH_TRY(lh_check_scoring_rows(policy));
+    if (policy->score.running)
+        LH_FAIL(LH_EUSAGE, "'--statistic mean' needs rows that are observed again ('--window N' or '--proxies P%%', "
+                           "without '--rows all'); use sum or mas");
+    return LH_OK;
+}
+
+static lh_status check_mas(const lh_policy *policy)
+{
+    LH_TRY(lh_check_scoring_rows(policy));
+    if (policy->rows_spread || policy->score.rows_at == LH_ROWS_AT_AFTER)
+        LH_FAIL(LH_EUSAGE, "'--statistic mas' divides by the rows after an entry, but rows that are spread or moved by "
+                           "'--rows sample:N' or '--rows-at after' are not those: give mean");
+    return LH_OK;
+}
+
+static lh_status check_last(const lh_policy *policy)
+{
+    if (policy->rows.n != 1 || policy->rows.percent.digits)
+        LH_FAIL(LH_EUSAGE,
+                "'--statistic last' observes the last row alone: leave '--rows' out, or give another statistic");
+    return LH_OK;
+}
+
+#define STATISTIC(name, sentence, verify, more, ...)                                      \
+    const lh_method lh_method_##name = {.word = #name,                                    \
+                                        .help = sentence,                                 \
+                                        .traits = LH_ATTENDS | LH_NEEDS_ENTRIES | (more), \
+                                        .check = verify,                                  \
+                                        .statistic = &(const lh_statistic){__VA_ARGS__},  \
+                                        .source = &lh_source_window}
+
+STATISTIC(sum, "The attention that an entry receives, summed over the rows.", lh_check_scoring_rows, 0,
+          .column = LH_COLUMN_SUMS, .finish = LH_FINISH_PLAIN);
+STATISTIC(mean, "The attention that an entry receives, a mean over the rows.", check_mean, 0, .column = LH_COLUMN_SUMS,
+          .finish = LH_FINISH_PLAIN, .per_row = 1);
+STATISTIC(mas, "The attention that an entry receives, a mean over the rows that could see it.", check_mas, 0,
+          .column = LH_COLUMN_SUMS, .finish = LH_FINISH_PER_VISIT);
+STATISTIC(count, "The number of rows that give an entry more than their mean weight.", lh_check_scoring_rows,
+          LH_JOINT_STATISTIC, .column = LH_COLUMN_COUNTS, .finish = LH_FINISH_PLAIN);
+STATISTIC(rms, "The attention that an entry receives, as the root of its mean square over rows and query heads.",
+          lh_check_scoring_rows, LH_JOINT_STATISTIC | LH_AT_EVICTION, .column = LH_COLUMN_SQUARES,
+          .finish = LH_FINISH_ROOT, .per_row = 1, .per_head = 1);
+STATISTIC(max, "The largest attention that an entry receives, of all rows and query heads.", lh_check_scoring_rows,
+          LH_JOINT_STATISTIC | LH_AT_EVICTION, .column = LH_COLUMN_LARGEST, .finish = LH_FINISH_PLAIN);
+STATISTIC(last, "The attention of the last row alone.", check_last, LH_ONE_ROW, .column = LH_COLUMN_SUMS,
+          .finish = LH_FINISH_PLAIN);

@@ -6,9 +6,8 @@
  * gave. */
 int lh_counted_rows_suffice(const lh_policy_numbers *p)
 {
-    return lh_evict_uses_attention(p) && !p->score.running && !p->score.gain && !p->score.non_causal &&
-           p->score.rows_at == LH_ROWS_AT_OWN && !lh_statistic_is_joint(p->score.statistic) &&
-           p->select.kind != LH_SELECT_STD_SCOPE;
+    return lh_evict_uses_attention(p) && !p->score.running && p->score.rows_at == LH_ROWS_AT_OWN &&
+           !lh_methods_have(&p->methods, LH_ALTERS_ROWS | LH_JOINT_STATISTIC | LH_NEEDS_SQUARES);
 }
 
 int lh_counted_rows_latest(const lh_policy_numbers *p, const lh_heads *heads)

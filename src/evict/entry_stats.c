@@ -1,6 +1,6 @@
 #include "evict/entry_stats.h"
 
-#include "evict/score_source.h"
+#include "evict/evict_impl.h"
 
 int64_t lh_score_parts(const lh_policy_numbers *p, const lh_heads *heads)
 {
@@ -31,8 +31,11 @@ lh_entry_stats lh_entry_stats_of(const lh_policy_numbers *p, const lh_heads *hea
     if (!p->evicts) return s;
     if (p->budgets.layers == LH_LAYERS_ADAPTIVE) s.score = s.count++;
     if (source->stats) source->stats(p, &s);
-    if (p->score.value_prior) s.norms = s.priors = s.count++;
-    if (lh_policy_projects(p)) s.norms = s.count++;
+    for (lh_method_id m = 1; m < LH_METHODS; m++) {
+        const lh_addition *addition = lh_addition_of(p, m);
+        if (addition && addition->stats) addition->stats(&s);
+    }
+    if (lh_methods_have(&p->methods, LH_NEEDS_PROJECTION)) s.norms = s.count++;
     return s;
 }
 

@@ -155,6 +155,10 @@ typedef struct lh_evict_held {
 /* 1 where the policy fits what stays of a job. */
 int lh_evict_fits(const lh_evictor *evictor, const lh_evict_job *job);
 
+/* True if biases of the kept entries are fitted; and if values are. */
+int lh_fits_bias(const lh_policy_methods *methods);
+int lh_fits_values(const lh_policy_methods *methods);
+
 /* Collective where groups are split. After the selection, while the job's entries are all there: valid until
  * lh_evict_end. And the same in memory of its own. */
 lh_evict_reference lh_evict_refer(lh_evictor *evictor, const lh_evict_job *job, const int64_t *len);

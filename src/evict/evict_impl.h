@@ -31,6 +31,24 @@ typedef struct lh_stage_scores {
     lh_scores first, heads, second;
 } lh_stage_scores;
 
+/* The functions of a selection. stages: makes the scores of the second stage, or changes those of the first. */
+typedef struct lh_selection {
+    void (*stages)(lh_evictor *evictor, const lh_evict_job *job, lh_stage_scores *by);
+} lh_selection;
+
+/* The functions of an addition. Members that are NULL have nothing to do. */
+typedef struct lh_addition {
+    void (*stats)(lh_entry_stats *stats); /* as of a source */
+    /* the norms of the last `entries` of every head, into their numbers */
+    void (*make_norms)(lh_evictor *evictor, const lh_evict_job *job, int64_t entries);
+    void (*alter)(lh_evictor *evictor, const lh_evict_job *job, lh_row_block *rows); /* scoring rows */
+    void (*protect)(lh_evictor *evictor, const lh_evict_job *job);                   /* marks entries that stay */
+    void (*weigh)(lh_evictor *evictor, const lh_evict_job *job, float *scores); /* pooled and joined, [kv_count, ld] */
+} lh_addition;
+
+/* NULL if the policy does not use the method, or it has no such functions. */
+const lh_addition *lh_addition_of(const lh_policy_numbers *policy, lh_method_id id);
+
 /* Numbers of this rank's heads, on the device: those of each layer [kv_count], `step` apart. */
 typedef struct lh_counts {
     const int64_t *at;

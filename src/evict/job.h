@@ -5,7 +5,7 @@
 
 #include "exec/exec.h"
 #include "exec/heads.h"
-#include "policies/budgets.h"
+#include "policies/method.h"
 
 /* What eviction needs to know of a model. */
 typedef struct lh_evict_shape {

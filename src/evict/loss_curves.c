@@ -176,7 +176,7 @@ void lh_score_gains(lh_evictor *ev, const lh_evict_job *job, const float *scores
     const lh_exec *x = &ev->exec;
     const int64_t heads = ev->shape.heads.kv_count;
     curves c = {.ev = ev, .job = job, .rows = lh_reference_rows(ev, job)};
-    if (lh_fits_values(ev->policy.fitting.kind)) c.outputs = lh_reference_outputs(ev, c.rows.rows.tokens);
+    if (lh_fits_values(&ev->policy.methods)) c.outputs = lh_reference_outputs(ev, c.rows.rows.tokens);
     const int64_t mark = lh_scratch_mark(x);
     alloc_curves(&c);
     if (lh_exec_ok(x)) order_entries(&c, scores);
@@ -188,3 +188,36 @@ void lh_score_gains(lh_evictor *ev, const lh_evict_job *job, const float *scores
     lh_scratch_release(x, mark);
     lh_free(c.host_counts);
 }
+
+/* ---- the method ---- */
+
+typedef struct losses_params {
+    int on;
+} losses_params;
+
+static int may_compete(const lh_policy *policy)
+{
+    return policy->budgets.heads == LH_HEADS_ADAPTIVE && lh_policy_may_refer(policy);
+}
+
+static int is_on(const lh_policy *policy)
+{
+    const losses_params *p = lh_params_of(&policy->methods, LH_METHOD_losses);
+    return p->on;
+}
+
+static const lh_part parts[] = {
+    {LH_PART_WORD(losses, losses_params, on), .after = "head-budget", .used = may_compete,
+     .needs = "'--head-budget adaptive' and a statistic other than position and last", .def = "scores",
+     .row.name = "compete-by", .row.choices = (const char *const[]){"scores", "losses", NULL},
+     .meanings = (const char *const[]){"Heads compete by the scores of their entries (AdaKV).",
+                                       "Heads compete by what their output loses without an entry, as rows after the "
+                                       "prompt see it."},
+     .row.help = "What heads compete by: the scores of their entries, or what their output loses without them."},
+    {.row.name = NULL}};
+
+const lh_method lh_method_losses = {.option = "--compete-by losses",
+                                    .active = is_on,
+                                    .parts = parts,
+                                    .traits = LH_REFERENCES | LH_WHOLE_PROMPT | LH_AT_EVICTION | LH_ONE_ORDER,
+                                    .check = lh_check_references};

@@ -52,7 +52,7 @@ static lh_scores alloc_scores(const lh_evictor *ev, int64_t layers, int64_t part
 
 static int has_second_stage(const lh_policy_numbers *p)
 {
-    return p->select.kind != LH_SELECT_TOPK && p->select.kind != LH_SELECT_TOPK_KEYS;
+    return lh_methods_have(&p->methods, LH_STAGED);
 }
 
 /* For the scores of n layers. */
@@ -63,7 +63,7 @@ static void alloc_arrays(lh_evictor *ev, int64_t n)
     ev->raw = alloc_scores(ev, n, parts);
     if (p->shape.pool != LH_POOL_NONE) ev->shaped = alloc_scores(ev, n, parts);
     if (has_second_stage(p)) ev->second = alloc_scores(ev, n, 1);
-    if (lh_competes_by_losses(&p->budgets)) ev->loss_gains = alloc_scores(ev, n, 1);
+    if (lh_uses_method(&p->methods, LH_METHOD_losses)) ev->loss_gains = alloc_scores(ev, n, 1);
 }
 
 void lh_evict_classify(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)

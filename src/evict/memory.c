@@ -270,7 +270,8 @@ static int keeps_logits(const lh_evictor *ev)
 
 lh_status lh_evictor_alloc_steps(lh_evictor *ev, int64_t ld, int64_t layers)
 {
-    const int evicts = lh_evicts_again(&ev->policy), scored = evicts && ev->policy.score.source != LH_SCORE_POSITION;
+    const int evicts = lh_evicts_again(&ev->policy),
+              scored = evicts && !lh_methods_have(&ev->policy.methods, LH_BY_POSITION);
     const int64_t bytes = ev->shape.heads.kv_count * ev->shape.heads.group * ld * (int64_t)sizeof *ev->logits;
     LH_TRY(alloc_evictions(ev, &(occasion){.need = {.ld = ld, .ranked = evicts, .scored = scored},
                                            .layers = layers,

@@ -10,16 +10,39 @@ float *lh_reference_outputs(lh_evictor *ev, int64_t rows)
     return ev->outputs;
 }
 
+typedef struct fit_params {
+    int kind;
+    lh_decimal ridge;
+} fit_params;
+
+enum { FIT_NONE, FIT_BIAS, FIT_VALUES, FIT_BOTH };
+
+static const fit_params *params_of(const lh_policy_methods *methods)
+{
+    return lh_params_of(methods, LH_METHOD_fit);
+}
+
+int lh_fits_bias(const lh_policy_methods *methods)
+{
+    const int kind = params_of(methods)->kind;
+    return kind == FIT_BIAS || kind == FIT_BOTH;
+}
+
+int lh_fits_values(const lh_policy_methods *methods)
+{
+    const int kind = params_of(methods)->kind;
+    return kind == FIT_VALUES || kind == FIT_BOTH;
+}
+
 int lh_evict_fits(const lh_evictor *ev, const lh_evict_job *job)
 {
-    return ev->policy.fitting.kind != LH_FIT_NONE && job->scored;
+    return lh_uses_method(&ev->policy.methods, LH_METHOD_fit) && job->scored;
 }
 
 /* The fit of a layer to its rows, without rows.kv, offset and len. */
 static lh_fit fit_of(const lh_evictor *ev, const lh_evict_reference *r)
 {
     const lh_heads *h = &ev->shape.heads;
-    const lh_policy_fitting *of = &ev->policy.fitting;
     lh_fit fit = {.rows = {.q = r->q,
                            .positions = r->positions,
                            .map = {.heads = h->kv_count * h->group, .group = h->group},
@@ -29,12 +52,12 @@ static lh_fit fit_of(const lh_evictor *ev, const lh_evict_reference *r)
                   .lse = r->lse,
                   .lse_ld = r->lse_ld,
                   .outputs = r->outputs,
-                  .keeps_bias = !lh_fits_bias(ev->policy.fitting.kind),
-                  .keeps_values = !lh_fits_values(ev->policy.fitting.kind),
+                  .keeps_bias = !lh_fits_bias(&ev->policy.methods),
+                  .keeps_values = !lh_fits_values(&ev->policy.methods),
                   .order = ev->shape.order,
                   .of_bias = lh_fit_usual_bias,
                   .of_values = lh_fit_usual_values};
-    fit.of_values.ridge = (float)lh_decimal_value(of->ridge);
+    fit.of_values.ridge = (float)lh_decimal_value(params_of(&ev->policy.methods)->ridge);
     return fit;
 }
 
@@ -53,7 +76,8 @@ lh_evict_reference lh_evict_refer(lh_evictor *ev, const lh_evict_job *job, const
     fit.offset = job->offset;
     fit.len = len;
     fit.outputs = r.outputs = lh_reference_outputs(ev, r.rows);
-    if (fit.keeps_values || lh_competes_by_losses(&ev->policy.budgets)) return r; /* not needed, or made for curves */
+    if (fit.keeps_values || lh_uses_method(&ev->policy.methods, LH_METHOD_losses))
+        return r; /* not needed, or made for curves */
     if (lh_exec_ok(&ev->exec)) lh_fit_outputs(&ev->exec, &fit);
     return r;
 }
@@ -108,7 +132,7 @@ lh_status lh_evict_hold(const lh_evictor *ev, lh_evict_reference *r, lh_evict_he
 
 int lh_evict_uses_outputs(const lh_evictor *ev)
 {
-    return lh_fits_values(ev->policy.fitting.kind);
+    return lh_fits_values(&ev->policy.methods);
 }
 
 void lh_evict_fit(lh_evictor *ev, const lh_evict_reference *r, const lh_evict_kept *kept)
@@ -120,3 +144,37 @@ void lh_evict_fit(lh_evictor *ev, const lh_evict_reference *r, const lh_evict_ke
     fit.before = kept->before;
     if (lh_exec_ok(&ev->exec)) lh_fit_entries(&ev->exec, &fit);
 }
+
+/* ---- the method ---- */
+
+static int is_fitted(const lh_policy *policy)
+{
+    return params_of(&policy->methods)->kind != FIT_NONE;
+}
+
+static int has_ridge(const lh_policy *policy)
+{
+    return lh_fits_values(&policy->methods);
+}
+
+static const lh_part parts[] = {
+    {LH_PART_WORD(fit, fit_params, kind), .after = "head-budget", .used = lh_policy_may_refer,
+     .needs = "a statistic other than position and last", .def = "none", .row.name = "fit",
+     .row.choices = (const char *const[]){"none", "bias", "values", "both", NULL},
+     .meanings =
+         (const char *const[]){"Entries stay what they were.",
+                               "A bias of each kept entry, which stands for the attention that went to evicted ones.",
+                               "The values, so that outputs stay what they were.",
+                               "A bias of each kept entry for the attention that went to evicted ones, then the "
+                               "values."},
+     .row.help = "What of the kept entries is fitted, so that rows after the prompt see in them what they saw in all."},
+    {LH_PART_SHARE(fit, fit_params, ridge), .after = "head-budget", .used = has_ridge,
+     .needs = "'--fit values' or both", .def = "0.1", .row.name = "ridge", .row.arg = "X",
+     .row.help = "Strength that holds fitted values near the old ones, from 0 to 1."},
+    {.row.name = NULL}};
+
+const lh_method lh_method_fit = {.option = "--fit",
+                                 .active = is_fitted,
+                                 .parts = parts,
+                                 .traits = LH_REFERENCES | LH_WHOLE_PROMPT | LH_AT_EVICTION,
+                                 .check = lh_check_references};

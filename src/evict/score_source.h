@@ -1,5 +1,4 @@
-/* score_source.h - a source of scores: what makes the number by which an entry is ranked. One file each (source_*.c)
- * and one row of LH_SOURCE_WORDS (policies/word_list.h); everything else asks the table. */
+/* score_source.h - the functions of a source of scores (policies/method.h), one file each (source_*.c). */
 #ifndef LH_EVICT_SCORE_SOURCE_H
 #define LH_EVICT_SCORE_SOURCE_H
 
@@ -27,9 +26,10 @@ typedef struct lh_source {
     void (*score)(lh_evictor *evictor, const lh_evict_job *job, float *scores);
 } lh_source;
 
-/* Of a policy; NULL where it evicts nothing. Attention has three: rows of a window that are observed at an eviction,
- * their outputs, and statistics that go on. */
+/* The source of a policy, NULL if it evicts nothing. Statistics of attention are counted in two ways: of rows that are
+ * observed at an eviction (source_window.c), or while rows pass (source_running.c). */
 const lh_source *lh_source_of(const lh_policy_numbers *policy);
+extern const lh_source lh_source_window, lh_source_running;
 
 /* 1 where entries are scored by the attention that rows give them. */
 int lh_evict_uses_attention(const lh_policy_numbers *policy);

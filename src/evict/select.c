@@ -41,21 +41,6 @@ static void join_layers(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
     ev->layer = 0;
 }
 
-/* Of the entries that compete those of the largest values stay, too (VaSE, arXiv 2606.03928): as many in every head. */
-static void protect_values(lh_evictor *ev, const lh_evict_job *job)
-{
-    const lh_exec *x = &ev->exec;
-    const int64_t heads = ev->shape.heads.kv_count, bytes = heads * (int64_t)sizeof *ev->planned,
-                  mark = lh_scratch_mark(x);
-    if (!job->protect.values) return;
-    int64_t *counts = lh_scratch_alloc(x, bytes);
-    for (int64_t h = 0; h < heads; h++) ev->planned[h] = job->protect.values;
-    lh_exec_put(x, counts, ev->planned, bytes);
-    LH_RUN(x, value_ranges, .y = lh_layer_scores(ev, ev->raw), .kv = job->entries, .ld = ev->ld);
-    lh_mark_best(ev, job, 1, ev->raw, (lh_counts){.at = counts}, LH_ENTRY_COMPETES);
-    lh_scratch_release(x, mark);
-}
-
 /* What this rank's heads keep of their competing entries where no scores are needed for it: counts [kv_count]. */
 static void plan_counts(lh_evictor *ev, const lh_evict_job *job, int64_t *counts)
 {
@@ -85,7 +70,10 @@ void lh_evict_score(lh_evictor *ev, const lh_evict_job *job, int64_t i)
     lh_scratch_release(&ev->exec, ev->scoring_mark);
     ev->outputs = NULL;
     ev->layer = i;
-    protect_values(ev, job);
+    for (lh_method_id m = 1; m < LH_METHODS && job->protect.chosen; m++) {
+        const lh_addition *addition = lh_addition_of(&ev->policy, m);
+        if (addition && addition->protect) addition->protect(ev, job);
+    }
     const lh_scores by = score_entries(ev, job);
     if (ev->policy.select.joint)
         ev->stages.first = by;

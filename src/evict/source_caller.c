@@ -115,4 +115,6 @@ static void score(lh_evictor *ev, const lh_evict_job *job, float *scores)
     LH_LATCH(&ev->exec, score_heads(ev, job, scores));
 }
 
-const lh_source lh_source_caller = {.score = score};
+static const lh_source source = {.score = score};
+
+const lh_method lh_method_caller = {.traits = LH_NEEDS_ENTRIES, .source = &source};

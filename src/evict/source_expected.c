@@ -200,9 +200,14 @@ static void score(lh_evictor *ev, const lh_evict_job *job, float *scores)
     lh_scratch_release(x, mark);
 }
 
-const lh_source lh_source_expected = {.parts = parts_of_group,
-                                      .sums_bytes = sums_bytes,
-                                      .uses_rows = uses_rows,
-                                      .begin = begin,
-                                      .rows = add_rows,
-                                      .score = score};
+static const lh_source source = {.parts = parts_of_group,
+                                 .sums_bytes = sums_bytes,
+                                 .uses_rows = uses_rows,
+                                 .begin = begin,
+                                 .rows = add_rows,
+                                 .score = score};
+
+const lh_method lh_method_expected = {.word = "expected",
+                                      .help = "The attention that later rows are expected to give.",
+                                      .traits = LH_WHOLE_PROMPT | LH_PROMPT_ROWS | LH_NEEDS_ENTRIES | LH_NEEDS_ROTATION,
+                                      .source = &source};

@@ -6,4 +6,9 @@ static void score(lh_evictor *ev, const lh_evict_job *job, float *scores)
     LH_RUN(&ev->exec, key_difference, .y = scores, .kv = job->entries, .ld = ev->ld);
 }
 
-const lh_source lh_source_key_difference = {.score = score};
+static const lh_source source = {.score = score};
+
+const lh_method lh_method_key_difference = {.word = "key-difference",
+                                            .help = "Keys that differ from the mean key first.",
+                                            .traits = LH_NEEDS_ENTRIES,
+                                            .source = &source};

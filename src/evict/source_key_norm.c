@@ -7,4 +7,7 @@ static void score(lh_evictor *ev, const lh_evict_job *job, float *scores)
            .part = LH_PART_KEY, .kind = LH_NORM_MINUS_L2);
 }
 
-const lh_source lh_source_key_norm = {.score = score};
+static const lh_source source = {.score = score};
+
+const lh_method lh_method_key_norm = {
+    .word = "key-norm", .help = "Keys of small norm first.", .traits = LH_NEEDS_ENTRIES, .source = &source};

@@ -195,4 +195,9 @@ static void score(lh_evictor *ev, const lh_evict_job *job, float *scores)
     LH_LATCH(&ev->exec, score_heads(ev, job, scores));
 }
 
-const lh_source lh_source_leverage = {.score = score};
+static const lh_source source = {.score = score};
+
+const lh_method lh_method_leverage = {.word = "leverage",
+                                      .help = "Keys that the others do not span first: their leverage scores.",
+                                      .traits = LH_WHOLE_PROMPT | LH_NEEDS_ENTRIES | LH_NEEDS_ROTATION,
+                                      .source = &source};

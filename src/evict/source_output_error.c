@@ -162,4 +162,11 @@ static void score(lh_evictor *ev, const lh_evict_job *job, float *scores)
     LH_LATCH(&ev->exec, score_heads(ev, job, scores));
 }
 
-const lh_source lh_source_output_error = {.score = score};
+static const lh_source source = {.score = score};
+
+const lh_method lh_method_output_error = {.word = "output-error",
+                                          .help = "The squared error of the rows' outputs without an entry.",
+                                          .traits = LH_ATTENDS | LH_JOINT_STATISTIC | LH_AT_EVICTION | LH_NORMALISERS |
+                                                    LH_NEEDS_ENTRIES,
+                                          .check = lh_check_scoring_rows,
+                                          .source = &source};

@@ -6,4 +6,6 @@ static void score(lh_evictor *ev, const lh_evict_job *job, float *scores)
     LH_RUN(&ev->exec, random_scores, .y = scores, .kv = job->entries, .ld = ev->ld, .draw = lh_draw_of(ev, job));
 }
 
-const lh_source lh_source_random = {.score = score};
+static const lh_source source = {.score = score};
+
+const lh_method lh_method_random = {.word = "random", .help = "Chance.", .source = &source};

@@ -4,13 +4,13 @@
 
 static void stats(const lh_policy_numbers *p, lh_entry_stats *s)
 {
-    const int counts = p->score.statistic == LH_STAT_COUNT;
+    const int counts = lh_methods[p->score.source]->statistic->column == LH_COLUMN_COUNTS;
     if (counts || p->records) s->counts = s->count++;
     if (!counts) {
         s->sums = s->count;
         s->count += s->parts;
     }
-    if (p->select.kind == LH_SELECT_STD_SCOPE || p->records) s->squares = s->count++;
+    if (lh_methods_have(&p->methods, LH_NEEDS_SQUARES) || p->records) s->squares = s->count++;
 }
 
 static int uses_rows(const lh_policy_numbers *p, lh_evict_phase phase, int scored)

@@ -10,9 +10,10 @@ static lh_columns observed(const lh_evictor *ev, float *scores, float *squares)
 {
     int64_t parts = lh_score_parts(&ev->policy, &ev->shape.heads);
     lh_slot_floats raw = lh_slot_rows(scores, parts, ev->ld), none = {0};
-    int counts = ev->policy.score.statistic == LH_STAT_COUNT;
-    if (ev->policy.score.statistic == LH_STAT_RMS) return (lh_columns){.squares = raw, .parts = 1, .each_head = 1};
-    if (ev->policy.score.statistic == LH_STAT_MAX) return (lh_columns){.largest = raw, .parts = 1, .each_head = 1};
+    const lh_column_kind column = lh_methods[ev->policy.score.source]->statistic->column;
+    int counts = column == LH_COLUMN_COUNTS;
+    if (column == LH_COLUMN_SQUARES) return (lh_columns){.squares = raw, .parts = 1, .each_head = 1};
+    if (column == LH_COLUMN_LARGEST) return (lh_columns){.largest = raw, .parts = 1, .each_head = 1};
     return (lh_columns){.sums = counts ? none : raw,
                         .squares = lh_slot_rows(squares, 1, ev->ld),
                         .counts = counts ? raw : none,
@@ -31,7 +32,7 @@ static lh_columns observe(lh_evictor *ev, const lh_evict_job *job, float *scores
 {
     const int split = ev->shape.heads.split;
     const int64_t count = ev->shape.heads.kv_count * ev->ld, parts = lh_score_parts(&ev->policy, &ev->shape.heads);
-    const int deviates = ev->policy.select.kind == LH_SELECT_STD_SCOPE;
+    const int deviates = lh_methods_have(&ev->policy.methods, LH_NEEDS_SQUARES);
     float *squares = deviates ? lh_scratch_floats(ev, count) : NULL;
     const lh_columns to = observed(ev, scores, squares);
     const lh_row_block b = lh_scoring_rows(ev, job);

@@ -1,5 +1,5 @@
-/* Norms that weigh scores: of values (AhaKV's prior, arXiv 2506.03762), or the L1 norms of what the output projection
- * makes of them, averaged over the group's query heads (CriticalKV, arXiv 2502.03805). A value does not change before
+/* Norms that weigh scores: those of additions, and the L1 norms of projected values, averaged over the group's query
+ * heads (CriticalKV, arXiv 2502.03805). A value does not change before
  * it is fitted, and then nothing is evicted any more: its norm is made once, before the first eviction that asks for
  * it, and goes with the entry. */
 #include "evict/evict_impl.h"
@@ -46,9 +46,10 @@ void lh_evict_make_norms(lh_evictor *ev, const lh_evict_job *job)
 {
     int64_t entries = ev->stats.norms < 0 ? 0 : lh_min_i64(*job->normless, job->cols);
     if (entries == 0) return;
-    if (ev->policy.score.value_prior)
-        LH_RUN(&ev->exec, entry_norms, .y = lh_stat_of(job->entries, ev->stats.priors), .kv = job->entries,
-               .last = entries, .part = LH_PART_VALUE, .kind = LH_NORM_SQUARE);
-    if (lh_policy_projects(&ev->policy)) make_projected_norms(ev, job, entries);
+    for (lh_method_id m = 1; m < LH_METHODS; m++) {
+        const lh_addition *addition = lh_addition_of(&ev->policy, m);
+        if (addition && addition->make_norms) addition->make_norms(ev, job, entries);
+    }
+    if (lh_methods_have(&ev->policy.methods, LH_NEEDS_PROJECTION)) make_projected_norms(ev, job, entries);
     *job->normless = 0;
 }

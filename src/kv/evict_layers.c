@@ -110,7 +110,7 @@ static int measure(const lh_kv *kv, lh_evict_job *job, const head_lens *lens, in
     }
     job->room = room;
     job->ranked = lh_protection_ranks(&job->protect);
-    job->scored = job->ranked && kv->numbers.score.source != LH_SCORE_POSITION;
+    job->scored = job->ranked && !lh_methods_have(&kv->numbers.methods, LH_BY_POSITION);
     switch (kv->numbers.budgets.heads) {
     /* only the device knows how long heads are; where nothing has to go, nothing goes */
     case LH_HEADS_ADAPTIVE: return job->seen - job->visible_from > budget;

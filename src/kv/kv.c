@@ -41,8 +41,7 @@ static lh_status init_arenas(lh_kv *kv)
 /* Queries or keys are rotated back, and again. */
 static int needs_rotations(const lh_policy_numbers *p)
 {
-    return p->score.source == LH_SCORE_EXPECTED || p->score.source == LH_SCORE_LEVERAGE ||
-           p->score.rows_at == LH_ROWS_AT_AFTER || lh_refers_apart(p) || lh_kv_uses_slots(p);
+    return lh_methods_have(&p->methods, LH_NEEDS_ROTATION) || p->score.rows_at == LH_ROWS_AT_AFTER || lh_refers_apart(p) || lh_kv_uses_slots(p);
 }
 
 lh_status lh_kv_open(lh_kv **out, const lh_exec *exec, const lh_kv_shape *shape, const lh_policy *policy)
@@ -62,7 +61,7 @@ lh_status lh_kv_open(lh_kv **out, const lh_exec *exec, const lh_kv_shape *shape,
     kv->policy = *policy;
     kv->numbers = lh_policy_fix(policy, 0);
     kv->stats = lh_entry_stats_of(&kv->numbers, &shape->heads);
-    if ((lh_policy_projects(&kv->numbers) && !shape->projections) ||
+    if ((lh_methods_have(&kv->numbers.methods, LH_NEEDS_PROJECTION) && !shape->projections) ||
         (needs_rotations(&kv->numbers) && !shape->rotations))
         LH_FAIL_DONE(LH_EINTERNAL, "policy '%s' needs projections or rotations of the model, which are not set",
                      policy->name);

@@ -54,7 +54,7 @@ lh_layer_plan lh_kv_layer_plan(const lh_kv_shape *shape, const lh_policy_numbers
     p.kept = policy->block ? lh_min_i64(p.budget, tokens) : p.protect.budget;
     p.evicts = p.kept < tokens && !policy->block;
     p.ranked = p.evicts && lh_protection_ranks(&p.protect) && p.kept < tokens - p.visible_from;
-    p.scored = p.ranked && policy->score.source != LH_SCORE_POSITION;
+    p.scored = p.ranked && !lh_methods_have(&policy->methods, LH_BY_POSITION);
     p.slack = lh_kv_slack(shape, policy, request, p.kept);
     if (shape->given) { /* how many stay of a head is known from the keep sets alone */
         p.evicts = 1;

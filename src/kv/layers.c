@@ -33,7 +33,7 @@ lh_status lh_kv_begin_layers(lh_kv *kv, const lh_prompt *prompt)
     for (int64_t l = 0; l < s->layers; l++) {
         lh_layer_request request = {.layer = l, .budget = kv->arrays.budgets[l], .prompt = *prompt};
         kv->layers[l].plan = lh_kv_layer_plan(s, &kv->numbers, &request);
-        kv->layers[l].arena.form.has_bias = kv->layers[l].plan.scored && lh_fits_bias(kv->numbers.fitting.kind);
+        kv->layers[l].arena.form.has_bias = kv->layers[l].plan.scored && lh_fits_bias(&kv->numbers.methods);
         kv->layers[l].latest.position = -1;
         if (ring.rows) LH_TRY(lh_ring_alloc(&kv->layers[l].ring, lh_kv_device(kv), &ring));
     }

@@ -131,7 +131,7 @@ void lh_kv_put_columns(lh_kv *kv, int64_t layer, const lh_kv_columns *c)
 int lh_kv_can_capture(const lh_kv *kv)
 {
     const lh_policy_score *s = &kv->numbers.score;
-    return !lh_kv_uses_slots(&kv->numbers) && !(s->running && (s->gain || s->non_causal)) && !kv->listener.rows;
+    return !lh_kv_uses_slots(&kv->numbers) && !(s->running && lh_methods_have(&kv->numbers.methods, LH_ALTERS_ROWS)) && !kv->listener.rows;
 }
 
 int64_t lh_kv_graph_epoch(const lh_kv *kv)

@@ -58,8 +58,7 @@ lh_policy_numbers lh_policy_fix(const lh_policy *policy, int64_t tokens)
                            .shape = policy->shape,
                            .budgets = policy->budgets,
                            .select = policy->select,
-                           .fitting = policy->fitting,
-                           .compat = policy->compat,
+                           .methods = policy->methods,
                            .positions = policy->positions,
                            .budget = budget,
                            .rows = policy->rows.n,
@@ -67,10 +66,12 @@ lh_policy_numbers lh_policy_fix(const lh_policy *policy, int64_t tokens)
                            .window = policy->window,
                            .sinks = lh_amount_of(policy->protect.sinks, budget),
                            .recents = lh_amount_of(policy->protect.recents, budget),
-                           .values = lh_amount_of(policy->protect.values, budget),
                            .every = policy->every,
                            .block = policy->block};
     if (!policy->evicts) return n;
+    for (lh_method_id m = 1; m < LH_METHODS; m++)
+        if (lh_uses_method(&n.methods, m) && lh_methods[m]->protects)
+            n.chosen += lh_methods[m]->protects(policy, budget);
     if (policy->rows.percent.digits) n.rows = lh_max_i64(1, lh_percent_of(policy->rows.percent, tokens));
     if (tokens <= n.budget) n.block = 0;
     if (policy->proxies.kind) fix_proxies(&n, policy, tokens);
@@ -79,28 +80,15 @@ lh_policy_numbers lh_policy_fix(const lh_policy *policy, int64_t tokens)
 
 lh_policy_numbers lh_policy_recording(int64_t rows, int64_t tokens)
 {
-    return (lh_policy_numbers){.evicts = 1,
-                               .records = 1,
-                               .score = {.source = LH_SCORE_ATTENTION, .statistic = LH_STAT_MAS, .running = 1},
-                               .select.kind = LH_SELECT_TWO_STAGE,
-                               .budget = tokens,
-                               .rows = rows};
-}
-
-int lh_statistic_is_joint(lh_statistic statistic)
-{
-    return statistic == LH_STAT_COUNT || statistic == LH_STAT_RMS || statistic == LH_STAT_MAX ||
-           statistic == LH_STAT_OUTPUT_ERROR;
-}
-
-int lh_protects_values(const lh_policy_protected *protect)
-{
-    return protect->values.n || protect->values.percent.digits;
-}
-
-int lh_policy_projects(const lh_policy_numbers *fixed)
-{
-    return fixed->select.kind == LH_SELECT_TWO_STAGE || fixed->score.value_norms;
+    lh_policy p = {.evicts = 1,
+                   .budget.n = tokens,
+                   .rows.n = rows,
+                   .score = {.source = LH_METHOD_mas, .running = 1},
+                   .select.kind = LH_METHOD_two_stage};
+    lh_policy_update_methods(&p);
+    lh_policy_numbers n = lh_policy_fix(&p, tokens);
+    n.records = 1;
+    return n;
 }
 
 int64_t lh_policy_reference_rows(int64_t tokens)
@@ -113,36 +101,15 @@ int64_t lh_policy_reference_rows(int64_t tokens)
 
 int64_t lh_policy_rows(const lh_policy_numbers *fixed, int64_t seen)
 {
-    const int scores = fixed->score.source == LH_SCORE_ATTENTION,
-              refers = lh_has_references(&fixed->fitting, &fixed->budgets);
-    if (!fixed->evicts || (!scores && !refers)) return 0;
+    const int scores = lh_methods_have(&fixed->methods, LH_ATTENDS);
+    if (!fixed->evicts || (!scores && !lh_methods_have(&fixed->methods, LH_REFERENCES))) return 0;
     return lh_min_i64(seen, scores ? fixed->rows : lh_min_i64(fixed->rows, lh_policy_reference_rows(seen)));
-}
-
-int lh_competes_by_losses(const lh_policy_division *budgets)
-{
-    return budgets->heads == LH_HEADS_ADAPTIVE && budgets->by == LH_COMPETE_BY_LOSSES;
-}
-
-int lh_has_references(const lh_policy_fitting *fitting, const lh_policy_division *budgets)
-{
-    return fitting->kind != LH_FIT_NONE || lh_competes_by_losses(budgets);
 }
 
 int lh_refers_apart(const lh_policy_numbers *fixed)
 {
-    return fixed->evicts && fixed->score.source == LH_SCORE_ATTENTION && fixed->score.rows_at == LH_ROWS_AT_OWN &&
-           lh_has_references(&fixed->fitting, &fixed->budgets);
-}
-
-int lh_fits_bias(lh_fit_kind kind)
-{
-    return kind == LH_FIT_BIAS || kind == LH_FIT_BOTH;
-}
-
-int lh_fits_values(lh_fit_kind kind)
-{
-    return kind == LH_FIT_VALUES || kind == LH_FIT_BOTH;
+    return fixed->evicts && fixed->score.rows_at == LH_ROWS_AT_OWN && lh_methods_have(&fixed->methods, LH_ATTENDS) &&
+           lh_methods_have(&fixed->methods, LH_REFERENCES);
 }
 
 int64_t lh_policy_spread_row(int64_t tokens, int64_t rows, int64_t r)
@@ -191,59 +158,103 @@ lh_protection lh_policy_protect(const lh_policy_numbers *fixed, const lh_protect
     lh_protection p = {.sinks = lh_max_i64(0, sinks - request->visible_from)};
     p.budget = lh_min_i64(lh_max_i64(0, request->budget - request->block), request->seen - request->visible_from);
     p.recents = lh_min_i64(lh_max_i64(fixed->recents, fixed->window), p.budget - p.sinks);
-    p.values = lh_min_i64(fixed->values, p.budget - p.sinks - p.recents);
-    p.base = p.budget - p.sinks - p.recents - p.values;
+    p.chosen = lh_min_i64(fixed->chosen, p.budget - p.sinks - p.recents);
+    p.base = p.budget - p.sinks - p.recents - p.chosen;
     return p;
 }
 
 int lh_protection_ranks(const lh_protection *protect)
 {
-    return protect->base + protect->values > 0;
+    return protect->base + protect->chosen > 0;
 }
 
 /* ---- stages of the selection ---- */
 
-/* The safeguard of kvpress for each head, its protected entries included: int(n_kept * alpha), at least 1. */
-static int64_t floor_of_budget(const lh_policy_numbers *fixed, const lh_protection *protect)
-{
-    return fixed->budgets.alpha.digits ? lh_max_i64(1, lh_decimal_of(fixed->budgets.alpha, protect->budget)) : 0;
-}
-
 lh_stage lh_policy_stage(const lh_policy_numbers *fixed, const lh_protection *protect)
 {
-    lh_fraction r = fixed->select.random_share;
-    lh_stage stage = {.share = {1, 1}};
-    switch (fixed->select.kind) {
-    case LH_SELECT_TOPK:
-    case LH_SELECT_TOPK_KEYS: break;
-    case LH_SELECT_TWO_STAGE:
-        stage.share = lh_decimal_fraction(fixed->select.first_stage);
-        if (fixed->compat != LH_COMPAT_KVPRESS) break;
-        /* protected entries are the best ones of the first stage, which includes those of the floor */
-        stage.others = protect->sinks + protect->recents + protect->values;
-        stage.least = fixed->budgets.heads == LH_HEADS_ADAPTIVE ? floor_of_budget(fixed, protect)
-                                                                : fixed->select.first_stage.digits > 0;
-        break;
-    case LH_SELECT_STD_SCOPE:
-        stage = (lh_stage){.share = {0, 1}, .least = lh_decimal_of(fixed->select.std_share, protect->budget)};
-        break;
-    case LH_SELECT_TOPK_SAMPLE: stage = (lh_stage){.share = {r.den - r.num, r.den}, .up = 1}; break;
-    }
-    return stage;
+    const lh_method *select = lh_methods[fixed->select.kind];
+    return select->stage ? select->stage(fixed, protect) : (lh_stage){.share = {1, 1}};
 }
 
-/* ---- over heads ---- */
+/* ---- over heads: AdaKV's competition ---- */
+
+typedef struct adaptive_params {
+    lh_decimal alpha;
+    int safeguard;
+} adaptive_params;
+
+enum { INTERP, FLOOR };
+static const char *const safeguards[] = {"interp", "floor", NULL};
+
+static int adapts(const lh_policy *policy)
+{
+    return policy->budgets.heads == LH_HEADS_ADAPTIVE;
+}
+
+static const adaptive_params *params_of(const lh_policy_methods *methods)
+{
+    return lh_params_of(methods, LH_METHOD_adaptive);
+}
+
+lh_decimal lh_policy_alpha(const lh_policy_methods *methods)
+{
+    return params_of(methods)->alpha;
+}
 
 lh_safety lh_policy_safety(const lh_policy_numbers *fixed, const lh_protection *protect)
 {
-    lh_fraction alpha = lh_decimal_fraction(fixed->budgets.alpha);
+    const adaptive_params *p = params_of(&fixed->methods);
+    lh_fraction alpha = lh_decimal_fraction(p->alpha);
     int64_t share = lh_fraction_of(alpha, protect->base);
-    if (fixed->budgets.safeguard == LH_SAFEGUARD_INTERP)
-        return (lh_safety){.bonus = share, .share = {alpha.den - alpha.num, alpha.den}};
-    if (fixed->compat == LH_COMPAT_KVPRESS)
-        share = lh_max_i64(0, floor_of_budget(fixed, protect) - protect->sinks - protect->recents);
+    if (p->safeguard == INTERP) return (lh_safety){.bonus = share, .share = {alpha.den - alpha.num, alpha.den}};
+    if (lh_is_kvpress(&fixed->methods))
+        share = lh_max_i64(0, lh_kvpress_floor(fixed, protect) - protect->sinks - protect->recents);
     return (lh_safety){.floor = share, .share = {1, 1}};
 }
+
+/* kvpress counts protected entries among those of a floor. */
+static lh_status check_shares(const lh_policy *policy)
+{
+    if (lh_is_kvpress(&policy->methods) && params_of(&policy->methods)->safeguard == INTERP)
+        LH_FAIL(LH_EUSAGE, "'--compat kvpress' needs '--safeguard floor': interp mixes counts of competing entries");
+    return LH_OK;
+}
+
+static const lh_part adaptive_parts[] = {
+    {LH_PART_SHARE(adaptive, adaptive_params, alpha), .after = "recents", .def = "0.5", .row.name = "alpha",
+     .row.arg = "X",
+     .row.help = "Share of the budget that every head keeps whatever its scores are, when heads compete."},
+    {LH_PART_WORD(adaptive, adaptive_params, safeguard), .after = "recents", .def = "interp", .row.name = "safeguard",
+     .row.choices = safeguards,
+     .meanings = (const char *const[]){"The share alpha is mixed into the counts that competition gives.",
+                                       "The share alpha is given first, the rest by competition."},
+     .row.help = "How alpha is given: mixed into the counts of entries, or first."},
+    {.row.name = NULL}};
+
+const lh_method lh_method_adaptive = {.option = "--head-budget adaptive",
+                                      .active = adapts,
+                                      .parts = adaptive_parts,
+                                      .traits = LH_HAS_COMPAT,
+                                      .check = check_shares};
+
+/* The heads of all layers compete, once, at the end of the prompt. */
+static int layers_adapt(const lh_policy *policy)
+{
+    return policy->budgets.layers == LH_LAYERS_ADAPTIVE;
+}
+
+static lh_status check_layers(const lh_policy *policy)
+{
+    if (!adapts(policy))
+        LH_FAIL(LH_EUSAGE,
+                "'--layer-budget adaptive' lets the heads of all layers compete: it needs '--head-budget adaptive'");
+    return LH_OK;
+}
+
+const lh_method lh_method_adaptive_layers = {.option = "--layer-budget adaptive",
+                                             .active = layers_adapt,
+                                             .traits = LH_WHOLE_PROMPT | LH_ONE_ORDER,
+                                             .check = check_layers};
 
 /* ---- over layers ---- */
 

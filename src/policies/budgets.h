@@ -13,14 +13,13 @@ typedef struct lh_policy_numbers {
     lh_policy_shape shape;
     lh_policy_division budgets;
     lh_policy_selection select;
-    lh_policy_fitting fitting;
-    lh_compat compat;
+    lh_policy_methods methods;
     lh_position_mode positions;
     int64_t budget;           /* entries per KV head; `full`: the tokens of the prompt */
     int64_t rows, first_rows; /* observed rows, and those of them at the beginning of the prompt; the others are at its
                                * end */
     int rows_spread;          /* 1: over the whole prompt, else at its end */
-    int64_t window, sinks, recents, values;
+    int64_t window, sinks, recents, chosen; /* chosen: entries that methods protect (lh_protection) */
     int64_t every, block;
 } lh_policy_numbers;
 
@@ -34,15 +33,6 @@ lh_policy_numbers lh_policy_fix(const lh_policy *policy, int64_t tokens);
  * one. Norms of projected values are made, too. */
 lh_policy_numbers lh_policy_recording(int64_t rows, int64_t tokens);
 
-/* 1 for a statistic that the query heads of a group have together: nothing is left to join. */
-int lh_statistic_is_joint(lh_statistic statistic);
-
-/* 1 where entries of the largest values are always kept. */
-int lh_protects_values(const lh_policy_protected *protect);
-
-/* 1 where norms of projected values weigh scores. */
-int lh_policy_projects(const lh_policy_numbers *fixed);
-
 /* Rows that curves and fits look from after `tokens` tokens, at most: of the powers of two from 64 to LH_REFERENCE_ROWS
  * the largest whose product with the tokens is not above 2^19. More rows are nearer to the full cache, and what they
  * cost grows with the tokens that they see, where long prompts have the least time for them. Powers of two are among
@@ -54,19 +44,8 @@ int64_t lh_policy_reference_rows(int64_t tokens);
  * and at most lh_policy_reference_rows where only references do. With proxies: P. */
 int64_t lh_policy_rows(const lh_policy_numbers *fixed, int64_t seen);
 
-/* 1 where the heads of a layer, or of all layers, compete by what their output loses. */
-int lh_competes_by_losses(const lh_policy_division *budgets);
-
-/* 1 where rows are looked from as references, beside the score: what stays is fitted to them, or heads compete by what
- * their output loses in them. */
-int lh_has_references(const lh_policy_fitting *fitting, const lh_policy_division *budgets);
-
-/* 1 where they are rows of their own, beside those that score: these see only what is before them. */
+/* True if reference queries (LH_REFERENCES) are separate from the scoring queries, which see only earlier entries. */
 int lh_refers_apart(const lh_policy_numbers *fixed);
-
-/* 1 where biases of the entries that stay are fitted; and where values are. */
-int lh_fits_bias(lh_fit_kind kind);
-int lh_fits_values(lh_fit_kind kind);
 
 /* The r-th of `rows` rows that are spread evenly over `tokens` tokens, rows <= tokens: the last of each share of them.
  * So the rows of a divisor of `rows` are among those of `rows`. */
@@ -99,7 +78,7 @@ typedef struct lh_protection {
     int64_t budget;  /* at most the visible entries */
     int64_t sinks;   /* s' that are visible */
     int64_t recents; /* r' */
-    int64_t values;  /* of the others, those of the largest values: of every head */
+    int64_t chosen;  /* entries that methods protect in every head, such as the largest values */
     int64_t base;    /* what is left of the budget: competing entries that a head keeps, on average */
 } lh_protection;
 

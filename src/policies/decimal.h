@@ -5,6 +5,8 @@
 
 #include <stdint.h>
 
+#include "base/fraction.h"
+
 /* A decimal as it was written: value = digits / 10^scale, scale <= 18. Shares are computed from it in integers. No
  * padding: policies are compared byte by byte. */
 typedef struct lh_decimal {
@@ -15,7 +17,8 @@ typedef struct lh_decimal {
 int64_t lh_decimal_of(lh_decimal share, int64_t n);
 int64_t lh_percent_of(lh_decimal percent, int64_t n);
 
-/* The nearest double, for what is no share of entries. */
+/* The nearest double, for what is no share of entries; and the fraction in lowest terms. */
 double lh_decimal_value(lh_decimal value);
+lh_fraction lh_decimal_fraction(lh_decimal decimal);
 
 #endif

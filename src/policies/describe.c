@@ -11,8 +11,8 @@ enum { MEANING_AT = 32 }; /* column of the meaning of a part */
 /* 1 for parts that are omitted: switches that are off, no proxies, no compatibility. */
 static int is_omitted(const lh_part *part, const char *text)
 {
-    return (part->words == lh_policy_switch && strcmp(text, "off") == 0) ||
-           ((!part->words || !part->help) && strcmp(text, "none") == 0);
+    return (part->row.type == LH_OPT_SWITCH && strcmp(text, "off") == 0) ||
+           ((!part->row.choices || !part->row.help) && strcmp(text, "none") == 0);
 }
 
 static lh_status describe_part(const lh_policy *policy, const lh_part *part, lh_buf *out)
@@ -21,13 +21,13 @@ static lh_status describe_part(const lh_policy *policy, const lh_part *part, lh_
     char option[128], left[136];
     part->write(policy, part, &value);
     if (is_omitted(part, value.text)) return LH_OK;
-    const char *meaning = part->words ? lh_word_meaning(part->words, value.text) : NULL;
+    const char *meaning = part->row.choices ? lh_part_meaning(part, value.text) : NULL;
     if (part->profile && !meaning) meaning = part->profile->meaning;
-    const char *shown = part->words == lh_policy_switch ? "" : value.text;
-    snprintf(option, sizeof option, "--%s %s", part->option, shown);
+    const char *shown = part->row.type == LH_OPT_SWITCH ? "" : value.text;
+    snprintf(option, sizeof option, "--%s %s", part->row.name, shown);
     int used = snprintf(left, sizeof left, "  %-*s ", MEANING_AT - 3, option);
     LH_TRY(lh_buf_puts(out, left));
-    LH_TRY(lh_options_wrap(out, meaning ? meaning : part->help, MEANING_AT, used));
+    LH_TRY(lh_options_wrap(out, meaning ? meaning : part->row.help, MEANING_AT, used));
     return LH_OK;
 }
 
@@ -52,7 +52,7 @@ static lh_status describe_decoding(const lh_policy *policy, lh_buf *out)
         LH_TRY(lh_buf_puts(out, "entries are scored anew\n"));
     } else if (policy->score.running) {
         LH_TRY(lh_buf_puts(out, "statistics continue from the prompt's\n"));
-    } else if (policy->score.statistic == LH_STAT_LAST) {
+    } else if (lh_policy_has(policy, LH_ONE_ROW)) {
         LH_TRY(lh_buf_puts(out, "the newest row is observed\n"));
     } else if (policy->proxies.kind == LH_PROXIES_QUESTION) {
         LH_TRY(lh_buf_puts(out, "the last rows, as many as the question's that are proxies, are observed again\n"));
@@ -70,7 +70,7 @@ static lh_status describe_decoding(const lh_policy *policy, lh_buf *out)
 static int protects_nothing(const lh_policy *policy)
 {
     lh_policy_numbers n = lh_policy_fix(policy, INT32_MAX);
-    return policy->every && policy->score.source != LH_SCORE_POSITION && !n.sinks && !n.recents && !n.window;
+    return policy->every && !lh_policy_has(policy, LH_BY_POSITION) && !n.sinks && !n.recents && !n.window;
 }
 
 lh_status lh_policy_describe(const lh_policy *policy, lh_buf *out)
@@ -80,7 +80,7 @@ lh_status lh_policy_describe(const lh_policy *policy, lh_buf *out)
         return LH_OK;
     }
     for (int i = 0; lh_part_at(i); i++)
-        if (lh_part_at(i)->used(policy)) LH_TRY(describe_part(policy, lh_part_at(i), out));
+        if (lh_part_is_used(lh_part_at(i), policy)) LH_TRY(describe_part(policy, lh_part_at(i), out));
     if (policy->block)
         LH_TRY(lh_buf_printf(out, "\nin the prompt: before each block of %lld tokens the cache makes room for it\n",
                              (long long)policy->block));

@@ -28,10 +28,10 @@ lh_status lh_policy_json(const lh_policy *policy, json_t **out)
     }
     for (int i = 0; policy->evicts && lh_part_at(i); i++) {
         const lh_part *part = lh_part_at(i);
-        if (part->used(policy)) {
+        if (lh_part_is_used(part, policy)) {
             part->write(policy, part, &value);
-            LH_TRY_DONE(set_text(object, part->option, value.text));
-        } else if (json_object_set_new(object, part->option, json_null())) {
+            LH_TRY_DONE(set_text(object, part->row.name, value.text));
+        } else if (json_object_set_new(object, part->row.name, json_null())) {
             LH_FAIL_DONE(LH_ENOMEM, "cannot allocate host memory for the policy as JSON");
         }
     }
@@ -72,22 +72,22 @@ static lh_status read_old_words(const json_t *json, const char *name, lh_policy_
                 "does not have",
                 name, shares, layers);
     if (rounded) parts->layer_budget = "pyramid";
-    if (kvpress || paper) parts->compat = kvpress ? "kvpress" : "none";
+    if (kvpress || paper) lh_policy_parts_set(parts, &lh_part_find("compat")->row, kvpress ? "kvpress" : "none");
     return LH_OK;
 }
 
 lh_status lh_policy_from_json(lh_policy *out, const json_t *json, const char *name)
 {
     lh_policy_options options = {0};
-    lh_part_value policy, budget, values[sizeof(lh_policy_parts) / sizeof(char *)];
+    lh_part_value policy, budget, values[LH_PARTS];
     if (!json_is_object(json)) LH_FAIL(LH_EFILE, "'%s': the policy must be a JSON object", name);
     LH_TRY(get_text(json, "name", name, &policy, &options.policy));
     if (!options.policy) LH_FAIL(LH_EFILE, "'%s': the policy has no name", name);
     LH_TRY(get_text(json, "budget", name, &budget, &options.budget));
     for (int i = 0; lh_part_at(i); i++) {
         const char *text;
-        LH_TRY(get_text(json, lh_part_at(i)->option, name, &values[i], &text));
-        lh_part_set_text(lh_part_at(i), &options.parts, text);
+        LH_TRY(get_text(json, lh_part_at(i)->row.name, name, &values[i], &text));
+        if (text) lh_policy_parts_set(&options.parts, &lh_part_at(i)->row, text);
     }
     LH_TRY(read_old_words(json, name, &options.parts));
     if (lh_policy_resolve_stored(out, &options) != LH_OK)

@@ -12,11 +12,7 @@
 
 #define FIELD(member) LH_FIELD(lh_policy_options, member)
 static const lh_option rows[] = {{.type = LH_OPT_STR, .letter = 'b', .name = "budget", FIELD(budget), .help = ""},
-#define LH_PART(member, option, kind, list, value, sentence) \
-    {.type = kind, .name = option, FIELD(parts.member), .choices = list, .help = ""},
-                                 LH_POLICY_PARTS(LH_PART)
-#undef LH_PART
-                                     {0}};
+                                 {.more = lh_policy_part_row}};
 #undef FIELD
 static const lh_option_table table = {"a policy", rows};
 static const lh_option_group groups[] = {{&table, 0}, {0}};
@@ -156,9 +152,11 @@ static lh_status add_policies(lh_policy_list *list, const lh_policy_options *opt
 /* Adds the parts shared by all policies that the policy does not set itself. */
 static void add_parts(lh_policy_options *options, const lh_policy_parts *shared)
 {
-    for (int i = 0; lh_part_at(i); i++)
-        if (!lh_part_text(lh_part_at(i), &options->parts))
-            lh_part_set_text(lh_part_at(i), &options->parts, lh_part_text(lh_part_at(i), shared));
+    for (int i = 0; lh_part_at(i); i++) {
+        const lh_option *row = &lh_part_at(i)->row;
+        if (!lh_policy_parts_get(&options->parts, row) && lh_policy_parts_get(shared, row))
+            lh_policy_parts_set(&options->parts, row, lh_policy_parts_get(shared, row));
+    }
 }
 
 /* Which presets would ignore which parts that were given. */
@@ -173,10 +171,11 @@ static lh_status drop_unused(lh_policy_options *options, const lh_policy_preset 
     int unused[LH_PARTS + 1];
     LH_TRY(lh_parts_unused(preset, options, unused));
     for (const int *i = unused; *i >= 0; i++) {
-        lh_part_set_text(lh_part_at(*i), &options->parts, NULL);
+        lh_policy_parts_set(&options->parts, &lh_part_at(*i)->row, NULL);
         LH_TRY(lh_buf_printf(&all->presets[*i], "%s%s", all->presets[*i].bytes ? ", " : "", preset->name));
     }
-    for (int i = 0; lh_part_at(i); i++) all->used[i] |= lh_part_text(lh_part_at(i), &options->parts) != NULL;
+    for (int i = 0; lh_part_at(i); i++)
+        all->used[i] |= lh_policy_parts_get(&options->parts, &lh_part_at(i)->row) != NULL;
     return LH_OK;
 }
 
@@ -188,10 +187,10 @@ static lh_status report_ignored(const ignored *all)
     for (int i = 0; lh_part_at(i); i++) {
         if (!all->presets[i].bytes) continue;
         if (!all->used[i])
-            LH_FAIL_DONE(LH_EUSAGE, "every policy would ignore '--%s': it needs %s", lh_part_at(i)->option,
-                         lh_part_at(i)->needs);
-        LH_TRY_DONE(lh_buf_printf(&text, "%s'--%s' has no effect on %s", text.bytes ? "; " : "", lh_part_at(i)->option,
-                                  all->presets[i].data));
+            LH_FAIL_DONE(LH_EUSAGE, "every policy would ignore '--%s': it needs %s", lh_part_at(i)->row.name,
+                         lh_part_needs_of(lh_part_at(i)).text);
+        LH_TRY_DONE(lh_buf_printf(&text, "%s'--%s' has no effect on %s", text.bytes ? "; " : "",
+                                  lh_part_at(i)->row.name, all->presets[i].data));
     }
     if (text.bytes) lh_warn("--policy all: %s", text.data);
 done:

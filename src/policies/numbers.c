@@ -1,5 +1,5 @@
-/* numbers.c - parts whose value is a number, a share, or a text with a number: reads them into a resolved policy and
- * writes them from it. */
+/* numbers.c - reads the values of parts into a resolved policy and writes them from it: words, numbers, shares, and the
+ * parts with a syntax of their own. */
 #include <stdio.h>
 #include <string.h>
 
@@ -27,7 +27,7 @@ lh_status lh_part_read_number(lh_policy *policy, const lh_part *part, const char
 {
     int64_t number = 0;
     if (!number_of(&number, text, part->min))
-        LH_FAIL(LH_EUSAGE, "--%s '%s' must be an integer from %lld on", part->option, text, (long long)part->min);
+        LH_FAIL(LH_EUSAGE, "--%s '%s' must be an integer from %lld on", part->row.name, text, (long long)part->min);
     memcpy((char *)policy + part->at, &number, sizeof number);
     return LH_OK;
 }
@@ -45,7 +45,7 @@ lh_status lh_part_read_odd(lh_policy *policy, const lh_part *part, const char *t
     LH_TRY(lh_part_read_number(policy, part, text));
     memcpy(&number, (const char *)policy + part->at, sizeof number);
     if (number % 2 == 0)
-        LH_FAIL(LH_EUSAGE, "--%s '%s' must be odd, so that it is centred on an entry", part->option, text);
+        LH_FAIL(LH_EUSAGE, "--%s '%s' must be odd, so that it is centred on an entry", part->row.name, text);
     return LH_OK;
 }
 
@@ -53,7 +53,7 @@ lh_status lh_part_read_share(lh_policy *policy, const lh_part *part, const char 
 {
     lh_decimal share;
     if (!lh_share_read(&share, text))
-        LH_FAIL(LH_EUSAGE, "--%s '%s' must be a decimal from 0 to 1, such as 0.5", part->option, text);
+        LH_FAIL(LH_EUSAGE, "--%s '%s' must be a decimal from 0 to 1, such as 0.5", part->row.name, text);
     memcpy((char *)policy + part->at, &share, sizeof share);
     return LH_OK;
 }
@@ -65,18 +65,36 @@ void lh_part_write_share(const lh_policy *policy, const lh_part *part, lh_part_v
     lh_decimal_write(share, out);
 }
 
-lh_status lh_random_share_read(lh_policy *policy, const lh_part *part, const char *text)
+lh_status lh_part_read_fraction(lh_policy *policy, const lh_part *part, const char *text)
 {
-    if (!lh_fraction_read(&policy->select.random_share, text))
-        LH_FAIL(LH_EUSAGE, "--%s '%s' must be a decimal or a fraction from 0 to 1, such as 0.3 or 7/19", part->option,
+    lh_fraction share;
+    if (!lh_fraction_read(&share, text))
+        LH_FAIL(LH_EUSAGE, "--%s '%s' must be a decimal or a fraction from 0 to 1, such as 0.3 or 7/19", part->row.name,
                 text);
+    memcpy((char *)policy + part->at, &share, sizeof share);
     return LH_OK;
 }
 
-void lh_random_share_write(const lh_policy *policy, const lh_part *part, lh_part_value *out)
+void lh_part_write_fraction(const lh_policy *policy, const lh_part *part, lh_part_value *out)
 {
-    (void)part;
-    lh_fraction_write(policy->select.random_share, out);
+    lh_fraction share;
+    memcpy(&share, (const char *)policy + part->at, sizeof share);
+    lh_fraction_write(share, out);
+}
+
+lh_status lh_part_read_word(lh_policy *policy, const lh_part *part, const char *text)
+{
+    int number = 0;
+    LH_TRY(lh_choice_find(&number, part->row.name, part->row.choices, text));
+    memcpy((char *)policy + part->at, &number, sizeof number);
+    return LH_OK;
+}
+
+void lh_part_write_word(const lh_policy *policy, const lh_part *part, lh_part_value *out)
+{
+    int number = 0;
+    memcpy(&number, (const char *)policy + part->at, sizeof number);
+    snprintf(out->text, sizeof out->text, "%s", part->row.choices[number]);
 }
 
 /* ---- rows ---- */
@@ -92,7 +110,7 @@ lh_status lh_proxies_read(lh_policy *policy, const lh_part *part, const char *te
     else
         LH_FAIL(LH_EUSAGE,
                 "--%s '%s' must be none, question, or a share of the prompt above 0%% and up to 100%%, such as 1%%",
-                part->option, text);
+                part->row.name, text);
     return LH_OK;
 }
 
@@ -122,8 +140,8 @@ lh_status lh_rows_read(lh_policy *policy, const lh_part *part, const char *text)
         LH_FAIL(LH_EUSAGE,
                 "--rows '%s' must be all, last:N or sample:N with N from 1 on, or a share of the prompt up to 100%%",
                 text);
-    policy->score.running = lh_policy_attends(policy) && policy->score.statistic != LH_STAT_LAST &&
-                            !policy->rows_spread && (policy->rows.n == INT64_MAX || policy->window == 0);
+    policy->score.running =
+        lh_policy_observes(policy) && !policy->rows_spread && (policy->rows.n == INT64_MAX || policy->window == 0);
     return LH_OK;
 }
 
@@ -147,7 +165,7 @@ lh_status lh_part_read_amount(lh_policy *policy, const lh_part *part, const char
     lh_policy_amount amount = {0};
     if (!amount_of(&amount, text, 0))
         LH_FAIL(LH_EUSAGE, "--%s '%s' must be an integer from 0 on, or a share of the budget up to 100%%, such as 50%%",
-                part->option, text);
+                part->row.name, text);
     memcpy((char *)policy + part->at, &amount, sizeof amount);
     return LH_OK;
 }
@@ -184,7 +202,7 @@ lh_status lh_evict_read(lh_policy *policy, const lh_part *part, const char *text
         LH_FAIL(LH_EUSAGE,
                 "--%s '%s' must be never, every:M (M generated tokens from 1 on), block:N (N tokens of the prompt from "
                 "1 on), or 'block:N,every:M'",
-                part->option, text);
+                part->row.name, text);
     return LH_OK;
 }
 

@@ -13,41 +13,35 @@
 #include "policies/decimal.h"
 #include "policies/preset.h"
 
-/* The input of a score: a statistic of the attention that observed rows give, a function of the program that uses the
- * library, or one of word_list.h. */
-typedef enum lh_score_source {
-    LH_SCORE_NONE,
-    LH_SCORE_ATTENTION,
-    LH_SCORE_CALLER,
-#define LH_SOURCE(word, meaning, number, ...) number,
-    LH_SOURCE_WORDS(LH_SOURCE)
-#undef LH_SOURCE
-} lh_score_source;
-typedef enum lh_statistic {
-    LH_STAT_SUM,
-    LH_STAT_MEAN,
-    LH_STAT_MAS,
-    LH_STAT_COUNT,
-    LH_STAT_RMS,
-    LH_STAT_MAX,
-    LH_STAT_OUTPUT_ERROR,
-    LH_STAT_LAST
-} lh_statistic;
+/* The methods of method_list.h, by number. */
+typedef enum lh_method_id {
+    LH_METHOD_NONE,
+#define LH_METHOD(name) LH_METHOD_##name,
+#include "policies/method_list.h"
+#undef LH_METHOD
+    LH_METHODS
+} lh_method_id;
 
-/* Numbers of words. A profile may stand in place of a word; its number follows theirs. LH_COMPAT_KVPRESS: alpha and the
- * first stage are shares of the whole budget, where protected entries count as the best, not of what may be kept beside
- * them; and a pyramid falls over the whole budget, window included, rounded and not exact in total. */
+/* The methods that a policy uses, and their traits (method.h). params: the parameters of each method, a struct of its
+ * file, zero if it is not used. More slots than methods: a new method does not change the struct. */
+enum { LH_METHOD_SLOTS = 48 };
+typedef struct lh_method_params {
+    int64_t words[6];
+} lh_method_params;
+typedef struct lh_policy_methods {
+    uint64_t used; /* bit i: method i */
+    uint64_t traits;
+    lh_method_params params[LH_METHOD_SLOTS];
+} lh_policy_methods;
+
+int lh_uses_method(const lh_policy_methods *methods, lh_method_id id);
+
+/* Numbers of words. The number of a profile follows the numbers of the words that it replaces. */
 #define LH_NUMBER(word, meaning, number) number,
 typedef enum lh_proxies_at { LH_PROXIES_AT_WORDS(LH_NUMBER) } lh_proxies_at;
-typedef enum lh_compete_by { LH_COMPETE_WORDS(LH_NUMBER) } lh_compete_by;
-typedef enum lh_fit_kind { LH_FIT_WORDS(LH_NUMBER) } lh_fit_kind;
 typedef enum lh_row_place { LH_ROWS_AT_WORDS(LH_NUMBER) } lh_row_place;
 typedef enum lh_heads_budget { LH_HEADS_WORDS(LH_NUMBER) LH_HEADS_PROFILE } lh_heads_budget;
 typedef enum lh_layers_budget { LH_LAYERS_WORDS(LH_NUMBER) LH_LAYERS_PROFILE } lh_layers_budget;
-typedef enum lh_safeguard { LH_SAFEGUARD_WORDS(LH_NUMBER) } lh_safeguard;
-typedef enum lh_select { LH_SELECT_WORDS(LH_NUMBER) } lh_select;
-typedef enum lh_draw_kind { LH_DRAW_WORDS(LH_NUMBER) } lh_draw_kind;
-typedef enum lh_compat { LH_COMPAT_WORDS(LH_NUMBER) } lh_compat;
 typedef enum lh_position_mode { LH_POSITION_WORDS(LH_NUMBER) } lh_position_mode;
 #undef LH_NUMBER
 
@@ -57,24 +51,20 @@ typedef struct lh_policy_amount {
     lh_decimal percent;
 } lh_policy_amount;
 
-/* ---- what a resolved policy (lh_policy) and its numbers for a prompt (lh_policy_numbers) have in common ---- */
+/* ---- parts of a resolved policy (lh_policy) and of its numbers for a prompt (lh_policy_numbers) ---- */
 
-/* What scores an entry. All but source, lag, scorer and, for a fit, rows_at are of
- * LH_SCORE_ATTENTION. */
+/* The score of an entry. */
 typedef struct lh_policy_score {
-    lh_score_source source;
-    lh_statistic statistic;
-    int running; /* statistics go on while decoding; else the last rows are observed again at each eviction */
+    lh_method_id source;
+    int running; /* true if statistics continue while decoding, else the last rows are observed again at each eviction
+                  */
     lh_row_place rows_at;
-    int gain, gain_floor, non_causal, value_prior, mean_floor, value_norms;
-    int64_t lag;      /* of LH_SCORE_LAG: entries of a part */
-    lh_scorer scorer; /* of LH_SCORE_CALLER */
+    lh_scorer scorer; /* of the method `caller` */
 } lh_policy_score;
 
-/* From the scores of query heads to those of a KV head. */
+/* From the scores of query heads to the score of their KV head. */
 typedef struct lh_policy_shape {
     int group, pool; /* lh_group_kind, lh_pool_kind of kernels/ops.h, as numbers */
-    int group_after_pool;
     int64_t pool_size;
 } lh_policy_shape;
 
@@ -82,27 +72,14 @@ typedef struct lh_policy_shape {
 typedef struct lh_policy_division {
     lh_heads_budget heads;
     lh_layers_budget layers;
-    lh_compete_by by;                     /* where heads compete */
     uint64_t head_profile, layer_profile; /* their hashes, 0: none */
-    lh_safeguard safeguard;
-    lh_decimal alpha;
-    int64_t beta;
 } lh_policy_division;
 
 /* How the entries of a head are chosen by their scores. */
 typedef struct lh_policy_selection {
-    lh_select kind;
-    int joint;                                               /* 1: one keep set for all heads of a layer */
-    lh_decimal first_stage, std_share, key_share, row_share; /* shares of 1 */
-    lh_fraction random_share;                                /* as it was written, "7/19" or a decimal */
-    lh_draw_kind draw;
+    lh_method_id kind;
+    int joint; /* true if all heads of a layer keep the same entries */
 } lh_policy_selection;
-
-/* What is fitted of the entries that stay, to the rows that score after the prompt, or to rows kept for it. */
-typedef struct lh_policy_fitting {
-    lh_fit_kind kind;
-    lh_decimal ridge;
-} lh_policy_fitting;
 
 /* Rows that are observed and protected. question: the tokens of the question, 0: not known yet (lh_policy_ask). */
 typedef enum lh_proxies_kind { LH_PROXIES_NONE, LH_PROXIES_SHARE, LH_PROXIES_QUESTION } lh_proxies_kind;
@@ -113,9 +90,9 @@ typedef struct lh_policy_proxies {
     int64_t question;
 } lh_policy_proxies;
 
-/* What is always kept, beside the window and proxies; percent: of the budget. */
+/* First and last entries that are always kept, like the window and proxies; percent: of the budget. */
 typedef struct lh_policy_protected {
-    lh_policy_amount sinks, recents, values; /* values: entries of the largest ones */
+    lh_policy_amount sinks, recents;
 } lh_policy_protected;
 
 /* A resolved policy: shares are still shares. What they are for a prompt is lh_policy_numbers (budgets.h). */
@@ -133,8 +110,7 @@ typedef struct lh_policy {
     lh_policy_protected protect;
     lh_policy_division budgets;
     lh_policy_selection select;
-    lh_policy_fitting fitting;
-    lh_compat compat;
+    lh_policy_methods methods;
     int64_t every;     /* decode: evict at every m-th generated token; 0: never */
     int every_is_rows; /* as many tokens as there are proxies; `every` is 1 */
     int64_t block;     /* prefill: evict before each block of so many tokens; 0: once, at its end */
@@ -146,6 +122,12 @@ typedef struct lh_policy {
  * profile. options->policy NULL: `full` without a budget, else the default policy. Equal policies are equal byte by
  * byte. */
 lh_status lh_policy_resolve(lh_policy *out, const lh_policy_options *options);
+
+/* The value of a part as the text of its option; *out is empty where the policy does not use the part. */
+typedef struct lh_part_value {
+    char text[64];
+} lh_part_value;
+void lh_policy_part(const lh_policy *policy, const char *option, lh_part_value *out);
 
 /* 1 if the options name a policy, a budget or a part of a policy. */
 int lh_policy_given(const lh_policy_options *options);

@@ -6,58 +6,31 @@
 #include <stddef.h>
 
 #include "base/minmax.h"
-#include "policies/budgets.h"
-#include "policies/policy.h"
+#include "policies/method.h"
 #include "policies/profile.h"
 
-/* The value of an option as text. */
-typedef struct lh_part_value {
-    char text[64];
-} lh_part_value;
-
-/* One part: when a resolved policy uses it, how its text becomes numbers of the policy and back. Reading checks one
- * text alone; lh_parts_check refuses combinations. */
-typedef struct lh_part {
-    const char *option; /* without the dashes */
-    const char *help;
-    size_t text_at; /* in lh_policy_parts */
-    int (*used)(const lh_policy *policy);
-    const char *needs; /* options with which it would be used */
-    /* The only value that the parts before allow, which replaces that of a preset, `usual`; NULL, or NULL from it:
-     * none. */
-    const char *(*forced)(const lh_policy *policy, const char *usual);
-    lh_status (*read)(lh_policy *policy, const struct lh_part *part, const char *text); /* text may be NULL */
-    void (*write)(const lh_policy *policy, const struct lh_part *part, lh_part_value *out);
-    size_t at;                /* of its number in lh_policy: an int for words, int64_t for numbers, lh_decimal,
-                               * lh_policy_amount */
-    const char *const *words; /* in the order of their numbers, ends with NULL */
-    int64_t min;
-    const struct lh_profile_part *profile; /* a file of weights may stand for a word; its number follows theirs */
-} lh_part;
-
-/* How a part takes a file of weights. */
-typedef struct lh_profile_part {
-    lh_profile_kind kind;
-    size_t hash_at; /* in lh_policy: uint64_t */
-    const char *meaning;
-} lh_profile_part;
-
-/* The parts in the order in which they are read. NULL after the last. */
+/* The parts in the order in which they are read. NULL after the last; NULL from find: there is none. */
+enum { LH_PARTS = 64 }; /* or fewer */
 const lh_part *lh_part_at(int i);
-const char *lh_part_text(const lh_part *part, const lh_policy_parts *parts);
-void lh_part_set_text(const lh_part *part, lh_policy_parts *parts, const char *text);
+const lh_part *lh_part_find(const char *option);
+int lh_part_is_used(const lh_part *part, const lh_policy *policy);
 
-/* Entries that an amount is of a budget. */
-int64_t lh_amount_of(lh_policy_amount amount, int64_t budget);
+/* The options with which a part would be used. */
+typedef struct lh_part_needs {
+    char text[256];
+} lh_part_needs;
+lh_part_needs lh_part_needs_of(const lh_part *part);
+
+/* The sentence of a word; NULL: none. */
+const char *lh_part_meaning(const lh_part *part, const char *text);
+
+/* After each part that is read: the methods that the policy uses so far, and their traits. */
+void lh_policy_update_methods(lh_policy *policy);
 
 /* Window and recents both keep the end of the prompt. True where, at a budget, the recents keep no more than the
  * window; and where the window, whose rows are observed like all others, keeps no more than the recents. */
 int lh_window_covers_recents(const lh_policy *policy, int64_t budget);
 int lh_recents_cover_window(const lh_policy *policy, int64_t budget);
-
-/* True if observed rows score; and if these are more rows than the last one. */
-int lh_policy_attends(const lh_policy *policy);
-int lh_policy_observes(const lh_policy *policy);
 
 /* A budget such as "256" or "20%". */
 lh_status lh_budget_read(lh_policy *policy, const char *text);
@@ -71,7 +44,6 @@ lh_status lh_policy_resolve_stored(lh_policy *out, const lh_policy_options *opti
 lh_status lh_parts_read(lh_policy *out, const lh_policy_preset *preset, const lh_policy_options *options);
 
 /* The numbers of the parts that the options give and the policy would ignore; ends with -1. */
-enum { LH_PARTS = (int)(sizeof(lh_policy_parts) / sizeof(char *)) };
 lh_status lh_parts_unused(const lh_policy_preset *preset, const lh_policy_options *options, int unused[LH_PARTS + 1]);
 
 /* LH_EUSAGE for a combination of parts that is not allowed, naming them. */
@@ -100,33 +72,15 @@ int64_t lh_layer_max(const void *request, int64_t l);
 /* Budgets of a pyramid: 1, or 0 if all layers get the same, because the pyramid would be narrower than the window. */
 int lh_pyramid(const lh_policy_numbers *fixed, const lh_layers_request *q, int64_t *budgets);
 
-/* ---- words.c, numbers.c ---- */
+/* ---- numbers.c ---- */
 
-/* A sentence; NULL for a switch. */
-const char *lh_word_meaning(const char *const *words, const char *text);
-lh_status lh_part_read_word(lh_policy *policy, const lh_part *part, const char *text);
-void lh_part_write_word(const lh_policy *policy, const lh_part *part, lh_part_value *out);
-lh_status lh_part_read_number(lh_policy *policy, const lh_part *part, const char *text);
-void lh_part_write_number(const lh_policy *policy, const lh_part *part, lh_part_value *out);
 lh_status lh_part_read_odd(lh_policy *policy, const lh_part *part, const char *text);
 
-/* A share of 1, as a decimal. */
-lh_status lh_part_read_share(lh_policy *policy, const lh_part *part, const char *text);
-void lh_part_write_share(const lh_policy *policy, const lh_part *part, lh_part_value *out);
-
-/* Entries, or a share of the budget. */
-lh_status lh_part_read_amount(lh_policy *policy, const lh_part *part, const char *text);
-void lh_part_write_amount(const lh_policy *policy, const lh_part *part, lh_part_value *out);
-
 /* Parts with a syntax of their own. */
-lh_status lh_statistic_read(lh_policy *policy, const lh_part *part, const char *text);
-void lh_statistic_write(const lh_policy *policy, const lh_part *part, lh_part_value *out);
 lh_status lh_proxies_read(lh_policy *policy, const lh_part *part, const char *text);
 void lh_proxies_write(const lh_policy *policy, const lh_part *part, lh_part_value *out);
 lh_status lh_rows_read(lh_policy *policy, const lh_part *part, const char *text);
 void lh_rows_write(const lh_policy *policy, const lh_part *part, lh_part_value *out);
-lh_status lh_random_share_read(lh_policy *policy, const lh_part *part, const char *text);
-void lh_random_share_write(const lh_policy *policy, const lh_part *part, lh_part_value *out);
 lh_status lh_evict_read(lh_policy *policy, const lh_part *part, const char *text);
 void lh_evict_write(const lh_policy *policy, const lh_part *part, lh_part_value *out);
 
@@ -150,7 +104,6 @@ void lh_profile_layers(const lh_layers_request *q, int64_t entries, int64_t *bud
  * point, or finer than 10^-18. */
 int lh_decimal_read(lh_decimal *out, const char *text, int64_t bytes);
 void lh_decimal_write(lh_decimal value, lh_part_value *out);
-lh_fraction lh_decimal_fraction(lh_decimal decimal);
 
 /* A decimal in [0, 1], or in (0%, 100%] with a '%' after it: 1, or 0 if it is none. */
 int lh_share_read(lh_decimal *out, const char *text);

@@ -3,17 +3,28 @@
 #ifndef LH_POLICIES_PRESET_H
 #define LH_POLICIES_PRESET_H
 
+#include "base/options.h"
 #include "base/status.h"
 #include "policies/part_list.h"
 #include "policies/word_list.h"
 
-/* The parts of a policy as the texts of its options (part_list.h), NULL where an option was not given.
- * lh_policy_defaults holds the texts that neither a preset nor the options of a run give but the other parts need. */
+/* The parts of a policy as the texts of its options: the common ones of part_list.h, NULL where an option was not
+ * given, and the options of methods by name. */
+enum { LH_OWN_PARTS = 32 };
 typedef struct lh_policy_parts {
 #define LH_PART(member, ...) const char *member;
     LH_POLICY_PARTS(LH_PART)
 #undef LH_PART
+    lh_named_text own[LH_OWN_PARTS];
 } lh_policy_parts;
+
+/* Row i of the options of all parts, whose values are in lh_policy_options, in the order in which parts are read; NULL
+ * after the last. */
+const lh_option *lh_policy_part_row(int64_t i);
+
+/* The text of a part by its option, NULL if it was not given; and sets it. */
+const char *lh_policy_parts_get(const lh_policy_parts *parts, const lh_option *row);
+void lh_policy_parts_set(lh_policy_parts *parts, const lh_option *row, const char *text);
 
 /* Words of the parts that have words (word_list.h); each array ends with NULL. */
 #define LH_WORDS(name, list) extern const char *const name[];
@@ -38,7 +49,6 @@ typedef struct lh_policy_preset {
 const lh_policy_preset *lh_policy_find(const char *name); /* by name or alias; NULL: there is none */
 const lh_policy_preset *lh_policy_at(int i);              /* NULL after the last */
 
-extern const lh_policy_parts lh_policy_defaults;
 /* The default presets with a budget: where policies see the question, and where it comes after the eviction. */
 extern const char lh_policy_by_default[], lh_policy_to_ask_later[];
 

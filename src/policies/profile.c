@@ -416,7 +416,7 @@ lh_status lh_part_read_profile(lh_policy *policy, const lh_part *part, const cha
     uint64_t hash;
     int number = 0; /* follows those of the words */
     if (!hash_in(text, &hash)) return lh_part_read_word(policy, part, text);
-    while (part->words[number]) number++;
+    while (part->row.choices[number]) number++;
     memcpy((char *)policy + part->at, &number, sizeof number);
     memcpy((char *)policy + part->profile->hash_at, &hash, sizeof hash);
     return LH_OK;
@@ -438,12 +438,12 @@ lh_status lh_part_read_file(const lh_part *part, const lh_policy_options *option
     uint64_t hash;
     lh_policy none;
     if (!part->profile || !options->profiles) return LH_OK;
-    for (int i = 0; part->words[i]; i++)
-        if (strcmp(part->words[i], *text) == 0) return LH_OK;
+    for (int i = 0; part->row.choices[i]; i++)
+        if (strcmp(part->row.choices[i], *text) == 0) return LH_OK;
     if (hash_in(*text, &hash) && lh_profiles_find(options->profiles, hash)) return LH_OK;
     if (!lh_file_exists(*text) && lh_part_read_word(&none, part, *text) != LH_OK)
         LH_FAIL(LH_EUSAGE, "%s; nor is there a file of that name", lh_error_message());
-    LH_TRY(lh_profile_read(options->profiles, part->profile->kind, *text, &hash));
+    LH_TRY(lh_profile_read(options->profiles, (lh_profile_kind)part->profile->kind, *text, &hash));
     write_hash(hash, value);
     *text = value->text;
     return LH_OK;

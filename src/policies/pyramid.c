@@ -4,6 +4,16 @@
 
 typedef __int128 wide;
 
+typedef struct pyramid_params {
+    int64_t beta;
+} pyramid_params;
+
+static int64_t beta_of(const lh_policy_numbers *fixed)
+{
+    const pyramid_params *p = lh_params_of(&fixed->methods, LH_METHOD_pyramid);
+    return p->beta;
+}
+
 int64_t lh_layer_within(const lh_layers_request *q, int64_t l, int64_t entries)
 {
     return q->sliding && q->sliding[l] ? lh_min_i64(entries, q->window) : entries;
@@ -36,15 +46,16 @@ void lh_portions_give(const lh_portions *q, int64_t missing, int64_t *out)
 static int pyramid_exact(const lh_policy_numbers *fixed, const lh_layers_request *q, int64_t entries, int64_t *budgets)
 {
     if (q->layers == 1 || entries <= fixed->window) return 0;
-    int64_t base = entries - fixed->window, given = 0;
-    wide low = base, high = 2 * (wide)base * fixed->budgets.beta - base;
-    wide ceiling = (wide)(q->seen - fixed->window) * fixed->budgets.beta;
+    const int64_t base = entries - fixed->window, beta = beta_of(fixed);
+    int64_t given = 0;
+    wide low = base, high = 2 * (wide)base * beta - base;
+    wide ceiling = (wide)(q->seen - fixed->window) * beta;
     if (high > ceiling) {
         high = ceiling;
-        low = 2 * (wide)base * fixed->budgets.beta - high;
+        low = 2 * (wide)base * beta - high;
     }
     for (int64_t l = 0; l < q->layers; l++) {
-        wide x = (high * (q->layers - 1) - l * (high - low)) / ((wide)fixed->budgets.beta * (q->layers - 1));
+        wide x = (high * (q->layers - 1) - l * (high - low)) / ((wide)beta * (q->layers - 1));
         budgets[l] = lh_layer_within(q, l, lh_max_i64(1, (int64_t)x + fixed->window));
         given += budgets[l];
     }
@@ -65,22 +76,44 @@ static int64_t rounded(wide num, wide den)
 static int pyramid_rounded(const lh_policy_numbers *fixed, const lh_layers_request *q, int64_t entries,
                            int64_t *budgets)
 {
-    wide low = entries, high = 2 * (wide)entries * fixed->budgets.beta - entries; /* over beta, all four */
-    wide ceiling = (wide)(q->seen - fixed->window) * fixed->budgets.beta,
-         window = (wide)fixed->window * fixed->budgets.beta;
+    const int64_t beta = beta_of(fixed);
+    wide low = entries, high = 2 * (wide)entries * beta - entries; /* over beta, all four */
+    wide ceiling = (wide)(q->seen - fixed->window) * beta, window = (wide)fixed->window * beta;
     if (high >= ceiling) {
         high = ceiling;
-        low = 2 * (wide)entries * fixed->budgets.beta - high;
+        low = 2 * (wide)entries * beta - high;
     }
     if (high < low || low < window) return 0;
     int64_t steps = lh_max_i64(1, q->layers - 1);
     for (int64_t l = 0; l < q->layers; l++)
-        budgets[l] = lh_layer_within(
-            q, l, lh_max_i64(1, rounded(high * steps - l * (high - low), (wide)fixed->budgets.beta * steps)));
+        budgets[l] = lh_layer_within(q, l, lh_max_i64(1, rounded(high * steps - l * (high - low), (wide)beta * steps)));
     return 1;
 }
 
 int lh_pyramid(const lh_policy_numbers *fixed, const lh_layers_request *q, int64_t *budgets)
 {
-    return (fixed->compat == LH_COMPAT_KVPRESS ? pyramid_rounded : pyramid_exact)(fixed, q, fixed->budget, budgets);
+    return (lh_is_kvpress(&fixed->methods) ? pyramid_rounded : pyramid_exact)(fixed, q, fixed->budget, budgets);
 }
+
+static int has_pyramid(const lh_policy *policy)
+{
+    return policy->budgets.layers == LH_LAYERS_PYRAMID;
+}
+
+static lh_status warn(const lh_outlook *o, lh_buf *out)
+{
+    int64_t budgets[2];
+    lh_layers_request two = {.layers = 2, .seen = o->seen};
+    if (!lh_is_kvpress(&o->fixed.methods) || lh_layers_differ(&o->fixed, &two, budgets)) return LH_OK;
+    return lh_buf_printf(out,
+                         "every layer gets %lld entries: the narrow end of the pyramid would be smaller than the "
+                         "window %lld, and a pyramid of kvpress then is uniform\n",
+                         (long long)o->fixed.budget, (long long)o->fixed.window);
+}
+
+static const lh_part parts[] = {{LH_PART_NUMBER(pyramid, pyramid_params, beta), .after = "layer-budget", .def = "20",
+                                 .min = 1, .row.name = "beta", .row.arg = "N", .row.help = "Steepness of the pyramid."},
+                                {.row.name = NULL}};
+
+const lh_method lh_method_pyramid = {
+    .option = "--layer-budget pyramid", .active = has_pyramid, .parts = parts, .traits = LH_HAS_COMPAT, .warn = warn};

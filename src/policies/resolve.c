@@ -26,7 +26,7 @@ static lh_status fail_unknown(const char *name)
 static const char *first_given(const lh_policy_parts *parts)
 {
     for (int i = 0; lh_part_at(i); i++)
-        if (lh_part_text(lh_part_at(i), parts)) return lh_part_at(i)->option;
+        if (lh_policy_parts_get(parts, &lh_part_at(i)->row)) return lh_part_at(i)->row.name;
     return NULL;
 }
 
@@ -54,10 +54,9 @@ typedef struct preset_parts {
 
 static void set_preset_part(preset_parts *out, const char *option, const char *text)
 {
-    int i = 0;
-    while (lh_part_at(i) && strcmp(lh_part_at(i)->option, option) != 0) i++;
-    assert(lh_part_at(i));
-    lh_part_set_text(lh_part_at(i), &out->parts, text);
+    const lh_part *part = lh_part_find(option);
+    assert(part);
+    lh_policy_parts_set(&out->parts, &part->row, text);
 }
 
 /* "--name value", "--name" and "--name=off", with one space between words. */
@@ -79,8 +78,9 @@ static void read_preset(preset_parts *out, const lh_policy_preset *preset)
 static const char *resolved_text(const lh_policy *policy, const lh_part *part, const lh_policy_parts *preset,
                                  const lh_policy_options *options)
 {
-    const char *text = lh_part_text(part, &options->parts), *usual = lh_part_text(part, preset);
-    if (!usual) usual = lh_part_text(part, &lh_policy_defaults);
+    const char *text = lh_policy_parts_get(&options->parts, &part->row),
+               *usual = lh_policy_parts_get(preset, &part->row);
+    if (!usual) usual = part->def;
     if (!text && part->forced) text = part->forced(policy, usual);
     return text ? text : usual;
 }
@@ -100,11 +100,12 @@ static lh_status check_end(const lh_policy *policy, const lh_policy_options *opt
     for (int i = 0; lh_part_at(i); i++) {
         const lh_part *part = lh_part_at(i);
         for (size_t c = 0; c < sizeof covers / sizeof *covers; c++) {
-            if (strcmp(covers[c].option, part->option) != 0 || !part->used(policy)) continue;
-            if (!lh_part_text(part, &options->parts) || !covers[c].is_covered(policy, budget)) continue;
+            const char *text = lh_policy_parts_get(&options->parts, &part->row);
+            if (strcmp(covers[c].option, part->row.name) != 0 || !lh_part_is_used(part, policy)) continue;
+            if (!text || !covers[c].is_covered(policy, budget)) continue;
             if (!unused)
                 LH_FAIL(LH_EUSAGE, "policy '%s' as it is resolved would ignore '--%s %s': %s as much of the end",
-                        policy->name, part->option, lh_part_text(part, &options->parts), covers[c].other);
+                        policy->name, part->row.name, text, covers[c].other);
             *unused++ = i;
         }
     }
@@ -127,15 +128,16 @@ static lh_status read_parts(lh_policy *out, const lh_policy_preset *preset, cons
     LH_TRY(lh_budget_read(out, options->budget));
     for (int i = 0; lh_part_at(i); i++) {
         const lh_part *part = lh_part_at(i);
-        if (part->used(out)) {
+        if (lh_part_is_used(part, out)) {
             const char *text = resolved_text(out, part, &usual.parts, options);
             LH_TRY(lh_part_read_file(part, options, &value, &text));
             LH_TRY(part->read(out, part, text));
-        } else if (lh_part_text(part, &options->parts) && unused) {
+            lh_policy_update_methods(out);
+        } else if (lh_policy_parts_get(&options->parts, &part->row) && unused) {
             *unused++ = i;
-        } else if (lh_part_text(part, &options->parts)) {
+        } else if (lh_policy_parts_get(&options->parts, &part->row)) {
             LH_FAIL(LH_EUSAGE, "policy '%s' as it is resolved would ignore '--%s': it needs %s", preset->name,
-                    part->option, part->needs);
+                    part->row.name, lh_part_needs_of(part).text);
         }
     }
     return unused ? check_end(out, options, unused) : LH_OK;
@@ -167,8 +169,9 @@ static lh_status resolve_scorer(lh_policy *out, const lh_policy_options *options
         LH_FAIL(LH_EUSAGE, "a policy needs a budget: give '--budget N' entries, or '--budget P%%' of the prompt");
     LH_TRY(lh_parts_read(out, &of_scorer, options));
     out->by_default = 0;
-    out->score.source = LH_SCORE_CALLER;
+    out->score.source = LH_METHOD_caller;
     out->score.scorer = *options->scorer;
+    lh_policy_update_methods(out);
     LH_TRY(lh_parts_check(out));
     return LH_OK;
 }
@@ -212,20 +215,27 @@ lh_status lh_policy_resolve(lh_policy *out, const lh_policy_options *options)
     return LH_OK;
 }
 
+void lh_policy_part(const lh_policy *policy, const char *option, lh_part_value *out)
+{
+    const lh_part *part = lh_part_find(option);
+    *out = (lh_part_value){""};
+    if (part && policy->evicts && lh_part_is_used(part, policy)) part->write(policy, part, out);
+}
+
 /* ---- text ---- */
 
 static lh_status put_option(lh_buf *out, const lh_part *part, const char *text)
 {
-    if (part->words != lh_policy_switch) return lh_buf_printf(out, " --%s %s", part->option, text);
-    return lh_buf_printf(out, " --%s%s", part->option, strcmp(text, "on") == 0 ? "" : "=off");
+    if (part->row.type != LH_OPT_SWITCH) return lh_buf_printf(out, " --%s %s", part->row.name, text);
+    return lh_buf_printf(out, " --%s%s", part->row.name, strcmp(text, "on") == 0 ? "" : "=off");
 }
 
 /* Each part is compared with its value by the preset and the parts before it: rows may follow from a window. */
 lh_status lh_policy_text(const lh_policy *policy, lh_buf *out)
 {
     const lh_policy_preset *preset =
-        policy->score.source == LH_SCORE_CALLER ? &of_scorer : lh_policy_find(policy->name);
-    lh_part_value budget, usual, values[sizeof(lh_policy_parts) / sizeof(char *)];
+        policy->score.source == LH_METHOD_caller ? &of_scorer : lh_policy_find(policy->name);
+    lh_part_value budget, usual, values[LH_PARTS];
     lh_policy_options options = {.policy = policy->name, .budget = budget.text};
     LH_TRY(lh_buf_puts(out, policy->name));
     if (!policy->evicts) return LH_OK;
@@ -233,13 +243,13 @@ lh_status lh_policy_text(const lh_policy *policy, lh_buf *out)
     for (int i = 0; lh_part_at(i); i++) {
         const lh_part *part = lh_part_at(i);
         lh_policy so_far;
-        if (!part->used(policy)) continue;
-        if (policy->score.source == LH_SCORE_CALLER && part->words == lh_policy_statistics) continue;
+        if (!lh_part_is_used(part, policy)) continue;
+        if (policy->score.source == LH_METHOD_caller && part->at == offsetof(lh_policy, score.source)) continue;
         part->write(policy, part, &values[i]);
         LH_TRY(lh_parts_read(&so_far, preset, &options));
         part->write(&so_far, part, &usual);
         if (strcmp(values[i].text, usual.text) == 0) continue;
-        lh_part_set_text(part, &options.parts, values[i].text);
+        lh_policy_parts_set(&options.parts, &part->row, values[i].text);
         LH_TRY(put_option(out, part, values[i].text));
     }
     LH_TRY(lh_buf_printf(out, " --budget %s", budget.text));

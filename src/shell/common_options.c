@@ -116,7 +116,7 @@ static const lh_option policy_rows[] = {
     {LH_BUDGET_ROW, .arg = "N|P%",
      .help = "Entries kept per KV head, averaged over the heads of a layer, protected entries included; or a share of "
              "the prompt, such as 20%."},
-    LH_POLICY_PARTS(LH_POLICY_PART_ROW){0}};
+    {.more = lh_policy_part_row}};
 const lh_option_table lh_shell_policy_options = {"eviction", policy_rows};
 
 static const lh_option policy_list_rows[] = {
@@ -127,7 +127,7 @@ static const lh_option policy_list_rows[] = {
     {LH_BUDGET_ROW, .arg = "LIST",
      .help = "Comma-separated budgets, such as '128,256,50%': entries kept per KV head, or a share of the prompt. "
              "Every policy runs with each."},
-    LH_POLICY_PARTS(LH_POLICY_PART_ROW){0}};
+    {.more = lh_policy_part_row}};
 const lh_option_table lh_shell_policy_list_options = {"eviction: parts hold for every policy of the list",
                                                       policy_list_rows};
 

@@ -21,7 +21,8 @@ static const lh_option *row_of(const char *word)
     if (strcmp(word, "-b") == 0) word = "--budget";
     if (strncmp(word, "--", 2) != 0 || !word[2]) return NULL;
     size_t bytes = strcspn(word + 2, "=");
-    for (const lh_option *row = lh_shell_policy_options.rows; row->name; row++)
+    const lh_option *row;
+    for (int64_t i = 0; (row = lh_option_row(&lh_shell_policy_options, i)); i++)
         if (strlen(row->name) == bytes && strncmp(row->name, word + 2, bytes) == 0) return row;
     return NULL;
 }

@@ -25,21 +25,12 @@ lh_status lh_shell_note_policy(const lh_policy *policy, int64_t tokens, lh_polic
 void lh_shell_note_defaults(const lh_policy_options *lists);
 
 /* The rows of lh_policy_options. Every table has its own text for policy and budget, after LH_POLICY_ROW and
- * LH_BUDGET_ROW; the parts are the same for all: *     {LH_POLICY_ROW, .arg = "NAME", .help = "Eviction policy."}, ...
- * LH_POLICY_PARTS(LH_POLICY_PART_ROW){0}}; */
+ * LH_BUDGET_ROW; the rows of parts follow from lh_policy_part_row. */
 /* Shell completion of '--policy' (base/options.h), and of a list of policies. */
 const char *lh_shell_policy_word(int i);
 const char *lh_shell_policy_list_word(int i);
 
 #define LH_POLICY_ROW .type = LH_OPT_STR, .name = "policy", LH_FIELD(lh_policy_options, policy)
 #define LH_BUDGET_ROW .type = LH_OPT_STR, .letter = 'b', .name = "budget", LH_FIELD(lh_policy_options, budget)
-#define LH_POLICY_PART_ROW(member, option, kind, list, value, sentence) \
-    {.type = kind,                                                      \
-     .name = option,                                                    \
-     LH_FIELD(lh_policy_options, parts.member),                         \
-     .arg = value,                                                      \
-     .choices = list,                                                   \
-     .detail = 1,                                                       \
-     .help = sentence},
 
 #endif

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "policy_parts.h"
 #include "rig.h"
 #include "suite.h"
 
@@ -159,8 +160,8 @@ START_TEST(test_a_policy_is_a_name_or_options)
     ck_assert_str_eq(request.policy.policy, "ada-snapkv");
     ck_assert_str_eq(request.policy.budget, "20%");
     ck_assert_str_eq(request.policy.parts.pool_size, "33");
-    ck_assert_str_eq(request.policy.parts.alpha, "0.2");
-    ck_assert_str_eq(request.policy.parts.gain, "on");
+    ck_assert_str_eq(part_text(&request.policy.parts, "alpha"), "0.2");
+    ck_assert_str_eq(part_text(&request.policy.parts, "gain"), "on");
     ck_assert_str_eq(request.policy.parts.window, "64");
     forget();
     static const struct {

@@ -1,13 +1,14 @@
 /* Every policy of the table on every family of models, prompt and steps, at 1, 2, 3 and 4 ranks: what many ranks keep
  * and say is what one keeps and says; what the fast backend keeps is what the reference keeps; a budget over the length
  * changes no bit; a prefill that fills many caches fills each as one of its own. A sample as it is, in which a policy
- * meets a family on 2 ranks or on 3 (every policy on 1 to 4: tests/evict); with LONGHAUL_LONG=1 in the environment every
- * budget, decode rule and way of positions of every preset. */
+ * meets a family on 2 ranks or on 3 (every policy on 1 to 4: tests/evict); with LONGHAUL_LONG=1 in the environment
+ * every budget, decode rule and way of positions of every preset. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "engine/family_run.h"
+#include "policy_parts.h"
 
 static family_models models;
 
@@ -109,7 +110,7 @@ static int lies_otherwise(int model, const lh_policy_options *policy)
     lh_policy p;
     mt_try(lh_policy_resolve(&p, policy));
     return family_shapes[model].window && p.every &&
-           (p.shape.pool || p.score.value_prior || p.select.kind == LH_SELECT_TWO_STAGE);
+           (p.shape.pool || part_word(&p.methods, "value-prior") || p.select.kind == LH_METHOD_two_stage);
 }
 
 static void check_nothing_changed(int model, const family_case *c, const family_result *full, const family_result *one)

@@ -335,7 +335,7 @@ static lh_session *begin_prefill(lh_engine *engine, const lh_policy *policy, lh_
 }
 
 /* Its layers hold back rows of queries for a fit. */
-static const lh_policy_options held = {.policy = "longhaul", .budget = "24", .parts = {.fit = "both"}};
+static const lh_policy_options held = {.policy = "longhaul", .budget = "24", .parts = {.own = {{"fit", "both"}}}};
 
 static lh_status read_prefill(lh_engine *engine, const char *path)
 {

@@ -88,9 +88,11 @@ static const struct {
     {"ada-snapkv", "20%", {.policy = "ada-snapkv", .budget = "20%"}},
     {"ada-snapkv:floor-0.2",
      "128",
-     {.policy = "ada-snapkv", .budget = "128", .parts = {.safeguard = "floor", .alpha = "0.2"}}},
-    {"ada-snapkv:floor-0.5", "20%", {.policy = "ada-snapkv", .budget = "20%", .parts = {.safeguard = "floor"}}},
-    {"ada-snapkv:interp-0.2", "128", {.policy = "ada-snapkv", .budget = "128", .parts = {.alpha = "0.2"}}},
+     {.policy = "ada-snapkv", .budget = "128", .parts = {.own = {{"safeguard", "floor"}, {"alpha", "0.2"}}}}},
+    {"ada-snapkv:floor-0.5",
+     "20%",
+     {.policy = "ada-snapkv", .budget = "20%", .parts = {.own = {{"safeguard", "floor"}}}}},
+    {"ada-snapkv:interp-0.2", "128", {.policy = "ada-snapkv", .budget = "128", .parts = {.own = {{"alpha", "0.2"}}}}},
 };
 
 START_TEST(test_recorded_scores_give_the_recorded_keep_sets)

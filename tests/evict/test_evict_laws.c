@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "kv/forecast.h"
 #include "kv/kv_oracle.h"
+#include "policy_parts.h"
 
 static kv_rig_case base_case(const lh_policy_options *policy)
 {
@@ -74,7 +75,8 @@ START_TEST(test_a_budget_of_the_prompt_changes_no_bit)
         for (int64_t l = 0; l < c.layers; l++) {
             const lh_ragged *v = lh_kv_view(r.kv, l);
             /* kvpress' pyramid lets lower layers have more than there is, and others less */
-            if (r.plan.evicts && r.plan.budgets.layers == LH_LAYERS_PYRAMID && r.plan.compat) break;
+            if (r.plan.evicts && r.plan.budgets.layers == LH_LAYERS_PYRAMID && part_word(&r.plan.methods, "compat"))
+                break;
             for (int64_t h = 0; h < v->heads; h++) {
                 mt_check(v->len[h] == c.tokens, "%s: %lld entries are left", r.plan.name, (long long)v->len[h]);
                 for (int64_t s = 0; s < v->len[h]; s++)
@@ -117,8 +119,10 @@ START_TEST(test_permuting_equal_scores_changes_only_which_of_them_stay)
 {
     static const lh_policy_options on[] = {
         {.policy = "snapkv", .budget = "50", .parts = {.window = "12", .pool = "none"}},
-        {.policy = "ada-snapkv", .budget = "50", .parts = {.window = "12", .pool = "none", .alpha = "0"}},
-        {.policy = "ada-snapkv", .budget = "40", .parts = {.window = "12", .pool = "none", .safeguard = "floor"}},
+        {.policy = "ada-snapkv", .budget = "50", .parts = {.window = "12", .pool = "none", .own = {{"alpha", "0"}}}},
+        {.policy = "ada-snapkv",
+         .budget = "40",
+         .parts = {.window = "12", .pool = "none", .own = {{"safeguard", "floor"}}}},
         {.policy = "knorm", .budget = "50", .parts = {.recents = "12"}},
         {.policy = "tova", .budget = "50", .parts = {.recents = "12"}}};
     for (size_t n = 0; n < sizeof on / sizeof *on; n++) {
@@ -153,8 +157,8 @@ END_TEST
 /* One stage, all heads and layers alike, and scores that do not depend on the budget. */
 static int is_monotone(const lh_policy *p)
 {
-    return p->evicts && p->select.kind == LH_SELECT_TOPK && p->budgets.heads == LH_HEADS_UNIFORM &&
-           p->budgets.layers == LH_LAYERS_UNIFORM && !p->score.gain && !p->proxies.kind;
+    return p->evicts && p->select.kind == LH_METHOD_topk && p->budgets.heads == LH_HEADS_UNIFORM &&
+           p->budgets.layers == LH_LAYERS_UNIFORM && !part_word(&p->methods, "gain") && !p->proxies.kind;
 }
 
 START_TEST(test_more_budget_keeps_what_less_budget_kept)
@@ -355,8 +359,7 @@ START_TEST(test_adaptive_heads_lose_less_than_uniform_ones_by_their_bound)
                                       .parts = {.statistic = "sum",
                                                 .window = "1",
                                                 .pool = "none",
-                                                .safeguard = safeguards[i % 3],
-                                                .alpha = alphas[i % 3]}},
+                                                .own = {{"safeguard", safeguards[i % 3]}, {"alpha", alphas[i % 3]}}}},
                           uniform = {.policy = "snapkv",
                                      .budget = adaptive.budget,
                                      .parts = {.statistic = "sum", .window = "1", .pool = "none"}};
@@ -471,10 +474,13 @@ static void chances(const double *weight, int n, int draws, uint32_t taken, doub
 START_TEST(test_entries_are_drawn_as_often_as_softmax_says)
 {
     enum { COMPETE = 9, DRAWN = 3 };
-    static const lh_policy_options all_drawn = {
-        .policy = "snapkv",
-        .budget = "4",
-        .parts = {.statistic = "sum", .window = "1", .pool = "none", .select = "topk+sample", .random_share = "1"}};
+    static const lh_policy_options all_drawn = {.policy = "snapkv",
+                                                .budget = "4",
+                                                .parts = {.statistic = "sum",
+                                                          .window = "1",
+                                                          .pool = "none",
+                                                          .select = "topk+sample",
+                                                          .own = {{"random-share", "1"}}}};
     int runs = mt_rank() ? 0 : getenv("LONGHAUL_LONG") ? 20000 : 800; /* each on one rank alone */
     double expected[2][COMPETE] = {{0}}, seen[2][COMPETE] = {{0}};
     kv_rig_case c = {.heads = 2,

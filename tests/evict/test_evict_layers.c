@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "kv/forecast.h"
 #include "kv/kv_rig.h"
+#include "policy_parts.h"
 
 enum { MOST_LAYERS = 5 };
 
@@ -61,10 +62,11 @@ static void rank_all(ranking *k, const kv_rig *r, const kv_rig_result *one)
 /* AdaKV's `interp` in integers over ten^scale: one more at a time to the cell that is furthest behind. */
 static void mix(const ranking *k, const lh_policy_numbers *fixed, const int64_t *counts)
 {
-    int64_t ten = 1, sure = lh_decimal_of(fixed->budgets.alpha, k->base), missing = k->cells * k->base, held = 0;
-    for (int64_t i = 0; i < fixed->budgets.alpha.scale; i++) ten *= 10;
+    int64_t ten = 1, sure = lh_decimal_of(part_decimal(&fixed->methods, "alpha"), k->base),
+            missing = k->cells * k->base, held = 0;
+    for (int64_t i = 0; i < part_decimal(&fixed->methods, "alpha").scale; i++) ten *= 10;
     for (int64_t i = 0; i < k->cells; i++) {
-        int64_t share = counts[i] * (ten - fixed->budgets.alpha.digits) / ten + sure;
+        int64_t share = counts[i] * (ten - part_decimal(&fixed->methods, "alpha").digits) / ten + sure;
         held += k->room[i];
         k->budgets[i] = share < k->room[i] ? share : k->room[i];
     }
@@ -73,7 +75,8 @@ static void mix(const ranking *k, const lh_policy_numbers *fixed, const int64_t 
     for (; missing > 0; missing--) {
         int64_t best = -1, most = 0;
         for (int64_t i = 0; i < k->cells; i++) {
-            int64_t lag = counts[i] * (ten - fixed->budgets.alpha.digits) + (sure - k->budgets[i]) * ten;
+            int64_t lag =
+                counts[i] * (ten - part_decimal(&fixed->methods, "alpha").digits) + (sure - k->budgets[i]) * ten;
             if (k->budgets[i] < k->room[i] && (best < 0 || lag > most)) best = i, most = lag;
         }
         k->budgets[best]++;
@@ -84,7 +87,9 @@ static void mix(const ranking *k, const lh_policy_numbers *fixed, const int64_t 
 static void share_by_hand(ranking *k, const lh_policy_numbers *fixed)
 {
     int64_t want = k->cells * k->base, *counts = NULL, *passed = NULL;
-    int64_t floor_ = fixed->budgets.safeguard == LH_SAFEGUARD_FLOOR ? lh_decimal_of(fixed->budgets.alpha, k->base) : 0;
+    int64_t floor_ = part_word(&fixed->methods, "safeguard") == 1
+                         ? lh_decimal_of(part_decimal(&fixed->methods, "alpha"), k->base)
+                         : 0;
     mt_try(lh_calloc(&counts, 2 * k->cells, sizeof *counts));
     passed = counts + k->cells;
     for (int64_t i = 0; i < k->cells; i++) {
@@ -97,7 +102,7 @@ static void share_by_hand(ranking *k, const lh_policy_numbers *fixed)
         counts[cell]++;
         want--;
     }
-    if (fixed->budgets.safeguard == LH_SAFEGUARD_INTERP)
+    if (part_word(&fixed->methods, "safeguard") == 0)
         mix(k, fixed, counts);
     else
         for (int64_t i = 0; i < k->cells; i++) k->budgets[i] += counts[i];
@@ -141,8 +146,8 @@ static kv_rig_case layers_case(int shape, int round)
                                     .parts = {.layer_budget = "adaptive",
                                               .window = "8",
                                               .pool = round % 4 == 1 ? "none" : "max",
-                                              .alpha = alphas[round / 3 % 4],
-                                              .safeguard = round % 2 ? "floor" : "interp"}}};
+                                              .own = {{"alpha", alphas[round / 3 % 4]},
+                                                      {"safeguard", round % 2 ? "floor" : "interp"}}}}};
 }
 
 /* The same positions as on one rank. */

@@ -10,6 +10,7 @@
 #include "base/rng.h"
 #include "kv/kv_impl.h"
 #include "kv/kv_oracle.h"
+#include "policy_parts.h"
 
 static int is_long(void)
 {
@@ -39,7 +40,7 @@ static const struct {
     const char *option;
     const char *const *values; /* ends with NULL */
 } values[] = {
-    {"statistic", lh_policy_statistics},
+    {"statistic", NULL}, /* all words of the option */
     {"lag", TEXTS("1", "3", "8", "20", "128")},
     {"proxies", TEXTS("2%", "10%", "40%", "question")},
     {"proxies-at", TEXTS("both-ends", "end")},
@@ -77,13 +78,9 @@ static const struct {
     {"evict", TEXTS("never", "every", "every:1", "every:2", "every:5")},
 };
 
-static const char **part_of(lh_policy_parts *parts, const char *option)
+static const char *const *values_of(int which)
 {
-#define LH_PART(member, name, ...) \
-    if (strcmp(option, name) == 0) return &parts->member;
-    LH_POLICY_PARTS(LH_PART)
-#undef LH_PART
-    return NULL;
+    return values[which].values ? values[which].values : lh_part_find(values[which].option)->row.choices;
 }
 
 static const struct {
@@ -132,8 +129,8 @@ static int make_policy(dice *d, lh_policy_options *out)
     *out = (lh_policy_options){.policy = lh_policy_at((int)roll(d, presets))->name, .budget = "50"};
     for (int i = 0; i < changes; i++) {
         int which = (int)roll(d, sizeof values / sizeof *values), n = 0;
-        while (values[which].values[n]) n++;
-        *part_of(&out->parts, values[which].option) = values[which].values[roll(d, n)];
+        while (values_of(which)[n]) n++;
+        part_set(&out->parts, values[which].option, values_of(which)[roll(d, n)]);
     }
     return lh_policy_resolve(&plan, out) == LH_OK && plan.evicts;
 }
@@ -258,10 +255,10 @@ static void take(run *x, lh_kv_taken what, int64_t tokens)
  * not be; so are scores that are raised to their mean, and ranks of two kinds. */
 static int is_sharp(const lh_policy_numbers *fixed)
 {
-    int plateaus = (fixed->select.joint && fixed->shape.pool == LH_POOL_MAX) || fixed->score.mean_floor ||
-                   fixed->select.kind == LH_SELECT_TOPK_KEYS;
-    return !plateaus && fixed->score.source == LH_SCORE_ATTENTION && fixed->shape.pool != LH_POOL_AVG &&
-           fixed->budget > 8 && fixed->budgets.heads == LH_HEADS_UNIFORM && fixed->select.kind != LH_SELECT_STD_SCOPE;
+    int plateaus = (fixed->select.joint && fixed->shape.pool == LH_POOL_MAX) ||
+                   part_word(&fixed->methods, "mean-floor") || fixed->select.kind == LH_METHOD_topk_keys;
+    return !plateaus && lh_methods_have(&fixed->methods, LH_ATTENDS) && fixed->shape.pool != LH_POOL_AVG &&
+           fixed->budget > 8 && fixed->budgets.heads == LH_HEADS_UNIFORM && fixed->select.kind != LH_METHOD_std_scope;
 }
 
 static void check_case(const kv_rig_case *c, const lh_ops *ops, int steps)
@@ -302,7 +299,7 @@ static void check_case(const kv_rig_case *c, const lh_ops *ops, int steps)
                  (long long)x.o.decided);
         oracle_close(&x.o);
     }
-    mt_check(lh_fits_values(x.r.fixed.fitting.kind) || kv_rig_entries_are_whole(&x.r),
+    mt_check(lh_fits_values(&x.r.fixed.methods) || kv_rig_entries_are_whole(&x.r),
              "%s: an entry is not what was appended", x.name);
     kv_rig_result_clear(&x.got);
     kv_rig_close(&x.r);
@@ -313,10 +310,8 @@ static void check_case(const kv_rig_case *c, const lh_ops *ops, int steps)
 
 START_TEST(test_every_source_of_scores_has_a_definition)
 {
-#define SOURCE(word, meaning, number, ...) number,
-    static const lh_score_source sources[] = {LH_SOURCE_WORDS(SOURCE)};
-#undef SOURCE
-    for (size_t i = 0; i < sizeof sources / sizeof *sources; i++) oracle_defines(sources[i]);
+    for (lh_method_id m = 1; m < LH_METHODS; m++)
+        if (lh_methods[m]->source) oracle_defines(m);
     mt_end();
 }
 END_TEST
@@ -336,7 +331,7 @@ START_TEST(test_a_function_of_the_program_scores_as_it_says)
     static const lh_policy_parts parts[] = {
         {0},
         {.sinks = "3", .recents = "2"},
-        {.head_budget = "adaptive", .alpha = "0.3"},
+        {.head_budget = "adaptive", .own = {{"alpha", "0.3"}}},
         {.head_budget = "adaptive", .layer_budget = "adaptive"},
         {.pool = "max", .pool_size = "3", .layer_budget = "pyramid"},
         {.evict = "every:2"},
@@ -366,7 +361,7 @@ START_TEST(test_parts_of_a_text_are_compared_as_they_are_defined)
     char budget[32];
     dice d = {.seed = 9700};
     for (int i = 0; i < 8; i++) {
-        lh_policy_options options = {.policy = "lagkv", .budget = budget, .parts = {.lag = lags[i % 4]}};
+        lh_policy_options options = {.policy = "lagkv", .budget = budget, .parts = {.own = {{"lag", lags[i % 4]}}}};
         kv_rig_case c = case_of(&d, &options);
         c.tokens = 60 + roll(&d, 90);
         c.policy.parts.sinks = PICK(&d, sinks);
@@ -443,7 +438,7 @@ START_TEST(test_proxies_at_both_ends_combine_as_they_are_defined)
         if (!make_policy(&d, &options)) continue;
         options.parts.proxies = PICK(&d, shares);
         options.parts.proxies_at = "both-ends";
-        if (roll(&d, 4)) options.parts.non_causal = "on";
+        if (roll(&d, 4)) part_set(&options.parts, "non-causal", "on");
         kv_rig_case c = case_of(&d, &options);
         make_budget(&d, c.tokens, budget);
         c.policy.budget = budget;
@@ -484,10 +479,10 @@ static int take_course(dice *d, int n, const lh_policy_options *policy, kv_rig_c
     c->policy.budget = budget;
     c->layers = 2 + roll(d, courses[n].layers - 1);
     if (c->layers > 2 && roll(d, 2)) c->sliding = sliding, c->window = 1 + c->tokens / 2 + roll(d, c->tokens);
-#define LH_PART(member, ...) \
-    if (courses[n].parts.member) c->policy.parts.member = courses[n].parts.member;
-    LH_POLICY_PARTS(LH_PART)
-#undef LH_PART
+    const lh_option *row;
+    for (int64_t i = 0; (row = lh_policy_part_row(i)); i++)
+        if (lh_policy_parts_get(&courses[n].parts, row))
+            lh_policy_parts_set(&c->policy.parts, row, lh_policy_parts_get(&courses[n].parts, row));
     /* sinks that slide out of sight: what competes differs between layers */
     if (c->sliding && roll(d, 2)) c->policy.parts.sinks = "4";
     while (ways < 8 && courses[n].evict[ways]) ways++;

@@ -45,7 +45,7 @@ enum { SHAPES = sizeof shapes / sizeof *shapes };
 
 static const lh_policy_options policies[] = {
     {.policy = "ada-snapkv", .budget = "40"},
-    {.policy = "ada-snapkv", .budget = "40", .parts = {.safeguard = "floor", .alpha = "0.2"}},
+    {.policy = "ada-snapkv", .budget = "40", .parts = {.own = {{"safeguard", "floor"}, {"alpha", "0.2"}}}},
     {.policy = "ada-snapkv", .budget = "40", .parts = {.layer_budget = "adaptive"}},
 };
 enum { POLICIES = sizeof policies / sizeof *policies };

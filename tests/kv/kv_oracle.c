@@ -184,7 +184,7 @@ static void rank_sheets(oracle *o, const sheets *s, ranking *r)
         uint8_t *state = r->state + i * each;
         for (int64_t g = 0; g < heads; g++) {
             classify(o, s->layers[i], g, &s->protect[i], state + g * o->cap);
-            keep_largest_values(o, s->layers[i], g, s->protect[i].values, state + g * o->cap);
+            keep_largest_values(o, s->layers[i], g, s->protect[i].chosen, state + g * o->cap);
         }
         go_on(o, s->layers[i]);
         oracle_score(o, s->layers[i], state, &scores);

@@ -110,7 +110,7 @@ const double *oracle_value(const oracle *o, int64_t layer, int64_t p, int64_t g)
 void oracle_row_weights(const oracle *o, const oracle_rows *rows, int64_t i, double *weights);
 
 /* 1 if kv_oracle_scores.c defines the scores of a source; else the test fails, and says where the definition goes. */
-int oracle_defines(lh_score_source source);
+int oracle_defines(lh_method_id source);
 
 /* y[p] = x_p' (X'X + 0.01 I)^-1 x_p, x_p the p-th of n keys less their mean. keys: [n, dim]. */
 void oracle_leverage(const double *keys, int64_t n, int64_t dim, double *y);

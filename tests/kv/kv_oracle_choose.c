@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "kv_oracle.h"
+#include "policy_parts.h"
 
 enum { HEADS = 64 };
 
@@ -68,11 +69,11 @@ static int64_t part_of(lh_decimal x, int64_t n)
 static int64_t floor_of(const oracle_choice *c, int64_t h, int64_t room)
 {
     const lh_protection *p = protection_of(c, h);
-    int64_t sure = part_of(c->fixed->budgets.alpha, p->base);
-    if (c->fixed->budgets.safeguard != LH_SAFEGUARD_FLOOR) return 0;
-    if (c->fixed->compat == LH_COMPAT_KVPRESS) {
-        sure = part_of(c->fixed->budgets.alpha, p->budget);
-        if (sure < 1 && c->fixed->budgets.alpha.digits) sure = 1;
+    int64_t sure = part_of(part_decimal(&c->fixed->methods, "alpha"), p->base);
+    if (part_word(&c->fixed->methods, "safeguard") != 1) return 0;
+    if (part_word(&c->fixed->methods, "compat") == 1) {
+        sure = part_of(part_decimal(&c->fixed->methods, "alpha"), p->budget);
+        if (sure < 1 && part_decimal(&c->fixed->methods, "alpha").digits) sure = 1;
         sure -= p->sinks + p->recents;
     }
     return sure < 0 ? 0 : sure < room ? sure : room;
@@ -83,10 +84,10 @@ static int64_t floor_of(const oracle_choice *c, int64_t h, int64_t room)
 static void mix(const oracle_choice *c, const int64_t *given, const int64_t *room, int64_t all, int64_t *counts)
 {
     int64_t one = 1, x[HEADS];
-    for (int64_t i = 0; i < c->fixed->budgets.alpha.scale; i++) one *= 10;
+    for (int64_t i = 0; i < part_decimal(&c->fixed->methods, "alpha").scale; i++) one *= 10;
     for (int64_t h = 0; h < c->heads; h++) {
-        x[h] = given[h] * (one - c->fixed->budgets.alpha.digits) +
-               part_of(c->fixed->budgets.alpha, protection_of(c, h)->base) * one;
+        x[h] = given[h] * (one - part_decimal(&c->fixed->methods, "alpha").digits) +
+               part_of(part_decimal(&c->fixed->methods, "alpha"), protection_of(c, h)->base) * one;
         counts[h] = x[h] / one < room[h] ? x[h] / one : room[h];
         all -= counts[h];
     }
@@ -100,10 +101,10 @@ static void mix(const oracle_choice *c, const int64_t *given, const int64_t *roo
 
 static int inexact_ties(const lh_policy_numbers *p)
 {
-    int joint = p->select.joint && p->score.statistic != LH_STAT_COUNT; /* sums of counts over heads are exact */
-    return p->shape.pool == LH_POOL_AVG || p->score.value_prior || joint ||
-           p->score.source == LH_SCORE_KEY_DIFFERENCE || p->select.kind == LH_SELECT_STD_SCOPE ||
-           p->select.kind == LH_SELECT_TOPK_KEYS || lh_competes_by_losses(&p->budgets);
+    int joint = p->select.joint && p->score.source != LH_METHOD_count; /* sums of counts over heads are exact */
+    return p->shape.pool == LH_POOL_AVG || part_word(&p->methods, "value-prior") || joint ||
+           p->score.source == LH_METHOD_key_difference || p->select.kind == LH_METHOD_std_scope ||
+           p->select.kind == LH_METHOD_topk_keys || lh_uses_method(&p->methods, LH_METHOD_losses);
 }
 
 /* All entries that compete, best first. `taken` (may be NULL): those that do no more. */
@@ -140,7 +141,7 @@ static int64_t share_out(const oracle_choice *c, entry *all, uint8_t *doubt, int
     int64_t doubtful = doubts(all, rest, &(cut){.k = kept, .ties = inexact_ties(p)}, doubt);
     memset(given, 0, sizeof given);
     for (int64_t i = 0; i < rest && i < kept; i++) given[all[i].head]++;
-    if (p->budgets.safeguard == LH_SAFEGUARD_INTERP)
+    if (part_word(&p->methods, "safeguard") == 0)
         mix(c, given, room, all_kept, counts);
     else
         for (int64_t h = 0; h < c->heads; h++) counts[h] = floors[h] + given[h];

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "evict/gains.h"
 #include "kv_oracle.h"
+#include "policy_parts.h"
 
 static int64_t group_of(const oracle *o)
 {
@@ -69,13 +70,13 @@ static void take_turns(const oracle *o, const uint8_t *state, const oracle_numbe
 /* 1 where they are rows of their own, beside those that score. */
 static int refers_apart(const oracle *o)
 {
-    return o->fixed.score.source == LH_SCORE_ATTENTION && o->fixed.score.rows_at == LH_ROWS_AT_OWN;
+    return lh_methods_have(&o->fixed.methods, LH_ATTENDS) && o->fixed.score.rows_at == LH_ROWS_AT_OWN;
 }
 
 /* Rows that are looked from. */
 static int64_t references_of(const oracle *o)
 {
-    const int attends = o->fixed.score.source == LH_SCORE_ATTENTION;
+    const int attends = lh_methods_have(&o->fixed.methods, LH_ATTENDS);
     const int64_t some = refers_apart(o) ? 64 : attends || o->fixed.rows < 64 ? o->fixed.rows : 64;
     return some < o->seen ? some : o->seen;
 }
@@ -106,8 +107,8 @@ static void score_references(const oracle *o, int64_t l, int64_t g, const uint8_
 
 void oracle_take_turns(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_number *scores)
 {
-    const double share = lh_decimal_value(o->fixed.select.key_share),
-                 rows = lh_decimal_value(o->fixed.select.row_share);
+    const double share = lh_decimal_value(part_decimal(&o->fixed.methods, "key-share")),
+                 rows = lh_decimal_value(part_decimal(&o->fixed.methods, "row-share"));
     oracle_number *second = oracle_alloc(o->cap, sizeof *second), *worth = oracle_alloc(o->cap, sizeof *worth);
     for (int64_t p = 0; p < o->seen; p++) worth[p].x = -INFINITY;
     take_turns(o, state, scores, (1 - rows) * (1 - share), worth);

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "kv_oracle.h"
+#include "policy_parts.h"
 
 /* Sums of up to some thousand float32 terms, weights by exponentials of logits of about 10. */
 static const double ROUNDING = 1e-5;
@@ -41,9 +42,9 @@ static const double *query_of(const oracle *o, int64_t l, int64_t t, int64_t i)
 static double gain_of(const oracle *o, int64_t t)
 {
     double i = (double)(t + 1), k = (double)o->fixed.budget;
-    if (!o->fixed.score.gain || i <= k) return 1;
+    if (!part_word(&o->fixed.methods, "gain") || i <= k) return 1;
     double gain = sqrt(2 * log(i / k));
-    return o->fixed.score.gain_floor ? fmax(gain, 1) : gain;
+    return part_word(&o->fixed.methods, "gain-floor") ? fmax(gain, 1) : gain;
 }
 
 /* Pairs of halves of x, turned by a position, or backwards by a negative one. */
@@ -116,7 +117,7 @@ static row open_row(const oracle *o, const oracle_rows *rows, int64_t t)
     int64_t dim = o->of->dim, group = group_of(o);
     const int32_t *gone = gone_of(o, rows->layer, rows->g);
     const int64_t from = rows->after ? rows->after : t;
-    int64_t until = (o->fixed.score.non_causal && !rows->causal) || rows->after ? o->seen - 1 : t;
+    int64_t until = (part_word(&o->fixed.methods, "non-causal") && !rows->causal) || rows->after ? o->seen - 1 : t;
     row r = {.t = t, .at = oracle_alloc(o->cap, sizeof *r.at)};
     for (int64_t p = 0; p <= until; p++)
         if (p > from - oracle_window(o, rows->layer) && (rows->now ? gone[p] == INT32_MAX : gone[p] > t))
@@ -192,7 +193,7 @@ void oracle_observe(const oracle *o, const oracle_rows *rows, oracle_tally *to)
                 to->largest[at[i]] = fmax(to->largest[at[i]], a[i] / all);
                 mean[i] += a[i] / all / (double)group;
             }
-            if (o->fixed.score.statistic == LH_STAT_OUTPUT_ERROR) add_output_errors(o, rows, &r, a, all, to);
+            if (o->fixed.score.source == LH_METHOD_output_error) add_output_errors(o, rows, &r, a, all, to);
         }
         for (int64_t i = 0; i < n; i++) {
             double times = mean[i] * (double)n; /* the mean weight of the row */
@@ -229,7 +230,7 @@ static double log_sum_exp(const oracle *o, const row *r, int64_t c)
 
 void oracle_check_lse(const oracle *o, const float *got, const char *when)
 {
-    if (lh_fits_bias(o->fixed.fitting.kind)) return; /* the rows after a fit see its biases, too */
+    if (lh_fits_bias(&o->fixed.methods)) return; /* the rows after a fit see its biases, too */
     for (int64_t l = 0; l < o->of->layers; l++)
         for (int64_t g = 0; g < o->of->kv_heads; g++) {
             row r = open_row(o, &(oracle_rows){.layer = l, .g = g, .causal = 1}, o->seen - 1);
@@ -260,12 +261,12 @@ static int64_t first_row(const oracle *o)
 static oracle_number statistic(const oracle *o, const oracle_tally *t, int64_t c, int64_t p)
 {
     oracle_number n = {t->sums[c * o->cap + p], 0};
-    if (o->fixed.score.statistic == LH_STAT_COUNT) return (oracle_number){t->counts[p], t->unsure[p]};
-    if (o->fixed.score.statistic == LH_STAT_OUTPUT_ERROR) return (oracle_number){t->errors[p], t->off[p]};
-    if (o->fixed.score.statistic == LH_STAT_MEAN) n.x /= (double)(o->seen - first_row(o));
-    if (o->fixed.score.statistic == LH_STAT_MAX) n.x = t->largest[p];
-    if (o->fixed.score.statistic == LH_STAT_RMS) n.x = sqrt(t->each[p] / (double)(rows_of(o) * group_of(o)));
-    if (o->fixed.score.statistic == LH_STAT_MAS) n.x = t->visits[p] > 0 ? n.x / t->visits[p] : 0;
+    if (o->fixed.score.source == LH_METHOD_count) return (oracle_number){t->counts[p], t->unsure[p]};
+    if (o->fixed.score.source == LH_METHOD_output_error) return (oracle_number){t->errors[p], t->off[p]};
+    if (o->fixed.score.source == LH_METHOD_mean) n.x /= (double)(o->seen - first_row(o));
+    if (o->fixed.score.source == LH_METHOD_max) n.x = t->largest[p];
+    if (o->fixed.score.source == LH_METHOD_rms) n.x = sqrt(t->each[p] / (double)(rows_of(o) * group_of(o)));
+    if (o->fixed.score.source == LH_METHOD_mas) n.x = t->visits[p] > 0 ? n.x / t->visits[p] : 0;
     n.error = oracle_rounding(o) * n.x;
     return n;
 }
@@ -365,13 +366,13 @@ static void defend(const oracle *o, int64_t l, int64_t g, const uint8_t *state, 
     for (int64_t p = 0; p < o->seen; p++) {
         if (state[p] != LH_ENTRY_COMPETES) continue;
         mean.x += scores[p].x / n, mean.error += scores[p].error / n;
-        all += norms[p] = o->fixed.score.value_norms ? oracle_projected_norm(o, l, g, p) : 1;
+        all += norms[p] = part_word(&o->fixed.methods, "value-norms") ? oracle_projected_norm(o, l, g, p) : 1;
     }
     for (int64_t p = 0; p < o->seen; p++) {
         oracle_number *s = &scores[p];
-        double share = !o->fixed.score.value_norms ? 1 : all > 0 ? norms[p] / all : 0;
+        double share = !part_word(&o->fixed.methods, "value-norms") ? 1 : all > 0 ? norms[p] / all : 0;
         if (state[p] != LH_ENTRY_COMPETES) continue;
-        if (o->fixed.score.mean_floor && s->x < mean.x) *s = mean;
+        if (part_word(&o->fixed.methods, "mean-floor") && s->x < mean.x) *s = mean;
         *s = (oracle_number){s->x * share, (s->error + (share < 1 ? ROUNDING * s->x : 0)) * share};
     }
     lh_free(norms);
@@ -380,7 +381,7 @@ static void defend(const oracle *o, int64_t l, int64_t g, const uint8_t *state, 
 static void by_attention(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_number *scores,
                          oracle_number *deviations)
 {
-    const int whole = lh_statistic_is_joint(o->fixed.score.statistic);
+    const int whole = lh_methods_have(&o->fixed.methods, LH_JOINT_STATISTIC);
     int64_t parts = whole ? 1 : group_of(o);
     oracle_tally own = {0}, *t = &o->tallies[l * o->of->kv_heads + g];
     oracle_number *x = oracle_alloc(parts * o->cap, sizeof *x);
@@ -391,15 +392,16 @@ static void by_attention(oracle *o, int64_t l, int64_t g, const uint8_t *state, 
     }
     for (int64_t c = 0; c < parts; c++) {
         for (int64_t p = 0; p < o->seen; p++) x[c * o->cap + p] = statistic(o, t, c, p);
-        if (pools && o->fixed.shape.group_after_pool)
+        if (pools && part_word(&o->fixed.methods, "group-stage"))
             pool(o, state, o->fixed.shape.pool, o->fixed.shape.pool_size, x + c * o->cap);
     }
     for (int64_t p = 0; p < o->seen && deviations; p++) deviations[p] = deviation(o, t, p);
     join(o, x, parts, scores);
-    if (pools && !o->fixed.shape.group_after_pool)
+    if (pools && !part_word(&o->fixed.methods, "group-stage"))
         pool(o, state, o->fixed.shape.pool, o->fixed.shape.pool_size, scores);
-    if (o->fixed.score.value_prior) apply_prior(o, l, g, state, scores);
-    if (o->fixed.score.mean_floor || o->fixed.score.value_norms) defend(o, l, g, state, scores);
+    if (part_word(&o->fixed.methods, "value-prior")) apply_prior(o, l, g, state, scores);
+    if (part_word(&o->fixed.methods, "mean-floor") || part_word(&o->fixed.methods, "value-norms"))
+        defend(o, l, g, state, scores);
     oracle_tally_clear(&own);
     lh_free(x);
 }
@@ -517,7 +519,7 @@ static void rank_part(const double *e, int64_t n, oracle_number *scores)
 
 static void by_lag(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_number *scores)
 {
-    int64_t dim = o->of->dim, lag = o->fixed.score.lag, first = o->fixed.sinks, end = first;
+    int64_t dim = o->of->dim, lag = part_number(&o->fixed.methods, "lag"), first = o->fixed.sinks, end = first;
     double *e = oracle_alloc(lag, sizeof *e), *x = oracle_alloc(2 * o->seen * dim, sizeof *x);
     (void)state;
     for (int64_t p = 0; p < o->seen; p++) {
@@ -652,43 +654,40 @@ static void by_caller(oracle *o, int64_t l, int64_t g, const uint8_t *state, ora
     lh_free(k);
 }
 
-/* The definition of every source of LH_SOURCE_WORDS: scores of one KV head, [seen], which are 0 before. `state` says
- * which entries compete. */
+/* The definition of every source that is no statistic of attention: scores of one KV head, [seen], which are 0 before.
+ * `state` says which entries compete. */
 typedef void definition(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_number *scores);
 static definition *const definitions[] = {
-    [LH_SCORE_CALLER] = by_caller,
-    [LH_SCORE_POSITION] = by_position,
-    [LH_SCORE_RANDOM] = by_chance,
-    [LH_SCORE_KEY_NORM] = by_key_norm,
-    [LH_SCORE_KEY_DIFFERENCE] = by_key_difference,
-    [LH_SCORE_LAG] = by_lag,
-    [LH_SCORE_LEVERAGE] = by_leverage,
-    [LH_SCORE_EXPECTED] = by_expectation,
+    [LH_METHOD_caller] = by_caller,
+    [LH_METHOD_position] = by_position,
+    [LH_METHOD_random] = by_chance,
+    [LH_METHOD_key_norm] = by_key_norm,
+    [LH_METHOD_key_difference] = by_key_difference,
+    [LH_METHOD_lag] = by_lag,
+    [LH_METHOD_leverage] = by_leverage,
+    [LH_METHOD_expected] = by_expectation,
 };
 
-static definition *definition_of(lh_score_source source)
+static definition *definition_of(lh_method_id source)
 {
     return (size_t)source < sizeof definitions / sizeof *definitions ? definitions[source] : NULL;
 }
 
-int oracle_defines(lh_score_source source)
+int oracle_defines(lh_method_id source)
 {
-#define WORD(word, meaning, number, ...) [number] = word,
-    static const char *const words[] = {LH_SOURCE_WORDS(WORD)};
-#undef WORD
-    int found = source == LH_SCORE_ATTENTION || definition_of(source);
-    mt_check(found, "the oracle does not know how '--statistic %s' scores: add its definition to `definitions` in %s",
-             (size_t)source < sizeof words / sizeof *words && words[source] ? words[source] : "?", __FILE__);
+    int found = lh_methods[source]->statistic || source == LH_METHOD_output_error || definition_of(source);
+    mt_check(found, "the oracle does not know how '%s' scores: add its definition to `definitions` in %s",
+             lh_method_label(source).text, __FILE__);
     return found;
 }
 
 static void score_head(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_scores *out)
 {
     oracle_number *scores = out->first + g * o->cap;
-    lh_score_source source = o->fixed.score.source;
-    int deviates = o->fixed.select.kind == LH_SELECT_STD_SCOPE;
+    lh_method_id source = o->fixed.score.source;
+    int deviates = o->fixed.select.kind == LH_METHOD_std_scope;
     if (!oracle_defines(source)) return;
-    if (source == LH_SCORE_ATTENTION) {
+    if (lh_methods_have(&o->fixed.methods, LH_ATTENDS)) {
         by_attention(o, l, g, state, scores, deviates ? out->second + g * o->cap : NULL);
         return;
     }
@@ -721,12 +720,12 @@ static void second_stage(const oracle *o, int64_t l, int64_t g, oracle_scores *o
 {
     for (int64_t p = 0; p < o->seen; p++) {
         oracle_number s = out->first[g * o->cap + p], *y = &out->second[g * o->cap + p];
-        if (o->fixed.select.kind == LH_SELECT_TWO_STAGE) {
+        if (o->fixed.select.kind == LH_METHOD_two_stage) {
             double norm = oracle_projected_norm(o, l, g, p);
             *y = (oracle_number){(s.x + 1e-4) * norm, (s.error + ROUNDING * (s.x + 1e-4)) * norm};
         } else {
             double u = (double)lh_uniform_open(draw(o, l, o->fixed.select.joint ? 0 : g, p)), gumbel = -log(-log(u));
-            if (o->fixed.select.draw == LH_DRAW_BY_SCORE) s = logarithm(s);
+            if (part_word(&o->fixed.methods, "draw") == 1) s = logarithm(s);
             *y = (oracle_number){s.x + gumbel, isinf(gumbel) ? 0 : s.error + 1e-6 * (1 + fabs(s.x) + fabs(gumbel))};
         }
     }
@@ -735,20 +734,20 @@ static void second_stage(const oracle *o, int64_t l, int64_t g, oracle_scores *o
 void oracle_score(oracle *o, int64_t l, const uint8_t *state, oracle_scores *out)
 {
     int64_t heads = o->of->kv_heads;
-    int takes_turns = o->fixed.select.kind == LH_SELECT_TOPK_KEYS;
+    int takes_turns = o->fixed.select.kind == LH_METHOD_topk_keys;
     *out = (oracle_scores){.first = oracle_alloc(heads * o->cap, sizeof *out->first)};
-    if (o->fixed.select.kind != LH_SELECT_TOPK && !takes_turns)
+    if (o->fixed.select.kind != LH_METHOD_topk && !takes_turns)
         out->second = oracle_alloc(heads * o->cap, sizeof *out->second);
     for (int64_t g = 0; g < heads; g++) score_head(o, l, g, state + g * o->cap, out);
     if (o->fixed.select.joint) join_heads(o, out->first);
     for (int64_t g = 0; g < heads && takes_turns; g++)
         oracle_take_turns(o, l, g, state + g * o->cap, out->first + g * o->cap);
-    if (lh_competes_by_losses(&o->fixed.budgets)) {
+    if (lh_uses_method(&o->fixed.methods, LH_METHOD_losses)) {
         out->gains = oracle_alloc(heads * o->cap, sizeof *out->gains);
         oracle_gain(o, l, state, out->first, out->gains);
     }
     out->flat = out->gains ? out->gains : out->first;
-    if (o->fixed.select.kind == LH_SELECT_STD_SCOPE) { /* the deviations come first */
+    if (o->fixed.select.kind == LH_METHOD_std_scope) { /* the deviations come first */
         oracle_number *deviations = out->second;
         out->second = out->first;
         out->first = deviations;

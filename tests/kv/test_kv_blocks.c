@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "kv/forecast.h"
 #include "kv_rig.h"
+#include "policy_parts.h"
 
 static const struct {
     int64_t heads, kv_heads;
@@ -83,7 +84,7 @@ START_TEST(test_no_layer_ever_holds_more_than_its_budget)
         /* slots never shrink in a prompt: those of uniform heads tell the most that there ever was */
         int64_t slot = 2 * c.dim * (int64_t)sizeof(float) + (int64_t)sizeof(int32_t) + 4 * (int64_t)sizeof(float);
         int64_t most = c.layers * r.heads.kv_count * (32 + c.more) * slot;
-        int64_t ring = r.plan.score.running || r.plan.score.source != LH_SCORE_ATTENTION
+        int64_t ring = r.plan.score.running || !lh_methods_have(&r.plan.methods, LH_ATTENDS)
                            ? 0
                            : c.layers * 400 * r.heads.q_count * c.dim * (int64_t)sizeof(float);
         mt_check(adaptive || got.stats.bytes_capacity <= most + ring, "%s: %lld bytes are more than %lld", preset->name,
@@ -107,7 +108,7 @@ START_TEST(test_proxies_at_both_ends_stay_through_all_blocks)
         lh_comm *self = NULL;
         c.policy.parts.proxies = "20%"; /* 8 of 32 entries: a quarter */
         c.policy.parts.proxies_at = "both-ends";
-        c.policy.parts.non_causal = switches[n];
+        part_set(&c.policy.parts, "non-causal", switches[n]);
         mt_try(lh_comm_open_self(&self));
         kv_rig_open(&r, &c, mt_comm(), &lh_ops_ref);
         kv_rig_open(&one, &c, self, &lh_ops_ref);

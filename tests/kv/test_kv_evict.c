@@ -14,44 +14,43 @@ static const lh_policy_options policies[] = {
     {.policy = "streaming", .budget = "20%"},
     {.policy = "snapkv", .budget = "64"},
     {.policy = "snapkv", .budget = "48", .parts = {.pool = "avg", .pool_size = "5", .window = "16"}},
-    {.policy = "snapkv", .budget = "48", .parts = {.group = "max", .group_stage = "score"}},
+    {.policy = "snapkv", .budget = "48", .parts = {.group = "max", .own = {{"group-stage", "score"}}}},
     {.policy = "snapkv", .budget = "48", .parts = {.pool = "none", .statistic = "sum", .group = "sum"}},
     {.policy = "snapkv", .budget = "60", .parts = {.sinks = "4", .recents = "40", .rows = "last:3"}},
     {.policy = "snapkv", .budget = "50", .parts = {.rows = "30%", .window = "8"}},
     {.policy = "pyramidkv", .budget = "64"},
-    {.policy = "pyramidkv", .budget = "60%", .parts = {.beta = "5"}},
+    {.policy = "pyramidkv", .budget = "60%", .parts = {.own = {{"beta", "5"}}}},
     {.policy = "ada-snapkv", .budget = "64"},
-    {.policy = "ada-snapkv", .budget = "41", .parts = {.alpha = "0.2", .pool = "none"}},
-    {.policy = "ada-snapkv", .budget = "64", .parts = {.safeguard = "floor", .alpha = "0.2"}},
-    {.policy = "ada-snapkv", .budget = "57", .parts = {.safeguard = "floor", .alpha = "0.5", .group_stage = "score"}},
-    {.policy = "ada-snapkv", .budget = "35", .parts = {.safeguard = "floor", .alpha = "1", .sinks = "2"}},
-    {.policy = "ada-snapkv", .budget = "99", .parts = {.alpha = "0"}},
+    {.policy = "ada-snapkv", .budget = "41", .parts = {.pool = "none", .own = {{"alpha", "0.2"}}}},
+    {.policy = "ada-snapkv", .budget = "64", .parts = {.own = {{"safeguard", "floor"}, {"alpha", "0.2"}}}},
+    {.policy = "ada-snapkv",
+     .budget = "57",
+     .parts = {.own = {{"safeguard", "floor"}, {"alpha", "0.5"}, {"group-stage", "score"}}}},
+    {.policy = "ada-snapkv", .budget = "35", .parts = {.sinks = "2", .own = {{"safeguard", "floor"}, {"alpha", "1"}}}},
+    {.policy = "ada-snapkv", .budget = "99", .parts = {.own = {{"alpha", "0"}}}},
     {.policy = "ada-pyramid", .budget = "50"},
     {.budget = "30%"},
     {.policy = "snapkv", .budget = "16"},     /* the window is larger than the budget */
     {.policy = "ada-snapkv", .budget = "32"}, /* and as large */
     {.policy = "streaming", .budget = "1"},
     /* not scored by hand below, or with other values in the end */
-    {.policy = "snapkv", .budget = "48", .parts = {.rows = "sample:13", .rows_at = "after", .fit = "bias"}},
+    {.policy = "snapkv", .budget = "48", .parts = {.rows = "sample:13", .rows_at = "after", .own = {{"fit", "bias"}}}},
     {.policy = "caote", .budget = "48", .parts = {.window = "5"}},
     {.policy = "vase", .budget = "50", .parts = {.window = "8", .evict = "never"}},
-    {.policy = "keydiff", .budget = "30%", .parts = {.rows = "sample:9", .fit = "both", .evict = "never"}},
+    {.policy = "keydiff", .budget = "30%", .parts = {.rows = "sample:9", .evict = "never", .own = {{"fit", "both"}}}},
     {.policy = "ada-snapkv",
      .budget = "48",
      .parts = {.rows = "sample:13",
                .rows_at = "after",
-               .fit = "both",
-               .compete_by = "losses",
                .layer_budget = "adaptive",
-               .select = "topk+keys"}},
+               .select = "topk+keys",
+               .own = {{"fit", "both"}, {"compete-by", "losses"}}}},
     {.policy = "ada-snapkv",
      .budget = "48",
      .parts = {.window = "5",
-               .fit = "both",
-               .compete_by = "losses",
                .layer_budget = "adaptive",
                .select = "topk+keys",
-               .row_share = "0.3"}},
+               .own = {{"fit", "both"}, {"compete-by", "losses"}, {"row-share", "0.3"}}}},
 };
 enum { ALL_POLICIES = sizeof policies / sizeof *policies, POLICIES = ALL_POLICIES - 6 };
 
@@ -214,10 +213,10 @@ static void raw_by_hand(const kv_rig *r, int64_t l, int64_t g, double *raw)
                 sum += s[p] = exp(dot / sqrt((double)c->dim));
             }
             double share = r->plan.shape.group == LH_GROUP_MEAN ? 1.0 / (double)group : 1.0;
-            if (r->plan.score.statistic == LH_STAT_MEAN) share /= (double)rows;
+            if (r->plan.score.source == LH_METHOD_mean) share /= (double)rows;
             for (int64_t p = 0; p <= t; p++) {
                 double weight = s[p] / sum;
-                raw[p] = r->plan.score.statistic == LH_STAT_MAX ? fmax(raw[p], weight) : raw[p] + weight * share;
+                raw[p] = r->plan.score.source == LH_METHOD_max ? fmax(raw[p], weight) : raw[p] + weight * share;
             }
         }
     lh_free(s);
@@ -337,8 +336,8 @@ START_TEST(test_of_equal_scores_lower_heads_and_positions_stay)
 {
     static const lh_policy_options equal[] = {
         {.policy = "snapkv", .budget = "50", .parts = {.window = "10", .pool = "max"}},
-        {.policy = "ada-snapkv", .budget = "50", .parts = {.window = "10", .alpha = "0.5", .pool = "none"}},
-        {.policy = "ada-snapkv", .budget = "50", .parts = {.window = "10", .alpha = "0", .pool = "none"}}};
+        {.policy = "ada-snapkv", .budget = "50", .parts = {.window = "10", .pool = "none", .own = {{"alpha", "0.5"}}}},
+        {.policy = "ada-snapkv", .budget = "50", .parts = {.window = "10", .pool = "none", .own = {{"alpha", "0"}}}}};
     for (int p = 0; p < 3; p++) {
         kv_rig_case c = case_of(1, 0);
         kv_rig r;
@@ -481,23 +480,24 @@ static const lh_policy_options failing_policies[] = {
     {.policy = "random", .budget = "40"},
     {.policy = "keydiff", .budget = "40"},
     {.policy = "expected-attention", .budget = "40"},
-    {.policy = "lagkv", .budget = "40", .parts = {.lag = "16"}},
+    {.policy = "lagkv", .budget = "40", .parts = {.own = {{"lag", "16"}}}},
     {.policy = "defensive", .budget = "60"},
     {.policy = "caote", .budget = "60", .parts = {.evict = "every:1"}},
     {.policy = "vase", .budget = "40", .parts = {.window = "8", .evict = "every:1"}},
     {.policy = "ada-snapkv",
      .budget = "40",
-     .parts = {.statistic = "rms", .fit = "both", .rows_at = "after", .rows = "sample:9", .window = "8"}},
+     .parts = {.statistic = "rms", .rows_at = "after", .rows = "sample:9", .window = "8", .own = {{"fit", "both"}}}},
     {.policy = "leverage",
      .budget = "40",
      .parts = {.head_budget = "adaptive",
-               .compete_by = "losses",
                .rows = "sample:9",
                .select = "topk+keys",
-               .row_share = "0.5"}},
+               .own = {{"compete-by", "losses"}, {"row-share", "0.5"}}}},
     {.policy = "ada-snapkv",
      .budget = "40",
-     .parts = {.fit = "both", .compete_by = "losses", .window = "8", .select = "topk+keys", .row_share = "0.3"}},
+     .parts = {.window = "8",
+               .select = "topk+keys",
+               .own = {{"fit", "both"}, {"compete-by", "losses"}, {"row-share", "0.3"}}}},
 };
 enum { FAILING_POLICIES = sizeof failing_policies / sizeof *failing_policies, OPS_MOST = 64 };
 

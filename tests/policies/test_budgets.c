@@ -4,6 +4,7 @@
 
 #include "base/minmax.h"
 #include "policies/budgets.h"
+#include "policy_parts.h"
 #include "suite.h"
 
 static lh_policy plan_of(const char *policy, const char *budget, const lh_policy_parts *parts)
@@ -43,8 +44,7 @@ START_TEST(test_shares_are_floors_of_the_written_decimal)
         }
     }
     /* floating point gives 28 and 57 - 1 here */
-    ck_assert_int_eq(
-        lh_policy_entries(&(lh_policy){.evicts = 1, .budget = {.percent = {29, 0}}}, 100), 29);
+    ck_assert_int_eq(lh_policy_entries(&(lh_policy){.evicts = 1, .budget = {.percent = {29, 0}}}, 100), 29);
     ck_assert_int_eq(lh_decimal_of((lh_decimal){.digits = 57, .scale = 2}, 100), 57);
     ck_assert_int_eq(lh_percent_of((lh_decimal){.digits = 100, .scale = 0}, INT64_C(1) << 61), INT64_C(1) << 61);
 }
@@ -76,8 +76,8 @@ START_TEST(test_protected_and_competing_entries_make_up_the_budget)
 }
 END_TEST
 
-/* The positions of one head through a prompt in blocks or whole, and through steps. What an eviction drops of those that
- * compete, the oldest or the newest, is the caller's. */
+/* The positions of one head through a prompt in blocks or whole, and through steps. What an eviction drops of those
+ * that compete, the oldest or the newest, is the caller's. */
 typedef struct course {
     lh_policy_numbers fixed;
     int64_t budget, sight, prompt;
@@ -139,12 +139,14 @@ END_TEST
 static void pyramid_by_hand(const lh_policy_numbers *fixed, const lh_layers_request *q, int64_t *out)
 {
     int64_t C = fixed->budget, w = fixed->window, N = q->layers, base = C - w, missing = N * base;
-    int64_t m = base, M = 2 * base * fixed->budgets.beta - base; /* over beta */
-    if (M > (q->seen - w) * fixed->budgets.beta) M = (q->seen - w) * fixed->budgets.beta, m = 2 * base * fixed->budgets.beta - M;
+    int64_t m = base, M = 2 * base * part_number(&fixed->methods, "beta") - base; /* over beta */
+    if (M > (q->seen - w) * part_number(&fixed->methods, "beta"))
+        M = (q->seen - w) * part_number(&fixed->methods, "beta"),
+        m = 2 * base * part_number(&fixed->methods, "beta") - M;
     int64_t most[64];
     for (int64_t l = 0; l < N; l++) {
         int64_t x = 0, held = q->sliding && q->sliding[l] && q->window < q->seen ? q->window : q->seen;
-        while ((x + 1) * fixed->budgets.beta * (N - 1) <= M * (N - 1) - l * (M - m)) x++;
+        while ((x + 1) * part_number(&fixed->methods, "beta") * (N - 1) <= M * (N - 1) - l * (M - m)) x++;
         if (x + w < 1) x = 1; /* at least one entry is always kept */
         most[l] = held;
         out[l] = x + w < held ? x + w : held;
@@ -195,7 +197,7 @@ START_TEST(test_pyramids_are_exact_and_sum_to_the_budget)
                 for (int64_t C = 1; C < 140; C += C < 10 ? 1 : 13)
                     for (int64_t seen = 40; seen < 260; seen += 53) {
                         lh_policy_parts parts = {
-                            .beta = betas[b], .window = windows[w], .rows = "last:9", .statistic = "sum"};
+                            .window = windows[w], .rows = "last:9", .statistic = "sum", .own = {{"beta", betas[b]}}};
                         check_layers(N, C, seen, &parts, 0);
                         check_layers(N, C, seen, &parts, 24);
                     }
@@ -205,7 +207,7 @@ END_TEST
 START_TEST(test_pyramids_of_long_prompts_do_not_overflow)
 {
     int64_t budgets[126], sum = 0;
-    lh_policy plan = plan_of("pyramidkv", "1000000000", &(lh_policy_parts){.beta = "1000000000"});
+    lh_policy plan = plan_of("pyramidkv", "1000000000", &(lh_policy_parts){.own = {{"beta", "1000000000"}}});
     lh_policy_numbers fixed = lh_policy_fix(&plan, INT64_C(2000000000));
     lh_policy_layers(&fixed, &(lh_layers_request){.layers = 126, .seen = INT64_C(2000000000)}, budgets);
     for (int l = 0; l < 126; l++) sum += budgets[l];
@@ -235,13 +237,13 @@ START_TEST(test_safeguards_mix_or_give_first)
 {
     for (int64_t base = 0; base < 300; base++) {
         lh_protection p = {.budget = base + 9, .recents = 9, .base = base};
-        lh_policy_parts parts = {.alpha = "0.57"};
+        lh_policy_parts parts = {.own = {{"alpha", "0.57"}}};
         lh_policy plan = plan_of("ada-snapkv", "64", &parts);
         lh_policy_numbers fixed = lh_policy_fix(&plan, 1000);
         lh_safety s = lh_policy_safety(&fixed, &p);
         ck_assert_int_eq(s.bonus, base * 57 / 100);
         ck_assert(s.floor == 0 && s.share.num == 43 && s.share.den == 100);
-        parts.safeguard = "floor";
+        part_set(&parts, "safeguard", "floor");
         plan = plan_of("ada-snapkv", "64", &parts);
         fixed = lh_policy_fix(&plan, 1000);
         s = lh_policy_safety(&fixed, &p);

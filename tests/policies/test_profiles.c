@@ -393,7 +393,7 @@ START_TEST(test_what_is_no_file_and_what_cannot_go_together_is_refused)
         {LH_EUSAGE, "snapkv", {.head_budget = "profile:0123456789abcdef"}, "nor is there a file of that name"},
         {LH_EINPUT, "snapkv", {.head_budget = layers_path}, "'--layer-budget FILE'"},
         {LH_EINPUT, "snapkv", {.head_budget = "."}, "'.'"},
-        {LH_EUSAGE, "snapkv", {.head_budget = heads_path, .alpha = "0.5"}, "would ignore '--alpha'"},
+        {LH_EUSAGE, "snapkv", {.head_budget = heads_path, .own = {{"alpha", "0.5"}}}, "would ignore '--alpha'"},
         {LH_EUSAGE, "snapkv", {.head_budget = heads_path, .set_per = "layer"}, "needs '--set-per head'"},
         {LH_EUSAGE, "streaming", {.head_budget = heads_path, .positions = "slot"}, "needs '--head-budget uniform'"},
         {LH_EUSAGE, "full", {.head_budget = heads_path}, "would ignore '--head-budget'"},

@@ -4,6 +4,7 @@
 
 #include "kernels/ops.h"
 #include "policies/budgets.h"
+#include "policy_parts.h"
 #include "suite.h"
 
 static lh_policy resolved(const lh_policy_options *options)
@@ -44,7 +45,7 @@ START_TEST(test_a_scorer_takes_the_place_of_name_and_statistic)
     const lh_scorer scorer = {NULL, score_nothing};
     lh_buf text = {0};
     lh_policy p = resolved(&(lh_policy_options){.scorer = &scorer, .budget = "20%", .parts = {.sinks = "4"}});
-    ck_assert(p.evicts && p.score.source == LH_SCORE_CALLER && p.score.scorer.score == score_nothing &&
+    ck_assert(p.evicts && p.score.source == LH_METHOD_caller && p.score.scorer.score == score_nothing &&
               p.protect.sinks.n == 4);
     ck_assert_int_eq(lh_policy_text(&p, &text), LH_OK);
     ck_assert_ptr_nonnull(strstr(text.data, "--sinks 4 --budget 20%"));
@@ -85,77 +86,75 @@ END_TEST
 enum { ALL = -1 };
 static const struct {
     const char *name;
-    lh_score_source source;
-    lh_statistic statistic;
+    lh_method_id source;
     int64_t rows, window, sinks, recents; /* of 1,000 entries and 20,000 tokens, fixed */
     lh_pool_kind pool;
     int64_t pool_size;
     lh_heads_budget heads;
     lh_layers_budget layers;
-    lh_select select;
+    lh_method_id select; /* 0: topk */
     int joint, running;
     int64_t every;
 } table[] = {
-    {"random", LH_SCORE_RANDOM, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1},
-    {"recency", LH_SCORE_POSITION, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1},
-    {"streaming", LH_SCORE_POSITION, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 1},
-    {"h2o", LH_SCORE_ATTENTION, LH_STAT_SUM, ALL, 0, 0, 500, 0, 0, 0, 0, 0, 0, 1, 1},
-    {"scissorhands", LH_SCORE_ATTENTION, LH_STAT_COUNT, 400, 0, 0, 500, 0, 0, 0, 0, 0, 0, 1, 1},
-    {"tova", LH_SCORE_ATTENTION, LH_STAT_LAST, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1},
-    {"mas", LH_SCORE_ATTENTION, LH_STAT_MAS, ALL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1},
-    {"roco", LH_SCORE_ATTENTION, LH_STAT_MAS, ALL, 0, 4, 10, 0, 0, 0, 0, LH_SELECT_STD_SCOPE, 0, 1, 1},
-    {"longhaul", LH_SCORE_ATTENTION, LH_STAT_MAX, 64, 16, 4, 0, LH_POOL_MAX, 31, LH_HEADS_ADAPTIVE, LH_LAYERS_ADAPTIVE,
-     0, 0, 0, 0},
-    {"ask-later", LH_SCORE_LEVERAGE, 0, 256, 0, 8, 100, LH_POOL_AVG, 11, LH_HEADS_ADAPTIVE, LH_LAYERS_ADAPTIVE,
-     LH_SELECT_TOPK_KEYS, 0, 0, 0},
-    {"snapkv", LH_SCORE_ATTENTION, LH_STAT_MEAN, 32, 32, 0, 0, LH_POOL_MAX, 7, 0, 0, 0, 0, 0, 0},
-    {"pyramidkv", LH_SCORE_ATTENTION, LH_STAT_MEAN, 32, 32, 0, 0, LH_POOL_MAX, 7, 0, LH_LAYERS_PYRAMID, 0, 0, 0, 0},
-    {"ada-snapkv", LH_SCORE_ATTENTION, LH_STAT_MEAN, 32, 32, 0, 0, LH_POOL_MAX, 7, LH_HEADS_ADAPTIVE, 0, 0, 0, 0, 0},
-    {"ada-pyramid", LH_SCORE_ATTENTION, LH_STAT_MEAN, 32, 32, 0, 0, LH_POOL_MAX, 7, LH_HEADS_ADAPTIVE,
-     LH_LAYERS_PYRAMID, 0, 0, 0, 0},
-    {"critical-snapkv", LH_SCORE_ATTENTION, LH_STAT_MEAN, 32, 32, 0, 0, LH_POOL_MAX, 7, 0, 0, LH_SELECT_TWO_STAGE, 0, 0,
-     0},
-    {"critical-ada-snapkv", LH_SCORE_ATTENTION, LH_STAT_MEAN, 32, 32, 0, 0, LH_POOL_MAX, 7, LH_HEADS_ADAPTIVE, 0,
-     LH_SELECT_TWO_STAGE, 0, 0, 0},
-    {"caote", LH_SCORE_ATTENTION, LH_STAT_OUTPUT_ERROR, 32, 32, 0, 0, LH_POOL_MAX, 7, 0, 0, 0, 0, 0, 0},
-    {"defensive", LH_SCORE_ATTENTION, LH_STAT_MAX, 32, 32, 0, 0, LH_POOL_AVG, 5, LH_HEADS_ADAPTIVE, 0, 0, 0, 0, 0},
-    {"layer-defensive", LH_SCORE_ATTENTION, LH_STAT_MAX, 32, 32, 0, 0, LH_POOL_AVG, 5, LH_HEADS_ADAPTIVE,
-     LH_LAYERS_ADAPTIVE, 0, 0, 0, 0},
-    {"nacl", LH_SCORE_ATTENTION, LH_STAT_SUM, 200, 200, 100, 0, 0, 0, 0, 0, LH_SELECT_TOPK_SAMPLE, 0, 0, 200},
-    {"vase", LH_SCORE_ATTENTION, LH_STAT_MEAN, 64, 64, 4, 0, LH_POOL_AVG, 5, 0, 0, LH_SELECT_TOPK_SAMPLE, 0, 0, 64},
-    {"ahakv", LH_SCORE_ATTENTION, LH_STAT_SUM, 32, 0, 0, 32, 0, 0, 0, 0, 0, 0, 1, 1},
-    {"snapkv@kvpress", LH_SCORE_ATTENTION, LH_STAT_MEAN, 64, 64, 0, 0, LH_POOL_AVG, 5, 0, 0, 0, 0, 0, 0},
-    {"pyramidkv@kvpress", LH_SCORE_ATTENTION, LH_STAT_MEAN, 64, 64, 0, 0, LH_POOL_AVG, 5, 0, LH_LAYERS_PYRAMID, 0, 0, 0,
-     0},
-    {"adakv@kvpress", LH_SCORE_ATTENTION, LH_STAT_MEAN, 64, 64, 0, 0, LH_POOL_AVG, 5, LH_HEADS_ADAPTIVE, 0, 0, 0, 0, 0},
-    {"critical@kvpress", LH_SCORE_ATTENTION, LH_STAT_MEAN, 64, 64, 0, 0, LH_POOL_AVG, 5, 0, 0, LH_SELECT_TWO_STAGE, 0,
+    {"random", LH_METHOD_random, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1},
+    {"recency", LH_METHOD_position, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1},
+    {"streaming", LH_METHOD_position, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 1},
+    {"h2o", LH_METHOD_sum, ALL, 0, 0, 500, 0, 0, 0, 0, 0, 0, 1, 1},
+    {"scissorhands", LH_METHOD_count, 400, 0, 0, 500, 0, 0, 0, 0, 0, 0, 1, 1},
+    {"tova", LH_METHOD_last, 1, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0, 1},
+    {"mas", LH_METHOD_mas, ALL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1},
+    {"roco", LH_METHOD_mas, ALL, 0, 4, 10, 0, 0, 0, 0, LH_METHOD_std_scope, 0, 1, 1},
+    {"longhaul", LH_METHOD_max, 64, 16, 4, 0, LH_POOL_MAX, 31, LH_HEADS_ADAPTIVE, LH_LAYERS_ADAPTIVE, 0, 0, 0, 0},
+    {"ask-later", LH_METHOD_leverage, 256, 0, 8, 100, LH_POOL_AVG, 11, LH_HEADS_ADAPTIVE, LH_LAYERS_ADAPTIVE,
+     LH_METHOD_topk_keys, 0, 0, 0},
+    {"snapkv", LH_METHOD_mean, 32, 32, 0, 0, LH_POOL_MAX, 7, 0, 0, 0, 0, 0, 0},
+    {"pyramidkv", LH_METHOD_mean, 32, 32, 0, 0, LH_POOL_MAX, 7, 0, LH_LAYERS_PYRAMID, 0, 0, 0, 0},
+    {"ada-snapkv", LH_METHOD_mean, 32, 32, 0, 0, LH_POOL_MAX, 7, LH_HEADS_ADAPTIVE, 0, 0, 0, 0, 0},
+    {"ada-pyramid", LH_METHOD_mean, 32, 32, 0, 0, LH_POOL_MAX, 7, LH_HEADS_ADAPTIVE, LH_LAYERS_PYRAMID, 0, 0, 0, 0},
+    {"critical-snapkv", LH_METHOD_mean, 32, 32, 0, 0, LH_POOL_MAX, 7, 0, 0, LH_METHOD_two_stage, 0, 0, 0},
+    {"critical-ada-snapkv", LH_METHOD_mean, 32, 32, 0, 0, LH_POOL_MAX, 7, LH_HEADS_ADAPTIVE, 0, LH_METHOD_two_stage, 0,
      0, 0},
-    {"critical-ada@kvpress", LH_SCORE_ATTENTION, LH_STAT_MEAN, 64, 64, 0, 0, LH_POOL_AVG, 5, LH_HEADS_ADAPTIVE, 0,
-     LH_SELECT_TWO_STAGE, 0, 0, 0},
-    {"tova@kvpress", LH_SCORE_ATTENTION, LH_STAT_LAST, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0},
-    {"observed@kvpress", LH_SCORE_ATTENTION, LH_STAT_MAS, ALL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0},
-    {"streaming@kvpress", LH_SCORE_POSITION, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0},
-    {"knorm", LH_SCORE_KEY_NORM, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1},
-    {"knorm@kvpress", LH_SCORE_KEY_NORM, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
-    {"keydiff", LH_SCORE_KEY_DIFFERENCE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1},
-    {"keydiff@kvpress", LH_SCORE_KEY_DIFFERENCE, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
-    {"leverage", LH_SCORE_LEVERAGE, 0, 0, 0, 8, 4, 0, 0, 0, 0, 0, 0, 0, 0},
-    {"lagkv", LH_SCORE_LAG, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0},
-    {"lagkv@kvpress", LH_SCORE_LAG, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0},
-    {"expected-attention", LH_SCORE_EXPECTED, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0},
-    {"expected-attention@kvpress", LH_SCORE_EXPECTED, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"caote", LH_METHOD_output_error, 32, 32, 0, 0, LH_POOL_MAX, 7, 0, 0, 0, 0, 0, 0},
+    {"defensive", LH_METHOD_max, 32, 32, 0, 0, LH_POOL_AVG, 5, LH_HEADS_ADAPTIVE, 0, 0, 0, 0, 0},
+    {"layer-defensive", LH_METHOD_max, 32, 32, 0, 0, LH_POOL_AVG, 5, LH_HEADS_ADAPTIVE, LH_LAYERS_ADAPTIVE, 0, 0, 0, 0},
+    {"nacl", LH_METHOD_sum, 200, 200, 100, 0, 0, 0, 0, 0, LH_METHOD_topk_sample, 0, 0, 200},
+    {"vase", LH_METHOD_mean, 64, 64, 4, 0, LH_POOL_AVG, 5, 0, 0, LH_METHOD_topk_sample, 0, 0, 64},
+    {"ahakv", LH_METHOD_sum, 32, 0, 0, 32, 0, 0, 0, 0, 0, 0, 1, 1},
+    {"snapkv@kvpress", LH_METHOD_mean, 64, 64, 0, 0, LH_POOL_AVG, 5, 0, 0, 0, 0, 0, 0},
+    {"pyramidkv@kvpress", LH_METHOD_mean, 64, 64, 0, 0, LH_POOL_AVG, 5, 0, LH_LAYERS_PYRAMID, 0, 0, 0, 0},
+    {"adakv@kvpress", LH_METHOD_mean, 64, 64, 0, 0, LH_POOL_AVG, 5, LH_HEADS_ADAPTIVE, 0, 0, 0, 0, 0},
+    {"critical@kvpress", LH_METHOD_mean, 64, 64, 0, 0, LH_POOL_AVG, 5, 0, 0, LH_METHOD_two_stage, 0, 0, 0},
+    {"critical-ada@kvpress", LH_METHOD_mean, 64, 64, 0, 0, LH_POOL_AVG, 5, LH_HEADS_ADAPTIVE, 0, LH_METHOD_two_stage, 0,
+     0, 0},
+    {"tova@kvpress", LH_METHOD_last, 1, 0, 0, 1, 0, 0, 0, 0, 0, 1, 0, 0},
+    {"observed@kvpress", LH_METHOD_mas, ALL, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 0},
+    {"streaming@kvpress", LH_METHOD_position, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"knorm", LH_METHOD_key_norm, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1},
+    {"knorm@kvpress", LH_METHOD_key_norm, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"keydiff", LH_METHOD_key_difference, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1},
+    {"keydiff@kvpress", LH_METHOD_key_difference, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"leverage", LH_METHOD_leverage, 0, 0, 8, 4, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"lagkv", LH_METHOD_lag, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"lagkv@kvpress", LH_METHOD_lag, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"expected-attention", LH_METHOD_expected, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0},
+    {"expected-attention@kvpress", LH_METHOD_expected, 0, 0, 4, 0, 0, 0, 0, 0, 0, 0, 0, 0},
 };
+
+static lh_fraction share_of(const lh_policy_methods *methods)
+{
+    return *(const lh_fraction *)part_value(methods, "random-share");
+}
 
 START_TEST(test_presets_are_what_their_papers_say)
 {
     int n = sizeof table / sizeof *table;
     for (int i = 0; i < n; i++) {
         lh_policy_numbers p = fixed(&(lh_policy_options){.policy = table[i].name, .budget = "5%"}, 20000);
-        int same = p.score.source == table[i].source && p.score.statistic == table[i].statistic &&
-                   p.rows == (table[i].rows == ALL ? INT64_MAX : table[i].rows) && p.window == table[i].window &&
-                   p.sinks == table[i].sinks && p.recents == table[i].recents && p.shape.pool == (int)table[i].pool &&
-                   p.shape.pool_size == table[i].pool_size && p.budgets.heads == table[i].heads &&
-                   p.budgets.layers == table[i].layers && p.select.kind == table[i].select &&
+        int same = p.score.source == table[i].source && p.rows == (table[i].rows == ALL ? INT64_MAX : table[i].rows) &&
+                   p.window == table[i].window && p.sinks == table[i].sinks && p.recents == table[i].recents &&
+                   p.shape.pool == (int)table[i].pool && p.shape.pool_size == table[i].pool_size &&
+                   p.budgets.heads == table[i].heads && p.budgets.layers == table[i].layers &&
+                   p.select.kind == (table[i].select ? table[i].select : LH_METHOD_topk) &&
                    p.select.joint == table[i].joint && p.score.running == table[i].running &&
                    p.every == table[i].every && p.shape.group == LH_GROUP_MEAN && !p.block &&
                    p.positions == LH_POSITION_ORIGINAL;
@@ -174,18 +173,21 @@ START_TEST(test_presets_are_what_their_papers_say)
                       "the preset '%s' has no '.paper = \"arXiv …\"': give it, or '.kind = LH_POLICY_OWN'", p->name);
     }
     lh_policy_numbers vase = fixed(&(lh_policy_options){.policy = "vase", .budget = "5%"}, 20000);
-    ck_assert(vase.values == 250 && vase.select.draw == LH_DRAW_BY_SCORE && vase.select.random_share.num == 1);
+    ck_assert(vase.chosen == 250 && part_word(&vase.methods, "draw") == 1 && share_of(&vase.methods).num == 1);
     lh_policy p = resolved(&(lh_policy_options){.policy = "ada-pyramid", .budget = "64"});
-    ck_assert(p.budgets.beta == 20 && p.budgets.safeguard == LH_SAFEGUARD_INTERP && p.budgets.alpha.digits == 5 &&
-              p.budgets.alpha.scale == 1);
+    ck_assert(part_number(&p.methods, "beta") == 20 && part_word(&p.methods, "safeguard") == 0 &&
+              part_decimal(&p.methods, "alpha").digits == 5 && part_decimal(&p.methods, "alpha").scale == 1);
     p = resolved(&(lh_policy_options){.policy = "critical-ada@kvpress", .budget = "64"});
-    ck_assert(p.compat == LH_COMPAT_KVPRESS && p.budgets.safeguard == LH_SAFEGUARD_FLOOR && p.shape.group_after_pool);
-    ck_assert(p.budgets.alpha.digits == 2 && p.budgets.alpha.scale == 1 && p.select.first_stage.digits == 5 &&
-              p.select.first_stage.scale == 1);
+    ck_assert(part_word(&p.methods, "compat") == 1 && part_word(&p.methods, "safeguard") == 1 &&
+              part_word(&p.methods, "group-stage"));
+    ck_assert(part_decimal(&p.methods, "alpha").digits == 2 && part_decimal(&p.methods, "alpha").scale == 1 &&
+              part_decimal(&p.methods, "first-stage").digits == 5 &&
+              part_decimal(&p.methods, "first-stage").scale == 1);
     p = resolved(&(lh_policy_options){.policy = "ahakv", .budget = "64"});
-    ck_assert(p.score.gain && !p.score.gain_floor && p.score.value_prior && !p.score.non_causal);
+    ck_assert(part_word(&p.methods, "gain") && !part_word(&p.methods, "gain-floor") &&
+              part_word(&p.methods, "value-prior") && !part_word(&p.methods, "non-causal"));
     p = resolved(&(lh_policy_options){.policy = "nacl", .budget = "64"});
-    ck_assert(p.select.random_share.num == 7 && p.select.random_share.den == 19 && p.proxies.kind && p.every_is_rows);
+    ck_assert(share_of(&p.methods).num == 7 && share_of(&p.methods).den == 19 && p.proxies.kind && p.every_is_rows);
 }
 END_TEST
 
@@ -235,7 +237,7 @@ START_TEST(test_layers_of_a_preset_compete_where_they_can)
         const char *text;
     } cases[] = {
         {{.pool_size = "7"}, LH_LAYERS_ADAPTIVE, "layer-defensive --pool-size 7 --budget 64"},
-        {{.select = "topk+keys", .compete_by = "losses"}, LH_LAYERS_ADAPTIVE, NULL},
+        {{.select = "topk+keys", .own = {{"compete-by", "losses"}}}, LH_LAYERS_ADAPTIVE, NULL},
         {{.evict = "every:8"}, LH_LAYERS_UNIFORM, "layer-defensive --evict every:8 --budget 64"},
         {{.evict = "block:8"}, LH_LAYERS_UNIFORM, "layer-defensive --evict block:8 --budget 64"},
         {{.select = "two-stage"}, LH_LAYERS_UNIFORM, "layer-defensive --select two-stage --budget 64"},
@@ -272,17 +274,19 @@ START_TEST(test_what_would_be_ignored_is_refused)
         {{.policy = "full", .parts = {.pool = "max"}}, "'--pool'"},
         {{.parts = {.window = "16"}}, "'--window' needs a budget"},
         {{.policy = "snapkv"}, "needs a budget"},
-        {{.policy = "snapkv", .budget = "64", .parts = {.alpha = "0.2"}}, "'--head-budget adaptive'"},
-        {{.policy = "snapkv", .budget = "64", .parts = {.safeguard = "floor"}}, "'--safeguard'"},
-        {{.policy = "snapkv", .budget = "64", .parts = {.beta = "5"}}, "'--layer-budget pyramid'"},
+        {{.policy = "snapkv", .budget = "64", .parts = {.own = {{"alpha", "0.2"}}}}, "'--head-budget adaptive'"},
+        {{.policy = "snapkv", .budget = "64", .parts = {.own = {{"safeguard", "floor"}}}}, "'--safeguard'"},
+        {{.policy = "snapkv", .budget = "64", .parts = {.own = {{"beta", "5"}}}}, "'--layer-budget pyramid'"},
         {{.policy = "snapkv", .budget = "64", .parts = {.pool = "none", .pool_size = "5"}}, "'--pool-size'"},
-        {{.policy = "snapkv", .budget = "64", .parts = {.pool = "none", .group_stage = "score"}}, "'--group-stage'"},
+        {{.policy = "snapkv", .budget = "64", .parts = {.pool = "none", .own = {{"group-stage", "score"}}}},
+         "'--group-stage'"},
         {{.policy = "streaming", .budget = "64", .parts = {.pool = "max"}}, "'--pool'"},
         {{.policy = "streaming", .budget = "64", .parts = {.window = "8"}}, "'--window'"},
         {{.policy = "streaming", .budget = "64", .parts = {.rows = "last:3"}}, "'--rows'"},
         {{.policy = "recency", .budget = "64", .parts = {.recents = "8"}}, "'--recents'"},
         {{.policy = "recency", .budget = "64", .parts = {.group = "max"}}, "'--group'"},
-        {{.policy = "ada-snapkv", .budget = "64", .parts = {.head_budget = "uniform", .alpha = "0.5"}}, "'--alpha'"},
+        {{.policy = "ada-snapkv", .budget = "64", .parts = {.head_budget = "uniform", .own = {{"alpha", "0.5"}}}},
+         "'--alpha'"},
         {{.policy = "snapkv", .budget = "64", .parts = {.statistic = "position", .window = "32"}}, "'--window'"},
         {{.policy = "nacl", .budget = "64", .parts = {.window = "32"}}, "'--proxies none'"},
         {{.policy = "nacl", .budget = "64", .parts = {.rows = "all"}}, "'--proxies none'"},
@@ -294,25 +298,27 @@ START_TEST(test_what_would_be_ignored_is_refused)
         {{.policy = "nacl", .budget = "64", .parts = {.proxies_at = "both-ends", .sinks = "4"}}, "are the sinks"},
         {{.policy = "tova", .budget = "64", .parts = {.window = "32"}}, "'--window'"},
         {{.policy = "tova", .budget = "64", .parts = {.proxies = "1%"}}, "'--proxies'"},
-        {{.policy = "tova", .budget = "64", .parts = {.non_causal = "on"}}, "'--non-causal'"},
-        {{.policy = "h2o", .budget = "64", .parts = {.non_causal = "on"}}, "observed again"},
-        {{.policy = "snapkv", .budget = "64", .parts = {.gain_floor = "on"}}, "'--gain'"},
-        {{.policy = "ahakv", .budget = "64", .parts = {.gain = "off", .gain_floor = "on"}}, "'--gain'"},
-        {{.policy = "streaming", .budget = "64", .parts = {.gain = "on"}}, "'--gain'"},
-        {{.policy = "random", .budget = "64", .parts = {.value_prior = "on"}}, "'--value-prior'"},
-        {{.policy = "knorm", .budget = "64", .parts = {.pool = "max", .group_stage = "score"}}, "'--group-stage'"},
+        {{.policy = "tova", .budget = "64", .parts = {.own = {{"non-causal", "on"}}}}, "'--non-causal'"},
+        {{.policy = "h2o", .budget = "64", .parts = {.own = {{"non-causal", "on"}}}}, "observed again"},
+        {{.policy = "snapkv", .budget = "64", .parts = {.own = {{"gain-floor", "on"}}}}, "'--gain'"},
+        {{.policy = "ahakv", .budget = "64", .parts = {.own = {{"gain", "off"}, {"gain-floor", "on"}}}}, "'--gain'"},
+        {{.policy = "streaming", .budget = "64", .parts = {.own = {{"gain", "on"}}}}, "'--gain'"},
+        {{.policy = "random", .budget = "64", .parts = {.own = {{"value-prior", "on"}}}}, "'--value-prior'"},
+        {{.policy = "knorm", .budget = "64", .parts = {.pool = "max", .own = {{"group-stage", "score"}}}},
+         "'--group-stage'"},
         {{.policy = "scissorhands", .budget = "64", .parts = {.group = "max"}}, "'--group'"},
-        {{.policy = "scissorhands", .budget = "64", .parts = {.pool = "max", .group_stage = "score"}}, "--group-stage"},
-        {{.policy = "snapkv", .budget = "64", .parts = {.first_stage = "0.4"}}, "'--select two-stage'"},
-        {{.policy = "snapkv", .budget = "64", .parts = {.std_share = "0.4"}}, "'--select std-scope'"},
-        {{.policy = "snapkv", .budget = "64", .parts = {.random_share = "0.4"}}, "'--select topk+sample'"},
-        {{.policy = "snapkv", .budget = "64", .parts = {.compat = "kvpress"}}, "'--compat'"},
+        {{.policy = "scissorhands", .budget = "64", .parts = {.pool = "max", .own = {{"group-stage", "score"}}}},
+         "--group-stage"},
+        {{.policy = "snapkv", .budget = "64", .parts = {.own = {{"first-stage", "0.4"}}}}, "'--select two-stage'"},
+        {{.policy = "snapkv", .budget = "64", .parts = {.own = {{"std-share", "0.4"}}}}, "'--select std-scope'"},
+        {{.policy = "snapkv", .budget = "64", .parts = {.own = {{"random-share", "0.4"}}}}, "'--select topk+sample'"},
+        {{.policy = "snapkv", .budget = "64", .parts = {.own = {{"compat", "kvpress"}}}}, "'--compat'"},
         {{.policy = "random", .budget = "64", .parts = {.rows = "all"}}, "'--rows'"},
         {{.policy = "expected-attention", .budget = "64", .parts = {.proxies = "1%"}}, "'--proxies'"},
         {{.policy = "defensive", .budget = "64", .parts = {.group = "max"}}, "'--group'"},
-        {{.policy = "keydiff", .budget = "64", .parts = {.mean_floor = "on"}}, "'--mean-floor'"},
-        {{.policy = "keydiff", .budget = "64", .parts = {.value_norms = "on"}}, "'--value-norms'"},
-        {{.policy = "keydiff", .budget = "64", .parts = {.lag = "64"}}, "'--statistic lag'"},
+        {{.policy = "keydiff", .budget = "64", .parts = {.own = {{"mean-floor", "on"}}}}, "'--mean-floor'"},
+        {{.policy = "keydiff", .budget = "64", .parts = {.own = {{"value-norms", "on"}}}}, "'--value-norms'"},
+        {{.policy = "keydiff", .budget = "64", .parts = {.own = {{"lag", "64"}}}}, "'--statistic lag'"},
         {{.policy = "snapkv", .budget = "64", .parts = {.recents = "9"}}, "'--recents 9': the window keeps as much"},
         {{.policy = "snapkv", .budget = "20%", .parts = {.recents = "32"}}, "'--recents 32'"},
         {{.policy = "snapkv", .budget = "64", .parts = {.recents = "50%"}}, "'--recents 50%'"},
@@ -343,16 +349,16 @@ START_TEST(test_values_that_are_none_are_refused)
         {{.policy = "snapkv", .budget = "64", .parts = {.pool = "maxx"}}, "did you mean 'max'?"},
         {{.policy = "snapkv", .budget = "64", .parts = {.pool_size = "6"}}, "odd"},
         {{.policy = "snapkv", .budget = "64", .parts = {.pool_size = "0"}}, "from 1 on"},
-        {{.policy = "lagkv", .budget = "64", .parts = {.lag = "0"}}, "from 1 on"},
+        {{.policy = "lagkv", .budget = "64", .parts = {.own = {{"lag", "0"}}}}, "from 1 on"},
         {{.policy = "streaming", .budget = "64", .parts = {.sinks = "101%"}}, "a share of the budget"},
         {{.policy = "snapkv", .budget = "64", .parts = {.window = "x"}}, "--window 'x'"},
         {{.policy = "snapkv", .budget = "64", .parts = {.window = "0"}}, "no row to observe"},
         {{.policy = "snapkv", .budget = "64", .parts = {.rows = "last:0"}}, "last:N"},
         {{.policy = "snapkv", .budget = "64", .parts = {.rows = "first:3"}}, "last:N"},
         {{.policy = "snapkv", .budget = "64", .parts = {.statistic = "median"}}, "position"},
-        {{.policy = "ada-snapkv", .budget = "64", .parts = {.alpha = "1.01"}}, "from 0 to 1"},
-        {{.policy = "ada-snapkv", .budget = "64", .parts = {.alpha = "1e-1"}}, "decimal"},
-        {{.policy = "pyramidkv", .budget = "64", .parts = {.beta = "0"}}, "from 1 on"},
+        {{.policy = "ada-snapkv", .budget = "64", .parts = {.own = {{"alpha", "1.01"}}}}, "from 0 to 1"},
+        {{.policy = "ada-snapkv", .budget = "64", .parts = {.own = {{"alpha", "1e-1"}}}}, "decimal"},
+        {{.policy = "pyramidkv", .budget = "64", .parts = {.own = {{"beta", "0"}}}}, "from 1 on"},
         {{.policy = "streaming", .budget = "64", .parts = {.evict = "every:0"}}, "every:M"},
         {{.policy = "streaming", .budget = "64", .parts = {.evict = "block:0"}}, "block:N"},
         {{.policy = "streaming", .budget = "64", .parts = {.evict = "block:8,"}}, "block:N"},
@@ -362,18 +368,18 @@ START_TEST(test_values_that_are_none_are_refused)
         {{.policy = "nacl", .budget = "64", .parts = {.proxies = "0%"}}, "--proxies '0%'"},
         {{.policy = "nacl", .budget = "64", .parts = {.proxies = "questions"}}, "none, question, or a share"},
         {{.policy = "nacl", .budget = "64", .parts = {.proxies_at = "ends"}}, "end, both-ends"},
-        {{.policy = "nacl", .budget = "64", .parts = {.random_share = "19/7"}}, "7/19"},
-        {{.policy = "nacl", .budget = "64", .parts = {.random_share = "1/0"}}, "7/19"},
-        {{.policy = "nacl", .budget = "64", .parts = {.random_share = "1.5/3"}}, "7/19"},
-        {{.policy = "nacl", .budget = "64", .parts = {.random_share = "/3"}}, "7/19"},
-        {{.policy = "nacl", .budget = "64", .parts = {.random_share = "1.2"}}, "7/19"},
+        {{.policy = "nacl", .budget = "64", .parts = {.own = {{"random-share", "19/7"}}}}, "7/19"},
+        {{.policy = "nacl", .budget = "64", .parts = {.own = {{"random-share", "1/0"}}}}, "7/19"},
+        {{.policy = "nacl", .budget = "64", .parts = {.own = {{"random-share", "1.5/3"}}}}, "7/19"},
+        {{.policy = "nacl", .budget = "64", .parts = {.own = {{"random-share", "/3"}}}}, "7/19"},
+        {{.policy = "nacl", .budget = "64", .parts = {.own = {{"random-share", "1.2"}}}}, "7/19"},
         {{.policy = "h2o", .budget = "64", .parts = {.recents = "101%"}}, "--recents '101%'"},
         {{.policy = "h2o", .budget = "64", .parts = {.recents = "half"}}, "--recents 'half'"},
-        {{.policy = "vase", .budget = "64", .parts = {.values = "101%"}}, "--values '101%'"},
-        {{.policy = "snapkv", .budget = "64", .parts = {.draw = "score"}}, "'--select topk+sample'"},
-        {{.policy = "roco", .budget = "64", .parts = {.std_share = "2"}}, "from 0 to 1"},
-        {{.policy = "critical-snapkv", .budget = "64", .parts = {.first_stage = "-0.1"}}, "from 0 to 1"},
-        {{.policy = "ahakv", .budget = "64", .parts = {.gain = "yes"}}, "off, on"},
+        {{.policy = "vase", .budget = "64", .parts = {.own = {{"values", "101%"}}}}, "--values '101%'"},
+        {{.policy = "snapkv", .budget = "64", .parts = {.own = {{"draw", "score"}}}}, "'--select topk+sample'"},
+        {{.policy = "roco", .budget = "64", .parts = {.own = {{"std-share", "2"}}}}, "from 0 to 1"},
+        {{.policy = "critical-snapkv", .budget = "64", .parts = {.own = {{"first-stage", "-0.1"}}}}, "from 0 to 1"},
+        {{.policy = "ahakv", .budget = "64", .parts = {.own = {{"gain", "yes"}}}}, "off, on"},
         {{.policy = "h2o", .budget = "64", .parts = {.rows = "every"}}, "all, last:N"},
         {{.policy = "streaming", .budget = "64", .parts = {.evict = "sometimes"}}, "never"},
         {{.policy = "streaming", .budget = "64", .parts = {.select = "std-scope"}}, "give '--select topk'"},
@@ -396,37 +402,46 @@ START_TEST(test_parts_that_cannot_go_together_are_refused)
         {{.policy = "tova", .budget = "64", .parts = {.rows = "1%"}}, "the last row alone"},
         {{.policy = "roco", .budget = "64", .parts = {.statistic = "sum"}}, "'--statistic mas'"},
         {{.policy = "roco", .budget = "64", .parts = {.group = "max"}}, "'--group mean'"},
-        {{.policy = "roco", .budget = "64", .parts = {.head_budget = "adaptive"}}, "deviations"},
+        {{.policy = "roco", .budget = "64", .parts = {.head_budget = "adaptive"}},
+         "'--select std-scope' does not go with '--head-budget adaptive'"},
         {{.policy = "tova", .budget = "64", .parts = {.head_budget = "adaptive"}}, "'--set-per head'"},
         {{.policy = "streaming", .budget = "64", .parts = {.head_budget = "adaptive"}}, "score alike"},
         {{.policy = "streaming", .budget = "64", .parts = {.set_per = "layer"}}, "score alike"},
         {{.policy = "critical-snapkv", .budget = "64", .parts = {.set_per = "layer"}}, "'--set-per layer'"},
         {{.policy = "random", .budget = "64", .parts = {.select = "topk+sample"}}, "statistic of attention"},
-        {{.policy = "adakv@kvpress", .budget = "99", .parts = {.safeguard = "interp"}}, "'--safeguard floor'"},
-        {{.policy = "ada-snapkv", .budget = "64", .parts = {.compat = "kvpress"}}, "'--safeguard floor'"},
+        {{.policy = "adakv@kvpress", .budget = "99", .parts = {.own = {{"safeguard", "interp"}}}},
+         "'--safeguard floor'"},
+        {{.policy = "ada-snapkv", .budget = "64", .parts = {.own = {{"compat", "kvpress"}}}}, "'--safeguard floor'"},
         {{.policy = "snapkv", .budget = "64", .parts = {.positions = "slot"}}, "observed again"},
         {{.policy = "tova", .budget = "64", .parts = {.positions = "slot", .set_per = "head"}}, "observed again"},
-        {{.policy = "random", .budget = "64", .parts = {.positions = "slot", .set_per = "layer"}}, "one position"},
-        {{.policy = "h2o", .budget = "64", .parts = {.positions = "slot", .head_budget = "adaptive"}}, "one position"},
+        {{.policy = "random", .budget = "64", .parts = {.positions = "slot", .set_per = "layer"}},
+         "'--positions slot' does not go with '--set-per layer'"},
+        {{.policy = "h2o", .budget = "64", .parts = {.positions = "slot", .head_budget = "adaptive"}},
+         "needs '--head-budget uniform' and '--set-per head'"},
         {{.policy = "h2o", .budget = "64", .parts = {.evict = "block:64"}}, "smaller than the budget of 64"},
         {{.policy = "pyramidkv", .budget = "64", .parts = {.evict = "block:8"}}, "'--layer-budget uniform'"},
         {{.policy = "lagkv", .budget = "64", .parts = {.evict = "every:1"}}, "'--evict never'"},
         {{.policy = "lagkv", .budget = "64", .parts = {.evict = "block:8"}}, "'--evict never'"},
         {{.policy = "leverage", .budget = "64", .parts = {.evict = "every:1"}}, "'--evict never'"},
-        {{.policy = "ada-snapkv", .budget = "64", .parts = {.values = "8"}}, "'--head-budget uniform'"},
-        {{.policy = "tova", .budget = "64", .parts = {.values = "10%"}}, "'--set-per head'"},
-        {{.policy = "h2o", .budget = "64", .parts = {.statistic = "max"}}, "'--statistic rms', max and output-error"},
+        {{.policy = "ada-snapkv", .budget = "64", .parts = {.own = {{"values", "8"}}}}, "'--head-budget uniform'"},
+        {{.policy = "tova", .budget = "64", .parts = {.own = {{"values", "10%"}}}}, "'--set-per head'"},
+        {{.policy = "h2o", .budget = "64", .parts = {.statistic = "max"}},
+         "'--statistic max' does not go with '--rows all"},
         {{.policy = "ada-snapkv", .budget = "64", .parts = {.layer_budget = "adaptive", .evict = "every"}},
          "'--evict never'"},
         {{.policy = "lagkv", .budget = "64", .parts = {.head_budget = "adaptive"}}, "the same ranks"},
-        {{.policy = "h2o", .budget = "64", .parts = {.fit = "both"}}, "without '--rows all'"},
-        {{.policy = "snapkv", .budget = "64", .parts = {.fit = "both", .evict = "every"}}, "'--evict never'"},
-        {{.policy = "ada-snapkv", .budget = "64", .parts = {.compete_by = "losses", .evict = "block:8"}},
+        {{.policy = "h2o", .budget = "64", .parts = {.own = {{"fit", "both"}}}}, "without '--rows all'"},
+        {{.policy = "snapkv", .budget = "64", .parts = {.evict = "every", .own = {{"fit", "both"}}}},
          "'--evict never'"},
-        {{.policy = "nacl", .budget = "64", .parts = {.fit = "both", .evict = "never"}}, "'--proxies none'"},
-        {{.policy = "ahakv", .budget = "64", .parts = {.fit = "both", .rows = "last:32", .window = "32"}}, "'--gain'"},
-        {{.policy = "snapkv", .budget = "64", .parts = {.fit = "bias", .non_causal = "on"}}, "'--non-causal'"},
-        {{.policy = "keydiff", .budget = "64", .parts = {.fit = "bias", .rows_at = "own"}}, "'--rows-at own'"},
+        {{.policy = "ada-snapkv", .budget = "64", .parts = {.evict = "block:8", .own = {{"compete-by", "losses"}}}},
+         "'--evict never'"},
+        {{.policy = "nacl", .budget = "64", .parts = {.evict = "never", .own = {{"fit", "both"}}}}, "'--proxies none'"},
+        {{.policy = "ahakv", .budget = "64", .parts = {.rows = "last:32", .window = "32", .own = {{"fit", "both"}}}},
+         "'--gain'"},
+        {{.policy = "snapkv", .budget = "64", .parts = {.own = {{"fit", "bias"}, {"non-causal", "on"}}}},
+         "'--non-causal'"},
+        {{.policy = "keydiff", .budget = "64", .parts = {.rows_at = "own", .own = {{"fit", "bias"}}}},
+         "'--rows-at own'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) refused(&cases[i].options, cases[i].words);
     lh_policy p = resolved(&(lh_policy_options){.policy = "h2o", .budget = "10%", .parts = {.evict = "block:64"}});
@@ -439,7 +454,7 @@ START_TEST(test_options_make_the_variants)
 {
     lh_policy p = resolved(&(lh_policy_options){
         .policy = "snapkv", .budget = "20%", .parts = {.rows = "12.5%", .statistic = "sum", .sinks = "4"}});
-    ck_assert(p.budget.percent.digits && p.rows.percent.digits && p.score.statistic == LH_STAT_SUM &&
+    ck_assert(p.budget.percent.digits && p.rows.percent.digits && p.score.source == LH_METHOD_sum &&
               p.protect.sinks.n == 4 && p.window == 32);
     ck_assert_int_eq(rows_of(&p, 1000), 125);
     lh_policy_options ends = {.policy = "tova", .budget = "20%", .parts = {.sinks = "10%", .recents = "12.5%"}};
@@ -451,14 +466,16 @@ START_TEST(test_options_make_the_variants)
     p = resolved(&(lh_policy_options){.policy = "snapkv", .budget = "8", .parts = {.rows = "last:400"}});
     ck_assert(p.rows.n == 400 && p.window == 32);
     ck_assert_int_eq(rows_of(&p, 100), 100);
-    p = resolved(&(lh_policy_options){.policy = "snapkv",
-                                      .budget = "8",
-                                      .parts = {.head_budget = "adaptive", .layer_budget = "pyramid", .beta = "3"}});
-    ck_assert(p.budgets.alpha.digits == 5 && p.budgets.alpha.scale == 1 && p.budgets.beta == 3);
+    p = resolved(
+        &(lh_policy_options){.policy = "snapkv",
+                             .budget = "8",
+                             .parts = {.head_budget = "adaptive", .layer_budget = "pyramid", .own = {{"beta", "3"}}}});
+    ck_assert(part_decimal(&p.methods, "alpha").digits == 5 && part_decimal(&p.methods, "alpha").scale == 1 &&
+              part_number(&p.methods, "beta") == 3);
     p = resolved(&(lh_policy_options){.policy = "snapkv", .budget = "8", .parts = {.evict = "every"}});
     ck_assert_int_eq(p.every, 32); /* the window's rows are all new then */
     p = resolved(&(lh_policy_options){.policy = "snapkv", .budget = "8", .parts = {.statistic = "position"}});
-    ck_assert(p.score.source == LH_SCORE_POSITION && p.window == 0 && p.every == 0);
+    ck_assert(p.score.source == LH_METHOD_position && p.window == 0 && p.every == 0);
     p = resolved(&(lh_policy_options){.policy = "tova", .budget = "8", .parts = {.rows = "last:1", .evict = "every"}});
     ck_assert(p.rows.n == 1 && !p.score.running && p.every == 1);
     p = resolved(&(lh_policy_options){.policy = "scissorhands", .budget = "8", .parts = {.statistic = "last"}});
@@ -472,11 +489,11 @@ START_TEST(test_options_make_the_variants)
     p = resolved(&(lh_policy_options){.policy = "ahakv", .budget = "8", .parts = {.window = "16", .evict = "every"}});
     ck_assert(!p.score.running && p.rows.n == 32 && p.every == 16);
     p = resolved(&(lh_policy_options){.policy = "snapkv", .budget = "8", .parts = {.proxies = "2%", .evict = "every"}});
-    ck_assert(p.proxies.kind && !p.window && !p.score.running && p.every_is_rows && p.score.statistic == LH_STAT_MEAN);
+    ck_assert(p.proxies.kind && !p.window && !p.score.running && p.every_is_rows && p.score.source == LH_METHOD_mean);
     p = resolved(&(lh_policy_options){.policy = "nacl", .budget = "8", .parts = {.proxies = "none", .rows = "all"}});
     ck_assert(!p.proxies.kind && p.score.running && p.window == 32);
     p = resolved(&(lh_policy_options){.policy = "nacl", .budget = "8", .parts = {.set_per = "layer"}});
-    ck_assert(p.select.joint && p.select.kind == LH_SELECT_TOPK_SAMPLE);
+    ck_assert(p.select.joint && p.select.kind == LH_METHOD_topk_sample);
 }
 END_TEST
 
@@ -499,7 +516,7 @@ START_TEST(test_warnings_name_the_option)
         {{.policy = "snapkv", .budget = "64", .parts = {.evict = "block:32"}}, "'--evict block:N'"},
         {{.policy = "snapkv", .budget = "64", .parts = {.evict = "block:31"}}, NULL},
         {{.policy = "ahakv", .budget = "700"}, "the gain of the last row is 0.84"}, /* sqrt(2 ln(1000 / 700)) */
-        {{.policy = "ahakv", .budget = "700", .parts = {.gain_floor = "on"}}, NULL},
+        {{.policy = "ahakv", .budget = "700", .parts = {.own = {{"gain-floor", "on"}}}}, NULL},
         {{.policy = "ahakv", .budget = "606"}, NULL}, /* 1000 / sqrt(e) = 606.5 */
         {{.policy = "ahakv", .budget = "607"}, "'--gain-floor'"},
         {{.policy = "pyramidkv@kvpress", .budget = "128"}, "every layer gets 128 entries"},
@@ -513,7 +530,7 @@ START_TEST(test_warnings_name_the_option)
         {{.policy = "snapkv", .budget = "20%", .parts = {.recents = "33"}}, NULL},
         {{.policy = "roco", .budget = "20%", .parts = {.window = "16"}}, NULL},
         {{.policy = "h2o", .budget = "8", .parts = {.window = "5"}}, NULL},
-        {{.policy = "lagkv", .budget = "128", .parts = {.lag = "32"}}, NULL},
+        {{.policy = "lagkv", .budget = "128", .parts = {.own = {{"lag", "32"}}}}, NULL},
         {{0}, NULL},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "policies/budgets.h"
+#include "policy_parts.h"
 #include "suite.h"
 
 static lh_policy plan_of(const char *policy, int64_t budget, const lh_policy_parts *parts)
@@ -130,9 +131,9 @@ START_TEST(test_largest_values_get_what_sinks_and_recents_leave)
         lh_policy_numbers p = fixed_of("vase", C, NULL, 100000);
         lh_protection q = lh_policy_protect(&p, &(lh_protect_request){.budget = C, .seen = 100000});
         int64_t others = C - q.sinks - q.recents;
-        ck_assert_int_eq(p.values, part_of(1, 4, C));
-        ck_assert_int_eq(q.values, least(p.values, others));
-        ck_assert_int_eq(q.base, others - q.values);
+        ck_assert_int_eq(p.chosen, part_of(1, 4, C));
+        ck_assert_int_eq(q.chosen, least(p.chosen, others));
+        ck_assert_int_eq(q.base, others - q.chosen);
         ck_assert_int_eq(lh_protection_ranks(&q), others > 0);
     }
 }
@@ -180,8 +181,8 @@ END_TEST
 
 START_TEST(test_rows_that_are_references_alone_are_few)
 {
-    lh_policy_parts few = {.fit = "both"}, many = {.fit = "both", .rows = "sample:500"};
-    lh_policy_parts scores = {.rows_at = "after", .rows = "sample:500", .fit = "both"};
+    lh_policy_parts few = {.own = {{"fit", "both"}}}, many = {.rows = "sample:500", .own = {{"fit", "both"}}};
+    lh_policy_parts scores = {.rows_at = "after", .rows = "sample:500", .own = {{"fit", "both"}}};
     for (int64_t seen = 1; seen < 3000; seen += 1 + seen / 3) {
         lh_policy_numbers a = fixed_of("keydiff", 8, &few, seen), b = fixed_of("keydiff", 8, &many, seen),
                           c = fixed_of("snapkv", 64, &scores, seen);
@@ -208,7 +209,7 @@ END_TEST
 /* A window scores from its own place; what is looked from are the rows that scores without rows have. */
 START_TEST(test_references_beside_a_window_are_those_of_scores_without_rows)
 {
-    lh_policy_parts fit = {.fit = "both"}, few = {.fit = "both", .rows = "sample:13"};
+    lh_policy_parts fit = {.own = {{"fit", "both"}}}, few = {.rows = "sample:13", .own = {{"fit", "both"}}};
     for (int64_t seen = 1; seen < 100000; seen += 1 + seen / 3) {
         lh_policy_numbers window = fixed_of("snapkv", 64, &fit, seen), spread = fixed_of("snapkv", 64, &few, seen),
                           none = fixed_of("snapkv", 64, NULL, seen), keys = fixed_of("keydiff", 8, &fit, seen);
@@ -242,9 +243,10 @@ static int64_t first_stage(const lh_policy_numbers *fixed, const lh_protection *
 START_TEST(test_first_stages_are_shares_of_what_competes)
 {
     lh_policy_numbers top = fixed_of("snapkv", 64, NULL, 1512), two = fixed_of("critical-snapkv", 64, NULL, 1512);
-    lh_policy_numbers ada = fixed_of("critical-ada-snapkv", 64, &(lh_policy_parts){.first_stage = "0.29"}, 1512);
+    lh_policy_numbers ada =
+        fixed_of("critical-ada-snapkv", 64, &(lh_policy_parts){.own = {{"first-stage", "0.29"}}}, 1512);
     lh_policy_numbers roco = fixed_of("roco", 64, NULL, 1512), nacl = fixed_of("nacl", 64, NULL, 1512);
-    lh_policy_numbers third = fixed_of("nacl", 64, &(lh_policy_parts){.random_share = "1/3"}, 1512);
+    lh_policy_numbers third = fixed_of("nacl", 64, &(lh_policy_parts){.own = {{"random-share", "1/3"}}}, 1512);
     for (int64_t kept = 0; kept < 300; kept++)
         for (int64_t recents = 0; recents < 40; recents += 13) {
             lh_protection p = protection(4, recents, kept);
@@ -283,9 +285,9 @@ START_TEST(test_shares_of_the_budget_are_those_of_kvpress)
         for (int f = 0; f < 5; f++)
             for (int64_t C = 1; C < 200; C += 1 + C / 9)
                 for (int64_t window = 0; window <= C && window <= 64; window += 1 + window * 3) {
-                    lh_policy_parts parts = {.alpha = shares[a].text, .first_stage = shares[f].text};
+                    lh_policy_parts parts = {.own = {{"alpha", shares[a].text}, {"first-stage", shares[f].text}}};
                     lh_policy_numbers ada = fixed_of("critical-ada@kvpress", C, &parts, 1000);
-                    parts.alpha = NULL;
+                    part_set(&parts, "alpha", NULL);
                     lh_policy_numbers even = fixed_of("critical@kvpress", C, &parts, 1000);
                     lh_protection p = protection(0, window, C - window);
                     int64_t sure = part_of(shares[a].num, shares[a].den, C);
@@ -308,7 +310,8 @@ END_TEST
 
 START_TEST(test_floors_are_shares_of_what_a_head_may_keep)
 {
-    lh_policy_numbers p = fixed_of("ada-snapkv", 64, &(lh_policy_parts){.safeguard = "floor", .alpha = "0.57"}, 1000);
+    lh_policy_numbers p =
+        fixed_of("ada-snapkv", 64, &(lh_policy_parts){.own = {{"safeguard", "floor"}, {"alpha", "0.57"}}}, 1000);
     for (int64_t base = 0; base < 200; base++)
         for (int64_t room = 0; room < 200; room += 9) {
             lh_protection q = protection(3, 32, base);
@@ -356,7 +359,8 @@ START_TEST(test_rounded_pyramids_are_those_of_kvpress)
             for (int64_t L = 90; L < 400; L += 101)
                 for (int64_t C = 1; C < L; C += C < 70 ? 9 : 17) {
                     int64_t got[64];
-                    lh_policy_numbers p = fixed_of("pyramidkv@kvpress", C, &(lh_policy_parts){.beta = texts[b]}, L);
+                    lh_policy_numbers p =
+                        fixed_of("pyramidkv@kvpress", C, &(lh_policy_parts){.own = {{"beta", texts[b]}}}, L);
                     lh_policy_layers(&p, &(lh_layers_request){.layers = N, .seen = L}, got);
                     for (int64_t l = 0; l < N; l++) {
                         int64_t want = kvpress_layer(N, l, C, L, 64, betas[b]);
@@ -387,7 +391,7 @@ END_TEST
 START_TEST(test_rounded_pyramids_of_long_prompts_do_not_overflow)
 {
     int64_t got[126];
-    lh_policy_parts parts = {.beta = "1000000000000", .window = "0", .rows = "last:8", .statistic = "sum"};
+    lh_policy_parts parts = {.window = "0", .rows = "last:8", .statistic = "sum", .own = {{"beta", "1000000000000"}}};
     lh_policy_numbers p = fixed_of("pyramidkv@kvpress", INT64_C(1) << 39, &parts, INT64_C(1) << 41);
     lh_policy_layers(&p, &(lh_layers_request){.layers = 126, .seen = INT64_C(1) << 41}, got);
     ck_assert_int_eq(got[0], (INT64_C(1) << 40) - 1); /* 2 C - 0.55 */

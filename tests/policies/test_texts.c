@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "policies/budgets.h"
+#include "policy_parts.h"
 #include "suite.h"
 
 enum { MOST_VALUES = 16, PRESETS = 40 };
@@ -12,63 +13,61 @@ enum { MOST_VALUES = 16, PRESETS = 40 };
 /* Every part with some of its values. */
 static const struct {
     const char *option;
-    size_t at;
     const char *values[MOST_VALUES];
 } parts[] = {
-#define VALUES(member, name, ...)                \
-    {                                            \
-        name, offsetof(lh_policy_parts, member), \
-        {                                        \
-            __VA_ARGS__                          \
-        }                                        \
+#define VALUES(name, ...) \
+    {                     \
+        name,             \
+        {                 \
+            __VA_ARGS__   \
+        }                 \
     }
-    VALUES(statistic, "statistic", "sum", "mean", "mas", "count", "rms", "max", "output-error", "last", "position",
-           "random", "key-norm", "key-difference", "lag", "leverage", "expected"),
-    VALUES(lag, "lag", "1", "128", "4096"),
-    VALUES(proxies, "proxies", "none", "question", "1%", "2.50%", "100%"),
-    VALUES(proxies_at, "proxies-at", "end", "both-ends"),
-    VALUES(window, "window", "0", "1", "32", "64"),
-    VALUES(head_budget, "head-budget", "uniform", "adaptive", "profile:0123456789abcdef"),
-    VALUES(compete_by, "compete-by", "scores", "losses"),
-    VALUES(fit, "fit", "none", "bias", "values", "both"),
-    VALUES(ridge, "ridge", "0", "0.1", "1"),
-    VALUES(rows_at, "rows-at", "own", "after"),
-    VALUES(rows, "rows", "all", "last:1", "last:32", "last:64", "5%", "0.125%", "sample:1", "sample:512"),
-    VALUES(gain, "gain", "on", "off"),
-    VALUES(gain_floor, "gain-floor", "on", "off"),
-    VALUES(non_causal, "non-causal", "on", "off"),
-    VALUES(value_prior, "value-prior", "on", "off"),
-    VALUES(mean_floor, "mean-floor", "on", "off"),
-    VALUES(value_norms, "value-norms", "on", "off"),
-    VALUES(group, "group", "mean", "max", "sum"),
-    VALUES(pool, "pool", "none", "max", "avg"),
-    VALUES(pool_size, "pool-size", "1", "7", "31"),
-    VALUES(group_stage, "group-stage", "weight", "score"),
-    VALUES(sinks, "sinks", "0", "4", "256", "10%"),
-    VALUES(recents, "recents", "0", "32", "50%", "33.3%"),
-    VALUES(values, "values", "0", "8", "25%", "12.5%"),
-    VALUES(alpha, "alpha", "0", "0.5", ".20", "1"),
-    VALUES(safeguard, "safeguard", "interp", "floor"),
-    VALUES(layer_budget, "layer-budget", "uniform", "pyramid", "adaptive", "profile:fedcba9876543210"),
-    VALUES(beta, "beta", "1", "20", "1000"),
-    VALUES(select, "select", "topk", "two-stage", "std-scope", "topk+sample", "topk+keys"),
-    VALUES(first_stage, "first-stage", "0", "0.5", "0.123456789012345678"),
-    VALUES(std_share, "std-share", "0.3", "1"),
-    VALUES(random_share, "random-share", "0", "7/19", "0.25", "1/3", "1", "0.000000000000000001"),
-    VALUES(draw, "draw", "softmax", "score"),
-    VALUES(key_share, "key-share", "0", "0.5", "1"),
-    VALUES(row_share, "row-share", "0", "0.5", "1"),
-    VALUES(compat, "compat", "none", "kvpress"),
-    VALUES(set_per, "set-per", "head", "layer"),
-    VALUES(evict, "evict", "never", "every", "every:1", "every:32", "block:8", "block:8,every", "block:9,every:5"),
-    VALUES(positions, "positions", "original", "slot"),
+    VALUES("statistic", "sum", "mean", "mas", "count", "rms", "max", "output-error", "last", "position", "random",
+           "key-norm", "key-difference", "lag", "leverage", "expected"),
+    VALUES("lag", "1", "128", "4096"),
+    VALUES("proxies", "none", "question", "1%", "2.50%", "100%"),
+    VALUES("proxies-at", "end", "both-ends"),
+    VALUES("window", "0", "1", "32", "64"),
+    VALUES("head-budget", "uniform", "adaptive", "profile:0123456789abcdef"),
+    VALUES("compete-by", "scores", "losses"),
+    VALUES("fit", "none", "bias", "values", "both"),
+    VALUES("ridge", "0", "0.1", "1"),
+    VALUES("rows-at", "own", "after"),
+    VALUES("rows", "all", "last:1", "last:32", "last:64", "5%", "0.125%", "sample:1", "sample:512"),
+    VALUES("gain", "on", "off"),
+    VALUES("gain-floor", "on", "off"),
+    VALUES("non-causal", "on", "off"),
+    VALUES("value-prior", "on", "off"),
+    VALUES("mean-floor", "on", "off"),
+    VALUES("value-norms", "on", "off"),
+    VALUES("group", "mean", "max", "sum"),
+    VALUES("pool", "none", "max", "avg"),
+    VALUES("pool-size", "1", "7", "31"),
+    VALUES("group-stage", "weight", "score"),
+    VALUES("sinks", "0", "4", "256", "10%"),
+    VALUES("recents", "0", "32", "50%", "33.3%"),
+    VALUES("values", "0", "8", "25%", "12.5%"),
+    VALUES("alpha", "0", "0.5", ".20", "1"),
+    VALUES("safeguard", "interp", "floor"),
+    VALUES("layer-budget", "uniform", "pyramid", "adaptive", "profile:fedcba9876543210"),
+    VALUES("beta", "1", "20", "1000"),
+    VALUES("select", "topk", "two-stage", "std-scope", "topk+sample", "topk+keys"),
+    VALUES("first-stage", "0", "0.5", "0.123456789012345678"),
+    VALUES("std-share", "0.3", "1"),
+    VALUES("random-share", "0", "7/19", "0.25", "1/3", "1", "0.000000000000000001"),
+    VALUES("draw", "softmax", "score"),
+    VALUES("key-share", "0", "0.5", "1"),
+    VALUES("row-share", "0", "0.5", "1"),
+    VALUES("compat", "none", "kvpress"),
+    VALUES("set-per", "head", "layer"),
+    VALUES("evict", "never", "every", "every:1", "every:32", "block:8", "block:8,every", "block:9,every:5"),
+    VALUES("positions", "original", "slot"),
 };
 enum { PARTS = sizeof parts / sizeof *parts };
-_Static_assert(PARTS == sizeof(lh_policy_parts) / sizeof(char *), "values for every part");
 
 static void say(lh_policy_parts *to, int part, const char *text)
 {
-    memcpy((char *)to + parts[part].at, &text, sizeof text);
+    part_set(to, parts[part].option, text);
 }
 
 /* What a command line that says `text` makes of it. text is cut into words. */
@@ -83,12 +82,10 @@ static lh_policy_options options_of(char *text)
             o.budget = strtok(NULL, " ");
             continue;
         }
-        int part = 0;
-        while (part < PARTS && strcmp(parts[part].option, word + 2) != 0) part++;
-        ck_assert_msg(part < PARTS, "'%s' is no part", word);
-        int is_switch = strcmp(parts[part].values[0], "on") == 0;
-        if (!value) value = is_switch ? "on" : strtok(NULL, " ");
-        say(&o.parts, part, value);
+        const lh_part *part = lh_part_find(word + 2);
+        ck_assert_msg(part, "'%s' is no part", word);
+        if (!value) value = part->row.type == LH_OPT_SWITCH ? "on" : strtok(NULL, " ");
+        part_set(&o.parts, word + 2, value);
     }
     return o;
 }
@@ -127,14 +124,14 @@ static void check_fixed(const lh_policy *plan, int64_t seen)
     memcpy(&shareless, plan, sizeof shareless);
     shareless.budget = (lh_policy_amount){.n = fixed.budget};
     shareless.rows = (lh_policy_amount){.n = fixed.rows};
-    shareless.protect =
-        (lh_policy_protected){.sinks.n = fixed.sinks, .recents.n = fixed.recents, .values.n = fixed.values};
+    shareless.protect = (lh_policy_protected){.sinks.n = fixed.sinks, .recents.n = fixed.recents};
+    *(lh_policy_amount *)(uintptr_t)part_value(&shareless.methods, "values") = (lh_policy_amount){.n = fixed.chosen};
     shareless.proxies.kind = LH_PROXIES_NONE;
     shareless.window = fixed.window;
     shareless.every = fixed.every, shareless.block = fixed.block;
     later = lh_policy_fix(&shareless, seen + 1000); /* numbers stay */
     ck_assert(later.budget == fixed.budget && later.rows == fixed.rows && later.recents == fixed.recents &&
-              later.values == fixed.values);
+              later.chosen == fixed.chosen);
     ck_assert(later.window == fixed.window && later.sinks == fixed.sinks);
     ck_assert(later.every == fixed.every && later.block == fixed.block && !later.first_rows);
     ck_assert(fixed.first_rows * 2 <= fixed.rows && fixed.first_rows <= fixed.sinks);
@@ -219,15 +216,18 @@ START_TEST(test_text_says_what_differs_from_the_preset)
     } cases[] = {
         {{.policy = "ada-snapkv",
           .budget = "20%",
-          .parts = {.window = "64", .alpha = "0.20", .pool = "avg", .safeguard = "interp", .group = "max"}},
+          .parts =
+              {.window = "64", .pool = "avg", .group = "max", .own = {{"alpha", "0.20"}, {"safeguard", "interp"}}}},
          "ada-snapkv --window 64 --group max --pool avg --alpha 0.2 --budget 20%"},
         {{.policy = "snapkv", .budget = "64", .parts = {.window = "64", .rows = "last:32"}},
          "snapkv --window 64 --rows last:32 --budget 64"},
         {{.policy = "snapkv", .budget = "64", .parts = {.rows = "last:32"}}, "snapkv --budget 64"},
-        {{.policy = "ahakv", .budget = "64", .parts = {.gain = "off"}}, "ahakv --gain=off --budget 64"},
-        {{.policy = "ahakv", .budget = "64", .parts = {.gain_floor = "on"}}, "ahakv --gain-floor --budget 64"},
-        {{.policy = "nacl", .budget = "1.0%", .parts = {.random_share = "14/38"}}, "nacl --budget 1%"},
-        {{.policy = "nacl", .budget = "9", .parts = {.random_share = "1/4"}}, "nacl --random-share 0.25 --budget 9"},
+        {{.policy = "ahakv", .budget = "64", .parts = {.own = {{"gain", "off"}}}}, "ahakv --gain=off --budget 64"},
+        {{.policy = "ahakv", .budget = "64", .parts = {.own = {{"gain-floor", "on"}}}},
+         "ahakv --gain-floor --budget 64"},
+        {{.policy = "nacl", .budget = "1.0%", .parts = {.own = {{"random-share", "14/38"}}}}, "nacl --budget 1%"},
+        {{.policy = "nacl", .budget = "9", .parts = {.own = {{"random-share", "1/4"}}}},
+         "nacl --random-share 0.25 --budget 9"},
         {{.policy = "nacl", .budget = "9", .parts = {.proxies = "none"}}, "nacl --proxies none --budget 9"},
         {{.policy = "nacl", .budget = "9", .parts = {.proxies = "question"}}, "nacl --proxies question --budget 9"},
         {{.policy = "nacl", .budget = "9", .parts = {.proxies_at = "both-ends"}},
@@ -354,7 +354,7 @@ START_TEST(test_descriptions_name_every_part_that_is_used)
         ck_assert(decoding && strstr(decoding, cases[i].decoding));
         lh_policy_numbers fixed = lh_policy_fix(&plan, 10000);
         int bare =
-            plan.every && plan.score.source != LH_SCORE_POSITION && !fixed.sinks && !fixed.recents && !fixed.window;
+            plan.every && plan.score.source != LH_METHOD_position && !fixed.sinks && !fixed.recents && !fixed.window;
         ck_assert_int_eq(strstr(decoding, "no entry is protected") != NULL, bare);
         json_decref(json);
         lh_buf_clear(&text);

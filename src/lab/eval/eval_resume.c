@@ -23,7 +23,7 @@ static const lh_eval_values *values_of(const lh_eval_task *task)
 
 static void drop_rows(json_t *options, const lh_option_table *table)
 {
-    for (const lh_option *row = table->rows; row->name; row++) json_object_del(options, row->name);
+    for (int64_t i = 0; lh_option_row(table, i); i++) json_object_del(options, lh_option_row(table, i)->name);
 }
 
 /* The options that change results; files are known by their contents. */

@@ -86,7 +86,7 @@ static lh_status check_policy(const lh_policy_list *list)
                 "'--make-budgets' makes the budgets of layers, which policy '%s' has already: add '--layer-budget "
                 "uniform' to it",
                 c->name);
-    if (lh_protects_values(&c->policy.protect))
+    if (lh_uses_method(&c->policy.methods, LH_METHOD_values))
         LH_FAIL(LH_EUSAGE,
                 "'--make-budgets' makes budgets that differ, and policy '%s' keeps as many entries of each head by "
                 "their values: add '--values 0' to it",

@@ -157,7 +157,8 @@ static int use_columns(lh_replay_watch *w, const lh_replay *r, const lh_policy_n
 /* True if the observation for the last budget is valid for this one. */
 static int still_holds(const lh_replay_watch *w, const lh_policy_numbers *n)
 {
-    return w->observed && !n->score.gain && w->numbers.rows == n->rows && w->numbers.first_rows == n->first_rows;
+    return w->observed && !lh_methods_have(&n->methods, LH_ALTERS_ROWS) && w->numbers.rows == n->rows &&
+           w->numbers.first_rows == n->first_rows;
 }
 
 /* What all rows give, or are expected to give. */
@@ -197,7 +198,7 @@ lh_status lh_replay_observe(lh_replay_watch *w, lh_replay *r, const lh_policy_nu
 {
     const lh_trace_file *t = &r->trace;
     const lh_entry_stats at = lh_entry_stats_of(n, &t->shape.heads);
-    const int passing = n->score.running || n->score.source == LH_SCORE_EXPECTED;
+    const int passing = n->score.running || lh_methods_have(&n->methods, LH_PROMPT_ROWS);
     j->view = r->layer.view;
     j->view.stats = w->stats;
     j->view.stat_count = at.count;
@@ -207,7 +208,7 @@ lh_status lh_replay_observe(lh_replay_watch *w, lh_replay *r, const lh_policy_nu
         if (w->stats) memset(w->stats, 0, (size_t)(t->shape.heads.kv_heads * t->prompt * at.count) * sizeof *w->stats);
         w->normless = t->prompt;
         w->numbers = *n;
-        if (lh_policy_projects(n) && !n->score.value_prior && r->layer.data.projected) {
+        if (lh_methods_have(&n->methods, LH_NEEDS_PROJECTION) && at.priors < 0 && r->layer.data.projected) {
             put_stat(w, r, at.norms, r->layer.data.projected);
             w->normless = 0;
         }
@@ -326,8 +327,7 @@ lh_status lh_replay_open_layer(lh_replay *r, int64_t layer)
 
 int lh_replay_columns_serve(const lh_replay *r, const lh_policy_numbers *n)
 {
-    const lh_policy_score *s = &n->score;
-    return s->running && !s->gain && !s->non_causal && r->trace.column_rows > 0 &&
+    return n->score.running && !lh_methods_have(&n->methods, LH_ALTERS_ROWS) && r->trace.column_rows > 0 &&
            lh_policy_rows(n, r->trace.prompt) == r->trace.column_rows &&
            lh_entry_stats_of(n, &r->trace.shape.heads).parts == 1;
 }
@@ -349,6 +349,6 @@ int lh_replay_is_oracle(const lh_replay *r, int64_t policy)
 lh_policy lh_replay_policy(const lh_policy *policy)
 {
     lh_policy replayed = *policy;
-    replayed.fitting = (lh_policy_fitting){.kind = LH_FIT_NONE};
+    lh_policy_drop_method(&replayed, LH_METHOD_fit);
     return replayed;
 }

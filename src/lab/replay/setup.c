@@ -19,7 +19,7 @@ static lh_status oracle_at(lh_policy *out, const char *budget, int64_t kind)
                                                        .parts = {.window = "1",
                                                                  .pool = "none",
                                                                  .head_budget = oracles[kind].head_budget,
-                                                                 .alpha = oracles[kind].alpha}}));
+                                                                 .own = {{"alpha", oracles[kind].alpha}}}}));
     out->window = 0; /* nothing is protected */
     return LH_OK;
 }
@@ -120,10 +120,10 @@ static int has_spread_rows(const lh_trace_file *t, const lh_policy_numbers *n)
 
 static int needs_all_rows(const lh_trace_file *t, const lh_policy_numbers *n)
 {
-    const int counts =
-        n->score.running && !n->score.gain && !n->score.non_causal && n->shape.group == 0 && !n->shape.group_after_pool;
+    const int counts = n->score.running && !lh_methods_have(&n->methods, LH_ALTERS_ROWS) && n->shape.group == 0 &&
+                       !lh_groups_after_pool(&n->methods);
     const int64_t rows = lh_policy_rows(n, t->prompt);
-    if (n->score.source == LH_SCORE_EXPECTED) return 1;
+    if (lh_methods_have(&n->methods, LH_PROMPT_ROWS)) return 1;
     if (n->rows_spread) return 0;
     if (counts && rows == t->column_rows) return 0; /* they were counted */
     return rows > t->window || n->first_rows > 0;
@@ -132,11 +132,13 @@ static int needs_all_rows(const lh_trace_file *t, const lh_policy_numbers *n)
 /* NULL, or the missing data. */
 static const char *missing(const lh_trace_file *t, const lh_policy_numbers *n)
 {
-    const int attention = n->score.source == LH_SCORE_ATTENTION, observes = lh_policy_rows(n, t->prompt) > 0;
-    const int counted = attention && n->score.running && lh_policy_rows(n, t->prompt) == t->column_rows;
-    const int needs_entries = n->score.value_prior || n->values > 0 || n->select.kind == LH_SELECT_TOPK_KEYS ||
-                              (n->score.source != LH_SCORE_POSITION && n->score.source != LH_SCORE_RANDOM && !counted);
-    if ((observes || n->score.source == LH_SCORE_EXPECTED) && t->window < t->prompt && needs_all_rows(t, n))
+    const int observes = lh_policy_rows(n, t->prompt) > 0;
+    const int counted = n->score.running && lh_policy_rows(n, t->prompt) == t->column_rows;
+    int needs_entries = 0;
+    for (lh_method_id m = 1; m < LH_METHODS; m++)
+        if (lh_uses_method(&n->methods, m) && !(counted && m == n->score.source))
+            needs_entries |= (lh_methods[m]->traits & LH_NEEDS_ENTRIES) != 0;
+    if ((observes || lh_methods_have(&n->methods, LH_PROMPT_ROWS)) && t->window < t->prompt && needs_all_rows(t, n))
         return "it observes more query rows than were recorded: '--trace-level full' records all, '--trace-window N' "
                "the last N";
     if (!has_spread_rows(t, n))

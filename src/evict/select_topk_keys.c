@@ -1,5 +1,8 @@
-#include "evict/turns.h"
-
+/* Entries that are chosen by several scores in turn ('--select topk+keys'). The scores become ranks: the i-th best
+ * entry of a head by a score with a share of the turns is worth -i / share, and each entry the most that one score
+ * makes of it. The second score is that of '--statistic key-difference' (KeyDiff, arXiv 2504.15364); with '--row-share'
+ * the third are the squares of the weights that the references (kept_rows.h) and all query heads of the group give.
+ * Both are means over the pool of the policy if it has one. */
 #include "evict/kept_rows.h"
 
 /* The entries of every head in the order of a score, on the scratch stack. */
@@ -62,10 +65,15 @@ static void count_references(lh_evictor *ev, const lh_evict_job *job, float *squ
                      &(lh_columns){.squares = lh_slot_rows(squares, 1, ev->ld), .parts = 1, .each_head = 1});
 }
 
-void lh_take_turns(lh_evictor *ev, const lh_evict_job *job, float *scores)
+typedef struct turn_params {
+    lh_decimal keys, rows; /* shares */
+} turn_params;
+
+static void stages(lh_evictor *ev, const lh_evict_job *job, lh_stage_scores *by)
 {
-    const double rows = lh_decimal_value(ev->policy.select.row_share), rest = 1 - rows,
-                 keys = rest * lh_decimal_value(ev->policy.select.key_share);
+    const turn_params *p = lh_params_of(&ev->policy.methods, LH_METHOD_topk_keys);
+    const double rows = lh_decimal_value(p->rows), rest = 1 - rows, keys = rest * lh_decimal_value(p->keys);
+    float *scores = lh_layer_scores(ev, by->first);
     float *second = lh_scratch_floats(ev, ev->shape.heads.kv_count * ev->ld);
     LH_RUN(&ev->exec, key_difference, .y = second, .kv = job->entries, .ld = ev->ld);
     const float *pooled = smooth(ev, job, second);
@@ -76,3 +84,38 @@ void lh_take_turns(lh_evictor *ev, const lh_evict_job *job, float *scores)
         value_ranks(ev, job, (turn){smooth(ev, job, second), rows, 1}, scores);
     }
 }
+
+/* ---- the method ---- */
+
+static int refers(const lh_policy *policy)
+{
+    return policy->select.kind == LH_METHOD_topk_keys && lh_uses_method(&policy->methods, LH_METHOD_losses);
+}
+
+static lh_status check(const lh_policy *policy)
+{
+    if (lh_policy_has(policy, LH_BY_POSITION) || policy->score.source == LH_METHOD_key_difference)
+        LH_FAIL(LH_EUSAGE, "'--select topk+keys' takes some entries by their keys and the others by their scores: give "
+                           "a statistic other than position and key-difference");
+    return LH_OK;
+}
+
+static const lh_part parts[] = {
+    {LH_PART_SHARE(topk_keys, turn_params, keys), .def = "0.5", .row.name = "key-share", .row.arg = "X",
+     .row.help = "Share that topk+keys chooses by keys."},
+    {LH_PART_SHARE(topk_keys, turn_params, rows), .used = refers,
+     .needs = "'--select topk+keys' and '--compete-by losses', which observes such rows", .def = "0",
+     .row.name = "row-share", .row.arg = "X",
+     .row.help = "Share that topk+keys chooses by the attention of rows after the prompt; scores and keys share the "
+                 "rest."},
+    {.row.name = NULL}};
+
+static const lh_selection selection = {.stages = stages};
+
+const lh_method lh_method_topk_keys = {
+    .word = "topk+keys",
+    .help = "By turns the best scores and the keys that differ most from the mean key of their head.",
+    .parts = parts,
+    .traits = LH_SAME_RANKS | LH_EACH_HEAD | LH_NEEDS_ENTRIES,
+    .check = check,
+    .selection = &selection};

@@ -1,0 +1,41 @@
+/* method_list.h - the methods of policies, once each, by name. Each has a file of its own, mostly in src/evict, with
+ * its options, its help and what it computes (method.h). A new method is that file and its line here. */
+
+/* Scores, in the order of '--statistic'. The caller's is a function of the program that uses the library. */
+LH_METHOD(sum)
+LH_METHOD(mean)
+LH_METHOD(mas)
+LH_METHOD(count)
+LH_METHOD(rms)
+LH_METHOD(max)
+LH_METHOD(output_error)
+LH_METHOD(last)
+LH_METHOD(position)
+LH_METHOD(random)
+LH_METHOD(key_norm)
+LH_METHOD(key_difference)
+LH_METHOD(lag)
+LH_METHOD(leverage)
+LH_METHOD(expected)
+LH_METHOD(caller)
+
+/* Selections by these scores, in the order of '--select'. */
+LH_METHOD(topk)
+LH_METHOD(two_stage)
+LH_METHOD(std_scope)
+LH_METHOD(topk_sample)
+LH_METHOD(topk_keys)
+
+/* Additions, which an option of their own makes active. Changes of scores are applied in this order. */
+LH_METHOD(gain)
+LH_METHOD(non_causal)
+LH_METHOD(value_prior)
+LH_METHOD(mean_floor)
+LH_METHOD(value_norms)
+LH_METHOD(values)
+LH_METHOD(losses)
+LH_METHOD(fit)
+LH_METHOD(adaptive)
+LH_METHOD(adaptive_layers)
+LH_METHOD(pyramid)
+LH_METHOD(kvpress)
