@@ -196,9 +196,11 @@ static const adaptive_params *params_of(const lh_policy_methods *methods)
     return lh_params_of(methods, LH_METHOD_adaptive);
 }
 
-lh_decimal lh_policy_alpha(const lh_policy_methods *methods)
+/* int(n_kept * alpha), at least 1, protected entries included. */
+int64_t lh_kvpress_floor(const lh_policy_numbers *fixed, const lh_protection *protect)
 {
-    return params_of(methods)->alpha;
+    const lh_decimal alpha = params_of(&fixed->methods)->alpha;
+    return alpha.digits ? lh_max_i64(1, lh_decimal_of(alpha, protect->budget)) : 0;
 }
 
 lh_safety lh_policy_safety(const lh_policy_numbers *fixed, const lh_protection *protect)

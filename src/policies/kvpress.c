@@ -22,13 +22,6 @@ int lh_groups_after_pool(const lh_policy_methods *methods)
     return params_of(methods)->group_after_pool;
 }
 
-/* int(n_kept * alpha), at least 1, protected entries included. */
-int64_t lh_kvpress_floor(const lh_policy_numbers *fixed, const lh_protection *protect)
-{
-    const lh_decimal alpha = lh_policy_alpha(&fixed->methods);
-    return alpha.digits ? lh_max_i64(1, lh_decimal_of(alpha, protect->budget)) : 0;
-}
-
 static int differs(const lh_policy *policy)
 {
     return lh_policy_has(policy, LH_HAS_COMPAT);

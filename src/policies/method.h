@@ -179,11 +179,10 @@ int lh_policy_joins_and_pools(const lh_policy *policy);
 /* LH_EUSAGE if reference queries would not be after the prompt. A check of methods with LH_REFERENCES. */
 lh_status lh_check_references(const lh_policy *policy);
 
-/* kvpress.c: true if shares are of the whole budget and pyramids rounded, as in kvpress; true if query heads are joined
- * after pooling; and the entries of a budget that alpha guarantees a head there. */
+/* True if shares are of the whole budget and pyramids rounded, as in kvpress; true if query heads are joined after
+ * pooling (kvpress.c); and the entries of a budget that alpha guarantees a head in kvpress (budgets.c). */
 int lh_is_kvpress(const lh_policy_methods *methods);
 int lh_groups_after_pool(const lh_policy_methods *methods);
-lh_decimal lh_policy_alpha(const lh_policy_methods *methods); /* budgets.c */
 int64_t lh_kvpress_floor(const lh_policy_numbers *fixed, const lh_protection *protect);
 
 #endif

@@ -104,7 +104,7 @@ static lh_status warn(const lh_outlook *o, lh_buf *out)
 {
     int64_t budgets[2];
     lh_layers_request two = {.layers = 2, .seen = o->seen};
-    if (!lh_is_kvpress(&o->fixed.methods) || lh_layers_differ(&o->fixed, &two, budgets)) return LH_OK;
+    if (!lh_is_kvpress(&o->fixed.methods) || lh_pyramid(&o->fixed, &two, budgets)) return LH_OK;
     return lh_buf_printf(out,
                          "every layer gets %lld entries: the narrow end of the pyramid would be smaller than the "
                          "window %lld, and a pyramid of kvpress then is uniform\n",
