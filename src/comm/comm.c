@@ -19,13 +19,6 @@ typedef struct verdict {
     char message[2048];
 } verdict;
 
-/* host: [LH_HOST_BYTES] */
-static void get_host(char *host)
-{
-    if (gethostname(host, LH_HOST_BYTES - 1) != 0) snprintf(host, LH_HOST_BYTES, "unknown host");
-    host[LH_HOST_BYTES - 1] = '\0';
-}
-
 lh_status lh_comm_create(lh_comm **out)
 {
     lh_status st = LH_OK;
@@ -35,7 +28,8 @@ lh_status lh_comm_create(lh_comm **out)
     LH_TRY_DONE(lh_calloc(&comm->world, 1, sizeof *comm->world));
     comm->world->refs = 1;
     comm->size = comm->local_size = 1;
-    get_host(comm->host);
+    if (gethostname(comm->host, LH_HOST_BYTES - 1) != 0) snprintf(comm->host, LH_HOST_BYTES, "unknown host");
+    comm->host[LH_HOST_BYTES - 1] = '\0';
     *out = comm;
     comm = NULL;
 done:

@@ -105,7 +105,7 @@ void lh_cuda_device_find(lh_device_found *found)
 }
 
 /* Kernels are compiled for compute capability 8.0 and above. */
-enum { LEAST_MAJOR = 8 };
+enum { MIN_MAJOR = 8 };
 
 static lh_status open_pool(cuda_device *d)
 {
@@ -144,9 +144,9 @@ static lh_status open_cuda(lh_device *device, int index)
         LH_FAIL_DONE(LH_EUSAGE, "there is no CUDA device %d: this host shows %d (%s)", index, found.count, found.text);
     LH_TRY_DONE(lh_cuda_check(cudaGetDeviceProperties(&prop, index), "asking for the device"));
     describe(&prop, device->name, sizeof device->name);
-    if (prop.major < LEAST_MAJOR)
+    if (prop.major < MIN_MAJOR)
         LH_FAIL_DONE(LH_EUSAGE, "CUDA device %d (%s) is too old: this build has kernels for sm_%d0 and later", index,
-                     device->name, LEAST_MAJOR);
+                     device->name, MIN_MAJOR);
     LH_TRY_DONE(lh_calloc(&d, 1, sizeof *d));
     device->impl = d;
     d->index = index;

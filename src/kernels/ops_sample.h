@@ -60,9 +60,9 @@ static LH_BOTH inline int64_t lh_probability(const lh_probabilities *c, float x)
     X(top_logits, "the largest logits of a row")        \
     X(sum_probabilities, "the sum of the probabilities of logits")
 
-/* The k largest of each row, sorted by (value descending, index ascending), k <= cols and at most LH_BEST_MOST. NaN
+/* The k largest of each row, sorted by (value descending, index ascending), k <= cols and at most LH_BEST_MAX. NaN
  * sorts last. */
-enum { LH_BEST_MOST = 1024 };
+enum { LH_BEST_MAX = 1024 };
 typedef struct lh_top_logits_args {
     float *values;    /* [rows, k] */
     int32_t *indices; /* [rows, k] */

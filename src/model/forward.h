@@ -75,7 +75,7 @@ typedef struct lh_sample_room {
     float *penalised;       /* [count]: logits after the repeat penalty */
     uint32_t *seen;         /* [count / 32, rounded up]: a bit per token */
     int64_t *probabilities; /* [1]: the sum of the probabilities */
-    int64_t most;           /* LH_BEST_MOST, or less */
+    int64_t most;           /* LH_BEST_MAX, or less */
 } lh_sample_room;
 
 /* This rank's shard of the logits of the last rows: [rows, count] in device memory, valid until the next call. */
@@ -87,7 +87,7 @@ typedef struct lh_logits_view {
 lh_logits_view lh_forward_logits(const lh_forward *f);
 
 /* Collective. The token of the largest logit of a row of the last call. The first call after a forward pass fetches the
- * tokens of all rows (at most LH_BEST_MOST): sequences that step together wait once. LH_EFILE if every logit of the row
+ * tokens of all rows (at most LH_BEST_MAX): sequences that step together wait once. LH_EFILE if every logit of the row
  * is NaN. */
 lh_status lh_forward_greedy(lh_forward *f, int64_t row, int32_t *id);
 

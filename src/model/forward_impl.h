@@ -78,7 +78,7 @@ typedef struct lh_last_rows {
     float *x;                           /* [cap, hidden] */
     void *normed;                       /* [cap, hidden] */
     float *logits;                      /* [cap, vocab_count] */
-    int32_t *greedy;                    /* host, [LH_BEST_MOST]: tokens of the largest logits of the rows ... */
+    int32_t *greedy;                    /* host, [LH_BEST_MAX]: tokens of the largest logits of the rows ... */
     int64_t greedy_first, greedy_count; /* ... from row greedy_first on; count 0: not known */
 } lh_last_rows;
 

@@ -55,7 +55,7 @@ static void list_buffers(lh_forward *f, const extent *e, buffer out[BUFFERS])
         {&f->work.sums[1], pending},
         {&f->work.sums[2], pending},
         {&f->work.products, shards * t * c->hidden * f32},
-        {&f->room.best, 2 * LH_BEST_MOST * f32},
+        {&f->room.best, 2 * LH_BEST_MAX * f32},
         {&f->room.penalised, s->vocab_count * f32},
         {&f->room.seen, (s->vocab_count + 31) / 32 * 4},
         {&f->room.probabilities, 8},
@@ -120,7 +120,7 @@ static lh_status open_last_rows(lh_forward *f, int64_t rows)
     LH_TRY(lh_device_alloc(f->device, &last->normed, rows * f->config->hidden * lh_dtype_bytes(f->model->options.dtype),
                            LH_MEM_WORK));
     LH_TRY(lh_device_alloc(f->device, &last->logits, rows * f->shard->vocab_count * 4, LH_MEM_WORK));
-    LH_TRY(lh_calloc(&last->greedy, LH_BEST_MOST, sizeof *last->greedy));
+    LH_TRY(lh_calloc(&last->greedy, LH_BEST_MAX, sizeof *last->greedy));
     last->cap = rows;
     last->next = 1;
     return LH_OK;
@@ -152,7 +152,7 @@ lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_exec *exec
     f->exec = *exec;
     f->device = lh_stream_device(exec->stream);
     f->chunk = run->chunk;
-    f->room.most = LH_BEST_MOST;
+    f->room.most = LH_BEST_MAX;
     f->experts.routes.top_k = f->config->experts.top_k;
     f->experts.routes.experts = f->config->experts.count;
     LH_TRY_DONE(lh_calloc(&f->numbers, most_tokens(run), sizeof *f->numbers));

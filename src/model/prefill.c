@@ -25,17 +25,12 @@ struct lh_prefill {
     lh_pending_sum attended[2], outputs; /* attention of alternating chunks; MLP of the chunk before the pending one */
 };
 
-static lh_status open_prefill(lh_prefill *p)
-{
-    return lh_device_alloc(p->forward->device, &p->x, lh_forward_prompt_bytes(p->forward->config, p->n), LH_MEM_WORK);
-}
-
 /* All-reduces overlap the work of another chunk: a single-chunk prompt is split in two if halves are still
  * efficient. */
 static int64_t chunk_of(const lh_forward *f, int64_t n)
 {
-    enum { HALF_LEAST = 512 };
-    return f->model->options.rounds_sums && n <= f->chunk && n >= 2 * HALF_LEAST ? (n + 1) / 2 : f->chunk;
+    enum { HALF_MIN = 512 };
+    return f->model->options.rounds_sums && n <= f->chunk && n >= 2 * HALF_MIN ? (n + 1) / 2 : f->chunk;
 }
 
 lh_status lh_prefill_open(lh_prefill **out, lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t n)
@@ -51,7 +46,7 @@ lh_status lh_prefill_open(lh_prefill **out, lh_forward *f, lh_kv *kv, const int3
                           .chunk = chunk_of(f, n),
                           .attended = {{.parts = f->work.sums[0]}, {.parts = f->work.sums[1]}},
                           .outputs = {.parts = f->work.sums[2]}};
-        st = open_prefill(p);
+        st = lh_device_alloc(f->device, &p->x, lh_forward_prompt_bytes(f->config, n), LH_MEM_WORK);
     }
     LH_TRY_DONE(lh_comm_agree(f->exec.comm, st));
     for (int64_t at = 0; at < n; at += f->chunk) {
@@ -181,13 +176,6 @@ lh_status lh_prefill_load(lh_prefill *p, lh_saved_prefill *saved, uint64_t model
     return LH_OK;
 }
 
-/* Reports progress after every chunk, since a layer of a long prompt can take minutes; the callback also polls for
- * interrupts. */
-static lh_status report(const lh_forward_progress *progress, int64_t total, int64_t left)
-{
-    return progress && progress->done ? progress->done(progress->self, total - left, total) : LH_OK;
-}
-
 lh_status lh_forward_prefill(lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t n,
                              const lh_forward_progress *progress)
 {
@@ -196,7 +184,9 @@ lh_status lh_forward_prefill(lh_forward *f, lh_kv *kv, const int32_t *ids, int64
     LH_TRY_DONE(lh_prefill_open(&p, f, kv, ids, n));
     for (int64_t total = f->config->layers * n, left = total; left > 0;) {
         LH_TRY_DONE(lh_prefill_next(p, &left));
-        LH_TRY_DONE(report(progress, total, left));
+        /* After every chunk, since a layer of a long prompt can take minutes; the callback also polls for interrupts.
+         */
+        if (progress && progress->done) LH_TRY_DONE(progress->done(progress->self, total - left, total));
     }
 done:
     lh_prefill_close(p);

@@ -210,13 +210,6 @@ typedef struct pool {
     lh_probabilities by;
 } pool;
 
-static int64_t add_up(const pool *c)
-{
-    int64_t sum = 0;
-    for (int64_t i = 0; i < c->n; i++) sum += lh_probability(&c->by, c->all[i].logit);
-    return sum;
-}
-
 /* The sum over the nucleus that top-p and min-p keep; -1 if the first n candidates do not decide it. top-p keeps the
  * fewest candidates with a total probability of at least p, min-p the candidates with at least this fraction of the
  * largest probability. */
@@ -240,7 +233,10 @@ static int draw(const lh_sampling *s, int64_t step, pool *c, int32_t *id)
     const uint32_t key[2] = {(uint32_t)s->seed, (uint32_t)(s->seed >> 32)};
     const uint32_t counter[4] = {(uint32_t)step, (uint32_t)s->request, (uint32_t)(s->request >> 32), 0x5a3b1e70u};
     if (c->total < 0 && c->n < c->competing) return 0;
-    if (c->total < 0) c->total = add_up(c);
+    if (c->total < 0) {
+        c->total = 0;
+        for (int64_t i = 0; i < c->n; i++) c->total += lh_probability(&c->by, c->all[i].logit);
+    }
     int64_t probabilities = probabilities_left(s, c);
     if (probabilities < 0) return 0;
     lh_philox(word, key, counter);

@@ -1,6 +1,6 @@
 /* sampler.h - the next token from logits that are sharded over the ranks of a TP group. Ranks send their best logit for
- * greedy, their k best for top-k, else their LH_BEST_MOST best and the sum of all their probabilities. All logits are
- * gathered only if these do not decide the draw (a flat distribution, more than LH_BEST_MOST candidates). Probabilities
+ * greedy, their k best for top-k, else their LH_BEST_MAX best and the sum of all their probabilities. All logits are
+ * gathered only if these do not decide the draw (a flat distribution, more than LH_BEST_MAX candidates). Probabilities
  * are integers (kernels/ops_sample.h), so the token is the same either way, on any number of ranks and on every device.
  * And rows of logits as distributions. */
 #ifndef LH_MODEL_SAMPLER_H

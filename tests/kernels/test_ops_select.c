@@ -323,7 +323,7 @@ START_TEST(test_top_logits_are_those_of_sorting)
         rig_open(&g, rig_backend(b));
         for (int n = 0; n < 280; n++) {
             lot m = {0};
-            const int64_t ks[] = {1, 2, 5, 40, 0, 1000, LH_BEST_MOST}, wide[] = {5003, 20011, 4096, 8192, 12289};
+            const int64_t ks[] = {1, 2, 5, 40, 0, 1000, LH_BEST_MAX}, wide[] = {5003, 20011, 4096, 8192, 12289};
             int64_t rows = n % 4, cols = n % 9 ? draw(40, (uint64_t)n, 300) + 1 : wide[n / 9 % 5];
             int64_t ld = cols + n % 5, k = ks[n % 7] < cols ? ks[n % 7] : cols;
             float *x = lot_normals(&m, rows * ld, 1.0f, (uint64_t)n), *want = lot_new(&m, rows * k * 4);

@@ -46,14 +46,14 @@ static void open_rig(rig *r, const lh_ops *ops)
 {
     lh_device_found found;
     lh_device_find(ops->device, &found);
-    *r = (rig){.room.most = LH_BEST_MOST};
+    *r = (rig){.room.most = LH_BEST_MAX};
     mt_try(lh_device_open(&r->device, &(lh_device_choice){.kind = ops->device, .index = mt_rank() % found.count}));
     mt_try(lh_stream_open(&r->stream, r->device));
     mt_try(lh_comm_open_self(&r->self));
     r->all = (lh_exec){.ops = ops, .stream = r->stream, .comm = mt_comm()};
     r->alone = (lh_exec){.ops = ops, .stream = r->stream, .comm = r->self};
     new_block(r, &r->logits, LARGE * 4);
-    new_block(r, &r->room.best, 2 * LH_BEST_MOST * 4);
+    new_block(r, &r->room.best, 2 * LH_BEST_MAX * 4);
     new_block(r, &r->room.penalised, LARGE * 4);
     new_block(r, &r->room.seen, (LARGE + 31) / 32 * 4);
     new_block(r, &r->room.probabilities, 8);
@@ -113,7 +113,7 @@ enum { KINDS = 5 };
 static void make_row(row *w, int64_t vocab, uint32_t seed, int kind)
 {
     const float odd[] = {NAN, -INFINITY, -0.0f, 0.0f};
-    *w = (row){.vocab = vocab, .most = LH_BEST_MOST};
+    *w = (row){.vocab = vocab, .most = LH_BEST_MAX};
     for (uint32_t i = 0; i < vocab; i++) {
         uint32_t out[4];
         lh_philox(out, (uint32_t[2]){seed, 1}, (uint32_t[4]){i});
@@ -191,7 +191,7 @@ static int32_t decide(const lh_sampling *s, const row *w, int64_t step)
  * a draw from all. */
 START_TEST(test_the_choice_is_that_of_all_logits_whoever_has_them)
 {
-    const int64_t most[] = {LH_BEST_MOST, 1, 60};
+    const int64_t most[] = {LH_BEST_MAX, 1, 60};
     for (int b = 0; backend(b); b++) {
         const lh_ops *ops = backend(b);
         int steps = ops->device == LH_DEVICE_CPU && b > 0 ? 12 : 1;
@@ -233,7 +233,7 @@ START_TEST(test_logits_stay_where_and_what_they_are)
             put_row(&r, &w);
             for (int s = 0; s < SAMPLINGS; s++) {
                 lh_exec exec = r.alone;
-                if (samplings[s].temperature > 3 || samplings[s].top_k > LH_BEST_MOST) continue;
+                if (samplings[s].temperature > 3 || samplings[s].top_k > LH_BEST_MAX) continue;
                 mt_try(faulty_comm_open(&exec.comm, r.self, 0, "fail:3"));
                 sample(&r, &exec, &samplings[s], &w, step);
                 lh_comm_close(exec.comm);
@@ -294,7 +294,7 @@ START_TEST(test_greedy_takes_the_first_of_the_best)
     open_rig(&r, lh_ops_find("cpu"));
     for (int32_t a = 0; a < SMALL; a++) {
         for (int32_t b = a; b < SMALL; b += 5) {
-            row w = {.vocab = SMALL, .most = LH_BEST_MOST};
+            row w = {.vocab = SMALL, .most = LH_BEST_MAX};
             for (int i = 0; i < SMALL; i++) w.x[i] = i % 3 ? -1 : NAN;
             w.x[a] = w.x[b] = 2;
             put_row(&r, &w);
@@ -342,7 +342,7 @@ START_TEST(test_nothing_but_nan_is_an_error_on_all_ranks)
     for (int b = 0; backend(b); b++) {
         rig r;
         int32_t id;
-        row w = {.vocab = SMALL, .most = LH_BEST_MOST};
+        row w = {.vocab = SMALL, .most = LH_BEST_MAX};
         open_rig(&r, backend(b));
         for (int i = 0; i < SMALL; i++) w.x[i] = NAN;
         put_row(&r, &w);

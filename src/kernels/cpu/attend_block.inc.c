@@ -216,10 +216,10 @@ static void attend_item(lh_block_item *item)
 /* Tokens of an item: queries and sums must fit in the L2 cache; fewer tokens if threads would be idle. */
 static int64_t item_tokens(const lh_attend_block_args *a)
 {
-    enum { ITEM_FLOATS = 1 << 15, ITEMS_PER_THREAD = 4, LEAST_ROWS = 64 };
+    enum { ITEM_FLOATS = 1 << 15, ITEMS_PER_THREAD = 4, MIN_ROWS = 64 };
     int64_t most = ITEM_FLOATS / a->kv->head_dim,
             shared = a->tokens * a->map.heads / (ITEMS_PER_THREAD * omp_get_max_threads());
-    int64_t rows = lh_min_i64(most, shared > LEAST_ROWS ? shared : LEAST_ROWS);
+    int64_t rows = lh_min_i64(most, shared > MIN_ROWS ? shared : MIN_ROWS);
     return rows > a->map.group ? rows / a->map.group : 1;
 }
 

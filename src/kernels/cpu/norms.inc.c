@@ -270,7 +270,7 @@ static lh_status op_key_difference(lh_stream *stream, const lh_key_difference_ar
  * threads. Measured on Zen 4, one core, relative to gemm with the same operations: 1.0 in f32, 0.9 to 1.0 in pairs of
  * bf16. */
 /* Packing a column costs as much as some ten entries, so a run has many entries. */
-enum { PROJECTED_COLS = 4 * TILE_COLS, PROJECTED_SECTION = 512, PROJECTED_ENTRIES = 512, PROJECTED_LEAST = 96 };
+enum { PROJECTED_COLS = 4 * TILE_COLS, PROJECTED_SECTION = 512, PROJECTED_ENTRIES = 512, PROJECTED_MIN = 96 };
 
 typedef struct lh_projected {
     const lh_projected_norms_args *args;
@@ -431,7 +431,7 @@ static int64_t projected_cut(lh_projected *p)
         most = count > most ? count : most;
     }
     int64_t share = lh_min_i64(all / (TURNS * omp_get_max_threads()), PROJECTED_ENTRIES);
-    p->entries = round_up(lh_min_i64(most, share > PROJECTED_LEAST ? share : PROJECTED_LEAST), p->rows);
+    p->entries = round_up(lh_min_i64(most, share > PROJECTED_MIN ? share : PROJECTED_MIN), p->rows);
     p->runs = p->entries > 0 ? (most + p->entries - 1) / p->entries : 0;
     return all;
 }

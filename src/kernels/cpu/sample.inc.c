@@ -103,7 +103,7 @@ static lh_status op_top_logits(lh_stream *stream, const lh_top_logits_args *a)
     int64_t room = a->cols + 1;
     lh_candidate *c = NULL;
     if (a->rows == 0 || a->k == 0) return LH_OK;
-    assert(a->k <= a->cols && a->k <= LH_BEST_MOST);
+    assert(a->k <= a->cols && a->k <= LH_BEST_MAX);
     LH_TRY(lh_stream_scratch(stream, &c, room * (int64_t)(2 * sizeof *c + sizeof(uint32_t))));
     for (int64_t r = 0; r < a->rows; r++) top_row(a, r, (uint32_t *)(c + 2 * room), c, c + room);
     return LH_OK;

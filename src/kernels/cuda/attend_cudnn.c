@@ -12,7 +12,7 @@
 
 /* Smaller blocks of rows, or over fewer entries, use our kernel: there is little to win, and short prompts do not wait
  * for a plan. The rows of a plan are a multiple of CHUNK. */
-enum { LEAST_TOKENS = 64, LEAST_ENTRIES = 2048, CHUNK = 4096, MOST_DIM = 256 };
+enum { MIN_TOKENS = 64, MIN_ENTRIES = 2048, CHUNK = 4096, MAX_DIM = 256 };
 
 /* The last rows of a block, which are compared in every new cache. */
 enum { LAST_TOKENS = 64 };
@@ -77,7 +77,7 @@ static int takes(const lh_attend_block_args *a)
     const int64_t group = a->map.group, dim = a->kv->head_dim;
     const uintptr_t at = (uintptr_t)a->kv->k | (uintptr_t)a->kv->v;
     return a->kv->type == LH_BF16 && !a->kv->parent.k && !a->kv->bias && a->logit.window <= 0 &&
-           a->logit.softcap <= 0 && dim > 0 && dim % 8 == 0 && dim <= MOST_DIM && a->map.first % group == 0 &&
+           a->logit.softcap <= 0 && dim > 0 && dim % 8 == 0 && dim <= MAX_DIM && a->map.first % group == 0 &&
            a->map.heads % group == 0 && a->map.heads > 0 && at % 16 == 0;
 }
 
@@ -113,7 +113,7 @@ static lh_status prepare(lh_stream *stream, const lh_attend_block_args *a, sdpa 
 
 void lh_cuda_prepare_attend(lh_stream *stream, const lh_attend_block_args *a)
 {
-    if (a->order != LH_ORDER_ANY || a->tokens < LEAST_TOKENS || !takes(a)) return;
+    if (a->order != LH_ORDER_ANY || a->tokens < MIN_TOKENS || !takes(a)) return;
     if (prepare(stream, a, NULL) != LH_OK) lh_error_clear(); /* our kernel is used then */
 }
 
@@ -255,8 +255,7 @@ lh_status lh_sdpa_attend(lh_stream *stream, const lh_attend_block_args *a, int *
 {
     sdpa *s = lh_stream_kept(stream, LH_CUDA_DNN)->what;
     *done = 0;
-    if (!s || a->order != LH_ORDER_ANY || a->tokens < LEAST_TOKENS || a->most < LEAST_ENTRIES || !takes(a) ||
-        !fits(s, a))
+    if (!s || a->order != LH_ORDER_ANY || a->tokens < MIN_TOKENS || a->most < MIN_ENTRIES || !takes(a) || !fits(s, a))
         return LH_OK;
     wait_for_plan(s);
     if (s->built->why[0]) return LH_OK;

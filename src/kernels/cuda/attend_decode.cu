@@ -41,8 +41,8 @@ static lh_status shape_split(lh_split_kv *a, const char *op)
     a->tile = rows < 16 ? (int)rows : 16;
     a->tiles = (int)((rows + a->tile - 1) / a->tile);
     a->most = LH_SPLITS;
-    if (a->form.dim > LH_SPLIT_MOST_DIM)
-        LH_FAIL(LH_EINTERNAL, "%s on a GPU: heads of %d dimensions, more than %d", op, a->form.dim, LH_SPLIT_MOST_DIM);
+    if (a->form.dim > LH_SPLIT_MAX_DIM)
+        LH_FAIL(LH_EINTERNAL, "%s on a GPU: heads of %d dimensions, more than %d", op, a->form.dim, LH_SPLIT_MAX_DIM);
     return LH_OK;
 }
 

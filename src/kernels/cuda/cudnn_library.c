@@ -12,7 +12,7 @@
 static const char library[] = "libcudnn.so." TEXT(CUDNN_MAJOR);
 
 /* Ragged caches with a mask aligned at the bottom right (9.6), and masking with -inf (9.10). */
-enum { LEAST_VERSION = 91000 };
+enum { MIN_VERSION = 91000 };
 
 static lh_status find_all(void *handle, lh_cudnn *out)
 {
@@ -33,7 +33,7 @@ lh_status lh_cudnn_open(lh_cudnn *out)
     LH_TRY(lh_library_open(library, &handle));
     LH_TRY(find_all(handle, out));
     out->file = lh_library_file(handle);
-    if (out->GetVersion() < LEAST_VERSION)
+    if (out->GetVersion() < MIN_VERSION)
         LH_FAIL(LH_EUSAGE, "%s is of version %zu; 9.10 (91000) or later is needed", library, out->GetVersion());
     return LH_OK;
 }

@@ -4,7 +4,6 @@
  * passes over all choices twice, counts the choices of earlier experts and numbers its own. 8 bytes per choice and
  * expert from L2: 32 MiB for 4096 tokens at 8 of 128 experts. No atomics: assignments do not depend on the order of
  * blocks. */
-#include "kernels/cuda/candidates.cuh"
 #include "kernels/cuda/vector.cuh"
 
 enum { WARPS = 8, CHOICE_THREADS = WARPS * LH_WARP, PLACE_THREADS = 512, FEW = 256 /* assignments */ };

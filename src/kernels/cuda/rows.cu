@@ -29,7 +29,7 @@ lh_status lh_cuda_embed(lh_stream *stream, const lh_embed_args *a)
 /* ---- root-mean-square norm ---- A warp (dim <= LH_NORM_OF_WARP) or a block has one head of one row. It is read twice,
  * the second time from L1. */
 
-enum { WARPS = 8, MOST_THREADS = 512 };
+enum { WARPS = 8, MAX_THREADS = 512 };
 
 /* Where head h of row t lies, in numbers. */
 typedef struct lh_head_at {
@@ -56,7 +56,7 @@ static __global__ void norm_of_warps_kernel(lh_rmsnorm_args a, int width)
 }
 
 template <typename Y>
-static __global__ void __launch_bounds__(MOST_THREADS) norm_of_blocks_kernel(lh_rmsnorm_args a, int width)
+static __global__ void __launch_bounds__(MAX_THREADS) norm_of_blocks_kernel(lh_rmsnorm_args a, int width)
 {
     __shared__ float room[LH_WARP];
     for (int64_t t = blockIdx.x; t < a.tokens; t += gridDim.x) {
@@ -78,7 +78,7 @@ lh_status lh_cuda_rmsnorm(lh_stream *stream, const lh_rmsnorm_args *a)
     int is_narrow = a->dim <= LH_NORM_OF_WARP;
     int width = lh_width(a->y, a->y_ld, a->y_type) == 4 ? lh_norm_width(a) : 1;
     if (a->dim == 0) return LH_OK;
-    lh_shape shape = {dim3(lh_blocks(a->tokens, 1), (unsigned)heads), MOST_THREADS, 0};
+    lh_shape shape = {dim3(lh_blocks(a->tokens, 1), (unsigned)heads), MAX_THREADS, 0};
     if (threads < shape.threads) shape.threads = (int)threads;
     if (is_narrow) shape = lh_shape{dim3(lh_blocks(a->tokens * a->heads, WARPS)), WARPS * LH_WARP, 0};
     auto *kernel = is_narrow ? (a->y_type == LH_F32 ? norm_of_warps_kernel<float> : norm_of_warps_kernel<bf16>)

@@ -3,7 +3,6 @@
 #include <assert.h>
 #include <cub/block/block_radix_sort.cuh>
 
-#include "kernels/cuda/candidates.cuh"
 #include "kernels/cuda/vector.cuh"
 
 /* The bits of four neighbours are in one word. */
@@ -52,7 +51,7 @@ lh_status lh_cuda_sum_probabilities(lh_stream *stream, const lh_sum_probabilitie
  * columns of equal logits ascend, and the sort is stable. */
 
 enum { THREADS = 512, EACH = 8, TILE = THREADS * EACH };
-static_assert(2 * LH_BEST_MOST <= TILE, "a level has to leave at most half of a list");
+static_assert(2 * LH_BEST_MAX <= TILE, "a level has to leave at most half of a list");
 
 typedef cub::BlockRadixSort<uint32_t, THREADS, EACH, int32_t> tile_sort;
 
@@ -118,7 +117,7 @@ lh_status lh_cuda_top_logits(lh_stream *stream, const lh_top_logits_args *a)
 {
     int32_t *lists[2];
     top_level l = {*a, NULL, NULL, a->cols};
-    assert(a->k <= a->cols && a->k <= LH_BEST_MOST);
+    assert(a->k <= a->cols && a->k <= LH_BEST_MAX);
     if (a->rows == 0 || a->k == 0) return LH_OK;
     int64_t once = tiles_of(a->cols) * a->k, twice = tiles_of(once) * a->k;
     LH_TRY(lh_stream_scratch(stream, &lists[0], a->rows * (once + twice) * (int64_t)sizeof *lists[0]));

@@ -15,7 +15,7 @@
 #include "kernels/head_budgets.h"
 #include "kernels/ops_select.h"
 
-enum { ROUNDS = 6, BINS = 1 << 11, THREADS = 1024, LEAST_THREADS = 64, SHORT = 1 << 15, SLOTS = 8 * THREADS };
+enum { ROUNDS = 6, BINS = 1 << 11, THREADS = 1024, MIN_THREADS = 64, SHORT = 1 << 15, SLOTS = 8 * THREADS };
 
 #define NO_LINE UINT64_MAX /* above every entry: the largest key is that of infinity */
 
@@ -211,7 +211,7 @@ static lh_status hold_long(lh_stream *stream, selection *c)
 /* Threads of a short row: some slots for each, a power of two, so that all have the same number of bins. */
 static int threads_for(int64_t ld)
 {
-    int threads = LEAST_THREADS;
+    int threads = MIN_THREADS;
     while (threads < THREADS && threads * 4 < ld) threads *= 2;
     return threads;
 }

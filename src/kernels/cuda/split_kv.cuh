@@ -17,7 +17,7 @@ enum {
     LH_SPLIT_SEQS = 16, /* sequences of a launch */
     LH_SPLIT_WARPS = 4, /* warps of a block */
     LH_SPLIT_KEYS = 16, /* entries that a warp processes together */
-    LH_SPLIT_MOST_DIM = 256
+    LH_SPLIT_MAX_DIM = 256
 };
 #define LH_SPLIT_THREADS (LH_SPLIT_WARPS * LH_WARP)
 #define LH_SPLIT_STEP (LH_SPLIT_WARPS * LH_SPLIT_KEYS)

@@ -20,7 +20,7 @@ lh_status lh_ref_sum_probabilities(lh_stream *stream, const lh_sum_probabilities
 lh_status lh_ref_top_logits(lh_stream *stream, const lh_top_logits_args *a)
 {
     (void)stream;
-    assert(a->k <= a->cols && a->k <= LH_BEST_MOST);
+    assert(a->k <= a->cols && a->k <= LH_BEST_MAX);
     for (int64_t r = 0; r < a->rows; r++) {
         const float *x = a->x + r * a->ld;
         int64_t last =
