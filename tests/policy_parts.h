@@ -6,7 +6,9 @@
 
 static inline const void *part_value(const lh_policy_methods *methods, const char *option)
 {
-    return (const char *)methods + lh_part_find(option)->at - offsetof(lh_policy, methods);
+    const lh_part *part = lh_part_find(option);
+    return (const char *)lh_params_of(methods, part->method) +
+           (part->at - LH_PARAMS_AT - (size_t)part->method * sizeof(lh_method_params));
 }
 
 /* The number of a word, 0 and 1 of a switch. */

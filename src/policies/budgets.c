@@ -214,7 +214,7 @@ lh_safety lh_policy_safety(const lh_policy_numbers *fixed, const lh_protection *
     return (lh_safety){.floor = share, .share = {1, 1}};
 }
 
-/* kvpress counts protected entries among those of a floor. */
+/* In kvpress protected entries count as part of a floor. */
 static lh_status check_shares(const lh_policy *policy)
 {
     if (lh_is_kvpress(&policy->methods) && params_of(&policy->methods)->safeguard == INTERP)

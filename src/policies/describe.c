@@ -31,7 +31,7 @@ static lh_status describe_part(const lh_policy *policy, const lh_part *part, lh_
     return LH_OK;
 }
 
-/* Describes how often entries are evicted while decoding, and by which scores. */
+/* Describes the interval of evictions while decoding, and their scores. */
 static lh_status describe_decoding(const lh_policy *policy, lh_buf *out)
 {
     lh_part_value share;
@@ -66,7 +66,7 @@ static lh_status describe_decoding(const lh_policy *policy, lh_buf *out)
     return LH_OK;
 }
 
-/* What decoding evicts one by one can be the first entries or the newest, of which a model makes most use. */
+/* Decoding may evict the first entries or the newest, which a model uses most. */
 static int protects_nothing(const lh_policy *policy)
 {
     lh_policy_numbers n = lh_policy_fix(policy, INT32_MAX);

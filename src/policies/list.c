@@ -165,7 +165,7 @@ typedef struct ignored {
     int used[LH_PARTS];       /* 1: some preset uses it */
 } ignored;
 
-/* Leaves out of the options what the preset would ignore. */
+/* Drops the options that the preset would ignore. */
 static lh_status drop_unused(lh_policy_options *options, const lh_policy_preset *preset, ignored *all)
 {
     int unused[LH_PARTS + 1];

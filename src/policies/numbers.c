@@ -1,5 +1,5 @@
 /* numbers.c - reads the values of parts into a resolved policy and writes them from it: words, numbers, shares, and the
- * parts with a syntax of their own. */
+ * parts with a special syntax. */
 #include <stdio.h>
 #include <string.h>
 

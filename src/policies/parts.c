@@ -1,4 +1,4 @@
-/* parts.c - the table of parts: the common ones of part_list.h, and after them those of methods. For each, when it is
+/* parts.c - the table of parts: common parts (part_list.h) and parts of methods. For each, when it is
  * used, and how its text is read and written. */
 #include <assert.h>
 #include <pthread.h>
@@ -238,7 +238,7 @@ static const char *anchor_of(const lh_part *part)
     return is_selection(part->method) ? "select" : "statistic";
 }
 
-/* After each common part those of methods that follow it, in the order of the methods. */
+/* Each common part, then the parts of methods that follow it, in the order of the methods. */
 static void collect(void)
 {
     int n = 0, words[2] = {0};

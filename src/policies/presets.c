@@ -1,4 +1,4 @@
-/* presets.c - the table of presets: each with its parts as on a command line; a part that is left out takes its
+/* presets.c - the table of presets: each with its parts as on a command line; an omitted part has its
  * default. In the order of 'longhaul info'; '--policy help' lists each kind in this order. */
 #include <string.h>
 

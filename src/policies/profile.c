@@ -43,7 +43,7 @@ const lh_profile *lh_profiles_find(const lh_profiles *all, uint64_t hash)
     return NULL;
 }
 
-/* The hash includes the kind: a profile of the heads of one layer differs from one of layers. */
+/* The hash includes the kind: a profile of the heads of a layer differs from a profile of layers. */
 static lh_status hash_of(const lh_profile *p, uint64_t *out)
 {
     lh_status st = LH_OK;
@@ -59,7 +59,7 @@ done:
     return st;
 }
 
-/* Takes *p unless an equal profile is stored; the caller frees what is left. */
+/* Takes *p unless an equal profile is stored; the caller frees *p if it is not NULL. */
 static lh_status add_profile(lh_profiles *all, lh_profile **p, uint64_t *hash)
 {
     LH_TRY(hash_of(*p, &(*p)->hash));
@@ -414,7 +414,7 @@ static void write_hash(uint64_t hash, lh_part_value *out)
 lh_status lh_part_read_profile(lh_policy *policy, const lh_part *part, const char *text)
 {
     uint64_t hash;
-    int number = 0; /* follows those of the words */
+    int number = 0; /* follows the numbers of the words */
     if (!hash_in(text, &hash)) return lh_part_read_word(policy, part, text);
     while (part->row.choices[number]) number++;
     memcpy((char *)policy + part->at, &number, sizeof number);
@@ -514,14 +514,14 @@ lh_status lh_profiles_get_json(lh_profiles *out, const json_t *json, const char 
  * 10^18, so that a product with a number of entries fits into 128 bits. */
 typedef __int128 wide;
 
-/* What is left to divide by weights: a number of entries, and the sum of the weights that share them. */
+/* The remainder to divide by weights: a number of entries, and the sum of the weights that share them. */
 typedef struct rest {
     int64_t entries;
     wide weights;
 } rest;
 
-/* Gives the minimum to every share that would be below it, which reduces the others, and sets those to -1. The rest
- * always suffices: the others have at least their minima to share. */
+/* Gives the minimum to every share that would be below it, which reduces the other shares, and sets them to -1. The
+ * remainder always suffices for their minima. */
 static rest fix_minima(const lh_portions *q, int64_t total, int64_t *out)
 {
     rest r = {.entries = total};

@@ -34,7 +34,7 @@ void lh_portions_give(const lh_portions *q, int64_t missing, int64_t *out)
             if (r > 0) open++, room = lh_min_i64(room, r);
         }
         if (!open) return;
-        int64_t each = lh_max_i64(1, lh_min_i64(room, missing / open)); /* whole rounds at once */
+        int64_t each = lh_max_i64(1, lh_min_i64(room, missing / open)); /* whole rounds */
         for (int64_t i = 0; i < q->n && missing > 0; i++)
             if (q->max(q->of, i) > out[i]) out[i] += each, missing -= each;
     }

@@ -32,7 +32,7 @@ static lh_status warn_protected(const lh_outlook *o, lh_buf *out)
 }
 
 /* Shares alone: numbers of entries are compared when the options are read. Policies of running statistics have recents
- * by themselves, and a larger window is what was asked for. */
+ * by themselves, and a larger window is the wish of the user. */
 static lh_status warn_end(const lh_outlook *o, lh_buf *out)
 {
     const int of_window = !o->policy->score.running && lh_window_covers_recents(o->policy, o->fixed.budget);
