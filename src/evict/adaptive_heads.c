@@ -4,7 +4,7 @@
  * holds the threshold, which two more rounds refine until it is one key. Then every head says how many entries compete,
  * lie above it and at it, and every rank divides for all. Three rounds of 11, 11 and 10 bits, 4 bytes a bin: a rank
  * sends 20 KiB a selection, and 12 bytes a head. */
-#include "evict/adaptive_heads.h"
+#include "evict/evict.h"
 
 #include <assert.h>
 

@@ -1,6 +1,6 @@
 /* Attention that columns receive from rows, and the statistics of it: the scores sum, mean, mas, count, rms, max and
  * last. */
-#include "evict/attention.h"
+#include "evict/evict_impl.h"
 
 int64_t lh_attention_parts(const lh_policy_numbers *p, const lh_heads *heads)
 {

@@ -1,20 +1,120 @@
-/* evict.h - which entries of a layer stay: arrays in, a keep mask out. An evictor knows heads, a policy's numbers and
- * an execution context; it knows no session, no model and no timeline, so that prefill, decoding, replay of a trace and
- * tests all call it.
+/* evict.h - the choice of the kept entries of a layer: arrays in, a keep mask out. An evictor knows heads, a policy's
+ * numbers and an execution context; it knows no session, no model and no timeline, so that prefill, decoding, replay of
+ * a trace and tests all call it.
  *
- * The way of one eviction (select.c): classify the entries by position; score those that compete by the policy's source
- * (score_source.h); shape the scores (shape.c); give every head its budget, over all ranks where heads compete
- * (adaptive_heads.c); mark the best, in one stage or two (stages.c). Query rows reach the source as they pass
+ * The steps of an eviction (select.c): classify the entries by position; score the competing entries by the policy's
+ * source (score_source.h); shape the scores (shape.c); give every head its budget, over all ranks if heads compete
+ * (adaptive_heads.c); mark the best entries, in one stage or two. Query rows reach the source as they pass
  * (lh_evict_rows), or with the job.
  *
- * Nothing here returns a status: failures are latched by the execution context (exec.h), and the caller agrees on them.
- * Calls marked collective are made by all ranks of the TP group in the same order. */
+ * Failures of work are latched by the execution context (exec.h), and the caller agrees on them. All ranks of the TP
+ * group make collective calls in the same order. */
 #ifndef LH_EVICT_EVICT_H
 #define LH_EVICT_EVICT_H
 
-#include "evict/entry_stats.h"
-#include "evict/job.h"
+#include "exec/exec.h"
+#include "exec/heads.h"
+#include "kernels/ops.h"
+#include "policies/method.h"
 #include "policies/profile.h"
+
+/* ---- numbers of entries (methods.c) ---- */
+
+/* The index of each number among the numbers that a policy stores with an entry; -1: not stored. */
+typedef struct lh_entry_stats {
+    int64_t score;         /* while layers compete: the score itself */
+    int64_t counts;        /* rows that gave the entry more than their mean weight */
+    int64_t sums;          /* sums of attention, `parts` of them */
+    int64_t squares;       /* sums of squares */
+    int64_t priors, norms; /* the squared norm of its value; the norm that weighs its score */
+    int64_t parts;         /* separate numbers of an entry: 1, or the query heads of the group */
+    int64_t count;         /* of all numbers */
+} lh_entry_stats;
+
+lh_entry_stats lh_entry_stats_of(const lh_policy_numbers *policy, const lh_heads *heads);
+
+/* Separate scores of an entry until they are joined: 1, or the query heads of the group. */
+int64_t lh_score_parts(const lh_policy_numbers *policy, const lh_heads *heads);
+
+/* True if evictions continue after the end of prefill, or happen during it; and if they then observe query rows. */
+int lh_evicts_again(const lh_policy_numbers *policy);
+int lh_observes_again(const lh_policy_numbers *policy);
+
+/* One of the numbers of a view, for operations; at NULL where `index` is -1. */
+lh_slot_floats lh_stat_of(const lh_ragged *view, int64_t index);
+
+/* [kv_count * parts, ld] as slot numbers; and slot numbers from KV head g on. */
+lh_slot_floats lh_slot_rows(void *at, int64_t parts, int64_t ld);
+lh_slot_floats lh_slots_from_head(lh_slot_floats f, int64_t g);
+
+/* A view of KV head g alone. */
+lh_ragged lh_one_head(const lh_ragged *view, int64_t g);
+
+/* ---- input ---- */
+
+/* What eviction needs to know of a model. */
+typedef struct lh_evict_shape {
+    lh_heads heads;
+    int64_t head_dim, hidden;
+    float scale, softcap; /* of the logits */
+    int64_t layers;       /* for budgets over all of them */
+    lh_order order;       /* of sums of products */
+} lh_evict_shape;
+
+/* The output projection of a layer, for policies that weigh entries by projected values: this rank's columns. */
+typedef struct lh_projection {
+    const void *w; /* [hidden, q_count * head_dim] with `ld` */
+    lh_dtype type;
+    int64_t ld;
+} lh_projection;
+
+/* What an eviction needs of a layer of the model. */
+typedef struct lh_evict_layer {
+    int64_t index;
+    int64_t window;                  /* keys that a row sees, in a sliding layer; 0: all */
+    const lh_projection *projection; /* NULL: no policy needs it */
+    const lh_rotation *rotation;
+} lh_evict_layer;
+
+/* Query rows of this rank's query heads, rotated: q [tokens, q_count, head_dim] with q_ld. */
+typedef struct lh_query_rows {
+    const float *q;
+    const float *lse;         /* [tokens, q_count] log-sum-exps over all keys that a row sees; NULL: not known */
+    lh_row_logits logits;     /* of a single row, as attend_decode left them; at NULL: not known */
+    const int32_t *positions; /* [tokens], device */
+    int64_t first, tokens, first_rows; /* row r has position r if r < first_rows, else first + r */
+    int64_t q_ld;
+} lh_query_rows;
+
+/* The attention of rows to the entries, counted before an eviction (counted_rows.h). */
+typedef struct lh_counted_rows {
+    float *sums; /* device, [kv_count x parts, ld] */
+    int64_t ld;
+    int64_t position; /* of the last row; -1: none */
+} lh_counted_rows;
+
+typedef enum lh_evict_phase { LH_EVICT_PREFILL, LH_EVICT_DECODE } lh_evict_phase;
+
+/* One eviction, or the rows that pass before it. */
+typedef struct lh_evict_job {
+    lh_evict_phase phase;
+    lh_evict_layer layer;
+    const lh_ragged *entries; /* device */
+    const int64_t *offset;    /* host, [kv_count]: of the heads; needed if KV heads lie on several ranks */
+    int64_t seen, visible_from;
+    lh_protection protect;
+    int64_t cols;                    /* slots of the longest head of all ranks, or more */
+    int64_t number;                  /* of evictions of this layer before it */
+    int ranked;                      /* entries compete and not all of them stay */
+    int scored;                      /* they are ranked by more than their position */
+    const int64_t *room;             /* [kv_heads of the model] entries that compete; with a profile */
+    const lh_query_rows *rows;       /* observed rows; NULL: the rows that lh_evict_rows kept */
+    const lh_query_rows *references; /* separate reference queries; NULL: the kept ones */
+    const lh_counted_rows *counted;  /* replaces the observation of rows; NULL: none */
+    int64_t *normless;               /* entries without norms at the end of every head; 0 after the norms are made */
+} lh_evict_job;
+
+/* ---- the evictor ---- */
 
 typedef struct lh_evictor lh_evictor;
 
@@ -23,17 +123,17 @@ typedef struct lh_evictor lh_evictor;
 typedef struct lh_evict_scores {
     const lh_ragged *view; /* before the eviction */
     const float *raw;      /* before pooling, NULL where nothing is pooled or heads are joined after it */
-    const float *scores;   /* what is ranked */
+    const float *scores;   /* the ranked scores */
     const uint8_t *state;  /* lh_entry_state before the selection */
     int64_t ld;
 } lh_evict_scores;
 
 typedef struct lh_evict_listener {
     void *self;
-    lh_status (*scored)(void *self, int64_t layer, const lh_evict_scores *scores); /* NULL: nobody listens */
+    lh_status (*scored)(void *self, int64_t layer, const lh_evict_scores *scores); /* NULL: none */
 } lh_evict_listener;
 
-/* head_profile: of the policy, NULL where it has none; borrowed. */
+/* head_profile: of the policy, NULL: none; borrowed. */
 lh_status lh_evictor_open(lh_evictor **out, const lh_exec *exec, const lh_evict_shape *shape,
                           const lh_profile *head_profile);
 void lh_evictor_close(lh_evictor *evictor); /* NULL is fine */
@@ -41,11 +141,11 @@ void lh_evictor_close(lh_evictor *evictor); /* NULL is fine */
 /* The policy's numbers for a prompt of `tokens` tokens; before any call below. */
 void lh_evictor_begin(lh_evictor *evictor, const lh_policy_numbers *policy, int64_t tokens);
 
-/* What random choices are keyed by, beside layer, KV head, position and eviction. */
+/* The key of random choices, together with layer, KV head, position and number of the eviction. */
 void lh_evictor_seed(lh_evictor *evictor, uint64_t seed);
 void lh_evictor_listen(lh_evictor *evictor, const lh_evict_listener *listener);
 
-/* Layers that may be evicted at once, which share launches. */
+/* Max. layers of an eviction, which share launches. */
 enum { LH_EVICT_AT_ONCE = 8 };
 
 /* The evictions at the end of a prompt, for the memory that they need. ranked, scored: of any layer (lh_evict_job). */
@@ -58,7 +158,7 @@ typedef struct lh_evict_need {
 } lh_evict_need;
 
 /* Memory, found by a dry run (memory.c): of the evictions at the end of a prompt; of the evictions after a prompt,
- * of `layers` layers at once, with heads of up to `ld` slots; and of the query rows of a prompt of `tokens` tokens, or
+ * of `layers` layers together, with heads of up to `ld` slots; and of the query rows of a prompt of `tokens` tokens, or
  * (0) of decoding. No eviction may be under way. */
 lh_status lh_evictor_alloc(lh_evictor *evictor, const lh_evict_need *need);
 lh_status lh_evictor_alloc_steps(lh_evictor *evictor, int64_t ld, int64_t layers);
@@ -67,8 +167,8 @@ void lh_evictor_free(lh_evictor *evictor);
 void lh_evictor_free_rows(lh_evictor *evictor);
 int64_t lh_evictor_ld(const lh_evictor *evictor);
 
-/* 1 where the rows of a phase are observed as they pass; `scored`: of the layer's eviction at the end of its prefill.
- * The first position of a prompt whose rows are. */
+/* True if the rows of a phase are observed as they pass; scored: of the layer's eviction at the end of its prefill. And
+ * the first position of a prompt with observed rows. */
 int lh_evict_uses_rows(const lh_policy_numbers *policy, lh_evict_phase phase, int scored);
 int64_t lh_evict_first_row(const lh_evictor *evictor);
 
@@ -76,8 +176,8 @@ int64_t lh_evict_first_row(const lh_evictor *evictor);
  * `seen` tokens where `kept` entries stay: sqrt(2 ln(seen / kept)); 1 where nothing is evicted yet. */
 float lh_step_gain(int64_t seen, int64_t kept);
 
-/* Before a layer's first row; its rows; and the end of its prefill, where ranks put together what they counted of
- * shared KV heads. Collective where groups are split. */
+/* Before a layer's first row; its rows; and the end of its prefill, where ranks exchange the counts of shared KV heads.
+ * Collective where groups are split. */
 void lh_evict_begin_layer(lh_evictor *evictor, const lh_evict_job *job);
 void lh_evict_rows(lh_evictor *evictor, const lh_evict_job *job, const lh_query_rows *rows);
 void lh_evict_end_layer(lh_evictor *evictor, const lh_evict_job *job);
@@ -90,8 +190,7 @@ lh_status lh_evict_check_rows(const lh_evictor *evictor, int64_t layer);
  * numbers, by the policy. lh_evict_select does it itself. */
 void lh_evict_make_norms(lh_evictor *evictor, const lh_evict_job *job);
 
-/* Room for the rows that are observed when `seen` tokens were seen, and their positions; q and lse are the caller's to
- * fill. */
+/* Memory for the observed rows after `seen` tokens, and their positions; the caller fills q and lse. */
 typedef struct lh_row_room {
     float *q, *lse;
     int32_t *positions; /* device */
@@ -100,20 +199,20 @@ typedef struct lh_row_room {
 lh_row_room lh_evict_row_room(lh_evictor *evictor, int64_t seen);
 void lh_evict_put_positions(lh_evictor *evictor, const int32_t *positions, int64_t rows);
 
-/* An eviction of one layer, or of n at once, is made in three steps; either all of the layers are `ranked` or none is,
- * and then the first step is all. Its mask, scores and reference rows lie on the scratch stack until lh_evict_end.
+/* An eviction of n layers has three steps; all jobs have the same `ranked`, and if it is 0 the first step is the only
+ * one. Its mask, scores and reference rows lie on the scratch stack until lh_evict_end.
  *
  * In the mask of each layer: what cannot be seen any more (DROP), is protected (KEEP) or competes. */
 void lh_evict_classify(lh_evictor *evictor, const lh_evict_job *jobs, int64_t n);
 void lh_evict_end(lh_evictor *evictor);
 
-/* Collective where attention ranks and groups are split. Scores the competing entries of layer i of them: of each, one
- * after the other. The job's query rows and counted rows are read in this call only. */
+/* Collective where attention ranks and groups are split. Scores the competing entries of layer i; called for the layers
+ * in order. The job's query rows and counted rows are read in this call only. */
 void lh_evict_score(lh_evictor *evictor, const lh_evict_job *job, int64_t i);
 
-/* Collective where heads compete and where they are joined. The masks say what stays; counts[h]: competing entries of
- * this rank's head h of the only layer that stay, as far as there are so many, after the next wait for the stream.
- * counts: of lh_device_alloc_host; NULL: nobody has to know on the host. */
+/* Collective where heads compete and where they are joined. Completes the masks; counts[h] (n = 1; of
+ * lh_device_alloc_host, NULL: not wanted) = max. competing entries that this rank's head h keeps, after the next wait
+ * for the stream. */
 void lh_evict_choose(lh_evictor *evictor, const lh_evict_job *jobs, int64_t n, int64_t *counts);
 
 /* The three steps for one layer: collective where they are. */
@@ -126,58 +225,84 @@ typedef struct lh_keep {
 } lh_keep;
 lh_keep lh_evict_keep(const lh_evictor *evictor);
 
-/* A mask made elsewhere, in place of lh_evict_select, until lh_evict_end: [kv_count, lh_evictor_ld] on the host. */
+/* Sets a given mask instead of lh_evict_select, until lh_evict_end: [kv_count, lh_evictor_ld] on the host. */
 void lh_evict_put_keep(lh_evictor *evictor, const uint8_t *state);
 
-/* The entries that stayed, where they went after lh_evict_select. */
+/* The kept entries in their arena after lh_evict_select. */
 typedef struct lh_evict_kept {
     const lh_ragged *entries;    /* with biases where the policy fits them */
     const int64_t *offset, *len; /* host, [kv_count] */
     const int64_t *before;       /* host, [kv_count]: entries of the job's view */
 } lh_evict_kept;
 
-/* What a fit looks from: rows after the prompt, of all query heads of this rank's KV heads, and what they put out over
- * all entries of the layer (fit.h). */
-typedef struct lh_evict_reference {
+/* The queries of a fit: rows after the prompt, of all query heads of this rank's KV heads, and their outputs over all
+ * entries of the layer (fit.h). */
+typedef struct lh_reference_queries {
     lh_evict_layer layer;
     const float *q, *lse;     /* device: [rows, kv_count x group, head_dim] with q_ld, [rows, kv_count x group] */
     const int32_t *positions; /* device: [rows] */
     float *outputs;           /* device: [kv_count, head_dim + 1, group x rows], where lh_evict_uses_outputs */
     int64_t rows, q_ld, lse_ld;
-} lh_evict_reference;
+} lh_reference_queries;
 
-/* The arrays of a reference in memory of its own, which begins at q: all that the caller frees. */
-typedef struct lh_evict_held {
+/* The arrays of reference queries in one block of memory, which the caller frees at q. */
+typedef struct lh_saved_queries {
     float *q, *lse, *outputs;
     int32_t *positions;
-} lh_evict_held;
+} lh_saved_queries;
 
-/* 1 where the policy fits what stays of a job. */
+/* True if the policy fits the kept entries of a job. */
 int lh_evict_fits(const lh_evictor *evictor, const lh_evict_job *job);
 
 /* True if biases of the kept entries are fitted; and if values are. */
 int lh_fits_bias(const lh_policy_methods *methods);
 int lh_fits_values(const lh_policy_methods *methods);
 
-/* Collective where groups are split. After the selection, while the job's entries are all there: valid until
- * lh_evict_end. And the same in memory of its own. */
-lh_evict_reference lh_evict_refer(lh_evictor *evictor, const lh_evict_job *job, const int64_t *len);
-lh_status lh_evict_hold(const lh_evictor *evictor, lh_evict_reference *reference, lh_evict_held *held);
+/* Collective where groups are split. After the selection, before any entry of the job is evicted: valid until
+ * lh_evict_end. lh_evict_save_queries copies them to new memory. */
+lh_reference_queries lh_evict_reference_queries(lh_evictor *evictor, const lh_evict_job *job, const int64_t *len);
+lh_status lh_evict_save_queries(const lh_evictor *evictor, lh_reference_queries *reference, lh_saved_queries *held);
 
-/* That memory alone, for `rows` rows to come; and a reference to what lies in it. */
-lh_status lh_evict_hold_room(const lh_evictor *evictor, int64_t rows, lh_evict_held *held);
-void lh_evict_refer_to(const lh_evictor *evictor, lh_evict_reference *reference, const lh_evict_held *held);
+/* Allocates that memory for `rows` rows; and makes the saved queries the reference queries. */
+lh_status lh_evict_alloc_saved_queries(const lh_evictor *evictor, int64_t rows, lh_saved_queries *held);
+void lh_evict_use_saved_queries(const lh_evictor *evictor, lh_reference_queries *reference,
+                                const lh_saved_queries *held);
 
-/* Rows of a reference when `seen` tokens were seen; and 1 where what they put out is asked for. */
+/* Number of reference queries after `seen` tokens; and true if their outputs are needed. */
 int64_t lh_evict_reference_rows(const lh_evictor *evictor, int64_t seen);
 int lh_evict_uses_outputs(const lh_evictor *evictor);
 
-/* Biases and values of the entries that stayed become such that the rows see in them what they saw in all. */
-void lh_evict_fit(lh_evictor *evictor, const lh_evict_reference *reference, const lh_evict_kept *kept);
+/* Fits biases and values of the kept entries, so that their attention output for the reference queries is close to the
+ * output over all entries. */
+void lh_evict_fit(lh_evictor *evictor, const lh_reference_queries *reference, const lh_evict_kept *kept);
 
-/* Where the attention of a single row may leave its logits: [kv_count x group, ld]. */
+/* Memory for the logits of a single row's attention: [kv_count x group, ld]. */
 lh_row_logits lh_evict_row_logits(const lh_evictor *evictor);
 
 int64_t lh_evict_summary_bytes(const lh_evictor *evictor); /* of score summaries, sent so far */
+
+/* ---- layers that compete with each other (adaptive_heads.c) ---- */
+
+/* A search for the number of competing entries that every head of the model keeps, over one layer or several. */
+typedef struct lh_top_request {
+    int64_t layers;
+    int each_layer;           /* 1: the heads of each layer compete with each other; 0: the heads of all layers */
+    const lh_evict_job *jobs; /* [layers] */
+    const float *scores;      /* of the layers of an eviction; NULL: lh_evict_show_scores for each layer */
+    int64_t scores_step;
+    const lh_layer_limits *limits; /* host, [layers] */
+    lh_fraction share;
+} lh_top_request;
+
+/* Collective. budgets (host): [layers, kv_heads of the model]. Not while an eviction is under way. */
+void lh_evict_divide(lh_evictor *evictor, const lh_top_request *request, int64_t *budgets);
+
+/* Entries whose scores are stored with them while layers compete. lh_evict_keep_scores scores a layer and stores the
+ * scores; lh_evict_show_scores makes the mask and the scores of a layer from the stored ones. Until lh_evict_end. */
+void lh_evict_keep_scores(lh_evictor *evictor, const lh_evict_job *job);
+void lh_evict_show_scores(lh_evictor *evictor, const lh_evict_job *job);
+
+/* Marks the best counts[h] (host, [kv_count]) competing entries of this rank's head h, by the shown scores. */
+void lh_evict_mark(lh_evictor *evictor, const lh_evict_job *job, const int64_t *counts);
 
 #endif

@@ -1,26 +1,32 @@
-/* evict_impl.h - the evictor, and what the files of this room call of each other. */
+/* evict_impl.h - the evictor, and the calls between the files of this folder. */
 #ifndef LH_EVICT_EVICT_IMPL_H
 #define LH_EVICT_EVICT_IMPL_H
 
 #include "base/mem.h"
 #include "base/minmax.h"
-#include "evict/rows_check.h"
 #include "evict/score_source.h"
 #include "exec/heads.h"
 #include "exec/scratch.h"
 
 enum { LH_ROWS_AT_ONCE = 512 }; /* rows that are counted at a time while statistics go on */
 
+/* The check that the log-sum-exps of a prompt's rows are finite: one NaN among the weights makes every score of a row
+ * NaN, and maxima would hide it. The device notes it as the rows pass, so that the host waits once a layer. */
+typedef struct lh_rows_check {
+    int32_t *wrong; /* device: 1 if any log-sum-exp was not finite */
+    int32_t *known; /* host: a copy */
+} lh_rows_check;
+
 /* Rows as they are counted: q with all query heads of this rank's KV heads. */
 typedef struct lh_row_block {
     lh_query_rows rows;
     int64_t lse_ld;
-    float *own;           /* where a single row's own log-sum-exps go, in place of rows.lse */
-    const int32_t *until; /* the last position that a row sees, where it is not its own */
+    float *own;           /* output of a single row's log-sum-exps, if rows.lse is NULL */
+    const int32_t *until; /* the last position that a row sees; NULL: its own */
     const float *gains;
 } lh_row_block;
 
-/* Scores of the layers of an eviction, [kv_count, ld] each, `step` floats apart. at NULL: there are none. */
+/* Scores of the layers of an eviction, [kv_count, ld] each, `step` floats apart. at NULL: no scores. */
 typedef struct lh_scores {
     float *at;
     int64_t step;
@@ -31,7 +37,8 @@ typedef struct lh_stage_scores {
     lh_scores first, heads, second;
 } lh_stage_scores;
 
-/* The functions of a selection. stages: makes the scores of the second stage, or changes those of the first. */
+/* The functions of a selection. stages: makes the scores of the second stage, or changes the scores of the first stage.
+ */
 typedef struct lh_selection {
     void (*stages)(lh_evictor *evictor, const lh_evict_job *job, lh_stage_scores *by);
 } lh_selection;
@@ -42,14 +49,14 @@ typedef struct lh_addition {
     /* the norms of the last `entries` of every head, into their numbers */
     void (*make_norms)(lh_evictor *evictor, const lh_evict_job *job, int64_t entries);
     void (*alter)(lh_evictor *evictor, const lh_evict_job *job, lh_row_block *rows); /* scoring rows */
-    void (*protect)(lh_evictor *evictor, const lh_evict_job *job);                   /* marks entries that stay */
+    void (*protect)(lh_evictor *evictor, const lh_evict_job *job);                   /* marks kept entries */
     void (*weigh)(lh_evictor *evictor, const lh_evict_job *job, float *scores); /* pooled and joined, [kv_count, ld] */
 } lh_addition;
 
 /* NULL if the policy does not use the method, or it has no such functions. */
 const lh_addition *lh_addition_of(const lh_policy_numbers *policy, lh_method_id id);
 
-/* Numbers of this rank's heads, on the device: those of each layer [kv_count], `step` apart. */
+/* Counts of this rank's heads, on the device: [kv_count] of each layer, `step` apart. */
 typedef struct lh_counts {
     const int64_t *at;
     int64_t step;
@@ -83,8 +90,8 @@ struct lh_evictor {
     lh_scores shaped, second, loss_gains; /* pooled raw scores; of the second stage; gains of losses */
     int64_t scoring_mark;                 /* of the scratch stack, before the temporaries of a layer's scores */
     lh_stage_scores stages;               /* of the layers that were scored */
-    lh_ragged views[LH_EVICT_AT_ONCE];    /* of the layers that are evicted at once */
-    lh_row_block scoring, references;     /* rows of this eviction, moved to where they score from; q NULL: not yet */
+    lh_ragged views[LH_EVICT_AT_ONCE];    /* of the layers of an eviction */
+    lh_row_block scoring, references;     /* rows of this eviction at their positions; q NULL: not yet */
     float *outputs;                       /* of the references (lh_reference_outputs); NULL: not yet */
     lh_gather gather;
     int64_t *budgets; /* host, [kv_heads of the model] */
@@ -109,16 +116,46 @@ uint8_t *lh_layer_state(const lh_evictor *ev);
 /* ---- query rows on their way to the columns (query_rows.c) ---- */
 
 /* Collective where groups are split; then q and lse of `own` have no gaps. Rows with all query heads of this rank's KV
- * heads, and their log-sum-exps: those given, or their own where there are none, the policy has a gain, or it is not
- * causal. On the scratch stack where they are not those given. */
+ * heads, and their log-sum-exps: the given ones, or new ones if none are given, the policy has a gain, or it is not
+ * causal. New arrays lie on the scratch stack. */
 lh_row_block lh_join_rows(lh_evictor *ev, const lh_evict_job *job, const lh_query_rows *own);
 
+/* ---- kept rows (kept_rows.c) ---- */
+
+/* Collective where groups are split. The rows that score, as they are counted (query_rows.c): the rows of the job (of a
+ * ring or a trace, at the positions of the policy) or the kept rows; with '--rows-at after' rotated to positions after
+ * the prompt, from which they see other entries. */
+lh_row_block lh_scoring_rows(lh_evictor *ev, const lh_evict_job *job);
+
+/* Collective where groups are split, at the first call of an eviction. The reference queries of a fit, of loss curves
+ * and of scores that are interleaved: the scoring rows, if they score from after the prompt, thinned evenly to at most
+ * lh_policy_reference_rows; else separate rows of the store or of the job, rotated to after the prompt. */
+lh_row_block lh_reference_rows(lh_evictor *ev, const lh_evict_job *job);
+
+/* The outputs of `rows` reference queries over all entries (references.c): [kv_count, head_dim + 1, group x rows]
+ * (fit.h), for the curves or the fit to fill. */
+float *lh_reference_outputs(lh_evictor *ev, int64_t rows);
+
 /* ---- columns that rows are counted in (columns.c) ---- */
+
+/* The column that a statistic of attention counts for every entry, and the score of the column. */
+typedef enum lh_column_kind { LH_COLUMN_SUMS, LH_COLUMN_COUNTS, LH_COLUMN_SQUARES, LH_COLUMN_LARGEST } lh_column_kind;
+typedef struct lh_statistic {
+    lh_column_kind column;
+    lh_finish_kind finish;
+    int per_row, per_head; /* true if it is divided by the rows; by the query heads of a group */
+} lh_statistic;
+
+/* LH_EUSAGE if no row is left to score. A check of statistics of attention. */
+lh_status lh_check_scoring_rows(const lh_policy *policy);
+
+/* 1, or the group where query heads are joined by their maximum, or after the pool. */
+int64_t lh_attention_parts(const lh_policy_numbers *policy, const lh_heads *heads);
 
 typedef struct lh_columns {
     lh_slot_floats sums, squares, largest, counts; /* at NULL: not wanted */
     int64_t parts;
-    int each_head; /* 1: squares and largest are of the weights of each query head, and not of their mean */
+    int each_head; /* 1: squares and largest are of the weights of each query head, not of the group's mean weight */
 } lh_columns;
 
 lh_logit lh_logit_of(const lh_evictor *ev, const lh_evict_job *job);
@@ -127,7 +164,7 @@ void lh_count_columns(lh_evictor *ev, const lh_evict_job *job, const lh_row_bloc
 /* One call of column_stats: args has the columns, the heads and the normalisers, b the rest. */
 void lh_run_column_stats(lh_evictor *ev, const lh_evict_job *job, const lh_row_block *b, lh_column_stats_args *args);
 
-/* scores = what was counted in `from`; first_row: the first row that was counted, `squares` of std-scope. */
+/* scores = the scores of the columns `from`; first_row: the first row that was counted, `squares` of std-scope. */
 void lh_finish_statistics(lh_evictor *ev, const lh_evict_job *job, const lh_columns *from, int64_t first_row,
                           float *scores);
 
@@ -142,7 +179,7 @@ void lh_gather_groups(lh_evictor *ev, const lh_query_rows *own, lh_row_block *ou
 /* Copies rows, and log-sum-exps where they are known, to the scratch stack, without gaps; returns the new q. */
 float *lh_copy_rows(lh_evictor *ev, lh_query_rows *rows);
 
-/* Of every KV head the columns that are this rank's share are counted, all where no other rank has the head; then
+/* Counts this rank's share of the columns of every KV head, all columns if no other rank has the head; then
  * (collective) ranks exchange them: scores [kv_count x parts, ld] and squares [kv_count, ld], or, both NULL, the
  * statistics of the entries. */
 void lh_count_shares(lh_evictor *ev, const lh_evict_job *job, const lh_row_block *b, const lh_columns *to);
@@ -150,21 +187,18 @@ void lh_exchange_columns(lh_evictor *ev, const lh_evict_job *job, float *scores,
 
 /* ---- from scores to the mask ---- */
 
-/* shape.c: the source's scores pooled, joined over the group, weighed; returns where they are. */
+/* shape.c: the source's scores pooled, joined over the group, weighed. */
 lh_scores lh_shape_scores(lh_evictor *ev, const lh_evict_job *job);
-/* x, y: [kv_count * parts, ld]. Competing entries alone: what is protected never leaks in. */
+/* x, y: [kv_count * parts, ld]. Only competing entries: protected entries never enter a pool. */
 void lh_pool_entries(lh_evictor *ev, const lh_evict_job *job, const lh_pool_args *of);
 void lh_join_group(lh_evictor *ev, const lh_evict_job *job, const float *x, float *y);
 
-/* joint_heads.c. Collective. The same scores for all heads of each of n layers, in place. */
-void lh_join_heads(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, lh_scores by);
+/* loss_curves.c. Collective where groups are split, and where layers compete. ev->loss_gains = the gain of each
+ * competing entry, in the order of `scores` in each head. */
+void lh_score_gains(lh_evictor *ev, const lh_evict_job *job, const float *scores);
 
-/* stages.c: the scores by which each stage of the selection ranks; and the masks of n layers, by the counts. */
-lh_stage_scores lh_make_stages(lh_evictor *ev, const lh_evict_job *job, lh_scores by);
-void lh_mark_stages(lh_evictor *ev, const lh_evict_job *jobs, int64_t n);
-
-/* mask.c: the entries of several layers, side by side, of all heads of this rank or of those that it counts. And: so
- * many competing entries of each of their heads stay, the best by the scores `by`; the others become `others`. */
+/* mask.c: the entries of n layers, of all heads of this rank or of its counted heads. lh_mark_best marks the best
+ * `counts` competing entries of every head, by the scores `by`; all other competing entries become `others`. */
 const lh_ragged *lh_views_of(lh_evictor *ev, const lh_evict_job *jobs, int64_t n);
 const lh_ragged *lh_counted_views_of(lh_evictor *ev, const lh_evict_job *jobs, int64_t n);
 void lh_mark_best(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, lh_scores by, lh_counts counts,

@@ -1,5 +1,21 @@
 #include "evict/evict_impl.h"
 
+static lh_status open_check(lh_rows_check *check, const lh_exec *x)
+{
+    /* of the cache, as long as which it stays; work space is gone after the prompt */
+    LH_TRY(lh_device_alloc(lh_exec_device(x), &check->wrong, sizeof *check->wrong, LH_MEM_KV));
+    LH_TRY(lh_device_alloc_host(lh_exec_device(x), &check->known, sizeof *check->known));
+    *check->known = 0;
+    return lh_stream_zero(x->stream, check->wrong, sizeof *check->wrong);
+}
+
+static void close_check(lh_rows_check *check, const lh_exec *x)
+{
+    (void)lh_stream_sync(x->stream); /* a copy may still be on its way */
+    lh_device_free(lh_exec_device(x), check->wrong);
+    lh_device_free_host(lh_exec_device(x), check->known);
+}
+
 lh_status lh_evictor_open(lh_evictor **out, const lh_exec *exec, const lh_evict_shape *shape,
                           const lh_profile *head_profile)
 {
@@ -11,7 +27,7 @@ lh_status lh_evictor_open(lh_evictor **out, const lh_exec *exec, const lh_evict_
     ev->shape = *shape;
     ev->head_profile = head_profile;
     LH_TRY_DONE(lh_gather_init(&ev->gather, shape->heads.ranks));
-    LH_TRY_DONE(lh_rows_check_open(&ev->check, exec));
+    LH_TRY_DONE(open_check(&ev->check, exec));
     LH_TRY_DONE(lh_calloc(&ev->budgets, shape->heads.kv_heads, sizeof *ev->budgets));
     LH_TRY_DONE(lh_calloc(&ev->planned, LH_EVICT_AT_ONCE * shape->heads.kv_count, sizeof *ev->planned));
     *out = ev;
@@ -39,7 +55,7 @@ void lh_evictor_close(lh_evictor *ev)
     ev->row_bytes = 0;
     lh_evictor_free(ev);
     free_store(ev);
-    lh_rows_check_close(&ev->check, &ev->exec);
+    close_check(&ev->check, &ev->exec);
     lh_gather_clear(&ev->gather);
     lh_free(ev->budgets);
     lh_free(ev->planned);

@@ -3,7 +3,7 @@
 #include <math.h>
 
 #include "base/minmax.h"
-#include "evict/entry_stats.h"
+#include "evict/evict.h"
 #include "exec/scratch.h"
 
 const lh_fit_strength lh_fit_usual_bias = {.ridge = 1e-2f, .steps = 3},
@@ -13,19 +13,19 @@ const lh_fit_strength lh_fit_usual_bias = {.ridge = 1e-2f, .steps = 3},
 static const float factor_low = 0.0497870684f - 1.0f, factor_high = 20.0855369f - 1.0f;
 
 /* The arrays of one KV head, n = group x rows, on the scratch stack. The numbers of an entry lie along the last
- * dimension. What is multiplied is of `type`; where that is f32, `matrix` and `turned` are the weights themselves. */
+ * dimension. What is multiplied is of `type`; where that is f32, `matrix` and `matrix_t` are the weights themselves. */
 typedef struct fit_head {
     const lh_exec *exec;
     const lh_fit *fit;
     lh_dtype type;
-    int64_t h, n, dim, first, cols; /* slots [first, first + cols) of head h */
-    float *weights, *across;        /* [n, cols] and its transpose */
-    void *matrix, *turned, *factor; /* of `type`: the same, and one of the arrays below */
-    float *x, *r, *p;               /* [dim, cols] */
-    float *back, *products;         /* [dim + 1, cols] and [dim + 1, n]: the sums of weights are a dimension more */
-    float *diagonal, *factors;      /* [cols] */
-    float *missing;                 /* [n] */
-    float *energy;                  /* [dim, 2] */
+    int64_t h, n, dim, first, cols;   /* slots [first, first + cols) of head h */
+    float *weights, *weights_t;       /* [n, cols] and its transpose */
+    void *matrix, *matrix_t, *factor; /* of `type`: the same, and one of the arrays below */
+    float *x, *r, *p;                 /* [dim, cols] */
+    float *values_t, *products;       /* [dim + 1, cols] and [dim + 1, n]: the sums of weights are a dimension more */
+    float *diagonal, *factors;        /* [cols] */
+    float *residual_mass;             /* [n] */
+    float *energy;                    /* [dim, 2] */
 } fit_head;
 
 static int64_t rows_of(const lh_fit *fit)
@@ -135,7 +135,7 @@ static void multiply_keys(const fit_head *a)
 }
 
 /* The weights that the rows give to the slots. */
-static void weigh(const fit_head *a, float *missing)
+static void compute_weights(const fit_head *a, float *residual_mass)
 {
     const lh_fit *fit = a->fit;
     const int64_t group = fit->rows.map.group;
@@ -144,8 +144,9 @@ static void weigh(const fit_head *a, float *missing)
     rows.kv = &one;
     rows.map = (lh_grouping){.heads = group, .group = group};
     multiply_keys(a);
-    LH_RUN(a->exec, row_weights, .x = a->weights, .missing = missing, .rows = rows, .lse = fit->lse + a->h * group,
-           .lse_ld = fit->lse_ld, .first = a->first, .cols = a->cols, .ld = a->cols, .most = fit->most);
+    LH_RUN(a->exec, row_weights, .x = a->weights, .missing = residual_mass, .rows = rows,
+           .lse = fit->lse + a->h * group, .lse_ld = fit->lse_ld, .first = a->first, .cols = a->cols, .ld = a->cols,
+           .most = fit->most);
 }
 
 const float *lh_fit_weights(const lh_exec *exec, const lh_fit *fit, lh_fit_slots slots)
@@ -154,30 +155,30 @@ const float *lh_fit_weights(const lh_exec *exec, const lh_fit *fit, lh_fit_slots
     a.first = slots.first;
     a.cols = slots.count;
     a.weights = floats(exec, a.n * a.cols);
-    weigh(&a, NULL);
+    compute_weights(&a, NULL);
     return a.weights;
 }
 
 /* ---- before the eviction ---- */
 
-/* The last row of `back`: a value of 1 for every slot, whose weighted sum is that of the weights. */
+/* The last row of `values_t`: a value of 1 for every slot, whose weighted sum is that of the weights. */
 static void put_ones(const fit_head *a)
 {
     const float one = 1.0f;
     char ones[LH_FIT_AT_ONCE * sizeof one];
     const int64_t size = lh_dtype_bytes(a->type), row = a->cols * size;
     for (int64_t i = 0; i < a->cols; i++) lh_dtype_convert(ones + i * size, a->type, &one, LH_F32, 1);
-    lh_exec_put(a->exec, (char *)a->back + a->dim * row, ones, row);
+    lh_exec_put(a->exec, (char *)a->values_t + a->dim * row, ones, row);
 }
 
 /* Of one stretch of slots, to `products`. */
 static void add_up_values(const fit_head *a)
 {
-    weigh(a, NULL);
-    take_values(a, a->back, a->type, 1.0f);
+    compute_weights(a, NULL);
+    take_values(a, a->values_t, a->type, 1.0f);
     put_ones(a);
     const void *weights = as_factor(a, a->matrix, a->weights, a->n, a->cols);
-    multiply(a, (product){a->products, a->back, weights, a->dim + 1, a->n, a->cols});
+    multiply(a, (product){a->products, a->values_t, weights, a->dim + 1, a->n, a->cols});
 }
 
 void lh_fit_add_sums(const lh_exec *exec, const lh_fit *fit, lh_fit_slots slots, float *y)
@@ -186,7 +187,7 @@ void lh_fit_add_sums(const lh_exec *exec, const lh_fit *fit, lh_fit_slots slots,
     const int64_t end = slots.first + slots.count, mark = lh_scratch_mark(exec);
     a.weights = floats(exec, a.n * LH_FIT_AT_ONCE);
     a.matrix = operand(&a, a.n * LH_FIT_AT_ONCE);
-    a.back = floats(exec, (a.dim + 1) * LH_FIT_AT_ONCE);
+    a.values_t = floats(exec, (a.dim + 1) * LH_FIT_AT_ONCE);
     a.products = floats(exec, (a.dim + 1) * a.n);
     for (a.first = slots.first; a.first < end; a.first += LH_FIT_AT_ONCE) {
         a.cols = lh_min_i64(LH_FIT_AT_ONCE, end - a.first);
@@ -223,7 +224,7 @@ static void step(const fit_head *a, const regression *g, const float *products, 
 {
     const int bounded = g->bounded && is_last;
     LH_RUN(a->exec, conjugate_gradients, .x = a->x, .r = a->r, .p = a->p, .energy = a->energy, .products = products,
-           .back = a->back, .diagonal = a->diagonal, .rows = g->rows, .cols = a->cols, .n = a->n,
+           .back = a->values_t, .diagonal = a->diagonal, .rows = g->rows, .cols = a->cols, .n = a->n,
            .ridge = g->strength.ridge, .low = bounded ? factor_low : -INFINITY,
            .high = bounded ? factor_high : INFINITY);
 }
@@ -231,17 +232,17 @@ static void step(const fit_head *a, const regression *g, const float *products, 
 /* The weights, as they are multiplied. */
 static void make_matrices(fit_head *a)
 {
-    LH_RUN(a->exec, transpose, .y = a->across, .x = a->weights, .y_type = LH_F32, .x_type = LH_F32, .rows = a->n,
+    LH_RUN(a->exec, transpose, .y = a->weights_t, .x = a->weights, .y_type = LH_F32, .x_type = LH_F32, .rows = a->n,
            .cols = a->cols, .y_ld = a->n, .x_ld = a->cols, .factor = 1.0f);
-    LH_RUN(a->exec, squares, .y = a->diagonal, .x = a->across, .tokens = a->cols, .heads = 1, .dim = a->n, .x_ld = a->n,
-           .y_ld = 1);
+    LH_RUN(a->exec, squares, .y = a->diagonal, .x = a->weights_t, .tokens = a->cols, .heads = 1, .dim = a->n,
+           .x_ld = a->n, .y_ld = 1);
     if (a->type == LH_F32) {
         a->matrix = a->weights;
-        a->turned = a->across;
+        a->matrix_t = a->weights_t;
         return;
     }
     convert(a, (conversion){a->matrix, a->weights, a->type, LH_F32, a->n, a->cols, a->cols});
-    convert(a, (conversion){a->turned, a->across, a->type, LH_F32, a->cols, a->n, a->n});
+    convert(a, (conversion){a->matrix_t, a->weights_t, a->type, LH_F32, a->cols, a->n, a->n});
 }
 
 /* y [rows, n] = x [rows, cols] times the weights' transpose; y [rows, cols] = x [rows, n] times the weights. */
@@ -252,7 +253,7 @@ static void to_rows(const fit_head *a, float *y, const float *x, int64_t rows)
 
 static void to_entries(const fit_head *a, float *y, const float *x, int64_t rows)
 {
-    multiply(a, (product){y, as_factor(a, a->factor, x, rows, a->n), a->turned, rows, a->cols, a->n});
+    multiply(a, (product){y, as_factor(a, a->factor, x, rows, a->n), a->matrix_t, rows, a->cols, a->n});
 }
 
 static void regress(const fit_head *a, const float *rest, regression g)
@@ -261,7 +262,7 @@ static void regress(const fit_head *a, const float *rest, regression g)
     step(a, &g, NULL, 0);
     for (int64_t k = 0; k < g.strength.steps; k++) {
         to_rows(a, a->products, a->p, g.rows);
-        to_entries(a, a->back, a->products, g.rows);
+        to_entries(a, a->values_t, a->products, g.rows);
         step(a, &g, a->products, k + 1 == g.strength.steps);
     }
 }
@@ -271,10 +272,10 @@ static void fit_bias(fit_head *a)
     const lh_fit *fit = a->fit;
     lh_exec_zero(a->exec, a->x, a->cols * (int64_t)sizeof *a->x);
     make_matrices(a);
-    regress(a, a->missing, (regression){.rows = 1, .strength = fit->of_bias, .bounded = 1});
+    regress(a, a->residual_mass, (regression){.rows = 1, .strength = fit->of_bias, .bounded = 1});
     to_rows(a, a->products, a->x, 1);
     LH_RUN(a->exec, mass_bias, .bias = fit->rows.kv->bias + fit->offset[a->h], .factors = a->factors, .x = a->x,
-           .products = a->products, .missing = a->missing, .cols = a->cols, .n = a->n);
+           .products = a->products, .missing = a->residual_mass, .cols = a->cols, .n = a->n);
 }
 
 static void fit_values(fit_head *a)
@@ -285,8 +286,8 @@ static void fit_values(fit_head *a)
            .cols = a->cols, .ld = a->cols);
     make_matrices(a);
     take_values(a, a->x, LH_F32, 1.0f);
-    take_values(a, a->back, LH_F32, -1.0f);
-    to_rows(a, a->products, a->back, a->dim);
+    take_values(a, a->values_t, LH_F32, -1.0f);
+    to_rows(a, a->products, a->values_t, a->dim);
     LH_RUN(a->exec, add, .y = a->products, .x = outputs_of(fit, a->h), .tokens = a->dim, .dim = a->n, .y_ld = a->n,
            .x_ld = a->n);
     regress(a, a->products, (regression){.rows = a->dim, .strength = fit->of_values});
@@ -300,18 +301,18 @@ static void alloc_arrays(fit_head *a, int64_t cols)
     const lh_exec *exec = a->exec;
     const int64_t n = a->n, d = a->dim;
     a->weights = floats(exec, n * cols);
-    a->across = floats(exec, n * cols);
+    a->weights_t = floats(exec, n * cols);
     a->x = floats(exec, d * cols);
     a->r = floats(exec, d * cols);
     a->p = floats(exec, d * cols);
-    a->back = floats(exec, (d + 1) * cols);
+    a->values_t = floats(exec, (d + 1) * cols);
     a->products = floats(exec, (d + 1) * n);
     a->diagonal = floats(exec, cols);
     a->factors = floats(exec, cols);
-    a->missing = floats(exec, n);
+    a->residual_mass = floats(exec, n);
     a->energy = floats(exec, 2 * d);
     a->matrix = operand(a, n * cols);
-    a->turned = operand(a, n * cols);
+    a->matrix_t = operand(a, n * cols);
     a->factor = operand(a, d * lh_max_i64(cols, n));
 }
 
@@ -320,7 +321,7 @@ static void fit_head_entries(fit_head *a)
     const lh_fit *fit = a->fit;
     float *bias = fit->rows.kv->bias;
     if (!fit->keeps_bias) lh_exec_zero(a->exec, bias + fit->offset[a->h], a->cols * (int64_t)sizeof *bias);
-    weigh(a, a->missing);
+    compute_weights(a, a->residual_mass);
     if (!fit->keeps_bias) fit_bias(a);
     if (!fit->keeps_values) fit_values(a);
 }

@@ -1,6 +1,6 @@
-/* fit.h - biases and values of the entries that stay, fitted to what query rows saw before the eviction (attention
- * matching, arXiv 2602.16284). For one KV head, with the n rows of its query heads, weights P_rj = exp(s_rj - lse_r) of
- * the entries that stay and the rows' outputs Y over all entries:
+/* fit.h - biases and values of the kept entries, fitted to the attention output of query rows before the eviction
+ * (attention matching, arXiv 2602.16284). For a KV head, with the n rows of its query heads, weights P_rj = exp(s_rj -
+ * lse_r) of the kept entries and the rows' outputs Y over all entries:
  *
  *   bias     factors B within [e^-3, e^3] that bring the rows of P B near 1, from B = 1 on; ln B is added to the logits
  *            of the entry from then on and stands for the attention that its evicted neighbours received;
@@ -11,12 +11,12 @@
  * and to stop early holds back as a ridge does: few rows suffice. SmolLM2, Kullback-Leibler divergence of the next
  * token to the full cache:
  *
- *   kept            as they are   512 rows, exact   512 rows   128 rows   64 rows   32 rows
+ *   kept            unfitted      512 rows, exact   512 rows   128 rows   64 rows   32 rows
  *   20% of 1,557    0.070         0.023             0.023      0.029      0.026     0.035
  *   20% of 3,837    0.099                           0.075      0.074      0.076     0.079
  *
- * (3 and 3 steps; on 512 of 1,557, 8 and 4). Rows should score from after the prompt: rows that saw only what was
- * before them mislead a fit.
+ * (3 and 3 steps; on 512 of 1,557, 8 and 4). Rows should score from after the prompt: rows that saw only earlier
+ * entries mislead a fit.
  *
  * A head that holds all its entries still is left as it is, bit for bit. All of it is local to a KV head: the same bits
  * on any number of ranks with LH_ORDER_FIXED. Where a head lies on several ranks each of them fits it alike, from the
@@ -27,21 +27,21 @@
 
 #include "exec/exec.h"
 
-/* Strength of a regression: what holds it back, as a share of the mean square of what is fitted with, and its steps. */
+/* Strength of a regression: its ridge, as a share of the mean square of the regressors, and its steps. */
 typedef struct lh_fit_strength {
     float ridge;
     int64_t steps;
 } lh_fit_strength;
 
-/* What is fitted of one layer. Device memory but for what is host. */
+/* The fit of a layer. Device memory unless marked as host. */
 typedef struct lh_fit {
-    lh_observed rows; /* whole groups; rows.kv: all entries, later those that stay; no gains, no logits */
+    lh_observed rows; /* whole groups; rows.kv: all entries, later the kept ones; no gains, no logits */
     const float *lse; /* [rows, map.heads] over all entries, with lse_ld */
     int64_t lse_ld;
-    const int64_t *offset, *len;  /* host, [KV heads]: those of rows.kv */
+    const int64_t *offset, *len;  /* host, [KV heads]: of rows.kv */
     const int64_t *before;        /* host, [KV heads]: entries before the eviction */
     float *outputs;               /* [KV heads, head_dim + 1, group x rows]: lh_fit_add_sums of all entries */
-    int keeps_bias, keeps_values; /* 1: the entries' biases in rows.kv, or their values, stay as they are */
+    int keeps_bias, keeps_values; /* 1: biases of rows.kv, or values, do not change */
     lh_order order;
     int exact;  /* 1: products in f32 over a bf16 cache, too */
     float most; /* weights above it count as 0; 0: all count */
@@ -72,8 +72,8 @@ void lh_fit_add_sums(const lh_exec *exec, const lh_fit *fit, lh_fit_slots slots,
 /* Before the eviction: the rows' outputs over all entries. */
 void lh_fit_outputs(const lh_exec *exec, const lh_fit *fit);
 
-/* After it, when what stays is compact: values in place, and biases in place of those that an entry may have had. Heads
- * that lost nothing keep theirs: an arena begins with 0. */
+/* After it, with compact entries: replaces values and biases. Heads without evicted entries keep their biases: an arena
+ * begins with 0. */
 void lh_fit_entries(const lh_exec *exec, const lh_fit *fit);
 
 #endif

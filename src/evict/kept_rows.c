@@ -1,8 +1,11 @@
-#include "evict/kept_rows.h"
-
+/* Query rows of a layer's prefill: as they pass, the policy's source counts them or sums them up, and rows that are
+ * observed later are kept; at the end of the layer the kept rows score, or are reference queries, from their positions
+ * or from positions after the prompt. */
 #include <assert.h>
 
-/* ---- as they pass ---- */
+#include "evict/evict_impl.h"
+
+/* ---- kept rows ---- */
 
 /* Rows at positions [first, end) of the prompt, from row `to` of the kept ones on. */
 typedef struct stretch {
@@ -49,7 +52,7 @@ static void keep_spread(lh_evictor *ev, const lh_query_rows *rows, const row_sto
     }
 }
 
-void lh_keep_rows(lh_evictor *ev, const lh_query_rows *rows)
+static void keep_rows(lh_evictor *ev, const lh_query_rows *rows)
 {
     const int64_t tokens = ev->prompt_tokens, first = ev->policy.first_rows;
     const row_store scoring = store_of_scoring(ev), references = store_of_references(ev);
@@ -60,6 +63,67 @@ void lh_keep_rows(lh_evictor *ev, const lh_query_rows *rows)
     }
     keep(ev, rows, &scoring, (stretch){.end = first});
     keep(ev, rows, &scoring, (stretch){tokens - scoring.rows + first, tokens, first});
+}
+
+/* ---- rows that pass ---- */
+
+int lh_evict_uses_rows(const lh_policy_numbers *policy, lh_evict_phase phase, int scored)
+{
+    const lh_source *source = lh_source_of(policy);
+    if (lh_keeps_rows(policy) && phase == LH_EVICT_PREFILL && scored) return 1;
+    return source && source->uses_rows && source->uses_rows(policy, phase, scored);
+}
+
+int64_t lh_evict_first_row(const lh_evictor *ev)
+{
+    const lh_policy_numbers *p = &ev->policy;
+    const int last = lh_evict_uses_attention(p) || (lh_keeps_rows(p) && !lh_source_of(p)->rows);
+    const int64_t tokens = ev->prompt_tokens,
+                  first = lh_policy_rows(p, tokens) ? lh_policy_row_of(p, tokens, 0) : tokens;
+    if (p->block || p->first_rows || !last) return 0;
+    return lh_policy_references(p, tokens) ? lh_min_i64(first, lh_policy_reference_of(p, tokens, 0)) : first;
+}
+
+void lh_evict_begin_layer(lh_evictor *ev, const lh_evict_job *job)
+{
+    const lh_source *source = lh_source_of(&ev->policy);
+    if (source->begin) source->begin(ev, job);
+}
+
+static void check_rows(const lh_rows_check *check, const lh_exec *x, const float *lse, int64_t count)
+{
+    LH_RUN(x, check_finite, .wrong = check->wrong, .x = lse, .count = count);
+}
+
+static void copy_check(const lh_rows_check *check, const lh_exec *x)
+{
+    lh_exec_copy(x, check->known, check->wrong, sizeof *check->wrong, LH_COPY_TO_HOST);
+}
+
+void lh_evict_rows(lh_evictor *ev, const lh_evict_job *job, const lh_query_rows *rows)
+{
+    const lh_source *source = lh_source_of(&ev->policy);
+    if (job->phase == LH_EVICT_PREFILL)
+        check_rows(&ev->check, &ev->exec, rows->lse, rows->tokens * ev->shape.heads.q_count);
+    if (lh_keeps_rows(&ev->policy)) keep_rows(ev, rows);
+    if (source->rows) source->rows(ev, job, rows);
+}
+
+void lh_evict_end_layer(lh_evictor *ev, const lh_evict_job *job)
+{
+    const lh_source *source = lh_source_of(&ev->policy);
+    if (source->end) source->end(ev, job);
+    copy_check(&ev->check, &ev->exec);
+}
+
+lh_status lh_evict_check_rows(const lh_evictor *ev, int64_t layer)
+{
+    if (*ev->check.known)
+        LH_FAIL(LH_EFILE,
+                "layer %lld: the attention of the query heads is not finite, so that the cache cannot be ranked; "
+                "check the weights with 'longhaul verify'",
+                (long long)layer);
+    return LH_OK;
 }
 
 /* ---- when the layer ends ---- */
@@ -77,23 +141,23 @@ static lh_query_rows kept_rows(lh_evictor *ev, const lh_evict_job *job)
 }
 
 /* A position of row r (budgets.h). */
-typedef int64_t place_of(const lh_policy_numbers *fixed, int64_t seen, int64_t r);
+typedef int64_t position_of(const lh_policy_numbers *fixed, int64_t seen, int64_t r);
 
 /* On the scratch stack: the positions of n rows. */
-static int32_t *put_places(lh_evictor *ev, place_of *of, int64_t seen, int64_t n)
+static int32_t *put_positions(lh_evictor *ev, position_of *of, int64_t seen, int64_t n)
 {
     const int64_t bytes = n * (int64_t)sizeof(int32_t);
-    int32_t *places = NULL, *at = lh_scratch_alloc(&ev->exec, bytes);
-    lh_exec_latch(&ev->exec, lh_calloc(&places, n, sizeof *places));
-    for (int64_t r = 0; r < n && places; r++) places[r] = (int32_t)of(&ev->policy, seen, r);
-    lh_exec_put(&ev->exec, at, places, bytes);
-    lh_free(places);
+    int32_t *positions = NULL, *at = lh_scratch_alloc(&ev->exec, bytes);
+    lh_exec_latch(&ev->exec, lh_calloc(&positions, n, sizeof *positions));
+    for (int64_t r = 0; r < n && positions; r++) positions[r] = (int32_t)of(&ev->policy, seen, r);
+    lh_exec_put(&ev->exec, at, positions, bytes);
+    lh_free(positions);
     return at;
 }
 
-/* A copy of rows, moved from their places in the prompt to the positions from which they score: rotated back, and
+/* A copy of rows, moved from their positions in the prompt to the positions from which they score: rotated back, and
  * again. */
-static void move_after(lh_evictor *ev, const lh_evict_job *job, lh_query_rows *rows, place_of *from)
+static void rotate_to_after_prompt(lh_evictor *ev, const lh_evict_job *job, lh_query_rows *rows, position_of *from)
 {
     const lh_exec *x = &ev->exec;
     const lh_rotation *r = job->layer.rotation;
@@ -102,10 +166,10 @@ static void move_after(lh_evictor *ev, const lh_evict_job *job, lh_query_rows *r
     float *q = lh_copy_rows(ev, rows);
     if (!r->rotary) return;
     const int64_t mark = lh_scratch_mark(x);
-    const int32_t *places = put_places(ev, from, job->seen, n);
+    const int32_t *positions = put_positions(ev, from, job->seen, n);
     float *inverse = lh_scratch_floats(ev, r->rotary / 2);
     LH_LATCH(x, lh_rotation_put_inverse(r, x, inverse));
-    LH_RUN(x, rope, .x = q, .positions = places, .inv_freq = inverse, .tokens = n, .heads = heads, .dim = dim,
+    LH_RUN(x, rope, .x = q, .positions = positions, .inv_freq = inverse, .tokens = n, .heads = heads, .dim = dim,
            .rotary = r->rotary, .ld = heads * dim, .scale = 1.0f / r->scale, .scaling = lh_rotation_unscaled(r));
     LH_RUN(x, rope, .x = q, .positions = rows->positions, .inv_freq = r->inv_freq, .tokens = n, .heads = heads,
            .dim = dim, .rotary = r->rotary, .ld = heads * dim, .scale = r->scale, .scaling = r->queries);
@@ -115,7 +179,7 @@ static void move_after(lh_evictor *ev, const lh_evict_job *job, lh_query_rows *r
 lh_row_block lh_scoring_rows(lh_evictor *ev, const lh_evict_job *job)
 {
     lh_query_rows rows = job->rows ? *job->rows : kept_rows(ev, job);
-    if (ev->policy.score.rows_at == LH_ROWS_AT_AFTER) move_after(ev, job, &rows, lh_policy_row_of);
+    if (ev->policy.score.rows_at == LH_ROWS_AT_AFTER) rotate_to_after_prompt(ev, job, &rows, lh_policy_row_of);
     return lh_join_rows(ev, job, &rows);
 }
 
@@ -124,8 +188,8 @@ static lh_row_block references_apart(lh_evictor *ev, const lh_evict_job *job, in
 {
     lh_query_rows rows = {.q = ev->store.references, .tokens = n, .q_ld = ev->shape.heads.q_count * ev->shape.head_dim};
     if (job->references) rows = *job->references;
-    rows.positions = put_places(ev, lh_policy_reference_at, job->seen, n);
-    move_after(ev, job, &rows, lh_policy_reference_of);
+    rows.positions = put_positions(ev, lh_policy_reference_at, job->seen, n);
+    rotate_to_after_prompt(ev, job, &rows, lh_policy_reference_of);
     return lh_join_rows(ev, job, &rows);
 }
 

@@ -1,7 +1,7 @@
 /* The keep mask of a layer: made by position, then by scores. */
 #include <assert.h>
 
-#include "evict/adaptive_heads.h"
+#include "evict/evict.h"
 #include "evict/evict_impl.h"
 
 lh_keep lh_evict_keep(const lh_evictor *ev)

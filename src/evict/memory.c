@@ -2,8 +2,8 @@
  * counts (exec/exec.h), by an evictor that has reserved nothing, so that this device sees every allocation. Lengths
  * of heads are not known there. Heads are taken to keep what the plan says; a fit of heads that compete for entries and
  * keep more gets further blocks (exec/scratch.h). */
-#include "evict/adaptive_heads.h"
 #include "evict/counted_rows.h"
+#include "evict/evict.h"
 #include "evict/evict_impl.h"
 #include "exec/exec.h"
 
@@ -48,7 +48,7 @@ typedef struct rehearsal {
     int64_t *room;           /* [kv_heads of the model] */
     int64_t *budgets;        /* [layers, kv_heads of the model] */
     int64_t normless;
-    void *anywhere; /* in place of rows, keys, values and numbers of entries */
+    void *anywhere; /* the address of rows, keys, values and numbers of entries */
 } rehearsal;
 
 static lh_status open_evictor(rehearsal *r, const lh_evictor *ev, int64_t tokens)
@@ -161,7 +161,7 @@ static lh_status rehearse_rows(const lh_evictor *ev, int64_t *bytes)
 /* ---- evictions ---- */
 
 /* Entries of each head that stay are fitted. */
-static void fit(rehearsal *r, const lh_evict_reference *reference)
+static void fit(rehearsal *r, const lh_reference_queries *reference)
 {
     for (int64_t h = 0; h < r->entries.heads; h++) r->counts[h] += r->of->need.protected_kept;
     lh_evict_fit(r->ev, reference,
@@ -176,21 +176,21 @@ static void evict(rehearsal *r, const lh_evict_job *jobs)
     for (int64_t i = 0; i < n && jobs->ranked; i++) lh_evict_score(r->ev, &jobs[i], i);
     if (jobs->ranked) lh_evict_choose(r->ev, jobs, n, r->counts);
     if (r->of->phase == LH_EVICT_PREFILL && lh_evict_fits(r->ev, jobs)) {
-        const lh_evict_reference reference = lh_evict_refer(r->ev, jobs, r->lens);
+        const lh_reference_queries reference = lh_evict_reference_queries(r->ev, jobs, r->lens);
         fit(r, &reference);
     }
     lh_evict_end(r->ev);
 }
 
-/* Layers compete with each other (kv/layer_competition.c): of one that has come, its scores; of all, the division. */
+/* Layers compete with each other (kv/layer_competition.c): the scores of a layer; the division over all layers. */
 static void compete(rehearsal *r, const lh_evict_job *job)
 {
     lh_evictor *ev = r->ev;
     lh_layer_limits *limits = NULL;
     lh_evict_job *jobs = NULL;
-    lh_evict_reference reference = {0};
+    lh_reference_queries reference = {0};
     lh_evict_keep_scores(ev, job);
-    if (lh_evict_fits(ev, job)) reference = lh_evict_refer(ev, job, r->lens);
+    if (lh_evict_fits(ev, job)) reference = lh_evict_reference_queries(ev, job, r->lens);
     lh_evict_end(ev);
     lh_exec_latch(&ev->exec, lh_calloc(&limits, ev->shape.layers, sizeof *limits));
     lh_exec_latch(&ev->exec, lh_calloc(&jobs, ev->shape.layers, sizeof *jobs));
@@ -244,7 +244,7 @@ static lh_status rehearse_eviction(const lh_evictor *ev, const occasion *of, int
     return st;
 }
 
-/* ---- what is reserved ---- */
+/* ---- allocation ---- */
 
 static lh_status alloc_evictions(lh_evictor *ev, const occasion *of)
 {

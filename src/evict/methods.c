@@ -35,3 +35,71 @@ int lh_keeps_rows(const lh_policy_numbers *p)
     return p->evicts &&
            ((lh_evict_uses_attention(p) && !p->score.running) || lh_methods_have(&p->methods, LH_REFERENCES));
 }
+
+/* ---- numbers of entries ---- */
+
+int64_t lh_score_parts(const lh_policy_numbers *p, const lh_heads *heads)
+{
+    const lh_source *source = lh_source_of(p);
+    return source && source->parts ? source->parts(p, heads) : 1;
+}
+
+int lh_evicts_again(const lh_policy_numbers *p)
+{
+    return p->evicts && (p->every > 0 || p->block > 0);
+}
+
+int lh_observes_again(const lh_policy_numbers *p)
+{
+    return lh_evicts_again(p) && lh_evict_uses_attention(p);
+}
+
+lh_entry_stats lh_entry_stats_of(const lh_policy_numbers *p, const lh_heads *heads)
+{
+    const lh_source *source = lh_source_of(p);
+    lh_entry_stats s = {.score = -1,
+                        .counts = -1,
+                        .sums = -1,
+                        .squares = -1,
+                        .priors = -1,
+                        .norms = -1,
+                        .parts = lh_score_parts(p, heads)};
+    if (!p->evicts) return s;
+    if (p->budgets.layers == LH_LAYERS_ADAPTIVE) s.score = s.count++;
+    if (source->stats) source->stats(p, &s);
+    for (lh_method_id m = 1; m < LH_METHODS; m++) {
+        const lh_addition *addition = lh_addition_of(p, m);
+        if (addition && addition->stats) addition->stats(&s);
+    }
+    if (lh_methods_have(&p->methods, LH_NEEDS_PROJECTION)) s.norms = s.count++;
+    return s;
+}
+
+lh_slot_floats lh_stat_of(const lh_ragged *view, int64_t index)
+{
+    return (lh_slot_floats){
+        .at = index < 0 ? NULL : view->stats + index, .starts = view->offset, .step = view->stat_count, .next = 1};
+}
+
+lh_slot_floats lh_slot_rows(void *at, int64_t parts, int64_t ld)
+{
+    return (lh_slot_floats){.at = at, .ld = parts * ld, .step = 1, .next = ld};
+}
+
+lh_slot_floats lh_slots_from_head(lh_slot_floats f, int64_t g)
+{
+    if (f.starts)
+        f.starts += g;
+    else if (f.at)
+        f.at += g * f.ld * f.step;
+    return f;
+}
+
+lh_ragged lh_one_head(const lh_ragged *view, int64_t g)
+{
+    lh_ragged one = *view;
+    one.offset += g;
+    one.len += g;
+    one.heads = 1;
+    return one;
+}

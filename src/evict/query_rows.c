@@ -1,16 +1,16 @@
-/* Query rows on their way to the columns: those of shared KV heads are put together from the ranks that have them, and
- * rows with a gain, or that see what comes after them, get a normaliser of their own. */
+/* Query rows before they are counted: rows of shared KV heads are gathered from the ranks that have them, and rows with
+ * a gain, or that see later entries, get new normalisers. */
 #include "evict/evict_impl.h"
 
-/* ---- normalisers of their own ---- */
+/* ---- new normalisers ---- */
 
-/* Whether they are wanted beside the columns that are counted. */
+/* True if normalisers are also needed outside the counted columns. */
 static int wants_normalisers(const lh_policy_numbers *p)
 {
     return lh_methods_have(&p->methods, LH_REFERENCES | LH_NORMALISERS);
 }
 
-/* A single row's is worked out where it is counted, unless it is wanted elsewhere. */
+/* The counting operation computes the normaliser of a single row, unless it is needed elsewhere. */
 static void normalise(lh_evictor *ev, const lh_evict_job *job, lh_row_block *b)
 {
     const lh_heads *h = &ev->shape.heads;
@@ -39,13 +39,13 @@ static void normalise(lh_evictor *ev, const lh_evict_job *job, lh_row_block *b)
 
 lh_row_block lh_join_rows(lh_evictor *ev, const lh_evict_job *job, const lh_query_rows *own)
 {
-    int of_their_own = !own->lse || lh_methods_have(&ev->policy.methods, LH_ALTERS_ROWS);
+    int is_new = !own->lse || lh_methods_have(&ev->policy.methods, LH_ALTERS_ROWS);
     lh_row_block b = {.rows = *own, .lse_ld = ev->shape.heads.q_count};
-    if (of_their_own) b.rows.lse = NULL;
+    if (is_new) b.rows.lse = NULL;
     if (ev->shape.heads.split) {
         lh_query_rows given = b.rows;
         lh_gather_groups(ev, &given, &b);
     }
-    if (of_their_own) normalise(ev, job, &b);
+    if (is_new) normalise(ev, job, &b);
     return b;
 }

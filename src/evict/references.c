@@ -1,7 +1,7 @@
 /* References: what rows after the prompt put out over all entries, and the fit of those that stayed to it, at once or
  * when other layers have come. */
+#include "evict/evict_impl.h"
 #include "evict/fit.h"
-#include "evict/kept_rows.h"
 
 float *lh_reference_outputs(lh_evictor *ev, int64_t rows)
 {
@@ -40,7 +40,7 @@ int lh_evict_fits(const lh_evictor *ev, const lh_evict_job *job)
 }
 
 /* The fit of a layer to its rows, without rows.kv, offset and len. */
-static lh_fit fit_of(const lh_evictor *ev, const lh_evict_reference *r)
+static lh_fit fit_of(const lh_evictor *ev, const lh_reference_queries *r)
 {
     const lh_heads *h = &ev->shape.heads;
     lh_fit fit = {.rows = {.q = r->q,
@@ -61,16 +61,16 @@ static lh_fit fit_of(const lh_evictor *ev, const lh_evict_reference *r)
     return fit;
 }
 
-lh_evict_reference lh_evict_refer(lh_evictor *ev, const lh_evict_job *job, const int64_t *len)
+lh_reference_queries lh_evict_reference_queries(lh_evictor *ev, const lh_evict_job *job, const int64_t *len)
 {
     const lh_row_block b = lh_reference_rows(ev, job);
-    lh_evict_reference r = {.layer = job->layer,
-                            .q = b.rows.q,
-                            .lse = b.rows.lse,
-                            .positions = b.rows.positions,
-                            .rows = b.rows.tokens,
-                            .q_ld = b.rows.q_ld,
-                            .lse_ld = b.lse_ld};
+    lh_reference_queries r = {.layer = job->layer,
+                              .q = b.rows.q,
+                              .lse = b.rows.lse,
+                              .positions = b.rows.positions,
+                              .rows = b.rows.tokens,
+                              .q_ld = b.rows.q_ld,
+                              .lse_ld = b.lse_ld};
     lh_fit fit = fit_of(ev, &r);
     fit.rows.kv = job->entries;
     fit.offset = job->offset;
@@ -93,7 +93,7 @@ static void copy_rows(const lh_exec *exec, float *y, const float *x, rows_of r)
            .dst_ld = r.width, .src_ld = r.ld);
 }
 
-lh_status lh_evict_hold_room(const lh_evictor *ev, int64_t rows, lh_evict_held *held)
+lh_status lh_evict_alloc_saved_queries(const lh_evictor *ev, int64_t rows, lh_saved_queries *held)
 {
     const lh_heads *h = &ev->shape.heads;
     const int64_t heads = h->kv_count * h->group, q = rows * heads * ev->shape.head_dim, lse = rows * heads,
@@ -107,7 +107,7 @@ lh_status lh_evict_hold_room(const lh_evictor *ev, int64_t rows, lh_evict_held *
     return LH_OK;
 }
 
-void lh_evict_refer_to(const lh_evictor *ev, lh_evict_reference *r, const lh_evict_held *held)
+void lh_evict_use_saved_queries(const lh_evictor *ev, lh_reference_queries *r, const lh_saved_queries *held)
 {
     r->q = held->q;
     r->lse = held->lse;
@@ -117,12 +117,12 @@ void lh_evict_refer_to(const lh_evictor *ev, lh_evict_reference *r, const lh_evi
     r->q_ld = r->lse_ld * ev->shape.head_dim;
 }
 
-lh_status lh_evict_hold(const lh_evictor *ev, lh_evict_reference *r, lh_evict_held *held)
+lh_status lh_evict_save_queries(const lh_evictor *ev, lh_reference_queries *r, lh_saved_queries *held)
 {
-    const lh_evict_reference from = *r;
+    const lh_reference_queries from = *r;
     const lh_exec *x = &ev->exec;
-    LH_TRY(lh_evict_hold_room(ev, r->rows, held));
-    lh_evict_refer_to(ev, r, held);
+    LH_TRY(lh_evict_alloc_saved_queries(ev, r->rows, held));
+    lh_evict_use_saved_queries(ev, r, held);
     copy_rows(x, held->q, from.q, (rows_of){r->rows, r->q_ld, from.q_ld});
     copy_rows(x, held->lse, from.lse, (rows_of){r->rows, r->lse_ld, from.lse_ld});
     lh_exec_copy(x, held->outputs, from.outputs, (char *)held->positions - (char *)held->outputs, LH_COPY_ON_DEVICE);
@@ -135,7 +135,7 @@ int lh_evict_uses_outputs(const lh_evictor *ev)
     return lh_fits_values(&ev->policy.methods);
 }
 
-void lh_evict_fit(lh_evictor *ev, const lh_evict_reference *r, const lh_evict_kept *kept)
+void lh_evict_fit(lh_evictor *ev, const lh_reference_queries *r, const lh_evict_kept *kept)
 {
     lh_fit fit = fit_of(ev, r);
     fit.rows.kv = kept->entries;

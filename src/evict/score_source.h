@@ -6,7 +6,7 @@
 
 /* Members that are NULL have nothing to do. */
 typedef struct lh_source {
-    /* query heads of a group whose scores are kept apart; NULL: 1 */
+    /* separate scores of an entry until they are joined; NULL: 1 */
     int64_t (*parts)(const lh_policy_numbers *policy, const lh_heads *heads);
 
     /* numbers that go with an entry: sets their indices and raises count */
@@ -15,7 +15,7 @@ typedef struct lh_source {
     /* bytes of lh_evictor.sums */
     int64_t (*sums_bytes)(const lh_evict_shape *shape);
 
-    /* 1 where the rows of a phase are observed as they pass (lh_evict_uses_rows); NULL: never */
+    /* true if the rows of a phase are observed as they pass (lh_evict_uses_rows); NULL: never */
     int (*uses_rows)(const lh_policy_numbers *policy, lh_evict_phase phase, int scored);
 
     /* before a layer's first row, as rows pass, at the end of its prefill; then the scores, [kv_count x parts, ld].
@@ -34,7 +34,7 @@ extern const lh_source lh_source_window, lh_source_running;
 /* 1 where entries are scored by the attention that rows give them. */
 int lh_evict_uses_attention(const lh_policy_numbers *policy);
 
-/* 1 for a policy whose rows are kept (kept_rows.h): they are observed when the layer ends, or are references. */
+/* 1 for a policy whose rows are kept (kept_rows.c): they are observed when the layer ends, or are references. */
 int lh_keeps_rows(const lh_policy_numbers *policy);
 
 #endif

@@ -1,8 +1,111 @@
-/* The steps of an eviction, in the order in which they happen: classify (mask.c), score, shape, budgets, mark. */
+/* The steps of an eviction, in order: classify (mask.c), make norms, score, shape, budgets, mark. The best entries are
+ * marked in one stage or two: the first stage of a two-stage selection marks its share by one score, the second the
+ * rest by another. */
 #include <string.h>
 
-#include "evict/adaptive_heads.h"
+#include "evict/evict.h"
 #include "evict/evict_impl.h"
+
+/* ---- stages ---- */
+
+/* All entries in the order of their scores. */
+const lh_method lh_method_topk = {.word = "topk", .help = "The best scores."};
+
+static lh_stage_scores make_stages(lh_evictor *ev, const lh_evict_job *job, lh_scores by)
+{
+    const lh_selection *selection = lh_methods[ev->policy.select.kind]->selection;
+    lh_stage_scores s = {.first = by, .heads = by, .second = ev->second};
+    if (selection) selection->stages(ev, job, &s);
+    if (lh_uses_method(&ev->policy.methods, LH_METHOD_losses)) {
+        lh_score_gains(ev, job, lh_layer_scores(ev, by));
+        s.heads = ev->loss_gains;
+    }
+    return s;
+}
+
+/* The counts of each stage, of each layer: [n, kv_count] each. */
+static void split_counts(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, lh_counts stages[2])
+{
+    const int64_t heads = ev->shape.heads.kv_count, bytes = n * heads * (int64_t)sizeof(int64_t);
+    int64_t *first = lh_scratch_alloc(&ev->exec, bytes), *rest = lh_scratch_alloc(&ev->exec, bytes);
+    stages[0] = (lh_counts){first, heads};
+    stages[1] = (lh_counts){rest, heads};
+    for (int64_t i = 0; i < n; i++)
+        LH_RUN(&ev->exec, split_counts, .first = first + i * heads, .rest = rest + i * heads,
+               .counts = ev->counts.at + i * ev->counts.step, .stage = lh_policy_stage(&ev->policy, &jobs[i].protect),
+               .heads = heads);
+}
+
+static void mark_stages(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
+{
+    const lh_stage_scores *by = &ev->stages;
+    lh_counts stages[2];
+    if (!by->second.at) {
+        lh_mark_best(ev, jobs, n, by->first, ev->counts, LH_ENTRY_DROP);
+        return;
+    }
+    split_counts(ev, jobs, n, stages);
+    lh_mark_best(ev, jobs, n, by->first, stages[0], LH_ENTRY_COMPETES);
+    lh_mark_best(ev, jobs, n, by->second, stages[1], LH_ENTRY_DROP);
+}
+
+/* ---- norms of values ---- */
+
+/* Norms that weigh scores: those of additions, and the L1 norms of projected values, averaged over the group's query
+ * heads (CriticalKV, arXiv 2502.03805). A value does not change before
+ * it is fitted, and then nothing is evicted any more: its norm is made once, before the first eviction that asks for
+ * it, and goes with the entry. */
+/* rows = norms of each query head of this rank. */
+static void project(lh_evictor *ev, const lh_evict_job *job, float *rows, int64_t entries)
+{
+    const lh_projection *o = job->layer.projection;
+    LH_RUN(&ev->exec, projected_norms, .y = rows, .kv = job->entries, .map = lh_heads_grouping(&ev->shape.heads),
+           .last = entries, .ld = entries, .w = o->w, .type = o->type, .out = ev->shape.hidden, .w_ld = o->ld);
+}
+
+/* Stores the means of rows over the groups of this rank's KV heads with the entries; head 0 of `rows` is query head
+ * `first` of the model. */
+static void put_means(lh_evictor *ev, const lh_evict_job *job, const float *rows, int64_t first, int64_t entries)
+{
+    const lh_heads *h = &ev->shape.heads;
+    float *means = lh_scratch_floats(ev, h->kv_count * entries);
+    LH_RUN(&ev->exec, group_reduce, .y = means, .x = rows + (h->kv_first * h->group - first) * entries,
+           .heads = h->kv_count, .group = h->group, .cols = entries, .y_ld = entries, .x_ld = entries,
+           .kind = LH_GROUP_MEAN, .factor = 1.0f);
+    LH_RUN(&ev->exec, put_stats, .y = lh_stat_of(job->entries, ev->stats.norms), .x = means, .kv = job->entries,
+           .last = entries, .ld = entries);
+}
+
+/* Collective where groups are split. */
+static void make_projected_norms(lh_evictor *ev, const lh_evict_job *job, int64_t entries)
+{
+    const lh_heads *h = &ev->shape.heads;
+    const int64_t mark = lh_scratch_mark(&ev->exec);
+    float *own = lh_scratch_floats(ev, h->q_count * entries);
+    project(ev, job, own, entries);
+    if (h->split) {
+        float *all = lh_scratch_floats(ev, h->heads * entries);
+        lh_exchange_heads(ev, own, all, entries * (int64_t)sizeof *all);
+        put_means(ev, job, all, 0, entries);
+    } else {
+        put_means(ev, job, own, h->q_first, entries);
+    }
+    lh_scratch_release(&ev->exec, mark);
+}
+
+void lh_evict_make_norms(lh_evictor *ev, const lh_evict_job *job)
+{
+    int64_t entries = ev->stats.norms < 0 ? 0 : lh_min_i64(*job->normless, job->cols);
+    if (entries == 0) return;
+    for (lh_method_id m = 1; m < LH_METHODS; m++) {
+        const lh_addition *addition = lh_addition_of(&ev->policy, m);
+        if (addition && addition->make_norms) addition->make_norms(ev, job, entries);
+    }
+    if (lh_methods_have(&ev->policy.methods, LH_NEEDS_PROJECTION)) make_projected_norms(ev, job, entries);
+    *job->normless = 0;
+}
+
+/* ---- scores ---- */
 
 static void notify(lh_evictor *ev, const lh_evict_job *job, lh_scores by)
 {
@@ -28,15 +131,36 @@ static lh_scores score_entries(lh_evictor *ev, const lh_evict_job *job)
 
 static void rank_entries(lh_evictor *ev, const lh_evict_job *job, lh_scores by)
 {
-    ev->stages = lh_make_stages(ev, job, by);
+    ev->stages = make_stages(ev, job, by);
     notify(ev, job, by);
+}
+
+/* Collective. One keep set for all heads of a layer (TOVA): scores become their mean over the heads of all ranks. Sums
+ * are of integers, so that every rank and every number of ranks gets the same bits. */
+static void join_heads(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, lh_scores by)
+{
+    const lh_exec *x = &ev->exec;
+    const lh_heads *h = &ev->shape.heads;
+    const int64_t ld = ev->ld, step = by.step, skip = h->counted_first - h->kv_first, mark = lh_scratch_mark(x);
+    int64_t *sums = lh_scratch_alloc(x, n * ld * (int64_t)sizeof *sums), cols = 0;
+    float *scores = by.at, *top = lh_scratch_floats(ev, n);
+    for (int64_t i = 0; i < n; i++) cols = lh_max_i64(cols, jobs[i].cols);
+    LH_RUN(x, max_score, .y = top, .scores = scores, .state = ev->state, .kv = lh_views_of(ev, jobs, n), .batch = n,
+           .ld = ld, .scores_step = step);
+    lh_exec_allreduce(x, top, n, LH_F32, LH_MAX);
+    LH_RUN(x, add_heads, .sums = sums, .scores = scores + skip * ld, .kv = lh_counted_views_of(ev, jobs, n), .top = top,
+           .batch = n, .cols = cols, .ld = ld, .scores_step = step, .all_heads = h->kv_heads);
+    lh_exec_allreduce(x, sums, n * cols, LH_I64, LH_SUM);
+    LH_RUN(x, share_scores, .y = scores, .sums = sums, .top = top, .batch = n, .heads = h->kv_count, .cols = cols,
+           .ld = ld, .y_step = step, .all_heads = h->kv_heads);
+    lh_scratch_release(x, mark);
 }
 
 /* Collective. Layers that were scored: heads are joined before they are ranked. */
 static void join_layers(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
 {
     const lh_scores by = ev->stages.first;
-    lh_join_heads(ev, jobs, n, by);
+    join_heads(ev, jobs, n, by);
     for (ev->layer = 0; ev->layer < n; ev->layer++) rank_entries(ev, &jobs[ev->layer], by);
     ev->layer = 0;
 }
@@ -90,7 +214,7 @@ void lh_evict_choose(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, int64_
     (adaptive ? lh_adaptive_counts : count_by_plan)(ev, jobs, n);
     if (counts && adaptive) lh_exec_copy(&ev->exec, counts, ev->counts.at, bytes, LH_COPY_TO_HOST);
     if (counts && !adaptive) memcpy(counts, ev->planned, (size_t)bytes);
-    lh_mark_stages(ev, jobs, n);
+    mark_stages(ev, jobs, n);
 }
 
 void lh_evict_select(lh_evictor *ev, const lh_evict_job *job, int64_t *counts)

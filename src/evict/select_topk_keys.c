@@ -1,9 +1,9 @@
 /* Entries that are chosen by several scores in turn ('--select topk+keys'). The scores become ranks: the i-th best
  * entry of a head by a score with a share of the turns is worth -i / share, and each entry the most that one score
  * makes of it. The second score is that of '--statistic key-difference' (KeyDiff, arXiv 2504.15364); with '--row-share'
- * the third are the squares of the weights that the references (kept_rows.h) and all query heads of the group give.
+ * the third are the squares of the weights that the reference queries and all query heads of the group give.
  * Both are means over the pool of the policy if it has one. */
-#include "evict/kept_rows.h"
+#include "evict/evict_impl.h"
 
 /* The entries of every head in the order of a score, on the scratch stack. */
 typedef struct ranking {

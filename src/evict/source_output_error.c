@@ -6,9 +6,8 @@
  * Rows are observed when a layer's prefill ends and again at every eviction, as those of a window. One head and at most
  * LH_ROWS_AT_ONCE rows at a time: their outputs over all entries, then the errors, a block of entries at a time.
  * Products are in f32, since what counts are differences. Ranks that hold the same KV head compute the same. */
-#include "evict/attention.h"
+#include "evict/evict_impl.h"
 #include "evict/fit.h"
-#include "evict/kept_rows.h"
 
 /* n = group x rows; on the scratch stack. */
 typedef struct error_arrays {

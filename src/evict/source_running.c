@@ -1,6 +1,6 @@
 /* Attention that all rows give, or the last of a prompt and all after them: statistics that are kept with the entries,
  * counted as rows pass and going on while decoding (H2O, ScissorHands, MAS, RoCo, AhaKV). */
-#include "evict/attention.h"
+#include "evict/evict_impl.h"
 
 static void stats(const lh_policy_numbers *p, lh_entry_stats *s)
 {

@@ -1,9 +1,8 @@
 /* Attention that some rows give: those of a window, proxies, the last row (SnapKV and what builds on it), or rows
- * spread over the prompt. In prefill they are kept as they pass (kept_rows.h) and observed at the end of the layer;
+ * spread over the prompt. In prefill they are kept as they pass (kept_rows.c) and observed at the end of the layer;
  * while decoding the caller keeps the last rows in a ring and hands them over, and each eviction observes them again
  * over the entries that are held. */
-#include "evict/attention.h"
-#include "evict/kept_rows.h"
+#include "evict/evict_impl.h"
 
 /* Where observed rows are counted: in scores and, for deviations, squares (NULL: not wanted). */
 static lh_columns observed(const lh_evictor *ev, float *scores, float *squares)

@@ -5,7 +5,7 @@
 #include <assert.h>
 #include <string.h>
 
-#include "evict/adaptive_heads.h"
+#include "evict/evict.h"
 #include "kv/kv_impl.h"
 
 struct lh_layer_competition {
@@ -14,8 +14,8 @@ struct lh_layer_competition {
     int64_t divided;                 /* competing entries of all heads after the last division of budgets */
     lh_layer_limits *limits;         /* [layers] without safeguards until all layers have come */
     int64_t *room, *bases, *budgets; /* [layers, kv_heads] */
-    lh_evict_reference *references;  /* [layers], where the policy fits */
-    lh_evict_held *held;             /* [layers] their memory */
+    lh_reference_queries *references;  /* [layers], where the policy fits */
+    lh_saved_queries *held;             /* [layers] their memory */
     int64_t *before;                 /* [kv_count] entries of a layer before it is evicted */
 };
 
@@ -44,7 +44,7 @@ static void drop_references(lh_kv *kv)
     lh_layer_competition *c = kv->competition;
     for (int64_t l = 0; c->held && l < kv->shape.layers; l++) {
         lh_device_free(lh_kv_device(kv), c->held[l].q);
-        c->held[l] = (lh_evict_held){0};
+        c->held[l] = (lh_saved_queries){0};
     }
 }
 
@@ -180,10 +180,10 @@ static int64_t join(lh_kv *kv, const lh_evict_job *job)
 static void hold_reference(lh_kv *kv, const lh_evict_job *job)
 {
     lh_layer_competition *c = kv->competition;
-    lh_evict_reference *r = &c->references[c->layers - 1];
-    *r = lh_evict_refer(kv->evictor, job, c->before);
+    lh_reference_queries *r = &c->references[c->layers - 1];
+    *r = lh_evict_reference_queries(kv->evictor, job, c->before);
     assert(r->rows == lh_evict_reference_rows(kv->evictor, job->seen));
-    if (lh_exec_ok(&kv->exec)) LH_LATCH(&kv->exec, lh_evict_hold(kv->evictor, r, &c->held[c->layers - 1]));
+    if (lh_exec_ok(&kv->exec)) LH_LATCH(&kv->exec, lh_evict_save_queries(kv->evictor, r, &c->held[c->layers - 1]));
 }
 
 static void fit_layers(lh_kv *kv)
@@ -266,7 +266,7 @@ lh_held_rows lh_kv_held_rows(const lh_kv *kv, int64_t layer)
     int64_t i = 0;
     if (!lh_kv_competes(kv, layer)) return (lh_held_rows){0};
     while (c->jobs[i].layer.index != layer) i++;
-    const lh_evict_held *held = &c->held[i];
+    const lh_saved_queries *held = &c->held[i];
     if (!held->q) return (lh_held_rows){0};
     return (lh_held_rows){.rows = c->references[i].rows,
                           .q = held->q,
@@ -282,9 +282,9 @@ lh_status lh_kv_rejoin(lh_kv *kv, const lh_evict_job *job, lh_held_rows *held)
     *held = (lh_held_rows){0};
     (void)join(kv, job);
     if (!lh_evict_fits(kv->evictor, job)) return LH_OK;
-    LH_TRY(lh_evict_hold_room(kv->evictor, rows, &c->held[i]));
-    c->references[i] = (lh_evict_reference){.layer = job->layer, .rows = rows};
-    lh_evict_refer_to(kv->evictor, &c->references[i], &c->held[i]);
+    LH_TRY(lh_evict_alloc_saved_queries(kv->evictor, rows, &c->held[i]));
+    c->references[i] = (lh_reference_queries){.layer = job->layer, .rows = rows};
+    lh_evict_use_saved_queries(kv->evictor, &c->references[i], &c->held[i]);
     *held = lh_kv_held_rows(kv, job->layer.index);
     return LH_OK;
 }

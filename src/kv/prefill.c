@@ -152,9 +152,9 @@ static void keep_chosen(lh_kv *kv, const lh_evict_job *job, const lh_arena *from
 {
     const lh_arena *own = &kv->layers[job->layer.index].arena;
     const int fits = lh_evict_fits(kv->evictor, job);
-    lh_evict_reference reference;
+    lh_reference_queries reference;
     lh_evict_select(kv->evictor, job, kv->arrays.kept);
-    if (fits) reference = lh_evict_refer(kv->evictor, job, from->len);
+    if (fits) reference = lh_evict_reference_queries(kv->evictor, job, from->len);
     LH_LATCH(&kv->exec, wait_for_layer(kv, job->layer.index));
     lh_kv_move_kept(kv, job, kv->arrays.kept);
     if (fits)

@@ -1,5 +1,5 @@
 /* What an entry more is worth, from curves of losses. */
-#include "evict/gains.h"
+#include "evict/loss_curves.h"
 
 #include <math.h>
 

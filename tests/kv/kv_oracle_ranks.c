@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "evict/gains.h"
+#include "evict/loss_curves.h"
 #include "kv_oracle.h"
 #include "policy_parts.h"
 
