@@ -1,9 +1,9 @@
-/* AdaKV's flat selection over the heads of all ranks (arXiv 2407.11550), of one layer or of several, without exchanging
- * scores and without the host. Each rank counts the keys of its scores in histograms; their sum over its heads is its
- * score summary. Every rank gets the summaries of all ranks by one all-gather, adds them up, and finds the bin that
- * holds the threshold, which two more rounds refine until it is one key. Then every head says how many entries compete,
- * lie above it and at it, and every rank divides for all. Three rounds of 11, 11 and 10 bits, 4 bytes a bin: a rank
- * sends 20 KiB a selection, and 12 bytes a head. */
+/* AdaKV's flat selection over the heads of all ranks (arXiv 2407.11550), of a layer or several layers, without
+ * exchanging scores and without the host. Each rank counts the keys of its scores in histograms; their sum over its
+ * heads is its score summary. Every rank gets the summaries of all ranks by one all-gather, adds them up, and finds the
+ * bin that holds the threshold, which two more rounds refine until it is one key. Then every head says how many entries
+ * compete, lie above it and at it, and every rank divides for all. Three rounds of 11, 11 and 10 bits, 4 bytes a bin: a
+ * rank sends 20 KiB a selection, and 12 bytes a head. */
 #include "evict/evict.h"
 
 #include <assert.h>

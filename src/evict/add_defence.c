@@ -28,7 +28,7 @@ static void defend(lh_evictor *ev, const lh_evict_job *job, float *scores, int r
            .heads = ev->shape.heads.kv_count, .ld = ev->ld, .raise = raise);
 }
 
-/* Both in one operation: the mean is of the scores as they are before they are weighed. */
+/* Both in one operation: the mean is of the unweighed scores. */
 static void raise(lh_evictor *ev, const lh_evict_job *job, float *scores)
 {
     const int weighs = lh_uses_method(&ev->policy.methods, LH_METHOD_value_norms);

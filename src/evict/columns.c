@@ -49,7 +49,7 @@ static const lh_statistic *statistic_of(const lh_policy_numbers *p)
     return lh_methods[p->score.source]->statistic;
 }
 
-/* What a number of `rows` is multiplied with. */
+/* The factor of a statistic of `rows` rows. */
 static float factor_of(const lh_policy_numbers *p, const lh_heads *heads, int64_t rows)
 {
     const lh_statistic *s = statistic_of(p);

@@ -16,8 +16,8 @@ int lh_counted_rows_latest(const lh_policy_numbers *policy, const lh_heads *head
 void lh_counted_rows_reserve(lh_counted_rows *counted, lh_evictor *evictor);
 void lh_counted_rows_free(lh_counted_rows *counted, lh_device *device);
 
-/* Rows with their log-sum-exps, or a single one whose logits are known. job: their layer and entries, those of the rows
- * included. Groups are not split. */
+/* Rows with their log-sum-exps, or a single row with known logits. job: their layer and entries, the entries of the
+ * rows included. Groups are not split. */
 void lh_counted_rows_take(lh_counted_rows *counted, lh_evictor *evictor, const lh_evict_job *job,
                           const lh_query_rows *rows);
 

@@ -118,7 +118,7 @@ typedef struct lh_evict_job {
 
 typedef struct lh_evictor lh_evictor;
 
-/* The scores of one eviction on this rank: [kv_count, ld], of slots in the order of the view. Device memory, valid
+/* The scores of an eviction on this rank: [kv_count, ld], of slots in the order of the view. Device memory, valid
  * during the call. */
 typedef struct lh_evict_scores {
     const lh_ragged *view; /* before the eviction */
@@ -153,7 +153,7 @@ typedef struct lh_evict_need {
     int64_t ld; /* slots of the longest head */
     int ranked, scored;
     int counted;            /* statistics of a prompt are counted in columns of ranks and put together */
-    lh_protection protect;  /* of the scored layer whose heads keep the most entries */
+    lh_protection protect;  /* of the scored layer with the most kept entries */
     int64_t protected_kept; /* protected entries of each of its heads */
 } lh_evict_need;
 
@@ -297,7 +297,7 @@ typedef struct lh_top_request {
 /* Collective. budgets (host): [layers, kv_heads of the model]. Not while an eviction is under way. */
 void lh_evict_divide(lh_evictor *evictor, const lh_top_request *request, int64_t *budgets);
 
-/* Entries whose scores are stored with them while layers compete. lh_evict_keep_scores scores a layer and stores the
+/* While layers compete, scores are stored with their entries. lh_evict_keep_scores scores a layer and stores the
  * scores; lh_evict_show_scores makes the mask and the scores of a layer from the stored ones. Until lh_evict_end. */
 void lh_evict_keep_scores(lh_evictor *evictor, const lh_evict_job *job);
 void lh_evict_show_scores(lh_evictor *evictor, const lh_evict_job *job);

@@ -8,7 +8,7 @@
 #include "exec/heads.h"
 #include "exec/scratch.h"
 
-enum { LH_ROWS_AT_ONCE = 512 }; /* rows that are counted at a time while statistics go on */
+enum { LH_ROWS_AT_ONCE = 512 }; /* max. rows of an update of running statistics */
 
 /* The check that the log-sum-exps of a prompt's rows are finite: one NaN among the weights makes every score of a row
  * NaN, and maxima would hide it. The device notes it as the rows pass, so that the host waits once a layer. */
@@ -17,7 +17,7 @@ typedef struct lh_rows_check {
     int32_t *known; /* host: a copy */
 } lh_rows_check;
 
-/* Rows as they are counted: q with all query heads of this rank's KV heads. */
+/* Rows for counting: q with all query heads of this rank's KV heads. */
 typedef struct lh_row_block {
     lh_query_rows rows;
     int64_t lse_ld;
@@ -26,13 +26,13 @@ typedef struct lh_row_block {
     const float *gains;
 } lh_row_block;
 
-/* Scores of the layers of an eviction, [kv_count, ld] each, `step` floats apart. at NULL: no scores. */
+/* Scores of the layers of an eviction, [kv_count, ld] each, with a stride of `step` floats. at NULL: no scores. */
 typedef struct lh_scores {
     float *at;
     int64_t step;
 } lh_scores;
 
-/* The scores by which the first stage ranks, heads compete, and the second stage ranks (at NULL: one stage). */
+/* The scores for the first stage, the competition of heads, and the second stage (at NULL: one stage). */
 typedef struct lh_stage_scores {
     lh_scores first, heads, second;
 } lh_stage_scores;
@@ -56,7 +56,7 @@ typedef struct lh_addition {
 /* NULL if the policy does not use the method, or it has no such functions. */
 const lh_addition *lh_addition_of(const lh_policy_numbers *policy, lh_method_id id);
 
-/* Counts of this rank's heads, on the device: [kv_count] of each layer, `step` apart. */
+/* Counts of this rank's heads, on the device: [kv_count] of each layer, with stride `step`. */
 typedef struct lh_counts {
     const int64_t *at;
     int64_t step;
@@ -122,7 +122,7 @@ lh_row_block lh_join_rows(lh_evictor *ev, const lh_evict_job *job, const lh_quer
 
 /* ---- kept rows (kept_rows.c) ---- */
 
-/* Collective where groups are split. The rows that score, as they are counted (query_rows.c): the rows of the job (of a
+/* Collective where groups are split. The scoring rows, ready for counting (query_rows.c): the rows of the job (of a
  * ring or a trace, at the positions of the policy) or the kept rows; with '--rows-at after' rotated to positions after
  * the prompt, from which they see other entries. */
 lh_row_block lh_scoring_rows(lh_evictor *ev, const lh_evict_job *job);
@@ -146,7 +146,7 @@ typedef struct lh_statistic {
     int per_row, per_head; /* true if it is divided by the rows; by the query heads of a group */
 } lh_statistic;
 
-/* LH_EUSAGE if no row is left to score. A check of statistics of attention. */
+/* LH_EUSAGE if there is no row to score. A check of statistics of attention. */
 lh_status lh_check_scoring_rows(const lh_policy *policy);
 
 /* 1, or the group where query heads are joined by their maximum, or after the pool. */

@@ -12,8 +12,9 @@ const lh_fit_strength lh_fit_usual_bias = {.ridge = 1e-2f, .steps = 3},
 /* Factors of weights are between e^-3 and e^3; one less than those. */
 static const float factor_low = 0.0497870684f - 1.0f, factor_high = 20.0855369f - 1.0f;
 
-/* The arrays of one KV head, n = group x rows, on the scratch stack. The numbers of an entry lie along the last
- * dimension. What is multiplied is of `type`; where that is f32, `matrix` and `matrix_t` are the weights themselves. */
+/* The arrays of a KV head, n = group x rows, on the scratch stack. The numbers of an entry lie along the last
+ * dimension. Operands of products have type `type`; if it is f32, `matrix` and `matrix_t` are the weights themselves.
+ */
 typedef struct fit_head {
     const lh_exec *exec;
     const lh_fit *fit;
@@ -43,7 +44,7 @@ static float *floats(const lh_exec *exec, int64_t count)
     return lh_scratch_alloc(exec, count * (int64_t)sizeof(float));
 }
 
-/* For a copy of floats as they are multiplied; NULL where that is f32. */
+/* Memory for floats converted to operands; NULL for f32, which needs no copy. */
 static void *operand(const fit_head *a, int64_t count)
 {
     return lh_scratch_alloc(a->exec, a->type == LH_F32 ? 0 : count * lh_dtype_bytes(a->type));
@@ -87,7 +88,7 @@ static void convert(const fit_head *a, conversion c)
            .cols = c.cols, .dst_ld = c.cols, .src_ld = c.src_ld);
 }
 
-/* rows x cols numbers of f32 as they are multiplied: as they are, or in `to`. */
+/* rows x cols numbers of f32 as an operand: x itself, or converted into `to`. */
 static const void *as_factor(const fit_head *a, void *to, const float *x, int64_t rows, int64_t cols)
 {
     if (a->type == LH_F32) return x;
@@ -161,7 +162,7 @@ const float *lh_fit_weights(const lh_exec *exec, const lh_fit *fit, lh_fit_slots
 
 /* ---- before the eviction ---- */
 
-/* The last row of `values_t`: a value of 1 for every slot, whose weighted sum is that of the weights. */
+/* The last row of `values_t` = 1 for every slot: its weighted sum is the sum of the weights. */
 static void put_ones(const fit_head *a)
 {
     const float one = 1.0f;
@@ -171,7 +172,7 @@ static void put_ones(const fit_head *a)
     lh_exec_put(a->exec, (char *)a->values_t + a->dim * row, ones, row);
 }
 
-/* Of one stretch of slots, to `products`. */
+/* products = the sums over a range of slots. */
 static void add_up_values(const fit_head *a)
 {
     compute_weights(a, NULL);
@@ -197,7 +198,7 @@ void lh_fit_add_sums(const lh_exec *exec, const lh_fit *fit, lh_fit_slots slots,
     lh_scratch_release(exec, mark);
 }
 
-/* Where lh_fit_outputs leaves those of a head. */
+/* The outputs of a head in fit->outputs. */
 static float *outputs_of(const lh_fit *fit, int64_t head)
 {
     return fit->outputs + head * (fit->rows.kv->head_dim + 1) * rows_of(fit);
@@ -229,7 +230,7 @@ static void step(const fit_head *a, const regression *g, const float *products, 
            .high = bounded ? factor_high : INFINITY);
 }
 
-/* The weights, as they are multiplied. */
+/* The weights as operands. */
 static void make_matrices(fit_head *a)
 {
     LH_RUN(a->exec, transpose, .y = a->weights_t, .x = a->weights, .y_type = LH_F32, .x_type = LH_F32, .rows = a->n,

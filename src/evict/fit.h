@@ -18,10 +18,10 @@
  * (3 and 3 steps; on 512 of 1,557, 8 and 4). Rows should score from after the prompt: rows that saw only earlier
  * entries mislead a fit.
  *
- * A head that holds all its entries still is left as it is, bit for bit. All of it is local to a KV head: the same bits
- * on any number of ranks with LH_ORDER_FIXED. Where a head lies on several ranks each of them fits it alike, from the
- * rows of the whole group (lh_join_rows). Over a bf16 cache all products are of numbers rounded to bf16, as those of
- * attention are, but for LH_ORDER_FIXED and where products are to be exact. */
+ * A head without evicted entries does not change by a bit. The fit is local to a KV head: the same bits
+ * on any number of ranks with LH_ORDER_FIXED. If a head lies on several ranks, each of them computes the same fit from
+ * the rows of the whole group (lh_join_rows). Over a bf16 cache all products are of numbers rounded to bf16, like the
+ * products of attention are, but for LH_ORDER_FIXED and where products are to be exact. */
 #ifndef LH_EVICT_FIT_H
 #define LH_EVICT_FIT_H
 
@@ -50,7 +50,7 @@ typedef struct lh_fit {
 
 extern const lh_fit_strength lh_fit_usual_bias, lh_fit_usual_values;
 
-/* Entries whose weights are worked out together before an eviction. */
+/* Entries of a block before an eviction. */
 enum { LH_FIT_AT_ONCE = 512 };
 
 /* Bytes of `outputs`. */

@@ -29,7 +29,7 @@ static row_store store_of_references(const lh_evictor *ev)
     return (row_store){.q = ev->store.references, .rows = lh_policy_references(&ev->policy, ev->prompt_tokens)};
 }
 
-/* Those of them that are among `rows`. */
+/* Keeps the rows of the range that are among `rows`. */
 static void keep(lh_evictor *ev, const lh_query_rows *rows, const row_store *to, stretch s)
 {
     int64_t q_count = ev->shape.heads.q_count, width = q_count * ev->shape.head_dim;
@@ -183,7 +183,7 @@ lh_row_block lh_scoring_rows(lh_evictor *ev, const lh_evict_job *job)
     return lh_join_rows(ev, job, &rows);
 }
 
-/* References that are rows of their own, n of them. */
+/* n separate reference queries. */
 static lh_row_block references_apart(lh_evictor *ev, const lh_evict_job *job, int64_t n)
 {
     lh_query_rows rows = {.q = ev->store.references, .tokens = n, .q_ld = ev->shape.heads.q_count * ev->shape.head_dim};
@@ -210,7 +210,7 @@ static void thin(lh_evictor *ev, const lh_evict_job *job, lh_row_block *b, int64
     b->lse_ld *= step;
 }
 
-/* Of how many rows that score one is a reference, where these have no rows of their own. */
+/* Scoring rows per reference query, if reference queries are scoring rows. */
 static int64_t step_of(int64_t rows, int64_t seen)
 {
     const int64_t most = lh_policy_reference_rows(seen);

@@ -150,7 +150,7 @@ static void add_entries(const curves *c, int64_t h, const int32_t *order, int64_
     }
 }
 
-/* What the rows of head h put out over all entries: the sums up to every point. */
+/* The outputs of the rows of head h over all entries: the sum over all points. */
 static void add_points(const curves *c, int64_t h)
 {
     const int64_t n = c->ev->shape.heads.group * c->rows.rows.tokens, dims = c->ev->shape.head_dim + 1;
@@ -179,7 +179,8 @@ static void measure_head(const curves *c, int64_t h)
            .sums = c->sums, .points = POINTS, .dim = dim, .n = n);
 }
 
-/* Collective where layers compete: what the layer's heads put out, in whose shares losses are counted then; else 1. */
+/* Collective where layers compete: the energy of the outputs of the layer's heads, by which losses are divided; else 1.
+ */
 static double energy_of_layer(const curves *c)
 {
     lh_evictor *ev = c->ev;

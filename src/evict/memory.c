@@ -29,7 +29,7 @@ static lh_status alloc_store(lh_evictor *ev, int64_t tokens)
 
 /* ---- the dry run ---- */
 
-/* Evictions of `layers` layers at once. */
+/* Evictions of `layers` layers together. */
 typedef struct occasion {
     lh_evict_need need;
     int64_t layers;

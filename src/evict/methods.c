@@ -1,4 +1,4 @@
-/* methods.c - the table of methods (policies/method_list.h), and the functions that those of a policy have here. */
+/* methods.c - the table of methods (policies/method_list.h), and the functions of a policy's methods in this folder. */
 #include "evict/evict_impl.h"
 
 #define LH_METHOD(name) extern const lh_method lh_method_##name;

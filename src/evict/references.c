@@ -1,5 +1,5 @@
-/* References: what rows after the prompt put out over all entries, and the fit of those that stayed to it, at once or
- * when other layers have come. */
+/* Reference queries: the outputs of rows after the prompt over all entries, and the fit of the kept entries to them,
+ * immediately or after the last layer. */
 #include "evict/evict_impl.h"
 #include "evict/fit.h"
 
@@ -82,7 +82,7 @@ lh_reference_queries lh_evict_reference_queries(lh_evictor *ev, const lh_evict_j
     return r;
 }
 
-/* Rows of numbers, ld apart. */
+/* Rows of numbers with leading dimension ld. */
 typedef struct rows_of {
     int64_t rows, width, ld;
 } rows_of;

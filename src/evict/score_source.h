@@ -34,7 +34,7 @@ extern const lh_source lh_source_window, lh_source_running;
 /* 1 where entries are scored by the attention that rows give them. */
 int lh_evict_uses_attention(const lh_policy_numbers *policy);
 
-/* 1 for a policy whose rows are kept (kept_rows.c): they are observed when the layer ends, or are references. */
+/* True if a policy keeps rows (kept_rows.c): to be observed at the end of a layer, or as reference queries. */
 int lh_keeps_rows(const lh_policy_numbers *policy);
 
 #endif

@@ -51,7 +51,7 @@ static void mark_stages(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
 
 /* ---- norms of values ---- */
 
-/* Norms that weigh scores: those of additions, and the L1 norms of projected values, averaged over the group's query
+/* Norms that weigh scores: norms of additions, and the L1 norms of projected values, averaged over the group's query
  * heads (CriticalKV, arXiv 2502.03805). A value does not change before
  * it is fitted, and then nothing is evicted any more: its norm is made once, before the first eviction that asks for
  * it, and goes with the entry. */
@@ -230,7 +230,7 @@ void lh_evict_keep_scores(lh_evictor *ev, const lh_evict_job *job)
 {
     lh_evict_classify(ev, job, 1);
     rank_entries(ev, job, score_entries(ev, job));
-    /* what is protected has none, and no number by chance: a prefill in flight is saved */
+    /* protected entries get a defined number, too: a prefill in flight is saved */
     LH_RUN(&ev->exec, put_stats, .y = lh_stat_of(job->entries, ev->stats.score), .x = ev->stages.heads.at,
            .state = ev->state, .kv = job->entries, .last = LH_ALL_ENTRIES, .ld = ev->ld);
 }

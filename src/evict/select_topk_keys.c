@@ -1,6 +1,6 @@
 /* Entries that are chosen by several scores in turn ('--select topk+keys'). The scores become ranks: the i-th best
  * entry of a head by a score with a share of the turns is worth -i / share, and each entry the most that one score
- * makes of it. The second score is that of '--statistic key-difference' (KeyDiff, arXiv 2504.15364); with '--row-share'
+ * makes of it. The second score is '--statistic key-difference' (KeyDiff, arXiv 2504.15364); with '--row-share'
  * the third are the squares of the weights that the reference queries and all query heads of the group give.
  * Both are means over the pool of the policy if it has one. */
 #include "evict/evict_impl.h"
@@ -37,7 +37,7 @@ static void value_ranks(const lh_evictor *ev, const lh_evict_job *job, turn t, f
     const ranking r = order_competing(ev, job, t.by);
     const double least = 1e-9, one = -1 / (t.share > least ? t.share : least);
     const float line[] = {0, (float)ev->ld, (float)one, (float)(one * (double)(ev->ld + 1))};
-    float *ends = lh_scratch_floats(ev, 4); /* of the line: two ranks, and what they are worth */
+    float *ends = lh_scratch_floats(ev, 4); /* of the line: two ranks and their values */
     lh_exec_put(x, ends, line, sizeof line);
     LH_RUN(x, rank_scores, .y = worth, .order = r.order, .counts = r.counts, .ranks = ends, .values = ends + 2,
            .heads = ev->shape.heads.kv_count, .ld = ev->ld, .points = 2, .values_ld = 0, .raise = t.raise);

@@ -21,7 +21,7 @@ static void stages(lh_evictor *ev, const lh_evict_job *job, lh_stage_scores *by)
            .heads = ev->shape.heads.kv_count, .ld = ev->ld, .add = NORM_EPSILON);
 }
 
-/* In kvpress protected entries are the best ones of the first stage, which includes those of the floor. */
+/* In kvpress protected entries are the best ones of the first stage, which includes the entries of the floor. */
 static lh_stage first_stage(const lh_policy_numbers *fixed, const lh_protection *protect)
 {
     const lh_decimal first = first_of(fixed);

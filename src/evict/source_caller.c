@@ -47,7 +47,7 @@ static void fetch_head(const lh_exec *exec, const lh_ragged *kv, host_head *h)
     if (kv->positions) lh_exec_fetch(exec, h->positions, kv->positions + h->first, h->count * 4);
 }
 
-/* Calls the program's function, and checks what it wrote. */
+/* Calls the program's function, and checks its scores. */
 static lh_status call_scorer(const lh_scorer *scorer, const lh_head_entries *e, float *scores)
 {
     lh_error_clear();

@@ -14,7 +14,7 @@ static int64_t parts_of_group(const lh_policy_numbers *policy, const lh_heads *h
     return heads->group;
 }
 
-/* Sums over rows, of query heads: lh_evictor.sums has those of this rank. */
+/* Sums over rows, of query heads: lh_evictor.sums has the sums of this rank. */
 typedef struct moments {
     double *sums, *products; /* [q_count, dim], [q_count, dim, dim] */
 } moments;
@@ -96,7 +96,7 @@ done:
     return st;
 }
 
-/* x (elements `step` apart) is rotated in place. */
+/* Rotates x, with stride `step`, in place. */
 static void apply(const mean_rotation *m, double *x, int64_t step)
 {
     for (int64_t i = 0; i < m->half; i++) {

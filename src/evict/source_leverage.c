@@ -8,11 +8,11 @@
 /* On the diagonal, as kvpress has it; and a share of the trace, above what rounding leaves. */
 static const double RIDGE = 0.01, ROUNDING = 1e-12;
 
-/* Of one head, and of one block of its keys, on the scratch stack. */
+/* The arrays of a head and of a block of its keys, on the scratch stack. */
 typedef struct key_arrays {
     double *sums, *products; /* [dim], [dim, dim] in one block */
     float *keys, *mapped;    /* [LH_ROWS_AT_ONCE, dim] without their rotation; L^-1 of them */
-    float *map, *shift;      /* [dim, dim] L^-1, and [dim] what it makes of the mean, negative; in one block */
+    float *map, *shift;      /* [dim, dim] L^-1, and [dim] its negative product with the mean; in one block */
     float *inverse;          /* [dim] frequencies of the inverse rotation */
     int32_t *positions;      /* [LH_ROWS_AT_ONCE] */
 } key_arrays;
@@ -99,7 +99,7 @@ static void invert(double *l, int64_t dim)
     }
 }
 
-/* Of all keys of a KV head, whose sums are there: the map and the shift. */
+/* The map and the shift of a KV head, from the sums of all its keys. */
 static lh_status make_map(const lh_evictor *ev, const lh_evict_job *job, const key_arrays *r, const key_block *all)
 {
     lh_status st = LH_OK;
@@ -151,7 +151,7 @@ static void score_block(const lh_evictor *ev, const key_arrays *r, const key_blo
            .x_ld = dim, .y_ld = 1);
 }
 
-/* y = scores of KV head h, whose entries are `all`. */
+/* y = scores of the entries `all` of a KV head. */
 static void score_head(lh_evictor *ev, const lh_evict_job *job, const key_arrays *r, const key_block *all, float *y)
 {
     int64_t dim = ev->shape.head_dim;

@@ -3,15 +3,15 @@
  * the others in their proportions, so that the output o of a row moves by p / (1 - p) (o - v): exact for a single
  * eviction, and in the same unit for all heads.
  *
- * Rows are observed when a layer's prefill ends and again at every eviction, as those of a window. One head and at most
- * LH_ROWS_AT_ONCE rows at a time: their outputs over all entries, then the errors, a block of entries at a time.
+ * Rows are observed when a layer's prefill ends and again at every eviction, like the rows of a window. A head and at
+ * most LH_ROWS_AT_ONCE rows at a time: their outputs over all entries, then the errors, a block of entries at a time.
  * Products are in f32, since what counts are differences. Ranks that hold the same KV head compute the same. */
 #include "evict/evict_impl.h"
 #include "evict/fit.h"
 
 /* n = group x rows; on the scratch stack. */
 typedef struct error_arrays {
-    float *sums, *rest;        /* [dim + 1, n] over all entries, and over those of no dominant weight */
+    float *sums, *rest;        /* [dim + 1, n] over all entries, and over entries without a dominant weight */
     float *outputs, *energies; /* [n, dim], not yet over the row's mass, and their squares */
     float *products;           /* [n, LH_FIT_AT_ONCE] of outputs and values */
     float *values, *squares;   /* [LH_FIT_AT_ONCE, dim] and theirs */
@@ -35,7 +35,7 @@ static error_arrays alloc_arrays(const lh_evictor *ev, int64_t rows)
                           .squares = lh_scratch_floats(ev, block)};
 }
 
-/* Some rows, and the entries of one head. */
+/* A block of rows, and the entries of a head. */
 typedef struct error_block {
     lh_evictor *ev;
     error_arrays arrays;

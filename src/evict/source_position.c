@@ -1,4 +1,4 @@
-/* The later the better: recency, and StreamingLLM beside its sinks (arXiv 2309.17453). */
+/* The later the better: recency, and StreamingLLM with its sinks (arXiv 2309.17453). */
 #include "evict/evict_impl.h"
 
 static void score(lh_evictor *ev, const lh_evict_job *job, float *scores)
@@ -8,7 +8,7 @@ static void score(lh_evictor *ev, const lh_evict_job *job, float *scores)
 
 static const lh_source source = {.score = score};
 
-/* All heads score alike. */
+/* All heads have the same scores. */
 static lh_status check(const lh_policy *policy)
 {
     if (policy->budgets.heads == LH_HEADS_ADAPTIVE)

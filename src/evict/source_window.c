@@ -1,4 +1,4 @@
-/* Attention that some rows give: those of a window, proxies, the last row (SnapKV and what builds on it), or rows
+/* Attention that some rows give: the rows of a window, proxies, the last row (SnapKV and what builds on it), or rows
  * spread over the prompt. In prefill they are kept as they pass (kept_rows.c) and observed at the end of the layer;
  * while decoding the caller keeps the last rows in a ring and hands them over, and each eviction observes them again
  * over the entries that are held. */

@@ -1,7 +1,7 @@
 /* KV heads that lie on several ranks, which there are where ranks outnumber KV heads: the only file that knows of them.
  * Their query rows and log-sum-exps are gathered, each rank counts a share of the columns for all query heads of the
  * group (the square and the count of the group's mean weight cannot be joined from partial sums), and the ranks
- * exchange what they counted. */
+ * exchange the counts. */
 #include "evict/evict_impl.h"
 
 void lh_exchange_heads(lh_evictor *ev, const void *own, void *all, int64_t head_bytes)
@@ -107,13 +107,13 @@ void lh_count_shares(lh_evictor *ev, const lh_evict_job *job, const lh_row_block
     for (int64_t g = 0; g < ev->shape.heads.kv_count; g++) count_share(ev, job, b, to, g);
 }
 
-/* Numbers of one KV head's columns: `rows` rows of `per_column` floats a column, row_ld apart. */
+/* Numbers of a KV head's columns: `rows` rows of `per_column` floats a column, with leading dimension row_ld. */
 typedef struct stretch {
     float *at; /* of column 0, in the first row */
     int64_t rows, per_column, row_ld;
 } stretch;
 
-/* What the columns of a KV head are exchanged of: scores [kv_count x parts, ld] and squares [kv_count, ld], NULL: none;
+/* The exchanged columns: scores [kv_count x parts, ld] and squares [kv_count, ld], NULL: none;
  * scores NULL: the statistics of the entries. */
 typedef struct exchange {
     lh_evictor *ev;
@@ -142,7 +142,7 @@ static int64_t floats_a_column(const exchange *e)
     return lh_score_parts(&e->ev->policy, &e->ev->shape.heads) + (e->squares != NULL);
 }
 
-/* Columns of one KV head of this rank among all that are exchanged. */
+/* Columns of a KV head of this rank among all exchanged columns. */
 typedef enum way { PACK, UNPACK } way;
 typedef struct piece {
     int64_t g;
