@@ -250,7 +250,7 @@ lh_status lh_batch_run(const lh_batch_run_options *options, lh_scheduler_figures
     LH_TRY_DONE(lh_comm_agree(options->world, open_run(&r)));
     if (is_root(&r)) LH_TRY_DONE(lh_batch_dispatch_exchange_names(r.dispatch, lh_comm_rank(options->world)));
     st = lh_schedule(options->common.engine,
-                     &(lh_scheduler_options){.most = options->most,
+                     &(lh_scheduler_options){.max_running = options->most,
                                              .prefill_share = options->prefill_share,
                                              .checkpoint_s = options->checkpoint_s,
                                              .run = options->record,

@@ -54,7 +54,7 @@ lh_status lh_generate_together(lh_generate_run *r)
                                  .done = end_answer};
     lh_session_keep_logits(r->session, 1);
     st = lh_schedule(r->engine,
-                     &(lh_scheduler_options){.most = lh_generate_forks(all.count),
+                     &(lh_scheduler_options){.max_running = lh_generate_forks(all.count),
                                              .prefill_share = 1,
                                              .session = r->session,
                                              .context = &context,

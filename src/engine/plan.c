@@ -27,13 +27,13 @@ static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh
     lh_kv_shape shape = lh_config_kv_shape(c, chunk->shard, plan->kv_dtype);
     shape.profiles = r->profiles;
     LH_TRY(lh_kv_forecast_make(&kv, &shape,
-                               &(lh_kv_course){.policy = r->policy,
-                                               .tokens = r->context,
-                                               .more = r->forks ? 0 : more,
-                                               .fork_more = r->forks ? more : 0,
-                                               .block = r->question,
-                                               .device = plan->device,
-                                               .layer_budgets = plan->layer_budgets}));
+                               &(lh_kv_forecast_request){.policy = r->policy,
+                                                         .tokens = r->context,
+                                                         .more = r->forks ? 0 : more,
+                                                         .fork_more = r->forks ? more : 0,
+                                                         .block = r->question,
+                                                         .device = plan->device,
+                                                         .layer_budgets = plan->layer_budgets}));
     int64_t element = lh_dtype_bytes(plan->kv_dtype) * 2 * c->head_dim;
     *out = (lh_plan_rank){.heads = chunk->shard->heads.q_count,
                           .kv_heads = chunk->shard->heads.kv_count,

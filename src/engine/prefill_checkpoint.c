@@ -146,31 +146,31 @@ lh_status lh_prefill_checkpoint_load(const lh_session *s, lh_prefill *p, const c
 
 /* ---- a prefill that is kept ---- */
 
-static void tell(const lh_prefill_keeper *k)
+static void report(const lh_checkpointer *k)
 {
     if (k->how->kept) k->how->kept(k->how->self, k->newest);
 }
 
-static const lh_engine_view *parts_of(const lh_prefill_keeper *k)
+static const lh_engine_view *parts_of(const lh_checkpointer *k)
 {
     return lh_engine_get(lh_session_engine(k->session));
 }
 
-void lh_prefill_keeper_begin(lh_prefill_keeper *k, const lh_session *s, lh_prefill *p, const lh_checkpointing *how)
+void lh_checkpointer_begin(lh_checkpointer *k, const lh_session *s, lh_prefill *p, const lh_checkpointing *how)
 {
-    *k = (lh_prefill_keeper){.session = s, .prefill = p, .how = how, .newest_s = lh_clock_s()};
+    *k = (lh_checkpointer){.session = s, .prefill = p, .how = how, .newest_s = lh_clock_s()};
 }
 
-lh_status lh_prefill_keeper_resume(lh_prefill_keeper *k)
+lh_status lh_checkpointer_resume(lh_checkpointer *k)
 {
     LH_TRY(lh_prefill_checkpoint_load(k->session, k->prefill, k->how->path));
     k->newest = lh_prefill_layers_done(k->prefill);
-    tell(k);
+    report(k);
     return LH_OK;
 }
 
 /* Collective. Rank 0's clock decides. */
-static lh_status is_due(const lh_prefill_keeper *k, int *due)
+static lh_status is_due(const lh_checkpointer *k, int *due)
 {
     int32_t late = lh_clock_s() - k->newest_s >= k->how->every_s;
     LH_TRY(lh_comm_bcast(parts_of(k)->comm, 0, &late, sizeof late));
@@ -179,7 +179,7 @@ static lh_status is_due(const lh_prefill_keeper *k, int *due)
 }
 
 /* Collective. A disk that is full ends no run. */
-static lh_status keep(lh_prefill_keeper *k)
+static lh_status write_checkpoint(lh_checkpointer *k)
 {
     const int speaks = speaks_too(parts_of(k)->comm);
     const int64_t layers = lh_prefill_layers_done(k->prefill);
@@ -197,21 +197,21 @@ static lh_status keep(lh_prefill_keeper *k)
                (long long)parts_of(k)->config->layers, k->how->path, k->newest_s - start_s);
     }
     k->warned = st == LH_EWRITE;
-    tell(k);
+    report(k);
     return LH_OK;
 }
 
-lh_status lh_prefill_keeper_look(lh_prefill_keeper *k)
+lh_status lh_checkpointer_maybe_write(lh_checkpointer *k)
 {
     int due = 0;
     const int64_t layers = lh_prefill_layers_done(k->prefill);
     if (!layers || layers == k->newest) return LH_OK;
     LH_TRY(is_due(k, &due));
-    return due ? keep(k) : LH_OK;
+    return due ? write_checkpoint(k) : LH_OK;
 }
 
 /* A link stays, as of any output. */
-void lh_prefill_keeper_remove(const lh_prefill_keeper *k)
+void lh_checkpointer_remove(const lh_checkpointer *k)
 {
     char *file = NULL;
     int stream = 0;
@@ -222,12 +222,12 @@ void lh_prefill_keeper_remove(const lh_prefill_keeper *k)
     lh_free(file);
 }
 
-static lh_status go_on(lh_prefill_keeper *k, const lh_forward_progress *progress, int64_t total)
+static lh_status go_on(lh_checkpointer *k, const lh_forward_progress *progress, int64_t total)
 {
     for (int64_t left = total; left > 0;) {
         LH_TRY(lh_prefill_next(k->prefill, &left));
         if (progress && progress->done) LH_TRY(progress->done(progress->self, total - left, total));
-        LH_TRY(lh_prefill_keeper_look(k));
+        LH_TRY(lh_checkpointer_maybe_write(k));
     }
     return LH_OK;
 }
@@ -237,16 +237,16 @@ lh_status lh_session_prefill_kept(lh_session *s, const lh_tokens *prompt, const 
 {
     lh_status st = LH_OK;
     lh_prefill *prefill = NULL;
-    lh_prefill_keeper k;
+    lh_checkpointer k;
     LH_TRY_DONE(lh_session_begin_prefill(s, prompt->ids, prompt->n, &prefill));
-    lh_prefill_keeper_begin(&k, s, prefill, how);
-    LH_TRY_DONE(lh_prefill_keeper_resume(&k));
+    lh_checkpointer_begin(&k, s, prefill, how);
+    LH_TRY_DONE(lh_checkpointer_resume(&k));
     *layers_before = k.newest;
     LH_TRY_DONE(go_on(&k, progress, lh_engine_get(lh_session_engine(s))->config->layers * prompt->n));
     lh_prefill_close(prefill);
     prefill = NULL;
     LH_TRY_DONE(lh_session_end_prefill(s));
-    lh_prefill_keeper_remove(&k);
+    lh_checkpointer_remove(&k);
 done:
     lh_prefill_close(prefill);
     return st;

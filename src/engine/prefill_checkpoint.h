@@ -28,27 +28,27 @@ typedef struct lh_checkpointing {
 } lh_checkpointing;
 
 /* A prefill that its caller takes through the layers. */
-typedef struct lh_prefill_keeper {
+typedef struct lh_checkpointer {
     const lh_session *session;
     lh_prefill *prefill;
     const lh_checkpointing *how;
     double newest_s; /* when the newest file was written or tried; on rank 0 it counts */
     int64_t newest;  /* layers of it; 0: there is none */
     int warned;      /* 1: it could not be written */
-} lh_prefill_keeper;
+} lh_checkpointer;
 
 /* Of a prefill that has just been opened; all is borrowed. Not collective. */
-void lh_prefill_keeper_begin(lh_prefill_keeper *k, const lh_session *s, lh_prefill *p, const lh_checkpointing *how);
+void lh_checkpointer_begin(lh_checkpointer *k, const lh_session *s, lh_prefill *p, const lh_checkpointing *how);
 
 /* Collective. Then it goes on with the file, if there is one: as lh_prefill_checkpoint_load, after whose failure the
  * prefill and its session are of no more use. */
-lh_status lh_prefill_keeper_resume(lh_prefill_keeper *k);
+lh_status lh_checkpointer_resume(lh_checkpointer *k);
 
 /* Collective. After every lh_prefill_next: writes the file when it is time. One that cannot be written is a warning. */
-lh_status lh_prefill_keeper_look(lh_prefill_keeper *k);
+lh_status lh_checkpointer_maybe_write(lh_checkpointer *k);
 
 /* Removes the file, which is not needed any more, or of no use, and ends the claim to it. Not collective. */
-void lh_prefill_keeper_remove(const lh_prefill_keeper *k);
+void lh_checkpointer_remove(const lh_checkpointer *k);
 
 /* Collective. As lh_session_prefill: from the file, if there is one, to the end, where it is removed. A file that
  * cannot be written is a warning. *layers_before: those that were done in the file. */

@@ -41,12 +41,12 @@ typedef struct lh_task {
 } lh_task;
 
 typedef struct lh_scheduler_options {
-    int64_t most;         /* sequences that are at work together, the one that is prefilled included */
+    int64_t max_running;  /* maximum number of running sequences, the prefilling one included */
     double prefill_share; /* of the time that prefills get while others decode: above 0, at most 1 */
     double checkpoint_s;  /* every_s of prefills that are kept ... */
     const char *run;      /* ... and their run */
-    /* A session that holds the context of all tasks, opened for `most` sequences (lh_session_options), whose forward
-     * pass is used, and its context; borrowed. NULL: contexts are prefilled as they come. */
+    /* A session that holds the context of all tasks, opened for `max_running` sequences (lh_session_options), whose
+     * forward pass is used, and its context; borrowed. NULL: contexts are prefilled as they come. */
     lh_session *session;
     const lh_context *context;
     void *self;

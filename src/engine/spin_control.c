@@ -1,6 +1,6 @@
 /* spin_control.c - libgomp has no call that changes how its threads wait, but a documented rule (manual,
  * GOMP_SPINCOUNT): while a process has more OpenMP threads than cores, a waiting thread spins 100 times instead of
- * 300,000. So a team of threads that sleep, the crowd, is kept for as long as the cores are shared. */
+ * 300,000. So a team of sleeping threads, the idle team, exists while the cores are shared. */
 #include "engine/spin_control.h"
 
 #include <fcntl.h>
@@ -17,28 +17,28 @@
 #include "base/minmax.h"
 #include "base/process.h"
 
-/* INTERVAL_NS: between two looks. FADE: what is left of older intervals at each. */
+/* INTERVAL_NS: time between two measurements. FADE: weight of older intervals at each. */
 enum { INTERVAL_NS = 20000000 };
 static const double FADE = 0.6, SHARED_FROM = 0.25, ALONE_BELOW = 0.12, LEAST_NS = 1e6;
 
 struct lh_spin_control {
     int64_t threads;
     int *schedstat; /* [threads] files, -1: none */
-    int crowd_size;
+    int idle_threads;
 
-    pthread_t thread, crowd;
+    pthread_t thread, idle_team;
     int threaded;
     pthread_mutex_t lock; /* guards what follows */
-    pthread_cond_t wake;  /* the end, or that of the crowd */
-    int stop, crowded;
-    int may_crowd; /* 0: the crowd could not be started */
+    pthread_cond_t wake;  /* signals the end of the control thread or of the idle team */
+    int stop, has_idle_team;
+    int may_start_idle_team; /* false: the team could not be started */
 };
 
 int lh_core_share_add(lh_core_share *share, lh_core_times interval)
 {
     share->late.run_ns = share->late.run_ns * FADE + interval.run_ns;
     share->late.delay_ns = share->late.delay_ns * FADE + interval.delay_ns;
-    /* threads that have nothing to do say nothing: LEAST_NS stands for the little that they ran */
+    /* idle threads show nothing: LEAST_NS stands for the little time that they ran */
     double part = share->late.delay_ns / (share->late.run_ns + share->late.delay_ns + LEAST_NS);
     share->shared = part > (share->shared ? ALONE_BELOW : SHARED_FROM);
     return share->shared;
@@ -72,38 +72,38 @@ static int read_times(const lh_spin_control *control, lh_core_times *times)
     return 1;
 }
 
-/* A team that does nothing; its threads count for as long as the thread lives that has opened it. */
-static void *crowd_thread(void *arg)
+/* A team that does nothing; its threads count while the thread that opened the team lives. */
+static void *idle_thread(void *arg)
 {
     lh_spin_control *control = arg;
     int started = 0;
     omp_set_dynamic(0);
-#pragma omp parallel num_threads(control->crowd_size) reduction(+ : started)
+#pragma omp parallel num_threads(control->idle_threads) reduction(+ : started)
     started++;
     pthread_mutex_lock(&control->lock);
-    while (started && control->crowded) pthread_cond_wait(&control->wake, &control->lock);
+    while (started && control->has_idle_team) pthread_cond_wait(&control->wake, &control->lock);
     pthread_mutex_unlock(&control->lock);
     return NULL;
 }
 
-static void start_crowd(lh_spin_control *control)
+static void start_idle_team(lh_spin_control *control)
 {
-    if (!control->may_crowd) return;
-    if (!lh_thread_may_start(control->crowd_size)) { /* a limit of threads: they go on spinning */
-        control->may_crowd = 0;
+    if (!control->may_start_idle_team) return;
+    if (!lh_thread_may_start(control->idle_threads)) { /* a limit of threads: waiting threads spin */
+        control->may_start_idle_team = 0;
         return;
     }
-    control->crowded = 1; /* before its thread is there to look */
-    if (pthread_create(&control->crowd, NULL, crowd_thread, control) != 0) control->crowded = 0;
+    control->has_idle_team = 1; /* before its thread reads it */
+    if (pthread_create(&control->idle_team, NULL, idle_thread, control) != 0) control->has_idle_team = 0;
 }
 
 /* With the lock held, which is free while the thread ends. */
-static void end_crowd(lh_spin_control *control)
+static void end_idle_team(lh_spin_control *control)
 {
-    control->crowded = 0;
+    control->has_idle_team = 0;
     pthread_cond_broadcast(&control->wake);
     pthread_mutex_unlock(&control->lock);
-    pthread_join(control->crowd, NULL);
+    pthread_join(control->idle_team, NULL);
     pthread_mutex_lock(&control->lock);
 }
 
@@ -132,11 +132,11 @@ static void *control_thread(void *arg)
         if (!known || control->stop) break;
         int shared =
             lh_core_share_add(&share, (lh_core_times){now.run_ns - before.run_ns, now.delay_ns - before.delay_ns});
-        if (shared && !control->crowded) start_crowd(control);
-        if (!shared && control->crowded) end_crowd(control);
+        if (shared && !control->has_idle_team) start_idle_team(control);
+        if (!shared && control->has_idle_team) end_idle_team(control);
         before = now;
     }
-    if (control->crowded) end_crowd(control);
+    if (control->has_idle_team) end_idle_team(control);
     pthread_mutex_unlock(&control->lock);
     return NULL;
 }
@@ -159,8 +159,8 @@ lh_status lh_spin_control_open(lh_spin_control **out, int64_t threads)
     if (threads < 2 || getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT")) return LH_OK;
     LH_TRY_DONE(lh_calloc(&control, 1, sizeof *control));
     control->threads = threads;
-    control->may_crowd = 1;
-    control->crowd_size = (int)lh_max_i64(2, omp_get_num_procs() - threads + 2); /* its first thread does not count */
+    control->may_start_idle_team = 1;
+    control->idle_threads = (int)lh_max_i64(2, omp_get_num_procs() - threads + 2); /* its first thread does not count */
     pthread_mutex_init(&control->lock, NULL);
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -201,7 +201,7 @@ int lh_spin_control_sleeps(const lh_spin_control *control)
     lh_spin_control *locked = (lh_spin_control *)control;
     if (!control) return 0;
     pthread_mutex_lock(&locked->lock);
-    int sleeps = control->crowded;
+    int sleeps = control->has_idle_team;
     pthread_mutex_unlock(&locked->lock);
     return sleeps;
 }

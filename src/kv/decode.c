@@ -64,7 +64,7 @@ lh_status lh_kv_reserve(lh_kv *kv, int64_t tokens)
 {
     int64_t least[3] = {-1, 0, 0}, before = moves(kv); /* room, whether all are full, whether nothing has moved */
     if (kv->forks) LH_FAIL(LH_EINTERNAL, "%lld forks share the entries of a cache that goes on", (long long)kv->forks);
-    lh_status st = lh_kv_fetch_lens(kv);
+    lh_status st = lh_kv_wait_lens(kv);
     if (tokens == 1 && kv->reserved.tokens > 0) {
         lh_exec_latch(&kv->exec, st); /* nobody asks the other ranks here: the step does */
         return LH_OK;
@@ -110,7 +110,7 @@ static void evict(lh_kv *kv, occasion when)
         lh_kv_drop_unseen(kv, jobs, n);
         if (when == POLICY_IS_DUE) lh_kv_evict_layers(kv, jobs, n);
     }
-    LH_LATCH(&kv->exec, lh_kv_ask_lens(kv));
+    LH_LATCH(&kv->exec, lh_kv_start_lens_copy(kv));
 }
 
 /* A question made the heads longer than decoding will: frees the slots that were evicted after it. */
@@ -119,7 +119,7 @@ static lh_status trim(lh_kv *kv)
     int64_t *caps = kv->arrays.kept;
     kv->reserved = (lh_reserved){0};
     kv->epoch++;
-    LH_TRY(lh_kv_fetch_lens(kv));
+    LH_TRY(lh_kv_wait_lens(kv));
     lh_evictor_free(kv->evictor);
     for (int64_t l = 0; l < kv->shape.layers; l++) {
         lh_kv_layer *layer = &kv->layers[l];

@@ -39,7 +39,7 @@ lh_status lh_kv_stats_of(lh_kv *kv, lh_kv_stats *out)
                      .evictions = kv->timeline.evictions,
                      .evict_s = kv->evict_s + (kv->origin ? kv->origin->evict_s : 0),
                      .bytes_capacity = lh_arena_held_bytes(&kv->scratch)};
-    LH_TRY(lh_kv_fetch_lens(kv));
+    LH_TRY(lh_kv_wait_lens(kv));
     for (int64_t l = 0; l < kv->shape.layers; l++) {
         const lh_kv_layer *layer = &kv->layers[l];
         s.entries_held += lh_arena_entries(&layer->arena);

@@ -8,7 +8,7 @@
 #include "kv/kv_impl.h"
 
 typedef struct dry_run {
-    const lh_kv_course *course;
+    const lh_kv_forecast_request *request;
     lh_kv_shape shape;
     lh_projection *projections; /* without weights */
     lh_rotation *rotations;
@@ -19,7 +19,7 @@ typedef struct dry_run {
 
 static lh_status open_caches(dry_run *d)
 {
-    const lh_kv_course *c = d->course;
+    const lh_kv_forecast_request *c = d->request;
     d->count = 1 + c->other_count;
     LH_TRY(lh_calloc(&d->projections, d->shape.layers, sizeof *d->projections));
     LH_TRY(lh_calloc(&d->caches, d->count, sizeof *d->caches));
@@ -82,10 +82,10 @@ static lh_status prefill_layer(dry_run *d, int64_t layer, lh_kv_forecast *out)
 static lh_status prefill(dry_run *d, lh_kv_forecast *out)
 {
     lh_kv_stats stats;
-    LH_TRY(lh_kv_begin(d->caches[0], d->course->tokens, d->course->more));
+    LH_TRY(lh_kv_begin(d->caches[0], d->request->tokens, d->request->more));
     for (int64_t l = 0; l < d->shape.layers; l++) LH_TRY(prefill_layer(d, l, out));
-    for (int64_t l = 0; l < d->shape.layers && d->course->layer_budgets; l++)
-        d->course->layer_budgets[l] = lh_kv_layer_budget(d->caches[0], l);
+    for (int64_t l = 0; l < d->shape.layers && d->request->layer_budgets; l++)
+        d->request->layer_budgets[l] = lh_kv_layer_budget(d->caches[0], l);
     LH_TRY(lh_kv_stats_of(d->caches[0], &stats));
     lh_mem_usage usage = lh_device_usage(d->on.device);
     out->entries = stats.entries_held;
@@ -142,9 +142,9 @@ static lh_status take_in(lh_kv *kv, lh_kv_taken what, int64_t tokens)
 }
 
 /* One question and its answer up to the first eviction after it; others take no more. */
-static lh_status decode(const lh_kv_course *course, lh_kv *kv)
+static lh_status decode(const lh_kv_forecast_request *request, lh_kv *kv)
 {
-    int64_t more = kv->prompt.more, block = lh_min_i64(course->block, more);
+    int64_t more = kv->prompt.more, block = lh_min_i64(request->block, more);
     int64_t steps = lh_min_i64(more - block, kv->numbers.evicts ? lh_max_i64(kv->numbers.every, 1) : 1);
     if (block) LH_TRY(take_in(kv, LH_KV_BLOCK, block));
     for (int64_t i = 0; i < steps; i++) LH_TRY(take_in(kv, LH_KV_STEP, 1));
@@ -170,8 +170,8 @@ static lh_status decode_fork(const dry_run *d, lh_kv *from)
     lh_status st = LH_OK;
     lh_kv *fork = NULL;
     expect_longest_tails(from);
-    LH_TRY_DONE(lh_kv_fork(&fork, from, d->course->fork_more));
-    LH_TRY_DONE(decode(d->course, fork));
+    LH_TRY_DONE(lh_kv_fork(&fork, from, d->request->fork_more));
+    LH_TRY_DONE(decode(d->request, fork));
 done:
     lh_kv_close(fork);
     return st;
@@ -182,9 +182,9 @@ static lh_status run_dry(dry_run *d, lh_kv_forecast *out)
     LH_TRY(open_caches(d));
     LH_TRY(prefill(d, out));
     lh_device_reset_peak(d->on.device);
-    for (int64_t i = 0; i < d->count; i++) LH_TRY(decode(d->course, d->caches[i]));
+    for (int64_t i = 0; i < d->count; i++) LH_TRY(decode(d->request, d->caches[i]));
     out->decode_peak = lh_device_usage(d->on.device).peak_total;
-    for (int64_t i = 0; i < d->count && d->course->fork_more; i++) {
+    for (int64_t i = 0; i < d->count && d->request->fork_more; i++) {
         const int64_t held = lh_device_usage(d->on.device).now_total;
         lh_device_reset_peak(d->on.device);
         LH_TRY(decode_fork(d, d->caches[i]));
@@ -195,9 +195,9 @@ static lh_status run_dry(dry_run *d, lh_kv_forecast *out)
     return LH_OK;
 }
 
-lh_status lh_kv_forecast_make(lh_kv_forecast *out, const lh_kv_shape *shape, const lh_kv_course *course)
+lh_status lh_kv_forecast_make(lh_kv_forecast *out, const lh_kv_shape *shape, const lh_kv_forecast_request *request)
 {
-    dry_run d = {.course = course, .shape = *shape};
+    dry_run d = {.request = request, .shape = *shape};
     *out = (lh_kv_forecast){0};
     lh_status st = run_dry(&d, out);
     close_caches(&d);

@@ -7,7 +7,7 @@
 #include "kv/kv.h"
 
 /* A prompt, and what is expected after it. */
-typedef struct lh_kv_course {
+typedef struct lh_kv_forecast_request {
     const lh_policy *policy;
     const lh_policy *others; /* of further caches that the same prefill fills (lh_kv_follow) */
     int64_t other_count;
@@ -17,7 +17,7 @@ typedef struct lh_kv_course {
     int64_t block;     /* tokens of the longest question; 0: none comes */
     lh_device_kind device;
     int64_t *layer_budgets; /* [layers], set to those of the first cache; NULL: not wanted */
-} lh_kv_course;
+} lh_kv_forecast_request;
 
 /* Bytes on the rank whose heads the shape has. */
 typedef struct lh_kv_forecast {
@@ -34,6 +34,6 @@ typedef struct lh_kv_forecast {
 
 /* LH_EUSAGE and LH_EINPUT as of lh_kv_open and lh_kv_begin. Not collective. The shape's projections and rotations may
  * be NULL. */
-lh_status lh_kv_forecast_make(lh_kv_forecast *out, const lh_kv_shape *shape, const lh_kv_course *course);
+lh_status lh_kv_forecast_make(lh_kv_forecast *out, const lh_kv_shape *shape, const lh_kv_forecast_request *request);
 
 #endif

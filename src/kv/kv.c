@@ -164,7 +164,7 @@ lh_status lh_kv_fork(lh_kv **out, lh_kv *from, int64_t more)
     shape.given = NULL; /* the prompt has been evicted */
     if (from->timeline.phase != LH_KV_DECODE)
         LH_FAIL_DONE(LH_EINTERNAL, "a cache that has no prompt yet cannot be forked");
-    LH_TRY_DONE(lh_kv_fetch_lens(from));
+    LH_TRY_DONE(lh_kv_wait_lens(from));
     LH_TRY_DONE(lh_kv_open(&kv, &from->exec, &shape, &from->policy));
     lh_kv_seed(kv, from->seed);
     lh_kv_listen(kv, &from->listener);

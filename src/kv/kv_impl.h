@@ -35,9 +35,9 @@ enum { LH_EXPECTED_LENS = 2 }; /* of the layer before, as it was left, and of th
 /* Offsets and lengths of all arenas: [layers + 1][2][heads]. */
 typedef struct lh_lens {
     int64_t *device;
-    int64_t *host;     /* on its way from the device while `stale` is 1 */
+    int64_t *host;     /* on its way from the device while `copying` is set */
     int64_t bytes;     /* of each */
-    int stale;         /* the lengths of the arenas are those before an eviction */
+    int copying;       /* the lengths of the arenas are those before an eviction */
     int64_t *expected; /* host, [LH_EXPECTED_LENS][2][heads]: what a prefill expects, and a copy of the device's */
     int64_t layers[LH_EXPECTED_LENS]; /* whose they are */
     int expected_count;
@@ -159,8 +159,8 @@ void lh_kv_move_kept(lh_kv *kv, const lh_evict_job *job, int64_t *counts);
 lh_status lh_kv_reserve_slots(lh_kv *kv, int64_t tokens);
 
 /* After evictions that nobody waited for: ask for the lengths, and wait for them (lens.c). */
-lh_status lh_kv_ask_lens(lh_kv *kv);
-lh_status lh_kv_fetch_lens(lh_kv *kv);
+lh_status lh_kv_start_lens_copy(lh_kv *kv);
+lh_status lh_kv_wait_lens(lh_kv *kv);
 
 /* In a prefill: copies the lengths of a layer's arena to the host, where they are expected to be arena->len. And, after
  * the next wait: LH_EINTERNAL if any of those that were copied are not. */

@@ -23,7 +23,7 @@ static int counts_latest(const lh_kv *kv, int64_t layer)
 }
 
 /* The first row of the prompt that the listener wants. */
-static int64_t first_heard(const lh_kv *kv, int64_t layer)
+static int64_t first_wanted_row(const lh_kv *kv, int64_t layer)
 {
     const lh_kv_listener *l = &kv->listener;
     return l->rows ? lh_min_i64(l->first_row(l->self, layer), kv->prompt.tokens) : kv->prompt.tokens;
@@ -32,7 +32,7 @@ static int64_t first_heard(const lh_kv *kv, int64_t layer)
 int64_t lh_kv_wants_rows(const lh_kv *kv, int64_t layer)
 {
     int wanted = rings(kv, layer) || lh_kv_uses_rows(kv, layer);
-    int64_t first = first_heard(kv, layer);
+    int64_t first = first_wanted_row(kv, layer);
     if (kv->timeline.phase == LH_KV_DECODE) return wanted || first < kv->prompt.tokens ? 0 : INT64_MAX;
     if (wanted) first = lh_min_i64(first, lh_evict_first_row(kv->evictor));
     for (int64_t i = 0; i < kv->shared.follower_count; i++)
@@ -88,10 +88,11 @@ static void use_rows(lh_kv *kv, int64_t layer, const lh_query_rows *rows)
 }
 
 /* Collective where the listener is. */
-static void hand_over(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
+static void call_listener(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
 {
     const lh_query_rows *q = &rows->queries;
-    if (!kv->listener.rows || first_heard(kv, layer) >= lh_min_i64(q->first + q->tokens, kv->prompt.tokens)) return;
+    if (!kv->listener.rows || first_wanted_row(kv, layer) >= lh_min_i64(q->first + q->tokens, kv->prompt.tokens))
+        return;
     lh_evict_job job = passing_job(kv, layer, q->first + q->tokens);
     lh_exec_latch(&kv->exec, kv->listener.rows(kv->listener.self, &job, rows));
 }
@@ -105,7 +106,7 @@ void lh_kv_record(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
     if (queries->logits.at && counts_latest(kv, layer)) count_latest(kv, layer, queries);
     if (lh_kv_uses_rows(kv, layer)) use_rows(kv, layer, queries);
     kv->evict_s += lh_clock_s() - start;
-    hand_over(kv, layer, rows);
+    call_listener(kv, layer, rows);
     for (int64_t i = 0; i < kv->shared.follower_count && kv->timeline.phase == LH_KV_PREFILL; i++)
         lh_kv_record(kv->shared.followers[i], layer, rows);
 }

@@ -59,7 +59,7 @@ lh_status lh_kv_contents_make(lh_kv_contents *out, lh_kv *kv, int64_t seen, cons
                                    .numbers = numbers_of(kv, seen),
                                    .positions = lh_kv_uses_slots(&kv->numbers) ? "slot" : "original",
                                    .extra = extra}};
-    LH_TRY(lh_kv_fetch_lens(kv));
+    LH_TRY(lh_kv_wait_lens(kv));
     LH_TRY(policy_text(kv, &out->policy));
     LH_TRY(lh_calloc(&out->layers, kv->shape.layers, sizeof *out->layers));
     for (int64_t l = 0; l < kv->shape.layers; l++) out->layers[l] = layer_of(kv, l, seen);
@@ -211,7 +211,7 @@ lh_status lh_kv_load(lh_kv *kv, lh_saved_kv *saved, uint64_t model, int64_t more
 lh_status lh_kv_gather_positions(lh_kv *kv, int64_t layer, lh_positions *out)
 {
     *out = (lh_positions){0};
-    LH_TRY(lh_comm_agree(kv->exec.comm, lh_kv_fetch_lens(kv)));
+    LH_TRY(lh_comm_agree(kv->exec.comm, lh_kv_wait_lens(kv)));
     return lh_positions_gather(out, &kv->exec, &kv->shape.heads, &kv->layers[layer].arena);
 }
 

@@ -185,10 +185,11 @@ static lh_status count_at_work(void *self)
 static lh_scheduler_figures schedule(lh_engine *engine, queue *q, int64_t most, double share)
 {
     lh_scheduler_figures figures;
-    mt_try(lh_schedule(engine,
-                       &(lh_scheduler_options){
-                           .most = most, .prefill_share = share, .self = q, .next = next_task, .pulse = count_at_work},
-                       &figures));
+    mt_try(lh_schedule(
+        engine,
+        &(lh_scheduler_options){
+            .max_running = most, .prefill_share = share, .self = q, .next = next_task, .pulse = count_at_work},
+        &figures));
     mt_check(figures.tasks == q->count, "%d tasks done of %d", (int)figures.tasks, q->count);
     for (int i = 0; i < q->count; i++) mt_check(q->tasks[i].done == 1, "task %d is done %d times", i, q->tasks[i].done);
     return figures;
@@ -462,7 +463,7 @@ static lh_status run_kept(lh_engine *engine, interrupted *run, double every_s, d
 {
     lh_scheduler_figures figures;
     lh_status st = lh_schedule(engine,
-                               &(lh_scheduler_options){.most = KEPT,
+                               &(lh_scheduler_options){.max_running = KEPT,
                                                        .prefill_share = share,
                                                        .checkpoint_s = every_s,
                                                        .run = "{}",

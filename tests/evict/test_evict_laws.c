@@ -206,7 +206,8 @@ START_TEST(test_memory_is_forecast_and_stays)
         if (lh_policy_resolve(&plan, &c.policy) != LH_OK) c.policy.parts.evict = NULL;
         kv_rig_open(&r, &c, mt_comm(), &lh_ops_ref);
         lh_kv_shape shape = kv_rig_shape(&r);
-        mt_try(lh_kv_forecast_make(&f, &shape, &(lh_kv_course){.policy = &r.plan, .tokens = c.tokens, .more = c.more}));
+        mt_try(lh_kv_forecast_make(&f, &shape,
+                                   &(lh_kv_forecast_request){.policy = &r.plan, .tokens = c.tokens, .more = c.more}));
         kv_rig_prefill(&r, &got);
         lh_mem_usage u = lh_device_usage(r.device);
         int even = r.plan.budgets.heads == LH_HEADS_UNIFORM;

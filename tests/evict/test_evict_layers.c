@@ -167,8 +167,8 @@ static void check_memory(kv_rig *r)
 {
     lh_kv_forecast f;
     lh_kv_shape shape = kv_rig_shape(r);
-    mt_try(lh_kv_forecast_make(&f, &shape,
-                               &(lh_kv_course){.policy = &r->plan, .tokens = r->of->tokens, .more = r->of->more}));
+    mt_try(lh_kv_forecast_make(
+        &f, &shape, &(lh_kv_forecast_request){.policy = &r->plan, .tokens = r->of->tokens, .more = r->of->more}));
     int64_t held = lh_device_usage(r->device).now[LH_MEM_KV];
     mt_check(held == f.held, "%lld bytes are held, %lld were forecast", (long long)held, (long long)f.held);
 }

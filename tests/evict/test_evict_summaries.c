@@ -79,7 +79,8 @@ static sent_bytes prefill(const kv_rig_case *c)
     r.device_comm->ops = seen.plain;
     lh_kv_forecast f;
     lh_kv_shape shape = kv_rig_shape(&r);
-    mt_try(lh_kv_forecast_make(&f, &shape, &(lh_kv_course){.policy = &r.plan, .tokens = c->tokens, .more = c->more}));
+    mt_try(lh_kv_forecast_make(&f, &shape,
+                               &(lh_kv_forecast_request){.policy = &r.plan, .tokens = c->tokens, .more = c->more}));
     sent_bytes sent = {got.stats.summary_bytes, f.summaries, r.heads.counted_count};
     kv_rig_result_clear(&got);
     kv_rig_close(&r);

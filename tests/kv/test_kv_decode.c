@@ -113,7 +113,7 @@ START_TEST(test_decoding_with_evictions_takes_no_more_memory)
         kv_rig_open(&r, &c, mt_comm(), kv_rig_backend(_i));
         lh_kv_shape shape = kv_rig_shape(&r);
         mt_try(lh_kv_forecast_make(
-            &f, &shape, &(lh_kv_course){.policy = &r.plan, .tokens = c.tokens, .more = c.more, .block = 35}));
+            &f, &shape, &(lh_kv_forecast_request){.policy = &r.plan, .tokens = c.tokens, .more = c.more, .block = 35}));
         kv_rig_prefill(&r, &got);
         lh_device_reset_peak(r.device);
         int64_t held = lh_device_usage(r.device).now[LH_MEM_KV];

@@ -582,8 +582,8 @@ START_TEST(test_memory_is_what_was_forecast)
                 c.sliding = slides ? sliding : NULL;
                 kv_rig_open(&r, &c, mt_comm(), &lh_ops_ref);
                 lh_kv_shape s = kv_rig_shape(&r);
-                mt_try(lh_kv_forecast_make(&f, &s,
-                                           &(lh_kv_course){.policy = &r.plan, .tokens = c.tokens, .more = c.more}));
+                mt_try(lh_kv_forecast_make(
+                    &f, &s, &(lh_kv_forecast_request){.policy = &r.plan, .tokens = c.tokens, .more = c.more}));
                 kv_rig_prefill(&r, &got);
                 lh_mem_usage u = lh_device_usage(r.device);
                 int64_t peak = kv_rig_peak(&r);

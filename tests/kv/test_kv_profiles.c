@@ -152,8 +152,8 @@ START_TEST(test_every_head_holds_what_its_profile_says)
             kv_rig_open(&r, &c, mt_comm(), kv_rig_backend(_i));
             lh_kv_shape kv = kv_rig_shape(&r);
             lengths n = {.fixed = lh_policy_fix(&r.plan, c.tokens)};
-            mt_try(
-                lh_kv_forecast_make(&f, &kv, &(lh_kv_course){.policy = &r.plan, .tokens = c.tokens, .more = c.more}));
+            mt_try(lh_kv_forecast_make(
+                &f, &kv, &(lh_kv_forecast_request){.policy = &r.plan, .tokens = c.tokens, .more = c.more}));
             kv_rig_prefill(&r, &got);
             mt_check(got.stats.entries_held == f.entries, "%s: %lld entries are held, %lld were forecast", r.plan.name,
                      (long long)got.stats.entries_held, (long long)f.entries);
@@ -347,7 +347,7 @@ START_TEST(test_a_profile_for_another_model_is_refused)
     shape.layers = 2;
     mt_expect(lh_kv_open(&kv, &place, &shape, &r.plan), LH_EINPUT);
     mt_check(strstr(lh_error_message(), "'own.csv'") != NULL, "%s", lh_error_message());
-    mt_expect(lh_kv_forecast_make(&f, &shape, &(lh_kv_course){.policy = &r.plan, .tokens = 100, .more = 10}),
+    mt_expect(lh_kv_forecast_make(&f, &shape, &(lh_kv_forecast_request){.policy = &r.plan, .tokens = 100, .more = 10}),
               LH_EINPUT);
     shape = kv_rig_shape(&r);
     shape.profiles = NULL;
