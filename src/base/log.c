@@ -160,7 +160,6 @@ void lh_log(lh_log_level level, int all_ranks, const char *format, ...)
     if (m > (int)sizeof line - n - 2) m = (int)sizeof line - n - 2;
     if (m > 0) {
         line[n + (int)lh_text_make_plain(line + n, m)] = '\0';
-        lh_name_values(line + n);
         n += (int)strlen(line + n);
     }
     line[n++] = '\n';

@@ -1,6 +1,7 @@
 /* status.c - the message and trace of the current failure, one per thread; a list of failures; names of statuses. */
 #include "base/status.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -12,11 +13,6 @@ enum { MESSAGE_BYTES = 2048, TRACE_BYTES = 1024 };
 static _Thread_local char message[MESSAGE_BYTES];
 static _Thread_local char trace[TRACE_BYTES];
 
-__attribute__((weak)) void lh_name_values(char *text)
-{
-    (void)text;
-}
-
 /* A message is one line, and names taken from a foreign file must not control the terminal. The arguments may quote the
  * current message. */
 static void set_message(const char *format, va_list ap)
@@ -24,7 +20,6 @@ static void set_message(const char *format, va_list ap)
     char text[MESSAGE_BYTES];
     vsnprintf(text, sizeof text, format, ap);
     text[lh_text_make_plain(text, (int64_t)strlen(text))] = '\0';
-    lh_name_values(text);
     memcpy(message, text, sizeof message);
 }
 
@@ -101,6 +96,54 @@ lh_status lh_failures_end(const lh_failures *failures)
 {
     if (failures->st == LH_OK) return LH_OK;
     LH_FAIL(failures->st, "%s", failures->text);
+}
+
+/* A setting that only the program has is named for the member of the request that holds it. */
+static const struct {
+    const char *member, *option;
+} settings[] = {
+    {"chat", "--chat"},
+    {"chat_template", "--chat-template"},
+    {"checkpoint", "--checkpoint"},
+    {"chunk", "--chunk"},
+    {"comm_timeout_s", "--comm-timeout"},
+    {"context", "--context"},
+    {"deterministic", "--deterministic"},
+    {"device", "--device"},
+    {"dtype", "--dtype"},
+    {"keep_sets", "--keep-sets"},
+    {"kv_dtype", "--kv-dtype"},
+    {"load_cache", "--load-cache"},
+    {"logits", "--logits"},
+    {"max_new", "--max-new"},
+    {"max_running", "--batch"},
+    {"memory", "--memory"},
+    {"min_p", "--min-p"},
+    {"model", "--model"},
+    {"prompt_tokens", "--prompt-tokens"},
+    {"questions", "--question"},
+    {"repeat_penalty", "--repeat-penalty"},
+    {"share_device", "--share-device"},
+    {"temperature", "--temperature"},
+    {"threads", "--threads"},
+    {"top_k", "--top-k"},
+    {"top_p", "--top-p"},
+    {"tp", "--tp"},
+};
+
+static int uses_options;
+
+const char *lh_setting(const char *member)
+{
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        if (strcmp(settings[i].member, member) == 0) return uses_options ? settings[i].option : settings[i].member;
+    assert(!"a setting without a row");
+    return member;
+}
+
+void lh_settings_use_options(void)
+{
+    uses_options = 1;
 }
 
 const char *lh_status_name(lh_status st)

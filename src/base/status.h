@@ -9,10 +9,6 @@
 
 #include <longhaul/longhaul.h>
 
-/* Messages name settings by the options of the program. liblonghaul replaces this function, which does nothing, with
- * its own (src/api/members.c), which names members of structs instead. In place; never longer. */
-void lh_name_values(char *text);
-
 /* Record a failure and return `code`. Keeps the first 2,047 bytes of the message, control characters as '?'. */
 lh_status lh_fail(lh_status code, const char *file, int line, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
@@ -25,6 +21,11 @@ lh_status lh_fail_trace(lh_status code, const char *file, int line);
 
 /* Put `context` and ": " before the message of the current failure; returns `code`. */
 lh_status lh_fail_within(lh_status code, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Name of a setting in a message: `member` of longhaul.h as it is ("max_new") in a program that uses the library. In
+ * longhaul itself, which calls lh_settings_use_options before its first message, the option ("--max-new"). */
+const char *lh_setting(const char *member);
+void lh_settings_use_options(void);
 
 #define LH_FAIL(code, ...) return lh_fail((code), __FILE__, __LINE__, __VA_ARGS__)
 

@@ -117,8 +117,8 @@ lh_status lh_cache_open_array(const lh_cache_file *f, const char *name, const lh
     LH_TRY(lh_h5_array_check(*out));
     const lh_h5_shape *got = lh_h5_array_shape(*out);
     if (got->type != want->type)
-        LH_FAIL(LH_EFILE, "'%s': '%s' is %s, this run wants %s ('--kv-dtype')", lh_h5_path(f->h5), name,
-                lh_dtype_name(got->type), lh_dtype_name(want->type));
+        LH_FAIL(LH_EFILE, "'%s': '%s' is %s, this run wants %s ('%s')", lh_h5_path(f->h5), name,
+                lh_dtype_name(got->type), lh_dtype_name(want->type), lh_setting("kv_dtype"));
     int same = got->rank == want->rank;
     for (int i = 0; same && i < want->rank; i++) same = got->dims[i] == want->dims[i];
     if (!same) LH_FAIL(LH_EFILE, "'%s': '%s' has not the shape that its offsets say", lh_h5_path(f->h5), name);

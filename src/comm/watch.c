@@ -141,8 +141,8 @@ static void report_wait(const lh_watch *watch, const lh_seat *ended, double wait
     }
     const lh_seat *absent = find_absent(watch);
     if (absent) describe_absent(absent, who, sizeof who);
-    lh_log(LH_LOG_ERROR, 1, "rank %d on %s has waited %.0f s in %s: %s (--comm-timeout sets the time)", watch->rank,
-           watch->host, waited_s, what, who);
+    lh_log(LH_LOG_ERROR, 1, "rank %d on %s has waited %.0f s in %s: %s (%s sets the time)", watch->rank, watch->host,
+           waited_s, what, who, lh_setting("comm_timeout_s"));
 }
 
 /* Seconds of wait number `waits`, which began at `since`, in which this process ran: gaps between two checks above
@@ -202,9 +202,8 @@ void lh_watch_check_heartbeat(lh_watch *watch, double heard_s, const char *peer,
     const double silent_s = lh_watch_clock(watch) - heard_s;
     if (silent_s < watch->timeout_s + turn_of(watch)) return;
     if (lh_watch_claim_report(watch))
-        lh_log(LH_LOG_ERROR, 1,
-               "rank %d on %s waits for %s, and has heard nothing of %s for %.0f s (--comm-timeout sets the time)",
-               watch->rank, watch->host, what, peer, silent_s);
+        lh_log(LH_LOG_ERROR, 1, "rank %d on %s waits for %s, and has heard nothing of %s for %.0f s (%s sets the time)",
+               watch->rank, watch->host, what, peer, silent_s, lh_setting("comm_timeout_s"));
     fflush(NULL);
     alarm(END_S); /* in case `end` hangs */
     pthread_mutex_lock(&watch->lock);
@@ -233,7 +232,7 @@ static void *watch_thread(void *arg)
 static lh_status start_thread(lh_watch *watch)
 {
     const int rc = lh_thread_start(&watch->thread, watch_thread, watch);
-    if (rc != 0) LH_FAIL(LH_ECOMM, "cannot start the watchdog of --comm-timeout: %s", strerror(rc));
+    if (rc != 0) LH_FAIL(LH_ECOMM, "cannot start the watchdog of %s: %s", lh_setting("comm_timeout_s"), strerror(rc));
     watch->threaded = 1;
     return LH_OK;
 }

@@ -139,7 +139,8 @@ static lh_status open_cuda(lh_device *device, int index)
     cuda_device *d = NULL;
     lh_cuda_device_find(&found);
     if (found.count == 0)
-        LH_FAIL_DONE(LH_EUSAGE, "device 'cuda' cannot be used: %s; --device cpu always works", found.text);
+        LH_FAIL_DONE(LH_EUSAGE, "device 'cuda' cannot be used: %s; %s cpu always works", found.text,
+                     lh_setting("device"));
     if (index >= found.count)
         LH_FAIL_DONE(LH_EUSAGE, "there is no CUDA device %d: this host shows %d (%s)", index, found.count, found.text);
     LH_TRY_DONE(lh_cuda_check(cudaGetDeviceProperties(&prop, index), "asking for the device"));

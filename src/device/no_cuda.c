@@ -3,6 +3,7 @@
 
 #include "device/device_impl.h"
 
+
 void lh_cuda_device_find(lh_device_found *found)
 {
     found->count = 0;
@@ -12,8 +13,10 @@ void lh_cuda_device_find(lh_device_found *found)
 static lh_status open_none(lh_device *device, int index)
 {
     (void)device, (void)index;
-    LH_FAIL(LH_EUSAGE, "device 'cuda' cannot be used: this build has no CUDA (configure it with -DLH_CUDA=ON where "
-                       "the toolkit is); --device cpu always works");
+    LH_FAIL(LH_EUSAGE,
+            "device 'cuda' cannot be used: this build has no CUDA (configure it with -DLH_CUDA=ON where "
+            "the toolkit is); %s cpu always works",
+            lh_setting("device"));
 }
 
 const lh_device_ops lh_cuda_device_ops = {.open = open_none};

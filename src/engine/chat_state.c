@@ -1,5 +1,5 @@
-/* chat_state.c - the text /chat of a cache file: {"format": name, "turn": "user" or "assistant", "template": text}. Older
- * files name a built-in format without its template. */
+/* chat_state.c - the text /chat of a cache file: {"format": name, "turn": "user" or "assistant", "template": text}.
+ * Older files name a built-in format without its template. */
 #include "engine/chat_state.h"
 
 #include <stdlib.h>
@@ -49,9 +49,9 @@ static lh_status read_members(lh_chat_state *out, const char *path, const char *
     if (!jinja && format) LH_TRY(lh_chat_named(&out->format, format));
     if (!out->format)
         LH_FAIL(LH_EFILE,
-                "'%s': the chat is of the format '%.40s', which this version does not know: '--chat=off' continues it "
+                "'%s': the chat is of the format '%.40s', which this version does not know: '%s=off' continues it "
                 "as text",
-                path, format ? format : "");
+                path, format ? format : "", lh_setting("chat"));
     return LH_OK;
 }
 

@@ -70,12 +70,14 @@ static lh_status check(const lh_chunk_request *r, int64_t length)
     const double gib = 1 << 30;
     int64_t shortest = lh_chunk_shortest(r), need = r->else_bytes + lh_chunk_bytes(r, shortest) + LH_CHUNK_SPARE_LEAST;
     if (!length)
-        LH_FAIL(LH_ENOMEM,
-                "the run takes %.3f GiB on this rank beside the weights, with %lld tokens of the prompt at a time, and "
-                "%.3f GiB are left: %.3f GiB are missing; use more ranks, a smaller '--budget'%s or a shorter prompt "
-                "('longhaul plan' shows what that needs)",
-                (double)need / gib, (long long)shortest, (double)lh_max_i64(r->room_bytes, 0) / gib,
-                (double)(need - lh_max_i64(r->room_bytes, 0)) / gib, r->wanted ? ", a smaller '--chunk'" : "");
+        LH_FAIL(
+            LH_ENOMEM,
+            "the run takes %.3f GiB on this rank beside the weights, with %lld tokens of the prompt at a time, and "
+            "%.3f GiB are left: %.3f GiB are missing; use more ranks, a smaller '--budget'%s%s%s or a shorter prompt "
+            "('longhaul plan' shows what that needs)",
+            (double)need / gib, (long long)shortest, (double)lh_max_i64(r->room_bytes, 0) / gib,
+            (double)(need - lh_max_i64(r->room_bytes, 0)) / gib, r->wanted ? ", a smaller '" : "",
+            r->wanted ? lh_setting("chunk") : "", r->wanted ? "'" : "");
     return LH_OK;
 }
 

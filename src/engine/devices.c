@@ -18,9 +18,11 @@ lh_status lh_devices_ops(const char *device, const lh_ops **out)
 {
     *out = lh_ops_find(device);
     if (!*out && strcmp(device, "cuda") == 0)
-        LH_FAIL(LH_EUSAGE, "--device cuda: this build has no CUDA backend (configure it with -DLH_CUDA=ON where the "
-                           "CUDA toolkit is); --device cpu always works");
-    if (!*out) LH_FAIL(LH_EUSAGE, "--device '%s' is none of auto, cpu, cuda, ref", device);
+        LH_FAIL(LH_EUSAGE,
+                "%s cuda: this build has no CUDA backend (configure it with -DLH_CUDA=ON where the CUDA toolkit is); "
+                "%s cpu always works",
+                lh_setting("device"), lh_setting("device"));
+    if (!*out) LH_FAIL(LH_EUSAGE, "%s '%s' is none of auto, cpu, cuda, ref", lh_setting("device"), device);
     LH_TRY(lh_ops_check(*out));
     return LH_OK;
 }
@@ -75,11 +77,10 @@ lh_status lh_devices_query(lh_devices_room *out, const lh_device_request *reques
     *out = (lh_devices_room){.kind = kind, .free_bytes = request->memory};
     if (request->memory) return LH_OK;
     if (kind == LH_DEVICE_CUDA && !found.count)
-        LH_FAIL(
-            LH_EUSAGE,
-            "--device cuda: %s; to plan for a device of another host, give its free memory with '--memory', such as "
-            "'--memory 80G'; --device cpu always works",
-            found.text);
+        LH_FAIL(LH_EUSAGE,
+                "%s cuda: %s; to plan for a device of another host, give its free memory with '%s', such as '%s 80G'; "
+                "%s cpu always works",
+                lh_setting("device"), found.text, lh_setting("memory"), lh_setting("memory"), lh_setting("device"));
     LH_TRY(ask_device(device, kind, &out->free_bytes));
     if (kind == LH_DEVICE_CPU) out->dealt = 1;
     if (kind == LH_DEVICE_CUDA && request->share) out->dealt = found.count;
@@ -115,8 +116,8 @@ static lh_status check_one_per_rank(const rank_device *all, int ranks, const lh_
         if (!request->share)
             LH_FAIL(LH_EUSAGE,
                     "ranks %d and %d on %s would share the CUDA device at %s: start one rank per device, or give "
-                    "--share-device or --device cpu",
-                    r, other, all[r].host, all[r].bus);
+                    "%s or %s cpu",
+                    r, other, all[r].host, all[r].bus, lh_setting("share_device"), lh_setting("device"));
     }
     return LH_OK;
 }

@@ -79,11 +79,11 @@ lh_status lh_engine_dtypes(const lh_engine_options *options, lh_dtype stored, lh
     *dtype = stored == LH_BF16 ? LH_BF16 : LH_F32;
     if (strcmp(options->dtype, "auto") != 0 &&
         (!lh_dtype_find(options->dtype, dtype) || (*dtype != LH_F32 && *dtype != LH_BF16)))
-        LH_FAIL(LH_EUSAGE, "--dtype '%s' is none of auto, f32, bf16", options->dtype);
+        LH_FAIL(LH_EUSAGE, "%s '%s' is none of auto, f32, bf16", lh_setting("dtype"), options->dtype);
     *kv_dtype = *dtype;
     if (strcmp(options->kv_dtype, "auto") != 0 &&
         (!lh_dtype_find(options->kv_dtype, kv_dtype) || (*kv_dtype != LH_F32 && *kv_dtype != LH_BF16)))
-        LH_FAIL(LH_EUSAGE, "--kv-dtype '%s' is none of auto, f32, bf16", options->kv_dtype);
+        LH_FAIL(LH_EUSAGE, "%s '%s' is none of auto, f32, bf16", lh_setting("kv_dtype"), options->kv_dtype);
     return LH_OK;
 }
 
@@ -98,11 +98,11 @@ lh_status lh_engine_check(const lh_engine_options *options)
                    {"chunk", options->chunk, LH_CHUNK_MAX}};
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
         if (numbers[i].value < 0 || numbers[i].value > numbers[i].max)
-            LH_FAIL(LH_EUSAGE, "--%s is %lld, it must be between 0 and %lld", numbers[i].name,
+            LH_FAIL(LH_EUSAGE, "%s is %lld, it must be between 0 and %lld", lh_setting(numbers[i].name),
                     (long long)numbers[i].value, (long long)numbers[i].max);
     if (options->deterministic && options->chunk)
-        LH_FAIL(LH_EUSAGE,
-                "--chunk has no effect with --deterministic, whose chunks have a fixed length: leave it out");
+        LH_FAIL(LH_EUSAGE, "%s has no effect with %s, whose chunks have a fixed length: leave it out",
+                lh_setting("chunk"), lh_setting("deterministic"));
     return LH_OK;
 }
 
@@ -132,7 +132,7 @@ static lh_status open_exec(lh_engine *e, lh_comm *world, const lh_engine_options
 
 static lh_status check_model(const lh_engine_options *o)
 {
-    if (!o->model) LH_FAIL(LH_EUSAGE, "--model is not given, it must name a checkpoint");
+    if (!o->model) LH_FAIL(LH_EUSAGE, "%s is not given, it must name a checkpoint", lh_setting("model"));
     return LH_OK;
 }
 
@@ -163,8 +163,9 @@ static lh_status check_memory(const lh_engine *e, const lh_shard *shard, int64_t
     *need = lh_model_bytes(v->config, shard, v->dtype);
     const int64_t have = lh_min_i64(lh_device_free_bytes(v->device), lh_device_room(v->device));
     if (*need > have)
-        LH_FAIL(LH_ENOMEM, "the weights take %.3f GiB on this rank and %.3f GiB are free: use more ranks%s",
-                (double)*need / (1 << 30), (double)have / (1 << 30), v->dtype == LH_F32 ? " or --dtype bf16" : "");
+        LH_FAIL(LH_ENOMEM, "the weights take %.3f GiB on this rank and %.3f GiB are free: use more ranks%s%s%s",
+                (double)*need / (1 << 30), (double)have / (1 << 30), v->dtype == LH_F32 ? " or " : "",
+                v->dtype == LH_F32 ? lh_setting("dtype") : "", v->dtype == LH_F32 ? " bf16" : "");
     return LH_OK;
 }
 
@@ -233,10 +234,9 @@ static lh_status check_ranks(lh_comm *world, int64_t tp)
 {
     const int size = lh_comm_size(world);
     if (tp && tp != size)
-        LH_FAIL(
-            LH_EUSAGE,
-            "'--tp %lld' asks for %lld ranks and this run has %d: start it with 'mpirun -n %lld', or leave '--tp' out",
-            (long long)tp, (long long)tp, size, (long long)tp);
+        LH_FAIL(LH_EUSAGE,
+                "'%s %lld' asks for %lld ranks and this run has %d: start it with 'mpirun -n %lld', or leave '%s' out",
+                lh_setting("tp"), (long long)tp, (long long)tp, size, (long long)tp, lh_setting("tp"));
     return LH_OK;
 }
 
@@ -250,7 +250,7 @@ static lh_status check_instruction_sets(const lh_engine *e, lh_comm *world, int 
     st = lh_comm_same(world, isa, (int64_t)strlen(isa), "instruction set");
     if (st != LH_EUSAGE) return st;
     return lh_fail_within(LH_EUSAGE, "%s needs one instruction set on all ranks: set LONGHAUL_CPU_ISA to the lowest",
-                          deterministic ? "--deterministic" : "a mixture of experts");
+                          deterministic ? lh_setting("deterministic") : "a mixture of experts");
 }
 
 static lh_status allocate(lh_engine **out)

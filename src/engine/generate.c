@@ -53,20 +53,24 @@ static lh_status check(const run *r, int64_t before)
     if (lh_generate_more(q) > c->max_positions - before - q->prompt.n)
         LH_FAIL(LH_EUSAGE,
                 "%lld tokens of prompt and %lld more to come are longer than the %lld positions of the model: shorten "
-                "the prompt, or generate less ('--max-new')",
-                (long long)(before + q->prompt.n), (long long)lh_generate_more(q), (long long)c->max_positions);
-    if (q->logits && q->question_count > 1) LH_FAIL(LH_EUSAGE, "--logits follows one answer: give one question");
+                "the prompt, or generate less ('%s')",
+                (long long)(before + q->prompt.n), (long long)lh_generate_more(q), (long long)c->max_positions,
+                lh_setting("max_new"));
+    if (q->logits && q->question_count > 1)
+        LH_FAIL(LH_EUSAGE, "%s follows one answer: give one question", lh_setting("logits"));
     if (q->keep_sets && q->question_count > 1 && r->evicts_decoding)
-        LH_FAIL(LH_EUSAGE, "--keep-sets follows one answer where decoding evicts: give one question");
+        LH_FAIL(LH_EUSAGE, "%s follows one answer where decoding evicts: give one question", lh_setting("keep_sets"));
     if (q->keep_sets && q->load_cache)
-        LH_FAIL(LH_EUSAGE, "--keep-sets shows an eviction at the end of a prefill, which --load-cache has not");
+        LH_FAIL(LH_EUSAGE, "%s shows an eviction at the end of a prefill, which %s has not", lh_setting("keep_sets"),
+                lh_setting("load_cache"));
     if (q->given && (q->load_cache || q->save_cache))
         LH_FAIL(LH_EUSAGE,
                 "keep sets that are given take the place of a policy, by whose name a cache is saved and loaded");
     if (q->checkpoint && (q->given || q->load_cache))
         LH_FAIL(LH_EUSAGE,
-                "--checkpoint keeps a prefill by the name of its policy: a loaded cache has had its prefill, "
-                "and keep sets that are given have no policy");
+                "%s keeps a prefill by the name of its policy: a loaded cache has had its prefill, "
+                "and keep sets that are given have no policy",
+                lh_setting("checkpoint"));
     LH_TRY(lh_sampling_check(&q->sampling));
     LH_TRY(lh_prompt_check_ids(&q->prompt, c->vocab));
     LH_TRY(lh_prompt_check_ids(&q->force, c->vocab));

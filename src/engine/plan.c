@@ -1,6 +1,8 @@
 /* plan.c - forecasts memory and communication of a run from the configuration alone, rank by rank. */
 #include "engine/plan.h"
 
+#include <stdio.h>
+
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "engine/chunk.h"
@@ -113,19 +115,23 @@ static lh_status check_sizes(const lh_plan_request *r, const lh_config *c)
 
 static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_config *c, const lh_devices_room *room)
 {
-    if (r->context < 1) LH_FAIL(LH_EUSAGE, "--context must be at least 1 token");
+    if (r->context < 1) LH_FAIL(LH_EUSAGE, "%s must be at least 1 token", lh_setting("context"));
     const int64_t more = r->question + r->max_new;
-    const char *shorten =
-        r->question ? "ask and generate less ('--question', '--max-new')" : "generate less ('--max-new')";
     if (r->context > c->max_positions - more) {
-        int64_t max = c->max_positions - more;
+        const char *asks = r->question ? "ask and " : "", *max_new = lh_setting("max_new");
+        char names[64];
+        snprintf(names, sizeof names, r->question ? "'%s', '%s'" : "'%s'",
+                 r->question ? lh_setting("questions") : max_new, max_new);
+        const int64_t max = c->max_positions - more;
         if (max < 1)
-            LH_FAIL(LH_EUSAGE, "%lld tokens after the context are more than the %lld positions of the model: %s",
-                    (long long)more, (long long)c->max_positions, shorten);
+            LH_FAIL(LH_EUSAGE,
+                    "%lld tokens after the context are more than the %lld positions of the model: %sgenerate less (%s)",
+                    (long long)more, (long long)c->max_positions, asks, names);
         LH_FAIL(LH_EUSAGE,
                 "%lld tokens of context and %lld more are longer than the %lld positions of the model: at most "
-                "'--context %lld' with so many more, or %s",
-                (long long)r->context, (long long)more, (long long)c->max_positions, (long long)max, shorten);
+                "'%s %lld' with so many more, or %sgenerate less (%s)",
+                (long long)r->context, (long long)more, (long long)c->max_positions, lh_setting("context"),
+                (long long)max, asks, names);
     }
     LH_TRY(check_sizes(r, c));
     plan->device = room->kind;
@@ -148,7 +154,7 @@ lh_status lh_plan_make(lh_plan *out, const lh_plan_request *request)
     LH_TRY_DONE(lh_devices_query(&room, &(lh_device_request){.device = request->engine->device,
                                                              .share = request->engine->share_device,
                                                              .memory = request->engine->memory}));
-    if (!request->engine->model) LH_FAIL_DONE(LH_EUSAGE, "--model is not given, it must name a model");
+    if (!request->engine->model) LH_FAIL_DONE(LH_EUSAGE, "%s is not given, it must name a model", lh_setting("model"));
     LH_TRY_DONE(lh_model_header_read(&header, request->engine->model));
     LH_TRY_DONE(lh_engine_dtypes(request->engine, header.stored, &plan.dtype, &plan.kv_dtype));
     LH_TRY_DONE(plan_all(&plan, request, &header.config, &room));

@@ -22,8 +22,10 @@ lh_status lh_prompt_format(const lh_tokenizer *tok, const lh_prompt_text *in, co
     if (in->format) return LH_OK;
     if (in->chat_template) return lh_chat_resolve(out, in->chat_template);
     if (tok && lh_chat_of(out, tok) != LH_OK)
-        LH_FAIL(LH_EUSAGE, "%s: name a format with '--chat-template', or give '--chat=off'", lh_error_message());
-    if (!*out) LH_FAIL(LH_EUSAGE, "the model has no known chat format: name one with '--chat-template'");
+        LH_FAIL(LH_EUSAGE, "%s: name a format with '%s', or give '%s=off'", lh_error_message(),
+                lh_setting("chat_template"), lh_setting("chat"));
+    if (!*out)
+        LH_FAIL(LH_EUSAGE, "the model has no known chat format: name one with '%s'", lh_setting("chat_template"));
     return LH_OK;
 }
 
@@ -49,11 +51,12 @@ lh_status lh_prompt_auto_format(const lh_tokenizer *tok, const lh_prompt_text *i
     if (!needed && tok && stands_alone(in)) LH_TRY(lh_chat_form_of(*out, tok, in->text, in->bytes, &form));
     if (form == LH_CHAT_TURNS)
         lh_warn("the prompt begins with a turn of the chat format and does not end where an answer begins: it is put "
-                "into a user's turn ('--chat=off' takes it as rendered)");
+                "into a user's turn ('%s=off' takes it as rendered)",
+                lh_setting("chat"));
     if (form != LH_CHAT_RENDERED) return LH_OK;
-    lh_warn(
-        "chat: off, the prompt begins and ends as the chat format does: it is taken as rendered already ('--chat=on' "
-        "puts it in a user's turn)");
+    lh_warn("chat: off, the prompt begins and ends as the chat format does: it is taken as rendered already ('%s=on' "
+            "puts it in a user's turn)",
+            lh_setting("chat"));
     if (!in->format) lh_chat_close(*out);
     *out = NULL;
     return LH_OK;
@@ -92,9 +95,9 @@ static lh_status given_turns(conversation *c, const lh_prompt_text *in, const ch
     const lh_message *last = &in->messages[in->message_count - 1];
     if (question && strcmp(last->role, "user") != 0)
         LH_FAIL(LH_EUSAGE,
-                "a question ends the user's turn, and the last message is of the role '%.40s': leave out '--question', "
+                "a question ends the user's turn, and the last message is of the role '%.40s': leave out '%s', "
                 "or end with a message of the user",
-                last->role);
+                last->role, lh_setting("questions"));
     LH_TRY(lh_calloc(&c->messages, in->message_count, sizeof *c->messages));
     memcpy(c->messages, in->messages, (size_t)in->message_count * sizeof *c->messages);
     const lh_buf text = {.data = (char *)(uintptr_t)last->content, .bytes = (int64_t)strlen(last->content)};
@@ -240,11 +243,12 @@ lh_status lh_prompt_encode(const lh_tokenizer *tok, const lh_prompt_text *in, lh
     LH_TRY_DONE(lh_calloc(&list, in->question_count, sizeof *list));
     LH_TRY_DONE(check_texts(tok, in));
     if (!tok && (in->bytes || in->question_count || in->chat))
-        LH_FAIL_DONE(LH_EUSAGE, "the model has no tokenizer: give ids with --prompt-tokens");
+        LH_FAIL_DONE(LH_EUSAGE, "the model has no tokenizer: give ids with %s", lh_setting("prompt_tokens"));
     if (in->after_cache && in->chat && in->bytes && in->question_count)
         LH_FAIL_DONE(LH_EUSAGE, "after a loaded cache a chat takes a prompt or questions: give one of them");
     if (in->after_cache && in->chat && !in->bytes && !in->question_count && !in->after_answer)
-        LH_FAIL_DONE(LH_EUSAGE, "the chat of the loaded cache waits for the user: give '--question', or '--chat=off'");
+        LH_FAIL_DONE(LH_EUSAGE, "the chat of the loaded cache waits for the user: give '%s', or '%s=off'",
+                     lh_setting("questions"), lh_setting("chat"));
     if (in->chat && memchr(in->text, '\0', (size_t)in->bytes))
         LH_FAIL_DONE(LH_EINPUT, "the prompt holds a zero byte: it is not text");
     if (prompt) LH_TRY_DONE(encode_text(tok, in, prompt));

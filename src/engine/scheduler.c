@@ -144,8 +144,8 @@ static lh_status check_room(const scheduler *s)
     if (s->room_bytes <= 0)
         LH_FAIL(LH_ENOMEM,
                 "the workspace of %lld sequences leaves no memory for their caches: use more ranks, or a smaller "
-                "'--batch'",
-                (long long)s->options->max_running);
+                "'%s'",
+                (long long)s->options->max_running, lh_setting("max_running"));
     return LH_OK;
 }
 

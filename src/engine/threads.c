@@ -165,19 +165,19 @@ static void take_team(lh_threads *t)
 static lh_status check_start(const lh_threads *t)
 {
     if (t->wanted < 1 || t->wanted > LH_THREADS_MAX)
-        LH_FAIL(LH_EUSAGE, "--threads is %lld, it must be between 1 and %d, or 0 for the default", (long long)t->wanted,
-                LH_THREADS_MAX);
+        LH_FAIL(LH_EUSAGE, "%s is %lld, it must be between 1 and %d, or 0 for the default", lh_setting("threads"),
+                (long long)t->wanted, LH_THREADS_MAX);
     if (t->wanted > 1 && with_team && with_team != getpid())
         LH_FAIL(LH_EUSAGE,
                 "this process is a fork of process %ld, whose OpenMP threads it lacks: fork before the first engine is "
-                "opened, or compute with one thread ('--threads 1')",
-                (long)with_team);
+                "opened, or compute with one thread ('%s 1')",
+                (long)with_team, lh_setting("threads"));
     if (!lh_thread_may_start((int)t->wanted - 1))
         LH_FAIL(
             LH_ENOMEM,
             "%lld threads cannot be started: raise the limit of processes ('ulimit -u') or of memory ('ulimit -v'), "
-            "or give a smaller '--threads'",
-            (long long)t->wanted);
+            "or give a smaller '%s'",
+            (long long)t->wanted, lh_setting("threads"));
     return LH_OK;
 }
 
@@ -235,7 +235,7 @@ lh_status lh_threads_open(lh_threads **out, lh_comm *world, int64_t wanted)
     t->given = wanted != 0;
     if (t->given) {
         t->wanted = wanted;
-        snprintf(t->source, sizeof t->source, "--threads");
+        snprintf(t->source, sizeof t->source, "%s", lh_setting("threads"));
     }
     LH_TRY_DONE(lh_comm_agree(world, check_start(t)));
     take_team(t);

@@ -174,6 +174,7 @@ int main(int argc, char **argv)
     int rank = 0, size = 1, skip = 2; /* words before the options */
     lh_help help;
     take_closed_streams();
+    lh_settings_use_options();
     signal(SIGXFSZ, SIG_IGN); /* a write above 'ulimit -f' then fails with EFBIG, which is reported */
     signal(SIGPIPE, SIG_IGN); /* and a pipe without a reader with EPIPE: lh_shell_write */
     lh_exit_code_for_others(LH_ENOMEM);

@@ -30,18 +30,20 @@ static lh_sampling with_defaults(const lh_sampling *given)
 lh_status lh_sampling_check(const lh_sampling *given)
 {
     const lh_sampling whole = with_defaults(given), *s = &whole;
-    if (!(s->temperature >= 0)) LH_FAIL(LH_EUSAGE, "--temperature must be 0 (greedy) or more");
-    if (s->top_k < 0) LH_FAIL(LH_EUSAGE, "--top-k must be 0 or -1 (off), or more");
-    if (!(s->top_p > 0 && s->top_p <= 1)) LH_FAIL(LH_EUSAGE, "--top-p must be between 0 and 1 (off)");
-    if (!(s->min_p >= 0 && s->min_p < 1)) LH_FAIL(LH_EUSAGE, "--min-p must be 0 (off) or more and below 1");
+    if (!(s->temperature >= 0)) LH_FAIL(LH_EUSAGE, "%s must be 0 (greedy) or more", lh_setting("temperature"));
+    if (s->top_k < 0) LH_FAIL(LH_EUSAGE, "%s must be 0 or -1 (off), or more", lh_setting("top_k"));
+    if (!(s->top_p > 0 && s->top_p <= 1)) LH_FAIL(LH_EUSAGE, "%s must be between 0 and 1 (off)", lh_setting("top_p"));
+    if (!(s->min_p >= 0 && s->min_p < 1))
+        LH_FAIL(LH_EUSAGE, "%s must be 0 (off) or more and below 1", lh_setting("min_p"));
     if (s->temperature == 0 && (s->top_k > 0 || s->top_p < 1 || s->min_p > 0))
         LH_FAIL(LH_EUSAGE,
-                "'%s' chooses tokens to draw from, and without '--temperature' none is drawn, the most likely "
-                "one is taken: give '--temperature', as 0.8, too",
-                s->top_k > 0   ? "--top-k"
-                : s->top_p < 1 ? "--top-p"
-                               : "--min-p");
-    if (!(s->repeat_penalty > 0)) LH_FAIL(LH_EUSAGE, "--repeat-penalty must be above 0, 1 is off");
+                "'%s' chooses tokens to draw from, and without '%s' none is drawn, the most likely one is taken: give "
+                "'%s', as 0.8, too",
+                lh_setting(s->top_k > 0   ? "top_k"
+                           : s->top_p < 1 ? "top_p"
+                                          : "min_p"),
+                lh_setting("temperature"), lh_setting("temperature"));
+    if (!(s->repeat_penalty > 0)) LH_FAIL(LH_EUSAGE, "%s must be above 0, 1 is off", lh_setting("repeat_penalty"));
     return LH_OK;
 }
 
