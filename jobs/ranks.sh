@@ -76,11 +76,9 @@ run_ranks() {
     return "$status"
 }
 
-# end_job STATUS FILE…: ends the job with this exit code. After an interrupt (75) it is queued again, but not for ever.
-# After success FILEs, which the job would have needed to go on, are removed.
+# end_job STATUS: ends the job with this exit code. After an interrupt (75) it is queued again, but not for ever.
 end_job() {
     local status=$1
-    shift
     if [ "$status" = 75 ] && [ -n "${SLURM_JOB_ID:-}" ] && [ "${SLURM_RESTART_COUNT:-0}" -lt "${JOB_RESTARTS:-5}" ]; then
         trap '' TERM # which ends the requeued job, and may come before scontrol has answered
         if scontrol requeue "$SLURM_JOB_ID"; then
@@ -88,8 +86,6 @@ end_job() {
         else
             echo "interrupted, and Slurm did not queue the job again: submit it again to go on" >&2
         fi
-    elif [ "$status" = 0 ]; then
-        rm -f "$@"
     fi
     exit "$status"
 }

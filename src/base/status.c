@@ -104,7 +104,6 @@ static const struct {
 } settings[] = {
     {"chat", "--chat"},
     {"chat_template", "--chat-template"},
-    {"checkpoint", "--checkpoint"},
     {"chunk", "--chunk"},
     {"comm_timeout_s", "--comm-timeout"},
     {"context", "--context"},
@@ -123,6 +122,7 @@ static const struct {
     {"prompt_tokens", "--prompt-tokens"},
     {"questions", "--question"},
     {"repeat_penalty", "--repeat-penalty"},
+    {"resume", "--resume"},
     {"share_device", "--share-device"},
     {"temperature", "--temperature"},
     {"threads", "--threads"},

@@ -16,9 +16,10 @@ typedef struct lh_cache_extra {
     int64_t run_tokens;  /* run length that chose the rotary factors of the keys; 0: not recorded */
     const float *logits; /* [vocab] after the last token, on rank 0 */
     int64_t vocab;
-    uint64_t seed;    /* of the sampler */
-    const char *run;  /* resolved options of the run that wrote the file, JSON */
-    const char *chat; /* the conversation, JSON; NULL or empty: none */
+    uint64_t seed;                 /* of the sampler */
+    const char *run;               /* resolved options of the run that wrote the file, JSON */
+    const char *chat;              /* the conversation, JSON; NULL or empty: none */
+    const char *identity, *answer; /* of a run that another one resumes, and its answer so far, JSON; NULL: none */
 } lh_cache_extra;
 
 /* The shape of the model and the state of the timeline. */

@@ -20,6 +20,8 @@ lh_status lh_cache_put_state(lh_h5 *h5, const lh_cache_contents *c)
     LH_TRY(lh_h5_put_i64(h5, "/state", "seed", (int64_t)extra->seed));
     if (extra->run_tokens) LH_TRY(lh_h5_put_i64(h5, "/state", "run_tokens", extra->run_tokens));
     if (extra->chat && *extra->chat) LH_TRY(lh_h5_put_text(h5, "/chat", extra->chat, (int64_t)strlen(extra->chat)));
+    if (extra->identity) LH_TRY(lh_h5_put_text(h5, "/identity", extra->identity, (int64_t)strlen(extra->identity)));
+    if (extra->answer) LH_TRY(lh_h5_put_text(h5, "/answer", extra->answer, (int64_t)strlen(extra->answer)));
     if (c->numbers.question) LH_TRY(lh_h5_put_i64(h5, "/state", "question_tokens", c->numbers.question));
     return lh_h5_put(h5, "/tokens", &(lh_h5_shape){.type = LH_I32, .rank = 1, .dims = {extra->n}}, extra->tokens);
 }

@@ -3,7 +3,6 @@
 
 #include "device/device_impl.h"
 
-
 void lh_cuda_device_find(lh_device_found *found)
 {
     found->count = 0;

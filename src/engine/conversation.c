@@ -210,5 +210,5 @@ lh_status lh_conversation_reset(lh_conversation *c)
 lh_status lh_conversation_save(lh_conversation *c, const char *path, const char *run, const char *chat)
 {
     LH_TRY(feed_unfed(c));
-    return lh_session_save(c->session, path, c->seed, run, chat);
+    return lh_session_save(c->session, path, &(lh_cache_extra){.seed = c->seed, .run = run, .chat = chat});
 }

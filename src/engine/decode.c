@@ -40,6 +40,18 @@ lh_status lh_answering_choose(lh_answering *a)
     return LH_OK;
 }
 
+/* Tokens of an interrupted run come again, without the model. */
+static lh_status repeat_known(lh_answering *a)
+{
+    const lh_decode *how = a->how;
+    int stop = 0;
+    for (int64_t i = 0; how->known && i < how->known->n; i++, a->chosen++) {
+        LH_TRY(lh_tokens_push(a->out, how->known->ids[i]));
+        if (how->token) LH_TRY(how->token(how->self, how->known->ids[i], &stop));
+    }
+    return LH_OK;
+}
+
 lh_status lh_answering_fed(lh_answering *a)
 {
     return a->how->step ? a->how->step(a->how->self, a->chosen) : LH_OK;
@@ -48,6 +60,7 @@ lh_status lh_answering_fed(lh_answering *a)
 lh_status lh_session_decode(lh_session *session, const lh_decode *how, lh_tokens *out, lh_finish_reason *finish)
 {
     lh_answering a = {.session = session, .how = how, .out = out, .finish = LH_FINISH_LENGTH};
+    LH_TRY(repeat_known(&a));
     LH_TRY(lh_answering_choose(&a));
     while (!a.ended) {
         LH_TRY(lh_session_step(session, out->ids[out->n - 1]));

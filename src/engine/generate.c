@@ -66,11 +66,11 @@ static lh_status check(const run *r, int64_t before)
     if (q->given && (q->load_cache || q->save_cache))
         LH_FAIL(LH_EUSAGE,
                 "keep sets that are given take the place of a policy, by whose name a cache is saved and loaded");
-    if (q->checkpoint && (q->given || q->load_cache))
+    if (q->resume && (q->given || q->load_cache))
         LH_FAIL(LH_EUSAGE,
-                "%s keeps a prefill by the name of its policy: a loaded cache has had its prefill, "
+                "%s stores a prefill by the name of its policy: a loaded cache has had its prefill, "
                 "and keep sets that are given have no policy",
-                lh_setting("checkpoint"));
+                lh_setting("resume"));
     LH_TRY(lh_sampling_check(&q->sampling));
     LH_TRY(lh_prompt_check_ids(&q->prompt, c->vocab));
     LH_TRY(lh_prompt_check_ids(&q->force, c->vocab));
@@ -113,13 +113,13 @@ static lh_status claim_outputs(const run *r)
     if (lh_comm_rank(lh_engine_get(r->engine)->comm) != 0) return LH_OK;
     for (int i = 0; i < 3; i++)
         if (outputs[i].path) LH_TRY(lh_partial_claim(outputs[i].path, outputs[i].bytes + (1 << 20)));
-    return q->checkpoint ? lh_partial_claim(q->checkpoint, 0) : LH_OK; /* one that does not fit ends no run */
+    return q->resume ? lh_partial_claim(q->resume, 0) : LH_OK; /* a state that does not fit ends no run */
 }
 
 static void drop_claims(const run *r)
 {
     const lh_generate_request *q = r->request;
-    const char *const paths[] = {q->save_cache, q->keep_sets, q->logits, q->checkpoint};
+    const char *const paths[] = {q->save_cache, q->keep_sets, q->logits, q->resume};
     for (int i = 0; i < 4; i++)
         if (paths[i]) lh_partial_drop(paths[i]);
 }
@@ -139,6 +139,7 @@ static lh_status open_run(run *r)
     if (q->load_cache) st = lh_saved_kv_open(&r->cache, q->load_cache);
     LH_TRY(lh_comm_agree(comm, st));
     if (q->load_cache) LH_TRY(lh_same_file(comm, r->cache.file.h5));
+    LH_TRY(lh_generate_open_state(r));
     r->out->policy = q->policy ? *q->policy : r->cache.policy;
     if (q->load_cache) before = r->cache.file.extra.n;
     r->evicts_decoding = r->out->policy.evicts && r->out->policy.every > 0;
@@ -147,15 +148,19 @@ static lh_status open_run(run *r)
     LH_TRY(lh_comm_agree(comm, st));
     if (q->given) LH_TRY(lh_given_read(&r->given, r->engine, q->given, &q->prompt));
     if (q->recorder) LH_TRY(q->recorder->begin(q->recorder->self, r->engine, q, &listener));
+    const int64_t length = before + q->prompt.n + lh_generate_more(q), more = r->resumes
+                                                                                  ? length - r->cache.file.extra.n
+                                                                              : q->load_cache ? length - before
+                                                                                              : lh_generate_more(q);
     LH_TRY(lh_session_open(&r->session, r->engine,
                            &(lh_session_options){.policy = &r->out->policy,
                                                  .given = q->given ? (const lh_keep_sets *const[]){&r->given} : NULL,
                                                  .profiles = lh_generate_profiles(r),
-                                                 .prompt = q->load_cache ? 0 : q->prompt.n,
-                                                 .more = lh_generate_more(q) + (q->load_cache ? q->prompt.n : 0),
+                                                 .prompt = q->load_cache || r->resumes ? 0 : q->prompt.n,
+                                                 .more = more,
                                                  .fork_more = q->question_count > 1 ? lh_generate_more(q) : 0,
                                                  .sequences = together(q) ? lh_generate_forks(q->question_count) : 0,
-                                                 .length = before + q->prompt.n + lh_generate_more(q),
+                                                 .length = length,
                                                  .rows = rows_of(q, q->question_count ? q->questions : &q->prompt),
                                                  .block = q->load_cache ? lh_max_i64(q->prompt.n, longest_question(q))
                                                                         : longest_question(q),
@@ -181,15 +186,9 @@ static lh_status prefill(run *r)
 {
     const lh_generate_request *q = r->request;
     const lh_forward_progress progress = {(void *)&q->events, show_prefill};
-    if (!q->checkpoint) return lh_session_prefill(r->session, q->prompt.ids, q->prompt.n, &progress);
-    return lh_session_prefill_kept(r->session, &q->prompt, &progress,
-                                   &(lh_checkpointing){.path = q->checkpoint,
-                                                       .every_s = q->checkpoint_s,
-                                                       .run = q->run,
-                                                       .self = q->events.self,
-                                                       .due = q->events.checkpoint_due,
-                                                       .kept = q->events.checkpoint_kept},
-                                   &r->layers_before);
+    const lh_checkpointing how = lh_generate_checkpointing(r);
+    if (!q->resume) return lh_session_prefill(r->session, q->prompt.ids, q->prompt.n, &progress);
+    return lh_session_prefill_kept(r->session, &q->prompt, &progress, &how, &r->layers_before);
 }
 
 /* One number of every rank, gathered. */
@@ -225,27 +224,32 @@ static lh_status take_written(run *r, lh_status st)
     return LH_OK;
 }
 
-/* The prompt: from a cache, or through the model. */
+/* The prompt: from the state of an interrupted run, from a cache, or through the model. */
 static lh_status take_prompt(run *r)
 {
     const lh_generate_request *q = r->request;
     double start = lh_clock_s();
     lh_session_keep_logits(r->session, rows_of(q, q->question_count == 0 ? &q->prompt : NULL));
-    if (q->load_cache) {
+    if (r->resumes) {
+        LH_TRY(lh_generate_load_state(r));
+    } else if (q->load_cache) {
         LH_TRY(lh_session_load(r->session, &r->cache));
         if (q->prompt.n) LH_TRY(lh_session_block(r->session, q->prompt.ids, q->prompt.n));
     } else {
         LH_TRY(prefill(r));
     }
     r->out->timing.prefill_s = lh_clock_s() - start;
-    r->out->prompt_tokens = lh_session_tokens(r->session)->n;
+    r->out->prompt_tokens = r->resumes ? q->prompt.n : lh_session_tokens(r->session)->n;
     r->out->budget = lh_policy_entries(&r->out->policy, r->out->prompt_tokens);
     r->out->chunk = lh_session_chunk(r->session);
     LH_TRY(take_figures(r));
     if (q->recorder && q->recorder->prompt) LH_TRY(q->recorder->prompt(q->recorder->self, r->session));
     if (q->keep_sets) LH_TRY(lh_kv_take_keep_sets(lh_session_kv(r->session), LH_KEEP_KEPT, &r->sets));
-    if (q->save_cache)
-        LH_TRY(take_written(r, lh_session_save(r->session, q->save_cache, q->sampling.seed, q->run, q->chat)));
+    if (q->save_cache && !r->resumes) /* the state was written after the cache */
+        LH_TRY(take_written(
+            r, lh_session_save(r->session, q->save_cache,
+                               &(lh_cache_extra){.seed = q->sampling.seed, .run = q->run, .chat = q->chat})));
+    if (!r->resumes) LH_TRY(lh_generate_write_state(r, 0));
     if (q->question_count == 0) LH_TRY(lh_generate_write_logits(r));
     return LH_OK;
 }
@@ -265,7 +269,9 @@ static lh_status answer(run *r, int64_t i)
     const lh_generate_request *q = r->request;
     double start;
     if (i > 0) LH_TRY(lh_session_restore(r->session));
-    if (q->question_count) {
+    if (r->known.n) { /* the session has had the question */
+        r->out->prompt_tokens += q->question_count ? q->questions[i].n : 0;
+    } else if (q->question_count) {
         start = lh_clock_s();
         lh_session_keep_logits(r->session, rows_of(q, &q->questions[i]));
         LH_TRY(lh_session_block(r->session, q->questions[i].ids, q->questions[i].n));
@@ -344,10 +350,11 @@ lh_status lh_generate(lh_engine *engine, const lh_generate_request *request, lh_
     out->timing.decode_s = r.decode_s;
     LH_TRY_DONE(lh_kv_stats_of(lh_session_kv(r.session), &last));
     out->timing.evict_s = last.evict_s;
-    if (out->timing.prefill_s > 0 && !request->load_cache)
+    if (out->timing.prefill_s > 0 && !request->load_cache && !r.resumes)
         out->timing.prefill_tokens_per_s = (double)out->prompt_tokens * share_computed(&r) / out->timing.prefill_s;
     out->timing.decode_tokens_per_s = r.decode_s > 0 ? (double)r.decoded / r.decode_s : 0;
     out->complete = 1;
+    if (request->resume) lh_checkpoint_remove(lh_engine_get(engine)->comm, request->resume);
     LH_TRY_DONE(lh_comm_agree(lh_engine_get(engine)->comm, lh_failures_end(&r.unwritten)));
 done:
     lh_writers_close(&r);
@@ -357,6 +364,7 @@ done:
     lh_keep_sets_clear(&r.given);
     lh_session_close(r.session);
     lh_saved_kv_close(&r.cache);
+    lh_tokens_clear(&r.known);
     return st;
 }
 

@@ -11,9 +11,9 @@ typedef struct lh_generate_events {
     void *self;
     void (*prefill)(void *self, int64_t done, int64_t total); /* tokens x layers */
     void (*token)(void *self, int64_t answer, int32_t id, const char *text,
-                  int64_t bytes);      /* final text since the last call */
-    int (*checkpoint_due)(void *self); /* of lh_checkpointing, as the next */
-    void (*checkpoint_kept)(void *self, int64_t layers_done);
+                  int64_t bytes);                             /* final text since the last call */
+    int (*checkpoint_due)(void *self);                        /* of lh_checkpointing, for `resume` */
+    void (*checkpoint_kept)(void *self, int64_t layers_done); /* all layers: the state after the prompt */
 } lh_generate_events;
 
 typedef struct lh_generate_request lh_generate_request;
@@ -52,10 +52,12 @@ struct lh_generate_request {
     const lh_policy *policy;
     const lh_profiles *profiles;                              /* includes those that the policy names */
     const char *load_cache, *save_cache, *keep_sets, *logits; /* files, NULL: none */
-    const char *given;      /* keep sets in place of the policy (given.h); NULL: none */
-    int64_t logits_last;    /* rows of the prompt in `logits` */
-    const char *checkpoint; /* file of the prefill while it is under way, NULL: none; no load_cache and no given ... */
-    double checkpoint_s;    /* ... that is written after so many seconds */
+    const char *given;   /* keep sets in place of the policy (given.h); NULL: none */
+    int64_t logits_last; /* rows of the prompt in `logits` */
+    const char *resume;  /* state of the run (generate_state.c): read if it exists, removed at the end; NULL: none; no
+                            load_cache and no given */
+    double resume_s;     /* seconds after which it is written again */
+    const json_t *identity; /* options that the answers depend on, for the state; rank 0 */
     const char *run;        /* resolved options, JSON: stored with every file */
     const char *chat;       /* of the conversation in save_cache (chat_state.h), NULL or empty: none; rank 0 */
     lh_generate_events events;

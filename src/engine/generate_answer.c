@@ -118,10 +118,10 @@ lh_status lh_generate_write_logits(const lh_generate_run *r)
 static lh_status count_step(void *self, int64_t fed)
 {
     lh_answer_writer *w = self;
-    (void)fed;
     w->run->decoded++;
     LH_TRY(lh_generate_record_step(w->run, 1, w->fed_s));
-    return lh_generate_write_logits(w->run);
+    LH_TRY(lh_generate_write_logits(w->run));
+    return lh_generate_update_state(w->run, fed);
 }
 
 lh_decode lh_writer_decode(lh_answer_writer *w)
@@ -132,6 +132,7 @@ lh_decode lh_writer_decode(lh_answer_writer *w)
                      .ignore_eos = q->ignore_eos,
                      .ends = &q->ends,
                      .force = &q->force,
+                     .known = &w->run->known,
                      .self = w,
                      .chosen = q->logprobs ? take_logprob : NULL,
                      .token = write_token,

@@ -19,7 +19,11 @@ typedef struct lh_generate_run {
     lh_logits_file *logits;
     lh_failures unwritten; /* files that could not be written, the same on all ranks */
     int evicts_decoding;
-    int64_t layers_before;     /* of the prefill, that another run has done */
+    int64_t layers_before;     /* layers of the prefill that another run has finished */
+    int resumes;               /* true: `cache` is the state of an interrupted run after its prompt */
+    lh_tokens known;           /* answer of that run, which its cache holds */
+    double state_s;            /* time of the newest state */
+    int state_warned;          /* true: it could not be written */
     lh_answer_writer *writers; /* [answer_count] */
     int64_t telling;           /* the answer that the listener hears; it has heard those before it */
     double decode_s;
@@ -50,6 +54,16 @@ lh_status lh_writer_end(lh_answer_writer *writer);
 
 /* Those that the policy of the run names: the request's, or the ones of the cache that is loaded. */
 const lh_profiles *lh_generate_profiles(const lh_generate_run *run);
+
+/* The state of a resumable run (generate_state.c). Collective but for the first.
+ * open: looks for a state with a cache, and opens it as run->cache. load: checks it and loads it into the session.
+ * write: after the prompt (fed 0), or after `fed` fed tokens of a single answer; a state that cannot be written is a
+ * warning. update: the same when it is due. */
+lh_checkpointing lh_generate_checkpointing(const lh_generate_run *run);
+lh_status lh_generate_open_state(lh_generate_run *run);
+lh_status lh_generate_load_state(lh_generate_run *run);
+lh_status lh_generate_write_state(lh_generate_run *run, int64_t fed);
+lh_status lh_generate_update_state(lh_generate_run *run, int64_t fed);
 
 /* Collective. All questions together, each in a fork of the session (generate_together.c). */
 lh_status lh_generate_together(lh_generate_run *run);

@@ -334,7 +334,7 @@ static lh_status resume_prefill(scheduler *s, const lh_task *task)
     if (lh_comm_rank(s->parts->comm) == 0)
         lh_log(LH_LOG_WARN, lh_log_rank() != 0, "a prompt is read from its start: %s", lh_error_message());
     lh_error_clear();
-    lh_checkpointer_remove(&s->checkpointer);
+    lh_checkpoint_remove(s->parts->comm, s->checkpointing.path);
     close_prefill(s);
     lh_session_close(s->prefilling.session);
     s->prefilling.session = NULL;
@@ -531,7 +531,7 @@ static lh_status prefill_chunk(scheduler *s)
     if (st != LH_OK) return fail_prefill(s, st);
     if (s->left) return LH_OK;
     close_prefill(s);
-    if (s->checkpointing.path) lh_checkpointer_remove(&s->checkpointer);
+    if (s->checkpointing.path) lh_checkpoint_remove(s->parts->comm, s->checkpointing.path);
     s->figures->prompt_tokens += lh_session_tokens(s->prefilling.session)->n;
     return s->prefilling.task ? start_decode(s) : keep_context(s);
 }

@@ -578,25 +578,22 @@ lh_kv *lh_session_kv(const lh_session *s)
     return s->fork ? s->fork : s->caches[s->cache];
 }
 
-lh_status lh_session_save(lh_session *s, const char *path, uint64_t seed, const char *run, const char *chat)
+lh_status lh_session_save(lh_session *s, const char *path, const lh_cache_extra *about)
 {
     lh_status st = LH_OK;
     const lh_exec *exec = lh_engine_get(s->engine)->exec;
-    int64_t vocab = lh_engine_get(s->engine)->config->vocab;
     lh_logits_view row = last_rows(s, 1);
+    lh_cache_extra extra = *about;
     float *logits = NULL;
-    if (lh_comm_rank(exec->comm) == 0) LH_TRY_DONE(lh_calloc(&logits, vocab, sizeof *logits));
-    LH_TRY_DONE(lh_logits_gather(exec, &row, vocab, 0, logits));
-    LH_TRY_DONE(lh_kv_save(lh_session_kv(s), path,
-                           &(lh_cache_extra){.model = lh_engine_get(s->engine)->identity,
-                                             .tokens = s->tokens.ids,
-                                             .n = s->tokens.n,
-                                             .run_tokens = s->options.rotates_for,
-                                             .logits = logits,
-                                             .vocab = vocab,
-                                             .seed = seed,
-                                             .run = run,
-                                             .chat = chat}));
+    extra.model = lh_engine_get(s->engine)->identity;
+    extra.tokens = s->tokens.ids;
+    extra.n = s->tokens.n;
+    extra.run_tokens = s->options.rotates_for;
+    extra.vocab = lh_engine_get(s->engine)->config->vocab;
+    if (lh_comm_rank(exec->comm) == 0) LH_TRY_DONE(lh_calloc(&logits, extra.vocab, sizeof *logits));
+    LH_TRY_DONE(lh_logits_gather(exec, &row, extra.vocab, 0, logits));
+    extra.logits = logits;
+    LH_TRY_DONE(lh_kv_save(lh_session_kv(s), path, &extra));
 done:
     lh_free(logits);
     return st;

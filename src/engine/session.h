@@ -90,9 +90,9 @@ lh_kv *lh_session_kv(const lh_session *s);
 const lh_session_options *lh_session_options_of(const lh_session *s);
 int64_t lh_session_chunk(const lh_session *s); /* maximum number of tokens per chunk, chosen on opening */
 
-/* Write the state after all tokens so far to a file, and read it back; `run`: options as JSON, `chat`: of
- * chat_state.h, NULL for none; both on rank 0. */
-lh_status lh_session_save(lh_session *s, const char *path, uint64_t seed, const char *run, const char *chat);
+/* Write the state after all tokens so far to a file, and read it back. `about`: seed, run, chat, identity and answer of
+ * the file; its texts on rank 0. */
+lh_status lh_session_save(lh_session *s, const char *path, const lh_cache_extra *about);
 lh_status lh_session_load(lh_session *s, lh_saved_kv *file);
 
 #endif

@@ -92,15 +92,16 @@ static const lh_option file_rows[] = {
 #undef FIELD
 const lh_option_table lh_generate_file_table = {"output", file_rows};
 
-#define FIELD(member) LH_FIELD(lh_checkpoint_options, member)
-static const lh_option checkpoint_rows[] = {
+#define FIELD(member) LH_FIELD(lh_resume_options, member)
+static const lh_option resume_rows[] = {
     {.type = LH_OPT_STR,
-     .name = "checkpoint",
+     .name = "resume",
      FIELD(path),
-     .arg = "FILE",
+     .arg = "STATE_FILE",
      .writes = 1,
-     .help = "Checkpoint of a long prefill: keep its state in FILE (HDF5) while it is under way; the same command "
-             "continues from it, on any number of ranks."},
+     .help =
+         "Resume an interrupted run: keep the state of the run in this file (HDF5) until the answer is complete; the "
+         "same command continues from it, on any number of ranks."},
     {.type = LH_OPT_F64,
      .name = "checkpoint-every",
      .detail = 1,
@@ -109,11 +110,12 @@ static const lh_option checkpoint_rows[] = {
      .def = "600",
      .low = 0,
      .high = 1e9,
-     .help = "Write --checkpoint at the end of a layer when so much time has passed since the last one; 0: after every "
-             "layer."},
+     .help =
+         "Write the file of --resume at the end of a layer or after a token when so much time has passed since it was "
+         "written; 0: at every opportunity."},
     {0}};
 #undef FIELD
-static const lh_option_table checkpoint_table = {"checkpoint", checkpoint_rows};
+static const lh_option_table resume_table = {"resume", resume_rows};
 
 static const lh_option_group groups[] = {{&lh_input_option_table, offsetof(lh_generate_values, input)},
                                          {&lh_answer_option_table, offsetof(lh_generate_values, answer)},
@@ -121,7 +123,7 @@ static const lh_option_group groups[] = {{&lh_input_option_table, offsetof(lh_ge
                                          {&lh_shell_policy_options, offsetof(lh_generate_values, policy)},
                                          {&lh_shell_engine_options, offsetof(lh_generate_values, engine)},
                                          {&lh_generate_file_table, offsetof(lh_generate_values, files)},
-                                         {&checkpoint_table, offsetof(lh_generate_values, checkpoint)},
+                                         {&resume_table, offsetof(lh_generate_values, resume)},
                                          {&lh_shell_common_options, offsetof(lh_generate_values, common)},
                                          {0}};
 static const lh_example examples[] = {
@@ -167,6 +169,7 @@ typedef struct run {
     lh_generation generation;
     lh_output output;
     char *record;
+    json_t *identity;                      /* of the run, for --resume: options and questions; the latter on rank 0 */
     lh_buf chat;                           /* the conversation, stored with a saved cache; rank 0 */
     const lh_trace_options *trace_options; /* NULL: the run is not recorded */
     lh_trace *trace;
@@ -273,12 +276,26 @@ done:
     return lh_comm_agree(lh_engine_get(r->engine)->comm, st);
 }
 
+/* The options that the answers depend on, and the questions: files are known by their contents. */
+static lh_status make_identity(run *r)
+{
+    const lh_option_table *const tables[] = {&lh_generate_file_table, &resume_table, NULL};
+    json_t *questions = json_array();
+    lh_status st = lh_shell_result_options(r->call, tables, &r->identity);
+    for (int64_t i = 0; i < r->input.n && lh_shell_first(); i++)
+        json_array_append_new(questions, lh_json_text(r->input.questions[i], (int64_t)strlen(r->input.questions[i])));
+    if (st == LH_OK) json_object_set(r->identity, "question", questions);
+    if (st == LH_OK) json_object_set_new(r->identity, "logprobs", json_boolean(r->v->files.logprobs));
+    json_decref(questions);
+    return st;
+}
+
 /* A file that the run reads in addition to the model, or NULL; the options allow only one. */
 static const char *file_read(const lh_generate_values *v)
 {
     if (v->files.load_cache) return v->files.load_cache;
     if (v->files.keep_sets_from) return v->files.keep_sets_from;
-    return v->checkpoint.path && lh_file_exists(v->checkpoint.path) ? v->checkpoint.path : NULL;
+    return v->resume.path && lh_file_exists(v->resume.path) ? v->resume.path : NULL;
 }
 
 static lh_status open_all(run *r)
@@ -298,6 +315,7 @@ static lh_status open_all(run *r)
     LH_TRY(join_question(r));
     /* A question that comes later ends the user's turn, which the cache holds the beginning of. */
     if (lh_shell_first()) st = lh_chat_state_write(&(lh_chat_state){r->ids.chat.format, r->ids.n == 0}, &r->chat);
+    if (st == LH_OK && v->resume.path) st = make_identity(r);
     LH_TRY(lh_comm_agree(world, st));
     return st;
 }
@@ -360,8 +378,9 @@ static lh_status generate(run *r)
                             .writes_at_end = v->files.keep_sets || v->files.logits,
                             .saves_cache = v->files.save_cache != NULL,
                             .trace = r->trace ? r->trace_options->path : NULL,
-                            .claims = {v->files.save_cache, v->files.keep_sets, v->files.logits, v->checkpoint.path},
-                            .checkpoint = v->checkpoint.path,
+                            .claims = {v->files.save_cache, v->files.keep_sets, v->files.logits, v->resume.path},
+                            .resume = v->resume.path,
+                            .stores_answer = v->resume.path && r->ids.n < 2 && !v->files.keep_sets && !v->files.logits,
                             .layers = lh_engine_get(r->engine)->config->layers,
                             .comm = lh_engine_get(r->engine)->comm,
                             .questions = (const char *const *)r->input.questions,
@@ -390,8 +409,9 @@ static lh_status generate(run *r)
                                    .given = v->files.keep_sets_from,
                                    .logits = v->files.logits,
                                    .logits_last = v->files.logits_last,
-                                   .checkpoint = v->checkpoint.path,
-                                   .checkpoint_s = v->checkpoint.every_s,
+                                   .resume = v->resume.path,
+                                   .resume_s = v->resume.every_s,
+                                   .identity = r->identity,
                                    .run = r->record,
                                    .chat = r->chat.data,
                                    .events = {&r->output, lh_output_prefill, lh_output_token, lh_output_checkpoint_due,
@@ -433,24 +453,25 @@ done:
     lh_input_clear(&r.input);
     lh_profiles_clear(&r.profiles);
     lh_buf_clear(&r.chat);
+    json_decref(r.identity);
     free(r.record);
     return st;
 }
 
 /* Options that `trace` does not have. */
-static lh_status check_checkpoint(const lh_call *call, const lh_generate_values *v)
+static lh_status check_resume(const lh_call *call, const lh_generate_values *v)
 {
-    if (lh_options_given(call->options, "checkpoint-every") && !v->checkpoint.path)
-        LH_FAIL(LH_EUSAGE, "'--checkpoint-every' says when a checkpoint is written: give '--checkpoint FILE', too");
-    if (v->checkpoint.path && (v->files.load_cache || v->files.keep_sets_from))
-        LH_FAIL(LH_EUSAGE, "'--checkpoint' keeps the prefill of a prompt under a policy: leave out '--load-cache' and "
+    if (lh_options_given(call->options, "checkpoint-every") && !v->resume.path)
+        LH_FAIL(LH_EUSAGE, "'--checkpoint-every' says when the state of a run is written: give '--resume FILE', too");
+    if (v->resume.path && (v->files.load_cache || v->files.keep_sets_from))
+        LH_FAIL(LH_EUSAGE, "'--resume' keeps the run of a prompt under a policy: leave out '--load-cache' and "
                            "'--keep-sets-from'");
     return LH_OK;
 }
 
 static lh_status run_generate(lh_call *call)
 {
-    LH_TRY(check_checkpoint(call, call->values));
+    LH_TRY(check_resume(call, call->values));
     return lh_shell_generate(call, call->values, NULL);
 }
 

@@ -19,10 +19,10 @@ typedef struct lh_generate_files {
     const char *load_cache, *save_cache, *keep_sets, *keep_sets_from, *logits;
 } lh_generate_files;
 
-typedef struct lh_checkpoint_options {
+typedef struct lh_resume_options {
     const char *path; /* NULL: none */
     double every_s;
-} lh_checkpoint_options;
+} lh_resume_options;
 
 typedef struct lh_generate_values {
     lh_shell_common common;
@@ -32,7 +32,7 @@ typedef struct lh_generate_values {
     lh_sampling sampling;
     lh_answer_options answer;
     lh_generate_files files;
-    lh_checkpoint_options checkpoint;
+    lh_resume_options resume;
 } lh_generate_values;
 
 extern const lh_option_table lh_answer_option_table, lh_generate_file_table;

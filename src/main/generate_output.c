@@ -96,15 +96,22 @@ static void warn_of_end(const lh_output *out)
     const int64_t count = out->generation->answer_count;
     int64_t complete = 0;
     for (int64_t i = 0; i < count; i++) complete += is_complete(out, i);
-    if (out->answer < 0 && out->layers_kept)
+    lh_buf next = {0};
+    if (out->layers_kept && lh_buf_printf(&next, "; the same command continues from '%s'", out->resume) == LH_OK)
+        files = next.data;
+    if (out->answer < 0 && out->layers_kept && out->layers_kept < out->layers)
         lh_warn("interrupted during prefill: the same command goes on at layer %lld of %lld, from '%s'",
-                (long long)out->layers_kept + 1, (long long)out->layers, out->checkpoint);
+                (long long)out->layers_kept + 1, (long long)out->layers, out->resume);
     else if (out->answer < 0)
-        lh_warn("interrupted during prefill%s", out->saves_cache || out->writes_at_end ? "; no file was written" : "");
+        lh_warn("interrupted %s%s", out->layers_kept ? "after the prefill" : "during prefill",
+                out->layers_kept                         ? files
+                : out->saves_cache || out->writes_at_end ? "; no file was written"
+                                                         : "");
     else if (count > 1)
         lh_warn("interrupted after %lld of %lld answers%s", (long long)complete, (long long)count, files);
     else
         lh_warn("interrupted after %lld generated tokens%s", (long long)out->ids.n, files);
+    lh_buf_clear(&next);
     if (out->trace) lh_warn("what was recorded is kept: 'longhaul trace --join %s' makes a trace of it", out->trace);
 }
 
@@ -134,9 +141,11 @@ static void look_for_interrupt(lh_output *out)
  * written. */
 static void look_after_token(lh_output *out)
 {
-    const int writes_files = out->writes_at_end || out->saves_cache || out->trace;
+    const int writes_files = out->writes_at_end || out->saves_cache || out->trace || out->resume;
     int ends = !writes_files && lh_shell_unread();
-    if (lh_shell_interrupted_any(out->comm, &ends)) leave(out);
+    const lh_interrupt asked = lh_shell_interrupted_any(out->comm, &ends);
+    if (asked == LH_INTERRUPT_NOW || (asked && !out->stores_answer)) leave(out);
+    if (asked) out->leaves = 1; /* with the state after this token */
     if (ends) lh_comm_leave(out->comm, LH_OK);
 }
 
@@ -162,7 +171,7 @@ void lh_output_prefill(void *self, int64_t done, int64_t total)
     lh_progress_update(&out->progress, (int64_t)((double)done / (double)total * (double)out->prompt_tokens));
     if (done >= total) lh_progress_clear(&out->progress);
     const int64_t last = total - total / out->layers; /* after which no layer ends that is not the last */
-    (out->checkpoint && done <= last ? look_before_checkpoint : look_for_interrupt)(out);
+    (out->resume && done <= last ? look_before_checkpoint : look_for_interrupt)(out);
 }
 
 int lh_output_checkpoint_due(void *self)

@@ -16,9 +16,10 @@ typedef struct lh_output {
     int64_t prompt_tokens;       /* tokens of the prefill */
     const char *trace;           /* of the run; NULL: it is not recorded */
     const char *claims[4];       /* files that the run will write, NULL for none: released by an interrupt */
-    const char *checkpoint;      /* of the prefill, NULL: none ... */
-    int64_t layers, layers_kept; /* ... of the model, and in the checkpoint */
-    int leaves;                  /* 1: the run ends with the next checkpoint */
+    const char *resume;          /* state of the run, NULL: none */
+    int stores_answer;           /* true: the state is written while the answer is generated, too */
+    int64_t layers, layers_kept; /* of the model, and of the newest state: all of them once the prompt was read */
+    int leaves;                  /* true: the run ends with the next state */
     lh_progress progress;
     int64_t answer; /* the current one, -1: none yet */
     lh_buf text;    /* of the current answer, with its ids: printed by an interrupt ... */
@@ -32,7 +33,7 @@ typedef struct lh_output {
 void lh_output_prefill(void *self, int64_t done, int64_t total);
 void lh_output_token(void *self, int64_t answer, int32_t id, const char *text, int64_t bytes);
 
-/* The same for the checkpoints of a prefill: an interrupt that leaves time ends the run with the next one. */
+/* The same for the state of the run: an interrupt that leaves time ends the run when it is written next. */
 int lh_output_checkpoint_due(void *self);
 void lh_output_checkpoint_kept(void *self, int64_t layers_done);
 

@@ -243,6 +243,29 @@ done:
     return st;
 }
 
+lh_status lh_shell_result_options(const lh_call *call, const lh_option_table *const *without, json_t **out)
+{
+    static const char *const placement[] = {"tp", "threads", "memory", "chunk", "device", "share-device", NULL};
+    lh_status st = LH_OK;
+    json_t *record = NULL;
+    lh_named_file *files = NULL;
+    int64_t n = 0;
+    LH_TRY_DONE(lh_options_json(call->options, &record));
+    LH_TRY_DONE(lh_options_files(call->options, &files, &n));
+    json_t *options = json_object_get(record, "options");
+    for (const lh_option *row = lh_shell_common_options.rows; row->name; row++) json_object_del(options, row->name);
+    for (int t = 0; without[t]; t++)
+        for (const lh_option *row = without[t]->rows; row->name; row++) json_object_del(options, row->name);
+    for (int i = 0; placement[i]; i++) json_object_del(options, placement[i]);
+    for (int64_t i = 0; i < n; i++)
+        if (files[i].option) json_object_del(options, files[i].option);
+    *out = json_incref(options);
+done:
+    json_decref(record);
+    lh_free(files);
+    return st;
+}
+
 lh_status lh_shell_open_world(lh_call *call, const char *const *files)
 {
     lh_status st = LH_OK;

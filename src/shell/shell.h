@@ -95,6 +95,10 @@ lh_status lh_shell_same_profiles(const lh_call *call, const lh_profiles *profile
 /* The resolved options as JSON, stored with every file that a run writes; release with free(). */
 lh_status lh_shell_record(const lh_call *call, char **out);
 
+/* The options that results depend on, as JSON (json_decref): those of the record without the common ones, the rows of
+ * `without` (ends with NULL), where the run is computed, and names of files, which are known by their contents. */
+lh_status lh_shell_result_options(const lh_call *call, const lh_option_table *const *without, json_t **out);
+
 /* Opens the world of this call: probes the HDF5 files that will be read (`files` ends with NULL), starts MPI, checks
  * that all ranks have the same options. */
 lh_status lh_shell_open_world(lh_call *call, const char *const *files);

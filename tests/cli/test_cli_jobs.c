@@ -84,12 +84,12 @@ START_TEST(test_a_job_finds_the_program_or_says_where_it_may_be)
 }
 END_TEST
 
-/* As Slurm does: the job that was interrupted starts once more, with the cache of its prompt. */
+/* As Slurm does: the job that was interrupted starts once more, with the state of its run. */
 START_TEST(test_an_interrupted_job_is_queued_again_and_goes_on)
 {
     static const char job[] =
         "--version > version; export SLURM_JOB_ID=17 SLURM_RESTART_COUNT=%d INTERRUPT=%d; " JOB_LINE
-        "tiny.h5 book 'Who did it?' --budget 40 -- --max-new 4 --ignore-eos";
+        "tiny.h5 book 'Who did it?' --budget 40 -- --max-new 1500 --ignore-eos";
     program_result r = {0};
     program_run(&r, 1, job, 0, 1);
     program_exits(&r, 75);
@@ -97,10 +97,8 @@ START_TEST(test_an_interrupted_job_is_queued_again_and_goes_on)
     program_run(&r, 1, job, 1, 0);
     program_exits(&r, 0);
     ck_assert_ptr_null(strstr(r.out.data, "requeue"));
-    program_run(&r, 1,
-                "--version > version; grep -e '--load-cache longhaul-17-[0-9a-f]*.cache.h5 --max-new 4' srun.log");
-    program_exits(&r, 0);
-    program_run(&r, 1, "--version > version; ls longhaul-17-*.cache.h5");
+    ck_assert_msg(strstr(r.err.data, "the run continues after ") != NULL, "%s", r.err.data);
+    program_run(&r, 1, "--version > version; ls longhaul-17-*.state.h5");
     program_exits(&r, 2); /* nothing is left of it */
     program_run(&r, 1, job, 5, 1);
     program_exits(&r, 75);
@@ -110,10 +108,10 @@ START_TEST(test_an_interrupted_job_is_queued_again_and_goes_on)
 END_TEST
 
 /* A job number comes again, and so does a process number where there is no Slurm. */
-START_TEST(test_a_cache_answers_about_its_own_document_alone)
+START_TEST(test_a_state_belongs_to_its_own_document_alone)
 {
     static const char job[] = "--version > version; export SLURM_JOB_ID=22 INTERRUPT=%d; " JOB_LINE
-                              "tiny.h5 %s '%s' --budget 40 -- --max-new 4 --ignore-eos";
+                              "tiny.h5 %s '%s' --budget 40 -- --max-new 1500 --ignore-eos";
     static const char *const others[][2] = {{"page", "Who did it?"}, {"book", "Why?"}};
     program_result r = {0};
     program_run(&r, 1, job, 1, "book", "Who did it?");
@@ -121,13 +119,11 @@ START_TEST(test_a_cache_answers_about_its_own_document_alone)
     for (int i = 0; i < 2; i++) {
         program_run(&r, 1, job, 0, others[i][0], others[i][1]);
         program_exits(&r, 0);
-        program_run(&r, 1, "--version > version; grep -e '--save-cache longhaul-22-[0-9a-f]*.cache.h5' srun.log");
-        program_exits(&r, 0);
+        ck_assert_msg(!strstr(r.err.data, "the run continues after "), "%s", r.err.data);
     }
     program_run(&r, 1, job, 0, "book", "Who did it?");
     program_exits(&r, 0);
-    program_run(&r, 1, "--version > version; grep -e '--load-cache longhaul-22-' srun.log");
-    program_exits(&r, 0);
+    ck_assert_msg(strstr(r.err.data, "the run continues after ") != NULL, "%s", r.err.data);
     program_clear(&r);
 }
 END_TEST
@@ -149,7 +145,7 @@ START_TEST(test_a_job_that_slurm_does_not_queue_again_says_so)
                 "--version > version; mkdir -p full; cp bin/srun full; printf '#!/bin/sh\\n[ $1 != requeue ]\\n' > "
                 "full/scontrol; chmod +x full/scontrol; SLURM_JOB_ID=23 INTERRUPT=1 LONGHAUL=" LONGHAUL
                 " PATH=$PWD/full:$PATH bash " SOURCE_DIR
-                "/jobs/longhaul.sbatch tiny.h5 book 'Who did it?' --budget 40 -- --max-new 4");
+                "/jobs/longhaul.sbatch tiny.h5 book 'Who did it?' --budget 40 -- --max-new 1500 --ignore-eos");
     program_exits(&r, 75);
     ck_assert_msg(strstr(r.err.data, "Slurm did not queue the job again: submit it again") != NULL, "%s", r.err.data);
     ck_assert_ptr_null(strstr(r.out.data, "the job is queued again"));
@@ -180,21 +176,22 @@ START_TEST(test_a_script_in_a_folder_with_blanks_finds_itself)
 }
 END_TEST
 
-/* But for the policy, which the cache has. */
 START_TEST(test_a_job_that_goes_on_has_the_options_it_was_given)
 {
     static const char job[] =
         "--version > version; export SLURM_JOB_ID=19 SLURM_RESTART_COUNT=%d INTERRUPT=%d; " JOB_LINE
         "tiny.h5 book 'Who did it?' --policy snapkv -b 40 --window=16 --dtype f32 --kv-dtype=f32 --deterministic "
-        "--max-new 150 -- --ignore-eos";
+        "--max-new 1500 -- --ignore-eos";
     program_result r = {0};
     program_run(&r, 1, job, 0, 1);
     program_exits(&r, 75);
     program_run(&r, 1, job, 1, 0);
     program_exits(&r, 0);
+    ck_assert_msg(strstr(r.err.data, "the run continues after ") != NULL, "%s", r.err.data);
     program_run(&r, 1,
-                "--version > version; grep -e '--load-cache longhaul-19-[0-9a-f]*.cache.h5 --dtype f32 --kv-dtype=f32 "
-                "--deterministic --max-new 150 --ignore-eos' srun.log");
+                "--version > version; grep -e '--resume longhaul-19-[0-9a-f]*.state.h5 --prompt-file book --question "
+                "Who did it? --scenario question-aware --policy snapkv -b 40 --window=16 --dtype f32 --kv-dtype=f32 "
+                "--deterministic --max-new 1500 --ignore-eos' srun.log");
     program_exits(&r, 0);
     program_clear(&r);
 }
@@ -280,7 +277,7 @@ START_TEST(test_a_job_with_gpus_asks_for_them)
                 "PATH=$PWD/bin:$PATH bash " SOURCE_DIR "/jobs/longhaul.sbatch m.h5 book 'Who did it?' --budget 40");
     program_exits(&r, 0);
     ck_assert_msg(strstr(r.out.data, "plan -m m.h5 --context 1 --tp 8 --device cuda --budget 40"), "%s", r.out.data);
-    ck_assert_msg(strstr(r.out.data, "--device cuda --save-cache"), "%s", r.out.data);
+    ck_assert_msg(strstr(r.out.data, "--device cuda --resume longhaul-18-"), "%s", r.out.data);
     program_clear(&r);
 }
 END_TEST
@@ -321,7 +318,7 @@ int main(void)
                                   test_a_job_on_several_nodes_counts_the_memory_of_each,
                                   test_a_job_finds_the_program_or_says_where_it_may_be,
                                   test_an_interrupted_job_is_queued_again_and_goes_on,
-                                  test_a_cache_answers_about_its_own_document_alone,
+                                  test_a_state_belongs_to_its_own_document_alone,
                                   test_a_document_that_is_missing_is_said_once,
                                   test_a_job_that_slurm_does_not_queue_again_says_so,
                                   test_a_script_in_a_folder_with_blanks_finds_itself,
@@ -341,7 +338,9 @@ int main(void)
     program_must(mkdir("bin", 0777) == 0, "a folder for srun");
     /* Its own options go, the program and its arguments stay. */
     program_file("bin/srun", "#!/bin/sh\nwhile [ \"${1#-}\" != \"$1\" ]; do shift; done\necho \"$@\" >srun.log\n"
-                             "[ \"${INTERRUPT:-0}\" = 0 ] || { \"$@\"; exit 75; }\nexec \"$@\"\n");
+                             "if [ \"${INTERRUPT:-0}\" = 1 ]; then\n\"$@\" &\np=$!\n"
+                             "while kill -0 $p && ! ls longhaul-$SLURM_JOB_ID-*.state.h5; do sleep 0.01; done "
+                             ">/dev/null 2>&1\nkill -USR1 $p\nwait $p\nexit $?\nfi\nexec \"$@\"\n");
     program_file("bin/scontrol", "#!/bin/sh\necho scontrol \"$@\"\n");
     program_file("bin/echoes", "#!/bin/sh\nif [ $1 = tokenize ]; then echo 1; else echo \"$@\"; fi\n");
     program_must(chmod("bin/srun", 0777) == 0 && chmod("bin/scontrol", 0777) == 0 && chmod("bin/echoes", 0777) == 0,

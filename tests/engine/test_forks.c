@@ -208,7 +208,7 @@ END_TEST
 static void save(lh_session *session, const char *name, char path[128])
 {
     snprintf(path, 128, "%s/%s.h5", fix.folder, name);
-    mt_try(lh_session_save(session, path, 5, "{}", NULL));
+    mt_try(lh_session_save(session, path, &(lh_cache_extra){.seed = 5, .run = "{}"}));
 }
 
 /* Goes on from a file. */

@@ -343,7 +343,7 @@ static lh_status read_prefill(lh_engine *engine, const char *path)
     lh_prefill *p = NULL;
     mt_try(lh_policy_resolve(&policy, &held));
     lh_session *s = begin_prefill(engine, &policy, &p);
-    const lh_status st = lh_prefill_checkpoint_load(s, p, path);
+    const lh_status st = lh_prefill_checkpoint_load(s, p, &(lh_checkpointing){.path = path});
     lh_prefill_close(p);
     lh_session_close(s);
     return st;
@@ -356,7 +356,7 @@ static void save_prefill(lh_engine *engine, const char *path)
     mt_try(lh_policy_resolve(&policy, &held));
     lh_session *s = begin_prefill(engine, &policy, &p);
     for (int64_t left = 1; left > 0 && !lh_prefill_layers_done(p);) mt_try(lh_prefill_next(p, &left));
-    mt_try(lh_prefill_checkpoint_save(s, p, path, "{}"));
+    mt_try(lh_prefill_checkpoint_save(s, p, &(lh_checkpointing){.path = path, .run = "{}"}));
     lh_prefill_close(p);
     lh_session_close(s);
 }

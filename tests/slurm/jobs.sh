@@ -80,17 +80,17 @@ ends_well() {
 
 not() { ! "$@"; }
 
-has_cache() { compgen -G "longhaul-$1-*.cache.h5" >/dev/null; }
+has_state() { compgen -G "longhaul-$1-*.state.h5" >/dev/null; }
 
 # A job whose answer takes some seconds, interrupted when its prompt has been read.
 interrupted_job() {
     job=$(submit longhaul.sbatch -- --max-new 1200 --ignore-eos)
-    law "job $job saves its cache" wait_for 60 has_cache "$job"
+    law "job $job saves its state" wait_for 60 has_state "$job"
 }
 goes_on() {
     ends_well "$job" 1 90
-    law "it went on from its cache" has_text "$job" 'as the cache was saved'
-    law "and left none" not has_cache "$job"
+    law "it went on from its state" has_text "$job" 'the run continues after'
+    law "and left none" not has_state "$job"
 }
 
 mkdir "$folder/work"
@@ -144,7 +144,7 @@ if [ "$long" ]; then
     limit=1 signal=B:USR1@40
     job=$(submit longhaul.sbatch -- --max-new 100000 --ignore-eos)
     law "the job is queued again" wait_for 90 has_text "$job" 'the job is queued again'
-    law "and goes on from its cache" wait_for 60 has_text "$job" 'as the cache was saved'
+    law "and goes on from its state" wait_for 60 has_text "$job" 'the run continues after'
     law "it has not reached its limit" not has_text "$job" 'DUE TO TIME LIMIT'
     scancel "$job"
 

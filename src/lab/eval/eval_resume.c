@@ -12,8 +12,6 @@
 #include "lab/eval/eval_common.h"
 
 /* Options of the engine that change how a run computes, not what. */
-static const char *const without_effect[] = {"tp",     "threads",      "memory",   "chunk",
-                                             "device", "share-device", "together", NULL};
 static const int64_t TEMPLATE_BYTES = 1 << 24;
 
 static const lh_eval_values *values_of(const lh_eval_task *task)
@@ -21,34 +19,16 @@ static const lh_eval_values *values_of(const lh_eval_task *task)
     return task->call->values;
 }
 
-static void drop_rows(json_t *options, const lh_option_table *table)
-{
-    for (int64_t i = 0; lh_option_row(table, i); i++) json_object_del(options, lh_option_row(table, i)->name);
-}
-
 /* The options that change results; files are known by their contents. */
 static lh_status options_of(const lh_eval_task *task, json_t **out)
 {
-    lh_status st = LH_OK;
-    json_t *record = NULL;
-    lh_named_file *files = NULL;
-    int64_t n = 0;
-    LH_TRY_DONE(lh_options_json(task->call->options, &record));
-    LH_TRY_DONE(lh_options_files(task->call->options, &files, &n));
-    json_t *options = json_object_get(record, "options");
-    drop_rows(options, &lh_eval_file_options);
-    drop_rows(options, &lh_shell_common_options);
-    for (int i = 0; without_effect[i]; i++) json_object_del(options, without_effect[i]);
-    for (int64_t i = 0; i < n; i++)
-        if (files[i].option) json_object_del(options, files[i].option);
+    const lh_option_table *const without[] = {&lh_eval_file_options, NULL};
+    LH_TRY(lh_shell_result_options(task->call, without, out));
+    json_object_del(*out, "together");
     /* the keep sets of finished prompts must be there */
     const char *folder = values_of(task)->files.keep_sets;
-    json_object_set_new(options, "keep-sets", folder ? json_string(folder) : json_null());
-    *out = json_incref(options);
-done:
-    json_decref(record);
-    lh_free(files);
-    return st;
+    json_object_set_new(*out, "keep-sets", folder ? json_string(folder) : json_null());
+    return LH_OK;
 }
 
 static json_t *hex(uint64_t hash)
