@@ -1,4 +1,4 @@
-/* Blocks and steps after a prompt: room for what comes, and evictions when they are due. */
+/* Blocks and steps after a prompt: memory for new entries, and evictions when they are due. */
 #include <string.h>
 
 #include "kv/kv_impl.h"
@@ -18,7 +18,7 @@ lh_status lh_kv_room(lh_kv *kv, int64_t layer, int64_t tokens, lh_ragged **view)
     return LH_OK;
 }
 
-/* ---- what is reserved ---- */
+/* ---- reserved memory ---- */
 
 /* Tokens that every head of this rank has slots for. */
 static int64_t least_room(const lh_kv *kv)
@@ -66,7 +66,7 @@ lh_status lh_kv_reserve(lh_kv *kv, int64_t tokens)
     if (kv->forks) LH_FAIL(LH_EINTERNAL, "%lld forks share the entries of a cache that goes on", (long long)kv->forks);
     lh_status st = lh_kv_wait_lens(kv);
     if (tokens == 1 && kv->reserved.tokens > 0) {
-        lh_exec_latch(&kv->exec, st); /* nobody asks the other ranks here: the step does */
+        lh_exec_latch(&kv->exec, st); /* the step agrees with the other ranks */
         return LH_OK;
     }
     if (st == LH_OK) st = reserve(kv, tokens);

@@ -1,5 +1,5 @@
-/* One eviction, of a layer or of several at once: work space for it, what it finds, and the entries that stay, in place
- * while a sequence goes on or moved out of the arena of the prefill. */
+/* One eviction, of a layer or of several together: workspace, scores, and compaction of the kept entries, in place
+ * while decoding or out of the arena of the prefill. */
 #include "kv/kv_impl.h"
 
 /* ---- work space ---- */
@@ -69,15 +69,15 @@ void lh_kv_drop_unseen(lh_kv *kv, const lh_evict_job *jobs, int64_t n)
     lh_evict_end(kv->evictor);
 }
 
-/* How long heads are: this rank's, or those of all ranks. */
+/* Lengths of heads: this rank's, or all ranks'. */
 typedef struct head_lens {
     const int64_t *at;
     int64_t heads;
     int gathered; /* 1: of all ranks */
 } head_lens;
 
-/* 1 where ranks have to say how long their heads are: not where all hold as many entries, nor where nobody asks how
- * many, since adaptive heads are counted on the device. */
+/* True if ranks exchange the lengths of their heads: not where all have the same length, nor for adaptive heads, which
+ * are counted on the device. */
 static int gathers_lens(const lh_kv *kv, int64_t layer)
 {
     const lh_heads_budget budgets = kv->numbers.budgets.heads;
@@ -143,7 +143,7 @@ static int unroll_ring(lh_kv *kv, const lh_evict_job *job, lh_query_rows *out)
     return 1;
 }
 
-/* Collective where groups are split. Layer i of those that are evicted at once. */
+/* Collective where groups are split. i: index among the layers that are evicted together. */
 static void score(lh_kv *kv, const lh_evict_job *due, int64_t i)
 {
     lh_evict_job job = *due;
@@ -157,7 +157,7 @@ static void score(lh_kv *kv, const lh_evict_job *due, int64_t i)
     lh_evict_score(kv->evictor, &job, i);
 }
 
-/* Collective, as lh_kv_evict_layers. All of them are ranked or none is. */
+/* Collective, as lh_kv_evict_layers. Either all jobs are ranked or no job. */
 static void select_and_compact(lh_kv *kv, const lh_evict_job *jobs, int64_t n)
 {
     lh_evict_classify(kv->evictor, jobs, n);

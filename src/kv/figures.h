@@ -1,4 +1,4 @@
-/* figures.h - what a cache holds and has done. */
+/* figures.h - figures of a cache: entries, bytes, evictions, time. */
 #ifndef LH_KV_FIGURES_H
 #define LH_KV_FIGURES_H
 
@@ -7,7 +7,7 @@
 /* Budget of a layer in entries per KV head (after lh_kv_begin). */
 int64_t lh_kv_layer_budget(const lh_kv *kv, int64_t layer);
 
-/* The layer's view as it is now: borrowed until the next call on the cache. */
+/* The current view of a layer: borrowed until the next call on the cache. */
 const lh_ragged *lh_kv_view(const lh_kv *kv, int64_t layer);
 
 /* entries: this rank's heads; counted: those that no lower rank counts (sum over ranks = the model's). */
@@ -20,8 +20,8 @@ typedef struct lh_kv_stats {
     int64_t bytes_full;    /* what `full` would hold: entries_seen x … */
     int64_t summary_bytes; /* of score summaries that this rank has sent, so far */
     int64_t evictions;     /* while decoding, so far: settlements that evicted */
-    double evict_s;        /* spent in observation, selection and compaction; with that of its origin, or of its closed
-                              forks */
+    double evict_s; /* spent in observation, selection and compaction; the time of its origin or of its closed forks
+                       included */
 } lh_kv_stats;
 lh_status lh_kv_stats_of(lh_kv *kv, lh_kv_stats *out);
 

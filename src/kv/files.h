@@ -1,13 +1,13 @@
-/* files.h - what saving and loading of caches (save.c) and of prefills in flight (save_prefill.c) share: what a file
- * says of the whole, and the checks of one that is read. */
+/* files.h - shared code of saving and loading caches (save.c) and prefills in flight (save_prefill.c): the contents of
+ * a file, and the checks when it is read. */
 #ifndef LH_KV_FILES_H
 #define LH_KV_FILES_H
 
 #include "kv/kv_impl.h"
 #include "kv/save.h"
 
-/* A cache as it is written, with what it borrows. All layers, as after `seen` tokens. Clear it whatever make returns:
- * it may fail on one rank alone. */
+/* Contents of a file, and memory that they borrow. All layers, after `seen` tokens. Cleared also after a failure of
+ * make, which may fail on one rank alone. */
 typedef struct lh_kv_contents {
     lh_cache_contents of;
     lh_cache_layer *layers;
@@ -23,8 +23,8 @@ lh_status lh_kv_read_policy(const lh_cache_file *file, lh_policy *policy, lh_pro
 lh_status lh_kv_check_model(const lh_kv *kv, const lh_cache_file *file, uint64_t model);
 lh_status lh_kv_check_policy(const lh_kv *kv, const lh_policy *of_file, const char *path, const char *advice);
 
-/* Of the layer that a file is at: heads that nothing makes uneven hold as many entries as each other; in a sliding
- * layer, what the next row sees at most. LH_EFILE. */
+/* Checks the current layer of a file: uniform heads have equal lengths, and heads of a sliding layer at most the
+ * entries that the next row sees. LH_EFILE. */
 lh_status lh_kv_check_lengths(const lh_kv *kv, const lh_cache_file *file);
 
 #endif

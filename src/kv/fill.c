@@ -1,7 +1,7 @@
-/* A prompt whose keys and values are known: they take the place of rows that are appended. */
+/* A prompt with known keys and values, which are copied to the arena. */
 #include "kv/kv_impl.h"
 
-/* Slots are positions; those that an arena keeps apart are written all the same. */
+/* Slots are positions; an arena with an array of positions gets them, too. */
 static lh_status number_slots(lh_kv *kv, const lh_arena *arena)
 {
     const int64_t n = kv->prompt.tokens;

@@ -1,6 +1,5 @@
-/* A run without its numbers: caches are opened, filled and evicted on a device that only counts. Such a device says
- * nothing, so what it would say of lengths is written here into the arrays of the host, where reading it back would
- * have put it. */
+/* A run without its numbers: caches are opened, filled and evicted on a device that only counts. Such a device
+ * computes no lengths, so this file writes the expected lengths into the host's arrays. */
 #include "kv/forecast.h"
 
 #include "exec/exec.h"
@@ -51,7 +50,7 @@ static void set_lens(lh_arena *arena, int64_t len)
 
 /* ---- the prompt ---- */
 
-/* A layer whose policy evicts while it prefills: the block that comes after the first eviction; all others take as
+/* A layer with a policy that evicts during prefill: the block after the first eviction; further blocks need as
  * much. */
 static lh_status prefill_blocks(lh_kv *kv, int64_t layer, lh_ragged *view)
 {
@@ -99,7 +98,7 @@ static lh_status prefill(dry_run *d, lh_kv_forecast *out)
 
 /* ---- after it ---- */
 
-/* How long heads are when `tokens` more have come and what is due has gone: as long as before, or as their budget. */
+/* Lengths of heads after `tokens` more tokens and the due evictions: the lengths before, or the budget. */
 static void expect_lens(lh_kv *kv, int64_t tokens)
 {
     int64_t heads = kv->shape.heads.kv_count;
@@ -114,7 +113,7 @@ static void expect_lens(lh_kv *kv, int64_t tokens)
     }
 }
 
-/* Rows that pass a layer, at addresses that nobody reads. */
+/* Records rows of a layer; their addresses are never read. */
 static void record(lh_kv *kv, int64_t layer, int64_t first, int64_t tokens)
 {
     const void *anywhere = kv->lens.device;
@@ -125,7 +124,7 @@ static void record(lh_kv *kv, int64_t layer, int64_t first, int64_t tokens)
     lh_kv_record(kv, layer, &rows);
 }
 
-/* A question, whose last row may come in a chunk of its own, or one token of an answer. */
+/* A question, with its last row in a separate chunk, or one token of an answer. */
 static lh_status take_in(lh_kv *kv, lh_kv_taken what, int64_t tokens)
 {
     lh_ragged *view;

@@ -2,7 +2,7 @@
  *
  * A fork continues from the state of another cache, its origin: several questions about one context, each from the
  * state after the context. A layer that never evicts shares the origin's full blocks of 256 entries (LH_SHARED_BLOCK);
- * its tail is copied, and the fork appends to memory of its own. A layer that evicts, slides, rotates by slots or has
+ * its tail is copied, and the fork appends to its own memory. A layer that evicts, slides, rotates by slots or has
  * statistics of its entries is copied whole. */
 #include <assert.h>
 

@@ -8,7 +8,7 @@
  * positions.
  *
  * Calls marked collective are made by every rank of the TP group, in the same order, and fail on all ranks or on none.
- * The others may fail on one rank alone: agree (lh_comm_agree) before the next collective. */
+ * Other calls may fail on one rank alone: agree (lh_comm_agree) before the next collective. */
 #ifndef LH_KV_KV_H
 #define LH_KV_KV_H
 
@@ -31,22 +31,22 @@ typedef struct lh_kv_shape {
     const lh_projection *projections; /* [layers] */
     const lh_rotation *rotations;     /* [layers]; a forward pass needs them */
     const lh_profiles *profiles;      /* those that the policy names are in it */
-    const lh_keep_sets *given;        /* kept at the end of the prompt in place of what the policy would; NULL: none */
+    const lh_keep_sets *given; /* keep sets that replace the policy's choice at the end of the prompt; NULL: none */
 } lh_kv_shape;
 
-/* What a layer does with a chunk of a prompt, with a question or with a single token: the rows of this rank's heads, in
- * device memory. */
+/* Rows of a layer for a chunk of a prompt, a question or a single token: of this rank's heads, in device memory. */
 typedef struct lh_kv_rows {
     lh_query_rows queries;
-    /* as they were appended, but not yet rounded to the type of the entries: [tokens, kv_count, head_dim], rows
-     * queries.q_ld apart; and what attention made of the queries: [tokens, q_count, head_dim]. NULL: nobody listens */
+    /* Appended keys and values before rounding to the type of the entries: [tokens, kv_count, head_dim], with a stride
+     * of queries.q_ld; and the attention outputs of the queries: [tokens, q_count, head_dim]. NULL: there is no
+     * listener */
     const float *keys, *values, *outputs;
 } lh_kv_rows;
 
-/* What the cache reports while it works (traces, keep sets, progress); any member may be NULL. Called on every rank. */
+/* Callbacks of a cache (traces, keep sets, progress); any member may be NULL. Called on every rank. */
 typedef struct lh_kv_listener {
     void *self;
-    /* the first position of a prompt whose rows are wanted in a layer; past its end: none, nor later ones */
+    /* first position of the prompt with wanted rows in a layer; past its end: no rows are wanted, nor later ones */
     int64_t (*first_row)(void *self, int64_t layer);
     /* wanted rows, with the layer and its entries, theirs included; also after a failure, for it may be collective */
     lh_status (*rows)(void *self, const lh_evict_job *job, const lh_kv_rows *rows);
@@ -54,7 +54,7 @@ typedef struct lh_kv_listener {
     lh_status (*whole)(void *self, const lh_evict_job *job);
     /* at the end of a layer's prefill, when attention scored its entries: before the selection */
     lh_status (*scored)(void *self, int64_t layer, const lh_evict_scores *scores);
-    /* after the eviction of a layer at the end of prefill: the layer's view as it is kept */
+    /* after the eviction of a layer at the end of prefill: the layer's view of kept entries */
     lh_status (*kept)(void *self, int64_t layer, const lh_ragged *view);
 } lh_kv_listener;
 
@@ -68,15 +68,15 @@ void lh_kv_listen(lh_kv *kv, const lh_kv_listener *listener);
  */
 void lh_kv_seed(lh_kv *kv, uint64_t seed);
 
-/* `kv` is filled by the prefill of `leader`, which does for both what is said below of a prompt: begins it, hands on
- * the rows, evicts. Both are empty, of one shape and one context; kv's policy evicts once. Not for a leader that itself
- * follows. kv is closed first. */
+/* `kv` is filled by the prefill of `leader`, which begins the prompt, records rows and evicts for both. Both are
+ * empty, of one shape and one context; kv's policy evicts once. Not for a leader that itself follows. kv is closed
+ * first. */
 lh_status lh_kv_follow(lh_kv *kv, lh_kv *leader);
 
 /* Opens a cache in the state of `from`, which has had its prompt: with the same policy, seed and listener, its entries
  * in the same slots, and room for `more` tokens (as lh_kv_begin). A layer that never evicts shares the full blocks of
  * 256 entries with `from`; other layers are copied. `from` takes in nothing until its forks are closed, and is closed
- * after them: to come back to its state is to close a fork and to fork again. Not collective: agree afterwards. */
+ * after them: closing a fork and forking again restores its state. Not collective: agree afterwards. */
 lh_status lh_kv_fork(lh_kv **out, lh_kv *from, int64_t more);
 
 /* Copies the entries that a fork shares, after which it no longer needs its origin. Does nothing to a cache that is no
@@ -93,9 +93,9 @@ lh_status lh_kv_begin(lh_kv *kv, int64_t tokens, int64_t more);
 /* The layer's view for the prompt: device memory, len 0, room for all its tokens. */
 lh_status lh_kv_prefill_begin(lh_kv *kv, int64_t layer, lh_ragged **view);
 
-/* In place of chunks: the keys and values of all tokens of the prompt, [kv_count, tokens, head_dim] of the entries'
- * type in host memory, keys rotated by their positions. For policies that observe no rows, or keep sets that are given.
- * Not collective. */
+/* Replaces chunks: the keys and values of all tokens of the prompt, [kv_count, tokens, head_dim] of the entries' type
+ * in host memory, keys rotated by their positions. For policies that observe no rows, or keep sets that are given. Not
+ * collective. */
 lh_status lh_kv_fill(lh_kv *kv, int64_t layer, const void *keys, const void *values);
 
 /* Before the chunk that begins at token `at` of a layer's prefill: how many of the at most *tokens tokens come next.
@@ -103,16 +103,16 @@ lh_status lh_kv_fill(lh_kv *kv, int64_t layer, const void *keys, const void *val
  * another one then. Collective in that case. */
 lh_status lh_kv_prefill_next(lh_kv *kv, int64_t layer, int64_t at, int64_t *tokens, lh_ragged **view);
 
-/* The first position whose rows lh_kv_record will look at, so that the caller need not compute log-sum-exps before; in
- * prefill `tokens` when it wants none, afterwards INT64_MAX. */
+/* The first position with rows that lh_kv_record reads: the caller need not compute log-sum-exps of earlier rows. No
+ * rows: `tokens` in prefill, afterwards INT64_MAX. */
 int64_t lh_kv_wants_rows(const lh_kv *kv, int64_t layer);
 
-/* A chunk's queries with their log-sum-exps; positions are those of all its tokens, whose keys are in the view, and
- * nothing after them. Keeps or counts what the policy observes, and hands the rows to a listener; collective where
- * statistics go on and groups are split. The next agreement reports a failure. */
+/* A chunk's queries with their log-sum-exps, for all its tokens; the view ends with their keys. Stores or counts the
+ * rows that the policy observes, and calls the listener; collective where running statistics meet split groups. The
+ * next agreement reports a failure. */
 void lh_kv_record(lh_kv *kv, int64_t layer, const lh_kv_rows *rows);
 
-/* Statistics of the prompt's rows that were counted elsewhere (a trace has them), in place of what rows have left here:
+/* Statistics of the prompt's rows that were counted elsewhere (a trace has them); they replace recorded ones:
  * [kv_count, tokens] device memory, NULL where not counted. After the layer's last row. */
 typedef struct lh_kv_columns {
     const float *sums, *squares, *counts;
@@ -125,39 +125,39 @@ lh_status lh_kv_prefill_end(lh_kv *kv, int64_t layer);
 /* ---- blocks and steps ---- */
 
 /* Collective. Memory for `tokens` tokens in all layers, so that no rank runs out of it between the collectives of a
- * forward pass. Ranks talk only when what they have reserved is used up. */
+ * forward pass. Ranks communicate only when their reserved memory is used up. */
 lh_status lh_kv_reserve(lh_kv *kv, int64_t tokens);
 
 /* Room for `tokens` more entries in every head of a layer; *view may be another one than before. Not collective, and
- * allocates nothing of what was reserved. */
+ * allocates nothing within the reserved memory. */
 lh_status lh_kv_room(lh_kv *kv, int64_t layer, int64_t tokens, lh_ragged **view);
 
-/* Where the attention of a single row may leave its logits with the entries of a layer (those of lh_kv_room, appended
- * to) for lh_kv_record, which works them out otherwise, and then rounds queries as lh_column_stats_args says; NULL
- * where nobody needs them. Not collective: the next agreement reports a failure. */
+/* Memory for the logits of a single row with the entries of a layer (the view of lh_kv_room), which attention may
+ * write for lh_kv_record. Without them lh_kv_record computes the logits, rounding queries as lh_column_stats_args
+ * says. NULL: not needed. Not collective: the next agreement reports a failure. */
 lh_row_logits lh_kv_row_logits(lh_kv *kv, int64_t layer);
 
 /* As the shape has it. */
 const lh_rotation *lh_kv_rotation(const lh_kv *kv, int64_t layer);
 
-/* 1 where keys are rotated by slots: then keys are appended as they are after the prefill, and rows attend to the view
- * of lh_kv_attended. The position by which a token is rotated: its own, or the slot that it gets in this layer. */
+/* True if keys are rotated by slots: then keys are appended unrotated after the prefill, and rows attend to the view
+ * of lh_kv_attended. The rotary position of a token: its position, or its slot in this layer. */
 int lh_kv_rotates_by_slot(const lh_kv *kv);
 int64_t lh_kv_rotary_position(const lh_kv *kv, int64_t layer, int64_t position);
 
-/* The view that rows attend to, after the tokens up to position `seen` were appended to that of lh_kv_room: the same,
- * or one with keys that are rotated by their slots; until the next call. */
+/* The view that rows attend to, after the tokens up to position `seen` were appended to the view of lh_kv_room: the
+ * same view, or one with keys that are rotated by their slots; until the next call. */
 lh_status lh_kv_attended(lh_kv *kv, int64_t layer, int64_t seen, lh_ragged **view);
 
 /* Collective. All layers have taken in `tokens` tokens. LH_KV_BLOCK: a question; if decoding evicts, one eviction
- * follows. LH_KV_STEP: a generated token that was fed back; evicts at every m-th. Sliding layers lose what the next row
- * cannot see. */
+ * follows. LH_KV_STEP: a generated token that was fed back; evicts at every m-th. Sliding layers drop the entries that
+ * the next row cannot see. */
 typedef enum lh_kv_taken { LH_KV_BLOCK, LH_KV_STEP } lh_kv_taken;
 lh_status lh_kv_settle(lh_kv *kv, lh_kv_taken what, int64_t tokens);
 
-/* CUDA graphs. 1 where what a step does on the device between lh_kv_reserve and lh_kv_settle is the same at every step
- * but for what lies on the device; a number that changes when a captured step is stale, on all ranks alike even if
- * memory moved on one alone; and what is called in place of the calls of a step when it was replayed. */
+/* CUDA graphs. can_capture: true if every step enqueues the same work between lh_kv_reserve and lh_kv_settle, but for
+ * numbers in device memory. epoch: changes when a captured step is stale, on all ranks even if memory moved on one
+ * rank only. replayed: called after a replay, which skips the calls of a step. */
 int lh_kv_can_capture(const lh_kv *kv);
 int64_t lh_kv_graph_epoch(const lh_kv *kv);
 void lh_kv_graph_replayed(lh_kv *kv);

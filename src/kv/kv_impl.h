@@ -1,4 +1,4 @@
-/* kv_impl.h - the cache, and what the files of this room call of each other. Everybody else includes kv.h. */
+/* kv_impl.h - the cache, and internal functions of this room. Other rooms include kv.h. */
 #ifndef LH_KV_KV_IMPL_H
 #define LH_KV_KV_IMPL_H
 
@@ -23,7 +23,7 @@ typedef struct lh_kv_layer {
 
 typedef enum lh_kv_phase { LH_KV_EMPTY, LH_KV_PREFILL, LH_KV_DECODE } lh_kv_phase;
 
-/* The state of a cache beside its entries; a fork begins with its origin's. */
+/* The state of a cache without its entries; a fork begins with its origin's. */
 typedef struct lh_timeline {
     lh_kv_phase phase;
     int64_t seen, steps, evictions;
@@ -35,11 +35,12 @@ enum { LH_EXPECTED_LENS = 2 }; /* of the layer before, as it was left, and of th
 /* Offsets and lengths of all arenas: [layers + 1][2][heads]. */
 typedef struct lh_lens {
     int64_t *device;
-    int64_t *host;     /* on its way from the device while `copying` is set */
-    int64_t bytes;     /* of each */
-    int copying;       /* the lengths of the arenas are those before an eviction */
-    int64_t *expected; /* host, [LH_EXPECTED_LENS][2][heads]: what a prefill expects, and a copy of the device's */
-    int64_t layers[LH_EXPECTED_LENS]; /* whose they are */
+    int64_t *host; /* on its way from the device while `copying` is set */
+    int64_t bytes; /* of each */
+    int copying;   /* the lengths of the arenas are those before an eviction */
+    int64_t
+        *expected; /* host, [LH_EXPECTED_LENS][2][heads]: lengths expected by a prefill, and a copy of the device's */
+    int64_t layers[LH_EXPECTED_LENS]; /* layers of these lengths */
     int expected_count;
 } lh_lens;
 
@@ -48,9 +49,9 @@ typedef struct lh_reserved {
     int64_t tokens, after_eviction;
 } lh_reserved;
 
-/* Several caches of one prompt (shared_prefill.c). */
+/* Several caches that share a prefill (shared_prefill.c). */
 typedef struct lh_shared_prefill {
-    lh_kv *leader;         /* whose prefill fills this cache; NULL: its own */
+    lh_kv *leader;         /* its prefill fills this cache; NULL: the cache has its own prefill */
     lh_kv *same_stats;     /* an earlier follower that counts the same statistics; NULL: counts for itself */
     int counts_for_others; /* 1: it is such a follower, and counts in every layer */
     lh_kv **followers;     /* of this cache */
@@ -87,10 +88,10 @@ struct lh_kv {
     lh_kv *origin; /* of a fork that may share entries, else NULL */
     int64_t forks; /* open forks with this origin */
     lh_slot_positions slots;
-    lh_layer_competition *competition; /* NULL: layers have budgets of their own */
+    lh_layer_competition *competition; /* NULL: every layer has its own budget */
     lh_kv_arrays arrays;
-    int64_t epoch; /* the same on all ranks; grows when what steps work with has moved on one of them: lh_kv_reserve and
-                      lh_kv_settle exchange that. What a step itself allocates, the first one after them does */
+    int64_t epoch; /* the same on all ranks; grows when memory used by steps has moved on any rank, which lh_kv_reserve
+                      and lh_kv_settle exchange. The first step after them allocates its workspace */
     double evict_s;
 };
 
@@ -101,7 +102,7 @@ lh_device *lh_kv_device(const lh_kv *kv);
 /* Budgets of all layers for `seen` tokens. */
 void lh_kv_make_budgets(lh_kv *kv, int64_t seen);
 
-/* Begin without a prompt: what a cache file needs. Slack as after a prompt of `tokens` tokens. */
+/* Begin without a prompt, for a cache file or a fork. Slack as after a prompt of `tokens` tokens. */
 lh_status lh_kv_begin_layers(lh_kv *kv, const lh_prompt *prompt);
 
 /* An eviction of a layer, or rows that pass it: what follows from the layer and the time. */
@@ -117,8 +118,8 @@ void lh_kv_take_back(lh_kv *follower);
 /* 1 where the policy observes the layer's rows as they pass (record.c). */
 int lh_kv_uses_rows(const lh_kv *kv, int64_t layer);
 
-/* Blocks of a prompt (block.c): at the end of a layer its lengths, and which entries have no norms yet. And 1 where a
- * sliding layer, whose window is in the budget, loses what cannot be seen and nothing else. */
+/* Blocks of a prompt (block.c): at the end of a layer its lengths, and which entries have no norms yet. And true if a
+ * sliding layer, with its window within the budget, drops unseen entries only. */
 void lh_kv_end_blocks(lh_kv *kv, int64_t layer);
 int lh_kv_only_slides(const lh_kv *kv, int64_t layer);
 
@@ -130,9 +131,9 @@ lh_status lh_kv_open_competition(lh_kv *kv);
 void lh_kv_close_competition(lh_kv *kv);
 void lh_kv_compete(lh_kv *kv, const lh_evict_job *job);
 
-/* A prefill that is saved between two layers, and goes on: 1 where a layer competes; the competing entries of all
- * layers after the last division; rows that a layer is fitted to. A layer that came before, with its entries in its
- * arena, of which room[g] of KV head g compete, joins the competition again; *held: where its rows belong. */
+/* A prefill that is saved between two layers and continued: true if a layer competes; the competing entries of all
+ * layers after the last division; rows that a layer is fitted to. A loaded layer with room[g] competing entries of KV
+ * head g in its arena joins the competition again; *held: memory for its rows. */
 int lh_kv_competes(const lh_kv *kv, int64_t layer);
 int64_t *lh_kv_divided(lh_kv *kv); /* NULL where no layers compete */
 lh_held_rows lh_kv_held_rows(const lh_kv *kv, int64_t layer);
@@ -140,14 +141,14 @@ lh_status lh_kv_rejoin(lh_kv *kv, const lh_evict_job *job, lh_held_rows *held);
 
 /* ---- one eviction (evict_layers.c) ---- */
 
-/* Work space for heads as long as they are now in any layer, and `cols` slots at least: of one layer in a prompt, after
- * it of up to LH_EVICT_AT_ONCE. lh_kv_make_work_everywhere: before evictions that exchange something, which all ranks
- * need it for; collective then. */
+/* Workspace for the longest head of any layer, at least `cols` slots: for one layer in a prompt, after it for up to
+ * LH_EVICT_AT_ONCE layers. lh_kv_make_work_everywhere: before evictions that exchange something, which all ranks need
+ * it for; collective then. */
 void lh_kv_make_work(lh_kv *kv, int64_t cols);
 void lh_kv_make_work_everywhere(lh_kv *kv, int64_t cols);
 
-/* Of n layers, in arenas of their own, with work space for as many: what the next row cannot see goes; and, collective
- * where attention ranks and groups are split, heads differ or are joined, what the policy gives up. */
+/* Of n layers with workspace for n: drops the entries that the next row cannot see; and evicts by the policy,
+ * collective where attention ranks split groups, or heads differ or are joined. */
 void lh_kv_drop_unseen(lh_kv *kv, const lh_evict_job *jobs, int64_t n);
 void lh_kv_evict_layers(lh_kv *kv, lh_evict_job *jobs, int64_t n);
 
@@ -158,7 +159,7 @@ void lh_kv_move_kept(lh_kv *kv, const lh_evict_job *job, int64_t *counts);
 /* Space for rotating the keys of any layer by slots when `tokens` tokens come to them (slots.c). */
 lh_status lh_kv_reserve_slots(lh_kv *kv, int64_t tokens);
 
-/* After evictions that nobody waited for: ask for the lengths, and wait for them (lens.c). */
+/* After asynchronous evictions: starts copying the lengths to the host, and waits for them (lens.c). */
 lh_status lh_kv_start_lens_copy(lh_kv *kv);
 lh_status lh_kv_wait_lens(lh_kv *kv);
 

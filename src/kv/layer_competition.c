@@ -1,7 +1,7 @@
 /* Budgets over all layers: the competing entries of all heads of all layers are ranked together. Prefill goes layer by
  * layer, and a layer's entries go soon after so many better ones are there that they cannot stay; the threshold only
- * rises. So memory is bounded by little more than twice what stays and the one layer under way, and in the end what
- * stays is what a flat selection over whole layers would have kept. Scores go with their entries meanwhile. */
+ * rises. So memory is bounded by little more than twice the kept entries and the current layer, and in the end the
+ * kept entries are the same as of a flat selection over whole layers. Scores go with their entries meanwhile. */
 #include <assert.h>
 #include <string.h>
 
@@ -9,7 +9,7 @@
 #include "kv/kv_impl.h"
 
 struct lh_layer_competition {
-    lh_evict_job *jobs; /* [layers] those that have come so far and whose entries compete */
+    lh_evict_job *jobs; /* [layers] finished layers with competing entries */
     int64_t layers;
     int64_t divided;                 /* competing entries of all heads after the last division of budgets */
     lh_layer_limits *limits;         /* [layers] without safeguards until all layers have come */
@@ -111,7 +111,7 @@ static void divide_finally(lh_kv *kv, lh_top_request *q)
     find_budgets(kv, q);
 }
 
-/* The mask of one layer so far: its best entries, as many as its heads' budgets. */
+/* Sets a layer's mask: its best entries, as many as the budgets of its heads. */
 static void mark(lh_kv *kv, const lh_evict_job *job, const int64_t *budgets)
 {
     lh_evict_show_scores(kv->evictor, job);
@@ -176,7 +176,7 @@ static int64_t join(lh_kv *kv, const lh_evict_job *job)
     return held;
 }
 
-/* The rows of the layer that has just come, for the fit when all layers have what they keep: its entries go before. */
+/* Saves the rows of the newest layer for the fit at the end of the prefill, before its entries are evicted. */
 static void hold_reference(lh_kv *kv, const lh_evict_job *job)
 {
     lh_layer_competition *c = kv->competition;
@@ -205,7 +205,7 @@ static int divides(const lh_layer_competition *c, int64_t held, int64_t most)
     return held > most && held - c->divided > most / PART;
 }
 
-/* Layers that came before keep what is in c->budgets. */
+/* Evicts earlier layers to c->budgets. */
 static void shrink_earlier(lh_kv *kv)
 {
     lh_layer_competition *c = kv->competition;

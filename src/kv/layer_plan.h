@@ -1,5 +1,5 @@
-/* layer_plan.h - what a policy means for one layer of a prompt: its budget, what is protected, how much is kept and how
- * much slack its heads get. Pure arithmetic. */
+/* layer_plan.h - a policy applied to a layer of a prompt: budget, protected entries, kept entries and slack of its
+ * heads. Pure arithmetic. */
 #ifndef LH_KV_LAYER_PLAN_H
 #define LH_KV_LAYER_PLAN_H
 
@@ -30,10 +30,10 @@ typedef struct lh_layer_request {
 lh_layer_plan lh_kv_layer_plan(const lh_kv_shape *shape, const lh_policy_numbers *policy,
                                const lh_layer_request *request);
 
-/* Entries that every head keeps, whatever its scores are. */
+/* Entries that every head keeps regardless of scores. */
 int64_t lh_kv_protected(const lh_layer_plan *plan);
 
-/* Slots that a head holding `held` entries gets beyond them: what it can grow by before something goes again. */
+/* Slack of a head with `held` entries: slots by which it can grow before the next eviction. */
 int64_t lh_kv_slack(const lh_kv_shape *shape, const lh_policy_numbers *policy, const lh_layer_request *request,
                     int64_t held);
 
@@ -52,7 +52,7 @@ lh_arena_form lh_kv_form_of(const lh_kv_shape *shape, const lh_policy_numbers *p
 /* The ring of query rows that a layer has; rows 0: none, where decoding does not observe a window. */
 lh_ring_shape lh_kv_ring_shape(const lh_kv_shape *shape, const lh_policy_numbers *policy);
 
-/* Evictions that a prompt of `tokens` tokens has seen in a layer of that budget, where it is taken in in blocks. */
+/* Evictions of a layer with this budget during a prompt of `tokens` tokens that is prefilled in blocks. */
 int64_t lh_kv_block_count(const lh_policy_numbers *policy, int64_t budget, int64_t tokens);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "kv/kv_impl.h"
 
-/* The last layer that is prefilled in the scratch arena; -1: none is. */
+/* The last layer that is prefilled in the scratch arena; -1: there is no such layer. */
 static int64_t last_evicting(const lh_kv *kv)
 {
     int64_t last = -1;
@@ -100,7 +100,7 @@ lh_status lh_kv_prefill_begin(lh_kv *kv, int64_t layer, lh_ragged **view)
 
 /* ---- the end of a layer ---- */
 
-/* All of it stays: a follower's layer whose leader evicts. */
+/* Copies all entries: the follower keeps them, the leader evicts. */
 static lh_status copy_all(lh_kv *kv, int64_t layer, const lh_arena *from)
 {
     const lh_layer_plan *plan = &kv->layers[layer].plan;
@@ -147,7 +147,7 @@ static void keep_given(lh_kv *kv, const lh_evict_job *job)
     lh_evict_end(kv->evictor);
 }
 
-/* Collective. What the policy chooses. */
+/* Collective. Keeps the policy's choice. */
 static void keep_chosen(lh_kv *kv, const lh_evict_job *job, const lh_arena *from)
 {
     const lh_arena *own = &kv->layers[job->layer.index].arena;
@@ -228,7 +228,7 @@ static lh_status end_layer(lh_kv *kv, int64_t layer)
     if (lh_kv_uses_slots(&kv->numbers)) LH_LATCH(x, lh_slot_positions_unrotate(&kv->slots, x, own, job.layer.rotation));
     if (layer == last_evicting(kv) && !kv->shared.leader) lh_arena_free(&kv->scratch, lh_kv_device(kv));
     if (layer == kv->shape.layers - 1) {
-        LH_LATCH(x, wait_for_layer(kv, layer)); /* for the lengths that it is left with */
+        LH_LATCH(x, wait_for_layer(kv, layer)); /* for the final lengths */
         end_prompt(kv);
     }
     if (kv->listener.kept) LH_LATCH(x, kv->listener.kept(kv->listener.self, layer, &own->view));

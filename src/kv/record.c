@@ -80,7 +80,7 @@ static lh_evict_job passing_job(lh_kv *kv, int64_t layer, int64_t seen)
     return job;
 }
 
-/* Collective where statistics go on and groups are split. */
+/* Collective where running statistics meet split groups. */
 static void use_rows(lh_kv *kv, int64_t layer, const lh_query_rows *rows)
 {
     const lh_evict_job job = passing_job(kv, layer, rows->first + rows->tokens);

@@ -47,7 +47,7 @@ void lh_saved_prefill_close(lh_saved_prefill *s)
     lh_profiles_clear(&s->profiles);
 }
 
-/* Every head holds what is protected; and exactly what the plan says where nothing else decides. */
+/* Every head holds the protected entries; and exactly the plan's number where the plan decides alone. */
 static lh_status check_layer(const lh_kv *kv, const lh_cache_file *file)
 {
     const lh_layer_plan *plan = &kv->layers[file->layer].plan;
@@ -68,7 +68,7 @@ static lh_status check_layer(const lh_kv *kv, const lh_cache_file *file)
     return LH_OK;
 }
 
-/* What is protected is there: a division of budgets counts on it. */
+/* Protected entries must exist: a division of budgets depends on them. */
 static lh_status check_protected(lh_kv *kv, const lh_cache_file *file, const lh_evict_job *job)
 {
     lh_status st = LH_OK;

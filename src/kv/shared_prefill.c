@@ -1,5 +1,5 @@
-/* Caches that are filled by the prefill of another: they see its keys and values of the layer under way, count and
- * evict by their own policy, and keep what stays in arenas of their own. */
+/* Caches that are filled by the prefill of another cache: they read the keys and values of its current layer, count
+ * and evict by their own policies, and store kept entries in their own arenas. */
 #include <assert.h>
 #include <string.h>
 
@@ -37,7 +37,7 @@ lh_arena *lh_kv_prefill_arena(lh_kv *kv, int64_t layer)
     return kv->shared.leader || kv->layers[layer].plan.evicts ? &kv->scratch : &kv->layers[layer].arena;
 }
 
-/* A view of the leader's arena, with statistics of its own, cleared. */
+/* A view of the leader's arena with separate statistics, set to zero. */
 static lh_status borrow(lh_kv *kv, const lh_arena *from)
 {
     const lh_kv *same = kv->shared.same_stats;

@@ -1,5 +1,5 @@
-/* Slot positions along the timeline: by which slot the next row is rotated, and room for that. The keys themselves:
- * cache/slot_positions.h. */
+/* Slot positions along the timeline: the slot that rotates the next row, and workspace for the rotation. The keys
+ * themselves: cache/slot_positions.h. */
 #include "kv/kv_impl.h"
 
 const lh_rotation *lh_kv_rotation(const lh_kv *kv, int64_t layer)
