@@ -1,5 +1,5 @@
-/* chat_state.h - what a saved cache remembers of the conversation in it: the format, and whose turn it ends in. Stored
- * as the text /chat of a cache file (docs/files.md); a cache without one holds no chat, or is of an older version. */
+/* chat_state.h - state of the conversation in a saved cache: its format, and the role of its last turn. Stored as the
+ * text /chat of a cache file (docs/files.md); a cache without this text holds no chat, or is of an older version. */
 #ifndef LH_ENGINE_CHAT_STATE_H
 #define LH_ENGINE_CHAT_STATE_H
 

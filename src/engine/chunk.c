@@ -1,5 +1,5 @@
 /* chunk.c - chooses the number of tokens that pass through a layer together: the efficient one, or fewer where memory
- * does not suffice. All ranks choose alike. */
+ * does not suffice. All ranks make the same choice. */
 #include "engine/chunk.h"
 
 #include "base/minmax.h"

@@ -18,8 +18,8 @@ typedef struct lh_chunk_request {
     int64_t wanted;          /* exactly this length; 0: chosen. Not with LH_ORDER_FIXED */
     int64_t tokens;          /* of the prompt, or what follows a cache */
     int64_t rows, sequences; /* of lh_forward_run; 0: one */
-    int64_t room_bytes;      /* that the run may use beyond what is held */
-    int64_t else_bytes;      /* of these, for all but the workspace of chunks */
+    int64_t room_bytes;      /* free memory that the run may use */
+    int64_t else_bytes;      /* memory of the run without the workspace of chunks */
 } lh_chunk_request;
 
 /* Workspace of chunks of `length` tokens, with rows of logits: of the forward pass, and of operations where it depends

@@ -1,5 +1,5 @@
 /* conversation.c - one session, question after question: the token that the last answer left unfed is fed before the
- * next question. A model whose rotary factors depend on the length of the run reads the conversation again where a
+ * next question. A model with rotary factors that depend on the length of the run reads the conversation again where a
  * question and its answer make the run so long that the factors change: the cached keys have the earlier factors, and
  * so have the entries of deeper layers, which were computed from them. */
 #include "engine/conversation.h"
@@ -17,7 +17,7 @@ struct lh_conversation {
     lh_policy policy;
     uint64_t seed;
     int64_t before;      /* tokens of the context */
-    int64_t prompt;      /* ... of which the first were prefilled; the others of a saved cache were said after them */
+    int64_t prompt;      /* prefilled tokens at its beginning; a saved cache may hold later tokens, too */
     int64_t length;      /* positions in all */
     int64_t rotates_for; /* tokens of the run that the rotary factors were chosen for */
     int32_t unfed;       /* the last token of an answer that did not end by itself; -1: none */
@@ -78,7 +78,7 @@ static lh_status block(lh_conversation *c, const int32_t *ids, int64_t n)
     return n > 0 ? lh_session_block(c->session, ids, n) : LH_OK;
 }
 
-/* Prefill the prompt and feed what was said after it, with a snapshot after the context. */
+/* Prefill the prompt and feed the later tokens, with a snapshot after the context. */
 static lh_status read_ids(lh_conversation *c, const lh_tokens *ids)
 {
     const lh_forward_progress progress = {&c->options, show_prefill};
@@ -145,8 +145,8 @@ static lh_status feed_unfed(lh_conversation *c)
     return lh_session_block(c->session, &id, 1);
 }
 
-/* Read the conversation again, with the rotary factors of a run of `tokens`, unless the cached keys have them. What is
- * read follows from the ids alone, so it is what `generate` computes for the same conversation. */
+/* Read the conversation again, with the rotary factors of a run of `tokens`, unless the cached keys have them. The
+ * result depends on the ids alone, so it is the same as of `generate` for this conversation. */
 static lh_status rotate_for(lh_conversation *c, int64_t tokens)
 {
     lh_status st = LH_OK;

@@ -14,7 +14,7 @@ typedef struct lh_decode {
     int64_t max_new;
     int ignore_eos;         /* true: the tokenizer's end tokens end no answer */
     const lh_tokens *ends;  /* ids that end the answer, besides the tokenizer's end tokens; NULL: none */
-    const lh_tokens *force; /* ids fed in place of sampled ones (teacher forcing); NULL: none */
+    const lh_tokens *force; /* ids that replace sampled ones (teacher forcing); NULL: none */
     const lh_tokens *known; /* first tokens of the answer, which the session has been fed already; NULL: none */
     void *self;
     /* Called with every token of the answer while the logits are those that it was chosen by. May be NULL. */

@@ -92,7 +92,7 @@ static int same_device(const rank_device *a, const rank_device *b)
     return a->bus[0] && strcmp(a->bus, b->bus) == 0 && strcmp(a->host, b->host) == 0;
 }
 
-/* Number of ranks on the device of `rank`; *other: one of the others. */
+/* Number of ranks on the device of `rank`; *other: another one of these ranks. */
 static int sharers_of(const rank_device *all, int ranks, int rank, int *other)
 {
     int n = 0;

@@ -20,17 +20,17 @@ typedef struct lh_devices {
     int64_t memory;          /* as requested */
 } lh_devices;
 
-/* Collective over `world`; fails on all ranks or on none. LH_EUSAGE names what is missing, or which ranks would share a
- * device. */
+/* Collective over `world`; fails on all ranks or on none. LH_EUSAGE names the missing device, or the ranks that would
+ * share one. */
 lh_status lh_devices_open(lh_devices *out, lh_comm *world, const lh_device_request *request);
 
-/* What a rank may allocate where so many bytes are free for it: on a GPU all but a reserve for what nobody counts, such
- * as machine code, which is loaded when it first runs, graphs, and buffers of NCCL: 1/64, or 1.5 GB if that is more,
- * but at most 1/8. */
+/* Bytes that a rank may allocate out of so many free ones: on a GPU all but a reserve for uncounted memory (machine
+ * code, which is loaded when it first runs, graphs, buffers of NCCL): 1/64, or 1.5 GB if that is more, but at most
+ * 1/8. */
 int64_t lh_devices_usable(lh_device_kind kind, int64_t free_bytes);
 
 /* Collective over `world`, when all ranks have opened their libraries and communicators: limits every rank's device to
- * what is usable of its share of the memory that is free now, or of the memory that was requested if that is less. */
+ * the usable part of its share of the free memory, or of the requested memory if that is less. */
 lh_status lh_devices_limit(const lh_devices *devices, lh_comm *world);
 
 /* Free memory of a device of this host once libraries are open, and the number of such devices that the ranks of a run

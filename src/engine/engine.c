@@ -199,7 +199,8 @@ static lh_status tell_reading(lh_comm *world, int64_t read, double seconds)
     return LH_OK;
 }
 
-/* Collective over `world`. Ranks of several hosts read each byte once; those of one share what the system has read. */
+/* Collective over `world`. Ranks of several hosts read each byte once; ranks of a single host share the system's page
+ * cache. */
 static lh_status load_model(lh_engine *e, lh_comm *world, lh_order order)
 {
     lh_status st = LH_OK;

@@ -46,11 +46,11 @@ const lh_engine_view *lh_engine_get(const lh_engine *engine);
 /* As lh_engine_open, over a communicator that the caller owns and closes later; all options must be set. */
 lh_status lh_engine_open_on(lh_engine **out, lh_comm *world, const lh_engine_options *options);
 
-/* The same by the ranks of `comm`, which share the hosts of `world` with other replicas: each of these opens an engine
- * of its own in the same call, collective over `world`. */
+/* The same by the ranks of `comm`, which share the hosts of `world` with other replicas: each replica opens its engine
+ * in the same call, collective over `world`. */
 lh_status lh_engine_open_replica(lh_engine **out, lh_comm *world, lh_comm *comm, const lh_engine_options *options);
 
-/* The options with "auto" in place of NULL. */
+/* The options, with "auto" for NULL. */
 lh_engine_options lh_engine_defaults(const lh_engine_options *options);
 
 /* LH_EUSAGE if a number is out of its bounds, or options exclude each other. */

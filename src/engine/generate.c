@@ -85,7 +85,7 @@ static int64_t rows_of(const lh_generate_request *r, const lh_tokens *wanted)
     return wanted && r->logits ? lh_max_i64(lh_min_i64(r->logits_last, wanted->n), 1) : 1;
 }
 
-/* What a saved cache takes at least: the keys and values of all heads after the prompt. */
+/* Minimum size of a saved cache: the keys and values of all heads after the prompt. */
 static int64_t cache_bytes(const run *r)
 {
     const lh_config *c = lh_engine_get(r->engine)->config;

@@ -40,19 +40,20 @@ struct lh_generate_request {
     int64_t question_count;     /* 0: the prompt itself is answered */
     int64_t max_new;            /* maximum tokens of an answer */
     int ignore_eos;
-    int continues;            /* 1: the answers' texts follow that of the prompt; 0: they begin, as a chat's turns do */
-    lh_tokens ends;           /* ids that end an answer, besides the tokenizer's end tokens */
+    int continues;  /* 1: true: the answers continue the text of the prompt; false: they begin anew, as turns of a chat
+                     */
+    lh_tokens ends; /* ids that end an answer, besides the tokenizer's end tokens */
     const char *const *stops; /* texts that end an answer and are removed from it */
     int64_t stop_count;
     lh_sampling sampling;
-    lh_tokens force; /* ids fed in place of the sampled ones */
+    lh_tokens force; /* ids that replace sampled ones */
     int logprobs;    /* 1: answers have log-probabilities */
     /* NULL with load_cache: the policy of the cache. If its proxies are the question's tokens, their number is set
      * (lh_policy_ask), and the question is the end of the prompt. */
     const lh_policy *policy;
     const lh_profiles *profiles;                              /* includes those that the policy names */
     const char *load_cache, *save_cache, *keep_sets, *logits; /* files, NULL: none */
-    const char *given;   /* keep sets in place of the policy (given.h); NULL: none */
+    const char *given;   /* keep sets that replace the policy (given.h); NULL: none */
     int64_t logits_last; /* rows of the prompt in `logits` */
     const char *resume;  /* state of the run (generate_state.c): read if it exists, removed at the end; NULL: none; no
                             load_cache and no given */
@@ -82,7 +83,7 @@ typedef struct lh_generation {
     int64_t answer_count;
     int64_t prompt_tokens, new_tokens; /* questions count as prompt; new: of all answers */
     lh_policy policy;
-    const char *given; /* keep sets in place of the policy, borrowed; NULL: none */
+    const char *given; /* keep sets that replace the policy, borrowed; NULL: none */
     int64_t budget;    /* entries per KV head that the policy gives this prompt */
     int64_t chunk;     /* maximum number of tokens per chunk of the prompt */
     int complete;      /* 1: the answers are whole, also where a file could not be written */

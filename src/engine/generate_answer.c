@@ -47,7 +47,7 @@ void lh_writers_close(lh_generate_run *r)
     lh_free(r->writers);
 }
 
-/* The listener hears what is held back of the answer. */
+/* Passes the final text of the answer to the listener. */
 static void tell(lh_answer_writer *w)
 {
     const lh_generate_events *e = &w->run->request->events;

@@ -68,7 +68,7 @@ lh_status lh_generate_update_state(lh_generate_run *run, int64_t fed);
 /* Collective. All questions together, each in a fork of the session (generate_together.c). */
 lh_status lh_generate_together(lh_generate_run *run);
 
-/* Collective where the recorder is; and for `logits`. Nothing where nobody asked for it. */
+/* Collective where the recorder is; and for `logits`. Does nothing unless requested. */
 lh_status lh_generate_record_step(const lh_generate_run *run, int64_t tokens, double began_s);
 lh_status lh_generate_write_logits(const lh_generate_run *run);
 

@@ -97,7 +97,7 @@ done:
     return st;
 }
 
-/* Every number of a plan stays below 2^63: what a configuration describes need not exist. */
+/* Every number of a plan stays below 2^63: a configuration may describe a model of any size. */
 static lh_status check_sizes(const lh_plan_request *r, const lh_config *c)
 {
     double layers = (double)c->layers, hidden = (double)c->hidden, heads = (double)c->heads,

@@ -10,8 +10,8 @@ typedef struct lh_plan_request {
     const lh_engine_options *engine; /* model, tp (0: 1), device, dtype, kv_dtype, deterministic, memory, chunk */
     const lh_policy *policy;
     int64_t context, max_new;
-    int64_t question; /* tokens of the longest one that comes after the eviction; 0: none does */
-    int64_t forks;    /* questions that are answered together, each in a fork of the cache; 0: none is in a fork */
+    int64_t question;            /* tokens of the longest one that comes after the eviction; 0: none does */
+    int64_t forks;               /* questions that are answered together, each in a fork of the cache; 0: no forks */
     const lh_profiles *profiles; /* includes those that the policy names; NULL if it names none */
 } lh_plan_request;
 
@@ -42,8 +42,8 @@ typedef struct lh_plan {
 lh_status lh_plan_make(lh_plan *out, const lh_plan_request *request);
 void lh_plan_clear(lh_plan *plan);
 
-/* The smallest --tp above that of the request on which the run fits; 0: there is none. For requests that lh_plan_make
- * accepts. */
+/* The smallest number of ranks above the request's on which the run fits; 0: there is none. For requests that
+ * lh_plan_make accepts. */
 int64_t lh_plan_ranks_needed(const lh_plan_request *request);
 
 /* FLOPs of a prefill: the products of all layers, full or sliding-window attention, and one row of logits. */

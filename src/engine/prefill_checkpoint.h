@@ -1,6 +1,6 @@
-/* prefill_checkpoint.h - a long prefill that is kept in a file while it is under way, and goes on where it was: in
- * another run of the same command, on any number of ranks. Written between two layers, when the prefill is nothing but
- * the hidden states of the prompt and the layers that are done. */
+/* prefill_checkpoint.h - checkpoint of a long prefill: another run of the same command, on any number of ranks,
+ * continues from it. Written between two layers, when a prefill consists of the hidden states of the prompt and the
+ * finished layers. */
 #ifndef LH_ENGINE_PREFILL_CHECKPOINT_H
 #define LH_ENGINE_PREFILL_CHECKPOINT_H
 
@@ -23,9 +23,9 @@ typedef struct lh_checkpointing {
     void (*kept)(void *self, int64_t layers_done);
 } lh_checkpointing;
 
-/* Identity of a run: `options`, and what results depend on beside them, policy and prompt (model, version, types, …).
- * As JSON text (free); and LH_EUSAGE, naming the first member that differs and both values, unless `text` of the file
- * `path` is the same: on rank 0. Not collective. */
+/* Identity of a run: `options`, and the model, version, device and types that results depend on. As JSON text (free);
+ * and LH_EUSAGE, naming the first member that differs and both values, unless `text` of the file `path` is the same:
+ * on rank 0. Not collective. */
 lh_status lh_run_identity_text(const lh_session *s, const json_t *options, char **out);
 lh_status lh_run_identity_check(const lh_session *s, const json_t *options, const char *path, const char *text);
 
@@ -58,8 +58,8 @@ typedef struct lh_checkpointer {
 /* Of a prefill that has just been opened; all is borrowed. Not collective. */
 void lh_checkpointer_begin(lh_checkpointer *k, const lh_session *s, lh_prefill *p, const lh_checkpointing *how);
 
-/* Collective. Then it goes on with the file, if there is one: as lh_prefill_checkpoint_load, after whose failure the
- * prefill and its session are of no more use. */
+/* Collective. Then it continues from the file, if there is one, as lh_prefill_checkpoint_load does. After a failure
+ * prefill and session can only be closed. */
 lh_status lh_checkpointer_resume(lh_checkpointer *k);
 
 /* Collective. After every lh_prefill_next: writes the file when it is time. One that cannot be written is a warning. */

@@ -29,7 +29,7 @@ lh_status lh_prompt_format(const lh_tokenizer *tok, const lh_prompt_text *in, co
     return LH_OK;
 }
 
-/* True for a prompt that whoever asks wrote, or another program rendered: special tokens are recognised in it. */
+/* True for a prompt that the user wrote or another program rendered: special tokens are recognised in it. */
 static int stands_alone(const lh_prompt_text *in)
 {
     return in->special && !in->is_document && !in->question_count;
@@ -107,7 +107,7 @@ static lh_status given_turns(conversation *c, const lh_prompt_text *in, const ch
     return LH_OK;
 }
 
-/* A turn of the user after an answer. What was said before stands in the cache: any text will do for it here. */
+/* A turn of the user after an answer. Earlier turns are in the cache: any text will do for them here. */
 static lh_status next_turn(conversation *c, const char *question)
 {
     LH_TRY(lh_calloc(&c->messages, 3, sizeof *c->messages));
@@ -130,7 +130,7 @@ static lh_status make_conversation(conversation *c, const lh_prompt_text *in, co
     return LH_OK;
 }
 
-/* Encodes a conversation: up to the cut to *prompt, the others to *rest; either may be NULL. */
+/* Encodes a conversation: up to the cut to *prompt, the rest to *rest; either may be NULL. */
 static lh_status encode_chat(const lh_tokenizer *tok, const lh_prompt_text *in, const char *question, lh_tokens *prompt,
                              lh_tokens *rest)
 {

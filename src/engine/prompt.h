@@ -23,10 +23,10 @@ typedef struct lh_prompt_text {
     const char *answer;           /* how the model's answer begins, in a chat format; NULL: nothing is given */
     int chat;                     /* 1: render in a chat format, the text (and question) as the user's turn */
     const char *chat_template;    /* name or file; NULL: the model's own */
-    const lh_chat_format *format; /* in place of both; NULL: none */
+    const lh_chat_format *format; /* replaces both; NULL: none */
     const char *system;           /* NULL: none */
-    const lh_message *messages;   /* [message_count] a conversation in place of the text and the system message, whose
-                                     last turn holds the questions; NULL: none */
+    const lh_message *messages;   /* [message_count] a conversation that replaces text and system message; the questions
+                                     belong to its last turn; NULL: none */
     int64_t message_count;
     int64_t positions; /* of the model: what cannot fit is refused before it is tokenized; 0: nothing is */
     int after_cache;   /* 1: continues a loaded cache, so no first token is added */
@@ -58,7 +58,7 @@ lh_status lh_prompt_ends(const lh_tokenizer *tok, const lh_prompt_text *in, lh_t
 /* LH_EUSAGE for an id that is not in [0, vocab). */
 lh_status lh_prompt_check_ids(const lh_tokens *ids, int64_t vocab);
 
-/* Collective. Broadcasts rank 0's ids, which replace those of the other ranks. */
+/* Collective. Broadcasts rank 0's ids, which replace the ids of other ranks. */
 lh_status lh_prompt_share(lh_comm *comm, lh_tokens *ids);
 
 /* Append ids in [0, vocab) that are separated by white space, from a file, or from a text called `name` in messages.

@@ -1,5 +1,6 @@
-/* prompt_size.c - a lower bound of the tokens of a text: its bytes by those of the longest token. White space does not
- * count, because tokenizers may drop it; others may shrink a character from three bytes to one (NFKC). */
+/* prompt_size.c - a lower bound of the tokens of a text: its bytes divided by the bytes of the longest token. White
+ * space does not count, because tokenizers may drop it; others may shrink a character from three bytes to one
+ * (NFKC). */
 #include "engine/prompt_size.h"
 
 #include "base/minmax.h"

@@ -1,9 +1,8 @@
-/* scheduler.h - continuous batching: prompts that wait, one that is prefilled, and sequences that decode together, a
- * token each in a step. A sequence arrives when its prompt is done, and leaves when its answer ends, at any step; each
- * has a policy, a sampling and a length of its own. A prefill is cut between the steps of the others, so that nobody
- * waits for a long prompt. A sequence is taken in when the forecast of its memory fits beside those that are at work.
- * A context that tasks share is prefilled and evicted once: each of them goes on from its cache, and its own
- * tokens are read at once. */
+/* scheduler.h - continuous batching: waiting tasks, one prefilling task, and running sequences that decode together, a
+ * token each in a step. A sequence joins when its prompt is done and finishes when its answer ends, at any step; each
+ * has its own policy, sampling and length. The chunks of a prefill alternate with decode steps, so that a long prompt
+ * delays no answer. A task is admitted when the forecast of its memory fits into the free memory. A context of several
+ * tasks is prefilled and evicted once: each task continues in a fork of its cache. */
 #ifndef LH_ENGINE_SCHEDULER_H
 #define LH_ENGINE_SCHEDULER_H
 
@@ -15,7 +14,7 @@ typedef struct lh_context {
     const lh_policy *policy; /* evicts at its end, before a task's own tokens are seen */
     const lh_profiles *profiles;
     uint64_t seed;
-    int64_t more;           /* tokens that a task adds at most, those of its answer included */
+    int64_t more;           /* maximum tokens that a task adds, with its answer */
     const char *checkpoint; /* of lh_task */
 } lh_context;
 
@@ -45,21 +44,21 @@ typedef struct lh_scheduler_options {
     double prefill_share; /* of the time that prefills get while others decode: above 0, at most 1 */
     double checkpoint_s;  /* every_s of prefills that are kept ... */
     const char *run;      /* ... and their run */
-    /* A session that holds the context of all tasks, opened for `max_running` sequences (lh_session_options), whose
-     * forward pass is used, and its context; borrowed. NULL: contexts are prefilled as they come. */
+    /* A session that holds the context of all tasks, opened for `max_running` sequences (lh_session_options); its
+     * forward pass is used. And its context; borrowed. NULL: contexts are prefilled as they come. */
     lh_session *session;
     const lh_context *context;
     void *self;
     /* The task that comes next, the same on all ranks; *out NULL: there is none any more. Called when there is room for
      * another sequence. It stays valid until it is done. Collective. */
     lh_status (*next)(void *self, lh_task **out);
-    /* After every chunk of a prompt and every step, on all ranks; may be NULL. What it fails with, the same on all
-     * ranks, ends the run. After LH_EINTERRUPTED a prefill that is kept comes to the end of its layer first, and into
-     * its file: then it is called again, and fails again. */
+    /* After every chunk of a prompt and every step, on all ranks; may be NULL. A failure, the same on all ranks, ends
+     * the run. After LH_EINTERRUPTED a prefill that is kept comes to the end of its layer first, and into its file:
+     * then it is called again, and fails again. */
     lh_status (*pulse)(void *self);
 } lh_scheduler_options;
 
-/* What was done. */
+/* Work done. */
 typedef struct lh_scheduler_figures {
     int64_t tasks, prompt_tokens, new_tokens, steps; /* prompt: prefilled; new: fed back; steps: of any number of
                                                         sequences */
@@ -68,8 +67,8 @@ typedef struct lh_scheduler_figures {
 } lh_scheduler_figures;
 
 /* Collective. Runs until there is no task any more. A task that cannot be answered alone (too long, no memory for its
- * prompt or its next token, NaN) is done with its status, and the others go on; what fails in a step of all, or on one
- * rank alone, ends the run: then tasks at work are not done. *figures may be NULL. */
+ * prompt or its next token, NaN) is done with its status, and other tasks continue; a failure of a step, or on one
+ * rank alone, ends the run: then running tasks are not done. *figures may be NULL. */
 lh_status lh_schedule(lh_engine *engine, const lh_scheduler_options *options, lh_scheduler_figures *figures);
 
 #endif

@@ -13,7 +13,7 @@
 #include "kv/forecast.h"
 #include "model/rotations.h"
 
-/* What a session can do next. A call that fails inside the model leaves layers of different lengths. */
+/* The next possible calls of a session. A call that fails inside the model leaves layers of different lengths. */
 typedef enum session_state { WAITS_FOR_PROMPT, READY, FAILED } session_state;
 
 struct lh_session {
@@ -123,7 +123,7 @@ static lh_status open_forward(lh_session *s)
                                                            .rows = lh_max_i64(lh_max_i64(o->rows, o->sequences), 1)}));
 }
 
-/* With the options, and without caches and a forward pass of its own. */
+/* With the options, and without caches and forward pass. */
 static lh_status make_session(lh_session **out, lh_engine *engine, const lh_session_options *options)
 {
     lh_session *s = NULL;

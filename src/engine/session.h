@@ -1,8 +1,8 @@
 /* session.h - a session beyond longhaul.h, as the engine itself and the tasks of eval use it: several caches filled by
  * one prefill, more rows of logits, cache files. A session holds all state of one prompt; the engine holds none.
  *
- * A snapshot leaves the cache as it is: the tokens that follow go to a fork of it (lh_kv_fork), opened with the first
- * of them, and to restore is to close that fork. */
+ * A snapshot leaves the cache unchanged: later tokens go to a fork of it (lh_kv_fork), opened with the first of them,
+ * and restoring closes that fork. */
 #ifndef LH_ENGINE_SESSION_H
 #define LH_ENGINE_SESSION_H
 
@@ -16,12 +16,11 @@ typedef struct lh_session_options {
      * 0: none. See lh_session_switch. */
     const lh_policy *others;
     int64_t other_count;
-    const lh_keep_sets *const *given; /* [1 + other_count], each kept in place of what the policy would keep, or NULL;
-                                         NULL: none */
+    const lh_keep_sets *const *given; /* [1 + other_count], each replaces the choice of a policy, or NULL; NULL: none */
     const lh_profiles *profiles;      /* includes those that the policies name, copied; NULL if none does */
     int64_t prompt;                   /* tokens of the first prefill; 0 if a cache is loaded */
     int64_t more;                     /* maximum number of tokens after it: questions and answers */
-    int64_t fork_more;                /* of these, tokens in a fork: after a snapshot or a switch, or of the longest
+    int64_t fork_more;                /* tokens of `more` in a fork: after a snapshot or a switch, or of the longest
                                          lh_session_fork; 0: there are no forks */
     int64_t length;                   /* tokens of the whole run, prompt and more together */
     int64_t rotates_for;              /* tokens of the run that the rotary factors are chosen for; 0: `length` */
@@ -48,12 +47,12 @@ lh_status lh_session_forecast(lh_session_bytes *out, const lh_engine *engine, co
  * fit on a rank; where the forward pass is borrowed its owner sees to that. */
 lh_status lh_session_open(lh_session **out, lh_engine *engine, const lh_session_options *options);
 
-/* A session that continues from the state of `from`, whose forward pass it shares: with the same policy, tokens and
+/* A session that continues from the state of `from` and shares its forward pass: with the same policy, tokens and
  * positions, but without logits, so that a block or a step comes first. Its cache is a fork (lh_kv_fork): `from` is
  * closed after it, and takes in no tokens before. `more` and `block` as in lh_session_options. */
 lh_status lh_session_fork(lh_session **out, lh_session *from, int64_t more, int64_t block);
 
-/* A prompt whose entries are known, read layer by layer. */
+/* A prompt with known entries, read layer by layer. */
 typedef struct lh_session_prompt {
     const int32_t *ids;
     int64_t n;
@@ -71,16 +70,17 @@ lh_status lh_sessions_step(lh_session *const *sessions, const int32_t *ids, int6
 lh_status lh_session_begin_prefill(lh_session *s, const int32_t *ids, int64_t n, lh_prefill **prefill);
 lh_status lh_session_end_prefill(lh_session *s);
 
-/* In place of lh_session_prefill, where policies observe no rows or keep sets are given: leaves the session as after a
+/* Replaces lh_session_prefill where policies observe no rows or keep sets are given: leaves the session as after a
  * prefill that made these entries, without a forward pass. */
 lh_status lh_session_fill(lh_session *s, const lh_session_prompt *prompt);
 
-/* Continues with cache `cache` (0: the cache of options.policy, then the others) from its state at the end of the
- * prefill, in a fork of it; may be called any number of times, the first time right after the prefill. */
+/* Continues with cache `cache` (0: the cache of options.policy, then the caches of options.others) from its state
+ * at the end of the prefill, in a fork of it; may be called any number of times, the first time right after the
+ * prefill. */
 lh_status lh_session_switch(lh_session *s, int64_t cache);
 
-/* Sets the number of last rows whose logits the next prefill or block of the forward pass keeps for lh_session_logits
- * (default 1). Not collective. */
+/* Sets the number of last rows of logits that the next prefill or block of the forward pass keeps for
+ * lh_session_logits (default 1). Not collective. */
 void lh_session_keep_logits(lh_session *s, int64_t rows);
 
 /* Not collective. */

@@ -21,7 +21,7 @@
 struct lh_threads {
     int64_t wanted, count;
     char source[LH_THREADS_SOURCE];
-    pthread_t thread; /* whose team was counted, at this level of parallel regions */
+    pthread_t thread; /* thread with the counted team, at this level of parallel regions */
     int level;
     int warned; /* of a team that became smaller */
     lh_spin_control *spin;
@@ -146,8 +146,8 @@ static void name_cause(const lh_threads *t, char cause[LH_THREADS_SOURCE])
         snprintf(cause, LH_THREADS_SOURCE, "OpenMP starts no more");
 }
 
-/* The process whose main team has threads, which a fork of it lacks while libgomp counts on them: a parallel region
- * there waits without end. */
+/* The process with a main team of threads, which its fork lacks while libgomp counts on them: a parallel region there
+ * waits without end. */
 static pid_t with_team;
 
 /* Counts the team of the calling thread and makes its size the number of threads. */
@@ -181,13 +181,13 @@ static lh_status check_start(const lh_threads *t)
     return LH_OK;
 }
 
-/* A rank's team as the others see it. */
+/* A rank's team, for all ranks. */
 typedef struct rank_team {
     int64_t wanted, count;
     char host[64], cause[LH_THREADS_SOURCE];
 } rank_team;
 
-/* One warning for the ranks whose teams are too small. */
+/* One warning for the ranks with too small teams. */
 static void warn_of_teams(const rank_team *all, int size)
 {
     int first = -1, others = 0;

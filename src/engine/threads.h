@@ -13,27 +13,27 @@
 typedef struct lh_threads lh_threads;
 
 /* Collective over `world`, the ranks of a run. For the calling thread: wanted threads, or, if that is 0, the default
- * number. One warning, of rank 0, names a rank whose team is smaller than that, and why. */
+ * number. One warning, of rank 0, names a rank with a smaller team, and why. */
 lh_status lh_threads_open(lh_threads **out, lh_comm *world, int64_t wanted);
 
 /* The same for a process that computes without ranks. */
 lh_status lh_threads_open_alone(lh_threads **out, int64_t wanted);
 void lh_threads_close(lh_threads *threads); /* NULL is fine */
 
-/* Makes the threads those of the calling thread, which may be another one than before, or inside a parallel region. Not
- * collective; cheap where nothing has changed. */
+/* Makes the calling thread the owner of the threads, which may be another one than before, or inside a parallel
+ * region. Not collective; cheap where nothing has changed. */
 lh_status lh_threads_enter(lh_threads *threads);
 
 int64_t lh_threads_count(const lh_threads *threads);
 
-/* What the number comes from, such as "2 cores" or "OMP_NUM_THREADS=1". */
+/* Source of the number, such as "2 cores" or "OMP_NUM_THREADS=1". */
 const char *lh_threads_source(const lh_threads *threads);
 
 /* Warns if the launcher has bound this rank to fewer cores than its threads need, and leaves the other cores idle. For
  * ranks that compute on the host. */
 void lh_threads_check_binding(const lh_threads *threads);
 
-/* The limits of one rank's threads. */
+/* Limits of a rank's threads. */
 typedef struct lh_thread_limits {
     double cores;     /* the sum over its cores of 1 / (ranks of this host that may run on the core) */
     double quota;     /* its part of the CPU quota in cores; 0: there is none */

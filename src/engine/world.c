@@ -37,7 +37,7 @@ static lh_status open_comm(lh_comm **out, const lh_world_options *o)
     return lh_comm_open_world(out, timeout_s);
 }
 
-/* Collective. Builds of one commit may differ, for hosts of other kinds. */
+/* Collective. Builds of the same commit may differ, for hosts of other kinds. */
 static lh_status same_version(lh_comm *comm)
 {
     char text[128];
