@@ -47,7 +47,7 @@ done:
     return st;
 }
 
-static const json_t *member(const json_t *object, const char *key)
+const json_t *lh_json_member(const json_t *object, const char *key)
 {
     const json_t *value = json_object_get(object, key);
     return value && !json_is_null(value) ? value : NULL;
@@ -55,7 +55,7 @@ static const json_t *member(const json_t *object, const char *key)
 
 lh_status lh_json_i64(const json_t *object, const char *name, const char *key, int64_t min, int64_t max, int64_t *out)
 {
-    const json_t *value = member(object, key);
+    const json_t *value = lh_json_member(object, key);
     if (!value) return LH_OK;
     if (!json_is_integer(value)) LH_FAIL(LH_EINPUT, "'%s': '%s' must be an integer", name, key);
     int64_t i = json_integer_value(value);
@@ -68,7 +68,7 @@ lh_status lh_json_i64(const json_t *object, const char *name, const char *key, i
 
 lh_status lh_json_f64(const json_t *object, const char *name, const char *key, double *out)
 {
-    const json_t *value = member(object, key);
+    const json_t *value = lh_json_member(object, key);
     if (!value) return LH_OK;
     if (!json_is_number(value)) LH_FAIL(LH_EINPUT, "'%s': '%s' must be a number", name, key);
     *out = json_number_value(value);
@@ -77,7 +77,7 @@ lh_status lh_json_f64(const json_t *object, const char *name, const char *key, d
 
 lh_status lh_json_bool(const json_t *object, const char *name, const char *key, int *out)
 {
-    const json_t *value = member(object, key);
+    const json_t *value = lh_json_member(object, key);
     if (!value) return LH_OK;
     if (!json_is_boolean(value)) LH_FAIL(LH_EINPUT, "'%s': '%s' must be true or false", name, key);
     *out = json_is_true(value);
@@ -86,10 +86,24 @@ lh_status lh_json_bool(const json_t *object, const char *name, const char *key, 
 
 lh_status lh_json_string(const json_t *object, const char *name, const char *key, const char **out)
 {
-    const json_t *value = member(object, key);
+    const json_t *value = lh_json_member(object, key);
     if (!value) return LH_OK;
     if (!json_is_string(value)) LH_FAIL(LH_EINPUT, "'%s': '%s' must be a string", name, key);
     *out = json_string_value(value);
+    return LH_OK;
+}
+
+lh_status lh_json_set(json_t *object, const char *key, json_t *value)
+{
+    if (!value || json_object_set_new(object, key, value) != 0)
+        LH_FAIL(LH_ENOMEM, "cannot allocate memory for '%s' as JSON", key);
+    return LH_OK;
+}
+
+lh_status lh_json_dump(char **out, const json_t *value, size_t flags)
+{
+    *out = json_dumps(value, flags);
+    if (!*out) LH_FAIL(LH_ENOMEM, "cannot allocate memory for JSON text");
     return LH_OK;
 }
 

@@ -20,6 +20,9 @@ lh_status lh_json_parse_asked(json_t **out, const char *name, const void *text, 
 /* The same for a line of a file; `where` is its place, such as "line 3 of 'x.jsonl'". */
 lh_status lh_json_parse_line(json_t **out, const char *where, const void *text, int64_t bytes);
 
+/* A member, borrowed; NULL if it is absent or null. */
+const json_t *lh_json_member(const json_t *object, const char *key);
+
 /* Typed members of `object`. If the member is absent or null, *out keeps its value: set the default before. A member
  * of another type, or a number outside [min, max], fails with LH_EINPUT. `name` stands for the object in messages.
  * Strings are borrowed. */
@@ -31,6 +34,12 @@ lh_status lh_json_string(const json_t *object, const char *name, const char *key
 /* Append JSON text [bytes] that controls no terminal: DEL and the C1 controls, which JSON allows in strings, become
  * escapes, and bytes that are not UTF-8 become U+FFFD. The value stays the same. */
 lh_status lh_json_put_plain(lh_buf *out, const char *json, int64_t bytes);
+
+/* Set a member; the reference to `value` is taken, also by a failure. LH_ENOMEM, also if `value` is NULL. */
+lh_status lh_json_set(json_t *object, const char *key, json_t *value);
+
+/* *out: `value` as text, with jansson's flags; lh_free. */
+lh_status lh_json_dump(char **out, const json_t *value, size_t flags);
 
 /* A JSON string from text that need not be UTF-8: invalid bytes become U+FFFD (lh_utf8_append). New reference; NULL if
  * out of memory. */

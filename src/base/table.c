@@ -2,7 +2,6 @@
 #include "base/table.h"
 
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -132,14 +131,6 @@ done:
     return st;
 }
 
-/* Texts as a JSON array, serialised. */
-static lh_status dump(json_t *array, char **text)
-{
-    *text = json_dumps(array, JSON_COMPACT);
-    if (!*text) LH_FAIL(LH_ENOMEM, "cannot allocate memory for texts as JSON");
-    return LH_OK;
-}
-
 static lh_status put_texts(const lh_table *table, int64_t c, lh_h5 *h5, const char *name)
 {
     lh_status st = LH_OK;
@@ -147,10 +138,10 @@ static lh_status put_texts(const lh_table *table, int64_t c, lh_h5 *h5, const ch
     json_t *array = json_array();
     for (int64_t i = 0; i < table->n; i++)
         json_array_append_new(array, cell_json(&table->columns[c], &lh_table_row(table, i)[c]));
-    LH_TRY_DONE(dump(array, &text));
+    LH_TRY_DONE(lh_json_dump(&text, array, JSON_COMPACT));
     LH_TRY_DONE(lh_h5_put_text(h5, name, text, (int64_t)strlen(text)));
 done:
-    free(text);
+    lh_free(text);
     json_decref(array);
     return st;
 }
@@ -174,10 +165,10 @@ static lh_status put_labels(const lh_table *table, int64_t c, lh_h5 *h5, const c
     LH_TRY_DONE(lh_calloc(&codes, table->n, sizeof *codes));
     for (int64_t i = 0; i < table->n; i++) codes[i] = number_of(table, c, lh_table_row(table, i)[c].text, labels);
     LH_TRY_DONE(lh_h5_put(h5, name, &(lh_h5_shape){LH_I32, 1, {table->n}}, codes));
-    LH_TRY_DONE(dump(labels, &text));
+    LH_TRY_DONE(lh_json_dump(&text, labels, JSON_COMPACT));
     LH_TRY_DONE(lh_h5_put_string(h5, name, "labels", text));
 done:
-    free(text);
+    lh_free(text);
     lh_free(codes);
     json_decref(labels);
     return st;
@@ -190,10 +181,10 @@ static lh_status put_order(const lh_table *table, lh_h5 *h5, const char *name)
     char *text = NULL;
     json_t *names = json_array();
     for (int64_t c = 0; c < table->width; c++) json_array_append_new(names, json_string(table->columns[c].name));
-    LH_TRY_DONE(dump(names, &text));
+    LH_TRY_DONE(lh_json_dump(&text, names, JSON_COMPACT));
     LH_TRY_DONE(lh_h5_put_string(h5, name, "columns", text));
 done:
-    free(text);
+    lh_free(text);
     json_decref(names);
     return st;
 }

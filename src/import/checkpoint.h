@@ -20,11 +20,11 @@ typedef struct lh_checkpoint lh_checkpoint;
 lh_status lh_checkpoint_open(lh_checkpoint **out, const char *path);
 void lh_checkpoint_close(lh_checkpoint *ck);
 
-/* The same, or of "random:SHAPE" what a checkpoint of `import --random SHAPE` holds, without a file: its weights are
- * not read but drawn (random_model.h, seed 0; stored as bf16). LH_EUSAGE for an unknown shape. */
+/* The same, or for "random:SHAPE" the contents of a checkpoint of `import --random SHAPE`, without a file: its weights
+ * are not read but drawn (random_shapes.h, seed 0; type bf16). LH_EUSAGE for an unknown shape. */
 lh_status lh_checkpoint_open_model(lh_checkpoint **out, const char *name);
 
-/* The open file, borrowed: to compare it between ranks and to see whether it changed (h5.h). NULL: a random model. */
+/* The open file, borrowed, for comparisons between ranks and checks for changes (h5.h). NULL: a random model. */
 lh_h5 *lh_checkpoint_file(const lh_checkpoint *ck);
 
 const lh_config *lh_checkpoint_config(const lh_checkpoint *ck);
@@ -33,20 +33,20 @@ const char *lh_checkpoint_config_json(const lh_checkpoint *ck);
 /* Identifies the model: hash of the configuration and of the hashes of all weights. */
 uint64_t lh_checkpoint_identity(const lh_checkpoint *ck);
 
-/* Type in which matrices are stored; vectors may be f32 beside 16-bit matrices. */
+/* Type of stored matrices; vectors may be f32 when matrices have 16 bits. */
 lh_dtype lh_checkpoint_dtype(const lh_checkpoint *ck);
 
-/* The stored tokenizer.json and the companion object {"bos","eos":[…],"add_bos","chat_template",…}; NULL and 0
- * bytes if the model was imported without one. Borrowed. */
+/* The stored tokenizer.json and the companion object {"bos","eos":[…],"add_bos","chat_template",…}; NULL and 0 bytes
+ * if the model was imported without a tokenizer. Borrowed. */
 const char *lh_checkpoint_tokenizer(const lh_checkpoint *ck, int64_t *bytes);
 const char *lh_checkpoint_tokenizer_meta(const lh_checkpoint *ck, int64_t *bytes);
 
 /* The stored tokenizer, ready for use; NULL if there is none. The caller closes it. */
 lh_status lh_checkpoint_open_tokenizer(const lh_checkpoint *ck, lh_tokenizer **out);
 
-/* Read rows [row, row + rows) and columns [col, col + cols) of a tensor (layer is ignored unless per_layer)
- * into dst, whose rows are `ld` elements apart, converted to `type` (f32 or bf16). Not collective, nor of a random
- * model. Fails if a value is not finite or not below 2^64, naming dataset, row and column. */
+/* Read rows [row, row + rows) and columns [col, col + cols) of a tensor (layer is ignored unless per_layer) into dst
+ * [rows, ld], converted to `type` (f32 or bf16). Not collective, and not for random models. Fails if a value is not
+ * finite or not below 2^64, naming dataset, row and column. */
 typedef struct lh_weight_range {
     lh_weight weight;
     int64_t layer, row, rows, col, cols;
@@ -71,8 +71,25 @@ lh_status lh_checkpoint_begin(lh_checkpoint_writer *w, lh_weight weight, int64_t
 lh_status lh_checkpoint_rows(lh_checkpoint_writer *w, const void *data, int64_t rows);
 lh_status lh_checkpoint_end(lh_checkpoint_writer *w); /* writes dtype and xxh64 */
 
-/* Flush, check, rename. Without it lh_checkpoint_drop removes what was written. Both free the writer. */
+/* Flush, check, rename. lh_checkpoint_drop removes the unfinished file. Both free the writer. */
 lh_status lh_checkpoint_finish(lh_checkpoint_writer *w);
 void lh_checkpoint_drop(lh_checkpoint_writer *w);
+
+/* checkpoint_impl.h - names and shapes of the datasets, shared by reader and writer of checkpoints. */
+enum { LH_CHECKPOINT_SCHEMA = 1, LH_CHECKPOINT_NAME_BYTES = 64 };
+
+#define LH_CHECKPOINT_CONFIG "/config"
+#define LH_CHECKPOINT_TOKENIZER "/tokenizer/json"
+#define LH_CHECKPOINT_TOKENIZER_META "/tokenizer/meta"
+
+/* "/weights/layers/003/q" into `name`. */
+void lh_checkpoint_name(char name[LH_CHECKPOINT_NAME_BYTES], lh_weight weight, int64_t layer);
+
+/* Shape of a tensor in the file; rank 0 if the model has none. */
+lh_h5_shape lh_checkpoint_shape(const lh_config *config, lh_weight weight, lh_dtype type);
+
+/* Called for every tensor of a model, in the order in which they are written. */
+typedef lh_status (*lh_checkpoint_visit)(void *arg, lh_weight weight, int64_t layer);
+lh_status lh_checkpoint_each(const lh_config *config, lh_checkpoint_visit visit, void *arg);
 
 #endif

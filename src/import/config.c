@@ -1,5 +1,5 @@
-/* config.c - reads a configuration in the format of Hugging Face's config.json. Absent members take the defaults of the
- * family; every size is bounded and compared with the others, so that later arithmetic cannot overflow. Rotary
+/* config.c - reads a configuration in the format of Hugging Face's config.json. Absent members take the defaults of
+ * the family; every size is bounded and compared with related sizes, so that later arithmetic cannot overflow. Rotary
  * embeddings are in config_rope.c. */
 #include "import/config.h"
 
@@ -9,14 +9,13 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/minmax.h"
-#include "import/config_members.h"
-#include "import/config_rope.h"
+#include "import/config_impl.h"
 #include "import/families.h"
 
 /* Bounds that keep every product of two sizes far below 2^63. */
 enum { LAYERS_MAX = 10000, WIDTH_MAX = 1 << 24, HEADS_MAX = 1 << 16, VOCAB_MAX = INT32_MAX, EXPERTS_MAX = 1024 };
 
-/* `what`: the kind of thing that has the unknown name. */
+/* `what`: the subject of the message. */
 static lh_status unknown_family(const char *name, const char *what, const char *said)
 {
     lh_status st = LH_OK;
@@ -52,7 +51,7 @@ static lh_status find_family(const json_t *json, const char *name, const lh_fami
     return LH_OK;
 }
 
-/* A size: `absent` if it is absent, `null` if it is null; 0 for one of these means that it is required. */
+/* A size: value `absent` if it is absent, `null` if it is null; a value of 0 means that the size is required. */
 typedef struct size_rule {
     const char *key;
     int64_t absent, null, max;
@@ -116,11 +115,11 @@ static lh_status read_expert_count(lh_config *c, const json_t *json, const char 
     return LH_OK;
 }
 
-/* Every layer must be a mixture: those that are not have MLPs of another width. */
+/* Every layer must be a mixture: dense layers would have MLPs of another width. */
 static lh_status read_experts(lh_config *c, const json_t *json, const char *name)
 {
     const lh_expert_rule *rule = c->family->experts;
-    const json_t *dense = json_object_get(json, "mlp_only_layers");
+    const json_t *dense = lh_json_member(json, "mlp_only_layers");
     int64_t every = 1;
     if (!rule) return LH_OK;
     LH_TRY(read_expert_count(c, json, name));
@@ -134,7 +133,7 @@ static lh_status read_experts(lh_config *c, const json_t *json, const char *name
     if (every != 1)
         LH_FAIL(LH_EINPUT, "'%s': 'decoder_sparse_step' is %lld: only 1 is supported, every layer a mixture of experts",
                 name, (long long)every);
-    if (dense && !json_is_null(dense) && (!json_is_array(dense) || json_array_size(dense) > 0))
+    if (dense && (!json_is_array(dense) || json_array_size(dense) > 0))
         LH_FAIL(LH_EINPUT,
                 "'%s': 'mlp_only_layers' must be empty: only models are supported whose layers are all "
                 "mixtures of experts",
@@ -183,9 +182,9 @@ static lh_status read_multiplier(const json_t *json, const char *name, const cha
     return LH_OK;
 }
 
-/* Granite's. What attention and MLP add to the residual is multiplied by r there. Here the residual is divided by r:
- * then nothing is multiplied, embeddings are divided, and a norm, which does not depend on the length of its row but
- * for eps, takes eps / r^2. */
+/* Granite's. There the outputs of attention and MLP are multiplied by r before they are added to the residual. Here
+ * the residual is divided by r instead: embeddings are divided by r, and a norm, which depends on the length of its
+ * row only by eps, takes eps / r^2. */
 static lh_status read_multipliers(lh_config *c, const json_t *json, const char *name)
 {
     double residual, logits;
@@ -262,9 +261,8 @@ static lh_status read_switches(lh_config *c, const json_t *json, const json_t *w
 /* 'layer_types' where it decides which layers slide, or else NULL. */
 static const json_t *listed_types(const lh_config *c, const json_t *json)
 {
-    const json_t *types = json_object_get(json, "layer_types");
     const int is_read = c->family->window != LH_WINDOW_ALL && c->family->window != LH_WINDOW_ASKED;
-    return is_read && types && !json_is_null(types) ? types : NULL;
+    return is_read ? lh_json_member(json, "layer_types") : NULL;
 }
 
 static lh_status read_listed_types(lh_config *c, const json_t *types, const char *name)
@@ -333,17 +331,16 @@ static lh_status read_windows(lh_config *c, const json_t *json, const char *name
 /* 'no_rope_layers' holds 1 for a layer that is rotated. */
 static lh_status read_no_rope_layers(lh_config *c, const json_t *json, const char *name)
 {
-    const json_t *list = json_object_get(json, "no_rope_layers");
+    const json_t *list = lh_json_member(json, "no_rope_layers");
     int64_t every = c->family->defaults.unrotated;
-    int listed = list && !json_is_null(list);
     LH_TRY(lh_json_i64(json, name, "no_rope_layer_interval", 1, LAYERS_MAX, &every));
-    if (listed && (int64_t)json_array_size(list) != c->layers)
+    if (list && (int64_t)json_array_size(list) != c->layers)
         LH_FAIL(LH_EINPUT, "'%s': 'no_rope_layers' must list %lld layers", name, (long long)c->layers);
     for (int64_t l = 0; l < c->layers; l++) {
-        const json_t *rotated = listed ? json_array_get(list, (size_t)l) : NULL;
-        if (listed && !json_is_integer(rotated))
+        const json_t *rotated = list ? json_array_get(list, (size_t)l) : NULL;
+        if (list && !json_is_integer(rotated))
             LH_FAIL(LH_EINPUT, "'%s': 'no_rope_layers' of layer %lld must be 0 or 1", name, (long long)l);
-        c->unrotated[l] = listed ? json_integer_value(rotated) == 0 : (l + 1) % every == 0;
+        c->unrotated[l] = list ? json_integer_value(rotated) == 0 : (l + 1) % every == 0;
     }
     return LH_OK;
 }

@@ -18,7 +18,7 @@ typedef enum lh_qk_norm { LH_QK_NORM_NONE, LH_QK_NORM_HEADS, LH_QK_NORM_ROWS } l
 typedef struct lh_experts {
     int64_t count; /* 0: one MLP for all tokens */
     int64_t top_k;
-    int normalised; /* the routing weights of a token's experts add up to 1; else those of all experts do */
+    int normalised; /* true: the routing weights of a token's experts add up to 1; else the weights of all experts do */
 } lh_experts;
 
 typedef enum lh_rope_kind {
@@ -31,17 +31,16 @@ typedef enum lh_rope_kind {
     LH_ROPE_KINDS
 } lh_rope_kind;
 
-/* Rotary embedding of one kind of layer. Fields that a scaling does not use are 0. */
+/* Rotary embedding of full or sliding layers. Fields that a scaling does not use are 0. */
 typedef struct lh_rope {
     lh_rope_kind kind;
     double theta, factor;
-    double low_freq_factor, high_freq_factor; /* llama3 */
-    double beta_fast, beta_slow, attention_factor, mscale,
-        mscale_all_dim; /* yarn; attention_factor also longrope; 0: derived */
-    int truncate;       /* yarn: integer correction dims (the default) */
+    double low_freq_factor, high_freq_factor;            /* llama3 */
+    double beta_fast, beta_slow, mscale, mscale_all_dim; /* yarn */
+    double attention_factor;                             /* yarn, longrope; 0: derived */
+    int truncate;                                        /* yarn: integer correction dims (the default) */
     int64_t original_positions, max_positions;
-    double
-        query_beta; /* queries are multiplied by 1 + query_beta * ln(1 + floor(position / query_positions)); 0: not */
+    double query_beta; /* 0, or queries are multiplied by 1 + query_beta * ln(1 + floor(position / query_positions)) */
     int64_t query_positions;
     double *long_factor, *short_factor; /* longrope: [rotary_dim / 2] */
 } lh_rope;
@@ -73,8 +72,10 @@ typedef struct lh_config {
 /* One model family: names of its members and tensors, and its peculiarities (families.h). */
 typedef struct lh_family lh_family;
 
-/* Fill *config from `json`; `name` is what messages call it. Fails with LH_EINPUT, naming the member, on an
- * unknown architecture, missing or contradicting sizes, an unknown rope scaling. All owned by *config. */
+#define LH_CONFIG_BYTES_MAX (INT64_C(64) << 20) /* of a config.json that is read */
+
+/* Fill *config from `json`; `name` is its name in messages. Fails with LH_EINPUT, naming the member, on an unknown
+ * architecture, missing or contradicting sizes, an unknown rope scaling. All owned by *config. */
 lh_status lh_config_parse(lh_config *config, const json_t *json, const char *name);
 
 /* The same from text. LH_EINPUT also if it is not JSON. */
@@ -86,7 +87,7 @@ const json_t *lh_config_text_of(const json_t *json);
 
 const char *lh_config_family_name(const lh_config *config);
 
-/* Channels of the MLPs of a layer: all there are, and those that a token passes. */
+/* Channels of the MLPs of a layer: of all experts, and of the experts of one token. */
 int64_t lh_config_mlp_channels(const lh_config *config);
 int64_t lh_config_mlp_channels_passed(const lh_config *config);
 
@@ -94,8 +95,8 @@ int64_t lh_config_mlp_channels_passed(const lh_config *config);
  * longrope depend on it). In float32 where Hugging Face computes in float32. */
 void lh_rope_frequencies(const lh_rope *rope, int64_t rotary_dim, int64_t length, float *inv_freq, float *scale);
 
-/* Tokens of the longest run whose rotary factors are those of a run of `length` tokens; INT64_MAX if they do not depend
- * on the length. Equal for two lengths if and only if their factors are equal. */
+/* Tokens of the longest run with the rotary factors of a run of `length` tokens; INT64_MAX if they do not depend on
+ * the length. Equal for two lengths if and only if their factors are equal. */
 int64_t lh_config_rotates_until(const lh_config *config, int64_t length);
 
 #endif

@@ -1,11 +1,10 @@
-/* config_members.c - the members of a configuration that are known: those that are read, by the property of the family
- * that reads them, and those that change no logits. Any other member is named, so that nothing is left out without a
- * word. The lists are those of the configuration classes of transformers 4.57 and 5.24, and what published models add.
- */
+/* config_members.c - the known members of a configuration: members that are read, with the property of the families
+ * that read them, and members that change no logits. Any other member is named in a warning. The lists hold the
+ * members of the configuration classes of transformers 4.57 and 5.24 and of published models. */
 #include <string.h>
 
 #include "base/json.h"
-#include "import/config_members.h"
+#include "import/config_impl.h"
 
 typedef struct member {
     const char *name;
@@ -58,7 +57,7 @@ static const member read[] = {
     {"rope_theta", LH_TRAIT_ANY},
     {"sliding_window", LH_TRAIT_WINDOWS},
     {"sliding_window_pattern", LH_TRAIT_PATTERNS},
-    {"_sliding_window_pattern", LH_TRAIT_PATTERNS}, /* a remark of transformers beside layer_types */
+    {"_sliding_window_pattern", LH_TRAIT_PATTERNS}, /* a remark of transformers about layer_types */
     {"tie_word_embeddings", LH_TRAIT_ANY},
     {"use_bidirectional_attention", LH_TRAIT_ANY},
     {"use_qk_norm", LH_TRAIT_QK_NORMS},
@@ -94,10 +93,10 @@ static const char *const harmless[] = {
     "id2label", "label2id", "num_labels", "problem_type", "finetuning_task",
     /* of other families, without effect at the values that are published */
     "layer_norm_eps", "layer_norm_epsilon", /* of norms that subtract the mean */
-    "activation", /* Falcon 3: "swiglu", beside hidden_act */
+    "activation", /* Falcon 3: "swiglu", in addition to hidden_act */
     "full_attn_mod", "interpolate_factor", "lm_head_bias", /* Phi-4-mini: 1, 1, false */
     "shared_expert_intermediate_size", /* Qwen3-Coder: 0 */
-    "num_nextn_predict_layers", "mtp_num_hidden_layers", /* layers beside the model, which predict further tokens */
+    "num_nextn_predict_layers", "mtp_num_hidden_layers", /* separate layers, which predict further tokens */
     /* images, sound */
     "text_config", "vision_config", "audio_config", "image_token_id", "image_token_index", "video_token_id",
     "video_token_index", "audio_token_id", "vision_start_token_id", "vision_end_token_id", "vision_token_id",
@@ -107,7 +106,7 @@ static const char *const harmless[] = {
 };
 /* clang-format on */
 
-/* Members of which any value but these changes the logits: nothing, false, 0, an empty text, list or object. */
+/* Members that change the logits unless they are null, false, 0, or an empty text, list or object. */
 static const struct {
     const char *name, *why;
 } refused[] = {

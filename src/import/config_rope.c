@@ -1,7 +1,7 @@
 /* config_rope.c - rotary embedding of a configuration: base, kind of scaling and its parameters, as written by
- * transformers 4 (rope_theta beside rope_scaling) and 5 (rope_parameters, one object or one per kind of layer). The
+ * transformers 4 (rope_theta and rope_scaling) and 5 (rope_parameters, one object or one per kind of layer). The
  * frequencies are computed in rope.c. */
-#include "import/config_rope.h"
+#include "import/config_impl.h"
 
 #include <math.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 
-/* Where the members are read from. */
+/* The source of the members. */
 typedef struct words {
     const json_t *json, *scaling; /* scaling: NULL if there is none */
     const char *name, *file;      /* in messages: of the scaling object, and of the file */
@@ -26,7 +26,7 @@ static const struct {
              {"su", LH_ROPE_LONGROPE},    /* the first name of longrope, in Phi-3 */
              {"mrope", LH_ROPE_DEFAULT}}; /* of Qwen2-VL: tokens of text have one position in all sections */
 
-/* Members by the kinds that have them. What another kind does with a member is not guessed: it is refused. */
+/* Members by the kinds that have them; a member of another kind is refused. */
 enum {
     LINEAR = 1 << LH_ROPE_LINEAR,
     DYNAMIC = 1 << LH_ROPE_DYNAMIC,
@@ -62,12 +62,6 @@ static const struct {
 
 static const char *const query_scaling_member = "llama_4_scaling_beta";
 
-static const json_t *member_or_null(const json_t *json, const char *key)
-{
-    const json_t *value = json_object_get(json, key);
-    return value && !json_is_null(value) ? value : NULL;
-}
-
 static lh_status kind_named(const words *w, const char *type, lh_rope_kind *out)
 {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -89,7 +83,7 @@ static lh_status find_kind(const words *w, lh_rope_kind *out)
     LH_TRY(lh_json_string(w->scaling, w->name, "type", &older));
     LH_TRY(kind_named(w, type ? type : older ? older : "default", out));
     LH_TRY(kind_named(w, older ? older : type ? type : "default", &older_kind));
-    if (*out != older_kind) /* transformers 4 takes the one, 5 the other */
+    if (*out != older_kind) /* transformers 4 reads one of them, 5 the other */
         LH_FAIL(LH_EINPUT, "'%s': 'rope_type' is '%s' and 'type' is '%s': they must name one type", w->name, type,
                 older);
     return LH_OK;
@@ -117,8 +111,7 @@ static lh_status check_members(const words *w, lh_rope_kind kind)
 
 static lh_status required(const words *w, const char *key, double *out)
 {
-    const json_t *value = json_object_get(w->scaling, key);
-    if (!value || json_is_null(value)) LH_FAIL(LH_EINPUT, "'%s': '%s' is missing", w->name, key);
+    if (!lh_json_member(w->scaling, key)) LH_FAIL(LH_EINPUT, "'%s': '%s' is missing", w->name, key);
     LH_TRY(lh_json_f64(w->scaling, w->name, key, out));
     if (!isfinite(*out) || *out <= 0) LH_FAIL(LH_EINPUT, "'%s': '%s' must be greater than 0", w->name, key);
     return LH_OK;
@@ -187,7 +180,7 @@ static lh_status read_longrope(const words *w, lh_rope *rope)
     LH_TRY(read_factors(w, "short_factor", &rope->short_factor));
     LH_TRY(lh_json_f64(w->scaling, w->name, "attention_factor", &rope->attention_factor));
     LH_TRY(lh_json_f64(w->scaling, w->name, "factor", &rope->factor));
-    /* transformers 4 reads it beside rope_scaling only. */
+    /* transformers 4 reads it only outside of rope_scaling. */
     if (w->v5) LH_TRY(lh_json_i64(w->scaling, w->name, "original_max_position_embeddings", 1, INT32_MAX, &original));
     LH_TRY(lh_json_i64(w->json, w->name, "original_max_position_embeddings", 1, INT32_MAX, &original));
     if (original) {
@@ -197,7 +190,7 @@ static lh_status read_longrope(const words *w, lh_rope *rope)
     return LH_OK;
 }
 
-/* Dimensions that are rotated are those of the whole configuration, which config.c reads. */
+/* The number of rotated dimensions must agree with the whole configuration, which config.c reads. */
 static lh_status check_partial(const words *w)
 {
     double partial = (double)w->config->rotary_dim / (double)w->config->head_dim;
@@ -214,7 +207,7 @@ static lh_status read_query_scaling(const words *w, lh_rope *rope)
     if (!w->config->family->scaled_queries) return LH_OK;
     if (!w->scaling)
         LH_FAIL(LH_EINPUT, "'rope_parameters' is missing, whose '%s' scales the queries", query_scaling_member);
-    if (!member_or_null(w->scaling, query_scaling_member))
+    if (!lh_json_member(w->scaling, query_scaling_member))
         LH_FAIL(LH_EINPUT, "'%s': '%s' is missing", w->name, query_scaling_member);
     LH_TRY(lh_json_f64(w->scaling, w->name, query_scaling_member, &rope->query_beta));
     if (!isfinite(rope->query_beta) || rope->query_beta < 0)
@@ -270,8 +263,8 @@ done:
 /* 'rope_parameters' of transformers 5 with an object for each kind of layer. */
 static lh_status split_by_layers(const json_t *parameters, const char *file, words *global, words *local)
 {
-    const json_t *full = member_or_null(parameters, "full_attention"),
-                 *sliding = member_or_null(parameters, "sliding_attention");
+    const json_t *full = lh_json_member(parameters, "full_attention"),
+                 *sliding = lh_json_member(parameters, "sliding_attention");
     const char *key;
     json_t *value;
     global->name = local->name = "rope_parameters";
@@ -296,8 +289,8 @@ lh_status lh_config_rope(lh_config *config, const json_t *json, const char *name
     const lh_family_defaults *defaults = &config->family->defaults;
     double theta = defaults->theta, local_theta = defaults->local_theta;
     int apart =
-        local_theta > 0 || config->family->local_plain; /* sliding layers have a rotary embedding of their own */
-    const json_t *parameters = member_or_null(json, "rope_parameters"), *scaling = member_or_null(json, "rope_scaling");
+        local_theta > 0 || config->family->local_plain; /* true: sliding layers have a separate rotary embedding */
+    const json_t *parameters = lh_json_member(json, "rope_parameters"), *scaling = lh_json_member(json, "rope_scaling");
     LH_TRY(lh_json_f64(json, name, "rope_theta", &theta));
     if (local_theta > 0) LH_TRY(lh_json_f64(json, name, "rope_local_base_freq", &local_theta));
     words global = {.json = json,

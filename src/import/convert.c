@@ -1,5 +1,5 @@
-/* convert.c - conversion between f32, f16 and bf16 in parallel. The loops have no branches, so that compilers vectorise
- * them; values that nothing can be computed with are found in the same pass. */
+/* convert.c - conversion between f32, f16 and bf16 in parallel. The loops have no branches, so that compilers
+ * vectorise them; unusable values are found in the same pass. */
 #include "import/convert.h"
 
 #include <assert.h>
@@ -8,7 +8,7 @@
 /* Values below which a thread costs more than it saves. */
 enum { VALUES_PER_THREAD = 1 << 16, BLOCK = 1024 };
 
-/* Patterns of the least absolute values that are refused: infinity, and in the types that have it 2^64. */
+/* Bit patterns of the smallest unusable absolute values: infinity, and 2^64 in types that can hold it. */
 enum { F16_LIMIT = 0x7c00, BF16_LIMIT = 0x5f80, F32_LIMIT = 0x5f800000 };
 
 static uint32_t worst_16(const uint16_t *p, int64_t n, int limit)

@@ -1,6 +1,5 @@
-/* families.c - the table of model families. Defaults are those of the configuration classes of transformers (4.57,
- * and 5.24 where 4.57 has no such class); names
- * of tensors are those of Hugging Face checkpoints and of GGUF files. */
+/* families.c - the table of model families. Defaults come from the configuration classes of transformers (4.57, or
+ * 5.24 where 4.57 has no such class), names of tensors from Hugging Face checkpoints and GGUF files. */
 #include "import/families.h"
 
 #include <string.h>
@@ -88,7 +87,7 @@ static const lh_expert_rule qwen3_experts = {.ff_key = "moe_intermediate_size", 
 
 static const lh_family families[] = {
     {
-        /* Llama 1 to 3.3, SmolLM2 and all others with model_type `llama`. */
+        /* Llama 1 to 3.3, SmolLM2 and all models with model_type `llama`. */
         .name = "llama",
         .architecture = "LlamaForCausalLM",
         .gguf = "llama",

@@ -13,15 +13,15 @@ typedef enum lh_window_rule {
     LH_WINDOW_ALL,       /* all, if sliding_window is a number */
     LH_WINDOW_LATE,      /* if use_sliding_window: from layer max_window_layers on */
     LH_WINDOW_PATTERN,   /* all but every n-th */
-    LH_WINDOW_UNROTATED, /* if use_sliding_window: those that are not rotated */
+    LH_WINDOW_UNROTATED, /* if use_sliding_window: layers that are not rotated */
     LH_WINDOW_ASKED,     /* if use_sliding_window: all */
 } lh_window_rule;
 
-/* Layers whose queries and keys are not rotated. */
+/* Layers that do not rotate queries and keys. */
 typedef enum lh_unrotated_rule {
     LH_UNROTATED_NONE,
     LH_UNROTATED_LISTED, /* zeros of no_rope_layers, or else every n-th */
-    LH_UNROTATED_FULL,   /* those that do not slide, where others do */
+    LH_UNROTATED_FULL,   /* full layers, if other layers slide */
 } lh_unrotated_rule;
 
 /* Norms of a layer: before attention and MLP, after them (before the residual), or both. */
@@ -42,7 +42,7 @@ typedef struct lh_tensor_name {
     lh_weight first, last; /* both 0: not fused */
 } lh_tensor_name;
 
-/* How a mixture of experts says what it is, and the defaults of its members. */
+/* Members of a mixture of experts, and their defaults. */
 typedef struct lh_expert_rule {
     const char *ff_key;
     int64_t count, top_k, ff; /* ff 0: required in the configuration */
@@ -67,7 +67,8 @@ struct lh_family {
     const char *architecture; /* of the causal language model */
     const char *also[4];      /* other values of model_type with the same text model, ended by NULL */
     const char *gguf;         /* general.architecture; NULL: its GGUF files are not read */
-    const char *gguf_key;     /* a number above 0 in such a file tells it from another family; NULL: none does */
+    const char
+        *gguf_key; /* a key: a number above 0 means this family, not another one of the same architecture; NULL: none */
     lh_family_defaults defaults;
     lh_window_rule window;
     lh_bias_rule bias;
@@ -92,7 +93,7 @@ typedef enum lh_trait {
     LH_TRAIT_ANY,
     LH_TRAIT_WINDOWS,     /* layers may slide */
     LH_TRAIT_PATTERNS,    /* ... all but every n-th */
-    LH_TRAIT_LOCAL_THETA, /* ... with a rotary base of their own */
+    LH_TRAIT_LOCAL_THETA, /* ... with a separate rotary base */
     LH_TRAIT_UNROTATED,   /* layers that are not rotated are listed */
     LH_TRAIT_SCALED_QUERIES,
     LH_TRAIT_QK_NORMS,

@@ -13,7 +13,7 @@ enum { U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64, VALU
 enum { NESTING_MAX = 4, DIMS_MAX = 4 };
 static const int64_t value_bytes[VALUE_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
-/* Smallest entries of a file: an empty key with one byte, a tensor without name and dimensions. */
+/* Minimum sizes: an empty key with a value of one byte, a tensor without name and dimensions. */
 enum { KEY_BYTES_MIN = 8 + 4 + 1, TENSOR_BYTES_MIN = 8 + 4 + 4 + 8 };
 
 typedef struct entry {
@@ -271,15 +271,15 @@ const char *lh_gguf_path(const lh_gguf *gguf)
 }
 
 /* ---- metadata ---- */
-static int text_is(const lh_gguf_text *text, const char *name)
+int lh_gguf_text_is(const lh_gguf_text *text, const char *other)
 {
-    return text->bytes == (int64_t)strlen(name) && memcmp(text->data, name, (size_t)text->bytes) == 0;
+    return text->bytes == (int64_t)strlen(other) && memcmp(text->data, other, (size_t)text->bytes) == 0;
 }
 
 static const entry *find(const lh_gguf *gguf, const char *key)
 {
     for (int64_t i = 0; i < gguf->entry_count; i++)
-        if (text_is(&gguf->entries[i].key, key)) return &gguf->entries[i];
+        if (lh_gguf_text_is(&gguf->entries[i].key, key)) return &gguf->entries[i];
     return NULL;
 }
 
@@ -474,6 +474,6 @@ const lh_gguf_tensor *lh_gguf_tensor_at(const lh_gguf *gguf, int64_t i)
 const lh_gguf_tensor *lh_gguf_tensor_find(const lh_gguf *gguf, const char *name)
 {
     for (int64_t i = 0; i < gguf->tensor_count; i++)
-        if (text_is(&gguf->tensors[i].name, name)) return &gguf->tensors[i];
+        if (lh_gguf_text_is(&gguf->tensors[i].name, name)) return &gguf->tensors[i];
     return NULL;
 }

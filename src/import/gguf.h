@@ -14,20 +14,22 @@ lh_status lh_gguf_open(lh_gguf **out, const char *path);
 void lh_gguf_close(lh_gguf *gguf); /* NULL is fine */
 const char *lh_gguf_path(const lh_gguf *gguf);
 
-/* Typed metadata. Absent key: *out keeps what it held. Another type: LH_EINPUT. Any integer type is read as
- * i64, any float type as f64. Strings are not NUL-terminated: borrowed from the mapping, valid until close. */
+/* Typed metadata. An absent key leaves *out unchanged. Another type: LH_EINPUT. Any integer type is read as i64, any
+ * float type as f64. Strings are not NUL-terminated: borrowed from the mapping, valid until close. */
 typedef struct lh_gguf_text {
     const char *data;
     int64_t bytes;
 } lh_gguf_text;
+
+int lh_gguf_text_is(const lh_gguf_text *text, const char *other);
 
 lh_status lh_gguf_i64(const lh_gguf *gguf, const char *key, int64_t *out);
 lh_status lh_gguf_f64(const lh_gguf *gguf, const char *key, double *out);
 lh_status lh_gguf_bool(const lh_gguf *gguf, const char *key, int *out);
 lh_status lh_gguf_string(const lh_gguf *gguf, const char *key, lh_gguf_text *out);
 
-/* Arrays: memory of the caller (lh_free); texts in them are borrowed. Absent: *out NULL, *n 0. A single
- * number is an array of one. */
+/* Arrays: memory of the caller (lh_free); texts in them are borrowed. Absent: *out NULL, *n 0. A single number is an
+ * array of one element. */
 lh_status lh_gguf_strings(const lh_gguf *gguf, const char *key, lh_gguf_text **out, int64_t *n);
 lh_status lh_gguf_i64s(const lh_gguf *gguf, const char *key, int64_t **out, int64_t *n);
 lh_status lh_gguf_f64s(const lh_gguf *gguf, const char *key, double **out, int64_t *n);

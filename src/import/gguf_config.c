@@ -1,5 +1,5 @@
-/* gguf_config.c - a configuration in the format of config.json from the metadata of a GGUF file. Values that GGUF does
- * not store are those that llama.cpp hard-codes for the architecture; comments name the places. */
+/* gguf_config.c - makes a configuration in the format of config.json from the metadata of a GGUF file. Values that
+ * GGUF does not store are llama.cpp's constants for the architecture; comments name the places. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -7,21 +7,149 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "import/import_source.h"
+
+/* ---- known keys ----
+ *
+ * A key in the namespace of the architecture that would change attention, rotation or experts and that is not known is
+ * refused by name; any other unknown key is named in a warning. */
+
+/* Keys that are read, and keys that change no logits here. */
+static const struct {
+    const char *key;
+    lh_trait who;
+} known_keys[] = {
+    {"block_count", LH_TRAIT_ANY},
+    {"context_length", LH_TRAIT_ANY},
+    {"embedding_length", LH_TRAIT_ANY},
+    {"feed_forward_length", LH_TRAIT_ANY},
+    {"attention.head_count", LH_TRAIT_ANY},
+    {"attention.head_count_kv", LH_TRAIT_ANY},
+    {"attention.key_length", LH_TRAIT_ANY},
+    {"attention.value_length", LH_TRAIT_ANY},
+    {"attention.layer_norm_rms_epsilon", LH_TRAIT_ANY},
+    {"attention.sliding_window", LH_TRAIT_WINDOWS},
+    {"attention.sliding_window_pattern", LH_TRAIT_PATTERNS},
+    {"attention.temperature_scale", LH_TRAIT_SCALED_QUERIES},
+    {"attention.scale", LH_TRAIT_MULTIPLIERS},
+    {"embedding_scale", LH_TRAIT_MULTIPLIERS},
+    {"residual_scale", LH_TRAIT_MULTIPLIERS},
+    {"logit_scale", LH_TRAIT_MULTIPLIERS},
+    {"attn_logit_softcapping", LH_TRAIT_ATTN_CAPS},
+    {"final_logit_softcapping", LH_TRAIT_FINAL_CAPS},
+    {"expert_count", LH_TRAIT_ANY},
+    {"expert_used_count", LH_TRAIT_EXPERTS},
+    {"expert_feed_forward_length", LH_TRAIT_EXPERTS},
+    {"rope.dimension_count", LH_TRAIT_ANY},
+    {"rope.freq_base", LH_TRAIT_ANY},
+    {"rope.freq_base_swa", LH_TRAIT_ANY},
+    {"rope.global.freq_base", LH_TRAIT_LOCAL_THETA}, /* ollama's names in Gemma 3 */
+    {"rope.local.freq_base", LH_TRAIT_LOCAL_THETA},
+    {"rope.scale_linear", LH_TRAIT_ANY},
+    {"rope.scaling.type", LH_TRAIT_ANY},
+    {"rope.scaling.factor", LH_TRAIT_ANY},
+    {"rope.scaling.attn_factor", LH_TRAIT_ANY},
+    {"rope.scaling.original_context_length", LH_TRAIT_ANY},
+    {"rope.scaling.yarn_attn_factor", LH_TRAIT_ANY},
+    {"rope.scaling.yarn_beta_fast", LH_TRAIT_ANY},
+    {"rope.scaling.yarn_beta_slow", LH_TRAIT_ANY},
+    {"rope.scaling.yarn_log_multiplier", LH_TRAIT_ANY},
+    /* without effect */
+    {"vocab_size", LH_TRAIT_ANY},
+    {"tensor_data_layout", LH_TRAIT_ANY},
+    {"attention.layer_norm_epsilon", LH_TRAIT_ANY}, /* of norms that subtract the mean */
+    {"rope.dimension_sections", LH_TRAIT_ANY},      /* tokens of text have one position in all sections */
+    {"rope.mrope_section", LH_TRAIT_ANY},           /* the same, by ollama */
+    {"n_deepstack_layers", LH_TRAIT_ANY},           /* of images */
+    {"expert_weights_norm", LH_TRAIT_EXPERTS},      /* llama.cpp normalises in all families of experts here */
+};
+
+/* Keys with one supported value, and one that stands for an absent key. */
+static const struct {
+    const char *key;
+    double value, absent;
+    lh_trait who;
+} fixed_keys[] = {
+    {"attention.causal", 1, 1, LH_TRAIT_ANY},
+    {"expert_gating_func", 1, 0, LH_TRAIT_EXPERTS}, /* softmax */
+    {"expert_weights_scale", 1, 0, LH_TRAIT_EXPERTS},
+    {"rope.scaling.yarn_ext_factor", 1, -1, LH_TRAIT_ANY},
+    {"rope.scaling.finetuned", 1, 1, LH_TRAIT_MULTIPLIERS}, /* llama.cpp's granite.cpp: else no layer is rotated */
+};
+
+/* Namespaces of other programs for images and sound. */
+static const char *const foreign[] = {"vision.", "mm.", "audio."};
+
+/* Prefixes of keys that change the logits. */
+static const char *const decisive[] = {"attention.", "rope.", "expert"};
+
+static int begins(const lh_gguf_text *key, const char *with)
+{
+    return key->bytes >= (int64_t)strlen(with) && memcmp(key->data, with, strlen(with)) == 0;
+}
+
+static int begins_with_one(const lh_gguf_text *key, const char *const *list, size_t n)
+{
+    int any = 0;
+    for (size_t i = 0; i < n; i++) any |= begins(key, list[i]);
+    return any;
+}
+
+/* `e` has its key without the name of the architecture. *unknown: true if the key needs a warning. */
+static lh_status check_key(const lh_gguf *gguf, const lh_family *f, const lh_gguf_entry *e, int *unknown)
+{
+    const int shown = (int)lh_min_i64(e->key.bytes, 80);
+    *unknown = 0;
+    for (size_t i = 0; i < sizeof fixed_keys / sizeof *fixed_keys; i++) {
+        if (!lh_gguf_text_is(&e->key, fixed_keys[i].key)) continue;
+        const int is_right = e->is_number && (e->number == fixed_keys[i].value || e->number == fixed_keys[i].absent);
+        if (lh_family_has(f, fixed_keys[i].who) && !is_right)
+            LH_FAIL(LH_EINPUT, "'%s': '%s.%s' is %g: only %g is supported", lh_gguf_path(gguf), f->gguf,
+                    fixed_keys[i].key, e->number, fixed_keys[i].value);
+        return LH_OK;
+    }
+    if (e->is_empty || begins_with_one(&e->key, foreign, sizeof foreign / sizeof *foreign)) return LH_OK;
+    for (size_t i = 0; i < sizeof known_keys / sizeof *known_keys; i++)
+        if (lh_gguf_text_is(&e->key, known_keys[i].key) && lh_family_has(f, known_keys[i].who)) return LH_OK;
+    if (begins_with_one(&e->key, decisive, sizeof decisive / sizeof *decisive))
+        LH_FAIL(LH_EINPUT, "'%s': the key '%s.%.*s' is not known here, and it may change what the model computes",
+                lh_gguf_path(gguf), f->gguf, shown, e->key.data);
+    *unknown = 1;
+    return LH_OK;
+}
+
+static lh_status check_keys(const lh_gguf *gguf, const lh_family *family)
+{
+    lh_status st = LH_OK;
+    lh_buf names = {0};
+    const int64_t prefix = (int64_t)strlen(family->gguf) + 1;
+    for (int64_t i = 0; i < lh_gguf_entries(gguf); i++) {
+        lh_gguf_entry e = lh_gguf_entry_at(gguf, i);
+        int unknown;
+        if (e.key.bytes <= prefix || !begins(&e.key, family->gguf) || e.key.data[prefix - 1] != '.') continue;
+        e.key.data += prefix;
+        e.key.bytes -= prefix;
+        LH_TRY_DONE(check_key(gguf, family, &e, &unknown));
+        if (unknown)
+            LH_TRY_DONE(lh_buf_printf(&names, "%s'%s.%.*s'", names.bytes ? ", " : "", family->gguf,
+                                      (int)lh_min_i64(e.key.bytes, 80), e.key.data));
+    }
+    if (names.bytes) lh_warn("'%s' has keys that are not known here and not used: %s", lh_gguf_path(gguf), names.data);
+done:
+    lh_buf_clear(&names);
+    return st;
+}
+
+/* ---- values ---- */
 
 typedef struct maker {
     const lh_gguf *gguf;
     const lh_family *family;
     json_t *json;
 } maker;
-
-static lh_status set(json_t *object, const char *key, json_t *value)
-{
-    if (!value || json_object_set_new(object, key, value) != 0) LH_FAIL(LH_ENOMEM, "cannot hold the configuration");
-    return LH_OK;
-}
 
 /* GGUF stores float32: write the shortest decimal with the same value, so that 1e-05 stays 1e-05. */
 static json_t *shortest(double value)
@@ -85,7 +213,7 @@ static lh_status copy_sizes(const maker *m)
 {
     static const struct {
         const char *gguf, *hf;
-        int derived; /* llama.cpp derives it from the others where it is absent, and takes no default of a family */
+        int derived; /* true: if absent, llama.cpp derives it from other sizes and has no default of a family */
     } rows[] = {{"block_count", "num_hidden_layers", 0},
                 {"context_length", "max_position_embeddings", 0},
                 {"embedding_length", "hidden_size", 0},
@@ -97,9 +225,9 @@ static lh_status copy_sizes(const maker *m)
         int64_t value = INT64_MIN;
         LH_TRY(get_same(m, rows[i].gguf, &value));
         if (value != INT64_MIN)
-            LH_TRY(set(m->json, rows[i].hf, json_integer(value)));
+            LH_TRY(lh_json_set(m->json, rows[i].hf, json_integer(value)));
         else if (rows[i].derived)
-            LH_TRY(set(m->json, rows[i].hf, json_null()));
+            LH_TRY(lh_json_set(m->json, rows[i].hf, json_null()));
     }
     int64_t key_length = 0, value_length = 0, rope_dims = 0, heads = 1, hidden = 0;
     LH_TRY(get_i64(m, "attention.key_length", &key_length));
@@ -113,7 +241,7 @@ static lh_status copy_sizes(const maker *m)
     LH_TRY(get_i64(m, "embedding_length", &hidden));
     int64_t head_dim = key_length > 0 ? key_length : heads > 0 ? hidden / heads : 0;
     if (rope_dims > 0 && rope_dims < head_dim)
-        LH_TRY(set(m->json, "partial_rotary_factor", json_real((double)rope_dims / (double)head_dim)));
+        LH_TRY(lh_json_set(m->json, "partial_rotary_factor", json_real((double)rope_dims / (double)head_dim)));
     return LH_OK;
 }
 
@@ -127,10 +255,10 @@ static lh_status copy_experts(const maker *m)
     LH_TRY(get_i64(m, "expert_count", &count));
     LH_TRY(get_i64(m, "expert_used_count", &top_k));
     LH_TRY(get_i64(m, "expert_feed_forward_length", &ff));
-    LH_TRY(set(m->json, "num_experts", json_integer(count)));
-    LH_TRY(set(m->json, "num_experts_per_tok", json_integer(top_k)));
-    if (ff > 0) LH_TRY(set(m->json, rule->ff_key, json_integer(ff)));
-    return rule->always_normalised ? LH_OK : set(m->json, "norm_topk_prob", json_true());
+    LH_TRY(lh_json_set(m->json, "num_experts", json_integer(count)));
+    LH_TRY(lh_json_set(m->json, "num_experts_per_tok", json_integer(top_k)));
+    if (ff > 0) LH_TRY(lh_json_set(m->json, rule->ff_key, json_integer(ff)));
+    return rule->always_normalised ? LH_OK : lh_json_set(m->json, "norm_topk_prob", json_true());
 }
 
 /* Base of the rotation. llama.cpp has one default for all architectures. */
@@ -146,12 +274,12 @@ static lh_status add_thetas(const maker *m)
 {
     double local = NAN, theta = 0;
     LH_TRY(get_theta(m, &theta));
-    LH_TRY(set(m->json, "rope_theta", shortest(theta)));
+    LH_TRY(lh_json_set(m->json, "rope_theta", shortest(theta)));
     LH_TRY(get_f64(m, "rope.local.freq_base", &local)); /* ollama's name in Gemma 3 */
     LH_TRY(get_f64(m, "rope.freq_base_swa", &local));
     if (!isfinite(local)) return LH_OK;
     if (m->family->defaults.local_theta > 0)
-        LH_TRY(set(m->json, "rope_local_base_freq", shortest(local)));
+        LH_TRY(lh_json_set(m->json, "rope_local_base_freq", shortest(local)));
     else if (local != theta)
         LH_FAIL(LH_EINPUT,
                 "'%s': '%s.rope.freq_base_swa' %g is not '%s.rope.freq_base' %g, and this family rotates all "
@@ -174,7 +302,7 @@ static lh_status copy_numbers(const maker *m)
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         double value = NAN;
         LH_TRY(get_f64(m, rows[i].gguf, &value));
-        if (isfinite(value)) LH_TRY(set(m->json, rows[i].hf, shortest(value)));
+        if (isfinite(value)) LH_TRY(lh_json_set(m->json, rows[i].hf, shortest(value)));
     }
     return add_thetas(m);
 }
@@ -190,12 +318,12 @@ static lh_status add_window_pattern(const maker *m)
     LH_TRY_DONE(get_i64(m, "block_count", &layers));
     LH_TRY_DONE(key_of(m, "attention.sliding_window_pattern", &key));
     LH_TRY_DONE(lh_gguf_i64s(m->gguf, key, &values, &n));
-    if (n == 1 && layers > 1) LH_TRY_DONE(set(m->json, "sliding_window_pattern", json_integer(values[0])));
+    if (n == 1 && layers > 1) LH_TRY_DONE(lh_json_set(m->json, "sliding_window_pattern", json_integer(values[0])));
     if (n < 2) goto done;
     types = json_array();
     for (int64_t i = 0; i < n; i++)
         json_array_append_new(types, json_string(values[i] ? "sliding_attention" : "full_attention"));
-    LH_TRY_DONE(set(m->json, "layer_types", json_incref(types)));
+    LH_TRY_DONE(lh_json_set(m->json, "layer_types", json_incref(types)));
 done:
     json_decref(types);
     lh_free(values);
@@ -203,15 +331,15 @@ done:
     return st;
 }
 
-/* Without the key no layer of a family slides that has no rule of its own (llama.cpp, models/mistral3.cpp). */
+/* Without the key no layer slides, unless the family has a rule (llama.cpp, models/mistral3.cpp). */
 static lh_status add_windows(const maker *m)
 {
     int64_t window = -1;
     LH_TRY(get_i64(m, "attention.sliding_window", &window));
     if (window > 0)
-        LH_TRY(set(m->json, "sliding_window", json_integer(window)));
+        LH_TRY(lh_json_set(m->json, "sliding_window", json_integer(window)));
     else if (m->family->window == LH_WINDOW_ALL)
-        LH_TRY(set(m->json, "sliding_window", json_null()));
+        LH_TRY(lh_json_set(m->json, "sliding_window", json_null()));
     return add_window_pattern(m);
 }
 
@@ -226,7 +354,7 @@ static lh_status add_query_scalar(const maker *m)
     LH_TRY(get_i64(m, "attention.key_length", &key_length));
     int largest = layers == (m->family->qk_norm ? 62 : 46);
     if (key_length <= 0 || heads <= 0) return LH_OK;
-    LH_TRY(set(m->json, "query_pre_attn_scalar", json_integer(largest ? hidden / heads : key_length)));
+    LH_TRY(lh_json_set(m->json, "query_pre_attn_scalar", json_integer(largest ? hidden / heads : key_length)));
     return LH_OK;
 }
 
@@ -295,17 +423,17 @@ static lh_status add_divided(const maker *m, json_t *scaling, const double *fact
     LH_TRY(get_f64(m, "rope.scaling.attn_factor", &attention));
     for (int64_t i = 0; i < n; i++) largest = fmax(largest, factors[i]);
     if (is_llama3(factors, n, theta, largest)) {
-        LH_TRY(set(scaling, "rope_type", json_string("llama3")));
-        LH_TRY(set(scaling, "factor", shortest(largest)));
-        LH_TRY(set(scaling, "low_freq_factor", json_real(1)));
-        LH_TRY(set(scaling, "high_freq_factor", json_real(4)));
-        LH_TRY(set(scaling, "original_max_position_embeddings", json_integer(8192)));
+        LH_TRY(lh_json_set(scaling, "rope_type", json_string("llama3")));
+        LH_TRY(lh_json_set(scaling, "factor", shortest(largest)));
+        LH_TRY(lh_json_set(scaling, "low_freq_factor", json_real(1)));
+        LH_TRY(lh_json_set(scaling, "high_freq_factor", json_real(4)));
+        LH_TRY(lh_json_set(scaling, "original_max_position_embeddings", json_integer(8192)));
     } else {
-        LH_TRY(set(scaling, "rope_type", json_string("longrope")));
-        LH_TRY(set(scaling, "factor", json_real(1)));
-        LH_TRY(set(scaling, "attention_factor", shortest(attention > 0 ? attention : 1)));
-        LH_TRY(set(scaling, "long_factor", reals(factors, n)));
-        LH_TRY(set(scaling, "short_factor", reals(factors, n)));
+        LH_TRY(lh_json_set(scaling, "rope_type", json_string("longrope")));
+        LH_TRY(lh_json_set(scaling, "factor", json_real(1)));
+        LH_TRY(lh_json_set(scaling, "attention_factor", shortest(attention > 0 ? attention : 1)));
+        LH_TRY(lh_json_set(scaling, "long_factor", reals(factors, n)));
+        LH_TRY(lh_json_set(scaling, "short_factor", reals(factors, n)));
     }
     return LH_OK;
 }
@@ -322,21 +450,21 @@ static lh_status add_longrope(const maker *m, json_t *scaling)
         LH_FAIL_DONE(LH_EINPUT,
                      "'%s': 'rope_factors_long.weight' and 'rope_factors_short.weight' must be of one length",
                      lh_gguf_path(m->gguf));
-    LH_TRY_DONE(set(scaling, "type", json_string("longrope")));
-    LH_TRY_DONE(set(scaling, "long_factor", reals(long_factors, n)));
-    LH_TRY_DONE(set(scaling, "short_factor", reals(short_factors, n)));
+    LH_TRY_DONE(lh_json_set(scaling, "type", json_string("longrope")));
+    LH_TRY_DONE(lh_json_set(scaling, "long_factor", reals(long_factors, n)));
+    LH_TRY_DONE(lh_json_set(scaling, "short_factor", reals(short_factors, n)));
     LH_TRY_DONE(get_f64(m, "rope.scaling.attn_factor", &attention));
-    if (attention > 0) LH_TRY_DONE(set(scaling, "attention_factor", shortest(attention)));
+    if (attention > 0) LH_TRY_DONE(lh_json_set(scaling, "attention_factor", shortest(attention)));
     LH_TRY_DONE(get_i64(m, "rope.scaling.original_context_length", &original));
-    if (original > 0) LH_TRY_DONE(set(m->json, "original_max_position_embeddings", json_integer(original)));
+    if (original > 0) LH_TRY_DONE(lh_json_set(m->json, "original_max_position_embeddings", json_integer(original)));
 done:
     lh_free(long_factors);
     lh_free(short_factors);
     return st;
 }
 
-/* YaRN's numbers. llama.cpp reads them for some architectures only, its converter writes them for all: as Hugging Face
- * has them, and for Mistral mscale_all_dim as yarn_log_multiplier, beside an mscale of 1. */
+/* YaRN's numbers. llama.cpp reads them for some architectures only, its converter writes them for all: Hugging Face's
+ * numbers, and for Mistral mscale_all_dim as yarn_log_multiplier, with an mscale of 1. */
 static lh_status add_yarn(const maker *m, json_t *scaling, double factor)
 {
     static const struct {
@@ -349,18 +477,18 @@ static lh_status add_yarn(const maker *m, json_t *scaling, double factor)
     int64_t original = 0;
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++, value = 0) {
         LH_TRY(get_f64(m, rows[i].gguf, &value));
-        if (value > 0) LH_TRY(set(scaling, rows[i].hf, shortest(value)));
+        if (value > 0) LH_TRY(lh_json_set(scaling, rows[i].hf, shortest(value)));
     }
-    if (json_object_get(scaling, "mscale_all_dim")) LH_TRY(set(scaling, "mscale", json_real(1)));
+    if (json_object_get(scaling, "mscale_all_dim")) LH_TRY(lh_json_set(scaling, "mscale", json_real(1)));
     LH_TRY(get_i64(m, "rope.scaling.original_context_length", &original));
-    if (original > 0) LH_TRY(set(scaling, "original_max_position_embeddings", json_integer(original)));
+    if (original > 0) LH_TRY(lh_json_set(scaling, "original_max_position_embeddings", json_integer(original)));
     LH_TRY(get_f64(m, "rope.scaling.attn_factor", &times));
     if (!(times > 0)) return LH_OK;
     /* ggml multiplies YaRN's own factor by it (rope_yarn); Hugging Face replaces that factor. */
     attention = json_number_value(json_object_get(scaling, "attention_factor"));
     value = json_number_value(json_object_get(scaling, "mscale_all_dim"));
     if (attention == 0) attention = factor > 1 ? (0.1 * log(factor) + 1) / (0.1 * value * log(factor) + 1) : 1;
-    return set(scaling, "attention_factor", json_real(times * attention));
+    return lh_json_set(scaling, "attention_factor", json_real(times * attention));
 }
 
 /* The scaling of queries by position, in steps of the length before YaRN. */
@@ -372,18 +500,17 @@ static lh_status add_query_scaling(const maker *m, json_t *scaling)
     LH_TRY(get_f64(m, "attention.temperature_scale", &beta));
     LH_TRY(get_i64(m, "context_length", &original));
     LH_TRY(get_i64(m, "rope.scaling.original_context_length", &original));
-    LH_TRY(set(scaling, "llama_4_scaling_beta", shortest(beta)));
+    LH_TRY(lh_json_set(scaling, "llama_4_scaling_beta", shortest(beta)));
     if (json_object_get(scaling, "original_max_position_embeddings")) return LH_OK;
-    return set(scaling, "original_max_position_embeddings", json_integer(original));
+    return lh_json_set(scaling, "original_max_position_embeddings", json_integer(original));
 }
 
 static lh_status add_typed_scaling(const maker *m, json_t *scaling, const lh_gguf_text *type)
 {
     double factor = 0;
-    int yarn = type->bytes == 4 && memcmp(type->data, "yarn", 4) == 0,
-        linear = type->bytes == 6 && memcmp(type->data, "linear", 6) == 0;
-    if (type->bytes == 4 && memcmp(type->data, "none", 4) == 0) return LH_OK;
-    if (type->bytes == 8 && memcmp(type->data, "longrope", 8) == 0)
+    const int yarn = lh_gguf_text_is(type, "yarn"), linear = lh_gguf_text_is(type, "linear");
+    if (lh_gguf_text_is(type, "none")) return LH_OK;
+    if (lh_gguf_text_is(type, "longrope"))
         LH_FAIL(LH_EINPUT, "'%s' has no tensor 'rope_factors_long.weight', which its rope scaling 'longrope' needs",
                 lh_gguf_path(m->gguf));
     if (!yarn && !linear)
@@ -392,13 +519,13 @@ static lh_status add_typed_scaling(const maker *m, json_t *scaling, const lh_ggu
     LH_TRY(get_f64(m, "rope.scale_linear", &factor)); /* its older name */
     LH_TRY(get_f64(m, "rope.scaling.factor", &factor));
     if (!(factor > 0)) return LH_OK; /* llama.cpp: no scaling */
-    LH_TRY(set(scaling, "rope_type", json_string(yarn ? "yarn" : "linear")));
-    LH_TRY(set(scaling, "factor", shortest(factor)));
+    LH_TRY(lh_json_set(scaling, "rope_type", json_string(yarn ? "yarn" : "linear")));
+    LH_TRY(lh_json_set(scaling, "factor", shortest(factor)));
     return yarn ? add_yarn(m, scaling, factor) : LH_OK;
 }
 
-/* llama.cpp multiplies cosines and sines by attn_factor whatever the type of the scaling is; the configuration has a
- * member for it in yarn and longrope. */
+/* llama.cpp multiplies cosines and sines by attn_factor for any type of scaling; the configuration has a member for it
+ * in yarn and longrope. */
 static lh_status check_attention_factor(const maker *m, const json_t *scaling)
 {
     double attention = 1;
@@ -429,7 +556,7 @@ static lh_status add_scaling(const maker *m)
         LH_TRY_DONE(add_typed_scaling(m, scaling, &type));
     LH_TRY_DONE(check_attention_factor(m, scaling));
     LH_TRY_DONE(add_query_scaling(m, scaling));
-    if (json_object_size(scaling) > 0) LH_TRY_DONE(set(m->json, "rope_scaling", json_incref(scaling)));
+    if (json_object_size(scaling) > 0) LH_TRY_DONE(lh_json_set(m->json, "rope_scaling", json_incref(scaling)));
 done:
     json_decref(scaling);
     lh_free(factors);
@@ -445,7 +572,7 @@ static lh_status add_ids(const maker *m)
     int64_t bos = -1;
     json_t *eos = json_array();
     LH_TRY_DONE(lh_gguf_i64(m->gguf, "tokenizer.ggml.bos_token_id", &bos));
-    LH_TRY_DONE(set(m->json, "bos_token_id", bos >= 0 ? json_integer(bos) : json_null()));
+    LH_TRY_DONE(lh_json_set(m->json, "bos_token_id", bos >= 0 ? json_integer(bos) : json_null()));
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
         int64_t id = -1;
         int known = 0;
@@ -453,7 +580,7 @@ static lh_status add_ids(const maker *m)
         for (size_t k = 0; k < json_array_size(eos); k++) known |= json_integer_value(json_array_get(eos, k)) == id;
         if (id >= 0 && !known) json_array_append_new(eos, json_integer(id));
     }
-    LH_TRY_DONE(set(m->json, "eos_token_id", json_incref(eos)));
+    LH_TRY_DONE(lh_json_set(m->json, "eos_token_id", json_incref(eos)));
 done:
     json_decref(eos);
     return st;
@@ -465,11 +592,13 @@ static lh_status add_tensors(const maker *m)
     const lh_gguf_tensor *embed = lh_gguf_tensor_find(m->gguf, "token_embd.weight");
     if (!embed || embed->rank != 2)
         LH_FAIL(LH_EINPUT, "'%s' has no tensor 'token_embd.weight': it is no language model", lh_gguf_path(m->gguf));
-    LH_TRY(set(m->json, "vocab_size", json_integer(embed->dims[1])));
-    LH_TRY(set(m->json, "tie_word_embeddings", json_boolean(!lh_gguf_tensor_find(m->gguf, "output.weight"))));
+    LH_TRY(lh_json_set(m->json, "vocab_size", json_integer(embed->dims[1])));
+    LH_TRY(lh_json_set(m->json, "tie_word_embeddings", json_boolean(!lh_gguf_tensor_find(m->gguf, "output.weight"))));
     if (m->family->bias == LH_BIAS_OPTION) {
-        LH_TRY(set(m->json, "attention_bias", json_boolean(lh_gguf_tensor_find(m->gguf, "blk.0.attn_q.bias") != NULL)));
-        LH_TRY(set(m->json, "mlp_bias", json_boolean(lh_gguf_tensor_find(m->gguf, "blk.0.ffn_up.bias") != NULL)));
+        LH_TRY(lh_json_set(m->json, "attention_bias",
+                           json_boolean(lh_gguf_tensor_find(m->gguf, "blk.0.attn_q.bias") != NULL)));
+        LH_TRY(
+            lh_json_set(m->json, "mlp_bias", json_boolean(lh_gguf_tensor_find(m->gguf, "blk.0.ffn_up.bias") != NULL)));
     }
     return LH_OK;
 }
@@ -488,7 +617,7 @@ done:
     return st;
 }
 
-/* The family of this architecture that a key tells apart, or else the one that none does. */
+/* The family of this architecture that has its key, or else the family without a key. */
 static lh_status find_family(maker *m)
 {
     lh_gguf_text arch = {.data = "", .bytes = 0};
@@ -498,7 +627,7 @@ static lh_status find_family(maker *m)
         const maker candidate = {m->gguf, lh_family_at(i), NULL};
         const char *name = candidate.family->gguf, *key = candidate.family->gguf_key;
         double value = 0;
-        if (!name || (int64_t)strlen(name) != arch.bytes || memcmp(name, arch.data, (size_t)arch.bytes) != 0) continue;
+        if (!name || !lh_gguf_text_is(&arch, name)) continue;
         if (key) LH_TRY(get_f64(&candidate, key, &value));
         if (key ? value > 0 : !m->family) m->family = candidate.family;
     }
@@ -515,9 +644,9 @@ lh_status lh_gguf_config(json_t **out, const lh_gguf *gguf)
     lh_status st = LH_OK;
     maker m = {.gguf = gguf, .json = json_object()};
     LH_TRY_DONE(find_family(&m));
-    LH_TRY_DONE(lh_gguf_check_keys(gguf, m.family));
-    LH_TRY_DONE(set(m.json, "model_type", json_string(m.family->name)));
-    LH_TRY_DONE(set(m.json, "architectures", json_pack("[s]", m.family->architecture)));
+    LH_TRY_DONE(check_keys(gguf, m.family));
+    LH_TRY_DONE(lh_json_set(m.json, "model_type", json_string(m.family->name)));
+    LH_TRY_DONE(lh_json_set(m.json, "architectures", json_pack("[s]", m.family->architecture)));
     LH_TRY_DONE(copy_sizes(&m));
     LH_TRY_DONE(copy_experts(&m));
     LH_TRY_DONE(copy_numbers(&m));

@@ -8,22 +8,49 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/output.h"
+#include "base/rng.h"
 #include "import/checkpoint.h"
-#include "import/checkpoint_impl.h"
-#include "import/config_members.h"
+#include "import/config_impl.h"
 #include "import/convert.h"
 #include "import/import_source.h"
-#include "import/random_model.h"
+#include "import/random_shapes.h"
 #include "import/tokenizer_source.h"
 
-/* Source of the rows of one weight, or of the part that is one expert's. */
+/* Values that pass through the buffers at a time. */
+enum { BUFFER_VALUES = 1 << 22 };
+
+/* Progress over all tensors. */
+typedef struct meter {
+    lh_import_progress progress;
+    int64_t done_bytes, total_bytes;
+} meter;
+
+static lh_status advance(meter *m, int64_t bytes)
+{
+    m->done_bytes += bytes;
+    if (!m->progress.done) return LH_OK;
+    return m->progress.done(m->progress.self, m->done_bytes, m->total_bytes);
+}
+
+/* The argument of --dtype. *automatic: true for "auto". */
+static lh_status read_dtype(const char *name, lh_dtype *type, int *automatic)
+{
+    *type = LH_BF16;
+    *automatic = strcmp(name, "auto") == 0;
+    if (!*automatic && (!lh_dtype_find(name, type) || *type > LH_BF16))
+        LH_FAIL(LH_EUSAGE, "dtype '%s' is unknown: auto, f32, f16 and bf16 are known", name);
+    return LH_OK;
+}
+
+/* ---- a source ---- */
+
+/* Source of the rows of a weight, or of an expert's part of it. */
 typedef struct job {
     lh_weight weight;
     int64_t layer;
@@ -44,7 +71,7 @@ typedef struct importer {
     int automatic;
     job *jobs;
     int64_t n;
-    lh_import_meter meter;
+    meter meter;
     int64_t quantised_bytes, grown_bytes; /* of quantised tensors: in the source, and as stored */
     lh_checkpoint_writer *writer;
     /* Buffers of a chunk of rows: as in the source, as f32, as stored. */
@@ -87,8 +114,8 @@ static int same_tensor(const lh_source_tensor *a, const lh_source_tensor *b)
            a->bytes == b->bytes && memcmp(a->data, b->data, (size_t)a->bytes) == 0;
 }
 
-/* What the file holds decides, as in transformers 5: an lm_head that is not the embedding is used, whatever the
- * configuration says, and without one the embedding is. */
+/* The tensors decide, not the configuration, as in transformers 5: an lm_head that differs from the embedding is used;
+ * without an lm_head the embedding is used. */
 static lh_status settle_head(importer *im)
 {
     char name[128];
@@ -106,14 +133,14 @@ static lh_status settle_head(importer *im)
     return lh_source_set_tied(im->source, tied);
 }
 
-/* As the table has it, for all experts or for one. */
+/* The name in the family's table, for all experts or for each (with a '*'). */
 static const char *listed_name(const importer *im, lh_weight weight)
 {
     const lh_tensor_name *row = &im->config.family->tensors[weight];
     return lh_source_is_gguf(im->source) ? row->gguf : row->hf;
 }
 
-/* `part`: the expert, where each has a tensor of its own. */
+/* `part`: the expert, where each expert has a tensor. */
 static void source_name(const importer *im, const job *j, char name[128])
 {
     const char *listed = listed_name(im, j->weight), *star = strchr(listed, '*'), *prefix = im->prefix;
@@ -160,7 +187,7 @@ static const char *shape_text(const lh_source_tensor *t, char text[96])
     return text;
 }
 
-/* `parts`: matrices that the tensor may hold one after the other. */
+/* `parts`: number of matrices in the tensor, one after the other. */
 static lh_status check_tensor(const importer *im, const lh_source_tensor *t, int64_t rows, int64_t cols, int64_t parts)
 {
     const char *path = lh_source_path(im->source);
@@ -179,7 +206,8 @@ static lh_status check_tensor(const importer *im, const lh_source_tensor *t, int
     return LH_OK;
 }
 
-/* auto keeps the type of the source; what is f32 in memory stays so unless it is of the requested type. */
+/* auto keeps the type of the source; tensors that are f32 in memory are stored as f32 unless they have the requested
+ * type. */
 static lh_dtype stored_type(const importer *im, const job *j)
 {
     const lh_ggml_type *from = j->from->type;
@@ -194,7 +222,7 @@ static lh_status add_job(importer *im, const job *j)
     return LH_OK;
 }
 
-/* A tensor of `rows` and `cols` is missing: its weights may lie there in another form. */
+/* Reports a missing tensor; its weights may be stored in a form that is not read. */
 static lh_status refuse_without(const lh_source *source, const char *name, int64_t rows, int64_t cols)
 {
     static const struct {
@@ -213,7 +241,7 @@ static lh_status refuse_without(const lh_source *source, const char *name, int64
     LH_FAIL(LH_EINPUT, "'%s' has no tensor '%s' [%" PRId64 ", %" PRId64 "]", path, name, rows, cols);
 }
 
-/* The tensor of one part: its name, shape, rows and type. */
+/* Plans the tensor of a part: its name, shape, rows and type. */
 static lh_status plan_part(importer *im, job j)
 {
     const lh_family *family = im->config.family;
@@ -291,9 +319,7 @@ done:
 /* The checkpoint must not replace its source. */
 static lh_status check_out(const lh_import_options *options)
 {
-    struct stat src, out;
-    if (stat(options->src, &src) == 0 && stat(options->out, &out) == 0 && src.st_dev == out.st_dev &&
-        src.st_ino == out.st_ino)
+    if (lh_file_exists(options->src) && lh_file_is_same(options->src, options->out))
         LH_FAIL(LH_EUSAGE, "'%s' is the source itself: name another file for the checkpoint", options->out);
     return LH_OK;
 }
@@ -360,7 +386,7 @@ static lh_status fetch_rows(importer *im, const job *j, int64_t row, int64_t n)
 static lh_status write_weight(importer *im, const job *j)
 {
     const lh_ggml_type *from = j->from->type;
-    int64_t row_bytes = j->cols / from->block_values * from->block_bytes, step = LH_IMPORT_VALUES / j->cols;
+    int64_t row_bytes = j->cols / from->block_values * from->block_bytes, step = BUFFER_VALUES / j->cols;
     if (step < 1) step = 1;
     if (j->part == 0) LH_TRY(lh_checkpoint_begin(im->writer, j->weight, j->layer, j->type));
     for (int64_t row = 0; row < j->rows; row += step) {
@@ -368,7 +394,7 @@ static lh_status write_weight(importer *im, const job *j)
         LH_TRY(fetch_rows(im, j, row, n));
         LH_TRY(lh_checkpoint_rows(im->writer, im->stored, n));
         release_pages(j->from->data + (j->first + row) * row_bytes, n * row_bytes);
-        LH_TRY(lh_import_advance(&im->meter, n * j->cols * lh_dtype_bytes(j->type)));
+        LH_TRY(advance(&im->meter, n * j->cols * lh_dtype_bytes(j->type)));
     }
     LH_TRY(lh_map_unchanged(j->from->map));
     if (j->part + 1 == j->parts) LH_TRY(lh_checkpoint_end(im->writer));
@@ -377,7 +403,7 @@ static lh_status write_weight(importer *im, const job *j)
 
 static lh_status allocate(importer *im)
 {
-    int64_t values = LH_IMPORT_VALUES;
+    int64_t values = BUFFER_VALUES;
     for (int64_t i = 0; i < im->n; i++)
         if (im->jobs[i].cols > values) values = im->jobs[i].cols;
     LH_TRY(lh_calloc(&im->raw, values, sizeof(float)));
@@ -386,7 +412,7 @@ static lh_status allocate(importer *im)
     return LH_OK;
 }
 
-/* A member that is not known may be one that changes the logits. */
+/* An unknown member may change the logits. */
 static lh_status warn_unknown_members(const importer *im, const char *name, const char *text)
 {
     lh_status st = LH_OK;
@@ -424,7 +450,7 @@ done:
     return st;
 }
 
-/* Who imports a quantised model expects a checkpoint of its size. */
+/* Users expect a checkpoint of the size of the quantised model. */
 static void tell_growth(const importer *im)
 {
     static const double mib = 1 << 20;
@@ -473,13 +499,111 @@ done:
     return st;
 }
 
+/* ---- random weights ---- */
+
+typedef struct generator {
+    const lh_import_options *options;
+    lh_config config;
+    lh_dtype type;
+    meter meter;
+    lh_checkpoint_writer *writer;
+    float *wide;
+    char *stored;
+} generator;
+
+static lh_status count_weight(void *self, lh_weight weight, int64_t layer)
+{
+    generator *g = self;
+    int64_t rows, cols;
+    (void)layer;
+    lh_weight_shape(&g->config, weight, &rows, &cols);
+    g->meter.total_bytes += rows * cols * lh_dtype_bytes(lh_weight_type(weight, g->type));
+    return LH_OK;
+}
+
+static lh_status draw_weight(void *self, lh_weight weight, int64_t layer)
+{
+    generator *g = self;
+    int64_t rows, cols;
+    lh_weight_shape(&g->config, weight, &rows, &cols);
+    const lh_random_weight w = lh_random_weight_of(&g->config, weight, layer);
+    int64_t step = BUFFER_VALUES / cols;
+    lh_dtype type = lh_weight_type(weight, g->type);
+    LH_TRY(lh_checkpoint_begin(g->writer, weight, layer, type));
+    for (int64_t row = 0; row < rows; row += step) {
+        int64_t n = rows - row < step ? rows - row : step;
+#pragma omp parallel for schedule(static) if (n * cols > 1 << 14)
+        for (int64_t r = 0; r < n; r++) {
+            float *values = g->wide + r * cols;
+            lh_normals(values, g->options->seed, w.stream, (row + r) * cols, cols);
+            for (int64_t i = 0; i < cols; i++) values[i] = w.mean + w.scale * values[i];
+        }
+        const lh_convert convert = {.dst = g->stored,
+                                    .dst_type = type,
+                                    .ld = cols,
+                                    .src = g->wide,
+                                    .src_type = LH_F32,
+                                    .rows = n,
+                                    .cols = cols};
+        lh_convert_rows(&convert);
+        LH_TRY(lh_checkpoint_rows(g->writer, g->stored, n));
+        LH_TRY(advance(&g->meter, n * cols * lh_dtype_bytes(type)));
+    }
+    LH_TRY(lh_checkpoint_end(g->writer));
+    return LH_OK;
+}
+
+static lh_status generate(generator *g, const char *shape)
+{
+    lh_status st = LH_OK;
+    lh_checkpoint_meta meta = {.config_json = lh_random_shape_config(shape)};
+    char *tokenizer = NULL;
+    LH_TRY_DONE(lh_checkpoint_each(&g->config, count_weight, g));
+    LH_TRY_DONE(lh_partial_claim(g->options->out, g->meter.total_bytes));
+    LH_TRY_DONE(lh_random_shape_tokenizer(shape, &tokenizer, &meta.tokenizer_meta));
+    meta.tokenizer = tokenizer;
+    if (tokenizer)
+        meta.tokenizer_bytes = (int64_t)strlen(tokenizer);
+    else
+        lh_warn("shape '%s' has no tokenizer: the checkpoint takes token ids, but no text", shape);
+    LH_TRY_DONE(lh_calloc(&g->wide, BUFFER_VALUES, sizeof(float)));
+    LH_TRY_DONE(lh_calloc(&g->stored, BUFFER_VALUES, sizeof(float)));
+    LH_TRY_DONE(lh_checkpoint_create(&g->writer, g->options->out, &meta));
+    LH_TRY_DONE(lh_checkpoint_each(&g->config, draw_weight, g));
+    st = lh_checkpoint_finish(g->writer);
+    g->writer = NULL;
+    LH_TRY_DONE(st);
+done:
+    lh_free(tokenizer);
+    return st;
+}
+
+static lh_status import_random(const lh_import_options *options)
+{
+    lh_status st = LH_OK;
+    generator g = {.options = options, .meter = {.progress = options->progress}};
+    const char *shape = options->random, *text;
+    int automatic;
+    LH_TRY_DONE(read_dtype(options->dtype, &g.type, &automatic));
+    LH_TRY_DONE(lh_random_shape_check(shape));
+    text = lh_random_shape_config(shape);
+    LH_TRY_DONE(lh_config_parse_text(&g.config, text, (int64_t)strlen(text), shape));
+    LH_TRY_DONE(generate(&g, shape));
+done:
+    lh_checkpoint_drop(g.writer);
+    lh_config_clear(&g.config);
+    lh_free(g.wide);
+    lh_free(g.stored);
+    return st;
+}
+
 lh_status lh_import(const lh_import_options *options)
 {
     lh_status st = LH_OK;
     importer im = {.options = options, .meter = {.progress = options->progress}};
-    LH_TRY_DONE(lh_import_dtype(options->dtype, &im.type, &im.automatic));
+    LH_TRY_DONE(read_dtype(options->dtype, &im.type, &im.automatic));
     if (options->random)
-        LH_TRY_DONE(lh_random_import(options));
+        LH_TRY_DONE(import_random(options));
     else
         LH_TRY_DONE(import_source(&im));
 done:

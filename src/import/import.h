@@ -3,11 +3,30 @@
 #ifndef LH_IMPORT_IMPORT_H
 #define LH_IMPORT_IMPORT_H
 
-#include "import/import_options.h"
+#include <stdint.h>
 
-/* Leaves a complete checkpoint at `out`, or what was there before. LH_EUSAGE: unknown dtype or shape. LH_EINPUT: a
- * source that is damaged, contradicts its configuration, or holds values that are not finite; the message names the
- * tensor. Warns about tensors that are not used and about a missing tokenizer. */
+#include "base/status.h"
+
+/* Called repeatedly with the bytes done so far and in total. Any status but LH_OK stops the work with it. */
+typedef struct lh_import_progress {
+    void *self;
+    lh_status (*done)(void *self, int64_t done_bytes, int64_t total_bytes); /* NULL: none */
+} lh_import_progress;
+
+typedef struct lh_import_options {
+    const char *src;    /* folder or GGUF file; NULL: `random` names a shape */
+    const char *random; /* "tiny", "llama-3.1-8b", … (random_shapes.h): seeded weights */
+    const char *out;
+    /* Stored type: "f32", "f16", "bf16" or "auto" (the type of the source; bf16 for quantised and random weights).
+     * Vectors (norms, biases) become f32 unless they are of this type already. */
+    const char *dtype;
+    uint64_t seed;
+    lh_import_progress progress;
+} lh_import_options;
+
+/* Leaves a complete checkpoint at `out`, or the previous file. LH_EUSAGE: unknown dtype or shape. LH_EINPUT: a source
+ * that is damaged, contradicts its configuration, or holds values that are not finite; the message names the tensor.
+ * Warns about tensors that are not used and about a missing tokenizer. */
 lh_status lh_import(const lh_import_options *options);
 
 #endif

@@ -5,9 +5,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
-#include "import/lfs_pointer.h"
-
-#define CONFIG_BYTES_MAX (INT64_C(16) << 20)
+#include "import/config.h"
 
 /* A file by its first bytes. */
 lh_status lh_hint_file(const char *path)
@@ -26,13 +24,13 @@ lh_status lh_hint_file(const char *path)
     };
     static const char *const parts[] = {".json", ".safetensors", ".jinja", NULL};
     const char *hint = lh_name_ends_with(path, parts) ? ": give the folder that holds it" : "";
-    LH_TRY(lh_lfs_pointer_refuse(path));
+    LH_TRY(lh_hint_lfs(path));
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
         if (lh_file_begins_with(path, known[i].begins, known[i].bytes)) hint = known[i].is;
     LH_FAIL(LH_EINPUT, "'%s' is neither a Hugging Face folder nor a GGUF file%s", path, hint);
 }
 
-/* At most three file names of the folder with one of these endings, in quotes; empty if there is none. */
+/* At most three file names of the folder with these endings, in quotes; empty if there is none. */
 static lh_status names_with(lh_buf *out, const char *folder, const char *const *endings)
 {
     lh_status st = LH_OK;
@@ -40,7 +38,7 @@ static lh_status names_with(lh_buf *out, const char *folder, const char *const *
     LH_TRY_DONE(lh_buf_puts(out, ""));
     LH_TRY_DONE(lh_folder_list(&found, NULL, folder, endings));
     for (int64_t i = 0; i < found.n && i < 3; i++)
-        LH_TRY_DONE(lh_buf_printf(out, "%s'%s'", i ? ", " : "", strrchr(found.at[i], '/') + 1));
+        LH_TRY_DONE(lh_buf_printf(out, "%s'%s'", i ? ", " : "", lh_path_name(found.at[i])));
     if (found.n > 3) LH_TRY_DONE(lh_buf_puts(out, ", …"));
 done:
     lh_paths_clear(&found);
@@ -65,7 +63,7 @@ static lh_status refuse_adapter(const char *folder)
     json_t *config = NULL;
     const char *base = NULL;
     LH_TRY_DONE(lh_path_join(&path, folder, "adapter_config.json"));
-    LH_TRY_DONE(lh_json_read(&config, path, CONFIG_BYTES_MAX));
+    LH_TRY_DONE(lh_json_read(&config, path, LH_CONFIG_BYTES_MAX));
     LH_TRY_DONE(lh_json_string(config, path, "base_model_name_or_path", &base));
     LH_FAIL_DONE(
         LH_EINPUT,
@@ -130,11 +128,6 @@ done:
     return st;
 }
 
-static int text_is(const lh_gguf_text *text, const char *word)
-{
-    return text->bytes == (int64_t)strlen(word) && memcmp(text->data, word, (size_t)text->bytes) == 0;
-}
-
 lh_status lh_hint_gguf(const lh_gguf *gguf)
 {
     static const struct {
@@ -154,7 +147,18 @@ lh_status lh_hint_gguf(const lh_gguf *gguf)
     for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
         lh_gguf_text text = {.data = "", .bytes = 0};
         LH_TRY(lh_gguf_string(gguf, known[i].key, &text));
-        if (text_is(&text, known[i].value)) LH_FAIL(LH_EINPUT, "'%s' is %s", lh_gguf_path(gguf), known[i].is);
+        if (lh_gguf_text_is(&text, known[i].value)) LH_FAIL(LH_EINPUT, "'%s' is %s", lh_gguf_path(gguf), known[i].is);
     }
+    return LH_OK;
+}
+
+lh_status lh_hint_lfs(const char *path)
+{
+    static const char begins[] = "version https://"; /* 16 bytes of "version https://git-lfs.github.com/spec/v1" */
+    if (lh_file_begins_with(path, begins, sizeof begins - 1))
+        LH_FAIL(
+            LH_EINPUT,
+            "'%s' is a Git LFS pointer, not the file itself: run 'git lfs pull' in its folder, or download it again",
+            path);
     return LH_OK;
 }

@@ -1,5 +1,5 @@
-/* import_hints.h - what a path holds that is no model to import: each function names it and says what would be right.
- * They fail with LH_EINPUT unless they say otherwise. */
+/* import_hints.h - paths that hold no model to import: each function names the path and says what would be right. They
+ * fail with LH_EINPUT unless they say otherwise. */
 #ifndef LH_IMPORT_IMPORT_HINTS_H
 #define LH_IMPORT_IMPORT_HINTS_H
 
@@ -11,5 +11,8 @@ lh_status lh_hint_no_weights(const char *folder); /* with config.json, without t
 
 /* LH_OK if the file may hold a language model. */
 lh_status lh_hint_gguf(const lh_gguf *gguf);
+
+/* LH_OK unless the file is a pointer of Git LFS, which a clone without LFS leaves for a large file. */
+lh_status lh_hint_lfs(const char *path);
 
 #endif

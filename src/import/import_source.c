@@ -9,11 +9,9 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "import/import_hints.h"
-#include "import/lfs_pointer.h"
 #include "import/safetensors.h"
 
 enum { SHARDS_MAX = 10000 };
-#define CONFIG_BYTES_MAX (INT64_C(64) << 20)
 
 struct lh_source {
     char *path, *config;
@@ -104,26 +102,15 @@ static lh_status merge_generation(const lh_source *s, json_t *config, int *chang
     json_t *generation = NULL, *text = json_object_get(config, "text_config");
     LH_TRY_DONE(lh_path_join(&path, s->path, "generation_config.json"));
     if (!lh_file_exists(path)) goto done;
-    LH_TRY_DONE(lh_json_read(&generation, path, CONFIG_BYTES_MAX));
+    LH_TRY_DONE(lh_json_read(&generation, path, LH_CONFIG_BYTES_MAX));
     json_t *eos = json_object_get(generation, "eos_token_id"),
            *owner = json_is_object(text) && json_object_get(text, "eos_token_id") ? text : config;
     if (!eos || json_is_null(eos) || json_equal(eos, json_object_get(owner, "eos_token_id"))) goto done;
-    if (json_object_set(owner, "eos_token_id", eos) != 0) LH_FAIL_DONE(LH_ENOMEM, "cannot hold the configuration");
+    LH_TRY_DONE(lh_json_set(owner, "eos_token_id", json_incref(eos)));
     *changed = 1;
 done:
     json_decref(generation);
     lh_free(path);
-    return st;
-}
-
-static lh_status dump(char **out, const json_t *json)
-{
-    lh_status st = LH_OK;
-    char *text = json_dumps(json, JSON_INDENT(2));
-    if (!text) LH_FAIL_DONE(LH_ENOMEM, "cannot hold the configuration");
-    LH_TRY_DONE(lh_strdup(out, text));
-done:
-    free(text);
     return st;
 }
 
@@ -139,20 +126,20 @@ static lh_status open_folder(lh_source *s)
     LH_TRY_DONE(lh_path_join(&single, s->path, "model.safetensors"));
     LH_TRY_DONE(lh_path_join(&index_path, s->path, "model.safetensors.index.json"));
     if (!lh_file_exists(config_path)) LH_TRY_DONE(lh_hint_no_config(s->path));
-    LH_TRY_DONE(lh_lfs_pointer_refuse(config_path));
-    LH_TRY_DONE(lh_file_read_regular(&text, config_path, CONFIG_BYTES_MAX));
+    LH_TRY_DONE(lh_hint_lfs(config_path));
+    LH_TRY_DONE(lh_file_read_regular(&text, config_path, LH_CONFIG_BYTES_MAX));
     LH_TRY_DONE(lh_json_parse(&config, config_path, text.data, text.bytes));
     LH_TRY_DONE(lh_config_parse(&known, config, config_path)); /* an unknown family is reported first */
     LH_TRY_DONE(merge_generation(s, config, &changed));
     if (changed)
-        LH_TRY_DONE(dump(&s->config, config));
+        LH_TRY_DONE(lh_json_dump(&s->config, config, JSON_INDENT(2)));
     else
         LH_TRY_DONE(lh_strdup(&s->config, text.data));
     if (lh_file_exists(single)) {
         LH_TRY_DONE(add_file(s, "model.safetensors"));
     } else if (lh_file_exists(index_path)) {
-        LH_TRY_DONE(lh_lfs_pointer_refuse(index_path));
-        LH_TRY_DONE(lh_json_read(&index, index_path, CONFIG_BYTES_MAX));
+        LH_TRY_DONE(lh_hint_lfs(index_path));
+        LH_TRY_DONE(lh_json_read(&index, index_path, LH_CONFIG_BYTES_MAX));
         LH_TRY_DONE(add_shards(s, index, index_path));
     } else {
         LH_TRY_DONE(lh_hint_no_weights(s->path));
@@ -181,7 +168,7 @@ static lh_status open_gguf(lh_source *s)
         LH_FAIL_DONE(LH_EINPUT, "'%s' is one of %" PRId64 " parts: join them with llama-gguf-split --merge", s->path,
                      parts);
     LH_TRY_DONE(lh_gguf_config(&config, s->gguf));
-    LH_TRY_DONE(dump(&s->config, config));
+    LH_TRY_DONE(lh_json_dump(&s->config, config, JSON_INDENT(2)));
     for (int64_t i = 0; i < lh_gguf_tensors(s->gguf); i++) {
         const lh_gguf_tensor *from = lh_gguf_tensor_at(s->gguf, i);
         lh_source_tensor *t = NULL;
@@ -269,9 +256,8 @@ lh_status lh_source_set_tied(lh_source *s, int tied)
     char *text = NULL;
     json_t *config = NULL;
     LH_TRY_DONE(lh_json_parse(&config, s->path, s->config, (int64_t)strlen(s->config)));
-    if (json_object_set_new(config, "tie_word_embeddings", json_boolean(tied)) != 0)
-        LH_FAIL_DONE(LH_ENOMEM, "cannot hold the configuration");
-    LH_TRY_DONE(dump(&text, config));
+    LH_TRY_DONE(lh_json_set(config, "tie_word_embeddings", json_boolean(tied)));
+    LH_TRY_DONE(lh_json_dump(&text, config, JSON_INDENT(2)));
     lh_free(s->config);
     s->config = text;
 done:

@@ -43,8 +43,4 @@ lh_source_tensor *lh_source_find(const lh_source *source, const char *name); /* 
 /* A configuration from the metadata of a GGUF file (gguf_config.c); json_decref. */
 lh_status lh_gguf_config(json_t **out, const lh_gguf *gguf);
 
-/* Refuses keys of the file that are not known and would change the logits of this family, and warns of others
- * (gguf_keys.c). */
-lh_status lh_gguf_check_keys(const lh_gguf *gguf, const lh_family *family);
-
 #endif

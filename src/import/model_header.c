@@ -8,8 +8,6 @@
 #include "import/checkpoint.h"
 #include "import/random_shapes.h"
 
-#define CONFIG_BYTES_MAX (INT64_C(64) << 20)
-
 /* The type that a config.json states. */
 static lh_dtype type_of(const json_t *config)
 {
@@ -26,7 +24,7 @@ static lh_status read_config(lh_model_header *out, const char *path)
 {
     lh_status st = LH_OK;
     json_t *json = NULL;
-    LH_TRY_DONE(lh_json_read(&json, path, CONFIG_BYTES_MAX));
+    LH_TRY_DONE(lh_json_read(&json, path, LH_CONFIG_BYTES_MAX));
     LH_TRY_DONE(lh_config_parse(&out->config, json, path));
     out->stored = type_of(json);
 done:
@@ -54,7 +52,7 @@ static lh_status read_shape(lh_model_header *out, const char *name)
     return lh_config_parse_text(&out->config, text, (int64_t)strlen(text), name);
 }
 
-/* The configuration is parsed again, because the checkpoint owns its own. */
+/* The configuration is parsed again, because the checkpoint keeps its copy. */
 static lh_status read_checkpoint(lh_model_header *out, const char *path)
 {
     lh_status st = LH_OK;
@@ -69,7 +67,7 @@ done:
     return st;
 }
 
-/* A word that is neither a path nor the name of a shape. */
+/* Refuses a word that is neither a path nor the name of a shape. */
 static lh_status refuse_name(const char *name)
 {
     LH_FAIL(LH_EFILE, "'%s' is no file, and no shape of 'import --random' ('longhaul info' lists those)", name);

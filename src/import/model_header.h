@@ -8,7 +8,7 @@
 
 typedef struct lh_model_header {
     lh_config config;
-    lh_dtype stored; /* of the matrices, as 'import' would store them */
+    lh_dtype stored; /* type in which 'import' would store the matrices */
 } lh_model_header;
 
 /* source: a checkpoint, a Hugging Face folder or its config.json (no other file is read), "random:SHAPE", or, if no

@@ -1,7 +1,7 @@
-/* random_shapes.c - the table of shapes, and the byte tokenizer of the tiny one. */
+/* random_shapes.c - the table of shapes, the byte tokenizer of the tiny one, and the distributions of weights. */
 #include "import/random_shapes.h"
 
-#include <stdlib.h>
+#include <math.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -12,7 +12,7 @@
 /* clang-format off */
 static const struct {
     const char *name, *summary, *config;
-    int tokenizer; /* 1: with a tokenizer of single bytes */
+    int tokenizer; /* true: with a tokenizer of single bytes */
 } shapes[] = {
     {"tiny", "4 layers of 4 heads (2 KV heads) of 32, 131072 positions, a tokenizer of bytes",
      "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 259, \"hidden_size\": 128,"
@@ -105,7 +105,7 @@ const char *lh_random_shape_summary(int i)
     return i >= 0 && i < SHAPES ? shapes[i].summary : NULL;
 }
 
-/* Its number, or -1. */
+/* The index of a shape, or -1. */
 static int find_shape(const char *name)
 {
     for (int i = 0; i < SHAPES; i++)
@@ -149,7 +149,6 @@ static lh_status byte_tokenizer(char **out)
     static const char *const specials[] = {"<|endoftext|>", "<|im_start|>", "<|im_end|>"};
     lh_status st = LH_OK;
     json_t *added = json_array(), *all = NULL;
-    char *text = NULL;
     for (int i = 0; i < 3; i++)
         json_array_append_new(added,
                               json_pack("{s:i, s:s, s:b, s:b, s:b, s:b, s:b}", "id", BYTES + i, "content", specials[i],
@@ -161,11 +160,8 @@ static lh_status byte_tokenizer(char **out)
                     "decoder", "type", "ByteLevel", "add_prefix_space", 1, "trim_offsets", 1, "use_regex", 1, "model",
                     "type", "BPE", "dropout", "unk_token", "fuse_unk", 0, "byte_fallback", 0, "vocab",
                     byte_vocabulary(), "merges");
-    text = all ? json_dumps(all, JSON_COMPACT) : NULL;
-    if (!text) LH_FAIL_DONE(LH_ENOMEM, "cannot hold a tokenizer");
-    LH_TRY_DONE(lh_strdup(out, text));
+    LH_TRY_DONE(lh_json_dump(out, all, JSON_COMPACT));
 done:
-    free(text);
     json_decref(all);
     json_decref(added);
     return st;
@@ -185,4 +181,31 @@ const char *lh_random_shape_of(const char *model)
 {
     static const char before[] = "random:";
     return strncmp(model, before, sizeof before - 1) == 0 ? model + sizeof before - 1 : NULL;
+}
+
+/* ---- weights ---- */
+
+/* Standard deviations that keep activations near one: 1/sqrt(width) for products, less with depth for the branches that
+ * are added to the residual, logits with a standard deviation of two. */
+static float standard_deviation(const lh_config *c, lh_weight weight, int64_t cols)
+{
+    switch (weight) {
+    case LH_W_EMBED: return c->tied ? 2 / sqrtf((float)cols) : 1;
+    case LH_W_HEAD: return 2 / sqrtf((float)cols);
+    case LH_W_O:
+    case LH_W_DOWN: return 1 / sqrtf(2 * (float)c->layers * (float)cols);
+    default: return cols > 1 ? 1 / sqrtf((float)cols) : 0.1f; /* biases */
+    }
+}
+
+lh_random_weight lh_random_weight_of(const lh_config *config, lh_weight weight, int64_t layer)
+{
+    int64_t rows, cols;
+    lh_random_weight w = {.stream = (uint64_t)layer * LH_WEIGHTS + (uint64_t)weight};
+    lh_weight_shape(config, weight, &rows, &cols);
+    if (lh_weight_is_norm(weight))
+        w.mean = 1.0f - (float)config->norm_offset;
+    else
+        w.scale = standard_deviation(config, weight, cols);
+    return w;
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
-#include "import/lfs_pointer.h"
+#include "import/import_hints.h"
 
 /* The format's own limit for the header. */
 #define HEADER_BYTES_MAX INT64_C(100000000)
@@ -121,7 +121,7 @@ lh_status lh_safetensors_open(lh_safetensors **out, const char *path)
     lh_status st = LH_OK;
     lh_safetensors *file = NULL;
     LH_TRY_DONE(lh_calloc(&file, 1, sizeof *file));
-    LH_TRY_DONE(lh_lfs_pointer_refuse(path));
+    LH_TRY_DONE(lh_hint_lfs(path));
     LH_TRY_DONE(lh_map_open(&file->map, path));
     LH_TRY_DONE(read_header(file, path));
     *out = file;

@@ -1,36 +1,24 @@
-/* tokenizer_source.c - finds out by its first bytes what a path holds, and reads the tokenizer from it. */
+/* tokenizer_source.c - reads the tokenizer of a path, which is recognised by its first bytes. */
 #include "import/tokenizer_source.h"
 
+#include <errno.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "import/checkpoint.h"
-#include "import/lfs_pointer.h"
+#include "import/import_hints.h"
 #include "import/random_shapes.h"
 #include "import/vocab_gguf.h"
 #include "text/tokenizer_meta.h"
 
 enum { JSON_BYTES = 1 << 30 };
 
-/* *yes: 1 if the file begins with `magic`. */
-static lh_status begins_with(const char *path, const char *magic, int *yes)
-{
-    lh_status st = LH_OK;
-    lh_map map = {0};
-    LH_TRY_DONE(lh_map_open(&map, path));
-    size_t n = strlen(magic);
-    *yes = map.bytes >= (int64_t)n && memcmp(map.data, magic, n) == 0;
-done:
-    lh_map_close(&map);
-    return st;
-}
-
 /* A tokenizer.json and its companion files. If it does not exist, *tok stays NULL and nothing is appended. */
 static lh_status read_json(const char *path, const char *folder, lh_tokenizer **tok, lh_buf *json, lh_buf *meta)
 {
     int64_t start = json->bytes, meta_start = meta->bytes, added = 0;
     if (!lh_file_exists(path)) return LH_OK;
-    LH_TRY(lh_lfs_pointer_refuse(path));
+    LH_TRY(lh_hint_lfs(path));
     LH_TRY(lh_file_read_regular(json, path, JSON_BYTES));
     LH_TRY(lh_tokenizer_parse(tok, path, json->data + start, json->bytes - start, NULL, 0));
     LH_TRY(lh_tokenizer_add_missing(*tok, folder, json, start, &added));
@@ -88,8 +76,8 @@ static lh_status open_json(const char *src, lh_tokenizer **tok, lh_buf *json, lh
 {
     lh_status st = LH_OK;
     char *folder = NULL;
-    const char *slash = strrchr(src, '/');
-    LH_TRY_DONE(lh_strndup(&folder, slash ? src : ".", slash ? slash - src + 1 : 1));
+    if (!lh_file_exists(src)) LH_FAIL_DONE(LH_EINPUT, "cannot open '%s': %s", src, strerror(errno));
+    LH_TRY_DONE(lh_path_folder(&folder, src));
     LH_TRY_DONE(read_json(src, folder, tok, json, meta));
 done:
     lh_free(folder);
@@ -147,21 +135,17 @@ lh_status lh_tokenizer_open(lh_tokenizer **out, const char *src)
     lh_status st = LH_OK;
     lh_tokenizer *tok = NULL;
     lh_buf json = {0}, meta = {0};
-    int is_gguf = 0, is_hdf5 = 0;
-    const int is_folder = lh_file_is_folder(src), is_random = lh_random_shape_of(src) != NULL;
-    if (!is_folder && !is_random) {
-        LH_TRY_DONE(begins_with(src, "GGUF", &is_gguf));
-        LH_TRY_DONE(begins_with(src, "\x89HDF\r\n\x1a\n", &is_hdf5));
-    }
-    if (is_folder)
+    const int is_folder = lh_file_is_folder(src);
+    if (is_folder) {
         LH_TRY_DONE(read_folder(src, &tok, &json, &meta));
-    else if (is_hdf5 || is_random)
+    } else if (lh_random_shape_of(src) || lh_h5_is_file(src)) {
         LH_TRY_DONE(open_checkpoint(src, &tok));
-    else if (!is_gguf)
-        LH_TRY_DONE(open_json(src, &tok, &json, &meta));
-    else
+    } else if (lh_file_begins_with(src, "GGUF", 4)) {
         LH_TRY_DONE(read_gguf(src, &json, &meta));
-    if (is_gguf && json.bytes) LH_TRY_DONE(lh_tokenizer_parse(&tok, src, json.data, json.bytes, meta.data, meta.bytes));
+        if (json.bytes) LH_TRY_DONE(lh_tokenizer_parse(&tok, src, json.data, json.bytes, meta.data, meta.bytes));
+    } else {
+        LH_TRY_DONE(open_json(src, &tok, &json, &meta));
+    }
     if (!tok) LH_TRY_DONE(fail_without(src, is_folder));
     *out = tok;
     tok = NULL;

@@ -1,5 +1,5 @@
-/* tokenizer_source.h - tokenizers from the files that hold one: a tokenizer.json, a Hugging Face folder, a GGUF file or
- * a checkpoint. `tokenize` opens them, `import` copies them into a checkpoint. */
+/* tokenizer_source.h - tokenizers from files: a tokenizer.json, a Hugging Face folder, a GGUF file or a checkpoint.
+ * `tokenize` opens them, `import` copies them into a checkpoint. */
 #ifndef LH_IMPORT_TOKENIZER_SOURCE_H
 #define LH_IMPORT_TOKENIZER_SOURCE_H
 

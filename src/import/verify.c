@@ -1,7 +1,6 @@
-/* verify.c - checks a file of ours completely: structure by h5.h, what its kind must hold by verify_kinds.h, then every
- * array in order: its hash, finite values, offsets and positions that ascend, and for checkpoints configuration and
- * tokenizer. Runs in a child process, because
- * a damaged file can crash or hang the HDF5 library. */
+/* verify.c - checks a file of longhaul completely: structure by h5.h, objects and numbers by its kind, then every array
+ * in order: its hash, finite values, ascending offsets. Runs in a child process, because a damaged file can crash or
+ * hang the HDF5 library. */
 #include "import/verify.h"
 
 #include <inttypes.h>
@@ -11,10 +10,10 @@
 #include <sys/stat.h>
 
 #include "base/child.h"
+#include "base/file.h"
 #include "base/h5.h"
 #include "import/checkpoint.h"
 #include "import/convert.h"
-#include "import/verify_kinds.h"
 
 /* Bytes read at a time. */
 #define SLICE_BYTES (INT64_C(64) << 20)
@@ -25,11 +24,11 @@ enum { CPU_S = 60, BYTES_PER_CPU_S = 20000000 };
 
 typedef struct verifier {
     const char *path;
+    const lh_file_kind *const *kinds, *kind;
     const lh_import_progress *progress;
     lh_verify_report *report;
     int64_t total_bytes;
     char *slice;
-    int finite; /* all floats must be finite */
 } verifier;
 
 static lh_status advance(verifier *v, int64_t bytes)
@@ -37,13 +36,6 @@ static lh_status advance(verifier *v, int64_t bytes)
     v->report->bytes += bytes;
     if (!v->progress || !v->progress->done) return LH_OK;
     return v->progress->done(v->progress->self, v->report->bytes, v->total_bytes);
-}
-
-/* 1 if `name` ends in "/word". */
-static int is_called(const char *name, const char *word)
-{
-    const char *slash = strrchr(name, '/');
-    return slash && strcmp(slash + 1, word) == 0;
 }
 
 static lh_status check_finite(const verifier *v, const char *name, const lh_h5_shape *shape, const lh_h5_slab *part)
@@ -62,7 +54,7 @@ static lh_status check_finite(const verifier *v, const char *name, const lh_h5_s
 /* Offsets ascend from 0 to the number of entries in the arrays of the same group. */
 static lh_status check_offsets(lh_h5 *h5, const char *name)
 {
-    static const char *const beside[] = {"positions", "k", "v", "bias"};
+    static const char *const arrays[] = {"positions", "k", "v", "bias"};
     lh_status st = LH_OK;
     const lh_h5_shape want = {.type = LH_I64, .rank = 1, .dims = {-1}};
     lh_h5_shape shape;
@@ -74,8 +66,8 @@ static lh_status check_offsets(lh_h5 *h5, const char *name)
     int rises = n > 0 && offsets[0] == 0;
     for (int64_t i = 1; i < n; i++) rises &= offsets[i] >= offsets[i - 1];
     if (!rises) LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' must rise from 0", name, lh_h5_path(h5));
-    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) {
-        LH_TRY_DONE(lh_asprintf(&other, "%.*s/%s", (int)(strrchr(name, '/') - name), name, beside[i]));
+    for (size_t i = 0; i < sizeof arrays / sizeof *arrays; i++) {
+        LH_TRY_DONE(lh_asprintf(&other, "%.*s%s", (int)(lh_path_name(name) - name), name, arrays[i]));
         if (lh_h5_has(h5, other)) {
             LH_TRY_DONE(lh_h5_array_open(&array, h5, other));
             const lh_h5_shape *have = lh_h5_array_shape(array);
@@ -95,44 +87,13 @@ done:
     return st;
 }
 
-/* Positions ascend within a head and are never negative. */
-static lh_status check_positions(lh_h5 *h5, const char *name)
-{
-    lh_status st = LH_OK;
-    const lh_h5_shape want = {.type = LH_I32, .rank = 1, .dims = {-1}},
-                      want_offsets = {.type = LH_I64, .rank = 1, .dims = {-1}};
-    lh_h5_shape shape, offsets_shape;
-    int32_t *positions = NULL;
-    int64_t *offsets = NULL;
-    char *beside = NULL;
-    LH_TRY_DONE(lh_asprintf(&beside, "%.*s/offsets", (int)(strrchr(name, '/') - name), name));
-    LH_TRY_DONE(lh_h5_get(h5, name, &want, &shape, &positions));
-    LH_TRY_DONE(lh_h5_get(h5, beside, &want_offsets, &offsets_shape, &offsets));
-    for (int64_t h = 0; h + 1 < offsets_shape.dims[0]; h++) {
-        int64_t last = -1;
-        for (int64_t i = offsets[h]; i >= 0 && i < offsets[h + 1] && i < shape.dims[0]; i++) {
-            if (positions[i] <= last)
-                LH_FAIL_DONE(LH_EFILE,
-                             "'%s' of '%s' must ascend within a head: entry %" PRId64 " of head %" PRId64 " does not",
-                             name, lh_h5_path(h5), i - offsets[h], h);
-            last = positions[i];
-        }
-    }
-done:
-    lh_free(beside);
-    lh_free(offsets);
-    lh_free(positions);
-    return st;
-}
-
 /* Counts the hashes that reading compares. */
 static lh_status count_hash(verifier *v, lh_h5 *h5, const char *name)
 {
     uint64_t hash = 0;
     int found = 0;
     LH_TRY(lh_h5_get_hash(h5, name, &hash, &found));
-    if (!found && strcmp(v->report->kind, "checkpoint") == 0)
-        LH_FAIL(LH_EFILE, "'%s' of '%s' has no attribute 'xxh64'", name, v->path);
+    if (!found && v->kind->all_hashed) LH_FAIL(LH_EFILE, "'%s' of '%s' has no attribute 'xxh64'", name, v->path);
     v->report->hashes += found;
     return LH_OK;
 }
@@ -155,14 +116,12 @@ static lh_status read_array(void *self, lh_h5 *h5, const char *name)
         memcpy(part.count, shape->dims, sizeof part.count);
         part.count[0] = n;
         LH_TRY_DONE(lh_h5_array_read(array, &part, v->slice));
-        if (shape->type <= LH_BF16 && v->finite) LH_TRY_DONE(check_finite(v, name, shape, &part));
+        if (shape->type <= LH_BF16 && !v->kind->holds_nan) LH_TRY_DONE(check_finite(v, name, shape, &part));
         LH_TRY_DONE(advance(v, n * row_bytes));
     }
     LH_TRY_DONE(lh_h5_array_checked(array));
     LH_TRY_DONE(count_hash(v, h5, name));
-    if (is_called(name, "offsets")) LH_TRY_DONE(check_offsets(h5, name));
-    if (is_called(name, "positions") && strcmp(v->report->kind, "keep-sets") == 0)
-        LH_TRY_DONE(check_positions(h5, name));
+    if (strcmp(lh_path_name(name), "offsets") == 0) LH_TRY_DONE(check_offsets(h5, name));
     v->report->arrays++;
 done:
     lh_h5_array_close(array);
@@ -183,12 +142,51 @@ done:
     return st;
 }
 
-static lh_status check_tokenizer(const lh_checkpoint *ck)
+static lh_status check_checkpoint(lh_h5 *h5)
 {
+    lh_status st = LH_OK;
+    lh_checkpoint *ck = NULL;
     lh_tokenizer *tok = NULL;
-    lh_status st = lh_checkpoint_open_tokenizer(ck, &tok);
+    LH_TRY_DONE(lh_checkpoint_open(&ck, lh_h5_path(h5)));
+    LH_TRY_DONE(lh_checkpoint_open_tokenizer(ck, &tok));
+done:
     lh_tokenizer_close(tok);
+    lh_checkpoint_close(ck);
     return st;
+}
+
+const lh_file_kind lh_checkpoint_kind = {.name = "checkpoint",
+                                         .schema = LH_CHECKPOINT_SCHEMA,
+                                         .objects = {"/config", "/weights/embed", "/weights/norm"},
+                                         .all_hashed = 1,
+                                         .check = check_checkpoint,
+                                         .describe = lh_checkpoint_describe};
+
+const lh_file_kind *lh_file_kind_find(const lh_file_kind *const *kinds, const char *name)
+{
+    for (; *kinds; kinds++)
+        if (strcmp((*kinds)->name, name) == 0) return *kinds;
+    return NULL;
+}
+
+static lh_status refuse_kind(const lh_h5 *h5, const lh_file_kind *const *kinds)
+{
+    lh_status st = LH_OK;
+    lh_buf names = {0};
+    for (; *kinds; kinds++) LH_TRY_DONE(lh_buf_printf(&names, "%s%s", names.bytes ? ", " : "", (*kinds)->name));
+    LH_FAIL_DONE(LH_EFILE, "'%s' is of the kind '%s', which this version does not know: %s are known", lh_h5_path(h5),
+                 lh_h5_kind(h5), names.data);
+done:
+    lh_buf_clear(&names);
+    return st;
+}
+
+lh_status lh_verify_has(lh_h5 *h5, const char *object)
+{
+    if (!lh_h5_has(h5, object))
+        LH_FAIL(LH_EFILE, "'%s' has no '%s', which every file of the kind '%s' has", lh_h5_path(h5), object,
+                lh_h5_kind(h5));
+    return LH_OK;
 }
 
 static lh_status read_everything(void *self)
@@ -196,36 +194,36 @@ static lh_status read_everything(void *self)
     lh_status st = LH_OK;
     verifier *v = self;
     lh_h5 *h5 = NULL;
-    lh_checkpoint *ck = NULL;
     const lh_h5_header any = {0};
     int64_t schema = 0;
     LH_TRY_DONE(lh_h5_open(&h5, v->path, &any));
-    const char *kind = lh_h5_kind(h5);
-    snprintf(v->report->kind, sizeof v->report->kind, "%s", kind);
+    snprintf(v->report->kind, sizeof v->report->kind, "%s", lh_h5_kind(h5));
     LH_TRY_DONE(lh_h5_get_i64(h5, "/", "schema", &schema));
-    LH_TRY_DONE(lh_verify_kind(h5, schema));
-    v->finite = strcmp(kind, "analysis") != 0; /* which holds NaN where a measure is undefined */
-    if (strcmp(kind, "checkpoint") == 0) {
-        LH_TRY_DONE(lh_checkpoint_open(&ck, v->path));
-        LH_TRY_DONE(check_tokenizer(ck));
-    }
+    v->kind = lh_file_kind_find(v->kinds, lh_h5_kind(h5));
+    if (!v->kind) LH_TRY_DONE(refuse_kind(h5, v->kinds));
+    if (schema > v->kind->schema)
+        LH_FAIL_DONE(LH_EFILE,
+                     "'%s' has schema %" PRId64 ": this version reads up to %" PRId64 ", a newer one wrote it", v->path,
+                     schema, v->kind->schema);
+    for (int i = 0; v->kind->objects[i]; i++) LH_TRY_DONE(lh_verify_has(h5, v->kind->objects[i]));
+    if (v->kind->check) LH_TRY_DONE(v->kind->check(h5));
     LH_TRY_DONE(lh_h5_each_text(h5, read_text, v));
     LH_TRY_DONE(lh_h5_each_array(h5, read_array, v));
 done:
-    lh_checkpoint_close(ck);
     lh_h5_close(h5);
     lh_free(v->slice);
     return st;
 }
 
-lh_status lh_verify(const char *path, const lh_import_progress *progress, lh_verify_report *report)
+lh_status lh_verify(const char *path, const lh_file_kind *const *kinds, const lh_import_progress *progress,
+                    lh_verify_report *report)
 {
     lh_status st = LH_OK;
     struct stat info;
-    verifier v = {.path = path, .progress = progress, .report = MAP_FAILED};
+    verifier v = {.path = path, .kinds = kinds, .progress = progress, .report = MAP_FAILED};
     *report = (lh_verify_report){0};
-    LH_TRY_DONE(
-        lh_h5_probe(path)); /* a hang is in the structure: found in seconds, not after the minutes of a complete read */
+    /* A hang lies in the structure: this finds it in seconds, not after the minutes of a complete read. */
+    LH_TRY_DONE(lh_h5_probe(path));
     if (stat(path, &info) == 0) v.total_bytes = info.st_size;
     /* Shared with the child, which writes its findings here. */
     v.report = mmap(NULL, sizeof *report, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -1,6 +1,6 @@
 /* vocab_gguf.c - turns the vocabulary of a GGUF file into a tokenizer.json. Byte-level BPE is copied, with the
  * pre-tokenizer that its name stands for. SentencePiece has scores instead of merges: every split of a piece into two
- * others becomes a merge, ranked by the score of the piece. */
+ * pieces becomes a merge, ranked by the score of the piece. */
 #include "import/vocab_gguf.h"
 
 #include <math.h>
@@ -9,9 +9,133 @@
 #include <string.h>
 
 #include "base/unicode.h"
-#include "import/vocab_gguf_pre.h"
 #include "text/bpe_tables.h"
 #include "text/tokenizer_meta.h"
+
+/* ---- pre-tokenizers: the expressions of the models' own tokenizer.json, by llama.cpp's names ---- */
+
+typedef struct pre_tokenizer {
+    const char *names;    /* separated by spaces */
+    const char *split[6]; /* regular expressions, applied in this order; NULL after the last */
+    int ignore_merges;    /* a word that is a token is not merged */
+    int add_bos;          /* default if the file has no value */
+    int nfc;              /* text is normalised first */
+} pre_tokenizer;
+
+#define GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+#define SHORT "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
+#define REST " ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define WORD "[^\\r\\n\\p{L}\\p{N}]?\\p{L}+"
+#define UPPER "[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]"
+#define LOWER "[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]"
+/* Words of capital and small letters, with a shortened verb. */
+#define CASES(upper, lower) \
+    "[^\\r\\n\\p{L}\\p{N}]?" upper "*" lower "+" SHORT "?|[^\\r\\n\\p{L}\\p{N}]?" upper "+" lower "*" SHORT "?"
+#define NO_HAN(letters) "[" letters "&&[^\\p{Han}]]"
+#define GPT4O CASES(UPPER, LOWER) "|\\p{N}{1,3}|" REST_SLASH
+#define REST_SLASH " ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
+#define DEEPSEEK "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+"
+/* DeepSeek LLM's letters of cased scripts; letters that normalising would change are written as code points. */
+/* clang-format off */
+#define CASED \
+    "A-Za-zµÀ-ÖØ-öø-ƺƼ-ƿǄ-ʓʕ-ʯͰ-ͳͶͷͻ-ͽͿΆΈ-ΊΌΎ-ΡΣ-ϵϷ-ҁҊ-ԯԱ-ՖႠ-ჅᎠ-Ᏽᏸ-ᏽᲐ-ᲺᲽ-Ჿᴀ-ᴫᵫ-ᵷᵹ-ᶚḀ-ἕἘ-Ἕἠ-ὅὈ-Ὅ" \
+    "ὐ-ὗὙὛὝὟ-\\x{1f7d}ᾀ-ᾴᾶ-ᾼ\\x{1fbe}ῂ-ῄῆ-ῌῐ-\\x{1fd3}ῖ-\\x{1fdb}ῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤ\\x{2126}ℨ" \
+    "\\x{212a}-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮⳲⳳꙀ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-ꮿﬀ-ﬆﬓ-ﬗＡ-Ｚａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃"
+/* clang-format on */
+
+static const pre_tokenizer pres[] = {
+    {.names = "llama-bpe llama3 llama-v3 falcon3 falcon-h1 pixtral midm-2.0 lfm2",
+     .split = {SHORT "|" WORD "|\\p{N}{1,3}|" REST},
+     .ignore_merges = 1,
+     .add_bos = 1},
+    {.names = "gpt-2 phi-2 mpt olmo jais trillion exaone4 modern-bert gigachat a.x-4.0 mellum granite-docling",
+     .split = {GPT2}},
+    {.names = "smollm starcoder refact command-r codeshell exaone minerva-7b mellum2", .split = {"\\p{N}", GPT2}},
+    {.names = "qwen2 deepseek-r1-qwen megrez kormo", .split = {SHORT "|" WORD "|\\p{N}|" REST}, .nfc = 1},
+    {.names = "qwen35",
+     .split =
+         {SHORT
+          "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!"
+          "\\S)|\\s+"},
+     .nfc = 1},
+    {.names = "stablelm2 hunyuan solar-open grok-2", .split = {SHORT "|" WORD "|\\p{N}|" REST}},
+    {.names = "dbrx smaug-bpe glm4 chatglm-bpe", .split = {SHORT "|" WORD "|\\p{N}{1,3}|" REST}},
+    {.names = "ufakzeka", .split = {WORD "|\\p{N}|" REST}},
+    {.names = "laguna", .split = {"[^\\n]+|[\\n]+", SHORT "|" WORD "|\\p{N}|" REST}},
+    {.names = "minicpm5", .split = {"\\p{N}{1,3}", SHORT "|" WORD "|\\p{N}+|" REST}, .ignore_merges = 1},
+    {.names = "seed-coder",
+     .split = {SHORT "|" WORD "|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
+    {.names = "jais-2",
+     .split = {SHORT
+               "|" WORD "|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s{512}(?!\\S)|\\s{256}(?!\\S)|\\s{"
+               "128}(?!\\S)|\\s{64}(?!\\S)|\\s{32}(?!\\S)|\\s{16}(?!\\S)|\\s{8}(?!\\S)|\\s{4}(?!\\S)|\\s{1,2}(?!\\S)|"
+               "\\s{1}"}},
+    {.names = "bailingmoe bailingmoe2 llada-moe",
+     .split = {"'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| "
+               "?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|\\s+("
+               "?!\\S)|\\s+"}},
+    {.names = "exaone-moe",
+     .split =
+         {SHORT
+          "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*(?: \\p{L}\\p{M}*)*)+|\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]?|\\s*"
+          "[\\r\\n]|\\s+(?!\\S)|\\s+"}},
+    {.names = "superbpe", .split = {"\\p{N}+", "(?=(\\d{3})+(?!\\d))"}},
+    {.names = "gpt-4o llama4 kanana2 talkie minimax-m2", .split = {GPT4O}},
+    {.names = "tiny_aya cohere2moe", .split = {"\\d{1,3}(?=(?:\\d{3})*\\b)", GPT4O}},
+    {.names = "youtu",
+     .split = {"[가-힣ㄱ-ㆎ]+|[！…“”‘’—：；，、-〿︰-﹏]+|[ㄅ-ㄯ]+|[一-龥぀-ゟ゠-ヿ]+",
+               CASES(UPPER, LOWER) "|\\p{N}|" REST_SLASH},
+     .ignore_merges = 1},
+    {.names = "kimi-k2",
+     .split = {"[\\p{Han}]+|" CASES(NO_HAN("\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}"),
+                                    NO_HAN("\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}")) "|\\p{N}{1,3}|" REST}},
+    {.names = "tekken",
+     .split = {"[^\\r\\n\\p{L}\\p{N}]?" UPPER "*" LOWER "+|[^\\r\\n\\p{L}\\p{N}]?" UPPER "+" LOWER
+               "*|\\p{N}|" REST_SLASH},
+     .ignore_merges = 1,
+     .add_bos = 1},
+    {.names = "deepseek-llm",
+     .split = {"[\r\n]", "\\s?[" CASED "]+", "\\s?[!-/:-~！-／：-～‘-‟　-。]+", "\\s+$", "[一-龥ࠀ-一가-퟿]+",
+               "\\p{N}+"}},
+    {.names = "deepseek-coder",
+     .split = {"[\r\n]", "\\s?\\p{L}+", "\\s?\\p{P}+", "[一-龥ࠀ-一가-퟿]+", "\\p{N}"}},
+    {.names = "deepseek-v3 hunyuan-dense joyai-llm hy_v4",
+     .split = {"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+",
+               DEEPSEEK "| ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+"}},
+    {.names = "spark2_5",
+     .split = {"\\p{N}{1,3}", "[一-龥぀-ゟ゠-ヿ]+", DEEPSEEK "| ?[\\p{P}\\p{S}]+|[\r\n]|\\s+(?!\\S)|\\s+",
+               "\\p{N}"}},
+    {.names = "falcon", .split = {"[\\p{P}\\$\\+<=>\\^~\\|`]+", GPT2, "[0-9][0-9][0-9]"}},
+    {.names = "bloom poro-chat gpt3-finnish", .split = {" ?[^(\\s|.,!?…。，、।۔،)]+"}},
+    {.names = "viking", .split = {" ?[^(\\s|.,!?…。，、।۔،)]+", "\\p{N}"}},
+    {.names = "default", .split = {"[\\p{P}\\$\\+<=>\\^~\\|]+", GPT2, "\\p{N}+", "[0-9][0-9][0-9]"}},
+};
+
+static int has_name(const char *names, const char *name, int64_t bytes)
+{
+    for (const char *at = names; *at;) {
+        size_t n = strcspn(at, " ");
+        if ((int64_t)n == bytes && memcmp(at, name, n) == 0) return 1;
+        at += n + (at[n] == ' ');
+    }
+    return 0;
+}
+
+static const pre_tokenizer *find_pre(const char *name, int64_t bytes)
+{
+    for (size_t i = 0; i < sizeof pres / sizeof *pres; i++)
+        if (has_name(pres[i].names, name, bytes)) return &pres[i];
+    return NULL;
+}
+
+lh_status lh_vocab_pre_names(lh_buf *out)
+{
+    for (size_t i = 0; i < sizeof pres / sizeof *pres; i++) {
+        if (i) LH_TRY(lh_buf_puts(out, " "));
+        LH_TRY(lh_buf_puts(out, pres[i].names));
+    }
+    return LH_OK;
+}
 
 /* tokenizer.ggml.token_type */
 enum { NORMAL = 1, UNKNOWN = 2, CONTROL = 3, USER_DEFINED = 4, UNUSED = 5, BYTE = 6 };
@@ -28,9 +152,9 @@ typedef struct vocab {
     int64_t *types; /* NULL: all normal */
     double *scores; /* NULL: all 0 */
     int64_t n, merges_n;
-    const lh_vocab_pre *pre; /* NULL: SentencePiece */
-    int space_prefix;        /* SentencePiece: a text begins with a space */
-    int rstrip;              /* special tokens take the white space after them */
+    const pre_tokenizer *pre; /* NULL: SentencePiece */
+    int space_prefix;         /* SentencePiece: a text begins with a space */
+    int rstrip;               /* special tokens take the white space after them */
     lh_buf *json;
 } vocab;
 
@@ -58,7 +182,7 @@ static lh_status read_pre(vocab *v)
     lh_gguf_text pre = {"default", 7};
     lh_buf names = {0};
     LH_TRY_DONE(lh_gguf_string(v->gguf, "tokenizer.ggml.pre", &pre));
-    v->pre = lh_vocab_pre_find(pre.data, pre.bytes);
+    v->pre = find_pre(pre.data, pre.bytes);
     if (!v->pre) {
         LH_TRY_DONE(lh_vocab_pre_names(&names));
         LH_FAIL_DONE(LH_EINPUT, "'%s': 'tokenizer.ggml.pre' is '%.*s', known are: %s", v->name,
@@ -73,8 +197,8 @@ static lh_status read_vocab(vocab *v, lh_gguf_text model)
 {
     int64_t types_n = 0, scores_n = 0;
     lh_gguf_text architecture = {"", 0};
-    int bpe = model.bytes == 4 && memcmp(model.data, "gpt2", 4) == 0;
-    if (!bpe && !(model.bytes == 5 && memcmp(model.data, "llama", 5) == 0))
+    const int bpe = lh_gguf_text_is(&model, "gpt2");
+    if (!bpe && !lh_gguf_text_is(&model, "llama"))
         LH_FAIL(LH_EINPUT, "'%s': 'tokenizer.ggml.model' is '%.*s', known are: gpt2 llama", v->name,
                 (int)(model.bytes < 60 ? model.bytes : 60), model.data);
     LH_TRY(lh_gguf_strings(v->gguf, "tokenizer.ggml.tokens", &v->tokens, &v->n));
@@ -86,7 +210,7 @@ static lh_status read_vocab(vocab *v, lh_gguf_text model)
     v->space_prefix = !bpe;
     LH_TRY(lh_gguf_bool(v->gguf, "tokenizer.ggml.add_space_prefix", &v->space_prefix));
     LH_TRY(lh_gguf_string(v->gguf, "general.architecture", &architecture));
-    v->rstrip = !bpe && architecture.bytes == 4 && memcmp(architecture.data, "phi3", 4) == 0;
+    v->rstrip = !bpe && lh_gguf_text_is(&architecture, "phi3");
     return LH_OK;
 }
 
@@ -95,17 +219,12 @@ static int64_t type_of(const vocab *v, int64_t i)
     return v->types ? v->types[i] : NORMAL;
 }
 
-static int is_text(lh_gguf_text token, const char *text)
-{
-    return token.bytes == (int64_t)strlen(text) && memcmp(token.data, text, strlen(text)) == 0;
-}
-
 /* Some converters pad the vocabulary to the size of the embedding with these. */
 static int is_filler(const vocab *v, int64_t i)
 {
     char name[32];
     snprintf(name, sizeof name, "[PAD%lld]", (long long)i);
-    return is_text(v->tokens[i], name);
+    return lh_gguf_text_is(&v->tokens[i], name);
 }
 
 /* ---- writing ---- */
@@ -138,7 +257,8 @@ static lh_status write_added(const vocab *v)
          * spaces have become SentencePiece's mark. */
         int spaces = !v->pre && !v->space_prefix && type == USER_DEFINED &&
                      (memchr(t.data, ' ', (size_t)t.bytes) || memmem(t.data, (size_t)t.bytes, space_mark, 3));
-        int rstrip = v->rstrip && !is_text(t, "<unk>") && !is_text(t, "<s>") && !is_text(t, "<|endoftext|>");
+        int rstrip = v->rstrip && !lh_gguf_text_is(&t, "<unk>") && !lh_gguf_text_is(&t, "<s>") &&
+                     !lh_gguf_text_is(&t, "<|endoftext|>");
         LH_TRY(lh_buf_printf(v->json, "%s\n{\"id\": %lld, \"content\": ", comma, (long long)i));
         LH_TRY(put_string(v->json, t.data, t.bytes));
         LH_TRY(lh_buf_printf(v->json,
@@ -223,8 +343,8 @@ static lh_status write_bpe(const vocab *v)
 
 /* ---- SentencePiece BPE ---- */
 
-/* SentencePiece repeatedly joins the two neighbours whose joint piece has the highest score, leftmost first. Merges for
- * all splits of each piece into two others, ranked by the score of the piece, do the same. */
+/* SentencePiece repeatedly joins the two neighbours that make the piece of the highest score, leftmost first. Merges
+ * for all splits of each piece into two pieces, ranked by the score of the piece, do the same. */
 typedef struct scored {
     double score;
     int64_t token, left_bytes;
@@ -325,7 +445,7 @@ static lh_status write_spm(const vocab *v)
 
 /* ---- the companion object ---- */
 
-/* The token by which the template ends a turn of the model: the longest special one that follows an answer. */
+/* The token that ends a turn of the model in the template: the longest special token that follows an answer. */
 static lh_status add_turn_end(const vocab *v, lh_tokenizer_meta *meta)
 {
     lh_status st = LH_OK;
@@ -383,7 +503,7 @@ lh_status lh_vocab_gguf(const lh_gguf *gguf, const char *name, lh_buf *json, lh_
     vocab v = {.gguf = gguf, .name = name, .json = json};
     lh_gguf_text model = {"", 0};
     LH_TRY_DONE(lh_gguf_string(gguf, "tokenizer.ggml.model", &model));
-    if (model.bytes == 0 || is_text(model, "none") || is_text(model, "no_vocab")) goto done;
+    if (model.bytes == 0 || lh_gguf_text_is(&model, "none") || lh_gguf_text_is(&model, "no_vocab")) goto done;
     LH_TRY_DONE(read_vocab(&v, model));
     LH_TRY_DONE(lh_buf_puts(json, "{\"version\": \"1.0\", \"truncation\": null, \"padding\": null,\n"));
     LH_TRY_DONE(write_added(&v));

@@ -44,20 +44,19 @@ typedef struct lh_weight_info {
     int per_layer;
     int rank;                    /* 1 or 2 */
     lh_weight_sharding sharding; /* the shard of a rank: everything, rows or columns */
-    lh_weight_unit unit;         /* ... in units of these */
+    lh_weight_unit unit;         /* ... in units of heads, channels, … */
 } lh_weight_info;
 
 const lh_weight_info *lh_weight_info_of(lh_weight w);
 
-/* Type in memory where matrices are of `type`: vectors are f32, and so is the router, whose choices small errors
- * change.
- */
+/* Type in memory where matrices are of `type`: vectors are f32, and so is the router, because small errors change its
+ * choices. */
 lh_dtype lh_weight_type(lh_weight w, lh_dtype type);
 
-/* 1: the weights of a norm, of rows or of queries and keys. */
+/* True for the weights of a norm, of rows or of queries and keys. */
 int lh_weight_is_norm(lh_weight w);
 
-/* Parts of equal size, one after the other in the rows of a tensor: one, or one of each expert. */
+/* Number of parts of equal size, one after the other in the rows of a tensor: the experts, else 1. */
 int64_t lh_weight_parts(const lh_config *config, lh_weight w);
 
 /* Rows and columns (1 for vectors) of a tensor; 0 rows if the model does not have it. */

@@ -4,10 +4,9 @@
 #include "base/version.h"
 #include "engine/threads.h"
 #include "import/random_shapes.h"
-#include "import/verify.h"
 #include "kernels/ops.h"
 #include "lab/report/report.h"
-#include "lab/trace/trace_file.h"
+#include "main/file_kinds.h"
 #include "shell/shell.h"
 #include "text/chat.h"
 
@@ -252,7 +251,7 @@ static lh_status run_info(lh_call *call)
     json_t *object = NULL;
     if (path && !lh_shell_first()) goto done;
     if (path)
-        LH_TRY_DONE(lh_info_json(path, &object));
+        LH_TRY_DONE(lh_info_json(path, file_kinds, &object));
     else
         LH_TRY_DONE(about_program(call, &object));
     if (!v->format.json) LH_TRY_DONE(leave_defaults(object));

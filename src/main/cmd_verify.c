@@ -3,8 +3,7 @@
 
 #include "base/json.h"
 #include "base/progress.h"
-#include "import/verify.h"
-#include "lab/trace/trace_file.h"
+#include "main/file_kinds.h"
 #include "shell/shell.h"
 
 struct values {
@@ -70,7 +69,7 @@ static lh_status run_verify(lh_call *call)
     lh_progress_init(&progress, "verifying", "bytes", 0);
     if (!path) LH_FAIL(LH_EUSAGE, "nothing to verify: give a file");
     if (!lh_shell_first()) return st;
-    st = lh_verify(path, &(lh_import_progress){&progress, show_progress}, &report);
+    st = lh_verify(path, file_kinds, &(lh_import_progress){&progress, show_progress}, &report);
     lh_progress_clear(&progress);
     LH_TRY(st);
     if (strcmp(report.kind, "trace") == 0) LH_TRY(lh_trace_verify(path));

@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "base/minmax.h"
-#include "import/random_model.h"
+#include "import/random_shapes.h"
 
 /* Rows of a tensor in transfer. */
 typedef struct transfer {

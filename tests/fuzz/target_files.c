@@ -5,9 +5,8 @@
 #include "base/h5.h"
 #include "fuzz.h"
 #include "import/checkpoint.h"
-#include "import/checkpoint_impl.h"
-#include "import/verify.h"
 #include "lab/report/report.h"
+#include "main/file_kinds.h"
 #include "targets.h"
 
 typedef struct reader {
@@ -47,7 +46,7 @@ static lh_status describe(const char *path)
 {
     lh_status st = LH_OK;
     json_t *json = NULL;
-    LH_TRY_DONE(lh_info_json(path, &json));
+    LH_TRY_DONE(lh_info_json(path, file_kinds, &json));
 done:
     json_decref(json);
     return st;
@@ -56,7 +55,7 @@ done:
 static lh_status verify(const char *path)
 {
     lh_verify_report report;
-    return lh_verify(path, NULL, &report);
+    return lh_verify(path, file_kinds, NULL, &report);
 }
 
 static lh_status run_checkpoint(fz_case *c)

@@ -2,10 +2,10 @@
 #include "base/h5.h"
 #include "base/mem.h"
 #include "fuzz.h"
-#include "import/verify.h"
 #include "lab/replay/replay.h"
 #include "lab/report/report.h"
 #include "lab/trace/trace_file.h"
+#include "main/file_kinds.h"
 #include "policies/list.h"
 #include "replay/trace_maker.h"
 
@@ -74,7 +74,7 @@ static lh_status run_trace(fz_case *c)
 {
     lh_verify_report report;
     const int64_t way = fz_below(&c->rng, 4);
-    if (way == 0) return lh_verify(c->path, &(lh_import_progress){0}, &report);
+    if (way == 0) return lh_verify(c->path, file_kinds, &(lh_import_progress){0}, &report);
     return way == 1 ? draw(c->path) : replay(c->path);
 }
 

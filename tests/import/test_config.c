@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "import/config.h"
-#include "import/config_members.h"
+#include "import/config_impl.h"
 #include "import/families.h"
 #include "import/weights.h"
 

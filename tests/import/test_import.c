@@ -6,7 +6,6 @@
 #include "base/output.h"
 #include "gguf_maker.h"
 #include "import/checkpoint.h"
-#include "import/checkpoint_impl.h"
 #include "import/import.h"
 #include "import/import_source.h"
 #include "import/tokenizer_source.h"

@@ -7,6 +7,8 @@
 #include "import/verify.h"
 #include "model_maker.h"
 
+static const lh_file_kind *const kinds[] = {&lh_checkpoint_kind, NULL};
+
 static char tmp[64], out[96], data[512];
 
 static void set_up(void)
@@ -53,7 +55,7 @@ START_TEST(test_a_real_folder_becomes_a_whole_checkpoint)
     snprintf(src, sizeof src, "%s/%s", data, models[_i].folder);
     const lh_import_options options = {.src = src, .out = out, .dtype = "auto"};
     ck_assert_msg(lh_import(&options) == LH_OK, "%s", lh_error_message());
-    ck_assert_msg(lh_verify(out, NULL, &report) == LH_OK, "%s", lh_error_message());
+    ck_assert_msg(lh_verify(out, kinds, NULL, &report) == LH_OK, "%s", lh_error_message());
     ck_assert_int_eq(lh_checkpoint_open(&ck, out), LH_OK);
     const lh_config *c = lh_checkpoint_config(ck);
     ck_assert_str_eq(lh_config_family_name(c), models[_i].family);

@@ -10,7 +10,7 @@
 #include "base/temporary.h"
 #include "gguf_maker.h"
 #include "import/tokenizer_source.h"
-#include "import/vocab_gguf_pre.h"
+#include "import/vocab_gguf.h"
 #include "suite.h"
 #include "text/tiny_tokenizers.h"
 

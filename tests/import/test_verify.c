@@ -6,9 +6,12 @@
 
 #include "base/h5.h"
 #include "base/temporary.h"
-#include "import/verify.h"
+#include "cache/file_kinds.h"
+#include "lab/analysis/summary.h"
 #include "suite.h"
 
+static const lh_file_kind *const kinds[] = {&lh_checkpoint_kind, &lh_cache_kind, &lh_keep_sets_kind, &lh_analysis_kind,
+                                            NULL};
 static char path[64];
 
 /* Parts of a file; each case leaves one out or changes it. */
@@ -89,7 +92,7 @@ START_TEST(test_a_file_holds_what_its_kind_must)
     if (strcmp(now->kind, "cache") == 0) put_cache();
     if (strcmp(now->kind, "keep-sets") == 0) put_keep_sets();
     ck_assert_int_eq(lh_h5_commit(h5), LH_OK);
-    const lh_status st = lh_verify(path, NULL, &report);
+    const lh_status st = lh_verify(path, kinds, NULL, &report);
     const char *message = lh_error_message();
     if (now->words)
         ck_assert_msg(st == LH_EFILE && strstr(message, path) && strstr(message, now->words), "case %d: %d, '%s'", _i,
@@ -100,12 +103,49 @@ START_TEST(test_a_file_holds_what_its_kind_must)
 }
 END_TEST
 
+static void put_ragged(const int64_t offsets[3], const int32_t positions[4])
+{
+    const lh_h5_header head = {.kind = "keep-sets", .schema = 1};
+    const lh_h5_shape three = {.type = LH_I64, .rank = 1, .dims = {3}}, four = {.type = LH_I32, .rank = 1, .dims = {4}},
+                      two = {.type = LH_I32, .rank = 1, .dims = {2}};
+    const int32_t budgets[] = {(int32_t)(offsets[1] - offsets[0]), (int32_t)(offsets[2] - offsets[1])};
+    ck_assert_int_eq(lh_h5_create(&h5, path, &head), LH_OK);
+    ck_assert_int_eq(lh_h5_put(h5, "/layers/000/kept/offsets", &three, offsets), LH_OK);
+    ck_assert_int_eq(lh_h5_put(h5, "/layers/000/kept/positions", &four, positions), LH_OK);
+    ck_assert_int_eq(lh_h5_put(h5, "/layers/000/kept/budgets", &two, budgets), LH_OK);
+    ck_assert_int_eq(lh_h5_put(h5, "/tokens", &four, positions), LH_OK);
+    ck_assert_int_eq(lh_h5_commit(h5), LH_OK);
+}
+
+START_TEST(test_ragged_arrays_are_checked_in_any_file)
+{
+    static const struct {
+        int64_t offsets[3];
+        int32_t positions[4];
+        const char *says;
+    } rows[] = {{{0, 1, 4}, {5, 0, 2, 9}, NULL},
+                {{0, 0, 4}, {0, 1, 2, 3}, NULL},
+                {{1, 2, 4}, {5, 0, 2, 9}, "must rise from 0"},
+                {{0, 3, 2}, {0, 1, 2, 9}, "must rise from 0"},
+                {{0, 1, 3}, {5, 0, 2, 9}, "has 4 entries"},
+                {{0, 1, 4}, {5, 0, 0, 9}, "entry 1 of head 1"},
+                {{0, 1, 4}, {-5, 0, 1, 9}, "entry 0 of head 0"}};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        lh_verify_report report;
+        put_ragged(rows[i].offsets, rows[i].positions);
+        ck_assert_int_eq(lh_verify(path, kinds, NULL, &report), rows[i].says ? LH_EFILE : LH_OK);
+        if (rows[i].says) ck_assert_msg(strstr(lh_error_message(), rows[i].says) != NULL, "%s", lh_error_message());
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("verify");
     TCase *tc = tcase_create("kinds");
     if (mkstemp(temporary_name(path, "/tmp")) < 0) return 99;
     tcase_add_loop_test(tc, test_a_file_holds_what_its_kind_must, 0, sizeof cases / sizeof *cases);
+    tcase_add_test(tc, test_ragged_arrays_are_checked_in_any_file);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);
     srunner_run_all(runner, CK_ENV);

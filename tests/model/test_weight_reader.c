@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include "base/temporary.h"
-#include "import/checkpoint_impl.h"
+#include "import/checkpoint.h"
 #include "import/import.h"
 #include "model/shard.h"
 #include "mpi_check.h"

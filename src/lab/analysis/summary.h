@@ -6,6 +6,10 @@
 #include <jansson.h>
 
 #include "base/h5.h"
+#include "import/verify.h"
+
+/* An analysis file, for `verify`. */
+extern const lh_file_kind lh_analysis_kind;
 
 lh_status lh_summary_write(const json_t *summary, lh_h5 *h5);
 

@@ -7,7 +7,6 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/minmax.h"
-#include "import/verify.h"
 
 /* A segment's file. */
 typedef struct part {
@@ -302,10 +301,11 @@ static void join_clear(join *j)
 lh_status lh_trace_check_segments(const char *path)
 {
     lh_status st = LH_OK;
+    static const lh_file_kind *const kinds[] = {&lh_trace_segment_kind, NULL};
     lh_verify_report report;
     join j = {0};
     LH_TRY_DONE(find_segments(&j, path));
-    for (int64_t i = 0; i < j.paths.n; i++) LH_TRY_DONE(lh_verify(j.paths.at[i], NULL, &report));
+    for (int64_t i = 0; i < j.paths.n; i++) LH_TRY_DONE(lh_verify(j.paths.at[i], kinds, NULL, &report));
 done:
     join_clear(&j);
     return st;

@@ -9,6 +9,8 @@
 
 enum { CHUNK_LEAST = 4 << 10, CHUNK_MOST = 1 << 20 }; /* bytes; HDF5 holds one chunk of 1 MiB in memory */
 
+const lh_file_kind lh_trace_segment_kind = {.name = "trace-segment", .schema = LH_TRACE_SCHEMA};
+
 static const char place[] = "at"; /* attribute: "0,3,0" */
 
 /* %n comes behind the whole name. */

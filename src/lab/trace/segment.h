@@ -6,8 +6,10 @@
 
 #include "base/h5.h"
 #include "base/status.h"
+#include "import/verify.h"
 
 enum { LH_TRACE_SCHEMA = 1, LH_SEGMENT_NAME = 64 };
+extern const lh_file_kind lh_trace_segment_kind;
 
 /* Contents of a segment: the run, or one rank's part of a layer of the prompt or of some rows after it. Its name says
  * so: "run", "prompt" and "run-end", "prefill-l003-r001", "after-n0002-r001". */

@@ -4,9 +4,13 @@
 #define LH_LAB_TRACE_TRACE_FILE_H
 
 #include "base/h5.h"
+#include "import/verify.h"
 #include "kv/layer_plan.h"
 #include "lab/analysis/figures.h"
 #include "lab/trace/levels.h"
+
+/* Traces, for `verify` and `info`. */
+extern const lh_file_kind lh_trace_kind;
 
 /* Tokens of the questions; each question was one block. None if the prompt itself was answered, which may then end
  * with a question. */

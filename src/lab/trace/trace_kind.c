@@ -1,8 +1,9 @@
-/* info_trace.c - what a trace holds: how it was recorded and how far it got; the arrays of its layers once for all. */
+/* trace_kind.c - traces for `verify` and `info`: how a trace was recorded and how far it got. */
 #include <string.h>
 
 #include "base/json.h"
-#include "import/info_trace.h"
+#include "lab/trace/segment.h"
+#include "lab/trace/trace_file.h"
 
 /* The suffix of "/layers/NNN/suffix"; NULL: another array. */
 static const char *in_layer(const char *name)
@@ -16,7 +17,7 @@ static int same_array(const json_t *a, const char *name)
     return other && own && strcmp(other, own) == 0;
 }
 
-/* One entry for an array of all layers, with their number; shapes of a layer are those of all. */
+/* One entry for an array of all layers, with their number; all layers have the same shapes. */
 static json_t *collapse(const json_t *arrays)
 {
     json_t *out = json_array(), *array, *before;
@@ -42,7 +43,7 @@ static json_t *collapse(const json_t *arrays)
     return out;
 }
 
-/* A text of the file that is JSON; nothing where it is missing. */
+/* A text of the file that is JSON; it may be missing. */
 static lh_status put_text(json_t *object, lh_h5 *h5, const char *key, const char *name)
 {
     lh_status st = LH_OK;
@@ -60,7 +61,8 @@ done:
     return st;
 }
 
-lh_status lh_info_trace(json_t *object, lh_h5 *h5, const json_t *arrays)
+/* The arrays of layers once for all. */
+static lh_status describe(json_t *object, lh_h5 *h5, const json_t *arrays)
 {
     json_t *list = collapse(arrays), *array;
     int64_t layers = 0, after = 0;
@@ -82,3 +84,8 @@ lh_status lh_info_trace(json_t *object, lh_h5 *h5, const json_t *arrays)
     json_object_set_new(object, "arrays", list);
     return LH_OK;
 }
+
+const lh_file_kind lh_trace_kind = {.name = "trace",
+                                    .schema = LH_TRACE_SCHEMA,
+                                    .objects = {"/model", "/recording", "/policy", "/tokens", "/rows"},
+                                    .describe = describe};
