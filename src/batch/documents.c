@@ -13,7 +13,6 @@
 #include "base/output.h"
 #include "base/unicode.h"
 #include "text/text_check.h"
-#include "text/text_files.h"
 
 static const int64_t TEXT_BYTES = INT64_C(1) << 30, BUFFER_BYTES = 1 << 20;
 

@@ -6,7 +6,7 @@
 #include "base/status.h"
 
 typedef struct lh_batch_documents {
-    /* A folder: its texts (text/text_files.h) with the columns "name" and "text". Or a CSV file; its first line names
+    /* A folder: its texts (text/text_check.h) with the columns "name" and "text". Or a CSV file; its first line names
      * the columns. */
     const char *from;
     /* The prompt; "{name}" stands for the value of that column, "{{" and "}}" for braces. */

@@ -7,7 +7,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/unicode.h"
-#include "text/byte_level.h"
+#include "text/pretok.h"
 
 /* clang-format off */
 static const struct {

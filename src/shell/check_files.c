@@ -12,7 +12,7 @@
 #include "base/file.h"
 #include "base/h5.h"
 #include "base/log.h"
-#include "text/text_files.h"
+#include "text/text_check.h"
 
 enum { PROBE_CPU_S = 5, PROBE_MEMORY_BYTES = 1 << 30 };
 

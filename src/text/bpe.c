@@ -1,7 +1,7 @@
 /* bpe.c - byte-pair encoding. A word starts as its characters (or their bytes); a heap of candidate merges, ordered by
- * rank and then by position, joins the best pair until none is left. Entries of the heap that an earlier merge made
- * stale are dropped when they surface, so a word of n characters takes O(n log n). Two shortcuts keep real text fast: a
- * cache of short words, and cuts of long ones between characters that no merge of the vocabulary has at its seam. */
+ * rank and then by position, joins the best pair until the heap is empty. Stale entries of the heap are dropped when
+ * they surface, so a word of n characters takes O(n log n). Two shortcuts keep real text fast: a cache of short words,
+ * and cuts of long words between characters that no merge of the vocabulary has at its seam. */
 #include "text/bpe.h"
 
 #include <stdio.h>
@@ -9,18 +9,40 @@
 #include <xxhash.h>
 
 #include "base/json.h"
+#include "base/mem.h"
 #include "base/unicode.h"
 #include "text/bpe_tables.h"
 
 struct lh_bpe {
     lh_pieces pieces;
     lh_merges merges;
-    lh_pairs joins;       /* characters (last of a merge's left piece, first of its right piece) */
+    lh_pairs joins;       /* pairs of characters: last of a merge's left piece, first of its right piece */
     int cuts;             /* words may be cut between characters that are not in joins */
     int32_t byte_id[256]; /* <0x00> … <0xFF>, -1: missing */
     int byte_fallback, fuse_unk, ignore_merges;
     int32_t unk; /* -1: characters that are not in the vocabulary vanish */
 };
+
+/* ---- lists of token ids ---- */
+
+lh_status lh_tokens_push(lh_tokens *tokens, int32_t id)
+{
+    LH_TRY(lh_check_given(tokens, "tokens"));
+    if (tokens->n == tokens->cap) {
+        int64_t cap = tokens->cap ? 2 * tokens->cap : 64;
+        LH_TRY(lh_realloc(&tokens->ids, cap, sizeof *tokens->ids));
+        tokens->cap = cap;
+    }
+    tokens->ids[tokens->n++] = id;
+    return LH_OK;
+}
+
+void lh_tokens_clear(lh_tokens *tokens)
+{
+    if (!tokens) return;
+    lh_free(tokens->ids);
+    *tokens = (lh_tokens){0};
+}
 
 /* ---- parsing ---- */
 
@@ -78,7 +100,7 @@ static uint32_t last_char(const char *text, int64_t bytes)
     return first_char(text + at, bytes - at);
 }
 
-/* Pieces that stand for something other than their characters: their neighbours are unknown. */
+/* True for the unknown token and byte pieces: their neighbouring characters are unknown. */
 static int is_stand_in(const lh_bpe *bpe, int32_t id, const char *text, int64_t bytes)
 {
     return id == bpe->unk || (bpe->byte_fallback && bytes == 6 && memcmp(text, "<0x", 3) == 0);
@@ -291,7 +313,7 @@ static due pop_due(lh_bpe_work *w)
     return top;
 }
 
-/* Push the merge of the symbol at `at` with the one after it, if there is one. */
+/* Push the merge of the symbol at `at` with its successor, if the vocabulary has it. */
 static lh_status consider(const lh_bpe *bpe, lh_bpe_work *w, int32_t at)
 {
     if (at < 0 || w->symbols[at].after < 0) return LH_OK;
@@ -387,8 +409,8 @@ static lh_status merge_cached(const lh_bpe *bpe, lh_bpe_work *w, const char *wor
     return LH_OK;
 }
 
-/* 1 if no merge can ever join these two neighbours: both are in the vocabulary, and no merge has them at its seam. The
- * text before and after them can then be merged as two words. */
+/* True if no merge can ever join these two neighbours: both are in the vocabulary, and no merge has them at its seam.
+ * The text before and after the cut can then be merged as two words. */
 static int may_cut(const lh_bpe *bpe, const char *left, const char *right)
 {
     int left_bytes = lh_utf8_length(left), right_bytes = lh_utf8_length(right);

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <xxhash.h>
 
-/* The power of two of which n entries fill at most a half. */
+/* The smallest power of two that n entries fill at most half. */
 static int64_t slots_for(int64_t n)
 {
     int64_t slots = 16;

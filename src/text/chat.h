@@ -1,9 +1,9 @@
 /* chat.h - chat formats: how a conversation is written as the text that a model was trained on. A format is a Jinja
- * template, the model's own or one of the built-in ones, and is rendered as it stands by an interpreter
- * (template/template.h). */
+ * template, the model's own or a built-in one, which an interpreter renders (template/template.h). */
 #ifndef LH_TEXT_CHAT_H
 #define LH_TEXT_CHAT_H
 
+#include <stddef.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -11,14 +11,22 @@
 
 typedef struct lh_chat_format lh_chat_format;
 
+/* The built-in formats, which the build makes of the templates in chat/ (CMakeLists.txt lists them). */
+typedef struct lh_chat_builtin {
+    const char *name, *jinja; /* jinja: UTF-8, NUL-terminated */
+    int64_t bytes;
+} lh_chat_builtin;
+
+extern const lh_chat_builtin lh_chat_builtins[]; /* ends with a row without a name */
+
 /* Name of the i-th built-in format, such as "chatml"; NULL after the last. */
 const char *lh_chat_builtin_name(int i);
 
 /* The built-in format of this name, NULL if there is none. Close it. */
 lh_status lh_chat_named(const lh_chat_format **out, const char *name);
 
-/* The format of a Jinja template, called `name` in messages (copied). LH_EINPUT: what of the template cannot be read.
- * Close it. */
+/* The format of a Jinja template, called `name` in messages (copied). LH_EINPUT: the template cannot be read. Close
+ * it. */
 lh_status lh_chat_open(const lh_chat_format **out, const char *name, const char *jinja, int64_t bytes);
 void lh_chat_close(const lh_chat_format *format); /* NULL is fine */
 
@@ -35,19 +43,19 @@ const char *lh_chat_jinja(const lh_chat_format *format); /* text of the template
 /* Render into *out, all zero. LH_EINPUT, with the template's own message if it refuses the messages. */
 lh_status lh_chat_render(const lh_chat_format *format, const lh_chat_request *request, lh_chat_text *out);
 
-/* ---- how a format marks turns, found by rendering short conversations (chat_marks.c) ---- */
+/* ---- how a format marks turns, found by rendering short conversations ---- */
 
-/* Append what the format writes between an answer and the next turn's contents, NUL-terminated: "" where it refuses
- * such a conversation. eos: text of the end token. */
+/* Append the format's text between an answer and the next turn's contents, NUL-terminated: "" if it refuses such a
+ * conversation. eos: text of the end token. */
 lh_status lh_chat_after_answer(const lh_chat_format *format, const char *eos, lh_buf *out);
 
-/* *id: the special token that ends the model's turn, by what the format writes after an answer; -1: none. */
+/* *id: the special token that ends the model's turn, found in the format's text after an answer; -1: none. */
 lh_status lh_chat_end(const lh_tokenizer *tok, const lh_buf *after_answer, int32_t *id);
 
-/* What a text is to a format. White space at its ends does not count. */
+/* The form of a text in a chat format. White space at its ends does not count. */
 typedef enum lh_chat_form {
-    LH_CHAT_NO_TURN,  /* it begins otherwise than a turn */
-    LH_CHAT_TURNS,    /* it begins with the opening of a turn, after the text of the first token at most */
+    LH_CHAT_NO_TURN,  /* it does not begin like a turn */
+    LH_CHAT_TURNS,    /* it begins with the opening of a turn, perhaps after the text of the first token */
     LH_CHAT_RENDERED, /* ... and ends with the beginning of an answer: the format has rendered it already */
 } lh_chat_form;
 

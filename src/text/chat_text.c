@@ -1,5 +1,5 @@
-/* chat_text.c - a rendered conversation: where it is cut, and its token ids. It is encoded as one text, in which only
- * the pieces that come from the template may hold special tokens: a message cannot forge a turn. */
+/* chat_text.c - a rendered conversation: its cuts and its token ids. It is encoded as one text in which only pieces of
+ * the template may hold special tokens: a message cannot forge a turn. */
 #include "text/chat_text.h"
 
 #include <string.h>

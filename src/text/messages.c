@@ -1,5 +1,5 @@
 /* messages.c - reads conversations by a table of members. A member that would change the conversation and is not
- * rendered, such as the call of a tool, is refused by its name, and so is a member that is not known. */
+ * rendered, such as the call of a tool, is refused by its name, and so is an unknown member. */
 #include "text/messages.h"
 
 #include <string.h>
@@ -60,7 +60,8 @@ void lh_messages_clear(lh_messages *messages)
 /* A member of a message, or of a part of its content. */
 typedef struct member {
     const char *name;
-    const char *why; /* not rendered: refused unless empty, with what would be right; NULL: read, or without effect */
+    const char *
+        why; /* remedy for a member that is not rendered and refused unless empty; NULL: it is read, or has no effect */
 } member;
 
 static const char in_words[] = "put it into words in 'content'";
@@ -134,7 +135,7 @@ static lh_status add_text(const char *where, const json_t *text, lh_buf *out)
     return LH_OK;
 }
 
-/* Texts of several parts are joined by line feeds, as vLLM and llama.cpp join them. */
+/* Texts of several parts are joined by line feeds, as in vLLM and llama.cpp. */
 static lh_status read_content(const char *where, const json_t *content, lh_buf *out)
 {
     size_t i;
@@ -161,8 +162,8 @@ static lh_status read_content(const char *where, const json_t *content, lh_buf *
 /* *out: the text of a member, borrowed; NULL if the message has none. */
 static lh_status read_member(const char *where, const json_t *message, const char *name, const char **out)
 {
-    const json_t *value = json_object_get(message, name);
-    if (!value || json_is_null(value)) return LH_OK;
+    const json_t *value = lh_json_member(message, name);
+    if (!value) return LH_OK;
     if (!json_is_string(value)) LH_FAIL(LH_EINPUT, "%s: '%s' must be a string", where, name);
     *out = json_string_value(value);
     if (strlen(*out) != json_string_length(value))
@@ -191,7 +192,7 @@ done:
     return st;
 }
 
-/* A file may hold a whole request: what of it besides the messages is not read is said. */
+/* A file may hold a whole request: members that are not read are named in a warning. */
 static lh_status warn_of_neighbours(const char *name, const json_t *object)
 {
     lh_status st = LH_OK;

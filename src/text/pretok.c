@@ -8,10 +8,9 @@
 
 #include "base/json.h"
 #include "base/unicode.h"
-#include "text/byte_level.h"
 #include "text/tokenizer_spec.h"
 
-/* SplitDelimiterBehavior of Hugging Face: where the matches of a Split go. */
+/* SplitDelimiterBehavior of Hugging Face: handling of the matches of a Split. */
 typedef enum behaviour { REMOVED, ISOLATED, MERGED_WITH_PREVIOUS, MERGED_WITH_NEXT, CONTIGUOUS, BEHAVIOURS } behaviour;
 
 static const char *const behaviour_names[BEHAVIOURS] = {
@@ -30,17 +29,40 @@ struct step {
     lh_pattern *pattern; /* split */
     behaviour behaviour;
     int invert;
-    prepend prepend; /* prefix: a space, or a space's replacement, before a word that does not begin with it */
-    char text[8];    /* ... it. Metaspace: the replacement */
+    prepend prepend; /* prefix: a space, or its replacement, before a word that does not begin with it */
+    char text[8];    /* the prefix. Metaspace: the replacement */
 };
 
-/* A part makes three steps at most. */
+/* A part makes at most three steps. */
 enum { STEPS = 3 * LH_SPEC_PARTS };
 
 struct lh_pretok {
     step steps[STEPS];
     int n;
 };
+
+/* ---- the byte-level alphabet (openai/gpt-2, encoder.py, bytes_to_unicode): printable bytes stay, other bytes are
+ * mapped to U+0100 onwards in order ---- */
+
+static int printable(uint32_t byte)
+{
+    return (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || (byte >= 0xAE && byte <= 0xFF);
+}
+
+uint32_t lh_byte_to_char(uint8_t byte)
+{
+    if (printable(byte)) return byte;
+    if (byte <= 0x20) return 0x100u + byte;
+    return byte == 0xAD ? 0x143u : 0x121u + (byte - 0x7Fu);
+}
+
+int lh_char_to_byte(uint32_t cp)
+{
+    if (cp < 0x100) return printable(cp) ? (int)cp : -1;
+    if (cp <= 0x120) return (int)(cp - 0x100);
+    if (cp <= 0x142) return (int)(cp - 0x121 + 0x7F);
+    return cp == 0x143 ? 0xAD : -1;
+}
 
 /* ---- words ---- */
 

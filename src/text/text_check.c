@@ -1,3 +1,4 @@
+/* text_check.c - refuses data that users mistake for text, and lists the texts of a folder. */
 #include "text/text_check.h"
 
 #include <string.h>
@@ -5,7 +6,7 @@
 #include "base/log.h"
 #include "base/unicode.h"
 
-/* What files begin with that people take for text. */
+/* First bytes of files that people mistake for text. */
 static const struct {
     const char *magic, *kind, *remedy;
     size_t bytes; /* of the magic number; 0: up to its NUL */
@@ -22,7 +23,7 @@ static const struct {
     {"\377\376", "UTF-16, not UTF-8", "'iconv -f utf-16 -t utf-8 FILE' converts it", 0},
     {"\376\377", "UTF-16, not UTF-8", "'iconv -f utf-16 -t utf-8 FILE' converts it", 0}};
 
-/* Of the first byte that is not UTF-8; -1: there is none. */
+/* Position of the first byte that is not UTF-8; -1: none. */
 static int64_t first_bad_byte(const char *text, int64_t bytes)
 {
     uint32_t cp;
@@ -32,7 +33,6 @@ static int64_t first_bad_byte(const char *text, int64_t bytes)
     return -1;
 }
 
-/* name: as in messages */
 static lh_status check_kind(const char *name, const char *text, int64_t bytes)
 {
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
@@ -43,7 +43,7 @@ static lh_status check_kind(const char *name, const char *text, int64_t bytes)
     return LH_OK;
 }
 
-/* Whether a JSON file is one array. An array that is the first of several lines is a line like any other. */
+/* True if a JSON file is one array; an array in the first of several lines is a normal line. */
 static int is_array(const char *text, int64_t bytes)
 {
     static const char mark[] = {'\xef', '\xbb', '\xbf'};
@@ -58,7 +58,7 @@ static int is_array(const char *text, int64_t bytes)
     return stop[-1] != ']' || end[-1] == ']';
 }
 
-/* How messages call the file. */
+/* The name of the file in messages. */
 static lh_status name_file(lh_buf *name, const char *path)
 {
     return strcmp(path, "-") == 0 ? lh_buf_puts(name, "standard input") : lh_buf_printf(name, "'%s'", path);
@@ -111,4 +111,36 @@ lh_status lh_text_check(const char *name, const char *text, int64_t bytes)
                 "'iconv -f latin1 -t utf-8' converts it",
                 name, (long long)bad, (unsigned char)text[bad]);
     return LH_OK;
+}
+
+enum { NAMED = 5 };
+
+const char *const lh_text_endings[] = {".txt", ".md", ".markdown", NULL};
+
+static lh_status name_others(const lh_paths *others, const char *folder)
+{
+    lh_status st = LH_OK;
+    lh_buf names = {0};
+    if (others->n == 0) return LH_OK;
+    for (int64_t i = 0; i < others->n && i < NAMED; i++)
+        LH_TRY_DONE(lh_buf_printf(&names, "%s'%s'", i ? ", " : "", lh_path_name(others->at[i])));
+    if (others->n > NAMED) LH_TRY_DONE(lh_buf_printf(&names, " and %lld more", (long long)others->n - NAMED));
+    lh_warn("'%s': %lld %s left out, texts are regular files '*.txt', '*.md' and '*.markdown': %s", folder,
+            (long long)others->n, others->n == 1 ? "file is" : "files are", names.data);
+done:
+    lh_buf_clear(&names);
+    return st;
+}
+
+lh_status lh_text_files(lh_paths *out, const char *folder)
+{
+    lh_status st = LH_OK;
+    lh_paths others = {0};
+    LH_TRY_DONE(lh_folder_list(out, &others, folder, lh_text_endings));
+    LH_TRY_DONE(name_others(&others, folder));
+    if (out->n == 0)
+        LH_FAIL_DONE(LH_EINPUT, "the folder '%s' has no text: no file '*.txt', '*.md' or '*.markdown'", folder);
+done:
+    lh_paths_clear(&others);
+    return st;
 }

@@ -10,14 +10,14 @@
 #include "base/mem.h"
 #include "base/status.h"
 
-/* json: the bytes of a tokenizer.json. meta: the companion object that a checkpoint stores beside it, or NULL:
- * {"bos": id|null, "eos": [ids], "add_bos": bool, "chat_template": text|null, "chat_format": name|null}; the
- * last is a built-in format in place of a template. Without a companion, the first token is the one that the
- * post_processor puts in front, if any, and there are no end tokens. */
+/* json: the bytes of a tokenizer.json. meta: the companion object of a checkpoint, or NULL: {"bos": id|null, "eos":
+ * [ids], "add_bos": bool, "chat_template": text|null, "chat_format": name|null}; the last is a built-in format, if
+ * there is no template. Without a companion, the first token is the token that the post_processor prepends, if any,
+ * and there are no end tokens. */
 lh_status lh_tokenizer_parse(lh_tokenizer **out, const char *name, const char *json, int64_t json_bytes,
                              const char *meta, int64_t meta_bytes);
 
-/* Replace first and end tokens and chat format by those of a companion object. */
+/* Replace first and end tokens and chat format with a companion object's. */
 lh_status lh_tokenizer_apply_meta(lh_tokenizer *tok, const char *name, const char *meta, int64_t bytes);
 
 void lh_tokenizer_close(lh_tokenizer *tok); /* NULL is fine */
@@ -26,13 +26,13 @@ int32_t lh_tokenizer_eos(const lh_tokenizer *tok); /* the first end token, which
 int32_t lh_tokenizer_find(const lh_tokenizer *tok, const char *token); /* id of an exact token, -1: none */
 int lh_tokenizer_is_special(const lh_tokenizer *tok, int32_t id);
 
-/* Name of the chat format: "template" where there is a Jinja template, else that of a built-in format, NULL where there
- * is none; the template. lh_chat_of opens it. */
+/* Name of the chat format: "template" for a Jinja template, else the name of a built-in format, NULL: none; the
+ * template. lh_chat_of opens it. */
 const char *lh_tokenizer_chat_format(const lh_tokenizer *tok);
 const char *lh_tokenizer_chat_template(const lh_tokenizer *tok);
 
-/* As lh_tokenizer_encode, for text that is partly trusted: special tokens are recognised except where they touch a
- * plain slice. The slices are consecutive and tokenised as one text. */
+/* lh_tokenizer_encode for text that is partly trusted: special tokens are recognised unless they touch a plain slice.
+ * The slices are consecutive and tokenised as one text. */
 typedef struct lh_text_slice {
     const char *text;
     int64_t bytes;
@@ -41,24 +41,24 @@ typedef struct lh_text_slice {
 
 lh_status lh_tokenizer_encode_slices(const lh_tokenizer *tok, const lh_text_slice *slices, int64_t n, lh_tokens *out);
 
-/* Append the text of n ids, special tokens included (what tokenizers' decode(skip_special_tokens=False) gives).
- * Unknown ids give nothing. */
+/* Append the text of n ids, special tokens included, as decode(skip_special_tokens=False) of tokenizers. Unknown ids
+ * give nothing. */
 lh_status lh_tokenizer_decode(const lh_tokenizer *tok, const int32_t *ids, int64_t n, lh_buf *out);
 
-/* Append the bytes that a token adds to a text, or to one that begins with it: of a special token its text, of a part
- * of a character the bytes, which are not UTF-8. Unknown ids give nothing. */
+/* Append the bytes that a token adds to a text, or to a text that begins with it: the text of a special token, the
+ * bytes of a part of a character, which are not UTF-8. Unknown ids give nothing. */
 lh_status lh_tokenizer_bytes(const lh_tokenizer *tok, int32_t id, lh_buf *out);
 lh_status lh_tokenizer_first_bytes(const lh_tokenizer *tok, int32_t id, lh_buf *out);
 
-int lh_tokenizer_has_text(const lh_tokenizer *tok, const lh_tokens *ids); /* 1 if an id is no special token */
+int lh_tokenizer_has_text(const lh_tokenizer *tok, const lh_tokens *ids); /* true if an id is no special token */
 
 /* Streaming decode: push appends the text that is final so far and never a torn UTF-8 character; finish appends the
- * rest. Special tokens are left out. Together they give the text of all other ids decoded at once. Begin with
- * {.tok = …} or {.tok = …, .continues = 1}, all else zero. */
+ * rest. Special tokens are skipped. Together they give the text of all other ids decoded in one call. Begin with {.tok
+ * = …} or {.tok = …, .continues = 1}, all else zero. */
 typedef struct lh_detokenizer {
     const lh_tokenizer *tok;
-    int continues;       /* 1: the ids follow other text, so that a blank at their start is text */
-    lh_tokens ids;       /* those so far that are not special */
+    int continues;       /* true: the ids follow other text, so that a blank at their start is text */
+    lh_tokens ids;       /* ids so far that are not special */
     int64_t given_bytes; /* of the text of ids[settled…] */
     int64_t settled;     /* ids before this one do not affect later text */
 } lh_detokenizer;
@@ -67,7 +67,7 @@ lh_status lh_detokenizer_push(lh_detokenizer *d, int32_t id, lh_buf *out);
 lh_status lh_detokenizer_finish(lh_detokenizer *d, lh_buf *out);
 void lh_detokenizer_clear(lh_detokenizer *d);
 
-/* offsets [n]: how many characters of the text of the n ids that were pushed are complete before each of them. */
+/* offsets [n]: number of characters of the text that are complete before each of the n ids that were pushed. */
 lh_status lh_detokenizer_offsets(const lh_detokenizer *d, const int32_t *ids, int64_t n, int64_t *offsets);
 
 #endif

@@ -2,7 +2,7 @@
  * text: longest token at the leftmost position, with the neighbouring white space that it strips and the word
  * boundaries that it asks for. A list takes four bytes a token, and is searched as a trie would be: each byte of the
  * text narrows the range of tokens that begin with it. Follows AddedVocabulary of Hugging Face's tokenizers. */
-#include "text/tokenizer_added.h"
+#include "text/tokenizer_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,13 +11,13 @@
 #include "base/unicode.h"
 
 typedef struct token {
-    char *text, *match; /* as written; as searched for (normalised, or the same memory) */
+    char *text, *match; /* as written; for the search (normalised, or the same memory) */
     int64_t bytes, match_bytes;
     int32_t id;
     int single_word, lstrip, rstrip, normalized, special;
 } token;
 
-/* The tokens of a pass, sorted by their bytes; of equal ones the last. */
+/* The tokens of a pass, sorted by their bytes; the last of equal tokens. */
 typedef struct sorted {
     int32_t *tokens;
     int32_t begins[257]; /* tokens[begins[b], begins[b + 1]) begin with the byte b */
@@ -235,8 +235,8 @@ static int touches(lh_added_mask mask, int64_t start, int64_t end)
     return low < mask.n && mask.ranges[low].start < end;
 }
 
-/* 1 if a token is searched for in this pass. Under a mask, whose ranges are bytes of the raw text, special tokens are
- * found there only; without one, each token in its own pass, as Hugging Face does. */
+/* True if a token is searched for in this pass. With a mask, which has ranges of the raw text, special tokens are
+ * found in the raw text only; without a mask each token in its pass, as in Hugging Face. */
 static int counts(const token *t, lh_added_pass pass, lh_added_mask mask, const lh_match *where)
 {
     if (!t->special) return 1;
@@ -282,8 +282,8 @@ static int64_t on_over_spaces(lh_subject s, int64_t at)
     return at;
 }
 
-/* The first of tokens[low, high), which agree in their first `depth` bytes and are longer, whose next byte is at least
- * `byte`; or high. */
+/* tokens[low, high) agree in their first `depth` bytes and are longer: the first with a next byte of `byte` or more,
+ * or high. */
 static int32_t first_from(const lh_added *added, lh_added_pass pass, int32_t low, int32_t high, int64_t depth, int byte)
 {
     const sorted *list = &added->lists[pass];

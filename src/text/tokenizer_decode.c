@@ -1,12 +1,12 @@
 /* tokenizer_decode.c - runs the decoders of a tokenizer.json: steps in order over a list of pieces, ending in one text.
  * Also classifies decoders by how much of a stream's text is final before the next token is known. */
-#include "text/tokenizer_decode.h"
+#include "text/tokenizer_impl.h"
 
 #include <string.h>
 
 #include "base/json.h"
 #include "base/unicode.h"
-#include "text/byte_level.h"
+#include "text/pretok.h"
 #include "text/tokenizer_spec.h"
 
 typedef lh_decoder_work work;

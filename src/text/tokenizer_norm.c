@@ -1,6 +1,6 @@
-/* tokenizer_norm.c - runs the normalizers of a tokenizer.json over a text: Unicode normalisation by utf8proc, the
- * others by hand, step by step in the order of the file. */
-#include "text/tokenizer_norm.h"
+/* tokenizer_norm.c - runs the normalizers of a tokenizer.json over a text: Unicode normalisation by utf8proc, other
+ * steps by hand, in the order of the file. */
+#include "text/tokenizer_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -55,7 +55,7 @@ static lh_status lowercase(const step *s, const work *w, const lh_buf *in, lh_bu
         char c[4];
         lh_utf8_read(in->data + at, in->bytes - at, &cp, &skip);
         at += skip;
-        if (cp == 0x130) { /* the only character whose lower case has two */
+        if (cp == 0x130) { /* the only character with a lower case of two characters */
             LH_TRY(lh_buf_append(out, "i\xCC\x87", 3));
             continue;
         }

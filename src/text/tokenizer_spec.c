@@ -1,5 +1,5 @@
-/* tokenizer_spec.c - walks the members 'normalizer', 'pre_tokenizer' and 'decoder' of a tokenizer.json, which are all
- * written alike: one object with a 'type', or Sequences of them, nested. */
+/* tokenizer_spec.c - walks the members 'normalizer', 'pre_tokenizer' and 'decoder' of a tokenizer.json, which have one
+ * form: an object with a 'type', or nested Sequences of such objects. */
 #include "text/tokenizer_spec.h"
 
 #include <string.h>

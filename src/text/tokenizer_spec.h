@@ -1,5 +1,5 @@
 /* tokenizer_spec.h - the common form of normalizer, pre_tokenizer and decoder in a tokenizer.json: an object with a
- * 'type', or a Sequence of such objects. A reader of one of them brings its table of types. */
+ * 'type', or a Sequence of such objects. Each reader brings its table of types. */
 #ifndef LH_TEXT_TOKENIZER_SPEC_H
 #define LH_TEXT_TOKENIZER_SPEC_H
 
@@ -8,14 +8,14 @@
 
 #include "base/status.h"
 
-/* Most parts in all Sequences together. */
+/* Maximum number of parts in all Sequences together. */
 enum { LH_SPEC_PARTS = 64 };
 
 typedef struct lh_spec {
     const char *name;              /* of the file, for messages */
     const char *member;            /* "decoder" */
     const char *list;              /* name of the list of parts in a Sequence: "decoders" */
-    const char *(*type_at)(int i); /* types known besides Sequence; NULL after the last */
+    const char *(*type_at)(int i); /* known types except Sequence; NULL after the last */
     void *self;
     lh_status (*read)(void *self, int type, const json_t *part); /* a part of type_at(type) */
 } lh_spec;

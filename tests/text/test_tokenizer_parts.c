@@ -3,10 +3,8 @@
 
 #include "base/unicode.h"
 #include "suite.h"
-#include "text/byte_level.h"
 #include "text/pretok.h"
-#include "text/tokenizer_decode.h"
-#include "text/tokenizer_norm.h"
+#include "text/tokenizer_impl.h"
 #include "tiny_tokenizers.h"
 
 static json_t *spec_of(const char *text)

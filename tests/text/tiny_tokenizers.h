@@ -7,7 +7,7 @@
 
 #include "base/mem.h"
 #include "base/unicode.h"
-#include "text/byte_level.h"
+#include "text/pretok.h"
 #include "text/tokenizer.h"
 
 /* Single quotes for double ones, so that JSON can be written in C. Caller frees. */

@@ -8,7 +8,6 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "text/text_check.h"
-#include "text/text_files.h"
 
 static const int64_t TEXT_BYTES = INT64_C(1) << 32;
 

@@ -15,7 +15,7 @@ typedef struct lh_texts {
     int64_t n;
 } lh_texts;
 
-/* Reads a file, or the texts of a folder (text/text_files.h). LH_EINPUT, naming the path, if it does not exist, has no
+/* Reads a file, or the texts of a folder (text/text_check.h). LH_EINPUT, naming the path, if it does not exist, has no
  * text, is empty, contains a zero byte, or is of another kind (text/text_check.h); a warning names bytes that are not
  * UTF-8. `what`: its name in messages. */
 lh_status lh_texts_read(lh_texts *out, const char *what, const char *path);

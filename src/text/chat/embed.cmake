@@ -3,7 +3,7 @@ include(${CMAKE_CURRENT_LIST_DIR}/../../../cmake/embed_bytes.cmake)
 
 string(REPLACE " " ";" NAMES "${NAMES}")
 set(rows "")
-file(WRITE ${OUTPUT} "#include \"text/chat_builtin.h\"\n")
+file(WRITE ${OUTPUT} "#include \"text/chat.h\"\n")
 foreach(name ${NAMES})
     bytes_of(bytes ${CMAKE_CURRENT_LIST_DIR}/${name}.jinja)
     string(MAKE_C_IDENTIFIER "text_${name}" text)

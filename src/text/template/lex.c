@@ -8,7 +8,7 @@
 typedef struct lexer {
     lh_tpl_pool *pool;
     const char *at, *end;
-    int line, line_starts; /* line_starts: what was read last ended a line */
+    int line, line_starts; /* line_starts: true after the end of a line */
     lh_tpl_token *tokens;
     int64_t n, cap;
 } lexer;
@@ -107,7 +107,8 @@ static int hex_value(const char *text, int digits, uint32_t *out)
     return *out <= 0x10FFFF && (*out < 0xD800 || *out > 0xDFFF);
 }
 
-/* One escape, after the backslash: its bytes in the source, and what it stands for; 0: none, the backslash stays. */
+/* One escape, after the backslash: returns its bytes in the source, 0: no escape, the backslash stays. out: its
+ * character. */
 static int read_escape(const char *at, const char *end, char out[4], int *out_bytes)
 {
     static const char letters[] = "ntrabfv\\'\"", values[] = "\n\t\r\a\b\f\v\\'\"";
@@ -233,10 +234,10 @@ static lh_status lex_tag(lexer *x, const char *close, lh_tpl_token_kind end)
     }
 }
 
-/* ---- what lies between tags ---- */
+/* ---- text between tags ---- */
 
-/* Text up to a tag at `tag` whose sign, after its opening, is `sign`. Before a tag that prints nothing, the white space
- * from the beginning of the line goes. */
+/* Text up to a tag at `tag`, with `sign` after its opening. Before a tag that prints nothing, the white space from the
+ * beginning of the line is removed. */
 static lh_status lex_data(lexer *x, const char *tag, char sign, int prints)
 {
     int64_t bytes = tag - x->at, kept = bytes;

@@ -3,11 +3,11 @@
 
 #include "text/template/calls.h"
 #include "text/template/print.h"
-#include "text/template/text_ops.h"
+#include "text/template/value.h"
 
 typedef const lh_tpl_args args;
 
-/* A text as argument, or NULL where it is absent or none. */
+/* A text as argument; NULL: absent or none. */
 static lh_status text_arg(args *a, int64_t i, const char *name, const char *who, const lh_tpl_text **out)
 {
     lh_tpl_value v = lh_tpl_arg(a, i, name);

@@ -1,6 +1,6 @@
 /* parse.h - a chat template as a tree. Jinja's expressions are read whole; of its statements if, for (with else, if,
  * break and continue), set, macro, raw, and the blocks `generation` and `filter`. Files, inheritance and calls with a
- * body are refused: docs/chat-templates.md lists what is read. */
+ * body are refused: docs/chat-templates.md lists the supported statements. */
 #ifndef LH_TEXT_TEMPLATE_PARSE_H
 #define LH_TEXT_TEMPLATE_PARSE_H
 
@@ -44,9 +44,9 @@ typedef enum lh_tpl_action {
     LH_TPL_IF,       /* a: body, otherwise */
     LH_TPL_FOR,      /* names in a, if b: body, otherwise */
     LH_TPL_SET,      /* names = a; with `name` the member names[0].name */
-    LH_TPL_SET_BODY, /* names[0] = what body writes */
+    LH_TPL_SET_BODY, /* names[0] = the output of body */
     LH_TPL_DEFINE,   /* macro `name`, parameters names with defaults */
-    LH_TPL_GROUP,    /* body; with a: filtered by a, whose innermost operand is what it writes */
+    LH_TPL_GROUP,    /* body; with a: filtered by a, with the output of body as the innermost operand */
     LH_TPL_BREAK,
     LH_TPL_CONTINUE,
 } lh_tpl_action;
@@ -63,11 +63,11 @@ struct lh_tpl_stmt {
     const lh_tpl_stmt *body, *otherwise, *next;
 };
 
-/* *out: the statements, in the pool; NULL for an empty template. LH_EINPUT: "line N: …", or if the
- * template does not look at the messages. */
+/* *out: the statements, in the pool; NULL for an empty template. LH_EINPUT: "line N: …", or if the template does not
+ * read the messages. */
 lh_status lh_tpl_parse(lh_tpl_pool *pool, char *source, int64_t bytes, const lh_tpl_stmt **out);
 
-/* The name by which a filter block finds what its body writes. */
+/* The name of the output of a filter block's body. */
 extern const char lh_tpl_body_name[];
 
 #endif

@@ -110,7 +110,7 @@ typedef struct writer {
 
 static lh_status json_value(writer *w, lh_tpl_value v);
 
-/* One character as JSON escapes it; 0: as it is. */
+/* The escape of a character in JSON; 0: none. */
 static int json_escape(char out[16], const lh_tpl_text *text, int64_t at, int ascii)
 {
     static const char plain[] = "\"\\\n\r\t\b\f", letters[] = "\"\\nrtbf";
@@ -229,5 +229,18 @@ lh_status lh_tpl_to_json(lh_tpl_pool *pool, lh_tpl_value v, const lh_tpl_json *h
     lh_tpl_builder b = {0};
     writer w = {pool, &b, how, 0};
     LH_TRY(json_value(&w, v));
+    return lh_tpl_built(pool, &b, out);
+}
+
+lh_status lh_tpl_join(lh_tpl_pool *pool, const lh_tpl_list *items, const lh_tpl_text *separator, lh_tpl_value *out)
+{
+    lh_tpl_builder b = {0};
+    for (int64_t i = 0; i < items->n; i++) {
+        lh_tpl_value text;
+        LH_TRY(lh_tpl_step(pool, 1));
+        if (i) LH_TRY(lh_tpl_append(pool, &b, separator));
+        LH_TRY(lh_tpl_str(pool, items->at[i], &text));
+        LH_TRY(lh_tpl_append(pool, &b, text.text));
+    }
     return lh_tpl_built(pool, &b, out);
 }

@@ -2,9 +2,9 @@
 #ifndef LH_TEXT_TEMPLATE_PRINT_H
 #define LH_TEXT_TEMPLATE_PRINT_H
 
-#include "text/template/texts.h"
+#include "text/template/value.h"
 
-/* str(v): a text itself, nothing for what is undefined. *out is a text. */
+/* str(v): a text itself, nothing for an undefined value. *out is a text. */
 lh_status lh_tpl_str(lh_tpl_pool *pool, lh_tpl_value v, lh_tpl_value *out);
 
 /* json.dumps. */
@@ -17,5 +17,8 @@ lh_status lh_tpl_to_json(lh_tpl_pool *pool, lh_tpl_value v, const lh_tpl_json *h
 
 /* The keys of a dictionary in ascending order: *order [keys]. */
 lh_status lh_tpl_sorted_keys(lh_tpl_pool *pool, const lh_tpl_dict *dict, int64_t **order);
+
+/* The items as texts, with the separator between them. */
+lh_status lh_tpl_join(lh_tpl_pool *pool, const lh_tpl_list *items, const lh_tpl_text *separator, lh_tpl_value *out);
 
 #endif

@@ -1,6 +1,7 @@
-/* template.h - chat templates in Jinja: parsed once, rendered as a program in a sandbox. A template sees the conversation and nothing else: no files, no clock, no other process; it cannot change a
- * value that it was given. Its steps and its memory are bounded by the length of the conversation.
- * docs/chat-templates.md says what is read of Jinja, and how much a template may take. */
+/* template.h - chat templates in Jinja: parsed once, rendered as a program in a sandbox. A template sees the
+ * conversation and nothing else: no files, no clock, no other process; it cannot change a value that it was given. Its
+ * steps and its memory are bounded by the length of the conversation. docs/chat-templates.md lists the supported parts
+ * of Jinja and the limits. */
 #ifndef LH_TEXT_TEMPLATE_TEMPLATE_H
 #define LH_TEXT_TEMPLATE_TEMPLATE_H
 
