@@ -181,14 +181,6 @@ done:
     return st;
 }
 
-lh_status lh_verify_has(lh_h5 *h5, const char *object)
-{
-    if (!lh_h5_has(h5, object))
-        LH_FAIL(LH_EFILE, "'%s' has no '%s', which every file of the kind '%s' has", lh_h5_path(h5), object,
-                lh_h5_kind(h5));
-    return LH_OK;
-}
-
 static lh_status read_everything(void *self)
 {
     lh_status st = LH_OK;

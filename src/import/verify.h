@@ -29,7 +29,12 @@ extern const lh_file_kind lh_checkpoint_kind;
 const lh_file_kind *lh_file_kind_find(const lh_file_kind *const *kinds, const char *name); /* NULL: unknown */
 
 /* For checks: LH_EFILE unless the file has the object. */
-lh_status lh_verify_has(lh_h5 *h5, const char *object);
+static inline lh_status lh_verify_has(lh_h5 *h5, const char *object)
+{
+    if (lh_h5_has(h5, object)) return LH_OK;
+    LH_FAIL(LH_EFILE, "'%s' has no '%s', which every file of the kind '%s' has", lh_h5_path(h5), object,
+            lh_h5_kind(h5));
+}
 
 typedef struct lh_verify_report {
     char kind[32];
