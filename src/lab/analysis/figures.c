@@ -34,7 +34,7 @@ int lh_figure_dim_find(const lh_figure *figure, const char *name)
 
 /* ---- rules ---- */
 
-/* What is checked, and the code of a failure: LH_EWRITE or LH_EFILE. */
+/* The figure that is checked, and the code of a failure: LH_EWRITE or LH_EFILE. */
 typedef struct subject {
     const lh_figure *figure;
     const lh_h5 *h5;
@@ -175,7 +175,7 @@ static const char **text_of(const lh_figure *figure, int i)
     return (const char **)((uintptr_t)figure + text_members[i].offset);
 }
 
-/* Figures are numbered as they are written: HDF5 sorts them by name. */
+/* Figures get numbers when they are written: HDF5 sorts them by name. */
 static lh_status put_number(lh_h5 *h5, const char *group)
 {
     int64_t count = 0;
@@ -238,7 +238,7 @@ static lh_status append(lh_figures *figures, const char *name, int64_t bytes, lh
     **out = (lh_figure){0};
     LH_TRY(lh_strndup(&copy, name, bytes));
     (*out)->name = copy;
-    figures->count++; /* now one that is filled in part is freed with the others */
+    figures->count++; /* from here on a partly filled figure is freed with the list */
     return LH_OK;
 }
 
@@ -412,7 +412,7 @@ static lh_status visit_array(void *self, lh_h5 *h5, const char *object)
     return read_figure(figure, h5);
 }
 
-/* By number; figures without one, of other programs, come last, sorted by name. */
+/* By number; figures without a number, from other programs, come last, sorted by name. */
 static lh_status put_in_order(lh_figures *figures, lh_h5 *h5)
 {
     lh_status st = LH_OK;

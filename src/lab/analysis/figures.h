@@ -1,6 +1,6 @@
 /* figures.h - figures of an analysis: labelled arrays of up to five dimensions with units, each a group of an analysis
- * file (HDF5, kind `analysis`). Whatever computes one writes it here; report draws it, knowing nothing of what it
- * means. What is read is foreign: counts, names, labels and shapes are checked, and messages name the figure. */
+ * file (HDF5, kind `analysis`). Every analysis writes its figures here; report draws them without knowing their
+ * meaning. Files are foreign: counts, names, labels and shapes are checked, and messages name the figure. */
 #ifndef LH_LAB_ANALYSIS_FIGURES_H
 #define LH_LAB_ANALYSIS_FIGURES_H
 
@@ -24,7 +24,7 @@ typedef enum lh_figure_view { LH_VIEW_CURVES, LH_VIEW_HEATMAP, LH_VIEW_BARS, LH_
 typedef struct lh_figure {
     const char *name;   /* of its group: a to z, digits and hyphens, such as "perturbation-l2" */
     const char *title;  /* "Output perturbation, L2" */
-    const char *about;  /* one or two sentences: what is computed, and which way is better */
+    const char *about;  /* one or two sentences: the computation, and the better direction */
     const char *unit;   /* of the values: "share of 1", "" */
     const char *source; /* the figure of the paper: "CriticalKV, arXiv 2502.03805, section 4, figure 5", or "" */
     lh_figure_view view;
@@ -45,7 +45,8 @@ int lh_figure_dim_find(const lh_figure *figure, const char *name); /* index; -1:
  * be read back is LH_EWRITE. NULL texts are written as "". */
 lh_status lh_figure_write(const lh_figure *figure, lh_h5 *h5);
 
-/* All figures of a file, in the order in which they were written; none is fine. Owned copies; texts are never NULL. */
+/* All figures of a file, in the order in which they were written; zero figures are fine. Owned copies; texts are never
+ * NULL. */
 typedef struct lh_figures {
     lh_figure *list;
     int64_t count;

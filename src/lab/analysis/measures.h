@@ -1,6 +1,6 @@
-/* measures.h - the figures that rank policies, the strongest first: what the model says with the kept entries, then
- * what the eviction does to attention and outputs. Titles, rankings and the order of figures and of printed tables read
- * it.
+/* measures.h - the figures that rank policies, the strongest first: the output of the model with the kept entries, then
+ * the effect of the eviction on attention and outputs. Titles, rankings and the order of figures and of printed tables
+ * read it.
  */
 #ifndef LH_LAB_ANALYSIS_MEASURES_H
 #define LH_LAB_ANALYSIS_MEASURES_H
@@ -12,8 +12,7 @@ typedef enum lh_measure_kind {
 } lh_measure_kind;
 
 typedef struct lh_measure {
-    const char
-        *name; /* of a figure or of a column: "answer-nll"; what it measures may precede it: "needle-answer-nll" */
+    const char *name; /* of a figure or of a column: "answer-nll"; the task may precede it: "needle-answer-nll" */
     lh_measure_kind kind;
     int better; /* 1: more is better, -1: less is better */
 } lh_measure;

@@ -32,7 +32,7 @@ void lh_tables_clear(lh_tables *tables)
 
 /* ---- columns ---- */
 
-/* What a column holds, by its type: numbers, indices of labels, or texts. */
+/* The content of a column, by its type: numbers, indices of labels, or texts. */
 typedef struct stored_column {
     int64_t n;
     int64_t *whole;

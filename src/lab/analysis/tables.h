@@ -1,4 +1,4 @@
-/* tables.h - reads back the tables that base/table.h writes into an analysis file, whatever their columns are. Foreign
+/* tables.h - reads back the tables that base/table.h writes into an analysis file, with any columns. Foreign
  * files are checked; messages name file, table and column. */
 #ifndef LH_LAB_ANALYSIS_TABLES_H
 #define LH_LAB_ANALYSIS_TABLES_H
@@ -7,7 +7,7 @@
 
 typedef struct lh_stored_table {
     char *name;         /* of its group, without the first '/': "needle/means" */
-    lh_column *columns; /* those of `table`, in the order in which they were written; owned, names too */
+    lh_column *columns; /* of `table`, in the order in which they were written; owned, names too */
     lh_table table;
 } lh_stored_table;
 
