@@ -34,13 +34,6 @@ else()
     message(STATUS "oneDNN was not found (libdnnl-dev): bf16 GEMM uses own kernels")
 endif()
 
-# What draws the figures of a page of 'report' in the browser: d3.min.js of D3 5. Empty: pages without scripts.
-find_file(LH_D3 d3.min.js PATHS /usr/share/nodejs/d3/dist /usr/lib/nodejs/d3/dist NO_DEFAULT_PATH)
-if(NOT LH_D3)
-    message(STATUS "D3 was not found (node-d3): pages of 'report' are static, drawn without scripts")
-    set(LH_D3 "")
-endif()
-
 # What keeps the CUDA backend from being built, in *out: its compiler, its static runtime and the headers of cuBLAS and CUB are needed.
 macro(lh_look_for_cuda out)
     set(${out} "")

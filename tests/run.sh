@@ -70,7 +70,7 @@ show_slowest() {
 
 slurm_packages=(slurmctld slurmd slurm-client)
 failed=0
-install "${packages[@]}" check node-d3 ${browser:+chromium}
+install "${packages[@]}" check ${browser:+chromium}
 if [ "$slurm" ]; then
     install "${slurm_packages[@]}"
     build release build longhaul -- -DLH_WERROR=ON

@@ -69,6 +69,9 @@ START_TEST(test_tables_for_papers_and_plots_for_terminals)
     program_exits(&r, 0);
     ck_assert_int_eq(program_lines(r.out.data, "## "), 6);
     ck_assert_int_eq(program_lines(r.out.data, "| ada-snapkv"), 3); /* two curves, and a row of similarities */
+    program_run(&r, 1, "report a.h5 --format tex -o a.tex --svg svg && grep -c toprule a.tex && ls svg | wc -l");
+    program_exits(&r, 0);
+    ck_assert_str_eq(r.out.data, "12\n6\n");
     program_run(&r, 1, "info a.h5");
     program_exits(&r, 0);
     ck_assert_int_eq(program_lines(r.out.data, "  oracle "), 5);
@@ -91,6 +94,7 @@ START_TEST(test_what_cannot_be_drawn_is_refused)
     program_refuses(1, 4, "no-such.h5", "report no-such.h5 -o x.html");
     program_refuses(1, 6, "no/such/x.html", "report a.h5 -o no/such/x.html");
     program_refuses(1, 6, "'--csv'", "report a.h5 --csv no/such/folder");
+    program_refuses(1, 6, "'--svg'", "report a.h5 --svg no/such/folder");
     program_refuses(1, 2, "a.h5", "report a.h5 -o a.h5");
     ck_assert(!lh_file_exists("x.html"));
 }
@@ -99,7 +103,7 @@ END_TEST
 START_TEST(test_a_name_that_promises_another_format_is_refused)
 {
     program_result r = {0};
-    static const char *const names[] = {"x.pdf", "x.svg", "x.tex", "x.csv", "x.json", "x.h5"};
+    static const char *const names[] = {"x.pdf", "x.svg", "x.csv", "x.json", "x.h5"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char line[64];
         snprintf(line, sizeof line, "report a.h5 -o %s", names[i]);
@@ -107,6 +111,9 @@ START_TEST(test_a_name_that_promises_another_format_is_refused)
         ck_assert(!lh_file_exists(names[i]));
     }
     program_refuses(1, 2, "'--format md'", "report a.h5 -o x.md");
+    program_refuses(1, 2, "'--format tex'", "report a.h5 -o x.tex");
+    program_refuses(1, 2, "'--svg FOLDER'", "report a.h5 -o x.svg");
+    program_refuses(1, 2, "'x.tex'", "report a.h5 --format tex -o x.pdf");
     program_refuses(1, 2, "'--format html'", "report a.h5 --format md -o x.HTML");
     program_run(&r, 1, "report a.h5 -o v1.2/x --csv v1.2");
     program_exits(&r, 6); /* a dot of a folder is no ending */

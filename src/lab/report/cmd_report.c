@@ -1,4 +1,4 @@
-/* cmd_report.c - `report`: analyses as one page, as CSV files or as Markdown tables. */
+/* cmd_report.c - `report`: analyses as one page, as CSV and SVG files or as tables. */
 #include <string.h>
 #include <strings.h>
 
@@ -9,7 +9,7 @@
 enum { MAX_FILES = 64 };
 
 struct files {
-    const char *output, *csv;
+    const char *output, *csv, *svg;
     int format;
 };
 
@@ -18,12 +18,22 @@ struct values {
     struct files files;
 };
 
-typedef enum format { FORMAT_HTML, FORMAT_MD } format;
-static const char *const formats[] = {"html", "md", NULL};
+typedef enum format { FORMAT_HTML, FORMAT_MD, FORMAT_TEX } format;
+static const char *const formats[] = {"html", "md", "tex", NULL};
 
 /* Endings of the files of each format; the first one is named in messages. */
-static const char *const endings[][4] = {
-    [FORMAT_HTML] = {".html", ".htm", ".xhtml", NULL}, [FORMAT_MD] = {".md", ".markdown", ".txt", NULL}};
+static const char *const endings[][4] = {[FORMAT_HTML] = {".html", ".htm", ".xhtml", NULL},
+                                         [FORMAT_MD] = {".md", ".markdown", ".txt", NULL},
+                                         [FORMAT_TEX] = {".tex", NULL}};
+
+static lh_status (*const writers[])(const lh_report *report, lh_buf *out) = {
+    [FORMAT_HTML] = lh_report_page, [FORMAT_MD] = lh_report_markdown, [FORMAT_TEX] = lh_report_latex};
+
+/* The option for a name that promises another format. */
+static const char *const hints[][2] = {{".pdf", " (a browser prints the page as PDF)"},
+                                       {".svg", ", or give '--svg FOLDER' for the figures"},
+                                       {".csv", ", or give '--csv FOLDER' for the numbers"},
+                                       {NULL, ""}};
 
 #define FIELD(member) LH_FIELD(struct files, member)
 static const lh_option rows[] = {
@@ -34,30 +44,39 @@ static const lh_option rows[] = {
      .arg = "FILE",
      .writes = 1,
      .makes = "text",
-     .help = "The page (.html) or the tables (.md); '-' is stdout, the default of '--format md'."},
+     .help = "The page (.html) or the tables (.md, .tex); '-' is stdout, the default for tables."},
     {.type = LH_OPT_ENUM,
      .name = "format",
      FIELD(format),
      .arg = "FORMAT",
      .def = "html",
      .choices = formats,
-     .help = "html: a page that needs nothing else and works offline. md: tables in Markdown."},
+     .help =
+         "html: a page that needs nothing else and works offline. md: tables in Markdown. tex: tables in LaTeX, with "
+         "booktabs."},
     {.type = LH_OPT_STR,
      .name = "csv",
      FIELD(csv),
      .arg = "FOLDER",
      .writes = 1,
-     .help = "Also write every figure and table as a CSV file of its own."},
+     .help = "Also write every figure and table as a CSV file."},
+    {.type = LH_OPT_STR,
+     .name = "svg",
+     FIELD(svg),
+     .arg = "FOLDER",
+     .writes = 1,
+     .help = "Also write every figure as an SVG file."},
     {0}};
 #undef FIELD
 static const lh_option_table table = {"outputs", rows};
 static const lh_option_group groups[] = {
     {&table, offsetof(struct values, files)}, {&lh_shell_common_options, offsetof(struct values, common)}, {0}};
-static const lh_example examples[] = {{"longhaul report a.h5 -o report.html", "an analysis as a page"},
-                                      {"longhaul report short.h5 long.h5 needle.h5 -o report.html --csv figures/",
-                                       "several side by side, and their numbers"},
-                                      {"longhaul report a.h5 --format md", "tables for a paper"},
-                                      {0}};
+static const lh_example examples[] = {
+    {"longhaul report a.h5 -o report.html", "an analysis as a page"},
+    {"longhaul report short.h5 long.h5 needle.h5 -o report.html --csv figures/",
+     "several side by side, and their numbers"},
+    {"longhaul report a.h5 --format tex --svg figures/", "tables and figures for a paper"},
+    {0}};
 static const lh_syntax syntax = {
     .program = "longhaul",
     .name = "report",
@@ -77,10 +96,7 @@ static lh_status write_document(const lh_report *report, const struct files *fil
 {
     lh_status st = LH_OK;
     lh_buf text = {0};
-    if (files->format == FORMAT_MD)
-        LH_TRY_DONE(lh_report_markdown(report, &text));
-    else
-        LH_TRY_DONE(lh_report_page(report, &text));
+    LH_TRY_DONE(writers[files->format](report, &text));
     if (files->output)
         LH_TRY_DONE(lh_file_write(files->output, text.data, text.bytes));
     else
@@ -98,7 +114,7 @@ static int has_ending(const char *ending, format of)
     return found;
 }
 
-/* A name such as x.pdf would promise another format than what is written. */
+/* A name such as x.pdf would promise another format than the written one. */
 static lh_status check_ending(const struct files *files)
 {
     if (!files->output) return LH_OK;
@@ -110,9 +126,10 @@ static lh_status check_ending(const struct files *files)
             LH_FAIL(LH_EUSAGE, "'-o %s' is written as %s: give '--format %s', or name it '%.*s%s'", files->output,
                     formats[files->format], formats[f], (int)(ending - files->output), files->output,
                     endings[files->format][0]);
+    int hint = 0;
+    while (hints[hint][0] && strcasecmp(hints[hint][0], ending) != 0) hint++;
     LH_FAIL(LH_EUSAGE, "'-o %s' would hold %s: name it '%.*s%s'%s", files->output, formats[files->format],
-            (int)(ending - files->output), files->output, endings[files->format][0],
-            strcasecmp(ending, ".pdf") == 0 ? " (a browser prints the page as PDF)" : "");
+            (int)(ending - files->output), files->output, endings[files->format][0], hints[hint][1]);
 }
 
 static lh_status run_report(lh_call *call)
@@ -120,7 +137,7 @@ static lh_status run_report(lh_call *call)
     lh_status st = LH_OK;
     const struct values *v = call->values;
     const struct files *files = &v->files;
-    const int document = files->output || files->format == FORMAT_MD;
+    const int document = files->output || files->format != FORMAT_HTML;
     const char *paths[MAX_FILES];
     lh_report *report = NULL;
     int64_t n = 0;
@@ -130,8 +147,10 @@ static lh_status run_report(lh_call *call)
         n++;
     }
     if (!n) LH_FAIL_DONE(LH_EUSAGE, "nothing to draw: give analyses, such as 'replay … -o a.h5' writes");
-    if (!document && !files->csv)
-        LH_FAIL_DONE(LH_EUSAGE, "nothing to write: give '-o FILE', '--format md' or '--csv FOLDER'");
+    if (!document && !files->csv && !files->svg)
+        LH_FAIL_DONE(
+            LH_EUSAGE,
+            "nothing to write: give '-o FILE', '--format md', '--format tex', '--csv FOLDER' or '--svg FOLDER'");
     LH_TRY_DONE(check_ending(files));
     if (files->output) LH_TRY_DONE(lh_file_claim(files->output, 1 << 20));
     for (int64_t i = 0; i < n; i++) LH_TRY_DONE(lh_shell_probe(paths[i]));
@@ -140,6 +159,7 @@ static lh_status run_report(lh_call *call)
         LH_FAIL_DONE(LH_EFILE, "'%s' holds neither figures nor tables, as those of 'replay' and 'eval' do", paths[0]);
     if (document) LH_TRY_DONE(write_document(report, files));
     if (files->csv) LH_TRY_DONE(lh_report_csv(report, files->csv));
+    if (files->svg) LH_TRY_DONE(lh_report_svg(report, files->svg));
 done:
     if (st != LH_OK && files->output) lh_partial_drop(files->output);
     lh_report_close(report);

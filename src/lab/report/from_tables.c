@@ -1,6 +1,6 @@
 /* from_tables.c - the tables of `eval` as figures. A table with policies and budgets gives one figure for each of its
- * measures: `means` curves over budgets, `curve` curves over positions, tables with a depth maps. What else tells its
- * rows apart (task, length, scenario) becomes a dimension. */
+ * measures: `means` curves over budgets, `curve` curves over positions, tables with a depth maps. Every other column
+ * that identifies rows (task, length, scenario) becomes a dimension. */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "lab/analysis/measures.h"
 #include "lab/report/report_impl.h"
 
-/* The points of a column that tells rows apart, in the order in which they appear; budgets of references (full) are
+/* The points of a column that identifies rows, in the order in which they appear; budgets of references (full) are
  * left out. */
 typedef struct key {
     const char *name, *unit;
@@ -31,7 +31,7 @@ typedef struct form {
     const char *suffix, *about; /* of the names and titles of its figures */
     lh_figure_view view;
     const char *x, *y;
-    const char *keys[CANDIDATES + 1]; /* columns that tell rows apart: the first KEYS that vary become dimensions */
+    const char *keys[CANDIDATES + 1]; /* columns that identify rows: the first KEYS that vary become dimensions */
 } form;
 
 static const form forms[] = {{"/means",
@@ -101,7 +101,7 @@ static int is_reference(const lh_table *table, int64_t budget, int64_t row)
     return !*text || strcmp(text, "all") == 0;
 }
 
-/* Budgets such as "64" or "25%" as numbers, if all are of one kind. */
+/* Budgets such as "64" or "25%" as numbers, if all are of the same kind. */
 static int is_number(const char *text, int percent)
 {
     char *end;
@@ -183,7 +183,7 @@ static double number_of(const lh_table *table, int64_t row, int64_t column)
     return table->columns[column].type == LH_COLUMN_I64 ? (double)cell->number : cell->value;
 }
 
-/* Adds a row's value to its place; that of a reference to the places of all budgets. */
+/* Adds a row's value to its place; the value of a reference to the places of all budgets. */
 static void add_row(const making *m, int64_t row, int64_t measured, double *sums, int64_t *counts)
 {
     int64_t at = 0, stride = 1, budgets = 1, budget_stride = 0;

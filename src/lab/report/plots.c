@@ -4,8 +4,6 @@
 #include "base/minmax.h"
 #include "base/unicode.h"
 #include "lab/report/report_impl.h"
-#include "lab/report/scale.h"
-#include "lab/report/view.h"
 
 enum { WIDTH = 48, SERIES = 24, NAME_CHARS = 24 };
 
@@ -92,16 +90,16 @@ static lh_status put_figure(const lh_figure *figure, lh_buf *out)
 {
     lh_view view;
     lh_scale scale;
-    double low = INFINITY, high = -INFINITY;
+    lh_axis axis;
+    lh_span span = LH_NO_SPAN;
     lh_view_init(&view, figure);
     if (view.panel >= 0 && view.series >= 0) view.series = view.panel; /* policies rather than rows of a map */
     view.panel = -1;
-    lh_view_range(&view, &low, &high);
-    lh_scale_of_values(&scale, low, high, figure->unit);
-    if (low < high && !scale.log) scale.low = fmin(low, 0);
-    if (low < high) scale.high = high;
-    scale.from = 0;
-    scale.to = BLOCKS;
+    lh_view_span(&view, &span);
+    lh_axis_init(&axis, figure, &span, &span);
+    const int range = lh_axis_range(&axis, &span);
+    scale = (lh_scale){axis.log, axis.ranges[range].low, span.low < span.high ? span.high : axis.ranges[range].high, 0,
+                       BLOCKS};
     LH_TRY(put_heading(&view, out));
     const int64_t series = lh_view_count(&view, view.series);
     for (int64_t s = 0; s < lh_min_i64(series, SERIES); s++) {
@@ -115,9 +113,9 @@ static lh_status put_figure(const lh_figure *figure, lh_buf *out)
 
 lh_status lh_report_plots(const lh_report *report, lh_buf *out)
 {
-    for (int64_t i = 0; i < report->sheet_count; i++) {
+    for (int64_t i = 0; i < report->figure_count; i++) {
         if (i) LH_TRY(lh_buf_puts(out, "\n"));
-        LH_TRY(put_figure(report->sheets[i].drawn, out));
+        LH_TRY(put_figure(report->figures[i].drawn, out));
     }
     return LH_OK;
 }

@@ -1,4 +1,4 @@
-/* report.c - reads analyses, makes figures of their tables, and puts figures of one name side by side. */
+/* report.c - reads analyses, makes figures of their tables, and groups figures by name. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,12 +6,83 @@
 #include "base/json.h"
 #include "lab/analysis/measures.h"
 #include "lab/analysis/summary.h"
-#include "lab/report/rank.h"
 #include "lab/report/report_impl.h"
-#include "lab/report/view.h"
 
 /* Values of a figure in a page: more are averaged. */
 enum { MAX_VALUES = 300000 };
+
+/* ---- large figures ---- */
+
+/* Points and values of dimension `d` in bins of `wide`; the other dimensions stay. */
+static lh_status bin_dim(const lh_figure *figure, int d, int64_t wide, lh_figures *out)
+{
+    lh_status st = LH_OK;
+    const lh_figure_dim *from = &figure->dims[d];
+    lh_figure small = *figure;
+    lh_figure_dim *to = &small.dims[d];
+    float *values = NULL;
+    double *points = NULL;
+    int64_t before = 1, after = 1;
+    for (int k = 0; k < d; k++) before *= figure->dims[k].count;
+    for (int k = d + 1; k < figure->dim_count; k++) after *= figure->dims[k].count;
+    to->count = (from->count + wide - 1) / wide;
+    LH_TRY_DONE(lh_calloc(&values, before * to->count * after, sizeof *values));
+    LH_TRY_DONE(lh_calloc(&points, to->count, sizeof *points));
+    for (int64_t i = 0; i < to->count; i++) points[i] = from->values ? from->values[i * wide] : (double)(i * wide);
+    for (int64_t b = 0; b < before; b++)
+        for (int64_t i = 0; i < to->count; i++)
+            for (int64_t a = 0; a < after; a++) {
+                double sum = 0, found = 0;
+                for (int64_t k = i * wide; k < (i + 1) * wide && k < from->count; k++) {
+                    const float v = figure->values[(b * from->count + k) * after + a];
+                    if (!isfinite(v)) continue;
+                    sum += (double)v;
+                    found++;
+                }
+                values[(b * to->count + i) * after + a] = found ? (float)(sum / found) : NAN;
+            }
+    to->labels = NULL;
+    to->values = points;
+    small.values = values;
+    LH_TRY_DONE(lh_figures_append(out, &small));
+done:
+    lh_free(values);
+    lh_free(points);
+    return st;
+}
+
+/* The longest dimension whose points may be averaged; -1: none. */
+static int longest_dim(const lh_figure *figure)
+{
+    int longest = -1;
+    for (int d = 0; d < figure->dim_count; d++) {
+        const lh_figure_dim *dim = &figure->dims[d];
+        if (dim->labels || dim->count < 2 || strcmp(dim->name, "budget") == 0) continue;
+        if (longest < 0 || dim->count > figure->dims[longest].count) longest = d;
+    }
+    return longest;
+}
+
+lh_status lh_figure_shrink(const lh_figure *figure, int64_t max_values, lh_figures *out)
+{
+    lh_status st = LH_OK;
+    lh_figures steps = {0};
+    const lh_figure *now = figure;
+    while (lh_figure_count(now) > max_values) {
+        const int longest = longest_dim(now);
+        if (longest < 0) break;
+        const int64_t wide = (lh_figure_count(now) + max_values - 1) / max_values, n = now->dims[longest].count;
+        lh_figures next = {0};
+        LH_TRY_DONE(bin_dim(now, longest, wide < n / 16 ? wide : 2, &next));
+        lh_figures_clear(&steps);
+        steps = next;
+        now = &steps.list[0];
+    }
+    LH_TRY_DONE(lh_figures_append(out, now));
+done:
+    lh_figures_clear(&steps);
+    return st;
+}
 
 /* ---- a file ---- */
 
@@ -83,16 +154,16 @@ done:
     return st;
 }
 
-lh_status lh_name_apart(json_t *taken, const char *name, char **out)
+lh_status lh_unique_name(json_t *taken, const char *name, char **out)
 {
-    char *apart = NULL;
-    LH_TRY(lh_strdup(&apart, name));
-    for (int64_t number = 2; json_object_get(taken, apart); number++) {
-        lh_free(apart);
-        LH_TRY(lh_asprintf(&apart, "%s-%lld", name, (long long)number));
+    char *unique = NULL;
+    LH_TRY(lh_strdup(&unique, name));
+    for (int64_t number = 2; json_object_get(taken, unique); number++) {
+        lh_free(unique);
+        LH_TRY(lh_asprintf(&unique, "%s-%lld", name, (long long)number));
     }
-    *out = apart;
-    if (json_object_set_new_nocheck(taken, apart, json_true()) != 0)
+    *out = unique;
+    if (json_object_set_new_nocheck(taken, unique, json_true()) != 0)
         LH_FAIL(LH_ENOMEM, "cannot allocate memory for the name '%s'", name);
     return LH_OK;
 }
@@ -106,7 +177,7 @@ static lh_status make_name(lh_report_source *s, json_t *taken)
     const int ends = bytes > 3 && strcmp(base + bytes - 3, ".h5") == 0;
     char *name = NULL;
     LH_TRY_DONE(lh_strndup(&name, base, (int64_t)(ends ? bytes - 3 : bytes)));
-    LH_TRY_DONE(lh_name_apart(taken, name, &s->name));
+    LH_TRY_DONE(lh_unique_name(taken, name, &s->name));
 done:
     lh_free(name);
     return st;
@@ -147,73 +218,69 @@ static void clear_source(lh_report_source *s)
     lh_free(s->created_by);
 }
 
-/* ---- topics ---- */
+/* ---- groups ---- */
 
-/* Place of a figure in the order of the page: as its file asks (`figures` of the summary), then what ranks policies,
+/* Number of a figure in the order of the page: as its file asks (`figures` of the summary), then what ranks policies,
  * the strongest measure first, then the rest. */
-static int64_t place_of(const lh_sheet *sheet)
+static int64_t place_of(const lh_report_figure *f)
 {
-    const json_t *order = json_object_get(sheet->source->summary, "figures");
+    const json_t *order = json_object_get(f->source->summary, "figures");
     for (size_t i = 0; i < json_array_size(order); i++) {
         const char *name = json_string_value(json_array_get(order, i));
-        if (name && strcmp(name, sheet->figure->name) == 0) return (int64_t)i;
+        if (name && strcmp(name, f->figure->name) == 0) return (int64_t)i;
     }
-    return (int64_t)json_array_size(order) +
-           (lh_can_rank(sheet->figure) ? lh_measure_rank(sheet->figure->name) : INT16_MAX);
+    return (int64_t)json_array_size(order) + (lh_can_rank(f->figure) ? lh_measure_rank(f->figure->name) : INT16_MAX);
 }
 
-static lh_status make_sheet(const lh_report_source *source, int64_t i, lh_sheet *out)
+/* Figures of one name are neighbours, at the place of the first of them. */
+static lh_status add_figure(lh_report *r, const lh_report_source *source, const lh_figure *figure)
 {
-    const lh_figure *figure = &source->figures.list[i], *drawn = figure;
-    for (int64_t k = 0; k < source->small.count; k++)
-        if (strcmp(source->small.list[k].name, figure->name) == 0) drawn = &source->small.list[k];
-    *out = (lh_sheet){figure, drawn, source, {0}};
-    return lh_samples_read(&out->samples, figure, &source->tables, source->summary);
-}
-
-/* Sheets of one name next to each other, at the place of the first of them. */
-static void add_sheet(lh_report *r, lh_sheet sheet)
-{
+    lh_report_figure f = {.figure = figure, .drawn = figure, .source = source};
     int64_t at = 0;
-    for (int64_t i = 0; i < r->sheet_count; i++)
-        if (strcmp(r->sheets[i].figure->name, sheet.figure->name) == 0) at = i + 1;
-    if (!at) /* none of its name: after those of the same or an earlier place */
-        for (at = r->sheet_count; at > 0 && place_of(&r->sheets[at - 1]) > place_of(&sheet); at--) continue;
-    memmove(r->sheets + at + 1, r->sheets + at, (size_t)(r->sheet_count - at) * sizeof *r->sheets);
-    r->sheets[at] = sheet;
-    r->sheet_count++;
-}
-
-static lh_status make_topics(lh_report *r)
-{
-    int64_t n = 0;
-    for (int64_t s = 0; s < r->source_count; s++) n += r->sources[s].figures.count;
-    LH_TRY(lh_calloc(&r->sheets, n, sizeof *r->sheets));
-    LH_TRY(lh_calloc(&r->topics, n, sizeof *r->topics));
-    for (int64_t s = 0; s < r->source_count; s++)
-        for (int64_t i = 0; i < r->sources[s].figures.count; i++) {
-            lh_sheet sheet;
-            LH_TRY(make_sheet(&r->sources[s], i, &sheet));
-            add_sheet(r, sheet);
-        }
-    for (int64_t i = 0; i < r->sheet_count; i++) {
-        LH_TRY(lh_palette_add(&r->palette, r->sheets[i].figure));
-        const int joins = i > 0 && strcmp(r->sheets[i].figure->name, r->sheets[i - 1].figure->name) == 0;
-        if (!joins) r->topics[r->topic_count++].first = i;
-        r->topics[r->topic_count - 1].count++;
-    }
+    for (int64_t k = 0; k < source->small.count; k++)
+        if (strcmp(source->small.list[k].name, figure->name) == 0) f.drawn = &source->small.list[k];
+    LH_TRY(lh_samples_read(&f.samples, figure, &source->tables, source->summary));
+    for (int64_t i = 0; i < r->figure_count; i++)
+        if (strcmp(r->figures[i].figure->name, figure->name) == 0) at = i + 1;
+    if (!at) /* the first of its name: after all figures of the same or an earlier place */
+        for (at = r->figure_count; at > 0 && place_of(&r->figures[at - 1]) > place_of(&f); at--) continue;
+    memmove(r->figures + at + 1, r->figures + at, (size_t)(r->figure_count - at) * sizeof *r->figures);
+    r->figures[at] = f;
+    r->figure_count++;
     return LH_OK;
 }
 
-void lh_topic_range(const lh_report *report, const lh_topic *topic, double *low, double *high)
+/* One axis for the figures of a group, so that they compare. */
+static void measure_group(const lh_report *r, lh_figure_group *group)
 {
-    *low = INFINITY;
-    *high = -INFINITY;
-    for (int64_t i = topic->first; i < topic->first + topic->count; i++) {
+    lh_span all = LH_NO_SPAN;
+    group->shown = LH_NO_SPAN;
+    for (int64_t i = group->first; i < group->first + group->count; i++) {
         lh_view view;
-        lh_view_init(&view, report->sheets[i].drawn);
-        lh_view_range(&view, low, high);
+        lh_view_init(&view, r->figures[i].drawn);
+        lh_view_span(&view, &group->shown);
+        for (int64_t k = 0; k < lh_figure_count(view.figure); k++) lh_span_add(&all, (double)view.figure->values[k]);
     }
+    lh_axis_init(&group->axis, r->figures[group->first].drawn, &group->shown, &all);
+}
+
+static lh_status make_groups(lh_report *r)
+{
+    int64_t n = 0;
+    for (int64_t s = 0; s < r->source_count; s++) n += r->sources[s].figures.count;
+    LH_TRY(lh_calloc(&r->figures, n, sizeof *r->figures));
+    LH_TRY(lh_calloc(&r->groups, n, sizeof *r->groups));
+    for (int64_t s = 0; s < r->source_count; s++)
+        for (int64_t i = 0; i < r->sources[s].figures.count; i++)
+            LH_TRY(add_figure(r, &r->sources[s], &r->sources[s].figures.list[i]));
+    for (int64_t i = 0; i < r->figure_count; i++) {
+        LH_TRY(lh_palette_add(&r->palette, r->figures[i].figure));
+        const int joins = i > 0 && strcmp(r->figures[i].figure->name, r->figures[i - 1].figure->name) == 0;
+        if (!joins) r->groups[r->group_count++].first = i;
+        r->groups[r->group_count - 1].count++;
+    }
+    for (int64_t g = 0; g < r->group_count; g++) measure_group(r, &r->groups[g]);
+    return LH_OK;
 }
 
 lh_status lh_report_open(lh_report **out, const char *const *paths, int64_t n)
@@ -229,7 +296,7 @@ lh_status lh_report_open(lh_report **out, const char *const *paths, int64_t n)
         LH_TRY_DONE(make_name(&r->sources[i], names));
         LH_TRY_DONE(read_source(&r->sources[i]));
     }
-    LH_TRY_DONE(make_topics(r));
+    LH_TRY_DONE(make_groups(r));
     *out = r;
     r = NULL;
 done:
@@ -242,17 +309,17 @@ int lh_report_is_empty(const lh_report *report)
 {
     int64_t tables = 0;
     for (int64_t i = 0; i < report->source_count; i++) tables += report->sources[i].tables.count;
-    return report->sheet_count == 0 && tables == 0;
+    return report->figure_count == 0 && tables == 0;
 }
 
 void lh_report_close(lh_report *report)
 {
     if (!report) return;
     for (int64_t i = 0; i < report->source_count; i++) clear_source(&report->sources[i]);
-    for (int64_t i = 0; i < report->sheet_count; i++) lh_samples_clear(&report->sheets[i].samples);
+    for (int64_t i = 0; i < report->figure_count; i++) lh_samples_clear(&report->figures[i].samples);
     lh_palette_clear(&report->palette);
     lh_free(report->sources);
-    lh_free(report->sheets);
-    lh_free(report->topics);
+    lh_free(report->figures);
+    lh_free(report->groups);
     lh_free(report);
 }

@@ -1,7 +1,8 @@
-#include "lab/report/view.h"
-
+/* view.c - how a figure is seen: the dimensions that are drawn, and the means over all other dimensions. */
 #include <math.h>
 #include <string.h>
+
+#include "lab/report/report_impl.h"
 
 void lh_view_init(lh_view *view, const lh_figure *figure)
 {
@@ -19,7 +20,7 @@ void lh_view_init(lh_view *view, const lh_figure *figure)
             figure->dims[d].values || strcmp(figure->dims[d].name, "budget") == 0 ? figure->dims[d].count / 2 : -1;
 }
 
-static int is_drawn(const lh_view *view, int d)
+int lh_view_draws(const lh_view *view, int d)
 {
     return d == view->x || d == view->series || d == view->panel;
 }
@@ -52,15 +53,27 @@ double lh_view_value(const lh_view *view, int64_t panel, int64_t series, int64_t
     return found ? sum / (double)found : (double)NAN;
 }
 
-void lh_view_range(const lh_view *view, double *low, double *high)
+void lh_span_add(lh_span *span, double value)
+{
+    if (!isfinite(value)) return;
+    span->low = fmin(span->low, value);
+    span->high = fmax(span->high, value);
+    if (value > 0) span->least = fmin(span->least, value);
+}
+
+void lh_view_span(const lh_view *view, lh_span *span)
 {
     for (int64_t p = 0; p < lh_view_count(view, view->panel); p++)
         for (int64_t s = 0; s < lh_view_count(view, view->series); s++)
-            for (int64_t x = 0; x < lh_view_count(view, view->x); x++) {
-                const double v = lh_view_value(view, p, s, x);
-                if (v < *low) *low = v;
-                if (v > *high) *high = v;
-            }
+            for (int64_t x = 0; x < lh_view_count(view, view->x); x++) lh_span_add(span, lh_view_value(view, p, s, x));
+}
+
+lh_status lh_view_note_mean(const lh_figure_dim *dim, lh_buf *out)
+{
+    const size_t bytes = strlen(dim->name);
+    const int y = bytes > 1 && dim->name[bytes - 1] == 'y' && dim->name[bytes - 2] != 'a';
+    return lh_buf_printf(out, "mean over %lld %.*s%s", (long long)dim->count, (int)bytes - y, dim->name,
+                         y ? "ies" : "s");
 }
 
 lh_status lh_view_note(const lh_view *view, lh_buf *out)
@@ -68,14 +81,11 @@ lh_status lh_view_note(const lh_view *view, lh_buf *out)
     const char *between = "";
     for (int d = 0; d < view->figure->dim_count; d++) {
         const lh_figure_dim *dim = &view->figure->dims[d];
-        if (is_drawn(view, d)) continue;
+        if (lh_view_draws(view, d)) continue;
         LH_TRY(lh_buf_puts(out, between));
         between = ", ";
         if (view->pick[d] < 0 && dim->count > 1) {
-            const size_t bytes = strlen(dim->name);
-            const int y = bytes > 1 && dim->name[bytes - 1] == 'y' && dim->name[bytes - 2] != 'a';
-            LH_TRY(lh_buf_printf(out, "mean over %lld %.*s%s", (long long)dim->count, (int)bytes - y, dim->name,
-                                 y ? "ies" : "s"));
+            LH_TRY(lh_view_note_mean(dim, out));
         } else {
             LH_TRY(lh_buf_printf(out, "%s ", dim->name));
             LH_TRY(lh_point_text(dim, view->pick[d] < 0 ? 0 : view->pick[d], out));
