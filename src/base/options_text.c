@@ -241,7 +241,8 @@ done:
 
 lh_status lh_options_markdown(lh_buf *out, const lh_option_table *table)
 {
-    for (const lh_option *row = table->rows; row->name; row++)
+    const lh_option *row;
+    for (int64_t i = 0; (row = lh_option_row(table, i)); i++)
         if (row->help) LH_TRY(markdown_row(out, row));
     return LH_OK;
 }

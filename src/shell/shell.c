@@ -243,6 +243,11 @@ done:
     return st;
 }
 
+static void drop_rows(json_t *options, const lh_option_table *table)
+{
+    for (int64_t i = 0; lh_option_row(table, i); i++) json_object_del(options, lh_option_row(table, i)->name);
+}
+
 lh_status lh_shell_result_options(const lh_call *call, const lh_option_table *const *without, json_t **out)
 {
     static const char *const placement[] = {"tp", "threads", "memory", "chunk", "device", "share-device", NULL};
@@ -253,9 +258,8 @@ lh_status lh_shell_result_options(const lh_call *call, const lh_option_table *co
     LH_TRY_DONE(lh_options_json(call->options, &record));
     LH_TRY_DONE(lh_options_files(call->options, &files, &n));
     json_t *options = json_object_get(record, "options");
-    for (const lh_option *row = lh_shell_common_options.rows; row->name; row++) json_object_del(options, row->name);
-    for (int t = 0; without[t]; t++)
-        for (const lh_option *row = without[t]->rows; row->name; row++) json_object_del(options, row->name);
+    drop_rows(options, &lh_shell_common_options);
+    for (int i = 0; without[i]; i++) drop_rows(options, without[i]);
     for (int i = 0; placement[i]; i++) json_object_del(options, placement[i]);
     for (int64_t i = 0; i < n; i++)
         if (files[i].option) json_object_del(options, files[i].option);
