@@ -10,21 +10,6 @@
 
 enum { MAX_RANGE = 100000 }; /* as Jinja's sandbox */
 
-lh_status lh_tpl_need_text(lh_tpl_value v, const char *who)
-{
-    if (v.kind == LH_TPL_UNDEFINED && v.name) LH_FAIL(LH_EINPUT, "'%.60s' is undefined", v.name);
-    if (v.kind != LH_TPL_TEXT)
-        LH_FAIL(LH_EINPUT, "'%s' needs a text, not a value of the type '%s'", who, lh_tpl_type(v));
-    return LH_OK;
-}
-
-lh_status lh_tpl_need_int(lh_tpl_value v, const char *who)
-{
-    if (v.kind != LH_TPL_INT && v.kind != LH_TPL_BOOL)
-        LH_FAIL(LH_EINPUT, "'%s' needs an integer, not a value of the type '%s'", who, lh_tpl_type(v));
-    return LH_OK;
-}
-
 lh_status lh_tpl_member_path(lh_tpl_pool *pool, lh_tpl_value of, lh_tpl_value path, lh_tpl_value *out)
 {
     *out = of;
@@ -130,13 +115,6 @@ static lh_status write_date(lh_tpl_pool *pool, lh_tpl_value self, const lh_tpl_a
         i += text != NULL;
     }
     return lh_tpl_built(pool, &b, out);
-}
-
-lh_tpl_call lh_tpl_find_row(const lh_tpl_row *rows, const char *name)
-{
-    for (; rows && rows->name; rows++)
-        if (strcmp(rows->name, name) == 0) return rows->call;
-    return NULL;
 }
 
 lh_tpl_call lh_tpl_find_function(const char *name)

@@ -622,3 +622,25 @@ lh_status lh_tpl_contains(lh_tpl_pool *pool, lh_tpl_value in, lh_tpl_value item,
     default: LH_FAIL(LH_EINPUT, "a value of the type '%s' contains nothing", lh_tpl_type(in));
     }
 }
+
+lh_status lh_tpl_need_text(lh_tpl_value v, const char *who)
+{
+    if (v.kind == LH_TPL_UNDEFINED && v.name) LH_FAIL(LH_EINPUT, "'%.60s' is undefined", v.name);
+    if (v.kind != LH_TPL_TEXT)
+        LH_FAIL(LH_EINPUT, "'%s' needs a text, not a value of the type '%s'", who, lh_tpl_type(v));
+    return LH_OK;
+}
+
+lh_status lh_tpl_need_int(lh_tpl_value v, const char *who)
+{
+    if (v.kind != LH_TPL_INT && v.kind != LH_TPL_BOOL)
+        LH_FAIL(LH_EINPUT, "'%s' needs an integer, not a value of the type '%s'", who, lh_tpl_type(v));
+    return LH_OK;
+}
+
+lh_tpl_call lh_tpl_find_row(const lh_tpl_row *rows, const char *name)
+{
+    for (; rows && rows->name; rows++)
+        if (strcmp(rows->name, name) == 0) return rows->call;
+    return NULL;
+}

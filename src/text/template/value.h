@@ -219,4 +219,20 @@ lh_status lh_tpl_split_lines(lh_tpl_pool *pool, const lh_tpl_text *text, int kee
 typedef enum lh_tpl_case { LH_TPL_UPPER, LH_TPL_LOWER, LH_TPL_CAPITAL, LH_TPL_TITLE } lh_tpl_case;
 lh_status lh_tpl_change_case(lh_tpl_pool *pool, const lh_tpl_text *text, lh_tpl_case to, lh_tpl_value *out);
 
+/* ---- calls ---- */
+
+/* self: the value that is filtered or tested, or the object of a method. */
+typedef lh_status (*lh_tpl_call)(lh_tpl_pool *pool, lh_tpl_value self, const lh_tpl_args *args, lh_tpl_value *out);
+
+/* A table of calls ends with {NULL, NULL}; NULL: an empty one. */
+typedef struct lh_tpl_row {
+    const char *name;
+    lh_tpl_call call;
+} lh_tpl_row;
+lh_tpl_call lh_tpl_find_row(const lh_tpl_row *rows, const char *name);
+
+/* LH_EINPUT unless it is a text, or an integer: "'who' needs …". */
+lh_status lh_tpl_need_text(lh_tpl_value v, const char *who);
+lh_status lh_tpl_need_int(lh_tpl_value v, const char *who);
+
 #endif
