@@ -1,12 +1,12 @@
 /* budgets.h - a policy's numbers for one prompt: every share is an integer here, and budgets are divided exactly among
- * layers, heads and the stages of the selection. The cache keeps these numbers beside the policy. */
+ * layers, heads and the stages of the selection. The cache stores these numbers with the policy. */
 #ifndef LH_POLICIES_BUDGETS_H
 #define LH_POLICIES_BUDGETS_H
 
 #include "policies/policy.h"
 
-/* may_evict_again: 1 unless the policy evicts only at the end of a prompt, whatever its length. records: 1 where every
- * statistic of attention is counted, for a trace, and not only that of the score. */
+/* may_evict_again: 1 unless the policy evicts only at the end of a prompt of any length. records: 1 if every statistic
+ * of attention is accumulated, for a trace, and not only the score's. */
 typedef struct lh_policy_numbers {
     int evicts, may_evict_again, records;
     lh_policy_score score;
@@ -15,28 +15,27 @@ typedef struct lh_policy_numbers {
     lh_policy_selection select;
     lh_policy_methods methods;
     lh_position_mode positions;
-    int64_t budget;           /* entries per KV head; `full`: the tokens of the prompt */
-    int64_t rows, first_rows; /* observed rows, and those of them at the beginning of the prompt; the others are at its
-                               * end */
-    int rows_spread;          /* 1: over the whole prompt, else at its end */
+    int64_t budget; /* entries per KV head; `full`: the tokens of the prompt */
+    int64_t rows,
+        first_rows;  /* observed rows, and the number of them at the beginning of the prompt; the rest is at its end */
+    int rows_spread; /* 1: over the whole prompt, else at its end */
     int64_t window, sinks, recents, chosen; /* chosen: entries that methods protect (lh_protection) */
     int64_t every, block;
 } lh_policy_numbers;
 
-/* The numbers for a prompt of `tokens` tokens: budget, rows and what is protected; proxies become rows and window (P =
+/* The numbers for a prompt of `tokens` tokens: budget, rows and protected entries; proxies become rows and window (P =
  * max(1, min(floor(L * p / 100), floor(C / 4))), or the question's tokens for the share of L; NaCl, arXiv 2408.03675),
- * and the sinks beside them are P / 2 at most. At both ends (appendix A.3) P / 2 of them are the first rows and the
- * sinks, and the others the window. A prompt that is not longer than the budget is not prefilled in blocks. */
+ * and then there are at most P / 2 sinks. At both ends (appendix A.3) P / 2 of the proxies are the first rows and the
+ * sinks, and the rest is the window. A prompt that is not longer than the budget is not prefilled in blocks. */
 lh_policy_numbers lh_policy_fix(const lh_policy *policy, int64_t tokens);
 
-/* No policy: what a trace counts of the last `rows` rows of a prompt of `tokens` tokens, whose layers it takes one by
- * one. Norms of projected values are made, too. */
+/* No policy: the statistics that a trace records of the last `rows` rows of a prompt of `tokens` tokens, layer by
+ * layer. Includes norms of projected values. */
 lh_policy_numbers lh_policy_recording(int64_t rows, int64_t tokens);
 
-/* Rows that curves and fits look from after `tokens` tokens, at most: of the powers of two from 64 to LH_REFERENCE_ROWS
- * the largest whose product with the tokens is not above 2^19. More rows are nearer to the full cache, and what they
- * cost grows with the tokens that they see, where long prompts have the least time for them. Powers of two are among
- * the rows of a trace (lh_policy_spread_row). */
+/* Maximum number of reference rows of curves and fits after `tokens` tokens: the largest power of two from 64 to
+ * LH_REFERENCE_ROWS with a product with the tokens of at most 2^19. More rows are nearer to the full cache, but their
+ * cost grows with the tokens that they see. Powers of two are among the rows of a trace (lh_policy_spread_row). */
 enum { LH_REFERENCE_ROWS = 256 };
 int64_t lh_policy_reference_rows(int64_t tokens);
 
@@ -48,38 +47,38 @@ int64_t lh_policy_rows(const lh_policy_numbers *fixed, int64_t seen);
 int lh_refers_apart(const lh_policy_numbers *fixed);
 
 /* The r-th of `rows` rows that are spread evenly over `tokens` tokens, rows <= tokens: the last of each share of them.
- * So the rows of a divisor of `rows` are among those of `rows`. */
+ * So the rows of a divisor of `rows` are a subset of these rows. */
 int64_t lh_policy_spread_row(int64_t tokens, int64_t rows, int64_t r);
 
 /* The row of the prompt that is the r-th of them, r < lh_policy_rows, and the position from which it scores: its own,
- * or after the prompt, spread over 256 positions (DapQ, arXiv 2603.11564: the position of a query tells more of what it
- * attends to than its content). */
+ * or after the prompt, spread over 256 positions (DapQ, arXiv 2603.11564: the position of a query predicts its
+ * attention better than its content). */
 int64_t lh_policy_row_of(const lh_policy_numbers *fixed, int64_t seen, int64_t r);
 int64_t lh_policy_row_at(const lh_policy_numbers *fixed, int64_t seen, int64_t r);
 
-/* The same of references that are rows of their own: lh_policy_reference_rows of the prompt, spread over it, at most
- * `seen`, which are looked from positions after it; elsewhere none. */
+/* The number of separate reference rows: lh_policy_reference_rows of the prompt, spread over it, at most `seen`, with
+ * positions after it; 0 if the policy has none. */
 int64_t lh_policy_references(const lh_policy_numbers *fixed, int64_t seen);
 int64_t lh_policy_reference_of(const lh_policy_numbers *fixed, int64_t seen, int64_t r);
 int64_t lh_policy_reference_at(const lh_policy_numbers *fixed, int64_t seen, int64_t r);
 
-/* State of a layer at an eviction: its budget, and `seen` tokens, of which the next row does not see those before
- * `visible_from` (0 except in sliding layers). block: tokens of the next block of the prompt, for which as many entries
- * must be freed. */
+/* State of a layer at an eviction: its budget, and `seen` tokens; the next row does not see tokens before
+ * `visible_from` (0 except in sliding layers). block: tokens of the next block of the prompt; as many entries must be
+ * freed. */
 typedef struct lh_protect_request {
     int64_t budget, seen, visible_from, block;
 } lh_protect_request;
 
-/* The budget of one layer, divided into protected entries and those that compete. s' = min(s, C), or C less a block if
- * the prompt is prefilled in blocks: the first s' positions are kept from the first eviction on; those outside a
- * sliding window do not count. So protected entries are never missing, and heads that hold no more than their budgets
- * lose nothing. */
+/* The budget of a layer, divided into protected and competing entries. s' = min(s, C), or C less a block if the
+ * prompt is prefilled in blocks: the first s' positions are kept from the first eviction on; those outside a
+ * sliding window do not count. So protected entries are never missing, and heads that hold no more than their
+ * budgets lose nothing. */
 typedef struct lh_protection {
     int64_t budget;  /* at most the visible entries */
     int64_t sinks;   /* s' that are visible */
     int64_t recents; /* r' */
     int64_t chosen;  /* entries that methods protect in every head, such as the largest values */
-    int64_t base;    /* what is left of the budget: competing entries that a head keeps, on average */
+    int64_t base;    /* rest of the budget: competing entries that a head keeps, on average */
 } lh_protection;
 
 lh_protection lh_policy_protect(const lh_policy_numbers *fixed, const lh_protect_request *request);
@@ -101,8 +100,8 @@ typedef struct lh_layers_request {
 void lh_policy_layers(const lh_policy_numbers *fixed, const lh_layers_request *request, int64_t *budgets);
 
 /* One layer's budget divided among its heads by a profile, in the same way: heads * budget entries, each head at least
- * its protected ones and one entry, at most what it holds. room[h]: competing entries held; budgets[h]: those that
- * stay. All heads of the layer, in global order. */
+ * its protected ones and one entry, at most the entries it holds. room[h]: competing entries held; budgets[h]: those
+ * that stay. All heads of the layer, in global order. */
 typedef struct lh_heads_request {
     int64_t layer, heads;
     const lh_protection *protect;
@@ -113,11 +112,12 @@ typedef struct lh_heads_request {
 void lh_policy_heads(const lh_heads_request *request, int64_t *budgets);
 
 /* Number of the competing entries kept by a head that the first stage of the selection takes (lh_stage_of), by score
- * (std-scope: by deviation); the second stage takes the others. topk: all of them. */
+ * (std-scope: by deviation); the second stage selects the rest. topk: all of them. */
 lh_stage lh_policy_stage(const lh_policy_numbers *fixed, const lh_protection *protect);
 
-/* Safeguard of adaptive heads, beside each head's share of the best entries of all heads. floor: its own best entries,
- * taken before the heads compete. bonus: entries added to its share (interp: AdaKV, arXiv 2407.11550, algorithm 1). */
+/* Safeguard of adaptive heads, in addition to each head's share of the best entries of all heads. floor: its own best
+ * entries, taken before the heads compete. bonus: entries added to its share (interp: AdaKV, arXiv 2407.11550,
+ * algorithm 1). */
 typedef struct lh_safety {
     int64_t floor, bonus;
     lh_fraction share;

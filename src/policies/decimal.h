@@ -17,7 +17,7 @@ typedef struct lh_decimal {
 int64_t lh_decimal_of(lh_decimal share, int64_t n);
 int64_t lh_percent_of(lh_decimal percent, int64_t n);
 
-/* The nearest double, for what is no share of entries; and the fraction in lowest terms. */
+/* The nearest double, for values that are no shares of entries; and the fraction in lowest terms. */
 double lh_decimal_value(lh_decimal value);
 lh_fraction lh_decimal_fraction(lh_decimal decimal);
 

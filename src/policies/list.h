@@ -6,8 +6,8 @@
 #include "policies/profile.h"
 
 /* One policy as a command line has it, e.g. "ada-snapkv --pool-size 31 --budget 256": a name, then options of
- * lh_policy_options. Without a name: the default policy. *out borrows from *words, new memory of the caller
- * (lh_free). LH_EUSAGE naming the text and what is wrong with it; parts are not checked against each other. */
+ * lh_policy_options. Without a name: the default policy. *out borrows from *words, new memory of the caller (lh_free).
+ * LH_EUSAGE naming the text and its fault; parts are not checked against each other. */
 lh_status lh_policy_options_parse(lh_policy_options *out, char **words, const char *text);
 
 /* Resolved policies. The first one is always `full`; no two are the same. */
@@ -15,7 +15,7 @@ typedef struct lh_policy_choice {
     lh_policy policy;
     char *name;   /* as on a command line, without the budget */
     char *budget; /* "256", "50%", or "" for `full` */
-    char *given;  /* a file or folder of keep sets in place of the policy's choice; NULL: none */
+    char *given;  /* a file or folder of keep sets instead of the policy's choice; NULL: none */
 } lh_policy_choice;
 
 typedef struct lh_policy_list {
@@ -24,12 +24,13 @@ typedef struct lh_policy_list {
     lh_profiles profiles; /* those that the policies name */
 } lh_policy_list;
 
-/* lists->policy: comma-separated policies, each in words as above (in '"' or '\'' if it contains a comma), or "all" for
- * every preset except the compatible ones (a part that a preset would ignore is left out for it, and one warning names
- * them all); NULL: the default policy with a budget, or both of them (lists->asked). lists->budget: comma-separated
- * budgets; every policy without its own budget is combined with each. lists->parts apply to every policy that does not
- * set them itself. Fails as lh_policy_resolve does, naming the policy, also if one of them would ignore a part.
- * lists->profiles is ignored. Policies are in the order in which they are named, each with its budgets. */
+/* lists->policy: comma-separated policies, each in words as above (in '"' or '\'' if it contains a comma), or "all"
+ * for every preset except the compatible ones (a part that a preset would ignore is skipped for it, and one warning
+ * names all skipped parts); NULL: the default policy with a budget, or both of them (lists->asked). lists->budget:
+ * comma-separated budgets; every policy without its own budget is combined with each. lists->parts apply to every
+ * policy that does not set them itself. Fails as lh_policy_resolve does, naming the policy, also if one of them
+ * would ignore a part. lists->profiles is ignored. Policies are in the order in which they are named, each with its
+ * budgets. */
 lh_status lh_policy_list_resolve(lh_policy_list *out, const lh_policy_options *lists);
 void lh_policy_list_clear(lh_policy_list *list);
 

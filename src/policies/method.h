@@ -7,7 +7,7 @@
 #include "policies/budgets.h"
 #include "policies/policy.h"
 
-/* What a method does or needs, for everything that is not the method. */
+/* Properties and needs of a method that other code reads. */
 #define LH_TRAIT(bit) (UINT64_C(1) << (bit))
 /* scores */
 #define LH_ATTENDS LH_TRAIT(0)         /* query rows score the entries by their attention */
@@ -16,7 +16,7 @@
 #define LH_JOINT_STATISTIC LH_TRAIT(3) /* one statistic of all query heads of a group */
 #define LH_AT_EVICTION LH_TRAIT(4)     /* rows must be observed at the eviction, not as they pass */
 #define LH_PROMPT_ROWS LH_TRAIT(5)     /* all query rows of the prompt are read as they pass */
-#define LH_SAME_RANKS LH_TRAIT(6)      /* scores of one head do not compare with scores of another */
+#define LH_SAME_RANKS LH_TRAIT(6)      /* scores of different heads are not comparable */
 /* needs */
 #define LH_WHOLE_PROMPT LH_TRAIT(7)      /* works on the whole prompt, once at its end */
 #define LH_NEEDS_ATTENTION LH_TRAIT(8)   /* scores must come from attention */
@@ -153,7 +153,7 @@ void lh_part_write_amount(const lh_policy *policy, const lh_part *part, lh_part_
 #define LH_ATTENTION_NEEDED \
     "a statistic of attention ('--statistic sum' or mean, mas, count, rms, max, output-error, last)"
 
-/* The parameters of a method: zero where it is not used. Its file knows the struct. */
+/* The parameters of a method: zero if it is not used. The method's file knows the struct. */
 const void *lh_params_of(const lh_policy_methods *methods, lh_method_id id);
 
 /* Leaves an addition out of a policy. */

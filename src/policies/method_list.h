@@ -1,5 +1,5 @@
-/* method_list.h - the methods of policies, once each, by name. Each has a file of its own, mostly in src/evict, with
- * its options, its help and what it computes (method.h). A new method is that file and its line here. */
+/* method_list.h - the methods of policies, once each, by name. Each has a separate file, mostly in src/evict, with its
+ * options, its help and its computation (method.h). A new method is that file and its line here. */
 
 /* Scores, in the order of '--statistic'. The caller's is a function of the program that uses the library. */
 LH_METHOD(sum)
@@ -26,7 +26,7 @@ LH_METHOD(std_scope)
 LH_METHOD(topk_sample)
 LH_METHOD(topk_keys)
 
-/* Additions, which an option of their own makes active. Changes of scores are applied in this order. */
+/* Additions, each activated by an option. Changes of scores are applied in this order. */
 LH_METHOD(gain)
 LH_METHOD(non_causal)
 LH_METHOD(value_prior)

@@ -1,5 +1,5 @@
 /* part_list.h - the common parts of a policy, once each, in the order in which they are read: a part that decides
- * whether another is used comes first. Parts of one method only are in its file (method.h). LH_POLICY_PARTS(X):
+ * whether another is used comes first. Parts of a single method are in its file (method.h). LH_POLICY_PARTS(X):
  * X(member, option, type, words, argument, help) for each: member of lh_policy_parts; its option without the dashes;
  * type in the table of a command (base/options.h); its words (NULL: none); name of the value; its help text. */
 #ifndef LH_POLICIES_PART_LIST_H

@@ -95,7 +95,7 @@ typedef struct lh_policy_protected {
     lh_policy_amount sinks, recents;
 } lh_policy_protected;
 
-/* A resolved policy: shares are still shares. What they are for a prompt is lh_policy_numbers (budgets.h). */
+/* A resolved policy: shares are still shares. lh_policy_numbers (budgets.h) has the integers for a prompt. */
 typedef struct lh_policy {
     char name[64];           /* of the preset */
     int by_default;          /* 1: no policy was named, this is the default with a budget */

@@ -1,4 +1,4 @@
-/* policy_impl.h - what the files of policies/ share: the table of parts, readers and writers of their texts, and
+/* policy_impl.h - shared by the files of policies/: the table of parts, readers and writers of their texts, and
  * decimals. */
 #ifndef LH_POLICIES_POLICY_IMPL_H
 #define LH_POLICIES_POLICY_IMPL_H
@@ -28,7 +28,7 @@ const char *lh_part_meaning(const lh_part *part, const char *text);
 void lh_policy_update_methods(lh_policy *policy);
 
 /* Window and recents both keep the end of the prompt. True where, at a budget, the recents keep no more than the
- * window; and where the window, whose rows are observed like all others, keeps no more than the recents. */
+ * window; and if the window, with rows observed like all rows, keeps no more than the recents. */
 int lh_window_covers_recents(const lh_policy *policy, int64_t budget);
 int lh_recents_cover_window(const lh_policy *policy, int64_t budget);
 
@@ -36,8 +36,8 @@ int lh_recents_cover_window(const lh_policy *policy, int64_t budget);
 lh_status lh_budget_read(lh_policy *policy, const char *text);
 void lh_budget_write(const lh_policy *policy, lh_part_value *out);
 
-/* As lh_policy_resolve, of a stored policy, which has the texts of all its parts: none of them is what a user asked
- * for. */
+/* As lh_policy_resolve, of a stored policy, which has the texts of all its parts: no part counts as given by a
+ * user. */
 lh_status lh_policy_resolve_stored(lh_policy *out, const lh_policy_options *options);
 
 /* Reads every part, without checking combinations. options->policy NULL: the default policy. */
@@ -52,9 +52,9 @@ lh_status lh_parts_check(const lh_policy *policy);
 /* Returns 1 and the budgets of layers if they differ, or 0 if every layer has the policy's budget. */
 int lh_layers_differ(const lh_policy_numbers *fixed, const lh_layers_request *request, int64_t *budgets);
 
-/* n layers or heads divide `total` entries in proportion to their weights, which are not all 0: each gets `min`, or as
- * many as it can hold; then what rounding leaves goes to the largest remainders; then what some cannot hold to the
- * others. */
+/* n layers or heads divide `total` entries in proportion to their weights, which are not all 0: each gets `min`, or
+ * its capacity; then the rest of the rounding goes to the largest remainders, and entries beyond a capacity go to
+ * layers or heads below theirs. */
 typedef struct lh_portions {
     int64_t n, total, min;
     const int64_t *weights;
@@ -76,7 +76,7 @@ int lh_pyramid(const lh_policy_numbers *fixed, const lh_layers_request *q, int64
 
 lh_status lh_part_read_odd(lh_policy *policy, const lh_part *part, const char *text);
 
-/* Parts with a syntax of their own. */
+/* Readers of parts with a special syntax. */
 lh_status lh_proxies_read(lh_policy *policy, const lh_part *part, const char *text);
 void lh_proxies_write(const lh_policy *policy, const lh_part *part, lh_part_value *out);
 lh_status lh_rows_read(lh_policy *policy, const lh_part *part, const char *text);

@@ -18,7 +18,7 @@ typedef struct lh_policy_parts {
     lh_named_text own[LH_OWN_PARTS];
 } lh_policy_parts;
 
-/* Row i of the options of all parts, whose values are in lh_policy_options, in the order in which parts are read; NULL
+/* Row i of the options of all parts, with values in lh_policy_options, in the order in which parts are read; NULL
  * after the last. */
 const lh_option *lh_policy_part_row(int64_t i);
 
@@ -41,7 +41,7 @@ typedef enum lh_policy_kind {
 } lh_policy_kind;
 typedef struct lh_policy_preset {
     const char *name, *summary;
-    const char *alias, *paper; /* a name that the method also goes by, and where it is described; may be NULL */
+    const char *alias, *paper; /* another name of the method, and its paper; may be NULL */
     lh_policy_kind kind;
     const char *parts; /* as on a command line; NULL: it evicts nothing */
 } lh_policy_preset;
@@ -60,8 +60,8 @@ typedef struct lh_profiles lh_profiles;
  * is a default each. */
 typedef enum lh_policy_asked { LH_ASKED_IN_PROMPT, LH_ASKED_LATER, LH_ASKED_BOTH } lh_policy_asked;
 
-/* The options as given. budget: entries, or "20%"; NULL: not given. profiles: receives the files that parts name; NULL:
- * parts name no files. scorer: scores the entries in place of a policy's name and statistic; NULL: none. */
+/* The options as given. budget: entries, or "20%"; NULL: not given. profiles: receives the files that parts name;
+ * NULL: parts name no files. scorer: scores the entries instead of a policy's name and statistic; NULL: none. */
 typedef struct lh_policy_options {
     const char *policy, *budget;
     lh_policy_parts parts;

@@ -6,16 +6,15 @@
 
 static const lh_policy_preset presets[] = {
     {.name = "full", .summary = "every entry is kept", .kind = LH_POLICY_BASELINE},
-    /* What measures best where the question is in the prompt (docs/results.md): what one row of a question asks for is
-     * not lost in a mean, and what is kept of a layer depends on all others. */
+    /* Measured best if the question is in the prompt (docs/results.md): an entry that matters to a single row is not
+     * lost in a mean, and the budget of a layer depends on all layers. */
     {.name = "longhaul",
      .summary = "the largest attention of the last rows, in pools that keep sentences whole; all heads compete",
      .kind = LH_POLICY_OWN,
      .parts = "--statistic max --rows last:64 --window 16 --pool max --pool-size 31 --sinks 4 --head-budget adaptive "
               "--alpha 0.2 --safeguard floor --layer-budget adaptive --select topk --evict never"},
-    /* For questions that come after the eviction: entries whose keys stand apart, in two ways, and those that rows
-     * after the prompt attend to, in shares of the budget that are measured on the prompt, and fitted
-     * (docs/results.md). */
+    /* For questions that come after the eviction: entries with distinctive keys, by two measures, and entries that
+     * rows after the prompt attend to, with budgets measured on the prompt, and fitted (docs/results.md). */
     {.name = "ask-later",
      .summary = "for questions to come: what stands apart, shared out and fitted",
      .kind = LH_POLICY_OWN,

@@ -12,7 +12,7 @@
 
 typedef enum lh_profile_kind { LH_PROFILE_OF_LAYERS, LH_PROFILE_OF_HEADS } lh_profile_kind;
 
-/* Equal weights of the same kind have equal hashes, whatever the file. */
+/* Equal weights of the same kind have equal hashes in any file. */
 struct lh_profile {
     lh_profile_kind kind;
     char *name;            /* the file */
@@ -34,10 +34,10 @@ lh_status lh_profiles_copy(lh_profiles *out, const lh_profiles *all);
 /* NULL if there is none, or hash is 0. */
 const lh_profile *lh_profiles_find(const lh_profiles *all, uint64_t hash);
 
-/* Read a profile, and add it unless an equal one is stored; *hash: its hash. The text is CSV: a line "layer,weight" (of
- * heads: "layer,head,weight"), then one line for every layer (and head), numbered from 0, in any order; weights are
- * decimals from 0, at most 9 digits before and 9 after the point. '#' begins a comment. Weights of heads are those of
- * layers, too: a layer has the sum of its heads. LH_EINPUT naming file and line. */
+/* Read a profile, and add it unless an equal one is stored; *hash: its hash. The text is CSV: a line "layer,weight"
+ * (of heads: "layer,head,weight"), then one line for every layer (and head), numbered from 0, in any order; weights
+ * are decimals from 0, at most 9 digits before and 9 after the point. '#' begins a comment. Weights of heads are
+ * weights of layers, too: a layer has the sum of its heads. LH_EINPUT naming file and line. */
 lh_status lh_profile_read(lh_profiles *all, lh_profile_kind kind, const char *path, uint64_t *hash);
 
 /* The same from memory; messages call it `name`. */
@@ -47,7 +47,7 @@ typedef struct lh_profile_text {
 } lh_profile_text;
 lh_status lh_profile_parse(lh_profiles *all, lh_profile_kind kind, const lh_profile_text *in, uint64_t *hash);
 
-/* The text of a profile of which kind, layers, heads and weights are set; appended. */
+/* Appends the text of a profile with kind, layers, heads and weights set. */
 lh_status lh_profile_write(const lh_profile *profile, lh_buf *out);
 
 /* LH_EINPUT, naming the file, unless the profiles that the policy names are for a model of this shape. LH_EINTERNAL if

@@ -93,7 +93,7 @@ typedef struct lh_bench_case {
     const char *name; /* of the operation */
     char shape[112];
     lh_dtype type;       /* of the products */
-    double flops, bytes; /* of one call; 0: not applicable */
+    double flops, bytes; /* per call; 0: not applicable */
     lh_status (*call)(lh_bench *b, void *args, int64_t turn);
     lh_status (*before)(lh_bench *b, void *args);
     void *args;

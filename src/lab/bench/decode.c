@@ -1,4 +1,4 @@
-/* decode.c - bench cases of decode over ragged caches: attention of one row per sequence, for batches, with full and
+/* decode.c - bench cases of decode over ragged caches: attention of a row per sequence, for batches, with full and
  * evicted caches; and the step of a whole layer, with the ratio full / evicted as the gain of eviction. */
 #include <stdio.h>
 

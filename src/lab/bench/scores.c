@@ -193,7 +193,7 @@ static lh_status run_selection(lh_bench *b, const layer *l)
     return run_one(b, l, w, "half");
 }
 
-/* An order of all entries, scores by rank in it, and the best quarter of one head. The order is made even if the words
+/* An order of all entries, scores by rank in it, and the best quarter of a head. The order is made even if the words
  * do not select it: the next need it. */
 static lh_status run_order(lh_bench *b, const layer *l)
 {
