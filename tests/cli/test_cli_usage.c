@@ -204,6 +204,16 @@ START_TEST(test_the_version_is_told)
 }
 END_TEST
 
+/* docs/options.md is a copy: 'longhaul help --markdown > docs/options.md' after a change of options. */
+START_TEST(test_the_page_of_options_is_current)
+{
+    program_result r = {0};
+    program_run(&r, 1, "help --markdown > options.md && cmp options.md " SOURCE_DIR "/docs/options.md");
+    program_exits(&r, 0);
+    program_clear(&r);
+}
+END_TEST
+
 START_TEST(test_manual_and_completion_name_every_command)
 {
     program_result r = {0};
@@ -287,6 +297,7 @@ int main(void)
                                   test_what_stands_for_options_of_other_tools_exists,
                                   test_the_version_is_told,
                                   test_manual_and_completion_name_every_command,
+                                  test_the_page_of_options_is_current,
                                   test_info_alone_tells_build_ranks_and_tables,
                                   test_output_that_cannot_be_written_is_said,
                                   NULL};
