@@ -354,7 +354,6 @@ lh_status lh_generate(lh_engine *engine, const lh_generate_request *request, lh_
         out->timing.prefill_tokens_per_s = (double)out->prompt_tokens * share_computed(&r) / out->timing.prefill_s;
     out->timing.decode_tokens_per_s = r.decode_s > 0 ? (double)r.decoded / r.decode_s : 0;
     out->complete = 1;
-    if (request->resume) lh_checkpoint_remove(lh_engine_get(engine)->comm, request->resume);
     LH_TRY_DONE(lh_comm_agree(lh_engine_get(engine)->comm, lh_failures_end(&r.unwritten)));
 done:
     lh_writers_close(&r);

@@ -50,6 +50,15 @@ static lh_status find_cache(const char *path, int32_t *found)
     return LH_OK;
 }
 
+/* Before the session is opened for as many tokens. */
+static lh_status check_length(const lh_generate_request *q, const lh_cache_extra *file)
+{
+    if (file->n < q->prompt.n || file->n > q->prompt.n + lh_generate_more(q))
+        LH_FAIL(LH_EUSAGE, "'%s' belongs to another prompt: it has %lld tokens, this run %lld and at most %lld more",
+                q->resume, (long long)file->n, (long long)q->prompt.n, (long long)lh_generate_more(q));
+    return LH_OK;
+}
+
 lh_status lh_generate_open_state(lh_generate_run *r)
 {
     const lh_generate_request *q = r->request;
@@ -62,7 +71,8 @@ lh_status lh_generate_open_state(lh_generate_run *r)
     if (!found) return LH_OK;
     r->resumes = 1;
     LH_TRY(lh_comm_agree(comm_of(r), lh_saved_kv_open(&r->cache, q->resume)));
-    return lh_same_file(comm_of(r), r->cache.file.h5);
+    LH_TRY(lh_same_file(comm_of(r), r->cache.file.h5));
+    return lh_comm_agree(comm_of(r), check_length(q, &r->cache.file.extra));
 }
 
 /* The answer so far: {"ids": […], "logprobs": […]}. */
@@ -152,9 +162,10 @@ static lh_status answer_text(const lh_generate_run *r, int64_t fed, char **out)
     const lh_answer *a = &r->out->answers[0];
     const double *logprob = (const double *)(const void *)a->logprobs.data;
     json_t *ids = json_array(), *logprobs = json_array();
+    const int64_t known = a->logprobs.bytes / (int64_t)sizeof *logprob; /* of all ids on rank 0, which writes them */
     for (int64_t i = 0; i < fed; i++) {
         json_array_append_new(ids, json_integer(a->ids.ids[i]));
-        if (logprob) json_array_append_new(logprobs, json_real(logprob[i]));
+        if (i < known) json_array_append_new(logprobs, json_real(logprob[i]));
     }
     json_t *answer = json_pack("{s:o, s:o}", "ids", ids, "logprobs", logprobs);
     *out = answer ? json_dumps(answer, JSON_COMPACT) : NULL;
@@ -168,7 +179,7 @@ lh_status lh_generate_write_state(lh_generate_run *r, int64_t fed)
     lh_status st = LH_OK;
     const lh_generate_request *q = r->request;
     char *identity = NULL, *answer = NULL;
-    if (!stores_caches(q)) return LH_OK;
+    if (!stores_caches(q) || r->unwritten.st != LH_OK) return LH_OK; /* without its files the run begins again */
     st = lh_run_identity_text(r->session, q->identity, &identity);
     if (st == LH_OK) st = answer_text(r, fed, &answer);
     LH_TRY_DONE(lh_comm_agree(comm_of(r), st));
@@ -182,8 +193,10 @@ lh_status lh_generate_write_state(lh_generate_run *r, int64_t fed)
     if (st == LH_EWRITE && !r->state_warned) lh_warn("the run continues without a new state: %s", lh_error_message());
     if (st == LH_EWRITE) lh_error_clear();
     r->state_warned = st == LH_EWRITE;
+    /* an older state is as good for the next run */
+    const int64_t layers = st == LH_OK || lh_file_exists(q->resume) ? lh_engine_get(r->engine)->config->layers : 0;
     st = LH_OK;
-    if (q->events.checkpoint_kept) q->events.checkpoint_kept(q->events.self, lh_engine_get(r->engine)->config->layers);
+    if (q->events.checkpoint_kept) q->events.checkpoint_kept(q->events.self, layers);
 done:
     free(identity);
     free(answer);
@@ -194,7 +207,7 @@ lh_status lh_generate_update_state(lh_generate_run *r, int64_t fed)
 {
     const lh_checkpointing how = lh_generate_checkpointing(r);
     int due = 0;
-    if (!stores_caches(r->request) || r->out->answer_count > 1) return LH_OK;
+    if (!stores_caches(r->request) || r->unwritten.st != LH_OK || r->out->answer_count > 1) return LH_OK;
     LH_TRY(lh_checkpoint_due(&how, comm_of(r), r->state_s, &due));
     return due ? lh_generate_write_state(r, fed) : LH_OK;
 }

@@ -461,6 +461,7 @@ static lh_status check_restores(const lh_session *s)
 static lh_status keep_fork(lh_session *s)
 {
     LH_TRY(lh_kv_unshare(s->fork));
+    lh_forward_forget(s->forward, s->caches[s->cache]);
     lh_kv_close(s->caches[s->cache]);
     s->caches[s->cache] = s->fork;
     s->fork = NULL;
@@ -473,7 +474,7 @@ static lh_status take_snapshot(lh_session *s)
     LH_TRY(check_restores(s));
     if (s->fork) st = keep_fork(s);
     if (st == LH_OK) st = copy_last_row(s, &s->snapshot_logits);
-    s->snapshot_tokens = s->tokens.n;
+    if (st == LH_OK) s->snapshot_tokens = s->tokens.n;
     return lh_comm_agree(lh_engine_get(s->engine)->comm, st);
 }
 

@@ -3,11 +3,13 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "engine/generate.h"
 #include "engine/given.h"
+#include "engine/prefill_checkpoint.h"
 #include "engine/prompt.h"
 #include "main/generate_command.h"
 #include "main/generate_output.h"
@@ -280,12 +282,20 @@ done:
 static lh_status make_identity(run *r)
 {
     const lh_option_table *const tables[] = {&lh_generate_file_table, &resume_table, NULL};
+    const lh_generate_files *files = &r->v->files; /* a state is of a run that has written its files so far */
+    const char *const outputs[][2] = {
+        {"save-cache", files->save_cache}, {"keep-sets", files->keep_sets}, {"logits", files->logits}};
     json_t *questions = json_array();
     lh_status st = lh_shell_result_options(r->call, tables, &r->identity);
     for (int64_t i = 0; i < r->input.n && lh_shell_first(); i++)
         json_array_append_new(questions, lh_json_text(r->input.questions[i], (int64_t)strlen(r->input.questions[i])));
     if (st == LH_OK) json_object_set(r->identity, "question", questions);
     if (st == LH_OK) json_object_set_new(r->identity, "logprobs", json_boolean(r->v->files.logprobs));
+    for (size_t i = 0; st == LH_OK && i < sizeof outputs / sizeof *outputs; i++)
+        json_object_set_new(r->identity, outputs[i][0], outputs[i][1] ? json_string(outputs[i][1]) : json_null());
+    if (st == LH_OK && r->ids.force.n)
+        json_object_set_new(r->identity, "force-tokens",
+                            json_integer((json_int_t)(lh_hash64(r->ids.force.ids, r->ids.force.n * 4) >> 1)));
     json_decref(questions);
     return st;
 }
@@ -423,6 +433,7 @@ static lh_status generate(run *r)
     lh_failures_add(&failed, st); /* of files: the answers are printed all the same */
     if (r->trace) lh_failures_add(&failed, finish_trace(r));
     lh_failures_add(&failed, lh_output_finish(&r->output, r->engine, &r->generation));
+    if (v->resume.path && failed.st == LH_OK) lh_checkpoint_remove(lh_engine_get(r->engine)->comm, v->resume.path);
     return lh_failures_end(&failed);
 }
 

@@ -106,7 +106,7 @@ START_TEST(test_what_cannot_go_on_is_refused)
     must("sed 's/ 9 / 8 /' pages > others");
     program_refuses(1, 2, "'kept.h5' belongs to another prompt: its token ",
                     "generate -m m.h5 -f others --chat=off --deterministic --ignore-eos -n 6 --policy longhaul "
-                    "--budget 700 --resume kept.h5");
+                    "--budget 700 --save-cache c.h5 --keep-sets k.h5 --logits l.h5 --resume kept.h5");
     program_refuses(2, 4, "torn.h5", LIKE "6 --policy longhaul --budget 700 --resume torn.h5");
     program_refuses(2, 4, "'whole/c.h5' is the cache of a session, not the state of an interrupted run",
                     LIKE "6 --budget 700 --policy longhaul --resume whole/c.h5");
@@ -142,6 +142,13 @@ static void answer_goes_on(const char *scenario, int ranks, const char *then, in
              scenario);
     program_refuses(1, 2, "'s.h5' belongs to another run: 'question' is [\"What? \"] there and [\"Who? \"] here",
                     command);
+    snprintf(command, sizeof command, ANSWER "%s --resume s.h5 --save-cache c.h5", scenario);
+    program_refuses(1, 2, "'s.h5' belongs to another run: 'save-cache' is null there and \"c.h5\" here", command);
+    if (ranks == 1) { /* an answer that is not printed loses nothing */
+        program_run(&r, 1, ANSWER "%s --resume s.h5 --json > /dev/full", scenario);
+        program_exits(&r, 6);
+        must("ls s.h5");
+    }
     program_run(&r, ranks % 3 + 1, ANSWER "%s --resume s.h5", scenario);
     program_exits(&r, 0);
     ck_assert_msg(strstr(r.err.data, "the run continues after ") != NULL, "%s", r.err.data);

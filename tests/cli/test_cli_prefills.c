@@ -133,7 +133,7 @@ START_TEST(test_a_file_of_no_use_is_dropped)
     goes_on(3, "", FROM_ITS_START);
     take_kept();
     must("mv out.jsonl.prefill/1.h5 out.jsonl.prefill/3.h5");
-    goes_on(1, "", "longhaul: warning: a prompt is read from its start: 'out.jsonl.prefill/3.h5' is the prefill of");
+    goes_on(1, "", "longhaul: warning: a prompt is read from its start: 'out.jsonl.prefill/3.h5' belongs to another run: ");
     take_kept(); /* nothing is answered yet: another policy is another run */
     program_run(&r, 2, BATCH "0 --resume --policy snapkv");
     program_exits(&r, 0);
@@ -142,7 +142,7 @@ START_TEST(test_a_file_of_no_use_is_dropped)
     must("cp in.jsonl before && sed 's/\"1 2 3/\"3 2 1/' before > in.jsonl");
     program_run(&r, 4, BATCH "0 --resume");
     program_exits(&r, 0);
-    ck_assert_msg(strstr(r.err.data, FROM_ITS_START " is the prefill of another prompt: its token ") != NULL, "%s",
+    ck_assert_msg(strstr(r.err.data, FROM_ITS_START " belongs to another prompt: its token ") != NULL, "%s",
                   r.err.data);
     must("mv out.jsonl changed");
     program_run(&r, 1, BATCH "-1");

@@ -229,7 +229,7 @@ START_TEST(test_what_belongs_to_another_run_is_refused)
     refused(engine, &other, MORE, "was made with the policy 'snapkv");
     refused(engine, &policy, MORE + 1, "'tokens of the whole run' is 170 there and 171 here");
     ids[77]++;
-    refused(engine, &policy, MORE, "is the prefill of another prompt: its token 77 is ");
+    refused(engine, &policy, MORE, "belongs to another prompt: its token 77 is ");
     lh_engine_close(engine);
     leave();
     mt_end();
