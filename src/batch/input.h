@@ -51,7 +51,7 @@ int64_t lh_batch_input_find_number(const lh_batch_input *input, int64_t number);
 /* LH_EINPUT if the file changed while it was open: before a line is read, and at the end. */
 lh_status lh_batch_input_unchanged(const lh_batch_input *input);
 
-/* ids.h - from a custom_id to a number, by hash: which line of an input or an output it belongs to. */
+/* From a custom_id to a number, by hash: which line of an input or an output it belongs to. */
 typedef struct lh_ids lh_ids;
 
 /* For at most `count` ids, which are borrowed. */

@@ -1,7 +1,7 @@
 /* machine.h - limits of the control groups of this process (Linux; version 1, version 2, or both mounted), and the
  * cores that it may run on. */
-#ifndef LH_DEVICE_CGROUP_H
-#define LH_DEVICE_CGROUP_H
+#ifndef LH_DEVICE_MACHINE_H
+#define LH_DEVICE_MACHINE_H
 
 #include <sched.h>
 #include <stdint.h>

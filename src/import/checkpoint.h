@@ -75,7 +75,7 @@ lh_status lh_checkpoint_end(lh_checkpoint_writer *w); /* writes dtype and xxh64 
 lh_status lh_checkpoint_finish(lh_checkpoint_writer *w);
 void lh_checkpoint_drop(lh_checkpoint_writer *w);
 
-/* checkpoint_impl.h - names and shapes of the datasets, shared by reader and writer of checkpoints. */
+/* Names and shapes of the datasets, shared by reader and writer of checkpoints. */
 enum { LH_CHECKPOINT_SCHEMA = 1, LH_CHECKPOINT_NAME_BYTES = 64 };
 
 #define LH_CHECKPOINT_CONFIG "/config"

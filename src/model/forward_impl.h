@@ -20,17 +20,6 @@ static inline int64_t lh_forward_qkv_dim(const lh_config *c, const lh_shard *s)
     return (s->heads.q_count + 2 * s->heads.kv_count) * c->head_dim;
 }
 
-/* Columns of such a row where the keys and the values begin. */
-static inline int64_t lh_forward_key_at(const lh_config *c, const lh_shard *s)
-{
-    return s->heads.q_count * c->head_dim;
-}
-
-static inline int64_t lh_forward_value_at(const lh_config *c, const lh_shard *s)
-{
-    return (s->heads.q_count + s->heads.kv_count) * c->head_dim;
-}
-
 /* A decode step captured as a CUDA graph, from f->work.ids and f->work.positions to the logits. Valid for the same
  * sequences, until memory that it was captured with is reallocated on any rank. All ranks have a graph or none,
  * captured at the same step: launching a graph with collectives is itself a collective. */

@@ -127,7 +127,6 @@ lh_status lh_policy_resolve(lh_policy *out, const lh_policy_options *options);
 typedef struct lh_part_value {
     char text[64];
 } lh_part_value;
-void lh_policy_part(const lh_policy *policy, const char *option, lh_part_value *out);
 
 /* 1 if the options name a policy, a budget or a part of a policy. */
 int lh_policy_given(const lh_policy_options *options);

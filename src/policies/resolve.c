@@ -215,13 +215,6 @@ lh_status lh_policy_resolve(lh_policy *out, const lh_policy_options *options)
     return LH_OK;
 }
 
-void lh_policy_part(const lh_policy *policy, const char *option, lh_part_value *out)
-{
-    const lh_part *part = lh_part_find(option);
-    *out = (lh_part_value){""};
-    if (part && policy->evicts && lh_part_is_used(part, policy)) part->write(policy, part, out);
-}
-
 /* ---- text ---- */
 
 static lh_status put_option(lh_buf *out, const lh_part *part, const char *text)

@@ -1,7 +1,7 @@
 /* policy_options.h - options of policies in tables, checks and log lines of a run, and help: '--policy help' lists the
  * presets, '--policy NAME --help' explains one. */
-#ifndef LH_SHELL_POLICY_HELP_H
-#define LH_SHELL_POLICY_HELP_H
+#ifndef LH_SHELL_POLICY_OPTIONS_H
+#define LH_SHELL_POLICY_OPTIONS_H
 
 #include "policies/policy.h"
 #include "shell/shell.h"

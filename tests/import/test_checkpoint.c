@@ -1,4 +1,4 @@
-/* Laws of model/checkpoint.h and model/verify.h: a part is the slice of the whole, and damage is found and named. */
+/* Laws of import/checkpoint.h and import/verify.h: a part is the slice of the whole, and damage is found and named. */
 #include <fcntl.h>
 #include <math.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* Laws of model/config.h: what Hugging Face assumes where a configuration is silent, and rotary frequencies. */
+/* Laws of import/config.h: what Hugging Face assumes where a configuration is silent, and rotary frequencies. */
 #include <check.h>
 #include <math.h>
 #include <stdio.h>

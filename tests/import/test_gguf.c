@@ -1,4 +1,4 @@
-/* Laws of model/gguf.h: what a file says comes back, and nothing it says is believed. */
+/* Laws of import/gguf.h: what a file says comes back, and nothing it says is believed. */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>

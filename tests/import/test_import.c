@@ -1,4 +1,4 @@
-/* Laws of model/import.h: bits survive, shards and fusions do not show, and what is wrong is refused by name. */
+/* Laws of import/import.h: bits survive, shards and fusions do not show, and what is wrong is refused by name. */
 #include <fcntl.h>
 #include <math.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-/* Laws of model/safetensors.h: what a file says comes back, and nothing it says is believed. */
+/* Laws of import/safetensors.h: what a file says comes back, and nothing it says is believed. */
 #include "import/safetensors.h"
 #include "model_maker.h"
 

@@ -1,6 +1,6 @@
 /* No circle of files in src/: where a file calls a function that another one alone defines, no chain of such calls
- * leads back. A header, its source and the sources named for it (h5.h, h5.c, h5_text.c) count as one: the inside of one
- * implementation is its own affair. Names are read as text, after comments and strings are blanked out. */
+ * leads back. A header, its source and the sources named for it (h5.h, h5.c, h5_array.c) count as one: the inside of
+ * one implementation is its own affair. Names are read as text, after comments and strings are blanked out. */
 #include <check.h>
 #include <ctype.h>
 #include <fts.h>
@@ -47,7 +47,7 @@ static int has_header(const char *stem)
     return 0;
 }
 
-/* The stem of the nearest header: "base/h5" of "base/h5_text.c"; its own stem where there is none. */
+/* The stem of the nearest header: "base/h5" of "base/h5_array.c"; its own stem where there is none. */
 static void unit_of(const char *file, char out[NAME])
 {
     char stem[NAME];
@@ -251,7 +251,7 @@ START_TEST(test_the_reading_itself)
     ck_assert_str_eq(h.definitions[1].name, "lh_k");
     const char *name = next_name(text, &end);
     ck_assert(strncmp(name, "lh_d", 4) == 0 && strncmp(next_name(end, &end), "lh_e", 4) == 0);
-    unit_of("base/h5_text.c", unit);
+    unit_of("base/h5_array.c", unit);
     ck_assert_str_eq(unit, "base/h5");
     unit_of("base/json.c", unit);
     ck_assert_str_eq(unit, "base/json");

@@ -38,15 +38,8 @@ static const room *room_of(const char *file)
     return NULL;
 }
 
-/* Includes of the laboratory by the engine that are to go. */
-static const char *const to_go[][2] = {{"import/verify_kinds.c", "lab/analysis/figures.h"},
-                                       {"import/verify_kinds.c", "lab/analysis/summary.h"},
-                                       {"import/verify_kinds.c", "lab/analysis/tables.h"}};
-
 static int may_include(const char *file, const char *included)
 {
-    for (size_t i = 0; i < sizeof to_go / sizeof *to_go; i++)
-        if (strcmp(file, to_go[i][0]) == 0 && strcmp(included, to_go[i][1]) == 0) return 1;
     const room *own = room_of(file), *other = room_of(included);
     ck_assert_msg(own != NULL, "%s is in no room", file);
     if (!other || own == other) return own == other;

@@ -1,4 +1,4 @@
-/* Laws of model/tokenizer.h, on tiny tokenizers. */
+/* Laws of text/tokenizer.h, on tiny tokenizers. */
 #include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -25,13 +25,6 @@ const lh_analysis *lh_analysis_at(int i)
     return i >= 0 && i < (int)(sizeof analyses / sizeof *analyses) ? analyses[i] : NULL;
 }
 
-const lh_analysis *lh_analysis_find(const char *name)
-{
-    for (size_t i = 0; i < sizeof analyses / sizeof *analyses; i++)
-        if (strcmp(analyses[i]->name, name) == 0) return analyses[i];
-    return NULL;
-}
-
 int64_t lh_layer_visits(const lh_layer_facts *l, int64_t j)
 {
     const int64_t first = lh_max_i64(j, l->tokens - l->column_rows),

@@ -46,8 +46,7 @@ typedef struct lh_analysis {
     lh_status (*continued)(const lh_continued *continued, double *const *out);
 } lh_analysis;
 
-const lh_analysis *lh_analysis_at(int i); /* NULL after the last */
-const lh_analysis *lh_analysis_find(const char *name);
+const lh_analysis *lh_analysis_at(int i);          /* NULL after the last */
 extern const lh_analysis lh_analysis_perturbation; /* what budgets are made from */
 
 int64_t lh_axis_count(const lh_study *study, lh_axis axis);

@@ -126,7 +126,7 @@ void lh_replay_clear_judges(lh_replay_rows *judges);
 lh_replay_judge lh_replay_judge_of(const lh_trace_file *trace, lh_replay_judge wanted); /* not auto */
 int lh_replay_is_oracle(const lh_replay *r, int64_t policy);
 
-/* policy.c */
+/* observe.c */
 lh_policy lh_replay_policy(const lh_policy *policy);
 
 /* observe.c: what policy p observes of the layer. A watch belongs to one policy and lasts over its budgets. */
@@ -211,7 +211,6 @@ typedef struct lh_replay_event {
     const lh_outcome *outcome;
     const lh_continued *continued;
 } lh_replay_event;
-int lh_replay_judges(const lh_replay *r); /* 1: some analysis asks what evictions do to a layer */
 lh_status lh_replay_tell(lh_replay *r, const lh_replay_event *event);
 
 /* ---- rerun ---- */

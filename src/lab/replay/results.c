@@ -22,13 +22,6 @@ lh_status lh_replay_open_values(lh_replay *r)
     return LH_OK;
 }
 
-int lh_replay_judges(const lh_replay *r)
-{
-    for (const lh_analysis *const *a = r->request.analyses; *a; a++)
-        if ((*a)->layer || (*a)->head || (*a)->outcome) return 1;
-    return 0;
-}
-
 lh_status lh_replay_tell(lh_replay *r, const lh_replay_event *e)
 {
     double *const *out = r->values;

@@ -16,11 +16,6 @@ static const lh_trace_level levels[] = {
     {"full", "also all query rows", INT64_MAX, 1, 1},
 };
 
-const lh_trace_level *lh_trace_level_at(int i)
-{
-    return i >= 0 && i < (int)(sizeof levels / sizeof *levels) ? &levels[i] : NULL;
-}
-
 const lh_trace_level *lh_trace_level_find(const char *name)
 {
     for (size_t i = 0; i < sizeof levels / sizeof *levels; i++)

@@ -16,7 +16,6 @@ typedef struct lh_trace_level {
     int all_rows;        /* 1: all query rows of the prompt */
 } lh_trace_level;
 
-const lh_trace_level *lh_trace_level_at(int i); /* NULL after the last */
 const lh_trace_level *lh_trace_level_find(const char *name);
 
 typedef struct lh_trace_options {

@@ -355,8 +355,3 @@ done:
     lh_segment_clear(&segment);
     return st;
 }
-
-int64_t lh_trace_written(const lh_trace *t)
-{
-    return t->writer ? lh_segment_writer_bytes(t->writer) : 0;
-}

@@ -18,6 +18,4 @@ lh_generate_recorder lh_trace_recorder(lh_trace *trace);
  * it; may be NULL; rank 0. */
 lh_status lh_trace_finish(lh_trace *trace, const char *answers);
 
-int64_t lh_trace_written(const lh_trace *trace); /* bytes of arrays of this rank */
-
 #endif

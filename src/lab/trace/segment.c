@@ -182,7 +182,6 @@ struct lh_segment_writer {
     char message[2048];
     char *folder;
     lh_h5_filter filter;
-    int64_t bytes;
 };
 
 static void *write_segments(void *arg)
@@ -239,8 +238,6 @@ lh_status lh_segment_writer_put(lh_segment_writer *w, lh_segment *segment)
     pthread_mutex_lock(&w->mutex);
     lh_status st = settle(w);
     if (st == LH_OK) {
-        for (int64_t i = 0; i < segment->slab_count; i++)
-            w->bytes += lh_h5_shape_count(&segment->slabs[i].shape) * lh_dtype_bytes(segment->slabs[i].shape.type);
         w->segment = *segment;
         *segment = (lh_segment){0};
         w->busy = 1;
@@ -256,11 +253,6 @@ lh_status lh_segment_writer_drain(lh_segment_writer *w)
     lh_status st = settle(w);
     pthread_mutex_unlock(&w->mutex);
     return st;
-}
-
-int64_t lh_segment_writer_bytes(const lh_segment_writer *w)
-{
-    return w->bytes;
 }
 
 void lh_segment_writer_close(lh_segment_writer *w)

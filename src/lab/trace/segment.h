@@ -69,8 +69,6 @@ lh_status lh_segment_writer_put(lh_segment_writer *writer, lh_segment *segment);
 /* Wait until all is written. */
 lh_status lh_segment_writer_drain(lh_segment_writer *writer);
 
-int64_t lh_segment_writer_bytes(const lh_segment_writer *writer); /* of arrays, handed over so far */
-
 void lh_segment_writer_close(lh_segment_writer *writer); /* waits; NULL is fine */
 
 /* ---- one file of the segments of a trace ---- */
