@@ -199,7 +199,7 @@ static lh_status meet_others(meeting *m)
 {
     lh_status st = LH_OK;
     const lh_claim *claim = m->claim;
-    const char *slash = strrchr(claim->path, '/'), *base = slash ? slash + 1 : claim->path;
+    const char *base = lh_path_name(claim->path);
     const int folder_bytes = (int)(base - claim->path);
     char *folder = NULL, host[HOST_BYTES];
     other o = {.fd = -1};

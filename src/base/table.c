@@ -12,7 +12,7 @@ void lh_table_init(lh_table *table, const lh_column *columns)
     while (columns[table->width].name) table->width++;
 }
 
-static int is_text(const lh_column *column)
+int lh_column_is_text(const lh_column *column)
 {
     return column->type == LH_COLUMN_TEXT || column->type == LH_COLUMN_LABEL;
 }
@@ -20,7 +20,7 @@ static int is_text(const lh_column *column)
 void lh_table_clear(lh_table *table)
 {
     for (int64_t i = 0; i < table->n * table->width; i++)
-        if (is_text(&table->columns[i % table->width])) lh_free((char *)(uintptr_t)table->cells[i].text);
+        if (lh_column_is_text(&table->columns[i % table->width])) lh_free((char *)(uintptr_t)table->cells[i].text);
     lh_free(table->cells);
     *table = (lh_table){0};
 }
@@ -37,7 +37,7 @@ lh_status lh_table_add(lh_table *table, const lh_cell *row)
     table->n++; /* now: a partly copied row is freed with the table */
     for (int64_t c = 0; c < table->width; c++) {
         char *copy = NULL;
-        if (!is_text(&table->columns[c])) continue;
+        if (!lh_column_is_text(&table->columns[c])) continue;
         LH_TRY(lh_strdup(&copy, row[c].text ? row[c].text : ""));
         to[c].text = copy;
     }
@@ -72,7 +72,7 @@ lh_status lh_table_csv(const lh_table *table, lh_buf *out)
         const lh_cell *row = lh_table_row(table, i);
         for (int64_t c = 0; c < table->width; c++) {
             if (c) LH_TRY(lh_buf_puts(out, ","));
-            if (is_text(&table->columns[c]))
+            if (lh_column_is_text(&table->columns[c]))
                 LH_TRY(csv_text(out, row[c].text));
             else if (table->columns[c].type == LH_COLUMN_I64)
                 LH_TRY(lh_buf_printf(out, "%lld", (long long)row[c].number));
@@ -86,7 +86,7 @@ lh_status lh_table_csv(const lh_table *table, lh_buf *out)
 
 static json_t *cell_json(const lh_column *column, const lh_cell *cell)
 {
-    if (is_text(column)) return lh_json_text(cell->text, (int64_t)strlen(cell->text));
+    if (lh_column_is_text(column)) return lh_json_text(cell->text, (int64_t)strlen(cell->text));
     if (column->type == LH_COLUMN_I64) return json_integer(cell->number);
     return isnan(cell->value) ? json_null() : json_real(cell->value);
 }

@@ -20,6 +20,9 @@ typedef struct lh_column {
     lh_column_type type;
 } lh_column;
 
+/* True for a column of texts: LH_COLUMN_TEXT or LH_COLUMN_LABEL. */
+int lh_column_is_text(const lh_column *column);
+
 /* The member for the type of the column. */
 typedef struct lh_cell {
     const char *text;

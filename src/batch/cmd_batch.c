@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/interrupt.h"
 #include "base/json.h"
 #include "base/log.h"
@@ -217,12 +218,6 @@ static lh_status check_options(lh_batch_call *r)
     return lh_sampling_check(&v->defaults.sampling);
 }
 
-static const char *name_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 /* Values of requests that do not give them, by the names of their members. */
 static json_t *defaults_json(const lh_batch_defaults *d)
 {
@@ -246,10 +241,11 @@ static lh_status make_record(run *r)
         return st;
     }
     snprintf(identity, sizeof identity, "%016llx", (unsigned long long)e->identity);
-    r->record = json_pack("{s:s, s:s, s:o, s:o, s:o, s:b, s:s, s:s, s:s}", "model", name_of(r->batch.v->engine.model),
-                          "identity", identity, "policy", policy, "context_policy", later ? later : json_null(),
-                          "defaults", defaults_json(&r->batch.v->defaults), "deterministic", is_fixed, "dtype",
-                          lh_dtype_name(e->dtype), "kv_dtype", lh_dtype_name(e->kv_dtype), "version", lh_version());
+    r->record =
+        json_pack("{s:s, s:s, s:o, s:o, s:o, s:b, s:s, s:s, s:s}", "model", lh_path_name(r->batch.v->engine.model),
+                  "identity", identity, "policy", policy, "context_policy", later ? later : json_null(), "defaults",
+                  defaults_json(&r->batch.v->defaults), "deterministic", is_fixed, "dtype", lh_dtype_name(e->dtype),
+                  "kv_dtype", lh_dtype_name(e->kv_dtype), "version", lh_version());
     if (!r->record) LH_FAIL(LH_ENOMEM, "cannot allocate memory for the description of the run");
     return LH_OK;
 }
@@ -335,7 +331,7 @@ static lh_status answer_all(run *r)
                                                      .format = r->batch.format,
                                                      .context_root = r->batch.context_root,
                                                      .prefills = r->options ? r->prefills.folder : NULL,
-                                                     .model = name_of(r->batch.v->engine.model),
+                                                     .model = lh_path_name(r->batch.v->engine.model),
                                                      .run = r->record},
                                           .world = lh_world_comm(r->batch.call->world),
                                           .roots = r->batch.roots,

@@ -36,12 +36,6 @@ typedef struct documents {
 
 /* ---- documents ---- */
 
-static const char *name_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 static int is_folder(const documents *d)
 {
     return d->files.n > 0;
@@ -109,7 +103,7 @@ static lh_status next_file(documents *d, int *more)
     d->text.bytes--;
     lh_text_drop_mark(&d->text, 0);
     LH_TRY(lh_text_check_kind(path, d->text.data, d->text.bytes));
-    path = name_of(path);
+    path = lh_path_name(path);
     return put_id(d, path, (int64_t)strlen(path));
 }
 

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "base/destination.h"
+#include "base/file.h"
 #include "base/h5.h"
 #include "base/log.h"
 
@@ -29,11 +30,6 @@ static int is_partial(const char *name)
 {
     const char *rest = after_line(name), *dot = strrchr(name, '.');
     return rest && strncmp(rest, ".h5.", 4) == 0 && strcmp(dot, ".partial") == 0;
-}
-
-static const char *name_of(const char *path)
-{
-    return strrchr(path, '/') + 1;
 }
 
 /* ---- finding ---- */
@@ -90,7 +86,7 @@ lh_status lh_batch_prefills_find(lh_batch_prefills *p, const char *output)
     if (!lh_file_is_folder(p->folder)) goto done;
     LH_TRY_DONE(lh_folder_list(&files, NULL, p->folder, endings));
     for (int64_t i = 0; i < files.n; i++)
-        if (is_whole(name_of(files.at[i]))) LH_TRY_DONE(check_file(p, files.at[i]));
+        if (is_whole(lh_path_name(files.at[i]))) LH_TRY_DONE(check_file(p, files.at[i]));
 done:
     lh_paths_clear(&files);
     lh_free(path);
@@ -137,7 +133,7 @@ lh_status lh_batch_prefills_make(lh_batch_prefills *p)
 static int is_named(const lh_paths *paths, const char *name)
 {
     for (int64_t i = 0; i < paths->n; i++)
-        if (strcmp(name_of(paths->at[i]), name) == 0) return 1;
+        if (strcmp(lh_path_name(paths->at[i]), name) == 0) return 1;
     return 0;
 }
 

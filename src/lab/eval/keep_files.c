@@ -98,7 +98,7 @@ done:
 /* Of the policy with this number in the list. */
 static lh_status add_file(lh_given_files *files, int64_t policy, char *path)
 {
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    const char *name = lh_path_name(path);
     const uint64_t parts[] = {files->names, (uint64_t)policy, lh_hash64(name, (int64_t)strlen(name))};
     files->names = lh_hash64(parts, sizeof parts);
     LH_TRY(lh_realloc(&files->at, files->n + 1, sizeof *files->at));

@@ -33,14 +33,9 @@ struct lh_resume {
 
 /* ---- rows as JSON ---- */
 
-static int is_text(const lh_column *column)
-{
-    return column->type == LH_COLUMN_TEXT || column->type == LH_COLUMN_LABEL;
-}
-
 static json_t *cell_json(const lh_column *column, const lh_cell *cell)
 {
-    if (is_text(column)) return lh_json_text(cell->text, (int64_t)strlen(cell->text));
+    if (lh_column_is_text(column)) return lh_json_text(cell->text, (int64_t)strlen(cell->text));
     if (column->type == LH_COLUMN_I64) return json_integer(cell->number);
     return isfinite(cell->value) ? json_real(cell->value) : json_null();
 }
@@ -60,10 +55,10 @@ static json_t *rows_json(const lh_table *table, int64_t from)
 /* 1 if the value was of the column's type. */
 static int read_cell(lh_cell *out, const lh_column *column, const json_t *value)
 {
-    if (is_text(column)) out->text = json_string_value(value);
+    if (lh_column_is_text(column)) out->text = json_string_value(value);
     if (column->type == LH_COLUMN_I64) out->number = json_integer_value(value);
     if (column->type == LH_COLUMN_F64) out->value = json_is_null(value) ? (double)NAN : json_number_value(value);
-    if (is_text(column)) return json_is_string(value);
+    if (lh_column_is_text(column)) return json_is_string(value);
     return column->type == LH_COLUMN_I64 ? json_is_integer(value) : json_is_null(value) || json_is_number(value);
 }
 

@@ -225,7 +225,7 @@ done:
 /* "ideas/mine.h5" as "mine". */
 static lh_status name_scores(const char *path, char **out)
 {
-    const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    const char *base = lh_path_name(path);
     return lh_strndup(out, base, (int64_t)strcspn(base, "."));
 }
 

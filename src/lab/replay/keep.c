@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "lab/replay/replay_impl.h"
 #include "lab/trace/trace_file.h"
 
@@ -80,7 +81,7 @@ static lh_status name_of(const lh_replay *r, int64_t cell, char **out)
 {
     lh_status st = LH_OK;
     const lh_study *s = &r->study;
-    const char *path = lh_h5_path(r->trace.h5), *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
+    const char *path = lh_h5_path(r->trace.h5), *base = lh_path_name(path);
     const int stem = (int)strcspn(base, ".");
     char *name = NULL;
     LH_TRY_DONE(lh_asprintf(&name, "%.*s.%s-%s", stem, base, s->policies[cell / s->budget_count],

@@ -2,6 +2,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/file.h"
 #include "base/output.h"
 #include "lab/report/report.h"
 #include "shell/shell.h"
@@ -118,7 +119,7 @@ static int has_ending(const char *ending, format of)
 static lh_status check_ending(const struct files *files)
 {
     if (!files->output) return LH_OK;
-    const char *slash = strrchr(files->output, '/'), *base = slash ? slash + 1 : files->output;
+    const char *base = lh_path_name(files->output);
     const char *dot = strrchr(base, '.'), *ending = dot && dot > base ? dot : "";
     if (has_ending(ending, (format)files->format)) return LH_OK;
     for (int f = 0; formats[f]; f++)

@@ -224,18 +224,13 @@ static const char *const prompt_columns[] = {"task", "length", "scenario", "dept
                                              "line", "id",     "name",     "question", NULL};
 static const char *const expected_columns[] = {"expected", "secret", NULL};
 
-static int is_text(const lh_column *column)
-{
-    return column->type == LH_COLUMN_TEXT || column->type == LH_COLUMN_LABEL;
-}
-
 static int is_one_prompt(const lh_table *table, int64_t a, int64_t b)
 {
     for (int i = 0; prompt_columns[i]; i++) {
         const int64_t c = lh_table_column_find(table, prompt_columns[i]);
         if (c < 0) continue;
         const lh_cell *x = &lh_table_row(table, a)[c], *y = &lh_table_row(table, b)[c];
-        if (is_text(&table->columns[c])               ? strcmp(x->text, y->text) != 0
+        if (lh_column_is_text(&table->columns[c])     ? strcmp(x->text, y->text) != 0
             : table->columns[c].type == LH_COLUMN_I64 ? x->number != y->number
                                                       : x->value != y->value)
             return 0;
@@ -257,7 +252,7 @@ static int is_worth_showing(const lh_table *table, int64_t answer, int64_t first
 
 static void put_cell(const lh_column *column, const lh_cell *cell, lh_html *out)
 {
-    if (is_text(column))
+    if (lh_column_is_text(column))
         lh_html_put(out, "%s", cell->text);
     else if (column->type == LH_COLUMN_I64)
         lh_html_put(out, "%lld", (long long)cell->number);
@@ -274,7 +269,7 @@ static void put_prompt(const lh_table *table, int64_t row, lh_html *out)
         const int64_t c = lh_table_column_find(table, prompt_columns[i]);
         if (c < 0) continue;
         lh_html_put(out, "%s", between);
-        if (!is_text(&table->columns[c])) lh_html_put(out, "%s ", prompt_columns[i]);
+        if (!lh_column_is_text(&table->columns[c])) lh_html_put(out, "%s ", prompt_columns[i]);
         put_cell(&table->columns[c], &lh_table_row(table, row)[c], out);
         between = ", ";
     }

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "lab/analysis/measures.h"
 #include "lab/analysis/summary.h"
@@ -172,7 +173,7 @@ lh_status lh_unique_name(json_t *taken, const char *name, char **out)
 static lh_status make_name(lh_report_source *s, json_t *taken)
 {
     lh_status st = LH_OK;
-    const char *slash = strrchr(s->path, '/'), *base = slash ? slash + 1 : s->path;
+    const char *base = lh_path_name(s->path);
     const size_t bytes = strlen(base);
     const int ends = bytes > 3 && strcmp(base + bytes - 3, ".h5") == 0;
     char *name = NULL;

@@ -43,12 +43,6 @@ typedef struct join {
     char *run;
 } join;
 
-static const char *name_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
-}
-
 static part part_of(char *path)
 {
     part p = {.path = path};
@@ -103,7 +97,7 @@ static lh_status choose_parts(join *j, int *missing)
         part p = part_of(j->paths.at[i]);
         int used = p.kind == LH_SEGMENT_OF_RUN ||
                    (p.kind == LH_SEGMENT_OF_LAYER ? is_whole(j, LH_SEGMENT_OF_LAYER, p.number) : p.number < rows);
-        if (strcmp(name_of(p.path), "run-end.h5") == 0) *missing = 0;
+        if (strcmp(lh_path_name(p.path), "run-end.h5") == 0) *missing = 0;
         if (used) j->parts[j->n++] = p;
     }
     return LH_OK;
