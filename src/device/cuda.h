@@ -12,6 +12,9 @@ cudaStream_t lh_stream_cuda(const lh_stream *stream);
 /* Multiprocessors of the device, for grid sizes. */
 int lh_cuda_processors(const lh_stream *stream);
 
+/* Compute capability of the device, times 10: 80 for sm_80, 90 for sm_90. */
+int lh_cuda_capability(const lh_stream *stream);
+
 /* Bytes of shared memory that a block may have, static and dynamic together, if its kernel opts in: 163 KiB on sm_80,
  * 99 on sm_86, sm_89 and sm_120, 227 on sm_90. */
 int64_t lh_cuda_shared(const lh_stream *stream);

@@ -16,7 +16,7 @@ enum { IDLE_SHARE = 64 };
 static const int64_t OVERLAP_BYTES = 16 << 20;
 
 typedef struct cuda_device {
-    int index, processors;
+    int index, processors, capability;
     int64_t shared;    /* bytes that a block may ask for */
     cudaStream_t home; /* stream on which memory is allocated and freed */
     cudaEvent_t ready; /* orders the home stream and the other streams */
@@ -51,6 +51,11 @@ lh_cuda_kept *lh_stream_kept(lh_stream *stream, lh_cuda_library library)
 int lh_cuda_processors(const lh_stream *stream)
 {
     return ((const cuda_device *)stream->device->impl)->processors;
+}
+
+int lh_cuda_capability(const lh_stream *stream)
+{
+    return ((const cuda_device *)stream->device->impl)->capability;
 }
 
 int64_t lh_cuda_shared(const lh_stream *stream)
@@ -152,6 +157,7 @@ static lh_status open_cuda(lh_device *device, int index)
     device->impl = d;
     d->index = index;
     d->processors = prop.multiProcessorCount;
+    d->capability = prop.major * 10 + prop.minor;
     d->shared = (int64_t)prop.sharedMemPerBlockOptin;
     LH_TRY_DONE(lh_cuda_check(cudaSetDevice(index), "choosing the device"));
     LH_TRY_DONE(

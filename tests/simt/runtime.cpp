@@ -330,7 +330,9 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *prop, int device)
     make_arena();
     *prop = cudaDeviceProp{};
     snprintf(prop->name, sizeof prop->name, "emulated device %d", device);
-    prop->major = 9;
+    const int capability = (int)number_from("LONGHAUL_SIMT_CAPABILITY", 90);
+    prop->major = capability / 10;
+    prop->minor = capability % 10;
     prop->multiProcessorCount = 4;
     prop->totalGlobalMem = memory.bytes;
     prop->sharedMemPerBlock = 48 << 10;

@@ -34,11 +34,26 @@ void simt_library(int begins);
 /* The capture that the stream is in: the how many-th of this process; 0: none. runtime.cpp */
 int64_t simt_capture_of(cudaStream_t stream);
 
-/* A block has ended: copies of it that nobody waited for are a fault. tensor.cpp */
+/* A block has ended: copies of it that nobody waited for are a fault. tensor.cpp, bulk.cpp */
 void simt_copies_end(void);
+void simt_bulk_end(void);
+
+/* Leaves the thread until an attempt says SIMT_READY; SIMT_STUCK: only another thread can change that. `what`: for the
+ * report of threads that wait forever. threads.cpp */
+enum simt_attempt { SIMT_READY, SIMT_LATER, SIMT_STUCK };
+void simt_wait_until(const std::function<simt_attempt()> &attempt, const char *what);
+
+/* An address of shared memory with its 16-byte pieces where a swizzle of 128 bytes has them. */
+static inline uint32_t simt_swizzled(uint32_t at)
+{
+    return at ^ (at >> 7 & 7) << 4;
+}
 
 /* A fault of the code under test: a message and the end of the program. */
 [[noreturn]] void simt_fault(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* A pseudorandom number below n. */
+unsigned simt_draw(unsigned n);
 
 /* A pseudorandom permutation of 0 .. n - 1; another one at every call. */
 void simt_shuffle(int *order, int n);

@@ -6,6 +6,8 @@
 #include <cub/block/block_radix_sort.cuh>
 #include <cub/device/device_radix_sort.cuh>
 
+#include "kernels/cuda/async.cuh"
+#include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/mma.cuh"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -313,6 +315,149 @@ START_TEST(test_a_missing_barrier_shows)
 }
 END_TEST
 
+/* ---- bulk and tensor copies ---- */
+
+enum { BULK_N = 512, BULK_THREADS = 64 };
+
+/* A warp copies pieces of 512 numbers in two stages, the other one adds them up: a thread a number of each 32. */
+static __global__ void ring_kernel(float *sums, const float *x, int pieces)
+{
+    __shared__ __align__(16) float stages[2][BULK_N];
+    __shared__ uint64_t full[2], empty[2];
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < 2; i++) lh_mbarrier_init(full + i, 1), lh_mbarrier_init(empty + i, LH_WARP);
+        lh_mbarrier_fence();
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        for (int n = 0; n < pieces; n++) {
+            if (n > 1) lh_mbarrier_wait(empty + n % 2, (n / 2 - 1) % 2);
+            lh_mbarrier_expect(full + n % 2, sizeof stages[0]);
+            lh_bulk_copy(stages[n % 2], x + n * BULK_N, sizeof stages[0] / 2, full + n % 2);
+            lh_bulk_copy_hint(stages[n % 2] + BULK_N / 2, x + n * BULK_N + BULK_N / 2, sizeof stages[0] / 2,
+                              full + n % 2, lh_evict_first());
+        }
+    } else if (threadIdx.x >= LH_WARP) {
+        float sum = 0;
+        for (int n = 0; n < pieces; n++) {
+            lh_mbarrier_wait(full + n % 2, n / 2 % 2);
+            for (int i = lh_lane(); i < BULK_N; i += LH_WARP) sum += stages[n % 2][i];
+            lh_mbarrier_arrive(empty + n % 2);
+        }
+        sums[lh_lane()] = sum;
+    }
+}
+
+START_TEST(test_a_ring_of_bulk_copies_brings_every_number_once)
+{
+    enum { PIECES = 7 };
+    float x[PIECES * BULK_N], sums[LH_WARP], *on = device_array<float>(PIECES * BULK_N), *out = device_array<float>(32);
+    for (int i = 0; i < PIECES * BULK_N; i++) x[i] = (float)(i % 1000);
+    cudaMemcpyAsync(on, x, sizeof x, cudaMemcpyHostToDevice, stream);
+    run(dim3(3), BULK_THREADS, 0, ring_kernel, out, (const float *)on, (int)PIECES);
+    fetch(sums, out, LH_WARP);
+    for (int lane = 0; lane < LH_WARP; lane++) {
+        float sum = 0;
+        for (int i = lane; i < PIECES * BULK_N; i += LH_WARP) sum += x[i];
+        ck_assert_float_eq(sums[lane], sum);
+    }
+}
+END_TEST
+
+/* A box of 8 columns, 3 rows and 2 planes from (4, -1, 1) on. */
+static __global__ void box_kernel(unsigned short *out, const __grid_constant__ CUtensorMap map)
+{
+    __shared__ __align__(1024) unsigned short box[2 * 3 * 8];
+    __shared__ uint64_t bar;
+    if (threadIdx.x == 0) {
+        lh_mbarrier_init(&bar, 1);
+        lh_mbarrier_fence();
+        lh_mbarrier_expect(&bar, sizeof box);
+        lh_tensor_copy(box, &map, 4, -1, 1, &bar);
+    }
+    __syncthreads();
+    lh_mbarrier_wait(&bar, 0);
+    for (int i = (int)threadIdx.x; i < 2 * 3 * 8; i += (int)blockDim.x) out[i] = box[i];
+}
+
+START_TEST(test_a_box_of_a_tensor_is_0_outside)
+{
+    unsigned short x[2][5][16], box[2][3][8], *on = device_array<unsigned short>(2 * 5 * 16),
+                                              *out = device_array<unsigned short>(2 * 3 * 8);
+    const cuuint64_t dims[] = {10, 5, 2}, strides[] = {32, 5 * 32};
+    const cuuint32_t boxes[] = {8, 3, 2}, steps[] = {1, 1, 1};
+    CUtensorMap map;
+    for (int i = 0; i < 2 * 5 * 16; i++) (&x[0][0][0])[i] = (unsigned short)(i + 1);
+    cudaMemcpyAsync(on, x, sizeof x, cudaMemcpyHostToDevice, stream);
+    ck_assert_int_eq(cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 3, on, dims, strides, boxes, steps,
+                                            CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+                                            CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE),
+                     CUDA_SUCCESS);
+    run(dim3(1), 32, 0, box_kernel, out, map);
+    fetch(&box[0][0][0], out, 2 * 3 * 8);
+    for (int z = 0; z < 2; z++)
+        for (int y = 0; y < 3; y++)
+            for (int i = 0; i < 8; i++)
+                ck_assert_uint_eq(box[z][y][i], z == 0 && y > 0 && i < 6 ? x[1][y - 1][4 + i] : 0);
+}
+END_TEST
+
+/* What a kernel with one copy of 64 bytes does wrong. */
+typedef enum bulk_fault { NO_WAIT, NOT_MADE, NO_FENCE, NO_COPY, ODD_BYTES, ODD_PLACE, TWO_ARRIVALS } bulk_fault;
+
+static __global__ void bulk_fault_kernel(float *out, const float *x, bulk_fault fault)
+{
+    __shared__ __align__(16) float room[32];
+    __shared__ uint64_t bar;
+    bar = 0;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        if (fault != NOT_MADE) lh_mbarrier_init(&bar, 1);
+        if (fault != NO_FENCE) lh_mbarrier_fence();
+        lh_mbarrier_expect(&bar, 64);
+        if (fault == TWO_ARRIVALS) lh_mbarrier_arrive(&bar), lh_mbarrier_arrive(&bar);
+        if (fault != NO_COPY) lh_bulk_copy(room + (fault == ODD_PLACE), x, fault == ODD_BYTES ? 56 : 64, &bar);
+    }
+    __syncthreads();
+    if (fault != NO_WAIT) lh_mbarrier_wait(&bar, 0);
+    out[threadIdx.x] = room[threadIdx.x % 16];
+}
+
+START_TEST(test_a_bulk_copy_that_breaks_a_rule_is_a_fault)
+{
+    float *x = device_array<float>(32);
+    run(dim3(1), 32, 0, bulk_fault_kernel, x, (const float *)x, (bulk_fault)_i);
+    cudaStreamSynchronize(stream);
+}
+END_TEST
+
+/* The reader does not wait, another thread does. */
+static __global__ void early_kernel(float *out, const float *x)
+{
+    __shared__ __align__(16) float room[32];
+    __shared__ uint64_t bar;
+    if (threadIdx.x == 0) {
+        lh_mbarrier_init(&bar, 1);
+        lh_mbarrier_fence();
+        lh_mbarrier_expect(&bar, sizeof room);
+        lh_bulk_copy(room, x, sizeof room, &bar);
+    }
+    __syncthreads();
+    if (threadIdx.x < 32) out[threadIdx.x] = room[threadIdx.x];
+    __syncthreads();
+    lh_mbarrier_wait(&bar, 0);
+}
+
+START_TEST(test_numbers_under_way_are_no_numbers)
+{
+    float x[32] = {0}, *on = device_array<float>(32);
+    cudaMemsetAsync(on, 0, sizeof x, stream);
+    run(dim3(1), 64, 0, early_kernel, on, (const float *)on);
+    fetch(x, on, 32);
+    for (int i = 0; i < 32; i++) ck_assert(isnan(x[i]));
+}
+END_TEST
+
 /* ---- CUB ---- */
 
 /* Sorted by bits 8 to 39: below them lies the order that stays, above them what counts for nothing. */
@@ -466,6 +611,22 @@ static __global__ void async_kernel(float *y, const float *x)
     if (threadIdx.x == 0) y[0] = room[0].x;
 }
 
+/* 64 bytes, which 32 threads read. */
+static __global__ void bulk_kernel(float *y, const float *x)
+{
+    __shared__ __align__(16) float room[16];
+    __shared__ uint64_t bar;
+    if (threadIdx.x == 0) {
+        lh_mbarrier_init(&bar, 1);
+        lh_mbarrier_fence();
+        lh_mbarrier_expect(&bar, sizeof room);
+        lh_bulk_copy(room, x, sizeof room, &bar);
+    }
+    __syncthreads();
+    lh_mbarrier_wait(&bar, 0);
+    y[threadIdx.x] = room[threadIdx.x % 16];
+}
+
 START_TEST(test_kernels_touch_so_many_bytes)
 {
     enum { BLOCKS = 3, N = BLOCKS * 64 * 4 };
@@ -482,6 +643,10 @@ START_TEST(test_kernels_touch_so_many_bytes)
     c = counted(LH_COUNT_KERNEL, "test");
     ck_assert_int_eq(c.loaded - more.loaded, 32 * 16);
     ck_assert_int_eq(c.stored - more.stored, 32);
+    run(dim3(1), 32, 0, bulk_kernel, y, (const float *)x);
+    more = counted(LH_COUNT_KERNEL, "test");
+    ck_assert_int_eq(more.loaded - c.loaded, 64);
+    ck_assert_int_eq(more.stored - c.stored, 32 * 4);
 }
 END_TEST
 #endif
@@ -501,6 +666,11 @@ int main(void)
     tcase_add_test(tc, test_work_is_not_done_before_somebody_waits);
     tcase_add_test(tc, test_copies_stay_in_one_block);
     tcase_add_test(tc, test_a_missing_barrier_shows);
+    tcase_add_test(tc, test_a_ring_of_bulk_copies_brings_every_number_once);
+    tcase_add_test(tc, test_a_box_of_a_tensor_is_0_outside);
+    tcase_add_test(tc, test_numbers_under_way_are_no_numbers);
+    tcase_add_loop_test_raise_signal(tc, test_a_bulk_copy_that_breaks_a_rule_is_a_fault, SIGABRT, NO_WAIT,
+                                     TWO_ARRIVALS + 1);
     tcase_add_test(tc, test_a_device_sort_is_stable_and_by_the_bits_asked_for);
     tcase_add_test(tc, test_a_block_sorts_pairs_and_keeps_its_room_until_a_barrier);
     tcase_add_test(tc, test_more_shared_memory_than_the_device_has_is_refused);

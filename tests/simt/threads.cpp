@@ -27,7 +27,7 @@ namespace
 const size_t STACK = 256 << 10, SHIFTS = 64 << 10;
 const int LANES = 32, SLOT = 64;
 
-enum state { READY, AT_BARRIER, AT_WARP, ENDED };
+enum state { READY, AT_BARRIER, AT_WARP, WAITS, ENDED };
 
 struct warp {
     int arrived, turn;
@@ -40,6 +40,8 @@ struct fiber {
     struct warp *warp;
     const char *file;
     int line;
+    const std::function<simt_attempt()> *attempt; /* of a fiber that WAITS */
+    const char *what;
     void *jump[5];
     void *fake;
     char *stack;
@@ -134,6 +136,7 @@ void report_deadlock()
         const fiber *f = now.fibers[(size_t)i];
         if (f->state == AT_BARRIER) fprintf(stderr, "  thread %d waits at %s:%d\n", i, f->file, f->line);
         if (f->state == AT_WARP) fprintf(stderr, "  thread %d waits for its warp\n", i);
+        if (f->state == WAITS) fprintf(stderr, "  thread %d waits %s\n", i, f->what);
     }
     const simt_place *p = &now.fibers[0]->place;
     simt_fault("block %u, %u, %u: the threads above wait for others that have ended or wait elsewhere", p->block.x,
@@ -161,6 +164,11 @@ void run_block(const simt_shape &shape, dim3 at)
         simt_shuffle(now.order.data(), now.threads);
         for (int i : now.order) {
             fiber *f = now.fibers[(size_t)i];
+            if (f->state == WAITS) {
+                const simt_attempt attempt = (*f->attempt)();
+                moved |= attempt != SIMT_STUCK;
+                if (attempt == SIMT_READY) f->state = READY;
+            }
             if (f->state != READY) continue;
             moved = true;
             to_fiber(f);
@@ -170,6 +178,7 @@ void run_block(const simt_shape &shape, dim3 at)
         if (!moved) report_deadlock();
     }
     simt_copies_end();
+    simt_bulk_end();
 }
 
 } // namespace
@@ -185,17 +194,22 @@ void simt_fault(const char *format, ...)
     abort();
 }
 
-void simt_shuffle(int *order, int n)
+unsigned simt_draw(unsigned n)
 {
     static uint64_t state;
     if (!state) {
         const char *seed = getenv("LONGHAUL_SIMT_SEED");
         state = 2 * (seed ? strtoull(seed, nullptr, 10) : 0) + 1;
     }
+    state = state * 6364136223846793005u + 1442695040888963407u;
+    return (unsigned)(state >> 33) % n;
+}
+
+void simt_shuffle(int *order, int n)
+{
     for (int i = 0; i < n; i++) order[i] = i;
     for (int i = n - 1; i > 0; i--) {
-        state = state * 6364136223846793005u + 1442695040888963407u;
-        int j = (int)((state >> 33) % (unsigned)(i + 1)), held = order[i];
+        int j = (int)simt_draw((unsigned)(i + 1)), held = order[i];
         order[i] = order[j];
         order[j] = held;
     }
@@ -240,6 +254,23 @@ const unsigned char *simt_warp(const void *mine, int bytes)
     f->state = AT_WARP;
     to_scheduler(f);
     return w->given[turn];
+}
+
+void simt_wait_until(const std::function<simt_attempt()> &attempt, const char *what)
+{
+    fiber *f = now.self;
+    if (attempt() == SIMT_READY) return;
+    f->attempt = &attempt;
+    f->what = what;
+    f->state = WAITS;
+    to_scheduler(f);
+}
+
+/* Like the card's, aligned as the pointer is up to the pattern of a swizzle. */
+uint32_t simt_shared_address(const void *p)
+{
+    const uintptr_t base = (uintptr_t)now.shared.data() / 1024 * 1024;
+    return (uint32_t)((uintptr_t)p - base);
 }
 
 void *simt_dynamic_shared(void)

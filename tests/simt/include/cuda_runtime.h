@@ -333,6 +333,21 @@ void simt_copy_async(void *dst, const void *src, int bytes);
 void simt_copy_commit(void);
 void simt_copy_wait(int groups_left);
 
+/* ---- bulk and tensor copies (bulk.cpp) ---- */
+
+/* The address within shared memory of dynamic shared memory. */
+uint32_t simt_shared_address(const void *p);
+
+/* mbarrier.init; fence.mbarrier_init; mbarrier.arrive, with .expect_tx of `bytes`; a wait for a phase. */
+void simt_mbarrier_init(uint64_t *bar, int arrivals);
+void simt_mbarrier_fence(void);
+void simt_mbarrier_arrive(uint64_t *bar, int bytes);
+void simt_mbarrier_wait(uint64_t *bar, int parity);
+
+/* cp.async.bulk and cp.async.bulk.tensor from device to shared memory; from: [rank]. */
+void simt_bulk_copy(void *dst, const void *src, int bytes, uint64_t *bar);
+void simt_tensor_copy(void *dst, const struct CUtensorMap_st *map, int rank, const int *from, uint64_t *bar);
+
 /* ---- launches ---- */
 
 /* kernel<<<grid, block, shared_bytes, stream>>>: `body` is one thread's call, `name` what it is counted by. */

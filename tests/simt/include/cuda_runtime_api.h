@@ -3,7 +3,8 @@
  * is done, so a host that reads it dies; what is enqueued is done as late as it may be, at the next wait; a copy must
  * lie in one block; and pageable memory behaves as such.
  *
- * LONGHAUL_SIMT_DEVICES: how many devices there are (4). LONGHAUL_SIMT_SEED: the order in which threads and blocks run
+ * LONGHAUL_SIMT_DEVICES: how many devices there are (4). LONGHAUL_SIMT_CAPABILITY: their compute capability, times 10
+ * (90). LONGHAUL_SIMT_SEED: the order in which threads and blocks run
  * (cuda_runtime.h). LONGHAUL_SIMT_MEMORY: bytes of a device (1 GiB). */
 #ifndef LH_TESTS_SIMT_CUDA_RUNTIME_API_H
 #define LH_TESTS_SIMT_CUDA_RUNTIME_API_H
