@@ -28,11 +28,11 @@ step=unpacking step_end=$((seconds / 10))
 
 # Sizes: a real shape, or one for trying.
 model=random:llama-3.1-8b short=32768 long=131000 warm=4096 budget=1024 steps=64 few=8 many=16 few_at=32768 many_at=16384
-attention='bf16 32/8 x 128, 16384 rows of 16384'
+attention='bf16 32/8 x 128, 16384 rows of 16384' chunk='bf16 32/8 x 128, 4096 rows of 32768'
 sized=()
 if [ "${FIRST_HOUR_SMALL:-}" = 1 ]; then
     model=random:tiny short=48 long=80 warm=16 budget=24 steps=4 few=2 many=3 few_at=32 many_at=32
-    attention='bf16 32/8 x 128, 40 rows of 64'
+    attention='bf16 32/8 x 128, 40 rows of 64' chunk=$attention
     sized=(--quick)
     export LONGHAUL_TEST_SMALL=1
 fi
@@ -48,6 +48,8 @@ row() {
 
 # The figures that are expected, in the order in which they decide.
 printf '%s\n' 'copy rate' 'GEMM rate, bf16' 'attention, own kernel' 'attention, cuDNN' \
+    'attention of a chunk, own kernel' 'attention of a chunk, cuDNN' 'attention in a window' 'attention with a soft cap' \
+    'products of a step' 'products of a step, 4 sequences' 'products of a step, 16 sequences' \
     "prefill of $short tokens, cold" "prefill of $short tokens, warm" "prefill of $long tokens, warm" \
     "decode step, full, after $long tokens" "decode step, $budget entries" \
     "pay-off of a step" "decode step, full, batch $few" "decode step, $budget entries, batch $few" \
@@ -383,11 +385,18 @@ figure() {
 }
 
 speeds() {
-    measured operations "$top/bin/longhaul" bench operations --device cuda --json "${sized[@]}" attend_block
+    measured operations "$top/bin/longhaul" bench operations --device cuda --json "${sized[@]}" attend_block products
     figure 'copy rate' operations copy '' gb GB/s
     figure 'GEMM rate, bf16' operations gemm bf16 tflop TFLOP/s
     figure 'attention, own kernel' operations attend_block "$attention" tflop TFLOP/s tflop/share share
     figure 'attention, cuDNN' operations attend_block_cudnn "$attention" tflop TFLOP/s tflop/share share
+    figure 'attention of a chunk, own kernel' operations attend_block "$chunk" tflop TFLOP/s tflop/share share
+    figure 'attention of a chunk, cuDNN' operations attend_block_cudnn "$chunk" tflop TFLOP/s tflop/share share
+    figure 'attention in a window' operations attend_block ', window of' tflop TFLOP/s tflop/share share
+    figure 'attention with a soft cap' operations attend_block ', soft cap of' tflop TFLOP/s tflop/share share
+    figure 'products of a step' operations products ' 1 sequence' gb GB/s gb/share share
+    figure 'products of a step, 4 sequences' operations products ' 4 sequences' gb GB/s gb/share share
+    figure 'products of a step, 16 sequences' operations products ' 16 sequences' gb GB/s gb/share share
 }
 
 # run NAME CONTEXT OPTION…

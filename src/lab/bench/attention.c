@@ -19,6 +19,8 @@ static lh_status call_cudnn(lh_bench *b, void *args, int64_t turn)
 typedef struct attend_case {
     lh_dtype type;
     int64_t kv_heads, group, dim, tokens, len;
+    int64_t window; /* 0: none */
+    float softcap;  /* 0: none */
 } attend_case;
 
 /* Inputs of attention, with memory for all results. */
@@ -31,15 +33,25 @@ typedef struct attend_data {
 
 static void name_shape(char out[112], const char *what, const attend_case *c, int64_t rows)
 {
-    snprintf(out, 112, "%s%s %lld/%lld x %lld, %lld rows of %lld", what, lh_dtype_name(c->type),
-             (long long)(c->kv_heads * c->group), (long long)c->kv_heads, (long long)c->dim, (long long)rows,
-             (long long)c->len);
+    int n = snprintf(out, 112, "%s%s %lld/%lld x %lld, %lld rows of %lld", what, lh_dtype_name(c->type),
+                     (long long)(c->kv_heads * c->group), (long long)c->kv_heads, (long long)c->dim, (long long)rows,
+                     (long long)c->len);
+    if (c->window) n += snprintf(out + n, 112 - (size_t)n, ", window of %lld", (long long)c->window);
+    if (c->softcap > 0) snprintf(out + n, 112 - (size_t)n, ", soft cap of %g", (double)c->softcap);
 }
 
-/* Number of (row, entry) pairs under the causal mask; the rows are the last entries. */
+/* Number of (row, entry) pairs under the causal mask and the window; the rows are the last entries. */
 static double pairs_of(const attend_case *c, int64_t rows)
 {
-    return (double)rows * (double)c->len - (double)(rows * (rows - 1)) / 2;
+    double pairs = 0;
+    for (int64_t r = c->len - rows; r < c->len; r++)
+        pairs += (double)(c->window && c->window < r + 1 ? c->window : r + 1);
+    return pairs;
+}
+
+static lh_logit logit_of(const attend_case *c)
+{
+    return (lh_logit){.scale = 0.1f, .softcap = c->softcap, .window = c->window};
 }
 
 /* The last `rows` rows observe the cache: the chunk of a prompt (policies that observe all rows), an observation
@@ -54,7 +66,8 @@ static lh_status run_observed(lh_bench *b, const attend_data *data, int64_t rows
                                           .positions = data->positions + skip,
                                           .kv = &data->kv,
                                           .map = {heads, c->group, 0},
-                                          .logit = {.scale = 0.1f},
+
+                                          .logit = logit_of(c),
                                           .rows = rows,
                                           .q_ld = ld},
                                  .lse = data->lse + skip * heads,
@@ -142,7 +155,7 @@ static lh_status run_case(lh_bench *b, const attend_case *c)
                                                            .positions = data.positions,
                                                            .kv = &data.kv,
                                                            .map = {heads, c->group, 0},
-                                                           .logit = {.scale = 0.1f},
+                                                           .logit = logit_of(c),
                                                            .tokens = c->tokens,
                                                            .q_ld = ld,
                                                            .o_ld = ld,
@@ -165,21 +178,25 @@ static lh_status run_sized(lh_bench *b, attend_case c, lh_dtype type)
     c.type = type;
     c.tokens = lh_bench_size(b, c.tokens, 40);
     c.len = lh_bench_size(b, c.len, 64);
+    c.window = lh_bench_size(b, c.window, 24);
     return run_case(b, &c);
 }
 
 static lh_status run_attention(lh_bench *b)
 {
-    static const attend_case cases[] = {
-        {LH_F32, 3, 3, 64, 512, 512},    {LH_F32, 3, 3, 64, 2048, 2048}, {LH_F32, 3, 3, 64, 512, 8192},
-        {LH_F32, 8, 4, 128, 2048, 2048}, {LH_F32, 8, 4, 128, 512, 8192}, {LH_F32, 3, 3, 64, 20, 4096},
-        {LH_F32, 3, 3, 64, 1, 8192},     {LH_F32, 8, 4, 128, 1, 32768},  {LH_F32, 8, 4, 128, 4, 32768}};
-    /* Shapes of published GPU measurements (whole prompts, and the last rows of a long one), and short questions. */
-    static const attend_case of_gpus[] = {{LH_BF16, 8, 4, 128, 8192, 8192},
-                                          {LH_BF16, 8, 4, 128, 16384, 16384},
-                                          {LH_BF16, 8, 4, 128, 512, 131072},
-                                          {LH_BF16, 8, 4, 128, 16, 131072},
-                                          {LH_BF16, 8, 4, 128, 4, 131072}};
+    static const attend_case cases[] = {{LH_F32, 3, 3, 64, 512, 512, 0, 0},   {LH_F32, 3, 3, 64, 2048, 2048, 0, 0},
+                                        {LH_F32, 3, 3, 64, 512, 8192, 0, 0},  {LH_F32, 8, 4, 128, 2048, 2048, 0, 0},
+                                        {LH_F32, 8, 4, 128, 512, 8192, 0, 0}, {LH_F32, 3, 3, 64, 20, 4096, 0, 0},
+                                        {LH_F32, 3, 3, 64, 1, 8192, 0, 0},    {LH_F32, 8, 4, 128, 1, 32768, 0, 0},
+                                        {LH_F32, 8, 4, 128, 4, 32768, 0, 0}};
+    /* Whole prompts, chunks of long prompts, a window, a soft cap, other head sizes, and short questions. */
+    static const attend_case of_gpus[] = {
+        {LH_BF16, 8, 4, 128, 8192, 8192, 0, 0},   {LH_BF16, 8, 4, 128, 16384, 16384, 0, 0},
+        {LH_BF16, 8, 4, 128, 4096, 8192, 0, 0},   {LH_BF16, 8, 4, 128, 4096, 16384, 0, 0},
+        {LH_BF16, 8, 4, 128, 4096, 32768, 0, 0},  {LH_BF16, 8, 4, 128, 4096, 32768, 4096, 0},
+        {LH_BF16, 8, 4, 128, 4096, 16384, 0, 50}, {LH_BF16, 8, 4, 64, 4096, 16384, 0, 0},
+        {LH_BF16, 8, 2, 256, 4096, 16384, 0, 0},  {LH_BF16, 8, 4, 128, 512, 131072, 0, 0},
+        {LH_BF16, 8, 4, 128, 16, 131072, 0, 0},   {LH_BF16, 8, 4, 128, 4, 131072, 0, 0}};
     const int on_gpu = lh_device_kind_of(b->device) == LH_DEVICE_CUDA;
     for (lh_dtype type = LH_F32; type <= LH_BF16; type += LH_BF16 - LH_F32)
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) LH_TRY(run_sized(b, cases[i], type));

@@ -1,12 +1,13 @@
 /* decode.c - bench cases of decode over ragged caches: attention of a row per sequence, for batches, with full and
- * evicted caches; and the step of a whole layer, with the ratio full / evicted as the gain of eviction. */
+ * evicted caches; the products of a layer's step, for 1 to 16 sequences; and the step of a whole layer, with the ratio
+ * full / evicted as the gain of eviction. */
 #include <stdio.h>
 
 #include "base/log.h"
 #include "base/mem.h"
 #include "lab/bench/bench.h"
 
-static const char *const names[] = {"attend_decode", "step", NULL};
+static const char *const names[] = {"attend_decode", "products", "step", NULL};
 
 enum { KV_HEADS = 8, GROUP = 4, HEADS = KV_HEADS * GROUP, DIM = 128, BATCH = 16, BUDGET = 1024 };
 
@@ -106,36 +107,95 @@ done:
 
 /* ---- the step of a layer ---- */
 
+/* The products of a layer as a step runs them: norm, queries, keys and values; output projection; norm, gate and up;
+ * down. decode: attention between them; NULL: none. */
 typedef struct step {
     decode *decode;
-    lh_gemm_args products[4]; /* queries, keys and values; output; gate and up; down */
+    lh_norm_gemm_args qkv, gate_up;
+    lh_gemm_args o, down;
+    double bytes; /* of the weights */
 } step;
 
 static lh_status call_step(lh_bench *b, void *args, int64_t turn)
 {
     const step *s = args;
-    LH_TRY(b->ops->gemm(b->stream, &s->products[0]));
-    LH_TRY(call_turns(b, s->decode, turn));
-    for (int i = 1; i < 4; i++) LH_TRY(b->ops->gemm(b->stream, &s->products[i]));
+    LH_TRY(b->ops->norm_gemm(b->stream, &s->qkv));
+    if (s->decode) LH_TRY(call_turns(b, s->decode, turn));
+    LH_TRY(b->ops->gemm(b->stream, &s->o));
+    LH_TRY(b->ops->norm_gemm(b->stream, &s->gate_up));
+    return b->ops->gemm(b->stream, &s->down);
+}
+
+/* A product of `tokens` rows with random weights; its bytes are added to the step's. x NULL: memory of its own. */
+static lh_status make_product(lh_bench *b, step *s, lh_gemm_args *a, const int64_t shape[3])
+{
+    const int64_t tokens = shape[0], in = shape[1], out = shape[2];
+    const void *x = a->x;
+    float *y = a->y;
+    *a = (lh_gemm_args){.type = LH_BF16, .tokens = tokens, .out = out, .in = in, .y_ld = out, .x_ld = in, .w_ld = in};
+    a->adds = y != NULL;
+    a->x = x;
+    a->y = y;
+    LH_TRY(lh_bench_normals(b, &a->w, &(lh_bench_normal){LH_BF16, out * in, 0.02f}));
+    if (!x) LH_TRY(lh_bench_normals(b, &a->x, &(lh_bench_normal){LH_BF16, tokens * in, 1.0f}));
+    if (!y) LH_TRY(lh_bench_zeros(b, &a->y, tokens * out * 4));
+    s->bytes += (double)(out * in * 2);
     return LH_OK;
 }
 
-/* Prepares the four products of a step. *bytes: of all weights. Each has separate random inputs; values do not change
- * its time. */
-static lh_status make_products(lh_bench *b, step *s, double *bytes)
+/* A product of the normed rows x, [tokens, in]. */
+static lh_status make_normed(lh_bench *b, step *s, lh_norm_gemm_args *a, const float *x, const int64_t shape[3])
 {
-    static const int64_t shapes[4][2] = {{HIDDEN, QKV}, {HIDDEN, HIDDEN}, {HIDDEN, 2 * INNER}, {INNER, HIDDEN}};
-    *bytes = 0;
-    for (int i = 0; i < 4; i++) {
-        const int64_t in = lh_bench_size(b, shapes[i][0], 64), out = lh_bench_size(b, shapes[i][1], 96);
-        lh_gemm_args *a = &s->products[i];
-        *a = (lh_gemm_args){.type = LH_BF16, .tokens = 1, .out = out, .in = in, .y_ld = out, .x_ld = in, .w_ld = in};
-        LH_TRY(lh_bench_normals(b, &a->w, &(lh_bench_normal){LH_BF16, out * in, 0.05f}));
-        LH_TRY(lh_bench_normals(b, &a->x, &(lh_bench_normal){LH_BF16, in, 1.0f}));
-        LH_TRY(lh_bench_zeros(b, &a->y, out * 4));
-        *bytes += (double)(out * in * 2);
-    }
-    return LH_OK;
+    const int64_t tokens = shape[0], in = shape[1];
+    a->norm = (lh_rmsnorm_args){
+        .x = x, .y_type = LH_BF16, .tokens = tokens, .heads = 1, .dim = in, .x_ld = in, .y_ld = in, .eps = 1e-5f};
+    LH_TRY(lh_bench_normals(b, &a->norm.w, &(lh_bench_normal){LH_F32, in, 1.0f}));
+    LH_TRY(lh_bench_zeros(b, &a->norm.y, tokens * in * 2));
+    a->gemm.x = a->norm.y;
+    return make_product(b, s, &a->gemm, shape);
+}
+
+static lh_status make_step(lh_bench *b, step *s, int64_t tokens)
+{
+    const int64_t hidden = lh_bench_size(b, HIDDEN, 64), inner = lh_bench_size(b, INNER, 96);
+    const int64_t qkv = lh_bench_size(b, QKV, 96);
+    float *x;
+    s->bytes = 0;
+    LH_TRY(lh_bench_normals(b, &x, &(lh_bench_normal){LH_F32, tokens * hidden, 1.0f}));
+    s->o.y = s->down.y = x;
+    LH_TRY(make_normed(b, s, &s->qkv, x, (const int64_t[]){tokens, hidden, qkv}));
+    LH_TRY(make_product(b, s, &s->o, (const int64_t[]){tokens, hidden, hidden}));
+    LH_TRY(make_normed(b, s, &s->gate_up, x, (const int64_t[]){tokens, hidden, 2 * inner}));
+    lh_gated_args *gated = &s->gate_up.gated;
+    *gated = (lh_gated_args){.y_type = LH_BF16,
+                             .gate = s->gate_up.gemm.y,
+                             .up = s->gate_up.gemm.y + inner,
+                             .tokens = tokens,
+                             .dim = inner,
+                             .y_ld = inner,
+                             .ld = 2 * inner};
+    LH_TRY(lh_bench_zeros(b, &gated->y, tokens * inner * 2));
+    s->down.x = gated->y;
+    return make_product(b, s, &s->down, (const int64_t[]){tokens, inner, hidden});
+}
+
+/* The products alone, of `tokens` sequences. */
+static lh_status run_products(lh_bench *b, int64_t tokens)
+{
+    lh_status st = LH_OK;
+    const int64_t mark = lh_bench_mark(b);
+    step s = {0};
+    lh_bench_case w = {.name = "products", .type = LH_BF16, .call = call_step, .args = &s};
+    if (!lh_bench_wanted(b, w.name)) goto done;
+    LH_TRY_DONE(make_step(b, &s, tokens));
+    w.bytes = s.bytes;
+    w.flops = (double)tokens * s.bytes;
+    snprintf(w.shape, sizeof w.shape, "bf16, a layer of 8B, %lld sequence%s", (long long)tokens,
+             tokens == 1 ? "" : "s");
+    LH_TRY_DONE(lh_bench_run(b, &w, NULL));
+done:
+    lh_bench_drop(b, mark);
+    return st;
 }
 
 /* Measures a step with a full and with an evicted cache; adds the ratio of their times, and the ratio of their bytes as
@@ -145,15 +205,15 @@ static lh_status run_steps(lh_bench *b, decode *d, int64_t context, int64_t budg
     lh_status st = LH_OK;
     const int64_t mark = lh_bench_mark(b);
     const decode_case cases[] = {{LH_BF16, 1, context, 0, context}, {LH_BF16, 1, budget, 1, context}};
-    double weights, bytes[2], time[2];
+    double bytes[2], time[2];
     step s = {.decode = d};
     lh_bench_case w = {.name = "step", .type = LH_BF16, .call = call_step, .args = &s};
     if (!lh_bench_wanted(b, w.name) || too_large(b, &cases[0])) goto done;
-    LH_TRY_DONE(make_products(b, &s, &weights));
+    LH_TRY_DONE(make_step(b, &s, 1));
     for (int i = 0; i < 2; i++) {
         const int64_t inner = lh_bench_mark(b);
         LH_TRY_DONE(make_decode(b, d, &cases[i]));
-        w.bytes = bytes[i] = weights + cache_bytes(d, LH_BF16);
+        w.bytes = bytes[i] = s.bytes + cache_bytes(d, LH_BF16);
         snprintf(w.shape, sizeof w.shape, "bf16, a layer of 8B, %s %lld of %lld", i ? "about" : "all",
                  (long long)cases[i].len, (long long)context);
         LH_TRY_DONE(lh_bench_run(b, &w, &time[i]));
@@ -185,6 +245,7 @@ static lh_status run_decode(lh_bench *b)
         LH_TRY_DONE(
             run_attend(b, d, &(decode_case){LH_BF16, batch, budget, 1, context > 2 * budget ? context : 2 * budget}));
     }
+    for (int64_t tokens = 1; tokens <= BATCH; tokens *= 4) LH_TRY_DONE(run_products(b, tokens));
     LH_TRY_DONE(run_steps(b, d, context, budget));
 done:
     lh_free(d);
