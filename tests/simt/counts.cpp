@@ -1,5 +1,8 @@
-/* What is asked of the device, counted. Kernels are compiled with the instrumentation of the thread sanitizer, and the
- * functions that it calls at every load and store are these, not those of its runtime. */
+/* Counts of launches, and of the bytes that they touch. Kernels are compiled with the instrumentation of the thread
+ * sanitizer, and the functions that it calls at every load and store are here, not in its runtime.
+ *
+ * They also prove that kernels that start early do not touch, before they wait, what earlier kernels compute: each
+ * piece of 16 bytes has the launch that stored it last. */
 #include <string.h>
 #include <sys/mman.h>
 
@@ -12,10 +15,18 @@ extern "C" int64_t lh_cuda_counts(const lh_count **counts);
 namespace
 {
 
-const size_t SECTOR = 32;
+const size_t SECTOR = 32, PIECE = 16;
 
 char *base; /* of device memory */
 size_t range;
+
+/* Zeros, which take memory where they are touched. */
+void *addresses(size_t bytes)
+{
+    void *p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) simt_fault("no addresses for counting device memory");
+    return p;
+}
 
 /* Sectors that the kernel at work has read, or written. */
 struct sectors {
@@ -25,10 +36,7 @@ struct sectors {
 
     void make(size_t bytes)
     {
-        const size_t room = (bytes / SECTOR / 64 + 1) * sizeof *bits;
-        void *p = mmap(nullptr, room, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        if (p == MAP_FAILED) simt_fault("no addresses for counting device memory");
-        bits = (uint64_t *)p;
+        bits = (uint64_t *)addresses((bytes / SECTOR / 64 + 1) * sizeof *bits);
     }
 
     void add(const void *p, size_t bytes)
@@ -56,7 +64,48 @@ struct sectors {
 
 std::vector<lh_count> counts;
 
+/* Kernels between which nothing but their waits is an order are a chain. */
+struct launch {
+    const char *name;
+    int64_t chain;
+};
+std::vector<launch> launches(1); /* the first one is none */
+uint32_t *stored_by;             /* of all device memory */
+
+bool is_device(const void *p)
+{
+    return (size_t)((const char *)p - base) < range;
+}
+
+void add_load(const void *p, size_t bytes)
+{
+    loads.add(p, bytes);
+    if (!simt_here || !simt_here->waits || !is_device(p) || !bytes) return;
+    for (size_t at = (size_t)((const char *)p - base), s = at / PIECE; s <= (at + bytes - 1) / PIECE; s++) {
+        const launch &by = launches[stored_by[s]];
+        if (by.chain == launches.back().chain)
+            simt_fault("'%s' loads what '%s' stores, before it waits for it", launches.back().name, by.name);
+    }
+}
+
+void add_store(const void *p, size_t bytes)
+{
+    stores.add(p, bytes);
+    if (!is_device(p) || !bytes) return;
+    if (simt_here && simt_here->waits)
+        simt_fault("'%s' stores before it waits for the kernels before it", launches.back().name);
+    for (size_t at = (size_t)((const char *)p - base), s = at / PIECE; s <= (at + bytes - 1) / PIECE; s++)
+        stored_by[s] = (uint32_t)(launches.size() - 1);
+}
+
 } // namespace
+
+int64_t simt_count_begins(const char *name, int64_t chain)
+{
+    static int64_t chains;
+    launches.push_back({name, chain ? chain : ++chains});
+    return launches.back().chain;
+}
 
 void simt_count_memory(void *memory, size_t bytes)
 {
@@ -64,16 +113,17 @@ void simt_count_memory(void *memory, size_t bytes)
     range = bytes;
     loads.make(bytes);
     stores.make(bytes);
+    stored_by = (uint32_t *)addresses((bytes / PIECE + 1) * sizeof *stored_by);
 }
 
 void simt_loads(const void *p, size_t bytes)
 {
-    loads.add(p, bytes);
+    add_load(p, bytes);
 }
 
 void simt_stores(const void *p, size_t bytes)
 {
-    stores.add(p, bytes);
+    add_store(p, bytes);
 }
 
 void simt_count(lh_count_kind kind, const char *name, size_t loaded, size_t stored)
@@ -105,11 +155,11 @@ int64_t lh_cuda_counts(const lh_count **out)
 #define ACCESSES(bytes)               \
     void __tsan_read##bytes(void *p)  \
     {                                 \
-        loads.add(p, bytes);          \
+        add_load(p, bytes);           \
     }                                 \
     void __tsan_write##bytes(void *p) \
     {                                 \
-        stores.add(p, bytes);         \
+        add_store(p, bytes);          \
     }
 
 extern "C" {
@@ -120,11 +170,11 @@ ACCESSES(8)
 ACCESSES(16)
 void __tsan_read_range(void *p, size_t bytes)
 {
-    loads.add(p, bytes);
+    add_load(p, bytes);
 }
 void __tsan_write_range(void *p, size_t bytes)
 {
-    stores.add(p, bytes);
+    add_store(p, bytes);
 }
 void __tsan_init(void)
 {

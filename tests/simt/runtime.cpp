@@ -33,6 +33,7 @@ struct simt_stream {
     std::deque<work> queue;
     nodes *captured; /* NULL: not capturing */
     bool busy;       /* with work that the host has not waited for */
+    int64_t chain;   /* of the last work if it was a kernel (simt_count_begins); 0: an early kernel waits for it */
 };
 /* A record of an event. Who waits for it waits for this one, whatever becomes of the event. */
 struct moment {
@@ -198,12 +199,28 @@ cudaError_t enqueue(simt_stream *s, work w)
     return rc;
 }
 
+/* The stream of the work that begins, and the chain of the work before it. */
+simt_stream *at_work;
+int64_t chain_before;
+
 void run_next(simt_stream *s)
 {
     work w = s->queue.front();
     s->queue.pop_front();
     open_fence open;
+    at_work = s;
+    chain_before = s->chain;
+    s->chain = 0;
     w();
+}
+
+/* Appends work that is no order between kernels: a captured graph has no node for it. */
+cudaError_t append_between(simt_stream *s, work w)
+{
+    return append(s, [w] {
+        at_work->chain = chain_before;
+        w();
+    });
 }
 
 void drain(simt_stream *s)
@@ -258,7 +275,10 @@ int simt_capture_call(cudaStream_t stream, void (*call)(void *self, const void *
 
 void simt_enqueue(cudaStream_t stream, work w)
 {
-    enqueue(stream, w);
+    enqueue(stream, [w] {
+        at_work->chain = simt_count_begins("a library", 0);
+        w();
+    });
 }
 
 void simt_drain(void)
@@ -274,7 +294,7 @@ void simt_library(int begins)
 
 void simt_enqueue_now(cudaStream_t stream, work w)
 {
-    enqueue(stream, w);
+    simt_enqueue(stream, w);
     if (stream->captured)
         stream->captured->now = true;
     else
@@ -416,7 +436,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     if (!m || m->stream == stream) return cudaSuccess;
     if (m->capture || stream->captured) simt_fault("an event between a stream that is captured and one that is not");
     if (m->done) return cudaSuccess;
-    return append(stream, [m] { wait_for(m); });
+    return append_between(stream, [m] { wait_for(m); });
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t *out, unsigned)
 {
@@ -432,7 +452,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream)
 {
     auto m = std::make_shared<moment>(moment{stream, simt_capture_of(stream), false, 0});
     event->last = m;
-    return append(stream, [m] {
+    return append_between(stream, [m] {
         m->ms = now_ms();
         m->done = true;
     });
@@ -464,7 +484,7 @@ cudaError_t cudaMallocAsync(void **out, size_t bytes, cudaStream_t stream)
 }
 cudaError_t cudaFreeAsync(void *p, cudaStream_t stream)
 {
-    return append(stream, [p] { give_back((char *)p); });
+    return append_between(stream, [p] { give_back((char *)p); });
 }
 cudaError_t cudaMallocHost(void **out, size_t bytes)
 {
@@ -604,6 +624,7 @@ cudaError_t simt_launch(cudaStream_t stream, const char *name, const simt_shape 
 {
     if (simt_allow_shared((int)shape.shared_bytes) != cudaSuccess) return cudaErrorInvalidValue;
     return enqueue(stream, [name, shape, body] {
+        at_work->chain = simt_count_begins(name, shape.is_early ? chain_before : 0);
         simt_run(shape, body);
         simt_count_kernel(name);
     });

@@ -20,6 +20,10 @@ void simt_count(lh_count_kind kind, const char *name, size_t loaded, size_t stor
 /* A launch that has ended, with what was read and written since the last one. Kernels tell by themselves (their
  * compiler calls counts.cpp); what is not compiled so uses the two functions after this one. */
 void simt_count_kernel(const char *name);
+/* A kernel, or the work of a library, begins. `chain`: the chain of the kernel before it, if this one may start before
+ * that one has ended; else 0. Returns its chain: no kernel of it may touch, before its wait, what another one has
+ * stored. `name` lives on. */
+int64_t simt_count_begins(const char *name, int64_t chain);
 void simt_loads(const void *p, size_t bytes);
 void simt_stores(const void *p, size_t bytes);
 /* Do all enqueued work of all streams. runtime.cpp */

@@ -286,6 +286,93 @@ START_TEST(test_threads_at_different_barriers_are_a_fault)
 }
 END_TEST
 
+/* ---- kernels that start early ---- */
+
+static __global__ void fill_kernel(float *y, float x)
+{
+    lh_let_next_start();
+    lh_wait_before();
+    y[threadIdx.x] = x;
+}
+
+typedef enum early_fault { NO_FAULT, LOADS, COPIES, BULK_COPIES, STORES, NO_WAIT_IN_A_BLOCK } early_fault;
+
+/* y = w + x: w is there before the step, x comes from the kernel before. */
+static __global__ void early_kernel(float *y, const float *w, const float *x, early_fault fault)
+{
+    __shared__ __align__(16) float4 room[32];
+    __shared__ uint64_t bar;
+    const float own = w[threadIdx.x];
+    float early = 0;
+    lh_let_next_start();
+    if (fault == LOADS) early = x[threadIdx.x];
+    if (fault == STORES) y[threadIdx.x] = early;
+    if (fault == COPIES) lh_copy_async(&room[threadIdx.x], x, 16);
+    if (fault == BULK_COPIES && threadIdx.x == 0) {
+        lh_mbarrier_init(&bar, 1);
+        lh_mbarrier_fence();
+        lh_mbarrier_expect(&bar, 16);
+        lh_bulk_copy(room, x, 16, &bar);
+    }
+    if (fault == NO_WAIT_IN_A_BLOCK && blockIdx.x == 1) return;
+    lh_wait_before();
+    y[threadIdx.x] = own + x[threadIdx.x] + 0 * early;
+}
+
+template <typename... A>
+static void run_early(dim3 blocks, void (*kernel)(A...), A... args)
+{
+    simt_shape shape = {blocks, dim3(32), 0, true};
+    ck_assert_int_eq(simt_launch(stream, "early", shape, [=] { kernel(args...); }), cudaSuccess);
+}
+
+/* Two kernels that start early, the first after a copy, in a graph that runs twice: y = 1 + 2. */
+static float chain_of_two(early_fault fault)
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    float *w = device_array<float>(32), *x = device_array<float>(32), *y = device_array<float>(32), got[32];
+    run(dim3(1), 32, 0, fill_kernel, w, 1.0f);
+    cudaMemsetAsync(y, 0, 4 * 32, stream); /* an edge: w may be loaded early after it */
+    cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+    run_early(dim3(1), fill_kernel, x, 2.0f);
+    run_early(dim3(2), early_kernel, y, (const float *)w, (const float *)x, fault);
+    cudaStreamEndCapture(stream, &graph);
+    cudaGraphInstantiate(&exec, graph, 0);
+    for (int i = 0; i < 2; i++) cudaGraphLaunch(exec, stream);
+    fetch(got, y, 32);
+    cudaGraphExecDestroy(exec);
+    cudaGraphDestroy(graph);
+    return got[31];
+}
+
+START_TEST(test_kernels_that_wait_may_start_early)
+{
+    ck_assert(chain_of_two(NO_FAULT) == 3);
+}
+END_TEST
+
+START_TEST(test_an_early_kernel_that_breaks_a_rule_is_a_fault)
+{
+    chain_of_two((early_fault)_i);
+}
+END_TEST
+
+#if defined(__SANITIZE_THREAD__)
+/* An event is no order between two kernels: a captured graph has no node for it. A plain kernel is in the chain. */
+START_TEST(test_an_event_ends_no_chain)
+{
+    cudaEvent_t event;
+    float *x = device_array<float>(32), *y = device_array<float>(32);
+    cudaEventCreateWithFlags(&event, 0);
+    run(dim3(1), 32, 0, fill_kernel, x, 2.0f);
+    cudaEventRecord(event, stream);
+    run_early(dim3(1), early_kernel, y, (const float *)x, (const float *)x, NO_FAULT);
+    cudaStreamSynchronize(stream);
+}
+END_TEST
+#endif
+
 static __global__ void half_warp_kernel(int *x)
 {
     if (threadIdx.x < 16) *x = lh_warp_sum((int)threadIdx.x);
@@ -678,7 +765,13 @@ int main(void)
     tcase_add_test(tc, test_replayed_kernels_count);
 #if defined(__SANITIZE_THREAD__)
     tcase_add_test(tc, test_kernels_touch_so_many_bytes);
+    tcase_add_loop_test_raise_signal(tc, test_an_early_kernel_that_breaks_a_rule_is_a_fault, SIGABRT, LOADS,
+                                     NO_WAIT_IN_A_BLOCK + 1);
+    tcase_add_test_raise_signal(tc, test_an_event_ends_no_chain, SIGABRT);
 #endif
+    tcase_add_test(tc, test_kernels_that_wait_may_start_early);
+    tcase_add_loop_test_raise_signal(tc, test_an_early_kernel_that_breaks_a_rule_is_a_fault, SIGABRT,
+                                     NO_WAIT_IN_A_BLOCK, NO_WAIT_IN_A_BLOCK + 1);
     tcase_add_test_raise_signal(tc, test_the_host_cannot_touch_device_memory, SIGSEGV);
     tcase_add_test_raise_signal(tc, test_a_stream_that_waits_for_captured_work_is_a_fault, SIGABRT);
     tcase_add_test_raise_signal(tc, test_a_device_sort_within_one_buffer_is_a_fault, SIGABRT);

@@ -158,6 +158,7 @@ void run_block(const simt_shape &shape, dim3 at)
         f->place.block = at;
         f->place.block_dim = shape.block;
         f->place.grid_dim = shape.grid;
+        f->place.waits = shape.is_early;
     }
     while (now.ended < now.threads) {
         bool moved = false;
@@ -179,6 +180,9 @@ void run_block(const simt_shape &shape, dim3 at)
     }
     simt_copies_end();
     simt_bulk_end();
+    bool waits = shape.is_early;
+    for (int i = 0; i < now.threads; i++) waits &= now.fibers[(size_t)i]->place.waits;
+    if (waits) simt_fault("a block of a kernel that starts early ended without a wait for the kernels before it");
 }
 
 } // namespace

@@ -36,6 +36,7 @@ struct dim3 {
 
 struct simt_place {
     dim3 thread, block, block_dim, grid_dim;
+    bool waits; /* the kernel started early, and this thread has not waited for the kernels before it */
 };
 extern simt_place *simt_here;
 #define threadIdx (simt_here->thread)
@@ -350,11 +351,20 @@ void simt_tensor_copy(void *dst, const struct CUtensorMap_st *map, int rank, con
 
 /* ---- launches ---- */
 
-/* kernel<<<grid, block, shared_bytes, stream>>>: `body` is one thread's call, `name` what it is counted by. */
+/* kernel<<<grid, block, shared_bytes, stream>>>: `body` is one thread's call, `name` what it is counted by. An early
+ * kernel (programmatic stream serialization) may start before the kernel before it has ended: simt_wait_before. */
 struct simt_shape {
     dim3 grid, block;
     size_t shared_bytes;
+    bool is_early = false;
 };
+
+/* griddepcontrol.wait */
+static inline void simt_wait_before(void)
+{
+    simt_here->waits = false;
+}
+
 cudaError_t simt_launch(cudaStream_t stream, const char *name, const simt_shape &shape, std::function<void()> body);
 
 /* Shared memory that a block may ask for (LONGHAUL_SIMT_SHARED, 227 KiB), and whether so much of it can be dynamic: how
