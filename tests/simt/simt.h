@@ -38,9 +38,19 @@ void simt_library(int begins);
 /* The capture that the stream is in: the how many-th of this process; 0: none. runtime.cpp */
 int64_t simt_capture_of(cudaStream_t stream);
 
-/* A block has ended: copies of it that nobody waited for are a fault. tensor.cpp, bulk.cpp */
+/* A block has ended: copies of it that nobody waited for are a fault. and so are
+ * products of warpgroups. tensor.cpp, bulk.cpp, wgmma.cpp */
 void simt_copies_end(void);
 void simt_bulk_end(void);
+void simt_wgmma_end(void);
+
+/* The index of the thread at work within its block; `bytes` of dynamic shared memory from an address on, as
+ * simt_swizzled sees them. threads.cpp */
+size_t simt_thread(void);
+unsigned char *simt_shared_at(uint32_t at, uint32_t bytes);
+
+/* A sum as tensor cores round it: to f32, towards 0. tensor.cpp */
+float simt_cut(double x);
 
 /* Leaves the thread until an attempt says SIMT_READY; SIMT_STUCK: only another thread can change that. `what`: for the
  * report of threads that wait forever. threads.cpp */

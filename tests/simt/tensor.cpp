@@ -19,13 +19,6 @@ void halves(double y[4], unsigned low, unsigned high)
     y[3] = __uint_as_float(high & 0xffff0000u);
 }
 
-/* Towards 0. */
-float cut(double x)
-{
-    float y = (float)x;
-    return isfinite(y) && fabs((double)y) > fabs(x) ? nextafterf(y, 0.0f) : y;
-}
-
 /* A copy that is under way, and the group it was committed with (-1: none yet). */
 struct copy {
     unsigned char *dst;
@@ -40,13 +33,18 @@ std::vector<copies> of_threads;
 
 copies &mine()
 {
-    const simt_place *p = simt_here;
-    size_t i = p->thread.x + p->block_dim.x * (p->thread.y + (size_t)p->block_dim.y * p->thread.z);
+    const size_t i = simt_thread();
     if (of_threads.size() <= i) of_threads.resize(i + 1);
     return of_threads[i];
 }
 
 } // namespace
+
+float simt_cut(double x)
+{
+    float y = (float)x;
+    return isfinite(y) && fabs((double)y) > fabs(x) ? nextafterf(y, 0.0f) : y;
+}
 
 /* Row g of the lane's part of a is held by lanes 4 g .. 4 g + 3, column n of b by lanes 4 n .. 4 n + 3; a lane holds
  * k = 2 t, 2 t + 1 (first word) and those 8 further on (second word). */
@@ -68,7 +66,7 @@ void simt_mma_bf16(float c[4], const unsigned a[4], const unsigned b[2])
     for (int i = 0; i < 4; i++) {
         double sum = c[i];
         for (int k = 0; k < 16; k++) sum += rows[i / 2][k] * cols[i % 2][k];
-        c[i] = cut(sum);
+        c[i] = simt_cut(sum);
     }
 }
 

@@ -9,6 +9,7 @@
 #include "kernels/cuda/async.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/wgmma.cuh"
 
 #if defined(__SANITIZE_ADDRESS__)
 /* A signal ends the test, as it does without the sanitizer. */
@@ -545,6 +546,95 @@ START_TEST(test_numbers_under_way_are_no_numbers)
 }
 END_TEST
 
+/* ---- products of warpgroups ---- */
+
+/* a [64, 64] and b [64, N] are small integers, so every product is exact. */
+static __host__ __device__ float number_of(int row, int col)
+{
+    return (float)((row * 7 + col * 3) % 9 - 4);
+}
+
+/* How a kernel with one product of two warpgroups' rows goes wrong. */
+typedef enum product_fault { WELL, UNFENCED, NOT_WAITED, READ_EARLY } product_fault;
+
+/* d [64, N] = 2 a b: once with a and the transposed b in shared memory, once with a in registers and b. */
+template <int N>
+static __global__ void product_kernel(float *out, product_fault fault)
+{
+    enum { TILE = 64 * 128 };
+    unsigned char *raw = lh_shared(), *a = raw + (0u - lh_shared_address(raw)) % 1024, *b = a + TILE,
+                  *across = b + N * 128;
+    const int lane = lh_lane(), row = lh_warp() * 16 + lane / 4;
+    float d[N / 2];
+    for (int n = (int)threadIdx.x; n < 64 * 64; n += 128)
+        ((__nv_bfloat16 *)lh_tile_piece(a, TILE, n / 64, n % 64 / 8))[n % 8] =
+            __float2bfloat16_rn(number_of(n / 64, n % 64));
+    for (int n = (int)threadIdx.x; n < 64 * N; n += 128) {
+        const int k = n / N, col = n % N;
+        ((__nv_bfloat16 *)lh_tile_piece(b, N * 128, col, k / 8))[k % 8] = __float2bfloat16_rn(number_of(k, col));
+        ((__nv_bfloat16 *)lh_tile_piece(across, TILE, k, col / 8))[col % 8] = __float2bfloat16_rn(number_of(k, col));
+    }
+    lh_async_fence();
+    __syncthreads();
+    if (fault != UNFENCED) lh_wgmma_fence();
+    unsigned words[4][4];
+    for (int i = 0; i < 4; i++) {
+        lh_wgmma(d, lh_matrix(lh_shared_address(a) + 32 * i, 16, 1024),
+                 lh_matrix(lh_shared_address(b) + 32 * i, 16, 1024), i > 0);
+        for (int j = 0; j < 4; j++) {
+            const int k = 16 * i + lane % 4 * 2 + j / 2 * 8;
+            words[i][j] = __float_as_uint(number_of(row + j % 2 * 8, k)) >> 16 |
+                          (__float_as_uint(number_of(row + j % 2 * 8, k + 1)) & 0xffff0000u);
+        }
+    }
+    for (int i = 0; i < 4; i++) lh_wgmma(d, words[i], lh_matrix(lh_shared_address(across) + 2048 * i, TILE, 1024));
+    lh_wgmma_commit();
+    if (fault == NOT_WAITED) return;
+    if (fault == READ_EARLY) out[threadIdx.x] = d[0];
+    lh_wgmma_wait<0>();
+    if (fault == READ_EARLY) return;
+    for (int i = 0; i < N / 2; i++) out[(row + i % 4 / 2 * 8) * N + i / 4 * 8 + lane % 4 * 2 + i % 2] = d[i];
+}
+
+template <int N>
+static void check_product(void)
+{
+    static float d[64 * N];
+    float *on = device_array<float>(64 * N);
+    run(dim3(1), 128, 1024 + 64 * 128 + 2 * N * 128, product_kernel<N>, on, WELL);
+    fetch(d, on, 64 * N);
+    for (int row = 0; row < 64; row++)
+        for (int col = 0; col < N; col++) {
+            float sum = 0;
+            for (int k = 0; k < 64; k++) sum += number_of(row, k) * number_of(k, col);
+            ck_assert_float_eq(d[row * N + col], 2 * sum);
+        }
+}
+
+START_TEST(test_a_warpgroup_multiplies_matrices)
+{
+    check_product<64>();
+    check_product<128>();
+    check_product<256>();
+}
+END_TEST
+
+START_TEST(test_sums_are_no_numbers_before_the_wait)
+{
+    float x[128], *on = device_array<float>(128);
+    run(dim3(1), 128, 40960, product_kernel<64>, on, READ_EARLY);
+    fetch(x, on, 128);
+    for (int i = 0; i < 128; i++) ck_assert(isnan(x[i]));
+}
+END_TEST
+
+START_TEST(test_a_product_that_breaks_a_rule_is_a_fault)
+{
+    run(dim3(1), 128, 40960, product_kernel<64>, device_array<float>(64 * 64), (product_fault)_i);
+    cudaStreamSynchronize(stream);
+}
+END_TEST
+
 /* ---- CUB ---- */
 
 /* Sorted by bits 8 to 39: below them lies the order that stays, above them what counts for nothing. */
@@ -756,6 +846,10 @@ int main(void)
     tcase_add_test(tc, test_a_ring_of_bulk_copies_brings_every_number_once);
     tcase_add_test(tc, test_a_box_of_a_tensor_is_0_outside);
     tcase_add_test(tc, test_numbers_under_way_are_no_numbers);
+    tcase_add_test(tc, test_a_warpgroup_multiplies_matrices);
+    tcase_add_test(tc, test_sums_are_no_numbers_before_the_wait);
+    tcase_add_loop_test_raise_signal(tc, test_a_product_that_breaks_a_rule_is_a_fault, SIGABRT, UNFENCED,
+                                     NOT_WAITED + 1);
     tcase_add_loop_test_raise_signal(tc, test_a_bulk_copy_that_breaks_a_rule_is_a_fault, SIGABRT, NO_WAIT,
                                      TWO_ARRIVALS + 1);
     tcase_add_test(tc, test_a_device_sort_is_stable_and_by_the_bits_asked_for);

@@ -180,6 +180,7 @@ void run_block(const simt_shape &shape, dim3 at)
     }
     simt_copies_end();
     simt_bulk_end();
+    simt_wgmma_end();
     bool waits = shape.is_early;
     for (int i = 0; i < now.threads; i++) waits &= now.fibers[(size_t)i]->place.waits;
     if (waits) simt_fault("a block of a kernel that starts early ended without a wait for the kernels before it");
@@ -275,6 +276,19 @@ uint32_t simt_shared_address(const void *p)
 {
     const uintptr_t base = (uintptr_t)now.shared.data() / 1024 * 1024;
     return (uint32_t)((uintptr_t)p - base);
+}
+
+unsigned char *simt_shared_at(uint32_t at, uint32_t bytes)
+{
+    const uint32_t first = simt_shared_address(now.shared.data());
+    if (at < first || at + bytes > first + now.shared.size()) simt_fault("a matrix outside of dynamic shared memory");
+    return now.shared.data() + (at - first);
+}
+
+size_t simt_thread(void)
+{
+    const simt_place *p = simt_here;
+    return p->thread.x + p->block_dim.x * (p->thread.y + (size_t)p->block_dim.y * p->thread.z);
 }
 
 void *simt_dynamic_shared(void)

@@ -349,6 +349,16 @@ void simt_mbarrier_wait(uint64_t *bar, int parity);
 void simt_bulk_copy(void *dst, const void *src, int bytes, uint64_t *bar);
 void simt_tensor_copy(void *dst, const struct CUtensorMap_st *map, int rank, const int *from, uint64_t *bar);
 
+/* ---- products of warpgroups (wgmma.cpp) ---- */
+
+/* wgmma.mma_async of bf16, m64n<cols>k16: d += a b, of every lane its share; keep = 0: d = a b. words: the lane's part
+ * of a, NULL: a is a matrix in shared memory; b has rows across the common dimension if a is in registers, else along
+ * it. The products are made when simt_wgmma_wait comes to their group; until then d is NaN. */
+void simt_wgmma(float *d, int cols, const unsigned *words, uint64_t a, uint64_t b, int keep);
+void simt_wgmma_fence(void);
+void simt_wgmma_commit(void);
+void simt_wgmma_wait(int groups_left);
+
 /* ---- launches ---- */
 
 /* kernel<<<grid, block, shared_bytes, stream>>>: `body` is one thread's call, `name` what it is counted by. An early
