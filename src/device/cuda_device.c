@@ -17,7 +17,8 @@ static const int64_t OVERLAP_BYTES = 16 << 20;
 
 typedef struct cuda_device {
     int index, processors, capability;
-    int64_t shared;    /* bytes that a block may ask for */
+    int64_t shared; /* bytes that a block may ask for */
+    lh_cuda_map_maker maps;
     cudaStream_t home; /* stream on which memory is allocated and freed */
     cudaEvent_t ready; /* orders the home stream and the other streams */
     cudaMemPool_t pool;
@@ -56,6 +57,11 @@ int lh_cuda_processors(const lh_stream *stream)
 int lh_cuda_capability(const lh_stream *stream)
 {
     return ((const cuda_device *)stream->device->impl)->capability;
+}
+
+lh_cuda_map_maker lh_cuda_maps(const lh_stream *stream)
+{
+    return ((const cuda_device *)stream->device->impl)->maps;
 }
 
 int64_t lh_cuda_shared(const lh_stream *stream)
@@ -112,6 +118,23 @@ void lh_cuda_device_find(lh_device_found *found)
 /* Kernels are compiled for compute capability 8.0 and above. */
 enum { MIN_MAJOR = 8 };
 
+#if CUDART_VERSION >= 12050
+#define ENTRY_POINT(name, out, found) cudaGetDriverEntryPointByVersion(name, out, 12000, cudaEnableDefault, found)
+#else
+#define ENTRY_POINT(name, out, found) cudaGetDriverEntryPoint(name, out, cudaEnableDefault, found)
+#endif
+
+static void find_maps(cuda_device *d)
+{
+    enum { MIN_CAPABILITY = 90 };
+    enum cudaDriverEntryPointQueryResult found;
+    void *maker = NULL;
+    if (d->capability < MIN_CAPABILITY) return;
+    if (ENTRY_POINT("cuTensorMapEncodeTiled", &maker, &found) == cudaSuccess && found == cudaDriverEntryPointSuccess)
+        d->maps = (lh_cuda_map_maker)maker;
+    (void)cudaGetLastError();
+}
+
 static lh_status open_pool(cuda_device *d)
 {
     size_t free_bytes = 0, total = 0;
@@ -165,6 +188,7 @@ static lh_status open_cuda(lh_device *device, int index)
     LH_TRY_DONE(lh_cuda_check(cudaStreamCreateWithFlags(&d->home, cudaStreamNonBlocking), "making a stream"));
     LH_TRY_DONE(lh_cuda_check(cudaEventCreateWithFlags(&d->ready, cudaEventDisableTiming), "making an event"));
     LH_TRY_DONE(open_pool(d));
+    find_maps(d);
 done:
     if (st != LH_OK && device->impl) close_cuda(device);
     return st;

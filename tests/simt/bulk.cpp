@@ -6,6 +6,10 @@
 #include "cuda.h"
 #include "simt.h"
 
+extern "C" {
+#include "bulk.h"
+}
+
 namespace
 {
 
@@ -34,6 +38,8 @@ struct copy {
 };
 std::vector<copy> under_way;
 std::vector<uint64_t *> unfenced; /* mbarriers made since the last fence of a thread */
+int64_t tensor_copies;
+int maps_are_wrong;
 
 mbarrier *made(uint64_t *bar)
 {
@@ -160,7 +166,18 @@ void simt_tensor_copy(void *dst, const CUtensorMap *map, int rank, const int *fr
     for (int64_t box : c.map.box) c.bytes *= (int)box;
     if (c.map.rank != rank || (uintptr_t)map % 64) simt_fault("a map of %d dimensions", c.map.rank);
     if ((uintptr_t)dst % (c.map.swizzled ? 1024 : 128)) simt_fault("a box of a tensor at the wrong multiple");
+    tensor_copies++;
     issue(c);
+}
+
+int64_t simt_tensor_copies(void)
+{
+    return tensor_copies;
+}
+
+void simt_maps_go(int wrong)
+{
+    maps_are_wrong = wrong;
 }
 
 void simt_bulk_end(void)
@@ -175,7 +192,8 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuui
                                 const cuuint32_t *steps, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
                                 CUtensorMapL2promotion, CUtensorMapFloatOOBfill)
 {
-    tensor t = {(unsigned char *)at, (int)rank, swizzle == CU_TENSOR_MAP_SWIZZLE_128B, {1, 1, 1}, {1, 0, 0}, {1, 1, 1}};
+    tensor t = {(unsigned char *)at, (int)rank, swizzle == CU_TENSOR_MAP_SWIZZLE_128B && !maps_are_wrong,
+                {1, 1, 1},           {1, 0, 0}, {1, 1, 1}};
     if (type != CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 || interleave != CU_TENSOR_MAP_INTERLEAVE_NONE || rank < 2 || rank > 3)
         return CUDA_ERROR_INVALID_VALUE;
     if ((uintptr_t)map % 64 || (uintptr_t)at % 16 || box[0] * 2 % 16 || (t.swizzled && box[0] * 2 > 128))
@@ -191,4 +209,13 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuui
     memset(map, 0, sizeof *map);
     memcpy(map->opaque, &t, sizeof t);
     return CUDA_SUCCESS;
+}
+
+cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **out, unsigned, unsigned long long,
+                                             cudaDriverEntryPointQueryResult *found)
+{
+    const bool there = strcmp(name, "cuTensorMapEncodeTiled") == 0;
+    *out = there ? (void *)cuTensorMapEncodeTiled : nullptr;
+    *found = there ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+    return cudaSuccess;
 }

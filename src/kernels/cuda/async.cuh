@@ -1,5 +1,5 @@
-/* async.cuh - what a multiprocessor of compute capability 9.0 copies by itself: bulk and tensor copies from device to
- * shared memory, and the mbarriers that say when the bytes have arrived (PTX ISA 9.7.9.25, 9.7.13.15).
+/* async.cuh - bulk and tensor copies from device to shared memory, which a multiprocessor of compute capability 9.0
+ * does by itself, and the mbarriers at which their bytes arrive (PTX ISA 9.7.9.25, 9.7.13.15).
  *
  * A phase of an mbarrier completes when all its arrivals and all the bytes that it expects are there; the next phase
  * begins by itself. A ring of buffers has two mbarriers a stage: the copying thread expects the bytes of a copy at
@@ -106,7 +106,7 @@ static __device__ __forceinline__ void lh_mbarrier_wait(uint64_t *bar, int parit
 
 /* ---- copies: one thread issues each ---- */
 
-/* How L2 treats bytes that nobody reads again. */
+/* A hint for L2: the bytes are not read again. */
 static __device__ __forceinline__ uint64_t lh_evict_first(void)
 {
     uint64_t hint = 0;
@@ -142,8 +142,8 @@ static __device__ __forceinline__ void lh_bulk_copy_hint(void *shared, const voi
 #endif
 }
 
-/* Copies a box of a tensor, whose first number is number (x, y) or (x, y, z) of it; numbers outside are 0, and count
- * as bytes that arrive. `shared`: aligned to 128, with a swizzle of 128 bytes to 1024. The map is a parameter of the
+/* Copies a box of a tensor from number (x, y) or (x, y, z) on; numbers outside the tensor are 0, and count as bytes
+ * that arrive. `shared`: aligned to 128, with a swizzle of 128 bytes to 1024. The map is a parameter of the
  * kernel (__grid_constant__). */
 static __device__ __forceinline__ void lh_tensor_copy(void *shared, const CUtensorMap *map, int x, int y, uint64_t *bar)
 {

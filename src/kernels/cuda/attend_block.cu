@@ -4,12 +4,12 @@
  * sums in registers; all warps process a tile of 64 entries (or fewer) together, while the next tile is copied to
  * shared memory. Over a bf16 cache queries and weights are rounded to bf16; over an f32 cache all numbers are in three
  * bf16 parts. If there are too few blocks for the device, the entries of a head are split over several blocks. */
-#include "kernels/cuda/mma_rows.cuh"
+#include "kernels/cuda/attend_block.cuh"
 #include "kernels/cuda/softmax.cuh"
 #include "kernels/cuda/vector.cuh"
 
 extern "C" {
-#include "kernels/cuda/attend_cudnn.h"
+#include "kernels/cuda/attend_ways.h"
 }
 
 /* ---- tiles of keys and values in shared memory ----
@@ -36,31 +36,6 @@ struct attend_kind {
     };
     static_assert(LH_SHARED_BLOCK % KEYS_ == 0, "a tile lies in one segment");
 };
-
-/* The splits of the entries of every KV head, and their results: sums, and of each row the maximum and the
- * denominator. */
-typedef struct attend_splits {
-    int most, tiles; /* maximum splits of a head, and tiles of each, the last one may have fewer; most = 1: no splits */
-    int64_t rows;    /* rows of a block */
-    float *o;        /* [units, most, rows, head_dim], units = KV head * tiles of rows + tile */
-    float2 *part;    /* [units, most, rows] */
-    int *count;      /* [units] actual number of splits */
-} attend_splits;
-
-typedef struct attend_job {
-    float *o; /* NULL: only the rounded outputs are needed */
-    __nv_bfloat16 *o_bf16;
-    float *lse;
-    const float *q;
-    const int32_t *positions;
-    lh_ragged kv;
-    lh_grouping map;
-    lh_logit logit;
-    int64_t tokens, q_ld, o_ld, first_head;
-    int o_width; /* numbers of o and o_bf16 written in one access */
-    lh_form form;
-    attend_splits splits;
-} attend_job;
 
 /* The swizzle of the eight neighbouring pieces of a row: the index of a piece is xored with it. */
 static __device__ __forceinline__ int key_turn(int row, int bytes)
@@ -121,34 +96,6 @@ static __device__ __forceinline__ void copy_tile(uint4 *to, const typename K::T 
 }
 
 /* ---- the query rows of a block ---- */
-
-/* The rows of a block: row k is token (row0 + k) / count and query head i0 + (row0 + k) % count. Rows of a call are
- * counted in 32 bits, which divide faster. */
-typedef struct attend_place {
-    int64_t head, i0;
-    unsigned count, row0, rows; /* rows: of the KV head, in all tiles */
-    int64_t len, offset;
-    int64_t shared, parent; /* slots in the parent, and their start there */
-} attend_place;
-
-static __device__ __forceinline__ attend_place place_of(const attend_job &a, int rows_of_block)
-{
-    attend_place p;
-    const lh_grouping &map = a.map;
-    p.head = a.first_head + blockIdx.y;
-    int64_t low = p.head * map.group > map.first ? p.head * map.group : map.first, most = map.first + map.heads,
-            high = (p.head + 1) * map.group < most ? (p.head + 1) * map.group : most;
-    p.i0 = low - map.first;
-    p.count = (unsigned)(high - low);
-    p.row0 =
-        (gridDim.x - 1 - blockIdx.x) * (unsigned)rows_of_block; /* the last rows see the most entries: they run first */
-    p.rows = (unsigned)a.tokens * p.count;
-    p.len = a.kv.len[p.head];
-    p.offset = a.kv.offset[p.head];
-    p.shared = lh_parent_len(&a.kv, p.head);
-    p.parent = p.shared ? a.kv.parent.offset[p.head] : 0;
-    return p;
-}
 
 /* Stages queries, times the factor of logits (of tanh's argument with a soft cap), with zeros after rows and
  * dimensions, in the layout of the products: 16 bytes are a lane's part of the first matrix of one m16n8k16 product.
@@ -726,30 +673,16 @@ static attend_way way_of(lh_dtype type, int64_t dim, int64_t rows, int64_t share
 lh_status lh_attend_by_tiles(lh_stream *stream, const lh_attend_block_args *b)
 {
     int64_t dim = b->kv->head_dim, rows = b->tokens * b->map.group;
-    attend_job a = {};
+    attend_job a;
     attend_way way;
     attend_grid grid;
     if (b->tokens == 0 || b->map.heads == 0 || dim == 0) return LH_OK;
     if (dim > 256)
         LH_FAIL(LH_EINTERNAL, "attend_block on a GPU: heads of %lld dimensions, more than 256", (long long)dim);
-    a.o = b->keeps_o || !b->o_bf16 ? b->o : NULL;
-    a.o_bf16 = (__nv_bfloat16 *)b->o_bf16;
-    a.lse = b->lse;
-    a.q = b->q;
-    a.positions = b->positions;
-    a.kv = *b->kv;
-    a.map = b->map;
-    a.logit = b->logit;
-    a.tokens = b->tokens;
-    a.q_ld = b->q_ld;
-    a.o_ld = b->o_ld;
-    a.first_head = b->map.first / b->map.group;
-    a.form = lh_form_of(b->kv);
-    a.o_width =
-        dim % 4 == 0 && lh_width(b->o, b->o_ld, LH_F32) == 4 && lh_width(b->o_bf16, b->o_ld, LH_BF16) == 4 ? 4 : 1;
+    a = attend_job_of(b);
     way = way_of(b->kv->type, dim, rows, lh_cuda_shared(stream));
     grid.tiles = (rows + way.rows - 1) / way.rows;
-    grid.heads = (b->map.first + b->map.heads - 1) / b->map.group + 1 - a.first_head;
+    grid.heads = attend_heads(b);
     grid.rows = rows < way.rows ? rows : way.rows;
     grid.keys = way.keys;
     LH_TRY(split_entries(stream, b, &grid, &a.splits));
@@ -761,10 +694,37 @@ lh_status lh_attend_by_tiles(lh_stream *stream, const lh_attend_block_args *b)
     return LH_OK;
 }
 
-lh_status lh_cuda_attend_block(lh_stream *stream, const lh_attend_block_args *b)
+/* ---- comparisons with the results of other kernels ---- */
+
+/* One warp per row of a head. */
+static __global__ void compare_kernel(const __grid_constant__ attend_job a, const float *o, const float *lse,
+                                      lh_attend_off *off)
 {
-    int done;
-    LH_TRY(lh_sdpa_attend(stream, b, &done));
-    if (!done) LH_TRY(lh_attend_by_tiles(stream, b));
-    return LH_OK;
+    const float near = 0.1f; /* relative to the norm of a row; absolute for a logarithm */
+    const int64_t heads = a.map.heads, dim = a.form.dim;
+    for (int64_t n = lh_grid_first() / LH_WARP; n < a.tokens * heads; n += lh_grid_step() / LH_WARP) {
+        const float *mine = a.o + n / heads * a.o_ld + n % heads * dim;
+        float apart = 0, all = 0;
+        for (int64_t x = lh_lane(); x < dim; x += LH_WARP) {
+            float want = o[n * dim + x], differ = mine[x] - want;
+            apart = fmaf(differ, differ, apart), all = fmaf(want, want, all);
+        }
+        apart = lh_warp_sum(apart), all = lh_warp_sum(all);
+        if (lh_lane() != 0 || isnan(all)) continue;
+        int is_near = apart <= near * near * all;
+        if (a.lse) is_near &= a.lse[n] == lse[n] || fabsf(a.lse[n] - lse[n]) <= near;
+        if (isnan(apart))
+            atomicAdd(&off->nan, 1u);
+        else if (!is_near)
+            atomicAdd(&off->far, 1u);
+    }
+}
+
+lh_status lh_attend_compare(lh_stream *stream, const lh_attend_block_args *a, const float *o, const float *lse,
+                            lh_attend_off *off)
+{
+    const int threads = 256;
+    return lh_launch(stream, "attend_block",
+                     lh_shape{dim3(lh_blocks(a->tokens * a->map.heads, threads / LH_WARP)), threads, 0}, compare_kernel,
+                     attend_job_of(a), o, lse, off);
 }

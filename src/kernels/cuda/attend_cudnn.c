@@ -14,9 +14,6 @@
  * for a plan. The rows of a plan are a multiple of CHUNK. */
 enum { MIN_TOKENS = 64, MIN_ENTRIES = 2048, CHUNK = 4096, MAX_DIM = 256 };
 
-/* The last rows of a block, which are compared in every new cache. */
-enum { LAST_TOKENS = 64 };
-
 /* State of a stream: the library, and the plan of one shape. */
 typedef struct sdpa {
     lh_cudnn call;
@@ -24,7 +21,7 @@ typedef struct sdpa {
     lh_sdpa_shape shape;
     lh_sdpa_build *build; /* NULL: no plan was prepared */
     lh_sdpa_built *built; /* NULL: not waited for yet */
-    int trusted;          /* true after a comparison with our kernel */
+    lh_attend_trust trust;
 } sdpa;
 
 static void close_sdpa(void *what)
@@ -91,7 +88,7 @@ static int fits(const sdpa *s, const lh_attend_block_args *a)
 }
 
 /* Starts building a plan for blocks of this shape, unless there is one. */
-static lh_status prepare(lh_stream *stream, const lh_attend_block_args *a, sdpa **out)
+static lh_status prepare_plan(lh_stream *stream, const lh_attend_block_args *a, sdpa **out)
 {
     sdpa *s;
     LH_TRY(find_sdpa(stream, &s));
@@ -99,7 +96,7 @@ static lh_status prepare(lh_stream *stream, const lh_attend_block_args *a, sdpa 
     if (!fits(s, a)) {
         if (s->build) LH_TRY(lh_stream_sync(stream)); /* its plan may be running */
         lh_sdpa_build_close(s->build);
-        s->build = NULL, s->built = NULL, s->trusted = 0;
+        s->build = NULL, s->built = NULL, s->trust = (lh_attend_trust){0};
         s->shape = (lh_sdpa_shape){.kv_heads = a->map.heads / a->map.group,
                                    .group = a->map.group,
                                    .dim = a->kv->head_dim,
@@ -111,10 +108,12 @@ static lh_status prepare(lh_stream *stream, const lh_attend_block_args *a, sdpa 
     return LH_OK;
 }
 
-void lh_cuda_prepare_attend(lh_stream *stream, const lh_attend_block_args *a)
+static int prepare(lh_stream *stream, const lh_attend_block_args *a)
 {
-    if (a->order != LH_ORDER_ANY || a->tokens < MIN_TOKENS || !takes(a)) return;
-    if (prepare(stream, a, NULL) != LH_OK) lh_error_clear(); /* our kernel is used then */
+    if (a->order != LH_ORDER_ANY || a->tokens < MIN_TOKENS || !takes(a)) return 0;
+    if (prepare_plan(stream, a, NULL) == LH_OK) return 1;
+    lh_error_clear(); /* our kernel is used then */
+    return 0;
 }
 
 /* Waits for the plan; building it may have failed. */
@@ -122,17 +121,18 @@ static void wait_for_plan(sdpa *s)
 {
     if (s->built) return;
     s->built = lh_sdpa_build_wait(s->build);
-    if (s->built->why[0]) lh_debug("cuDNN is not used for attention: %s", s->built->why);
+    if (!s->built->why[0]) return;
+    s->trust = (lh_attend_trust){.compared = 1};
+    snprintf(s->trust.why, sizeof s->trust.why, "%s", s->built->why);
+    lh_debug("cuDNN is not used for attention: %s", s->built->why);
 }
 
 /* ---- runs ---- */
 
-/* The arrays of a run, and of its comparison, in one block of memory. */
+/* The arrays of a run in one block of memory. */
 typedef struct room {
     lh_sdpa_arrays arrays;
     void *of_plan;
-    float *o, *lse; /* of our kernel, for the last rows */
-    lh_sdpa_off *off;
 } room;
 
 static void *cut(char *block, int64_t *bytes, int64_t count, int64_t each)
@@ -142,19 +142,10 @@ static void *cut(char *block, int64_t *bytes, int64_t count, int64_t each)
     return block ? block + at : NULL;
 }
 
-/* The number of last tokens of a block to compare with our kernel: all tokens of the first block of a plan, a few of
- * the first block over new memory. */
-static int64_t compared_tokens(const sdpa *s, const lh_attend_block_args *a)
-{
-    if (!s->trusted) return a->tokens;
-    return a->kv->compared && !*a->kv->compared ? lh_min_i64(a->tokens, LAST_TOKENS) : 0;
-}
-
 /* Places the arrays in a block of memory (NULL: none); returns its size. */
 static int64_t cut_room(room *r, char *block, const sdpa *s, const lh_attend_block_args *a)
 {
     const int64_t kv_heads = s->shape.kv_heads, heads = a->map.heads, dim = s->shape.dim;
-    const int64_t compared = compared_tokens(s, a) * heads;
     const int64_t numbers = (a->tokens * heads + LH_SDPA_TILE * a->map.group) * dim;
     int64_t bytes = 0;
     r->arrays.lse_ld = s->shape.tokens;
@@ -166,62 +157,12 @@ static int64_t cut_room(room *r, char *block, const sdpa *s, const lh_attend_blo
     r->arrays.starts = cut(block, &bytes, kv_heads + 1, 8);
     r->arrays.q_starts = cut(block, &bytes, kv_heads + 1, 8);
     r->of_plan = cut(block, &bytes, lh_sdpa_plan_room(s->built->plan), 1);
-    r->o = cut(block, &bytes, compared * dim, 4);
-    r->lse = cut(block, &bytes, compared, 4);
-    r->off = cut(block, &bytes, 1, sizeof *r->off);
     return bytes;
 }
 
-/* Our kernel computes this block and all later ones; the next process builds the plan anew. */
-static void drop(sdpa *s, const char *why)
+static lh_status run(lh_stream *stream, const lh_attend_block_args *a, lh_attend_trust *trust)
 {
-    snprintf(s->built->why, sizeof s->built->why, "%s", why);
-    lh_sdpa_build_forget(s->build);
-    lh_warn("cuDNN is not used any more for attention: %s", s->built->why);
-}
-
-/* The last `tokens` rows of a block, as a block. */
-static lh_attend_block_args last_rows(const lh_attend_block_args *a, int64_t tokens)
-{
-    const int64_t skip = a->tokens - tokens;
-    lh_attend_block_args last = *a;
-    last.o += skip * a->o_ld;
-    last.o_bf16 = NULL;
-    if (a->lse) last.lse += skip * a->map.heads;
-    last.q += skip * a->q_ld;
-    if (a->positions) last.positions += skip;
-    last.tokens = tokens;
-    return last;
-}
-
-/* Drops the plan unless its rows are close to our kernel's: a plan that differs from our assumptions gets most rows
- * wrong, and one that sums past the last entry of a head gets all rows of that head wrong. Waits. */
-static lh_status compare(lh_stream *stream, sdpa *s, const lh_attend_block_args *a, const room *r)
-{
-    const lh_attend_block_args theirs = last_rows(a, compared_tokens(s, a));
-    const int64_t rows = theirs.tokens * a->map.heads;
-    char why[128];
-    lh_sdpa_off off = {0};
-    lh_attend_block_args ours = theirs;
-    ours.o = r->o, ours.lse = r->lse, ours.o_ld = a->map.heads * a->kv->head_dim;
-    ours.order = LH_ORDER_FIXED; /* without splits: their workspace is in use */
-    LH_TRY(lh_attend_by_tiles(stream, &ours));
-    LH_TRY(lh_stream_zero(stream, r->off, sizeof off));
-    LH_TRY(lh_sdpa_compare(stream, &theirs, r->o, r->lse, r->off));
-    LH_TRY(lh_stream_copy(stream, &off, r->off, sizeof off, LH_COPY_TO_HOST));
-    LH_TRY(lh_stream_sync(stream));
-    s->trusted = 1;
-    if (a->kv->compared) *a->kv->compared = 1;
-    if (16 * (int64_t)off.far <= rows && !off.nan) return LH_OK;
-    snprintf(why, sizeof why, "of %lld rows %lld were far from what our kernel gives, and %lld no numbers",
-             (long long)rows, (long long)off.far, (long long)off.nan);
-    drop(s, why);
-    return LH_OK;
-}
-
-/* Drops a plan that fails, or differs from our kernel. */
-static lh_status run(lh_stream *stream, sdpa *s, const lh_attend_block_args *a)
-{
+    sdpa *s = lh_stream_kept(stream, LH_CUDA_DNN)->what;
     lh_status st;
     char *block = NULL;
     room r;
@@ -240,39 +181,51 @@ static lh_status run(lh_stream *stream, sdpa *s, const lh_attend_block_args *a)
                                                           .room = r.of_plan,
                                                           .scale = a->logit.scale});
     if (st != LH_OK) {
-        drop(s, lh_error_message());
+        snprintf(trust->why, sizeof trust->why, "%s", lh_error_message());
         lh_error_clear();
         return LH_OK;
     }
-    lh_attend_block_args finished = *a;
-    finished.keeps_o |= compared_tokens(s, a) > 0;
-    LH_TRY(lh_sdpa_finish(stream, &finished, &r.arrays));
-    if (compared_tokens(s, a)) LH_TRY(compare(stream, s, a, &r));
-    return LH_OK;
+    return lh_sdpa_finish(stream, a, &r.arrays);
 }
 
-lh_status lh_sdpa_attend(lh_stream *stream, const lh_attend_block_args *a, int *done)
+static lh_status find(lh_stream *stream, const lh_attend_block_args *a, lh_attend_trust **trust)
 {
     sdpa *s = lh_stream_kept(stream, LH_CUDA_DNN)->what;
-    *done = 0;
     if (!s || a->order != LH_ORDER_ANY || a->tokens < MIN_TOKENS || a->most < MIN_ENTRIES || !takes(a) || !fits(s, a))
         return LH_OK;
     wait_for_plan(s);
-    if (s->built->why[0]) return LH_OK;
-    LH_TRY(run(stream, s, a));
-    *done = !s->built->why[0];
+    *trust = &s->trust;
     return LH_OK;
 }
 
-lh_status lh_cudnn_attend_block(lh_stream *stream, const lh_attend_block_args *a)
+/* Prepares a plan if there is none for the block. */
+static lh_status find_or_prepare(lh_stream *stream, const lh_attend_block_args *a, lh_attend_trust **trust)
 {
     sdpa *s;
-    if (a->tokens == 0 || a->map.heads == 0) return LH_OK;
     if (!takes(a)) LH_FAIL(LH_EUSAGE, "attention of this kind is not asked of cuDNN");
-    LH_TRY(prepare(stream, a, &s));
+    LH_TRY(prepare_plan(stream, a, &s));
     wait_for_plan(s);
-    if (!s->built->why[0]) LH_TRY(run(stream, s, a));
-    if (s->built->why[0]) LH_FAIL(LH_EUSAGE, "%s", s->built->why);
+    *trust = &s->trust;
+    return LH_OK;
+}
+
+/* The next process builds the plan anew. */
+static void drop(lh_stream *stream)
+{
+    lh_sdpa_build_forget(((sdpa *)lh_stream_kept(stream, LH_CUDA_DNN)->what)->build);
+}
+
+const lh_attend_way lh_attend_cudnn = {
+    .name = "cuDNN", .reads_past = 1, .prepare = prepare, .find = find, .run = run, .drop = drop};
+
+lh_status lh_cudnn_attend_block(lh_stream *stream, const lh_attend_block_args *a)
+{
+    lh_attend_way way = lh_attend_cudnn;
+    int done;
+    if (a->tokens == 0 || a->map.heads == 0) return LH_OK;
+    way.find = find_or_prepare;
+    LH_TRY(lh_attend_by(&way, stream, a, &done));
+    if (!done) LH_FAIL(LH_EUSAGE, "%s", ((sdpa *)lh_stream_kept(stream, LH_CUDA_DNN)->what)->trust.why);
     return LH_OK;
 }
 

@@ -13,17 +13,19 @@ lh_status lh_sdpa_open(lh_stream *stream)
     return LH_OK;
 }
 
-void lh_cuda_prepare_attend(lh_stream *stream, const lh_attend_block_args *like)
+static int prepare(lh_stream *stream, const lh_attend_block_args *like)
 {
     (void)stream, (void)like;
+    return 0;
 }
 
-lh_status lh_sdpa_attend(lh_stream *stream, const lh_attend_block_args *a, int *done)
+static lh_status find(lh_stream *stream, const lh_attend_block_args *a, lh_attend_trust **trust)
 {
-    (void)stream, (void)a;
-    *done = 0;
+    (void)stream, (void)a, (void)trust;
     return LH_OK;
 }
+
+const lh_attend_way lh_attend_cudnn = {.name = "cuDNN", .prepare = prepare, .find = find};
 
 lh_status lh_cudnn_attend_block(lh_stream *stream, const lh_attend_block_args *a)
 {

@@ -1,4 +1,4 @@
-/* The kernels of lh_sdpa_prepare, lh_sdpa_finish and lh_sdpa_compare. Queries and results are moved once, four numbers
+/* The kernels of lh_sdpa_prepare and lh_sdpa_finish. Queries and results are moved once, four numbers
  * at a time: negligible compared with the attention itself. */
 #include "kernels/cuda/vector.cuh"
 
@@ -83,36 +83,4 @@ lh_status lh_sdpa_finish(lh_stream *stream, const lh_attend_block_args *a, const
     return lh_launch(stream, "attend_block", lh_fours_shape(a->tokens, a->map.heads * a->kv->head_dim), finish_kernel,
                      job_of(a, arrays),
                      lh_width(a->o, a->o_ld, LH_F32) == 4 && lh_width(a->o_bf16, a->o_ld, LH_BF16) == 4 ? 4 : 1);
-}
-
-/* One warp per row of a head. */
-static __global__ void compare_kernel(sdpa_job a, const float *o, const float *lse, lh_sdpa_off *off)
-{
-    const float near = 0.1f; /* relative to the norm of a row; absolute for a logarithm */
-    for (int64_t n = lh_grid_first() / LH_WARP; n < a.tokens * a.heads; n += lh_grid_step() / LH_WARP) {
-        const float *mine = a.o + n / a.heads * a.o_ld + n % a.heads * a.dim;
-        float apart = 0, all = 0;
-        for (int64_t x = lh_lane(); x < a.dim; x += LH_WARP) {
-            float want = o[n * a.dim + x], differ = mine[x] - want;
-            apart = fmaf(differ, differ, apart), all = fmaf(want, want, all);
-        }
-        apart = lh_warp_sum(apart), all = lh_warp_sum(all);
-        if (lh_lane() != 0 || isnan(all)) continue;
-        int is_near = apart <= near * near * all;
-        if (a.lse) is_near &= a.lse[n] == lse[n] || fabsf(a.lse[n] - lse[n]) <= near;
-        if (isnan(apart))
-            atomicAdd(&off->nan, 1u);
-        else if (!is_near)
-            atomicAdd(&off->far, 1u);
-    }
-}
-
-lh_status lh_sdpa_compare(lh_stream *stream, const lh_attend_block_args *a, const float *o, const float *lse,
-                          lh_sdpa_off *off)
-{
-    const int threads = 256;
-    const lh_sdpa_arrays none = {};
-    return lh_launch(stream, "attend_block",
-                     lh_shape{dim3(lh_blocks(a->tokens * a->map.heads, threads / LH_WARP)), threads, 0}, compare_kernel,
-                     job_of(a, &none), o, lse, off);
 }

@@ -24,6 +24,18 @@ static __device__ __forceinline__ float lh_exp2(float x)
 #endif
 }
 
+/* tanh(x) with a relative error of 2^-11. */
+static __device__ __forceinline__ float lh_tanh_fast(float x)
+{
+#ifdef LH_SIMT
+    return __uint_as_float((__float_as_uint(tanhf(x)) + 0x1000u) & ~0x1fffu);
+#else
+    float y;
+    asm("tanh.approx.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+#endif
+}
+
 /* exp(x - shift) */
 static __device__ __forceinline__ float lh_weight(float x, float shift)
 {

@@ -6,7 +6,7 @@
  * leave them: piece p of 16 bytes of row r is at r * 128 + (p ^ r % 8) * 16. Tiles are aligned to 1024.
  *
  * Lane 4 g + t of warp w has rows 16 w + g and 16 w + g + 8 of d, columns 8 b + 2 t and 8 b + 2 t + 1: d[4 b], d[4 b +
- * 1] and d[4 b + 2], d[4 b + 3]. The words of a in registers are those of an m16n8k16 product (mma.cuh).
+ * 1] and d[4 b + 2], d[4 b + 3]. The words of a in registers are as in an m16n8k16 product (mma.cuh).
  *
  * The products run by themselves: lh_wgmma_fence after the registers were written, some products, lh_wgmma_commit, and
  * lh_wgmma_wait before d is read or a and the tiles are written. lh_wgmma_hold keeps the compiler from moving accesses
@@ -18,7 +18,7 @@
 
 enum { LH_TILE_COLUMNS = 64, LH_TILE_ROW = 128 /* bytes */ };
 
-/* The place of piece e (8 numbers) of row `row` of a matrix whose tiles of 64 columns have `tile` bytes each. */
+/* The place of piece e (8 numbers) of row `row` of a matrix in tiles of 64 columns with `tile` bytes each. */
 static __device__ __forceinline__ uint4 *lh_tile_piece(unsigned char *matrix, int tile, int row, int e)
 {
     return (uint4 *)(matrix + e / 8 * tile + row * LH_TILE_ROW) + (e ^ row) % 8;

@@ -58,6 +58,14 @@ typedef enum cudaDeviceAttr {
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device);
 cudaError_t cudaDeviceGetPCIBusId(char *id, int bytes, int device);
 
+typedef enum cudaDriverEntryPointQueryResult {
+    cudaDriverEntryPointSuccess,
+    cudaDriverEntryPointSymbolNotFound
+} cudaDriverEntryPointQueryResult;
+enum { cudaEnableDefault = 0 };
+cudaError_t cudaGetDriverEntryPointByVersion(const char *name, void **out, unsigned version, unsigned long long flags,
+                                             cudaDriverEntryPointQueryResult *found);
+
 /* ---- streams, events, memory ---- */
 
 typedef struct simt_stream *cudaStream_t;
