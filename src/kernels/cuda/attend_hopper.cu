@@ -101,20 +101,40 @@ static __device__ hopper_tiles find_tiles(const attend_job &a, const attend_plac
 
 /* ---- copies ---- */
 
-/* Stages queries, rounded, with zeros after rows and dimensions. */
-template <typename K>
-static __device__ void stage_queries(const attend_job &a, const attend_place &p, unsigned char *to, int width)
+/* Eight numbers of a query. */
+typedef struct hopper_eight {
+    float4 low, high;
+} hopper_eight;
+
+template <int WIDTH>
+static __device__ __forceinline__ hopper_eight load_eight(const float *q)
 {
-    enum { PIECES = K::D / 8 };
-    for (int n = (int)threadIdx.x; n < ROWS * PIECES; n += THREADS) {
+    if (WIDTH == 4) return {((const float4 *)q)[0], ((const float4 *)q)[1]};
+    return {make_float4(q[0], q[1], q[2], q[3]), make_float4(q[4], q[5], q[6], q[7])};
+}
+
+/* Stages queries, rounded, with zeros after rows and dimensions. WIDTH: numbers that are read in one access. A thread's
+ * loads are under way together. */
+template <typename K, int WIDTH>
+static __device__ void stage_queries(const attend_job &a, const attend_place &p, unsigned char *to)
+{
+    enum { PIECES = K::D / 8, ALL = ROWS * PIECES, EACH = (ALL + THREADS - 1) / THREADS };
+    hopper_eight all[EACH];
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        const int n = (int)threadIdx.x + i * THREADS, x = n % PIECES * 8;
         const unsigned row = p.row0 + (unsigned)(n / PIECES);
-        const int x = n % PIECES * 8;
-        const float *q = a.q + row / p.count * a.q_ld + (p.i0 + row % p.count) * a.form.dim + x;
-        const int left = row < p.rows ? a.form.dim - x : 0;
-        const lh_four low = lh_get4(q, left, width), high = lh_get4(q + 4, left - 4, width);
-        *lh_tile_piece(to, K::QUERY_TILE, n / PIECES, n % PIECES) =
-            make_uint4(lh_word(low.at[0], low.at[1]), lh_word(low.at[2], low.at[3]), lh_word(high.at[0], high.at[1]),
-                       lh_word(high.at[2], high.at[3]));
+        all[i] = hopper_eight{make_float4(0, 0, 0, 0), make_float4(0, 0, 0, 0)};
+        if (n < ALL && row < p.rows && x < a.form.dim)
+            all[i] = load_eight<WIDTH>(a.q + row / p.count * a.q_ld + (p.i0 + row % p.count) * a.form.dim + x);
+    }
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        const int n = (int)threadIdx.x + i * THREADS;
+        const float4 low = all[i].low, high = all[i].high;
+        if (n < ALL)
+            *lh_tile_piece(to, K::QUERY_TILE, n / PIECES, n % PIECES) = make_uint4(
+                lh_word(low.x, low.y), lh_word(low.z, low.w), lh_word(high.x, high.y), lh_word(high.z, high.w));
     }
 }
 
@@ -257,7 +277,8 @@ static __device__ __forceinline__ void mask(float (&s)[K::KEYS / 2], const hoppe
 
 /* Turns logits into weights to the base 2. The maximum of the row is subtracted by the multiply-add, which changes all
  * weights of the row by one factor, its rounding: at most 2^-13 of them below `huge`, from where on the maximum is
- * subtracted before. */
+ * subtracted before. Products are rounded before differences, so that a tile without visible entries changes nothing.
+ */
 template <typename K>
 static __device__ __forceinline__ void weigh(float (&s)[K::KEYS / 2], hopper_state *state, float factor)
 {
@@ -269,13 +290,15 @@ static __device__ __forceinline__ void weigh(float (&s)[K::KEYS / 2], hopper_sta
         for (int i = 0; i < K::KEYS / 4; i++) row_max = fmaxf(row_max, s[i / 2 * 4 + 2 * r + i % 2]);
         row_max = fmaxf(row_max, __shfl_xor_sync(LH_ALL, row_max, 1));
         row_max = fmaxf(row_max, __shfl_xor_sync(LH_ALL, row_max, 2));
-        float shift = lh_shift(row_max) * c;
-        state->shrink[r] = lh_exp2(state->row_max[r] * c - shift);
+        float shift = __fmul_rn(lh_shift(row_max), c);
+        state->shrink[r] = lh_exp2(__fmul_rn(state->row_max[r], c) - shift);
         state->row_max[r] = row_max;
-        if (__any_sync(LH_ALL, fabsf(shift) >= huge)) {
+        const int is_huge = fabsf(shift) >= huge;
+        if (__any_sync(LH_ALL, is_huge)) {
+            const float before = is_huge ? row_max : 0.0f;
 #pragma unroll
-            for (int i = 0; i < K::KEYS / 4; i++) s[i / 2 * 4 + 2 * r + i % 2] -= lh_shift(row_max);
-            shift = 0.0f;
+            for (int i = 0; i < K::KEYS / 4; i++) s[i / 2 * 4 + 2 * r + i % 2] -= before;
+            if (is_huge) shift = 0.0f;
         }
 #pragma unroll
         for (int i = 0; i < K::KEYS / 4; i++) {
@@ -447,7 +470,10 @@ static __device__ __forceinline__ void begin_block(const hopper_job &job, const 
         lh_mbarrier_fence();
         for (int i = 0; i < min(tiles.count, +STAGES); i++) copy_entries<K>(job, p, tiles, memory, ring, i);
     }
-    stage_queries<K>(job.a, p, memory.queries, job.q_width);
+    if (job.q_width == 4)
+        stage_queries<K, 4>(job.a, p, memory.queries);
+    else
+        stage_queries<K, 1>(job.a, p, memory.queries);
     if (tiles.count > 0 && tiles.partial) {
         const int slot = (tiles.end - 1) * K::KEYS;
         stage_entries<K>(job.a, p, slot, job.a.kv.k, memory.keys(0));
