@@ -11,7 +11,7 @@ shift
 
 # Objects whose kernels take most of the time. An f32 cache of more than 128 dimensions is for comparisons: its kernels
 # may spill. The stack of rope_kernel is that of sincosf for large angles.
-hot='attend_block attend_hopper attend_decode column_stats gemm_small cache norms rows'
+hot='attend_block attend_hopper attend_decode column_stats gemm_small gemm_stream cache norms rows'
 cool='IfLi256E|rope_kernel'
 # Tiles of 64 entries at 128 dimensions of bf16: spills, and faster than without on an H200 nevertheless.
 spilling='Li128ELi4ELi2ELi64E'

@@ -1,6 +1,7 @@
 #include <math.h>
 
 #include "cases.h"
+#include "device/counts.h"
 #include "rig.h"
 
 enum { TOKENS, OUT, IN, TYPE, GATES, ORDER, NORM, EXTRA, PAD };
@@ -100,6 +101,70 @@ START_TEST(test_norm_gemm_of_every_backend_is_that_of_ref)
             int is_f32 = kind(TYPE, n) == LH_F32, is_rounded = kind(GATES, n) >= 0 && n % 3;
             tolerance tol = {is_rounded || !is_f32 ? 0x1p-7 : 1e-5, is_f32 ? 1e-4 : 0.03};
             check_near(got, want, count, tol, "norm_gemm, %s", mine.ops->name);
+            lot_end(&m);
+        }
+        rig_close(&ref);
+        rig_close(&mine);
+    }
+}
+END_TEST
+
+static int64_t launches(const rig *g)
+{
+    const lh_count *counts;
+    int64_t sum = 0, n = lh_device_counts(g->device, &counts);
+    for (int64_t i = 0; i < n; i++) sum += counts[i].kind == LH_COUNT_KERNEL ? counts[i].times : 0;
+    return sum;
+}
+
+/* y: [tokens, out] of rows of 4,096 numbers with bf16 weights, as in decode steps of a few sequences. */
+static float *norm_gemm_of_4096(lot *m, rig *g, int64_t tokens, int64_t out)
+{
+    const int64_t in = 4096;
+    float *y = rig_new(g, tokens * out * 4), *host = lot_new(m, tokens * out * 4);
+    void *normed = rig_new(g, tokens * in * 2);
+    lh_norm_gemm_args a = {
+        .norm = {.y = normed,
+                 .y_type = LH_BF16,
+                 .x = rig_put(g, lot_normals(m, tokens * in, 100.0f, 1), tokens * in * 4),
+                 .w = rig_put(g, lot_normals(m, in, 1.0f, 2), in * 4),
+                 .tokens = tokens,
+                 .heads = 1,
+                 .dim = in,
+                 .x_ld = in,
+                 .y_ld = in,
+                 .eps = 1e-5f},
+        .gemm = {.y = y,
+                 .x = normed,
+                 .w = rig_put(g, lot_bf16(m, lot_normals(m, out * in, 1 / 64.0f, 3), out * in), out * in * 2),
+                 .type = LH_BF16,
+                 .tokens = tokens,
+                 .out = out,
+                 .in = in,
+                 .y_ld = out,
+                 .x_ld = in,
+                 .w_ld = in}};
+    RUN_ARGS(g, norm_gemm, &a);
+    rig_get(g, host, y, tokens * out * 4);
+    return host;
+}
+
+START_TEST(test_up_to_four_rows_of_4096_are_normed_and_multiplied_in_one_kernel)
+{
+    for (int b = 1; rig_backend(b); b++) {
+        rig ref, mine;
+        rig_open(&ref, rig_backend(0));
+        rig_open(&mine, rig_backend(b));
+        for (int64_t tokens = 1; tokens <= 4; tokens++) {
+            lot m = {0};
+            const int64_t out = 140, before = launches(&mine);
+            const float *got = norm_gemm_of_4096(&m, &mine, tokens, out),
+                        *want = norm_gemm_of_4096(&m, &ref, tokens, out);
+            const tolerance tol = {0x1p-7, 0.03};
+            ck_assert_int_le(launches(&mine) - before, 1);
+            check_near(got, want, tokens * out, tol, "%d rows, %s", (int)tokens, mine.ops->name);
+            rig_reset(&ref);
+            rig_reset(&mine);
             lot_end(&m);
         }
         rig_close(&ref);
@@ -251,6 +316,7 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {test_norm_gemm_of_every_backend_is_that_of_ref,
+                                  test_up_to_four_rows_of_4096_are_normed_and_multiplied_in_one_kernel,
                                   test_rope_append_of_every_backend_is_that_of_ref, NULL};
     return rig_run("kernels/fused", tests);
 }

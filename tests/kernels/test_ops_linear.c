@@ -141,6 +141,34 @@ START_TEST(test_gemm_of_every_backend_is_that_of_ref)
 }
 END_TEST
 
+/* Rows of a down projection: all activations of two tokens leave room for two stages of weights, those of one for
+ * three, and 7,160 is no multiple of the columns that warps share. */
+START_TEST(test_gemm_of_long_rows_is_that_of_ref)
+{
+    const struct {
+        int64_t tokens, out, in;
+    } cases[] = {{1, 90, 14336}, {2, 90, 14336}, {1, 33, 7160}, {2, 130, 7160}, {4, 40, 7160}, {16, 140, 7160}};
+    for (int b = 1; rig_backend(b); b++) {
+        rig ref, mine;
+        rig_open(&ref, rig_backend(0));
+        rig_open(&mine, rig_backend(b));
+        for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+            lot m = {0};
+            product p = make_product(&m, cases[n].tokens, cases[n].out, cases[n].in);
+            p.gap = 0;
+            p.type = LH_BF16;
+            p.adds = 1;
+            const float *want = multiply(&m, &ref, &p), *got = multiply(&m, &mine, &p);
+            check_near(got, want, p.tokens * p.out, sum_tolerance(p.in), "gemm %d x %d -> %d, %s", (int)p.tokens,
+                       (int)p.in, (int)p.out, mine.ops->name);
+            lot_end(&m);
+        }
+        rig_close(&ref);
+        rig_close(&mine);
+    }
+}
+END_TEST
+
 enum { TOKENS, DIM, Y_PAD, X_PAD, SHARDS, COUNT };
 static const dimension kinds[] = {
     [TOKENS] = {"tokens", 6, {0, 1, 2, 3, 4, 5}},
@@ -218,12 +246,10 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_gemm_of_small_whole_numbers_is_exact,
-                                  test_fixed_gemm_is_one_fused_chain_then_the_bias,
-                                  test_gemm_over_nothing_gives_the_bias_or_zero,
-                                  test_gemm_of_every_backend_is_that_of_ref,
-                                  test_add_adds_in_place_and_leaves_the_gaps,
-                                  test_shards_are_added_in_their_order,
-                                  NULL};
+    const TTest *const tests[] = {
+        test_gemm_of_small_whole_numbers_is_exact,     test_fixed_gemm_is_one_fused_chain_then_the_bias,
+        test_gemm_over_nothing_gives_the_bias_or_zero, test_gemm_of_every_backend_is_that_of_ref,
+        test_gemm_of_long_rows_is_that_of_ref,         test_add_adds_in_place_and_leaves_the_gaps,
+        test_shards_are_added_in_their_order,          NULL};
     return rig_run("kernels/linear", tests);
 }

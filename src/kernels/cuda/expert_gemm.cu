@@ -176,5 +176,5 @@ lh_status lh_cuda_expert_gemm(lh_stream *stream, const lh_expert_gemm_args *a)
     if (a->order == LH_ORDER_FIXED) return lh_expert_gemm_fixed(stream, a);
     if (tokens <= small) return lh_expert_gemm_small(stream, a, is_wide);
     if (a->type == LH_F32 || !is_wide) return lh_expert_gemm_fixed(stream, a);
-    return tokens <= LH_SMALL_MMA_TOKENS ? lh_expert_gemm_small_mma(stream, a) : multiply_tiles(stream, a);
+    return tokens <= LH_STREAM_TOKENS ? lh_expert_gemm_stream(stream, a) : multiply_tiles(stream, a);
 }

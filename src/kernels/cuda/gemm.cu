@@ -29,14 +29,14 @@ static lh_status begin(lh_stream *stream, const lh_gemm_args *a)
 
 lh_status lh_cuda_gemm(lh_stream *stream, const lh_gemm_args *a)
 {
-    int64_t small = a->type == LH_F32 ? LH_SMALL_F32 : LH_SMALL_BF16,
-            small_mma = a->type == LH_F32 ? 0 : LH_SMALL_MMA_TOKENS;
+    lh_norm_gemm_args product = {};
     int there;
     if (a->tokens == 0 || a->out == 0) return LH_OK;
     if (a->in == 0) return begin(stream, a);
     if (a->order == LH_ORDER_FIXED) return lh_gemm_fixed(stream, a);
-    if (a->tokens <= small) return lh_gemm_small(stream, a);
-    if (a->tokens <= small_mma && lh_gemm_is_wide(a)) return lh_gemm_small_mma(stream, a);
+    product.gemm = *a;
+    if (lh_gemm_streams(a)) return lh_gemm_stream(stream, "gemm", &product);
+    if (a->tokens <= (a->type == LH_F32 ? LH_SMALL_F32 : LH_SMALL_BF16)) return lh_gemm_small(stream, a);
     LH_TRY(lh_blas_find(stream, &there));
     if (!there) return lh_gemm_fixed(stream, a);
     if (a->bias) LH_TRY(begin(stream, a));

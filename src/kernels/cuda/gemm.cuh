@@ -31,11 +31,11 @@ static __device__ __forceinline__ uint4 lh_load_once(const void *p)
 #endif
 }
 
-/* y[t,o] of the product. */
+/* y[t,o] of the product. An early kernel may not load y from L1, where it may be older. */
 static __device__ __forceinline__ void lh_gemm_put(const lh_gemm_args &a, int64_t t, int64_t o, float product)
 {
     float *y = a.y + t * a.y_ld + o;
-    *y = a.adds ? *y + product : product;
+    *y = a.adds ? __ldcg(y) + product : product;
 }
 
 /* The same through a gate. */
@@ -48,16 +48,38 @@ static __device__ __forceinline__ void lh_gated_put(const lh_gated_args &a, int6
         lh_put((__nv_bfloat16 *)a.y + t * a.y_ld + o, y);
 }
 
-/* Maximum tokens: the time is dominated by reading the weights once. gemm_small.cu */
+/* Adds sum[0 .. N - 1] over the lanes. Halves are exchanged, so that a lane soon holds few numbers: the result is
+ * number lane / (32 / N), in sum[0]. N: a power of two <= 32. */
+template <int N, int WITH = LH_WARP / 2>
+static __device__ __forceinline__ void lh_join_lanes(float *sum)
+{
+    constexpr int LEFT = N * WITH / LH_WARP; /* after this turn; 0: there was one number before */
+    int is_upper = lh_lane() & WITH;
+#pragma unroll
+    for (int i = 0; i < LEFT; i++) {
+        float gives = is_upper ? sum[i] : sum[i + LEFT], keeps = is_upper ? sum[i + LEFT] : sum[i];
+        sum[i] = keeps + __shfl_xor_sync(LH_ALL, gives, WITH);
+    }
+    if (LEFT == 0) sum[0] += __shfl_xor_sync(LH_ALL, sum[0], WITH);
+    if constexpr (WITH > 1) lh_join_lanes<N, WITH / 2>(sum);
+}
+
+/* Few tokens with weights of any type and alignment: maximum tokens, f32 and bf16. gemm_small.cu */
 enum { LH_SMALL_F32 = 8, LH_SMALL_BF16 = 4 };
 lh_status lh_gemm_small(lh_stream *stream, const lh_gemm_args *a);
 
-/* Maximum tokens, of bf16 numbers in wide rows. gemm_small.cu */
-enum { LH_SMALL_MMA_TOKENS = 16 };
-lh_status lh_gemm_small_mma(lh_stream *stream, const lh_gemm_args *a);
+/* Few tokens of bf16 numbers in wide rows: maximum tokens; with a norm in the same kernel. gemm_stream.cu */
+enum { LH_STREAM_TOKENS = 16, LH_STREAM_NORM_TOKENS = 4 };
 
-/* The same with a gate: a->out is twice gated->dim, gates first, and a->y is not written. */
-lh_status lh_gated_small_mma(lh_stream *stream, const lh_gemm_args *a, const lh_gated_args *gated);
+/* Returns 1 if lh_gemm_stream computes the product. */
+int lh_gemm_streams(const lh_gemm_args *a);
+
+/* The same for a product that streams, and its norm. */
+int lh_norm_streams(const lh_stream *stream, const lh_norm_gemm_args *a);
+
+/* norm_gemm as operation `name`: without a norm if norm.x is NULL, without a gate if gated.y is NULL. Values lie after
+ * the gates that they multiply: gemm.out is twice gated.dim. gemm.y of a gated product is not written. */
+lh_status lh_gemm_stream(lh_stream *stream, const char *name, const lh_norm_gemm_args *a);
 
 /* One chain of fused multiply-adds for each number. gemm.cu */
 lh_status lh_gemm_fixed(lh_stream *stream, const lh_gemm_args *a);

@@ -91,6 +91,10 @@ static lh_status lh_launch_kernel(lh_stream *stream, const char *name, lh_shape 
     if (shape.shared > LH_SHARED_PLAIN / 3)
         LH_TRY(lh_cuda_check(
             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shape.shared), name));
+    if (is_early) /* a multiprocessor divides its memory anew only when no kernel runs on it */
+        LH_TRY(lh_cuda_check(
+            cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared),
+            name));
 #ifdef LH_SIMT
     LH_TRY(lh_cuda_check(
         simt_launch(lh_stream_cuda(stream), name,

@@ -382,11 +382,15 @@ cudaError_t simt_launch(cudaStream_t stream, const char *name, const simt_shape 
 size_t simt_shared_most(void);
 cudaError_t simt_allow_shared(int bytes);
 
-enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+enum cudaFuncAttribute {
+    cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
+    cudaFuncAttributePreferredSharedMemoryCarveout = 9
+};
+enum { cudaSharedmemCarveoutMaxShared = 100 };
 template <typename F>
-static inline cudaError_t cudaFuncSetAttribute(F *, cudaFuncAttribute, int bytes)
+static inline cudaError_t cudaFuncSetAttribute(F *, cudaFuncAttribute attribute, int value)
 {
-    return simt_allow_shared(bytes);
+    return attribute == cudaFuncAttributeMaxDynamicSharedMemorySize ? simt_allow_shared(value) : cudaSuccess;
 }
 
 #endif
