@@ -69,14 +69,18 @@ static __device__ __forceinline__ void lh_let_next_start(void)
 }
 
 /* Returns 1 if kernels may start early on this device: the code that it runs is compiled for 9.0 or later, and so has
- * lh_wait_before. (A device of 9.0 may run code of an earlier architecture, which does not wait.) */
+ * lh_wait_before (a device of 9.0 may run code of an earlier architecture, which does not wait), and graphs capture
+ * such launches (CUDA 12.3). */
 static inline int lh_starts_early(const lh_stream *stream)
 {
+    const int captures = 12030;
+    int driver = 0;
 #ifdef LH_SIMT
     static const int built[] = {900};
 #else
     static const int built[] = {__CUDA_ARCH_LIST__};
 #endif
+    if (CUDART_VERSION < captures || cudaDriverGetVersion(&driver) != cudaSuccess || driver < captures) return 0;
     for (int arch : built)
         if (arch >= 900 && arch <= 10 * lh_cuda_capability(stream)) return 1;
     return 0;
@@ -92,9 +96,9 @@ static lh_status lh_launch_kernel(lh_stream *stream, const char *name, lh_shape 
         LH_TRY(lh_cuda_check(
             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shape.shared), name));
     if (is_early) /* a multiprocessor divides its memory anew only when no kernel runs on it */
-        LH_TRY(lh_cuda_check(
-            cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared),
-            name));
+        LH_TRY(lh_cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
+                                                  cudaSharedmemCarveoutMaxShared),
+                             name));
 #ifdef LH_SIMT
     LH_TRY(lh_cuda_check(
         simt_launch(lh_stream_cuda(stream), name,

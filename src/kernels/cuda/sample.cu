@@ -82,6 +82,8 @@ static __global__ void __launch_bounds__(THREADS) best_kernel(top_level l)
     __shared__ lh_candidate room[LH_WARP];
     const float *x = l.a.x + blockIdx.x * l.a.ld;
     lh_candidate best = 0;
+    lh_let_next_start();
+    lh_wait_before();
     for (int j = (int)threadIdx.x; j < TILE; j += THREADS) {
         const int32_t column = column_at(l, (int64_t)blockIdx.y * TILE + j);
         if (column >= 0) best = max(best, lh_candidate_of(x[column], column));
@@ -97,6 +99,8 @@ static __global__ void __launch_bounds__(THREADS) sort_kernel(top_level l)
     const int64_t first = (int64_t)blockIdx.y * TILE + threadIdx.x * EACH;
     uint32_t keys[EACH];
     int32_t columns[EACH];
+    lh_let_next_start();
+    lh_wait_before();
     for (int j = 0; j < EACH; j++) {
         columns[j] = column_at(l, first + j);
         keys[j] = columns[j] < 0 ? 0 : lh_score_key(x[columns[j]]); /* missing columns sort after NaN */
@@ -126,7 +130,7 @@ lh_status lh_cuda_top_logits(lh_stream *stream, const lh_top_logits_args *a)
         int64_t tiles = tiles_of(l.count);
         lh_shape shape = {dim3((unsigned)a->rows, (unsigned)tiles), THREADS, 0};
         l.out = tiles == 1 ? a->indices : lists[turn];
-        LH_TRY(lh_launch(stream, "top_logits", shape, a->k == 1 ? best_kernel : sort_kernel, l));
+        LH_TRY(lh_launch_early(stream, "top_logits", shape, a->k == 1 ? best_kernel : sort_kernel, l));
         if (tiles == 1) return LH_OK;
         l.in = l.out;
         l.count = tiles * a->k;
