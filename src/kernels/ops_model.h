@@ -97,12 +97,12 @@ typedef struct lh_rope_args {
     lh_query_scaling scaling; /* all 0 for keys */
 } lh_rope_args;
 
-/* y[t,i] = f(gate[t,i]) * up[t,i]; f: silu, gelu with tanh, or exact gelu. y may be bf16. */
+/* y[t,i] = f(gate[t,i]) * up[t,i]; f: silu, gelu with tanh, or exact gelu. */
 typedef enum lh_gate { LH_GATE_SILU, LH_GATE_GELU_TANH, LH_GATE_GELU } lh_gate;
 typedef struct lh_gated_args {
     void *y;
-    lh_dtype y_type;
-    const float *gate, *up;
+    const void *gate, *up;
+    lh_dtype y_type, x_type; /* x_type: of gate and up; f32 or bf16 */
     int64_t tokens, dim, y_ld, ld;
     lh_gate gate_kind;
 } lh_gated_args;

@@ -4,8 +4,8 @@
 #include "cases.h"
 #include "rig.h"
 
-enum { TOKENS, WIDTH, PAD, Y_PAD, SCALE, TABLE };                          /* of several operations */
-enum { NORM_DIM = TABLE + 1, NORM_HEADS, SPREAD, OFFSET, FROM, TO, COLS }; /* of rmsnorm and convert */
+enum { TOKENS, WIDTH, PAD, Y_PAD, SCALE, TABLE, GATE_DIM };                   /* of several operations */
+enum { NORM_DIM = GATE_DIM + 1, NORM_HEADS, SPREAD, OFFSET, FROM, TO, COLS }; /* of rmsnorm and convert */
 enum { HEAD_DIM = COLS + 1, ROTARY, HEADS, GATE, FIRST_ROWS, NEW_ROWS, FIRST, PIECE, ROPE_SCALE };
 static const dimension kinds[] = {
     [TOKENS] = {"tokens", 7, {0, 1, 2, 3, 4, 5, 6}},
@@ -14,6 +14,7 @@ static const dimension kinds[] = {
     [Y_PAD] = {"padding of y", 7, {0, 1, 2, 3, 4, 5, 6}},
     [SCALE] = {"hundredths of the scale", 3, {3394, 100, 100}},
     [TABLE] = {"type of the table", 2, {LH_F32, LH_BF16}, {"f32", "bf16"}},
+    [GATE_DIM] = {"width of gates", 12, {0, 1, 6, 9, 16, 31, 32, 64, 75, 116, 2060, 4144}},
     [NORM_DIM] = {"dim", 6, {1, 3, 64, 96, 576, 2049}},
     [NORM_HEADS] = {"heads", 3, {1, 2, 3}},
     [SPREAD] = {"spread", 2, {300, 1}},
@@ -350,14 +351,22 @@ START_TEST(test_gates_give_the_numbers_of_numpy_and_do_not_overflow)
 }
 END_TEST
 
-static void *gate(lot *m, rig *g, int n, lh_dtype type, int64_t *count)
+/* Numbers of rows, f32 or rounded to bf16, on the device. */
+static void *put_numbers(lot *m, rig *g, const float *x, lh_dtype type, int64_t count)
 {
-    int64_t tokens = kind(TOKENS, n), dim = kind(WIDTH, n), ld = dim + kind(PAD, n), y_ld = dim + kind(Y_PAD, n);
+    const void *numbers = type == LH_F32 ? (const void *)x : lot_bf16(m, x, count);
+    return rig_put(g, numbers, count * lh_dtype_bytes(type));
+}
+
+static void *gate(lot *m, rig *g, int n, lh_dtype x_type, lh_dtype type, int64_t *count)
+{
+    int64_t tokens = kind(TOKENS, n), dim = kind(GATE_DIM, n), ld = dim + kind(PAD, n), y_ld = dim + kind(Y_PAD, n);
     int64_t bytes = tokens * y_ld * lh_dtype_bytes(type);
     const float *x = lot_normals(m, tokens * ld, 3.0f, 1), *up = lot_normals(m, tokens * ld, 1.0f, 2);
     void *y = rig_new(g, bytes), *host = lot_new(m, bytes);
-    RUN(g, gated, .y = y, .y_type = type, .gate = rig_put(g, x, tokens * ld * 4), .up = rig_put(g, up, tokens * ld * 4),
-        .tokens = tokens, .dim = dim, .y_ld = y_ld, .ld = ld, .gate_kind = (lh_gate)kind(GATE, n));
+    RUN(g, gated, .y = y, .y_type = type, .gate = put_numbers(m, g, x, x_type, tokens * ld),
+        .up = put_numbers(m, g, up, x_type, tokens * ld), .x_type = x_type, .tokens = tokens, .dim = dim, .y_ld = y_ld,
+        .ld = ld, .gate_kind = (lh_gate)kind(GATE, n));
     *count = tokens * y_ld;
     rig_get(g, host, y, bytes);
     rig_reset(g);
@@ -366,6 +375,7 @@ static void *gate(lot *m, rig *g, int n, lh_dtype type, int64_t *count)
 
 START_TEST(test_gated_of_every_backend_is_that_of_ref)
 {
+    static const lh_dtype types[] = {LH_F32, LH_BF16};
     for (int b = 1; rig_backend(b); b++) {
         rig ref, mine;
         rig_open(&ref, rig_backend(0));
@@ -373,11 +383,14 @@ START_TEST(test_gated_of_every_backend_is_that_of_ref)
         for (int n = 0; n < 400; n++) {
             int64_t count;
             lot m = {0};
-            const void *want = gate(&m, &ref, n, LH_F32, &count), *got = gate(&m, &mine, n, LH_F32, &count);
-            check_near(got, want, count, (tolerance){1e-6, 4e-6}, "gated, %s", mine.ops->name);
-            want = gate(&m, &ref, n, LH_BF16, &count);
-            got = gate(&m, &mine, n, LH_BF16, &count);
-            check_near_bf16(got, want, count, (tolerance){0x1p-7, 4e-6}, "gated to bf16, %s", mine.ops->name);
+            for (int x = 0; x < 2; x++) {
+                const void *want = gate(&m, &ref, n, types[x], LH_F32, &count),
+                           *got = gate(&m, &mine, n, types[x], LH_F32, &count);
+                check_near(got, want, count, (tolerance){1e-6, 4e-6}, "gated, %s", mine.ops->name);
+                want = gate(&m, &ref, n, types[x], LH_BF16, &count);
+                got = gate(&m, &mine, n, types[x], LH_BF16, &count);
+                check_near_bf16(got, want, count, (tolerance){0x1p-7, 4e-6}, "gated to bf16, %s", mine.ops->name);
+            }
             lot_end(&m);
         }
         rig_close(&ref);

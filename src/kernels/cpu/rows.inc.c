@@ -145,10 +145,10 @@ VEC_FN vf gelu(vf x)
 
 VEC_FN void gated_row(const lh_gated_args *a, int64_t t, vf (*gate)(vf))
 {
-    const float *g = a->gate + t * a->ld, *u = a->up + t * a->ld;
     for (int64_t i = 0; i < a->dim; i += VL) {
-        vf y = gate(vf_load_first(g + i, a->dim - i)) * vf_load_first(u + i, a->dim - i);
-        vf_store_any_first(a->y, a->y_type, t * a->y_ld + i, y, a->dim - i);
+        vf x = gate(vf_load_any_first(a->gate, a->x_type, t * a->ld + i, a->dim - i));
+        vf up = vf_load_any_first(a->up, a->x_type, t * a->ld + i, a->dim - i);
+        vf_store_any_first(a->y, a->y_type, t * a->y_ld + i, x * up, a->dim - i);
     }
 }
 

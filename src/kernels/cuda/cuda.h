@@ -11,9 +11,6 @@
 LH_OPS(LH_OP)
 #undef LH_OP
 
-/* lh_cuda_gated of bf16 numbers: gate and up point to them, and ld counts them. */
-lh_status lh_cuda_gated_bf16(lh_stream *stream, const lh_gated_args *a);
-
 /* lh_ops.prepare_attend (attend_ways.h). */
 void lh_cuda_prepare_attend(lh_stream *stream, const lh_attend_block_args *like);
 

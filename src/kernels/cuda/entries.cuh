@@ -4,7 +4,7 @@
 #define LH_KERNELS_CUDA_ENTRIES_CUH
 
 #include "base/minmax.h"
-#include "kernels/cuda/warp.cuh"
+#include "kernels/cuda/vector.cuh"
 
 /* Grid over slots: blockIdx.y is the head, x runs over its slots (lh_grid_first, lh_grid_step). Blocks after a head's
  * end are idle. `each`: slots of a block. */
@@ -65,47 +65,7 @@ static __device__ __forceinline__ unsigned lh_marks_of(const uint8_t *x, int64_t
     return marks; /* zeros after the end are LH_ENTRY_DROP */
 }
 
-/* Numbers in 16 bytes. */
-template <typename T>
-static __host__ __device__ constexpr int lh_wide(void)
-{
-    return 16 / (int)sizeof(T);
-}
-
-/* x = the numbers in the 16 bytes at p, which is aligned to them. */
-static __device__ __forceinline__ void lh_load_wide(float (&x)[4], const float *p)
-{
-    float4 v = *(const float4 *)p;
-    x[0] = v.x;
-    x[1] = v.y;
-    x[2] = v.z;
-    x[3] = v.w;
-}
-
-static __device__ __forceinline__ void lh_load_wide(float (&x)[8], const __nv_bfloat16 *p)
-{
-    uint4 v = *(const uint4 *)p;
-    const unsigned words[4] = {v.x, v.y, v.z, v.w};
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        x[2 * i] = __uint_as_float(words[i] << 16);
-        x[2 * i + 1] = __uint_as_float(words[i] & 0xffff0000u);
-    }
-}
-
-/* x = p[0 .. n - 1], padded with zeros; any p; n may be negative or larger than x. */
-template <typename T, int N>
-static __device__ __forceinline__ void lh_load_some(float (&x)[N], const T *p, int64_t n)
-{
-    if (n >= N && (uintptr_t)p % 16 == 0) {
-        lh_load_wide(x, p);
-        return;
-    }
-#pragma unroll
-    for (int i = 0; i < N; i++) x[i] = i < n ? lh_number(p[i]) : 0.0f;
-}
-
-/* The same for N numbers, a multiple of 16 bytes; p may be NULL, for zeros. */
+/* lh_load_some for N numbers, a multiple of 16 bytes; p may be NULL, for zeros. */
 template <typename T, int N>
 static __device__ __forceinline__ void lh_load_many(float (&x)[N], const T *p, int64_t n)
 {

@@ -200,7 +200,7 @@ lh_status lh_expert_gemm_small(lh_stream *stream, const lh_expert_gemm_args *a, 
 static int is_paired(const lh_norm_gemm_args *a)
 {
     const lh_gated_args *gated = &a->gated;
-    return gated->y && gated->up == gated->gate + gated->dim && a->gemm.out == 2 * gated->dim;
+    return gated->y && gated->up == (const float *)gated->gate + gated->dim && a->gemm.out == 2 * gated->dim;
 }
 
 /* Returns 1 if a product by cuBLAS may be rounded before the gate: half the bytes of the largest array of a layer. */
@@ -223,10 +223,11 @@ static lh_status run_stream(lh_stream *stream, const lh_norm_gemm_args *a)
 static lh_status run_rounded(lh_stream *stream, const lh_norm_gemm_args *a)
 {
     lh_gated_args gated = a->gated;
-    gated.up = (const float *)((const __nv_bfloat16 *)gated.gate + gated.dim);
+    gated.x_type = LH_BF16;
+    gated.up = (const __nv_bfloat16 *)gated.gate + gated.dim;
     LH_TRY(lh_norm_rows(&lh_ops_cuda, stream, &a->norm));
     LH_TRY(lh_blas_gemm(stream, &a->gemm, 0.0f, LH_BF16));
-    LH_TRY(lh_cuda_gated_bf16(stream, &gated));
+    LH_TRY(lh_cuda_gated(stream, &gated));
     return LH_OK;
 }
 

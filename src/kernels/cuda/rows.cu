@@ -3,6 +3,8 @@
 #include "kernels/cuda/vector.cuh"
 #include "kernels/elementwise.h"
 
+typedef __nv_bfloat16 bf16;
+
 /* ---- embedding: each number read once, in the type of the table, and written once ---- */
 
 template <typename T>
@@ -21,7 +23,7 @@ static __global__ void embed_kernel(lh_embed_args a, int width)
 
 lh_status lh_cuda_embed(lh_stream *stream, const lh_embed_args *a)
 {
-    auto *kernel = a->type == LH_F32 ? embed_kernel<float> : embed_kernel<__nv_bfloat16>;
+    auto *kernel = a->type == LH_F32 ? embed_kernel<float> : embed_kernel<bf16>;
     int width = lh_width(a->table, a->dim, a->type) == 4 && lh_width(a->y, a->dim, LH_F32) == 4 ? 4 : 1;
     return lh_launch(stream, "embed", lh_fours_shape(a->tokens, a->dim), kernel, *a, width);
 }
@@ -72,7 +74,6 @@ static __global__ void __launch_bounds__(MAX_THREADS) norm_of_blocks_kernel(lh_r
 
 lh_status lh_cuda_rmsnorm(lh_stream *stream, const lh_rmsnorm_args *a)
 {
-    typedef __nv_bfloat16 bf16;
     const int64_t each = 8; /* approximate numbers per thread */
     int64_t threads = (a->dim / each + LH_WARP - 1) / LH_WARP * LH_WARP, heads = a->heads < 65535 ? a->heads : 65535;
     int is_narrow = a->dim <= LH_NORM_OF_WARP;
@@ -145,7 +146,7 @@ lh_status lh_cuda_rope(lh_stream *stream, const lh_rope_args *a)
     return lh_launch(stream, "rope", shape, rope_kernel, *a);
 }
 
-/* ---- numbers of rows: sums, soft caps, gates, conversions ---- Each input is read once and each output written once,
+/* ---- numbers of rows: sums, soft caps, conversions ---- Each input is read once and each output written once,
  * four numbers per thread, with enough threads to keep the memory busy. */
 
 static int width_of(int one, int other)
@@ -169,7 +170,7 @@ static __global__ void add_kernel(lh_add_args a, int width)
 
 lh_status lh_cuda_add(lh_stream *stream, const lh_add_args *a)
 {
-    auto *kernel = a->x_type == LH_F32 ? add_kernel<float> : add_kernel<__nv_bfloat16>;
+    auto *kernel = a->x_type == LH_F32 ? add_kernel<float> : add_kernel<bf16>;
     int width = width_of(lh_width(a->y, a->y_ld, LH_F32), lh_width(a->x, a->x_ld, a->x_type));
     return lh_launch(stream, "add", lh_fours_shape(a->tokens, a->dim), kernel, *a, width);
 }
@@ -224,39 +225,6 @@ lh_status lh_cuda_check_finite(lh_stream *stream, const lh_check_finite_args *a)
                      lh_width(a->x, 0, LH_F32));
 }
 
-/* gate and up read, y written: 6 to 12 bytes per number. */
-template <typename Y, typename X>
-static __global__ void gated_kernel(lh_gated_args a, int width)
-{
-    for (int64_t t = blockIdx.y; t < a.tokens; t += gridDim.y) {
-        for (int64_t i = 4 * lh_grid_first(); i < a.dim; i += 4 * lh_grid_step()) {
-            lh_four gate = lh_get4((const X *)a.gate + t * a.ld + i, a.dim - i, width);
-            lh_four y = lh_get4((const X *)a.up + t * a.ld + i, a.dim - i, width);
-            for (int j = 0; j < 4; j++) y.at[j] *= lh_gate_of(gate.at[j], a.gate_kind);
-            lh_put4((Y *)a.y + t * a.y_ld + i, y, a.dim - i, width);
-        }
-    }
-}
-
-template <typename X>
-static lh_status launch_gated(lh_stream *stream, const lh_gated_args *a, lh_dtype x_type)
-{
-    auto *kernel = a->y_type == LH_F32 ? gated_kernel<float, X> : gated_kernel<__nv_bfloat16, X>;
-    int width = width_of(lh_width(a->gate, a->ld, x_type), lh_width(a->up, a->ld, x_type));
-    width = width_of(width, lh_width(a->y, a->y_ld, a->y_type));
-    return lh_launch(stream, "gated", lh_fours_shape(a->tokens, a->dim), kernel, *a, width);
-}
-
-lh_status lh_cuda_gated(lh_stream *stream, const lh_gated_args *a)
-{
-    return launch_gated<float>(stream, a, LH_F32);
-}
-
-lh_status lh_cuda_gated_bf16(lh_stream *stream, const lh_gated_args *a)
-{
-    return launch_gated<__nv_bfloat16>(stream, a, LH_BF16);
-}
-
 template <typename Y, typename X>
 static __global__ void convert_kernel(lh_convert_args a, int width)
 {
@@ -270,10 +238,85 @@ static __global__ void convert_kernel(lh_convert_args a, int width)
 
 lh_status lh_cuda_convert(lh_stream *stream, const lh_convert_args *a)
 {
-    typedef __nv_bfloat16 bf16;
     auto *kernel = a->dst_type == LH_F32
                        ? (a->src_type == LH_F32 ? convert_kernel<float, float> : convert_kernel<float, bf16>)
                        : (a->src_type == LH_F32 ? convert_kernel<bf16, float> : convert_kernel<bf16, bf16>);
     int width = width_of(lh_width(a->dst, a->dst_ld, a->dst_type), lh_width(a->src, a->src_ld, a->src_type));
     return lh_launch(stream, "convert", lh_fours_shape(a->rows, a->cols), kernel, *a, width);
+}
+
+/* ---- gates ---- A thread has PIECES pieces of 16 bytes of the gates and of the values that they multiply, all in
+ * flight together. 6 to 12 bytes moved per number. */
+
+enum { PIECES = 2, GATED_THREADS = 256 };
+
+/* WIDE: rows consist of whole pieces, aligned to them. */
+template <int WIDE, typename X, int N>
+static __device__ __forceinline__ void load_piece(float (&x)[N], const X *p, int64_t n)
+{
+    if (!WIDE)
+        lh_load_some(x, p, n);
+    else if (n > 0)
+        lh_load_once(x, p);
+}
+
+template <int WIDE, typename Y, int N>
+static __device__ __forceinline__ void store_piece(Y *p, const float (&x)[N], int64_t n)
+{
+    if (WIDE && n > 0) lh_store_wide(p, x);
+#pragma unroll
+    for (int i = 0; i < N && !WIDE; i++)
+        if (i < n) lh_put(p + i, x[i]);
+}
+
+template <typename Y, typename X, int WIDE, lh_gate KIND>
+static __global__ void __launch_bounds__(GATED_THREADS) gated_kernel(lh_gated_args a)
+{
+    constexpr int N = lh_wide<X>();
+    const int64_t step = (int64_t)blockDim.x * N, first = PIECES * blockIdx.x * step + threadIdx.x * N;
+    for (int64_t t = blockIdx.y; t < a.tokens; t += gridDim.y) {
+        const X *gates = (const X *)a.gate + t * a.ld + first, *ups = (const X *)a.up + t * a.ld + first;
+        Y *y = (Y *)a.y + t * a.y_ld + first;
+        float gate[PIECES][N] = {}, up[PIECES][N] = {};
+#pragma unroll
+        for (int k = 0; k < PIECES; k++) {
+            load_piece<WIDE>(gate[k], gates + k * step, a.dim - first - k * step);
+            load_piece<WIDE>(up[k], ups + k * step, a.dim - first - k * step);
+        }
+#pragma unroll
+        for (int k = 0; k < PIECES; k++) {
+#pragma unroll
+            for (int i = 0; i < N; i++) up[k][i] *= lh_gate_of(gate[k][i], KIND);
+            store_piece<WIDE>(y + k * step, up[k], a.dim - first - k * step);
+        }
+    }
+}
+
+template <typename Y, typename X, int WIDE>
+static lh_status launch_gated(lh_stream *stream, const lh_gated_args *a)
+{
+    static void (*const kernels[])(lh_gated_args) = {gated_kernel<Y, X, WIDE, LH_GATE_SILU>,
+                                                     gated_kernel<Y, X, WIDE, LH_GATE_GELU_TANH>,
+                                                     gated_kernel<Y, X, WIDE, LH_GATE_GELU>};
+    const int64_t most = 65535, pieces = (a->dim + lh_wide<X>() - 1) / lh_wide<X>(),
+                  blocks = (pieces + PIECES * GATED_THREADS - 1) / (PIECES * GATED_THREADS);
+    if (a->dim == 0 || a->tokens == 0) return LH_OK;
+    const int64_t warps = (pieces + blocks * PIECES * LH_WARP - 1) / (blocks * PIECES * LH_WARP);
+    lh_shape shape = {dim3((unsigned)blocks, (unsigned)(a->tokens < most ? a->tokens : most)), (int)warps * LH_WARP, 0};
+    return lh_launch(stream, "gated", shape, kernels[a->gate_kind], *a);
+}
+
+template <typename X>
+static lh_status gate_rows(lh_stream *stream, const lh_gated_args *a)
+{
+    const int is_wide = a->dim % lh_wide<X>() == 0 && lh_is_wide(a->gate, a->ld, a->x_type) &&
+                        lh_is_wide(a->up, a->ld, a->x_type) && lh_is_wide(a->y, a->y_ld, a->y_type);
+    auto *launched = a->y_type == LH_F32 ? (is_wide ? launch_gated<float, X, 1> : launch_gated<float, X, 0>)
+                                         : (is_wide ? launch_gated<bf16, X, 1> : launch_gated<bf16, X, 0>);
+    return launched(stream, a);
+}
+
+lh_status lh_cuda_gated(lh_stream *stream, const lh_gated_args *a)
+{
+    return a->x_type == LH_F32 ? gate_rows<float>(stream, a) : gate_rows<bf16>(stream, a);
 }

@@ -87,4 +87,84 @@ static __device__ __forceinline__ void lh_put4(__nv_bfloat16 *p, lh_four x, int6
         if (j < n) lh_put(p + j, x.at[j]);
 }
 
+/* ---- 16 bytes at a time ---- */
+
+/* Returns 1 if rows that begin at p + t * ld are aligned to 16 bytes. */
+static inline int lh_is_wide(const void *p, int64_t ld, lh_dtype type)
+{
+    return ((uintptr_t)p | (uintptr_t)(ld * lh_dtype_bytes(type))) % 16 == 0;
+}
+
+/* Numbers in 16 bytes. */
+template <typename T>
+static __host__ __device__ constexpr int lh_wide(void)
+{
+    return 16 / (int)sizeof(T);
+}
+
+static __device__ __forceinline__ void lh_unpack(float (&x)[4], float4 v)
+{
+    x[0] = v.x;
+    x[1] = v.y;
+    x[2] = v.z;
+    x[3] = v.w;
+}
+static __device__ __forceinline__ void lh_unpack(float (&x)[8], uint4 v)
+{
+    const unsigned words[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        x[2 * i] = lh_low(words[i]);
+        x[2 * i + 1] = lh_high(words[i]);
+    }
+}
+
+/* x = the numbers in the 16 bytes at p, which is aligned to them. */
+static __device__ __forceinline__ void lh_load_wide(float (&x)[4], const float *p)
+{
+    lh_unpack(x, *(const float4 *)p);
+}
+static __device__ __forceinline__ void lh_load_wide(float (&x)[8], const __nv_bfloat16 *p)
+{
+    lh_unpack(x, *(const uint4 *)p);
+}
+
+/* The same for numbers that are read once: the first to leave the caches. */
+static __device__ __forceinline__ void lh_load_once(float (&x)[4], const float *p)
+{
+    lh_unpack(x, __ldcs((const float4 *)p));
+}
+static __device__ __forceinline__ void lh_load_once(float (&x)[8], const __nv_bfloat16 *p)
+{
+    lh_unpack(x, __ldcs((const uint4 *)p));
+}
+
+/* x = p[0 .. n - 1], padded with zeros; any p; n may be negative or larger than x. */
+template <typename T, int N>
+static __device__ __forceinline__ void lh_load_some(float (&x)[N], const T *p, int64_t n)
+{
+    if (n >= N && (uintptr_t)p % 16 == 0) {
+        lh_load_wide(x, p);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < N; i++) x[i] = i < n ? lh_number(p[i]) : 0.0f;
+}
+
+/* p[0 .. N - 1] = x, in accesses of up to 16 bytes; p is aligned to min(16, the bytes of x). */
+template <int N>
+static __device__ __forceinline__ void lh_store_wide(float *p, const float (&x)[N])
+{
+#pragma unroll
+    for (int i = 0; i < N; i += 4) *(float4 *)(p + i) = make_float4(x[i], x[i + 1], x[i + 2], x[i + 3]);
+}
+static __device__ __forceinline__ void lh_store_wide(__nv_bfloat16 *p, const float (&x)[4])
+{
+    *(uint2 *)p = make_uint2(lh_word(x[0], x[1]), lh_word(x[2], x[3]));
+}
+static __device__ __forceinline__ void lh_store_wide(__nv_bfloat16 *p, const float (&x)[8])
+{
+    *(uint4 *)p = make_uint4(lh_word(x[0], x[1]), lh_word(x[2], x[3]), lh_word(x[4], x[5]), lh_word(x[6], x[7]));
+}
+
 #endif

@@ -94,8 +94,9 @@ lh_status lh_ref_gated(lh_stream *stream, const lh_gated_args *a)
     (void)stream;
     for (int64_t t = 0; t < a->tokens; t++) {
         for (int64_t i = 0; i < a->dim; i++) {
-            double y = lh_gate_of(a->gate[t * a->ld + i], a->gate_kind) * a->up[t * a->ld + i];
-            ref_store(a->y, a->y_type, t * a->y_ld + i, y);
+            const double gate = ref_load(a->gate, a->x_type, t * a->ld + i),
+                         up = ref_load(a->up, a->x_type, t * a->ld + i);
+            ref_store(a->y, a->y_type, t * a->y_ld + i, lh_gate_of(gate, a->gate_kind) * up);
         }
     }
     return LH_OK;

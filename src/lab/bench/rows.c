@@ -31,6 +31,7 @@ enum { DIM = 2048, HEAD = 64, SHARDS = 4, FIRST = 1000, TOP = 50, MOST = 1024 };
 typedef struct rows {
     int64_t tokens, vocab;
     float *x, *y, *w, *parts, *logits, *other, *values;
+    void *gates; /* bf16, [tokens, 2 DIM] */
     int32_t *positions, *indices;
     uint32_t *seen;
     int64_t *sum;
@@ -42,6 +43,7 @@ static lh_status make_rows(lh_bench *b, rows *r)
     r->vocab = lh_bench_size(b, 1 << 17, 512);
     LH_TRY(lh_bench_normals(b, &r->x, &(lh_bench_normal){LH_F32, r->tokens * DIM, 1.0f}));
     LH_TRY(lh_bench_normals(b, &r->y, &(lh_bench_normal){LH_F32, r->tokens * DIM, 1.0f}));
+    LH_TRY(lh_bench_normals(b, &r->gates, &(lh_bench_normal){LH_BF16, r->tokens * 2 * DIM, 1.0f}));
     LH_TRY(lh_bench_normals(b, &r->w, &(lh_bench_normal){LH_F32, DIM, 1.0f}));
     LH_TRY(lh_bench_normals(b, &r->parts, &(lh_bench_normal){LH_F32, SHARDS * r->tokens * DIM, 1.0f}));
     LH_TRY(lh_bench_normals(b, &r->logits, &(lh_bench_normal){LH_F32, r->vocab, 3.0f}));
@@ -90,11 +92,15 @@ static lh_status run_tokens(lh_bench *b, const rows *r)
                           .dim = DIM,
                           .y_ld = DIM,
                           .ld = DIM};
-    lh_gated_args gelu = silu;
+    lh_gated_args gelu = silu, of_product = silu;
     lh_squares_args squares = {
         .y = r->y, .x = r->x, .tokens = r->tokens, .heads = DIM / HEAD, .dim = HEAD, .x_ld = DIM, .y_ld = DIM / HEAD};
     lh_add_args add = {.y = r->y, .x = r->x, .tokens = r->tokens, .dim = DIM, .y_ld = DIM, .x_ld = DIM};
     gelu.gate_kind = LH_GATE_GELU;
+    of_product.x_type = LH_BF16;
+    of_product.gate = r->gates;
+    of_product.up = (const char *)r->gates + DIM * 2;
+    of_product.ld = 2 * DIM;
     LH_TRY(run_one(b, r, (lh_bench_case){.name = "rmsnorm", .call = call_rmsnorm, .bytes = 6 * n, .args = &norm},
                    " to bf16"));
     LH_TRY(run_one(b, r, (lh_bench_case){.name = "squares", .call = call_squares, .bytes = 4 * n, .args = &squares},
@@ -105,6 +111,8 @@ static lh_status run_tokens(lh_bench *b, const rows *r)
                    " silu to bf16"));
     LH_TRY(run_one(b, r, (lh_bench_case){.name = "gated", .call = call_gated, .bytes = 10 * n, .args = &gelu},
                    " gelu to bf16"));
+    LH_TRY(run_one(b, r, (lh_bench_case){.name = "gated", .call = call_gated, .bytes = 6 * n, .args = &of_product},
+                   " silu of bf16"));
     LH_TRY(run_one(b, r, (lh_bench_case){.name = "add", .call = call_add, .bytes = 12 * n, .args = &add}, ""));
     return LH_OK;
 }

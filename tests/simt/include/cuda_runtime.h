@@ -184,6 +184,11 @@ static inline T __ldg(const T *p)
     return *p;
 }
 template <typename T>
+static inline T __ldcs(const T *p)
+{
+    return *p;
+}
+template <typename T>
 static inline T __ldcg(const T *p)
 {
     return *p;
