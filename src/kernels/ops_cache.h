@@ -82,9 +82,9 @@ typedef struct lh_gather_entries_args {
     X(norm_gemm, "norm of rows, a matrix product of them, and its gate") \
     X(rope_append, "norm and rotate queries and keys, append keys and values")
 
-/* rmsnorm of whole rows (norm.w NULL: convert), gemm of the normed rows, and, if gated.y is set, gated of the product.
- * norm.y is gemm.x and, with gated.y, gemm.y holds the gates, then the values that they multiply: both are workspace
- * with unspecified contents, where numbers may be rounded to gemm.type. */
+/* rmsnorm of whole rows (norm.w NULL: convert, without an addend), gemm of the normed rows, and, if gated.y is set,
+ * gated of the product. norm.y is gemm.x and, with gated.y, gemm.y holds the gates, then the values that they multiply:
+ * both are workspace with unspecified contents, where numbers may be rounded to gemm.type. */
 typedef struct lh_norm_gemm_args {
     lh_rmsnorm_args norm;
     lh_gemm_args gemm;

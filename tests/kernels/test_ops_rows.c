@@ -4,8 +4,9 @@
 #include "cases.h"
 #include "rig.h"
 
-enum { TOKENS, WIDTH, PAD, Y_PAD, SCALE, TABLE, GATE_DIM };                   /* of several operations */
-enum { NORM_DIM = GATE_DIM + 1, NORM_HEADS, SPREAD, OFFSET, FROM, TO, COLS }; /* of rmsnorm and convert */
+enum { TOKENS, WIDTH, PAD, Y_PAD, SCALE, TABLE, GATE_DIM };                      /* of several operations */
+enum { NORM_DIM = GATE_DIM + 1, NORM_HEADS, SPREAD, OFFSET, ADDEND, SUM, ADDS }; /* of rmsnorm */
+enum { FROM = ADDS + 1, TO, COLS };                                              /* of convert */
 enum { HEAD_DIM = COLS + 1, ROTARY, HEADS, GATE, FIRST_ROWS, NEW_ROWS, FIRST, PIECE, ROPE_SCALE };
 static const dimension kinds[] = {
     [TOKENS] = {"tokens", 7, {0, 1, 2, 3, 4, 5, 6}},
@@ -15,10 +16,13 @@ static const dimension kinds[] = {
     [SCALE] = {"hundredths of the scale", 3, {3394, 100, 100}},
     [TABLE] = {"type of the table", 2, {LH_F32, LH_BF16}, {"f32", "bf16"}},
     [GATE_DIM] = {"width of gates", 12, {0, 1, 6, 9, 16, 31, 32, 64, 75, 116, 2060, 4144}},
-    [NORM_DIM] = {"dim", 6, {1, 3, 64, 96, 576, 2049}},
+    [NORM_DIM] = {"dim", 8, {1, 3, 64, 96, 576, 2049, 2304, 8208}},
     [NORM_HEADS] = {"heads", 3, {1, 2, 3}},
     [SPREAD] = {"spread", 2, {300, 1}},
     [OFFSET] = {"offset", 3, {1, 0, 0}},
+    [ADDEND] = {"addend", 4, {-1, -1, LH_F32, LH_BF16}, {"none", "none", "f32", "bf16"}},
+    [SUM] = {"sum", 2, {0, 1}, {"elsewhere", "in x"}},
+    [ADDS] = {"added to y", 3, {0, 0, 1}},
     [FROM] = {"from", 2, {LH_F32, LH_BF16}, {"f32", "bf16"}},
     [TO] = {"to", 2, {LH_F32, LH_BF16}, {"f32", "bf16"}},
     [COLS] = {"columns", 12, {0, 1, 2, 7, 8, 15, 17, 31, 37, 49, 56, 59}},
@@ -153,24 +157,45 @@ START_TEST(test_a_norm_of_rows_on_several_ranks_is_that_of_whole_rows)
 }
 END_TEST
 
-static void *norm(lot *m, rig *g, int n, lh_dtype type, int64_t *count)
+/* Numbers of rows, f32 or rounded to bf16, on the device. */
+static void *put_numbers(lot *m, rig *g, const float *x, lh_dtype type, int64_t count)
+{
+    const void *numbers = type == LH_F32 ? (const void *)x : lot_bf16(m, x, count);
+    return rig_put(g, numbers, count * lh_dtype_bytes(type));
+}
+
+/* What rmsnorm leaves: y, and the sum with the addend, of which there are `sums` numbers. */
+typedef struct normed {
+    void *y;
+    float *sum;
+    int64_t count, sums;
+} normed;
+
+static normed norm(lot *m, rig *g, int n, lh_dtype type)
 {
     int64_t dim = kind(NORM_DIM, n), tokens = kind(TOKENS, n), heads = kind(NORM_HEADS, n);
-    int64_t x_ld = heads * dim + kind(PAD, n), y_ld = heads * dim + kind(Y_PAD, n);
-    int64_t bytes = tokens * y_ld * lh_dtype_bytes(type);
-    const float *x = lot_normals(m, tokens * x_ld, (float)kind(SPREAD, n), 1), *w = lot_normals(m, dim, 1.0f, 2);
-    void *y = rig_new(g, bytes), *host = lot_new(m, bytes);
-    RUN(g, rmsnorm, .y = y, .y_type = type, .x = rig_put(g, x, tokens * x_ld * 4), .w = rig_put(g, w, dim * 4),
-        .tokens = tokens, .heads = heads, .dim = dim, .x_ld = x_ld, .y_ld = y_ld, .eps = 1e-6f,
-        .offset = (float)kind(OFFSET, n));
-    *count = tokens * y_ld;
-    rig_get(g, host, y, bytes);
+    int64_t x_ld = heads * dim + kind(PAD, n), y_ld = heads * dim + kind(Y_PAD, n), numbers = tokens * x_ld;
+    const int has_addend = kind(ADDEND, n) >= 0;
+    const lh_dtype addend_type = has_addend ? (lh_dtype)kind(ADDEND, n) : LH_F32;
+    normed out = {.count = tokens * y_ld, .sums = has_addend ? numbers : 0};
+    const int64_t bytes = out.count * lh_dtype_bytes(type);
+    const float *w = lot_normals(m, dim, 1.0f, 2), *addend = lot_normals(m, numbers, 1.0f, 3);
+    float *x = rig_put(g, lot_normals(m, numbers, (float)kind(SPREAD, n), 1), numbers * 4),
+          *sum = kind(SUM, n) ? x : rig_put(g, addend, numbers * 4);
+    void *y = put_numbers(m, g, lot_normals(m, out.count, 1.0f, 4), type, out.count);
+    RUN(g, rmsnorm, .y = y, .y_type = type, .x = x, .w = rig_put(g, w, dim * 4), .tokens = tokens, .heads = heads,
+        .dim = dim, .x_ld = x_ld, .y_ld = y_ld, .eps = 1e-6f, .offset = (float)kind(OFFSET, n),
+        .adds = (int)kind(ADDS, n), .addend = has_addend ? put_numbers(m, g, addend, addend_type, numbers) : NULL,
+        .addend_type = addend_type, .sum = has_addend ? sum : NULL);
+    rig_get(g, out.y = lot_new(m, bytes), y, bytes);
+    rig_get(g, out.sum = lot_new(m, out.sums * 4), sum, out.sums * 4);
     rig_reset(g);
-    return host;
+    return out;
 }
 
 /* The mean of squares in f32 over 2,049 elements: the terms are positive, so the relative error stays below a few units
- * of the last place in any blocked order; 4e-6 also allows one chain of 8 lanes. */
+ * of the last place in any blocked order; 4e-6 also allows one chain of 8 lanes. Where y is added to, a result near 0
+ * is the difference of two numbers of which one has this error. */
 START_TEST(test_rmsnorm_of_every_backend_is_that_of_ref)
 {
     for (int b = 1; rig_backend(b); b++) {
@@ -178,13 +203,16 @@ START_TEST(test_rmsnorm_of_every_backend_is_that_of_ref)
         rig_open(&ref, rig_backend(0));
         rig_open(&mine, rig_backend(b));
         for (int n = 0; n < 420; n++) {
-            int64_t count;
             lot m = {0};
-            const void *want = norm(&m, &ref, n, LH_F32, &count), *got = norm(&m, &mine, n, LH_F32, &count);
-            check_near(got, want, count, (tolerance){4e-6, 1e-7}, "rmsnorm, %s", mine.ops->name);
-            want = norm(&m, &ref, n, LH_BF16, &count);
-            got = norm(&m, &mine, n, LH_BF16, &count);
-            check_near_bf16(got, want, count, bf16_ulp, "rmsnorm to bf16, %s", mine.ops->name);
+            const double near_0 = kind(ADDS, n) ? 3e-5 : 1e-7;
+            normed want = norm(&m, &ref, n, LH_F32), got = norm(&m, &mine, n, LH_F32);
+            check_near(got.y, want.y, got.count, (tolerance){4e-6, near_0}, "rmsnorm, %s", mine.ops->name);
+            check_same(got.sum, want.sum, got.sums * 4, "sums of rmsnorm, %s", mine.ops->name);
+            want = norm(&m, &ref, n, LH_BF16);
+            got = norm(&m, &mine, n, LH_BF16);
+            check_near_bf16(got.y, want.y, got.count, (tolerance){bf16_ulp.rel, near_0}, "rmsnorm to bf16, %s",
+                            mine.ops->name);
+            check_same(got.sum, want.sum, got.sums * 4, "sums of rmsnorm, %s", mine.ops->name);
             lot_end(&m);
         }
         rig_close(&ref);
@@ -350,13 +378,6 @@ START_TEST(test_gates_give_the_numbers_of_numpy_and_do_not_overflow)
     }
 }
 END_TEST
-
-/* Numbers of rows, f32 or rounded to bf16, on the device. */
-static void *put_numbers(lot *m, rig *g, const float *x, lh_dtype type, int64_t count)
-{
-    const void *numbers = type == LH_F32 ? (const void *)x : lot_bf16(m, x, count);
-    return rig_put(g, numbers, count * lh_dtype_bytes(type));
-}
 
 static void *gate(lot *m, rig *g, int n, lh_dtype x_type, lh_dtype type, int64_t *count)
 {

@@ -34,6 +34,18 @@ static float sum_squares(const float *x, int64_t n)
     return vf_sum((s0 + s1) + (s2 + s3));
 }
 
+/* x of head h of row t, after the addend. */
+static const float *summed_head(const lh_rmsnorm_args *a, int64_t t, int64_t h)
+{
+    const int64_t at = t * a->x_ld + h * a->dim;
+    if (!a->addend) return a->x + at;
+    for (int64_t i = 0; i < a->dim; i += VL) {
+        vf by = vf_load_any_first(a->addend, a->addend_type, at + i, a->dim - i);
+        vf_store_first(a->sum + at + i, vf_load_first(a->x + at + i, a->dim - i) + by, a->dim - i);
+    }
+    return a->sum + at;
+}
+
 static float mean_square(const lh_rmsnorm_args *a, int64_t t, const float *x)
 {
     float sum = 0;
@@ -59,12 +71,14 @@ static lh_status op_rmsnorm(lh_stream *stream, const lh_rmsnorm_args *a)
 #pragma omp parallel for if (a->tokens * a->heads * a->dim >= PARALLEL_FROM)
     for (int64_t t = 0; t < a->tokens; t++) {
         for (int64_t h = 0; h < a->heads; h++) {
-            const float *x = a->x + t * a->x_ld + h * a->dim;
+            const float *x = summed_head(a, t, h);
             vf factor = vf_set1(1.0f / sqrtf(mean_square(a, t, x) + a->eps));
             for (int64_t i = 0; i < a->dim; i += VL) {
+                const int64_t at = t * a->y_ld + h * a->dim + i;
                 vf w = offset + vf_load_first(a->w + h * a->w_ld + i, a->dim - i);
                 vf y = (vf_load_first(x + i, a->dim - i) * factor) * w;
-                vf_store_any_first(a->y, a->y_type, t * a->y_ld + h * a->dim + i, y, a->dim - i);
+                if (a->adds) y = vf_load_any_first(a->y, a->y_type, at, a->dim - i) + y;
+                vf_store_any_first(a->y, a->y_type, at, y, a->dim - i);
             }
         }
     }

@@ -5,9 +5,6 @@
 
 #include "kernels/cuda/vector.cuh"
 
-/* Rows of at most this many numbers are processed by a warp. */
-#define LH_NORM_OF_WARP 256
-
 typedef struct lh_lanes {
     int64_t first, step; /* fours of this thread */
 } lh_lanes;
@@ -31,17 +28,23 @@ static __device__ __forceinline__ float lh_mean_of_given(const lh_rmsnorm_args &
     return sum / (float)(a.parts * a.dim);
 }
 
+/* x * inverse * (offset + w) of four numbers. n: numbers up to the end of the row. */
+static __device__ __forceinline__ lh_four lh_normed(lh_four x, const float *w, const lh_rmsnorm_args &a, float inverse,
+                                                    int64_t n, int width)
+{
+    lh_four by = lh_get4(w, n, width);
+    for (int j = 0; j < 4; j++) x.at[j] = __fmul_rn(__fmul_rn(x.at[j], inverse), a.offset + by.at[j]);
+    return x;
+}
+
 /* y = x / sqrt(mean_square + eps) * (offset + w), this thread's part. */
 template <typename Y>
 static __device__ __forceinline__ void lh_norm_row(Y *y, const float *x, const float *w, const lh_rmsnorm_args &a,
                                                    float mean_square, lh_lanes own, int width)
 {
     float inverse = 1.0f / sqrtf(mean_square + a.eps);
-    for (int64_t i = 4 * own.first; i < a.dim; i += 4 * own.step) {
-        lh_four v = lh_get4(x + i, a.dim - i, width), by = lh_get4(w + i, a.dim - i, width);
-        for (int j = 0; j < 4; j++) v.at[j] = __fmul_rn(__fmul_rn(v.at[j], inverse), a.offset + by.at[j]);
-        lh_put4(y + i, v, a.dim - i, width);
-    }
+    for (int64_t i = 4 * own.first, n = a.dim - i; n > 0; i += 4 * own.step, n = a.dim - i)
+        lh_put4(y + i, lh_normed(lh_get4(x + i, n, width), w + i, a, inverse, n, width), n, width);
 }
 
 /* Numbers moved in one access in rows of x and w. */

@@ -28,63 +28,146 @@ lh_status lh_cuda_embed(lh_stream *stream, const lh_embed_args *a)
     return lh_launch(stream, "embed", lh_fours_shape(a->tokens, a->dim), kernel, *a, width);
 }
 
-/* ---- root-mean-square norm ---- A warp (dim <= LH_NORM_OF_WARP) or a block has one head of one row. It is read twice,
- * the second time from L1. */
+/* ---- root-mean-square norm ---- A warp (dim <= OF_WARP) or a block has one head of one row, and each thread holds
+ * HELD fours of it in registers: they are read once, all loads in flight together. The numbers of longer rows are read
+ * again, from L1. 6 or 8 bytes moved per number; 6 or 8 more with an addend. */
 
-enum { WARPS = 8, MAX_THREADS = 512 };
+enum { HELD = 4, WARPS = 8, MAX_THREADS = 512, OF_WARP = 4 * HELD * LH_WARP };
 
-/* Where head h of row t lies, in numbers. */
-typedef struct lh_head_at {
-    int64_t x, y, w;
-} lh_head_at;
+/* One head of one row. This thread has the fours first, first + step, ... */
+typedef struct norm_row {
+    const float *x, *w;
+    int64_t t, x_at, y_at; /* x_at: also in rows of the addend and of the sum */
+    int first, step, dim;
+} norm_row;
 
-static __device__ lh_head_at head_at(const lh_rmsnorm_args &a, int64_t t, int64_t h)
+static __device__ norm_row norm_row_of(const lh_rmsnorm_args &a, int64_t t, int64_t h, int first, int step)
 {
-    return lh_head_at{t * a.x_ld + h * a.dim, t * a.y_ld + h * a.dim, h * a.w_ld};
+    int64_t x_at = t * a.x_ld + h * a.dim;
+    return norm_row{a.x + x_at, a.w + h * a.w_ld, t, x_at, t * a.y_ld + h * a.dim, 4 * first, 4 * step, (int)a.dim};
 }
 
-template <typename Y>
-static __global__ void norm_of_warps_kernel(lh_rmsnorm_args a, int width)
+/* Numbers of a row from i on; WIDTH 4: rows of whole fours, aligned to them. */
+template <int WIDTH>
+static __device__ __forceinline__ int left(const norm_row &r, int i)
+{
+    return WIDTH == 1 ? r.dim - i : i < r.dim ? 4 : 0;
+}
+
+/* x of N fours from number `first` on, with the addend (SUMS), whose sum is stored. */
+template <int WIDTH, int SUMS, int N>
+static __device__ __forceinline__ void take_fours(lh_four (&x)[N], const lh_rmsnorm_args &a, const norm_row &r,
+                                                  int first)
+{
+    lh_four by[N];
+#pragma unroll
+    for (int k = 0; k < N; k++) {
+        const int i = first + k * r.step, n = left<WIDTH>(r, i);
+        x[k] = lh_get4(r.x + i, n, WIDTH);
+        if (SUMS)
+            by[k] = a.addend_type == LH_F32 ? lh_get4((const float *)a.addend + r.x_at + i, n, WIDTH)
+                                            : lh_get4((const bf16 *)a.addend + r.x_at + i, n, WIDTH);
+    }
+#pragma unroll
+    for (int k = 0; k < N && SUMS; k++) {
+        const int i = first + k * r.step;
+        for (int j = 0; j < 4; j++) x[k].at[j] += by[k].at[j];
+        lh_put4(a.sum + r.x_at + i, x[k], left<WIDTH>(r, i), WIDTH);
+    }
+}
+
+/* Stores the four from number i on of y. */
+template <typename Y, int WIDTH>
+static __device__ __forceinline__ void put_normed(const lh_rmsnorm_args &a, const norm_row &r, lh_four x, int i,
+                                                  float inverse)
+{
+    const int n = left<WIDTH>(r, i);
+    Y *y = (Y *)a.y + r.y_at + i;
+    lh_four normed = lh_normed(x, r.w + i, a, inverse, n, WIDTH);
+    if (a.adds) {
+        lh_four old = lh_get4(y, n, WIDTH);
+        for (int j = 0; j < 4; j++) normed.at[j] += old.at[j];
+    }
+    lh_put4(y, normed, n, WIDTH);
+}
+
+static __device__ __forceinline__ float add_squares(float sum, const lh_four &x)
+{
+    for (int j = 0; j < 4; j++) sum = fmaf(x.at[j], x.at[j], sum);
+    return sum;
+}
+
+/* sum: over the threads that have the row. */
+template <typename Y, int WIDTH, int SUMS, typename S>
+static __device__ __forceinline__ void norm_one(const lh_rmsnorm_args &a, const norm_row &r, S sum)
+{
+    lh_four held[HELD], next[1];
+    const int rest = r.first + HELD * r.step;
+    float squares = 0;
+    take_fours<WIDTH, SUMS>(held, a, r, r.first);
+#pragma unroll
+    for (int k = 0; k < HELD; k++) squares = add_squares(squares, held[k]);
+    for (int i = rest; i < r.dim; i += r.step) {
+        take_fours<WIDTH, SUMS>(next, a, r, i);
+        squares = add_squares(squares, next[0]);
+    }
+    const float mean = a.squares ? lh_mean_of_given(a, r.t) : sum(squares) / (float)a.dim;
+    const float inverse = 1.0f / sqrtf(mean + a.eps);
+#pragma unroll
+    for (int k = 0; k < HELD; k++) put_normed<Y, WIDTH>(a, r, held[k], r.first + k * r.step, inverse);
+    for (int i = rest; i < r.dim; i += r.step) {
+        const float *x = SUMS ? a.sum + r.x_at : r.x;
+        put_normed<Y, WIDTH>(a, r, lh_get4(x + i, left<WIDTH>(r, i), WIDTH), i, inverse);
+    }
+}
+
+template <typename Y, int WIDTH, int SUMS>
+static __global__ void __launch_bounds__(WARPS *LH_WARP) norm_of_warps_kernel(const __grid_constant__ lh_rmsnorm_args a)
 {
     int64_t all = a.tokens * a.heads;
     for (int64_t r = (int64_t)blockIdx.x * WARPS + lh_warp(); r < all; r += (int64_t)gridDim.x * WARPS) {
         int64_t t = r / a.heads;
-        lh_head_at at = head_at(a, t, r - t * a.heads);
-        lh_lanes own = {lh_lane(), LH_WARP};
-        float mean = a.squares ? lh_mean_of_given(a, t)
-                               : lh_warp_sum(lh_squares_of(a.x + at.x, a.dim, own, width)) / (float)a.dim;
-        lh_norm_row((Y *)a.y + at.y, a.x + at.x, a.w + at.w, a, mean, own, width);
+        norm_one<Y, WIDTH, SUMS>(a, norm_row_of(a, t, r - t * a.heads, lh_lane(), LH_WARP),
+                                 [](float x) { return lh_warp_sum(x); });
     }
 }
 
-template <typename Y>
-static __global__ void __launch_bounds__(MAX_THREADS) norm_of_blocks_kernel(lh_rmsnorm_args a, int width)
+template <typename Y, int WIDTH, int SUMS>
+static __global__ void __launch_bounds__(MAX_THREADS) norm_of_blocks_kernel(const __grid_constant__ lh_rmsnorm_args a)
 {
     __shared__ float room[LH_WARP];
     for (int64_t t = blockIdx.x; t < a.tokens; t += gridDim.x) {
-        for (int64_t h = blockIdx.y; h < a.heads; h += gridDim.y) {
-            lh_head_at at = head_at(a, t, h);
-            lh_lanes own = {threadIdx.x, blockDim.x};
-            float mean = a.squares ? lh_mean_of_given(a, t)
-                                   : lh_block_sum(lh_squares_of(a.x + at.x, a.dim, own, width), room) / (float)a.dim;
-            lh_norm_row((Y *)a.y + at.y, a.x + at.x, a.w + at.w, a, mean, own, width);
-        }
+        for (int64_t h = blockIdx.y; h < a.heads; h += gridDim.y)
+            norm_one<Y, WIDTH, SUMS>(a, norm_row_of(a, t, h, (int)threadIdx.x, (int)blockDim.x),
+                                     [&](float x) { return lh_block_sum(x, room); });
     }
+}
+
+template <typename Y, int WIDTH, int SUMS>
+static lh_status launch_norm(lh_stream *stream, const lh_rmsnorm_args *a)
+{
+    const int64_t threads = (a->dim / (4 * HELD) + LH_WARP - 1) / LH_WARP * LH_WARP;
+    const unsigned heads = (unsigned)(a->heads < 65535 ? a->heads : 65535);
+    const lh_shape by_warps = {dim3(lh_blocks(a->tokens * a->heads, WARPS)), WARPS * LH_WARP, 0},
+                   by_blocks = {dim3(lh_blocks(a->tokens, 1), heads),
+                                threads < MAX_THREADS ? (int)threads : MAX_THREADS, 0};
+    return a->dim <= OF_WARP ? lh_launch(stream, "rmsnorm", by_warps, norm_of_warps_kernel<Y, WIDTH, SUMS>, *a)
+                             : lh_launch(stream, "rmsnorm", by_blocks, norm_of_blocks_kernel<Y, WIDTH, SUMS>, *a);
+}
+
+template <int WIDTH, int SUMS>
+static lh_status norm_to(lh_stream *stream, const lh_rmsnorm_args *a)
+{
+    return a->y_type == LH_F32 ? launch_norm<float, WIDTH, SUMS>(stream, a) : launch_norm<bf16, WIDTH, SUMS>(stream, a);
 }
 
 lh_status lh_cuda_rmsnorm(lh_stream *stream, const lh_rmsnorm_args *a)
 {
-    const int64_t each = 8; /* approximate numbers per thread */
-    int64_t threads = (a->dim / each + LH_WARP - 1) / LH_WARP * LH_WARP, heads = a->heads < 65535 ? a->heads : 65535;
-    int is_narrow = a->dim <= LH_NORM_OF_WARP;
-    int width = lh_width(a->y, a->y_ld, a->y_type) == 4 ? lh_norm_width(a) : 1;
+    const int is_wide = a->dim % 4 == 0 && lh_norm_width(a) == 4 && lh_width(a->y, a->y_ld, a->y_type) == 4 &&
+                        lh_width(a->addend, a->x_ld, a->addend_type) == 4 && lh_width(a->sum, a->x_ld, LH_F32) == 4;
     if (a->dim == 0) return LH_OK;
-    lh_shape shape = {dim3(lh_blocks(a->tokens, 1), (unsigned)heads), MAX_THREADS, 0};
-    if (threads < shape.threads) shape.threads = (int)threads;
-    if (is_narrow) shape = lh_shape{dim3(lh_blocks(a->tokens * a->heads, WARPS)), WARPS * LH_WARP, 0};
-    auto *kernel = is_narrow ? (a->y_type == LH_F32 ? norm_of_warps_kernel<float> : norm_of_warps_kernel<bf16>)
-                             : (a->y_type == LH_F32 ? norm_of_blocks_kernel<float> : norm_of_blocks_kernel<bf16>);
-    return lh_launch(stream, "rmsnorm", shape, kernel, *a, width);
+    if (a->addend) return is_wide ? norm_to<4, 1>(stream, a) : norm_to<1, 1>(stream, a);
+    return is_wide ? norm_to<4, 0>(stream, a) : norm_to<1, 0>(stream, a);
 }
 
 /* One warp per head. 4 bytes moved per number. */

@@ -26,6 +26,15 @@ static double sum_squares(const float *x, int64_t n)
     return sum;
 }
 
+/* x of head h of row t, after the addend. */
+static const float *summed_head(const lh_rmsnorm_args *a, int64_t t, int64_t h)
+{
+    const int64_t at = t * a->x_ld + h * a->dim;
+    for (int64_t i = 0; a->addend && i < a->dim; i++)
+        a->sum[at + i] = a->x[at + i] + (float)ref_load(a->addend, a->addend_type, at + i);
+    return (a->addend ? a->sum : a->x) + at;
+}
+
 static double mean_square(const lh_rmsnorm_args *a, int64_t t, const float *x)
 {
     float sum = 0.0f;
@@ -39,11 +48,13 @@ lh_status lh_ref_rmsnorm(lh_stream *stream, const lh_rmsnorm_args *a)
     (void)stream;
     for (int64_t t = 0; t < a->tokens; t++) {
         for (int64_t h = 0; h < a->heads; h++) {
-            const float *x = a->x + t * a->x_ld + h * a->dim;
-            const float *w = a->w + h * a->w_ld;
+            const float *x = summed_head(a, t, h), *w = a->w + h * a->w_ld;
             double root = sqrt(mean_square(a, t, x) + a->eps);
-            for (int64_t i = 0; i < a->dim; i++)
-                ref_store(a->y, a->y_type, t * a->y_ld + h * a->dim + i, x[i] / root * ((double)a->offset + w[i]));
+            for (int64_t i = 0; i < a->dim; i++) {
+                const int64_t at = t * a->y_ld + h * a->dim + i;
+                double old = a->adds ? ref_load(a->y, a->y_type, at) : 0.0;
+                ref_store(a->y, a->y_type, at, old + x[i] / root * ((double)a->offset + w[i]));
+            }
         }
     }
     return LH_OK;
