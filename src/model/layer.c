@@ -51,10 +51,14 @@ static lh_rmsnorm_args row_norm(const lh_forward *f, const float *x, const float
                              .offset = (float)f->config->norm_offset};
 }
 
-static void norm_rows(lh_forward *f, const float *x, const float *w, void *y, lh_dtype y_type)
+/* The norm of the rows of the MLP, of the model's type or in f32, after their addend. */
+static lh_rmsnorm_args mlp_norm(const lh_forward *f, const lh_rows_at *rows, void *y, lh_dtype y_type)
 {
-    const lh_rmsnorm_args args = row_norm(f, x, w, y, y_type);
-    LH_LATCH(&f->exec, f->exec.ops->rmsnorm(f->exec.stream, &args));
+    lh_rmsnorm_args args = row_norm(f, rows->x, layer_of(f, rows->layer)->mlp_norm, y, y_type);
+    args.addend = rows->addend;
+    args.addend_type = LH_BF16;
+    args.sum = rows->addend ? rows->x : NULL;
+    return args;
 }
 
 static int64_t squares_ld(const lh_forward *f)
@@ -369,7 +373,12 @@ static void add_product(lh_forward *f, const sharded_product *p, const float *po
         return;
     }
     multiply_sharded(f, p, tokens);
-    if (post_norm) norm_rows(f, f->work.y, post_norm, f->work.y, LH_F32);
+    if (post_norm) {
+        lh_rmsnorm_args norm = row_norm(f, f->work.y, post_norm, x, LH_F32);
+        norm.adds = 1;
+        LH_LATCH(&f->exec, f->exec.ops->rmsnorm(f->exec.stream, &norm));
+        return;
+    }
     LH_RUN(&f->exec, add, .y = x, .x = f->work.y, .tokens = tokens, .dim = hidden, .y_ld = hidden, .x_ld = hidden);
 }
 
@@ -394,7 +403,7 @@ static void dense_mlp(lh_forward *f, const lh_rows_at *rows, lh_pending_sum *pen
 {
     const lh_layer *w = layer_of(f, rows->layer);
     int64_t t = rows_of(f), hidden = f->config->hidden, ff = f->shard->ff_count;
-    LH_RUN(&f->exec, norm_gemm, .norm = row_norm(f, rows->x, w->mlp_norm, f->work.normed, f->model->options.dtype),
+    LH_RUN(&f->exec, norm_gemm, .norm = mlp_norm(f, rows, f->work.normed, f->model->options.dtype),
            .gemm = {.y = f->work.gate_up,
                     .x = f->work.normed,
                     .w = w->gate_up,
@@ -421,7 +430,8 @@ static void experts(lh_forward *f, const lh_rows_at *rows, lh_pending_sum *pendi
     int64_t t = rows_of(f), hidden = f->config->hidden, ff = f->shard->ff_count, assignments = t * e->routes.top_k;
     float *normed = f->work.y; /* free until the experts' outputs are combined into it */
     e->routes.tokens = t;
-    norm_rows(f, rows->x, w->mlp_norm, normed, LH_F32);
+    const lh_rmsnorm_args norm = mlp_norm(f, rows, normed, LH_F32);
+    LH_LATCH(&f->exec, f->exec.ops->rmsnorm(f->exec.stream, &norm));
     LH_RUN(&f->exec, gemm, .y = e->logits, .x = normed, .w = w->router, .type = LH_F32, .tokens = t,
            .out = e->routes.experts, .in = hidden, .y_ld = e->routes.experts, .x_ld = hidden, .w_ld = hidden,
            .order = LH_ORDER_FIXED);

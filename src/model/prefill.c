@@ -72,10 +72,13 @@ void lh_prefill_close(lh_prefill *p)
 static void finish_pending(lh_prefill *p)
 {
     lh_forward *f = p->forward;
-    const lh_rows_at rows = {.layer = p->layer, .x = p->x + p->pending.at * f->config->hidden};
+    lh_pending_sum *attended = p->pending.attended;
     if (!p->pending.tokens) return;
+    const lh_rows_at rows = {.layer = p->layer,
+                             .x = p->x + p->pending.at * f->config->hidden,
+                             .addend = attended->x ? attended->parts : NULL};
+    attended->x = NULL;
     lh_layer_add_pending(f, &p->outputs);
-    lh_layer_add_pending(f, p->pending.attended);
     lh_forward_single_sequence(f, p->kv, p->pending.at, p->pending.tokens);
     lh_layer_mlp(f, &rows, &p->outputs);
     p->pending.tokens = 0;
