@@ -91,6 +91,12 @@ lh_status lh_norm_gemm_in_turn(const lh_ops *ops, lh_stream *stream, const lh_no
     return LH_OK;
 }
 
+lh_status lh_gemm_convert_in_turn(const lh_ops *ops, lh_stream *stream, const lh_gemm_convert_args *a)
+{
+    LH_TRY(ops->gemm(stream, &a->gemm));
+    return ops->convert(stream, &a->convert);
+}
+
 lh_status lh_rope_append_in_turn(const lh_ops *ops, lh_stream *stream, const lh_rope_append_args *a)
 {
     if (a->q_norm.heads) LH_TRY(ops->rmsnorm(stream, &a->q_norm));

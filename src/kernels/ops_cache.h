@@ -80,6 +80,7 @@ typedef struct lh_gather_entries_args {
  * operations. */
 #define LH_OPS_FUSED(X)                                                  \
     X(norm_gemm, "norm of rows, a matrix product of them, and its gate") \
+    X(gemm_convert, "matrix product in another number format")           \
     X(rope_append, "norm and rotate queries and keys, append keys and values")
 
 /* rmsnorm of whole rows (norm.w NULL: convert, without an addend), gemm of the normed rows, and, if gated.y is set,
@@ -90,6 +91,12 @@ typedef struct lh_norm_gemm_args {
     lh_gemm_args gemm;
     lh_gated_args gated;
 } lh_norm_gemm_args;
+
+/* gemm, and convert of its product: convert.src is gemm.y, workspace with unspecified contents. */
+typedef struct lh_gemm_convert_args {
+    lh_gemm_args gemm;
+    lh_convert_args convert;
+} lh_gemm_convert_args;
 
 /* rmsnorm of the heads of queries and of keys, in place, rope of both, and append; an operation without heads is left
  * out. All have the rows of append, queries and keys have the same rotation except for q.scaling, and k_norm.x and k.x

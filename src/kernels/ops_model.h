@@ -32,10 +32,10 @@ typedef struct lh_embed_args {
     float scale;
 } lh_embed_args;
 
-/* y[t,h,i] = x[t,h,i] / sqrt(mean_i(x[t,h,:]^2) + eps) * (offset + w[h * w_ld + i]), or with adds 1 y += it. x: row t,
- * head h starts at t * x_ld + h * dim; y: the same with y_ld; y may be x when y_type is f32. heads = 1 for a norm of
- * whole rows. With addend, whose rows are those of x, x + addend is stored in sum and stands for x; sum may be x. With
- * squares, [tokens, parts], the mean is over a row of parts * dim numbers on several ranks: (squares[t,0] +
+/* y[t,h,i] = x[t,h,i] / sqrt(mean_i(x[t,h,:]^2) + eps) * (offset + w[h * w_ld + i]). x: row t, head h starts at t *
+ * x_ld + h * dim; y: the same with y_ld; y may be x when y_type is f32. heads = 1 for a norm of whole rows. adds 1: the
+ * result is added to y. With addend, x is x + addend (f32), which is stored in sum; both have rows as x, and sum may be
+ * x. With squares, [tokens, parts], the mean is over a row of parts * dim numbers on several ranks: (squares[t,0] +
  * squares[t,1] + … in this order, f32) / (parts * dim). */
 typedef struct lh_rmsnorm_args {
     void *y;
@@ -44,7 +44,7 @@ typedef struct lh_rmsnorm_args {
     int64_t tokens, heads, dim, x_ld, y_ld, w_ld;
     float eps, offset;
     int adds;
-    const void *addend;   /* NULL: x alone */
+    const void *addend;   /* NULL: nothing is added to x, and sum is not used */
     lh_dtype addend_type; /* f32 or bf16 */
     float *sum;
     const float *squares; /* NULL: each head is normed by itself */

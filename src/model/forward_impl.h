@@ -133,8 +133,8 @@ typedef struct lh_rows_at {
     int64_t layer;
     const int32_t
         *rope_positions; /* device, [rows]: rotary positions of queries and keys; NULL: the positions of the tokens */
-    float *x;           /* [rows, hidden], updated in place */
-    const void *addend; /* NULL, or [rows, hidden] of bf16 that lh_layer_mlp adds to x first */
+    float *x;            /* [rows, hidden], updated in place */
+    const void *addend;  /* NULL, or [rows, hidden] of bf16 that lh_layer_mlp adds to x first */
 } lh_rows_at;
 
 /* An all-reduce that is added to rows of x later, so that it overlaps other work. */

@@ -51,7 +51,7 @@ static lh_rmsnorm_args row_norm(const lh_forward *f, const float *x, const float
                              .offset = (float)f->config->norm_offset};
 }
 
-/* The norm of the rows of the MLP, of the model's type or in f32, after their addend. */
+/* The norm before the MLP, into y; adds the addend of the rows first. */
 static lh_rmsnorm_args mlp_norm(const lh_forward *f, const lh_rows_at *rows, void *y, lh_dtype y_type)
 {
     lh_rmsnorm_args args = row_norm(f, rows->x, layer_of(f, rows->layer)->mlp_norm, y, y_type);
@@ -274,6 +274,24 @@ typedef struct sharded_product {
     const lh_routes *routes; /* NULL: one product for all tokens */
 } sharded_product;
 
+/* One product for all tokens, of columns [from, to). */
+static lh_gemm_args product_of(const lh_forward *f, const sharded_product *p, int64_t from, int64_t to, float *y,
+                               int64_t tokens)
+{
+    const int64_t element = lh_dtype_bytes(f->model->options.dtype), hidden = f->config->hidden;
+    return (lh_gemm_args){.y = y,
+                          .x = (const char *)p->x + from * element,
+                          .w = (const char *)p->w + from * element,
+                          .type = f->model->options.dtype,
+                          .tokens = tokens,
+                          .out = hidden,
+                          .in = to - from,
+                          .y_ld = hidden,
+                          .x_ld = p->in,
+                          .w_ld = p->in,
+                          .order = f->model->options.order};
+}
+
 static void multiply(lh_forward *f, const sharded_product *p, int64_t from, int64_t to, float *y, int64_t tokens)
 {
     int64_t element = lh_dtype_bytes(f->model->options.dtype), hidden = f->config->hidden;
@@ -289,9 +307,8 @@ static void multiply(lh_forward *f, const sharded_product *p, int64_t from, int6
         LH_RUN(&f->exec, combine, .y = y, .x = f->experts.outputs, .routes = *p->routes, .dim = hidden);
         return;
     }
-    LH_RUN(&f->exec, gemm, .y = y, .x = (const char *)p->x + from * element, .w = (const char *)p->w + from * element,
-           .type = f->model->options.dtype, .tokens = tokens, .out = hidden, .in = to - from, .y_ld = hidden,
-           .x_ld = p->in, .w_ld = p->in, .order = f->model->options.order);
+    const lh_gemm_args product = product_of(f, p, from, to, y, tokens);
+    LH_LATCH(&f->exec, f->exec.ops->gemm(f->exec.stream, &product));
 }
 
 /* One product per logical shard, gathered and added in the order of shards: the same bits on any number of ranks. */
@@ -345,9 +362,21 @@ static void add_rounded_product(lh_forward *f, const sharded_product *p, float *
 {
     const int64_t hidden = f->config->hidden;
     void *rounded = pending ? pending->parts : f->work.normed; /* free until the next norm */
-    multiply(f, p, 0, p->in, f->work.y, tokens);
-    LH_RUN(&f->exec, convert, .dst = rounded, .src = f->work.y, .dst_type = LH_BF16, .src_type = LH_F32, .rows = tokens,
-           .cols = hidden, .dst_ld = hidden, .src_ld = hidden);
+    const lh_gemm_convert_args product = {.gemm = product_of(f, p, 0, p->in, f->work.y, tokens),
+                                          .convert = {.dst = rounded,
+                                                      .src = f->work.y,
+                                                      .dst_type = LH_BF16,
+                                                      .src_type = LH_F32,
+                                                      .rows = tokens,
+                                                      .cols = hidden,
+                                                      .dst_ld = hidden,
+                                                      .src_ld = hidden}};
+    if (p->routes) {
+        multiply(f, p, 0, p->in, f->work.y, tokens);
+        LH_LATCH(&f->exec, f->exec.ops->convert(f->exec.stream, &product.convert));
+    } else {
+        LH_LATCH(&f->exec, f->exec.ops->gemm_convert(f->exec.stream, &product));
+    }
     if (pending) {
         lh_exec_allreduce_async(&f->exec, rounded, tokens * hidden, LH_BF16, LH_SUM);
         pending->x = x;

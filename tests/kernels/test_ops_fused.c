@@ -22,6 +22,23 @@ static int64_t kind(int which, int n)
     return case_value(&kinds[which], n);
 }
 
+/* Numbers, f32 or rounded to bf16, on the device. */
+static void *put_numbers(lot *m, rig *g, const float *x, lh_dtype type, int64_t count)
+{
+    const void *numbers = type == LH_F32 ? (const void *)x : lot_bf16(m, x, count);
+    return rig_put(g, numbers, count * lh_dtype_bytes(type));
+}
+
+/* Numbers on the device, as f32. */
+static float *numbers_of(lot *m, rig *g, const void *on, lh_dtype type, int64_t count)
+{
+    void *host = lot_new(m, count * lh_dtype_bytes(type));
+    float *out = lot_new(m, count * 4);
+    rig_get(g, host, on, count * lh_dtype_bytes(type));
+    lh_dtype_convert(out, LH_F32, host, type, count);
+    return out;
+}
+
 /* What a call leaves: y of the product, or what the gate makes of it. */
 static const float *norm_gemm(lot *m, rig *g, int n, int64_t *count)
 {
@@ -33,31 +50,35 @@ static const float *norm_gemm(lot *m, rig *g, int n, int64_t *count)
     size = lh_dtype_bytes(type);
     y_ld = out + pad;
     const float *x = lot_normals(m, tokens * x_ld, 3.0f, 1), *w = lot_normals(m, out * in, 1.0f / sqrtf((float)in), 2);
-    lh_norm_gemm_args a = {
-        .norm = {.y = rig_new(g, tokens * in * size),
-                 .y_type = type,
-                 .x = rig_put(g, x, tokens * x_ld * 4),
-                 .w = kind(NORM, n) ? rig_put(g, lot_normals(m, in, 1.0f, 3), in * 4) : NULL,
-                 .tokens = tokens,
-                 .heads = 1,
-                 .dim = in,
-                 .x_ld = x_ld,
-                 .y_ld = in,
-                 .eps = 1e-5f,
-                 .offset = 0.5f},
-        .gemm = {.y = rig_put(g, lot_normals(m, tokens * y_ld, 1.0f, 4), tokens * y_ld * 4),
-                 .w = rig_put(g, type == LH_BF16 ? (const void *)lot_bf16(m, w, out * in) : w, out * in * size),
-                 .type = type,
-                 .bias = extra & 1 ? rig_put(g, lot_normals(m, out, 1.0f, 5), out * 4) : NULL,
-                 .tokens = tokens,
-                 .out = out,
-                 .in = in,
-                 .y_ld = y_ld,
-                 .x_ld = in,
-                 .w_ld = in,
-                 .order = order,
-                 .adds = (extra & 2) && !is_gated && order == LH_ORDER_ANY}};
+    lh_norm_gemm_args a = {.norm = {.y = rig_new(g, tokens * in * size),
+                                    .y_type = type,
+                                    .x = rig_put(g, x, tokens * x_ld * 4),
+                                    .w = kind(NORM, n) ? rig_put(g, lot_normals(m, in, 1.0f, 3), in * 4) : NULL,
+                                    .tokens = tokens,
+                                    .heads = 1,
+                                    .dim = in,
+                                    .x_ld = x_ld,
+                                    .y_ld = in,
+                                    .eps = 1e-5f,
+                                    .offset = 0.5f},
+                           .gemm = {.y = rig_put(g, lot_normals(m, tokens * y_ld, 1.0f, 4), tokens * y_ld * 4),
+                                    .w = put_numbers(m, g, w, type, out * in),
+                                    .type = type,
+                                    .bias = extra & 1 ? rig_put(g, lot_normals(m, out, 1.0f, 5), out * 4) : NULL,
+                                    .tokens = tokens,
+                                    .out = out,
+                                    .in = in,
+                                    .y_ld = y_ld,
+                                    .x_ld = in,
+                                    .w_ld = in,
+                                    .order = order,
+                                    .adds = (extra & 2) && !is_gated && order == LH_ORDER_ANY}};
     a.gemm.x = a.norm.y;
+    if (kind(NORM, n) && n % 5 == 0) { /* an addend of bf16, added in place */
+        a.norm.addend = put_numbers(m, g, lot_normals(m, tokens * x_ld, 2.0f, 6), LH_BF16, tokens * x_ld);
+        a.norm.addend_type = LH_BF16;
+        a.norm.sum = (float *)a.norm.x;
+    }
     *count = tokens * y_ld;
     if (is_gated) {
         int64_t half = out / 2, ld = half + pad;
@@ -74,14 +95,7 @@ static const float *norm_gemm(lot *m, rig *g, int n, int64_t *count)
                             .gate_kind = (lh_gate)kind(GATES, n)};
     }
     RUN_ARGS(g, norm_gemm, &a);
-    float *got = lot_new(m, *count * 4);
-    uint16_t *got16 = lot_new(m, *count * 2);
-    if (is_gated && gated_type == LH_BF16) {
-        rig_get(g, got16, a.gated.y, *count * 2);
-        lh_dtype_convert(got, LH_F32, got16, LH_BF16, *count);
-    } else {
-        rig_get(g, got, is_gated ? a.gated.y : a.gemm.y, *count * 4);
-    }
+    const float *got = numbers_of(m, g, is_gated ? a.gated.y : a.gemm.y, is_gated ? gated_type : LH_F32, *count);
     rig_reset(g);
     return got;
 }
@@ -173,6 +187,65 @@ START_TEST(test_up_to_four_rows_of_4096_are_normed_and_multiplied_in_one_kernel)
 }
 END_TEST
 
+/* ---- products in another format ---- */
+
+/* Returns the rows of the other format, padding included. */
+static const float *gemm_convert(lot *m, rig *g, int n, int64_t *count)
+{
+    const int64_t tokens = kind(TOKENS, n), in = kind(IN, n), out = kind(OUT, n), pad = kind(PAD, n), ld = out + pad;
+    const lh_dtype type = (lh_dtype)kind(TYPE, n), to = n % 4 ? LH_BF16 : LH_F32;
+    const lh_order order = (lh_order)kind(ORDER, n);
+    const int extra = (int)kind(EXTRA, n);
+    const float *x = lot_normals(m, tokens * in, 1.0f, 1), *w = lot_normals(m, out * in, 1.0f / sqrtf((float)in), 2);
+    lh_gemm_convert_args a = {
+        .gemm = {.y = rig_put(g, lot_normals(m, tokens * out, 1.0f, 4), tokens * out * 4),
+                 .x = put_numbers(m, g, x, type, tokens * in),
+                 .w = put_numbers(m, g, w, type, out * in),
+                 .type = type,
+                 .bias = extra & 1 ? rig_put(g, lot_normals(m, out, 1.0f, 5), out * 4) : NULL,
+                 .tokens = tokens,
+                 .out = out,
+                 .in = in,
+                 .y_ld = out,
+                 .x_ld = in,
+                 .w_ld = in,
+                 .order = order,
+                 .adds = (extra & 2) && order == LH_ORDER_ANY},
+        .convert = {.dst = put_numbers(m, g, lot_normals(m, tokens * ld, 1.0f, 6), to, tokens * ld),
+                    .dst_type = to,
+                    .src_type = LH_F32,
+                    .rows = tokens,
+                    .cols = out,
+                    .dst_ld = ld,
+                    .src_ld = out}};
+    a.convert.src = a.gemm.y;
+    RUN_ARGS(g, gemm_convert, &a);
+    *count = tokens * ld;
+    const float *got = numbers_of(m, g, a.convert.dst, to, *count);
+    rig_reset(g);
+    return got;
+}
+
+/* In f32 sums over up to 5,000 products of normals, of variance 1 together; rounded to bf16 neighbours may come out. */
+START_TEST(test_gemm_convert_of_every_backend_is_that_of_ref)
+{
+    for (int b = 1; rig_backend(b); b++) {
+        rig ref, mine;
+        rig_open(&ref, rig_backend(0));
+        rig_open(&mine, rig_backend(b));
+        for (int n = 0; n < 144; n++) {
+            lot m = {0};
+            int64_t count;
+            const float *want = gemm_convert(&m, &ref, n, &count), *got = gemm_convert(&m, &mine, n, &count);
+            check_near(got, want, count, (tolerance){n % 4 ? 0x1p-7 : 1e-5, 2e-5}, "gemm_convert, %s", mine.ops->name);
+            lot_end(&m);
+        }
+        rig_close(&ref);
+        rig_close(&mine);
+    }
+}
+END_TEST
+
 /* ---- norms, rotation, appending ---- */
 
 enum { NEW, BATCH, Q_HEADS, KV_HEADS, DIM, ROTARY, NORMS, ROTATES, TYPES, GAP };
@@ -199,15 +272,6 @@ typedef struct appended {
     float *rows, *k[2], *v[2];
     int64_t *len[2], count, numbers[2], heads;
 } appended;
-
-static float *numbers_of(lot *m, rig *g, const void *on, lh_dtype type, int64_t count)
-{
-    void *host = lot_new(m, count * lh_dtype_bytes(type));
-    float *out = lot_new(m, count * 4);
-    rig_get(g, host, on, count * lh_dtype_bytes(type));
-    lh_dtype_convert(out, LH_F32, host, type, count);
-    return out;
-}
 
 static appended rope_append(lot *m, rig *g, int n)
 {
@@ -316,6 +380,7 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {test_norm_gemm_of_every_backend_is_that_of_ref,
+                                  test_gemm_convert_of_every_backend_is_that_of_ref,
                                   test_up_to_four_rows_of_4096_are_normed_and_multiplied_in_one_kernel,
                                   test_rope_append_of_every_backend_is_that_of_ref, NULL};
     return rig_run("kernels/fused", tests);

@@ -164,7 +164,7 @@ static void *put_numbers(lot *m, rig *g, const float *x, lh_dtype type, int64_t 
     return rig_put(g, numbers, count * lh_dtype_bytes(type));
 }
 
-/* What rmsnorm leaves: y, and the sum with the addend, of which there are `sums` numbers. */
+/* Results of rmsnorm: y, [count], and x + addend, [sums]. */
 typedef struct normed {
     void *y;
     float *sum;
@@ -194,8 +194,8 @@ static normed norm(lot *m, rig *g, int n, lh_dtype type)
 }
 
 /* The mean of squares in f32 over 2,049 elements: the terms are positive, so the relative error stays below a few units
- * of the last place in any blocked order; 4e-6 also allows one chain of 8 lanes. Where y is added to, a result near 0
- * is the difference of two numbers of which one has this error. */
+ * of the last place in any blocked order; 4e-6 also allows one chain of 8 lanes. A result near 0 that was
+ * added to y is the difference of two numbers, and one has this error. */
 START_TEST(test_rmsnorm_of_every_backend_is_that_of_ref)
 {
     for (int b = 1; rig_backend(b); b++) {

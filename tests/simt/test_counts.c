@@ -118,9 +118,10 @@ START_TEST(test_ranks_exchange)
             {"bytes sent, of a token in a layer of the prompt", "full", 2 * 512 * 2}, /* hidden states in bf16, twice */
             {"kernels of a layer in a decode step", "full", 8},
             {"waits of a decode step", "full", 1},
-            {"kernels of a layer of the prompt", "full", 14},
+            {"kernels of a layer of the prompt", "full", 11},
             {"waits of a layer of the prompt", "full", 1},
-            {"kernels of a layer of the prompt", "ada-snapkv", ranks == 2 ? 36 : 40}, /* 3 share two KV heads */
+            {"bytes beside products and attention, of a token in a layer of the prompt", "full", 22930},
+            {"kernels of a layer of the prompt", "ada-snapkv", ranks == 2 ? 33 : 37}, /* 3 share two KV heads */
             {"copies of a layer of the prompt", "ada-snapkv", ranks == 2 ? 16 : 18},
             {"waits of a layer of the prompt", "ada-snapkv", 1},
             {0}};

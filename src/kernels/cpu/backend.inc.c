@@ -22,6 +22,11 @@ static lh_status op_norm_gemm(lh_stream *stream, const lh_norm_gemm_args *a)
     return lh_norm_gemm_in_turn(&LH_TABLE, stream, a);
 }
 
+static lh_status op_gemm_convert(lh_stream *stream, const lh_gemm_convert_args *a)
+{
+    return lh_gemm_convert_in_turn(&LH_TABLE, stream, a);
+}
+
 static lh_status op_rope_append(lh_stream *stream, const lh_rope_append_args *a)
 {
     return lh_rope_append_in_turn(&LH_TABLE, stream, a);

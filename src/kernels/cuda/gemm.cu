@@ -44,6 +44,21 @@ lh_status lh_cuda_gemm(lh_stream *stream, const lh_gemm_args *a)
     return LH_OK;
 }
 
+/* A large product is rounded as cuBLAS writes it: 2 bytes per number; else 4 are written, 4 read and 2 written. */
+lh_status lh_cuda_gemm_convert(lh_stream *stream, const lh_gemm_convert_args *a)
+{
+    lh_gemm_args g = a->gemm;
+    const int is_empty = g.in == 0 || g.tokens == 0 || g.out == 0,
+              is_plain = g.order == LH_ORDER_ANY && !g.bias && !g.adds,
+              to_bf16 = g.type == LH_BF16 && a->convert.dst_type == LH_BF16;
+    int there = 0;
+    if (!is_empty && is_plain && to_bf16 && g.tokens > LH_STREAM_TOKENS) LH_TRY(lh_blas_find(stream, &there));
+    if (!there) return lh_gemm_convert_in_turn(&lh_ops_cuda, stream, a);
+    g.y = (float *)a->convert.dst;
+    g.y_ld = a->convert.dst_ld;
+    return lh_blas_gemm(stream, &g, 0.0f, LH_BF16);
+}
+
 /* ---- products in a fixed order ----
  *
  * A thread has 4 outputs of one or four tokens and one chain for each; a block shares 64 rows of w and 8 or 64 of x,

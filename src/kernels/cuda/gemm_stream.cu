@@ -479,7 +479,7 @@ int lh_norm_streams(const lh_stream *stream, const lh_norm_gemm_args *a)
 {
     const lh_rmsnorm_args *n = &a->norm;
     way w = {};
-    return n->tokens <= LH_STREAM_NORM_TOKENS && n->w && !n->squares && lh_norm_width(n) == 4 &&
+    return n->tokens <= LH_STREAM_NORM_TOKENS && n->w && !n->squares && !n->addend && lh_norm_width(n) == 4 &&
            find_way(&w, a, stream);
 }
 

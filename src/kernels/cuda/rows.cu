@@ -54,7 +54,7 @@ static __device__ __forceinline__ int left(const norm_row &r, int i)
     return WIDTH == 1 ? r.dim - i : i < r.dim ? 4 : 0;
 }
 
-/* x of N fours from number `first` on, with the addend (SUMS), whose sum is stored. */
+/* N fours of x from number `first` on. SUMS: plus the addend; the sums are stored. */
 template <int WIDTH, int SUMS, int N>
 static __device__ __forceinline__ void take_fours(lh_four (&x)[N], const lh_rmsnorm_args &a, const norm_row &r,
                                                   int first)
@@ -97,7 +97,7 @@ static __device__ __forceinline__ float add_squares(float sum, const lh_four &x)
     return sum;
 }
 
-/* sum: over the threads that have the row. */
+/* sum: adds a number over the threads of the row. */
 template <typename Y, int WIDTH, int SUMS, typename S>
 static __device__ __forceinline__ void norm_one(const lh_rmsnorm_args &a, const norm_row &r, S sum)
 {
@@ -340,7 +340,7 @@ static __device__ __forceinline__ void load_piece(float (&x)[N], const X *p, int
     if (!WIDE)
         lh_load_some(x, p, n);
     else if (n > 0)
-        lh_load_once(x, p);
+        lh_load_streaming(x, p);
 }
 
 template <int WIDE, typename Y, int N>

@@ -130,11 +130,11 @@ static __device__ __forceinline__ void lh_load_wide(float (&x)[8], const __nv_bf
 }
 
 /* The same for numbers that are read once: the first to leave the caches. */
-static __device__ __forceinline__ void lh_load_once(float (&x)[4], const float *p)
+static __device__ __forceinline__ void lh_load_streaming(float (&x)[4], const float *p)
 {
     lh_unpack(x, __ldcs((const float4 *)p));
 }
-static __device__ __forceinline__ void lh_load_once(float (&x)[8], const __nv_bfloat16 *p)
+static __device__ __forceinline__ void lh_load_streaming(float (&x)[8], const __nv_bfloat16 *p)
 {
     lh_unpack(x, __ldcs((const uint4 *)p));
 }

@@ -6,6 +6,11 @@ lh_status lh_ref_norm_gemm(lh_stream *stream, const lh_norm_gemm_args *a)
     return lh_norm_gemm_in_turn(&lh_ops_ref, stream, a);
 }
 
+lh_status lh_ref_gemm_convert(lh_stream *stream, const lh_gemm_convert_args *a)
+{
+    return lh_gemm_convert_in_turn(&lh_ops_ref, stream, a);
+}
+
 lh_status lh_ref_rope_append(lh_stream *stream, const lh_rope_append_args *a)
 {
     return lh_rope_append_in_turn(&lh_ops_ref, stream, a);

@@ -4,7 +4,7 @@
 
 #include "lab/bench/bench.h"
 
-static const char *const names[] = {"norm_gemm", "rope_append", NULL};
+static const char *const names[] = {"norm_gemm", "gemm_convert", "rope_append", NULL};
 
 enum { HIDDEN = 4096, INNER = 14336, HEADS = 32, KV_HEADS = 8, DIM = 128, QKV = (HEADS + 2 * KV_HEADS) * DIM };
 
@@ -53,6 +53,31 @@ static lh_status run_norm_gemm(lh_bench *b, int64_t tokens, int is_gated)
     w.bytes = tokens <= 64 ? (double)(in * out * 2) : 0;
     snprintf(w.shape, sizeof w.shape, "bf16 %lld x %lld -> %lld%s", (long long)tokens, (long long)in,
              (long long)(is_gated ? half : out), is_gated ? ", gated" : "");
+    LH_TRY_DONE(lh_bench_run(b, &w, NULL));
+done:
+    lh_bench_drop(b, mark);
+    return st;
+}
+
+/* ---- the output projection of a chunk, rounded for the sum over ranks ---- */
+
+LH_BENCH_CALL(gemm_convert)
+
+static lh_status run_gemm_convert(lh_bench *b, int64_t tokens)
+{
+    lh_status st = LH_OK;
+    const int64_t mark = lh_bench_mark(b), in = lh_bench_size(b, HIDDEN, 64);
+    lh_gemm_convert_args a = {
+        .gemm = {.type = LH_BF16, .tokens = tokens, .out = in, .in = in, .y_ld = in, .x_ld = in, .w_ld = in},
+        .convert = {.dst_type = LH_BF16, .src_type = LH_F32, .rows = tokens, .cols = in, .dst_ld = in, .src_ld = in}};
+    lh_bench_case w = {.name = "gemm_convert", .type = LH_BF16, .call = call_gemm_convert, .args = &a};
+    LH_TRY_DONE(lh_bench_normals(b, &a.gemm.x, &(lh_bench_normal){LH_BF16, tokens * in, 1.0f}));
+    LH_TRY_DONE(lh_bench_normals(b, &a.gemm.w, &(lh_bench_normal){LH_BF16, in * in, 0.05f}));
+    LH_TRY_DONE(lh_bench_zeros(b, &a.gemm.y, tokens * in * 4));
+    LH_TRY_DONE(lh_bench_zeros(b, &a.convert.dst, tokens * in * 2));
+    a.convert.src = a.gemm.y;
+    w.flops = 2.0 * (double)(tokens * in * in);
+    snprintf(w.shape, sizeof w.shape, "bf16 %lld x %lld -> %lld", (long long)tokens, (long long)in, (long long)in);
     LH_TRY_DONE(lh_bench_run(b, &w, NULL));
 done:
     lh_bench_drop(b, mark);
@@ -114,6 +139,7 @@ static lh_status run_fused(lh_bench *b)
         LH_TRY(run_norm_gemm(b, tokens[i], 1));
         LH_TRY(run_rope_append(b, tokens[i]));
     }
+    LH_TRY(run_gemm_convert(b, tokens[2]));
     return LH_OK;
 }
 
