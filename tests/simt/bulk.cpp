@@ -1,6 +1,7 @@
-/* Bulk and tensor copies, and mbarriers. A copy overwrites its destination with NaN when it is issued, and reads its
- * source and arrives while a thread waits at its mbarrier, a drawn number of attempts later: memory that somebody still
- * reads, that is read without a wait, or that changes too early shows. The state of an mbarrier lies in its 8 bytes. */
+/* Bulk and tensor copies, mbarriers, and shared memory as they see it. A copy overwrites its destination with NaN when
+ * it is issued, and reads its source and arrives while a thread waits at its mbarrier, a drawn number of attempts
+ * later: memory that somebody still reads, that is read without a wait, or that changes too early shows. The state of
+ * an mbarrier lies in its 8 bytes. */
 #include <vector>
 
 #include "cuda.h"
@@ -41,6 +42,30 @@ std::vector<uint64_t *> unfenced; /* mbarriers made since the last fence of a th
 int64_t tensor_copies;
 int maps_are_wrong;
 
+/* Of each piece of 16 bytes of dynamic shared memory, the thread with stores that no fence has ordered, from 1 on, and
+ * these pieces by thread. */
+const size_t PIECE = 16;
+std::vector<uint16_t> unordered;
+std::vector<std::vector<uint32_t>> pieces_of;
+
+/* Bytes before p in dynamic shared memory; not less than its size: p is elsewhere. */
+size_t place_of(const void *p)
+{
+    return (size_t)((const unsigned char *)p - (const unsigned char *)simt_dynamic_shared());
+}
+
+void check_order(size_t place, size_t bytes)
+{
+    for (size_t i = place / PIECE; i <= (place + bytes - 1) / PIECE && i < unordered.size(); i++)
+        if (unordered[i]) simt_fault("no fence after stores of thread %d to shared memory", unordered[i] - 1);
+}
+
+/* Like the card's, aligned as the pointer is up to the pattern of a swizzle. */
+uint32_t address_of(const void *p)
+{
+    return (uint32_t)((uintptr_t)p - (uintptr_t)simt_dynamic_shared() / 1024 * 1024);
+}
+
 mbarrier *made(uint64_t *bar)
 {
     mbarrier *b = (mbarrier *)bar;
@@ -61,7 +86,7 @@ template <typename F>
 void for_box(const copy &c, F f)
 {
     const tensor &m = c.map;
-    const uint32_t base = simt_shared_address(c.dst);
+    const uint32_t base = address_of(c.dst);
     int64_t n = 0;
     for (int64_t z = 0; z < m.box[2]; z++)
         for (int64_t y = 0; y < m.box[1]; y++)
@@ -80,12 +105,10 @@ void for_box(const copy &c, F f)
 void arrive(const copy &c)
 {
     if (c.src) {
-        simt_loads(c.src, (size_t)c.bytes);
         memcpy(c.dst, c.src, (size_t)c.bytes);
     } else {
         for_box(c, [](unsigned char *to, const unsigned char *from) {
             const unsigned char zero[2] = {0, 0};
-            if (from) simt_loads(from, 2);
             memcpy(to, from ? from : zero, 2);
         });
     }
@@ -99,7 +122,12 @@ void issue(const copy &c)
     made(c.bar);
     for (uint64_t *bar : unfenced)
         if (bar == c.bar) simt_fault("a copy to an mbarrier that was made without a fence after it");
+    check_order(place_of(c.dst), (size_t)c.bytes);
     memset(c.dst, 0xff, (size_t)c.bytes);
+    if (c.src)
+        simt_loads(c.src, (size_t)c.bytes);
+    else
+        for_box(c, [](unsigned char *, const unsigned char *from) { simt_loads(from, from ? 2 : 0); });
     under_way.push_back(c);
 }
 
@@ -121,6 +149,8 @@ simt_attempt attempt(uint64_t *bar, int parity)
 }
 
 } // namespace
+
+struct simt_watched simt_watched;
 
 void simt_mbarrier_init(uint64_t *bar, int arrivals)
 {
@@ -184,6 +214,46 @@ void simt_bulk_end(void)
 {
     if (!under_way.empty()) simt_fault("a block ended before its bulk copies");
     unfenced.clear();
+    simt_watched.bytes = 0;
+    unordered.clear();
+    for (std::vector<uint32_t> &pieces : pieces_of) pieces.clear();
+}
+
+uint32_t simt_shared_address(const void *p)
+{
+    if (!simt_watched.bytes) {
+        simt_watched = {(const unsigned char *)simt_dynamic_shared(), simt_dynamic_bytes()};
+        unordered.assign(simt_watched.bytes / PIECE + 1, 0);
+    }
+    return address_of(p);
+}
+
+void simt_shared_stored(const void *p, size_t bytes)
+{
+    const size_t place = place_of(p), thread = simt_thread();
+    if (pieces_of.size() <= thread) pieces_of.resize(thread + 1);
+    for (size_t i = place / PIECE; i <= (place + bytes - 1) / PIECE; i++) {
+        if (unordered[i] != thread + 1) pieces_of[thread].push_back((uint32_t)i);
+        unordered[i] = (uint16_t)(thread + 1);
+    }
+}
+
+void simt_async_fence(void)
+{
+    const size_t thread = simt_thread();
+    if (pieces_of.size() <= thread) return;
+    for (uint32_t i : pieces_of[thread])
+        if (unordered[i] == thread + 1) unordered[i] = 0;
+    pieces_of[thread].clear();
+}
+
+unsigned char *simt_shared_at(uint32_t at, uint32_t bytes)
+{
+    const uint32_t first = address_of(simt_dynamic_shared());
+    if (at < first || at + bytes > first + simt_dynamic_bytes())
+        simt_fault("a matrix outside of dynamic shared memory");
+    check_order(at - first, bytes);
+    return (unsigned char *)simt_dynamic_shared() + (at - first);
 }
 
 /* What the driver refuses, of the maps that this project makes. */

@@ -91,6 +91,7 @@ void add_load(const void *p, size_t bytes)
 void add_store(const void *p, size_t bytes)
 {
     stores.add(p, bytes);
+    if ((size_t)((const unsigned char *)p - simt_watched.at) < simt_watched.bytes) simt_shared_stored(p, bytes);
     if (!is_device(p) || !bytes) return;
     if (simt_here && simt_here->waits)
         simt_fault("'%s' stores before it waits for the kernels before it", launches.back().name);

@@ -38,16 +38,25 @@ void simt_library(int begins);
 /* The capture that the stream is in: the how many-th of this process; 0: none. runtime.cpp */
 int64_t simt_capture_of(cudaStream_t stream);
 
-/* A block has ended: copies of it that nobody waited for are a fault. and so are
- * products of warpgroups. tensor.cpp, bulk.cpp, wgmma.cpp */
+/* A block has ended: copies and products of warpgroups that nobody waited for are a fault. tensor.cpp, bulk.cpp,
+ * wgmma.cpp */
 void simt_copies_end(void);
 void simt_bulk_end(void);
 void simt_wgmma_end(void);
 
-/* The index of the thread at work within its block; `bytes` of dynamic shared memory from an address on, as
- * simt_swizzled sees them. threads.cpp */
+/* The index of the thread at work within its block; bytes of dynamic shared memory. threads.cpp */
 size_t simt_thread(void);
+size_t simt_dynamic_bytes(void);
+
+/* Dynamic shared memory by its addresses: `bytes` from an address on, as copies and tensor cores access them. Ordinary
+ * stores there (which counts.cpp gives to simt_shared_stored) that no simt_async_fence of their thread has ordered are
+ * a fault, in blocks that have asked for an address. bulk.cpp */
 unsigned char *simt_shared_at(uint32_t at, uint32_t bytes);
+void simt_shared_stored(const void *p, size_t bytes);
+extern struct simt_watched {
+    const unsigned char *at;
+    size_t bytes; /* 0: the block has not asked for an address */
+} simt_watched;
 
 /* A sum as tensor cores round it: to f32, towards 0. tensor.cpp */
 float simt_cut(double x);

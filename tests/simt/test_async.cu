@@ -158,7 +158,7 @@ static __host__ __device__ float number_of(int row, int col)
 }
 
 /* How a kernel with one product of two warpgroups' rows goes wrong. */
-typedef enum product_fault { WELL, UNFENCED, NOT_WAITED, READ_EARLY } product_fault;
+typedef enum product_fault { WELL, UNFENCED, NOT_WAITED, READ_EARLY, UNORDERED } product_fault;
 
 /* d [64, N] = 2 a b: once with a and the transposed b in shared memory, once with a in registers and b. */
 template <int N>
@@ -177,7 +177,7 @@ static __global__ void product_kernel(float *out, product_fault fault)
         ((__nv_bfloat16 *)lh_tile_piece(b, N * 128, col, k / 8))[k % 8] = __float2bfloat16_rn(number_of(k, col));
         ((__nv_bfloat16 *)lh_tile_piece(across, TILE, k, col / 8))[col % 8] = __float2bfloat16_rn(number_of(k, col));
     }
-    lh_async_fence();
+    if (fault != UNORDERED) lh_async_fence();
     __syncthreads();
     if (fault != UNFENCED) lh_wgmma_fence();
     unsigned words[4][4];
@@ -231,6 +231,15 @@ START_TEST(test_sums_are_no_numbers_before_the_wait)
 }
 END_TEST
 
+#if defined(__SANITIZE_THREAD__) /* the instrumentation that sees ordinary stores */
+START_TEST(test_a_product_of_stores_that_are_not_ordered_is_a_fault)
+{
+    run(dim3(1), 128, 40960, product_kernel<64>, device_array<float>(64 * 64), UNORDERED);
+    cudaStreamSynchronize(stream);
+}
+END_TEST
+#endif
+
 START_TEST(test_a_product_that_breaks_a_rule_is_a_fault)
 {
     run(dim3(1), 128, 40960, product_kernel<64>, device_array<float>(64 * 64), (product_fault)_i);
@@ -248,6 +257,9 @@ int main(void)
     tcase_add_test(tc, test_numbers_under_way_are_no_numbers);
     tcase_add_test(tc, test_a_warpgroup_multiplies_matrices);
     tcase_add_test(tc, test_sums_are_no_numbers_before_the_wait);
+#if defined(__SANITIZE_THREAD__)
+    tcase_add_test_raise_signal(tc, test_a_product_of_stores_that_are_not_ordered_is_a_fault, SIGABRT);
+#endif
     tcase_add_loop_test_raise_signal(tc, test_a_product_that_breaks_a_rule_is_a_fault, SIGABRT, UNFENCED,
                                      NOT_WAITED + 1);
     tcase_add_loop_test_raise_signal(tc, test_a_bulk_copy_that_breaks_a_rule_is_a_fault, SIGABRT, NO_WAIT,

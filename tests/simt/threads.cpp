@@ -271,20 +271,6 @@ void simt_wait_until(const std::function<simt_attempt()> &attempt, const char *w
     to_scheduler(f);
 }
 
-/* Like the card's, aligned as the pointer is up to the pattern of a swizzle. */
-uint32_t simt_shared_address(const void *p)
-{
-    const uintptr_t base = (uintptr_t)now.shared.data() / 1024 * 1024;
-    return (uint32_t)((uintptr_t)p - base);
-}
-
-unsigned char *simt_shared_at(uint32_t at, uint32_t bytes)
-{
-    const uint32_t first = simt_shared_address(now.shared.data());
-    if (at < first || at + bytes > first + now.shared.size()) simt_fault("a matrix outside of dynamic shared memory");
-    return now.shared.data() + (at - first);
-}
-
 size_t simt_thread(void)
 {
     const simt_place *p = simt_here;
@@ -294,6 +280,11 @@ size_t simt_thread(void)
 void *simt_dynamic_shared(void)
 {
     return now.shared.data();
+}
+
+size_t simt_dynamic_bytes(void)
+{
+    return now.shared.size();
 }
 
 void simt_run(const simt_shape &shape, const std::function<void()> &body)

@@ -35,7 +35,11 @@ static __device__ __forceinline__ uint32_t lh_shared_address(const void *p)
  * a barrier of the block. */
 static __device__ __forceinline__ void lh_async_fence(void)
 {
+#ifdef LH_SIMT
+    simt_async_fence();
+#else
     LH_ASM_90("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
 }
 
 /* ---- mbarriers ---- */

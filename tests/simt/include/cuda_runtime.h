@@ -341,8 +341,10 @@ void simt_copy_wait(int groups_left);
 
 /* ---- bulk and tensor copies (bulk.cpp) ---- */
 
-/* The address within shared memory of dynamic shared memory. */
+/* The address within shared memory of dynamic shared memory. fence.proxy.async: what the thread has stored there is
+ * ordered before copies and products. */
 uint32_t simt_shared_address(const void *p);
+void simt_async_fence(void);
 
 /* mbarrier.init; fence.mbarrier_init; mbarrier.arrive, with .expect_tx of `bytes`; a wait for a phase. */
 void simt_mbarrier_init(uint64_t *bar, int arrivals);
