@@ -40,7 +40,7 @@ struct copy {
 std::vector<copy> under_way;
 std::vector<uint64_t *> unfenced; /* mbarriers made since the last fence of a thread */
 int64_t tensor_copies;
-int maps_are_wrong;
+simt_maps_way maps_way;
 
 /* Of each piece of 16 bytes of dynamic shared memory, the thread with stores that no fence has ordered, from 1 on, and
  * these pieces by thread. */
@@ -205,9 +205,9 @@ int64_t simt_tensor_copies(void)
     return tensor_copies;
 }
 
-void simt_maps_go(int wrong)
+void simt_maps_go(simt_maps_way way)
 {
-    maps_are_wrong = wrong;
+    maps_way = way;
 }
 
 void simt_bulk_end(void)
@@ -262,9 +262,10 @@ CUresult cuTensorMapEncodeTiled(CUtensorMap *map, CUtensorMapDataType type, cuui
                                 const cuuint32_t *steps, CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle,
                                 CUtensorMapL2promotion, CUtensorMapFloatOOBfill)
 {
-    tensor t = {(unsigned char *)at, (int)rank, swizzle == CU_TENSOR_MAP_SWIZZLE_128B && !maps_are_wrong,
+    tensor t = {(unsigned char *)at, (int)rank, swizzle == CU_TENSOR_MAP_SWIZZLE_128B && maps_way != SIMT_MAPS_WRONG,
                 {1, 1, 1},           {1, 0, 0}, {1, 1, 1}};
-    if (type != CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 || interleave != CU_TENSOR_MAP_INTERLEAVE_NONE || rank < 2 || rank > 3)
+    if (maps_way == SIMT_MAPS_REFUSED || type != CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 ||
+        interleave != CU_TENSOR_MAP_INTERLEAVE_NONE || rank < 2 || rank > 3)
         return CUDA_ERROR_INVALID_VALUE;
     if ((uintptr_t)map % 64 || (uintptr_t)at % 16 || box[0] * 2 % 16 || (t.swizzled && box[0] * 2 > 128))
         return CUDA_ERROR_INVALID_VALUE;

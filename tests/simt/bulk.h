@@ -7,7 +7,8 @@
 /* Tensor copies since the program began. */
 int64_t simt_tensor_copies(void);
 
-/* wrong = 1: maps that are made from now on have no swizzle. */
-void simt_maps_go(int wrong);
+/* Maps that are asked for from now on: right ones, without a swizzle, or none. */
+typedef enum simt_maps_way { SIMT_MAPS_WELL, SIMT_MAPS_WRONG, SIMT_MAPS_REFUSED } simt_maps_way;
+void simt_maps_go(simt_maps_way way);
 
 #endif

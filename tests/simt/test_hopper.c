@@ -204,9 +204,21 @@ START_TEST(test_wrong_numbers_are_seen_and_not_given)
 {
     rig g;
     rig_open(&g, cuda());
-    simt_maps_go(1);
+    simt_maps_go(SIMT_MAPS_WRONG);
     ck_assert_int_gt(copies_of_size(&g, usual, 0), 0);
-    simt_maps_go(0);
+    simt_maps_go(SIMT_MAPS_WELL);
+    ck_assert_int_eq(copies_of_size(&g, usual, 0), 0);
+    rig_close(&g);
+}
+END_TEST
+
+START_TEST(test_without_maps_our_other_kernel_does_it)
+{
+    rig g;
+    rig_open(&g, cuda());
+    simt_maps_go(SIMT_MAPS_REFUSED);
+    ck_assert_int_eq(copies_of_size(&g, usual, 0), 0);
+    simt_maps_go(SIMT_MAPS_WELL);
     ck_assert_int_eq(copies_of_size(&g, usual, 0), 0);
     rig_close(&g);
 }
@@ -221,6 +233,7 @@ int main(void)
                                   test_rows_that_see_a_key_that_is_not_a_number_are_none,
                                   test_the_first_result_of_every_kernel_is_compared,
                                   test_wrong_numbers_are_seen_and_not_given,
+                                  test_without_maps_our_other_kernel_does_it,
                                   NULL};
     return suite_run("simt/hopper", tests);
 }

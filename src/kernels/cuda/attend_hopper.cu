@@ -6,6 +6,8 @@
  * Tiles begin at multiples of their size, and a row adds them from its last to its first, so the bits of a row depend
  * on its inputs alone. A tile that reaches past the last entry of a head is not copied as a tensor: its rows are copied
  * one by one and zeros follow, so that 0 times them is 0. It is the first tile of its block. */
+#include <stdio.h>
+
 #include "kernels/cuda/attend_block.cuh"
 #include "kernels/cuda/softmax.cuh"
 #include "kernels/cuda/wgmma.cuh"
@@ -156,7 +158,7 @@ static __device__ void stage_entries(const attend_job &a, const attend_place &p,
     }
 }
 
-/* Copies tile `n`; one thread. */
+/* Copies a tile of keys or values, from row `row` of the tensor on; one thread. */
 template <typename K>
 static __device__ __forceinline__ void copy_tile(const CUtensorMap *map, unsigned char *to, int row, uint64_t *full)
 {
@@ -575,30 +577,36 @@ static lh_status find(lh_stream *stream, const lh_attend_block_args *b, lh_atten
     return LH_OK;
 }
 
-/* Maps rows of `dim` bf16 numbers in boxes of 64 columns and `keys` rows. The number of rows is not known on the host:
- * copies never reach past the last entry of a head. */
-static lh_status map_rows(lh_stream *stream, CUtensorMap *map, void *at, int64_t dim, int64_t keys)
+/* Maps keys and values, rows of `dim` bf16 numbers, in boxes of 64 columns and `keys` rows. The number of rows is not
+ * known on the host: copies never reach past the last entry of a head. */
+static CUresult map_entries(lh_stream *stream, hopper_maps *maps, void *const at[2], int64_t dim, int64_t keys)
 {
     const cuuint64_t dims[] = {(cuuint64_t)dim, INT32_MAX}, strides[] = {(cuuint64_t)dim * 2};
     const cuuint32_t box[] = {LH_TILE_COLUMNS, (cuuint32_t)keys}, steps[] = {1, 1};
-    const CUresult rc = lh_cuda_maps(stream)(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, at, dims, strides, box, steps,
-                                             CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    if (rc != CUDA_SUCCESS) LH_FAIL(LH_EINTERNAL, "the map of a cache for tensor copies: CUDA error %d", (int)rc);
-    return LH_OK;
+    CUtensorMap *const to[] = {&maps->k, &maps->v};
+    CUresult rc = CUDA_SUCCESS;
+    for (int i = 0; i < 2 && rc == CUDA_SUCCESS; i++)
+        rc = lh_cuda_maps(stream)(to[i], CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, at[i], dims, strides, box, steps,
+                                  CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    return rc;
 }
 
-static lh_status run(lh_stream *stream, const lh_attend_block_args *b, lh_attend_trust *)
+static lh_status run(lh_stream *stream, const lh_attend_block_args *b, lh_attend_trust *trust)
 {
-    const hopper_way *way = way_of(b->kv->head_dim);
-    const lh_parent *parent = &b->kv->parent;
+    const lh_ragged *kv = b->kv;
+    const hopper_way *way = way_of(kv->head_dim);
+    void *const own[] = {kv->k, kv->v}, *const parent[] = {kv->parent.k, kv->parent.v};
     hopper_job job = {};
     job.a = attend_job_of(b);
-    job.q_width = b->kv->head_dim % 4 == 0 ? lh_width(b->q, b->q_ld, LH_F32) : 1;
-    LH_TRY(map_rows(stream, &job.own.k, b->kv->k, b->kv->head_dim, way->keys));
-    LH_TRY(map_rows(stream, &job.own.v, b->kv->v, b->kv->head_dim, way->keys));
-    if (parent->k) LH_TRY(map_rows(stream, &job.parent.k, parent->k, b->kv->head_dim, way->keys));
-    if (parent->k) LH_TRY(map_rows(stream, &job.parent.v, parent->v, b->kv->head_dim, way->keys));
+    job.q_width = lh_width(b->q, b->q_ld, LH_F32);
+    CUresult rc = map_entries(stream, &job.own, own, kv->head_dim, way->keys);
+    if (rc == CUDA_SUCCESS && kv->parent.k) rc = map_entries(stream, &job.parent, parent, kv->head_dim, way->keys);
+    if (rc != CUDA_SUCCESS) {
+        snprintf(trust->why, sizeof trust->why, "the driver made no map for tensor copies of a cache (error %d)",
+                 (int)rc);
+        return LH_OK;
+    }
     return lh_launch(stream, "attend_block",
                      lh_shape{dim3((unsigned)row_tiles(b), (unsigned)attend_heads(b)), THREADS, way->shared},
                      way->kernels[form_of(b)], job);
