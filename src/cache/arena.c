@@ -183,10 +183,9 @@ static lh_status copy_head(const lh_exec *x, const lh_arena *to, const lh_arena 
     return lh_copy_stats(x, &rest, &there, from->len[h] - own);
 }
 
-/* Drops the entries of `to`, which may have a parent. */
-static lh_status copy_into(lh_arena *to, const lh_exec *x, const lh_arena *from, const int64_t *cap)
+/* Copies all entries to `to`, which has memory for them, may have a parent, and has no entries. */
+static lh_status copy_heads(lh_arena *to, const lh_exec *x, const lh_arena *from)
 {
-    LH_TRY(lh_arena_alloc(to, x, cap));
     for (int64_t h = 0; h < from->view.heads; h++) {
         LH_TRY(copy_head(x, to, from, h));
         to->len[h] = from->len[h];
@@ -203,31 +202,45 @@ lh_status lh_arena_copy(lh_arena *a, const lh_exec *x, const lh_arena *from, con
         a->view.parent = (lh_parent){v->k, v->v, v->positions, v->bias, v->offset, v->len};
         for (int64_t h = 0; h < v->heads; h++) a->shared[h] = lh_whole_blocks(from->len[h]);
     }
-    return copy_into(a, x, from, cap);
+    LH_TRY(lh_arena_alloc(a, x, cap));
+    return copy_heads(a, x, from);
 }
 
-/* Replaces the memory; keeps the parent or has none. */
-static lh_status renew(lh_arena *a, const lh_exec *x, const int64_t *cap, const lh_arena *parent)
+/* Keeps the parent or has none. */
+static lh_status replace(lh_arena *a, const lh_exec *x, const int64_t *cap, const lh_arena *parent, lh_arena *old)
 {
     lh_status st = LH_OK;
-    lh_arena renewed = *a;
-    int64_t heads = a->view.heads;
-    renewed.view.k = renewed.view.v = NULL;
-    renewed.view.positions = NULL;
-    renewed.view.bias = renewed.view.stats = NULL;
-    renewed.parent = parent;
-    if (!parent) renewed.view.parent = (lh_parent){0};
-    renewed.offset = NULL;
-    LH_TRY_DONE(make_host(&renewed, heads));
-    for (int64_t h = 0; h < heads && parent; h++) renewed.shared[h] = a->shared[h];
-    LH_TRY_DONE(copy_into(&renewed, x, a, cap));
-    LH_TRY_DONE(lh_stream_sync(x->stream));
-    lh_arena old = *a;
-    *a = renewed;
-    renewed = old;
+    const int64_t heads = a->view.heads;
+    *old = *a;
+    a->view.k = a->view.v = NULL;
+    a->view.positions = NULL;
+    a->view.bias = a->view.stats = NULL;
+    a->parent = parent;
+    if (!parent) a->view.parent = (lh_parent){0};
+    a->offset = NULL;
+    LH_TRY_DONE(make_host(a, heads));
+    for (int64_t h = 0; h < heads && parent; h++) a->shared[h] = old->shared[h];
+    LH_TRY_DONE(lh_arena_alloc(a, x, cap));
 done:
-    if (renewed.offset) lh_arena_free(&renewed, lh_exec_device(x));
-    lh_free(renewed.offset);
+    if (st != LH_OK) {
+        lh_free(a->offset);
+        *a = *old;
+        *old = (lh_arena){0};
+    }
+    return st;
+}
+
+lh_status lh_arena_replace(lh_arena *a, const lh_exec *x, const int64_t *cap, lh_arena *old)
+{
+    return replace(a, x, cap, a->parent, old);
+}
+
+static lh_status renew(lh_arena *a, const lh_exec *x, const int64_t *cap, const lh_arena *parent)
+{
+    lh_arena old;
+    LH_TRY(replace(a, x, cap, parent, &old));
+    lh_status st = copy_heads(a, x, &old);
+    lh_arena_clear(&old, lh_exec_device(x));
     return st;
 }
 

@@ -50,6 +50,10 @@ lh_status lh_arena_alloc(lh_arena *arena, const lh_exec *exec, const int64_t *ca
 lh_status lh_arena_alloc_even(lh_arena *arena, const lh_exec *exec, int64_t cap);
 void lh_arena_free(lh_arena *arena, lh_device *device);
 
+/* New memory for cap[h] slots a head, shared ones included, without entries. *old: the arena before, until
+ * lh_arena_clear: the device has its memory, but not its offsets and lengths any more. A failure changes nothing. */
+lh_status lh_arena_replace(lh_arena *arena, const lh_exec *exec, const int64_t *cap, lh_arena *old);
+
 /* The same entries in the same order, in new memory of cap[h] >= len[h] slots a head, shared ones included. */
 lh_status lh_arena_resize(lh_arena *arena, const lh_exec *exec, const int64_t *cap);
 
