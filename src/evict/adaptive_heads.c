@@ -6,8 +6,6 @@
  * rank sends 20 KiB a selection, and 12 bytes a head. */
 #include "evict/evict.h"
 
-#include <assert.h>
-
 #include "evict/evict_impl.h"
 
 enum { ROUNDS = 3 };
@@ -50,30 +48,30 @@ static lh_search *search_of(const search *s, int round)
 }
 
 /* Histograms of the counted heads of `n` layers from layer `first` on. */
-static void count_layers(const search *s, int64_t first, int64_t n, const float *scores)
+static void count_layers(const search *s, int64_t first, int64_t n, const float *scores, int64_t step)
 {
     lh_evictor *ev = s->ev;
     const lh_heads *h = &ev->shape.heads;
     int64_t skip = h->counted_first - h->kv_first, size = INT64_C(1) << round_bits[s->round];
     LH_RUN(&ev->exec, histogram, .histograms = s->histograms + first * size, .scores = scores + skip * ev->ld,
            .state = ev->state + skip * ev->ld, .kv = lh_counted_views_of(ev, s->q->jobs + first, n),
-           .search = search_of(s, s->round - 1), .batch = n, .ld = ev->ld, .histograms_ld = s->q->layers * size,
-           .scores_step = s->q->scores_step, .state_step = h->kv_count * ev->ld, .prefix_bits = s->prefix_bits,
-           .bits = round_bits[s->round]);
+           .search = search_of(s, s->round - 1), .search_step = s->of.each_layer, .batch = n, .ld = ev->ld,
+           .histograms_ld = s->q->layers * size, .scores_step = step, .state_step = h->kv_count * ev->ld,
+           .prefix_bits = s->prefix_bits, .bits = round_bits[s->round]);
 }
 
 static void count_cells(const search *s)
 {
     lh_evictor *ev = s->ev;
     if (s->q->scores) {
-        count_layers(s, 0, s->q->layers, s->q->scores);
+        count_layers(s, 0, s->q->layers, s->q->scores, s->q->scores_step);
         return;
     }
-    assert(!s->of.each_layer); /* layers with stored scores are searched as one */
-    for (int64_t l = 0; l < s->q->layers; l++) {
+    for (int64_t l = 0, n; l < s->q->layers; l += n) {
         const int64_t mark = lh_scratch_mark(&ev->exec);
-        lh_evict_show_scores(ev, &s->q->jobs[l]);
-        count_layers(s, l, 1, ev->raw.at);
+        n = lh_evict_together(ev, s->q->jobs + l, s->q->layers - l);
+        lh_evict_show_scores(ev, s->q->jobs + l, n);
+        count_layers(s, l, n, ev->raw.at, ev->raw.step);
         lh_scratch_release(&ev->exec, mark);
     }
 }
@@ -106,9 +104,10 @@ static void gather_candidates(const search *s)
     lh_exec_allgatherv(&ev->exec, s->candidates, s->all_candidates, ev->gather.bytes, ev->gather.at);
 }
 
-/* Collective. budgets (device): [layers, kv_heads of the model]. Nothing waits for the device, and nothing goes through
- * the host that the communicator of device memory does not send through it. */
-static void find_top(lh_evictor *ev, const lh_top_request *q, int64_t *budgets)
+/* Collective. budgets (device): [layers, kv_heads of the model]; threshold (host, after the next wait): NULL: not
+ * wanted. Nothing waits for the device, and nothing goes through the host that the communicator of device memory does
+ * not send through it. */
+static void find_top(lh_evictor *ev, const lh_top_request *q, int64_t *budgets, lh_search *threshold)
 {
     const int64_t mark = lh_scratch_mark(&ev->exec);
     search s = open_search(ev, q);
@@ -121,15 +120,16 @@ static void find_top(lh_evictor *ev, const lh_top_request *q, int64_t *budgets)
     ev->summary_bytes += lh_comm_sent_bytes(ev->exec.device_comm) - sent;
     LH_RUN(&ev->exec, head_budgets, .counts = budgets, .candidates = s.all_candidates,
            .search = search_of(&s, ROUNDS - 1), .limits = s.limits, .of = all, .share = q->share);
+    if (threshold) lh_exec_copy(&ev->exec, threshold, search_of(&s, ROUNDS - 1), sizeof *threshold, LH_COPY_TO_HOST);
     lh_scratch_release(&ev->exec, mark);
 }
 
-void lh_evict_divide(lh_evictor *ev, const lh_top_request *q, int64_t *budgets)
+void lh_evict_divide(lh_evictor *ev, const lh_top_request *q, int64_t *budgets, lh_search *threshold)
 {
     const int64_t bytes = q->layers * ev->shape.heads.kv_heads * (int64_t)sizeof *budgets;
     int64_t *found = lh_scratch_alloc(&ev->exec, bytes);
-    find_top(ev, q, found);
-    lh_exec_fetch(&ev->exec, budgets, found, bytes);
+    find_top(ev, q, found, threshold);
+    lh_exec_copy(&ev->exec, budgets, found, bytes, LH_COPY_TO_HOST);
     lh_evict_end(ev);
 }
 
@@ -146,13 +146,6 @@ void lh_adaptive_counts(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
         limits[i] = (lh_layer_limits){safety.floor, safety.bonus, h->kv_heads * jobs[i].protect.base};
         q.share = safety.share;
     }
-    find_top(ev, &q, budgets);
+    find_top(ev, &q, budgets, NULL);
     ev->counts = (lh_counts){.at = budgets + h->kv_first, .step = h->kv_heads};
-}
-
-void lh_evict_show_scores(lh_evictor *ev, const lh_evict_job *job)
-{
-    lh_evict_classify(ev, job, 1);
-    LH_RUN(&ev->exec, finish_scores, .y = ev->raw.at, .x = lh_stat_of(job->entries, ev->stats.score),
-           .kv = job->entries, .ld = ev->ld, .parts = 1, .kind = LH_FINISH_PLAIN, .factor = 1.0f);
 }

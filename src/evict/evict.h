@@ -288,21 +288,30 @@ typedef struct lh_top_request {
     int64_t layers;
     int each_layer;           /* 1: the heads of each layer compete with each other; 0: the heads of all layers */
     const lh_evict_job *jobs; /* [layers] */
-    const float *scores;      /* of the layers of an eviction; NULL: lh_evict_show_scores for each layer */
+    const float *scores;      /* of the layers of an eviction; NULL: stored ones (lh_evict_show_scores) */
     int64_t scores_step;
     const lh_layer_limits *limits; /* host, [layers] */
     lh_fraction share;
 } lh_top_request;
 
-/* Collective. budgets (host): [layers, kv_heads of the model]. Not while an eviction is under way. */
-void lh_evict_divide(lh_evictor *evictor, const lh_top_request *request, int64_t *budgets);
+/* Collective. budgets (host): [layers, kv_heads of the model]; *threshold (host): its prefix is the score key of the
+ * last of the best entries. Both of lh_device_alloc_host, after the next wait for the stream. Not while an eviction is
+ * under way. */
+void lh_evict_divide(lh_evictor *evictor, const lh_top_request *request, int64_t *budgets, lh_search *threshold);
 
 /* While layers compete, scores are stored with their entries. lh_evict_keep_scores scores a layer and stores the
- * scores; lh_evict_show_scores makes the mask and the scores of a layer from the stored ones. Until lh_evict_end. */
+ * scores; lh_evict_show_scores makes the masks and the scores of n layers from the stored ones. Until lh_evict_end. */
 void lh_evict_keep_scores(lh_evictor *evictor, const lh_evict_job *job);
-void lh_evict_show_scores(lh_evictor *evictor, const lh_evict_job *job);
+void lh_evict_show_scores(lh_evictor *evictor, const lh_evict_job *jobs, int64_t n);
 
-/* Marks the best counts[h] (host, [kv_count]) competing entries of this rank's head h, by the shown scores. */
-void lh_evict_mark(lh_evictor *evictor, const lh_evict_job *job, const int64_t *counts);
+/* How many of n layers, at most LH_EVICT_AT_ONCE, can be shown together: the slots of their longest heads (cols) are no
+ * more than those that memory was allocated for; at least 1. */
+int64_t lh_evict_together(const lh_evictor *evictor, const lh_evict_job *jobs, int64_t n);
+
+/* By the kept or shown scores. counts[h] (host, [kv_count], of lh_device_alloc_host) = competing entries of this rank's
+ * head h with a score key of at least `key`, after the next wait for the stream. And marks the best budgets[l,g] (host,
+ * [n, kv_heads of the model]) competing entries of each head. */
+void lh_evict_count_best(lh_evictor *evictor, const lh_evict_job *job, uint32_t key, int64_t *counts);
+void lh_evict_mark(lh_evictor *evictor, const lh_evict_job *jobs, int64_t n, const int64_t *budgets);
 
 #endif

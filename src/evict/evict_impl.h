@@ -80,13 +80,14 @@ struct lh_evictor {
     uint64_t seed;
     lh_evict_listener listener;
     lh_row_store store;
-    void *sums;                           /* of the policy's source, from the first row of a layer to its eviction */
-    float *logits;                        /* [kv_count x group, ld] of the row of a decode step */
-    int64_t row_bytes, eviction_bytes;    /* of the scratch stack: of rows that pass, and of evictions */
-    int64_t ld, layers;                   /* max. slots of a head, and layers of an eviction */
-    int64_t layer;                        /* the layer of the eviction that is being scored */
-    uint8_t *state;                       /* [layers, kv_count, ld] lh_entry_state */
-    lh_scores raw;                        /* [kv_count x parts, ld] of each layer: as the source makes them */
+    void *sums;                        /* of the policy's source, from the first row of a layer to its eviction */
+    float *logits;                     /* [kv_count x group, ld] of the row of a decode step */
+    int64_t row_bytes, eviction_bytes; /* of the scratch stack: of rows that pass, and of evictions */
+    int64_t max_ld, layers;            /* max. slots of a head, and layers of an eviction */
+    int64_t ld;                        /* slots of a head in the arrays of the eviction under way: max_ld, or fewer */
+    int64_t layer;                     /* the layer of the eviction that is being scored */
+    uint8_t *state;                    /* [layers, kv_count, ld] lh_entry_state */
+    lh_scores raw;                     /* [kv_count x parts, ld] of each layer: as the source makes them */
     lh_scores shaped, second, loss_gains; /* pooled raw scores; of the second stage; gains of losses */
     int64_t scoring_mark;                 /* of the scratch stack, before the temporaries of a layer's scores */
     lh_stage_scores stages;               /* of the layers that were scored */

@@ -90,6 +90,7 @@ void lh_evict_end(lh_evictor *ev)
 {
     const lh_scores none = {0};
     lh_scratch_release(&ev->exec, 0);
+    ev->ld = ev->max_ld;
     ev->state = NULL;
     ev->raw = ev->shaped = ev->second = ev->loss_gains = none;
     ev->scoring = ev->references = (lh_row_block){0};
@@ -117,7 +118,7 @@ void lh_evictor_free(lh_evictor *ev)
 {
     lh_device_free(lh_exec_device(&ev->exec), ev->logits);
     ev->logits = NULL;
-    ev->ld = ev->layers = ev->eviction_bytes = 0;
+    ev->max_ld = ev->layers = ev->eviction_bytes = 0;
     lh_exec_latch(&ev->exec, lh_evictor_reserve(ev));
 }
 
@@ -130,7 +131,7 @@ void lh_evictor_free_rows(lh_evictor *ev)
 
 int64_t lh_evictor_ld(const lh_evictor *ev)
 {
-    return ev->ld;
+    return ev->max_ld;
 }
 
 lh_row_logits lh_evict_row_logits(const lh_evictor *ev)

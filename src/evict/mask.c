@@ -66,17 +66,44 @@ static void alloc_arrays(lh_evictor *ev, int64_t n)
     if (lh_uses_method(&p->methods, LH_METHOD_losses)) ev->loss_gains = alloc_scores(ev, n, 1);
 }
 
-void lh_evict_classify(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
+/* stored: the scores that are stored with entries; at NULL: not wanted. */
+static void classify(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, lh_scores stored)
 {
     lh_position_lines lines[LH_EVICT_AT_ONCE];
-    assert(n <= ev->layers || !lh_exec_ok(&ev->exec));
     for (int64_t i = 0; i < n; i++) lines[i] = lines_of(&jobs[i]);
+    LH_RUN(&ev->exec, classify, .state = ev->state, .scores = stored.at, .kv = lh_views_of(ev, jobs, n), .lines = lines,
+           .batch = n, .ld = ev->ld, .scores_step = stored.step, .stat = ev->stats.score);
+}
+
+void lh_evict_classify(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
+{
+    assert(n <= ev->layers || !lh_exec_ok(&ev->exec));
     ev->state = lh_scratch_alloc(&ev->exec, n * ev->shape.heads.kv_count * ev->ld);
     if (jobs->ranked) alloc_arrays(ev, n);
     ev->layer = 0;
     ev->scoring_mark = lh_scratch_mark(&ev->exec);
-    LH_RUN(&ev->exec, classify, .state = ev->state, .kv = lh_views_of(ev, jobs, n), .lines = lines, .batch = n,
-           .ld = ev->ld);
+    classify(ev, jobs, n, (lh_scores){0});
+}
+
+int64_t lh_evict_together(const lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
+{
+    int64_t count = 0, cols = 0;
+    for (; count < lh_min_i64(n, LH_EVICT_AT_ONCE); count++) {
+        cols = lh_max_i64(cols, jobs[count].cols);
+        if (count > 0 && (count + 1) * cols > ev->max_ld) break;
+    }
+    return count;
+}
+
+void lh_evict_show_scores(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
+{
+    ev->ld = 0;
+    for (int64_t i = 0; i < n; i++) ev->ld = lh_max_i64(ev->ld, jobs[i].cols);
+    ev->state = lh_scratch_alloc(&ev->exec, n * ev->shape.heads.kv_count * ev->ld);
+    ev->raw = alloc_scores(ev, n, 1);
+    ev->layer = 0;
+    ev->stages = (lh_stage_scores){.first = ev->raw, .heads = ev->raw};
+    classify(ev, jobs, n, ev->raw);
 }
 
 void lh_mark_best(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, lh_scores by, lh_counts counts,
@@ -87,10 +114,21 @@ void lh_mark_best(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, lh_scores
            .counts_step = counts.step, .others = others);
 }
 
-void lh_evict_mark(lh_evictor *ev, const lh_evict_job *job, const int64_t *counts)
+void lh_evict_count_best(lh_evictor *ev, const lh_evict_job *job, uint32_t key, int64_t *counts)
 {
     const int64_t bytes = job->entries->heads * (int64_t)sizeof *counts;
     int64_t *at = lh_scratch_alloc(&ev->exec, bytes);
-    lh_exec_put(&ev->exec, at, counts, bytes);
-    lh_mark_best(ev, job, 1, ev->raw, (lh_counts){.at = at}, LH_ENTRY_DROP);
+    LH_RUN(&ev->exec, count_best, .counts = at, .scores = ev->stages.heads.at, .state = ev->state, .kv = job->entries,
+           .ld = ev->ld, .key = key);
+    lh_exec_copy(&ev->exec, counts, at, bytes, LH_COPY_TO_HOST);
+}
+
+void lh_evict_mark(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, const int64_t *budgets)
+{
+    const lh_heads *h = &ev->shape.heads;
+    const int64_t layer_bytes = h->kv_heads * (int64_t)sizeof *budgets;
+    int64_t *at = lh_scratch_alloc(&ev->exec, LH_EVICT_AT_ONCE * layer_bytes);
+    lh_exec_put(&ev->exec, at, budgets, n * layer_bytes);
+    lh_mark_best(ev, jobs, n, ev->stages.heads, (lh_counts){.at = at + h->kv_first, .step = h->kv_heads},
+                 LH_ENTRY_DROP);
 }

@@ -57,7 +57,7 @@ static lh_status open_evictor(rehearsal *r, const lh_evictor *ev, int64_t tokens
     LH_TRY(lh_counting_open(&r->on, lh_device_kind_of(lh_exec_device(&ev->exec)), h->rank, h->ranks));
     LH_TRY(lh_evictor_open(&r->ev, &r->on.exec, &ev->shape, ev->head_profile));
     lh_evictor_begin(r->ev, &ev->policy, ev->prompt_tokens);
-    r->ev->ld = r->of->need.ld;
+    r->ev->ld = r->ev->max_ld = r->of->need.ld;
     r->ev->layers = r->of->layers;
     LH_TRY(alloc_store(r->ev, tokens));
     LH_TRY(lh_device_alloc(r->on.device, &r->anywhere, 1, LH_MEM_WORK));
@@ -182,23 +182,28 @@ static void evict(rehearsal *r, const lh_evict_job *jobs)
     lh_evict_end(r->ev);
 }
 
-/* Layers compete with each other (kv/layer_competition.c): the scores of a layer; the division over all layers. */
+/* Layers compete with each other (kv/layer_competition.c): a layer by a threshold; the division over all layers; and
+ * the layers that are marked together, which take no more than one layer with the longest heads. */
 static void compete(rehearsal *r, const lh_evict_job *job)
 {
     lh_evictor *ev = r->ev;
     lh_layer_limits *limits = NULL;
     lh_evict_job *jobs = NULL;
     lh_reference_queries reference = {0};
+    lh_search threshold;
     lh_evict_keep_scores(ev, job);
     if (lh_evict_fits(ev, job)) reference = lh_evict_reference_queries(ev, job, r->lens);
+    lh_evict_count_best(ev, job, 0, r->counts);
+    lh_evict_mark(ev, job, 1, r->budgets);
     lh_evict_end(ev);
     lh_exec_latch(&ev->exec, lh_calloc(&limits, ev->shape.layers, sizeof *limits));
     lh_exec_latch(&ev->exec, lh_calloc(&jobs, ev->shape.layers, sizeof *jobs));
     for (int64_t l = 0; l < ev->shape.layers && jobs; l++) jobs[l] = *job;
     if (limits && jobs)
-        lh_evict_divide(ev, &(lh_top_request){.layers = ev->shape.layers, .jobs = jobs, .limits = limits}, r->budgets);
-    lh_evict_show_scores(ev, job);
-    lh_evict_mark(ev, job, r->counts);
+        lh_evict_divide(ev, &(lh_top_request){.layers = ev->shape.layers, .jobs = jobs, .limits = limits}, r->budgets,
+                        &threshold);
+    lh_evict_show_scores(ev, job, 1);
+    lh_evict_mark(ev, job, 1, r->budgets);
     lh_evict_end(ev);
     for (int64_t h = 0; h < r->entries.heads; h++) r->counts[h] = job->protect.base;
     if (lh_evict_fits(ev, job)) fit(r, &reference);
@@ -251,7 +256,7 @@ static lh_status alloc_evictions(lh_evictor *ev, const occasion *of)
     lh_evictor_free(ev);
     LH_TRY(rehearse_eviction(ev, of, &ev->eviction_bytes));
     LH_TRY(lh_evictor_reserve(ev));
-    ev->ld = of->need.ld;
+    ev->ld = ev->max_ld = of->need.ld;
     ev->layers = of->layers;
     return LH_OK;
 }

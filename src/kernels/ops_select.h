@@ -14,6 +14,7 @@
 #define LH_OPS_SELECT(X)                                                   \
     X(classify, "protected, competing and invisible entries")              \
     X(histogram, "histograms of the score keys of heads, one radix round") \
+    X(count_best, "entries of each head whose scores reach a threshold")   \
     X(split_counts, "counts of a selection in two stages")                 \
     X(select_top, "mark the highest scores of each head")                  \
     X(order_entries, "order the entries of each head by score")            \
@@ -36,26 +37,44 @@ typedef struct lh_position_lines {
 } lh_position_lines;
 
 /* state[b,h,s] for position p of cache b: DROP if p < visible_from; else KEEP if p < sinks or p >= recent_from; else
- * COMPETES. */
+ * COMPETES. scores[b,h,s] = number `stat` of the statistics of the entry. */
 typedef struct lh_classify_args {
     uint8_t *state;                 /* [batch, heads, ld] */
+    float *scores;                  /* [batch, heads, ld], of cache b from b * scores_step on; NULL: not wanted */
     const lh_ragged *kv;            /* [batch], host: all with the same number of heads */
     const lh_position_lines *lines; /* [batch], host */
-    int64_t batch, ld;
+    int64_t batch, ld, scores_step, stat;
 } lh_classify_args;
 
-/* histograms[h,c,b] = number of competing entries of head h of cache c with search[c].prefix in the upper `prefix_bits`
- * bits of their key and b in the next `bits` bits. The histograms of head h begin at h * histograms_ld; they are
- * overwritten. */
+/* histograms[h,c,b] = number of competing entries of head h of cache c with the prefix of search[c * search_step] in
+ * the upper `prefix_bits` bits of their key and b in the next `bits` bits. The histograms of head h begin at h *
+ * histograms_ld; they are overwritten. */
 typedef struct lh_histogram_args {
     int32_t *histograms;
     const float *scores;     /* of cache c: [heads, ld] from c * scores_step on */
     const uint8_t *state;    /* of cache c: [heads, ld] from c * state_step on */
     const lh_ragged *kv;     /* [batch], host: lengths; all with the same number of heads */
-    const lh_search *search; /* [batch]; NULL: no prefix, prefix_bits is 0 */
+    const lh_search *search; /* NULL: no prefix, prefix_bits is 0 */
+    int64_t search_step;     /* 1, or 0: one search for all caches */
     int64_t batch, ld, histograms_ld, scores_step, state_step;
     int prefix_bits, bits;
 } lh_histogram_args;
+
+/* counts[h] = number of competing entries of head h with a score key of at least `key`. */
+typedef struct lh_count_best_args {
+    int64_t *counts;      /* [heads] */
+    const float *scores;  /* [heads, ld] */
+    const uint8_t *state; /* [heads, ld] */
+    const lh_ragged *kv;  /* lengths */
+    int64_t ld;
+    uint32_t key;
+} lh_count_best_args;
+
+/* 1 if slot s of head h is counted, else 0. */
+static LH_BOTH inline int lh_is_best(const lh_count_best_args *a, int64_t h, int64_t s)
+{
+    return a->state[h * a->ld + s] == LH_ENTRY_COMPETES && lh_score_key(a->scores[h * a->ld + s]) >= a->key;
+}
 
 /* first[h] = lh_stage_of(stage, counts[h]), rest[h] = counts[h] - first[h]: the counts of the two stages of a
  * selection. */
@@ -121,7 +140,7 @@ static LH_BOTH inline lh_histogram_row lh_histogram_row_at(const lh_histogram_ar
     row.scores = a->scores + c * a->scores_step + h * a->ld;
     row.state = a->state + c * a->state_step + h * a->ld;
     row.len = a->kv[c].len[h];
-    row.prefix = a->search ? a->search[c].prefix : 0;
+    row.prefix = a->search ? a->search[c * a->search_step].prefix : 0;
     return row;
 }
 

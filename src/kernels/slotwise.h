@@ -36,10 +36,12 @@ static LH_BOTH inline void lh_classify_slots(const lh_classify_args *a, int64_t 
     const int64_t end = lh_min_i64(r.end, kv->len[h]);
     const lh_position_lines lines = a->lines[row / kv->heads];
     uint8_t *state = a->state + row * a->ld;
+    float *scores = a->scores ? a->scores + row / kv->heads * a->scores_step + h * a->ld : NULL;
     for (int64_t s = r.first; s < end; s += r.step) {
         int64_t p = positions ? positions[s] : s;
         int is_protected = p < lines.sinks || p >= lines.recent_from;
         state[s] = p < lines.visible_from ? LH_ENTRY_DROP : is_protected ? LH_ENTRY_KEEP : LH_ENTRY_COMPETES;
+        if (scores) scores[s] = kv->stats[(kv->offset[h] + s) * kv->stat_count + a->stat];
     }
 }
 

@@ -163,9 +163,10 @@ lh_status lh_kv_reserve_slots(lh_kv *kv, int64_t tokens);
 lh_status lh_kv_start_lens_copy(lh_kv *kv);
 lh_status lh_kv_wait_lens(lh_kv *kv);
 
-/* In a prefill: copies the lengths of a layer's arena to the host, where they are expected to be arena->len. And, after
- * the next wait: LH_EINTERNAL if any of those that were copied are not. */
+/* In a prefill: copies the lengths of a layer's arena to the host, where they are expected to be arena->len. And the
+ * layer's one wait for the device: for how many entries every head keeps; LH_EFILE if its rows were not finite,
+ * LH_EINTERNAL if any of the copied lengths are not as expected. */
 void lh_kv_expect_lens(lh_kv *kv, const lh_arena *arena, int64_t layer);
-lh_status lh_kv_check_lens(lh_kv *kv);
+lh_status lh_kv_wait_for_layer(lh_kv *kv, int64_t layer);
 
 #endif

@@ -34,7 +34,8 @@ void lh_kv_expect_lens(lh_kv *kv, const lh_arena *arena, int64_t layer)
     lh_exec_copy(&kv->exec, found, arena->view.len, bytes, LH_COPY_TO_HOST);
 }
 
-lh_status lh_kv_check_lens(lh_kv *kv)
+/* LH_EINTERNAL if any of the lengths that were copied are not as expected. */
+static lh_status check_lens(lh_kv *kv)
 {
     const int64_t heads = kv->shape.heads.kv_count;
     while (kv->lens.expected_count) {
@@ -46,4 +47,11 @@ lh_status lh_kv_check_lens(lh_kv *kv)
                         (long long)kv->lens.layers[i], (long long)found[h], (long long)expected[h]);
     }
     return LH_OK;
+}
+
+lh_status lh_kv_wait_for_layer(lh_kv *kv, int64_t layer)
+{
+    LH_TRY(lh_stream_sync(kv->exec.stream));
+    LH_TRY(lh_evict_check_rows(kv->evictor, layer));
+    return check_lens(kv);
 }

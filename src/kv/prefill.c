@@ -114,14 +114,6 @@ static lh_status copy_all(lh_kv *kv, int64_t layer, const lh_arena *from)
     return lh_arena_push_len(arena, &kv->exec);
 }
 
-/* The layer's one wait for the device: whether its rows were finite, lengths, how many entries every head keeps. */
-static lh_status wait_for_layer(lh_kv *kv, int64_t layer)
-{
-    LH_TRY(lh_stream_sync(kv->exec.stream));
-    LH_TRY(lh_evict_check_rows(kv->evictor, layer));
-    return lh_kv_check_lens(kv);
-}
-
 /* The given positions stay: slots of the prefill's arena are positions. */
 static lh_status mark_given(lh_kv *kv, const lh_evict_job *job)
 {
@@ -155,7 +147,7 @@ static void keep_chosen(lh_kv *kv, const lh_evict_job *job, const lh_arena *from
     lh_reference_queries reference;
     lh_evict_select(kv->evictor, job, kv->arrays.kept);
     if (fits) reference = lh_evict_reference_queries(kv->evictor, job, from->len);
-    LH_LATCH(&kv->exec, wait_for_layer(kv, job->layer.index));
+    LH_LATCH(&kv->exec, lh_kv_wait_for_layer(kv, job->layer.index));
     lh_kv_move_kept(kv, job, kv->arrays.kept);
     if (fits)
         lh_evict_fit(
@@ -168,19 +160,19 @@ static void keep_chosen(lh_kv *kv, const lh_evict_job *job, const lh_arena *from
 static void settle_layer(lh_kv *kv, const lh_evict_job *job, const lh_arena *from)
 {
     const lh_arena *own = &kv->layers[job->layer.index].arena;
-    const int competes = kv->competition && job->ranked;
-    if (from != own && !kv->shape.given && own->form.has_positions && !competes) {
-        keep_chosen(kv, job, from);
+    if (from != own && !kv->shape.given && own->form.has_positions) {
+        if (kv->competition && job->ranked)
+            lh_kv_compete(kv, job);
+        else
+            keep_chosen(kv, job, from);
         return;
     }
-    LH_LATCH(&kv->exec, wait_for_layer(kv, job->layer.index));
+    LH_LATCH(&kv->exec, lh_kv_wait_for_layer(kv, job->layer.index));
     if (from == own) return;
     if (kv->shape.given)
         keep_given(kv, job);
-    else if (!own->form.has_positions)
-        LH_LATCH(&kv->exec, copy_all(kv, job->layer.index, from));
     else
-        lh_kv_compete(kv, job);
+        LH_LATCH(&kv->exec, copy_all(kv, job->layer.index, from));
 }
 
 /* Competing entries of every head: all heads hold the whole prompt. */
@@ -228,7 +220,7 @@ static lh_status end_layer(lh_kv *kv, int64_t layer)
     if (lh_kv_uses_slots(&kv->numbers)) LH_LATCH(x, lh_slot_positions_unrotate(&kv->slots, x, own, job.layer.rotation));
     if (layer == last_evicting(kv) && !kv->shared.leader) lh_arena_free(&kv->scratch, lh_kv_device(kv));
     if (layer == kv->shape.layers - 1) {
-        LH_LATCH(x, wait_for_layer(kv, layer)); /* for the final lengths */
+        LH_LATCH(x, lh_kv_wait_for_layer(kv, layer)); /* for the final lengths */
         end_prompt(kv);
     }
     if (kv->listener.kept) LH_LATCH(x, kv->listener.kept(kv->listener.self, layer, &own->view));

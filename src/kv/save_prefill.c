@@ -120,7 +120,7 @@ static lh_status load_layer(lh_kv *kv, lh_prefill_file *file, int64_t l)
     LH_TRY(check_layer(kv, cache));
     for (int64_t h = 0; h < heads->kv_count; h++) {
         const int64_t *from = cache->offsets + heads->kv_first + h;
-        caps[h] = from[1] - from[0] + layer->plan.slack;
+        caps[h] = from[1] - from[0] + (lh_kv_competes(kv, l) ? 0 : layer->plan.slack);
     }
     LH_TRY(lh_arena_alloc(&layer->arena, &kv->exec, caps));
     LH_TRY(lh_cache_file_read(cache, &kv->exec, heads, &layer->arena, &layer->ring));

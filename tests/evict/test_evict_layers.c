@@ -162,7 +162,8 @@ static void check_same(const kv_rig_case *c, const kv_rig_result *one, const kv_
     }
 }
 
-/* All heads lie here, so that what they hold together is known before. */
+/* All heads lie on this rank, so that the entries of all of them are known before: in the end exactly; meanwhile by the
+ * bound of the competing entries, but for the protected entries and the slack of layers that are moved together. */
 static void check_memory(kv_rig *r)
 {
     lh_kv_forecast f;
@@ -170,7 +171,13 @@ static void check_memory(kv_rig *r)
     mt_try(lh_kv_forecast_make(
         &f, &shape, &(lh_kv_forecast_request){.policy = &r->plan, .tokens = r->of->tokens, .more = r->of->more}));
     int64_t held = lh_device_usage(r->device).now[LH_MEM_KV];
+    const kv_rig_case *c = r->of;
+    lh_protection p = lh_policy_protect(&r->fixed, &(lh_protect_request){.budget = r->fixed.budget, .seen = c->tokens});
+    int64_t entry_bytes = 2 * c->dim * lh_dtype_bytes(c->type) + (int64_t)(sizeof(int32_t) + sizeof(float)),
+            moved = c->layers * c->kv_heads * (p.sinks + p.recents + c->more) * entry_bytes, peak = kv_rig_peak(r);
     mt_check(held == f.held, "%lld bytes are held, %lld were forecast", (long long)held, (long long)f.held);
+    mt_check(peak <= f.prefill_peak + moved, "the peak is %lld bytes, %lld were forecast", (long long)peak,
+             (long long)f.prefill_peak);
 }
 
 START_TEST(test_layers_compete_as_if_all_of_them_were_there)

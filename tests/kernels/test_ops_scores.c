@@ -320,6 +320,26 @@ static void check_classes(const cache *c, const lh_position_lines *lines, const 
     }
 }
 
+/* Three numbers an entry, in every slot. */
+enum { STATS = 3 };
+static void give_stats(rig *g, lot *m, const cache *c, lh_ragged *kv, uint64_t seed)
+{
+    kv->stat_count = STATS;
+    kv->stats = rig_put(g, lot_normals(m, c->slots * STATS, 1.0f, seed), c->slots * STATS * 4);
+}
+
+static void check_stats(rig *g, lot *m, const cache *c, const lh_ragged *kv, int64_t stat, const float *scores,
+                        int64_t ld)
+{
+    float *stats = lot_new(m, c->slots * STATS * 4);
+    rig_get(g, stats, kv->stats, c->slots * STATS * 4);
+    for (int64_t h = 0; h < c->host.heads; h++)
+        for (int64_t s = 0; s < c->host.len[h]; s++)
+            ck_assert_msg(scores[h * ld + s] == stats[(c->host.offset[h] + s) * STATS + stat],
+                          "%s: slot %d of head %d has score %g", g->ops->name, (int)s, (int)h,
+                          (double)scores[h * ld + s]);
+}
+
 START_TEST(test_states_are_those_of_the_positions_in_every_cache)
 {
     for (int b = 0; rig_backend(b); b++) {
@@ -335,16 +355,21 @@ START_TEST(test_states_are_those_of_the_positions_in_every_cache)
                 int own = n + 6 * i; /* as many heads */
                 positions_make(&m, &c[i], own);
                 kv[i] = rig_cache(&g, &c[i]);
+                give_stats(&g, &m, &c[i], &kv[i], (uint64_t)own);
                 lines[i] = (lh_position_lines){own % 4 * 10, own % 5 * 6, own % 7 ? 900 - own % 7 * 120 : 0};
             }
-            int64_t ld = 600 + n % 4, count = kv->heads * ld;
+            int64_t ld = 600 + n % 4, count = kv->heads * ld, step = count + n % 5;
             uint8_t *state = rig_new(&g, batch * count), *states = lot_new(&m, batch * count);
-            RUN(&g, classify, .state = state, .kv = kv, .lines = lines, .batch = batch, .ld = ld);
+            float *scores = n % 3 ? rig_new(&g, batch * step * 4) : NULL, *got = lot_new(&m, batch * step * 4);
+            RUN(&g, classify, .state = state, .scores = scores, .kv = kv, .lines = lines, .batch = batch, .ld = ld,
+                .scores_step = step, .stat = n % STATS);
             rig_get(&g, states, state, batch * count);
+            if (scores) rig_get(&g, got, scores, batch * step * 4);
             for (int i = 0; i < batch; i++) {
                 char where[80];
                 snprintf(where, sizeof where, "%s, case %d, cache %d", g.ops->name, n, i);
                 check_classes(&c[i], &lines[i], states + i * count, ld, where);
+                if (scores) check_stats(&g, &m, &c[i], &kv[i], n % STATS, got + i * step, ld);
             }
             rig_reset(&g);
             lot_end(&m);

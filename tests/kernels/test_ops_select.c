@@ -73,6 +73,37 @@ START_TEST(test_select_top_twice_is_once_for_both_counts)
 }
 END_TEST
 
+/* The key of an entry, the key above it, and every entry. */
+START_TEST(test_count_best_counts_what_competes_from_a_key_on)
+{
+    for (int b = 0; rig_backend(b); b++) {
+        rig g;
+        rig_open(&g, rig_backend(b));
+        for (int n = 0; n < 210; n++) {
+            lot m = {0};
+            layer l;
+            layer_make(&m, &l, n);
+            const int64_t all = l.heads * l.ld, bytes = l.heads * 8;
+            int64_t *counts = rig_new(&g, bytes), *got = lot_new(&m, bytes), *want = lot_new(&m, bytes);
+            const uint32_t some = all ? lh_score_key(l.scores[draw(36, (uint64_t)n, all)]) : 7,
+                           key = n % 7 == 0 ? 0 : some + (n % 2 && some < UINT32_MAX);
+            for (int64_t h = 0; h < l.heads; h++)
+                for (int64_t s = 0; s < l.kv.host.len[h]; s++)
+                    want[h] +=
+                        l.state[h * l.ld + s] == LH_ENTRY_COMPETES && lh_score_key(l.scores[h * l.ld + s]) >= key;
+            placed on = layer_put(&g, &l);
+            RUN(&g, count_best, .counts = counts, .scores = on.scores, .state = on.state, .kv = &on.kv, .ld = l.ld,
+                .key = key);
+            rig_get(&g, got, counts, bytes);
+            check_same(got, want, bytes, "count_best, case %d, %s", n, g.ops->name);
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
 /* Layers with as many heads, the n-th and later ones, in the memory of one batch. */
 enum { MOST_LAYERS = 11 /* more than a kernel takes at once */ };
 typedef struct layers {
@@ -358,6 +389,7 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {test_select_top_keeps_the_best_of_each_head,
+                                  test_count_best_counts_what_competes_from_a_key_on,
                                   test_select_top_twice_is_once_for_both_counts,
                                   test_select_top_of_several_caches_is_that_of_each,
                                   test_order_entries_is_by_score_and_of_equal_ones_by_position,

@@ -60,7 +60,7 @@ START_TEST(test_histograms_of_several_layers_are_those_of_each)
             /* the heads as those of layers, more than a kernel takes at once where there are as many */
             const int64_t heads = l.heads % 3 || n % 2 ? 1 : 3, batch = l.heads / heads, row = batch * SIZE,
                           bytes = heads * row * 4, rows = heads * l.ld, scores_step = rows + n % 5,
-                          state_step = rows + n % 3;
+                          state_step = rows + n % 3, search_step = n % 4 != 1;
             placed on = layer_put(&g, &l);
             const float *scores = rig_put_rows(&g, l.scores, batch, rows * 4, scores_step * 4);
             const uint8_t *state = rig_put_rows(&g, l.state, batch, rows, state_step);
@@ -78,12 +78,12 @@ START_TEST(test_histograms_of_several_layers_are_those_of_each)
             const lh_search *search_on = rig_put(&g, search, sizeof search);
             if (batch)
                 RUN(&g, histogram, .histograms = bins, .scores = scores, .state = state, .kv = kv, .search = search_on,
-                    .batch = batch, .ld = l.ld, .histograms_ld = row, .scores_step = scores_step,
-                    .state_step = state_step, .prefix_bits = BEFORE, .bits = BITS);
+                    .search_step = search_step, .batch = batch, .ld = l.ld, .histograms_ld = row,
+                    .scores_step = scores_step, .state_step = state_step, .prefix_bits = BEFORE, .bits = BITS);
             for (int64_t c = 0; c < batch; c++)
                 RUN(&g, histogram, .histograms = alone + c * SIZE, .scores = on.scores + c * rows,
-                    .state = on.state + c * rows, .kv = kv + c, .search = search_on + c, .batch = 1, .ld = l.ld,
-                    .histograms_ld = row, .prefix_bits = BEFORE, .bits = BITS);
+                    .state = on.state + c * rows, .kv = kv + c, .search = search_on + c * search_step, .batch = 1,
+                    .ld = l.ld, .histograms_ld = row, .prefix_bits = BEFORE, .bits = BITS);
             rig_get(&g, got, bins, bytes);
             rig_get(&g, want, alone, bytes);
             check_same(got, want, bytes, "histogram of %d layers, case %d, %s", (int)batch, n, g.ops->name);

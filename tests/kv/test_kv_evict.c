@@ -498,8 +498,11 @@ static const lh_policy_options failing_policies[] = {
      .parts = {.window = "8",
                .select = "topk+keys",
                .own = {{"fit", "both"}, {"compete-by", "losses"}, {"row-share", "0.3"}}}},
+    {.policy = "ada-snapkv", .budget = "40", .parts = {.window = "8", .layer_budget = "adaptive"}},
 };
-enum { FAILING_POLICIES = sizeof failing_policies / sizeof *failing_policies, OPS_MOST = 64 };
+#define LH_OP(op, summary) +1
+enum { FAILING_POLICIES = sizeof failing_policies / sizeof *failing_policies, OPERATIONS = LH_OPS(LH_OP) };
+#undef LH_OP
 
 enum { WHILE_RECORDING = 1, DECODING = 2, OCCASIONS = 4 };
 
@@ -552,7 +555,7 @@ static int fail_on_all_occasions(int shape, int policy, int which)
 
 START_TEST(test_a_failure_of_one_rank_is_everyones_and_nothing_hangs)
 {
-    int called[OPS_MOST] = {0};
+    int called[OPERATIONS] = {0};
     for (int p = 0; p < FAILING_POLICIES; p++)
         for (int which = 0; lh_op_name(which); which++)
             if (is_of_eviction(which)) called[which] |= fail_on_all_occasions((p + which) % SHAPES, p, which);

@@ -130,6 +130,26 @@ START_TEST(test_ranks_exchange)
 }
 END_TEST
 
+/* Layers that compete: one that is cut by the threshold costs less than heads that compete in each layer. Now and then
+ * all layers that have come are evicted together, which takes one wait more. */
+START_TEST(test_layers_that_compete)
+{
+    const bound few[] = {{"kernels of a layer of the prompt", "longhaul", 24},
+                         {"copies of a layer of the prompt", "longhaul", 13},
+                         {"waits of a layer of the prompt", "longhaul", 1},
+                         {0}};
+    check_run(1, RUN "--policy longhaul --window 8 --budget 24", few);
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        const bound all[] = {
+            {"kernels of a layer of the prompt, mean of the later layers", "longhaul", ranks == 1 ? 51.4 : 52.4},
+            {"copies of a layer of the prompt, mean of the later layers", "longhaul", 27},
+            {"waits of a layer of the prompt, mean of the later layers", "longhaul", 2},
+            {0}};
+        check_run(ranks, "run -m narrow.h5 -c 64 -n 3 --policy longhaul --window 8 --budget 16", all);
+    }
+}
+END_TEST
+
 /* Two sums a layer and one of the token's row; and what an eviction of all layers exchanges. */
 START_TEST(test_layers_that_are_evicted_share_exchanges)
 {
@@ -173,6 +193,7 @@ int main(void)
                                   test_sequences_that_step_together,
                                   test_evictions_while_decoding,
                                   test_ranks_exchange,
+                                  test_layers_that_compete,
                                   test_layers_that_are_evicted_share_exchanges,
                                   test_operations_touch_what_they_must,
                                   NULL};

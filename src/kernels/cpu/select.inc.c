@@ -224,6 +224,21 @@ static lh_status op_histogram(lh_stream *stream, const lh_histogram_args *a)
     return LH_OK;
 }
 
+static void count_head(const lh_count_best_args *a, int64_t h)
+{
+    const int64_t len = a->kv->len[h];
+    int64_t count = 0;
+    for (int64_t s = 0; s < len; s++) count += lh_is_best(a, h, s);
+    a->counts[h] = count;
+}
+
+static lh_status op_count_best(lh_stream *stream, const lh_count_best_args *a)
+{
+    (void)stream;
+    FOR_EACH(h, a->kv->heads, a->kv->heads * a->ld >= PARALLEL_FROM, count_head(a, h));
+    return LH_OK;
+}
+
 /* ---- budgets of heads (head_budgets.h) ---- */
 static lh_status op_add_histograms(lh_stream *stream, const lh_add_histograms_args *a)
 {

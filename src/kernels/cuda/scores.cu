@@ -590,6 +590,7 @@ lh_status lh_cuda_classify(lh_stream *stream, const lh_classify_args *a)
         job.args = *a;
         job.caches = lh_caches_from(a->kv, from, a->batch);
         job.args.state += job.caches.first * a->ld;
+        if (a->scores) job.args.scores += from * a->scores_step;
         for (int64_t b = 0; b < LH_CACHES_AT_ONCE && from + b < a->batch; b++) job.lines[b] = a->lines[from + b];
         LH_TRY(lh_launch(stream, "classify", lh_over_slots(job.caches.rows, a->ld, SLOTWISE_THREADS, SLOTWISE_SLOTS),
                          classify_kernel, job));

@@ -429,10 +429,27 @@ lh_status lh_cuda_histogram(lh_stream *stream, const lh_histogram_args *a)
         job.args.histograms += from << a->bits;
         job.args.scores += from * a->scores_step;
         job.args.state += from * a->state_step;
-        if (a->search) job.args.search += from;
+        if (a->search) job.args.search += from * a->search_step;
         LH_TRY(count(stream, &job));
     }
     return LH_OK;
+}
+
+/* A block counts the entries of a head. */
+static __global__ void __launch_bounds__(THREADS)
+    count_best_kernel(const __grid_constant__ lh_count_best_args a, const __grid_constant__ lh_ragged kv)
+{
+    __shared__ int64_t room[LH_WARP];
+    int64_t h = blockIdx.x, count = 0;
+    for (int64_t s = threadIdx.x; s < kv.len[h]; s += blockDim.x) count += lh_is_best(&a, h, s);
+    count = lh_block_sum(count, room);
+    if (threadIdx.x == 0) a.counts[h] = count;
+}
+
+lh_status lh_cuda_count_best(lh_stream *stream, const lh_count_best_args *a)
+{
+    const lh_shape shape = {dim3((unsigned)a->kv->heads), THREADS, 0};
+    return lh_launch(stream, "count_best", shape, count_best_kernel, *a, *a->kv);
 }
 
 /* ---- budgets of heads: the search for the threshold between its histograms, and the counts ----

@@ -103,6 +103,16 @@ lh_status lh_ref_histogram(lh_stream *stream, const lh_histogram_args *a)
     return LH_OK;
 }
 
+lh_status lh_ref_count_best(lh_stream *stream, const lh_count_best_args *a)
+{
+    (void)stream;
+    for (int64_t h = 0; h < a->kv->heads; h++) {
+        a->counts[h] = 0;
+        for (int64_t s = 0; s < a->kv->len[h]; s++) a->counts[h] += lh_is_best(a, h, s);
+    }
+    return LH_OK;
+}
+
 /* ---- budgets of heads (head_budgets.h) ---- */
 lh_status lh_ref_add_histograms(lh_stream *stream, const lh_add_histograms_args *a)
 {

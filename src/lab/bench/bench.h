@@ -186,9 +186,9 @@ lh_status lh_bench_tally_report(const lh_bench_tally *tally, const char *name, c
 /* The second call of a case; and its bytes relative to those it must move, as a figure. */
 lh_status lh_bench_count_case(lh_bench *b, const lh_bench_case *c);
 
-/* Collective over the engine's ranks. A layer in the middle of the prompt, its end included, and steps after the first
- * LH_BENCH_FIRST_STEPS, which allocate and capture: the one of the fewest kernels, and the one of the most, which
- * evicts; on rank 0. `shape`: of the rows. */
+/* Collective over the engine's ranks. A layer in the middle of the prompt, its end included, and the mean of the layers
+ * after the first; of the steps after the first LH_BENCH_FIRST_STEPS, which allocate and capture, the one of the fewest
+ * kernels, and the one of the most, which evicts; on rank 0. `shape`: of the rows. */
 enum { LH_BENCH_FIRST_STEPS = 2 };
 lh_status lh_bench_count_prompt(const lh_bench_prompt *prompt, const char *shape, lh_bench_result *out);
 

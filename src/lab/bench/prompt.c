@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "base/rng.h"
 #include "engine/decode.h"
 #include "lab/bench/bench.h"
@@ -101,8 +102,9 @@ typedef struct counted {
     const lh_device *device;
     int64_t tokens, layers;
     lh_bench_tally last, since;
-    lh_bench_tally layer;     /* in the middle of the prompt's */
-    lh_bench_tally few, many; /* the steps of the fewest and of the most kernels */
+    lh_bench_tally layer;         /* in the middle of the prompt's */
+    double later[LH_COUNT_KINDS]; /* times of each kind in all layers of the prompt but the first */
+    lh_bench_tally few, many;     /* the steps of the fewest and of the most kernels */
 } counted;
 
 static lh_status count_layer(void *self, int64_t done, int64_t total)
@@ -112,6 +114,8 @@ static lh_status count_layer(void *self, int64_t done, int64_t total)
     if (done % c->tokens) return LH_OK;
     lh_bench_tally_take(c->device, &c->last, &c->since);
     if (done / c->tokens == (c->layers + 1) / 2) c->layer = c->since;
+    for (int kind = 0; kind < LH_COUNT_KINDS && done > c->tokens; kind++)
+        c->later[kind] += (double)lh_bench_tally_sum(&c->since, kind).times;
     return LH_OK;
 }
 
@@ -166,11 +170,14 @@ static lh_status add_figures(lh_bench_result *result, const char *shape, const f
 static lh_status report_layer(lh_bench_result *out, const counted *c, const char *shape)
 {
     const lh_bench_tally *t = &c->layer;
-    const double tokens = (double)c->tokens;
+    const double tokens = (double)c->tokens, later = (double)lh_max_i64(1, c->layers - 1);
     const figure figures[] = {
         {"kernels of a layer of the prompt", (double)lh_bench_tally_sum(t, LH_COUNT_KERNEL).times},
         {"copies of a layer of the prompt", (double)lh_bench_tally_sum(t, LH_COUNT_COPY).times},
         {"waits of a layer of the prompt", (double)lh_bench_tally_sum(t, LH_COUNT_WAIT).times},
+        {"kernels of a layer of the prompt, mean of the later layers", c->later[LH_COUNT_KERNEL] / later},
+        {"copies of a layer of the prompt, mean of the later layers", c->later[LH_COUNT_COPY] / later},
+        {"waits of a layer of the prompt, mean of the later layers", c->later[LH_COUNT_WAIT] / later},
         {"bytes beside products and attention, of a token in a layer of the prompt", bytes_beside_products(t) / tokens},
         {"bytes sent, of a token in a layer of the prompt",
          (double)lh_bench_tally_sum(t, LH_COUNT_COLLECTIVE).loaded / tokens}};

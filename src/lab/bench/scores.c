@@ -5,19 +5,15 @@
 #include "base/mem.h"
 #include "lab/bench/bench.h"
 
-static const char *const names[] = {"finish_scores",   "group_reduce",
-                                    "put_stats",       "position_scores",
-                                    "expected_scores", "classify",
-                                    "weigh_scores",    "entry_norms",
-                                    "key_difference",  "lag_scores",
-                                    "apply_prior",     "defend_scores",
-                                    "random_scores",   "gumbel_scores",
-                                    "max_score",       "add_heads",
-                                    "share_scores",    "pool",
-                                    "histogram",       "select_top",
-                                    "order_entries",   "rank_scores",
-                                    "gather_entries",  "compact",
-                                    "value_ranges",    NULL};
+static const char *const names[] = {"finish_scores",   "group_reduce",    "put_stats",
+                                    "position_scores", "expected_scores", "classify",
+                                    "weigh_scores",    "entry_norms",     "key_difference",
+                                    "lag_scores",      "apply_prior",     "defend_scores",
+                                    "random_scores",   "gumbel_scores",   "max_score",
+                                    "add_heads",       "share_scores",    "pool",
+                                    "histogram",       "select_top",      "order_entries",
+                                    "rank_scores",     "gather_entries",  "compact",
+                                    "value_ranges",    "count_best",      NULL};
 
 LH_BENCH_CALL(finish_scores)
 LH_BENCH_CALL(group_reduce)
@@ -39,6 +35,7 @@ LH_BENCH_CALL(add_heads)
 LH_BENCH_CALL(share_scores)
 LH_BENCH_CALL(pool)
 LH_BENCH_CALL(histogram)
+LH_BENCH_CALL(count_best)
 LH_BENCH_CALL(select_top)
 LH_BENCH_CALL(order_entries)
 LH_BENCH_CALL(rank_scores)
@@ -139,6 +136,8 @@ static lh_status run_shapes(lh_bench *b, const layer *l)
         .ld = ld, .k = 5, .seen = ld, .kind = LH_POOL_AVG);
     RUN(histogram, "", 5.0, .histograms = l->histograms, .scores = l->x, .state = l->compete, .kv = kv, .batch = 1,
         .ld = ld, .histograms_ld = 1 << BITS, .bits = BITS);
+    RUN(count_best, "", 5.0, .counts = l->held, .scores = l->x, .state = l->compete, .kv = kv, .ld = ld,
+        .key = 1u << 31);
     return LH_OK;
 }
 
