@@ -312,8 +312,8 @@ two_ranks() {
 # every barrier, so they get the kernels that depend on these, one at a time.
 sanitized=('memcheck attention' 'memcheck cache' 'memcheck select' 'memcheck columns'
     'racecheck select contest_kernel' 'racecheck cache list_kernel' 'racecheck columns fair_kernel'
-    'racecheck attention split_kernel' 'racecheck attention attend_kernel' 'racecheck fused norm_gemm_kernel'
-    'racecheck logits sort_kernel' 'racecheck shares refine_threshold_kernel'
+    'racecheck attention split_kernel' 'racecheck attention attend_kernel' 'racecheck fused stream_kernel'
+    'racecheck linear stream_mma_kernel' 'racecheck logits sort_kernel' 'racecheck shares refine_threshold_kernel'
     'synccheck cache move_kernel' 'synccheck attention attend_kernel')
 launches=20
 

@@ -25,6 +25,7 @@ enum {
     THREADS = WARPS * LH_WARP,
     PIECE = 256,
     EACH = 8,          /* numbers of 16 bytes */
+    UNDER_WAY = 8,     /* loads of activations of a thread at a time */
     MOST_ON_CORES = 2, /* tokens */
     MMA_WARPS = 4,
     MMA_THREADS = MMA_WARPS * LH_WARP,
@@ -81,14 +82,19 @@ static __device__ __forceinline__ void stage_normed(bf16 *x, float *squares, con
     for (int t = 0; t < n.tokens; t++) {
         const float4 *row = (const float4 *)(n.x + t * n.x_ld), *w = (const float4 *)n.w;
         float sum = 0.0f;
-#pragma unroll 8
-        for (int i = (int)threadIdx.x; i < x_ld / 4; i += WARPS * LH_WARP) {
-            float4 v = {0, 0, 0, 0}, by = v;
-            if (4 * i < n.dim) v = __ldcg(row + i), by = __ldg(w + i);
-            sum = fmaf(v.x, v.x, fmaf(v.y, v.y, fmaf(v.z, v.z, fmaf(v.w, v.w, sum))));
-            *(uint2 *)(x + (int64_t)t * x_ld + 4 * i) =
-                make_uint2(lh_word(v.x * (n.offset + by.x), v.y * (n.offset + by.y)),
-                           lh_word(v.z * (n.offset + by.z), v.w * (n.offset + by.w)));
+        for (int first = (int)threadIdx.x; first < x_ld / 4; first += UNDER_WAY * WARPS * LH_WARP) {
+            float4 v[UNDER_WAY] = {}, by[UNDER_WAY] = {};
+#pragma unroll
+            for (int k = 0, i = first; k < UNDER_WAY; k++, i += WARPS * LH_WARP)
+                if (4 * i < n.dim) v[k] = __ldcg(row + i), by[k] = __ldg(w + i);
+#pragma unroll
+            for (int k = 0, i = first; k < UNDER_WAY; k++, i += WARPS * LH_WARP) {
+                sum = fmaf(v[k].x, v[k].x, fmaf(v[k].y, v[k].y, fmaf(v[k].z, v[k].z, fmaf(v[k].w, v[k].w, sum))));
+                if (i < x_ld / 4)
+                    *(uint2 *)(x + (int64_t)t * x_ld + 4 * i) =
+                        make_uint2(lh_word(v[k].x * (n.offset + by[k].x), v[k].y * (n.offset + by[k].y)),
+                                   lh_word(v[k].z * (n.offset + by[k].z), v[k].w * (n.offset + by[k].w)));
+            }
         }
         sum = lh_warp_sum(sum);
         if (lh_lane() == 0) squares[lh_warp() * n.tokens + t] = sum;
@@ -96,13 +102,20 @@ static __device__ __forceinline__ void stage_normed(bf16 *x, float *squares, con
 }
 
 /* x[t, 0 .. x_ld - 1] = row t. */
-static __device__ __forceinline__ void stage_rows(bf16 *x, const lh_gemm_args &a, int x_ld, int threads)
+static __device__ __forceinline__ void stage_rows(bf16 *x, const lh_gemm_args &a, int x_ld)
 {
     for (int t = 0; t < a.tokens; t++) {
         const uint4 *row = (const uint4 *)((const bf16 *)a.x + t * a.x_ld);
         uint4 *to = (uint4 *)(x + (int64_t)t * x_ld);
-#pragma unroll 8
-        for (int i = (int)threadIdx.x; i < x_ld / 8; i += threads) to[i] = __ldcg(row + i);
+        for (int first = (int)threadIdx.x; first < x_ld / 8; first += UNDER_WAY * THREADS) {
+            uint4 v[UNDER_WAY];
+#pragma unroll
+            for (int k = 0, i = first; k < UNDER_WAY; k++, i += THREADS)
+                if (i < x_ld / 8) v[k] = __ldcg(row + i);
+#pragma unroll
+            for (int k = 0, i = first; k < UNDER_WAY; k++, i += THREADS)
+                if (i < x_ld / 8) to[i] = v[k];
+        }
     }
 }
 
@@ -225,7 +238,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
     if (a.norm.x)
         stage_normed<WARPS>(x, squares, a.norm, s.x_ld);
     else
-        stage_rows(x, a.gemm, s.x_ld, THREADS);
+        stage_rows(x, a.gemm, s.x_ld);
     __syncthreads();
     int stage = 0, parity = 0, piece = lh_warp(), n = 0;
     for (int tile = (int)blockIdx.x; tile < s.tiles; tile += (int)gridDim.x, n++) {
@@ -350,11 +363,11 @@ static __device__ __forceinline__ void mma_put_tile(const lh_norm_gemm_args &a, 
     }
 }
 
-/* The tiles of this block. */
+/* The tiles of this block. A norm has few tokens (LH_STREAM_NORM_TOKENS), one group. */
 template <int GROUPS, int ROWS>
 static __device__ __forceinline__ void multiply_tiles(const lh_norm_gemm_args &a, const lh_stream_tiles &s)
 {
-    const int tokens = (int)a.gemm.tokens, has_norm = a.norm.x != NULL, size = mma_stage(ROWS, tokens, has_norm);
+    const int tokens = (int)a.gemm.tokens, has_norm = GROUPS == 1 && a.norm.x, size = mma_stage(ROWS, tokens, has_norm);
     unsigned char *ring = lh_shared() + lh_warp() * s.stages * size;
     float *sums = (float *)(lh_shared() + MMA_WARPS * s.stages * size), *squares = sums + 2 * MMA_WARPS * tokens * ROWS;
     bf16 *x = (bf16 *)(squares + MMA_WARPS * tokens);
