@@ -124,6 +124,8 @@ static __device__ __forceinline__ void norm_one(const lh_rmsnorm_args &a, const 
 template <typename Y, int WIDTH, int SUMS>
 static __global__ void __launch_bounds__(WARPS *LH_WARP) norm_of_warps_kernel(const __grid_constant__ lh_rmsnorm_args a)
 {
+    lh_let_next_start();
+    lh_wait_before();
     int64_t all = a.tokens * a.heads;
     for (int64_t r = (int64_t)blockIdx.x * WARPS + lh_warp(); r < all; r += (int64_t)gridDim.x * WARPS) {
         int64_t t = r / a.heads;
@@ -136,6 +138,8 @@ template <typename Y, int WIDTH, int SUMS>
 static __global__ void __launch_bounds__(MAX_THREADS) norm_of_blocks_kernel(const __grid_constant__ lh_rmsnorm_args a)
 {
     __shared__ float room[LH_WARP];
+    lh_let_next_start();
+    lh_wait_before();
     for (int64_t t = blockIdx.x; t < a.tokens; t += gridDim.x) {
         for (int64_t h = blockIdx.y; h < a.heads; h += gridDim.y)
             norm_one<Y, WIDTH, SUMS>(a, norm_row_of(a, t, h, (int)threadIdx.x, (int)blockDim.x),
@@ -151,8 +155,8 @@ static lh_status launch_norm(lh_stream *stream, const lh_rmsnorm_args *a)
     const lh_shape by_warps = {dim3(lh_blocks(a->tokens * a->heads, WARPS)), WARPS * LH_WARP, 0},
                    by_blocks = {dim3(lh_blocks(a->tokens, 1), heads),
                                 threads < MAX_THREADS ? (int)threads : MAX_THREADS, 0};
-    return a->dim <= OF_WARP ? lh_launch(stream, "rmsnorm", by_warps, norm_of_warps_kernel<Y, WIDTH, SUMS>, *a)
-                             : lh_launch(stream, "rmsnorm", by_blocks, norm_of_blocks_kernel<Y, WIDTH, SUMS>, *a);
+    return a->dim <= OF_WARP ? lh_launch_early(stream, "rmsnorm", by_warps, norm_of_warps_kernel<Y, WIDTH, SUMS>, *a)
+                             : lh_launch_early(stream, "rmsnorm", by_blocks, norm_of_blocks_kernel<Y, WIDTH, SUMS>, *a);
 }
 
 template <int WIDTH, int SUMS>
@@ -241,6 +245,8 @@ static int width_of(int one, int other)
 template <typename X>
 static __global__ void add_kernel(lh_add_args a, int width)
 {
+    lh_let_next_start();
+    lh_wait_before();
     for (int64_t t = blockIdx.y; t < a.tokens; t += gridDim.y) {
         for (int64_t i = 4 * lh_grid_first(); i < a.dim; i += 4 * lh_grid_step()) {
             lh_four y = lh_get4(a.y + t * a.y_ld + i, a.dim - i, width);
@@ -255,7 +261,7 @@ lh_status lh_cuda_add(lh_stream *stream, const lh_add_args *a)
 {
     auto *kernel = a->x_type == LH_F32 ? add_kernel<float> : add_kernel<bf16>;
     int width = width_of(lh_width(a->y, a->y_ld, LH_F32), lh_width(a->x, a->x_ld, a->x_type));
-    return lh_launch(stream, "add", lh_fours_shape(a->tokens, a->dim), kernel, *a, width);
+    return lh_launch_early(stream, "add", lh_fours_shape(a->tokens, a->dim), kernel, *a, width);
 }
 
 static __global__ void softcap_kernel(lh_softcap_args a, int width)
