@@ -66,7 +66,7 @@ static lh_status launch_split(lh_stream *stream, const char *op, const lh_split_
 {
     split_way way = choose<VALUES>(a);
     dim3 blocks((unsigned)(a->heads * a->tiles), (unsigned)seqs, (unsigned)a->most);
-    return lh_launch(stream, op, lh_shape{blocks, LH_SPLIT_THREADS, way.shared}, way.kernel, *a);
+    return lh_launch_early(stream, op, lh_shape{blocks, LH_SPLIT_THREADS, way.shared}, way.kernel, *a);
 }
 
 /* Blocks of a launch per multiprocessor if the order of sums is free: the number that runs concurrently. */

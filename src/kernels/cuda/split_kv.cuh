@@ -9,108 +9,7 @@
 #ifndef LH_KERNELS_CUDA_SPLIT_KV_CUH
 #define LH_KERNELS_CUDA_SPLIT_KV_CUH
 
-#include "kernels/cuda/mma_rows.cuh"
-#include "kernels/cuda/softmax.cuh"
-
-enum {
-    LH_SPLITS = 128,    /* maximum splits of a head */
-    LH_SPLIT_SEQS = 16, /* sequences of a launch */
-    LH_SPLIT_WARPS = 4, /* warps of a block */
-    LH_SPLIT_KEYS = 16, /* entries that a warp processes together */
-    LH_SPLIT_MAX_DIM = 256
-};
-#define LH_SPLIT_THREADS (LH_SPLIT_WARPS * LH_WARP)
-#define LH_SPLIT_STEP (LH_SPLIT_WARPS * LH_SPLIT_KEYS)
-static_assert(LH_SHARED_BLOCK % LH_SPLIT_KEYS == 0, "entries of a warp lie in one segment");
-
-/* Results of the splits of a head, which the last block combines; units = (sequence * heads + head) * tiles + tile. */
-typedef struct lh_split_parts {
-    float *o;          /* [units, LH_SPLITS, tile, dim] */
-    float2 *sums;      /* [units, tile, LH_SPLITS] row maximum and denominator */
-    uint32_t *arrived; /* [units] 0 */
-} lh_split_parts;
-
-/* Rows over the caches of `seqs`, which are host structs copied into the launch. Row r of sequence b is row b * rows +
- * r of every array. */
-typedef struct lh_split_kv {
-    float *o;              /* sums of values; NULL: not wanted */
-    __nv_bfloat16 *o_bf16; /* the same rounded; may be NULL */
-    float *lse;            /* may be NULL */
-    const float *q;
-    const int32_t *positions, *until; /* as in lh_observed */
-    const float *gains;
-    int64_t rows, q_ld, o_ld; /* rows of a sequence */
-    lh_grouping map;
-    lh_logit logit;
-    int64_t first_head, heads; /* KV heads */
-    int tiles;                 /* tiles of rows of each */
-    lh_form form;
-    int tile; /* maximum rows of a tile */
-    int most; /* maximum splits of a head */
-    lh_split_parts parts;
-    lh_ragged seqs[LH_SPLIT_SEQS];
-    lh_row_logits logits[LH_SPLIT_SEQS]; /* for rows = 1 */
-} lh_split_kv;
-
-/* The sequence, head, rows and entries of a block. */
-typedef struct lh_split_place {
-    int64_t head, seq, unit;
-    int64_t i0;         /* the first query head */
-    int count;          /* query heads */
-    int row0, rows;     /* rows of the tile, among the sequence's rows * count */
-    int64_t slots;      /* first slot of the head in the cache */
-    int shared;         /* slots of the head in the parent; counted in 32 bits, because registers are short */
-    int64_t first, end; /* slots of the split */
-    int splits, split;
-} lh_split_place;
-
-/* Entries of a split, a multiple of LH_SPLIT_STEP: short splits keep all multiprocessors busy, long ones leave little
- * to combine. */
-static __device__ __forceinline__ int64_t lh_piece(int64_t len, int most)
-{
-    const int64_t step = LH_SPLIT_STEP, even = ((len + most - 1) / most + step - 1) / step * step;
-    int64_t least = 4 * step;
-    if (len <= 64 * 2 * step) least = 2 * step;
-    if (len <= 32 * step) least = step;
-    return even > least ? even : least;
-}
-
-/* Returns 0 if the block has nothing to do. */
-static __device__ __forceinline__ int lh_split_find(const lh_split_kv &a, lh_split_place *p)
-{
-    const lh_grouping &map = a.map;
-    const lh_ragged &kv = a.seqs[blockIdx.y];
-    int n = (int)blockIdx.x / a.tiles, tile = (int)blockIdx.x % a.tiles, left;
-    int64_t low, high;
-    p->head = a.first_head + n;
-    p->seq = blockIdx.y;
-    p->split = (int)blockIdx.z;
-    int64_t len = kv.len[p->head], piece = lh_piece(len, a.most);
-    p->splits =
-        len > 0 ? (int)((unsigned)(len + piece - 1) / (unsigned)piece) : 1; /* heads have less than 2^32 entries */
-    low = p->head * map.group > map.first ? p->head * map.group : map.first;
-    high = (p->head + 1) * map.group < map.first + map.heads ? (p->head + 1) * map.group : map.first + map.heads;
-    p->i0 = low - map.first;
-    p->count = (int)(high - low);
-    p->row0 = tile * a.tile;
-    left = (int)a.rows * p->count - p->row0;
-    p->rows = left < a.tile ? left : a.tile;
-    p->unit = (p->seq * a.heads + n) * a.tiles + tile;
-    p->slots = kv.offset[p->head];
-    p->shared = (int)lh_parent_len(&kv, p->head);
-    p->first = p->split * piece;
-    p->end = p->first + piece < len ? p->first + piece : len;
-    return p->split < p->splits && left > 0;
-}
-
-/* Row k of the tile: its row in the arrays and its query head. */
-static __device__ __forceinline__ void lh_split_row(const lh_split_kv &a, const lh_split_place &p, int k, int64_t *r,
-                                                    int64_t *i)
-{
-    int at = p.row0 + k;
-    *r = p.seq * a.rows + at / p.count;
-    *i = p.i0 + at % p.count;
-}
+#include "kernels/cuda/split_places.cuh"
 
 /* ---- kinds of kernel, and the query rows of a block ---- */
 
@@ -130,7 +29,7 @@ struct split_kind {
         PARTS = lh_parts<T_>::COUNT,
         PITCH =
             D_ + 32, /* distance of rows of queries in shared memory, in bf16: consecutive rows begin 16 banks apart */
-        SMALL = sizeof(T_) == 2 && D_ <= 128,      /* true if there are registers for values in addition to keys */
+        SMALL = sizeof(T_) == 2 && D_ <= 128,      /* true if there are registers for all keys and values */
         STAGE = SMALL ? D_ / 32 : 2,               /* chunks of keys in flight */
         BLOCKS = D_ <= 128 && HALVES_ == 1 ? 3 : 2 /* blocks on a multiprocessor */
     };
@@ -164,25 +63,42 @@ struct split_entry {
     float bias[2];
 };
 
-/* Queries of the tile in shared memory: [SCAN_PARTS, ROWS, PITCH] bf16, zeros after rows and dimensions. */
+/* A thread's pairs of numbers of the queries: pair n of the tile, from threadIdx.x on in steps of the block. */
 template <typename K>
-static __device__ void stage_queries(const lh_split_kv &a, const lh_split_place &p, unsigned *to)
+struct split_queries {
+    enum { PAIRS = K::D / 2, COUNT = K::ROWS * PAIRS / LH_SPLIT_THREADS };
+    float pair[COUNT][2];
+};
+
+/* Zeros after rows and dimensions. */
+template <typename K>
+static __device__ __forceinline__ void load_queries(split_queries<K> *queries, const lh_split_kv &a,
+                                                    const lh_split_place &p)
 {
-    enum { PAIRS = K::D / 2, PITCH = K::PITCH / 2 };
-    for (int n = (int)threadIdx.x; n < K::ROWS * PAIRS; n += LH_SPLIT_THREADS) {
-        int k = n / PAIRS, x = n % PAIRS * 2;
-        unsigned word[SCAN_PARTS];
-        float pair[2] = {0, 0};
-        if (k < p.rows) {
-            int64_t r, i;
-            lh_split_row(a, p, k, &r, &i);
-            const float *q = a.q + r * a.q_ld + i * a.form.dim;
-            if (x < a.form.dim) pair[0] = q[x];
-            if (x + 1 < a.form.dim) pair[1] = q[x + 1];
-        }
-        lh_cut_pair<SCAN_PARTS>(word, pair[0], pair[1]);
+    enum { PAIRS = split_queries<K>::PAIRS };
 #pragma unroll
-        for (int part = 0; part < SCAN_PARTS; part++) to[(part * K::ROWS + k) * PITCH + x / 2] = word[part];
+    for (int m = 0; m < split_queries<K>::COUNT; m++) {
+        int n = (int)threadIdx.x + m * LH_SPLIT_THREADS, k = n / PAIRS, x = n % PAIRS * 2, is_row = k < p.rows;
+        int64_t r, i;
+        lh_split_row(a, p, is_row ? k : 0, &r, &i);
+        const float *q = a.q + r * a.q_ld + i * a.form.dim + x;
+        queries->pair[m][0] = is_row && x < a.form.dim ? q[0] : 0.0f;
+        queries->pair[m][1] = is_row && x + 1 < a.form.dim ? q[1] : 0.0f;
+    }
+}
+
+/* Queries of the tile to shared memory: [SCAN_PARTS, ROWS, PITCH] bf16. */
+template <typename K>
+static __device__ __forceinline__ void stage_queries(const split_queries<K> &queries, unsigned *to)
+{
+    enum { PAIRS = split_queries<K>::PAIRS, PITCH = K::PITCH / 2 };
+#pragma unroll
+    for (int m = 0; m < split_queries<K>::COUNT; m++) {
+        int n = (int)threadIdx.x + m * LH_SPLIT_THREADS;
+        unsigned word[SCAN_PARTS];
+        lh_cut_pair<SCAN_PARTS>(word, queries.pair[m][0], queries.pair[m][1]);
+#pragma unroll
+        for (int part = 0; part < SCAN_PARTS; part++) to[(part * K::ROWS + n / PAIRS) * PITCH + n % PAIRS] = word[part];
     }
 }
 
@@ -196,6 +112,7 @@ static __device__ void describe_rows(const lh_split_kv &a, const lh_split_place 
         int k = n / 2 * 8 + lh_lane() % 4 * 2 + n % 2, at = k < p.rows ? k : p.rows - 1;
         int64_t r, i;
         lh_split_row(a, p, at, &r, &i);
+        if (K::VALUES) r = p.seq; /* the only one: registers are short */
         rows->visible[n / 2][n % 2] = lh_visible_range_of(a.positions, a.until, a.logit.window, r);
         rows->gain[n / 2][n % 2] = a.gains ? a.gains[r] : 1.0f;
         rows->logits[n / 2][n % 2] = out.at && k < p.rows ? out.at + i * out.ld : NULL;
@@ -286,7 +203,7 @@ static __device__ __forceinline__ void add_chunk(float s[K::HALVES][4], float re
     }
 }
 
-/* s: q.k of entry g with the lane's rows, then of entry 8 + g. keys: the first stage. */
+/* s: q.k of entry g with the lane's rows, then of entry 8 + g. keys: all of them, if they were loaded before. */
 template <typename K>
 static __device__ __forceinline__ void products(float s[K::HALVES][4], const lh_split_kv &a,
                                                 lh_eight<typename K::T> keys[K::STAGE][2], const split_entry<K> &entry)
@@ -295,7 +212,7 @@ static __device__ __forceinline__ void products(float s[K::HALVES][4], const lh_
     float rest[K::HALVES][4] = {};
 #pragma unroll
     for (int from = 0; from < K::KEY_CHUNKS; from += K::STAGE) {
-        if (from) load_keys<K>(keys, a, entry, from);
+        if (from || !K::SMALL) load_keys<K>(keys, a, entry, from);
 #pragma unroll
         for (int c = 0; c < K::STAGE; c++) {
             uint4 q[K::HALVES][SCAN_PARTS];
@@ -424,143 +341,40 @@ add_weighed(split_state<K> *state, const lh_split_kv &a, const float s[K::HALVES
     }
 }
 
-/* Processes the warp's 16 entries from `slot` on. */
+/* The warp's 16 entries of a round, with keys and values: their loads start together where registers allow. */
 template <typename K>
-static __device__ __forceinline__ void split_entries(split_state<K> *state, const lh_split_kv &a,
-                                                     const lh_split_place &p, const split_rows<K> &rows, int64_t slot)
+struct split_round {
+    split_entry<K> entry;
+    int is_unseen; /* known already: no row sees any of them, and nothing was loaded */
+    lh_eight<typename K::T> keys[K::STAGE][2], values[K::VALUE_CHUNKS][4];
+};
+
+/* Starts the round of the entries from `slot` on. A window may hide many entries; with no window few entries are
+ * invisible, and loads need not wait for positions. */
+template <typename K>
+static __device__ __forceinline__ void start_round(split_round<K> *round, const lh_split_kv &a, const lh_split_place &p,
+                                                   const split_rows<K> &rows, int64_t slot)
 {
-    split_entry<K> entry = {};
-    lh_eight<typename K::T> keys[K::STAGE][2], values[K::VALUE_CHUNKS][4] = {};
-    float s[K::HALVES][4] = {};
-    find_entries<K>(&entry, a, p, slot);
-    /* With a window there may be many invisible entries; without one there are few, and loads need not wait for
-     * positions. */
-    if (a.logit.window > 0 && !look<K>(&entry, rows)) return;
-    load_keys<K>(keys, a, entry, 0);
-    if constexpr (K::SMALL && K::VALUES) {
+    find_entries<K>(&round->entry, a, p, slot);
+    round->is_unseen = a.logit.window > 0 && !look<K>(&round->entry, rows);
+    if (round->is_unseen) return;
+    if constexpr (K::SMALL) {
+        load_keys<K>(round->keys, a, round->entry, 0);
 #pragma unroll
-        for (int c = 0; c < K::VALUE_CHUNKS; c++) load_values<K>(values[c], a, entry, c);
+        for (int c = 0; c < K::VALUE_CHUNKS && K::VALUES; c++) load_values<K>(round->values[c], a, round->entry, c);
     }
-    if (a.logit.window <= 0 && !look<K>(&entry, rows)) return;
-    products<K>(s, a, keys, entry);
-    mask<K>(s, a, rows, entry);
+}
+
+template <typename K>
+static __device__ __forceinline__ void end_round(split_state<K> *state, const lh_split_kv &a, const split_rows<K> &rows,
+                                                 split_round<K> *round)
+{
+    float s[K::HALVES][4] = {};
+    if (round->is_unseen || (a.logit.window <= 0 && !look<K>(&round->entry, rows))) return;
+    products<K>(s, a, round->keys, round->entry);
+    mask<K>(s, a, rows, round->entry);
     weigh<K>(s, state);
-    if constexpr (K::VALUES) add_weighed<K>(state, a, s, values, entry);
-}
-
-/* ---- combining the splits of a row, by the last block to finish, in the order of the splits ---- */
-
-/* The result of a row of the tile: o = sum / denominator (0 where there is no denominator), lse. */
-static __device__ __forceinline__ float lh_quotient(float sum, float denominator)
-{
-    return denominator != 0 ? sum / denominator : 0.0f;
-}
-
-static __device__ __forceinline__ void lh_split_tell(const lh_split_kv &a, const lh_split_place &p, int k,
-                                                     float row_max, float denominator)
-{
-    int64_t r, i;
-    lh_split_row(a, p, k, &r, &i);
-    if (a.lse) a.lse[r * a.map.heads + i] = denominator != 0 ? lh_shift(row_max) + logf(denominator) : -INFINITY;
-}
-
-/* Shared memory for combining: [4] numbers of every row, and room for sums or weights. */
-typedef struct lh_split_joint {
-    float *row_max, *denominator; /* [tile] over all splits */
-    float *weights;               /* [tile, LH_SPLITS] of the splits */
-} lh_split_joint;
-
-/* The weights of row k's splits, by one warp. */
-static __device__ inline void lh_split_weigh(const lh_split_kv &a, const lh_split_place &p, int k,
-                                             const lh_split_joint &j)
-{
-    const float2 *part = a.parts.sums + (p.unit * a.tile + k) * LH_SPLITS;
-    float row_max = -INFINITY, denominator = 0.0f;
-    for (int s = lh_lane(); s < p.splits; s += LH_WARP) row_max = fmaxf(row_max, __ldcg(&part[s]).x);
-    row_max = lh_warp_max(row_max);
-    for (int s = lh_lane(); s < p.splits; s += LH_WARP) {
-        float2 own = __ldcg(&part[s]);
-        float weight = lh_weight(own.x, lh_shift(row_max));
-        j.weights[k * LH_SPLITS + s] = weight;
-        denominator = fmaf(weight, own.y, denominator);
-    }
-    denominator = lh_warp_sum(denominator);
-    if (lh_lane() == 0) j.row_max[k] = row_max, j.denominator[k] = denominator;
-}
-
-static __device__ __forceinline__ void lh_add_weighted(float *sum, float weight, float x)
-{
-    *sum = fmaf(weight, x, *sum);
-}
-static __device__ __forceinline__ void lh_add_weighted(float4 *sum, float weight, float4 x)
-{
-    sum->x = fmaf(weight, x.x, sum->x);
-    sum->y = fmaf(weight, x.y, sum->y);
-    sum->z = fmaf(weight, x.z, sum->z);
-    sum->w = fmaf(weight, x.w, sum->w);
-}
-
-/* Writes numbers of o from `at` on. */
-static __device__ __forceinline__ void lh_split_put(const lh_split_kv &a, int64_t at, float sum, float denominator)
-{
-    float o = lh_quotient(sum, denominator);
-    a.o[at] = o;
-    if (a.o_bf16) lh_put(a.o_bf16 + at, o);
-}
-static __device__ __forceinline__ void lh_split_put(const lh_split_kv &a, int64_t at, float4 sum, float denominator)
-{
-    lh_split_put(a, at, sum.x, denominator);
-    lh_split_put(a, at + 1, sum.y, denominator);
-    lh_split_put(a, at + 2, sum.z, denominator);
-    lh_split_put(a, at + 3, sum.w, denominator);
-}
-
-/* The sums of all splits, V numbers per thread, with 16 splits in flight. */
-template <typename V>
-static __device__ void lh_split_add(const lh_split_kv &a, const lh_split_place &p, const lh_split_joint &j)
-{
-    int wide = (int)(sizeof(V) / sizeof(float)), per_row = a.form.dim / wide;
-    for (int n = (int)threadIdx.x; n < p.rows * per_row; n += LH_SPLIT_THREADS) {
-        int k = n / per_row, x = n % per_row;
-        const V *at = (const V *)(a.parts.o + (p.unit * LH_SPLITS * a.tile + k) * a.form.dim) + x;
-        int64_t next = (int64_t)a.tile * per_row, r, i;
-        const float *weights = j.weights + k * LH_SPLITS;
-        V sum;
-        memset(&sum, 0, sizeof sum);
-#pragma unroll 16
-        for (int s = 0; s < p.splits; s++) lh_add_weighted(&sum, weights[s], __ldcg(at + s * next));
-        lh_split_row(a, p, k, &r, &i);
-        lh_split_put(a, r * a.o_ld + i * a.form.dim + x * wide, sum, j.denominator[k]);
-    }
-}
-
-/* By the last block of a unit. */
-static __device__ inline void lh_split_merge(const lh_split_kv &a, const lh_split_place &p, const lh_split_joint &j)
-{
-    for (int k = lh_warp(); k < p.rows; k += LH_SPLIT_WARPS) lh_split_weigh(a, p, k, j);
-    __syncthreads();
-    if ((int)threadIdx.x < p.rows)
-        lh_split_tell(a, p, (int)threadIdx.x, j.row_max[threadIdx.x], j.denominator[threadIdx.x]);
-    if (!a.o) return;
-    if (a.form.dim % 4 == 0)
-        lh_split_add<float4>(a, p, j);
-    else
-        lh_split_add<float>(a, p, j);
-}
-
-/* Returns 1 in the last block of a unit to finish: it sees the results of all other blocks. */
-static __device__ inline int lh_split_is_last(const lh_split_kv &a, const lh_split_place &p)
-{
-    __shared__ int last;
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        last = atomicAdd(&a.parts.arrived[p.unit], 1u) == (uint32_t)p.splits - 1;
-        if (last) a.parts.arrived[p.unit] = 0;
-    }
-    __syncthreads();
-    __threadfence();
-    return last;
+    if constexpr (K::VALUES) add_weighed<K>(state, a, s, round->values, round->entry);
 }
 
 /* ---- the kernel ----
@@ -574,17 +388,20 @@ static __device__ inline int lh_split_is_last(const lh_split_kv &a, const lh_spl
  * values 8 KiB are in flight per warp, 96 KiB per multiprocessor, three times the memory's latency-bandwidth product;
  * the products take a fifth of the time of the loads. */
 
-/* Shared memory: queries while entries are read, then sums [tile, dim] or weights of splits; and the row maxima and
- * denominators of the warps. */
+/* Shared memory: queries while entries are read, then sums of the warps, then weights of splits; and the row maxima and
+ * denominators of the warps, and of all splits. */
 template <typename K>
 struct split_room {
     enum {
-        QUERY_BYTES = 2 * SCAN_PARTS * K::ROWS * K::PITCH, /* more than the sums */
+        PITCH = K::D + 4, /* of sums: fewer lanes share banks */
+        QUERY_BYTES = 2 * SCAN_PARTS * K::ROWS * K::PITCH,
+        SUM_BYTES = K::VALUES ? 4 * LH_SPLIT_WARPS * K::ROWS * PITCH : 0,
         WEIGHT_BYTES = 4 * K::ROWS * LH_SPLITS,
-        FIRST = (int)QUERY_BYTES > (int)WEIGHT_BYTES ? (int)QUERY_BYTES : (int)WEIGHT_BYTES,
+        MORE_BYTES = (int)SUM_BYTES > (int)WEIGHT_BYTES ? (int)SUM_BYTES : (int)WEIGHT_BYTES,
+        FIRST = (int)QUERY_BYTES > (int)MORE_BYTES ? (int)QUERY_BYTES : (int)MORE_BYTES,
         BYTES = FIRST + 4 * K::ROWS * (2 * LH_SPLIT_WARPS + 2)
     };
-    float *sums;                      /* [ROWS, D] */
+    float *sums;                      /* [LH_SPLIT_WARPS, ROWS, PITCH] */
     float *row_maxima, *denominators; /* [LH_SPLIT_WARPS, ROWS] */
     lh_split_joint joint;
 };
@@ -597,82 +414,101 @@ static __device__ __forceinline__ split_room<K> room_of(void)
     return split_room<K>{sums, row_maxima, denominators, {row_max, row_max + K::ROWS, sums}};
 }
 
-/* Sums of a warp, rescaled to the row maximum of all warps, are stored (by the first warp) or added. */
+/* The share of a warp. */
 template <typename K>
-static __device__ void give_sums(const split_state<K> &state, const float shrink[K::HALVES][2],
-                                 const split_room<K> &room)
+static __device__ void give_share(const split_state<K> &state, const split_room<K> &room)
 {
     int g = lh_lane() / 4, t = lh_lane() % 4;
 #pragma unroll
-    for (int c = 0; c < K::VALUE_CHUNKS; c++) {
+    for (int n = 0; n < 2 * K::HALVES; n++) {
+        int k = lh_warp() * K::ROWS + n / 2 * 8 + t * 2 + n % 2;
+        float denominator = state.denominator[n / 2][n % 2];
+        for (int with = 4; with < LH_WARP; with *= 2) denominator += __shfl_xor_sync(LH_ALL, denominator, with);
+        if (g == 0) room.row_maxima[k] = state.row_max[n / 2][n % 2];
+        if (g == 0) room.denominators[k] = denominator;
+        if constexpr (K::VALUES) {
 #pragma unroll
-        for (int n = 0; n < 2 * K::HALVES; n++) {
-            float *at = room.sums + (n / 2 * 8 + 2 * t + n % 2) * K::D + 64 * c + 8 * g;
-#pragma unroll
-            for (int x = 0; x < 8; x++) {
-                float before = lh_warp() ? at[x] : 0.0f;
-                at[x] = fmaf(shrink[n / 2][n % 2], state.sum[c][x / 2][n / 2][x % 2 * 2 + n % 2], before);
+            for (int x = 0; x < 4 * K::VALUE_CHUNKS; x++) {
+                const float(*sum)[4] = &state.sum[x / 4][x % 4][n / 2];
+                *(float2 *)(room.sums + k * split_room<K>::PITCH + x / 4 * 64 + 8 * g + x % 4 * 2) =
+                    make_float2((*sum)[n % 2], (*sum)[2 + n % 2]);
             }
         }
     }
 }
 
-/* Reduces the warps' shares to the block's: sums, row maxima and denominators. */
+/* A row over all warps of the block, and the factors of their sums. */
+typedef struct split_total {
+    float row_max, denominator, weights[LH_SPLIT_WARPS];
+} split_total;
+
 template <typename K>
-static __device__ void join_warps(const split_state<K> &state, const split_room<K> &room)
+static __device__ __forceinline__ split_total total_of(const split_room<K> &room, int k)
 {
-    float shrink[K::HALVES][2];
+    split_total total = {-INFINITY, 0.0f, {}};
 #pragma unroll
-    for (int n = 0; n < 2 * K::HALVES; n++) {
-        int k = n / 2 * 8 + lh_lane() % 4 * 2 + n % 2;
-        float denominator = state.denominator[n / 2][n % 2];
-        for (int with = 4; with < LH_WARP; with *= 2) denominator += __shfl_xor_sync(LH_ALL, denominator, with);
-        if (lh_lane() < 4) room.row_maxima[lh_warp() * K::ROWS + k] = state.row_max[n / 2][n % 2];
-        if (lh_lane() < 4) room.denominators[lh_warp() * K::ROWS + k] = denominator;
-    }
-    __syncthreads();
+    for (int w = 0; w < LH_SPLIT_WARPS; w++) total.row_max = fmaxf(total.row_max, room.row_maxima[w * K::ROWS + k]);
 #pragma unroll
-    for (int n = 0; n < 2 * K::HALVES; n++) {
-        int k = n / 2 * 8 + lh_lane() % 4 * 2 + n % 2;
-        float row_max = room.row_maxima[k], denominator = 0.0f;
-        for (int w = 1; w < LH_SPLIT_WARPS; w++) row_max = fmaxf(row_max, room.row_maxima[w * K::ROWS + k]);
-        for (int w = 0; w < LH_SPLIT_WARPS; w++)
-            denominator = fmaf(lh_weight(room.row_maxima[w * K::ROWS + k], lh_shift(row_max)),
-                               room.denominators[w * K::ROWS + k], denominator);
-        shrink[n / 2][n % 2] = lh_weight(state.row_max[n / 2][n % 2], lh_shift(row_max));
-        if (threadIdx.x < 4) room.joint.row_max[k] = row_max, room.joint.denominator[k] = denominator;
+    for (int w = 0; w < LH_SPLIT_WARPS; w++) {
+        total.weights[w] = lh_weight(room.row_maxima[w * K::ROWS + k], lh_shift(total.row_max));
+        total.denominator = fmaf(total.weights[w], room.denominators[w * K::ROWS + k], total.denominator);
     }
-    if constexpr (K::VALUES) {
-        for (int w = 0; w < LH_SPLIT_WARPS; w++) {
-            if (lh_warp() == w) give_sums<K>(state, shrink, room);
-            __syncthreads();
-        }
-    }
-    __syncthreads();
+    return total;
 }
 
-/* Writes the results of a head without splits, or of this split. */
+/* Writes the results of a head without splits, or of this split: V numbers per thread. */
+template <typename K, typename V>
+static __device__ void leave_sums(const lh_split_kv &a, const lh_split_place &p, const split_room<K> &room)
+{
+    const int wide = (int)(sizeof(V) / sizeof(float)), per_row = a.form.dim / wide;
+    for (int n = (int)threadIdx.x; n < p.rows * per_row; n += LH_SPLIT_THREADS) {
+        const lh_split_numbers<V> y(a, p, n);
+        const split_total total = total_of<K>(room, y.row);
+        V sum = {};
+#pragma unroll
+        for (int w = 0; w < LH_SPLIT_WARPS; w++)
+            lh_add_weighted(
+                &sum, total.weights[w],
+                *(const V *)(room.sums + (w * K::ROWS + y.row) * split_room<K>::PITCH + n % per_row * wide));
+        if (p.splits == 1)
+            lh_split_put(a, y.at, sum, total.denominator);
+        else
+            *(V *)(y.sum + p.split * y.next) = sum;
+    }
+}
+
 template <typename K>
 static __device__ void leave(const lh_split_kv &a, const lh_split_place &p, const split_room<K> &room)
 {
-    int dim = a.form.dim, alone = p.splits == 1, k = (int)threadIdx.x;
-    if (k < p.rows && alone) lh_split_tell(a, p, k, room.joint.row_max[k], room.joint.denominator[k]);
-    if (k < p.rows && !alone)
-        a.parts.sums[(p.unit * a.tile + k) * LH_SPLITS + p.split] =
-            make_float2(room.joint.row_max[k], room.joint.denominator[k]);
-    for (int n = (int)threadIdx.x; K::VALUES && n < p.rows * dim; n += LH_SPLIT_THREADS) {
-        int x = n % dim;
-        k = n / dim;
-        float sum = room.sums[k * K::D + x];
-        int64_t r, i;
-        lh_split_row(a, p, k, &r, &i);
-        if (alone)
-            lh_split_put(a, r * a.o_ld + i * dim + x, sum, room.joint.denominator[k]);
+    const int k = (int)threadIdx.x;
+    if (k < p.rows) {
+        const split_total total = total_of<K>(room, k);
+        if (p.splits == 1)
+            lh_split_tell(a, p, k, total.row_max, total.denominator);
         else
-            a.parts.o[((p.unit * LH_SPLITS + p.split) * a.tile + k) * dim + x] = sum;
+            a.parts.sums[(p.unit * a.tile + k) * LH_SPLITS + p.split] = make_float2(total.row_max, total.denominator);
+    }
+    if constexpr (K::VALUES) {
+        if (a.form.dim % 4 == 0)
+            leave_sums<K, float4>(a, p, room);
+        else
+            leave_sums<K, float>(a, p, room);
     }
 }
 
+/* The entries of the split that rows may see, if slots are positions and all rows see the same. */
+template <typename K>
+static __device__ __forceinline__ void narrow(const lh_split_kv &a, const split_rows<K> &rows, lh_split_place *p)
+{
+    if (!K::VALUES || a.seqs[p->seq].positions) return;
+    const lh_visible_range visible = rows.visible[0][0];
+    const int64_t skipped = visible.before + 1 - p->first;
+    if (skipped > 0) p->first += skipped / LH_SPLIT_STEP * LH_SPLIT_STEP;
+    if (p->end > (int64_t)visible.last + 1) p->end = (int64_t)visible.last + 1;
+}
+
+/* The kernel mostly waits for loads, and where a head has splits these depend on one another: lengths, queries and
+ * positions; keys and values; an atomic addition; results of all splits. */
 template <typename K>
 static __global__ void __launch_bounds__(LH_SPLIT_THREADS, K::BLOCKS)
     split_kernel(const __grid_constant__ lh_split_kv a)
@@ -680,28 +516,45 @@ static __global__ void __launch_bounds__(LH_SPLIT_THREADS, K::BLOCKS)
     lh_split_place p;
     split_state<K> state = {};
     split_rows<K> rows;
+    split_round<K> round = {};
+    split_queries<K> queries;
     split_room<K> room = room_of<K>();
-    if (!lh_split_find(a, &p)) return;
-    stage_queries<K>(a, p, (unsigned *)lh_shared());
+    lh_let_next_start();
+    lh_wait_before();
+    lh_split_find(a, &p);
+    load_queries<K>(&queries, a, p);
     describe_rows<K>(a, p, &rows);
+    if (!lh_split_cut(a, &p)) return;
+    narrow<K>(a, rows, &p);
+    int64_t slot = p.first + lh_warp() * LH_SPLIT_KEYS;
+    if (K::SMALL && slot < p.end) start_round<K>(&round, a, p, rows, slot);
+    stage_queries<K>(queries, (unsigned *)lh_shared());
     for (int n = 0; n < 2 * K::HALVES; n++) state.row_max[n / 2][n % 2] = -INFINITY;
     __syncthreads();
-    int64_t first = p.first, end = p.end;
-    if (K::VALUES && !a.seqs[p.seq].positions) { /* slots are positions, and all rows see the same */
-        lh_visible_range visible = rows.visible[0][0];
-        int64_t skipped = visible.before + 1 - first;
-        if (skipped > 0) first += skipped / LH_SPLIT_STEP * LH_SPLIT_STEP;
-        if (end > (int64_t)visible.last + 1) end = (int64_t)visible.last + 1;
+    while (slot < p.end) {
+        if (!K::SMALL) start_round<K>(&round, a, p, rows, slot);
+        end_round<K>(&state, a, rows, &round);
+        slot += LH_SPLIT_STEP;
+        if (K::SMALL && slot < p.end) start_round<K>(&round, a, p, rows, slot);
     }
-    for (int64_t slot = first + lh_warp() * LH_SPLIT_KEYS; slot < end; slot += LH_SPLIT_STEP)
-        split_entries<K>(&state, a, p, rows, slot);
     __syncthreads(); /* before queries are overwritten */
     /* Computed again instead of kept: the loop needs the registers. */
     lh_split_find(a, &p);
-    join_warps<K>(state, room);
+    lh_split_cut(a, &p);
+    give_share<K>(state, room);
+    __syncthreads();
     leave<K>(a, p, room);
     if (p.splits == 1 || !lh_split_is_last(a, p)) return;
-    lh_split_merge(a, p, room.joint);
+    if constexpr (K::VALUES) {
+        if (a.form.dim % 4 == 0)
+            lh_split_merge<K, float4>(a, p, room.joint);
+        else
+            lh_split_merge<K, float>(a, p, room.joint);
+    } else {
+        lh_split_weigh_all(a, p, room.joint);
+    }
+    if ((int)threadIdx.x < p.rows)
+        lh_split_tell(a, p, (int)threadIdx.x, room.joint.row_max[threadIdx.x], room.joint.denominator[threadIdx.x]);
 }
 
 #endif
