@@ -61,32 +61,34 @@ static __device__ __forceinline__ void rotate_head(const lh_rope_args &a, const 
     __syncwarp();
 }
 
+/* Stores n numbers of a key and of a value. */
 template <typename T>
-static __device__ __forceinline__ void append_numbers(T *to, const float *from, int64_t n, int width)
+static __device__ __forceinline__ void append_numbers(T *k, T *v, const float *key, const float *value, int64_t n,
+                                                      int width)
 {
-    for (int64_t i = 4 * lh_lane(); i < n; i += 4 * LH_WARP)
-        lh_put4(to + i, lh_get4(from + i, n - i, width), n - i, width);
+    for (int64_t i = 4 * lh_lane(); i < n; i += 4 * LH_WARP) {
+        const lh_four x = lh_get4(key + i, n - i, width), y = lh_get4(value + i, n - i, width);
+        lh_put4(k + i, x, n - i, width);
+        lh_put4(v + i, y, n - i, width);
+    }
 }
 
 /* Stores key and value of head h in `row` as the entry in `slot`. */
 static __device__ void append_entry(const append_slice &a, const lh_ragged &kv, int64_t row, int64_t h, int64_t slot)
 {
     const lh_append_args &args = a.all.append;
-    const int64_t d = kv.head_dim, at = row * args.ld + h * d;
-    if (kv.type == LH_F32) {
-        append_numbers((float *)kv.k + slot * d, args.k + at, d, a.width);
-        append_numbers((float *)kv.v + slot * d, args.v + at, d, a.width);
-    } else {
-        append_numbers((__nv_bfloat16 *)kv.k + slot * d, args.k + at, d, a.width);
-        append_numbers((__nv_bfloat16 *)kv.v + slot * d, args.v + at, d, a.width);
-    }
+    const int64_t d = kv.head_dim, to = slot * d, at = row * args.ld + h * d;
+    if (kv.type == LH_F32)
+        append_numbers((float *)kv.k + to, (float *)kv.v + to, args.k + at, args.v + at, d, a.width);
+    else
+        append_numbers((__nv_bfloat16 *)kv.k + to, (__nv_bfloat16 *)kv.v + to, args.k + at, args.v + at, d, a.width);
     for (int64_t c = lh_lane(); kv.stats && c < kv.stat_count; c += LH_WARP) kv.stats[slot * kv.stat_count + c] = 0.0f;
     if (lh_lane() > 0) return;
     if (kv.positions) kv.positions[slot] = args.positions[row];
     if (kv.bias) kv.bias[slot] = 0.0f;
 }
 
-/* Blocks: tokens, heads, sequences. */
+/* Blocks: tokens, heads, sequences. Positions and frequencies are not computed by kernels that start early. */
 static __global__ void __launch_bounds__(THREADS) append_kernel(const __grid_constant__ append_slice a)
 {
     const lh_rope_append_args &all = a.all;
@@ -94,7 +96,9 @@ static __global__ void __launch_bounds__(THREADS) append_kernel(const __grid_con
     int64_t tokens = all.append.tokens, t = blockIdx.x, row = a.first + blockIdx.z * tokens + t,
             h = (int64_t)blockIdx.y * WARPS + lh_warp();
     turn by = {NULL, NULL};
+    lh_let_next_start();
     if (all.q.heads || all.k.heads) by = turn_of(all.q.heads ? all.q : all.k, row);
+    lh_wait_before();
     if (h < all.q.heads) {
         norm_head(all.q_norm, row, h, a.width);
         rotate_head(all.q, by, row, h);
@@ -102,11 +106,12 @@ static __global__ void __launch_bounds__(THREADS) append_kernel(const __grid_con
     }
     h -= all.q.heads;
     if (h >= kv.heads) return;
+    const int64_t first = kv.offset[h], len = kv.len[h];
     norm_head(all.k_norm, row, h, a.width);
     rotate_head(all.k, by, row, h);
-    append_entry(a, kv, row, h, kv.offset[h] + kv.len[h] + t);
+    append_entry(a, kv, row, h, first + len + t);
     __syncwarp(); /* all lanes have read the length */
-    if (tokens == 1 && lh_lane() == 0) kv.len[h]++;
+    if (tokens == 1 && lh_lane() == 0) kv.len[h] = len + 1;
 }
 
 static __global__ void raise_kernel(const __grid_constant__ append_slice a)
@@ -148,7 +153,7 @@ lh_status lh_cuda_rope_append(lh_stream *stream, const lh_rope_append_args *all)
         heads += all->q.heads;
         lh_shape shape = {dim3((unsigned)a->tokens, (unsigned)((heads + WARPS - 1) / WARPS), count), THREADS,
                           rotary * (int64_t)sizeof(float)};
-        LH_TRY(lh_launch(stream, "append", shape, append_kernel, slice));
+        LH_TRY(lh_launch_early(stream, "append", shape, append_kernel, slice));
         if (a->tokens > 1)
             LH_TRY(lh_launch(stream, "append", lh_shape{dim3(1, 1, count), LH_WARP, 0}, raise_kernel, slice));
     }
