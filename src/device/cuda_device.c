@@ -219,7 +219,9 @@ static void alloc_cuda(lh_device *device, void **out, int64_t bytes)
         *out = NULL;
         return;
     }
-    for (lh_stream *s = d->streams; s; s = ((cuda_stream *)s->impl)->next) order(d, d->home, lh_stream_cuda(s));
+    if (!d->streams || cudaEventRecord(d->ready, d->home) != cudaSuccess) return;
+    for (lh_stream *s = d->streams; s; s = ((cuda_stream *)s->impl)->next)
+        cudaStreamWaitEvent(lh_stream_cuda(s), d->ready, 0);
 }
 
 static void free_cuda(lh_device *device, void *p, int64_t bytes)
