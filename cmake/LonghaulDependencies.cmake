@@ -64,6 +64,11 @@ if(NOT LH_CUDA STREQUAL "OFF")
     lh_look_for_cuda(missing)
     if(NOT missing)
         set(LH_WITH_CUDA ON)
+        # A later device compiles the PTX of the highest architecture, and kernels that start early need that of 90.
+        if("${LH_CUDA_ARCHITECTURES}" MATCHES "9[0-9][a-z]?-real" AND "${LH_CUDA_ARCHITECTURES}" MATCHES "(^|;)8[0-9](-virtual)?(;|$)"
+            AND NOT "${LH_CUDA_ARCHITECTURES}" MATCHES "(^|;)(9[0-9]|1[0-9][0-9])(-virtual)?(;|$)")
+            message(FATAL_ERROR "LH_CUDA_ARCHITECTURES is '${LH_CUDA_ARCHITECTURES}': with machine code of sm_90 the PTX for later devices must be that of 90, such as '80-real;90'")
+        endif()
         set(CMAKE_CUDA_ARCHITECTURES ${LH_CUDA_ARCHITECTURES})
         enable_language(CUDA)
         message(STATUS "CUDA toolkit: ${CUDAToolkit_VERSION} in ${CUDAToolkit_BIN_DIR}, kernels for ${CMAKE_CUDA_ARCHITECTURES}")

@@ -312,9 +312,9 @@ two_ranks() {
 # every barrier, so they get the kernels that depend on these, one at a time.
 sanitized=('memcheck attention' 'memcheck cache' 'memcheck select' 'memcheck columns'
     'racecheck select contest_kernel' 'racecheck cache list_kernel' 'racecheck columns fair_kernel'
-    'racecheck attention split_kernel' 'racecheck attention attend_kernel' 'racecheck fused stream_kernel'
+    'racecheck attention split_kernel' 'racecheck attention attend_kernel' 'racecheck attention hopper_kernel' 'racecheck fused stream_kernel'
     'racecheck linear stream_mma_kernel' 'racecheck logits sort_kernel' 'racecheck shares refine_threshold_kernel'
-    'synccheck cache move_kernel' 'synccheck attention attend_kernel')
+    'synccheck cache move_kernel' 'synccheck attention attend_kernel' 'synccheck attention hopper_kernel')
 launches=20
 
 # sanitize PROGRAM TOOL FAMILY [KERNEL], as TOOL-FAMILY or TOOL-KERNEL

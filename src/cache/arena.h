@@ -54,7 +54,8 @@ void lh_arena_free(lh_arena *arena, lh_device *device);
  * lh_arena_clear: the device has its memory, but not its offsets and lengths any more. A failure changes nothing. */
 lh_status lh_arena_replace(lh_arena *arena, const lh_exec *exec, const int64_t *cap, lh_arena *old);
 
-/* The same entries in the same order, in new memory of cap[h] >= len[h] slots a head, shared ones included. */
+/* The same entries in the same order, in new memory of cap[h] >= len[h] slots a head, shared ones included. After a
+ * failed copy the arena can only be freed. */
 lh_status lh_arena_resize(lh_arena *arena, const lh_exec *exec, const int64_t *cap);
 
 /* The entries of `from` in the same order, in new memory of cap[h] slots a head; `arena`, without slots, gets the form

@@ -219,9 +219,10 @@ static void alloc_cuda(lh_device *device, void **out, int64_t bytes)
         *out = NULL;
         return;
     }
-    if (!d->streams || cudaEventRecord(d->ready, d->home) != cudaSuccess) return;
-    for (lh_stream *s = d->streams; s; s = ((cuda_stream *)s->impl)->next)
-        cudaStreamWaitEvent(lh_stream_cuda(s), d->ready, 0);
+    if (d->streams) rc = cudaEventRecord(d->ready, d->home);
+    for (lh_stream *s = d->streams; s && rc == cudaSuccess; s = ((cuda_stream *)s->impl)->next)
+        rc = cudaStreamWaitEvent(lh_stream_cuda(s), d->ready, 0);
+    if (rc != cudaSuccess) cudaStreamSynchronize(d->home); /* the other order: the host waits */
 }
 
 static void free_cuda(lh_device *device, void *p, int64_t bytes)

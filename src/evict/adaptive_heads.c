@@ -53,10 +53,11 @@ static void count_layers(const search *s, int64_t first, int64_t n, const float 
     lh_evictor *ev = s->ev;
     const lh_heads *h = &ev->shape.heads;
     int64_t skip = h->counted_first - h->kv_first, size = INT64_C(1) << round_bits[s->round];
+    const lh_search *found = search_of(s, s->round - 1);
     LH_RUN(&ev->exec, histogram, .histograms = s->histograms + first * size, .scores = scores + skip * ev->ld,
            .state = ev->state + skip * ev->ld, .kv = lh_counted_views_of(ev, s->q->jobs + first, n),
-           .search = search_of(s, s->round - 1), .search_step = s->of.each_layer, .batch = n, .ld = ev->ld,
-           .histograms_ld = s->q->layers * size, .scores_step = step, .state_step = h->kv_count * ev->ld,
+           .search = found && s->of.each_layer ? found + first : found, .search_step = s->of.each_layer, .batch = n,
+           .ld = ev->ld, .histograms_ld = s->q->layers * size, .scores_step = step, .state_step = h->kv_count * ev->ld,
            .prefix_bits = s->prefix_bits, .bits = round_bits[s->round]);
 }
 

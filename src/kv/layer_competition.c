@@ -1,9 +1,10 @@
 /* Budgets over all layers: the competing entries of all heads of all layers are ranked together. Prefill goes layer by
  * layer, and the threshold of the best entries only rises. A new layer is cut by the threshold of the last division of
- * budgets; earlier layers keep their entries, until all layers hold twice as many as they may keep in the end, or the
- * last layer has come. Then the best of all held entries are found, which gives a new threshold, and the layers are
- * marked and moved to smaller memory, several in a launch, after one wait of the host. In the end the kept entries are
- * the same as of a flat selection over whole layers. Scores are stored with their entries meanwhile. */
+ * budgets; earlier layers keep their entries, until all layers hold twice as many as they may keep in the end and a
+ * quarter more than after the last division, or the last layer has come. Then the best of all held entries are found,
+ * which gives a new threshold, and the layers are marked and moved to smaller memory, several in a launch, after one
+ * wait of the host. In the end the kept entries are the same as of a flat selection over whole layers. Scores are
+ * stored with their entries meanwhile. */
 #include <assert.h>
 #include <string.h>
 
@@ -92,7 +93,7 @@ static void join(lh_kv *kv, const lh_evict_job *job)
     }
 }
 
-/* 1 where all layers have come that compete. */
+/* True if no later layer competes. */
 static int have_all_come(const lh_kv *kv)
 {
     const lh_layer_competition *c = kv->competition;

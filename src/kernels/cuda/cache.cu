@@ -88,7 +88,7 @@ static __device__ void append_entry(const append_slice &a, const lh_ragged &kv, 
     if (kv.bias) kv.bias[slot] = 0.0f;
 }
 
-/* Blocks: tokens, heads, sequences. Positions and frequencies are not computed by kernels that start early. */
+/* Blocks: tokens, heads, sequences. No kernel computes positions and frequencies: they come by copies. */
 static __global__ void __launch_bounds__(THREADS) append_kernel(const __grid_constant__ append_slice a)
 {
     const lh_rope_append_args &all = a.all;

@@ -86,15 +86,33 @@ static inline int lh_starts_early(const lh_stream *stream)
     return 0;
 }
 
+/* Bytes of dynamic shared memory that a kernel of this file is allowed. They are never lowered: a captured graph may
+ * hold launches of several sizes. */
+static inline int64_t *lh_allowed_shared(const void *kernel)
+{
+    enum { KERNELS = 128 };
+    static struct {
+        const void *kernel;
+        int64_t bytes;
+    } all[KERNELS];
+    int i = 0;
+    while (i < KERNELS - 1 && all[i].kernel && all[i].kernel != kernel) i++;
+    if (all[i].kernel != kernel) all[i] = {kernel, 0};
+    return &all[i].bytes;
+}
+
 /* kernel<<<shape, stream>>>(args…), early or after everything before it. */
 template <typename... P, typename... A>
 static lh_status lh_launch_kernel(lh_stream *stream, const char *name, lh_shape shape, int is_early,
                                   void (*kernel)(P...), A... args)
 {
     if (!shape.blocks.x || !shape.blocks.y || !shape.blocks.z) return LH_OK;
-    if (shape.shared > LH_SHARED_PLAIN / 3)
+    int64_t *allowed = lh_allowed_shared((const void *)kernel);
+    if (shape.shared > LH_SHARED_PLAIN / 3 && shape.shared > *allowed) {
         LH_TRY(lh_cuda_check(
             cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shape.shared), name));
+        *allowed = shape.shared;
+    }
     if (is_early) /* a multiprocessor divides its memory anew only when no kernel runs on it */
         LH_TRY(lh_cuda_check(cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout,
                                                   cudaSharedmemCarveoutMaxShared),
