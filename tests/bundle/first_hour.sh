@@ -92,7 +92,7 @@ chmod +x tools/compute-sanitizer
 bundle sanitized 'echo "$1" >>$0.order; sleep 0.5'
 sed -i 's/echo one && echo two/echo one two three four five bits/' sanitized/bin/ops
 first_hour sanitized PATH="$folder/tools:$PATH"
-check 'the sanitizers find nothing' grep -qF ', 14 of 14 runs under compute-sanitizer found nothing' sanitized.out/verdict.md
+check 'the sanitizers find nothing' grep -qF ', 17 of 17 runs under compute-sanitizer found nothing' sanitized.out/verdict.md
 check 'racecheck and synccheck get one kernel and few launches each' [ "$(grep -cE \
     -- '--tool (race|sync)check --kernel-name kns=[a-z_]+ --launch-count [0-9]{1,2} ' runs)" = "$(grep -cvF memcheck runs)" ]
 sed -n 's/.*kns=\([a-z_]*\).*/\1/p' runs | sort -u | while read -r kernel; do
