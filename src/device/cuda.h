@@ -16,6 +16,9 @@ int lh_cuda_processors(const lh_stream *stream);
 /* Compute capability of the device, times 10: 80 for sm_80, 90 for sm_90. */
 int lh_cuda_capability(const lh_stream *stream);
 
+/* Version of the driver as CUDA writes it: 12030 for 12.3. */
+int lh_cuda_driver(const lh_stream *stream);
+
 /* The driver's function that makes maps for tensor copies; NULL: a driver older than CUDA 12 or a device below 9.0. */
 typedef __typeof__(&cuTensorMapEncodeTiled) lh_cuda_map_maker;
 lh_cuda_map_maker lh_cuda_maps(const lh_stream *stream);

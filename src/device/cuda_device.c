@@ -16,7 +16,7 @@ enum { IDLE_SHARE = 64 };
 static const int64_t OVERLAP_BYTES = 16 << 20;
 
 typedef struct cuda_device {
-    int index, processors, capability;
+    int index, processors, capability, driver;
     int64_t shared; /* bytes that a block may ask for */
     lh_cuda_map_maker maps;
     cudaStream_t home; /* stream on which memory is allocated and freed */
@@ -57,6 +57,11 @@ int lh_cuda_processors(const lh_stream *stream)
 int lh_cuda_capability(const lh_stream *stream)
 {
     return ((const cuda_device *)stream->device->impl)->capability;
+}
+
+int lh_cuda_driver(const lh_stream *stream)
+{
+    return ((const cuda_device *)stream->device->impl)->driver;
 }
 
 lh_cuda_map_maker lh_cuda_maps(const lh_stream *stream)
@@ -181,6 +186,7 @@ static lh_status open_cuda(lh_device *device, int index)
     d->index = index;
     d->processors = prop.multiProcessorCount;
     d->capability = prop.major * 10 + prop.minor;
+    LH_TRY_DONE(lh_cuda_check(cudaDriverGetVersion(&d->driver), "asking for the driver's version"));
     d->shared = (int64_t)prop.sharedMemPerBlockOptin;
     LH_TRY_DONE(lh_cuda_check(cudaSetDevice(index), "choosing the device"));
     LH_TRY_DONE(

@@ -26,7 +26,7 @@ typedef struct lh_ragged {
     void *k, *v;        /* [slots, head_dim] of `type`, rotated keys; head h holds slots offset[h] .. + len[h] */
     lh_dtype type;      /* f32 or bf16 */
     int32_t *positions; /* [slots] position of the entry in a slot; NULL: slot - offset[h]. A head whose last entry is
-                           at position len[h] - 1 has lost none: its slots are in order */
+                           at position len[h] - 1 has lost no entry: its slots are in order */
     float *bias;        /* [slots] added to every logit of the entry, see lh_logit; NULL: 0 */
     float *stats;       /* [slots, stat_count] numbers stored with an entry; NULL: none */
     int64_t stat_count;

@@ -14,6 +14,7 @@
 struct lh_layer_competition {
     lh_evict_job *jobs; /* [layers] finished layers with competing entries */
     int64_t layers;
+    int is_final;                     /* true when no later layer competes */
     int64_t divided;                  /* competing entries of all heads after the last division of budgets */
     lh_layer_limits *limits;          /* [layers] without safeguards until all layers have come */
     int64_t *room, *bases;            /* [layers, kv_heads] competing entries that are held; the plan's budgets */
@@ -91,15 +92,8 @@ static void join(lh_kv *kv, const lh_evict_job *job)
         c->room[first + g] = job->room[g];
         c->bases[first + g] = job->protect.base;
     }
-}
-
-/* True if no later layer competes. */
-static int have_all_come(const lh_kv *kv)
-{
-    const lh_layer_competition *c = kv->competition;
-    for (int64_t l = c->jobs[c->layers - 1].layer.index + 1; l < kv->shape.layers; l++)
-        if (kv->layers[l].plan.ranked) return 0;
-    return 1;
+    c->is_final = 1;
+    for (int64_t l = job->layer.index + 1; l < kv->shape.layers; l++) c->is_final &= !kv->layers[l].plan.ranked;
 }
 
 static int64_t sum_of(const int64_t *entries, int64_t count)
@@ -110,11 +104,12 @@ static int64_t sum_of(const int64_t *entries, int64_t count)
 }
 
 /* Competing entries that all heads of all layers may hold together before the next division: twice those that stay in
- * the end; and at least a part more than after the last division, where few heads have most of the best entries. */
+ * the end; and at least a quarter of these more than after the last division, where few heads have most of the best
+ * entries. */
 static int64_t max_held(const lh_layer_competition *c)
 {
-    enum { TIMES = 2, PART = 4 };
-    return lh_max_i64(TIMES * c->limits->most, c->divided + c->limits->most / PART);
+    enum { TIMES = 2, QUARTER = 4 };
+    return lh_max_i64(TIMES * c->limits->most, c->divided + c->limits->most / QUARTER);
 }
 
 /* Before the last layer: the entries of a head that may be among the best in the end. A head's final share is at most
@@ -140,9 +135,8 @@ static lh_status replace_arena(lh_kv *kv, lh_evict_job *job, const int64_t *budg
         src->len = c->lens + (2 * l + 1) * heads;
     }
     /* in the end decoding gets its slack, and scores are of no use any more */
-    const int is_final = have_all_come(kv);
-    const int64_t slack = is_final ? plan->slack : 0;
-    if (is_final) arena->form.stats = 0;
+    const int64_t slack = c->is_final ? plan->slack : 0;
+    if (c->is_final) arena->form.stats = 0;
     for (int64_t h = 0; h < heads; h++) caps[h] = lh_kv_protected(plan) + budgets[kv->shape.heads.kv_first + h] + slack;
     LH_TRY(lh_arena_replace(arena, &kv->exec, caps, old));
     for (int64_t h = 0; h < heads; h++) arena->len[h] = caps[h] - slack;
@@ -178,10 +172,9 @@ static void expect_budgets(const lh_kv *kv)
 {
     const lh_layer_competition *c = kv->competition;
     const int64_t cells = c->layers * kv->shape.heads.kv_heads;
-    const int is_final = have_all_come(kv);
     int64_t left = c->limits->most;
     for (int64_t i = 0; i < cells; i++) {
-        c->budgets[i] = is_final ? c->bases[i] : lh_min_i64(c->room[i], left);
+        c->budgets[i] = c->is_final ? c->bases[i] : lh_min_i64(c->room[i], left);
         left -= c->budgets[i];
     }
 }
@@ -191,9 +184,8 @@ static void find_budgets(lh_kv *kv)
 {
     lh_layer_competition *c = kv->competition;
     const int64_t cells = c->layers * kv->shape.heads.kv_heads;
-    const int is_final = have_all_come(kv);
     lh_top_request q = {.layers = c->layers, .jobs = c->jobs, .limits = c->limits, .share = {1, 1}};
-    for (int64_t l = 0; l < c->layers && is_final; l++) {
+    for (int64_t l = 0; l < c->layers && c->is_final; l++) {
         const lh_safety safety = lh_policy_safety(&kv->numbers, &c->jobs[l].protect);
         c->limits[l] = (lh_layer_limits){safety.floor, safety.bonus, c->limits[l].most};
         q.share = safety.share;
@@ -201,7 +193,7 @@ static void find_budgets(lh_kv *kv)
     expect_budgets(kv);
     lh_evict_divide(kv->evictor, &q, c->budgets, c->threshold);
     LH_LATCH(&kv->exec, lh_kv_wait_for_layer(kv, c->jobs[c->layers - 1].layer.index));
-    for (int64_t i = 0; i < cells && !is_final; i++) c->budgets[i] = may_stay(c, i, c->budgets[i]);
+    for (int64_t i = 0; i < cells && !c->is_final; i++) c->budgets[i] = may_stay(c, i, c->budgets[i]);
     c->divided = sum_of(c->budgets, cells);
 }
 
@@ -272,18 +264,18 @@ static void fit_layers(lh_kv *kv)
 
 void lh_kv_compete(lh_kv *kv, const lh_evict_job *job)
 {
+    const lh_layer_competition *c = kv->competition;
     const int fits = lh_evict_fits(kv->evictor, job);
     lh_evict_keep_scores(kv->evictor, job);
     join(kv, job);
     if (fits) hold_reference(kv, job);
-    const int is_final = have_all_come(kv);
-    if (is_final || !keep_new(kv)) {
+    if (c->is_final || !keep_new(kv)) {
         lh_evict_end(kv->evictor);
         evict_all(kv);
     }
     lh_kv_expect_lens(kv, &kv->layers[job->layer.index].arena, job->layer.index);
-    if (is_final && fits) fit_layers(kv);
-    if (is_final) drop_memory(kv);
+    if (c->is_final && fits) fit_layers(kv);
+    if (c->is_final) drop_memory(kv);
 }
 
 /* ---- a prefill that is saved between two layers ---- */

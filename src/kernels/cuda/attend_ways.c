@@ -7,7 +7,7 @@
 #include "base/minmax.h"
 #include "kernels/cuda/cuda.h"
 
-/* The first way that computes a block is used; our kernel computes the others. */
+/* The first way that can compute a block computes it; our kernel for every case computes the other blocks. */
 static const lh_attend_way *const ways[] = {&lh_attend_hopper, &lh_attend_cudnn};
 enum { WAYS = sizeof ways / sizeof *ways };
 

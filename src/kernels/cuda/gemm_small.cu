@@ -1,4 +1,4 @@
-/* Small-M GEMM of any type and alignment, of one matrix or of experts; and norm_gemm. */
+/* Small-M GEMM of any type and alignment, by one matrix or by the matrices of experts; and norm_gemm. */
 #include "kernels/cuda/expert_gemm.cuh"
 #include "kernels/cuda/gemm.cuh"
 #include "kernels/cuda/vector.cuh"

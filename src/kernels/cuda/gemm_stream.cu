@@ -2,8 +2,8 @@
  *
  * The time is the time for reading the weights, so they never stop arriving. A multiprocessor has one block, which
  * computes one tile of ROWS outputs after the other. A tile is cut into pieces of PIECE columns, and the warps take the
- * pieces of all tiles of the block in turn. Each warp copies its pieces into a ring of 2 or 3 stages of its own, so
- * that only the sums of a tile need a barrier. The first copies start before the kernel before this one has ended
+ * pieces of all tiles of the block in turn. Each warp has a ring of 2 or 3 stages for its pieces, so that
+ * only the sums of a tile need a barrier. The first copies start before the kernel before this one has ended
  * (lh_launch_early); everything else waits for it. The block takes most of the shared memory: the blocks of the next
  * kernel start where blocks of this one have ended.
  *
@@ -64,7 +64,7 @@ static __device__ __forceinline__ int64_t row_of(const lh_norm_gemm_args &a, int
     return (o < outs ? o : outs - 1) + is_value * outs;
 }
 
-/* Stores output o of token t; y, up: sums over the columns, `up` that of the value of a gate. */
+/* Stores output o of token t; y, up: sums over the columns, `up` the sum for the value that a gate multiplies. */
 static __device__ __forceinline__ void put(const lh_norm_gemm_args &a, int64_t t, int64_t o, float y, float up)
 {
     const float *bias = a.gemm.bias;
@@ -166,12 +166,6 @@ static __device__ __forceinline__ void copy_piece(const lh_norm_gemm_args &a, co
     }
 }
 
-static __device__ __forceinline__ void widen(float (&y)[EACH], uint4 x)
-{
-    y[0] = lh_low(x.x), y[1] = lh_high(x.x), y[2] = lh_low(x.y), y[3] = lh_high(x.y);
-    y[4] = lh_low(x.z), y[5] = lh_high(x.z), y[6] = lh_low(x.w), y[7] = lh_high(x.w);
-}
-
 /* sums[r, t] += this lane's columns of a piece. */
 template <int M, int ROWS>
 static __device__ __forceinline__ void multiply_piece(float (&sums)[ROWS * M], const unsigned char *stage,
@@ -180,10 +174,10 @@ static __device__ __forceinline__ void multiply_piece(float (&sums)[ROWS * M], c
     const uint4 *w = (const uint4 *)stage + lh_lane();
     float xs[M][EACH], ws[EACH];
 #pragma unroll
-    for (int t = 0; t < M; t++) widen(xs[t], *(const uint4 *)(x + t * x_ld));
+    for (int t = 0; t < M; t++) lh_load_wide(xs[t], x + t * x_ld);
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
-        widen(ws, w[r * (PIECE / EACH)]);
+        lh_unpack(ws, w[r * (PIECE / EACH)]);
 #pragma unroll
         for (int t = 0; t < M; t++) {
 #pragma unroll

@@ -74,13 +74,12 @@ static __device__ __forceinline__ void lh_let_next_start(void)
 static inline int lh_starts_early(const lh_stream *stream)
 {
     const int captures = 12030;
-    int driver = 0;
 #ifdef LH_SIMT
     static const int built[] = {900};
 #else
     static const int built[] = {__CUDA_ARCH_LIST__};
 #endif
-    if (CUDART_VERSION < captures || cudaDriverGetVersion(&driver) != cudaSuccess || driver < captures) return 0;
+    if (CUDART_VERSION < captures || lh_cuda_driver(stream) < captures) return 0;
     for (int arch : built)
         if (arch >= 900 && arch <= 10 * lh_cuda_capability(stream)) return 1;
     return 0;

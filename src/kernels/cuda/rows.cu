@@ -28,13 +28,13 @@ lh_status lh_cuda_embed(lh_stream *stream, const lh_embed_args *a)
     return lh_launch(stream, "embed", lh_fours_shape(a->tokens, a->dim), kernel, *a, width);
 }
 
-/* ---- root-mean-square norm ---- A warp (dim <= OF_WARP) or a block has one head of one row, and each thread holds
+/* ---- root-mean-square norm ---- A warp (dim <= OF_WARP) or a block norms a head of a row, and each thread holds
  * HELD fours of it in registers: they are read once, all loads in flight together. The numbers of longer rows are read
  * again, from L1. 6 or 8 bytes moved per number; 6 or 8 more with an addend. */
 
 enum { HELD = 4, WARPS = 8, MAX_THREADS = 512, OF_WARP = 4 * HELD * LH_WARP };
 
-/* One head of one row. This thread has the fours first, first + step, ... */
+/* A head of a row. This thread has its fours number first, first + step, … */
 typedef struct norm_row {
     const float *x, *w;
     int64_t t, x_at, y_at; /* x_at: also in rows of the addend and of the sum */

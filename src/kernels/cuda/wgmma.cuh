@@ -9,8 +9,8 @@
  * 1] and d[4 b + 2], d[4 b + 3]. The words of a in registers are as in an m16n8k16 product (mma.cuh).
  *
  * The products run by themselves: lh_wgmma_fence after the registers were written, some products, lh_wgmma_commit, and
- * lh_wgmma_wait before d is read or a and the tiles are written. lh_wgmma_hold keeps the compiler from moving accesses
- * of these registers past it. */
+ * lh_wgmma_wait before d is read or a and the tiles are written. The compiler moves no access
+ * to registers past lh_wgmma_hold of them. */
 #ifndef LH_KERNELS_CUDA_WGMMA_CUH
 #define LH_KERNELS_CUDA_WGMMA_CUH
 

@@ -126,7 +126,8 @@ static lh_status call_step(lh_bench *b, void *args, int64_t turn)
     return b->ops->gemm(b->stream, &s->down);
 }
 
-/* A product of `tokens` rows with random weights; its bytes are added to the step's. x NULL: memory of its own. */
+/* A product of `tokens` rows with random weights; its bytes are added to the step's. x NULL: the product allocates its
+ * activations. */
 static lh_status make_product(lh_bench *b, step *s, lh_gemm_args *a, const int64_t shape[3])
 {
     const int64_t tokens = shape[0], in = shape[1], out = shape[2];
