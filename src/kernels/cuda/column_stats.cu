@@ -2,9 +2,9 @@
  *
  * A warp has 16 or 32 entries (columns) of a KV head with their keys in registers; it loops over all rows, 8 rows of
  * one query head at a time, so that one lane gets the weights of all heads of the group for a row and entry: it squares
- * and counts their mean, in the order of the rows, and writes the sums once. Keys are read once; queries (packed
- * before, as bf16 or as parts of f32) come from the caches, 64 bytes of a row together. With 32 rows of 4 heads the
- * products take about twice the time of reading the keys. */
+ * and counts their mean, in the order of the rows, and writes the sums once. Keys are read once, all loads of a warp
+ * under way together; queries come from the caches, packed before (as bf16 or as parts of f32) in the order in which
+ * the lanes of a warp load them. */
 #include "kernels/cuda/mma_rows.cuh"
 #include "kernels/cuda/softmax.cuh"
 
@@ -17,9 +17,10 @@ struct column_kind {
     enum {
         D = D_,
         PARTS = lh_parts<T_>::COUNT,
-        CHUNKS = D_ / 32,
+        CHUNKS = D_ / 32,                             /* of a row */
         TILES = sizeof(T_) == 2 && D_ <= 128 ? 2 : 1, /* tiles of 16 entries of a warp */
-        COLUMNS = COLUMN_WARPS * 16 * TILES           /* columns of a block */
+        COLUMNS = COLUMN_WARPS * 16 * TILES,          /* columns of a block */
+        BLOCKS = sizeof(T_) == 2 ? 3 : 2              /* of a multiprocessor, as far as registers allow */
     };
 };
 
@@ -35,7 +36,7 @@ typedef struct column_job {
     int64_t parts;
     int each_head;
     lh_form form;
-    unsigned *packed;          /* [query heads, parts, padded, D] bf16, times the factor of logits */
+    uint4 *packed; /* [query heads, padded / COLUMN_TOKENS, chunks, parts, lanes] bf16, times the factor of logits */
     lh_visible_range *visible; /* [padded]; rows after the last one see nothing */
     float2 *factors;           /* [query heads, padded] weight = 2 ^ (x * logit + y) */
     float *fair;               /* [KV heads, padded] sums of weights above it are counted */
@@ -65,6 +66,14 @@ static __device__ __forceinline__ float2 factors_of(const column_job &a, int64_t
     return make_float2(gain * cap * LH_LOG2E, there ? shift_of(a.lse[r * a.lse_ld + i]) : 0.0f);
 }
 
+/* A chunk of a tile of rows: lane 4 g + t loads numbers 8 t to 8 t + 7 of row g. */
+template <typename K>
+static __device__ __forceinline__ uint4 *packed_at(const column_job &a, int64_t i, int64_t tile, int64_t chunk,
+                                                   int part)
+{
+    return a.packed + (((i * (a.padded / COLUMN_TOKENS) + tile) * K::CHUNKS + chunk) * K::PARTS + part) * LH_WARP;
+}
+
 /* One warp for each row of each query head: packs the row, and computes its factors and, once for all heads, its
  * visible range. */
 template <typename K>
@@ -86,7 +95,8 @@ static __global__ void pack_kernel(const __grid_constant__ column_job a)
             if (r < a.rows.rows && x + 1 < a.form.dim) pair[1] = q[x + 1] * factor;
             lh_cut_pair<K::PARTS>(word, pair[0], pair[1]);
             for (int part = 0; part < K::PARTS; part++)
-                a.packed[(((i * K::PARTS + part) * a.padded + r) * K::D + x) / 2] = word[part];
+                ((unsigned *)(packed_at<K>(a, i, r / COLUMN_TOKENS, x / 32, part) + r % COLUMN_TOKENS * 4 +
+                              x % 32 / 8))[x % 8 / 2] = word[part];
         }
     }
 }
@@ -142,27 +152,53 @@ struct column_sums {
     float sum[K::TILES][2], squares[K::TILES][2], largest[K::TILES][2], count[K::TILES][2];
 };
 
+/* The entries from `slot` on, without their keys. */
 template <typename K>
-static __device__ void take_entries(const column_job &a, column_entries<K> *e, int64_t head, int64_t slot)
+static __device__ __forceinline__ void find_entries(const column_job &a, column_entries<K> *e, int64_t head,
+                                                    int64_t slot)
 {
     int64_t len = a.kv.len[head], end = a.first + a.cols < len ? a.first + a.cols : len, offset = a.kv.offset[head];
-    int g = lh_lane() / 4, t = lh_lane() % 4, low = INT32_MAX;
+    int low = INT32_MAX;
     e->high = -1;
 #pragma unroll
     for (int n = 0; n < 2 * K::TILES; n++) {
-        int64_t s = slot + 8 * n + g;
-        const typename K::T *row = (const typename K::T *)a.kv.k + (offset + s) * a.form.dim + 8 * t;
+        int64_t s = slot + 8 * n + lh_lane() / 4;
         int at = s >= end ? -1 : a.kv.positions ? a.kv.positions[offset + s] : (int)s;
         e->at[n / 2][n % 2] = at;
         e->bias[n / 2][n % 2] = at >= 0 && a.kv.bias ? a.kv.bias[offset + s] * LH_LOG2E : 0.0f;
         e->high = at > e->high ? at : e->high;
         low = at >= 0 && at < low ? at : low;
-#pragma unroll
-        for (int c = 0; c < K::CHUNKS; c++)
-            lh_load(&e->keys[n / 2][c][n % 2], row + 32 * c, at >= 0 ? a.form.dim - 32 * c - 8 * t : 0, a.form.wide);
     }
     e->high = lh_warp_max(e->high);
     e->low = -lh_warp_max(-low);
+}
+
+/* Loads the keys of a warp that has entries. Wide rows have no branches between the loads, so that all are under way
+ * together: lanes without an entry or a number load those of the first entry, and drop them. */
+template <typename K>
+static __device__ __forceinline__ void load_keys(const column_job &a, column_entries<K> *e, int64_t head, int64_t slot)
+{
+    const typename K::T *first = (const typename K::T *)a.kv.k + (a.kv.offset[head] + slot) * a.form.dim;
+    const int from = 8 * (lh_lane() % 4);
+#pragma unroll
+    for (int n = 0; n < 2 * K::TILES && !a.form.wide; n++)
+#pragma unroll
+        for (int c = 0; c < K::CHUNKS; c++)
+            lh_load(&e->keys[n / 2][c][n % 2], first + (8 * n + lh_lane() / 4) * a.form.dim + 32 * c + from,
+                    e->at[n / 2][n % 2] >= 0 ? a.form.dim - 32 * c - from : 0, 0);
+    if (!a.form.wide) return;
+#pragma unroll
+    for (int n = 0; n < 2 * K::TILES; n++)
+#pragma unroll
+        for (int c = 0; c < K::CHUNKS; c++)
+            lh_take(&e->keys[n / 2][c][n % 2], e->at[n / 2][n % 2] >= 0 && 32 * c + from < a.form.dim
+                                                   ? first + (8 * n + lh_lane() / 4) * a.form.dim + 32 * c + from
+                                                   : first);
+#pragma unroll
+    for (int n = 0; n < 2 * K::TILES; n++)
+#pragma unroll
+        for (int c = 0; c < K::CHUNKS; c++)
+            if (e->at[n / 2][n % 2] < 0 || 32 * c + from >= a.form.dim) lh_zero(&e->keys[n / 2][c][n % 2]);
 }
 
 /* all += the weights of the entries for rows 8 T + 2 t and 8 T + 2 t + 1 (i = 0, 1; entry g, then 8 + g) of a query
@@ -171,16 +207,14 @@ template <typename K>
 static __device__ __forceinline__ void add_head(const column_job &a, const column_entries<K> &e, float all[K::TILES][4],
                                                 int64_t i, int64_t tile)
 {
-    enum { WORDS = K::D / 8 }; /* words of 16 bytes in a row */
-    int64_t r = tile * COLUMN_TOKENS;
-    const uint4 *q = (const uint4 *)a.packed + (i * K::PARTS * a.padded + r + lh_lane() / 4) * WORDS + lh_lane() % 4;
-    const float4 factors = *(const float4 *)(a.factors + i * a.padded + r + 2 * (lh_lane() % 4));
+    const uint4 *q = packed_at<K>(a, i, tile, 0, 0) + lh_lane();
+    const float4 factors = *(const float4 *)(a.factors + i * a.padded + tile * COLUMN_TOKENS + 2 * (lh_lane() % 4));
     float s[K::TILES][4] = {}, rest[K::TILES][4] = {};
 #pragma unroll
     for (int c = 0; c < K::CHUNKS; c++) {
         uint4 words[K::PARTS];
 #pragma unroll
-        for (int part = 0; part < K::PARTS; part++) words[part] = q[part * a.padded * WORDS + 4 * c];
+        for (int part = 0; part < K::PARTS; part++) words[part] = q[(c * K::PARTS + part) * LH_WARP];
 #pragma unroll
         for (int n = 0; n < 2 * K::TILES; n++) {
             unsigned x[K::PARTS][4], y[K::PARTS][2], word[K::PARTS];
@@ -195,15 +229,20 @@ static __device__ __forceinline__ void add_head(const column_job &a, const colum
                 y[part][0] = lh_of(words[part], n % 2 * 2);
                 y[part][1] = lh_of(words[part], n % 2 * 2 + 1);
             }
-            lh_mma_parts<K::PARTS, K::PARTS>(s[n / 2], rest[n / 2], x, y);
+            if (K::PARTS == 1 && n % 2) /* two sums, each half as long a chain of products */
+                lh_mma(rest[n / 2], x[0], y[0]);
+            else
+                lh_mma_parts<K::PARTS, K::PARTS>(s[n / 2], rest[n / 2], x, y);
         }
     }
-    if constexpr (K::PARTS > 1) lh_add_all<4 * K::TILES>(&s[0][0], &rest[0][0]);
+    lh_add_all<4 * K::TILES>(&s[0][0], &rest[0][0]);
+    if (a.rows.logit.softcap > 0) {
+#pragma unroll
+        for (int n = 0; n < 4 * K::TILES; n++) s[n / 4][n % 4] = tanhf(s[n / 4][n % 4]);
+    }
 #pragma unroll
     for (int n = 0; n < 4 * K::TILES; n++) {
-        float x = s[n / 4][n % 4];
-        if (a.rows.logit.softcap > 0) x = tanhf(x);
-        float bias = e.bias[n / 4][n % 4 / 2];
+        float x = s[n / 4][n % 4], bias = e.bias[n / 4][n % 4 / 2];
         all[n / 4][n % 4] +=
             lh_exp2(n % 2 ? fmaf(x, factors.z, factors.w + bias) : fmaf(x, factors.x, factors.y + bias));
     }
@@ -267,15 +306,16 @@ static __device__ __forceinline__ void give(const lh_slot_floats &y, int64_t hea
 
 /* blockIdx.x: entries; y: KV heads, or query heads for separate sums. */
 template <typename K>
-static __global__ void __launch_bounds__(COLUMN_THREADS, 2) columns_kernel(const __grid_constant__ column_job a)
+static __global__ void __launch_bounds__(COLUMN_THREADS, K::BLOCKS) columns_kernel(const __grid_constant__ column_job a)
 {
     int64_t n = blockIdx.y, i0 = a.first_head * a.rows.map.group + n * a.averaged, head = i0 / a.rows.map.group;
     int64_t slot = a.first + ((int64_t)blockIdx.x * COLUMN_WARPS + lh_warp()) * 16 * K::TILES;
     float share = 1.0f / (float)a.averaged, own = a.each_head ? 1.0f : share;
     column_entries<K> e;
     column_sums<K> sums = {};
-    take_entries<K>(a, &e, head, slot);
+    find_entries<K>(a, &e, head, slot);
     if (e.high < 0) return; /* the whole warp has no entries */
+    load_keys<K>(a, &e, head, slot);
     for (int64_t tile = 0; tile < a.padded / COLUMN_TOKENS; tile++) add_rows<K>(a, e, &sums, n, tile);
 #pragma unroll
     for (int x = 0; x < 2 * K::TILES; x++) {
@@ -375,7 +415,7 @@ static lh_status open_job(lh_stream *stream, column_job *a, const column_way *wa
     int64_t packed = a->rows.logits.at ? 0 : heads * way->parts * padded * way->room * 2;
     char *memory = NULL;
     LH_TRY(lh_stream_scratch(stream, &memory, packed + padded * (heads * 8 + a->heads * 4 + 8)));
-    a->packed = (unsigned *)memory;
+    a->packed = (uint4 *)memory;
     a->factors = (float2 *)(memory + packed);
     a->visible = (lh_visible_range *)(a->factors + heads * padded);
     a->fair = (float *)(a->visible + padded);
