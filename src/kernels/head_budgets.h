@@ -112,39 +112,60 @@ static LH_BOTH inline lh_candidate_counts lh_tied_candidates(const lh_head_budge
     return a->candidates[i % a->of.heads * a->of.layers + c.first + i / a->of.heads];
 }
 
-/* Gives every head its share, rounded down. lags[i]: the remainder of the i-th head in the order of ties, times
- * share.den. Returns the number of entries left to give. */
+/* The entries at the threshold of a contest's i-th head, without its guaranteed ones. */
+static LH_BOTH inline int64_t lh_tied_of(const lh_head_budgets_args *a, lh_contest c, int64_t i)
+{
+    const lh_candidate_counts has = lh_tied_candidates(a, c, i);
+    const int64_t own = lh_min_i64(a->limits[c.first + i / a->of.heads].floor, has.competing);
+    return lh_max_i64(0, has.above + has.at - own) - lh_max_i64(0, has.above - own);
+}
+
+/* Gives the i-th head its share, rounded down; rest: entries at the threshold that the heads before it leave. lags[i]:
+ * the remainder, times share.den. Returns the entries given. */
+static LH_BOTH inline int64_t lh_give_share(const lh_head_budgets_args *a, lh_contest c, int64_t i, int64_t rest,
+                                            int64_t *lags)
+{
+    const lh_candidate_counts has = lh_tied_candidates(a, c, i);
+    const lh_layer_limits s = a->limits[c.first + i / a->of.heads];
+    const int64_t own = lh_min_i64(s.floor, has.competing), over = lh_max_i64(0, has.above - own),
+                  chosen = over + lh_min_i64(lh_tied_of(a, c, i), lh_max_i64(0, rest)),
+                  count = lh_min_i64(own + lh_fraction_of(a->share, chosen) + s.bonus, has.competing);
+    lh_counts_of(a, c)[i] = count;
+    lags[i] = lh_fraction_rest(a->share, chosen);
+    return count;
+}
+
+/* Gives every head its share. Returns the number of entries left to give. */
 static LH_BOTH inline int64_t lh_give_shares(const lh_head_budgets_args *a, lh_contest c, int64_t *lags)
 {
-    int64_t rest = a->search[c.index].want, held = 0, given = 0, *counts = lh_counts_of(a, c);
+    int64_t rest = a->search[c.index].want, held = 0, given = 0;
     for (int64_t i = 0; i < lh_heads_of_contest(a, c); i++) {
-        lh_candidate_counts has = lh_tied_candidates(a, c, i);
-        lh_layer_limits s = a->limits[c.first + i / a->of.heads];
-        int64_t own = lh_min_i64(s.floor, has.competing), over = lh_max_i64(0, has.above - own);
-        int64_t on = lh_max_i64(0, has.above + has.at - own) - over, more = lh_min_i64(on, lh_max_i64(0, rest));
-        rest -= more;
-        counts[i] = lh_min_i64(own + lh_fraction_of(a->share, over + more) + s.bonus, has.competing);
-        lags[i] = lh_fraction_rest(a->share, over + more);
-        given += counts[i];
-        held += has.competing;
+        given += lh_give_share(a, c, i, rest, lags);
+        held += lh_tied_candidates(a, c, i).competing;
+        rest -= lh_tied_of(a, c, i);
     }
     return lh_min_i64(a->limits[c.first].most, held) - given;
 }
 
-/* Gives one entry to each head that has room, round after round, while there are enough entries for a whole round. A
+/* The entries that the i-th head could still get; lags[i] is -1 if there are none. */
+static LH_BOTH inline int64_t lh_spare_of(const lh_head_budgets_args *a, lh_contest c, int64_t i, int64_t *lags)
+{
+    const int64_t spare = lh_tied_candidates(a, c, i).competing - lh_counts_of(a, c)[i];
+    if (spare <= 0) lags[i] = -1;
+    return spare;
+}
+
+/* Gives one entry to each head with spare ones, round after round, while there are enough entries for a whole round. A
  * remainder is less than one entry, so no head gets a second entry before all have their first. Returns the number of
- * entries left; then lags of heads without room are -1. */
+ * entries left. */
 static LH_BOTH inline int64_t lh_give_rounds(const lh_head_budgets_args *a, lh_contest c, int64_t left, int64_t *lags)
 {
     int64_t n = lh_heads_of_contest(a, c), *counts = lh_counts_of(a, c);
     while (left > 0) {
         int64_t open = 0, each = left;
         for (int64_t i = 0; i < n; i++) {
-            int64_t spare = lh_tied_candidates(a, c, i).competing - counts[i];
-            if (spare > 0)
-                open++, each = lh_min_i64(each, spare);
-            else
-                lags[i] = -1;
+            const int64_t spare = lh_spare_of(a, c, i, lags);
+            if (spare > 0) open++, each = lh_min_i64(each, spare);
         }
         if (open == 0) return 0;
         if (left < open) return left;

@@ -73,7 +73,8 @@ typedef struct lh_count_best_args {
 /* 1 if slot s of head h is counted, else 0. */
 static LH_BOTH inline int lh_is_best(const lh_count_best_args *a, int64_t h, int64_t s)
 {
-    return a->state[h * a->ld + s] == LH_ENTRY_COMPETES && lh_score_key(a->scores[h * a->ld + s]) >= a->key;
+    /* no branch between the loads, so that a device has the loads of several slots under way */
+    return (a->state[h * a->ld + s] == LH_ENTRY_COMPETES) & (lh_score_key(a->scores[h * a->ld + s]) >= a->key);
 }
 
 /* first[h] = lh_stage_of(stage, counts[h]), rest[h] = counts[h] - first[h]: the counts of the two stages of a

@@ -4,10 +4,10 @@
  * far by their next bits, and choose the bin of the last of the best. When all entries of that bin are among the best,
  * the line is final, which without ties happens at the latest after the third round.
  *
- * A row of up to SHORT slots is processed by one block, from the first round to the marks; for longer rows each round
- * is a launch with several blocks per head, and the last block to finish a head chooses the bin. Everything is decided
- * on the device. A round reads 5 bytes per slot, and positions only of entries with the key of the line. Further:
- * orders, histograms and budgets. */
+ * A row of up to SHORT slots is processed by one block, from the first round to the marks, with its keys in registers;
+ * for longer rows each round is a launch with several blocks per head, which reads 5 bytes per slot, and the last block
+ * to finish a head chooses the bin. Positions are read only of entries with the key of the line. Everything is decided
+ * on the device. Further: orders, histograms and budgets. */
 #include <assert.h>
 #include <cub/device/device_radix_sort.cuh>
 
@@ -15,7 +15,15 @@
 #include "kernels/head_budgets.h"
 #include "kernels/ops_select.h"
 
-enum { ROUNDS = 6, BINS = 1 << 11, THREADS = 1024, MIN_THREADS = 64, SHORT = 1 << 15, SLOTS = 8 * THREADS };
+enum {
+    ROUNDS = 6,
+    BINS = 1 << 11,
+    THREADS = 1024,
+    MIN_THREADS = 64,
+    SHORT = 1 << 15,
+    SLOTS = 8 * THREADS,
+    FEW = 8 /* slots of a thread */
+};
 
 #define NO_LINE UINT64_MAX /* above every entry: the largest key is that of infinity */
 
@@ -64,34 +72,25 @@ static __device__ __forceinline__ int bits_of(int round)
     return round % 3 == 2 ? 10 : 11;
 }
 
-static __device__ __forceinline__ uint32_t place_of(const head_row &r, int64_t s)
+static __device__ __forceinline__ uint32_t place_of(const head_row &r, int s)
 {
     return ~(uint32_t)(r.positions ? r.positions[s] : s);
 }
 
-/* Returns 1 if slot s is counted in a round, and its bin. */
-static __device__ __forceinline__ int find_bin(const head_row &r, int64_t s, int round, uint64_t line, int *bin)
+/* Returns 1 if slot s with this key is counted in a round, and its bin. */
+static __device__ __forceinline__ int find_bin(const head_row &r, uint32_t key, int s, int round, uint64_t line,
+                                               int *bin)
 {
-    int before = bits_before(round);
-    uint64_t number = (uint64_t)lh_score_key(r.scores[s]) << 32;
-    if (round >= 3) {
-        if ((number ^ line) >> 32) return 0;
-        number |= place_of(r, s);
+    const int before = bits_before(round) % 32;
+    uint32_t half = key, half_of_line = (uint32_t)(line >> 32);
+    if (round >= ROUNDS / 2) {
+        if (half != half_of_line) return 0;
+        half = place_of(r, s);
+        half_of_line = (uint32_t)line;
     }
-    if (round > 0 && (number ^ line) >> (64 - before)) return 0;
-    *bin = (int)(number >> (64 - before - bits_of(round))) & ((1 << bits_of(round)) - 1);
+    if (before > 0 && (half ^ half_of_line) >> (32 - before)) return 0;
+    *bin = (int)(half >> (32 - before - bits_of(round))) & ((1 << bits_of(round)) - 1);
     return 1;
-}
-
-/* The block counts its slots of the row. bins: [BINS], shared. */
-static __device__ void count_round(const head_row &r, int round, uint64_t line, unsigned *bins)
-{
-    int bin;
-    for (int i = (int)threadIdx.x; i < BINS; i += (int)blockDim.x) bins[i] = 0;
-    __syncthreads();
-    for (int64_t s = lh_grid_first(); s < r.len; s += lh_grid_step())
-        if (r.state[s] == LH_ENTRY_COMPETES && find_bin(r, s, round, line, &bin)) atomicAdd(bins + bin, 1u);
-    __syncthreads();
 }
 
 /* The line before the first round, in a row that keeps `count` of `competing` entries. */
@@ -129,33 +128,80 @@ static __device__ void choose_bin(int64_t wanted, int round, const unsigned *bin
     }
 }
 
-static __device__ void mark(const head_row &r, uint64_t line, lh_entry_state others)
+/* Marks slot s, which competes with this key. */
+static __device__ __forceinline__ void mark(const head_row &r, uint32_t key, int s, uint64_t line,
+                                            lh_entry_state others)
 {
-    uint32_t key_of_line = (uint32_t)(line >> 32);
-    for (int64_t s = lh_grid_first(); s < r.len; s += lh_grid_step()) {
-        if (r.state[s] != LH_ENTRY_COMPETES) continue;
-        uint32_t key = lh_score_key(r.scores[s]);
-        int best = key > key_of_line || (key == key_of_line && place_of(r, s) >= (uint32_t)line);
-        r.state[s] = (uint8_t)(best ? LH_ENTRY_KEEP : others);
-    }
+    const uint32_t key_of_line = (uint32_t)(line >> 32);
+    const int best = key > key_of_line || (key == key_of_line && place_of(r, s) >= (uint32_t)line);
+    r.state[s] = (uint8_t)(best ? LH_ENTRY_KEEP : others);
+}
+
+/* bins: [BINS], shared. */
+static __device__ __forceinline__ void clear_bins(unsigned *bins)
+{
+    for (int i = (int)threadIdx.x; i < BINS; i += (int)blockDim.x) bins[i] = 0;
+    __syncthreads();
 }
 
 /* ---- short rows: blockIdx.y is the row, one block each ---- */
 
+static __device__ __forceinline__ int slot_of_thread(int i)
+{
+    return (int)(threadIdx.x + i * blockDim.x);
+}
+
+/* The slots of a thread, which are loaded together, once. */
+template <int EACH>
+struct held_slots {
+    uint32_t keys[EACH], competes; /* a bit for each slot */
+};
+
+template <int EACH>
+static __device__ __forceinline__ void load_slots(const head_row &r, held_slots<EACH> *held)
+{
+    float scores[EACH];
+    uint8_t states[EACH];
+    held->competes = 0;
+    if (r.len == 0) return;
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        const int at = min(slot_of_thread(i), (int)r.len - 1);
+        scores[i] = r.scores[at];
+        states[i] = r.state[at];
+    }
+#pragma unroll
+    for (int i = 0; i < EACH; i++) {
+        held->keys[i] = lh_score_key(scores[i]);
+        held->competes |= (uint32_t)(slot_of_thread(i) < (int)r.len && states[i] == LH_ENTRY_COMPETES) << i;
+    }
+}
+
+template <int EACH>
 static __global__ void __launch_bounds__(THREADS) contest_kernel(const __grid_constant__ selection c)
 {
     __shared__ unsigned bins[BINS];
     __shared__ found_line line;
-    head_row r = row_of(c);
+    const head_row r = row_of(c);
+    held_slots<EACH> held;
+    int bin;
+    load_slots<EACH>(r, &held);
     if (threadIdx.x == 0) line = found_line{0, 0, 0};
     for (int round = 0; round < ROUNDS; round++) {
         __syncthreads();
         if (line.stands) break;
-        count_round(r, round, line.at, bins);
+        clear_bins(bins);
+#pragma unroll
+        for (int i = 0; i < EACH; i++)
+            if (held.competes >> i & 1 && find_bin(r, held.keys[i], slot_of_thread(i), round, line.at, &bin))
+                atomicAdd(bins + bin, 1u);
+        __syncthreads();
         choose_bin(r.count, round, bins, &line);
     }
     __syncthreads();
-    mark(r, line.at, c.args.others);
+#pragma unroll
+    for (int i = 0; i < EACH; i++)
+        if (held.competes >> i & 1) mark(r, held.keys[i], slot_of_thread(i), line.at, c.args.others);
 }
 
 /* ---- long rows ---- */
@@ -182,16 +228,24 @@ static __device__ int gather_bins(const selection &c, int64_t row, unsigned *bin
 static __global__ void __launch_bounds__(THREADS) contest_round_kernel(const __grid_constant__ selection c, int round)
 {
     __shared__ unsigned bins[BINS];
-    head_row r = row_of(c);
+    const head_row r = row_of(c);
+    int bin;
     if (c.lines[r.at].stands) return;
-    count_round(r, round, c.lines[r.at].at, bins);
+    clear_bins(bins);
+    for (int64_t s = lh_grid_first(); s < r.len; s += lh_grid_step())
+        if (r.state[s] == LH_ENTRY_COMPETES &&
+            find_bin(r, lh_score_key(r.scores[s]), (int)s, round, c.lines[r.at].at, &bin))
+            atomicAdd(bins + bin, 1u);
+    __syncthreads();
     if (gather_bins(c, r.at, bins)) choose_bin(r.count, round, bins, c.lines + r.at);
 }
 
 static __global__ void __launch_bounds__(THREADS) contest_mark_kernel(const __grid_constant__ selection c)
 {
-    head_row r = row_of(c);
-    mark(r, c.lines[r.at].at, c.args.others);
+    const head_row r = row_of(c);
+    for (int64_t s = lh_grid_first(); s < r.len; s += lh_grid_step())
+        if (r.state[s] == LH_ENTRY_COMPETES)
+            mark(r, lh_score_key(r.scores[s]), (int)s, c.lines[r.at].at, c.args.others);
 }
 
 static lh_status hold_long(lh_stream *stream, selection *c)
@@ -220,7 +274,8 @@ static lh_status hold(lh_stream *stream, selection *c)
 {
     if (c->args.ld > SHORT) return hold_long(stream, c);
     lh_shape shape = {dim3(1, (unsigned)c->caches.rows), threads_for(c->args.ld), 0};
-    return lh_launch(stream, "select_top", shape, contest_kernel, *c);
+    return lh_launch(stream, "select_top", shape,
+                     c->args.ld <= FEW * shape.threads ? contest_kernel<FEW> : contest_kernel<SHORT / THREADS>, *c);
 }
 
 lh_status lh_cuda_select_top(lh_stream *stream, const lh_select_top_args *a)
@@ -441,7 +496,9 @@ static __global__ void __launch_bounds__(THREADS)
 {
     __shared__ int64_t room[LH_WARP];
     int64_t h = blockIdx.x, count = 0;
-    for (int64_t s = threadIdx.x; s < kv.len[h]; s += blockDim.x) count += lh_is_best(&a, h, s);
+    const int64_t len = kv.len[h];
+#pragma unroll 8
+    for (int64_t s = threadIdx.x; s < len; s += blockDim.x) count += lh_is_best(&a, h, s);
     count = lh_block_sum(count, room);
     if (threadIdx.x == 0) a.counts[h] = count;
 }
@@ -557,13 +614,61 @@ lh_status lh_cuda_refine_threshold(lh_stream *stream, const lh_refine_threshold_
 
 /* ---- head_budgets ---- */
 
-/* One block per contest, with its threads on the heads in the order of ties. lags: [heads * layers]. */
+/* Some heads of a contest for each thread, in the order of ties. */
+typedef struct own_heads {
+    int64_t first, end;
+} own_heads;
+
+/* lh_give_shares by a block: every thread calls it. room: shared, [LH_WARP]. */
+static __device__ int64_t give_shares(const lh_head_budgets_args &a, lh_contest c, own_heads own, int64_t *lags,
+                                      int64_t *room)
+{
+    int64_t tied = 0, held = 0, given = 0, all;
+    for (int64_t i = own.first; i < own.end; i++) {
+        tied += lh_tied_of(&a, c, i);
+        held += lh_tied_candidates(&a, c, i).competing;
+    }
+    int64_t rest = a.search[c.index].want - lh_block_before(tied, room, &all);
+    for (int64_t i = own.first; i < own.end; i++) {
+        given += lh_give_share(&a, c, i, rest, lags);
+        rest -= lh_tied_of(&a, c, i);
+    }
+    held = lh_block_sum(held, room);
+    return lh_min_i64(a.limits[c.first].most, held) - lh_block_sum(given, room);
+}
+
+/* lh_give_rounds by a block. */
+static __device__ int64_t give_rounds(const lh_head_budgets_args &a, lh_contest c, own_heads own, int64_t left,
+                                      int64_t *lags, int64_t *room)
+{
+    while (left > 0) {
+        int64_t open = 0, each = left;
+        for (int64_t i = own.first; i < own.end; i++) {
+            const int64_t spare = lh_spare_of(&a, c, i, lags);
+            if (spare > 0) open++, each = lh_min_i64(each, spare);
+        }
+        open = lh_block_sum(open, room);
+        each = -lh_block_max(-each, room);
+        if (open == 0) return 0;
+        if (left < open) return left;
+        each = lh_min_i64(each, left / open);
+        for (int64_t i = own.first; i < own.end; i++)
+            if (lags[i] >= 0) lh_counts_of(&a, c)[i] += each;
+        left -= each * open;
+    }
+    return 0;
+}
+
+/* One block per contest. lags: [heads * layers]. */
 static __global__ void head_budgets_kernel(lh_head_budgets_args a, int64_t *lags)
 {
-    __shared__ int64_t left;
+    __shared__ int64_t room[LH_WARP];
     const lh_contest c = lh_contest_at(&a.of, blockIdx.x);
+    const int64_t n = lh_heads_of_contest(&a, c), each = (n + blockDim.x - 1) / blockDim.x;
+    const own_heads own = {lh_min_i64(n, threadIdx.x * each), lh_min_i64(n, (threadIdx.x + 1) * each)};
     lags += a.of.heads * c.first;
-    if (threadIdx.x == 0) left = lh_give_rounds(&a, c, lh_give_shares(&a, c, lags), lags);
+    int64_t left = give_shares(a, c, own, lags, room);
+    left = give_rounds(a, c, own, left, lags, room);
     __syncthreads();
     lh_give_last(&a, c, left, lags, threadIdx.x, blockDim.x);
 }
