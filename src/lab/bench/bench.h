@@ -48,8 +48,8 @@ typedef struct lh_bench_model_request {
     const lh_profiles *profiles;      /* includes those that the policy names */
     int64_t context, steps, repeat;   /* prompt tokens, decode steps, runs with each cache */
     int64_t batch;                    /* sequences that decode together, from the same prompt */
-    int64_t warm_up;                  /* prompt tokens that are computed first, not timed; 0: the first run is cold */
-    int quick, count;                 /* as of lh_bench_request */
+    int64_t warm_up; /* tokens at most of a prompt with each cache, computed first, not timed; 0: first runs are cold */
+    int quick, count; /* as of lh_bench_request */
 } lh_bench_model_request;
 
 /* ---- timing.c ---- */
@@ -161,7 +161,8 @@ lh_status lh_bench_draw_ids(int32_t **out, int64_t n, int64_t vocab);
 /* Collective. Seconds go to *prefill and steps [steps], unless these are NULL. */
 lh_status lh_bench_time_prompt(const lh_bench_prompt *prompt, double *prefill, double *steps);
 
-/* The same with few steps and at most `tokens` tokens, not timed; 0: nothing. */
+/* The same with few steps and at most `tokens` tokens, or the whole prompt if the policy is impossible for fewer, not
+ * timed; 0: nothing. */
 lh_status lh_bench_warm_up(const lh_bench_prompt *prompt, int64_t tokens);
 
 /* ---- counts.c: rows with the columns lh_bench_count_columns ---- */

@@ -56,7 +56,7 @@ static lh_bench_prompt prompt_of(const model_run *r)
                              .batch = q->batch};
 }
 
-/* Warms up with few tokens, then alternates between the full cache and the evicted one. */
+/* Warms up with a prompt of each cache, then alternates between the full cache and the evicted one. */
 static lh_status run_all(model_run *r)
 {
     lh_status st = LH_OK;
@@ -64,7 +64,10 @@ static lh_status run_all(model_run *r)
     const lh_forward_progress progress = {r, show_prefill};
     lh_bench_prompt prompt = prompt_of(r);
     prompt.progress = &progress;
-    LH_TRY_DONE(lh_bench_warm_up(&prompt, q->warm_up));
+    for (int64_t c = 0; c < r->count; c++) {
+        prompt.policy = r->caches[c].policy;
+        LH_TRY_DONE(lh_bench_warm_up(&prompt, q->warm_up));
+    }
     lh_progress_init(&r->progress, "measuring", "tokens", r->count * q->repeat * q->context);
     for (int64_t i = 0; i < q->repeat; i++)
         for (int64_t c = 0; c < r->count; c++) {
@@ -367,10 +370,10 @@ static const lh_option rows[] = {{.type = LH_OPT_TOKENS,
                                   .name = "warm-up",
                                   FIELD(warm_up),
                                   .arg = "TOKENS",
-                                  .def = "128",
+                                  .def = "4096",
                                   .max = 1 << 30,
-                                  .help = "Tokens of a prompt that is computed first and not timed. 0: the first run "
-                                          "includes the start-up of the process."},
+                                  .help = "Maximum tokens of two prompts, one with each cache, that are computed first "
+                                          "and not timed. 0: the first runs include the start-up of the process."},
                                  {.type = LH_OPT_FLAG,
                                   .name = "count",
                                   FIELD(count),
@@ -401,7 +404,7 @@ static const lh_syntax syntax = {
     .usage = "-m FILE [options]",
     .summary = "Measure prefill and decode of a model",
     .text = "Prefills a prompt of random tokens and decodes after it, with the full cache and, if a budget is given, "
-            "with the policy's, alternately, after a short warm-up. A prefill ends when its first token is on the "
+            "with the policy's, alternately, after a warm-up with each. A prefill ends when its first token is on the "
             "host; so does a step.\n\nA prefill is compared with its FLOPs: products, full attention, one row of "
             "logits, without what a policy observes. A step is compared with the bytes that it must read, weights and "
             "cache ('longhaul plan' prints both). Bytes, FLOPs and peak rates are those of all ranks together, which "

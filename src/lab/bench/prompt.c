@@ -94,6 +94,10 @@ lh_status lh_bench_warm_up(const lh_bench_prompt *p, int64_t tokens)
     few.tokens = p->tokens < tokens ? p->tokens : tokens;
     few.steps = p->steps < WARM_STEPS ? p->steps : WARM_STEPS;
     few.progress = NULL;
+    if (lh_policy_check(p->policy, few.tokens) != LH_OK) { /* impossible for fewer tokens than the prompt has */
+        lh_error_clear();
+        few.tokens = p->tokens;
+    }
     return lh_bench_time_prompt(&few, NULL, NULL);
 }
 
