@@ -47,9 +47,8 @@ row() {
 }
 
 # The figures that are expected, in the order in which they decide.
-printf '%s\n' 'copy rate' 'GEMM rate, bf16' 'attention, own kernel' 'attention, cuDNN' \
-    'attention of a chunk, own kernel' 'attention of a chunk, cuDNN' 'attention in a window' 'attention with a soft cap' \
-    'products of a step' 'products of a step, 4 sequences' 'products of a step, 16 sequences' \
+printf '%s\n' 'copy rate' 'GEMM rate, bf16' 'attention' 'attention of a chunk' 'attention in a window' \
+    'attention with a soft cap' 'products of a step' 'products of a step, 4 sequences' 'products of a step, 16 sequences' \
     "prefill of $short tokens, cold" "prefill of $short tokens, warm" "prefill of $long tokens, warm" \
     "decode step, full, after $long tokens" "decode step, $budget entries" \
     "pay-off of a step" "decode step, full, batch $few" "decode step, $budget entries, batch $few" \
@@ -388,10 +387,8 @@ speeds() {
     measured operations "$top/bin/longhaul" bench operations --device cuda --json "${sized[@]}" attend_block products
     figure 'copy rate' operations copy '' gb GB/s
     figure 'GEMM rate, bf16' operations gemm bf16 tflop TFLOP/s
-    figure 'attention, own kernel' operations attend_block "$attention" tflop TFLOP/s tflop/share share
-    figure 'attention, cuDNN' operations attend_block_cudnn "$attention" tflop TFLOP/s tflop/share share
-    figure 'attention of a chunk, own kernel' operations attend_block "$chunk" tflop TFLOP/s tflop/share share
-    figure 'attention of a chunk, cuDNN' operations attend_block_cudnn "$chunk" tflop TFLOP/s tflop/share share
+    figure 'attention' operations attend_block "$attention" tflop TFLOP/s tflop/share share
+    figure 'attention of a chunk' operations attend_block "$chunk" tflop TFLOP/s tflop/share share
     figure 'attention in a window' operations attend_block ', window of' tflop TFLOP/s tflop/share share
     figure 'attention with a soft cap' operations attend_block ', soft cap of' tflop TFLOP/s tflop/share share
     figure 'products of a step' operations products ' 1 sequence' gb GB/s gb/share share

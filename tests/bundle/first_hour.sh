@@ -42,7 +42,7 @@ check 'no failure' grep -qx '# Verdict: no failure' $out/verdict.md
 check 'an operation is right' grep -qE '^\| `finish_scores` \| [0-9]+ \| [0-9]+ \| 0?\.?[0-9e-]* \| ok \|$' $out/verdict.md
 check 'one of another family was not run' grep -qF '| `gemm` | 0 | 0 |  | -not run |' $out/verdict.md
 check 'two ranks ran' [ "$(cat $out/two-ranks.rc)" = 0 ]
-for figure in 'copy rate' 'attention, own kernel' 'prefill of 80 tokens, warm' 'prefill of 48 tokens, cold' \
+for figure in 'copy rate' 'attention' 'prefill of 80 tokens, warm' 'prefill of 48 tokens, cold' \
     'attention in a window' 'products of a step, 4 sequences' 'decode step, 24 entries' 'decode step, full, batch 3' 'pay-off of a step' 'share of eviction in prefill, 80 tokens' \
     'launches of a step' 'peak memory, counted'; do
     check "'$figure' is measured" grep -qE "^\| $figure \| -?[0-9.]+" $out/verdict.md

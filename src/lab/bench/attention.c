@@ -1,20 +1,14 @@
-/* attention.c - bench cases of prefill attention over blocks of query rows, with cuDNN for comparison on a GPU, and of
- * the statistics that policies observe (row LSE and column statistics). */
+/* attention.c - bench cases of prefill attention over blocks of query rows, and of the statistics that policies observe
+ * (row LSE and column statistics). */
 #include <stdio.h>
 
 #include "lab/bench/bench.h"
 
-static const char *const names[] = {"attend_block", "attend_block_cudnn", "column_stats", "row_lse", NULL};
+static const char *const names[] = {"attend_block", "column_stats", "row_lse", NULL};
 
 LH_BENCH_CALL(attend_block)
 LH_BENCH_CALL(column_stats)
 LH_BENCH_CALL(row_lse)
-
-static lh_status call_cudnn(lh_bench *b, void *args, int64_t turn)
-{
-    (void)turn;
-    return lh_cudnn_attend_block(b->stream, args);
-}
 
 typedef struct attend_case {
     lh_dtype type;
@@ -93,29 +87,6 @@ static lh_status run_observed(lh_bench *b, const attend_data *data, int64_t rows
     return LH_OK;
 }
 
-/* Runs the same case with cuDNN, if it is available and supports the case, for comparison with our kernel. */
-static lh_status run_cudnn(lh_bench *b, const lh_bench_case *block, double own_s)
-{
-    lh_status st = LH_OK;
-    lh_bench_case c = *block;
-    double cudnn_s;
-    if (lh_device_kind_of(b->device) != LH_DEVICE_CUDA || !lh_cudnn_attend_block) return LH_OK;
-    c.name = "attend_block_cudnn";
-    c.call = call_cudnn;
-    if (!lh_bench_wanted(b, c.name)) return LH_OK;
-    st = lh_cudnn_attend_block(b->stream, c.args);
-    if (st == LH_EUSAGE) {
-        lh_error_clear();
-        return LH_OK;
-    }
-    LH_TRY(st);
-    LH_TRY(lh_bench_run(b, &c, &cudnn_s));
-    if (own_s > 0 && cudnn_s > 0)
-        LH_TRY(lh_bench_figure(b->result, "time of attend_block by cuDNN, relative to our kernel", c.shape,
-                               (const double[]){cudnn_s / own_s, 0}));
-    return st;
-}
-
 /* Adds the time of observing all rows relative to attention. */
 static lh_status compare_observed(lh_bench *b, const attend_case *c, double all_s, double attend_s)
 {
@@ -124,12 +95,6 @@ static lh_status compare_observed(lh_bench *b, const attend_case *c, double all_
     name_shape(shape, "", c, c->tokens);
     return lh_bench_figure(b->result, "time of column_stats, relative to attend_block", shape,
                            (const double[]){all_s / attend_s, 0});
-}
-
-/* 1 for the rows of a question: bound by the bytes of the cache, not compared with cuDNN. */
-static int is_few(const attend_case *c)
-{
-    return c->tokens <= 16;
 }
 
 static lh_status run_case(lh_bench *b, const attend_case *c)
@@ -160,11 +125,11 @@ static lh_status run_case(lh_bench *b, const attend_case *c)
                                                            .q_ld = ld,
                                                            .o_ld = ld,
                                                            .most = c->len,
-                                                           .order = is_few(c) ? LH_ORDER_ANY : LH_ORDER_FIXED}};
-    if (is_few(c)) block.bytes = 2.0 * (double)(c->kv_heads * c->len * c->dim * lh_dtype_bytes(c->type));
+                                                           .order = LH_ORDER_ANY}};
+    /* The few rows of a question are bound by the bytes of the cache. */
+    if (c->tokens <= 16) block.bytes = 2.0 * (double)(c->kv_heads * c->len * c->dim * lh_dtype_bytes(c->type));
     name_shape(block.shape, "", c, c->tokens);
     LH_TRY_DONE(lh_bench_run(b, &block, &attend_s));
-    LH_TRY_DONE(run_cudnn(b, &block, attend_s));
     LH_TRY_DONE(run_observed(b, &data, c->tokens, &all_s));
     LH_TRY_DONE(compare_observed(b, c, all_s, attend_s));
     if (c->tokens > 32) LH_TRY_DONE(run_observed(b, &data, 32, &window_s));

@@ -64,10 +64,6 @@ void lh_bench_describe(const lh_bench *b)
     if (lh_device_kind_of(b->device) == LH_DEVICE_CPU && n > 0 && (size_t)n < cap)
         snprintf(about + n, cap - (size_t)n, "; %d threads; instruction set '%s'; gemm: f32 by %s, bf16 by %s",
                  omp_get_max_threads(), lh_cpu_isa(), lh_cpu_gemm_library(LH_F32), lh_cpu_gemm_library(LH_BF16));
-    if (lh_device_kind_of(b->device) == LH_DEVICE_CUDA && lh_cudnn_found && n > 0 && (size_t)n < cap) {
-        char text[256];
-        snprintf(about + n, cap - (size_t)n, "; %s%s", lh_cudnn_found(text) ? "cuDNN " : "", text);
-    }
 }
 
 /* Measures the operations of a backend on the device of this process. LH_EUSAGE for a word that no case's name
