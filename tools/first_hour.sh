@@ -231,7 +231,7 @@ machine() {
     fi
     limited 30 info "$top/bin/longhaul" info --json
     told program info
-    for name in version git build cuda cuda_cublas cuda_cudnn cuda_nccl device; do
+    for name in version git build cuda cuda_cublas cuda_nccl device; do
         text=$(member $name "$out/info.out")
         [ -z "$text" ] || row machine $name "$text" '' '' '' '' ok
     done

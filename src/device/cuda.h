@@ -29,7 +29,7 @@ int64_t lh_cuda_shared(const lh_stream *stream);
 
 /* Data of a library for one stream, such as a handle. The first user fills it in; it is closed with the stream, after
  * the stream's work is done. */
-typedef enum lh_cuda_library { LH_CUDA_BLAS, LH_CUDA_DNN, LH_CUDA_HOPPER, LH_CUDA_LIBRARIES } lh_cuda_library;
+typedef enum lh_cuda_library { LH_CUDA_BLAS, LH_CUDA_WGMMA, LH_CUDA_LIBRARIES } lh_cuda_library;
 typedef struct lh_cuda_kept {
     void *what; /* NULL: not filled yet */
     void (*close)(void *what);

@@ -169,23 +169,6 @@ static lh_status check_memory(const lh_engine *e, const lh_shard *shard, int64_t
     return LH_OK;
 }
 
-/* The attention of prompts, but in layers that slide where others do not. */
-static void prepare_attention(const lh_engine *e, const lh_shard *shard, lh_order order)
-{
-    const lh_engine_view *v = &e->view;
-    const lh_config *c = v->config;
-    const lh_ragged kv = {.type = v->kv_dtype, .heads = shard->heads.kv_count, .head_dim = c->head_dim};
-    const int64_t longest = lh_ops_chunking(lh_device_kind_of(v->device))->most;
-    lh_attend_block_args like = {.kv = &kv,
-                                 .map = lh_heads_grouping(&shard->heads),
-                                 .logit = {(float)c->attn_scale, (float)c->attn_softcap, c->window},
-                                 .tokens = v->chunk ? v->chunk : longest,
-                                 .order = order};
-    for (int64_t l = 0; l < c->layers; l++)
-        if (!c->sliding[l]) like.logit.window = 0;
-    if (e->exec.ops->prepare_attend) e->exec.ops->prepare_attend(e->stream, &like);
-}
-
 /* Collective. What all ranks of the world read, and how fast; the rate of a small model or of one that is drawn says
  * nothing. */
 static lh_status tell_reading(lh_comm *world, int64_t read, double seconds)
@@ -213,7 +196,6 @@ static lh_status load_model(lh_engine *e, lh_comm *world, lh_order order)
     st = lh_shard_of(&shard, v->config, lh_comm_rank(v->comm), lh_comm_size(v->comm));
     if (st == LH_OK) st = check_memory(e, &shard, &need);
     LH_TRY(lh_comm_agree(world, st));
-    prepare_attention(e, &shard, order);
     const lh_model_options options =
         lh_model_options_for(v->config, &shard, lh_device_kind_of(v->device), v->dtype, order);
     const int apart = lh_comm_local_size(world) < lh_comm_size(world);

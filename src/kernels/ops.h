@@ -57,9 +57,6 @@ typedef struct lh_ops {
     /* Opens the libraries that operations use on a stream. They allocate device memory that is not counted, so it is
      * called before a run asks for the free memory; a missing library is no failure. NULL: no libraries. */
     lh_status (*open_libraries)(lh_stream *stream);
-    /* Hint: calls of attend_block with this shape will follow on the stream (arrays are NULL). Long preparations, such
-     * as a cuDNN plan, start in the background, until the stream is closed. NULL: nothing to prepare. */
-    void (*prepare_attend)(lh_stream *stream, const lh_attend_block_args *like);
 #define LH_OP(op, summary) lh_status (*op)(lh_stream * stream, const lh_##op##_args *args);
     LH_OPS(LH_OP)
 #undef LH_OP
@@ -98,11 +95,8 @@ const lh_chunking *lh_ops_chunking(lh_device_kind kind);
 const char *lh_cpu_isa(void);
 const char *lh_cpu_gemm_library(lh_dtype type);
 
-/* Libraries of the cuda backend: attend_block by cuDNN only, LH_EUSAGE if the library is missing or does not support
- * the case. lh_cudnn_found returns 1 (text: version and file) or 0 (text: the missing piece), lh_cublas_found 1 (text:
- * file) or 0. At NULL in a build without CUDA. */
-lh_status lh_cudnn_attend_block(lh_stream *stream, const lh_attend_block_args *a) __attribute__((weak));
-int lh_cudnn_found(char text[256]) __attribute__((weak));
+/* The library of the cuda backend: 1 (text: its file) or 0 (text: the missing piece). At NULL in a build without CUDA.
+ */
 int lh_cublas_found(char text[256]) __attribute__((weak));
 
 /* Operations composed of other operations, for backends without a kernel for the whole: the input rows of norm_gemm

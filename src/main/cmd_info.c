@@ -57,7 +57,6 @@ static json_t *backends_json(void)
     json_object_set_new(object, "cpu_gemm_bf16", json_string(lh_cpu_gemm_library(LH_BF16)));
     if (lh_cublas_found) { /* a build with CUDA */
         put_library(object, "cuda_cublas", lh_cublas_found);
-        put_library(object, "cuda_cudnn", lh_cudnn_found);
         put_library(object, "cuda_nccl", lh_comm_nccl_found);
     }
     return object;

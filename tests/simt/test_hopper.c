@@ -212,6 +212,23 @@ START_TEST(test_wrong_numbers_are_seen_and_not_given)
 }
 END_TEST
 
+/* Queries of NaN: both kernels give NaN. */
+START_TEST(test_numbers_that_are_none_are_no_reason_for_distrust)
+{
+    lot m = {0};
+    attend_case c;
+    rig g;
+    rig_open(&g, cuda());
+    bf16_case(&m, &c, usual);
+    for (int64_t i = 0; i < c.tokens * c.q_ld; i++) c.q[i] = NAN;
+    const attended got = block_run(&m, &g, &c);
+    ck_assert(isnan(got.lse[0]) && isnan(got.o[0]));
+    ck_assert_int_gt(copies_of_size(&g, usual, 0), 0);
+    rig_close(&g);
+    lot_end(&m);
+}
+END_TEST
+
 START_TEST(test_without_maps_our_other_kernel_does_it)
 {
     rig g;
@@ -233,6 +250,7 @@ int main(void)
                                   test_rows_that_see_a_key_that_is_not_a_number_are_none,
                                   test_the_first_result_of_every_kernel_is_compared,
                                   test_wrong_numbers_are_seen_and_not_given,
+                                  test_numbers_that_are_none_are_no_reason_for_distrust,
                                   test_without_maps_our_other_kernel_does_it,
                                   NULL};
     return suite_run("simt/hopper", tests);

@@ -8,10 +8,6 @@
 #include "kernels/cuda/softmax.cuh"
 #include "kernels/cuda/vector.cuh"
 
-extern "C" {
-#include "kernels/cuda/attend_ways.h"
-}
-
 /* ---- tiles of keys and values in shared memory ----
  *
  * Rows are cut in pieces of 16 bytes, in an order that depends on the row, so that lanes that read together use
@@ -676,7 +672,6 @@ lh_status lh_attend_by_tiles(lh_stream *stream, const lh_attend_block_args *b)
     attend_job a;
     attend_way way;
     attend_grid grid;
-    if (b->tokens == 0 || b->map.heads == 0 || dim == 0) return LH_OK;
     if (dim > 256)
         LH_FAIL(LH_EINTERNAL, "attend_block on a GPU: heads of %lld dimensions, more than 256", (long long)dim);
     a = attend_job_of(b);
@@ -692,39 +687,4 @@ lh_status lh_attend_by_tiles(lh_stream *stream, const lh_attend_block_args *b)
         way.kernel, a));
     if (a.splits.most > 1) LH_TRY(combine_splits(stream, &a, &grid, way.rows));
     return LH_OK;
-}
-
-/* ---- comparisons with the results of other kernels ---- */
-
-/* One warp per row of a head. */
-static __global__ void compare_kernel(const __grid_constant__ attend_job a, const float *o, const float *lse,
-                                      lh_attend_off *off)
-{
-    const float near = 0.1f; /* relative to the norm of a row; absolute for a logarithm */
-    const int64_t heads = a.map.heads, dim = a.form.dim;
-    for (int64_t n = lh_grid_first() / LH_WARP; n < a.tokens * heads; n += lh_grid_step() / LH_WARP) {
-        const float *mine = a.o + n / heads * a.o_ld + n % heads * dim;
-        float apart = 0, all = 0;
-        for (int64_t x = lh_lane(); x < dim; x += LH_WARP) {
-            float want = o[n * dim + x], differ = mine[x] - want;
-            apart = fmaf(differ, differ, apart), all = fmaf(want, want, all);
-        }
-        apart = lh_warp_sum(apart), all = lh_warp_sum(all);
-        if (lh_lane() != 0 || isnan(all)) continue;
-        int is_near = apart <= near * near * all;
-        if (a.lse) is_near &= a.lse[n] == lse[n] || fabsf(a.lse[n] - lse[n]) <= near;
-        if (isnan(apart))
-            atomicAdd(&off->nan, 1u);
-        else if (!is_near)
-            atomicAdd(&off->far, 1u);
-    }
-}
-
-lh_status lh_attend_compare(lh_stream *stream, const lh_attend_block_args *a, const float *o, const float *lse,
-                            lh_attend_off *off)
-{
-    const int threads = 256;
-    return lh_launch(stream, "attend_block",
-                     lh_shape{dim3(lh_blocks(a->tokens * a->map.heads, threads / LH_WARP)), threads, 0}, compare_kernel,
-                     attend_job_of(a), o, lse, off);
 }

@@ -88,4 +88,15 @@ static __device__ __forceinline__ attend_place place_of(const attend_job &a, int
     return p;
 }
 
+/* attend_block by the kernel of tiles (attend_block.cu), which serves every case; no count of `b` is 0. Allocates
+ * workspace for splits only where the order of sums is free. */
+lh_status lh_attend_by_tiles(lh_stream *stream, const lh_attend_block_args *b);
+
+/* The index of the wgmma kernel that serves the block (attend_hopper.cu); -1: none. */
+enum { LH_WGMMA_KERNELS = 12 };
+int lh_wgmma_kernel(lh_stream *stream, const lh_attend_block_args *b);
+
+/* attend_block by that kernel; or writes to `why` what the driver refused. */
+lh_status lh_attend_by_wgmma(lh_stream *stream, const lh_attend_block_args *b, char why[256]);
+
 #endif

@@ -12,11 +12,6 @@
 #include "kernels/cuda/softmax.cuh"
 #include "kernels/cuda/wgmma.cuh"
 
-extern "C" {
-#include "base/mem.h"
-#include "kernels/cuda/attend_ways.h"
-}
-
 /* Forms of kernels: all have causal masks and windows of slots. CAPPED: soft caps, too; OF_ENTRIES: biases, and windows
  * over stored positions. */
 enum { CAPPED = 1, OF_ENTRIES = 2, FORMS = 4 };
@@ -526,10 +521,11 @@ static constexpr hopper_way way_for(void)
 }
 static const hopper_way hopper_ways[] = {way_for<64>(), way_for<128>(), way_for<256>()};
 enum { WAYS = sizeof hopper_ways / sizeof *hopper_ways, STATIC_BYTES = 2 << 10 };
+static_assert(WAYS * FORMS == LH_WGMMA_KERNELS, "a kernel for each range of dimensions and form");
 
 /* Slots of a device's memory count in 31 bits from MIN_DIM on, as coordinates of tensor copies do. Blocks with fewer
- * rows than a warpgroup has, or with fewer thread blocks than two in five multiprocessors, use our other kernel, which
- * splits the entries, where the order of sums is free: this kernel has 2.5 times its rate. */
+ * rows than a warpgroup has, or with fewer thread blocks than two in five multiprocessors, use the kernel of tiles,
+ * which splits the entries, where the order of sums is free: this kernel has 2.5 times its rate. */
 enum { CAPABILITY = 90, MIN_DIM = 32, MAX_DIM = 256 };
 
 static const hopper_way *way_of(int64_t dim)
@@ -550,31 +546,15 @@ static int64_t row_tiles(const lh_attend_block_args *b)
     return (b->tokens * b->map.group + ROWS - 1) / ROWS;
 }
 
-static int takes(lh_stream *stream, const lh_attend_block_args *b)
+int lh_wgmma_kernel(lh_stream *stream, const lh_attend_block_args *b)
 {
     const int64_t dim = b->kv->head_dim, units = row_tiles(b) * attend_heads(b);
-    if (lh_cuda_capability(stream) != CAPABILITY || !lh_cuda_maps(stream)) return 0;
-    if (b->kv->type != LH_BF16 || dim < MIN_DIM || dim > MAX_DIM || !lh_form_of(b->kv).wide) return 0;
-    if (!(b->logit.scale > 0) || way_of(dim)->shared + STATIC_BYTES > lh_cuda_shared(stream)) return 0;
-    return b->order == LH_ORDER_FIXED ||
-           (b->tokens * b->map.group >= GROUP_ROWS && 5 * units >= 2 * lh_cuda_processors(stream));
-}
-
-/* Of every kernel. */
-typedef struct hopper_trust {
-    lh_attend_trust kernels[WAYS][FORMS];
-} hopper_trust;
-
-static lh_status find(lh_stream *stream, const lh_attend_block_args *b, lh_attend_trust **trust)
-{
-    lh_cuda_kept *kept = lh_stream_kept(stream, LH_CUDA_HOPPER);
-    if (!takes(stream, b)) return LH_OK;
-    if (!kept->what) {
-        LH_TRY(lh_calloc(&kept->what, 1, sizeof(hopper_trust)));
-        kept->close = lh_free;
-    }
-    *trust = &((hopper_trust *)kept->what)->kernels[way_of(b->kv->head_dim) - hopper_ways][form_of(b)];
-    return LH_OK;
+    const int kernel = (int)(way_of(dim) - hopper_ways) * FORMS + form_of(b);
+    if (lh_cuda_capability(stream) != CAPABILITY || !lh_cuda_maps(stream)) return -1;
+    if (b->kv->type != LH_BF16 || dim < MIN_DIM || dim > MAX_DIM || !lh_form_of(b->kv).wide) return -1;
+    if (!(b->logit.scale > 0) || way_of(dim)->shared + STATIC_BYTES > lh_cuda_shared(stream)) return -1;
+    if (b->order == LH_ORDER_FIXED) return kernel;
+    return b->tokens * b->map.group >= GROUP_ROWS && 5 * units >= 2 * lh_cuda_processors(stream) ? kernel : -1;
 }
 
 /* Maps keys and values, rows of `dim` bf16 numbers, in boxes of 64 columns and `keys` rows. The number of rows is not
@@ -592,7 +572,7 @@ static CUresult map_entries(lh_stream *stream, hopper_maps *maps, void *const at
     return rc;
 }
 
-static lh_status run(lh_stream *stream, const lh_attend_block_args *b, lh_attend_trust *trust)
+lh_status lh_attend_by_wgmma(lh_stream *stream, const lh_attend_block_args *b, char why[256])
 {
     const lh_ragged *kv = b->kv;
     const hopper_way *way = way_of(kv->head_dim);
@@ -603,13 +583,10 @@ static lh_status run(lh_stream *stream, const lh_attend_block_args *b, lh_attend
     CUresult rc = map_entries(stream, &job.own, own, kv->head_dim, way->keys);
     if (rc == CUDA_SUCCESS && kv->parent.k) rc = map_entries(stream, &job.parent, parent, kv->head_dim, way->keys);
     if (rc != CUDA_SUCCESS) {
-        snprintf(trust->why, sizeof trust->why, "the driver made no map for tensor copies of a cache (error %d)",
-                 (int)rc);
+        snprintf(why, 256, "the driver made no map for tensor copies of a cache (error %d)", (int)rc);
         return LH_OK;
     }
     return lh_launch(stream, "attend_block",
                      lh_shape{dim3((unsigned)row_tiles(b), (unsigned)attend_heads(b)), THREADS, way->shared},
                      way->kernels[form_of(b)], job);
 }
-
-extern "C" const lh_attend_way lh_attend_hopper = {"wgmma", 0, takes, find, run, NULL};

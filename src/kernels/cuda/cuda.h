@@ -11,7 +11,4 @@
 LH_OPS(LH_OP)
 #undef LH_OP
 
-/* lh_ops.prepare_attend (attend_ways.h). */
-void lh_cuda_prepare_attend(lh_stream *stream, const lh_attend_block_args *like);
-
 #endif

@@ -147,8 +147,8 @@ static int64_t kernels_of_layer(const lh_bench_tally *t, int64_t layers)
 /* Bytes of all kernels but products and attention. */
 static double bytes_beside_products(const lh_bench_tally *t)
 {
-    static const char *const products[] = {"gemm",         "norm_gemm",     "expert_gemm", "cublas",
-                                           "attend_block", "attend_decode", "cudnn"};
+    static const char *const products[] = {"gemm",   "norm_gemm",    "expert_gemm",
+                                           "cublas", "attend_block", "attend_decode"};
     const lh_count all = lh_bench_tally_sum(t, LH_COUNT_KERNEL);
     int64_t bytes = all.loaded + all.stored;
     for (int64_t i = 0; i < t->n; i++)
