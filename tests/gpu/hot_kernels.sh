@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Machine code of the hot kernels: hot_kernels.sh TOOLKIT_BIN OBJECT…, the objects that nvcc made.
-# On every architecture of them: no register is spilled to memory (but for one kernel), and where the tensor cores multiply queries and keys
-# at most 0.1 moves accompany a product (HMMA): operands that do not lie in registers as the products want them cost one
-# or more each, in the loop that takes most of the time. Products of warpgroups (HGMMA) run beside other work: the kernel
+# On every architecture of them: no register is spilled to memory (but for one kernel), and where the tensor cores multiply queries and keys,
+# or weights and the rows of a step, at most 0.1 moves accompany a product (HMMA): operands that do not lie in registers
+# as the products want them cost one or more each, in the loop that takes most of the time. Products of warpgroups (HGMMA) run beside other work: the kernel
 # waits for them only where the source does, and not after each, as where the compiler serialises them. Needs cuobjdump and nvdisasm, which it calls, of the toolkit,
 # on PATH, or of the wheels nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm; skipped (77) without them.
 set -euo pipefail
@@ -18,6 +18,7 @@ spilling='Li128ELi4ELi2ELi64E'
 most_spills=80
 # Those whose first stretch of products is that of queries and keys.
 attention='attend_kernel'
+few_moves="$attention|stream_mma_kernel|expert_stream_kernel"
 # Those with products of warpgroups, and the waits for them in the source.
 warpgroups='hopper_kernel'
 max_waits=4
@@ -76,8 +77,9 @@ for object in $hot; do
         if [ "$spills" -gt "$allowed" ]; then verdict=FAILED; fi
         if [[ $name =~ $attention ]]; then
             attends=$((attends + 1))
-            if [ "$products" = 0 ] || [ $((10 * moves)) -gt "$products" ]; then verdict=FAILED; fi
+            if [ "$products" = 0 ]; then verdict=FAILED; fi
         fi
+        if [[ $name =~ $few_moves ]] && [ $((10 * moves)) -gt "$products" ]; then verdict=FAILED; fi
         if [[ $name =~ $warpgroups ]]; then
             line+=", $large products of warpgroups, $waits waits"
             if [ "$large" = 0 ] || [ "$waits" -gt "$max_waits" ]; then verdict=FAILED; fi

@@ -163,7 +163,7 @@ static float *norm_gemm_of_4096(lot *m, rig *g, int64_t tokens, int64_t out)
     return host;
 }
 
-START_TEST(test_up_to_four_rows_of_4096_are_normed_and_multiplied_in_one_kernel)
+START_TEST(test_up_to_two_rows_of_4096_are_normed_and_multiplied_in_one_kernel)
 {
     for (int b = 1; rig_backend(b); b++) {
         rig ref, mine;
@@ -175,7 +175,7 @@ START_TEST(test_up_to_four_rows_of_4096_are_normed_and_multiplied_in_one_kernel)
             const float *got = norm_gemm_of_4096(&m, &mine, tokens, out),
                         *want = norm_gemm_of_4096(&m, &ref, tokens, out);
             const tolerance tol = {0x1p-7, 0.03};
-            ck_assert_int_le(launches(&mine) - before, 1);
+            ck_assert_int_le(launches(&mine) - before, tokens <= 2 ? 1 : 2);
             check_near(got, want, tokens * out, tol, "%d rows, %s", (int)tokens, mine.ops->name);
             rig_reset(&ref);
             rig_reset(&mine);
@@ -381,7 +381,7 @@ int main(void)
 {
     const TTest *const tests[] = {test_norm_gemm_of_every_backend_is_that_of_ref,
                                   test_gemm_convert_of_every_backend_is_that_of_ref,
-                                  test_up_to_four_rows_of_4096_are_normed_and_multiplied_in_one_kernel,
+                                  test_up_to_two_rows_of_4096_are_normed_and_multiplied_in_one_kernel,
                                   test_rope_append_of_every_backend_is_that_of_ref, NULL};
     return rig_run("kernels/fused", tests);
 }

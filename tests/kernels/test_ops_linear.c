@@ -142,12 +142,14 @@ START_TEST(test_gemm_of_every_backend_is_that_of_ref)
 END_TEST
 
 /* Rows of a down projection: all activations of two tokens leave room for two stages of weights, those of one for
- * three, and 7,160 is no multiple of the columns that warps share. */
+ * three, and 7,160 is no multiple of the columns that warps share. On the 4 multiprocessors of the emulated device 3
+ * tokens and more have tiles of 16, 48, 32, 32 and 48 rows, several a block in the last two cases. */
 START_TEST(test_gemm_of_long_rows_is_that_of_ref)
 {
     const struct {
         int64_t tokens, out, in;
-    } cases[] = {{1, 90, 14336}, {2, 90, 14336}, {1, 33, 7160}, {2, 130, 7160}, {4, 40, 7160}, {16, 140, 7160}};
+    } cases[] = {{1, 90, 14336},  {2, 90, 14336}, {1, 33, 7160}, {2, 130, 7160}, {4, 40, 7160},
+                 {16, 140, 7160}, {9, 100, 1160}, {3, 256, 200}, {16, 560, 264}};
     for (int b = 1; rig_backend(b); b++) {
         rig ref, mine;
         rig_open(&ref, rig_backend(0));

@@ -1,5 +1,5 @@
 /* Which blocks of attention the kernel for compute capability 9.0 computes, and what becomes of wrong numbers; what it
- * gives is tests/kernels/test_ops_attention.c's. */
+ * gives is tests/kernels/test_ops_attention.c's. Products of a step by tensor copies, and without the driver's maps. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -241,6 +241,37 @@ START_TEST(test_without_maps_our_other_kernel_does_it)
 }
 END_TEST
 
+/* Three rows of ones times weights that are the same along a row; returns the tensor copies that it took. */
+static int64_t copies_of_product(rig *g)
+{
+    enum { TOKENS = 3, OUT = 40, IN = 72 };
+    const int64_t before = simt_tensor_copies();
+    float x[TOKENS * IN], w[OUT * IN], y[TOKENS * OUT];
+    lot m = {0};
+    for (int i = 0; i < TOKENS * IN; i++) x[i] = 1;
+    for (int i = 0; i < OUT * IN; i++) w[i] = (float)(i / IN);
+    float *on = rig_new(g, sizeof y);
+    RUN(g, gemm, .y = on, .x = rig_put(g, lot_bf16(&m, x, TOKENS * IN), sizeof x / 2),
+        .w = rig_put(g, lot_bf16(&m, w, OUT * IN), sizeof w / 2), .type = LH_BF16, .tokens = TOKENS, .out = OUT,
+        .in = IN, .y_ld = OUT, .x_ld = IN, .w_ld = IN);
+    rig_get(g, y, on, sizeof y);
+    for (int i = 0; i < TOKENS * OUT; i++) ck_assert(y[i] == (float)(IN * (i % OUT)));
+    lot_end(&m);
+    return simt_tensor_copies() - before;
+}
+
+START_TEST(test_products_of_a_step_go_on_without_maps)
+{
+    rig g;
+    rig_open(&g, cuda());
+    ck_assert_int_gt(copies_of_product(&g), 0);
+    simt_maps_go(SIMT_MAPS_REFUSED);
+    ck_assert_int_eq(copies_of_product(&g), 0);
+    simt_maps_go(SIMT_MAPS_WELL);
+    rig_close(&g);
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_it_computes_what_it_can,
@@ -252,6 +283,7 @@ int main(void)
                                   test_wrong_numbers_are_seen_and_not_given,
                                   test_numbers_that_are_none_are_no_reason_for_distrust,
                                   test_without_maps_our_other_kernel_does_it,
+                                  test_products_of_a_step_go_on_without_maps,
                                   NULL};
     return suite_run("simt/hopper", tests);
 }

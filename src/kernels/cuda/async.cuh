@@ -146,6 +146,16 @@ static __device__ __forceinline__ void lh_bulk_copy_hint(void *shared, const voi
 #endif
 }
 
+/* Tiles of matrices: rows of 64 columns of bf16 numbers, with a swizzle of 128 bytes: piece p of 16 bytes of row r is
+ * at r * 128 + (p ^ r % 8) * 16. Tiles are aligned to the pattern of the swizzle, 1024 bytes. */
+enum { LH_TILE_COLUMNS = 64, LH_TILE_ROW = 128 /* bytes */, LH_TILE_ALIGNED = 1024 };
+
+/* The place of piece e (8 numbers) of row `row` of a matrix in tiles with `tile` bytes each. */
+static __device__ __forceinline__ uint4 *lh_tile_piece(unsigned char *matrix, int tile, int row, int e)
+{
+    return (uint4 *)(matrix + e / 8 * tile + row * LH_TILE_ROW) + (e ^ row) % 8;
+}
+
 /* Copies a box of a tensor from number (x, y) or (x, y, z) on; numbers outside the tensor are 0, and count as bytes
  * that arrive. `shared`: aligned to 128, with a swizzle of 128 bytes to 1024. The map is a parameter of the
  * kernel (__grid_constant__). */

@@ -31,11 +31,14 @@ static __device__ __forceinline__ uint4 lh_load_once(const void *p)
 #endif
 }
 
-/* y[t,o] of the product. An early kernel may not load y from L1, where it may be older. */
+/* y[t,o] of the product. It is added in L2, so that no thread waits for y. */
 static __device__ __forceinline__ void lh_gemm_put(const lh_gemm_args &a, int64_t t, int64_t o, float product)
 {
     float *y = a.y + t * a.y_ld + o;
-    *y = a.adds ? __ldcg(y) + product : product;
+    if (a.adds)
+        atomicAdd(y, product);
+    else
+        *y = product;
 }
 
 /* The same through a gate. */
@@ -69,7 +72,7 @@ enum { LH_SMALL_F32 = 8, LH_SMALL_BF16 = 4 };
 lh_status lh_gemm_small(lh_stream *stream, const lh_gemm_args *a);
 
 /* Few tokens of bf16 numbers in wide rows: maximum tokens; with a norm in the same kernel. gemm_stream.cu */
-enum { LH_STREAM_TOKENS = 16, LH_STREAM_NORM_TOKENS = 4 };
+enum { LH_STREAM_TOKENS = 16, LH_STREAM_NORM_TOKENS = 2 };
 
 /* Returns 1 if lh_gemm_stream computes the product. */
 int lh_gemm_streams(const lh_gemm_args *a);

@@ -1,16 +1,16 @@
 /* Products of up to 16 tokens with bf16 weights, as in decoding: streams of weights through shared memory.
  *
  * The time is the time for reading the weights, so they never stop arriving. A multiprocessor has one block, which
- * computes one tile of ROWS outputs after the other. A tile is cut into pieces of PIECE columns, and the warps take the
- * pieces of all tiles of the block in turn. Each warp has a ring of 2 or 3 stages for its pieces, so that
- * only the sums of a tile need a barrier. The first copies start before the kernel before this one has ended
- * (lh_launch_early); everything else waits for it. The block takes most of the shared memory: the blocks of the next
- * kernel start where blocks of this one have ended.
+ * computes one tile of ROWS outputs after the other. A tile is cut into pieces of some columns, and the warps take the
+ * pieces of all tiles of the block in turn. Each warp has a ring of stages for its pieces, so that only the sums of a
+ * tile need a barrier. The first copies start before the kernel before this one has ended (lh_launch_early); everything
+ * else waits for it. The block takes most of the shared memory: the blocks of the next kernel start where blocks of
+ * this one have ended.
  *
- * One and two tokens are multiplied on the cores, up to 16 on the tensor cores, where the activations of a piece lie in
- * its stage. With a norm, up to 4 tokens, all activations lie in shared memory as x * w, rounded to bf16, and the sums
- * are multiplied by 1 / rms: blocks need no barrier between the norm and their products. Each term is then off by at
- * most 2^-8 of it, as where the normed row is rounded (ref). Bytes: out * in * 2. */
+ * One and two tokens are multiplied on the cores, all their activations lie in shared memory. With a norm they lie
+ * there as x * w, rounded to bf16, and the sums are multiplied by 1 / rms: blocks need no barrier between the norm and
+ * their products. Each term is then off by at most 2^-8 of it, as where the normed row is rounded (ref). More tokens
+ * are multiplied on the tensor cores, the activations of a piece lie in its stage. Bytes: out * in * 2. */
 #include "kernels/cuda/async.cuh"
 #include "kernels/cuda/expert_gemm.cuh"
 #include "kernels/cuda/gemm.cuh"
@@ -19,28 +19,27 @@
 
 typedef __nv_bfloat16 bf16;
 
-/* Threads of a block, and columns of a piece: on the cores, and on the tensor cores. */
 enum {
     WARPS = 8,
     THREADS = WARPS * LH_WARP,
-    PIECE = 256,
-    EACH = 8,          /* numbers of 16 bytes */
+    EACH = 8, /* numbers of 16 bytes */
+    /* on the cores */
+    PIECE = 256,       /* columns */
     UNDER_WAY = 8,     /* loads of activations of a thread at a time */
     MOST_ON_CORES = 2, /* tokens */
-    MMA_WARPS = 4,
-    MMA_THREADS = MMA_WARPS * LH_WARP,
-    MMA_PIECE = 128,
-    PITCH = 2 * MMA_PIECE + 64, /* bytes from a row of a stage to the next */
-    LANES = MMA_PIECE / EACH,   /* that copy a row */
-    AT_ONCE = LH_WARP / LANES,  /* rows that a warp copies together */
-    TOKENS = 8,                 /* of a group, the columns of a product */
+    /* on the tensor cores */
+    MMA_PIECE = LH_TILE_COLUMNS,
+    TOKENS = 8,                /* of a group, the columns of a product */
+    SUM_GAP = 4,               /* numbers after the sums of a token: lanes that store together use different banks */
+    LANES = MMA_PIECE / EACH,  /* that copy a row */
+    AT_ONCE = LH_WARP / LANES, /* rows that a warp copies together */
     EXPERT_ROWS = 16,
     EXPERT_STAGES = 2 /* so that a multiprocessor has two blocks */
 };
 
-/* The tiles of a launch. pieces: of a row of weights; x_ld: bf16 numbers from a token to the next in shared memory. */
+/* The tiles of a launch. pieces: of a row of weights; stages: of a ring. */
 typedef struct lh_stream_tiles {
-    int tiles, pieces, stages, x_ld;
+    int tiles, pieces, stages;
 } lh_stream_tiles;
 
 /* The next piece that a warp copies. */
@@ -74,53 +73,63 @@ static __device__ __forceinline__ void put(const lh_norm_gemm_args &a, int64_t t
         lh_gemm_put(a.gemm, t, o, bias ? y + bias[o] : y);
 }
 
-/* x[t, 0 .. x_ld - 1] = row t of the norm times its weights, 0 after the row, and squares[warp, t] = this warp's sum of
- * squares of row t. */
-template <int WARPS>
-static __device__ __forceinline__ void stage_normed(bf16 *x, float *squares, const lh_rmsnorm_args &n, int x_ld)
+/* x[t] = row t of the norm times its weights, and squares[warp, t] = this warp's sum of squares of row t. */
+template <int M>
+static __device__ __forceinline__ void stage_normed(bf16 *x, float *squares, const lh_rmsnorm_args &n)
 {
-    for (int t = 0; t < n.tokens; t++) {
-        const float4 *row = (const float4 *)(n.x + t * n.x_ld), *w = (const float4 *)n.w;
-        float sum = 0.0f;
-        for (int first = (int)threadIdx.x; first < x_ld / 4; first += UNDER_WAY * WARPS * LH_WARP) {
-            float4 v[UNDER_WAY] = {}, by[UNDER_WAY] = {};
+    enum { AT_A_TIME = UNDER_WAY / M };
+    const int fours = (int)n.dim / 4;
+    float sums[M] = {};
+    for (int first = (int)threadIdx.x; first < fours; first += AT_A_TIME * THREADS) {
+        float4 v[M][AT_A_TIME] = {}, by[AT_A_TIME] = {};
 #pragma unroll
-            for (int k = 0, i = first; k < UNDER_WAY; k++, i += WARPS * LH_WARP)
-                if (4 * i < n.dim) v[k] = __ldcg(row + i), by[k] = __ldg(w + i);
+        for (int k = 0, i = first; k < AT_A_TIME; k++, i += THREADS) {
+            if (i >= fours) continue;
+            by[k] = __ldg((const float4 *)n.w + i);
 #pragma unroll
-            for (int k = 0, i = first; k < UNDER_WAY; k++, i += WARPS * LH_WARP) {
-                sum = fmaf(v[k].x, v[k].x, fmaf(v[k].y, v[k].y, fmaf(v[k].z, v[k].z, fmaf(v[k].w, v[k].w, sum))));
-                if (i < x_ld / 4)
-                    *(uint2 *)(x + (int64_t)t * x_ld + 4 * i) =
-                        make_uint2(lh_word(v[k].x * (n.offset + by[k].x), v[k].y * (n.offset + by[k].y)),
-                                   lh_word(v[k].z * (n.offset + by[k].z), v[k].w * (n.offset + by[k].w)));
+            for (int t = 0; t < M; t++) v[t][k] = __ldcg((const float4 *)(n.x + t * n.x_ld) + i);
+        }
+#pragma unroll
+        for (int k = 0, i = first; k < AT_A_TIME; k++, i += THREADS) {
+            const float4 w = {n.offset + by[k].x, n.offset + by[k].y, n.offset + by[k].z, n.offset + by[k].w};
+#pragma unroll
+            for (int t = 0; t < M; t++) {
+                const float4 y = v[t][k];
+                sums[t] = fmaf(y.x, y.x, fmaf(y.y, y.y, fmaf(y.z, y.z, fmaf(y.w, y.w, sums[t]))));
+                if (i < fours)
+                    *(uint2 *)(x + t * n.dim + 4 * i) =
+                        make_uint2(lh_word(y.x * w.x, y.y * w.y), lh_word(y.z * w.z, y.w * w.w));
             }
         }
-        sum = lh_warp_sum(sum);
-        if (lh_lane() == 0) squares[lh_warp() * n.tokens + t] = sum;
+    }
+#pragma unroll
+    for (int t = 0; t < M; t++) {
+        const float sum = lh_warp_sum(sums[t]);
+        if (lh_lane() == 0) squares[lh_warp() * M + t] = sum;
     }
 }
 
-/* x[t, 0 .. x_ld - 1] = row t. */
-static __device__ __forceinline__ void stage_rows(bf16 *x, const lh_gemm_args &a, int x_ld)
+/* x[t] = row t. */
+template <int M>
+static __device__ __forceinline__ void stage_rows(bf16 *x, const lh_gemm_args &a)
 {
-    for (int t = 0; t < a.tokens; t++) {
-        const uint4 *row = (const uint4 *)((const bf16 *)a.x + t * a.x_ld);
-        uint4 *to = (uint4 *)(x + (int64_t)t * x_ld);
-        for (int first = (int)threadIdx.x; first < x_ld / 8; first += UNDER_WAY * THREADS) {
-            uint4 v[UNDER_WAY];
+    enum { AT_A_TIME = UNDER_WAY / M };
+    for (int64_t first = EACH * threadIdx.x; first < a.in; first += AT_A_TIME * EACH * THREADS) {
+        uint4 v[AT_A_TIME][M];
 #pragma unroll
-            for (int k = 0, i = first; k < UNDER_WAY; k++, i += THREADS)
-                if (i < x_ld / 8) v[k] = __ldcg(row + i);
+        for (int n = 0; n < AT_A_TIME * M; n++) {
+            const int64_t t = n % M, i = first + n / M * (EACH * THREADS);
+            if (i < a.in) v[n / M][t] = __ldcg((const uint4 *)((const bf16 *)a.x + t * a.x_ld + i));
+        }
 #pragma unroll
-            for (int k = 0, i = first; k < UNDER_WAY; k++, i += THREADS)
-                if (i < x_ld / 8) to[i] = v[k];
+        for (int n = 0; n < AT_A_TIME * M; n++) {
+            const int64_t t = n % M, i = first + n / M * (EACH * THREADS);
+            if (i < a.in) *(uint4 *)(x + t * a.in + i) = v[n / M][t];
         }
     }
 }
 
 /* The factor of the sums of token t. */
-template <int WARPS>
 static __device__ __forceinline__ float factor_of(const float *squares, const lh_rmsnorm_args &n, int t)
 {
     float sum = 0.0f;
@@ -169,7 +178,7 @@ static __device__ __forceinline__ void copy_piece(const lh_norm_gemm_args &a, co
 /* sums[r, t] += this lane's columns of a piece. */
 template <int M, int ROWS>
 static __device__ __forceinline__ void multiply_piece(float (&sums)[ROWS * M], const unsigned char *stage,
-                                                      const bf16 *x, int x_ld)
+                                                      const bf16 *x, int64_t x_ld)
 {
     const uint4 *w = (const uint4 *)stage + lh_lane();
     float xs[M][EACH], ws[EACH];
@@ -201,7 +210,7 @@ static __device__ __forceinline__ void put_tile(const lh_norm_gemm_args &a, int 
         y += sums[w * SUMS + i];
         if (is_gated) up += sums[w * SUMS + i + SUMS / 2];
     }
-    const float factor = factor_of<WARPS>(squares, a.norm, t);
+    const float factor = factor_of(squares, a.norm, t);
     put(a, t, o, y * factor, up * factor);
 }
 
@@ -212,7 +221,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
     enum { STAGE = ROWS * PIECE * 2, SUMS = ROWS * M };
     unsigned char *ring = lh_shared() + lh_warp() * s.stages * STAGE;
     bf16 *x = (bf16 *)(lh_shared() + WARPS * s.stages * STAGE);
-    float *sums = (float *)(x + M * s.x_ld), *squares = sums + 2 * WARPS * SUMS;
+    float *sums = (float *)(x + M * a.gemm.in), *squares = sums + 2 * WARPS * SUMS;
     uint64_t *bars = (uint64_t *)(squares + WARPS * M) + lh_warp() * s.stages, hint = 0;
     cursor next = {(int)blockIdx.x, 0};
     if (BULK) {
@@ -230,9 +239,9 @@ static __global__ void __launch_bounds__(THREADS, 1)
     }
     lh_wait_before();
     if (a.norm.x)
-        stage_normed<WARPS>(x, squares, a.norm, s.x_ld);
+        stage_normed<M>(x, squares, a.norm);
     else
-        stage_rows(x, a.gemm, s.x_ld);
+        stage_rows<M>(x, a.gemm);
     __syncthreads();
     int stage = 0, parity = 0, piece = lh_warp(), n = 0;
     for (int tile = (int)blockIdx.x; tile < s.tiles; tile += (int)gridDim.x, n++) {
@@ -244,7 +253,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
                 lh_mbarrier_wait(bars + stage, parity);
             else
                 wait_for_stage(s.stages);
-            if (col < a.gemm.in) multiply_piece<M, ROWS>(own, from, x + col, s.x_ld);
+            if (col < a.gemm.in) multiply_piece<M, ROWS>(own, from, x + col, a.gemm.in);
             __syncwarp();
             if (next.tile < s.tiles) copy_piece<ROWS, BULK>(a, next, from, bars + stage, hint);
             advance(next, s, WARPS);
@@ -262,190 +271,229 @@ static __global__ void __launch_bounds__(THREADS, 1)
 
 /* ---- up to 16 tokens, on the tensor cores ----
  *
- * A stage is a piece of ROWS rows of weights and, without a norm, of the tokens' rows, copied 16 bytes a lane, 0 after
- * the last column. A lane loads 16 bytes of a row, which are its parts of two products: any order of columns is valid
- * as long as weights and tokens agree. Rows lie 64 bytes further than a multiple of 128 from each other, so that 8
- * lanes that are served together use different banks. */
+ * A stage is a piece of ROWS rows of weights and of the tokens' rows, 128 bytes each, with the swizzle of tensor
+ * copies (lh_tile_piece), so that ldmatrix reads 8 rows from different banks. It is copied in boxes of maps (9.0), or
+ * 16 bytes a lane. Numbers after the last column are 0; sums of missing rows and tokens are not stored. */
 
-static __host__ __device__ __forceinline__ int mma_stage(int rows, int64_t tokens, int has_norm)
+/* Maps of the weights, in boxes of the rows of a tile, of its gates or of their values; and of the tokens' rows. */
+typedef struct lh_stream_maps {
+    CUtensorMap w, x;
+} lh_stream_maps;
+
+static __host__ __device__ constexpr int mma_stage(int rows, int groups)
 {
-    return (rows + (has_norm ? 0 : (int)tokens)) * PITCH;
+    return (rows + groups * TOKENS) * LH_TILE_ROW;
 }
 
-/* Copies `count` rows of a piece, given by row(r), to rows of a stage. */
+/* Numbers from a token to the next in the sums of a warp. */
+static __host__ __device__ constexpr int mma_sums(int rows)
+{
+    return rows + SUM_GAP;
+}
+
+/* Copies `count` rows of a piece, given by row(r). */
 template <int MOST, typename R>
-static __device__ __forceinline__ void copy_rows(unsigned char *stage, int64_t cols, int count, R row)
+static __device__ __forceinline__ void copy_rows(unsigned char *to, int64_t cols, int count, R row)
 {
     const int lane = lh_lane() % LANES, bytes = lane * EACH < cols ? 16 : 0;
 #pragma unroll
     for (int i = 0; i < MOST / AT_ONCE; i++) {
         const int r = AT_ONCE * i + lh_lane() / LANES;
         const bf16 *from = row(r < count ? r : 0);
-        if (r < count) lh_copy_async(stage + r * PITCH + lane * 16, bytes ? from + lane * EACH : from, bytes);
+        if (r < count) lh_copy_async(lh_tile_piece(to, 0, r, lane), bytes ? from + lane * EACH : from, bytes);
     }
 }
 
-/* The weights, and the tokens, of a piece. */
-template <int ROWS>
-static __device__ __forceinline__ void copy_weights(const lh_norm_gemm_args &a, const cursor &c, unsigned char *stage)
-{
-    const int64_t col = (int64_t)c.piece * MMA_PIECE;
-    copy_rows<ROWS>(stage, a.gemm.in - col, ROWS,
-                    [&](int r) { return (const bf16 *)a.gemm.w + row_of<ROWS>(a, c.tile, r) * a.gemm.w_ld + col; });
-}
-template <int GROUPS>
-static __device__ __forceinline__ void copy_tokens(const lh_norm_gemm_args &a, const cursor &c, unsigned char *stage)
-{
-    const int64_t col = (int64_t)c.piece * MMA_PIECE;
-    copy_rows<GROUPS * TOKENS>(stage, a.gemm.in - col, (int)a.gemm.tokens,
-                               [&](int t) { return (const bf16 *)a.gemm.x + t * a.gemm.x_ld + col; });
-}
+/* The copies of a launch: boxes of `maps`, which arrive at the mbarrier of their stage, or cp.async by all lanes. */
+template <int GROUPS, int ROWS, int BY_MAPS>
+struct mma_copies {
+    const lh_norm_gemm_args &a;
+    const lh_stream_maps *maps;
+    enum { STAGE = mma_stage(ROWS, GROUPS) };
 
-/* sums += the products of a piece. x: the first token's columns, rows `pitch` bytes from each other. */
+    __device__ __forceinline__ void weights(const cursor &c, unsigned char *stage, uint64_t *bar) const
+    {
+        const int col = c.piece * MMA_PIECE, outs = a.gated.y ? ROWS / 2 : ROWS;
+        if (!BY_MAPS) {
+            copy_rows<ROWS>(stage, a.gemm.in - col, ROWS, [&](int r) {
+                return (const bf16 *)a.gemm.w + row_of<ROWS>(a, c.tile, r) * a.gemm.w_ld + col;
+            });
+        } else if (lh_lane() == 0) {
+            lh_mbarrier_expect(bar, STAGE);
+            lh_tensor_copy(stage, &maps->w, col, c.tile * outs, bar);
+            if (a.gated.y)
+                lh_tensor_copy(stage + outs * LH_TILE_ROW, &maps->w, col, (int)a.gated.dim + c.tile * outs, bar);
+        }
+    }
+
+    __device__ __forceinline__ void tokens(const cursor &c, unsigned char *stage, uint64_t *bar) const
+    {
+        const int col = c.piece * MMA_PIECE;
+        unsigned char *to = stage + ROWS * LH_TILE_ROW;
+        if (!BY_MAPS)
+            copy_rows<GROUPS * TOKENS>(to, a.gemm.in - col, (int)a.gemm.tokens,
+                                       [&](int t) { return (const bf16 *)a.gemm.x + t * a.gemm.x_ld + col; });
+        else if (lh_lane() == 0)
+            lh_tensor_copy(to, &maps->x, col, 0, bar);
+    }
+};
+
+/* sums += the products of a piece. */
 template <int GROUPS, int ROWS>
-static __device__ __forceinline__ void mma_piece(float (&sums)[ROWS / 16][GROUPS][4], const unsigned char *stage,
-                                                 const unsigned char *x, int pitch, int tokens)
+static __device__ __forceinline__ void mma_piece(float (&sums)[ROWS / 16][GROUPS][4], unsigned char *stage)
 {
-    const int g = lh_lane() / 4, at = lh_lane() % 4 * 16;
+    unsigned char *x = stage + ROWS * LH_TILE_ROW;
+    const int row = lh_lane() % 16, half = lh_lane() / 16, token = lh_lane() % TOKENS, quarter = lh_lane() / TOKENS;
 #pragma unroll
     for (int k = 0; k < MMA_PIECE / 32; k++) {
-        uint4 cols[GROUPS];
+        unsigned cols[GROUPS][4];
 #pragma unroll
         for (int j = 0; j < GROUPS; j++)
-            cols[j] = *(const uint4 *)(x + min(g + TOKENS * j, tokens - 1) * pitch + k * 64 + at);
+            lh_load_matrices(cols[j], lh_tile_piece(x, 0, TOKENS * j + token, 4 * k + quarter));
 #pragma unroll
-        for (int i = 0; i < ROWS / 16; i++) {
-            const unsigned char *row = stage + (16 * i + g) * PITCH + k * 64 + at;
-            const uint4 low = *(const uint4 *)row, high = *(const uint4 *)(row + 8 * PITCH);
+        for (int n = 0; n < ROWS / 8; n++) {
+            const int i = n / 2, h = n % 2;
+            unsigned rows[4];
+            lh_load_matrices(rows, lh_tile_piece(stage, 0, 16 * i + row, 4 * k + 2 * h + half));
 #pragma unroll
-            for (int j = 0; j < GROUPS; j++) lh_mma_wide(sums[i][j], low, high, cols[j]);
+            for (int j = 0; j < GROUPS; j++) lh_mma(sums[i][j], rows, cols[j] + 2 * h);
         }
     }
 }
 
 /* all[warp, t, r] = this warp's sums. */
 template <int GROUPS, int ROWS>
-static __device__ __forceinline__ void keep_sums(float *all, const float (&sums)[ROWS / 16][GROUPS][4], int tokens)
+static __device__ __forceinline__ void keep_sums(float *all, const float (&sums)[ROWS / 16][GROUPS][4])
 {
     const int g = lh_lane() / 4, col = lh_lane() % 4 * 2;
 #pragma unroll
     for (int n = 0; n < ROWS / 16 * GROUPS * 4; n++) {
         const int i = n / (GROUPS * 4), j = n / 4 % GROUPS, e = n % 4;
         const int t = TOKENS * j + col + e % 2, r = 16 * i + g + e / 2 * 8;
-        if (t < tokens) all[(lh_warp() * tokens + t) * ROWS + r] = sums[i][j][e];
+        all[(lh_warp() * GROUPS * TOKENS + t) * mma_sums(ROWS) + r] = sums[i][j][e];
     }
 }
 
-/* The outputs of a tile, by all threads. */
-template <int ROWS>
-static __device__ __forceinline__ void mma_put_tile(const lh_norm_gemm_args &a, int tile, const float *sums,
-                                                    const float *squares)
-{
-    const int tokens = (int)a.gemm.tokens, is_gated = a.gated.y != NULL, each = is_gated ? ROWS / 2 : ROWS;
-    for (int i = (int)threadIdx.x; i < each * tokens; i += MMA_THREADS) {
-        const int t = i / each, r = i % each;
-        const int64_t o = (int64_t)tile * each + r;
-        float y = 0.0f, up = 0.0f;
-        if (o >= (is_gated ? a.gated.dim : a.gemm.out)) continue;
-#pragma unroll
-        for (int w = 0; w < MMA_WARPS; w++) {
-            y += sums[(w * tokens + t) * ROWS + r];
-            if (is_gated) up += sums[(w * tokens + t) * ROWS + r + ROWS / 2];
-        }
-        const float factor = factor_of<MMA_WARPS>(squares, a.norm, t);
-        put(a, t, o, y * factor, up * factor);
-    }
-}
-
-/* The tiles of this block. A norm has few tokens (LH_STREAM_NORM_TOKENS), one group. */
+/* The outputs of a tile from the sums of the warps, by all warps. */
 template <int GROUPS, int ROWS>
-static __device__ __forceinline__ void multiply_tiles(const lh_norm_gemm_args &a, const lh_stream_tiles &s)
+static __device__ __forceinline__ void mma_put_tile(const lh_norm_gemm_args &a, int tile, const float *sums)
 {
-    const int tokens = (int)a.gemm.tokens, has_norm = GROUPS == 1 && a.norm.x, size = mma_stage(ROWS, tokens, has_norm);
-    unsigned char *ring = lh_shared() + lh_warp() * s.stages * size;
-    float *sums = (float *)(lh_shared() + MMA_WARPS * s.stages * size), *squares = sums + 2 * MMA_WARPS * tokens * ROWS;
-    bf16 *x = (bf16 *)(squares + MMA_WARPS * tokens);
+    const int is_gated = a.gated.y != NULL, each = is_gated ? ROWS / 2 : ROWS;
+    const int64_t outs = is_gated ? a.gated.dim : a.gemm.out, first = (int64_t)tile * each;
+    for (int t = lh_warp(); t < (int)a.gemm.tokens; t += WARPS) {
+        for (int r = lh_lane(); r < each && first + r < outs; r += LH_WARP) {
+            float y = 0.0f, up = 0.0f;
+#pragma unroll
+            for (int w = 0; w < WARPS; w++) {
+                const float *of_warp = sums + (w * GROUPS * TOKENS + t) * mma_sums(ROWS) + r;
+                y += of_warp[0];
+                if (is_gated) up += of_warp[ROWS / 2];
+            }
+            put(a, t, first + r, y, up);
+        }
+    }
+}
+
+/* The tiles of this block. */
+template <int GROUPS, int ROWS, int BY_MAPS>
+static __device__ __forceinline__ void multiply_tiles(const mma_copies<GROUPS, ROWS, BY_MAPS> &copies,
+                                                      const lh_stream_tiles &s)
+{
+    enum { STAGE = mma_stage(ROWS, GROUPS) };
+    unsigned char *shared = lh_shared() + (0u - lh_shared_address(lh_shared())) % LH_TILE_ALIGNED;
+    unsigned char *ring = shared + lh_warp() * s.stages * STAGE;
+    float *sums = (float *)(shared + WARPS * s.stages * STAGE);
+    uint64_t *bars = (uint64_t *)(sums + WARPS * GROUPS * TOKENS * mma_sums(ROWS)) + lh_warp() * s.stages;
     cursor next = {(int)blockIdx.x, 0}, first;
+    if (BY_MAPS) {
+        if (lh_lane() < s.stages) lh_mbarrier_init(bars + lh_lane(), 1);
+        lh_mbarrier_fence();
+        __syncwarp();
+    }
     advance(next, s, lh_warp());
     first = next;
-    for (int i = 0; i < s.stages; i++, advance(next, s, MMA_WARPS))
-        if (next.tile < s.tiles) copy_weights<ROWS>(a, next, ring + i * size);
+    for (int i = 0; i < s.stages; i++, advance(next, s, WARPS))
+        if (next.tile < s.tiles) copies.weights(next, ring + i * STAGE, bars + i);
     lh_wait_before();
-    for (int i = 0; i < s.stages; i++, advance(first, s, MMA_WARPS)) {
-        if (!has_norm && first.tile < s.tiles) copy_tokens<GROUPS>(a, first, ring + i * size + ROWS * PITCH);
-        lh_copy_commit();
+    for (int i = 0; i < s.stages; i++, advance(first, s, WARPS)) {
+        if (first.tile < s.tiles) copies.tokens(first, ring + i * STAGE, bars + i);
+        if (!BY_MAPS) lh_copy_commit();
     }
-    if (has_norm) stage_normed<MMA_WARPS>(x, squares, a.norm, s.x_ld);
-    __syncthreads();
-    int stage = 0, piece = lh_warp(), n = 0;
-    for (int tile = (int)blockIdx.x; tile < s.tiles; tile += (int)gridDim.x, n++) {
-        float own[ROWS / 16][GROUPS][4] = {}, *all = sums + n % 2 * MMA_WARPS * tokens * ROWS;
-        for (; piece < s.pieces; piece += MMA_WARPS, advance(next, s, MMA_WARPS)) {
-            unsigned char *from = ring + stage * size, *of_tokens = from + ROWS * PITCH;
-            wait_for_stage(s.stages);
-            __syncwarp();
-            if (has_norm)
-                mma_piece<GROUPS, ROWS>(own, from, (const unsigned char *)(x + piece * MMA_PIECE), 2 * s.x_ld, tokens);
+    int stage = 0, parity = 0, piece = lh_warp();
+    for (int tile = (int)blockIdx.x; tile < s.tiles; tile += (int)gridDim.x) {
+        float own[ROWS / 16][GROUPS][4] = {};
+        for (; piece < s.pieces; piece += WARPS, advance(next, s, WARPS)) {
+            unsigned char *from = ring + stage * STAGE;
+            if (BY_MAPS)
+                lh_mbarrier_wait(bars + stage, parity);
             else
-                mma_piece<GROUPS, ROWS>(own, from, of_tokens, PITCH, tokens);
+                wait_for_stage(s.stages);
+            __syncwarp();
+            mma_piece<GROUPS, ROWS>(own, from);
             __syncwarp();
             if (next.tile < s.tiles) {
-                copy_weights<ROWS>(a, next, from);
-                if (!has_norm) copy_tokens<GROUPS>(a, next, of_tokens);
+                copies.weights(next, from, bars + stage);
+                copies.tokens(next, from, bars + stage);
             }
-            lh_copy_commit();
-            if (++stage == s.stages) stage = 0;
+            if (!BY_MAPS) lh_copy_commit();
+            if (++stage == s.stages) stage = 0, parity ^= 1;
         }
         piece -= s.pieces;
-        keep_sums<GROUPS, ROWS>(all, own, tokens);
-        __syncthreads(); /* the next tile has other sums, so that one barrier a tile is enough */
-        mma_put_tile<ROWS>(a, tile, all, squares);
+        __syncthreads(); /* all warps have stored the outputs of the previous tile */
+        keep_sums<GROUPS, ROWS>(sums, own);
+        __syncthreads();
+        mma_put_tile<GROUPS, ROWS>(copies.a, tile, sums);
     }
-    lh_copy_wait<0>();
+    if (!BY_MAPS) lh_copy_wait<0>();
 }
 
-template <int GROUPS, int ROWS>
-static __global__ void __launch_bounds__(MMA_THREADS, 1)
-    stream_mma_kernel(const __grid_constant__ lh_norm_gemm_args a, lh_stream_tiles s)
+template <int GROUPS, int ROWS, int BY_MAPS>
+static __global__ void __launch_bounds__(THREADS, 1)
+    stream_mma_kernel(const __grid_constant__ lh_norm_gemm_args a, const __grid_constant__ lh_stream_maps maps,
+                      lh_stream_tiles s)
 {
     lh_let_next_start();
-    multiply_tiles<GROUPS, ROWS>(a, s);
+    multiply_tiles(mma_copies<GROUPS, ROWS, BY_MAPS>{a, &maps}, s);
 }
 
 /* ---- experts, with at most one tile each: blocks along the outputs, and along the experts ---- */
 
 template <int GROUPS>
-static __global__ void __launch_bounds__(MMA_THREADS) expert_stream_kernel(lh_expert_gemm_args e, lh_stream_tiles s)
+static __global__ void __launch_bounds__(THREADS) expert_stream_kernel(lh_expert_gemm_args e, lh_stream_tiles s)
 {
     lh_norm_gemm_args a = {};
-    if (lh_expert_tile<bf16, GROUPS * TOKENS>(&a.gemm, e, (int)blockIdx.y)) multiply_tiles<GROUPS, EXPERT_ROWS>(a, s);
+    if (lh_expert_tile<bf16, GROUPS * TOKENS>(&a.gemm, e, (int)blockIdx.y))
+        multiply_tiles(mma_copies<GROUPS, EXPERT_ROWS, 0>{a, NULL}, s);
 }
 
 /* ---- launching ---- */
 
-/* One of the kernels above for a product. */
+/* One of the kernels above for a product. by_maps: true if it copies the boxes of `maps`. */
 typedef struct way {
-    int is_mma, rows;
-    int64_t shared; /* bytes of a block */
+    int is_mma, by_maps, size, rows; /* rows: sizes[is_mma][size] */
+    int64_t shared;                  /* bytes of a block */
     lh_stream_tiles s;
+    lh_stream_maps maps;
 } way;
 
-/* Sets the tiles and the memory of a way: rings with their mbarriers, sums of two tiles, squares, and activations that
- * are not in the rings. Returns 1 if a block of the device may have so much. */
+static int groups_of(const lh_norm_gemm_args *a)
+{
+    return a->gemm.tokens > TOKENS ? 2 : 1;
+}
+
+/* Sets the tiles and the memory of a way: rings with their mbarriers, sums of a tile, and on the cores the sums of
+ * another one, squares and activations. Returns 1 if a block of the device may have so much. */
 static int fits(way *w, const lh_norm_gemm_args *a, const lh_stream *stream)
 {
-    const int has_norm = a->norm.x != NULL, is_gated = a->gated.y != NULL;
+    const int is_gated = a->gated.y != NULL, groups = groups_of(a);
     const int64_t tokens = a->gemm.tokens, in = a->gemm.in, each = is_gated ? w->rows / 2 : w->rows,
                   outs = is_gated ? a->gated.dim : a->gemm.out, piece = w->is_mma ? MMA_PIECE : PIECE,
-                  pieces = (in + piece - 1) / piece, x_ld = w->is_mma ? pieces * piece + 32 : in,
-                  stage = w->is_mma ? mma_stage(w->rows, tokens, has_norm) : w->rows * piece * 2,
-                  x = w->is_mma && !has_norm ? 0 : tokens * x_ld * 2, of_system = 2 << 10;
+                  stage = w->is_mma ? mma_stage(w->rows, groups) : w->rows * piece * 2,
+                  sums = w->is_mma ? groups * TOKENS * mma_sums(w->rows) : (2 * w->rows + 1) * tokens,
+                  of_block = w->is_mma ? (int64_t)LH_TILE_ALIGNED : tokens * in * 2, of_system = 2 << 10;
     w->s.tiles = (int)((outs + each - 1) / each);
-    w->s.pieces = (int)pieces;
-    w->s.x_ld = (int)x_ld;
-    w->shared = (w->is_mma ? MMA_WARPS : WARPS) *
-                    (w->s.stages * (stage + (int64_t)sizeof(uint64_t)) + 2 * tokens * w->rows * 4 + tokens * 4) +
-                x;
+    w->s.pieces = (int)((in + piece - 1) / piece);
+    w->shared = WARPS * (w->s.stages * (stage + (int64_t)sizeof(uint64_t)) + sums * 4) + of_block;
     return w->shared + of_system <= lh_cuda_shared(stream);
 }
 
@@ -456,23 +504,56 @@ static int64_t rows_in_turns(const lh_norm_gemm_args *a, int rows, int64_t proce
     return (a->gemm.out + at_once - 1) / at_once * rows;
 }
 
-/* Tiles of `rows` rows, or of half as many if multiprocessors then wait less for the last tiles; three stages if they
- * fit, else two. */
-static int find_rows(way *w, const lh_norm_gemm_args *a, const lh_stream *stream, int rows)
+/* Rows of tiles, on the cores and on the tensor cores, the best first. */
+enum { SIZES = 3 };
+static const int sizes[2][SIZES] = {{16, 8, 0}, {32, 48, 16}};
+
+/* The tiles that fit and let multiprocessors wait least for the last ones; as many stages as fit, two or more. */
+static int find_rows(way *w, const lh_norm_gemm_args *a, const lh_stream *stream)
 {
+    enum { MAX_STAGES = 8, BY_LANES = 3 };
     const int64_t processors = lh_cuda_processors(stream);
-    const int halves = rows_in_turns(a, rows / 2, processors) < rows_in_turns(a, rows, processors);
-    for (w->rows = halves ? rows / 2 : rows; w->rows >= rows / 2; w->rows /= 2)
-        for (w->s.stages = 3; w->s.stages >= 2; w->s.stages--)
-            if (fits(w, a, stream)) return 1;
-    return 0;
+    way best = {};
+    for (w->size = 0; w->size < SIZES && sizes[w->is_mma][w->size]; w->size++) {
+        w->rows = sizes[w->is_mma][w->size];
+        w->s.stages = w->by_maps ? MAX_STAGES : BY_LANES;
+        while (w->s.stages >= 2 && !fits(w, a, stream)) w->s.stages--;
+        if (w->s.stages >= 2 &&
+            (!best.rows || rows_in_turns(a, w->rows, processors) < rows_in_turns(a, best.rows, processors)))
+            best = *w;
+    }
+    if (best.rows) *w = best;
+    return best.rows > 0;
 }
 
-/* On the cores if the activations of up to two tokens fit, else on the tensor cores. */
+/* Maps rows of numbers, `ld` apart, in boxes of 64 columns. Returns 1 if the driver made the map. */
+static int map_rows(const lh_stream *stream, CUtensorMap *map, const void *at, const int64_t shape[2], int64_t ld,
+                    int box_rows)
+{
+    const cuuint64_t dims[] = {(cuuint64_t)shape[1], (cuuint64_t)shape[0]},
+                     strides[] = {(cuuint64_t)(shape[0] == 1 ? shape[1] : ld) * 2};
+    const cuuint32_t box[] = {LH_TILE_COLUMNS, (cuuint32_t)box_rows}, steps[] = {1, 1};
+    return lh_cuda_maps(stream)(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void *)at, dims, strides, box, steps,
+                                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+static int make_maps(way *w, const lh_norm_gemm_args *a, const lh_stream *stream)
+{
+    const lh_gemm_args *g = &a->gemm;
+    const int64_t weights[] = {g->out, g->in}, tokens[] = {g->tokens, g->in};
+    return map_rows(stream, &w->maps.w, g->w, weights, g->w_ld, a->gated.y ? w->rows / 2 : w->rows) &&
+           map_rows(stream, &w->maps.x, g->x, tokens, g->x_ld, groups_of(a) * TOKENS);
+}
+
+/* On the cores if the activations of up to two tokens fit, else on the tensor cores; there by maps if the device and
+ * its driver have them. */
 static int find_way(way *w, const lh_norm_gemm_args *a, const lh_stream *stream)
 {
+    const int maps = lh_starts_early(stream) && lh_cuda_maps(stream);
     for (w->is_mma = a->gemm.tokens > MOST_ON_CORES; w->is_mma < 2; w->is_mma++)
-        if (find_rows(w, a, stream, w->is_mma ? 32 : 16)) return 1;
+        for (w->by_maps = w->is_mma && maps; w->by_maps >= 0; w->by_maps--)
+            if (find_rows(w, a, stream) && (!w->by_maps || make_maps(w, a, stream))) return 1;
     return 0;
 }
 
@@ -487,25 +568,35 @@ int lh_norm_streams(const lh_stream *stream, const lh_norm_gemm_args *a)
     const lh_rmsnorm_args *n = &a->norm;
     way w = {};
     return n->tokens <= LH_STREAM_NORM_TOKENS && n->w && !n->squares && !n->addend && lh_norm_width(n) == 4 &&
-           find_way(&w, a, stream);
+           find_way(&w, a, stream) && !w.is_mma;
 }
+
+typedef void (*cores_kernel)(lh_norm_gemm_args, lh_stream_tiles);
+typedef void (*mma_kernel)(lh_norm_gemm_args, lh_stream_maps, lh_stream_tiles);
+
+/* [tokens - 1][size][is bulk] */
+static const cores_kernel on_cores[][SIZES][2] = {
+    {{stream_kernel<1, 16, 0>, stream_kernel<1, 16, 1>}, {stream_kernel<1, 8, 0>, stream_kernel<1, 8, 1>}},
+    {{stream_kernel<2, 16, 0>, stream_kernel<2, 16, 1>}, {stream_kernel<2, 8, 0>, stream_kernel<2, 8, 1>}}};
+
+/* [groups - 1][size][by maps] */
+static const mma_kernel on_tensor_cores[][SIZES][2] = {{{stream_mma_kernel<1, 32, 0>, stream_mma_kernel<1, 32, 1>},
+                                                        {stream_mma_kernel<1, 48, 0>, stream_mma_kernel<1, 48, 1>},
+                                                        {stream_mma_kernel<1, 16, 0>, stream_mma_kernel<1, 16, 1>}},
+                                                       {{stream_mma_kernel<2, 32, 0>, stream_mma_kernel<2, 32, 1>},
+                                                        {stream_mma_kernel<2, 48, 0>, stream_mma_kernel<2, 48, 1>},
+                                                        {stream_mma_kernel<2, 16, 0>, stream_mma_kernel<2, 16, 1>}}};
 
 lh_status lh_gemm_stream(lh_stream *stream, const char *name, const lh_norm_gemm_args *a)
 {
-    typedef void (*kernel)(lh_norm_gemm_args, lh_stream_tiles);
-    static const kernel on_cores[][2][2] = /* [tokens - 1][is half][is bulk] */
-        {{{stream_kernel<1, 16, 0>, stream_kernel<1, 16, 1>}, {stream_kernel<1, 8, 0>, stream_kernel<1, 8, 1>}},
-         {{stream_kernel<2, 16, 0>, stream_kernel<2, 16, 1>}, {stream_kernel<2, 8, 0>, stream_kernel<2, 8, 1>}}};
-    static const kernel on_tensor_cores[][2] = /* [groups - 1][is half] */
-        {{stream_mma_kernel<1, 32>, stream_mma_kernel<1, 16>}, {stream_mma_kernel<2, 32>, stream_mma_kernel<2, 16>}};
+    const int tokens = (int)a->gemm.tokens, is_bulk = lh_starts_early(stream);
     way w = {};
     if (!find_way(&w, a, stream)) LH_FAIL(LH_EINTERNAL, "the device has too little shared memory for '%s'", name);
     const int blocks = w.s.tiles < lh_cuda_processors(stream) ? w.s.tiles : lh_cuda_processors(stream);
-    const lh_shape shape = {dim3((unsigned)blocks), w.is_mma ? MMA_THREADS : THREADS, w.shared};
-    return lh_launch_early(stream, name, shape,
-                           w.is_mma ? on_tensor_cores[a->gemm.tokens > TOKENS][w.rows < 32]
-                                    : on_cores[a->gemm.tokens - 1][w.rows < 16][lh_starts_early(stream)],
-                           *a, w.s);
+    const lh_shape shape = {dim3((unsigned)blocks), THREADS, w.shared};
+    return w.is_mma ? lh_launch_early(stream, name, shape, on_tensor_cores[groups_of(a) - 1][w.size][w.by_maps], *a,
+                                      w.maps, w.s)
+                    : lh_launch_early(stream, name, shape, on_cores[tokens - 1][w.size][is_bulk], *a, w.s);
 }
 
 lh_status lh_expert_gemm_stream(lh_stream *stream, const lh_expert_gemm_args *e)
@@ -517,7 +608,7 @@ lh_status lh_expert_gemm_stream(lh_stream *stream, const lh_expert_gemm_args *e)
     w.is_mma = 1, w.rows = EXPERT_ROWS, w.s.stages = EXPERT_STAGES;
     if (!fits(&w, &like, stream)) LH_FAIL(LH_EINTERNAL, "the device has too little shared memory for 'expert_gemm'");
     const int64_t blocks = (2 * processors + experts - 1) / experts;
-    const lh_shape shape = {dim3((unsigned)(blocks < w.s.tiles ? blocks : w.s.tiles), (unsigned)experts), MMA_THREADS,
+    const lh_shape shape = {dim3((unsigned)(blocks < w.s.tiles ? blocks : w.s.tiles), (unsigned)experts), THREADS,
                             w.shared};
     return lh_launch(stream, "expert_gemm", shape,
                      e->routes.tokens <= TOKENS ? expert_stream_kernel<1> : expert_stream_kernel<2>, *e, w.s);

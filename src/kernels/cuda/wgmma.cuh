@@ -2,8 +2,7 @@
  * of compute capability 9.0 (PTX ISA 9.7.15): d[64, N] += a[64, 16] b[16, N] in bf16 with f32 sums, N = 64, 128, 256.
  * Files that use them are compiled for sm_90a alone.
  *
- * Operands in shared memory are tiles of 64 columns (128 bytes a row) with a swizzle of 128 bytes, as tensor copies
- * leave them: piece p of 16 bytes of row r is at r * 128 + (p ^ r % 8) * 16. Tiles are aligned to 1024.
+ * Operands in shared memory are tiles of 64 columns, swizzled as tensor copies leave them (lh_tile_piece).
  *
  * Lane 4 g + t of warp w has rows 16 w + g and 16 w + g + 8 of d, columns 8 b + 2 t and 8 b + 2 t + 1: d[4 b], d[4 b +
  * 1] and d[4 b + 2], d[4 b + 3]. The words of a in registers are as in an m16n8k16 product (mma.cuh).
@@ -15,14 +14,6 @@
 #define LH_KERNELS_CUDA_WGMMA_CUH
 
 #include "kernels/cuda/async.cuh"
-
-enum { LH_TILE_COLUMNS = 64, LH_TILE_ROW = 128 /* bytes */ };
-
-/* The place of piece e (8 numbers) of row `row` of a matrix in tiles of 64 columns with `tile` bytes each. */
-static __device__ __forceinline__ uint4 *lh_tile_piece(unsigned char *matrix, int tile, int row, int e)
-{
-    return (uint4 *)(matrix + e / 8 * tile + row * LH_TILE_ROW) + (e ^ row) % 8;
-}
 
 /* A matrix operand at address `at` of shared memory; lead, stride in bytes. Rows along the common dimension (queries,
  * keys): stride: from 8 rows to the next 8; lead is not used. Rows across it (values): stride: from 8 rows to the next
