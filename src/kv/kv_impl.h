@@ -131,10 +131,12 @@ lh_status lh_kv_open_competition(lh_kv *kv);
 void lh_kv_close_competition(lh_kv *kv);
 void lh_kv_compete(lh_kv *kv, const lh_evict_job *job);
 
-/* A prefill that is saved between two layers and continued: true if a layer competes; the competing entries of all
- * layers after the last division; rows that a layer is fitted to. A loaded layer with room[g] competing entries of KV
+/* A prefill that is saved between two layers and continued: true if a layer competes; the end of a competition in which
+ * all layers that compete are among the first layers_done; the competing entries of all layers after the last division;
+ * rows that a layer is fitted to. A loaded layer with room[g] competing entries of KV
  * head g in its arena joins the competition again; *held: memory for its rows. */
 int lh_kv_competes(const lh_kv *kv, int64_t layer);
+void lh_kv_resume_competition(lh_kv *kv, int64_t layers_done);
 int64_t *lh_kv_divided(lh_kv *kv); /* NULL where no layers compete */
 lh_held_rows lh_kv_held_rows(const lh_kv *kv, int64_t layer);
 lh_status lh_kv_rejoin(lh_kv *kv, const lh_evict_job *job, lh_held_rows *held);

@@ -285,6 +285,15 @@ int lh_kv_competes(const lh_kv *kv, int64_t layer)
     return kv->competition && kv->layers[layer].plan.ranked;
 }
 
+void lh_kv_resume_competition(lh_kv *kv, int64_t layers_done)
+{
+    for (int64_t l = layers_done; l < kv->shape.layers; l++)
+        if (lh_kv_competes(kv, l)) return;
+    for (int64_t l = 0; l < layers_done; l++)
+        if (lh_kv_competes(kv, l)) kv->layers[l].arena.form.stats = 0;
+    lh_kv_close_competition(kv);
+}
+
 int64_t *lh_kv_divided(lh_kv *kv)
 {
     return kv->competition ? &kv->competition->divided : NULL;

@@ -135,13 +135,14 @@ lh_status lh_kv_load_prefill(lh_kv *kv, lh_saved_prefill *saved, uint64_t model)
     lh_prefill_file *file = &saved->file;
     const lh_cache_numbers *n = &file->cache.numbers;
     const char *path = lh_h5_path(file->cache.h5);
-    int64_t *divided = lh_kv_divided(kv);
     LH_TRY(lh_kv_check_model(kv, &file->cache, model));
     LH_TRY(lh_kv_check_policy(kv, &saved->policy, path, "it goes on with the same"));
     if (n->prompt_tokens != kv->prompt.tokens)
         LH_FAIL(LH_EUSAGE, "'%s' is the prefill of %lld tokens, this prompt has %lld", path,
                 (long long)n->prompt_tokens, (long long)kv->prompt.tokens);
+    lh_kv_resume_competition(kv, file->state.layers_done);
     for (int64_t l = 0; l < file->state.layers_done; l++) LH_TRY(load_layer(kv, file, l));
+    int64_t *divided = lh_kv_divided(kv);
     if (divided) *divided = file->state.divided;
     return LH_OK;
 }

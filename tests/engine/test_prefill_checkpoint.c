@@ -36,6 +36,7 @@ static const lh_policy_options variants[] = {
     {.policy = "roco", .budget = "48", .parts = {.evict = "every:3"}},
     {.policy = "longhaul", .budget = "40", .parts = {.own = {{"fit", "bias"}}}},
     {.policy = "longhaul", .budget = "24", .parts = {.own = {{"fit", "both"}}}},
+    {.policy = "longhaul", .budget = "64", .parts = {.own = {{"fit", "both"}}}}, /* the last layer slides, all fits */
     {.policy = "ask-later", .budget = "30"},
     {.policy = "h2o",
      .budget = "40",
