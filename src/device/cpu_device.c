@@ -131,6 +131,7 @@ void lh_cpu_device_find(lh_device_found *found)
 }
 
 const lh_device_ops lh_cpu_device_ops = {
+    .overcommits = 1,
     .open = open_cpu,
     .alloc = alloc_cpu,
     .free = free_cpu,

@@ -1,16 +1,14 @@
-/* CUDA devices. Memory comes from the driver's pool, which keeps little freed memory; blocks are allocated and freed on
- * a separate stream of the device, which waits for all other streams and they for it. A program linked with the CUDA
- * runtime starts without a driver, too; every CUDA call then fails, and no device is found. */
+/* CUDA devices. Memory comes from the driver's pool, which keeps freed memory up to the device's limit; blocks are
+ * allocated and freed on a separate stream of the device, which waits for all other streams and they for it. A program
+ * linked with the CUDA runtime starts without a driver, too; every CUDA call then fails, and no device is found. */
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/minmax.h"
 #include "device/cuda.h"
 #include "device/device_impl.h"
-
-/* The pool keeps at most 1 / IDLE_SHARE of the device's memory when blocks are freed. */
-enum { IDLE_SHARE = 64 };
 
 /* An overlapping copy goes through a block of this size. */
 static const int64_t OVERLAP_BYTES = 16 << 20;
@@ -140,15 +138,14 @@ static void find_maps(cuda_device *d)
     (void)cudaGetLastError();
 }
 
-static lh_status open_pool(cuda_device *d)
+/* The driver's threshold counts memory in use, too: from there on each wait of the host unmaps all freed memory, and
+ * the next allocation maps it again. */
+static void keep_freed_memory(lh_device *device)
 {
-    size_t free_bytes = 0, total = 0;
-    LH_TRY(lh_cuda_check(cudaMemGetInfo(&free_bytes, &total), "asking for free memory"));
-    unsigned long long keep = total / IDLE_SHARE;
-    LH_TRY(lh_cuda_check(cudaDeviceGetDefaultMemPool(&d->pool, d->index), "finding the memory pool"));
-    LH_TRY(lh_cuda_check(cudaMemPoolSetAttribute(d->pool, cudaMemPoolAttrReleaseThreshold, &keep),
-                         "setting up the memory pool"));
-    return LH_OK;
+    const cuda_device *d = device->impl;
+    unsigned long long keep = (unsigned long long)lh_max_i64(device->limit_bytes, 0);
+    cudaMemPoolSetAttribute(d->pool, cudaMemPoolAttrReleaseThreshold, &keep);
+    (void)cudaGetLastError();
 }
 
 static void close_cuda(lh_device *device)
@@ -193,7 +190,7 @@ static lh_status open_cuda(lh_device *device, int index)
         lh_cuda_check(cudaDeviceGetPCIBusId(device->bus, sizeof device->bus, index), "asking for the device's bus"));
     LH_TRY_DONE(lh_cuda_check(cudaStreamCreateWithFlags(&d->home, cudaStreamNonBlocking), "making a stream"));
     LH_TRY_DONE(lh_cuda_check(cudaEventCreateWithFlags(&d->ready, cudaEventDisableTiming), "making an event"));
-    LH_TRY_DONE(open_pool(d));
+    LH_TRY_DONE(lh_cuda_check(cudaDeviceGetDefaultMemPool(&d->pool, index), "finding the memory pool"));
     find_maps(d);
 done:
     if (st != LH_OK && device->impl) close_cuda(device);
@@ -450,6 +447,7 @@ static lh_status seconds_between(lh_event *first, lh_event *last, double *second
 const lh_device_ops lh_cuda_device_ops = {
     .open = open_cuda,
     .close = close_cuda,
+    .limited = keep_freed_memory,
     .alloc = alloc_cuda,
     .free = free_cuda,
     .free_bytes = free_bytes_cuda,

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "device/device_impl.h"
 
-/* Blocks of this size must also fit into the free memory of the machine: Linux overcommits and kills the process
+/* Where memory is overcommitted, blocks of this size must also fit into the free memory: Linux kills the process
  * later. */
 static const int64_t LARGE_BYTES = 64 << 20;
 
@@ -69,7 +69,7 @@ lh_status lh_device_open(lh_device **out, const lh_device_choice *choice)
     device->ops = choice->counts_only ? &lh_counting_device_ops : kinds[choice->kind].ops;
     device->kind = choice->kind;
     LH_TRY_DONE(device->ops->open(device, choice->index));
-    device->limit_bytes = choice->limit_bytes > 0 ? choice->limit_bytes : device->ops->free_bytes(device);
+    lh_device_set_limit(device, choice->limit_bytes > 0 ? choice->limit_bytes : device->ops->free_bytes(device));
     init_lock(&device->lock);
     *out = device;
     device = NULL;
@@ -81,6 +81,7 @@ done:
 void lh_device_set_limit(lh_device *device, int64_t limit_bytes)
 {
     device->limit_bytes = limit_bytes;
+    if (device->ops->limited) device->ops->limited(device);
 }
 
 int64_t lh_device_room(lh_device *device)
@@ -162,7 +163,7 @@ static lh_status check_limit(const lh_device *device, int64_t bytes, lh_mem what
     if (bytes > device->limit_bytes - held)
         LH_FAIL(LH_ENOMEM, "cannot allocate %.3f GiB for %s: %.3f GiB are held and the limit is %.3f GiB",
                 (double)bytes / gib, what_names[what], (double)held / gib, (double)device->limit_bytes / gib);
-    if (bytes >= LARGE_BYTES) {
+    if (device->ops->overcommits && bytes >= LARGE_BYTES) {
         int64_t free_bytes = device->ops->free_bytes(device);
         if (bytes > free_bytes)
             LH_FAIL(LH_ENOMEM, "cannot allocate %.3f GiB for %s: %.3f GiB are held and %.3f GiB are free on the device",

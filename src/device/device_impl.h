@@ -10,11 +10,13 @@
 typedef struct lh_device_ops {
     /* Device `index` of its kind on this host. Fills lh_device.name and bus; fails when it cannot be used. */
     lh_status (*open)(lh_device *device, int index);
-    void (*close)(lh_device *device); /* NULL, here and below: nothing to do */
+    void (*close)(lh_device *device);   /* NULL, here and below: nothing to do */
+    void (*limited)(lh_device *device); /* device->limit_bytes was set */
 
     /* *out: `bytes` > 0 bytes aligned to 64, or NULL if memory is exhausted. free gets the same size. */
     void (*alloc)(lh_device *device, void **out, int64_t bytes);
     void (*free)(lh_device *device, void *p, int64_t bytes);
+    int overcommits; /* true if alloc may return memory that is not there */
     int64_t (*free_bytes)(const lh_device *device);
     int64_t (*driver_peak)(const lh_device *device);
 

@@ -138,6 +138,32 @@ START_TEST(test_the_figures_show_a_cache_that_grows)
 }
 END_TEST
 
+/* Memory that is unmapped at a wait of the host is mapped again for the next prompt. */
+START_TEST(test_the_pool_keeps_the_memory_of_a_finished_answer)
+{
+    static const lh_policy_options everything = {.policy = "full"};
+    lh_engine *engine = open_model(0);
+    figures at[2] = {{0}, {0}};
+    lh_policy plan = {0};
+    mt_try(lh_policy_resolve(&plan, &everything));
+    lh_session *s = start(engine, &plan, 8);
+    if (s) decode(s, 0, 8);
+    at[0] = look(engine);
+    lh_session_close(s);
+    lh_device *device = lh_engine_get(engine)->device;
+    void *next = NULL; /* the stream waits for the frees before this block */
+    mt_try(lh_device_alloc(device, &next, 64, LH_MEM_WORK));
+    mt_try(lh_stream_sync(lh_engine_get(engine)->exec->stream));
+    at[1] = look(engine);
+    lh_device_free(device, next);
+    mt_check(at[1].now < at[0].now, "%lld bytes are held after the answer, as before", (long long)at[1].now);
+    mt_check(at[1].pool.reserved == at[0].pool.reserved, "the driver's pool went from %lld to %lld bytes",
+             (long long)at[0].pool.reserved, (long long)at[1].pool.reserved);
+    lh_engine_close(engine);
+    mt_end();
+}
+END_TEST
+
 /* On a GPU, whose memory is the run's: a host's is everybody's. */
 START_TEST(test_what_a_run_may_still_allocate_is_free)
 {
@@ -165,6 +191,7 @@ int main(void)
     tcase_add_unchecked_fixture(laws, set_up, tear_down);
     tcase_add_loop_test(laws, test_steps_within_a_budget_take_no_memory, 0, 3);
     tcase_add_test(laws, test_the_figures_show_a_cache_that_grows);
+    tcase_add_test(laws, test_the_pool_keeps_the_memory_of_a_finished_answer);
     tcase_add_test(laws, test_what_a_run_may_still_allocate_is_free);
     suite_add_tcase(suite, laws);
     return mt_run(suite);

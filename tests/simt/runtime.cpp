@@ -87,7 +87,8 @@ size_t number_from(const char *name, size_t otherwise)
 
 struct arena {
     char *base;
-    size_t bytes, used, of_libraries, most;
+    size_t bytes, used, of_libraries;
+    size_t reserved, reserved_high, threshold; /* of the pool, in use included */
     int opened;
     std::map<char *, size_t> blocks;
 } memory;
@@ -152,7 +153,8 @@ char *take(size_t bytes)
     if (at + bytes + GUARD > memory.base + 2 * memory.bytes) return nullptr;
     memory.blocks[at] = bytes;
     memory.used += bytes;
-    memory.most = std::max(memory.most, memory.used);
+    memory.reserved = std::max(memory.reserved, memory.used);
+    memory.reserved_high = std::max(memory.reserved_high, memory.reserved);
     open_fence open;
     open_fence::protect(PROT_READ | PROT_WRITE);
     POISON(at - GUARD, GUARD);
@@ -175,6 +177,12 @@ void give_back(char *p)
     POISON(p, block->second);
     memory.used -= block->second;
     memory.blocks.erase(block);
+}
+
+/* The pool returns unused memory to the driver. */
+void trim_pool(size_t to)
+{
+    memory.reserved = std::min(memory.reserved, std::max(memory.used, to));
 }
 
 /* ---- streams ---- */
@@ -385,7 +393,7 @@ cudaError_t cudaRuntimeGetVersion(int *version)
 cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes)
 {
     make_arena();
-    const size_t taken = memory.used + memory.of_libraries;
+    const size_t taken = memory.reserved + memory.of_libraries;
     *free_bytes = taken < memory.bytes ? memory.bytes - taken : 0;
     *total_bytes = memory.bytes;
     return cudaSuccess;
@@ -420,6 +428,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
     if (stream->captured) return keep(cudaErrorStreamCaptureUnsupported);
     wait_for_all(stream, "stream");
+    trim_pool(memory.threshold);
     return cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream)
@@ -546,18 +555,25 @@ cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *out, int)
     *out = &pool;
     return cudaSuccess;
 }
-cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr, void *)
+cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t, cudaMemPoolAttr attribute, void *value)
 {
+    unsigned long long bytes;
+    if (attribute != cudaMemPoolAttrReleaseThreshold) return keep(cudaErrorInvalidValue);
+    memcpy(&bytes, value, sizeof bytes);
+    memory.threshold = bytes;
     return cudaSuccess;
 }
 cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t, cudaMemPoolAttr attribute, void *value)
 {
-    unsigned long long bytes = attribute == cudaMemPoolAttrReservedMemHigh ? memory.most : memory.used;
+    const unsigned long long bytes = attribute == cudaMemPoolAttrReservedMemHigh      ? memory.reserved_high
+                                     : attribute == cudaMemPoolAttrReservedMemCurrent ? memory.reserved
+                                                                                      : memory.used;
     memcpy(value, &bytes, sizeof bytes);
     return cudaSuccess;
 }
-cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t)
+cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t bytes)
 {
+    trim_pool(bytes);
     return cudaSuccess;
 }
 
