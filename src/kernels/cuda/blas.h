@@ -8,7 +8,8 @@
  */
 #define LH_BLAS_ROOM_BYTES (32ll << 20)
 
-/* Opens cuBLAS on a stream, not during capture. Warns once if the library is missing. */
+/* Opens cuBLAS on a stream and loads the code of bf16 products, not during capture. Warns once if the library is
+ * missing. */
 lh_status lh_blas_open(lh_stream *stream);
 
 /* Opens cuBLAS if it is not open, and allocates its workspace. *there: 0 if the library is missing. */

@@ -174,7 +174,7 @@ static __device__ __forceinline__ void find_entries(const column_job &a, column_
 }
 
 /* Loads the keys of a warp that has entries. Wide rows have no branches between the loads, so that all are under way
- * together: lanes without an entry or a number load those of the first entry, and drop them. */
+ * together: lanes without an entry or a number load numbers of the first entry, and drop them. */
 template <typename K>
 static __device__ __forceinline__ void load_keys(const column_job &a, column_entries<K> *e, int64_t head, int64_t slot)
 {
