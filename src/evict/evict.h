@@ -308,10 +308,11 @@ void lh_evict_show_scores(lh_evictor *evictor, const lh_evict_job *jobs, int64_t
  * more than those that memory was allocated for; at least 1. */
 int64_t lh_evict_together(const lh_evictor *evictor, const lh_evict_job *jobs, int64_t n);
 
-/* By the kept or shown scores. counts[h] (host, [kv_count], of lh_device_alloc_host) = competing entries of this rank's
- * head h with a score key of at least `key`, after the next wait for the stream. And marks the best budgets[l,g] (host,
- * [n, kv_heads of the model]) competing entries of each head. */
-void lh_evict_count_best(lh_evictor *evictor, const lh_evict_job *job, uint32_t key, int64_t *counts);
+/* By the kept scores: marks the best competing entries of this rank's heads, as many as count_best finds with the key
+ * and the limits of `from`, without a wait of the host. counts (host, [kv_count], of lh_device_alloc_host): their
+ * numbers, after the next wait for the stream. And by the kept or shown scores: marks the best budgets[l,g] (host, [n,
+ * kv_heads of the model]) competing entries of each head. */
+void lh_evict_mark_from(lh_evictor *evictor, const lh_evict_job *job, const lh_count_best_args *from, int64_t *counts);
 void lh_evict_mark(lh_evictor *evictor, const lh_evict_job *jobs, int64_t n, const int64_t *budgets);
 
 #endif

@@ -114,13 +114,18 @@ void lh_mark_best(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, lh_scores
            .counts_step = counts.step, .others = others);
 }
 
-void lh_evict_count_best(lh_evictor *ev, const lh_evict_job *job, uint32_t key, int64_t *counts)
+void lh_evict_mark_from(lh_evictor *ev, const lh_evict_job *job, const lh_count_best_args *from, int64_t *counts)
 {
-    const int64_t bytes = job->entries->heads * (int64_t)sizeof *counts;
-    int64_t *at = lh_scratch_alloc(&ev->exec, bytes);
-    LH_RUN(&ev->exec, count_best, .counts = at, .scores = ev->stages.heads.at, .state = ev->state, .kv = job->entries,
-           .ld = ev->ld, .key = key);
-    lh_exec_copy(&ev->exec, counts, at, bytes, LH_COPY_TO_HOST);
+    const int64_t heads = job->entries->heads, bytes = heads * (int64_t)sizeof *counts;
+    lh_count_best_args args = *from;
+    args.counts = lh_scratch_alloc(&ev->exec, bytes);
+    args.scores = ev->stages.heads.at;
+    args.state = ev->state;
+    args.kv = job->entries;
+    args.ld = ev->ld;
+    LH_LATCH(&ev->exec, ev->exec.ops->count_best(ev->exec.stream, &args));
+    lh_exec_copy(&ev->exec, counts, args.counts, bytes, LH_COPY_TO_HOST);
+    lh_mark_best(ev, job, 1, ev->stages.heads, (lh_counts){.at = args.counts, .step = heads}, LH_ENTRY_DROP);
 }
 
 void lh_evict_mark(lh_evictor *ev, const lh_evict_job *jobs, int64_t n, const int64_t *budgets)

@@ -193,8 +193,7 @@ static void compete(rehearsal *r, const lh_evict_job *job)
     lh_search threshold;
     lh_evict_keep_scores(ev, job);
     if (lh_evict_fits(ev, job)) reference = lh_evict_reference_queries(ev, job, r->lens);
-    lh_evict_count_best(ev, job, 0, r->counts);
-    lh_evict_mark(ev, job, 1, r->budgets);
+    lh_evict_mark_from(ev, job, &(lh_count_best_args){0}, r->counts);
     lh_evict_end(ev);
     lh_exec_latch(&ev->exec, lh_calloc(&limits, ev->shape.layers, sizeof *limits));
     lh_exec_latch(&ev->exec, lh_calloc(&jobs, ev->shape.layers, sizeof *jobs));

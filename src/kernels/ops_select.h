@@ -7,6 +7,7 @@
 
 #include "base/both.h"
 #include "base/fraction.h"
+#include "base/minmax.h"
 #include "kernels/ops_budgets.h"
 #include "kernels/ragged.h"
 
@@ -60,15 +61,21 @@ typedef struct lh_histogram_args {
     int prefix_bits, bits;
 } lh_histogram_args;
 
-/* counts[h] = number of competing entries of head h with a score key of at least `key`. */
+/* counts[h] = number of competing entries of head h with a score key of at least `key`, and `more`; but at least
+ * `least`, and at most `most`. */
 typedef struct lh_count_best_args {
     int64_t *counts;      /* [heads] */
     const float *scores;  /* [heads, ld] */
     const uint8_t *state; /* [heads, ld] */
     const lh_ragged *kv;  /* lengths */
-    int64_t ld;
+    int64_t ld, more, least, most;
     uint32_t key;
 } lh_count_best_args;
+
+static LH_BOTH inline int64_t lh_count_within(const lh_count_best_args *a, int64_t count)
+{
+    return lh_min_i64(a->most, lh_max_i64(a->least, count + a->more));
+}
 
 /* 1 if slot s of head h is counted, else 0. */
 static LH_BOTH inline int lh_is_best(const lh_count_best_args *a, int64_t h, int64_t s)

@@ -112,11 +112,13 @@ static int64_t max_held(const lh_layer_competition *c)
     return lh_max_i64(TIMES * c->limits->most, c->divided + c->limits->most / QUARTER);
 }
 
+enum { ROUNDING = 1 }; /* entries of a head */
+
 /* Before the last layer: the entries of a head that may be among the best in the end. A head's final share is at most
  * the larger of its share of the flat top and its layer's base, and one for what rounding leaves. */
 static int64_t may_stay(const lh_layer_competition *c, int64_t cell, int64_t share)
 {
-    return lh_min_i64(c->room[cell], lh_max_i64(share, c->bases[cell]) + 1);
+    return lh_min_i64(c->room[cell], lh_max_i64(share, c->bases[cell]) + ROUNDING);
 }
 
 /* ---- moving layers to new memory ---- */
@@ -146,13 +148,12 @@ static lh_status replace_arena(lh_kv *kv, lh_evict_job *job, const int64_t *budg
     return LH_OK;
 }
 
-/* Moves the best entries of n layers with kept or shown scores, budgets[l,g] of each head, to new memory. */
-static void move_best(lh_kv *kv, lh_evict_job *jobs, int64_t n, const int64_t *budgets)
+/* Moves the marked entries of n layers, budgets[l,g] of each head, to new memory. */
+static void move_marked(lh_kv *kv, lh_evict_job *jobs, int64_t n, const int64_t *budgets)
 {
     const lh_keep keep = lh_evict_keep(kv->evictor);
     lh_arena old[LH_EVICT_AT_ONCE];
     lh_ragged src[LH_EVICT_AT_ONCE], dst[LH_EVICT_AT_ONCE];
-    lh_evict_mark(kv->evictor, jobs, n, budgets);
     for (int64_t i = 0; i < n; i++) {
         old[i] = (lh_arena){0};
         LH_LATCH(&kv->exec, replace_arena(kv, &jobs[i], budgets + i * kv->shape.heads.kv_heads, &old[i], &src[i]));
@@ -207,25 +208,29 @@ static void evict_all(lh_kv *kv)
     for (int64_t l = 0, n; l < c->layers; l += n) {
         n = lh_evict_together(kv->evictor, c->jobs + l, c->layers - l);
         lh_evict_show_scores(kv->evictor, c->jobs + l, n);
-        move_best(kv, c->jobs + l, n, c->budgets + l * heads);
+        lh_evict_mark(kv->evictor, c->jobs + l, n, c->budgets + l * heads);
+        move_marked(kv, c->jobs + l, n, c->budgets + l * heads);
     }
     memcpy(c->room, c->budgets, (size_t)(c->layers * heads) * sizeof *c->room);
 }
 
 /* ---- the end of a layer ---- */
 
-/* Collective. Counts the entries of the new layer that reach the threshold of the last division: its budgets. A device
- * that only counts expects as many as may be held. */
-static void count_new(lh_kv *kv, const lh_evict_job *job)
+/* Collective. Marks the entries of the new layer that may stay, by the threshold of the last division; their numbers
+ * are its budgets. All its heads hold the whole prompt and have the same limits. A device that only counts expects as
+ * many entries as may be held. */
+static void mark_new(lh_kv *kv, const lh_evict_job *job)
 {
     lh_layer_competition *c = kv->competition;
     const lh_heads *h = &kv->shape.heads;
     const int64_t first = (c->layers - 1) * h->kv_heads, spare = max_held(c) - sum_of(c->room, first);
-    for (int64_t i = 0; i < h->kv_count; i++) kv->arrays.kept[i] = spare / h->kv_heads - 1;
-    lh_evict_count_best(kv->evictor, job, c->threshold->prefix, kv->arrays.kept);
+    const lh_count_best_args from = {
+        .key = c->threshold->prefix, .more = ROUNDING, .least = may_stay(c, first, 0), .most = c->room[first]};
+    for (int64_t i = 0; i < h->kv_count; i++) kv->arrays.kept[i] = may_stay(c, first, spare / h->kv_heads - ROUNDING);
+    lh_evict_mark_from(kv->evictor, job, &from, kv->arrays.kept);
     LH_LATCH(&kv->exec, lh_kv_wait_for_layer(kv, job->layer.index));
     lh_exec_latch(&kv->exec, lh_gather_lens(&kv->arrays.gather, h, kv->exec.comm, kv->arrays.kept, kv->arrays.lens));
-    for (int64_t g = 0; g < h->kv_heads; g++) c->budgets[first + g] = may_stay(c, first + g, kv->arrays.lens[g]);
+    memcpy(c->budgets + first, kv->arrays.lens, (size_t)h->kv_heads * sizeof *c->budgets);
 }
 
 /* Collective. Cuts the new layer alone. 0: then the layers would hold too many entries together. */
@@ -234,9 +239,9 @@ static int keep_new(lh_kv *kv)
     lh_layer_competition *c = kv->competition;
     lh_evict_job *job = &c->jobs[c->layers - 1];
     const int64_t heads = kv->shape.heads.kv_heads, first = (c->layers - 1) * heads;
-    count_new(kv, job);
+    mark_new(kv, job);
     if (sum_of(c->room, first) + sum_of(c->budgets + first, heads) > max_held(c)) return 0;
-    move_best(kv, job, 1, c->budgets + first);
+    move_marked(kv, job, 1, c->budgets + first);
     memcpy(c->room + first, c->budgets + first, (size_t)heads * sizeof *c->room);
     return 1;
 }

@@ -87,13 +87,16 @@ START_TEST(test_count_best_counts_what_competes_from_a_key_on)
             int64_t *counts = rig_new(&g, bytes), *got = lot_new(&m, bytes), *want = lot_new(&m, bytes);
             const uint32_t some = all ? lh_score_key(l.scores[draw(36, (uint64_t)n, all)]) : 7,
                            key = n % 7 == 0 ? 0 : some + (n % 2 && some < UINT32_MAX);
-            for (int64_t h = 0; h < l.heads; h++)
+            const int64_t more = n % 3, least = n % 5, most = n % 4 ? INT64_MAX : 9;
+            for (int64_t h = 0; h < l.heads; h++) {
                 for (int64_t s = 0; s < l.kv.host.len[h]; s++)
                     want[h] +=
                         l.state[h * l.ld + s] == LH_ENTRY_COMPETES && lh_score_key(l.scores[h * l.ld + s]) >= key;
+                want[h] = lh_min_i64(most, lh_max_i64(least, want[h] + more));
+            }
             placed on = layer_put(&g, &l);
             RUN(&g, count_best, .counts = counts, .scores = on.scores, .state = on.state, .kv = &on.kv, .ld = l.ld,
-                .key = key);
+                .more = more, .least = least, .most = most, .key = key);
             rig_get(&g, got, counts, bytes);
             check_same(got, want, bytes, "count_best, case %d, %s", n, g.ops->name);
             rig_reset(&g);

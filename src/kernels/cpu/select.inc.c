@@ -229,7 +229,7 @@ static void count_head(const lh_count_best_args *a, int64_t h)
     const int64_t len = a->kv->len[h];
     int64_t count = 0;
     for (int64_t s = 0; s < len; s++) count += lh_is_best(a, h, s);
-    a->counts[h] = count;
+    a->counts[h] = lh_count_within(a, count);
 }
 
 static lh_status op_count_best(lh_stream *stream, const lh_count_best_args *a)

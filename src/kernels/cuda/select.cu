@@ -25,11 +25,11 @@ enum {
     FEW = 8 /* slots of a thread */
 };
 
-#define NO_LINE UINT64_MAX /* above every entry: the largest key is that of infinity */
+#define NO_LINE UINT64_MAX /* above every entry: the largest key is the key of infinity */
 
 /* The known bits of a head's line. */
 typedef struct found_line {
-    uint64_t at; /* the bits found so far; the others are 0 */
+    uint64_t at; /* the bits found so far, then zeros */
     int rest;    /* number of the best entries with these bits */
     int stands;
 } found_line;
@@ -500,7 +500,7 @@ static __global__ void __launch_bounds__(THREADS)
 #pragma unroll 8
     for (int64_t s = threadIdx.x; s < len; s += blockDim.x) count += lh_is_best(&a, h, s);
     count = lh_block_sum(count, room);
-    if (threadIdx.x == 0) a.counts[h] = count;
+    if (threadIdx.x == 0) a.counts[h] = lh_count_within(&a, count);
 }
 
 lh_status lh_cuda_count_best(lh_stream *stream, const lh_count_best_args *a)

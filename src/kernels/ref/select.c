@@ -107,8 +107,9 @@ lh_status lh_ref_count_best(lh_stream *stream, const lh_count_best_args *a)
 {
     (void)stream;
     for (int64_t h = 0; h < a->kv->heads; h++) {
-        a->counts[h] = 0;
-        for (int64_t s = 0; s < a->kv->len[h]; s++) a->counts[h] += lh_is_best(a, h, s);
+        int64_t count = 0;
+        for (int64_t s = 0; s < a->kv->len[h]; s++) count += lh_is_best(a, h, s);
+        a->counts[h] = lh_count_within(a, count);
     }
     return LH_OK;
 }

@@ -136,7 +136,7 @@ static lh_status run_shapes(lh_bench *b, const layer *l)
         .ld = ld, .k = 5, .seen = ld, .kind = LH_POOL_AVG);
     RUN(histogram, "", 5.0, .histograms = l->histograms, .scores = l->x, .state = l->compete, .kv = kv, .batch = 1,
         .ld = ld, .histograms_ld = 1 << BITS, .bits = BITS);
-    RUN(count_best, "", 5.0, .counts = l->held, .scores = l->x, .state = l->compete, .kv = kv, .ld = ld,
+    RUN(count_best, "", 5.0, .counts = l->held, .scores = l->x, .state = l->compete, .kv = kv, .ld = ld, .most = ld,
         .key = 1u << 31);
     return LH_OK;
 }
