@@ -1,14 +1,16 @@
 /* Appending to ragged caches, after the norms and the rotation of queries and keys, in one kernel: a row of a head is
- * read once. A block has the rows of WARPS heads of one token and computes their sines and cosines once; query heads
- * come first, then KV heads: a warp appends the key that it has rotated, and the value. If a single token is appended
- * its warps raise the lengths; else a second kernel does, after all have read them. Bytes: 8 per number of queries, 14
- * of keys, 6 of values, and 2 more in f32. Further: query rows in a ring, gathering and compacting entries. */
+ * read once. A block has the rows of WARPS heads of one token, or of all its heads if there are enough tokens, and
+ * computes their sines and cosines once. A warp appends the key that it has rotated, and the value. If a single token
+ * is appended its warps raise the lengths; else a second kernel does, after all have read them. Bytes: 8 per number of
+ * queries, 14 of keys, 6 of values, and 2 more in f32. Further: query rows in a ring, gathering and compacting entries.
+ */
 #include "kernels/cuda/entries.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/norm_rows.cuh"
 #include "kernels/elementwise.h"
 
-enum { SEQS = 24, WARPS = 8, THREADS = WARPS * LH_WARP };
+/* BUSY: blocks per multiprocessor from which on a block has all heads of a token. */
+enum { SEQS = 24, WARPS = 8, THREADS = WARPS * LH_WARP, BUSY = 4 };
 
 /* Some sequences of a batch; `first` is the first row of the first one. */
 typedef struct append_slice {
@@ -47,16 +49,31 @@ static __device__ __forceinline__ void norm_head(const lh_rmsnorm_args &a, int64
     __syncwarp();
 }
 
-static __device__ __forceinline__ void rotate_head(const lh_rope_args &a, const turn &by, int64_t row, int64_t h)
+static __device__ __forceinline__ void rotate(float *low, float *high, float c, float s)
+{
+    const float x = *low, y = *high;
+    *low = fmaf(x, c, -__fmul_rn(y, s));
+    *high = fmaf(y, c, __fmul_rn(x, s));
+}
+
+static __device__ __forceinline__ void rotate_head(const lh_rope_args &a, const turn &by, int64_t row, int64_t h,
+                                                   int width)
 {
     const int64_t half = a.rotary / 2;
     float *low = a.x + row * a.ld + h * a.dim, *high = low + half;
     if (!a.heads) return;
     const float factor = lh_query_factor(&a.scaling, a.positions[row]);
-    for (int64_t i = lh_lane(); i < half; i += LH_WARP) {
-        float x = low[i], y = high[i], c = by.cosines[i] * factor, s = by.sines[i] * factor;
-        low[i] = fmaf(x, c, -__fmul_rn(y, s));
-        high[i] = fmaf(y, c, __fmul_rn(x, s));
+    if (width == 4 && (half | a.dim) % 2 == 0) {
+        for (int64_t i = 2 * lh_lane(); i < half; i += 2 * LH_WARP) {
+            float2 x = *(float2 *)(low + i), y = *(float2 *)(high + i);
+            rotate(&x.x, &y.x, by.cosines[i] * factor, by.sines[i] * factor);
+            rotate(&x.y, &y.y, by.cosines[i + 1] * factor, by.sines[i + 1] * factor);
+            *(float2 *)(low + i) = x;
+            *(float2 *)(high + i) = y;
+        }
+    } else {
+        for (int64_t i = lh_lane(); i < half; i += LH_WARP)
+            rotate(low + i, high + i, by.cosines[i] * factor, by.sines[i] * factor);
     }
     __syncwarp();
 }
@@ -88,30 +105,37 @@ static __device__ void append_entry(const append_slice &a, const lh_ragged &kv, 
     if (kv.bias) kv.bias[slot] = 0.0f;
 }
 
+/* Head h of a row: query heads come first, then KV heads. */
+static __device__ __forceinline__ void append_head(const append_slice &a, const turn &by, int64_t row, int64_t h)
+{
+    const lh_rope_append_args &all = a.all;
+    const lh_ragged &kv = a.seqs[blockIdx.z];
+    if (h < all.q.heads) {
+        norm_head(all.q_norm, row, h, a.width);
+        rotate_head(all.q, by, row, h, a.width);
+        return;
+    }
+    h -= all.q.heads;
+    const int64_t first = kv.offset[h], len = kv.len[h];
+    norm_head(all.k_norm, row, h, a.width);
+    rotate_head(all.k, by, row, h, a.width);
+    append_entry(a, kv, row, h, first + len + blockIdx.x);
+    __syncwarp(); /* all lanes have read the length */
+    if (all.append.tokens == 1 && lh_lane() == 0) kv.len[h] = len + 1;
+}
+
 /* Blocks: tokens, heads, sequences. No kernel computes positions and frequencies: they come by copies. */
 static __global__ void __launch_bounds__(THREADS) append_kernel(const __grid_constant__ append_slice a)
 {
     const lh_rope_append_args &all = a.all;
-    const lh_ragged &kv = a.seqs[blockIdx.z];
-    int64_t tokens = all.append.tokens, t = blockIdx.x, row = a.first + blockIdx.z * tokens + t,
-            h = (int64_t)blockIdx.y * WARPS + lh_warp();
+    const int64_t row = a.first + blockIdx.z * all.append.tokens + blockIdx.x,
+                  heads = all.q.heads + a.seqs[blockIdx.z].heads;
     turn by = {NULL, NULL};
     lh_let_next_start();
     if (all.q.heads || all.k.heads) by = turn_of(all.q.heads ? all.q : all.k, row);
     lh_wait_before();
-    if (h < all.q.heads) {
-        norm_head(all.q_norm, row, h, a.width);
-        rotate_head(all.q, by, row, h);
-        return;
-    }
-    h -= all.q.heads;
-    if (h >= kv.heads) return;
-    const int64_t first = kv.offset[h], len = kv.len[h];
-    norm_head(all.k_norm, row, h, a.width);
-    rotate_head(all.k, by, row, h);
-    append_entry(a, kv, row, h, first + len + t);
-    __syncwarp(); /* all lanes have read the length */
-    if (tokens == 1 && lh_lane() == 0) kv.len[h] = len + 1;
+    for (int64_t h = (int64_t)blockIdx.y * WARPS + lh_warp(); h < heads; h += gridDim.y * WARPS)
+        append_head(a, by, row, h);
 }
 
 static __global__ void raise_kernel(const __grid_constant__ append_slice a)
@@ -125,6 +149,7 @@ static int width_of(const lh_rope_append_args *all)
 {
     const lh_append_args *a = &all->append;
     int is_wide = lh_width(a->k, a->ld, LH_F32) == 4 && lh_width(a->v, a->ld, LH_F32) == 4;
+    is_wide = is_wide && (!all->q.heads || lh_width(all->q.x, all->q.ld, LH_F32) == 4);
     is_wide = is_wide && (!all->q_norm.heads || lh_norm_width(&all->q_norm) == 4);
     is_wide = is_wide && (!all->k_norm.heads || lh_norm_width(&all->k_norm) == 4);
     for (int64_t b = 0; b < a->batch; b++) {
@@ -151,8 +176,9 @@ lh_status lh_cuda_rope_append(lh_stream *stream, const lh_rope_append_args *all)
         }
         slice.first = b * a->tokens;
         heads += all->q.heads;
-        lh_shape shape = {dim3((unsigned)a->tokens, (unsigned)((heads + WARPS - 1) / WARPS), count), THREADS,
-                          rotary * (int64_t)sizeof(float)};
+        const int is_busy = a->tokens * count >= BUSY * lh_cuda_processors(stream);
+        const lh_shape shape = {dim3((unsigned)a->tokens, is_busy ? 1 : (unsigned)((heads + WARPS - 1) / WARPS), count),
+                                THREADS, rotary * (int64_t)sizeof(float)};
         LH_TRY(lh_launch_early(stream, "append", shape, append_kernel, slice));
         if (a->tokens > 1)
             LH_TRY(lh_launch(stream, "append", lh_shape{dim3(1, 1, count), LH_WARP, 0}, raise_kernel, slice));
