@@ -107,6 +107,12 @@ lh_status lh_rope_append_in_turn(const lh_ops *ops, lh_stream *stream, const lh_
     return LH_OK;
 }
 
+void lh_count_fresh(const lh_attend_decode_args *a)
+{
+    for (int64_t b = 0; b < a->batch; b++)
+        for (int64_t h = 0; h < a->seqs[b].heads; h++) a->seqs[b].len[h] += a->fresh;
+}
+
 lh_gemm_args lh_product_of_expert(const lh_expert_gemm_args *a, int64_t e)
 {
     const int64_t first = a->routes.first[e], bytes = lh_dtype_bytes(a->type);

@@ -100,12 +100,13 @@ const char *lh_cpu_gemm_library(lh_dtype type);
 int lh_cublas_found(char text[256]) __attribute__((weak));
 
 /* Operations composed of other operations, for backends without a kernel for the whole: the input rows of norm_gemm
- * (rmsnorm, or convert if norm.w is NULL), norm_gemm, gemm_convert, rope_append, and the gemm of expert `e` where
- * device memory is host memory. */
+ * (rmsnorm, or convert if norm.w is NULL), norm_gemm, gemm_convert, rope_append; and where device memory is host
+ * memory, raising lengths by fresh entries, and the gemm of expert `e`. */
 lh_status lh_norm_rows(const lh_ops *ops, lh_stream *stream, const lh_rmsnorm_args *n);
 lh_status lh_norm_gemm_in_turn(const lh_ops *ops, lh_stream *stream, const lh_norm_gemm_args *a);
 lh_status lh_gemm_convert_in_turn(const lh_ops *ops, lh_stream *stream, const lh_gemm_convert_args *a);
 lh_status lh_rope_append_in_turn(const lh_ops *ops, lh_stream *stream, const lh_rope_append_args *a);
+void lh_count_fresh(const lh_attend_decode_args *a);
 lh_gemm_args lh_product_of_expert(const lh_expert_gemm_args *a, int64_t e);
 
 #endif

@@ -37,8 +37,12 @@ typedef struct lh_attend_block_args {
 
 /* One row per sequence over all entries that it sees; o, o_bf16 and lse as in attend_block. q, o: sequence b, head i
  * starts at b * ld + i * head_dim; lse: [batch, heads] or NULL. Slots are in no particular order. logits: NULL, or for
- * each sequence an array that receives the logits of its row. With LH_ORDER_ANY the bits may depend on the number of
- * sequences and heads. */
+ * each sequence an array that receives the logits of its row. With LH_ORDER_ANY the bits may depend on the other
+ * sequences and heads.
+ *
+ * fresh: entries that append stored in every head with leaves_len; len is raised by them first. A backend may read
+ * lengths and older entries before earlier operations have ended: if one of them has written these, something was
+ * copied on the stream since. */
 typedef struct lh_attend_decode_args {
     float *o, *lse;
     void *o_bf16;
@@ -48,6 +52,7 @@ typedef struct lh_attend_decode_args {
     const int32_t *positions; /* [batch] positions of the rows */
     const lh_ragged *seqs;    /* [batch], host */
     int64_t batch, q_ld, o_ld;
+    int64_t fresh;
     lh_grouping map;
     lh_logit logit;
     lh_order order;

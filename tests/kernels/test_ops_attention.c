@@ -566,6 +566,56 @@ START_TEST(test_the_log_sum_may_be_left_out)
 }
 END_TEST
 
+/* Takes the last entry of every head out of its length. Returns 0 if a head is empty. */
+static int uncount_last(attend_case *c)
+{
+    int held = 1;
+    for (int64_t b = 0; b < c->batch; b++)
+        for (int64_t h = 0; h < c->kv[b].host.heads; h++) held &= c->kv[b].host.len[h] > 0;
+    for (int64_t b = 0; held && b < c->batch; b++)
+        for (int64_t h = 0; h < c->kv[b].host.heads; h++) c->kv[b].host.len[h]--;
+    return held;
+}
+
+START_TEST(test_a_step_counts_fresh_entries_and_sees_them)
+{
+    for (int b = 0; rig_backend(b); b++) {
+        rig g;
+        rig_open(&g, rig_backend(b));
+        for (int n = 0; n < 120; n += rig_step(&g)) {
+            lot m = {0};
+            attend_case c;
+            attend_size size = size_at(n);
+            lh_ragged seqs[BATCH_MOST];
+            size.tokens = 1, size.past = kind(LONG_PAST, n);
+            decode_make(&m, &c, &size);
+            c.any_order = n % 2;
+            const attended want = decode_run(&m, &g, &c);
+            if (uncount_last(&c)) {
+                attended got = want;
+                lh_attend_decode_args args = decode_args(&g, &c, seqs);
+                args.fresh = 1;
+                args.o = rig_new(&g, got.o_count * 4);
+                args.lse = rig_new(&g, got.lse_count * 4);
+                RUN_ARGS(&g, attend_decode, &args);
+                rig_get(&g, got.o = lot_new(&m, got.o_count * 4), args.o, got.o_count * 4);
+                rig_get(&g, got.lse = lot_new(&m, got.lse_count * 4), args.lse, got.lse_count * 4);
+                check_attended(&got, &want, (tolerance){0}, "attend_decode with fresh entries", n);
+                for (int64_t s = 0; s < c.batch; s++) {
+                    const int64_t heads = seqs[s].heads;
+                    int64_t *len = lot_new(&m, heads * 8);
+                    rig_get(&g, len, seqs[s].len, heads * 8);
+                    for (int64_t h = 0; h < heads; h++) ck_assert_int_eq(len[h], c.kv[s].host.len[h] + 1);
+                }
+            }
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
 /* o is then workspace; the numbers are the same. */
 START_TEST(test_outputs_may_be_wanted_rounded_alone)
 {
@@ -613,6 +663,7 @@ int main(void)
         test_no_rows_and_no_heads_do_nothing,
         test_the_log_sum_may_be_left_out,
         test_outputs_may_be_wanted_rounded_alone,
+        test_a_step_counts_fresh_entries_and_sees_them,
         NULL};
     return rig_run("kernels/attention", tests);
 }

@@ -327,6 +327,7 @@ static appended rope_append(lot *m, rig *g, int n)
               .scale = 1.19f},
         .append = {.seqs = on, .batch = batch, .tokens = tokens, .ld = ld, .k = k, .v = k + kv_heads * dim}};
     a.append.positions = a.q.positions;
+    a.append.leaves_len = n % 3 == 0;
     a.q_norm.x = a.q_norm.y = q;
     a.k_norm.x = a.k_norm.y = k;
     a.q_norm.w = rig_put(g, lot_normals(m, HEADS * dim, 1.0f, 7), HEADS * dim * 4);

@@ -23,7 +23,7 @@ void halves(double y[4], unsigned low, unsigned high)
 struct copy {
     unsigned char *dst;
     const unsigned char *src;
-    int bytes, group;
+    int bytes, all, group;
 };
 struct copies {
     std::vector<copy> waiting;
@@ -92,13 +92,13 @@ void simt_load_matrices(unsigned y[4], const void *row)
     for (int i = 0; i < 4; i++) memcpy(y + i, given + (8 * i + simt_lane() / 4) * 64 + simt_lane() % 4 * 4, sizeof *y);
 }
 
-void simt_copy_async(void *dst, const void *src, int bytes)
+void simt_copy_async(void *dst, const void *src, int bytes, int all)
 {
-    if ((uintptr_t)dst % 16 || (bytes && (uintptr_t)src % 16) || bytes < 0 || bytes > 16)
-        simt_fault("a copy of %d bytes, or not at multiples of 16", bytes);
-    memset(dst, 0xff, 16);
+    if ((uintptr_t)dst % (unsigned)all || (bytes && (uintptr_t)src % (unsigned)all) || bytes < 0 || bytes > all)
+        simt_fault("a copy of %d bytes, or not at multiples of %d", bytes, all);
+    memset(dst, 0xff, (size_t)all);
     simt_loads(src, (size_t)bytes);
-    mine().waiting.push_back({(unsigned char *)dst, (const unsigned char *)src, bytes, -1});
+    mine().waiting.push_back({(unsigned char *)dst, (const unsigned char *)src, bytes, all, -1});
 }
 
 void simt_copy_commit(void)
@@ -118,7 +118,7 @@ void simt_copy_wait(int groups_left)
             later.push_back(c);
             continue;
         }
-        memset(c.dst, 0, 16);
+        memset(c.dst, 0, (size_t)c.all);
         memcpy(c.dst, c.src, (size_t)c.bytes);
     }
     m.waiting.swap(later);

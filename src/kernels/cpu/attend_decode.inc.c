@@ -362,6 +362,7 @@ static lh_status op_attend_decode(lh_stream *stream, const lh_attend_decode_args
 {
     lh_decode decode = {.args = a};
     char *memory = NULL;
+    lh_count_fresh(a);
     if (a->batch == 0 || a->map.heads == 0) return LH_OK;
     int64_t rows = a->batch * (head_end(&a->map) - head_first(&a->map)), count = list_chunks(&decode, NULL, NULL, NULL);
     for (int64_t b = 0; b < a->batch; b++)

@@ -16,7 +16,7 @@ static void append_head(const lh_append_args *a, int64_t b, int64_t h)
         }
         if (kv->positions) kv->positions[slot] = a->positions[row];
     }
-    kv->len[h] += a->tokens;
+    if (!a->leaves_len) kv->len[h] += a->tokens;
 }
 
 static lh_status op_append(lh_stream *stream, const lh_append_args *a)

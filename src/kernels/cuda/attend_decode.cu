@@ -2,24 +2,26 @@
  * kernel without values (split_kv.cuh). */
 #include "kernels/cuda/split_kv.cuh"
 
-typedef void (*split_function)(lh_split_kv);
 typedef struct split_way {
-    split_function kernel;
-    int64_t shared;
+    void (*kernel)(lh_split_kv);
+    int threads;
+    int64_t (*bytes)(int stages, int tile, int64_t units); /* of shared memory */
 } split_way;
 
 template <typename T, int D, int HALVES, int VALUES>
 static split_way way_for(void)
 {
     typedef split_kind<T, D, HALVES, VALUES> K;
-    return split_way{split_kernel<K>, split_room<K>::BYTES};
+    return split_way{split_kernel<K>, K::THREADS, room_bytes<K>};
 }
 
+/* With values of more than 128 dimensions there are registers for 8 rows of bf16. */
 template <typename T, int HALVES, int VALUES>
 static split_way way_of(int64_t dim)
 {
     if (dim <= 64) return way_for<T, 64, HALVES, VALUES>();
-    return dim <= 128 ? way_for<T, 128, HALVES, VALUES>() : way_for<T, 256, HALVES, VALUES>();
+    if (dim <= 128) return way_for<T, 128, HALVES, VALUES>();
+    return way_for < T, 256, VALUES && sizeof(T) == 2 ? 1 : HALVES, VALUES > ();
 }
 
 /* Over an f32 cache there is always room for 16 rows, which few models need. */
@@ -38,45 +40,40 @@ static lh_status shape_split(lh_split_kv *a, const char *op)
     a->form = lh_form_of(&a->seqs[0]);
     a->first_head = a->map.first / a->map.group;
     a->heads = (a->map.first + a->map.heads - 1) / a->map.group + 1 - a->first_head;
-    a->tile = rows < 16 ? (int)rows : 16;
+    const int64_t most = a->o && a->form.dim > 128 ? 8 : 16;
+    a->tile = (int)(rows < most ? rows : most);
     a->tiles = (int)((rows + a->tile - 1) / a->tile);
-    a->most = LH_SPLITS;
     if (a->form.dim > LH_SPLIT_MAX_DIM)
         LH_FAIL(LH_EINTERNAL, "%s on a GPU: heads of %d dimensions, more than %d", op, a->form.dim, LH_SPLIT_MAX_DIM);
     return LH_OK;
 }
 
-/* Allocates memory for the splits of one launch; later launches use it again. */
+/* Allocates memory for the parts of one launch; later launches use it again. */
 static lh_status open_split(lh_stream *stream, lh_split_kv *a, int64_t seqs)
 {
     int64_t units = (seqs < LH_SPLIT_SEQS ? seqs : +LH_SPLIT_SEQS) * a->heads * a->tiles,
-            parts = units * a->tile * LH_SPLITS;
+            parts = a->is_fixed ? units * LH_SPLIT_FIXED : units + LH_SPLIT_BLOCKS,
+            sums = a->o ? parts * a->tile * a->form.dim * (int64_t)sizeof(float) : 0;
     char *memory = NULL;
-    LH_TRY(lh_stream_scratch(stream, &memory,
-                             parts * (int64_t)(sizeof(float2) + (a->o ? a->form.dim * sizeof(float) : 0))));
-    LH_TRY(lh_stream_counters(stream, &a->parts.arrived, units));
+    LH_TRY(lh_stream_scratch(stream, &memory, sums + parts * a->tile * (int64_t)sizeof(float2)));
+    LH_TRY(lh_stream_counters(stream, &a->parts.arrived, units + 1));
+    a->parts.readers = a->parts.arrived + units;
     a->parts.o = (float *)memory;
-    a->parts.sums = (float2 *)(memory + (a->o ? parts * a->form.dim * (int64_t)sizeof(float) : 0));
+    a->parts.sums = (float2 *)(memory + sums);
     return LH_OK;
 }
 
-/* VALUES 0: only log-sum-exps are computed. */
+/* VALUES 0: only log-sum-exps are computed. One block a multiprocessor. */
 template <int VALUES>
-static lh_status launch_split(lh_stream *stream, const char *op, const lh_split_kv *a, int64_t seqs)
+static lh_status launch_split(lh_stream *stream, const char *op, lh_split_kv *a, int64_t seqs)
 {
-    split_way way = choose<VALUES>(a);
-    dim3 blocks((unsigned)(a->heads * a->tiles), (unsigned)seqs, (unsigned)a->most);
-    return lh_launch_early(stream, op, lh_shape{blocks, LH_SPLIT_THREADS, way.shared}, way.kernel, *a);
-}
-
-/* Blocks of a launch per multiprocessor if the order of sums is free: the number that runs concurrently. */
-enum { SPLIT_BUSY = 3 };
-
-/* Splits of a head, for `seqs` sequences, that keep the multiprocessors busy. */
-static int busy_splits(lh_stream *stream, const lh_split_kv *a, int64_t seqs)
-{
-    int64_t most = lh_cuda_processors(stream) * SPLIT_BUSY / (seqs * a->heads * a->tiles);
-    return (int)(most < 1 ? 1 : most < LH_SPLITS ? most : +LH_SPLITS);
+    const split_way way = choose<VALUES>(a);
+    const int64_t most = lh_cuda_processors(stream), of_system = 1 << 10;
+    a->units = (int)(seqs * a->heads * a->tiles);
+    a->stages = way.bytes(2, a->tile, a->units) + of_system <= lh_cuda_shared(stream) ? 2 : 1;
+    const dim3 blocks((unsigned)(most < LH_SPLIT_BLOCKS ? most : +LH_SPLIT_BLOCKS));
+    const lh_shape shape = {blocks, way.threads, way.bytes(a->stages, a->tile, a->units)};
+    return lh_launch_early(stream, op, shape, way.kernel, *a);
 }
 
 /* Takes the sequences from b on that fit in a launch and have the same type. */
@@ -104,11 +101,12 @@ lh_status lh_cuda_attend_decode(lh_stream *stream, const lh_attend_decode_args *
     a.rows = 1;
     a.q_ld = d->q_ld;
     a.o_ld = d->o_ld;
+    a.fresh = (int)d->fresh;
+    a.is_fixed = d->order == LH_ORDER_FIXED;
     LH_TRY(shape_split(&a, "attend_decode"));
     LH_TRY(open_split(stream, &a, d->batch));
     for (int64_t b = 0, n; b < d->batch; b += n) {
         n = take_seqs(&a, d, b);
-        if (d->order == LH_ORDER_ANY) a.most = busy_splits(stream, &a, n);
         a.o = d->o + b * d->o_ld;
         a.o_bf16 = d->o_bf16 ? (__nv_bfloat16 *)d->o_bf16 + b * d->o_ld : NULL;
         a.lse = d->lse ? d->lse + b * d->map.heads : NULL;
@@ -122,7 +120,7 @@ lh_status lh_cuda_attend_decode(lh_stream *stream, const lh_attend_decode_args *
 /* ---- row_lse ---- */
 
 /* Maximum rows of a launch, times the heads of a group: bounds the memory for splits. */
-enum { SLAB = 512 };
+enum { SLAB = 256 };
 
 lh_status lh_cuda_row_lse(lh_stream *stream, const lh_row_lse_args *args)
 {
@@ -134,6 +132,7 @@ lh_status lh_cuda_row_lse(lh_stream *stream, const lh_row_lse_args *args)
     a.map = o->map;
     a.logit = o->logit;
     a.q_ld = o->q_ld;
+    a.is_fixed = 1;
     for (int64_t r = 0; r < o->rows; r += slab) {
         a.rows = o->rows - r < slab ? o->rows - r : slab;
         a.lse = args->lse + r * o->map.heads;

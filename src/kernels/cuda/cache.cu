@@ -121,7 +121,7 @@ static __device__ __forceinline__ void append_head(const append_slice &a, const 
     rotate_head(all.k, by, row, h, a.width);
     append_entry(a, kv, row, h, first + len + blockIdx.x);
     __syncwarp(); /* all lanes have read the length */
-    if (all.append.tokens == 1 && lh_lane() == 0) kv.len[h] = len + 1;
+    if (all.append.tokens == 1 && !all.append.leaves_len && lh_lane() == 0) kv.len[h] = len + 1;
 }
 
 /* Blocks: tokens, heads, sequences. No kernel computes positions and frequencies: they come by copies. */
@@ -180,7 +180,7 @@ lh_status lh_cuda_rope_append(lh_stream *stream, const lh_rope_append_args *all)
         const lh_shape shape = {dim3((unsigned)a->tokens, is_busy ? 1 : (unsigned)((heads + WARPS - 1) / WARPS), count),
                                 THREADS, rotary * (int64_t)sizeof(float)};
         LH_TRY(lh_launch_early(stream, "append", shape, append_kernel, slice));
-        if (a->tokens > 1)
+        if (a->tokens > 1 && !a->leaves_len)
             LH_TRY(lh_launch(stream, "append", lh_shape{dim3(1, 1, count), LH_WARP, 0}, raise_kernel, slice));
     }
     return LH_OK;

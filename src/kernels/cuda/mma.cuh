@@ -75,6 +75,17 @@ static __device__ __forceinline__ void lh_copy_async(void *shared, const void *s
 #endif
 }
 
+/* Copies 4 bytes, aligned to 4. */
+static __device__ __forceinline__ void lh_copy_async_word(void *shared, const void *src)
+{
+#ifdef LH_SIMT
+    simt_copy_async(shared, src, 4, 4);
+#else
+    unsigned to = (unsigned)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(to), "l"(src) : "memory");
+#endif
+}
+
 /* The copies begun since the last commit become a group. */
 static __device__ __forceinline__ void lh_copy_commit(void)
 {

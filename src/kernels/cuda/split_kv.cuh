@@ -1,11 +1,11 @@
 /* split_kv.cuh - query rows over all entries of ragged caches (attend_decode, row_lse), split over the entries:
  * flash-decoding.
  *
- * The entries of a KV head are cut in splits; their number depends on the head's length, up to a maximum: enough to
- * keep the multiprocessors busy if the order of sums is free, else LH_SPLITS. A block has one split and a tile of rows
- * of one sequence and KV head: row r of query head i at r * (heads of the group here) + i. It exits if its head has no
- * such split, so the grid does not depend on lengths and a CUDA graph can be replayed. Splits leave their row maxima,
- * denominators and sums of values; the last block of a head to finish combines them in their order. */
+ * A multiprocessor has one block. The entries of all KV heads of all sequences are cut evenly among the blocks
+ * (split_places.cuh), so that heads of any lengths end together; the grid does not depend on lengths, and a CUDA graph
+ * can be replayed. Row r of query head i of a KV head is row r * (heads of the group here) + i of its tiles. Pieces
+ * leave their row maxima, denominators and sums of values; the last block of a unit to finish combines them in their
+ * order. */
 #ifndef LH_KERNELS_CUDA_SPLIT_KV_CUH
 #define LH_KERNELS_CUDA_SPLIT_KV_CUH
 
@@ -29,9 +29,12 @@ struct split_kind {
         PARTS = lh_parts<T_>::COUNT,
         PITCH =
             D_ + 32, /* distance of rows of queries in shared memory, in bf16: consecutive rows begin 16 banks apart */
-        SMALL = sizeof(T_) == 2 && D_ <= 128,      /* true if there are registers for all keys and values */
-        STAGE = SMALL ? D_ / 32 : 2,               /* chunks of keys in flight */
-        BLOCKS = D_ <= 128 && HALVES_ == 1 ? 3 : 2 /* blocks on a multiprocessor */
+        EIGHTS = D_ / 8,                                      /* of a key or value */
+        KEY_BYTES = LH_SPLIT_KEYS * D_ * (int)sizeof(T_),     /* of a group */
+        NOTES = KEY_BYTES * (1 + VALUES_),                    /* where a stage has positions and biases of a group */
+        STAGE = NOTES + 2 * LH_SPLIT_KEYS * 4,                /* bytes of a stage */
+        WARPS = KEY_BYTES <= 4096 ? 8 : 8 * 4096 / KEY_BYTES, /* of a block */
+        THREADS = WARPS * LH_WARP
     };
 };
 
@@ -44,41 +47,40 @@ struct split_state {
     float sum[K::VALUE_CHUNKS][4][K::HALVES][4];
 };
 
-/* A lane's part of its rows. */
+/* A lane's part of its rows. With values all rows are one row of the sequence, with a gain of 1 (registers are
+ * short). */
 template <typename K>
 struct split_rows {
     lh_visible_range visible[K::HALVES][2];
     float gain[K::HALVES][2];
-    float *logits[K::HALVES][2]; /* of slot 0; NULL: not wanted */
+    float *logits; /* of the tile's first row and slot 0; NULL: not wanted */
+    int count;     /* rows of the tile */
 };
 
-/* The 16 entries of a warp from `slot` on, with `left` entries in the split. k: keys of entry g, from dimension 8 t on;
- * at: positions of g and 8 + g, -1: not in the split; bias: their biases. v: values of entry 2 t, from dimension 8 g
- * on; seen: whether rows see 2 t, 2 t + 1, 2 t + 8, 2 t + 9; all: whether they see all entries of the split. */
-template <typename K>
+/* The 16 entries of a warp from `slot` on, with `left` entries in the piece. at: positions of entries g and 8 + g, -1:
+ * not in the piece; bias: their biases. seen: whether rows see 2 t, 2 t + 1, 2 t + 8, 2 t + 9; all: whether they see
+ * all entries of the piece. */
 struct split_entry {
-    const typename K::T *k, *v;
-    int64_t slot;
-    int left, at[2], seen[4], all;
+    int slot, left, at[2], seen[4], all;
     float bias[2];
 };
 
 /* A thread's pairs of numbers of the queries: pair n of the tile, from threadIdx.x on in steps of the block. */
 template <typename K>
 struct split_queries {
-    enum { PAIRS = K::D / 2, COUNT = K::ROWS * PAIRS / LH_SPLIT_THREADS };
+    enum { PAIRS = K::D / 2, COUNT = K::ROWS * PAIRS / K::THREADS };
     float pair[COUNT][2];
 };
 
 /* Zeros after rows and dimensions. */
 template <typename K>
 static __device__ __forceinline__ void load_queries(split_queries<K> *queries, const lh_split_kv &a,
-                                                    const lh_split_place &p)
+                                                    const lh_split_piece &p)
 {
     enum { PAIRS = split_queries<K>::PAIRS };
 #pragma unroll
     for (int m = 0; m < split_queries<K>::COUNT; m++) {
-        int n = (int)threadIdx.x + m * LH_SPLIT_THREADS, k = n / PAIRS, x = n % PAIRS * 2, is_row = k < p.rows;
+        int n = (int)threadIdx.x + m * K::THREADS, k = n / PAIRS, x = n % PAIRS * 2, is_row = k < p.of.rows;
         int64_t r, i;
         lh_split_row(a, p, is_row ? k : 0, &r, &i);
         const float *q = a.q + r * a.q_ld + i * a.form.dim + x;
@@ -94,7 +96,7 @@ static __device__ __forceinline__ void stage_queries(const split_queries<K> &que
     enum { PAIRS = split_queries<K>::PAIRS, PITCH = K::PITCH / 2 };
 #pragma unroll
     for (int m = 0; m < split_queries<K>::COUNT; m++) {
-        int n = (int)threadIdx.x + m * LH_SPLIT_THREADS;
+        int n = (int)threadIdx.x + m * K::THREADS;
         unsigned word[SCAN_PARTS];
         lh_cut_pair<SCAN_PARTS>(word, queries.pair[m][0], queries.pair[m][1]);
 #pragma unroll
@@ -104,49 +106,153 @@ static __device__ __forceinline__ void stage_queries(const split_queries<K> &que
 
 /* Rows after the tile's last one see the same entries as the last one; their results are not used. */
 template <typename K>
-static __device__ void describe_rows(const lh_split_kv &a, const lh_split_place &p, split_rows<K> *rows)
+static __device__ void describe_rows(const lh_split_kv &a, const lh_split_plan &plan, const lh_split_piece &p,
+                                     split_rows<K> *rows)
 {
-    const lh_row_logits &out = a.logits[p.seq];
+    const lh_row_logits &out = a.logits[p.of.seq];
+    rows->logits = K::VALUES && out.at ? out.at + (p.of.i0 + p.of.row0) * out.ld : NULL;
+    rows->count = p.of.rows;
 #pragma unroll
     for (int n = 0; n < 2 * K::HALVES; n++) {
-        int k = n / 2 * 8 + lh_lane() % 4 * 2 + n % 2, at = k < p.rows ? k : p.rows - 1;
+        int k = n / 2 * 8 + lh_lane() % 4 * 2 + n % 2;
         int64_t r, i;
-        lh_split_row(a, p, at, &r, &i);
-        if (K::VALUES) r = p.seq; /* the only one: registers are short */
+        rows->visible[n / 2][n % 2] = plan.units[p.unit].visible;
+        rows->gain[n / 2][n % 2] = 1.0f;
+        if (K::VALUES) continue;
+        lh_split_row(a, p, min(k, p.of.rows - 1), &r, &i);
         rows->visible[n / 2][n % 2] = lh_visible_range_of(a.positions, a.until, a.logit.window, r);
-        rows->gain[n / 2][n % 2] = a.gains ? a.gains[r] : 1.0f;
-        rows->logits[n / 2][n % 2] = out.at && k < p.rows ? out.at + i * out.ld : NULL;
+        if (a.gains) rows->gain[n / 2][n % 2] = a.gains[r];
     }
+}
+
+/* ---- the ring of a warp ----
+ *
+ * A stage has the keys, then the values of a group, in eights of numbers: eight i of entry r at place i ^ place_of(r),
+ * so that the lanes of an access of 16 bytes use different banks, across the entries of keys and of values. */
+
+static __device__ __forceinline__ int place_of(int r)
+{
+    return (r & 6) ^ (r & 1) << 2;
+}
+
+template <typename K>
+static __device__ __forceinline__ lh_eight<typename K::T> *eight_at(const unsigned char *rows, int r, int i)
+{
+    return (lh_eight<typename K::T> *)rows + r * K::EIGHTS + (i ^ place_of(r));
+}
+
+/* The group that a warp copied last; before the first one a piece without entries. */
+struct split_cursor {
+    lh_split_piece piece;
+    int slot;
+};
+
+/* The warp's next group, in this piece or a later one. Returns 0 if there is none. */
+template <typename K>
+static __device__ __forceinline__ int next_group(split_cursor *c, const lh_split_kv &a, const lh_split_plan &plan)
+{
+    c->slot += K::WARPS * LH_SPLIT_KEYS;
+    while (c->slot >= c->piece.end && c->piece.next < plan.end) {
+        c->piece = lh_split_piece_at(a, plan, c->piece.next);
+        c->slot = c->piece.first + lh_warp() * LH_SPLIT_KEYS;
+    }
+    return c->slot < c->piece.end;
+}
+
+/* Returns 1 if entries that the kernel before this one stores may be in the group, or in lines of L1 that copies of
+ * rows that are not aligned read. */
+static __device__ __forceinline__ int is_newest(const lh_split_kv &a, const lh_split_plan &plan, const split_cursor &c)
+{
+    return !a.form.wide || c.slot + LH_SPLIT_KEYS > plan.units[c.piece.unit].end - a.fresh;
+}
+
+/* Copies 16 keys or values from `from` on to a stage: those after the first `left`, and numbers after `dim`, become
+ * 0. */
+template <typename K>
+static __device__ __forceinline__ void copy_rows(unsigned char *to, const typename K::T *from, int left, lh_form form)
+{
+    enum { AT_ONCE = LH_WARP / K::EIGHTS, BYTES = 8 * (int)sizeof(typename K::T) };
+    const int i = lh_lane() % K::EIGHTS, row = lh_lane() / K::EIGHTS, more = form.dim - 8 * i;
+    const typename K::T *x = from + row * form.dim + 8 * i;
+    if (form.wide) {
+#pragma unroll
+        for (int r = 0; r < LH_SPLIT_KEYS; r += AT_ONCE) {
+#pragma unroll
+            for (int b = 0; b < BYTES; b += 16)
+                lh_copy_async((unsigned char *)eight_at<K>(to, r + row, i) + b,
+                              (const unsigned char *)(x + r * form.dim) + b, more > 0 && r + row < left ? 16 : 0);
+        }
+    } else {
+#pragma unroll 1
+        for (int r = 0; r < LH_SPLIT_KEYS; r += AT_ONCE)
+            lh_load(eight_at<K>(to, r + row, i), x + r * form.dim, r + row < left ? more : 0, 0);
+    }
+}
+
+template <typename K>
+static __device__ __forceinline__ void copy_group(unsigned char *stage, const lh_split_kv &a, const lh_split_plan &plan,
+                                                  const split_cursor &c)
+{
+    typedef typename K::T T;
+    const lh_ragged &kv = a.seqs[c.piece.of.seq];
+    const lh_split_unit &u = plan.units[c.piece.unit];
+    const int shared = c.slot < u.shared, left = min(c.piece.end - c.slot, (int)LH_SPLIT_KEYS);
+    const int64_t at = ((shared ? kv.parent.offset[c.piece.of.head] : u.slots) + c.slot) * a.form.dim;
+    copy_rows<K>(stage, (const T *)(shared ? kv.parent.k : kv.k) + at, left, a.form);
+    if (K::VALUES) copy_rows<K>(stage + K::KEY_BYTES, (const T *)(shared ? kv.parent.v : kv.v) + at, left, a.form);
+}
+
+/* Copies positions and biases of the group, through L1: only after the wait, so that no line is older. */
+template <typename K>
+static __device__ __forceinline__ void copy_notes(unsigned char *stage, const lh_split_kv &a, const lh_split_plan &plan,
+                                                  const split_cursor &c)
+{
+    const lh_ragged &kv = a.seqs[c.piece.of.seq];
+    const lh_split_unit &u = plan.units[c.piece.unit];
+    const int shared = c.slot < u.shared, j = lh_lane() % LH_SPLIT_KEYS;
+    const void *notes = shared ? kv.parent.positions : kv.positions;
+    if (j < lh_lane()) notes = shared ? kv.parent.bias : kv.bias;
+    if (!notes || c.slot + j >= c.piece.end) return;
+    const int64_t slots = (shared ? kv.parent.offset[c.piece.of.head] : u.slots) + c.slot;
+    lh_copy_async_word(stage + K::NOTES + 4 * lh_lane(), (const uint32_t *)notes + slots + j);
+}
+
+/* Waits for the oldest of the copies of this warp, one group a stage. */
+static __device__ __forceinline__ void wait_for_stage(int stages)
+{
+    if (stages == 2)
+        lh_copy_wait<1>();
+    else
+        lh_copy_wait<0>();
+    __syncwarp();
 }
 
 /* ---- logits of a warp's entries ---- */
 
-/* The entries from `slot` on, without their visibility: loads do not wait for positions. */
+/* The entries from `slot` on, in a stage, without their visibility. */
 template <typename K>
-static __device__ __forceinline__ void find_entries(split_entry<K> *entry, const lh_split_kv &a,
-                                                    const lh_split_place &p, int64_t slot)
+static __device__ __forceinline__ void find_entries(split_entry *entry, const lh_split_kv &a, const lh_split_plan &plan,
+                                                    const lh_split_piece &p, int slot, const unsigned char *stage)
 {
-    const lh_ragged &kv = a.seqs[p.seq];
-    const int shared = slot < p.shared;
-    const int64_t slots = (shared ? kv.parent.offset[p.head] : p.slots) + slot;
-    const int32_t *positions = shared ? kv.parent.positions : kv.positions;
-    const float *bias = shared ? kv.parent.bias : kv.bias;
-    int g = lh_lane() / 4, t = lh_lane() % 4;
+    const lh_ragged &kv = a.seqs[p.of.seq];
+    const int shared = slot < plan.units[p.unit].shared, g = lh_lane() / 4;
+    const int has_positions = (shared ? kv.parent.positions : kv.positions) != NULL;
+    const int has_bias = (shared ? kv.parent.bias : kv.bias) != NULL;
+    const int32_t *positions = (const int32_t *)(stage + K::NOTES);
+    const float *bias = (const float *)(positions + LH_SPLIT_KEYS);
     entry->slot = slot;
-    entry->left = p.end - slot < LH_SPLIT_KEYS ? (int)(p.end - slot) : +LH_SPLIT_KEYS;
-    entry->k = (const typename K::T *)(shared ? kv.parent.k : kv.k) + (slots + g) * a.form.dim + 8 * t;
-    entry->v = (const typename K::T *)(shared ? kv.parent.v : kv.v) + (slots + 2 * t) * a.form.dim + 8 * g;
+    entry->left = min(p.end - slot, (int)LH_SPLIT_KEYS);
 #pragma unroll
     for (int n = 0; n < 2; n++) {
         int j = 8 * n + g;
-        entry->at[n] = j >= entry->left ? -1 : positions ? positions[slots + j] : (int)(slot + j);
-        entry->bias[n] = j < entry->left && bias ? bias[slots + j] : 0.0f;
+        entry->at[n] = j >= entry->left ? -1 : has_positions ? positions[j] : slot + j;
+        entry->bias[n] = j < entry->left && has_bias ? bias[j] : 0.0f;
     }
 }
 
 /* Returns 1 if a row of the warp sees one of the entries. If values are summed all rows see the same entries. */
 template <typename K>
-static __device__ __forceinline__ int look(split_entry<K> *entry, const split_rows<K> &rows)
+static __device__ __forceinline__ int look(split_entry *entry, const split_rows<K> &rows)
 {
     int t = lh_lane() % 4;
     unsigned seen[2], all = LH_ALL;
@@ -162,21 +268,6 @@ static __device__ __forceinline__ int look(split_entry<K> *entry, const split_ro
     for (int e = 0; e < 4; e++) entry->seen[e] = seen[e / 2] >> 4 * (2 * t + e % 2) & 1;
     entry->all = all == LH_ALL;
     return (seen[0] | seen[1]) != 0;
-}
-
-/* Chunks from .. from + STAGE - 1 of the keys of entries g and 8 + g. */
-template <typename K>
-static __device__ __forceinline__ void load_keys(lh_eight<typename K::T> keys[K::STAGE][2], const lh_split_kv &a,
-                                                 const split_entry<K> &entry, int from)
-{
-#pragma unroll
-    for (int c = 0; c < K::STAGE; c++) {
-        int left = a.form.dim - 32 * (from + c) - 8 * (lh_lane() % 4);
-#pragma unroll
-        for (int n = 0; n < 2; n++)
-            lh_load(&keys[c][n], entry.k + 32 * (from + c) + 8 * n * a.form.dim,
-                    8 * n + lh_lane() / 4 < entry.left ? left : 0, a.form.wide);
-    }
 }
 
 /* A chunk of 32 dimensions of the 16 keys, times the rows. q: the words of row g. */
@@ -203,27 +294,25 @@ static __device__ __forceinline__ void add_chunk(float s[K::HALVES][4], float re
     }
 }
 
-/* s: q.k of entry g with the lane's rows, then of entry 8 + g. keys: all of them, if they were loaded before. */
+/* s: q.k of entry g with the lane's rows, then of entry 8 + g. */
 template <typename K>
-static __device__ __forceinline__ void products(float s[K::HALVES][4], const lh_split_kv &a,
-                                                lh_eight<typename K::T> keys[K::STAGE][2], const split_entry<K> &entry)
+static __device__ __forceinline__ void products(float s[K::HALVES][4], const unsigned char *stage,
+                                                const unsigned char *queries)
 {
-    const uint4 *queries = (const uint4 *)lh_shared() + lh_lane() / 4 * (K::PITCH / 8) + lh_lane() % 4;
+    const uint4 *row = (const uint4 *)queries + lh_lane() / 4 * (K::PITCH / 8) + lh_lane() % 4;
     float rest[K::HALVES][4] = {};
 #pragma unroll
-    for (int from = 0; from < K::KEY_CHUNKS; from += K::STAGE) {
-        if (from || !K::SMALL) load_keys<K>(keys, a, entry, from);
+    for (int c = 0; c < K::KEY_CHUNKS; c++) {
+        lh_eight<typename K::T> key[2];
+        uint4 q[K::HALVES][SCAN_PARTS];
 #pragma unroll
-        for (int c = 0; c < K::STAGE; c++) {
-            uint4 q[K::HALVES][SCAN_PARTS];
+        for (int n = 0; n < 2; n++) key[n] = *eight_at<K>(stage, 8 * n + lh_lane() / 4, 4 * c + lh_lane() % 4);
 #pragma unroll
-            for (int part = 0; part < SCAN_PARTS; part++) {
+        for (int part = 0; part < SCAN_PARTS; part++) {
 #pragma unroll
-                for (int h = 0; h < K::HALVES; h++)
-                    q[h][part] = queries[(part * K::ROWS + 8 * h) * (K::PITCH / 8) + 4 * (from + c)];
-            }
-            add_chunk<K>(s, rest, keys[c], q);
+            for (int h = 0; h < K::HALVES; h++) q[h][part] = row[(part * K::ROWS + 8 * h) * (K::PITCH / 8) + 4 * c];
         }
+        add_chunk<K>(s, rest, key, q);
     }
     lh_add_all<4 * K::HALVES>(&s[0][0], &rest[0][0]);
 }
@@ -231,15 +320,17 @@ static __device__ __forceinline__ void products(float s[K::HALVES][4], const lh_
 /* Turns products into logits, with -inf for entries that a row does not see. */
 template <typename K>
 static __device__ __forceinline__ void mask(float s[K::HALVES][4], const lh_split_kv &a, const split_rows<K> &rows,
-                                            const split_entry<K> &entry)
+                                            const split_entry &entry, int seq)
 {
+    const int64_t ld = a.logits[seq].ld;
 #pragma unroll
     for (int h = 0; h < K::HALVES; h++) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            float x = lh_capped(s[h][i] * a.logit.scale, a.logit.softcap), *logits = rows.logits[h][i % 2];
-            int at = entry.at[i / 2];
-            if (logits && at >= 0) logits[entry.slot + i / 2 * 8 + lh_lane() / 4] = x;
+            const float x = lh_capped(s[h][i] * a.logit.scale, a.logit.softcap);
+            const int at = entry.at[i / 2], k = 8 * h + lh_lane() % 4 * 2 + i % 2;
+            if (rows.logits && at >= 0 && k < rows.count)
+                rows.logits[k * ld + entry.slot + i / 2 * 8 + lh_lane() / 4] = x;
             s[h][i] = lh_sees(rows.visible[h][i % 2], at) ? fmaf(x, rows.gain[h][i % 2], entry.bias[i / 2]) : -INFINITY;
         }
     }
@@ -281,19 +372,6 @@ static __device__ __forceinline__ void weigh(float s[K::HALVES][4], split_state<
     }
 }
 
-/* Numbers 64 c + 8 g .. + 7 of the values of entries 2 t, 2 t + 1, 2 t + 8, 2 t + 9. */
-template <typename K>
-static __device__ __forceinline__ void load_values(lh_eight<typename K::T> v[4], const lh_split_kv &a,
-                                                   const split_entry<K> &entry, int c)
-{
-    int left = a.form.dim - 64 * c - 8 * (lh_lane() / 4);
-#pragma unroll
-    for (int e = 0; e < 4; e++) {
-        int n = e / 2 * 8 + e % 2;
-        lh_load(&v[e], entry.v + 64 * c + n * a.form.dim, n + 2 * (lh_lane() % 4) < entry.left ? left : 0, a.form.wide);
-    }
-}
-
 /* p: weights of row g with the entries of v. */
 template <typename K>
 static __device__ __forceinline__ void add_values(float sum[4][K::HALVES][4], const lh_eight<typename K::T> v[4],
@@ -313,11 +391,10 @@ static __device__ __forceinline__ void add_values(float sum[4][K::HALVES][4], co
     }
 }
 
-/* s: weights. values: the first chunks, if they were loaded before. */
+/* s: weights. values: of the group. */
 template <typename K>
-static __device__ __forceinline__ void
-add_weighed(split_state<K> *state, const lh_split_kv &a, const float s[K::HALVES][4],
-            lh_eight<typename K::T> values[K::VALUE_CHUNKS][4], const split_entry<K> &entry)
+static __device__ __forceinline__ void add_weighed(split_state<K> *state, const float s[K::HALVES][4],
+                                                   const unsigned char *values, const split_entry &entry)
 {
     unsigned weights[K::HALVES][SCAN_PARTS][2], word[SCAN_PARTS];
 #pragma unroll
@@ -331,50 +408,31 @@ add_weighed(split_state<K> *state, const lh_split_kv &a, const float s[K::HALVES
     }
 #pragma unroll
     for (int c = 0; c < K::VALUE_CHUNKS; c++) {
-        if (!K::SMALL) load_values<K>(values[c], a, entry, c);
+        lh_eight<typename K::T> v[4];
+#pragma unroll
+        for (int e = 0; e < 4; e++)
+            v[e] = *eight_at<K>(values, e / 2 * 8 + e % 2 + 2 * (lh_lane() % 4), 8 * c + lh_lane() / 4);
         if (!entry.all) { /* memory of invisible entries may hold numbers that are not finite */
 #pragma unroll
             for (int e = 0; e < 4; e++)
-                if (!entry.seen[e]) lh_zero(&values[c][e]);
+                if (!entry.seen[e]) lh_zero(&v[e]);
         }
-        add_values<K>(state->sum[c], values[c], weights);
+        add_values<K>(state->sum[c], v, weights);
     }
 }
 
-/* The warp's 16 entries of a round, with keys and values: their loads start together where registers allow. */
+/* A group of entries, in a stage. */
 template <typename K>
-struct split_round {
-    split_entry<K> entry;
-    int is_unseen; /* known already: no row sees any of them, and nothing was loaded */
-    lh_eight<typename K::T> keys[K::STAGE][2], values[K::VALUE_CHUNKS][4];
-};
-
-/* Starts the round of the entries from `slot` on. A window may hide many entries; with no window few entries are
- * invisible, and loads need not wait for positions. */
-template <typename K>
-static __device__ __forceinline__ void start_round(split_round<K> *round, const lh_split_kv &a, const lh_split_place &p,
-                                                   const split_rows<K> &rows, int64_t slot)
-{
-    find_entries<K>(&round->entry, a, p, slot);
-    round->is_unseen = a.logit.window > 0 && !look<K>(&round->entry, rows);
-    if (round->is_unseen) return;
-    if constexpr (K::SMALL) {
-        load_keys<K>(round->keys, a, round->entry, 0);
-#pragma unroll
-        for (int c = 0; c < K::VALUE_CHUNKS && K::VALUES; c++) load_values<K>(round->values[c], a, round->entry, c);
-    }
-}
-
-template <typename K>
-static __device__ __forceinline__ void end_round(split_state<K> *state, const lh_split_kv &a, const split_rows<K> &rows,
-                                                 split_round<K> *round)
+static __device__ __forceinline__ void add_group(split_state<K> *state, const lh_split_kv &a, int seq,
+                                                 const split_rows<K> &rows, split_entry *entry,
+                                                 const unsigned char *stage, const unsigned char *queries)
 {
     float s[K::HALVES][4] = {};
-    if (round->is_unseen || (a.logit.window <= 0 && !look<K>(&round->entry, rows))) return;
-    products<K>(s, a, round->keys, round->entry);
-    mask<K>(s, a, rows, round->entry);
+    if (!look<K>(entry, rows)) return;
+    products<K>(s, stage, queries);
+    mask<K>(s, a, rows, *entry, seq);
     weigh<K>(s, state);
-    if constexpr (K::VALUES) add_weighed<K>(state, a, s, round->values, round->entry);
+    if constexpr (K::VALUES) add_weighed<K>(state, s, stage + K::KEY_BYTES, *entry);
 }
 
 /* ---- the kernel ----
@@ -382,48 +440,65 @@ static __device__ __forceinline__ void end_round(split_state<K> *state, const lh
  * Entries times rows of a tile on the tensor cores, for any type of cache (queries and weights in three parts: nothing
  * is rounded to bf16), with every byte of the cache read once for up to 16 rows.
  *
- * A warp takes 16 entries at a time: their keys (and values) come from device memory directly in the layout of the
- * products, 16 bytes per lane, 64 or 128 of a row together. Entries are the 16 rows of a product and query rows its 8
- * columns, so a group of fewer than 8 heads wastes only the missing columns. With 16 x 128 bf16 numbers of keys and of
- * values 8 KiB are in flight per warp, 96 KiB per multiprocessor, three times the memory's latency-bandwidth product;
- * the products take a fifth of the time of the loads. */
+ * A warp takes 16 entries at a time, which come through its ring. Entries are the 16 rows of a product and query rows
+ * its 8 columns, so a group of fewer than 8 heads wastes only the missing columns. Eight warps have up to 128 KiB in
+ * flight on a multiprocessor, four times the memory's latency-bandwidth product. With a third stage queries and results
+ * wait longer behind entries: attention of 16 sequences of 1,024 entries takes 36 us instead of 35 (H100). */
 
-/* Shared memory: queries while entries are read, then sums of the warps, then weights of splits; and the row maxima and
- * denominators of the warps, and of all splits. */
+/* Shared memory of a block: rings, queries, sums of the warps (then weights of pieces), row maxima and denominators of
+ * the warps and of all pieces, and the units. */
 template <typename K>
 struct split_room {
     enum {
         PITCH = K::D + 4, /* of sums: fewer lanes share banks */
         QUERY_BYTES = 2 * SCAN_PARTS * K::ROWS * K::PITCH,
-        SUM_BYTES = K::VALUES ? 4 * LH_SPLIT_WARPS * K::ROWS * PITCH : 0,
-        WEIGHT_BYTES = 4 * K::ROWS * LH_SPLITS,
-        MORE_BYTES = (int)SUM_BYTES > (int)WEIGHT_BYTES ? (int)SUM_BYTES : (int)WEIGHT_BYTES,
-        FIRST = (int)QUERY_BYTES > (int)MORE_BYTES ? (int)QUERY_BYTES : (int)MORE_BYTES,
-        BYTES = FIRST + 4 * K::ROWS * (2 * LH_SPLIT_WARPS + 2)
+        SUMS = K::VALUES ? K::WARPS * PITCH : 0, /* of a row */
+        ROW_BYTES = 4 * ((int)SUMS > (int)LH_SPLIT_BLOCKS ? (int)SUMS : (int)LH_SPLIT_BLOCKS) + 4 * (2 * K::WARPS + 2)
     };
-    float *sums;                      /* [LH_SPLIT_WARPS, ROWS, PITCH] */
-    float *row_maxima, *denominators; /* [LH_SPLIT_WARPS, ROWS] */
+    unsigned char *ring; /* of this warp */
+    unsigned char *queries;
+    float *sums;                      /* [WARPS, tile, PITCH] */
+    float *row_maxima, *denominators; /* [WARPS, tile] */
     lh_split_joint joint;
+    lh_split_unit *units; /* [units + 1] */
 };
 
+/* Bytes of a block. */
 template <typename K>
-static __device__ __forceinline__ split_room<K> room_of(void)
+static __host__ __device__ __forceinline__ int64_t room_bytes(int stages, int tile, int64_t units)
 {
-    float *sums = (float *)lh_shared(), *row_maxima = (float *)(lh_shared() + split_room<K>::FIRST);
-    float *denominators = row_maxima + LH_SPLIT_WARPS * K::ROWS, *row_max = denominators + LH_SPLIT_WARPS * K::ROWS;
-    return split_room<K>{sums, row_maxima, denominators, {row_max, row_max + K::ROWS, sums}};
+    typedef split_room<K> R;
+    return K::WARPS * stages * K::STAGE + R::QUERY_BYTES + (tile * R::ROW_BYTES + 15) / 16 * 16 +
+           (units + 1) * (int64_t)sizeof(lh_split_unit);
+}
+
+template <typename K>
+static __device__ __forceinline__ split_room<K> room_of(const lh_split_kv &a)
+{
+    enum { FLOATS = split_room<K>::ROW_BYTES / 4 - (2 * K::WARPS + 2) };
+    split_room<K> room;
+    room.ring = lh_shared() + lh_warp() * a.stages * K::STAGE;
+    room.queries = lh_shared() + K::WARPS * a.stages * K::STAGE;
+    room.sums = (float *)(room.queries + split_room<K>::QUERY_BYTES);
+    room.row_maxima = room.sums + a.tile * FLOATS;
+    room.denominators = room.row_maxima + K::WARPS * a.tile;
+    float *row_max = room.denominators + K::WARPS * a.tile;
+    room.joint = lh_split_joint{row_max, row_max + a.tile, room.sums};
+    room.units = (lh_split_unit *)((unsigned char *)room.sums + (a.tile * split_room<K>::ROW_BYTES + 15) / 16 * 16);
+    return room;
 }
 
 /* The share of a warp. */
 template <typename K>
-static __device__ void give_share(const split_state<K> &state, const split_room<K> &room)
+static __device__ void give_share(const split_state<K> &state, const split_room<K> &room, int tile)
 {
     int g = lh_lane() / 4, t = lh_lane() % 4;
 #pragma unroll
     for (int n = 0; n < 2 * K::HALVES; n++) {
-        int k = lh_warp() * K::ROWS + n / 2 * 8 + t * 2 + n % 2;
+        int row = n / 2 * 8 + t * 2 + n % 2, k = lh_warp() * tile + row;
         float denominator = state.denominator[n / 2][n % 2];
         for (int with = 4; with < LH_WARP; with *= 2) denominator += __shfl_xor_sync(LH_ALL, denominator, with);
+        if (row >= tile) continue;
         if (g == 0) room.row_maxima[k] = state.row_max[n / 2][n % 2];
         if (g == 0) room.denominators[k] = denominator;
         if constexpr (K::VALUES) {
@@ -438,55 +513,55 @@ static __device__ void give_share(const split_state<K> &state, const split_room<
 }
 
 /* A row over all warps of the block, and the factors of their sums. */
-typedef struct split_total {
-    float row_max, denominator, weights[LH_SPLIT_WARPS];
-} split_total;
+template <typename K>
+struct split_total {
+    float row_max, denominator, weights[K::WARPS];
+};
 
 template <typename K>
-static __device__ __forceinline__ split_total total_of(const split_room<K> &room, int k)
+static __device__ __forceinline__ split_total<K> total_of(const split_room<K> &room, int tile, int k)
 {
-    split_total total = {-INFINITY, 0.0f, {}};
+    split_total<K> total = {-INFINITY, 0.0f, {}};
 #pragma unroll
-    for (int w = 0; w < LH_SPLIT_WARPS; w++) total.row_max = fmaxf(total.row_max, room.row_maxima[w * K::ROWS + k]);
+    for (int w = 0; w < K::WARPS; w++) total.row_max = fmaxf(total.row_max, room.row_maxima[w * tile + k]);
 #pragma unroll
-    for (int w = 0; w < LH_SPLIT_WARPS; w++) {
-        total.weights[w] = lh_weight(room.row_maxima[w * K::ROWS + k], lh_shift(total.row_max));
-        total.denominator = fmaf(total.weights[w], room.denominators[w * K::ROWS + k], total.denominator);
+    for (int w = 0; w < K::WARPS; w++) {
+        total.weights[w] = lh_weight(room.row_maxima[w * tile + k], lh_shift(total.row_max));
+        total.denominator = fmaf(total.weights[w], room.denominators[w * tile + k], total.denominator);
     }
     return total;
 }
 
-/* Writes the results of a head without splits, or of this split: V numbers per thread. */
+/* Writes the results of a unit of one piece, or of this piece: V numbers per thread. */
 template <typename K, typename V>
-static __device__ void leave_sums(const lh_split_kv &a, const lh_split_place &p, const split_room<K> &room)
+static __device__ void leave_sums(const lh_split_kv &a, const lh_split_piece &p, const split_room<K> &room)
 {
     const int wide = (int)(sizeof(V) / sizeof(float)), per_row = a.form.dim / wide;
-    for (int n = (int)threadIdx.x; n < p.rows * per_row; n += LH_SPLIT_THREADS) {
+    for (int n = (int)threadIdx.x; n < p.of.rows * per_row; n += K::THREADS) {
         const lh_split_numbers<V> y(a, p, n);
-        const split_total total = total_of<K>(room, y.row);
+        const split_total<K> total = total_of<K>(room, a.tile, y.row);
         V sum = {};
 #pragma unroll
-        for (int w = 0; w < LH_SPLIT_WARPS; w++)
-            lh_add_weighted(
-                &sum, total.weights[w],
-                *(const V *)(room.sums + (w * K::ROWS + y.row) * split_room<K>::PITCH + n % per_row * wide));
-        if (p.splits == 1)
+        for (int w = 0; w < K::WARPS; w++)
+            lh_add_weighted(&sum, total.weights[w],
+                            *(const V *)(room.sums + (w * a.tile + y.row) * split_room<K>::PITCH + n % per_row * wide));
+        if (p.pieces == 1)
             lh_split_put(a, y.at, sum, total.denominator);
         else
-            *(V *)(y.sum + p.split * y.next) = sum;
+            *(V *)(y.sum + p.piece * y.next) = sum;
     }
 }
 
 template <typename K>
-static __device__ void leave(const lh_split_kv &a, const lh_split_place &p, const split_room<K> &room)
+static __device__ void leave(const lh_split_kv &a, const lh_split_piece &p, const split_room<K> &room)
 {
     const int k = (int)threadIdx.x;
-    if (k < p.rows) {
-        const split_total total = total_of<K>(room, k);
-        if (p.splits == 1)
+    if (k < p.of.rows) {
+        const split_total<K> total = total_of<K>(room, a.tile, k);
+        if (p.pieces == 1)
             lh_split_tell(a, p, k, total.row_max, total.denominator);
         else
-            a.parts.sums[(p.unit * a.tile + k) * LH_SPLITS + p.split] = make_float2(total.row_max, total.denominator);
+            a.parts.sums[(int64_t)(p.part0 + p.piece) * a.tile + k] = make_float2(total.row_max, total.denominator);
     }
     if constexpr (K::VALUES) {
         if (a.form.dim % 4 == 0)
@@ -496,55 +571,10 @@ static __device__ void leave(const lh_split_kv &a, const lh_split_place &p, cons
     }
 }
 
-/* The entries of the split that rows may see, if slots are positions and all rows see the same. */
+/* Combines the pieces of a unit. */
 template <typename K>
-static __device__ __forceinline__ void narrow(const lh_split_kv &a, const split_rows<K> &rows, lh_split_place *p)
+static __device__ void combine(const lh_split_kv &a, const lh_split_piece &p, const split_room<K> &room)
 {
-    if (!K::VALUES || a.seqs[p->seq].positions) return;
-    const lh_visible_range visible = rows.visible[0][0];
-    const int64_t skipped = visible.before + 1 - p->first;
-    if (skipped > 0) p->first += skipped / LH_SPLIT_STEP * LH_SPLIT_STEP;
-    if (p->end > (int64_t)visible.last + 1) p->end = (int64_t)visible.last + 1;
-}
-
-/* The kernel mostly waits for loads, and where a head has splits these depend on one another: lengths, queries and
- * positions; keys and values; an atomic addition; results of all splits. */
-template <typename K>
-static __global__ void __launch_bounds__(LH_SPLIT_THREADS, K::BLOCKS)
-    split_kernel(const __grid_constant__ lh_split_kv a)
-{
-    lh_split_place p;
-    split_state<K> state = {};
-    split_rows<K> rows;
-    split_round<K> round = {};
-    split_queries<K> queries;
-    split_room<K> room = room_of<K>();
-    lh_let_next_start();
-    lh_wait_before();
-    lh_split_find(a, &p);
-    load_queries<K>(&queries, a, p);
-    describe_rows<K>(a, p, &rows);
-    if (!lh_split_cut(a, &p)) return;
-    narrow<K>(a, rows, &p);
-    int64_t slot = p.first + lh_warp() * LH_SPLIT_KEYS;
-    if (K::SMALL && slot < p.end) start_round<K>(&round, a, p, rows, slot);
-    stage_queries<K>(queries, (unsigned *)lh_shared());
-    for (int n = 0; n < 2 * K::HALVES; n++) state.row_max[n / 2][n % 2] = -INFINITY;
-    __syncthreads();
-    while (slot < p.end) {
-        if (!K::SMALL) start_round<K>(&round, a, p, rows, slot);
-        end_round<K>(&state, a, rows, &round);
-        slot += LH_SPLIT_STEP;
-        if (K::SMALL && slot < p.end) start_round<K>(&round, a, p, rows, slot);
-    }
-    __syncthreads(); /* before queries are overwritten */
-    /* Computed again instead of kept: the loop needs the registers. */
-    lh_split_find(a, &p);
-    lh_split_cut(a, &p);
-    give_share<K>(state, room);
-    __syncthreads();
-    leave<K>(a, p, room);
-    if (p.splits == 1 || !lh_split_is_last(a, p)) return;
     if constexpr (K::VALUES) {
         if (a.form.dim % 4 == 0)
             lh_split_merge<K, float4>(a, p, room.joint);
@@ -553,8 +583,89 @@ static __global__ void __launch_bounds__(LH_SPLIT_THREADS, K::BLOCKS)
     } else {
         lh_split_weigh_all(a, p, room.joint);
     }
-    if ((int)threadIdx.x < p.rows)
+    if ((int)threadIdx.x < p.of.rows)
         lh_split_tell(a, p, (int)threadIdx.x, room.joint.row_max[threadIdx.x], room.joint.denominator[threadIdx.x]);
+}
+
+/* The place of a warp in its ring. */
+struct split_ring {
+    split_cursor copied;
+    int stage;
+};
+
+/* The entries of a piece, by the block; leaves the shares of its warps. Copies go on with later pieces. */
+template <typename K>
+static __device__ __forceinline__ void attend_piece(const lh_split_kv &a, const lh_split_plan &plan,
+                                                    const lh_split_piece &p, const split_room<K> &room,
+                                                    split_ring *ring)
+{
+    split_state<K> state = {};
+    split_rows<K> rows;
+    describe_rows<K>(a, plan, p, &rows);
+    for (int n = 0; n < 2 * K::HALVES; n++) state.row_max[n / 2][n % 2] = -INFINITY;
+    for (int slot = p.first + lh_warp() * LH_SPLIT_KEYS; slot < p.end; slot += K::WARPS * LH_SPLIT_KEYS) {
+        unsigned char *stage = room.ring + ring->stage * K::STAGE;
+        split_entry entry;
+        wait_for_stage(a.stages);
+        find_entries<K>(&entry, a, plan, p, slot, stage);
+        add_group<K>(&state, a, p.of.seq, rows, &entry, stage, room.queries);
+        __syncwarp();
+        if (next_group<K>(&ring->copied, a, plan)) {
+            copy_group<K>(stage, a, plan, ring->copied);
+            copy_notes<K>(stage, a, plan, ring->copied);
+        }
+        lh_copy_commit();
+        if (++ring->stage == a.stages) ring->stage = 0;
+    }
+    give_share<K>(state, room, a.tile);
+    __syncthreads();
+}
+
+/* With fresh entries, lengths and the first groups without them are read before the wait: no earlier kernel of the step
+ * writes them. Other loads that depend on one another: queries, positions and fresh entries; an atomic addition;
+ * results of all pieces. The queries of a later piece are loaded before the results of this one. */
+template <typename K>
+static __global__ void __launch_bounds__(K::THREADS, 1) split_kernel(const __grid_constant__ lh_split_kv a)
+{
+    const split_room<K> room = room_of<K>(a);
+    lh_let_next_start();
+    if (!a.fresh) lh_wait_before();
+    const lh_split_plan plan = lh_split_plan_of(a, room.units);
+    int at = plan.first;
+    split_queries<K> queries;
+    lh_split_piece p = {};
+    if (at < plan.end) p = lh_split_piece_at(a, plan, at);
+    split_ring ring;
+    for (int is_last = 0; is_last < 2; is_last++) { /* groups without fresh entries, then the others */
+        ring = {};
+        ring.copied.piece.next = plan.first;
+        for (int i = 0; i < a.stages; i++) {
+            const int is_group = next_group<K>(&ring.copied, a, plan);
+            unsigned char *stage = room.ring + i * K::STAGE;
+            if (is_group && is_newest(a, plan, ring.copied) == is_last) copy_group<K>(stage, a, plan, ring.copied);
+            if (is_group && is_last) copy_notes<K>(stage, a, plan, ring.copied);
+            if (is_last) lh_copy_commit();
+        }
+        if (a.fresh && !is_last) lh_wait_before();
+    }
+    const int raises = a.fresh && lh_split_read_all(a);
+    if (at < plan.end) load_queries<K>(&queries, a, p);
+    while (at < plan.end) {
+        const lh_split_piece now = p;
+        stage_queries<K>(queries, (unsigned *)room.queries);
+        __syncthreads();
+        attend_piece<K>(a, plan, now, room, &ring);
+        at = now.next;
+        if (at < plan.end) { /* loads before the results of this piece */
+            p = lh_split_piece_at(a, plan, at);
+            load_queries<K>(&queries, a, p);
+        }
+        leave<K>(a, now, room);
+        if (now.pieces > 1 && lh_split_is_last(a, now)) combine<K>(a, now, room);
+        __syncthreads(); /* before queries and sums of the next piece */
+    }
+    lh_copy_wait<0>();
+    if (a.fresh) lh_split_raise(a, raises);
 }
 
 #endif

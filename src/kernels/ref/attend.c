@@ -26,6 +26,7 @@ lh_status lh_ref_attend_block(lh_stream *stream, const lh_attend_block_args *a)
 lh_status lh_ref_attend_decode(lh_stream *stream, const lh_attend_decode_args *a)
 {
     double *work = NULL;
+    lh_count_fresh(a);
     if (a->map.heads == 0) return LH_OK;
     for (int64_t b = 0; b < a->batch; b++) {
         const lh_ragged *kv = &a->seqs[b];

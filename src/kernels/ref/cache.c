@@ -5,7 +5,7 @@
 
 static void append_token(lh_ragged *kv, const lh_append_args *a, int64_t h, int64_t row)
 {
-    int64_t slot = kv->offset[h] + kv->len[h];
+    int64_t slot = kv->offset[h] + kv->len[h] + row % a->tokens;
     for (int64_t i = 0; i < kv->head_dim; i++) {
         ref_store(kv->k, kv->type, slot * kv->head_dim + i, a->k[row * a->ld + h * kv->head_dim + i]);
         ref_store(kv->v, kv->type, slot * kv->head_dim + i, a->v[row * a->ld + h * kv->head_dim + i]);
@@ -13,7 +13,6 @@ static void append_token(lh_ragged *kv, const lh_append_args *a, int64_t h, int6
     if (kv->positions) kv->positions[slot] = a->positions[row];
     if (kv->bias) kv->bias[slot] = 0.0f;
     for (int64_t c = 0; kv->stats && c < kv->stat_count; c++) kv->stats[slot * kv->stat_count + c] = 0.0f;
-    kv->len[h]++;
 }
 
 lh_status lh_ref_append(lh_stream *stream, const lh_append_args *a)
@@ -22,6 +21,7 @@ lh_status lh_ref_append(lh_stream *stream, const lh_append_args *a)
     for (int64_t b = 0; b < a->batch; b++) {
         for (int64_t h = 0; h < a->seqs[b].heads; h++) {
             for (int64_t t = 0; t < a->tokens; t++) append_token(&a->seqs[b], a, h, b * a->tokens + t);
+            if (!a->leaves_len) a->seqs[b].len[h] += a->tokens;
         }
     }
     return LH_OK;

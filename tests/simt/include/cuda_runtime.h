@@ -333,9 +333,9 @@ unsigned simt_transposed(unsigned word);
 /* ldmatrix.x4: row `row` of the lane's matrix; the lane gets its word of row lane / 4 of each. */
 void simt_load_matrices(unsigned y[4], const void *row);
 
-/* cp.async of 16 bytes, of which the first `bytes` come from src and the others are 0; cp.async.commit_group;
+/* cp.async of `all` bytes, 4, 8 or 16, of which the first `bytes` come from src and the others are 0; cp.async.commit_group;
  * cp.async.wait_group. What is copied arrives with the wait, and is NaN until then. */
-void simt_copy_async(void *dst, const void *src, int bytes);
+void simt_copy_async(void *dst, const void *src, int bytes, int all = 16);
 void simt_copy_commit(void);
 void simt_copy_wait(int groups_left);
 
