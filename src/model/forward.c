@@ -112,6 +112,7 @@ lh_status lh_forward_through_layers(lh_forward *f, int64_t room)
             s->views[b] = *view;
         }
         rows.rope_positions = put_rope_positions(f, l);
+        rows.leaves_len = s->tokens == 1 && !rows.rope_positions;
         lh_layer_append(f, &rows);
         for (int64_t b = 0; b < s->n; b++) {
             LH_TRY(lh_kv_attended(s->kvs[b], l, s->first[b] + s->tokens, &view));

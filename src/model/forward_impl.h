@@ -134,6 +134,7 @@ typedef struct lh_rows_at {
     const int32_t
         *rope_positions; /* device, [rows]: rotary positions of queries and keys; NULL: the positions of the tokens */
     float *x;            /* [rows, hidden], updated in place */
+    int leaves_len;      /* true: lh_layer_attend counts the entries of lh_layer_append */
     const void *addend;  /* NULL, or [rows, hidden] of bf16 that lh_layer_mlp adds to x first */
 } lh_rows_at;
 

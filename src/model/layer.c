@@ -158,7 +158,8 @@ static lh_rope_append_args rope_append_of(const lh_forward *f, const lh_rows_at 
                    .ld = ld,
                    .k = k,
                    .v = k + kv_dim(f),
-                   .positions = f->work.positions + first}};
+                   .positions = f->work.positions + first,
+                   .leaves_len = rows->leaves_len}};
     args.q_norm.tokens = args.k_norm.tokens = args.q.tokens;
     args.k = args.q;
     args.q.scaling = r->queries;
@@ -210,13 +211,13 @@ static void attend_block(lh_forward *f, int64_t layer, float *lse)
 }
 
 /* One row of each sequence. */
-static void attend_rows(lh_forward *f, int64_t layer, float *lse)
+static void attend_rows(lh_forward *f, const lh_rows_at *rows, float *lse)
 {
     const lh_sequences *s = &f->sequences;
     LH_RUN(&f->exec, attend_decode, .o = f->work.attended, .o_bf16 = f->work.attended_bf16, .keeps_o = lse != NULL,
            .lse = lse, .logits = s->logits, .q = f->work.qkv, .positions = f->work.positions, .seqs = s->views,
-           .batch = s->n, .q_ld = qkv_ld(f), .o_ld = q_dim(f), .map = lh_heads_grouping(&f->shard->heads),
-           .logit = logit_of(f, layer), .order = f->model->options.order);
+           .batch = s->n, .q_ld = qkv_ld(f), .o_ld = q_dim(f), .fresh = rows->leaves_len,
+           .map = lh_heads_grouping(&f->shard->heads), .logit = logit_of(f, rows->layer), .order = f->model->options.order);
 }
 
 static int is_wanted(const lh_sequences *s, int64_t b, int64_t layer)
@@ -257,7 +258,7 @@ void lh_layer_attend(lh_forward *f, const lh_rows_at *rows)
                            : (lh_row_logits){0};
     }
     if (s->tokens == 1)
-        attend_rows(f, layer, wanted ? f->work.lse : NULL);
+        attend_rows(f, rows, wanted ? f->work.lse : NULL);
     else
         attend_block(f, layer, wanted ? f->work.lse : NULL);
     for (int64_t b = 0; b < s->n; b++)
