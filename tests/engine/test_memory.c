@@ -157,7 +157,7 @@ START_TEST(test_the_pool_keeps_the_memory_of_a_finished_answer)
     at[1] = look(engine);
     lh_device_free(device, next);
     mt_check(at[1].now < at[0].now, "%lld bytes are held after the answer, as before", (long long)at[1].now);
-    mt_check(at[1].pool.reserved == at[0].pool.reserved, "the driver's pool went from %lld to %lld bytes",
+    mt_check(at[1].pool.reserved >= at[0].pool.reserved, "the driver's pool went from %lld to %lld bytes",
              (long long)at[0].pool.reserved, (long long)at[1].pool.reserved);
     lh_engine_close(engine);
     mt_end();
