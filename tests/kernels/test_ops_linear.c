@@ -143,7 +143,7 @@ END_TEST
 
 /* Rows of a down projection: all activations of two tokens leave room for two stages of weights, those of one for
  * three, and 7,160 is no multiple of the columns that warps share. On the 4 multiprocessors of the emulated device 3
- * tokens and more have tiles of 16, 48, 32, 32 and 48 rows, several a block in the last two cases. */
+ * tokens and more have tiles of 16, 16, 32, 32 and 16 rows, several a block in the last two cases. */
 START_TEST(test_gemm_of_long_rows_is_that_of_ref)
 {
     const struct {

@@ -171,6 +171,22 @@ static __device__ __forceinline__ void lh_tensor_copy(void *shared, const CUtens
               : "memory");
 #endif
 }
+/* The same, with lh_evict_first(). */
+static __device__ __forceinline__ void lh_tensor_copy_hint(void *shared, const CUtensorMap *map, int x, int y,
+                                                           uint64_t *bar, uint64_t hint)
+{
+#ifdef LH_SIMT
+    const int at[] = {x, y};
+    (void)hint;
+    simt_tensor_copy(shared, map, 2, at, bar);
+#else
+    LH_ASM_90(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1, {%3, "
+        "%4}], [%2], %5;" ::"r"(lh_shared_address(shared)),
+        "l"(map), "r"(lh_shared_address(bar)), "r"(x), "r"(y), "l"(hint)
+        : "memory");
+#endif
+}
 static __device__ __forceinline__ void lh_tensor_copy(void *shared, const CUtensorMap *map, int x, int y, int z,
                                                       uint64_t *bar)
 {

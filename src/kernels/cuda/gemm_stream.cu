@@ -28,11 +28,10 @@ enum {
     UNDER_WAY = 8,     /* loads of activations of a thread at a time */
     MOST_ON_CORES = 2, /* tokens */
     /* on the tensor cores */
-    MMA_PIECE = LH_TILE_COLUMNS,
-    TOKENS = 8,                /* of a group, the columns of a product */
-    SUM_GAP = 4,               /* numbers after the sums of a token: lanes that store together use different banks */
-    LANES = MMA_PIECE / EACH,  /* that copy a row */
-    AT_ONCE = LH_WARP / LANES, /* rows that a warp copies together */
+    TOKENS = 8,  /* of a group, the columns of a product */
+    SUM_GAP = 4, /* numbers after the sums of a token: lanes that store together use different banks */
+    LANES = LH_TILE_COLUMNS / EACH, /* that copy a row of a tile */
+    AT_ONCE = LH_WARP / LANES,      /* rows that a warp copies together */
     EXPERT_ROWS = 16,
     EXPERT_STAGES = 2 /* so that a multiprocessor has two blocks */
 };
@@ -231,6 +230,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
         __syncthreads();
     }
     lh_let_next_start();
+    if (a.norm.x) lh_prefetch_weights(a.norm.w, a.norm.dim);
     advance(next, s, lh_warp());
     for (int i = 0; i < s.stages; i++) {
         if (next.tile < s.tiles) copy_piece<ROWS, BULK>(a, next, ring + i * STAGE, bars + i, hint);
@@ -271,7 +271,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
 
 /* ---- up to 16 tokens, on the tensor cores ----
  *
- * A stage is a piece of ROWS rows of weights and of the tokens' rows, 128 bytes each, with the swizzle of tensor
+ * A stage is a piece of ROWS rows of weights and of the tokens' rows, in tiles of 64 columns with the swizzle of tensor
  * copies (lh_tile_piece), so that ldmatrix reads 8 rows from different banks. It is copied in boxes of maps (9.0), or
  * 16 bytes a lane. Numbers after the last column are 0; sums of missing rows and tokens are not stored. */
 
@@ -280,9 +280,15 @@ typedef struct lh_stream_maps {
     CUtensorMap w, x;
 } lh_stream_maps;
 
-static __host__ __device__ constexpr int mma_stage(int rows, int groups)
+/* Tiles of weights in a piece, and as many of tokens. Two boxes that are copied together read 256 bytes of a row. */
+static __host__ __device__ constexpr int mma_tiles(int by_maps)
 {
-    return (rows + groups * TOKENS) * LH_TILE_ROW;
+    return by_maps ? 2 : 1;
+}
+
+static __host__ __device__ constexpr int mma_stage(int rows, int groups, int by_maps)
+{
+    return mma_tiles(by_maps) * (rows + groups * TOKENS) * LH_TILE_ROW;
 }
 
 /* Numbers from a token to the next in the sums of a warp. */
@@ -291,7 +297,7 @@ static __host__ __device__ constexpr int mma_sums(int rows)
     return rows + SUM_GAP;
 }
 
-/* Copies `count` rows of a piece, given by row(r). */
+/* Copies `count` rows of a tile, given by row(r). */
 template <int MOST, typename R>
 static __device__ __forceinline__ void copy_rows(unsigned char *to, int64_t cols, int count, R row)
 {
@@ -304,48 +310,63 @@ static __device__ __forceinline__ void copy_rows(unsigned char *to, int64_t cols
     }
 }
 
-/* The copies of a launch: boxes of `maps`, which arrive at the mbarrier of their stage, or cp.async by all lanes. */
+/* The copies of a launch: boxes of `maps`, which arrive at the mbarrier of their stage, or cp.async by all lanes. A
+ * stage has the tiles of the weights, then those of the tokens. */
 template <int GROUPS, int ROWS, int BY_MAPS>
 struct mma_copies {
     const lh_norm_gemm_args &a;
     const lh_stream_maps *maps;
-    enum { STAGE = mma_stage(ROWS, GROUPS) };
+    uint64_t hint; /* weights are not read again */
+    enum {
+        TILES = mma_tiles(BY_MAPS),
+        STAGE = mma_stage(ROWS, GROUPS, BY_MAPS),
+        OF_WEIGHTS = ROWS * LH_TILE_ROW, /* bytes of a tile */
+        OF_TOKENS = GROUPS * TOKENS * LH_TILE_ROW
+    };
 
     __device__ __forceinline__ void weights(const cursor &c, unsigned char *stage, uint64_t *bar) const
     {
-        const int col = c.piece * MMA_PIECE, outs = a.gated.y ? ROWS / 2 : ROWS;
-        if (!BY_MAPS) {
-            copy_rows<ROWS>(stage, a.gemm.in - col, ROWS, [&](int r) {
-                return (const bf16 *)a.gemm.w + row_of<ROWS>(a, c.tile, r) * a.gemm.w_ld + col;
-            });
-        } else if (lh_lane() == 0) {
-            lh_mbarrier_expect(bar, STAGE);
-            lh_tensor_copy(stage, &maps->w, col, c.tile * outs, bar);
-            if (a.gated.y)
-                lh_tensor_copy(stage + outs * LH_TILE_ROW, &maps->w, col, (int)a.gated.dim + c.tile * outs, bar);
+        const int outs = a.gated.y ? ROWS / 2 : ROWS;
+        if (BY_MAPS && lh_lane() == 0) lh_mbarrier_expect(bar, STAGE);
+#pragma unroll
+        for (int k = 0; k < TILES; k++) {
+            const int col = (c.piece * TILES + k) * LH_TILE_COLUMNS;
+            unsigned char *to = stage + k * OF_WEIGHTS;
+            if (!BY_MAPS) {
+                copy_rows<ROWS>(to, a.gemm.in - col, ROWS, [&](int r) {
+                    return (const bf16 *)a.gemm.w + row_of<ROWS>(a, c.tile, r) * a.gemm.w_ld + col;
+                });
+            } else if (lh_lane() == 0) {
+                lh_tensor_copy_hint(to, &maps->w, col, c.tile * outs, bar, hint);
+                if (a.gated.y)
+                    lh_tensor_copy_hint(to + OF_WEIGHTS / 2, &maps->w, col, (int)a.gated.dim + c.tile * outs, bar,
+                                        hint);
+            }
         }
     }
 
     __device__ __forceinline__ void tokens(const cursor &c, unsigned char *stage, uint64_t *bar) const
     {
-        const int col = c.piece * MMA_PIECE;
-        unsigned char *to = stage + ROWS * LH_TILE_ROW;
-        if (!BY_MAPS)
-            copy_rows<GROUPS * TOKENS>(to, a.gemm.in - col, (int)a.gemm.tokens,
-                                       [&](int t) { return (const bf16 *)a.gemm.x + t * a.gemm.x_ld + col; });
-        else if (lh_lane() == 0)
-            lh_tensor_copy(to, &maps->x, col, 0, bar);
+#pragma unroll
+        for (int k = 0; k < TILES; k++) {
+            const int col = (c.piece * TILES + k) * LH_TILE_COLUMNS;
+            unsigned char *to = stage + TILES * OF_WEIGHTS + k * OF_TOKENS;
+            if (!BY_MAPS)
+                copy_rows<GROUPS * TOKENS>(to, a.gemm.in - col, (int)a.gemm.tokens,
+                                           [&](int t) { return (const bf16 *)a.gemm.x + t * a.gemm.x_ld + col; });
+            else if (lh_lane() == 0)
+                lh_tensor_copy(to, &maps->x, col, 0, bar);
+        }
     }
 };
 
-/* sums += the products of a piece. */
+/* sums += the products of a tile of weights, w, and a tile of tokens, x. */
 template <int GROUPS, int ROWS>
-static __device__ __forceinline__ void mma_piece(float (&sums)[ROWS / 16][GROUPS][4], unsigned char *stage)
+static __device__ __forceinline__ void mma_tile(float (&sums)[ROWS / 16][GROUPS][4], unsigned char *w, unsigned char *x)
 {
-    unsigned char *x = stage + ROWS * LH_TILE_ROW;
     const int row = lh_lane() % 16, half = lh_lane() / 16, token = lh_lane() % TOKENS, quarter = lh_lane() / TOKENS;
 #pragma unroll
-    for (int k = 0; k < MMA_PIECE / 32; k++) {
+    for (int k = 0; k < LH_TILE_COLUMNS / 32; k++) {
         unsigned cols[GROUPS][4];
 #pragma unroll
         for (int j = 0; j < GROUPS; j++)
@@ -354,7 +375,7 @@ static __device__ __forceinline__ void mma_piece(float (&sums)[ROWS / 16][GROUPS
         for (int n = 0; n < ROWS / 8; n++) {
             const int i = n / 2, h = n % 2;
             unsigned rows[4];
-            lh_load_matrices(rows, lh_tile_piece(stage, 0, 16 * i + row, 4 * k + 2 * h + half));
+            lh_load_matrices(rows, lh_tile_piece(w, 0, 16 * i + row, 4 * k + 2 * h + half));
 #pragma unroll
             for (int j = 0; j < GROUPS; j++) lh_mma(sums[i][j], rows, cols[j] + 2 * h);
         }
@@ -399,7 +420,8 @@ template <int GROUPS, int ROWS, int BY_MAPS>
 static __device__ __forceinline__ void multiply_tiles(const mma_copies<GROUPS, ROWS, BY_MAPS> &copies,
                                                       const lh_stream_tiles &s)
 {
-    enum { STAGE = mma_stage(ROWS, GROUPS) };
+    typedef mma_copies<GROUPS, ROWS, BY_MAPS> kind;
+    enum { STAGE = kind::STAGE };
     unsigned char *shared = lh_shared() + (0u - lh_shared_address(lh_shared())) % LH_TILE_ALIGNED;
     unsigned char *ring = shared + lh_warp() * s.stages * STAGE;
     float *sums = (float *)(shared + WARPS * s.stages * STAGE);
@@ -429,7 +451,10 @@ static __device__ __forceinline__ void multiply_tiles(const mma_copies<GROUPS, R
             else
                 wait_for_stage(s.stages);
             __syncwarp();
-            mma_piece<GROUPS, ROWS>(own, from);
+#pragma unroll
+            for (int k = 0; k < kind::TILES; k++)
+                mma_tile<GROUPS, ROWS>(own, from + k * kind::OF_WEIGHTS,
+                                       from + kind::TILES * kind::OF_WEIGHTS + k * kind::OF_TOKENS);
             __syncwarp();
             if (next.tile < s.tiles) {
                 copies.weights(next, from, bars + stage);
@@ -453,7 +478,7 @@ static __global__ void __launch_bounds__(THREADS, 1)
                       lh_stream_tiles s)
 {
     lh_let_next_start();
-    multiply_tiles(mma_copies<GROUPS, ROWS, BY_MAPS>{a, &maps}, s);
+    multiply_tiles(mma_copies<GROUPS, ROWS, BY_MAPS>{a, &maps, BY_MAPS ? lh_evict_first() : 0}, s);
 }
 
 /* ---- experts, with at most one tile each: blocks along the outputs, and along the experts ---- */
@@ -463,7 +488,7 @@ static __global__ void __launch_bounds__(THREADS) expert_stream_kernel(lh_expert
 {
     lh_norm_gemm_args a = {};
     if (lh_expert_tile<bf16, GROUPS * TOKENS>(&a.gemm, e, (int)blockIdx.y))
-        multiply_tiles(mma_copies<GROUPS, EXPERT_ROWS, 0>{a, NULL}, s);
+        multiply_tiles(mma_copies<GROUPS, EXPERT_ROWS, 0>{a, NULL, 0}, s);
 }
 
 /* ---- launching ---- */
@@ -487,8 +512,9 @@ static int fits(way *w, const lh_norm_gemm_args *a, const lh_stream *stream)
 {
     const int is_gated = a->gated.y != NULL, groups = groups_of(a);
     const int64_t tokens = a->gemm.tokens, in = a->gemm.in, each = is_gated ? w->rows / 2 : w->rows,
-                  outs = is_gated ? a->gated.dim : a->gemm.out, piece = w->is_mma ? MMA_PIECE : PIECE,
-                  stage = w->is_mma ? mma_stage(w->rows, groups) : w->rows * piece * 2,
+                  outs = is_gated ? a->gated.dim : a->gemm.out,
+                  piece = w->is_mma ? mma_tiles(w->by_maps) * LH_TILE_COLUMNS : PIECE,
+                  stage = w->is_mma ? mma_stage(w->rows, groups, w->by_maps) : w->rows * piece * 2,
                   sums = w->is_mma ? groups * TOKENS * mma_sums(w->rows) : (2 * w->rows + 1) * tokens,
                   of_block = w->is_mma ? (int64_t)LH_TILE_ALIGNED : tokens * in * 2, of_system = 2 << 10;
     w->s.tiles = (int)((outs + each - 1) / each);
@@ -505,8 +531,8 @@ static int64_t rows_in_turns(const lh_norm_gemm_args *a, int rows, int64_t proce
 }
 
 /* Rows of tiles, on the cores and on the tensor cores, the best first. */
-enum { SIZES = 3 };
-static const int sizes[2][SIZES] = {{16, 8, 0}, {32, 48, 16}};
+enum { SIZES = 2 };
+static const int sizes[2][SIZES] = {{16, 8}, {32, 16}};
 
 /* The tiles that fit and let multiprocessors wait least for the last ones; as many stages as fit, two or more. */
 static int find_rows(way *w, const lh_norm_gemm_args *a, const lh_stream *stream)
@@ -514,7 +540,7 @@ static int find_rows(way *w, const lh_norm_gemm_args *a, const lh_stream *stream
     enum { MAX_STAGES = 8, BY_LANES = 3 };
     const int64_t processors = lh_cuda_processors(stream);
     way best = {};
-    for (w->size = 0; w->size < SIZES && sizes[w->is_mma][w->size]; w->size++) {
+    for (w->size = 0; w->size < SIZES; w->size++) {
         w->rows = sizes[w->is_mma][w->size];
         w->s.stages = w->by_maps ? MAX_STAGES : BY_LANES;
         while (w->s.stages >= 2 && !fits(w, a, stream)) w->s.stages--;
@@ -581,10 +607,8 @@ static const cores_kernel on_cores[][SIZES][2] = {
 
 /* [groups - 1][size][by maps] */
 static const mma_kernel on_tensor_cores[][SIZES][2] = {{{stream_mma_kernel<1, 32, 0>, stream_mma_kernel<1, 32, 1>},
-                                                        {stream_mma_kernel<1, 48, 0>, stream_mma_kernel<1, 48, 1>},
                                                         {stream_mma_kernel<1, 16, 0>, stream_mma_kernel<1, 16, 1>}},
                                                        {{stream_mma_kernel<2, 32, 0>, stream_mma_kernel<2, 32, 1>},
-                                                        {stream_mma_kernel<2, 48, 0>, stream_mma_kernel<2, 48, 1>},
                                                         {stream_mma_kernel<2, 16, 0>, stream_mma_kernel<2, 16, 1>}}};
 
 lh_status lh_gemm_stream(lh_stream *stream, const char *name, const lh_norm_gemm_args *a)

@@ -9,6 +9,20 @@ typedef struct lh_lanes {
     int64_t first, step; /* fours of this thread */
 } lh_lanes;
 
+/* Brings the weights of a norm into L2, by all threads of a block, before the block waits for the rows: the weights of
+ * products have driven them out since the last step. */
+static __device__ __forceinline__ void lh_prefetch_weights(const float *w, int64_t dim)
+{
+    const int line = 128 / (int)sizeof *w;
+    for (int64_t i = (int64_t)threadIdx.x * line; i < dim; i += (int64_t)blockDim.x * line) {
+#ifdef LH_SIMT
+        (void)w;
+#else
+        asm volatile("prefetch.global.L2 [%0];" ::"l"(w + i));
+#endif
+    }
+}
+
 /* The sum over this thread's fours. */
 static __device__ __forceinline__ float lh_squares_of(const float *x, int64_t dim, lh_lanes own, int width)
 {

@@ -139,6 +139,7 @@ static __global__ void __launch_bounds__(MAX_THREADS) norm_of_blocks_kernel(cons
 {
     __shared__ float room[LH_WARP];
     lh_let_next_start();
+    lh_prefetch_weights(a.w + blockIdx.y * a.w_ld, a.dim);
     lh_wait_before();
     for (int64_t t = blockIdx.x; t < a.tokens; t += gridDim.x) {
         for (int64_t h = blockIdx.y; h < a.heads; h += gridDim.y)
