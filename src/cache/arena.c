@@ -1,7 +1,5 @@
 #include "cache/arena.h"
 
-#include <string.h>
-
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "kernels/ragged.h"
@@ -27,12 +25,11 @@ int64_t lh_arena_held_bytes(const lh_arena *a)
 static lh_status make_host(lh_arena *a, int64_t heads)
 {
     int64_t *host = NULL;
-    LH_TRY(lh_calloc(&host, 4 * heads + 1, sizeof *host));
+    LH_TRY(lh_calloc(&host, 4 * heads, sizeof *host));
     a->offset = host;
     a->len = host + heads;
     a->cap = host + 2 * heads;
     a->shared = host + 3 * heads;
-    a->view.compared = host + 4 * heads;
     return LH_OK;
 }
 
@@ -89,19 +86,6 @@ lh_status lh_arena_pull_len(lh_arena *a, const lh_exec *x)
     return LH_OK;
 }
 
-static int64_t spare_slots(const lh_exec *x)
-{
-    return lh_ops_chunking(lh_device_kind_of(lh_exec_device(x)))->spare_slots;
-}
-
-lh_status lh_arena_alloc_rows(const lh_exec *x, void *out, int64_t slots, int64_t row_bytes, lh_mem what)
-{
-    void *rows = NULL;
-    LH_TRY(lh_device_alloc(lh_exec_device(x), &rows, slots * row_bytes, what));
-    memcpy(out, &rows, sizeof rows);
-    return spare_slots(x) ? lh_stream_zero(x->stream, rows, slots * row_bytes) : LH_OK;
-}
-
 lh_status lh_arena_alloc(lh_arena *a, const lh_exec *x, const int64_t *cap)
 {
     lh_status st = LH_OK;
@@ -113,11 +97,9 @@ lh_status lh_arena_alloc(lh_arena *a, const lh_exec *x, const int64_t *cap)
         a->len[h] = 0;
         slots += cap[h] - a->shared[h];
     }
-    if (slots > 0) slots += spare_slots(x);
-    *a->view.compared = 0;
     a->view.stat_count = a->form.stats;
-    LH_TRY_DONE(lh_arena_alloc_rows(x, &a->view.k, slots, row, LH_MEM_KV));
-    LH_TRY_DONE(lh_arena_alloc_rows(x, &a->view.v, slots, row, LH_MEM_KV));
+    LH_TRY_DONE(lh_device_alloc(device, &a->view.k, slots * row, LH_MEM_KV));
+    LH_TRY_DONE(lh_device_alloc(device, &a->view.v, slots * row, LH_MEM_KV));
     if (a->form.has_positions)
         LH_TRY_DONE(lh_device_alloc(device, &a->view.positions, slots * (int64_t)sizeof(int32_t), LH_MEM_KV));
     if (a->form.has_bias)

@@ -27,7 +27,7 @@ typedef struct lh_arena_form {
 typedef struct lh_arena lh_arena;
 struct lh_arena {
     lh_ragged view;                       /* device */
-    int64_t *offset, *len, *cap, *shared; /* host, [heads], one block, with view.compared */
+    int64_t *offset, *len, *cap, *shared; /* host, [heads], one block */
     int64_t *heads_block;                 /* device: offset and len, borrowed */
     const lh_arena *parent;               /* NULL: none */
     int64_t slots;                        /* of memory that the arena owns, slack included */
@@ -41,9 +41,6 @@ int64_t lh_arena_held_bytes(const lh_arena *arena);
 /* heads_block: device memory for 2 x heads int64, borrowed. The arena has no slots yet. */
 lh_status lh_arena_init(lh_arena *arena, const lh_arena_shape *shape, int64_t *heads_block, lh_arena_form form);
 void lh_arena_clear(lh_arena *arena, lh_device *device);
-
-/* *out = keys or values of `slots` slots, `row_bytes` each; zeros where attention may read any of them (lh_ragged). */
-lh_status lh_arena_alloc_rows(const lh_exec *exec, void *out, int64_t slots, int64_t row_bytes, lh_mem what);
 
 /* Memory for cap[h] slots of head h, or `cap` slots of each head; no entries. */
 lh_status lh_arena_alloc(lh_arena *arena, const lh_exec *exec, const int64_t *cap);

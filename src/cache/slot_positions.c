@@ -19,13 +19,11 @@ lh_status lh_slot_positions_reserve(lh_slot_positions *s, const lh_exec *x, cons
     lh_device *device = lh_exec_device(x);
     int64_t dim = shape->head_dim, row = dim * lh_dtype_bytes(shape->type);
     int32_t *numbers = NULL;
-    void *k = NULL;
     if (slots <= s->slots && longest <= s->longest) return LH_OK;
     slots = lh_max_i64(slots, s->slots);
     longest = lh_max_i64(longest, s->longest);
     lh_slot_positions_free(s, device);
-    LH_TRY_DONE(lh_arena_alloc_rows(x, &k, slots, row, LH_MEM_WORK));
-    s->arena.view.k = k;
+    LH_TRY_DONE(lh_device_alloc(device, &s->arena.view.k, slots * row, LH_MEM_WORK));
     LH_TRY_DONE(lh_device_alloc(device, &s->keys, longest * dim * (int64_t)sizeof(float), LH_MEM_WORK));
     LH_TRY_DONE(lh_device_alloc(device, &s->numbers, longest * (int64_t)sizeof(int32_t), LH_MEM_WORK));
     LH_TRY_DONE(lh_device_alloc(device, &s->inv_freq, dim * (int64_t)sizeof(float), LH_MEM_WORK));

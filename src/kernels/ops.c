@@ -21,11 +21,11 @@ static const struct {
 
 /* cpu: longer chunks are no faster (docs/performance.md); gemm_tiled packs its input. cuda: for the smallest product of
  * an 8B model on 132 multiprocessors 2048 rows are two waves of tiles of 128 x 256, and 4096 are four; more rows do not
- * fill the last wave better. attend_block by cuDNN holds queries and sums in bf16, in addition to our kernel's sums the
- * first time, and reads whole tiles of 128 entries; cuBLAS gets 32 MiB. */
+ * fill the last wave better. The first results of attend_block's wgmma kernels are compared with f32 sums; cuBLAS gets
+ * 32 MiB. */
 static const lh_chunking chunkings[LH_DEVICE_KINDS] = {
     [LH_DEVICE_CPU] = {.most = 512, .input_bytes = 4, .input_tokens = 512},
-    [LH_DEVICE_CUDA] = {.most = 4096, .query_bytes = 8, .fixed_bytes = INT64_C(32) << 20, .spare_slots = 128},
+    [LH_DEVICE_CUDA] = {.most = 4096, .query_bytes = 4, .fixed_bytes = INT64_C(32) << 20},
 };
 
 const lh_chunking *lh_ops_chunking(lh_device_kind kind)

@@ -79,14 +79,13 @@ const char *lh_op_summary(int i);
 lh_status lh_ops_check(const lh_ops *ops);
 
 /* Properties of the operations on a kind of device, known for every kind in every build: the best chunk length of a
- * prompt, workspace of operations, spare slots of caches. */
+ * prompt, workspace of operations. */
 typedef struct lh_chunking {
     int64_t most;                      /* tokens of the best chunk: products of longer chunks are no faster */
     int64_t query_bytes;               /* workspace of attend_block per number of a chunk's queries */
     int64_t input_bytes, input_tokens; /* workspace of gemm in f32 or LH_ORDER_FIXED per number of its input, for at
                                           most input_tokens tokens */
     int64_t fixed_bytes;               /* further workspace of gemm */
-    int64_t spare_slots;               /* spare slots of a cache: see lh_ragged */
 } lh_chunking;
 const lh_chunking *lh_ops_chunking(lh_device_kind kind);
 

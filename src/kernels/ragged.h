@@ -20,8 +20,6 @@ typedef struct lh_parent {
     const int64_t *offset, *len; /* [heads] */
 } lh_parent;
 
-/* Where lh_ops_chunking asks for spare slots, keys and values have that many after the last head's, and all slots hold
- * finite numbers from the beginning: attention may read past the last entry of a head and weigh it with 0. */
 typedef struct lh_ragged {
     void *k, *v;        /* [slots, head_dim] of `type`, rotated keys; head h holds slots offset[h] .. + len[h] */
     lh_dtype type;      /* f32 or bf16 */
@@ -35,8 +33,6 @@ typedef struct lh_ragged {
     int64_t heads, head_dim;
     lh_parent
         parent; /* holds the first lh_parent_len(kv, h) entries of head h; only for attention and lh_append_args */
-    int64_t *compared; /* host: 0 until a backend has compared a library's attention over this memory; NULL: no
-                          comparison needed */
 } lh_ragged;
 
 /* Local query heads share local KV heads: query head i uses KV head (first + i) / group. `first` is not 0 if a rank

@@ -238,6 +238,13 @@ static void place(int32_t *positions, const cache_spec *spec, int64_t h)
     }
 }
 
+/* The slots after the entries of each head become NaN; `bytes` of a slot. NULL: nothing to do. */
+static void spoil_slack(void *slots, const cache_spec *spec, const int64_t *offset, int64_t bytes)
+{
+    for (int64_t h = 0; h < spec->heads && slots; h++)
+        memset((char *)slots + (offset[h] + spec->len[h]) * bytes, UNWRITTEN, (size_t)(spec->slack * bytes));
+}
+
 void cache_make(lot *m, cache *out, const cache_spec *spec)
 {
     int64_t *offset = lot_new(m, spec->heads * 8), *len = lot_copy(m, spec->len, spec->heads * 8), slots = 0;
@@ -257,8 +264,9 @@ void cache_make(lot *m, cache *out, const cache_spec *spec)
         v = lot_bf16(m, v, slots * spec->head_dim);
     }
     float *bias = spec->bias != 0 ? lot_normals(m, slots, spec->bias, spec->seed + 3) : NULL;
-    for (int64_t h = 0; h < spec->heads && bias; h++)
-        for (int64_t s = len[h]; s < len[h] + spec->slack; s++) bias[offset[h] + s] = NAN;
+    spoil_slack(k, spec, offset, spec->head_dim * lh_dtype_bytes(spec->type));
+    spoil_slack(v, spec, offset, spec->head_dim * lh_dtype_bytes(spec->type));
+    spoil_slack(bias, spec, offset, (int64_t)sizeof *bias);
     out->slots = slots;
     out->host = (lh_ragged){.k = k,
                             .v = v,
@@ -324,24 +332,6 @@ void cache_split(lot *m, cache *c, uint64_t seed)
         copy_slots(r->positions, whole.positions, here, whole.len[h] - shared, 4);
         copy_slots(r->bias, whole.bias, here, whole.len[h] - shared, 4);
     }
-}
-
-static void *with_zeros(lot *m, const void *from, int64_t bytes, int64_t more)
-{
-    void *at = from ? lot_new(m, bytes + more) : NULL;
-    if (at) memcpy(at, from, (size_t)bytes);
-    return at;
-}
-
-void cache_spare(lot *m, cache *c)
-{
-    lh_ragged *r = &c->host;
-    const int64_t row = r->head_dim * lh_dtype_bytes(r->type), n = lh_ops_chunking(LH_DEVICE_CUDA)->spare_slots;
-    r->k = with_zeros(m, r->k, c->slots * row, n * row);
-    r->v = with_zeros(m, r->v, c->slots * row, n * row);
-    r->positions = with_zeros(m, r->positions, c->slots * 4, n * 4);
-    r->bias = with_zeros(m, r->bias, c->slots * 4, n * 4);
-    c->slots += n;
 }
 
 static void put_parent(rig *g, lh_parent *b, const cache *c)

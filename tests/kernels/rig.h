@@ -86,8 +86,8 @@ typedef struct cache_spec {
     uint64_t seed;
 } cache_spec;
 
-/* A cache in host memory: normal keys and values, heads one after the other with `slack` slots after each, whose
- * biases are NaN. */
+/* A cache in host memory: normal keys and values, heads one after the other with `slack` slots after each, whose keys,
+ * values and biases are NaN. */
 typedef struct cache {
     lh_ragged host;
     int64_t slots, base_slots;
@@ -95,7 +95,6 @@ typedef struct cache {
 
 void cache_make(lot *m, cache *out, const cache_spec *spec);
 void cache_split(lot *m, cache *c, uint64_t seed); /* some of its entries go to a base */
-void cache_spare(lot *m, cache *c);                /* spare slots as GPUs ask for (lh_ragged), zeros */
 lh_ragged rig_cache(rig *g, const cache *c);       /* a copy of all of it on the device */
 
 /* Value i of k or v, whatever the type. */

@@ -118,7 +118,7 @@ lh_status lh_bench_fill(lh_bench *b, lh_ragged *out, const lh_bench_cache *what,
     for (int64_t h = 0; h < what->heads; h++)
         for (int64_t s = 0; s < len[h]; s++) positions[offset[h] + s] = (int32_t)s;
     *out = (lh_ragged){.type = what->type, .heads = what->heads, .head_dim = what->dim};
-    normal.n = (n + lh_ops_chunking(lh_device_kind_of(b->device))->spare_slots) * what->dim;
+    normal.n = n * what->dim;
     LH_TRY_DONE(lh_bench_normals(b, &out->k, &normal));
     LH_TRY_DONE(lh_bench_normals(b, &out->v, &normal));
     LH_TRY_DONE(lh_bench_put(b, &out->positions, positions, n * 4));
