@@ -52,8 +52,8 @@ static lh_status shape_split(lh_split_kv *a, const char *op)
 static lh_status open_split(lh_stream *stream, lh_split_kv *a, int64_t seqs)
 {
     int64_t units = (seqs < LH_SPLIT_SEQS ? seqs : +LH_SPLIT_SEQS) * a->heads * a->tiles,
-            parts = a->is_fixed ? units * LH_SPLIT_FIXED : units + LH_SPLIT_BLOCKS,
-            sums = a->o ? parts * a->tile * a->form.dim * (int64_t)sizeof(float) : 0;
+            parts = a->is_fixed ? units * LH_SPLIT_FIXED : (units + LH_SPLIT_BLOCKS + 3) / 4 * 4, /* sums are aligned */
+        sums = a->o ? parts * a->tile * a->form.dim * (int64_t)sizeof(float) : 0;
     char *memory = NULL;
     LH_TRY(lh_stream_scratch(stream, &memory, sums + parts * a->tile * (int64_t)sizeof(float2)));
     LH_TRY(lh_stream_counters(stream, &a->parts.arrived, units + 1));
