@@ -243,6 +243,23 @@ static void compare_with_ref(rig *mine, rig *ref, const attend_size *size, int n
     lot_end(&m);
 }
 
+/* Results of pieces of such heads have any number of bytes. */
+START_TEST(test_attention_of_heads_of_an_odd_dimension)
+{
+    for (int b = 1; rig_backend(b); b++) {
+        rig ref, mine;
+        rig_open(&ref, rig_backend(0));
+        rig_open(&mine, rig_backend(b));
+        for (int n = 0; n < 12; n++) {
+            const attend_size size = {1 + 2 * (n % 4), 5, 700, {3, 1, 0}, n};
+            compare_with_ref(&mine, &ref, &size, n);
+        }
+        rig_close(&ref);
+        rig_close(&mine);
+    }
+}
+END_TEST
+
 START_TEST(test_attention_of_every_backend_is_that_of_ref_at_all_head_dimensions_and_block_lengths)
 {
     for (int b = 1; rig_backend(b); b++) {
@@ -651,6 +668,7 @@ int main(void)
     const TTest *const tests[] = {
         test_attention_gives_the_numbers_of_numpy,
         test_ref_is_softmax_over_the_positions_that_a_row_sees,
+        test_attention_of_heads_of_an_odd_dimension,
         test_attention_of_every_backend_is_that_of_ref_at_all_head_dimensions_and_block_lengths,
         test_a_step_leaves_its_logits,
         test_attention_of_every_backend_is_that_of_ref_at_all_head_counts_and_groups,
