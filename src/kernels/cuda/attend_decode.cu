@@ -15,13 +15,13 @@ static split_way way_for(void)
     return split_way{split_kernel<K>, K::THREADS, room_bytes<K>};
 }
 
-/* With values of more than 128 dimensions there are registers for 8 rows of bf16. */
+/* With values of more than 128 dimensions tiles have 8 rows (shape_split). */
 template <typename T, int HALVES, int VALUES>
 static split_way way_of(int64_t dim)
 {
     if (dim <= 64) return way_for<T, 64, HALVES, VALUES>();
     if (dim <= 128) return way_for<T, 128, HALVES, VALUES>();
-    return way_for < T, 256, VALUES && sizeof(T) == 2 ? 1 : HALVES, VALUES > ();
+    return way_for < T, 256, VALUES ? 1 : HALVES, VALUES > ();
 }
 
 /* Over an f32 cache there is always room for 16 rows, which few models need. */
@@ -33,18 +33,28 @@ static split_way choose(const lh_split_kv *a)
     return way_of<__nv_bfloat16, 2, VALUES>(a->form.dim);
 }
 
-/* Sets rows, tiles and form; seqs[0] is set. */
-static lh_status shape_split(lh_split_kv *a, const char *op)
+/* Returns 1 if a block has room for the units of so many sequences, with so many stages. */
+template <int VALUES>
+static int fits(const lh_stream *stream, const lh_split_kv *a, int stages, int64_t seqs)
 {
-    int64_t rows = a->rows * a->map.group;
+    const int64_t of_system = 2 << 10;
+    return choose<VALUES>(a).bytes(stages, a->tile, seqs * a->heads * a->tiles) + of_system <= lh_cuda_shared(stream);
+}
+
+/* Sets rows, tiles and form; seqs[0] is set. Tiles have as many rows as a block has room for, up to 16. */
+template <int VALUES>
+static lh_status shape_split(const lh_stream *stream, lh_split_kv *a, const char *op)
+{
+    const int64_t rows = a->rows * a->map.group;
     a->form = lh_form_of(&a->seqs[0]);
     a->first_head = a->map.first / a->map.group;
     a->heads = (a->map.first + a->map.heads - 1) / a->map.group + 1 - a->first_head;
-    const int64_t most = a->o && a->form.dim > 128 ? 8 : 16;
-    a->tile = (int)(rows < most ? rows : most);
-    a->tiles = (int)((rows + a->tile - 1) / a->tile);
+    const int64_t most = VALUES && a->form.dim > 128 ? 8 : 16;
     if (a->form.dim > LH_SPLIT_MAX_DIM)
         LH_FAIL(LH_EINTERNAL, "%s on a GPU: heads of %d dimensions, more than %d", op, a->form.dim, LH_SPLIT_MAX_DIM);
+    a->tile = (int)(rows < most ? rows : most);
+    do a->tiles = (int)((rows + a->tile - 1) / a->tile);
+    while (!fits<VALUES>(stream, a, 1, 1) && a->tile > 1 && (a->tile = (a->tile + 1) / 2));
     return LH_OK;
 }
 
@@ -68,21 +78,22 @@ template <int VALUES>
 static lh_status launch_split(lh_stream *stream, const char *op, lh_split_kv *a, int64_t seqs)
 {
     const split_way way = choose<VALUES>(a);
-    const int64_t most = lh_cuda_processors(stream), of_system = 1 << 10;
+    const int64_t most = lh_cuda_processors(stream);
     a->units = (int)(seqs * a->heads * a->tiles);
-    a->stages = way.bytes(2, a->tile, a->units) + of_system <= lh_cuda_shared(stream) ? 2 : 1;
+    a->stages = fits<VALUES>(stream, a, 2, seqs) ? 2 : 1;
     const dim3 blocks((unsigned)(most < LH_SPLIT_BLOCKS ? most : +LH_SPLIT_BLOCKS));
     const lh_shape shape = {blocks, way.threads, way.bytes(a->stages, a->tile, a->units)};
     return lh_launch_early(stream, op, shape, way.kernel, *a);
 }
 
 /* Takes the sequences from b on that fit in a launch and have the same type. */
-static int64_t take_seqs(lh_split_kv *a, const lh_attend_decode_args *d, int64_t b)
+static int64_t take_seqs(const lh_stream *stream, lh_split_kv *a, const lh_attend_decode_args *d, int64_t b)
 {
     const lh_ragged *seqs = d->seqs + b;
     int64_t n = 0, left = d->batch - b;
     a->form = lh_form_of(&seqs[0]);
     for (; n < left && n < LH_SPLIT_SEQS && seqs[n].type == seqs[0].type; n++) {
+        if (n > 0 && !fits<1>(stream, a, 1, n + 1)) break;
         a->seqs[n] = seqs[n];
         a->logits[n] = d->logits ? d->logits[b + n] : lh_row_logits{};
         a->form.wide &= lh_form_of(&seqs[n]).wide;
@@ -94,8 +105,6 @@ lh_status lh_cuda_attend_decode(lh_stream *stream, const lh_attend_decode_args *
 {
     lh_split_kv a = {};
     if (d->batch == 0 || d->map.heads == 0 || d->seqs[0].head_dim == 0) return LH_OK;
-    a.seqs[0] = d->seqs[0];
-    a.o = d->o;
     a.map = d->map;
     a.logit = d->logit;
     a.rows = 1;
@@ -103,11 +112,12 @@ lh_status lh_cuda_attend_decode(lh_stream *stream, const lh_attend_decode_args *
     a.o_ld = d->o_ld;
     a.fresh = (int)d->fresh;
     a.is_fixed = d->order == LH_ORDER_FIXED;
-    LH_TRY(shape_split(&a, "attend_decode"));
-    LH_TRY(open_split(stream, &a, d->batch));
     for (int64_t b = 0, n; b < d->batch; b += n) {
-        n = take_seqs(&a, d, b);
+        a.seqs[0] = d->seqs[b];
         a.o = d->o + b * d->o_ld;
+        LH_TRY(shape_split<1>(stream, &a, "attend_decode"));
+        LH_TRY(open_split(stream, &a, d->batch - b));
+        n = take_seqs(stream, &a, d, b);
         a.o_bf16 = d->o_bf16 ? (__nv_bfloat16 *)d->o_bf16 + b * d->o_ld : NULL;
         a.lse = d->lse ? d->lse + b * d->map.heads : NULL;
         a.q = d->q + b * d->q_ld;
@@ -140,7 +150,7 @@ lh_status lh_cuda_row_lse(lh_stream *stream, const lh_row_lse_args *args)
         a.positions = o->positions + r;
         a.until = o->until ? o->until + r : NULL;
         a.gains = o->gains ? o->gains + r : NULL;
-        LH_TRY(shape_split(&a, "row_lse"));
+        LH_TRY(shape_split<0>(stream, &a, "row_lse"));
         if (r == 0) LH_TRY(open_split(stream, &a, 1));
         LH_TRY(launch_split<0>(stream, "row_lse", &a, 1));
     }
