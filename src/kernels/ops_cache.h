@@ -17,10 +17,10 @@
     X(compact, "compact the entries that are kept")      \
     X(gather_entries, "entries of a head in the order of an index")
 
-/* Appends `tokens` entries to every head of every sequence at slot offset[h] + len[h] and raises len, unless leaves_len:
- * then attend_decode raises it, before anything else reads it. k, v: sequence b,
- * token t, head h starts at (b * tokens + t) * ld + h * head_dim. positions: [batch * tokens], stored if the cache has
- * positions; biases and statistics start at 0. The caches must have free slots. */
+/* Appends `tokens` entries to every head of every sequence at slot offset[h] + len[h] and raises len, unless
+ * leaves_len: then attend_decode raises it, before anything else reads it. k, v: sequence b, token t, head h starts at
+ * (b * tokens + t) * ld + h * head_dim. positions: [batch * tokens], stored if the cache has positions; biases and
+ * statistics start at 0. The caches must have free slots. */
 typedef struct lh_append_args {
     lh_ragged *seqs; /* [batch], host */
     int64_t batch, tokens, ld;

@@ -217,7 +217,8 @@ static void attend_rows(lh_forward *f, const lh_rows_at *rows, float *lse)
     LH_RUN(&f->exec, attend_decode, .o = f->work.attended, .o_bf16 = f->work.attended_bf16, .keeps_o = lse != NULL,
            .lse = lse, .logits = s->logits, .q = f->work.qkv, .positions = f->work.positions, .seqs = s->views,
            .batch = s->n, .q_ld = qkv_ld(f), .o_ld = q_dim(f), .fresh = rows->leaves_len,
-           .map = lh_heads_grouping(&f->shard->heads), .logit = logit_of(f, rows->layer), .order = f->model->options.order);
+           .map = lh_heads_grouping(&f->shard->heads), .logit = logit_of(f, rows->layer),
+           .order = f->model->options.order);
 }
 
 static int is_wanted(const lh_sequences *s, int64_t b, int64_t layer)

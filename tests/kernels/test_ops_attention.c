@@ -260,6 +260,23 @@ START_TEST(test_attention_of_heads_of_an_odd_dimension)
 }
 END_TEST
 
+/* Ranks that share a KV head: most tiles of its group have no rows here, and there are few entries. */
+START_TEST(test_attention_of_a_part_of_a_large_group)
+{
+    for (int b = 1; rig_backend(b); b++) {
+        rig ref, mine;
+        rig_open(&ref, rig_backend(0));
+        rig_open(&mine, rig_backend(b));
+        for (int n = 0; n < 24; n++) {
+            const attend_size size = {64, 1, 16 * (1 + n / 2 % 6), {16, 64 + 16 * (n % 2), 16 * (n % 3)}, n};
+            compare_with_ref(&mine, &ref, &size, n | 1);
+        }
+        rig_close(&ref);
+        rig_close(&mine);
+    }
+}
+END_TEST
+
 START_TEST(test_attention_of_every_backend_is_that_of_ref_at_all_head_dimensions_and_block_lengths)
 {
     for (int b = 1; rig_backend(b); b++) {
@@ -669,6 +686,7 @@ int main(void)
         test_attention_gives_the_numbers_of_numpy,
         test_ref_is_softmax_over_the_positions_that_a_row_sees,
         test_attention_of_heads_of_an_odd_dimension,
+        test_attention_of_a_part_of_a_large_group,
         test_attention_of_every_backend_is_that_of_ref_at_all_head_dimensions_and_block_lengths,
         test_a_step_leaves_its_logits,
         test_attention_of_every_backend_is_that_of_ref_at_all_head_counts_and_groups,

@@ -24,7 +24,7 @@ static split_way way_of(int64_t dim)
     return way_for < T, 256, VALUES ? 1 : HALVES, VALUES > ();
 }
 
-/* Over an f32 cache there is always room for 16 rows, which few models need. */
+/* Over an f32 cache tiles of any number of rows use the kernel of 16, which few models need. */
 template <int VALUES>
 static split_way choose(const lh_split_kv *a)
 {
@@ -41,21 +41,28 @@ static int fits(const lh_stream *stream, const lh_split_kv *a, int stages, int64
     return choose<VALUES>(a).bytes(stages, a->tile, seqs * a->heads * a->tiles) + of_system <= lh_cuda_shared(stream);
 }
 
-/* Sets rows, tiles and form; seqs[0] is set. Tiles have as many rows as a block has room for, up to 16. */
+/* Sets tiles and form for a.rows rows; seqs[0] is set. Tiles have as many rows as a block has room for, up to 16.
+ * Returns 0 if a block has no room for the units of a sequence. */
 template <int VALUES>
-static lh_status shape_split(const lh_stream *stream, lh_split_kv *a, const char *op)
+static int shape_split(const lh_stream *stream, lh_split_kv *a)
 {
-    const int64_t rows = a->rows * a->map.group;
+    const int64_t rows = a->rows * a->map.group, most = VALUES && a->seqs[0].head_dim > 128 ? 8 : 16;
     a->form = lh_form_of(&a->seqs[0]);
     a->first_head = a->map.first / a->map.group;
     a->heads = (a->map.first + a->map.heads - 1) / a->map.group + 1 - a->first_head;
-    const int64_t most = VALUES && a->form.dim > 128 ? 8 : 16;
-    if (a->form.dim > LH_SPLIT_MAX_DIM)
-        LH_FAIL(LH_EINTERNAL, "%s on a GPU: heads of %d dimensions, more than %d", op, a->form.dim, LH_SPLIT_MAX_DIM);
-    a->tile = (int)(rows < most ? rows : most);
-    do a->tiles = (int)((rows + a->tile - 1) / a->tile);
-    while (!fits<VALUES>(stream, a, 1, 1) && a->tile > 1 && (a->tile = (a->tile + 1) / 2));
-    return LH_OK;
+    for (a->tile = (int)(rows < most ? rows : most);; a->tile = (a->tile + 1) / 2) {
+        a->tiles = (int)((rows + a->tile - 1) / a->tile);
+        if (fits<VALUES>(stream, a, 1, 1)) return 1;
+        if (a->tile == 1) return 0;
+    }
+}
+
+static lh_status refuse(const lh_split_kv *a, const char *op)
+{
+    LH_FAIL(LH_EINTERNAL,
+            "%s on a GPU: %lld KV heads of %d dimensions; at most %d dimensions, and as many heads as a "
+            "block has shared memory for",
+            op, (long long)a->heads, a->form.dim, +LH_SPLIT_MAX_DIM);
 }
 
 /* Allocates memory for the parts of one launch; later launches use it again. */
@@ -115,7 +122,7 @@ lh_status lh_cuda_attend_decode(lh_stream *stream, const lh_attend_decode_args *
     for (int64_t b = 0, n; b < d->batch; b += n) {
         a.seqs[0] = d->seqs[b];
         a.o = d->o + b * d->o_ld;
-        LH_TRY(shape_split<1>(stream, &a, "attend_decode"));
+        if (!shape_split<1>(stream, &a) || a.form.dim > LH_SPLIT_MAX_DIM) return refuse(&a, "attend_decode");
         LH_TRY(open_split(stream, &a, d->batch - b));
         n = take_seqs(stream, &a, d, b);
         a.o_bf16 = d->o_bf16 ? (__nv_bfloat16 *)d->o_bf16 + b * d->o_ld : NULL;
@@ -129,7 +136,8 @@ lh_status lh_cuda_attend_decode(lh_stream *stream, const lh_attend_decode_args *
 
 /* ---- row_lse ---- */
 
-/* Maximum rows of a launch, times the heads of a group: bounds the memory for splits. */
+/* Maximum rows of a launch, times the heads of a group: bounds the memory for splits. Fewer where there are many KV
+ * heads. */
 enum { SLAB = 256 };
 
 lh_status lh_cuda_row_lse(lh_stream *stream, const lh_row_lse_args *args)
@@ -143,6 +151,7 @@ lh_status lh_cuda_row_lse(lh_stream *stream, const lh_row_lse_args *args)
     a.logit = o->logit;
     a.q_ld = o->q_ld;
     a.is_fixed = 1;
+    for (a.rows = slab; !shape_split<0>(stream, &a) && slab > 1; a.rows = slab) slab /= 2;
     for (int64_t r = 0; r < o->rows; r += slab) {
         a.rows = o->rows - r < slab ? o->rows - r : slab;
         a.lse = args->lse + r * o->map.heads;
@@ -150,7 +159,7 @@ lh_status lh_cuda_row_lse(lh_stream *stream, const lh_row_lse_args *args)
         a.positions = o->positions + r;
         a.until = o->until ? o->until + r : NULL;
         a.gains = o->gains ? o->gains + r : NULL;
-        LH_TRY(shape_split<0>(stream, &a, "row_lse"));
+        if (!shape_split<0>(stream, &a) || a.form.dim > LH_SPLIT_MAX_DIM) return refuse(&a, "row_lse");
         if (r == 0) LH_TRY(open_split(stream, &a, 1));
         LH_TRY(launch_split<0>(stream, "row_lse", &a, 1));
     }

@@ -43,7 +43,7 @@ typedef struct lh_split_kv {
     int tile;  /* maximum rows of a tile */
     int units;
     int fresh;    /* entries that `len` does not count yet */
-    int is_fixed; /* true if the pieces of a head depend on its length only */
+    int is_fixed; /* true if the pieces of a head depend on the number of its entries only */
     int stages;   /* of the ring of a warp */
     lh_split_parts parts;
     lh_ragged seqs[LH_SPLIT_SEQS];
@@ -81,12 +81,12 @@ static __device__ __forceinline__ lh_split_rows lh_split_rows_of(const lh_split_
     return r;
 }
 
-/* The unit without its place. If slots are positions and all rows see the same entries, the others are left out. */
+/* The unit without its place. If slots are positions, the entries that the row of a step does not see are left out. */
 static __device__ __forceinline__ lh_split_unit lh_split_unit_of(const lh_split_kv &a, const lh_split_rows &r)
 {
     const lh_ragged &kv = a.seqs[r.seq];
     lh_split_unit u = {0, 0, (int)kv.len[r.head] + a.fresh, (int)lh_parent_len(&kv, r.head), kv.offset[r.head], {}};
-    if (a.rows > 1) return u;
+    if (!a.o) return u;
     u.visible = lh_visible_range_of(a.positions, a.until, a.logit.window, r.seq);
     if (kv.positions) return u;
     u.first = (u.visible.before + 1) / LH_SPLIT_KEYS * LH_SPLIT_KEYS;
@@ -122,11 +122,11 @@ static __device__ __forceinline__ int lh_split_block_of(const lh_split_kv &a, co
     return (int)((uint64_t)((x + 1) * plan.blocks - 1) / (uint64_t)plan.units[a.units].before);
 }
 
-/* Blocks that get shares: a multiple of the units where that loses little, so that heads of one length are cut in the
- * same way. */
+/* Blocks that get shares, at most as many as there are shares: each then has one (units may have no rows, and no
+ * share). A multiple of the units where that loses little, so that heads of one length are cut in the same way. */
 static __device__ __forceinline__ int64_t lh_split_blocks(const lh_split_kv &a, int shares)
 {
-    const int most = (int)gridDim.x, enough = max(shares / LH_SPLIT_LEAST, a.units);
+    const int most = (int)gridDim.x, enough = max(1, min(shares, max(shares / LH_SPLIT_LEAST, a.units)));
     if (a.is_fixed) return min(most, shares);
     const int blocks = min(most, enough), even = blocks / a.units * a.units;
     return 10 * even >= 9 * blocks ? even : blocks;
