@@ -115,9 +115,14 @@ lh_status lh_blas_find(lh_stream *stream, int *there)
     blas *b = lh_stream_kept(stream, LH_CUDA_BLAS)->what;
     *there = b->handle != NULL;
     if (!b->handle || b->room) return LH_OK;
-    LH_TRY(lh_device_alloc(b->device, &b->room, LH_BLAS_ROOM_BYTES, LH_MEM_WORK));
-    LH_TRY(check(b, b->call.SetWorkspace(b->handle, b->room, LH_BLAS_ROOM_BYTES), "giving room"));
-    return LH_OK;
+    void *room = NULL;
+    LH_TRY(lh_device_alloc(b->device, &room, LH_BLAS_ROOM_BYTES, LH_MEM_WORK));
+    lh_status st = check(b, b->call.SetWorkspace(b->handle, room, LH_BLAS_ROOM_BYTES), "giving room");
+    if (st == LH_OK)
+        b->room = room;
+    else
+        lh_device_free(b->device, room);
+    return st;
 }
 
 int lh_cublas_found(char text[256])

@@ -31,14 +31,17 @@ static __device__ __forceinline__ uint4 lh_load_once(const void *p)
 #endif
 }
 
-/* y[t,o] of the product. It is added in L2, so that no thread waits for y. */
+/* y[t,o] of the product. Where the order is free it is added in L2, so that no thread waits for y; L2 takes numbers
+ * below the normal ones as 0. */
 static __device__ __forceinline__ void lh_gemm_put(const lh_gemm_args &a, int64_t t, int64_t o, float product)
 {
     float *y = a.y + t * a.y_ld + o;
-    if (a.adds)
-        atomicAdd(y, product);
-    else
+    if (!a.adds)
         *y = product;
+    else if (a.order == LH_ORDER_FIXED)
+        *y += product;
+    else
+        atomicAdd(y, product);
 }
 
 /* The same through a gate. */

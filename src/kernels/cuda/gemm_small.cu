@@ -192,7 +192,7 @@ lh_status lh_expert_gemm_small(lh_stream *stream, const lh_expert_gemm_args *a, 
 
 /* ---- norm_gemm: a norm, a product of the normed rows, and a gate ----
  *
- * Up to 16 tokens the product and the gate are one kernel, and up to 4 the norm too (gemm_stream.cu). For more tokens
+ * Up to 16 tokens the product and the gate are one kernel, and up to 2 the norm too (gemm_stream.cu). For more tokens
  * the operations run one after the other, and cuBLAS writes the gates and the values that they multiply in the type of
  * the weights. */
 
