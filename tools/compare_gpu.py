@@ -97,6 +97,8 @@ def compare_torch(mine):
         row = figure(ours, "attend_block", f"bf16 32/8 x 128, {rows} rows of {entries}")
         rate = row and row["tflops_per_s"]
         line(f"attention, {rows:,} rows of {entries:,}: torch, cuDNN", theirs, rate, "TFLOP/s", rate and rate / theirs)
+    del q, k, v, call
+    torch.cuda.empty_cache()
 
 
 def compare_transformers(prompt_s):
@@ -121,6 +123,8 @@ def compare_transformers(prompt_s):
             model(ids, use_cache=True, logits_to_keep=1)
         torch.cuda.synchronize()
         times.append(time.perf_counter() - start)
+    del model, ids
+    torch.cuda.empty_cache()
     theirs = statistics.median(times[1:])
     line(f"prompt of {PROMPT:,} tokens: transformers", theirs, prompt_s, "s", theirs / prompt_s)
 
@@ -165,6 +169,8 @@ def write_gguf(path):
             out.write((torch.randn(*shape, device=device) * 0.02).to(torch.bfloat16).view(torch.int16).cpu().numpy().data)
     out.write(b"\0" * (-out.tell() % w.data_alignment))
     out.close()
+    if device == "cuda":
+        torch.cuda.empty_cache()  # llama.cpp is another process
 
 
 def compare_llama(folder, work, prompt_s, steps):

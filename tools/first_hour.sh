@@ -432,7 +432,7 @@ short_prompt() {
         "share * median / $first"
 }
 
-# Two prompts, one with each cache, after a short one that is not timed.
+# Two prompts, one with each cache, after short ones that are not timed.
 long_prompt() {
     run long $long --warm-up $warm --repeat 1
     prompt long $long
