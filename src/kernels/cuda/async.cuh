@@ -12,6 +12,10 @@
 #include <cuda_runtime.h>
 #include <stdint.h>
 
+extern "C" {
+#include "device/cuda.h"
+}
+
 /* Instructions of compute capability 9.0. */
 #if defined(LH_SIMT)
 #define LH_ASM_90(...)
@@ -154,6 +158,19 @@ enum { LH_TILE_COLUMNS = 64, LH_TILE_ROW = 128 /* bytes */, LH_TILE_ALIGNED = 10
 static __device__ __forceinline__ uint4 *lh_tile_piece(unsigned char *matrix, int tile, int row, int e)
 {
     return (uint4 *)(matrix + e / 8 * tile + row * LH_TILE_ROW) + (e ^ row) % 8;
+}
+
+/* Maps a matrix of bf16 numbers, [rows, columns] in `shape`, rows `ld` apart, for copies of such tiles with `box_rows`
+ * rows. The device has maps (lh_cuda_maps). */
+static inline CUresult lh_map_tiles(const lh_stream *stream, CUtensorMap *map, const void *at, const int64_t shape[2],
+                                    int64_t ld, int64_t box_rows)
+{
+    const cuuint64_t dims[] = {(cuuint64_t)shape[1], (cuuint64_t)shape[0]},
+                     strides[] = {(cuuint64_t)(shape[0] == 1 ? shape[1] : ld) * 2};
+    const cuuint32_t box[] = {LH_TILE_COLUMNS, (cuuint32_t)box_rows}, steps[] = {1, 1};
+    return lh_cuda_maps(stream)(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void *)at, dims, strides, box, steps,
+                                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
 }
 
 /* Copies a box of a tensor from number (x, y) or (x, y, z) on; numbers outside the tensor are 0, and count as bytes

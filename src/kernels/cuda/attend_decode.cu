@@ -42,7 +42,7 @@ static int fits(const lh_stream *stream, const lh_split_kv *a, int stages, int64
 }
 
 /* Sets tiles and form for a.rows rows; seqs[0] is set. Tiles have as many rows as a block has room for, up to 16.
- * Returns 0 if a block has no room for the units of a sequence. */
+ * Returns 0 if heads have too many dimensions, or a block has no room for the units of a sequence. */
 template <int VALUES>
 static int shape_split(const lh_stream *stream, lh_split_kv *a)
 {
@@ -50,6 +50,7 @@ static int shape_split(const lh_stream *stream, lh_split_kv *a)
     a->form = lh_form_of(&a->seqs[0]);
     a->first_head = a->map.first / a->map.group;
     a->heads = (a->map.first + a->map.heads - 1) / a->map.group + 1 - a->first_head;
+    if (a->form.dim > LH_SPLIT_MAX_DIM) return 0;
     for (a->tile = (int)(rows < most ? rows : most);; a->tile = (a->tile + 1) / 2) {
         a->tiles = (int)((rows + a->tile - 1) / a->tile);
         if (fits<VALUES>(stream, a, 1, 1)) return 1;
@@ -122,7 +123,7 @@ lh_status lh_cuda_attend_decode(lh_stream *stream, const lh_attend_decode_args *
     for (int64_t b = 0, n; b < d->batch; b += n) {
         a.seqs[0] = d->seqs[b];
         a.o = d->o + b * d->o_ld;
-        if (!shape_split<1>(stream, &a) || a.form.dim > LH_SPLIT_MAX_DIM) return refuse(&a, "attend_decode");
+        if (!shape_split<1>(stream, &a)) return refuse(&a, "attend_decode");
         LH_TRY(open_split(stream, &a, d->batch - b));
         n = take_seqs(stream, &a, d, b);
         a.o_bf16 = d->o_bf16 ? (__nv_bfloat16 *)d->o_bf16 + b * d->o_ld : NULL;
@@ -159,7 +160,7 @@ lh_status lh_cuda_row_lse(lh_stream *stream, const lh_row_lse_args *args)
         a.positions = o->positions + r;
         a.until = o->until ? o->until + r : NULL;
         a.gains = o->gains ? o->gains + r : NULL;
-        if (!shape_split<0>(stream, &a) || a.form.dim > LH_SPLIT_MAX_DIM) return refuse(&a, "row_lse");
+        if (!shape_split<0>(stream, &a)) return refuse(&a, "row_lse");
         if (r == 0) LH_TRY(open_split(stream, &a, 1));
         LH_TRY(launch_split<0>(stream, "row_lse", &a, 1));
     }

@@ -561,14 +561,9 @@ int lh_wgmma_kernel(lh_stream *stream, const lh_attend_block_args *b)
  * known on the host: copies never reach past the last entry of a head. */
 static CUresult map_entries(lh_stream *stream, hopper_maps *maps, void *const at[2], int64_t dim, int64_t keys)
 {
-    const cuuint64_t dims[] = {(cuuint64_t)dim, INT32_MAX}, strides[] = {(cuuint64_t)dim * 2};
-    const cuuint32_t box[] = {LH_TILE_COLUMNS, (cuuint32_t)keys}, steps[] = {1, 1};
-    CUtensorMap *const to[] = {&maps->k, &maps->v};
-    CUresult rc = CUDA_SUCCESS;
-    for (int i = 0; i < 2 && rc == CUDA_SUCCESS; i++)
-        rc = lh_cuda_maps(stream)(to[i], CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, at[i], dims, strides, box, steps,
-                                  CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                  CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    const int64_t shape[] = {INT32_MAX, dim};
+    CUresult rc = lh_map_tiles(stream, &maps->k, at[0], shape, dim, keys);
+    if (rc == CUDA_SUCCESS) rc = lh_map_tiles(stream, &maps->v, at[1], shape, dim, keys);
     return rc;
 }
 

@@ -552,24 +552,13 @@ static int find_rows(way *w, const lh_norm_gemm_args *a, const lh_stream *stream
     return best.rows > 0;
 }
 
-/* Maps rows of numbers, `ld` apart, in boxes of 64 columns. Returns 1 if the driver made the map. */
-static int map_rows(const lh_stream *stream, CUtensorMap *map, const void *at, const int64_t shape[2], int64_t ld,
-                    int box_rows)
-{
-    const cuuint64_t dims[] = {(cuuint64_t)shape[1], (cuuint64_t)shape[0]},
-                     strides[] = {(cuuint64_t)(shape[0] == 1 ? shape[1] : ld) * 2};
-    const cuuint32_t box[] = {LH_TILE_COLUMNS, (cuuint32_t)box_rows}, steps[] = {1, 1};
-    return lh_cuda_maps(stream)(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void *)at, dims, strides, box, steps,
-                                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-                                CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
-}
-
 static int make_maps(way *w, const lh_norm_gemm_args *a, const lh_stream *stream)
 {
     const lh_gemm_args *g = &a->gemm;
     const int64_t weights[] = {g->out, g->in}, tokens[] = {g->tokens, g->in};
-    return map_rows(stream, &w->maps.w, g->w, weights, g->w_ld, a->gated.y ? w->rows / 2 : w->rows) &&
-           map_rows(stream, &w->maps.x, g->x, tokens, g->x_ld, groups_of(a) * TOKENS);
+    return lh_map_tiles(stream, &w->maps.w, g->w, weights, g->w_ld, a->gated.y ? w->rows / 2 : w->rows) ==
+               CUDA_SUCCESS &&
+           lh_map_tiles(stream, &w->maps.x, g->x, tokens, g->x_ld, groups_of(a) * TOKENS) == CUDA_SUCCESS;
 }
 
 /* On the cores if the activations of up to two tokens fit, else on the tensor cores; there by maps if the device and
