@@ -30,6 +30,13 @@ if [ -n "${SLURM_JOB_ID:-}" ]; then
     threads=(--threads "$SRUN_CPUS_PER_TASK")
 fi
 
+# The time limit, which progress is compared with; 'Unknown' where there is none.
+if [ -n "${SLURM_JOB_ID:-}" ]; then
+    end=$({ scontrol show job "$SLURM_JOB_ID" 2>/dev/null || true; } | grep -o '\bEndTime=[^ ]*' | head -n 1 || true)
+    [ -z "$end" ] || end=$(date -d "${end#EndTime=}" +%s 2>/dev/null || true)
+    [ -z "$end" ] || export SLURM_JOB_END_TIME=$end
+fi
+
 # GPUs, if the job has some: one rank each.
 device=()
 [ -z "${SLURM_GPUS_PER_TASK:-}${SLURM_GPUS_ON_NODE:-}" ] || device=(--device cuda)

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "base/destination.h"
+#include "base/job.h"
 #include "base/mem.h"
 #include "base/unicode.h"
 
@@ -53,13 +54,10 @@ lh_status lh_log_name(lh_buf *out, const char *path, int rank)
 /* Host and job, which do not change. */
 static void find_place(void)
 {
-    static const char *const jobs[] = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"};
+    const char *job = lh_job_name();
     if (gethostname(state.host, sizeof state.host - 1) != 0) snprintf(state.host, sizeof state.host, "unknown");
     state.job[0] = '\0';
-    for (size_t i = 0; i < sizeof jobs / sizeof *jobs && !state.job[0]; i++) {
-        const char *job = getenv(jobs[i]);
-        if (job && *job) snprintf(state.job, sizeof state.job, " job %s", job);
-    }
+    if (job) snprintf(state.job, sizeof state.job, " job %s", job);
 }
 
 lh_status lh_log_open(const char *path)

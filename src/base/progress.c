@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/job.h"
 #include "base/log.h"
 
 static const double FIRST_S = 1.0, BAR_S = 0.1, LINE_S = 10.0;
@@ -17,7 +18,7 @@ void lh_progress_init(lh_progress *p, const char *what, const char *unit, int64_
 }
 
 /* A duration in a suitable unit: "75 s", "12 min", "3.1 h". */
-static void left_text(double seconds, char *out, size_t bytes)
+static void duration_text(double seconds, char *out, size_t bytes)
 {
     if (seconds < 120)
         snprintf(out, bytes, "%.0f s", seconds);
@@ -46,17 +47,22 @@ void lh_progress_text(const lh_progress *p, int64_t done, double elapsed_s, char
     const double scale = is_bytes ? 1.0 / (1 << 20) : 1.0;
     const char *unit = is_bytes ? "MiB" : p->unit;
     double rate = elapsed_s > 0 ? (double)(done - p->before) / elapsed_s : 0, left_s = p->left_s;
-    char left[32] = "", rate_text[64] = "";
+    const double limit_s = lh_job_left_s();
+    char left[32] = "", limit[64] = "", rate_text[64] = "";
     if (rate > 0) write_rate(rate * scale, unit, rate_text, sizeof rate_text);
     if (p->total <= 0) {
         snprintf(out, (size_t)bytes, "%s %.0f %s%s", p->what, (double)done * scale, unit, rate_text);
         return;
     }
     if (!p->estimated) left_s = rate > 0 ? (double)(p->total - done) / rate : -1;
-    if (left_s >= 0) left_text(left_s, left, sizeof left);
-    snprintf(out, (size_t)bytes, "%s %.0f/%.0f %s (%.0f%%)%s%s%s%s%s", p->what, (double)done * scale,
+    if (left_s >= 0) duration_text(left_s, left, sizeof left);
+    if (limit_s >= 0 && left_s > limit_s) {
+        const int n = snprintf(limit, sizeof limit, ", the job's limit in ");
+        duration_text(limit_s, limit + n, sizeof limit - (size_t)n);
+    }
+    snprintf(out, (size_t)bytes, "%s %.0f/%.0f %s (%.0f%%)%s%s%s%s%s%s", p->what, (double)done * scale,
              (double)p->total * scale, unit, 100.0 * (double)done / (double)p->total, rate_text, *left ? ", " : "",
-             left, *left ? " left" : "", p->more ? p->more : "");
+             left, *left ? " left" : "", limit, p->more ? p->more : "");
 }
 
 static void show_bar(lh_progress *p, int64_t done, const char *text)

@@ -1,5 +1,6 @@
 /* progress.h - progress of long work: a bar if stderr is a terminal, else a line every 10 seconds, with done/total,
- * rate and time left. On rank 0 only, and not with -q. */
+ * rate and time left, and the time limit of the job where that comes first (base/job.h). On rank 0 only, and not with
+ * -q. */
 #ifndef LH_BASE_PROGRESS_H
 #define LH_BASE_PROGRESS_H
 

@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/file.h"
+#include "base/job.h"
 #include "base/journal.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -67,6 +69,51 @@ lh_status lh_batch_check_input_options(const lh_batch_options *o)
     if (!o->output && !o->check) LH_FAIL(LH_EUSAGE, "'--output' is required");
     if (!o->output && o->from) LH_FAIL(LH_EUSAGE, "'--from' needs '--output', beside which the requests are written");
     return o->shard ? read_shard(o->shard, &index, &count) : LH_OK;
+}
+
+/* ---- metrics ---- */
+
+/* Appends the name with "%j" and "%a" replaced. task: NULL: there is none. */
+static lh_status expand_name(lh_buf *out, const char *name, const char *task)
+{
+    for (const char *c = name; *c; c++) {
+        const int is_job = c[0] == '%' && c[1] == 'j', is_task = c[0] == '%' && c[1] == 'a';
+        const char *value = is_job ? lh_job_name() : task;
+        if (!is_job && !is_task) {
+            LH_TRY(lh_buf_append(out, c, 1));
+            continue;
+        }
+        if (!value)
+            LH_FAIL(LH_EUSAGE, "'--metrics %s' names %s by '%%%c', and there is none: name the file without it", name,
+                    is_job ? "the job of a batch system" : "the part of an array", c[1]);
+        LH_TRY(lh_buf_puts(out, value));
+        c++;
+    }
+    return LH_OK;
+}
+
+lh_status lh_batch_metrics_path(char **out, const lh_batch_options *o)
+{
+    lh_status st = LH_OK;
+    int64_t index = 0, count = 0;
+    char part[24];
+    lh_buf name = {0};
+    *out = NULL;
+    if (!o->metrics) return LH_OK;
+    if (o->shard) LH_TRY_DONE(read_shard(o->shard, &index, &count));
+    snprintf(part, sizeof part, "%lld", (long long)index);
+    LH_TRY_DONE(expand_name(&name, o->metrics, count ? part : lh_job_task()));
+    if (!count || strstr(o->metrics, "%a")) {
+        LH_TRY_DONE(lh_strdup(out, name.data));
+        goto done;
+    }
+    const char *last = lh_path_name(name.data), *dot = strrchr(last, '.');
+    const int64_t stem = dot && dot > last ? dot - name.data : name.bytes;
+    LH_TRY_DONE(lh_asprintf(out, "%.*s.%lld-of-%lld%s", (int)stem, name.data, (long long)index, (long long)count,
+                            name.data + stem));
+done:
+    lh_buf_clear(&name);
+    return st;
 }
 
 /* The folder of context files. */

@@ -31,6 +31,7 @@ typedef struct lh_batch_call {
     lh_engine *engine;
     /* rank 0 */
     char *context_root;
+    char *metrics;                /* of lh_batch_metrics_path */
     const lh_chat_format *format; /* NULL: the model has none */
     lh_batch_input *input;
 } lh_batch_call;
@@ -38,6 +39,11 @@ typedef struct lh_batch_call {
 /* Collective. Divides the ranks into replicas of '--tp' ranks, without it into one; opens the engine of the replica. */
 lh_status lh_batch_find_replica(lh_batch_call *batch);
 lh_status lh_batch_open_engine(lh_batch_call *batch);
+
+/* *out: the file of '--metrics', NULL: none. "%j" in its name becomes the job, "%a" the part of '--shard' or the task
+ * of the array; with '--shard' and without "%a", ".I-of-N" stands before the ending. LH_EUSAGE: there is no job or
+ * task. */
+lh_status lh_batch_metrics_path(char **out, const lh_batch_options *options);
 
 /* LH_EUSAGE: options of the input exclude each other, or one is missing. */
 lh_status lh_batch_check_input_options(const lh_batch_options *options);

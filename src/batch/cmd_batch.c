@@ -114,7 +114,10 @@ static const lh_option rows[] = {
      .arg = "FILE",
      .writes = 1,
      .makes = "text",
-     .help = "Progress of the run for Prometheus: a text file that is replaced every 5 seconds (docs/batch.md)."},
+     .help =
+         "Progress of the run for Prometheus: a text file that is replaced every 5 seconds (docs/batch.md). '%j' in "
+         "its "
+         "name becomes the job, '%a' the part of --shard, which is also put before the ending where '%a' is missing."},
     {.type = LH_OPT_F64,
      .name = "sync",
      .detail = 1,
@@ -274,7 +277,7 @@ static lh_status open_files(run *r)
                                                            .retry_failed = o->retry_failed,
                                                            .ordered = o->ordered,
                                                            .sync_s = o->sync_s,
-                                                           .metrics = o->metrics,
+                                                           .metrics = b->metrics,
                                                            .device = e->device,
                                                            .prefills = &r->prefills,
                                                            .ranks = lh_world_size(b->call->world),
@@ -369,6 +372,7 @@ static lh_status run_batch(lh_call *call)
     lh_batch_call *b = &r.batch;
     const char *const files[] = {v->engine.model, NULL};
     LH_TRY_DONE(check_options(b));
+    LH_TRY_DONE(lh_batch_metrics_path(&b->metrics, &v->own));
     LH_TRY_DONE(find_prefills(&r));
     LH_TRY_DONE(lh_shell_open_world(call, files));
     LH_TRY_DONE(lh_shell_same_profiles(call, &b->profiles));
@@ -388,6 +392,7 @@ done:
     lh_batch_input_close(b->input);
     lh_chat_close(b->format);
     lh_free(b->context_root);
+    lh_free(b->metrics);
     lh_buf_clear(&b->no_contexts);
     lh_engine_close(b->engine);
     lh_comm_close(b->roots);

@@ -1,8 +1,10 @@
-/* cmd_status.c - `status`: progress of a batch, from its output and its state, during the run or afterwards. */
+/* cmd_status.c - `status`: progress of batches, from their outputs and states, during the runs or afterwards. */
 #include <string.h>
 #include <time.h>
 
 #include "base/json.h"
+#include "base/mem.h"
+#include "batch/parts.h"
 #include "batch/state.h"
 #include "shell/shell.h"
 
@@ -16,15 +18,17 @@ static const lh_option_group groups[] = {{&lh_shell_format_options, offsetof(str
                                          {0}};
 static const lh_example examples[] = {{"longhaul status out.jsonl", "requests done and failed, time left"},
                                       {"watch longhaul status out.jsonl", "again every two seconds"},
+                                      {"longhaul status a.jsonl b.jsonl", "a line of each batch, and their sum"},
                                       {0}};
 static const lh_syntax syntax = {
     .program = "longhaul",
     .name = "status",
-    .usage = "OUT [options]",
+    .usage = "OUT… [options]",
     .summary = "Show how far a batch is, from another shell",
-    .text = "Reads the output of a batch and the file OUT.state beside it, and changes nothing: requests that are done "
-            "and that failed, the time left, the first failures.",
-    .max_args = 1,
+    .text = "Reads the output of a batch and its file OUT.state, and changes nothing: requests that are done "
+            "and that failed, the time left, the first failures. Of several outputs, and of an array of jobs, whose "
+            "parts OUT.I-of-N are found by the name OUT, it prints a line each and their sum.",
+    .max_args = 1 << 16,
     .reads_args = 1,
     .groups = groups,
     .examples = examples};
@@ -50,13 +54,19 @@ static lh_status print_time(lh_buf *text, const char *what, int64_t when)
 }
 
 /* "2 h 03 min", "4 min", "12 s" */
+static lh_status put_time_left(lh_buf *text, double seconds)
+{
+    const long long s = (long long)seconds;
+    if (s >= 3600) return lh_buf_printf(text, "%lld h %02lld min", s / 3600, s / 60 % 60);
+    return s >= 120 ? lh_buf_printf(text, "%lld min", s / 60) : lh_buf_printf(text, "%lld s", s);
+}
+
 static lh_status print_left(lh_buf *text, double left_s)
 {
-    const long long s = (long long)left_s;
     if (left_s < 0) return LH_OK;
-    if (s >= 3600) return lh_buf_printf(text, "  left      %lld h %02lld min\n", s / 3600, s / 60 % 60);
-    return s >= 120 ? lh_buf_printf(text, "  left      %lld min\n", s / 60)
-                    : lh_buf_printf(text, "  left      %lld s\n", s);
+    LH_TRY(lh_buf_puts(text, "  left      "));
+    LH_TRY(put_time_left(text, left_s));
+    return lh_buf_puts(text, "\n");
 }
 
 static lh_status print_status(const lh_batch_status *status, const char *path, lh_buf *text)
@@ -89,26 +99,120 @@ static lh_status print_status(const lh_batch_status *status, const char *path, l
     return LH_OK;
 }
 
+/* ---- several outputs ---- */
+
+typedef struct outputs {
+    lh_paths paths;
+    lh_batch_status *statuses; /* [paths.n] */
+    int64_t missing;           /* parts of arrays that have not begun */
+} outputs;
+
+static lh_status read_outputs(outputs *o, const lh_options *options)
+{
+    for (int64_t i = 0; lh_options_arg(options, i); i++) {
+        int64_t missing = 0;
+        LH_TRY(lh_batch_parts_find(&o->paths, &missing, lh_options_arg(options, i)));
+        o->missing += missing;
+    }
+    LH_TRY(lh_calloc(&o->statuses, o->paths.n, sizeof *o->statuses));
+    for (int64_t i = 0; i < o->paths.n; i++) LH_TRY(lh_batch_status_read(&o->statuses[i], o->paths.at[i]));
+    return LH_OK;
+}
+
+static void clear_outputs(outputs *o)
+{
+    for (int64_t i = 0; o->statuses && i < o->paths.n; i++) lh_batch_status_clear(&o->statuses[i]);
+    lh_free(o->statuses);
+    lh_paths_clear(&o->paths);
+}
+
+static lh_status put_requests(lh_buf *text, int64_t done, int64_t total, int64_t failed)
+{
+    LH_TRY(lh_buf_printf(text, "%lld", (long long)done));
+    if (total) LH_TRY(lh_buf_printf(text, " of %lld", (long long)total));
+    return lh_buf_printf(text, " requests done, %lld of them failed", (long long)failed);
+}
+
+static lh_status print_line(const lh_batch_status *status, const char *path, lh_buf *text)
+{
+    const lh_batch_state *s = &status->state;
+    const double left_s = lh_batch_state_left(s);
+    LH_TRY(lh_buf_printf(text, "%s: %s, ", path, lh_batch_stages[s->stage]));
+    LH_TRY(put_requests(text, s->done, s->total, s->failed));
+    if (left_s >= 0) LH_TRY(lh_buf_puts(text, ", "));
+    if (left_s >= 0) LH_TRY(put_time_left(text, left_s));
+    return lh_buf_puts(text, left_s >= 0 ? " left\n" : "\n");
+}
+
+/* "16 outputs: 12 done, 3 running, 1 not begun; 40 of 64 requests done, 1 of them failed; 900 tokens/s; 12 min left of
+ * those that run" */
+static lh_status print_sum(const outputs *o, lh_buf *text)
+{
+    const lh_batch_sum sum = lh_batch_sum_of(o->statuses, o->paths.n, o->missing);
+    const char *between = ":";
+    LH_TRY(lh_buf_printf(text, "%lld outputs", (long long)(o->paths.n + o->missing)));
+    for (int i = 0; i < LH_BATCH_STAGES; i++) {
+        if (!sum.stages[i]) continue;
+        LH_TRY(lh_buf_printf(text, "%s %lld %s", between, (long long)sum.stages[i], lh_batch_stages[i]));
+        between = ",";
+    }
+    if (o->missing) LH_TRY(lh_buf_printf(text, "%s %lld not begun", between, (long long)o->missing));
+    LH_TRY(lh_buf_puts(text, "; "));
+    LH_TRY(put_requests(text, sum.done, sum.total, sum.failed));
+    if (sum.tokens_per_s > 0) LH_TRY(lh_buf_printf(text, "; %.0f tokens/s", sum.tokens_per_s));
+    if (sum.left_s < 0) return lh_buf_puts(text, "\n");
+    LH_TRY(lh_buf_puts(text, "; "));
+    LH_TRY(put_time_left(text, sum.left_s));
+    return lh_buf_puts(text, " left of those that run\n");
+}
+
+static lh_status print_all(const outputs *o, lh_buf *text)
+{
+    if (o->paths.n == 1 && !o->missing) return print_status(&o->statuses[0], o->paths.at[0], text);
+    for (int64_t i = 0; i < o->paths.n; i++) LH_TRY(print_line(&o->statuses[i], o->paths.at[i], text));
+    return print_sum(o, text);
+}
+
+/* The object of one output, or an array of them and their sum. */
+static lh_status make_json(const outputs *o, json_t **out)
+{
+    const lh_batch_sum sum = lh_batch_sum_of(o->statuses, o->paths.n, o->missing);
+    if (o->paths.n == 1 && !o->missing) return lh_batch_status_json(&o->statuses[0], o->paths.at[0], out);
+    json_t *list = json_array();
+    for (int64_t i = 0; i < o->paths.n; i++) {
+        json_t *one = NULL;
+        const lh_status st = lh_batch_status_json(&o->statuses[i], o->paths.at[i], &one);
+        if (st != LH_OK) json_decref(list);
+        LH_TRY(st);
+        json_array_append_new(list, one);
+    }
+    *out = json_pack("{s:I, s:I, s:I, s:I, s:f, s:o, s:f, s:o}", "not_begun", (json_int_t)o->missing, "total",
+                     (json_int_t)sum.total, "done", (json_int_t)sum.done, "failed", (json_int_t)sum.failed,
+                     "tokens_per_s", sum.tokens_per_s, "left_s", sum.left_s < 0 ? json_null() : json_real(sum.left_s),
+                     "rank_hours", sum.rank_hours, "outputs", list);
+    if (!*out) LH_FAIL(LH_ENOMEM, "cannot allocate memory for a status");
+    return LH_OK;
+}
+
 static lh_status run_status(lh_call *call)
 {
     lh_status st = LH_OK;
     const struct values *v = call->values;
-    const char *path = lh_options_arg(call->options, 0);
-    lh_batch_status status = {.torn_bytes = 0};
+    outputs o = {.missing = 0};
     json_t *json = NULL;
     lh_buf text = {0};
-    if (!path) LH_FAIL_DONE(LH_EUSAGE, "no output to look at: give that of a batch");
+    if (!lh_options_arg(call->options, 0)) LH_FAIL_DONE(LH_EUSAGE, "no output to look at: give that of a batch");
     if (!lh_shell_first()) goto done;
-    LH_TRY_DONE(lh_batch_status_read(&status, path));
+    LH_TRY_DONE(read_outputs(&o, call->options));
     if (v->format.json) {
-        LH_TRY_DONE(lh_batch_status_json(&status, path, &json));
+        LH_TRY_DONE(make_json(&o, &json));
         LH_TRY_DONE(lh_shell_write_json(json));
     } else {
-        LH_TRY_DONE(print_status(&status, path, &text));
+        LH_TRY_DONE(print_all(&o, &text));
         LH_TRY_DONE(lh_shell_write_plain(&text));
     }
 done:
-    lh_batch_status_clear(&status);
+    clear_outputs(&o);
     json_decref(json);
     lh_buf_clear(&text);
     return st;

@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/destination.h"
 #include "base/file.h"
+#include "base/job.h"
 #include "base/journal.h"
 #include "base/log.h"
 #include "base/minmax.h"
@@ -63,15 +64,6 @@ static lh_status name_files(lh_batch_output *o, const char *path)
     return lh_asprintf(&o->timings_path, "%s.timings.jsonl", o->path);
 }
 
-/* Number of the job of a batch system; NULL: there is none. */
-static const char *job_name(void)
-{
-    static const char *const names[] = {"SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"};
-    const char *job = NULL;
-    for (size_t i = 0; i < sizeof names / sizeof *names && !job; i++) job = getenv(names[i]);
-    return job;
-}
-
 /* Reads the counters of the interrupted run. They begin at 0 where the state cannot be read. */
 static void read_counters(lh_batch_output *o)
 {
@@ -103,7 +95,7 @@ static lh_status begin_state(lh_batch_output *o)
 {
     char host[256] = "";
     lh_batch_state *s = &o->state;
-    const char *job = job_name();
+    const char *job = lh_job_name();
     read_counters(o);
     count_work(o);
     o->began_s = lh_clock_s();

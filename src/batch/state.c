@@ -343,20 +343,22 @@ static const struct {
     {"memory_peak_bytes", "gauge", "Most device memory of rank 0 in use.", offsetof(lh_batch_state, memory_peak), NULL},
     {"updated_timestamp_seconds", "gauge", "When this was written.", offsetof(lh_batch_state, updated), NULL}};
 
-static lh_status append_label(lh_buf *out, const char *text)
+static lh_status append_label(lh_buf *out, const char *name, const char *text)
 {
+    LH_TRY(lh_buf_printf(out, "%s=\"", name));
     for (; *text; text++)
         LH_TRY(*text == '\n' ? lh_buf_puts(out, "\\n")
                              : lh_buf_printf(out, *text == '\\' || *text == '"' ? "\\%c" : "%c", *text));
-    return LH_OK;
+    return lh_buf_puts(out, "\"");
 }
 
 lh_status lh_batch_metrics_write(const lh_batch_state *state, const char *output, const char *path)
 {
     lh_status st = LH_OK;
     lh_buf text = {0}, label = {0};
-    LH_TRY_DONE(lh_buf_puts(&label, ""));
-    LH_TRY_DONE(append_label(&label, output));
+    LH_TRY_DONE(append_label(&label, "output", output));
+    if (state->job) LH_TRY_DONE(lh_buf_puts(&label, ","));
+    if (state->job) LH_TRY_DONE(append_label(&label, "job", state->job));
     for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++) {
         const double value = metrics[i].value
                                  ? metrics[i].value(state)
@@ -364,7 +366,7 @@ lh_status lh_batch_metrics_write(const lh_batch_state *state, const char *output
         if (value < 0) continue;
         LH_TRY_DONE(lh_buf_printf(&text,
                                   "# HELP longhaul_batch_%s %s\n# TYPE longhaul_batch_%s %s\n"
-                                  "longhaul_batch_%s{output=\"%s\"} %.15g\n",
+                                  "longhaul_batch_%s{%s} %.15g\n",
                                   metrics[i].name, metrics[i].help, metrics[i].name, metrics[i].kind, metrics[i].name,
                                   label.data, value));
     }

@@ -77,7 +77,7 @@ void lh_batch_status_clear(lh_batch_status *status);
 lh_status lh_batch_status_json(const lh_batch_status *status, const char *output, json_t **out);
 
 /* Replaces a file with the state in the text format of Prometheus, for the textfile collector of the node exporter or a
- * web server. `output`: the label of every value. LH_EWRITE. */
+ * web server. Every value has the labels `output` and, if there is one, `job`. LH_EWRITE. */
 lh_status lh_batch_metrics_write(const lh_batch_state *state, const char *output, const char *path);
 
 #endif

@@ -265,15 +265,34 @@ done:
     return st;
 }
 
-double lh_plan_prefill_flops(const lh_config *c, int64_t tokens)
+/* FLOPs of the first n tokens of a prompt in a layer: the products, and the attention to the tokens before each. */
+static double layer_flops(const lh_config *c, int64_t layer, double n)
 {
-    const double n = (double)tokens, window = (double)c->window, q = (double)(c->heads * c->head_dim);
+    const double window = (double)c->window, q = (double)(c->heads * c->head_dim);
     const double kv = (double)(c->kv_heads * c->head_dim), hidden = (double)c->hidden;
     const double weights = hidden * (2 * q + 2 * kv) + 3 * hidden * (double)lh_config_mlp_channels_passed(c);
-    double pairs = 0;
-    for (int64_t l = 0; l < c->layers; l++) {
-        const int slides = c->window > 0 && c->sliding[l] && window < n;
-        pairs += slides ? window * (window + 1) / 2 + (n - window) * window : n * (n + 1) / 2;
-    }
-    return 2 * weights * n * (double)c->layers + 4 * q * pairs + 2 * hidden * (double)c->vocab;
+    const int slides = c->window > 0 && c->sliding[layer] && window < n;
+    const double pairs = slides ? window * (window + 1) / 2 + (n - window) * window : n * (n + 1) / 2;
+    return 2 * weights * n + 4 * q * pairs;
+}
+
+/* The same of the first `layers` layers. */
+static double layers_flops(const lh_config *c, int64_t layers, int64_t tokens)
+{
+    double flops = 0;
+    for (int64_t l = 0; l < layers; l++) flops += layer_flops(c, l, (double)tokens);
+    return flops;
+}
+
+double lh_plan_prefill_flops(const lh_config *c, int64_t tokens)
+{
+    return layers_flops(c, c->layers, tokens) + 2 * (double)c->hidden * (double)c->vocab;
+}
+
+double lh_plan_prefill_share(const lh_config *c, int64_t tokens, int64_t done)
+{
+    const int64_t layer = done / tokens;
+    double flops = layers_flops(c, layer, tokens);
+    if (layer < c->layers) flops += layer_flops(c, layer, (double)(done % tokens));
+    return flops / layers_flops(c, c->layers, tokens);
 }

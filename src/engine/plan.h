@@ -49,6 +49,10 @@ int64_t lh_plan_ranks_needed(const lh_plan_request *request);
 /* FLOPs of a prefill: the products of all layers, full or sliding-window attention, and one row of logits. */
 double lh_plan_prefill_flops(const lh_config *config, int64_t tokens);
 
+/* Share of these FLOPs, 0 to 1, after `done` tokens of all layers, which follow each other: tokens late in a layer cost
+ * more, because they attend to more entries. Without the logits. */
+double lh_plan_prefill_share(const lh_config *config, int64_t tokens, int64_t done);
+
 /* ranks_needed: as above, 0 if the run fits or does on no number of ranks. */
 lh_status lh_plan_json(const lh_plan *plan, const lh_plan_request *request, int64_t ranks_needed, json_t **out);
 

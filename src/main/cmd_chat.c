@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "engine/plan.h"
 #include "engine/prompt.h"
 #include "main/chat_session.h"
 #include "shell/policy_options.h"
@@ -186,7 +187,10 @@ static lh_status show_prefill(void *self, int64_t done, int64_t total)
 {
     run *r = self;
     lh_chat_talk *t = r->session.talk;
-    if (t) lh_progress_update(&t->progress, (int64_t)((double)done / (double)total * (double)t->progress.total));
+    const lh_config *config = lh_engine_get(r->session.engine)->config;
+    if (t)
+        lh_progress_update(&t->progress, (int64_t)(lh_plan_prefill_share(config, t->progress.total, done) *
+                                                   (double)t->progress.total));
     if (t && done >= total) lh_progress_clear(&t->progress);
     return look_for_interrupt(r);
 }

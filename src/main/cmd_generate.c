@@ -6,6 +6,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "base/status.h"
 #include "engine/generate.h"
 #include "engine/given.h"
@@ -42,12 +43,19 @@ static const lh_option file_rows[] = {
      .name = "json",
      FIELD(json),
      .help = "Print one JSON object with text, ids, policy, cache and times instead of streaming the text."},
+    {.type = LH_OPT_STR,
+     .name = "json-file",
+     FIELD(json_file),
+     .arg = "FILE",
+     .writes = 1,
+     .makes = "text",
+     .help = "Write the object of --json to FILE; the text is streamed to standard output."},
     {.type = LH_OPT_FLAG,
      .name = "logprobs",
      FIELD(logprobs),
-     .help =
-         "Add the log-probability of every generated token to --json. Natural logarithms of the model itself, before "
-         "temperature and penalty."},
+     .help = "Add the log-probability of every generated token to --json or --json-file. Natural logarithms of the "
+             "model itself, before "
+             "temperature and penalty."},
     {.type = LH_OPT_STR,
      .name = "save-cache",
      FIELD(save_cache),
@@ -255,8 +263,8 @@ static lh_status check_request(run *r)
     LH_TRY(lh_shell_check_stops(&v->answer.stops));
     if (v->sampling.top_p == 0) LH_FAIL(LH_EUSAGE, "--top-p must be above 0 and at most 1 (off)");
     LH_TRY(lh_sampling_check(&v->sampling));
-    if (v->files.logprobs && !v->files.json)
-        LH_FAIL(LH_EUSAGE, "'--logprobs' are part of the JSON object: give '--json', too");
+    if (v->files.logprobs && !v->files.json && !v->files.json_file)
+        LH_FAIL(LH_EUSAGE, "'--logprobs' are part of the JSON object: give '--json' or '--json-file', too");
     if (lh_options_given(r->call->options, "logits-last") && !v->files.logits)
         LH_FAIL(LH_EUSAGE, "'--logits-last' counts the rows of '--logits': give that option, too");
     return LH_OK;
@@ -318,6 +326,7 @@ static lh_status open_all(run *r)
     lh_comm *world = lh_world_comm(r->call->world);
     if (r->trace_options) st = lh_h5_filter_check(r->trace_options->compress);
     if (st == LH_OK) st = lh_input_read(&r->input);
+    if (st == LH_OK && lh_shell_first() && v->files.json_file) st = lh_file_claim(v->files.json_file, 1 << 16);
     LH_TRY(lh_comm_agree_untimed(world, st));
     lh_interrupt_begin();
     LH_TRY(lh_engine_open(&r->engine, r->call->world, &v->engine));
@@ -383,21 +392,23 @@ static lh_status generate(run *r)
 {
     lh_failures failed = {0};
     const lh_generate_values *v = r->v;
-    r->output = (lh_output){.json = v->files.json,
-                            .wants_length = v->answer.ignore_eos,
-                            .writes_at_end = v->files.keep_sets || v->files.logits,
-                            .saves_cache = v->files.save_cache != NULL,
-                            .trace = r->trace ? r->trace_options->path : NULL,
-                            .claims = {v->files.save_cache, v->files.keep_sets, v->files.logits, v->resume.path},
-                            .resume = v->resume.path,
-                            .stores_answer = v->resume.path && r->ids.n < 2 && !v->files.keep_sets && !v->files.logits,
-                            .layers = lh_engine_get(r->engine)->config->layers,
-                            .comm = lh_engine_get(r->engine)->comm,
-                            .questions = (const char *const *)r->input.questions,
-                            .question_count = r->input.n,
-                            .prompt_tokens = r->ids.prompt.n,
-                            .answer = -1,
-                            .generation = &r->generation};
+    r->output = (lh_output){
+        .json = v->files.json,
+        .json_file = v->files.json_file,
+        .wants_length = v->answer.ignore_eos,
+        .writes_at_end = v->files.keep_sets || v->files.logits || v->files.json_file,
+        .saves_cache = v->files.save_cache != NULL,
+        .trace = r->trace ? r->trace_options->path : NULL,
+        .claims = {v->files.save_cache, v->files.keep_sets, v->files.logits, v->resume.path, v->files.json_file},
+        .resume = v->resume.path,
+        .stores_answer = v->resume.path && r->ids.n < 2 && !v->files.keep_sets && !v->files.logits,
+        .config = lh_engine_get(r->engine)->config,
+        .comm = lh_engine_get(r->engine)->comm,
+        .questions = (const char *const *)r->input.questions,
+        .question_count = r->input.n,
+        .prompt_tokens = r->ids.prompt.n,
+        .answer = -1,
+        .generation = &r->generation};
     lh_generate_request request = {.prompt = r->ids.prompt,
                                    .asked = r->asked,
                                    .questions = r->ids.questions,
@@ -456,6 +467,7 @@ lh_status lh_shell_generate(lh_call *call, lh_generate_values *v, const lh_trace
     LH_TRY_DONE(open_trace(&r));
     LH_TRY_DONE(generate(&r));
 done:
+    if (v->files.json_file && lh_shell_first()) lh_partial_drop(v->files.json_file);
     lh_output_clear(&r.output);
     lh_generation_clear(&r.generation);
     lh_trace_close(r.trace);

@@ -16,10 +16,11 @@ typedef struct lh_plan_sbatch {
     int64_t nodes, ranks;   /* ranks: of all nodes */
     int64_t ranks_per_node; /* at most */
     int64_t node_bytes;     /* memory of a node, including the processes themselves; 0: the ranks have GPUs */
+    int64_t threads;        /* cores of a rank; 0: not given */
 } lh_plan_sbatch;
 
 /* Nodes with at most `ranks_per_node` ranks each, divided evenly. */
-lh_plan_sbatch lh_plan_sbatch_of(const lh_plan *plan, int64_t ranks_per_node);
+lh_plan_sbatch lh_plan_sbatch_of(const lh_plan *plan, int64_t ranks_per_node, int64_t threads);
 
 /* The line, without a line feed, appended to *out: Slurm's options, then the script with the policy, the types and the
  * length of the answer of the plan's command line. DOCUMENT and QUESTION stand for themselves, CHECKPOINT for a model
@@ -75,7 +76,7 @@ static const lh_option rows[] = {
      .max = 1 << 16,
      .help = "Also print the line that submits the run to Slurm (jobs/longhaul.sbatch), on nodes with RANKS ranks each "
              "(their number of GPUs, or sockets). Needs --memory, the memory of a rank; without --tp for the smallest "
-             "number of ranks on which the run fits."},
+             "number of ranks on which the run fits. --threads: the cores of a rank, which the line asks for."},
     {0}};
 #undef FIELD
 static const lh_option_table table = {"the run", rows};
@@ -132,11 +133,12 @@ static lh_status put_layers(lh_buf *text, const lh_plan *plan)
 static lh_status fail_to_fit(const lh_plan *plan, int64_t ranks_needed)
 {
     int64_t peak = 0;
+    char need[LH_SIZE_TEXT], has[LH_SIZE_TEXT], full[LH_SIZE_TEXT];
     char help[96] = "no number of ranks is enough: a smaller '--budget', a shorter '--context' or more memory";
     for (int64_t r = 0; r < plan->tp; r++) peak = lh_max_i64(peak, plan->ranks[r].peak);
     if (ranks_needed) snprintf(help, sizeof help, "it fits from '--tp %lld' on", (long long)ranks_needed);
-    LH_FAIL(LH_ENOMEM, "the run does not fit: a rank needs %.2f GiB and has %.2f GiB (the full cache is %.2f GiB): %s",
-            gib(peak), gib(plan->free_bytes), gib(plan->full_bytes), help);
+    LH_FAIL(LH_ENOMEM, "the run does not fit: a rank needs %s and has %s (the full cache is %s): %s",
+            lh_size_text(need, peak), lh_size_text(has, plan->free_bytes), lh_size_text(full, plan->full_bytes), help);
 }
 
 /* The table of the ranks, in one unit. */
@@ -205,7 +207,7 @@ static lh_status put_sbatch(lh_buf *text, const lh_plan *plan, const lh_plan_req
 {
     const struct values *v = call->values;
     if (!v->plan.sbatch || !plan->fits) return LH_OK;
-    const lh_plan_sbatch job = lh_plan_sbatch_of(plan, v->plan.sbatch);
+    const lh_plan_sbatch job = lh_plan_sbatch_of(plan, v->plan.sbatch, v->engine.threads);
     LH_TRY(lh_buf_puts(text, "\n"));
     LH_TRY(lh_plan_sbatch_line(text, &job, request, call->options));
     return lh_buf_puts(text, "\n");
@@ -218,11 +220,12 @@ static lh_status set_sbatch(json_t *object, const lh_plan *plan, const lh_plan_r
     lh_buf line = {0};
     const struct values *v = call->values;
     if (!v->plan.sbatch || !plan->fits) return LH_OK;
-    const lh_plan_sbatch job = lh_plan_sbatch_of(plan, v->plan.sbatch);
+    const lh_plan_sbatch job = lh_plan_sbatch_of(plan, v->plan.sbatch, v->engine.threads);
     LH_TRY_DONE(lh_plan_sbatch_line(&line, &job, request, call->options));
     json_object_set_new(object, "sbatch",
-                        json_pack("{s:I, s:I, s:I, s:o, s:s}", "nodes", (json_int_t)job.nodes, "ntasks",
-                                  (json_int_t)job.ranks, "ntasks_per_node", (json_int_t)job.ranks_per_node, "mem_bytes",
+                        json_pack("{s:I, s:I, s:I, s:o, s:o, s:s}", "nodes", (json_int_t)job.nodes, "ntasks",
+                                  (json_int_t)job.ranks, "ntasks_per_node", (json_int_t)job.ranks_per_node,
+                                  "cpus_per_task", job.threads ? json_integer(job.threads) : json_null(), "mem_bytes",
                                   job.node_bytes ? json_integer(job.node_bytes) : json_null(), "line", line.data));
 done:
     lh_buf_clear(&line);
@@ -270,8 +273,8 @@ static lh_status print_plan(const lh_plan *plan, const lh_call *call, const lh_p
     LH_TRY_DONE(lh_buf_printf(&text, "entries of the cache: %lld of %lld kept after the prompt",
                               (long long)plan->entries_kept, (long long)plan->entries));
     LH_TRY_DONE(put_layers(&text, plan));
-    LH_TRY_DONE(
-        lh_buf_printf(&text, "\nfull cache of the prompt: %.2f GiB on all ranks together\n\n", gib(plan->full_bytes)));
+    LH_TRY_DONE(lh_buf_printf(&text, "\nfull cache of the prompt: %s on all ranks together\n\n",
+                              lh_size_text(size, plan->full_bytes)));
     LH_TRY_DONE(put_ranks(&text, plan));
     LH_TRY_DONE(lh_buf_printf(&text, "\nsent to other ranks, by each: %s for the prompt, %s per token\n",
                               lh_size_text(size, plan->ranks[0].prefill_sent),
@@ -350,11 +353,11 @@ static int64_t divide_up(int64_t n, int64_t by)
     return (n + by - 1) / by;
 }
 
-lh_plan_sbatch lh_plan_sbatch_of(const lh_plan *plan, int64_t ranks_per_node)
+lh_plan_sbatch lh_plan_sbatch_of(const lh_plan *plan, int64_t ranks_per_node, int64_t threads)
 {
     int64_t peak = 0;
     for (int64_t r = 0; r < plan->tp; r++) peak = lh_max_i64(peak, plan->ranks[r].peak);
-    lh_plan_sbatch job = {.nodes = divide_up(plan->tp, ranks_per_node), .ranks = plan->tp};
+    lh_plan_sbatch job = {.nodes = divide_up(plan->tp, ranks_per_node), .ranks = plan->tp, .threads = threads};
     job.ranks_per_node = divide_up(job.ranks, job.nodes);
     if (plan->device != LH_DEVICE_CUDA) job.node_bytes = job.ranks_per_node * (peak + PROCESS_BYTES);
     return job;
@@ -386,6 +389,7 @@ lh_status lh_plan_sbatch_line(lh_buf *out, const lh_plan_sbatch *job, const lh_p
     const int imported = end && strcmp(end, ".h5") == 0 && !strpbrk(model, " '\"\\$`&;|<>()*?[]#~!\t\n");
     LH_TRY(lh_buf_printf(out, "sbatch --nodes=%lld --ntasks=%lld --ntasks-per-node=%lld", (long long)job->nodes,
                          (long long)job->ranks, (long long)job->ranks_per_node));
+    if (job->threads) LH_TRY(lh_buf_printf(out, " --cpus-per-task=%lld", (long long)job->threads));
     if (job->node_bytes)
         LH_TRY(lh_buf_printf(out, " --mem=%lldG", (long long)divide_up(job->node_bytes, INT64_C(1) << 30)));
     else

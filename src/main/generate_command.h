@@ -16,7 +16,7 @@ typedef struct lh_answer_options {
 typedef struct lh_generate_files {
     int json, logprobs;
     int64_t logits_last;
-    const char *load_cache, *save_cache, *keep_sets, *keep_sets_from, *logits;
+    const char *load_cache, *save_cache, *keep_sets, *keep_sets_from, *logits, *json_file;
 } lh_generate_files;
 
 typedef struct lh_resume_options {

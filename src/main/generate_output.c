@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/output.h"
 #include "engine/generate.h"
+#include "engine/plan.h"
 #include "shell/shell.h"
 
 /* Writes text; keeps the first failure for the end of the run, since other ranks wait in collectives. */
@@ -92,16 +93,17 @@ static void write_waiting(lh_output *out)
 
 static void warn_of_end(const lh_output *out)
 {
-    const char *files = out->writes_at_end ? "; the files of '--keep-sets' and '--logits' were not written" : "";
+    const char *files =
+        out->writes_at_end ? "; the files of '--keep-sets', '--logits' and '--json-file' were not written" : "";
     const int64_t count = out->generation->answer_count;
     int64_t complete = 0;
     for (int64_t i = 0; i < count; i++) complete += is_complete(out, i);
     lh_buf next = {0};
     if (out->layers_kept && lh_buf_printf(&next, "; the same command continues from '%s'", out->resume) == LH_OK)
         files = next.data;
-    if (out->answer < 0 && out->layers_kept && out->layers_kept < out->layers)
+    if (out->answer < 0 && out->layers_kept && out->layers_kept < out->config->layers)
         lh_warn("interrupted during prefill: the same command goes on at layer %lld of %lld, from '%s'",
-                (long long)out->layers_kept + 1, (long long)out->layers, out->resume);
+                (long long)out->layers_kept + 1, (long long)out->config->layers, out->resume);
     else if (out->answer < 0)
         lh_warn("interrupted %s%s", out->layers_kept ? "after the prefill" : "during prefill",
                 out->layers_kept                         ? files
@@ -161,16 +163,22 @@ static void look_before_checkpoint(lh_output *out)
 
 /* ---- events ---- */
 
+/* Tokens of the prompt that cost as much as `done` tokens of all layers, so that the time left follows from them. */
+static int64_t tokens_read(const lh_output *out, int64_t done)
+{
+    return (int64_t)(lh_plan_prefill_share(out->config, out->prompt_tokens, done) * (double)out->prompt_tokens);
+}
+
 void lh_output_prefill(void *self, int64_t done, int64_t total)
 {
     lh_output *out = self;
     if (!out->progress.what) {
         lh_progress_init(&out->progress, "reading", "tokens", out->prompt_tokens);
-        out->progress.before = out->layers_kept * out->prompt_tokens / out->layers;
+        out->progress.before = tokens_read(out, out->layers_kept * out->prompt_tokens);
     }
-    lh_progress_update(&out->progress, (int64_t)((double)done / (double)total * (double)out->prompt_tokens));
+    lh_progress_update(&out->progress, tokens_read(out, done));
     if (done >= total) lh_progress_clear(&out->progress);
-    const int64_t last = total - total / out->layers; /* after which no layer ends that is not the last */
+    const int64_t last = total - total / out->config->layers; /* after which no layer ends that is not the last */
     (out->resume && done <= last ? look_before_checkpoint : look_for_interrupt)(out);
 }
 
@@ -270,12 +278,13 @@ lh_status lh_output_finish(lh_output *out, const lh_engine *engine, const lh_gen
     if (!lh_shell_first()) goto done;
     if (!out->json) end_line(out);
     LH_TRY_DONE(lh_failures_end(&out->failed));
-    if (out->json) {
+    if (out->json || out->json_file) {
         LH_TRY_DONE(lh_generation_json(engine, generation, &object));
         json_t *answers = json_object_get(object, "answers");
         for (int64_t i = 0; i < generation->answer_count; i++)
             name_question(out, i, answers ? json_array_get(answers, (size_t)i) : object);
-        LH_TRY_DONE(lh_shell_write_json(object));
+        if (out->json) LH_TRY_DONE(lh_shell_write_json(object));
+        if (out->json_file) LH_TRY_DONE(lh_shell_save_json(out->json_file, object));
     }
     summarise(out, engine, generation);
 done:

@@ -9,17 +9,19 @@
 
 typedef struct lh_output {
     int json, writes_at_end, saves_cache; /* for the message of an interrupt: which files it leaves unwritten */
+    const char *json_file;                /* gets the JSON object; NULL: none */
     int wants_length;                     /* 1: answers are to be as long as they may be */
     lh_comm *comm;
     const char *const *questions; /* printed above their answers if there are several, on rank 0 */
     int64_t question_count;
-    int64_t prompt_tokens;       /* tokens of the prefill */
-    const char *trace;           /* of the run; NULL: it is not recorded */
-    const char *claims[4];       /* files that the run will write, NULL for none: released by an interrupt */
-    const char *resume;          /* state of the run, NULL: none */
-    int stores_answer;           /* true: the state is written while the answer is generated, too */
-    int64_t layers, layers_kept; /* of the model, and of the newest state: all of them once the prompt was read */
-    int leaves;                  /* true: the run ends with the next state */
+    const lh_config *config;
+    int64_t prompt_tokens; /* tokens of the prefill */
+    const char *trace;     /* of the run; NULL: it is not recorded */
+    const char *claims[5]; /* files that the run will write, NULL for none: released by an interrupt */
+    const char *resume;    /* state of the run, NULL: none */
+    int stores_answer;     /* true: the state is written while the answer is generated, too */
+    int64_t layers_kept;   /* of the newest state: all of the model once the prompt was read */
+    int leaves;            /* true: the run ends with the next state */
     lh_progress progress;
     int64_t answer; /* the current one, -1: none yet */
     lh_buf text;    /* of the current answer, with its ids: printed by an interrupt ... */

@@ -9,6 +9,7 @@
 #include "base/h5.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/output.h"
 #include "base/size_text.h"
 #include "base/unicode.h"
 #include "shell/shell.h"
@@ -53,18 +54,33 @@ lh_status lh_shell_write_plain(lh_buf *text)
     return lh_shell_write(text->data ? text->data : "", plain);
 }
 
-lh_status lh_shell_write_json(const json_t *value)
+static lh_status put_json_line(lh_buf *line, const json_t *value)
 {
     lh_status st = LH_OK;
-    lh_buf line = {0};
     char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY | JSON_REAL_PRECISION(9));
     if (!text) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate memory for the JSON text");
-    LH_TRY_DONE(lh_json_put_plain(&line, text, (int64_t)strlen(text)));
-    LH_TRY_DONE(lh_buf_puts(&line, "\n"));
-    LH_TRY_DONE(lh_shell_write(line.data, line.bytes));
+    LH_TRY_DONE(lh_json_put_plain(line, text, (int64_t)strlen(text)));
+    LH_TRY_DONE(lh_buf_puts(line, "\n"));
 done:
-    lh_buf_clear(&line);
     free(text);
+    return st;
+}
+
+lh_status lh_shell_write_json(const json_t *value)
+{
+    lh_buf line = {0};
+    lh_status st = put_json_line(&line, value);
+    if (st == LH_OK) st = lh_shell_write(line.data, line.bytes);
+    lh_buf_clear(&line);
+    return st;
+}
+
+lh_status lh_shell_save_json(const char *path, const json_t *value)
+{
+    lh_buf line = {0};
+    lh_status st = put_json_line(&line, value);
+    if (st == LH_OK) st = lh_file_write(path, line.data, line.bytes);
+    lh_buf_clear(&line);
     return st;
 }
 

@@ -81,8 +81,9 @@ int lh_shell_unread(void);
 /* The same for lines with texts of files in them, which control no terminal (lh_text_make_plain). Changes `text`. */
 lh_status lh_shell_write_plain(lh_buf *text);
 
-/* Write one line of JSON; or indented text, "name: value". */
+/* Write one line of JSON, to stdout or to a file (lh_file_write); or indented text, "name: value". */
 lh_status lh_shell_write_json(const json_t *value);
+lh_status lh_shell_save_json(const char *path, const json_t *value);
 lh_status lh_shell_write_tree(const json_t *value);
 
 /* Checks the structure of a foreign HDF5 file in a child process (lh_h5_probe). LH_EFILE. For commands without a world;

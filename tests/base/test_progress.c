@@ -1,5 +1,8 @@
 #include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/progress.h"
 #include "suite.h"
@@ -41,6 +44,22 @@ START_TEST(test_without_a_total_there_is_no_share)
 }
 END_TEST
 
+START_TEST(test_a_line_names_a_limit_of_the_job_that_comes_first)
+{
+    lh_progress p;
+    char end[32];
+    lh_progress_init(&p, "reading", "tokens", 1000);
+    snprintf(end, sizeof end, "%lld", (long long)time(NULL) + 605);
+    setenv("SLURM_JOB_END_TIME", end, 1);
+    shows(&p, 100, 100, "reading 100/1000 tokens (10%), 1.0 tokens/s, 15 min left, the job's limit in 10 min");
+    shows(&p, 500, 500, "reading 500/1000 tokens (50%), 1.0 tokens/s, 8 min left");
+    setenv("SLURM_JOB_END_TIME", "Unknown", 1);
+    shows(&p, 100, 100, "reading 100/1000 tokens (10%), 1.0 tokens/s, 15 min left");
+    unsetenv("SLURM_JOB_END_TIME");
+    lh_progress_clear(&p);
+}
+END_TEST
+
 /* Slow work has a rate per minute or hour; what an earlier run did is not in it; an estimate takes the rate's place. */
 START_TEST(test_slow_work_has_a_rate_and_an_estimate_of_its_own)
 {
@@ -77,6 +96,7 @@ int main(void)
     const TTest *const tests[] = {test_a_line_has_done_total_rate_and_time_left,
                                   test_bytes_are_shown_as_mebibytes,
                                   test_without_a_total_there_is_no_share,
+                                  test_a_line_names_a_limit_of_the_job_that_comes_first,
                                   test_slow_work_has_a_rate_and_an_estimate_of_its_own,
                                   test_a_short_buffer_is_not_overrun,
                                   NULL};

@@ -613,7 +613,9 @@ START_TEST(test_a_run_is_counted)
     rig_enter();
     rig_input("in.jsonl", 3);
     OK(lh_batch_input_open(&input, "in.jsonl"));
+    setenv("SLURM_JOB_ID", "17", 1);
     for (int i = 0; i < 3; i++) answer_one(input, run, i, i > 0);
+    unsetenv("SLURM_JOB_ID");
     OK(lh_batch_state_read(&state, "out.jsonl.state"));
     ck_assert_int_eq(state.prompt_tokens, 300);
     ck_assert_int_eq(state.context_tokens, 90);
@@ -625,9 +627,9 @@ START_TEST(test_a_run_is_counted)
     ck_assert_double_eq_tol(lh_batch_state_tokens_per_rank_hour(&state) * lh_batch_state_rank_hours(&state), 321, 1e-6);
     rig_read("m.prom", &text);
     static const char *const lines[] = {"# TYPE longhaul_batch_requests_done_total counter\n"
-                                        "longhaul_batch_requests_done_total{output=\"out.jsonl\"} 3\n",
-                                        "longhaul_batch_running{output=\"out.jsonl\"} 0\n",
-                                        "longhaul_batch_generated_tokens_total{output=\"out.jsonl\"} 21\n"};
+                                        "longhaul_batch_requests_done_total{output=\"out.jsonl\",job=\"17\"} 3\n",
+                                        "longhaul_batch_running{output=\"out.jsonl\",job=\"17\"} 0\n",
+                                        "longhaul_batch_generated_tokens_total{output=\"out.jsonl\",job=\"17\"} 21\n"};
     for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) ck_assert_ptr_nonnull(strstr(text.data, lines[i]));
     ck_assert_ptr_null(strstr(text.data, "left_seconds")); /* of a run that has ended */
     FAILS(lh_batch_output_open(

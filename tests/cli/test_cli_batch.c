@@ -44,6 +44,42 @@ START_TEST(test_status_shows_how_far_a_batch_is)
 }
 END_TEST
 
+/* Two parts of three: one is done, one was interrupted, one has not begun. */
+START_TEST(test_status_of_an_array_has_a_line_of_each_part_and_a_sum)
+{
+    program_result r = {0};
+    begin();
+    for (int64_t part = 0; part < 3; part += 2) {
+        const int how = part ? LH_EINTERRUPTED : LH_OK;
+        ck_assert_int_eq(rig_answer(&(rig_batch){.parts = 3, .part = part, .limit = part ? 1 : 99, .how = how}),
+                         (lh_status)how);
+        program_run(&r, 1, "--version > v; for f in out.jsonl*; do mv $f array.jsonl.%d-of-3${f#out.jsonl}; done",
+                    (int)part);
+        program_exits(&r, 0);
+    }
+    program_run(&r, 1, "status array.jsonl");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.out.data, "array.jsonl.0-of-3: done, "), 1);
+    ck_assert_int_eq(program_lines(r.out.data, "array.jsonl.2-of-3: interrupted, 1 of "), 1);
+    ck_assert_int_eq(program_lines(r.out.data, "3 outputs: 1 done, 1 interrupted, 1 not begun; "), 1);
+    ck_assert_msg(strstr(r.out.data, " of 9 requests done, ") != NULL, "%s", r.out.data);
+    program_run(&r, 2, "status array.jsonl --json");
+    program_exits(&r, 0);
+    json_t *json = json_loads(r.out.data, 0, NULL);
+    ck_assert_int_eq(json_integer_value(json_object_get(json, "not_begun")), 1);
+    ck_assert_int_eq(json_integer_value(json_object_get(json, "total")), 9);
+    ck_assert_uint_eq(json_array_size(json_object_get(json, "outputs")), 2);
+    json_decref(json);
+    program_run(&r, 1, "status array.jsonl.0-of-3 array.jsonl.2-of-3");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.out.data, "2 outputs: 1 done, 1 interrupted; "), 1);
+    program_run(&r, 1, "--version > v; echo > array.jsonl.0-of-2.state");
+    program_refuses(1, 3, "parts of two arrays, of 2 and of 3 jobs", "status array.jsonl");
+    program_run(&r, 1, "--version > v; rm array.jsonl.*");
+    program_clear(&r);
+}
+END_TEST
+
 START_TEST(test_merge_joins_outputs)
 {
     program_result r = {0};
@@ -218,9 +254,12 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_status_shows_how_far_a_batch_is, test_merge_joins_outputs,
+    const TTest *const tests[] = {test_status_shows_how_far_a_batch_is,
+                                  test_status_of_an_array_has_a_line_of_each_part_and_a_sum,
+                                  test_merge_joins_outputs,
                                   test_a_completion_goes_on_where_its_prompt_ends,
-                                  test_the_bytes_of_the_tokens_of_a_chat_are_its_content, NULL};
+                                  test_the_bytes_of_the_tokens_of_a_chat_are_its_content,
+                                  NULL};
     program_enter();
     const int failed = suite_run("cli batch", tests);
     program_leave();

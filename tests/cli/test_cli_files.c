@@ -381,6 +381,8 @@ START_TEST(test_a_plan_prints_the_line_for_slurm)
          "\nsbatch --nodes=2 --ntasks=5 --ntasks-per-node=3 --gpus-per-task=1 jobs/longhaul.sbatch CHECKPOINT ", end},
         {"llama-3.1-70b --device cpu --memory 79G --budget 1024 --sbatch 2 --tp 2",
          "\nsbatch --nodes=1 --ntasks=2 --ntasks-per-node=2 --mem=14", end},
+        {"llama-3.1-8b --device cpu --memory 79G --budget 1024 --sbatch 2 --threads 24",
+         "\nsbatch --nodes=1 --ntasks=1 --ntasks-per-node=1 --cpus-per-task=24 --mem=", end},
         {"llama-3.1-8b --device cpu --memory 79G --sbatch 2 --dtype f32 --deterministic -n 5",
          "\nsbatch --nodes=1 --ntasks=1 --ntasks-per-node=1 --mem=",
          "--policy full --dtype f32 --deterministic --max-new 5\n"}};
@@ -396,7 +398,8 @@ START_TEST(test_a_plan_prints_the_line_for_slurm)
         strstr(r.out.data, "jobs/longhaul.sbatch tiny.h5 DOCUMENT QUESTION --policy longhaul --budget 20% --max"), "%s",
         r.out.data);
     ck_assert_ptr_nonnull(
-        strstr(r.out.data, "\"sbatch\":{\"nodes\":1,\"ntasks\":1,\"ntasks_per_node\":1,\"mem_bytes\":1"));
+        strstr(r.out.data,
+               "\"sbatch\":{\"nodes\":1,\"ntasks\":1,\"ntasks_per_node\":1,\"cpus_per_task\":null,\"mem_bytes\":1"));
     program_run(&r, 1, "plan --context 2000 -m tiny.h5 --memory 1M --sbatch 2");
     program_exits(&r, 5);
     ck_assert_ptr_null(strstr(r.out.data, "sbatch"));

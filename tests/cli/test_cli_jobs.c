@@ -98,6 +98,12 @@ START_TEST(test_an_interrupted_job_is_queued_again_and_goes_on)
     program_exits(&r, 0);
     ck_assert_ptr_null(strstr(r.out.data, "requeue"));
     ck_assert_msg(strstr(r.err.data, "the run continues after ") != NULL, "%s", r.err.data);
+    program_run(&r, 1,
+                "generate -m tiny.h5 -f book --question 'Who did it?' --scenario question-aware --budget 40 "
+                "--max-new 1500 --ignore-eos > whole && cmp whole longhaul-17.answer.txt");
+    program_exits(&r, 0);
+    program_run(&r, 1, "--version > version; grep -c '\"prompt_tokens\"' longhaul-17.answer.json");
+    ck_assert_str_eq(r.out.data, "1\n");
     program_run(&r, 1, "--version > version; ls longhaul-17-*.state.h5");
     program_exits(&r, 2); /* nothing is left of it */
     program_run(&r, 1, job, 5, 1);
@@ -189,8 +195,9 @@ START_TEST(test_a_job_that_goes_on_has_the_options_it_was_given)
     program_exits(&r, 0);
     ck_assert_msg(strstr(r.err.data, "the run continues after ") != NULL, "%s", r.err.data);
     program_run(&r, 1,
-                "--version > version; grep -e '--resume longhaul-19-[0-9a-f]*.state.h5 --prompt-file book --question "
-                "Who did it? --scenario question-aware --policy snapkv -b 40 --window=16 --dtype f32 --kv-dtype=f32 "
+                "--version > version; grep -e '--resume longhaul-19-[0-9a-f]*.state.h5 --json-file "
+                "longhaul-19.answer.json --prompt-file book --question Who did it? --scenario question-aware --policy "
+                "snapkv -b 40 --window=16 --dtype f32 --kv-dtype=f32 "
                 "--deterministic --max-new 1500 --ignore-eos' srun.log");
     program_exits(&r, 0);
     program_clear(&r);
@@ -226,6 +233,27 @@ START_TEST(test_parts_that_cannot_be_joined_fail_the_job)
                     fails ? "$PWD/mergeless" : LONGHAUL);
         program_exits(&r, fails ? 6 : 0);
     }
+    program_clear(&r);
+}
+END_TEST
+
+/* An error of a request fails the job unless it may; a run that '--max-errors' has ended fails it in any case. */
+START_TEST(test_a_job_may_allow_failed_requests)
+{
+    static const char job[] = "--version > version; rm -f few.jsonl*; JOB_ALLOW_FAILED=%d SLURM_JOB_ID=26 "
+                              "LONGHAUL=" LONGHAUL " PATH=$PWD/bin:$PATH bash " SOURCE_DIR
+                              "/jobs/array.sbatch 1 few.jsonl -m tiny.h5 -i some.jsonl -q --metrics few.%%j.prom %s";
+    program_result r = {0};
+    program_file("some.jsonl", "{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"/v1/completions\",\"body\":"
+                               "{\"prompt\":\"It was\",\"max_tokens\":2}}\nno request\nnone either\n");
+    program_run(&r, 1, job, 0, "");
+    program_exits(&r, 1);
+    program_run(&r, 1, job, 1, "");
+    program_exits(&r, 0);
+    program_run(&r, 1, "--version > version; grep -c . few.jsonl && ls few.26.0-of-1.prom");
+    ck_assert_str_eq(r.out.data, "3\nfew.26.0-of-1.prom\n");
+    program_run(&r, 1, job, 1, "--max-errors 0");
+    program_exits(&r, 1);
     program_clear(&r);
 }
 END_TEST
@@ -277,7 +305,8 @@ START_TEST(test_a_job_with_gpus_asks_for_them)
                 "PATH=$PWD/bin:$PATH bash " SOURCE_DIR "/jobs/longhaul.sbatch m.h5 book 'Who did it?' --budget 40");
     program_exits(&r, 0);
     ck_assert_msg(strstr(r.out.data, "plan -m m.h5 --context 1 --tp 8 --device cuda --budget 40"), "%s", r.out.data);
-    ck_assert_msg(strstr(r.out.data, "--device cuda --resume longhaul-18-"), "%s", r.out.data);
+    program_run(&r, 1, "--version > version; grep -e '--device cuda --resume longhaul-18-' longhaul-18.answer.txt");
+    program_exits(&r, 0);
     program_clear(&r);
 }
 END_TEST
@@ -323,6 +352,7 @@ int main(void)
                                   test_a_job_that_slurm_does_not_queue_again_says_so,
                                   test_a_script_in_a_folder_with_blanks_finds_itself,
                                   test_a_part_that_is_lost_fails_the_array,
+                                  test_a_job_may_allow_failed_requests,
                                   test_a_job_that_goes_on_has_the_options_it_was_given,
                                   test_a_job_needs_no_answer_of_scontrol,
                                   test_parts_that_cannot_be_joined_fail_the_job,

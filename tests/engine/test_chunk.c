@@ -372,6 +372,26 @@ START_TEST(test_reproducible_runs_have_chunks_of_their_own)
 }
 END_TEST
 
+/* A layer is a quarter of the work of four, and the first half of its tokens less than half of it: they attend to fewer
+ * entries. */
+START_TEST(test_the_share_of_a_prefill_follows_its_cost)
+{
+    const lh_config c = {.layers = 4, .hidden = 64, .heads = 4, .kv_heads = 2, .head_dim = 16, .ff = 128, .vocab = 100};
+    const int64_t n = 10000;
+    double before = 0;
+    mt_check(lh_plan_prefill_share(&c, n, 0) == 0, "nothing is done");
+    mt_check(fabs(lh_plan_prefill_share(&c, n, n) - 0.25) < 1e-12, "a layer of four");
+    mt_check(fabs(lh_plan_prefill_share(&c, n, 4 * n) - 1) < 1e-12, "all is done");
+    mt_check(lh_plan_prefill_share(&c, n, n / 2) < 0.25 * 0.3, "half of the tokens of a layer");
+    for (int64_t done = 0; done <= 4 * n; done += 500) {
+        const double share = lh_plan_prefill_share(&c, n, done);
+        mt_check(share >= before, "%lld tokens", (long long)done);
+        before = share;
+    }
+    mt_end();
+}
+END_TEST
+
 /* ---- results ---- */
 
 /* 1 when both files hold the same keep sets. */
@@ -440,6 +460,7 @@ int main(void)
     tcase_add_loop_test(laws, test_what_is_not_refused_goes_through, 0, REQUESTS);
     tcase_add_test(laws, test_ranks_agree_on_what_fits_on_all);
     tcase_add_test(laws, test_reproducible_runs_have_chunks_of_their_own);
+    tcase_add_test(laws, test_the_share_of_a_prefill_follows_its_cost);
     tcase_add_loop_test(laws, test_results_do_not_depend_on_the_length, 0, POLICIES);
     suite_add_tcase(suite, laws);
     return mt_run(suite);

@@ -107,8 +107,8 @@ trace=$(submit trace.sbatch) eval=$(submit eval.sbatch)
 array=$(sbatch --parsable --array=0-1 --nodes=1 --ntasks-per-node=2 --cpus-per-task=1 "$jobs/array.sbatch")
 # Two ranks on two nodes, as the plan says.
 "$longhaul" import --random tiny -o tiny.h5 -q
-line=$("$longhaul" plan -m tiny.h5 --context 6000 --budget 256 --tp 2 --memory 900M --sbatch 1 -n 4 -q | grep '^sbatch ')
-line=${line/sbatch/sbatch --parsable --cpus-per-task=1} line=${line/DOCUMENT QUESTION/document.txt What?}
+line=$("$longhaul" plan -m tiny.h5 --context 6000 --budget 256 --tp 2 --memory 900M --sbatch 1 --threads 1 -n 4 -q | grep '^sbatch ')
+line=${line/sbatch/sbatch --parsable} line=${line/DOCUMENT QUESTION/document.txt What?}
 seq 1000 >document.txt
 planned=$(JOB_SMALL=0 bash -c "${line/jobs\//$jobs\/}")
 ends_well "$trace" 0 90
@@ -121,6 +121,8 @@ law "the parts of the array are joined" wait_for 60 test -s "longhaul-$array.jso
 law "each request has its line" [ "$(grep -c '"custom_id":' "longhaul-$array.jsonl")" = 12 ]
 job=$first
 goes_on
+law "the answer has a file of its own" test -s "longhaul-$job.answer.txt"
+law "and so have its ids" grep -q '"finish_reason":"length"' "longhaul-$job.answer.json"
 law "it said that it was queued again" has_text "$job" 'interrupted: the job is queued again'
 law "all ranks ended with code 75" [ "$(grep -ac 'Exited with exit code 75' "longhaul-$job.out")" = 4 ]
 for r in 0 1 2 3; do law "rank $r has its log" test -e "longhaul-$job.$r.log"; done

@@ -38,7 +38,10 @@ typedef struct model_run {
 static lh_status show_prefill(void *self, int64_t done, int64_t total)
 {
     model_run *r = self;
-    lh_progress_update(&r->progress, r->done + (int64_t)((double)done / (double)total * (double)r->request->context));
+    const int64_t tokens = r->request->context;
+    const double share = lh_plan_prefill_share(lh_engine_get(r->engine)->config, tokens, done);
+    (void)total;
+    lh_progress_update(&r->progress, r->done + (int64_t)(share * (double)tokens));
     return LH_OK;
 }
 
