@@ -169,10 +169,11 @@ done:
 
 lh_status lh_batch_open_input(lh_batch_call *r, const lh_tokenizer *tok, int64_t positions)
 {
-    const lh_prompt_text none = {.text = "", .chat_template = r->v->own.chat_template};
+    const lh_prompt_text none = {.text = "", .chat_template = r->v->chat.format};
     LH_TRY(choose_root(r));
-    LH_TRY(r->v->own.chat_template ? lh_prompt_format(tok, &none, &r->format)
-                                   : lh_prompt_auto_format(tok, &none, &r->format));
+    LH_TRY(r->v->chat.format ? lh_prompt_format(tok, &none, &r->format)
+                             : lh_prompt_auto_format(tok, &none, &r->format));
+    lh_shell_warn_of_arguments(r->format, r->arguments);
     LH_TRY(open_requests(r));
     return note_policies(r, positions);
 }

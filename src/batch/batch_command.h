@@ -3,10 +3,11 @@
 #define LH_BATCH_BATCH_COMMAND_H
 
 #include "batch/run.h"
+#include "shell/chat_options.h"
 #include "shell/shell.h"
 
 typedef struct lh_batch_options {
-    const char *input, *from, *text, *output, *context_root, *chat_template, *shard, *metrics;
+    const char *input, *from, *text, *output, *context_root, *shard, *metrics;
     int check, resume, retry_failed, ordered;
     int64_t batch, max_errors;
     double prefill_share, checkpoint_s, sync_s;
@@ -18,6 +19,7 @@ typedef struct lh_batch_values {
     lh_policy_options policy;
     lh_batch_defaults defaults;
     lh_batch_options own;
+    lh_shell_chat chat;
 } lh_batch_values;
 
 typedef struct lh_batch_call {
@@ -26,6 +28,7 @@ typedef struct lh_batch_call {
     lh_policy policies[LH_ASKED_BOTH]; /* by when the question comes */
     lh_buf no_contexts;                /* reason why there is no policy for contexts; empty: there is one */
     lh_profiles profiles;              /* named by the policies */
+    json_t *arguments;                 /* variables of chat templates; NULL: none */
     lh_comm *replica, *roots;          /* the ranks of this replica; the first rank of each replica */
     int64_t replicas;
     lh_engine *engine;

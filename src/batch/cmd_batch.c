@@ -127,12 +127,6 @@ static const lh_option rows[] = {
      .low = 0,
      .high = 3600,
      .help = "Seconds between fsyncs of the output; a loss of power loses later answers. 0: after each answer."},
-    {.type = LH_OPT_STR,
-     .name = "chat-template",
-     FIELD(chat_template),
-     .arg = "NAME|FILE",
-     .help = "Format of chats: a name ('longhaul info' lists them), or a file with a Jinja template. Default: that of "
-             "the model."},
     {0}};
 #undef FIELD
 static const lh_option_table table = {"the batch", rows};
@@ -154,6 +148,7 @@ static const lh_option answer_rows[] = {
 static const lh_option_table answer_table = {"answers (a request may say otherwise)", answer_rows};
 
 static const lh_option_group groups[] = {{&table, offsetof(lh_batch_values, own)},
+                                         {&lh_shell_chat_options, offsetof(lh_batch_values, chat)},
                                          {&answer_table, offsetof(lh_batch_values, defaults)},
                                          {&lh_shell_sampling_options, offsetof(lh_batch_values, defaults.sampling)},
                                          {&lh_shell_policy_options, offsetof(lh_batch_values, policy)},
@@ -218,6 +213,8 @@ static lh_status check_options(lh_batch_call *r)
     v->policy.asked = LH_ASKED_IN_PROMPT;
     LH_TRY(lh_policy_resolve(&r->policies[LH_ASKED_IN_PROMPT], &v->policy));
     LH_TRY(lh_policy_check_question(&r->policies[LH_ASKED_IN_PROMPT]));
+    LH_TRY(lh_shell_template_arguments(&v->chat, &r->arguments));
+    v->defaults.arguments = r->arguments;
     return lh_sampling_check(&v->defaults.sampling);
 }
 
@@ -225,9 +222,10 @@ static lh_status check_options(lh_batch_call *r)
 static json_t *defaults_json(const lh_batch_defaults *d)
 {
     const lh_sampling *s = &d->sampling;
-    return json_pack("{s:I, s:f, s:I, s:f, s:f, s:f, s:I, s:b}", "max_tokens", (json_int_t)d->max_new, "temperature",
-                     s->temperature, "top_k", (json_int_t)s->top_k, "top_p", s->top_p, "min_p", s->min_p,
-                     "repeat_penalty", s->repeat_penalty, "seed", (json_int_t)s->seed, "ignore_eos", d->ignore_eos);
+    return json_pack("{s:I, s:f, s:I, s:f, s:f, s:f, s:I, s:b, s:O*}", "max_tokens", (json_int_t)d->max_new,
+                     "temperature", s->temperature, "top_k", (json_int_t)s->top_k, "top_p", s->top_p, "min_p", s->min_p,
+                     "repeat_penalty", s->repeat_penalty, "seed", (json_int_t)s->seed, "ignore_eos", d->ignore_eos,
+                     "chat_template_kwargs", (json_t *)(uintptr_t)d->arguments);
 }
 
 /* The same on every number of ranks, so that a run can be resumed on another number. */
@@ -391,6 +389,7 @@ done:
     free(r.options);
     lh_batch_input_close(b->input);
     lh_chat_close(b->format);
+    json_decref(b->arguments);
     lh_free(b->context_root);
     lh_free(b->metrics);
     lh_buf_clear(&b->no_contexts);

@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/interrupt.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/minmax.h"
@@ -177,16 +178,34 @@ static lh_status read_file(group *g, const char *name)
     return LH_OK;
 }
 
-/* Hash of API, file name and messages but the last one; never 0. */
+static lh_status put_text(lh_buf *out, const char *text)
+{
+    return lh_buf_append(out, text ? text : "", text ? (int64_t)strlen(text) + 1 : 1);
+}
+
+static lh_status put_arguments(lh_buf *out, const json_t *arguments)
+{
+    char *text = NULL;
+    if (!arguments) return LH_OK;
+    lh_status st = lh_json_dump(&text, arguments, JSON_COMPACT | JSON_SORT_KEYS);
+    if (st == LH_OK) st = put_text(out, text);
+    lh_free(text);
+    return st;
+}
+
+/* Hash of API, file name, variables of the template and messages but the last one; never 0. */
 static lh_status hash_before(const lh_batch_request *r, uint64_t *out)
 {
     lh_status st = LH_OK;
     lh_buf text = {0};
     LH_TRY_DONE(lh_buf_printf(&text, "%d %s", (int)r->api, r->context_file));
     for (int64_t k = 0; k + 1 < r->messages.n; k++) {
-        LH_TRY_DONE(lh_buf_append(&text, r->messages.at[k].role, (int64_t)strlen(r->messages.at[k].role) + 1));
-        LH_TRY_DONE(lh_buf_append(&text, r->messages.at[k].content, (int64_t)strlen(r->messages.at[k].content) + 1));
+        const lh_message *m = &r->messages.at[k];
+        LH_TRY_DONE(put_text(&text, m->role));
+        LH_TRY_DONE(put_text(&text, m->content));
+        for (int i = 0; i < LH_MESSAGE_MEMBERS; i++) LH_TRY_DONE(put_text(&text, m->members[i]));
     }
+    LH_TRY_DONE(put_arguments(&text, r->arguments));
     *out = lh_hash64(text.data, text.bytes) | 1;
 done:
     lh_buf_clear(&text);

@@ -264,6 +264,53 @@ static lh_status read_messages(const field *f, const json_t *value, lh_batch_req
     return lh_messages_parse(&out->messages, "'messages'", value);
 }
 
+/* ---- members of a chat for its template ---- */
+
+/* Sets variables of the template, on top of those that are set already. */
+static lh_status set_arguments(lh_batch_request *out, const json_t *arguments)
+{
+    if (!out->arguments) out->arguments = json_object();
+    if (json_object_update(out->arguments, (json_t *)(uintptr_t)arguments) != 0)
+        LH_FAIL(LH_ENOMEM, "cannot allocate memory for the variables of a chat template");
+    return LH_OK;
+}
+
+static lh_status read_arguments(const field *f, const json_t *value, lh_batch_request *out)
+{
+    LH_TRY(lh_chat_arguments_check(f->name, value));
+    return set_arguments(out, value);
+}
+
+/* A variable with the name of the member, as in vLLM. */
+static lh_status read_effort(const field *f, const json_t *value, lh_batch_request *out)
+{
+    const char *effort = NULL;
+    LH_TRY(read_string(f->name, value, &effort));
+    json_t *one = json_pack("{s:O}", f->name, (json_t *)(uintptr_t)value);
+    lh_status st = set_arguments(out, one);
+    json_decref(one);
+    return st;
+}
+
+static lh_status read_opens_answer(const field *f, const json_t *value, lh_batch_request *out)
+{
+    if (!json_is_boolean(value)) LH_FAIL(LH_EINPUT, "'%s' must be true or false", f->name);
+    if (json_is_false(value)) out->ending = LH_CHAT_ENDS_TURN;
+    return LH_OK;
+}
+
+/* Read after `add_generation_prompt`. */
+static lh_status read_continues_turn(const field *f, const json_t *value, lh_batch_request *out)
+{
+    const json_t *opens = json_object_get(json_object_get(out->json, "body"), "add_generation_prompt");
+    if (!json_is_boolean(value)) LH_FAIL(LH_EINPUT, "'%s' must be true or false", f->name);
+    if (json_is_true(value) && json_is_true(opens))
+        LH_FAIL(LH_EINPUT, "'%s' continues the last message, and 'add_generation_prompt' opens another one: give one",
+                f->name);
+    if (json_is_true(value)) out->ending = LH_CHAT_CONTINUES_TURN;
+    return LH_OK;
+}
+
 static lh_status read_stops(const field *f, const json_t *value, lh_batch_request *out)
 {
     const int many = json_is_array(value);
@@ -322,6 +369,10 @@ static const field body_fields[] = {
     {.name = "model", .apis = IN_BOTH, .read = read_text, AT(model)},
     {.name = "prompt", .apis = IN_COMPLETION, .read = read_prompt, .required = 1},
     {.name = "messages", .apis = IN_CHAT, .read = read_messages, .required = 1},
+    {.name = "reasoning_effort", .apis = IN_CHAT, .read = read_effort},
+    {.name = "chat_template_kwargs", .apis = IN_CHAT, .read = read_arguments},
+    {.name = "add_generation_prompt", .apis = IN_CHAT, .read = read_opens_answer},
+    {.name = "continue_final_message", .apis = IN_CHAT, .read = read_continues_turn},
     {.name = "max_tokens", .apis = IN_BOTH, .read = read_count, AT(max_new), .low = 1, .high = 1 << 30},
     {.name = "max_completion_tokens", .apis = IN_CHAT, .read = read_count, AT(max_new), .low = 1, .high = 1 << 30},
     {.name = "temperature", .apis = IN_BOTH, .read = read_number, AT(sampling.temperature), .high = 100},
@@ -364,7 +415,6 @@ static const field body_fields[] = {
     NO("audio", IN_CHAT, "[]", "answers are text"),
     NO("prediction", IN_CHAT, "[]", "answers are not predicted"),
     NO("moderation", IN_CHAT, "[]", "there is no moderation"),
-    NO("reasoning_effort", IN_CHAT, "[]", "it is no part of chat formats; say it in the messages"),
     NO("verbosity", IN_CHAT, "[]", "it is no part of chat formats; say it in the messages"),
     NO("web_search_options", IN_CHAT, "[]", "nothing is searched"),
     NO_EFFECT("user"),
@@ -470,6 +520,9 @@ static lh_status check_prompt(const json_t *body, lh_batch_request *out)
         is_given(json_object_get(body, "max_tokens")) && is_given(json_object_get(body, "max_completion_tokens"));
     if (both) LH_FAIL(LH_EINPUT, "'max_tokens' and 'max_completion_tokens' are the same number: give one of them");
     if (out->api == LH_BATCH_CHAT && out->messages.n == 0) LH_FAIL(LH_EINPUT, "'messages' holds no message");
+    if (out->ending != LH_CHAT_OPENS_ANSWER && out->context_file)
+        LH_FAIL(LH_EINPUT, "'%s' leaves the last turn to the request, and with 'context_file' it is a question",
+                out->ending == LH_CHAT_ENDS_TURN ? "add_generation_prompt" : "continue_final_message");
     if (out->api == LH_BATCH_COMPLETION && out->ids.n == 0 && !(out->prompt && *out->prompt))
         LH_FAIL(LH_EINPUT, "'prompt' is empty");
     return LH_OK;
@@ -502,6 +555,7 @@ lh_status lh_batch_request_read(lh_batch_request *out, const lh_batch_line *line
                               .sampling = defaults->sampling,
                               .ignore_eos = defaults->ignore_eos,
                               .logprobs = -1};
+    if (defaults->arguments) LH_TRY(set_arguments(out, defaults->arguments));
     /* The mapping shows changes of the file. */
     if (lh_hash64(line->text, line->bytes) != line->hash)
         LH_FAIL(LH_EINPUT, "the line changed after the run had begun: run again");
@@ -513,6 +567,7 @@ void lh_batch_request_clear(lh_batch_request *request)
     lh_tokens_clear(&request->ids);
     lh_messages_clear(&request->messages);
     lh_free(request->stops);
+    json_decref(request->arguments);
     json_decref(request->json);
     *request = (lh_batch_request){.line = NULL};
 }

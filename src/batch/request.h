@@ -7,6 +7,7 @@
 #include <jansson.h>
 
 #include "batch/input.h"
+#include "engine/prompt.h"
 #include "policies/preset.h"
 #include "text/messages.h"
 
@@ -17,6 +18,7 @@ typedef struct lh_batch_defaults {
     int64_t max_new;
     lh_sampling sampling; /* its `request` is not used */
     int ignore_eos;
+    const json_t *arguments; /* variables of the chat template, '--template-arg'; NULL: none */
 } lh_batch_defaults;
 
 /* Texts are borrowed from `json`. */
@@ -27,6 +29,8 @@ typedef struct lh_batch_request {
     const char *prompt;   /* of a completion; NULL: `ids` is the prompt */
     lh_tokens ids;        /* not negative */
     lh_messages messages; /* of a chat, one at least */
+    lh_chat_ending ending;
+    json_t *arguments;    /* variables of its template; NULL: none */
     int64_t max_new;      /* at least 1 */
     lh_sampling sampling; /* a request without a seed draws by the seed of the run and the hash of its line */
     int ignore_eos;

@@ -79,6 +79,8 @@ static lh_prompt_text prompt_text(const lh_batch_common *common, const lh_batch_
                             .special = !r->split_special,
                             .chat = r->api == LH_BATCH_CHAT,
                             .format = common->format,
+                            .arguments = r->arguments,
+                            .ending = r->ending,
                             .messages = r->messages.at,
                             .message_count = r->messages.n,
                             .positions = common->config->max_positions,
@@ -331,10 +333,10 @@ static lh_status see_prompt(void *self, lh_session *session)
     return LH_OK;
 }
 
-/* True for a completion: its text follows the text of the prompt. */
+/* True for a completion, or an answer that continues a turn: its text follows the text of the prompt. */
 static int continues_text(const lh_batch_work *w, const lh_tokenizer *tok)
 {
-    if (!tok || w->request.api != LH_BATCH_COMPLETION) return 0;
+    if (!tok || (w->request.api == LH_BATCH_CHAT && w->request.ending != LH_CHAT_CONTINUES_TURN)) return 0;
     return (w->context && lh_tokenizer_has_text(tok, &w->context->ids)) || lh_tokenizer_has_text(tok, &w->prompt);
 }
 

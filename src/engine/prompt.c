@@ -130,6 +130,39 @@ static lh_status make_conversation(conversation *c, const lh_prompt_text *in, co
     return LH_OK;
 }
 
+/* Removes the text that the template writes after the contents of the last message. */
+static lh_status end_in_turn(lh_chat_text *text, const lh_chat_format *format, const conversation *c)
+{
+    const int64_t end = lh_chat_cut(text, c->n - 1, (int64_t)strlen(c->messages[c->n - 1].content));
+    if (end < 0)
+        LH_FAIL(LH_EUSAGE, "the chat format '%s' does not contain the last message, so no answer can continue it",
+                lh_chat_name(format));
+    text->text.bytes = end;
+    return LH_OK;
+}
+
+static lh_status render(const lh_tokenizer *tok, const lh_prompt_text *in, const lh_chat_format *format,
+                        const conversation *c, lh_chat_text *text)
+{
+    lh_status st = LH_OK;
+    lh_buf bos = {0}, eos = {0};
+    LH_TRY_DONE(lh_chat_tokens(tok, &bos, &eos));
+    LH_TRY_DONE(lh_chat_render(format,
+                               &(lh_chat_request){.messages = c->messages,
+                                                  .n = c->n,
+                                                  .add_generation_prompt = in->ending == LH_CHAT_OPENS_ANSWER,
+                                                  .bos = bos.data,
+                                                  .eos = eos.data,
+                                                  .arguments = in->arguments},
+                               text));
+    if (in->ending == LH_CHAT_CONTINUES_TURN) LH_TRY_DONE(end_in_turn(text, format, c));
+    if (in->answer) LH_TRY_DONE(lh_chat_begin_answer(text, in->answer));
+done:
+    lh_buf_clear(&bos);
+    lh_buf_clear(&eos);
+    return st;
+}
+
 /* Encodes a conversation: up to the cut to *prompt, the rest to *rest; either may be NULL. */
 static lh_status encode_chat(const lh_tokenizer *tok, const lh_prompt_text *in, const char *question, lh_tokens *prompt,
                              lh_tokens *rest)
@@ -137,13 +170,10 @@ static lh_status encode_chat(const lh_tokenizer *tok, const lh_prompt_text *in, 
     lh_status st = LH_OK;
     const lh_chat_format *format = NULL;
     lh_chat_text text = {0};
-    lh_buf bos = {0}, eos = {0};
     conversation c = {.cut = -1};
     LH_TRY_DONE(lh_prompt_format(tok, in, &format));
     LH_TRY_DONE(make_conversation(&c, in, question));
-    LH_TRY_DONE(lh_chat_tokens(tok, &bos, &eos));
-    LH_TRY_DONE(lh_chat_render(format, &(lh_chat_request){c.messages, c.n, 1, bos.data, eos.data}, &text));
-    if (in->answer) LH_TRY_DONE(lh_chat_begin_answer(&text, in->answer));
+    LH_TRY_DONE(render(tok, in, format, &c, &text));
     int64_t cut = c.cut < 0 ? text.text.bytes : lh_chat_cut(&text, c.cut, c.at);
     if (cut < 0)
         LH_FAIL_DONE(LH_EUSAGE, "the chat format '%s' does not contain the %s turn, so it cannot be cut there",
@@ -155,8 +185,6 @@ done:
     lh_chat_text_clear(&text);
     lh_free(c.messages);
     lh_buf_clear(&c.last);
-    lh_buf_clear(&bos);
-    lh_buf_clear(&eos);
     return st;
 }
 

@@ -11,6 +11,10 @@
 typedef enum lh_scenario { LH_QUESTION_AWARE, LH_CONTEXT_ONLY, LH_SCENARIOS } lh_scenario;
 extern const char *const lh_scenario_names[]; /* "question-aware", "context-only", NULL */
 
+/* Where the rendering of a conversation ends: with the opening of an answer, after the last turn, or in the last turn,
+ * after its contents, which the answer continues. */
+typedef enum lh_chat_ending { LH_CHAT_OPENS_ANSWER, LH_CHAT_ENDS_TURN, LH_CHAT_CONTINUES_TURN } lh_chat_ending;
+
 typedef struct lh_prompt_text {
     const char *text; /* of the prompt */
     int64_t bytes;
@@ -24,6 +28,8 @@ typedef struct lh_prompt_text {
     int chat;                     /* 1: render in a chat format, the text (and question) as the user's turn */
     const char *chat_template;    /* name or file; NULL: the model's own */
     const lh_chat_format *format; /* replaces both; NULL: none */
+    const json_t *arguments;      /* variables of the chat template; NULL: none */
+    lh_chat_ending ending;        /* of `messages` without a question */
     const char *system;           /* NULL: none */
     const lh_message *messages;   /* [message_count] a conversation that replaces text and system message; the questions
                                      belong to its last turn; NULL: none */

@@ -147,6 +147,7 @@ static lh_status ask_question(session *s, const char *question, order *o)
                                  .question_count = 1,
                                  .chat = 1,
                                  .format = t->chat.format,
+                                 .arguments = t->chat.arguments,
                                  .positions = lh_engine_get(s->engine)->config->max_positions,
                                  .after_cache = 1,
                                  .after_answer = t->chat.answers};

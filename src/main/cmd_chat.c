@@ -7,11 +7,12 @@
 #include "engine/plan.h"
 #include "engine/prompt.h"
 #include "main/chat_session.h"
+#include "shell/chat_options.h"
 #include "shell/policy_options.h"
 #include "shell/shell.h"
 
 struct chat_options {
-    const char *prompt, *prompt_file, *load_cache, *chat_template, *system;
+    const char *prompt, *prompt_file, *load_cache, *system;
     int64_t room, max_new;
     lh_strings stops;
 };
@@ -22,6 +23,7 @@ struct values {
     lh_policy_options policy;
     lh_sampling sampling;
     struct chat_options chat;
+    lh_shell_chat format;
 };
 
 #define FIELD(member) LH_FIELD(struct chat_options, member)
@@ -39,12 +41,6 @@ static const lh_option chat_rows[] = {
      .arg = "FILE",
      .help = "Continue a saved cache, with its policy and chat format."},
     {.type = LH_OPT_STR, .name = "system", FIELD(system), .arg = "TEXT", .help = "System message."},
-    {.type = LH_OPT_STR,
-     .name = "chat-template",
-     FIELD(chat_template),
-     .arg = "NAME|FILE",
-     .help =
-         "Chat format: a name ('longhaul info' lists them), or a file with a Jinja template. Default: the model's."},
     {.type = LH_OPT_TOKENS,
      .letter = 'n',
      .name = "max-new",
@@ -72,6 +68,7 @@ static const lh_option chat_rows[] = {
 static const lh_option_table chat_table = {"session", chat_rows};
 
 static const lh_option_group groups[] = {{&chat_table, offsetof(struct values, chat)},
+                                         {&lh_shell_chat_options, offsetof(struct values, format)},
                                          {&lh_shell_sampling_options, offsetof(struct values, sampling)},
                                          {&lh_shell_policy_options, offsetof(struct values, policy)},
                                          {&lh_shell_engine_options, offsetof(struct values, engine)},
@@ -129,6 +126,24 @@ static lh_status check_options(run *r)
     return lh_sampling_check(&r->v->sampling);
 }
 
+/* Rank 0: the chat format and the variables of its template, of the options or of the loaded cache. */
+static lh_status choose_format(const run *r, const lh_tokenizer *tok, const lh_prompt_text *text, lh_chat_state *chat)
+{
+    lh_status st = LH_OK;
+    const lh_shell_chat *o = &r->v->format;
+    json_t *given = NULL;
+    if (r->v->chat.load_cache) LH_TRY_DONE(lh_chat_state_read(chat, r->v->chat.load_cache));
+    if (o->format) lh_chat_close(chat->format);
+    if (o->format || !chat->format) LH_TRY_DONE(lh_prompt_format(tok, text, &chat->format));
+    lh_info("chat: %s", lh_chat_name(chat->format));
+    LH_TRY_DONE(lh_shell_template_arguments(o, &given));
+    lh_shell_warn_of_arguments(chat->format, given);
+    LH_TRY_DONE(lh_chat_state_arguments(chat, given));
+done:
+    json_decref(given);
+    return st;
+}
+
 /* Rank 0: the chat format, and the document as the beginning of the user's first turn. */
 static lh_status begin_talk(run *r, lh_tokens *context)
 {
@@ -140,21 +155,19 @@ static lh_status begin_talk(run *r, lh_tokens *context)
     lh_tokens *list = NULL;
     lh_buf document = {0};
     lh_prompt_text text = {.chat = 1,
-                           .chat_template = o->chat_template,
+                           .chat_template = r->v->format.format,
                            .system = o->system,
                            .positions = lh_engine_get(r->session.engine)->config->max_positions,
                            .stops = r->session.stops};
     if (!tok) LH_FAIL_DONE(LH_EUSAGE, "the model has no tokenizer: a chat needs text");
-    if (o->load_cache) LH_TRY_DONE(lh_chat_state_read(&t->chat, o->load_cache));
-    if (o->chat_template) lh_chat_close(t->chat.format);
-    if (o->chat_template || !t->chat.format) LH_TRY_DONE(lh_prompt_format(tok, &text, &t->chat.format));
-    lh_info("chat: %s", lh_chat_name(t->chat.format));
+    LH_TRY_DONE(choose_format(r, tok, &text, &t->chat));
     t->begun = t->chat;
     LH_TRY_DONE(lh_buf_puts(&document, o->prompt ? o->prompt : ""));
     if (o->prompt_file) LH_TRY_DONE(lh_text_read(&document, o->prompt_file));
     if (o->prompt_file && document.bytes == 0)
         LH_FAIL_DONE(LH_EINPUT, "the document is empty: nothing was read from '%s'", o->prompt_file);
     text.format = t->chat.format;
+    text.arguments = t->chat.arguments;
     text.text = document.data;
     text.bytes = document.bytes;
     LH_TRY_DONE(lh_prompt_ends(tok, &text, &r->session.ends));

@@ -128,6 +128,7 @@ static const lh_option resume_rows[] = {
 static const lh_option_table resume_table = {"resume", resume_rows};
 
 static const lh_option_group groups[] = {{&lh_input_option_table, offsetof(lh_generate_values, input)},
+                                         {&lh_shell_chat_options, offsetof(lh_generate_values, chat)},
                                          {&lh_answer_option_table, offsetof(lh_generate_values, answer)},
                                          {&lh_shell_sampling_options, offsetof(lh_generate_values, sampling)},
                                          {&lh_shell_policy_options, offsetof(lh_generate_values, policy)},
@@ -248,7 +249,7 @@ static lh_status check_request(run *r)
         LH_FAIL(LH_EUSAGE, "'--keep-sets-from' takes the place of a policy, by whose name a cache is saved and loaded: "
                            "leave out '--policy', '--budget', the parts of a policy, '--load-cache' and "
                            "'--save-cache'");
-    LH_TRY(lh_input_check(r->call->options, &v->input));
+    LH_TRY(lh_input_check(r->call->options, &v->input, &v->chat));
     choose_scenario(r);
     r->v->policy.profiles = &r->profiles;
     r->v->policy.asked = when_asked(r);
@@ -333,7 +334,8 @@ static lh_status open_all(run *r)
     LH_TRY(lh_input_encode(&r->input, r->engine, &r->ids));
     LH_TRY(join_question(r));
     /* A question that comes later ends the user's turn, which the cache holds the beginning of. */
-    if (lh_shell_first()) st = lh_chat_state_write(&(lh_chat_state){r->ids.chat.format, r->ids.n == 0}, &r->chat);
+    r->ids.chat.answers = r->ids.n == 0;
+    if (lh_shell_first()) st = lh_chat_state_write(&r->ids.chat, &r->chat);
     if (st == LH_OK && v->resume.path) st = make_identity(r);
     LH_TRY(lh_comm_agree(world, st));
     return st;
@@ -415,7 +417,7 @@ static lh_status generate(run *r)
                                    .question_count = r->ids.n,
                                    .max_new = v->answer.max_new,
                                    .ignore_eos = v->answer.ignore_eos,
-                                   .continues = !r->ids.in_chat,
+                                   .continues = !r->ids.in_chat || v->input.continues_turn,
                                    .stops = v->answer.stops.at,
                                    .stop_count = v->answer.stops.n,
                                    .sampling = v->sampling,
@@ -454,6 +456,7 @@ lh_status lh_shell_generate(lh_call *call, lh_generate_values *v, const lh_trace
     run r = {.call = call,
              .v = v,
              .input = {.options = &v->input,
+                       .chat = &v->chat,
                        .load_cache = v->files.load_cache,
                        .saves_cache = v->files.save_cache != NULL,
                        .stops = {v->answer.stops.at, v->answer.stops.n},

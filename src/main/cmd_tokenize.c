@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "engine/prompt.h"
 #include "import/tokenizer_source.h"
+#include "shell/chat_options.h"
 #include "shell/shell.h"
 #include "text/messages.h"
 
@@ -14,7 +15,8 @@ struct values {
     const char *model, *prompt, *prompt_file;
     int decode, count, bos, jsonl, json;
     int chat, text;
-    const char *chat_template, *system;
+    const char *system;
+    lh_shell_chat format;
 };
 
 #define FIELD(member) LH_FIELD(struct values, member)
@@ -55,18 +57,16 @@ static const lh_option rows[] = {
     {0}};
 static const lh_option chat_rows[] = {
     {.type = LH_OPT_FLAG, .name = "chat", FIELD(chat), .help = "Put the text into the user's turn of a chat."},
-    {.type = LH_OPT_STR,
-     .name = "chat-template",
-     FIELD(chat_template),
-     .arg = "NAME|FILE",
-     .help = "Chat format instead of the tokenizer's: a name, or a file with a Jinja template."},
     {.type = LH_OPT_STR, .name = "system", FIELD(system), .arg = "TEXT", .help = "System message."},
     {.type = LH_OPT_FLAG, .name = "text", FIELD(text), .help = "Print the rendered text instead of its ids."},
     {0}};
 #undef FIELD
 static const lh_option_table table = {"text", rows}, chat_table = {"chat", chat_rows};
-static const lh_option_group groups[] = {
-    {&table, 0}, {&chat_table, 0}, {&lh_shell_common_options, offsetof(struct values, common)}, {0}};
+static const lh_option_group groups[] = {{&table, 0},
+                                         {&chat_table, 0},
+                                         {&lh_shell_chat_options, offsetof(struct values, format)},
+                                         {&lh_shell_common_options, offsetof(struct values, common)},
+                                         {0}};
 static const lh_example examples[] = {{"longhaul tokenize -m m.h5 --prompt 'Hello, world'", "ids of a text"},
                                       {"longhaul tokenize -m tokenizer.json --count < book.txt", "number of tokens"},
                                       {"longhaul tokenize -m m.h5 --decode --prompt '9906 11'", "and back"},
@@ -88,7 +88,8 @@ typedef struct run {
     const char *name; /* name of the input in messages */
     lh_tokenizer *tok;
     const lh_chat_format *format;
-    lh_buf bos, eos; /* texts of these two tokens, for templates */
+    json_t *arguments; /* variables of its template; NULL: none */
+    lh_buf bos, eos;   /* texts of these two tokens, for templates */
 } run;
 
 /* ---- chat ---- */
@@ -96,11 +97,13 @@ typedef struct run {
 static lh_status open_chat(run *r)
 {
     const struct values *v = r->v;
-    if (v->chat_template)
-        LH_TRY(lh_chat_resolve(&r->format, v->chat_template));
+    if (v->format.format)
+        LH_TRY(lh_chat_resolve(&r->format, v->format.format));
     else
         LH_TRY(lh_chat_of(&r->format, r->tok));
     if (!r->format) LH_FAIL(LH_EUSAGE, "'%s' has no known chat format: name one with '--chat-template'", v->model);
+    LH_TRY(lh_shell_template_arguments(&v->format, &r->arguments));
+    lh_shell_warn_of_arguments(r->format, r->arguments);
     return lh_chat_tokens(r->tok, &r->bos, &r->eos);
 }
 
@@ -109,6 +112,7 @@ static lh_status render(const run *r, lh_chat_request request, lh_chat_text *out
 {
     request.bos = r->bos.data;
     request.eos = r->eos.data;
+    request.arguments = r->arguments;
     return lh_chat_render(r->format, &request, out);
 }
 
@@ -271,7 +275,7 @@ static lh_status one_line(const run *r, const char *where, const char *line, int
     lh_status st = LH_OK;
     json_t *in = NULL, *out = NULL;
     LH_TRY_DONE(lh_json_parse_line(&in, where, line, bytes));
-    if (r->v->chat || r->v->chat_template)
+    if (r->v->chat || r->v->format.format)
         LH_TRY_DONE(chat_line(r, where, in, &out));
     else if (r->v->decode)
         LH_TRY_DONE(decode_line(r, where, in, &out));
@@ -309,7 +313,7 @@ done:
 
 static lh_status check_options(const struct values *v)
 {
-    const int chat = v->chat || v->chat_template;
+    const int chat = v->chat || v->format.format;
     if (v->prompt && v->prompt_file) LH_FAIL(LH_EUSAGE, "'--prompt' and '--prompt-file' both set the text: give one");
     if (v->decode && (chat || v->count || v->bos))
         LH_FAIL(LH_EUSAGE, "'--%s' has no effect with '--decode', which turns ids into text: leave it out",
@@ -320,6 +324,8 @@ static lh_status check_options(const struct values *v)
     if (v->text && v->count) LH_FAIL(LH_EUSAGE, "'--text' shows the text and '--count' the number of ids: give one");
     if (v->system && (!chat || v->jsonl))
         LH_FAIL(LH_EUSAGE, "'--system' adds a turn to the chat of one text: give '--chat', without '--jsonl'");
+    if (v->format.arguments.n && !chat)
+        LH_FAIL(LH_EUSAGE, "'--template-arg' is a variable of a chat's template: give '--chat', too");
     if (chat && v->bos)
         LH_FAIL(LH_EUSAGE, "a chat format writes the begin-of-sequence token itself: leave out '--bos'");
     return LH_OK;
@@ -338,7 +344,7 @@ static lh_status run_tokenize(lh_call *call)
     if (v->prompt_file) r.name = v->prompt_file;
     LH_TRY_DONE(lh_shell_probe(v->model));
     LH_TRY_DONE(lh_tokenizer_open(&r.tok, v->model));
-    if (v->chat || v->chat_template) LH_TRY_DONE(open_chat(&r));
+    if (v->chat || v->format.format) LH_TRY_DONE(open_chat(&r));
     if (v->prompt)
         LH_TRY_DONE(lh_buf_puts(&in, v->prompt));
     else
@@ -347,12 +353,13 @@ static lh_status run_tokenize(lh_call *call)
         LH_TRY_DONE(all_lines(&r, &in));
     else if (v->decode)
         LH_TRY_DONE(decode_one(&r, &in));
-    else if (v->chat || v->chat_template)
+    else if (v->chat || v->format.format)
         LH_TRY_DONE(chat_one(&r, &in));
     else
         LH_TRY_DONE(encode_one(&r, &in));
 done:
     lh_chat_close(r.format);
+    json_decref(r.arguments);
     lh_tokenizer_close(r.tok);
     lh_buf_clear(&r.bos);
     lh_buf_clear(&r.eos);

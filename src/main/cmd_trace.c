@@ -42,12 +42,17 @@ static const lh_option rows[] = {
 static const lh_option_table table = {"trace", rows};
 
 #define PART(member) (offsetof(struct values, generate) + offsetof(lh_generate_values, member))
-static const lh_option_group groups[] = {
-    {&table, offsetof(struct values, recording)}, {&lh_trace_option_table, offsetof(struct values, recording.trace)},
-    {&lh_input_option_table, PART(input)},        {&lh_answer_option_table, PART(answer)},
-    {&lh_shell_sampling_options, PART(sampling)}, {&lh_shell_policy_options, PART(policy)},
-    {&lh_shell_engine_options, PART(engine)},     {&lh_generate_file_table, PART(files)},
-    {&lh_shell_common_options, PART(common)},     {0}};
+static const lh_option_group groups[] = {{&table, offsetof(struct values, recording)},
+                                         {&lh_trace_option_table, offsetof(struct values, recording.trace)},
+                                         {&lh_input_option_table, PART(input)},
+                                         {&lh_shell_chat_options, PART(chat)},
+                                         {&lh_answer_option_table, PART(answer)},
+                                         {&lh_shell_sampling_options, PART(sampling)},
+                                         {&lh_shell_policy_options, PART(policy)},
+                                         {&lh_shell_engine_options, PART(engine)},
+                                         {&lh_generate_file_table, PART(files)},
+                                         {&lh_shell_common_options, PART(common)},
+                                         {0}};
 #undef PART
 static const lh_example examples[] = {
     {"longhaul trace -m m.h5 -f book.txt --question 'Who did it?' -n 64 -o book.trace.h5",

@@ -29,6 +29,7 @@ typedef struct lh_generate_values {
     lh_engine_options engine;
     lh_policy_options policy;
     lh_input_options input;
+    lh_shell_chat chat;
     lh_sampling sampling;
     lh_answer_options answer;
     lh_generate_files files;

@@ -36,6 +36,11 @@ static const lh_option rows[] = {
      .arg = "FILE",
      .help = "Conversation of several turns as JSON: [{\"role\": \"user\", \"content\": \"…\"}, …], or an object with "
              "such an array as \"messages\"; '-' is standard input."},
+    {.type = LH_OPT_FLAG,
+     .name = "continue-final-message",
+     .detail = 1,
+     FIELD(continues_turn),
+     .help = "Continue the last message of --messages, such as the beginning of an answer, in place of a new turn."},
     {.type = LH_OPT_LIST,
      .name = "question",
      FIELD(questions),
@@ -66,12 +71,6 @@ static const lh_option rows[] = {
      .choices = lh_shell_chat_choices,
      .help = "Put prompt and question into the user's turn of the model's chat format. auto: if the model has one and "
              "the prompt is text that is not rendered in it yet; after a loaded cache, as it was saved."},
-    {.type = LH_OPT_STR,
-     .name = "chat-template",
-     FIELD(chat_template),
-     .arg = "NAME|FILE",
-     .help = "Chat format: a name ('longhaul info' lists them), or a file with a Jinja template. "
-             "Implies --chat=on."},
     {.type = LH_OPT_STR, .name = "system", FIELD(system), .arg = "TEXT", .help = "System message."},
     {.type = LH_OPT_STR,
      .name = "force-tokens",
@@ -93,7 +92,7 @@ int64_t lh_input_questions(const lh_input_options *in)
     return in->questions.n + in->question_files.n + lh_input_is_pair(in) + (in->question_list ? 2 : 0);
 }
 
-lh_status lh_input_check(const lh_options *options, const lh_input_options *in)
+lh_status lh_input_check(const lh_options *options, const lh_input_options *in, const lh_shell_chat *chat)
 {
     static const char *const texts[] = {"prompt", "prompt-file", "prompt-tokens", "messages"};
     const char *first = NULL;
@@ -103,15 +102,20 @@ lh_status lh_input_check(const lh_options *options, const lh_input_options *in)
             LH_FAIL(LH_EUSAGE, "'--%s' and '--%s' both set the prompt: give one", first, texts[i]);
         first = texts[i];
     }
-    int on = strcmp(in->chat, "on") == 0 || in->chat_template, off = strcmp(in->chat, "off") == 0;
-    const char *const rendered[][2] = {
-        {"chat-template", in->chat_template}, {"system", in->system}, {"messages", in->messages}};
+    int on = strcmp(in->chat, "on") == 0 || chat->format, off = strcmp(in->chat, "off") == 0;
+    const char *const rendered[][2] = {{"chat-template", chat->format},
+                                       {"template-arg", chat->arguments.n ? chat->arguments.at[0] : NULL},
+                                       {"system", in->system},
+                                       {"messages", in->messages}};
     for (size_t i = 0; i < sizeof rendered / sizeof *rendered; i++)
         if (off && rendered[i][1])
             LH_FAIL(LH_EUSAGE, "'--%s' has no effect with '--chat=off': leave one of them out", rendered[i][0]);
     if (in->prompt_tokens && (on || in->system))
         LH_FAIL(LH_EUSAGE, "'--prompt-tokens' are ids already and '--%s' renders text: give one of them",
                 in->system ? "system" : "chat");
+    if (in->continues_turn && (!in->messages || lh_input_questions(in)))
+        LH_FAIL(LH_EUSAGE, "'--continue-final-message' continues the last of '--messages': give that option, and no "
+                           "question");
     if (in->messages && in->system)
         LH_FAIL(LH_EUSAGE, "'--messages' and '--system' both begin the chat: give the system message as the first of "
                            "the messages");
@@ -253,11 +257,22 @@ static lh_status choose_chat(const lh_input *input, const lh_prompt_text *text, 
     int off = strcmp(in->chat, "off") == 0;
     if (input->load_cache && !off) LH_TRY(lh_chat_state_read(chat, input->load_cache));
     if (off) return LH_OK;
-    if (in->chat_template) lh_chat_close(chat->format);
-    if (in->chat_template || (strcmp(in->chat, "on") == 0 && !chat->format))
+    if (input->chat->format) lh_chat_close(chat->format);
+    if (input->chat->format || (strcmp(in->chat, "on") == 0 && !chat->format))
         return lh_prompt_format(tok, text, &chat->format);
     if (strcmp(in->chat, "on") == 0) return LH_OK;
     return choose_format(input, text, tok, chat);
+}
+
+/* The variables of the template, of the options or of the loaded cache. */
+static lh_status choose_arguments(const lh_input *input, lh_chat_state *chat)
+{
+    json_t *given = NULL;
+    lh_status st = lh_shell_template_arguments(input->chat, &given);
+    if (st == LH_OK) lh_shell_warn_of_arguments(chat->format, given);
+    if (st == LH_OK) st = lh_chat_state_arguments(chat, given);
+    json_decref(given);
+    return st;
 }
 
 static lh_status encode_text(const lh_input *input, const lh_engine *engine, lh_input_ids *out)
@@ -272,7 +287,8 @@ static lh_status encode_text(const lh_input *input, const lh_engine *engine, lh_
                            .question_count = input->n,
                            .special = 1,
                            .is_document = input->saves_cache,
-                           .chat_template = in->chat_template,
+                           .chat_template = input->chat->format,
+                           .ending = in->continues_turn ? LH_CHAT_CONTINUES_TURN : LH_CHAT_OPENS_ANSWER,
                            .system = in->system,
                            .messages = input->messages.at,
                            .message_count = input->messages.n,
@@ -281,7 +297,9 @@ static lh_status encode_text(const lh_input *input, const lh_engine *engine, lh_
                            .stops = input->stops,
                            .ignore_eos = input->ignore_eos};
     LH_TRY_DONE(choose_chat(input, &text, lh_engine_tokenizer(engine), &out->chat));
+    LH_TRY_DONE(choose_arguments(input, &out->chat));
     text.format = out->chat.format;
+    text.arguments = out->chat.arguments;
     text.chat = out->chat.format != NULL;
     text.after_answer = out->chat.answers;
     if (in->prompt_tokens) LH_TRY_DONE(lh_prompt_ids(in->prompt_tokens, vocab, &out->prompt));

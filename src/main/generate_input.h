@@ -4,6 +4,7 @@
 
 #include "engine/chat_state.h"
 #include "engine/prompt.h"
+#include "shell/chat_options.h"
 #include "shell/shell.h"
 #include "text/messages.h"
 
@@ -14,13 +15,14 @@ typedef struct lh_input_options {
     const char *question_list; /* a file with a question a line */
     lh_scenario scenario;
     const char *chat; /* one of lh_shell_chat_choices */
-    const char *chat_template, *system, *force_tokens;
+    const char *system, *force_tokens;
+    int continues_turn; /* true: the answer continues the last message */
 } lh_input_options;
 
 extern const lh_option_table lh_input_option_table;
 
 /* LH_EUSAGE if the options contradict each other. */
-lh_status lh_input_check(const lh_options *options, const lh_input_options *in);
+lh_status lh_input_check(const lh_options *options, const lh_input_options *in, const lh_shell_chat *chat);
 
 /* 1 if '-f' names a document and '-p' is the question about it. */
 int lh_input_is_pair(const lh_input_options *in);
@@ -28,9 +30,10 @@ int lh_input_is_pair(const lh_input_options *in);
 /* Number of questions that the options give. A list counts as two, because the file is not read yet. */
 int64_t lh_input_questions(const lh_input_options *in);
 
-/* The texts, on rank 0; empty elsewhere. The caller sets the first two members. */
+/* The texts, on rank 0; empty elsewhere. The caller sets the members before `prompt`. */
 typedef struct lh_input {
     const lh_input_options *options;
+    const lh_shell_chat *chat;
     const char *load_cache; /* NULL: none; without a prompt the answer continues it */
     int saves_cache;        /* true: the text is a document that will be asked about */
     lh_stops stops;

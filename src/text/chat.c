@@ -100,6 +100,61 @@ done:
     return st;
 }
 
+/* ---- arguments ---- */
+
+/* True for a number with a fraction or a text with a zero byte, also within lists and objects. */
+static int is_unreadable(const json_t *value)
+{
+    const char *key;
+    json_t *member;
+    int found =
+        json_is_real(value) || (json_is_string(value) && strlen(json_string_value(value)) != json_string_length(value));
+    for (size_t i = 0; i < json_array_size(value); i++) found |= is_unreadable(json_array_get(value, i));
+    json_object_foreach((json_t *)(uintptr_t)value, key, member) found |= is_unreadable(member);
+    return found;
+}
+
+lh_status lh_chat_arguments_check(const char *name, const json_t *arguments)
+{
+    enum { SHOWN = 48 };
+    static const char *const ours[] = {"messages",
+                                       "add_generation_prompt",
+                                       "continue_final_message",
+                                       "tools",
+                                       "documents",
+                                       "bos_token",
+                                       "eos_token",
+                                       "chat_template",
+                                       "tokenize"};
+    const char *key;
+    json_t *value;
+    if (!json_is_object(arguments)) LH_FAIL(LH_EINPUT, "'%s' must be an object: variables of the chat template", name);
+    json_object_foreach((json_t *)(uintptr_t)arguments, key, value)
+    {
+        for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
+            if (strcmp(key, ours[i]) == 0)
+                LH_FAIL(LH_EINPUT, "'%s' sets '%s', which is no variable of a chat template's own", name, key);
+        if (is_unreadable(value))
+            LH_FAIL(LH_EINPUT,
+                    "'%s': '%.*s' holds a number with a fraction, or a zero byte, which chat templates do not read",
+                    name, (int)SHOWN, key);
+    }
+    return LH_OK;
+}
+
+static int is_word(char c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_';
+}
+
+int lh_chat_names(const lh_chat_format *format, const char *name)
+{
+    const size_t bytes = strlen(name);
+    for (const char *at = format->source; bytes && (at = strstr(at, name)); at++)
+        if ((at == format->source || !is_word(at[-1])) && !is_word(at[bytes])) return 1;
+    return 0;
+}
+
 /* ---- rendering ---- */
 
 lh_status lh_chat_render(const lh_chat_format *format, const lh_chat_request *request, lh_chat_text *out)
@@ -157,7 +212,7 @@ static lh_status render_short(const lh_chat_format *format, int with, const char
     if (with & ANSWERED) messages[n++] = (lh_message){.role = "assistant", .content = "x"};
     if (with & ASKED_AGAIN) messages[n++] = (lh_message){.role = "user", .content = "x"};
     const lh_status st =
-        lh_chat_render(format, &(lh_chat_request){messages, n, (with & GENERATES) != 0, bos, eos}, out);
+        lh_chat_render(format, &(lh_chat_request){messages, n, (with & GENERATES) != 0, bos, eos, NULL}, out);
     if (st != LH_EINPUT) return st;
     lh_error_clear();
     lh_chat_text_clear(out);

@@ -40,6 +40,13 @@ lh_status lh_chat_resolve(const lh_chat_format **out, const char *name_or_file);
 const char *lh_chat_name(const lh_chat_format *format);  /* "template" for the template of a model or a file */
 const char *lh_chat_jinja(const lh_chat_format *format); /* text of the template */
 
+/* LH_EINPUT unless `arguments`, called `name` in messages, is an object that sets no variable of the engine and holds
+ * no number with a fraction, which templates do not have. */
+lh_status lh_chat_arguments_check(const char *name, const json_t *arguments);
+
+/* True if the text of the template has `name` as a word: the template may read this variable. */
+int lh_chat_names(const lh_chat_format *format, const char *name);
+
 /* Render into *out, all zero. LH_EINPUT, with the template's own message if it refuses the messages. */
 lh_status lh_chat_render(const lh_chat_format *format, const lh_chat_request *request, lh_chat_text *out);
 

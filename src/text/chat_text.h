@@ -2,6 +2,7 @@
 #ifndef LH_TEXT_CHAT_TEXT_H
 #define LH_TEXT_CHAT_TEXT_H
 
+#include <jansson.h>
 #include <stdint.h>
 
 #include "base/status.h"
@@ -40,7 +41,8 @@ typedef struct lh_chat_request {
     const lh_message *messages;
     int64_t n;
     int add_generation_prompt;
-    const char *bos, *eos; /* texts of the first and end token, "" or NULL: none */
+    const char *bos, *eos;   /* texts of the first and end token, "" or NULL: none */
+    const json_t *arguments; /* further variables of the template, by name (lh_chat_arguments_check); NULL: none */
 } lh_chat_request;
 
 /* Append the texts of a tokenizer's first and end token, "" for none. */

@@ -217,7 +217,7 @@ START_TEST(test_what_is_not_supported_is_refused_by_name)
         {",\"top_logprobs\":3", "'top_logprobs' needs 'logprobs'"},
         {",\"logprobs\":3", "'logprobs' must be true or false"},
         {",\"max_tokens\":3,\"max_completion_tokens\":4", "are the same number"},
-        {",\"reasoning_effort\":\"high\"", "'reasoning_effort'"},
+        {",\"reasoning_effort\":3", "'reasoning_effort' must be a string"},
         {",\"prompt\":\"x\"", "which a chat completion does not have"},
     };
     rig_enter();

@@ -86,7 +86,7 @@ static int64_t special_count(const lh_tokens *ids)
 static int render(const lh_chat_format *format, const lh_message *messages, int64_t n, lh_buf *out)
 {
     lh_chat_text text = {0};
-    const lh_status st = lh_chat_render(format, &(lh_chat_request){messages, n, 1, "<s>", "</s>"}, &text);
+    const lh_status st = lh_chat_render(format, &(lh_chat_request){messages, n, 1, "<s>", "</s>", NULL}, &text);
     lh_buf_clear(out);
     if (st == LH_OK) ck_assert_int_eq(lh_buf_puts(out, text.text.data), LH_OK);
     lh_error_clear();

@@ -226,7 +226,7 @@ static lh_status talk(const lh_chat_format *format, const tokenizers *t, fz_rng 
         messages[i] = (lh_message){.role = roles[fz_below(rng, 8) ? i % 2 : fz_below(rng, 5)], .content = contents[i]};
     }
     lh_status rendered = lh_chat_render(
-        format, &(lh_chat_request){messages, 1 + fz_below(rng, 4), (int)fz_below(rng, 2), "<s>", NULL}, &text);
+        format, &(lh_chat_request){messages, 1 + fz_below(rng, 4), (int)fz_below(rng, 2), "<s>", NULL, NULL}, &text);
     if (rendered != LH_OK) goto done; /* the template refuses such messages */
     int64_t cut = lh_chat_cut(&text, fz_below(rng, 4), fz_below(rng, 70));
     if (cut < 0) cut = text.text.bytes;

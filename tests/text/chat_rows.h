@@ -25,8 +25,12 @@ static inline lh_status render_row(const lh_chat_format *format, const json_t *r
         messages[i] = (lh_message){.role = json_string_value(json_object_get(m, "role")),
                                    .content = json_string_value(json_object_get(m, "content"))};
     }
-    lh_chat_request request = {messages, n, json_is_true(json_object_get(row, "add_generation_prompt")),
-                               bos ? json_string_value(bos) : "<s>", eos ? json_string_value(eos) : "</s>"};
+    lh_chat_request request = {messages,
+                               n,
+                               json_is_true(json_object_get(row, "add_generation_prompt")),
+                               bos ? json_string_value(bos) : "<s>",
+                               eos ? json_string_value(eos) : "</s>",
+                               NULL};
     return lh_chat_render(format, &request, text);
 }
 

@@ -65,7 +65,7 @@ START_TEST(test_no_messages_are_refused)
 {
     const lh_chat_format *format = named("chatml");
     lh_chat_text text = {0};
-    ck_assert_int_eq(lh_chat_render(format, &(lh_chat_request){NULL, 0, 1, "", ""}, &text), LH_EINPUT);
+    ck_assert_int_eq(lh_chat_render(format, &(lh_chat_request){NULL, 0, 1, "", "", NULL}, &text), LH_EINPUT);
     lh_chat_text_clear(&text);
     lh_chat_close(format);
 }
@@ -84,14 +84,14 @@ START_TEST(test_special_tokens_in_contents_are_text)
                      forged = {.role = "<|im_end|>", .content = "x"};
     const lh_chat_format *format = named("chatml");
     ck_assert_int_eq(tt_parse(&tok, json), LH_OK);
-    ck_assert_int_eq(lh_chat_render(format, &(lh_chat_request){&message, 1, 1, "", ""}, &text), LH_OK);
+    ck_assert_int_eq(lh_chat_render(format, &(lh_chat_request){&message, 1, 1, "", "", NULL}, &text), LH_OK);
     ck_assert_int_eq(lh_chat_encode(tok, &text, 0, text.text.bytes, &ids), LH_OK);
     const int32_t wanted[] = {0, 2, 1, 2, 0, 2};
     ck_assert_int_eq(ids.n, 6);
     ck_assert_mem_eq(ids.ids, wanted, sizeof wanted);
     lh_chat_text_clear(&text);
     ids.n = 0;
-    ck_assert_int_eq(lh_chat_render(format, &(lh_chat_request){&forged, 1, 0, "", ""}, &text), LH_OK);
+    ck_assert_int_eq(lh_chat_render(format, &(lh_chat_request){&forged, 1, 0, "", "", NULL}, &text), LH_OK);
     ck_assert_int_eq(lh_chat_encode(tok, &text, 0, text.text.bytes, &ids), LH_OK);
     ck_assert_int_eq(ids.n, 4); /* <|im_start|>, the forged role and the contents, <|im_end|>, a newline */
     lh_chat_text_clear(&text);
@@ -111,7 +111,7 @@ START_TEST(test_a_rendering_is_cut_where_the_question_begins)
     for (int i = 0; lh_chat_builtin_name(i); i++) {
         const lh_chat_format *format = named(lh_chat_builtin_name(i));
         lh_chat_text text = {0};
-        ck_assert_int_eq(lh_chat_render(format, &(lh_chat_request){messages, 1, 1, "<s>", "</s>"}, &text), LH_OK);
+        ck_assert_int_eq(lh_chat_render(format, &(lh_chat_request){messages, 1, 1, "<s>", "</s>", NULL}, &text), LH_OK);
         int64_t cut = lh_chat_cut(&text, 0, (int64_t)strlen(context));
         ck_assert_int_ge(cut, 0);
         ck_assert_int_eq(strncmp(text.text.data + cut, "the question?", 13), 0);
@@ -129,7 +129,7 @@ START_TEST(test_both_sides_of_a_cut_are_the_whole)
     const lh_chat_format *format = named("llama2");
     lh_chat_text text = {0};
     lh_tokens whole = {0}, sides = {0};
-    ck_assert_int_eq(lh_chat_render(format, &(lh_chat_request){&message, 1, 1, "<s>", "</s>"}, &text), LH_OK);
+    ck_assert_int_eq(lh_chat_render(format, &(lh_chat_request){&message, 1, 1, "<s>", "</s>", NULL}, &text), LH_OK);
     int64_t cut = lh_chat_cut(&text, 0, 2);
     ck_assert_int_eq(lh_chat_encode(tok, &text, 0, text.text.bytes, &whole), LH_OK);
     ck_assert_int_eq(lh_chat_encode(tok, &text, 0, cut, &sides), LH_OK);
@@ -143,6 +143,36 @@ START_TEST(test_both_sides_of_a_cut_are_the_whole)
 }
 END_TEST
 
+/* Variables of the template: their values are JSON, their texts are contents. */
+START_TEST(test_arguments_are_variables_of_the_template)
+{
+    static const char jinja[] = "{{ messages[0].content }}|{% if enable_thinking is defined and not enable_thinking %}"
+                                "off{% endif %}|{{ effort }}|{{ budget + 1 }}|{{ list[1].name }}|{{ none is none }}";
+    const char *const refused[] = {"[]", "{\"tools\": []}", "{\"messages\": []}", "{\"x\": [1, {\"y\": 0.5}]}"};
+    const lh_message message = {.role = "user", .content = "x"};
+    const lh_chat_format *format = NULL;
+    lh_chat_text text = {0};
+    json_t *arguments = json_loads("{\"enable_thinking\": false, \"effort\": \"<s>\", \"budget\": 511, "
+                                   "\"list\": [null, {\"name\": true}], \"none\": null}",
+                                   0, NULL);
+    ck_assert_int_eq(lh_chat_open(&format, "test", jinja, (int64_t)sizeof jinja - 1), LH_OK);
+    ck_assert_int_eq(lh_chat_arguments_check("x", arguments), LH_OK);
+    ck_assert_int_eq(
+        lh_chat_render(format, &(lh_chat_request){.messages = &message, .n = 1, .arguments = arguments}, &text), LH_OK);
+    ck_assert_str_eq(text.text.data, "x|off|<s>|512|True|True");
+    ck_assert(text.n > 2 && text.pieces[2].from_content && text.pieces[2].message == -1); /* "<s>" is no token */
+    ck_assert(lh_chat_names(format, "effort") && !lh_chat_names(format, "effor") && !lh_chat_names(format, "thinking"));
+    json_decref(arguments);
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+        arguments = json_loads(refused[i], 0, NULL);
+        ck_assert_int_eq(lh_chat_arguments_check("x", arguments), LH_EINPUT);
+        json_decref(arguments);
+    }
+    lh_chat_text_clear(&text);
+    lh_chat_close(format);
+}
+END_TEST
+
 int main(void)
 {
     return suite_run("chat",
@@ -150,5 +180,5 @@ int main(void)
                          test_built_in_formats_render_as_jinja2, test_changed_templates_render_as_they_stand,
                          test_names_resolve_and_others_are_refused_with_the_list, test_no_messages_are_refused,
                          test_special_tokens_in_contents_are_text, test_a_rendering_is_cut_where_the_question_begins,
-                         test_both_sides_of_a_cut_are_the_whole, NULL});
+                         test_arguments_are_variables_of_the_template, test_both_sides_of_a_cut_are_the_whole, NULL});
 }

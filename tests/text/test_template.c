@@ -29,7 +29,7 @@ static lh_status render(const char *source, const lh_message *messages, int64_t 
     const lh_chat_format *format = NULL;
     ck_assert_msg(lh_chat_open(&format, "template", source, (int64_t)strlen(source)) == LH_OK, "%s",
                   lh_error_message());
-    lh_status st = lh_chat_render(format, &(lh_chat_request){messages, n, 1, "<s>", "</s>"}, out);
+    lh_status st = lh_chat_render(format, &(lh_chat_request){messages, n, 1, "<s>", "</s>", NULL}, out);
     lh_chat_close(format);
     return st;
 }
@@ -133,7 +133,7 @@ static void check_deep(const char *before, const char *part, int n, const char *
     for (int i = 0; i < n; i++) ck_assert_int_eq(lh_buf_puts(&source, part), LH_OK);
     ck_assert_int_eq(lh_buf_puts(&source, after), LH_OK);
     lh_status st = lh_chat_open(&format, "template", source.data, source.bytes);
-    if (st == LH_OK) st = lh_chat_render(format, &(lh_chat_request){&message, 1, 1, "", ""}, &text);
+    if (st == LH_OK) st = lh_chat_render(format, &(lh_chat_request){&message, 1, 1, "", "", NULL}, &text);
     ck_assert_msg(st == LH_EINPUT, "%s is accepted %d times", part, n);
     lh_chat_text_clear(&text);
     lh_chat_close(format);

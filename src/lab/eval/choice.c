@@ -223,6 +223,7 @@ static lh_status make_choices(void *self, int64_t number, lh_eval_prompt *out)
                                                       .choices = (const char *const *)record->choices,
                                                       .choice_count = record->choice_count,
                                                       .format = r->questions.chat.format,
+                                                      .arguments = r->questions.chat.arguments,
                                                       .system = r->request->chat.system,
                                                       .joint = ""});
 }

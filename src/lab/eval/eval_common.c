@@ -199,7 +199,10 @@ static lh_status check_files(const lh_eval_task *task)
 /* LH_EUSAGE naming an option that would have no effect. */
 static lh_status check_chat(const lh_eval_options *options)
 {
-    const char *const rendered[][2] = {{"chat-template", options->chat_template}, {"system", options->system}};
+    const char *const rendered[][2] = {
+        {"chat-template", options->format.format},
+        {"template-arg", options->format.arguments.n ? options->format.arguments.at[0] : NULL},
+        {"system", options->system}};
     if (!options->chat || strcmp(options->chat, "off") != 0) return LH_OK;
     for (size_t i = 0; i < sizeof rendered / sizeof *rendered; i++)
         if (rendered[i][1])
@@ -212,6 +215,7 @@ static lh_status check_request(lh_eval_task *task)
 {
     const lh_eval_values *v = values_of(task);
     LH_TRY(check_chat(&v->run));
+    LH_TRY(lh_shell_template_arguments(&v->run.format, &task->arguments));
     task->lists = v->policy;
     LH_TRY(task->kind->check(task->self));
     LH_TRY(lh_policy_list_resolve(&task->policies, &task->lists));
@@ -269,9 +273,9 @@ static lh_status choose_chat(lh_eval_task *task)
     const lh_tokenizer *tok = lh_engine_tokenizer(task->engine);
     const int has = tok && lh_tokenizer_chat_format(tok) != NULL;
     if (!options->chat) return LH_OK;
-    const int asked = options->chat_template || strcmp(options->chat, "on") == 0;
+    const int asked = options->format.format || strcmp(options->chat, "on") == 0;
     task->chat = asked || (strcmp(options->chat, "auto") == 0 && has);
-    if (asked && !has && !options->chat_template)
+    if (asked && !has && !options->format.format)
         LH_FAIL(LH_EUSAGE, "the model has no known chat format: name one with '--chat-template'");
     if (options->system && !task->chat)
         LH_FAIL(LH_EUSAGE, "'--system' needs a chat format, and the model has none: name one with '--chat-template'");
@@ -367,6 +371,7 @@ done:
     lh_engine_close(task->engine);
     lh_free(task->lengths);
     lh_free(task->model);
+    json_decref(task->arguments);
     lh_given_files_clear(&task->given);
     free(task->record);
     return st;

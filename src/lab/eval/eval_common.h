@@ -9,6 +9,7 @@
 #include "lab/eval/keep_files.h"
 #include "lab/eval/run_policies.h"
 #include "policies/list.h"
+#include "shell/chat_options.h"
 #include "shell/shell.h"
 
 /* Output of results. */
@@ -25,7 +26,8 @@ typedef struct lh_eval_options {
     int64_t seed, max_new, together;
     const char
         *chat; /* one of lh_shell_chat_choices; auto: on if the model has a chat format; NULL: the task has none */
-    const char *chat_template, *system;
+    const char *system;
+    lh_shell_chat format;
     lh_strings given; /* files or folders of keep sets */
 } lh_eval_options;
 
@@ -37,9 +39,6 @@ typedef struct lh_eval_options {
 #define LH_EVAL_CHAT                                                                       \
     .type = LH_OPT_SWITCH, .name = "chat", LH_FIELD(lh_eval_options, chat), .def = "auto", \
     .choices = lh_shell_chat_choices
-#define LH_EVAL_CHAT_TEMPLATE                                                                                  \
-    .type = LH_OPT_STR, .name = "chat-template", LH_FIELD(lh_eval_options, chat_template), .arg = "NAME|FILE", \
-    .help = "Another chat format, as for 'generate'. Implies --chat."
 #define LH_EVAL_SEED \
     .type = LH_OPT_I64, .name = "seed", LH_FIELD(lh_eval_options, seed), .arg = "N", .def = "0", .max = INT64_MAX >> 1
 #define LH_EVAL_SCENARIO                                                                                        \
@@ -112,6 +111,7 @@ typedef struct lh_eval_task {
     int64_t *lengths, length_count; /* each in [1, 2^40]; none if the task has no --length */
     lh_given_files given;           /* keep sets that the policies name */
     int chat;                       /* 1: prompts are put in a chat format */
+    json_t *arguments;              /* variables of its template; NULL: none */
     uint64_t data;                  /* a hash of the task's input, on rank 0 */
     lh_engine *engine;
     lh_resume *resume;     /* NULL: no output is a file */

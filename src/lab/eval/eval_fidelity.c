@@ -54,7 +54,6 @@ static const lh_option run_rows[] = {
     {LH_EVAL_LENGTH, .help = "Window lengths in tokens, such as '2000,6000'."},
     {LH_EVAL_MAX_NEW, .def = "64", .min = 2, .max = 1 << 20, .help = "Tokens to generate after a window."},
     {LH_EVAL_CHAT, .help = "Use the model's chat format for --reconstruct. auto: on if the model has one."},
-    {LH_EVAL_CHAT_TEMPLATE},
     {LH_EVAL_SEED, .help = "Random seed of the policies."},
     {LH_EVAL_GIVEN},
     {LH_EVAL_TOGETHER},
@@ -63,6 +62,7 @@ static const lh_option_table run_table = {"windows", run_rows};
 
 static const lh_option_group groups[] = {{&fidelity_table, offsetof(struct values, fidelity)},
                                          {&run_table, offsetof(struct values, eval.run)},
+                                         {&lh_shell_chat_options, offsetof(struct values, eval.run.format)},
                                          LH_EVAL_GROUPS{0}};
 static const lh_example examples[] = {
     {"longhaul eval fidelity -m m.h5 --text book.txt --policy snapkv,streaming --budget 256,20%",
@@ -106,7 +106,7 @@ static lh_status print_fidelity(const void *self, lh_buf *out)
 static lh_status check_fidelity(void *self)
 {
     const run *r = self;
-    static const char *const repeating[] = {"repeat", "repeat-max", "chat", "chat-template"};
+    static const char *const repeating[] = {"repeat", "repeat-max", "chat", "chat-template", "template-arg"};
     for (size_t i = 0; i < sizeof repeating / sizeof *repeating; i++)
         if (lh_options_given(r->task.call->options, repeating[i]) && !r->v->fidelity.reconstruct)
             LH_FAIL(LH_EUSAGE, "'--%s' has no effect without '--reconstruct': give that option, too", repeating[i]);
@@ -125,16 +125,17 @@ static lh_status compare_caches(void *self)
 {
     run *r = self;
     const struct values *v = r->v;
-    r->request = (lh_fidelity_request){
-        .setup = lh_eval_setup_of(&r->task),
-        .texts = &r->texts,
-        .lengths = r->task.lengths,
-        .length_count = r->task.length_count,
-        .count = v->fidelity.count,
-        .reconstruct = v->fidelity.reconstruct,
-        .repeat = v->fidelity.repeat,
-        .repeat_max = v->fidelity.repeat_max,
-        .chat = {.on = v->fidelity.reconstruct && r->task.chat, .chat_template = v->eval.run.chat_template}};
+    r->request = (lh_fidelity_request){.setup = lh_eval_setup_of(&r->task),
+                                       .texts = &r->texts,
+                                       .lengths = r->task.lengths,
+                                       .length_count = r->task.length_count,
+                                       .count = v->fidelity.count,
+                                       .reconstruct = v->fidelity.reconstruct,
+                                       .repeat = v->fidelity.repeat,
+                                       .repeat_max = v->fidelity.repeat_max,
+                                       .chat = {.on = v->fidelity.reconstruct && r->task.chat,
+                                                .chat_template = v->eval.run.format.format,
+                                                .arguments = r->task.arguments}};
     return lh_fidelity_run(&r->result, r->task.engine, &r->request);
 }
 

@@ -72,7 +72,6 @@ static const lh_option run_rows[] = {
     {LH_EVAL_MAX_NEW, .def = "32", .min = 1, .max = 1 << 30, .help = "Maximum tokens of an answer."},
     {LH_EVAL_CHAT,
      .help = "Put text and question into the user's turn of the model's chat format. auto: on if the model has one."},
-    {LH_EVAL_CHAT_TEMPLATE},
     {.type = LH_OPT_STR, .name = "system", LH_FIELD(lh_eval_options, system), .arg = "TEXT", .help = "System message."},
     {LH_EVAL_SEED, .help = "Random seed of secrets, texts and policies."},
     {LH_EVAL_GIVEN},
@@ -82,6 +81,7 @@ static const lh_option_table run_table = {"prompts", run_rows};
 
 static const lh_option_group groups[] = {{&needle_table, offsetof(struct values, needle)},
                                          {&run_table, offsetof(struct values, eval.run)},
+                                         {&lh_shell_chat_options, offsetof(struct values, eval.run.format)},
                                          LH_EVAL_GROUPS{0}};
 static const lh_example examples[] = {
     {"longhaul eval needle -m m.h5 --haystack essays/ --policy snapkv,h2o --budget 128,256,50%",
@@ -157,7 +157,7 @@ static lh_status ask_needles(void *self)
     run *r = self;
     const struct values *v = r->v;
     lh_needle_request *q = &r->request;
-    q->chat = (lh_eval_chat){r->task.chat, v->eval.run.chat_template, v->eval.run.system};
+    q->chat = (lh_eval_chat){r->task.chat, v->eval.run.format.format, v->eval.run.system, r->task.arguments};
     if (r->haystack.data) q->form.haystack = r->haystack.data;
     q->form.haystack_bytes = r->haystack.bytes;
     q->setup = lh_eval_setup_of(&r->task);

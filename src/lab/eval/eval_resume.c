@@ -42,7 +42,7 @@ static json_t *hex(uint64_t hash)
 static lh_status data_of(const lh_eval_task *task, uint64_t *hash)
 {
     lh_status st = LH_OK;
-    const char *template = values_of(task)->run.chat_template;
+    const char *template = values_of(task)->run.format.format;
     lh_buf text = {0};
     uint64_t parts[3] = {task->data};
     LH_TRY_DONE(lh_given_files_hash(&task->given, &parts[1]));

@@ -95,7 +95,8 @@ static lh_status ask_to_repeat(run *r, window *w)
                                                    .questions = (const char *const[]){question.data},
                                                    .question_count = 1,
                                                    .chat = r->chat.format != NULL,
-                                                   .format = r->chat.format},
+                                                   .format = r->chat.format,
+                                                   .arguments = r->chat.arguments},
                                  &w->context, &questions));
     w->question_ids = questions[0];
 done:

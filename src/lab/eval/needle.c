@@ -108,6 +108,7 @@ static lh_status make_needle(void *self, int64_t number, lh_eval_prompt *out)
     lh_needle_clear(&r->needle);
     r->spec = spec_of(r->request, number);
     r->form.format = r->questions.chat.format;
+    r->form.arguments = r->questions.chat.arguments;
     r->form.system = r->request->chat.system;
     LH_TRY(lh_needle_make(&r->needle, lh_engine_tokenizer(r->questions.engine), &r->form, &r->spec));
     *out = r->needle.prompt;

@@ -169,6 +169,7 @@ static lh_status encode_prompt(lh_needle *out, const lh_tokenizer *tok, const lh
                                                       .question = out->question.data,
                                                       .answer = out->secret,
                                                       .format = form->format,
+                                                      .arguments = form->arguments,
                                                       .system = form->system});
 }
 

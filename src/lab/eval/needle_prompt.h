@@ -16,7 +16,8 @@ typedef struct lh_needle_form {
     const char *question; /* with {name} */
     int64_t keys;         /* needles with different names, 1 … LH_NEEDLE_KEYS; the question asks for one needle */
     const lh_chat_format *format;
-    const char *system; /* both as of lh_eval_prompt_text */
+    const json_t *arguments;
+    const char *system; /* the three as of lh_eval_prompt_text */
 } lh_needle_form;
 
 /* LH_EUSAGE if the needle has no {secret}, or {name} is missing with several keys. */

@@ -18,6 +18,7 @@ lh_status lh_eval_format_open(lh_eval_format *out, const lh_engine *engine, cons
 {
     lh_status st = LH_OK;
     lh_comm *comm = lh_engine_get(engine)->comm;
+    out->arguments = chat->arguments;
     if (chat->on && lh_comm_rank(comm) == 0) st = open_format(out, lh_engine_tokenizer(engine), chat);
     LH_TRY(lh_comm_agree(comm, st));
     return lh_prompt_share(comm, &out->ends);
@@ -41,6 +42,7 @@ static lh_prompt_text prompt_text(const lh_eval_prompt_text *asked, const lh_buf
                             .answer = asked->prefix,
                             .chat = asked->format != NULL,
                             .format = asked->format,
+                            .arguments = asked->arguments,
                             .system = asked->system};
 }
 

@@ -16,11 +16,13 @@ typedef struct lh_eval_chat {
     int on;                    /* 0: prompts are plain text */
     const char *chat_template; /* name or file; NULL: the model's own */
     const char *system;        /* message; NULL: none */
+    const json_t *arguments;   /* variables of the template; NULL: none */
 } lh_eval_chat;
 
 /* Collective. Opens the format once, on rank 0 alone, and finds the tokens that end an answer in it. */
 typedef struct lh_eval_format {
     const lh_chat_format *format; /* NULL: none, and on other ranks */
+    const json_t *arguments;      /* of lh_eval_chat */
     lh_tokens ends;               /* on all ranks */
 } lh_eval_format;
 lh_status lh_eval_format_open(lh_eval_format *out, const lh_engine *engine, const lh_eval_chat *chat);
@@ -34,6 +36,7 @@ typedef struct lh_eval_prompt_text {
     const char *const *choices; /* [choice_count] that may continue it, a blank before each in plain text */
     int64_t choice_count;
     const lh_chat_format *format; /* text and question go into the user's turn; NULL: "Question: … Answer:" */
+    const json_t *arguments;      /* variables of its template; NULL: none */
     const char *system;           /* message, with a format; NULL: none */
     const char *joint;            /* between text and question, which are used unchanged then; NULL: an empty line */
     const char *prefix; /* with a joint: the beginning of the answer, which is given to the model; NULL: none */

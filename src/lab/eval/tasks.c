@@ -69,7 +69,6 @@ static const lh_option run_rows[] = {
      .help = "Put context and question into the user's turn of the model's chat format, and begin the answer in the "
              "model's turn; few-shot examples and code of LongBench stay plain text, as published. auto: on if the "
              "model has a chat format."},
-    {LH_EVAL_CHAT_TEMPLATE},
     {.type = LH_OPT_STR, .name = "system", LH_FIELD(lh_eval_options, system), .arg = "TEXT", .help = "System message."},
     {LH_EVAL_SEED, .help = "Random seed of the policies."},
     {LH_EVAL_GIVEN},
@@ -77,8 +76,10 @@ static const lh_option run_rows[] = {
     {0}};
 static const lh_option_table run_table = {"prompts", run_rows};
 
-static const lh_option_group groups[] = {
-    {&task_table, offsetof(struct values, tasks)}, {&run_table, offsetof(struct values, eval.run)}, LH_EVAL_GROUPS{0}};
+static const lh_option_group groups[] = {{&task_table, offsetof(struct values, tasks)},
+                                         {&run_table, offsetof(struct values, eval.run)},
+                                         {&lh_shell_chat_options, offsetof(struct values, eval.run.format)},
+                                         LH_EVAL_GROUPS{0}};
 static const lh_example examples[] = {
     {"longhaul eval tasks LongBench/data -m m.h5 --length 8k --policy snapkv,h2o --budget 10%,25% -o lb.h5",
      "two policies at two budgets, and the full cache, on all data sets of LongBench"},
@@ -205,6 +206,7 @@ static lh_status try_context(maker *m, int64_t kept)
                                                       .prefix = record->prefix,
                                                       .answer = m->answer.data,
                                                       .format = record->plain ? NULL : m->run->questions.chat.format,
+                                                      .arguments = m->run->questions.chat.arguments,
                                                       .system = record->plain ? NULL : m->run->v->eval.run.system});
 }
 
@@ -383,7 +385,8 @@ static lh_status ask_tasks(void *self)
                                       .self = r};
     lh_table_init(&r->scores.answers, lh_task_score_columns);
     LH_TRY_DONE(lh_comm_agree(lh_engine_get(r->task.engine)->comm, check_lengths(r)));
-    LH_TRY_DONE(lh_question_task_open(&r->questions, &(lh_eval_chat){r->task.chat, o->chat_template, o->system}));
+    LH_TRY_DONE(lh_question_task_open(&r->questions,
+                                      &(lh_eval_chat){r->task.chat, o->format.format, o->system, r->task.arguments}));
     LH_TRY_DONE(list_cases(r));
     LH_TRY_DONE(lh_question_sizes_measure(&r->sizes, &r->questions, r->n * lh_max_i64(r->length_count, 1)));
     if (r->truncated)

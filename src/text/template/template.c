@@ -80,6 +80,61 @@ static lh_status make_messages(lh_tpl_pool *pool, const lh_chat_request *request
     return LH_OK;
 }
 
+/* A value of JSON as the template sees it; texts are contents, in which no special token is recognised. */
+static lh_status make_value(lh_tpl_pool *pool, const json_t *json, lh_tpl_value *out);
+
+static lh_status make_list(lh_tpl_pool *pool, const json_t *json, lh_tpl_value *out)
+{
+    size_t i;
+    json_t *element;
+    LH_TRY(lh_tpl_list_make(pool, out));
+    json_array_foreach((json_t *)(uintptr_t)json, i, element)
+    {
+        lh_tpl_value value;
+        LH_TRY(make_value(pool, element, &value));
+        LH_TRY(lh_tpl_list_push(pool, out->list, value));
+    }
+    return LH_OK;
+}
+
+static lh_status make_dict(lh_tpl_pool *pool, const json_t *json, lh_tpl_value *out)
+{
+    const char *name;
+    json_t *member;
+    LH_TRY(lh_tpl_dict_make(pool, out, LH_TPL_DICT));
+    json_object_foreach((json_t *)(uintptr_t)json, name, member)
+    {
+        lh_tpl_value value;
+        LH_TRY(make_value(pool, member, &value));
+        LH_TRY(put(pool, *out, name, value));
+    }
+    return LH_OK;
+}
+
+static lh_status make_value(lh_tpl_pool *pool, const json_t *json, lh_tpl_value *out)
+{
+    *out = json_is_boolean(json)   ? lh_tpl_bool(json_is_true(json))
+           : json_is_integer(json) ? lh_tpl_int(json_integer_value(json))
+                                   : lh_tpl_none();
+    if (json_is_string(json)) return lh_tpl_text_content(pool, json_string_value(json), -1, out);
+    if (!json_is_array(json) && !json_is_object(json)) return LH_OK;
+    LH_TRY(lh_tpl_enter(pool));
+    return lh_tpl_leave(pool, (json_is_array(json) ? make_list : make_dict)(pool, json, out));
+}
+
+static lh_status set_arguments(lh_tpl_run *run, const json_t *arguments)
+{
+    const char *name;
+    json_t *member;
+    json_object_foreach((json_t *)(uintptr_t)arguments, name, member)
+    {
+        lh_tpl_value value;
+        LH_TRY(make_value(run->pool, member, &value));
+        LH_TRY(lh_tpl_set_name(run, name, value));
+    }
+    return LH_OK;
+}
+
 static lh_status set_names(lh_tpl_run *run, const lh_chat_request *request)
 {
     const char *bos = request->bos ? request->bos : "", *eos = request->eos ? request->eos : "";
@@ -92,7 +147,8 @@ static lh_status set_names(lh_tpl_run *run, const lh_chat_request *request)
     LH_TRY(lh_tpl_text_borrow(run->pool, bos, (int64_t)strlen(bos), &v));
     LH_TRY(lh_tpl_set_name(run, "bos_token", v));
     LH_TRY(lh_tpl_text_borrow(run->pool, eos, (int64_t)strlen(eos), &v));
-    return lh_tpl_set_name(run, "eos_token", v);
+    LH_TRY(lh_tpl_set_name(run, "eos_token", v));
+    return request->arguments ? set_arguments(run, request->arguments) : LH_OK;
 }
 
 /* ---- pieces ---- */
@@ -112,7 +168,7 @@ static lh_status take_text(const lh_tpl_builder *b, lh_chat_text *out)
 
 static int64_t conversation_bytes(const lh_chat_request *request)
 {
-    int64_t bytes = 0;
+    int64_t bytes = request->arguments ? (int64_t)json_dumpb(request->arguments, NULL, 0, 0) : 0;
     for (int64_t i = 0; i < request->n; i++) {
         const lh_message *m = &request->messages[i];
         bytes += (int64_t)strlen(m->content) + (int64_t)strlen(m->role) + 64;

@@ -1,0 +1,24 @@
+/* chat_options.h - options of the chat format, which several commands share. */
+#ifndef LH_SHELL_CHAT_OPTIONS_H
+#define LH_SHELL_CHAT_OPTIONS_H
+
+#include <jansson.h>
+
+#include "base/options.h"
+#include "base/status.h"
+#include "text/chat.h"
+
+typedef struct lh_shell_chat {
+    const char *format; /* name of a built-in format, or a file with a template; NULL: the model's own */
+    lh_strings arguments;
+} lh_shell_chat;
+
+extern const lh_option_table lh_shell_chat_options;
+
+/* *out: the variables that '--template-arg' sets, by name (json_decref); NULL: none. LH_EUSAGE. */
+lh_status lh_shell_template_arguments(const lh_shell_chat *chat, json_t **out);
+
+/* Warns about variables that the template does not name. */
+void lh_shell_warn_of_arguments(const lh_chat_format *format, const json_t *arguments);
+
+#endif

@@ -1,0 +1,143 @@
+/* Members of requests as people send them to other engines, and the options of the same names: what each does to the
+ * prompt and to the answer, on any number of ranks. */
+#include <check.h>
+#include <jansson.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "cli/tiny_suite.h"
+
+#define BATCH "batch -m tiny.h5 -i in.jsonl --deterministic --threads 1 -q"
+
+/* Writes in.jsonl: a request of each body, "c0", "c1", … A body with messages is a chat. */
+static void write_bodies(const char *const *bodies)
+{
+    lh_buf text = {0};
+    for (int i = 0; bodies[i]; i++)
+        lh_buf_printf(&text, "{\"custom_id\": \"c%d\", \"method\": \"POST\", \"url\": \"/v1/%s\", \"body\": %s}\n", i,
+                      strstr(bodies[i], "\"messages\"") ? "chat/completions" : "completions", bodies[i]);
+    program_file("in.jsonl", text.data);
+    lh_buf_clear(&text);
+}
+
+/* Answers them on so many ranks, in order: [lines]. */
+static json_t *answer_bodies(const char *const *bodies, int ranks, const char *options)
+{
+    program_result r = {0};
+    json_t *lines = json_array(), *line;
+    write_bodies(bodies);
+    unlink("out.jsonl");
+    program_run(&r, ranks, BATCH " -o out.jsonl --ordered %s", options);
+    ck_assert_msg(r.code <= 1, "ended with %d: %s", r.code, r.err.data);
+    FILE *f = fopen("out.jsonl", "r");
+    ck_assert(f != NULL);
+    while ((line = json_loadf(f, JSON_DISABLE_EOF_CHECK, NULL))) json_array_append_new(lines, line);
+    fclose(f);
+    program_clear(&r);
+    return lines;
+}
+
+static json_t *body_of(const json_t *lines, size_t i)
+{
+    return json_object_get(json_object_get(json_array_get(lines, i), "response"), "body");
+}
+
+static json_t *choice_of(const json_t *lines, size_t i)
+{
+    return json_array_get(json_object_get(body_of(lines, i), "choices"), 0);
+}
+
+/* The text of an answer; NULL where a chat has no content. */
+static const char *text_of(const json_t *lines, size_t i)
+{
+    const json_t *choice = choice_of(lines, i), *message = json_object_get(choice, "message");
+    ck_assert_msg(choice != NULL, "request %d failed", (int)i);
+    return json_string_value(json_object_get(message ? message : choice, message ? "content" : "text"));
+}
+
+static int64_t prompt_tokens(const json_t *lines, size_t i)
+{
+    return json_integer_value(json_object_get(json_object_get(body_of(lines, i), "usage"), "prompt_tokens"));
+}
+
+static void check_failure(const json_t *lines, size_t i, const char *part)
+{
+    const char *message =
+        json_string_value(json_object_get(json_object_get(json_array_get(lines, i), "error"), "message"));
+    ck_assert_msg(message && strstr(message, part), "request %d says '%s'", (int)i, message ? message : "nothing");
+}
+
+/* The answers are the same on 1 to 4 ranks, and alone. */
+static void check_ranks(const char *const *bodies, const json_t *lines, const char *options)
+{
+    char all[256];
+    for (int ranks = 2; ranks <= 4; ranks++) {
+        snprintf(all, sizeof all, "%s --batch %d", options, ranks == 3 ? 1 : 16);
+        json_t *other = answer_bodies(bodies, ranks, all);
+        ck_assert_msg(json_equal(other, lines), "on %d ranks", ranks);
+        json_decref(other);
+    }
+}
+
+static const char template[] = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor "
+                               "%}{% if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking is "
+                               "defined and not enable_thinking %}<think>{% endif %}{{ reasoning_effort }}{% endif %}";
+
+#define HI "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"max_tokens\": 6"
+
+START_TEST(test_variables_of_the_template)
+{
+    static const char *const bodies[] = {
+        HI "}",
+        HI ", \"chat_template_kwargs\": {\"enable_thinking\": false}}",
+        HI ", \"reasoning_effort\": \"low\"}",
+        HI ", \"reasoning_effort\": \"low\", \"chat_template_kwargs\": {\"reasoning_effort\": \"high\"}}",
+        HI ", \"add_generation_prompt\": false}",
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": \"abc\"}], "
+        "\"max_tokens\": 6, \"continue_final_message\": true}",
+        HI ", \"continue_final_message\": true, \"add_generation_prompt\": true}",
+        HI ", \"chat_template_kwargs\": {\"tools\": []}}",
+        HI ", \"chat_template_kwargs\": {\"top\": 0.5}}",
+        HI ", \"chat_template_kwargs\": \"off\"}",
+        NULL};
+    program_result r = {0};
+    program_file("think.jinja", template);
+    json_t *lines = answer_bodies(bodies, 1, "--chat-template think.jinja");
+    const int64_t plain = prompt_tokens(lines, 0);
+    ck_assert_int_eq(prompt_tokens(lines, 1), plain + 7); /* a token a byte: "<think>" */
+    ck_assert_int_eq(prompt_tokens(lines, 2), plain + 3);
+    ck_assert_int_eq(prompt_tokens(lines, 3), plain + 4);
+    ck_assert_int_eq(prompt_tokens(lines, 4), plain - 11); /* without "<|im_start|>assistant\n" */
+    ck_assert_int_eq(prompt_tokens(lines, 5), plain + 3);
+    check_failure(lines, 6, "'continue_final_message' continues the last message, and 'add_generation_prompt'");
+    check_failure(lines, 7, "'chat_template_kwargs' sets 'tools'");
+    check_failure(lines, 8, "'top' holds a number with a fraction");
+    check_failure(lines, 9, "'chat_template_kwargs' must be an object");
+    check_ranks(bodies, lines, "--chat-template think.jinja");
+    /* the options of `generate` */
+    program_run(&r, 1,
+                "generate -m tiny.h5 --chat-template think.jinja --template-arg enable_thinking=false -p Hi -n 6 "
+                "--deterministic --threads 1 --json -q");
+    program_exits(&r, 0);
+    json_t *alone = json_loads(r.out.data, 0, NULL);
+    ck_assert_int_eq(json_integer_value(json_object_get(alone, "prompt_tokens")), plain + 7);
+    json_decref(alone);
+    program_file("turns.json", "[{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": "
+                               "\"abc\"}]");
+    program_run(&r, 2,
+                "generate -m tiny.h5 --chat-template think.jinja --messages turns.json --continue-final-message -n 6 "
+                "--deterministic --threads 1 -q");
+    program_exits(&r, 0);
+    r.out.data[r.out.bytes - 1] = '\0';
+    ck_assert_str_eq(r.out.data, text_of(lines, 5));
+    program_refuses(1, 2, "give that option", "generate -m tiny.h5 -p Hi --continue-final-message");
+    program_refuses(1, 2, "'no' is no JSON", "generate -m tiny.h5 -p Hi --template-arg thinking=no");
+    json_decref(lines);
+    program_clear(&r);
+}
+END_TEST
+
+int main(void)
+{
+    return tiny_suite_run("members", (const TTest *const[]){test_variables_of_the_template, NULL});
+}
