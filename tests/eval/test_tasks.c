@@ -11,8 +11,9 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "cli/program.h"
-#include "lab/eval/task_files.h"
+#include "lab/eval/task_prompts.h"
 #include "suite.h"
+#include "text/tiny_tokenizers.h"
 
 #define OK(call) ck_assert_msg((call) == LH_OK, "%s", lh_error_message())
 
@@ -462,6 +463,62 @@ START_TEST(test_a_zero_byte_is_refused_with_its_place)
 }
 END_TEST
 
+/* ---- prompts ---- */
+
+/* Of a tokenizer with a token for every byte. */
+START_TEST(test_long_prompts_lose_what_the_published_scripts_leave_out)
+{
+    static const struct {
+        lh_truncation part;
+        int64_t max_prompt, length;
+        const char *text; /* NULL: does not fit */
+        int64_t context_tokens;
+    } cases[] = {{LH_TRUNCATE_MIDDLE, 0, 0, "H:0123456789Q?A", 10},
+                 {LH_TRUNCATE_MIDDLE, 15, 0, "H:0123456789Q?A", 10},
+                 {LH_TRUNCATE_MIDDLE, 10, 0, "H:01289Q?A", 5},
+                 {LH_TRUNCATE_MIDDLE, 11, 0, "H:01289Q?A", 5},
+                 {LH_TRUNCATE_MIDDLE, 0, 12, "H:01289Q?A", 5},
+                 {LH_TRUNCATE_MIDDLE, 12, 12, "H:01289Q?A", 5},
+                 {LH_TRUNCATE_START, 10, 0, "H:56789Q?A", 5},
+                 {LH_TRUNCATE_END, 0, 12, "H:01234Q?A", 5},
+                 {LH_TRUNCATE_MIDDLE, 4, 0, "HQ?A", 0}, /* the question is longer than half of the prompt */
+                 {LH_TRUNCATE_END, 3, 0, "Q?A", 0},
+                 {LH_TRUNCATE_END, 2, 0, NULL, 0},
+                 {LH_TRUNCATE_START, 0, 5, NULL, 0},
+                 {LH_TRUNCATE_MIDDLE, 0, 4, NULL, 0}};
+    lh_tokenizer *tok = tt_byte_level();
+    char *right[] = {"7"};
+    lh_task_record record = {.where = "here",
+                             .head = "H:",
+                             .context = "0123456789",
+                             .question = "Q?",
+                             .prefix = "A",
+                             .answers = right,
+                             .answer_count = 1,
+                             .verbatim = 1,
+                             .metric = lh_task_metric_find("f1")};
+    const lh_eval_prompt_text how = {.question = record.question, .joint = "", .prefix = record.prefix};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lh_eval_prompt prompt = {0};
+        lh_task_prompt made = {.prompt = &prompt};
+        lh_buf text = {0};
+        const lh_status st = lh_task_prompt_make(
+            &made, tok, &record, &how,
+            &(lh_task_limits){cases[i].part, cases[i].max_prompt, cases[i].length, .positions = 100, .max_new = 2});
+        ck_assert_msg((st == LH_OK) == (cases[i].text != NULL), "case %zu: %s", i, lh_error_message());
+        if (st == LH_OK) {
+            OK(lh_tokenizer_decode(tok, prompt.whole.ids, prompt.whole.n, &text));
+            ck_assert_msg(strcmp(text.data, cases[i].text) == 0, "case %zu: %s", i, text.data);
+            ck_assert_int_eq(made.context_tokens, cases[i].context_tokens);
+            ck_assert_int_eq(made.left_out, 15 - (int64_t)strlen(cases[i].text));
+        }
+        lh_buf_clear(&text);
+        lh_eval_prompt_clear(&prompt);
+    }
+    lh_tokenizer_close(tok);
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_metrics_are_those_of_the_published_scripts,
@@ -473,6 +530,7 @@ int main(void)
                                   test_published_files_are_read,
                                   test_records_that_cannot_be_asked_are_refused,
                                   test_a_zero_byte_is_refused_with_its_place,
+                                  test_long_prompts_lose_what_the_published_scripts_leave_out,
                                   NULL};
     program_enter();
     int code = suite_run("tasks", tests);

@@ -8,13 +8,14 @@
 #include "base/minmax.h"
 #include "lab/eval/eval_common.h"
 #include "lab/eval/questions.h"
-#include "lab/eval/task_files.h"
+#include "lab/eval/task_prompts.h"
 #include "lab/eval/task_scores.h"
 
 struct task_options {
     lh_strings data;
     const char *task, *metric, *length, *scenario;
-    int64_t count;
+    int64_t count, max_prompt;
+    int truncate;
 };
 
 struct values {
@@ -55,8 +56,23 @@ static const lh_option task_rows[] = {
      .name = "length",
      FIELD(length),
      .arg = "LIST",
-     .help = "Maximum tokens of prompt and answer, such as '4k,8k': a longer context is truncated in the middle. "
-             "Default: no context is truncated, and a prompt that the model has no positions for is an error."},
+     .help = "Maximum tokens of prompt and answer, such as '4k,8k': a longer prompt is truncated. Default: no prompt "
+             "is truncated, and one that the model has no positions for is an error."},
+    {.type = LH_OPT_TOKENS,
+     .name = "max-prompt",
+     FIELD(max_prompt),
+     .arg = "TOKENS",
+     .def = "0",
+     .max = INT64_C(1) << 40,
+     .help = "Maximum tokens of the prompt alone, before it is put into the chat format, whatever the length of the "
+             "answer: max_length of LongBench's scripts, such as 31500. 0: any number."},
+    {.type = LH_OPT_ENUM,
+     .name = "truncate",
+     FIELD(truncate),
+     .choices = lh_truncation_names,
+     .def = "middle",
+     .help = "What a prompt that is too long loses. middle: all but its first and its last half, as in LongBench and "
+             "InfiniteBench; start, end: that part of its context, the latter as in kvpress."},
     {LH_EVAL_SCENARIO, FIELD(scenario)},
     {0}};
 #undef FIELD
@@ -126,7 +142,7 @@ typedef struct run {
     lh_question_sizes sizes;
     int64_t n;         /* records */
     case_name *names;  /* [max(1, length_count), n], before the scenario */
-    int64_t truncated; /* contexts, on rank 0 */
+    int64_t truncated; /* prompts, on rank 0 */
     lh_task_scores scores;
     /* the current prompt, on rank 0: */
     const lh_task_record *record;
@@ -140,12 +156,13 @@ static int64_t positions_of(const run *r)
     return lh_engine_get(r->task.engine)->config->max_positions;
 }
 
-/* The length that the tables report: of '--length', of the record, or the positions of the model. Prompts are numbered
- * by length and record, the last changing fastest. */
+/* The length that the tables report: of '--length', of the record, of '--max-prompt', or the positions of the model.
+ * Prompts are numbered by length and record, the last changing fastest. */
 static int64_t length_of(const run *r, int64_t number)
 {
     const int64_t own = r->records.at[number % r->n].length;
-    return r->length_count ? r->lengths[number / r->n] : own ? own : positions_of(r);
+    const int64_t max_prompt = r->v->tasks.max_prompt;
+    return r->length_count ? r->lengths[number / r->n] : own ? own : max_prompt ? max_prompt : positions_of(r);
 }
 
 static int64_t max_new_of(const run *r, const lh_task_record *record)
@@ -154,116 +171,30 @@ static int64_t max_new_of(const run *r, const lh_task_record *record)
     return asked ? asked : record->max_new ? record->max_new : 32;
 }
 
-/* A prompt that is being made. */
-typedef struct maker {
-    const run *run;
-    const lh_task_record *record;
-    lh_tokens ids; /* of the context */
-    lh_buf text, answer;
-    lh_eval_prompt *out;
-} maker;
-
-/* Appends the right answer, or all parts of it. */
-static lh_status put_right(lh_buf *out, const lh_task_record *record)
-{
-    const char *separator = record->metric->separator;
-    for (int64_t i = 0; i < record->answer_count && (i == 0 || separator); i++)
-        LH_TRY(lh_buf_printf(out, "%s%s", i ? separator : "", record->answers[i]));
-    return LH_OK;
-}
-
-/* Appends the answer that the prompt expects. After text, but not at the beginning of a turn, a blank stands before it.
- */
-static lh_status put_answer(maker *m)
-{
-    const lh_task_record *record = m->record;
-    const int chat = m->run->questions.chat.format && !record->plain;
-    const char *before = record->prefix && *record->prefix ? record->prefix : chat ? "" : record->question;
-    const char last = *before ? before[strlen(before) - 1] : '\n';
-    LH_TRY(lh_buf_puts(&m->answer, record->verbatim && !isspace((unsigned char)last) ? " " : ""));
-    return put_right(&m->answer, record);
-}
-
-/* The prompt with the first and the last tokens of its context, `kept` in all. */
-static lh_status try_context(maker *m, int64_t kept)
-{
-    const lh_task_record *record = m->record;
-    const lh_tokenizer *tok = lh_engine_tokenizer(m->run->task.engine);
-    const int64_t first = kept - kept / 2;
-    m->text.bytes = 0;
-    LH_TRY(lh_buf_puts(&m->text, record->head));
-    if (kept < m->ids.n) {
-        LH_TRY(lh_eval_text(tok, m->ids.ids, first, &m->text));
-        LH_TRY(lh_eval_text(tok, m->ids.ids + m->ids.n - (kept - first), kept - first, &m->text));
-    } else {
-        LH_TRY(lh_buf_puts(&m->text, record->context));
-    }
-    return lh_eval_prompt_make(m->out, tok,
-                               &(lh_eval_prompt_text){.text = m->text.data,
-                                                      .bytes = m->text.bytes,
-                                                      .question = record->question,
-                                                      .joint = record->verbatim ? "" : NULL,
-                                                      .prefix = record->prefix,
-                                                      .answer = m->answer.data,
-                                                      .format = record->plain ? NULL : m->run->questions.chat.format,
-                                                      .arguments = m->run->questions.chat.arguments,
-                                                      .system = record->plain ? NULL : m->run->v->eval.run.system});
-}
-
-static lh_status fail_too_long(const maker *m)
-{
-    const run *r = m->run;
-    const long long tokens = lh_eval_prompt_max(m->out), max_new = max_new_of(r, m->record);
-    if (r->length_count)
-        LH_FAIL(LH_EUSAGE,
-                "%s: %lld tokens of its question alone and %lld of the answer do not fit into '--length %lld'",
-                m->record->where, tokens, max_new, (long long)r->length);
-    LH_FAIL(
-        LH_EUSAGE,
-        "%s: %lld tokens of prompt and %lld of the answer are longer than the %lld positions of the model: '--length "
-        "%lld' truncates the context in the middle",
-        m->record->where, tokens, max_new, (long long)positions_of(r), (long long)positions_of(r));
-}
-
-/* Truncates the context in the middle until prompt and answer fit into '--length'. The likelihood of a right answer
- * that is longer is that of the tokens that the model has positions for. */
-static lh_status fit_context(maker *m, int64_t *kept)
-{
-    const run *r = m->run;
-    const int64_t limit = (r->length_count ? r->length : positions_of(r)) - max_new_of(r, m->record);
-    lh_tokens *answer = &m->out->answer;
-    *kept = m->ids.n;
-    for (;;) {
-        LH_TRY(try_context(m, *kept));
-        const int64_t tokens = lh_eval_prompt_max(m->out), over = tokens - limit;
-        if (over <= 0) {
-            answer->n = lh_min_i64(answer->n, positions_of(r) - tokens);
-            return LH_OK;
-        }
-        if (*kept == 0 || !r->length_count) return fail_too_long(m);
-        *kept = lh_max_i64(*kept - over, 0);
-    }
-}
-
 static lh_status make_record(void *self, int64_t number, lh_eval_prompt *out)
 {
-    lh_status st = LH_OK;
     run *r = self;
-    maker m = {.run = r, .record = &r->records.at[number % r->n], .out = out};
-    r->record = m.record;
+    const lh_task_record *record = &r->records.at[number % r->n];
+    lh_task_prompt made = {.prompt = out};
+    r->record = record;
     r->length = length_of(r, number);
-    LH_TRY_DONE(put_answer(&m));
-    LH_TRY_DONE(lh_tokenizer_encode(lh_engine_tokenizer(r->task.engine), m.record->context,
-                                    (int64_t)strlen(m.record->context), LH_ENCODE_CONTINUES, &m.ids));
-    LH_TRY_DONE(fit_context(&m, &r->context_tokens));
-    out->line = m.record->line;
-    out->max_new = max_new_of(r, m.record);
-    r->truncated += r->context_tokens < m.ids.n;
-done:
-    lh_tokens_clear(&m.ids);
-    lh_buf_clear(&m.text);
-    lh_buf_clear(&m.answer);
-    return st;
+    LH_TRY(lh_task_prompt_make(&made, lh_engine_tokenizer(r->task.engine), record,
+                               &(lh_eval_prompt_text){.question = record->question,
+                                                      .joint = record->verbatim ? "" : NULL,
+                                                      .prefix = record->prefix,
+                                                      .format = record->plain ? NULL : r->questions.chat.format,
+                                                      .arguments = r->questions.chat.arguments,
+                                                      .system = record->plain ? NULL : r->v->eval.run.system},
+                               &(lh_task_limits){.part = (lh_truncation)r->v->tasks.truncate,
+                                                 .max_prompt = r->v->tasks.max_prompt,
+                                                 .length = r->length_count ? r->length : 0,
+                                                 .positions = positions_of(r),
+                                                 .max_new = max_new_of(r, record)}));
+    out->line = record->line;
+    out->max_new = max_new_of(r, record);
+    r->context_tokens = made.context_tokens;
+    r->truncated += made.left_out > 0;
+    return LH_OK;
 }
 
 static void describe_record(const void *self, int64_t number, lh_scenario scenario, lh_question_case *out)
@@ -297,7 +228,7 @@ static lh_status score_record(void *self, const lh_question_answer *answer)
     LH_TRY_DONE(lh_task_metric_score(
         record->metric, scored.data,
         &(lh_task_truth){record->answers, record->answer_count, record->choices, record->choice_count}, &score.value));
-    LH_TRY_DONE(put_right(&expected, record));
+    LH_TRY_DONE(lh_task_right_answer(&expected, record));
     score.expected = expected.data;
     LH_TRY_DONE(lh_task_scores_add(&r->scores.answers, &score));
 done:
@@ -389,9 +320,7 @@ static lh_status ask_tasks(void *self)
                                       &(lh_eval_chat){r->task.chat, o->format.format, o->system, r->task.arguments}));
     LH_TRY_DONE(list_cases(r));
     LH_TRY_DONE(lh_question_sizes_measure(&r->sizes, &r->questions, r->n * lh_max_i64(r->length_count, 1)));
-    if (r->truncated)
-        lh_info("%lld of %lld contexts are truncated in the middle to fit '--length'", (long long)r->truncated,
-                (long long)r->sizes.n);
+    if (r->truncated) lh_info("%lld of %lld prompts are truncated", (long long)r->truncated, (long long)r->sizes.n);
     LH_TRY_DONE(lh_question_task_run(&r->questions, r->sizes.n));
 done:
     lh_question_task_close(&r->questions);
