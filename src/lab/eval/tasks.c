@@ -56,16 +56,17 @@ static const lh_option task_rows[] = {
      .name = "length",
      FIELD(length),
      .arg = "LIST",
-     .help = "Maximum tokens of prompt and answer, such as '4k,8k': a longer prompt is truncated. Default: no prompt "
-             "is truncated, and one that the model has no positions for is an error."},
+     .help =
+         "Maximum tokens of prompt and answer, such as '4k,8k'. A longer prompt is truncated. Default: no prompt is "
+         "truncated, and one that the model has no positions for is an error."},
     {.type = LH_OPT_TOKENS,
      .name = "max-prompt",
      FIELD(max_prompt),
      .arg = "TOKENS",
      .def = "0",
      .max = INT64_C(1) << 40,
-     .help = "Maximum tokens of the prompt alone, before it is put into the chat format, whatever the length of the "
-             "answer: max_length of LongBench's scripts, such as 31500. 0: any number."},
+     .help = "Maximum tokens of the prompt alone, such as 31500. They are counted before the prompt is put into the "
+             "chat format, as max_length of LongBench's scripts. 0: any number."},
     {.type = LH_OPT_ENUM,
      .name = "truncate",
      FIELD(truncate),
