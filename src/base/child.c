@@ -125,7 +125,7 @@ lh_status lh_child_run(const lh_child_work *work, const lh_child_limits *limits)
     while (wait4(child, &how, 0, &used) < 0 && errno == EINTR) continue;
     if (whole && report.st != LH_OK) LH_FAIL_DONE((lh_status)report.st, "%s", report.message);
     if (whole) goto done;
-    if (WIFSIGNALED(how) && (WTERMSIG(how) == SIGINT || WTERMSIG(how) == SIGTERM))
+    if (WIFSIGNALED(how) && (WTERMSIG(how) == SIGINT || WTERMSIG(how) == SIGTERM || WTERMSIG(how) == SIGHUP))
         LH_FAIL_DONE(LH_EINTERRUPTED, "interrupted while reading '%s'", work->what);
     if (is_out_of_time(how, &used, limits))
         LH_FAIL_DONE(work->code, "'%s' is damaged: reading it did not end within %lld s", work->what,

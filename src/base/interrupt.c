@@ -21,14 +21,16 @@ static void ask_stop(int number)
 
 static void handle(int number, void (*handler)(int), int flags)
 {
-    struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
+    struct sigaction action = {.sa_handler = handler, .sa_flags = flags}, before;
+    /* `nohup` starts a program with SIGHUP ignored. */
+    if (number == SIGHUP && sigaction(number, NULL, &before) == 0 && before.sa_handler == SIG_IGN) return;
     sigemptyset(&action.sa_mask);
     sigaction(number, &action, NULL);
 }
 
 void lh_interrupt_begin(void)
 {
-    static const int signals[] = {SIGINT, SIGTERM, SIGUSR1};
+    static const int signals[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1};
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++)
         handle(signals[i], ask_end, (int)SA_RESETHAND | SA_RESTART);
 }
@@ -48,6 +50,7 @@ void lh_interrupt_begin_session(void)
     handle(SIGINT, ask_stop, 0);
     handle(SIGUSR2, ask_stop, 0);
     handle(SIGTERM, ask_end, 0);
+    handle(SIGHUP, ask_end, 0);
     handle(SIGUSR1, ask_end, 0);
 }
 

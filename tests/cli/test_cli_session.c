@@ -320,6 +320,10 @@ START_TEST(test_a_signal_that_ends_jobs_ends_the_session)
     program_result r = {0};
     program_run(&r, 1, SHELL "(sleep 5; echo never) | " LONG_CHAT " & p=$!; sleep 2; kill -TERM $p; wait $p");
     program_exits(&r, 75);
+    program_run(&r, 1, SHELL "(sleep 5; echo never) | " LONG_CHAT " & p=$!; sleep 2; kill -HUP $p; wait $p");
+    program_exits(&r, 75);
+    program_run(&r, 1, SHELL "(sleep 3; echo /history) | nohup " LONG_CHAT " & p=$!; sleep 1; kill -HUP $p; wait $p");
+    program_exits(&r, 0);
     program_run(&r, 1,
                 SHELL "(echo A; sleep 6) | " MPIEXEC " -n 2 " LONG_CHAT " & p=$!; sleep 4; kill -USR1 $p; wait $p");
     program_exits(&r, 75);
@@ -335,7 +339,7 @@ END_TEST
 
 START_TEST(test_a_signal_before_the_session_ends_the_run)
 {
-    static const char *const signals[] = {"INT", "TERM", "USR1"};
+    static const char *const signals[] = {"INT", "TERM", "HUP", "USR1"};
     program_result r = {0};
     for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
         program_run(&r, 1, BEGIN_CHAT("%s", ""), signals[i]);
