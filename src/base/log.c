@@ -98,6 +98,16 @@ int lh_log_ranks(void)
     return state.ranks;
 }
 
+/* Bytes of a bar's text that are shown in `columns`: whole fields, which commas separate, or the begin of the first
+ * field. */
+static int fitting(const char *text, int bytes, int columns)
+{
+    int n = columns;
+    if (bytes <= columns) return bytes;
+    while (n > 0 && strncmp(text + n, ", ", 2) != 0) n--;
+    return n > 0 ? n : columns;
+}
+
 void lh_log_bar(const char *format, ...)
 {
     static const char erase[] = "\r\033[K";
@@ -111,8 +121,8 @@ void lh_log_bar(const char *format, ...)
         n = snprintf(text, sizeof text, "%s", erase);
         int m = vsnprintf(text + n, sizeof text - (size_t)n, format, ap);
         va_end(ap);
-        if (m > columns - 1) m = columns - 1;
         if (m > (int)sizeof text - n - 1) m = (int)sizeof text - n - 1;
+        m = fitting(text + n, m, columns - 1);
         if (m > 0) n += (int)lh_text_make_plain(text + n, m);
     } else {
         n = snprintf(text, sizeof text, "%s", erase);

@@ -136,6 +136,22 @@ START_TEST(test_a_line_takes_the_place_of_a_bar)
 }
 END_TEST
 
+/* Without a terminal there are 80 columns, of which the last one stays free. */
+START_TEST(test_a_bar_loses_whole_fields_where_columns_are_missing)
+{
+    char text[512];
+    capture();
+    lh_log_bar("[########........] %s, %s, %s", "answered 1834/20000 requests (9%)", "12 requests/min", "148 min left");
+    said(text, sizeof text);
+    ck_assert_str_eq(text, "\r\033[K[########........] answered 1834/20000 requests (9%), 12 requests/min");
+    capture();
+    lh_log_bar("%090d, 1", 0);
+    said(text, sizeof text);
+    ck_assert_uint_eq(strlen(text), 4 + 79);
+    lh_log_bar(NULL);
+}
+END_TEST
+
 START_TEST(test_the_version_is_told)
 {
     ck_assert_int_gt((int)strlen(lh_version()), 4);
@@ -152,6 +168,7 @@ int main(void)
                                   test_long_lines_are_cut_and_still_one_line,
                                   test_a_line_does_not_control_the_terminal,
                                   test_a_line_takes_the_place_of_a_bar,
+                                  test_a_bar_loses_whole_fields_where_columns_are_missing,
                                   test_the_version_is_told,
                                   NULL};
     return suite_run("log", tests);
