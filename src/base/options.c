@@ -198,6 +198,18 @@ const lh_foreign_option lh_foreign_options[] = {
     {0},
 };
 
+static const char no_f16[] = "computing in float16 is not supported";
+
+const lh_foreign_value lh_foreign_values[] = {
+    {"gpu", "cuda", NULL},    {"cuda:0", "cuda", "every rank takes the device of its local rank"},
+    {"float32", "f32", NULL}, {"float", "f32", NULL},
+    {"fp32", "f32", NULL},    {"bfloat16", "bf16", NULL},
+    {"float16", "f16", NULL}, {"float16", "bf16", no_f16},
+    {"half", "f16", NULL},    {"half", "bf16", no_f16},
+    {"fp16", "f16", NULL},    {"fp16", "bf16", no_f16},
+    {"f16", "bf16", no_f16},  {0},
+};
+
 /* The row of another tool's option if this command has a replacement, else NULL. word: with its dashes. */
 static const lh_foreign_option *find_foreign(const lh_options *o, const char *word, size_t bytes)
 {
@@ -320,6 +332,15 @@ static lh_status set_bytes(const lh_option *row, const char *text, int64_t *out)
     return LH_OK;
 }
 
+/* The row of another tool's value if `choices` have a replacement, else NULL. */
+static const lh_foreign_value *find_foreign_value(const char *text, const char *const *choices)
+{
+    for (const lh_foreign_value *f = lh_foreign_values; f->word; f++)
+        for (int i = 0; strcmp(f->word, text) == 0 && choices[i]; i++)
+            if (strcmp(choices[i], f->ours) == 0) return f;
+    return NULL;
+}
+
 lh_status lh_choice_find(int *out, const char *option, const char *const *choices, const char *text)
 {
     lh_status st = LH_OK;
@@ -331,6 +352,10 @@ lh_status lh_choice_find(int *out, const char *option, const char *const *choice
         }
         LH_TRY_DONE(lh_buf_printf(&list, "%s%s", i ? ", " : "", choices[i]));
     }
+    const lh_foreign_value *foreign = find_foreign_value(text, choices);
+    if (foreign)
+        LH_FAIL_DONE(LH_EUSAGE, "option '--%s' got '%s', here it is '%s'%s%s (one of %s)", option, text, foreign->ours,
+                     foreign->note ? ": " : "", foreign->note ? foreign->note : "", list.data);
     const char *near = lh_nearest(text, choices);
     if (near)
         LH_FAIL_DONE(LH_EUSAGE, "option '--%s' got '%s', did you mean '%s'? (one of %s)", option, text, near,
@@ -533,6 +558,9 @@ lh_status lh_options_parse(lh_options **out, const lh_syntax *syntax, void *valu
             LH_TRY_DONE(take_long(o, word + 2, &l));
         } else if (open && word[0] == '-' && word[1]) {
             LH_TRY_DONE(take_letters(o, word + 1, &l));
+        } else if (syntax->max_args == 0) {
+            LH_FAIL_DONE(LH_EUSAGE, "'%s' follows no option (usage: %s %s %s)", word, syntax->program, syntax->name,
+                         syntax->usage);
         } else if (o->args.n == syntax->max_args) {
             LH_FAIL_DONE(LH_EUSAGE, "'%s' is one argument too many (usage: %s %s %s)", word, syntax->program,
                          syntax->name, syntax->usage);
@@ -593,6 +621,8 @@ const char *lh_options_arg(const lh_options *options, int64_t i)
 
 lh_help lh_options_help_asked(int argc, char **argv)
 {
+    if (argc == 1 && strcmp(argv[0], "help") == 0) return LH_HELP_SHORT;
+    if (argc == 2 && strcmp(argv[0], "help") == 0 && strcmp(argv[1], "all") == 0) return LH_HELP_ALL;
     for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
         if (strcmp(argv[i], "--help=all") == 0) return LH_HELP_ALL;
         if (strcmp(argv[i], "--help") != 0 && strcmp(argv[i], "-h") != 0) continue;

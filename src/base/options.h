@@ -122,6 +122,16 @@ typedef struct lh_foreign_option {
 
 extern const lh_foreign_option lh_foreign_options[];
 
+/* Values that people type from habit, for any option with choices. Of several rows with one word the first counts that
+ * names a choice of the option. */
+typedef struct lh_foreign_value {
+    const char *word; /* a NULL word ends the table */
+    const char *ours;
+    const char *note; /* NULL: nothing to mind */
+} lh_foreign_value;
+
+extern const lh_foreign_value lh_foreign_values[];
+
 /* A parsed command line. The values are in the caller's struct and live as long as this. */
 typedef struct lh_options lh_options;
 
@@ -161,15 +171,18 @@ lh_status lh_options_json(const lh_options *options, json_t **out);
 /* How much help: for a command with options of detail LH_HELP_SHORT shows a sentence for each other option. */
 typedef enum lh_help { LH_HELP_NONE, LH_HELP_SHORT, LH_HELP_ALL } lh_help;
 
-/* The help that argv asks for ("--help" or "-h" before any "--", and "all" after it). Checked before parsing, so that
- * bad options do not prevent help. */
+/* The help that argv asks for: "--help" or "-h" before any "--", or "help" as the first word, and "all" after it.
+ * Checked before parsing, so that bad options do not prevent help. */
 lh_help lh_options_help_asked(int argc, char **argv);
 
-/* Texts from the table, appended to *out: the --help page; the section of the man page (troff); a case of the
- * completion function (bash). */
+/* Texts from the table, appended to *out: the --help page; a case of the completion function (bash). */
 lh_status lh_options_help(lh_buf *out, const lh_syntax *syntax, lh_help help);
-lh_status lh_options_man(lh_buf *out, const lh_syntax *syntax);
 lh_status lh_options_completion(lh_buf *out, const lh_syntax *syntax);
+
+/* Append a section of a man page (troff): a command, of which the tables of `shared` (ends with NULL) are only named;
+ * and such a table. */
+lh_status lh_options_man(lh_buf *out, const lh_syntax *syntax, const lh_option_table *const *shared);
+lh_status lh_options_man_shared(lh_buf *out, const lh_option_table *table);
 
 /* Appends the options of a table as a list in Markdown. */
 lh_status lh_options_markdown(lh_buf *out, const lh_option_table *table);
@@ -185,8 +198,8 @@ int lh_option_is_choice(const lh_option *row, const char *word);
 /* Read a number of tokens such as "4096", "128k" or "1M" (of 1024); false for other texts and negative numbers. */
 int lh_token_count_read(const char *text, int64_t *out);
 
-/* The index of `text` among the words of an option (NULL after the last). LH_EUSAGE names the option, the nearest word
- * and all words. */
+/* The index of `text` among the words of an option (NULL after the last). LH_EUSAGE names the option, the word for a
+ * foreign value or the nearest word, and all words. */
 lh_status lh_choice_find(int *out, const char *option, const char *const *choices, const char *text);
 
 /* The name nearest to `word` in `names` (NULL after the last), NULL if no name is near. Case is ignored, and a prefix

@@ -292,9 +292,42 @@ done:
     return st;
 }
 
-lh_status lh_options_man(lh_buf *out, const lh_syntax *s)
+static int is_shared(const lh_option_table *const *shared, const lh_option_table *table)
+{
+    while (*shared && *shared != table) shared++;
+    return *shared != NULL;
+}
+
+/* The options of a command: those of its own tables, and the names of shared tables. */
+static lh_status man_groups(lh_buf *out, const lh_syntax *s, const lh_option_table *const *shared)
 {
     const lh_option *row;
+    const char *before = ".PP\nAlso the shared options";
+    for (const lh_option_group *g = s->groups; g->table; g++) {
+        if (is_shared(shared, g->table)) continue;
+        LH_TRY(lh_buf_printf(out, ".PP\n\\fI%s:\\fR\n", g->table->heading));
+        for (int64_t i = 0; (row = lh_option_row(g->table, i)); i++)
+            if (row->help) LH_TRY(man_row(out, row, required_mark(s, g, row)));
+    }
+    for (const lh_option_group *g = s->groups; g->table; g++) {
+        if (!is_shared(shared, g->table)) continue;
+        LH_TRY(lh_buf_printf(out, "%s \\fI%s\\fR", before, g->table->heading));
+        before = ",";
+    }
+    return lh_buf_puts(out, *before == ',' ? ".\n" : "");
+}
+
+lh_status lh_options_man_shared(lh_buf *out, const lh_option_table *table)
+{
+    const lh_option *row;
+    LH_TRY(lh_buf_printf(out, ".SS \"%s\"\n", table->heading));
+    for (int64_t i = 0; (row = lh_option_row(table, i)); i++)
+        if (row->help) LH_TRY(man_row(out, row, row->required ? " (required)" : ""));
+    return LH_OK;
+}
+
+lh_status lh_options_man(lh_buf *out, const lh_syntax *s, const lh_option_table *const *shared)
+{
     LH_TRY(lh_buf_printf(out, ".SS \"%s %s %s\"\n", s->program, s->name, s->usage));
     LH_TRY(troff(out, s->summary));
     LH_TRY(lh_buf_puts(out, ".\n"));
@@ -303,11 +336,7 @@ lh_status lh_options_man(lh_buf *out, const lh_syntax *s)
         LH_TRY(troff(out, s->text));
         LH_TRY(lh_buf_puts(out, "\n"));
     }
-    for (const lh_option_group *g = s->groups; g->table; g++) {
-        LH_TRY(lh_buf_printf(out, ".PP\n\\fI%s:\\fR\n", g->table->heading));
-        for (int64_t i = 0; (row = lh_option_row(g->table, i)); i++)
-            if (row->help) LH_TRY(man_row(out, row, required_mark(s, g, row)));
-    }
+    LH_TRY(man_groups(out, s, shared));
     for (const lh_example *e = s->examples; e && e->line; e++) {
         LH_TRY(lh_buf_puts(out, ".PP\n"));
         LH_TRY(troff(out, e->what));

@@ -115,14 +115,43 @@ lh_status lh_shell_man(lh_buf *out)
     return LH_OK;
 }
 
+/* Number of a command and its tasks that have the table. */
+static int users_in(const lh_command *command, const lh_option_table *table)
+{
+    int n = 0;
+    for (int k = -1; k < 0 || (command->tasks && command->tasks[k]); k++)
+        for (const lh_option_group *g = (k < 0 ? command : command->tasks[k])->syntax->groups; g->table; g++)
+            n += g->table == table;
+    return n;
+}
+
+/* Appends the tables of `syntax` that several tasks of the command have, without those of `shared` [*n]. */
+static void add_shared(const lh_command *command, const lh_syntax *syntax, const lh_option_table **shared, int *n)
+{
+    for (const lh_option_group *g = syntax->groups; g->table; g++) {
+        int known = users_in(command, g->table) < 2;
+        for (int i = 0; i < *n; i++) known |= shared[i] == g->table;
+        if (known) continue;
+        assert(*n + 1 < SHARED_TABLES_MAX);
+        shared[(*n)++] = g->table;
+    }
+}
+
 lh_status lh_shell_man_of(lh_buf *out, const lh_command *command)
 {
     char name[64];
+    const lh_option_table *shared[SHARED_TABLES_MAX] = {NULL};
+    int n = 0;
+    for (int k = 0; command->tasks && command->tasks[k]; k++)
+        add_shared(command, command->tasks[k]->syntax, shared, &n);
     snprintf(name, sizeof name, "longhaul\\-%s", command->syntax->name);
     LH_TRY(man_header(out, name, command->syntax->summary));
     LH_TRY(lh_buf_puts(out, ".SH DESCRIPTION\n"));
-    LH_TRY(lh_options_man(out, command->syntax));
-    for (int k = 0; command->tasks && command->tasks[k]; k++) LH_TRY(lh_options_man(out, command->tasks[k]->syntax));
+    LH_TRY(lh_options_man(out, command->syntax, shared));
+    for (int k = 0; command->tasks && command->tasks[k]; k++)
+        LH_TRY(lh_options_man(out, command->tasks[k]->syntax, shared));
+    if (n) LH_TRY(lh_buf_puts(out, ".SH SHARED OPTIONS\n"));
+    for (int i = 0; i < n; i++) LH_TRY(lh_options_man_shared(out, shared[i]));
     return lh_buf_puts(out, ".SH SEE ALSO\n.BR longhaul (1)\n");
 }
 
@@ -132,11 +161,7 @@ lh_status lh_shell_man_of(lh_buf *out, const lh_command *command)
 static int users_of(const lh_option_table *table)
 {
     int n = 0;
-    for (int i = 0; commands[i]; i++)
-        for (int k = -1; k < 0 || (commands[i]->tasks && commands[i]->tasks[k]); k++)
-            for (const lh_option_group *g = (k < 0 ? commands[i] : commands[i]->tasks[k])->syntax->groups; g->table;
-                 g++)
-                n += g->table == table;
+    for (int i = 0; commands[i]; i++) n += users_in(commands[i], table);
     return n;
 }
 

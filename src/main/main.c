@@ -60,11 +60,35 @@ done:
     return st;
 }
 
+/* Commands of neighbouring tools (llama.cpp, vLLM, Ollama, lm-evaluation-harness), which people type from habit. */
+static const struct {
+    const char *word, *ours, *note; /* note: NULL if there is nothing to mind */
+} foreign_commands[] = {
+    {"run", "chat", "'-m MODEL' names the model; 'longhaul generate' answers one prompt"},
+    {"cli", "generate", NULL},
+    {"complete", "generate", NULL},
+    {"perplexity", "eval ppl", NULL},
+    {"serve", "batch", "there is no server, requests come from a file"},
+    {"server", "batch", "there is no server, requests come from a file"},
+    {"run-batch", "batch", NULL},
+    {"quantize", "import", "'--dtype' sets the type of the stored weights"},
+    {"convert", "import", NULL},
+    {"download", "import", "'hf download ORG/MODEL --local-dir FOLDER' fetches the folder that it reads"},
+    {"pull", "import", "'hf download ORG/MODEL --local-dir FOLDER' fetches the folder that it reads"},
+    {"show", "info", NULL},
+    {"version", "--version", NULL},
+};
+
 static lh_status fail_unknown(const char *name)
 {
     lh_status st = LH_OK;
     const char **names = NULL;
     int n = 0;
+    for (size_t i = 0; i < sizeof foreign_commands / sizeof *foreign_commands; i++)
+        if (strcmp(foreign_commands[i].word, name) == 0)
+            LH_FAIL_DONE(LH_EUSAGE, "unknown command '%s', here it is 'longhaul %s'%s%s", name,
+                         foreign_commands[i].ours, foreign_commands[i].note ? ": " : "",
+                         foreign_commands[i].note ? foreign_commands[i].note : "");
     if (*name == '-')
         LH_FAIL_DONE(LH_EUSAGE,
                      "options come after a command, as in 'longhaul info %s'; 'longhaul --help' lists the commands",
@@ -98,7 +122,7 @@ static lh_status find_task(const lh_command **command, int argc, char **argv, in
     const char *names[16] = {NULL}, *name = argc > 0 ? argv[0] : NULL;
     lh_buf all = {0};
     if (!(*command)->tasks || lh_shell_policy_help_asked(*command, argc, argv)) goto done;
-    if (name && (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)) goto done;
+    if (name && (*name == '-' || strcmp(name, "help") == 0) && lh_options_help_asked(argc, argv)) goto done;
     for (int i = 0; (*command)->tasks[i]; i++) {
         names[i] = lh_command_word((*command)->tasks[i]);
         LH_TRY_DONE(lh_buf_printf(&all, "%s%s", i ? ", " : "", names[i]));
@@ -184,7 +208,7 @@ int main(int argc, char **argv)
     const lh_command *command = name ? lh_command_find(name) : NULL;
     if (!name || strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0)
         st = rank == 0 ? say_list() : LH_OK;
-    else if (strcmp(name, "--version") == 0)
+    else if (strcmp(name, "--version") == 0 || strcmp(name, "-V") == 0)
         st = rank == 0 ? say_version() : LH_OK;
     else if (!command)
         st = fail_unknown(name);

@@ -163,8 +163,9 @@ END_TEST
 
 START_TEST(test_troff_requests_in_texts_are_harmless)
 {
+    static const lh_option_table *const none[] = {NULL};
     lh_buf man = {0};
-    ck_assert_int_eq(lh_options_man(&man, &syntax), LH_OK);
+    ck_assert_int_eq(lh_options_man(&man, &syntax, none), LH_OK);
     ck_assert_ptr_nonnull(strstr(man.data, "\n\\&.Begins with a dot \\e and a backslash."));
     ck_assert_ptr_nonnull(strstr(man.data, "\\fB\\-n\\fR, \\fB\\-\\-max\\-new\\fR \\fITOKENS\\fR\n"));
     ck_assert_ptr_nonnull(strstr(man.data, "\\fIauto|f32|bf16\\fR"));

@@ -31,10 +31,9 @@ END_TEST
 /* Two screens of fifty lines; the parts of policies are one word away. */
 START_TEST(test_help_is_short_and_all_of_it_is_there)
 {
-    static const char *const few[] = {"generate --help", "help generate", "plan -h"}, *const all[] = {
-                                                                                          "generate --help all",
-                                                                                          "help generate --all",
-                                                                                          "plan --help=all"};
+    static const char *const few[] = {"generate --help", "help generate", "plan -h", "generate help"},
+                             *const all[] = {"generate --help all", "help generate --all", "plan --help=all",
+                                             "plan help all"};
     program_result r = {0};
     for (size_t i = 0; i < sizeof few / sizeof *few; i++) {
         program_run(&r, 1, "%s", few[i]);
@@ -51,6 +50,9 @@ START_TEST(test_help_is_short_and_all_of_it_is_there)
     program_exits(&r, 0);
     ck_assert_ptr_nonnull(strstr(r.out.data, "TASK is needle"));
     ck_assert_ptr_null(strstr(r.out.data, "--help all"));
+    program_run(&r, 1, "eval help");
+    program_exits(&r, 0);
+    ck_assert_ptr_nonnull(strstr(r.out.data, "TASK is needle"));
     program_run(&r, 2, "2>&1");
     program_exits(&r, 0);
     ck_assert_int_eq(program_lines(r.out.data, "first steps:"), 1); /* rank 0 speaks */
@@ -151,7 +153,20 @@ START_TEST(test_usage_is_refused_with_one_message_on_any_number_of_ranks)
         {"generate -m x.h5 -p a --min-p 0.1", "'--min-p' chooses"},
         {"generate -m x.h5 -p a --top-p 0 --temperature 1", "--top-p must be above 0"},
         {"generate -m x.h5 -p a --comm-timeout -1", "option '--comm-timeout' got '-1'"},
-        {"generate -m x.h5 -p a extra", "'extra' is one argument too many"},
+        {"generate -m x.h5 -p a extra", "'extra' follows no option (usage: longhaul generate -m FILE [-p TEXT"},
+        {"generate m.h5 hi", "'m.h5' follows no option (usage: longhaul generate -m FILE [-p TEXT"},
+        {"generate -m x.h5 -p a --device gpu", "option '--device' got 'gpu', here it is 'cuda' (one of auto, "},
+        {"plan -m x.h5 --context 8k --device cuda:0", "here it is 'cuda': every rank takes the device of its local"},
+        {"generate -m x.h5 -p a --dtype bfloat16", "option '--dtype' got 'bfloat16', here it is 'bf16' (one of auto"},
+        {"generate -m x.h5 -p a --dtype half", "here it is 'bf16': computing in float16 is not supported"},
+        {"generate -m x.h5 -p a --kv-dtype float32", "option '--kv-dtype' got 'float32', here it is 'f32'"},
+        {"import a -o x.h5 --dtype float16", "option '--dtype' got 'float16', here it is 'f16' (one of "},
+        {"run m.gguf", "unknown command 'run', here it is 'longhaul chat': '-m MODEL' names the model"},
+        {"perplexity -m x.h5", "unknown command 'perplexity', here it is 'longhaul eval ppl'"},
+        {"serve -m x.h5", "unknown command 'serve', here it is 'longhaul batch': there is no server"},
+        {"quantize a b", "here it is 'longhaul import': '--dtype' sets the type"},
+        {"download org/model", "'hf download ORG/MODEL --local-dir FOLDER' fetches the folder that it reads"},
+        {"version", "unknown command 'version', here it is 'longhaul --version'"},
         {"import -o x.h5", "nothing to import"},
         {"import a --random tiny -o x.h5", "both set the source"},
         {"import --random tinny -o x.h5", "'tinny'"},
@@ -197,9 +212,12 @@ END_TEST
 START_TEST(test_the_version_is_told)
 {
     program_result r = {0};
-    program_run(&r, 1, "--version");
-    program_exits(&r, 0);
-    ck_assert_int_eq(program_lines(r.out.data, "longhaul 0."), 1);
+    static const char *const ways[] = {"--version", "-V"};
+    for (size_t i = 0; i < sizeof ways / sizeof *ways; i++) {
+        program_run(&r, 1, "%s", ways[i]);
+        program_exits(&r, 0);
+        ck_assert_int_eq(program_lines(r.out.data, "longhaul 0."), 1);
+    }
     program_clear(&r);
 }
 END_TEST
@@ -230,6 +248,10 @@ START_TEST(test_manual_and_completion_name_every_command)
         snprintf(heading, sizeof heading, ".SS \"longhaul %s", commands[i]);
         ck_assert_int_ge(program_lines(r.out.data, heading), 1);
     }
+    program_run(&r, 1, "help eval --man");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.out.data, "\\fB\\-m\\fR, \\fB\\-\\-model\\fR"), 1); /* shared options stand once */
+    ck_assert_int_eq(program_lines(r.out.data, ".SS \"longhaul eval needle "), 1);
     program_file("a book", "");
     program_run(&r, 1,
                 "help --completion > completion && bash -n completion && bash --norc -c '. ./completion; "
