@@ -34,6 +34,11 @@ else()
     message(STATUS "oneDNN was not found (libdnnl-dev): bf16 GEMM uses own kernels")
 endif()
 
+pkg_check_modules(LIBEDIT IMPORTED_TARGET GLOBAL libedit)
+if(NOT LIBEDIT_FOUND)
+    message(STATUS "libedit was not found (libedit-dev): 'longhaul chat' has no arrow keys and no history")
+endif()
+
 # What keeps the CUDA backend from being built, in *out: its compiler, its static runtime and the headers of cuBLAS and CUB are needed.
 macro(lh_look_for_cuda out)
     set(${out} "")

@@ -9,7 +9,7 @@ trap 'rm -rf "$logs"' EXIT
 
 packages=(build-essential cmake ninja-build pkg-config git
     libopenmpi-dev openmpi-bin libhdf5-openmpi-dev libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev)
-optional_packages=(libdnnl-dev) # bf16 matrix products if the processor supports them
+optional_packages=(libdnnl-dev libedit-dev) # bf16 matrix products if the processor supports them; arrow keys in `chat`
 
 # Allow MPI as root and more ranks than cores; the program itself divides the cores among ranks.
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1

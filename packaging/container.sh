@@ -9,7 +9,7 @@ build=$(mktemp -d)
 kept=$(apt-mark showmanual)
 apt-get update
 apt-get install -y --no-install-recommends build-essential cmake ninja-build pkg-config libopenmpi-dev openmpi-bin \
-    libhdf5-openmpi-dev libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev libdnnl-dev
+    libhdf5-openmpi-dev libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev libdnnl-dev libedit-dev
 cmake -S . -B "$build" -G Ninja -D CMAKE_BUILD_TYPE=Release -D LH_TESTS=OFF -D LH_CUDA=AUTO
 cmake --build "$build"
 cmake --install "$build"

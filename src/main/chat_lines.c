@@ -34,9 +34,22 @@ static lh_status take_line(lh_chat_lines *l, lh_buf *line, int *taken)
     return LH_OK;
 }
 
-static lh_status read_more(lh_chat_lines *l)
+static void show_prompt(lh_chat_lines *l)
 {
+    static const char prompt[] = "> ";
+    if (!l->terminal || l->shown) return;
+    if (write(2, prompt, sizeof prompt - 1) < 0) l->terminal = 0;
+    l->shown = 1;
+}
+
+/* Reads what comes within wait_ms. */
+static lh_status read_more(lh_chat_lines *l, int wait_ms)
+{
+    struct pollfd input = {.fd = 0, .events = POLLIN};
     char part[4096];
+    if (l->editor) return lh_line_editor_read(l->editor, wait_ms, &l->read, &l->ended);
+    show_prompt(l);
+    if (poll(&input, 1, wait_ms) <= 0) return LH_OK;
     ssize_t n = read(0, part, sizeof part);
     if (n < 0 && errno == EINTR) return LH_OK;
     if (n < 0) LH_FAIL(LH_EINPUT, "cannot read standard input: %s", strerror(errno));
@@ -46,17 +59,11 @@ static lh_status read_more(lh_chat_lines *l)
 
 lh_status lh_chat_next_line(lh_chat_lines *l, int wait_ms, lh_buf *line, lh_chat_event *event)
 {
-    struct pollfd input = {.fd = 0, .events = POLLIN};
     int taken = 0;
     *event = LH_CHAT_NOTHING;
     if (!lh_interrupt_stop_asked()) LH_TRY(take_line(l, line, &taken));
     if (!taken && !l->ended && !lh_interrupt_stop_asked()) {
-        if (l->terminal && !l->shown) {
-            static const char prompt[] = "> ";
-            if (write(2, prompt, sizeof prompt - 1) < 0) l->terminal = 0;
-            l->shown = 1;
-        }
-        if (poll(&input, 1, wait_ms) > 0) LH_TRY(read_more(l));
+        LH_TRY(read_more(l, wait_ms));
         if (!lh_interrupt_stop_asked()) LH_TRY(take_line(l, line, &taken));
     }
     /* A line that is taken is answered, also if a signal came since. */
@@ -66,6 +73,7 @@ lh_status lh_chat_next_line(lh_chat_lines *l, int wait_ms, lh_buf *line, lh_chat
     } else if (lh_interrupt_stop_asked()) {
         *event = LH_CHAT_STOPPED;
         l->shown = 0;
+        if (l->editor) lh_line_editor_drop(l->editor);
     } else if (l->ended) {
         *event = LH_CHAT_INPUT_ENDED;
     }
@@ -74,5 +82,6 @@ lh_status lh_chat_next_line(lh_chat_lines *l, int wait_ms, lh_buf *line, lh_chat
 
 void lh_chat_lines_clear(lh_chat_lines *lines)
 {
+    lh_line_editor_close(lines->editor);
     lh_buf_clear(&lines->read);
 }

@@ -3,12 +3,14 @@
 #define LH_MAIN_CHAT_LINES_H
 
 #include "base/mem.h"
+#include "main/line_editor.h"
 
 typedef struct lh_chat_lines {
-    lh_buf read;      /* and not yet taken */
-    int ended, shown; /* no more input; the prompt is on the terminal */
-    int terminal;     /* 1: a person types */
-    int64_t taken;    /* lines */
+    lh_buf read;            /* and not yet taken */
+    int ended, shown;       /* no more input; the prompt is on the terminal */
+    int terminal;           /* 1: a person types */
+    lh_line_editor *editor; /* of the terminal; NULL: it edits lines itself, or input is a file */
+    int64_t taken;          /* lines */
 } lh_chat_lines;
 
 typedef enum lh_chat_event { LH_CHAT_NOTHING, LH_CHAT_LINE, LH_CHAT_INPUT_ENDED, LH_CHAT_STOPPED } lh_chat_event;

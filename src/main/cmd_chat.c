@@ -88,7 +88,8 @@ static const lh_syntax syntax = {
             "Without --policy a budget selects ask-later, which keeps what any question may need. Questions and "
             "answers follow each other; '/reset' goes back to the document alone, '/save FILE' saves the "
             "cache with the conversation so far, '/history' prints it, '/help' lists the commands. A line that ends "
-            "with a backslash goes on in the next. Ctrl-C stops an answer, Ctrl-D ends the session.\n\nmpirun takes "
+            "with a backslash goes on in the next. Ctrl-C stops an answer, Ctrl-D ends the session. "
+            "What is typed during an answer waits for the next prompt.\n\nmpirun takes "
             "Ctrl-C for itself and ends all ranks: there, 'kill -USR2' of mpirun or of rank 0 stops an answer.",
     .groups = groups,
     .examples = examples};
@@ -265,6 +266,7 @@ static lh_status run_chat(lh_call *call)
     LH_TRY_DONE(check_options(&r));
     LH_TRY_DONE(open_engine(&r));
     LH_TRY_DONE(open_conversation(&r));
+    if (r.session.talk) LH_TRY_DONE(lh_line_editor_open(&talk.lines.editor));
     lh_interrupt_begin_session();
     LH_TRY_DONE(look_for_interrupt(&r)); /* of what came since the last look */
     LH_TRY_DONE(lh_chat_go_on(&r.session));

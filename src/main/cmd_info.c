@@ -7,6 +7,7 @@
 #include "kernels/ops.h"
 #include "lab/report/report.h"
 #include "main/file_kinds.h"
+#include "main/line_editor.h"
 #include "shell/shell.h"
 #include "text/chat.h"
 
@@ -37,7 +38,8 @@ static const lh_syntax syntax = {
 
 static json_t *build_json(void)
 {
-    return json_pack("{s:s, s:s, s:s}", "version", lh_version(), "git", lh_version_git(), "build", lh_version_build());
+    return json_pack("{s:s, s:s, s:s, s:s}", "version", lh_version(), "git", lh_version_git(), "build",
+                     lh_version_build(), "line_editor", lh_line_editor_name());
 }
 
 static void put_library(json_t *object, const char *name, int (*found)(char text[256]))

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "base/process.h"
 #include "base/version.h"
+#include "main/line_editor.h"
 #include "shell/check_files.h"
 #include "shell/policy_options.h"
 #include "shell/shell.h"
@@ -52,8 +53,8 @@ static lh_status say_version(void)
     lh_status st = LH_OK;
     lh_buf text = {0};
     const char *git = lh_version_git();
-    LH_TRY_DONE(lh_buf_printf(&text, "longhaul %s%s%s%s (%s)\n", lh_version(), *git ? " (" : "", git, *git ? ")" : "",
-                              lh_version_build()));
+    LH_TRY_DONE(lh_buf_printf(&text, "longhaul %s%s%s%s (%s, line editor: %s)\n", lh_version(), *git ? " (" : "", git,
+                              *git ? ")" : "", lh_version_build(), lh_line_editor_name()));
     LH_TRY_DONE(lh_shell_write(text.data, text.bytes));
 done:
     lh_buf_clear(&text);
