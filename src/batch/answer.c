@@ -125,10 +125,13 @@ static json_t *usage_json(const lh_batch_answer *a)
 
 static json_t *choice_json(const lh_batch_request *request, const lh_batch_answer *a)
 {
-    json_t *choice = json_pack("{s:i}", "index", 0), *text = lh_json_text(a->text, a->bytes);
+    json_t *choice = json_pack("{s:i}", "index", 0),
+           *text = a->no_content ? json_null() : lh_json_text(a->text, a->bytes);
     if (request->api == LH_BATCH_CHAT)
         json_object_set_new(choice, "message",
-                            json_pack("{s:s, s:o, s:n}", "role", "assistant", "content", text, "refusal"));
+                            json_pack("{s:s, s:o, s:o*, s:n}", "role", "assistant", "content", text,
+                                      "reasoning_content",
+                                      a->thoughts ? lh_json_text(a->thoughts, a->thoughts_bytes) : NULL, "refusal"));
     else
         json_object_set_new(choice, "text", text);
     json_object_set_new(choice, "logprobs", request->logprobs < 0 ? json_null() : apis[request->api].logprobs(a));

@@ -39,6 +39,9 @@ typedef struct lh_batch_answer {
     const char *model; /* name of the model, for a request that gives none */
     const char *text;  /* [bytes], without special tokens and the stop text */
     int64_t bytes;
+    const char *thoughts; /* [thoughts_bytes] of a chat; NULL: there are none */
+    int64_t thoughts_bytes;
+    int no_content;          /* true: the answer ends within its thoughts */
     lh_finish_reason finish; /* not LH_FINISH_INTERRUPTED: an interrupted request has no answer yet */
     int64_t prompt_tokens, new_tokens;
     int64_t context_tokens;       /* tokens of the prompt that are its shared context */

@@ -10,6 +10,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/options.h"
+#include "text/thoughts.h"
 
 enum { STOPS_MAX = 64, SHOWN = 48 };
 
@@ -548,6 +549,12 @@ static lh_status read_json(lh_batch_request *out)
     return check_prompt(body, out);
 }
 
+/* Thoughts of earlier answers are no content; the answer that is continued stays whole. */
+static lh_status split_thoughts(lh_batch_request *out)
+{
+    return lh_messages_split(&out->messages, out->messages.n - (out->ending == LH_CHAT_CONTINUES_TURN ? 1 : 0));
+}
+
 lh_status lh_batch_request_read(lh_batch_request *out, const lh_batch_line *line, const lh_batch_defaults *defaults)
 {
     *out = (lh_batch_request){.line = line,
@@ -559,7 +566,8 @@ lh_status lh_batch_request_read(lh_batch_request *out, const lh_batch_line *line
     /* The mapping shows changes of the file. */
     if (lh_hash64(line->text, line->bytes) != line->hash)
         LH_FAIL(LH_EINPUT, "the line changed after the run had begun: run again");
-    return read_json(out);
+    LH_TRY(read_json(out));
+    return defaults->keep_thinking ? LH_OK : split_thoughts(out);
 }
 
 void lh_batch_request_clear(lh_batch_request *request)

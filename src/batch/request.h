@@ -17,7 +17,7 @@ typedef enum lh_batch_api { LH_BATCH_COMPLETION, LH_BATCH_CHAT, LH_BATCH_APIS } 
 typedef struct lh_batch_defaults {
     int64_t max_new;
     lh_sampling sampling; /* its `request` is not used */
-    int ignore_eos;
+    int ignore_eos, keep_thinking;
     const json_t *arguments; /* variables of the chat template, '--template-arg'; NULL: none */
 } lh_batch_defaults;
 

@@ -17,6 +17,7 @@
 #include "kv/figures.h"
 #include "model/sampler.h"
 #include "text/text_check.h"
+#include "text/thoughts.h"
 
 /* ---- context files ---- */
 
@@ -423,15 +424,32 @@ static lh_status name_tokens(const lh_batch_work *w, lh_finish_reason finish, na
     return LH_OK;
 }
 
+/* The text of the answer; in a chat without its thoughts. */
+static lh_status split_answer(const lh_batch_work *w, lh_thoughts *out)
+{
+    int opened = 0;
+    const char *text = w->answer_bytes.data ? w->answer_bytes.data : "";
+    *out = (lh_thoughts){.content = text, .content_bytes = w->answer_bytes.bytes};
+    if (w->request.api != LH_BATCH_CHAT || w->common->defaults->keep_thinking) return LH_OK;
+    LH_TRY(lh_thoughts_opened(lh_engine_tokenizer(w->common->engine), &w->prompt, &opened));
+    *out = lh_thoughts_split(text, w->answer_bytes.bytes, opened, LH_TEXT_WHOLE);
+    return LH_OK;
+}
+
 static lh_status write_answer(const lh_batch_work *w, lh_finish_reason finish, lh_buf *out)
 {
     named_tokens tokens = {0};
+    lh_thoughts parts;
+    LH_TRY(split_answer(w, &parts));
     lh_status st = name_tokens(w, finish, &tokens);
     if (st == LH_OK)
         st = lh_batch_answer_line(&w->request,
                                   &(lh_batch_answer){.model = w->common->model,
-                                                     .text = w->answer_bytes.data ? w->answer_bytes.data : "",
-                                                     .bytes = w->answer_bytes.bytes,
+                                                     .text = parts.content,
+                                                     .bytes = parts.content_bytes,
+                                                     .thoughts = parts.thinks ? parts.thoughts : NULL,
+                                                     .thoughts_bytes = parts.thoughts_bytes,
+                                                     .no_content = parts.thinks && !parts.closed,
                                                      .finish = finish,
                                                      .prompt_tokens = context_tokens(w) + w->prompt.n,
                                                      .context_tokens = context_tokens(w),

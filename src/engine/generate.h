@@ -5,6 +5,7 @@
 
 #include "engine/decode.h"
 #include "engine/prefill_checkpoint.h"
+#include "text/thoughts.h"
 
 /* Progress, called on every rank; any may be NULL. */
 typedef struct lh_generate_events {
@@ -40,9 +41,10 @@ struct lh_generate_request {
     int64_t question_count;     /* 0: the prompt itself is answered */
     int64_t max_new;            /* maximum tokens of an answer */
     int ignore_eos;
-    int continues;  /* 1: true: the answers continue the text of the prompt; false: they begin anew, as turns of a chat
-                     */
-    lh_tokens ends; /* ids that end an answer, besides the tokenizer's end tokens */
+    int continues; /* 1: true: the answers continue the text of the prompt; false: they begin anew, as turns of a chat
+                    */
+    int splits_thoughts;      /* true: thoughts are no part of an answer's text (text/thoughts.h) */
+    lh_tokens ends;           /* ids that end an answer, besides the tokenizer's end tokens */
     const char *const *stops; /* texts that end an answer and are removed from it */
     int64_t stop_count;
     lh_sampling sampling;
@@ -68,6 +70,8 @@ struct lh_generate_request {
 typedef struct lh_answer {
     lh_tokens ids;
     lh_buf text;             /* without special tokens and stop text; empty if the model has no tokenizer */
+    int splits;              /* true: its thoughts are split off ... */
+    int opened;              /* ... and its prompt opens them */
     lh_finish_reason finish; /* LH_FINISH_INTERRUPTED until the answer is complete */
     lh_buf logprobs; /* on rank 0, if requested: [ids.n] doubles, natural logarithms of the model's own probabilities */
 } lh_answer;
@@ -105,6 +109,9 @@ int64_t lh_generate_forks(int64_t questions);
  * could not be written: where out->complete, the answers and the other files are there. */
 lh_status lh_generate(lh_engine *engine, const lh_generate_request *request, lh_generation *out);
 void lh_generation_clear(lh_generation *generation);
+
+/* The text of an answer so far without its thoughts, and these; all is content where they are not split off. */
+lh_thoughts lh_answer_parts(const lh_answer *answer, lh_text_stage stage);
 
 /* The members of an answer in the object that `generate --json` prints. */
 json_t *lh_answer_json(const lh_answer *answer);

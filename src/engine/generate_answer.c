@@ -20,6 +20,19 @@ static int continues_text(const lh_generate_request *q, const lh_tokenizer *tok,
            (q->question_count && lh_tokenizer_has_text(tok, &q->questions[i]));
 }
 
+lh_thoughts lh_answer_parts(const lh_answer *a, lh_text_stage stage)
+{
+    const char *text = a->text.data ? a->text.data : "";
+    if (a->splits) return lh_thoughts_split(text, a->text.bytes, a->opened, stage);
+    return (lh_thoughts){.content = text, .content_bytes = a->text.bytes};
+}
+
+/* The prompt, or the question that ends it. */
+static const lh_tokens *asked_with(const lh_generate_request *q, int64_t i)
+{
+    return q->question_count ? &q->questions[i] : &q->prompt;
+}
+
 lh_status lh_writers_open(lh_generate_run *r)
 {
     const lh_generate_request *q = r->request;
@@ -28,6 +41,8 @@ lh_status lh_writers_open(lh_generate_run *r)
     for (int64_t i = 0; i < r->out->answer_count; i++) {
         lh_answer *answer = &r->out->answers[i];
         answer->finish = LH_FINISH_INTERRUPTED;
+        answer->splits = q->splits_thoughts;
+        if (q->splits_thoughts) LH_TRY(lh_thoughts_opened(tok, asked_with(q, i), &answer->opened));
         r->writers[i] = (lh_answer_writer){.run = r,
                                            .index = i,
                                            .answer = answer,

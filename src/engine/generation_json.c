@@ -26,8 +26,10 @@ static json_t *logprobs_of(const lh_answer *a)
 json_t *lh_answer_json(const lh_answer *a)
 {
     json_t *o = json_object();
+    const lh_thoughts parts = lh_answer_parts(a, LH_TEXT_WHOLE);
     /* a model's text may end in the middle of a character */
-    json_object_set_new(o, "text", lh_json_text(a->text.data ? a->text.data : "", a->text.bytes));
+    json_object_set_new(o, "text", lh_json_text(parts.content, parts.content_bytes));
+    if (parts.thinks) json_object_set_new(o, "reasoning_content", lh_json_text(parts.thoughts, parts.thoughts_bytes));
     json_object_set_new(o, "token_ids", ids_of(&a->ids));
     if (a->logprobs.bytes) json_object_set_new(o, "logprobs", logprobs_of(a));
     json_object_set_new(o, "finish_reason", json_string(lh_finish_name(a->finish)));

@@ -220,15 +220,31 @@ static lh_status wait_for_more(session *s, const order *o)
     return LH_OK;
 }
 
+static lh_thoughts parts_of(const talk *t, int64_t bytes, lh_text_stage stage)
+{
+    const char *text = t->answer.data ? t->answer.data : "";
+    if (t->splits) return lh_thoughts_split(text, bytes, t->opened, stage);
+    return (lh_thoughts){.content = text, .content_bytes = bytes};
+}
+
+/* Rank 0. Prints what is new among the first bytes of the answer; its thoughts to a terminal on stderr. */
+static lh_status show_parts(talk *t, int64_t bytes, lh_text_stage stage)
+{
+    const lh_thoughts p = parts_of(t, bytes, stage);
+    const int64_t shown = t->shown, shown_thoughts = t->shown_thoughts;
+    t->shown = p.content_bytes;
+    t->shown_thoughts = p.thoughts_bytes;
+    if (p.thoughts_bytes > shown_thoughts)
+        lh_shell_show(p.thoughts + shown_thoughts, p.thoughts_bytes - shown_thoughts);
+    return p.content_bytes > shown ? lh_shell_write(p.content + shown, p.content_bytes - shown) : LH_OK;
+}
+
 /* Rank 0. Prints what has become final of the answer, which ends before a stop text. */
 static lh_status show_text(session *s)
 {
     talk *t = s->talk;
-    int64_t final;
-    t->stopped = lh_stops_cut(&s->stops, &t->answer, t->shown, &final);
-    const int64_t from = t->shown;
-    t->shown = final;
-    return final > from ? lh_shell_write(t->answer.data + from, final - from) : LH_OK;
+    t->stopped = lh_stops_cut(&s->stops, &t->answer, t->final, &t->final);
+    return show_parts(t, t->final, LH_TEXT_GROWS);
 }
 
 /* Shows a token on rank 0, and stops the answer on all ranks when it was asked to there. */
@@ -248,13 +264,14 @@ static lh_status show_token(void *self, int32_t id, int *stop)
 static lh_status finish_answer(session *s, int64_t tokens)
 {
     talk *t = s->talk;
-    int64_t final;
     if (!t->stopped) LH_TRY(lh_detokenizer_finish(&t->decoder, &t->answer));
-    if (!t->stopped) lh_stops_cut(&s->stops, &t->answer, t->shown, &final);
-    LH_TRY(lh_buf_puts(&t->answer, "\n"));
-    LH_TRY(lh_shell_write(t->answer.data + t->shown, t->answer.bytes - t->shown));
-    t->answer.data[--t->answer.bytes] = '\0';
-    LH_TRY(lh_messages_add(&t->history, "assistant", t->answer.data));
+    if (!t->stopped) lh_stops_cut(&s->stops, &t->answer, t->final, &t->final);
+    LH_TRY(lh_buf_puts(&t->answer, ""));
+    LH_TRY(show_parts(t, t->answer.bytes, LH_TEXT_WHOLE));
+    LH_TRY(lh_shell_write("\n", 1));
+    const lh_thoughts p = parts_of(t, t->answer.bytes, LH_TEXT_WHOLE);
+    if (p.thinks && !p.closed) lh_info("the answer ends within its thoughts: give it more tokens ('--max-new')");
+    LH_TRY(lh_messages_add(&t->history, "assistant", p.content_bytes ? p.content : ""));
     t->chat.answers = 1;
     if (tokens == 1 && t->answer.bytes == 0 && !t->stopped)
         lh_info("the answer is empty: the model's first token ends it");
@@ -274,7 +291,8 @@ static lh_status answer(session *s, const order *o)
     if (lh_shell_first()) {
         lh_detokenizer_clear(&s->talk->decoder);
         s->talk->decoder = (lh_detokenizer){.tok = lh_engine_tokenizer(s->engine)};
-        s->talk->answer.bytes = s->talk->shown = 0;
+        s->talk->answer.bytes = s->talk->final = s->talk->shown = s->talk->shown_thoughts = 0;
+        s->talk->failed = lh_thoughts_opened(lh_engine_tokenizer(s->engine), &s->ids, &s->talk->opened);
         s->talk->stopped = 0;
         lh_interrupt_forget_stop();
     }

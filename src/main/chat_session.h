@@ -9,7 +9,7 @@
 #include "engine/conversation.h"
 #include "engine/stops.h"
 #include "main/chat_lines.h"
-#include "text/messages.h"
+#include "text/thoughts.h"
 
 /* What rank 0 alone knows. */
 typedef struct lh_chat_talk {
@@ -18,8 +18,11 @@ typedef struct lh_chat_talk {
     lh_messages history;
     lh_buf line, answer;
     lh_detokenizer decoder;
-    int64_t shown; /* bytes of the answer */
-    int stopped;   /* by a stop text */
+    int64_t final;                 /* bytes of the answer that no stop text can begin in */
+    int splits;                    /* true: thoughts are no part of answers ... */
+    int opened;                    /* ... and the question opens them */
+    int64_t shown, shown_thoughts; /* bytes of the content and the thoughts */
+    int stopped;                   /* by a stop text */
     lh_progress progress;
     lh_status failed;
     int end; /* 1: the input has ended, or '/quit' was typed */

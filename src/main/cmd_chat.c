@@ -14,6 +14,7 @@
 struct chat_options {
     const char *prompt, *prompt_file, *load_cache, *system;
     int64_t room, max_new;
+    int keep_thinking;
     lh_strings stops;
 };
 
@@ -55,6 +56,7 @@ static const lh_option chat_rows[] = {
      FIELD(stops),
      .arg = "TEXT",
      .help = "Stop sequence: end an answer before this text, or at this special token."},
+    {LH_SHELL_KEEP_THINKING, FIELD(keep_thinking)},
     {.type = LH_OPT_TOKENS,
      .name = "room",
      FIELD(room),
@@ -254,7 +256,7 @@ static lh_status run_chat(lh_call *call)
 {
     lh_status st = LH_OK;
     struct values *v = call->values;
-    lh_chat_talk talk = {.lines = {.terminal = isatty(0)}};
+    lh_chat_talk talk = {.lines = {.terminal = isatty(0)}, .splits = !v->chat.keep_thinking};
     run r = {.call = call,
              .v = v,
              .session = {.options = call->options,

@@ -31,8 +31,9 @@ static const lh_option answer_rows[] = {
      .name = "stop",
      FIELD(stops),
      .arg = "TEXT",
-     .help = "Stop sequence: end the answer before this text, or at this special token."},
+     .help = "Stop sequence: end the answer before this text. At this token if it is a special one."},
     {.type = LH_OPT_FLAG, .name = "ignore-eos", FIELD(ignore_eos), .help = "Do not stop at end-of-sequence tokens."},
+    {LH_SHELL_KEEP_THINKING, FIELD(keep_thinking)},
     {0}};
 #undef FIELD
 const lh_option_table lh_answer_option_table = {"answer", answer_rows};
@@ -418,6 +419,7 @@ static lh_status generate(run *r)
                                    .max_new = v->answer.max_new,
                                    .ignore_eos = v->answer.ignore_eos,
                                    .continues = !r->ids.in_chat || v->input.continues_turn,
+                                   .splits_thoughts = r->ids.in_chat && !v->answer.keep_thinking,
                                    .stops = v->answer.stops.at,
                                    .stop_count = v->answer.stops.n,
                                    .sampling = v->sampling,
@@ -459,6 +461,7 @@ lh_status lh_shell_generate(lh_call *call, lh_generate_values *v, const lh_trace
                        .chat = &v->chat,
                        .load_cache = v->files.load_cache,
                        .saves_cache = v->files.save_cache != NULL,
+                       .keep_thinking = v->answer.keep_thinking,
                        .stops = {v->answer.stops.at, v->answer.stops.n},
                        .ignore_eos = v->answer.ignore_eos},
              .trace_options = trace};

@@ -9,7 +9,7 @@
 
 typedef struct lh_answer_options {
     int64_t max_new;
-    int ignore_eos;
+    int ignore_eos, keep_thinking;
     lh_strings stops;
 } lh_answer_options;
 

@@ -9,6 +9,7 @@
 #include "engine/prompt.h"
 #include "shell/shell.h"
 #include "text/text_check.h"
+#include "text/thoughts.h"
 
 #define FIELD(member) LH_FIELD(lh_input_options, member)
 static const lh_option rows[] = {
@@ -211,6 +212,8 @@ lh_status lh_input_read(lh_input *out)
     if (!lh_shell_first()) return LH_OK;
     if (in->messages) {
         LH_TRY(lh_messages_read(&out->messages, in->messages));
+        if (!out->keep_thinking)
+            LH_TRY(lh_messages_split(&out->messages, out->messages.n - (in->continues_turn ? 1 : 0)));
     } else if (in->prompt_file || (!in->prompt && !in->prompt_tokens && !out->load_cache)) {
         LH_TRY(read_prompt_file(out));
     } else if (in->prompt) {

@@ -35,6 +35,7 @@ typedef struct lh_input {
     const lh_input_options *options;
     const lh_shell_chat *chat;
     const char *load_cache; /* NULL: none; without a prompt the answer continues it */
+    int keep_thinking;      /* true: thoughts stay in the contents of messages */
     int saves_cache;        /* true: the text is a document that will be asked about */
     lh_stops stops;
     int ignore_eos;

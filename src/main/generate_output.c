@@ -17,18 +17,33 @@ static void write_text(lh_output *out, const char *text, int64_t bytes)
     if (out->failed.st == LH_OK && bytes) lh_failures_add(&out->failed, lh_shell_write(text, bytes));
 }
 
-static void end_line(lh_output *out)
+/* Writes what is new of the current answer; its thoughts to a terminal on stderr. */
+static void write_parts(lh_output *out, lh_text_stage stage)
 {
-    if (out->text.bytes == 0 || out->text.data[out->text.bytes - 1] != '\n') write_text(out, "\n", 1);
+    const lh_thoughts p = lh_answer_parts(&out->current, stage);
+    if (p.thoughts_bytes > out->shown_thoughts)
+        lh_shell_show(p.thoughts + out->shown_thoughts, p.thoughts_bytes - out->shown_thoughts);
+    write_text(out, p.content + out->shown, p.content_bytes - out->shown);
+    out->shown = p.content_bytes;
+    out->shown_thoughts = p.thoughts_bytes;
+}
+
+/* The current answer is complete, or ends here. */
+static void end_text(lh_output *out)
+{
+    write_parts(out, LH_TEXT_WHOLE);
+    const lh_thoughts p = lh_answer_parts(&out->current, LH_TEXT_WHOLE);
+    if (p.content_bytes == 0 || p.content[p.content_bytes - 1] != '\n') write_text(out, "\n", 1);
 }
 
 /* Called at the first token of an answer: finishes the previous one. */
 static void begin_answer(lh_output *out, int64_t answer)
 {
-    if (out->answer >= 0 && !out->json) end_line(out);
+    if (out->answer >= 0 && !out->json) end_text(out);
     out->answer = answer;
-    out->text.bytes = 0;
-    out->ids.n = 0;
+    out->current.text.bytes = out->current.ids.n = out->shown = out->shown_thoughts = 0;
+    out->current.splits = out->generation->answers[answer].splits;
+    out->current.opened = out->generation->answers[answer].opened;
     if (out->question_count < 2 || out->json) return;
     if (answer) write_text(out, "\n", 1);
     write_text(out, "> ", 2);
@@ -39,10 +54,10 @@ static void begin_answer(lh_output *out, int64_t answer)
 static void take_text(lh_output *out, int64_t answer, int32_t id, const char *text, int64_t bytes)
 {
     if (answer != out->answer) begin_answer(out, answer);
-    if (!out->json) write_text(out, text, bytes);
-    /* Out of memory: only the output of an interrupted run lacks this text. */
-    if (lh_buf_append(&out->text, text, bytes) != LH_OK || (id >= 0 && lh_tokens_push(&out->ids, id) != LH_OK))
-        lh_error_clear();
+    lh_status st = lh_buf_append(&out->current.text, text, bytes);
+    if (st == LH_OK && id >= 0) st = lh_tokens_push(&out->current.ids, id);
+    if (st != LH_OK) lh_failures_add(&out->failed, st);
+    if (!out->json) write_parts(out, LH_TEXT_GROWS);
 }
 
 /* Adds the text of its question, if there is one. */
@@ -61,10 +76,10 @@ static int is_complete(const lh_output *out, int64_t answer)
 }
 
 /* An answer that is complete, or the current one as far as it goes. */
-static json_t *answer_json(const lh_output *out, int64_t answer)
+static json_t *answer_json(lh_output *out, int64_t answer)
 {
-    const lh_answer current = {.ids = out->ids, .text = out->text, .finish = LH_FINISH_INTERRUPTED};
-    json_t *object = lh_answer_json(is_complete(out, answer) ? &out->generation->answers[answer] : &current);
+    out->current.finish = LH_FINISH_INTERRUPTED;
+    json_t *object = lh_answer_json(is_complete(out, answer) ? &out->generation->answers[answer] : &out->current);
     name_question(out, answer, object);
     return object;
 }
@@ -85,10 +100,10 @@ static void write_waiting(lh_output *out)
 {
     for (int64_t i = out->answer; i < out->generation->answer_count; i++) {
         const lh_buf *text = &out->generation->answers[i].text;
-        const int64_t shown = i == out->answer ? out->text.bytes : 0;
+        const int64_t shown = i == out->answer ? out->current.text.bytes : 0;
         if (is_complete(out, i)) take_text(out, i, -1, text->data ? text->data + shown : "", text->bytes - shown);
     }
-    end_line(out);
+    end_text(out);
 }
 
 static void warn_of_end(const lh_output *out)
@@ -112,7 +127,7 @@ static void warn_of_end(const lh_output *out)
     else if (count > 1)
         lh_warn("interrupted after %lld of %lld answers%s", (long long)complete, (long long)count, files);
     else
-        lh_warn("interrupted after %lld generated tokens%s", (long long)out->ids.n, files);
+        lh_warn("interrupted after %lld generated tokens%s", (long long)out->current.ids.n, files);
     lh_buf_clear(&next);
     if (out->trace) lh_warn("what was recorded is kept: 'longhaul trace --join %s' makes a trace of it", out->trace);
 }
@@ -221,6 +236,18 @@ static void write_pace(char out[PACE], int64_t tokens, double seconds, double to
         snprintf(out + n, PACE - (size_t)n, " (%.*f tokens/s)", tokens_per_s < 1000 ? 1 : 0, tokens_per_s);
 }
 
+/* Logs answers that end within their thoughts. */
+static void say_thinking(const lh_generation *g)
+{
+    for (int64_t i = 0; i < g->answer_count; i++) {
+        const lh_thoughts p = lh_answer_parts(&g->answers[i], LH_TEXT_WHOLE);
+        if (p.thinks && !p.closed)
+            lh_warn("answer %lld ends within its thoughts and has no text: give it more tokens ('--max-new'), or the "
+                    "template '--template-arg enable_thinking=false' if it reads that",
+                    (long long)i + 1);
+    }
+}
+
 /* Logs answers that are empty. */
 static void say_empty(const lh_generation *g)
 {
@@ -254,6 +281,7 @@ static void summarise(const lh_output *out, const lh_engine *engine, const lh_ge
     char prompt[PACE], generated[PACE];
     write_pace(prompt, g->prompt_tokens, g->timing.prefill_s, g->timing.prefill_tokens_per_s);
     write_pace(generated, g->new_tokens, g->timing.decode_s, g->timing.decode_tokens_per_s);
+    say_thinking(g);
     say_empty(g);
     say_cut(out, g);
     lh_info("prompt: %s; generated: %s; %d %s x %lld %s", prompt, generated, g->ranks, g->ranks == 1 ? "rank" : "ranks",
@@ -276,7 +304,7 @@ lh_status lh_output_finish(lh_output *out, const lh_engine *engine, const lh_gen
     lh_status st = LH_OK;
     json_t *object = NULL;
     if (!lh_shell_first()) goto done;
-    if (!out->json) end_line(out);
+    if (!out->json) end_text(out);
     LH_TRY_DONE(lh_failures_end(&out->failed));
     if (out->json || out->json_file) {
         LH_TRY_DONE(lh_generation_json(engine, generation, &object));
@@ -295,6 +323,6 @@ done:
 void lh_output_clear(lh_output *out)
 {
     lh_progress_clear(&out->progress);
-    lh_buf_clear(&out->text);
-    lh_tokens_clear(&out->ids);
+    lh_buf_clear(&out->current.text);
+    lh_tokens_clear(&out->current.ids);
 }

@@ -23,9 +23,9 @@ typedef struct lh_output {
     int64_t layers_kept;   /* of the newest state: all of the model once the prompt was read */
     int leaves;            /* true: the run ends with the next state */
     lh_progress progress;
-    int64_t answer; /* the current one, -1: none yet */
-    lh_buf text;    /* of the current answer, with its ids: printed by an interrupt ... */
-    lh_tokens ids;
+    int64_t answer;                  /* the current one, -1: none yet */
+    lh_answer current;               /* so far: printed by an interrupt ... */
+    int64_t shown, shown_thoughts;   /* bytes of its content and its thoughts that were written */
     const lh_generation *generation; /* ... and so are those that are complete */
     lh_failures failed;              /* of writing, kept until the run ends: other ranks wait in collectives */
 } lh_output;

@@ -15,6 +15,12 @@ typedef struct lh_shell_chat {
 
 extern const lh_option_table lh_shell_chat_options;
 
+/* The option of commands with answers, but for its field. */
+#define LH_SHELL_KEEP_THINKING                                                                                           \
+    .type = LH_OPT_FLAG, .name = "keep-thinking", .detail = 1,                                                           \
+    .help = "Keep thoughts, '<think>…</think>', in the text of an answer, and in the earlier answers of messages. In " \
+            "a chat they are 'reasoning_content' otherwise, and a terminal shows them on stderr."
+
 /* *out: the variables that '--template-arg' sets, by name (json_decref); NULL: none. LH_EUSAGE. */
 lh_status lh_shell_template_arguments(const lh_shell_chat *chat, json_t **out);
 

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/h5.h"
@@ -36,6 +37,11 @@ lh_status lh_shell_write(const void *data, int64_t bytes)
     unread = errno == EPIPE;
     if (!unread) LH_FAIL(LH_EWRITE, "cannot write to standard output: %s", strerror(errno));
     return LH_OK;
+}
+
+void lh_shell_show(const void *data, int64_t bytes)
+{
+    if (isatty(STDERR_FILENO)) fwrite(data, 1, (size_t)bytes, stderr);
 }
 
 lh_status lh_shell_write_plain(lh_buf *text)

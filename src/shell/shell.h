@@ -78,6 +78,10 @@ int lh_shell_first(void);
 lh_status lh_shell_write(const void *data, int64_t bytes);
 int lh_shell_unread(void);
 
+/* Writes text that belongs beside the result, such as the thoughts of an answer, to stderr, where that is a terminal.
+ */
+void lh_shell_show(const void *data, int64_t bytes);
+
 /* The same for lines with texts of files in them, which control no terminal (lh_text_make_plain). Changes `text`. */
 lh_status lh_shell_write_plain(lh_buf *text);
 

@@ -9,7 +9,7 @@
 #include "text/tokenizer.h"
 
 /* Names of further texts of a message that a template may read, ended by NULL. */
-enum { LH_MESSAGE_MEMBERS = 3 };
+enum { LH_MESSAGE_THOUGHTS, LH_MESSAGE_MEMBERS = 3 };
 extern const char *const lh_message_members[];
 
 typedef struct lh_message {

@@ -79,7 +79,7 @@ static const member message_members[] = {{"role", NULL},
                                          {"tool_name", in_words},
                                          {"refusal", in_words},
                                          {"annotations", in_words},
-                                         {"reasoning", as_reasoning},
+                                         {"reasoning", NULL},
                                          {"reasoning_details", as_reasoning},
                                          {"thinking", as_reasoning},
                                          {"images", text_alone},
@@ -183,6 +183,7 @@ static lh_status read_message(const char *where, const json_t *message, lh_messa
     LH_TRY_DONE(read_content(where, json_object_get(message, "content"), &content));
     read.role = role.data;
     read.content = content.data;
+    LH_TRY_DONE(read_member(where, message, "reasoning", &read.members[LH_MESSAGE_THOUGHTS])); /* vLLM's new name */
     for (int k = 0; k < LH_MESSAGE_MEMBERS; k++)
         LH_TRY_DONE(read_member(where, message, lh_message_members[k], &read.members[k]));
     LH_TRY_DONE(add_message(out, &read));

@@ -137,7 +137,50 @@ START_TEST(test_variables_of_the_template)
 }
 END_TEST
 
+/* A chat format that opens the thoughts, and an answer that is forced to end them. */
+START_TEST(test_thoughts_are_no_content)
+{
+    static const char *const bodies[] = {HI ", \"chat_template_kwargs\": {\"enable_thinking\": false}}", HI "}", NULL};
+    static const char force[] =
+        "generate -m tiny.h5 --chat-template think.jinja --template-arg enable_thinking=false -p "
+        "Hi --force-tokens answer.ids --threads 1 -q";
+    program_result r = {0};
+    program_file("think.jinja", template);
+    json_t *lines = answer_bodies(bodies, 1, "--chat-template think.jinja");
+    const json_t *message = json_object_get(choice_of(lines, 0), "message");
+    ck_assert(json_is_null(json_object_get(message, "content")));
+    json_t *kept = answer_bodies(bodies, 2, "--chat-template think.jinja --keep-thinking");
+    ck_assert_str_eq(json_string_value(json_object_get(message, "reasoning_content")), text_of(kept, 0));
+    message = json_object_get(choice_of(lines, 1), "message");
+    ck_assert_ptr_null(json_object_get(message, "reasoning_content"));
+    ck_assert_str_eq(text_of(lines, 1), text_of(kept, 1));
+    check_ranks(bodies, lines, "--chat-template think.jinja");
+    json_decref(lines);
+    json_decref(kept);
+    program_run(&r, 1, "tokenize -m tiny.h5 -p 'no!</think>\n\nYes' > answer.ids");
+    program_exits(&r, 0);
+    program_run(&r, 2, "%s -n 13", force);
+    program_exits(&r, 0);
+    ck_assert_str_eq(r.out.data, "\n\n"); /* the forced 13 tokens end before "Yes" */
+    program_run(&r, 1, "%s -n 13 --keep-thinking", force);
+    program_exits(&r, 0);
+    ck_assert_str_eq(r.out.data, "no!</think>\n\n");
+    program_run(&r, 1, "%s --json -n 15", force);
+    program_exits(&r, 0);
+    json_t *alone = json_loads(r.out.data, 0, NULL);
+    ck_assert_str_eq(json_string_value(json_object_get(alone, "text")), "\n\nYe");
+    ck_assert_str_eq(json_string_value(json_object_get(alone, "reasoning_content")), "no!");
+    json_decref(alone);
+    program_run(&r, 1, "%s -n 3", force);
+    program_exits(&r, 0);
+    ck_assert_str_eq(r.out.data, "\n");
+    ck_assert_ptr_nonnull(strstr(r.err.data, "ends within its thoughts"));
+    program_clear(&r);
+}
+END_TEST
+
 int main(void)
 {
-    return tiny_suite_run("members", (const TTest *const[]){test_variables_of_the_template, NULL});
+    return tiny_suite_run("members",
+                          (const TTest *const[]){test_variables_of_the_template, test_thoughts_are_no_content, NULL});
 }
