@@ -154,6 +154,7 @@ START_TEST(test_means_of_scores_are_over_prompts_and_their_average_over_tasks)
     enum { LENGTH = 64 };
     lh_policy_list list;
     lh_table means;
+    lh_buf text = {0};
     OK(lh_policy_list_resolve(&list, &(lh_policy_options){.policy = "full"}));
     const lh_eval_setup setup = {.policies = &list, .model = "m"};
     lh_task_scores all = {.setup = &setup, .task_count = 2, .length_count = 1};
@@ -176,6 +177,15 @@ START_TEST(test_means_of_scores_are_over_prompts_and_their_average_over_tasks)
     ck_assert_int_eq(means.n, 3);
     for (int t = 0; t < 3; t++)
         for (int m = 0; m < 4; m++) ck_assert_double_eq(mean_of(&means, t, names[m]), expected[t][m]);
+    /* Wilson's intervals are 17.427 to 96.268 and 0.953 to 86.654: 45 - sqrt((70 - 17.427)^2 + (20 - 0.953)^2) / 2 */
+    ck_assert_double_eq_tol(mean_of(&means, 2, "ci_low"), 17.0415692, 1e-6);
+    ck_assert_double_eq_tol(mean_of(&means, 2, "ci_high"), 80.8215097, 1e-6);
+    OK(lh_task_scores_print(&all, &text));
+    ck_assert_ptr_nonnull(strstr(text.data, "| task        |         full |\n"));
+    ck_assert_ptr_nonnull(strstr(text.data, "| vt          | 70.0 (17–96) |\n| fwe         |  20.0 (1–87) |\n"
+                                            "| average     | 45.0 (17–81) |\n| answer_nll  |         1.75 |\n"
+                                            "| answer_best |         0.38 |\n"));
+    lh_buf_clear(&text);
     lh_table_clear(&means);
     lh_task_scores_clear(&all);
     lh_policy_list_clear(&list);

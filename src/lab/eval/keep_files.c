@@ -79,7 +79,7 @@ lh_status lh_given_sets_add(lh_policy_list *list, const char *path)
     LH_TRY_DONE(lh_given_policy(&choice.policy));
     LH_TRY_DONE(lh_strndup(&choice.name, path + from, end - from));
     if (ends_in_h5(choice.name)) choice.name[strlen(choice.name) - strlen(ending)] = '\0';
-    LH_TRY_DONE(lh_strdup(&choice.budget, "given"));
+    LH_TRY_DONE(lh_strdup(&choice.budget, LH_GIVEN_BUDGET));
     LH_TRY_DONE(lh_strndup(&choice.given, path, end));
     LH_TRY_DONE(check_name(list, &choice));
     LH_TRY_DONE(lh_realloc(&list->at, list->n + 1, sizeof *list->at));

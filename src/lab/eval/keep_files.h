@@ -24,7 +24,9 @@ lh_status lh_keep_file_write(const lh_keep_file *file, lh_session *session);
 
 /* ---- given keep sets ---- */
 
-/* Appends a choice named after the file or folder, with the budget "given". LH_EUSAGE if another choice has
+#define LH_GIVEN_BUDGET "given"
+
+/* Appends a choice named after the file or folder, with LH_GIVEN_BUDGET. LH_EUSAGE if another choice has
  * that name. */
 lh_status lh_given_sets_add(lh_policy_list *list, const char *path);
 

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/markdown.h"
+#include "lab/eval/keep_files.h"
 #include "lab/eval/measures.h"
 
 #define BUDGET "entries per KV head, or % of the prompt"
@@ -99,6 +100,7 @@ typedef struct selection {
 typedef struct mean {
     const char *task;
     double score, exact;
+    double low, high; /* 95% confidence interval of the score */
     lh_cell answer[LH_ANSWER_MEASURES];
     lh_figure_sums figures; /* n: prompts */
 } mean;
@@ -123,14 +125,18 @@ static mean mean_of(const selection *of, const lh_policy_choice *choice, const c
     m.score = m.figures.n ? score / (double)m.figures.n : (double)NAN;
     m.exact = m.figures.n ? exact / (double)m.figures.n : (double)NAN;
     lh_answer_sums_mean(&answer, m.answer);
+    lh_confidence_interval(m.score / 100, m.figures.n, &m.low, &m.high);
+    m.low *= 100;
+    m.high *= 100;
     return m;
 }
 
-/* The mean of the tasks that have answers. */
+/* The mean of the tasks that have answers. Its interval is made of theirs: the squares of their halves add (Newcombe,
+ * Statistics in Medicine 17, 1998; MOVER of Zou and Donner, ibid. 27, 2008). */
 static mean average_of(const selection *of, const lh_policy_choice *choice)
 {
     mean all = {.task = "average"};
-    int64_t tasks = 0;
+    double tasks = 0, below = 0, above = 0;
     const lh_task_scores *q = of->scores;
     for (int64_t t = 0; t < q->task_count; t++) {
         const mean m = mean_of(of, choice, q->tasks[t]);
@@ -138,14 +144,18 @@ static mean average_of(const selection *of, const lh_policy_choice *choice)
         tasks++;
         all.score += m.score;
         all.exact += m.exact;
+        below += (m.score - m.low) * (m.score - m.low);
+        above += (m.high - m.score) * (m.high - m.score);
         for (int i = 0; i < LH_ANSWER_MEASURES; i++) all.answer[i].value += m.answer[i].value;
         all.figures.n += m.figures.n;
         for (int i = 0; i < LH_FIGURES; i++) all.figures.of[i] += m.figures.of[i];
     }
-    all.score = tasks ? all.score / (double)tasks : (double)NAN;
-    all.exact = tasks ? all.exact / (double)tasks : (double)NAN;
-    for (int i = 0; i < LH_ANSWER_MEASURES; i++)
-        all.answer[i].value = tasks ? all.answer[i].value / (double)tasks : (double)NAN;
+    tasks = tasks > 0 ? tasks : (double)NAN;
+    all.score /= tasks;
+    all.exact /= tasks;
+    all.low = all.score - sqrt(below) / tasks;
+    all.high = all.score + sqrt(above) / tasks;
+    for (int i = 0; i < LH_ANSWER_MEASURES; i++) all.answer[i].value /= tasks;
     return all;
 }
 
@@ -159,8 +169,8 @@ static lh_status add_mean(lh_table *means, const selection *of, const lh_policy_
         [M_SCORE] = {.value = m->score},     [M_EXACT] = {.value = m->exact}};
     memcpy(&row[M_ANSWER_MEASURES], m->answer, sizeof m->answer);
     lh_mean_figures_put(&row[M_FIGURES], &(lh_mean_figures){m->score / 100, &m->figures, of->scores->setup->model});
-    row[M_FIGURES].value *= 100; /* the interval, in % as the score */
-    row[M_FIGURES + 1].value *= 100;
+    row[M_FIGURES].value = m->low; /* in % as the score */
+    row[M_FIGURES + 1].value = m->high;
     return lh_table_add(means, row);
 }
 
@@ -188,51 +198,94 @@ lh_status lh_task_scores_means(const lh_task_scores *q, lh_table *means)
 
 /* ---- text ---- */
 
-/* "12.5 3.21" */
-static lh_status put_mean(lh_buf *cell, const mean *m)
-{
-    LH_TRY(isnan(m->score) ? lh_buf_puts(cell, "–") : lh_buf_printf(cell, "%.1f", m->score));
-    return lh_answer_measures_print(m->answer, cell);
-}
-
+/* "12.5 3.21 0.48" */
 static lh_status write_cell(const void *self, const lh_policy_choice *choice, lh_buf *out)
 {
     const selection *of = self;
     const mean m = mean_of(of, choice, of->scores->tasks[0]);
-    return put_mean(out, &m);
+    LH_TRY(isnan(m.score) ? lh_buf_puts(out, "–") : lh_buf_printf(out, "%.1f", m.score));
+    return lh_answer_measures_print(m.answer, out);
 }
 
-/* The row of a policy: its name and budget, the average, the tasks. */
-static lh_status put_row(const lh_markdown *table, int64_t row, const selection *of, const lh_policy_choice *choice)
+/* "12.5 (10–15)" */
+static lh_status put_score(lh_buf *cell, const mean *m)
+{
+    return isnan(m->score) ? lh_buf_puts(cell, "–")
+                           : lh_buf_printf(cell, "%.1f (%.0f–%.0f)", m->score, m->low, m->high);
+}
+
+/* The column of a policy: its scores by task, their average, and the averages of the likelihood. */
+static lh_status put_column(const lh_markdown *table, int64_t column, const selection *of,
+                            const lh_policy_choice *choice)
 {
     const lh_task_scores *q = of->scores;
     const mean average = average_of(of, choice);
-    LH_TRY(lh_buf_puts(lh_markdown_cell(table, row, 0), choice->name));
-    LH_TRY(lh_buf_puts(lh_markdown_cell(table, row, 1), *choice->budget ? choice->budget : "all"));
-    LH_TRY(put_mean(lh_markdown_cell(table, row, 2), &average));
+    LH_TRY(lh_buf_puts(lh_markdown_cell(table, 0, column), choice->name));
     for (int64_t t = 0; t < q->task_count; t++) {
         const mean m = mean_of(of, choice, q->tasks[t]);
-        LH_TRY(put_mean(lh_markdown_cell(table, row, 3 + t), &m));
+        LH_TRY(put_score(lh_markdown_cell(table, 1 + t, column), &m));
+    }
+    LH_TRY(put_score(lh_markdown_cell(table, 1 + q->task_count, column), &average));
+    for (int i = 0; i < LH_ANSWER_MEASURES; i++) {
+        const double v = average.answer[i].value;
+        lh_buf *cell = lh_markdown_cell(table, 2 + q->task_count + i, column);
+        LH_TRY(isnan(v) ? lh_buf_puts(cell, "–") : lh_buf_printf(cell, "%.2f", v));
     }
     return LH_OK;
 }
 
-static lh_status print_tasks(const selection *of, lh_buf *out)
+/* True for the full cache and for given keep sets, which have no budget of the list. */
+static int is_reference(const lh_policy_choice *choice)
+{
+    return !*choice->budget || strcmp(choice->budget, LH_GIVEN_BUDGET) == 0;
+}
+
+/* True if the policy was run with this budget; a reference is in the table of every budget. */
+static int has_budget(const lh_policy_choice *choice, const char *budget)
+{
+    return is_reference(choice) || strcmp(choice->budget, budget) == 0;
+}
+
+/* The table of a budget: a row per task, a column per policy. */
+static lh_status print_budget(const selection *of, const char *budget, lh_buf *out)
 {
     lh_status st = LH_OK;
     lh_markdown table = {0};
     const lh_task_scores *q = of->scores;
-    static const char *const heads[] = {"policy", "budget", "average"};
-    LH_TRY_DONE(lh_markdown_init(&table, 1 + q->setup->policies->n, 3 + q->task_count));
-    for (int i = 0; i < 3; i++) LH_TRY_DONE(lh_buf_puts(lh_markdown_cell(&table, 0, i), heads[i]));
+    const lh_policy_list *policies = q->setup->policies;
+    int64_t columns = 1;
+    for (int64_t p = 0; p < policies->n; p++) columns += has_budget(&policies->at[p], budget);
+    LH_TRY_DONE(lh_markdown_init(&table, 2 + q->task_count + LH_ANSWER_MEASURES, columns));
+    LH_TRY_DONE(lh_buf_puts(lh_markdown_cell(&table, 0, 0), "task"));
     for (int64_t t = 0; t < q->task_count; t++)
-        LH_TRY_DONE(lh_buf_puts(lh_markdown_cell(&table, 0, 3 + t), q->tasks[t]));
-    for (int64_t p = 0; p < q->setup->policies->n; p++)
-        LH_TRY_DONE(put_row(&table, p + 1, of, &q->setup->policies->at[p]));
+        LH_TRY_DONE(lh_buf_puts(lh_markdown_cell(&table, 1 + t, 0), q->tasks[t]));
+    LH_TRY_DONE(lh_buf_puts(lh_markdown_cell(&table, 1 + q->task_count, 0), "average"));
+    for (int i = 0; i < LH_ANSWER_MEASURES; i++)
+        LH_TRY_DONE(lh_buf_puts(lh_markdown_cell(&table, 2 + q->task_count + i, 0),
+                                lh_score_mean_columns[M_ANSWER_MEASURES + i].name));
+    columns = 1;
+    for (int64_t p = 0; p < policies->n; p++)
+        if (has_budget(&policies->at[p], budget)) LH_TRY_DONE(put_column(&table, columns++, of, &policies->at[p]));
     LH_TRY_DONE(lh_markdown_print(&table, 1, out));
 done:
     lh_markdown_clear(&table);
     return st;
+}
+
+/* A table for every budget, in the order of the list. */
+static lh_status print_tasks(const selection *of, lh_buf *out)
+{
+    const lh_policy_list *policies = of->scores->setup->policies;
+    int64_t printed = 0;
+    for (int64_t p = 0; p < policies->n; p++) {
+        const char *budget = policies->at[p].budget;
+        int64_t first = 0;
+        while (strcmp(policies->at[first].budget, budget) != 0) first++;
+        if (first < p || is_reference(&policies->at[p])) continue;
+        LH_TRY(lh_buf_printf(out, "%sbudget %s\n\n", printed++ ? "\n" : "", budget));
+        LH_TRY(print_budget(of, budget, out));
+    }
+    return printed ? LH_OK : print_budget(of, "", out);
 }
 
 static int has_answers(const selection *of)
@@ -248,14 +301,15 @@ lh_status lh_task_scores_print(const lh_task_scores *q, lh_buf *out)
     for (int64_t l = 0; l < q->length_count; l++)
         for (int s = 0; s < LH_SCENARIOS; s++) {
             const selection of = {q, q->lengths[l], s};
+            const int one = q->task_count == 1;
             if (!has_answers(&of)) continue;
-            LH_TRY(lh_buf_printf(out,
-                                 "%s%lld tokens, %s: means of scores in %%, negative log-likelihoods of the right "
-                                 "answers, shares of their tokens that are the most likely ones%s%s\n\n",
-                                 out->bytes ? "\n" : "", (long long)q->lengths[l], lh_scenario_names[s],
-                                 q->task_count == 1 ? ", " : "", q->task_count == 1 ? q->tasks[0] : ""));
-            LH_TRY(q->task_count == 1 ? lh_grid_print(q->setup->policies, &(lh_grid){&of, write_cell}, out)
-                                      : print_tasks(&of, out));
+            LH_TRY(lh_buf_printf(out, "%s%lld tokens, %s: mean scores in %%%s%s\n\n", out->bytes ? "\n" : "",
+                                 (long long)q->lengths[l], lh_scenario_names[s],
+                                 one ? ", negative log-likelihoods of the right answers, shares of their tokens that "
+                                       "are the most likely ones, "
+                                     : " (with 95% intervals); the last two rows are averages over the tasks",
+                                 one ? q->tasks[0] : ""));
+            LH_TRY(one ? lh_grid_print(q->setup->policies, &(lh_grid){&of, write_cell}, out) : print_tasks(&of, out));
         }
     return LH_OK;
 }

@@ -36,7 +36,7 @@ void lh_task_scores_clear(lh_task_scores *scores);
 lh_status lh_task_scores_means(const lh_task_scores *scores, lh_table *means);
 
 /* Appends the means as text, for every length and scenario: of one task with policies as rows and budgets as columns,
- * of several with a row per policy and budget and a column per task. */
+ * of several, for every budget, with a row per task and a column per policy. */
 lh_status lh_task_scores_print(const lh_task_scores *scores, lh_buf *out);
 
 #endif

@@ -1,6 +1,7 @@
 /* from_tables.c - the tables of `eval` as figures. A table with policies and budgets gives one figure for each of its
- * measures: `means` curves over budgets, `curve` curves over positions, tables with a depth maps. Every other column
- * that identifies rows (task, length, scenario) becomes a dimension. */
+ * measures: `means` curves over budgets and, of several tasks, tables of tasks and policies as papers print them;
+ * `curve` curves over positions; tables with a depth maps. Every other column that identifies rows (length, scenario)
+ * becomes a dimension. */
 #include <ctype.h>
 #include <math.h>
 #include <stdio.h>
@@ -32,6 +33,7 @@ typedef struct form {
     lh_figure_view view;
     const char *x, *y;
     const char *keys[CANDIDATES + 1]; /* columns that identify rows: the first KEYS that vary become dimensions */
+    const char *left_out;             /* a point that is the mean of the others; NULL: none is left out */
 } form;
 
 static const form forms[] = {{"/means",
@@ -41,7 +43,17 @@ static const form forms[] = {{"/means",
                               LH_VIEW_CURVES,
                               "budget",
                               "policy",
-                              {"policy", "budget", "task", "length", "context", "scenario"}},
+                              {"policy", "budget", "task", "length", "context", "scenario"},
+                              "average"},
+                             {"/means",
+                              "task",
+                              "-by-task",
+                              " by task",
+                              LH_VIEW_TABLE,
+                              "policy",
+                              "task",
+                              {"policy", "budget", "task", "length", "scenario"},
+                              NULL},
                              {"/curve",
                               "from",
                               "-by-position",
@@ -49,7 +61,8 @@ static const form forms[] = {{"/means",
                               LH_VIEW_CURVES,
                               "from",
                               "policy",
-                              {"policy", "from", "budget", "context"}},
+                              {"policy", "from", "budget", "context"},
+                              NULL},
                              {NULL,
                               "depth",
                               "-by-depth",
@@ -57,7 +70,8 @@ static const form forms[] = {{"/means",
                               LH_VIEW_HEATMAP,
                               "length",
                               "depth",
-                              {"policy", "budget", "depth", "length"}}};
+                              {"policy", "budget", "depth", "length"},
+                              NULL}};
 enum { FORMS = sizeof forms / sizeof *forms };
 
 /* Columns that are no measures, or which tables explain themselves. */
@@ -144,9 +158,24 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* *k of the column `name`; k->column is -1 if the table has none, or if all rows have the same there. */
-static lh_status read_key(key *k, const lh_table *table, const char *name, int64_t budget)
+typedef struct making {
+    const lh_table *table;
+    const form *form;
+    const char *task; /* "needle" */
+    key keys[KEYS];
+    int key_count;
+    lh_figures *out;
+} making;
+
+static int is_left_out(const form *f, const lh_column *column, const lh_cell *cell)
 {
+    return f->left_out && column->type == LH_COLUMN_LABEL && strcmp(cell->text, f->left_out) == 0;
+}
+
+/* *k of the column `name`; k->column is -1 if the table has none, or if all rows have the same there. */
+static lh_status read_key(key *k, const making *m, const char *name, int64_t budget)
+{
+    const lh_table *table = m->table;
     const int64_t c = lh_table_column_find(table, name);
     *k = (key){.name = name, .column = -1};
     if (c < 0) return LH_OK;
@@ -155,6 +184,7 @@ static lh_status read_key(key *k, const lh_table *table, const char *name, int64
     for (int64_t i = 0; i < table->n; i++) {
         const lh_cell *cell = &lh_table_row(table, i)[c];
         if (c == budget && is_reference(table, budget, i)) continue;
+        if (is_left_out(m->form, column, cell)) continue;
         if (point_of(k, column, cell) < 0) k->points[k->count++] = *cell;
     }
     if (k->count == 0 || (k->count == 1 && strcmp(name, "policy") != 0 && c != budget)) {
@@ -167,15 +197,6 @@ static lh_status read_key(key *k, const lh_table *table, const char *name, int64
     if (column->type == LH_COLUMN_F64) qsort(k->points, (size_t)k->count, sizeof *k->points, by_value);
     return make_points(k, column);
 }
-
-typedef struct making {
-    const lh_table *table;
-    const form *form;
-    const char *task; /* "needle" */
-    key keys[KEYS];
-    int key_count;
-    lh_figures *out;
-} making;
 
 static double number_of(const lh_table *table, int64_t row, int64_t column)
 {
@@ -289,7 +310,7 @@ static lh_status make_figures(making *m)
     int64_t values = 1;
     for (int i = 0; m->form->keys[i] && m->key_count < KEYS; i++) {
         key *k = &m->keys[m->key_count];
-        LH_TRY_DONE(read_key(k, m->table, m->form->keys[i], budget));
+        LH_TRY_DONE(read_key(k, m, m->form->keys[i], budget));
         if (k->column < 0) continue;
         m->key_count++;
         if (k->count > MAX_VALUES / values) goto done;
@@ -304,14 +325,10 @@ done:
     return st;
 }
 
-/* The form of a table; NULL: it is not drawn. */
-static const form *form_of(const lh_table *table, const char *name)
+static int has_form(const lh_table *table, const char *name, const form *f)
 {
-    for (int i = 0; i < FORMS; i++)
-        if ((!forms[i].table || strcmp(forms[i].table, name) == 0) &&
-            (!forms[i].column || lh_table_column_find(table, forms[i].column) >= 0))
-            return &forms[i];
-    return NULL;
+    return (f->table ? strcmp(f->table, name) == 0 : strcmp(name, "/means") != 0 && strcmp(name, "/curve") != 0) &&
+           (!f->column || lh_table_column_find(table, f->column) >= 0);
 }
 
 lh_status lh_figures_of_tables(const lh_tables *tables, lh_figures *out)
@@ -328,8 +345,10 @@ lh_status lh_figures_of_tables(const lh_tables *tables, lh_figures *out)
         lh_free(task);
         task = NULL;
         LH_TRY_DONE(lh_strndup(&task, name, slash - name < 40 ? slash - name : 40));
-        making m = {.table = table, .form = form_of(table, slash), .task = task, .out = out};
-        if (m.form) LH_TRY_DONE(make_figures(&m));
+        for (int f = 0; f < FORMS; f++) {
+            making m = {.table = table, .form = &forms[f], .task = task, .out = out};
+            if (has_form(table, slash, m.form)) LH_TRY_DONE(make_figures(&m));
+        }
     }
 done:
     lh_free(task);

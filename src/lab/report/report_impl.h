@@ -43,8 +43,8 @@ typedef struct lh_view {
     int64_t pick[LH_FIGURE_DIMS]; /* of every other dimension: the point, or -1 for the mean over all */
 } lh_view;
 
-/* The first view of a figure. Policies that are on no axis make the panels; of another dimension on no axis the point
- * in the middle is chosen if it is the budget or has values, else the mean is taken. */
+/* The first view of a figure. Policies that are on no axis make the panels, budgets those of a table; of another
+ * dimension on no axis the point in the middle is chosen if it is the budget or has values, else the mean is taken. */
 void lh_view_init(lh_view *view, const lh_figure *figure);
 
 /* 1 if the dimension runs along the axis or makes series or panels. */

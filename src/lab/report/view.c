@@ -14,7 +14,8 @@ void lh_view_init(lh_view *view, const lh_figure *figure)
     if (view->x == view->series) view->series = -1;
     if (view->series < 0 && view->x != policy) view->series = policy;
     if (view->series < 0 && figure->view == LH_VIEW_TABLE && last > 0) view->series = view->x == 0;
-    if (policy >= 0 && policy != view->x && policy != view->series) view->panel = policy;
+    const int apart = figure->view == LH_VIEW_TABLE ? lh_figure_dim_find(figure, "budget") : policy;
+    if (apart >= 0 && apart != view->x && apart != view->series) view->panel = apart;
     for (int d = 0; d < figure->dim_count; d++)
         view->pick[d] =
             figure->dims[d].values || strcmp(figure->dims[d].name, "budget") == 0 ? figure->dims[d].count / 2 : -1;
