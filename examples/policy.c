@@ -30,10 +30,11 @@ static lh_status score(void *self, const lh_head_entries *e, float *scores)
     return LH_OK;
 }
 
-static void show(void *self, int64_t answer, int32_t id, const char *text, int64_t bytes)
+static lh_status show(void *self, int64_t answer, int32_t id, const char *text, int64_t bytes)
 {
     (void)answer, (void)id;
     if (lh_world_rank(self) == 0) fwrite(text, 1, (size_t)bytes, stdout);
+    return LH_OK;
 }
 
 int main(int argc, char **argv)
@@ -41,22 +42,23 @@ int main(int argc, char **argv)
     lh_world *world = NULL;
     lh_engine *engine = NULL;
     lh_policy *policy = NULL;
-    lh_completion answer = {0};
+    const lh_completion *answer = NULL;
     int64_t heads = 0; /* scored by this rank */
     if (argc != 4) return fprintf(stderr, "usage: policy MODEL \"--budget N ...\" PROMPT\n"), LH_EUSAGE;
 
     lh_status st = lh_world_open(&world, NULL);
-    if (st == LH_OK) st = lh_policy_of_scorer(&policy, &(lh_scorer){&heads, score}, argv[2]);
-    if (st == LH_OK) st = lh_engine_open(&engine, world, &(lh_engine_options){.model = argv[1], .deterministic = 1});
+    if (st == LH_OK) st = lh_policy_of_scorer(&policy, &LH_STRUCT(lh_scorer, .self = &heads, .score = score), argv[2]);
     if (st == LH_OK)
-        st = lh_complete(
-            &answer, engine,
-            &(lh_completion_options){.prompt = argv[3], .policy = policy, .max_new = 32, .self = world, .token = show});
+        st = lh_engine_open(&engine, world, &LH_STRUCT(lh_engine_options, .model = argv[1], .deterministic = 1));
+    if (st == LH_OK)
+        st = lh_complete(&answer, engine,
+                         &LH_STRUCT(lh_completion_options, .prompt = argv[3], .policy = policy, .max_new = 32,
+                                    .self = world, .token = show));
     if (st == LH_OK && lh_world_rank(world) == 0)
-        printf("\n%lld of %lld entries kept; this rank has scored %lld heads\n", (long long)answer.entries_kept,
-               (long long)answer.entries, (long long)heads);
+        printf("\n%lld of %lld entries kept; this rank has scored %lld heads\n", (long long)answer->entries_kept,
+               (long long)answer->entries, (long long)heads);
 
-    lh_completion_clear(&answer);
+    lh_completion_close(answer);
     lh_engine_close(engine);
     lh_policy_close(policy);
     return lh_world_close(world, st);

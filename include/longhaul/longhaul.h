@@ -13,6 +13,17 @@
  * arguments. Options are plain structs: a member that is zero has its default, which its comment says, and only those
  * marked as required must be set.
  *
+ * Every struct begins with its size, which the program sets before it passes the struct, so that a library of another
+ * version knows which members there are; LH_EUSAGE without it:
+ *
+ *     lh_engine_options options = {.size = sizeof options, .model = "model.h5"};
+ *     lh_engine_open(&engine, world, &LH_STRUCT(lh_engine_options, .model = "model.h5"));    the same, in C
+ *
+ * Elements of arrays (lh_turn, lh_kept) have no size, and their members do not change.
+ *
+ * A callback returns a status, which must be the same on every rank: any status but LH_OK ends the call with it. A
+ * program that ends a call before its end returns LH_EINTERRUPTED: text and tokens so far are kept.
+ *
  * Functions that can fail return lh_status; a pointer that is NULL where it must not be, a number out of its bounds and
  * a call out of order are LH_EUSAGE and change nothing. Message and trace of a failure belong to the calling thread.
  *
@@ -29,6 +40,11 @@
 #pragma GCC visibility push(default)
 #ifdef __cplusplus
 extern "C" {
+#endif
+
+/* A struct with its size and these members, which are designated. */
+#ifndef __cplusplus
+#define LH_STRUCT(type, ...) ((type){.size = sizeof(type), __VA_ARGS__})
 #endif
 
 /* ---- status ---- */
@@ -62,6 +78,11 @@ const char *lh_version(void); /* "0.1.0" */
 typedef enum lh_log_level { LH_LOG_ERROR, LH_LOG_WARN, LH_LOG_INFO, LH_LOG_DEBUG } lh_log_level;
 void lh_log_set_level(lh_log_level level);
 
+/* Messages go to this function instead of stderr, a line at a time without its end, on the thread and the rank that
+ * write them. NULL: to stderr again. Set it before the world is opened. */
+typedef void (*lh_log_sink)(void *self, lh_log_level level, const char *line);
+void lh_log_set_sink(lh_log_sink sink, void *self);
+
 /* Release memory that a call returned. NULL is fine. */
 void lh_free(void *p);
 
@@ -70,6 +91,7 @@ void lh_free(void *p);
 typedef struct lh_world lh_world;
 
 typedef struct lh_world_options {
+    size_t size;              /* sizeof(lh_world_options) */
     double comm_timeout_s;    /* fail when ranks have waited this long for each other; 0: 600, INFINITY: never */
     const char *const *files; /* HDF5 files that will be read, ends with NULL: every rank probes their structure in a
                                  child process */
@@ -97,6 +119,7 @@ int lh_world_close(lh_world *world, lh_status st);
 typedef struct lh_engine lh_engine;
 
 typedef struct lh_engine_options {
+    size_t size;          /* sizeof(lh_engine_options) */
     const char *model;    /* required: a checkpoint made by `longhaul import`, or "random:SHAPE", a shape of `import
                              --random` that is drawn in memory; for a forecast also a model's folder */
     int64_t tp;           /* ranks that share the model: all ranks of the world, or 0; for a forecast any number */
@@ -115,6 +138,20 @@ typedef struct lh_engine_options {
 lh_status lh_engine_open(lh_engine **out, lh_world *world, const lh_engine_options *options);
 void lh_engine_close(lh_engine *engine); /* NULL is fine. With open sessions it ends when the last one is closed */
 
+/* Sizes of the model, and where and as which types this rank computes. Texts are borrowed from the engine. */
+typedef struct lh_engine_info {
+    size_t size;        /* sizeof(lh_engine_info) */
+    const char *family; /* "llama", "qwen3", … */
+    int64_t layers, heads, kv_heads, head_dim, hidden, vocab;
+    int64_t max_positions;
+    int64_t window;               /* of its sliding layers; 0: none slides */
+    const char *device;           /* "NVIDIA H100 …", "AMD EPYC …, 2 cores" */
+    const char *dtype, *kv_dtype; /* of weights and cache: "f32", "bf16" */
+    int has_chat;                 /* 1: the model has a chat format */
+} lh_engine_info;
+
+lh_status lh_engine_describe(lh_engine_info *out, const lh_engine *engine);
+
 /* ---- policy: which entries are kept ---- */
 
 typedef struct lh_policy lh_policy;
@@ -132,18 +169,20 @@ int64_t lh_policy_entries(const lh_policy *policy, int64_t tokens);
 
 /* The entries of a KV head when it is evicted: memory of the host, valid during the call. In no particular order. */
 typedef struct lh_head_entries {
+    size_t size;            /* of this struct in the library */
     int64_t layer, kv_head; /* of the model */
     int64_t count, head_dim;
     const int32_t *positions;   /* [count] */
     const float *keys, *values; /* [count, head_dim]; keys are rotated */
 } lh_head_entries;
 
-/* A score of one's own: writes scores[count], finite numbers; the entries with the largest stay. Called for every
+/* A score of the program: writes scores[count], finite numbers; the entries with the largest stay. Called for every
  * eviction of a layer and each KV head of the rank, also for entries that are protected or cannot be seen any more,
  * whose scores are not read. A head that lies on several ranks is scored on each: the same entries must get the same
  * scores. Any status but LH_OK ends the run. */
 typedef struct lh_scorer {
-    void *self; /* passed to the function, as long as the policy is used */
+    size_t size; /* sizeof(lh_scorer) */
+    void *self;  /* passed to the function, as long as the policy is used */
     lh_status (*score)(void *self, const lh_head_entries *entries, float *scores);
 } lh_scorer;
 
@@ -155,6 +194,7 @@ lh_status lh_policy_of_scorer(lh_policy **out, const lh_scorer *scorer, const ch
 
 /* In this order: repeat penalty, temperature, top-k, top-p (nucleus), min-p. All zero: greedy. */
 typedef struct lh_sampling {
+    size_t size;            /* sizeof(lh_sampling) */
     double temperature;     /* 0: greedy, the largest logit, the lowest id among equals */
     int64_t top_k;          /* 0 or -1: off */
     double top_p, min_p;    /* 0: off, and so is a top_p of 1 */
@@ -168,59 +208,74 @@ typedef enum lh_finish_reason { LH_FINISH_STOP, LH_FINISH_LENGTH, LH_FINISH_INTE
  * with a turn and ends where an answer begins. */
 typedef enum lh_chat_use { LH_CHAT_AUTO, LH_CHAT_ON, LH_CHAT_OFF } lh_chat_use;
 
+/* A turn of a conversation. */
+typedef struct lh_turn {
+    const char *role, *text; /* "system", "user", "assistant", or a role that the template knows; UTF-8 */
+} lh_turn;
+
 typedef struct lh_completion_options {
-    const char *prompt;           /* required: UTF-8 */
+    size_t size;          /* sizeof(lh_completion_options) */
+    const char *prompt;   /* required, unless there are turns or a loaded cache: UTF-8 */
+    const lh_turn *turns; /* [turn_count] a conversation that replaces prompt and system message; questions are
+                           * asked after its last turn, which is the user's */
+    int64_t turn_count;
     const char *const *questions; /* [question_count]: the cache is evicted after the prompt, then each is answered from
                                    * it */
     int64_t question_count;       /* 0: the prompt itself is continued */
     lh_chat_use chat;             /* is the prompt the user's turn, in the chat format of the model? */
     const char *system;           /* system message; NULL: the format's default */
-    const lh_policy *policy;      /* NULL: the full cache */
+    const lh_policy *policy;      /* NULL: the full cache, or the policy of the loaded cache */
+    const char *load_cache;       /* a cache that was saved: the prompt, if there is one, continues it; NULL: none */
+    const char *save_cache;       /* where the cache is saved after the prompt; NULL: nowhere */
     const lh_sampling *sampling;  /* NULL: greedy */
     int64_t max_new;              /* maximum tokens of an answer; 0: 128. Its memory is forecast: prompt, question and
                                    * so many tokens must fit in the positions of the model */
     const char *const *stops;     /* [stop_count] texts, none empty, that end an answer and are removed from it, or
                                    * special tokens */
     int64_t stop_count;
-    void *self; /* passed to the functions below, which are called on every rank; each may be NULL */
-    void (*prefill)(void *self, int64_t done, int64_t total);                               /* tokens x layers */
-    void (*token)(void *self, int64_t answer, int32_t id, const char *text, int64_t bytes); /* text that is final */
+    int logprobs; /* 1: answers have the logarithms of their tokens' probabilities */
+    int kept;     /* 1: the completion has the positions that every head keeps of the prompt */
+    void *self;   /* passed to the functions below, which are called on every rank; each may be NULL */
+    lh_status (*prefill)(void *self, int64_t done, int64_t total); /* tokens x layers */
+    /* Final text of an answer, one call a token. */
+    lh_status (*token)(void *self, int64_t answer, int32_t id, const char *text, int64_t bytes);
 } lh_completion_options;
 
 typedef struct lh_completion_answer {
+    size_t size; /* of this struct in the library */
     /* UTF-8, NUL-terminated, without special tokens. Without a chat format it continues the text of the prompt, and may
      * begin with a blank. */
-    char *text;
-    int32_t *ids;
+    const char *text;
+    const int32_t *ids;
     int64_t tokens; /* in ids */
     lh_finish_reason finish;
+    const double *logprobs; /* [tokens] natural, of the model: before temperature and penalty; on rank 0, where asked */
 } lh_completion_answer;
 
+/* Positions of the prompt that a KV head keeps, ascending. */
+typedef struct lh_kept {
+    const int32_t *positions;
+    int64_t count;
+} lh_kept;
+
 typedef struct lh_completion {
-    lh_completion_answer *answers;
+    size_t size;                                /* of this struct in the library */
+    const lh_completion_answer *const *answers; /* [answer_count] */
     int64_t answer_count;
     int64_t prompt_tokens, new_tokens; /* questions count as prompt; new: of all answers */
     int64_t entries, entries_kept;     /* of the whole model after the prompt: key-value pairs seen, and kept */
+    const lh_kept *kept;               /* [layers, kv_heads] of the model, where asked; else NULL */
     double prefill_s, evict_s, decode_s;
 } lh_completion;
 
 /* Collective. LH_EUSAGE for an impossible request (empty prompt, longer than the model allows, …), LH_ENOMEM before
- * anything is computed if it does not fit. */
-lh_status lh_complete(lh_completion *out, lh_engine *engine, const lh_completion_options *options);
-void lh_completion_clear(lh_completion *completion); /* frees its contents */
+ * anything is computed if it does not fit. LH_EINTERRUPTED, from a callback: *out has the answers so far. */
+lh_status lh_complete(const lh_completion **out, lh_engine *engine, const lh_completion_options *options);
+void lh_completion_close(const lh_completion *completion); /* NULL is fine */
 
 /* ---- tokenizer ---- */
 
 typedef struct lh_tokenizer lh_tokenizer;
-
-/* A growing list; all zero is empty. */
-typedef struct lh_tokens {
-    int32_t *ids;
-    int64_t n, cap;
-} lh_tokens;
-
-lh_status lh_tokens_push(lh_tokens *tokens, int32_t id);
-void lh_tokens_clear(lh_tokens *tokens); /* frees */
 
 const lh_tokenizer *lh_engine_tokenizer(const lh_engine *engine); /* NULL: the model has none */
 
@@ -228,14 +283,16 @@ int64_t lh_tokenizer_vocab(const lh_tokenizer *tok); /* largest id + 1 */
 int32_t lh_tokenizer_bos(const lh_tokenizer *tok);   /* -1: none */
 int lh_tokenizer_adds_bos(const lh_tokenizer *tok);
 int lh_tokenizer_is_eos(const lh_tokenizer *tok, int32_t id);
+int32_t lh_tokenizer_special(const lh_tokenizer *tok, const char *text); /* the special token of this text; -1: none */
 
 /* LH_ENCODE_SPECIAL recognises special tokens in the text, LH_ENCODE_PLAIN treats them as text. Either can be combined
  * (|) with LH_ENCODE_CONTINUES: the text continues another, so the tokenizer puts no space in front of it. */
 typedef enum lh_encode { LH_ENCODE_PLAIN = 0, LH_ENCODE_SPECIAL = 1, LH_ENCODE_CONTINUES = 2 } lh_encode;
 
-/* Append the ids of `bytes` bytes of UTF-8 text (invalid bytes count as U+FFFD). No begin-of-sequence token is
- * added. */
-lh_status lh_tokenizer_encode(const lh_tokenizer *tok, const char *text, int64_t bytes, lh_encode how, lh_tokens *out);
+/* The ids of `bytes` bytes of UTF-8 text (invalid bytes count as U+FFFD), without a begin-of-sequence token: new memory
+ * (lh_free) of *n ids. */
+lh_status lh_tokenizer_ids(const lh_tokenizer *tok, const char *text, int64_t bytes, lh_encode how, int32_t **out,
+                           int64_t *n);
 
 /* The text of n ids, special tokens included: new memory (lh_free), NUL-terminated. */
 lh_status lh_tokenizer_text(const lh_tokenizer *tok, const int32_t *ids, int64_t n, char **out);
@@ -246,14 +303,18 @@ lh_status lh_tokenizer_text(const lh_tokenizer *tok, const int32_t *ids, int64_t
 typedef struct lh_session lh_session;
 
 typedef struct lh_session_start_options {
+    size_t size;             /* sizeof(lh_session_start_options) */
     const lh_policy *policy; /* copied, so that it may be closed before the session; NULL: the full cache */
-    int64_t prompt;          /* required: tokens of the prefill */
-    int64_t more;   /* maximum tokens after it: questions and answers. With the prompt they fit in the positions
-                       of the model */
-    int64_t block;  /* maximum tokens of a lh_session_block, at most `more`; 0: it is not called */
-    int asks_later; /* 1: questions come after the prefill, which decides the default policy */
-    int restores;   /* 1: lh_session_snapshot and lh_session_restore will be called */
-    uint64_t seed;  /* of the policy's random choices */
+    int64_t prompt;          /* required: tokens of the prefill; 0 for lh_session_load */
+    int64_t more;       /* maximum tokens after it: questions and answers. With the prompt they fit in the positions
+                           of the model */
+    int64_t block;      /* maximum tokens of a lh_session_block, at most `more`; 0: it is not called */
+    int asks_later;     /* 1: questions come after the prefill, which decides the default policy */
+    int restores;       /* 1: lh_session_snapshot and lh_session_restore will be called */
+    uint64_t seed;      /* of the policy's random choices */
+    int64_t together;   /* maximum sessions of lh_sessions_step: this one, its forks and those beside it; 0: one */
+    lh_session *beside; /* a session of the same engine that this one can step together with; it may be closed
+                           earlier, and its memory is freed with the last session beside it; NULL: none */
 } lh_session_start_options;
 
 /* Collective, as all calls below unless stated otherwise. LH_ENOMEM, before anything is computed, if the run does not
@@ -264,6 +325,7 @@ void lh_session_close(lh_session *session); /* not collective; NULL is fine */
 /* Called on every rank after every chunk of a layer with tokens x layers done and in total. Any status but LH_OK stops
  * the prefill with it. */
 typedef struct lh_forward_progress {
+    size_t size; /* sizeof(lh_forward_progress) */
     void *self;
     lh_status (*done)(void *self, int64_t done, int64_t total);
 } lh_forward_progress;
@@ -275,8 +337,12 @@ lh_status lh_session_prefill(lh_session *s, const int32_t *ids, int64_t n, const
 lh_status lh_session_block(lh_session *s, const int32_t *ids, int64_t n);
 lh_status lh_session_step(lh_session *s, int32_t id);
 
+/* A token each for n sessions in one step, which reads the weights once: sessions that share their forward pass, since
+ * they are forks of one another or were started `beside` one, at most `together` of them. */
+lh_status lh_sessions_step(lh_session *const *sessions, const int32_t *ids, int64_t n);
+
 /* Samples the next token from the last row of logits; sampling NULL: greedy. step: number of the draw, which keys its
- * randomness. */
+ * randomness. LH_EUSAGE after the tokens of another session with the same forward pass: its logits are of that one. */
 lh_status lh_session_sample(lh_session *s, const lh_sampling *sampling, int64_t step, int32_t *id);
 
 /* The logits of the last row on rank 0, in *rows rows (1) of [vocab] floats of host memory, borrowed until the next
@@ -287,13 +353,29 @@ lh_status lh_session_logits(lh_session *s, const float **logits, int64_t *rows);
 lh_status lh_session_snapshot(lh_session *s);
 lh_status lh_session_restore(lh_session *s);
 
-/* All tokens so far. Borrowed. Not collective. NULL of NULL. */
-const lh_tokens *lh_session_tokens(const lh_session *s);
+/* A session that continues from this state, of the same policy, for `more` tokens and blocks of at most `block`: it
+ * shares the entries of `from` until they change, and has no logits before its first token. `from` appends no tokens
+ * while it has forks; it may be closed before them, and its memory is freed with the last one. */
+lh_status lh_session_fork(lh_session **out, lh_session *from, int64_t more, int64_t block);
+
+/* Save the state after all tokens so far as a cache file, as `generate --save-cache` does; start a session from one,
+ * on any number of ranks. options: `prompt` 0; `policy` NULL: the one of the file. */
+lh_status lh_session_save(lh_session *s, const char *path);
+lh_status lh_session_load(lh_session **out, lh_engine *engine, const char *path,
+                          const lh_session_start_options *options);
+
+/* The positions that a KV head of the model holds now, ascending: new memory (lh_free) of *n positions, on every
+ * rank. */
+lh_status lh_session_kept(lh_session *s, int64_t layer, int64_t kv_head, int32_t **positions, int64_t *n);
+
+/* All tokens so far: *ids is borrowed until the next call; returns their number. Not collective. 0 of NULL. */
+int64_t lh_session_ids(const lh_session *s, const int32_t **ids);
 
 /* ---- forecast: will it fit? ---- */
 
 /* Bytes of the rank that needs the most. */
 typedef struct lh_forecast {
+    size_t size;            /* sizeof(lh_forecast), before the call */
     int64_t weights, cache; /* cache: the entries that are kept */
     int64_t peak;           /* maximum at any time */
     int64_t free;           /* of a rank's device, or the memory that the options give */

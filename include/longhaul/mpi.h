@@ -9,7 +9,7 @@
  * handler changes. As lh_world_open otherwise. lh_world_close leaves MPI running. */
 static inline lh_status lh_world_open_on(lh_world **out, MPI_Comm ranks, const lh_world_options *options)
 {
-    lh_world_options on = {0};
+    lh_world_options on = {.size = sizeof on};
     if (options) on = *options;
     on.mpi_comm = &ranks;
     return lh_world_open(out, &on);

@@ -24,11 +24,19 @@ static struct {
     char name[256]; /* of the log file, perhaps cut */
     char job[64];   /* " job 17", or empty */
     char host[64];
+    lh_log_sink sink; /* NULL: standard error */
+    void *self;
 } state = {.level = LH_LOG_INFO, .ranks = 1, .file = -1};
 
 void lh_log_set_level(lh_log_level level)
 {
     state.level = level;
+}
+
+void lh_log_set_sink(lh_log_sink sink, void *self)
+{
+    state.sink = sink;
+    state.self = self;
 }
 
 void lh_log_set_rank(int rank, int ranks)
@@ -114,7 +122,7 @@ void lh_log_bar(const char *format, ...)
     char text[512] = "";
     struct winsize size = {0};
     int n = 0, columns = ioctl(2, TIOCGWINSZ, &size) == 0 && size.ws_col ? size.ws_col : 80;
-    if (!format && !state.bar) return;
+    if ((!format && !state.bar) || state.sink) return;
     if (format) {
         va_list ap;
         va_start(ap, format);
@@ -170,9 +178,11 @@ void lh_log(lh_log_level level, int all_ranks, const char *format, ...)
         line[n + (int)lh_text_make_plain(line + n, m)] = '\0';
         n += (int)strlen(line + n);
     }
+    const int shows = state.rank == 0 || all_ranks;
+    if (shows && state.sink) state.sink(state.self, level, line + strlen(prefix[level]));
     line[n++] = '\n';
     /* Standard error that fails cannot be reported; the file still gets the line. */
-    ssize_t shown = state.rank == 0 || all_ranks ? write(2, line, (size_t)n) : 0;
+    ssize_t shown = shows && !state.sink ? write(2, line, (size_t)n) : 0;
     (void)shown;
     if (state.file >= 0) append_to_file(line, (size_t)n);
 }

@@ -156,3 +156,20 @@ void lh_buf_clear(lh_buf *buf)
     lh_free(buf->data);
     *buf = (lh_buf){0};
 }
+
+lh_status lh_tokens_push(lh_tokens *tokens, int32_t id)
+{
+    if (tokens->n == tokens->cap) {
+        int64_t cap = tokens->cap ? 2 * tokens->cap : 64;
+        LH_TRY(lh_realloc(&tokens->ids, cap, sizeof *tokens->ids));
+        tokens->cap = cap;
+    }
+    tokens->ids[tokens->n++] = id;
+    return LH_OK;
+}
+
+void lh_tokens_clear(lh_tokens *tokens)
+{
+    lh_free(tokens->ids);
+    *tokens = (lh_tokens){0};
+}

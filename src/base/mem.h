@@ -36,6 +36,15 @@ lh_status lh_buf_puts(lh_buf *buf, const char *text);
 lh_status lh_buf_printf(lh_buf *buf, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void lh_buf_clear(lh_buf *buf); /* frees */
 
+/* A growing list of token ids; all zero is empty. */
+typedef struct lh_tokens {
+    int32_t *ids;
+    int64_t n, cap;
+} lh_tokens;
+
+lh_status lh_tokens_push(lh_tokens *tokens, int32_t id);
+void lh_tokens_clear(lh_tokens *tokens); /* frees */
+
 /* Append text; U+FFFD replaces invalid bytes. */
 lh_status lh_utf8_append(lh_buf *buf, const char *text, int64_t bytes);
 

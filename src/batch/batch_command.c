@@ -37,8 +37,7 @@ lh_status lh_batch_find_replica(lh_batch_call *r)
 
 lh_status lh_batch_open_engine(lh_batch_call *r)
 {
-    const lh_engine_options options = lh_engine_defaults(&r->v->engine);
-    return lh_engine_open_replica(&r->engine, lh_world_comm(r->call->world), r->replica, &options);
+    return lh_engine_open_replica(&r->engine, lh_world_comm(r->call->world), r->replica, &r->v->engine);
 }
 
 /* ---- the input ---- */

@@ -245,7 +245,7 @@ static lh_status fork_sequences(lh_session **s, int64_t n)
 static lh_status sample_all(lh_session **s, int64_t n, int64_t step)
 {
     int32_t id;
-    for (int64_t k = 0; k < n; k++) LH_TRY(lh_session_sample(s[k], &lh_greedy, step, &id));
+    for (int64_t k = 0; k < n; k++) LH_TRY(lh_session_draw(s[k], &lh_greedy, step, &id));
     return LH_OK;
 }
 

@@ -256,6 +256,21 @@ done:
     return st;
 }
 
+lh_status lh_positions_share(lh_positions *p, lh_comm *comm)
+{
+    lh_status st = LH_OK;
+    const int root = lh_comm_rank(comm) == 0;
+    int64_t bytes;
+    LH_TRY(lh_comm_bcast(comm, 0, &p->heads, sizeof p->heads));
+    bytes = (p->heads + 1) * (int64_t)sizeof *p->offsets;
+    if (!root) st = lh_calloc(&p->offsets, p->heads + 1, sizeof *p->offsets);
+    LH_TRY(lh_comm_agree(comm, st));
+    LH_TRY(lh_comm_bcast(comm, 0, p->offsets, bytes));
+    if (!root) st = lh_calloc(&p->positions, p->offsets[p->heads], sizeof *p->positions);
+    LH_TRY(lh_comm_agree(comm, st));
+    return lh_comm_bcast(comm, 0, p->positions, p->offsets[p->heads] * (int64_t)sizeof *p->positions);
+}
+
 void lh_positions_clear(lh_positions *positions)
 {
     lh_free(positions->offsets);

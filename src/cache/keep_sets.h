@@ -19,6 +19,9 @@ typedef struct lh_positions {
 lh_status lh_positions_gather(lh_positions *out, const lh_exec *exec, const lh_heads *heads, const lh_arena *arena);
 void lh_positions_clear(lh_positions *positions);
 
+/* Collective. Rank 0's positions on every rank. */
+lh_status lh_positions_share(lh_positions *positions, lh_comm *comm);
+
 /* Ascending. */
 void lh_positions_sort(int32_t *positions, int64_t n);
 

@@ -81,7 +81,7 @@ static lh_status block(lh_conversation *c, const int32_t *ids, int64_t n)
 /* Prefill the prompt and feed the later tokens, with a snapshot after the context. */
 static lh_status read_ids(lh_conversation *c, const lh_tokens *ids)
 {
-    const lh_forward_progress progress = {&c->options, show_prefill};
+    const lh_forward_progress progress = {sizeof progress, &c->options, show_prefill};
     LH_TRY(open_session(c, c->prompt));
     LH_TRY(lh_session_prefill(c->session, ids->ids, c->prompt, &progress));
     LH_TRY(block(c, ids->ids + c->prompt, c->before - c->prompt));
@@ -92,7 +92,7 @@ static lh_status read_ids(lh_conversation *c, const lh_tokens *ids)
 static lh_status load(lh_conversation *c)
 {
     LH_TRY(open_session(c, 0));
-    LH_TRY(lh_session_load(c->session, &c->cache));
+    LH_TRY(lh_session_read(c->session, &c->cache));
     return lh_session_snapshot(c->session);
 }
 
@@ -210,5 +210,5 @@ lh_status lh_conversation_reset(lh_conversation *c)
 lh_status lh_conversation_save(lh_conversation *c, const char *path, const char *run, const char *chat)
 {
     LH_TRY(feed_unfed(c));
-    return lh_session_save(c->session, path, &(lh_cache_extra){.seed = c->seed, .run = run, .chat = chat});
+    return lh_session_write(c->session, path, &(lh_cache_extra){.seed = c->seed, .run = run, .chat = chat});
 }

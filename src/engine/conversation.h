@@ -34,7 +34,7 @@ lh_status lh_conversation_ask(lh_conversation *c, const lh_tokens *question, con
 /* Back to the state after the context. */
 lh_status lh_conversation_reset(lh_conversation *c);
 
-/* Save the state so far; `run` and `chat` as for lh_session_save. LH_EWRITE: the conversation can continue. */
+/* Save the state so far; `run` and `chat` as for lh_session_write. LH_EWRITE: the conversation can continue. */
 lh_status lh_conversation_save(lh_conversation *c, const char *path, const char *run, const char *chat);
 
 /* Not collective. Tokens so far, and how many more there is room for. */

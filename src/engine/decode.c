@@ -30,7 +30,7 @@ lh_status lh_answering_choose(lh_answering *a)
     if (force && a->chosen < force->n)
         id = force->ids[a->chosen];
     else
-        LH_TRY(lh_session_sample(a->session, &how->sampling, a->chosen, &id));
+        LH_TRY(lh_session_draw(a->session, &how->sampling, a->chosen, &id));
     LH_TRY(lh_tokens_push(a->out, id));
     if (how->chosen) LH_TRY(how->chosen(how->self, id));
     stop = ends_answer(a->session, how, id);

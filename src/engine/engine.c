@@ -249,12 +249,12 @@ static lh_status allocate(lh_engine **out)
     return LH_OK;
 }
 
-lh_status lh_engine_open_replica(lh_engine **out, lh_comm *world, lh_comm *comm, const lh_engine_options *options)
+lh_status lh_engine_open_replica(lh_engine **out, lh_comm *world, lh_comm *comm, const lh_engine_options *given)
 {
-    lh_status st = LH_OK;
     lh_engine *e = NULL;
     double start = lh_clock_s();
-    st = lh_engine_check(options);
+    const lh_engine_options all = lh_engine_defaults(given), *options = &all;
+    lh_status st = lh_engine_check(options);
     if (st == LH_OK) st = check_ranks(comm, options->tp);
     if (st == LH_OK) st = allocate(&e);
     LH_TRY_DONE(lh_comm_agree(world, st));
@@ -290,9 +290,9 @@ lh_status lh_engine_open(lh_engine **out, lh_world *world, const lh_engine_optio
 {
     LH_TRY(lh_check_given(out, "engine"));
     LH_TRY(lh_check_given(lh_world_comm(world), "world"));
-    LH_TRY(lh_check_given(options, "options"));
-    const lh_engine_options all = lh_engine_defaults(options);
-    return lh_engine_open_on(out, lh_world_comm(world), &all);
+    lh_engine_options given;
+    LH_TRY(lh_struct_read(&given, sizeof given, options, "lh_engine_options"));
+    return lh_engine_open_on(out, lh_world_comm(world), &given);
 }
 
 void lh_engine_hold(lh_engine *e)

@@ -43,7 +43,8 @@ int lh_engine_is_forked(const lh_engine *engine);
 /* Borrowed. */
 const lh_engine_view *lh_engine_get(const lh_engine *engine);
 
-/* As lh_engine_open, over a communicator that the caller owns and closes later; all options must be set. */
+/* As lh_engine_open, over a communicator that the caller owns and closes later, without a look at the size of the
+ * options. */
 lh_status lh_engine_open_on(lh_engine **out, lh_comm *world, const lh_engine_options *options);
 
 /* The same by the ranks of `comm`, which share the hosts of `world` with other replicas: each replica opens its engine

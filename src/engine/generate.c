@@ -178,14 +178,13 @@ static lh_status open_run(run *r)
 static lh_status show_prefill(void *self, int64_t done, int64_t total)
 {
     const lh_generate_events *events = self;
-    if (events->prefill) events->prefill(events->self, done, total);
-    return LH_OK;
+    return events->prefill ? events->prefill(events->self, done, total) : LH_OK;
 }
 
 static lh_status prefill(run *r)
 {
     const lh_generate_request *q = r->request;
-    const lh_forward_progress progress = {(void *)&q->events, show_prefill};
+    const lh_forward_progress progress = {sizeof progress, (void *)&q->events, show_prefill};
     const lh_checkpointing how = lh_generate_checkpointing(r);
     if (!q->resume) return lh_session_prefill(r->session, q->prompt.ids, q->prompt.n, &progress);
     return lh_session_prefill_kept(r->session, &q->prompt, &progress, &how, &r->layers_before);
@@ -216,6 +215,18 @@ static lh_status take_figures(run *r)
     return LH_OK;
 }
 
+static lh_status gather_kept(run *r)
+{
+    const int64_t layers = lh_engine_get(r->engine)->config->layers;
+    lh_comm *comm = lh_engine_get(r->engine)->comm;
+    LH_TRY(lh_comm_agree(comm, lh_calloc(&r->out->kept, layers, sizeof *r->out->kept)));
+    for (int64_t l = 0; l < layers; l++) {
+        LH_TRY(lh_kv_gather_positions(lh_session_kv(r->session), l, &r->out->kept[l]));
+        LH_TRY(lh_positions_share(&r->out->kept[l], comm));
+    }
+    return LH_OK;
+}
+
 /* `st`: of writing a file, agreed on. A file that cannot be written costs neither the answers nor the other files. */
 static lh_status take_written(run *r, lh_status st)
 {
@@ -233,7 +244,7 @@ static lh_status take_prompt(run *r)
     if (r->resumes) {
         LH_TRY(lh_generate_load_state(r));
     } else if (q->load_cache) {
-        LH_TRY(lh_session_load(r->session, &r->cache));
+        LH_TRY(lh_session_read(r->session, &r->cache));
         if (q->prompt.n) LH_TRY(lh_session_block(r->session, q->prompt.ids, q->prompt.n));
     } else {
         LH_TRY(prefill(r));
@@ -245,10 +256,11 @@ static lh_status take_prompt(run *r)
     LH_TRY(take_figures(r));
     if (q->recorder && q->recorder->prompt) LH_TRY(q->recorder->prompt(q->recorder->self, r->session));
     if (q->keep_sets) LH_TRY(lh_kv_take_keep_sets(lh_session_kv(r->session), LH_KEEP_KEPT, &r->sets));
+    if (q->kept) LH_TRY(gather_kept(r));
     if (q->save_cache && !r->resumes) /* the state was written after the cache */
         LH_TRY(take_written(
-            r, lh_session_save(r->session, q->save_cache,
-                               &(lh_cache_extra){.seed = q->sampling.seed, .run = q->run, .chat = q->chat})));
+            r, lh_session_write(r->session, q->save_cache,
+                                &(lh_cache_extra){.seed = q->sampling.seed, .run = q->run, .chat = q->chat})));
     if (!r->resumes) LH_TRY(lh_generate_write_state(r, 0));
     if (q->question_count == 0) LH_TRY(lh_generate_write_logits(r));
     return LH_OK;
@@ -316,6 +328,7 @@ static lh_status write_files(run *r)
 static lh_status open_generation(run *r)
 {
     lh_generation *g = r->out;
+    g->layers = lh_engine_get(r->engine)->config->layers;
     int64_t **const arrays[] = {&g->entries,         &g->entries_kept, &g->bytes,        &g->bytes_kept,
                                 &g->bytes_allocated, &g->peak_bytes,   &g->summary_bytes};
     g->ranks = lh_comm_size(lh_engine_get(r->engine)->comm);
@@ -374,6 +387,8 @@ void lh_generation_clear(lh_generation *g)
         lh_buf_clear(&g->answers[i].text);
         lh_buf_clear(&g->answers[i].logprobs);
     }
+    for (int64_t l = 0; g->kept && l < g->layers; l++) lh_positions_clear(&g->kept[l]);
+    lh_free(g->kept);
     lh_free(g->answers);
     lh_free(g->entries);
     lh_free(g->entries_kept);

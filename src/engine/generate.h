@@ -7,12 +7,12 @@
 #include "engine/prefill_checkpoint.h"
 #include "text/thoughts.h"
 
-/* Progress, called on every rank; any may be NULL. */
+/* Progress, called on every rank; any may be NULL. A status but LH_OK, the same on every rank, ends the run. */
 typedef struct lh_generate_events {
     void *self;
-    void (*prefill)(void *self, int64_t done, int64_t total); /* tokens x layers */
-    void (*token)(void *self, int64_t answer, int32_t id, const char *text,
-                  int64_t bytes);                             /* final text since the last call */
+    lh_status (*prefill)(void *self, int64_t done, int64_t total); /* tokens x layers */
+    lh_status (*token)(void *self, int64_t answer, int32_t id, const char *text,
+                       int64_t bytes);                        /* final text since the last call */
     int (*checkpoint_due)(void *self);                        /* of lh_checkpointing, for `resume` */
     void (*checkpoint_kept)(void *self, int64_t layers_done); /* all layers: the state after the prompt */
 } lh_generate_events;
@@ -55,6 +55,7 @@ struct lh_generate_request {
     const lh_policy *policy;
     const lh_profiles *profiles;                              /* includes those that the policy names */
     const char *load_cache, *save_cache, *keep_sets, *logits; /* files, NULL: none */
+    int kept;            /* 1: the generation has the positions that are kept of the prompt */
     const char *given;   /* keep sets that replace the policy (given.h); NULL: none */
     int64_t logits_last; /* rows of the prompt in `logits` */
     const char *resume;  /* state of the run (generate_state.c): read if it exists, removed at the end; NULL: none; no
@@ -90,6 +91,8 @@ typedef struct lh_generation {
     const char *given; /* keep sets that replace the policy, borrowed; NULL: none */
     int64_t budget;    /* entries per KV head that the policy gives this prompt */
     int64_t chunk;     /* maximum number of tokens per chunk of the prompt */
+    int64_t layers;
+    lh_positions *kept; /* [layers] where asked, else NULL: positions of every KV head of the model, on every rank */
     int complete;      /* 1: the answers are whole, also where a file could not be written */
     int ranks;
     int64_t *entries, *entries_kept, *bytes, *bytes_kept, *bytes_allocated, *peak_bytes,

@@ -63,14 +63,15 @@ void lh_writers_close(lh_generate_run *r)
 }
 
 /* Passes the final text of the answer to the listener. */
-static void tell(lh_answer_writer *w)
+static lh_status tell(lh_answer_writer *w)
 {
     const lh_generate_events *e = &w->run->request->events;
     const lh_final_text *held = (const lh_final_text *)w->held.data;
     const int64_t count = w->held.bytes / (int64_t)sizeof *held;
     for (int64_t from = w->told ? held[w->told - 1].end : 0; w->told < count; from = held[w->told++].end)
-        e->token(e->self, w->index, held[w->told].id, w->answer->text.data ? w->answer->text.data + from : "",
-                 held[w->told].end - from);
+        LH_TRY(e->token(e->self, w->index, held[w->told].id, w->answer->text.data ? w->answer->text.data + from : "",
+                        held[w->told].end - from));
+    return LH_OK;
 }
 
 /* What became final goes to the listener in its turn; what could be the beginning of a stop text is held back. */
@@ -81,8 +82,7 @@ static lh_status show(lh_answer_writer *w, int32_t id)
     const int listens = w->run->request->events.token != NULL;
     if (listens && t->final >= t->shown) LH_TRY(lh_buf_append(&w->held, &now, sizeof now));
     t->shown = lh_max_i64(t->shown, t->final);
-    if (listens && w->index == w->run->telling) tell(w);
-    return LH_OK;
+    return listens && w->index == w->run->telling ? tell(w) : LH_OK;
 }
 
 static lh_status write_token(void *self, int32_t id, int *stop)
@@ -163,6 +163,6 @@ lh_status lh_writer_end(lh_answer_writer *w)
     LH_TRY(show(w, -1));
     w->ended = 1;
     while (r->telling < r->out->answer_count && r->writers[r->telling].ended)
-        if (++r->telling < r->out->answer_count && r->request->events.token) tell(&r->writers[r->telling]);
+        if (++r->telling < r->out->answer_count && r->request->events.token) LH_TRY(tell(&r->writers[r->telling]));
     return LH_OK;
 }

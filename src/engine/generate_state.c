@@ -147,7 +147,7 @@ lh_status lh_generate_load_state(lh_generate_run *r)
 {
     const lh_generate_request *q = r->request;
     LH_TRY(lh_comm_agree(comm_of(r), check_state(r, q->resume)));
-    LH_TRY(lh_session_load(r->session, &r->cache));
+    LH_TRY(lh_session_read(r->session, &r->cache));
     lh_info("the run continues after %lld tokens of the answer, from '%s'", (long long)r->known.n, q->resume);
     r->state_s = lh_clock_s();
     if (q->events.checkpoint_kept) q->events.checkpoint_kept(q->events.self, lh_engine_get(r->engine)->config->layers);
@@ -183,7 +183,7 @@ lh_status lh_generate_write_state(lh_generate_run *r, int64_t fed)
     st = lh_run_identity_text(r->session, q->identity, &identity);
     if (st == LH_OK) st = answer_text(r, fed, &answer);
     LH_TRY_DONE(lh_comm_agree(comm_of(r), st));
-    st = lh_session_save(
+    st = lh_session_write(
         r->session, q->resume,
         &(lh_cache_extra){
             .seed = q->sampling.seed, .run = q->run, .chat = q->chat, .identity = identity, .answer = answer});

@@ -3,6 +3,7 @@
 #include "engine/session.h"
 
 #include <assert.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/log.h"
@@ -27,6 +28,11 @@ struct lh_session {
     lh_forward *forward;
     lh_rotations *rotations;
     int64_t row, rows; /* this session's among the logits of the forward pass: the first, and how many */
+    int64_t call;      /* of the forward pass that computed them */
+    lh_session *held;  /* whose forward pass or cache is in use, and which is freed after this one; NULL: none */
+    int is_fork;       /* true: it shares entries with the cache of the held session */
+    int64_t users;     /* the program until it closes the session, and the sessions that hold it */
+    int64_t forks;     /* of these, the forks: its cache may not change before they are closed */
     lh_tokens tokens;
     lh_session_options options;
     int64_t chunk;
@@ -123,6 +129,12 @@ static lh_status open_forward(lh_session *s)
                                                            .rows = lh_max_i64(lh_max_i64(o->rows, o->sequences), 1)}));
 }
 
+static void hold(lh_session *s, lh_session *held)
+{
+    s->held = held;
+    held->users++;
+}
+
 /* With the options, and without caches and forward pass. */
 static lh_status make_session(lh_session **out, lh_engine *engine, const lh_session_options *options)
 {
@@ -130,11 +142,16 @@ static lh_status make_session(lh_session **out, lh_engine *engine, const lh_sess
     LH_TRY(lh_calloc(&s, 1, sizeof *s));
     *out = s;
     s->engine = engine;
+    s->users = 1;
     lh_engine_hold(engine);
     s->options = *options;
     s->policy = *options->policy;
     s->options.policy = &s->policy;
     s->forward = options->forward;
+    if (options->beside) {
+        hold(s, options->beside);
+        s->forward = s->options.forward = options->beside->forward;
+    }
     if (!options->rotates_for) s->options.rotates_for = options->length;
     return LH_OK;
 }
@@ -157,82 +174,6 @@ done:
     return st;
 }
 
-static lh_status fork_state(lh_session *s, lh_session *from)
-{
-    LH_TRY(push_tokens(s, from->tokens.ids, from->tokens.n));
-    LH_TRY(lh_calloc(&s->caches, 1, sizeof *s->caches));
-    LH_TRY(lh_kv_fork(&s->caches[0], lh_session_kv(from), s->options.more));
-    s->state = READY;
-    return LH_OK;
-}
-
-lh_status lh_session_fork(lh_session **out, lh_session *from, int64_t more, int64_t block)
-{
-    lh_status st = LH_OK;
-    lh_session *s = NULL;
-    lh_session_options options = from->options;
-    if (from->cache) LH_FAIL(LH_EINTERNAL, "only the first cache of a session is forked");
-    options.others = NULL;
-    options.other_count = 0;
-    options.prompt = 0;
-    options.more = more;
-    options.fork_more = 0;
-    options.block = block;
-    options.given = NULL;
-    options.forward = from->forward;
-    st = make_session(&s, from->engine, &options);
-    if (st == LH_OK) st = fork_state(s, from);
-    LH_TRY_DONE(lh_comm_agree(lh_engine_get(from->engine)->comm, st));
-    *out = s;
-    s = NULL;
-done:
-    lh_session_close(s);
-    return st;
-}
-
-/* Back to the cache of the snapshot. */
-static void close_fork(lh_session *s)
-{
-    if (!s->fork) return;
-    lh_forward_forget(s->forward, s->fork);
-    lh_kv_close(s->fork);
-    s->fork = NULL;
-}
-
-void lh_session_close(lh_session *s)
-{
-    if (!s || lh_engine_is_forked(s->engine)) return;
-    close_fork(s);
-    for (int64_t i = s->caches ? s->options.other_count : -1; i >= 0; i--) {
-        if (s->options.forward && s->caches[i]) lh_forward_forget(s->forward, s->caches[i]);
-        lh_kv_close(s->caches[i]);
-    }
-    if (!s->options.forward) lh_forward_close(s->forward);
-    lh_rotations_close(s->rotations);
-    lh_tokens_clear(&s->tokens);
-    lh_profiles_clear(&s->profiles);
-    lh_free(s->logits);
-    lh_free(s->snapshot_logits);
-    lh_free(s->caches);
-    lh_engine_release(s->engine);
-    lh_free(s);
-}
-
-/* All rows of the last call are this session's. */
-static void take_rows(lh_session *s)
-{
-    s->row = 0;
-    s->rows = lh_forward_logits(s->forward).rows;
-}
-
-static lh_status check_ids(const lh_session *s, const int32_t *ids, int64_t n)
-{
-    const lh_tokens given = {.ids = (int32_t *)(uintptr_t)ids, .n = n};
-    return lh_prompt_check_ids(&given, lh_engine_get(s->engine)->config->vocab);
-}
-
-/* ---- a program's calls ---- */
-
 /* Every call of longhaul.h begins and ends with these. */
 static lh_status enter(lh_session *s)
 {
@@ -254,17 +195,132 @@ static lh_status check_ready(const lh_session *s)
     return LH_OK;
 }
 
+static lh_status fork_state(lh_session *s, lh_session *from)
+{
+    LH_TRY(push_tokens(s, from->tokens.ids, from->tokens.n));
+    LH_TRY(lh_calloc(&s->caches, 1, sizeof *s->caches));
+    LH_TRY(lh_kv_fork(&s->caches[0], lh_session_kv(from), s->options.more));
+    hold(s, from);
+    s->is_fork = 1;
+    from->forks++;
+    s->state = READY;
+    return LH_OK;
+}
+
+/* Lengths of a fork, and the state that it begins with. */
+static lh_status check_fork(const lh_session *from, int64_t more, int64_t block)
+{
+    const int64_t positions = lh_engine_get(from->engine)->config->max_positions;
+    LH_TRY(check_ready(from));
+    if (from->cache || from->snapshot_logits)
+        LH_FAIL(LH_EUSAGE, "a session that has a snapshot is not forked: fork it instead of storing its state");
+    if (more < 1 || more > positions - from->tokens.n)
+        LH_FAIL(LH_EUSAGE,
+                "more is %lld, it must be at least 1 token, and with the %lld tokens of the session at most the %lld "
+                "positions of the model",
+                (long long)more, (long long)from->tokens.n, (long long)positions);
+    if (from->options.bounded && (block < 0 || block > more))
+        LH_FAIL(LH_EUSAGE, "block is %lld, it must be between 0 and the %lld tokens of more", (long long)block,
+                (long long)more);
+    return LH_OK;
+}
+
+static lh_status fork_session(lh_session **out, lh_session *from, int64_t more, int64_t block)
+{
+    lh_status st = LH_OK;
+    lh_session *s = NULL;
+    lh_session_options options = from->options;
+    LH_TRY(check_fork(from, more, block));
+    options.others = NULL;
+    options.other_count = 0;
+    options.prompt = 0;
+    options.more = more;
+    options.length = from->tokens.n + more;
+    options.fork_more = 0;
+    options.block = block;
+    options.given = NULL;
+    options.forward = from->forward;
+    options.beside = NULL;
+    st = make_session(&s, from->engine, &options);
+    if (st == LH_OK) st = fork_state(s, from);
+    LH_TRY_DONE(lh_comm_agree(lh_engine_get(from->engine)->comm, st));
+    *out = s;
+    s = NULL;
+done:
+    lh_session_close(s);
+    return st;
+}
+
+lh_status lh_session_fork(lh_session **out, lh_session *from, int64_t more, int64_t block)
+{
+    LH_TRY(lh_check_given(out, "session"));
+    LH_TRY(enter(from));
+    return leave(from, fork_session(out, from, more, block));
+}
+
+/* Back to the cache of the snapshot. */
+static void close_fork(lh_session *s)
+{
+    if (!s->fork) return;
+    lh_forward_forget(s->forward, s->fork);
+    lh_kv_close(s->fork);
+    s->fork = NULL;
+}
+
+void lh_session_close(lh_session *s)
+{
+    if (!s || lh_engine_is_forked(s->engine) || --s->users > 0) return;
+    lh_session *held = s->held;
+    if (s->is_fork) held->forks--;
+    close_fork(s);
+    for (int64_t i = s->caches ? s->options.other_count : -1; i >= 0; i--) {
+        if (s->options.forward && s->caches[i]) lh_forward_forget(s->forward, s->caches[i]);
+        lh_kv_close(s->caches[i]);
+    }
+    if (!s->options.forward) lh_forward_close(s->forward);
+    lh_rotations_close(s->rotations);
+    lh_tokens_clear(&s->tokens);
+    lh_profiles_clear(&s->profiles);
+    lh_free(s->logits);
+    lh_free(s->snapshot_logits);
+    lh_free(s->caches);
+    lh_engine_release(s->engine);
+    lh_free(s);
+    lh_session_close(held);
+}
+
+/* All rows of the last call are this session's. */
+static void take_rows(lh_session *s)
+{
+    const lh_logits_view view = lh_forward_logits(s->forward);
+    s->row = 0;
+    s->rows = view.rows;
+    s->call = view.call;
+}
+
+static lh_status check_ids(const lh_session *s, const int32_t *ids, int64_t n)
+{
+    const lh_tokens given = {.ids = (int32_t *)(uintptr_t)ids, .n = n};
+    return lh_prompt_check_ids(&given, lh_engine_get(s->engine)->config->vocab);
+}
+
+/* ---- a program's calls ---- */
+
 /* n more tokens can follow. */
 static lh_status check_more(const lh_session *s, int64_t n)
 {
     const lh_session_options *o = &s->options;
     LH_TRY(check_ready(s));
-    const int64_t used = s->tokens.n - o->prompt;
+    if (s->forks)
+        LH_FAIL(LH_EUSAGE, "the session has %lld forks that share its cache: close them before more tokens come",
+                (long long)s->forks);
+    const int64_t used = s->tokens.n - (o->length - o->more);
     if (o->bounded && n > o->more - used)
-        LH_FAIL(LH_EUSAGE,
-                "more is %lld, %lld tokens have followed the prompt, and %lld are given: start the session "
-                "with as many as will follow",
-                (long long)o->more, (long long)used, (long long)n);
+        LH_FAIL(
+            LH_EUSAGE,
+            "more is %lld, %lld tokens have come since the prompt or the fork, and %lld are given: start the session "
+            "with as many as will follow",
+            (long long)o->more, (long long)used, (long long)n);
     return LH_OK;
 }
 
@@ -306,24 +362,33 @@ lh_status lh_session_block(lh_session *s, const int32_t *ids, int64_t n)
     return leave(s, append_block(s, ids, n));
 }
 
-static lh_status step(lh_session *s, int32_t id)
+/* Sessions that may step together. */
+static lh_status check_together(lh_session *const *sessions, int64_t n)
 {
-    LH_TRY(check_ids(s, &id, 1));
-    return lh_sessions_step(&s, &id, 1);
+    for (int64_t i = 0; i < n; i++) {
+        LH_TRY(lh_check_given(sessions[i], "session"));
+        LH_TRY(check_more(sessions[i], 1));
+        if (sessions[i]->forward != sessions[0]->forward)
+            LH_FAIL(LH_EUSAGE,
+                    "sessions[%lld] has a forward pass of its own: it steps with its forks, and with sessions "
+                    "that were started beside it",
+                    (long long)i);
+        for (int64_t k = 0; k < i; k++)
+            if (sessions[k] == sessions[i])
+                LH_FAIL(LH_EUSAGE, "sessions[%lld] and sessions[%lld] are the same session", (long long)k,
+                        (long long)i);
+    }
+    if (n > lh_forward_sequences(sessions[0]->forward))
+        LH_FAIL(LH_EUSAGE, "%lld sessions are given, and at most %lld step together: start the first one with as many",
+                (long long)n, (long long)lh_forward_sequences(sessions[0]->forward));
+    return LH_OK;
 }
 
-lh_status lh_session_step(lh_session *s, int32_t id)
-{
-    LH_TRY(enter(s));
-    return leave(s, step(s, id));
-}
-
-lh_status lh_sessions_step(lh_session *const *sessions, const int32_t *ids, int64_t n)
+static lh_status step_together(lh_session *const *sessions, const int32_t *ids, int64_t n)
 {
     lh_status st = LH_OK;
     lh_next_token *next = NULL;
     LH_TRY_DONE(lh_calloc(&next, n, sizeof *next));
-    for (int64_t i = 0; i < n; i++) LH_TRY_DONE(check_more(sessions[i], 1));
     for (int64_t i = 0; i < n; i++) {
         LH_TRY_DONE(fork_snapshot(sessions[i]));
         next[i] = (lh_next_token){lh_session_kv(sessions[i]), ids[i]};
@@ -335,10 +400,29 @@ lh_status lh_sessions_step(lh_session *const *sessions, const int32_t *ids, int6
     for (int64_t i = 0; i < n; i++) {
         sessions[i]->row = i;
         sessions[i]->rows = 1;
+        sessions[i]->call = lh_forward_logits(sessions[i]->forward).call;
     }
 done:
     lh_free(next);
     return st;
+}
+
+lh_status lh_sessions_step(lh_session *const *sessions, const int32_t *ids, int64_t n)
+{
+    lh_status st = LH_OK;
+    if (n < 1) LH_FAIL(LH_EUSAGE, "n is %lld, it must be at least 1 session", (long long)n);
+    LH_TRY(lh_check_given(sessions, "sessions"));
+    LH_TRY(lh_check_given(ids, "ids"));
+    LH_TRY(enter(sessions[0]));
+    st = check_together(sessions, n);
+    if (st == LH_OK) st = check_ids(sessions[0], ids, n);
+    if (st == LH_OK) st = step_together(sessions, ids, n);
+    return leave(sessions[0], st);
+}
+
+lh_status lh_session_step(lh_session *s, int32_t id)
+{
+    return lh_sessions_step(&s, &id, 1);
 }
 
 void lh_session_keep_logits(lh_session *s, int64_t rows)
@@ -406,8 +490,10 @@ static lh_status take_prompt(lh_session *s, const int32_t *ids, int64_t n, const
 
 lh_status lh_session_prefill(lh_session *s, const int32_t *ids, int64_t n, const lh_forward_progress *progress)
 {
+    lh_forward_progress given;
+    if (progress) LH_TRY(lh_struct_read(&given, sizeof given, progress, "lh_forward_progress"));
     LH_TRY(enter(s));
-    return leave(s, take_prompt(s, ids, n, progress));
+    return leave(s, take_prompt(s, ids, n, progress ? &given : NULL));
 }
 
 /* keys, values: room for the entries of a layer. */
@@ -445,7 +531,12 @@ done:
 static lh_status check_rows(const lh_session *s)
 {
     if (s->state == FAILED) LH_TRY(check_ready(s));
-    if (!s->rows) LH_FAIL(LH_EUSAGE, "the session has no logits yet: a prompt comes first");
+    if (!s->rows)
+        LH_FAIL(LH_EUSAGE, "the session has no logits yet: %s",
+                s->is_fork ? "a fork begins with a token" : "a prompt comes first");
+    if (s->call != lh_forward_logits(s->forward).call)
+        LH_FAIL(LH_EUSAGE, "the logits of the session are gone: tokens of another session with the same forward pass "
+                           "came after its own");
     return LH_OK;
 }
 
@@ -529,10 +620,8 @@ lh_status lh_session_logits(lh_session *s, const float **logits, int64_t *rows)
     return leave(s, gather_logits(s, logits, rows));
 }
 
-static lh_status sample(lh_session *s, const lh_sampling *sampling, int64_t step, int32_t *id)
+static lh_status draw(lh_session *s, const lh_sampling *sampling, int64_t step, int32_t *id)
 {
-    static const lh_sampling greedy = {0};
-    if (!sampling) sampling = &greedy;
     LH_TRY(lh_check_given(id, "id"));
     LH_TRY(check_rows(s));
     lh_logits_view row = last_rows(s, 1);
@@ -543,10 +632,17 @@ static lh_status sample(lh_session *s, const lh_sampling *sampling, int64_t step
     return LH_OK;
 }
 
-lh_status lh_session_sample(lh_session *s, const lh_sampling *sampling, int64_t step, int32_t *id)
+lh_status lh_session_draw(lh_session *s, const lh_sampling *sampling, int64_t step, int32_t *id)
 {
     LH_TRY(enter(s));
-    return leave(s, sample(s, sampling, step, id));
+    return leave(s, draw(s, sampling, step, id));
+}
+
+lh_status lh_session_sample(lh_session *s, const lh_sampling *sampling, int64_t step, int32_t *id)
+{
+    lh_sampling given = {0};
+    if (sampling) LH_TRY(lh_struct_read(&given, sizeof given, sampling, "lh_sampling"));
+    return lh_session_draw(s, &given, step, id);
 }
 
 const lh_tokens *lh_session_tokens(const lh_session *s)
@@ -579,7 +675,7 @@ lh_kv *lh_session_kv(const lh_session *s)
     return s->fork ? s->fork : s->caches[s->cache];
 }
 
-lh_status lh_session_save(lh_session *s, const char *path, const lh_cache_extra *about)
+lh_status lh_session_write(lh_session *s, const char *path, const lh_cache_extra *about)
 {
     lh_status st = LH_OK;
     const lh_exec *exec = lh_engine_get(s->engine)->exec;
@@ -598,6 +694,19 @@ lh_status lh_session_save(lh_session *s, const char *path, const lh_cache_extra 
 done:
     lh_free(logits);
     return st;
+}
+
+static lh_status save(lh_session *s, const char *path)
+{
+    LH_TRY(lh_check_given(path, "path"));
+    LH_TRY(check_rows(s));
+    return lh_session_write(s, path, &(lh_cache_extra){.seed = s->options.seed, .run = "{}"});
+}
+
+lh_status lh_session_save(lh_session *s, const char *path)
+{
+    LH_TRY(enter(s));
+    return leave(s, save(s, path));
 }
 
 /* The keys of the file are rotated already, and a query of other factors would meet them at wrong distances. */
@@ -631,9 +740,47 @@ static lh_status restore(lh_session *s, lh_saved_kv *file)
     return LH_OK;
 }
 
-lh_status lh_session_load(lh_session *s, lh_saved_kv *file)
+lh_status lh_session_read(lh_session *s, lh_saved_kv *file)
 {
     lh_status st = restore(s, file);
     if (st == LH_OK) st = lh_h5_unchanged(file->file.h5);
     return lh_comm_agree(lh_engine_get(s->engine)->comm, st);
+}
+
+static lh_status copy_kept(int32_t **out, int64_t *n, const lh_positions *p, int64_t head)
+{
+    const int64_t first = p->offsets[head], count = p->offsets[head + 1] - first;
+    LH_TRY(lh_calloc(out, count, sizeof **out));
+    memcpy(*out, p->positions + first, (size_t)count * sizeof **out);
+    *n = count;
+    return LH_OK;
+}
+
+static lh_status gather_kept(lh_session *s, int64_t layer, int64_t head, int32_t **out, int64_t *n)
+{
+    lh_positions all = {0};
+    const lh_config *c = lh_engine_get(s->engine)->config;
+    LH_TRY(lh_check_given(out, "positions"));
+    LH_TRY(lh_check_given(n, "n"));
+    LH_TRY(check_ready(s));
+    if (layer < 0 || layer >= c->layers || head < 0 || head >= c->kv_heads)
+        LH_FAIL(LH_EUSAGE, "KV head %lld of layer %lld: the model has %lld layers of %lld KV heads", (long long)head,
+                (long long)layer, (long long)c->layers, (long long)c->kv_heads);
+    lh_status st = lh_kv_gather_positions(lh_session_kv(s), layer, &all);
+    if (st == LH_OK) st = lh_positions_share(&all, lh_engine_get(s->engine)->comm);
+    if (st == LH_OK) st = lh_comm_agree(lh_engine_get(s->engine)->comm, copy_kept(out, n, &all, head));
+    lh_positions_clear(&all);
+    return st;
+}
+
+lh_status lh_session_kept(lh_session *s, int64_t layer, int64_t kv_head, int32_t **positions, int64_t *n)
+{
+    LH_TRY(enter(s));
+    return leave(s, gather_kept(s, layer, kv_head, positions, n));
+}
+
+int64_t lh_session_ids(const lh_session *s, const int32_t **ids)
+{
+    if (ids) *ids = s ? s->tokens.ids : NULL;
+    return s ? s->tokens.n : 0;
 }

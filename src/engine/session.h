@@ -31,6 +31,7 @@ typedef struct lh_session_options {
     uint64_t seed; /* of the policy's random choices */
     const lh_kv_listener *listener; /* NULL: none */
     lh_forward *forward;            /* of several sessions, one call after the other, borrowed; NULL: its own */
+    lh_session *beside;             /* whose forward pass is borrowed, and which is freed after this one; NULL: none */
 } lh_session_options;
 
 /* Maximum bytes of a session on this rank, without the workspace of the forward pass. */
@@ -47,11 +48,6 @@ lh_status lh_session_forecast(lh_session_bytes *out, const lh_engine *engine, co
  * fit on a rank; where the forward pass is borrowed its owner sees to that. */
 lh_status lh_session_open(lh_session **out, lh_engine *engine, const lh_session_options *options);
 
-/* A session that continues from the state of `from` and shares its forward pass: with the same policy, tokens and
- * positions, but without logits, so that a block or a step comes first. Its cache is a fork (lh_kv_fork): `from` is
- * closed after it, and takes in no tokens before. `more` and `block` as in lh_session_options. */
-lh_status lh_session_fork(lh_session **out, lh_session *from, int64_t more, int64_t block);
-
 /* A prompt with known entries, read layer by layer. */
 typedef struct lh_session_prompt {
     const int32_t *ids;
@@ -61,9 +57,6 @@ typedef struct lh_session_prompt {
     /* writes the layer's keys and values of this rank's KV heads, [kv_count, n, head_dim] of the entries' type */
     lh_status (*read)(void *self, int64_t layer, void *keys, void *values);
 } lh_session_prompt;
-
-/* A token each for n sessions with one forward pass, in one step. */
-lh_status lh_sessions_step(lh_session *const *sessions, const int32_t *ids, int64_t n);
 
 /* lh_session_prefill in pieces, between which other sessions with the same forward pass may work; *prefill as
  * lh_prefill_open says, and closed before lh_session_end_prefill, which makes the session ready. */
@@ -79,11 +72,15 @@ lh_status lh_session_fill(lh_session *s, const lh_session_prompt *prompt);
  * prefill. */
 lh_status lh_session_switch(lh_session *s, int64_t cache);
 
+/* lh_session_sample for a sampling of this library. */
+lh_status lh_session_draw(lh_session *s, const lh_sampling *sampling, int64_t step, int32_t *id);
+
 /* Sets the number of last rows of logits that the next prefill or block of the forward pass keeps for
  * lh_session_logits (default 1). Not collective. */
 void lh_session_keep_logits(lh_session *s, int64_t rows);
 
 /* Not collective. */
+const lh_tokens *lh_session_tokens(const lh_session *s); /* all tokens so far */
 const lh_engine *lh_session_engine(const lh_session *s);
 lh_forward *lh_session_forward(const lh_session *s); /* its own, or borrowed */
 lh_kv *lh_session_kv(const lh_session *s);
@@ -92,7 +89,7 @@ int64_t lh_session_chunk(const lh_session *s); /* maximum number of tokens per c
 
 /* Write the state after all tokens so far to a file, and read it back. `about`: seed, run, chat, identity and answer of
  * the file; its texts on rank 0. */
-lh_status lh_session_save(lh_session *s, const char *path, const lh_cache_extra *about);
-lh_status lh_session_load(lh_session *s, lh_saved_kv *file);
+lh_status lh_session_write(lh_session *s, const char *path, const lh_cache_extra *about);
+lh_status lh_session_read(lh_session *s, lh_saved_kv *file);
 
 #endif

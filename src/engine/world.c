@@ -47,8 +47,7 @@ static lh_status same_version(lh_comm *comm)
 
 lh_status lh_world_open(lh_world **out, const lh_world_options *given)
 {
-    static const lh_world_options defaults = {0};
-    const lh_world_options *options = given ? given : &defaults;
+    lh_world_options options = {0};
     lh_status st = LH_OK, probed = LH_OK;
     lh_world *w = NULL;
     int rank = 0, size = 1;
@@ -56,16 +55,17 @@ lh_status lh_world_open(lh_world **out, const lh_world_options *given)
     LH_TRY(lh_check_given(out, "world"));
     lh_log_set_rank(rank, size);
     *out = NULL;
+    if (given) LH_TRY(lh_struct_read(&options, sizeof options, given, "lh_world_options"));
     LH_TRY(lh_calloc(&w, 1, sizeof *w));
     w->process = getpid();
     *out = w;
-    probed = probe(options->files); /* on every rank: a host, a container or a working folder may have its own copy */
-    st = open_comm(&w->comm, options);
+    probed = probe(options.files); /* on every rank: a host, a container or a working folder may have its own copy */
+    st = open_comm(&w->comm, &options);
     if (st != LH_OK) return st;
     lh_log_set_rank(lh_comm_rank(w->comm), lh_comm_size(w->comm));
     LH_TRY(lh_comm_agree(w->comm, probed));
     LH_TRY(same_version(w->comm));
-    if (options->same) LH_TRY(lh_comm_same(w->comm, options->same, (int64_t)strlen(options->same), "the options"));
+    if (options.same) LH_TRY(lh_comm_same(w->comm, options.same, (int64_t)strlen(options.same), "the options"));
     return st;
 }
 

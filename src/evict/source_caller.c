@@ -73,7 +73,8 @@ static lh_status score_head(lh_evictor *ev, const lh_evict_job *job, host_head *
     fetch_head(&ev->exec, kv, h);
     if (!lh_exec_ok(&ev->exec)) return LH_OK; /* it is latched */
     LH_TRY(call_scorer(&ev->policy.score.scorer,
-                       &(lh_head_entries){.layer = job->layer.index,
+                       &(lh_head_entries){.size = sizeof(lh_head_entries),
+                                          .layer = job->layer.index,
                                           .kv_head = ev->shape.heads.kv_first + h->head,
                                           .count = h->count,
                                           .head_dim = kv->head_dim,

@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "engine/engine.h"
 #include "engine/plan.h"
 #include "engine/prompt.h"
+#include "engine/world.h"
 #include "main/chat_session.h"
 #include "shell/chat_options.h"
 #include "shell/policy_options.h"
@@ -246,7 +248,7 @@ static lh_status open_engine(run *r)
     LH_TRY(lh_shell_open_world(r->call, files));
     LH_TRY(lh_shell_same_profiles(r->call, &r->profiles));
     lh_interrupt_begin();
-    LH_TRY(lh_engine_open(&r->session.engine, r->call->world, &r->v->engine));
+    LH_TRY(lh_engine_open_on(&r->session.engine, lh_world_comm(r->call->world), &r->v->engine));
     r->session.record = r->record;
     r->session.comm = lh_engine_get(r->session.engine)->comm;
     return LH_OK;

@@ -8,10 +8,12 @@
 #include "base/log.h"
 #include "base/output.h"
 #include "base/status.h"
+#include "engine/engine.h"
 #include "engine/generate.h"
 #include "engine/given.h"
 #include "engine/prefill_checkpoint.h"
 #include "engine/prompt.h"
+#include "engine/world.h"
 #include "main/generate_command.h"
 #include "main/generate_output.h"
 #include "shell/policy_options.h"
@@ -331,7 +333,7 @@ static lh_status open_all(run *r)
     if (st == LH_OK && lh_shell_first() && v->files.json_file) st = lh_file_claim(v->files.json_file, 1 << 16);
     LH_TRY(lh_comm_agree_untimed(world, st));
     lh_interrupt_begin();
-    LH_TRY(lh_engine_open(&r->engine, r->call->world, &v->engine));
+    LH_TRY(lh_engine_open_on(&r->engine, lh_world_comm(r->call->world), &v->engine));
     LH_TRY(lh_input_encode(&r->input, r->engine, &r->ids));
     LH_TRY(join_question(r));
     /* A question that comes later ends the user's turn, which the cache holds the beginning of. */

@@ -184,7 +184,7 @@ static int64_t tokens_read(const lh_output *out, int64_t done)
     return (int64_t)(lh_plan_prefill_share(out->config, out->prompt_tokens, done) * (double)out->prompt_tokens);
 }
 
-void lh_output_prefill(void *self, int64_t done, int64_t total)
+lh_status lh_output_prefill(void *self, int64_t done, int64_t total)
 {
     lh_output *out = self;
     if (!out->progress.what) {
@@ -195,6 +195,7 @@ void lh_output_prefill(void *self, int64_t done, int64_t total)
     if (done >= total) lh_progress_clear(&out->progress);
     const int64_t last = total - total / out->config->layers; /* after which no layer ends that is not the last */
     (out->resume && done <= last ? look_before_checkpoint : look_for_interrupt)(out);
+    return LH_OK;
 }
 
 int lh_output_checkpoint_due(void *self)
@@ -210,11 +211,12 @@ void lh_output_checkpoint_kept(void *self, int64_t layers_done)
     if (out->leaves) leave(out);
 }
 
-void lh_output_token(void *self, int64_t answer, int32_t id, const char *text, int64_t bytes)
+lh_status lh_output_token(void *self, int64_t answer, int32_t id, const char *text, int64_t bytes)
 {
     lh_output *out = self;
     if (lh_shell_first()) take_text(out, answer, id, text, bytes);
     look_after_token(out);
+    return LH_OK;
 }
 
 /* ---- the end ---- */

@@ -32,8 +32,8 @@ typedef struct lh_output {
 
 /* For lh_generate_request.events, with the output as `self`. Both are collective, since they also look for interrupts:
  * after one rank 0 writes the output so far, and all ranks exit with LH_EINTERRUPTED. */
-void lh_output_prefill(void *self, int64_t done, int64_t total);
-void lh_output_token(void *self, int64_t answer, int32_t id, const char *text, int64_t bytes);
+lh_status lh_output_prefill(void *self, int64_t done, int64_t total);
+lh_status lh_output_token(void *self, int64_t answer, int32_t id, const char *text, int64_t bytes);
 
 /* The same for the state of the run: an interrupt that leaves time ends the run when it is written next. */
 int lh_output_checkpoint_due(void *self);

@@ -33,6 +33,7 @@ void lh_forward_embed(lh_forward *f, int64_t n, float *x)
 void lh_forward_set_rows(lh_forward *f, int64_t rows)
 {
     f->last_rows.n = rows;
+    f->last_rows.call++;
     f->last_rows.greedy_count = 0;
 }
 

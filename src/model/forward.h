@@ -45,6 +45,7 @@ typedef struct lh_next_token {
  * once. Row b of the logits belongs to sequence b. With LH_ORDER_FIXED the bits of a sequence do not depend on the
  * other sequences. */
 lh_status lh_forward_step(lh_forward *f, const lh_next_token *next, int64_t n);
+int64_t lh_forward_sequences(const lh_forward *f); /* the maximum of n */
 
 /* Kernels, copies and fills of the captured step; 0: the last step was not captured. */
 int64_t lh_forward_step_nodes(const lh_forward *f);
@@ -82,6 +83,7 @@ typedef struct lh_sample_room {
 typedef struct lh_logits_view {
     const float *logits;
     int64_t rows, first, count, vocab; /* tokens first .. first + count of the vocabulary */
+    int64_t call;                      /* the how many-th that made rows */
     lh_sample_room room;
 } lh_logits_view;
 lh_logits_view lh_forward_logits(const lh_forward *f);

@@ -69,6 +69,7 @@ typedef struct lh_last_rows {
     float *logits;                      /* [cap, vocab_count] */
     int32_t *greedy;                    /* host, [LH_BEST_MAX]: tokens of the largest logits of the rows ... */
     int64_t greedy_first, greedy_count; /* ... from row greedy_first on; count 0: not known */
+    int64_t call; /* calls that have made rows */
 } lh_last_rows;
 
 /* How the rows of a sequence are rotated. */
@@ -95,7 +96,8 @@ struct lh_forward {
     lh_exec exec;
     lh_device *device;
     int64_t chunk;    /* maximum tokens that pass through a layer together */
-    int32_t *numbers; /* host, [max(chunk, sequences)] */
+    int64_t together; /* maximum sequences of a step */
+    int32_t *numbers; /* host, [max(chunk, together)] */
     lh_logical_shards head_shards, block_shards;
     int64_t *gather_bytes, *gather_at; /* [ranks] */
     lh_chunk_work work;

@@ -152,6 +152,7 @@ lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_exec *exec
     f->exec = *exec;
     f->device = lh_stream_device(exec->stream);
     f->chunk = run->chunk;
+    f->together = run->sequences;
     f->room.most = LH_BEST_MAX;
     f->experts.routes.top_k = f->config->experts.top_k;
     f->experts.routes.experts = f->config->experts.count;
@@ -197,10 +198,16 @@ void lh_forward_close(lh_forward *f)
     lh_free(f);
 }
 
+int64_t lh_forward_sequences(const lh_forward *f)
+{
+    return f->together;
+}
+
 lh_logits_view lh_forward_logits(const lh_forward *f)
 {
     return (lh_logits_view){.logits = f->last_rows.logits,
                             .rows = f->last_rows.n,
+                            .call = f->last_rows.call,
                             .first = f->shard->vocab_first,
                             .count = f->shard->vocab_count,
                             .vocab = f->config->vocab,

@@ -300,7 +300,8 @@ lh_status lh_shell_open_world(lh_call *call, const char *const *files)
     LH_TRY_DONE(lh_shell_record(call, &text));
     LH_TRY_DONE(lh_world_open(
         &call->world,
-        &(lh_world_options){.comm_timeout_s = common->comm_timeout_s > 0 ? common->comm_timeout_s : INFINITY,
+        &(lh_world_options){.size = sizeof(lh_world_options),
+                            .comm_timeout_s = common->comm_timeout_s > 0 ? common->comm_timeout_s : INFINITY,
                             .files = files,
                             .same = text}));
 done:

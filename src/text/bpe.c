@@ -23,27 +23,6 @@ struct lh_bpe {
     int32_t unk; /* -1: characters that are not in the vocabulary vanish */
 };
 
-/* ---- lists of token ids ---- */
-
-lh_status lh_tokens_push(lh_tokens *tokens, int32_t id)
-{
-    LH_TRY(lh_check_given(tokens, "tokens"));
-    if (tokens->n == tokens->cap) {
-        int64_t cap = tokens->cap ? 2 * tokens->cap : 64;
-        LH_TRY(lh_realloc(&tokens->ids, cap, sizeof *tokens->ids));
-        tokens->cap = cap;
-    }
-    tokens->ids[tokens->n++] = id;
-    return LH_OK;
-}
-
-void lh_tokens_clear(lh_tokens *tokens)
-{
-    if (!tokens) return;
-    lh_free(tokens->ids);
-    *tokens = (lh_tokens){0};
-}
-
 /* ---- parsing ---- */
 
 static lh_status parse_vocab(lh_bpe *bpe, const char *name, const json_t *vocab, int64_t limit)

@@ -7,6 +7,7 @@
 #include <jansson.h>
 #include <stdint.h>
 
+#include "base/mem.h"
 #include "base/status.h"
 
 typedef struct lh_bpe lh_bpe;           /* read-only once parsed */

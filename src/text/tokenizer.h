@@ -31,6 +31,9 @@ int lh_tokenizer_is_special(const lh_tokenizer *tok, int32_t id);
 const char *lh_tokenizer_chat_format(const lh_tokenizer *tok);
 const char *lh_tokenizer_chat_template(const lh_tokenizer *tok);
 
+/* Append the ids of `bytes` bytes of UTF-8 text, as lh_tokenizer_ids. */
+lh_status lh_tokenizer_encode(const lh_tokenizer *tok, const char *text, int64_t bytes, lh_encode how, lh_tokens *out);
+
 /* lh_tokenizer_encode for text that is partly trusted: special tokens are recognised unless they touch a plain slice.
  * The slices are consecutive and tokenised as one text. */
 typedef struct lh_text_slice {

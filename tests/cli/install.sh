@@ -83,6 +83,9 @@ Who?<|im_end|>"; do
     [ "$(tail -n 1 "$prefix/answer")" = "$(number model_entries_kept) of $(number model_entries) entries kept" ] ||
         fail "$ranks ranks: the example keeps other entries than the program"
 done
+for ranks in 1 2 3 4; do
+    "$mpiexec" -n "$ranks" "$prefix/outside/whole" "$prefix/chatml.h5" "$prefix" || fail "$ranks ranks: files, forks, steps of many"
+done
 status=0
 "$prefix/generate" "$prefix/tiny.h5" "ada-snapvk --budget 40" "$prompt" 2>"$prefix/error" || status=$?
 [ "$status" = 2 ] && grep -q "did you mean 'ada-snapkv'" "$prefix/error" || fail "a wrong policy: code $status"

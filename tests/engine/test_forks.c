@@ -145,7 +145,7 @@ static void go_on_law(lh_engine *engine, int n, const char *what)
     lh_buf want = {0}, got[FORKS] = {{0}};
     for (int f = 0; f < FORKS; f++)
         mt_try(lh_session_fork(&forks[f], f == OF_FORK ? forks[SHARING] : origin, f == TIGHT ? 1 : MORE, MORE));
-    mt_expect(lh_session_block(origin, fix.ids, 1), LH_EINTERNAL);
+    mt_expect(lh_session_block(origin, fix.ids, 1), LH_EUSAGE);
     mt_try(lh_kv_unshare(lh_session_kv(forks[UNSHARED])));
     int64_t shared = capacity(forks[SHARING]), whole = capacity(forks[UNSHARED]);
     mt_check(cases[n].shares && whole ? shared < whole : shared == whole, "%s: a fork has %lld bytes of %lld", what,
@@ -208,7 +208,7 @@ END_TEST
 static void save(lh_session *session, const char *name, char path[128])
 {
     snprintf(path, 128, "%s/%s.h5", fix.folder, name);
-    mt_try(lh_session_save(session, path, &(lh_cache_extra){.seed = 5, .run = "{}"}));
+    mt_try(lh_session_write(session, path, &(lh_cache_extra){.seed = 5, .run = "{}"}));
 }
 
 /* Goes on from a file. */
@@ -220,7 +220,7 @@ static void ask_file(lh_engine *engine, const lh_policy *policy, const char *pat
     mt_try(lh_session_open(
         &session, engine,
         &(lh_session_options){.policy = policy, .more = MORE, .length = CONTEXT + 2 * MORE, .block = MORE, .seed = 5}));
-    mt_try(lh_session_load(session, &file));
+    mt_try(lh_session_read(session, &file));
     ask(session, logits);
     lh_session_close(session);
     lh_saved_kv_close(&file);

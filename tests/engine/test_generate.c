@@ -359,10 +359,11 @@ static void compare_with_plan(const lh_engine *engine, const request *q, const l
     lh_plan_clear(&plan);
 }
 
-static void count_prefill(void *self, int64_t done, int64_t total)
+static lh_status count_prefill(void *self, int64_t done, int64_t total)
 {
     int *calls = self;
     if (done <= total) ++*calls;
+    return LH_OK;
 }
 
 START_TEST(test_a_run_takes_what_its_plan_says)

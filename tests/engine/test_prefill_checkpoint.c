@@ -123,7 +123,7 @@ static void finish(lh_session *s, lh_prefill *p, const char *path, int policy)
     lh_prefill_close(p);
     mt_try(lh_session_end_prefill(s));
     for (int t = 0; t < STEPS; t++) mt_try(lh_session_step(s, ids[t]));
-    mt_try(lh_session_save(s, path, &(lh_cache_extra){.seed = 3, .run = "{}"}));
+    mt_try(lh_session_write(s, path, &(lh_cache_extra){.seed = 3, .run = "{}"}));
 }
 
 static int same_files(const char *a, const char *b)

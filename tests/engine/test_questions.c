@@ -159,14 +159,14 @@ typedef struct heard {
     int in_order;
 } heard;
 
-static void hear(void *self, int64_t answer, int32_t id, const char *text, int64_t bytes)
+static lh_status hear(void *self, int64_t answer, int32_t id, const char *text, int64_t bytes)
 {
     heard *h = self;
     (void)text;
     (void)bytes;
     h->in_order &= answer >= h->latest;
     h->latest = answer;
-    if (id >= 0) mt_try(lh_tokens_push(&h->ids[answer], id));
+    return id < 0 ? LH_OK : lh_tokens_push(&h->ids[answer], id);
 }
 
 /* The token that ends an answer is not heard. */

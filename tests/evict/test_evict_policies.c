@@ -339,7 +339,7 @@ START_TEST(test_a_function_of_the_program_scores_as_it_says)
     };
     char budget[32];
     int64_t scored = 0;
-    const lh_scorer scorer = {&scored, score_entries};
+    const lh_scorer scorer = {.self = &scored, .score = score_entries};
     dice d = {.seed = 9500};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         for (int b = 0; b < 2; b++) {

@@ -648,7 +648,8 @@ static void by_caller(oracle *o, int64_t l, int64_t g, const uint8_t *state, ora
             k[x] = (float)key_of(o, l, p, g)[x];
             v[x] = (float)oracle_value(o, l, p, g)[x];
         }
-        mt_try(scorer->score(scorer->self, &(lh_head_entries){l, g, 1, dim, &position, k, v}, &score));
+        mt_try(scorer->score(scorer->self, &(lh_head_entries){sizeof(lh_head_entries), l, g, 1, dim, &position, k, v},
+                             &score));
         scores[p].x = (double)score;
     }
     lh_free(k);

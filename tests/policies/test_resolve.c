@@ -42,7 +42,7 @@ static lh_status score_nothing(void *self, const lh_head_entries *entries, float
 
 START_TEST(test_a_scorer_takes_the_place_of_name_and_statistic)
 {
-    const lh_scorer scorer = {NULL, score_nothing};
+    const lh_scorer scorer = {.score = score_nothing};
     lh_buf text = {0};
     lh_policy p = resolved(&(lh_policy_options){.scorer = &scorer, .budget = "20%", .parts = {.sinks = "4"}});
     ck_assert(p.evicts && p.score.source == LH_METHOD_caller && p.score.scorer.score == score_nothing &&

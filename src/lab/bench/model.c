@@ -6,7 +6,9 @@
 
 #include "base/mem.h"
 #include "base/progress.h"
+#include "engine/engine.h"
 #include "engine/plan.h"
+#include "engine/world.h"
 #include "lab/bench/bench.h"
 
 enum { CACHES = 2 };
@@ -64,7 +66,7 @@ static lh_status run_all(model_run *r)
 {
     lh_status st = LH_OK;
     const lh_bench_model_request *q = r->request;
-    const lh_forward_progress progress = {r, show_prefill};
+    const lh_forward_progress progress = {sizeof progress, r, show_prefill};
     lh_bench_prompt prompt = prompt_of(r);
     prompt.progress = &progress;
     for (int64_t c = 0; c < r->count; c++) {
@@ -425,7 +427,7 @@ static lh_status open_engine(lh_call *call, const lh_profiles *profiles, lh_engi
     lh_comm *world = lh_world_comm(call->world);
     st = lh_bench_claim_output(&v->shared.output);
     LH_TRY(lh_comm_agree(world, st));
-    LH_TRY(lh_engine_open(engine, call->world, &v->engine));
+    LH_TRY(lh_engine_open_on(engine, lh_world_comm(call->world), &v->engine));
     return st;
 }
 

@@ -27,7 +27,7 @@ lh_status lh_bench_draw_ids(int32_t **out, int64_t n, int64_t vocab)
 static lh_status sample(lh_session *const *sessions, int64_t n, int64_t step)
 {
     int32_t id;
-    for (int64_t i = 0; i < n; i++) LH_TRY(lh_session_sample(sessions[i], &lh_greedy, step, &id));
+    for (int64_t i = 0; i < n; i++) LH_TRY(lh_session_draw(sessions[i], &lh_greedy, step, &id));
     return LH_OK;
 }
 
@@ -221,7 +221,7 @@ lh_status lh_bench_count_prompt(const lh_bench_prompt *prompt, const char *shape
     c->device = engine->device;
     c->tokens = prompt->tokens;
     c->layers = engine->config->layers;
-    counted_prompt.progress = &(const lh_forward_progress){c, count_layer};
+    counted_prompt.progress = &(const lh_forward_progress){sizeof(lh_forward_progress), c, count_layer};
     counted_prompt.stepped = &(const lh_bench_stepped){c, count_step};
     LH_TRY_DONE(lh_bench_time_prompt(&counted_prompt, NULL, NULL));
     LH_TRY_DONE(lh_comm_agree(engine->comm, report(out, c, shape)));

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "engine/engine.h"
+#include "engine/world.h"
 #include "lab/eval/questions.h"
 #include "lab/eval/run_policies.h"
 #include "policies/list.h"
@@ -262,7 +263,7 @@ static lh_status open_engine(lh_eval_task *task)
     if (st == LH_OK && lh_shell_first()) st = task->kind->load(task->self);
     LH_TRY(lh_comm_agree_untimed(world, st));
     lh_interrupt_begin();
-    LH_TRY(lh_engine_open(&task->engine, task->call->world, e));
+    LH_TRY(lh_engine_open_on(&task->engine, lh_world_comm(task->call->world), e));
     return st;
 }
 

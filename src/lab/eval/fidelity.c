@@ -257,7 +257,7 @@ static lh_status force_reference(run *r, lh_session *session, double *kl, double
     int64_t rows, agreed = 0;
     double sum = 0;
     int32_t first;
-    LH_TRY(lh_session_sample(session, &lh_greedy, 0, &first));
+    LH_TRY(lh_session_draw(session, &lh_greedy, 0, &first));
     *same = first == r->full.ids[0] ? n : 0;
     for (int64_t i = 1; i < n; i++) {
         LH_TRY(lh_session_step(session, r->full.ids[i - 1]));

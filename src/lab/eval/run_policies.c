@@ -223,7 +223,7 @@ static lh_status run_batch(lh_engine *engine, const lh_policies_request *r, batc
     lh_status st = LH_OK;
     lh_session *session = NULL;
     follower f = {r, lh_prefill_cost(lh_engine_get(engine)->config, r->prompt->n)};
-    lh_forward_progress progress = {&f, follow_prefill};
+    lh_forward_progress progress = {sizeof progress, &f, follow_prefill};
     LH_TRY_DONE(read_given(b, engine, r));
     LH_TRY_DONE(lh_session_open(&session, engine,
                                 &(lh_session_options){.policy = &b->plans[0],

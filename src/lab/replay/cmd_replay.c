@@ -13,6 +13,7 @@
 #include "engine/engine.h"
 #include "engine/prompt.h"
 #include "engine/threads.h"
+#include "engine/world.h"
 #include "lab/analysis/measures.h"
 #include "lab/eval/eval_common.h"
 #include "lab/eval/run_policies.h"
@@ -588,7 +589,7 @@ static lh_status open_engine(run *r)
     lh_status st = LH_OK;
     lh_comm *comm = lh_world_comm(r->call->world);
     if (!r->v->engine.model) return open_threads(r, comm);
-    LH_TRY(lh_engine_open(&r->engine, r->call->world, &r->v->engine));
+    LH_TRY(lh_engine_open_on(&r->engine, lh_world_comm(r->call->world), &r->v->engine));
     if (!r->v->replay.continuation) return LH_OK;
     if (lh_shell_first()) st = read_continuation(r);
     LH_TRY(lh_comm_agree_untimed(comm, st));

@@ -24,10 +24,10 @@ static void refused(lh_status st, const char *word)
 
 static lh_status complete(lh_engine *engine, const lh_completion_options *options)
 {
-    lh_completion answer = {0};
+    const lh_completion *answer = NULL;
     lh_status st = lh_complete(&answer, engine, options);
-    if (st == LH_OK) check(answer.answer_count == 1 && answer.new_tokens <= 128, "an answer of more than 128 tokens");
-    lh_completion_clear(&answer);
+    if (st == LH_OK) check(answer->answer_count == 1 && answer->new_tokens <= 128, "an answer of more than 128 tokens");
+    lh_completion_close(answer);
     return st;
 }
 
@@ -35,7 +35,7 @@ static lh_status sample(lh_engine *engine, const lh_sampling *sampling)
 {
     int32_t id = -1;
     lh_session *session = NULL;
-    lh_status st = lh_session_start(&session, engine, &(lh_session_start_options){.prompt = 3, .more = 1});
+    lh_status st = lh_session_start(&session, engine, &LH_STRUCT(lh_session_start_options, .prompt = 3, .more = 1));
     if (st == LH_OK) st = lh_session_prefill(session, (const int32_t[]){1, 2, 3}, 3, NULL);
     if (st == LH_OK) st = lh_session_sample(session, sampling, 0, &id);
     check(st != LH_OK || id >= 0, "no token");
@@ -55,10 +55,10 @@ static lh_status score(void *self, const lh_head_entries *e, float *scores)
 static lh_status complete_scored(lh_engine *engine, int what)
 {
     lh_policy *policy = NULL;
-    lh_status st = lh_policy_of_scorer(&policy, &(lh_scorer){&what, score}, "--budget 4");
+    lh_status st = lh_policy_of_scorer(&policy, &LH_STRUCT(lh_scorer, .self = &what, .score = score), "--budget 4");
     if (st == LH_OK)
-        st = complete(engine,
-                      &(lh_completion_options){.prompt = "a text of some tokens", .policy = policy, .max_new = 2});
+        st = complete(engine, &LH_STRUCT(lh_completion_options, .prompt = "a text of some tokens", .policy = policy,
+                                         .max_new = 2));
     lh_policy_close(policy);
     return st;
 }
@@ -68,35 +68,40 @@ int main(int argc, char **argv)
     lh_world *world = NULL;
     lh_engine *engine = NULL, *none = NULL;
     lh_policy *policy = NULL;
-    const lh_sampling zero = {0};
+    const lh_sampling zero = {.size = sizeof zero};
     const char *model = argc > 1 ? argv[1] : "";
     lh_log_set_level(LH_LOG_WARN);
     check(lh_world_open(&world, NULL) == LH_OK, "no world");
-    check(lh_engine_open(&engine, world, &(lh_engine_options){.model = model}) == LH_OK, "no engine");
+    check(lh_engine_open(&engine, world, &LH_STRUCT(lh_engine_options, .model = model)) == LH_OK, "no engine");
     if (faults) return lh_world_close(world, LH_EINTERNAL);
 
-    check(complete(engine, &(lh_completion_options){.prompt = "a text"}) == LH_OK, "no answer");
-    check(complete(engine, &(lh_completion_options){.prompt = "a text", .sampling = &zero}) == LH_OK, "no answer");
+    check(complete(engine, &LH_STRUCT(lh_completion_options, .prompt = "a text")) == LH_OK, "no answer");
+    check(complete(engine, &LH_STRUCT(lh_completion_options, .prompt = "a text", .sampling = &zero)) == LH_OK,
+          "no answer");
     check(sample(engine, &zero) == LH_OK, "a sampling of zeros is refused");
-    check(sample(engine, &(lh_sampling){.temperature = 0.7}) == LH_OK, "a temperature alone is refused");
+    check(sample(engine, &LH_STRUCT(lh_sampling, .temperature = 0.7)) == LH_OK, "a temperature alone is refused");
 
-    refused(lh_policy_of_scorer(&policy, &(lh_scorer){0}, "--budget 4"), "no function");
+    refused(lh_policy_of_scorer(&policy, &(lh_scorer){.size = sizeof(lh_scorer)}, "--budget 4"), "no function");
     check(complete_scored(engine, SCORES) == LH_OK, "a scorer is refused");
     check(complete_scored(engine, FAILS) == LH_EINPUT && strstr(lh_error_message(), "KV head 1 of layer 0") != NULL,
           "a scorer that fails");
     refused(complete_scored(engine, DIVIDES), "scores must be finite");
 
-    refused(complete(engine, &(lh_completion_options){0}), "prompt");
-    refused(complete(engine, &(lh_completion_options){.prompt = "a", .max_new = 1 << 30}), "max_new");
-    refused(complete(engine, &(lh_completion_options){.prompt = "a", .max_new = -1}), "max_new");
-    refused(complete(engine, &(lh_completion_options){.prompt = "a", .sampling = &(lh_sampling){.top_k = 5}}), "top_k");
-    refused(sample(engine, &(lh_sampling){.temperature = 1, .top_p = 2}), "top_p");
-    refused(sample(engine, &(lh_sampling){.repeat_penalty = -1}), "repeat_penalty");
-    refused(lh_engine_open(&none, world, &(lh_engine_options){0}), "model");
-    refused(lh_engine_open(&none, world, &(lh_engine_options){.model = model, .dtype = "f64"}), "dtype 'f64'");
-    refused(lh_engine_open(&none, world, &(lh_engine_options){.model = model, .kv_dtype = "f64"}), "kv_dtype 'f64'");
-    refused(lh_engine_open(&none, world, &(lh_engine_options){.model = model, .device = "tpu"}), "device 'tpu'");
-    refused(lh_engine_open(&none, world, &(lh_engine_options){.model = model, .tp = 7}), "tp 7");
+    refused(complete(engine, &(lh_completion_options){.size = sizeof(lh_completion_options)}), "prompt");
+    refused(complete(engine, &LH_STRUCT(lh_completion_options, .prompt = "a", .max_new = 1 << 30)), "max_new");
+    refused(complete(engine, &LH_STRUCT(lh_completion_options, .prompt = "a", .max_new = -1)), "max_new");
+    refused(complete(engine,
+                     &LH_STRUCT(lh_completion_options, .prompt = "a", .sampling = &LH_STRUCT(lh_sampling, .top_k = 5))),
+            "top_k");
+    refused(sample(engine, &LH_STRUCT(lh_sampling, .temperature = 1, .top_p = 2)), "top_p");
+    refused(sample(engine, &LH_STRUCT(lh_sampling, .repeat_penalty = -1)), "repeat_penalty");
+    refused(lh_engine_open(&none, world, &(lh_engine_options){.size = sizeof(lh_engine_options)}), "model");
+    refused(lh_engine_open(&none, world, &LH_STRUCT(lh_engine_options, .model = model, .dtype = "f64")), "dtype 'f64'");
+    refused(lh_engine_open(&none, world, &LH_STRUCT(lh_engine_options, .model = model, .kv_dtype = "f64")),
+            "kv_dtype 'f64'");
+    refused(lh_engine_open(&none, world, &LH_STRUCT(lh_engine_options, .model = model, .device = "tpu")),
+            "device 'tpu'");
+    refused(lh_engine_open(&none, world, &LH_STRUCT(lh_engine_options, .model = model, .tp = 7)), "tp 7");
     check(lh_policy_parse(&policy, "snapkv") == LH_EUSAGE && strstr(lh_error_message(), "'--budget N'") != NULL,
           "a policy is not called as it is written");
     lh_error_clear();

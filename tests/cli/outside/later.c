@@ -15,7 +15,7 @@ typedef struct outcome {
 static lh_status answer(lh_session *session, int32_t *ids)
 {
     int32_t prompt[PROMPT], question[QUESTION];
-    const lh_sampling greedy = {0};
+    const lh_sampling greedy = {.size = sizeof greedy};
     for (int i = 0; i < PROMPT; i++) prompt[i] = 3 + (i * 7 + i / 5) % 90;
     for (int i = 0; i < QUESTION; i++) question[i] = 5 + i;
     lh_status st = lh_session_prefill(session, prompt, PROMPT, NULL);
@@ -29,12 +29,16 @@ static lh_status answer(lh_session *session, int32_t *ids)
 
 static outcome run(lh_engine *engine, const lh_engine_options *options, const char *words, int asks_later)
 {
-    outcome o = {LH_OK, {0}, {0}};
+    outcome o = {.forecast = {.size = sizeof o.forecast}};
     lh_policy *policy = NULL;
     lh_session *session = NULL;
     o.st = lh_policy_parse(&policy, words);
-    const lh_session_start_options start = {
-        .policy = policy, .prompt = PROMPT, .more = QUESTION + NEW, .block = QUESTION, .asks_later = asks_later};
+    const lh_session_start_options start = {.size = sizeof start,
+                                            .policy = policy,
+                                            .prompt = PROMPT,
+                                            .more = QUESTION + NEW,
+                                            .block = QUESTION,
+                                            .asks_later = asks_later};
     if (o.st == LH_OK) o.st = lh_forecast_make(&o.forecast, options, &start);
     if (o.st == LH_OK) o.st = lh_session_start(&session, engine, &start);
     if (o.st == LH_OK) o.st = answer(session, o.ids);
@@ -62,7 +66,7 @@ int main(int argc, char **argv)
     int faults = 0;
     lh_log_set_level(LH_LOG_WARN);
     lh_status st = lh_world_open(&world, NULL);
-    lh_engine_options options = {.model = argc > 1 ? argv[1] : "", .tp = lh_world_size(world)};
+    lh_engine_options options = {.size = sizeof options, .model = argc > 1 ? argv[1] : "", .tp = lh_world_size(world)};
     if (st == LH_OK) st = lh_engine_open(&engine, world, &options);
     if (st != LH_OK) return lh_world_close(world, st);
 

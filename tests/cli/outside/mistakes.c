@@ -33,9 +33,9 @@ static void check(int is_right, const char *what)
 
 static lh_status complete(lh_engine *engine, const lh_completion_options *options)
 {
-    lh_completion c;
+    const lh_completion *c = NULL;
     lh_status st = lh_complete(&c, engine, options);
-    lh_completion_clear(&c);
+    lh_completion_close(c);
     return st;
 }
 
@@ -43,25 +43,27 @@ static void mistake_completions(lh_engine *engine)
 {
     static const int64_t too_many[] = {INT64_MAX, INT64_MAX - 1, INT64_MAX / 2, INT64_C(1) << 57, INT64_C(1) << 31};
     const char *const none[] = {NULL}, *const empty[] = {""}, *const question[] = {"Who?"};
-    lh_completion c = {0};
-    refused(lh_complete(NULL, engine, &(lh_completion_options){.prompt = "a"}), "completion is NULL");
-    refused(lh_complete(&c, NULL, &(lh_completion_options){.prompt = "a"}), "engine is NULL");
-    refused(lh_complete(&c, engine, NULL), "options is NULL");
-    lh_completion_clear(NULL);
-    refused(complete(engine, &(lh_completion_options){.prompt = ""}), "prompt is empty");
-    refused(complete(engine, &(lh_completion_options){.prompt = "a", .question_count = 2}), "questions is NULL");
-    refused(complete(engine, &(lh_completion_options){.prompt = "a", .question_count = -2}), "question_count is -2");
-    refused(complete(engine, &(lh_completion_options){.prompt = "a", .questions = none, .question_count = 1}),
+    const lh_completion *c = NULL;
+    refused(lh_complete(NULL, engine, &LH_STRUCT(lh_completion_options, .prompt = "a")), "completion is NULL");
+    refused(lh_complete(&c, NULL, &LH_STRUCT(lh_completion_options, .prompt = "a")), "engine is NULL");
+    refused(lh_complete(&c, engine, NULL), "lh_completion_options is NULL");
+    refused(lh_complete(&c, engine, &(lh_completion_options){.prompt = "a"}), "size of lh_completion_options is 0");
+    lh_completion_close(NULL);
+    refused(complete(engine, &LH_STRUCT(lh_completion_options, .prompt = "")), "prompt is empty");
+    refused(complete(engine, &LH_STRUCT(lh_completion_options, .prompt = "a", .question_count = 2)),
+            "questions is NULL");
+    refused(complete(engine, &LH_STRUCT(lh_completion_options, .prompt = "a", .question_count = -2)),
+            "question_count is -2");
+    refused(complete(engine, &LH_STRUCT(lh_completion_options, .prompt = "a", .questions = none, .question_count = 1)),
             "questions[0] is NULL");
-    refused(complete(engine, &(lh_completion_options){.prompt = "a", .stop_count = 1}), "stops is NULL");
-    refused(complete(engine, &(lh_completion_options){.prompt = "a", .stops = empty, .stop_count = 1}),
+    refused(complete(engine, &LH_STRUCT(lh_completion_options, .prompt = "a", .stop_count = 1)), "stops is NULL");
+    refused(complete(engine, &LH_STRUCT(lh_completion_options, .prompt = "a", .stops = empty, .stop_count = 1)),
             "stops[0] is empty");
-    refused(complete(engine, &(lh_completion_options){.prompt = "a", .chat = (lh_chat_use)7}), "chat is 7");
+    refused(complete(engine, &LH_STRUCT(lh_completion_options, .prompt = "a", .chat = (lh_chat_use)7)), "chat is 7");
     for (size_t i = 0; i < sizeof too_many / sizeof *too_many; i++) {
-        refused(complete(engine, &(lh_completion_options){.prompt = "a", .max_new = too_many[i]}), "max_new");
-        refused(complete(engine,
-                         &(lh_completion_options){
-                             .prompt = "a", .questions = question, .question_count = 1, .max_new = too_many[i]}),
+        refused(complete(engine, &LH_STRUCT(lh_completion_options, .prompt = "a", .max_new = too_many[i])), "max_new");
+        refused(complete(engine, &LH_STRUCT(lh_completion_options, .prompt = "a", .questions = question,
+                                            .question_count = 1, .max_new = too_many[i])),
                 "max_new");
     }
 }
@@ -91,18 +93,20 @@ static void mistake_starts(lh_engine *engine, const lh_engine_options *model)
                  {{.prompt = 4, .more = INT64_C(1) << 57}, "positions of the model"},
                  {{.prompt = 4, .more = INT64_C(1) << 31, .block = INT64_C(1) << 31}, "positions of the model"}};
     lh_session *s = NULL;
-    lh_forecast f;
+    lh_forecast f = {.size = sizeof f};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        refused(lh_session_start(&s, engine, &cases[i].options), cases[i].part);
-        refused(lh_forecast_make(&f, model, &cases[i].options), cases[i].part);
+        lh_session_start_options options = cases[i].options;
+        options.size = sizeof options;
+        refused(lh_session_start(&s, engine, &options), cases[i].part);
+        refused(lh_forecast_make(&f, model, &options), cases[i].part);
         check(!s, "a session that was refused");
     }
     refused(lh_session_start(NULL, engine, &cases[0].options), "session is NULL");
-    refused(lh_session_start(&s, NULL, &cases[0].options), "engine is NULL");
-    refused(lh_session_start(&s, engine, NULL), "options is NULL");
+    refused(lh_session_start(&s, NULL, &LH_STRUCT(lh_session_start_options, .prompt = 4)), "engine is NULL");
+    refused(lh_session_start(&s, engine, NULL), "lh_session_start_options is NULL");
     refused(lh_forecast_make(NULL, model, &cases[0].options), "forecast is NULL");
-    refused(lh_forecast_make(&f, NULL, &cases[0].options), "options is NULL");
-    refused(lh_forecast_make(&f, model, NULL), "run is NULL");
+    refused(lh_forecast_make(&f, NULL, &cases[0].options), "lh_engine_options is NULL");
+    refused(lh_forecast_make(&f, model, NULL), "lh_session_start_options is NULL");
 }
 
 /* Calls before the prompt, which then is read as if nothing had been. */
@@ -146,7 +150,7 @@ static void mistake_lengths(lh_session *s, const int32_t *ids)
         }
         refused(lh_session_step(s, id), "more is 12");
         refused(lh_session_block(s, ids, 1), "more is 12");
-        check(lh_session_tokens(s)->n == PROMPT + MORE, "a refused step changed the tokens");
+        check(lh_session_ids(s, NULL) == PROMPT + MORE, "a refused step changed the tokens");
         right(lh_session_restore(s));
     }
     refused(lh_session_sample(s, NULL, 0, NULL), "id is NULL");
@@ -157,13 +161,13 @@ static void mistake_sessions(lh_engine *engine)
 {
     int32_t ids[PROMPT];
     for (int i = 0; i < PROMPT; i++) ids[i] = 3 + i;
-    lh_session *s =
-        start(engine, &(lh_session_start_options){.prompt = PROMPT, .more = MORE, .block = BLOCK, .restores = 1});
+    lh_session *s = start(
+        engine, &LH_STRUCT(lh_session_start_options, .prompt = PROMPT, .more = MORE, .block = BLOCK, .restores = 1));
     if (!s) return;
     mistake_order(s, ids);
     mistake_lengths(s, ids);
     lh_session_close(s);
-    s = start(engine, &(lh_session_start_options){.prompt = PROMPT, .more = 4});
+    s = start(engine, &LH_STRUCT(lh_session_start_options, .prompt = PROMPT, .more = 4));
     if (!s) return;
     right(lh_session_prefill(s, ids, PROMPT, NULL));
     refused(lh_session_block(s, ids, 1), "block is 0");
@@ -177,7 +181,7 @@ static void mistake_sessions(lh_engine *engine)
     refused(lh_session_logits(NULL, NULL, NULL), "session is NULL");
     refused(lh_session_snapshot(NULL), "session is NULL");
     refused(lh_session_restore(NULL), "session is NULL");
-    check(lh_session_tokens(NULL) == NULL, "tokens of no session");
+    check(lh_session_ids(NULL, NULL) == 0, "tokens of no session");
 }
 
 /* A prefill that the program stops leaves a session that can only be closed. */
@@ -191,9 +195,11 @@ static void stop_prefill(lh_engine *engine)
 {
     int32_t ids[PROMPT], id = 0;
     for (int i = 0; i < PROMPT; i++) ids[i] = 3 + i;
-    lh_session *s = start(engine, &(lh_session_start_options){.prompt = PROMPT, .more = MORE, .restores = 1});
+    lh_session *s = start(engine, &LH_STRUCT(lh_session_start_options, .prompt = PROMPT, .more = MORE, .restores = 1));
     if (!s) return;
-    check(lh_session_prefill(s, ids, PROMPT, &(lh_forward_progress){NULL, stop}) == LH_EINTERRUPTED, "no interrupt");
+    check(lh_session_prefill(s, ids, PROMPT, &LH_STRUCT(lh_forward_progress, .self = NULL, .done = stop)) ==
+              LH_EINTERRUPTED,
+          "no interrupt");
     refused(lh_session_step(s, 3), "failed");
     refused(lh_session_prefill(s, ids, PROMPT, NULL), "failed");
     refused(lh_session_sample(s, NULL, 0, &id), "failed");
@@ -208,8 +214,8 @@ static void close_engine_first(lh_world *world, const lh_engine_options *model)
     int32_t ids[PROMPT], id = -1;
     for (int i = 0; i < PROMPT; i++) ids[i] = 3 + i;
     right(lh_engine_open(&engine, world, model));
-    lh_session *s = start(engine, &(lh_session_start_options){.prompt = PROMPT, .more = 4}),
-               *other = start(engine, &(lh_session_start_options){.prompt = PROMPT, .more = 4});
+    lh_session *s = start(engine, &LH_STRUCT(lh_session_start_options, .prompt = PROMPT, .more = 4)),
+               *other = start(engine, &LH_STRUCT(lh_session_start_options, .prompt = PROMPT, .more = 4));
     lh_engine_close(engine);
     if (!s || !other) return;
     lh_session_close(other);
@@ -230,7 +236,7 @@ static void close_policy_first(lh_engine *engine, const char *csv)
     for (int i = 0; i < PROMPT; i++) ids[i] = 3 + i;
     snprintf(words, sizeof words, "snapkv --window 4 --budget 10 --head-budget %s", csv);
     right(lh_policy_parse(&policy, words));
-    lh_session *s = start(engine, &(lh_session_start_options){.policy = policy, .prompt = PROMPT, .more = 4});
+    lh_session *s = start(engine, &LH_STRUCT(lh_session_start_options, .policy = policy, .prompt = PROMPT, .more = 4));
     lh_policy_close(policy);
     if (s) right(lh_session_prefill(s, ids, PROMPT, NULL));
     lh_session_close(s);
@@ -241,7 +247,7 @@ static void mistake_policies(void)
     lh_policy *policy = NULL;
     refused(lh_policy_parse(&policy, NULL), "words is NULL");
     refused(lh_policy_parse(NULL, "snapkv"), "policy is NULL");
-    refused(lh_policy_of_scorer(&policy, NULL, "--budget 4"), "scorer is NULL");
+    refused(lh_policy_of_scorer(&policy, NULL, "--budget 4"), "lh_scorer is NULL");
     check(lh_policy_parse(&policy, "snapvk") == LH_EUSAGE &&
               strncmp(lh_error_message(), "policy 'snapvk' is unknown, did you mean 'snapkv'?", 49) == 0,
           "a policy that is unknown");
@@ -251,24 +257,26 @@ static void mistake_policies(void)
 
 static void mistake_tokenizer(const lh_tokenizer *tok)
 {
-    lh_tokens ids = {0};
+    int32_t *ids = NULL;
+    int64_t n = 0;
     char *text = NULL;
     if (!tok) return;
-    refused(lh_tokenizer_encode(tok, "abc", -1, LH_ENCODE_PLAIN, &ids), "bytes is -1");
-    refused(lh_tokenizer_encode(tok, NULL, 3, LH_ENCODE_PLAIN, &ids), "text is NULL");
-    refused(lh_tokenizer_encode(NULL, "abc", 3, LH_ENCODE_PLAIN, &ids), "tokenizer is NULL");
-    refused(lh_tokenizer_encode(tok, "abc", 3, LH_ENCODE_PLAIN, NULL), "tokens is NULL");
-    right(lh_tokenizer_encode(tok, NULL, 0, LH_ENCODE_PLAIN, &ids));
+    refused(lh_tokenizer_ids(tok, "abc", -1, LH_ENCODE_PLAIN, &ids, &n), "bytes is -1");
+    refused(lh_tokenizer_ids(tok, NULL, 3, LH_ENCODE_PLAIN, &ids, &n), "text is NULL");
+    refused(lh_tokenizer_ids(NULL, "abc", 3, LH_ENCODE_PLAIN, &ids, &n), "tokenizer is NULL");
+    refused(lh_tokenizer_ids(tok, "abc", 3, LH_ENCODE_PLAIN, NULL, &n), "ids is NULL");
+    refused(lh_tokenizer_ids(tok, "abc", 3, LH_ENCODE_PLAIN, &ids, NULL), "n is NULL");
+    right(lh_tokenizer_ids(tok, NULL, 0, LH_ENCODE_PLAIN, &ids, &n));
+    check(n == 0, "ids of no text");
     refused(lh_tokenizer_text(tok, NULL, 3, &text), "ids is NULL");
-    refused(lh_tokenizer_text(tok, ids.ids, -3, &text), "n is -3");
-    refused(lh_tokenizer_text(NULL, ids.ids, 0, &text), "tokenizer is NULL");
-    refused(lh_tokenizer_text(tok, ids.ids, 0, NULL), "text is NULL");
-    refused(lh_tokens_push(NULL, 3), "tokens is NULL");
+    refused(lh_tokenizer_text(tok, ids, -3, &text), "n is -3");
+    refused(lh_tokenizer_text(NULL, ids, 0, &text), "tokenizer is NULL");
+    refused(lh_tokenizer_text(tok, ids, 0, NULL), "text is NULL");
     check(lh_tokenizer_vocab(NULL) == 0 && lh_tokenizer_bos(NULL) == -1 && !lh_tokenizer_adds_bos(NULL) &&
-              !lh_tokenizer_is_eos(NULL, 3) && lh_engine_tokenizer(NULL) == NULL,
+              !lh_tokenizer_is_eos(NULL, 3) && lh_tokenizer_special(NULL, "a") == -1 &&
+              lh_engine_tokenizer(NULL) == NULL,
           "no tokenizer");
-    lh_tokens_clear(&ids);
-    lh_tokens_clear(NULL);
+    lh_free(ids);
 }
 
 /* ---- engines ---- */
@@ -288,16 +296,18 @@ static void mistake_engines(lh_world *world, const char *model)
                  {{.chunk = INT64_MAX}, "chunk is"},
                  {{.deterministic = 1, .chunk = 64}, "deterministic"}};
     lh_engine *engine = NULL;
-    lh_forecast f;
+    lh_forecast f = {.size = sizeof f};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         lh_engine_options options = cases[i].options;
+        options.size = sizeof options;
         options.model = model;
         refused(lh_engine_open(&engine, world, &options), cases[i].part);
-        refused(lh_forecast_make(&f, &options, &(lh_session_start_options){.prompt = 4, .more = 4}), cases[i].part);
+        refused(lh_forecast_make(&f, &options, &LH_STRUCT(lh_session_start_options, .prompt = 4, .more = 4)),
+                cases[i].part);
     }
-    refused(lh_engine_open(&engine, NULL, &(lh_engine_options){.model = model}), "world is NULL");
-    refused(lh_engine_open(&engine, world, NULL), "options is NULL");
-    refused(lh_engine_open(NULL, world, &(lh_engine_options){.model = model}), "engine is NULL");
+    refused(lh_engine_open(&engine, NULL, &LH_STRUCT(lh_engine_options, .model = model)), "world is NULL");
+    refused(lh_engine_open(&engine, world, NULL), "lh_engine_options is NULL");
+    refused(lh_engine_open(NULL, world, &LH_STRUCT(lh_engine_options, .model = model)), "engine is NULL");
     refused(lh_world_open(NULL, NULL), "world is NULL");
     check(!engine, "an engine that was refused");
 }
@@ -309,7 +319,7 @@ int main(int argc, char **argv)
     if (argc != 3) return LH_EUSAGE;
     lh_log_set_level(LH_LOG_WARN);
     lh_status st = lh_world_open(&world, NULL);
-    const lh_engine_options options = {.model = argv[1], .tp = lh_world_size(world)};
+    const lh_engine_options options = {.size = sizeof options, .model = argv[1], .tp = lh_world_size(world)};
     if (st == LH_OK) st = lh_engine_open(&engine, world, &options);
     if (st != LH_OK) return lh_world_close(world, st);
     mistake_completions(engine);

@@ -7,13 +7,14 @@ static lh_status answer(lh_world *world, char **argv)
 {
     lh_engine *engine = NULL;
     lh_policy *policy = NULL;
-    lh_completion done = {0};
+    const lh_completion *done = NULL;
     lh_status st = lh_policy_parse(&policy, argv[2]);
-    if (st == LH_OK) st = lh_engine_open(&engine, world, &(lh_engine_options){.model = argv[1]});
+    if (st == LH_OK) st = lh_engine_open(&engine, world, &LH_STRUCT(lh_engine_options, .model = argv[1]));
     if (st == LH_OK)
-        st = lh_complete(&done, engine, &(lh_completion_options){.prompt = argv[3], .policy = policy, .max_new = 32});
-    if (st == LH_OK && lh_world_rank(world) == 0) printf("%s\n", done.answers[0].text);
-    lh_completion_clear(&done);
+        st = lh_complete(&done, engine,
+                         &LH_STRUCT(lh_completion_options, .prompt = argv[3], .policy = policy, .max_new = 32));
+    if (st == LH_OK && lh_world_rank(world) == 0) printf("%s\n", done->answers[0]->text);
+    lh_completion_close(done);
     lh_engine_close(engine);
     lh_policy_close(policy);
     return st;

@@ -17,10 +17,10 @@ typedef struct caller {
 
 static lh_status complete(lh_engine *engine, char *text, size_t bytes)
 {
-    lh_completion c;
-    lh_status st = lh_complete(&c, engine, &(lh_completion_options){.prompt = PROMPT, .max_new = NEW});
-    if (st == LH_OK) snprintf(text, bytes, "%s", c.answers[0].text);
-    lh_completion_clear(&c);
+    const lh_completion *c = NULL;
+    lh_status st = lh_complete(&c, engine, &LH_STRUCT(lh_completion_options, .prompt = PROMPT, .max_new = NEW));
+    if (st == LH_OK) snprintf(text, bytes, "%s", c->answers[0]->text);
+    lh_completion_close(c);
     return st;
 }
 
@@ -60,7 +60,7 @@ static int call_in_child(lh_world *world, lh_engine *engine)
     int status = 0;
     char text[256];
     lh_session *session = NULL;
-    lh_status st = lh_session_start(&session, engine, &(lh_session_start_options){.prompt = 3, .more = 1});
+    lh_status st = lh_session_start(&session, engine, &LH_STRUCT(lh_session_start_options, .prompt = 3, .more = 1));
     if (st != LH_OK) return 1;
     fflush(NULL);
     pid_t child = fork();
@@ -89,7 +89,8 @@ int main(int argc, char **argv)
     lh_log_set_level(LH_LOG_WARN);
     lh_status st = lh_world_open(&world, NULL);
     if (st == LH_OK)
-        st = lh_engine_open(&engine, world, &(lh_engine_options){.model = argc > 1 ? argv[1] : "", .threads = 2});
+        st = lh_engine_open(&engine, world,
+                            &LH_STRUCT(lh_engine_options, .model = argc > 1 ? argv[1] : "", .threads = 2));
     if (st == LH_OK) st = complete(engine, right, sizeof right);
     if (st != LH_OK) return lh_world_close(world, st);
     /* of one rank: threads of several ranks could come in another order on each */
