@@ -153,7 +153,7 @@ static json_t *body_json(const lh_batch_request *request, const lh_batch_answer 
 
 /* Members of a line; the references are consumed, NULL is written as null. */
 typedef struct parts {
-    json_t *response, *error, *usage, *kv;
+    json_t *response, *error, *usage, *truncated, *kv;
 } parts;
 
 static json_t *hash_text(uint64_t hash)
@@ -171,11 +171,12 @@ static lh_status append_line(const lh_batch_line *line, parts p, const json_t *r
     lh_status st = LH_OK;
     char *text = NULL;
     json_t *id = json_sprintf("batch_req_%016llx", (unsigned long long)line->hash);
-    json_t *object = json_pack(
-        "{s:o, s:o, s:I, s:o, s:o*, s:o, s:o, s:o, s:o, s:O}", "id", id, "custom_id",
-        line->custom_id ? json_string(line->custom_id) : json_null(), "line", (json_int_t)line->number, "hash",
-        hash_text(line->hash), "context_hash", line->context_hash ? hash_text(line->context_hash) : NULL, "error",
-        or_null(p.error), "response", or_null(p.response), "usage", or_null(p.usage), "kv", or_null(p.kv), "run", run);
+    json_t *object = json_pack("{s:o, s:o, s:I, s:o, s:o*, s:o, s:o, s:o, s:o*, s:o, s:O}", "id", id, "custom_id",
+                               line->custom_id ? json_string(line->custom_id) : json_null(), "line",
+                               (json_int_t)line->number, "hash", hash_text(line->hash), "context_hash",
+                               line->context_hash ? hash_text(line->context_hash) : NULL, "error", or_null(p.error),
+                               "response", or_null(p.response), "usage", or_null(p.usage), "truncated_tokens",
+                               p.truncated, "kv", or_null(p.kv), "run", run);
     /* Nothing but ASCII: no reader takes a character of the text for the end of a line, no terminal for a command. */
     if (object && (p.response || p.error))
         text = json_dumps(object, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(LH_BATCH_DIGITS));
@@ -192,9 +193,10 @@ lh_status lh_batch_answer_line(const lh_batch_request *request, const lh_batch_a
                                lh_buf *out)
 {
     const lh_batch_kv *kv = &answer->kv;
-    parts p = {.usage = usage_json(answer)};
+    parts p = {.usage = usage_json(answer), .truncated = answer->left_out ? json_integer(answer->left_out) : NULL};
     if (answer->finish == LH_FINISH_INTERRUPTED) {
         json_decref(p.usage);
+        json_decref(p.truncated);
         LH_FAIL(LH_EINTERNAL, "an interrupted answer is none");
     }
     p.response =

@@ -44,6 +44,7 @@ typedef struct lh_batch_answer {
     int no_content;          /* true: the answer ends within its thoughts */
     lh_finish_reason finish; /* not LH_FINISH_INTERRUPTED: an interrupted request has no answer yet */
     int64_t prompt_tokens, new_tokens;
+    int64_t left_out;             /* tokens by which the prompt was truncated */
     int64_t context_tokens;       /* tokens of the prompt that are its shared context */
     const lh_batch_token *tokens; /* [token_count], 0 without log-probabilities */
     int64_t token_count;

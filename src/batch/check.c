@@ -21,7 +21,8 @@ typedef struct content {
     int64_t contexts, questions; /* shared contexts, and the requests about them */
     int64_t *reads;              /* [read_count] tokens of each prefill: of a prompt, a context or a question */
     int64_t read_count, read_tokens;
-    int64_t new_tokens; /* maximum length of all answers */
+    int64_t new_tokens;          /* maximum length of all answers */
+    int64_t truncated, left_out; /* truncated prompts, and the tokens that they lose */
     /* The longest request: its line, tokens of its prompt with the context, maximum length of its answer. */
     int64_t longest_line, longest, longest_new;
     lh_buf refusals; /* of the first lines: "line 3 ('a'): …", each with a line feed */
@@ -101,6 +102,8 @@ static lh_status add_request(walk *c, const lh_batch_upcoming *next)
         out->longest_new = w->request.max_new;
     }
     out->questions += next->context != 0;
+    out->truncated += w->left_out > 0;
+    out->left_out += w->left_out;
     out->new_tokens += w->request.max_new;
     lh_progress_update(&c->progress, ++c->seen);
     return add_read(c, w->prompt.n);
@@ -178,6 +181,9 @@ static lh_status print_found(const check_run *c)
     if (f->contexts)
         LH_TRY_DONE(lh_buf_printf(&text, "; %lld requests share %lld contexts, which are read once",
                                   (long long)f->questions, (long long)f->contexts));
+    if (f->truncated)
+        LH_TRY_DONE(lh_buf_printf(&text, "; %lld prompts are truncated, by %lld tokens in all", (long long)f->truncated,
+                                  (long long)f->left_out));
     LH_TRY_DONE(lh_buf_printf(&text, "\nto write   %lld tokens at most\n", (long long)f->new_tokens));
     if (f->read_count)
         LH_TRY_DONE(lh_buf_printf(&text, "longest    line %lld: %lld tokens, and up to %lld of its answer\n",

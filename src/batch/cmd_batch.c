@@ -143,6 +143,7 @@ static const lh_option answer_rows[] = {
      .max = 1 << 30,
      .help = "Maximum tokens of an answer, of requests without 'max_tokens'."},
     {.type = LH_OPT_FLAG, .name = "ignore-eos", FIELD(ignore_eos), .help = "Do not stop at end-of-sequence tokens."},
+    {LH_SHELL_TRUNCATE, FIELD(truncate)},
     {LH_SHELL_KEEP_THINKING, FIELD(keep_thinking)},
     {0}};
 #undef FIELD
@@ -223,11 +224,11 @@ static lh_status check_options(lh_batch_call *r)
 static json_t *defaults_json(const lh_batch_defaults *d)
 {
     const lh_sampling *s = &d->sampling;
-    return json_pack("{s:I, s:f, s:I, s:f, s:f, s:f, s:I, s:b, s:O*, s:o*}", "max_tokens", (json_int_t)d->max_new,
+    return json_pack("{s:I, s:f, s:I, s:f, s:f, s:f, s:I, s:b, s:O*, s:o*, s:s*}", "max_tokens", (json_int_t)d->max_new,
                      "temperature", s->temperature, "top_k", (json_int_t)s->top_k, "top_p", s->top_p, "min_p", s->min_p,
                      "repeat_penalty", s->repeat_penalty, "seed", (json_int_t)s->seed, "ignore_eos", d->ignore_eos,
                      "chat_template_kwargs", (json_t *)(uintptr_t)d->arguments, "keep_thinking",
-                     d->keep_thinking ? json_true() : NULL);
+                     d->keep_thinking ? json_true() : NULL, "truncate", d->truncate);
 }
 
 /* The same on every number of ranks, so that a run can be resumed on another number. */

@@ -17,7 +17,7 @@ typedef enum message_kind { GET, LINE, END, INTERRUPT, REQUEST, NO_REQUEST, STOP
 typedef enum section { TEXT, NAME, PROMPT, ENDS, CONTEXT, TIMING, SECTIONS } section;
 
 typedef struct message_header {
-    int64_t kind, i, number, context, more, failed, status;
+    int64_t kind, i, number, context, more, left_out, failed, status;
     uint64_t hash, context_hash;
     int64_t bytes[SECTIONS];
 } message_header;
@@ -216,6 +216,7 @@ static lh_status send_request(lh_batch_dispatch *d, int to)
         .context_hash = w->line.context_hash,
         .context = next.context,
         .more = next.more,
+        .left_out = w->left_out,
         .bytes = {[TEXT] = w->line.bytes,
                   [NAME] = (int64_t)strlen(w->line.custom_id),
                   [PROMPT] = w->prompt.n * (int64_t)sizeof(int32_t),
@@ -370,6 +371,7 @@ static lh_status read_request(lh_batch_dispatch *d, const message_header *h, lh_
                                 .context_hash = h->context_hash};
     LH_TRY_DONE(lh_batch_work_open(&out->work, d->common, h->i, &line, h->context != 0));
     out->work->text = text;
+    out->work->left_out = h->left_out;
     text = NULL;
     LH_TRY_DONE(read_ids(&d->reply, h, PROMPT, &out->work->prompt));
     LH_TRY_DONE(read_ids(&d->reply, h, ENDS, &out->work->ends));

@@ -124,6 +124,7 @@ typedef struct member {
     int64_t from;  /* number of the context's ids that precede `prompt` */
     uint64_t hash; /* of the file's text; 0 without a file */
     lh_tokens prompt;
+    int64_t left_out;      /* tokens by which the prompt was truncated */
     int64_t run;           /* tokens of context, prompt and longest answer */
     int64_t rotates_until; /* lh_config_rotates_until(run): members with other rotary factors share no cache */
 } member;
@@ -257,9 +258,9 @@ static lh_status add_question(group *g, lh_batch_work *w, lh_tokens *prompt, con
 }
 
 /* *prompt: the prompt after the common prefix of all requests so far. */
-static lh_status add_prompt(group *g, const lh_batch_work *w, lh_tokens *prompt, context **out)
+static lh_status add_prompt(group *g, lh_batch_work *w, lh_tokens *prompt, context **out)
 {
-    LH_TRY(lh_batch_encode(g->common, &w->request, prompt));
+    LH_TRY(lh_batch_encode(g->common, &w->request, prompt, &w->left_out));
     /* a refused prompt must not shorten the context of the other requests */
     LH_TRY(lh_batch_check_tokens(g->common, &w->request, 0, prompt));
     LH_TRY(find_context(g, 0, &w->policy, out));
@@ -294,6 +295,7 @@ static lh_status add_member(group *g, lh_batch_work *w, int wanted)
                                              .from = c->shared,
                                              .prompt = prompt,
                                              .hash = w->line.context_hash,
+                                             .left_out = w->left_out,
                                              .run = run,
                                              .rotates_until = lh_config_rotates_until(g->common->config, run)};
     prompt = (lh_tokens){0};
@@ -372,6 +374,7 @@ typedef struct group_request {
     int64_t more;             /* of lh_context */
     int64_t cache;            /* number of the context's cache within the group */
     uint64_t hash;            /* context_hash of its line */
+    int64_t left_out;         /* of lh_batch_work */
     const lh_tokens *prompt;  /* after the context, borrowed */
 } group_request;
 
@@ -382,7 +385,8 @@ static int next_member(group *g, group_request *out)
     const member *m = &g->members[g->next++];
     const context *c = &g->contexts[m->context];
     if (m == g->members || !shares_cache(m - 1, m)) begin_cache(g, m);
-    *out = (group_request){.i = m->i, .cache = g->caches - 1, .hash = m->hash, .prompt = &m->prompt};
+    *out = (group_request){
+        .i = m->i, .cache = g->caches - 1, .hash = m->hash, .left_out = m->left_out, .prompt = &m->prompt};
     if (is_shared(c)) {
         out->context = &c->ids;
         out->more = g->more;
@@ -478,7 +482,7 @@ static lh_status read_alone(lh_batch_queue *q, int64_t i, lh_batch_upcoming *out
     lh_batch_work *w = NULL;
     lh_status st = open_work(q, i, 0, &w);
     if (st == LH_OK) st = check_alone(w);
-    if (st == LH_OK) st = lh_batch_encode(q->options.common, &w->request, &w->prompt);
+    if (st == LH_OK) st = lh_batch_encode(q->options.common, &w->request, &w->prompt, &w->left_out);
     if (st == LH_OK) st = lh_batch_check_tokens(q->options.common, &w->request, 0, &w->prompt);
     if (st != LH_OK) return drop_work(q, w, st);
     out->work = w;
@@ -490,6 +494,7 @@ static lh_status read_member(lh_batch_queue *q, const group_request *m, lh_batch
     lh_batch_work *w = NULL;
     lh_status st = open_work(q, m->i, m->context != NULL, &w);
     if (st == LH_OK) w->line.context_hash = m->hash;
+    if (st == LH_OK) w->left_out = m->left_out;
     for (int64_t k = 0; st == LH_OK && k < m->prompt->n; k++) st = lh_tokens_push(&w->prompt, m->prompt->ids[k]);
     if (st != LH_OK) return drop_work(q, w, st);
     if (m->context && m->cache != q->cache) {

@@ -374,6 +374,7 @@ static const field body_fields[] = {
     {.name = "chat_template_kwargs", .apis = IN_CHAT, .read = read_arguments},
     {.name = "add_generation_prompt", .apis = IN_CHAT, .read = read_opens_answer},
     {.name = "continue_final_message", .apis = IN_CHAT, .read = read_continues_turn},
+    {.name = "truncate_prompt_tokens", .apis = IN_BOTH, .read = read_count, AT(keep_last), .low = -1, .high = 1 << 30},
     {.name = "max_tokens", .apis = IN_BOTH, .read = read_count, AT(max_new), .low = 1, .high = 1 << 30},
     {.name = "max_completion_tokens", .apis = IN_CHAT, .read = read_count, AT(max_new), .low = 1, .high = 1 << 30},
     {.name = "temperature", .apis = IN_BOTH, .read = read_number, AT(sampling.temperature), .high = 100},
@@ -521,6 +522,9 @@ static lh_status check_prompt(const json_t *body, lh_batch_request *out)
         is_given(json_object_get(body, "max_tokens")) && is_given(json_object_get(body, "max_completion_tokens"));
     if (both) LH_FAIL(LH_EINPUT, "'max_tokens' and 'max_completion_tokens' are the same number: give one of them");
     if (out->api == LH_BATCH_CHAT && out->messages.n == 0) LH_FAIL(LH_EINPUT, "'messages' holds no message");
+    if (out->keep_last && out->context_file)
+        LH_FAIL(LH_EINPUT, "'truncate_prompt_tokens' would cut into the context of other requests: leave it out where "
+                           "there is a 'context_file'");
     if (out->ending != LH_CHAT_OPENS_ANSWER && out->context_file)
         LH_FAIL(LH_EINPUT, "'%s' leaves the last turn to the request, and with 'context_file' it is a question",
                 out->ending == LH_CHAT_ENDS_TURN ? "add_generation_prompt" : "continue_final_message");

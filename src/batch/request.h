@@ -7,7 +7,7 @@
 #include <jansson.h>
 
 #include "batch/input.h"
-#include "engine/prompt.h"
+#include "engine/prompt_fit.h"
 #include "policies/preset.h"
 #include "text/messages.h"
 
@@ -19,6 +19,7 @@ typedef struct lh_batch_defaults {
     lh_sampling sampling; /* its `request` is not used */
     int ignore_eos, keep_thinking;
     const json_t *arguments; /* variables of the chat template, '--template-arg'; NULL: none */
+    const char *truncate;    /* part of a prompt that is too long to leave out (prompt_fit.h); NULL: it fails */
 } lh_batch_defaults;
 
 /* Texts are borrowed from `json`. */
@@ -32,6 +33,7 @@ typedef struct lh_batch_request {
     lh_chat_ending ending;
     json_t *arguments;    /* variables of its template; NULL: none */
     int64_t max_new;      /* at least 1 */
+    int64_t keep_last;    /* tokens of the prompt that are kept, the last ones; 0: all, -1: as many as fit */
     lh_sampling sampling; /* a request without a seed draws by the seed of the run and the hash of its line */
     int ignore_eos;
     int split_special;  /* true: special tokens are not recognised in the prompt of a completion */

@@ -84,7 +84,7 @@ static lh_prompt_text prompt_text(const lh_batch_common *common, const lh_batch_
                             .ending = r->ending,
                             .messages = r->messages.at,
                             .message_count = r->messages.n,
-                            .positions = common->config->max_positions,
+                            .positions = r->keep_last ? 0 : common->config->max_positions,
                             .stops = {r->stops, r->stop_count},
                             .ignore_eos = r->ignore_eos};
 }
@@ -104,15 +104,33 @@ static lh_status push_ids(const lh_tokens *ids, lh_tokens *out)
     return LH_OK;
 }
 
-lh_status lh_batch_encode(const lh_batch_common *common, const lh_batch_request *r, lh_tokens *prompt)
+static lh_status encode_whole(const lh_batch_common *common, const lh_batch_request *r, const lh_prompt_limit *limit,
+                              lh_tokens *prompt, lh_prompt_cut *cut)
 {
     lh_tokens *questions = NULL;
     const lh_prompt_text in = prompt_text(common, r);
-    if (r->api == LH_BATCH_COMPLETION && !r->prompt) return push_ids(&r->ids, prompt);
+    if (r->api == LH_BATCH_COMPLETION && !r->prompt) {
+        LH_TRY(push_ids(&r->ids, prompt));
+        if (limit->part) lh_prompt_truncate_ids(prompt, lh_prompt_limit_part(limit), limit->max_tokens, cut);
+        return LH_OK;
+    }
     LH_TRY(check_tokenizer(common, r));
-    lh_status st = lh_prompt_encode(common->tokenizer, &in, prompt, &questions);
+    lh_status st = lh_prompt_encode_within(common->tokenizer, &in, limit, prompt, &questions, cut);
     lh_free(questions);
     return st;
+}
+
+lh_status lh_batch_encode(const lh_batch_common *common, const lh_batch_request *r, lh_tokens *prompt,
+                          int64_t *left_out)
+{
+    const int64_t fitting = common->config->max_positions - r->max_new;
+    const char *part = r->keep_last ? NULL : common->defaults->truncate;
+    lh_prompt_cut cut = {0};
+    LH_TRY(encode_whole(common, r, &(lh_prompt_limit){part, fitting}, prompt, &cut));
+    if (r->keep_last)
+        lh_prompt_truncate_ids(prompt, LH_TRUNCATE_START, r->keep_last < 0 ? fitting : r->keep_last, &cut);
+    *left_out = cut.left_out;
+    return LH_OK;
 }
 
 /* Replaces the prompt, or the content of the last message, by the context, and returns it: the question. messages:
@@ -178,7 +196,7 @@ lh_status lh_batch_check_tokens(const lh_batch_common *common, const lh_batch_re
     if (before + prompt->n + r->max_new > c->max_positions)
         LH_FAIL(LH_EINPUT,
                 "%lld tokens of prompt and %lld more to come are longer than the %lld positions of the model: shorten "
-                "the prompt, or generate less",
+                "the prompt ('--truncate' does), or generate less",
                 (long long)(before + prompt->n), (long long)r->max_new, (long long)c->max_positions);
     return lh_prompt_check_ids(prompt, c->vocab);
 }
@@ -454,6 +472,7 @@ static lh_status write_answer(const lh_batch_work *w, lh_finish_reason finish, l
                                                      .prompt_tokens = context_tokens(w) + w->prompt.n,
                                                      .context_tokens = context_tokens(w),
                                                      .new_tokens = w->answer.n,
+                                                     .left_out = w->left_out,
                                                      .tokens = tokens.at,
                                                      .token_count = tokens.n,
                                                      .kv = w->kv},

@@ -37,8 +37,10 @@ uint64_t lh_batch_context_hash(const lh_buf *text);
 
 /* ---- token ids ---- */
 
-/* The ids of the prompt. LH_EINPUT, LH_EUSAGE. */
-lh_status lh_batch_encode(const lh_batch_common *common, const lh_batch_request *request, lh_tokens *prompt);
+/* The ids of the prompt, truncated where the request or the command says so; *left_out: tokens that this removed.
+ * LH_EINPUT, LH_EUSAGE. */
+lh_status lh_batch_encode(const lh_batch_common *common, const lh_batch_request *request, lh_tokens *prompt,
+                          int64_t *left_out);
 
 /* The same, where the text `context` precedes the prompt or the last message: *before ends with that text (NULL: not
  * wanted), and *prompt follows it. The same ids as `generate` makes of a question. */
@@ -74,6 +76,7 @@ typedef struct lh_batch_work {
     char *text; /* of the line, where this rank does not have the input */
     lh_batch_request request;
     lh_batch_context *context; /* precedes the prompt; NULL: none */
+    int64_t left_out;          /* tokens by which the prompt was truncated; on the root */
     lh_policy policy;          /* of the context, or of the prompt */
     lh_task task;
     char *checkpoint; /* of the task; NULL: none */

@@ -350,7 +350,7 @@ lh_status lh_generate(lh_engine *engine, const lh_generate_request *request, lh_
     lh_status st = LH_OK;
     run r = {.engine = engine, .request = request, .out = out};
     lh_kv_stats last = {0};
-    *out = (lh_generation){.given = request->given};
+    *out = (lh_generation){.given = request->given, .left_out = request->left_out};
     LH_TRY_DONE(open_generation(&r));
     lh_device_reset_peak(lh_engine_get(engine)->device);
     LH_TRY_DONE(open_run(&r));

@@ -79,6 +79,7 @@ lh_status lh_generation_json(const lh_engine *engine, const lh_generation *g, js
     o = lh_answer_json(&g->answers[0]); /* at top level, for runs without questions */
     json_object_set_new(o, "prompt_tokens", json_integer(g->prompt_tokens));
     json_object_set_new(o, "new_tokens", json_integer(g->new_tokens));
+    if (g->left_out) json_object_set_new(o, "truncated_tokens", json_integer(g->left_out));
     for (int64_t i = 0; g->answer_count > 1 && i < g->answer_count; i++)
         json_array_append_new(answers, lh_answer_json(&g->answers[i]));
     if (g->answer_count > 1) json_object_set(o, "answers", answers);

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "engine/engine.h"
 #include "engine/plan.h"
-#include "engine/prompt.h"
+#include "engine/prompt_fit.h"
 #include "engine/world.h"
 #include "main/chat_session.h"
 #include "shell/chat_options.h"
@@ -14,7 +14,7 @@
 #include "shell/shell.h"
 
 struct chat_options {
-    const char *prompt, *prompt_file, *load_cache, *system;
+    const char *prompt, *prompt_file, *load_cache, *system, *truncate;
     int64_t room, max_new;
     int keep_thinking;
     lh_strings stops;
@@ -58,6 +58,7 @@ static const lh_option chat_rows[] = {
      FIELD(stops),
      .arg = "TEXT",
      .help = "Stop sequence: end an answer before this text, or at this special token."},
+    {LH_SHELL_TRUNCATE, FIELD(truncate)},
     {LH_SHELL_KEEP_THINKING, FIELD(keep_thinking)},
     {.type = LH_OPT_TOKENS,
      .name = "room",
@@ -120,6 +121,8 @@ static lh_status check_options(run *r)
                 c->system   ? "system"
                 : c->prompt ? "prompt"
                             : "prompt-file");
+    if (c->load_cache && c->truncate)
+        LH_FAIL(LH_EUSAGE, "'--truncate' shortens a document, and a loaded cache has read it: leave it out");
     if (c->prompt_file && strcmp(c->prompt_file, "-") == 0)
         LH_FAIL(LH_EUSAGE, "standard input holds the questions: name a file with '--prompt-file'");
     r->v->policy.profiles = &r->profiles;
@@ -158,11 +161,14 @@ static lh_status begin_talk(run *r, lh_tokens *context)
     const lh_tokenizer *tok = lh_engine_tokenizer(r->session.engine);
     lh_chat_talk *t = r->session.talk;
     lh_tokens *list = NULL;
-    lh_buf document = {0};
+    lh_buf document = {0}, said = {0};
+    const int64_t positions = lh_engine_get(r->session.engine)->config->max_positions;
+    const lh_prompt_limit limit = {o->truncate, positions - o->room};
+    lh_prompt_cut cut;
     lh_prompt_text text = {.chat = 1,
                            .chat_template = r->v->format.format,
                            .system = o->system,
-                           .positions = lh_engine_get(r->session.engine)->config->max_positions,
+                           .positions = positions,
                            .stops = r->session.stops};
     if (!tok) LH_FAIL_DONE(LH_EUSAGE, "the model has no tokenizer: a chat needs text");
     LH_TRY_DONE(choose_format(r, tok, &text, &t->chat));
@@ -179,7 +185,11 @@ static lh_status begin_talk(run *r, lh_tokens *context)
     if (o->load_cache) goto done;
     text.questions = &question;
     text.question_count = 1;
-    LH_TRY_DONE(lh_prompt_encode(tok, &text, context, &list));
+    LH_TRY_DONE(lh_prompt_encode_within(tok, &text, &limit, context, &list, &cut));
+    if (cut.left_out) LH_TRY_DONE(lh_prompt_cut_text(&said, &limit, &cut));
+    if (said.bytes)
+        lh_warn("%s, to fit the %lld positions of the model with '--room %lld'", said.data, (long long)positions,
+                (long long)o->room);
     if (context->n == 0)
         LH_FAIL_DONE(LH_EUSAGE,
                      "the chat format '%s' writes nothing before a question: give a document with "
@@ -189,6 +199,7 @@ done:
     if (list) lh_tokens_clear(&list[0]);
     lh_free(list);
     lh_buf_clear(&document);
+    lh_buf_clear(&said);
     return st;
 }
 

@@ -261,6 +261,8 @@ static lh_status check_request(run *r)
     if (v->files.load_cache && v->input.messages)
         LH_FAIL(LH_EUSAGE, "'--messages' is a whole chat, and a loaded cache holds the beginning of one: give "
                            "'--question'");
+    if (v->files.load_cache && v->input.truncate)
+        LH_FAIL(LH_EUSAGE, "'--truncate' shortens a prompt, and a loaded cache has read it: leave it out");
     if (v->files.load_cache && v->input.system)
         LH_FAIL(LH_EUSAGE, "'--system' is the beginning of a chat, and a loaded cache holds that already: give it to "
                            "the run that saves the cache");
@@ -419,6 +421,7 @@ static lh_status generate(run *r)
                                    .questions = r->ids.questions,
                                    .question_count = r->ids.n,
                                    .max_new = v->answer.max_new,
+                                   .left_out = r->ids.cut.left_out,
                                    .ignore_eos = v->answer.ignore_eos,
                                    .continues = !r->ids.in_chat || v->input.continues_turn,
                                    .splits_thoughts = r->ids.in_chat && !v->answer.keep_thinking,
@@ -463,6 +466,7 @@ lh_status lh_shell_generate(lh_call *call, lh_generate_values *v, const lh_trace
                        .chat = &v->chat,
                        .load_cache = v->files.load_cache,
                        .saves_cache = v->files.save_cache != NULL,
+                       .max_new = v->answer.max_new,
                        .keep_thinking = v->answer.keep_thinking,
                        .stops = {v->answer.stops.at, v->answer.stops.n},
                        .ignore_eos = v->answer.ignore_eos},

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "base/log.h"
+#include "base/minmax.h"
 #include "engine/prompt.h"
 #include "shell/shell.h"
 #include "text/text_check.h"
@@ -73,6 +74,7 @@ static const lh_option rows[] = {
      .help = "Put prompt and question into the user's turn of the model's chat format. auto: if the model has one and "
              "the prompt is text that is not rendered in it yet; after a loaded cache, as it was saved."},
     {.type = LH_OPT_STR, .name = "system", FIELD(system), .arg = "TEXT", .help = "System message."},
+    {LH_SHELL_TRUNCATE, FIELD(truncate)},
     {.type = LH_OPT_STR,
      .name = "force-tokens",
      .detail = 1,
@@ -278,12 +280,49 @@ static lh_status choose_arguments(const lh_input *input, lh_chat_state *chat)
     return st;
 }
 
+/* The prompt and its questions, truncated where that is asked for and the model has too few positions. */
+static lh_status encode_prompt(const lh_input *input, const lh_engine *engine, const lh_prompt_text *text,
+                               lh_input_ids *out)
+{
+    lh_status st = LH_OK;
+    const lh_input_options *in = input->options;
+    const lh_tokenizer *tok = lh_engine_tokenizer(engine);
+    const lh_config *c = lh_engine_get(engine)->config;
+    lh_prompt_limit limit = {in->truncate, c->max_positions - input->max_new};
+    lh_tokens none = {0}; /* context of the questions when the prompt is ids: only questions are text */
+    lh_buf said = {0};
+    if (in->prompt_tokens) LH_TRY_DONE(lh_prompt_ids(in->prompt_tokens, c->vocab, &out->prompt));
+    if (in->prompt_tokens && out->prompt.n == 0 && input->n == 0)
+        LH_FAIL_DONE(LH_EINPUT, "the prompt is empty: '%s' holds no token ids", in->prompt_tokens);
+    if (!in->prompt_tokens)
+        LH_TRY_DONE(lh_prompt_encode_within(tok, text, &limit, &out->prompt, &out->questions, &out->cut));
+    else if (input->n)
+        LH_TRY_DONE(lh_prompt_encode(tok, text, &none, &out->questions));
+    if (!in->prompt_tokens || input->n) LH_TRY_DONE(lh_prompt_ends(tok, text, &out->ends));
+    for (int64_t i = 0; i < input->n; i++)
+        limit.max_tokens = lh_min_i64(limit.max_tokens, c->max_positions - input->max_new - out->questions[i].n);
+    if (in->prompt_tokens && limit.part)
+        lh_prompt_truncate_ids(&out->prompt, lh_prompt_limit_part(&limit), limit.max_tokens, &out->cut);
+    if (!input->load_cache && !limit.part && out->prompt.n > limit.max_tokens)
+        LH_FAIL_DONE(LH_EUSAGE,
+                     "%lld tokens of prompt and %lld more to come are longer than the %lld positions of the model: "
+                     "'--truncate middle', 'start' or 'end' leaves out what does not fit, or generate less "
+                     "('--max-new')",
+                     (long long)out->prompt.n, (long long)(c->max_positions - limit.max_tokens),
+                     (long long)c->max_positions);
+    if (out->cut.left_out) LH_TRY_DONE(lh_prompt_cut_text(&said, &limit, &out->cut));
+    if (said.bytes) lh_warn("%s, to fit the %lld positions of the model", said.data, (long long)c->max_positions);
+done:
+    lh_tokens_clear(&none);
+    lh_buf_clear(&said);
+    return st;
+}
+
 static lh_status encode_text(const lh_input *input, const lh_engine *engine, lh_input_ids *out)
 {
     lh_status st = LH_OK;
     const lh_input_options *in = input->options;
     const int64_t vocab = lh_engine_get(engine)->config->vocab;
-    lh_tokens none = {0}; /* context of the questions when the prompt is ids: only questions are text */
     lh_prompt_text text = {.text = input->prompt.data ? input->prompt.data : "",
                            .bytes = input->prompt.bytes,
                            .questions = (const char *const *)input->questions,
@@ -305,17 +344,9 @@ static lh_status encode_text(const lh_input *input, const lh_engine *engine, lh_
     text.arguments = out->chat.arguments;
     text.chat = out->chat.format != NULL;
     text.after_answer = out->chat.answers;
-    if (in->prompt_tokens) LH_TRY_DONE(lh_prompt_ids(in->prompt_tokens, vocab, &out->prompt));
-    if (in->prompt_tokens && out->prompt.n == 0 && input->n == 0)
-        LH_FAIL_DONE(LH_EINPUT, "the prompt is empty: '%s' holds no token ids", in->prompt_tokens);
-    if (!in->prompt_tokens || input->n) {
-        LH_TRY_DONE(lh_prompt_encode(lh_engine_tokenizer(engine), &text, in->prompt_tokens ? &none : &out->prompt,
-                                     &out->questions));
-        LH_TRY_DONE(lh_prompt_ends(lh_engine_tokenizer(engine), &text, &out->ends));
-    }
+    LH_TRY_DONE(encode_prompt(input, engine, &text, out));
     if (in->force_tokens) LH_TRY_DONE(lh_prompt_ids(in->force_tokens, vocab, &out->force));
 done:
-    lh_tokens_clear(&none);
     return st;
 }
 

@@ -3,7 +3,7 @@
 #define LH_MAIN_GENERATE_INPUT_H
 
 #include "engine/chat_state.h"
-#include "engine/prompt.h"
+#include "engine/prompt_fit.h"
 #include "shell/chat_options.h"
 #include "shell/shell.h"
 #include "text/messages.h"
@@ -15,7 +15,7 @@ typedef struct lh_input_options {
     const char *question_list; /* a file with a question a line */
     lh_scenario scenario;
     const char *chat; /* one of lh_shell_chat_choices */
-    const char *system, *force_tokens;
+    const char *system, *force_tokens, *truncate;
     int continues_turn; /* true: the answer continues the last message */
 } lh_input_options;
 
@@ -35,8 +35,9 @@ typedef struct lh_input {
     const lh_input_options *options;
     const lh_shell_chat *chat;
     const char *load_cache; /* NULL: none; without a prompt the answer continues it */
-    int keep_thinking;      /* true: thoughts stay in the contents of messages */
-    int saves_cache;        /* true: the text is a document that will be asked about */
+    int64_t max_new;
+    int keep_thinking; /* true: thoughts stay in the contents of messages */
+    int saves_cache;   /* true: the text is a document that will be asked about */
     lh_stops stops;
     int ignore_eos;
     lh_buf prompt;
@@ -55,7 +56,8 @@ void lh_input_clear(lh_input *input);
 typedef struct lh_input_ids {
     lh_tokens prompt, force, ends, *questions;
     int64_t n;
-    int in_chat; /* 1: in a chat format */
+    int in_chat;       /* 1: in a chat format */
+    lh_prompt_cut cut; /* of the prompt */
     lh_chat_state chat;
 } lh_input_ids;
 

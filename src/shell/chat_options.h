@@ -7,6 +7,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "text/chat.h"
+#include "text/truncate.h"
 
 typedef struct lh_shell_chat {
     const char *format; /* name of a built-in format, or a file with a template; NULL: the model's own */
@@ -14,6 +15,12 @@ typedef struct lh_shell_chat {
 } lh_shell_chat;
 
 extern const lh_option_table lh_shell_chat_options;
+
+/* The option of commands with a prompt, but for its field: a text. */
+#define LH_SHELL_TRUNCATE                                                                                              \
+    .type = LH_OPT_STR, .name = "truncate", .choices = lh_truncation_names, .detail = 1,                               \
+    .help = "Leave out this part of a prompt that is too long for the model, with its answer: of the text, or of the " \
+            "longest message; turns and questions stay whole. Without it such a prompt is an error."
 
 /* The option of commands with answers, but for its field. */
 #define LH_SHELL_KEEP_THINKING                                                                                           \

@@ -179,8 +179,71 @@ START_TEST(test_thoughts_are_no_content)
 }
 END_TEST
 
+static int64_t truncated_tokens(const json_t *lines, size_t i)
+{
+    return json_integer_value(json_object_get(json_array_get(lines, i), "truncated_tokens"));
+}
+
+/* A prompt of many tokens, one a byte: the model has 4096 positions. */
+START_TEST(test_prompts_are_truncated)
+{
+    enum { POSITIONS = 4096, LONG = 5000 };
+    static const char *const parts[] = {"start", "middle", "end"};
+    char text[LONG + 1], completion[LONG + 100], chat[LONG + 200], last[LONG + 200], options[64];
+    for (int i = 0; i < LONG; i++) text[i] = (char)('a' + i / 200);
+    text[LONG] = '\0';
+    snprintf(completion, sizeof completion, "{\"prompt\": \"%s\", \"max_tokens\": 8}", text);
+    snprintf(last, sizeof last, "{\"prompt\": \"%s\", \"max_tokens\": 8, \"truncate_prompt_tokens\": 10}", text);
+    snprintf(chat, sizeof chat,
+             "{\"messages\": [{\"role\": \"system\", \"content\": \"Be\"}, {\"role\": \"user\", \"content\": "
+             "\"%s\"}], \"max_tokens\": 8}",
+             text);
+    const char *const bodies[] = {completion, chat, last, NULL};
+    program_result r = {0};
+    json_t *lines = answer_bodies(bodies, 1, "");
+    check_failure(lines, 0, "longer than the 4096 positions of the model");
+    ck_assert_int_eq(prompt_tokens(lines, 2), 10);
+    ck_assert_int_eq(truncated_tokens(lines, 2), LONG - 10);
+    json_decref(lines);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        snprintf(options, sizeof options, "--truncate %s", parts[i]);
+        lines = answer_bodies(bodies, 1, options);
+        ck_assert_int_eq(prompt_tokens(lines, 0), POSITIONS - 8);
+        ck_assert_int_eq(truncated_tokens(lines, 0), LONG - (POSITIONS - 8));
+        ck_assert_int_le(prompt_tokens(lines, 1), POSITIONS - 8); /* with the tokens of the chat format */
+        ck_assert_int_gt(prompt_tokens(lines, 1), POSITIONS - 8 - 2);
+        if (i == 0) check_ranks(bodies, lines, options);
+        /* the same text, cut by hand */
+        const int kept = POSITIONS - 8, first = i == 0 ? 0 : i == 1 ? kept / 2 : kept;
+        char cut[LONG + 1], line[LONG + 100];
+        snprintf(cut, sizeof cut, "%.*s%s", first, text, text + LONG - (kept - first));
+        snprintf(line, sizeof line, "{\"prompt\": \"%s\", \"max_tokens\": 8}", cut);
+        const char *const by_hand[] = {line, NULL};
+        json_t *same = answer_bodies(by_hand, 1, "");
+        ck_assert_str_eq(text_of(same, 0), text_of(lines, 0));
+        json_decref(same);
+        json_decref(lines);
+    }
+    program_file("long.txt", text);
+    program_run(&r, 2,
+                "generate -m tiny.h5 -f long.txt --question 'Who is it?' -n 8 --truncate middle --threads 1 --json");
+    program_exits(&r, 0);
+    ck_assert_ptr_nonnull(strstr(r.err.data, "the middle of the prompt is left out, "));
+    json_t *alone = json_loads(r.out.data, 0, NULL);
+    ck_assert_int_gt(json_integer_value(json_object_get(alone, "truncated_tokens")), LONG - POSITIONS);
+    ck_assert_int_ge(json_integer_value(json_object_get(alone, "prompt_tokens")), POSITIONS - 8 - 1);
+    json_decref(alone);
+    program_run(&r, 1, "chat -m tiny.h5 -f long.txt --room 100 -n 4 --truncate end --threads 1 < /dev/null");
+    program_exits(&r, 0);
+    ck_assert_ptr_nonnull(strstr(r.err.data, "the end of the prompt is left out, "));
+    program_refuses(1, 2, "'--truncate' got 'left'", "generate -m tiny.h5 -p x --truncate left");
+    program_clear(&r);
+}
+END_TEST
+
 int main(void)
 {
     return tiny_suite_run("members",
-                          (const TTest *const[]){test_variables_of_the_template, test_thoughts_are_no_content, NULL});
+                          (const TTest *const[]){test_variables_of_the_template, test_thoughts_are_no_content,
+                                                 test_prompts_are_truncated, NULL});
 }
