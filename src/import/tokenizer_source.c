@@ -9,17 +9,41 @@
 #include "import/import_hints.h"
 #include "import/random_shapes.h"
 #include "import/vocab_gguf.h"
+#include "import/vocab_sentencepiece.h"
 #include "text/tokenizer_meta.h"
 
-enum { JSON_BYTES = 1 << 30 };
+enum { JSON_BYTES = 1 << 30, SENTENCEPIECE_BYTES = 1 << 25 };
 
-/* A tokenizer.json and its companion files. If it does not exist, *tok stays NULL and nothing is appended. */
-static lh_status read_json(const char *path, const char *folder, lh_tokenizer **tok, lh_buf *json, lh_buf *meta)
+static int has_ending(const char *path, const char *ending)
+{
+    const size_t n = strlen(path), m = strlen(ending);
+    return n > m && strcmp(path + n - m, ending) == 0;
+}
+
+/* Appends the tokenizer.json at `path`, or the one made of the model of SentencePiece that is there. */
+static lh_status read_file(const char *path, lh_buf *json)
+{
+    lh_status st = LH_OK;
+    lh_buf file = {0};
+    LH_TRY_DONE(lh_hint_lfs(path));
+    if (!has_ending(path, ".model")) {
+        LH_TRY_DONE(lh_file_read_regular(json, path, JSON_BYTES));
+        goto done;
+    }
+    LH_TRY_DONE(lh_file_read_regular(&file, path, SENTENCEPIECE_BYTES));
+    LH_TRY_DONE(lh_vocab_sentencepiece(path, &file, json));
+done:
+    lh_buf_clear(&file);
+    return st;
+}
+
+/* The tokenizer at `path` with its companion files in `folder`. If it does not exist, *tok stays NULL and nothing is
+ * appended. */
+static lh_status read_tokenizer(const char *path, const char *folder, lh_tokenizer **tok, lh_buf *json, lh_buf *meta)
 {
     int64_t start = json->bytes, meta_start = meta->bytes, added = 0;
     if (!lh_file_exists(path)) return LH_OK;
-    LH_TRY(lh_hint_lfs(path));
-    LH_TRY(lh_file_read_regular(json, path, JSON_BYTES));
+    LH_TRY(read_file(path, json));
     LH_TRY(lh_tokenizer_parse(tok, path, json->data + start, json->bytes - start, NULL, 0));
     LH_TRY(lh_tokenizer_add_missing(*tok, folder, json, start, &added));
     if (added) {
@@ -34,10 +58,15 @@ static lh_status read_json(const char *path, const char *folder, lh_tokenizer **
 
 static lh_status read_folder(const char *folder, lh_tokenizer **tok, lh_buf *json, lh_buf *meta)
 {
+    static const char *const names[] = {"tokenizer.json", "tokenizer.model"};
     lh_status st = LH_OK;
     char *path = NULL;
-    LH_TRY_DONE(lh_path_join(&path, folder, "tokenizer.json"));
-    LH_TRY_DONE(read_json(path, folder, tok, json, meta));
+    for (size_t i = 0; i < sizeof names / sizeof *names && !*tok; i++) {
+        lh_free(path);
+        path = NULL;
+        LH_TRY_DONE(lh_path_join(&path, folder, names[i]));
+        LH_TRY_DONE(read_tokenizer(path, folder, tok, json, meta));
+    }
 done:
     lh_free(path);
     return st;
@@ -71,14 +100,14 @@ done:
     return st;
 }
 
-/* A tokenizer.json given by its path. */
-static lh_status open_json(const char *src, lh_tokenizer **tok, lh_buf *json, lh_buf *meta)
+/* A tokenizer.json or tokenizer.model given by its path. */
+static lh_status open_file(const char *src, lh_tokenizer **tok, lh_buf *json, lh_buf *meta)
 {
     lh_status st = LH_OK;
     char *folder = NULL;
     if (!lh_file_exists(src)) LH_FAIL_DONE(LH_EINPUT, "cannot open '%s': %s", src, strerror(errno));
     LH_TRY_DONE(lh_path_folder(&folder, src));
-    LH_TRY_DONE(read_json(src, folder, tok, json, meta));
+    LH_TRY_DONE(read_tokenizer(src, folder, tok, json, meta));
 done:
     lh_free(folder);
     return st;
@@ -97,8 +126,8 @@ done:
 
 lh_status lh_tokenizer_not_read(const char *folder, lh_buf *out)
 {
-    static const char *const names[] = {"tokenizer.model", "tekken.json", "tiktoken.model", "qwen.tiktoken",
-                                        "vocab.json",      "merges.txt",  "vocab.txt"};
+    static const char *const names[] = {"tekken.json", "tiktoken.model", "qwen.tiktoken",
+                                        "vocab.json",  "merges.txt",     "vocab.txt"};
     lh_status st = LH_OK;
     char *path = NULL;
     const char *joint = "";
@@ -123,7 +152,8 @@ static lh_status fail_without(const char *src, int is_folder)
     lh_status st = LH_OK;
     lh_buf others = {0};
     if (is_folder) LH_TRY_DONE(lh_tokenizer_not_read(src, &others));
-    LH_FAIL_DONE(LH_EINPUT, "'%s' has no %s%s%s", src, is_folder ? "'tokenizer.json'" : "tokenizer",
+    LH_FAIL_DONE(LH_EINPUT, "'%s' has no %s%s%s", src,
+                 is_folder ? "'tokenizer.json' or 'tokenizer.model'" : "tokenizer",
                  others.bytes ? ", and these are not read: " : "", others.bytes ? others.data : "");
 done:
     lh_buf_clear(&others);
@@ -144,7 +174,7 @@ lh_status lh_tokenizer_open(lh_tokenizer **out, const char *src)
         LH_TRY_DONE(read_gguf(src, &json, &meta));
         if (json.bytes) LH_TRY_DONE(lh_tokenizer_parse(&tok, src, json.data, json.bytes, meta.data, meta.bytes));
     } else {
-        LH_TRY_DONE(open_json(src, &tok, &json, &meta));
+        LH_TRY_DONE(open_file(src, &tok, &json, &meta));
     }
     if (!tok) LH_TRY_DONE(fail_without(src, is_folder));
     *out = tok;

@@ -1,4 +1,5 @@
-/* tokenizer_source.h - tokenizers from files: a tokenizer.json, a Hugging Face folder, a GGUF file or a checkpoint.
+/* tokenizer_source.h - tokenizers from files: a tokenizer.json, a model of SentencePiece (tokenizer.model), a Hugging
+ * Face folder with one of them, a GGUF file or a checkpoint.
  * `tokenize` opens them, `import` copies them into a checkpoint. */
 #ifndef LH_IMPORT_TOKENIZER_SOURCE_H
 #define LH_IMPORT_TOKENIZER_SOURCE_H
@@ -6,8 +7,8 @@
 #include "base/mem.h"
 #include "text/tokenizer.h"
 
-/* src: a tokenizer.json (read with its companion files), a Hugging Face folder, a GGUF file or a checkpoint. LH_EINPUT
- * if it has no tokenizer. */
+/* src: a tokenizer.json or tokenizer.model (read with its companion files), a Hugging Face folder, a GGUF file or a
+ * checkpoint. LH_EINPUT if it has no tokenizer. */
 lh_status lh_tokenizer_open(lh_tokenizer **out, const char *src);
 
 /* For import: tokenizer.json bytes and the companion object of a folder or GGUF file, appended. If the source has no

@@ -56,17 +56,18 @@ static const lh_example examples[] = {
     {"longhaul import model.Q4_K_M.gguf -o m.h5", "a GGUF file; 4-bit weights are stored as bf16"},
     {"longhaul import --random llama-3.1-8b -o random.h5", "random weights, for benchmarks"},
     {0}};
-static const lh_syntax syntax = {.program = "longhaul",
-                                 .name = "import",
-                                 .usage = "SRC -o FILE [options]",
-                                 .summary = "Make a checkpoint from a Hugging Face folder or a GGUF file",
-                                 .text = "SRC is a folder with config.json, *.safetensors and tokenizer.json, or a "
-                                         "GGUF file. Tensors are streamed, so memory use does not depend on the size "
-                                         "of the model. The checkpoint is HDF5; 'longhaul info' shows its contents.",
-                                 .max_args = 1,
-                                 .reads_args = 1,
-                                 .groups = groups,
-                                 .examples = examples};
+static const lh_syntax syntax = {
+    .program = "longhaul",
+    .name = "import",
+    .usage = "SRC -o FILE [options]",
+    .summary = "Make a checkpoint from a Hugging Face folder or a GGUF file",
+    .text = "SRC is a folder with config.json, *.safetensors and tokenizer.json or tokenizer.model, or a "
+            "GGUF file. Tensors are streamed, so memory use does not depend on the size "
+            "of the model. The checkpoint is HDF5; 'longhaul info' shows its contents.",
+    .max_args = 1,
+    .reads_args = 1,
+    .groups = groups,
+    .examples = examples};
 
 static lh_status show_progress(void *self, int64_t done_bytes, int64_t total_bytes)
 {

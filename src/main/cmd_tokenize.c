@@ -27,7 +27,8 @@ static const lh_option rows[] = {
      .name = "model",
      FIELD(model),
      .arg = "FILE|FOLDER",
-     .help = "Where the tokenizer comes from: a checkpoint, a GGUF file, a Hugging Face folder or a tokenizer.json."},
+     .help = "Where the tokenizer comes from: a checkpoint, a GGUF file, a Hugging Face folder, a tokenizer.json or a "
+             "tokenizer.model."},
     {.type = LH_OPT_STR,
      .letter = 'p',
      .name = "prompt",

@@ -29,7 +29,7 @@ START_TEST(test_bad_inputs_have_one_message_and_their_code)
          "import owner/name -o x.h5"},
         {3, "'./no such' does not exist", "import './no such' -o x.h5"},
         {4, "'tiny' is a folder", "info tiny"},
-        {3, "'.' has no 'tokenizer.json'", "tokenize -m . -p a"},
+        {3, "'.' has no 'tokenizer.json' or 'tokenizer.model'", "tokenize -m . -p a"},
         {5, "are free: use more ranks or --dtype bf16", "generate -m tiny.h5 -p a --memory 10K"},
         {4, "no-such.h5", "generate -m no-such.h5 -p a"},
         {4, "empty", "generate -m empty -p a"},

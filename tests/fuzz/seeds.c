@@ -21,6 +21,7 @@ static inline void must(int is)
 #include "import/ggml_types.h"
 #include "import/gguf_maker.h"
 #include "import/model_maker.h"
+#include "import/sentencepiece_maker.h"
 
 lh_status fz_seeds_add(fz_seeds *seeds, const void *data, int64_t bytes)
 {
@@ -80,6 +81,23 @@ lh_status fz_safetensors_seeds(fz_seeds *seeds, const char *folder)
     lh_buf_clear(&data);
     mm_safetensors(&data, &model, 0, model.n, LH_BF16);
     LH_TRY_DONE(fz_seeds_add(seeds, data.data, data.bytes));
+done:
+    lh_buf_clear(&data);
+    return st;
+}
+
+/* ---- tokenizers ---- */
+
+lh_status fz_sentencepiece_seeds(fz_seeds *seeds, const char *folder)
+{
+    lh_status st = LH_OK;
+    lh_buf data = {0};
+    (void)folder;
+    for (int prefix = 0; prefix < 2; prefix++) {
+        data.bytes = 0;
+        sm_tiny(&data, 1, prefix);
+        LH_TRY_DONE(fz_seeds_add(seeds, data.data, data.bytes));
+    }
 done:
     lh_buf_clear(&data);
     return st;

@@ -93,7 +93,7 @@ done:
     return st;
 }
 
-static lh_status run_gguf_vocab(fz_case *c)
+static lh_status run_vocab(fz_case *c)
 {
     lh_status st = LH_OK;
     lh_tokenizer *tok = NULL;
@@ -171,7 +171,16 @@ const fz_target fz_gguf_vocab = {.name = "gguf-vocab",
                                  .quick = 2000,
                                  .share = 80000,
                                  .corpus = "gguf",
-                                 .run = run_gguf_vocab};
+                                 .run = run_vocab};
+
+const fz_target fz_sentencepiece = {.name = "sentencepiece",
+                                    .summary = "a tokenizer.model, and the tokenizer made of it",
+                                    .file = "tokenizer.model",
+                                    .form = FZ_BINARY,
+                                    .quick = 2000,
+                                    .share = 50000,
+                                    .seeds = fz_sentencepiece_seeds,
+                                    .run = run_vocab};
 
 const fz_target fz_import_gguf = {.name = "import-gguf",
                                   .summary = "import of a whole GGUF file",

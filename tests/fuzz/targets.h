@@ -24,6 +24,7 @@
     X(gguf)           \
     X(gguf_config)    \
     X(gguf_vocab)     \
+    X(sentencepiece)  \
     X(import_gguf)    \
     X(import_tensors) \
     X(import_config)  \

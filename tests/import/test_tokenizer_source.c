@@ -11,6 +11,7 @@
 #include "gguf_maker.h"
 #include "import/tokenizer_source.h"
 #include "import/vocab_gguf.h"
+#include "sentencepiece_maker.h"
 #include "suite.h"
 #include "text/tiny_tokenizers.h"
 
@@ -32,6 +33,7 @@ static void put(const char *name, const char *text)
 static void remove_folder(void)
 {
     static const char *const names[] = {"tokenizer.json",
+                                        "tokenizer.model",
                                         "tokenizer_config.json",
                                         "special_tokens_map.json",
                                         "generation_config.json",
@@ -296,6 +298,102 @@ START_TEST(test_scores_of_a_gguf_decide_what_is_merged)
 }
 END_TEST
 
+/* ---- tokenizer.model ---- */
+
+static void put_model(const lh_buf *b)
+{
+    char *path = NULL;
+    ck_assert_int_eq(lh_path_join(&path, folder, "tokenizer.model"), LH_OK);
+    ck_assert_int_eq(lh_file_write(path, b->data, b->bytes), LH_OK);
+    lh_free(path);
+}
+
+START_TEST(test_a_model_of_sentencepiece_is_read)
+{
+    for (int prefix = 0; prefix < 2; prefix++) {
+        lh_buf b = {0};
+        sm_tiny(&b, 1, prefix);
+        make_folder();
+        put_model(&b);
+        lh_tokenizer *tok = open_folder();
+        tt_check(tok, "abc", LH_ENCODE_PLAIN, prefix ? "3 4 8" : "4 8");
+        tt_check(tok, "aaa", LH_ENCODE_PLAIN, prefix ? "3 10 4" : "10 4");
+        tt_check(tok, "a d", LH_ENCODE_PLAIN, prefix ? "3 4 3 9" : "4 3 9");
+        tt_check(tok, "xx", LH_ENCODE_PLAIN, prefix ? "3 0" : "0"); /* unknown characters are one token */
+        tt_check(tok, "<tool>", LH_ENCODE_SPECIAL, "11");
+        tt_check(tok, "<s>", LH_ENCODE_SPECIAL, "1");
+        ck_assert(lh_tokenizer_bos(tok) == 1 && lh_tokenizer_adds_bos(tok) && lh_tokenizer_eos(tok) == 2);
+        lh_tokenizer_close(tok);
+        put("tokenizer_config.json", "{'add_bos_token': false, 'eos_token': '<tool>'}");
+        tok = open_folder();
+        ck_assert(!lh_tokenizer_adds_bos(tok) && lh_tokenizer_eos(tok) == 11);
+        lh_tokenizer_close(tok);
+        put("tokenizer.json", tiny); /* is read first */
+        tok = open_folder();
+        ck_assert_int_eq(lh_tokenizer_find(tok, "<tool>"), -1);
+        lh_tokenizer_close(tok);
+        remove_folder();
+        lh_buf_clear(&b);
+    }
+}
+END_TEST
+
+START_TEST(test_a_model_of_sentencepiece_may_have_no_first_token)
+{
+    lh_buf b = {0};
+    sm_tiny(&b, -1, 1);
+    make_folder();
+    put_model(&b);
+    lh_tokenizer *tok = open_folder();
+    ck_assert(!lh_tokenizer_adds_bos(tok));
+    lh_tokenizer_close(tok);
+    remove_folder();
+    lh_buf_clear(&b);
+}
+END_TEST
+
+static void refuses_model(const lh_buf *b, const char *part)
+{
+    lh_tokenizer *tok = NULL;
+    make_folder();
+    put_model(b);
+    ck_assert_int_eq(lh_tokenizer_open(&tok, folder), LH_EINPUT);
+    ck_assert_msg(strstr(lh_error_message(), part), "%s", lh_error_message());
+    lh_error_clear();
+    remove_folder();
+}
+
+START_TEST(test_other_models_of_sentencepiece_are_refused_by_name)
+{
+    static const struct {
+        int type, normalizer;
+        const char *part;
+    } cases[] = {{1, 0, "is a unigram model of SentencePiece, supported is BPE"},
+                 {3, 0, "is a word or character model"},
+                 {2, 2, "normalises texts by 'identity'"},
+                 {2, 4, "removes white space ('remove_extra_whitespaces')"},
+                 {2, 5, "leaves spaces as they are ('escape_whitespaces')"}};
+    lh_buf b = {0};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        b.bytes = 0;
+        sm_piece(&b, "a", 0, 1);
+        sm_trainer(&b, cases[i].type, 1);
+        sm_normalizer(&b, 1, cases[i].normalizer);
+        refuses_model(&b, cases[i].part);
+    }
+    b.bytes = 0;
+    sm_piece(&b, "\xff", 0, 1);
+    refuses_model(&b, "piece 0 is not UTF-8 text");
+    b.bytes = 0;
+    sm_tiny(&b, 1, 1);
+    b.bytes--;
+    refuses_model(&b, "is no model of SentencePiece, or damaged: AutoTokenizer");
+    b.bytes = 0;
+    refuses_model(&b, "is no model of SentencePiece");
+    lh_buf_clear(&b);
+}
+END_TEST
+
 static void byte_level_gguf(lh_buf *b, const char *pre)
 {
     static const char *const tokens[] = {"a", "b", "ab", "1", "Ġ", "<|im_end|>", "<|end|>"};
@@ -384,7 +482,9 @@ int main(void)
             test_a_null_first_token_is_none, test_the_chat_template_of_a_processor_is_read,
             test_a_folder_without_tokenizer_gives_nothing, test_what_import_stores_is_the_same_tokenizer,
             test_added_tokens_that_companions_name_are_added, test_damaged_companions_are_refused_by_name,
-            test_scores_of_a_gguf_decide_what_is_merged, test_a_byte_level_vocabulary_of_a_gguf,
+            test_scores_of_a_gguf_decide_what_is_merged, test_a_model_of_sentencepiece_is_read,
+            test_a_model_of_sentencepiece_may_have_no_first_token,
+            test_other_models_of_sentencepiece_are_refused_by_name, test_a_byte_level_vocabulary_of_a_gguf,
             test_every_pre_tokenizer_of_a_gguf_reads_text, test_an_unknown_pre_tokenizer_of_a_gguf_is_named,
             test_lists_of_a_gguf_must_be_of_one_length, NULL});
 }

@@ -103,6 +103,15 @@ START_TEST(test_the_vocabulary_of_gemma3)
 }
 END_TEST
 
+/* Llama 2's tokenizer.model gives the ids of Code Llama's tokenizer.json, but for tokens that Code Llama added. */
+START_TEST(test_a_model_of_sentencepiece)
+{
+    char *source = find("models/%s/tokenizer.model", "stories15M");
+    check_golden("codellama", source);
+    lh_free(source);
+}
+END_TEST
+
 static const char *const vocabularies[] = {"gpt-2", "llama-bpe", "llama-spm", "phi-3", "qwen2"};
 
 /* llama.cpp's vectors: texts between lines __ggml_vocab_test__, a line of ids for each. */
@@ -168,6 +177,7 @@ int main(void)
     tcase_set_timeout(all, 60);
     tcase_add_loop_test(all, test_published_tokenizers, 0, 8);
     tcase_add_test(all, test_the_vocabulary_of_gemma3);
+    tcase_add_test(all, test_a_model_of_sentencepiece);
     tcase_add_loop_test(all, test_vectors_of_llama_cpp, 0, 5);
     tcase_add_loop_test(all, test_a_megabyte_is_quick_and_comes_back, 0, 7);
     suite_add_tcase(suite, all);
