@@ -318,6 +318,10 @@ START_TEST(test_published_forms_are_read)
                                  "[\"a\", \"b\"], \"task\": \"niah_multivalue\", \"max_new_tokens\": 100}]");
     ck_assert(r->verbatim && r->max_new == 100 && strcmp(r->metric->name, "string-match-all") == 0);
     lh_task_records_clear(&all);
+    r = read_one(&all, "aware.jsonl", /* the same, its question in the context */
+                 "{\"context\": \"c q\", \"question\": \"\", \"answer_prefix\": \"p\", \"answer\": [\"a\"]}");
+    ck_assert(r->verbatim && *r->question == '\0' && strcmp(r->prefix, "p") == 0);
+    lh_task_records_clear(&all);
     program_must(system("mkdir -p qa_1") == 0, "folder");
     r = read_one(&all, "qa_1/validation.jsonl", /* RULER, whose prompt has its answer prefix */
                  "{\"index\": 0, \"input\": \"Answer the question based on the given documents. D1\\n\\nAnswer the "
@@ -414,6 +418,8 @@ START_TEST(test_records_that_cannot_be_asked_are_refused)
         {"{\"context\": \"c\", \"answers\": [\"a\"]}\n", "\"question\" must be a text"},
         {"{\"context\": \"c\", \"question\": \"\", \"answers\": [\"a\"]}\n", "the question is empty"},
         {"{\"context\": \"\", \"question\": \"q\", \"answers\": [\"a\"]}\n", "the context is empty"},
+        {"{\"context\": \"c\", \"question\": \"\", \"answer_prefix\": \"\", \"answers\": [\"a\"]}\n",
+         "the question is empty"},
         {"{\"context\": \"c\\u0000d\", \"question\": \"q\", \"answers\": [\"a\"]}\n", "zero byte"},
         {"{\"context\": \"c\", \"question\": \"q\"}\n", "\"answers\" must be a text or a list of texts"},
         {"{\"context\": \"c\", \"question\": \"q\", \"answers\": [[]]}\n", "an item of a list of texts must be a text"},

@@ -241,7 +241,8 @@ static lh_status read_texts(lh_task_record *out, const lh_data_line *line, const
         LH_TRY(fill(&out->question, line, row, out, row->tail));
     else
         LH_TRY(copy_member(&out->question, line, format->question));
-    if (!*out->context || !*out->question)
+    const int asks = *out->question || (out->prefix && *out->prefix); /* the question may be a part of the context */
+    if (!*out->context || !asks)
         LH_FAIL(LH_EINPUT, "%s: the %s is empty", line->where, *out->context ? "question" : "context");
     return LH_OK;
 }
