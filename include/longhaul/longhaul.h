@@ -192,7 +192,14 @@ lh_status lh_policy_of_scorer(lh_policy **out, const lh_scorer *scorer, const ch
 
 /* ---- completion: text to text ---- */
 
-/* In this order: repeat penalty, temperature, top-k, top-p (nucleus), min-p. All zero: greedy. */
+/* What is added to the logit of a token; -INFINITY: it is not chosen. */
+typedef struct lh_logit_bias {
+    int32_t id; /* one that the model does not have is passed over */
+    float bias;
+} lh_logit_bias;
+
+/* In this order: bias, repeat penalty, frequency and presence penalty, temperature, top-k, top-p (nucleus), min-p. All
+ * zero: greedy. */
 typedef struct lh_sampling {
     size_t size;            /* sizeof(lh_sampling) */
     double temperature;     /* 0: greedy, the largest logit, the lowest id among equals */
@@ -200,6 +207,11 @@ typedef struct lh_sampling {
     double top_p, min_p;    /* 0: off, and so is a top_p of 1 */
     double repeat_penalty;  /* 0 or 1: off; logits of tokens seen are divided by it where positive, else multiplied */
     uint64_t seed, request; /* random choices are keyed by (seed, request, step) */
+    /* What is taken from the logits of tokens among the last `step` ones, which are the answer: for each time that a
+     * token came, and once. 0: off. */
+    double frequency_penalty, presence_penalty;
+    const lh_logit_bias *bias; /* [bias_count], ids all different */
+    int64_t bias_count;
 } lh_sampling;
 
 typedef enum lh_finish_reason { LH_FINISH_STOP, LH_FINISH_LENGTH, LH_FINISH_INTERRUPTED } lh_finish_reason;

@@ -224,11 +224,14 @@ static lh_status check_options(lh_batch_call *r)
 static json_t *defaults_json(const lh_batch_defaults *d)
 {
     const lh_sampling *s = &d->sampling;
-    return json_pack("{s:I, s:f, s:I, s:f, s:f, s:f, s:I, s:b, s:O*, s:o*, s:s*}", "max_tokens", (json_int_t)d->max_new,
-                     "temperature", s->temperature, "top_k", (json_int_t)s->top_k, "top_p", s->top_p, "min_p", s->min_p,
-                     "repeat_penalty", s->repeat_penalty, "seed", (json_int_t)s->seed, "ignore_eos", d->ignore_eos,
-                     "chat_template_kwargs", (json_t *)(uintptr_t)d->arguments, "keep_thinking",
-                     d->keep_thinking ? json_true() : NULL, "truncate", d->truncate);
+    const int counts = s->frequency_penalty != 0 || s->presence_penalty != 0;
+    return json_pack("{s:I, s:f, s:I, s:f, s:f, s:f, s:I, s:b, s:O*, s:o*, s:s*, s:o*, s:o*}", "max_tokens",
+                     (json_int_t)d->max_new, "temperature", s->temperature, "top_k", (json_int_t)s->top_k, "top_p",
+                     s->top_p, "min_p", s->min_p, "repeat_penalty", s->repeat_penalty, "seed", (json_int_t)s->seed,
+                     "ignore_eos", d->ignore_eos, "chat_template_kwargs", (json_t *)(uintptr_t)d->arguments,
+                     "keep_thinking", d->keep_thinking ? json_true() : NULL, "truncate", d->truncate,
+                     "frequency_penalty", counts ? json_real(s->frequency_penalty) : NULL, "presence_penalty",
+                     counts ? json_real(s->presence_penalty) : NULL);
 }
 
 /* The same on every number of ranks, so that a run can be resumed on another number. */

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
@@ -233,7 +234,7 @@ static lh_status read_policy(const field *f, const json_t *value, lh_batch_reque
 
 /* ---- members of the body ---- */
 
-static lh_status read_ids(const json_t *list, lh_batch_request *out)
+static lh_status read_ids(const char *name, const json_t *list, lh_tokens *out)
 {
     size_t i;
     json_t *id;
@@ -241,8 +242,8 @@ static lh_status read_ids(const json_t *list, lh_batch_request *out)
     {
         const int64_t n = json_integer_value(id);
         if (!json_is_integer(id) || n < 0 || n > INT32_MAX)
-            LH_FAIL(LH_EINPUT, "'prompt': element %zu is no token id", i);
-        LH_TRY(lh_tokens_push(&out->ids, (int32_t)n));
+            LH_FAIL(LH_EINPUT, "'%s': element %zu is no token id", name, i);
+        LH_TRY(lh_tokens_push(out, (int32_t)n));
     }
     return LH_OK;
 }
@@ -253,10 +254,10 @@ static lh_status read_prompt(const field *f, const json_t *value, lh_batch_reque
     const json_t *first = json_array_get(value, 0);
     if (json_is_string(value)) return read_string(f->name, value, &out->prompt);
     if (!json_is_array(value)) LH_FAIL(LH_EINPUT, "'%s' must be a string or an array of token ids", f->name);
-    if (!json_is_string(first) && !json_is_array(first)) return read_ids(value, out);
+    if (!json_is_string(first) && !json_is_array(first)) return read_ids(f->name, value, &out->ids);
     if (json_array_size(value) > 1)
         LH_FAIL(LH_EINPUT, "'%s' holds %zu prompts: give each a line of its own", f->name, json_array_size(value));
-    return json_is_string(first) ? read_string(f->name, first, &out->prompt) : read_ids(first, out);
+    return json_is_string(first) ? read_string(f->name, first, &out->prompt) : read_ids(f->name, first, &out->ids);
 }
 
 static lh_status read_messages(const field *f, const json_t *value, lh_batch_request *out)
@@ -327,6 +328,41 @@ static lh_status read_stops(const field *f, const json_t *value, lh_batch_reques
     return LH_OK;
 }
 
+static lh_status read_stop_ids(const field *f, const json_t *value, lh_batch_request *out)
+{
+    if (!json_is_array(value)) LH_FAIL(LH_EINPUT, "'%s' must be an array of token ids", f->name);
+    if (json_array_size(value) > STOPS_MAX)
+        LH_FAIL(LH_EINPUT, "'%s' has %zu ids, at most %d may end an answer", f->name, json_array_size(value),
+                STOPS_MAX);
+    return read_ids(f->name, value, &out->stop_ids);
+}
+
+/* The id of a member of 'logit_bias': decimal digits, -1 for anything else. */
+static int64_t id_of(const char *text)
+{
+    const size_t n = strspn(text, "0123456789");
+    if (n == 0 || n > 9 || text[n] || (n > 1 && *text == '0')) return -1;
+    return strtoll(text, NULL, 10);
+}
+
+static lh_status read_bias(const field *f, const json_t *value, lh_batch_request *out)
+{
+    const char *name;
+    json_t *member;
+    if (!json_is_object(value)) LH_FAIL(LH_EINPUT, "'%s' must be an object of token ids and numbers", f->name);
+    LH_TRY(lh_calloc(&out->bias, (int64_t)json_object_size(value), sizeof *out->bias));
+    json_object_foreach((json_t *)(uintptr_t)value, name, member)
+    {
+        const double bias = json_number_value(member);
+        if (id_of(name) < 0) LH_FAIL(LH_EINPUT, "'%s' names '%.*s', which is no token id", f->name, SHOWN, name);
+        if (!json_is_number(member) || !(bias >= -100 && bias <= 100))
+            LH_FAIL(LH_EINPUT, "'%s': the bias of token %s must be a number between -100 and 100", f->name, name);
+        out->bias[out->sampling.bias_count++] = (lh_logit_bias){(int32_t)id_of(name), (float)bias};
+    }
+    out->sampling.bias = out->bias;
+    return LH_OK;
+}
+
 /* In a chat `logprobs` is true or false, and `top_logprobs` the number. */
 static lh_status read_logprobs(const field *f, const json_t *value, lh_batch_request *out)
 {
@@ -393,6 +429,21 @@ static const field body_fields[] = {
      AT(sampling.repeat_penalty),
      .low = 0.01,
      .high = 100},
+    {.name = "presence_penalty",
+     .apis = IN_BOTH,
+     .read = read_number,
+     AT(sampling.presence_penalty),
+     .low = -2,
+     .high = 2},
+    {.name = "frequency_penalty",
+     .apis = IN_BOTH,
+     .read = read_number,
+     AT(sampling.frequency_penalty),
+     .low = -2,
+     .high = 2},
+    {.name = "logit_bias", .apis = IN_BOTH, .read = read_bias},
+    {.name = "stop_token_ids", .apis = IN_BOTH, .read = read_stop_ids},
+    {.name = "min_tokens", .apis = IN_BOTH, .read = read_count, AT(min_new), .high = 1 << 30},
     {.name = "seed", .apis = IN_BOTH, .read = read_seed},
     {.name = "stop", .apis = IN_BOTH, .read = read_stops},
     {.name = "split_special_tokens", .apis = IN_COMPLETION, .read = read_flag, AT(split_special)},
@@ -405,9 +456,6 @@ static const field body_fields[] = {
     NO("stream", IN_BOTH, "[false]", "a batch is not streamed"),
     NO("echo", IN_COMPLETION, "[false]", "answers do not repeat the prompt"),
     NO("suffix", IN_COMPLETION, "[\"\"]", "nothing is inserted before a text"),
-    NO("logit_bias", IN_BOTH, "[{}]", "logits are not changed"),
-    NO("presence_penalty", IN_BOTH, "[0]", "there is 'repeat_penalty'"),
-    NO("frequency_penalty", IN_BOTH, "[0]", "there is 'repeat_penalty'"),
     NO("tools", IN_CHAT, "[[]]", no_tools),
     NO("tool_choice", IN_CHAT, "[\"none\", \"auto\"]", no_tools),
     NO("functions", IN_CHAT, "[[]]", no_tools),
@@ -521,6 +569,9 @@ static lh_status check_prompt(const json_t *body, lh_batch_request *out)
     const int both =
         is_given(json_object_get(body, "max_tokens")) && is_given(json_object_get(body, "max_completion_tokens"));
     if (both) LH_FAIL(LH_EINPUT, "'max_tokens' and 'max_completion_tokens' are the same number: give one of them");
+    if (out->min_new > out->max_new)
+        LH_FAIL(LH_EINPUT, "'min_tokens' is %lld, more than the %lld tokens that the answer may have",
+                (long long)out->min_new, (long long)out->max_new);
     if (out->api == LH_BATCH_CHAT && out->messages.n == 0) LH_FAIL(LH_EINPUT, "'messages' holds no message");
     if (out->keep_last && out->context_file)
         LH_FAIL(LH_EINPUT, "'truncate_prompt_tokens' would cut into the context of other requests: leave it out where "
@@ -577,6 +628,8 @@ lh_status lh_batch_request_read(lh_batch_request *out, const lh_batch_line *line
 void lh_batch_request_clear(lh_batch_request *request)
 {
     lh_tokens_clear(&request->ids);
+    lh_tokens_clear(&request->stop_ids);
+    lh_free(request->bias);
     lh_messages_clear(&request->messages);
     lh_free(request->stops);
     json_decref(request->arguments);

@@ -33,12 +33,15 @@ typedef struct lh_batch_request {
     lh_chat_ending ending;
     json_t *arguments;    /* variables of its template; NULL: none */
     int64_t max_new;      /* at least 1 */
+    int64_t min_new;      /* tokens before which no answer ends; at most max_new */
     int64_t keep_last;    /* tokens of the prompt that are kept, the last ones; 0: all, -1: as many as fit */
     lh_sampling sampling; /* a request without a seed draws by the seed of the run and the hash of its line */
     int ignore_eos;
     int split_special;  /* true: special tokens are not recognised in the prompt of a completion */
     const char **stops; /* [stop_count], none empty */
     int64_t stop_count;
+    lh_tokens stop_ids;       /* that end the answer, not negative */
+    lh_logit_bias *bias;      /* [sampling.bias_count] */
     int64_t logprobs;         /* number of likely tokens to report for each token of the answer; -1: no report */
     const char *context_id;   /* requests with the same id share the common prefix of their prompts; NULL: none */
     const char *context_file; /* its text precedes the prompt; relative, without ".."; NULL: none */

@@ -2,6 +2,7 @@
 #include "batch/work.h"
 
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -185,7 +186,18 @@ done:
 lh_status lh_batch_encode_ends(const lh_batch_common *common, const lh_batch_request *r, lh_tokens *ends)
 {
     const lh_prompt_text in = prompt_text(common, r);
-    return lh_prompt_ends(common->tokenizer, &in, ends);
+    LH_TRY(lh_prompt_ends(common->tokenizer, &in, ends));
+    return push_ids(&r->stop_ids, ends);
+}
+
+/* LH_EUSAGE for ids of the request that the model lacks. */
+static lh_status check_ids(const lh_batch_request *r, int64_t vocab)
+{
+    for (int64_t k = 0; k < r->sampling.bias_count; k++)
+        if (r->bias[k].id >= vocab)
+            LH_FAIL(LH_EUSAGE, "'logit_bias': token id %d is not in the model's vocabulary of %lld", r->bias[k].id,
+                    (long long)vocab);
+    return lh_prompt_check_ids(&r->stop_ids, vocab);
 }
 
 lh_status lh_batch_check_tokens(const lh_batch_common *common, const lh_batch_request *r, int64_t before,
@@ -198,6 +210,7 @@ lh_status lh_batch_check_tokens(const lh_batch_common *common, const lh_batch_re
                 "%lld tokens of prompt and %lld more to come are longer than the %lld positions of the model: shorten "
                 "the prompt ('--truncate' does), or generate less",
                 (long long)(before + prompt->n), (long long)r->max_new, (long long)c->max_positions);
+    LH_TRY(check_ids(r, c->vocab));
     return lh_prompt_check_ids(prompt, c->vocab);
 }
 
@@ -270,6 +283,7 @@ void lh_batch_work_close(lh_batch_work *w)
     lh_tokens_clear(&w->answer);
     lh_buf_clear(&w->answer_bytes);
     lh_buf_clear(&w->likely);
+    lh_free(w->bias);
     lh_free(w->checkpoint);
     lh_free(w->text);
     lh_free(w);
@@ -359,14 +373,32 @@ static int continues_text(const lh_batch_work *w, const lh_tokenizer *tok)
     return (w->context && lh_tokenizer_has_text(tok, &w->context->ids)) || lh_tokenizer_has_text(tok, &w->prompt);
 }
 
+/* *bans: the number of tokens that end the answer; they follow the biases of the request. */
+static lh_status make_bans(lh_batch_work *w, const lh_tokenizer *tok, int64_t *bans)
+{
+    const lh_batch_request *r = &w->request;
+    const int64_t given = r->sampling.bias_count, vocab = tok && !r->ignore_eos ? lh_tokenizer_vocab(tok) : 0;
+    *bans = 0;
+    if (!r->min_new) return LH_OK;
+    LH_TRY(lh_calloc(&w->bias, given + w->ends.n + vocab, sizeof *w->bias));
+    if (given) memcpy(w->bias, r->bias, (size_t)given * sizeof *w->bias);
+    for (int64_t i = 0; i < w->ends.n; i++) w->bias[given + (*bans)++] = (lh_logit_bias){w->ends.ids[i], -INFINITY};
+    for (int32_t id = 0; id < vocab; id++)
+        if (lh_tokenizer_is_eos(tok, id)) w->bias[given + (*bans)++] = (lh_logit_bias){id, -INFINITY};
+    return LH_OK;
+}
+
 lh_status lh_batch_work_make_task(lh_batch_work *w)
 {
     const lh_batch_request *r = &w->request;
     const char *prefills = w->common->prefills;
     if (prefills) LH_TRY(lh_batch_prefills_file(&w->checkpoint, prefills, w->line.number));
     const lh_tokenizer *tok = lh_engine_tokenizer(w->common->engine);
+    int64_t bans = 0;
+    LH_TRY(make_bans(w, tok, &bans));
     w->answer_text = (lh_answer_text){.decoder = {.tok = tok, .continues = continues_text(w, tok)},
                                       .stops = {r->stops, r->stop_count},
+                                      .min_tokens = r->min_new,
                                       .text = &w->answer_bytes};
     w->task = (lh_task){.context = w->context ? &w->context->shared : NULL,
                         .prompt = w->prompt,
@@ -374,6 +406,8 @@ lh_status lh_batch_work_make_task(lh_batch_work *w)
                         .profiles = w->common->profiles,
                         .how = {.sampling = r->sampling,
                                 .max_new = r->max_new,
+                                .min_new = r->min_new,
+                                .bans = bans,
                                 .ignore_eos = r->ignore_eos,
                                 .ends = &w->ends,
                                 .self = w,
@@ -384,6 +418,7 @@ lh_status lh_batch_work_make_task(lh_batch_work *w)
                         .answer = &w->answer,
                         .self = w,
                         .prefilled = see_prompt};
+    if (bans) w->task.how.sampling.bias = w->bias;
     return LH_OK;
 }
 

@@ -81,6 +81,7 @@ typedef struct lh_batch_work {
     lh_task task;
     char *checkpoint; /* of the task; NULL: none */
     lh_tokens prompt, ends, answer;
+    lh_logit_bias *bias; /* of the request, then bans of the tokens that end an answer, for 'min_tokens' */
     lh_answer_text answer_text;
     lh_buf answer_bytes;
     lh_session *session; /* from the end of the prompt on */

@@ -3,7 +3,8 @@
 lh_status lh_answer_text_push(lh_answer_text *t, int32_t id)
 {
     if (t->decoder.tok) LH_TRY(lh_detokenizer_push(&t->decoder, id, t->text));
-    t->stopped = lh_stops_cut(&t->stops, t->text, t->shown, &t->final);
+    if (t->tokens++ < t->min_tokens) t->early = t->text->bytes;
+    t->stopped = lh_stops_cut(&t->stops, t->text, t->shown, t->early, &t->final);
     return LH_OK;
 }
 
@@ -11,7 +12,7 @@ lh_status lh_answer_text_finish(lh_answer_text *t)
 {
     if (t->decoder.tok && !t->stopped) {
         LH_TRY(lh_detokenizer_finish(&t->decoder, t->text));
-        t->stopped = lh_stops_cut(&t->stops, t->text, t->shown, &t->final);
+        t->stopped = lh_stops_cut(&t->stops, t->text, t->shown, t->early, &t->final);
     }
     t->final = t->text->bytes;
     return LH_OK;

@@ -9,10 +9,12 @@
 typedef struct lh_answer_text {
     lh_detokenizer decoder;
     lh_stops stops;
-    lh_buf *text;  /* grows */
-    int64_t shown; /* bytes that were shown, which a stop text no longer takes back; the caller's */
-    int64_t final; /* bytes that no stop text can begin in */
-    int stopped;   /* 1: a stop text came, before which the text ends */
+    lh_buf *text;               /* grows */
+    int64_t shown;              /* bytes that were shown, which a stop text no longer takes back; the caller's */
+    int64_t final;              /* bytes that no stop text can begin in */
+    int64_t min_tokens, tokens; /* the stop texts that the first min_tokens tokens end are text; tokens so far */
+    int64_t early;              /* bytes of these tokens */
+    int stopped;                /* 1: a stop text came, before which the text ends */
 } lh_answer_text;
 
 lh_status lh_answer_text_push(lh_answer_text *t, int32_t id);

@@ -23,6 +23,8 @@ lh_status lh_answering_choose(lh_answering *a)
     const lh_tokens *force = how->force;
     int stop = 0;
     int32_t id;
+    lh_sampling sampling = how->sampling;
+    if (a->chosen < how->min_new) sampling.bias_count += how->bans;
     if (a->chosen >= how->max_new) {
         a->ended = 1;
         return LH_OK;
@@ -30,7 +32,7 @@ lh_status lh_answering_choose(lh_answering *a)
     if (force && a->chosen < force->n)
         id = force->ids[a->chosen];
     else
-        LH_TRY(lh_session_draw(a->session, &how->sampling, a->chosen, &id));
+        LH_TRY(lh_session_draw(a->session, &sampling, a->chosen, &id));
     LH_TRY(lh_tokens_push(a->out, id));
     if (how->chosen) LH_TRY(how->chosen(how->self, id));
     stop = ends_answer(a->session, how, id);

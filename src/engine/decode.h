@@ -12,6 +12,8 @@ const char *lh_finish_name(lh_finish_reason finish); /* "stop", "length", "inter
 typedef struct lh_decode {
     lh_sampling sampling;
     int64_t max_new;
+    int64_t min_new;        /* tokens before which no end token is sampled */
+    int64_t bans;           /* elements of sampling.bias after its bias_count, which forbid the end tokens until then */
     int ignore_eos;         /* true: the tokenizer's end tokens end no answer */
     const lh_tokens *ends;  /* ids that end the answer, besides the tokenizer's end tokens; NULL: none */
     const lh_tokens *force; /* ids that replace sampled ones (teacher forcing); NULL: none */

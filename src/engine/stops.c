@@ -12,13 +12,14 @@ static int64_t begun(const lh_buf *text, int64_t from, const char *stop, int64_t
     return 0;
 }
 
-int lh_stops_cut(const lh_stops *stops, lh_buf *text, int64_t from, int64_t *final)
+int lh_stops_cut(const lh_stops *stops, lh_buf *text, int64_t from, int64_t early, int64_t *final)
 {
     int64_t held = 0;
     char *first = NULL; /* where the first stop text begins */
     for (int64_t i = 0; i < stops->n && text->bytes; i++) {
         const int64_t n = (int64_t)strlen(stops->at[i]);
-        char *at = n ? memmem(text->data + from, (size_t)(text->bytes - from), stops->at[i], (size_t)n) : NULL;
+        const int64_t begin = lh_max_i64(from, early - n + 1), left = text->bytes - begin;
+        char *at = n && left > 0 ? memmem(text->data + begin, (size_t)left, stops->at[i], (size_t)n) : NULL;
         if (at && (!first || at < first)) first = at;
         held = lh_max_i64(held, begun(text, from, stops->at[i], n));
     }

@@ -9,8 +9,8 @@ typedef struct lh_stops {
     int64_t n;
 } lh_stops;
 
-/* Looks at text[from …], which has grown: cuts it before a stop text and returns 1, or returns 0. *final: bytes of the
- * text that no stop text can begin in. */
-int lh_stops_cut(const lh_stops *stops, lh_buf *text, int64_t from, int64_t *final);
+/* Looks at text[from …], which has grown: cuts it before a stop text that ends after byte `early`, and returns 1, or
+ * returns 0. *final: bytes of the text that no stop text can begin in. */
+int lh_stops_cut(const lh_stops *stops, lh_buf *text, int64_t from, int64_t early, int64_t *final);
 
 #endif

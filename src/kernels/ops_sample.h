@@ -55,9 +55,9 @@ static LH_BOTH inline int64_t lh_probability(const lh_probabilities *c, float x)
 }
 
 /* X(operation, summary) of this family. */
-#define LH_OPS_SAMPLE(X)                                \
-    X(penalise, "logits with a penalty on tokens seen") \
-    X(top_logits, "the largest logits of a row")        \
+#define LH_OPS_SAMPLE(X)                                 \
+    X(penalise, "logits with a bias and with penalties") \
+    X(top_logits, "the largest logits of a row")         \
     X(sum_probabilities, "the sum of the probabilities of logits")
 
 /* The k largest of each row, sorted by (value descending, index ascending), k <= cols and at most LH_BEST_MAX. NaN
@@ -70,11 +70,12 @@ typedef struct lh_top_logits_args {
     int64_t rows, cols, ld, k;
 } lh_top_logits_args;
 
-/* y[i] = x[i] if bit i % 32 of seen[i / 32] is 0, else x[i] with the repeat penalty. y is not x. */
+/* y[i] = x[i] + bias[i], with the repeat penalty if bit i % 32 of seen[i / 32] is 1, less minus[i]. y is not x. */
 typedef struct lh_penalise_args {
     float *y;
     const float *x;
-    const uint32_t *seen; /* [count / 32, rounded up] */
+    const uint32_t *seen;      /* [count / 32, rounded up] */
+    const float *bias, *minus; /* [count] each; NULL: zeros */
     int64_t count;
     double penalty;
 } lh_penalise_args;

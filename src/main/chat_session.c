@@ -243,7 +243,7 @@ static lh_status show_parts(talk *t, int64_t bytes, lh_text_stage stage)
 static lh_status show_text(session *s)
 {
     talk *t = s->talk;
-    t->stopped = lh_stops_cut(&s->stops, &t->answer, t->final, &t->final);
+    t->stopped = lh_stops_cut(&s->stops, &t->answer, t->final, 0, &t->final);
     return show_parts(t, t->final, LH_TEXT_GROWS);
 }
 
@@ -265,7 +265,7 @@ static lh_status finish_answer(session *s, int64_t tokens)
 {
     talk *t = s->talk;
     if (!t->stopped) LH_TRY(lh_detokenizer_finish(&t->decoder, &t->answer));
-    if (!t->stopped) lh_stops_cut(&s->stops, &t->answer, t->final, &t->final);
+    if (!t->stopped) lh_stops_cut(&s->stops, &t->answer, t->final, 0, &t->final);
     LH_TRY(lh_buf_puts(&t->answer, ""));
     LH_TRY(show_parts(t, t->answer.bytes, LH_TEXT_WHOLE));
     LH_TRY(lh_shell_write("\n", 1));

@@ -73,8 +73,9 @@ lh_status lh_prefill_load(lh_prefill *p, lh_saved_prefill *saved, uint64_t model
 /* Device memory for sampling (lh_sample). */
 typedef struct lh_sample_room {
     float *best;            /* [2 most]: the k best logits, then their k indices (int32) */
-    float *penalised;       /* [count]: logits after the repeat penalty */
+    float *penalised;       /* [count]: logits with a bias and penalties */
     uint32_t *seen;         /* [count / 32, rounded up]: a bit per token */
+    float *bias, *minus;    /* [count] each: for the logits before and after the repeat penalty */
     int64_t *probabilities; /* [1]: the sum of the probabilities */
     int64_t most;           /* LH_BEST_MAX, or less */
 } lh_sample_room;

@@ -7,7 +7,7 @@
 #include "model/forward_impl.h"
 
 /* A buffer of the workspace: address of its pointer, and size. */
-enum { BUFFERS = 28 };
+enum { BUFFERS = 30 };
 typedef struct buffer {
     void *where;
     int64_t bytes;
@@ -58,6 +58,8 @@ static void list_buffers(lh_forward *f, const extent *e, buffer out[BUFFERS])
         {&f->room.best, 2 * LH_BEST_MAX * f32},
         {&f->room.penalised, s->vocab_count * f32},
         {&f->room.seen, (s->vocab_count + 31) / 32 * 4},
+        {&f->room.bias, s->vocab_count * f32},
+        {&f->room.minus, s->vocab_count * f32},
         {&f->room.probabilities, 8},
     };
     memcpy(out, list, sizeof list);

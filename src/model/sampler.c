@@ -43,6 +43,9 @@ lh_status lh_sampling_check(const lh_sampling *given)
                            : s->top_p < 1 ? "top_p"
                                           : "min_p"),
                 lh_setting("temperature"), lh_setting("temperature"));
+    if (!isfinite(s->frequency_penalty) || !isfinite(s->presence_penalty))
+        LH_FAIL(LH_EUSAGE, "%s must be finite, 0 is off",
+                lh_setting(isfinite(s->presence_penalty) ? "frequency_penalty" : "presence_penalty"));
     if (!(s->repeat_penalty > 0)) LH_FAIL(LH_EUSAGE, "%s must be above 0, 1 is off", lh_setting("repeat_penalty"));
     return LH_OK;
 }
@@ -86,22 +89,74 @@ done:
     return st;
 }
 
-/* Writes the logits with the repeat penalty to workspace; the original logits stay unchanged. */
-static lh_status penalise(double penalty, const lh_sample_at *in, lh_logits_view *row)
+/* ---- bias and penalties of this rank's logits ---- */
+
+static int is_here(const lh_logits_view *row, int64_t id)
 {
-    uint32_t *seen = NULL;
-    int64_t words = (row->count + 31) / 32;
-    LH_TRY(lh_calloc(&seen, words, sizeof *seen));
+    return id >= row->first && id < row->first + row->count;
+}
+
+/* bias: [count], zeros. */
+static void put_bias(const lh_sampling *s, const lh_logits_view *row, float *bias)
+{
+    for (int64_t k = 0; k < s->bias_count; k++)
+        if (is_here(row, s->bias[k].id)) bias[s->bias[k].id - row->first] += s->bias[k].bias;
+}
+
+/* minus: [count], zeros. Counts the tokens of the answer (OpenAI's "frequency and presence penalties"). */
+static void put_minus(const lh_sampling *s, const lh_sample_at *in, const lh_logits_view *row, float *minus)
+{
+    for (int64_t i = lh_max_i64(in->n - in->step, 0); i < in->n; i++)
+        if (is_here(row, in->seen[i])) minus[in->seen[i] - row->first]++;
+    for (int64_t i = 0; i < row->count; i++)
+        if (minus[i] > 0) minus[i] = (float)(s->frequency_penalty * (double)minus[i] + s->presence_penalty);
+}
+
+static void put_seen(const lh_sample_at *in, const lh_logits_view *row, uint32_t *seen)
+{
     for (int64_t i = 0; i < in->n; i++) {
-        int64_t at = in->seen[i] - row->first;
-        if (at >= 0 && at < row->count) seen[at / 32] |= (uint32_t)1 << at % 32;
+        const int64_t at = in->seen[i] - row->first;
+        if (is_here(row, in->seen[i])) seen[at / 32] |= (uint32_t)1 << at % 32;
     }
-    lh_exec_put(in->exec, row->room.seen, seen, words * (int64_t)sizeof *seen);
-    LH_RUN(in->exec, penalise, .y = row->room.penalised, .x = row->logits, .seen = row->room.seen, .count = row->count,
-           .penalty = penalty);
-    row->logits = row->room.penalised;
+}
+
+static int counts_answer(const lh_sampling *s)
+{
+    return s->frequency_penalty != 0 || s->presence_penalty != 0;
+}
+
+static int changes_logits(const lh_sampling *s)
+{
+    return s->repeat_penalty != 1 || counts_answer(s) || s->bias_count > 0;
+}
+
+/* Writes the changed logits to workspace; the original logits stay unchanged. */
+static lh_status penalise(const lh_sampling *s, const lh_sample_at *in, lh_logits_view *row)
+{
+    lh_status st = LH_OK;
+    const lh_sample_room *room = &row->room;
+    const int64_t words = (row->count + 31) / 32, bytes = row->count * (int64_t)sizeof(float);
+    uint32_t *seen = NULL;
+    float *bias = NULL, *minus = NULL;
+    LH_TRY_DONE(lh_calloc(&seen, words, sizeof *seen));
+    LH_TRY_DONE(lh_calloc(&bias, row->count, sizeof *bias));
+    LH_TRY_DONE(lh_calloc(&minus, row->count, sizeof *minus));
+    if (s->repeat_penalty != 1) put_seen(in, row, seen);
+    put_bias(s, row, bias);
+    if (counts_answer(s)) put_minus(s, in, row, minus);
+    lh_exec_put(in->exec, room->seen, seen, words * (int64_t)sizeof *seen);
+    if (s->bias_count) lh_exec_put(in->exec, room->bias, bias, bytes);
+    if (counts_answer(s)) lh_exec_put(in->exec, room->minus, minus, bytes);
+    LH_RUN(in->exec, penalise, .y = room->penalised, .x = row->logits, .seen = room->seen,
+           .bias = s->bias_count ? room->bias : NULL, .minus = counts_answer(s) ? room->minus : NULL,
+           .count = row->count, .penalty = s->repeat_penalty);
+    row->logits = room->penalised;
+    st = lh_exec_take(in->exec); /* the copies are done: their sources may go */
+done:
     lh_free(seen);
-    return lh_exec_take(in->exec);
+    lh_free(bias);
+    lh_free(minus);
+    return st;
 }
 
 /* This rank's k best logits of each row in order, padded after `own` of them. mine: [rows, k]; the workspace holds at
@@ -284,7 +339,7 @@ lh_status lh_token_check(int32_t id)
 int lh_sampling_is_greedy(const lh_sampling *given)
 {
     const lh_sampling s = with_defaults(given);
-    return s.temperature == 0 && s.repeat_penalty == 1;
+    return s.temperature == 0 && !changes_logits(&s);
 }
 
 lh_status lh_sample(const lh_sampling *given, const lh_sample_at *at, const lh_logits_view *view, int32_t *id)
@@ -294,7 +349,7 @@ lh_status lh_sample(const lh_sampling *given, const lh_sample_at *at, const lh_l
     lh_logits_view row = *view;
     candidate *best = NULL;
     pool c = {.competing = s->top_k && s->top_k < row.vocab ? s->top_k : row.vocab, .total = -1};
-    if (s->repeat_penalty != 1) LH_TRY_DONE(penalise(s->repeat_penalty, at, &row));
+    if (changes_logits(s)) LH_TRY_DONE(penalise(s, at, &row));
     if (s->temperature == 0) {
         LH_TRY_DONE(lh_greedy_tokens(at->exec, &row, id));
         return lh_token_check(*id);

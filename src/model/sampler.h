@@ -16,7 +16,7 @@ lh_status lh_sampling_check(const lh_sampling *sampling);
 /* Further inputs of a draw. */
 typedef struct lh_sample_at {
     const lh_exec *exec;
-    const int32_t *seen; /* tokens of the run so far, for the repeat penalty */
+    const int32_t *seen; /* tokens of the run so far, the last `step` ones of the answer, for the penalties */
     int64_t n, step;     /* step: number of the draw; the draw is keyed by (seed, request, step) */
 } lh_sample_at;
 

@@ -241,9 +241,65 @@ START_TEST(test_prompts_are_truncated)
 }
 END_TEST
 
+/* The log-probabilities are the model's own, before bias and penalties: what a greedy answer chose follows from them.
+ */
+static double own_logprob(const json_t *lines, size_t i, size_t token)
+{
+    const json_t *logprobs = json_object_get(choice_of(lines, i), "logprobs");
+    return json_number_value(json_array_get(json_object_get(logprobs, "token_logprobs"), token));
+}
+
+#define ASK(members) "{\"prompt\": \"It was\", \"max_tokens\": 12, \"logprobs\": 20" members "}"
+
+START_TEST(test_biases_penalties_and_ends)
+{
+    static const char *const bodies[] = {
+        ASK(""),
+        ASK(", \"logit_bias\": {\"98\": 100}"),
+        ASK(", \"logit_bias\": {\"98\": 100}, \"frequency_penalty\": 2, \"presence_penalty\": -1"),
+        ASK(", \"presence_penalty\": 2"),
+        ASK(", \"logit_bias\": {\"98\": 100}, \"stop_token_ids\": [98]"),
+        ASK(", \"logit_bias\": {\"98\": 100}, \"stop_token_ids\": [98], \"min_tokens\": 3"),
+        ASK(", \"logit_bias\": {\"98\": 100}, \"stop\": \"bb\""),
+        ASK(", \"logit_bias\": {\"98\": 100}, \"stop\": \"bb\", \"min_tokens\": 5"),
+        ASK(", \"logit_bias\": {\"258\": 1}"),
+        ASK(", \"stop_token_ids\": [300]"),
+        ASK(", \"temperature\": 1.5, \"seed\": 3, \"frequency_penalty\": 0.5, \"presence_penalty\": 0.5"),
+        NULL};
+    json_t *lines = answer_bodies(bodies, 1, "--ignore-eos");
+    program_result r = {0};
+    const char *b = text_of(lines, 1);
+    ck_assert_int_eq(strlen(b), 12);
+    for (int i = 0; i < 12; i++) ck_assert_int_eq(b[i], b[0]); /* id 98 */
+    ck_assert_str_eq(text_of(lines, 2), b);                    /* 100 is more than the penalties */
+    for (size_t t = 0; t < 12; t++)                            /* each chosen although others are as likely */
+        ck_assert(own_logprob(lines, 1, t) <= 0);
+    ck_assert_str_ne(text_of(lines, 3), text_of(lines, 0));
+    ck_assert_str_eq(text_of(lines, 4), "");
+    ck_assert_str_eq(json_string_value(json_object_get(choice_of(lines, 4), "finish_reason")), "stop");
+    ck_assert_ptr_null(strchr(text_of(lines, 5), b[0])); /* it is forbidden until the third token */
+    json_t *usage = json_object_get(body_of(lines, 5), "usage");
+    ck_assert_int_eq(json_integer_value(json_object_get(usage, "completion_tokens")), 4);
+    ck_assert_int_eq(b[0], 'b');
+    ck_assert_str_eq(text_of(lines, 6), "");
+    ck_assert_int_eq(strlen(text_of(lines, 7)), 4); /* before the first stop text that ends after 5 tokens */
+    check_failure(lines, 8, "'logit_bias': token id 258 is not in the model's vocabulary of 258");
+    check_failure(lines, 9, "token id 300 is not in the model's vocabulary of 258");
+    check_ranks(bodies, lines, "--ignore-eos");
+    program_run(&r, 2,
+                "generate -m tiny.h5 -p 'It was' --chat=off -n 12 --ignore-eos --presence-penalty 2 "
+                "--deterministic --threads 1 -q");
+    program_exits(&r, 0);
+    r.out.data[12] = '\0';
+    ck_assert_mem_eq(r.out.data, text_of(lines, 3), 12);
+    json_decref(lines);
+    program_clear(&r);
+}
+END_TEST
+
 int main(void)
 {
     return tiny_suite_run("members",
                           (const TTest *const[]){test_variables_of_the_template, test_thoughts_are_no_content,
-                                                 test_prompts_are_truncated, NULL});
+                                                 test_prompts_are_truncated, test_biases_penalties_and_ends, NULL});
 }

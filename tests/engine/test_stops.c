@@ -32,7 +32,7 @@ START_TEST(test_a_text_ends_before_its_stop_in_pieces_of_any_size)
                 const int64_t before = final;
                 const size_t n = strnlen(cases[c].text + at, piece);
                 ck_assert_int_eq(lh_buf_append(&text, cases[c].text + at, (int64_t)n), LH_OK);
-                stopped = lh_stops_cut(&stops, &text, before, &final);
+                stopped = lh_stops_cut(&stops, &text, before, 0, &final);
                 ck_assert(final >= before && final <= text.bytes);
                 ck_assert_msg(final <= (int64_t)strlen(cases[c].kept), "'%s' was final", text.data);
             }

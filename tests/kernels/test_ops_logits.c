@@ -64,12 +64,16 @@ START_TEST(test_a_penalty_changes_what_was_seen_and_nothing_else)
             for (int64_t i = 0; i < words; i++)
                 seen[i] = some ? (uint32_t)draw(94, (uint64_t)(n * 9999 + i), 1L << 32) : 0;
             float *y = rig_new(&g, count * 4), *at = rig_put(&g, x, (count + skip) * 4);
-            RUN(&g, penalise, .y = y, .x = at + skip, .seen = rig_put(&g, seen, words * 4), .count = count,
-                .penalty = penalty);
+            float *bias = n % 3 ? logits_make(&m, count, 0, (uint64_t)n + 900) : NULL;
+            float *minus = n % 4 > 1 ? logits_make(&m, count, 0, (uint64_t)n + 800) : NULL;
+            RUN(&g, penalise, .y = y, .x = at + skip, .seen = rig_put(&g, seen, words * 4),
+                .bias = bias ? rig_put(&g, bias, count * 4) : NULL,
+                .minus = minus ? rig_put(&g, minus, count * 4) : NULL, .count = count, .penalty = penalty);
             rig_get(&g, got, y, count * 4);
             for (int64_t i = 0; i < count; i++) {
-                float was = x[i + skip], want = was;
+                float was = bias ? x[i + skip] + bias[i] : x[i + skip], want = was;
                 if (seen[i / 32] >> i % 32 & 1) want = (float)(was > 0 ? was / penalty : was * penalty);
+                if (minus) want -= minus[i];
                 ck_assert_msg(memcmp(&want, &got[i], 4) == 0 || (isnan(want) && isnan(got[i])),
                               "%s: %.9g of %.9g, not %.9g%s", g.ops->name, got[i], was, want, case_words());
             }

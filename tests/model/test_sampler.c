@@ -56,12 +56,15 @@ static void open_rig(rig *r, const lh_ops *ops)
     new_block(r, &r->room.best, 2 * LH_BEST_MAX * 4);
     new_block(r, &r->room.penalised, LARGE * 4);
     new_block(r, &r->room.seen, (LARGE + 31) / 32 * 4);
+    new_block(r, &r->room.bias, LARGE * 4);
+    new_block(r, &r->room.minus, LARGE * 4);
     new_block(r, &r->room.probabilities, 8);
 }
 
 static void close_rig(rig *r)
 {
-    void *blocks[] = {r->logits, r->room.best, r->room.penalised, r->room.seen, r->room.probabilities};
+    void *blocks[] = {r->logits,    r->room.best,  r->room.penalised,    r->room.seen,
+                      r->room.bias, r->room.minus, r->room.probabilities};
     for (size_t i = 0; i < sizeof blocks / sizeof *blocks; i++) lh_device_free(r->device, blocks[i]);
     lh_comm_close(r->self);
     lh_stream_close(r->stream);
@@ -124,6 +127,9 @@ static void make_row(row *w, int64_t vocab, uint32_t seed, int kind)
     }
 }
 
+/* One forbids a token, one is of a token that no model has. */
+static const lh_logit_bias biases[] = {{5, -3.5f}, {11, 4.25f}, {2, -INFINITY}, {INT32_MAX, 100}, {30, 1}};
+
 static const lh_sampling samplings[] = {
     {.temperature = 0, .top_p = 1, .repeat_penalty = 1},
     {.temperature = 0, .top_p = 1, .repeat_penalty = 1.5},
@@ -138,6 +144,9 @@ static const lh_sampling samplings[] = {
     {.temperature = 40, .top_p = 1, .repeat_penalty = 2},
     {.temperature = 2, .top_k = 1500, .top_p = 0.95, .repeat_penalty = 1},
     {.temperature = 0.01, .top_p = 0.5, .min_p = 1e-9, .repeat_penalty = 1},
+    {.temperature = 0, .frequency_penalty = 1.5, .presence_penalty = 0.25},
+    {.temperature = 0, .bias = biases, .bias_count = 4},
+    {.temperature = 0.8, .top_p = 0.9, .repeat_penalty = 1.2, .frequency_penalty = -1, .bias = biases, .bias_count = 5},
 };
 enum { SAMPLINGS = sizeof samplings / sizeof *samplings };
 
@@ -154,14 +163,24 @@ static int better_first(const void *a, const void *b)
     return x->id - y->id;
 }
 
-/* The penalty applied, and the best ones first; the number of those that top-k leaves. */
-static int64_t rank_all(const lh_sampling *s, const row *w, ranked all[LARGE])
+/* The logit of a token with bias and penalties, as OpenAI's API and vLLM define them; the answer is the last `step` of
+ * the tokens seen. */
+static float changed(const lh_sampling *s, float logit, int id, int64_t step)
 {
-    for (int i = 0; i < w->vocab; i++) {
-        double x = w->x[i];
-        if (i == 5 || i == 11 || i == 30) x = x > 0 ? x / s->repeat_penalty : x * s->repeat_penalty;
-        all[i] = (ranked){(float)x, i};
-    }
+    int times = 0;
+    for (int64_t k = 0; k < s->bias_count; k++)
+        if (s->bias[k].id == id) logit += s->bias[k].bias;
+    const double penalty = s->repeat_penalty ? s->repeat_penalty : 1;
+    if (id == 5 || id == 11 || id == 30) logit = (float)(logit > 0 ? logit / penalty : logit * penalty);
+    for (int64_t i = step < SEEN ? SEEN - step : 0; i < SEEN; i++) times += seen[i] == id;
+    const double minus = s->frequency_penalty * times + (times ? s->presence_penalty : 0);
+    return times ? logit - (float)minus : logit;
+}
+
+/* The best ones first; the number of those that top-k leaves. */
+static int64_t rank_all(const lh_sampling *s, const row *w, int64_t step, ranked all[LARGE])
+{
+    for (int i = 0; i < w->vocab; i++) all[i] = (ranked){changed(s, w->x[i], i, step), i};
     qsort(all, (size_t)w->vocab, sizeof *all, better_first);
     return s->top_k > 0 && s->top_k < w->vocab ? s->top_k : w->vocab;
 }
@@ -171,7 +190,7 @@ static int32_t decide(const lh_sampling *s, const row *w, int64_t step)
 {
     ranked all[LARGE];
     uint32_t word[4];
-    int64_t n = rank_all(s, w, all), sum = 0, kept = 0, count = 0;
+    int64_t n = rank_all(s, w, step, all), sum = 0, kept = 0, count = 0;
     if (s->temperature == 0) return all[0].id;
     lh_probabilities by = lh_probabilities_of(all[0].x, s->temperature, w->vocab);
     double least = s->min_p * (double)lh_probability(&by, all[0].x);
@@ -361,7 +380,7 @@ static void probabilities(const lh_sampling *s, const row *w, double p[SMALL])
 {
     ranked all[LARGE];
     double sum = 0, kept = 0, total = 0;
-    int64_t n = rank_all(s, w, all), chosen = 0;
+    int64_t n = rank_all(s, w, SEEN, all), chosen = 0;
     for (int i = 0; i < SMALL; i++) p[i] = 0;
     for (int64_t i = 0; i < n; i++) sum += exp(all[i].x / s->temperature);
     while (chosen < n && kept < s->top_p * sum) kept += exp(all[chosen++].x / s->temperature);

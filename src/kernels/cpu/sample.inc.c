@@ -5,12 +5,14 @@ static lh_status op_penalise(lh_stream *stream, const lh_penalise_args *a)
 {
     (void)stream;
     memcpy(a->y, a->x, (size_t)a->count * sizeof *a->y);
+    for (int64_t i = 0; a->bias && i < a->count; i++) a->y[i] += a->bias[i];
     for (int64_t first = 0; first < a->count; first += 32) {
         int64_t end = lh_min_i64(a->count, first + 32);
         if (a->seen[first / 32] == 0) continue;
         for (int64_t i = first; i < end; i++)
-            if (a->seen[first / 32] >> (i - first) & 1) a->y[i] = lh_penalised(a->x[i], a->penalty);
+            if (a->seen[first / 32] >> (i - first) & 1) a->y[i] = lh_penalised(a->y[i], a->penalty);
     }
+    for (int64_t i = 0; a->minus && i < a->count; i++) a->y[i] -= a->minus[i];
     return LH_OK;
 }
 

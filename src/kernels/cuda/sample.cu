@@ -11,8 +11,14 @@ static __global__ void penalise_kernel(lh_penalise_args a, int width)
     for (int64_t i = 4 * lh_grid_first(); i < a.count; i += 4 * lh_grid_step()) {
         lh_four x = lh_get4(a.x + i, a.count - i, width);
         uint32_t seen = a.seen[i / 32] >> i % 32;
-        for (int j = 0; j < 4; j++)
+        const lh_four none = {{0, 0, 0, 0}};
+        const lh_four bias = a.bias ? lh_get4(a.bias + i, a.count - i, width) : none;
+        const lh_four minus = a.minus ? lh_get4(a.minus + i, a.count - i, width) : none;
+        for (int j = 0; j < 4; j++) {
+            if (a.bias) x.at[j] += bias.at[j];
             if (seen >> j & 1) x.at[j] = lh_penalised(x.at[j], a.penalty);
+            if (a.minus) x.at[j] -= minus.at[j];
+        }
         lh_put4(a.y + i, x, a.count - i, width);
     }
 }
@@ -20,6 +26,8 @@ static __global__ void penalise_kernel(lh_penalise_args a, int width)
 lh_status lh_cuda_penalise(lh_stream *stream, const lh_penalise_args *a)
 {
     int width = lh_width(a->x, 0, LH_F32) == 4 && lh_width(a->y, 0, LH_F32) == 4 ? 4 : 1;
+    if (a->bias && lh_width(a->bias, 0, LH_F32) != 4) width = 1;
+    if (a->minus && lh_width(a->minus, 0, LH_F32) != 4) width = 1;
     return lh_launch(stream, "penalise", lh_fours_shape(1, a->count), penalise_kernel, *a, width);
 }
 

@@ -4,8 +4,11 @@
 lh_status lh_ref_penalise(lh_stream *stream, const lh_penalise_args *a)
 {
     (void)stream;
-    for (int64_t i = 0; i < a->count; i++)
-        a->y[i] = a->seen[i / 32] >> i % 32 & 1 ? lh_penalised(a->x[i], a->penalty) : a->x[i];
+    for (int64_t i = 0; i < a->count; i++) {
+        float y = a->bias ? a->x[i] + a->bias[i] : a->x[i];
+        if (a->seen[i / 32] >> i % 32 & 1) y = lh_penalised(y, a->penalty);
+        a->y[i] = a->minus ? y - a->minus[i] : y;
+    }
     return LH_OK;
 }
 

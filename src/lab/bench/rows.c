@@ -210,7 +210,7 @@ static lh_status run_logits(lh_bench *b, const rows *r)
     const double n = (double)r->vocab;
     lh_softcap_args softcap = {r->logits, r->vocab, 1e6f};
     lh_check_finite_args finite = {r->indices, r->logits, r->vocab};
-    lh_penalise_args penalise = {r->other, r->logits, r->seen, r->vocab, 1.1};
+    lh_penalise_args penalise = {.y = r->other, .x = r->logits, .seen = r->seen, .count = r->vocab, .penalty = 1.1};
     lh_sum_probabilities_args sum = {r->sum, r->logits, r->vocab, lh_probabilities_of(12.0f, 0.7, r->vocab)};
     lh_bench_case cases[] = {
         {.name = "softcap", .call = call_softcap, .bytes = 8 * n, .args = &softcap},
