@@ -144,6 +144,7 @@ static const struct {
     {"keep_sets", "--keep-sets"},
     {"kv_dtype", "--kv-dtype"},
     {"load_cache", "--load-cache"},
+    {"context_cache", "--context-cache"},
     {"logits", "--logits"},
     {"max_new", "--max-new"},
     {"max_running", "--batch"},

@@ -20,6 +20,7 @@ typedef struct lh_batch_values {
     lh_batch_defaults defaults;
     lh_batch_options own;
     lh_shell_chat chat;
+    lh_context_store_options store;
 } lh_batch_values;
 
 typedef struct lh_batch_call {

@@ -155,6 +155,7 @@ static const lh_option_group groups[] = {{&table, offsetof(lh_batch_values, own)
                                          {&lh_shell_sampling_options, offsetof(lh_batch_values, defaults.sampling)},
                                          {&lh_shell_policy_options, offsetof(lh_batch_values, policy)},
                                          {&lh_shell_engine_options, offsetof(lh_batch_values, engine)},
+                                         {&lh_shell_context_store_options, offsetof(lh_batch_values, store)},
                                          {&lh_shell_common_options, offsetof(lh_batch_values, common)},
                                          {0}};
 static const lh_example examples[] = {
@@ -188,9 +189,11 @@ static const lh_syntax syntax = {
 typedef struct run {
     lh_batch_call batch;
     lh_batch_output *output;
-    json_t *record; /* `run` of all lines */
-    char *options;  /* as JSON, for prefill checkpoints; NULL: none are written */
+    json_t *record;  /* `run` of all lines */
+    char *options;   /* as JSON, for prefill checkpoints and stored contexts */
+    int checkpoints; /* true: prefill checkpoints are written */
     lh_batch_prefills prefills;
+    lh_context_store *store;
 } run;
 
 /* The policy for contexts may refuse options of the other policy: an error only for an input with contexts. */
@@ -210,6 +213,7 @@ static lh_status check_options(lh_batch_call *r)
 {
     lh_batch_values *v = r->v;
     LH_TRY(lh_batch_check_input_options(&v->own));
+    LH_TRY(lh_shell_check_store(&v->store));
     v->policy.profiles = &r->profiles;
     LH_TRY(resolve_later(r));
     v->policy.asked = LH_ASKED_IN_PROMPT;
@@ -262,7 +266,8 @@ static lh_status find_prefills(run *r)
 {
     const lh_batch_options *o = &r->batch.v->own;
     if (o->check) return LH_OK;
-    if (o->checkpoint_s >= 0) LH_TRY(lh_shell_record(r->batch.call, &r->options));
+    r->checkpoints = o->checkpoint_s >= 0;
+    LH_TRY(lh_shell_record(r->batch.call, &r->options));
     return lh_batch_prefills_find(&r->prefills, o->output);
 }
 
@@ -273,7 +278,7 @@ static lh_status open_files(run *r)
     const lh_batch_options *o = &b->v->own;
     const lh_engine_view *e = lh_engine_get(b->engine);
     LH_TRY(lh_batch_open_input(&r->batch, e->tokenizer, e->config->max_positions));
-    if (r->options) LH_TRY(lh_batch_prefills_check(&r->prefills));
+    if (r->checkpoints) LH_TRY(lh_batch_prefills_check(&r->prefills));
     LH_TRY(lh_batch_output_open(&r->output, o->output, b->input,
                                 &(lh_batch_output_options){.run = r->record,
                                                            .context_root = b->context_root,
@@ -286,7 +291,7 @@ static lh_status open_files(run *r)
                                                            .prefills = &r->prefills,
                                                            .ranks = lh_world_size(b->call->world),
                                                            .replicas = b->replicas}));
-    if (r->options) LH_TRY(lh_batch_prefills_make(&r->prefills));
+    if (r->checkpoints) LH_TRY(lh_batch_prefills_make(&r->prefills));
     const int64_t all = lh_batch_input_count(b->input), done = lh_batch_output_state(r->output)->done;
     if (done)
         lh_info("%lld of %lld requests have a line in '%s'", (long long)done, (long long)all, o->output);
@@ -303,6 +308,7 @@ static void print_figures(const run *r, const lh_scheduler_figures *f)
             r->batch.v->own.output, (long long)s->failed);
     lh_info("this run: %lld tokens read, %lld generated in %.1f s", (long long)f->prompt_tokens,
             (long long)f->new_tokens, 1e-3 * (double)s->run_ms);
+    if (f->stored) lh_info("%lld contexts were read from '%s'", (long long)f->stored, r->batch.v->store.folder);
     if (f->resumed) lh_info("%lld of the prefills went on from a checkpoint", (long long)f->resumed);
     if (lh_batch_state_tokens_per_rank_hour(s) > 0)
         lh_info("in all: %lld tokens of prompts, %lld more from shared contexts, %lld generated; %.3g %s hours, %.3g "
@@ -337,7 +343,7 @@ static lh_status answer_all(run *r)
                                                      .profiles = &r->batch.profiles,
                                                      .format = r->batch.format,
                                                      .context_root = r->batch.context_root,
-                                                     .prefills = r->options ? r->prefills.folder : NULL,
+                                                     .prefills = r->checkpoints ? r->prefills.folder : NULL,
                                                      .model = lh_path_name(r->batch.v->engine.model),
                                                      .run = r->record},
                                           .world = lh_world_comm(r->batch.call->world),
@@ -348,6 +354,7 @@ static lh_status answer_all(run *r)
                                           .most = o->batch,
                                           .prefill_share = o->prefill_share,
                                           .checkpoint_s = o->checkpoint_s,
+                                          .store = r->store,
                                           .record = r->options,
                                           .max_errors = o->max_errors};
     lh_status st = lh_batch_run(&options, &figures);
@@ -363,6 +370,8 @@ static lh_status open_answers(run *r)
 {
     LH_TRY(lh_batch_find_replica(&r->batch));
     LH_TRY(lh_batch_open_engine(&r->batch));
+    LH_TRY(lh_context_store_open(&r->store, r->batch.engine, &r->batch.v->store,
+                                 (lh_context_store_about){r->batch.v->engine.model, r->options}));
     lh_status st = make_record(r);
     if (st == LH_OK && lh_shell_first()) st = open_files(r);
     return lh_comm_agree_untimed(lh_world_comm(r->batch.call->world), st);
@@ -381,7 +390,7 @@ static lh_status run_batch(lh_call *call)
     LH_TRY_DONE(lh_shell_open_world(call, files));
     LH_TRY_DONE(lh_shell_same_profiles(call, &b->profiles));
     lh_interrupt_begin();
-    if (r.options && v->own.resume) lh_batch_prefills_drop(&r.prefills);
+    if (r.checkpoints && v->own.resume) lh_batch_prefills_drop(&r.prefills);
     if (v->own.check) {
         LH_TRY_DONE(lh_batch_check_all(b));
         goto done;
@@ -394,6 +403,7 @@ done:
     lh_batch_prefills_clear(&r.prefills);
     free(r.options);
     lh_batch_input_close(b->input);
+    lh_context_store_close(r.store);
     lh_chat_close(b->format);
     json_decref(b->arguments);
     lh_free(b->context_root);

@@ -173,7 +173,7 @@ static lh_status print_all(const outputs *o, lh_buf *text)
     return print_sum(o, text);
 }
 
-/* The object of one output, or an array of them and their sum. */
+/* The object of a single output; else an array of objects and their sum. */
 static lh_status make_json(const outputs *o, json_t **out)
 {
     const lh_batch_sum sum = lh_batch_sum_of(o->statuses, o->paths.n, o->missing);

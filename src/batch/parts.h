@@ -6,8 +6,8 @@
 #include "base/file.h"
 #include "batch/state.h"
 
-/* Appends the outputs that a name stands for: the parts that have a state, in their order, where the name has no state
- * of its own, else the name itself. *missing: number of parts without a state. LH_EINPUT: there are parts of arrays of
+/* Appends the outputs that a name stands for: the parts that have a state, in their order, where the name has no own
+ * state, else the name itself. *missing: number of parts without a state. LH_EINPUT: there are parts of arrays of
  * different sizes. */
 lh_status lh_batch_parts_find(lh_paths *out, int64_t *missing, const char *output);
 
@@ -19,7 +19,7 @@ typedef struct lh_batch_sum {
     double rank_hours;
 } lh_batch_sum;
 
-/* missing: parts of an array without a state, whose requests are known by the size of the whole input. */
+/* missing: parts of an array without a state; their requests are known by the size of the whole input. */
 lh_batch_sum lh_batch_sum_of(const lh_batch_status *statuses, int64_t n, int64_t missing);
 
 #endif

@@ -199,7 +199,7 @@ static void close_run(run *r)
 /* Collective over the world: sums the figures of all replicas. */
 static lh_status add_figures(const run *r, lh_scheduler_figures *f)
 {
-    int64_t counts[] = {f->tasks, f->prompt_tokens, f->new_tokens, f->steps, f->resumed};
+    int64_t counts[] = {f->tasks, f->prompt_tokens, f->new_tokens, f->steps, f->resumed, f->stored};
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) counts[i] *= is_root(r);
     LH_TRY(lh_comm_allreduce(r->options->world, counts, sizeof counts / sizeof *counts, LH_I64, LH_SUM));
     f->tasks = counts[0];
@@ -207,6 +207,7 @@ static lh_status add_figures(const run *r, lh_scheduler_figures *f)
     f->new_tokens = counts[2];
     f->steps = counts[3];
     f->resumed = counts[4];
+    f->stored = counts[5];
     return LH_OK;
 }
 
@@ -253,6 +254,7 @@ lh_status lh_batch_run(const lh_batch_run_options *options, lh_scheduler_figures
                      &(lh_scheduler_options){.max_running = options->most,
                                              .prefill_share = options->prefill_share,
                                              .checkpoint_s = options->checkpoint_s,
+                                             .store = options->store,
                                              .run = options->record,
                                              .self = &r,
                                              .next = next_task,

@@ -16,8 +16,9 @@ typedef struct lh_batch_run_options {
     int in_order;         /* true: in the order of the input; false: the longest requests first, so that none runs alone
                              at the end */
     int64_t most;         /* maximum number of sequences at work together */
-    double prefill_share; /* this, checkpoint_s and record: as in lh_scheduler_options */
+    double prefill_share; /* this, checkpoint_s, store and record: as in lh_scheduler_options */
     double checkpoint_s;
+    lh_context_store *store;
     const char *record;
     int64_t max_errors; /* failed requests after which the run ends; negative: no limit */
 } lh_batch_run_options;

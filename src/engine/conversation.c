@@ -57,20 +57,44 @@ static lh_status open_cache(lh_conversation *c)
     return LH_OK;
 }
 
-/* `prompt`: tokens of a prefill that comes first; 0: a cache is loaded. */
-static lh_status open_session(lh_conversation *c, int64_t prompt)
+/* prompt: tokens of a prefill that comes first, 0: a cache is loaded; held: tokens of the prefill or of the cache. */
+static lh_session_options session_options(const lh_conversation *c, int64_t prompt, int64_t held)
 {
-    const int64_t more = c->length - (prompt ? prompt : c->before);
-    return lh_session_open(&c->session, c->engine,
-                           &(lh_session_options){.policy = &c->policy,
-                                                 .profiles = c->options.profiles,
-                                                 .prompt = prompt,
-                                                 .more = more,
-                                                 .fork_more = c->length - c->before,
-                                                 .length = c->length,
-                                                 .rotates_for = c->rotates_for,
-                                                 .block = more,
-                                                 .seed = c->seed});
+    const int64_t more = c->length - held;
+    return (lh_session_options){.policy = &c->policy,
+                                .profiles = c->options.profiles,
+                                .prompt = prompt,
+                                .more = more,
+                                .fork_more = c->length - c->before,
+                                .length = c->length,
+                                .rotates_for = c->rotates_for,
+                                .block = more,
+                                .seed = c->seed};
+}
+
+static lh_status load_session(lh_conversation *c, lh_saved_kv *saved)
+{
+    const lh_session_options options = session_options(c, 0, saved->file.extra.n);
+    LH_TRY(lh_session_open(&c->session, c->engine, &options));
+    return lh_session_read(c->session, saved);
+}
+
+/* A session that has the first c->prompt tokens: from the store, or through the model. */
+static lh_status read_prompt(lh_conversation *c, const lh_tokens *ids)
+{
+    const lh_forward_progress progress = {sizeof progress, &c->options, show_prefill};
+    const lh_session_options options = session_options(c, c->prompt, c->prompt);
+    const lh_tokens prompt = {.ids = ids->ids, .n = c->prompt};
+    lh_saved_kv saved = {0};
+    int found = 0;
+    lh_status st = lh_context_store_find(c->options.store, &options, &prompt, &saved, &found);
+    if (st == LH_OK && found) st = load_session(c, &saved);
+    lh_context_store_loaded(c->options.store);
+    lh_saved_kv_close(&saved);
+    if (st != LH_OK || found) return st;
+    LH_TRY(lh_session_open(&c->session, c->engine, &options));
+    LH_TRY(lh_session_prefill(c->session, ids->ids, c->prompt, &progress));
+    return lh_context_store_keep(c->options.store, c->session);
 }
 
 static lh_status block(lh_conversation *c, const int32_t *ids, int64_t n)
@@ -81,9 +105,7 @@ static lh_status block(lh_conversation *c, const int32_t *ids, int64_t n)
 /* Prefill the prompt and feed the later tokens, with a snapshot after the context. */
 static lh_status read_ids(lh_conversation *c, const lh_tokens *ids)
 {
-    const lh_forward_progress progress = {sizeof progress, &c->options, show_prefill};
-    LH_TRY(open_session(c, c->prompt));
-    LH_TRY(lh_session_prefill(c->session, ids->ids, c->prompt, &progress));
+    LH_TRY(read_prompt(c, ids));
     LH_TRY(block(c, ids->ids + c->prompt, c->before - c->prompt));
     LH_TRY(lh_session_snapshot(c->session));
     return block(c, ids->ids + c->before, ids->n - c->before);
@@ -91,8 +113,7 @@ static lh_status read_ids(lh_conversation *c, const lh_tokens *ids)
 
 static lh_status load(lh_conversation *c)
 {
-    LH_TRY(open_session(c, 0));
-    LH_TRY(lh_session_read(c->session, &c->cache));
+    LH_TRY(load_session(c, &c->cache));
     return lh_session_snapshot(c->session);
 }
 

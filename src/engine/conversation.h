@@ -4,6 +4,7 @@
 #ifndef LH_ENGINE_CONVERSATION_H
 #define LH_ENGINE_CONVERSATION_H
 
+#include "engine/context_store.h"
 #include "engine/decode.h"
 
 typedef struct lh_conversation lh_conversation;
@@ -13,6 +14,7 @@ typedef struct lh_conversation_options {
     const char *load_cache;      /* a saved cache that replaces the context; NULL: none */
     const lh_policy *policy;     /* NULL with load_cache: the policy of the cache */
     const lh_profiles *profiles; /* includes those that the policy names; borrowed, as self is, until the end */
+    lh_context_store *store;     /* where the context may be; NULL: none */
     int64_t room; /* tokens of questions and answers after the context; fewer if the model has fewer positions */
     uint64_t seed;
     void *self;

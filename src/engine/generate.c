@@ -66,6 +66,11 @@ static lh_status check(const run *r, int64_t before)
     if (q->given && (q->load_cache || q->save_cache))
         LH_FAIL(LH_EUSAGE,
                 "keep sets that are given take the place of a policy, by whose name a cache is saved and loaded");
+    if (q->store && (q->given || q->load_cache || q->keep_sets || q->logits || q->recorder))
+        LH_FAIL(LH_EUSAGE,
+                "%s stores caches of prompts that were read and evicted: %s, keep sets, logits and a trace need a "
+                "prefill of their own",
+                lh_setting("context_cache"), lh_setting("load_cache"));
     if (q->resume && (q->given || q->load_cache))
         LH_FAIL(LH_EUSAGE,
                 "%s stores a prefill by the name of its policy: a loaded cache has had its prefill, "
@@ -129,6 +134,23 @@ const lh_profiles *lh_generate_profiles(const run *r)
     return r->request->policy ? r->request->profiles : &r->cache.profiles;
 }
 
+/* Options of a session of `length` tokens that reads the prompt itself. */
+static lh_session_options session_options(const run *r, int64_t length)
+{
+    const lh_generate_request *q = r->request;
+    const int64_t longest = longest_question(q);
+    return (lh_session_options){.policy = &r->out->policy,
+                                .profiles = lh_generate_profiles(r),
+                                .prompt = q->prompt.n,
+                                .more = lh_generate_more(q),
+                                .fork_more = q->question_count > 1 ? lh_generate_more(q) : 0,
+                                .sequences = together(q) ? lh_generate_forks(q->question_count) : 0,
+                                .length = length,
+                                .rows = rows_of(q, q->question_count ? q->questions : &q->prompt),
+                                .block = q->load_cache ? lh_max_i64(q->prompt.n, longest) : longest,
+                                .seed = q->load_cache ? r->cache.file.extra.seed : q->sampling.seed};
+}
+
 static lh_status open_run(run *r)
 {
     lh_status st = LH_OK;
@@ -148,24 +170,15 @@ static lh_status open_run(run *r)
     LH_TRY(lh_comm_agree(comm, st));
     if (q->given) LH_TRY(lh_given_read(&r->given, r->engine, q->given, &q->prompt));
     if (q->recorder) LH_TRY(q->recorder->begin(q->recorder->self, r->engine, q, &listener));
-    const int64_t length = before + q->prompt.n + lh_generate_more(q), more = r->resumes
-                                                                                  ? length - r->cache.file.extra.n
-                                                                              : q->load_cache ? length - before
-                                                                                              : lh_generate_more(q);
-    LH_TRY(lh_session_open(&r->session, r->engine,
-                           &(lh_session_options){.policy = &r->out->policy,
-                                                 .given = q->given ? (const lh_keep_sets *const[]){&r->given} : NULL,
-                                                 .profiles = lh_generate_profiles(r),
-                                                 .prompt = q->load_cache || r->resumes ? 0 : q->prompt.n,
-                                                 .more = more,
-                                                 .fork_more = q->question_count > 1 ? lh_generate_more(q) : 0,
-                                                 .sequences = together(q) ? lh_generate_forks(q->question_count) : 0,
-                                                 .length = length,
-                                                 .rows = rows_of(q, q->question_count ? q->questions : &q->prompt),
-                                                 .block = q->load_cache ? lh_max_i64(q->prompt.n, longest_question(q))
-                                                                        : longest_question(q),
-                                                 .listener = q->recorder ? &listener : NULL,
-                                                 .seed = q->load_cache ? r->cache.file.extra.seed : q->sampling.seed}));
+    lh_session_options options = session_options(r, before + q->prompt.n + lh_generate_more(q));
+    options.given = q->given ? (const lh_keep_sets *const[]){&r->given} : NULL;
+    options.listener = q->recorder ? &listener : NULL;
+    if (!r->resumes) LH_TRY(lh_context_store_find(q->store, &options, &q->prompt, &r->cache, &r->stored));
+    if (q->load_cache || r->resumes || r->stored) {
+        options.prompt = 0;
+        options.more = options.length - r->cache.file.extra.n;
+    }
+    LH_TRY(lh_session_open(&r->session, r->engine, &options));
     if (lh_config_rotates_until(lh_engine_get(r->engine)->config, 1) != INT64_MAX)
         lh_info("the rotary factors of this model depend on the length of the run: those of %lld tokens are taken, the "
                 "prompt with the longest question and answer",
@@ -243,6 +256,9 @@ static lh_status take_prompt(run *r)
     lh_session_keep_logits(r->session, rows_of(q, q->question_count == 0 ? &q->prompt : NULL));
     if (r->resumes) {
         LH_TRY(lh_generate_load_state(r));
+    } else if (r->stored) {
+        LH_TRY(lh_session_read(r->session, &r->cache));
+        lh_context_store_loaded(q->store);
     } else if (q->load_cache) {
         LH_TRY(lh_session_read(r->session, &r->cache));
         if (q->prompt.n) LH_TRY(lh_session_block(r->session, q->prompt.ids, q->prompt.n));
@@ -261,6 +277,7 @@ static lh_status take_prompt(run *r)
         LH_TRY(take_written(
             r, lh_session_write(r->session, q->save_cache,
                                 &(lh_cache_extra){.seed = q->sampling.seed, .run = q->run, .chat = q->chat})));
+    if (!r->resumes && !r->stored) LH_TRY(lh_context_store_keep(q->store, r->session));
     if (!r->resumes) LH_TRY(lh_generate_write_state(r, 0));
     if (q->question_count == 0) LH_TRY(lh_generate_write_logits(r));
     return LH_OK;
@@ -363,7 +380,7 @@ lh_status lh_generate(lh_engine *engine, const lh_generate_request *request, lh_
     out->timing.decode_s = r.decode_s;
     LH_TRY_DONE(lh_kv_stats_of(lh_session_kv(r.session), &last));
     out->timing.evict_s = last.evict_s;
-    if (out->timing.prefill_s > 0 && !request->load_cache && !r.resumes)
+    if (out->timing.prefill_s > 0 && !request->load_cache && !r.resumes && !r.stored)
         out->timing.prefill_tokens_per_s = (double)out->prompt_tokens * share_computed(&r) / out->timing.prefill_s;
     out->timing.decode_tokens_per_s = r.decode_s > 0 ? (double)r.decoded / r.decode_s : 0;
     out->complete = 1;

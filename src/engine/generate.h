@@ -3,6 +3,7 @@
 #ifndef LH_ENGINE_GENERATE_H
 #define LH_ENGINE_GENERATE_H
 
+#include "engine/context_store.h"
 #include "engine/decode.h"
 #include "engine/prefill_checkpoint.h"
 #include "text/thoughts.h"
@@ -56,12 +57,14 @@ struct lh_generate_request {
     const lh_policy *policy;
     const lh_profiles *profiles;                              /* includes those that the policy names */
     const char *load_cache, *save_cache, *keep_sets, *logits; /* files, NULL: none */
-    int kept;            /* 1: the generation has the positions that are kept of the prompt */
-    const char *given;   /* keep sets that replace the policy (given.h); NULL: none */
-    int64_t logits_last; /* rows of the prompt in `logits` */
-    const char *resume;  /* state of the run (generate_state.c): read if it exists, removed at the end; NULL: none; no
-                            load_cache and no given */
-    double resume_s;     /* seconds after which it is written again */
+    int kept;                /* 1: the generation has the positions that are kept of the prompt */
+    lh_context_store *store; /* of evicted caches: the prompt's is read from it, or kept in it; NULL: none. No
+                                load_cache, given, keep_sets, logits and recorder */
+    const char *given;       /* keep sets that replace the policy (given.h); NULL: none */
+    int64_t logits_last;     /* rows of the prompt in `logits` */
+    const char *resume; /* state of the run (generate_state.c): read if it exists, removed at the end; NULL: none; no
+                           load_cache and no given */
+    double resume_s;    /* seconds after which it is written again */
     const json_t *identity; /* options that the answers depend on, for the state; rank 0 */
     const char *run;        /* resolved options, JSON: stored with every file */
     const char *chat;       /* of the conversation in save_cache (chat_state.h), NULL or empty: none; rank 0 */
@@ -95,7 +98,7 @@ typedef struct lh_generation {
     int64_t chunk;     /* maximum number of tokens per chunk of the prompt */
     int64_t layers;
     lh_positions *kept; /* [layers] where asked, else NULL: positions of every KV head of the model, on every rank */
-    int complete;      /* 1: the answers are whole, also where a file could not be written */
+    int complete;       /* 1: the answers are whole, also where a file could not be written */
     int ranks;
     int64_t *entries, *entries_kept, *bytes, *bytes_kept, *bytes_allocated, *peak_bytes,
         *summary_bytes;            /* [ranks], after the prompt; peak: of the run */

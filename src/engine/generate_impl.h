@@ -20,6 +20,7 @@ typedef struct lh_generate_run {
     lh_failures unwritten; /* files that could not be written, the same on all ranks */
     int evicts_decoding;
     int64_t layers_before;     /* layers of the prefill that another run has finished */
+    int stored;                /* true: `cache` is that of the prompt, from the store of contexts */
     int resumes;               /* true: `cache` is the state of an interrupted run after its prompt */
     lh_tokens known;           /* answer of that run, which its cache holds */
     double state_s;            /* time of the newest state */

@@ -300,6 +300,24 @@ static lh_status too_large(const lh_task *task)
             (long long)(context + task->prompt.n));
 }
 
+/* Collective. A session with the context of a task, from the store; none: it is not there. */
+static lh_status load_context(scheduler *s, const lh_task *task)
+{
+    const lh_context *c = task->context;
+    lh_session_options options = prompt_options(s, task);
+    lh_saved_kv saved = {0};
+    int found = 0;
+    if (!c) return LH_OK;
+    lh_status st = lh_context_store_find(s->options->store, &options, &c->prompt, &saved, &found);
+    options.prompt = 0;
+    if (st == LH_OK && found) st = lh_session_open(&s->prefilling.session, s->engine, &options);
+    if (st == LH_OK && found) st = lh_session_read(s->prefilling.session, &saved);
+    lh_context_store_loaded(s->options->store);
+    lh_saved_kv_close(&saved);
+    s->figures->stored += st == LH_OK && found;
+    return st;
+}
+
 static lh_status open_prefill(scheduler *s, const lh_task *task)
 {
     const lh_session_options options = prompt_options(s, task);
@@ -350,6 +368,8 @@ static lh_status start_prefill(scheduler *s, const lh_task *task)
                                           .run = s->options->run,
                                           .self = s,
                                           .due = is_ending};
+    LH_TRY(load_context(s, task));
+    if (s->prefilling.session) return LH_OK;
     LH_TRY(open_prefill(s, task));
     return s->checkpointing.path ? resume_prefill(s, task) : LH_OK;
 }
@@ -396,6 +416,14 @@ static lh_status fail_again(const scheduler *s)
     LH_FAIL(s->failure, "%s", s->why.data);
 }
 
+/* The context of the waiting task is in the cache. */
+static void keep_context(scheduler *s)
+{
+    s->shared = s->prefilling;
+    s->prefilling = (sequence){0};
+    s->context = s->waiting->context;
+}
+
 /* Collective. Starts the waiting task or its context if there is memory; *begun: true if it was started or rejected. */
 static lh_status admit(scheduler *s, int *begun)
 {
@@ -419,6 +447,7 @@ static lh_status admit(scheduler *s, int *begun)
     if (st == LH_OK) st = asks ? prefill_question(s, task) : start_prefill(s, task);
     if (st != LH_OK) return reject(s, task, st);
     s->prefilling.bytes = task->context && !asks ? need.context : need.own;
+    if (task->context && !asks && !s->prefill) keep_context(s);
     if (task->context && !asks) return LH_OK;
     s->prefilling.task = task;
     s->waiting = NULL;
@@ -510,15 +539,6 @@ static lh_status step(scheduler *s)
     return LH_OK;
 }
 
-/* The context of the waiting task is in the cache. */
-static lh_status keep_context(scheduler *s)
-{
-    s->shared = s->prefilling;
-    s->prefilling = (sequence){0};
-    s->context = s->waiting->context;
-    return lh_session_end_prefill(s->shared.session);
-}
-
 static lh_status prefill_chunk(scheduler *s)
 {
     const double start = lh_clock_s();
@@ -533,7 +553,10 @@ static lh_status prefill_chunk(scheduler *s)
     close_prefill(s);
     if (s->checkpointing.path) lh_checkpoint_remove(s->parts->comm, s->checkpointing.path);
     s->figures->prompt_tokens += lh_session_tokens(s->prefilling.session)->n;
-    return s->prefilling.task ? start_decode(s) : keep_context(s);
+    if (s->prefilling.task) return start_decode(s);
+    keep_context(s);
+    LH_TRY(lh_session_end_prefill(s->shared.session));
+    return lh_context_store_keep(s->options->store, s->shared.session);
 }
 
 /* Collective. Continues to the end of the current layer, where the prefill is written. Returns the status of the pulse;

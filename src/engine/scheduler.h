@@ -6,6 +6,7 @@
 #ifndef LH_ENGINE_SCHEDULER_H
 #define LH_ENGINE_SCHEDULER_H
 
+#include "engine/context_store.h"
 #include "engine/decode.h"
 
 /* What prompts of several tasks begin with; borrowed until a task without it comes, or lh_schedule ends. */
@@ -40,10 +41,11 @@ typedef struct lh_task {
 } lh_task;
 
 typedef struct lh_scheduler_options {
-    int64_t max_running;  /* maximum number of running sequences, the prefilling one included */
-    double prefill_share; /* of the time that prefills get while others decode: above 0, at most 1 */
-    double checkpoint_s;  /* every_s of prefills that are kept ... */
-    const char *run;      /* ... and their run */
+    int64_t max_running;     /* maximum number of running sequences, the prefilling one included */
+    double prefill_share;    /* of the time that prefills get while others decode: above 0, at most 1 */
+    lh_context_store *store; /* where contexts may be; NULL: none */
+    double checkpoint_s;     /* every_s of prefills that are kept ... */
+    const char *run;         /* ... and their run */
     /* A session that holds the context of all tasks, opened for `max_running` sequences (lh_session_options); its
      * forward pass is used. And its context; borrowed. NULL: contexts are prefilled as they come. */
     lh_session *session;
@@ -63,6 +65,7 @@ typedef struct lh_scheduler_figures {
     int64_t tasks, prompt_tokens, new_tokens, steps; /* prompt: prefilled; new: fed back; steps: of any number of
                                                         sequences */
     int64_t resumed;                                 /* prefills that went on from their file */
+    int64_t stored;                                  /* contexts that were read from the store */
     double prefill_s, decode_s;
 } lh_scheduler_figures;
 

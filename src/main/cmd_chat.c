@@ -27,6 +27,7 @@ struct values {
     lh_sampling sampling;
     struct chat_options chat;
     lh_shell_chat format;
+    lh_context_store_options store;
 };
 
 #define FIELD(member) LH_FIELD(struct chat_options, member)
@@ -77,6 +78,7 @@ static const lh_option_group groups[] = {{&chat_table, offsetof(struct values, c
                                          {&lh_shell_sampling_options, offsetof(struct values, sampling)},
                                          {&lh_shell_policy_options, offsetof(struct values, policy)},
                                          {&lh_shell_engine_options, offsetof(struct values, engine)},
+                                         {&lh_shell_context_store_options, offsetof(struct values, store)},
                                          {&lh_shell_common_options, offsetof(struct values, common)},
                                          {0}};
 static const lh_example examples[] = {
@@ -107,6 +109,7 @@ typedef struct run {
     lh_policy policy;
     lh_profiles profiles; /* those that the policy names */
     char *record;
+    lh_context_store *store;
     lh_chat_session session;
 } run;
 
@@ -114,6 +117,10 @@ static lh_status check_options(run *r)
 {
     const struct chat_options *c = &r->v->chat;
     LH_TRY(lh_shell_check_loaded(&r->v->policy, c->load_cache));
+    LH_TRY(lh_shell_check_store(&r->v->store));
+    if (c->load_cache && r->v->store.folder)
+        LH_FAIL(LH_EUSAGE, "'--context-cache' is where the document's cache may be, and '--load-cache' names one: give "
+                           "one of them");
     if (c->prompt && c->prompt_file)
         LH_FAIL(LH_EUSAGE, "'--prompt' and '--prompt-file' both set the document: give one");
     if (c->load_cache && (c->prompt || c->prompt_file || c->system))
@@ -240,6 +247,7 @@ static lh_status open_conversation(run *r)
                                                                 .load_cache = r->v->chat.load_cache,
                                                                 .policy = &r->policy,
                                                                 .profiles = &r->profiles,
+                                                                .store = r->store,
                                                                 .room = r->v->chat.room,
                                                                 .seed = r->v->sampling.seed,
                                                                 .self = r,
@@ -260,6 +268,8 @@ static lh_status open_engine(run *r)
     LH_TRY(lh_shell_same_profiles(r->call, &r->profiles));
     lh_interrupt_begin();
     LH_TRY(lh_engine_open_on(&r->session.engine, lh_world_comm(r->call->world), &r->v->engine));
+    LH_TRY(lh_context_store_open(&r->store, r->session.engine, &r->v->store,
+                                 (lh_context_store_about){r->v->engine.model, r->record}));
     r->session.record = r->record;
     r->session.comm = lh_engine_get(r->session.engine)->comm;
     return LH_OK;
@@ -287,6 +297,7 @@ static lh_status run_chat(lh_call *call)
     LH_TRY_DONE(lh_chat_go_on(&r.session));
 done:
     lh_chat_session_clear(&r.session);
+    lh_context_store_close(r.store);
     lh_engine_close(r.session.engine);
     lh_profiles_clear(&r.profiles);
     lh_free(r.record);

@@ -138,6 +138,7 @@ static const lh_option_group groups[] = {{&lh_input_option_table, offsetof(lh_ge
                                          {&lh_shell_engine_options, offsetof(lh_generate_values, engine)},
                                          {&lh_generate_file_table, offsetof(lh_generate_values, files)},
                                          {&resume_table, offsetof(lh_generate_values, resume)},
+                                         {&lh_shell_context_store_options, offsetof(lh_generate_values, store)},
                                          {&lh_shell_common_options, offsetof(lh_generate_values, common)},
                                          {0}};
 static const lh_example examples[] = {
@@ -180,6 +181,7 @@ typedef struct run {
     lh_input_ids ids;
     int64_t asked; /* tokens of the question at the end of the prompt */
     lh_engine *engine;
+    lh_context_store *store;
     lh_generation generation;
     lh_output output;
     char *record;
@@ -295,7 +297,8 @@ done:
 /* The options that the answers depend on, and the questions: files are known by their contents. */
 static lh_status make_identity(run *r)
 {
-    const lh_option_table *const tables[] = {&lh_generate_file_table, &resume_table, NULL};
+    const lh_option_table *const tables[] = {&lh_generate_file_table, &resume_table, &lh_shell_context_store_options,
+                                             NULL};
     const lh_generate_files *files = &r->v->files; /* a state is of a run that has written its files so far */
     const char *const outputs[][2] = {
         {"save-cache", files->save_cache}, {"keep-sets", files->keep_sets}, {"logits", files->logits}};
@@ -336,6 +339,8 @@ static lh_status open_all(run *r)
     LH_TRY(lh_comm_agree_untimed(world, st));
     lh_interrupt_begin();
     LH_TRY(lh_engine_open_on(&r->engine, lh_world_comm(r->call->world), &v->engine));
+    LH_TRY(
+        lh_context_store_open(&r->store, r->engine, &v->store, (lh_context_store_about){v->engine.model, r->record}));
     LH_TRY(lh_input_encode(&r->input, r->engine, &r->ids));
     LH_TRY(join_question(r));
     /* A question that comes later ends the user's turn, which the cache holds the beginning of. */
@@ -439,6 +444,7 @@ static lh_status generate(run *r)
                                    .given = v->files.keep_sets_from,
                                    .logits = v->files.logits,
                                    .logits_last = v->files.logits_last,
+                                   .store = r->store,
                                    .resume = v->resume.path,
                                    .resume_s = v->resume.every_s,
                                    .identity = r->identity,
@@ -483,6 +489,7 @@ done:
     lh_output_clear(&r.output);
     lh_generation_clear(&r.generation);
     lh_trace_close(r.trace);
+    lh_context_store_close(r.store);
     lh_engine_close(r.engine);
     lh_input_ids_clear(&r.ids);
     lh_input_clear(&r.input);
@@ -507,6 +514,7 @@ static lh_status check_resume(const lh_call *call, const lh_generate_values *v)
 static lh_status run_generate(lh_call *call)
 {
     LH_TRY(check_resume(call, call->values));
+    LH_TRY(lh_shell_check_store(&((const lh_generate_values *)call->values)->store));
     return lh_shell_generate(call, call->values, NULL);
 }
 

@@ -1,7 +1,12 @@
 /* cmd_info.c - `info`: the contents of a file, or this build and its ranks, as text or JSON. */
 #include <string.h>
+#include <time.h>
 
+#include "base/file.h"
+#include "base/markdown.h"
+#include "base/size_text.h"
 #include "base/version.h"
+#include "cache/store.h"
 #include "engine/threads.h"
 #include "import/random_shapes.h"
 #include "kernels/ops.h"
@@ -25,10 +30,11 @@ static const lh_example examples[] = {{"longhaul info m.h5", "what a checkpoint 
 static const lh_syntax syntax = {
     .program = "longhaul",
     .name = "info",
-    .usage = "[FILE] [options]",
+    .usage = "[FILE|FOLDER] [options]",
     .summary = "Show the contents of a file, or this build and its ranks",
-    .text = "FILE is a checkpoint, a cache, a prefill under way, keep sets, a trace or an analysis. Without it: build, "
-            "ranks, devices, backends, policies, chat formats, operations.",
+    .text = "FILE is a checkpoint, a cache, a prefill under way, keep sets, a trace or an analysis; of the folder of a "
+            "--context-cache the contexts that it holds are listed. Without it: build, ranks, devices, backends, "
+            "policies, chat formats, operations.",
     .max_args = 1,
     .reads_args = 1,
     .groups = groups,
@@ -244,6 +250,60 @@ done:
     return st;
 }
 
+/* ---- a store of contexts ---- */
+
+static lh_status put_context(const lh_markdown *table, int64_t row, const json_t *entry)
+{
+    const json_t *identity = json_object_get(entry, "identity");
+    const char *texts[] = {json_string_value(json_object_get(entry, "text")),
+                           json_string_value(json_object_get(entry, "model_name")),
+                           json_string_value(json_object_get(entry, "policy"))};
+    char size[LH_SIZE_TEXT], when[32] = "";
+    const time_t used = (time_t)json_integer_value(json_object_get(entry, "last_use"));
+    struct tm utc;
+    if (gmtime_r(&used, &utc)) strftime(when, sizeof when, "%Y-%m-%d %H:%M", &utc);
+    for (int c = 0; c < 3; c++) LH_TRY(lh_buf_puts(lh_markdown_cell(table, row, c), texts[c] ? texts[c] : ""));
+    LH_TRY(lh_buf_printf(lh_markdown_cell(table, row, 3), "%lld",
+                         (long long)json_integer_value(json_object_get(identity, "tokens"))));
+    LH_TRY(lh_buf_printf(lh_markdown_cell(table, row, 4), "%lld of %lld",
+                         (long long)json_integer_value(json_object_get(entry, "entries_kept")),
+                         (long long)json_integer_value(json_object_get(entry, "entries"))));
+    LH_TRY(lh_buf_puts(lh_markdown_cell(table, row, 5),
+                       lh_size_text(size, json_integer_value(json_object_get(entry, "bytes")))));
+    LH_TRY(lh_buf_puts(lh_markdown_cell(table, row, 6), when));
+    return lh_buf_puts(lh_markdown_cell(table, row, 7), json_string_value(json_object_get(entry, "file")));
+}
+
+static lh_status print_contexts(const json_t *all)
+{
+    enum { COLUMNS = 8, LEFT = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 7 };
+    static const char *const heading[COLUMNS] = {"text",    "model", "policy",         "tokens",
+                                                 "entries", "bytes", "last use (UTC)", "file"};
+    lh_status st = LH_OK;
+    lh_markdown table = {0};
+    lh_buf text = {0};
+    const int64_t n = (int64_t)json_array_size(all);
+    LH_TRY_DONE(lh_markdown_init(&table, n + 1, COLUMNS));
+    for (int c = 0; c < COLUMNS; c++) LH_TRY_DONE(lh_buf_puts(lh_markdown_cell(&table, 0, c), heading[c]));
+    for (int64_t i = 0; i < n; i++) LH_TRY_DONE(put_context(&table, i + 1, json_array_get(all, (size_t)i)));
+    LH_TRY_DONE(lh_markdown_print(&table, LEFT, &text));
+    LH_TRY_DONE(lh_shell_write_plain(&text));
+done:
+    lh_markdown_clear(&table);
+    lh_buf_clear(&text);
+    return st;
+}
+
+/* Rank 0. */
+static lh_status list_store(const char *folder, int as_json)
+{
+    json_t *all = NULL;
+    lh_status st = lh_store_list(folder, &all);
+    if (st == LH_OK) st = as_json ? lh_shell_write_json(all) : print_contexts(all);
+    json_decref(all);
+    return st;
+}
+
 static lh_status run_info(lh_call *call)
 {
     lh_status st = LH_OK;
@@ -251,6 +311,10 @@ static lh_status run_info(lh_call *call)
     const char *path = lh_options_arg(call->options, 0), *kind;
     json_t *object = NULL;
     if (path && !lh_shell_first()) goto done;
+    if (path && lh_file_is_folder(path)) {
+        st = list_store(path, v->format.json);
+        goto done;
+    }
     if (path)
         LH_TRY_DONE(lh_info_json(path, file_kinds, &object));
     else

@@ -34,6 +34,7 @@ typedef struct lh_generate_values {
     lh_answer_options answer;
     lh_generate_files files;
     lh_resume_options resume;
+    lh_context_store_options store;
 } lh_generate_values;
 
 extern const lh_option_table lh_answer_option_table, lh_generate_file_table;

@@ -203,6 +203,33 @@ static const lh_option sampling_rows[] = {
 #undef FIELD
 const lh_option_table lh_shell_sampling_options = {"sampling", sampling_rows};
 
+#define FIELD(member) LH_FIELD(lh_context_store_options, member)
+static const lh_option store_rows[] = {
+    {.type = LH_OPT_STR,
+     .name = "context-cache",
+     FIELD(folder),
+     .arg = "FOLDER",
+     .writes = 1,
+     .help =
+         "Keep evicted caches of contexts in FOLDER, and read a context from there that any run has read before with "
+         "the same model, policy and options. Many runs may share the folder; 'longhaul info FOLDER' lists it."},
+    {.type = LH_OPT_BYTES,
+     .name = "context-cache-limit",
+     FIELD(limit_bytes),
+     .arg = "SIZE",
+     .help = "Maximum size of the folder of --context-cache, such as 500G: the least recently used caches are removed. "
+             "Default: no limit."},
+    {0}};
+#undef FIELD
+const lh_option_table lh_shell_context_store_options = {"context cache", store_rows};
+
+lh_status lh_shell_check_store(const lh_context_store_options *options)
+{
+    if (options->limit_bytes && !options->folder)
+        LH_FAIL(LH_EUSAGE, "'--context-cache-limit' is the limit of a folder: give '--context-cache FOLDER', too");
+    return LH_OK;
+}
+
 lh_status lh_shell_check_stops(const lh_strings *stops)
 {
     for (int64_t i = 0; i < stops->n; i++)

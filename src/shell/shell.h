@@ -9,6 +9,7 @@
 #include "base/options.h"
 #include "base/status.h"
 #include "comm/comm.h"
+#include "engine/context_store.h"
 #include "engine/world.h"
 #include "policies/profile.h"
 
@@ -22,10 +23,14 @@ typedef struct lh_shell_common {
 extern const lh_option_table lh_shell_common_options;
 
 /* Shared tables of options; each fills the struct that the engine takes. */
-extern const lh_option_table lh_shell_engine_options;      /* lh_engine_options */
-extern const lh_option_table lh_shell_policy_options;      /* lh_policy_options */
-extern const lh_option_table lh_shell_policy_list_options; /* lh_policy_options with lists of policies and budgets */
-extern const lh_option_table lh_shell_sampling_options;    /* lh_sampling */
+extern const lh_option_table lh_shell_engine_options;        /* lh_engine_options */
+extern const lh_option_table lh_shell_policy_options;        /* lh_policy_options */
+extern const lh_option_table lh_shell_policy_list_options;   /* lh_policy_options with lists of policies and budgets */
+extern const lh_option_table lh_shell_sampling_options;      /* lh_sampling */
+extern const lh_option_table lh_shell_context_store_options; /* lh_context_store_options */
+
+/* LH_EUSAGE for a limit without a folder. */
+lh_status lh_shell_check_store(const lh_context_store_options *options);
 
 /* LH_EUSAGE for an empty '--stop'. */
 lh_status lh_shell_check_stops(const lh_strings *stops);
