@@ -167,14 +167,30 @@ void lh_policy_close(lh_policy *policy); /* NULL is fine */
  * more, nothing is evicted. policy NULL: the full cache. */
 int64_t lh_policy_entries(const lh_policy *policy, int64_t tokens);
 
-/* The entries of a KV head when it is evicted: memory of the host, valid during the call. In no particular order. */
+/* Inputs of a score in addition to keys, values and positions; combined (|). With them the policy observes query rows
+ * ("--window", "--rows"): the last 32 of the prompt by default. */
+enum { LH_READS_QUERIES = 1, LH_READS_ATTENTION = 2 };
+
+/* The entries of a KV head when it is evicted, and the observed rows of the query heads that share it: memory of the
+ * host, valid during the call. Entries are in no particular order. */
 typedef struct lh_head_entries {
     size_t size;            /* of this struct in the library */
     int64_t layer, kv_head; /* of the model */
     int64_t count, head_dim;
     const int32_t *positions;   /* [count] */
     const float *keys, *values; /* [count, head_dim]; keys are rotated */
+    int64_t tokens;             /* seen so far: positions are below */
+    int64_t window;             /* the last rows of the prompt whose entries are always kept; 0: none */
+    int64_t group, rows;        /* query heads that share the KV head; observed rows, 0 if the score reads none */
+    const float *queries;   /* [rows, group, head_dim], rotated and scaled: query . key is a logit; NULL: not read */
+    const float *attention; /* [group, count] softmax weights, summed over the rows; NULL: not read */
+    const int32_t *first_seen, *last_seen; /* [rows]: a row sees the entries at these positions and between them */
+    float softcap;                         /* 0, or logits are softcap * tanh(query . key / softcap) */
+    const double *options;                 /* of a plug-in: values of its options, in their order */
+    char *error;                           /* [LH_SCORE_ERROR] "": where a score writes why it fails */
 } lh_head_entries;
+
+enum { LH_SCORE_ERROR = 256 };
 
 /* A score of the program: writes scores[count], finite numbers; the entries with the largest stay. Called for every
  * eviction of a layer and each KV head of the rank, also for entries that are protected or cannot be seen any more,
@@ -184,11 +200,47 @@ typedef struct lh_scorer {
     size_t size; /* sizeof(lh_scorer) */
     void *self;  /* passed to the function, as long as the policy is used */
     lh_status (*score)(void *self, const lh_head_entries *entries, float *scores);
+    int64_t reads; /* LH_READS_QUERIES, LH_READS_ATTENTION; 0: entries alone */
 } lh_scorer;
 
 /* A policy that ranks entries by a scorer; `words` are a budget and parts, without a name or a statistic, such as
  * "--budget 20% --sinks 4 --head-budget adaptive". The scorer is copied. */
 lh_status lh_policy_of_scorer(lh_policy **out, const lh_scorer *scorer, const char *words);
+
+/* ---- plug-in: a score in a shared object ---- */
+
+/* `--policy ./my.so`, and lh_policy_parse of "./my.so", load a shared object and resolve the policy that its table
+ * describes (docs/adding.md). The object needs this header and no library:
+ *
+ *     const lh_plugin longhaul_plugin = {sizeof longhaul_plugin, LH_PLUGIN_ABI, .name = "mine", .score = score};
+ *
+ * LH_PLUGIN_ABI is the version of this interface: a plug-in of another version must be compiled again, and is refused.
+ * New members at the end of a struct do not change the version, since `size` says which members there are. */
+enum { LH_PLUGIN_ABI = 1, LH_PLUGIN_OPTIONS = 6 };
+
+/* An option of a plug-in, "--name": a number from min to max (equal: any), or one of the words, of which the value is
+ * the index. */
+typedef struct lh_plugin_option {
+    const char *name, *def, *help; /* without the dashes; required: its default as text; a sentence */
+    double min, max;
+    int integer;              /* 1: an integer */
+    const char *const *words; /* ends with NULL; NULL: a number */
+} lh_plugin_option;
+
+typedef struct lh_plugin {
+    size_t size;       /* sizeof(lh_plugin) */
+    int64_t abi;       /* LH_PLUGIN_ABI */
+    const char *name;  /* required: of the policy in tables and files: lower-case letters, digits and '-' */
+    const char *help;  /* what scores high, one line without a full stop; may be NULL */
+    const char *parts; /* parts of the policy that differ from the defaults, such as "--window 64 --pool avg"; NULL */
+    int64_t reads;     /* LH_READS_QUERIES, LH_READS_ATTENTION; 0: entries alone */
+    const lh_plugin_option *options; /* at most LH_PLUGIN_OPTIONS; one without a name ends them; NULL: none */
+    const char *(*check)(const double *options); /* why these values do not go together, NULL: they do; may be NULL */
+    lh_status (*score)(void *self, const lh_head_entries *entries, float *scores); /* lh_scorer; self is NULL */
+} lh_plugin;
+
+/* The table, a symbol of the shared object. */
+extern const lh_plugin longhaul_plugin;
 
 /* ---- completion: text to text ---- */
 

@@ -12,6 +12,7 @@
 #include "import/model_header.h"
 #include "policies/list.h"
 #include "policies/profile.h"
+#include "policies/words.h"
 
 /* ---- policy ---- */
 
@@ -58,8 +59,7 @@ static lh_status parse_policy(lh_policy **out, const char *words, const lh_score
     LH_TRY_DONE(lh_check_given(out, "policy"));
     LH_TRY_DONE(lh_check_given(words, "words"));
     LH_TRY_DONE(lh_calloc(&owned, 1, sizeof *owned));
-    LH_TRY_DONE(lh_policy_options_parse(&options, &text, words));
-    options.profiles = &owned->profiles;
+    LH_TRY_DONE(lh_policy_options_parse(&options, &text, words, &owned->profiles));
     options.scorer = scorer;
     LH_TRY_DONE(resolve_policy(owned, &options));
     *out = &owned->policy;
@@ -80,6 +80,9 @@ lh_status lh_policy_of_scorer(lh_policy **out, const lh_scorer *scorer, const ch
     lh_scorer given;
     LH_TRY(lh_struct_read(&given, sizeof given, scorer, "lh_scorer"));
     if (!given.score) LH_FAIL(LH_EUSAGE, "the scorer has no function that scores");
+    if (given.reads & ~(int64_t)(LH_READS_QUERIES | LH_READS_ATTENTION))
+        LH_FAIL(LH_EUSAGE, "reads of the scorer is %lld, it must be a combination of LH_READS_…",
+                (long long)given.reads);
     return parse_policy(out, words, &given);
 }
 

@@ -388,7 +388,7 @@ static lh_status run_batch(lh_call *call)
     LH_TRY_DONE(lh_batch_metrics_path(&b->metrics, &v->own));
     LH_TRY_DONE(find_prefills(&r));
     LH_TRY_DONE(lh_shell_open_world(call, files));
-    LH_TRY_DONE(lh_shell_same_profiles(call, &b->profiles));
+    LH_TRY_DONE(lh_shell_same_policies(call, &b->profiles));
     lh_interrupt_begin();
     if (r.checkpoints && v->own.resume) lh_batch_prefills_drop(&r.prefills);
     if (v->own.check) {

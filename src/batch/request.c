@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/json.h"
 #include "base/options.h"
+#include "policies/plugin.h"
 #include "text/thoughts.h"
 
 enum { STOPS_MAX = 64, SHOWN = 48 };
@@ -204,14 +205,25 @@ static lh_status read_option(const char *option, const lh_option *row, json_t *p
     return LH_OK;
 }
 
+/* The row of an option of policies, or of the plug-in that the policy names; NULL: there is none. */
+static const lh_option *row_of(const json_t *policy, const char *name)
+{
+    const lh_option *row;
+    const char *named = json_string_value(json_object_get(policy, "policy"));
+    const lh_loaded_plugin *plugin = named ? lh_plugin_find(named) : NULL;
+    for (int64_t i = 0; (row = lh_policy_part_row(i)); i++)
+        if (is_option(name, row->name)) return row;
+    for (int i = 0; plugin && plugin->parts[i].row.name; i++)
+        if (is_option(name, plugin->parts[i].row.name)) return &plugin->parts[i].row;
+    return NULL;
+}
+
 static lh_status read_part(lh_policy_options *out, json_t *policy, const char *name)
 {
     const char *text;
-    const lh_option *row;
     if (is_option(name, "policy")) return read_option("policy", NULL, policy, name, &out->policy);
     if (is_option(name, "budget")) return read_option("budget", NULL, policy, name, &out->budget);
-    for (int64_t i = 0; (row = lh_policy_part_row(i)); i++)
-        if (is_option(name, row->name)) break;
+    const lh_option *row = row_of(policy, name);
     if (!row) LH_FAIL(LH_EINPUT, "'policy' has no option '%.*s'", SHOWN, name);
     LH_TRY(read_option(row->name, row, policy, name, &text));
     lh_policy_parts_set(&out->parts, row, text);

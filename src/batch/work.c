@@ -251,6 +251,7 @@ static lh_status resolve_policy(lh_batch_work *w, lh_policy_asked asked)
     if (gives_policy(own)) {
         options.policy = own->policy;
         options.parts = own->parts;
+        options.profiles = NULL; /* a request names no files */
     }
     if (own->budget) options.budget = own->budget;
     if (own->policy && strcmp(own->policy, "full") == 0) options.budget = NULL;

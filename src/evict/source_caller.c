@@ -1,8 +1,12 @@
-/* Scores of a function of the program that uses the library (lh_scorer of longhaul.h): the entries of a head are copied
- * to the host, and its scores to the device. */
+/* Scores of a function (lh_scorer of longhaul.h): of the program that uses the library, of a plug-in, or of a file of
+ * scores. The entries of a head, and the observed rows where the function reads them, are copied to the host, and its
+ * scores to the device. Ranks that hold the same KV head compute the same. */
 #include <math.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "evict/evict_impl.h"
+#include "policies/plugin.h"
 
 /* A head's entries on the host; arrays of [longest head]. */
 typedef struct host_head {
@@ -11,6 +15,24 @@ typedef struct host_head {
     float *keys, *values, *scores;
     void *stored; /* keys or values as the cache stores them */
 } host_head;
+
+/* The observed rows of all heads; NULL: not read. */
+typedef struct host_rows {
+    float *q;              /* [rows, kv_count x group, head_dim], scaled, with q_ld */
+    float *attention;      /* [group, ld] of one head, then [group, count] */
+    int32_t *first, *last; /* [rows] */
+    int64_t rows, q_ld;
+} host_rows;
+
+/* What an eviction passes to the function. */
+typedef struct scoring {
+    lh_evictor *ev;
+    const lh_evict_job *job;
+    const lh_scorer *scorer;
+    host_rows rows;
+    const float *attention; /* device, [kv_count x group, ld]; NULL: not read */
+    host_head head;
+} scoring;
 
 static lh_status open_head(host_head *h, const lh_ragged *kv, int64_t count)
 {
@@ -47,75 +69,210 @@ static void fetch_head(const lh_exec *exec, const lh_ragged *kv, host_head *h)
     if (kv->positions) lh_exec_fetch(exec, h->positions, kv->positions + h->first, h->count * 4);
 }
 
-/* Calls the program's function, and checks its scores. */
-static lh_status call_scorer(const lh_scorer *scorer, const lh_head_entries *e, float *scores)
+/* ---- observed rows ---- */
+
+static void close_rows(host_rows *r)
 {
+    lh_free(r->q);
+    lh_free(r->attention);
+    lh_free(r->first);
+    lh_free(r->last);
+}
+
+static void find_visible(const lh_exec *exec, const lh_row_block *b, int64_t window, host_rows *r)
+{
+    const int64_t bytes = r->rows * (int64_t)sizeof(int32_t);
+    lh_exec_fetch(exec, r->first, b->rows.positions, bytes);
+    lh_exec_fetch(exec, r->last, b->until ? b->until : b->rows.positions, bytes);
+    for (int64_t i = 0; i < r->rows; i++) {
+        const lh_visible_range seen = lh_visible_range_of(r->first, r->last, window, i);
+        r->first[i] = seen.before + 1;
+    }
+}
+
+static lh_status fetch_rows(scoring *s)
+{
+    const lh_evictor *ev = s->ev;
+    const lh_row_block *b = &ev->scoring;
+    const lh_heads *heads = &ev->shape.heads;
+    const int64_t width = heads->kv_count * heads->group * ev->shape.head_dim;
+    host_rows *r = &s->rows;
+    r->rows = b->rows.tokens;
+    r->q_ld = b->rows.q_ld;
+    const int64_t floats = (r->rows - 1) * r->q_ld + width;
+    LH_TRY(lh_calloc(&r->first, r->rows, sizeof *r->first));
+    LH_TRY(lh_calloc(&r->last, r->rows, sizeof *r->last));
+    find_visible(&ev->exec, b, s->job->layer.window, r);
+    if (s->attention) LH_TRY(lh_calloc(&r->attention, heads->group * ev->ld, sizeof *r->attention));
+    if (!(s->scorer->reads & LH_READS_QUERIES)) return LH_OK;
+    LH_TRY(lh_calloc(&r->q, floats, sizeof *r->q));
+    lh_exec_fetch(&ev->exec, r->q, b->rows.q, floats * (int64_t)sizeof *r->q);
+    for (int64_t i = 0; i < floats; i++) r->q[i] *= ev->shape.scale;
+    return LH_OK;
+}
+
+/* The sums of the attention that entries receive from each query head. */
+static const float *count_attention(lh_evictor *ev, const lh_evict_job *job)
+{
+    const int64_t group = ev->shape.heads.group, count = ev->shape.heads.kv_count * group * ev->ld;
+    float *sums = lh_scratch_floats(ev, count);
+    lh_exec_zero(&ev->exec, sums, count * (int64_t)sizeof *sums);
+    lh_count_columns(ev, job, &ev->scoring, &(lh_columns){.sums = lh_slot_rows(sums, group, ev->ld), .parts = group});
+    return sums;
+}
+
+/* The rows of one head: queries [rows, group, head_dim] in new memory, attention [group, count]. */
+static lh_status rows_of_head(scoring *s, lh_head_entries *e, float **queries)
+{
+    const lh_evictor *ev = s->ev;
+    host_rows *r = &s->rows;
+    const int64_t group = ev->shape.heads.group, width = group * e->head_dim, h = s->head.head;
+    e->rows = r->rows;
+    e->first_seen = r->first;
+    e->last_seen = r->last;
+    if (s->attention) {
+        lh_exec_fetch(&ev->exec, r->attention, s->attention + h * group * ev->ld,
+                      group * ev->ld * (int64_t)sizeof *r->attention);
+        for (int64_t i = 1; i < group; i++)
+            memmove(r->attention + i * e->count, r->attention + i * ev->ld, (size_t)e->count * sizeof *r->attention);
+        e->attention = r->attention;
+    }
+    if (!r->q) return LH_OK;
+    LH_TRY(lh_calloc(queries, r->rows * width, sizeof **queries));
+    for (int64_t i = 0; i < r->rows; i++)
+        memcpy(*queries + i * width, r->q + i * r->q_ld + h * width, (size_t)width * sizeof **queries);
+    e->queries = *queries;
+    return LH_OK;
+}
+
+/* ---- the function ---- */
+
+/* A status of the function; LH_EINTERNAL for a number that is none. */
+static lh_status status_of(lh_status st)
+{
+    return (st >= LH_OK && st <= LH_EINTERNAL) || st == LH_EINTERRUPTED ? st : LH_EINTERNAL;
+}
+
+/* Calls the function, and checks its scores. */
+static lh_status call_scorer(const scoring *s, const lh_head_entries *e, float *scores)
+{
+    const lh_loaded_plugin *plugin = s->ev->policy.score.plugin;
+    char owner[64] = "policy";
+    if (plugin) snprintf(owner, sizeof owner, "plug-in '%s'", plugin->preset.name);
+    if (!s->scorer->score) LH_FAIL(LH_EINTERNAL, "the score of the policy is not loaded");
     lh_error_clear();
-    lh_status st = scorer->score(scorer->self, e, scores);
+    lh_status st = status_of(s->scorer->score(s->scorer->self, e, scores));
+    e->error[LH_SCORE_ERROR - 1] = '\0';
+    if (st != LH_OK && *e->error)
+        LH_FAIL(st, "the scorer of the %s fails at KV head %lld of layer %lld: %s", owner, (long long)e->kv_head,
+                (long long)e->layer, e->error);
     if (st != LH_OK && *lh_error_message()) /* it says why */
         return lh_fail_within(st, "layer %lld, KV head %lld", (long long)e->layer, (long long)e->kv_head);
     if (st != LH_OK)
-        LH_FAIL(st, "the scorer of the policy fails at KV head %lld of layer %lld", (long long)e->kv_head,
+        LH_FAIL(st, "the scorer of the %s fails at KV head %lld of layer %lld", owner, (long long)e->kv_head,
                 (long long)e->layer);
-    for (int64_t s = 0; s < e->count; s++)
-        if (!isfinite(scores[s]))
+    for (int64_t i = 0; i < e->count; i++)
+        if (!isfinite(scores[i]))
             LH_FAIL(LH_EUSAGE,
-                    "the scorer of the policy gives the entry at %lld in KV head %lld of layer %lld a score of %g, "
-                    "scores must be finite",
-                    (long long)e->positions[s], (long long)e->kv_head, (long long)e->layer, (double)scores[s]);
+                    "the scorer of the %s gives the entry at %lld in KV head %lld of layer %lld a score of %g, scores "
+                    "must be finite",
+                    owner, (long long)e->positions[i], (long long)e->kv_head, (long long)e->layer, (double)scores[i]);
     return LH_OK;
 }
 
-static lh_status score_head(lh_evictor *ev, const lh_evict_job *job, host_head *h, float *all)
-{
-    const lh_ragged *kv = job->entries;
-    float *scores = all + h->head * ev->ld;
-    fetch_head(&ev->exec, kv, h);
-    if (!lh_exec_ok(&ev->exec)) return LH_OK; /* it is latched */
-    LH_TRY(call_scorer(&ev->policy.score.scorer,
-                       &(lh_head_entries){.size = sizeof(lh_head_entries),
-                                          .layer = job->layer.index,
-                                          .kv_head = ev->shape.heads.kv_first + h->head,
-                                          .count = h->count,
-                                          .head_dim = kv->head_dim,
-                                          .positions = h->positions,
-                                          .keys = h->keys,
-                                          .values = h->values},
-                       h->scores));
-    lh_exec_copy(&ev->exec, scores, h->scores, h->count * (int64_t)sizeof *scores, LH_COPY_TO_DEVICE);
-    lh_exec_sync(&ev->exec);
-    return LH_OK;
-}
-
-static lh_status score_heads(lh_evictor *ev, const lh_evict_job *job, float *scores)
+static lh_status score_head(scoring *s, float *all)
 {
     lh_status st = LH_OK;
-    const lh_ragged *kv = job->entries;
-    host_head h = {0};
+    const lh_evictor *ev = s->ev;
+    host_head *h = &s->head;
+    float *scores = all + h->head * ev->ld, *queries = NULL;
+    char error[LH_SCORE_ERROR] = "";
+    lh_head_entries e = {.size = sizeof e,
+                         .layer = s->job->layer.index,
+                         .kv_head = ev->shape.heads.kv_first + h->head,
+                         .count = h->count,
+                         .head_dim = s->job->entries->head_dim,
+                         .positions = h->positions,
+                         .keys = h->keys,
+                         .values = h->values,
+                         .tokens = s->job->seen,
+                         .window = ev->policy.window,
+                         .group = ev->shape.heads.group,
+                         .softcap = ev->shape.softcap,
+                         .error = error};
+    if (ev->policy.score.plugin) e.options = lh_params_of(&ev->policy.methods, ev->policy.score.source);
+    fetch_head(&ev->exec, s->job->entries, h);
+    if (s->scorer->reads) LH_TRY_DONE(rows_of_head(s, &e, &queries));
+    if (!lh_exec_ok(&ev->exec)) goto done; /* it is latched */
+    LH_TRY_DONE(call_scorer(s, &e, h->scores));
+    lh_exec_copy(&ev->exec, scores, h->scores, h->count * (int64_t)sizeof *scores, LH_COPY_TO_DEVICE);
+    lh_exec_sync(&ev->exec);
+done:
+    lh_free(queries);
+    return st;
+}
+
+static lh_status score_heads(scoring *s, float *scores)
+{
+    lh_status st = LH_OK;
+    const lh_exec *exec = &s->ev->exec;
+    const lh_ragged *kv = s->job->entries;
     int64_t *len = NULL, *offset, bytes = kv->heads * (int64_t)sizeof *len, longest = 0;
     LH_TRY_DONE(lh_calloc(&len, 2 * kv->heads, sizeof *len));
     offset = len + kv->heads;
-    lh_exec_fetch(&ev->exec, len, kv->len, bytes);
-    lh_exec_fetch(&ev->exec, offset, kv->offset, bytes);
+    lh_exec_fetch(exec, len, kv->len, bytes);
+    lh_exec_fetch(exec, offset, kv->offset, bytes);
     for (int64_t i = 0; i < kv->heads; i++) longest = lh_max_i64(longest, len[i]);
-    LH_TRY_DONE(open_head(&h, kv, longest));
-    for (int64_t i = 0; i < kv->heads && lh_exec_ok(&ev->exec); i++) {
-        h.head = i;
-        h.first = offset[i];
-        h.count = len[i];
-        if (h.count) LH_TRY_DONE(score_head(ev, job, &h, scores));
+    if (longest && s->scorer->reads) LH_TRY_DONE(fetch_rows(s));
+    LH_TRY_DONE(open_head(&s->head, kv, longest));
+    for (int64_t i = 0; i < kv->heads && lh_exec_ok(exec); i++) {
+        s->head.head = i;
+        s->head.first = offset[i];
+        s->head.count = len[i];
+        if (len[i]) LH_TRY_DONE(score_head(s, scores));
     }
 done:
-    close_head(&h);
+    close_head(&s->head);
+    close_rows(&s->rows);
     lh_free(len);
     return st;
 }
 
 static void score(lh_evictor *ev, const lh_evict_job *job, float *scores)
 {
-    LH_LATCH(&ev->exec, score_heads(ev, job, scores));
+    scoring s = {.ev = ev, .job = job, .scorer = &ev->policy.score.scorer};
+    LH_LATCH(&ev->exec, score_heads(&s, scores));
 }
 
-static const lh_source source = {.score = score};
+static void score_by_rows(lh_evictor *ev, const lh_evict_job *job, float *scores)
+{
+    scoring s = {.ev = ev, .job = job, .scorer = &ev->policy.score.scorer};
+    ev->scoring = lh_scoring_rows(ev, job);
+    if (s.scorer->reads & LH_READS_ATTENTION) s.attention = count_attention(ev, job);
+    LH_LATCH(&ev->exec, score_heads(&s, scores));
+}
 
-const lh_method lh_method_caller = {.traits = LH_NEEDS_ENTRIES, .source = &source};
+static lh_status check(const lh_policy *policy)
+{
+    const lh_loaded_plugin *plugin = policy->score.plugin;
+    const char *why = NULL;
+    if (plugin && plugin->table->check)
+        why = plugin->table->check(lh_params_of(&policy->methods, policy->score.source));
+    if (why) LH_FAIL(LH_EUSAGE, "policy '%s': %s", policy->name, why);
+    return LH_OK;
+}
+
+static lh_status check_rows(const lh_policy *policy)
+{
+    LH_TRY(lh_check_scoring_rows(policy));
+    return check(policy);
+}
+
+static const lh_source source = {.score = score}, by_rows = {.score = score_by_rows};
+
+const lh_method lh_method_caller = {.traits = LH_NEEDS_ENTRIES, .check = check, .source = &source};
+
+const lh_method lh_method_caller_rows = {.traits = LH_ATTENDS | LH_JOINT_STATISTIC | LH_AT_EVICTION | LH_NORMALISERS |
+                                                   LH_NEEDS_ENTRIES,
+                                         .check = check_rows,
+                                         .source = &by_rows};

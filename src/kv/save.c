@@ -95,6 +95,11 @@ lh_status lh_kv_read_policy(const lh_cache_file *file, lh_policy *policy, lh_pro
         LH_FAIL_DONE(LH_EFILE, "the policy in %s", lh_error_message());
     LH_TRY_DONE(lh_profiles_get_json(profiles, json, path));
     LH_TRY_DONE(lh_policy_from_json(policy, json, path));
+    if (lh_policy_lacks_scorer(policy) && (policy->every || policy->block))
+        LH_FAIL_DONE(LH_EUSAGE,
+                     "'%s' evicts while decoding by the score '%s', which is not in the file: load the plug-in with "
+                     "'--plugin FILE'",
+                     path, policy->name);
     if (policy->proxies.kind == LH_PROXIES_QUESTION && (n->question < 1 || n->question > n->prompt_tokens))
         LH_FAIL_DONE(LH_EFILE, "'%s': 'question_tokens' of '/state' is missing or %lld, it must be between 1 and %lld",
                      path, (long long)n->question, (long long)n->prompt_tokens);

@@ -265,7 +265,7 @@ static lh_status open_engine(run *r)
     const char *const files[] = {r->v->engine.model, r->v->chat.load_cache, NULL};
     LH_TRY(lh_shell_record(r->call, &r->record));
     LH_TRY(lh_shell_open_world(r->call, files));
-    LH_TRY(lh_shell_same_profiles(r->call, &r->profiles));
+    LH_TRY(lh_shell_same_policies(r->call, &r->profiles));
     lh_interrupt_begin();
     LH_TRY(lh_engine_open_on(&r->session.engine, lh_world_comm(r->call->world), &r->v->engine));
     LH_TRY(lh_context_store_open(&r->store, r->session.engine, &r->v->store,

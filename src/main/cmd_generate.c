@@ -331,7 +331,7 @@ static lh_status open_all(run *r)
     lh_generate_values *v = r->v;
     const char *const files[] = {v->engine.model, file_read(v), NULL};
     LH_TRY(lh_shell_open_world(r->call, files));
-    LH_TRY(lh_shell_same_profiles(r->call, &r->profiles));
+    LH_TRY(lh_shell_same_policies(r->call, &r->profiles));
     lh_comm *world = lh_world_comm(r->call->world);
     if (r->trace_options) st = lh_h5_filter_check(r->trace_options->compress);
     if (st == LH_OK) st = lh_input_read(&r->input);

@@ -79,8 +79,9 @@ lh_status lh_policy_describe(const lh_policy *policy, lh_buf *out)
         LH_TRY(lh_buf_puts(out, "  nothing is evicted: no part is used\n"));
         return LH_OK;
     }
-    for (int i = 0; lh_part_at(i); i++)
-        if (lh_part_is_used(lh_part_at(i), policy)) LH_TRY(describe_part(policy, lh_part_at(i), out));
+    const lh_part *part;
+    for (int i = 0; (part = lh_policy_part(policy, i)); i++)
+        if (lh_part_is_used(part, policy)) LH_TRY(describe_part(policy, part, out));
     if (policy->block)
         LH_TRY(lh_buf_printf(out, "\nin the prompt: before each block of %lld tokens the cache makes room for it\n",
                              (long long)policy->block));

@@ -15,10 +15,22 @@ static lh_status set_text(json_t *object, const char *key, const char *text)
     return LH_OK;
 }
 
+/* What a run without the function has to know of it, and the contents of the plug-in's file. */
+static lh_status put_scorer(json_t *object, const lh_policy *policy)
+{
+    const lh_loaded_plugin *plugin = policy->score.plugin;
+    int failed = json_object_set_new(object, "reads", json_integer(policy->score.scorer.reads));
+    if (plugin)
+        failed |= json_object_set_new(object, "plugin", json_sprintf("%016llx", (unsigned long long)plugin->hash));
+    if (failed) LH_FAIL(LH_ENOMEM, "cannot allocate host memory for the policy as JSON");
+    return LH_OK;
+}
+
 lh_status lh_policy_json(const lh_policy *policy, json_t **out)
 {
     lh_status st = LH_OK;
     lh_part_value value;
+    const lh_part *part;
     json_t *object = json_object();
     if (!object || json_object_set_new(object, "name", json_string(policy->name)))
         LH_FAIL_DONE(LH_ENOMEM, "cannot allocate host memory for the policy as JSON");
@@ -26,8 +38,8 @@ lh_status lh_policy_json(const lh_policy *policy, json_t **out)
         lh_budget_write(policy, &value);
         LH_TRY_DONE(set_text(object, "budget", value.text));
     }
-    for (int i = 0; policy->evicts && lh_part_at(i); i++) {
-        const lh_part *part = lh_part_at(i);
+    if (lh_policy_has_scorer(policy)) LH_TRY_DONE(put_scorer(object, policy));
+    for (int i = 0; policy->evicts && (part = lh_policy_part(policy, i)); i++) {
         if (lh_part_is_used(part, policy)) {
             part->write(policy, part, &value);
             LH_TRY_DONE(set_text(object, part->row.name, value.text));
@@ -76,21 +88,36 @@ static lh_status read_old_words(const json_t *json, const char *name, lh_policy_
     return LH_OK;
 }
 
+/* The preset of the options, or where it is missing the scorer: of a function that is not loaded here. */
+static void find_scorer(const json_t *json, lh_policy_options *options, lh_scorer *missing)
+{
+    const json_t *reads = json_object_get(json, "reads");
+    if (!json_is_integer(reads) || lh_policy_find(options->policy)) return;
+    *missing = (lh_scorer){.size = sizeof *missing, .reads = json_integer_value(reads)};
+    options->scorer = missing;
+    options->policy = NULL;
+}
+
 lh_status lh_policy_from_json(lh_policy *out, const json_t *json, const char *name)
 {
     lh_policy_options options = {0};
     lh_part_value policy, budget, values[LH_PARTS];
+    lh_scorer missing;
+    const lh_part *part;
     if (!json_is_object(json)) LH_FAIL(LH_EFILE, "'%s': the policy must be a JSON object", name);
     LH_TRY(get_text(json, "name", name, &policy, &options.policy));
     if (!options.policy) LH_FAIL(LH_EFILE, "'%s': the policy has no name", name);
     LH_TRY(get_text(json, "budget", name, &budget, &options.budget));
-    for (int i = 0; lh_part_at(i); i++) {
+    const lh_loaded_plugin *plugin = lh_plugin_find(policy.text);
+    for (int i = 0; (part = lh_policy_part(&(lh_policy){.score.plugin = plugin}, i)); i++) {
         const char *text;
-        LH_TRY(get_text(json, lh_part_at(i)->row.name, name, &values[i], &text));
-        if (text) lh_policy_parts_set(&options.parts, &lh_part_at(i)->row, text);
+        LH_TRY(get_text(json, part->row.name, name, &values[i], &text));
+        if (text) lh_policy_parts_set(&options.parts, &part->row, text);
     }
     LH_TRY(read_old_words(json, name, &options.parts));
+    find_scorer(json, &options, &missing);
     if (lh_policy_resolve_stored(out, &options) != LH_OK)
         LH_FAIL(LH_EFILE, "'%s' holds an invalid policy: %s", name, lh_error_message());
+    if (options.scorer) snprintf(out->name, sizeof out->name, "%s", policy.text);
     return LH_OK;
 }

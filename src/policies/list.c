@@ -1,60 +1,11 @@
 /* list.c - lists of policies and budgets: splits them at commas, resolves every combination, and drops duplicates. */
 #include "policies/list.h"
 
-#include <ctype.h>
 #include <string.h>
 
 #include "base/log.h"
-#include "base/options.h"
 #include "policies/policy_impl.h"
-
-/* ---- one policy ---- */
-
-#define FIELD(member) LH_FIELD(lh_policy_options, member)
-static const lh_option rows[] = {{.type = LH_OPT_STR, .letter = 'b', .name = "budget", FIELD(budget), .help = ""},
-                                 {.more = lh_policy_part_row}};
-#undef FIELD
-static const lh_option_table table = {"a policy", rows};
-static const lh_option_group groups[] = {{&table, 0}, {0}};
-static const lh_syntax syntax = {
-    .program = "", .name = "policy", .usage = "", .summary = "", .max_args = 1, .groups = groups};
-
-/* Cuts `text` in place into NUL-terminated words; returns their number, at most one per byte. */
-static int cut_words(char *text, char **words)
-{
-    int n = 0;
-    while (*text) {
-        while (isspace((unsigned char)*text)) *text++ = '\0';
-        if (*text) words[n++] = text;
-        while (*text && !isspace((unsigned char)*text)) text++;
-    }
-    return n;
-}
-
-lh_status lh_policy_options_parse(lh_policy_options *out, char **words, const char *text)
-{
-    lh_status st = LH_OK;
-    lh_policy_options values = {0};
-    lh_options *options = NULL;
-    char *copy = NULL, **argv = NULL;
-    LH_TRY_DONE(lh_strdup(&copy, text));
-    LH_TRY_DONE(lh_calloc(&argv, (int64_t)strlen(copy) + 1, sizeof *argv));
-    int argc = cut_words(copy, argv);
-    if (argc == 0) LH_FAIL_DONE(LH_EUSAGE, "a policy is missing: its name is empty");
-    st = lh_options_parse(&options, &syntax, &values, argc, argv);
-    if (st != LH_OK) LH_TRY_DONE(lh_fail_within(st, "policy '%s'", text));
-    values.policy = lh_options_arg(options, 0);
-    *out = values;
-    *words = copy;
-    copy = NULL;
-done:
-    lh_options_close(options);
-    lh_free(argv);
-    lh_free(copy);
-    return st;
-}
-
-/* ---- the list ---- */
+#include "policies/words.h"
 
 /* Copies the next item of a list, at *at, to new memory; advances *at past it and its comma, to NULL after the last. */
 static lh_status next_item(const char **at, const char *what, char **item)
@@ -149,16 +100,6 @@ static lh_status add_policies(lh_policy_list *list, const lh_policy_options *opt
     return LH_OK;
 }
 
-/* Adds the parts shared by all policies that the policy does not set itself. */
-static void add_parts(lh_policy_options *options, const lh_policy_parts *shared)
-{
-    for (int i = 0; lh_part_at(i); i++) {
-        const lh_option *row = &lh_part_at(i)->row;
-        if (!lh_policy_parts_get(&options->parts, row) && lh_policy_parts_get(shared, row))
-            lh_policy_parts_set(&options->parts, row, lh_policy_parts_get(shared, row));
-    }
-}
-
 /* Which presets would ignore which parts that were given. */
 typedef struct ignored {
     lh_buf presets[LH_PARTS]; /* names */
@@ -223,14 +164,13 @@ static lh_status add_item(lh_policy_list *list, const char *item, const lh_polic
     lh_status st = LH_OK;
     lh_policy_options options;
     char *words = NULL;
-    LH_TRY_DONE(lh_policy_options_parse(&options, &words, item));
-    options.profiles = &list->profiles;
+    LH_TRY_DONE(lh_policy_options_parse(&options, &words, item, &list->profiles));
     options.asked = lists->asked;
     const lh_policy_preset *preset = options.policy ? lh_policy_find(options.policy) : NULL;
     if (preset && !preset->parts) { /* `full` takes neither budgets nor shared parts */
         st = lh_policy_resolve(&(lh_policy){0}, &options);
     } else {
-        add_parts(&options, &lists->parts);
+        lh_policy_parts_join(&options.parts, &lists->parts);
         if (options.policy && strcmp(options.policy, "all") == 0)
             st = add_all(list, &options, lists->budget);
         else
@@ -248,6 +188,7 @@ lh_status lh_policy_list_resolve(lh_policy_list *out, const lh_policy_options *l
     lh_policy_list list = {0};
     lh_policy full;
     char *item = NULL;
+    LH_TRY_DONE(lh_policy_load_plugins(lists));
     LH_TRY_DONE(lh_policy_resolve(&full, &(lh_policy_options){.policy = "full"}));
     LH_TRY_DONE(add_policy(&list, &full));
     if (!lists->policy)

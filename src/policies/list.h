@@ -5,11 +5,6 @@
 #include "policies/policy.h"
 #include "policies/profile.h"
 
-/* One policy as a command line has it, e.g. "ada-snapkv --pool-size 31 --budget 256": a name, then options of
- * lh_policy_options. Without a name: the default policy. *out borrows from *words, new memory of the caller (lh_free).
- * LH_EUSAGE naming the text and its fault; parts are not checked against each other. */
-lh_status lh_policy_options_parse(lh_policy_options *out, char **words, const char *text);
-
 /* Resolved policies. The first one is always `full`; no two are the same. */
 typedef struct lh_policy_choice {
     lh_policy policy;

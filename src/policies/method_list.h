@@ -1,7 +1,7 @@
 /* method_list.h - the methods of policies, once each, by name. Each has a separate file, mostly in src/evict, with its
  * options, its help and its computation (method.h). A new method is that file and its line here. */
 
-/* Scores, in the order of '--statistic'. The caller's is a function of the program that uses the library. */
+/* Scores, in the order of '--statistic'. The caller's are functions of a program or a plug-in. */
 LH_METHOD(sum)
 LH_METHOD(mean)
 LH_METHOD(mas)
@@ -18,6 +18,7 @@ LH_METHOD(lag)
 LH_METHOD(leverage)
 LH_METHOD(expected)
 LH_METHOD(caller)
+LH_METHOD(caller_rows)
 
 /* Selections by these scores, in the order of '--select'. */
 LH_METHOD(topk)

@@ -25,6 +25,16 @@ int lh_policy_has(const lh_policy *policy, uint64_t traits)
     return lh_methods_have(&policy->methods, traits);
 }
 
+int lh_policy_has_scorer(const lh_policy *policy)
+{
+    return policy->score.source == LH_METHOD_caller || policy->score.source == LH_METHOD_caller_rows;
+}
+
+int lh_policy_lacks_scorer(const lh_policy *policy)
+{
+    return lh_policy_has_scorer(policy) && !policy->score.scorer.score;
+}
+
 int lh_policy_attends(const lh_policy *policy)
 {
     return lh_policy_has(policy, LH_ATTENDS);

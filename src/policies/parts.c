@@ -45,6 +45,11 @@ static int always(const lh_policy *policy)
     return 1;
 }
 
+static int names_score(const lh_policy *policy)
+{
+    return !lh_policy_has_scorer(policy);
+}
+
 static int has_window(const lh_policy *policy)
 {
     return lh_policy_observes(policy) && !policy->proxies.kind;
@@ -158,7 +163,7 @@ static void write_method(const lh_policy *policy, const lh_part *part, lh_part_v
 {
     lh_method_id m;
     memcpy(&m, (const char *)policy + part->at, sizeof m);
-    snprintf(out->text, sizeof out->text, "%s", lh_methods[m]->word ? lh_methods[m]->word : "caller");
+    snprintf(out->text, sizeof out->text, "%s", lh_methods[m]->word);
 }
 
 /* ---- the common parts ---- */
@@ -182,7 +187,8 @@ static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_
 #define OBSERVED "a statistic of rows ('--statistic sum' or mean, mas, count, rms, max, output-error)"
 #define ALWAYS USED(always, NULL)
 
-#define ROW_statistic ALWAYS, METHOD(is_statistic), AT(score.source)
+#define ROW_statistic \
+    USED(names_score, "another policy: this one has a score of its own"), METHOD(is_statistic), AT(score.source)
 #define ROW_proxies USED(lh_policy_observes, OBSERVED), .def = "none", OWN(proxies)
 #define ROW_proxies_at USED(has_share_of_proxies, "'--proxies P%'"), .def = "end", WORD_PART, AT(proxies.at)
 #define ROW_window USED(has_window, OBSERVED " and '--proxies none'"), .def = "32", NUMBER, AT(window)
@@ -230,6 +236,7 @@ enum { COMMON = sizeof common / sizeof *common };
 /* ---- all parts, in the order in which they are read ---- */
 
 static const lh_part *parts[LH_PARTS + 1];
+static int part_count;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static const char *anchor_of(const lh_part *part)
@@ -254,12 +261,21 @@ static void collect(void)
                 if (strcmp(anchor_of(p), common[c].row.name) == 0) parts[n++] = p;
             }
     }
+    part_count = n;
 }
 
 const lh_part *lh_part_at(int i)
 {
     pthread_once(&once, collect);
     return i >= 0 && i < LH_PARTS ? parts[i] : NULL;
+}
+
+const lh_part *lh_policy_part(const lh_policy *policy, int i)
+{
+    const lh_loaded_plugin *plugin = policy->score.plugin;
+    if (lh_part_at(i)) return lh_part_at(i);
+    const lh_part *own = plugin ? &plugin->parts[i - part_count] : NULL;
+    return own && own->row.name ? own : NULL;
 }
 
 const lh_option *lh_policy_part_row(int64_t i)
@@ -296,7 +312,7 @@ lh_part_value lh_method_label(lh_method_id id)
     if (m->word)
         snprintf(label.text, sizeof label.text, "--%s %s", is_statistic(id) ? "statistic" : "select", m->word);
     else
-        snprintf(label.text, sizeof label.text, "%s", m->option ? m->option : "a function that scores");
+        snprintf(label.text, sizeof label.text, "%s", m->option ? m->option : "the score of one's own");
     return label;
 }
 

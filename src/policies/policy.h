@@ -59,7 +59,8 @@ typedef struct lh_policy_score {
     int running; /* true if statistics continue while decoding, else the last rows are observed again at each eviction
                   */
     lh_row_place rows_at;
-    lh_scorer scorer; /* of the method `caller` */
+    lh_scorer scorer; /* of the methods `caller` and `caller_rows`; score NULL: of a file, and not loaded here */
+    const struct lh_loaded_plugin *plugin; /* of the scorer; NULL: it is a function of the program */
 } lh_policy_score;
 
 /* From the scores of query heads to the score of their KV head. */
@@ -117,10 +118,15 @@ typedef struct lh_policy {
     lh_position_mode positions;
 } lh_policy;
 
+/* True if the entries are scored by a function of a program or of a plug-in; and if that function is not loaded: the
+ * policy is from a file that another run wrote. */
+int lh_policy_has_scorer(const lh_policy *policy);
+int lh_policy_lacks_scorer(const lh_policy *policy);
+
 /* Resolves preset and options. LH_EUSAGE: an unknown preset (naming the nearest), an invalid value, an option that the
  * resolved policy would ignore, a budget of 0, a policy that evicts without a budget. LH_EINPUT: a file that is not a
- * profile. options->policy NULL: `full` without a budget, else the default policy. Equal policies are equal byte by
- * byte. */
+ * profile or a plug-in. options->policy NULL: `full` without a budget, else the default policy. Equal policies are
+ * equal byte by byte. */
 lh_status lh_policy_resolve(lh_policy *out, const lh_policy_options *options);
 
 /* The value of a part as the text of its option; *out is empty where the policy does not use the part. */

@@ -7,6 +7,7 @@
 
 #include "base/minmax.h"
 #include "policies/method.h"
+#include "policies/plugin.h"
 #include "policies/profile.h"
 
 /* The parts in the order in which they are read. NULL after the last; NULL from find: there is none. */
@@ -14,6 +15,9 @@ enum { LH_PARTS = 64 }; /* or fewer */
 const lh_part *lh_part_at(int i);
 const lh_part *lh_part_find(const char *option);
 int lh_part_is_used(const lh_part *part, const lh_policy *policy);
+
+/* The parts that a policy can have: those above, then the options of its plug-in. NULL after the last. */
+const lh_part *lh_policy_part(const lh_policy *policy, int i);
 
 /* The options with which a part would be used. */
 typedef struct lh_part_needs {
@@ -39,6 +43,12 @@ void lh_budget_write(const lh_policy *policy, lh_part_value *out);
 /* As lh_policy_resolve, of a stored policy, which has the texts of all its parts: no part counts as given by a
  * user. */
 lh_status lh_policy_resolve_stored(lh_policy *out, const lh_policy_options *options);
+
+/* Loads options->plugins. */
+lh_status lh_policy_load_plugins(const lh_policy_options *options);
+
+/* As lh_policy_resolve_stored, of this preset; options->policy NULL: as if its name was given. */
+lh_status lh_policy_resolve_preset(lh_policy *out, const lh_policy_preset *preset, const lh_policy_options *options);
 
 /* Reads every part, without checking combinations. options->policy NULL: the default policy. */
 lh_status lh_parts_read(lh_policy *out, const lh_policy_preset *preset, const lh_policy_options *options);

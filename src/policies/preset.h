@@ -37,7 +37,8 @@ typedef enum lh_policy_kind {
     LH_POLICY_OF_PAPER,
     LH_POLICY_OWN,
     LH_POLICY_BASELINE,
-    LH_POLICY_COMPATIBLE
+    LH_POLICY_COMPATIBLE,
+    LH_POLICY_OF_PLUGIN
 } lh_policy_kind;
 typedef struct lh_policy_preset {
     const char *name, *summary;
@@ -46,8 +47,8 @@ typedef struct lh_policy_preset {
     const char *parts; /* as on a command line; NULL: it evicts nothing */
 } lh_policy_preset;
 
-const lh_policy_preset *lh_policy_find(const char *name); /* by name or alias; NULL: there is none */
-const lh_policy_preset *lh_policy_at(int i);              /* NULL after the last */
+const lh_policy_preset *lh_policy_find(const char *name); /* by name or alias, loaded plug-ins too; NULL: none */
+const lh_policy_preset *lh_policy_at(int i);              /* NULL after the last; without plug-ins */
 
 /* The default presets with a budget: where policies see the question, and where it comes after the eviction. */
 extern const char lh_policy_by_default[], lh_policy_to_ask_later[];
@@ -60,13 +61,16 @@ typedef struct lh_profiles lh_profiles;
  * is a default each. */
 typedef enum lh_policy_asked { LH_ASKED_IN_PROMPT, LH_ASKED_LATER, LH_ASKED_BOTH } lh_policy_asked;
 
-/* The options as given. budget: entries, or "20%"; NULL: not given. profiles: receives the files that parts name;
- * NULL: parts name no files. scorer: scores the entries instead of a policy's name and statistic; NULL: none. */
+/* The options as given. policy: a name, the file of a plug-in, or words as on a command line that begin with one;
+ * budget: entries, or "20%"; NULL: not given. profiles: receives the files that parts name; NULL: parts and policy name
+ * no files. scorer: scores the entries instead of a policy's name and statistic; NULL: none. plugins: files that are
+ * loaded, so that other policies than this one may name them: of requests, and of loaded caches. */
 typedef struct lh_policy_options {
     const char *policy, *budget;
     lh_policy_parts parts;
     lh_profiles *profiles;
     const lh_scorer *scorer;
+    lh_strings plugins;
     lh_policy_asked asked;
 } lh_policy_options;
 

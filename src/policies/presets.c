@@ -2,7 +2,7 @@
  * default. In the order of 'longhaul info'; '--policy help' lists each kind in this order. */
 #include <string.h>
 
-#include "policies/preset.h"
+#include "policies/plugin.h"
 
 static const lh_policy_preset presets[] = {
     {.name = "full", .summary = "every entry is kept", .kind = LH_POLICY_BASELINE},
@@ -219,7 +219,8 @@ const lh_policy_preset *lh_policy_find(const char *name)
     for (int i = 0; i < PRESETS; i++)
         if (strcmp(presets[i].name, name) == 0 || (presets[i].alias && strcmp(presets[i].alias, name) == 0))
             return &presets[i];
-    return NULL;
+    const lh_loaded_plugin *plugin = lh_plugin_find(name);
+    return plugin ? &plugin->preset : NULL;
 }
 
 const lh_policy_preset *lh_policy_at(int i)

@@ -1,27 +1,12 @@
 /* resolve.c - resolves a preset and options into a policy, part by part in the order of part_list.h, and writes a
  * policy as the shortest command line that gives it. */
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/options.h"
+#include "policies/load_plugin.h"
 #include "policies/policy_impl.h"
-
-enum { MAX_PRESETS = 128 };
-
-static lh_status fail_unknown(const char *name)
-{
-    const char *names[2 * MAX_PRESETS + 1] = {NULL};
-    int n = 0;
-    for (int i = 0; i < MAX_PRESETS && lh_policy_at(i); i++) names[n++] = lh_policy_at(i)->name;
-    for (int i = 0; i < MAX_PRESETS && lh_policy_at(i); i++)
-        if (lh_policy_at(i)->alias) names[n++] = lh_policy_at(i)->alias;
-    const char *near = lh_nearest(name, names);
-    if (near)
-        LH_FAIL(LH_EUSAGE, "policy '%s' is unknown, did you mean '%s'? ('longhaul generate --policy help' lists all)",
-                name, near);
-    LH_FAIL(LH_EUSAGE, "policy '%s' is unknown, 'longhaul generate --policy help' lists all", name);
-}
+#include "policies/words.h"
 
 static const char *first_given(const lh_policy_parts *parts)
 {
@@ -52,26 +37,27 @@ typedef struct preset_parts {
     lh_policy_parts parts;
 } preset_parts;
 
-static void set_preset_part(preset_parts *out, const char *option, const char *text)
-{
-    const lh_part *part = lh_part_find(option);
-    assert(part);
-    lh_policy_parts_set(&out->parts, &part->row, text);
-}
-
-/* "--name value", "--name" and "--name=off", with one space between words. */
-static void read_preset(preset_parts *out, const lh_policy_preset *preset)
+/* "--name value", "--name" and "--name=off", with one space between words. LH_EINPUT for words of a plug-in that are no
+ * parts. */
+static lh_status read_preset(preset_parts *out, const lh_policy_preset *preset)
 {
     char *rest;
     const int bytes = snprintf(out->words, sizeof out->words, "%s", preset->parts);
-    assert(bytes < (int)sizeof out->words);
+    if (bytes >= (int)sizeof out->words)
+        LH_FAIL(LH_EINPUT, "the parts of the plug-in '%s' are longer than %zu bytes", preset->name, sizeof out->words);
     out->parts = (lh_policy_parts){0};
     for (char *word = strtok_r(out->words, " ", &rest); word; word = strtok_r(NULL, " ", &rest)) {
         char *equals = strchr(word, '=');
         const int takes_next = !equals && *rest && strncmp(rest, "--", 2) != 0;
         if (equals) *equals = '\0';
-        set_preset_part(out, word + 2, equals ? equals + 1 : takes_next ? strtok_r(NULL, " ", &rest) : "on");
+        const lh_part *part = strncmp(word, "--", 2) == 0 ? lh_part_find(word + 2) : NULL;
+        if (!part) LH_FAIL(LH_EINPUT, "the plug-in '%s' sets '%s', which is no part of a policy", preset->name, word);
+        lh_policy_parts_set(&out->parts, &part->row,
+                            equals       ? equals + 1
+                            : takes_next ? strtok_r(NULL, " ", &rest)
+                                         : "on");
     }
+    return LH_OK;
 }
 
 /* The text of a part: the option, else the only value that earlier parts allow, else the preset's, else the default. */
@@ -113,6 +99,17 @@ static lh_status check_end(const lh_policy *policy, const lh_policy_options *opt
     return LH_OK;
 }
 
+/* Scores of a function take the place of a statistic. */
+static void set_scorer(lh_policy *out, const lh_loaded_plugin *plugin, const lh_scorer *scorer)
+{
+    if (plugin) scorer = &plugin->scorer;
+    if (!scorer) return;
+    out->score.source = scorer->reads ? LH_METHOD_caller_rows : LH_METHOD_caller;
+    out->score.scorer = *scorer;
+    out->score.plugin = plugin;
+    lh_policy_update_methods(out);
+}
+
 /* Reads every part. unused: where the numbers of parts go that are given and would be ignored, ends with -1; NULL: such
  * a part is an error. */
 static lh_status read_parts(lh_policy *out, const lh_policy_preset *preset, const lh_policy_options *options,
@@ -120,14 +117,15 @@ static lh_status read_parts(lh_policy *out, const lh_policy_preset *preset, cons
 {
     lh_part_value value;
     preset_parts usual;
-    read_preset(&usual, preset);
+    LH_TRY(read_preset(&usual, preset));
     memset(out, 0, sizeof *out);
     snprintf(out->name, sizeof out->name, "%s", preset->name);
     out->evicts = 1;
     out->by_default = !options->policy;
+    set_scorer(out, lh_plugin_of(preset), options->scorer);
     LH_TRY(lh_budget_read(out, options->budget));
-    for (int i = 0; lh_part_at(i); i++) {
-        const lh_part *part = lh_part_at(i);
+    const lh_part *part;
+    for (int i = 0; (part = lh_policy_part(out, i)); i++) {
         if (lh_part_is_used(part, out)) {
             const char *text = resolved_text(out, part, &usual.parts, options);
             LH_TRY(lh_part_read_file(part, options, &value, &text));
@@ -156,59 +154,77 @@ lh_status lh_parts_unused(const lh_policy_preset *preset, const lh_policy_option
     return read_parts(&policy, preset, &with_budget, unused);
 }
 
-/* The preset of a policy with a scorer. The scorer replaces its statistic, which depends on keys alone. */
-static const lh_policy_preset of_scorer = {
-    .name = "caller", .parts = "--statistic key-norm --head-budget uniform --select topk --evict never"};
+/* The preset of a policy with a scorer of the program. */
+static const lh_policy_preset of_scorer = {.name = "caller", .parts = ""};
 
-static lh_status resolve_scorer(lh_policy *out, const lh_policy_options *options)
-{
-    if (options->policy || options->parts.statistic)
-        LH_FAIL(LH_EUSAGE, "a function scores the entries: leave out %s%s%s", options->policy ? "the policy '" : "",
-                options->policy ? options->policy : "'--statistic", "'");
-    if (!options->budget)
-        LH_FAIL(LH_EUSAGE, "a policy needs a budget: give '--budget N' entries, or '--budget P%%' of the prompt");
-    LH_TRY(lh_parts_read(out, &of_scorer, options));
-    out->by_default = 0;
-    out->score.source = LH_METHOD_caller;
-    out->score.scorer = *options->scorer;
-    lh_policy_update_methods(out);
-    LH_TRY(lh_parts_check(out));
-    return LH_OK;
-}
-
-lh_status lh_policy_resolve_stored(lh_policy *out, const lh_policy_options *options)
+lh_status lh_policy_resolve_preset(lh_policy *out, const lh_policy_preset *preset, const lh_policy_options *options)
 {
     lh_policy policy;
     memset(&policy, 0, sizeof policy);
-    if (options->scorer) {
-        LH_TRY(resolve_scorer(&policy, options));
-        memcpy(out, &policy, sizeof policy);
-        return LH_OK;
-    }
-    const char *usual = options->asked == LH_ASKED_LATER ? lh_policy_to_ask_later : lh_policy_by_default;
-    const char *name = options->policy ? options->policy : options->budget ? usual : "full";
-    const lh_policy_preset *preset = lh_policy_find(name);
-    if (!preset) LH_TRY(fail_unknown(name));
     if (!preset->parts) {
         LH_TRY(resolve_full(&policy, options));
     } else {
         if (!options->budget)
             LH_FAIL(LH_EUSAGE, "policy '%s' needs a budget: give '--budget N' entries, or '--budget P%%' of the prompt",
-                    name);
-        lh_status st = lh_parts_read(&policy, preset, options);
-        if (st == LH_OK) st = lh_parts_check(&policy);
-        if (st != LH_OK && name == lh_policy_to_ask_later)
-            return lh_fail_within(
-                st, "with policy '%s', the default where questions come later ('--policy' names another)", name);
-        LH_TRY(st);
+                    options->policy ? options->policy : preset->name);
+        LH_TRY(lh_parts_read(&policy, preset, options));
+        LH_TRY(lh_parts_check(&policy));
     }
     memcpy(out, &policy, sizeof policy);
+    return LH_OK;
+}
+
+static lh_status resolve_scorer(lh_policy *out, const lh_policy_options *options)
+{
+    if (options->policy)
+        LH_FAIL(LH_EUSAGE, "a function scores the entries: leave out the policy '%s'", options->policy);
+    if (!options->budget)
+        LH_FAIL(LH_EUSAGE, "a policy needs a budget: give '--budget N' entries, or '--budget P%%' of the prompt");
+    LH_TRY(lh_policy_resolve_preset(out, &of_scorer, options));
+    out->by_default = 0;
+    return LH_OK;
+}
+
+/* The policy in words, with the options beside it. */
+static lh_status resolve_words(lh_policy *out, const lh_policy_options *options)
+{
+    lh_status st = LH_OK;
+    lh_policy_options own;
+    char *words = NULL;
+    LH_TRY_DONE(lh_policy_options_parse(&own, &words, options->policy, options->profiles));
+    lh_policy_options_join(&own, options);
+    LH_TRY_DONE(lh_policy_resolve_stored(out, &own));
+done:
+    lh_free(words);
+    return st;
+}
+
+lh_status lh_policy_resolve_stored(lh_policy *out, const lh_policy_options *options)
+{
+    const lh_policy_preset *preset;
+    const char *usual = options->asked == LH_ASKED_LATER ? lh_policy_to_ask_later : lh_policy_by_default;
+    const char *name = options->policy ? options->policy : options->budget ? usual : "full";
+    if (options->scorer) return resolve_scorer(out, options);
+    if (strpbrk(name, " \t")) return resolve_words(out, options);
+    LH_TRY(lh_policy_named(&preset, name, options->profiles != NULL));
+    lh_status st = lh_policy_resolve_preset(out, preset, options);
+    if (st != LH_OK && name == lh_policy_to_ask_later)
+        return lh_fail_within(st, "with policy '%s', the default where questions come later ('--policy' names another)",
+                              name);
+    return st;
+}
+
+lh_status lh_policy_load_plugins(const lh_policy_options *options)
+{
+    const lh_loaded_plugin *plugin;
+    for (int64_t i = 0; i < options->plugins.n; i++) LH_TRY(lh_plugin_open(&plugin, options->plugins.at[i]));
     return LH_OK;
 }
 
 lh_status lh_policy_resolve(lh_policy *out, const lh_policy_options *options)
 {
     lh_policy policy;
+    LH_TRY(lh_policy_load_plugins(options));
     LH_TRY(lh_policy_resolve_stored(&policy, options));
     LH_TRY(check_end(&policy, options, NULL));
     memcpy(out, &policy, sizeof policy);
@@ -226,18 +242,18 @@ static lh_status put_option(lh_buf *out, const lh_part *part, const char *text)
 /* Each part is compared with its value by the preset and the parts before it: rows may follow from a window. */
 lh_status lh_policy_text(const lh_policy *policy, lh_buf *out)
 {
-    const lh_policy_preset *preset =
-        policy->score.source == LH_METHOD_caller ? &of_scorer : lh_policy_find(policy->name);
+    const int is_called = lh_policy_has_scorer(policy) && !policy->score.plugin;
+    const lh_policy_preset *preset = is_called ? &of_scorer : lh_policy_find(policy->name);
+    const lh_part *part;
     lh_part_value budget, usual, values[LH_PARTS];
-    lh_policy_options options = {.policy = policy->name, .budget = budget.text};
+    lh_policy_options options = {
+        .policy = policy->name, .budget = budget.text, .scorer = is_called ? &policy->score.scorer : NULL};
     LH_TRY(lh_buf_puts(out, policy->name));
     if (!policy->evicts) return LH_OK;
     lh_budget_write(policy, &budget);
-    for (int i = 0; lh_part_at(i); i++) {
-        const lh_part *part = lh_part_at(i);
+    for (int i = 0; (part = lh_policy_part(policy, i)); i++) {
         lh_policy so_far;
         if (!lh_part_is_used(part, policy)) continue;
-        if (policy->score.source == LH_METHOD_caller && part->at == offsetof(lh_policy, score.source)) continue;
         part->write(policy, part, &values[i]);
         LH_TRY(lh_parts_read(&so_far, preset, &options));
         part->write(&so_far, part, &usual);

@@ -108,25 +108,38 @@ static const lh_option engine_rows[] = {
 #undef FIELD
 const lh_option_table lh_shell_engine_options = {"model and ranks", engine_rows};
 
+#define LH_PLUGIN_ROW                                                                                                 \
+    {                                                                                                                 \
+        .type = LH_OPT_LIST, .name = "plugin", LH_FIELD(lh_policy_options, plugins), .arg = "FILE", .detail = 1,      \
+        .help =                                                                                                       \
+            "Load a plug-in that another file may then name as its policy: a loaded cache, or lines of a batch. Its " \
+            "code runs with your rights. May be given several times."                                                 \
+    }
+
 static const lh_option policy_rows[] = {
     {LH_POLICY_ROW, .arg = "NAME", .word = lh_shell_policy_word,
-     .help = "Eviction policy: the name of a preset, which '--policy help' lists; with --budget alone longhaul, or "
-             "ask-later where questions come after the eviction. '--policy NAME --help' explains a policy; the options "
-             "below change its parts. full keeps everything and is the default without --budget."},
+     .help = "Eviction policy: the name of a preset, which '--policy help' lists, or a score of your own, './my.so' "
+             "(a plug-in); with --budget alone longhaul, or ask-later where questions come after the eviction. "
+             "'--policy NAME --help' explains a policy; the options below change its parts, and may stand with it in "
+             "quotes, as options of a plug-in must: './my.so --temperature 2'. full keeps everything and is the "
+             "default without --budget."},
     {LH_BUDGET_ROW, .arg = "N|P%",
      .help = "Entries kept per KV head, averaged over the heads of a layer, protected entries included; or a share of "
              "the prompt, such as 20%."},
+    LH_PLUGIN_ROW,
     {.more = lh_policy_part_row}};
 const lh_option_table lh_shell_policy_options = {"eviction", policy_rows};
 
 static const lh_option policy_list_rows[] = {
     {LH_POLICY_ROW, .arg = "LIST", .word = lh_shell_policy_list_word,
-     .help = "Comma-separated policies, each a preset with optional parts, such as 'snapkv,h2o,ada-snapkv "
-             "--pool-size 31'; quote one that contains a comma. all: every preset but those for comparison. The full "
+     .help = "Comma-separated policies, each a preset, or a score of your own such as './my.so', with optional parts: "
+             "'snapkv,h2o,ada-snapkv --pool-size 31'; quote one that contains a comma. all: every preset but those for "
+             "comparison. The full "
              "cache is always included as the reference. '--policy help' lists the presets."},
     {LH_BUDGET_ROW, .arg = "LIST",
      .help = "Comma-separated budgets, such as '128,256,50%': entries kept per KV head, or a share of the prompt. "
              "Every policy runs with each."},
+    LH_PLUGIN_ROW,
     {.more = lh_policy_part_row}};
 const lh_option_table lh_shell_policy_list_options = {"eviction: parts hold for every policy of the list",
                                                       policy_list_rows};

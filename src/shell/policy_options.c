@@ -102,6 +102,7 @@ static lh_status list(lh_buf *out)
     }
     LH_TRY(lh_buf_puts(
         out, "\n'--policy NAME --help' shows the parts of one; each can be changed by its option.\n"
+             "'--policy ./FILE.so' takes a score of your own from a shared object, a plug-in (docs/adding.md).\n"
              "'--compat kvpress' makes shares and pyramids those of kvpress, as the presets NAME@kvpress have it.\n"));
     return LH_OK;
 }

@@ -13,6 +13,7 @@
 #include "base/output.h"
 #include "base/size_text.h"
 #include "base/unicode.h"
+#include "policies/plugin.h"
 #include "shell/shell.h"
 #include "text/text_check.h"
 
@@ -309,17 +310,26 @@ done:
     return st;
 }
 
-lh_status lh_shell_same_profiles(const lh_call *call, const lh_profiles *profiles)
+/* Compares hashes, which all ranks have or none: their options are the same. */
+static lh_status compare_hashes(const lh_call *call, const lh_buf *hashes, const char *what)
+{
+    return hashes->bytes ? lh_comm_same(lh_world_comm(call->world), hashes->data, hashes->bytes, what) : LH_OK;
+}
+
+lh_status lh_shell_same_policies(const lh_call *call, const lh_profiles *profiles)
 {
     lh_status st = LH_OK;
-    lh_buf hashes = {0};
-    if (!profiles->n) goto done; /* true on all ranks: their options are the same */
+    lh_buf weights = {0}, code = {0};
+    const lh_loaded_plugin *plugin;
     for (int64_t i = 0; i < profiles->n; i++)
-        LH_TRY_DONE(lh_buf_append(&hashes, &profiles->at[i]->hash, sizeof profiles->at[i]->hash));
-    LH_TRY_DONE(lh_comm_same(lh_world_comm(call->world), hashes.data, hashes.bytes,
-                             "the files of '--layer-budget' and '--head-budget'"));
+        LH_TRY_DONE(lh_buf_append(&weights, &profiles->at[i]->hash, sizeof profiles->at[i]->hash));
+    for (int i = 0; (plugin = lh_plugin_at(i)); i++)
+        LH_TRY_DONE(lh_buf_append(&code, &plugin->hash, sizeof plugin->hash));
+    LH_TRY_DONE(compare_hashes(call, &weights, "the files of '--layer-budget' and '--head-budget'"));
+    LH_TRY_DONE(compare_hashes(call, &code, "the files of plug-ins"));
 done:
-    lh_buf_clear(&hashes);
+    lh_buf_clear(&weights);
+    lh_buf_clear(&code);
     return st;
 }
 

@@ -99,8 +99,9 @@ lh_status lh_shell_write_tree(const json_t *value);
  * opening the world does this itself. */
 lh_status lh_shell_probe(const char *path);
 
-/* Collective. LH_EUSAGE unless the budget profiles, which every rank reads itself, are the same on all ranks. */
-lh_status lh_shell_same_profiles(const lh_call *call, const lh_profiles *profiles);
+/* Collective. LH_EUSAGE unless the files of policies, which every rank reads itself, are the same on all ranks: budget
+ * profiles and plug-ins. */
+lh_status lh_shell_same_policies(const lh_call *call, const lh_profiles *profiles);
 
 /* The resolved options as JSON, stored with every file that a run writes; release with free(). */
 lh_status lh_shell_record(const lh_call *call, char **out);

@@ -326,6 +326,72 @@ static lh_status score_entries(void *self, const lh_head_entries *e, float *scor
     return LH_OK;
 }
 
+/* The softmax weight of a row of one query head at entry i, from the row and the keys. */
+static double weight_of(const lh_head_entries *e, int64_t row, int64_t g, int64_t i)
+{
+    const float *q = e->queries + (row * e->group + g) * e->head_dim;
+    double sum = 0, own = 0;
+    for (int64_t j = 0; j < e->count; j++) {
+        double dot = 0;
+        for (int64_t x = 0; x < e->head_dim; x++) dot += (double)q[x] * (double)e->keys[j * e->head_dim + x];
+        if (e->softcap > 0) dot = (double)e->softcap * tanh(dot / (double)e->softcap);
+        const int is_seen = e->positions[j] >= e->first_seen[row] && e->positions[j] <= e->last_seen[row];
+        if (is_seen) sum += exp(dot);
+        if (is_seen && j == i) own = exp(dot);
+    }
+    return sum > 0 ? own / sum : 0;
+}
+
+/* The mean attention of rows and query heads. Of a few entries it is computed from the queries, too, unless *self: the
+ * policy changes the weights. */
+static lh_status score_by_rows(void *self, const lh_head_entries *e, float *scores)
+{
+    for (int64_t i = 0; i < e->count; i++) {
+        double sum = 0, again = 0;
+        for (int64_t g = 0; g < e->group; g++) sum += (double)e->attention[g * e->count + i];
+        scores[i] = (float)(sum / (double)(e->rows * e->group));
+        if (*(const int *)self || i % 16 != 5) continue;
+        for (int64_t row = 0; row < e->rows; row++)
+            for (int64_t g = 0; g < e->group; g++) again += weight_of(e, row, g, i);
+        mt_check(fabs(sum - again) < 2e-2 * (sum + 1e-2), "layer %lld, KV head %lld: attention is %g, of queries %g",
+                 (long long)e->layer, (long long)e->kv_head, sum, again);
+    }
+    return LH_OK;
+}
+
+START_TEST(test_a_function_that_reads_rows_sees_their_attention)
+{
+    static const struct {
+        lh_policy_parts parts;
+        int changes; /* true if the weights are others than the softmax of the held entries */
+    } cases[] = {
+        {{.window = "5"}, 0},
+        {{.window = "4", .rows = "last:9", .head_budget = "adaptive", .sinks = "2"}, 0},
+        {{.window = "3", .pool = "max", .pool_size = "5", .head_budget = "adaptive", .layer_budget = "adaptive"}, 0},
+        {{.window = "0", .rows = "sample:12", .rows_at = "after", .own = {{"fit", "both"}}}, 0},
+        {{.proxies = "10%", .own = {{"gain", "on"}}}, 1},
+        {{.window = "4", .evict = "every:2"}, 1},
+        {{.window = "4", .evict = "block:8"}, 1},
+    };
+    char budget[32];
+    dice d = {.seed = 9600};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int b = 0; b < 2; b++) {
+            int changes = cases[i].changes;
+            const lh_scorer scorer = {.size = sizeof scorer,
+                                      .self = &changes,
+                                      .score = score_by_rows,
+                                      .reads = LH_READS_QUERIES | LH_READS_ATTENTION};
+            lh_policy_options options = {.scorer = &scorer, .parts = cases[i].parts, .budget = budget};
+            kv_rig_case c = case_of(&d, &options);
+            c.tokens = 60 + roll(&d, 40);
+            snprintf(budget, sizeof budget, "%lld", (long long)(14 + roll(&d, 30)));
+            check_case(&c, kv_rig_backend(b), 8);
+        }
+    mt_end();
+}
+END_TEST
+
 START_TEST(test_a_function_of_the_program_scores_as_it_says)
 {
     static const lh_policy_parts parts[] = {
@@ -550,6 +616,7 @@ int main(void)
     TCase *laws = tcase_create("laws");
     tcase_set_timeout(laws, 0);
     tcase_add_test(laws, test_every_source_of_scores_has_a_definition);
+    tcase_add_test(laws, test_a_function_that_reads_rows_sees_their_attention);
     tcase_add_test(laws, test_a_function_of_the_program_scores_as_it_says);
     tcase_add_test(laws, test_parts_of_a_text_are_compared_as_they_are_defined);
     tcase_add_test(laws, test_outputs_of_many_rows_are_compared_as_they_are_defined);

@@ -257,12 +257,21 @@ static int64_t first_row(const oracle *o)
     return o->fixed.score.running ? o->first_row : o->seen - rows_of(o);
 }
 
+/* The function of a test that reads rows: the mean attention of rows and query heads. */
+static double mean_attention(const oracle *o, const oracle_tally *t, int64_t p)
+{
+    double sum = 0;
+    for (int64_t c = 0; c < t->group; c++) sum += t->sums[c * o->cap + p];
+    return sum / (double)(rows_of(o) * t->group);
+}
+
 /* Statistic c of an entry. */
 static oracle_number statistic(const oracle *o, const oracle_tally *t, int64_t c, int64_t p)
 {
     oracle_number n = {t->sums[c * o->cap + p], 0};
     if (o->fixed.score.source == LH_METHOD_count) return (oracle_number){t->counts[p], t->unsure[p]};
     if (o->fixed.score.source == LH_METHOD_output_error) return (oracle_number){t->errors[p], t->off[p]};
+    if (o->fixed.score.source == LH_METHOD_caller_rows) n.x = mean_attention(o, t, p);
     if (o->fixed.score.source == LH_METHOD_mean) n.x /= (double)(o->seen - first_row(o));
     if (o->fixed.score.source == LH_METHOD_max) n.x = t->largest[p];
     if (o->fixed.score.source == LH_METHOD_rms) n.x = sqrt(t->each[p] / (double)(rows_of(o) * group_of(o)));
@@ -648,8 +657,11 @@ static void by_caller(oracle *o, int64_t l, int64_t g, const uint8_t *state, ora
             k[x] = (float)key_of(o, l, p, g)[x];
             v[x] = (float)oracle_value(o, l, p, g)[x];
         }
-        mt_try(scorer->score(scorer->self, &(lh_head_entries){sizeof(lh_head_entries), l, g, 1, dim, &position, k, v},
-                             &score));
+        mt_try(scorer->score(
+            scorer->self,
+            &(lh_head_entries){
+                .layer = l, .kv_head = g, .count = 1, .head_dim = dim, .positions = &position, .keys = k, .values = v},
+            &score));
         scores[p].x = (double)score;
     }
     lh_free(k);
@@ -676,7 +688,8 @@ static definition *definition_of(lh_method_id source)
 
 int oracle_defines(lh_method_id source)
 {
-    int found = lh_methods[source]->statistic || source == LH_METHOD_output_error || definition_of(source);
+    int found = lh_methods[source]->statistic || source == LH_METHOD_output_error || source == LH_METHOD_caller_rows ||
+                definition_of(source);
     mt_check(found, "the oracle does not know how '%s' scores: add its definition to `definitions` in %s",
              lh_method_label(source).text, __FILE__);
     return found;

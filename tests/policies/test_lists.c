@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "policies/list.h"
+#include "policies/words.h"
 #include "policy_parts.h"
 #include "suite.h"
 
@@ -32,14 +33,15 @@ START_TEST(test_the_words_of_a_policy)
 {
     lh_policy_options o;
     char *words = NULL;
-    ck_assert_int_eq(lh_policy_options_parse(&o, &words, "  ada-snapkv --pool-size 31  --gain --budget=20% "), LH_OK);
+    ck_assert_int_eq(lh_policy_options_parse(&o, &words, "  ada-snapkv --pool-size 31  --gain --budget=20% ", NULL),
+                     LH_OK);
     ck_assert_str_eq(o.policy, "ada-snapkv");
     ck_assert_str_eq(o.budget, "20%");
     ck_assert_str_eq(o.parts.pool_size, "31");
     ck_assert_str_eq(part_text(&o.parts, "gain"), "on");
     ck_assert_ptr_null(o.parts.window);
     lh_free(words);
-    ck_assert_int_eq(lh_policy_options_parse(&o, &words, "--budget 64"), LH_OK);
+    ck_assert_int_eq(lh_policy_options_parse(&o, &words, "--budget 64", NULL), LH_OK);
     ck_assert_ptr_null(o.policy);
     lh_free(words);
     words = NULL;
@@ -52,7 +54,7 @@ START_TEST(test_the_words_of_a_policy)
                {"snapkv h2o", "h2o"},
                {"snapkv --policy h2o", "unknown option '--policy'"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-        ck_assert_int_eq(lh_policy_options_parse(&o, &words, bad[i].text), LH_EUSAGE);
+        ck_assert_int_eq(lh_policy_options_parse(&o, &words, bad[i].text, NULL), LH_EUSAGE);
         ck_assert_msg(strstr(lh_error_message(), bad[i].part) != NULL, "%s", lh_error_message());
         ck_assert_ptr_null(words);
     }
@@ -71,7 +73,7 @@ START_TEST(test_the_text_of_every_preset_is_read_back)
         char *words = NULL;
         ck_assert_int_eq(lh_policy_resolve(&a, &o), LH_OK);
         ck_assert_int_eq(lh_policy_text(&a, &text), LH_OK);
-        ck_assert_int_eq(lh_policy_options_parse(&o, &words, text.data), LH_OK);
+        ck_assert_int_eq(lh_policy_options_parse(&o, &words, text.data, NULL), LH_OK);
         ck_assert_int_eq(lh_policy_resolve(&b, &o), LH_OK);
         ck_assert_msg(memcmp(&a, &b, sizeof a) == 0, "%s", text.data);
         lh_free(words);

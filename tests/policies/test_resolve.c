@@ -53,7 +53,7 @@ START_TEST(test_a_scorer_takes_the_place_of_name_and_statistic)
     refused(&(lh_policy_options){.scorer = &scorer}, "a policy needs a budget");
     refused(&(lh_policy_options){.scorer = &scorer, .policy = "h2o", .budget = "8"}, "leave out the policy 'h2o'");
     refused(&(lh_policy_options){.scorer = &scorer, .budget = "8", .parts = {.statistic = "sum"}},
-            "leave out '--statistic'");
+            "would ignore '--statistic'");
     refused(&(lh_policy_options){.scorer = &scorer, .budget = "8", .parts = {.window = "8"}}, "'--window'");
 }
 END_TEST

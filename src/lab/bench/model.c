@@ -423,7 +423,7 @@ static lh_status open_engine(lh_call *call, const lh_profiles *profiles, lh_engi
     const struct values *v = call->values;
     const char *const files[] = {v->engine.model, NULL};
     LH_TRY(lh_shell_open_world(call, files));
-    LH_TRY(lh_shell_same_profiles(call, profiles));
+    LH_TRY(lh_shell_same_policies(call, profiles));
     lh_comm *world = lh_world_comm(call->world);
     st = lh_bench_claim_output(&v->shared.output);
     LH_TRY(lh_comm_agree(world, st));

@@ -257,7 +257,7 @@ static lh_status open_engine(lh_eval_task *task)
     LH_TRY(lh_shell_record(task->call, &task->record));
     LH_TRY(name_model(task));
     LH_TRY(open_world(task));
-    LH_TRY(lh_shell_same_profiles(task->call, &task->policies.profiles));
+    LH_TRY(lh_shell_same_policies(task->call, &task->policies.profiles));
     lh_comm *world = lh_world_comm(task->call->world);
     if (lh_shell_first()) st = lh_eval_claim(task);
     if (st == LH_OK && lh_shell_first()) st = task->kind->load(task->self);

@@ -606,6 +606,7 @@ static lh_status run_replay(lh_call *call)
     LH_TRY_DONE(take_policies(&r));
     LH_TRY_DONE(lh_shell_record(call, &r.record));
     LH_TRY_DONE(lh_shell_open_world(call, r.traces));
+    LH_TRY_DONE(lh_shell_same_policies(call, &r.policies.profiles));
     if (lh_shell_first()) st = claim(&r.v->replay);
     LH_TRY_DONE(lh_comm_agree(lh_world_comm(call->world), st));
     st = drop_missing(&r);

@@ -66,5 +66,5 @@ static lh_status score(void *self, const lh_head_entries *e, float *scores)
 
 lh_scorer lh_given_scores_scorer(lh_given_scores *scores)
 {
-    return (lh_scorer){sizeof(lh_scorer), scores, score};
+    return (lh_scorer){.size = sizeof(lh_scorer), .self = scores, .score = score};
 }
