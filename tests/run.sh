@@ -8,13 +8,14 @@
 #   --gpu    the tests that need a CUDA device, alone; with --sanitize under compute-sanitizer as well, with the sizes
 #            of an emulated device
 #   --browser  the pages of 'report' in Chromium, which is installed, with screenshots; nothing else
+#   --packages  Debian packages and the file of tools/bundle.sh, each in a new Debian; nothing else
 #   --slurm    the scripts of jobs/ on a Slurm of four virtual nodes, with a time limit and 128k tokens; nothing else
 # For Debian 12, as root or with sudo. Can be run again at any time.
 set -euo pipefail
 # shellcheck source=jobs/common.sh
 . "$(dirname "${BASH_SOURCE[0]}")/../jobs/common.sh"
 
-gpu='' browser='' slurm='' sanitize='' folder=build cuda=AUTO left_out='long' emulated=(emulated_tests)
+gpu='' browser='' packages_alone='' slurm='' sanitize='' folder=build cuda=AUTO left_out='long' emulated=(emulated_tests)
 case "$*" in
 '') ;;
 --quick) folder=build-quick cuda=OFF left_out='long|full' emulated=(simt_ops_bits simt_ops_attention) ;;
@@ -22,9 +23,10 @@ case "$*" in
 --gpu) gpu=ON ;;
 '--gpu --sanitize') gpu=ON sanitize=ON ;;
 --browser) browser=ON ;;
+--packages) packages_alone=ON ;;
 --slurm) slurm=ON ;;
 *)
-    echo "usage: tests/run.sh [--quick | --long | --gpu [--sanitize] | --browser | --slurm]"
+    echo "usage: tests/run.sh [--quick | --long | --gpu [--sanitize] | --browser | --packages | --slurm]"
     [ "$1" = --help ] && exit 0
     exit 2
     ;;
@@ -71,6 +73,16 @@ show_slowest() {
 slurm_packages=(slurmctld slurmd slurm-client)
 failed=0
 install "${packages[@]}" check ${browser:+chromium}
+if [ "$packages_alone" ]; then
+    install dpkg-dev debootstrap lintian binutils
+    build deb build-packages -- -B build-packages -DLH_CUDA=OFF -DLH_WERROR=ON
+    for kind in deb tar; do
+        say "testing in a new Debian: $kind.sh"
+        watched "$logs/$kind.log" as_root "$root/tests/packages/$kind.sh" "$root/build-packages" || failed=1
+        cat "$logs/$kind.log"
+    done
+    exit "$failed"
+fi
 if [ "$slurm" ]; then
     install "${slurm_packages[@]}"
     build release build longhaul -- -DLH_WERROR=ON

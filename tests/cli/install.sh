@@ -12,7 +12,7 @@ fail() {
 }
 
 "$cmake" --install "$build" --prefix "$prefix" >/dev/null
-[ -s "$prefix/share/man/man1/longhaul.1" ] && [ -s "$prefix/share/man/man1/longhaul-generate.1" ]
+gzip -t "$prefix"/share/man/man1/longhaul{,-generate}.1.gz
 [ -s "$prefix/share/bash-completion/completions/longhaul" ]
 longhaul=$prefix/bin/longhaul
 "$longhaul" --version
