@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
-# bundle.sh OUT NAME=PROGRAM…: packs programs into one file for a machine with a GPU's driver and nothing else. OUT ends
-# with .tar.gz or .tar.xz, or is a folder to be made. In it:
+# bundle.sh OUT INSTALLED | NAME=PROGRAM…: packs an installed build (the folder of `cmake --install build --prefix
+# INSTALLED`), or programs, into one file that runs from any folder of a machine without packages, a GPU's driver aside.
+# OUT ends with .tar.gz or .tar.xz, or is a folder to be made. In it:
 #   bin/NAME         starts programs/NAME, with the libraries below
 #   bin/mpirun       Open MPI's, for ranks of one machine, with its plugins in lib/
 #   lib/             every shared library that the programs need, but the C library's and the driver's
 #   glibc/           the C library of this machine, for machines whose own is older
-#   first_hour.sh    what to run first
+#   include/, share/ of an installed build: headers, manual, completion; liblonghaul and its pkg-config file are in lib/
+#   first_hour.sh    of programs: what to run first on a machine with a GPU
 #   contents         versions, and the oldest C library that the programs run with
 # Needs ldd, objdump and strip; fails above 48 MiB.
 set -euo pipefail
@@ -15,7 +17,7 @@ fail() {
     exit 1
 }
 
-[ $# -ge 2 ] || fail "usage: tools/bundle.sh OUT NAME=PROGRAM…"
+[ $# -ge 2 ] || fail "usage: tools/bundle.sh OUT INSTALLED | NAME=PROGRAM…"
 out=$1
 shift
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -73,12 +75,29 @@ add_mpi() {
     add_program mpirun "$(command -v mpirun)"
 }
 
-for pair in "$@"; do
-    [ -x "${pair#*=}" ] || fail "'${pair#*=}' is no program: build it first"
-    add_program "${pair%%=*}" "${pair#*=}"
+# add_installed FOLDER: its program, library, headers, manual and completion.
+add_installed() {
+    local library
+    [ -x "$1/bin/longhaul" ] || fail "'$1' has no bin/longhaul: 'cmake --install build --prefix $1' makes it"
+    library=$(find "$1" -name 'liblonghaul.so' -print -quit)
+    [ "$library" ] || fail "'$1' has no liblonghaul.so"
+    add_program longhaul "$1/bin/longhaul"
+    take "$library"
+    cp -R "${library%/*}"/. "$top/lib/"
+    cp -R "$1/include" "$1/share" "$top/"
+}
+
+for part in "$@"; do
+    case $part in
+    *=*)
+        [ -x "${part#*=}" ] || fail "'${part#*=}' is no program: build it first"
+        add_program "${part%%=*}" "${part#*=}"
+        cp "$root/tools/first_hour.sh" "$top/"
+        ;;
+    *) add_installed "$part" ;;
+    esac
 done
 if command -v ompi_info >/dev/null && command -v mpirun >/dev/null; then add_mpi; fi
-cp "$root/tools/first_hour.sh" "$top/"
 {
     printf 'longhaul %s\n' "$(git -C "$root" describe --always --dirty 2>/dev/null || echo 'of an unknown commit')"
     printf 'glibc %s or later; older: glibc/ is used\n' "$(find "$top/programs" "$top/lib" -type f -exec objdump -T {} + 2>/dev/null |
