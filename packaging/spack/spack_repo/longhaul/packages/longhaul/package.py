@@ -14,8 +14,12 @@ class Longhaul(CMakePackage):
     license("Apache-2.0")
     version("main", branch="main")
 
-    variant("cuda", default=False, description="CUDA backend; NCCL and cuBLAS are loaded at run time")
-    variant("onednn", default=True, description="bf16 products with matrix instructions of the CPU")
+    variant(
+        "cuda", default=False, description="CUDA backend; NCCL and cuBLAS are loaded at run time"
+    )
+    variant(
+        "onednn", default=True, description="bf16 products with matrix instructions of the CPU"
+    )
 
     generator("ninja")
     depends_on("c", type="build")
@@ -28,6 +32,7 @@ class Longhaul(CMakePackage):
     depends_on("pcre2@10.30:")
     depends_on("utf8proc@2.1:")
     depends_on("xxhash@0.8:")
+    depends_on("libedit")
     depends_on("onednn", when="+onednn")
     depends_on("cuda@12:", when="+cuda")
     depends_on("nccl", when="+cuda")
