@@ -267,7 +267,9 @@ START_TEST(test_what_cannot_be_asked_is_said)
     } cases[] = {
         {"eval tasks -m tiny.h5", "needs a file of tasks", 2},
         {"eval tasks nowhere -m tiny.h5", "nowhere", 3},
-        {TASKS "--task dureader", "the metric of 'dureader' needs a segmentation", 3},
+        {TASKS "--task dureader", "the metric of 'dureader' needs a dictionary of Chinese words", 3},
+        {TASKS "--metric f1-chinese", "give '--jieba FOLDER'", 2},
+        {TASKS "--jieba nowhere", "nowhere/dict.txt", 3},
         {TASKS "--task squad", "'--task' names 'squad'", 3},
         {TASKS "--metric rouge", "rouge-l", 2},
         {TASKS "--length 100k", "longer than the 4096 positions", 2},

@@ -2,8 +2,8 @@
 #include <check.h>
 #include <math.h>
 
-#include "lab/eval/measures.h"
 #include "lab/eval/keep_files.h"
+#include "lab/eval/measures.h"
 #include "suite.h"
 
 /* From the formula in 50 digits; Wilson's interval of 81 of 263 is the example of Newcombe, Stat. Med. 17 (1998), table

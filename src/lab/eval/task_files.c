@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "lab/eval/input_files.h"
 
@@ -254,11 +255,8 @@ static lh_status find_metric(lh_task_record *out, const lh_data_line *line, cons
     const json_t *own = member(line->object, format->metric);
     const char *name = asked ? asked : own ? json_string_value(own) : row ? row->metric : "f1";
     out->metric = lh_task_metric_find(name ? name : "");
-    if (!out->metric)
-        LH_FAIL(LH_EINPUT, "%s: \"metric\" must be a name of the list in 'eval tasks --help'", line->where);
-    if (out->metric->needs_choices && out->choice_count == 0)
-        LH_FAIL(LH_EINPUT, "%s: the metric '%s' needs a list of choices", line->where, out->metric->name);
-    return LH_OK;
+    if (out->metric) return LH_OK;
+    LH_FAIL(LH_EINPUT, "%s: \"metric\" must be a name of the list in 'eval tasks --help'", line->where);
 }
 
 /* ---- files ---- */
@@ -268,6 +266,7 @@ typedef struct reader {
     const lh_task_choice *choice;
     const char *path;
     int64_t file;
+    int64_t wordless; /* records left out, since their metrics need Chinese words */
 } reader;
 
 /* The task of a record that does not name one: "niah_single_1" for "niah_single_1.jsonl",
@@ -311,7 +310,7 @@ static int64_t count_records(const lh_task_records *records, const char *task)
 }
 
 static lh_status read_record(lh_task_record *out, const lh_data_line *line, const lh_task_format *format,
-                             const lh_task_row *row, const char *metric)
+                             const lh_task_row *row)
 {
     if (!row && format->needs_row)
         LH_FAIL(LH_EINPUT, "%s: '%s' is no task of this benchmark; the name is the file's, unless the record has one",
@@ -325,7 +324,21 @@ static lh_status read_record(lh_task_record *out, const lh_data_line *line, cons
     LH_TRY(read_choices(out, line, format));
     LH_TRY(read_texts(out, line, format, row));
     LH_TRY(read_answers(out, line, format));
-    return find_metric(out, line, format, metric, row);
+    if (out->metric->needs_choices && out->choice_count == 0)
+        LH_FAIL(LH_EINPUT, "%s: the metric '%s' needs a list of choices", line->where, out->metric->name);
+    return LH_OK;
+}
+
+/* *scored: false if the metric needs Chinese words, which cannot be cut. LH_EINPUT for a task of the list. */
+static lh_status can_score(reader *r, const lh_task_record *record, int *scored)
+{
+    *scored = !record->metric->needs_words || r->choice->has_words;
+    if (*scored) return LH_OK;
+    if (r->choice->tasks)
+        LH_FAIL(LH_EINPUT, "%s: the metric of '%s' needs a dictionary of Chinese words: give '--jieba FOLDER'",
+                record->where, record->task);
+    r->wordless++;
+    return LH_OK;
 }
 
 /* Adds the record of a line, if it is wanted. */
@@ -335,6 +348,7 @@ static lh_status take_record(void *self, const lh_data_line *line)
     reader *r = self;
     lh_task_record record = {.line = line->number, .file = r->file};
     const lh_task_format *format = lh_task_formats;
+    int scored;
     if (!json_is_object(line->object))
         LH_FAIL_DONE(LH_EINPUT,
                      "%s: every record must be an object, such as {\"context\": …, \"question\": …, \"answers\": "
@@ -345,14 +359,11 @@ static lh_status take_record(void *self, const lh_data_line *line)
     LH_TRY_DONE(name_task(&record, line, format, r));
     /* the name of a file says nothing about records of our own */
     const lh_task_row *row = format->needs_row || member(line->object, format->task) ? find_row(record.task) : NULL;
-    const int unscored = row && !row->metric && !r->choice->metric && !member(line->object, format->metric);
-    if (!is_wanted(r->choice->tasks, record.task) || (unscored && !r->choice->tasks)) goto done;
-    if (unscored)
-        LH_FAIL_DONE(LH_EINPUT,
-                     "%s: the metric of '%s' needs a segmentation of Chinese words: leave it out of '--task'",
-                     line->where, record.task);
-    if (r->choice->max && count_records(r->out, record.task) >= r->choice->max) goto done;
-    LH_TRY_DONE(read_record(&record, line, format, row, r->choice->metric));
+    if (!is_wanted(r->choice->tasks, record.task)) goto done;
+    LH_TRY_DONE(find_metric(&record, line, format, r->choice->metric, row));
+    LH_TRY_DONE(can_score(r, &record, &scored));
+    if (!scored || (r->choice->max && count_records(r->out, record.task) >= r->choice->max)) goto done;
+    LH_TRY_DONE(read_record(&record, line, format, row));
     LH_TRY_DONE(lh_realloc(&r->out->at, r->out->n + 1, sizeof *r->out->at));
     r->out->at[r->out->n++] = record;
     record = (lh_task_record){0};
@@ -403,6 +414,9 @@ lh_status lh_task_records_read(lh_task_records *out, const lh_task_choice *choic
     reader r = {.out = out, .choice = choice};
     for (int64_t i = 0; i < choice->paths->n; i++) LH_TRY(read_path(&r, choice->paths->at[i]));
     LH_TRY(check_tasks(out, choice->tasks));
+    if (r.wordless)
+        lh_info("%lld records are left out: their metrics need a dictionary of Chinese words, '--jieba FOLDER'",
+                (long long)r.wordless);
     if (out->n == 0) LH_FAIL(LH_EINPUT, "'%s' has no record that can be asked", choice->paths->at[0]);
     return LH_OK;
 }

@@ -23,8 +23,8 @@ extern const lh_task_format lh_task_formats[]; /* the last row fits every record
 
 /* A task of a benchmark. */
 typedef struct lh_task_row {
-    const char *name;               /* of the task, or, with "_" after it, the beginning of its name */
-    const char *metric;             /* NULL: cannot be scored */
+    const char *name; /* of the task, or, with "_" after it, the beginning of its name */
+    const char *metric;
     int64_t max_new;                /* tokens of an answer */
     const char *head, *tail;        /* the prompt is head, context, tail; {member} in it is a member of the record */
     const char *question_begins[2]; /* a finished prompt has its question from the last of these texts on; none: from
@@ -63,6 +63,7 @@ typedef struct lh_task_choice {
     const char *tasks;       /* a list of names separated by commas; NULL: all */
     const char *metric;      /* replaces the metrics of the records; NULL: does not */
     int64_t max;             /* maximum number of records of each task; 0: all */
+    int has_words;           /* true: metrics of Chinese words can be computed */
 } lh_task_choice;
 
 /* LH_EINPUT, naming file and line of a bad record, a task of the list without a record, or if there is no record at

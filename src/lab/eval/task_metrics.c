@@ -1,7 +1,6 @@
 /* task_metrics.c - metrics of RULER (NVIDIA/RULER c3f5e3b, scripts/eval/synthetic/constants.py), LongBench
  * (THUDM/LongBench 2e00731, LongBench/metrics.py and pred.py), InfiniteBench (OpenBMB/InfiniteBench 88b3daa,
- * src/compute_scores.py) and SQuAD (evaluate-v2.0.py), as published but for those that need a segmentation of Chinese
- * words. */
+ * src/compute_scores.py) and SQuAD (evaluate-v2.0.py), as published. */
 #include "lab/eval/task_metrics.h"
 
 #include <ctype.h>
@@ -77,161 +76,68 @@ done:
     return st;
 }
 
-/* ---- ROUGE-L of the package rouge 1.0.1, as LongBench uses it ---- */
-
-/* Appends the sentences of a text as the package cuts it, each with single blanks between its words and a full stop at
- * its end. A sentence without words is one empty word. *n: their number. */
-static lh_status cut_sentences(lh_buf *out, const char *text, int64_t *n)
-{
-    lh_status st = LH_OK;
-    lh_buf part = {0};
-    *n = 0;
-    LH_TRY_DONE(lh_buf_puts(out, ""));
-    for (size_t bytes; *text; text += bytes + (text[bytes] == '.')) {
-        bytes = strcspn(text, ".");
-        if (bytes == 0) continue;
-        part.bytes = 0;
-        LH_TRY_DONE(lh_buf_append(&part, text, (int64_t)bytes));
-        LH_TRY_DONE(lh_join_words(out, part.data));
-        LH_TRY_DONE(lh_buf_puts(out, "."));
-        (*n)++;
-    }
-done:
-    lh_buf_clear(&part);
-    return st;
-}
-
-/* The words of a text as ids; equal words of both texts have equal ids. */
-typedef struct sentences {
-    int32_t *words;  /* of all sentences, one after the other */
-    int64_t *starts; /* [n + 1] */
-    int64_t n;
-} sentences;
-
-typedef struct vocabulary {
-    const char **at;
-    int64_t *bytes, n, cap;
-} vocabulary;
-
-static lh_status id_of(vocabulary *v, const char *word, int64_t bytes, int32_t *id)
-{
-    for (int64_t i = 0; i < v->n; i++)
-        if (v->bytes[i] == bytes && memcmp(v->at[i], word, (size_t)bytes) == 0) {
-            *id = (int32_t)i;
-            return LH_OK;
-        }
-    if (v->n == v->cap) {
-        v->cap = v->cap ? 2 * v->cap : 256;
-        LH_TRY(lh_realloc((void *)&v->at, v->cap, sizeof *v->at));
-        LH_TRY(lh_realloc(&v->bytes, v->cap, sizeof *v->bytes));
-    }
-    v->at[v->n] = word;
-    v->bytes[v->n] = bytes;
-    *id = (int32_t)v->n++;
-    return LH_OK;
-}
-
-/* Of a text of cut_sentences. */
-static lh_status read_sentences(sentences *out, vocabulary *v, const lh_buf *text, int64_t n)
-{
-    int64_t words = 0;
-    LH_TRY(lh_calloc(&out->words, text->bytes + 1, sizeof *out->words));
-    LH_TRY(lh_calloc(&out->starts, n + 1, sizeof *out->starts));
-    for (const char *at = text->data; *at;) {
-        const size_t bytes = strcspn(at, " .");
-        LH_TRY(id_of(v, at, (int64_t)bytes, &out->words[words++]));
-        at += bytes;
-        if (*at == '.') out->starts[++out->n] = words;
-        at++;
-    }
-    return LH_OK;
-}
-
-/* Marks the words of a longest common subsequence of two sentences; of several subsequences, the one that the package's
- * walk from the end finds. */
-static lh_status mark_common(const int32_t *x, int64_t n, const int32_t *y, int64_t m, char *marked)
-{
-    lh_status st = LH_OK;
-    int32_t *table = NULL; /* [n + 1, m + 1] lengths */
-    const int64_t width = m + 1;
-    LH_TRY_DONE(lh_calloc(&table, (n + 1) * width, sizeof *table));
-    for (int64_t i = 1; i <= n; i++)
-        for (int64_t j = 1; j <= m; j++) {
-            const int32_t up = table[(i - 1) * width + j], left = table[i * width + j - 1];
-            table[i * width + j] = x[i - 1] == y[j - 1] ? table[(i - 1) * width + j - 1] + 1 : (up > left ? up : left);
-        }
-    for (int64_t i = n, j = m; i > 0 && j > 0;) {
-        if (x[i - 1] == y[j - 1]) {
-            marked[x[i - 1]] = 1;
-            i--;
-            j--;
-        } else if (table[(i - 1) * width + j] > table[i * width + j - 1]) {
-            i--;
-        } else {
-            j--;
-        }
-    }
-done:
-    lh_free(table);
-    return st;
-}
-
-static int64_t count_different(const sentences *s, int64_t vocabulary_size, char *seen)
-{
-    int64_t n = 0;
-    memset(seen, 0, (size_t)vocabulary_size);
-    for (int64_t i = 0; i < s->starts[s->n]; i++) {
-        n += !seen[s->words[i]];
-        seen[s->words[i]] = 1;
-    }
-    return n;
-}
-
-static lh_status score_sentences(const sentences *hyp, const sentences *ref, int64_t vocabulary_size, double *score)
-{
-    lh_status st = LH_OK;
-    char *seen = NULL;
-    int64_t same = 0;
-    LH_TRY_DONE(lh_calloc(&seen, vocabulary_size, 1));
-    const double n = (double)count_different(hyp, vocabulary_size, seen);
-    const double m = (double)count_different(ref, vocabulary_size, seen);
-    memset(seen, 0, (size_t)vocabulary_size);
-    for (int64_t r = 0; r < ref->n; r++)
-        for (int64_t h = 0; h < hyp->n; h++)
-            LH_TRY_DONE(mark_common(ref->words + ref->starts[r], ref->starts[r + 1] - ref->starts[r],
-                                    hyp->words + hyp->starts[h], hyp->starts[h + 1] - hyp->starts[h], seen));
-    for (int64_t i = 0; i < vocabulary_size; i++) same += seen[i];
-    const double precision = (double)same / n, recall = (double)same / m;
-    *score = 2 * (precision * recall / (precision + recall + 1e-8));
-done:
-    lh_free(seen);
-    return st;
-}
-
-/* Sentences end at full stops, and for every pair of sentences the words of a longest common subsequence count once. */
 static lh_status score_rouge_longbench(const char *answer, const char *right, const lh_task_truth *truth, double *score)
 {
-    lh_status st = LH_OK;
-    lh_buf texts[2] = {{0}};
-    sentences cut[2] = {{0}};
-    vocabulary words = {0};
-    int64_t n[2];
     (void)truth;
-    *score = 0;
-    LH_TRY_DONE(cut_sentences(&texts[0], answer, &n[0]));
-    LH_TRY_DONE(cut_sentences(&texts[1], right, &n[1]));
-    if (n[0] == 0 || n[1] == 0) goto done;
-    for (int i = 0; i < 2; i++) LH_TRY_DONE(read_sentences(&cut[i], &words, &texts[i], n[i]));
-    LH_TRY_DONE(score_sentences(&cut[0], &cut[1], words.n, score));
+    return lh_rouge_of_sentences(score, right, answer);
+}
+
+/* ---- Chinese words (LongBench: qa_f1_zh_score, rouge_zh_score) ---- */
+
+/* Appends a word, with a blank between words. */
+static lh_status put_word(void *self, const char *word, int64_t bytes)
+{
+    lh_buf *out = self;
+    if (out->bytes) LH_TRY(lh_buf_puts(out, " "));
+    return lh_buf_append(out, word, bytes);
+}
+
+/* The same of the normalised word, unless it was punctuation or white space alone. */
+static lh_status put_normal_word(void *self, const char *word, int64_t bytes)
+{
+    lh_status st = LH_OK;
+    lh_buf copy = {0}, normal = {0};
+    LH_TRY_DONE(lh_buf_append(&copy, word, bytes));
+    LH_TRY_DONE(lh_chinese_normalise(&normal, copy.data));
+    if (normal.bytes) LH_TRY_DONE(put_word(self, normal.data, normal.bytes));
 done:
-    for (int i = 0; i < 2; i++) {
-        lh_buf_clear(&texts[i]);
-        lh_free(cut[i].words);
-        lh_free(cut[i].starts);
-    }
-    lh_free((void *)words.at);
-    lh_free(words.bytes);
+    lh_buf_clear(&copy);
+    lh_buf_clear(&normal);
     return st;
+}
+
+/* A metric of two texts whose words are separated by blanks. */
+typedef lh_status (*blank_metric)(const char *answer, const char *right, const lh_task_truth *truth, double *score);
+
+static lh_status score_cut(const char *const texts[2], const lh_task_truth *truth, lh_word_taker put,
+                           blank_metric metric, double *score)
+{
+    lh_status st = LH_OK;
+    lh_buf cut[2] = {{0}};
+    for (int i = 0; i < 2; i++) {
+        LH_TRY_DONE(lh_buf_puts(&cut[i], ""));
+        LH_TRY_DONE(lh_segmenter_cut(truth->words, texts[i], put, &cut[i]));
+    }
+    LH_TRY_DONE(metric(cut[0].data, cut[1].data, truth, score));
+done:
+    for (int i = 0; i < 2; i++) lh_buf_clear(&cut[i]);
+    return st;
+}
+
+static lh_status score_blanks(const char *answer, const char *right, const lh_task_truth *truth, double *score)
+{
+    (void)truth;
+    return score_words(answer, right, LH_CUT_BLANKS, score);
+}
+
+static lh_status score_f1_chinese(const char *answer, const char *right, const lh_task_truth *truth, double *score)
+{
+    return score_cut((const char *const[]){answer, right}, truth, put_normal_word, score_blanks, score);
+}
+
+static lh_status score_rouge_chinese(const char *answer, const char *right, const lh_task_truth *truth, double *score)
+{
+    return score_cut((const char *const[]){answer, right}, truth, put_word, score_rouge_longbench, score);
 }
 
 /* ---- classes and numbers ---- */
@@ -696,9 +602,11 @@ static const lh_task_metric metrics[] = {
     {.name = "string-match-part", .one = score_match},
     {.name = "f1", .one = score_f1},
     {.name = "f1-characters", .one = score_f1_characters},
+    {.name = "f1-chinese", .one = score_f1_chinese, .needs_words = 1},
     {.name = "exact", .one = score_exact},
     {.name = "rouge-l", .one = score_rouge_l},
     {.name = "rouge-l-longbench", .one = score_rouge_longbench},
+    {.name = "rouge-l-chinese", .one = score_rouge_chinese, .needs_words = 1},
     {.name = "classification", .one = score_classification, .needs_choices = 1},
     {.name = "code-similarity", .one = score_code},
     {.name = "retrieval", .one = score_retrieval},

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/status.h"
+#include "lab/eval/segmenter.h"
 
 /* The right answers of a question, at least one. */
 typedef struct lh_task_truth {
@@ -13,6 +14,7 @@ typedef struct lh_task_truth {
     int64_t answer_count;
     char *const *choices; /* [choice_count] options or classes; may be none */
     int64_t choice_count;
+    const lh_segmenter *words; /* Chinese words; NULL: the metric needs none */
 } lh_task_truth;
 
 typedef struct lh_task_metric {
@@ -23,6 +25,7 @@ typedef struct lh_task_metric {
     lh_status (*all)(const char *answer, const lh_task_truth *truth, double *score);
     const char *separator; /* joins the parts to the expected answer; NULL: answers are alternatives */
     int needs_choices;     /* true: the record must list options or classes */
+    int needs_words;       /* true: lh_task_truth.words is required */
 } lh_task_metric;
 
 /* The row with this name, NULL if there is none; the names in the order of the table, NULL after the last. */

@@ -1,5 +1,5 @@
-/* task_prompts.c - truncates prompts as LongBench and InfiniteBench publish it: the tokens of the plain prompt, of
- * which the first and the last half become text again, which is put into the chat format and encoded. */
+/* task_prompts.c - truncates prompts as LongBench and InfiniteBench publish it: the first and the last half of the
+ * plain prompt's tokens become text again, which is put into the chat format and encoded. */
 #include "lab/eval/task_prompts.h"
 
 #include <ctype.h>

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/minmax.h"
 #include "lab/eval/eval_common.h"
@@ -13,7 +14,7 @@
 
 struct task_options {
     lh_strings data;
-    const char *task, *metric, *length, *scenario;
+    const char *task, *metric, *jieba, *length, *scenario;
     int64_t count, max_prompt;
     int truncate;
 };
@@ -41,10 +42,18 @@ static const lh_option task_rows[] = {
      .arg = "NAME",
      .word = lh_task_metric_name,
      .help = "Score all answers by this metric: string-match-all, string-match-part (RULER), f1, exact (SQuAD), "
-             "f1-characters, rouge-l, rouge-l-longbench, classification, code-similarity, retrieval, count "
-             "(LongBench), first-integer, first-number, last-integer, word, name, option, option-of-code, "
+             "f1-characters, f1-chinese, rouge-l, rouge-l-longbench, rouge-l-chinese, classification, "
+             "code-similarity, retrieval, count (LongBench), first-integer, first-number, last-integer, word, name, "
+             "option, option-of-code, "
              "leading-integers (InfiniteBench), stated-option (LongBench v2) or leading-lines. Default: the metric of "
              "the record or of its benchmark, else f1."},
+    {.type = LH_OPT_STR,
+     .name = "jieba",
+     FIELD(jieba),
+     .arg = "FOLDER",
+     .help = "Dictionary of Chinese words, for multifieldqa_zh, dureader and vcsum of LongBench. It is the folder "
+             "'jieba' of the Python package jieba 0.42.1, which the published script uses. Default: these tasks are "
+             "left out."},
     {.type = LH_OPT_I64,
      .name = "count",
      FIELD(count),
@@ -138,6 +147,7 @@ typedef struct run {
     int64_t *lengths, length_count; /* of '--length' */
     int scenarios[LH_SCENARIOS];
     lh_task_records records; /* on rank 0 */
+    lh_segmenter *words;     /* on rank 0; NULL: none */
     lh_eval_setup setup;
     lh_question_task questions;
     lh_question_sizes sizes;
@@ -228,7 +238,8 @@ static lh_status score_record(void *self, const lh_question_answer *answer)
     LH_TRY_DONE(lh_buf_append(&scored, text, (int64_t)(record->first_line ? strcspn(text, "\n") : strlen(text))));
     LH_TRY_DONE(lh_task_metric_score(
         record->metric, scored.data,
-        &(lh_task_truth){record->answers, record->answer_count, record->choices, record->choice_count}, &score.value));
+        &(lh_task_truth){record->answers, record->answer_count, record->choices, record->choice_count, r->words},
+        &score.value));
     LH_TRY_DONE(lh_task_right_answer(&expected, record));
     score.expected = expected.data;
     LH_TRY_DONE(lh_task_scores_add(&r->scores.answers, &score));
@@ -350,6 +361,8 @@ static lh_status check_tasks(void *self)
         r->paths.at[r->paths.n++] = o->data.at[i];
     }
     if (r->paths.n == 0) LH_FAIL(LH_EUSAGE, "'eval tasks' needs a file of tasks");
+    if (o->metric && lh_task_metric_find(o->metric)->needs_words && !o->jieba)
+        LH_FAIL(LH_EUSAGE, "'--metric %s' needs a dictionary of Chinese words: give '--jieba FOLDER'", o->metric);
     if (o->length) LH_TRY(lh_eval_read_lengths("length", o->length, &r->lengths, &r->length_count));
     return lh_eval_read_scenarios(&r->task, o->scenario, r->scenarios);
 }
@@ -358,8 +371,12 @@ static lh_status load_tasks(void *self)
 {
     run *r = self;
     const struct task_options *o = &r->v->tasks;
-    LH_TRY(lh_task_records_read(&r->records, &(lh_task_choice){&r->paths, o->task, o->metric, o->count}));
-    r->task.data = r->records.hash;
+    uint64_t hashes[2] = {0};
+    if (o->jieba) LH_TRY(lh_segmenter_open(&r->words, o->jieba, &hashes[1]));
+    LH_TRY(lh_task_records_read(&r->records,
+                                &(lh_task_choice){&r->paths, o->task, o->metric, o->count, o->jieba != NULL}));
+    hashes[0] = r->records.hash;
+    r->task.data = lh_hash64(hashes, sizeof hashes);
     return LH_OK;
 }
 
@@ -388,6 +405,7 @@ static lh_status run_tasks(lh_call *call)
     lh_status st = lh_eval_run(&r.task);
     lh_task_scores_clear(&r.scores);
     lh_task_records_clear(&r.records);
+    lh_segmenter_close(r.words);
     lh_question_sizes_clear(&r.sizes);
     lh_free((void *)r.paths.at);
     lh_free(r.lengths);

@@ -298,27 +298,43 @@ done:
     return st;
 }
 
-/* As InfiniteBench normalises Chinese answers (src/compute_scores.py, normalize_zh_answer). */
-static lh_status cut_characters(lh_buf *out, const char *text)
+lh_status lh_chinese_normalise(lh_buf *out, const char *text)
 {
     static const char dropped[] = "！？｡。＂＃＄％＆＇（）＊＋，－／：；＜＝＞＠［＼］＾＿｀｛｜｝～｟｠｢｣､、〃》「」『"
                                   "』【】〔〕〖〗〘〙〚〛〜〝〞〟〰〾〿–—‘’‛“”„‟…‧﹏.";
     lh_status st = LH_OK;
     lh_buf lowered = {0};
+    int skip;
     LH_TRY_DONE(lh_text_lower(&lowered, text));
     LH_TRY_DONE(lh_buf_puts(out, ""));
-    for (int64_t at = 0, skip; at < lowered.bytes; at += skip) {
+    for (int64_t at = 0; at < lowered.bytes; at += skip) {
         char character[5] = "";
         uint32_t cp;
-        int bytes;
-        lh_utf8_read(lowered.data + at, lowered.bytes - at, &cp, &bytes);
-        skip = bytes;
+        lh_utf8_read(lowered.data + at, lowered.bytes - at, &cp, &skip);
         if (lh_char_is_python_space(cp) || is_punctuation(cp)) continue;
-        memcpy(character, lowered.data + at, (size_t)bytes);
-        if (!strstr(dropped, character)) LH_TRY_DONE(lh_buf_printf(out, "%s%s", out->bytes ? " " : "", character));
+        memcpy(character, lowered.data + at, (size_t)skip);
+        if (!strstr(dropped, character)) LH_TRY_DONE(lh_buf_puts(out, character));
     }
 done:
     lh_buf_clear(&lowered);
+    return st;
+}
+
+static lh_status cut_characters(lh_buf *out, const char *text)
+{
+    lh_status st = LH_OK;
+    lh_buf plain = {0};
+    int skip;
+    LH_TRY_DONE(lh_chinese_normalise(&plain, text));
+    LH_TRY_DONE(lh_buf_puts(out, ""));
+    for (int64_t at = 0; at < plain.bytes; at += skip) {
+        uint32_t cp;
+        lh_utf8_read(plain.data + at, plain.bytes - at, &cp, &skip);
+        if (out->bytes) LH_TRY_DONE(lh_buf_puts(out, " "));
+        LH_TRY_DONE(lh_buf_append(out, plain.data + at, skip));
+    }
+done:
+    lh_buf_clear(&plain);
     return st;
 }
 
@@ -327,6 +343,7 @@ static lh_status cut_words(lh_buf *out, const char *text, lh_cut cut)
 {
     if (cut == LH_CUT_SQUAD) return lh_squad_normalise(out, text);
     if (cut == LH_CUT_CHARACTERS) return cut_characters(out, text);
+    if (cut == LH_CUT_BLANKS) return lh_join_words(out, text);
     return cut == LH_CUT_13A ? cut_13a(out, text) : cut_plain(out, text, cut == LH_CUT_ANSWER);
 }
 
@@ -549,4 +566,159 @@ lh_status lh_similarity_of(lh_similarity *out, const char *reference, const char
     LH_TRY(rouge(out, texts));
     LH_TRY(bleu(out, texts));
     return LH_OK;
+}
+
+/* ---- ROUGE-L of the package rouge 1.0.1 ---- */
+
+/* Appends the sentences of a text as the package cuts it, each with single blanks between its words and a full stop at
+ * its end. A sentence without words is one empty word. *n: their number. */
+static lh_status cut_sentences(lh_buf *out, const char *text, int64_t *n)
+{
+    lh_status st = LH_OK;
+    lh_buf part = {0};
+    *n = 0;
+    LH_TRY_DONE(lh_buf_puts(out, ""));
+    for (size_t bytes; *text; text += bytes + (text[bytes] == '.')) {
+        bytes = strcspn(text, ".");
+        if (bytes == 0) continue;
+        part.bytes = 0;
+        LH_TRY_DONE(lh_buf_append(&part, text, (int64_t)bytes));
+        LH_TRY_DONE(lh_join_words(out, part.data));
+        LH_TRY_DONE(lh_buf_puts(out, "."));
+        (*n)++;
+    }
+done:
+    lh_buf_clear(&part);
+    return st;
+}
+
+/* The words of a text as ids; equal words of both texts have equal ids. */
+typedef struct sentences {
+    int32_t *words;  /* of all sentences, one after the other */
+    int64_t *starts; /* [n + 1] */
+    int64_t n;
+} sentences;
+
+typedef struct vocabulary {
+    const char **at;
+    int64_t *bytes, n, cap;
+} vocabulary;
+
+static lh_status id_of(vocabulary *v, const char *text, int64_t bytes, int32_t *id)
+{
+    for (int64_t i = 0; i < v->n; i++)
+        if (v->bytes[i] == bytes && memcmp(v->at[i], text, (size_t)bytes) == 0) {
+            *id = (int32_t)i;
+            return LH_OK;
+        }
+    if (v->n == v->cap) {
+        v->cap = v->cap ? 2 * v->cap : 256;
+        LH_TRY(lh_realloc((void *)&v->at, v->cap, sizeof *v->at));
+        LH_TRY(lh_realloc(&v->bytes, v->cap, sizeof *v->bytes));
+    }
+    v->at[v->n] = text;
+    v->bytes[v->n] = bytes;
+    *id = (int32_t)v->n++;
+    return LH_OK;
+}
+
+/* Of a text of cut_sentences. */
+static lh_status read_sentences(sentences *out, vocabulary *v, const lh_buf *text, int64_t n)
+{
+    int64_t words = 0;
+    LH_TRY(lh_calloc(&out->words, text->bytes + 1, sizeof *out->words));
+    LH_TRY(lh_calloc(&out->starts, n + 1, sizeof *out->starts));
+    for (const char *at = text->data; *at;) {
+        const size_t bytes = strcspn(at, " .");
+        LH_TRY(id_of(v, at, (int64_t)bytes, &out->words[words++]));
+        at += bytes;
+        if (*at == '.') out->starts[++out->n] = words;
+        at++;
+    }
+    return LH_OK;
+}
+
+/* Marks the words of a longest common subsequence of two sentences; of several subsequences, the one that the package's
+ * walk from the end finds. */
+static lh_status mark_common(const int32_t *x, int64_t n, const int32_t *y, int64_t m, char *marked)
+{
+    lh_status st = LH_OK;
+    int32_t *table = NULL; /* [n + 1, m + 1] lengths */
+    const int64_t width = m + 1;
+    LH_TRY_DONE(lh_calloc(&table, (n + 1) * width, sizeof *table));
+    for (int64_t i = 1; i <= n; i++)
+        for (int64_t j = 1; j <= m; j++) {
+            const int32_t up = table[(i - 1) * width + j], left = table[i * width + j - 1];
+            table[i * width + j] = x[i - 1] == y[j - 1] ? table[(i - 1) * width + j - 1] + 1 : (up > left ? up : left);
+        }
+    for (int64_t i = n, j = m; i > 0 && j > 0;) {
+        if (x[i - 1] == y[j - 1]) {
+            marked[x[i - 1]] = 1;
+            i--;
+            j--;
+        } else if (table[(i - 1) * width + j] > table[i * width + j - 1]) {
+            i--;
+        } else {
+            j--;
+        }
+    }
+done:
+    lh_free(table);
+    return st;
+}
+
+static int64_t count_different(const sentences *s, int64_t vocabulary_size, char *seen)
+{
+    int64_t n = 0;
+    memset(seen, 0, (size_t)vocabulary_size);
+    for (int64_t i = 0; i < s->starts[s->n]; i++) {
+        n += !seen[s->words[i]];
+        seen[s->words[i]] = 1;
+    }
+    return n;
+}
+
+static lh_status score_sentences(const sentences *hyp, const sentences *ref, int64_t vocabulary_size, double *score)
+{
+    lh_status st = LH_OK;
+    char *seen = NULL;
+    int64_t same = 0;
+    LH_TRY_DONE(lh_calloc(&seen, vocabulary_size, 1));
+    const double n = (double)count_different(hyp, vocabulary_size, seen);
+    const double m = (double)count_different(ref, vocabulary_size, seen);
+    memset(seen, 0, (size_t)vocabulary_size);
+    for (int64_t r = 0; r < ref->n; r++)
+        for (int64_t h = 0; h < hyp->n; h++)
+            LH_TRY_DONE(mark_common(ref->words + ref->starts[r], ref->starts[r + 1] - ref->starts[r],
+                                    hyp->words + hyp->starts[h], hyp->starts[h + 1] - hyp->starts[h], seen));
+    for (int64_t i = 0; i < vocabulary_size; i++) same += seen[i];
+    const double precision = (double)same / n, recall = (double)same / m;
+    *score = 2 * (precision * recall / (precision + recall + 1e-8));
+done:
+    lh_free(seen);
+    return st;
+}
+
+lh_status lh_rouge_of_sentences(double *score, const char *reference, const char *candidate)
+{
+    lh_status st = LH_OK;
+    lh_buf texts[2] = {{0}};
+    sentences cut[2] = {{0}};
+    vocabulary words = {0};
+    int64_t n[2];
+    *score = 0;
+    LH_TRY_DONE(cut_sentences(&texts[0], candidate, &n[0]));
+    LH_TRY_DONE(cut_sentences(&texts[1], reference, &n[1]));
+    if (n[0] == 0 || n[1] == 0) goto done;
+    for (int i = 0; i < 2; i++) LH_TRY_DONE(read_sentences(&cut[i], &words, &texts[i], n[i]));
+    LH_TRY_DONE(score_sentences(&cut[0], &cut[1], words.n, score));
+done:
+    for (int i = 0; i < 2; i++) {
+        lh_buf_clear(&texts[i]);
+        lh_free(cut[i].words);
+        lh_free(cut[i].starts);
+    }
+    lh_free((void *)words.at);
+    lh_free(words.bytes);
+    return st;
 }

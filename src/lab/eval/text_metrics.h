@@ -12,7 +12,8 @@ typedef enum lh_cut {
     LH_CUT_ANSWER, /* lower case; ASCII letters, digits and non-ASCII characters form words, all else separates */
     LH_CUT_ROUGE, /* the same, but non-ASCII separates: rouge-score 0.1.2 without a stemmer (rouge_score/tokenize.py) */
     LH_CUT_SQUAD, /* as lh_squad_normalise */
-    LH_CUT_CHARACTERS, /* lower case; every character but white space and ASCII or Chinese punctuation is a word */
+    LH_CUT_CHARACTERS, /* every character of lh_chinese_normalise is a word */
+    LH_CUT_BLANKS,     /* white space separates */
     LH_CUT_13A         /* mteval-v13a, the usual tokenizer of BLEU (sacrebleu 2.6.0, tokenizers/tokenizer_13a.py) */
 } lh_cut;
 
@@ -20,6 +21,10 @@ typedef enum lh_cut {
  * lower case, without ASCII punctuation and the words a, an, the; single spaces between words. *out is a string
  * afterwards. */
 lh_status lh_squad_normalise(lh_buf *out, const char *text);
+
+/* Appends an answer as LongBench and InfiniteBench compare Chinese ones (normalize_zh_answer): lower case, without
+ * white space and ASCII or Chinese punctuation. *out is a string afterwards. */
+lh_status lh_chinese_normalise(lh_buf *out, const char *text);
 
 /* Appends a text in lower case as Python's str.lower. *out is a string afterwards. */
 lh_status lh_text_lower(lh_buf *out, const char *text);
@@ -64,5 +69,9 @@ typedef struct lh_similarity {
 } lh_similarity;
 
 lh_status lh_similarity_of(lh_similarity *out, const char *reference, const char *candidate);
+
+/* ROUGE-L of the package rouge 1.0.1, as LongBench uses it, from 0 to 1: sentences end at full stops, and for every
+ * pair of sentences the words of a longest common subsequence count once. */
+lh_status lh_rouge_of_sentences(double *score, const char *reference, const char *candidate);
 
 #endif
