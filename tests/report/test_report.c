@@ -386,36 +386,43 @@ START_TEST(test_a_curve_runs_over_positions)
 END_TEST
 
 /* Curves are of the mean over the tasks, in which the row of the average has no part. */
-START_TEST(test_scores_of_tasks_are_curves_and_a_table_for_each_budget)
+START_TEST(test_scores_of_tasks_are_curves_and_a_table_for_each_length)
 {
-    static const lh_column columns[] = {{"policy", "", LH_COLUMN_LABEL},
-                                        {"budget", "", LH_COLUMN_LABEL},
-                                        {"task", "", LH_COLUMN_LABEL},
-                                        {"score", "%", LH_COLUMN_F64},
-                                        {NULL, NULL, LH_COLUMN_TEXT}};
+    static const lh_column columns[] = {{"policy", "", LH_COLUMN_LABEL}, {"budget", "", LH_COLUMN_LABEL},
+                                        {"length", "", LH_COLUMN_I64},   {"scenario", "", LH_COLUMN_LABEL},
+                                        {"task", "", LH_COLUMN_LABEL},   {"score", "%", LH_COLUMN_F64},
+                                        {"exact", "", LH_COLUMN_F64},    {NULL, NULL, LH_COLUMN_TEXT}};
     static const char *const tasks[] = {"vt", "cwe", "average"}, *const budgets[] = {"", "10%", "20%"};
     lh_stored_table stored = {.name = "tasks/means"};
     lh_figures out = {0};
     lh_view view;
     lh_table_init(&stored.table, columns);
-    for (int b = 0; b < 3; b++)
-        for (int t = 0; t < 3; t++)
-            OK(lh_table_add(&stored.table, (lh_cell[]){{.text = b ? "h2o" : "full"},
-                                                       {.text = budgets[b]},
-                                                       {.text = tasks[t]},
-                                                       {.value = 10 * b + (t == 2 ? 1 : 2 * t)}}));
+    for (int i = 0; i < 18; i++) {
+        const int length = i / 9, b = i % 9 / 3, t = i % 3;
+        OK(lh_table_add(&stored.table, (lh_cell[]){{.text = b ? "h2o" : "full"},
+                                                   {.text = budgets[b]},
+                                                   {.number = 4096 << length},
+                                                   {.text = "context-only"},
+                                                   {.text = tasks[t]},
+                                                   {.value = 100 * length + 10 * b + (t == 2 ? 1 : 2 * t)},
+                                                   {.value = 0.5}}));
+    }
     OK(lh_figures_of_tables(&(lh_tables){&stored, 1}, &out));
-    ck_assert_int_eq(out.count, 2);
+    ck_assert_int_eq(out.count, 2 + 2);
     ck_assert_str_eq(out.list[0].name, "tasks-score");
     ck_assert(lh_can_rank(&out.list[0]) && out.list[0].dims[2].count == 2);
     lh_view_init(&view, &out.list[0]);
-    ck_assert_double_eq(lh_view_value(&view, 0, 1, 0), 11);
-    ck_assert_str_eq(out.list[1].name, "tasks-score-by-task");
-    ck_assert(!lh_can_rank(&out.list[1]) && out.list[1].view == LH_VIEW_TABLE);
-    lh_view_init(&view, &out.list[1]);
-    ck_assert(lh_view_count(&view, view.panel) == 2 && lh_view_count(&view, view.series) == 3);
-    ck_assert_double_eq(lh_view_value(&view, 1, 2, 0), 1); /* full, in the table of every budget */
-    ck_assert_double_eq(lh_view_value(&view, 1, 1, 1), 22);
+    ck_assert_double_eq(lh_view_value(&view, 0, 1, 0), 111); /* of the length in the middle */
+    for (int length = 0; length < 2; length++) {
+        const lh_figure *f = &out.list[2 + length];
+        ck_assert_str_eq(f->name, length ? "tasks-score-by-task-8192" : "tasks-score-by-task-4096");
+        ck_assert_str_eq(f->title, length ? "Tasks: score by task, length 8192" : "Tasks: score by task, length 4096");
+        ck_assert(!lh_can_rank(f) && f->view == LH_VIEW_TABLE);
+        lh_view_init(&view, f);
+        ck_assert(lh_view_count(&view, view.panel) == 2 && lh_view_count(&view, view.series) == 3);
+        ck_assert_double_eq(lh_view_value(&view, 1, 2, 0), 100 * length + 1); /* full, in the table of every budget */
+        ck_assert_double_eq(lh_view_value(&view, 1, 1, 1), 100 * length + 22);
+    }
     lh_figures_clear(&out);
     lh_table_clear(&stored.table);
 }
@@ -684,7 +691,7 @@ int main(void)
                                   test_every_figure_is_drawn,
                                   test_a_hostile_file_adds_no_markup_to_the_page,
                                   test_means_become_curves_over_budgets,
-                                  test_scores_of_tasks_are_curves_and_a_table_for_each_budget,
+                                  test_scores_of_tasks_are_curves_and_a_table_for_each_length,
                                   test_answers_that_differ_are_beside_each_other,
                                   test_a_curve_runs_over_positions,
                                   test_csv_has_a_row_for_each_value,

@@ -21,7 +21,7 @@ typedef struct key {
     double *values;
 } key;
 
-enum { KEYS = LH_FIGURE_DIMS, CANDIDATES = 6 };
+enum { KEYS = LH_FIGURE_DIMS, CANDIDATES = 6, SPLITS = 2 };
 
 /* More values than this come from a damaged file. */
 static const int64_t MAX_VALUES = INT64_C(1) << 22;
@@ -33,45 +33,46 @@ typedef struct form {
     lh_figure_view view;
     const char *x, *y;
     const char *keys[CANDIDATES + 1]; /* columns that identify rows: the first KEYS that vary become dimensions */
-    const char *left_out;             /* a point that is the mean of the others; NULL: none is left out */
+    const char *left_out;             /* a point that is the mean of all others; NULL: none */
+    const char *splits[SPLITS];       /* columns with a separate figure for every value; NULL: none */
+    const char *measures[3];          /* ends with NULL; none: all */
 } form;
 
-static const form forms[] = {{"/means",
-                              NULL,
-                              "",
-                              "",
-                              LH_VIEW_CURVES,
-                              "budget",
-                              "policy",
-                              {"policy", "budget", "task", "length", "context", "scenario"},
-                              "average"},
-                             {"/means",
-                              "task",
-                              "-by-task",
-                              " by task",
-                              LH_VIEW_TABLE,
-                              "policy",
-                              "task",
-                              {"policy", "budget", "task", "length", "scenario"},
-                              NULL},
-                             {"/curve",
-                              "from",
-                              "-by-position",
-                              " by position",
-                              LH_VIEW_CURVES,
-                              "from",
-                              "policy",
-                              {"policy", "from", "budget", "context"},
-                              NULL},
-                             {NULL,
-                              "depth",
-                              "-by-depth",
-                              " by depth",
-                              LH_VIEW_HEATMAP,
-                              "length",
-                              "depth",
-                              {"policy", "budget", "depth", "length"},
-                              NULL}};
+static const form forms[] = {
+    {.table = "/means",
+     .suffix = "",
+     .about = "",
+     .view = LH_VIEW_CURVES,
+     .x = "budget",
+     .y = "policy",
+     .keys = {"policy", "budget", "task", "length", "context", "scenario"},
+     .left_out = "average"},
+    {.table = "/means",
+     .column = "task",
+     .suffix = "-by-task",
+     .about = " by task",
+     .view = LH_VIEW_TABLE,
+     .x = "policy",
+     .y = "task",
+     .keys = {"policy", "budget", "task"},
+     .splits = {"length", "scenario"},
+     .measures = {"score", "answer_nll"}},
+    {.table = "/curve",
+     .column = "from",
+     .suffix = "-by-position",
+     .about = " by position",
+     .view = LH_VIEW_CURVES,
+     .x = "from",
+     .y = "policy",
+     .keys = {"policy", "from", "budget", "context"}},
+    {.column = "depth",
+     .suffix = "-by-depth",
+     .about = " by depth",
+     .view = LH_VIEW_HEATMAP,
+     .x = "length",
+     .y = "depth",
+     .keys = {"policy", "budget", "depth", "length"}},
+};
 enum { FORMS = sizeof forms / sizeof *forms };
 
 /* Columns that are no measures, or which tables explain themselves. */
@@ -162,10 +163,28 @@ typedef struct making {
     const lh_table *table;
     const form *form;
     const char *task; /* "needle" */
+    int64_t like;     /* a row with the values of the columns that the form splits by */
     key keys[KEYS];
     int key_count;
     lh_figures *out;
 } making;
+
+/* True if two rows have the same values in the columns that a form splits by. */
+static int is_like(const lh_table *table, const form *f, int64_t a, int64_t b)
+{
+    for (int i = 0; i < SPLITS && f->splits[i]; i++) {
+        const int64_t c = lh_table_column_find(table, f->splits[i]);
+        if (c >= 0 && !is_equal(&table->columns[c], &lh_table_row(table, a)[c], &lh_table_row(table, b)[c])) return 0;
+    }
+    return 1;
+}
+
+static int varies(const lh_table *table, int64_t c)
+{
+    for (int64_t i = 1; i < table->n; i++)
+        if (!is_equal(&table->columns[c], &lh_table_row(table, 0)[c], &lh_table_row(table, i)[c])) return 1;
+    return 0;
+}
 
 static int is_left_out(const form *f, const lh_column *column, const lh_cell *cell)
 {
@@ -183,6 +202,7 @@ static lh_status read_key(key *k, const making *m, const char *name, int64_t bud
     LH_TRY(lh_calloc(&k->points, table->n, sizeof *k->points));
     for (int64_t i = 0; i < table->n; i++) {
         const lh_cell *cell = &lh_table_row(table, i)[c];
+        if (!is_like(table, m->form, m->like, i)) continue;
         if (c == budget && is_reference(table, budget, i)) continue;
         if (is_left_out(m->form, column, cell)) continue;
         if (point_of(k, column, cell) < 0) k->points[k->count++] = *cell;
@@ -235,7 +255,8 @@ static lh_status fill_values(const making *m, int64_t measured, float **out)
     LH_TRY_DONE(lh_calloc(&sums, n, sizeof *sums));
     LH_TRY_DONE(lh_calloc(&counts, n, sizeof *counts));
     LH_TRY_DONE(lh_calloc(out, n, sizeof **out));
-    for (int64_t i = 0; i < m->table->n; i++) add_row(m, i, measured, sums, counts);
+    for (int64_t i = 0; i < m->table->n; i++)
+        if (is_like(m->table, m->form, m->like, i)) add_row(m, i, measured, sums, counts);
     for (int64_t i = 0; i < n; i++) (*out)[i] = counts[i] ? (float)(sums[i] / (double)counts[i]) : NAN;
 done:
     lh_free(sums);
@@ -257,6 +278,28 @@ static int has_values(const float *values, int64_t n)
     return 0;
 }
 
+/* Appends "-4096-context-only" and ", length 4096, context-only": the values by which the form splits, of columns that
+ * have several. */
+static lh_status put_split(const making *m, lh_buf *name, lh_buf *title)
+{
+    LH_TRY(lh_buf_puts(name, m->form->suffix));
+    LH_TRY(lh_buf_puts(title, m->form->about));
+    for (int i = 0; i < SPLITS && m->form->splits[i]; i++) {
+        const int64_t c = lh_table_column_find(m->table, m->form->splits[i]);
+        if (c < 0 || !varies(m->table, c)) continue;
+        const lh_column *column = &m->table->columns[c];
+        const lh_cell *cell = &lh_table_row(m->table, m->like)[c];
+        if (column->type == LH_COLUMN_I64) {
+            LH_TRY(lh_buf_printf(name, "-%lld", (long long)cell->number));
+            LH_TRY(lh_buf_printf(title, ", %s %lld", column->name, (long long)cell->number));
+        } else {
+            LH_TRY(lh_buf_printf(name, "-%s", cell->text));
+            LH_TRY(lh_buf_printf(title, ", %s", cell->text));
+        }
+    }
+    return LH_OK;
+}
+
 static lh_status make_figure(const making *m, int64_t measured)
 {
     lh_status st = LH_OK;
@@ -270,15 +313,17 @@ static lh_status make_figure(const making *m, int64_t measured)
                         .y = m->form->y,
                         .better = less ? -1 : 1};
     char name[LH_FIGURE_NAME], *title = NULL, *about = NULL;
+    lh_buf suffix = {0}, of = {0};
     float *values = NULL;
+    LH_TRY_DONE(put_split(m, &suffix, &of));
     for (int d = 0; d < m->key_count; d++) {
         const key *k = &m->keys[d];
         figure.dims[figure.dim_count++] = (lh_figure_dim){k->name, k->unit, k->count, k->labels, k->values};
     }
-    snprintf(name, sizeof name, "%s-%s%s", m->task, column->name, m->form->suffix);
+    snprintf(name, sizeof name, "%s-%s%s", m->task, column->name, suffix.data);
     for (char *c = name; *c; c++) *c = (char)(isalnum((unsigned char)*c) ? tolower((unsigned char)*c) : '-');
     figure.name = name;
-    LH_TRY_DONE(lh_asprintf(&title, "%s: %s%s", m->task, column->name, m->form->about));
+    LH_TRY_DONE(lh_asprintf(&title, "%s: %s%s", m->task, column->name, of.data));
     *title = (char)toupper((unsigned char)*title);
     for (char *c = title; *c; c++)
         if (*c == '_') *c = ' ';
@@ -290,6 +335,8 @@ static lh_status make_figure(const making *m, int64_t measured)
     figure.values = values;
     if (has_values(values, lh_figure_count(&figure))) LH_TRY_DONE(lh_figures_append(m->out, &figure));
 done:
+    lh_buf_clear(&suffix);
+    lh_buf_clear(&of);
     lh_free(title);
     lh_free(about);
     lh_free(values);
@@ -300,6 +347,7 @@ static int is_measure(const making *m, int64_t c)
 {
     const lh_column *column = &m->table->columns[c];
     if (column->type != LH_COLUMN_F64 && column->type != LH_COLUMN_I64) return 0;
+    if (m->form->measures[0]) return is_among(m->form->measures, column->name);
     return !is_among(m->form->keys, column->name) && !is_among(unmeasured, column->name);
 }
 
@@ -331,6 +379,17 @@ static int has_form(const lh_table *table, const char *name, const form *f)
            (!f->column || lh_table_column_find(table, f->column) >= 0);
 }
 
+/* The figures of a form, for every value by which it splits the table. */
+static lh_status make_forms(making *m)
+{
+    for (m->like = 0; m->like < m->table->n; m->like++) {
+        int64_t first = 0;
+        while (!is_like(m->table, m->form, first, m->like)) first++;
+        if (first == m->like) LH_TRY(make_figures(m));
+    }
+    return LH_OK;
+}
+
 lh_status lh_figures_of_tables(const lh_tables *tables, lh_figures *out)
 {
     lh_status st = LH_OK;
@@ -347,7 +406,7 @@ lh_status lh_figures_of_tables(const lh_tables *tables, lh_figures *out)
         LH_TRY_DONE(lh_strndup(&task, name, slash - name < 40 ? slash - name : 40));
         for (int f = 0; f < FORMS; f++) {
             making m = {.table = table, .form = &forms[f], .task = task, .out = out};
-            if (has_form(table, slash, m.form)) LH_TRY_DONE(make_figures(&m));
+            if (has_form(table, slash, m.form)) LH_TRY_DONE(make_forms(&m));
         }
     }
 done:
