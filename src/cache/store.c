@@ -340,9 +340,9 @@ lh_status lh_store_list(const char *folder, json_t **out)
     json_t *all = json_array(), *one = NULL;
     LH_TRY_DONE(read_folder(&list, folder));
     if (list.n == 0 && list.others)
-        LH_FAIL_DONE(LH_EINPUT,
-                     "'%s' is a folder without stored contexts, not an HDF5 file: 'longhaul import %s -o "
-                     "m.h5' makes one of a model",
+        LH_FAIL_DONE(LH_EFILE,
+                     "'%s' is a folder, not an HDF5 file, and holds no stored contexts: 'longhaul import %s -o m.h5' "
+                     "makes a checkpoint of a model",
                      folder, folder);
     for (int64_t i = 0; i < list.n; i++) {
         LH_TRY_DONE(describe_entry(&list.at[i], &one));

@@ -50,7 +50,7 @@ void lh_store_remove(const lh_store_entry *entry);
 lh_status lh_store_sweep(const char *folder, int64_t limit_bytes);
 
 /* *out: the descriptions of all entries, the last used first, each with `file`, `bytes` of both files and `last_use`
- * (Unix time) (json_decref). LH_EINPUT: the folder holds files and no entries. */
+ * (Unix time) (json_decref). LH_EFILE: the folder holds files and no entries. */
 lh_status lh_store_list(const char *folder, json_t **out);
 
 #endif

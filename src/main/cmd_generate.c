@@ -45,7 +45,7 @@ static const lh_option file_rows[] = {
     {.type = LH_OPT_FLAG,
      .name = "json",
      FIELD(json),
-     .help = "Print one JSON object with text, ids, policy, cache and times instead of streaming the text."},
+     .help = "Print one JSON object with text, ids, policy, cache and times; the text is not streamed."},
     {.type = LH_OPT_STR,
      .name = "json-file",
      FIELD(json_file),
@@ -56,9 +56,8 @@ static const lh_option file_rows[] = {
     {.type = LH_OPT_FLAG,
      .name = "logprobs",
      FIELD(logprobs),
-     .help = "Add the log-probability of every generated token to --json or --json-file. Natural logarithms of the "
-             "model itself, before "
-             "temperature and penalty."},
+     .help = "Add log-probabilities of generated tokens to the JSON object. Natural logarithms of the model "
+             "itself, before temperature and penalty."},
     {.type = LH_OPT_STR,
      .name = "save-cache",
      FIELD(save_cache),
@@ -66,7 +65,7 @@ static const lh_option file_rows[] = {
      .writes = 1,
      .makes = "cache",
      .replaces = "load-cache",
-     .help = "Save the cache after the prompt to FILE (HDF5), for questions that come later."},
+     .help = "Save the cache after the prompt to FILE (HDF5); it answers questions that come later."},
     {.type = LH_OPT_STR,
      .name = "load-cache",
      FIELD(load_cache),
@@ -83,8 +82,8 @@ static const lh_option file_rows[] = {
      .name = "keep-sets-from",
      FIELD(keep_sets_from),
      .arg = "FILE",
-     .help = "Keep the positions of FILE (HDF5, as --keep-sets writes it) instead of a policy's choice: policies "
-             "without C. It must hold the tokens of this prompt."},
+     .help = "Keep the positions of FILE instead of a policy's choice; the file is written by --keep-sets, or in its "
+             "form (policies without C), and holds the tokens of this prompt."},
     {.type = LH_OPT_STR,
      .name = "logits",
      FIELD(logits),

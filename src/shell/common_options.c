@@ -223,11 +223,12 @@ static const lh_option store_rows[] = {
      FIELD(folder),
      .arg = "FOLDER",
      .writes = 1,
-     .help =
-         "Keep evicted caches of contexts in FOLDER, and read a context from there that any run has read before with "
-         "the same model, policy and options. Many runs may share the folder; 'longhaul info FOLDER' lists it."},
+     .help = "Keep and reuse evicted caches of contexts in FOLDER. A context that any run has read before, with the "
+             "same model, policy and options, is not read again. Many runs may share the folder; 'longhaul info "
+             "FOLDER' lists it."},
     {.type = LH_OPT_BYTES,
      .name = "context-cache-limit",
+     .detail = 1,
      FIELD(limit_bytes),
      .arg = "SIZE",
      .help = "Maximum size of the folder of --context-cache, such as 500G: the least recently used caches are removed. "

@@ -297,7 +297,7 @@ START_TEST(test_the_folder_is_listed)
     program_run(&r, 1, "verify store/%s", json_string_value(json_object_get(one, "file")));
     program_exits(&r, 0);
     json_decref(list);
-    program_refuses(1, 3, "is a folder without stored contexts", "info tiny");
+    program_refuses(1, 4, "is a folder, not an HDF5 file, and holds no stored contexts", "info tiny");
     program_refuses(1, 2, "'book' is no folder", "generate -m tiny.h5 -p a -n 1 --context-cache book");
     program_refuses(1, 6, "cannot create the folder 'no/store'",
                     "generate -m tiny.h5 -p a -n 1 --context-cache no/store");
