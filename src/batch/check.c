@@ -1,9 +1,9 @@
 /* check.c - `batch --check`: reads all requests and answers none; prints the requests that cannot be answered, the
  * number of tokens, and the memory and the time that a run needs on these ranks. */
-#include <math.h>
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/duration.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/minmax.h"
@@ -311,27 +311,16 @@ static double estimate(const check_run *c, const pace *p)
     return e->load_s + (reading_s + writing_s) / (double)c->batch->replicas;
 }
 
-/* "7 s", "12 min", "3 h 20 min" */
-static lh_status put_duration(lh_buf *text, double seconds)
-{
-    const long long s = (long long)ceil(seconds), min = (s + 59) / 60;
-    if (s < 120) return lh_buf_printf(text, "%lld s", s);
-    return min < 120 ? lh_buf_printf(text, "%lld min", min)
-                     : lh_buf_printf(text, "%lld h %02lld min", min / 60, min % 60);
-}
-
-/* Recommends a quarter more, and five minutes for the end of a run at its limit. */
 static lh_status print_time(double seconds)
 {
     lh_status st = LH_OK;
     lh_buf text = {0};
-    const long long minutes = (long long)ceil((1.25 * seconds / 60 + 5) / 5) * 5;
-    LH_TRY_DONE(lh_buf_puts(&text, "time       "));
-    LH_TRY_DONE(put_duration(&text, seconds));
+    char duration[LH_DURATION_TEXT];
+    const long long minutes = lh_duration_limit_min(seconds);
     LH_TRY_DONE(lh_buf_printf(&text,
-                              " on these ranks, if every answer is as long as it may be: ask for "
+                              "time       %s on these ranks, if every answer is as long as it may be: ask for "
                               "--time=%02lld:%02lld:00\n",
-                              minutes / 60, minutes % 60));
+                              lh_duration_text(duration, seconds), minutes / 60, minutes % 60));
     LH_TRY_DONE(lh_shell_write(text.data, text.bytes));
 done:
     lh_buf_clear(&text);

@@ -2,6 +2,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/duration.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "batch/parts.h"
@@ -53,25 +54,11 @@ static lh_status print_time(lh_buf *text, const char *what, int64_t when)
     return lh_buf_printf(text, "  %-9s %s\n", what, at);
 }
 
-/* "2 h 03 min", "4 min", "12 s" */
-static lh_status put_time_left(lh_buf *text, double seconds)
-{
-    const long long s = (long long)seconds;
-    if (s >= 3600) return lh_buf_printf(text, "%lld h %02lld min", s / 3600, s / 60 % 60);
-    return s >= 120 ? lh_buf_printf(text, "%lld min", s / 60) : lh_buf_printf(text, "%lld s", s);
-}
-
-static lh_status print_left(lh_buf *text, double left_s)
-{
-    if (left_s < 0) return LH_OK;
-    LH_TRY(lh_buf_puts(text, "  left      "));
-    LH_TRY(put_time_left(text, left_s));
-    return lh_buf_puts(text, "\n");
-}
-
 static lh_status print_status(const lh_batch_status *status, const char *path, lh_buf *text)
 {
     const lh_batch_state *s = &status->state;
+    const double left_s = lh_batch_state_left(s);
+    char duration[LH_DURATION_TEXT];
     LH_TRY(lh_buf_printf(text, "%s: %s\n", path, meanings[s->stage]));
     LH_TRY(lh_buf_printf(text, "  requests  %lld", (long long)s->done));
     if (s->total)
@@ -88,7 +75,7 @@ static lh_status print_status(const lh_batch_status *status, const char *path, l
                              (long long)s->prompt_tokens, (long long)s->context_tokens, (long long)s->new_tokens,
                              lh_batch_state_rank_hours(s), s->device && strcmp(s->device, "cuda") == 0 ? "GPU" : "rank",
                              lh_batch_state_tokens_per_rank_hour(s)));
-    LH_TRY(print_left(text, lh_batch_state_left(s)));
+    if (left_s >= 0) LH_TRY(lh_buf_printf(text, "  left      %s\n", lh_duration_text(duration, left_s)));
     LH_TRY(print_time(text, "started", s->started));
     LH_TRY(print_time(text, "updated", s->updated));
     if (s->host)
@@ -137,19 +124,20 @@ static lh_status print_line(const lh_batch_status *status, const char *path, lh_
 {
     const lh_batch_state *s = &status->state;
     const double left_s = lh_batch_state_left(s);
+    char duration[LH_DURATION_TEXT];
     LH_TRY(lh_buf_printf(text, "%s: %s, ", path, lh_batch_stages[s->stage]));
     LH_TRY(put_requests(text, s->done, s->total, s->failed));
-    if (left_s >= 0) LH_TRY(lh_buf_puts(text, ", "));
-    if (left_s >= 0) LH_TRY(put_time_left(text, left_s));
-    return lh_buf_puts(text, left_s >= 0 ? " left\n" : "\n");
+    if (left_s >= 0) LH_TRY(lh_buf_printf(text, ", %s left", lh_duration_text(duration, left_s)));
+    return lh_buf_puts(text, "\n");
 }
 
 /* "16 outputs: 12 done, 3 running, 1 not begun; 40 of 64 requests done, 1 of them failed; 900 tokens/s; 12 min left of
- * those that run" */
+ * the running ones" */
 static lh_status print_sum(const outputs *o, lh_buf *text)
 {
     const lh_batch_sum sum = lh_batch_sum_of(o->statuses, o->paths.n, o->missing);
     const char *between = ":";
+    char duration[LH_DURATION_TEXT];
     LH_TRY(lh_buf_printf(text, "%lld outputs", (long long)(o->paths.n + o->missing)));
     for (int i = 0; i < LH_BATCH_STAGES; i++) {
         if (!sum.stages[i]) continue;
@@ -160,10 +148,9 @@ static lh_status print_sum(const outputs *o, lh_buf *text)
     LH_TRY(lh_buf_puts(text, "; "));
     LH_TRY(put_requests(text, sum.done, sum.total, sum.failed));
     if (sum.tokens_per_s > 0) LH_TRY(lh_buf_printf(text, "; %.0f tokens/s", sum.tokens_per_s));
-    if (sum.left_s < 0) return lh_buf_puts(text, "\n");
-    LH_TRY(lh_buf_puts(text, "; "));
-    LH_TRY(put_time_left(text, sum.left_s));
-    return lh_buf_puts(text, " left of those that run\n");
+    if (sum.left_s >= 0)
+        LH_TRY(lh_buf_printf(text, "; %s left of the running ones", lh_duration_text(duration, sum.left_s)));
+    return lh_buf_puts(text, "\n");
 }
 
 static lh_status print_all(const outputs *o, lh_buf *text)

@@ -138,7 +138,7 @@ static lh_status check_model(const lh_engine_options *o)
 
 static lh_status open_model(lh_engine *e, const lh_engine_options *o)
 {
-    LH_TRY(lh_checkpoint_open_model(&e->ck, o->model));
+    if (!e->ck) LH_TRY(lh_checkpoint_open_model(&e->ck, o->model));
     LH_TRY(lh_engine_dtypes(o, lh_checkpoint_dtype(e->ck), &e->view.dtype, &e->view.kv_dtype));
     LH_TRY(lh_checkpoint_open_tokenizer(e->ck, &e->tokenizer));
     e->view.tokenizer = e->tokenizer;
@@ -249,7 +249,9 @@ static lh_status allocate(lh_engine **out)
     return LH_OK;
 }
 
-lh_status lh_engine_open_replica(lh_engine **out, lh_comm *world, lh_comm *comm, const lh_engine_options *given)
+/* model: NULL: the options name it; it becomes the engine's. */
+static lh_status open_engine(lh_engine **out, lh_comm *world, lh_comm *comm, lh_checkpoint *model,
+                             const lh_engine_options *given)
 {
     lh_engine *e = NULL;
     double start = lh_clock_s();
@@ -259,6 +261,8 @@ lh_status lh_engine_open_replica(lh_engine **out, lh_comm *world, lh_comm *comm,
     if (st == LH_OK) st = allocate(&e);
     LH_TRY_DONE(lh_comm_agree(world, st));
     lh_engine_view *v = &e->view;
+    e->ck = model;
+    model = NULL;
     v->comm = comm;
     v->chunk = options->chunk;
     LH_TRY_DONE(open_exec(e, world, options));
@@ -277,8 +281,19 @@ lh_status lh_engine_open_replica(lh_engine **out, lh_comm *world, lh_comm *comm,
     *out = e;
     e = NULL;
 done:
+    lh_checkpoint_close(model);
     lh_engine_close(e);
     return st;
+}
+
+lh_status lh_engine_open_replica(lh_engine **out, lh_comm *world, lh_comm *comm, const lh_engine_options *options)
+{
+    return open_engine(out, world, comm, NULL, options);
+}
+
+lh_status lh_engine_open_model(lh_engine **out, lh_comm *world, lh_checkpoint *model, const lh_engine_options *options)
+{
+    return open_engine(out, world, world, model, options);
 }
 
 lh_status lh_engine_open_on(lh_engine **out, lh_comm *world, const lh_engine_options *options)

@@ -265,15 +265,32 @@ done:
     return st;
 }
 
+double lh_plan_layer_weights(const lh_config *c)
+{
+    const double q = (double)(c->heads * c->head_dim), kv = (double)(c->kv_heads * c->head_dim);
+    return (double)c->hidden * (2 * q + 2 * kv) + 3 * (double)c->hidden * (double)lh_config_mlp_channels_passed(c);
+}
+
+/* Query-key pairs of the first n tokens in a layer. */
+static double layer_pairs(const lh_config *c, int64_t layer, double n)
+{
+    const double window = (double)c->window;
+    const int slides = c->window > 0 && c->sliding[layer] && window < n;
+    return slides ? window * (window + 1) / 2 + (n - window) * window : n * (n + 1) / 2;
+}
+
+double lh_plan_attended(const lh_config *c, int64_t tokens)
+{
+    double pairs = 0;
+    for (int64_t l = 0; l < c->layers; l++) pairs += layer_pairs(c, l, (double)tokens);
+    return pairs;
+}
+
 /* FLOPs of the first n tokens of a prompt in a layer: the products, and the attention to the tokens before each. */
 static double layer_flops(const lh_config *c, int64_t layer, double n)
 {
-    const double window = (double)c->window, q = (double)(c->heads * c->head_dim);
-    const double kv = (double)(c->kv_heads * c->head_dim), hidden = (double)c->hidden;
-    const double weights = hidden * (2 * q + 2 * kv) + 3 * hidden * (double)lh_config_mlp_channels_passed(c);
-    const int slides = c->window > 0 && c->sliding[layer] && window < n;
-    const double pairs = slides ? window * (window + 1) / 2 + (n - window) * window : n * (n + 1) / 2;
-    return 2 * weights * n + 4 * q * pairs;
+    const double q = (double)(c->heads * c->head_dim);
+    return 2 * lh_plan_layer_weights(c) * n + 4 * q * layer_pairs(c, layer, n);
 }
 
 /* The same of the first `layers` layers. */

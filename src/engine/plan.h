@@ -46,6 +46,11 @@ void lh_plan_clear(lh_plan *plan);
  * lh_plan_make accepts. */
 int64_t lh_plan_ranks_needed(const lh_plan_request *request);
 
+/* Weights of a layer that a token is multiplied by; and the query-key pairs of a prefill in all layers, full or
+ * sliding-window, for each query head. */
+double lh_plan_layer_weights(const lh_config *config);
+double lh_plan_attended(const lh_config *config, int64_t tokens);
+
 /* FLOPs of a prefill: the products of all layers, full or sliding-window attention, and one row of logits. */
 double lh_plan_prefill_flops(const lh_config *config, int64_t tokens);
 

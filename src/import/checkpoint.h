@@ -24,11 +24,14 @@ void lh_checkpoint_close(lh_checkpoint *ck);
  * are not read but drawn (random_shapes.h, seed 0; type bf16). LH_EUSAGE for an unknown shape. */
 lh_status lh_checkpoint_open_model(lh_checkpoint **out, const char *name);
 
+/* A model for measurements: the first layers of a model, with the maximum of heads and channels that a rank of `ranks`
+ * ranks has, few rows of the vocabulary and no tokenizer. Its weights are drawn. */
+lh_status lh_checkpoint_open_layers(lh_checkpoint **out, const lh_config *config, int64_t layers, int64_t ranks);
+
 /* The open file, borrowed, for comparisons between ranks and checks for changes (h5.h). NULL: a random model. */
 lh_h5 *lh_checkpoint_file(const lh_checkpoint *ck);
 
 const lh_config *lh_checkpoint_config(const lh_checkpoint *ck);
-const char *lh_checkpoint_config_json(const lh_checkpoint *ck);
 
 /* Identifies the model: hash of the configuration and of the hashes of all weights. */
 uint64_t lh_checkpoint_identity(const lh_checkpoint *ck);

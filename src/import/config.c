@@ -425,6 +425,34 @@ done:
     return st;
 }
 
+/* *array: of `count` elements of `size` bytes, replaced by a copy; NULL stays. */
+static lh_status copy_array(void *array, int64_t count, int64_t size)
+{
+    void **at = array, *of = *at;
+    *at = NULL;
+    if (!of) return LH_OK;
+    LH_TRY(lh_calloc(at, count, size));
+    memcpy(*at, of, (size_t)(count * size));
+    return LH_OK;
+}
+
+lh_status lh_config_copy(lh_config *out, const lh_config *of)
+{
+    const int64_t pairs = of->rotary_dim / 2;
+    lh_rope *ropes[] = {&out->rope_global, &out->rope_local};
+    *out = *of;
+    lh_status st = copy_array(&out->sliding, of->layers, sizeof *of->sliding);
+    lh_status other = copy_array(&out->unrotated, of->layers, sizeof *of->unrotated);
+    if (st == LH_OK) st = other;
+    for (int i = 0; i < 2; i++) {
+        other = copy_array(&ropes[i]->long_factor, pairs, sizeof(double));
+        if (st == LH_OK) st = other;
+        other = copy_array(&ropes[i]->short_factor, pairs, sizeof(double));
+        if (st == LH_OK) st = other;
+    }
+    return st;
+}
+
 void lh_config_clear(lh_config *config)
 {
     lh_free(config->sliding);

@@ -82,6 +82,9 @@ lh_status lh_config_parse(lh_config *config, const json_t *json, const char *nam
 lh_status lh_config_parse_text(lh_config *config, const char *text, int64_t bytes, const char *name);
 void lh_config_clear(lh_config *config);
 
+/* A copy that owns its arrays; cleared also after a failure. */
+lh_status lh_config_copy(lh_config *out, const lh_config *of);
+
 /* The configuration of the text model: 'text_config' in a model for images and text, or else all of `json`. */
 const json_t *lh_config_text_of(const json_t *json);
 

@@ -52,15 +52,12 @@ static lh_status read_shape(lh_model_header *out, const char *name)
     return lh_config_parse_text(&out->config, text, (int64_t)strlen(text), name);
 }
 
-/* The configuration is parsed again, because the checkpoint keeps its copy. */
 static lh_status read_checkpoint(lh_model_header *out, const char *path)
 {
     lh_status st = LH_OK;
     lh_checkpoint *ck = NULL;
-    const char *text;
     LH_TRY_DONE(lh_checkpoint_open(&ck, path));
-    text = lh_checkpoint_config_json(ck);
-    LH_TRY_DONE(lh_config_parse_text(&out->config, text, (int64_t)strlen(text), path));
+    LH_TRY_DONE(lh_config_copy(&out->config, lh_checkpoint_config(ck)));
     out->stored = lh_checkpoint_dtype(ck);
 done:
     lh_checkpoint_close(ck);

@@ -2,11 +2,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/duration.h"
 #include "base/minmax.h"
 #include "base/options.h"
 #include "base/size_text.h"
 #include "engine/generate.h"
 #include "engine/plan.h"
+#include "engine/plan_time.h"
 #include "import/model_header.h"
 #include "main/generate_command.h"
 #include "shell/policy_options.h"
@@ -17,10 +19,11 @@ typedef struct lh_plan_sbatch {
     int64_t ranks_per_node; /* at most */
     int64_t node_bytes;     /* memory of a node, including the processes themselves; 0: the ranks have GPUs */
     int64_t threads;        /* cores of a rank; 0: not given */
+    int64_t minutes;        /* to ask for; 0: not known */
 } lh_plan_sbatch;
 
 /* Nodes with at most `ranks_per_node` ranks each, divided evenly. */
-lh_plan_sbatch lh_plan_sbatch_of(const lh_plan *plan, int64_t ranks_per_node, int64_t threads);
+lh_plan_sbatch lh_plan_sbatch_of(const lh_plan *plan, int64_t ranks_per_node);
 
 /* The line, without a line feed, appended to *out: Slurm's options, then the script with the policy, the types and the
  * length of the answer of the plan's command line. DOCUMENT and QUESTION stand for themselves, CHECKPOINT for a model
@@ -30,6 +33,7 @@ lh_status lh_plan_sbatch_line(lh_buf *out, const lh_plan_sbatch *job, const lh_p
 
 struct plan_options {
     int64_t context, max_new, sbatch; /* sbatch: ranks of a node, 0: no line for Slurm */
+    int time;
     lh_strings questions;
 };
 
@@ -68,6 +72,11 @@ static const lh_option rows[] = {
      .help = "Length of a question that comes after the eviction, as with '--question' and "
              "'--save-cache' of 'generate' and in 'chat'. Given several times, each question continues in a fork of "
              "the cache."},
+    {.type = LH_OPT_FLAG,
+     .name = "time",
+     FIELD(time),
+     .help = "Also the time of the prompt and of a token: measures layers with random weights on this machine, for "
+             "some seconds. Without the communication between ranks. Run it where the ranks will run."},
     {.type = LH_OPT_I64,
      .name = "sbatch",
      FIELD(sbatch),
@@ -96,6 +105,7 @@ static const lh_example examples[] = {
      "on two GPUs of 80 GB, on a host without GPU, before anything is imported"},
     {"longhaul plan -m llama-3.1-70b --context 120k --budget 1024 --device cuda --memory 79G --sbatch 4",
      "the nodes to ask Slurm for, if each has four such GPUs"},
+    {"longhaul plan -m m.h5 --context 120k --budget 1024 --time", "and how long it takes on this machine"},
     {"longhaul plan -m m.h5 --context 120k --trace-level full", "and how large a trace of the run is"},
     {0}};
 static const lh_syntax syntax = {
@@ -202,25 +212,58 @@ static json_t *trace_json(const lh_trace_options *options, const lh_trace_size *
                      (json_int_t)size->layer, "bytes_per_token_and_layer", (json_int_t)size->token);
 }
 
+/* What else is printed of a plan; NULL: nothing. */
+typedef struct plan_extras {
+    const lh_trace_size *trace;
+    const lh_plan_time *time;
+} plan_extras;
+
+static double run_s(const lh_plan_time *t)
+{
+    return t->prefill_s + t->decode_s;
+}
+
+/* The job of a plan that fits. */
+static lh_plan_sbatch job_of(const lh_plan *plan, const struct values *v, const plan_extras *extras)
+{
+    lh_plan_sbatch job = lh_plan_sbatch_of(plan, v->plan.sbatch);
+    job.threads = v->engine.threads;
+    if (extras->time) job.minutes = lh_duration_limit_min(run_s(extras->time));
+    return job;
+}
+
+static lh_status put_time(lh_buf *text, const lh_plan_time *t, const struct values *v)
+{
+    char prompt[LH_DURATION_TEXT], token[LH_DURATION_TEXT], all[LH_DURATION_TEXT];
+    const long long minutes = lh_duration_limit_min(run_s(t));
+    return lh_buf_printf(text,
+                         "time on ranks like this machine, by some layers: %s for the prompt, %s for a token; %s with "
+                         "%lld tokens, without loading and communication: ask for --time=%02lld:%02lld:00\n",
+                         lh_duration_text(prompt, t->prefill_s), lh_duration_text(token, t->step_s),
+                         lh_duration_text(all, run_s(t)), (long long)v->plan.max_new, minutes / 60, minutes % 60);
+}
+
 /* The line for Slurm of a plan that fits. */
-static lh_status put_sbatch(lh_buf *text, const lh_plan *plan, const lh_plan_request *request, const lh_call *call)
+static lh_status put_sbatch(lh_buf *text, const lh_plan *plan, const lh_plan_request *request, const lh_call *call,
+                            const plan_extras *extras)
 {
     const struct values *v = call->values;
     if (!v->plan.sbatch || !plan->fits) return LH_OK;
-    const lh_plan_sbatch job = lh_plan_sbatch_of(plan, v->plan.sbatch, v->engine.threads);
+    const lh_plan_sbatch job = job_of(plan, v, extras);
     LH_TRY(lh_buf_puts(text, "\n"));
     LH_TRY(lh_plan_sbatch_line(text, &job, request, call->options));
     return lh_buf_puts(text, "\n");
 }
 
 /* The same, as a member of the plan. */
-static lh_status set_sbatch(json_t *object, const lh_plan *plan, const lh_plan_request *request, const lh_call *call)
+static lh_status set_sbatch(json_t *object, const lh_plan *plan, const lh_plan_request *request, const lh_call *call,
+                            const plan_extras *extras)
 {
     lh_status st = LH_OK;
     lh_buf line = {0};
     const struct values *v = call->values;
     if (!v->plan.sbatch || !plan->fits) return LH_OK;
-    const lh_plan_sbatch job = lh_plan_sbatch_of(plan, v->plan.sbatch, v->engine.threads);
+    const lh_plan_sbatch job = job_of(plan, v, extras);
     LH_TRY_DONE(lh_plan_sbatch_line(&line, &job, request, call->options));
     json_object_set_new(object, "sbatch",
                         json_pack("{s:I, s:I, s:I, s:o, s:o, s:s}", "nodes", (json_int_t)job.nodes, "ntasks",
@@ -256,9 +299,8 @@ static lh_status make_plan(lh_plan *plan, struct values *v, const lh_plan_reques
     return lh_plan_make(plan, request);
 }
 
-/* trace: NULL: nothing is said of it. */
 static lh_status print_plan(const lh_plan *plan, const lh_call *call, const lh_plan_request *request,
-                            const lh_trace_size *trace)
+                            const plan_extras *extras)
 {
     lh_status st = LH_OK;
     const struct values *v = call->values;
@@ -280,16 +322,17 @@ static lh_status print_plan(const lh_plan *plan, const lh_call *call, const lh_p
                               lh_size_text(size, plan->ranks[0].prefill_sent),
                               lh_size_text(other, plan->ranks[0].decode_sent)));
     LH_TRY_DONE(lh_buf_printf(&text, "prefill in chunks of %lld tokens\n", (long long)plan->chunk));
-    if (trace) {
+    if (extras->trace) {
         LH_TRY_DONE(lh_buf_puts(&text, "trace: "));
-        LH_TRY_DONE(lh_trace_size_text(&text, &v->trace, trace));
+        LH_TRY_DONE(lh_trace_size_text(&text, &v->trace, extras->trace));
         LH_TRY_DONE(lh_buf_puts(&text, "\n"));
     }
+    if (extras->time) LH_TRY_DONE(put_time(&text, extras->time, v));
     LH_TRY_DONE(lh_buf_printf(&text,
                               v->engine.memory ? "fits in this memory: %s (%s per rank)\n"
                                                : "fits on this machine: %s (%s free per rank)\n",
                               plan->fits ? "yes" : "no", lh_size_text(size, plan->free_bytes)));
-    LH_TRY_DONE(put_sbatch(&text, plan, request, call));
+    LH_TRY_DONE(put_sbatch(&text, plan, request, call, extras));
     LH_TRY_DONE(lh_shell_write(text.data, text.bytes));
 done:
     lh_buf_clear(&text);
@@ -305,7 +348,9 @@ static lh_status run_plan(lh_call *call)
     lh_profiles profiles = {0};
     lh_plan plan = {0};
     lh_trace_size trace = {0};
+    lh_plan_time time = {0};
     const int traced = lh_trace_options_given(call->options);
+    plan_extras extras = {.trace = traced ? &trace : NULL};
     int64_t ranks_needed = 0;
     json_t *object = NULL;
     questions asked;
@@ -326,13 +371,18 @@ static lh_status run_plan(lh_call *call)
     LH_TRY_DONE(lh_shell_note_policy(&policy, v->plan.context, v->policy.asked));
     LH_TRY_DONE(make_plan(&plan, v, &request, &ranks_needed));
     if (traced) LH_TRY_DONE(size_trace(&trace, &plan, v, &asked));
+    if (v->plan.time && plan.fits) {
+        LH_TRY_DONE(lh_plan_measure(&time, &request, &plan));
+        extras.time = &time;
+    }
     if (v->format.json) {
         LH_TRY_DONE(lh_plan_json(&plan, &request, ranks_needed, &object));
         if (traced) json_object_set_new(object, "trace", trace_json(&v->trace, &trace));
-        LH_TRY_DONE(set_sbatch(object, &plan, &request, call));
+        if (extras.time) json_object_set_new(object, "time", lh_plan_time_json(&time));
+        LH_TRY_DONE(set_sbatch(object, &plan, &request, call, &extras));
         LH_TRY_DONE(lh_shell_write_json(object));
     } else {
-        LH_TRY_DONE(print_plan(&plan, call, &request, traced ? &trace : NULL));
+        LH_TRY_DONE(print_plan(&plan, call, &request, &extras));
     }
     if (!plan.fits) LH_TRY_DONE(fail_to_fit(&plan, ranks_needed));
 done:
@@ -353,11 +403,11 @@ static int64_t divide_up(int64_t n, int64_t by)
     return (n + by - 1) / by;
 }
 
-lh_plan_sbatch lh_plan_sbatch_of(const lh_plan *plan, int64_t ranks_per_node, int64_t threads)
+lh_plan_sbatch lh_plan_sbatch_of(const lh_plan *plan, int64_t ranks_per_node)
 {
     int64_t peak = 0;
     for (int64_t r = 0; r < plan->tp; r++) peak = lh_max_i64(peak, plan->ranks[r].peak);
-    lh_plan_sbatch job = {.nodes = divide_up(plan->tp, ranks_per_node), .ranks = plan->tp, .threads = threads};
+    lh_plan_sbatch job = {.nodes = divide_up(plan->tp, ranks_per_node), .ranks = plan->tp};
     job.ranks_per_node = divide_up(job.ranks, job.nodes);
     if (plan->device != LH_DEVICE_CUDA) job.node_bytes = job.ranks_per_node * (peak + PROCESS_BYTES);
     return job;
@@ -389,6 +439,9 @@ lh_status lh_plan_sbatch_line(lh_buf *out, const lh_plan_sbatch *job, const lh_p
     const int imported = end && strcmp(end, ".h5") == 0 && !strpbrk(model, " '\"\\$`&;|<>()*?[]#~!\t\n");
     LH_TRY(lh_buf_printf(out, "sbatch --nodes=%lld --ntasks=%lld --ntasks-per-node=%lld", (long long)job->nodes,
                          (long long)job->ranks, (long long)job->ranks_per_node));
+    if (job->minutes)
+        LH_TRY(
+            lh_buf_printf(out, " --time=%02lld:%02lld:00", (long long)job->minutes / 60, (long long)job->minutes % 60));
     if (job->threads) LH_TRY(lh_buf_printf(out, " --cpus-per-task=%lld", (long long)job->threads));
     if (job->node_bytes)
         LH_TRY(lh_buf_printf(out, " --mem=%lldG", (long long)divide_up(job->node_bytes, INT64_C(1) << 30)));

@@ -156,11 +156,10 @@ lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_exec *exec, 
 {
     lh_status st = LH_OK;
     lh_model *m = NULL;
-    const char *text = lh_checkpoint_config_json(ck);
     LH_TRY_DONE(lh_calloc(&m, 1, sizeof *m));
     m->exec = *exec;
     m->options = *options;
-    LH_TRY_DONE(lh_config_parse_text(&m->config, text, (int64_t)strlen(text), "/config"));
+    LH_TRY_DONE(lh_config_copy(&m->config, lh_checkpoint_config(ck)));
     LH_TRY_DONE(lh_shard_of(&m->shard, &m->config, lh_comm_rank(exec->comm), lh_comm_size(exec->comm)));
     LH_TRY_DONE(lh_calloc(&m->layers, m->config.layers, sizeof *m->layers));
     LH_TRY_DONE(lh_calloc(&m->projections, m->config.layers, sizeof *m->projections));

@@ -409,6 +409,45 @@ START_TEST(test_a_plan_prints_the_line_for_slurm)
 }
 END_TEST
 
+/* Any number of ranks, a mixture of experts, sliding layers; no weights are read. */
+START_TEST(test_a_plan_measures_the_time_of_a_run)
+{
+    static const char *const models[] = {"tiny.h5", "random:tiny", "tiny --tp 3", "gemma --tp 2", "mixture"};
+    program_result r = {0};
+    program_run(&r, 1, "--version > v; mkdir -p gemma mixture");
+    program_file("gemma/config.json",
+                 "{\"architectures\":[\"Gemma2ForCausalLM\"],\"model_type\":\"gemma2\",\"hidden_size\":64,"
+                 "\"num_hidden_layers\":4,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"head_dim\":16,"
+                 "\"intermediate_size\":96,\"vocab_size\":200,\"max_position_embeddings\":8192,\"rms_norm_eps\":1e-6,"
+                 "\"sliding_window\":64,\"query_pre_attn_scalar\":16,\"attn_logit_softcapping\":50.0,"
+                 "\"final_logit_softcapping\":30.0,\"hidden_activation\":\"gelu_pytorch_tanh\"}");
+    program_file("mixture/config.json",
+                 "{\"architectures\":[\"MixtralForCausalLM\"],\"model_type\":\"mixtral\",\"hidden_size\":64,"
+                 "\"num_hidden_layers\":2,\"num_attention_heads\":4,\"num_key_value_heads\":2,\"intermediate_size\":96,"
+                 "\"vocab_size\":200,\"max_position_embeddings\":8192,\"rms_norm_eps\":1e-6,\"num_local_experts\":4,"
+                 "\"num_experts_per_tok\":2,\"hidden_act\":\"silu\"}");
+    for (size_t i = 0; i < sizeof models / sizeof *models; i++) {
+        program_run(&r, 1, "plan -m %s --context 1500 -n 10 --time --memory 1G --json", models[i]);
+        program_exits(&r, 0);
+        json_t *plan = json_loads(r.out.data, 0, NULL);
+        const json_t *time = json_object_get(plan, "time");
+        const double prefill = json_number_value(json_object_get(time, "prefill_s")),
+                     step = json_number_value(json_object_get(time, "step_s"));
+        ck_assert_msg(prefill > 1e-6 && prefill < 60 && step > 1e-7 && step < 10, "%s", r.out.data);
+        ck_assert_double_eq_tol(json_number_value(json_object_get(time, "decode_s")), 10 * step, 1e-6);
+        json_decref(plan);
+    }
+    program_run(&r, 1, "plan -m tiny.h5 --context 1500 --time --memory 1G --sbatch 2");
+    program_exits(&r, 0);
+    ck_assert_msg(strstr(r.out.data, "ask for --time=00:10:00\n") && strstr(r.out.data, "--time=00:10:00 --mem="), "%s",
+                  r.out.data);
+    program_run(&r, 1, "plan -m tiny.h5 --context 1500 --time --memory 1M");
+    program_exits(&r, 5); /* a run that does not fit takes no time */
+    ck_assert_ptr_null(strstr(r.out.data, "ask for --time"));
+    program_clear(&r);
+}
+END_TEST
+
 /* A checkpoint, the folder that it was made from and the configuration in it. */
 START_TEST(test_a_plan_needs_no_checkpoint)
 {
@@ -473,6 +512,7 @@ int main(void)
                                   test_a_plan_tells_every_rank,
                                   test_tokens_have_units,
                                   test_a_plan_for_a_device_that_is_elsewhere,
+                                  test_a_plan_measures_the_time_of_a_run,
                                   test_a_plan_prints_the_line_for_slurm,
                                   test_a_plan_needs_no_checkpoint,
                                   test_a_run_within_its_memory,

@@ -1,0 +1,179 @@
+#include "engine/plan_time.h"
+
+#include <math.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "base/minmax.h"
+#include "engine/session.h"
+#include "import/model_header.h"
+
+/* Bytes of weights that no processor's cache holds; maximum bytes of all entries of the long caches. */
+static const int64_t WEIGHT_BYTES = INT64_C(256) << 20, ENTRY_BYTES = INT64_C(512) << 20;
+
+/* Entries of the short and the long caches, tokens of a block, and the steps that are timed together; each is repeated,
+ * and the fastest counts, because a shared host delays some. */
+enum { FEW = 64, MANY = 32768, BLOCK = 256, STEPS = 4, REPEATS = 3 };
+
+/* Layers with so many entries in each head of their caches. */
+typedef struct measured {
+    int64_t layers, entries, block;
+    double block_s, step_s;
+} measured;
+
+/* Query-key pairs of a block. */
+static double block_pairs(const measured *m)
+{
+    return (double)m->block * ((double)m->entries + (double)(m->block + 1) / 2);
+}
+
+/* Leaves the entries as zeros: their values do not change the time. */
+static lh_status read_zeros(void *self, int64_t layer, void *keys, void *values)
+{
+    (void)self;
+    (void)layer;
+    (void)keys;
+    (void)values;
+    return LH_OK;
+}
+
+/* Waits for the work on the device. */
+static lh_status wait_for(lh_session *s)
+{
+    int32_t id;
+    return lh_session_sample(s, NULL, 0, &id);
+}
+
+static lh_status time_session(lh_session *s, const int32_t *ids, measured *m)
+{
+    m->block_s = m->step_s = INFINITY;
+    for (int i = 0; i < REPEATS; i++) {
+        double start = lh_clock_s();
+        LH_TRY(lh_session_block(s, ids, m->block));
+        LH_TRY(wait_for(s));
+        m->block_s = fmin(m->block_s, lh_clock_s() - start);
+    }
+    for (int i = 0; i < REPEATS; i++) {
+        double start = lh_clock_s();
+        for (int step = 0; step < STEPS; step++) {
+            LH_TRY(lh_session_step(s, ids[step]));
+            LH_TRY(wait_for(s));
+        }
+        m->step_s = fmin(m->step_s, (lh_clock_s() - start) / STEPS);
+    }
+    return LH_OK;
+}
+
+static lh_status measure(lh_engine *engine, measured *m)
+{
+    lh_status st = LH_OK;
+    const int64_t vocab = lh_engine_get(engine)->config->vocab, more = REPEATS * (m->block + STEPS);
+    lh_session *session = NULL;
+    lh_policy full;
+    int32_t *ids = NULL;
+    float *logits = NULL;
+    LH_TRY_DONE(lh_policy_resolve(&full, &(lh_policy_options){0}));
+    LH_TRY_DONE(lh_calloc(&ids, lh_max_i64(m->entries, BLOCK), sizeof *ids));
+    LH_TRY_DONE(lh_calloc(&logits, vocab, sizeof *logits));
+    for (int64_t t = 0; t < lh_max_i64(m->entries, BLOCK); t++)
+        ids[t] = (int32_t)((t * 7919 + 13) % vocab); /* for many experts */
+    LH_TRY_DONE(lh_session_open(
+        &session, engine,
+        &(lh_session_options){
+            .policy = &full, .prompt = m->entries, .more = more, .length = m->entries + more, .block = m->block}));
+    LH_TRY_DONE(lh_session_fill(
+        session, &(lh_session_prompt){.ids = ids, .n = m->entries, .logits = logits, .read = read_zeros}));
+    LH_TRY_DONE(time_session(session, ids, m));
+done:
+    lh_session_close(session);
+    lh_free(ids);
+    lh_free(logits);
+    return st;
+}
+
+static measured what_to_measure(const lh_plan_request *request, const lh_plan *plan, const lh_config *c)
+{
+    const double idle = 3 * (double)c->hidden * (double)(lh_config_mlp_channels(c) - lh_config_mlp_channels_passed(c));
+    const int64_t layer_bytes = (int64_t)(lh_plan_layer_weights(c) + idle) / plan->tp * lh_dtype_bytes(plan->dtype);
+    const int64_t layers = lh_min_i64(c->layers, WEIGHT_BYTES / lh_max_i64(layer_bytes, 1) + 1);
+    const int64_t kv_heads = (c->kv_heads + plan->tp - 1) / plan->tp;
+    const int64_t token_bytes = layers * 2 * kv_heads * c->head_dim * lh_dtype_bytes(plan->kv_dtype);
+    const int64_t most = lh_min_i64(MANY, ENTRY_BYTES / token_bytes);
+    return (measured){.layers = layers,
+                      .entries = lh_max_i64(lh_min_i64(request->context, most), 16 * FEW),
+                      .block = lh_min_i64(lh_min_i64(BLOCK, plan->chunk), request->context)};
+}
+
+/* An engine of the layers, on this process alone. */
+static lh_status open_layers(lh_engine **out, int64_t layers, lh_comm *self, const lh_plan_request *request,
+                             const lh_plan *plan, const lh_config *config)
+{
+    lh_checkpoint *model = NULL;
+    lh_engine_options options = lh_engine_defaults(request->engine);
+    options.tp = 0;
+    options.memory = 0; /* of the planned machine */
+    options.chunk = 0;
+    options.dtype = lh_dtype_name(plan->dtype);
+    options.kv_dtype = lh_dtype_name(plan->kv_dtype);
+    LH_TRY(lh_checkpoint_open_layers(&model, config, layers, plan->tp));
+    return lh_engine_open_model(out, self, model, &options);
+}
+
+/* Seconds of a layer: of a token in a block and of a step without a cache, and of each query-key pair of both. */
+typedef struct rates {
+    double token_s, pair_s, step_s, entry_s;
+} rates;
+
+static rates rates_of(const measured *few, const measured *many)
+{
+    const double layers = (double)few->layers, block_s = few->block_s / layers, step_s = few->step_s / layers;
+    const double pair_s = (many->block_s / layers - block_s) / (block_pairs(many) - block_pairs(few));
+    const double entry_s = (many->step_s / layers - step_s) / (double)(many->entries - few->entries);
+    rates r = {.pair_s = fmax(pair_s, 0), .entry_s = fmax(entry_s, 0)};
+    r.token_s = fmax(block_s - r.pair_s * block_pairs(few), 0) / (double)few->block;
+    r.step_s = fmax(step_s - r.entry_s * (double)few->entries, 0);
+    return r;
+}
+
+/* The rows of lm_head, which the measured layers lack, are read at the rate of a layer's weights. */
+static lh_plan_time time_of(const lh_plan_request *request, const lh_plan *plan, const lh_config *c, const rates *r)
+{
+    const double head = (double)c->hidden * (double)c->vocab / lh_plan_layer_weights(c); /* in layers */
+    const double kept = (double)plan->entries_kept / (double)c->kv_heads;
+    const double grown =
+        request->policy->every ? 0 : (double)(c->layers * (2 * request->question + request->max_new)) / 2;
+    lh_plan_time t = {.prefill_s = r->token_s * (double)(c->layers * request->context) +
+                                   r->pair_s * lh_plan_attended(c, request->context),
+                      .step_s = r->step_s * ((double)c->layers + head) + r->entry_s * (kept + grown)};
+    t.decode_s = t.step_s * (double)request->max_new;
+    return t;
+}
+
+lh_status lh_plan_measure(lh_plan_time *out, const lh_plan_request *request, const lh_plan *plan)
+{
+    lh_status st = LH_OK;
+    lh_comm *self = NULL;
+    lh_engine *engine = NULL;
+    lh_model_header header = {0};
+    LH_TRY_DONE(lh_model_header_read(&header, request->engine->model));
+    measured many = what_to_measure(request, plan, &header.config), few = many, warm;
+    few.entries = FEW;
+    warm = few;
+    LH_TRY_DONE(lh_comm_open_self(&self));
+    LH_TRY_DONE(open_layers(&engine, many.layers, self, request, plan, &header.config));
+    LH_TRY_DONE(measure(engine, &warm));
+    LH_TRY_DONE(measure(engine, &few));
+    LH_TRY_DONE(measure(engine, &many));
+    const rates r = rates_of(&few, &many);
+    *out = time_of(request, plan, &header.config, &r);
+done:
+    lh_engine_close(engine);
+    lh_comm_close(self);
+    lh_model_header_clear(&header);
+    return st;
+}
+
+json_t *lh_plan_time_json(const lh_plan_time *t)
+{
+    return json_pack("{s:f, s:f, s:f}", "prefill_s", t->prefill_s, "step_s", t->step_s, "decode_s", t->decode_s);
+}
