@@ -45,6 +45,24 @@ START_TEST(test_known_forms_of_choices_are_read)
 }
 END_TEST
 
+START_TEST(test_an_array_of_records_is_read_up_to_the_count)
+{
+#define RECORD "{\"question\": \"q\", \"choices\": [\"a\", \"b\"], \"answer\": 1}"
+    static const char *const texts[] = {"[" RECORD ",\n" RECORD ", " RECORD "]", RECORD "\n\n" RECORD "\n" RECORD "\n"};
+    lh_choice_data data;
+    for (int i = 0; i < 2; i++) {
+        put(texts[i]);
+        OK(lh_choice_data_read(&data, "q.jsonl", 0));
+        ck_assert_int_eq(data.n, 3);
+        lh_choice_data_clear(&data);
+        OK(lh_choice_data_read(&data, "q.jsonl", 2));
+        ck_assert_int_eq(data.n, 2);
+        ck_assert_int_eq(data.at[1].line, i ? 3 : 2);
+        lh_choice_data_clear(&data);
+    }
+}
+END_TEST
+
 START_TEST(test_what_is_no_choice_is_said_with_its_line)
 {
 #define CHOICES "\"choices\": [\"a\", \"b\"]"
@@ -60,8 +78,8 @@ START_TEST(test_what_is_no_choice_is_said_with_its_line)
         {"{\"question\": \"q\", " CHOICES ", \"label\": \"b\"}\n", "index of the right choice, from 0 to 1"},
         {"{\"question\": \"q\", " CHOICES "}\n", "index of the right choice, from 0 to 1"},
         {"{\"question\": \"q\", " CHOICES ", \"answerKey\": \"B\"}\n", "must be one of the labels"},
-        {"1\n", "every line must be an object"},
-        {"[1]\n", "'q.jsonl' is a JSON array, not JSON Lines"},
+        {"1\n", "every record must be an object"},
+        {"[1]\n", "record 1 of 'q.jsonl': every record must be an object"},
         {"", "has no questions"},
     };
     lh_choice_data data;
@@ -75,7 +93,8 @@ END_TEST
 
 int main(void)
 {
-    const TTest *const tests[] = {test_known_forms_of_choices_are_read, test_what_is_no_choice_is_said_with_its_line,
-                                  NULL};
+    const TTest *const tests[] = {test_known_forms_of_choices_are_read,
+                                  test_an_array_of_records_is_read_up_to_the_count,
+                                  test_what_is_no_choice_is_said_with_its_line, NULL};
     return suite_run("choice data", tests);
 }

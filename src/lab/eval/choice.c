@@ -100,7 +100,7 @@ static lh_status read_record(lh_choice_record *out, const lh_data_line *line)
 {
     if (!json_is_object(line->object))
         LH_FAIL(LH_EINPUT,
-                "%s: every line must be an object, such as {\"question\": …, \"choices\": [\"Paris\", \"Rome\"], "
+                "%s: every record must be an object, such as {\"question\": …, \"choices\": [\"Paris\", \"Rome\"], "
                 "\"answer\": 0}",
                 line->where);
     LH_TRY(read_prompt(out, line));
@@ -128,8 +128,9 @@ lh_status lh_choice_data_read(lh_choice_data *out, const char *path, int64_t max
 {
     lh_status st = LH_OK;
     lh_choice_data data = {0};
-    LH_TRY_DONE(lh_data_lines_read(path, max, &data.hash, take_choice, &data));
-    if (data.n == 0) LH_FAIL_DONE(LH_EINPUT, "'%s' has no questions: one JSON object a line", path);
+    LH_TRY_DONE(lh_data_records_read(path, max, &data.hash, take_choice, &data));
+    if (data.n == 0)
+        LH_FAIL_DONE(LH_EINPUT, "'%s' has no questions: one JSON object a line, or an array of objects", path);
     *out = data;
     data = (lh_choice_data){0};
 done:

@@ -22,9 +22,9 @@ typedef struct lh_choice_data {
     uint64_t hash; /* of the file */
 } lh_choice_data;
 
-/* One object a line, with the names of the published files and of lm-evaluation-harness: "question" (which becomes
- * "Question: …\nAnswer:", as its ARC and PIQA tasks write it), or "query" (used unchanged, as HellaSwag has it);
- * "choices", a list or ARC's {"text": list, "label": list}; "answer", "gold" or "label", an index from 0, or
+/* JSON Lines or an array of objects, with the names of the published files and of lm-evaluation-harness: "question"
+ * (which becomes "Question: …\nAnswer:", as its ARC and PIQA tasks write it), or "query" (used unchanged, as HellaSwag
+ * has it); "choices", a list or ARC's {"text": list, "label": list}; "answer", "gold" or "label", an index from 0, or
  * "answerKey", one of the labels; "context" and "id" are optional, other members are ignored. At most `max` records, 0:
  * all. LH_EINPUT naming file and line. */
 lh_status lh_choice_data_read(lh_choice_data *out, const char *path, int64_t max);

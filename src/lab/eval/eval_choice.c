@@ -19,7 +19,8 @@ static const lh_option choice_rows[] = {
      .name = "data",
      FIELD(data),
      .arg = "FILE",
-     .help = "Questions as JSON lines: {\"question\": TEXT, \"choices\": [TEXT, …], \"answer\": INDEX from 0}, also as "
+     .help = "Questions as JSON lines or a JSON array: {\"question\": TEXT, \"choices\": [TEXT, …], \"answer\": INDEX "
+             "from 0}, also as "
              "ARC names them ({\"text\": […], \"label\": […]}, \"answerKey\"); \"query\" in place of \"question\" is "
              "taken as it is; \"context\" and \"id\" are optional."},
     {.type = LH_OPT_I64,

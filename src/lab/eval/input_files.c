@@ -169,23 +169,12 @@ static lh_status take_lines(lh_buf *text, const char *path, int64_t max, lh_data
     return LH_OK;
 }
 
-lh_status lh_data_lines_read(const char *path, int64_t max, uint64_t *hash, lh_data_taker take, void *self)
-{
-    lh_status st = LH_OK;
-    lh_buf text = {0};
-    LH_TRY_DONE(lh_file_read(&text, path, DATA_BYTES));
-    *hash = lh_hash64(text.data, text.bytes);
-    LH_TRY_DONE(take_lines(&text, path, max, take, self));
-done:
-    lh_buf_clear(&text);
-    return st;
-}
-
 /* ---- records ---- */
 
 /* The records of a file so far, and the function that takes them. */
 typedef struct records {
     const char *path;
+    int64_t max; /* 0: all */
     lh_data_taker take;
     void *self;
     int64_t n;
@@ -196,6 +185,7 @@ static lh_status take_value(records *r, const char *what, const json_t *value)
 {
     lh_status st = LH_OK;
     char *where = NULL;
+    if (r->max && r->n == r->max) return LH_OK;
     r->n++;
     LH_TRY_DONE(lh_asprintf(&where, "%s %lld of '%s'", what, (long long)r->n, r->path));
     LH_TRY_DONE(r->take(r->self, &(lh_data_line){value, where, r->n}));
@@ -246,7 +236,7 @@ static lh_status take_document(records *r, json_t *document)
     return take_value(r, "line", document);
 }
 
-lh_status lh_data_records_read(const char *path, uint64_t *hash, lh_data_taker take, void *self)
+lh_status lh_data_records_read(const char *path, int64_t max, uint64_t *hash, lh_data_taker take, void *self)
 {
     lh_status st = LH_OK;
     lh_buf text = {0};
@@ -257,9 +247,9 @@ lh_status lh_data_records_read(const char *path, uint64_t *hash, lh_data_taker t
     const int is_array = text.bytes && text.data[strspn(text.data, " \t\r\n")] == '[';
     st = lh_json_parse(&document, path, text.bytes ? text.data : "", text.bytes);
     if (st == LH_OK)
-        st = take_document(&(records){path, take, self, 0}, document);
+        st = take_document(&(records){path, max, take, self, 0}, document);
     else if (!is_array)
-        st = take_lines(&text, path, 0, take, self);
+        st = take_lines(&text, path, max, take, self);
 done:
     json_decref(document);
     lh_buf_clear(&text);

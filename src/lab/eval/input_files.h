@@ -38,14 +38,11 @@ typedef struct lh_data_line {
     int64_t number;    /* from 1 */
 } lh_data_line;
 
-/* Calls `take` for every line that is not empty, at most `max` times, 0: without end. *hash: of the whole file.
- * LH_EINPUT naming file and line if a line is not JSON, or holds a zero byte. */
+/* Calls `take` for every record of a file that is JSON Lines, one JSON array, an object with records as its values, or
+ * SQuAD's data set {"data": [{"paragraphs": […]}]}, in which the questions are the records; at most `max` times, 0:
+ * without end. *hash: of the whole file. LH_EINPUT naming file and line if a line is not JSON, or holds a zero byte. */
 typedef lh_status (*lh_data_taker)(void *self, const lh_data_line *line);
-lh_status lh_data_lines_read(const char *path, int64_t max, uint64_t *hash, lh_data_taker take, void *self);
-
-/* The same for every record of a file that is JSON Lines, one JSON array, an object with records as its values, or
- * SQuAD's data set {"data": [{"paragraphs": […]}]}, in which the questions are the records. */
-lh_status lh_data_records_read(const char *path, uint64_t *hash, lh_data_taker take, void *self);
+lh_status lh_data_records_read(const char *path, int64_t max, uint64_t *hash, lh_data_taker take, void *self);
 
 /* A copy of a text. LH_EINPUT if it is none, or holds a zero byte; `what`: its name in messages. */
 lh_status lh_data_text(char **out, const lh_data_line *line, const json_t *value, const char *what);

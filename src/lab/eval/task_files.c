@@ -376,7 +376,7 @@ static lh_status read_file(reader *r, const char *path)
 {
     uint64_t hash;
     r->path = path;
-    LH_TRY(lh_data_records_read(path, &hash, take_record, r));
+    LH_TRY(lh_data_records_read(path, 0, &hash, take_record, r));
     r->file++;
     const uint64_t pair[] = {r->out->hash, hash};
     r->out->hash = lh_hash64(pair, sizeof pair);
