@@ -29,6 +29,7 @@ static const lh_option rows[] = {
              "about, '--scenario question-aware' unless stated otherwise."},
     {.type = LH_OPT_STR,
      .name = "prompt-tokens",
+     .detail = 1,
      FIELD(prompt_tokens),
      .arg = "FILE",
      .help = "File with token ids, separated by white space, instead of text. No begin-of-sequence token is added."},
