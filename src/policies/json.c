@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/log.h"
 #include "policies/policy_impl.h"
 
 static lh_status set_text(json_t *object, const char *key, const char *text)
@@ -98,6 +99,18 @@ static void find_scorer(const json_t *json, lh_policy_options *options, lh_score
     options->policy = NULL;
 }
 
+/* Warns where the file of the plug-in was another one. */
+static void compare_plugin(const json_t *json, const lh_loaded_plugin *plugin, const char *name)
+{
+    char hash[24];
+    const char *stored = json_string_value(json_object_get(json, "plugin"));
+    if (!plugin || !stored) return;
+    snprintf(hash, sizeof hash, "%016llx", (unsigned long long)plugin->hash);
+    if (strcmp(stored, hash) != 0)
+        lh_warn("'%s' was written with another build of the plug-in '%s' than '%s'", name, plugin->preset.name,
+                plugin->path);
+}
+
 lh_status lh_policy_from_json(lh_policy *out, const json_t *json, const char *name)
 {
     lh_policy_options options = {0};
@@ -115,6 +128,7 @@ lh_status lh_policy_from_json(lh_policy *out, const json_t *json, const char *na
         if (text) lh_policy_parts_set(&options.parts, &part->row, text);
     }
     LH_TRY(read_old_words(json, name, &options.parts));
+    compare_plugin(json, plugin, name);
     find_scorer(json, &options, &missing);
     if (lh_policy_resolve_stored(out, &options) != LH_OK)
         LH_FAIL(LH_EFILE, "'%s' holds an invalid policy: %s", name, lh_error_message());

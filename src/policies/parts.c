@@ -257,7 +257,7 @@ static void collect(void)
         parts[n++] = &common[c];
         for (lh_method_id m = 1; m < LH_METHODS; m++)
             for (const lh_part *p = lh_methods[m]->parts; p && p->row.name; p++) {
-                assert(p->method == m && n < LH_PARTS);
+                assert(p->method == m && n < LH_PARTS - LH_PLUGIN_OPTIONS);
                 if (strcmp(anchor_of(p), common[c].row.name) == 0) parts[n++] = p;
             }
     }

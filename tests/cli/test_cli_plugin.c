@@ -98,6 +98,10 @@ START_TEST(test_a_cache_goes_on_with_it)
     program_run(&r, 2, "generate -m random:tiny --load-cache again.h5 --plugin odd.so --question why -n 2 --json -q");
     program_exits(&r, 0);
     ck_assert_ptr_nonnull(strstr(r.out.data, "\"size\":7"));
+    ck_assert_int_eq(r.err.bytes, 0);
+    program_run(&r, 1, "generate -m random:tiny --load-cache again.h5 --plugin other/odd.so --question why -n 2 -q");
+    program_exits(&r, 0);
+    ck_assert_ptr_nonnull(strstr(r.err.data, "'again.h5' was written with another build of the plug-in 'odd'"));
     program_clear(&r);
 }
 END_TEST
