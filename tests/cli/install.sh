@@ -89,6 +89,14 @@ done
 status=0
 "$prefix/generate" "$prefix/tiny.h5" "ada-snapvk --budget 40" "$prompt" 2>"$prefix/error" || status=$?
 [ "$status" = 2 ] && grep -q "did you mean 'ada-snapkv'" "$prefix/error" || fail "a wrong policy: code $status"
+# A plug-in needs the header alone, and is the same policy for the program and for a program of the library.
+# shellcheck disable=SC2046
+"$compiler" -std=c17 -Wall -Wextra -Werror -shared -fPIC "$source/examples/snapkv.c" -o "$prefix/snapkv.so" $(flags --cflags) -lm
+"$cxx" -x c++ -fsyntax-only -Wall -Wextra -Werror - $(flags --cflags) <<<'#include <longhaul/longhaul.h>
+int64_t abi = longhaul_plugin.abi;'
+"$longhaul" generate -m "$prefix/tiny.h5" -q -p "$prompt" --policy "$prefix/snapkv.so" --budget 40 -n 32 >"$prefix/said"
+"$prefix/generate" "$prefix/tiny.h5" "$prefix/snapkv.so --budget 40" "$prompt" >"$prefix/answer"
+cmp "$prefix/said" <(head -n -1 "$prefix/answer") || fail "the example with a plug-in does not say what the program says"
 # A policy of one's own keeps its budget, the same entries on any number of ranks, and is asked for every head.
 cmp <(sed 's/; this rank.*//' "$prefix/own1") <(sed 's/; this rank.*//' "$prefix/own2") || fail "examples/policy.c depends on the number of ranks"
 property() { "$longhaul" info "$prefix/tiny.h5" --json | grep -oE "\"$1\": *[0-9]+" | grep -oE '[0-9]+$'; }

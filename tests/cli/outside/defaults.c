@@ -1,6 +1,7 @@
 /* defaults.c - structs of options that are all zero but for what is required do something sensible, and a wrong member
  * is called by its name: defaults MODEL. */
 #include <longhaul/longhaul.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -52,15 +53,36 @@ static lh_status score(void *self, const lh_head_entries *e, float *scores)
     return what == FAILS ? LH_EINPUT : LH_OK;
 }
 
-static lh_status complete_scored(lh_engine *engine, int what)
+/* The attention of the last two rows, which adds up to the number of rows in each query head. */
+static lh_status score_by_attention(void *self, const lh_head_entries *e, float *scores)
+{
+    double all = 0;
+    for (int64_t i = 0; i < e->count; i++) scores[i] = 0;
+    for (int64_t i = 0; i < e->count * e->group; i++) {
+        scores[i % e->count] += e->attention[i];
+        all += (double)e->attention[i];
+    }
+    check(self == NULL && e->rows == 2 && e->window == 2 && !e->queries && !e->options,
+          "other rows than were asked for");
+    check(e->last_seen[1] == e->tokens - 1 && e->first_seen[1] == 0, "the last row does not see all entries");
+    check(fabs(all - (double)(e->group * e->rows)) < 1e-3, "attention does not add up to the rows");
+    return LH_OK;
+}
+
+static lh_status complete_with(lh_engine *engine, const lh_scorer *scorer, const char *words)
 {
     lh_policy *policy = NULL;
-    lh_status st = lh_policy_of_scorer(&policy, &LH_STRUCT(lh_scorer, .self = &what, .score = score), "--budget 4");
+    lh_status st = lh_policy_of_scorer(&policy, scorer, words);
     if (st == LH_OK)
         st = complete(engine, &LH_STRUCT(lh_completion_options, .prompt = "a text of some tokens", .policy = policy,
                                          .max_new = 2));
     lh_policy_close(policy);
     return st;
+}
+
+static lh_status complete_scored(lh_engine *engine, int what)
+{
+    return complete_with(engine, &LH_STRUCT(lh_scorer, .self = &what, .score = score), "--budget 4");
 }
 
 int main(int argc, char **argv)
@@ -86,6 +108,11 @@ int main(int argc, char **argv)
     check(complete_scored(engine, FAILS) == LH_EINPUT && strstr(lh_error_message(), "KV head 1 of layer 0") != NULL,
           "a scorer that fails");
     refused(complete_scored(engine, DIVIDES), "scores must be finite");
+    const lh_scorer reader = {.size = sizeof reader, .score = score_by_attention, .reads = LH_READS_ATTENTION};
+    check(complete_with(engine, &reader, "--budget 4 --window 2") == LH_OK, "a scorer of rows is refused");
+    refused(complete_with(engine, &LH_STRUCT(lh_scorer, .score = score, .reads = 8), "--budget 4"),
+            "reads of the scorer");
+    check(lh_policy_parse(&policy, "./missing.so --budget 4") == LH_EINPUT, "a plug-in that is missing");
 
     refused(complete(engine, &(lh_completion_options){.size = sizeof(lh_completion_options)}), "prompt");
     refused(complete(engine, &LH_STRUCT(lh_completion_options, .prompt = "a", .max_new = 1 << 30)), "max_new");
