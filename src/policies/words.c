@@ -89,8 +89,8 @@ lh_status lh_policy_options_parse(lh_policy_options *out, char **words, const ch
     LH_TRY_DONE(lh_calloc(&argv, (int64_t)strlen(copy) + 1, sizeof *argv));
     int argc = cut_words(copy, argv);
     if (argc == 0) LH_FAIL_DONE(LH_EUSAGE, "a policy is missing: its name is empty");
-    if (*argv[0] != '-' && strcmp(argv[0], "all") != 0) st = lh_policy_named(&preset, argv[0], profiles != NULL);
-    if (st != LH_OK) LH_TRY_DONE(lh_fail_within(st, "'%s'", text));
+    if (*argv[0] != '-' && strcmp(argv[0], "all") != 0)
+        LH_TRY_DONE(lh_policy_named(&preset, argv[0], profiles != NULL));
     make_syntax(&syntax, preset ? lh_plugin_of(preset) : NULL);
     st = lh_options_parse(&options, &syntax.syntax, &values, argc, argv);
     if (st != LH_OK) LH_TRY_DONE(lh_fail_within(st, "policy '%s'", text));

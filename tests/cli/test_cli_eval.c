@@ -319,7 +319,7 @@ START_TEST(test_what_cannot_be_is_said)
         {"eval", "'eval' needs a task after its name: needle, tasks, ", 2},
         {"eval nedle -m tiny.h5", "unknown task 'nedle', did you mean 'needle'?", 2},
         {"eval needle -m tiny.h5", "needs '--haystack FILE|FOLDER'", 2},
-        {NEEDLE "--policy snapkv,snapkw --budget 8", "'snapkw': policy 'snapkw' is unknown, did you mean 'snapkv'?", 2},
+        {NEEDLE "--policy snapkv,snapkw --budget 8", "policy 'snapkw' is unknown, did you mean 'snapkv'?", 2},
         {NEEDLE "--policy snapkv,random --budget 8 --window 4",
          "'random': policy 'random' as it is resolved would ignore", 2},
         {NEEDLE "--policy snapkv", "'snapkv': policy 'snapkv' needs a budget", 2},

@@ -187,7 +187,7 @@ END_TEST
 
 START_TEST(test_what_cannot_be_names_the_item)
 {
-    refused(&(lh_policy_options){.policy = "snapkv,snapkw", .budget = "8"}, "'snapkw': policy 'snapkw' is unknown");
+    refused(&(lh_policy_options){.policy = "snapkv,snapkw", .budget = "8"}, "policy 'snapkw' is unknown");
     refused(&(lh_policy_options){.policy = "snapkv,,h2o", .budget = "8"}, "empty item");
     refused(&(lh_policy_options){.policy = "snapkv,", .budget = "8"}, "empty item");
     refused(&(lh_policy_options){.policy = "snapkv", .budget = "8,"}, "'--budget' has an empty item");
