@@ -108,6 +108,8 @@ fi
 # Without Slurm the test of jobs/ is skipped.
 [[ $left_out == *full* ]] || (install "${slurm_packages[@]}") || say "Slurm cannot be installed: jobs/ is not tested on it"
 # The groups of tests/CMakeLists.txt.
+# Without numpy and h5py the Python package is not tested.
+[[ $left_out == *full* ]] || (install python3-numpy python3-h5py) || say "python3-numpy and python3-h5py cannot be installed"
 build release "$folder" src/all other_tests "${emulated[@]}" -- -B "$folder" -DLH_TESTS=ON -DLH_WERROR=ON -DLH_CUDA="$cuda"
 [ "$cuda" = OFF ] || say "$(sed -n 's/^-- \(CUDA toolkit.*\)/\1/p' "$logs/configure-$folder.log")"
 build asan build-asan sanitized_tests -- -DLH_TESTS=ON -DLH_WERROR=ON

@@ -4,7 +4,9 @@ import glob
 import os
 import re
 import subprocess
+import sys
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "python"))
 import longhaul
 
 

@@ -109,9 +109,10 @@ int lh_world_rank(const lh_world *world); /* rank 0 of size 1 without a world */
 int lh_world_size(const lh_world *world);
 
 /* Collective unless this rank failed alone. The last call: `st` is the status of the run. Writes the message of a
- * failure to stderr (on rank 0, if all ranks agreed on it), finalises MPI if lh_world_open initialised it, after which
- * it cannot start again in this process, and returns the exit code. A rank that failed alone ends its process here with
- * that code, since the others would wait for it. NULL is fine. */
+ * failure to stderr (on rank 0, if all ranks agreed on it), unless the program has cleared it (lh_error_clear),
+ * finalises MPI if lh_world_open initialised it, after which it cannot start again in this process, and returns the
+ * exit code. A rank that failed alone ends its process here with that code, since the others would wait for it. NULL is
+ * fine. */
 int lh_world_close(lh_world *world, lh_status st);
 
 /* ---- engine: a model that is ready to run ---- */

@@ -59,7 +59,7 @@ static lh_status parse_policy(lh_policy **out, const char *words, const lh_score
     LH_TRY_DONE(lh_check_given(out, "policy"));
     LH_TRY_DONE(lh_check_given(words, "words"));
     LH_TRY_DONE(lh_calloc(&owned, 1, sizeof *owned));
-    LH_TRY_DONE(lh_policy_options_parse(&options, &text, words, &owned->profiles));
+    if (*words || !scorer) LH_TRY_DONE(lh_policy_options_parse(&options, &text, words, &owned->profiles));
     options.scorer = scorer;
     LH_TRY_DONE(resolve_policy(owned, &options));
     *out = &owned->policy;

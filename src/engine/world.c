@@ -94,7 +94,7 @@ int lh_world_close(lh_world *world, lh_status st)
     const int is_fork = world && world->process != getpid(); /* the ranks are the parent's: the child is alone */
     lh_comm *comm = is_fork ? NULL : lh_world_comm(world);
     int alone = st != LH_OK && comm && lh_comm_size(comm) > 1 && !lh_comm_agreed(comm);
-    if (st != LH_OK && st != LH_EINTERRUPTED) {
+    if (st != LH_OK && st != LH_EINTERRUPTED && *lh_error_message()) {
         if (alone)
             lh_log(LH_LOG_ERROR, 1, "rank %d on %s: %s", lh_comm_rank(comm), lh_comm_host(comm), lh_error_message());
         else

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What tools/longhaul.py reads: check_reader.py CHECKPOINT TRACE ANALYSIS KEEP_SETS. Ends with 77 where numpy or h5py are
+"""Files as the Python package reads them: check_reader.py CHECKPOINT TRACE ANALYSIS KEEP_SETS. Ends with 77 where numpy or h5py are
 missing."""
 import os
 import sys
 
-sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "tools"))
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..", "python"))
 try:
     import longhaul
     import numpy as np

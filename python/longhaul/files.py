@@ -1,4 +1,4 @@
-"""Reads the HDF5 files of Longhaul into numpy arrays: checkpoints, caches, keep sets, traces and analyses.
+"""The HDF5 files of Longhaul as numpy arrays: checkpoints, caches, keep sets, traces and analyses.
 
     import longhaul
     trace = longhaul.Trace("book.trace.h5")
@@ -9,18 +9,24 @@
     analysis["mass"].sel(policy="snapkv").mean()
 
 Heads of their own lengths are lists of arrays. 16-bit floats become float32. Files are opened for reading and may be used in
-`with`. Layouts: docs/files.md and docs/traces.md. Needs h5py and numpy; nothing of Longhaul itself.
+`with`. Layouts: docs/files.md and docs/traces.md. Needs h5py, and no liblonghaul.
 """
 import json
 
-import h5py
 import numpy as np
 
-__all__ = ["open", "write_scores", "Checkpoint", "Cache", "KeepSets", "Trace", "Analysis", "Figure"]
+from .errors import FileError
+
+try:
+    import h5py
+except ImportError:
+    h5py = None
 
 
-class FileError(ValueError):
-    """A file that is not what its name says."""
+def _h5_file(path, mode):
+    if h5py is None:
+        raise ImportError("files of Longhaul are read with h5py: pip install h5py")
+    return h5py.File(path, mode)
 
 
 def _array(dataset):
@@ -50,7 +56,7 @@ class _File:
     kind = None
 
     def __init__(self, path):
-        self.h5 = h5py.File(path, "r")
+        self.h5 = _h5_file(path, "r")
         kind = self.h5.attrs.get("longhaul")
         kind = kind.decode() if isinstance(kind, bytes) else kind
         if kind != self.kind:
@@ -261,19 +267,41 @@ class Analysis(_File):
         return Figure(_array(group["values"]), dims, texts)
 
 
+def _new_file(path, kind):
+    h5 = _h5_file(path, "w")
+    h5.attrs["longhaul"], h5.attrs["schema"], h5.attrs["created_by"] = np.bytes_(kind), np.int64(1), np.bytes_("longhaul.py")
+    return h5
+
+
+def _put(group, name, values, kind):
+    """A dataset of "f32", "i32" or "i64"."""
+    dtype = {"f32": np.float32, "i32": np.int32, "i64": np.int64}[kind]
+    group.create_dataset(name, data=np.ascontiguousarray(values, dtype)).attrs["dtype"] = np.bytes_(kind)
+
+
 def write_scores(path, scores):
     """Writes scores of entries for `longhaul replay --scores`: a dict of layer number to an array [kv_heads, tokens]; entries with
     larger scores stay."""
-    with h5py.File(path, "w") as h5:
-        h5.attrs["longhaul"], h5.attrs["schema"], h5.attrs["created_by"] = "scores", np.int64(1), "longhaul.py"
+    with _new_file(path, "scores") as h5:
         for layer, values in scores.items():
-            dataset = h5.create_dataset(f"layers/{layer:03d}/scores", data=np.ascontiguousarray(values, np.float32))
-            dataset.attrs["dtype"] = "f32"
+            _put(h5, f"layers/{layer:03d}/scores", values, "f32")
+
+
+def write_keep_sets(path, tokens, kept):
+    """Writes keep sets for `--keep-sets-from` of generate and eval. tokens: ids of the prompt [tokens]; kept: of every layer, of
+    every KV head, the positions that stay, such as kept[layer][head]; or a boolean array [layers, heads, tokens]."""
+    with _new_file(path, "keep-sets") as h5:
+        _put(h5, "tokens", tokens, "i32")
+        for layer, heads in enumerate(kept):
+            sets = [np.flatnonzero(s) if np.asarray(s).dtype == bool else np.unique(np.asarray(s, np.int64)) for s in heads]
+            group = h5.create_group(f"layers/{layer:03d}/kept")
+            _put(group, "offsets", np.cumsum([0] + [len(s) for s in sets]), "i64")
+            _put(group, "positions", np.concatenate(sets), "i32")
 
 
 def open(path):  # pylint: disable=redefined-builtin
     """The file as what it is."""
-    with h5py.File(path, "r") as h5:
+    with _h5_file(path, "r") as h5:
         kind = h5.attrs.get("longhaul", b"")
     kind = kind.decode() if isinstance(kind, bytes) else kind
     for cls in (Checkpoint, Cache, KeepSets, Trace, Analysis):

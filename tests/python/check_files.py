@@ -1,0 +1,54 @@
+#!/usr/bin/env python3
+"""Files that the package writes are taken by the program: check_files.py PROGRAM MODEL FOLDER."""
+import os
+import subprocess
+import sys
+
+import longhaul
+import numpy as np
+
+try:
+    import h5py
+except ImportError:
+    sys.exit("python3-h5py is missing: the files of the package are not tested")
+
+program, model, folder = sys.argv[1:4]
+TEXT = "A text that is longer than the budget, of which one in three stays. " * 3
+os.chdir(folder)
+
+
+def run(*arguments):
+    return subprocess.run([program, *arguments], check=True, capture_output=True, text=True).stdout
+
+
+with longhaul.Engine(model) as engine:
+    tokens = engine.tokenizer.encode(TEXT)
+    layers, heads = engine.layers, engine.kv_heads
+run("generate", "-m", model, "-p", TEXT, "-n", "2", "--policy", "streaming", "--budget", "20", "--keep-sets", "theirs.h5", "-q")
+with longhaul.KeepSets("theirs.h5") as theirs:
+    prompt = theirs.tokens[:-1]
+    assert prompt.tolist()[-len(tokens) + 1:] == tokens.tolist()[-len(tokens) + 1:] or len(prompt) >= len(tokens)
+    n = 1 + int(max(p.max() for p in theirs.positions(0)))
+wanted = [[np.arange(h, n, 3) for h in range(heads)] for _ in range(layers)]
+keep = np.zeros((layers, heads, n), bool)
+for layer in range(layers):
+    for head in range(heads):
+        keep[layer, head, wanted[layer][head]] = True
+for name, kept in (("lists.h5", wanted), ("mask.h5", keep)):
+    with longhaul.KeepSets("theirs.h5") as theirs:
+        longhaul.write_keep_sets(name, theirs.tokens[:n], kept)
+    run("generate", "-m", model, "-p", TEXT, "-n", "2", "--keep-sets-from", name, "--keep-sets", "again.h5", "-q")
+    with longhaul.open("again.h5") as again:
+        for layer in range(layers):
+            for head, positions in enumerate(again.positions(layer)):
+                assert np.array_equal(positions, wanted[layer][head])
+# scores for a replay
+run("trace", "-m", model, "-p", TEXT, "-n", "12", "-o", "t.h5", "-q")
+with longhaul.Trace("t.h5") as trace:
+    longhaul.write_scores("knorm.h5", {i: -np.linalg.norm(trace.layer(i).keys, axis=-1) for i in trace.layers})
+run("replay", "t.h5", "--policy", "knorm@kvpress", "--scores", "knorm.h5", "--budget", "20", "-q", "-o", "a.h5")
+with longhaul.Analysis("a.h5") as analysis:
+    mass = analysis["mass"]
+    names = list(mass.dims["policy"])
+    own = next(n for n in names if "knorm.h5" in n or n == "knorm")
+    assert np.array_equal(mass.sel(policy=own).values, mass.sel(policy="knorm@kvpress").values)
