@@ -47,14 +47,17 @@ class EngineInfo(Struct):
 
 class HeadEntries(Struct):
     _fields_ = [("size", c_size_t), ("layer", c_int64), ("kv_head", c_int64), ("count", c_int64), ("head_dim", c_int64),
-                ("positions", POINTER(c_int32)), ("keys", POINTER(c_float)), ("values", POINTER(c_float))]
+                ("positions", POINTER(c_int32)), ("keys", POINTER(c_float)), ("values", POINTER(c_float)),
+                ("tokens", c_int64), ("window", c_int64), ("group", c_int64), ("rows", c_int64), ("queries", POINTER(c_float)),
+                ("attention", POINTER(c_float)), ("first_seen", POINTER(c_int32)), ("last_seen", POINTER(c_int32)),
+                ("softcap", c_float), ("options", POINTER(c_double)), ("error", c_void_p)]
 
 
 SCORE = CFUNCTYPE(c_int, c_void_p, POINTER(HeadEntries), POINTER(c_float))
 
 
 class Scorer(Struct):
-    _fields_ = [("size", c_size_t), ("self", c_void_p), ("score", SCORE)]
+    _fields_ = [("size", c_size_t), ("self", c_void_p), ("score", SCORE), ("reads", c_int64)]
 
 
 class LogitBias(ctypes.Structure):

@@ -13,41 +13,59 @@ def copied(pointer, shape):
     """The numbers at a pointer of the library, as an array of one's own; None for NULL."""
     if not pointer:
         return None
-    return np.ctypeslib.as_array(pointer, shape).copy() if 0 not in shape else np.empty(shape, np.ctypeslib.as_array(pointer, (1,)).dtype)
+    if 0 in shape:
+        return np.empty(shape, np.ctypeslib.as_array(pointer, (1,)).dtype)
+    return np.ctypeslib.as_array(pointer, shape).copy()
+
+
+# Arrays of Entries by name: the member of the struct, its shape there, and the order of its axes here after [heads].
+_ARRAYS = {"keys": (("count", "head_dim"), (0, 1)), "values": (("count", "head_dim"), (0, 1)), "positions": (("count",), (0,)),
+           "queries": (("rows", "group", "head_dim"), (1, 0, 2)), "attention": (("group", "count"), (0, 1)),
+           "first_seen": (("rows",), (0,)), "last_seen": (("rows",), (0,))}
 
 
 class Entries:
-    """The entries of KV heads of a layer at the moment when they are evicted. n: entries of a head, d: its dimension.
+    """The entries of KV heads of a layer at the moment when they are evicted. n: entries of a head, d: its dimension; group:
+    query heads that share a KV head; rows: the last rows of the prompt, or those that `window` and `rows` of the policy say.
 
-    layer, kv_head  number of the layer in the model, and of the first of these KV heads
-    keys, values    [heads, n, d] float32; keys are rotated
-    positions       [heads, n] int32, in no particular order
+    layer, kv_head         number of the layer in the model, and of the first of these KV heads
+    shape                  (heads, n), which the scores have
+    tokens                 tokens seen so far: positions are below
+    keys, values           [heads, n, d] float32; keys are rotated
+    positions              [heads, n] int32, in no particular order
+    queries                [heads, group, rows, d] float32, rotated and scaled: query . key is a logit; with score(queries=True)
+    first_seen, last_seen  [heads, rows] int32: a row sees the entries at these positions and between them
+    softcap                0, or logits are softcap * tanh(query . key / softcap)
+    attention              [heads, group, n] float32: softmax weights, summed over the rows; with score(attention=True)
 
     Arrays are copies that may be kept. A call has the heads that have equal numbers of entries, which may be one."""
 
     def __init__(self, entries):
         self._c = entries
-        self.layer, self.kv_head, self.heads = entries.layer, entries.kv_head, 1
+        self.layer, self.kv_head, self.tokens, self.softcap = entries.layer, entries.kv_head, entries.tokens, entries.softcap
         self.shape = (1, entries.count)
 
-    def _array(self, name, *shape):
-        array = copied(getattr(self._c, name), shape)
+    def __getattr__(self, name):
+        if name not in _ARRAYS:
+            raise AttributeError(f"entries have no {name!r}: there are layer, kv_head, shape, tokens, softcap, "
+                                 f"{', '.join(_ARRAYS)}")
+        sizes, axes = _ARRAYS[name]
+        array = copied(getattr(self._c, name), tuple(getattr(self._c, s) for s in sizes))
+        if array is None:
+            raise AttributeError(f"the score reads no {name}: mark it with @longhaul.score("
+                                 f"{'attention' if name == 'attention' else 'queries'}=True)")
+        array = array.transpose(axes)[None]
         setattr(self, name, array)
         return array
 
-    def __getattr__(self, name):
-        n, d = self._c.count, self._c.head_dim
-        shapes = {"keys": (1, n, d), "values": (1, n, d), "positions": (1, n)}
-        if name not in shapes:
-            raise AttributeError(f"entries have no {name!r}: there are layer, kv_head, heads, {', '.join(shapes)}")
-        return self._array(name, *shapes[name])
-
 
 class Score:
-    """A function of Entries that returns numbers [heads, n]: the entries with the largest stay."""
+    """A function of Entries that returns numbers [heads, n]: the entries with the largest stay. queries, attention: it reads
+    these arrays, too."""
 
-    def __init__(self, function):
+    def __init__(self, function, queries=False, attention=False):
         self.function = function
+        self.reads = library.READS_QUERIES * bool(queries) | library.READS_ATTENTION * bool(attention)
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", "score")
 
@@ -58,14 +76,20 @@ class Score:
         return f"<longhaul.score {self.__name__}>"
 
 
-def score(function):
+def score(function=None, *, queries=False, attention=False):
     """Makes a function of Entries a score for Policy(score=…).
 
         @longhaul.score
         def knorm(entries):
             return -np.linalg.norm(entries.keys, axis=-1)
+
+        @longhaul.score(attention=True)
+        def snapkv(entries):
+            return entries.attention.mean(axis=1)
     """
-    return Score(function)
+    if function is None:
+        return lambda f: Score(f, queries, attention)
+    return Score(function, queries, attention)
 
 
 class _Scorer:
@@ -74,7 +98,7 @@ class _Scorer:
     def __init__(self, function):
         self.function, self.error = function, None
         self.callback = library.SCORE(self._call)
-        self.struct = library.Scorer(score=self.callback)
+        self.struct = library.Scorer(score=self.callback, reads=getattr(function, "reads", 0))
 
     def _call(self, _, entries, scores):
         try:
@@ -100,7 +124,7 @@ def _words(name, parts):
         if value is None or value is False:
             continue
         words.append("--" + part.replace("_", "-"))
-        if part in ("budget",) and isinstance(value, float) and 0 < value < 1:
+        if part == "budget" and isinstance(value, float) and 0 < value < 1:
             value = f"{100 * value:.10g}%"
         if value is not True:
             text = str(value)

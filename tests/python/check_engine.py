@@ -44,6 +44,22 @@ def keydiff(entries):
     return -(unit * mean / np.linalg.norm(mean, axis=-1, keepdims=True)).sum(axis=-1)
 
 
+@longhaul.score(attention=True)
+def attended(entries):
+    return entries.attention.mean(axis=1)
+
+
+@longhaul.score(queries=True)
+def asked(entries):
+    """As attended, from the queries."""
+    logits = np.einsum("hgrd,hnd->hgrn", entries.queries, entries.keys)
+    at = entries.positions[:, None, None]
+    seen = (at >= entries.first_seen[:, None, :, None]) & (at <= entries.last_seen[:, None, :, None])
+    logits = np.where(seen, logits, -np.inf)
+    weights = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return (weights / weights.sum(axis=-1, keepdims=True)).sum(axis=2).mean(axis=1)
+
+
 def run_program(*arguments):
     """The program on one rank, whatever launched this one."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMIX_", "PMI_"))}
@@ -60,6 +76,11 @@ def check_completions(engine):
             assert equal_kept(mine.kept, theirs.kept), (name, parts)
             assert mine.text == theirs.text and np.array_equal(mine.token_ids, theirs.token_ids)
             assert mine.entries_kept == sum(len(h) for l in mine.kept for h in l) < mine.entries
+    snapkv = {"window": 16, "pool": "avg", "pool_size": 5}
+    theirs = engine.complete(TEXT, policy=longhaul.Policy("snapkv@kvpress", budget=40, **snapkv), max_new=8)
+    for own in (attended, asked):
+        mine = engine.complete(TEXT, policy=longhaul.Policy(score=own, budget=40, **snapkv), max_new=8)
+        assert equal_kept(mine.kept, theirs.kept) and mine.text == theirs.text, own
     # the program's answers
     for options, arguments in (({}, []), ({"system": "Be brief."}, ["--system", "Be brief."]), ({"chat": False}, ["--chat=off"])):
         done = engine.complete(TEXT, max_new=12, policy=longhaul.Policy("snapkv", budget=24, window=8), logprobs=True, **options)
@@ -125,6 +146,8 @@ def check_errors(engine):
             policy=longhaul.Policy(score=lambda e: np.full(e.shape, np.nan), budget=9))
     refused(AttributeError, "entries have no 'queris'", engine.complete, TEXT,
             policy=longhaul.Policy(score=lambda e: e.queris, budget=9))
+    refused(AttributeError, "mark it with @longhaul.score(queries=True)", engine.complete, TEXT,
+            policy=longhaul.Policy(score=lambda e: e.queries, budget=9))
     refused(KeyboardInterrupt, "", engine.complete, TEXT, on_token=stop)
     refused(KeyboardInterrupt, "", engine.complete, TEXT, on_prefill=stop)
     assert engine.complete(TEXT, max_new=2).new_tokens == 2  # it works on

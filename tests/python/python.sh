@@ -19,7 +19,7 @@ for ranks in 1 2 3; do
     "$mpiexec" -n "$ranks" "$python" "$here/check_engine.py" "$program" "$folder/tiny.h5" "$folder/chatml.h5" "$folder" ||
         { echo "$ranks ranks"; exit 1; }
 done
-# a rank that fails alone ends the others, without a launcher there is no MPI
+# a rank that fails alone ends the others; without a launcher there is no MPI
 cat >"$folder/alone.py" <<END
 import longhaul
 engine = longhaul.Engine("$folder/tiny.h5")
