@@ -237,10 +237,10 @@ typedef struct pace {
     double prefill_s, step_s;
 } pace;
 
-/* Opens the other sequences as forks of the first one, with unshared entries. */
+/* Opens n sequences, s[1] to s[n], as forks of the prompt's session s[0], with unshared entries. */
 static lh_status fork_sequences(lh_session **s, int64_t n)
 {
-    for (int64_t k = 1; k < n; k++) {
+    for (int64_t k = 1; k <= n; k++) {
         LH_TRY(lh_session_fork(&s[k], s[0], STEPS, 0));
         LH_TRY(lh_comm_agree(lh_engine_get(lh_session_engine(s[0]))->comm, lh_kv_unshare(lh_session_kv(s[k]))));
     }
@@ -264,8 +264,8 @@ static lh_status time_sequences(lh_session **s, const int32_t *ids, pace *p)
     LH_TRY(fork_sequences(s, p->sequences));
     for (int64_t step = 0; step < STEPS; step++) {
         if (step == WARM_STEPS) start_s = lh_clock_s();
-        LH_TRY(lh_sessions_step(s, ids, p->sequences));
-        LH_TRY(sample_all(s, p->sequences, step + 1));
+        LH_TRY(lh_sessions_step(s + 1, ids, p->sequences));
+        LH_TRY(sample_all(s + 1, p->sequences, step + 1));
     }
     p->step_s = (lh_clock_s() - start_s) / TIMED_STEPS;
     return LH_OK;
@@ -279,7 +279,7 @@ static lh_status time_pace(const lh_batch_call *b, pace *p)
     lh_session **sessions = NULL;
     int32_t *ids = NULL;
     const int64_t id_count = lh_max_i64(p->tokens, p->sequences);
-    st = lh_calloc(&sessions, p->sequences, sizeof *sessions);
+    st = lh_calloc(&sessions, p->sequences + 1, sizeof *sessions);
     if (st == LH_OK) st = lh_calloc(&ids, id_count, sizeof *ids);
     LH_TRY_DONE(lh_comm_agree(e->comm, st));
     for (int64_t t = 0; t < id_count; t++) ids[t] = (int32_t)((t * 7919 + 13) % e->config->vocab);
@@ -288,12 +288,13 @@ static lh_status time_pace(const lh_batch_call *b, pace *p)
                                                       .profiles = &b->profiles,
                                                       .prompt = p->tokens,
                                                       .more = STEPS,
+                                                      .fork_more = STEPS,
                                                       .length = p->tokens + STEPS,
                                                       .sequences = p->sequences}));
     LH_TRY_DONE(lh_comm_barrier(e->comm));
     LH_TRY_DONE(time_sequences(sessions, ids, p));
 done:
-    for (int64_t k = p->sequences - 1; sessions && k >= 0; k--) lh_session_close(sessions[k]);
+    for (int64_t k = p->sequences; sessions && k >= 0; k--) lh_session_close(sessions[k]);
     lh_free(sessions);
     lh_free(ids);
     return st;
