@@ -185,6 +185,17 @@ void lh_context_store_loaded(lh_context_store *s)
 
 enum { TEXT_WITHIN = 256, TEXT_TOKENS = 40, TEXT_BYTES = 80 };
 
+/* Blanks and line feeds become one blank. */
+static void join_blanks(lh_buf *text)
+{
+    int64_t n = 0;
+    for (int64_t i = 0; i < text->bytes; i++) {
+        const char c = (unsigned char)text->data[i] <= ' ' ? ' ' : text->data[i];
+        if (c != ' ' || (n && text->data[n - 1] != ' ')) text->data[n++] = c;
+    }
+    text->bytes = n;
+}
+
 /* The beginning of the text for people: of the longest piece of the first tokens without special tokens, which in a
  * chat is not the frame of the system's turn. */
 static lh_status put_text(const lh_context_store *s, const lh_tokens *ids, json_t *about)
@@ -203,8 +214,7 @@ static lh_status put_text(const lh_context_store *s, const lh_tokens *ids, json_
         from = t + 1;
     }
     lh_status st = lh_tokenizer_decode(tok, ids->ids + best, lh_min_i64(most, TEXT_TOKENS), &text);
-    for (int64_t i = 0; i < text.bytes; i++)
-        if ((unsigned char)text.data[i] <= ' ') text.data[i] = ' ';
+    join_blanks(&text);
     if (st == LH_OK)
         st = lh_json_set(about, "text", lh_json_text(text.data ? text.data : "", lh_min_i64(text.bytes, TEXT_BYTES)));
     lh_buf_clear(&text);
