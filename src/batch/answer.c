@@ -67,15 +67,15 @@ static json_t *top_names(const lh_batch_token *t)
     return top;
 }
 
-static json_t *completion_logprobs(const lh_batch_answer *a)
+static json_t *completion_logprobs(const lh_batch_choice *a)
 {
     json_t *offsets = json_array(), *values = json_array(), *names = json_array(), *tops = json_array();
     for (int64_t i = 0; i < a->token_count; i++) {
         const lh_batch_token *t = &a->tokens[i];
         json_array_append_new(offsets, json_integer(t->offset));
-        json_array_append_new(values, json_real(finite_logprob(t->chosen.logprob)));
+        json_array_append_new(values, t->is_first ? json_null() : json_real(finite_logprob(t->chosen.logprob)));
         json_array_append_new(names, token_name(&t->chosen));
-        json_array_append_new(tops, top_names(t));
+        json_array_append_new(tops, t->is_first ? json_null() : top_names(t));
     }
     return json_pack("{s:o, s:o, s:o, s:o}", "tokens", names, "token_logprobs", values, "top_logprobs", tops,
                      "text_offset", offsets);
@@ -90,7 +90,7 @@ static json_t *likely_json(const lh_batch_likely *token)
                      finite_logprob(token->logprob), "bytes", bytes);
 }
 
-static json_t *chat_logprobs(const lh_batch_answer *a)
+static json_t *chat_logprobs(const lh_batch_choice *a)
 {
     json_t *content = json_array();
     for (int64_t i = 0; i < a->token_count; i++) {
@@ -108,7 +108,7 @@ static json_t *chat_logprobs(const lh_batch_answer *a)
 /* Differences between the APIs. */
 static const struct {
     const char *object, *prefix;
-    json_t *(*logprobs)(const lh_batch_answer *answer);
+    json_t *(*logprobs)(const lh_batch_choice *choice);
 } apis[LH_BATCH_APIS] = {{"text_completion", "cmpl-", completion_logprobs},
                          {"chat.completion", "chatcmpl-", chat_logprobs}};
 
@@ -123,9 +123,9 @@ static json_t *usage_json(const lh_batch_answer *a)
     return usage;
 }
 
-static json_t *choice_json(const lh_batch_request *request, const lh_batch_answer *a)
+static json_t *choice_json(const lh_batch_request *request, const lh_batch_choice *a, int64_t index)
 {
-    json_t *choice = json_pack("{s:i}", "index", 0),
+    json_t *choice = json_pack("{s:I}", "index", (json_int_t)index),
            *text = a->no_content ? json_null() : lh_json_text(a->text, a->bytes);
     if (request->api == LH_BATCH_CHAT)
         json_object_set_new(choice, "message",
@@ -139,13 +139,20 @@ static json_t *choice_json(const lh_batch_request *request, const lh_batch_answe
     return choice;
 }
 
+static json_t *choices_json(const lh_batch_request *request, const lh_batch_answer *a)
+{
+    json_t *list = json_array();
+    for (int64_t i = 0; i < a->choice_count; i++) json_array_append_new(list, choice_json(request, &a->choices[i], i));
+    return list;
+}
+
 static json_t *body_json(const lh_batch_request *request, const lh_batch_answer *a)
 {
     const char *model = request->model ? request->model : a->model;
-    return json_pack("{s:o, s:s, s:i, s:o, s:[o], s:o}", "id",
+    return json_pack("{s:o, s:s, s:i, s:o, s:o, s:o}", "id",
                      json_sprintf("%s%016llx", apis[request->api].prefix, (unsigned long long)request->line->hash),
                      "object", apis[request->api].object, "created", 0, "model",
-                     lh_json_text(model, (int64_t)strlen(model)), "choices", choice_json(request, a), "usage",
+                     lh_json_text(model, (int64_t)strlen(model)), "choices", choices_json(request, a), "usage",
                      usage_json(a));
 }
 
@@ -194,7 +201,10 @@ lh_status lh_batch_answer_line(const lh_batch_request *request, const lh_batch_a
 {
     const lh_batch_kv *kv = &answer->kv;
     parts p = {.usage = usage_json(answer), .truncated = answer->left_out ? json_integer(answer->left_out) : NULL};
-    if (answer->finish == LH_FINISH_INTERRUPTED) {
+    int interrupted = 0;
+    for (int64_t i = 0; i < answer->choice_count; i++)
+        interrupted |= answer->choices[i].finish == LH_FINISH_INTERRUPTED;
+    if (interrupted) {
         json_decref(p.usage);
         json_decref(p.truncated);
         LH_FAIL(LH_EINTERNAL, "an interrupted answer is none");

@@ -26,7 +26,8 @@ typedef struct lh_batch_token {
     lh_batch_likely chosen;
     const lh_batch_likely *top; /* [top_count] */
     int64_t top_count;
-    int64_t offset; /* complete characters of the answer before the token */
+    int64_t offset; /* complete characters of the text before the token */
+    int is_first;   /* true: the first one of a prompt, which has no probability */
 } lh_batch_token;
 
 /* The cache of the whole model after the prompt; heads that several ranks store count once. */
@@ -35,19 +36,25 @@ typedef struct lh_batch_kv {
     int64_t entries, entries_kept, bytes, bytes_kept;
 } lh_batch_kv;
 
-typedef struct lh_batch_answer {
-    const char *model; /* name of the model, for a request that gives none */
-    const char *text;  /* [bytes], without special tokens and the stop text */
+/* One of the answers to a request. */
+typedef struct lh_batch_choice {
+    const char *text; /* [bytes], without special tokens and the stop text */
     int64_t bytes;
     const char *thoughts; /* [thoughts_bytes] of a chat; NULL: there are none */
     int64_t thoughts_bytes;
-    int no_content;          /* true: the answer ends within its thoughts */
-    lh_finish_reason finish; /* not LH_FINISH_INTERRUPTED: an interrupted request has no answer yet */
-    int64_t prompt_tokens, new_tokens;
-    int64_t left_out;             /* tokens by which the prompt was truncated */
-    int64_t context_tokens;       /* tokens of the prompt that are its shared context */
+    int no_content;               /* true: the answer ends within its thoughts */
+    lh_finish_reason finish;      /* not LH_FINISH_INTERRUPTED: an interrupted request has no answer yet */
     const lh_batch_token *tokens; /* [token_count], 0 without log-probabilities */
     int64_t token_count;
+} lh_batch_choice;
+
+typedef struct lh_batch_answer {
+    const char *model;              /* name of the model, for a request that gives none */
+    const lh_batch_choice *choices; /* [choice_count] */
+    int64_t choice_count;
+    int64_t prompt_tokens, new_tokens; /* new: of all choices */
+    int64_t left_out;                  /* tokens by which the prompt was truncated */
+    int64_t context_tokens;            /* tokens of the prompt that are its shared context */
     lh_batch_kv kv;
 } lh_batch_answer;
 

@@ -63,6 +63,8 @@ lh_status lh_batch_check_input_options(const lh_batch_options *o)
     if (o->from && !o->text)
         LH_FAIL(LH_EUSAGE, "'--from' needs '--template', the prompt of each document, such as '{text} In short:'");
     if (o->text && !o->from) LH_FAIL(LH_EUSAGE, "'--template' is for documents: '--from' names them");
+    if (o->json && !o->check)
+        LH_FAIL(LH_EUSAGE, "'--json' is the form of what '--check' finds, and answers are JSON: give '--check', too");
     if (o->retry_failed && !o->resume)
         LH_FAIL(LH_EUSAGE, "'--retry-failed' goes on with an output: give '--resume', too");
     if (!o->output && !o->check) LH_FAIL(LH_EUSAGE, "'--output' is required");

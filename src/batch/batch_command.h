@@ -8,7 +8,7 @@
 
 typedef struct lh_batch_options {
     const char *input, *from, *text, *output, *context_root, *shard, *metrics;
-    int check, resume, retry_failed, ordered;
+    int check, json, resume, retry_failed, ordered, openai;
     int64_t batch, max_errors;
     double prefill_share, checkpoint_s, sync_s;
 } lh_batch_options;

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "base/duration.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/minmax.h"
@@ -26,6 +27,7 @@ typedef struct content {
     /* The longest request: its line, tokens of its prompt with the context, maximum length of its answer. */
     int64_t longest_line, longest, longest_new;
     lh_buf refusals; /* of the first lines: "line 3 ('a'): …", each with a line feed */
+    json_t *all;     /* of all lines, with '--json'; else NULL */
 } content;
 
 typedef struct check_run {
@@ -33,6 +35,7 @@ typedef struct check_run {
     lh_checkpoint *checkpoint; /* rank 0 */
     lh_tokenizer *tokenizer;
     content found;
+    json_t *object; /* rank 0, with '--json': what is printed at the end; NULL: lines are printed */
 } check_run;
 
 /* ---- reading all requests ---- */
@@ -55,12 +58,22 @@ static int has_no_answer(void *self, int64_t i)
     return 0;
 }
 
+/* A refusal as an object; NULL if out of memory. */
+static json_t *refusal_json(const lh_batch_work *w, lh_status why)
+{
+    const char *message = lh_error_message();
+    return json_pack("{s:I, s:o, s:s, s:o}", "line", (json_int_t)w->line.number, "custom_id",
+                     w->line.custom_id ? json_string(w->line.custom_id) : json_null(), "code", lh_batch_code(why),
+                     "message", lh_json_text(message, (int64_t)strlen(message)));
+}
+
 static lh_status note_refusal(void *self, const lh_batch_work *w, lh_status why)
 {
     walk *c = self;
     lh_buf *out = &c->out->refusals;
-    (void)why;
     lh_progress_update(&c->progress, ++c->seen);
+    if (c->out->all && json_array_append_new(c->out->all, refusal_json(w, why)) != 0)
+        LH_FAIL(LH_ENOMEM, "cannot allocate memory for what '--check' finds");
     if (c->out->refused++ >= NAMED) return LH_OK;
     LH_TRY(lh_buf_printf(out, "line %lld", (long long)w->line.number));
     if (w->line.custom_id) LH_TRY(lh_buf_printf(out, " ('%.*s')", SHOWN, w->line.custom_id));
@@ -104,7 +117,7 @@ static lh_status add_request(walk *c, const lh_batch_upcoming *next)
     out->questions += next->context != 0;
     out->truncated += w->left_out > 0;
     out->left_out += w->left_out;
-    out->new_tokens += w->request.max_new;
+    out->new_tokens += w->request.choices * w->request.max_new;
     lh_progress_update(&c->progress, ++c->seen);
     return add_read(c, w->prompt.n);
 }
@@ -169,11 +182,29 @@ static lh_status put_refusals(lh_buf *text, const content *found)
     return lh_buf_printf(text, "  and %lld more\n", (long long)(found->refused - named));
 }
 
+static lh_status put_found(const check_run *c)
+{
+    const content *f = &c->found;
+    json_t *longest = f->read_count ? json_pack("{s:I, s:I, s:I}", "line", (json_int_t)f->longest_line, "prompt_tokens",
+                                                (json_int_t)f->longest, "new_tokens", (json_int_t)f->longest_new)
+                                    : json_null();
+    json_t *found = json_pack("{s:I, s:I, s:O, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "requests", (json_int_t)f->requests,
+                              "refused", (json_int_t)f->refused, "refusals", f->all, "prompt_tokens",
+                              (json_int_t)f->read_tokens, "contexts", (json_int_t)f->contexts, "questions",
+                              (json_int_t)f->questions, "truncated", (json_int_t)f->truncated, "truncated_tokens",
+                              (json_int_t)f->left_out, "new_tokens", (json_int_t)f->new_tokens, "longest", longest);
+    const int failed = !found || json_object_update(c->object, found) != 0;
+    json_decref(found);
+    if (failed) LH_FAIL(LH_ENOMEM, "cannot allocate memory for what '--check' finds");
+    return LH_OK;
+}
+
 static lh_status print_found(const check_run *c)
 {
     lh_status st = LH_OK;
     const content *f = &c->found;
     lh_buf text = {0};
+    if (c->object) return put_found(c);
     LH_TRY_DONE(lh_buf_printf(&text, "requests   %lld, %lld of which cannot be answered%s\n", (long long)f->requests,
                               (long long)f->refused, f->refused ? ":" : ""));
     if (f->refused) LH_TRY_DONE(put_refusals(&text, f));
@@ -215,6 +246,11 @@ static lh_status print_memory(const check_run *c)
                                                        .profiles = &b->profiles}));
     for (int64_t r = 0; r < plan.tp; r++) peak = lh_max_i64(peak, plan.ranks[r].peak);
     const int64_t free_bytes = engine.memory ? plan.free_bytes : plan.free_bytes / b->replicas;
+    if (c->object) {
+        LH_TRY_DONE(lh_json_set(c->object, "memory_bytes", json_integer(peak)));
+        LH_TRY_DONE(lh_json_set(c->object, "free_bytes", json_integer(free_bytes)));
+        goto done;
+    }
     LH_TRY_DONE(lh_buf_printf(&text, "memory     %s per rank for the longest alone, of %s that are free%s\n",
                               lh_size_text(needed, peak), lh_size_text(there, free_bytes),
                               peak <= free_bytes ? "" : ": it does not fit"));
@@ -255,6 +291,7 @@ static lh_status sample_all(lh_session **s, int64_t n, int64_t step)
     return LH_OK;
 }
 
+/* s: the session of the prompt, then p->sequences that step. */
 static lh_status time_sequences(lh_session **s, const int32_t *ids, pace *p)
 {
     double start_s = lh_clock_s();
@@ -312,11 +349,12 @@ static double estimate(const check_run *c, const pace *p)
     return e->load_s + (reading_s + writing_s) / (double)c->batch->replicas;
 }
 
-static lh_status print_time(double seconds)
+static lh_status print_time(const check_run *c, double seconds)
 {
     lh_status st = LH_OK;
     lh_buf text = {0};
     char duration[LH_DURATION_TEXT];
+    if (c->object) return lh_json_set(c->object, "seconds", json_real(seconds));
     const long long minutes = lh_duration_limit_min(seconds);
     LH_TRY_DONE(lh_buf_printf(&text,
                               "time       %s on these ranks, if every answer is as long as it may be: ask for "
@@ -349,7 +387,7 @@ static lh_status print_pace(check_run *c)
     LH_TRY(lh_comm_allreduce(world, us, 2, LH_I64, LH_MAX));
     p.prefill_s = 1e-6 * (double)us[0];
     p.step_s = 1e-6 * (double)us[1];
-    return lh_shell_first() ? print_time(estimate(c, &p)) : LH_OK;
+    return lh_shell_first() ? print_time(c, estimate(c, &p)) : LH_OK;
 }
 
 /* Rank 0. */
@@ -371,7 +409,9 @@ static lh_status check_refused(const content *found)
 lh_status lh_batch_check_all(lh_batch_call *batch)
 {
     lh_status st = LH_OK;
-    check_run c = {.batch = batch};
+    const int is_json = batch->v->own.json && lh_shell_first();
+    check_run c = {
+        .batch = batch, .found = {.all = is_json ? json_array() : NULL}, .object = is_json ? json_object() : NULL};
     lh_comm *world = lh_world_comm(batch->call->world);
     LH_TRY_DONE(lh_batch_find_replica(batch));
     LH_TRY_DONE(lh_comm_agree_untimed(world, lh_shell_first() ? print_content(&c) : LH_OK));
@@ -382,8 +422,12 @@ lh_status lh_batch_check_all(lh_batch_call *batch)
         st = LH_OK;
     }
     LH_TRY_DONE(st);
-    LH_TRY_DONE(lh_comm_agree(world, check_refused(&c.found)));
+    if (c.object) st = lh_shell_write_json(c.object);
+    if (st == LH_OK) st = check_refused(&c.found);
+    LH_TRY_DONE(lh_comm_agree(world, st));
 done:
+    json_decref(c.object);
+    json_decref(c.found.all);
     lh_free(c.found.reads);
     lh_buf_clear(&c.found.refusals);
     lh_tokenizer_close(c.tokenizer);

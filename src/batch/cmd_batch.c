@@ -55,6 +55,14 @@ static const lh_option rows[] = {
      .help = "Answer nothing: read all requests, say which cannot be answered, count tokens, and measure here how long "
              "the run will take. Code 1 if some cannot be answered."},
     {.type = LH_OPT_FLAG,
+     .name = "json",
+     FIELD(json),
+     .help = "With --check: print one JSON object, in which every request that cannot be answered is named."},
+    {.type = LH_OPT_FLAG,
+     .name = "openai-defaults",
+     FIELD(openai),
+     .help = "Draw where a request gives no temperature, as OpenAI's API does: --temperature 1 unless it is given."},
+    {.type = LH_OPT_FLAG,
      .name = "resume",
      FIELD(resume),
      .help =
@@ -214,6 +222,7 @@ static lh_status check_options(lh_batch_call *r)
     lh_batch_values *v = r->v;
     LH_TRY(lh_batch_check_input_options(&v->own));
     LH_TRY(lh_shell_check_store(&v->store));
+    if (v->own.openai && !lh_options_given(r->call->options, "temperature")) v->defaults.sampling.temperature = 1;
     v->policy.profiles = &r->profiles;
     LH_TRY(resolve_later(r));
     v->policy.asked = LH_ASKED_IN_PROMPT;
@@ -228,14 +237,13 @@ static lh_status check_options(lh_batch_call *r)
 static json_t *defaults_json(const lh_batch_defaults *d)
 {
     const lh_sampling *s = &d->sampling;
-    const int counts = s->frequency_penalty != 0 || s->presence_penalty != 0;
     return json_pack("{s:I, s:f, s:I, s:f, s:f, s:f, s:I, s:b, s:O*, s:o*, s:s*, s:o*, s:o*}", "max_tokens",
                      (json_int_t)d->max_new, "temperature", s->temperature, "top_k", (json_int_t)s->top_k, "top_p",
                      s->top_p, "min_p", s->min_p, "repeat_penalty", s->repeat_penalty, "seed", (json_int_t)s->seed,
                      "ignore_eos", d->ignore_eos, "chat_template_kwargs", (json_t *)(uintptr_t)d->arguments,
                      "keep_thinking", d->keep_thinking ? json_true() : NULL, "truncate", d->truncate,
-                     "frequency_penalty", counts ? json_real(s->frequency_penalty) : NULL, "presence_penalty",
-                     counts ? json_real(s->presence_penalty) : NULL);
+                     "frequency_penalty", s->frequency_penalty != 0 ? json_real(s->frequency_penalty) : NULL,
+                     "presence_penalty", s->presence_penalty != 0 ? json_real(s->presence_penalty) : NULL);
 }
 
 /* The same on every number of ranks, so that a run can be resumed on another number. */

@@ -404,8 +404,7 @@ static int has_line(void *self, int64_t i)
 static lh_status put_failure(void *self, const lh_batch_work *w, lh_status why)
 {
     lh_buf line = {0};
-    json_t *timing = NULL;
-    lh_status st = lh_batch_work_write(w, LH_FINISH_STOP, why, &line, &timing);
+    lh_status st = lh_batch_failure_line(&w->line, why, w->common->run, &line);
     if (st == LH_OK) {
         lh_error_clear();
         st = lh_batch_output_put(self, &(lh_batch_put){.i = w->i, .line = line.data, .bytes = line.bytes, .failed = 1});

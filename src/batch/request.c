@@ -14,7 +14,7 @@
 #include "policies/plugin.h"
 #include "text/thoughts.h"
 
-enum { STOPS_MAX = 64, SHOWN = 48 };
+enum { STOPS_MAX = 64, CHOICES_MAX = 128, SHOWN = 48 };
 
 enum { IN_COMPLETION = 1 << LH_BATCH_COMPLETION, IN_CHAT = 1 << LH_BATCH_CHAT, IN_BOTH = IN_COMPLETION | IN_CHAT };
 
@@ -69,6 +69,14 @@ static lh_status read_flag(const field *f, const json_t *value, lh_batch_request
     const int is = json_is_true(value);
     if (!json_is_boolean(value)) LH_FAIL(LH_EINPUT, "'%s' must be true or false", f->name);
     memcpy((char *)out + f->at, &is, sizeof is);
+    return LH_OK;
+}
+
+/* true is the default, which leaves them out. */
+static lh_status read_skips_special(const field *f, const json_t *value, lh_batch_request *out)
+{
+    LH_TRY(read_flag(f, value, out));
+    out->keeps_special = !out->keeps_special;
     return LH_OK;
 }
 
@@ -423,7 +431,7 @@ static const field body_fields[] = {
     {.name = "add_generation_prompt", .apis = IN_CHAT, .read = read_opens_answer},
     {.name = "continue_final_message", .apis = IN_CHAT, .read = read_continues_turn},
     {.name = "truncate_prompt_tokens", .apis = IN_BOTH, .read = read_count, AT(keep_last), .low = -1, .high = 1 << 30},
-    {.name = "max_tokens", .apis = IN_BOTH, .read = read_count, AT(max_new), .low = 1, .high = 1 << 30},
+    {.name = "max_tokens", .apis = IN_BOTH, .read = read_count, AT(max_new), .high = 1 << 30},
     {.name = "max_completion_tokens", .apis = IN_CHAT, .read = read_count, AT(max_new), .low = 1, .high = 1 << 30},
     {.name = "temperature", .apis = IN_BOTH, .read = read_number, AT(sampling.temperature), .high = 100},
     {.name = "top_p", .apis = IN_BOTH, .read = read_number, AT(sampling.top_p), .low = 1e-6, .high = 1},
@@ -459,14 +467,15 @@ static const field body_fields[] = {
     {.name = "seed", .apis = IN_BOTH, .read = read_seed},
     {.name = "stop", .apis = IN_BOTH, .read = read_stops},
     {.name = "split_special_tokens", .apis = IN_COMPLETION, .read = read_flag, AT(split_special)},
+    {.name = "skip_special_tokens", .apis = IN_BOTH, .read = read_skips_special, AT(keeps_special)},
     {.name = "ignore_eos", .apis = IN_BOTH, .read = read_flag, AT(ignore_eos)},
     {.name = "logprobs", .apis = IN_COMPLETION, .read = read_count, AT(logprobs), .high = 20},
     {.name = "logprobs", .apis = IN_CHAT, .read = read_logprobs},
     {.name = "top_logprobs", .apis = IN_CHAT, .read = read_top_logprobs, AT(logprobs), .high = 20},
-    NO("n", IN_BOTH, "[1]", "a request has one answer, so give it a line for each"),
-    NO("best_of", IN_COMPLETION, "[1]", "a request has one answer"),
+    {.name = "n", .apis = IN_BOTH, .read = read_count, AT(choices), .low = 1, .high = CHOICES_MAX},
+    NO("best_of", IN_COMPLETION, "[1]", "answers are not compared: 'n' gives all of them"),
     NO("stream", IN_BOTH, "[false]", "a batch is not streamed"),
-    NO("echo", IN_COMPLETION, "[false]", "answers do not repeat the prompt"),
+    {.name = "echo", .apis = IN_COMPLETION, .read = read_flag, AT(echo)},
     NO("suffix", IN_COMPLETION, "[\"\"]", "nothing is inserted before a text"),
     NO("tools", IN_CHAT, "[[]]", no_tools),
     NO("tool_choice", IN_CHAT, "[\"none\", \"auto\"]", no_tools),
@@ -581,6 +590,14 @@ static lh_status check_prompt(const json_t *body, lh_batch_request *out)
     const int both =
         is_given(json_object_get(body, "max_tokens")) && is_given(json_object_get(body, "max_completion_tokens"));
     if (both) LH_FAIL(LH_EINPUT, "'max_tokens' and 'max_completion_tokens' are the same number: give one of them");
+    if (out->max_new == 0 && (!out->echo || out->choices > 1))
+        LH_FAIL(LH_EINPUT, "'max_tokens' is 0, which asks for nothing%s",
+                out->echo ? " that 'n' could give several times" : " without 'echo'");
+    if (out->echo && (out->context_id || out->context_file))
+        LH_FAIL(LH_EINPUT,
+                "'echo' repeats the whole prompt, and a shared context is not read for each request: leave "
+                "out '%s'",
+                out->context_id ? "context_id" : "context_file");
     if (out->min_new > out->max_new)
         LH_FAIL(LH_EINPUT, "'min_tokens' is %lld, more than the %lld tokens that the answer may have",
                 (long long)out->min_new, (long long)out->max_new);
@@ -625,6 +642,7 @@ static lh_status split_thoughts(lh_batch_request *out)
 lh_status lh_batch_request_read(lh_batch_request *out, const lh_batch_line *line, const lh_batch_defaults *defaults)
 {
     *out = (lh_batch_request){.line = line,
+                              .choices = 1,
                               .max_new = defaults->max_new,
                               .sampling = defaults->sampling,
                               .ignore_eos = defaults->ignore_eos,

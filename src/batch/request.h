@@ -32,11 +32,14 @@ typedef struct lh_batch_request {
     lh_messages messages; /* of a chat, one at least */
     lh_chat_ending ending;
     json_t *arguments;    /* variables of its template; NULL: none */
+    int64_t choices;      /* answers, each with other draws; at least 1 */
     int64_t max_new;      /* at least 1 */
     int64_t min_new;      /* tokens before which no answer ends; at most max_new */
     int64_t keep_last;    /* tokens of the prompt that are kept, the last ones; 0: all, -1: as many as fit */
     lh_sampling sampling; /* a request without a seed draws by the seed of the run and the hash of its line */
     int ignore_eos;
+    int keeps_special;  /* true: special tokens are text of the answer */
+    int echo;           /* true: a completion's text and log-probabilities begin with its prompt */
     int split_special;  /* true: special tokens are not recognised in the prompt of a completion */
     const char **stops; /* [stop_count], none empty */
     int64_t stop_count;

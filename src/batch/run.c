@@ -16,6 +16,7 @@ typedef struct run {
     lh_batch_work **open;      /* [most + 2] requests at work, and one that waits; NULL: free */
     lh_batch_context *context; /* the last one, and its number */
     int64_t context_number;
+    lh_batch_work *current;      /* its replies are not all begun yet; NULL: none */
     lh_batch_dispatch *dispatch; /* root */
     lh_buf line;
     lh_batch_queue *queue; /* coordinator */
@@ -26,18 +27,18 @@ static int is_root(const run *r)
     return lh_comm_rank(r->comm) == 0;
 }
 
-/* Root: sends the line of a request that finished with `how`, with the message of the thread. */
-static lh_status put_line(run *r, const lh_batch_work *w, lh_finish_reason finish, lh_status how)
+/* Root: sends the line of a finished request. */
+static lh_status put_line(run *r, const lh_batch_work *w)
 {
     json_t *timing = NULL;
     r->line.bytes = 0;
-    lh_status st = lh_batch_work_write(w, finish, how, &r->line, &timing);
-    if (how != LH_OK) lh_error_clear();
+    lh_status st = lh_batch_work_write(w, &r->line, &timing);
     if (st == LH_OK)
-        st = lh_batch_dispatch_put(
-            r->dispatch,
-            &(lh_batch_put){
-                .i = w->i, .line = r->line.data, .bytes = r->line.bytes, .failed = how != LH_OK, .timing = timing});
+        st = lh_batch_dispatch_put(r->dispatch, &(lh_batch_put){.i = w->i,
+                                                                .line = r->line.data,
+                                                                .bytes = r->line.bytes,
+                                                                .failed = w->failure != LH_OK,
+                                                                .timing = timing});
     json_decref(timing);
     return st;
 }
@@ -52,11 +53,13 @@ static lh_batch_work **slot_of(run *r, const lh_batch_work *w)
 
 static lh_status finish_task(void *self, lh_session *session, lh_finish_reason finish, lh_status how)
 {
-    lh_batch_work *w = self;
+    lh_batch_reply *reply = self;
+    lh_batch_work *w = reply->work;
     run *r = w->owner;
     (void)session;
-    lh_status st = how == LH_OK ? lh_answer_text_finish(&w->answer_text) : LH_OK;
-    if (st == LH_OK && is_root(r)) st = put_line(r, w, finish, how);
+    lh_status st = lh_batch_reply_end(reply, finish, how);
+    if (w->finished < w->request.choices) return lh_comm_agree(r->comm, st);
+    if (st == LH_OK && is_root(r)) st = put_line(r, w);
     *slot_of(r, w) = NULL;
     lh_batch_work_close(w);
     return lh_comm_agree(r->comm, st);
@@ -136,12 +139,34 @@ static request_header describe_request(const lh_batch_upcoming *next)
                             .more = next->more};
 }
 
+/* Of the current request. */
+static void begin_reply(run *r, lh_task **out)
+{
+    lh_batch_work *w = r->current;
+    *out = &w->replies[w->begun++].task;
+    (*out)->done = finish_task;
+    if (w->begun == w->request.choices) r->current = NULL;
+}
+
+/* A context of its own stays as long as the scheduler may compare it with the next one. */
+static void keep_origin(run *r, const lh_batch_work *w)
+{
+    if (!w->origin) return;
+    lh_batch_context_release(r->context);
+    r->context = lh_batch_context_retain(w->origin);
+    r->context_number = 0;
+}
+
 static lh_status next_task(void *self, lh_task **out)
 {
     run *r = self;
     lh_batch_upcoming next = {.work = NULL};
     request_header h;
     *out = NULL;
+    if (r->current) {
+        begin_reply(r, out);
+        return LH_OK;
+    }
     lh_comm_step(r->comm, "next request", -1);
     lh_status st = is_root(r) ? lh_batch_dispatch_next(r->dispatch, &next) : LH_OK;
     LH_TRY_DONE(lh_comm_agree(r->comm, st));
@@ -152,11 +177,12 @@ static lh_status next_task(void *self, lh_task **out)
     LH_TRY_DONE(share_context(r, &h, next.ids, next.work));
     LH_TRY_DONE(lh_prompt_share(r->comm, &next.work->prompt));
     LH_TRY_DONE(lh_prompt_share(r->comm, &next.work->ends));
-    LH_TRY_DONE(lh_comm_agree(r->comm, lh_batch_work_make_task(next.work)));
+    LH_TRY_DONE(lh_comm_agree(r->comm, lh_batch_work_make_tasks(next.work)));
+    keep_origin(r, next.work);
     next.work->owner = r;
     *slot_of(r, NULL) = next.work;
-    next.work->task.done = finish_task;
-    *out = &next.work->task;
+    r->current = next.work;
+    begin_reply(r, out);
     return LH_OK;
 done:
     lh_batch_work_close(next.work);

@@ -128,8 +128,8 @@ lh_status lh_batch_encode(const lh_batch_common *common, const lh_batch_request 
     const char *part = r->keep_last ? NULL : common->defaults->truncate;
     lh_prompt_cut cut = {0};
     LH_TRY(encode_whole(common, r, &(lh_prompt_limit){part, fitting}, prompt, &cut));
-    if (r->keep_last)
-        lh_prompt_truncate_ids(prompt, LH_TRUNCATE_START, r->keep_last < 0 ? fitting : r->keep_last, &cut);
+    const int64_t kept = r->keep_last < 0 ? fitting : r->keep_last; /* below 1: the answer alone is too long */
+    if (kept > 0) lh_prompt_truncate_ids(prompt, LH_TRUNCATE_START, kept, &cut);
     *left_out = cut.left_out;
     return LH_OK;
 }
@@ -273,17 +273,26 @@ lh_status lh_batch_work_open(lh_batch_work **out, const lh_batch_common *common,
     return resolve_policy(w, shares_context ? LH_ASKED_LATER : LH_ASKED_IN_PROMPT);
 }
 
+static void clear_reply(lh_batch_reply *reply)
+{
+    lh_answer_text_clear(&reply->answer_text);
+    lh_tokens_clear(&reply->answer);
+    lh_buf_clear(&reply->answer_bytes);
+    lh_buf_clear(&reply->seen);
+}
+
 void lh_batch_work_close(lh_batch_work *w)
 {
     if (!w) return;
+    for (int64_t i = 0; w->replies && i < w->request.choices; i++) clear_reply(&w->replies[i]);
+    lh_free(w->replies);
     lh_batch_context_release(w->context);
-    lh_answer_text_clear(&w->answer_text);
+    lh_batch_context_release(w->origin);
     lh_batch_request_clear(&w->request);
     lh_tokens_clear(&w->prompt);
     lh_tokens_clear(&w->ends);
-    lh_tokens_clear(&w->answer);
-    lh_buf_clear(&w->answer_bytes);
-    lh_buf_clear(&w->likely);
+    lh_buf_clear(&w->why);
+    lh_buf_clear(&w->prompt_seen);
     lh_free(w->bias);
     lh_free(w->checkpoint);
     lh_free(w->text);
@@ -292,17 +301,16 @@ void lh_batch_work_close(lh_batch_work *w)
 
 /* ---- the task ---- */
 
-typedef struct likely {
-    int32_t id;
-    double logprob;
-} likely;
+int64_t lh_batch_seen_each(const lh_batch_work *w)
+{
+    return 1 + lh_max_i64(lh_min_i64(w->request.logprobs, w->common->config->vocab), 0);
+}
 
-/* Stores the chosen token and those with the largest logits of a row, in descending order, the lower id among equals.
- */
-static lh_status store_likely(lh_batch_work *w, const float *row, int64_t vocab, int32_t id)
+/* Appends the token `id` and those with the largest logits of a row, in descending order, the lower id among equals. */
+static lh_status store_seen(const lh_batch_work *w, const float *row, int32_t id, lh_buf *out)
 {
     enum { TOP_MAX = 32 };
-    const int64_t top = lh_min_i64(lh_min_i64(w->request.logprobs, TOP_MAX), vocab);
+    const int64_t vocab = w->common->config->vocab, top = lh_min_i64(lh_batch_seen_each(w) - 1, TOP_MAX);
     int32_t best[TOP_MAX];
     int64_t n = 0;
     const double nll = lh_nll_of(row, vocab, id), log_sum = nll + row[id];
@@ -312,36 +320,49 @@ static lh_status store_likely(lh_batch_work *w, const float *row, int64_t vocab,
             if (at < top) best[at] = best[at - 1];
         if (at < top) best[at] = (int32_t)i;
     }
-    likely one = {id, -nll};
-    LH_TRY(lh_buf_append(&w->likely, &one, sizeof one));
+    lh_batch_seen one = {id, -nll};
+    LH_TRY(lh_buf_append(out, &one, sizeof one));
     for (int64_t k = 0; k < n; k++) {
-        one = (likely){best[k], (double)row[best[k]] - log_sum};
-        LH_TRY(lh_buf_append(&w->likely, &one, sizeof one));
+        one = (lh_batch_seen){best[k], (double)row[best[k]] - log_sum};
+        LH_TRY(lh_buf_append(out, &one, sizeof one));
     }
     return LH_OK;
 }
 
 static lh_status see_choice(void *self, int32_t id)
 {
-    lh_batch_work *w = self;
-    const int64_t vocab = lh_engine_get(w->common->engine)->config->vocab;
+    lh_status st = LH_OK;
+    lh_batch_reply *reply = self;
+    const lh_engine_view *e = lh_engine_get(reply->work->common->engine);
     const float *rows = NULL;
     int64_t n = 0;
-    LH_TRY(lh_session_logits(w->session, &rows, &n));
-    return lh_comm_agree(lh_engine_get(w->common->engine)->comm,
-                         rows ? store_likely(w, rows + (n - 1) * vocab, vocab, id) : LH_OK);
+    LH_TRY(lh_session_logits(reply->session, &rows, &n));
+    if (rows) st = store_seen(reply->work, rows + (n - 1) * e->config->vocab, id, &reply->seen);
+    return lh_comm_agree(e->comm, st);
+}
+
+/* Rows of logits of the prompt: each is of the token after its own. */
+static lh_status see_prompt_rows(void *self, int64_t first, const float *logits, int64_t n)
+{
+    lh_status st = LH_OK;
+    lh_batch_work *w = ((lh_batch_reply *)self)->work;
+    const lh_engine_view *e = lh_engine_get(w->common->engine);
+    const int64_t end = lh_min_i64(first + n, w->prompt.n - 1);
+    for (int64_t i = first; logits && st == LH_OK && i < end; i++)
+        st = store_seen(w, logits + (i - first) * e->config->vocab, w->prompt.ids[i + 1], &w->prompt_seen);
+    return lh_comm_agree(e->comm, st);
 }
 
 static lh_status see_token(void *self, int32_t id, int *stop)
 {
-    lh_batch_work *w = self;
-    LH_TRY(lh_answer_text_push(&w->answer_text, id));
-    w->answer_text.shown = lh_max_i64(w->answer_text.shown, w->answer_text.final); /* no stop text begins before it */
-    *stop = w->answer_text.stopped;
+    lh_answer_text *text = &((lh_batch_reply *)self)->answer_text;
+    LH_TRY(lh_answer_text_push(text, id));
+    text->shown = lh_max_i64(text->shown, text->final); /* no stop text begins before it */
+    *stop = text->stopped;
     return LH_OK;
 }
 
-static int64_t context_tokens(const lh_batch_work *w)
+int64_t lh_batch_context_tokens(const lh_batch_work *w)
 {
     return w->context ? w->context->ids.n : 0;
 }
@@ -349,15 +370,17 @@ static int64_t context_tokens(const lh_batch_work *w)
 /* Collective. */
 static lh_status see_prompt(void *self, lh_session *session)
 {
-    lh_batch_work *w = self;
+    lh_batch_reply *reply = self;
+    lh_batch_work *w = reply->work;
     const lh_engine_view *e = lh_engine_get(w->common->engine);
     const lh_config *c = e->config;
     lh_kv_stats stats = {0};
-    w->session = session;
-    w->prefilled_s = lh_clock_s();
+    reply->session = session;
+    if (w->prefilled_s == 0) w->prefilled_s = lh_clock_s();
     LH_TRY(lh_comm_agree(e->comm, lh_kv_stats_of(lh_session_kv(session), &stats)));
     LH_TRY(lh_comm_allreduce(e->comm, &stats.entries_counted, 1, LH_I64, LH_SUM));
-    const int64_t tokens = context_tokens(w) + w->prompt.n, evicted_at = w->context ? context_tokens(w) : tokens;
+    const int64_t tokens = lh_batch_context_tokens(w) + w->prompt.n,
+                  evicted_at = w->context ? lh_batch_context_tokens(w) : tokens;
     const int64_t entry = 2 * c->head_dim * lh_dtype_bytes(e->kv_dtype), all = tokens * c->layers * c->kv_heads;
     w->kv = (lh_batch_kv){.budget = w->policy.evicts ? lh_policy_entries(&w->policy, evicted_at) : -1,
                           .entries = all,
@@ -389,144 +412,81 @@ static lh_status make_bans(lh_batch_work *w, const lh_tokenizer *tok, int64_t *b
     return LH_OK;
 }
 
-lh_status lh_batch_work_make_task(lh_batch_work *w)
+/* The prompt as the context of several answers. */
+static lh_status make_origin(lh_batch_work *w)
+{
+    lh_batch_context *c = NULL;
+    LH_TRY(lh_calloc(&c, 1, sizeof *c));
+    w->origin = lh_batch_context_retain(c);
+    LH_TRY(push_ids(&w->prompt, &c->ids));
+    c->policy = w->policy;
+    c->checkpoint = w->checkpoint;
+    w->checkpoint = NULL;
+    c->shared = (lh_context){.prompt = c->ids,
+                             .policy = &c->policy,
+                             .profiles = w->common->profiles,
+                             .seed = w->request.sampling.seed,
+                             .more = w->request.max_new,
+                             .checkpoint = c->checkpoint};
+    return LH_OK;
+}
+
+/* The i-th answer. bans: make_bans. */
+static void make_task(lh_batch_work *w, int64_t i, int64_t bans)
 {
     const lh_batch_request *r = &w->request;
+    const lh_tokenizer *tok = lh_engine_tokenizer(w->common->engine);
+    const lh_batch_context *context = w->origin ? w->origin : w->context;
+    lh_batch_reply *reply = &w->replies[i];
+    reply->work = w;
+    reply->answer_text = (lh_answer_text){
+        .decoder = {.tok = tok, .keeps_special = r->keeps_special, .continues = continues_text(w, tok)},
+        .stops = {r->stops, r->stop_count},
+        .min_tokens = r->min_new,
+        .text = &reply->answer_bytes};
+    reply->task = (lh_task){.context = context ? &context->shared : NULL,
+                            .prompt = w->origin ? (lh_tokens){0} : w->prompt,
+                            .policy = &w->policy,
+                            .profiles = w->common->profiles,
+                            .how = {.sampling = r->sampling,
+                                    .max_new = r->max_new,
+                                    .min_new = r->min_new,
+                                    .bans = bans,
+                                    .ignore_eos = r->ignore_eos,
+                                    .ends = &w->ends,
+                                    .self = reply,
+                                    .chosen = r->logprobs >= 0 ? see_choice : NULL,
+                                    .token = see_token},
+                            .seed = r->sampling.seed,
+                            .checkpoint = w->checkpoint,
+                            .answer = &reply->answer,
+                            .self = reply,
+                            .prompt_rows = r->echo && r->logprobs >= 0 ? see_prompt_rows : NULL,
+                            .prefilled = see_prompt};
+    reply->task.how.sampling.request += (uint64_t)i;
+    if (bans) reply->task.how.sampling.bias = w->bias;
+}
+
+lh_status lh_batch_work_make_tasks(lh_batch_work *w)
+{
     const char *prefills = w->common->prefills;
-    if (prefills) LH_TRY(lh_batch_prefills_file(&w->checkpoint, prefills, w->line.number));
-    const lh_tokenizer *tok = lh_engine_tokenizer(w->common->engine);
     int64_t bans = 0;
-    LH_TRY(make_bans(w, tok, &bans));
-    w->answer_text = (lh_answer_text){.decoder = {.tok = tok, .continues = continues_text(w, tok)},
-                                      .stops = {r->stops, r->stop_count},
-                                      .min_tokens = r->min_new,
-                                      .text = &w->answer_bytes};
-    w->task = (lh_task){.context = w->context ? &w->context->shared : NULL,
-                        .prompt = w->prompt,
-                        .policy = &w->policy,
-                        .profiles = w->common->profiles,
-                        .how = {.sampling = r->sampling,
-                                .max_new = r->max_new,
-                                .min_new = r->min_new,
-                                .bans = bans,
-                                .ignore_eos = r->ignore_eos,
-                                .ends = &w->ends,
-                                .self = w,
-                                .chosen = r->logprobs >= 0 ? see_choice : NULL,
-                                .token = see_token},
-                        .seed = r->sampling.seed,
-                        .checkpoint = w->checkpoint,
-                        .answer = &w->answer,
-                        .self = w,
-                        .prefilled = see_prompt};
-    if (bans) w->task.how.sampling.bias = w->bias;
+    if (prefills) LH_TRY(lh_batch_prefills_file(&w->checkpoint, prefills, w->line.number));
+    LH_TRY(make_bans(w, lh_engine_tokenizer(w->common->engine), &bans));
+    if (w->request.choices > 1 && !w->context) LH_TRY(make_origin(w));
+    LH_TRY(lh_calloc(&w->replies, w->request.choices, sizeof *w->replies));
+    for (int64_t i = 0; i < w->request.choices; i++) make_task(w, i, bans);
     return LH_OK;
 }
 
-/* ---- the line ---- */
-
-/* Tokens of the answer; `texts` holds their texts. */
-typedef struct named_tokens {
-    lh_batch_token *at;
-    lh_batch_likely *all;
-    int64_t *starts, *offsets; /* of each text in `texts`; of each token in the answer */
-    int64_t n;
-    lh_buf texts;
-} named_tokens;
-
-static void clear_names(named_tokens *t)
+lh_status lh_batch_reply_end(lh_batch_reply *reply, lh_finish_reason finish, lh_status st)
 {
-    lh_free(t->at);
-    lh_free(t->all);
-    lh_free(t->starts);
-    lh_free(t->offsets);
-    lh_buf_clear(&t->texts);
-}
-
-/* The end token is not part of an answer. */
-static int64_t tokens_of_answer(const lh_batch_work *w, lh_finish_reason finish)
-{
-    return finish == LH_FINISH_STOP && !w->answer_text.stopped ? w->answer.n - 1 : w->answer.n;
-}
-
-static lh_status name_tokens(const lh_batch_work *w, lh_finish_reason finish, named_tokens *t)
-{
-    const lh_tokenizer *tok = lh_engine_tokenizer(w->common->engine);
-    const likely *seen = (const likely *)(const void *)w->likely.data;
-    const int64_t total = w->likely.bytes / (int64_t)sizeof *seen, each = w->answer.n ? total / w->answer.n : 0;
-    t->n = tokens_of_answer(w, finish);
-    if (w->request.logprobs < 0) t->n = 0;
-    LH_TRY(lh_calloc(&t->at, t->n, sizeof *t->at));
-    LH_TRY(lh_calloc(&t->all, t->n * each, sizeof *t->all));
-    LH_TRY(lh_calloc(&t->starts, t->n * each + 1, sizeof *t->starts));
-    LH_TRY(lh_calloc(&t->offsets, t->n, sizeof *t->offsets));
-    if (tok) LH_TRY(lh_detokenizer_offsets(&w->answer_text.decoder, w->answer.ids, t->n, t->offsets));
-    int begins = !w->answer_text.decoder.continues; /* before the first text, where a tokenizer may strip a blank */
-    for (int64_t k = 0; k < t->n * each; k++) {
-        if (k && k % each == 0) begins &= !tok || lh_tokenizer_is_special(tok, seen[k - each].id);
-        if (tok) LH_TRY((begins ? lh_tokenizer_first_bytes : lh_tokenizer_bytes)(tok, seen[k].id, &t->texts));
-        t->starts[k + 1] = t->texts.bytes;
-    }
-    for (int64_t k = 0; k < t->n * each; k++)
-        t->all[k] = (lh_batch_likely){.text = t->texts.data ? t->texts.data + t->starts[k] : "",
-                                      .bytes = t->starts[k + 1] - t->starts[k],
-                                      .logprob = seen[k].logprob,
-                                      .id = seen[k].id};
-    for (int64_t n = 0; n < t->n; n++)
-        t->at[n] = (lh_batch_token){
-            .chosen = t->all[n * each], .top = t->all + n * each + 1, .top_count = each - 1, .offset = t->offsets[n]};
-    return LH_OK;
-}
-
-/* The text of the answer; in a chat without its thoughts. */
-static lh_status split_answer(const lh_batch_work *w, lh_thoughts *out)
-{
-    int opened = 0;
-    const char *text = w->answer_bytes.data ? w->answer_bytes.data : "";
-    *out = (lh_thoughts){.content = text, .content_bytes = w->answer_bytes.bytes};
-    if (w->request.api != LH_BATCH_CHAT || w->common->defaults->keep_thinking) return LH_OK;
-    LH_TRY(lh_thoughts_opened(lh_engine_tokenizer(w->common->engine), &w->prompt, &opened));
-    *out = lh_thoughts_split(text, w->answer_bytes.bytes, opened, LH_TEXT_WHOLE);
-    return LH_OK;
-}
-
-static lh_status write_answer(const lh_batch_work *w, lh_finish_reason finish, lh_buf *out)
-{
-    named_tokens tokens = {0};
-    lh_thoughts parts;
-    LH_TRY(split_answer(w, &parts));
-    lh_status st = name_tokens(w, finish, &tokens);
-    if (st == LH_OK)
-        st = lh_batch_answer_line(&w->request,
-                                  &(lh_batch_answer){.model = w->common->model,
-                                                     .text = parts.content,
-                                                     .bytes = parts.content_bytes,
-                                                     .thoughts = parts.thinks ? parts.thoughts : NULL,
-                                                     .thoughts_bytes = parts.thoughts_bytes,
-                                                     .no_content = parts.thinks && !parts.closed,
-                                                     .finish = finish,
-                                                     .prompt_tokens = context_tokens(w) + w->prompt.n,
-                                                     .context_tokens = context_tokens(w),
-                                                     .new_tokens = w->answer.n,
-                                                     .left_out = w->left_out,
-                                                     .tokens = tokens.at,
-                                                     .token_count = tokens.n,
-                                                     .kv = w->kv},
-                                  w->common->run, out);
-    clear_names(&tokens);
-    return st;
-}
-
-lh_status lh_batch_work_write(const lh_batch_work *w, lh_finish_reason finish, lh_status how, lh_buf *out,
-                              json_t **timing)
-{
-    const double now = lh_clock_s();
-    *timing = NULL;
-    if (how != LH_OK) return lh_batch_failure_line(&w->line, how, w->common->run, out);
-    LH_TRY(write_answer(w, finish, out));
-    *timing =
-        json_pack("{s:I, s:I, s:I, s:I, s:f, s:f}", "line", (json_int_t)w->line.number, "context_tokens",
-                  (json_int_t)context_tokens(w), "prompt_tokens", (json_int_t)w->prompt.n, "new_tokens",
-                  (json_int_t)w->answer.n, "prefill_s", w->prefilled_s - w->began_s, "decode_s", now - w->prefilled_s);
+    lh_batch_work *w = reply->work;
+    reply->finish = finish;
+    w->finished++;
+    if (st == LH_OK) return lh_answer_text_finish(&reply->answer_text);
+    if (w->failure == LH_OK) LH_TRY(lh_buf_puts(&w->why, lh_error_message()));
+    if (w->failure == LH_OK) w->failure = st;
+    lh_error_clear();
     return LH_OK;
 }

@@ -68,6 +68,26 @@ typedef struct lh_batch_context {
 lh_batch_context *lh_batch_context_retain(lh_batch_context *context);
 void lh_batch_context_release(lh_batch_context *context); /* NULL is fine */
 
+struct lh_batch_work;
+
+/* A token and the natural logarithm of its probability. */
+typedef struct lh_batch_seen {
+    int32_t id;
+    double logprob;
+} lh_batch_seen;
+
+/* One of the answers to a request. */
+typedef struct lh_batch_reply {
+    struct lh_batch_work *work;
+    lh_task task;
+    lh_session *session; /* from the end of the prompt on */
+    lh_tokens answer;
+    lh_answer_text answer_text;
+    lh_buf answer_bytes;
+    lh_buf seen; /* rank 0: lh_batch_seen of each token of the answer */
+    lh_finish_reason finish;
+} lh_batch_reply;
+
 typedef struct lh_batch_work {
     const lh_batch_common *common;
     void *owner; /* for the caller */
@@ -77,15 +97,17 @@ typedef struct lh_batch_work {
     lh_batch_request request;
     lh_batch_context *context; /* precedes the prompt; NULL: none */
     int64_t left_out;          /* tokens by which the prompt was truncated; on the root */
+    lh_batch_context *origin;  /* the prompt where several answers follow it; NULL: they share a context, or there is
+                                  one answer */
     lh_policy policy;          /* of the context, or of the prompt */
-    lh_task task;
-    char *checkpoint; /* of the task; NULL: none */
-    lh_tokens prompt, ends, answer;
-    lh_logit_bias *bias; /* of the request, then bans of the tokens that end an answer, for 'min_tokens' */
-    lh_answer_text answer_text;
-    lh_buf answer_bytes;
-    lh_session *session; /* from the end of the prompt on */
-    lh_buf likely;       /* rank 0: each chosen token, followed by the most likely tokens in its place */
+    char *checkpoint;          /* of the prompt; NULL: none */
+    lh_tokens prompt, ends;
+    lh_logit_bias *bias;     /* of the request, then bans of the tokens that end an answer, for 'min_tokens' */
+    lh_batch_reply *replies; /* [request.choices] */
+    int64_t begun, finished; /* replies */
+    lh_status failure;       /* of the first reply that failed, with its message */
+    lh_buf why;
+    lh_buf prompt_seen; /* rank 0: the same of the prompt but for its first token, where it is repeated */
     lh_batch_kv kv;
     double began_s, prefilled_s;
 } lh_batch_work;
@@ -97,12 +119,21 @@ lh_status lh_batch_work_open(lh_batch_work **out, const lh_batch_common *common,
                              int shares_context);
 void lh_batch_work_close(lh_batch_work *work); /* NULL is fine */
 
-/* On every rank, after the ids were shared: makes the task. The caller sets its `done`; its `self` is the work. */
-lh_status lh_batch_work_make_task(lh_batch_work *work);
+/* On every rank, after the ids were shared: makes the tasks of the replies. The caller sets `done` of each; its `self`
+ * is the reply. */
+lh_status lh_batch_work_make_tasks(lh_batch_work *work);
 
-/* Rank 0, after the task is done with `st`: appends the line of the answer, or of the failure. *timing: its times
- * (output.h), a new reference; NULL after a failure. */
-lh_status lh_batch_work_write(const lh_batch_work *work, lh_finish_reason finish, lh_status st, lh_buf *out,
-                              json_t **timing);
+/* A reply is finished: with an answer, or with `st` and its message, which is taken. */
+lh_status lh_batch_reply_end(lh_batch_reply *reply, lh_finish_reason finish, lh_status st);
+
+/* Tokens of the prompt that are its shared context. */
+int64_t lh_batch_context_tokens(const lh_batch_work *work);
+
+/* Number of lh_batch_seen for each token: itself, and the most likely ones in its place. */
+int64_t lh_batch_seen_each(const lh_batch_work *work);
+
+/* Rank 0, after all replies: appends the line of the answers, or of the failure. *timing: its times (output.h), a new
+ * reference; NULL after a failure. */
+lh_status lh_batch_work_write(const lh_batch_work *work, lh_buf *out, json_t **timing);
 
 #endif

@@ -32,6 +32,8 @@ typedef struct scheduler {
 
     sequence prefilling; /* session NULL: none; task NULL: the context of the waiting task */
     lh_prefill *prefill;
+    const lh_task *watched;         /* follows the rows of the prompt; NULL: none does */
+    float *rows;                    /* rank 0: logits of some of them */
     int64_t left;                   /* tokens x layers of the prefill that remain */
     lh_checkpointing checkpointing; /* path NULL: the prefill has no checkpoint */
     lh_checkpointer checkpointer;
@@ -84,7 +86,7 @@ static lh_status check_task(const scheduler *s, const lh_task *task)
     const lh_config *c = s->parts->config;
     const int64_t prompt = (task->context ? task->context->prompt.n : 0) + task->prompt.n,
                   total = prompt + task->how.max_new;
-    if (task->prompt.n == 0) LH_FAIL(LH_EUSAGE, "the prompt is empty");
+    if (prompt == 0) LH_FAIL(LH_EUSAGE, "the prompt is empty");
     if (total > c->max_positions)
         LH_FAIL(LH_EUSAGE,
                 "%lld tokens of prompt and %lld more to come are longer than the %lld positions of the model: shorten "
@@ -216,6 +218,7 @@ static void close_scheduler(scheduler *s)
         lh_forward_close(s->forward);
     }
     lh_buf_clear(&s->why);
+    lh_free(s->rows);
     lh_free(s->running);
     lh_free(s->draining);
     lh_free(s->sessions);
@@ -284,7 +287,7 @@ static lh_status start_decode(scheduler *s)
     s->count++;
     q->answering =
         (lh_answering){.session = q->session, .how = &q->task->how, .out = q->task->answer, .finish = LH_FINISH_LENGTH};
-    LH_TRY(lh_session_end_prefill(q->session));
+    if (!q->origin) LH_TRY(lh_session_end_prefill(q->session));
     if (q->task->prefilled) LH_TRY(q->task->prefilled(q->task->self, q->session));
     LH_TRY(choose(s, q));
     remove_finished(s);
@@ -307,7 +310,7 @@ static lh_status load_context(scheduler *s, const lh_task *task)
     lh_session_options options = prompt_options(s, task);
     lh_saved_kv saved = {0};
     int found = 0;
-    if (!c) return LH_OK;
+    if (!c || task->prompt_rows) return LH_OK; /* a store has no logits of the prompt */
     lh_status st = lh_context_store_find(s->options->store, &options, &c->prompt, &saved, &found);
     options.prompt = 0;
     if (st == LH_OK && found) st = lh_session_open(&s->prefilling.session, s->engine, &options);
@@ -318,12 +321,27 @@ static lh_status load_context(scheduler *s, const lh_task *task)
     return st;
 }
 
+/* Collective. The rows that the forward pass has computed. */
+static lh_status pass_rows(void *self, int64_t first, int64_t n)
+{
+    scheduler *s = self;
+    lh_status st = LH_OK;
+    const int64_t vocab = s->parts->config->vocab;
+    const lh_logits_view view = lh_forward_logits(s->forward);
+    if (lh_comm_rank(s->parts->comm) == 0) st = lh_realloc(&s->rows, n * vocab, sizeof *s->rows);
+    LH_TRY(lh_comm_agree(s->parts->comm, st));
+    LH_TRY(lh_logits_gather(s->parts->exec, &view, vocab, 0, s->rows));
+    return s->watched->prompt_rows(s->watched->self, first, s->rows, n);
+}
+
 static lh_status open_prefill(scheduler *s, const lh_task *task)
 {
     const lh_session_options options = prompt_options(s, task);
     const lh_tokens *prompt = task->context ? &task->context->prompt : &task->prompt;
     LH_TRY(lh_session_open(&s->prefilling.session, s->engine, &options));
     LH_TRY(lh_session_begin_prefill(s->prefilling.session, prompt->ids, prompt->n, &s->prefill));
+    s->watched = task->prompt_rows ? task : NULL;
+    if (s->watched) lh_prefill_watch(s->prefill, &(lh_row_watch){s, pass_rows});
     s->left = s->parts->config->layers * prompt->n;
     return LH_OK;
 }
@@ -374,14 +392,14 @@ static lh_status start_prefill(scheduler *s, const lh_task *task)
     return s->checkpointing.path ? resume_prefill(s, task) : LH_OK;
 }
 
-/* The prompt of a task as a question about its context, which is in the cache. */
+/* The prompt of a task, if it has one, as a question about its context, which is in the cache. */
 static lh_status prefill_question(scheduler *s, const lh_task *task)
 {
     const double start = lh_clock_s();
     const lh_tokens *question = &task->prompt;
     LH_TRY(lh_session_fork(&s->prefilling.session, s->shared.session, question->n + task->how.max_new, question->n));
     s->prefilling.origin = s->shared.session;
-    LH_TRY(lh_session_block(s->prefilling.session, question->ids, question->n));
+    if (question->n) LH_TRY(lh_session_block(s->prefilling.session, question->ids, question->n));
     const double took = lh_clock_s() - start;
     s->figures->prompt_tokens += question->n;
     s->figures->prefill_s += took;
@@ -416,12 +434,13 @@ static lh_status fail_again(const scheduler *s)
     LH_FAIL(s->failure, "%s", s->why.data);
 }
 
-/* The context of the waiting task is in the cache. */
-static void keep_context(scheduler *s)
+/* The context of the waiting task is in the cache. Answers that follow it at once begin with its logits. */
+static lh_status keep_context(scheduler *s)
 {
     s->shared = s->prefilling;
     s->prefilling = (sequence){0};
     s->context = s->waiting->context;
+    return s->waiting->prompt.n ? LH_OK : lh_session_hold_logits(s->shared.session);
 }
 
 /* Collective. Starts the waiting task or its context if there is memory; *begun: true if it was started or rejected. */
@@ -447,8 +466,7 @@ static lh_status admit(scheduler *s, int *begun)
     if (st == LH_OK) st = asks ? prefill_question(s, task) : start_prefill(s, task);
     if (st != LH_OK) return reject(s, task, st);
     s->prefilling.bytes = task->context && !asks ? need.context : need.own;
-    if (task->context && !asks && !s->prefill) keep_context(s);
-    if (task->context && !asks) return LH_OK;
+    if (task->context && !asks) return s->prefill ? LH_OK : keep_context(s);
     s->prefilling.task = task;
     s->waiting = NULL;
     return asks ? start_decode(s) : LH_OK;
@@ -554,8 +572,8 @@ static lh_status prefill_chunk(scheduler *s)
     if (s->checkpointing.path) lh_checkpoint_remove(s->parts->comm, s->checkpointing.path);
     s->figures->prompt_tokens += lh_session_tokens(s->prefilling.session)->n;
     if (s->prefilling.task) return start_decode(s);
-    keep_context(s);
-    LH_TRY(lh_session_end_prefill(s->shared.session));
+    LH_TRY(lh_session_end_prefill(s->prefilling.session));
+    LH_TRY(keep_context(s));
     return lh_context_store_keep(s->options->store, s->shared.session);
 }
 

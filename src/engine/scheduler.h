@@ -23,8 +23,8 @@ typedef struct lh_context {
 typedef struct lh_task {
     const lh_context *context; /* before the prompt: its policy, its seed; NULL: none. Tasks that share one follow each
                                   other, for one context is held at a time */
-    lh_tokens prompt;
-    const lh_policy *policy;     /* without a context, as profiles and seed */
+    lh_tokens prompt;          /* empty: the answer follows the context, and each task draws another one */
+    const lh_policy *policy;   /* without a context, as profiles and seed */
     const lh_profiles *profiles; /* includes those that the policy names */
     uint64_t seed;               /* of the policy's random choices */
     const char *checkpoint;      /* file that keeps the prefill of the prompt (prefill_checkpoint.h), of no other task;
@@ -33,6 +33,9 @@ typedef struct lh_task {
     lh_decode how;               /* `step` is called after steps of all sequences */
     lh_tokens *answer;           /* the tokens are appended, with the one that ends it */
     void *self;
+    /* Follows the logits of the prompt, or of the context where the prompt is empty and this task is the first one of
+     * it: [n, vocab] of the tokens from `first` on, on rank 0, NULL elsewhere; in order, on all ranks. May be NULL. */
+    lh_status (*prompt_rows)(void *self, int64_t first, const float *logits, int64_t n);
     /* The prompt is in the cache and nothing is generated yet. May be NULL. */
     lh_status (*prefilled)(void *self, lh_session *session);
     /* The answer is complete; or `st` says why there is none, or no whole one, with its message (lh_error_message), the

@@ -37,6 +37,7 @@ struct lh_session {
     lh_session_options options;
     int64_t chunk;
     float *logits;          /* [rows, vocab], rank 0 */
+    float *held_logits;     /* last row for the forks, this rank's columns; NULL: they have none */
     float *snapshot_logits; /* last row at the snapshot, this rank's columns; NULL: there is no snapshot */
     int64_t snapshot_tokens;
 };
@@ -195,6 +196,22 @@ static lh_status check_ready(const lh_session *s)
     return LH_OK;
 }
 
+/* All rows of the last call are this session's. */
+static void take_rows(lh_session *s)
+{
+    const lh_logits_view view = lh_forward_logits(s->forward);
+    s->row = 0;
+    s->rows = view.rows;
+    s->call = view.call;
+}
+
+static lh_status put_logits(lh_session *s, const float *part)
+{
+    LH_TRY(lh_forward_put_logits(s->forward, part));
+    take_rows(s);
+    return LH_OK;
+}
+
 static lh_status fork_state(lh_session *s, lh_session *from)
 {
     LH_TRY(push_tokens(s, from->tokens.ids, from->tokens.n));
@@ -243,6 +260,7 @@ static lh_status fork_session(lh_session **out, lh_session *from, int64_t more, 
     options.beside = NULL;
     st = make_session(&s, from->engine, &options);
     if (st == LH_OK) st = fork_state(s, from);
+    if (st == LH_OK && from->held_logits) st = put_logits(s, from->held_logits);
     LH_TRY_DONE(lh_comm_agree(lh_engine_get(from->engine)->comm, st));
     *out = s;
     s = NULL;
@@ -282,20 +300,12 @@ void lh_session_close(lh_session *s)
     lh_tokens_clear(&s->tokens);
     lh_profiles_clear(&s->profiles);
     lh_free(s->logits);
+    lh_free(s->held_logits);
     lh_free(s->snapshot_logits);
     lh_free(s->caches);
     lh_engine_release(s->engine);
     lh_free(s);
     lh_session_close(held);
-}
-
-/* All rows of the last call are this session's. */
-static void take_rows(lh_session *s)
-{
-    const lh_logits_view view = lh_forward_logits(s->forward);
-    s->row = 0;
-    s->rows = view.rows;
-    s->call = view.call;
 }
 
 static lh_status check_ids(const lh_session *s, const int32_t *ids, int64_t n)
@@ -453,11 +463,9 @@ static lh_status copy_last_row(lh_session *s, float **out)
     return LH_OK;
 }
 
-static lh_status put_logits(lh_session *s, const float *part)
+lh_status lh_session_hold_logits(lh_session *s)
 {
-    LH_TRY(lh_forward_put_logits(s->forward, part));
-    take_rows(s);
-    return LH_OK;
+    return lh_comm_agree(lh_engine_get(s->engine)->comm, copy_last_row(s, &s->held_logits));
 }
 
 lh_status lh_session_begin_prefill(lh_session *s, const int32_t *ids, int64_t n, lh_prefill **prefill)

@@ -48,6 +48,9 @@ lh_status lh_session_forecast(lh_session_bytes *out, const lh_engine *engine, co
  * fit on a rank; where the forward pass is borrowed its owner sees to that. */
 lh_status lh_session_open(lh_session **out, lh_engine *engine, const lh_session_options *options);
 
+/* Keeps the logits of the last row, with which every later fork begins, so that an answer may follow at once. */
+lh_status lh_session_hold_logits(lh_session *s);
+
 /* A prompt with known entries, read layer by layer. */
 typedef struct lh_session_prompt {
     const int32_t *ids;

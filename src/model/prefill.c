@@ -19,6 +19,7 @@ struct lh_prefill {
     float *x;             /* [n, hidden], in place */
     int64_t n, layer, at; /* at: finished tokens of the layer */
     int64_t rows;         /* last rows that need logits */
+    lh_row_watch watch;   /* rows NULL: none */
     lh_ragged *view;      /* cache of the layer */
     int64_t chunk;        /* maximum tokens that pass through a layer together */
     pending_chunk pending;
@@ -132,6 +133,25 @@ static lh_status begin_layer(lh_prefill *p)
     return lh_comm_agree(p->forward->exec.comm, lh_kv_prefill_begin(p->kv, p->layer, &p->view));
 }
 
+void lh_prefill_watch(lh_prefill *p, const lh_row_watch *watch)
+{
+    p->watch = *watch;
+    p->rows = p->n;
+}
+
+/* As many rows at a time as there is memory for. */
+static lh_status compute_watched(lh_prefill *p)
+{
+    lh_forward *f = p->forward;
+    for (int64_t at = 0, n; at < p->n; at += n) {
+        n = lh_min_i64(f->last_rows.cap, p->n - at);
+        lh_forward_compute_logits(f, p->x + at * f->config->hidden, n);
+        LH_TRY(lh_exec_agree(&f->exec));
+        LH_TRY(p->watch.rows(p->watch.self, at, n));
+    }
+    return LH_OK;
+}
+
 static lh_status end_layer(lh_prefill *p)
 {
     lh_forward *f = p->forward;
@@ -139,6 +159,7 @@ static lh_status end_layer(lh_prefill *p)
     LH_TRY(lh_kv_prefill_end(p->kv, p->layer));
     p->at = 0;
     if (++p->layer < f->config->layers) return LH_OK;
+    if (p->watch.rows) return compute_watched(p);
     lh_forward_compute_logits(f, p->x + (p->n - p->rows) * f->config->hidden, p->rows);
     return lh_exec_take(&f->exec);
 }

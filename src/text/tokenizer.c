@@ -338,6 +338,11 @@ static int64_t uncertain(const lh_buf *text)
     return text->bytes >= 3 && memcmp(text->data + text->bytes - 3, "\xEF\xBF\xBD", 3) == 0 ? 3 : 0;
 }
 
+static int is_skipped(const lh_detokenizer *d, int32_t id)
+{
+    return !d->keeps_special && lh_added_is_special(d->tok->added, id);
+}
+
 lh_status lh_detokenizer_push(lh_detokenizer *d, int32_t id, lh_buf *out)
 {
     lh_status st = LH_OK;
@@ -346,7 +351,7 @@ lh_status lh_detokenizer_push(lh_detokenizer *d, int32_t id, lh_buf *out)
     const char *piece = piece_of(d->tok, id, &bytes);
     lh_settles settles = lh_decoder_settles(d->tok->decoder);
     LH_TRY_DONE(lh_buf_append(out, NULL, 0));
-    if (!piece || lh_added_is_special(d->tok->added, id)) goto done;
+    if (!piece || is_skipped(d, id)) goto done;
     LH_TRY_DONE(lh_tokens_push(&d->ids, id));
     if (settles == LH_SETTLES_END || (settles == LH_SETTLES_BYTES && lh_piece_is_byte(piece, bytes) >= 0)) goto done;
     LH_TRY_DONE(window(d, &text));
@@ -417,7 +422,7 @@ static lh_status lay_out(const lh_detokenizer *d, const int32_t *ids, int64_t n,
     for (int64_t i = 0; i < n; i++) {
         int64_t bytes = 0;
         const char *piece = piece_of(d->tok, ids[i], &bytes);
-        const int is_text = piece && !lh_added_is_special(d->tok->added, ids[i]);
+        const int is_text = piece && !is_skipped(d, ids[i]);
         if (is_text && !(falls_back && lh_piece_is_byte(piece, bytes) >= 0)) {
             LH_TRY(end_run(l, run, i));
             run = i + 1;

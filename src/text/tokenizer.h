@@ -56,12 +56,13 @@ lh_status lh_tokenizer_first_bytes(const lh_tokenizer *tok, int32_t id, lh_buf *
 int lh_tokenizer_has_text(const lh_tokenizer *tok, const lh_tokens *ids); /* true if an id is no special token */
 
 /* Streaming decode: push appends the text that is final so far and never a torn UTF-8 character; finish appends the
- * rest. Special tokens are skipped. Together they give the text of all other ids decoded in one call. Begin with {.tok
- * = …} or {.tok = …, .continues = 1}, all else zero. */
+ * rest. Special tokens are skipped unless they are kept. Together they give the text of all other ids decoded in one
+ * call. Begin with {.tok = …} or {.tok = …, .continues = 1}, all else zero. */
 typedef struct lh_detokenizer {
     const lh_tokenizer *tok;
+    int keeps_special;   /* true: special tokens are text */
     int continues;       /* true: the ids follow other text, so that a blank at their start is text */
-    lh_tokens ids;       /* ids so far that are not special */
+    lh_tokens ids;       /* ids so far that have text */
     int64_t given_bytes; /* of the text of ids[settled…] */
     int64_t settled;     /* ids before this one do not affect later text */
 } lh_detokenizer;

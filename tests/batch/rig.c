@@ -82,9 +82,10 @@ lh_status rig_line(const lh_batch_input *input, int64_t i, const json_t *run, lh
     if (st != LH_OK) {
         st = lh_batch_failure_line(lh_batch_input_line(input, i), st, run, out);
     } else {
+        const lh_batch_choice choice = {.text = request.prompt, .bytes = (int64_t)strlen(request.prompt)};
         const lh_batch_answer answer = {.model = "tiny",
-                                        .text = request.prompt,
-                                        .bytes = (int64_t)strlen(request.prompt),
+                                        .choices = &choice,
+                                        .choice_count = 1,
                                         .prompt_tokens = 5,
                                         .new_tokens = 4,
                                         .kv = {.budget = 8, .entries = 40, .entries_kept = 16}};

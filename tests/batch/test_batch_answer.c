@@ -58,19 +58,20 @@ static void read_request(lh_batch_input **input, lh_batch_request *request, cons
 /* "k" and half of an "ö", with what else was likely. */
 static const lh_batch_likely first_top[] = {{"k", 1, -0.25, 7}, {"\n", 1, -1.5, 8}, {"\xE2\x82", 2, -2, 9}},
                              second_top[] = {{"\xC3", 1, -INFINITY, 4}};
-static const lh_batch_token tokens[] = {{{"k", 1, -0.25, 7}, first_top, 3, 0},
-                                        {{"\xC3", 1, (double)-INFINITY, 4}, second_top, 1, 1}};
+static const lh_batch_token tokens[] = {{{"k", 1, -0.25, 7}, first_top, 3, 0, 0},
+                                        {{"\xC3", 1, (double)-INFINITY, 4}, second_top, 1, 1, 0}};
+
+static lh_batch_choice choice;
 
 static lh_batch_answer answer_of(lh_finish_reason finish)
 {
+    choice =
+        (lh_batch_choice){.text = "k\xC3 \x1B[31m", .bytes = 8, .finish = finish, .tokens = tokens, .token_count = 2};
     return (lh_batch_answer){.model = "tiny",
-                             .text = "k\xC3 \x1B[31m",
-                             .bytes = 8,
-                             .finish = finish,
+                             .choices = &choice,
+                             .choice_count = 1,
                              .prompt_tokens = 7,
                              .new_tokens = 2,
-                             .tokens = tokens,
-                             .token_count = 2,
                              .kv = {.budget = 8, .entries = 70, .entries_kept = 40, .bytes = 700, .bytes_kept = 400}};
 }
 
@@ -121,7 +122,7 @@ START_TEST(test_no_likely_token_is_lost_for_its_name)
 {
     static const lh_batch_likely top[] = {
         {"A", 1, -1, 5}, {"A", 1, -2, 6}, {"", 0, -3, 7}, {"", 0, -4, 8}, {"\0", 1, -5, 9}};
-    static const lh_batch_token token = {{"A", 1, -2, 6}, top, 5, 3};
+    static const lh_batch_token token = {{"A", 1, -2, 6}, top, 5, 3, 0};
     static const char *const names[] = {"A", "bytes:\\x41", "token_id:7", "token_id:8", "bytes:\\x00"};
     lh_batch_input *input;
     lh_batch_request request;
@@ -129,9 +130,9 @@ START_TEST(test_no_likely_token_is_lost_for_its_name)
     json_t *run = rig_run();
     rig_enter();
     read_request(&input, &request, "/v1/completions", "{\"prompt\":\"Hi\",\"logprobs\":5}");
-    lh_batch_answer answer = answer_of(LH_FINISH_LENGTH);
-    answer.tokens = &token;
-    answer.token_count = 1;
+    const lh_batch_answer answer = answer_of(LH_FINISH_LENGTH);
+    choice.tokens = &token;
+    choice.token_count = 1;
     OK(lh_batch_answer_line(&request, &answer, run, &line));
     json_t *json = parse(&line);
     const json_t *likely = at(json, "response.body.choices.0.logprobs.top_logprobs.0");
@@ -178,7 +179,7 @@ START_TEST(test_a_chat_completion_is_as_openai_has_it)
     json_decref(json);
     json = parse(&again);
     ck_assert(json_is_null(at(json, "response.body.choices.0.logprobs")));
-    answer.finish = LH_FINISH_INTERRUPTED;
+    choice.finish = LH_FINISH_INTERRUPTED;
     ck_assert_int_eq(lh_batch_answer_line(&request, &answer, run, &again), LH_EINTERNAL);
     json_decref(json);
     json_decref(run);

@@ -185,10 +185,11 @@ START_TEST(test_what_is_not_supported_is_refused_by_name)
     static const struct {
         const char *body, *part;
     } completions[] = {
-        {",\"n\":2", "'n' is 2, which is not supported: a request has one answer"},
+        {",\"n\":1000000", "'n' must be an integer between 1 and 128"},
+        {",\"n\":0", "'n' must be an integer between 1 and 128"},
         {",\"best_of\":3", "'best_of'"},
         {",\"stream\":true", "'stream'"},
-        {",\"echo\":true", "'echo'"},
+        {",\"echo\":1", "'echo' must be true or false"},
         {",\"suffix\":\"x\"", "'suffix'"},
         {",\"logit_bias\":{\"50256\":-101}", "'logit_bias': the bias of token 50256 must be a number between -100"},
         {",\"logit_bias\":{\"the\":1}", "'logit_bias' names 'the', which is no token id"},
@@ -202,7 +203,7 @@ START_TEST(test_what_is_not_supported_is_refused_by_name)
         {",\"stop_token_ids\":[-1]", "'stop_token_ids': element 0 is no token id"},
         {",\"min_tokens\":17", "'min_tokens' is 17, more than the 16 tokens that the answer may have"},
         {",\"min_tokens\":-1", "'min_tokens' must be an integer between 0 and"},
-        {",\"max_tokens\":0", "'max_tokens' must be an integer between 1 and"},
+        {",\"max_tokens\":0", "'max_tokens' is 0, which asks for nothing without 'echo'"},
         {",\"max_tokens\":\"9\"", "'max_tokens' must be an integer"},
         {",\"max_tokens\":1.5", "'max_tokens' must be an integer"},
         {",\"max_tokens\":99999999999999999999", "too big integer"},

@@ -31,7 +31,7 @@ static json_t *answer_bodies(const char *const *bodies, int ranks, const char *o
     ck_assert_msg(r.code <= 1, "ended with %d: %s", r.code, r.err.data);
     FILE *f = fopen("out.jsonl", "r");
     ck_assert(f != NULL);
-    while ((line = json_loadf(f, JSON_DISABLE_EOF_CHECK, NULL))) json_array_append_new(lines, line);
+    while ((line = json_loadf(f, JSON_DISABLE_EOF_CHECK | JSON_ALLOW_NUL, NULL))) json_array_append_new(lines, line);
     fclose(f);
     program_clear(&r);
     return lines;
@@ -51,7 +51,9 @@ static json_t *choice_of(const json_t *lines, size_t i)
 static const char *text_of(const json_t *lines, size_t i)
 {
     const json_t *choice = choice_of(lines, i), *message = json_object_get(choice, "message");
-    ck_assert_msg(choice != NULL, "request %d failed", (int)i);
+    const json_t *error = json_object_get(json_array_get(lines, i), "error");
+    ck_assert_msg(choice != NULL, "request %d failed: %s", (int)i,
+                  json_string_value(json_object_get(error, "message")));
     return json_string_value(json_object_get(message ? message : choice, message ? "content" : "text"));
 }
 
@@ -198,12 +200,17 @@ START_TEST(test_prompts_are_truncated)
              "{\"messages\": [{\"role\": \"system\", \"content\": \"Be\"}, {\"role\": \"user\", \"content\": "
              "\"%s\"}], \"max_tokens\": 8}",
              text);
-    const char *const bodies[] = {completion, chat, last, NULL};
+    char fits[LONG + 200], never[LONG + 200];
+    snprintf(fits, sizeof fits, "{\"prompt\": \"%s\", \"max_tokens\": 8, \"truncate_prompt_tokens\": -1}", text);
+    snprintf(never, sizeof never, "{\"prompt\": \"%s\", \"max_tokens\": 5000, \"truncate_prompt_tokens\": -1}", text);
+    const char *const bodies[] = {completion, chat, last, fits, never, NULL};
     program_result r = {0};
     json_t *lines = answer_bodies(bodies, 1, "");
     check_failure(lines, 0, "longer than the 4096 positions of the model");
     ck_assert_int_eq(prompt_tokens(lines, 2), 10);
     ck_assert_int_eq(truncated_tokens(lines, 2), LONG - 10);
+    ck_assert_int_eq(prompt_tokens(lines, 3), POSITIONS - 8);
+    check_failure(lines, 4, "longer than the 4096 positions of the model");
     json_decref(lines);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
         snprintf(options, sizeof options, "--truncate %s", parts[i]);
@@ -297,9 +304,186 @@ START_TEST(test_biases_penalties_and_ends)
 }
 END_TEST
 
+/* The first choice is the answer of a request with one; the others are draws of their own from one prefill. */
+START_TEST(test_a_request_has_several_answers)
+{
+    static const char *const policies[] = {"", "--budget 24", "--policy h2o --budget 16",
+                                           "--policy snapkv --budget 50%"};
+    static const char *const bodies[] = {
+        "{\"prompt\": \"It was the best of times, it was the worst\", \"max_tokens\": 9, \"temperature\": 1.2, "
+        "\"seed\": 5, \"logprobs\": 2}",
+        "{\"prompt\": \"It was the best of times, it was the worst\", \"max_tokens\": 9, \"temperature\": 1.2, "
+        "\"seed\": 5, \"logprobs\": 2, \"n\": 5}",
+        HI ", \"n\": 2}",
+        "{\"prompt\": \"Who\", \"max_tokens\": 3}",
+        HI ", \"n\": 20, \"temperature\": 2}",
+        NULL};
+    for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
+        char options[128];
+        snprintf(options, sizeof options, "--ignore-eos %s", policies[p]);
+        json_t *lines = answer_bodies(bodies, 1, options);
+        json_t *choices = json_object_get(body_of(lines, 1), "choices");
+        ck_assert_int_eq(json_array_size(choices), 5);
+        ck_assert(json_equal(json_array_get(choices, 0), choice_of(lines, 0)));
+        int others = 0;
+        for (size_t i = 0; i < 5; i++) {
+            json_t *choice = json_array_get(choices, i);
+            ck_assert_int_eq(json_integer_value(json_object_get(choice, "index")), (json_int_t)i);
+            others += !json_equal(json_object_get(choice, "text"), json_object_get(choice_of(lines, 0), "text"));
+        }
+        ck_assert_int_eq(others, 4);
+        const json_t *one = json_array_get(lines, 0), *all = json_array_get(lines, 1);
+        ck_assert(json_equal(json_object_get(one, "kv"), json_object_get(all, "kv")));
+        const json_t *usage = json_object_get(all, "usage");
+        ck_assert(json_equal(json_object_get(usage, "prompt_tokens"),
+                             json_object_get(json_object_get(one, "usage"), "prompt_tokens")));
+        ck_assert_int_eq(json_integer_value(json_object_get(usage, "completion_tokens")), 45);
+        ck_assert_ptr_null(json_object_get(usage, "prompt_tokens_details"));
+        choices = json_object_get(body_of(lines, 2), "choices"); /* greedy: the same twice */
+        ck_assert(json_equal(json_object_get(json_array_get(choices, 0), "message"),
+                             json_object_get(json_array_get(choices, 1), "message")));
+        ck_assert_ptr_nonnull(text_of(lines, 4));
+        ck_assert_int_eq(json_array_size(json_object_get(body_of(lines, 4), "choices")), 20);
+        check_ranks(bodies, lines, options);
+        if (p == 1) { /* replicas */
+            json_t *other = answer_bodies(bodies, 4, "--ignore-eos --budget 24 --tp 2 --batch 2");
+            ck_assert(json_equal(other, lines));
+            json_decref(other);
+        }
+        json_decref(lines);
+    }
+}
+END_TEST
+
+/* A run that ended has a line of all answers of a request, or none. */
+START_TEST(test_several_answers_are_resumed)
+{
+    static const char *const bodies[] = {HI ", \"n\": 3, \"temperature\": 2}",
+                                         HI ", \"n\": 4, \"temperature\": 2, \"seed\": 1}",
+                                         HI ", \"n\": 2, \"temperature\": 2, \"seed\": 2}", NULL};
+    program_result r = {0};
+    json_t *lines = answer_bodies(bodies, 1, "--ignore-eos");
+    program_run(&r, 1,
+                "--version; cp out.jsonl whole.jsonl; head -n 1 whole.jsonl > out.jsonl; head -c 300 whole.jsonl >> "
+                "out.jsonl; rm -f out.jsonl.state");
+    program_run(&r, 2, BATCH " -o out.jsonl --ignore-eos --resume");
+    program_exits(&r, 0);
+    program_run(&r, 1, "merge out.jsonl -o - -q | cmp - whole.jsonl");
+    program_exits(&r, 0);
+    json_decref(lines);
+    program_clear(&r);
+}
+END_TEST
+
+static const json_t *logprobs_of(const json_t *lines, size_t i, const char *name)
+{
+    return json_object_get(json_object_get(choice_of(lines, i), "logprobs"), name);
+}
+
+/* The tokens of a prompt with their log-probabilities, as lm-eval asks for them: equal to those of the same tokens in
+ * an answer. */
+START_TEST(test_a_prompt_is_repeated_with_its_probabilities)
+{
+    static const char *const first[] = {"{\"prompt\": \"It was\", \"max_tokens\": 9, \"logprobs\": 3}", NULL};
+    program_result r = {0};
+    json_t *lines = answer_bodies(first, 1, "--ignore-eos");
+    lh_buf all = {0}, none = {0}, ids = {0};
+    program_run(&r, 1, "tokenize -m tiny.h5 -p 'It was' | tr ' ' ','");
+    program_exits(&r, 0);
+    lh_buf_printf(&ids, "[%.*s", (int)r.out.bytes - 1, r.out.data);
+    program_run(&r, 1,
+                "generate -m tiny.h5 -p 'It was' --chat=off -n 9 --ignore-eos --deterministic --threads 1 --json -q");
+    program_exits(&r, 0);
+    json_t *alone = json_loads(r.out.data, 0, NULL);
+    for (size_t t = 0; t < 9; t++)
+        lh_buf_printf(&ids, ",%lld",
+                      (long long)json_integer_value(json_array_get(json_object_get(alone, "token_ids"), t)));
+    json_decref(alone);
+    lh_buf_printf(&all, "{\"prompt\": %s], \"max_tokens\": 0, \"echo\": true, \"logprobs\": 3}", ids.data);
+    lh_buf_printf(&none, "{\"prompt\": %s], \"max_tokens\": 2, \"echo\": true}", ids.data);
+    const char *const bodies[] = {
+        all.data,
+        none.data,
+        "{\"prompt\": \"It was\", \"max_tokens\": 9, \"logprobs\": 3, \"echo\": true}",
+        "{\"prompt\": \"It was\", \"max_tokens\": 9, \"logprobs\": 3, \"echo\": true, \"n\": 2}",
+        "{\"prompt\": \"I\", \"max_tokens\": 0, \"logprobs\": 0, \"echo\": true}",
+        "{\"prompt\": \"It was\", \"max_tokens\": 0}",
+        "{\"prompt\": \"It was\", \"max_tokens\": 0, \"echo\": true, \"n\": 2}",
+        NULL};
+    json_t *echo = answer_bodies(bodies, 1, "--ignore-eos --budget 4");
+    const json_t *was = logprobs_of(lines, 0, "token_logprobs"), *is = logprobs_of(echo, 0, "token_logprobs");
+    ck_assert_int_eq(json_array_size(is), 6 + 9);
+    ck_assert(json_is_null(json_array_get(is, 0)));
+    ck_assert(json_is_null(json_array_get(logprobs_of(echo, 0, "top_logprobs"), 0)));
+    ck_assert_int_eq(json_object_size(json_array_get(logprobs_of(echo, 0, "top_logprobs"), 1)), 3);
+    for (size_t t = 0; t < 9; t++)
+        ck_assert_double_eq_tol(json_number_value(json_array_get(is, 6 + t)), json_number_value(json_array_get(was, t)),
+                                1e-5);
+    ck_assert_int_eq(
+        json_integer_value(json_object_get(json_object_get(body_of(echo, 0), "usage"), "completion_tokens")), 0);
+    ck_assert(json_is_null(json_object_get(choice_of(echo, 1), "logprobs")));
+    ck_assert_int_eq(strncmp(text_of(echo, 0), "It was", 6), 0);
+    ck_assert_int_eq(strncmp(text_of(echo, 2), "It was", 6), 0);
+    ck_assert_int_eq(json_array_size(logprobs_of(echo, 2, "tokens")), 15);
+    const json_t *offsets = logprobs_of(echo, 2, "text_offset");
+    for (size_t t = 0; t < 7; t++) ck_assert_int_eq(json_integer_value(json_array_get(offsets, t)), (json_int_t)t);
+    ck_assert(json_equal(choice_of(echo, 2), choice_of(echo, 3)));
+    ck_assert_int_eq(json_array_size(logprobs_of(echo, 4, "token_logprobs")), 1);
+    check_failure(echo, 5, "'max_tokens' is 0, which asks for nothing without 'echo'");
+    check_failure(echo, 6, "'max_tokens' is 0, which asks for nothing that 'n' could give");
+    check_ranks(bodies, echo, "--ignore-eos --budget 4");
+    json_decref(lines);
+    json_decref(echo);
+    lh_buf_clear(&all);
+    lh_buf_clear(&none);
+    lh_buf_clear(&ids);
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_special_tokens_and_defaults)
+{
+    static const char *const bodies[] = {
+        "{\"prompt\": \"It was\", \"max_tokens\": 4, \"logit_bias\": {\"256\": 100}}",
+        "{\"prompt\": \"It was\", \"max_tokens\": 4, \"logit_bias\": {\"256\": 100}, \"skip_special_tokens\": false}",
+        "{\"prompt\": \"It was\", \"max_tokens\": 9, \"top_p\": 0.9, \"seed\": 1}",
+        "{\"prompt\": \"It was\", \"max_tokens\": 9, \"top_p\": 0.9, \"seed\": 1, \"temperature\": 1}",
+        "{\"prompt\": \"It was\", \"max_tokens\": 9, \"top_p\": 0.9, \"seed\": 1, \"temperature\": 0}",
+        NULL};
+    program_result r = {0};
+    json_t *lines = answer_bodies(bodies, 1, "--ignore-eos --openai-defaults");
+    ck_assert_str_eq(text_of(lines, 0), "");
+    ck_assert_int_eq(strncmp(text_of(lines, 1), "<|im_", 5), 0);
+    ck_assert_str_eq(text_of(lines, 2), text_of(lines, 3));
+    ck_assert_str_ne(text_of(lines, 2), text_of(lines, 4));
+    check_ranks(bodies, lines, "--ignore-eos --openai-defaults");
+    json_decref(lines);
+    /* what a check finds, as data */
+    write_bodies(bodies);
+    program_run(&r, 2, BATCH " --check --json --ignore-eos");
+    program_exits(&r, 1);
+    json_t *found = json_loads(r.out.data, 0, NULL);
+    ck_assert_int_eq(json_integer_value(json_object_get(found, "requests")), 5);
+    const json_t *refusals = json_object_get(found, "refusals"), *first = json_array_get(refusals, 0);
+    ck_assert_int_eq(json_array_size(refusals), 1);
+    ck_assert_int_eq(json_integer_value(json_object_get(first, "line")), 3);
+    ck_assert_str_eq(json_string_value(json_object_get(first, "custom_id")), "c2");
+    ck_assert_str_eq(json_string_value(json_object_get(first, "code")), "invalid_request");
+    ck_assert_ptr_nonnull(strstr(json_string_value(json_object_get(first, "message")), "'top_p' has no effect"));
+    ck_assert(json_number_value(json_object_get(found, "seconds")) > 0);
+    ck_assert(json_integer_value(json_object_get(found, "memory_bytes")) > 0);
+    json_decref(found);
+    program_refuses(1, 2, "give '--check', too", BATCH " -o x.jsonl --json");
+    program_clear(&r);
+}
+END_TEST
+
 int main(void)
 {
     return tiny_suite_run("members",
                           (const TTest *const[]){test_variables_of_the_template, test_thoughts_are_no_content,
-                                                 test_prompts_are_truncated, test_biases_penalties_and_ends, NULL});
+                                                 test_prompts_are_truncated, test_biases_penalties_and_ends,
+                                                 test_a_request_has_several_answers, test_several_answers_are_resumed,
+                                                 test_a_prompt_is_repeated_with_its_probabilities,
+                                                 test_special_tokens_and_defaults, NULL});
 }

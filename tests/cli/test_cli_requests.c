@@ -38,7 +38,7 @@ static void write_requests(void)
         "{\"custom_id\": \"drawn\", \"method\": \"POST\", \"url\": \"/v1/completions\", \"body\": {\"prompt\": \"It "
         "was\", \"max_tokens\": 30, \"temperature\": 1.1, \"seed\": 3}}\n"
         "{\"custom_id\": \"two\", \"method\": \"POST\", \"url\": \"/v1/completions\", \"body\": {\"prompt\": \"x\", "
-        "\"n\": 2}}\n"
+        "\"best_of\": 2}}\n"
         "{\"custom_id\": \"long\", \"method\": \"POST\", \"url\": \"/v1/completions\", \"body\": {\"prompt\": "
         "\"x\", \"max_tokens\": 1000000}}\n");
     program_file("in.jsonl", lines.data);
@@ -390,7 +390,7 @@ START_TEST(test_a_check_tells_what_a_run_will_do)
         program_run(&r, ranks, "batch -m tiny.h5 -i in.jsonl --budget 24 -q --check --tp %d", ranks == 4 ? 2 : 1);
         program_exits(&r, 1);
         ck_assert_ptr_nonnull(
-            strstr(r.out.data, "requests   14, 2 of which cannot be answered:\n  line 13 ('two'): 'n'"));
+            strstr(r.out.data, "requests   14, 2 of which cannot be answered:\n  line 13 ('two'): 'best_of'"));
         ck_assert_ptr_nonnull(strstr(r.out.data, "\nmemory     "));
         ck_assert_ptr_nonnull(strstr(r.out.data, "ask for --time=00:10:00\n"));
         program_says(&r, "2 of 14 requests cannot be answered");

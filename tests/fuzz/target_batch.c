@@ -36,7 +36,8 @@ static lh_status read_request(const lh_batch_input *input, int64_t i, const json
     lh_buf out = {0};
     read = lh_batch_request_read(&request, lh_batch_input_line(input, i), &defaults);
     if (read == LH_OK) {
-        const lh_batch_answer answer = {.model = "m", .text = line->text, .bytes = line->bytes, .kv = {.budget = -1}};
+        const lh_batch_choice choice = {.text = line->text, .bytes = line->bytes};
+        const lh_batch_answer answer = {.model = "m", .choices = &choice, .choice_count = 1, .kv = {.budget = -1}};
         const char *id = json_string_value(json_object_get(request.json, "custom_id"));
         if (!id || !line->custom_id || strcmp(id, line->custom_id) != 0)
             LH_FAIL_DONE(LH_EINTERNAL, "'%s' has another custom_id for the parser", path);

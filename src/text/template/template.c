@@ -129,7 +129,8 @@ static lh_status set_arguments(lh_tpl_run *run, const json_t *arguments)
     json_object_foreach((json_t *)(uintptr_t)arguments, name, member)
     {
         lh_tpl_value value;
-        LH_TRY(make_value(run->pool, member, &value));
+        const lh_status st = make_value(run->pool, member, &value);
+        if (st != LH_OK) return lh_fail_within(st, "the variable '%.40s' of the chat template", name);
         LH_TRY(lh_tpl_set_name(run, name, value));
     }
     return LH_OK;
