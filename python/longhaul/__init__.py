@@ -14,11 +14,11 @@ and its files as numpy arrays (Trace, Analysis, KeepSets, Cache, Checkpoint; nee
 every rank makes the same calls. docs/python.md"""
 from .engine import (Answer, Completion, Engine, Forecast, Session, Tokenizer, forecast, init, rank, size, step_together)
 from .errors import (CommError, Error, FileError, InputError, InternalError, Interrupted, OutOfMemory, UsageError, WriteError)
-from .files import (Analysis, Cache, Checkpoint, Figure, KeepSets, Trace, open, write_keep_sets, write_scores)
+from .files import (Analysis, Cache, Checkpoint, Figure, KeepSets, Trace, open, write_keep_sets, write_scores, write_trace)
 from .policy import Entries, Policy, Score, score
 
 __version__ = "0.1.0"
 __all__ = ["Answer", "Analysis", "Cache", "Checkpoint", "CommError", "Completion", "Engine", "Entries", "Error", "Figure",
            "FileError", "Forecast", "InputError", "InternalError", "Interrupted", "KeepSets", "OutOfMemory", "Policy", "Score",
            "Session", "Tokenizer", "Trace", "UsageError", "WriteError", "forecast", "init", "open", "rank", "score", "size",
-           "step_together", "write_keep_sets", "write_scores"]
+           "step_together", "write_keep_sets", "write_scores", "write_trace"]

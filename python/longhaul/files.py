@@ -299,6 +299,93 @@ def write_keep_sets(path, tokens, kept):
             _put(group, "positions", np.concatenate(sets), "i32")
 
 
+def _attention(queries, keys, values, first, scale, softcap, window):
+    """Attention of rows at positions first, first + 1, … of a query head: weights [rows, n], outputs [rows, d], lse [rows]."""
+    logits = (queries @ keys.T) * scale
+    if softcap:
+        logits = softcap * np.tanh(logits / softcap)
+    at, j = first + np.arange(len(queries))[:, None], np.arange(len(keys))[None]
+    logits[(j > at) | ((j <= at - window) if window else False)] = -np.inf
+    top = logits.max(axis=1, keepdims=True)
+    weights = np.exp(logits - top)
+    sums = weights.sum(axis=1, keepdims=True)
+    weights /= sums
+    return weights, weights @ values, (top + np.log(sums))[:, 0]
+
+
+def _layer_arrays(layer, prompt, scale, softcap, window, block=256):
+    """The arrays of a layer that a trace has, by name. layer: as write_trace takes it."""
+    q, k, v = (np.asarray(layer[name], np.float32) for name in ("queries", "keys", "values"))
+    heads, n, d = q.shape
+    group = heads // len(k)
+    outputs, lse = np.empty((n, heads, d), np.float32), np.empty((n, heads), np.float32)
+    sums, squares, counts = (np.zeros((len(k), prompt), np.float32) for _ in range(3))
+    for first in range(0, n, block):
+        rows = slice(first, min(first + block, n))
+        at = np.arange(rows.start, rows.stop)
+        visible = np.minimum(at + 1, window or n)[:, None]
+        for g in range(len(k)):
+            mean = np.zeros((len(at), n), np.float32)
+            for h in range(g * group, (g + 1) * group):
+                weights, outputs[rows, h], lse[rows, h] = _attention(q[h, rows], k[g], v[g], first, scale, softcap, window)
+                mean += weights / group
+            mean = mean[at < prompt, :prompt]
+            sums[g] += mean.sum(axis=0)
+            squares[g] += (mean * mean).sum(axis=0)
+            counts[g] += (mean > 1 / visible[at < prompt]).sum(axis=0)
+    projection = np.asarray(layer["output_projection"], np.float32)
+    projected = np.zeros((len(k), prompt), np.float32)
+    for h in range(heads):
+        projected[h // group] += np.abs(v[h // group, :prompt] @ projection[:, h * d:(h + 1) * d].T).sum(axis=1) / group
+    arrays = {"prefill/queries": q[:, :prompt].transpose(1, 0, 2), "prefill/outputs": outputs[:prompt], "prefill/lse": lse[:prompt],
+              "prefill/keys": k[:, :prompt], "prefill/values": v[:, :prompt], "columns/sums": sums, "columns/squares": squares,
+              "columns/counts": counts, "norms/projected": projected, "norms/key_squares": (k[:, :prompt] ** 2).sum(axis=-1),
+              "norms/value_squares": (v[:, :prompt] ** 2).sum(axis=-1), "output_projection": projection,
+              "rotation/frequencies": layer["frequencies"], "rotation/scale": [layer.get("rotation_scale", 1)]}
+    if n > prompt:
+        arrays.update({"decode/queries": q[:, prompt:].transpose(1, 0, 2), "decode/outputs": outputs[prompt:],
+                       "decode/lse": lse[prompt:], "decode/keys": k[:, prompt:].transpose(1, 0, 2),
+                       "decode/values": v[:, prompt:].transpose(1, 0, 2)})
+    return arrays
+
+
+def write_trace(path, tokens, layers, prompt, *, scale=None, softcap=0.0, window=0, sliding=()):
+    """Writes a trace of level `full` for `longhaul replay`, from a forward pass of any other program (docs/traces.md; 40 lines for
+    transformers in examples/trace_transformers.py).
+
+    tokens: ids [n], the prompt and what was answered, which the full cache saw; prompt: how many of them are the prompt.
+    layers: of each layer a dict of `queries` [heads, n, d] and `keys` [kv_heads, n, d], both rotated, `values` [kv_heads, n, d],
+    `output_projection` [hidden, heads * d], `frequencies` [d / 2] of the rotary embedding and its `rotation_scale` (1). scale of the
+    logits (1 / sqrt(d)), softcap (0: none); window of the layers that are `sliding`. Attention is worked out here."""
+    tokens, layers = np.asarray(tokens), list(layers)
+    heads, n, d = np.shape(layers[0]["queries"])
+    if n != len(tokens) or not 0 < prompt <= n:
+        raise ValueError(f"there are {len(tokens)} tokens, {n} rows of queries and a prompt of {prompt}")
+    scale = d ** -0.5 if scale is None else scale
+    model = {"identity": "0" * 16, "layers": len(layers), "heads": heads, "kv_heads": len(layers[0]["keys"]), "head_dim": d,
+             "hidden": len(layers[0]["output_projection"]), "scale": scale, "softcap": softcap, "window": window,
+             "sliding": sorted(sliding)}
+    recording = {"level": "full", "dtype": "f32", "prompt_tokens": prompt, "run_tokens": n, "window": min(512, prompt),
+                 "column_rows": prompt, "seed": 0, "deterministic": False, "asked": 0, "questions": [],
+                 "layers": list(range(len(layers)))}
+    with _new_file(path, "trace") as h5:
+        for name, value in (("model", model), ("recording", recording), ("policy", {"name": "full"}), ("answers", [])):
+            h5[name] = json.dumps(value)
+        _put(h5, "tokens", tokens[:prompt], "i32")
+        _put(h5, "rows", np.arange(prompt), "i32")
+        if n > prompt:
+            _put(h5, "decode/positions", np.arange(prompt, n), "i32")
+            _put(h5, "decode/answers", np.zeros(n - prompt), "i32")
+            _put(h5, "decode/tokens", tokens[prompt:], "i32")
+        for number, layer in enumerate(layers):
+            group = h5.create_group(f"layers/{number:03d}")
+            for name, values in _layer_arrays(layer, prompt, scale, softcap, window if number in sliding else 0).items():
+                _put(group, name, values, "f32")
+            kept = group.create_group("kept")
+            _put(kept, "offsets", np.arange(model["kv_heads"] + 1) * prompt, "i64")
+            _put(kept, "positions", np.tile(np.arange(prompt), model["kv_heads"]), "i32")
+
+
 def open(path):  # pylint: disable=redefined-builtin
     """The file as what it is."""
     with _h5_file(path, "r") as h5:

@@ -18,7 +18,8 @@ os.chdir(folder)
 
 
 def run(*arguments):
-    return subprocess.run([program, *arguments], check=True, capture_output=True, text=True).stdout
+    done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 with longhaul.Engine(model) as engine:
@@ -52,3 +53,29 @@ with longhaul.Analysis("a.h5") as analysis:
     names = list(mass.dims["policy"])
     own = next(n for n in names if "knorm.h5" in n or n == "knorm")
     assert np.array_equal(mass.sel(policy=own).values, mass.sel(policy="knorm@kvpress").values)
+
+# a trace of other arrays replays as the engine's own
+run("trace", "-m", model, "-p", TEXT, "-n", "12", "--ignore-eos", "--dtype", "f32", "--trace-level", "full", "-o", "full.h5",
+    "-q")
+with longhaul.Trace("full.h5") as trace:
+    taken = []
+    for number in trace.layers:
+        layer = trace.layer(number)
+        whole = {"queries": np.concatenate([layer.queries, layer.decode_queries]).transpose(1, 0, 2),
+                 "keys": np.concatenate([layer.keys, layer.decode_keys.transpose(1, 0, 2)], axis=1),
+                 "values": np.concatenate([layer.values, layer.decode_values.transpose(1, 0, 2)], axis=1),
+                 "output_projection": layer.output_projection, "frequencies": layer.frequencies}
+        taken.append(whole)
+    longhaul.write_trace("written.h5", np.concatenate([trace.tokens, trace.decode["tokens"]]), taken, len(trace.tokens))
+policies = ("snapkv", "h2o", "ahakv", "expected-attention")
+for name in ("full", "written"):
+    run("verify", f"{name}.h5")
+    run("replay", f"{name}.h5", "--policy", ",".join(policies), "--budget", "30%,60%", "-q", "-o", f"{name}.a.h5")
+with longhaul.Trace("full.h5") as one, longhaul.Trace("written.h5") as two:
+    for number in one.layers:
+        for name in longhaul.files.TraceLayer._names:
+            theirs, own = getattr(one.layer(number), name), getattr(two.layer(number), name)
+            assert (theirs is None) == (own is None) and (own is None or np.allclose(theirs, own, atol=1e-4)), (number, name)
+with longhaul.Analysis("full.a.h5") as one, longhaul.Analysis("written.a.h5") as two:
+    for figure in ("mass", "hits", "perturbation-l2", "perturbation-projected", "scores-sum", "entropy"):
+        assert np.allclose(one[figure].values, two[figure].values, rtol=2e-4, atol=2e-5, equal_nan=True), figure
