@@ -11,7 +11,7 @@
 #include "cli/tiny.h"
 #include "suite.h"
 
-#define GENERATE "generate -m random:tiny -f text -n 1 -q --deterministic --budget 24 "
+#define GENERATE "generate -m random:tiny -f text -n 1 -q --deterministic --budget 64 "
 
 static void keep(int ranks, const char *file, const char *policy)
 {
@@ -68,16 +68,16 @@ START_TEST(test_traces_replays_and_evaluations_have_it)
 {
     program_result r = {0};
     program_run(&r, 3,
-                "trace -m random:tiny -f text -n 2 -q --policy './snapkv.so --temperature 2' --budget 24 -o t.h5");
+                "trace -m random:tiny -f text -n 2 -q --policy './snapkv.so --temperature 2' --budget 64 -o t.h5");
     program_exits(&r, 0);
     program_run(&r, 2,
-                "replay t.h5 -q --policy './snapkv.so,./keydiff.so,snapkv,keydiff@kvpress' --budget 24 --analyse mass");
+                "replay t.h5 -q --policy './snapkv.so,./keydiff.so,snapkv,keydiff@kvpress' --budget 64 --analyse mass");
     program_exits(&r, 0);
     same_rows(r.out.data, "keydiff-anew", "keydiff@kvpress");
     same_rows(r.out.data, "snapkv-anew", "snapkv");
     program_run(&r, 4,
                 "eval fidelity -m random:tiny --text text --length 100 --count 2 -n 4 -q --policy "
-                "'./keydiff.so --sinks 2,keydiff@kvpress --sinks 2' --budget 24");
+                "'./keydiff.so --sinks 2,keydiff@kvpress --sinks 2' --budget 64");
     program_exits(&r, 0);
     same_rows(r.out.data, "keydiff-anew --sinks 2", "keydiff@kvpress --sinks 2");
     program_clear(&r);
