@@ -18,10 +18,10 @@ def copied(pointer, shape):
     return np.ctypeslib.as_array(pointer, shape).copy()
 
 
-# Arrays of Entries by name: the member of the struct, its shape there, and the order of its axes here after [heads].
-_ARRAYS = {"keys": (("count", "head_dim"), (0, 1)), "values": (("count", "head_dim"), (0, 1)), "positions": (("count",), (0,)),
-           "queries": (("rows", "group", "head_dim"), (1, 0, 2)), "attention": (("group", "count"), (0, 1)),
-           "first_seen": (("rows",), (0,)), "last_seen": (("rows",), (0,))}
+# Arrays of Entries by name: the sizes of their axes in the library, and the order of these axes here after [heads].
+ARRAYS = {"keys": (("count", "head_dim"), (0, 1)), "values": (("count", "head_dim"), (0, 1)), "positions": (("count",), (0,)),
+          "queries": (("rows", "group", "head_dim"), (1, 0, 2)), "attention": (("group", "count"), (0, 1)),
+          "first_seen": (("rows",), (0,)), "last_seen": (("rows",), (0,))}
 
 
 class Entries:
@@ -40,17 +40,18 @@ class Entries:
 
     Arrays are copies that may be kept. A call has the heads that have equal numbers of entries, which may be one."""
 
-    def __init__(self, entries):
-        self._c = entries
-        self.layer, self.kv_head, self.tokens, self.softcap = entries.layer, entries.kv_head, entries.tokens, entries.softcap
-        self.shape = (1, entries.count)
+    def __init__(self, head, array):
+        """head: numbers of the library's struct; array(name, shape): the array that it has there, or None."""
+        self._head, self._array = head, array
+        self.layer, self.kv_head, self.tokens, self.softcap = head.layer, head.kv_head, head.tokens, head.softcap
+        self.shape = (1, head.count)
 
     def __getattr__(self, name):
-        if name not in _ARRAYS:
+        if name not in ARRAYS:
             raise AttributeError(f"entries have no {name!r}: there are layer, kv_head, shape, tokens, softcap, "
-                                 f"{', '.join(_ARRAYS)}")
-        sizes, axes = _ARRAYS[name]
-        array = copied(getattr(self._c, name), tuple(getattr(self._c, s) for s in sizes))
+                                 f"{', '.join(ARRAYS)}")
+        sizes, axes = ARRAYS[name]
+        array = self._array(name, tuple(getattr(self._head, s) for s in sizes))
         if array is None:
             raise AttributeError(f"the score reads no {name}: mark it with @longhaul.score("
                                  f"{'attention' if name == 'attention' else 'queries'}=True)")
@@ -61,52 +62,55 @@ class Entries:
 
 class Score:
     """A function of Entries that returns numbers [heads, n]: the entries with the largest stay. queries, attention: it reads
-    these arrays, too."""
+    these arrays, too. parts: of a policy, where the policy does not say otherwise."""
 
-    def __init__(self, function, queries=False, attention=False):
-        self.function = function
+    def __init__(self, function, queries=False, attention=False, **parts):
+        self.function, self.parts = function, parts
         self.reads = library.READS_QUERIES * bool(queries) | library.READS_ATTENTION * bool(attention)
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", "score")
 
     def __call__(self, entries):
-        return self.function(entries)
+        """The scores, checked: float32 [heads, n]."""
+        result = np.asarray(self.function(entries), np.float32)
+        if result.shape not in (entries.shape, entries.shape[1:]):
+            raise ValueError(f"the score returns an array of shape {result.shape}, it must be {entries.shape}: [heads, n]")
+        return result.reshape(entries.shape)
 
     def __repr__(self):
         return f"<longhaul.score {self.__name__}>"
 
 
-def score(function=None, *, queries=False, attention=False):
-    """Makes a function of Entries a score for Policy(score=…).
+def score(function=None, *, queries=False, attention=False, **parts):
+    """Makes a function of Entries a score, for Policy(score=…), and for `longhaul … --policy FILE.py`, which takes the one
+    score of a file.
 
         @longhaul.score
         def knorm(entries):
             return -np.linalg.norm(entries.keys, axis=-1)
 
-        @longhaul.score(attention=True)
+        @longhaul.score(attention=True, window=64, pool="avg")
         def snapkv(entries):
             return entries.attention.mean(axis=1)
     """
     if function is None:
-        return lambda f: Score(f, queries, attention)
-    return Score(function, queries, attention)
+        return lambda f: Score(f, queries, attention, **parts)
+    return Score(function, queries, attention, **parts)
 
 
 class _Scorer:
     """A Score as the library calls it. An exception ends the run and is raised by the call that evicted."""
 
     def __init__(self, function):
-        self.function, self.error = function, None
+        self.score, self.error = function, None
         self.callback = library.SCORE(self._call)
-        self.struct = library.Scorer(score=self.callback, reads=getattr(function, "reads", 0))
+        self.struct = library.Scorer(score=self.callback, reads=function.reads)
 
     def _call(self, _, entries, scores):
         try:
-            e = Entries(entries.contents)
-            result = np.asarray(self.function(e), np.float32)
-            if result.shape not in (e.shape, e.shape[1:]):
-                raise ValueError(f"the score returns an array of shape {result.shape}, it must be {e.shape}: [heads, n]")
-            np.ctypeslib.as_array(scores, e.shape)[:] = result
+            head = entries.contents
+            e = Entries(head, lambda name, shape: copied(getattr(head, name), shape))
+            np.ctypeslib.as_array(scores, e.shape)[:] = self.score(e)
         except BaseException as error:  # pylint: disable=broad-except
             self.error = error
             return _FAILED
@@ -118,7 +122,8 @@ class _Scorer:
             raise error
 
 
-def _words(name, parts):
+def words_of(name, parts):
+    """A policy as on the command line."""
     words = [name] if name else []
     for part, value in parts.items():
         if value is None or value is False:
@@ -143,7 +148,9 @@ class Policy:
     Parts: window=16, head_budget="adaptive", evict="every:64", … (`longhaul generate --policy help`)."""
 
     def __init__(self, name=None, *, score=None, **parts):  # pylint: disable=redefined-outer-name
-        self.words = _words(name, parts)
+        if score is not None and not isinstance(score, Score):
+            score = Score(score)
+        self.words = words_of(name, {**(score.parts if score else {}), **parts})
         self._scorer = None
         self._c = ctypes.c_void_p()
         if score is None:
@@ -165,7 +172,7 @@ class Policy:
             self._scorer.raise_error()
 
     def __repr__(self):
-        return f"Policy({self.words!r}{', score=' + repr(self._scorer.function) if self._scorer else ''})"
+        return f"Policy({self.words!r}{', score=' + repr(self._scorer.score) if self._scorer else ''})"
 
     def __del__(self):
         if getattr(self, "_c", None):

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "policies/policy_impl.h"
+#include "policies/python_score.h"
 
 #define SYMBOL "longhaul_plugin"
 enum { NAME_BYTES = 32, FILE_BYTES = 1 << 30 };
@@ -17,7 +18,7 @@ _Static_assert(LH_PLUGIN_OPTIONS * sizeof(double) <= sizeof(lh_method_params), "
 int lh_plugin_is_file(const char *name)
 {
     const size_t bytes = strlen(name);
-    return strchr(name, '/') || (bytes > 3 && strcmp(name + bytes - 3, ".so") == 0);
+    return strchr(name, '/') || (bytes > 3 && strcmp(name + bytes - 3, ".so") == 0) || lh_python_score_is_file(name);
 }
 
 /* ---- the table ---- */
@@ -127,6 +128,7 @@ static const char *why_not_loaded(const char *path)
 
 static lh_status find_table(lh_loaded_plugin *p, const char *name)
 {
+    if (lh_python_score_is_file(name)) return lh_python_score_open(&p->table, &p->scorer, p->path);
     void *handle = dlopen(p->path, RTLD_NOW | RTLD_LOCAL);
     if (!handle) LH_FAIL(LH_EINPUT, "'%s' cannot be loaded as a plug-in: %s", name, why_not_loaded(p->path));
     p->table = dlsym(handle, SYMBOL);
@@ -149,13 +151,15 @@ static lh_status load(lh_loaded_plugin *p, const char *name)
     if (st == LH_OK) p->hash = lh_hash64(bytes.data, bytes.bytes);
     lh_buf_clear(&bytes);
     LH_TRY(st);
+    p->scorer = (lh_scorer){.size = sizeof p->scorer};
     LH_TRY(find_table(p, name));
     LH_TRY(check_table(name, p->table));
+    p->scorer.score = p->table->score;
+    p->scorer.reads = p->table->reads;
     p->preset = (lh_policy_preset){.name = p->table->name,
                                    .summary = p->table->help ? p->table->help : "the score of a plug-in",
                                    .kind = LH_POLICY_OF_PLUGIN,
                                    .parts = p->table->parts ? p->table->parts : ""};
-    p->scorer = (lh_scorer){.size = sizeof p->scorer, .score = p->table->score, .reads = p->table->reads};
     return make_parts(p);
 }
 

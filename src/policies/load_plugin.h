@@ -1,10 +1,10 @@
-/* load_plugin.h - shared objects become plug-ins (plugin.h). */
+/* load_plugin.h - shared objects and Python files become plug-ins (plugin.h). */
 #ifndef LH_POLICIES_LOAD_PLUGIN_H
 #define LH_POLICIES_LOAD_PLUGIN_H
 
 #include "policies/plugin.h"
 
-/* True if the name of a policy is a file: it has a '/', or ends with ".so". */
+/* True if the name of a policy is a file: it has a '/', or ends with ".so" or ".py". */
 int lh_plugin_is_file(const char *name);
 
 /* Loads a file, which runs its code, unless it is loaded. LH_EINPUT, naming the file: it is missing, is no shared

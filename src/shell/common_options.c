@@ -119,7 +119,8 @@ const lh_option_table lh_shell_engine_options = {"model and ranks", engine_rows}
 static const lh_option policy_rows[] = {
     {LH_POLICY_ROW, .arg = "NAME", .word = lh_shell_policy_word,
      .help = "Eviction policy: the name of a preset, which '--policy help' lists, or a score of your own, './my.so' "
-             "(a plug-in); with --budget alone longhaul, or ask-later where questions come after the eviction. "
+             "or './my.py' (a plug-in); with --budget alone longhaul, or ask-later where questions come after the "
+             "eviction. "
              "'--policy NAME --help' explains a policy; the options below change its parts, and may stand with it in "
              "quotes, as options of a plug-in must: './my.so --temperature 2'. full keeps everything and is the "
              "default without --budget."},
@@ -132,7 +133,8 @@ const lh_option_table lh_shell_policy_options = {"eviction", policy_rows};
 
 static const lh_option policy_list_rows[] = {
     {LH_POLICY_ROW, .arg = "LIST", .word = lh_shell_policy_list_word,
-     .help = "Comma-separated policies, each a preset, or a score of your own such as './my.so', with optional parts: "
+     .help = "Comma-separated policies, each a preset, or a score of your own such as './my.so' or './my.py', with "
+             "optional parts: "
              "'snapkv,h2o,ada-snapkv --pool-size 31'; quote one that contains a comma. all: every preset but those for "
              "comparison. The full "
              "cache is always included as the reference. '--policy help' lists the presets."},

@@ -102,7 +102,8 @@ static lh_status list(lh_buf *out)
     }
     LH_TRY(lh_buf_puts(
         out, "\n'--policy NAME --help' shows the parts of one; each can be changed by its option.\n"
-             "'--policy ./FILE.so' takes a score of your own from a shared object, a plug-in (docs/adding.md).\n"
+             "'--policy ./FILE.so' takes a score of your own from a shared object, a plug-in (docs/adding.md), and\n"
+             "'--policy ./FILE.py' from a function of numpy arrays (docs/python.md).\n"
              "'--compat kvpress' makes shares and pyramids those of kvpress, as the presets NAME@kvpress have it.\n"));
     return LH_OK;
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Files that the package writes are taken by the program: check_files.py PROGRAM MODEL FOLDER."""
+"""Files that the package writes are taken by the program: check_files.py PROGRAM MODEL FOLDER MPIEXEC."""
 import os
 import subprocess
 import sys
@@ -12,7 +12,7 @@ try:
 except ImportError:
     sys.exit("python3-h5py is missing: the files of the package are not tested")
 
-program, model, folder = sys.argv[1:4]
+program, model, folder, mpiexec = sys.argv[1:5]
 TEXT = "A text that is longer than the budget, of which one in three stays. " * 3
 os.chdir(folder)
 
@@ -79,3 +79,57 @@ with longhaul.Trace("full.h5") as one, longhaul.Trace("written.h5") as two:
 with longhaul.Analysis("full.a.h5") as one, longhaul.Analysis("written.a.h5") as two:
     for figure in ("mass", "hits", "perturbation-l2", "perturbation-projected", "scores-sum", "entropy"):
         assert np.allclose(one[figure].values, two[figure].values, rtol=2e-4, atol=2e-5, equal_nan=True), figure
+
+os.environ["LONGHAUL_PYTHON"] = sys.executable  # mpiexec, called by its path, puts its own folder first into PATH
+
+# a score in a file is a policy of every command, on any number of ranks
+with open("my_keydiff.py", "w", encoding="utf-8") as file:
+    file.write("""import numpy as np
+import longhaul
+
+
+@longhaul.score
+def my_keydiff(entries):
+    \"\"\"keys far from their mean\"\"\"
+    unit = entries.keys / np.linalg.norm(entries.keys, axis=-1, keepdims=True)
+    mean = unit.mean(axis=1, keepdims=True)
+    print("to standard error")
+    return -(unit * mean / np.linalg.norm(mean, axis=-1, keepdims=True)).sum(axis=-1)
+""")
+with open("my_attended.py", "w", encoding="utf-8") as file:
+    file.write("""import longhaul
+@longhaul.score(attention=True, queries=True, window=16, pool="avg", pool_size=5)
+def my_attended(entries):
+    assert entries.queries.shape[2] == entries.first_seen.shape[1] == 16
+    return entries.attention.mean(axis=1)
+""")
+PAIRS = (("my_keydiff.py", "keydiff@kvpress"), ("./my_attended.py", "snapkv@kvpress --window 16"),
+         ("my_keydiff.py --head-budget adaptive --sinks 4", "keydiff@kvpress --head-budget adaptive --sinks 4"))
+for ranks in (1, 2, 3):
+    for own, theirs in PAIRS:
+        for name, policy in (("own.h5", own), ("theirs.h5", theirs)):
+            said = subprocess.run([mpiexec, "-n", str(ranks), program, "generate", "-m", model, "-p", TEXT, "-n", "2", "--policy",
+                                   policy, "--budget", "30", "--keep-sets", name, "-q", "--deterministic"], capture_output=True,
+                                  text=True, check=False)
+            assert said.returncode == 0 and "standard error" not in said.stdout, said.stderr
+        with longhaul.KeepSets("own.h5") as one, longhaul.KeepSets("theirs.h5") as two:
+            for layer in range(layers):
+                assert all(np.array_equal(a, b) for a, b in zip(one.positions(layer), two.positions(layer))), (ranks, own)
+run("replay", "full.h5", "--policy", "my_keydiff.py,keydiff@kvpress", "--budget", "20,40", "-q", "-o", "own.a.h5")
+with longhaul.Analysis("own.a.h5") as analysis:
+    mass = analysis["mass"]
+    assert np.array_equal(mass.sel(policy="my-keydiff").values, mass.sel(policy="keydiff@kvpress").values)
+
+WRONG = {"import longhaul": "and has none", "import nonsense": "No module named 'nonsense'", "x = (": "SyntaxError",
+         "import longhaul\n@longhaul.score\ndef knorm(e):\n    return e.keys": "is the name of another policy",
+         "import longhaul\n@longhaul.score\ndef mine(e):\n    return e.keys": "it must be (1, ",
+         "import longhaul\n@longhaul.score\ndef mine(e):\n    return 1 / 0": "ZeroDivisionError: division by zero",
+         "import longhaul, os\n@longhaul.score\ndef mine(e):\n    os._exit(3)": "has ended",
+         "import longhaul\n@longhaul.score\ndef mine(e):\n    return e.positions * float('nan')": "scores must be finite"}
+for text, wanted in WRONG.items():
+    with open("wrong.py", "w", encoding="utf-8") as file:
+        file.write(text + "\n")
+    for ranks in ("1", "2") if "1 / 0" in text or "nonsense" in text else ("1",):
+        said = subprocess.run([mpiexec, "-n", ranks, program, "generate", "-m", model, "-p", TEXT, "-n", "2", "--policy", "wrong.py",
+                               "--budget", "30", "-q"], capture_output=True, text=True, check=False, timeout=60)
+        assert said.returncode in (2, 3) and wanted in said.stderr, (text, ranks, said.stderr)

@@ -34,4 +34,4 @@ if timeout 60 "$mpiexec" -n 2 "$python" "$folder/alone.py" >"$folder/said" 2>&1 
     exit 1
 fi
 [ "$("$python" "$folder/alone.py")" = "without MPI" ]
-"$python" "$here/check_files.py" "$program" "$folder/tiny.h5" "$folder"
+"$python" "$here/check_files.py" "$program" "$folder/tiny.h5" "$folder" "$mpiexec"
