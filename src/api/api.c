@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/minmax.h"
+#include "base/sized_struct.h"
 #include "engine/chat_state.h"
 #include "engine/generate.h"
 #include "engine/plan.h"

@@ -16,14 +16,6 @@ lh_status lh_fail(lh_status code, const char *file, int line, const char *format
 /* LH_EUSAGE, naming the argument, if the pointer `given` is NULL. */
 lh_status lh_check_given(const void *given, const char *name);
 
-/* *own = a struct of a program, which begins with its size: what the program does not know of it is 0. own: `bytes` of
- * this library's struct. LH_EUSAGE, naming the struct, if `given` is NULL, has no size, or sets what this library does
- * not know. */
-lh_status lh_struct_read(void *own, size_t bytes, const void *given, const char *name);
-
-/* The other way: as much of `own` as the program's struct at `out` has room for by its size. */
-lh_status lh_struct_write(void *out, const void *own, size_t bytes, const char *name);
-
 /* Add "file:line" to the trace of the current failure; returns `code`. */
 lh_status lh_fail_trace(lh_status code, const char *file, int line);
 

@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "base/progress.h"
+#include "base/sized_struct.h"
 #include "engine/devices.h"
 #include "engine/same_file.h"
 #include "engine/threads.h"

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/minmax.h"
+#include "base/sized_struct.h"
 #include "engine/chunk.h"
 #include "engine/prompt.h"
 #include "kv/forecast.h"

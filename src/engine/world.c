@@ -10,6 +10,7 @@
 #include "base/h5.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/sized_struct.h"
 #include "base/version.h"
 #include "import/random_shapes.h"
 
