@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The Debian packages of a build with the preset deb: lintian finds no error; in a Debian that holds nothing else they
-# install, run on one and two ranks, build a program against the library, and leave nothing when they are removed.
+# install, run on one and two ranks, build a program against the library, run from Python, and leave nothing when they are
+# removed.
 # As root; needs debootstrap, lintian and Debian's mirror: deb.sh BUILD [MIRROR]
 set -euo pipefail
 build=$(cd "$1" && pwd)
@@ -10,7 +11,7 @@ build=$(cd "$1" && pwd)
 rm -f "$build"/*.deb
 (cd "$build" && cpack -G DEB >"$stage/cpack.log") || fail "cpack: $(tail -n 5 "$stage/cpack.log")"
 mapfile -t packages < <(find "$build" -maxdepth 1 -name '*.deb')
-[ ${#packages[@]} = 3 ] || fail "${#packages[@]} packages: ${packages[*]##*/}"
+[ ${#packages[@]} = 4 ] || fail "${#packages[@]} packages: ${packages[*]##*/}"
 lintian --allow-root --fail-on error "${packages[@]}" || fail "lintian found errors"
 
 new_debian "${2:-}"
@@ -25,7 +26,9 @@ $two_ranks
 packages install --no-install-recommends ./liblonghaul*.deb gcc libc6-dev pkg-config
 gcc generate.c -o generate \$(pkg-config --cflags --libs longhaul)
 ./generate tiny.h5 "longhaul --budget 40" "\$prompt" | tail -n 1
-packages purge 'longhaul*' 'liblonghaul*'
+packages install ./python3-longhaul*.deb
+python3 -c 'import longhaul; print(longhaul.Engine("tiny.h5").complete("a text", max_new=4).new_tokens, "tokens from Python")'
+packages purge 'longhaul*' 'liblonghaul*' 'python3-longhaul*'
 find / -xdev -path '*longhaul*' -not -path '/srv/*' | diff before -
 TRY
 printf '%s\n' "${packages[@]##*/}"
