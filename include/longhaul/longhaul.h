@@ -72,7 +72,7 @@ void lh_error_clear(void);
 /* Short name of a status, such as "bad input file". */
 const char *lh_status_name(lh_status st);
 
-const char *lh_version(void); /* "0.1.0" */
+const char *lh_version(void); /* "0.2.0" */
 
 /* Level of messages on stderr: errors, warnings, information (the default), everything. */
 typedef enum lh_log_level { LH_LOG_ERROR, LH_LOG_WARN, LH_LOG_INFO, LH_LOG_DEBUG } lh_log_level;

@@ -17,7 +17,7 @@ from .errors import (CommError, Error, FileError, InputError, InternalError, Int
 from .files import (Analysis, Cache, Checkpoint, Figure, KeepSets, Trace, open, write_keep_sets, write_scores, write_trace)
 from .policy import Entries, Policy, Score, score
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Answer", "Analysis", "Cache", "Checkpoint", "CommError", "Completion", "Engine", "Entries", "Error", "Figure",
            "FileError", "Forecast", "InputError", "InternalError", "Interrupted", "KeepSets", "OutOfMemory", "Policy", "Score",
            "Session", "Tokenizer", "Trace", "UsageError", "WriteError", "forecast", "init", "open", "rank", "score", "size",

@@ -103,4 +103,4 @@ property() { "$longhaul" info "$prefix/tiny.h5" --json | grep -oE "\"$1\": *[0-9
 layers=$(property layers) heads=$(property kv_heads)
 grep -q "^$((40 * layers * heads)) of [0-9]* entries kept; this rank has scored $((layers * heads)) heads$" "$prefix/own1" ||
     fail "examples/policy.c: $(tail -n 1 "$prefix/own1")"
-"$prefix/outside/plusplus" "$prefix/tiny.h5" | grep -q '^0\.1\.0: [1-4] tokens$' || fail "from C++"
+"$prefix/outside/plusplus" "$prefix/tiny.h5" | grep -q '^0\.2\.0: [1-4] tokens$' || fail "from C++"

@@ -199,7 +199,7 @@ START_TEST(test_ranks_of_different_versions_are_told_apart)
     program_result r = {0};
     program_run(&r, 1,
                 "--version > version; id=$(sed -n 's/^longhaul [^ ]* (\\([0-9a-f]*\\).*) (.*/\\1/p' version); "
-                "id=${id:-0.1.0}; other=$(echo $id | tr 0-9a-f 1-9a-f0); id=$(echo $id | sed 's/[.]/[.]/g'); "
+                "id=${id:-0.2.0}; other=$(echo $id | tr 0-9a-f 1-9a-f0); id=$(echo $id | sed 's/[.]/[.]/g'); "
                 "LC_ALL=C sed \"s/$id/$other/g\" " LONGHAUL
                 " > other && chmod +x other && ./other --version > changed && ! cmp -s version changed");
     program_exits(&r, 0);

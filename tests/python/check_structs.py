@@ -6,9 +6,14 @@ import re
 import subprocess
 import sys
 
+import longhaul
 from longhaul import library
 
 compiler, include, folder = sys.argv[1:4]
+with open(os.path.join(os.path.dirname(library.__file__), "..", "pyproject.toml"), encoding="utf-8") as project:
+    assert f'\nversion = "{longhaul.__version__}"\n' in project.read()
+assert longhaul.__version__ == library.lib.lh_version().decode()
+assert library.SONAME == "liblonghaul.so." + longhaul.__version__.rsplit(".", 1)[0]
 lines = []
 for name, struct in library.STRUCTS.items():
     lines.append(f'printf("{name} . %zu\\n", sizeof({name}));')
