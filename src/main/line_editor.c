@@ -22,6 +22,7 @@ struct lh_line_editor {
     HistoryW *history;
     struct termios before; /* the terminal's modes without an editor */
     int editing;           /* true: the prompt is shown, and the terminal hands over single keys */
+    unsigned char kept;    /* byte that was read after a torn character; 0: none */
     uint32_t last;         /* character before, of the same key; 0: none */
     int ended;
 };
@@ -38,14 +39,16 @@ static wchar_t *prompt(EditLine *line)
     return text;
 }
 
-/* *byte is the next byte, 0 if none came in time. False: a signal came, or the terminal has gone, *ended. */
-static int next_byte(unsigned char *byte, int *ended)
+/* *byte is the next byte, 0 if none came in time. False: a signal came, or the terminal has gone, e->ended. */
+static int next_byte(lh_line_editor *e, unsigned char *byte)
 {
     struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    *byte = e->kept;
+    e->kept = '\0';
+    if (*byte) return 1;
     const int ready = poll(&input, 1, SEQUENCE_MS);
-    *byte = '\0';
     if (ready > 0 && read(STDIN_FILENO, byte, 1) == 1) return 1;
-    *ended |= ready > 0 && errno != EINTR;
+    e->ended |= ready > 0 && errno != EINTR;
     return ready == 0;
 }
 
@@ -61,9 +64,10 @@ static int next_character(EditLine *line, wchar_t *out)
     el_wget(line, EL_CLIENTDATA, &e);
     const LineInfoW *now = el_wline(line);
     do {
-        if (!next_byte(&byte, &e->ended)) return -1;
+        if (!next_byte(e, &byte)) return -1;
         text[n++] = (char)byte;
-    } while (lh_utf8_read(text, n, &cp, &skip) == 0 && byte >= 0x80 && n < 4);
+    } while (lh_utf8_read(text, n, &cp, &skip) == 0 && skip == n && n < 4);
+    if (skip < n) e->kept = byte;
     e->ended |= cp == CTRL_D && e->last != ESCAPE && now->lastchar == now->buffer;
     e->last = cp;
     *out = (wchar_t)cp;
@@ -159,7 +163,7 @@ lh_status lh_line_editor_read(lh_line_editor *e, int wait_ms, lh_buf *read, int 
     struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
     if (e->editing && was_suspended()) el_wset(e->line, EL_UNBUFFERED, 0), e->editing = 0;
     if (!e->editing) begin_line(e);
-    for (int wait = wait_ms; poll(&input, 1, wait) > 0; wait = 0) {
+    for (int wait = wait_ms; e->kept || poll(&input, 1, wait) > 0; wait = 0) {
         int n = 0;
         el_resize(e->line);
         e->last = 0;

@@ -81,6 +81,8 @@ START_TEST(test_a_line_is_edited_and_comes_back)
     shows(&t, "room for");
     press(&t, "/\303\251x\177\177history\r"); /* a letter of two bytes, removed by one key */
     shows(&t, "room for");
+    press(&t, "\351\177/history\r"); /* a byte that begins no character, removed by the key after it */
+    shows(&t, "room for");
     press(&t, "\033[A\r");
     shows(&t, "room for");
     press(&t, "\004");
