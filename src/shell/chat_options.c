@@ -19,7 +19,7 @@ static const lh_option rows[] = {
      FIELD(arguments),
      .arg = "NAME=JSON",
      .help = "Variable of the chat template, such as 'enable_thinking=false' or 'reasoning_effort=\"low\"': the "
-             "chat_template_kwargs of vLLM. May be given several times."},
+             "chat_template_kwargs of vLLM."},
     {0}};
 #undef FIELD
 const lh_option_table lh_shell_chat_options = {"chat format", rows};

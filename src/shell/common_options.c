@@ -113,7 +113,7 @@ const lh_option_table lh_shell_engine_options = {"model and ranks", engine_rows}
         .type = LH_OPT_LIST, .name = "plugin", LH_FIELD(lh_policy_options, plugins), .arg = "FILE", .detail = 1,      \
         .help =                                                                                                       \
             "Load a plug-in that another file may then name as its policy: a loaded cache, or lines of a batch. Its " \
-            "code runs with your rights. May be given several times."                                                 \
+            "code runs with your rights."                                                                             \
     }
 
 static const lh_option policy_rows[] = {

@@ -49,7 +49,7 @@ typedef struct lh_eval_options {
 #define LH_EVAL_GIVEN                                                                                                 \
     .type = LH_OPT_LIST, .name = "keep-sets-from", LH_FIELD(lh_eval_options, given), .arg = "FOLDER|FILE",            \
     .help = "Also keep the positions of files, as one more policy: of the file PROMPT.h5 in FOLDER for every prompt " \
-            "(named as by --keep-sets), or of FILE for a single prompt. May be given several times."
+            "(named as by --keep-sets), or of FILE for a single prompt."
 #define LH_EVAL_TOGETHER                                                                                 \
     .type = LH_OPT_I64, .name = "together", LH_FIELD(lh_eval_options, together), .arg = "N", .def = "0", \
     .max = 1 << 20, .help = "Maximum number of caches filled by one prefill; lower it if memory is short. 0: all."

@@ -30,7 +30,7 @@ static const lh_option task_rows[] = {
      .name = "data",
      FIELD(data),
      .arg = "FILE|FOLDER",
-     .help = "Another file or folder of tasks, as the arguments are. May be given several times."},
+     .help = "Another file or folder of tasks, as the arguments are."},
     {.type = LH_OPT_STR,
      .name = "task",
      FIELD(task),
