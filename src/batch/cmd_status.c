@@ -94,10 +94,18 @@ typedef struct outputs {
     int64_t missing;           /* parts of arrays that have not begun */
 } outputs;
 
+static int is_repeated(const lh_options *options, int64_t i)
+{
+    for (int64_t k = 0; k < i; k++)
+        if (strcmp(lh_options_arg(options, k), lh_options_arg(options, i)) == 0) return 1;
+    return 0;
+}
+
 static lh_status read_outputs(outputs *o, const lh_options *options)
 {
     for (int64_t i = 0; lh_options_arg(options, i); i++) {
         int64_t missing = 0;
+        if (is_repeated(options, i)) continue;
         LH_TRY(lh_batch_parts_find(&o->paths, &missing, lh_options_arg(options, i)));
         o->missing += missing;
     }

@@ -42,16 +42,27 @@ done:
     return st;
 }
 
-/* Appends the output of a part if it has a state. */
-static lh_status add_part(lh_paths *out, const char *output, int64_t part, int64_t count)
+/* Appends a copy of the name unless it is there. */
+static lh_status add_once(lh_paths *out, const char *name)
+{
+    char *copy = NULL;
+    for (int64_t i = 0; i < out->n; i++)
+        if (strcmp(out->at[i], name) == 0) return LH_OK;
+    LH_TRY(lh_strdup(&copy, name));
+    return lh_paths_add(out, copy);
+}
+
+/* Appends the output of a part if it has a state; else counts it as missing. */
+static lh_status add_part(lh_paths *out, const char *output, int64_t part, int64_t count, int64_t *missing)
 {
     lh_status st = LH_OK;
     char *name = NULL, *state = NULL;
     LH_TRY_DONE(lh_asprintf(&name, "%s.%lld-of-%lld", output, (long long)part, (long long)count));
     LH_TRY_DONE(lh_asprintf(&state, "%s.state", name));
-    if (!lh_file_exists(state)) goto done;
-    LH_TRY_DONE(lh_paths_add(out, name));
-    name = NULL;
+    if (lh_file_exists(state))
+        LH_TRY_DONE(add_once(out, name));
+    else
+        (*missing)++;
 done:
     lh_free(name);
     lh_free(state);
@@ -62,17 +73,12 @@ lh_status lh_batch_parts_find(lh_paths *out, int64_t *missing, const char *outpu
 {
     lh_status st = LH_OK;
     lh_batch_state own = {.stage = LH_BATCH_UNKNOWN};
-    char *name = NULL;
     int64_t count = 0;
-    const int64_t before = out->n;
+    *missing = 0;
     LH_TRY_DONE(lh_batch_state_of(&own, output));
     if (own.stage == LH_BATCH_UNKNOWN) LH_TRY_DONE(count_parts(&count, output));
-    for (int64_t i = 0; i < count; i++) LH_TRY_DONE(add_part(out, output, i, count));
-    *missing = count - (out->n - before);
-    if (count) goto done;
-    *missing = 0;
-    LH_TRY_DONE(lh_strdup(&name, output));
-    st = lh_paths_add(out, name);
+    for (int64_t i = 0; i < count; i++) LH_TRY_DONE(add_part(out, output, i, count, missing));
+    if (!count) st = add_once(out, output);
 done:
     lh_batch_state_clear(&own);
     return st;

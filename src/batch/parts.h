@@ -7,8 +7,8 @@
 #include "batch/state.h"
 
 /* Appends the outputs that a name stands for: the parts that have a state, in their order, where the name has no own
- * state, else the name itself. *missing: number of parts without a state. LH_EINPUT: there are parts of arrays of
- * different sizes. */
+ * state, else the name itself; none that is in the list. *missing: number of parts without a state. LH_EINPUT: there
+ * are parts of arrays of different sizes. */
 lh_status lh_batch_parts_find(lh_paths *out, int64_t *missing, const char *output);
 
 typedef struct lh_batch_sum {

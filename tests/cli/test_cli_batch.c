@@ -73,6 +73,10 @@ START_TEST(test_status_of_an_array_has_a_line_of_each_part_and_a_sum)
     program_run(&r, 1, "status array.jsonl.0-of-3 array.jsonl.2-of-3");
     program_exits(&r, 0);
     ck_assert_int_eq(program_lines(r.out.data, "2 outputs: 1 done, 1 interrupted; "), 1);
+    program_run(&r, 1, "status array.jsonl.0-of-3 array.jsonl array.jsonl array.jsonl.2-of-3"); /* each counts once */
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.out.data, "array.jsonl.0-of-3: done, "), 1);
+    ck_assert_int_eq(program_lines(r.out.data, "3 outputs: 1 done, 1 interrupted, 1 not begun; "), 1);
     program_run(&r, 1, "--version > v; echo > array.jsonl.0-of-2.state");
     program_refuses(1, 3, "parts of two arrays, of 2 and of 3 jobs", "status array.jsonl");
     program_run(&r, 1, "--version > v; rm array.jsonl.*");
