@@ -303,6 +303,13 @@ static lh_status too_large(const lh_task *task)
             (long long)(context + task->prompt.n));
 }
 
+/* The store that may hold the context of the task; NULL: none does. The prompt of several answers is not shared with
+ * another request, and a store has no logits of the prompt. */
+static lh_context_store *store_of(const scheduler *s, const lh_task *task)
+{
+    return task->context && task->prompt.n && !task->prompt_rows ? s->options->store : NULL;
+}
+
 /* Collective. A session with the context of a task, from the store; none: it is not there. */
 static lh_status load_context(scheduler *s, const lh_task *task)
 {
@@ -310,12 +317,13 @@ static lh_status load_context(scheduler *s, const lh_task *task)
     lh_session_options options = prompt_options(s, task);
     lh_saved_kv saved = {0};
     int found = 0;
-    if (!c || task->prompt_rows) return LH_OK; /* a store has no logits of the prompt */
-    lh_status st = lh_context_store_find(s->options->store, &options, &c->prompt, &saved, &found);
+    lh_context_store *store = store_of(s, task);
+    if (!store) return LH_OK;
+    lh_status st = lh_context_store_find(store, &options, &c->prompt, &saved, &found);
     options.prompt = 0;
     if (st == LH_OK && found) st = lh_session_open(&s->prefilling.session, s->engine, &options);
     if (st == LH_OK && found) st = lh_session_read(s->prefilling.session, &saved);
-    lh_context_store_loaded(s->options->store);
+    lh_context_store_loaded(store);
     lh_saved_kv_close(&saved);
     s->figures->stored += st == LH_OK && found;
     return st;
@@ -574,7 +582,7 @@ static lh_status prefill_chunk(scheduler *s)
     if (s->prefilling.task) return start_decode(s);
     LH_TRY(lh_session_end_prefill(s->prefilling.session));
     LH_TRY(keep_context(s));
-    return lh_context_store_keep(s->options->store, s->shared.session);
+    return lh_context_store_keep(store_of(s, s->waiting), s->shared.session);
 }
 
 /* Collective. Continues to the end of the current layer, where the prefill is written. Returns the status of the pulse;

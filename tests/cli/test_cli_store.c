@@ -113,6 +113,28 @@ START_TEST(test_generate_chat_and_batch_share_contexts)
 }
 END_TEST
 
+/* The prompt of several answers is a context in memory alone. */
+START_TEST(test_a_prompt_of_several_answers_is_not_kept)
+{
+    program_result r = {0};
+    clear_store();
+    program_file("several.jsonl",
+                 "{\"custom_id\":\"a\",\"method\":\"POST\",\"url\":\"/v1/completions\",\"body\":{\"prompt\":\"It was\","
+                 "\"max_tokens\":3,\"n\":2}}\n"
+                 "{\"custom_id\":\"b\",\"method\":\"POST\",\"url\":\"/v1/completions\",\"body\":{\"prompt\":\"It was\","
+                 "\"max_tokens\":3,\"n\":2,\"echo\":true,\"logprobs\":1}}\n");
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        program_run(&r, ranks, "batch -m tiny.h5 -i several.jsonl -o several%d.jsonl --budget 20%% --threads 1" STORE,
+                    ranks);
+        program_exits(&r, 0);
+        ck_assert_msg(!says(&r, "store"), "%s", r.err.data);
+    }
+    program_run(&r, 1, "--version > v; ls store | wc -l");
+    ck_assert_str_eq(r.out.data, "0\n");
+    program_clear(&r);
+}
+END_TEST
+
 START_TEST(test_a_cache_that_depends_on_anything_else_is_not_found)
 {
     static const char *const others[] = {"-m tiny.h5 -f page --budget 20%% -q",
@@ -312,6 +334,7 @@ int main(void)
 {
     const TTest *const tests[] = {test_a_context_is_read_once_on_any_number_of_ranks,
                                   test_generate_chat_and_batch_share_contexts,
+                                  test_a_prompt_of_several_answers_is_not_kept,
                                   test_a_cache_that_depends_on_anything_else_is_not_found,
                                   test_two_processes_at_once_are_both_right,
                                   test_a_killed_writer_leaves_nothing_that_is_believed,
