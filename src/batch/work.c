@@ -112,13 +112,31 @@ static lh_status encode_whole(const lh_batch_common *common, const lh_batch_requ
     const lh_prompt_text in = prompt_text(common, r);
     if (r->api == LH_BATCH_COMPLETION && !r->prompt) {
         LH_TRY(push_ids(&r->ids, prompt));
-        if (limit->part) lh_prompt_truncate_ids(prompt, lh_prompt_limit_part(limit), limit->max_tokens, cut);
+        if (!limit->part) return LH_OK;
+        LH_TRY(lh_prompt_limit_check(limit, prompt->n));
+        lh_prompt_truncate_ids(prompt, lh_prompt_limit_part(limit), limit->max_tokens, cut);
         return LH_OK;
     }
     LH_TRY(check_tokenizer(common, r));
     lh_status st = lh_prompt_encode_within(common->tokenizer, &in, limit, prompt, &questions, cut);
     lh_free(questions);
     return st;
+}
+
+int lh_batch_has_added_first(const lh_batch_request *r, const lh_tokenizer *tok, const lh_tokens *prompt)
+{
+    const int32_t bos = tok ? lh_tokenizer_bos(tok) : -1;
+    return r->prompt && bos >= 0 && lh_tokenizer_adds_bos(tok) && prompt->n && prompt->ids[0] == bos;
+}
+
+/* Keeps the last tokens; a begin-of-sequence token that the tokenizer added is one of them, as in vLLM. */
+static void keep_last(const lh_batch_common *common, const lh_batch_request *r, int64_t kept, lh_tokens *prompt,
+                      lh_prompt_cut *cut)
+{
+    const int first = lh_batch_has_added_first(r, common->tokenizer, prompt);
+    lh_tokens text = {.ids = prompt->ids + first, .n = prompt->n - first};
+    lh_prompt_truncate_ids(&text, LH_TRUNCATE_START, kept - first, cut);
+    prompt->n = first + text.n;
 }
 
 lh_status lh_batch_encode(const lh_batch_common *common, const lh_batch_request *r, lh_tokens *prompt,
@@ -129,7 +147,7 @@ lh_status lh_batch_encode(const lh_batch_common *common, const lh_batch_request 
     lh_prompt_cut cut = {0};
     LH_TRY(encode_whole(common, r, &(lh_prompt_limit){part, fitting}, prompt, &cut));
     const int64_t kept = r->keep_last < 0 ? fitting : r->keep_last; /* below 1: the answer alone is too long */
-    if (kept > 0) lh_prompt_truncate_ids(prompt, LH_TRUNCATE_START, kept, &cut);
+    if (kept > 0) keep_last(common, r, kept, prompt, &cut);
     *left_out = cut.left_out;
     return LH_OK;
 }
@@ -204,12 +222,14 @@ lh_status lh_batch_check_tokens(const lh_batch_common *common, const lh_batch_re
                                 const lh_tokens *prompt)
 {
     const lh_config *c = common->config;
+    const int truncates = common->defaults->truncate != NULL;
     if (prompt->n == 0) LH_FAIL(LH_EINPUT, "the prompt is empty");
     if (before + prompt->n + r->max_new > c->max_positions)
         LH_FAIL(LH_EINPUT,
                 "%lld tokens of prompt and %lld more to come are longer than the %lld positions of the model: shorten "
-                "the prompt ('--truncate' does), or generate less",
-                (long long)(before + prompt->n), (long long)r->max_new, (long long)c->max_positions);
+                "the prompt%s, or generate less",
+                (long long)(before + prompt->n), (long long)r->max_new, (long long)c->max_positions,
+                truncates || before || r->keep_last ? "" : " ('--truncate' does)");
     LH_TRY(check_ids(r, c->vocab));
     return lh_prompt_check_ids(prompt, c->vocab);
 }

@@ -37,6 +37,9 @@ uint64_t lh_batch_context_hash(const lh_buf *text);
 
 /* ---- token ids ---- */
 
+/* True if the first of the ids is the begin-of-sequence token that the tokenizer adds to a text. tok: may be NULL. */
+int lh_batch_has_added_first(const lh_batch_request *request, const lh_tokenizer *tok, const lh_tokens *prompt);
+
 /* The ids of the prompt, truncated where the request or the command says so; *left_out: tokens that this removed.
  * LH_EINPUT, LH_EUSAGE. */
 lh_status lh_batch_encode(const lh_batch_common *common, const lh_batch_request *request, lh_tokens *prompt,

@@ -35,17 +35,10 @@ static int64_t echoed(const lh_batch_work *w)
     return w->request.echo ? w->prompt.n : 0;
 }
 
-/* True if the first token of the prompt is none of its text. */
-static int has_added_first(const lh_batch_work *w, const lh_tokenizer *tok)
-{
-    const int32_t bos = lh_tokenizer_bos(tok);
-    return w->request.prompt && lh_tokenizer_adds_bos(tok) && bos >= 0 && w->prompt.n && w->prompt.ids[0] == bos;
-}
-
 /* Appends the text of the prompt: as it was given, unless it was given as ids or truncated. */
 static lh_status put_prompt(const lh_batch_work *w, const lh_tokenizer *tok, lh_buf *out)
 {
-    const int64_t from = tok ? has_added_first(w, tok) : 0;
+    const int64_t from = lh_batch_has_added_first(&w->request, tok, &w->prompt);
     if (!w->request.echo) return LH_OK;
     if (w->request.prompt && !w->left_out) return lh_buf_puts(out, w->request.prompt);
     return tok ? lh_tokenizer_decode(tok, w->prompt.ids + from, w->prompt.n - from, out) : LH_OK;
@@ -62,7 +55,7 @@ static lh_status place_prompt(const lh_batch_work *w, const lh_tokenizer *tok, i
     for (int64_t k = 0; k < w->prompt.n; k++) {
         const int32_t id = w->prompt.ids[k];
         starts[k] = text.bytes;
-        if (k == 0 && has_added_first(w, tok)) continue;
+        if (k == 0 && lh_batch_has_added_first(&w->request, tok, &w->prompt)) continue;
         LH_TRY_DONE((begins ? lh_tokenizer_first_bytes : lh_tokenizer_bytes)(tok, id, &text));
         begins &= lh_tokenizer_is_special(tok, id);
     }
@@ -161,6 +154,19 @@ done:
 
 /* ---- choices ---- */
 
+/* *opened: true if the answer begins within thoughts: the prompt ends with their tag, or with a turn that the answer
+ * continues and that has not ended them. */
+static lh_status begins_in_thoughts(const lh_batch_work *w, int *opened)
+{
+    const lh_messages *messages = &w->request.messages;
+    LH_TRY(lh_thoughts_opened(lh_engine_tokenizer(w->common->engine), &w->prompt, opened));
+    if (*opened || w->request.ending != LH_CHAT_CONTINUES_TURN) return LH_OK;
+    const char *last = messages->at[messages->n - 1].content;
+    const lh_thoughts begun = lh_thoughts_split(last, (int64_t)strlen(last), 0, LH_TEXT_WHOLE);
+    *opened = begun.thinks && !begun.closed;
+    return LH_OK;
+}
+
 /* The text of the answer; in a chat without its thoughts, in a completion perhaps after its prompt. */
 static lh_status split_answer(const lh_batch_reply *reply, named_tokens *names, lh_thoughts *out)
 {
@@ -174,7 +180,7 @@ static lh_status split_answer(const lh_batch_reply *reply, named_tokens *names, 
         *out = (lh_thoughts){.content = names->whole.data, .content_bytes = names->whole.bytes};
     }
     if (w->request.api != LH_BATCH_CHAT || w->common->defaults->keep_thinking) return LH_OK;
-    LH_TRY(lh_thoughts_opened(lh_engine_tokenizer(w->common->engine), &w->prompt, &opened));
+    LH_TRY(begins_in_thoughts(w, &opened));
     *out = lh_thoughts_split(text, reply->answer_bytes.bytes, opened, LH_TEXT_WHOLE);
     return LH_OK;
 }

@@ -23,6 +23,16 @@ lh_truncation lh_prompt_limit_part(const lh_prompt_limit *limit)
     return (lh_truncation)part;
 }
 
+lh_status lh_prompt_limit_check(const lh_prompt_limit *limit, int64_t tokens)
+{
+    if (tokens <= limit->max_tokens) return LH_OK;
+    const lh_kept_ends kept = lh_truncate(lh_prompt_limit_part(limit), tokens, limit->max_tokens);
+    if (kept.first + kept.last == 0)
+        LH_FAIL(LH_EUSAGE, "no room for a prompt is left in the positions of the model: generate less ('%s')",
+                lh_setting("max_new"));
+    return LH_OK;
+}
+
 static void drop_questions(fitting *f)
 {
     for (int64_t i = 0; f->questions && i < f->in.question_count; i++) lh_tokens_clear(&f->questions[i]);
@@ -88,8 +98,10 @@ static lh_status choose_text(fitting *f)
     return lh_tokenizer_encode(f->tok, text, bytes, LH_ENCODE_PLAIN | LH_ENCODE_CONTINUES, &f->ids);
 }
 
-static lh_status shorten(fitting *f, int64_t tokens, int64_t max_tokens, lh_prompt_cut *cut)
+static lh_status shorten(fitting *f, int64_t tokens, const lh_prompt_limit *limit, lh_prompt_cut *cut)
 {
+    const int64_t max_tokens = limit->max_tokens;
+    LH_TRY(lh_prompt_limit_check(limit, tokens));
     LH_TRY(choose_text(f));
     for (int64_t kept = f->ids.n; tokens > max_tokens;) {
         if (kept == 0)
@@ -114,7 +126,7 @@ lh_status lh_prompt_encode_within(const lh_tokenizer *tok, const lh_prompt_text 
     fitting f = {.tok = tok, .in = *in, .part = lh_prompt_limit_part(limit), .prompt = prompt};
     f.in.positions = 0; /* no text is too long */
     LH_TRY_DONE(encode(&f, &tokens));
-    if (tokens > limit->max_tokens) LH_TRY_DONE(shorten(&f, tokens, limit->max_tokens, cut));
+    if (tokens > limit->max_tokens) LH_TRY_DONE(shorten(&f, tokens, limit, cut));
     *questions = f.questions;
     f.questions = NULL;
 done:

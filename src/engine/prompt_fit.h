@@ -13,6 +13,9 @@ typedef struct lh_prompt_limit {
 } lh_prompt_limit;
 lh_truncation lh_prompt_limit_part(const lh_prompt_limit *limit);
 
+/* LH_EUSAGE: so many tokens are too many, and the limit leaves no room for any of them. */
+lh_status lh_prompt_limit_check(const lh_prompt_limit *limit, int64_t tokens);
+
 /* Tokens of the text that are left out, of so many; 0: none is. */
 typedef struct lh_prompt_cut {
     int64_t left_out, of;

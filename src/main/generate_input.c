@@ -302,6 +302,7 @@ static lh_status encode_prompt(const lh_input *input, const lh_engine *engine, c
     if (!in->prompt_tokens || input->n) LH_TRY_DONE(lh_prompt_ends(tok, text, &out->ends));
     for (int64_t i = 0; i < input->n; i++)
         limit.max_tokens = lh_min_i64(limit.max_tokens, c->max_positions - input->max_new - out->questions[i].n);
+    if (in->prompt_tokens && limit.part) LH_TRY_DONE(lh_prompt_limit_check(&limit, out->prompt.n));
     if (in->prompt_tokens && limit.part)
         lh_prompt_truncate_ids(&out->prompt, lh_prompt_limit_part(&limit), limit.max_tokens, &out->cut);
     if (!input->load_cache && !limit.part && out->prompt.n > limit.max_tokens)

@@ -140,7 +140,6 @@ static lh_status read_content(const char *where, const json_t *content, lh_buf *
 {
     size_t i;
     json_t *part;
-    LH_TRY(lh_buf_puts(out, ""));
     if (json_is_string(content)) return add_text(where, content, out);
     if (!json_is_array(content)) LH_FAIL(LH_EINPUT, "%s must have the texts 'role' and 'content'", where);
     json_array_foreach((json_t *)(uintptr_t)content, i, part)
@@ -171,6 +170,13 @@ static lh_status read_member(const char *where, const json_t *message, const cha
     return LH_OK;
 }
 
+/* True for a turn of the assistant that says nothing: an answer that ended within its thoughts has null. */
+static int is_silent(const json_t *message)
+{
+    return !lh_json_member(message, "content") &&
+           strcmp(json_string_value(json_object_get(message, "role")), "assistant") == 0;
+}
+
 static lh_status read_message(const char *where, const json_t *message, lh_messages *out)
 {
     lh_status st = LH_OK;
@@ -180,7 +186,8 @@ static lh_status read_message(const char *where, const json_t *message, lh_messa
         LH_FAIL_DONE(LH_EINPUT, "%s must have the texts 'role' and 'content'", where);
     LH_TRY_DONE(check_members(where, message, message_members));
     LH_TRY_DONE(add_text(where, json_object_get(message, "role"), &role));
-    LH_TRY_DONE(read_content(where, json_object_get(message, "content"), &content));
+    LH_TRY_DONE(lh_buf_puts(&content, ""));
+    if (!is_silent(message)) LH_TRY_DONE(read_content(where, json_object_get(message, "content"), &content));
     read.role = role.data;
     read.content = content.data;
     LH_TRY_DONE(read_member(where, message, "reasoning", &read.members[LH_MESSAGE_THOUGHTS])); /* vLLM's new name */

@@ -7,7 +7,8 @@
 
 #include "cli/tiny_suite.h"
 
-#define BATCH "batch -m tiny.h5 -i in.jsonl --deterministic --threads 1 -q"
+#define ANSWER " -i in.jsonl --deterministic --threads 1 -q"
+#define BATCH "batch -m tiny.h5" ANSWER
 
 /* Writes in.jsonl: a request of each body, "c0", "c1", … A body with messages is a chat. */
 static void write_bodies(const char *const *bodies)
@@ -27,7 +28,8 @@ static json_t *answer_bodies(const char *const *bodies, int ranks, const char *o
     json_t *lines = json_array(), *line;
     write_bodies(bodies);
     unlink("out.jsonl");
-    program_run(&r, ranks, BATCH " -o out.jsonl --ordered %s", options);
+    program_run(&r, ranks, "batch %s" ANSWER " -o out.jsonl --ordered %s", strstr(options, "-m ") ? "" : "-m tiny.h5",
+                options);
     ck_assert_msg(r.code <= 1, "ended with %d: %s", r.code, r.err.data);
     FILE *f = fopen("out.jsonl", "r");
     ck_assert(f != NULL);
@@ -181,6 +183,37 @@ START_TEST(test_thoughts_are_no_content)
 }
 END_TEST
 
+/* An answer that ended within its thoughts is continued, and another without content is a turn that says nothing. */
+START_TEST(test_an_answer_without_content_is_a_message)
+{
+#define TURNS(assistant)                                                                                   \
+    "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\"" assistant "}], " \
+    "\"max_tokens\": 6, \"continue_final_message\": true}"
+    static const char *const bodies[] = {
+        TURNS(", \"content\": \"<think>ab\""),
+        TURNS(", \"content\": \"<think>ab</think>\""),
+        TURNS(", \"content\": \"\""),
+        TURNS(", \"content\": null, \"reasoning_content\": \"ab\", \"tool_calls\": []"),
+        TURNS(""),
+        "{\"messages\": [{\"role\": \"user\", \"content\": null}], \"max_tokens\": 6}",
+        NULL};
+#undef TURNS
+    program_file("think.jinja", template);
+    json_t *lines = answer_bodies(bodies, 1, "--ignore-eos --chat-template think.jinja");
+    json_t *kept = answer_bodies(bodies, 2, "--ignore-eos --chat-template think.jinja --keep-thinking");
+    const json_t *message = json_object_get(choice_of(lines, 0), "message");
+    ck_assert(json_is_null(json_object_get(message, "content")));
+    ck_assert_str_eq(json_string_value(json_object_get(message, "reasoning_content")), text_of(kept, 0));
+    message = json_object_get(choice_of(lines, 1), "message");
+    ck_assert_ptr_null(json_object_get(message, "reasoning_content"));
+    ck_assert_str_eq(text_of(lines, 3), text_of(lines, 2));
+    ck_assert_str_eq(text_of(lines, 4), text_of(lines, 2));
+    check_failure(lines, 5, "must have the texts 'role' and 'content'");
+    json_decref(lines);
+    json_decref(kept);
+}
+END_TEST
+
 static int64_t truncated_tokens(const json_t *lines, size_t i)
 {
     return json_integer_value(json_object_get(json_array_get(lines, i), "truncated_tokens"));
@@ -245,6 +278,61 @@ START_TEST(test_prompts_are_truncated)
     ck_assert_ptr_nonnull(strstr(r.err.data, "the end of the prompt is left out, "));
     program_refuses(1, 2, "'--truncate' got 'left'", "generate -m tiny.h5 -p x --truncate left");
     program_clear(&r);
+}
+END_TEST
+
+/* Of a tokenizer that puts <|im_start|>, 256, before a text: vLLM truncates the text, and adds that token then. */
+START_TEST(test_truncation_keeps_the_first_token_that_the_tokenizer_adds)
+{
+    static const char *const bodies[] = {
+        "{\"prompt\": \"It was\", \"max_tokens\": 5, \"truncate_prompt_tokens\": 4, \"echo\": true}",
+        "{\"prompt\": \"was\", \"max_tokens\": 5, \"echo\": true}",
+        "{\"prompt\": [256, 73, 116, 32, 119, 97, 115], \"max_tokens\": 5, \"truncate_prompt_tokens\": 3}",
+        "{\"prompt\": [119, 97, 115], \"max_tokens\": 5}",
+        "{\"prompt\": \"It was\", \"max_tokens\": 5, \"truncate_prompt_tokens\": 7}",
+        "{\"prompt\": \"It was\", \"max_tokens\": 5}",
+        "{\"prompt\": \"It was\", \"max_tokens\": 5, \"truncate_prompt_tokens\": 1}",
+        NULL};
+    program_result r = {0};
+    program_run(&r, 1,
+                "--version > v && cp -r tiny first && echo '{\"bos_token\": \"<|im_start|>\", \"add_bos_token\": "
+                "true}' > first/tokenizer_config.json && " LONGHAUL " import first -o first.h5 -q");
+    program_exits(&r, 0);
+    json_t *lines = answer_bodies(bodies, 1, "--ignore-eos -m first.h5");
+    for (size_t i = 0; i < 6; i += 2) {
+        ck_assert_str_eq(text_of(lines, i), text_of(lines, i + 1));
+        ck_assert_int_eq(prompt_tokens(lines, i), prompt_tokens(lines, i + 1));
+    }
+    ck_assert_int_eq(truncated_tokens(lines, 0), 3);
+    ck_assert_int_eq(prompt_tokens(lines, 6), 1);
+    json_t *other = answer_bodies(bodies, 3, "--ignore-eos -m first.h5");
+    ck_assert(json_equal(other, lines));
+    json_decref(other);
+    json_decref(lines);
+    program_clear(&r);
+}
+END_TEST
+
+/* Advice that was followed, or does not apply, is not given. */
+START_TEST(test_a_prompt_without_room_is_refused)
+{
+    enum { LONG = 4200 };
+    char text[LONG + 1], last[LONG + 100];
+    memset(text, 'a', LONG);
+    text[LONG] = '\0';
+    snprintf(last, sizeof last, "{\"prompt\": \"%s\", \"max_tokens\": 8, \"truncate_prompt_tokens\": 4100}", text);
+    const char *const bodies[] = {
+        "{\"prompt\": [65, 66, 67], \"max_tokens\": 4096}", "{\"prompt\": \"abc\", \"max_tokens\": 5000}",
+        "{\"messages\": [{\"role\": \"user\", \"content\": \"Hi\"}], \"max_tokens\": 5000}", last, NULL};
+    json_t *lines = answer_bodies(bodies, 1, "--truncate start");
+    for (size_t i = 0; i < 3; i++) check_failure(lines, i, "no room for a prompt is left in the positions");
+    check_failure(lines, 3, "of the model: shorten the prompt, or generate less");
+    json_decref(lines);
+    lines = answer_bodies(bodies, 1, "");
+    check_failure(lines, 0, "of the model: shorten the prompt ('--truncate' does), or generate less");
+    check_failure(lines, 3, "of the model: shorten the prompt, or generate less");
+    json_decref(lines);
+    program_refuses(1, 2, "no room for a prompt is left", "generate -m tiny.h5 -p abc -n 4096 --truncate end");
 }
 END_TEST
 
@@ -480,10 +568,12 @@ END_TEST
 
 int main(void)
 {
-    return tiny_suite_run("members",
-                          (const TTest *const[]){test_variables_of_the_template, test_thoughts_are_no_content,
-                                                 test_prompts_are_truncated, test_biases_penalties_and_ends,
-                                                 test_a_request_has_several_answers, test_several_answers_are_resumed,
-                                                 test_a_prompt_is_repeated_with_its_probabilities,
-                                                 test_special_tokens_and_defaults, NULL});
+    return tiny_suite_run(
+        "members", (const TTest *const[]){test_variables_of_the_template, test_thoughts_are_no_content,
+                                          test_an_answer_without_content_is_a_message, test_prompts_are_truncated,
+                                          test_truncation_keeps_the_first_token_that_the_tokenizer_adds,
+                                          test_a_prompt_without_room_is_refused, test_biases_penalties_and_ends,
+                                          test_a_request_has_several_answers, test_several_answers_are_resumed,
+                                          test_a_prompt_is_repeated_with_its_probabilities,
+                                          test_special_tokens_and_defaults, NULL});
 }
