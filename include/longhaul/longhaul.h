@@ -21,8 +21,9 @@
  *
  * Elements of arrays (lh_turn, lh_kept) have no size, and their members do not change.
  *
- * A callback returns a status, which must be the same on every rank: any status but LH_OK ends the call with it. A
- * program that ends a call before its end returns LH_EINTERRUPTED: text and tokens so far are kept.
+ * A callback returns a status: any status but LH_OK, on any rank, ends the call with it on all ranks. A program that
+ * ends a call before its end returns LH_EINTERRUPTED: text and tokens so far are kept. A callback is set on all ranks
+ * or on none.
  *
  * Functions that can fail return lh_status; a pointer that is NULL where it must not be, a number out of its bounds and
  * a call out of order are LH_EUSAGE and change nothing. Message and trace of a failure belong to the calling thread.

@@ -242,6 +242,8 @@ static lh_status show_completion(owned_completion *c)
 
 /* A request of lh_generate, with the memory that it points to. */
 typedef struct completion_request {
+    const lh_completion_options *options;
+    lh_comm *comm;
     lh_generate_request generate;
     lh_tokens *questions;
     lh_policy policy;
@@ -353,22 +355,38 @@ static void clear_request(completion_request *r, int64_t questions)
     lh_tokens_clear(&r->generate.ends);
 }
 
+static lh_status show_prefill(void *self, int64_t done, int64_t total)
+{
+    const completion_request *r = self;
+    return r->options->prefill(r->options->self, done, total);
+}
+
+/* The function of the program may fail on one rank alone. */
+static lh_status show_token(void *self, int64_t answer, int32_t id, const char *text, int64_t bytes)
+{
+    const completion_request *r = self;
+    return lh_comm_agree(r->comm, r->options->token(r->options->self, answer, id, text, bytes));
+}
+
 /* LH_EINTERRUPTED with what has come before. */
 static lh_status complete(owned_completion *out, lh_engine *engine, const lh_completion_options *o)
 {
     lh_status st = LH_OK;
-    completion_request r = {.generate = {.question_count = o->question_count,
-                                         .max_new = o->max_new ? o->max_new : MAX_NEW,
-                                         .stops = o->stops,
-                                         .stop_count = o->stop_count,
-                                         .policy = o->load_cache ? NULL : &r.policy,
-                                         .profiles = profiles_of(o->policy),
-                                         .load_cache = o->load_cache,
-                                         .save_cache = o->save_cache,
-                                         .logprobs = o->logprobs,
-                                         .kept = o->kept,
-                                         .run = "{}",
-                                         .events = {o->self, o->prefill, o->token}}};
+    completion_request r = {
+        .options = o,
+        .comm = lh_engine_get(engine)->comm,
+        .generate = {.question_count = o->question_count,
+                     .max_new = o->max_new ? o->max_new : MAX_NEW,
+                     .stops = o->stops,
+                     .stop_count = o->stop_count,
+                     .policy = o->load_cache ? NULL : &r.policy,
+                     .profiles = profiles_of(o->policy),
+                     .load_cache = o->load_cache,
+                     .save_cache = o->save_cache,
+                     .logprobs = o->logprobs,
+                     .kept = o->kept,
+                     .run = "{}",
+                     .events = {&r, o->prefill ? show_prefill : NULL, o->token ? show_token : NULL}}};
     if (o->sampling) st = lh_struct_read(&r.generate.sampling, sizeof(lh_sampling), o->sampling, "lh_sampling");
     if (st == LH_OK) st = encode_request(&r, engine, o);
     LH_TRY_DONE(lh_comm_agree(lh_engine_get(engine)->comm, st));

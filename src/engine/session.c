@@ -151,8 +151,10 @@ static lh_status make_session(lh_session **out, lh_engine *engine, const lh_sess
     s->options.policy = &s->policy;
     s->forward = options->forward;
     if (options->beside) {
-        hold(s, options->beside);
-        s->forward = s->options.forward = options->beside->forward;
+        lh_session *owner = options->beside; /* of the forward pass */
+        while (owner->options.forward && owner->held) owner = owner->held;
+        hold(s, owner);
+        s->forward = s->options.forward = owner->forward;
     }
     if (!options->rotates_for) s->options.rotates_for = options->length;
     return LH_OK;
@@ -551,7 +553,6 @@ static lh_status check_rows(const lh_session *s)
 
 static lh_status check_restores(const lh_session *s)
 {
-    LH_TRY(check_rows(s));
     if (s->options.bounded && s->options.fork_more < s->options.more)
         LH_FAIL(LH_EUSAGE, "restores is 0: a session that restores a snapshot is started with 1");
     return LH_OK;
@@ -571,6 +572,7 @@ static lh_status keep_fork(lh_session *s)
 static lh_status take_snapshot(lh_session *s)
 {
     lh_status st = LH_OK;
+    LH_TRY(check_rows(s));
     LH_TRY(check_restores(s));
     if (s->fork) st = keep_fork(s);
     if (st == LH_OK) st = copy_last_row(s, &s->snapshot_logits);
@@ -586,6 +588,7 @@ lh_status lh_session_snapshot(lh_session *s)
 
 static lh_status restore_snapshot(lh_session *s)
 {
+    LH_TRY(check_ready(s));
     LH_TRY(check_restores(s));
     if (!s->snapshot_logits) LH_FAIL(LH_EUSAGE, "there is no snapshot to restore: lh_session_snapshot comes first");
     close_fork(s);

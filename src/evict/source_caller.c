@@ -161,6 +161,7 @@ static lh_status call_scorer(const scoring *s, const lh_head_entries *e, float *
     if (plugin) snprintf(owner, sizeof owner, "plug-in '%s'", plugin->preset.name);
     if (!s->scorer->score) LH_FAIL(LH_EINTERNAL, "the score of the policy is not loaded");
     lh_error_clear();
+    for (int64_t i = 0; i < e->count; i++) scores[i] = NAN; /* a score that is left out is refused */
     lh_status st = status_of(s->scorer->score(s->scorer->self, e, scores));
     e->error[LH_SCORE_ERROR - 1] = '\0';
     if (st != LH_OK && *e->error)

@@ -210,7 +210,8 @@ lh_status lh_forward_prefill(lh_forward *f, lh_kv *kv, const int32_t *ids, int64
         LH_TRY_DONE(lh_prefill_next(p, &left));
         /* After every chunk, since a layer of a long prompt can take minutes; the callback also polls for interrupts.
          */
-        if (progress && progress->done) LH_TRY_DONE(progress->done(progress->self, total - left, total));
+        if (progress && progress->done) /* a program may end the prefill on one rank alone */
+            LH_TRY_DONE(lh_comm_agree(f->exec.comm, progress->done(progress->self, total - left, total)));
     }
 done:
     lh_prefill_close(p);

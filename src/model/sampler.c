@@ -47,6 +47,8 @@ lh_status lh_sampling_check(const lh_sampling *given)
         LH_FAIL(LH_EUSAGE, "%s must be finite, 0 is off",
                 lh_setting(isfinite(s->presence_penalty) ? "frequency_penalty" : "presence_penalty"));
     if (!(s->repeat_penalty > 0)) LH_FAIL(LH_EUSAGE, "%s must be above 0, 1 is off", lh_setting("repeat_penalty"));
+    if (s->bias_count < 0 || (s->bias_count && !s->bias))
+        LH_FAIL(LH_EUSAGE, "bias_count is %lld, it must be the number of elements of bias", (long long)s->bias_count);
     return LH_OK;
 }
 

@@ -143,14 +143,19 @@ static void close_plugin(lh_loaded_plugin *p)
     lh_free(p);
 }
 
+static lh_status hash_of_file(uint64_t *out, const char *path)
+{
+    lh_buf bytes = {0};
+    const lh_status st = lh_file_read_regular(&bytes, path, FILE_BYTES);
+    if (st == LH_OK) *out = lh_hash64(bytes.data, bytes.bytes);
+    lh_buf_clear(&bytes);
+    return st;
+}
+
 /* `name` as the user wrote it; p->path is resolved. */
 static lh_status load(lh_loaded_plugin *p, const char *name)
 {
-    lh_buf bytes = {0};
-    lh_status st = lh_file_read_regular(&bytes, name, FILE_BYTES);
-    if (st == LH_OK) p->hash = lh_hash64(bytes.data, bytes.bytes);
-    lh_buf_clear(&bytes);
-    LH_TRY(st);
+    LH_TRY(hash_of_file(&p->hash, name));
     p->scorer = (lh_scorer){.size = sizeof p->scorer};
     LH_TRY(find_table(p, name));
     LH_TRY(check_table(name, p->table));
@@ -171,6 +176,14 @@ static const lh_loaded_plugin *find_path(const char *path)
     return NULL;
 }
 
+static lh_status check_unchanged(const lh_loaded_plugin *p, const char *name)
+{
+    uint64_t hash;
+    LH_TRY(hash_of_file(&hash, name));
+    if (hash != p->hash) LH_FAIL(LH_EINPUT, "'%s' has changed since it was loaded: start the program again", name);
+    return LH_OK;
+}
+
 lh_status lh_plugin_open(const lh_loaded_plugin **out, const char *path)
 {
     static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
@@ -179,6 +192,7 @@ lh_status lh_plugin_open(const lh_loaded_plugin **out, const char *path)
     char *real = realpath(path, NULL);
     pthread_mutex_lock(&opening);
     *out = real ? find_path(real) : NULL;
+    if (*out) LH_TRY_DONE(check_unchanged(*out, path));
     if (*out) goto done;
     LH_TRY_DONE(lh_calloc(&p, 1, sizeof *p));
     if (real) p->path = real;

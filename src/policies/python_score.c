@@ -18,7 +18,8 @@ extern char **environ;
 typedef struct python_score {
     lh_plugin table;
     char *path;
-    int socket;
+    int socket;              /* -1: there is no process */
+    pid_t child, parent;     /* the process, and the one that has started it: a fork starts its own */
     pthread_mutex_t at_work; /* one head at a time */
     json_t *about;           /* owns the texts of the table */
 } python_score;
@@ -72,7 +73,7 @@ static lh_status get_text(const python_score *p, char **out)
     return get(p, *out, bytes);
 }
 
-/* ---- scores ---- */
+/* ---- a head and its scores ---- */
 
 /* What serve.py unpacks as nine int64 and a double. */
 typedef struct head_message {
@@ -96,38 +97,33 @@ static lh_status send_head(const python_score *p, const lh_head_entries *e)
     return LH_OK;
 }
 
-static lh_status receive_scores(const python_score *p, float *scores, int64_t n)
+/* answered: 1 if the process has said that the score fails, and lives. */
+static lh_status receive_scores(const python_score *p, float *scores, int64_t n, int *answered)
 {
     int64_t failed;
     char *why = NULL;
     LH_TRY(get(p, &failed, sizeof failed));
     if (!failed) return get(p, scores, n * (int64_t)sizeof *scores);
     lh_status st = get_text(p, &why);
+    *answered = st == LH_OK;
     if (st == LH_OK) st = lh_fail(LH_EINPUT, __FILE__, __LINE__, "'%s': %s", p->path, why);
     lh_free(why);
-    return st;
-}
-
-static lh_status score(void *self, const lh_head_entries *e, float *scores)
-{
-    python_score *p = self;
-    pthread_mutex_lock(&p->at_work);
-    lh_status st = send_head(p, e);
-    if (st == LH_OK) st = receive_scores(p, scores, e->count);
-    pthread_mutex_unlock(&p->at_work);
     return st;
 }
 
 /* ---- the process ---- */
 
 /* Its standard input is the socket, and what it prints goes to standard error. */
-static int spawn(const char *python, const char *path, int socket)
+static int spawn(pid_t *child, const char *python, const char *path, int socket)
 {
-    char *const argv[] = {(char *)(uintptr_t)python, "-m", "longhaul.serve", (char *)(uintptr_t)path, NULL};
+    /* the working folder is no place of modules: a numpy.py there is not numpy */
+    char *const argv[] = {(char *)(uintptr_t)python, "-c",
+                          "import sys; sys.path = [p for p in sys.path if p]; "
+                          "from longhaul.serve import main; main(sys.argv[1])",
+                          (char *)(uintptr_t)path, NULL};
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attributes;
     sigset_t none;
-    pid_t child;
     sigemptyset(&none);
     posix_spawn_file_actions_init(&files);
     posix_spawn_file_actions_adddup2(&files, socket, 0);
@@ -135,7 +131,7 @@ static int spawn(const char *python, const char *path, int socket)
     posix_spawnattr_init(&attributes);
     posix_spawnattr_setsigmask(&attributes, &none);
     posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
-    const int error = posix_spawnp(&child, python, &files, &attributes, argv, environ);
+    const int error = posix_spawnp(child, python, &files, &attributes, argv, environ);
     posix_spawnattr_destroy(&attributes);
     posix_spawn_file_actions_destroy(&files);
     return error;
@@ -149,43 +145,86 @@ static lh_status start(python_score *p)
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
         LH_FAIL(LH_EINPUT, "'%s': no socket for Python: %s", p->path, strerror(errno));
     p->socket = ends[0];
-    const int error = spawn(python, p->path, ends[1]);
+    p->parent = getpid();
+    const int error = spawn(&p->child, python, p->path, ends[1]);
     close(ends[1]);
+    if (error) p->child = 0;
     if (error)
         LH_FAIL(LH_EINPUT, "'%s' needs Python: '%s' cannot be started (%s), LONGHAUL_PYTHON names another one", p->path,
                 python, strerror(error));
     return LH_OK;
 }
 
+/* Waits for the process, which ends when its socket is closed. */
+static void stop(python_score *p)
+{
+    if (p->socket >= 0) close(p->socket);
+    if (p->child > 0 && p->parent == getpid()) waitpid(p->child, NULL, 0);
+    p->socket = -1;
+    p->child = 0;
+}
+
 /* {"name", "help", "parts", "reads"} of the score, or {"error"}. */
-static lh_status read_about(python_score *p)
+static lh_status read_about(python_score *p, json_t **about)
 {
     char *text = NULL;
     lh_error_clear();
     lh_status st = get_text(p, &text);
-    if (st == LH_OK) st = lh_json_parse(&p->about, p->path, text, (int64_t)strlen(text));
+    if (st == LH_OK) st = lh_json_parse(about, p->path, text, (int64_t)strlen(text));
     lh_free(text);
     if (st != LH_OK)
         LH_FAIL(LH_EINPUT,
                 "'%s' cannot be served by Python, which says why above: it needs the package longhaul (pip install "
                 "./python), and LONGHAUL_PYTHON names another Python",
                 p->path);
-    const char *error = json_string_value(json_object_get(p->about, "error"));
+    const char *error = json_string_value(json_object_get(*about, "error"));
     if (error) LH_FAIL(LH_EINPUT, "'%s': %s", p->path, error);
+    return LH_OK;
+}
+
+/* ---- scores ---- */
+
+/* A process that has died, or that belongs to the process of which this one is a fork, is started again. */
+static lh_status restart(python_score *p)
+{
+    json_t *about = NULL;
+    if (p->socket >= 0 && p->parent == getpid()) return LH_OK;
+    stop(p);
+    LH_TRY(start(p));
+    const lh_status st = read_about(p, &about);
+    json_decref(about);
+    return st;
+}
+
+static lh_status score(void *self, const lh_head_entries *e, float *scores)
+{
+    python_score *p = self;
+    int answered = 0;
+    pthread_mutex_lock(&p->at_work);
+    lh_status st = restart(p);
+    if (st == LH_OK) st = send_head(p, e);
+    if (st == LH_OK) st = receive_scores(p, scores, e->count, &answered);
+    if (st != LH_OK && !answered) stop(p);
+    pthread_mutex_unlock(&p->at_work);
+    return st;
+}
+
+static void make_table(python_score *p)
+{
+    const json_t *about = p->about;
     p->table = (lh_plugin){.size = sizeof p->table,
                            .abi = LH_PLUGIN_ABI,
-                           .name = json_string_value(json_object_get(p->about, "name")),
-                           .help = json_string_value(json_object_get(p->about, "help")),
-                           .parts = json_string_value(json_object_get(p->about, "parts")),
-                           .reads = json_integer_value(json_object_get(p->about, "reads")),
+                           .name = json_string_value(json_object_get(about, "name")),
+                           .help = json_string_value(json_object_get(about, "help")),
+                           .parts = json_string_value(json_object_get(about, "parts")),
+                           .reads = json_integer_value(json_object_get(about, "reads")),
                            .score = score};
-    return LH_OK;
 }
 
 static void close_score(python_score *p)
 {
     if (!p) return;
-    if (p->socket >= 0) close(p->socket);
+    stop(p);
     json_decref(p->about);
     lh_free(p->path);
     lh_free(p);
@@ -200,7 +239,8 @@ lh_status lh_python_score_open(const lh_plugin **table, lh_scorer *scorer, const
     pthread_mutex_init(&p->at_work, NULL);
     LH_TRY_DONE(lh_strdup(&p->path, path));
     LH_TRY_DONE(start(p));
-    LH_TRY_DONE(read_about(p));
+    LH_TRY_DONE(read_about(p, &p->about));
+    make_table(p);
     *table = &p->table;
     *scorer = (lh_scorer){.size = sizeof *scorer, .self = p, .score = score, .reads = p->table.reads};
     p = NULL;

@@ -46,16 +46,25 @@ static const lh_option rows[] = {{.type = LH_OPT_STR, .letter = 'b', .name = "bu
 #undef FIELD
 static const lh_option_table table = {"a policy", rows};
 
-/* Cuts `text` in place into NUL-terminated words; returns their number, at most one per byte. */
+/* Cuts `text` in place into NUL-terminated words; returns their number, at most one per byte. Blanks between quotation
+ * marks, " or ', are part of a word. */
 static int cut_words(char *text, char **words)
 {
     int n = 0;
-    while (*text) {
-        while (isspace((unsigned char)*text)) *text++ = '\0';
-        if (*text) words[n++] = text;
-        while (*text && !isspace((unsigned char)*text)) text++;
+    for (;;) {
+        while (isspace((unsigned char)*text)) text++;
+        if (!*text) return n;
+        char *to = words[n++] = text, quote = '\0';
+        for (; *text && (quote || !isspace((unsigned char)*text)); text++) {
+            const int is_mark = quote ? *text == quote : *text == '"' || *text == '\'';
+            if (is_mark)
+                quote = quote ? '\0' : *text;
+            else
+                *to++ = *text;
+        }
+        if (*text) text++;
+        *to = '\0';
     }
-    return n;
 }
 
 /* The syntax of a policy: the options of all policies, and of its plug-in. */

@@ -126,6 +126,34 @@ static void step_together(lh_engine *engine, const lh_policy *policy)
     for (int i = 0; i < TOGETHER; i++) lh_session_close(all[i]);
 }
 
+/* A snapshot outlives tokens of another session; a closed fork frees its origin, though sessions were opened beside it.
+ */
+static void share_a_forward_pass(lh_engine *engine)
+{
+    const lh_session_start_options options = {
+        .size = sizeof options, .prompt = PROMPT, .more = MORE, .restores = 1, .together = 2};
+    int32_t before = 0, after = 0;
+    lh_session *root = start(engine, &options, 0), *fork = NULL;
+    right(lh_session_snapshot(root), "a snapshot");
+    right(lh_session_sample(root, NULL, 0, &before), "sampling");
+    lh_session *other =
+        start(engine, &LH_STRUCT(lh_session_start_options, .prompt = PROMPT, .more = MORE, .beside = root), 5);
+    right(lh_session_step(other, 5), "a step beside");
+    right(lh_session_restore(root), "restoring after another session's step");
+    right(lh_session_sample(root, NULL, 0, &after), "sampling");
+    check(before == after, "a restored session answers otherwise");
+    lh_session_close(other);
+    lh_session_close(root);
+    root = start(engine, &LH_STRUCT(lh_session_start_options, .prompt = PROMPT, .more = MORE, .together = 2), 0);
+    right(lh_session_fork(&fork, root, MORE, 0), "a fork");
+    other = start(engine, &LH_STRUCT(lh_session_start_options, .prompt = PROMPT, .more = MORE, .beside = fork), 5);
+    lh_session_close(fork);
+    right(lh_session_step(root, 5), "a step after the only fork was closed");
+    refused(lh_session_sample(root, &LH_STRUCT(lh_sampling, .bias_count = 1), 0, &after), "bias_count is 1");
+    lh_session_close(root);
+    lh_session_close(other);
+}
+
 /* ---- completions ---- */
 
 typedef struct heard {
@@ -262,6 +290,7 @@ int main(int argc, char **argv)
     if (st == LH_OK) {
         save_and_load(engine, policy, argv[2]);
         step_together(engine, policy);
+        share_a_forward_pass(engine);
         complete_all(engine, policy, argv[2], lh_world_rank(world) == 0);
         complete_turns(engine);
         other_sizes(engine);
