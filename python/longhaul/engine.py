@@ -1,11 +1,13 @@
 """The engine: a model on the ranks of this run, completions, and sessions step by step."""
 import atexit
 import ctypes
+import signal
 import sys
+import threading
 import weakref
 from ctypes import byref, c_char_p, c_int32, c_int64, c_void_p
 from dataclasses import dataclass, field
-from typing import Any, List, Optional
+from typing import List, Optional
 
 import numpy as np
 
@@ -41,9 +43,15 @@ class _World:
         hook = sys.excepthook
 
         def failed(kind, error, trace):
-            self.status = getattr(error, "status", 1)
+            self.status = error.status if isinstance(error, Error) else 1
             hook(kind, error, trace)
         sys.excepthook = failed
+        leave = sys.exit
+
+        def exiting(code=None):
+            self.status = 0 if code is None else code if isinstance(code, int) else 1
+            leave(code)
+        sys.exit = exiting
         atexit.register(self.close)
         return c
 
@@ -64,6 +72,8 @@ _world = _World()
 def init(comm=None, timeout=0):
     """Joins the ranks before the first engine does. comm: an mpi4py communicator whose ranks run the model (else all ranks
     that mpirun or srun started); timeout: seconds that ranks wait for each other (600)."""
+    if _world.c:
+        raise library.BY_STATUS[2]("the ranks are joined already: init comes before the first engine")
     _world.open(comm, timeout)
 
 
@@ -148,13 +158,15 @@ SAMPLING = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "frequen
 class _Listener:
     """Functions of Python that the library calls. What they raise ends the call and is raised by it; so Ctrl-C works, too."""
 
-    def __init__(self, policy, on_prefill, on_token):
-        self.policy, self.error = policy, None
+    def __init__(self, policies, on_prefill=None, on_token=None):
+        self.policies, self.error, self.interrupted = [p for p in policies if p is not None], None, False
         self.prefill = library.PREFILL(lambda _, done, total: self._guard(on_prefill, done, total))
         self.token = library.TOKEN(lambda _, answer, i, text, n: self._guard(
             on_token, answer, i, ctypes.string_at(text, n).decode(errors="replace") if on_token and n else ""))
 
     def _guard(self, function, *arguments):
+        if self.interrupted:
+            return EINTERRUPTED
         try:
             if function and function(*arguments) is False:
                 return EINTERRUPTED
@@ -163,14 +175,37 @@ class _Listener:
             return EINTERRUPTED
         return OK
 
+    def _note(self, *_):
+        self.interrupted = True
+
     def call(self, function, *arguments):
+        """Ctrl-C is noted, and not raised, while the library is at work: ctypes drops what is raised as a callback begins."""
+        takes = (threading.current_thread() is threading.main_thread()
+                 and signal.getsignal(signal.SIGINT) is signal.default_int_handler)
+        if takes:
+            signal.signal(signal.SIGINT, self._note)
+        try:
+            self._run(function, *arguments)
+        finally:
+            if takes:
+                signal.signal(signal.SIGINT, signal.default_int_handler)
+        if self.interrupted:
+            raise KeyboardInterrupt
+
+    def _run(self, function, *arguments):
+        for policy in self.policies:
+            policy.take_error()
         try:
             function(*arguments)
         except Error:
-            if self.policy is not None:
-                self.policy.raise_error()
+            for policy in self.policies:
+                error = policy.take_error()
+                if error is not None:
+                    raise error from None
             if self.error is not None:
                 raise self.error from None
+            if self.interrupted:
+                raise KeyboardInterrupt from None
             raise
 
 
@@ -207,6 +242,7 @@ class Tokenizer:
         """Ids of a text, int32 [n], without a begin-of-sequence token. special: control tokens in the text are recognised;
         continues: it continues another text, so no blank is put in front of it."""
         raw = text.encode()
+        self._engine._open()
         out, n = ctypes.POINTER(c_int32)(), c_int64()
         lib.lh_tokenizer_ids(self._c, raw, len(raw), int(special) | 2 * int(continues), byref(out), byref(n))
         ids = copied(out, (n.value,)) if n.value else np.empty(0, np.int32)
@@ -215,6 +251,7 @@ class Tokenizer:
 
     def decode(self, ids):
         """The text of ids, special tokens included."""
+        self._engine._open()
         out = c_void_p()
         _, pointer, n = _ids(ids)
         lib.lh_tokenizer_text(self._c, pointer, n, byref(out))
@@ -224,10 +261,12 @@ class Tokenizer:
 
     def is_eos(self, token):
         """Does this id end an answer?"""
+        self._engine._open()
         return bool(lib.lh_tokenizer_is_eos(self._c, token))
 
     def special(self, text):
         """The id of a special token, such as "<|im_end|>"; None: there is none."""
+        self._engine._open()
         token = lib.lh_tokenizer_special(self._c, encoded(text, "the token"))
         return token if token >= 0 else None
 
@@ -276,7 +315,7 @@ class Engine:
         token, on every rank; either may return False, on every rank, to end the call (Interrupted).
         Sampling: temperature (0: greedy), top_k, top_p, min_p, repeat_penalty, presence_penalty, frequency_penalty,
         logit_bias={id: number}, seed."""
-        listener = _Listener(policy, on_prefill, on_token)
+        listener = _Listener([policy], on_prefill, on_token)
         draws = _sampling(sampling)
         turns = [library.Turn(encoded(t["role"], "role"), encoded(t["content"], "content")) for t in turns or ()]
         options = library.CompletionOptions(
@@ -322,13 +361,16 @@ class Engine:
         if self._c:
             lib.lh_engine_close(self._c)
             self._c = None
-            self.tokenizer = None
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
         self.close()
+
+    def __del__(self):
+        if getattr(self, "_c", None) and _world.c:
+            self.close()
 
 
 # ---- session ----
@@ -362,12 +404,13 @@ class Session:
         return self._c
 
     def _call(self, function, *arguments):
-        _Listener(self.policy, None, None).call(function, *arguments)
+        _Listener([self.policy]).call(function, *arguments)
 
     def prefill(self, ids, on_prefill=None):
         """Prefills the prompt, once, then evicts. on_prefill(done, total): tokens x layers."""
-        listener = _Listener(self.policy, on_prefill, None)
+        listener = _Listener([self.policy], on_prefill)
         array, pointer, n = _ids(ids)
+        self._draws = 0
         progress = library.Progress(done=listener.prefill)
         listener.call(lib.lh_session_prefill, self._open(), pointer, n, byref(progress))
         del array
@@ -375,6 +418,7 @@ class Session:
     def block(self, ids):
         """Appends tokens, such as a question."""
         array, pointer, n = _ids(ids)
+        self._draws = 0
         self._call(lib.lh_session_block, self._open(), pointer, n)
         del array
 
@@ -403,6 +447,7 @@ class Session:
     def restore(self):
         """Back to the snapshot, any number of times."""
         lib.lh_session_restore(self._open())
+        self._draws = 0
 
     def fork(self, more=256, block=None):
         """A session that continues from this state and shares its entries. It begins with a token; meanwhile this one takes no
@@ -456,8 +501,7 @@ def step_together(sessions, tokens):
     if n != len(sessions):
         raise library.BY_STATUS[2](f"{len(sessions)} sessions are given and {n} tokens")
     handles = (c_void_p * n)(*(s._open() for s in sessions))
-    policy: Any = sessions[0].policy if sessions else None
-    _Listener(policy, None, None).call(lib.lh_sessions_step, handles, pointer, n)
+    _Listener([s.policy for s in sessions]).call(lib.lh_sessions_step, handles, pointer, n)
     del array
 
 

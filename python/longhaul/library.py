@@ -4,6 +4,7 @@ The library is that of the environment variable LONGHAUL_LIBRARY, else the one i
 import ctypes
 import logging
 import os
+import sys
 from ctypes import CFUNCTYPE, POINTER, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_size_t, c_uint64, c_void_p
 
 from .errors import BY_STATUS, InternalError
@@ -180,6 +181,7 @@ def _open():
     except OSError as error:
         raise ImportError(f"liblonghaul cannot be opened ({error}): install Longhaul, or set LONGHAUL_LIBRARY to its "
                           f"{SONAME}") from None
+    os.environ.setdefault("LONGHAUL_PYTHON", sys.executable or "python3")  # of policies in Python files, './mine.py'
     for name, types in _FUNCTIONS.items():
         function = getattr(dll, name)
         function.restype, function.argtypes = types[0], types[1:]
@@ -248,4 +250,6 @@ def encoded(text, what):
 
 def texts(strings, what):
     """A C array of texts, or None."""
+    if isinstance(strings, (str, bytes)):
+        raise TypeError(f"{what}: a list of texts is needed, such as [{strings!r}]")
     return (c_char_p * len(strings))(*(encoded(s, what) for s in strings)) if strings else None

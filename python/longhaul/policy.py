@@ -1,5 +1,6 @@
 """Policies: which entries of the cache stay, by a score of Longhaul or by a numpy function."""
 import ctypes
+import numbers
 
 import numpy as np
 
@@ -116,10 +117,9 @@ class _Scorer:
             return _FAILED
         return OK
 
-    def raise_error(self):
+    def take_error(self):
         error, self.error = self.error, None
-        if error is not None:
-            raise error
+        return error
 
 
 def words_of(name, parts):
@@ -129,11 +129,11 @@ def words_of(name, parts):
         if value is None or value is False:
             continue
         words.append("--" + part.replace("_", "-"))
-        if part == "budget" and isinstance(value, float) and 0 < value < 1:
-            value = f"{100 * value:.10g}%"
+        if part == "budget" and isinstance(value, numbers.Real) and not isinstance(value, numbers.Integral):
+            value = f"{100 * float(value):.8g}%"
         if value is not True:
             text = str(value)
-            words.append(f"'{text}'" if any(c.isspace() for c in text) else text)
+            words.append(f'"{text}"' if any(c.isspace() for c in text) else text)
     return " ".join(words)
 
 
@@ -166,10 +166,9 @@ class Policy:
         """Entries per KV head, on average, that are kept of a prompt of so many tokens."""
         return lib.lh_policy_entries(self._c, tokens)
 
-    def raise_error(self):
-        """Raises what the score raised."""
-        if self._scorer:
-            self._scorer.raise_error()
+    def take_error(self):
+        """The exception that the score has raised, once; None: it has not."""
+        return self._scorer.take_error() if self._scorer else None
 
     def __repr__(self):
         return f"Policy({self.words!r}{', score=' + repr(self._scorer.score) if self._scorer else ''})"

@@ -24,7 +24,7 @@ _NUMBERS = ("layer", "kv_head", "count", "head_dim", "tokens", "window", "group"
 def _find(path):
     """The one score that a file defines."""
     spec = importlib.util.spec_from_file_location(os.path.basename(path)[:-3], path)
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))
     spec.loader.exec_module(module)
     scores = list({id(x): x for x in vars(module).values() if isinstance(x, Score)}.values())
@@ -36,7 +36,7 @@ def _find(path):
 
 def _about(score):
     line = (score.__doc__ or "").strip().split("\n")[0].rstrip(".")
-    return {"name": score.__name__.replace("_", "-"), "help": line or "a score in Python", "reads": score.reads,
+    return {"name": score.__name__.strip("_").lower().replace("_", "-"), "help": line or "a score in Python", "reads": score.reads,
             "parts": words_of(None, score.parts)}
 
 
@@ -78,7 +78,7 @@ def main(path):
     with line, line.makefile("rb") as file:
         try:
             score = _find(path)
-        except Exception as error:  # pylint: disable=broad-except
+        except (Exception, SystemExit) as error:  # pylint: disable=broad-except
             traceback.print_exc()
             line.sendall(_text(json.dumps({"error": f"{type(error).__name__}: {error}"})))
             return
@@ -86,6 +86,3 @@ def main(path):
         while True:
             line.sendall(_answer(score, _entries(file)))
 
-
-if __name__ == "__main__":
-    main(sys.argv[1])

@@ -4,8 +4,10 @@ MODEL and CHAT_MODEL are small random models; the second has a tokenizer with a 
 import json
 import logging
 import os
+import signal
 import subprocess
 import sys
+import threading
 
 import longhaul
 import numpy as np
@@ -150,7 +152,57 @@ def check_errors(engine):
             policy=longhaul.Policy(score=lambda e: e.queries, budget=9))
     refused(KeyboardInterrupt, "", engine.complete, TEXT, on_token=stop)
     refused(KeyboardInterrupt, "", engine.complete, TEXT, on_prefill=stop)
+    refused(TypeError, "a list of texts is needed", engine.complete, TEXT, questions="Who?")
+    refused(longhaul.UsageError, "init comes before", longhaul.init)
+    # one rank fails alone, in a score or in a function that hears tokens: the others fail with it, and all work on
+    for function in ("score", "on_token", "on_prefill"):
+        def alone(*_):
+            if engine.rank == engine.size - 1:
+                raise Mine("of one rank")
+        options = {"policy": longhaul.Policy(score=lambda e: (alone(), -np.ones(e.shape))[1], budget=9)} if function == "score" \
+            else {function: alone}
+        try:
+            engine.complete(TEXT, **options)
+        except Mine:
+            assert engine.rank == engine.size - 1
+        except longhaul.Error:
+            assert engine.rank < engine.size - 1
+        else:
+            raise AssertionError(function)
     assert engine.complete(TEXT, max_new=2).new_tokens == 2  # it works on
+
+
+def check_interrupt(engine):
+    """Ctrl-C ends a call, and no score is left out."""
+    policy = longhaul.Policy(score=knorm, budget=30)
+    ids = RNG.integers(3, 90, PROMPT)
+    with engine.session(ids, MORE, policy=policy) as s:
+        right = [s.kept(l, h) for l in range(engine.layers) for h in range(engine.kv_heads)]
+    ended = threading.Event()
+
+    def press():
+        while not ended.wait(0.0005):
+            os.kill(os.getpid(), signal.SIGINT)
+    presses, interrupted = threading.Thread(target=press), 0
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    s = None
+    for turn in range(60):
+        try:
+            if turn == 0:
+                presses.start()
+            s = engine.session(ids, MORE, policy=policy)
+            kept = [s.kept(l, h) for l in range(engine.layers) for h in range(engine.kv_heads)]
+            assert all(np.array_equal(a, b) for a, b in zip(kept, right)), "other entries are kept"
+        except KeyboardInterrupt:
+            interrupted += 1
+    while True:
+        try:
+            ended.set()
+            presses.join()
+            break
+        except KeyboardInterrupt:
+            interrupted += 1
+    assert interrupted > 0
 
 
 def answer(session, n):
@@ -233,6 +285,9 @@ def main():
     with longhaul.Engine(model) as plain:
         assert plain.complete(TEXT, max_new=3).new_tokens <= 3
     refused(longhaul.UsageError, "the engine is closed", plain.complete, "a")
+    refused(longhaul.UsageError, "the engine is closed", plain.tokenizer.encode, "a")
+    if engine.size == 1:
+        check_interrupt(engine)
 
 
 main()

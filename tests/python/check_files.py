@@ -115,6 +115,9 @@ for ranks in (1, 2, 3):
         with longhaul.KeepSets("own.h5") as one, longhaul.KeepSets("theirs.h5") as two:
             for layer in range(layers):
                 assert all(np.array_equal(a, b) for a, b in zip(one.positions(layer), two.positions(layer))), (ranks, own)
+os.mkdir("a folder")
+os.rename("my_attended.py", "a folder/my_attended.py")
+run("generate", "-m", model, "-p", TEXT, "-n", "2", "--policy", '"a folder/my_attended.py" --sinks 2', "--budget", "30", "-q")
 run("replay", "full.h5", "--policy", "my_keydiff.py,keydiff@kvpress", "--budget", "20,40", "-q", "-o", "own.a.h5")
 with longhaul.Analysis("own.a.h5") as analysis:
     mass = analysis["mass"]
