@@ -324,7 +324,7 @@ static lh_status check_more(const lh_session *s, int64_t n)
 {
     const lh_session_options *o = &s->options;
     LH_TRY(check_ready(s));
-    if (s->forks)
+    if (s->options.bounded && s->forks)
         LH_FAIL(LH_EUSAGE, "the session has %lld forks that share its cache: close them before more tokens come",
                 (long long)s->forks);
     const int64_t used = s->tokens.n - (o->length - o->more);

@@ -138,7 +138,7 @@ static void look(lh_session *s, int64_t step, device_result *out)
     const float *rows = NULL;
     int64_t n = 0;
     for (int way = 0; way < DEVICE_WAYS; way++)
-        mt_try(lh_session_sample(s, &ways[way], step, &out->tokens[out->drawn++]));
+        mt_try(lh_session_draw(s, &ways[way], step, &out->tokens[out->drawn++]));
     mt_try(lh_session_logits(s, &rows, &n));
     if (rows) memcpy(out->logits + out->rows * out->vocab, rows, (size_t)(n * out->vocab) * sizeof *rows);
     out->rows += n;

@@ -121,7 +121,7 @@ static void look(const state *s, family_result *out, int64_t step)
     static const lh_sampling greedy = {.top_p = 1, .repeat_penalty = 1};
     const float *row = NULL;
     int64_t rows = 0;
-    mt_try(lh_session_sample(s->session, &greedy, step, &out->tokens[step]));
+    mt_try(lh_session_draw(s->session, &greedy, step, &out->tokens[step]));
     mt_try(lh_session_logits(s->session, &row, &rows));
     if (row) memcpy(out->logits + step * FAMILY_VOCAB, row, FAMILY_VOCAB * sizeof *row);
 }

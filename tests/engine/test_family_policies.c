@@ -206,7 +206,7 @@ static void compare_sessions(lh_session *many, lh_session *own, int model, const
         for (int64_t l = 0; l < family_shapes[model].layers; l++)
             compare_layer(lh_session_kv(many), lh_session_kv(own), l, plan);
         for (int i = 0; i < 2; i++) {
-            mt_try(lh_session_sample(both[i], &greedy, step, &next[i]));
+            mt_try(lh_session_draw(both[i], &greedy, step, &next[i]));
             if (step < 3) mt_try(lh_session_step(both[i], models.ids[FAMILY_PROMPT + step]));
         }
         mt_check(next[0] == next[1], "%s: another token than by a prefill of its own", plan->name);

@@ -145,7 +145,7 @@ static void go_on_law(lh_engine *engine, int n, const char *what)
     lh_buf want = {0}, got[FORKS] = {{0}};
     for (int f = 0; f < FORKS; f++)
         mt_try(lh_session_fork(&forks[f], f == OF_FORK ? forks[SHARING] : origin, f == TIGHT ? 1 : MORE, MORE));
-    mt_expect(lh_session_block(origin, fix.ids, 1), LH_EUSAGE);
+    mt_expect(lh_session_block(origin, fix.ids, 1), LH_EINTERNAL);
     mt_try(lh_kv_unshare(lh_session_kv(forks[UNSHARED])));
     int64_t shared = capacity(forks[SHARING]), whole = capacity(forks[UNSHARED]);
     mt_check(cases[n].shares && whole ? shared < whole : shared == whole, "%s: a fork has %lld bytes of %lld", what,

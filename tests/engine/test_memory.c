@@ -46,7 +46,7 @@ static void decode(lh_session *s, int64_t from, int64_t to)
     static const lh_sampling greedy = {.top_p = 1, .repeat_penalty = 1};
     for (int64_t i = from; i < to; i++) {
         int32_t id = 0;
-        mt_try(lh_session_sample(s, &greedy, i, &id));
+        mt_try(lh_session_draw(s, &greedy, i, &id));
         mt_try(lh_session_step(s, id));
     }
 }

@@ -32,7 +32,7 @@ requests() {
         printf '{"custom_id":"r%d",%s"method":"POST","url":"/v1/completions","body":{"prompt":"%s","max_tokens":%d}}\n' "$i" \
             "$([ $((i % 5)) != 4 ] || echo '"context_file":"book.txt",')" "$(seq -s ' ' $((i % 7 * 11 + 2)))" "$(($2 + i % 3))"
     done
-    echo '{"custom_id":"none","method":"POST","url":"/v1/completions","body":{"prompt":"x","n":2}}'
+    echo '{"custom_id":"none","method":"POST","url":"/v1/completions","body":{"prompt":"x","best_of":2}}'
 }
 
 options=(-m tiny.h5 -i in.jsonl --deterministic --threads 1 --ignore-eos --budget 24 --batch 4 -q)
@@ -154,7 +154,7 @@ mv keep.h5 tiny.h5
 # A rank that is stopped longer than others wait: while it computes, or while rank 0 alone reads what comes next, here
 # many lines that cannot be requests.
 cp in.jsonl all.jsonl
-seq -f '{"custom_id":"bad%.0f","method":"POST","url":"/v1/completions","body":{"prompt":"x","n":2}}' 200000 >bad.jsonl
+seq -f '{"custom_id":"bad%.0f","method":"POST","url":"/v1/completions","body":{"prompt":"x","best_of":2}}' 200000 >bad.jsonl
 for case in "all 0 does not take part" "all 1 does not take part" \
     "bad 0 rank 0 does not take part, .*its last step is 'next request'"; do
     read -r input victim message <<<"$case"

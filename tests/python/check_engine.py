@@ -186,7 +186,7 @@ def check_interrupt(engine):
     presses, interrupted = threading.Thread(target=press), 0
     signal.signal(signal.SIGINT, signal.default_int_handler)
     s = None
-    for turn in range(60):
+    for turn in range(30):
         try:
             if turn == 0:
                 presses.start()

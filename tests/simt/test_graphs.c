@@ -96,7 +96,7 @@ static void choose(lh_session *session, int step)
 {
     const lh_sampling few = {.temperature = 1, .top_k = 2}, many = {.temperature = 1, .top_k = 33};
     int32_t id;
-    mt_try(lh_session_sample(session, step < STEPS / 2 ? &few : &many, step, &id));
+    mt_try(lh_session_draw(session, step < STEPS / 2 ? &few : &many, step, &id));
 }
 
 static void step_together(lh_session **sessions, int64_t n, int step, course *c)
