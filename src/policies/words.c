@@ -104,6 +104,7 @@ lh_status lh_policy_options_parse(lh_policy_options *out, char **words, const ch
     st = lh_options_parse(&options, &syntax.syntax, &values, argc, argv);
     if (st != LH_OK) LH_TRY_DONE(lh_fail_within(st, "policy '%s'", text));
     values.policy = lh_options_arg(options, 0);
+    if (preset && strchr(values.policy, ' ')) values.policy = preset->name; /* not words again */
     values.profiles = profiles;
     *out = values;
     *words = copy;
