@@ -87,6 +87,36 @@ def size():
     return lib.lh_world_size(_world.open())
 
 
+class _Handle:
+    """An engine or a session, closed by close(), at the end of `with`, with its last reference, or when Python ends."""
+    _what = _free = None
+
+    def __init__(self):
+        self._c = c_void_p()
+        _world.objects.add(self)
+
+    def _open(self):
+        if not self._c:
+            raise library.BY_STATUS[2](f"the {self._what} is closed")
+        return self._c
+
+    def close(self):
+        """Frees its memory. An engine with open sessions is freed with the last of them."""
+        if self._c:
+            getattr(lib, self._free)(self._c)
+            self._c = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def __del__(self):
+        if getattr(self, "_c", None) and _world.c:
+            self.close()
+
+
 # ---- results ----
 
 
@@ -274,7 +304,7 @@ class Tokenizer:
 # ---- engine ----
 
 
-class Engine:
+class Engine(_Handle):
     """A model, ready to run on all ranks. Every rank makes the same calls with the same arguments.
 
     model: a checkpoint made by `longhaul import`, or "random:SHAPE". device: "auto", "cpu", "cuda"; dtype, kv_dtype: "auto",
@@ -284,6 +314,8 @@ class Engine:
     Attributes: family, layers, heads, kv_heads, head_dim, hidden, vocab, max_positions, window, device, dtype, kv_dtype,
     has_chat; rank, size; tokenizer (None: the model has none)."""
 
+    _what, _free = "engine", "lh_engine_close"
+
     def __init__(self, model, *, device=None, dtype=None, kv_dtype=None, threads=0, deterministic=False, memory=0, chunk=0,
                  share_device=False):
         world = _world.open()
@@ -291,9 +323,8 @@ class Engine:
                                         dtype=encoded(dtype, "dtype"), kv_dtype=encoded(kv_dtype, "kv_dtype"),
                                         threads=threads, deterministic=int(deterministic), memory=memory, chunk=chunk,
                                         share_device=int(share_device))
-        self._c = c_void_p()
+        super().__init__()
         lib.lh_engine_open(byref(self._c), world, byref(options))
-        _world.objects.add(self)
         self._info = library.EngineInfo()
         lib.lh_engine_describe(byref(self._info), self._c)
         for name, _ in library.EngineInfo._fields_[1:]:
@@ -351,38 +382,19 @@ class Engine:
         """A Session from a saved cache, for `more` further tokens; options as Session."""
         return Session(self, 0, more, path=path, **options)
 
-    def _open(self):
-        if not self._c:
-            raise library.BY_STATUS[2]("the engine is closed")
-        return self._c
-
-    def close(self):
-        """Frees the model. Open sessions end first."""
-        if self._c:
-            lib.lh_engine_close(self._c)
-            self._c = None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-    def __del__(self):
-        if getattr(self, "_c", None) and _world.c:
-            self.close()
-
 
 # ---- session ----
 
 
-class Session:
+class Session(_Handle):
     """One sequence, step by step, on token ids.
 
     prompt: tokens that prefill() will get; more: maximum tokens after them; block: maximum tokens of a block() (more);
     asks_later: questions come after the prefill, which decides the default policy; restores: snapshot() and restore() will be
     called; together: maximum sessions of step_together(), this one, its forks and those beside it; beside: a session that this one
     steps together with; seed of the policy's random choices."""
+
+    _what, _free = "session", "lh_session_close"
 
     def __init__(self, engine, prompt, more, *, policy: Optional[Policy] = None, block=None, asks_later=False, restores=False,
                  seed=0, together=0, beside=None, path=None):
@@ -391,17 +403,11 @@ class Session:
                                          block=more if block is None else block, asks_later=int(asks_later),
                                          restores=int(restores), seed=seed, together=together,
                                          beside=beside._open() if beside is not None else None)
-        self._c = c_void_p()
+        super().__init__()
         if path is None:
             lib.lh_session_start(byref(self._c), engine._open(), byref(options))
         else:
             lib.lh_session_load(byref(self._c), engine._open(), encoded(path, "path"), byref(options))
-        _world.objects.add(self)
-
-    def _open(self):
-        if not self._c:
-            raise library.BY_STATUS[2]("the session is closed")
-        return self._c
 
     def _call(self, function, *arguments):
         _Listener([self.policy]).call(function, *arguments)
@@ -453,9 +459,9 @@ class Session:
         """A session that continues from this state and shares its entries. It begins with a token; meanwhile this one takes no
         tokens."""
         s = Session.__new__(Session)
-        s.engine, s.policy, s._draws, s._c = self.engine, self.policy, 0, c_void_p()
+        _Handle.__init__(s)
+        s.engine, s.policy, s._draws = self.engine, self.policy, 0
         lib.lh_session_fork(byref(s._c), self._open(), more, more if block is None else block)
-        _world.objects.add(s)
         return s
 
     def save(self, path):
@@ -476,22 +482,6 @@ class Session:
         out = ctypes.POINTER(c_int32)()
         n = lib.lh_session_ids(self._open(), byref(out))
         return copied(out, (n,)) if n else np.empty(0, np.int32)
-
-    def close(self):
-        """Frees the cache."""
-        if self._c:
-            lib.lh_session_close(self._c)
-            self._c = None
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
-    def __del__(self):
-        if getattr(self, "_c", None) and _world.c:
-            self.close()
 
 
 def step_together(sessions, tokens):
