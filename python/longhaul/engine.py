@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 import weakref
-from ctypes import byref, c_char_p, c_int32, c_int64, c_void_p
+from ctypes import byref, c_int32, c_int64, c_void_p
 from dataclasses import dataclass, field
 from typing import List, Optional
 

@@ -10,7 +10,7 @@ from ctypes import CFUNCTYPE, POINTER, c_char_p, c_double, c_float, c_int, c_int
 from .errors import BY_STATUS, InternalError
 
 SONAME = "liblonghaul.so.0.2"
-OK, ENOMEM, EINTERNAL, EINTERRUPTED = 0, 5, 8, 75
+OK, EINTERRUPTED = 0, 75
 FINISH = ("stop", "length", "interrupted")
 READS_QUERIES, READS_ATTENTION = 1, 2
 

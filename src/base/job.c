@@ -3,7 +3,8 @@
 #include <stdlib.h>
 #include <time.h>
 
-/* The first variable of a list, which ends with NULL, that is set and not empty; NULL: none is. */
+/* The first variable of a list, which ends with NULL, that is set and not empty; NULL: every variable is unset or
+ * empty. */
 static const char *first_set(const char *const *names)
 {
     const char *value = NULL;

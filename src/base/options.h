@@ -179,8 +179,8 @@ lh_help lh_options_help_asked(int argc, char **argv);
 lh_status lh_options_help(lh_buf *out, const lh_syntax *syntax, lh_help help);
 lh_status lh_options_completion(lh_buf *out, const lh_syntax *syntax);
 
-/* Append a section of a man page (troff): a command, of which the tables of `shared` (ends with NULL) are only named;
- * and such a table. */
+/* Append a section of a man page (troff): a command, which only names the tables of `shared` (ends with
+ * NULL); and a table of `shared`. */
 lh_status lh_options_man(lh_buf *out, const lh_syntax *syntax, const lh_option_table *const *shared);
 lh_status lh_options_man_shared(lh_buf *out, const lh_option_table *table);
 

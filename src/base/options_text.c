@@ -298,7 +298,7 @@ static int is_shared(const lh_option_table *const *shared, const lh_option_table
     return *shared != NULL;
 }
 
-/* The options of a command: those of its own tables, and the names of shared tables. */
+/* The options of a command: its own tables in full, shared tables by their names. */
 static lh_status man_groups(lh_buf *out, const lh_syntax *s, const lh_option_table *const *shared)
 {
     const lh_option *row;

@@ -53,7 +53,7 @@ typedef struct lh_batch_answer {
     const lh_batch_choice *choices; /* [choice_count] */
     int64_t choice_count;
     int64_t prompt_tokens, new_tokens; /* new: of all choices */
-    int64_t left_out;                  /* tokens by which the prompt was truncated */
+    int64_t left_out;                  /* tokens that truncation left out of the prompt */
     int64_t context_tokens;            /* tokens of the prompt that are its shared context */
     lh_batch_kv kv;
 } lh_batch_answer;

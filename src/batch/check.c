@@ -35,7 +35,7 @@ typedef struct check_run {
     lh_checkpoint *checkpoint; /* rank 0 */
     lh_tokenizer *tokenizer;
     content found;
-    json_t *object; /* rank 0, with '--json': what is printed at the end; NULL: lines are printed */
+    json_t *object; /* rank 0, with '--json': printed at the end; NULL: lines are printed */
 } check_run;
 
 /* ---- reading all requests ---- */

@@ -124,7 +124,7 @@ typedef struct member {
     int64_t from;  /* number of the context's ids that precede `prompt` */
     uint64_t hash; /* of the file's text; 0 without a file */
     lh_tokens prompt;
-    int64_t left_out;      /* tokens by which the prompt was truncated */
+    int64_t left_out;      /* tokens that truncation left out of the prompt */
     int64_t run;           /* tokens of context, prompt and longest answer */
     int64_t rotates_until; /* lh_config_rotates_until(run): members with other rotary factors share no cache */
 } member;

@@ -148,7 +148,7 @@ static void begin_reply(run *r, lh_task **out)
     if (w->begun == w->request.choices) r->current = NULL;
 }
 
-/* A context of its own stays as long as the scheduler may compare it with the next one. */
+/* The context of a single request stays as long as the scheduler may compare it with the next context. */
 static void keep_origin(run *r, const lh_batch_work *w)
 {
     if (!w->origin) return;

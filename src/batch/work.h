@@ -99,7 +99,7 @@ typedef struct lh_batch_work {
     char *text; /* of the line, where this rank does not have the input */
     lh_batch_request request;
     lh_batch_context *context; /* precedes the prompt; NULL: none */
-    int64_t left_out;          /* tokens by which the prompt was truncated; on the root */
+    int64_t left_out;          /* tokens that truncation left out of the prompt; on the root */
     lh_batch_context *origin;  /* the prompt where several answers follow it; NULL: they share a context, or there is
                                   one answer */
     lh_policy policy;          /* of the context, or of the prompt */

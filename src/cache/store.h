@@ -5,7 +5,7 @@
  * found before HDF5 reads it. The time of modification of the description is the time of the last use.
  *
  * A reader holds a read lock of the description while it loads the cache; an entry that is read is not removed. All
- * calls are of one process, and not collective. */
+ * calls are made by one process, and are not collective. */
 #ifndef LH_CACHE_STORE_H
 #define LH_CACHE_STORE_H
 

@@ -13,7 +13,7 @@ typedef struct lh_answer_text {
     int64_t shown;              /* bytes that were shown, which a stop text no longer takes back; the caller's */
     int64_t final;              /* bytes that no stop text can begin in */
     int64_t min_tokens, tokens; /* the stop texts that the first min_tokens tokens end are text; tokens so far */
-    int64_t early;              /* bytes of these tokens */
+    int64_t early;              /* bytes of the text of these tokens */
     int stopped;                /* 1: a stop text came, before which the text ends */
 } lh_answer_text;
 

@@ -51,8 +51,8 @@ lh_status lh_engine_open_on(lh_engine **out, lh_comm *world, const lh_engine_opt
  * in the same call, collective over `world`. */
 lh_status lh_engine_open_replica(lh_engine **out, lh_comm *world, lh_comm *comm, const lh_engine_options *options);
 
-/* An engine of a model that is open already, whose name in the options is not read; the engine closes it, also after a
- * failure. */
+/* An engine of a model that is open already: the model's name in the options is not read. The engine closes the model,
+ * also after a failure. */
 lh_status lh_engine_open_model(lh_engine **out, lh_comm *world, lh_checkpoint *model, const lh_engine_options *options);
 
 /* The options, with "auto" for NULL. */

@@ -41,7 +41,7 @@ struct lh_generate_request {
     const lh_tokens *questions; /* [question_count], each answered from the state after the prompt */
     int64_t question_count;     /* 0: the prompt itself is answered */
     int64_t max_new;            /* maximum tokens of an answer */
-    int64_t left_out;           /* tokens by which the prompt was truncated, for the result; rank 0 */
+    int64_t left_out;           /* tokens that truncation left out of the prompt, for the result; rank 0 */
     int ignore_eos;
     int continues; /* 1: true: the answers continue the text of the prompt; false: they begin anew, as turns of a chat
                     */
@@ -94,7 +94,7 @@ typedef struct lh_generation {
     lh_policy policy;
     const char *given; /* keep sets that replace the policy, borrowed; NULL: none */
     int64_t budget;    /* entries per KV head that the policy gives this prompt */
-    int64_t left_out;  /* tokens by which the prompt was truncated; rank 0 */
+    int64_t left_out;  /* tokens that truncation left out of the prompt; rank 0 */
     int64_t chunk;     /* maximum number of tokens per chunk of the prompt */
     int64_t layers;
     lh_positions *kept; /* [layers] where asked, else NULL: positions of every KV head of the model, on every rank */

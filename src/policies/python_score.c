@@ -148,11 +148,10 @@ static lh_status start(python_score *p)
     p->parent = getpid();
     const int error = spawn(&p->child, python, p->path, ends[1]);
     close(ends[1]);
-    if (error) p->child = 0;
-    if (error)
-        LH_FAIL(LH_EINPUT, "'%s' needs Python: '%s' cannot be started (%s), LONGHAUL_PYTHON names another one", p->path,
-                python, strerror(error));
-    return LH_OK;
+    if (!error) return LH_OK;
+    p->child = 0;
+    LH_FAIL(LH_EINPUT, "'%s' needs Python: '%s' cannot be started (%s), LONGHAUL_PYTHON names another one", p->path,
+            python, strerror(error));
 }
 
 /* Waits for the process, which ends when its socket is closed. */

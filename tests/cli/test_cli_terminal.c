@@ -90,26 +90,27 @@ START_TEST(test_a_line_is_edited_and_comes_back)
 }
 END_TEST
 
+/* Asks, presses keys while the answer is made, and stops the answer. */
+static void press_during_answer(terminal *t, const char *keys)
+{
+    press(t, "Who?\r");
+    shows(t, "Who?\r\n");
+    usleep(500000);
+    press(t, keys);
+    usleep(300000);
+    kill(t->program, SIGUSR2);
+}
+
 START_TEST(test_what_is_typed_during_an_answer_waits_for_the_next_line)
 {
     terminal t;
     begin(&t);
-    press(&t, "Who?\r");
-    shows(&t, "Who?\r\n");
-    usleep(500000); /* the answer is made */
-    press(&t, "/quit\r/his");
-    usleep(300000);
-    kill(t.program, SIGUSR2);
+    press_during_answer(&t, "/quit\r/his");
     shows(&t, "> /quit\r\n");
     ck_assert_msg(!strstr(t.text, "/his") && !strstr(strstr(t.text, "/quit") + 1, "/quit"), "%s", t.text);
     ends(&t, 0);
     begin(&t);
-    press(&t, "Who?\r");
-    shows(&t, "Who?\r\n");
-    usleep(500000);
-    press(&t, "/his");
-    usleep(300000);
-    kill(t.program, SIGUSR2);
+    press_during_answer(&t, "/his");
     shows(&t, "> /his");
     press(&t, "tory\r");
     shows(&t, "user: Who?");
