@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "import/ggml_types.h"
+#include "base/format.h"
 
 /* Value types of the format. */
 enum { U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64, VALUE_TYPES };
@@ -172,12 +172,12 @@ static lh_status take_tensor(cursor *c, lh_gguf_tensor *t, int64_t *offset)
     LH_TRY(take_u32(c, &type));
     t->type = type <= INT32_MAX ? (int)type : -1;
     LH_TRY(take_count(c, offset));
-    const lh_ggml_type *info = lh_ggml_type_find(t->type);
+    const lh_format *info = lh_format_numbered(t->type);
     if (!info) return LH_OK; /* unknown type: an error only for a reader of this tensor */
-    if (t->dims[0] % info->block_values != 0)
+    if (t->dims[0] % info->values != 0)
         LH_FAIL(LH_EINPUT, "'%s': rows of %" PRId64 " values of tensor '%s' are no whole blocks of %s (%" PRId64 ")",
-                c->gguf->path, t->dims[0], show(&name, &t->name), info->name, info->block_values);
-    if (__builtin_mul_overflow(values / info->block_values, info->block_bytes, &t->bytes))
+                c->gguf->path, t->dims[0], show(&name, &t->name), info->name, info->values);
+    if (__builtin_mul_overflow(values / info->values, info->bytes, &t->bytes))
         LH_FAIL(LH_EINPUT, "'%s': tensor '%s' has sizes that no file can hold", c->gguf->path, show(&name, &t->name));
     return LH_OK;
 }
@@ -187,7 +187,7 @@ static lh_status place_tensor(const lh_gguf *gguf, lh_gguf_tensor *t, int64_t da
     shown name;
     int64_t offset = t->data - gguf->map.data, room = gguf->map.bytes - data_start;
     t->data = NULL;
-    if (!lh_ggml_type_find(t->type)) return LH_OK;
+    if (!lh_format_numbered(t->type)) return LH_OK;
     if (offset % alignment != 0 || room < 0 || offset > room || t->bytes > room - offset)
         LH_FAIL(LH_EINPUT,
                 "'%s' is cut off or damaged: tensor '%s' (%" PRId64 " bytes at offset %" PRId64

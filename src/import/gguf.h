@@ -48,7 +48,7 @@ lh_gguf_entry lh_gguf_entry_at(const lh_gguf *gguf, int64_t i);
 /* Tensors. dims are ggml's: dims[0] runs fastest, so a matrix [out, in] has dims = {in, out}. */
 typedef struct lh_gguf_tensor {
     lh_gguf_text name;
-    int type; /* ggml's number: lh_ggml_type_find in ggml_types.h */
+    int type; /* ggml's number: lh_format_numbered in base/format.h */
     int rank;
     int64_t dims[4];
     const uint8_t *data; /* in the mapping; NULL, with bytes 0, if the type is unknown */

@@ -110,7 +110,7 @@ static lh_source_tensor *find_head(const importer *im)
 /* True if both tensors hold the same bytes in the same shape and type. */
 static int same_tensor(const lh_source_tensor *a, const lh_source_tensor *b)
 {
-    return a->type == b->type && a->rank == b->rank && memcmp(a->dims, b->dims, sizeof a->dims) == 0 &&
+    return a->format == b->format && a->rank == b->rank && memcmp(a->dims, b->dims, sizeof a->dims) == 0 &&
            a->bytes == b->bytes && memcmp(a->data, b->data, (size_t)a->bytes) == 0;
 }
 
@@ -192,14 +192,14 @@ static lh_status check_tensor(const importer *im, const lh_source_tensor *t, int
 {
     const char *path = lh_source_path(im->source);
     char shape[96];
-    if (!t->type || !t->type->to_f32)
+    if (!t->format || !lh_format_is_readable(t->format))
         LH_FAIL(LH_EINPUT,
-                "'%s': tensor '%s' is of type %s: F32, F16 and BF16 are read, and in GGUF files Q4_0, Q4_1, Q5_0, "
-                "Q5_1, Q8_0 and Q2_K to Q6_K",
-                path, t->name, t->type_name);
-    if (cols == 1 && t->type->block_values > 1)
+                "'%s': tensor '%s' is of type %s: f32, f16 and bf16 are read, and in GGUF files q4_0, q4_1, q5_0, "
+                "q5_1, q8_0 and q2_K to q6_K",
+                path, t->name, t->format_name);
+    if (cols == 1 && !t->format->is_plain)
         LH_FAIL(LH_EINPUT, "'%s': tensor '%s' is quantised (%s): norms and biases must be plain numbers", path, t->name,
-                t->type_name);
+                t->format_name);
     if (!has_shape(t, rows, cols, parts))
         LH_FAIL(LH_EINPUT, "'%s': tensor '%s' is %s, the configuration asks for [%" PRId64 ", %" PRId64 "]", path,
                 t->name, shape_text(t, shape), rows, cols);
@@ -210,9 +210,9 @@ static lh_status check_tensor(const importer *im, const lh_source_tensor *t, int
  * type. */
 static lh_dtype stored_type(const importer *im, const job *j)
 {
-    const lh_ggml_type *from = j->from->type;
-    lh_dtype type = im->automatic && !from->quantised ? from->plain : im->type;
-    return from->quantised || from->plain != type ? lh_weight_type(j->weight, type) : type;
+    const lh_format *from = j->from->format;
+    lh_dtype type = im->automatic && from->is_plain ? from->plain : im->type;
+    return !from->is_plain || from->plain != type ? lh_weight_type(j->weight, type) : type;
 }
 
 static lh_status add_job(importer *im, const job *j)
@@ -268,8 +268,8 @@ static lh_status plan_part(importer *im, job j)
     if (gguf && family->gemma && lh_weight_is_norm(weight)) j.offset = -1;
     j.type = j.part ? im->jobs[im->n - 1].type : stored_type(im, &j);
     im->meter.total_bytes += j.rows * j.cols * lh_dtype_bytes(j.type);
-    if (j.from->type->quantised) {
-        im->quantised_bytes += j.rows * (j.cols / j.from->type->block_values) * j.from->type->block_bytes;
+    if (!j.from->format->is_plain) {
+        im->quantised_bytes += lh_format_bytes(j.from->format, j.rows * j.cols);
         im->grown_bytes += j.rows * j.cols * lh_dtype_bytes(j.type);
     }
     return add_job(im, &j);
@@ -360,17 +360,17 @@ static lh_status complain(const importer *im, const job *j, int64_t row, int64_t
 /* Rows [row, row + n) of a weight, into im->stored. */
 static lh_status fetch_rows(importer *im, const job *j, int64_t row, int64_t n)
 {
-    const lh_ggml_type *from = j->from->type;
-    int64_t row_blocks = j->cols / from->block_values, row_bytes = row_blocks * from->block_bytes;
+    const lh_format *from = j->from->format;
+    int64_t row_blocks = j->cols / from->values, row_bytes = row_blocks * from->bytes;
     /* Copied first, because safetensors data need not be aligned. */
 #pragma omp parallel for schedule(static) if (n * j->cols > 1 << 16)
     for (int64_t r = 0; r < n; r++) {
         char *raw = im->raw + r * row_bytes;
         memcpy(raw, j->from->data + source_row(j, row + r) * row_bytes, (size_t)row_bytes);
-        from->to_f32(im->wide + r * j->cols, (const uint8_t *)raw, row_blocks);
+        lh_format_to_f32(from, im->wide + r * j->cols, (const uint8_t *)raw, row_blocks);
         for (int64_t i = 0; j->offset != 0 && i < j->cols; i++) im->wide[r * j->cols + i] += (float)j->offset;
     }
-    int same = !from->quantised && from->plain == j->type && j->offset == 0;
+    int same = from->is_plain && from->plain == j->type && j->offset == 0;
     const lh_convert convert = {.dst = im->stored,
                                 .dst_type = j->type,
                                 .ld = j->cols,
@@ -385,8 +385,8 @@ static lh_status fetch_rows(importer *im, const job *j, int64_t row, int64_t n)
 
 static lh_status write_weight(importer *im, const job *j)
 {
-    const lh_ggml_type *from = j->from->type;
-    int64_t row_bytes = j->cols / from->block_values * from->block_bytes, step = BUFFER_VALUES / j->cols;
+    const lh_format *from = j->from->format;
+    int64_t row_bytes = lh_format_bytes(from, j->cols), step = BUFFER_VALUES / j->cols;
     if (step < 1) step = 1;
     if (j->part == 0) LH_TRY(lh_checkpoint_begin(im->writer, j->weight, j->layer, j->type));
     for (int64_t row = 0; row < j->rows; row += step) {

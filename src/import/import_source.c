@@ -49,8 +49,8 @@ static lh_status add_file(lh_source *s, const char *name)
     for (int64_t i = 0; i < lh_safetensors_count(file); i++) {
         const lh_safetensor *from = lh_safetensors_at(file, i);
         LH_TRY_DONE(add_tensor(s, from->name, (int64_t)strlen(from->name), &t));
-        LH_TRY_DONE(lh_strdup(&t->type_name, from->dtype));
-        t->type = from->type;
+        LH_TRY_DONE(lh_strdup(&t->format_name, from->dtype));
+        t->format = from->format;
         t->rank = from->rank < 4 ? from->rank : 4;
         for (int d = 0; d < from->rank; d++) t->dims[d < 4 ? d : 3] *= from->shape[d];
         t->map = lh_safetensors_map(file);
@@ -173,11 +173,11 @@ static lh_status open_gguf(lh_source *s)
         const lh_gguf_tensor *from = lh_gguf_tensor_at(s->gguf, i);
         lh_source_tensor *t = NULL;
         LH_TRY_DONE(add_tensor(s, from->name.data, from->name.bytes, &t));
-        t->type = lh_ggml_type_find(from->type);
-        if (t->type)
-            LH_TRY_DONE(lh_strdup(&t->type_name, t->type->name));
+        t->format = lh_format_numbered(from->type);
+        if (t->format)
+            LH_TRY_DONE(lh_strdup(&t->format_name, t->format->name));
         else
-            LH_TRY_DONE(lh_asprintf(&t->type_name, "number %d", from->type));
+            LH_TRY_DONE(lh_asprintf(&t->format_name, "number %d", from->type));
         t->rank = from->rank;
         for (int d = 0; d < from->rank; d++) t->dims[d] = from->dims[from->rank - 1 - d];
         t->map = lh_gguf_map(s->gguf);
@@ -224,7 +224,7 @@ void lh_source_close(lh_source *s)
     if (!s) return;
     for (int64_t i = 0; i < s->count; i++) {
         lh_free(s->tensors[i].name);
-        lh_free(s->tensors[i].type_name);
+        lh_free(s->tensors[i].format_name);
     }
     for (int64_t i = 0; i < s->file_count; i++) lh_safetensors_close(s->files[i]);
     lh_gguf_close(s->gguf);

@@ -5,15 +5,15 @@
 
 #include <jansson.h>
 
+#include "base/format.h"
 #include "import/families.h"
-#include "import/ggml_types.h"
 #include "import/gguf.h"
 
 typedef struct lh_source lh_source;
 
 typedef struct lh_source_tensor {
-    char *name, *type_name;
-    const lh_ggml_type *type; /* NULL, or type->to_f32 NULL: cannot be read */
+    char *name, *format_name;
+    const lh_format *format; /* NULL, or one known by name only: cannot be read */
     int rank;
     int64_t dims[4];   /* outermost first; more dimensions are multiplied into the last */
     const lh_map *map; /* that `data` lies in */

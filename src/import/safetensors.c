@@ -30,12 +30,12 @@ static const struct {
 };
 
 /* Element size and type; size 0 if the name is unknown, then shape and bytes are not compared. */
-static int64_t find_dtype(const char *name, const lh_ggml_type **type)
+static int64_t find_dtype(const char *name, const lh_format **format)
 {
-    *type = NULL;
+    *format = NULL;
     for (size_t i = 0; i < sizeof dtypes / sizeof *dtypes; i++) {
         if (strcmp(dtypes[i].name, name) != 0) continue;
-        if (dtypes[i].ggml >= 0) *type = lh_ggml_type_find(dtypes[i].ggml);
+        if (dtypes[i].ggml >= 0) *format = lh_format_numbered(dtypes[i].ggml);
         return dtypes[i].bytes;
     }
     return 0;
@@ -77,7 +77,7 @@ static lh_status read_tensor(const lh_safetensors *file, lh_safetensor *t, const
         LH_FAIL(LH_EINPUT,
                 "'%s' is cut off or damaged: tensor '%s' is at %" PRId64 " to %" PRId64 " of %" PRId64 " bytes of data",
                 path, t->name, begin, end, room);
-    int64_t size = find_dtype(t->dtype, &t->type);
+    int64_t size = find_dtype(t->dtype, &t->format);
     t->data = file->map.data + file->data_start + begin;
     t->bytes = end - begin;
     if (size > 0 && (values > INT64_MAX / size || values * size != t->bytes))

@@ -7,7 +7,7 @@
 #include <stdint.h>
 
 #include "base/file.h"
-#include "import/ggml_types.h"
+#include "base/format.h"
 
 typedef struct lh_safetensors lh_safetensors;
 
@@ -15,7 +15,7 @@ enum { LH_SAFETENSOR_RANK = 8 };
 
 typedef struct lh_safetensor {
     const char *name, *dtype; /* dtype: as in the file, "BF16" */
-    const lh_ggml_type *type; /* F32, F16 and BF16; NULL: another */
+    const lh_format *format;  /* f32, f16 and bf16; NULL: another */
     int rank;
     int64_t shape[LH_SAFETENSOR_RANK];
     const uint8_t *data; /* in the mapping; not aligned */

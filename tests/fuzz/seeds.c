@@ -17,8 +17,8 @@ static inline void must(int is)
 
 #include "base/dtype.h"
 #include "base/file.h"
+#include "base/format.h"
 #include "fuzz.h"
-#include "import/ggml_types.h"
 #include "import/gguf_maker.h"
 #include "import/model_maker.h"
 #include "import/sentencepiece_maker.h"
@@ -236,7 +236,7 @@ static lh_status add_types(fz_seeds *seeds)
     lh_status st = LH_OK;
     lh_buf b = {0};
     uint64_t offset = 0, n = 0;
-    for (int type = 0; type < TYPES; type++) n += lh_ggml_type_find(type) != NULL;
+    for (int type = 0; type < TYPES; type++) n += lh_format_numbered(type) != NULL;
     gm_head(&b, 2, n, 3);
     gm_key_u32(&b, "general.alignment", 64);
     gm_key(&b, "nested", 9); /* an array of arrays */
@@ -247,10 +247,10 @@ static lh_status add_types(fz_seeds *seeds)
     gm_u64(&b, 17);
     gm_key_f32(&b, "number", 0.5f);
     for (int type = 0; type < TYPES; type++) {
-        const lh_ggml_type *t = lh_ggml_type_find(type);
+        const lh_format *t = lh_format_numbered(type);
         if (!t) continue;
         gm_tensor(&b, t->name, 2, 256, (uint32_t)type, offset);
-        offset += (uint64_t)(512 / t->block_values * t->block_bytes + 63) / 64 * 64;
+        offset += (uint64_t)(lh_format_bytes(t, 512) + 63) / 64 * 64;
     }
     gm_align(&b, 64);
     for (uint64_t i = 0; i < offset; i++) gm_bytes(&b, &(uint8_t){(uint8_t)(i * 37)}, 1);

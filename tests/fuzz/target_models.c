@@ -27,7 +27,7 @@ static lh_status run_safetensors(fz_case *c)
         for (int d = 0; d < t->rank; d++) values *= t->shape[d];
         fz_touch(t->name, (int64_t)strlen(t->name));
         fz_touch(t->dtype, (int64_t)strlen(t->dtype));
-        fz_touch(t->data, t->type ? values * t->type->block_bytes : t->bytes);
+        fz_touch(t->data, t->format ? values * t->format->bytes : t->bytes);
     }
 done:
     lh_safetensors_close(file);
@@ -40,16 +40,16 @@ static lh_status read_tensor(const lh_gguf_tensor *t)
 {
     enum { VALUES = 4096 };
     lh_status st = LH_OK;
-    const lh_ggml_type *type = lh_ggml_type_find(t->type);
+    const lh_format *format = lh_format_numbered(t->type);
     float *values = NULL;
     fz_touch(t->name.data, t->name.bytes);
     fz_touch(t->data, t->bytes);
-    if (!type || !type->to_f32) return LH_OK;
-    int64_t blocks = t->bytes / type->block_bytes;
-    if (blocks > VALUES / type->block_values) blocks = VALUES / type->block_values;
-    LH_TRY_DONE(lh_calloc(&values, blocks * type->block_values, sizeof *values));
-    type->to_f32(values, t->data, blocks);
-    fz_touch(values, blocks * type->block_values * (int64_t)sizeof *values);
+    if (!format || !lh_format_is_readable(format)) return LH_OK;
+    int64_t blocks = t->bytes / format->bytes;
+    if (blocks > VALUES / format->values) blocks = VALUES / format->values;
+    LH_TRY_DONE(lh_calloc(&values, blocks * format->values, sizeof *values));
+    lh_format_to_f32(format, values, t->data, blocks);
+    fz_touch(values, blocks * format->values * (int64_t)sizeof *values);
 done:
     lh_free(values);
     return st;

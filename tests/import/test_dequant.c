@@ -1,33 +1,26 @@
 /* Every GGUF element type against values that ggml and gguf-py computed. */
 #include <check.h>
+#include <ctype.h>
 #include <hdf5.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
+#include "base/format.h"
 #include "base/mem.h"
-#include "import/ggml_types.h"
 
 static char golden[512];
 
-static const char *const names[] = {"F16",  "BF16", "Q4_0", "Q4_1", "Q5_0", "Q5_1",
-                                    "Q8_0", "Q2_K", "Q3_K", "Q4_K", "Q5_K", "Q6_K"};
-
-static const lh_ggml_type *by_name(const char *name)
-{
-    for (int i = 0; i < 64; i++) {
-        const lh_ggml_type *t = lh_ggml_type_find(i);
-        if (t && strcmp(t->name, name) == 0) return t;
-    }
-    return NULL;
-}
+static const char *const names[] = {"f16",  "bf16", "q4_0", "q4_1", "q5_0", "q5_1",
+                                    "q8_0", "q2_K", "q3_K", "q4_K", "q5_K", "q6_K"};
 
 static void *read_all(hid_t file, const char *group, const char *name, hid_t memory, hsize_t dims[2])
 {
     char full[64];
     void *data;
     snprintf(full, sizeof full, "/%s/%s", group, name);
+    for (size_t i = 1; i <= strlen(group); i++) full[i] = (char)toupper(full[i]);
     hid_t set = H5Dopen2(file, full, H5P_DEFAULT), space = H5Dget_space(set);
     ck_assert_int_eq(H5Sget_simple_extent_dims(space, dims, NULL), 2);
     ck_assert_int_eq(lh_calloc(&data, (int64_t)(dims[0] * dims[1]), (int64_t)H5Tget_size(memory)), LH_OK);
@@ -39,17 +32,17 @@ static void *read_all(hid_t file, const char *group, const char *name, hid_t mem
 START_TEST(test_values_are_ggml_s)
 {
     const char *name = names[_i];
-    const lh_ggml_type *type = by_name(name);
+    const lh_format *format = lh_format_named(name);
     hsize_t raw_dims[2], dims[2];
     hid_t file = H5Fopen(golden, H5F_ACC_RDONLY, H5P_DEFAULT);
-    ck_assert_ptr_nonnull(type);
+    ck_assert_ptr_nonnull(format);
     uint8_t *raw = read_all(file, name, "raw", H5T_NATIVE_UINT8, raw_dims);
     float *want = read_all(file, name, "values", H5T_NATIVE_FLOAT, dims), *have;
     int64_t n = (int64_t)(dims[0] * dims[1]);
-    ck_assert_int_eq((int64_t)raw_dims[1] % type->block_bytes, 0);
-    ck_assert_int_eq((int64_t)(raw_dims[0] * raw_dims[1]) / type->block_bytes * type->block_values, n);
+    ck_assert_int_eq((int64_t)raw_dims[1] % format->bytes, 0);
+    ck_assert_int_eq((int64_t)(raw_dims[0] * raw_dims[1]) / format->bytes * format->values, n);
     ck_assert_int_eq(lh_calloc(&have, n, sizeof *have), LH_OK);
-    type->to_f32(have, raw, n / type->block_values);
+    lh_format_to_f32(format, have, raw, n / format->values);
     for (int64_t i = 0; i < n; i++) {
         /* Signed zeros aside; a NaN is the same NaN. */
         int same = memcmp(&have[i], &want[i], 4) == 0 || (have[i] == 0 && want[i] == 0);
@@ -65,12 +58,12 @@ START_TEST(test_blocks_do_not_depend_on_each_other)
     float two[512], one[256];
     uint8_t bytes[2 * 300];
     for (int number = 0; number < 64; number++) {
-        const lh_ggml_type *type = lh_ggml_type_find(number);
-        if (!type || !type->to_f32) continue;
+        const lh_format *format = lh_format_numbered(number);
+        if (!format || !lh_format_is_readable(format)) continue;
         for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = (uint8_t)(i * 37 % 101);
-        type->to_f32(two, bytes, 2);
-        type->to_f32(one, bytes + type->block_bytes, 1);
-        ck_assert_int_eq(memcmp(two + type->block_values, one, (size_t)type->block_values * 4), 0);
+        lh_format_to_f32(format, two, bytes, 2);
+        lh_format_to_f32(format, one, bytes + format->bytes, 1);
+        ck_assert_int_eq(memcmp(two + format->values, one, (size_t)format->values * 4), 0);
     }
 }
 END_TEST

@@ -54,7 +54,7 @@ START_TEST(test_what_is_written_comes_back)
         const lh_safetensor *t = lh_safetensors_at(s, i);
         int matrix = strcmp(t->name, "matrix") == 0;
         ck_assert_str_eq(t->dtype, "F16");
-        ck_assert_str_eq(t->type->name, "F16");
+        ck_assert_str_eq(t->format->name, "f16");
         ck_assert(t->rank == (matrix ? 2 : 1) && t->shape[0] == (matrix ? 3 : 7) && t->bytes == (matrix ? 30 : 14));
         for (int64_t k = 0; k < t->bytes / 2; k++) {
             uint16_t h;

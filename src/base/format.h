@@ -1,0 +1,46 @@
+/* format.h - the number formats of matrices, with the names and numbers of GGUF files: plain numbers (f32, f16, bf16),
+ * or blocks of few bits with scales. One table for importers, checkpoints and kernels. */
+#ifndef LH_BASE_FORMAT_H
+#define LH_BASE_FORMAT_H
+
+#include <stdint.h>
+
+#include "base/dtype.h"
+
+/* Integers of one block: value i of a row is d * scale[g] * (code[i] - zero) - m * minimum[g] with g = i / group, d and
+ * m f16 numbers, products and difference rounded to f32 once each. A format without minima has m = 0. */
+enum { LH_BLOCK_MAX = 256, LH_BLOCK_GROUPS_MAX = 16 };
+typedef struct lh_block {
+    uint16_t d, m; /* f16 */
+    int16_t scale[LH_BLOCK_GROUPS_MAX], minimum[LH_BLOCK_GROUPS_MAX];
+    uint8_t code[LH_BLOCK_MAX];
+} lh_block;
+
+typedef struct lh_format {
+    const char *name;      /* as in GGUF files, such as "q4_K" */
+    int number;            /* in GGUF files */
+    int64_t values, bytes; /* of a block; a plain number is a block of 1 value */
+    /* Blocks of few bits: values that share a scale, bits of a code, and its zero. bits 0: plain numbers, or a format
+     * that is known by name only. */
+    int group, bits, zero;
+    void (*unpack)(lh_block *out, const uint8_t *block); /* NULL: plain, or known by name only */
+    int is_plain;
+    lh_dtype plain; /* type of plain numbers */
+} lh_format;
+
+/* By number in GGUF files; by name; of a plain type. NULL if there is none. */
+const lh_format *lh_format_numbered(int number);
+const lh_format *lh_format_named(const char *name);
+const lh_format *lh_format_of(lh_dtype type);
+
+/* False for a format that is known by name only. */
+int lh_format_is_readable(const lh_format *format);
+
+/* Bytes of `values` numbers, a whole number of blocks. */
+int64_t lh_format_bytes(const lh_format *format, int64_t values);
+
+/* dst [blocks, values] f32 from src [blocks, bytes] of a readable format, bit for bit as ggml's dequantize_row_* and
+ * gguf-py's dequantize. */
+void lh_format_to_f32(const lh_format *format, float *dst, const uint8_t *src, int64_t blocks);
+
+#endif
