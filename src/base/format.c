@@ -149,15 +149,15 @@ static void q6_k(lh_block *out, const uint8_t *src)
 }
 
 /* Rows of the table: plain numbers; blocks of values with their bytes, values that share a scale, bits and zero of a
- * code; a format that is known by name, for messages. */
+ * code, number and place of the f16 scales; a format that is known by name, for messages. */
 #define PLAIN(label, id, type, size)                                                          \
     {                                                                                         \
         .name = label, .number = id, .values = 1, .bytes = size, .is_plain = 1, .plain = type \
     }
-#define BLOCKS(label, id, in_block, size, share, width, middle, reader)                                                \
+#define BLOCKS(label, id, in_block, size, share, width, middle, f16s, f16s_at, reader)                                 \
     {                                                                                                                  \
         .name = label, .number = id, .values = in_block, .bytes = size, .group = share, .bits = width, .zero = middle, \
-        .unpack = reader                                                                                               \
+        .halves = f16s, .halves_at = f16s_at, .unpack = reader                                                         \
     }
 #define NAMED(label, id, in_block, size)                               \
     {                                                                  \
@@ -168,16 +168,16 @@ static const lh_format formats[] = {
     PLAIN("f32", 0, LH_F32, 4),
     PLAIN("f16", 1, LH_F16, 2),
     PLAIN("bf16", 30, LH_BF16, 2),
-    BLOCKS("q4_0", 2, 32, 18, 32, 4, 8, q4_0),
-    BLOCKS("q4_1", 3, 32, 20, 32, 4, 0, q4_1),
-    BLOCKS("q5_0", 6, 32, 22, 32, 5, 16, q5_0),
-    BLOCKS("q5_1", 7, 32, 24, 32, 5, 0, q5_1),
-    BLOCKS("q8_0", 8, 32, 34, 32, 8, 128, q8_0),
-    BLOCKS("q2_K", 10, 256, 84, 16, 2, 0, q2_k),
-    BLOCKS("q3_K", 11, 256, 110, 16, 3, 4, q3_k),
-    BLOCKS("q4_K", 12, 256, 144, 32, 4, 0, q4_k),
-    BLOCKS("q5_K", 13, 256, 176, 32, 5, 0, q5_k),
-    BLOCKS("q6_K", 14, 256, 210, 16, 6, 32, q6_k),
+    BLOCKS("q4_0", 2, 32, 18, 32, 4, 8, 1, 0, q4_0),
+    BLOCKS("q4_1", 3, 32, 20, 32, 4, 0, 2, 0, q4_1),
+    BLOCKS("q5_0", 6, 32, 22, 32, 5, 16, 1, 0, q5_0),
+    BLOCKS("q5_1", 7, 32, 24, 32, 5, 0, 2, 0, q5_1),
+    BLOCKS("q8_0", 8, 32, 34, 32, 8, 128, 1, 0, q8_0),
+    BLOCKS("q2_K", 10, 256, 84, 16, 2, 0, 2, 80, q2_k),
+    BLOCKS("q3_K", 11, 256, 110, 16, 3, 4, 1, 108, q3_k),
+    BLOCKS("q4_K", 12, 256, 144, 32, 4, 0, 2, 0, q4_k),
+    BLOCKS("q5_K", 13, 256, 176, 32, 5, 0, 2, 0, q5_k),
+    BLOCKS("q6_K", 14, 256, 210, 16, 6, 32, 1, 208, q6_k),
     NAMED("q8_1", 9, 32, 40),
     NAMED("q8_K", 15, 256, 292),
     NAMED("iq2_xxs", 16, 256, 66),
@@ -227,6 +227,11 @@ int lh_format_is_readable(const lh_format *format)
     return format->unpack || format->is_plain;
 }
 
+int lh_format_is_kept(const lh_format *format)
+{
+    return format->unpack && format->bits >= 4;
+}
+
 int64_t lh_format_bytes(const lh_format *format, int64_t values)
 {
     return values / format->values * format->bytes;
@@ -235,9 +240,10 @@ int64_t lh_format_bytes(const lh_format *format, int64_t values)
 static void block_to_f32(const lh_format *format, float *dst, const lh_block *b)
 {
     const float d = lh_f16_to_f32(b->d), m = lh_f16_to_f32(b->m);
-    for (int64_t i = 0; i < format->values; i++) {
-        const int64_t g = i / format->group;
-        dst[i] = d * (float)b->scale[g] * (float)(b->code[i] - format->zero) - m * (float)b->minimum[g];
+    for (int64_t g = 0; g < format->values / format->group; g++) {
+        const float scale = d * (float)b->scale[g], minimum = m * (float)b->minimum[g];
+        for (int64_t i = g * format->group; i < (g + 1) * format->group; i++)
+            dst[i] = scale * (float)(b->code[i] - format->zero) - minimum;
     }
 }
 
@@ -251,5 +257,19 @@ void lh_format_to_f32(const lh_format *format, float *dst, const uint8_t *src, i
         lh_block block;
         format->unpack(&block, src + i * format->bytes);
         block_to_f32(format, dst + i * format->values, &block);
+    }
+}
+
+void lh_format_part_to_f32(const lh_format *format, float *dst, const uint8_t *src, int64_t col, int64_t cols)
+{
+    const int64_t values = format->values;
+    while (cols > 0) {
+        const int64_t block = col / values, first = col % values, n = cols < values - first ? cols : values - first;
+        float one[LH_BLOCK_MAX];
+        lh_format_to_f32(format, one, src + block * format->bytes, 1);
+        memcpy(dst, one + first, (size_t)n * sizeof *dst);
+        dst += n;
+        col += n;
+        cols -= n;
     }
 }

@@ -23,6 +23,7 @@ typedef struct lh_format {
     /* Blocks of few bits: values that share a scale, bits of a code, and its zero. bits 0: plain numbers, or a format
      * that is known by name only. */
     int group, bits, zero;
+    int halves, halves_at; /* number of f16 scales of a block, adjacent, and the byte where they begin */
     void (*unpack)(lh_block *out, const uint8_t *block); /* NULL: plain, or known by name only */
     int is_plain;
     lh_dtype plain; /* type of plain numbers */
@@ -36,11 +37,17 @@ const lh_format *lh_format_of(lh_dtype type);
 /* False for a format that is known by name only. */
 int lh_format_is_readable(const lh_format *format);
 
+/* True for blocks with codes of at least 4 bits: checkpoints store them as they are in GGUF files. */
+int lh_format_is_kept(const lh_format *format);
+
 /* Bytes of `values` numbers, a whole number of blocks. */
 int64_t lh_format_bytes(const lh_format *format, int64_t values);
 
 /* dst [blocks, values] f32 from src [blocks, bytes] of a readable format, bit for bit as ggml's dequantize_row_* and
  * gguf-py's dequantize. */
 void lh_format_to_f32(const lh_format *format, float *dst, const uint8_t *src, int64_t blocks);
+
+/* dst [cols] f32 from the values [col, col + cols) of the blocks that begin at src. */
+void lh_format_part_to_f32(const lh_format *format, float *dst, const uint8_t *src, int64_t col, int64_t cols);
 
 #endif

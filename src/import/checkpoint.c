@@ -1,7 +1,8 @@
 /* checkpoint.c - reads and writes checkpoints. Opening compares attributes, shapes and types of all datasets with the
  * configuration, so that reading a range of rows and columns later can only fail on the data. A range is read in pieces
- * of a fixed size and converted on the way. Writing takes configuration and tokenizer first, then one tensor after
- * another by rows; the file gets its name when it is complete and has been checked. */
+ * of a fixed size and converted on the way; rows of blocks can also be read as they are. Writing takes configuration
+ * and tokenizer first, then one tensor after another by rows; the file gets its name when it is complete and has been
+ * checked. */
 #include "import/checkpoint.h"
 
 #include <assert.h>
@@ -9,6 +10,7 @@
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/minmax.h"
 #include "import/convert.h"
 #include "import/random_shapes.h"
 
@@ -21,7 +23,7 @@ struct lh_checkpoint {
     lh_config config;
     char *config_json, *tokenizer, *meta;
     int64_t tokenizer_bytes, meta_bytes;
-    lh_dtype type;
+    const lh_format **formats; /* [max(layers, 1), LH_WEIGHTS]; tensors of no layer are in the first row */
     uint64_t identity;
     lh_hasher *hasher; /* of the identity, while opening the file */
 };
@@ -35,10 +37,11 @@ void lh_checkpoint_name(char name[LH_CHECKPOINT_NAME_BYTES], lh_weight weight, i
         snprintf(name, LH_CHECKPOINT_NAME_BYTES, "/weights/%s", info->name);
 }
 
-lh_h5_shape lh_checkpoint_shape(const lh_config *config, lh_weight weight, lh_dtype type)
+lh_h5_shape lh_checkpoint_shape(const lh_config *config, lh_weight weight, const lh_format *format)
 {
-    lh_h5_shape shape = {.type = type};
+    lh_h5_shape shape = {.type = format->is_plain ? format->plain : LH_U8};
     lh_weight_shape(config, weight, &shape.dims[0], &shape.dims[1]);
+    if (!format->is_plain) shape.dims[1] = lh_format_bytes(format, shape.dims[1]);
     shape.rank = shape.dims[0] == 0 ? 0 : lh_weight_info_of(weight)->rank;
     return shape;
 }
@@ -59,10 +62,43 @@ lh_status lh_checkpoint_each(const lh_config *config, lh_checkpoint_visit visit,
     return LH_OK;
 }
 
+static const lh_format **format_at(const lh_checkpoint *ck, lh_weight weight, int64_t layer)
+{
+    return &ck->formats[(lh_weight_info_of(weight)->per_layer ? layer : 0) * LH_WEIGHTS + weight];
+}
+
+/* The format of blocks, which the attributes of a dataset name. */
+static lh_status read_format(const lh_format **out, const lh_checkpoint *ck, lh_weight weight, const char *name)
+{
+    lh_status st = LH_OK;
+    char *text = NULL;
+    int64_t rows, want, cols = 0;
+    lh_weight_shape(&ck->config, weight, &rows, &want);
+    LH_TRY_DONE(lh_h5_get_string(ck->h5, name, "format", &text));
+    LH_TRY_DONE(lh_h5_get_i64(ck->h5, name, "cols", &cols));
+    const lh_format *format = text ? lh_format_named(text) : NULL;
+    if (!format || !lh_format_is_kept(format))
+        LH_FAIL_DONE(LH_EFILE,
+                     "'%s' of '%s' is u8 of the format '%s': weights are f32, f16 or bf16, or u8 blocks of "
+                     "q4_0, q4_1, q5_0, q5_1, q8_0, q4_K, q5_K or q6_K",
+                     name, lh_h5_path(ck->h5), text ? text : "");
+    if (!lh_weight_takes_blocks(weight))
+        LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' is %s: norms, biases and routers are f32, f16 or bf16", name,
+                     lh_h5_path(ck->h5), format->name);
+    if (cols != want || cols % format->values != 0)
+        LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' has %lld columns in blocks of %lld, its configuration asks for %lld", name,
+                     lh_h5_path(ck->h5), (long long)cols, (long long)format->values, (long long)want);
+    *out = format;
+done:
+    lh_free(text);
+    return st;
+}
+
 static lh_status check_tensor(void *self, lh_weight weight, int64_t layer)
 {
     lh_status st = LH_OK;
     lh_checkpoint *ck = self;
+    const lh_format *format = NULL;
     lh_h5_array *array = NULL;
     char name[LH_CHECKPOINT_NAME_BYTES];
     uint64_t hash = 0;
@@ -70,17 +106,22 @@ static lh_status check_tensor(void *self, lh_weight weight, int64_t layer)
     lh_checkpoint_name(name, weight, layer);
     LH_TRY_DONE(lh_h5_array_open(&array, ck->h5, name));
     const lh_h5_shape *have = lh_h5_array_shape(array);
-    const lh_h5_shape want = lh_checkpoint_shape(&ck->config, weight, have->type);
-    if (have->type > LH_BF16)
+    if (have->type <= LH_BF16)
+        format = lh_format_of(have->type);
+    else if (have->type == LH_U8)
+        LH_TRY_DONE(read_format(&format, ck, weight, name));
+    else
         LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' is %s: weights are f32, f16 or bf16", name, lh_h5_path(ck->h5),
                      lh_dtype_name(have->type));
+    const lh_h5_shape want = lh_checkpoint_shape(&ck->config, weight, format);
     if (have->rank != want.rank || have->dims[0] != want.dims[0] || (want.rank > 1 && have->dims[1] != want.dims[1]))
         LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' is [%lld, %lld], its configuration asks for [%lld, %lld]", name,
                      lh_h5_path(ck->h5), (long long)have->dims[0], (long long)(have->rank > 1 ? have->dims[1] : 1),
                      (long long)want.dims[0], (long long)want.dims[1]);
-    if (weight == LH_W_Q && layer == 0) ck->type = have->type;
+    *format_at(ck, weight, layer) = format;
     LH_TRY_DONE(lh_h5_get_hash(ck->h5, name, &hash, &found));
     lh_hasher_add(ck->hasher, &hash, sizeof hash);
+    if (!format->is_plain) lh_hasher_add(ck->hasher, format->name, (int64_t)strlen(format->name));
 done:
     lh_h5_array_close(array);
     return st;
@@ -107,6 +148,11 @@ done:
     return st;
 }
 
+static lh_status alloc_formats(lh_checkpoint *ck)
+{
+    return lh_calloc(&ck->formats, lh_max_i64(ck->config.layers, 1) * LH_WEIGHTS, sizeof(const lh_format *));
+}
+
 lh_status lh_checkpoint_open(lh_checkpoint **out, const char *path)
 {
     lh_status st = LH_OK;
@@ -117,6 +163,7 @@ lh_status lh_checkpoint_open(lh_checkpoint **out, const char *path)
     LH_TRY_DONE(lh_h5_open(&ck->h5, path, &want));
     LH_TRY_DONE(lh_hasher_open(&ck->hasher));
     LH_TRY_DONE(read_texts(ck));
+    LH_TRY_DONE(alloc_formats(ck));
     LH_TRY_DONE(lh_checkpoint_each(&ck->config, check_tensor, ck));
     ck->identity = lh_hasher_value(ck->hasher);
     *out = ck;
@@ -124,6 +171,19 @@ lh_status lh_checkpoint_open(lh_checkpoint **out, const char *path)
 done:
     lh_checkpoint_close(ck);
     return st;
+}
+
+static lh_status set_drawn(void *self, lh_weight weight, int64_t layer)
+{
+    *format_at(self, weight, layer) = lh_format_of(lh_weight_type(weight, LH_BF16));
+    return LH_OK;
+}
+
+/* The formats of weights that are drawn. */
+static lh_status set_all_drawn(lh_checkpoint *ck)
+{
+    LH_TRY(alloc_formats(ck));
+    return lh_checkpoint_each(&ck->config, set_drawn, ck);
 }
 
 static lh_status open_random(lh_checkpoint **out, const char *name)
@@ -140,7 +200,7 @@ static lh_status open_random(lh_checkpoint **out, const char *name)
     if (meta) LH_TRY_DONE(lh_strdup(&ck->meta, meta));
     ck->tokenizer_bytes = ck->tokenizer ? (int64_t)strlen(ck->tokenizer) : 0;
     ck->meta_bytes = ck->meta ? (int64_t)strlen(ck->meta) : 0;
-    ck->type = LH_BF16;
+    LH_TRY_DONE(set_all_drawn(ck));
     LH_TRY_DONE(lh_hasher_open(&ck->hasher));
     lh_hasher_add(ck->hasher, name, (int64_t)strlen(name));
     lh_hasher_add(ck->hasher, ck->config_json, (int64_t)strlen(ck->config_json));
@@ -183,7 +243,7 @@ lh_status lh_checkpoint_open_layers(lh_checkpoint **out, const lh_config *config
     LH_TRY_DONE(lh_calloc(&ck, 1, sizeof *ck));
     LH_TRY_DONE(lh_strdup(&ck->name, "layers of the model"));
     LH_TRY_DONE(cut_config(&ck->config, config, layers, ranks));
-    ck->type = LH_BF16;
+    LH_TRY_DONE(set_all_drawn(ck));
     *out = ck;
     ck = NULL;
 done:
@@ -203,6 +263,7 @@ void lh_checkpoint_close(lh_checkpoint *ck)
     lh_hasher_close(ck->hasher);
     lh_free(ck->name);
     lh_config_clear(&ck->config);
+    lh_free(ck->formats);
     lh_free(ck->config_json);
     lh_free(ck->tokenizer);
     lh_free(ck->meta);
@@ -226,7 +287,13 @@ uint64_t lh_checkpoint_identity(const lh_checkpoint *ck)
 
 lh_dtype lh_checkpoint_dtype(const lh_checkpoint *ck)
 {
-    return ck->type;
+    const lh_format *format = lh_checkpoint_format(ck, LH_W_Q, 0);
+    return format && format->is_plain ? format->plain : LH_BF16;
+}
+
+const lh_format *lh_checkpoint_format(const lh_checkpoint *ck, lh_weight weight, int64_t layer)
+{
+    return *format_at(ck, weight, layer);
 }
 
 const char *lh_checkpoint_tokenizer(const lh_checkpoint *ck, int64_t *bytes)
@@ -266,32 +333,63 @@ done:
     return st;
 }
 
+/* The columns of a range as elements of its dataset: plain numbers, or the bytes of the blocks that hold them. */
+static lh_h5_slab slab_of(const lh_format *format, const lh_weight_range *range)
+{
+    const int64_t first = range->col / format->values, end = range->col + range->cols,
+                  blocks = (end + format->values - 1) / format->values - first,
+                  elements = format->is_plain ? 1 : format->bytes;
+    return (lh_h5_slab){.at = {range->row, first * elements}, .count = {range->rows, blocks * elements}};
+}
+
+/* Rows of a range that are read together. */
+typedef struct stage {
+    const lh_weight_range *range;
+    const lh_format *format;
+    int64_t row_bytes; /* of `raw` */
+    char *raw;         /* as stored, from the first block that holds a column of the range */
+    float *wide;       /* the values of blocks, [rows, cols] */
+} stage;
+
+/* Converts n rows of a stage to dst [n, ld]; the index of the first unusable value, or -1. */
+static int64_t convert_stage(const stage *s, int64_t n, void *dst, lh_dtype type, int64_t ld)
+{
+    const int64_t cols = s->range->cols, skipped = s->range->col % s->format->values;
+    lh_convert convert = {.dst = dst, .dst_type = type, .ld = ld, .src = s->raw, .rows = n, .cols = cols};
+    convert.src_type = s->format->plain;
+    if (!s->format->is_plain) {
+#pragma omp parallel for schedule(static) if (n * cols > 1 << 14)
+        for (int64_t r = 0; r < n; r++)
+            lh_format_part_to_f32(s->format, s->wide + r * cols, (const uint8_t *)s->raw + r * s->row_bytes, skipped,
+                                  cols);
+        convert.src = s->wide;
+        convert.src_type = LH_F32;
+    }
+    return lh_convert_rows(&convert);
+}
+
 lh_status lh_checkpoint_read(lh_checkpoint *ck, const lh_weight_range *range, void *dst, lh_dtype type, int64_t ld)
 {
     lh_status st = LH_OK;
     lh_h5_array *array = NULL;
     char name[LH_CHECKPOINT_NAME_BYTES];
-    void *stage = NULL;
+    stage s = {.range = range, .format = lh_checkpoint_format(ck, range->weight, range->layer)};
     assert(ck->h5 && (type == LH_F32 || type == LH_BF16) && ld >= range->cols);
     lh_checkpoint_name(name, range->weight, range->layer);
     LH_TRY_DONE(lh_h5_array_open(&array, ck->h5, name));
-    const lh_h5_shape *shape = lh_h5_array_shape(array);
-    int64_t row_bytes = range->cols * lh_dtype_bytes(shape->type);
-    int64_t step = row_bytes > 0 && row_bytes < STAGE_BYTES ? STAGE_BYTES / row_bytes : 1;
+    lh_h5_slab part = slab_of(s.format, range);
+    s.row_bytes = part.count[1] * lh_dtype_bytes(lh_h5_array_shape(array)->type);
+    int64_t largest = s.format->is_plain ? s.row_bytes : range->cols * (int64_t)sizeof *s.wide;
+    int64_t step = largest > 0 && largest < STAGE_BYTES ? STAGE_BYTES / largest : 1;
     if (step > range->rows) step = range->rows;
-    LH_TRY_DONE(lh_calloc(&stage, step, row_bytes));
+    LH_TRY_DONE(lh_calloc(&s.raw, step, s.row_bytes));
+    if (!s.format->is_plain) LH_TRY_DONE(lh_calloc(&s.wide, step * range->cols, sizeof *s.wide));
     for (int64_t r = 0; r < range->rows; r += step) {
         int64_t n = range->rows - r < step ? range->rows - r : step;
-        const lh_h5_slab part = {.at = {range->row + r, range->col}, .count = {n, range->cols}};
-        LH_TRY_DONE(lh_h5_array_read(array, &part, stage));
-        const lh_convert convert = {.dst = (char *)dst + r * ld * lh_dtype_bytes(type),
-                                    .dst_type = type,
-                                    .ld = ld,
-                                    .src = stage,
-                                    .src_type = shape->type,
-                                    .rows = n,
-                                    .cols = range->cols};
-        int64_t bad = lh_convert_rows(&convert);
+        part.at[0] = range->row + r;
+        part.count[0] = n;
+        LH_TRY_DONE(lh_h5_array_read(array, &part, s.raw));
+        int64_t bad = convert_stage(&s, n, (char *)dst + r * ld * lh_dtype_bytes(type), type, ld);
         if (bad >= 0)
             LH_FAIL_DONE(LH_EFILE,
                          "'%s' of '%s' holds a value that is not finite or not below 2^64, at row %lld, column %lld",
@@ -299,7 +397,30 @@ lh_status lh_checkpoint_read(lh_checkpoint *ck, const lh_weight_range *range, vo
                          (long long)(range->col + bad % range->cols));
     }
 done:
-    lh_free(stage);
+    lh_free(s.wide);
+    lh_free(s.raw);
+    lh_h5_array_close(array);
+    return st;
+}
+
+lh_status lh_checkpoint_read_blocks(lh_checkpoint *ck, const lh_weight_range *range, void *dst)
+{
+    lh_status st = LH_OK;
+    lh_h5_array *array = NULL;
+    char name[LH_CHECKPOINT_NAME_BYTES];
+    const lh_format *format = lh_checkpoint_format(ck, range->weight, range->layer);
+    const int64_t values = format->values, blocks = range->cols / values;
+    const lh_h5_slab part = slab_of(format, range);
+    assert(ck->h5 && !format->is_plain && range->col % values == 0 && range->cols % values == 0);
+    lh_checkpoint_name(name, range->weight, range->layer);
+    LH_TRY_DONE(lh_h5_array_open(&array, ck->h5, name));
+    LH_TRY_DONE(lh_h5_array_read(array, &part, dst));
+    int64_t bad = lh_find_unusable_block(format, dst, range->rows * blocks);
+    if (bad >= 0)
+        LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' holds a scale that is not finite, at row %lld, column %lld", name,
+                     lh_h5_path(ck->h5), (long long)(range->row + bad / blocks),
+                     (long long)(range->col + bad % blocks * values));
+done:
     lh_h5_array_close(array);
     return st;
 }
@@ -314,6 +435,7 @@ struct lh_checkpoint_writer {
     lh_hasher *hasher;
     char name[LH_CHECKPOINT_NAME_BYTES];
     int64_t rows_done;
+    int has_blocks; /* true once a tensor of blocks was begun */
 };
 
 static lh_status put_meta(lh_checkpoint_writer *w, const lh_checkpoint_meta *meta)
@@ -331,7 +453,7 @@ lh_status lh_checkpoint_create(lh_checkpoint_writer **out, const char *path, con
     lh_status st = LH_OK;
     lh_checkpoint_writer *w = NULL;
     const char *text = meta->config_json;
-    const lh_h5_header head = {.kind = "checkpoint", .schema = LH_CHECKPOINT_SCHEMA};
+    const lh_h5_header head = {.kind = "checkpoint", .schema = LH_CHECKPOINT_SCHEMA_PLAIN};
     LH_TRY_DONE(lh_calloc(&w, 1, sizeof *w));
     LH_TRY_DONE(lh_config_parse_text(&w->config, text, (int64_t)strlen(text), "config.json"));
     LH_TRY_DONE(lh_h5_create(&w->h5, path, &head));
@@ -343,15 +465,21 @@ done:
     return st;
 }
 
-lh_status lh_checkpoint_begin(lh_checkpoint_writer *w, lh_weight weight, int64_t layer, lh_dtype type)
+lh_status lh_checkpoint_begin(lh_checkpoint_writer *w, lh_weight weight, int64_t layer, const lh_format *format)
 {
-    const lh_h5_shape shape = lh_checkpoint_shape(&w->config, weight, type);
-    assert(!w->array && shape.rank > 0 && type <= LH_BF16);
+    const lh_h5_shape shape = lh_checkpoint_shape(&w->config, weight, format);
+    int64_t rows, cols;
+    lh_weight_shape(&w->config, weight, &rows, &cols);
+    assert(!w->array && shape.rank > 0 && cols % format->values == 0);
+    assert(format->is_plain || (lh_format_is_kept(format) && lh_weight_takes_blocks(weight)));
     lh_checkpoint_name(w->name, weight, layer);
     LH_TRY(lh_hasher_open(&w->hasher));
     LH_TRY(lh_h5_array_create(&w->array, w->h5, w->name, &shape, NULL));
     w->rows_done = 0;
-    return LH_OK;
+    if (format->is_plain) return LH_OK;
+    w->has_blocks = 1;
+    LH_TRY(lh_h5_put_string(w->h5, w->name, "format", format->name));
+    return lh_h5_put_i64(w->h5, w->name, "cols", cols);
 }
 
 lh_status lh_checkpoint_rows(lh_checkpoint_writer *w, const void *data, int64_t rows)
@@ -392,6 +520,7 @@ lh_status lh_checkpoint_finish(lh_checkpoint_writer *w)
 {
     lh_status st = LH_OK;
     LH_TRY_DONE(lh_checkpoint_each(&w->config, check_written, w));
+    if (w->has_blocks) LH_TRY_DONE(lh_h5_put_i64(w->h5, "/", "schema", LH_CHECKPOINT_SCHEMA));
     st = lh_h5_commit(w->h5);
     w->h5 = NULL;
     LH_TRY_DONE(st);

@@ -388,7 +388,7 @@ static lh_status write_weight(importer *im, const job *j)
     const lh_format *from = j->from->format;
     int64_t row_bytes = lh_format_bytes(from, j->cols), step = BUFFER_VALUES / j->cols;
     if (step < 1) step = 1;
-    if (j->part == 0) LH_TRY(lh_checkpoint_begin(im->writer, j->weight, j->layer, j->type));
+    if (j->part == 0) LH_TRY(lh_checkpoint_begin(im->writer, j->weight, j->layer, lh_format_of(j->type)));
     for (int64_t row = 0; row < j->rows; row += step) {
         int64_t n = j->rows - row < step ? j->rows - row : step;
         LH_TRY(fetch_rows(im, j, row, n));
@@ -529,7 +529,7 @@ static lh_status draw_weight(void *self, lh_weight weight, int64_t layer)
     const lh_random_weight w = lh_random_weight_of(&g->config, weight, layer);
     int64_t step = BUFFER_VALUES / cols;
     lh_dtype type = lh_weight_type(weight, g->type);
-    LH_TRY(lh_checkpoint_begin(g->writer, weight, layer, type));
+    LH_TRY(lh_checkpoint_begin(g->writer, weight, layer, lh_format_of(type)));
     for (int64_t row = 0; row < rows; row += step) {
         int64_t n = rows - row < step ? rows - row : step;
 #pragma omp parallel for schedule(static) if (n * cols > 1 << 14)

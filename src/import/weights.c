@@ -43,9 +43,14 @@ const lh_weight_info *lh_weight_info_of(lh_weight w)
     return &infos[w];
 }
 
+int lh_weight_takes_blocks(lh_weight w)
+{
+    return lh_weight_info_of(w)->rank == 2 && w != LH_W_ROUTER;
+}
+
 lh_dtype lh_weight_type(lh_weight w, lh_dtype type)
 {
-    return lh_weight_info_of(w)->rank == 1 || w == LH_W_ROUTER ? LH_F32 : type;
+    return lh_weight_takes_blocks(w) ? type : LH_F32;
 }
 
 int lh_weight_is_norm(lh_weight w)

@@ -53,6 +53,9 @@ const lh_weight_info *lh_weight_info_of(lh_weight w);
  * choices. */
 lh_dtype lh_weight_type(lh_weight w, lh_dtype type);
 
+/* True if a tensor may be stored as blocks of few bits: a matrix of products or of embeddings. */
+int lh_weight_takes_blocks(lh_weight w);
+
 /* True for the weights of a norm, of rows or of queries and keys. */
 int lh_weight_is_norm(lh_weight w);
 

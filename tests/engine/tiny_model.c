@@ -29,7 +29,7 @@ static void write_weight(lh_checkpoint_writer *out, const lh_config *config, lh_
     if (rows == 0) return;
     float *values = malloc((size_t)(rows * cols) * sizeof *values);
     fill(config, values, w, layer);
-    lh_status st = lh_checkpoint_begin(out, w, layer, LH_F32);
+    lh_status st = lh_checkpoint_begin(out, w, layer, lh_format_of(LH_F32));
     if (st == LH_OK) st = lh_checkpoint_rows(out, values, rows);
     if (st == LH_OK) st = lh_checkpoint_end(out);
     if (st != LH_OK) fprintf(stderr, "%s\n", lh_error_message());

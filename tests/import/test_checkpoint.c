@@ -98,7 +98,7 @@ static lh_status write_one(void *self, lh_weight weight, int64_t layer)
         [LH_W_O] = 24,     [LH_W_GATE] = 20, [LH_W_UP] = 20, [LH_W_DOWN] = 24};
     if (rows == 0) rows = matrix_rows[weight];
     if (weight == wr->bad && layer == 1) values[wr->at] = NAN;
-    LH_TRY(lh_checkpoint_begin(wr->w, weight, layer, LH_F32));
+    LH_TRY(lh_checkpoint_begin(wr->w, weight, layer, lh_format_of(LH_F32)));
     for (int64_t r = 0; r < rows; r += 7) /* in uneven portions */
         LH_TRY(lh_checkpoint_rows(wr->w,
                                   values + r * (lh_weight_info_of(weight)->rank == 1 ? 1
