@@ -112,7 +112,13 @@ START_TEST(test_damaged_files_are_refused)
                  {"jieba/dict.txt", "北京 -1\n", "line 1 is no"},
                  {"jieba/dict.txt", "", "counts no word"},
                  {"jieba/finalseg/prob_emit.py", "P={'B': {", "'jieba/finalseg/prob_emit.py' is no model of jieba"},
-                 {"jieba/finalseg/prob_start.py", "", "is no model of jieba"}};
+                 {"jieba/finalseg/prob_start.py", "", "is no model of jieba"},
+                 {"jieba/finalseg/prob_start.py", "P={}", "'jieba/finalseg/prob_start.py' is no model of jieba"},
+                 {"jieba/finalseg/prob_start.py", "P={'B': -1, 'E': -1, 'M': '-1', 'S': -1}", "of the state 'M'"},
+                 {"jieba/finalseg/prob_trans.py", "P={'B': {'E': -1}, 'E': {'S': -1}, 'S': {'B': -1}}", "state 'M'"},
+                 {"jieba/finalseg/prob_trans.py", "P={'B': {'x': -1}}", "no log-probability of the state 'B'"},
+                 {"jieba/finalseg/prob_emit.py", "P={'B': {'\\u7f51': -1}, 'M': {}}", "state 'M'"},
+                 {"jieba/finalseg/prob_emit.py", "P={'B': -1}", "state 'B'"}};
     lh_segmenter *s = NULL;
     uint64_t hash;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

@@ -125,37 +125,64 @@ done:
     return st;
 }
 
-static double number_of(const json_t *object, const char *name)
+/* Sets *out to the number of this name, or UNSEEN; true if there is one. */
+static int take_number(double *out, const json_t *object, const char *name)
 {
     const json_t *value = json_object_get(object, name);
-    return json_is_number(value) ? json_number_value(value) : UNSEEN;
+    *out = json_is_number(value) ? json_number_value(value) : UNSEEN;
+    return json_is_number(value);
 }
 
-static void take_start(lh_segmenter *s, const json_t *model)
+/* Log-probabilities of a state, from one of the files of the model; true if there are any. */
+static int take_start(lh_segmenter *s, int x, const json_t *model)
 {
-    for (int y = 0; y < STATES; y++) s->start[y] = number_of(model, state_names[y]);
+    return take_number(&s->start[x], model, state_names[x]);
 }
 
-static void take_steps(lh_segmenter *s, const json_t *model)
+static int take_steps(lh_segmenter *s, int x, const json_t *model)
 {
-    for (int x = 0; x < STATES; x++)
-        for (int y = 0; y < STATES; y++)
-            s->step[x][y] = number_of(json_object_get(model, state_names[x]), state_names[y]);
+    int taken = 0;
+    for (int y = 0; y < STATES; y++)
+        taken |= take_number(&s->step[x][y], json_object_get(model, state_names[x]), state_names[y]);
+    return taken;
 }
 
-static void take_characters(lh_segmenter *s, const json_t *model)
+static int take_characters(lh_segmenter *s, int x, const json_t *model)
 {
+    double *emit = s->emit + (int64_t)x * HAN;
     const char *character;
     json_t *value;
-    for (int64_t i = 0; i < (int64_t)STATES * HAN; i++) s->emit[i] = UNSEEN;
-    for (int y = 0; y < STATES; y++) json_object_foreach(json_object_get(model, state_names[y]), character, value)
-        {
-            uint32_t cp;
-            int skip;
-            lh_utf8_read(character, (int64_t)strlen(character), &cp, &skip);
-            if (cp >= FIRST_HAN && cp <= LAST_HAN && json_is_number(value))
-                s->emit[(int64_t)y * HAN + cp - FIRST_HAN] = json_number_value(value);
-        }
+    int taken = 0;
+    for (int64_t i = 0; i < HAN; i++) emit[i] = UNSEEN;
+    json_object_foreach(json_object_get(model, state_names[x]), character, value)
+    {
+        uint32_t cp;
+        int skip;
+        lh_utf8_read(character, (int64_t)strlen(character), &cp, &skip);
+        if (cp < FIRST_HAN || cp > LAST_HAN || !json_is_number(value)) continue;
+        emit[cp - FIRST_HAN] = json_number_value(value);
+        taken = 1;
+    }
+    return taken;
+}
+
+/* A file of the model: its name, and where its log-probabilities go. */
+typedef struct model_file {
+    const char *name;
+    int (*take)(lh_segmenter *s, int state, const json_t *model);
+} model_file;
+
+static const model_file model_files[] = {{"finalseg/prob_start.py", take_start},
+                                         {"finalseg/prob_trans.py", take_steps},
+                                         {"finalseg/prob_emit.py", take_characters}};
+
+static lh_status take_model(lh_segmenter *s, const model_file *file, const json_t *model, const char *path)
+{
+    for (int x = 0; x < STATES; x++)
+        if (!file->take(s, x, model))
+            LH_FAIL(LH_EINPUT, "'%s' is no model of jieba: it has no log-probability of the state '%s'", path,
+                    state_names[x]);
+    return LH_OK;
 }
 
 /* ---- opening ---- */
@@ -173,12 +200,6 @@ static lh_status read_file(lh_buf *out, char **path, const char *folder, const c
 
 lh_status lh_segmenter_open(lh_segmenter **out, const char *folder, uint64_t *hash)
 {
-    static const struct {
-        const char *name;
-        void (*take)(lh_segmenter *s, const json_t *model);
-    } models[] = {{"finalseg/prob_start.py", take_start},
-                  {"finalseg/prob_trans.py", take_steps},
-                  {"finalseg/prob_emit.py", take_characters}};
     lh_status st = LH_OK;
     lh_segmenter *s = NULL;
     lh_buf text = {0};
@@ -189,13 +210,13 @@ lh_status lh_segmenter_open(lh_segmenter **out, const char *folder, uint64_t *ha
     LH_TRY_DONE(read_file(&s->text, &path, folder, "dict.txt"));
     *hash = lh_hash64(s->text.data, s->text.bytes);
     LH_TRY_DONE(parse_dictionary(s, path));
-    for (int i = 0; i < 3; i++) {
+    for (size_t i = 0; i < sizeof model_files / sizeof *model_files; i++) {
         lh_buf_clear(&text);
         json_decref(model);
         model = NULL;
-        LH_TRY_DONE(read_file(&text, &path, folder, models[i].name));
+        LH_TRY_DONE(read_file(&text, &path, folder, model_files[i].name));
         LH_TRY_DONE(read_python(&model, &text, path));
-        models[i].take(s, model);
+        LH_TRY_DONE(take_model(s, &model_files[i], model, path));
         const uint64_t pair[] = {*hash, lh_hash64(text.data, text.bytes)};
         *hash = lh_hash64(pair, sizeof pair);
     }
