@@ -463,12 +463,11 @@ static void tell_growth(const importer *im)
 static lh_status warn_no_tokenizer(const char *src)
 {
     lh_status st = LH_OK;
-    lh_buf others = {0};
-    if (lh_file_is_folder(src)) LH_TRY_DONE(lh_tokenizer_not_read(src, &others));
-    lh_warn("'%s' has no tokenizer%s%s: the checkpoint takes token ids, but no text", src,
-            others.bytes ? ".json, and these are not read: " : "", others.bytes ? others.data : "");
+    lh_buf missing = {0};
+    LH_TRY_DONE(lh_tokenizer_missing(src, &missing));
+    lh_warn("%s: the checkpoint takes token ids, but no text", missing.data);
 done:
-    lh_buf_clear(&others);
+    lh_buf_clear(&missing);
     return st;
 }
 

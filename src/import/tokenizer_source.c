@@ -124,39 +124,44 @@ done:
     return st;
 }
 
-lh_status lh_tokenizer_not_read(const char *folder, lh_buf *out)
+/* Appends the names of a folder's tokenizer files that are not read, and what to do about them; nothing: it has none. */
+static lh_status put_unread(const char *folder, lh_buf *out)
 {
     static const char *const names[] = {"tekken.json", "tiktoken.model", "qwen.tiktoken",
                                         "vocab.json",  "merges.txt",     "vocab.txt"};
     lh_status st = LH_OK;
     char *path = NULL;
-    const char *joint = "";
-    LH_TRY_DONE(lh_buf_puts(out, ""));
+    int unread = 0;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         lh_free(path);
         path = NULL;
         LH_TRY_DONE(lh_path_join(&path, folder, names[i]));
         if (!lh_file_exists(path)) continue;
-        LH_TRY_DONE(lh_buf_printf(out, "%s'%s'", joint, names[i]));
-        joint = ", ";
+        LH_TRY_DONE(lh_buf_printf(out, "%s'%s'", unread++ ? ", " : ", and these are not read: ", names[i]));
     }
-    if (*joint)
+    if (unread)
         LH_TRY_DONE(lh_buf_puts(out, " (AutoTokenizer.from_pretrained(…).save_pretrained(…) writes a tokenizer.json)"));
 done:
     lh_free(path);
     return st;
 }
 
-static lh_status fail_without(const char *src, int is_folder)
+lh_status lh_tokenizer_missing(const char *src, lh_buf *out)
+{
+    const int is_folder = lh_file_is_folder(src);
+    LH_TRY(lh_buf_printf(out, "'%s' has no %s", src,
+                         is_folder ? "'tokenizer.json' or 'tokenizer.model'" : "tokenizer"));
+    return is_folder ? put_unread(src, out) : LH_OK;
+}
+
+static lh_status fail_without(const char *src)
 {
     lh_status st = LH_OK;
-    lh_buf others = {0};
-    if (is_folder) LH_TRY_DONE(lh_tokenizer_not_read(src, &others));
-    LH_FAIL_DONE(LH_EINPUT, "'%s' has no %s%s%s", src,
-                 is_folder ? "'tokenizer.json' or 'tokenizer.model'" : "tokenizer",
-                 others.bytes ? ", and these are not read: " : "", others.bytes ? others.data : "");
+    lh_buf missing = {0};
+    LH_TRY_DONE(lh_tokenizer_missing(src, &missing));
+    LH_FAIL_DONE(LH_EINPUT, "%s", missing.data);
 done:
-    lh_buf_clear(&others);
+    lh_buf_clear(&missing);
     return st;
 }
 
@@ -165,8 +170,7 @@ lh_status lh_tokenizer_open(lh_tokenizer **out, const char *src)
     lh_status st = LH_OK;
     lh_tokenizer *tok = NULL;
     lh_buf json = {0}, meta = {0};
-    const int is_folder = lh_file_is_folder(src);
-    if (is_folder) {
+    if (lh_file_is_folder(src)) {
         LH_TRY_DONE(read_folder(src, &tok, &json, &meta));
     } else if (lh_random_shape_of(src) || lh_h5_is_file(src)) {
         LH_TRY_DONE(open_checkpoint(src, &tok));
@@ -176,7 +180,7 @@ lh_status lh_tokenizer_open(lh_tokenizer **out, const char *src)
     } else {
         LH_TRY_DONE(open_file(src, &tok, &json, &meta));
     }
-    if (!tok) LH_TRY_DONE(fail_without(src, is_folder));
+    if (!tok) LH_TRY_DONE(fail_without(src));
     *out = tok;
     tok = NULL;
 done:

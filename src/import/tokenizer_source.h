@@ -15,7 +15,8 @@ lh_status lh_tokenizer_open(lh_tokenizer **out, const char *src);
  * tokenizer, LH_OK and nothing is appended; an unsupported tokenizer is an error. */
 lh_status lh_tokenizer_source(const char *src, lh_buf *json, lh_buf *meta);
 
-/* Append the names of a folder's tokenizer files that are not read, and what to do about it; nothing: it has none. */
-lh_status lh_tokenizer_not_read(const char *folder, lh_buf *out);
+/* Append the message about a source without a tokenizer: the files that would be one, and the names of a folder's files
+ * that are not read, with what to do about them. */
+lh_status lh_tokenizer_missing(const char *src, lh_buf *out);
 
 #endif

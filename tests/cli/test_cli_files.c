@@ -497,6 +497,20 @@ START_TEST(test_an_import_leaves_the_old_file_when_it_fails)
 }
 END_TEST
 
+/* Warnings of an import: no tokenizer; a tokenizer with more tokens than the model has, which no prompt may hold. */
+START_TEST(test_an_import_warns_of_its_tokenizer)
+{
+    program_result r = {0};
+    program_run(&r, 1, "--version && touch bare/tekken.json && " LONGHAUL " import bare -o untold.h5");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning"), 1);
+    ck_assert_msg(strstr(r.err.data, "'bare' has no 'tokenizer.json' or 'tokenizer.model', and these are not read: "
+                                     "'tekken.json' (AutoTokenizer") != NULL,
+                  "%s", r.err.data);
+    program_clear(&r);
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_bad_inputs_have_one_message_and_their_code,
@@ -517,6 +531,7 @@ int main(void)
                                   test_a_plan_needs_no_checkpoint,
                                   test_a_run_within_its_memory,
                                   test_an_import_leaves_the_old_file_when_it_fails,
+                                  test_an_import_warns_of_its_tokenizer,
                                   NULL};
     program_enter();
     tiny_write("tiny");
