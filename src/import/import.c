@@ -471,15 +471,32 @@ done:
     return st;
 }
 
+/* A tokenizer may have tokens without a row of the embedding, such as ones that were added for training. */
+static lh_status warn_many_tokens(const importer *im, const lh_tokenizer *tok)
+{
+    const int64_t vocab = im->config.vocab, last = lh_tokenizer_vocab(tok) - 1;
+    const int32_t id = (int32_t)last;
+    lh_buf text = {0};
+    if (last < vocab) return LH_OK;
+    lh_status st = lh_tokenizer_decode(tok, &id, 1, &text);
+    if (st == LH_OK)
+        lh_warn("'%s': the tokenizer has ids up to %" PRId64 " ('%.60s'), and the model's vocabulary ends at %" PRId64
+                ": a text that holds a token above is refused",
+                im->options->src, last, text.data ? text.data : "", vocab - 1);
+    lh_buf_clear(&text);
+    return st;
+}
+
 static lh_status import_source(importer *im)
 {
     lh_status st = LH_OK;
+    lh_tokenizer *tok = NULL;
     lh_buf tokenizer = {0}, meta = {0};
     LH_TRY_DONE(check_out(im->options));
     LH_TRY_DONE(lh_source_open(&im->source, im->options->src));
     LH_TRY_DONE(make_plan(im));
-    LH_TRY_DONE(lh_tokenizer_source(im->options->src, &tokenizer, &meta));
-    if (tokenizer.bytes == 0) LH_TRY_DONE(warn_no_tokenizer(im->options->src));
+    LH_TRY_DONE(lh_tokenizer_source(&tok, im->options->src, &tokenizer, &meta));
+    LH_TRY_DONE(tok ? warn_many_tokens(im, tok) : warn_no_tokenizer(im->options->src));
     LH_TRY_DONE(lh_partial_claim(im->options->out, im->meter.total_bytes));
     tell_growth(im);
     LH_TRY_DONE(allocate(im));
@@ -493,6 +510,7 @@ static lh_status import_source(importer *im)
     im->writer = NULL;
     LH_TRY_DONE(st);
 done:
+    lh_tokenizer_close(tok);
     lh_buf_clear(&tokenizer);
     lh_buf_clear(&meta);
     return st;

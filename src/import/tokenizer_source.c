@@ -83,18 +83,20 @@ done:
     return st;
 }
 
-lh_status lh_tokenizer_source(const char *src, lh_buf *json, lh_buf *meta)
+lh_status lh_tokenizer_source(lh_tokenizer **out, const char *src, lh_buf *json, lh_buf *meta)
 {
     lh_status st = LH_OK;
     lh_tokenizer *tok = NULL;
     int64_t start = json->bytes;
     if (lh_file_is_folder(src)) {
         LH_TRY_DONE(read_folder(src, &tok, json, meta));
-        goto done;
+    } else {
+        LH_TRY_DONE(read_gguf(src, json, meta));
+        if (json->bytes > start) /* found now, not when the checkpoint is opened */
+            LH_TRY_DONE(lh_tokenizer_parse(&tok, src, json->data + start, json->bytes - start, NULL, 0));
     }
-    LH_TRY_DONE(read_gguf(src, json, meta));
-    if (json->bytes > start) /* found now, not when the checkpoint is opened */
-        LH_TRY_DONE(lh_tokenizer_parse(&tok, src, json->data + start, json->bytes - start, NULL, 0));
+    *out = tok;
+    tok = NULL;
 done:
     lh_tokenizer_close(tok);
     return st;
@@ -124,7 +126,8 @@ done:
     return st;
 }
 
-/* Appends the names of a folder's tokenizer files that are not read, and what to do about them; nothing: it has none. */
+/* Appends the names of a folder's tokenizer files that are not read, and what to do about them; nothing: it has none.
+ */
 static lh_status put_unread(const char *folder, lh_buf *out)
 {
     static const char *const names[] = {"tekken.json", "tiktoken.model", "qwen.tiktoken",
@@ -149,8 +152,8 @@ done:
 lh_status lh_tokenizer_missing(const char *src, lh_buf *out)
 {
     const int is_folder = lh_file_is_folder(src);
-    LH_TRY(lh_buf_printf(out, "'%s' has no %s", src,
-                         is_folder ? "'tokenizer.json' or 'tokenizer.model'" : "tokenizer"));
+    LH_TRY(
+        lh_buf_printf(out, "'%s' has no %s", src, is_folder ? "'tokenizer.json' or 'tokenizer.model'" : "tokenizer"));
     return is_folder ? put_unread(src, out) : LH_OK;
 }
 

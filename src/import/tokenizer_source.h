@@ -11,9 +11,9 @@
  * checkpoint. LH_EINPUT if it has no tokenizer. */
 lh_status lh_tokenizer_open(lh_tokenizer **out, const char *src);
 
-/* For import: tokenizer.json bytes and the companion object of a folder or GGUF file, appended. If the source has no
- * tokenizer, LH_OK and nothing is appended; an unsupported tokenizer is an error. */
-lh_status lh_tokenizer_source(const char *src, lh_buf *json, lh_buf *meta);
+/* For import: the tokenizer of a folder or GGUF file, and its tokenizer.json bytes and companion object, appended. If
+ * the source has no tokenizer, LH_OK: *out is NULL and nothing is appended; an unsupported tokenizer is an error. */
+lh_status lh_tokenizer_source(lh_tokenizer **out, const char *src, lh_buf *json, lh_buf *meta);
 
 /* Append the message about a source without a tokenizer: the files that would be one, and the names of a folder's files
  * that are not read, with what to do about them. */

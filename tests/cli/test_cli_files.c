@@ -507,6 +507,20 @@ START_TEST(test_an_import_warns_of_its_tokenizer)
     ck_assert_msg(strstr(r.err.data, "'bare' has no 'tokenizer.json' or 'tokenizer.model', and these are not read: "
                                      "'tekken.json' (AutoTokenizer") != NULL,
                   "%s", r.err.data);
+    program_run(&r, 1,
+                "--version && cp -r tiny wide && sed -i 's/added_tokens\": \\[/&{\"id\": 300, \"content\": \"<pad>\", "
+                "\"single_word\": false, \"lstrip\": false, \"rstrip\": false, \"normalized\": false, \"special\": "
+                "false}, /' wide/tokenizer.json && " LONGHAUL " import wide -o wide.h5");
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.err.data, "longhaul: warning"), 1);
+    ck_assert_msg(strstr(r.err.data, "'wide': the tokenizer has ids up to 300 ('<pad>'), and the model's vocabulary "
+                                     "ends at 257: a text that holds a token above is refused") != NULL,
+                  "%s", r.err.data);
+    program_refuses(2, 2, "token id 300 is not in the model's vocabulary",
+                    "generate -m wide.h5 -p 'a<pad>' --chat=off");
+    program_refuses(1, 2, "token id 300", "trace -m wide.h5 -p 'a<pad>' --chat=off -o t.h5");
+    program_file("pad", "a<pad>b");
+    program_refuses(1, 2, "token id 300", "eval ppl -m wide.h5 --text pad --context 2 --score 1 --bins 1");
     program_clear(&r);
 }
 END_TEST

@@ -150,7 +150,9 @@ static lh_status run_tokenizer_meta(fz_case *c)
     lh_status st = LH_OK;
     lh_tokenizer *tok = NULL;
     lh_buf json = {0}, made = {0};
-    LH_TRY_DONE(lh_tokenizer_source(c->folder, &json, &made));
+    LH_TRY_DONE(lh_tokenizer_source(&tok, c->folder, &json, &made));
+    lh_tokenizer_close(tok);
+    tok = NULL;
     LH_TRY_DONE(lh_tokenizer_parse(&tok, c->path, json.data, json.bytes, made.data, made.bytes));
     LH_TRY_DONE(fz_use_tokenizer(tok, &c->rng));
     lh_tokenizer_close(tok);

@@ -141,8 +141,8 @@ START_TEST(test_a_folder_without_tokenizer_gives_nothing)
     lh_buf json = {0}, meta = {0};
     lh_tokenizer *tok = NULL;
     make_folder();
-    ck_assert_int_eq(lh_tokenizer_source(folder, &json, &meta), LH_OK);
-    ck_assert(json.bytes == 0 && meta.bytes == 0);
+    ck_assert_int_eq(lh_tokenizer_source(&tok, folder, &json, &meta), LH_OK);
+    ck_assert(!tok && json.bytes == 0 && meta.bytes == 0);
     ck_assert_int_eq(lh_tokenizer_open(&tok, folder), LH_EINPUT);
     ck_assert_ptr_nonnull(strstr(lh_error_message(), "no 'tokenizer.json'"));
     ck_assert_ptr_null(strstr(lh_error_message(), "not read"));
@@ -164,7 +164,9 @@ START_TEST(test_what_import_stores_is_the_same_tokenizer)
     make_folder();
     put("tokenizer.json", tiny);
     put("tokenizer_config.json", "{'bos_token': '<b>', 'eos_token': '</s>'}");
-    ck_assert_int_eq(lh_tokenizer_source(folder, &json, &meta), LH_OK);
+    ck_assert_int_eq(lh_tokenizer_source(&tok, folder, &json, &meta), LH_OK);
+    ck_assert(lh_tokenizer_bos(tok) == 3 && lh_tokenizer_eos(tok) == 1);
+    lh_tokenizer_close(tok);
     ck_assert_int_eq(lh_tokenizer_parse(&tok, "m.h5", json.data, json.bytes, meta.data, meta.bytes), LH_OK);
     ck_assert(lh_tokenizer_bos(tok) == 3 && lh_tokenizer_eos(tok) == 1);
     tt_check(tok, "<b>aa", LH_ENCODE_SPECIAL, "3 4 4");
@@ -206,7 +208,8 @@ START_TEST(test_added_tokens_that_companions_name_are_added)
         make_folder();
         put("tokenizer.json", bare);
         put(cases[i].file, cases[i].json);
-        ck_assert_int_eq(lh_tokenizer_source(folder, &json, &meta), LH_OK); /* what a checkpoint stores */
+        ck_assert_int_eq(lh_tokenizer_source(&tok, folder, &json, &meta), LH_OK); /* what a checkpoint stores */
+        lh_tokenizer_close(tok);
         ck_assert_int_eq(lh_tokenizer_parse(&tok, "m.h5", json.data, json.bytes, meta.data, meta.bytes), LH_OK);
         tt_check(tok, cases[i].text, LH_ENCODE_SPECIAL, cases[i].ids);
         ck_assert_int_eq(lh_tokenizer_is_special(tok, 1),
