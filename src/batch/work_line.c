@@ -161,9 +161,7 @@ static lh_status begins_in_thoughts(const lh_batch_work *w, int *opened)
     const lh_messages *messages = &w->request.messages;
     LH_TRY(lh_thoughts_opened(lh_engine_tokenizer(w->common->engine), &w->prompt, opened));
     if (*opened || w->request.ending != LH_CHAT_CONTINUES_TURN) return LH_OK;
-    const char *last = messages->at[messages->n - 1].content;
-    const lh_thoughts begun = lh_thoughts_split(last, (int64_t)strlen(last), 0, LH_TEXT_WHOLE);
-    *opened = begun.thinks && !begun.closed;
+    *opened = lh_thoughts_begun(messages->at[messages->n - 1].content);
     return LH_OK;
 }
 

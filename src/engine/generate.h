@@ -46,6 +46,7 @@ struct lh_generate_request {
     int continues; /* 1: true: the answers continue the text of the prompt; false: they begin anew, as turns of a chat
                     */
     int splits_thoughts;      /* true: thoughts are no part of an answer's text (text/thoughts.h) */
+    int continues_thoughts;   /* true: the prompt ends within thoughts, which the answer continues */
     lh_tokens ends;           /* ids that end an answer, besides the tokenizer's end tokens */
     const char *const *stops; /* texts that end an answer and are removed from it */
     int64_t stop_count;

@@ -42,7 +42,8 @@ lh_status lh_writers_open(lh_generate_run *r)
         lh_answer *answer = &r->out->answers[i];
         answer->finish = LH_FINISH_INTERRUPTED;
         answer->splits = q->splits_thoughts;
-        if (q->splits_thoughts) LH_TRY(lh_thoughts_opened(tok, asked_with(q, i), &answer->opened));
+        answer->opened = q->continues_thoughts;
+        if (answer->splits && !answer->opened) LH_TRY(lh_thoughts_opened(tok, asked_with(q, i), &answer->opened));
         r->writers[i] = (lh_answer_writer){.run = r,
                                            .index = i,
                                            .answer = answer,

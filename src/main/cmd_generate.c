@@ -432,6 +432,7 @@ static lh_status generate(run *r)
                                    .ignore_eos = v->answer.ignore_eos,
                                    .continues = !r->ids.in_chat || v->input.continues_turn,
                                    .splits_thoughts = r->ids.in_chat && !v->answer.keep_thinking,
+                                   .continues_thoughts = r->ids.in_thoughts,
                                    .stops = v->answer.stops.at,
                                    .stop_count = v->answer.stops.n,
                                    .sampling = v->sampling,

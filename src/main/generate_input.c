@@ -347,6 +347,7 @@ static lh_status encode_text(const lh_input *input, const lh_engine *engine, lh_
     text.chat = out->chat.format != NULL;
     text.after_answer = out->chat.answers;
     LH_TRY_DONE(encode_prompt(input, engine, &text, out));
+    if (in->continues_turn) out->in_thoughts = lh_thoughts_begun(input->messages.at[input->messages.n - 1].content);
     if (in->force_tokens) LH_TRY_DONE(lh_prompt_ids(in->force_tokens, vocab, &out->force));
 done:
     return st;
@@ -362,6 +363,7 @@ lh_status lh_input_encode(const lh_input *input, lh_engine *engine, lh_input_ids
     LH_TRY(lh_comm_agree_untimed(comm, st));
     LH_TRY(lh_comm_bcast(comm, 0, &out->n, sizeof out->n));
     LH_TRY(lh_comm_bcast(comm, 0, &out->in_chat, sizeof out->in_chat));
+    LH_TRY(lh_comm_bcast(comm, 0, &out->in_thoughts, sizeof out->in_thoughts));
     if (!lh_shell_first()) st = lh_calloc(&out->questions, out->n, sizeof *out->questions);
     LH_TRY(lh_comm_agree(comm, st));
     LH_TRY(lh_prompt_share(comm, &out->prompt));

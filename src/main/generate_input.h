@@ -57,6 +57,7 @@ typedef struct lh_input_ids {
     lh_tokens prompt, force, ends, *questions;
     int64_t n;
     int in_chat;       /* 1: in a chat format */
+    int in_thoughts;   /* 1: the last message, which the answer continues, ends within thoughts */
     lh_prompt_cut cut; /* of the prompt */
     lh_chat_state chat;
 } lh_input_ids;

@@ -58,6 +58,12 @@ lh_status lh_thoughts_opened(const lh_tokenizer *tok, const lh_tokens *ids, int 
     return st;
 }
 
+int lh_thoughts_begun(const char *text)
+{
+    const lh_thoughts parts = lh_thoughts_split(text, (int64_t)strlen(text), 0, LH_TEXT_WHOLE);
+    return parts.thinks && !parts.closed;
+}
+
 static lh_status split_message(lh_message *message, const char **thoughts)
 {
     lh_status st = LH_OK;

@@ -22,6 +22,9 @@ lh_thoughts lh_thoughts_split(const char *text, int64_t bytes, int opened, lh_te
 /* *opened: true if the ids end with the text "<think>", before white space at most. */
 lh_status lh_thoughts_opened(const lh_tokenizer *tok, const lh_tokens *ids, int *opened);
 
+/* True if the text begins with thoughts that it does not end: what continues it is thoughts, too. */
+int lh_thoughts_begun(const char *text);
+
 /* Splits the contents of the assistant's messages among the first n, where they have no thoughts of their own. */
 lh_status lh_messages_split(lh_messages *messages, int64_t n);
 

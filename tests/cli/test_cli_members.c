@@ -209,6 +209,21 @@ START_TEST(test_an_answer_without_content_is_a_message)
     ck_assert_str_eq(text_of(lines, 3), text_of(lines, 2));
     ck_assert_str_eq(text_of(lines, 4), text_of(lines, 2));
     check_failure(lines, 5, "must have the texts 'role' and 'content'");
+    program_file("begun.json", "[{\"role\": \"user\", \"content\": \"Hi\"}, {\"role\": \"assistant\", \"content\": "
+                               "\"<think>ab\"}]");
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        program_result r = {0};
+        program_run(&r, ranks,
+                    "generate -m tiny.h5 --chat-template think.jinja --messages begun.json --continue-final-message "
+                    "-n 6 --ignore-eos --deterministic --threads 1 --json -q");
+        program_exits(&r, 0);
+        json_t *alone = json_loads(r.out.data, 0, NULL);
+        ck_assert_str_eq(json_string_value(json_object_get(alone, "text")), "");
+        ck_assert_str_eq(json_string_value(json_object_get(alone, "reasoning_content")), text_of(kept, 0));
+        ck_assert_ptr_nonnull(strstr(r.err.data, "ends within its thoughts"));
+        json_decref(alone);
+        program_clear(&r);
+    }
     json_decref(lines);
     json_decref(kept);
 }
