@@ -12,7 +12,7 @@ static uint16_t u16_at(const uint8_t *p)
 }
 
 /* Scale 1 and, where there is a minimum, its factor. */
-static void one_group(lh_block *out, int minimum)
+static void one_group(lh_block_codes *out, int minimum)
 {
     out->scale[0] = 1;
     out->minimum[0] = (int16_t)minimum;
@@ -31,7 +31,7 @@ static int five(const uint8_t *high, const uint8_t *low, int i)
 }
 
 /* half d; nibbles. */
-static void q4_0(lh_block *out, const uint8_t *src)
+static void q4_0(lh_block_codes *out, const uint8_t *src)
 {
     out->d = u16_at(src);
     out->m = 0;
@@ -40,7 +40,7 @@ static void q4_0(lh_block *out, const uint8_t *src)
 }
 
 /* half d, m, which is added; nibbles. */
-static void q4_1(lh_block *out, const uint8_t *src)
+static void q4_1(lh_block_codes *out, const uint8_t *src)
 {
     out->d = u16_at(src);
     out->m = u16_at(src + 2);
@@ -49,7 +49,7 @@ static void q4_1(lh_block *out, const uint8_t *src)
 }
 
 /* half d; 32 fifth bits; nibbles. */
-static void q5_0(lh_block *out, const uint8_t *src)
+static void q5_0(lh_block_codes *out, const uint8_t *src)
 {
     out->d = u16_at(src);
     out->m = 0;
@@ -58,7 +58,7 @@ static void q5_0(lh_block *out, const uint8_t *src)
 }
 
 /* half d, m, which is added; 32 fifth bits; nibbles. */
-static void q5_1(lh_block *out, const uint8_t *src)
+static void q5_1(lh_block_codes *out, const uint8_t *src)
 {
     out->d = u16_at(src);
     out->m = u16_at(src + 2);
@@ -67,7 +67,7 @@ static void q5_1(lh_block *out, const uint8_t *src)
 }
 
 /* half d; 32 signed bytes. */
-static void q8_0(lh_block *out, const uint8_t *src)
+static void q8_0(lh_block_codes *out, const uint8_t *src)
 {
     out->d = u16_at(src);
     out->m = 0;
@@ -77,7 +77,7 @@ static void q8_0(lh_block *out, const uint8_t *src)
 
 /* 16 bytes: scale and minimum of 16 values each, as nibbles; 64 bytes of 2-bit values, 32 bytes holding 128 of
  * them; half d, dmin. */
-static void q2_k(lh_block *out, const uint8_t *src)
+static void q2_k(lh_block_codes *out, const uint8_t *src)
 {
     out->d = u16_at(src + 80);
     out->m = u16_at(src + 82);
@@ -89,10 +89,10 @@ static void q2_k(lh_block *out, const uint8_t *src)
 }
 
 /* 32 bytes of third bits (0 means minus four); 64 bytes of 2-bit values; 12 bytes of sixteen 6-bit scales; half d. */
-static void q3_k(lh_block *out, const uint8_t *src)
+static void q3_k(lh_block_codes *out, const uint8_t *src)
 {
     const uint8_t *packed = src + 96;
-    *out = (lh_block){.d = u16_at(src + 108)};
+    *out = (lh_block_codes){.d = u16_at(src + 108)};
     for (int g = 0; g < 16; g++) {
         int low = (packed[g % 8] >> (g / 8 * 4)) & 15, high = (packed[8 + g % 4] >> (g / 4 * 2)) & 3;
         out->scale[g] = (int16_t)((low | (high << 4)) - 32);
@@ -104,7 +104,7 @@ static void q3_k(lh_block *out, const uint8_t *src)
 }
 
 /* Eight 6-bit scales and eight 6-bit minima in 12 bytes. */
-static void six_bit_pairs(lh_block *out, const uint8_t *packed)
+static void six_bit_pairs(lh_block_codes *out, const uint8_t *packed)
 {
     for (int g = 0; g < 4; g++) {
         out->scale[g] = packed[g] & 63;
@@ -115,7 +115,7 @@ static void six_bit_pairs(lh_block *out, const uint8_t *packed)
 }
 
 /* half d, dmin; 12 bytes of scales and minima of 32 values each; 128 bytes of nibbles, 32 bytes holding 64. */
-static void q4_k(lh_block *out, const uint8_t *src)
+static void q4_k(lh_block_codes *out, const uint8_t *src)
 {
     out->d = u16_at(src);
     out->m = u16_at(src + 2);
@@ -124,7 +124,7 @@ static void q4_k(lh_block *out, const uint8_t *src)
 }
 
 /* As q4_K, with 32 bytes of fifth bits before the nibbles. */
-static void q5_k(lh_block *out, const uint8_t *src)
+static void q5_k(lh_block_codes *out, const uint8_t *src)
 {
     out->d = u16_at(src);
     out->m = u16_at(src + 2);
@@ -137,9 +137,9 @@ static void q5_k(lh_block *out, const uint8_t *src)
 
 /* 128 bytes of nibbles, 64 bytes holding 128; 64 bytes of upper bit pairs, 32 bytes holding 128; sixteen signed
  * scales; half d. */
-static void q6_k(lh_block *out, const uint8_t *src)
+static void q6_k(lh_block_codes *out, const uint8_t *src)
 {
-    *out = (lh_block){.d = u16_at(src + 208)};
+    *out = (lh_block_codes){.d = u16_at(src + 208)};
     for (int g = 0; g < 16; g++) out->scale[g] = (int8_t)src[192 + g];
     for (int i = 0; i < 256; i++) {
         int low = (src[i / 128 * 64 + i % 64] >> (i % 128 / 64 * 4)) & 15;
@@ -219,7 +219,7 @@ const lh_format *lh_format_named(const char *name)
 
 const lh_format *lh_format_of(lh_dtype type)
 {
-    return lh_format_named(lh_dtype_name(type));
+    return &formats[type]; /* the first rows are in the order of lh_dtype */
 }
 
 int lh_format_is_readable(const lh_format *format)
@@ -237,7 +237,7 @@ int64_t lh_format_bytes(const lh_format *format, int64_t values)
     return values / format->values * format->bytes;
 }
 
-static void block_to_f32(const lh_format *format, float *dst, const lh_block *b)
+static void block_to_f32(const lh_format *format, float *dst, const lh_block_codes *b)
 {
     const float d = lh_f16_to_f32(b->d), m = lh_f16_to_f32(b->m);
     for (int64_t g = 0; g < format->values / format->group; g++) {
@@ -254,7 +254,7 @@ void lh_format_to_f32(const lh_format *format, float *dst, const uint8_t *src, i
         return;
     }
     for (int64_t i = 0; i < blocks; i++) {
-        lh_block block;
+        lh_block_codes block;
         format->unpack(&block, src + i * format->bytes);
         block_to_f32(format, dst + i * format->values, &block);
     }

@@ -10,11 +10,11 @@
 /* Integers of one block: value i of a row is d * scale[g] * (code[i] - zero) - m * minimum[g] with g = i / group, d and
  * m f16 numbers, products and difference rounded to f32 once each. A format without minima has m = 0. */
 enum { LH_BLOCK_MAX = 256, LH_BLOCK_GROUPS_MAX = 16 };
-typedef struct lh_block {
+typedef struct lh_block_codes {
     uint16_t d, m; /* f16 */
     int16_t scale[LH_BLOCK_GROUPS_MAX], minimum[LH_BLOCK_GROUPS_MAX];
     uint8_t code[LH_BLOCK_MAX];
-} lh_block;
+} lh_block_codes;
 
 typedef struct lh_format {
     const char *name;      /* as in GGUF files, such as "q4_K" */
@@ -24,7 +24,7 @@ typedef struct lh_format {
      * that is known by name only. */
     int group, bits, zero;
     int halves, halves_at; /* number of f16 scales of a block, adjacent, and the byte where they begin */
-    void (*unpack)(lh_block *out, const uint8_t *block); /* NULL: plain, or known by name only */
+    void (*unpack)(lh_block_codes *out, const uint8_t *block); /* NULL: plain, or known by name only */
     int is_plain;
     lh_dtype plain; /* type of plain numbers */
 } lh_format;

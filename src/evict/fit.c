@@ -70,8 +70,8 @@ typedef struct product {
 
 static void multiply(const fit_head *a, product m)
 {
-    LH_RUN(a->exec, gemm, .y = m.y, .x = m.x, .w = m.w, .type = a->type, .tokens = m.tokens, .out = m.out, .in = m.in,
-           .y_ld = m.out, .x_ld = m.in, .w_ld = m.in, .order = a->fit->order);
+    LH_RUN(a->exec, gemm, .y = m.y, .x = m.x, .w = lh_plain_matrix(m.w, a->type, m.in), .type = a->type,
+           .tokens = m.tokens, .out = m.out, .in = m.in, .y_ld = m.out, .x_ld = m.in, .order = a->fit->order);
 }
 
 /* rows x cols numbers as another type, close together. */

@@ -145,8 +145,9 @@ static void add_block(const lh_evictor *ev, const key_arrays *r, const key_block
 static void score_block(const lh_evictor *ev, const key_arrays *r, const key_block *b, float *y)
 {
     int64_t dim = ev->shape.head_dim;
-    LH_RUN(&ev->exec, gemm, .y = r->mapped, .x = r->keys, .w = r->map, .type = LH_F32, .order = ev->shape.order,
-           .bias = r->shift, .tokens = b->count, .out = dim, .in = dim, .y_ld = dim, .x_ld = dim, .w_ld = dim);
+    LH_RUN(&ev->exec, gemm, .y = r->mapped, .x = r->keys, .w = lh_plain_matrix(r->map, LH_F32, dim), .type = LH_F32,
+           .order = ev->shape.order, .bias = r->shift, .tokens = b->count, .out = dim, .in = dim, .y_ld = dim,
+           .x_ld = dim);
     LH_RUN(&ev->exec, squares, .y = y + b->number, .x = r->mapped, .tokens = b->count, .heads = 1, .dim = dim,
            .x_ld = dim, .y_ld = 1);
 }

@@ -119,8 +119,9 @@ static void add_errors(const error_block *e, int64_t first, int64_t count)
     LH_RUN(&ev->exec, convert, .dst = r->values, .src = (char *)kv->v + at, .dst_type = LH_F32, .src_type = kv->type,
            .rows = count, .cols = dim, .dst_ld = dim, .src_ld = dim);
     square(e, r->squares, r->values, count);
-    LH_RUN(&ev->exec, gemm, .y = r->products, .x = r->outputs, .w = r->values, .type = LH_F32, .order = ev->shape.order,
-           .tokens = e->n, .out = count, .in = dim, .y_ld = count, .x_ld = dim, .w_ld = dim);
+    LH_RUN(&ev->exec, gemm, .y = r->products, .x = r->outputs, .w = lh_plain_matrix(r->values, LH_F32, dim),
+           .type = LH_F32, .order = ev->shape.order, .tokens = e->n, .out = count, .in = dim, .y_ld = count,
+           .x_ld = dim);
     LH_RUN(&ev->exec, output_errors, .errors = e->scores + e->h * ev->ld + first, .weights = weights,
            .products = r->products, .squares = r->squares, .values = r->values, .energies = r->energies,
            .masses = r->sums + dim * e->n, .rest = r->rest, .n = e->n, .cols = count, .dim = dim, .ld = count);

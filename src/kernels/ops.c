@@ -116,16 +116,17 @@ void lh_count_fresh(const lh_attend_decode_args *a)
 lh_gemm_args lh_product_of_expert(const lh_expert_gemm_args *a, int64_t e)
 {
     const int64_t first = a->routes.first[e], bytes = lh_dtype_bytes(a->type);
+    lh_matrix w = a->w;
+    w.data = (const char *)w.data + e * w.step;
     return (lh_gemm_args){.y = a->y + first * a->y_ld,
                           .x = (const char *)a->x + first * a->x_ld * bytes,
-                          .w = (const char *)a->w + e * a->expert_stride * bytes,
+                          .w = w,
                           .type = a->type,
                           .tokens = a->routes.first[e + 1] - first,
                           .out = a->out,
                           .in = a->in,
                           .y_ld = a->y_ld,
                           .x_ld = a->x_ld,
-                          .w_ld = a->w_ld,
                           .order = a->order};
 }
 

@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
+#include "kernels/matrix.h"
 
 /* X(operation, summary) of this family. */
 #define LH_OPS_MODEL(X)                                                                  \
@@ -22,11 +23,11 @@
     X(check_finite, "note whether numbers are finite")                                   \
     X(random_weights, "draw the weights of a random model")
 
-/* y[t,:] = scale * table[ids[t] - first, :] when first <= ids[t] < first + rows, else 0. y: [tokens, dim]. */
+/* y[t,:] = scale * table[ids[t] - first, :] when first <= ids[t] < first + rows, else 0. y: [tokens, dim]. table:
+ * [rows, dim], f32 or bf16. */
 typedef struct lh_embed_args {
     float *y;
-    const void *table; /* [rows, dim] of type: f32 or bf16 */
-    lh_dtype type;
+    lh_matrix table;
     const int32_t *ids;
     int64_t tokens, dim, first, rows;
     float scale;
@@ -65,10 +66,11 @@ typedef struct lh_squares_args {
 typedef enum lh_order { LH_ORDER_ANY, LH_ORDER_FIXED } lh_order;
 typedef struct lh_gemm_args {
     float *y;
-    const void *x, *w;
-    lh_dtype type; /* of x and w */
+    const void *x;
+    lh_matrix w;
+    lh_dtype type; /* of x */
     const float *bias;
-    int64_t tokens, out, in, y_ld, x_ld, w_ld;
+    int64_t tokens, out, in, y_ld, x_ld;
     lh_order order;
     int adds;
 } lh_gemm_args;

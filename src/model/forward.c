@@ -22,7 +22,8 @@ void lh_forward_put_positions(lh_forward *f)
 void lh_forward_embed(lh_forward *f, int64_t n, float *x)
 {
     const lh_shard *s = f->shard;
-    LH_RUN(&f->exec, embed, .y = x, .table = f->model->embed, .type = f->model->options.dtype, .ids = f->work.ids,
+    LH_RUN(&f->exec, embed, .y = x,
+           .table = lh_plain_matrix(f->model->embed, f->model->options.dtype, f->config->hidden), .ids = f->work.ids,
            .tokens = n, .dim = f->config->hidden, .first = s->vocab_first, .rows = s->vocab_count,
            .scale = (float)f->config->embed_scale);
     if (s->ranks > 1) { /* one rank has the row, the other ranks have zeros: the sum is exact */
@@ -71,14 +72,13 @@ void lh_forward_compute_logits(lh_forward *f, const float *x, int64_t rows)
                     .offset = (float)c->norm_offset},
            .gemm = {.y = f->last_rows.logits,
                     .x = f->last_rows.normed,
-                    .w = f->model->head,
+                    .w = lh_plain_matrix(f->model->head, f->model->options.dtype, c->hidden),
                     .type = f->model->options.dtype,
                     .tokens = rows,
                     .out = f->shard->vocab_count,
                     .in = c->hidden,
                     .y_ld = f->shard->vocab_count,
                     .x_ld = c->hidden,
-                    .w_ld = c->hidden,
                     .order = f->model->options.order});
     if (c->final_softcap > 0)
         LH_RUN(&f->exec, softcap, f->last_rows.logits, rows * f->shard->vocab_count, (float)c->final_softcap);

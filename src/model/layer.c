@@ -34,6 +34,14 @@ static int64_t rows_of(const lh_forward *f)
     return f->sequences.n * f->sequences.tokens;
 }
 
+/* Weights [rows, cols] of the model's type; of a mixture, one matrix for each expert. */
+static lh_matrix plain_matrix(const lh_forward *f, const void *w, int64_t rows, int64_t cols)
+{
+    lh_matrix m = lh_plain_matrix(w, f->model->options.dtype, cols);
+    m.step = rows * cols * lh_dtype_bytes(f->model->options.dtype);
+    return m;
+}
+
 /* The norm of whole rows of x with weights w into y, which may be x (then f32). */
 static lh_rmsnorm_args row_norm(const lh_forward *f, const float *x, const float *w, void *y, lh_dtype y_type)
 {
@@ -176,7 +184,7 @@ void lh_layer_append(lh_forward *f, const lh_rows_at *rows)
     LH_RUN(&f->exec, norm_gemm, .norm = row_norm(f, rows->x, w->attn_norm, f->work.normed, f->model->options.dtype),
            .gemm = {.y = f->work.qkv,
                     .x = f->work.normed,
-                    .w = w->qkv,
+                    .w = plain_matrix(f, w->qkv, qkv_ld(f), hidden),
                     .type = f->model->options.dtype,
                     .bias = w->qkv_bias,
                     .tokens = rows_of(f),
@@ -184,7 +192,6 @@ void lh_layer_append(lh_forward *f, const lh_rows_at *rows)
                     .in = hidden,
                     .y_ld = qkv_ld(f),
                     .x_ld = hidden,
-                    .w_ld = hidden,
                     .order = f->model->options.order});
     if (f->config->qk_norm == LH_QK_NORM_ROWS) gather_squares(f, f->work.qkv, f->work.qkv + q_dim(f));
     for (int64_t b = 0, end; b < s->n; b = end) {
@@ -269,7 +276,8 @@ void lh_layer_attend(lh_forward *f, const lh_rows_at *rows)
 /* A product whose inner dimension is divided over ranks: y = sum over ranks of x · wᵀ, then + bias. With `routes` x has
  * a row for each assignment, w has the weights of each expert, and y combines the experts' products. */
 typedef struct sharded_product {
-    const void *x, *w;
+    const void *x;
+    lh_matrix w;
     const float *bias; /* [hidden] or NULL */
     int64_t in;        /* columns of this rank */
     const lh_logical_shards *shards;
@@ -283,14 +291,13 @@ static lh_gemm_args product_of(const lh_forward *f, const sharded_product *p, in
     const int64_t element = lh_dtype_bytes(f->model->options.dtype), hidden = f->config->hidden;
     return (lh_gemm_args){.y = y,
                           .x = (const char *)p->x + from * element,
-                          .w = (const char *)p->w + from * element,
+                          .w = lh_matrix_from(p->w, from),
                           .type = f->model->options.dtype,
                           .tokens = tokens,
                           .out = hidden,
                           .in = to - from,
                           .y_ld = hidden,
                           .x_ld = p->in,
-                          .w_ld = p->in,
                           .order = f->model->options.order};
 }
 
@@ -303,9 +310,8 @@ static void multiply(lh_forward *f, const sharded_product *p, int64_t from, int6
     }
     if (p->routes) {
         LH_RUN(&f->exec, expert_gemm, .y = f->experts.outputs, .x = (const char *)p->x + from * element,
-               .w = (const char *)p->w + from * element, .type = f->model->options.dtype, .routes = *p->routes,
-               .out = hidden, .in = to - from, .y_ld = hidden, .x_ld = p->in, .w_ld = p->in,
-               .expert_stride = hidden * p->in, .order = f->model->options.order);
+               .w = lh_matrix_from(p->w, from), .type = f->model->options.dtype, .routes = *p->routes, .out = hidden,
+               .in = to - from, .y_ld = hidden, .x_ld = p->in, .order = f->model->options.order);
         LH_RUN(&f->exec, combine, .y = y, .x = f->experts.outputs, .routes = *p->routes, .dim = hidden);
         return;
     }
@@ -400,7 +406,7 @@ static void add_product(lh_forward *f, const sharded_product *p, const float *po
     }
     if (f->model->options.order == LH_ORDER_ANY && !post_norm && f->shard->ranks == 1 && !p->routes) {
         LH_RUN(&f->exec, gemm, .y = x, .x = p->x, .w = p->w, .type = f->model->options.dtype, .bias = p->bias,
-               .tokens = tokens, .out = hidden, .in = p->in, .y_ld = hidden, .x_ld = p->in, .w_ld = p->in, .adds = 1);
+               .tokens = tokens, .out = hidden, .in = p->in, .y_ld = hidden, .x_ld = p->in, .adds = 1);
         return;
     }
     multiply_sharded(f, p, tokens);
@@ -437,7 +443,7 @@ static void dense_mlp(lh_forward *f, const lh_rows_at *rows, lh_pending_sum *pen
     LH_RUN(&f->exec, norm_gemm, .norm = mlp_norm(f, rows, f->work.normed, f->model->options.dtype),
            .gemm = {.y = f->work.gate_up,
                     .x = f->work.normed,
-                    .w = w->gate_up,
+                    .w = plain_matrix(f, w->gate_up, 2 * ff, hidden),
                     .type = f->model->options.dtype,
                     .bias = w->gate_up_bias,
                     .tokens = t,
@@ -445,10 +451,11 @@ static void dense_mlp(lh_forward *f, const lh_rows_at *rows, lh_pending_sum *pen
                     .in = hidden,
                     .y_ld = 2 * ff,
                     .x_ld = hidden,
-                    .w_ld = hidden,
                     .order = f->model->options.order},
            .gated = gate_of(f, t));
-    add_product(f, &(sharded_product){f->work.gated, w->down, w->down_bias, ff, &f->block_shards, NULL},
+    add_product(f,
+                &(sharded_product){f->work.gated, plain_matrix(f, w->down, hidden, ff), w->down_bias, ff,
+                                   &f->block_shards, NULL},
                 w->mlp_post_norm, rows->x, pending);
 }
 
@@ -459,31 +466,36 @@ static void experts(lh_forward *f, const lh_rows_at *rows, lh_pending_sum *pendi
     const lh_layer *w = layer_of(f, rows->layer);
     lh_expert_work *e = &f->experts;
     int64_t t = rows_of(f), hidden = f->config->hidden, ff = f->shard->ff_count, assignments = t * e->routes.top_k;
+    const lh_matrix gate_up = plain_matrix(f, w->gate_up, 2 * ff, hidden);
     float *normed = f->work.y; /* free until the experts' outputs are combined into it */
     e->routes.tokens = t;
     const lh_rmsnorm_args norm = mlp_norm(f, rows, normed, LH_F32);
     LH_LATCH(&f->exec, f->exec.ops->rmsnorm(f->exec.stream, &norm));
-    LH_RUN(&f->exec, gemm, .y = e->logits, .x = normed, .w = w->router, .type = LH_F32, .tokens = t,
-           .out = e->routes.experts, .in = hidden, .y_ld = e->routes.experts, .x_ld = hidden, .w_ld = hidden,
+    LH_RUN(&f->exec, gemm, .y = e->logits, .x = normed, .w = lh_plain_matrix(w->router, LH_F32, hidden), .type = LH_F32,
+           .tokens = t, .out = e->routes.experts, .in = hidden, .y_ld = e->routes.experts, .x_ld = hidden,
            .order = LH_ORDER_FIXED);
     LH_RUN(&f->exec, route, .routes = e->routes, .logits = e->logits, .normalised = f->config->experts.normalised);
     LH_RUN(&f->exec, gather_rows, .y = e->rows, .y_type = f->model->options.dtype, .x = normed, .rows = e->routes.token,
            .count = assignments, .dim = hidden, .y_ld = hidden, .x_ld = hidden);
-    LH_RUN(&f->exec, expert_gemm, .y = f->work.gate_up, .x = e->rows, .w = w->gate_up, .type = f->model->options.dtype,
-           .routes = e->routes, .out = 2 * ff, .in = hidden, .y_ld = 2 * ff, .x_ld = hidden, .w_ld = hidden,
-           .expert_stride = 2 * ff * hidden, .order = f->model->options.order);
+    LH_RUN(&f->exec, expert_gemm, .y = f->work.gate_up, .x = e->rows, .w = gate_up, .type = f->model->options.dtype,
+           .routes = e->routes, .out = 2 * ff, .in = hidden, .y_ld = 2 * ff, .x_ld = hidden,
+           .order = f->model->options.order);
     const lh_gated_args gate = gate_of(f, assignments);
     LH_LATCH(&f->exec, f->exec.ops->gated(f->exec.stream, &gate));
-    add_product(f, &(sharded_product){f->work.gated, w->down, NULL, ff, &f->block_shards, &e->routes}, w->mlp_post_norm,
-                rows->x, pending);
+    add_product(
+        f,
+        &(sharded_product){f->work.gated, plain_matrix(f, w->down, hidden, ff), NULL, ff, &f->block_shards, &e->routes},
+        w->mlp_post_norm, rows->x, pending);
 }
 
 void lh_layer_project(lh_forward *f, const lh_rows_at *rows, lh_pending_sum *pending)
 {
     const lh_layer *w = layer_of(f, rows->layer);
     const void *attended = f->work.attended_bf16 ? f->work.attended_bf16 : f->work.attended;
-    add_product(f, &(sharded_product){attended, w->o, w->o_bias, q_dim(f), &f->head_shards, NULL}, w->attn_post_norm,
-                rows->x, pending);
+    add_product(f,
+                &(sharded_product){attended, plain_matrix(f, w->o, f->config->hidden, q_dim(f)), w->o_bias, q_dim(f),
+                                   &f->head_shards, NULL},
+                w->attn_post_norm, rows->x, pending);
 }
 
 void lh_layer_mlp(lh_forward *f, const lh_rows_at *rows, lh_pending_sum *pending)

@@ -48,8 +48,14 @@ static int product_is_right(void)
 {
     uint16_t *x = numbers(TOKENS * IN, 1), *w = numbers(OUT * IN, 2);
     float *y = NULL, *want = NULL;
-    lh_gemm_args a = {
-        .type = LH_BF16, .tokens = TOKENS, .in = IN, .out = OUT, .x = x, .w = w, .x_ld = IN, .w_ld = IN, .y_ld = OUT};
+    lh_gemm_args a = {.type = LH_BF16,
+                      .tokens = TOKENS,
+                      .in = IN,
+                      .out = OUT,
+                      .x = x,
+                      .w = lh_plain_matrix(w, LH_BF16, IN),
+                      .x_ld = IN,
+                      .y_ld = OUT};
     if (lh_calloc(&y, TOKENS * OUT, sizeof *y) != LH_OK || lh_calloc(&want, TOKENS * OUT, sizeof *want) != LH_OK)
         abort();
     a.y = y;

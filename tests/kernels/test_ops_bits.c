@@ -46,9 +46,9 @@ static float *product_of(lot *m, rig *g, const factors *f, const int64_t rows[2]
 {
     int64_t tokens = rows[1] - rows[0], out = cols[1] - cols[0], size = f->in * lh_dtype_bytes(f->type);
     float *y = rig_new(g, tokens * out * 4), *host = lot_new(m, tokens * out * 4);
-    RUN(g, gemm, .y = y, .x = f->x + rows[0] * size, .w = f->w + cols[0] * size, .type = f->type,
-        .bias = f->bias + cols[0], .tokens = tokens, .out = out, .in = f->in, .y_ld = out, .x_ld = f->in, .w_ld = f->in,
-        .order = LH_ORDER_FIXED);
+    RUN(g, gemm, .y = y, .x = f->x + rows[0] * size, .w = lh_plain_matrix(f->w + cols[0] * size, f->type, f->in),
+        .type = f->type, .bias = f->bias + cols[0], .tokens = tokens, .out = out, .in = f->in, .y_ld = out,
+        .x_ld = f->in, .order = LH_ORDER_FIXED);
     rig_get(g, host, y, tokens * out * 4);
     return host;
 }

@@ -157,21 +157,28 @@ START_TEST(test_rows_are_gathered_to_the_bit)
 }
 END_TEST
 
+/* Experts whose weights begin `stride` elements after each other. */
+static lh_matrix weights_of(const void *w, lh_dtype type, int64_t ld, int64_t stride)
+{
+    lh_matrix all = lh_plain_matrix(w, type, ld);
+    all.step = stride * lh_dtype_bytes(type);
+    return all;
+}
+
 /* y: [assignments, out + gap], the gaps as they were. */
 static float *multiply(lot *m, rig *g, const float *logits, int n)
 {
     lh_dtype type = (lh_dtype)kind(TYPE, n);
     int64_t out = kind(OUT, n), in = kind(IN, n), gap = kind(GAP, n), experts = kind(EXPERTS, n);
-    int64_t x_ld = in + gap, w_ld = in + 2 * gap, expert_stride = (out + 3) * w_ld, size = lh_dtype_bytes(type);
+    int64_t x_ld = in + gap, w_ld = in + 2 * gap, stride = (out + 3) * w_ld, size = lh_dtype_bytes(type);
     routed r = route(m, g, logits, n);
     int64_t assignments = r.on.tokens * r.on.top_k, y_bytes = assignments * (out + gap) * 4;
-    const void *x = lot_normals(m, assignments * x_ld, 1.0f, 6), *w = lot_normals(m, experts * expert_stride, 1.0f, 7);
+    const void *x = lot_normals(m, assignments * x_ld, 1.0f, 6), *w = lot_normals(m, experts * stride, 1.0f, 7);
     float *y = rig_new(g, y_bytes), *host = lot_new(m, y_bytes);
-    if (type == LH_BF16) x = lot_bf16(m, x, assignments * x_ld), w = lot_bf16(m, w, experts * expert_stride);
+    if (type == LH_BF16) x = lot_bf16(m, x, assignments * x_ld), w = lot_bf16(m, w, experts * stride);
     RUN(g, expert_gemm, .y = y, .x = rig_put(g, x, assignments * x_ld * size),
-        .w = rig_put(g, w, experts * expert_stride * size), .type = type, .routes = r.on, .out = out, .in = in,
-        .y_ld = out + gap, .x_ld = x_ld, .w_ld = w_ld, .expert_stride = expert_stride,
-        .order = (lh_order)kind(FIXED, n));
+        .w = weights_of(rig_put(g, w, experts * stride * size), type, w_ld, stride), .type = type, .routes = r.on,
+        .out = out, .in = in, .y_ld = out + gap, .x_ld = x_ld, .order = (lh_order)kind(FIXED, n));
     rig_get(g, host, y, y_bytes);
     rig_reset(g);
     return host;
@@ -228,17 +235,16 @@ static int32_t *uneven(lot *m, const product *p)
 
 static float *multiply_uneven(lot *m, rig *g, const product *p, lh_dtype type)
 {
-    int64_t assignments = p->tokens * p->top_k, x_ld = p->in + p->gap, expert_stride = p->out * x_ld + 2 * p->gap;
+    int64_t assignments = p->tokens * p->top_k, x_ld = p->in + p->gap, stride = p->out * x_ld + 2 * p->gap;
     int64_t y_ld = p->out + p->gap, size = lh_dtype_bytes(type);
-    const void *x = lot_normals(m, assignments * x_ld, 1.0f, 16),
-               *w = lot_normals(m, p->experts * expert_stride, 1.0f, 17);
+    const void *x = lot_normals(m, assignments * x_ld, 1.0f, 16), *w = lot_normals(m, p->experts * stride, 1.0f, 17);
     float *y = rig_new(g, assignments * y_ld * 4), *host = lot_new(m, assignments * y_ld * 4);
     lh_routes r = {.tokens = p->tokens, .top_k = p->top_k, .experts = p->experts};
-    if (type == LH_BF16) x = lot_bf16(m, x, assignments * x_ld), w = lot_bf16(m, w, p->experts * expert_stride);
+    if (type == LH_BF16) x = lot_bf16(m, x, assignments * x_ld), w = lot_bf16(m, w, p->experts * stride);
     r.first = rig_put(g, uneven(m, p), (p->experts + 1) * 4);
     RUN(g, expert_gemm, .y = y, .x = rig_put(g, x, assignments * x_ld * size),
-        .w = rig_put(g, w, p->experts * expert_stride * size), .type = type, .routes = r, .out = p->out, .in = p->in,
-        .y_ld = y_ld, .x_ld = x_ld, .w_ld = x_ld, .expert_stride = expert_stride);
+        .w = weights_of(rig_put(g, w, p->experts * stride * size), type, x_ld, stride), .type = type, .routes = r,
+        .out = p->out, .in = p->in, .y_ld = y_ld, .x_ld = x_ld);
     rig_get(g, host, y, assignments * y_ld * 4);
     rig_reset(g);
     return host;

@@ -62,7 +62,7 @@ static const float *norm_gemm(lot *m, rig *g, int n, int64_t *count)
                                     .eps = 1e-5f,
                                     .offset = 0.5f},
                            .gemm = {.y = rig_put(g, lot_normals(m, tokens * y_ld, 1.0f, 4), tokens * y_ld * 4),
-                                    .w = put_numbers(m, g, w, type, out * in),
+                                    .w = lh_plain_matrix(put_numbers(m, g, w, type, out * in), type, in),
                                     .type = type,
                                     .bias = extra & 1 ? rig_put(g, lot_normals(m, out, 1.0f, 5), out * 4) : NULL,
                                     .tokens = tokens,
@@ -70,7 +70,6 @@ static const float *norm_gemm(lot *m, rig *g, int n, int64_t *count)
                                     .in = in,
                                     .y_ld = y_ld,
                                     .x_ld = in,
-                                    .w_ld = in,
                                     .order = order,
                                     .adds = (extra & 2) && !is_gated && order == LH_ORDER_ANY}};
     a.gemm.x = a.norm.y;
@@ -137,27 +136,26 @@ static float *norm_gemm_of_4096(lot *m, rig *g, int64_t tokens, int64_t out)
     const int64_t in = 4096;
     float *y = rig_new(g, tokens * out * 4), *host = lot_new(m, tokens * out * 4);
     void *normed = rig_new(g, tokens * in * 2);
-    lh_norm_gemm_args a = {
-        .norm = {.y = normed,
-                 .y_type = LH_BF16,
-                 .x = rig_put(g, lot_normals(m, tokens * in, 100.0f, 1), tokens * in * 4),
-                 .w = rig_put(g, lot_normals(m, in, 1.0f, 2), in * 4),
-                 .tokens = tokens,
-                 .heads = 1,
-                 .dim = in,
-                 .x_ld = in,
-                 .y_ld = in,
-                 .eps = 1e-5f},
-        .gemm = {.y = y,
-                 .x = normed,
-                 .w = rig_put(g, lot_bf16(m, lot_normals(m, out * in, 1 / 64.0f, 3), out * in), out * in * 2),
-                 .type = LH_BF16,
-                 .tokens = tokens,
-                 .out = out,
-                 .in = in,
-                 .y_ld = out,
-                 .x_ld = in,
-                 .w_ld = in}};
+    const void *w = rig_put(g, lot_bf16(m, lot_normals(m, out * in, 1 / 64.0f, 3), out * in), out * in * 2);
+    lh_norm_gemm_args a = {.norm = {.y = normed,
+                                    .y_type = LH_BF16,
+                                    .x = rig_put(g, lot_normals(m, tokens * in, 100.0f, 1), tokens * in * 4),
+                                    .w = rig_put(g, lot_normals(m, in, 1.0f, 2), in * 4),
+                                    .tokens = tokens,
+                                    .heads = 1,
+                                    .dim = in,
+                                    .x_ld = in,
+                                    .y_ld = in,
+                                    .eps = 1e-5f},
+                           .gemm = {.y = y,
+                                    .x = normed,
+                                    .w = lh_plain_matrix(w, LH_BF16, in),
+                                    .type = LH_BF16,
+                                    .tokens = tokens,
+                                    .out = out,
+                                    .in = in,
+                                    .y_ld = out,
+                                    .x_ld = in}};
     RUN_ARGS(g, norm_gemm, &a);
     rig_get(g, host, y, tokens * out * 4);
     return host;
@@ -200,7 +198,7 @@ static const float *gemm_convert(lot *m, rig *g, int n, int64_t *count)
     lh_gemm_convert_args a = {
         .gemm = {.y = rig_put(g, lot_normals(m, tokens * out, 1.0f, 4), tokens * out * 4),
                  .x = put_numbers(m, g, x, type, tokens * in),
-                 .w = put_numbers(m, g, w, type, out * in),
+                 .w = lh_plain_matrix(put_numbers(m, g, w, type, out * in), type, in),
                  .type = type,
                  .bias = extra & 1 ? rig_put(g, lot_normals(m, out, 1.0f, 5), out * 4) : NULL,
                  .tokens = tokens,
@@ -208,7 +206,6 @@ static const float *gemm_convert(lot *m, rig *g, int n, int64_t *count)
                  .in = in,
                  .y_ld = out,
                  .x_ld = in,
-                 .w_ld = in,
                  .order = order,
                  .adds = (extra & 2) && order == LH_ORDER_ANY},
         .convert = {.dst = put_numbers(m, g, lot_normals(m, tokens * ld, 1.0f, 6), to, tokens * ld),

@@ -34,9 +34,10 @@ static float *multiply(lot *m, rig *g, const product *p)
         x = lot_bf16(m, x, x_count);
         w = lot_bf16(m, w, w_count);
     }
-    RUN(g, gemm, .y = y, .x = rig_put(g, x, x_count * size), .w = rig_put(g, w, w_count * size), .type = p->type,
+    RUN(g, gemm, .y = y, .x = rig_put(g, x, x_count * size),
+        .w = lh_plain_matrix(rig_put(g, w, w_count * size), p->type, p->in + 2 * p->gap), .type = p->type,
         .bias = p->bias ? rig_put(g, p->bias, p->out * 4) : NULL, .tokens = p->tokens, .out = p->out, .in = p->in,
-        .y_ld = y_ld, .x_ld = p->in + p->gap, .w_ld = p->in + 2 * p->gap, .order = p->order, .adds = p->adds);
+        .y_ld = y_ld, .x_ld = p->in + p->gap, .order = p->order, .adds = p->adds);
     rig_get(g, host, y, y_bytes);
     rig_reset(g);
     return host;

@@ -70,9 +70,11 @@ START_TEST(test_embed_looks_up_own_rows_and_gives_zero_for_others)
                 }
             }
             RUN(&g, embed, .y = y,
-                .table = type == LH_BF16 ? rig_put(&g, table16, rows * dim * 2) : rig_put(&g, table, rows * dim * 4),
-                .type = type, .ids = rig_put(&g, ids, sizeof ids), .tokens = tokens, .dim = dim, .first = first,
-                .rows = rows, .scale = scale);
+                .table = lh_plain_matrix(type == LH_BF16 ? rig_put(&g, table16, rows * dim * 2)
+                                                         : rig_put(&g, table, rows * dim * 4),
+                                         type, dim),
+                .ids = rig_put(&g, ids, sizeof ids), .tokens = tokens, .dim = dim, .first = first, .rows = rows,
+                .scale = scale);
             rig_get(&g, got, y, tokens * dim * 4);
             check_near(got, want, tokens * dim, (tolerance){0, 0}, "embed, %s", g.ops->name);
             rig_reset(&g);

@@ -182,15 +182,15 @@ static __global__ void product_kernel(float *out, product_fault fault)
     if (fault != UNFENCED) lh_wgmma_fence();
     unsigned words[4][4];
     for (int i = 0; i < 4; i++) {
-        lh_wgmma(d, lh_matrix(lh_shared_address(a) + 32 * i, 16, 1024),
-                 lh_matrix(lh_shared_address(b) + 32 * i, 16, 1024), i > 0);
+        lh_wgmma(d, lh_wgmma_matrix(lh_shared_address(a) + 32 * i, 16, 1024),
+                 lh_wgmma_matrix(lh_shared_address(b) + 32 * i, 16, 1024), i > 0);
         for (int j = 0; j < 4; j++) {
             const int k = 16 * i + lane % 4 * 2 + j / 2 * 8;
             words[i][j] = __float_as_uint(number_of(row + j % 2 * 8, k)) >> 16 |
                           (__float_as_uint(number_of(row + j % 2 * 8, k + 1)) & 0xffff0000u);
         }
     }
-    for (int i = 0; i < 4; i++) lh_wgmma(d, words[i], lh_matrix(lh_shared_address(across) + 2048 * i, TILE, 1024));
+    for (int i = 0; i < 4; i++) lh_wgmma(d, words[i], lh_wgmma_matrix(lh_shared_address(across) + 2048 * i, TILE, 1024));
     lh_wgmma_commit();
     if (fault == NOT_WAITED) return;
     if (fault == READ_EARLY) out[threadIdx.x] = d[0];

@@ -252,8 +252,8 @@ static int64_t copies_of_product(rig *g)
     for (int i = 0; i < OUT * IN; i++) w[i] = (float)(i / IN);
     float *on = rig_new(g, sizeof y);
     RUN(g, gemm, .y = on, .x = rig_put(g, lot_bf16(&m, x, TOKENS * IN), sizeof x / 2),
-        .w = rig_put(g, lot_bf16(&m, w, OUT * IN), sizeof w / 2), .type = LH_BF16, .tokens = TOKENS, .out = OUT,
-        .in = IN, .y_ld = OUT, .x_ld = IN, .w_ld = IN);
+        .w = lh_plain_matrix(rig_put(g, lot_bf16(&m, w, OUT * IN), sizeof w / 2), LH_BF16, IN), .type = LH_BF16,
+        .tokens = TOKENS, .out = OUT, .in = IN, .y_ld = OUT, .x_ld = IN);
     rig_get(g, y, on, sizeof y);
     for (int i = 0; i < TOKENS * OUT; i++) ck_assert(y[i] == (float)(IN * (i % OUT)));
     lot_end(&m);

@@ -34,10 +34,11 @@ VEC_FN void one_token(const lh_few *f, int64_t o, int64_t t, const lh_meet kind)
     for (; i + CHAINS * step <= a->in; i += CHAINS * step, x += CHAINS * x_step) {
 #pragma GCC unroll 4
         for (int u = 0; u < CHAINS; u++)
-            sum[u] = step_add(step_load(a->w, o * a->w_ld + i + u * step, step, kind), x + u * x_step, sum[u], kind);
+            sum[u] =
+                step_add(step_load(a->w.data, o * a->w.ld + i + u * step, step, kind), x + u * x_step, sum[u], kind);
     }
     for (; i < a->in; i += step, x += x_step)
-        sum[0] = step_add(step_load(a->w, o * a->w_ld + i, lh_min_i64(step, a->in - i), kind), x, sum[0], kind);
+        sum[0] = step_add(step_load(a->w.data, o * a->w.ld + i, lh_min_i64(step, a->in - i), kind), x, sum[0], kind);
     float *y = a->y + t * a->y_ld + o, product = vf_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
     if (a->bias) product += a->bias[o];
     *y = a->adds ? *y + product : product;
@@ -93,8 +94,8 @@ VEC_FN vf lane_last(const char *w)
 VEC_FN void lane_block(const lh_few *f, int64_t o, int64_t t, const int rows, const int vectors, const lh_meet kind)
 {
     const lh_gemm_args *a = f->args;
-    const int64_t ld = a->w_ld * (kind == MEET_F32 ? 4 : 2), x_ld = f->x_ld; /* bytes; floats */
-    const char *w = (const char *)a->w + o * ld, *end = w + (kind == MEET_F32 ? a->in : a->in / 2) * 4;
+    const int64_t ld = a->w.ld * (kind == MEET_F32 ? 4 : 2), x_ld = f->x_ld; /* bytes; floats */
+    const char *w = (const char *)a->w.data + o * ld, *end = w + (kind == MEET_F32 ? a->in : a->in / 2) * 4;
     const float *x = f->x + t / VL * x_ld;
     vf sum[LANE_ROWS * 2];
 #pragma GCC unroll 16
@@ -236,10 +237,10 @@ static void tiled_columns(const lh_tiled *g, int64_t o, int64_t count)
 {
     const lh_gemm_args *a = g->args;
     for (int64_t i = 0; i < a->in; i += TILED_DEPTH) {
-        lh_columns columns = {.src = a->w,
+        lh_columns columns = {.src = a->w.data,
                               .type = a->type,
-                              .first = o * a->w_ld + i,
-                              .ld = a->w_ld,
+                              .first = o * a->w.ld + i,
+                              .ld = a->w.ld,
                               .count = count,
                               .depth = lh_min_i64(a->in - i, TILED_DEPTH)};
         pack_columns(g->w, &columns);

@@ -52,7 +52,7 @@ static lh_status product_describe_attributes(lh_product *p, const lh_gemm_args *
 static lh_status product_describe(lh_product *p, const lh_gemm_args *a)
 {
     dnnl_matmul_desc_t desc;
-    const dnnl_dims_t x = {a->tokens, a->in}, x_by = {a->x_ld, 1}, w = {a->in, a->out}, w_by = {1, a->w_ld};
+    const dnnl_dims_t x = {a->tokens, a->in}, x_by = {a->x_ld, 1}, w = {a->in, a->out}, w_by = {1, a->w.ld};
     const dnnl_dims_t bias = {1, a->out}, bias_by = {a->out, 1}, y = {a->tokens, a->out}, y_by = {a->y_ld, 1};
     LH_TRY(checked(dnnl_engine_create(&p->engine, dnnl_cpu, 0), "engine"));
     LH_TRY(checked(dnnl_stream_create(&p->queue, p->engine, dnnl_stream_default_flags), "stream"));
@@ -82,7 +82,7 @@ static void ask(void)
     for (int i = 0; i < 2 && multiplies; i++) {
         lh_product p = {0};
         lh_gemm_args a = sizes[i];
-        a.x_ld = a.w_ld = a.in;
+        a.x_ld = a.w.ld = a.in;
         a.y_ld = a.out;
         multiplies = product_describe(&p, &a) == LH_OK;
         product_clear(&p);
@@ -110,7 +110,7 @@ lh_status lh_cpu_onednn_gemm(lh_stream *stream, const lh_gemm_args *a)
         const dnnl_memory_desc_t *desc;
         const void *data;
     } parts[5] = {{DNNL_ARG_SRC, &p.x, a->x},
-                  {DNNL_ARG_WEIGHTS, &p.w, a->w},
+                  {DNNL_ARG_WEIGHTS, &p.w, a->w.data},
                   {DNNL_ARG_DST, &p.y, a->y},
                   {DNNL_ARG_SCRATCHPAD, space, work},
                   {DNNL_ARG_BIAS, &p.bias, a->bias}};

@@ -12,7 +12,8 @@ static lh_status op_embed(lh_stream *stream, const lh_embed_args *a)
         int64_t row = a->ids[t] - a->first;
         int here = row >= 0 && row < a->rows;
         for (int64_t i = 0; i < a->dim; i += VL) {
-            vf x = here ? vf_load_any_first(a->table, a->type, row * a->dim + i, a->dim - i) : vf_zero();
+            vf x = here ? vf_load_any_first(a->table.data, a->table.format->plain, row * a->dim + i, a->dim - i)
+                        : vf_zero();
             vf_store_first(a->y + t * a->dim + i, scale * x, a->dim - i);
         }
     }

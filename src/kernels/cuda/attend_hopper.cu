@@ -221,8 +221,8 @@ static __device__ __forceinline__ void multiply_keys(float (&s)[K::KEYS / 2], ui
 {
 #pragma unroll
     for (int i = 0; i < K::D / 16; i++)
-        lh_wgmma(s, lh_matrix(queries + i / 4 * K::QUERY_TILE + i % 4 * 32, 16, 1024),
-                 lh_matrix(keys + i / 4 * K::KEY_TILE + i % 4 * 32, 16, 1024), i > 0);
+        lh_wgmma(s, lh_wgmma_matrix(queries + i / 4 * K::QUERY_TILE + i % 4 * 32, 16, 1024),
+                 lh_wgmma_matrix(keys + i / 4 * K::KEY_TILE + i % 4 * 32, 16, 1024), i > 0);
 }
 
 template <typename K>
@@ -230,7 +230,8 @@ static __device__ __forceinline__ void add_values(float (&o)[K::D / 2], const ui
                                                   uint32_t values)
 {
 #pragma unroll
-    for (int i = 0; i < K::KEYS / 16; i++) lh_wgmma(o, p + 4 * i, lh_matrix(values + i * 2048, K::KEY_TILE, 1024));
+    for (int i = 0; i < K::KEYS / 16; i++)
+        lh_wgmma(o, p + 4 * i, lh_wgmma_matrix(values + i * 2048, K::KEY_TILE, 1024));
 }
 
 /* The entry of number i of a lane's logits, from the tile's first on. */

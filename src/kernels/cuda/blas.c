@@ -40,8 +40,8 @@ static lh_status multiply(const blas *b, const lh_gemm_args *a, float keep, lh_d
     const cudaDataType type = a->type == LH_F32 ? CUDA_R_32F : CUDA_R_16BF;
     const cudaDataType to = y_type == LH_F32 ? CUDA_R_32F : CUDA_R_16BF;
     return check(b,
-                 b->call.GemmEx(b->handle, CUBLAS_OP_T, CUBLAS_OP_N, a->out, a->tokens, a->in, &one, a->w, type,
-                                a->w_ld, a->x, type, a->x_ld, &keep, a->y, to, a->y_ld, CUBLAS_COMPUTE_32F,
+                 b->call.GemmEx(b->handle, CUBLAS_OP_T, CUBLAS_OP_N, a->out, a->tokens, a->in, &one, a->w.data, type,
+                                a->w.ld, a->x, type, a->x_ld, &keep, a->y, to, a->y_ld, CUBLAS_COMPUTE_32F,
                                 CUBLAS_GEMM_DEFAULT),
                  "a matrix product");
 }
@@ -57,13 +57,12 @@ static lh_status load_code(const blas *b, lh_stream *stream)
     LH_TRY(lh_device_alloc(b->device, &room, ROOM + 4 * numbers + 2 * numbers + 2 * TILE * TILE, LH_MEM_WORK));
     y = room + ROOM;
     const lh_gemm_args a = {.y = (float *)y,
-                            .w = y + 4 * numbers,
+                            .w = lh_plain_matrix(y + 4 * numbers, LH_BF16, TILE),
                             .x = y + 6 * numbers,
                             .tokens = TILE,
                             .in = TILE,
                             .out = out,
                             .x_ld = TILE,
-                            .w_ld = TILE,
                             .y_ld = out,
                             .type = LH_BF16};
     LH_TRY_DONE(check(b, b->call.SetWorkspace(b->handle, room, ROOM), "giving room"));

@@ -48,9 +48,9 @@ static __device__ __forceinline__ tile_copies plan_copies(const lh_gemm_args &g,
     typedef __nv_bfloat16 bf16;
     int row = (int)threadIdx.x / PIECES, piece = (int)threadIdx.x % PIECES;
     tile_copies c = {(const bf16 *)g.x + row * g.x_ld + piece * EACH,
-                     (const bf16 *)g.w + (o0 + row) * g.w_ld + piece * EACH,
+                     (const bf16 *)g.w.data + (o0 + row) * g.w.ld + piece * EACH,
                      AT_ONCE * g.x_ld,
-                     AT_ONCE * g.w_ld,
+                     AT_ONCE * g.w.ld,
                      g.in - piece * EACH,
                      0,
                      0,
@@ -169,8 +169,8 @@ lh_status lh_cuda_expert_gemm(lh_stream *stream, const lh_expert_gemm_args *a)
     all.y = a->y, all.x = a->x, all.w = a->w;
     all.type = a->type;
     all.tokens = tokens * a->routes.top_k, all.out = a->out, all.in = a->in;
-    all.y_ld = a->y_ld, all.x_ld = a->x_ld, all.w_ld = a->w_ld;
-    int is_wide = lh_gemm_is_wide(&all) && a->expert_stride * lh_dtype_bytes(a->type) % 16 == 0;
+    all.y_ld = a->y_ld, all.x_ld = a->x_ld;
+    int is_wide = lh_gemm_is_wide(&all) && a->w.step % 16 == 0;
     if (all.tokens == 0 || a->out == 0) return LH_OK;
     if (a->in == 0) return lh_cuda_gemm(stream, &all);
     if (a->order == LH_ORDER_FIXED) return lh_expert_gemm_fixed(stream, a);

@@ -33,7 +33,8 @@ static __device__ __forceinline__ int lh_expert_tile(lh_gemm_args *g, const lh_e
     int64_t s = first[e] + (int64_t)n * ROWS, left = first[e + 1] - s;
     g->y = a.y + s * a.y_ld;
     g->x = (const T *)a.x + s * a.x_ld;
-    g->w = (const T *)a.w + e * a.expert_stride;
+    g->w = a.w;
+    g->w.data = (const char *)a.w.data + e * a.w.step;
     g->type = a.type;
     g->bias = NULL;
     g->tokens = left < ROWS ? left : ROWS;
@@ -41,7 +42,6 @@ static __device__ __forceinline__ int lh_expert_tile(lh_gemm_args *g, const lh_e
     g->in = a.in;
     g->y_ld = a.y_ld;
     g->x_ld = a.x_ld;
-    g->w_ld = a.w_ld;
     g->adds = 0;
     return 1;
 }

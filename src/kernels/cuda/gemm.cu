@@ -95,12 +95,12 @@ static __device__ __forceinline__ void multiply_tile(const lh_gemm_args &a, int6
     __shared__ __align__(16) float xs[SLICE][ROWS + PAD], ws[SLICE][OUTS + PAD];
     int across = (int)threadIdx.x % ACROSS * PER, down = (int)threadIdx.x / ACROSS * DEEP;
     float sum[DEEP][PER] = {};
-    const T *x = (const T *)a.x + t0 * a.x_ld, *w = (const T *)a.w + o0 * a.w_ld;
+    const T *x = (const T *)a.x + t0 * a.x_ld, *w = (const T *)a.w.data + o0 * a.w.ld;
     for (int64_t i0 = 0; i0 < a.in; i0 += SLICE) {
         int n = a.in - i0 < SLICE ? (int)(a.in - i0) : (int)SLICE;
         __syncthreads(); /* the previous slice has been read */
         load_slice<T, ROWS, THREADS>(xs, x + i0, a.x_ld, a.tokens - t0, n);
-        load_slice<T, OUTS, THREADS>(ws, w + i0, a.w_ld, a.out - o0, n);
+        load_slice<T, OUTS, THREADS>(ws, w + i0, a.w.ld, a.out - o0, n);
         __syncthreads();
         if (n == SLICE) {
 #pragma unroll

@@ -13,8 +13,8 @@ extern "C" {
 static inline int lh_gemm_is_wide(const lh_gemm_args *a)
 {
     int64_t each = 16 / lh_dtype_bytes(a->type);
-    return ((uintptr_t)a->x | (uintptr_t)a->w) % 16 == 0 && a->in % each == 0 &&
-           (a->tokens == 1 || a->x_ld % each == 0) && (a->out == 1 || a->w_ld % each == 0);
+    return ((uintptr_t)a->x | (uintptr_t)a->w.data) % 16 == 0 && a->in % each == 0 &&
+           (a->tokens == 1 || a->x_ld % each == 0) && (a->out == 1 || a->w.ld % each == 0);
 }
 
 /* Weights are read once: loads of 16 bytes that bypass L1, which is for x. */

@@ -121,7 +121,8 @@ static __device__ __forceinline__ void multiply_rows(const lh_gemm_args &a, int6
     lh_small_rows<T, TOKENS> f;
     f.in = a.in;
 #pragma unroll
-    for (int r = 0; r < LH_SMALL_ROWS; r++) f.w[r] = (const T *)a.w + (o0 + r < a.out ? o0 + r : a.out - 1) * a.w_ld;
+    for (int r = 0; r < LH_SMALL_ROWS; r++)
+        f.w[r] = (const T *)a.w.data + (o0 + r < a.out ? o0 + r : a.out - 1) * a.w.ld;
 #pragma unroll
     for (int t = 0; t < TOKENS; t++) f.x[t] = (const T *)a.x + (t < a.tokens ? t : a.tokens - 1) * a.x_ld;
     float product = lh_small_product<IS_WIDE>(f);

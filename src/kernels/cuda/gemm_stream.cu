@@ -159,18 +159,18 @@ static __device__ __forceinline__ void copy_piece(const lh_norm_gemm_args &a, co
 {
     const lh_gemm_args &g = a.gemm;
     const int col = c.piece * PIECE, cols = min((int)g.in - col, (int)PIECE);
-    const bf16 *w = (const bf16 *)g.w + col;
+    const bf16 *w = (const bf16 *)g.w.data + col;
     if (BULK) {
         if (lh_lane() == 0) lh_mbarrier_expect(bar, ROWS * cols * 2);
         __syncwarp();
         if (lh_lane() < ROWS)
-            lh_bulk_copy_hint(stage + lh_lane() * PIECE * 2, w + row_of<ROWS>(a, c.tile, lh_lane()) * g.w_ld, cols * 2,
+            lh_bulk_copy_hint(stage + lh_lane() * PIECE * 2, w + row_of<ROWS>(a, c.tile, lh_lane()) * g.w.ld, cols * 2,
                               bar, hint);
     } else if (EACH * lh_lane() < cols) {
 #pragma unroll
         for (int r = 0; r < ROWS; r++)
             lh_copy_async(stage + r * PIECE * 2 + lh_lane() * 16,
-                          w + row_of<ROWS>(a, c.tile, r) * g.w_ld + EACH * lh_lane(), 16);
+                          w + row_of<ROWS>(a, c.tile, r) * g.w.ld + EACH * lh_lane(), 16);
     }
 }
 
@@ -334,7 +334,7 @@ struct mma_copies {
             unsigned char *to = stage + k * OF_WEIGHTS;
             if (!BY_MAPS) {
                 copy_rows<ROWS>(to, a.gemm.in - col, ROWS, [&](int r) {
-                    return (const bf16 *)a.gemm.w + row_of<ROWS>(a, c.tile, r) * a.gemm.w_ld + col;
+                    return (const bf16 *)a.gemm.w.data + row_of<ROWS>(a, c.tile, r) * a.gemm.w.ld + col;
                 });
             } else if (lh_lane() == 0) {
                 lh_tensor_copy_hint(to, &maps->w, col, c.tile * outs, bar, hint);
@@ -556,7 +556,7 @@ static int make_maps(way *w, const lh_norm_gemm_args *a, const lh_stream *stream
 {
     const lh_gemm_args *g = &a->gemm;
     const int64_t weights[] = {g->out, g->in}, tokens[] = {g->tokens, g->in};
-    return lh_map_tiles(stream, &w->maps.w, g->w, weights, g->w_ld, a->gated.y ? w->rows / 2 : w->rows) ==
+    return lh_map_tiles(stream, &w->maps.w, g->w.data, weights, g->w.ld, a->gated.y ? w->rows / 2 : w->rows) ==
                CUDA_SUCCESS &&
            lh_map_tiles(stream, &w->maps.x, g->x, tokens, g->x_ld, groups_of(a) * TOKENS) == CUDA_SUCCESS;
 }

@@ -12,7 +12,7 @@ static __global__ void embed_kernel(lh_embed_args a, int width)
 {
     for (int64_t t = blockIdx.y; t < a.tokens; t += gridDim.y) {
         int64_t row = a.ids[t] - a.first, is_own = row >= 0 && row < a.rows;
-        const T *from = (const T *)a.table + (is_own ? row : 0) * a.dim;
+        const T *from = (const T *)a.table.data + (is_own ? row : 0) * a.dim;
         for (int64_t i = 4 * lh_grid_first(); i < a.dim; i += 4 * lh_grid_step()) {
             lh_four x = lh_get4(from + i, is_own ? a.dim - i : 0, width);
             for (int j = 0; j < 4; j++) x.at[j] *= a.scale;
@@ -23,8 +23,9 @@ static __global__ void embed_kernel(lh_embed_args a, int width)
 
 lh_status lh_cuda_embed(lh_stream *stream, const lh_embed_args *a)
 {
-    auto *kernel = a->type == LH_F32 ? embed_kernel<float> : embed_kernel<bf16>;
-    int width = lh_width(a->table, a->dim, a->type) == 4 && lh_width(a->y, a->dim, LH_F32) == 4 ? 4 : 1;
+    lh_dtype type = a->table.format->plain;
+    auto *kernel = type == LH_F32 ? embed_kernel<float> : embed_kernel<bf16>;
+    int width = lh_width(a->table.data, a->dim, type) == 4 && lh_width(a->y, a->dim, LH_F32) == 4 ? 4 : 1;
     return lh_launch(stream, "embed", lh_fours_shape(a->tokens, a->dim), kernel, *a, width);
 }
 

@@ -18,7 +18,7 @@
 /* A matrix operand at address `at` of shared memory; lead, stride in bytes. Rows along the common dimension (queries,
  * keys): stride: from 8 rows to the next 8; lead is not used. Rows across it (values): stride: from 8 rows to the next
  * 8; lead: from 64 columns to the next 64. */
-static __device__ __forceinline__ uint64_t lh_matrix(uint32_t at, uint32_t lead, uint32_t stride)
+static __device__ __forceinline__ uint64_t lh_wgmma_matrix(uint32_t at, uint32_t lead, uint32_t stride)
 {
     return (uint64_t)((at & 0x3ffff) >> 4) | (uint64_t)(lead >> 4) << 16 | (uint64_t)(stride >> 4) << 32 | 1ull << 62;
 }

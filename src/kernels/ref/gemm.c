@@ -7,7 +7,7 @@ static float dot_any(const lh_gemm_args *a, int64_t t, int64_t o)
 {
     double sum = (a->bias ? a->bias[o] : 0.0) + (a->adds ? a->y[t * a->y_ld + o] : 0.0f);
     for (int64_t i = 0; i < a->in; i++)
-        sum += ref_load(a->x, a->type, t * a->x_ld + i) * ref_load(a->w, a->type, o * a->w_ld + i);
+        sum += ref_load(a->x, a->type, t * a->x_ld + i) * ref_load(a->w.data, a->type, o * a->w.ld + i);
     return (float)sum;
 }
 
@@ -16,7 +16,7 @@ static float dot_fixed(const lh_gemm_args *a, int64_t t, int64_t o)
     float sum = 0.0f;
     for (int64_t i = 0; i < a->in; i++) {
         float x = (float)ref_load(a->x, a->type, t * a->x_ld + i);
-        float w = (float)ref_load(a->w, a->type, o * a->w_ld + i);
+        float w = (float)ref_load(a->w.data, a->type, o * a->w.ld + i);
         sum = fmaf(x, w, sum);
     }
     return a->bias ? sum + a->bias[o] : sum;

@@ -12,7 +12,8 @@ lh_status lh_ref_embed(lh_stream *stream, const lh_embed_args *a)
     for (int64_t t = 0; t < a->tokens; t++) {
         int64_t row = a->ids[t] - a->first;
         for (int64_t i = 0; i < a->dim; i++) {
-            double x = row >= 0 && row < a->rows ? ref_load(a->table, a->type, row * a->dim + i) : 0.0;
+            double x =
+                row >= 0 && row < a->rows ? ref_load(a->table.data, a->table.format->plain, row * a->dim + i) : 0.0;
             a->y[t * a->dim + i] = (float)(a->scale * x);
         }
     }

@@ -133,11 +133,17 @@ static lh_status make_product(lh_bench *b, step *s, lh_gemm_args *a, const int64
     const int64_t tokens = shape[0], in = shape[1], out = shape[2];
     const void *x = a->x;
     float *y = a->y;
-    *a = (lh_gemm_args){.type = LH_BF16, .tokens = tokens, .out = out, .in = in, .y_ld = out, .x_ld = in, .w_ld = in};
+    *a = (lh_gemm_args){.type = LH_BF16,
+                        .tokens = tokens,
+                        .out = out,
+                        .in = in,
+                        .y_ld = out,
+                        .x_ld = in,
+                        .w = lh_plain_matrix(NULL, LH_BF16, in)};
     a->adds = y != NULL;
     a->x = x;
     a->y = y;
-    LH_TRY(lh_bench_normals(b, &a->w, &(lh_bench_normal){LH_BF16, out * in, 0.02f}));
+    LH_TRY(lh_bench_normals(b, &a->w.data, &(lh_bench_normal){LH_BF16, out * in, 0.02f}));
     if (!x) LH_TRY(lh_bench_normals(b, &a->x, &(lh_bench_normal){LH_BF16, tokens * in, 1.0f}));
     if (!y) LH_TRY(lh_bench_zeros(b, &a->y, tokens * out * 4));
     s->bytes += (double)(out * in * 2);

@@ -93,8 +93,8 @@ static lh_status make_rows(lh_bench *b, experts *e)
     LH_TRY(lh_bench_normals(b, &w, &(lh_bench_normal){LH_BF16, m->experts * m->inner * hidden, 1.0f}));
     e->gather = (lh_gather_rows_args){
         .y = x, .y_type = LH_BF16, .x = rows, .count = e->assignments, .dim = hidden, .y_ld = hidden, .x_ld = hidden};
-    e->product =
-        (lh_expert_gemm_args){.y = outputs, .x = x, .w = w, .type = LH_BF16, .expert_stride = m->inner * hidden};
+    e->product = (lh_expert_gemm_args){.y = outputs, .x = x, .w = lh_plain_matrix(w, LH_BF16, 0), .type = LH_BF16};
+    e->product.w.step = m->inner * hidden * 2;
     e->combine = (lh_combine_args){.y = sums, .x = outputs, .dim = hidden};
     return LH_OK;
 }
@@ -117,7 +117,7 @@ static lh_status run_product(lh_bench *b, experts *e, int64_t in, int64_t out)
     const double assignments = (double)e->assignments, weights = experts_met(&e->m) * (double)in * (double)out;
     lh_bench_case c = {.name = "expert_gemm", .type = LH_BF16, .call = call_product, .args = e};
     char what[64];
-    e->product.in = e->product.x_ld = e->product.w_ld = in;
+    e->product.in = e->product.x_ld = e->product.w.ld = in;
     e->product.out = e->product.y_ld = out;
     c.flops = 2.0 * assignments * (double)in * (double)out;
     c.bytes = 2 * weights + assignments * (2.0 * (double)in + 4.0 * (double)out);

@@ -18,7 +18,7 @@ static lh_status call_norm_gemm(lh_bench *b, void *args, int64_t turn)
 {
     const norm_case *c = args;
     lh_norm_gemm_args a = c->args;
-    a.gemm.w = (const char *)a.gemm.w + turn % (c->rows / a.gemm.out) * a.gemm.out * a.gemm.in * 2;
+    a.gemm.w.data = (const char *)a.gemm.w.data + turn % (c->rows / a.gemm.out) * a.gemm.out * a.gemm.in * 2;
     return b->ops->norm_gemm(b->stream, &a);
 }
 
@@ -31,12 +31,17 @@ static lh_status run_norm_gemm(lh_bench *b, int64_t tokens, int is_gated)
     lh_bench_case w = {.name = "norm_gemm", .type = LH_BF16, .call = call_norm_gemm, .args = &c};
     c.args.norm = (lh_rmsnorm_args){
         .y_type = LH_BF16, .tokens = tokens, .heads = 1, .dim = in, .x_ld = in, .y_ld = in, .eps = 1e-5f};
-    c.args.gemm =
-        (lh_gemm_args){.type = LH_BF16, .tokens = tokens, .out = out, .in = in, .y_ld = out, .x_ld = in, .w_ld = in};
+    c.args.gemm = (lh_gemm_args){.type = LH_BF16,
+                                 .tokens = tokens,
+                                 .out = out,
+                                 .in = in,
+                                 .y_ld = out,
+                                 .x_ld = in,
+                                 .w = lh_plain_matrix(NULL, LH_BF16, in)};
     LH_TRY_DONE(lh_bench_normals(b, &c.args.norm.x, &(lh_bench_normal){LH_F32, tokens * in, 1.0f}));
     LH_TRY_DONE(lh_bench_normals(b, &c.args.norm.w, &(lh_bench_normal){LH_F32, in, 1.0f}));
     LH_TRY_DONE(lh_bench_zeros(b, &c.args.norm.y, tokens * in * 2));
-    LH_TRY_DONE(lh_bench_normals(b, &c.args.gemm.w, &(lh_bench_normal){LH_BF16, c.rows * in, 0.05f}));
+    LH_TRY_DONE(lh_bench_normals(b, &c.args.gemm.w.data, &(lh_bench_normal){LH_BF16, c.rows * in, 0.05f}));
     LH_TRY_DONE(lh_bench_zeros(b, &c.args.gemm.y, tokens * out * 4));
     c.args.gemm.x = c.args.norm.y;
     if (is_gated) {
@@ -68,11 +73,17 @@ static lh_status run_gemm_convert(lh_bench *b, int64_t tokens)
     lh_status st = LH_OK;
     const int64_t mark = lh_bench_mark(b), in = lh_bench_size(b, HIDDEN, 64);
     lh_gemm_convert_args a = {
-        .gemm = {.type = LH_BF16, .tokens = tokens, .out = in, .in = in, .y_ld = in, .x_ld = in, .w_ld = in},
+        .gemm = {.type = LH_BF16,
+                 .tokens = tokens,
+                 .out = in,
+                 .in = in,
+                 .y_ld = in,
+                 .x_ld = in,
+                 .w = lh_plain_matrix(NULL, LH_BF16, in)},
         .convert = {.dst_type = LH_BF16, .src_type = LH_F32, .rows = tokens, .cols = in, .dst_ld = in, .src_ld = in}};
     lh_bench_case w = {.name = "gemm_convert", .type = LH_BF16, .call = call_gemm_convert, .args = &a};
     LH_TRY_DONE(lh_bench_normals(b, &a.gemm.x, &(lh_bench_normal){LH_BF16, tokens * in, 1.0f}));
-    LH_TRY_DONE(lh_bench_normals(b, &a.gemm.w, &(lh_bench_normal){LH_BF16, in * in, 0.05f}));
+    LH_TRY_DONE(lh_bench_normals(b, &a.gemm.w.data, &(lh_bench_normal){LH_BF16, in * in, 0.05f}));
     LH_TRY_DONE(lh_bench_zeros(b, &a.gemm.y, tokens * in * 4));
     LH_TRY_DONE(lh_bench_zeros(b, &a.convert.dst, tokens * in * 2));
     a.convert.src = a.gemm.y;

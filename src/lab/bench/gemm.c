@@ -14,7 +14,7 @@ static lh_status call_copies(lh_bench *b, void *args, int64_t turn)
 {
     const gemm_case *c = args;
     lh_gemm_args a = c->args;
-    a.w = (const char *)a.w + turn % c->copies * a.out * a.in * lh_dtype_bytes(a.type);
+    a.w.data = (const char *)a.w.data + turn % c->copies * a.out * a.in * lh_dtype_bytes(a.type);
     return b->ops->gemm(b->stream, &a);
 }
 
@@ -31,11 +31,17 @@ static lh_status run_shape(lh_bench *b, const int64_t shape[3], lh_dtype type, l
              order == LH_ORDER_FIXED ? " fixed" : "", (long long)tokens, (long long)in, (long long)out);
     w.flops = 2.0 * (double)tokens * (double)in * (double)out;
     w.bytes = few ? (double)bytes : 0;
-    c.args = (lh_gemm_args){
-        .type = type, .tokens = tokens, .out = out, .in = in, .y_ld = out, .x_ld = in, .w_ld = in, .order = order};
+    c.args = (lh_gemm_args){.type = type,
+                            .tokens = tokens,
+                            .out = out,
+                            .in = in,
+                            .y_ld = out,
+                            .x_ld = in,
+                            .w = lh_plain_matrix(NULL, type, in),
+                            .order = order};
     LH_TRY_DONE(lh_bench_zeros(b, &c.args.y, tokens * out * 4));
     LH_TRY_DONE(lh_bench_normals(b, &c.args.x, &(lh_bench_normal){type, tokens * in, 1.0f}));
-    LH_TRY_DONE(lh_bench_normals(b, &c.args.w, &(lh_bench_normal){type, out * in * c.copies, 1.0f}));
+    LH_TRY_DONE(lh_bench_normals(b, &c.args.w.data, &(lh_bench_normal){type, out * in * c.copies, 1.0f}));
     LH_TRY_DONE(lh_bench_run(b, &w, NULL));
 done:
     lh_bench_drop(b, mark);

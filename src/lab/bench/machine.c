@@ -134,13 +134,14 @@ static lh_status measure_gemm(lh_bench *b, lh_dtype type, double *rate)
     lh_status st = LH_OK;
     const int64_t mark = lh_bench_mark(b), device = lh_device_kind_of(b->device) != LH_DEVICE_CPU;
     const int64_t n = lh_bench_size(b, b->ops == &lh_ops_ref ? 256 : device ? 8192 : 2048, 64);
-    lh_gemm_args a = {.type = type, .tokens = n, .out = n, .in = n, .y_ld = n, .x_ld = n, .w_ld = n};
+    lh_gemm_args a = {
+        .type = type, .tokens = n, .out = n, .in = n, .y_ld = n, .x_ld = n, .w = lh_plain_matrix(NULL, type, n)};
     lh_bench_case c = {.name = "gemm", .call = call_gemm, .args = &a, .flops = 2.0 * (double)n * (double)n * (double)n};
     snprintf(c.shape, sizeof c.shape, "%s %lld x %lld -> %lld", lh_dtype_name(type), (long long)n, (long long)n,
              (long long)n);
     LH_TRY_DONE(lh_bench_zeros(b, &a.y, n * n * 4));
     LH_TRY_DONE(lh_bench_normals(b, &a.x, &(lh_bench_normal){type, n * n, 1.0f}));
-    LH_TRY_DONE(lh_bench_normals(b, &a.w, &(lh_bench_normal){type, n * n, 1.0f}));
+    LH_TRY_DONE(lh_bench_normals(b, &a.w.data, &(lh_bench_normal){type, n * n, 1.0f}));
     LH_TRY_DONE(measure_rate(b, &c, rate));
 done:
     lh_bench_drop(b, mark);

@@ -24,14 +24,13 @@ static lh_status measure_product(lh_bench *b, const projection *p, double *media
 {
     const int64_t in = p->group * p->dim;
     lh_bench_time time;
-    lh_gemm_args a = {.w = p->w,
+    lh_gemm_args a = {.w = lh_plain_matrix(p->w, p->type, in),
                       .type = p->type,
                       .tokens = p->entries,
                       .out = p->out,
                       .in = in,
                       .y_ld = p->out,
-                      .x_ld = in,
-                      .w_ld = in};
+                      .x_ld = in};
     LH_TRY(lh_bench_normals(b, &a.x, &(lh_bench_normal){p->type, p->entries * in, 1.0f}));
     LH_TRY(lh_bench_zeros(b, &a.y, p->entries * p->out * 4));
     LH_TRY(lh_bench_measure(b, &(lh_bench_case){.name = "gemm", .call = call_gemm, .args = &a}, &time));

@@ -122,7 +122,7 @@ static lh_status run_moves(lh_bench *b, const rows *r)
 {
     const double n = (double)(r->tokens * DIM);
     lh_embed_args embed = {.y = r->y,
-                           .table = r->parts,
+                           .table = lh_plain_matrix(r->parts, LH_F32, DIM),
                            .ids = r->positions,
                            .tokens = r->tokens,
                            .dim = DIM,

@@ -85,8 +85,8 @@ void lh_judged_head_close(lh_judged_head *w)
 
 void lh_judge_multiply(const lh_replay *r, const lh_judge_product *p)
 {
-    LH_RUN(&r->exec, gemm, .y = p->y, .x = p->x, .w = p->w, .type = LH_F32, .tokens = p->tokens, .out = p->out,
-           .in = p->in, .y_ld = p->y_ld, .x_ld = p->x_ld, .w_ld = p->w_ld, .order = LH_ORDER_ANY);
+    LH_RUN(&r->exec, gemm, .y = p->y, .x = p->x, .w = lh_plain_matrix(p->w, LH_F32, p->w_ld), .type = LH_F32,
+           .tokens = p->tokens, .out = p->out, .in = p->in, .y_ld = p->y_ld, .x_ld = p->x_ld, .order = LH_ORDER_ANY);
 }
 
 /* ---- the full cache ---- */
