@@ -170,8 +170,9 @@ void lh_policy_close(lh_policy *policy); /* NULL is fine */
 int64_t lh_policy_entries(const lh_policy *policy, int64_t tokens);
 
 /* Inputs of a score in addition to keys, values and positions; combined (|). With them the policy observes query rows
- * ("--window", "--rows"): the last 32 of the prompt by default. */
-enum { LH_READS_QUERIES = 1, LH_READS_ATTENTION = 2 };
+ * ("--window", "--rows"): the last 32 of the prompt by default. Hidden states exist while the prompt is processed: such
+ * a score evicts once, at its end. */
+enum { LH_READS_QUERIES = 1, LH_READS_ATTENTION = 2, LH_READS_HIDDEN = 4 };
 
 /* The entries of a KV head when it is evicted, and the observed rows of the query heads that share it: memory of the
  * host, valid during the call. Entries are in no particular order. */
@@ -190,6 +191,12 @@ typedef struct lh_head_entries {
     float softcap;                         /* 0, or logits are softcap * tanh(query . key / softcap) */
     const double *options;                 /* of a plug-in: values of its options, in their order */
     char *error;                           /* [LH_SCORE_ERROR] "": where a score writes why it fails */
+    int64_t hidden_size;                   /* of the model */
+    const int32_t *row_positions;          /* [rows] position of each observed row in the prompt; NULL: none is read */
+    /* [rows, hidden_size] input of the layer's query, key and value projections at these positions: the output of its
+     * input norm, rounded to the type of the weights. Equal for all heads of a layer, and on all ranks; NULL: not read
+     */
+    const float *hidden;
 } lh_head_entries;
 
 enum { LH_SCORE_ERROR = 256 };
@@ -202,7 +209,7 @@ typedef struct lh_scorer {
     size_t size; /* sizeof(lh_scorer) */
     void *self;  /* passed to the function, as long as the policy is used */
     lh_status (*score)(void *self, const lh_head_entries *entries, float *scores);
-    int64_t reads; /* LH_READS_QUERIES, LH_READS_ATTENTION; 0: entries alone */
+    int64_t reads; /* LH_READS_QUERIES, LH_READS_ATTENTION, LH_READS_HIDDEN; 0: entries alone */
 } lh_scorer;
 
 /* A policy that ranks entries by a scorer; `words` are a budget and parts, without a name or a statistic, such as
@@ -235,7 +242,7 @@ typedef struct lh_plugin {
     const char *name;  /* required: of the policy in tables and files: lower-case letters, digits and '-' */
     const char *help;  /* what scores high, one line without a full stop; may be NULL */
     const char *parts; /* parts of the policy that differ from the defaults, such as "--window 64 --pool avg"; NULL */
-    int64_t reads;     /* LH_READS_QUERIES, LH_READS_ATTENTION; 0: entries alone */
+    int64_t reads;     /* LH_READS_QUERIES, LH_READS_ATTENTION, LH_READS_HIDDEN; 0: entries alone */
     const lh_plugin_option *options; /* at most LH_PLUGIN_OPTIONS; one without a name ends them; NULL: none */
     const char *(*check)(const double *options); /* why these values do not go together, NULL: they do; may be NULL */
     lh_status (*score)(void *self, const lh_head_entries *entries, float *scores); /* lh_scorer; self is NULL */

@@ -12,7 +12,7 @@ from .errors import BY_STATUS, InternalError
 SONAME = "liblonghaul.so.0.2"
 OK, EINTERRUPTED = 0, 75
 FINISH = ("stop", "length", "interrupted")
-READS_QUERIES, READS_ATTENTION = 1, 2
+READS = {"queries": 1, "attention": 2, "hidden": 4}  # LH_READS_…
 
 log = logging.getLogger("longhaul")
 
@@ -51,7 +51,8 @@ class HeadEntries(Struct):
                 ("positions", POINTER(c_int32)), ("keys", POINTER(c_float)), ("values", POINTER(c_float)),
                 ("tokens", c_int64), ("window", c_int64), ("group", c_int64), ("rows", c_int64), ("queries", POINTER(c_float)),
                 ("attention", POINTER(c_float)), ("first_seen", POINTER(c_int32)), ("last_seen", POINTER(c_int32)),
-                ("softcap", c_float), ("options", POINTER(c_double)), ("error", c_void_p)]
+                ("softcap", c_float), ("options", POINTER(c_double)), ("error", c_void_p), ("hidden_size", c_int64),
+                ("row_positions", POINTER(c_int32)), ("hidden", POINTER(c_float))]
 
 
 SCORE = CFUNCTYPE(c_int, c_void_p, POINTER(HeadEntries), POINTER(c_float))

@@ -22,7 +22,8 @@ def copied(pointer, shape):
 # Arrays of Entries by name: the sizes of their axes in the library, and the order of these axes here after [heads].
 ARRAYS = {"keys": (("count", "head_dim"), (0, 1)), "values": (("count", "head_dim"), (0, 1)), "positions": (("count",), (0,)),
           "queries": (("rows", "group", "head_dim"), (1, 0, 2)), "attention": (("group", "count"), (0, 1)),
-          "first_seen": (("rows",), (0,)), "last_seen": (("rows",), (0,))}
+          "first_seen": (("rows",), (0,)), "last_seen": (("rows",), (0,)), "row_positions": (("rows",), (0,)),
+          "hidden": (("rows", "hidden_size"), (0, 1))}
 
 
 class Entries:
@@ -38,6 +39,9 @@ class Entries:
     first_seen, last_seen  [heads, rows] int32: a row sees the entries at these positions and between them
     softcap                0, or logits are softcap * tanh(query . key / softcap)
     attention              [heads, group, n] float32: softmax weights, summed over the rows; with score(attention=True)
+    row_positions          [heads, rows] int32: positions of the observed rows in the prompt
+    hidden                 [heads, rows, hidden size] float32: what the layer's query, key and value projections read at these
+                           positions (the output of its input norm), the same for all heads; with score(hidden=True)
 
     Arrays are copies that may be kept. A call has the heads that have equal numbers of entries, which may be one."""
 
@@ -55,19 +59,20 @@ class Entries:
         array = self._array(name, tuple(getattr(self._head, s) for s in sizes))
         if array is None:
             raise AttributeError(f"the score reads no {name}: mark it with @longhaul.score("
-                                 f"{'attention' if name == 'attention' else 'queries'}=True)")
+                                 f"{name if name in library.READS else 'queries'}=True)")
         array = array.transpose(axes)[None]
         setattr(self, name, array)
         return array
 
 
 class Score:
-    """A function of Entries that returns numbers [heads, n]: the entries with the largest stay. queries, attention: it reads
-    these arrays, too. parts: of a policy, where the policy does not say otherwise."""
+    """A function of Entries that returns numbers [heads, n]: the entries with the largest stay. queries, attention, hidden: it
+    reads these arrays, too. parts: of a policy, where the policy does not say otherwise."""
 
-    def __init__(self, function, queries=False, attention=False, **parts):
+    def __init__(self, function, queries=False, attention=False, hidden=False, **parts):
         self.function, self.parts = function, parts
-        self.reads = library.READS_QUERIES * bool(queries) | library.READS_ATTENTION * bool(attention)
+        read = {"queries": queries, "attention": attention, "hidden": hidden}
+        self.reads = sum(library.READS[name] for name, wanted in read.items() if wanted)
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", "score")
 
@@ -82,9 +87,9 @@ class Score:
         return f"<longhaul.score {self.__name__}>"
 
 
-def score(function=None, *, queries=False, attention=False, **parts):
+def score(function=None, *, queries=False, attention=False, hidden=False, **parts):
     """Makes a function of Entries a score, for Policy(score=…), and for `longhaul … --policy FILE.py`, which takes the one
-    score of a file.
+    score of a file. With hidden=True it evicts once, at the end of the prompt.
 
         @longhaul.score
         def knorm(entries):
@@ -95,8 +100,8 @@ def score(function=None, *, queries=False, attention=False, **parts):
             return entries.attention.mean(axis=1)
     """
     if function is None:
-        return lambda f: Score(f, queries, attention, **parts)
-    return Score(function, queries, attention, **parts)
+        return lambda f: Score(f, queries, attention, hidden, **parts)
+    return Score(function, queries, attention, hidden, **parts)
 
 
 class _Scorer:

@@ -1,6 +1,6 @@
 """Serves the score of a Python file to `longhaul … --policy FILE.py`, which starts this module on every rank.
 
-The socket is standard input. First a JSON text about the score, then for each head a message of src/policies/python_score.c (ten
+The socket is standard input. First a JSON text about the score, then for each head a message of src/policies/python_score.c (eleven
 numbers, then arrays) and its answer: 0 and the scores, or 1 and a text. Texts come after their length, an int64."""
 import importlib.util
 import json
@@ -14,11 +14,11 @@ from types import SimpleNamespace
 
 import numpy as np
 
-from .library import READS_ATTENTION, READS_QUERIES
+from .library import READS
 from .policy import ARRAYS, Entries, Score, words_of
 
-_HEAD = struct.Struct("=9qd")
-_NUMBERS = ("layer", "kv_head", "count", "head_dim", "tokens", "window", "group", "rows", "reads", "softcap")
+_HEAD = struct.Struct("=10qd")
+_NUMBERS = ("layer", "kv_head", "count", "head_dim", "tokens", "window", "group", "rows", "hidden_size", "reads", "softcap")
 
 
 def _find(path):
@@ -49,12 +49,12 @@ def _read(file, bytes_):
 
 def _entries(file):
     head = SimpleNamespace(**dict(zip(_NUMBERS, _HEAD.unpack(_read(file, _HEAD.size)))))
-    names = ["positions", "keys", "values"] + ["first_seen", "last_seen"] * bool(head.reads)
-    names += ["queries"] * bool(head.reads & READS_QUERIES) + ["attention"] * bool(head.reads & READS_ATTENTION)
+    names = ["positions", "keys", "values"] + ["first_seen", "last_seen", "row_positions"] * bool(head.reads)
+    names += [name for name, bit in READS.items() if head.reads & bit]
     arrays = {}
     for name in names:
         shape = tuple(getattr(head, size) for size in ARRAYS[name][0])
-        kind = np.int32 if name in ("positions", "first_seen", "last_seen") else np.float32
+        kind = np.int32 if name in ("positions", "first_seen", "last_seen", "row_positions") else np.float32
         arrays[name] = np.frombuffer(bytearray(_read(file, int(np.prod(shape)) * 4)), kind).reshape(shape)
     return Entries(head, lambda name, shape: arrays.get(name))
 

@@ -81,7 +81,7 @@ lh_status lh_policy_of_scorer(lh_policy **out, const lh_scorer *scorer, const ch
     lh_scorer given;
     LH_TRY(lh_struct_read(&given, sizeof given, scorer, "lh_scorer"));
     if (!given.score) LH_FAIL(LH_EUSAGE, "the scorer has no function that scores");
-    if (given.reads & ~(int64_t)(LH_READS_QUERIES | LH_READS_ATTENTION))
+    if (given.reads & ~(int64_t)LH_READS_ALL)
         LH_FAIL(LH_EUSAGE, "reads of the scorer is %lld, it must be a combination of LH_READS_…",
                 (long long)given.reads);
     return parse_policy(out, words, &given);

@@ -84,6 +84,8 @@ typedef struct lh_query_rows {
     const int32_t *positions; /* [tokens], device */
     int64_t first, tokens, first_rows; /* row r has position r if r < first_rows, else first + r */
     int64_t q_ld;
+    const void *hidden; /* [tokens, hidden] input of the layer's projections; NULL: no policy reads it */
+    lh_dtype hidden_type;
 } lh_query_rows;
 
 /* The attention of rows to the entries, counted before an eviction (counted_rows.h). */

@@ -66,6 +66,7 @@ typedef struct lh_counts {
 typedef struct lh_row_store {
     float *q, *lse;     /* [rows, q_count, head_dim], [rows, q_count] */
     int32_t *positions; /* [rows] */
+    float *hidden;      /* [rows, hidden]; NULL: the score does not read it */
     float *references;  /* [references, q_count, head_dim] separate reference queries */
 } lh_row_store;
 

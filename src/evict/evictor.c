@@ -43,6 +43,7 @@ static void free_store(lh_evictor *ev)
     lh_device_free(device, ev->store.q);
     lh_device_free(device, ev->store.lse);
     lh_device_free(device, ev->store.positions);
+    lh_device_free(device, ev->store.hidden);
     lh_device_free(device, ev->store.references);
     lh_device_free(device, ev->sums);
     ev->store = (lh_row_store){0};

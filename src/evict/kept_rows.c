@@ -12,21 +12,30 @@ typedef struct stretch {
     int64_t first, end, to;
 } stretch;
 
-/* Where `rows` of them are kept. lse NULL: not wanted. */
+/* Where `rows` of them are kept. lse, hidden NULL: not wanted. */
 typedef struct row_store {
-    float *q, *lse;
+    float *q, *lse, *hidden;
     int64_t rows;
 } row_store;
 
 static row_store store_of_scoring(const lh_evictor *ev)
 {
     const int64_t rows = lh_policy_rows(&ev->policy, ev->prompt_tokens);
-    return (row_store){ev->store.q, ev->store.lse, rows};
+    return (row_store){ev->store.q, ev->store.lse, ev->store.hidden, rows};
 }
 
 static row_store store_of_references(const lh_evictor *ev)
 {
     return (row_store){.q = ev->store.references, .rows = lh_policy_references(&ev->policy, ev->prompt_tokens)};
+}
+
+/* Keeps the hidden states of rows s.first to s.end of `rows`. */
+static void keep_hidden(lh_evictor *ev, const lh_query_rows *rows, const row_store *to, stretch s)
+{
+    const int64_t hidden = ev->shape.hidden, at = s.first * hidden * lh_dtype_bytes(rows->hidden_type);
+    LH_RUN(&ev->exec, convert, .dst = to->hidden + s.to * hidden, .src = (const char *)rows->hidden + at,
+           .dst_type = LH_F32, .src_type = rows->hidden_type, .rows = s.end - s.first, .cols = hidden, .dst_ld = hidden,
+           .src_ld = hidden);
 }
 
 /* Keeps the rows of the range that are among `rows`. */
@@ -39,6 +48,7 @@ static void keep(lh_evictor *ev, const lh_query_rows *rows, const row_store *to,
     assert(row + count <= to->rows);
     LH_RUN(&ev->exec, convert, .dst = to->q + row * width, .src = rows->q + skip * rows->q_ld, .dst_type = LH_F32,
            .src_type = LH_F32, .rows = count, .cols = width, .dst_ld = width, .src_ld = rows->q_ld);
+    if (to->hidden) keep_hidden(ev, rows, to, (stretch){skip, end, row});
     if (!to->lse) return;
     lh_exec_copy(&ev->exec, to->lse + row * q_count, rows->lse + skip * q_count,
                  count * q_count * (int64_t)sizeof *to->lse, LH_COPY_ON_DEVICE);
@@ -137,7 +147,9 @@ static lh_query_rows kept_rows(lh_evictor *ev, const lh_evict_job *job)
                            .first = job->seen - room.rows,
                            .tokens = room.rows,
                            .first_rows = ev->policy.first_rows,
-                           .q_ld = ev->shape.heads.q_count * ev->shape.head_dim};
+                           .q_ld = ev->shape.heads.q_count * ev->shape.head_dim,
+                           .hidden = ev->store.hidden,
+                           .hidden_type = LH_F32};
 }
 
 /* A position of row r (budgets.h). */

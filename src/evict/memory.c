@@ -24,6 +24,8 @@ static lh_status alloc_store(lh_evictor *ev, int64_t tokens)
     LH_TRY(lh_device_alloc(device, &s->q, rows * row, LH_MEM_WORK));
     LH_TRY(lh_device_alloc(device, &s->lse, rows * heads * (int64_t)sizeof *s->lse, LH_MEM_WORK));
     LH_TRY(lh_device_alloc(device, &s->positions, rows * (int64_t)sizeof *s->positions, LH_MEM_WORK));
+    if (lh_score_reads_hidden(&p->score))
+        LH_TRY(lh_device_alloc(device, &s->hidden, rows * ev->shape.hidden * (int64_t)sizeof *s->hidden, LH_MEM_WORK));
     return lh_device_alloc(device, &s->references, lh_policy_references(p, tokens) * row, LH_MEM_WORK);
 }
 
@@ -124,7 +126,8 @@ static lh_query_rows rows_of(const rehearsal *r, const lh_evict_job *job, int64_
                            .positions = r->anywhere,
                            .first = job->seen - tokens,
                            .tokens = tokens,
-                           .q_ld = r->ev->shape.heads.q_count * r->ev->shape.head_dim};
+                           .q_ld = r->ev->shape.heads.q_count * r->ev->shape.head_dim,
+                           .hidden = r->anywhere};
 }
 
 /* ---- rows that pass ---- */

@@ -20,7 +20,9 @@ typedef struct host_head {
 typedef struct host_rows {
     float *q;              /* [rows, kv_count x group, head_dim], scaled, with q_ld */
     float *attention;      /* [group, ld] of one head, then [group, count] */
+    float *hidden;         /* [rows, hidden] */
     int32_t *first, *last; /* [rows] */
+    int32_t *positions;    /* [rows] */
     int64_t rows, q_ld;
 } host_rows;
 
@@ -75,8 +77,10 @@ static void close_rows(host_rows *r)
 {
     lh_free(r->q);
     lh_free(r->attention);
+    lh_free(r->hidden);
     lh_free(r->first);
     lh_free(r->last);
+    lh_free(r->positions);
 }
 
 static void find_visible(const lh_exec *exec, const lh_row_block *b, int64_t window, host_rows *r)
@@ -88,6 +92,14 @@ static void find_visible(const lh_exec *exec, const lh_row_block *b, int64_t win
         const lh_visible_range seen = lh_visible_range_of(r->first, r->last, window, i);
         r->first[i] = seen.before + 1;
     }
+}
+
+static lh_status fetch_hidden(const lh_evictor *ev, host_rows *r)
+{
+    const int64_t count = r->rows * ev->shape.hidden;
+    LH_TRY(lh_calloc(&r->hidden, count, sizeof *r->hidden));
+    lh_exec_fetch(&ev->exec, r->hidden, ev->scoring.rows.hidden, count * (int64_t)sizeof *r->hidden);
+    return LH_OK;
 }
 
 static lh_status fetch_rows(scoring *s)
@@ -102,7 +114,10 @@ static lh_status fetch_rows(scoring *s)
     const int64_t floats = (r->rows - 1) * r->q_ld + width;
     LH_TRY(lh_calloc(&r->first, r->rows, sizeof *r->first));
     LH_TRY(lh_calloc(&r->last, r->rows, sizeof *r->last));
+    LH_TRY(lh_calloc(&r->positions, r->rows, sizeof *r->positions));
     find_visible(&ev->exec, b, s->job->layer.window, r);
+    for (int64_t i = 0; i < r->rows; i++) r->positions[i] = (int32_t)lh_policy_row_of(&ev->policy, s->job->seen, i);
+    if (lh_score_reads_hidden(&ev->policy.score)) LH_TRY(fetch_hidden(ev, r));
     if (s->attention) LH_TRY(lh_calloc(&r->attention, heads->group * ev->ld, sizeof *r->attention));
     if (!(s->scorer->reads & LH_READS_QUERIES)) return LH_OK;
     LH_TRY(lh_calloc(&r->q, floats, sizeof *r->q));
@@ -130,6 +145,8 @@ static lh_status rows_of_head(scoring *s, lh_head_entries *e, float **queries)
     e->rows = r->rows;
     e->first_seen = r->first;
     e->last_seen = r->last;
+    e->row_positions = r->positions;
+    e->hidden = r->hidden;
     if (s->attention) {
         lh_exec_fetch(&ev->exec, r->attention, s->attention + h * group * ev->ld,
                       group * ev->ld * (int64_t)sizeof *r->attention);
@@ -200,7 +217,8 @@ static lh_status score_head(scoring *s, float *all)
                          .window = ev->policy.window,
                          .group = ev->shape.heads.group,
                          .softcap = ev->shape.softcap,
-                         .error = error};
+                         .error = error,
+                         .hidden_size = ev->shape.hidden};
     if (ev->policy.score.plugin) e.options = lh_params_of(&ev->policy.methods, ev->policy.score.source);
     fetch_head(&ev->exec, s->job->entries, h);
     if (s->scorer->reads) LH_TRY_DONE(rows_of_head(s, &e, &queries));

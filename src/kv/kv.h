@@ -107,6 +107,9 @@ lh_status lh_kv_prefill_next(lh_kv *kv, int64_t layer, int64_t at, int64_t *toke
  * rows: `tokens` in prefill, afterwards INT64_MAX. */
 int64_t lh_kv_wants_rows(const lh_kv *kv, int64_t layer);
 
+/* True if lh_kv_record reads the hidden states of these rows (lh_query_rows). */
+int lh_kv_wants_hidden(const lh_kv *kv, int64_t layer);
+
 /* A chunk's queries with their log-sum-exps, for all its tokens; the view ends with their keys. Stores or counts the
  * rows that the policy observes, and calls the listener; collective where running statistics meet split groups. The
  * next agreement reports a failure. */

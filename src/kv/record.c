@@ -40,6 +40,14 @@ int64_t lh_kv_wants_rows(const lh_kv *kv, int64_t layer)
     return first;
 }
 
+int lh_kv_wants_hidden(const lh_kv *kv, int64_t layer)
+{
+    int wanted = lh_kv_uses_rows(kv, layer) && lh_score_reads_hidden(&kv->numbers.score);
+    for (int64_t i = 0; i < kv->shared.follower_count; i++)
+        wanted |= lh_kv_wants_hidden(kv->shared.followers[i], layer);
+    return wanted;
+}
+
 lh_row_logits lh_kv_row_logits(lh_kv *kv, int64_t layer)
 {
     const lh_row_logits none = {0};
@@ -132,7 +140,8 @@ void lh_kv_put_columns(lh_kv *kv, int64_t layer, const lh_kv_columns *c)
 int lh_kv_can_capture(const lh_kv *kv)
 {
     const lh_policy_score *s = &kv->numbers.score;
-    return !lh_kv_uses_slots(&kv->numbers) && !(s->running && lh_methods_have(&kv->numbers.methods, LH_ALTERS_ROWS)) && !kv->listener.rows;
+    return !lh_kv_uses_slots(&kv->numbers) && !(s->running && lh_methods_have(&kv->numbers.methods, LH_ALTERS_ROWS)) &&
+           !kv->listener.rows;
 }
 
 int64_t lh_kv_graph_epoch(const lh_kv *kv)

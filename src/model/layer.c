@@ -233,20 +233,32 @@ static int is_wanted(const lh_sequences *s, int64_t b, int64_t layer)
     return s->first[b] + s->tokens > lh_kv_wants_rows(s->kvs[b], layer);
 }
 
+/* f->work.normed = the input of the projections, again: the GPU kernel for one or two rows does not store it. */
+static const void *norm_again(lh_forward *f, const lh_rows_at *rows)
+{
+    const lh_rmsnorm_args norm =
+        row_norm(f, rows->x, layer_of(f, rows->layer)->attn_norm, f->work.normed, f->model->options.dtype);
+    LH_LATCH(&f->exec, lh_norm_rows(f->exec.ops, f->exec.stream, &norm));
+    return f->work.normed;
+}
+
 /* Records the rows of sequence b in its cache. */
-static void record(const lh_forward *f, int64_t b, int64_t layer)
+static void record(lh_forward *f, int64_t b, const lh_rows_at *rows)
 {
     const lh_sequences *s = &f->sequences;
-    const int64_t row = b * s->tokens;
+    const int64_t row = b * s->tokens, hidden_bytes = f->config->hidden * lh_dtype_bytes(f->model->options.dtype);
     const float *qkv = f->work.qkv + row * qkv_ld(f);
-    lh_kv_record(s->kvs[b], layer,
+    const char *hidden = lh_kv_wants_hidden(s->kvs[b], rows->layer) ? norm_again(f, rows) : NULL;
+    lh_kv_record(s->kvs[b], rows->layer,
                  &(lh_kv_rows){.queries = {.q = qkv,
                                            .lse = f->work.lse + row * f->shard->heads.q_count,
                                            .logits = s->logits[b],
                                            .positions = f->work.positions + row,
                                            .first = s->first[b],
                                            .tokens = s->tokens,
-                                           .q_ld = qkv_ld(f)},
+                                           .q_ld = qkv_ld(f),
+                                           .hidden = hidden ? hidden + row * hidden_bytes : NULL,
+                                           .hidden_type = f->model->options.dtype},
                                .keys = qkv + q_dim(f),
                                .values = qkv + q_dim(f) + kv_dim(f),
                                .outputs = f->work.attended + row * q_dim(f)});
@@ -270,7 +282,7 @@ void lh_layer_attend(lh_forward *f, const lh_rows_at *rows)
     else
         attend_block(f, layer, wanted ? f->work.lse : NULL);
     for (int64_t b = 0; b < s->n; b++)
-        if (is_wanted(s, b, layer)) record(f, b, layer);
+        if (is_wanted(s, b, layer)) record(f, b, rows);
 }
 
 /* A product whose inner dimension is divided over ranks: y = sum over ranks of x · wᵀ, then + bias. With `routes` x has

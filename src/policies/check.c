@@ -69,6 +69,11 @@ static int attends_not(const lh_policy *p)
     return !lh_policy_attends(p);
 }
 
+static int reads_hidden(const lh_policy *p)
+{
+    return lh_score_reads_hidden(&p->score);
+}
+
 /* label NULL: the statistic. */
 static const struct {
     int (*has)(const lh_policy *policy);
@@ -81,6 +86,7 @@ static const struct {
     {moves_rows, LH_SPREAD_ROWS | LH_WHOLE_PROMPT | LH_AT_EVICTION, "--rows-at after"},
     {spreads_rows, LH_SPREAD_ROWS | LH_WHOLE_PROMPT, "--rows sample:N"},
     {has_proxies, LH_PROXIES, "--proxies"},
+    {reads_hidden, LH_WHOLE_PROMPT, "a score of hidden states"},
     {competes_by_scores, LH_COMPETES, "--head-budget adaptive"},
     {has_uneven_heads, LH_UNEVEN_HEADS, "--head-budget adaptive or FILE"},
     {has_joint_set, LH_JOINT_SET, "--set-per layer"},

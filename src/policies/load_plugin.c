@@ -55,7 +55,7 @@ static lh_status check_table(const char *path, const lh_plugin *t)
         LH_FAIL(LH_EINPUT, "'%s': its name '%s' is the name of another policy, give it one that is free", path,
                 t->name);
     if (!t->score) LH_FAIL(LH_EINPUT, "'%s': the plug-in '%s' has no function that scores", path, t->name);
-    if (t->reads & ~(int64_t)(LH_READS_QUERIES | LH_READS_ATTENTION))
+    if (t->reads & ~(int64_t)LH_READS_ALL)
         LH_FAIL(LH_EINPUT, "'%s': the plug-in '%s' reads what this version does not have (%lld)", path, t->name,
                 (long long)t->reads);
     return LH_OK;

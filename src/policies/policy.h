@@ -120,8 +120,12 @@ typedef struct lh_policy {
 
 /* True if the entries are scored by a function of a program or of a plug-in; and if that function is not loaded: the
  * policy is from a file that another run wrote. */
+enum { LH_READS_ALL = LH_READS_QUERIES | LH_READS_ATTENTION | LH_READS_HIDDEN };
 int lh_policy_has_scorer(const lh_policy *policy);
 int lh_policy_lacks_scorer(const lh_policy *policy);
+
+/* True if that function reads the hidden states of the observed rows. */
+int lh_score_reads_hidden(const lh_policy_score *score);
 
 /* Resolves preset and options. LH_EUSAGE: an unknown preset (naming the nearest), an invalid value, an option that the
  * resolved policy would ignore, a budget of 0, a policy that evicts without a budget. LH_EINPUT: a file that is not a

@@ -75,25 +75,28 @@ static lh_status get_text(const python_score *p, char **out)
 
 /* ---- a head and its scores ---- */
 
-/* What serve.py unpacks as nine int64 and a double. */
+/* What serve.py unpacks as ten int64 and a double. */
 typedef struct head_message {
-    int64_t layer, kv_head, count, head_dim, tokens, window, group, rows, reads;
+    int64_t layer, kv_head, count, head_dim, tokens, window, group, rows, hidden_size, reads;
     double softcap;
 } head_message;
 
 static lh_status send_head(const python_score *p, const lh_head_entries *e)
 {
     const int64_t n = e->count, row = e->rows * (int64_t)sizeof(int32_t), entry = e->head_dim * (int64_t)sizeof(float);
-    const head_message m = {e->layer,  e->kv_head, n,       e->head_dim,    e->tokens,
-                            e->window, e->group,   e->rows, p->table.reads, (double)e->softcap};
+    const head_message m = {e->layer,          e->kv_head, n,       e->head_dim,    e->tokens,
+                            e->window,         e->group,   e->rows, e->hidden_size, p->table.reads,
+                            (double)e->softcap};
     LH_TRY(put(p, &m, sizeof m));
     LH_TRY(put(p, e->positions, n * (int64_t)sizeof *e->positions));
     LH_TRY(put(p, e->keys, n * entry));
     LH_TRY(put(p, e->values, n * entry));
     if (m.reads) LH_TRY(put(p, e->first_seen, row));
     if (m.reads) LH_TRY(put(p, e->last_seen, row));
+    if (m.reads) LH_TRY(put(p, e->row_positions, row));
     if (m.reads & LH_READS_QUERIES) LH_TRY(put(p, e->queries, e->rows * e->group * entry));
     if (m.reads & LH_READS_ATTENTION) LH_TRY(put(p, e->attention, e->group * n * (int64_t)sizeof(float)));
+    if (m.reads & LH_READS_HIDDEN) LH_TRY(put(p, e->hidden, e->rows * e->hidden_size * (int64_t)sizeof(float)));
     return LH_OK;
 }
 

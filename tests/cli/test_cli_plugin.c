@@ -31,6 +31,7 @@ static const struct {
     {"--policy './snapkv.so --temperature 1' --head-budget adaptive", "--policy snapkv --head-budget adaptive"},
     {"--policy ./snapkv.so --evict every:2 --rows last:40 -n 5", "--policy snapkv --evict every:2 --rows last:40 -n 5"},
     {"--policy ./sums.so --gain", "--policy snapkv --gain"},
+    {"--policy ./older.so", "--policy ./odd.so"},
 };
 
 START_TEST(test_a_policy_anew_keeps_what_the_policy_keeps)
@@ -80,6 +81,76 @@ START_TEST(test_traces_replays_and_evaluations_have_it)
                 "'./keydiff.so --sinks 2,keydiff@kvpress --sinks 2' --budget 64");
     program_exits(&r, 0);
     same_rows(r.out.data, "keydiff-anew --sinks 2", "keydiff@kvpress --sinks 2");
+    program_clear(&r);
+}
+END_TEST
+
+/* The plug-in checks the rows that it gets. */
+START_TEST(test_a_score_of_hidden_states_keeps_the_same_on_any_ranks)
+{
+    static const char *const parts[] = {
+        "--policy ./hidden.so --question why",
+        "--policy './hidden.so --window 5' --head-budget adaptive --layer-budget adaptive --fit values"};
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        keep(1, "one", parts[i]);
+        for (int ranks = 2 + (int)i; ranks <= 4 - (int)i; ranks++) {
+            keep(ranks, "more", parts[i]);
+            same_arrays("keep-sets", "one.h5", "more.h5");
+        }
+    }
+}
+END_TEST
+
+/* A prefill that goes on recomputes the rows of the layers that are left. */
+START_TEST(test_a_score_of_hidden_states_goes_on_from_a_checkpoint)
+{
+#define RESUMED "--policy ./hidden.so --head-budget adaptive --layer-budget adaptive"
+    program_result r = {0};
+    keep(1, "whole", RESUMED);
+    for (int ranks = 1; ranks <= 3; ranks += 2) {
+        program_file("stop", "");
+        program_run(&r, ranks, GENERATE RESUMED " --keep-sets on.h5 --resume p.h5 --checkpoint-every 0");
+        program_exits(&r, 8);
+        program_must(unlink("stop") == 0, "stop");
+        program_run(&r, 5 - ranks,
+                    "generate -m random:tiny -f text -n 1 --deterministic --budget 64 " RESUMED
+                    " --keep-sets on.h5 --resume p.h5 --checkpoint-every 0");
+        program_exits(&r, 0);
+        ck_assert_msg(strstr(r.err.data, "the prefill goes on at layer ") != NULL, "%s", r.err.data);
+        same_arrays("keep-sets", "whole.h5", "on.h5");
+    }
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_a_score_of_hidden_states_shares_a_prefill)
+{
+#define FIDELITY "eval fidelity -m random:tiny --text text --length 100 --count 2 -n 4 -q --deterministic --budget 40 "
+    program_result alone = {0}, shared = {0};
+    program_run(&alone, 1, FIDELITY "--policy ./hidden.so");
+    program_exits(&alone, 0);
+    program_run(&shared, 3, FIDELITY "--policy 'snapkv,./hidden.so,./hidden.so --window 5,knorm'");
+    program_exits(&shared, 0);
+    const char *a = row_of(alone.out.data, "hidden"), *b = row_of(shared.out.data, "hidden");
+    ck_assert_msg(strncmp(a, b, strcspn(a, "\n")) == 0, "%s\n%s", alone.out.data, shared.out.data);
+    program_clear(&alone);
+    program_clear(&shared);
+}
+END_TEST
+
+START_TEST(test_hidden_states_are_of_the_prompt_alone)
+{
+    static const char once[] = "'a score of hidden states' does not go with '--evict every:M or block:N'";
+    program_result r = {0};
+    program_refuses(2, 2, once, GENERATE "--policy ./hidden.so --evict every:2");
+    program_refuses(1, 2, once,
+                    "batch -m random:tiny -i in.jsonl --check --budget 8 --policy './hidden.so --evict block:4'");
+    program_refuses(3, 2, once,
+                    "eval fidelity -m random:tiny --text text --policy './hidden.so --evict every:1' --budget 8");
+    program_run(&r, 2, "trace -m random:tiny -f text -n 2 -q --policy ./hidden.so --budget 64 -o hidden.t.h5");
+    program_exits(&r, 0);
+    program_refuses(2, 2, "it observes hidden states, which traces do not hold",
+                    "replay hidden.t.h5 --policy ./hidden.so,snapkv --budget 64 -q");
     program_clear(&r);
 }
 END_TEST
@@ -212,6 +283,10 @@ int main(void)
 {
     const TTest *tests[] = {test_a_policy_anew_keeps_what_the_policy_keeps,
                             test_traces_replays_and_evaluations_have_it,
+                            test_a_score_of_hidden_states_keeps_the_same_on_any_ranks,
+                            test_a_score_of_hidden_states_goes_on_from_a_checkpoint,
+                            test_a_score_of_hidden_states_shares_a_prefill,
+                            test_hidden_states_are_of_the_prompt_alone,
                             test_a_cache_goes_on_with_it,
                             test_requests_name_only_what_was_loaded,
                             test_help_explains_it,
@@ -219,8 +294,8 @@ int main(void)
                             test_a_plugin_that_fails_ends_the_run_of_all_ranks,
                             test_ranks_have_the_same_plugin,
                             NULL};
-    static const char *const files[] = {"keydiff", "snapkv",   "sums",  "odd",   "none",
-                                        "foreign", "capitals", "taken", "parts", NULL};
+    static const char *const files[] = {"keydiff", "snapkv",  "sums",     "odd",   "hidden", "older",
+                                        "none",    "foreign", "capitals", "taken", "parts",  NULL};
     program_result r = {0};
     lh_buf text = {0};
     program_enter();

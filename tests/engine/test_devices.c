@@ -136,6 +136,45 @@ START_TEST(test_bf16_differs_from_the_cpu_by_rounding_alone)
 }
 END_TEST
 
+/* By the newest row alone. */
+static lh_status score_by_hidden_state(void *self, const lh_head_entries *e, float *scores)
+{
+    const float *row = e->hidden + (e->rows - 1) * e->hidden_size;
+    (void)self;
+    for (int64_t i = 0; i < e->count; i++) {
+        double sum = 0;
+        for (int64_t x = 0; x < e->hidden_size && x < e->head_dim; x++)
+            sum += (double)row[x] * (double)e->keys[i * e->head_dim + x];
+        scores[i] = (float)sum;
+    }
+    return LH_OK;
+}
+
+/* The last chunk has few rows, for which products on a device norm their input without storing it. */
+START_TEST(test_hidden_states_are_those_of_the_cpu)
+{
+    static const lh_scorer scorer = {.score = score_by_hidden_state, .reads = LH_READS_HIDDEN};
+    static const lh_policy_options policy = {.scorer = &scorer, .budget = "40%", .parts.window = "3"};
+    const device_case c = case_of(0, &policy);
+    for (int64_t rows = 1; rows <= 2; rows++) {
+        family_likeness l = {0};
+        device_result both[2];
+        pair p;
+        open_pair(&p, 0, "bf16", models.prompt - rows);
+        run_both(&p, &c, both);
+        if (is_first()) {
+            family_compare_sets(&l, both[0].kept, both[1].kept, both[0].layers, both[1].name);
+            say_likeness(&l, c.name, "bf16");
+            mt_check(l.sum >= 0.9 * (double)l.heads, "%s: heads share %.3f of their entries", both[1].name,
+                     l.sum / (double)l.heads);
+        }
+        clear_both(both);
+        close_pair(&p);
+    }
+    mt_end();
+}
+END_TEST
+
 /* ---- what policies keep ---- */
 
 /* A preset at 40% of the prompt, with one of the ways of decoding where it has them. */
@@ -331,6 +370,7 @@ int main(void)
     tcase_add_test(laws, test_a_gpu_keeps_a_reserve);
     tcase_add_loop_test(laws, test_logits_and_tokens_are_those_of_the_cpu, 0, DEVICE_SHAPES);
     tcase_add_loop_test(laws, test_bf16_differs_from_the_cpu_by_rounding_alone, 0, DEVICE_SHAPES);
+    tcase_add_test(laws, test_hidden_states_are_those_of_the_cpu);
     tcase_add_loop_test(laws, test_policies_keep_on_the_device_what_they_keep_on_the_cpu, 0, DEVICE_SHAPES);
     tcase_add_loop_test(laws, test_deterministic_runs_give_the_same_bits_twice_and_on_any_ranks, 0, DEVICE_SHAPES);
     tcase_add_loop_test(laws, test_answers_are_those_of_the_cpu, 0, DEVICE_SHAPES);

@@ -342,10 +342,21 @@ static double weight_of(const lh_head_entries *e, int64_t row, int64_t g, int64_
     return sum > 0 ? own / sum : 0;
 }
 
+static void check_hidden(const lh_head_entries *e)
+{
+    int64_t wrong = e->hidden_size != RIG_HIDDEN;
+    for (int64_t row = 0; row < e->rows && !wrong; row++)
+        for (int64_t i = 0; i < e->hidden_size; i++)
+            wrong += e->hidden[row * e->hidden_size + i] != kv_rig_hidden_state(e->layer, e->row_positions[row], i);
+    mt_check(!wrong, "layer %lld, KV head %lld: %lld hidden states of %lld rows are others", (long long)e->layer,
+             (long long)e->kv_head, (long long)wrong, (long long)e->rows);
+}
+
 /* The mean attention of rows and query heads. Of a few entries it is computed from the queries, too, unless *self: the
  * policy changes the weights. */
 static lh_status score_by_rows(void *self, const lh_head_entries *e, float *scores)
 {
+    if (e->hidden) check_hidden(e);
     for (int64_t i = 0; i < e->count; i++) {
         double sum = 0, again = 0;
         for (int64_t g = 0; g < e->group; g++) sum += (double)e->attention[g * e->count + i];
@@ -378,10 +389,11 @@ START_TEST(test_a_function_that_reads_rows_sees_their_attention)
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int b = 0; b < 2; b++) {
             int changes = cases[i].changes;
+            const int64_t hidden = cases[i].parts.evict ? 0 : LH_READS_HIDDEN;
             const lh_scorer scorer = {.size = sizeof scorer,
                                       .self = &changes,
                                       .score = score_by_rows,
-                                      .reads = LH_READS_QUERIES | LH_READS_ATTENTION};
+                                      .reads = LH_READS_QUERIES | LH_READS_ATTENTION | hidden};
             lh_policy_options options = {.scorer = &scorer, .parts = cases[i].parts, .budget = budget};
             kv_rig_case c = case_of(&d, &options);
             c.tokens = 60 + roll(&d, 40);

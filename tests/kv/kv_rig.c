@@ -57,6 +57,11 @@ float kv_rig_element(const kv_rig_case *of, char what, int64_t layer, int64_t to
     return stored(of, what, x);
 }
 
+float kv_rig_hidden_state(int64_t layer, int64_t token, int64_t i)
+{
+    return (float)((41 * layer + 7 * token + 3 * i) % 128);
+}
+
 float kv_rig_frequency(const kv_rig_case *of, int64_t i)
 {
     return powf(100.0f, -2.0f * (float)i / (float)of->dim);
@@ -213,6 +218,7 @@ void kv_rig_open(kv_rig *r, const kv_rig_case *of, lh_comm *comm, const lh_ops *
     r->q = host(room * (q_width + 3), sizeof(float)); /* rows further apart than they are wide */
     r->o = host(room * q_width, sizeof(float));
     r->lse = host(room * r->heads.q_count, sizeof(float));
+    r->hidden = host(room * RIG_HIDDEN, sizeof *r->hidden);
     r->newest = host(of->layers * r->heads.q_count, sizeof(float));
     r->positions = host(room, sizeof(int32_t));
 }
@@ -226,7 +232,7 @@ void kv_rig_close(kv_rig *r)
     lh_device_close(r->device); /* asserts that the cache gave everything back */
     lh_free(r->k), lh_free(r->v), lh_free(r->q), lh_free(r->o), lh_free(r->lse), lh_free(r->newest),
         lh_free(r->positions);
-    lh_free(r->w), lh_free(r->frequencies);
+    lh_free(r->hidden), lh_free(r->w), lh_free(r->frequencies);
     *r = (kv_rig){0};
 }
 
@@ -261,6 +267,8 @@ static void make_rows(kv_rig *r, int64_t layer, int64_t first, int64_t tokens)
     int64_t slot = lh_kv_rotary_position(r->kv, layer, first);
     for (int64_t t = 0; t < tokens; t++) {
         r->positions[t] = (int32_t)(first + t);
+        for (int64_t i = 0; i < RIG_HIDDEN; i++)
+            r->hidden[t * RIG_HIDDEN + i] = lh_f32_to_bf16(kv_rig_hidden_state(layer, first + t, i));
         for (int64_t g = 0; g < h->kv_count; g++)
             for (int64_t i = 0; i < c->dim; i++) {
                 r->k[(t * h->kv_count + g) * c->dim + i] = kv_rig_element(c, 'k', layer, first + t, h->kv_first + g, i);
@@ -340,7 +348,9 @@ void kv_rig_feed(kv_rig *r, lh_ragged *view, int64_t layer, int64_t first, int64
                                            .positions = r->positions,
                                            .first = first,
                                            .tokens = tokens,
-                                           .q_ld = q_ld}});
+                                           .q_ld = q_ld,
+                                           .hidden = lh_kv_wants_hidden(r->kv, layer) ? r->hidden : NULL,
+                                           .hidden_type = LH_BF16}});
 }
 
 /* What a layer holds before the block that begins at token t, where one does. */

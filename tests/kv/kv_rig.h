@@ -63,7 +63,8 @@ typedef struct kv_rig {
     lh_policy_numbers fixed; /* the plan for the prompt */
     int64_t chunk;           /* tokens appended at a time */
     float *k, *v, *q, *o, *lse, *w;
-    float *newest; /* [layers, q_count]: log-sum-exps of the last row that a layer took in */
+    uint16_t *hidden; /* bf16, [tokens, RIG_HIDDEN] */
+    float *newest;    /* [layers, q_count]: log-sum-exps of the last row that a layer took in */
     int32_t *positions;
     float *frequencies;
     lh_projection projections[KV_RIG_LAYERS];
@@ -108,6 +109,9 @@ int kv_rig_same(const lh_positions *a, const lh_positions *b);
  * channel of the hidden state, below kv_rig_hidden. */
 enum { RIG_HIDDEN = 13 }; /* of cases without values */
 float kv_rig_element(const kv_rig_case *of, char what, int64_t layer, int64_t token, int64_t head, int64_t i);
+
+/* Channel i of the hidden state of a token: exact in bf16. */
+float kv_rig_hidden_state(int64_t layer, int64_t token, int64_t i);
 
 /* Tokens of one kind have one key, where a case has kinds. */
 int64_t kv_rig_kind(const kv_rig_case *of, int64_t token);

@@ -570,17 +570,26 @@ START_TEST(test_a_failure_of_one_rank_is_everyones_and_nothing_hangs)
 }
 END_TEST
 
+static lh_status score_by_hidden_states(void *self, const lh_head_entries *e, float *scores)
+{
+    (void)self;
+    for (int64_t i = 0; i < e->count; i++) scores[i] = e->hidden[i % e->hidden_size];
+    return LH_OK;
+}
+
 START_TEST(test_memory_is_what_was_forecast)
 {
     static const uint8_t sliding[3] = {0, 1, 0};
-    for (int p = -1; p < ALL_POLICIES; p++)
+    static const lh_scorer scorer = {.score = score_by_hidden_states, .reads = LH_READS_HIDDEN};
+    static const lh_policy_options others[] = {{.policy = "full"}, {.scorer = &scorer, .budget = "30"}};
+    for (int p = -2; p < ALL_POLICIES; p++)
         for (int slides = 0; slides < 2; slides++)
             for (int shape = 0; shape < SHAPES; shape++) {
                 kv_rig_case c = case_of(shape, p < 0 ? 0 : p);
                 kv_rig r;
                 kv_rig_result got;
                 lh_kv_forecast f;
-                if (p < 0) c.policy = (lh_policy_options){0};
+                if (p < 0) c.policy = others[p + 2];
                 c.window = 30;
                 c.sliding = slides ? sliding : NULL;
                 kv_rig_open(&r, &c, mt_comm(), &lh_ops_ref);

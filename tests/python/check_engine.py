@@ -62,6 +62,28 @@ def asked(entries):
     return (weights / weights.sum(axis=-1, keepdims=True)).sum(axis=2).mean(axis=1)
 
 
+def projected(path):
+    """A score of logits, from hidden states: these, projected by the weights of a checkpoint, are the queries of the engine."""
+    weights = longhaul.Checkpoint(path)
+    theta, hidden = weights.config["rope_theta"], weights.config["hidden_size"]
+
+    def rotated(x, positions):
+        half = x.shape[-1] // 2
+        angle = positions[..., None] / theta ** (np.arange(half) / half)
+        a, b = x[..., :half], x[..., half:]
+        return np.concatenate([a * np.cos(angle) - b * np.sin(angle), b * np.cos(angle) + a * np.sin(angle)], axis=-1)
+
+    @longhaul.score(hidden=True, queries=True)
+    def score(entries):
+        _, group, rows, d = entries.queries.shape
+        assert entries.hidden.shape == (1, rows, hidden) and entries.row_positions.shape == (1, rows)
+        matrix = weights[f"layers/{entries.layer:03d}/q"].reshape(-1, group, d, hidden)[entries.kv_head]
+        queries = rotated(np.einsum("hri,gdi->hgrd", entries.hidden, matrix), entries.row_positions[:, None]) / np.sqrt(d)
+        assert np.allclose(queries, entries.queries, rtol=0, atol=3e-5 * np.abs(entries.queries).max())
+        return np.einsum("hgrd,hnd->hn", queries, entries.keys)
+    return score
+
+
 def run_program(*arguments):
     """The program on one rank, whatever launched this one."""
     env = {k: v for k, v in os.environ.items() if not k.startswith(("OMPI_", "PMIX_", "PMI_"))}
@@ -150,6 +172,8 @@ def check_errors(engine):
             policy=longhaul.Policy(score=lambda e: e.queris, budget=9))
     refused(AttributeError, "mark it with @longhaul.score(queries=True)", engine.complete, TEXT,
             policy=longhaul.Policy(score=lambda e: e.queries, budget=9))
+    refused(AttributeError, "mark it with @longhaul.score(hidden=True)", engine.complete, TEXT,
+            policy=longhaul.Policy(score=lambda e: e.hidden, budget=9))
     refused(KeyboardInterrupt, "", engine.complete, TEXT, on_token=stop)
     refused(KeyboardInterrupt, "", engine.complete, TEXT, on_prefill=stop)
     refused(TypeError, "a list of texts is needed", engine.complete, TEXT, questions="Who?")
@@ -203,6 +227,23 @@ def check_interrupt(engine):
         except KeyboardInterrupt:
             interrupted += 1
     assert interrupted > 0
+
+
+def check_hidden(engine):
+    score = projected(chat_model)
+
+    @longhaul.score(hidden=True, rows="last:999")
+    def probed(entries):
+        assert np.array_equal(entries.row_positions[0], np.arange(entries.tokens))  # every token of a shorter prompt
+        return entries.hidden[0][entries.positions[0], entries.kv_head][None]
+    engine.complete(TEXT, policy=longhaul.Policy(score=probed, budget=40), max_new=2)
+    for parts in ({}, {"window": 9, "rows": "last:20"}, {"rows": "sample:7"}, {"rows": "last:999"}, {"proxies": "10%"},
+                  {"head_budget": "adaptive", "layer_budget": "adaptive"}):
+        engine.complete(TEXT, policy=longhaul.Policy(score=score, budget=40, **parts), max_new=2, questions=["Why?"])
+    with engine.session(RNG.integers(3, 90, PROMPT), MORE, policy=longhaul.Policy(score=score, budget=40)) as session:
+        answer(session, 3)
+    refused(longhaul.UsageError, "'a score of hidden states' does not go with '--evict every", longhaul.Policy, score=score,
+            budget=9, evict="every:2")
 
 
 def answer(session, n):
@@ -278,7 +319,7 @@ def main():
     assert any(m.startswith("loaded ") for m in messages) == (engine.rank == 0)
     assert (engine.rank, engine.size) == (longhaul.rank(), longhaul.size())
     logging.getLogger("longhaul").setLevel(logging.ERROR)
-    for check in (check_tokenizer, check_completions, check_errors, check_sessions):
+    for check in (check_tokenizer, check_completions, check_hidden, check_errors, check_sessions):
         check(engine)
     fits = longhaul.forecast(model, 1000, policy=longhaul.Policy(budget=0.1))
     assert fits.fits and 0 < fits.cache < fits.peak <= fits.free

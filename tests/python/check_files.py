@@ -103,7 +103,30 @@ def my_attended(entries):
     assert entries.queries.shape[2] == entries.first_seen.shape[1] == 16
     return entries.attention.mean(axis=1)
 """)
-PAIRS = (("my_keydiff.py", "keydiff@kvpress"), ("./my_attended.py", "snapkv@kvpress --window 16"),
+# as kvpress computes SnapKV: queries of the window from hidden states
+with open("my_hidden.py", "w", encoding="utf-8") as file:
+    file.write(f"weights_path = {model!r}" + """
+import numpy as np
+import longhaul
+
+weights = longhaul.Checkpoint(weights_path)
+theta, hidden = weights.config["rope_theta"], weights.config["hidden_size"]
+
+
+@longhaul.score(hidden=True, window=16, pool="avg", pool_size=5)
+def my_hidden(entries):
+    d, at = entries.keys.shape[-1], entries.row_positions[0][:, None, None]
+    group = weights.config["num_attention_heads"] // weights.config["num_key_value_heads"]
+    matrix = weights[f"layers/{entries.layer:03d}/q"].reshape(-1, group, d, hidden)[entries.kv_head]
+    q = np.einsum("ri,gdi->rgd", entries.hidden[0], matrix)
+    angle = at / theta ** (np.arange(d // 2) / (d // 2))
+    a, b = q[..., : d // 2], q[..., d // 2 :]
+    q = np.concatenate([a * np.cos(angle) - b * np.sin(angle), b * np.cos(angle) + a * np.sin(angle)], axis=-1)
+    logits = np.where(entries.positions[0] <= at, np.einsum("rgd,nd->rgn", q, entries.keys[0]) / np.sqrt(d), -np.inf)
+    weight = np.exp(logits - logits.max(axis=-1, keepdims=True))
+    return (weight / weight.sum(axis=-1, keepdims=True)).mean(axis=(0, 1))[None]
+""")
+PAIRS = (("my_keydiff.py", "keydiff@kvpress"), ("my_hidden.py", "snapkv@kvpress --window 16"), ("./my_attended.py", "snapkv@kvpress --window 16"),
          ("my_keydiff.py --head-budget adaptive --sinks 4", "keydiff@kvpress --head-budget adaptive --sinks 4"))
 for ranks in (1, 3):
     for own, theirs in PAIRS:

@@ -141,6 +141,8 @@ static const char *missing(const lh_trace_file *t, const lh_policy_numbers *n)
     if ((observes || lh_methods_have(&n->methods, LH_PROMPT_ROWS)) && t->window < t->prompt && needs_all_rows(t, n))
         return "it observes more query rows than were recorded: '--trace-level full' records all, '--trace-window N' "
                "the last N";
+    if (lh_score_reads_hidden(&n->score))
+        return "it observes hidden states, which traces do not hold: try it with 'generate' or 'eval'";
     if (!has_spread_rows(t, n))
         return "it observes rows spread over the prompt that were not recorded: '--trace-level full' records all, "
                "'--trace-rows N' those of '--rows sample:N'";
