@@ -166,7 +166,8 @@ lh_status lh_policy_parse(lh_policy **out, const char *words);
 void lh_policy_close(lh_policy *policy); /* NULL is fine */
 
 /* Entries per KV head, on average, that are kept of a prompt of `tokens` tokens: at least 1. If this is `tokens` or
- * more, nothing is evicted. policy NULL: the full cache. */
+ * more, nothing is evicted. policy NULL: the full cache. 0 for a budget in bytes ("--budget 512M"), whose entries
+ * depend on the model and its cache. */
 int64_t lh_policy_entries(const lh_policy *policy, int64_t tokens);
 
 /* Inputs of a score in addition to keys, values and positions; combined (|). With them the policy observes query rows

@@ -147,7 +147,7 @@ class Policy:
 
         Policy("snapkv", budget=256)                     by name; parts are the options of the command line
         Policy("ada-snapkv --window 16 --budget 20%")    as on the command line
-        Policy(score=knorm, budget=0.2, sinks=4)         a score of your own; budget: entries, "20%", or a share below 1
+        Policy(score=knorm, budget=0.2, sinks=4)         a score of your own; budget: entries, "20%", a share below 1, or "512M"
         Policy(budget="10%")                             the default policy
 
     Parts: window=16, head_budget="adaptive", evict="every:64", … (`longhaul generate --policy help`)."""

@@ -105,6 +105,14 @@ static lh_status policy_when(lh_policy *out, const lh_policy *policy, int asks_l
     return LH_OK;
 }
 
+/* The same for the cache of an engine. */
+static lh_status policy_for(lh_policy *out, const lh_engine *engine, const lh_policy *policy, int asks_later)
+{
+    const lh_cache_size cache = lh_engine_cache_size(engine);
+    LH_TRY(policy_when(out, policy, asks_later));
+    return lh_policy_size(out, &cache);
+}
+
 /* ---- forecast ---- */
 
 /* The lengths of a session, but for the model's positions. */
@@ -331,7 +339,7 @@ static lh_status encode_request(completion_request *r, const lh_engine *engine, 
     LH_TRY(check_list("stop", o->stops, o->stop_count));
     if (!tok) LH_FAIL(LH_EUSAGE, "the model has no tokenizer: a session takes token ids");
     if (o->max_new < 0) LH_FAIL(LH_EUSAGE, "max_new is %lld, it must be 0 (128) or more", (long long)o->max_new);
-    LH_TRY(policy_when(&r->policy, o->policy, o->question_count > 0));
+    LH_TRY(policy_for(&r->policy, engine, o->policy, o->question_count > 0));
     if ((unsigned)o->chat > LH_CHAT_OFF)
         LH_FAIL(LH_EUSAGE, "chat is %d, it must be LH_CHAT_AUTO, LH_CHAT_ON or LH_CHAT_OFF", (int)o->chat);
     if (o->chat == LH_CHAT_OFF && o->system)
@@ -531,7 +539,7 @@ static lh_status start(lh_session **out, lh_engine *engine, const lh_session_sta
     LH_TRY(check_lengths(o));
     LH_TRY(check_positions(o, lh_engine_get(engine)->config));
     LH_TRY(check_beside(o, engine));
-    LH_TRY(policy_when(&policy, o->policy, o->asks_later));
+    LH_TRY(policy_for(&policy, engine, o->policy, o->asks_later));
     const lh_session_options options = session_options(o, &policy);
     return lh_session_open(out, engine, &options);
 }
@@ -553,7 +561,7 @@ static lh_status load(lh_session **out, lh_engine *engine, lh_saved_kv *file, co
     lh_status st = LH_OK;
     lh_session *s = NULL;
     lh_policy policy = file->policy;
-    if (o->policy) LH_TRY(policy_when(&policy, o->policy, o->asks_later));
+    if (o->policy) LH_TRY(policy_for(&policy, engine, o->policy, o->asks_later));
     lh_session_options options = session_options(o, &policy);
     if (!o->policy) options.profiles = &file->profiles;
     options.length = file->file.extra.n + o->more;

@@ -13,6 +13,7 @@
 
 #include "base/json.h"
 #include "base/log.h"
+#include "base/size_text.h"
 
 struct lh_options {
     const lh_syntax *syntax;
@@ -311,24 +312,14 @@ static lh_status set_f64(const lh_option *row, const char *text, double *out)
     return LH_OK;
 }
 
-/* A number with a unit: of 1024 as in Slurm and with "iB", of 1000 with "B". */
 static lh_status set_bytes(const lh_option *row, const char *text, int64_t *out)
 {
-    static const char units[] = "KMGT";
-    char *end = NULL;
-    double value = strtod(text, &end), base = strcmp(end, "B") == 0 ? 1 : 1024;
-    const char *unit = *end ? strchr(units, *end) : NULL;
-    const char *suffix = unit ? end + 1 : end;
-    if (unit && strcmp(suffix, "B") == 0) base = 1000;
-    int known = strcmp(suffix, "B") == 0 || (unit && (!*suffix || strcmp(suffix, "iB") == 0));
-    for (int64_t i = unit ? unit - units + 1 : 0; i > 0; i--) value *= base;
-    if (end == text || !known || !(value >= 1) || value >= 0x1p62)
+    if (!lh_size_read(out, text))
         LH_FAIL(
             LH_EUSAGE,
             "option '--%s' got '%s', it must be a size with a unit, such as 512M, 80G or 80GiB (of 1024), or 80GB (of "
             "1000)",
             row->name, text);
-    *out = (int64_t)value;
     return LH_OK;
 }
 

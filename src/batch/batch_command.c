@@ -35,9 +35,18 @@ lh_status lh_batch_find_replica(lh_batch_call *r)
     return lh_comm_split(world, lh_comm_rank(world) % tp != 0, &r->roots);
 }
 
+lh_status lh_batch_size_policies(lh_batch_call *r, const lh_cache_size *cache)
+{
+    for (int asked = LH_ASKED_IN_PROMPT; asked <= LH_ASKED_LATER; asked++)
+        LH_TRY(lh_policy_size(&r->policies[asked], cache));
+    return LH_OK;
+}
+
 lh_status lh_batch_open_engine(lh_batch_call *r)
 {
-    return lh_engine_open_replica(&r->engine, lh_world_comm(r->call->world), r->replica, &r->v->engine);
+    LH_TRY(lh_engine_open_replica(&r->engine, lh_world_comm(r->call->world), r->replica, &r->v->engine));
+    const lh_cache_size cache = lh_engine_cache_size(r->engine);
+    return lh_comm_agree(lh_world_comm(r->call->world), lh_batch_size_policies(r, &cache));
 }
 
 /* ---- the input ---- */

@@ -44,6 +44,9 @@ typedef struct lh_batch_call {
 lh_status lh_batch_find_replica(lh_batch_call *batch);
 lh_status lh_batch_open_engine(lh_batch_call *batch);
 
+/* Budgets in bytes of the run's policies become entries of this cache; lh_batch_open_engine does it itself. */
+lh_status lh_batch_size_policies(lh_batch_call *batch, const lh_cache_size *cache);
+
 /* *out: the file of '--metrics', NULL: none. "%j" in its name becomes the job, "%a" the part of '--shard' or the task
  * of the array; with '--shard' and without "%a", ".I-of-N" stands before the ending. LH_EUSAGE: there is no job or
  * task. */

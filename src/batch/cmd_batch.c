@@ -344,6 +344,7 @@ static lh_status answer_all(run *r)
     lh_scheduler_figures figures = {0};
     const lh_batch_run_options options = {.common = {.engine = r->batch.engine,
                                                      .config = lh_engine_get(r->batch.engine)->config,
+                                                     .cache = lh_engine_cache_size(r->batch.engine),
                                                      .tokenizer = lh_engine_tokenizer(r->batch.engine),
                                                      .defaults = &r->batch.v->defaults,
                                                      .policy = &r->batch.v->policy,

@@ -276,6 +276,7 @@ static lh_status resolve_policy(lh_batch_work *w, lh_policy_asked asked)
     if (own->budget) options.budget = own->budget;
     if (own->policy && strcmp(own->policy, "full") == 0) options.budget = NULL;
     LH_TRY(lh_policy_resolve(&w->policy, &options));
+    LH_TRY(lh_policy_size(&w->policy, &w->common->cache));
     return lh_policy_check_question(&w->policy);
 }
 
@@ -401,7 +402,7 @@ static lh_status see_prompt(void *self, lh_session *session)
     LH_TRY(lh_comm_allreduce(e->comm, &stats.entries_counted, 1, LH_I64, LH_SUM));
     const int64_t tokens = lh_batch_context_tokens(w) + w->prompt.n,
                   evicted_at = w->context ? lh_batch_context_tokens(w) : tokens;
-    const int64_t entry = 2 * c->head_dim * lh_dtype_bytes(e->kv_dtype), all = tokens * c->layers * c->kv_heads;
+    const int64_t entry = lh_entry_bytes(e->kv_dtype, c->head_dim), all = tokens * c->layers * c->kv_heads;
     w->kv = (lh_batch_kv){.budget = w->policy.evicts ? lh_policy_entries(&w->policy, evicted_at) : -1,
                           .entries = all,
                           .entries_kept = stats.entries_counted,

@@ -18,6 +18,7 @@ typedef struct lh_batch_common {
     const lh_batch_defaults *defaults;
     const lh_policy_options *policy; /* for requests without a policy */
     const lh_policy *plans;          /* [LH_ASKED_BOTH] the same resolved, by when the question comes */
+    lh_cache_size cache;             /* for budgets in bytes */
     const lh_profiles *profiles;     /* includes the profiles that it names */
     const lh_chat_format *format;    /* rank 0; NULL: the model has none */
     const char *context_root;        /* rank 0: the folder of context files */

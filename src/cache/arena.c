@@ -6,7 +6,7 @@
 
 static int64_t entry_bytes(const lh_arena_shape *shape, lh_arena_form form)
 {
-    return 2 * shape->head_dim * lh_dtype_bytes(shape->type) + form.stats * (int64_t)sizeof(float) +
+    return lh_entry_bytes(shape->type, shape->head_dim) + form.stats * (int64_t)sizeof(float) +
            (form.has_positions ? (int64_t)sizeof(int32_t) : 0) + (form.has_bias ? (int64_t)sizeof(float) : 0);
 }
 

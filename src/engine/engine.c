@@ -36,6 +36,17 @@ const lh_engine_view *lh_engine_get(const lh_engine *e)
     return &e->view;
 }
 
+lh_cache_size lh_engine_cache_size(const lh_engine *e)
+{
+    return lh_config_cache_size(e->view.config, e->view.kv_dtype);
+}
+
+lh_status lh_engine_size_policy(const lh_engine *e, lh_policy *policy)
+{
+    const lh_cache_size cache = lh_engine_cache_size(e);
+    return lh_comm_agree(e->view.comm, lh_policy_size(policy, &cache));
+}
+
 const lh_tokenizer *lh_engine_tokenizer(const lh_engine *e)
 {
     return e ? e->view.tokenizer : NULL;

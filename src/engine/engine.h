@@ -43,6 +43,10 @@ int lh_engine_is_forked(const lh_engine *engine);
 /* Borrowed. */
 const lh_engine_view *lh_engine_get(const lh_engine *engine);
 
+/* The cache of its sessions, for budgets in bytes; and lh_policy_size with it, collective. */
+lh_cache_size lh_engine_cache_size(const lh_engine *engine);
+lh_status lh_engine_size_policy(const lh_engine *engine, lh_policy *policy);
+
 /* As lh_engine_open, over a communicator that the caller owns and closes later, without a look at the size of the
  * options. */
 lh_status lh_engine_open_on(lh_engine **out, lh_comm *world, const lh_engine_options *options);

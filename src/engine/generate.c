@@ -101,7 +101,7 @@ static int64_t cache_bytes(const run *r)
     if (r->request->load_cache) return 0; /* it holds some already */
     for (int64_t l = 0; l < c->layers; l++)
         entries += c->kv_heads * (c->sliding[l] ? lh_min_i64(kept, c->window) : kept);
-    return 2 * entries * c->head_dim * lh_dtype_bytes(lh_engine_get(r->engine)->kv_dtype);
+    return entries * lh_entry_bytes(lh_engine_get(r->engine)->kv_dtype, c->head_dim);
 }
 
 /* Claims the outputs before long work, on rank 0. */

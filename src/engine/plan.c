@@ -29,18 +29,18 @@ static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh
     lh_kv_shape shape = lh_config_kv_shape(c, chunk->shard, plan->kv_dtype);
     shape.profiles = r->profiles;
     LH_TRY(lh_kv_forecast_make(&kv, &shape,
-                               &(lh_kv_forecast_request){.policy = r->policy,
+                               &(lh_kv_forecast_request){.policy = &plan->policy,
                                                          .tokens = r->context,
                                                          .more = r->forks ? 0 : more,
                                                          .fork_more = r->forks ? more : 0,
                                                          .block = r->question,
                                                          .device = plan->device,
                                                          .layer_budgets = plan->layer_budgets}));
-    int64_t element = lh_dtype_bytes(plan->kv_dtype) * 2 * c->head_dim;
+    const int64_t entry = lh_entry_bytes(plan->kv_dtype, c->head_dim);
     *out = (lh_plan_rank){.heads = chunk->shard->heads.q_count,
                           .kv_heads = chunk->shard->heads.kv_count,
                           .weights = lh_model_bytes(c, chunk->shard, plan->dtype),
-                          .kv_kept = kv.entries * element,
+                          .kv_kept = kv.entries * entry,
                           .kv_allocated = kv.held,
                           .kv_one_layer = kv.one_layer,
                           .hidden = lh_forward_prompt_bytes(c, r->context),
@@ -137,10 +137,13 @@ static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_conf
     plan->device = room->kind;
     int64_t part = room->free_bytes / (room->dealt ? (plan->tp + room->dealt - 1) / room->dealt : 1);
     plan->free_bytes = lh_devices_usable(room->kind, part);
+    plan->policy = *r->policy;
+    const lh_cache_size cache = lh_config_cache_size(c, plan->kv_dtype);
+    LH_TRY(lh_policy_size(&plan->policy, &cache));
     LH_TRY(plan_ranks(plan, r, c));
-    plan->budget = lh_policy_entries(r->policy, r->context);
+    plan->budget = lh_policy_entries(&plan->policy, r->context);
     plan->entries = r->context * c->kv_heads * c->layers;
-    plan->full_bytes = plan->entries * 2 * c->head_dim * lh_dtype_bytes(plan->kv_dtype);
+    plan->full_bytes = plan->entries * lh_entry_bytes(plan->kv_dtype, c->head_dim);
     return LH_OK;
 }
 
@@ -236,7 +239,7 @@ lh_status lh_plan_json(const lh_plan *plan, const lh_plan_request *request, int6
 {
     lh_status st = LH_OK;
     json_t *o = NULL, *policy = NULL, *ranks = json_array(), *budgets = json_array();
-    LH_TRY_DONE(lh_policy_json(request->policy, &policy));
+    LH_TRY_DONE(lh_policy_json(&plan->policy, &policy));
     o = json_object();
     for (int64_t r = 0; r < plan->tp; r++) json_array_append_new(ranks, rank_json(&plan->ranks[r]));
     for (int64_t l = 0; l < plan->layers; l++) json_array_append_new(budgets, json_integer(plan->layer_budgets[l]));
@@ -244,8 +247,8 @@ lh_status lh_plan_json(const lh_plan *plan, const lh_plan_request *request, int6
     json_object_set_new(o, "question", json_integer(request->question));
     json_object_set_new(o, "max_new", json_integer(request->max_new));
     json_object_set(o, "policy", policy);
-    json_object_set_new(o, "budget", request->policy->evicts ? json_integer(plan->budget) : json_null());
-    json_object_set(o, "layer_budgets", request->policy->evicts ? budgets : json_null());
+    json_object_set_new(o, "budget", plan->policy.evicts ? json_integer(plan->budget) : json_null());
+    json_object_set(o, "layer_budgets", plan->policy.evicts ? budgets : json_null());
     json_object_set_new(o, "entries", json_integer(plan->entries));
     json_object_set_new(o, "entries_kept", json_integer(plan->entries_kept));
     json_object_set_new(o, "dtype", json_string(lh_dtype_name(plan->dtype)));

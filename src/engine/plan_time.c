@@ -97,7 +97,7 @@ static measured what_to_measure(const lh_plan_request *request, const lh_plan *p
     const int64_t layer_bytes = (int64_t)(lh_plan_layer_weights(c) + idle) / plan->tp * lh_dtype_bytes(plan->dtype);
     const int64_t layers = lh_min_i64(c->layers, WEIGHT_BYTES / lh_max_i64(layer_bytes, 1) + 1);
     const int64_t kv_heads = (c->kv_heads + plan->tp - 1) / plan->tp;
-    const int64_t token_bytes = layers * 2 * kv_heads * c->head_dim * lh_dtype_bytes(plan->kv_dtype);
+    const int64_t token_bytes = layers * kv_heads * lh_entry_bytes(plan->kv_dtype, c->head_dim);
     const int64_t most = lh_min_i64(MANY, ENTRY_BYTES / token_bytes);
     return (measured){.layers = layers,
                       .entries = lh_max_i64(lh_min_i64(request->context, most), 16 * FEW),
@@ -140,8 +140,7 @@ static lh_plan_time time_of(const lh_plan_request *request, const lh_plan *plan,
 {
     const double head = (double)c->hidden * (double)c->vocab / lh_plan_layer_weights(c); /* in layers */
     const double kept = (double)plan->entries_kept / (double)c->kv_heads;
-    const double grown =
-        request->policy->every ? 0 : (double)(c->layers * (2 * request->question + request->max_new)) / 2;
+    const double grown = plan->policy.every ? 0 : (double)(c->layers * (2 * request->question + request->max_new)) / 2;
     lh_plan_time t = {.prefill_s = r->token_s * (double)(c->layers * request->context) +
                                    r->pair_s * lh_plan_attended(c, request->context),
                       .step_s = r->step_s * ((double)c->layers + head) + r->entry_s * (kept + grown)};

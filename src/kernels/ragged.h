@@ -35,6 +35,12 @@ typedef struct lh_ragged {
         parent; /* holds the first lh_parent_len(kv, h) entries of head h; only for attention and lh_append_args */
 } lh_ragged;
 
+/* Bytes of the key and the value of an entry. */
+static inline int64_t lh_entry_bytes(lh_dtype type, int64_t head_dim)
+{
+    return 2 * head_dim * lh_dtype_bytes(type);
+}
+
 /* Local query heads share local KV heads: query head i uses KV head (first + i) / group. `first` is not 0 if a rank
  * begins in the middle of a group. */
 typedef struct lh_grouping {

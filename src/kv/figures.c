@@ -2,6 +2,15 @@
 
 #include "kv/kv_impl.h"
 
+lh_cache_size lh_kv_cache_size(const lh_kv_shape *shape)
+{
+    return (lh_cache_size){.layers = shape->layers,
+                           .kv_heads = shape->heads.kv_heads,
+                           .entry_bytes = lh_entry_bytes(shape->type, shape->head_dim),
+                           .window = shape->window,
+                           .sliding = shape->sliding};
+}
+
 int64_t lh_kv_seen(const lh_kv *kv)
 {
     return kv->timeline.seen;
@@ -33,7 +42,7 @@ static int64_t held_bytes(const lh_kv_layer *layer)
 lh_status lh_kv_stats_of(lh_kv *kv, lh_kv_stats *out)
 {
     const lh_heads *heads = &kv->shape.heads;
-    int64_t entry = 2 * kv->shape.head_dim * lh_dtype_bytes(kv->shape.type);
+    int64_t entry = lh_entry_bytes(kv->shape.type, kv->shape.head_dim);
     lh_kv_stats s = {.entries_seen = kv->timeline.seen * heads->kv_count * kv->shape.layers,
                      .summary_bytes = lh_evict_summary_bytes(kv->evictor),
                      .evictions = kv->timeline.evictions,

@@ -4,6 +4,9 @@
 
 #include "kv/kv.h"
 
+/* The cache of all ranks, for budgets in bytes. */
+lh_cache_size lh_kv_cache_size(const lh_kv_shape *shape);
+
 /* Budget of a layer in entries per KV head (after lh_kv_begin). */
 int64_t lh_kv_layer_budget(const lh_kv *kv, int64_t layer);
 
@@ -14,7 +17,7 @@ const lh_ragged *lh_kv_view(const lh_kv *kv, int64_t layer);
 typedef struct lh_kv_stats {
     int64_t entries_seen;                  /* tokens seen x KV heads x layers, of this rank */
     int64_t entries_held, entries_counted; /* shared entries of a fork included */
-    int64_t bytes_held;                    /* entries_held x 2 x head_dim x element size */
+    int64_t bytes_held;                    /* entries_held x lh_entry_bytes */
     int64_t
         bytes_capacity;    /* allocated arenas with slack, positions and statistics; without entries shared by a fork */
     int64_t bytes_full;    /* what `full` would hold: entries_seen x … */

@@ -41,7 +41,8 @@ static lh_status init_arenas(lh_kv *kv)
 /* Queries or keys are rotated back, and again. */
 static int needs_rotations(const lh_policy_numbers *p)
 {
-    return lh_methods_have(&p->methods, LH_NEEDS_ROTATION) || p->score.rows_at == LH_ROWS_AT_AFTER || lh_refers_apart(p) || lh_kv_uses_slots(p);
+    return lh_methods_have(&p->methods, LH_NEEDS_ROTATION) || p->score.rows_at == LH_ROWS_AT_AFTER ||
+           lh_refers_apart(p) || lh_kv_uses_slots(p);
 }
 
 lh_status lh_kv_open(lh_kv **out, const lh_exec *exec, const lh_kv_shape *shape, const lh_policy *policy)
@@ -64,6 +65,9 @@ lh_status lh_kv_open(lh_kv **out, const lh_exec *exec, const lh_kv_shape *shape,
     if ((lh_methods_have(&kv->numbers.methods, LH_NEEDS_PROJECTION) && !shape->projections) ||
         (needs_rotations(&kv->numbers) && !shape->rotations))
         LH_FAIL_DONE(LH_EINTERNAL, "policy '%s' needs projections or rotations of the model, which are not set",
+                     policy->name);
+    if (policy->budget_bytes)
+        LH_FAIL_DONE(LH_EINTERNAL, "the budget of policy '%s' is in bytes still: lh_policy_size comes first",
                      policy->name);
     LH_TRY_DONE(lh_policy_check_question(policy));
     LH_TRY_DONE(lh_profiles_check(shape->profiles, policy, shape->layers, shape->heads.kv_heads));

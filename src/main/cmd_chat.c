@@ -268,6 +268,7 @@ static lh_status open_engine(run *r)
     LH_TRY(lh_shell_same_policies(r->call, &r->profiles));
     lh_interrupt_begin();
     LH_TRY(lh_engine_open_on(&r->session.engine, lh_world_comm(r->call->world), &r->v->engine));
+    LH_TRY(lh_engine_size_policy(r->session.engine, &r->policy));
     LH_TRY(lh_context_store_open(&r->store, r->session.engine, &r->v->store,
                                  (lh_context_store_about){r->v->engine.model, r->record}));
     r->session.record = r->record;

@@ -341,6 +341,7 @@ static lh_status open_all(run *r)
     LH_TRY(lh_comm_agree_untimed(world, st));
     lh_interrupt_begin();
     LH_TRY(lh_engine_open_on(&r->engine, lh_world_comm(r->call->world), &v->engine));
+    LH_TRY(lh_engine_size_policy(r->engine, &r->policy));
     LH_TRY(
         lh_context_store_open(&r->store, r->engine, &v->store, (lh_context_store_about){v->engine.model, r->record}));
     LH_TRY(lh_input_encode(&r->input, r->engine, &r->ids));

@@ -306,7 +306,7 @@ static lh_status print_plan(const lh_plan *plan, const lh_call *call, const lh_p
     const struct values *v = call->values;
     lh_buf text = {0}, name = {0};
     char size[LH_SIZE_TEXT], other[LH_SIZE_TEXT];
-    LH_TRY_DONE(lh_policy_text(request->policy, &name));
+    LH_TRY_DONE(lh_policy_text(&plan->policy, &name));
     LH_TRY_DONE(lh_buf_printf(&text, "%lld tokens of prompt, ", (long long)v->plan.context));
     if (request->question)
         LH_TRY_DONE(lh_buf_printf(&text, "%lld of a question after the eviction, ", (long long)request->question));
@@ -368,8 +368,8 @@ static lh_status run_plan(lh_call *call)
     LH_TRY_DONE(lh_policy_resolve(&policy, &v->policy));
     if (!lh_shell_first()) goto done;
     LH_TRY_DONE(lh_shell_probe(v->engine.model));
-    LH_TRY_DONE(lh_shell_note_policy(&policy, v->plan.context, v->policy.asked));
     LH_TRY_DONE(make_plan(&plan, v, &request, &ranks_needed));
+    LH_TRY_DONE(lh_shell_note_policy(&plan.policy, v->plan.context, v->policy.asked));
     if (traced) LH_TRY_DONE(size_trace(&trace, &plan, v, &asked));
     if (v->plan.time && plan.fits) {
         LH_TRY_DONE(lh_plan_measure(&time, &request, &plan));

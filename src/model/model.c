@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/minmax.h"
+#include "kv/figures.h"
 #include "model/model_impl.h"
 #include "model/weight_reader.h"
 
@@ -252,6 +253,13 @@ lh_kv_shape lh_config_kv_shape(const lh_config *config, const lh_shard *shard, l
                          .window = config->window,
                          .sliding = config->window ? config->sliding : NULL,
                          .hidden = config->hidden};
+}
+
+lh_cache_size lh_config_cache_size(const lh_config *config, lh_dtype kv_type)
+{
+    const lh_shard whole = {.heads.kv_heads = config->kv_heads};
+    const lh_kv_shape shape = lh_config_kv_shape(config, &whole, kv_type);
+    return lh_kv_cache_size(&shape);
 }
 
 lh_kv_shape lh_model_kv_shape(const lh_model *model, lh_dtype kv_type)

@@ -43,6 +43,9 @@ lh_model_options lh_model_options_of(const lh_model *model);
 lh_kv_shape lh_model_kv_shape(const lh_model *model, lh_dtype kv_type);
 lh_kv_shape lh_config_kv_shape(const lh_config *config, const lh_shard *shard, lh_dtype kv_type);
 
+/* The cache of all ranks, for budgets in bytes. */
+lh_cache_size lh_config_cache_size(const lh_config *config, lh_dtype kv_type);
+
 /* Bytes of the weights of a shard in memory. */
 int64_t lh_model_bytes(const lh_config *config, const lh_shard *shard, lh_dtype type);
 

@@ -153,7 +153,7 @@ lh_status lh_parts_check(const lh_policy *policy)
     for (size_t i = 0; i < sizeof rules / sizeof *rules; i++)
         if (find_holder(policy, rules[i].a, &a) && find_holder(policy, rules[i].b, &b))
             LH_FAIL(LH_EUSAGE, "'%s' does not go with '%s': %s", a.text, b.text, rules[i].right);
-    if (!policy->budget.percent.digits) LH_TRY(lh_policy_check(policy, policy->budget.n));
+    if (policy->budget.n) LH_TRY(lh_policy_check(policy, policy->budget.n)); /* a share or bytes: not known yet */
     return LH_OK;
 }
 

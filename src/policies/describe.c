@@ -69,7 +69,9 @@ static lh_status describe_decoding(const lh_policy *policy, lh_buf *out)
 /* Decoding may evict the first entries or the newest, which a model uses most. */
 static int protects_nothing(const lh_policy *policy)
 {
-    lh_policy_numbers n = lh_policy_fix(policy, INT32_MAX);
+    lh_policy many = *policy;
+    if (policy->budget_bytes) many.budget.n = INT32_MAX; /* not known yet */
+    lh_policy_numbers n = lh_policy_fix(&many, INT32_MAX);
     return policy->every && !lh_policy_has(policy, LH_BY_POSITION) && !n.sinks && !n.recents && !n.window;
 }
 

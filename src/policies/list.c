@@ -209,6 +209,21 @@ done:
     return st;
 }
 
+lh_status lh_policy_list_size(lh_policy_list *list, const lh_cache_size *cache)
+{
+    for (int64_t i = 0; i < list->n; i++) {
+        lh_policy_choice *c = &list->at[i];
+        lh_part_value budget;
+        if (!c->policy.budget_bytes) continue;
+        LH_TRY(lh_policy_size(&c->policy, cache));
+        lh_budget_write(&c->policy, &budget);
+        lh_free(c->budget);
+        c->budget = NULL;
+        LH_TRY(lh_strdup(&c->budget, budget.text));
+    }
+    return LH_OK;
+}
+
 void lh_policy_list_clear(lh_policy_list *list)
 {
     for (int64_t i = 0; i < list->n; i++) clear_choice(&list->at[i]);

@@ -27,6 +27,9 @@ typedef struct lh_policy_list {
  * would ignore a part. lists->profiles is ignored. Policies are in the order in which they are named, each with its
  * budgets. */
 lh_status lh_policy_list_resolve(lh_policy_list *out, const lh_policy_options *lists);
+
+/* lh_policy_size of every policy: a budget in bytes becomes a number of entries in the text, too. */
+lh_status lh_policy_list_size(lh_policy_list *list, const lh_cache_size *cache);
 void lh_policy_list_clear(lh_policy_list *list);
 
 #endif

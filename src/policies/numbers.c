@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/size_text.h"
 #include "policies/policy_impl.h"
 
 static int number_of(int64_t *out, const char *text, int64_t min)
@@ -222,10 +223,10 @@ void lh_evict_write(const lh_policy *policy, const lh_part *part, lh_part_value 
 
 lh_status lh_budget_read(lh_policy *policy, const char *text)
 {
-    if (!amount_of(&policy->budget, text, 1))
+    if (!amount_of(&policy->budget, text, 1) && !lh_size_read(&policy->budget_bytes, text))
         LH_FAIL(LH_EUSAGE,
-                "--budget '%s' must be a number of entries from 1 on, or a share of the prompt above 0%% and up to "
-                "100%%, such as 20%%",
+                "--budget '%s' must be a number of entries from 1 on, a share of the prompt above 0%% and up to 100%%, "
+                "such as 20%%, or a size of the cache, such as 512M",
                 text);
     return LH_OK;
 }
@@ -233,4 +234,5 @@ lh_status lh_budget_read(lh_policy *policy, const char *text)
 void lh_budget_write(const lh_policy *policy, lh_part_value *out)
 {
     write_amount(policy->budget, out);
+    if (policy->budget_bytes) lh_size_write(out->text, policy->budget_bytes);
 }

@@ -102,6 +102,7 @@ typedef struct lh_policy {
     int by_default;          /* 1: no policy was named, this is the default with a budget */
     int evicts;              /* 0: `full`, the members below are unused */
     lh_policy_amount budget; /* percent: of the prompt */
+    int64_t budget_bytes;    /* a budget in bytes until lh_policy_size, `budget` is 0 then; else 0 */
     lh_policy_score score;
     lh_policy_amount rows; /* observed rows, INT64_MAX: all; 0 for scores without rows. percent: of the prompt */
     int rows_spread;       /* 1: rows.n of them spread over the prompt, else the last ones */
@@ -160,6 +161,17 @@ void lh_policy_ask(lh_policy *policy, int64_t question);
 
 /* LH_EUSAGE if that number is needed and not set. */
 lh_status lh_policy_check_question(const lh_policy *policy);
+
+/* A cache of all ranks: the KV heads of each layer, and the bytes of the key and value of an entry. */
+typedef struct lh_cache_size {
+    int64_t layers, kv_heads, entry_bytes, window; /* window: keys that a row of a sliding layer sees */
+    const uint8_t *sliding;                        /* [layers]; NULL: none slides */
+} lh_cache_size;
+
+/* Turns a budget in bytes into the most entries per KV head with keys and values of at most as many bytes, where a
+ * sliding layer holds its window at most; no effect on other budgets. LH_EUSAGE if not one entry fits, and as
+ * lh_policy_check. */
+lh_status lh_policy_size(lh_policy *policy, const lh_cache_size *cache);
 
 /* Warnings before a long run of `seen` tokens, e.g. "the budget of 64 entries holds the whole prompt …"; appended to
  * *out as lines. */

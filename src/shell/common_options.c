@@ -124,9 +124,10 @@ static const lh_option policy_rows[] = {
              "'--policy NAME --help' explains a policy; the options below change its parts, and may stand with it in "
              "quotes, as options of a plug-in must: './my.so --temperature 2'. full keeps everything and is the "
              "default without --budget."},
-    {LH_BUDGET_ROW, .arg = "N|P%",
-     .help = "Entries kept per KV head, averaged over the heads of a layer, protected entries included; or a share of "
-             "the prompt, such as 20%."},
+    {LH_BUDGET_ROW, .arg = "N|P%|SIZE",
+     .help = "Entries kept per KV head, averaged over the heads of a layer, protected entries included; a share of the "
+             "prompt, such as 20%; or a size, such as 512M: as many entries as have keys and values of that size, over "
+             "all layers and ranks."},
     LH_PLUGIN_ROW,
     {.more = lh_policy_part_row}};
 const lh_option_table lh_shell_policy_options = {"eviction", policy_rows};
@@ -139,8 +140,8 @@ static const lh_option policy_list_rows[] = {
              "comparison. The full "
              "cache is always included as the reference. '--policy help' lists the presets."},
     {LH_BUDGET_ROW, .arg = "LIST",
-     .help = "Comma-separated budgets, such as '128,256,50%': entries kept per KV head, or a share of the prompt. "
-             "Every policy runs with each."},
+     .help = "Comma-separated budgets, such as '128,50%,64M': entries kept per KV head, a share of the prompt, or a "
+             "size of all keys and values. Every policy runs with each."},
     LH_PLUGIN_ROW,
     {.more = lh_policy_part_row}};
 const lh_option_table lh_shell_policy_list_options = {"eviction: parts hold for every policy of the list",

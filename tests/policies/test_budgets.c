@@ -50,6 +50,66 @@ START_TEST(test_shares_are_floors_of_the_written_decimal)
 }
 END_TEST
 
+/* ---- bytes ---- */
+
+START_TEST(test_a_budget_in_bytes_is_the_most_entries_that_fit)
+{
+    const lh_cache_size even = {.layers = 30, .kv_heads = 3, .entry_bytes = 256};
+    const int64_t one = even.layers * even.kv_heads * even.entry_bytes;
+    static const char *const texts[] = {"23040B", "1M", "12.5M", "2G", "1GB"};
+    static const int64_t bytes[] = {23040, 1 << 20, 13107200, INT64_C(2) << 30, 1000000000};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        lh_policy plan = plan_of("snapkv", texts[i], NULL), entries;
+        char number[32];
+        ck_assert_int_eq(plan.budget_bytes, bytes[i]);
+        ck_assert_int_eq(lh_policy_size(&plan, &even), LH_OK);
+        ck_assert(plan.budget.n * one <= bytes[i] && (plan.budget.n + 1) * one > bytes[i]);
+        snprintf(number, sizeof number, "%lld", (long long)plan.budget.n);
+        entries = plan_of("snapkv", number, NULL);
+        ck_assert_msg(memcmp(&plan, &entries, sizeof plan) == 0, "afterwards it is a budget of entries");
+        ck_assert_int_eq(lh_policy_size(&plan, &even), LH_OK);
+        ck_assert_int_eq(lh_policy_entries(&plan, 7), entries.budget.n);
+    }
+}
+END_TEST
+
+START_TEST(test_layers_that_hold_their_window_leave_bytes_to_the_others)
+{
+    static const uint8_t sliding[6] = {1, 1, 1, 1, 1, 0}, all[6] = {1, 1, 1, 1, 1, 1};
+    lh_cache_size cache = {.layers = 6, .kv_heads = 2, .entry_bytes = 64, .window = 100, .sliding = sliding};
+    for (int64_t entries = 6; entries < 3000; entries += 7) { /* of a KV head, over all layers */
+        lh_policy plan = {.evicts = 1, .budget_bytes = entries * 2 * 64 + 63};
+        int64_t held = 0, more = 0;
+        ck_assert_int_eq(lh_policy_size(&plan, &cache), LH_OK);
+        for (int l = 0; l < 6; l++) {
+            held += sliding[l] && plan.budget.n > 100 ? 100 : plan.budget.n;
+            more += sliding[l] && plan.budget.n >= 100 ? 100 : plan.budget.n + 1;
+        }
+        ck_assert_msg(held <= entries && more > entries, "%lld entries hold %lld of %lld", (long long)plan.budget.n,
+                      (long long)held, (long long)entries);
+    }
+    cache.sliding = all;
+    lh_policy plan = {.evicts = 1, .budget_bytes = INT64_C(1) << 20};
+    ck_assert_int_eq(lh_policy_size(&plan, &cache), LH_OK);
+    ck_assert_int_ge(plan.budget.n, cache.window);
+}
+END_TEST
+
+START_TEST(test_bytes_of_less_than_an_entry_a_head_are_refused)
+{
+    const lh_cache_size cache = {.layers = 30, .kv_heads = 3, .entry_bytes = 256};
+    lh_policy plan = plan_of("snapkv", "22K", NULL);
+    ck_assert_int_eq(lh_policy_size(&plan, &cache), LH_EUSAGE);
+    ck_assert_msg(strstr(lh_error_message(), "'--budget 22K'") && strstr(lh_error_message(), "give 23040B or more"),
+                  "%s", lh_error_message());
+    lh_error_clear();
+    plan = plan_of("h2o", "3M", &(lh_policy_parts){.evict = "block:200"}); /* 136 entries */
+    ck_assert_int_eq(lh_policy_size(&plan, &cache), LH_EUSAGE);
+    ck_assert_msg(strstr(lh_error_message(), "smaller than the budget of 136 entries"), "%s", lh_error_message());
+    lh_error_clear();
+}
+END_TEST
+
 /* ---- protection ---- */
 
 START_TEST(test_protected_and_competing_entries_make_up_the_budget)
@@ -255,11 +315,13 @@ END_TEST
 
 int main(void)
 {
-    return suite_run("budgets", (const TTest *const[]){test_shares_are_floors_of_the_written_decimal,
-                                                       test_protected_and_competing_entries_make_up_the_budget,
-                                                       test_evictions_leave_what_the_budget_says,
-                                                       test_pyramids_are_exact_and_sum_to_the_budget,
-                                                       test_pyramids_of_long_prompts_do_not_overflow,
-                                                       test_uniform_layers_take_what_they_can_hold,
-                                                       test_safeguards_mix_or_give_first, NULL});
+    return suite_run(
+        "budgets",
+        (const TTest *const[]){
+            test_shares_are_floors_of_the_written_decimal, test_a_budget_in_bytes_is_the_most_entries_that_fit,
+            test_layers_that_hold_their_window_leave_bytes_to_the_others,
+            test_bytes_of_less_than_an_entry_a_head_are_refused,
+            test_protected_and_competing_entries_make_up_the_budget, test_evictions_leave_what_the_budget_says,
+            test_pyramids_are_exact_and_sum_to_the_budget, test_pyramids_of_long_prompts_do_not_overflow,
+            test_uniform_layers_take_what_they_can_hold, test_safeguards_mix_or_give_first, NULL});
 }

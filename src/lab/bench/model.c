@@ -462,6 +462,7 @@ static lh_status run_model(lh_call *call)
     v->policy.profiles = &profiles;
     LH_TRY_DONE(lh_policy_resolve(&policy, &v->policy));
     LH_TRY_DONE(open_engine(call, &profiles, &engine));
+    LH_TRY_DONE(lh_engine_size_policy(engine, &policy));
     LH_TRY_DONE(measure_model(engine, &request, &result));
     if (lh_shell_first()) st = lh_bench_write(output, "run", &result);
     LH_TRY_DONE(lh_comm_agree(lh_engine_get(engine)->comm, st));

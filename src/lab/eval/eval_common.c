@@ -264,7 +264,8 @@ static lh_status open_engine(lh_eval_task *task)
     LH_TRY(lh_comm_agree_untimed(world, st));
     lh_interrupt_begin();
     LH_TRY(lh_engine_open_on(&task->engine, lh_world_comm(task->call->world), e));
-    return st;
+    const lh_cache_size cache = lh_engine_cache_size(task->engine);
+    return lh_comm_agree(world, lh_policy_list_size(&task->policies, &cache));
 }
 
 /* Decides if prompts are put in a chat format. */

@@ -14,6 +14,7 @@
 #include "engine/prompt.h"
 #include "engine/threads.h"
 #include "engine/world.h"
+#include "kv/figures.h"
 #include "lab/analysis/measures.h"
 #include "lab/eval/eval_common.h"
 #include "lab/eval/run_policies.h"
@@ -317,7 +318,8 @@ static lh_replay_judge judge_of(const run *r)
     return r->v->replay.make_budgets && judge == LH_JUDGE_AUTO ? LH_JUDGE_DECODE : judge;
 }
 
-/* Drops policies that the user did not name and the first trace does not allow, with a log line. */
+/* Budgets in bytes become entries of the first trace's cache; drops policies that the user did not name and that trace
+ * does not allow, with a log line. */
 static lh_status drop_missing(run *r)
 {
     lh_status st = LH_OK;
@@ -327,6 +329,8 @@ static lh_status drop_missing(run *r)
     const char *last = "";
     const int64_t named = r->v->policy.policy || r->v->replay.make_budgets ? r->named : 0;
     LH_TRY_DONE(lh_trace_file_open(&trace, r->traces[0]));
+    const lh_cache_size cache = lh_kv_cache_size(&trace.shape);
+    LH_TRY_DONE(lh_policy_list_size(&r->policies, &cache));
     for (int64_t i = 0; i < r->policies.n; i++) {
         lh_policy_choice *c = &r->policies.at[i];
         const int there = c->policy.evicts;

@@ -106,6 +106,9 @@ lh_status lh_budget_grid_make(lh_budget_grid *out, lh_policy_list *policies, con
     LH_TRY(lh_realloc(&policies->at, 2 + 2 * SIDE, sizeof *policies->at));
     policies->cap = 2 + 2 * SIDE;
     given = policies->at[--policies->n];
+    if (given.policy.budget_bytes)
+        LH_FAIL_DONE(LH_EUSAGE, "'--make-budgets' divides a budget of entries or a share: '--budget %s' is neither",
+                     given.budget);
     out->policy = given.policy;
     LH_TRY_DONE(spread(out, policies, &given));
 done:
