@@ -1,6 +1,6 @@
 /* import.c - imports a model. A plan maps every weight of the configuration to rows of a tensor of the source and
- * checks its shape; then the weights are written in order, a buffer of rows at a time: read from the mapping,
- * dequantised to f32, converted to the stored type, checked to be finite. */
+ * checks its shape; then the weights are written in order, a buffer of rows at a time: read from the mapping, and
+ * either kept as blocks or dequantised to f32 and converted to the stored type; checked to be finite. */
 #include "import/import.h"
 
 #include <inttypes.h>
@@ -15,9 +15,11 @@
 #include "base/log.h"
 #include "base/output.h"
 #include "base/rng.h"
+#include "base/size_text.h"
 #include "import/checkpoint.h"
 #include "import/config_impl.h"
 #include "import/convert.h"
+#include "import/format_tally.h"
 #include "import/import_source.h"
 #include "import/random_shapes.h"
 #include "import/tokenizer_source.h"
@@ -59,7 +61,7 @@ typedef struct job {
     int64_t first;             /* row of the tensor: several weights can share one */
     int64_t rows, cols, heads; /* heads: > 0 where GGUF interleaves the rows of a head */
     double offset;             /* added to every value: GGUF's Gemma norms are 1 + w */
-    lh_dtype type;             /* as stored */
+    const lh_format *format;   /* as stored: blocks as in the source, or plain numbers */
 } job;
 
 typedef struct importer {
@@ -72,7 +74,8 @@ typedef struct importer {
     job *jobs;
     int64_t n;
     meter meter;
-    int64_t quantised_bytes, grown_bytes; /* of quantised tensors: in the source, and as stored */
+    lh_format_tally kept, grown; /* quantised tensors of the source: stored as they are, or as plain numbers */
+    int64_t grown_bytes;         /* of the latter, as stored */
     lh_checkpoint_writer *writer;
     /* Buffers of a chunk of rows: as in the source, as f32, as stored. */
     char *raw, *stored;
@@ -206,13 +209,23 @@ static lh_status check_tensor(const importer *im, const lh_source_tensor *t, int
     return LH_OK;
 }
 
-/* auto keeps the type of the source; tensors that are f32 in memory are stored as f32 unless they have the requested
- * type. */
-static lh_dtype stored_type(const importer *im, const job *j)
+/* auto keeps the format of the source, but for blocks that checkpoints cannot hold; tensors that are f32 in memory are
+ * stored as f32 unless they have the requested type. */
+static const lh_format *stored_format(const importer *im, const job *j)
 {
     const lh_format *from = j->from->format;
+    if (im->automatic && lh_format_is_kept(from) && lh_weight_takes_blocks(j->weight)) return from;
     lh_dtype type = im->automatic && from->is_plain ? from->plain : im->type;
-    return !from->is_plain || from->plain != type ? lh_weight_type(j->weight, type) : type;
+    return lh_format_of(!from->is_plain || from->plain != type ? lh_weight_type(j->weight, type) : type);
+}
+
+/* Counts a tensor, or the part of a tensor, that is quantised in the source. */
+static void count_quantised(importer *im, const job *j)
+{
+    const lh_format *from = j->from->format;
+    if (from->is_plain) return;
+    lh_format_tally_add(j->format == from ? &im->kept : &im->grown, from, j->part == 0, j->rows * j->cols);
+    if (j->format != from) im->grown_bytes += lh_format_bytes(j->format, j->rows * j->cols);
 }
 
 static lh_status add_job(importer *im, const job *j)
@@ -266,12 +279,9 @@ static lh_status plan_part(importer *im, job j)
         if (weight == LH_W_K || weight == LH_W_K_BIAS) j.heads = im->config.kv_heads;
     }
     if (gguf && family->gemma && lh_weight_is_norm(weight)) j.offset = -1;
-    j.type = j.part ? im->jobs[im->n - 1].type : stored_type(im, &j);
-    im->meter.total_bytes += j.rows * j.cols * lh_dtype_bytes(j.type);
-    if (!j.from->format->is_plain) {
-        im->quantised_bytes += lh_format_bytes(j.from->format, j.rows * j.cols);
-        im->grown_bytes += j.rows * j.cols * lh_dtype_bytes(j.type);
-    }
+    j.format = j.part ? im->jobs[im->n - 1].format : stored_format(im, &j);
+    im->meter.total_bytes += lh_format_bytes(j.format, j.rows * j.cols);
+    count_quantised(im, &j);
     return add_job(im, &j);
 }
 
@@ -350,15 +360,30 @@ static lh_status complain(const importer *im, const job *j, int64_t row, int64_t
     const char *path = lh_source_path(im->source);
     if (fabs(value) < 0x1p64)
         LH_FAIL(LH_EINPUT, "'%s': tensor '%s' holds %g at [%" PRId64 ", %" PRId64 "], more than %s can: use --dtype %s",
-                path, j->from->name, value, source_row(j, r), c, lh_dtype_name(j->type),
-                j->type == LH_F16 ? "bf16" : "f32");
+                path, j->from->name, value, source_row(j, r), c, j->format->name,
+                j->format->plain == LH_F16 ? "bf16" : "f32");
     LH_FAIL(LH_EINPUT,
             "'%s': tensor '%s' holds %g at [%" PRId64 ", %" PRId64 "]: weights must be finite and below 2^64", path,
             j->from->name, value, source_row(j, r), c);
 }
 
-/* Rows [row, row + n) of a weight, into im->stored. */
-static lh_status fetch_rows(importer *im, const job *j, int64_t row, int64_t n)
+/* Rows [row, row + n) of a weight as they are in the source, into im->stored. */
+static lh_status fetch_blocks(importer *im, const job *j, int64_t row, int64_t n)
+{
+    const int64_t blocks = j->cols / j->format->values, row_bytes = blocks * j->format->bytes;
+    for (int64_t r = 0; r < n; r++)
+        memcpy(im->stored + r * row_bytes, j->from->data + source_row(j, row + r) * row_bytes, (size_t)row_bytes);
+    int64_t bad = lh_find_unusable_block(j->format, (const uint8_t *)im->stored, n * blocks);
+    if (bad >= 0)
+        LH_FAIL(LH_EINPUT,
+                "'%s': tensor '%s' has a %s block at [%" PRId64 ", %" PRId64 "] with a scale that is not finite",
+                lh_source_path(im->source), j->from->name, j->format->name, source_row(j, row + bad / blocks),
+                bad % blocks * j->format->values);
+    return LH_OK;
+}
+
+/* Rows [row, row + n) of a weight as plain numbers, into im->stored. */
+static lh_status fetch_numbers(importer *im, const job *j, int64_t row, int64_t n)
 {
     const lh_format *from = j->from->format;
     int64_t row_blocks = j->cols / from->values, row_bytes = row_blocks * from->bytes;
@@ -370,12 +395,12 @@ static lh_status fetch_rows(importer *im, const job *j, int64_t row, int64_t n)
         lh_format_to_f32(from, im->wide + r * j->cols, (const uint8_t *)raw, row_blocks);
         for (int64_t i = 0; j->offset != 0 && i < j->cols; i++) im->wide[r * j->cols + i] += (float)j->offset;
     }
-    int same = from->is_plain && from->plain == j->type && j->offset == 0;
+    int same = from == j->format && j->offset == 0;
     const lh_convert convert = {.dst = im->stored,
-                                .dst_type = j->type,
+                                .dst_type = j->format->plain,
                                 .ld = j->cols,
                                 .src = same ? im->raw : (const char *)im->wide,
-                                .src_type = same ? j->type : LH_F32,
+                                .src_type = same ? j->format->plain : LH_F32,
                                 .rows = n,
                                 .cols = j->cols};
     int64_t bad = lh_convert_rows(&convert);
@@ -388,13 +413,13 @@ static lh_status write_weight(importer *im, const job *j)
     const lh_format *from = j->from->format;
     int64_t row_bytes = lh_format_bytes(from, j->cols), step = BUFFER_VALUES / j->cols;
     if (step < 1) step = 1;
-    if (j->part == 0) LH_TRY(lh_checkpoint_begin(im->writer, j->weight, j->layer, lh_format_of(j->type)));
+    if (j->part == 0) LH_TRY(lh_checkpoint_begin(im->writer, j->weight, j->layer, j->format));
     for (int64_t row = 0; row < j->rows; row += step) {
         int64_t n = j->rows - row < step ? j->rows - row : step;
-        LH_TRY(fetch_rows(im, j, row, n));
+        LH_TRY(j->format->is_plain ? fetch_numbers(im, j, row, n) : fetch_blocks(im, j, row, n));
         LH_TRY(lh_checkpoint_rows(im->writer, im->stored, n));
         release_pages(j->from->data + (j->first + row) * row_bytes, n * row_bytes);
-        LH_TRY(advance(&im->meter, n * j->cols * lh_dtype_bytes(j->type)));
+        LH_TRY(advance(&im->meter, lh_format_bytes(j->format, n * j->cols)));
     }
     LH_TRY(lh_map_unchanged(j->from->map));
     if (j->part + 1 == j->parts) LH_TRY(lh_checkpoint_end(im->writer));
@@ -450,14 +475,22 @@ done:
     return st;
 }
 
-/* Users expect a checkpoint of the size of the quantised model. */
-static void tell_growth(const importer *im)
+/* Says what becomes of quantised weights: users expect a checkpoint of the size of the quantised model. */
+static lh_status tell_quantised(const importer *im)
 {
-    static const double mib = 1 << 20;
-    if (im->quantised_bytes)
-        lh_info("quantised weights are stored as %s: %.1f MiB become %.1f MiB (x%.1f)", lh_dtype_name(im->type),
-                (double)im->quantised_bytes / mib, (double)im->grown_bytes / mib,
-                (double)im->grown_bytes / (double)im->quantised_bytes);
+    lh_status st = LH_OK;
+    lh_buf kept = {0}, grown = {0};
+    char size[LH_SIZE_TEXT];
+    LH_TRY_DONE(lh_format_tally_text(&im->kept, &kept));
+    LH_TRY_DONE(lh_format_tally_text(&im->grown, &grown));
+    if (im->kept.n) lh_info("quantised weights are kept as they came: %s", kept.data);
+    if (im->grown.n)
+        lh_info("quantised weights become %s: %s grow to %s (x%.1f)", lh_dtype_name(im->type), grown.data,
+                lh_size_text(size, im->grown_bytes), (double)im->grown_bytes / (double)im->grown.bytes);
+done:
+    lh_buf_clear(&kept);
+    lh_buf_clear(&grown);
+    return st;
 }
 
 static lh_status warn_no_tokenizer(const char *src)
@@ -498,7 +531,7 @@ static lh_status import_source(importer *im)
     LH_TRY_DONE(lh_tokenizer_source(&tok, im->options->src, &tokenizer, &meta));
     LH_TRY_DONE(tok ? warn_many_tokens(im, tok) : warn_no_tokenizer(im->options->src));
     LH_TRY_DONE(lh_partial_claim(im->options->out, im->meter.total_bytes));
-    tell_growth(im);
+    LH_TRY_DONE(tell_quantised(im));
     LH_TRY_DONE(allocate(im));
     const lh_checkpoint_meta all = {.config_json = lh_source_config(im->source),
                                     .tokenizer = tokenizer.bytes ? tokenizer.data : NULL,

@@ -34,7 +34,8 @@ static const lh_option rows[] = {
      FIELD(dtype),
      .def = "auto",
      .choices = stored_types,
-     .help = "Type of the stored weights. auto: as the source; quantised weights become bf16."},
+     .help = "Type of the stored weights. auto: as the source, the blocks of quantised weights included; q2_K and q3_K "
+             "become bf16. A named type dequantises."},
     {.type = LH_OPT_STR,
      .name = "random",
      FIELD(random),
@@ -53,7 +54,8 @@ static const lh_option_table table = {"checkpoint", rows};
 static const lh_option_group groups[] = {{&table, 0}, {&lh_shell_common_options, offsetof(struct values, common)}, {0}};
 static const lh_example examples[] = {
     {"longhaul import ~/models/Llama-3.2-1B -o llama.h5", "a Hugging Face folder"},
-    {"longhaul import model.Q4_K_M.gguf -o m.h5", "a GGUF file; 4-bit weights are stored as bf16"},
+    {"longhaul import model.Q4_K_M.gguf -o m.h5", "a GGUF file; its 4- and 6-bit weights stay as they are"},
+    {"longhaul import model.Q4_K_M.gguf -o m.h5 --dtype bf16", "the same, dequantised"},
     {"longhaul import --random llama-3.1-8b -o random.h5", "random weights, for benchmarks"},
     {0}};
 static const lh_syntax syntax = {

@@ -1,5 +1,5 @@
-/* blocks_maker.h - a checkpoint with matrices of blocks, for tests. The bytes of a matrix follow from its weight and
- * layer; scales are finite and small. */
+/* blocks_maker.h - a model with matrices of blocks as a checkpoint and as a GGUF file, for tests. The bytes of a matrix
+ * follow from its weight and layer; scales are finite and small. */
 #ifndef LH_TESTS_BLOCKS_MAKER_H
 #define LH_TESTS_BLOCKS_MAKER_H
 
@@ -8,7 +8,10 @@
 
 #include "base/hash.h"
 #include "base/mem.h"
+#include "gguf_maker.h"
 #include "import/checkpoint.h"
+#include "import/families.h"
+#include "model_maker.h"
 
 /* Llama of 2 layers: vocabulary 40, hidden 256, 4 heads (2 KV heads) of 64, MLP 512. */
 #define BM_CONFIG                                                                                                  \
@@ -78,16 +81,107 @@ static inline lh_status bm_write(void *self, lh_weight weight, int64_t layer)
     return LH_OK;
 }
 
+static inline void bm_parse(lh_config *config)
+{
+    ck_assert_int_eq(lh_config_parse_text(config, BM_CONFIG, (int64_t)strlen(BM_CONFIG), "config"), LH_OK);
+}
+
 /* Writes a checkpoint of BM_CONFIG with matrices of the format `all`, or mixed (NULL). */
 static inline void bm_checkpoint(const char *path, const lh_format *all)
 {
     const lh_checkpoint_meta meta = {.config_json = BM_CONFIG};
     lh_config config;
     bm_writing w = {.config = &config, .all = all};
-    ck_assert_int_eq(lh_config_parse_text(&config, BM_CONFIG, (int64_t)strlen(BM_CONFIG), "config"), LH_OK);
+    bm_parse(&config);
     ck_assert_int_eq(lh_checkpoint_create(&w.writer, path, &meta), LH_OK);
     ck_assert_int_eq(lh_checkpoint_each(&config, bm_write, &w), LH_OK);
     ck_assert_int_eq(lh_checkpoint_finish(w.writer), LH_OK);
+    lh_config_clear(&config);
+}
+
+/* ---- GGUF ---- */
+
+/* Tensors of a GGUF file, or of a part of one: descriptions, and the data that follow them. */
+typedef struct bm_part {
+    lh_buf descriptions, data;
+    int64_t tensors;
+} bm_part;
+
+typedef struct bm_gguf_writing {
+    const lh_config *config;
+    const lh_format *all;
+    bm_part *parts;
+    int64_t count, next; /* parts; tensors go to one part after another */
+} bm_gguf_writing;
+
+/* Row r of q or k as converters to GGUF place it: rows [heads, 2, dim / 2] with axes 1 and 2 swapped. */
+static inline int64_t bm_gguf_row(const lh_config *config, lh_weight weight, int64_t r)
+{
+    const int64_t dim = config->head_dim, i = r % dim;
+    if (weight != LH_W_Q && weight != LH_W_K) return r;
+    return r - i + i % (dim / 2) * 2 + i / (dim / 2);
+}
+
+static inline lh_status bm_put_tensor(void *self, lh_weight weight, int64_t layer)
+{
+    bm_gguf_writing *w = self;
+    bm_part *part = &w->parts[w->next++ % w->count];
+    const lh_format *format = bm_format(w->all, weight);
+    const char *listed = w->config->family->tensors[weight].gguf;
+    char name[96];
+    int64_t rows, cols;
+    lh_weight_shape(w->config, weight, &rows, &cols);
+    const int is_vector = cols == 1;
+    const int64_t row_bytes = lh_format_bytes(format, cols);
+    uint8_t *data = bm_tensor(w->config, weight, layer, format), *placed = NULL;
+    LH_TRY(lh_calloc(&placed, rows, row_bytes));
+    for (int64_t r = 0; r < rows; r++)
+        memcpy(placed + bm_gguf_row(w->config, weight, r) * row_bytes, data + r * row_bytes, (size_t)row_bytes);
+    snprintf(name, sizeof name, "%s", listed);
+    if (lh_weight_info_of(weight)->per_layer) snprintf(name, sizeof name, "blk.%d.%s", (int)layer, listed);
+    gm_tensor(&part->descriptions, name, is_vector ? 0 : rows, is_vector ? rows : cols, (uint32_t)format->number,
+              (uint64_t)part->data.bytes);
+    gm_bytes(&part->data, placed, rows * row_bytes);
+    gm_align(&part->data, 32);
+    part->tensors++;
+    lh_free(placed);
+    lh_free(data);
+    return LH_OK;
+}
+
+/* The keys of BM_CONFIG. */
+static inline void bm_put_keys(lh_buf *b)
+{
+    gm_key_text(b, "general.architecture", "llama");
+    gm_key_u32(b, "llama.block_count", 2);
+    gm_key_u32(b, "llama.context_length", 4096);
+    gm_key_u32(b, "llama.embedding_length", 256);
+    gm_key_u32(b, "llama.feed_forward_length", 512);
+    gm_key_u32(b, "llama.attention.head_count", 4);
+    gm_key_u32(b, "llama.attention.head_count_kv", 2);
+    gm_key_f32(b, "llama.attention.layer_norm_rms_epsilon", 1e-5f);
+    gm_key_f32(b, "llama.rope.freq_base", 10000);
+    gm_key_u32(b, "llama.rope.dimension_count", 64);
+}
+
+/* Writes the same model as a GGUF file. */
+static inline void bm_gguf(const char *path, const lh_format *all)
+{
+    lh_config config;
+    bm_part part = {0};
+    lh_buf b = {0};
+    bm_parse(&config);
+    bm_gguf_writing w = {.config = &config, .all = all, .parts = &part, .count = 1};
+    ck_assert_int_eq(lh_checkpoint_each(&config, bm_put_tensor, &w), LH_OK);
+    gm_head(&b, 3, (uint64_t)part.tensors, 10);
+    bm_put_keys(&b);
+    gm_bytes(&b, part.descriptions.data, part.descriptions.bytes);
+    gm_align(&b, 32);
+    gm_bytes(&b, part.data.data, part.data.bytes);
+    mm_put(path, b.data, b.bytes);
+    lh_buf_clear(&part.descriptions);
+    lh_buf_clear(&part.data);
+    lh_buf_clear(&b);
     lh_config_clear(&config);
 }
 
