@@ -12,6 +12,7 @@
 #include "cache/store.h"
 #include "engine/same_file.h"
 #include "kv/figures.h"
+#include "policies/method.h"
 
 struct lh_context_store {
     lh_engine *engine;
@@ -67,7 +68,7 @@ static lh_status policy_json(const lh_session_options *o, json_t **out)
     return st;
 }
 
-/* Rotary factors are named by the longest run that has them. */
+/* Rotary factors are named by the longest run that has them. The seed counts where the policy draws. */
 static lh_status make_identity(const lh_context_store *s, const lh_session_options *o, const lh_tokens *ids,
                                json_t **out)
 {
@@ -75,16 +76,17 @@ static lh_status make_identity(const lh_context_store *s, const lh_session_optio
     const uint64_t tokens = lh_hash64(ids->ids, ids->n * (int64_t)sizeof *ids->ids);
     const int64_t run = o->rotates_for ? o->rotates_for : o->length;
     char model[24], version[256], hash[24];
-    json_t *policy = NULL;
+    json_t *policy = NULL, *seed = NULL;
     LH_TRY(policy_json(o, &policy));
+    if (lh_policy_has(o->policy, LH_DRAWS)) seed = json_integer((json_int_t)o->seed);
     snprintf(model, sizeof model, "%016llx", (unsigned long long)e->identity);
     snprintf(hash, sizeof hash, "%016llx", (unsigned long long)tokens);
     snprintf(version, sizeof version, "%s %s", lh_version(), lh_version_git());
-    *out = json_pack("{s:I, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:o, s:I, s:I}", "tokens", (json_int_t)ids->n,
+    *out = json_pack("{s:I, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:o, s:o*, s:I}", "tokens", (json_int_t)ids->n,
                      "tokens_xxh64", hash, "model", model, "version", version, "device", e->exec->ops->name, "dtype",
                      lh_dtype_name(e->dtype), "kv_dtype", lh_dtype_name(e->kv_dtype), "deterministic",
-                     lh_model_options_of(e->model).order == LH_ORDER_FIXED, "policy", policy, "seed",
-                     (json_int_t)o->seed, "rotates_until", (json_int_t)lh_config_rotates_until(e->config, run));
+                     lh_model_options_of(e->model).order == LH_ORDER_FIXED, "policy", policy, "seed", seed,
+                     "rotates_until", (json_int_t)lh_config_rotates_until(e->config, run));
     if (!*out) LH_FAIL(LH_ENOMEM, "cannot allocate memory for the identity of a context");
     return LH_OK;
 }

@@ -49,6 +49,6 @@ static const lh_selection selection = {.stages = stages};
 const lh_method lh_method_topk_sample = {.word = "topk+sample",
                                          .help = "The best scores, then entries that are drawn by their scores.",
                                          .parts = parts,
-                                         .traits = LH_STAGED | LH_NEEDS_ATTENTION,
+                                         .traits = LH_STAGED | LH_NEEDS_ATTENTION | LH_DRAWS,
                                          .stage = first_stage,
                                          .selection = &selection};

@@ -8,4 +8,4 @@ static void score(lh_evictor *ev, const lh_evict_job *job, float *scores)
 
 static const lh_source source = {.score = score};
 
-const lh_method lh_method_random = {.word = "random", .help = "Chance.", .source = &source};
+const lh_method lh_method_random = {.word = "random", .help = "Chance.", .traits = LH_DRAWS, .source = &source};

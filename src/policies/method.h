@@ -27,6 +27,7 @@
 #define LH_REFERENCES LH_TRAIT(13)       /* reference queries are observed at positions after the prompt */
 #define LH_NORMALISERS LH_TRAIT(20)      /* log-sum-exps of the scoring rows are read */
 #define LH_ALTERS_ROWS LH_TRAIT(14)      /* the scoring rows see other weights than the model gives */
+#define LH_DRAWS LH_TRAIT(21)            /* kept entries depend on the seed */
 /* selection and budgets */
 #define LH_STAGED LH_TRAIT(15)     /* entries are selected in two stages, in no single order */
 #define LH_ONE_ORDER LH_TRAIT(16)  /* entries must have a single order */

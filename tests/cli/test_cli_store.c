@@ -147,7 +147,8 @@ START_TEST(test_a_cache_that_depends_on_anything_else_is_not_found)
                                          "-m tiny.h5 -f book --budget 20%% --kv-dtype bf16 -q",
                                          "-m tiny.h5 -f book --budget 20%% --deterministic -q",
                                          "-m tiny.h5 -f book --budget 20%% --device ref -q",
-                                         "-m tiny.h5 -f book --budget 20%% --seed 1 -q",
+                                         "-m tiny.h5 -f book --budget 20%% --policy random -q",
+                                         "-m tiny.h5 -f book --budget 20%% --policy random --seed 1 -q",
                                          "-m tiny.h5 -f book --budget 20%% --scenario question-aware -q",
                                          "-m tiny.h5 -f book -q"};
     enum { OTHERS = sizeof others / sizeof *others };
@@ -163,8 +164,9 @@ START_TEST(test_a_cache_that_depends_on_anything_else_is_not_found)
         program_exits(&r, 0);
         ck_assert_msg(count_store() == i + 2, "found: %s", line);
     }
-    program_run(&r, 1,
-                "generate -m tiny.h5 -f book --budget 20%% -n 9 --temperature 1 --question b --question c" STORE);
+    program_run(
+        &r, 1,
+        "generate -m tiny.h5 -f book --budget 20%% -n 9 --temperature 1 --seed 1 --question b --question c" STORE);
     program_exits(&r, 0);
     ck_assert(says(&r, reused));
     program_clear(&r);

@@ -92,6 +92,28 @@ START_TEST(test_a_budget_of_the_prompt_changes_no_bit)
 }
 END_TEST
 
+/* A cache that another seed would give is only another one where the policy says that it draws. */
+START_TEST(test_only_policies_that_draw_depend_on_the_seed)
+{
+    lh_policy_options options = preset_at(_i, "100");
+    const kv_rig_case c = base_case(&options);
+    kv_rig_result got[2];
+    int equal = 1, draws = 0;
+    for (int i = 0; i < 2; i++) {
+        kv_rig r;
+        kv_rig_open(&r, &c, mt_comm(), &lh_ops_ref);
+        lh_kv_seed(r.kv, (uint64_t)i);
+        kv_rig_prefill(&r, &got[i]);
+        draws = lh_methods_have(&r.plan.methods, LH_DRAWS);
+        kv_rig_close(&r);
+    }
+    for (int64_t l = 0; l < c.layers && mt_rank() == 0; l++) equal &= same(&got[0].kept[l], &got[1].kept[l]);
+    mt_check(mt_rank() || equal != draws, "%s: %s", options.policy, equal ? "nothing is drawn" : "the seed decides");
+    for (int i = 0; i < 2; i++) kv_rig_result_clear(&got[i]);
+    mt_end();
+}
+END_TEST
+
 START_TEST(test_groups_of_equal_query_heads_are_as_one_head)
 {
     for (int64_t group = 2; group <= (getenv("LONGHAUL_LONG") ? 8 : 4); group *= 2) {
@@ -535,6 +557,7 @@ int main(void)
     TCase *laws = tcase_create("laws");
     tcase_set_timeout(laws, 0);
     tcase_add_loop_test(laws, test_a_budget_of_the_prompt_changes_no_bit, 0, presets());
+    tcase_add_loop_test(laws, test_only_policies_that_draw_depend_on_the_seed, 0, presets());
     tcase_add_loop_test(laws, test_groups_of_equal_query_heads_are_as_one_head, 0, presets());
     tcase_add_test(laws, test_permuting_equal_scores_changes_only_which_of_them_stay);
     tcase_add_loop_test(laws, test_more_budget_keeps_what_less_budget_kept, 0, presets());
