@@ -34,7 +34,7 @@ typedef struct scheduler {
     lh_prefill *prefill;
     const lh_task *watched;         /* follows the rows of the prompt; NULL: none does */
     float *rows;                    /* rank 0: logits of some of them */
-    int64_t left;                   /* tokens x layers of the prefill that remain */
+    int64_t left;                   /* of the prefill (lh_prefill_next) */
     lh_checkpointing checkpointing; /* path NULL: the prefill has no checkpoint */
     lh_checkpointer checkpointer;
     int ending;              /* true: the run ends with a checkpoint */
@@ -350,7 +350,6 @@ static lh_status open_prefill(scheduler *s, const lh_task *task)
     LH_TRY(lh_session_begin_prefill(s->prefilling.session, prompt->ids, prompt->n, &s->prefill));
     s->watched = task->prompt_rows ? task : NULL;
     if (s->watched) lh_prefill_watch(s->prefill, &(lh_row_watch){s, pass_rows});
-    s->left = s->parts->config->layers * prompt->n;
     return LH_OK;
 }
 
@@ -605,7 +604,7 @@ static lh_status pulse(scheduler *s)
     const lh_scheduler_options *o = s->options;
     lh_status st = o->pulse ? o->pulse(o->self) : LH_OK;
     if (st != LH_EINTERRUPTED || !s->prefill || !s->checkpointing.path) return st;
-    if (s->left <= lh_session_tokens(s->prefilling.session)->n) return st; /* no file holds the end of the last layer */
+    if (lh_prefill_layers_left(s->prefill) <= 1) return st; /* no file holds the end of the last layer */
     lh_warn("interrupted: the run ends when the layer of a prompt that is read is done");
     s->ending = 1;
     return finish_layer(s);

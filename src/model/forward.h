@@ -59,17 +59,21 @@ typedef struct lh_prefill lh_prefill;
 lh_status lh_prefill_open(lh_prefill **out, lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t n);
 void lh_prefill_close(lh_prefill *p); /* NULL is fine */
 
-/* Follows the logits of a whole prompt: `rows` is called at its end, on all ranks, for some rows after the other, which
- * lh_forward_logits has during the call; `first`: number of their first token. Set it before the last layer begins. */
+/* Follows the logits of a whole prompt: after the last layer `rows` is called on all ranks, once per lh_prefill_next,
+ * for the next rows, which lh_forward_logits has during the call; `first`: number of their first token. Set it before
+ * the last layer begins. */
 typedef struct lh_row_watch {
     void *self;
     lh_status (*rows)(void *self, int64_t first, int64_t n);
 } lh_row_watch;
 void lh_prefill_watch(lh_prefill *p, const lh_row_watch *watch);
 
-/* Processes the next chunk of a layer. *left: remaining tokens x layers; 0: the prompt is in the cache, and the logits
- * of its last rows are available. */
+/* Processes the next chunk of a layer, or of the watched rows. *left: remaining tokens x layers, and watched rows; 0: the
+ * prompt is in the cache, and the logits of its last rows are available. */
 lh_status lh_prefill_next(lh_prefill *p, int64_t *left);
+
+/* The number of layers that are not finished. */
+int64_t lh_prefill_layers_left(const lh_prefill *p);
 
 /* The number of finished layers between two layers, elsewhere 0. Between two layers the prefill can be saved
  * (collective, errors of lh_kv_save_prefill; extra: data that belongs to the caller), and then continued. A prefill

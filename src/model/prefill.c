@@ -17,7 +17,7 @@ struct lh_prefill {
     lh_forward *forward;
     lh_kv *kv;
     float *x;             /* [n, hidden], in place */
-    int64_t n, layer, at; /* at: finished tokens of the layer */
+    int64_t n, layer, at; /* at: finished tokens of the layer; after the last layer, rows that the watch has seen */
     int64_t rows;         /* last rows that need logits */
     lh_row_watch watch;   /* rows NULL: none */
     lh_ragged *view;      /* cache of the layer */
@@ -139,16 +139,15 @@ void lh_prefill_watch(lh_prefill *p, const lh_row_watch *watch)
     p->rows = p->n;
 }
 
-/* As many rows at a time as there is memory for. */
+/* The next rows, as many as there is memory for. */
 static lh_status compute_watched(lh_prefill *p)
 {
     lh_forward *f = p->forward;
-    for (int64_t at = 0, n; at < p->n; at += n) {
-        n = lh_min_i64(f->last_rows.cap, p->n - at);
-        lh_forward_compute_logits(f, p->x + at * f->config->hidden, n);
-        LH_TRY(lh_exec_agree(&f->exec));
-        LH_TRY(p->watch.rows(p->watch.self, at, n));
-    }
+    const int64_t n = lh_min_i64(f->last_rows.cap, p->n - p->at);
+    lh_forward_compute_logits(f, p->x + p->at * f->config->hidden, n);
+    LH_TRY(lh_exec_agree(&f->exec));
+    LH_TRY(p->watch.rows(p->watch.self, p->at, n));
+    p->at += n;
     return LH_OK;
 }
 
@@ -158,22 +157,32 @@ static lh_status end_layer(lh_prefill *p)
     finish_sums(p);
     LH_TRY(lh_kv_prefill_end(p->kv, p->layer));
     p->at = 0;
-    if (++p->layer < f->config->layers) return LH_OK;
-    if (p->watch.rows) return compute_watched(p);
+    if (++p->layer < f->config->layers || p->watch.rows) return LH_OK;
     lh_forward_compute_logits(f, p->x + (p->n - p->rows) * f->config->hidden, p->rows);
     return lh_exec_take(&f->exec);
 }
 
-lh_status lh_prefill_next(lh_prefill *p, int64_t *left)
+static lh_status compute_chunk(lh_prefill *p)
 {
     int64_t t = lh_min_i64(p->chunk, p->n - p->at);
     if (p->at == 0) LH_TRY(begin_layer(p));
     LH_TRY(lh_kv_prefill_next(p->kv, p->layer, p->at, &t, &p->view));
     chunk_through_layer(p, t);
     p->at += t;
-    if (p->at == p->n) LH_TRY(end_layer(p));
-    *left = (p->forward->config->layers - p->layer) * p->n - p->at;
+    return p->at == p->n ? end_layer(p) : LH_OK;
+}
+
+lh_status lh_prefill_next(lh_prefill *p, int64_t *left)
+{
+    const int64_t layers = p->forward->config->layers;
+    LH_TRY(p->layer < layers ? compute_chunk(p) : compute_watched(p));
+    *left = (layers - p->layer + (p->watch.rows != NULL)) * p->n - p->at;
     return LH_OK;
+}
+
+int64_t lh_prefill_layers_left(const lh_prefill *p)
+{
+    return p->forward->config->layers - p->layer;
 }
 
 int64_t lh_prefill_layers_done(const lh_prefill *p)

@@ -71,6 +71,7 @@ typedef struct seen {
     lh_finish_reason finish;
     lh_status st;
     int done;
+    int64_t rows; /* of the prompt, whose logits were seen */
 } seen;
 
 static void make_fixture(void)
@@ -518,6 +519,40 @@ START_TEST(test_a_prefill_that_is_kept_goes_on)
 }
 END_TEST
 
+/* Counts rows of the logits of a prompt. */
+static lh_status count_rows(void *self, int64_t first, const float *logits, int64_t n)
+{
+    seen *of = self;
+    mt_check(first == of->rows && n > 0 && (logits != NULL) == (mt_rank() == 0), "rows from %d on", (int)first);
+    of->rows += n;
+    return LH_OK;
+}
+
+/* The logits of a prompt come in pieces of 3 rows, with a pulse after each. */
+START_TEST(test_the_logits_of_a_prompt_can_be_interrupted)
+{
+    enum { LAYER = 3, LAYERS = 3, PIECE = 3, PIECES = 50 };
+    seen got[1];
+    int64_t resumed = 0;
+    char path[96];
+    make_fixture();
+    snprintf(path, sizeof path, "%s/0.h5", fix.folder);
+    lh_engine *engine = tiny_engine_open(mt_comm(), &(lh_engine_options){.model = fix.model[0], .deterministic = 1});
+    for (int pieces = 0; pieces <= PIECES; pieces += pieces ? PIECES / 2 : 1) {
+        interrupted run = {.q = {.tasks = got, .count = 1}, .at = pieces < PIECES ? LAYER * LAYERS + pieces : 0};
+        make_task(&got[0], 0);
+        got[0].task.prompt_rows = count_rows;
+        got[0].task.checkpoint = pieces ? path : NULL;
+        mt_expect(run_kept(engine, &run, 1e6, 1, &resumed), run.at ? LH_EINTERRUPTED : LH_OK);
+        mt_check(got[0].rows == PIECE * pieces, "%d rows before pulse %d", (int)got[0].rows, run.at);
+        clear_task(&got[0]);
+    }
+    lh_engine_close(engine);
+    remove_fixture();
+    mt_end();
+}
+END_TEST
+
 /* Memory for the weights, the workspace, `answers` of the first task, which takes the most, and `prompts` prefills of
  * it. */
 static int64_t memory_for(lh_engine *engine, double prompts, int64_t answers, int64_t most)
@@ -583,6 +618,7 @@ int main(void)
         test_tasks_share_a_context,
         test_a_context_fails_with_its_tasks_alone,
         test_a_prefill_that_is_kept_goes_on,
+        test_the_logits_of_a_prompt_can_be_interrupted,
     };
     Suite *suite = suite_create("scheduler");
     TCase *all = tcase_create("all");
