@@ -243,17 +243,19 @@ done:
     return st;
 }
 
-/* Rank 0. True if the entry is to be written by this process. */
+/* Rank 0. True if the entry is to be written by this process. The claim comes first: no other process commits an entry
+ * after it, which readers would see replaced. */
 static int claim_entry(lh_context_store *s)
 {
     lh_store_state state = LH_STORE_ABSENT;
-    if (lh_store_look(&s->entry, s->identity, &state) == LH_OK && state == LH_STORE_WHOLE) {
-        lh_store_release(&s->entry); /* another process was faster */
+    if (lh_store_claim(&s->entry) != LH_OK) {
+        lh_info("the context is not kept: %s", lh_error_message());
+        lh_error_clear();
         return 0;
     }
-    if (lh_store_claim(&s->entry) == LH_OK) return 1;
-    lh_info("the context is not kept: %s", lh_error_message());
-    lh_error_clear();
+    if (lh_store_look(&s->entry, s->identity, &state) != LH_OK || state != LH_STORE_WHOLE) return 1;
+    lh_store_release(&s->entry); /* another process was faster */
+    lh_store_drop_claim(&s->entry);
     return 0;
 }
 

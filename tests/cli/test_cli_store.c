@@ -3,11 +3,14 @@
  * limit.
  */
 #include <check.h>
+#include <fcntl.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/file_lock.h"
+#include "base/mem.h"
 #include "cli/program.h"
 #include "cli/tiny.h"
 #include "suite.h"
@@ -191,6 +194,36 @@ START_TEST(test_two_processes_at_once_are_both_right)
 }
 END_TEST
 
+/* A process waits for the claim of another one, "zzz.1", and finds its entry then. */
+START_TEST(test_an_entry_that_another_process_wrote_meanwhile_stays)
+{
+    char *partial = NULL;
+    program_result r = {0};
+    clear_store();
+    program_run(&r, 1, "generate " ASK STORE " -q && mv store saved && mkdir store && cd saved && printf %%s *.json");
+    program_exits(&r, 0);
+    const char *name = strrchr(r.out.data, '\n') + 1;
+    program_must(lh_asprintf(&partial, "store/%s.zzz.1.partial", name) == LH_OK, "memory");
+    const int fd = open(partial, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    ck_assert(fd >= 0 && lh_lock_take(fd, (lh_lock_range){0, 1}, F_WRLCK) == LH_LOCK_TAKEN);
+    program_run(&r, 1,
+                "generate " ASK STORE " > late 2> late.err & "
+                "for k in $(seq 500); do [ $(ls store | grep -c partial) = 2 ] && break; sleep 0.01; done; "
+                "cp saved/*.h5 saved/*.json store/ && rm store/*.zzz.1.partial");
+    program_exits(&r, 0);
+    close(fd);
+    program_run(&r, 1,
+                "--version > v; while [ \"$(ls store | grep -c partial)\" != 0 ]; do sleep 0.01; done; "
+                "while ! grep -q 'entries per head' late.err; do sleep 0.01; done; cat late.err");
+    ck_assert_msg(strstr(r.out.data, kept) == NULL && strstr(r.out.data, "not kept") == NULL, "%s", r.out.data);
+    program_run(&r, 1,
+                "--version > v; cmp late direct && cmp saved/*.h5 store/*.h5; code=$?; rm -rf saved; exit $code");
+    program_exits(&r, 0);
+    lh_free(partial);
+    program_clear(&r);
+}
+END_TEST
+
 /* At any moment: an entry is whole afterwards, or not believed. */
 START_TEST(test_a_killed_writer_leaves_nothing_that_is_believed)
 {
@@ -340,6 +373,7 @@ int main(void)
                                   test_a_cache_that_depends_on_anything_else_is_not_found,
                                   test_two_processes_at_once_are_both_right,
                                   test_a_killed_writer_leaves_nothing_that_is_believed,
+                                  test_an_entry_that_another_process_wrote_meanwhile_stays,
                                   test_a_damaged_file_is_replaced_with_one_warning,
                                   test_a_full_disk_costs_no_answer,
                                   test_the_least_recently_used_contexts_go,
