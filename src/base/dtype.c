@@ -32,23 +32,6 @@ int lh_dtype_find(const char *name, lh_dtype *out)
     return 0;
 }
 
-float lh_f16_to_f32(uint16_t h)
-{
-    uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exp = (h >> 10) & 0x1fu, frac = h & 0x3ffu, u;
-    float f;
-    if (exp == 0x1f) {
-        u = sign | 0x7f800000u | (frac << 13);
-    } else if (exp) {
-        u = sign | ((exp + 112) << 23) | (frac << 13);
-    } else { /* zero and subnormals: frac * 2^-24 is exact */
-        f = (float)frac * 0x1p-24f;
-        memcpy(&u, &f, sizeof u);
-        u |= sign;
-    }
-    memcpy(&f, &u, sizeof f);
-    return f;
-}
-
 uint16_t lh_f32_to_f16(float f)
 {
     uint32_t u;

@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "base/both.h"
+
 typedef enum lh_dtype { LH_F32, LH_F16, LH_BF16, LH_I32, LH_I64, LH_U8, LH_DTYPES } lh_dtype;
 
 /* "f32", "f16", "bf16", "i32", "i64", "u8". */
@@ -30,7 +32,15 @@ static inline uint16_t lh_f32_to_bf16(float f)
     return (uint16_t)((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
 }
 
-float lh_f16_to_f32(uint16_t h);
+static LH_BOTH inline float lh_f16_to_f32(uint16_t h)
+{
+    const uint32_t sign = (uint32_t)(h & 0x8000u) << 16, exp = (h >> 10) & 0x1fu, frac = h & 0x3ffu;
+    uint32_t u = sign | ((exp == 0x1f ? 0xffu : exp + 112) << 23) | (frac << 13);
+    float f = (float)frac * 0x1p-24f; /* exact; zero and subnormals */
+    if (exp) memcpy(&f, &u, sizeof f);
+    return exp || !sign ? f : -f;
+}
+
 uint16_t lh_f32_to_f16(float f);
 
 /* dst[i] = src[i] for n elements, between any two of f32, f16 and bf16. May alias only if the types are equal. */

@@ -26,6 +26,12 @@ static inline lh_matrix lh_plain_matrix(const void *data, lh_dtype type, int64_t
     return w;
 }
 
+/* Rows of the first matrix of a product with `out` rows. */
+static inline int64_t lh_matrix_rows(const lh_matrix *w, int64_t out)
+{
+    return w->next ? w->rows : out;
+}
+
 /* The columns of a single matrix from column `col` on, of packed weights a multiple of 32. */
 static inline lh_matrix lh_matrix_from(lh_matrix w, int64_t col)
 {

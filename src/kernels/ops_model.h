@@ -14,6 +14,8 @@
     X(rmsnorm, "root-mean-square norm of rows or of heads")                              \
     X(squares, "sums of squares of heads, for a norm of rows that lie on several ranks") \
     X(gemm, "matrix product with weights stored [out, in]")                              \
+    X(pack_weights, "lay out weights of few bits for products")                          \
+    X(unpack, "weights of few bits as numbers")                                          \
     X(convert, "convert between number formats")                                         \
     X(rope, "rotate queries or keys by their position")                                  \
     X(gated, "activation(gate) * up")                                                    \
@@ -60,9 +62,16 @@ typedef struct lh_squares_args {
 } lh_squares_args;
 
 /* y[t,o] = sum_i x[t,i] * w[o,i] + bias[o]. x: [tokens, in], w: [out, in], y: [tokens, out]; bias may be NULL. Products
- * and sums at least in f32. x and w are both f32 or both bf16. LH_ORDER_FIXED: one fused multiply-add chain in f32 from
- * 0 over i = 0, 1, … , then the bias is added: the same bits on every backend. adds 1: the result is added to y
- * (LH_ORDER_ANY only). */
+ * and sums at least in f32. Plain weights have the type of x, f32 or bf16. LH_ORDER_FIXED: one fused multiply-add chain
+ * in f32 from 0 over i = 0, 1, … , then the bias is added: the same bits on every backend. adds 1: the result is added
+ * to y (LH_ORDER_ANY only). The rows of the matrices w, w.next, … follow each other in y.
+ *
+ * Weights of few bits, in both orders: integer sums over blocks of 32 columns, the same bits on every backend. in is a
+ * multiple of 32. Of a block of x, with X = rint(x * (16255 / max|x|)), d = max|x| / 16255 (f32; X = d = 0 if max|x| <
+ * 2^-100, d = NaN if max|x| is not finite): y = fma(scale, d * f32(sum of (code - zero) * X), y) for each group of
+ * columns with a scale, then y = fma(offset, d * f32(sum of X), y) if the format has minima; y from 0 over the blocks
+ * in their order. scale = d * scale[g] and offset = -m * minimum[g] of the block of weights (base/format.h). The
+ * error is at most 0.5 / 16255 * max|x| * sum|w| of each block, and the rounding of the chain. */
 typedef enum lh_order { LH_ORDER_ANY, LH_ORDER_FIXED } lh_order;
 typedef struct lh_gemm_args {
     float *y;
@@ -74,6 +83,25 @@ typedef struct lh_gemm_args {
     lh_order order;
     int adds;
 } lh_gemm_args;
+
+/* Packs rows [rows, skip + cols] of source blocks (base/format.h; each row a whole number of blocks) for products with
+ * columns skip to skip + cols; skip, below the values of a block, and cols are multiples of 32. Layout:
+ * packed.h. Codes have at least 4 bits. */
+typedef struct lh_pack_weights_args {
+    void *dst;       /* lh_packed_bytes */
+    const void *src; /* host memory */
+    const lh_format *format;
+    int64_t rows, skip, cols;
+} lh_pack_weights_args;
+
+/* dst[r,i] = w[r,i], the values of lh_format_to_f32, for columns [0, cols) after w.first; bf16 is rounded to nearest
+ * even. cols is a multiple of 32. w: packed weights, a single matrix. */
+typedef struct lh_unpack_args {
+    void *dst;
+    lh_dtype dst_type; /* f32 or bf16 */
+    lh_matrix w;
+    int64_t rows, cols, dst_ld;
+} lh_unpack_args;
 
 /* dst[r,i] = src[r,i], between f32 and bf16 (either way, or equal). */
 typedef struct lh_convert_args {

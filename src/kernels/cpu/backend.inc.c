@@ -8,6 +8,7 @@
 #include "kernels/cpu/fit.inc.c"
 #include "kernels/cpu/gemm.inc.c"
 #include "kernels/cpu/norms.inc.c"
+#include "kernels/cpu/packed.inc.c"
 #include "kernels/cpu/pool.inc.c"
 #include "kernels/cpu/row_lse.inc.c"
 #include "kernels/cpu/rows.inc.c"

@@ -21,7 +21,7 @@ static int always(void)
 #if defined(__x86_64__)
 static int has_avx2(void)
 {
-    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
 }
 
 static int has_avx512(void)
@@ -32,7 +32,7 @@ static int has_avx512(void)
 
 static int has_pairs(void)
 {
-    return has_avx512() && __builtin_cpu_supports("avx512bf16");
+    return has_avx512() && __builtin_cpu_supports("avx512bf16") && __builtin_cpu_supports("avx512vnni");
 }
 
 /* Measured: Intel's processors run these instructions at half the rate of f32 multiply-adds, AMD's at twice the

@@ -296,9 +296,9 @@ static void fill_bias(const lh_gemm_args *a)
     }
 }
 
-static lh_status op_gemm(lh_stream *stream, const lh_gemm_args *a)
+/* Plain weights, one matrix. */
+static lh_status gemm_plain(lh_stream *stream, const lh_gemm_args *a)
 {
-    if (a->tokens == 0 || a->out == 0) return LH_OK;
     if (a->in == 0) {
         fill_bias(a);
         return LH_OK;
@@ -307,4 +307,31 @@ static lh_status op_gemm(lh_stream *stream, const lh_gemm_args *a)
     if (a->tokens <= FEW_TOKENS) return gemm_few(stream, a);
     if (PAIRS && a->type == LH_BF16 && lh_cpu_onednn_there()) return lh_cpu_onednn_gemm(stream, a);
     return gemm_tiled(stream, a);
+}
+
+static lh_status gemm_packed(lh_stream *stream, const lh_gemm_args *a); /* packed.inc.c */
+
+/* Rows of the first matrix, or of the matrices of few bits that the product begins with. */
+static int64_t rows_together(const lh_matrix *w, int64_t out)
+{
+    int64_t rows = lh_matrix_rows(w, out);
+    const int is_plain = w->format->is_plain;
+    for (; rows < out && !is_plain && !w->next->format->is_plain; w = w->next)
+        rows += lh_matrix_rows(w->next, out - rows);
+    return rows;
+}
+
+static lh_status op_gemm(lh_stream *stream, const lh_gemm_args *a)
+{
+    int64_t first = 0;
+    for (const lh_matrix *w = &a->w; first < a->out && a->tokens > 0;) {
+        lh_gemm_args part = *a;
+        part.w = *w;
+        part.y += first;
+        part.bias = a->bias ? a->bias + first : NULL;
+        part.out = rows_together(w, a->out - first);
+        LH_TRY(w->format->is_plain ? gemm_plain(stream, &part) : gemm_packed(stream, &part));
+        for (int64_t end = first + part.out; first < end; w = w->next) first += lh_matrix_rows(w, a->out - first);
+    }
+    return LH_OK;
 }

@@ -2,6 +2,16 @@
 #include "base/rng.h"
 #include "kernels/cpu/common.h"
 #include "kernels/elementwise.h"
+#include "kernels/packed.h"
+
+/* Columns [i, min(i + VL, dim)) of a row of the table. */
+VEC_FN vf table_values(const lh_matrix *table, int64_t row, int64_t i, int64_t dim)
+{
+    float x[VL] = {0};
+    if (table->format->is_plain) return vf_load_any_first(table->data, table->format->plain, row * dim + i, dim - i);
+    for (int64_t c = 0; c < lh_min_i64(VL, dim - i); c++) x[c] = lh_packed_value(table, row, table->first + i + c);
+    return vf_load(x);
+}
 
 static lh_status op_embed(lh_stream *stream, const lh_embed_args *a)
 {
@@ -12,8 +22,7 @@ static lh_status op_embed(lh_stream *stream, const lh_embed_args *a)
         int64_t row = a->ids[t] - a->first;
         int here = row >= 0 && row < a->rows;
         for (int64_t i = 0; i < a->dim; i += VL) {
-            vf x = here ? vf_load_any_first(a->table.data, a->table.format->plain, row * a->dim + i, a->dim - i)
-                        : vf_zero();
+            vf x = here ? table_values(&a->table, row, i, a->dim) : vf_zero();
             vf_store_first(a->y + t * a->dim + i, scale * x, a->dim - i);
         }
     }

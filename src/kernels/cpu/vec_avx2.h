@@ -217,6 +217,32 @@ VEC_FN void vf_store_weights(uint16_t *p, vf x)
     vf_store_bf16(p, x);
 }
 
+VEC_FN vf vf_load_f16(const uint8_t *p)
+{
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)p));
+}
+
+VEC_FN vf vf_load_i8(const uint8_t *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
+
+VEC_FN vi vi_round(vf x)
+{
+    return _mm256_cvtps_epi32(x);
+}
+
+VEC_FN vf vf_from_ints(vi x)
+{
+    return _mm256_cvtepi32_ps(x);
+}
+
+enum { DOT_BYTES = 0 };
+VEC_FN vi vi_dot(vi a, vi b, vi c)
+{
+    return _mm256_add_epi32(c, _mm256_madd_epi16(a, b));
+}
+
 VEC_FN void vf_transpose(vf x[VL])
 {
     vf u[8];

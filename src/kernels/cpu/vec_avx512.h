@@ -227,6 +227,40 @@ VEC_FN void vf_store_weights(uint16_t *p, vf x)
 }
 #endif
 
+VEC_FN vf vf_load_f16(const uint8_t *p)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+}
+
+VEC_FN vf vf_load_i8(const uint8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+
+VEC_FN vi vi_round(vf x)
+{
+    return _mm512_cvtps_epi32(x);
+}
+
+VEC_FN vf vf_from_ints(vi x)
+{
+    return _mm512_cvtepi32_ps(x);
+}
+
+#if defined(__AVX512VNNI__)
+enum { DOT_BYTES = 1 };
+VEC_FN vi vi_dot(vi a, vi b, vi c)
+{
+    return _mm512_dpbusd_epi32(c, a, b);
+}
+#else
+enum { DOT_BYTES = 0 };
+VEC_FN vi vi_dot(vi a, vi b, vi c)
+{
+    return _mm512_add_epi32(c, _mm512_madd_epi16(a, b));
+}
+#endif
+
 VEC_FN void vf_transpose(vf x[VL])
 {
     __m512d u[16];

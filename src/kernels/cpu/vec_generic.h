@@ -5,6 +5,8 @@
 
 #if defined(__aarch64__)
 #include <arm_neon.h>
+#elif defined(__SSE2__)
+#include <emmintrin.h>
 #endif
 
 enum { VL = 4, PAIRS = 0 };
@@ -205,6 +207,41 @@ VEC_FN void vf_store_weights(uint16_t *p, vf x)
 {
     vf_store_bf16(p, x);
 }
+
+VEC_FN vf vf_load_f16(const uint8_t *p)
+{
+    uint16_t half[VL];
+    memcpy(half, p, sizeof half);
+    return (vf){lh_f16_to_f32(half[0]), lh_f16_to_f32(half[1]), lh_f16_to_f32(half[2]), lh_f16_to_f32(half[3])};
+}
+
+VEC_FN vf vf_load_i8(const uint8_t *p)
+{
+    return (vf){(int8_t)p[0], (int8_t)p[1], (int8_t)p[2], (int8_t)p[3]};
+}
+
+VEC_FN vi vi_round(vf x)
+{
+    return (vi){(int32_t)lrintf(x[0]), (int32_t)lrintf(x[1]), (int32_t)lrintf(x[2]), (int32_t)lrintf(x[3])};
+}
+
+VEC_FN vf vf_from_ints(vi x)
+{
+    return __builtin_convertvector(x, vf);
+}
+
+enum { DOT_BYTES = 0 };
+#if defined(__SSE2__)
+VEC_FN vi vi_dot(vi a, vi b, vi c)
+{
+    return c + (vi)_mm_madd_epi16((__m128i)a, (__m128i)b);
+}
+#else
+VEC_FN vi vi_dot(vi a, vi b, vi c)
+{
+    return c + (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
+}
+#endif
 
 VEC_FN void vf_transpose(vf x[VL])
 {

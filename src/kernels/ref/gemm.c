@@ -3,31 +3,45 @@
 
 #include "kernels/ref/ref.h"
 
-static float dot_any(const lh_gemm_args *a, int64_t t, int64_t o)
+/* Each function: the product of row t of x and a row of w, which is row o of the product. */
+static float dot_any(const lh_gemm_args *a, const lh_matrix *w, int64_t row, int64_t t, int64_t o)
 {
     double sum = (a->bias ? a->bias[o] : 0.0) + (a->adds ? a->y[t * a->y_ld + o] : 0.0f);
     for (int64_t i = 0; i < a->in; i++)
-        sum += ref_load(a->x, a->type, t * a->x_ld + i) * ref_load(a->w.data, a->type, o * a->w.ld + i);
+        sum += ref_load(a->x, a->type, t * a->x_ld + i) * ref_load(w->data, a->type, row * w->ld + i);
     return (float)sum;
 }
 
-static float dot_fixed(const lh_gemm_args *a, int64_t t, int64_t o)
+static float dot_fixed(const lh_gemm_args *a, const lh_matrix *w, int64_t row, int64_t t, int64_t o)
 {
     float sum = 0.0f;
     for (int64_t i = 0; i < a->in; i++) {
         float x = (float)ref_load(a->x, a->type, t * a->x_ld + i);
-        float w = (float)ref_load(a->w.data, a->type, o * a->w.ld + i);
-        sum = fmaf(x, w, sum);
+        sum = fmaf(x, (float)ref_load(w->data, a->type, row * w->ld + i), sum);
     }
     return a->bias ? sum + a->bias[o] : sum;
 }
 
+static float dot_packed(const lh_gemm_args *a, const lh_matrix *w, int64_t row, int64_t t, int64_t o)
+{
+    float sum = ref_packed_dot(a, w, row, t);
+    if (a->bias) sum += a->bias[o];
+    return a->adds ? a->y[t * a->y_ld + o] + sum : sum;
+}
+
 lh_status lh_ref_gemm(lh_stream *stream, const lh_gemm_args *a)
 {
+    int64_t first = 0;
     (void)stream;
-    for (int64_t t = 0; t < a->tokens; t++) {
-        for (int64_t o = 0; o < a->out; o++)
-            a->y[t * a->y_ld + o] = a->order == LH_ORDER_FIXED ? dot_fixed(a, t, o) : dot_any(a, t, o);
+    for (const lh_matrix *w = &a->w; first < a->out; w = w->next) {
+        const int64_t rows = lh_matrix_rows(w, a->out - first);
+        float (*dot)(const lh_gemm_args *, const lh_matrix *, int64_t, int64_t, int64_t) =
+            !w->format->is_plain         ? dot_packed
+            : a->order == LH_ORDER_FIXED ? dot_fixed
+                                         : dot_any;
+        for (int64_t t = 0; t < a->tokens; t++)
+            for (int64_t r = 0; r < rows; r++) a->y[t * a->y_ld + first + r] = dot(a, w, r, t, first + r);
+        first += rows;
     }
     return LH_OK;
 }

@@ -29,4 +29,7 @@ static inline void ref_store(void *y, lh_dtype type, int64_t i, double value)
         ((uint16_t *)y)[i] = lh_f32_to_bf16((float)value);
 }
 
+/* The product of row t of x and a row of packed weights, before the bias (ref/packed.c). */
+float ref_packed_dot(const lh_gemm_args *args, const lh_matrix *w, int64_t row, int64_t t);
+
 #endif

@@ -4,7 +4,14 @@
 
 #include "base/rng.h"
 #include "kernels/elementwise.h"
+#include "kernels/packed.h"
 #include "kernels/ref/ref.h"
+
+static double table_value(const lh_matrix *table, int64_t row, int64_t i, int64_t dim)
+{
+    if (!table->format->is_plain) return lh_packed_value(table, row, table->first + i);
+    return ref_load(table->data, table->format->plain, row * dim + i);
+}
 
 lh_status lh_ref_embed(lh_stream *stream, const lh_embed_args *a)
 {
@@ -12,8 +19,7 @@ lh_status lh_ref_embed(lh_stream *stream, const lh_embed_args *a)
     for (int64_t t = 0; t < a->tokens; t++) {
         int64_t row = a->ids[t] - a->first;
         for (int64_t i = 0; i < a->dim; i++) {
-            double x =
-                row >= 0 && row < a->rows ? ref_load(a->table.data, a->table.format->plain, row * a->dim + i) : 0.0;
+            double x = row >= 0 && row < a->rows ? table_value(&a->table, row, i, a->dim) : 0.0;
             a->y[t * a->dim + i] = (float)(a->scale * x);
         }
     }
