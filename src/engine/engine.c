@@ -169,10 +169,10 @@ static lh_status show_loading(void *self, int64_t bytes, int64_t total_bytes)
 }
 
 /* Local. */
-static lh_status check_memory(const lh_engine *e, const lh_shard *shard, int64_t *need)
+static lh_status check_memory(const lh_engine *e, const lh_shard *shard, const lh_model_options *options, int64_t *need)
 {
     const lh_engine_view *v = &e->view;
-    *need = lh_model_bytes(v->config, shard, v->dtype);
+    *need = lh_model_memory_of(v->config, shard, options).weights;
     const int64_t have = lh_min_i64(lh_device_free_bytes(v->device), lh_device_room(v->device));
     if (*need > have)
         LH_FAIL(LH_ENOMEM, "the weights take %.3f GiB on this rank and %.3f GiB are free: use more ranks%s%s%s",
@@ -206,10 +206,10 @@ static lh_status load_model(lh_engine *e, lh_comm *world, lh_order order)
     int64_t need = 0, read = 0;
     const double start = lh_clock_s();
     st = lh_shard_of(&shard, v->config, lh_comm_rank(v->comm), lh_comm_size(v->comm));
-    if (st == LH_OK) st = check_memory(e, &shard, &need);
     LH_TRY(lh_comm_agree(world, st));
-    const lh_model_options options =
-        lh_model_options_for(v->config, &shard, lh_device_kind_of(v->device), v->dtype, order);
+    const lh_model_options options = lh_model_options_for(v->config, &shard, lh_device_kind_of(v->device), v->dtype,
+                                                          order, lh_checkpoint_formats(e->ck));
+    LH_TRY(lh_comm_agree(world, check_memory(e, &shard, &options, &need)));
     const int apart = lh_comm_local_size(world) < lh_comm_size(world);
     if (apart && world != v->comm) LH_TRY(lh_comm_split(world, lh_comm_rank(v->comm), &same));
     lh_progress_init(&progress, "loading weights", "bytes", need);

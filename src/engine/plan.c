@@ -21,12 +21,16 @@ static int64_t sent_per_token(const lh_config *c, const lh_shard *s, lh_order or
 }
 
 /* A rank's numbers but for what depends on the length of chunks, which is asked for in *chunk. */
-static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh_config *c, lh_plan *plan,
+static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh_model_header *model, lh_plan *plan,
                            lh_chunk_request *chunk)
 {
+    const lh_config *c = &model->config;
     const int64_t more = r->question + r->max_new;
+    const lh_order order = r->engine->deterministic ? LH_ORDER_FIXED : LH_ORDER_ANY;
     lh_kv_forecast kv;
-    lh_kv_shape shape = lh_config_kv_shape(c, chunk->shard, plan->kv_dtype);
+    chunk->options = lh_model_options_for(c, chunk->shard, plan->device, plan->dtype, order, model->formats);
+    const lh_model_memory memory = lh_model_memory_of(c, chunk->shard, &chunk->options);
+    lh_kv_shape shape = lh_config_kv_shape(c, chunk->shard, &chunk->options, plan->kv_dtype);
     shape.profiles = r->profiles;
     LH_TRY(lh_kv_forecast_make(&kv, &shape,
                                &(lh_kv_forecast_request){.policy = &plan->policy,
@@ -39,15 +43,13 @@ static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh
     const int64_t entry = lh_entry_bytes(plan->kv_dtype, c->head_dim);
     *out = (lh_plan_rank){.heads = chunk->shard->heads.q_count,
                           .kv_heads = chunk->shard->heads.kv_count,
-                          .weights = lh_model_bytes(c, chunk->shard, plan->dtype),
+                          .weights = memory.weights,
                           .kv_kept = kv.entries * entry,
                           .kv_allocated = kv.held,
                           .kv_one_layer = kv.one_layer,
                           .hidden = lh_forward_prompt_bytes(c, r->context),
                           .work = kv.work};
     chunk->config = c;
-    const lh_order order = r->engine->deterministic ? LH_ORDER_FIXED : LH_ORDER_ANY;
-    chunk->options = lh_model_options_for(c, chunk->shard, plan->device, plan->dtype, order);
     chunk->device = plan->device;
     chunk->wanted = r->engine->chunk;
     chunk->tokens = r->context;
@@ -56,10 +58,8 @@ static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh
     chunk->else_bytes =
         out->weights + lh_rotations_bytes(c) + lh_max_i64(kv.prefill_peak + out->hidden, kv.decode_peak);
     plan->entries_kept += kv.counted;
-    int64_t expert = 3 * chunk->shard->ff_count * c->hidden * lh_dtype_bytes(plan->dtype);
-    out->decode_read = out->weights + out->kv_kept - c->layers * (c->experts.count - c->experts.top_k) * expert;
-    if (c->tied == 0)
-        out->decode_read -= chunk->shard->vocab_count * c->hidden * lh_dtype_bytes(plan->dtype); /* one row of it */
+    out->decode_read = out->weights + out->kv_kept - memory.embedding; /* one row of it is read */
+    if (c->experts.count) out->decode_read -= memory.experts / c->experts.count * (c->experts.count - c->experts.top_k);
     const lh_dtype sums = chunk->options.rounds_sums ? LH_BF16 : LH_F32;
     out->decode_sent = sent_per_token(c, chunk->shard, order, LH_F32);
     out->prefill_sent = sent_per_token(c, chunk->shard, order, sums) * r->context + kv.summaries;
@@ -67,8 +67,9 @@ static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh
 }
 
 /* All ranks, and the chunks that fit on all of them, or the shortest ones. */
-static lh_status plan_ranks(lh_plan *plan, const lh_plan_request *r, const lh_config *c)
+static lh_status plan_ranks(lh_plan *plan, const lh_plan_request *r, const lh_model_header *model)
 {
+    const lh_config *c = &model->config;
     lh_status st = LH_OK;
     lh_shard *shards = NULL;
     lh_chunk_request *chunks = NULL;
@@ -80,7 +81,7 @@ static lh_status plan_ranks(lh_plan *plan, const lh_plan_request *r, const lh_co
     for (int rank = 0; rank < plan->tp; rank++) {
         LH_TRY_DONE(lh_shard_of(&shards[rank], c, rank, (int)plan->tp));
         chunks[rank].shard = &shards[rank];
-        LH_TRY_DONE(plan_rank(&plan->ranks[rank], r, c, plan, &chunks[rank]));
+        LH_TRY_DONE(plan_rank(&plan->ranks[rank], r, model, plan, &chunks[rank]));
         int64_t longest = lh_chunk_longest(&chunks[rank]);
         plan->chunk = rank ? lh_min_i64(plan->chunk, longest) : longest;
     }
@@ -113,8 +114,10 @@ static lh_status check_sizes(const lh_plan_request *r, const lh_config *c)
     return LH_OK;
 }
 
-static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_config *c, const lh_devices_room *room)
+static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_model_header *model,
+                          const lh_devices_room *room)
 {
+    const lh_config *c = &model->config;
     if (r->context < 1) LH_FAIL(LH_EUSAGE, "%s must be at least 1 token", lh_setting("context"));
     const int64_t more = r->question + r->max_new;
     if (r->context > c->max_positions - more) {
@@ -140,7 +143,7 @@ static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_conf
     plan->policy = *r->policy;
     const lh_cache_size cache = lh_config_cache_size(c, plan->kv_dtype);
     LH_TRY(lh_policy_size(&plan->policy, &cache));
-    LH_TRY(plan_ranks(plan, r, c));
+    LH_TRY(plan_ranks(plan, r, model));
     plan->budget = lh_policy_entries(&plan->policy, r->context);
     plan->entries = r->context * c->kv_heads * c->layers;
     plan->full_bytes = plan->entries * lh_entry_bytes(plan->kv_dtype, c->head_dim);
@@ -160,7 +163,7 @@ lh_status lh_plan_make(lh_plan *out, const lh_plan_request *request)
     if (!request->engine->model) LH_FAIL_DONE(LH_EUSAGE, "%s is not given, it must name a model", lh_setting("model"));
     LH_TRY_DONE(lh_model_header_read(&header, request->engine->model));
     LH_TRY_DONE(lh_engine_dtypes(request->engine, header.stored, &plan.dtype, &plan.kv_dtype));
-    LH_TRY_DONE(plan_all(&plan, request, &header.config, &room));
+    LH_TRY_DONE(plan_all(&plan, request, &header, &room));
     *out = plan;
     plan = (lh_plan){0};
 done:

@@ -56,17 +56,20 @@ lh_ragged lh_one_head(const lh_ragged *view, int64_t g);
 typedef struct lh_evict_shape {
     lh_heads heads;
     int64_t head_dim, hidden;
-    float scale, softcap; /* of the logits */
-    int64_t layers;       /* for budgets over all of them */
-    lh_order order;       /* of sums of products */
+    float scale, softcap;     /* of the logits */
+    int64_t projection_bytes; /* of an output projection as plain numbers, if some have few bits, else 0 */
+    int64_t layers;           /* for budgets over all of them */
+    lh_order order;           /* of sums of products */
 } lh_evict_shape;
 
 /* The output projection of a layer, for policies that weigh entries by projected values: this rank's columns. */
 typedef struct lh_projection {
-    const void *w; /* [hidden, q_count * head_dim] with `ld` */
-    lh_dtype type;
-    int64_t ld;
+    lh_matrix w;   /* [hidden, q_count * head_dim] */
+    lh_dtype type; /* as which few bits are unpacked */
 } lh_projection;
+
+/* The projection as plain numbers; one of few bits is unpacked into scratch memory (exec/scratch.h). */
+lh_matrix lh_evict_plain_projection(const lh_exec *exec, const lh_projection *projection, const lh_evict_shape *shape);
 
 /* What an eviction needs of a layer of the model. */
 typedef struct lh_evict_layer {

@@ -80,6 +80,7 @@ static lh_status open_rehearsal(rehearsal *r, const lh_evictor *ev, int64_t toke
     for (int64_t g = 0; g < all; g++) r->room[g] = r->of->need.ld;
     for (int64_t i = 0; i < s->layers * all; i++) r->budgets[i] = r->of->need.protect.base;
     LH_TRY(open_evictor(r, ev, tokens));
+    r->projection = (lh_projection){.w = lh_plain_matrix(r->anywhere, LH_BF16, 0), .type = LH_BF16};
     r->rotation = (lh_rotation){.inv_freq = r->anywhere, .rotary = s->head_dim, .scale = 1.0f};
     r->entries = (lh_ragged){.k = r->anywhere,
                              .v = r->anywhere,

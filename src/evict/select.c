@@ -55,12 +55,22 @@ static void mark_stages(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
  * heads (CriticalKV, arXiv 2502.03805). A value does not change before
  * it is fitted, and then nothing is evicted any more: its norm is made once, before the first eviction that asks for
  * it, and goes with the entry. */
+lh_matrix lh_evict_plain_projection(const lh_exec *exec, const lh_projection *projection, const lh_evict_shape *shape)
+{
+    const lh_matrix w = projection->w;
+    void *plain = lh_scratch_alloc(exec, shape->projection_bytes);
+    if (w.format->is_plain) return w;
+    LH_RUN(exec, unpack, .dst = plain, .dst_type = projection->type, .w = w, .rows = shape->hidden, .cols = w.ld,
+           .dst_ld = w.ld);
+    return lh_plain_matrix(plain, projection->type, w.ld);
+}
+
 /* rows = norms of each query head of this rank. */
 static void project(lh_evictor *ev, const lh_evict_job *job, float *rows, int64_t entries)
 {
-    const lh_projection *o = job->layer.projection;
+    const lh_matrix w = lh_evict_plain_projection(&ev->exec, job->layer.projection, &ev->shape);
     LH_RUN(&ev->exec, projected_norms, .y = rows, .kv = job->entries, .map = lh_heads_grouping(&ev->shape.heads),
-           .last = entries, .ld = entries, .w = o->w, .type = o->type, .out = ev->shape.hidden, .w_ld = o->ld);
+           .last = entries, .ld = entries, .w = w.data, .type = w.format->plain, .out = ev->shape.hidden, .w_ld = w.ld);
 }
 
 /* Stores the means of rows over the groups of this rank's KV heads with the entries; head 0 of `rows` is query head

@@ -23,7 +23,7 @@ struct lh_checkpoint {
     lh_config config;
     char *config_json, *tokenizer, *meta;
     int64_t tokenizer_bytes, meta_bytes;
-    const lh_format **formats; /* [max(layers, 1), LH_WEIGHTS]; tensors of no layer are in the first row */
+    const lh_format **formats; /* lh_weight_format */
     uint64_t identity;
     lh_hasher *hasher; /* of the identity, while opening the file */
 };
@@ -62,9 +62,9 @@ lh_status lh_checkpoint_each(const lh_config *config, lh_checkpoint_visit visit,
     return LH_OK;
 }
 
-static const lh_format **format_at(const lh_checkpoint *ck, lh_weight weight, int64_t layer)
+static void set_format(lh_checkpoint *ck, lh_weight weight, int64_t layer, const lh_format *format)
 {
-    return &ck->formats[(lh_weight_info_of(weight)->per_layer ? layer : 0) * LH_WEIGHTS + weight];
+    ck->formats[(lh_weight_info_of(weight)->per_layer ? layer : 0) * LH_WEIGHTS + weight] = format;
 }
 
 /* The format of blocks, which the attributes of a dataset name. */
@@ -118,7 +118,7 @@ static lh_status check_tensor(void *self, lh_weight weight, int64_t layer)
         LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' is [%lld, %lld], its configuration asks for [%lld, %lld]", name,
                      lh_h5_path(ck->h5), (long long)have->dims[0], (long long)(have->rank > 1 ? have->dims[1] : 1),
                      (long long)want.dims[0], (long long)want.dims[1]);
-    *format_at(ck, weight, layer) = format;
+    set_format(ck, weight, layer, format);
     LH_TRY_DONE(lh_h5_get_hash(ck->h5, name, &hash, &found));
     lh_hasher_add(ck->hasher, &hash, sizeof hash);
     if (!format->is_plain) lh_hasher_add(ck->hasher, format->name, (int64_t)strlen(format->name));
@@ -150,7 +150,7 @@ done:
 
 static lh_status alloc_formats(lh_checkpoint *ck)
 {
-    return lh_calloc(&ck->formats, lh_max_i64(ck->config.layers, 1) * LH_WEIGHTS, sizeof(const lh_format *));
+    return lh_calloc(&ck->formats, lh_weight_formats_count(&ck->config), sizeof(const lh_format *));
 }
 
 lh_status lh_checkpoint_open(lh_checkpoint **out, const char *path)
@@ -175,7 +175,7 @@ done:
 
 static lh_status set_drawn(void *self, lh_weight weight, int64_t layer)
 {
-    *format_at(self, weight, layer) = lh_format_of(lh_weight_type(weight, LH_BF16));
+    set_format(self, weight, layer, lh_format_of(lh_weight_type(weight, LH_BF16)));
     return LH_OK;
 }
 
@@ -293,7 +293,12 @@ lh_dtype lh_checkpoint_dtype(const lh_checkpoint *ck)
 
 const lh_format *lh_checkpoint_format(const lh_checkpoint *ck, lh_weight weight, int64_t layer)
 {
-    return *format_at(ck, weight, layer);
+    return lh_weight_format(ck->formats, weight, layer);
+}
+
+const lh_format *const *lh_checkpoint_formats(const lh_checkpoint *ck)
+{
+    return ck->formats;
 }
 
 const char *lh_checkpoint_tokenizer(const lh_checkpoint *ck, int64_t *bytes)

@@ -44,6 +44,9 @@ lh_dtype lh_checkpoint_dtype(const lh_checkpoint *ck);
  * accepts. NULL if the model does not have the tensor. */
 const lh_format *lh_checkpoint_format(const lh_checkpoint *ck, lh_weight weight, int64_t layer);
 
+/* The formats of all tensors (lh_weight_format), borrowed. */
+const lh_format *const *lh_checkpoint_formats(const lh_checkpoint *ck);
+
 /* The stored tokenizer.json and the companion object {"bos","eos":[…],"add_bos","chat_template",…}; NULL and 0 bytes
  * if the model was imported without a tokenizer. Borrowed. */
 const char *lh_checkpoint_tokenizer(const lh_checkpoint *ck, int64_t *bytes);

@@ -59,6 +59,9 @@ static lh_status read_checkpoint(lh_model_header *out, const char *path)
     LH_TRY_DONE(lh_checkpoint_open(&ck, path));
     LH_TRY_DONE(lh_config_copy(&out->config, lh_checkpoint_config(ck)));
     out->stored = lh_checkpoint_dtype(ck);
+    const int64_t count = lh_weight_formats_count(&out->config);
+    LH_TRY_DONE(lh_calloc(&out->formats, count, sizeof *out->formats));
+    memcpy(out->formats, lh_checkpoint_formats(ck), (size_t)count * sizeof *out->formats);
 done:
     lh_checkpoint_close(ck);
     return st;
@@ -86,4 +89,6 @@ lh_status lh_model_header_read(lh_model_header *out, const char *source)
 void lh_model_header_clear(lh_model_header *header)
 {
     lh_config_clear(&header->config);
+    lh_free(header->formats);
+    header->formats = NULL;
 }

@@ -4,11 +4,13 @@
 #define LH_IMPORT_MODEL_HEADER_H
 
 #include "base/dtype.h"
+#include "base/format.h"
 #include "import/config.h"
 
 typedef struct lh_model_header {
     lh_config config;
-    lh_dtype stored; /* type in which 'import' would store the matrices */
+    lh_dtype stored;           /* type in which 'import' would store the matrices */
+    const lh_format **formats; /* of a checkpoint's tensors (lh_weight_format); NULL: plain numbers */
 } lh_model_header;
 
 /* source: a checkpoint, a Hugging Face folder or its config.json (no other file is read), "random:SHAPE", or, if no

@@ -3,6 +3,8 @@
 
 #include <assert.h>
 
+#include "base/minmax.h"
+
 #define NORM(label)                             \
     {                                           \
         label, 1, 1, LH_SHARD_ALL, LH_UNIT_NONE \
@@ -51,6 +53,16 @@ int lh_weight_takes_blocks(lh_weight w)
 lh_dtype lh_weight_type(lh_weight w, lh_dtype type)
 {
     return lh_weight_takes_blocks(w) ? type : LH_F32;
+}
+
+int64_t lh_weight_formats_count(const lh_config *config)
+{
+    return lh_max_i64(config->layers, 1) * LH_WEIGHTS;
+}
+
+const lh_format *lh_weight_format(const lh_format *const *formats, lh_weight w, int64_t layer)
+{
+    return formats[(lh_weight_info_of(w)->per_layer ? layer : 0) * LH_WEIGHTS + w];
 }
 
 int lh_weight_is_norm(lh_weight w)

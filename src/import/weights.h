@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include "base/dtype.h"
+#include "base/format.h"
 #include "import/config.h"
 
 typedef enum lh_weight {
@@ -55,6 +56,10 @@ lh_dtype lh_weight_type(lh_weight w, lh_dtype type);
 
 /* True if a tensor may be stored as blocks of few bits: a matrix of products or of embeddings. */
 int lh_weight_takes_blocks(lh_weight w);
+
+/* An element of the formats of all tensors, [max(layers, 1), LH_WEIGHTS]; those of no layer are in the first row. */
+int64_t lh_weight_formats_count(const lh_config *config);
+const lh_format *lh_weight_format(const lh_format *const *formats, lh_weight w, int64_t layer);
 
 /* True for the weights of a norm, of rows or of queries and keys. */
 int lh_weight_is_norm(lh_weight w);

@@ -29,6 +29,7 @@ typedef struct lh_kv_shape {
     lh_order order; /* of sums of products: LH_ORDER_FIXED for the same bits on any number of ranks */
     /* borrowed; NULL where no policy will ask for them */
     const lh_projection *projections; /* [layers] */
+    int64_t projection_bytes;         /* of the largest as plain numbers, if some have few bits, else 0 */
     const lh_rotation *rotations;     /* [layers]; a forward pass needs them */
     const lh_profiles *profiles;      /* those that the policy names are in it */
     const lh_keep_sets *given; /* keep sets that replace the policy's choice at the end of the prompt; NULL: none */

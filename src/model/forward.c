@@ -22,10 +22,8 @@ void lh_forward_put_positions(lh_forward *f)
 void lh_forward_embed(lh_forward *f, int64_t n, float *x)
 {
     const lh_shard *s = f->shard;
-    LH_RUN(&f->exec, embed, .y = x,
-           .table = lh_plain_matrix(f->model->embed, f->model->options.dtype, f->config->hidden), .ids = f->work.ids,
-           .tokens = n, .dim = f->config->hidden, .first = s->vocab_first, .rows = s->vocab_count,
-           .scale = (float)f->config->embed_scale);
+    LH_RUN(&f->exec, embed, .y = x, .table = f->model->embed, .ids = f->work.ids, .tokens = n, .dim = f->config->hidden,
+           .first = s->vocab_first, .rows = s->vocab_count, .scale = (float)f->config->embed_scale);
     if (s->ranks > 1) { /* one rank has the row, the other ranks have zeros: the sum is exact */
         lh_exec_allreduce(&f->exec, x, n * f->config->hidden, LH_F32, LH_SUM);
     }
@@ -72,7 +70,7 @@ void lh_forward_compute_logits(lh_forward *f, const float *x, int64_t rows)
                     .offset = (float)c->norm_offset},
            .gemm = {.y = f->last_rows.logits,
                     .x = f->last_rows.normed,
-                    .w = lh_plain_matrix(f->model->head, f->model->options.dtype, c->hidden),
+                    .w = f->model->head,
                     .type = f->model->options.dtype,
                     .tokens = rows,
                     .out = f->shard->vocab_count,
@@ -140,6 +138,7 @@ lh_status lh_forward_block(lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t
     const int64_t seen = lh_kv_seen(kv), rows = lh_min_i64(f->last_rows.next, n);
     lh_comm_step(f->exec.comm, "question", seen);
     LH_TRY(lh_kv_reserve(kv, n));
+    lh_forward_set_call(f, n);
     for (int64_t at = 0; at < n; at += f->chunk) {
         lh_forward_single_sequence(f, kv, seen + at, lh_min_i64(f->chunk, n - at));
         lh_exec_put(&f->exec, f->work.ids, ids + at, f->sequences.tokens * (int64_t)sizeof *ids);

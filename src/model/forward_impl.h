@@ -69,7 +69,7 @@ typedef struct lh_last_rows {
     float *logits;                      /* [cap, vocab_count] */
     int32_t *greedy;                    /* host, [LH_BEST_MAX]: tokens of the largest logits of the rows ... */
     int64_t greedy_first, greedy_count; /* ... from row greedy_first on; count 0: not known */
-    int64_t call; /* calls that have made rows */
+    int64_t call;                       /* calls that have made rows */
 } lh_last_rows;
 
 /* How the rows of a sequence are rotated. */
@@ -87,7 +87,15 @@ typedef struct lh_sequences {
     lh_ragged *views;      /* caches of the current layer */
     lh_row_rope *ropes;    /* rotations of the current layer */
     lh_row_logits *logits; /* logits of the current layer, for single rows */
+    int unpacks;           /* true if products take plain numbers in place of few bits */
 } lh_sequences;
+
+/* A layer with plain numbers in place of few bits. */
+typedef struct lh_unpacked_layer {
+    char *memory;  /* NULL: no matrix has few bits, or sums have a fixed order */
+    int64_t layer; /* -1: none */
+    lh_layer weights;
+} lh_unpacked_layer;
 
 struct lh_forward {
     lh_model *model;
@@ -102,6 +110,7 @@ struct lh_forward {
     int64_t *gather_bytes, *gather_at; /* [ranks] */
     lh_chunk_work work;
     lh_expert_work experts;
+    lh_unpacked_layer unpacked;
     lh_last_rows last_rows;
     lh_sequences sequences;
     lh_sample_room room;
@@ -128,6 +137,14 @@ void lh_forward_set_rows(lh_forward *f, int64_t rows);
 
 /* Logits of rows: norm, then lm_head. */
 void lh_forward_compute_logits(lh_forward *f, const float *x, int64_t rows);
+
+/* ---- unpacked.c ---- */
+/* Begins a call that passes `rows` rows of sequences through the layers, in chunks: its products take plain numbers or
+ * few bits, the same for all chunks. */
+void lh_forward_set_call(lh_forward *f, int64_t rows);
+
+/* The weights of a layer for the call's products; unpacks them at its first chunk. */
+const lh_layer *lh_forward_layer(lh_forward *f, int64_t layer);
 
 /* ---- layer.c: one decoder layer over rows of the sequences of a call; failures are latched (exec.h) ---- */
 /* The rows of f->sequences in a layer, with its views and rotations. */

@@ -7,7 +7,7 @@
 #include "model/forward_impl.h"
 
 /* A buffer of the workspace: address of its pointer, and size. */
-enum { BUFFERS = 30 };
+enum { BUFFERS = 31 };
 typedef struct buffer {
     void *where;
     int64_t bytes;
@@ -55,6 +55,7 @@ static void list_buffers(lh_forward *f, const extent *e, buffer out[BUFFERS])
         {&f->work.sums[1], pending},
         {&f->work.sums[2], pending},
         {&f->work.products, shards * t * c->hidden * f32},
+        {&f->unpacked.memory, o->order == LH_ORDER_FIXED ? 0 : lh_model_memory_of(c, s, o).unpacked},
         {&f->room.best, 2 * LH_BEST_MAX * f32},
         {&f->room.penalised, s->vocab_count * f32},
         {&f->room.seen, (s->vocab_count + 31) / 32 * 4},
@@ -156,6 +157,7 @@ lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_exec *exec
     f->chunk = run->chunk;
     f->together = run->sequences;
     f->room.most = LH_BEST_MAX;
+    f->unpacked.layer = -1;
     f->experts.routes.top_k = f->config->experts.top_k;
     f->experts.routes.experts = f->config->experts.count;
     LH_TRY_DONE(lh_calloc(&f->numbers, most_tokens(run), sizeof *f->numbers));

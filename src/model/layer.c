@@ -3,11 +3,6 @@
  * gathered per logical shard and added in order if the sums must be reproducible. */
 #include "model/forward_impl.h"
 
-static const lh_layer *layer_of(const lh_forward *f, int64_t layer)
-{
-    return &f->model->layers[layer];
-}
-
 static int sliding(const lh_forward *f, int64_t layer)
 {
     return f->config->window > 0 && f->config->sliding[layer];
@@ -34,14 +29,6 @@ static int64_t rows_of(const lh_forward *f)
     return f->sequences.n * f->sequences.tokens;
 }
 
-/* Weights [rows, cols] of the model's type; of a mixture, one matrix for each expert. */
-static lh_matrix plain_matrix(const lh_forward *f, const void *w, int64_t rows, int64_t cols)
-{
-    lh_matrix m = lh_plain_matrix(w, f->model->options.dtype, cols);
-    m.step = rows * cols * lh_dtype_bytes(f->model->options.dtype);
-    return m;
-}
-
 /* The norm of whole rows of x with weights w into y, which may be x (then f32). */
 static lh_rmsnorm_args row_norm(const lh_forward *f, const float *x, const float *w, void *y, lh_dtype y_type)
 {
@@ -62,7 +49,7 @@ static lh_rmsnorm_args row_norm(const lh_forward *f, const float *x, const float
 /* The norm before the MLP, into y; adds the addend of the rows first. */
 static lh_rmsnorm_args mlp_norm(const lh_forward *f, const lh_rows_at *rows, void *y, lh_dtype y_type)
 {
-    lh_rmsnorm_args args = row_norm(f, rows->x, layer_of(f, rows->layer)->mlp_norm, y, y_type);
+    lh_rmsnorm_args args = row_norm(f, rows->x, f->model->layers[rows->layer].mlp_norm, y, y_type);
     args.addend = rows->addend;
     args.addend_type = LH_BF16;
     args.sum = rows->addend ? rows->x : NULL;
@@ -142,7 +129,7 @@ static lh_rope_append_args rope_append_of(const lh_forward *f, const lh_rows_at 
 {
     const lh_sequences *s = &f->sequences;
     const lh_heads *h = &f->shard->heads;
-    const lh_layer *w = layer_of(f, rows->layer);
+    const lh_layer *w = &f->model->layers[rows->layer];
     const lh_rotation *r = s->ropes[b].rotation;
     const int64_t first = b * s->tokens, ld = qkv_ld(f);
     float *q = f->work.qkv + first * ld, *k = q + q_dim(f);
@@ -178,13 +165,13 @@ static lh_rope_append_args rope_append_of(const lh_forward *f, const lh_rows_at 
 
 void lh_layer_append(lh_forward *f, const lh_rows_at *rows)
 {
-    const lh_layer *w = layer_of(f, rows->layer);
+    const lh_layer *w = lh_forward_layer(f, rows->layer);
     const lh_sequences *s = &f->sequences;
     const int64_t hidden = f->config->hidden;
     LH_RUN(&f->exec, norm_gemm, .norm = row_norm(f, rows->x, w->attn_norm, f->work.normed, f->model->options.dtype),
            .gemm = {.y = f->work.qkv,
                     .x = f->work.normed,
-                    .w = plain_matrix(f, w->qkv, qkv_ld(f), hidden),
+                    .w = w->qkv[0],
                     .type = f->model->options.dtype,
                     .bias = w->qkv_bias,
                     .tokens = rows_of(f),
@@ -237,7 +224,7 @@ static int is_wanted(const lh_sequences *s, int64_t b, int64_t layer)
 static const void *norm_again(lh_forward *f, const lh_rows_at *rows)
 {
     const lh_rmsnorm_args norm =
-        row_norm(f, rows->x, layer_of(f, rows->layer)->attn_norm, f->work.normed, f->model->options.dtype);
+        row_norm(f, rows->x, f->model->layers[rows->layer].attn_norm, f->work.normed, f->model->options.dtype);
     LH_LATCH(&f->exec, lh_norm_rows(f->exec.ops, f->exec.stream, &norm));
     return f->work.normed;
 }
@@ -450,12 +437,12 @@ static lh_gated_args gate_of(const lh_forward *f, int64_t rows)
 
 static void dense_mlp(lh_forward *f, const lh_rows_at *rows, lh_pending_sum *pending)
 {
-    const lh_layer *w = layer_of(f, rows->layer);
+    const lh_layer *w = lh_forward_layer(f, rows->layer);
     int64_t t = rows_of(f), hidden = f->config->hidden, ff = f->shard->ff_count;
     LH_RUN(&f->exec, norm_gemm, .norm = mlp_norm(f, rows, f->work.normed, f->model->options.dtype),
            .gemm = {.y = f->work.gate_up,
                     .x = f->work.normed,
-                    .w = plain_matrix(f, w->gate_up, 2 * ff, hidden),
+                    .w = w->gate_up[0],
                     .type = f->model->options.dtype,
                     .bias = w->gate_up_bias,
                     .tokens = t,
@@ -465,9 +452,7 @@ static void dense_mlp(lh_forward *f, const lh_rows_at *rows, lh_pending_sum *pen
                     .x_ld = hidden,
                     .order = f->model->options.order},
            .gated = gate_of(f, t));
-    add_product(f,
-                &(sharded_product){f->work.gated, plain_matrix(f, w->down, hidden, ff), w->down_bias, ff,
-                                   &f->block_shards, NULL},
+    add_product(f, &(sharded_product){f->work.gated, w->down, w->down_bias, ff, &f->block_shards, NULL},
                 w->mlp_post_norm, rows->x, pending);
 }
 
@@ -475,10 +460,9 @@ static void dense_mlp(lh_forward *f, const lh_rows_at *rows, lh_pending_sum *pen
  * experts. */
 static void experts(lh_forward *f, const lh_rows_at *rows, lh_pending_sum *pending)
 {
-    const lh_layer *w = layer_of(f, rows->layer);
+    const lh_layer *w = lh_forward_layer(f, rows->layer);
     lh_expert_work *e = &f->experts;
     int64_t t = rows_of(f), hidden = f->config->hidden, ff = f->shard->ff_count, assignments = t * e->routes.top_k;
-    const lh_matrix gate_up = plain_matrix(f, w->gate_up, 2 * ff, hidden);
     float *normed = f->work.y; /* free until the experts' outputs are combined into it */
     e->routes.tokens = t;
     const lh_rmsnorm_args norm = mlp_norm(f, rows, normed, LH_F32);
@@ -489,25 +473,21 @@ static void experts(lh_forward *f, const lh_rows_at *rows, lh_pending_sum *pendi
     LH_RUN(&f->exec, route, .routes = e->routes, .logits = e->logits, .normalised = f->config->experts.normalised);
     LH_RUN(&f->exec, gather_rows, .y = e->rows, .y_type = f->model->options.dtype, .x = normed, .rows = e->routes.token,
            .count = assignments, .dim = hidden, .y_ld = hidden, .x_ld = hidden);
-    LH_RUN(&f->exec, expert_gemm, .y = f->work.gate_up, .x = e->rows, .w = gate_up, .type = f->model->options.dtype,
-           .routes = e->routes, .out = 2 * ff, .in = hidden, .y_ld = 2 * ff, .x_ld = hidden,
-           .order = f->model->options.order);
+    LH_RUN(&f->exec, expert_gemm, .y = f->work.gate_up, .x = e->rows, .w = w->gate_up[0],
+           .type = f->model->options.dtype, .routes = e->routes, .out = 2 * ff, .in = hidden, .y_ld = 2 * ff,
+           .x_ld = hidden, .order = f->model->options.order);
     const lh_gated_args gate = gate_of(f, assignments);
     LH_LATCH(&f->exec, f->exec.ops->gated(f->exec.stream, &gate));
-    add_product(
-        f,
-        &(sharded_product){f->work.gated, plain_matrix(f, w->down, hidden, ff), NULL, ff, &f->block_shards, &e->routes},
-        w->mlp_post_norm, rows->x, pending);
+    add_product(f, &(sharded_product){f->work.gated, w->down, NULL, ff, &f->block_shards, &e->routes}, w->mlp_post_norm,
+                rows->x, pending);
 }
 
 void lh_layer_project(lh_forward *f, const lh_rows_at *rows, lh_pending_sum *pending)
 {
-    const lh_layer *w = layer_of(f, rows->layer);
+    const lh_layer *w = lh_forward_layer(f, rows->layer);
     const void *attended = f->work.attended_bf16 ? f->work.attended_bf16 : f->work.attended;
-    add_product(f,
-                &(sharded_product){attended, plain_matrix(f, w->o, f->config->hidden, q_dim(f)), w->o_bias, q_dim(f),
-                                   &f->head_shards, NULL},
-                w->attn_post_norm, rows->x, pending);
+    add_product(f, &(sharded_product){attended, w->o, w->o_bias, q_dim(f), &f->head_shards, NULL}, w->attn_post_norm,
+                rows->x, pending);
 }
 
 void lh_layer_mlp(lh_forward *f, const lh_rows_at *rows, lh_pending_sum *pending)

@@ -8,90 +8,33 @@
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "kv/figures.h"
-#include "model/model_impl.h"
+#include "model/pieces.h"
 #include "model/weight_reader.h"
 
-/* A block of device memory: one tensor, or several with their rows stacked. */
-typedef struct piece {
-    size_t field;
-    lh_weight weights[3];
-    int count;
-} piece;
-
-#define PIECE(where, field, ...)                                                                             \
-    {                                                                                                        \
-        offsetof(where, field), {__VA_ARGS__}, (int)(sizeof((lh_weight[]){__VA_ARGS__}) / sizeof(lh_weight)) \
-    }
-
-static const piece layer_pieces[] = {
-    PIECE(lh_layer, attn_norm, LH_W_ATTN_NORM),
-    PIECE(lh_layer, attn_post_norm, LH_W_ATTN_POST_NORM),
-    PIECE(lh_layer, mlp_norm, LH_W_MLP_NORM),
-    PIECE(lh_layer, mlp_post_norm, LH_W_MLP_POST_NORM),
-    PIECE(lh_layer, q_norm, LH_W_Q_NORM),
-    PIECE(lh_layer, k_norm, LH_W_K_NORM),
-    PIECE(lh_layer, qkv, LH_W_Q, LH_W_K, LH_W_V),
-    PIECE(lh_layer, qkv_bias, LH_W_Q_BIAS, LH_W_K_BIAS, LH_W_V_BIAS),
-    PIECE(lh_layer, o, LH_W_O),
-    PIECE(lh_layer, o_bias, LH_W_O_BIAS),
-    PIECE(lh_layer, router, LH_W_ROUTER),
-    PIECE(lh_layer, gate_up, LH_W_GATE, LH_W_UP),
-    PIECE(lh_layer, gate_up_bias, LH_W_GATE_BIAS, LH_W_UP_BIAS),
-    PIECE(lh_layer, down, LH_W_DOWN),
-    PIECE(lh_layer, down_bias, LH_W_DOWN_BIAS),
-};
-
-static const piece model_pieces[] = {
-    PIECE(lh_model, embed, LH_W_EMBED),
-    PIECE(lh_model, norm, LH_W_NORM),
-    PIECE(lh_model, head, LH_W_HEAD),
-};
-
-enum {
-    LAYER_PIECES = sizeof layer_pieces / sizeof *layer_pieces,
-    MODEL_PIECES = sizeof model_pieces / sizeof *model_pieces
-};
-
-/* The range of one part of a tensor that a shard owns (shard NULL: all of it); rows 0 if the model does not have the
- * tensor. */
-static lh_weight_range range_of(const lh_config *config, const lh_shard *shard, lh_weight w, int64_t part)
+lh_model_memory lh_model_memory_of(const lh_config *config, const lh_shard *shard, const lh_model_options *options)
 {
-    const lh_weight_info *info = lh_weight_info_of(w);
-    lh_weight_range range = {.weight = w};
-    int64_t first = 0, count = 0;
-    lh_weight_shape(config, w, &range.rows, &range.cols);
-    range.rows /= lh_weight_parts(config, w);
-    range.row = part * range.rows;
-    if (range.rows == 0 || !shard || info->sharding == LH_SHARD_ALL) return range;
-    lh_shard_range(shard, config, info->unit, &first, &count);
-    if (info->sharding == LH_SHARD_ROWS) {
-        range.row += first;
-        range.rows = count;
-    } else {
-        range.col = first;
-        range.cols = count;
+    const lh_rank_weights of = {config, shard, options};
+    lh_model_memory m = {0};
+    for (int i = 0; i < LH_MODEL_PIECES; i++) m.weights += lh_piece_bytes(&of, &lh_model_pieces[i], 0);
+    if (!config->tied) m.embedding = lh_piece_bytes(&of, &lh_model_pieces[LH_PIECE_EMBED], 0);
+    for (int64_t l = 0; l < config->layers; l++) {
+        int64_t unpacked = 0;
+        for (int i = 0; i < LH_LAYER_PIECES; i++) {
+            const lh_piece *piece = &lh_layer_pieces[i];
+            const int64_t bytes = lh_piece_bytes(&of, piece, l);
+            m.weights += bytes;
+            if (lh_weight_parts(config, piece->weights[0]) > 1) m.experts += bytes;
+            unpacked += lh_piece_unpacked_bytes(&of, piece, l);
+        }
+        m.unpacked = lh_max_i64(m.unpacked, unpacked);
     }
-    return range;
+    return m;
 }
 
-static int64_t piece_bytes(const lh_config *config, const lh_shard *shard, lh_dtype type, const piece *p)
-{
-    int64_t bytes = 0;
-    for (int i = 0; i < p->count; i++) {
-        lh_weight_range range = range_of(config, shard, p->weights[i], 0);
-        int64_t values = lh_weight_parts(config, p->weights[i]) * range.rows * range.cols;
-        bytes += values * lh_dtype_bytes(lh_weight_type(p->weights[i], type));
-    }
-    return bytes;
-}
-
-int64_t lh_model_bytes(const lh_config *config, const lh_shard *shard, lh_dtype type)
-{
-    int64_t bytes = 0;
-    for (int i = 0; i < MODEL_PIECES; i++) bytes += piece_bytes(config, shard, type, &model_pieces[i]);
-    for (int i = 0; i < LAYER_PIECES; i++) bytes += config->layers * piece_bytes(config, shard, type, &layer_pieces[i]);
-    return bytes;
-}
+/* A layer, and an expert of it. */
+typedef struct weight_place {
+    int64_t layer, expert;
+} weight_place;
 
 typedef struct loader {
     lh_weight_reader reader;
@@ -100,34 +43,43 @@ typedef struct loader {
     int64_t done, total;
 } loader;
 
-/* Loads part `part` of each weight of a piece, one after the other, to *at, which is advanced. */
-static lh_status load_part(loader *in, const piece *p, int64_t layer, int64_t part, char **at)
+static lh_rank_weights weights_of(const lh_model *m)
+{
+    return (lh_rank_weights){&m->config, &m->shard, &m->options};
+}
+
+/* Loads the tensors of a part of a piece, of one expert, one after the other to `at`. */
+static lh_status load_part(loader *in, const lh_piece *piece, const lh_piece_part *part, const weight_place *place,
+                           char *at)
 {
     const lh_model *m = in->model;
-    for (int i = 0; i < p->count; i++) {
-        const lh_weight w = p->weights[i];
-        lh_weight_part read = {.range = range_of(&m->config, &m->shard, w, part),
-                               .whole = range_of(&m->config, NULL, w, part),
+    for (int i = part->first; i < part->first + part->count; i++) {
+        const lh_weight w = piece->weights[i];
+        lh_weight_part read = {.range = lh_range_of(&m->config, &m->shard, w, place->expert),
+                               .whole = lh_range_of(&m->config, NULL, w, place->expert),
                                .sharding = lh_weight_info_of(w)->sharding};
-        lh_dtype type = lh_weight_type(w, m->options.dtype);
-        read.range.layer = layer;
-        if (read.whole.rows == 0) continue;
-        LH_TRY(lh_weight_reader_read(&in->reader, &read, *at, type));
-        *at += read.range.rows * read.range.cols * lh_dtype_bytes(type);
+        read.range.layer = place->layer;
+        LH_TRY(lh_weight_reader_read(&in->reader, &read, at, part->format));
+        at += read.range.rows * read.range.cols * part->format->bytes; /* of a part of few bits there is one tensor */
     }
     return LH_OK;
 }
 
-static lh_status load_piece(loader *in, const piece *p, int64_t layer, void *where)
+static lh_status load_piece(loader *in, const lh_piece *piece, int64_t layer, void *where)
 {
     lh_model *m = in->model;
-    char *memory = NULL, *at;
-    int64_t bytes = piece_bytes(&m->config, &m->shard, m->options.dtype, p);
+    const lh_rank_weights of = weights_of(m);
+    lh_piece_part parts[LH_PIECE_WEIGHTS];
+    const int n = lh_piece_parts(&of, piece, layer, parts);
+    const int64_t bytes = lh_piece_bytes(&of, piece, layer);
+    char *memory = NULL;
     LH_TRY(lh_device_alloc(lh_stream_device(m->exec.stream), &memory, bytes, LH_MEM_WEIGHTS));
-    memcpy((char *)where + p->field, &memory, sizeof memory); /* freed by lh_model_close from now on */
-    at = memory;
-    for (int64_t part = 0; part < lh_weight_parts(&m->config, p->weights[0]); part++)
-        LH_TRY(load_part(in, p, layer, part, &at));
+    lh_piece_set(piece, where, parts, n, memory); /* freed by lh_model_close from now on */
+    for (int i = 0; i < n; i++) {
+        for (int64_t e = 0; e < lh_weight_parts(&m->config, piece->weights[0]); e++)
+            LH_TRY(load_part(in, piece, &parts[i], &(weight_place){layer, e}, memory + e * parts[i].step));
+        memory += lh_piece_room(parts, i, n);
+    }
     in->done += bytes;
     if (in->options && in->options->done && in->reader.stopped == LH_OK)
         in->reader.stopped = in->options->done(in->options->self, in->done, in->total);
@@ -152,6 +104,17 @@ done:
     return st;
 }
 
+/* The model outlives the checkpoint that its options borrow formats from. */
+static lh_status copy_formats(lh_model *m)
+{
+    const int64_t count = lh_weight_formats_count(&m->config);
+    if (!m->options.formats) return LH_OK;
+    LH_TRY(lh_calloc(&m->formats, count, sizeof *m->formats));
+    memcpy(m->formats, m->options.formats, (size_t)count * sizeof *m->formats);
+    m->options.formats = m->formats;
+    return LH_OK;
+}
+
 lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_exec *exec, const lh_model_options *options,
                         const lh_load_options *load)
 {
@@ -161,6 +124,7 @@ lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_exec *exec, 
     m->exec = *exec;
     m->options = *options;
     LH_TRY_DONE(lh_config_copy(&m->config, lh_checkpoint_config(ck)));
+    LH_TRY_DONE(copy_formats(m));
     LH_TRY_DONE(lh_shard_of(&m->shard, &m->config, lh_comm_rank(exec->comm), lh_comm_size(exec->comm)));
     LH_TRY_DONE(lh_calloc(&m->layers, m->config.layers, sizeof *m->layers));
     LH_TRY_DONE(lh_calloc(&m->projections, m->config.layers, sizeof *m->projections));
@@ -171,19 +135,18 @@ lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_exec *exec, 
                             .alone_bytes = 64 << 10},
                  .model = m,
                  .options = load,
-                 .total = lh_model_bytes(&m->config, &m->shard, options->dtype)};
+                 .total = lh_model_memory_of(&m->config, &m->shard, options).weights};
     if (load) {
         in.reader.all = load->all;
         in.reader.same = load->same;
     }
-    for (int i = 0; i < MODEL_PIECES; i++) LH_TRY_DONE(load_piece(&in, &model_pieces[i], 0, m));
+    for (int i = 0; i < LH_MODEL_PIECES; i++) LH_TRY_DONE(load_piece(&in, &lh_model_pieces[i], 0, m));
     if (m->config.tied) m->head = m->embed;
     if (m->config.logit_scale != 1) LH_TRY_DONE(scale_logits(m));
     for (int64_t l = 0; l < m->config.layers; l++)
-        for (int i = 0; i < LAYER_PIECES; i++) LH_TRY_DONE(load_piece(&in, &layer_pieces[i], l, &m->layers[l]));
+        for (int i = 0; i < LH_LAYER_PIECES; i++) LH_TRY_DONE(load_piece(&in, &lh_layer_pieces[i], l, &m->layers[l]));
     for (int64_t l = 0; l < m->config.layers; l++)
-        m->projections[l] = (lh_projection){
-            .w = m->layers[l].o, .type = options->dtype, .ld = m->shard.heads.q_count * m->config.head_dim};
+        m->projections[l] = (lh_projection){.w = m->layers[l].o, .type = options->dtype};
     LH_TRY_DONE(in.reader.stopped);
     LH_TRY_DONE(lh_stream_sync(exec->stream));
     if (load && load->read_bytes) *load->read_bytes = in.reader.read_bytes;
@@ -194,25 +157,22 @@ done:
     return st;
 }
 
-static void free_pieces(lh_device *device, const piece *pieces, int count, void *where)
+static void free_pieces(lh_device *device, const lh_piece *pieces, int count, void *where)
 {
-    for (int i = 0; i < count; i++) {
-        void *memory;
-        memcpy(&memory, (char *)where + pieces[i].field, sizeof memory);
-        lh_device_free(device, memory);
-    }
+    for (int i = 0; i < count; i++) lh_device_free(device, lh_piece_memory(&pieces[i], where));
 }
 
 void lh_model_close(lh_model *model)
 {
     if (!model) return;
     lh_device *device = lh_stream_device(model->exec.stream);
-    if (model->head == model->embed) model->head = NULL;
-    free_pieces(device, model_pieces, MODEL_PIECES, model);
+    if (model->head.data == model->embed.data) model->head.data = NULL;
+    free_pieces(device, lh_model_pieces, LH_MODEL_PIECES, model);
     for (int64_t l = 0; model->layers && l < model->config.layers; l++)
-        free_pieces(device, layer_pieces, LAYER_PIECES, &model->layers[l]);
+        free_pieces(device, lh_layer_pieces, LH_LAYER_PIECES, &model->layers[l]);
     lh_free(model->layers);
     lh_free(model->projections);
+    lh_free(model->formats);
     lh_config_clear(&model->config);
     lh_free(model);
 }
@@ -223,11 +183,12 @@ const lh_config *lh_model_config(const lh_model *model)
 }
 
 lh_model_options lh_model_options_for(const lh_config *config, const lh_shard *shard, lh_device_kind device,
-                                      lh_dtype dtype, lh_order order)
+                                      lh_dtype dtype, lh_order order, const lh_format *const *formats)
 {
     const int is_plain = order == LH_ORDER_ANY && !config->post_norms && !config->o_bias && !config->mlp_bias;
     return (lh_model_options){.dtype = dtype,
                               .order = order,
+                              .formats = device == LH_DEVICE_CPU ? formats : NULL,
                               .rounds_sums =
                                   is_plain && shard->ranks > 1 && dtype == LH_BF16 && device != LH_DEVICE_CPU};
 }
@@ -242,7 +203,17 @@ const lh_shard *lh_model_shard(const lh_model *model)
     return &model->shard;
 }
 
-lh_kv_shape lh_config_kv_shape(const lh_config *config, const lh_shard *shard, lh_dtype kv_type)
+/* Bytes of the output projection of a layer as plain numbers, if one of them has few bits. */
+static int64_t projection_bytes(const lh_rank_weights *of)
+{
+    int64_t bytes = 0;
+    for (int64_t l = 0; l < of->config->layers; l++)
+        bytes = lh_max_i64(bytes, lh_piece_unpacked_bytes(of, &lh_layer_pieces[LH_PIECE_O], l));
+    return bytes;
+}
+
+lh_kv_shape lh_config_kv_shape(const lh_config *config, const lh_shard *shard, const lh_model_options *options,
+                               lh_dtype kv_type)
 {
     return (lh_kv_shape){.heads = shard->heads,
                          .layers = config->layers,
@@ -252,19 +223,20 @@ lh_kv_shape lh_config_kv_shape(const lh_config *config, const lh_shard *shard, l
                          .softcap = (float)config->attn_softcap,
                          .window = config->window,
                          .sliding = config->window ? config->sliding : NULL,
-                         .hidden = config->hidden};
+                         .hidden = config->hidden,
+                         .projection_bytes = projection_bytes(&(lh_rank_weights){config, shard, options})};
 }
 
 lh_cache_size lh_config_cache_size(const lh_config *config, lh_dtype kv_type)
 {
     const lh_shard whole = {.heads.kv_heads = config->kv_heads};
-    const lh_kv_shape shape = lh_config_kv_shape(config, &whole, kv_type);
+    const lh_kv_shape shape = lh_config_kv_shape(config, &whole, &(lh_model_options){.dtype = LH_F32}, kv_type);
     return lh_kv_cache_size(&shape);
 }
 
 lh_kv_shape lh_model_kv_shape(const lh_model *model, lh_dtype kv_type)
 {
-    lh_kv_shape shape = lh_config_kv_shape(&model->config, &model->shard, kv_type);
+    lh_kv_shape shape = lh_config_kv_shape(&model->config, &model->shard, &model->options, kv_type);
     shape.projections = model->projections;
     shape.order = model->options.order;
     return shape;

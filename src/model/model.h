@@ -10,15 +10,18 @@
 typedef struct lh_model lh_model;
 
 typedef struct lh_model_options {
-    lh_dtype dtype;  /* type of matrices in memory and of products: f32 or bf16 */
+    lh_dtype dtype;  /* type of activations and of plain matrices in memory: f32 or bf16 */
     lh_order order;  /* LH_ORDER_FIXED: the same bits on any number of ranks */
     int rounds_sums; /* true if ranks send their parts of a prompt's sums in bf16, overlapping the next rows */
+    const lh_format *const *formats; /* of stored tensors (lh_weight_format), whose few bits stay in memory; NULL: all
+                                        matrices are plain */
 } lh_model_options;
 
-/* rounds_sums: for several GPUs, where the all-reduce of a block of rows takes time in proportion to its bytes, unless
- * a bias or a norm follows the sums, or their bits are fixed. */
+/* formats: of the model's tensors, borrowed; NULL for plain numbers. They count where operations take few bits, on
+ * CPUs. rounds_sums: for several GPUs, where the all-reduce of a block of rows takes time in proportion to its bytes,
+ * unless a bias or a norm follows the sums, or their bits are fixed. */
 lh_model_options lh_model_options_for(const lh_config *config, const lh_shard *shard, lh_device_kind device,
-                                      lh_dtype dtype, lh_order order);
+                                      lh_dtype dtype, lh_order order, const lh_format *const *formats);
 
 /* How weights are loaded; all zero and NULL: only by this rank. */
 typedef struct lh_load_options {
@@ -41,12 +44,17 @@ lh_model_options lh_model_options_of(const lh_model *model);
 
 /* The shape of a cache of this model, with entries of `kv_type`. */
 lh_kv_shape lh_model_kv_shape(const lh_model *model, lh_dtype kv_type);
-lh_kv_shape lh_config_kv_shape(const lh_config *config, const lh_shard *shard, lh_dtype kv_type);
+lh_kv_shape lh_config_kv_shape(const lh_config *config, const lh_shard *shard, const lh_model_options *options,
+                               lh_dtype kv_type);
 
 /* The cache of all ranks, for budgets in bytes. */
 lh_cache_size lh_config_cache_size(const lh_config *config, lh_dtype kv_type);
 
-/* Bytes of the weights of a shard in memory. */
-int64_t lh_model_bytes(const lh_config *config, const lh_shard *shard, lh_dtype type);
+/* Bytes of a rank's weights in memory. `experts` has the weights of all experts, `embedding` the table of embeddings (0
+ * if the output projection is the same table), `unpacked` the workspace for a layer whose few bits are unpacked. */
+typedef struct lh_model_memory {
+    int64_t weights, experts, embedding, unpacked;
+} lh_model_memory;
+lh_model_memory lh_model_memory_of(const lh_config *config, const lh_shard *shard, const lh_model_options *options);
 
 #endif

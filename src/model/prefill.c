@@ -165,6 +165,7 @@ static lh_status end_layer(lh_prefill *p)
 static lh_status compute_chunk(lh_prefill *p)
 {
     int64_t t = lh_min_i64(p->chunk, p->n - p->at);
+    lh_forward_set_call(p->forward, p->n);
     if (p->at == 0) LH_TRY(begin_layer(p));
     LH_TRY(lh_kv_prefill_next(p->kv, p->layer, p->at, &t, &p->view));
     chunk_through_layer(p, t);

@@ -116,7 +116,8 @@ static void copy_projections(run *x, const lh_kv_shape *shape)
     for (int64_t l = 0; l < c->layers; l++)
         for (int64_t i = 0; i < c->hidden; i++)
             memcpy(x->w + (l * c->hidden + i) * width,
-                   (const float *)shape->projections[l].w + i * shape->projections[l].ld, (size_t)width * sizeof *x->w);
+                   (const float *)shape->projections[l].w.data + i * shape->projections[l].w.ld,
+                   (size_t)width * sizeof *x->w);
 }
 
 /* What the oracle is told: the configuration's numbers, and what was heard. */

@@ -164,7 +164,7 @@ static void make_projections(kv_rig *r)
         for (int64_t o = 0; o < RIG_HIDDEN; o++)
             for (int64_t x = 0; x < ld; x++)
                 w[o * ld + x] = kv_rig_element(c, 'w', l, o, r->heads.q_first + x / c->dim, x % c->dim);
-        r->projections[l] = (lh_projection){.w = w, .type = LH_F32, .ld = ld};
+        r->projections[l] = (lh_projection){.w = lh_plain_matrix(w, LH_F32, ld)};
     }
 }
 

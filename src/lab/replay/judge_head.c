@@ -202,7 +202,7 @@ static void output(lh_judged_head *w, const lh_replay *r)
     for (int64_t i = 0; i < w->n * w->dim; i++) w->output[i] += w->later_values[i];
 }
 
-/* The columns of the output projection of query head i of the group, [hidden, dim] with r->layer.projection.ld. */
+/* The columns of the output projection of query head i of the group, [hidden, dim] with r->layer.projection.w.ld. */
 const float *lh_judge_projection(const lh_replay *r, int64_t g, int64_t i)
 {
     const lh_kv_shape *s = &r->trace.shape;
@@ -216,7 +216,7 @@ void lh_judge_norms(lh_judged_head *w, const lh_replay *r, const float *wo, cons
     for (int64_t at = 0; at < count; at += 512) {
         const int64_t n = lh_min_i64(512, count - at);
         lh_judge_multiply(r, &(lh_judge_product){w->projected, values + at * w->dim, wo, n, w->hidden, w->dim,
-                                                 w->hidden, w->dim, r->layer.projection.ld});
+                                                 w->hidden, w->dim, r->layer.projection.w.ld});
 #pragma omp parallel for
         for (int64_t j = 0; j < n; j++) {
             double sum = 0;

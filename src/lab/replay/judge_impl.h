@@ -65,7 +65,8 @@ typedef struct lh_judge_product {
 } lh_judge_product;
 void lh_judge_multiply(const lh_replay *r, const lh_judge_product *p);
 
-/* The columns of the output projection of query head i of KV head g: [hidden, head_dim] with r->layer.projection.ld. */
+/* The columns of the output projection of query head i of KV head g: [hidden, head_dim] with r->layer.projection.w.ld.
+ */
 const float *lh_judge_projection(const lh_replay *r, int64_t g, int64_t i);
 
 /* L1 norms of `count` values, projected. */

@@ -253,7 +253,7 @@ static lh_evict_job job_of(lh_replay *r, const lh_layer_plan *plan, int64_t *roo
     return (lh_evict_job){.phase = LH_EVICT_PREFILL,
                           .layer = {.index = layer,
                                     .window = lh_kv_slides(s, layer) ? s->window : 0,
-                                    .projection = r->layer.projection.w ? &r->layer.projection : NULL,
+                                    .projection = r->layer.projection.w.data ? &r->layer.projection : NULL,
                                     .rotation = r->layer.rotation.inv_freq ? &r->layer.rotation : NULL},
                           .offset = r->layer.offset,
                           .seen = tokens,

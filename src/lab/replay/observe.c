@@ -288,7 +288,7 @@ static lh_status fetch_projection(lh_replay *r)
     lh_replay_layer *l = &r->layer;
     const int64_t ld = s->heads.heads * s->head_dim, n = s->hidden * ld;
     if (!l->data.projection) return LH_OK;
-    l->projection = (lh_projection){.w = l->data.projection, .type = l->data.projection_type, .ld = ld};
+    l->projection = (lh_projection){.w = lh_plain_matrix(l->data.projection, l->data.projection_type, ld)};
     LH_TRY(lh_calloc(&l->projection_f32, n, sizeof *l->projection_f32));
     lh_dtype_convert(l->projection_f32, LH_F32, l->data.projection, l->data.projection_type, n);
     return LH_OK;

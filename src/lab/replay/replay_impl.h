@@ -53,7 +53,7 @@ typedef struct lh_replay_layer {
     lh_ragged view;           /* borrows keys and values; no statistics */
     int64_t *offset, *len;    /* [kv_heads] */
     uint32_t *kept, *given;   /* as lh_layer_facts */
-    lh_projection projection; /* borrows; w NULL: not recorded */
+    lh_projection projection; /* borrows; w.data NULL: not recorded */
     float *projection_f32;    /* the same as f32, [hidden, heads * head_dim] */
     lh_rotation rotation;
 } lh_replay_layer;

@@ -152,8 +152,8 @@ static lh_status pass_layer(lh_rerun_group *g, int64_t layer)
     lh_kv *lead = g->caches[0];
     lh_ragged *view = NULL;
     LH_TRY(lh_trace_layer_read(l, t, layer));
-    g->projections[layer] =
-        (lh_projection){.w = l->projection, .type = l->projection_type, .ld = t->shape.heads.heads * t->shape.head_dim};
+    g->projections[layer] = (lh_projection){
+        .w = lh_plain_matrix(l->projection, l->projection_type, t->shape.heads.heads * t->shape.head_dim)};
     g->rotations[layer] = (lh_rotation){
         .inv_freq = l->frequencies, .rotary = l->rotary, .scale = l->rotation_scale, .queries = l->query_scaling};
     LH_TRY(lh_kv_prefill_begin(lead, layer, &view));

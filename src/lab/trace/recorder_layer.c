@@ -253,24 +253,28 @@ static lh_status add_rows(lh_trace *t, int64_t layer, lh_segment *segment)
 
 static lh_status add_projection(lh_trace *t, const lh_evict_job *job, lh_segment *segment)
 {
-    const lh_projection *o = job->layer.projection;
-    int64_t width = t->shape.heads.q_count * t->shape.head_dim, size = lh_dtype_bytes(o->type);
+    const int64_t mark = lh_scratch_mark(t->view.exec);
+    const lh_matrix w = lh_evict_plain_projection(
+        t->view.exec, job->layer.projection,
+        &(lh_evict_shape){.hidden = t->shape.hidden, .projection_bytes = t->shape.projection_bytes});
+    int64_t width = t->shape.heads.q_count * t->shape.head_dim, size = w.format->bytes;
     char *all = NULL, *own = NULL;
     lh_status st = LH_OK;
-    LH_TRY_DONE(lh_calloc(&all, t->shape.hidden * o->ld, size));
+    LH_TRY_DONE(lh_calloc(&all, t->shape.hidden * w.ld, size));
     LH_TRY_DONE(lh_calloc(&own, t->shape.hidden * width, size));
-    LH_TRY_DONE(lh_stream_copy(t->view.exec->stream, all, o->w, ((t->shape.hidden - 1) * o->ld + width) * size,
+    LH_TRY_DONE(lh_stream_copy(t->view.exec->stream, all, w.data, ((t->shape.hidden - 1) * w.ld + width) * size,
                                LH_COPY_TO_HOST));
     LH_TRY_DONE(lh_stream_sync(t->view.exec->stream));
     for (int64_t i = 0; i < t->shape.hidden; i++)
-        memcpy(own + i * width * size, all + i * o->ld * size, (size_t)(width * size));
+        memcpy(own + i * width * size, all + i * w.ld * size, (size_t)(width * size));
     st = lh_record_slab(segment, job->layer.index, "output_projection",
-                        &(lh_slab){.shape = {o->type, 2, {t->shape.hidden, width}},
+                        &(lh_slab){.shape = {w.format->plain, 2, {t->shape.hidden, width}},
                                    .at = {0, t->shape.heads.q_first * t->shape.head_dim},
                                    .chunk = {0, t->shape.head_dim},
                                    .data = own});
     own = NULL;
 done:
+    lh_scratch_release(t->view.exec, mark);
     lh_free(all);
     lh_free(own);
     return st;
