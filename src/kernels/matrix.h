@@ -16,7 +16,7 @@ typedef struct lh_matrix {
     int64_t first; /* packed: column where the product starts, a multiple of 32; plain: 0, as data points there */
     int64_t phase; /* packed: columns of the first source block that lie before column 0, a multiple of 32 */
     int64_t step;  /* bytes from an expert's matrix to the next expert's */
-    const struct lh_matrix *next; /* NULL, or the matrix whose rows follow: the parts of one product */
+    const struct lh_matrix *next; /* NULL, or the matrix with the following rows of the product */
 } lh_matrix;
 
 /* [rows, ld] of f32 or bf16. */

@@ -87,10 +87,10 @@ typedef struct lh_sequences {
     lh_ragged *views;      /* caches of the current layer */
     lh_row_rope *ropes;    /* rotations of the current layer */
     lh_row_logits *logits; /* logits of the current layer, for single rows */
-    int unpacks;           /* true if products take plain numbers in place of few bits */
+    int unpacks;           /* true if products take unpacked weights */
 } lh_sequences;
 
-/* A layer with plain numbers in place of few bits. */
+/* A layer whose weights of few bits are unpacked. */
 typedef struct lh_unpacked_layer {
     char *memory;  /* NULL: no matrix has few bits, or sums have a fixed order */
     int64_t layer; /* -1: none */

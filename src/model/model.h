@@ -13,13 +13,13 @@ typedef struct lh_model_options {
     lh_dtype dtype;  /* type of activations and of plain matrices in memory: f32 or bf16 */
     lh_order order;  /* LH_ORDER_FIXED: the same bits on any number of ranks */
     int rounds_sums; /* true if ranks send their parts of a prompt's sums in bf16, overlapping the next rows */
-    const lh_format *const *formats; /* of stored tensors (lh_weight_format), whose few bits stay in memory; NULL: all
-                                        matrices are plain */
+    const lh_format *const *formats; /* formats of the stored tensors (lh_weight_format); few bits stay as they are in
+                                        memory. NULL: all matrices are plain */
 } lh_model_options;
 
-/* formats: of the model's tensors, borrowed; NULL for plain numbers. They count where operations take few bits, on
- * CPUs. rounds_sums: for several GPUs, where the all-reduce of a block of rows takes time in proportion to its bytes,
- * unless a bias or a norm follows the sums, or their bits are fixed. */
+/* formats: the formats of the model's tensors, borrowed; NULL for plain numbers. Only CPUs use them: operations of
+ * other devices take plain numbers. rounds_sums: for several GPUs, where the all-reduce of a block of rows takes time
+ * in proportion to its bytes, unless a bias or a norm follows the sums, or their bits are fixed. */
 lh_model_options lh_model_options_for(const lh_config *config, const lh_shard *shard, lh_device_kind device,
                                       lh_dtype dtype, lh_order order, const lh_format *const *formats);
 

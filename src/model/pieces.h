@@ -1,6 +1,5 @@
-/* pieces.h - what a rank holds of a model's tensors: tensors that are multiplied together (q, k and v; gate and up) are
- * one piece of device memory. Tensors of plain numbers are stacked to one matrix; if one of them has few bits, each is
- * a matrix of its own format. */
+/* pieces.h - a rank's tensors in device memory. Tensors that are multiplied together (q, k and v; gate and up) are one
+ * piece. Plain numbers are stacked to one matrix; if a tensor of the piece has few bits, each tensor is a matrix. */
 #ifndef LH_MODEL_PIECES_H
 #define LH_MODEL_PIECES_H
 
@@ -30,8 +29,8 @@ typedef struct lh_rank_weights {
 typedef struct lh_piece_part {
     const lh_format *format;
     int first, count;
-    int64_t rows, cols, skip; /* of one expert; skip: columns of the first block that belong to another rank */
-    int64_t step, bytes;      /* bytes of one expert, of all */
+    int64_t rows, cols, skip; /* shape of an expert's matrix; skip: columns of another rank in its first block */
+    int64_t step, bytes;      /* bytes of an expert's matrix, and of all matrices */
 } lh_piece_part;
 
 /* The parts of a piece of a layer, one after the other in memory, each at a multiple of 64 bytes. Returns their

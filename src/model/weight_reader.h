@@ -29,7 +29,7 @@ typedef struct lh_weight_part {
 } lh_weight_part;
 
 /* Collective over `all`: all ranks call it for the same parts, each with its range. at: [rows, cols] of plain numbers,
- * converted, or the packed weights of blocks (pack_weights), whose format is that of the file. LH_EFILE for a value
+ * converted, or packed weights (pack_weights) of the blocks in the file, of the same format. LH_EFILE for a value
  * that is not finite. Random weights are only enqueued. */
 lh_status lh_weight_reader_read(lh_weight_reader *reader, const lh_weight_part *part, void *at,
                                 const lh_format *format);

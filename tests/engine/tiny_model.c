@@ -22,18 +22,66 @@ static void fill(const lh_config *config, float *values, lh_weight w, int64_t la
     for (int64_t i = 0; i < rows * cols; i++) values[i] = offset + scale * values[i];
 }
 
-static void write_weight(lh_checkpoint_writer *out, const lh_config *config, lh_weight w, int64_t layer)
+/* Formats as files of few bits mix them; the others are f32. */
+static const lh_format *format_of(lh_weight w, int64_t layer, int64_t cols)
+{
+    static const char *const names[LH_WEIGHTS] = {
+        [LH_W_EMBED] = "q4_1", [LH_W_HEAD] = "q6_K", [LH_W_Q] = "q4_K",  [LH_W_K] = "q4_K",   [LH_W_V] = "q6_K",
+        [LH_W_O] = "q5_K",     [LH_W_GATE] = "q8_0", [LH_W_UP] = "q5_0", [LH_W_DOWN] = "q4_K"};
+    const char *name = names[w] && layer % 2 && w != LH_W_DOWN ? "q4_0" : names[w];
+    const lh_format *format = lh_format_named(name ? name : "f32");
+    return cols % format->values ? lh_format_named("q5_1") : format;
+}
+
+/* Blocks of any codes, with values around 0 that are as large as those of `fill` in the mean. */
+static void fill_blocks(const lh_format *format, uint8_t *blocks, int64_t count, float size)
+{
+    float *values = malloc((size_t)format->values * sizeof *values), square = 0;
+    const float middle = (float)((1 << format->bits) - 1) / 2;
+    for (int64_t b = 0; b < count; b++) {
+        uint8_t *block = blocks + b * format->bytes;
+        for (int pass = 0; pass < 2; pass++) {
+            const float d = pass ? size / sqrtf(square / (float)format->values) : 1;
+            const uint16_t halves[2] = {lh_f32_to_f16(d),
+                                        lh_f32_to_f16(format->values > 32 ? middle * d : -middle * d)};
+            memcpy(block + format->halves_at, halves, (size_t)format->halves * sizeof *halves);
+            lh_format_to_f32(format, values, block, 1);
+            for (int64_t i = square = 0; i < format->values; i++) square += values[i] * values[i];
+        }
+    }
+    free(values);
+}
+
+static void write_rows(lh_checkpoint_writer *out, lh_weight w, int64_t layer, const lh_format *format, const void *data,
+                       int64_t rows)
+{
+    lh_status st = lh_checkpoint_begin(out, w, layer, format);
+    if (st == LH_OK) st = lh_checkpoint_rows(out, data, rows);
+    if (st == LH_OK) st = lh_checkpoint_end(out);
+    if (st != LH_OK) fprintf(stderr, "%s\n", lh_error_message());
+    assert(st == LH_OK);
+}
+
+static void write_weight(lh_checkpoint_writer *out, const lh_config *config, lh_weight w, int64_t layer,
+                         tiny_numbers numbers)
 {
     int64_t rows, cols;
     lh_weight_shape(config, w, &rows, &cols);
     if (rows == 0) return;
     float *values = malloc((size_t)(rows * cols) * sizeof *values);
     fill(config, values, w, layer);
-    lh_status st = lh_checkpoint_begin(out, w, layer, lh_format_of(LH_F32));
-    if (st == LH_OK) st = lh_checkpoint_rows(out, values, rows);
-    if (st == LH_OK) st = lh_checkpoint_end(out);
-    if (st != LH_OK) fprintf(stderr, "%s\n", lh_error_message());
-    assert(st == LH_OK);
+    if (numbers != TINY_F32 && lh_weight_takes_blocks(w)) {
+        const lh_format *format = format_of(w, layer, cols);
+        uint8_t *blocks = malloc((size_t)lh_format_bytes(format, rows * cols));
+        memcpy(blocks, values, (size_t)lh_format_bytes(format, rows * cols));
+        fill_blocks(format, blocks, rows * cols / format->values,
+                    w == LH_W_EMBED ? 1 / (float)config->embed_scale : 1.6f / sqrtf((float)cols));
+        if (numbers == TINY_FEW_BITS) write_rows(out, w, layer, format, blocks, rows);
+        lh_format_to_f32(format, values, blocks, rows * cols / format->values);
+        free(blocks);
+    }
+    if (numbers != TINY_FEW_BITS || !lh_weight_takes_blocks(w))
+        write_rows(out, w, layer, lh_format_of(LH_F32), values, rows);
     free(values);
 }
 
@@ -60,7 +108,7 @@ void tiny_model_make(const char *path, const tiny_shape *s)
     assert(st == LH_OK);
     for (int w = 0; w < LH_WEIGHTS; w++) {
         int64_t layers = lh_weight_info_of((lh_weight)w)->per_layer ? config.layers : 1;
-        for (int64_t l = 0; l < layers; l++) write_weight(out, &config, (lh_weight)w, l);
+        for (int64_t l = 0; l < layers; l++) write_weight(out, &config, (lh_weight)w, l, s->numbers);
     }
     st = lh_checkpoint_finish(out);
     assert(st == LH_OK);

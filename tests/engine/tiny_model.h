@@ -5,6 +5,10 @@
 
 #include <stdint.h>
 
+/* Matrices of f32; of few bits, in several formats (then hidden is a multiple of 256); of the values of these as f32.
+ */
+typedef enum tiny_numbers { TINY_F32, TINY_FEW_BITS, TINY_FEW_BITS_AS_F32 } tiny_numbers;
+
 typedef struct tiny_shape {
     const char *name;
     int64_t heads, kv_heads, head_dim, layers, ff, vocab;
@@ -12,6 +16,7 @@ typedef struct tiny_shape {
     int64_t hidden;     /* 0: heads * head_dim */
     const char *family; /* model_type; NULL: llama, mistral with a window */
     const char *more;   /* members of the configuration, separated by commas; NULL: none */
+    tiny_numbers numbers;
 } tiny_shape;
 
 /* Writes the checkpoint to `path`; asserts that it works. One process. */

@@ -7,19 +7,28 @@
 
 #include "base/mem.h"
 #include "base/temporary.h"
+#include "engine/tiny_model.h"
 #include "import/checkpoint.h"
 #include "import/import.h"
+#include "kernels/packed.h"
 #include "model/shard.h"
 #include "mpi_check.h"
 
 static char path[64];
 
-/* Rank 0 makes a model; value: a finite one, or not, of a matrix that is gathered. */
-static void make_model(void)
+enum { LAYERS = 4 };
+
+/* Rank 0 makes a model. */
+static void make_model(int few_bits)
 {
+    static const tiny_shape shape = {
+        .heads = 8, .kv_heads = 4, .head_dim = 32, .layers = LAYERS, .ff = 512, .vocab = 77, .numbers = TINY_FEW_BITS};
     if (mt_rank() == 0) {
         mt_check(mkstemp(temporary_name(path, "/tmp")) >= 0, "cannot make '%s'", path);
-        mt_try(lh_import(&(lh_import_options){.random = "tiny", .out = path, .dtype = "f32"}));
+        if (few_bits)
+            tiny_model_make(path, &shape);
+        else
+            mt_try(lh_import(&(lh_import_options){.random = "tiny", .out = path, .dtype = "f32"}));
     }
     mt_try(lh_comm_bcast(mt_comm(), 0, path, sizeof path));
 }
@@ -78,6 +87,25 @@ static lh_weight_part part_of(const rig *r, lh_weight w, int64_t layer)
     return p;
 }
 
+static int64_t room_of(const lh_format *format, const lh_weight_range *range)
+{
+    const int64_t n = range->rows * range->cols;
+    return format->is_plain ? n * 4 + 4
+                            : lh_packed_bytes(format, range->rows, range->col % format->values, range->cols);
+}
+
+/* Values [rows, cols] of the packed weights of a range. */
+static void unpack(const lh_format *format, const lh_weight_range *range, const void *packed, float *values)
+{
+    const lh_matrix w = {.data = packed, .format = format, .ld = range->cols, .phase = range->col % format->values};
+    mt_try(lh_ops_ref.unpack(NULL, &(lh_unpack_args){.dst = values,
+                                                     .dst_type = LH_F32,
+                                                     .w = w,
+                                                     .rows = range->rows,
+                                                     .cols = range->cols,
+                                                     .dst_ld = range->cols}));
+}
+
 /* All tensors, by the reader and directly; with `tp` the bytes that all ranks read are those of the model. */
 static void compare(int tp, int64_t piece_bytes, int64_t alone_bytes)
 {
@@ -86,22 +114,33 @@ static void compare(int tp, int64_t piece_bytes, int64_t alone_bytes)
     open_rig(&r, tp);
     lh_weight_reader reader = {.ck = r.ck,
                                .stream = r.stream,
+                               .ops = &lh_ops_ref,
                                .piece_bytes = piece_bytes,
                                .alone_bytes = alone_bytes,
                                .all = mt_comm(),
                                .same = r.same};
-    for (int64_t l = 0; l < 4; l++)
+    for (int64_t l = 0; l < LAYERS; l++)
         for (int w = 0; w < LH_WEIGHTS; w++) {
             float *got = NULL, *want = NULL;
             const lh_weight_part p = part_of(&r, (lh_weight)w, l);
             const int64_t n = p.range.rows * p.range.cols;
+            const lh_format *stored = lh_checkpoint_format(r.ck, (lh_weight)w, l);
+            const int packed = stored && !stored->is_plain;
+            const lh_format *format = packed ? stored : lh_format_of(LH_F32);
             if (p.whole.rows == 0 || (!lh_weight_info_of((lh_weight)w)->per_layer && l > 0)) continue;
-            mt_try(lh_device_alloc(r.device, &got, n * 4 + 4, LH_MEM_WEIGHTS));
+            mt_try(lh_device_alloc(r.device, &got, room_of(format, &p.range), LH_MEM_WEIGHTS));
             mt_try(lh_calloc(&want, n + 1, sizeof *want));
-            mt_try(lh_weight_reader_read(&reader, &p, got, LH_F32));
+            mt_try(lh_weight_reader_read(&reader, &p, got, format));
+            if (packed) {
+                float *values = NULL;
+                mt_try(lh_device_alloc(r.device, &values, n * 4 + 4, LH_MEM_WEIGHTS));
+                unpack(format, &p.range, got, values);
+                lh_device_free(r.device, got);
+                got = values;
+            }
             if (n) mt_try(lh_checkpoint_read(r.ck, &p.range, want, LH_F32, p.range.cols));
             mt_check(memcmp(got, want, (size_t)n * 4) == 0, "weight %d of layer %lld differs", w, (long long)l);
-            bytes += p.whole.rows * p.whole.cols * 4;
+            bytes += lh_format_bytes(format, p.whole.rows * p.whole.cols);
             lh_device_free(r.device, got);
             lh_free(want);
         }
@@ -115,7 +154,7 @@ static void compare(int tp, int64_t piece_bytes, int64_t alone_bytes)
 
 START_TEST(test_what_is_gathered_is_what_is_read)
 {
-    make_model();
+    make_model(_i);
     for (int tp = 1; tp <= mt_size(); tp++)
         if (mt_size() % tp == 0) {
             compare(tp, 64 << 20, 0);
@@ -131,7 +170,7 @@ START_TEST(test_one_rank_stops_all)
 {
     rig r;
     float *memory = NULL;
-    make_model();
+    make_model(0);
     open_rig(&r, mt_size());
     lh_weight_reader reader = {.ck = r.ck,
                                .stream = r.stream,
@@ -141,8 +180,9 @@ START_TEST(test_one_rank_stops_all)
     if (mt_rank() == mt_size() - 1) reader.stopped = lh_fail(LH_EINTERRUPTED, "here", 1, "enough");
     const lh_weight_part rows = part_of(&r, LH_W_GATE, 0), cols = part_of(&r, LH_W_DOWN, 0);
     mt_try(lh_device_alloc(r.device, &memory, rows.whole.rows * rows.whole.cols * 4, LH_MEM_WEIGHTS));
-    if (mt_size() > 1) mt_try(lh_weight_reader_read(&reader, &rows, memory, LH_F32)); /* which nobody shares */
-    mt_expect(lh_weight_reader_read(&reader, &cols, memory, LH_F32), LH_EINTERRUPTED);
+    if (mt_size() > 1)
+        mt_try(lh_weight_reader_read(&reader, &rows, memory, lh_format_of(LH_F32))); /* which nobody shares */
+    mt_expect(lh_weight_reader_read(&reader, &cols, memory, lh_format_of(LH_F32)), LH_EINTERRUPTED);
     lh_device_free(r.device, memory);
     close_rig(&r);
     drop_model();
@@ -155,7 +195,7 @@ int main(void)
     Suite *suite = suite_create("weight reader");
     TCase *tc = tcase_create("all");
     tcase_set_timeout(tc, 120);
-    tcase_add_test(tc, test_what_is_gathered_is_what_is_read);
+    tcase_add_loop_test(tc, test_what_is_gathered_is_what_is_read, 0, 2);
     tcase_add_test(tc, test_one_rank_stops_all);
     suite_add_tcase(suite, tc);
     return mt_run(suite);

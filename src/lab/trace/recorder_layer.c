@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "exec/scratch.h"
 #include "lab/trace/recorder_impl.h"
 
 void lh_recorded_layer_clear(lh_recorded_layer *l)
