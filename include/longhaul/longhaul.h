@@ -138,7 +138,7 @@ typedef struct lh_engine_options {
 
 /* Collective. The world is closed after the engine. Fails on all ranks or on none. */
 lh_status lh_engine_open(lh_engine **out, lh_world *world, const lh_engine_options *options);
-void lh_engine_close(lh_engine *engine); /* NULL is fine. With open sessions it ends when the last one is closed */
+void lh_engine_close(lh_engine *engine); /* NULL is fine. It ends with the last open session and the last call */
 
 /* Sizes of the model, and where and as which types this rank computes. Texts are borrowed from the engine. */
 typedef struct lh_engine_info {
@@ -394,7 +394,7 @@ typedef struct lh_session_start_options {
 /* Collective, as all calls below unless stated otherwise. LH_ENOMEM, before anything is computed, if the run does not
  * fit on a rank. */
 lh_status lh_session_start(lh_session **out, lh_engine *engine, const lh_session_start_options *options);
-void lh_session_close(lh_session *session); /* not collective; NULL is fine */
+void lh_session_close(lh_session *session); /* not collective; NULL is fine. In a callback: when its call has ended */
 
 /* Called on every rank after every chunk of a layer with tokens x layers done and in total. Any status but LH_OK stops
  * the prefill with it. */

@@ -26,7 +26,7 @@ struct lh_engine {
     lh_threads *threads;
     lh_checkpoint *ck;
     lh_tokenizer *tokenizer;
-    int64_t users;           /* sessions, and the program until it closes the engine */
+    int64_t users;           /* sessions, calls under way, and the program until it closes the engine */
     pid_t process;           /* that opened it */
     pthread_mutex_t at_work; /* held by the thread that has entered, once for each time */
 };
@@ -68,13 +68,11 @@ lh_status lh_engine_enter(lh_engine *e)
     if (pthread_mutex_trylock(&e->at_work) != 0)
         LH_FAIL(LH_EUSAGE, "the engine is at work in another thread: one thread at a time may call it");
     const lh_status st = lh_threads_enter(e->threads);
-    if (st != LH_OK) pthread_mutex_unlock(&e->at_work);
+    if (st != LH_OK)
+        pthread_mutex_unlock(&e->at_work);
+    else
+        lh_engine_hold(e);
     return st;
-}
-
-void lh_engine_leave(lh_engine *e)
-{
-    pthread_mutex_unlock(&e->at_work);
 }
 
 lh_engine_options lh_engine_defaults(const lh_engine_options *options)
@@ -332,9 +330,8 @@ void lh_engine_close(lh_engine *e)
     if (e) lh_engine_release(e);
 }
 
-void lh_engine_release(lh_engine *e)
+static void free_engine(lh_engine *e)
 {
-    if (lh_engine_is_forked(e) || --e->users > 0) return; /* the memory of a fork goes with its process */
     lh_model_close(e->view.model);
     lh_tokenizer_close(e->tokenizer);
     lh_checkpoint_close(e->ck);
@@ -344,4 +341,17 @@ void lh_engine_release(lh_engine *e)
     lh_threads_close(e->threads);
     pthread_mutex_destroy(&e->at_work);
     lh_free(e);
+}
+
+void lh_engine_release(lh_engine *e)
+{
+    if (lh_engine_is_forked(e) || --e->users > 0) return; /* the memory of a fork goes with its process */
+    free_engine(e);
+}
+
+void lh_engine_leave(lh_engine *e)
+{
+    const int is_last = --e->users == 0; /* a callback has closed the engine */
+    pthread_mutex_unlock(&e->at_work);
+    if (is_last) free_engine(e);
 }

@@ -32,7 +32,7 @@ struct lh_session {
     int64_t call;      /* of the forward pass that computed them */
     lh_session *held;  /* whose forward pass or cache is in use, and which is freed after this one; NULL: none */
     int is_fork;       /* true: it shares entries with the cache of the held session */
-    int64_t users;     /* the program until it closes the session, and the sessions that hold it */
+    int64_t users;     /* the program until it closes the session, calls under way, and the sessions that hold it */
     int64_t forks;     /* of these, the forks: its cache may not change before they are closed */
     lh_tokens tokens;
     lh_session_options options;
@@ -178,17 +178,20 @@ done:
     return st;
 }
 
-/* Every call of longhaul.h begins and ends with these. */
+/* Every call of longhaul.h begins and ends with these. A session that a callback closes lives until its call ends. */
 static lh_status enter(lh_session *s)
 {
     LH_TRY(lh_check_given(s, "session"));
     LH_TRY(lh_engine_enter(s->engine));
+    s->users++;
     return LH_OK;
 }
 
 static lh_status leave(lh_session *s, lh_status st)
 {
-    lh_engine_leave(s->engine);
+    lh_engine *engine = s->engine;
+    lh_session_close(s);
+    lh_engine_leave(engine);
     return st;
 }
 
@@ -376,7 +379,7 @@ lh_status lh_session_block(lh_session *s, const int32_t *ids, int64_t n)
 }
 
 /* Sessions that may step together. */
-static lh_status check_together(lh_session *const *sessions, int64_t n)
+static lh_status check_together(lh_session *const *sessions, const int32_t *ids, int64_t n)
 {
     for (int64_t i = 0; i < n; i++) {
         LH_TRY(lh_check_given(sessions[i], "session"));
@@ -394,13 +397,14 @@ static lh_status check_together(lh_session *const *sessions, int64_t n)
     if (n > lh_forward_sequences(sessions[0]->forward))
         LH_FAIL(LH_EUSAGE, "%lld sessions are given, and at most %lld step together: start the first one with as many",
                 (long long)n, (long long)lh_forward_sequences(sessions[0]->forward));
-    return LH_OK;
+    return check_ids(sessions[0], ids, n);
 }
 
 static lh_status step_together(lh_session *const *sessions, const int32_t *ids, int64_t n)
 {
     lh_status st = LH_OK;
     lh_next_token *next = NULL;
+    for (int64_t i = 0; i < n; i++) sessions[i]->users++;
     LH_TRY_DONE(lh_calloc(&next, n, sizeof *next));
     for (int64_t i = 0; i < n; i++) {
         LH_TRY_DONE(fork_snapshot(sessions[i]));
@@ -416,19 +420,18 @@ static lh_status step_together(lh_session *const *sessions, const int32_t *ids, 
         sessions[i]->call = lh_forward_logits(sessions[i]->forward).call;
     }
 done:
+    for (int64_t i = 0; i < n; i++) lh_session_close(sessions[i]);
     lh_free(next);
     return st;
 }
 
 lh_status lh_sessions_step(lh_session *const *sessions, const int32_t *ids, int64_t n)
 {
-    lh_status st = LH_OK;
     if (n < 1) LH_FAIL(LH_EUSAGE, "n is %lld, it must be at least 1 session", (long long)n);
     LH_TRY(lh_check_given(sessions, "sessions"));
     LH_TRY(lh_check_given(ids, "ids"));
     LH_TRY(enter(sessions[0]));
-    st = check_together(sessions, n);
-    if (st == LH_OK) st = check_ids(sessions[0], ids, n);
+    lh_status st = check_together(sessions, ids, n);
     if (st == LH_OK) st = step_together(sessions, ids, n);
     return leave(sessions[0], st);
 }
@@ -640,8 +643,7 @@ static lh_status draw(lh_session *s, const lh_sampling *sampling, int64_t step, 
     lh_sample_at at = {lh_engine_get(s->engine)->exec, s->tokens.ids, s->tokens.n, step};
     LH_TRY(lh_sampling_check(sampling));
     if (lh_sampling_is_greedy(sampling)) return lh_forward_greedy(s->forward, s->row + s->rows - 1, id);
-    LH_TRY(lh_sample(sampling, &at, &row, id));
-    return LH_OK;
+    return lh_sample(sampling, &at, &row, id);
 }
 
 lh_status lh_session_draw(lh_session *s, const lh_sampling *sampling, int64_t step, int32_t *id)

@@ -276,6 +276,18 @@ def check_sessions(engine):
     refused(longhaul.UsageError, "layer 99", session.kept, 99, 0)
     session.close()
     refused(longhaul.UsageError, "the session is closed", session.step, 3)
+    # a session that its own score or listener closes ends after the call
+    class Closing:
+        session = None
+
+        def score(self, entries):
+            self.session.close()
+            return entries.positions.astype(np.float32)
+    closing = Closing()
+    for listener in (None, lambda *_: closing.session.close()):
+        closing.session = longhaul.Session(engine, PROMPT, MORE, policy=longhaul.Policy(score=closing.score, budget=30))
+        closing.session.prefill(ids, on_prefill=listener)
+        refused(longhaul.UsageError, "the session is closed", closing.session.step, 3)
     # sessions that step together answer as each of them alone
     other = RNG.integers(3, 90, 70)
     starts, alone = (11, 12, 13), []

@@ -225,6 +225,62 @@ static void close_engine_first(lh_world *world, const lh_engine_options *model)
     lh_session_close(s);
 }
 
+/* What a callback closes during the call that made it; NULL: it is closed. */
+typedef struct owned {
+    lh_engine *engine;
+    lh_session *session;
+} owned;
+
+static lh_status close_session(void *self, int64_t done, int64_t total)
+{
+    owned *own = self;
+    (void)done, (void)total;
+    lh_session_close(own->session);
+    own->session = NULL;
+    return LH_OK;
+}
+
+static lh_status close_session_in_score(void *self, const lh_head_entries *e, float *scores)
+{
+    for (int64_t i = 0; i < e->count; i++) scores[i] = (float)e->positions[i];
+    return close_session(self, 0, 0);
+}
+
+static lh_status close_engine(void *self, int64_t answer, int32_t id, const char *text, int64_t bytes)
+{
+    owned *own = self;
+    (void)answer, (void)id, (void)text, (void)bytes;
+    lh_engine_close(own->engine);
+    own->engine = NULL;
+    return LH_OK;
+}
+
+/* The call goes on to its end. */
+static void close_within_a_call(lh_world *world, const lh_engine_options *model)
+{
+    owned own = {0};
+    int32_t ids[PROMPT];
+    lh_policy *policy = NULL;
+    const lh_completion *done = NULL;
+    const lh_scorer scorer = {.size = sizeof scorer, .self = &own, .score = close_session_in_score};
+    for (int i = 0; i < PROMPT; i++) ids[i] = 3 + i;
+    right(lh_engine_open(&own.engine, world, model));
+    right(lh_policy_of_scorer(&policy, &scorer, "--budget 10 --evict every:1"));
+    own.session = start(own.engine, &LH_STRUCT(lh_session_start_options, .prompt = PROMPT, .more = 4));
+    if (!own.session) return;
+    right(lh_session_prefill(own.session, ids, PROMPT,
+                             &LH_STRUCT(lh_forward_progress, .self = &own, .done = close_session)));
+    own.session =
+        start(own.engine, &LH_STRUCT(lh_session_start_options, .policy = policy, .prompt = PROMPT, .more = 4));
+    if (own.session) right(lh_session_prefill(own.session, ids, PROMPT, NULL));
+    right(lh_complete(
+        &done, own.engine,
+        &LH_STRUCT(lh_completion_options, .prompt = "a", .max_new = 3, .self = &own, .token = close_engine)));
+    check(done && done->new_tokens > 0 && !own.session && !own.engine, "a call ended early, or closed nothing");
+    lh_completion_close(done);
+    lh_policy_close(policy);
+}
+
 /* ---- policies and tokenizers ---- */
 
 /* A policy with a file, and its session, which outlives it. */
@@ -328,6 +384,7 @@ int main(int argc, char **argv)
     stop_prefill(engine);
     close_policy_first(engine, argv[2]);
     close_engine_first(world, &options);
+    close_within_a_call(world, &options);
     mistake_policies();
     mistake_tokenizer(lh_engine_tokenizer(engine));
     mistake_engines(world, argv[1]);
