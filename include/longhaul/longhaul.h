@@ -433,7 +433,8 @@ lh_status lh_session_restore(lh_session *s);
 lh_status lh_session_fork(lh_session **out, lh_session *from, int64_t more, int64_t block);
 
 /* Save the state after all tokens so far as a cache file, as `generate --save-cache` does; start a session from one,
- * on any number of ranks. options: `prompt` 0; `policy` NULL: the one of the file. */
+ * on any number of ranks. options: `prompt` 0; `policy` NULL: the one of the file, or the same policy. A score of the
+ * program (lh_policy_of_scorer) is not in the file: if it is needed while decoding, its policy must be given. */
 lh_status lh_session_save(lh_session *s, const char *path);
 lh_status lh_session_load(lh_session **out, lh_engine *engine, const char *path,
                           const lh_session_start_options *options);

@@ -95,11 +95,6 @@ lh_status lh_kv_read_policy(const lh_cache_file *file, lh_policy *policy, lh_pro
         LH_FAIL_DONE(LH_EFILE, "the policy in %s", lh_error_message());
     LH_TRY_DONE(lh_profiles_get_json(profiles, json, path));
     LH_TRY_DONE(lh_policy_from_json(policy, json, path));
-    if (lh_policy_lacks_scorer(policy) && (policy->every || policy->block))
-        LH_FAIL_DONE(LH_EUSAGE,
-                     "'%s' evicts while decoding by the score '%s', which is not in the file: load the plug-in with "
-                     "'--plugin FILE'",
-                     path, policy->name);
     if (policy->proxies.kind == LH_PROXIES_QUESTION && (n->question < 1 || n->question > n->prompt_tokens))
         LH_FAIL_DONE(LH_EFILE, "'%s': 'question_tokens' of '/state' is missing or %lld, it must be between 1 and %lld",
                      path, (long long)n->question, (long long)n->prompt_tokens);
@@ -152,6 +147,8 @@ lh_status lh_kv_check_policy(const lh_kv *kv, const lh_policy *of_file, const ch
     lh_policy mine = kv->policy, theirs = *of_file;
     lh_buf text = {0};
     mine.by_default = theirs.by_default = 0;
+    if (lh_policy_lacks_scorer(&theirs) && theirs.score.scorer.reads == mine.score.scorer.reads)
+        theirs.score.scorer = mine.score.scorer; /* a function is in no file */
     if (memcmp(&mine, &theirs, sizeof mine) == 0) return LH_OK;
     LH_TRY_DONE(lh_policy_text(&theirs, &text));
     LH_FAIL_DONE(LH_EUSAGE, "'%s' was made with the policy '%s': %s", path, text.data, advice);
@@ -195,12 +192,25 @@ static lh_status load_layer(lh_kv *kv, lh_cache_file *file, int64_t l)
     return lh_cache_file_read(file, &kv->exec, heads, &layer->arena, &layer->ring);
 }
 
+/* LH_EUSAGE if scores are needed after the load, and there is no function that scores. */
+static lh_status check_scorer(const lh_kv *kv, const char *path)
+{
+    const lh_policy *p = &kv->policy;
+    if (lh_policy_lacks_scorer(p) && (p->every || p->block))
+        LH_FAIL(LH_EUSAGE,
+                "'%s' evicts while decoding by the score '%s', which is not in the file: load the plug-in with "
+                "'--plugin FILE', or in a program the session with its policy",
+                path, p->name);
+    return LH_OK;
+}
+
 lh_status lh_kv_load(lh_kv *kv, lh_saved_kv *saved, uint64_t model, int64_t more)
 {
     const lh_cache_numbers *n = &saved->file.numbers;
     LH_TRY(lh_kv_check_model(kv, &saved->file, model));
     LH_TRY(lh_kv_check_policy(kv, &saved->policy, lh_h5_path(saved->file.h5),
                               "leave out '--policy', '--budget' and their parts"));
+    LH_TRY(check_scorer(kv, lh_h5_path(saved->file.h5)));
     LH_TRY(lh_kv_begin_layers(kv, &(lh_prompt){.tokens = n->prompt_tokens, .more = more}));
     for (int64_t l = 0; l < kv->shape.layers; l++) LH_TRY(load_layer(kv, &saved->file, l));
     kv->timeline = (lh_timeline){.phase = LH_KV_DECODE,

@@ -310,6 +310,16 @@ def check_sessions(engine):
             engine.session(ids, MORE, policy=longhaul.Policy("knorm", budget=30, evict="every:4")) as theirs:
         assert answer(mine, 12) == answer(theirs, 12)
         assert np.array_equal(mine.kept(0, 0), theirs.kept(0, 0)) and len(mine.kept(0, 0)) <= 34
+        mine.save(path)
+        mine.step(3)
+        right = answer(mine, 9)
+    # the score is not in the file
+    refused(longhaul.UsageError, "which is not in the file", engine.load, path, MORE)
+    refused(longhaul.UsageError, "was made with the policy", engine.load, path, MORE,
+            policy=longhaul.Policy(score=asked, budget=30, evict="every:4"))
+    with engine.load(path, MORE, policy=longhaul.Policy(score=knorm, budget=30, evict="every:4")) as loaded:
+        loaded.step(3)
+        assert answer(loaded, 9) == right
 
 
 def check_tokenizer(engine):
