@@ -29,16 +29,21 @@ static int is_word(const char *text)
     return bytes > 0 && bytes < NAME_BYTES && !text[bytes] && isalpha((unsigned char)*text);
 }
 
-static int is_taken(const char *name)
+/* A changed Python file has the name of its older text. */
+static int is_taken(const lh_loaded_plugin *p, const char *name)
 {
     static const char *const words[] = {"help", "all", "caller", NULL};
+    const lh_loaded_plugin *older = lh_plugin_find(name);
+    if (older && strcmp(older->path, p->path) == 0) return 0;
     for (int i = 0; words[i]; i++)
         if (strcmp(words[i], name) == 0) return 1;
     return lh_policy_find(name) != NULL;
 }
 
-static lh_status check_table(const char *path, const lh_plugin *t)
+/* path: as the user wrote it. */
+static lh_status check_table(const lh_loaded_plugin *p, const char *path)
 {
+    const lh_plugin *t = p->table;
     if (t->abi != LH_PLUGIN_ABI)
         LH_FAIL(LH_EINPUT,
                 "'%s' is a plug-in of interface %lld, and this program has interface %d: compile it with the header "
@@ -51,7 +56,7 @@ static lh_status check_table(const char *path, const lh_plugin *t)
         LH_FAIL(LH_EINPUT,
                 "'%s': the name of the plug-in is '%s', it must be a short word of lower-case letters, digits and '-'",
                 path, t->name ? t->name : "");
-    if (is_taken(t->name))
+    if (is_taken(p, t->name))
         LH_FAIL(LH_EINPUT, "'%s': its name '%s' is the name of another policy, give it one that is free", path,
                 t->name);
     if (!t->score) LH_FAIL(LH_EINPUT, "'%s': the plug-in '%s' has no function that scores", path, t->name);
@@ -158,7 +163,7 @@ static lh_status load(lh_loaded_plugin *p, const char *name)
     LH_TRY(hash_of_file(&p->hash, name));
     p->scorer = (lh_scorer){.size = sizeof p->scorer};
     LH_TRY(find_table(p, name));
-    LH_TRY(check_table(name, p->table));
+    LH_TRY(check_table(p, name));
     p->scorer.score = p->table->score;
     p->scorer.reads = p->table->reads;
     p->preset = (lh_policy_preset){.name = p->table->name,
@@ -168,19 +173,24 @@ static lh_status load(lh_loaded_plugin *p, const char *name)
     return make_parts(p);
 }
 
+/* The newest of a file. */
 static const lh_loaded_plugin *find_path(const char *path)
 {
-    const lh_loaded_plugin *p;
+    const lh_loaded_plugin *p, *found = NULL;
     for (int i = 0; (p = lh_plugin_at(i)); i++)
-        if (strcmp(p->path, path) == 0) return p;
-    return NULL;
+        if (strcmp(p->path, path) == 0) found = p;
+    return found;
 }
 
-static lh_status check_unchanged(const lh_loaded_plugin *p, const char *name)
+/* *p = NULL if the file has changed since and can be loaded again. */
+static lh_status check_unchanged(const lh_loaded_plugin **p, const char *name)
 {
     uint64_t hash;
     LH_TRY(hash_of_file(&hash, name));
-    if (hash != p->hash) LH_FAIL(LH_EINPUT, "'%s' has changed since it was loaded: start the program again", name);
+    if (hash == (*p)->hash) return LH_OK;
+    if (!lh_python_score_is_file(name))
+        LH_FAIL(LH_EINPUT, "'%s' has changed since it was loaded: start the program again", name);
+    *p = NULL;
     return LH_OK;
 }
 
@@ -192,7 +202,7 @@ lh_status lh_plugin_open(const lh_loaded_plugin **out, const char *path)
     char *real = realpath(path, NULL);
     pthread_mutex_lock(&opening);
     *out = real ? find_path(real) : NULL;
-    if (*out) LH_TRY_DONE(check_unchanged(*out, path));
+    if (*out) LH_TRY_DONE(check_unchanged(out, path));
     if (*out) goto done;
     LH_TRY_DONE(lh_calloc(&p, 1, sizeof *p));
     if (real) p->path = real;

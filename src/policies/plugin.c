@@ -30,10 +30,10 @@ const lh_loaded_plugin *lh_plugin_at(int i)
 
 const lh_loaded_plugin *lh_plugin_find(const char *name)
 {
-    const lh_loaded_plugin *p;
+    const lh_loaded_plugin *p, *found = NULL;
     for (int i = 0; (p = lh_plugin_at(i)); i++)
-        if (strcmp(p->preset.name, name) == 0) return p;
-    return NULL;
+        if (strcmp(p->preset.name, name) == 0) found = p;
+    return found;
 }
 
 const lh_loaded_plugin *lh_plugin_of(const lh_policy_preset *preset)

@@ -16,7 +16,7 @@ typedef struct lh_loaded_plugin {
     struct lh_loaded_plugin *next;
 } lh_loaded_plugin;
 
-/* A loaded plug-in by the name of its policy, NULL: there is none; and number i, NULL after the last. */
+/* The newest plug-in by the name of its policy, NULL: there is none; and number i, NULL after the last. */
 const lh_loaded_plugin *lh_plugin_find(const char *name);
 const lh_loaded_plugin *lh_plugin_at(int i);
 

@@ -196,6 +196,19 @@ def check_errors(engine):
     assert engine.complete(TEXT, max_new=2).new_tokens == 2  # it works on
 
 
+def check_changed_file(engine):
+    """A file of a score that changes is another score for the policies that are made then."""
+    path, policies = os.path.join(folder, "changing.py"), []
+    for sign in ("-", "+"):
+        with open(path, "w", encoding="utf-8") as file:
+            file.write("import numpy as np\nimport longhaul\n\n\n@longhaul.score\ndef changing(entries):\n"
+                       f"    return {sign}np.linalg.norm(entries.keys, axis=-1)\n")
+        policies.append(longhaul.Policy(path, budget=20))
+    policies.append(longhaul.Policy("knorm@kvpress", budget=20))
+    kept = [engine.complete(TEXT, policy=policy, max_new=2).kept for policy in policies]
+    assert equal_kept(kept[0], kept[2]) and not equal_kept(kept[0], kept[1])
+
+
 def check_interrupt(engine):
     """Ctrl-C ends a call, and no score is left out."""
     policy = longhaul.Policy(score=knorm, budget=30)
@@ -350,6 +363,7 @@ def main():
     refused(longhaul.UsageError, "the engine is closed", plain.complete, "a")
     refused(longhaul.UsageError, "the engine is closed", plain.tokenizer.encode, "a")
     if engine.size == 1:
+        check_changed_file(engine)
         check_interrupt(engine)
 
 
