@@ -1,21 +1,24 @@
 /* packed.h - the layout in host memory of matrices of few bits, which pack_weights writes and the products of `ref` and
  * `cpu` read.
  *
- * 16 rows are a group; rows after the last have zero scales. A group is one stream of whole cache lines, in the order
- * of its columns. Blocks of 32 columns follow each other in units, and a unit begins with the scales of its blocks:
- * a separate array of scales is a second stream, which halves the bandwidth (2 Zen 4 cores: 0.5 of the read bandwidth
- * instead of 0.95 to 1.0).
+ * 16 rows are a group; rows after the last have zero scales. A group is one stream of cache lines, read from its first
+ * byte to its last: a separate array of scales is a second stream, and lines out of their order stop the processor's
+ * prefetching (2 Zen 5 cores: 0.3 to 0.6 of the read bandwidth instead of 0.8 at 75 GB/s; 2 Zen 4 cores at 35 GB/s: 0.5
+ * instead of 0.95 to 1.0). Columns are in blocks of 32, two blocks are a pair:
  *
- *   formats of 32 values: a unit is 2 blocks; per block the f16 d of 16 rows, then the f16 m, which is added
- *   formats of 256 values: a unit is the 8 blocks of a source block; the f16 d of 16 rows, then the f16 m, which is
- *       subtracted; per block the int8 scales of 16 rows (of 2 x 16 rows if 16 values share a scale), then the minima
+ *   source block   formats of 256 values only: a line with the f16 d of 16 rows and the f16 m, which is subtracted
+ *   pair           formats of 256 values: a line with the int8 scales of 16 rows (of 2 x 16 rows if 16 values share a
+ *                  scale), then their minima, of the first block, and the same of the second
+ *                  formats of 32 values: the f16 d of 16 rows, then the f16 m, which is added, of the first block, and
+ *                  the same of the second
+ *   block          its codes
  *
- * m and minima only in formats with minima. The scales of a unit are padded to whole lines. A shard may cut a source
- * block, and the number of blocks may be odd: a first or last unit has the blocks that are there.
+ * m and minima only in formats with minima. A shard may cut a source block, and a pair may lack a block: headers have
+ * their whole size nevertheless.
  *
- * Codes of a block: a word is 4 columns of a row, a line is one word of 16 rows. 8 bits: 8 lines. Fewer: 4 lines with
- * words 0 to 3 in the low nibbles and words 4 to 7 in the high ones; then, of 5 bits, a line with the fifth bit of
- * word j in bit j of its bytes; of 6 bits, two lines of 4 words, with the upper bits of word j in bits 2 (j % 4). */
+ * Codes of a block: a word is 4 columns of a row, a line is one word of 16 rows. 8 bits: 8 lines, one a word. Fewer,
+ * for the words that share a scale (8 or 4): a line with their bits above the fourth, of 1 bit or 2, word 0 in the
+ * lowest bits; then lines with the first half of the words in the low nibbles and the second half in the high ones. */
 #ifndef LH_KERNELS_PACKED_H
 #define LH_KERNELS_PACKED_H
 
@@ -28,25 +31,25 @@ enum { LH_PACKED_ROWS = 16, LH_PACKED_COLS = 32, LH_LINE = 64 };
 
 /* Bytes of the layout, from the numbers of a format. */
 typedef struct lh_packing {
-    int bits, zero, groups; /* of a code; groups of a block that share a scale */
-    int is_super, minima;   /* true for formats of 256 values; true if there are minima */
-    int unit;               /* blocks */
-    int head, scales;       /* bytes of a unit before the scales of its blocks; bytes of a block's scales */
-    int codes;              /* bytes of a block */
+    int bits, zero, groups;    /* of a code; groups of a block that share a scale */
+    int is_super, minima;      /* true for formats of 256 values; true if there are minima */
+    int source, head;          /* blocks of a source block; bytes before its first pair */
+    int header, scales, codes; /* bytes before the blocks of a pair; of a block's scales in it; of a block's codes */
 } lh_packing;
 
 static LH_BOTH inline lh_packing lh_packing_of(int bits, int zero, int64_t values, int group)
 {
     const int is_super = values > LH_PACKED_COLS, minima = zero == 0, groups = LH_PACKED_COLS / group;
-    const int halves = LH_PACKED_ROWS * 2 * (1 + minima); /* bytes of d and m */
+    const int scales = LH_PACKED_ROWS * (is_super ? groups + minima : 2 + 2 * minima);
     const lh_packing p = {bits,
                           zero,
                           groups,
                           is_super,
                           minima,
-                          is_super ? (int)(values / LH_PACKED_COLS) : 2,
-                          is_super ? halves : 0,
-                          is_super ? LH_PACKED_ROWS * (groups + minima) : halves,
+                          (int)(values / LH_PACKED_COLS),
+                          is_super ? LH_LINE : 0,
+                          2 * scales,
+                          scales,
                           LH_PACKED_ROWS * LH_PACKED_COLS / 8 * bits};
     return p;
 }
@@ -56,63 +59,47 @@ static LH_BOTH inline lh_packing lh_packing_of_format(const lh_format *f)
     return lh_packing_of(f->bits, f->zero, f->values, f->group);
 }
 
-/* Bytes of a unit's scales; of a unit. */
-static LH_BOTH inline int64_t lh_unit_header(const lh_packing *p, int64_t blocks)
+/* First byte of the codes of block b in a group. lead: blocks of the first source block before column 0. */
+static LH_BOTH inline int64_t lh_codes_at(const lh_packing *p, int64_t lead, int64_t b)
 {
-    return (p->head + blocks * p->scales + LH_LINE - 1) / LH_LINE * LH_LINE;
+    const int64_t sources = (lead + b) / p->source + 1, pairs = (lead + b) / 2 - lead / 2 + 1;
+    return sources * p->head + pairs * p->header + b * p->codes;
 }
 
-static LH_BOTH inline int64_t lh_unit_bytes(const lh_packing *p, int64_t blocks)
-{
-    return lh_unit_header(p, blocks) + blocks * p->codes;
-}
-
-/* The unit of a group that contains a block: its first byte, its first block, its blocks. */
-typedef struct lh_unit {
-    int64_t at, first, blocks;
-} lh_unit;
-
-static LH_BOTH inline lh_unit lh_unit_from(const lh_packing *p, int64_t at, int64_t first, int64_t lead, int64_t total)
-{
-    const int64_t room = p->unit - (lead + first) % p->unit;
-    const lh_unit u = {at, first, lh_min_i64(room, total - first)};
-    return u;
-}
-
-/* `lead`: blocks of the first source block before column 0; total: blocks of the matrix. */
-static LH_BOTH inline lh_unit lh_unit_of(const lh_packing *p, int64_t block, int64_t lead, int64_t total)
-{
-    const int64_t index = (lead + block) / p->unit;
-    const lh_unit first = lh_unit_from(p, 0, 0, lead, total);
-    if (index == 0) return first;
-    return lh_unit_from(p, lh_unit_bytes(p, first.blocks) + (index - 1) * lh_unit_bytes(p, p->unit),
-                        index * p->unit - lead, lead, total);
-}
-
-static LH_BOTH inline lh_unit lh_unit_after(const lh_packing *p, lh_unit u, int64_t lead, int64_t total)
-{
-    return lh_unit_from(p, u.at + lh_unit_bytes(p, u.blocks), u.first + u.blocks, lead, total);
-}
-
-/* Bytes of a group of 16 rows. */
+/* Bytes of a group of 16 rows and `total` blocks. */
 static LH_BOTH inline int64_t lh_group_bytes(const lh_packing *p, int64_t lead, int64_t total)
 {
-    if (total == 0) return 0;
-    const lh_unit last = lh_unit_of(p, total - 1, lead, total);
-    return last.at + lh_unit_bytes(p, last.blocks);
+    return total == 0 ? 0 : lh_codes_at(p, lead, total - 1) + p->codes;
 }
 
-/* One block of a group of rows. head: of its unit. */
+/* One block of a group of rows. head: of its source block. */
 typedef struct lh_packed_block {
     const uint8_t *head, *scales, *codes;
 } lh_packed_block;
 
-static LH_BOTH inline lh_packed_block lh_block_of_unit(const lh_packing *p, const uint8_t *group, lh_unit u,
-                                                       int64_t block)
+static LH_BOTH inline lh_packed_block lh_block_at(const lh_packing *p, const uint8_t *group, int64_t lead, int64_t b)
 {
-    const uint8_t *head = group + u.at;
-    const int64_t n = block - u.first;
-    const lh_packed_block b = {head, head + p->head + n * p->scales, head + lh_unit_header(p, u.blocks) + n * p->codes};
+    const int64_t n = lead + b, source = lh_max_i64(n / p->source * p->source - lead, 0);
+    const int64_t pair = lh_max_i64(n / 2 * 2 - lead, 0);
+    const lh_packed_block block = {group + lh_codes_at(p, lead, source) - p->header - p->head,
+                                   group + lh_codes_at(p, lead, pair) - p->header + n % 2 * p->scales,
+                                   group + lh_codes_at(p, lead, b)};
+    return block;
+}
+
+/* The block after b, which is number n after the first block of a source block. */
+static LH_BOTH inline lh_packed_block lh_block_after(const lh_packing *p, lh_packed_block b, int64_t n)
+{
+    b.scales += p->scales;
+    b.codes += p->codes;
+    if (p->is_super && (n + 1) % p->source == 0) {
+        b.head = b.codes;
+        b.codes += p->head;
+    }
+    if ((n + 1) % 2 == 0) {
+        b.scales = b.codes;
+        b.codes += p->header;
+    }
     return b;
 }
 
@@ -120,9 +107,9 @@ static LH_BOTH inline lh_packed_block lh_block_of_unit(const lh_packing *p, cons
 static LH_BOTH inline lh_packed_block lh_packed_block_at(const lh_packing *p, const lh_matrix *w, int64_t row,
                                                          int64_t col)
 {
-    const int64_t lead = w->phase / LH_PACKED_COLS, total = w->ld / LH_PACKED_COLS, block = col / LH_PACKED_COLS;
+    const int64_t lead = w->phase / LH_PACKED_COLS, total = w->ld / LH_PACKED_COLS;
     const uint8_t *group = (const uint8_t *)w->data + row / LH_PACKED_ROWS * lh_group_bytes(p, lead, total);
-    return lh_block_of_unit(p, group, lh_unit_of(p, block, lead, total), block);
+    return lh_block_at(p, group, lead, col / LH_PACKED_COLS);
 }
 
 static LH_BOTH inline float lh_half_at(const uint8_t *halves, int64_t i)
@@ -147,17 +134,28 @@ static LH_BOTH inline float lh_packed_offset(const lh_packing *p, lh_packed_bloc
     return -lh_half_at(b.head, LH_PACKED_ROWS + r) * (float)(int8_t)b.scales[p->groups * LH_PACKED_ROWS + r];
 }
 
+/* The lines and first bits of word j in codes of less than 8 bits. */
+typedef struct lh_word_place {
+    int uppers, upper, nibbles, nibble;
+} lh_word_place;
+
+static LH_BOTH inline lh_word_place lh_word_at(const lh_packing *p, int j)
+{
+    enum { WORDS = LH_PACKED_COLS / 4 };
+    const int words = WORDS / p->groups, first = j / words * (p->codes / LH_LINE / p->groups), w = j % words;
+    const lh_word_place at = {first, w * (p->bits - 4), first + (p->bits > 4) + w % (words / 2), w / (words / 2) * 4};
+    return at;
+}
+
 /* The code of row r of a group in column c of a block, minus its zero. */
 static LH_BOTH inline int lh_packed_code(const lh_packing *p, lh_packed_block b, int64_t r, int64_t c)
 {
     const int64_t word = c / 4, byte = r * 4 + c % 4;
     if (p->bits == 8) return b.codes[word * LH_LINE + byte] - p->zero;
-    int code = (b.codes[word % 4 * LH_LINE + byte] >> (word / 4 * 4)) & 15;
-    if (p->bits > 4) {
-        const int64_t upper = p->bits - 4, words = 8 / upper;
-        const uint8_t *line = b.codes + (4 + word / words) * LH_LINE;
-        code |= ((line[byte] >> (word % words * upper)) & ((1 << upper) - 1)) << 4;
-    }
+    const int upper = p->bits - 4;
+    const lh_word_place at = lh_word_at(p, (int)word);
+    int code = (b.codes[at.nibbles * LH_LINE + byte] >> at.nibble) & 15;
+    if (upper > 0) code |= ((b.codes[at.uppers * LH_LINE + byte] >> at.upper) & ((1 << upper) - 1)) << 4;
     return code - p->zero;
 }
 

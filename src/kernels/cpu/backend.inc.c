@@ -1,5 +1,6 @@
 /* The whole backend, compiled once per instruction set: isa_*.c define LH_VEC_HEADER, TILE_ROWS (rows of a tile in
- * registers) and LH_TABLE (the name of the table). All functions are static. */
+ * registers), TOKEN_TILES (tokens of the tiles of packed.inc.c) and LH_TABLE (the name of the table). All functions are
+ * static. */
 #include "kernels/cpu/attend_block.inc.c"
 #include "kernels/cpu/attend_decode.inc.c"
 #include "kernels/cpu/cache.inc.c"

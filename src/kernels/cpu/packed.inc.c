@@ -12,7 +12,7 @@
 enum { PACKED_TOKENS = 96 };
 
 /* Tokens of the largest tile; tokens with sums for both passes over x at a time. */
-enum { MAX_IN_TILE = VL == 16 ? 12 : 4, FEW_IN_TILE = 4 };
+enum { MAX_IN_TILE = VL == 16 ? 16 : 4, FEW_IN_TILE = VL == 16 ? 8 : 4 };
 
 /* x of a tile: blocks, each with words [2][8][tokens] of 4 columns, then [tokens] scales, scales times sums, sums, and
  * sums of the first 16 columns. Words: bytes: the upper 8 and the lower 7 bits plus sign of 4 columns; else columns 0
@@ -128,13 +128,14 @@ static void pack_x(const lh_gemm_args *a, int64_t t, int64_t i, int64_t end, int
 /* The codes of word j, in the bytes of a vector of rows. codes: of the vector's rows. */
 VEC_FN vi load_codes(const uint8_t *codes, const int j, const lh_packing p)
 {
-    const int upper = p.bits - 4, in_line = upper > 0 ? 8 / upper : 1;
+    const lh_word_place at = lh_word_at(&p, j);
     if (p.bits == 8) return vi_load((const int32_t *)(codes + j * LH_LINE));
-    vi nibbles = masked(shift_right(vi_load((const int32_t *)(codes + j % 4 * LH_LINE)), j / 4 * 4), 0x0f0f0f0f);
-    if (upper == 0) return nibbles;
-    vi line = vi_load((const int32_t *)(codes + (4 + j / in_line) * LH_LINE));
-    line = masked(shift_right(line, j % in_line * upper - 4), upper == 1 ? 0x10101010 : 0x30303030);
-    return (vi)((vwords)nibbles | (vwords)line);
+    vi nibbles = vi_load((const int32_t *)(codes + at.nibbles * LH_LINE));
+    nibbles = masked(shift_right(nibbles, at.nibble), 0x0f0f0f0f);
+    if (p.bits == 4) return nibbles;
+    vi upper = vi_load((const int32_t *)(codes + at.uppers * LH_LINE));
+    upper = masked(shift_right(upper, at.upper - 4), p.bits == 5 ? 0x10101010 : 0x30303030);
+    return (vi)((vwords)nibbles | (vwords)upper);
 }
 
 /* Codes as the first operand of vi_dot: all bytes, or the bytes of even or odd index as 16-bit numbers. */
@@ -150,17 +151,18 @@ VEC_FN vi raised(vi sum)
     return DOT_BYTES ? (vi)((vwords)sum << 7) : sum;
 }
 
-/* Word n of the columns of scale group g; words that share a line follow each other. */
-VEC_FN int word_of_group(const lh_packing p, const int g, const int n)
+/* Word n of the `count` words of scale group g, in an order in which words of a line follow each other. */
+VEC_FN int word_of_group(const int count, const int g, const int n)
 {
-    return p.groups == 1 ? n / 2 + n % 2 * 4 : g * 4 + n;
+    return g * count + n / 2 + n % 2 * (count / 2);
 }
 
-/* The sum of a token's X over the columns of scale group g. */
-VEC_FN int32_t sum_of_group(const int32_t *x, const lh_packing p, const int g, const int tokens)
+/* The sum minus zero times a token's X over the columns of scale group g. */
+VEC_FN vi without_zeros(vi sum, const int32_t *x, const lh_packing p, const int g, const int tokens)
 {
-    if (p.groups == 1) return x[X_SUM * tokens];
-    return g == 0 ? x[X_HALF_SUM * tokens] : x[X_SUM * tokens] - x[X_HALF_SUM * tokens];
+    if (p.zero == 0) return sum;
+    vwords all = (vwords)vi_set1(x[X_SUM * tokens]), half = (vwords)vi_set1(x[X_HALF_SUM * tokens]);
+    return (vi)((vwords)sum - (p.groups == 1 ? all : g == 0 ? half : all - half) * p.zero);
 }
 
 /* sum[t] = the sum of (code - zero) * X over the columns of scale group g, for a vector of rows: both passes over x
@@ -168,47 +170,48 @@ VEC_FN int32_t sum_of_group(const int32_t *x, const lh_packing p, const int g, c
 VEC_FN void sums_of_few(vi *sum, const uint8_t *codes, const int32_t *x, const lh_packing p, const int g,
                         const int tokens)
 {
+    const int count = BLOCK_WORDS / p.groups;
     vi upper[FEW_IN_TILE];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int t = 0; t < tokens; t++) {
         upper[t] = vi_set1(0);
-        sum[t] = vi_set1(-p.zero * sum_of_group(x + t, p, g, tokens));
+        sum[t] = vi_set1(0);
     }
 #pragma GCC unroll 8
-    for (int n = 0; n < BLOCK_WORDS / p.groups; n++) {
-        const int j = word_of_group(p, g, n);
+    for (int n = 0; n < count; n++) {
+        const int j = word_of_group(count, g, n);
         const int32_t *first = x + j * tokens, *second = first + BLOCK_WORDS * tokens;
         const vi word = load_codes(codes, j, p), c0 = codes_of_pass(word, 0), c1 = codes_of_pass(word, 1);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int t = 0; t < tokens; t++) {
-            upper[t] = vi_dot(c0, vi_set1(first[t]), upper[t]);
-            sum[t] = vi_dot(c1, vi_set1(second[t]), sum[t]);
+            upper[t] = vi_dot(c0, first + t, upper[t]);
+            sum[t] = vi_dot(c1, second + t, sum[t]);
         }
     }
-#pragma GCC unroll 4
-    for (int t = 0; t < tokens; t++) sum[t] = add_words(raised(upper[t]), sum[t]);
+#pragma GCC unroll 8
+    for (int t = 0; t < tokens; t++) sum[t] = without_zeros(add_words(raised(upper[t]), sum[t]), x + t, p, g, tokens);
 }
 
 /* The same, one pass after the other. */
 VEC_FN void sums_of_many(vi *sum, const uint8_t *codes, const int32_t *x, const lh_packing p, const int g,
                          const int tokens)
 {
-#pragma GCC unroll 12
+    const int count = BLOCK_WORDS / p.groups;
+#pragma GCC unroll 16
     for (int t = 0; t < tokens; t++) sum[t] = vi_set1(0);
 #pragma GCC unroll 2
     for (int pass = 0; pass < 2; pass++) {
 #pragma GCC unroll 8
-        for (int n = 0; n < BLOCK_WORDS / p.groups; n++) {
-            const int j = word_of_group(p, g, n);
+        for (int n = 0; n < count; n++) {
+            const int j = word_of_group(count, g, n);
             const int32_t *word = x + (pass * BLOCK_WORDS + j) * tokens;
             const vi c = codes_of_pass(load_codes(codes, j, p), pass);
-#pragma GCC unroll 12
-            for (int t = 0; t < tokens; t++) sum[t] = vi_dot(c, vi_set1(word[t]), sum[t]);
+#pragma GCC unroll 16
+            for (int t = 0; t < tokens; t++) sum[t] = vi_dot(c, word + t, sum[t]);
         }
         if (pass == 1) break;
-#pragma GCC unroll 12
-        for (int t = 0; t < tokens; t++)
-            sum[t] = add_words(raised(sum[t]), vi_set1(-p.zero * sum_of_group(x + t, p, g, tokens)));
+#pragma GCC unroll 16
+        for (int t = 0; t < tokens; t++) sum[t] = without_zeros(raised(sum[t]), x + t, p, g, tokens);
         __asm__ volatile("" ::: "memory"); /* the codes are loaded again instead of being kept in registers */
     }
 }
@@ -236,7 +239,7 @@ VEC_FN vf block_offsets(lh_packed_block b, const int r, const lh_packing p)
 /* Adds a block to y, [VECTORS][tokens]. */
 VEC_FN void add_packed_block(vf *y, lh_packed_block b, const int32_t *x, const lh_packing p, const int tokens)
 {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int v = 0; v < VECTORS; v++) {
         vf *to = y + v * tokens;
 #pragma GCC unroll 2
@@ -247,13 +250,13 @@ VEC_FN void add_packed_block(vf *y, lh_packed_block b, const int32_t *x, const l
             else
                 sums_of_many(sum, b.codes + v * VL * 4, x, p, g, tokens);
             const vf scale = block_scales(b, v * VL, p, g);
-#pragma GCC unroll 12
+#pragma GCC unroll 16
             for (int t = 0; t < tokens; t++)
                 to[t] = vf_fused(scale, float_of(x + X_SCALE * tokens + t) * vf_from_ints(sum[t]), to[t]);
         }
         if (!p.minima) continue;
         const vf offset = block_offsets(b, v * VL, p);
-#pragma GCC unroll 12
+#pragma GCC unroll 16
         for (int t = 0; t < tokens; t++) to[t] = vf_fused(offset, float_of(x + X_SCALED_SUM * tokens + t), to[t]);
     }
 }
@@ -277,17 +280,16 @@ VEC_FN void store_tile(const lh_packed_tile *tile, const vf *sum, const int toke
 /* The product of a group of rows and a tile of tokens. */
 VEC_FN void multiply_tile(const lh_packed_tile *tile, const lh_packing p, const int tokens)
 {
-    const int64_t lead = tile->w->phase / LH_PACKED_COLS, total = tile->w->ld / LH_PACKED_COLS;
-    const int64_t first = tile->w->first / LH_PACKED_COLS, end = first + tile->args->in / LH_PACKED_COLS;
+    const int64_t lead = tile->w->phase / LH_PACKED_COLS, first = tile->w->first / LH_PACKED_COLS;
+    const int64_t end = lead + first + tile->args->in / LH_PACKED_COLS;
     const int32_t *x = tile->x;
+    lh_packed_block b = lh_block_at(&p, tile->group, lead, first);
     vf y[VECTORS * MAX_IN_TILE];
 #pragma GCC unroll 16
     for (int n = 0; n < VECTORS * tokens; n++) y[n] = vf_zero();
-    lh_unit u = lh_unit_of(&p, first, lead, total);
-    for (int64_t b = first; b < end; u = lh_unit_after(&p, u, lead, total)) {
-        const int64_t last = lh_min_i64(u.first + u.blocks, end);
-        for (; b < last; b++, x += X_WORDS * tokens)
-            add_packed_block(y, lh_block_of_unit(&p, tile->group, u, b), x, p, tokens);
+    for (int64_t n = lead + first; n < end; n++, x += X_WORDS * tokens) {
+        add_packed_block(y, b, x, p, tokens);
+        b = lh_block_after(&p, b, n);
     }
     store_tile(tile, y, tokens);
 }
@@ -324,12 +326,9 @@ VEC_FN void unpack_block(const lh_unpack_args *a, lh_packed_block b, int64_t row
 /* Values of the group of rows from `row` on. */
 VEC_FN void unpack_group(const lh_unpack_args *a, const uint8_t *group, int64_t row, const lh_packing p)
 {
-    const int64_t lead = a->w.phase / LH_PACKED_COLS, total = a->w.ld / LH_PACKED_COLS;
-    const int64_t first = a->w.first / LH_PACKED_COLS, end = first + a->cols / LH_PACKED_COLS;
-    lh_unit u = lh_unit_of(&p, first, lead, total);
-    for (int64_t b = first; b < end; u = lh_unit_after(&p, u, lead, total))
-        for (; b < lh_min_i64(u.first + u.blocks, end); b++)
-            unpack_block(a, lh_block_of_unit(&p, group, u, b), row, (b - first) * LH_PACKED_COLS, p);
+    const int64_t lead = a->w.phase / LH_PACKED_COLS, first = a->w.first / LH_PACKED_COLS;
+    for (int64_t b = 0; b < a->cols / LH_PACKED_COLS; b++)
+        unpack_block(a, lh_block_at(&p, group, lead, first + b), row, b * LH_PACKED_COLS, p);
 }
 
 /* ---- functions for each format ---- */
@@ -436,7 +435,7 @@ static void multiply_groups(const lh_packed_chunk *c, int64_t from, int64_t to)
 
 static void multiply_chunk(const lh_packed_chunk *c)
 {
-    enum { STRETCH = 2048 }; /* columns of x that a thread packs at a time */
+    enum { STRETCH = 256, MANY = 1 << 13 }; /* columns of x that a thread packs at a time; numbers for all threads */
     const lh_gemm_args *a = &c->args;
     const int64_t stretches = (a->in + STRETCH - 1) / STRETCH;
     int64_t groups = 0, o = 0;
@@ -444,7 +443,7 @@ static void multiply_chunk(const lh_packed_chunk *c)
         groups += groups_of(lh_matrix_rows(w, a->out - o));
         o += lh_matrix_rows(w, a->out - o);
     }
-    FOR_EACH(n, c->tiles * stretches, a->tokens * a->in >= PARALLEL_FROM,
+    FOR_EACH(n, c->tiles * stretches, a->tokens * a->in >= MANY,
              pack_x(a, n / stretches * c->tile, n % stretches * STRETCH,
                     lh_min_i64(a->in, (n % stretches + 1) * STRETCH), c->x + n / stretches * c->x_words, c->tile));
 #pragma omp parallel if (a->out * a->in >= PARALLEL_FROM)

@@ -238,9 +238,9 @@ VEC_FN vf vf_from_ints(vi x)
 }
 
 enum { DOT_BYTES = 0 };
-VEC_FN vi vi_dot(vi a, vi b, vi c)
+VEC_FN vi vi_dot(vi a, const int32_t *word, vi c)
 {
-    return _mm256_add_epi32(c, _mm256_madd_epi16(a, b));
+    return _mm256_add_epi32(c, _mm256_madd_epi16(a, vi_set1(*word)));
 }
 
 VEC_FN void vf_transpose(vf x[VL])

@@ -249,15 +249,17 @@ VEC_FN vf vf_from_ints(vi x)
 
 #if defined(__AVX512VNNI__)
 enum { DOT_BYTES = 1 };
-VEC_FN vi vi_dot(vi a, vi b, vi c)
+/* The compiler (GCC 12) broadcasts the word by another instruction: 1.4 times the time, on Zen 5. */
+VEC_FN vi vi_dot(vi a, const int32_t *word, vi c)
 {
-    return _mm512_dpbusd_epi32(c, a, b);
+    __asm__("vpdpbusd %2%{1to16%}, %1, %0" : "+v"(c) : "v"(a), "m"(*word));
+    return c;
 }
 #else
 enum { DOT_BYTES = 0 };
-VEC_FN vi vi_dot(vi a, vi b, vi c)
+VEC_FN vi vi_dot(vi a, const int32_t *word, vi c)
 {
-    return _mm512_add_epi32(c, _mm512_madd_epi16(a, b));
+    return _mm512_add_epi32(c, _mm512_madd_epi16(a, vi_set1(*word)));
 }
 #endif
 

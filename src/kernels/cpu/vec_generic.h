@@ -232,14 +232,14 @@ VEC_FN vf vf_from_ints(vi x)
 
 enum { DOT_BYTES = 0 };
 #if defined(__SSE2__)
-VEC_FN vi vi_dot(vi a, vi b, vi c)
+VEC_FN vi vi_dot(vi a, const int32_t *word, vi c)
 {
-    return c + (vi)_mm_madd_epi16((__m128i)a, (__m128i)b);
+    return c + (vi)_mm_madd_epi16((__m128i)a, (__m128i)vi_set1(*word));
 }
 #else
-VEC_FN vi vi_dot(vi a, vi b, vi c)
+VEC_FN vi vi_dot(vi a, const int32_t *word, vi c)
 {
-    return c + (a << 16 >> 16) * (b << 16 >> 16) + (a >> 16) * (b >> 16);
+    return c + (a << 16 >> 16) * (*word << 16 >> 16) + (a >> 16) * (*word >> 16);
 }
 #endif
 
