@@ -1,4 +1,4 @@
-/* gguf.c - parses a mapped GGUF file. Opening walks all metadata and tensor descriptions once and checks them against
+/* gguf.c - parses mapped GGUF files. Opening walks all metadata and tensor descriptions once and checks them against
  * the size of the file, so that getters need no further checks. */
 #include "import/gguf.h"
 
@@ -7,10 +7,12 @@
 #include <string.h>
 
 #include "base/format.h"
+#include "base/mem.h"
+#include "base/minmax.h"
 
 /* Value types of the format. */
 enum { U8, I8, U16, I16, U32, I32, F32, BOOL, STRING, ARRAY, U64, I64, F64, VALUE_TYPES };
-enum { NESTING_MAX = 4, DIMS_MAX = 4 };
+enum { NESTING_MAX = 4, DIMS_MAX = 4, FILES_MAX = 10000 };
 static const int64_t value_bytes[VALUE_TYPES] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
 
 /* Minimum sizes: an empty key with a value of one byte, a tensor without name and dimensions. */
@@ -28,8 +30,10 @@ struct lh_gguf {
     lh_map map;
     entry *entries;
     int64_t entry_count;
-    lh_gguf_tensor *tensors;
+    lh_gguf_tensor *tensors; /* of all files */
     int64_t tensor_count;
+    lh_gguf **others; /* the further files of a model that is split */
+    int64_t other_count;
 };
 
 /* ---- reading, never past the end ---- */
@@ -193,6 +197,7 @@ static lh_status place_tensor(const lh_gguf *gguf, lh_gguf_tensor *t, int64_t da
                 "'%s' is cut off or damaged: tensor '%s' (%" PRId64 " bytes at offset %" PRId64
                 ") does not lie in its %" PRId64 " bytes of data",
                 gguf->path, show(&name, &t->name), t->bytes, offset, room < 0 ? 0 : room);
+    t->map = &gguf->map;
     t->data = gguf->map.data + data_start + offset;
     return LH_OK;
 }
@@ -240,7 +245,7 @@ static lh_status read_all(lh_gguf *gguf)
     return LH_OK;
 }
 
-lh_status lh_gguf_open(lh_gguf **out, const char *path)
+static lh_status open_file(lh_gguf **out, const char *path)
 {
     lh_status st = LH_OK;
     lh_gguf *gguf = NULL;
@@ -255,9 +260,99 @@ done:
     return st;
 }
 
+/* ---- models that llama.cpp's gguf-split has cut into files ---- */
+
+/* The name of file `number`, from 1, of `count`, after that of file `own`. */
+static lh_status name_file(char **out, const lh_gguf *gguf, int64_t own, int64_t number, int64_t count)
+{
+    char ending[64];
+    snprintf(ending, sizeof ending, "-%05" PRId64 "-of-%05" PRId64 ".gguf", own, count);
+    const size_t stem = strlen(gguf->path) - lh_min_i64((int64_t)strlen(gguf->path), (int64_t)strlen(ending));
+    if (strcmp(gguf->path + stem, ending) != 0)
+        LH_FAIL(LH_EINPUT, "'%s' is file %" PRId64 " of %" PRId64 ": its name must end with '%s', as the others' do",
+                gguf->path, own, count, ending);
+    return lh_asprintf(out, "%.*s-%05" PRId64 "-of-%05" PRId64 ".gguf", (int)stem, gguf->path, number, count);
+}
+
+/* Number, from 1, and count of a file; 1 of 1 if the model is not split. */
+static lh_status read_split(const lh_gguf *gguf, int64_t *number, int64_t *count)
+{
+    int64_t no = 0;
+    *count = 1;
+    LH_TRY(lh_gguf_i64(gguf, "split.count", count));
+    LH_TRY(lh_gguf_i64(gguf, "split.no", &no));
+    if (*count <= 1) *count = 1, no = 0;
+    if (*count > FILES_MAX || no < 0 || no >= *count)
+        LH_FAIL(LH_EINPUT, "'%s': 'split.no' is %" PRId64 " and 'split.count' is %" PRId64, gguf->path, no, *count);
+    *number = no + 1;
+    return LH_OK;
+}
+
+/* Opens file `number` of `count` and adds its tensors. */
+static lh_status add_file(lh_gguf *gguf, int64_t number, int64_t count)
+{
+    lh_status st = LH_OK;
+    char *path = NULL;
+    int64_t have, of;
+    LH_TRY_DONE(name_file(&path, gguf, 1, number, count));
+    LH_TRY_DONE(open_file(&gguf->others[number - 2], path));
+    const lh_gguf *other = gguf->others[number - 2];
+    LH_TRY_DONE(read_split(other, &have, &of));
+    if (have != number || of != count)
+        LH_FAIL_DONE(LH_EINPUT, "'%s' says that it is file %" PRId64 " of %" PRId64, path, have, of);
+    const int64_t all = gguf->tensor_count + other->tensor_count;
+    LH_TRY_DONE(lh_realloc(&gguf->tensors, all, sizeof *gguf->tensors));
+    memcpy(gguf->tensors + gguf->tensor_count, other->tensors, (size_t)other->tensor_count * sizeof *other->tensors);
+    gguf->tensor_count = all;
+done:
+    lh_free(path);
+    return st;
+}
+
+static lh_status add_files(lh_gguf *gguf)
+{
+    lh_status st = LH_OK;
+    char *first = NULL;
+    int64_t number, count, tensors;
+    LH_TRY_DONE(read_split(gguf, &number, &count));
+    if (count == 1) goto done;
+    if (number > 1) {
+        LH_TRY_DONE(name_file(&first, gguf, number, 1, count));
+        LH_FAIL_DONE(LH_EINPUT, "'%s' is file %" PRId64 " of %" PRId64 ": give the first, '%s'", gguf->path, number,
+                     count, first);
+    }
+    LH_TRY_DONE(lh_calloc(&gguf->others, count - 1, sizeof(lh_gguf *)));
+    gguf->other_count = count - 1;
+    for (int64_t i = 2; i <= count; i++) LH_TRY_DONE(add_file(gguf, i, count));
+    tensors = gguf->tensor_count;
+    LH_TRY_DONE(lh_gguf_i64(gguf, "split.tensors.count", &tensors));
+    if (tensors != gguf->tensor_count)
+        LH_FAIL_DONE(LH_EINPUT,
+                     "'%s' and its further files have %" PRId64 " tensors, 'split.tensors.count' says %" PRId64,
+                     gguf->path, gguf->tensor_count, tensors);
+done:
+    lh_free(first);
+    return st;
+}
+
+lh_status lh_gguf_open(lh_gguf **out, const char *path)
+{
+    lh_status st = LH_OK;
+    lh_gguf *gguf = NULL;
+    LH_TRY_DONE(open_file(&gguf, path));
+    LH_TRY_DONE(add_files(gguf));
+    *out = gguf;
+    gguf = NULL;
+done:
+    lh_gguf_close(gguf);
+    return st;
+}
+
 void lh_gguf_close(lh_gguf *gguf)
 {
     if (!gguf) return;
+    for (int64_t i = 0; i < gguf->other_count; i++) lh_gguf_close(gguf->others[i]);
+    lh_free(gguf->others);
     lh_map_close(&gguf->map);
     lh_free(gguf->entries);
     lh_free(gguf->tensors);
@@ -456,11 +551,6 @@ lh_gguf_entry lh_gguf_entry_at(const lh_gguf *gguf, int64_t i)
 }
 
 /* ---- tensors ---- */
-const lh_map *lh_gguf_map(const lh_gguf *gguf)
-{
-    return &gguf->map;
-}
-
 int64_t lh_gguf_tensors(const lh_gguf *gguf)
 {
     return gguf->tensor_count;

@@ -1,4 +1,5 @@
-/* gguf.h - a GGUF v2 or v3 file, mapped: typed metadata and tensors, for the importers of models and vocabularies.
+/* gguf.h - a GGUF v2 or v3 file, mapped: typed metadata and tensors, for the importers of models and vocabularies. Of a
+ * model that is split into files the first is opened, which has the metadata, and the tensors of all are listed.
  * Every offset, count and string is checked against the size of the file before it is used; a damaged file fails with
  * LH_EINPUT and a message that names file and key. */
 #ifndef LH_IMPORT_GGUF_H
@@ -51,11 +52,11 @@ typedef struct lh_gguf_tensor {
     int type; /* ggml's number: lh_format_numbered in base/format.h */
     int rank;
     int64_t dims[4];
+    const lh_map *map;   /* of the file that holds it */
     const uint8_t *data; /* in the mapping; NULL, with bytes 0, if the type is unknown */
     int64_t bytes;
 } lh_gguf_tensor;
 
-const lh_map *lh_gguf_map(const lh_gguf *gguf);
 int64_t lh_gguf_tensors(const lh_gguf *gguf);
 const lh_gguf_tensor *lh_gguf_tensor_at(const lh_gguf *gguf, int64_t i);
 const lh_gguf_tensor *lh_gguf_tensor_find(const lh_gguf *gguf, const char *name); /* NULL if there is none */

@@ -2,7 +2,6 @@
  * index, or a GGUF file. Also reads the configuration, with the end tokens that generation_config.json adds. */
 #include "import/import_source.h"
 
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -160,13 +159,8 @@ static lh_status open_gguf(lh_source *s)
 {
     lh_status st = LH_OK;
     json_t *config = NULL;
-    int64_t parts = 1;
     LH_TRY_DONE(lh_gguf_open(&s->gguf, s->path));
     LH_TRY_DONE(lh_hint_gguf(s->gguf));
-    LH_TRY_DONE(lh_gguf_i64(s->gguf, "split.count", &parts));
-    if (parts > 1)
-        LH_FAIL_DONE(LH_EINPUT, "'%s' is one of %" PRId64 " parts: join them with llama-gguf-split --merge", s->path,
-                     parts);
     LH_TRY_DONE(lh_gguf_config(&config, s->gguf));
     LH_TRY_DONE(lh_json_dump(&s->config, config, JSON_INDENT(2)));
     for (int64_t i = 0; i < lh_gguf_tensors(s->gguf); i++) {
@@ -180,7 +174,7 @@ static lh_status open_gguf(lh_source *s)
             LH_TRY_DONE(lh_asprintf(&t->format_name, "number %d", from->type));
         t->rank = from->rank;
         for (int d = 0; d < from->rank; d++) t->dims[d] = from->dims[from->rank - 1 - d];
-        t->map = lh_gguf_map(s->gguf);
+        t->map = from->map;
         t->data = from->data;
         t->bytes = from->bytes;
     }

@@ -164,25 +164,48 @@ static inline void bm_put_keys(lh_buf *b)
     gm_key_u32(b, "llama.rope.dimension_count", 64);
 }
 
-/* Writes the same model as a GGUF file. */
-static inline void bm_gguf(const char *path, const lh_format *all)
+/* Writes a file of the model, one of `count`. */
+static inline void bm_put_file(const char *path, bm_part *part, int number, int count, int tensors)
+{
+    lh_buf b = {0};
+    gm_head(&b, 3, (uint64_t)part->tensors, (number == 1 ? 10 : 0) + (count > 1 ? 3 : 0));
+    if (number == 1) bm_put_keys(&b);
+    if (count > 1) {
+        gm_key_u32(&b, "split.no", (uint32_t)number - 1);
+        gm_key_u32(&b, "split.count", (uint32_t)count);
+        gm_key_u32(&b, "split.tensors.count", (uint32_t)tensors);
+    }
+    if (part->descriptions.bytes) gm_bytes(&b, part->descriptions.data, part->descriptions.bytes);
+    gm_align(&b, 32);
+    if (part->data.bytes) gm_bytes(&b, part->data.data, part->data.bytes);
+    mm_put(path, b.data, b.bytes);
+    lh_buf_clear(&part->descriptions);
+    lh_buf_clear(&part->data);
+    lh_buf_clear(&b);
+}
+
+/* Writes the same model as a GGUF file `path`, or as `count` files whose names begin with `path`. */
+static inline void bm_gguf_split(const char *path, const lh_format *all, int count)
 {
     lh_config config;
-    bm_part part = {0};
-    lh_buf b = {0};
+    bm_part parts[8] = {0};
+    int tensors = 0;
     bm_parse(&config);
-    bm_gguf_writing w = {.config = &config, .all = all, .parts = &part, .count = 1};
+    bm_gguf_writing w = {.config = &config, .all = all, .parts = parts, .count = count};
     ck_assert_int_eq(lh_checkpoint_each(&config, bm_put_tensor, &w), LH_OK);
-    gm_head(&b, 3, (uint64_t)part.tensors, 10);
-    bm_put_keys(&b);
-    gm_bytes(&b, part.descriptions.data, part.descriptions.bytes);
-    gm_align(&b, 32);
-    gm_bytes(&b, part.data.data, part.data.bytes);
-    mm_put(path, b.data, b.bytes);
-    lh_buf_clear(&part.descriptions);
-    lh_buf_clear(&part.data);
-    lh_buf_clear(&b);
+    for (int i = 0; i < count; i++) tensors += (int)parts[i].tensors;
+    for (int i = 0; i < count; i++) {
+        char name[128];
+        snprintf(name, sizeof name, "%s", path);
+        if (count > 1) snprintf(name, sizeof name, "%s-%05d-of-%05d.gguf", path, i + 1, count);
+        bm_put_file(name, &parts[i], i + 1, count, tensors);
+    }
     lh_config_clear(&config);
+}
+
+static inline void bm_gguf(const char *path, const lh_format *all)
+{
+    bm_gguf_split(path, all, 1);
 }
 
 #endif

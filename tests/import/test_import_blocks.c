@@ -92,6 +92,40 @@ START_TEST(test_auto_keeps_a_mixture_of_formats)
 }
 END_TEST
 
+static void refused(const char *src, const char *what)
+{
+    const lh_import_options options = {.src = src, .out = out, .dtype = "auto"};
+    ck_assert_int_eq(lh_import(&options), LH_EINPUT);
+    ck_assert_msg(strstr(lh_error_message(), what) != NULL, "%s", lh_error_message());
+    ck_assert(!lh_file_exists(out));
+}
+
+START_TEST(test_a_model_in_several_files_is_opened_by_the_first)
+{
+    char stem[96], first[128], second[128], third[128], renamed[128];
+    snprintf(stem, sizeof stem, "%s/m", tmp);
+    snprintf(first, sizeof first, "%s-00001-of-00003.gguf", stem);
+    snprintf(second, sizeof second, "%s-00002-of-00003.gguf", stem);
+    snprintf(third, sizeof third, "%s-00003-of-00003.gguf", stem);
+    snprintf(renamed, sizeof renamed, "%s/renamed.gguf", tmp);
+    bm_gguf_split(stem, NULL, 3);
+    comparison c = {.ck = import_as(first, "auto")};
+    ck_assert_int_eq(lh_checkpoint_each(lh_checkpoint_config(c.ck), compare_tensor, &c), LH_OK);
+    lh_checkpoint_close(c.ck);
+    ck_assert_int_eq(unlink(out), 0);
+    refused(second, "m-00002-of-00003.gguf' is file 2 of 3: give the first, '");
+    refused(second, "m-00001-of-00003.gguf'");
+    ck_assert_int_eq(rename(first, renamed), 0);
+    refused(renamed, "is file 1 of 3: its name must end with '-00001-of-00003.gguf'");
+    ck_assert_int_eq(rename(renamed, first), 0);
+    ck_assert_int_eq(rename(third, renamed), 0);
+    refused(first, "m-00003-of-00003.gguf'");
+    ck_assert_int_eq(rename(second, third), 0);
+    ck_assert_int_eq(rename(renamed, second), 0);
+    refused(first, "m-00002-of-00003.gguf' says that it is file 3 of 3");
+}
+END_TEST
+
 START_TEST(test_blocks_of_fewer_bits_become_bf16)
 {
     check_import("auto", lh_format_named("q2_K"), lh_format_of(LH_BF16));
@@ -120,13 +154,7 @@ START_TEST(test_scales_that_are_not_finite_are_refused)
     ck_assert_ptr_nonnull(at);
     at[9 * format->bytes + 1] = 0x7c;
     mm_put(gguf, whole.data, whole.bytes);
-    const lh_import_options options = {.src = gguf, .out = out, .dtype = "auto"};
-    ck_assert_int_eq(lh_import(&options), LH_EINPUT);
-    ck_assert_msg(strstr(lh_error_message(),
-                         "tensor 'blk.1.ffn_up.weight' has a q4_K block at [9, 0] with a scale that "
-                         "is not finite") != NULL,
-                  "%s", lh_error_message());
-    ck_assert(!lh_file_exists(out));
+    refused(gguf, "tensor 'blk.1.ffn_up.weight' has a q4_K block at [9, 0] with a scale that is not finite");
     lh_free(up);
     lh_buf_clear(&whole);
     lh_config_clear(&config);
@@ -141,6 +169,7 @@ int main(void)
     tcase_add_checked_fixture(tc, set_up, tear_down);
     tcase_add_loop_test(tc, test_auto_keeps_the_blocks, 0, sizeof kept / sizeof *kept);
     tcase_add_test(tc, test_auto_keeps_a_mixture_of_formats);
+    tcase_add_test(tc, test_a_model_in_several_files_is_opened_by_the_first);
     tcase_add_test(tc, test_blocks_of_fewer_bits_become_bf16);
     tcase_add_test(tc, test_any_plain_type_can_be_asked_for);
     tcase_add_test(tc, test_scales_that_are_not_finite_are_refused);
