@@ -9,7 +9,8 @@
     analysis["mass"].sel(policy="snapkv").mean()
 
 Heads of their own lengths are lists of arrays. 16-bit floats become float32. Files are opened for reading and may be used in
-`with`. Layouts: docs/files.md and docs/traces.md. Needs h5py, and no liblonghaul.
+`with`. Layouts: docs/files.md and docs/traces.md. Needs h5py (and gguf for the values of quantised weights), and no
+liblonghaul.
 """
 import json
 
@@ -98,8 +99,28 @@ class Checkpoint(_File):
         self.h5["weights"].visititems(lambda n, o: names.append(n) if isinstance(o, h5py.Dataset) else None)
         return names
 
+    def format(self, name):
+        """How a weight is stored: "bf16", "f32", … or the name of its blocks, such as "q4_K"."""
+        attributes = self.h5["weights"][name].attrs
+        value = attributes.get("format", attributes["dtype"])
+        return value.decode() if isinstance(value, bytes) else value
+
+    def blocks(self, name):
+        """The bytes of a matrix of blocks, [rows, bytes of a row], as GGUF files have them."""
+        if "format" not in self.h5["weights"][name].attrs:
+            raise ValueError(f"'{name}' is stored as {self.format(name)}, not as blocks")
+        return self.h5["weights"][name][...]
+
     def __getitem__(self, name):
-        return _array(self.h5["weights"][name])
+        """The values of a weight; those of blocks are computed by the package gguf."""
+        dataset = self.h5["weights"][name]
+        if "format" not in dataset.attrs:
+            return _array(dataset)
+        try:
+            import gguf  # pylint: disable=import-outside-toplevel
+        except ImportError as error:
+            raise ImportError("weights in blocks are read with the package gguf: pip install gguf") from error
+        return gguf.quants.dequantize(dataset[...], gguf.GGMLQuantizationType[self.format(name).upper()])
 
 
 def _ragged(group, name):

@@ -43,6 +43,24 @@ for name, kept in (("lists.h5", wanted), ("mask.h5", keep)):
         for layer in range(layers):
             for head, positions in enumerate(again.positions(layer)):
                 assert np.array_equal(positions, wanted[layer][head])
+# weights in blocks: as bytes, and as values where the package gguf is installed
+with h5py.File("blocks.h5", "w") as h5:
+    h5.attrs["longhaul"], h5["config"] = "checkpoint", "{}"
+    data = np.arange(3 * 2 * 34, dtype=np.uint8).reshape(3, 68)
+    data[:, [1, 35]] = 0x20  # scales are finite
+    h5["weights/head"] = data
+    h5["weights/head"].attrs.update({"dtype": "u8", "format": "q8_0", "cols": 64})
+    h5["weights/norm"] = np.ones(4, np.float32)
+    h5["weights/norm"].attrs["dtype"] = "f32"
+with longhaul.Checkpoint("blocks.h5") as weights:
+    assert [weights.format(n) for n in weights.names] == ["q8_0", "f32"] and weights["norm"].sum() == 4
+    assert np.array_equal(weights.blocks("head"), data)
+    scales = data.reshape(3, 2, 34)[:, :, :2].copy().view(np.float16).astype(np.float32)
+    values = (scales * data.reshape(3, 2, 34)[:, :, 2:].view(np.int8)).reshape(3, 64)
+    try:
+        assert np.array_equal(weights["head"], values)
+    except ImportError as error:
+        assert "pip install gguf" in str(error)
 # scores for a replay
 run("trace", "-m", model, "-p", TEXT, "-n", "12", "-o", "t.h5", "-q")
 with longhaul.Trace("t.h5") as trace:
