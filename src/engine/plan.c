@@ -163,6 +163,7 @@ lh_status lh_plan_make(lh_plan *out, const lh_plan_request *request)
     if (!request->engine->model) LH_FAIL_DONE(LH_EUSAGE, "%s is not given, it must name a model", lh_setting("model"));
     LH_TRY_DONE(lh_model_header_read(&header, request->engine->model));
     LH_TRY_DONE(lh_engine_dtypes(request->engine, header.stored, &plan.dtype, &plan.kv_dtype));
+    plan.stored = header.weights;
     LH_TRY_DONE(plan_all(&plan, request, &header, &room));
     *out = plan;
     plan = (lh_plan){0};
@@ -241,8 +242,9 @@ static json_t *rank_json(const lh_plan_rank *r)
 lh_status lh_plan_json(const lh_plan *plan, const lh_plan_request *request, int64_t ranks_needed, json_t **out)
 {
     lh_status st = LH_OK;
-    json_t *o = NULL, *policy = NULL, *ranks = json_array(), *budgets = json_array();
+    json_t *o = NULL, *policy = NULL, *stored = NULL, *ranks = json_array(), *budgets = json_array();
     LH_TRY_DONE(lh_policy_json(&plan->policy, &policy));
+    LH_TRY_DONE(lh_format_tally_json(&plan->stored, &stored));
     o = json_object();
     for (int64_t r = 0; r < plan->tp; r++) json_array_append_new(ranks, rank_json(&plan->ranks[r]));
     for (int64_t l = 0; l < plan->layers; l++) json_array_append_new(budgets, json_integer(plan->layer_budgets[l]));
@@ -256,6 +258,7 @@ lh_status lh_plan_json(const lh_plan *plan, const lh_plan_request *request, int6
     json_object_set_new(o, "entries_kept", json_integer(plan->entries_kept));
     json_object_set_new(o, "dtype", json_string(lh_dtype_name(plan->dtype)));
     json_object_set_new(o, "kv_dtype", json_string(lh_dtype_name(plan->kv_dtype)));
+    json_object_set(o, "stored_formats", stored);
     json_object_set(o, "ranks", ranks);
     json_object_set_new(o, "chunk", json_integer(plan->chunk));
     json_object_set_new(o, "device", json_string(lh_device_kind_name(plan->device)));
@@ -266,6 +269,7 @@ lh_status lh_plan_json(const lh_plan *plan, const lh_plan_request *request, int6
     *out = o;
 done:
     json_decref(policy);
+    json_decref(stored);
     json_decref(ranks);
     json_decref(budgets);
     return st;

@@ -5,6 +5,7 @@
 #include <jansson.h>
 
 #include "engine/engine.h"
+#include "import/format_tally.h"
 
 typedef struct lh_plan_request {
     const lh_engine_options *engine; /* model, tp (0: 1), device, dtype, kv_dtype, deterministic, memory, chunk */
@@ -36,7 +37,8 @@ typedef struct lh_plan {
     int64_t free_bytes; /* usable per rank if all `tp` ranks ran here, or of the memory of the options */
     int fits;           /* 1: every rank's peak is below it by at least LH_CHUNK_SPARE_LEAST */
     lh_dtype dtype, kv_dtype;
-    lh_policy policy; /* the request's, with its budget in entries */
+    lh_format_tally stored; /* the tensors of the checkpoint; empty without one */
+    lh_policy policy;       /* the request's, with its budget in entries */
 } lh_plan;
 
 /* Makes the forecast. Not collective. LH_EFILE, LH_EINPUT (invalid configuration), LH_EUSAGE. */

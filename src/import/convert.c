@@ -136,12 +136,10 @@ int64_t lh_convert_rows(const lh_convert *given)
 
 int64_t lh_find_unusable_block(const lh_format *format, const uint8_t *blocks, int64_t n)
 {
-    int64_t first = INT64_MAX;
-#pragma omp parallel for reduction(min : first) schedule(static) if (n * format->values > VALUES_PER_THREAD)
     for (int64_t i = 0; i < n; i++) {
         uint16_t scales[2] = {0};
         memcpy(scales, blocks + i * format->bytes + format->halves_at, (size_t)format->halves * sizeof *scales);
-        if (i < first && worst_16(scales, 2, F16_LIMIT)) first = i;
+        if (worst_16(scales, 2, F16_LIMIT)) return i;
     }
-    return first == INT64_MAX ? -1 : first;
+    return -1;
 }

@@ -76,7 +76,10 @@ typedef struct importer {
     meter meter;
     lh_format_tally kept, grown; /* quantised tensors of the source: stored as they are, or as plain numbers */
     int64_t grown_bytes;         /* of the latter, as stored */
+    /* Takes rows [row, row + n) of a weight, in `stored`: writes them, or compares them with a checkpoint. */
+    lh_status (*take)(struct importer *im, const job *j, int64_t row, int64_t n);
     lh_checkpoint_writer *writer;
+    lh_checkpoint *other; /* to compare with */
     /* Buffers of a chunk of rows: as in the source, as f32, as stored. */
     char *raw, *stored;
     float *wide;
@@ -408,21 +411,48 @@ static lh_status fetch_numbers(importer *im, const job *j, int64_t row, int64_t 
     return LH_OK;
 }
 
-static lh_status write_weight(importer *im, const job *j)
+static lh_status write_rows(importer *im, const job *j, int64_t row, int64_t n)
+{
+    if (j->part == 0 && row == 0) LH_TRY(lh_checkpoint_begin(im->writer, j->weight, j->layer, j->format));
+    LH_TRY(lh_checkpoint_rows(im->writer, im->stored, n));
+    if (j->part + 1 == j->parts && row + n == j->rows) LH_TRY(lh_checkpoint_end(im->writer));
+    return LH_OK;
+}
+
+static lh_status compare_rows(importer *im, const job *j, int64_t row, int64_t n)
+{
+    lh_status st = LH_OK;
+    lh_h5_array *array = NULL;
+    char name[LH_CHECKPOINT_NAME_BYTES];
+    lh_h5 *h5 = lh_checkpoint_file(im->other);
+    const int64_t row_bytes = lh_format_bytes(j->format, j->cols);
+    lh_checkpoint_name(name, j->weight, j->layer);
+    LH_TRY_DONE(lh_h5_array_open(&array, h5, name));
+    const lh_h5_shape *shape = lh_h5_array_shape(array);
+    const lh_h5_slab part = {.at = {j->part * j->rows + row}, .count = {n, shape->rank > 1 ? shape->dims[1] : 1}};
+    LH_TRY_DONE(lh_h5_array_read(array, &part, im->raw));
+    for (int64_t r = 0; r < n; r++)
+        if (memcmp(im->raw + r * row_bytes, im->stored + r * row_bytes, (size_t)row_bytes) != 0)
+            LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' differs from tensor '%s' of '%s', at row %" PRId64, name,
+                         lh_h5_path(h5), j->from->name, lh_source_path(im->source), part.at[0] + r);
+done:
+    lh_h5_array_close(array);
+    return st;
+}
+
+static lh_status pass_weight(importer *im, const job *j)
 {
     const lh_format *from = j->from->format;
     int64_t row_bytes = lh_format_bytes(from, j->cols), step = BUFFER_VALUES / j->cols;
     if (step < 1) step = 1;
-    if (j->part == 0) LH_TRY(lh_checkpoint_begin(im->writer, j->weight, j->layer, j->format));
     for (int64_t row = 0; row < j->rows; row += step) {
         int64_t n = j->rows - row < step ? j->rows - row : step;
         LH_TRY(j->format->is_plain ? fetch_numbers(im, j, row, n) : fetch_blocks(im, j, row, n));
-        LH_TRY(lh_checkpoint_rows(im->writer, im->stored, n));
+        LH_TRY(im->take(im, j, row, n));
         release_pages(j->from->data + (j->first + row) * row_bytes, n * row_bytes);
         LH_TRY(advance(&im->meter, lh_format_bytes(j->format, n * j->cols)));
     }
     LH_TRY(lh_map_unchanged(j->from->map));
-    if (j->part + 1 == j->parts) LH_TRY(lh_checkpoint_end(im->writer));
     return LH_OK;
 }
 
@@ -538,7 +568,7 @@ static lh_status import_source(importer *im)
                                     .tokenizer_bytes = tokenizer.bytes,
                                     .tokenizer_meta = meta.bytes ? meta.data : NULL};
     LH_TRY_DONE(lh_checkpoint_create(&im->writer, im->options->out, &all));
-    for (int64_t i = 0; i < im->n; i++) LH_TRY_DONE(write_weight(im, &im->jobs[i]));
+    for (int64_t i = 0; i < im->n; i++) LH_TRY_DONE(pass_weight(im, &im->jobs[i]));
     st = lh_checkpoint_finish(im->writer);
     im->writer = NULL;
     LH_TRY_DONE(st);
@@ -546,6 +576,75 @@ done:
     lh_tokenizer_close(tok);
     lh_buf_clear(&tokenizer);
     lh_buf_clear(&meta);
+    return st;
+}
+
+/* ---- a checkpoint beside its source ---- */
+
+/* The weights are compared as the checkpoint stores them. LH_EFILE if they cannot be those of the source. */
+static lh_status match_weight(importer *im, job *j)
+{
+    char name[LH_CHECKPOINT_NAME_BYTES];
+    const char *path = lh_h5_path(lh_checkpoint_file(im->other));
+    int64_t rows, cols;
+    lh_weight_shape(lh_checkpoint_config(im->other), j->weight, &rows, &cols);
+    lh_checkpoint_name(name, j->weight, j->layer);
+    if (j->layer >= lh_checkpoint_config(im->other)->layers || rows != j->rows * j->parts || cols != j->cols)
+        LH_FAIL(LH_EFILE, "'%s' has no '%s' [%" PRId64 ", %" PRId64 "] as '%s' has it", path, name, j->rows * j->parts,
+                j->cols, lh_source_path(im->source));
+    j->format = lh_checkpoint_format(im->other, j->weight, j->layer);
+    if (!j->format->is_plain && j->format != j->from->format)
+        LH_FAIL(LH_EFILE, "'%s' of '%s' is %s, tensor '%s' of '%s' is %s", name, path, j->format->name, j->from->name,
+                lh_source_path(im->source), j->from->format->name);
+    im->meter.total_bytes += lh_format_bytes(j->format, j->rows * j->cols);
+    return LH_OK;
+}
+
+static lh_status count_tensor(void *self, lh_weight weight, int64_t layer)
+{
+    int64_t *n = self;
+    (void)weight, (void)layer;
+    ++*n;
+    return LH_OK;
+}
+
+static lh_status compare_source(importer *im)
+{
+    int64_t have = 0, want = 0;
+    LH_TRY(lh_source_open(&im->source, im->options->src));
+    LH_TRY(make_plan(im));
+    LH_TRY(lh_checkpoint_open(&im->other, im->options->out));
+    LH_TRY(allocate(im));
+    im->meter.total_bytes = 0;
+    for (int64_t i = 0; i < im->n; i++) LH_TRY(match_weight(im, &im->jobs[i]));
+    LH_TRY(lh_checkpoint_each(lh_checkpoint_config(im->other), count_tensor, &have));
+    LH_TRY(lh_checkpoint_each(&im->config, count_tensor, &want));
+    if (have != want)
+        LH_FAIL(LH_EFILE, "'%s' has %" PRId64 " tensors, of '%s' it would have %" PRId64, im->options->out, have,
+                lh_source_path(im->source), want);
+    for (int64_t i = 0; i < im->n; i++) LH_TRY(pass_weight(im, &im->jobs[i]));
+    return LH_OK;
+}
+
+static void clear_importer(importer *im)
+{
+    lh_checkpoint_drop(im->writer);
+    lh_checkpoint_close(im->other);
+    lh_source_close(im->source);
+    lh_config_clear(&im->config);
+    lh_free(im->jobs);
+    lh_free(im->raw);
+    lh_free(im->stored);
+    lh_free(im->wide);
+}
+
+lh_status lh_import_compare(const char *src, const char *checkpoint, const lh_import_progress *progress, int64_t *bytes)
+{
+    const lh_import_options options = {.src = src, .out = checkpoint};
+    importer im = {.options = &options, .automatic = 1, .take = compare_rows, .meter = {.progress = *progress}};
+    lh_status st = compare_source(&im);
+    *bytes = im.meter.done_bytes;
+    clear_importer(&im);
     return st;
 }
 
@@ -650,20 +749,14 @@ done:
 lh_status lh_import(const lh_import_options *options)
 {
     lh_status st = LH_OK;
-    importer im = {.options = options, .meter = {.progress = options->progress}};
+    importer im = {.options = options, .take = write_rows, .meter = {.progress = options->progress}};
     LH_TRY_DONE(read_dtype(options->dtype, &im.type, &im.automatic));
     if (options->random)
         LH_TRY_DONE(import_random(options));
     else
         LH_TRY_DONE(import_source(&im));
 done:
-    lh_checkpoint_drop(im.writer);
+    clear_importer(&im);
     lh_partial_drop(options->out);
-    lh_source_close(im.source);
-    lh_config_clear(&im.config);
-    lh_free(im.jobs);
-    lh_free(im.raw);
-    lh_free(im.stored);
-    lh_free(im.wide);
     return st;
 }

@@ -30,4 +30,9 @@ typedef struct lh_import_options {
  * Warns about tensors that are not used and about a missing tokenizer. */
 lh_status lh_import(const lh_import_options *options);
 
+/* LH_EFILE unless the weights of a checkpoint are those of a source: blocks byte by byte, plain numbers as an import
+ * to the stored type converts them. *bytes: compared. */
+lh_status lh_import_compare(const char *src, const char *checkpoint, const lh_import_progress *progress,
+                            int64_t *bytes);
+
 #endif

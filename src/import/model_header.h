@@ -6,11 +6,13 @@
 #include "base/dtype.h"
 #include "base/format.h"
 #include "import/config.h"
+#include "import/format_tally.h"
 
 typedef struct lh_model_header {
     lh_config config;
-    lh_dtype stored;           /* type in which 'import' would store the matrices */
+    lh_dtype stored;           /* type in which 'import' would store the matrices; bf16 for blocks */
     const lh_format **formats; /* of a checkpoint's tensors (lh_weight_format); NULL: plain numbers */
+    lh_format_tally weights;   /* the tensors of a checkpoint; empty without one */
 } lh_model_header;
 
 /* source: a checkpoint, a Hugging Face folder or its config.json (no other file is read), "random:SHAPE", or, if no

@@ -13,6 +13,7 @@
 #include "base/json.h"
 #include "import/checkpoint.h"
 #include "import/convert.h"
+#include "import/format_tally.h"
 #include "import/verify.h"
 
 /* Bytes read at a time. */
@@ -49,6 +50,24 @@ static lh_status check_finite(const verifier *v, const char *name, const lh_h5_s
                 "'%s' of '%s' holds a value that is not finite or not below 2^64, at row %" PRId64 ", column %" PRId64,
                 name, v->path, part->at[0] + bad / cols, bad % cols);
     return LH_OK;
+}
+
+/* Rows of bytes: blocks, if the array has a format, must have finite scales. */
+static lh_status check_blocks(const verifier *v, lh_h5 *h5, const char *name, const lh_h5_slab *part)
+{
+    lh_status st = LH_OK;
+    char *text = NULL;
+    LH_TRY_DONE(lh_h5_get_string(h5, name, "format", &text));
+    const lh_format *format = text ? lh_format_named(text) : NULL;
+    if (!format || !lh_format_is_kept(format)) goto done;
+    const int64_t in_row = part->count[1] / format->bytes;
+    const int64_t bad = lh_find_unusable_block(format, (const uint8_t *)v->slice, part->count[0] * in_row);
+    if (bad >= 0)
+        LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' holds a scale that is not finite, at row %" PRId64 ", column %" PRId64,
+                     name, v->path, part->at[0] + bad / in_row, bad % in_row * format->values);
+done:
+    lh_free(text);
+    return st;
 }
 
 /* Offsets ascend from 0 to the number of entries in the arrays of the same group. */
@@ -117,6 +136,7 @@ static lh_status read_array(void *self, lh_h5 *h5, const char *name)
         part.count[0] = n;
         LH_TRY_DONE(lh_h5_array_read(array, &part, v->slice));
         if (shape->type <= LH_BF16 && !v->kind->holds_nan) LH_TRY_DONE(check_finite(v, name, shape, &part));
+        if (shape->type == LH_U8) LH_TRY_DONE(check_blocks(v, h5, name, &part));
         LH_TRY_DONE(advance(v, n * row_bytes));
     }
     LH_TRY_DONE(lh_h5_array_checked(array));
@@ -291,6 +311,9 @@ lh_status lh_checkpoint_describe(json_t *object, lh_h5 *h5, const json_t *arrays
 {
     lh_status st = LH_OK;
     lh_checkpoint *ck = NULL;
+    lh_buf weights = {0};
+    lh_format_tally tally;
+    json_t *formats = NULL;
     char identity[17];
     (void)arrays; /* hundreds, which follow from the sizes */
     LH_TRY_DONE(lh_checkpoint_open(&ck, lh_h5_path(h5)));
@@ -299,7 +322,12 @@ lh_status lh_checkpoint_describe(json_t *object, lh_h5 *h5, const json_t *arrays
     LH_TRY_DONE(lh_checkpoint_each(c, count, &total));
     snprintf(identity, sizeof identity, "%016llx", (unsigned long long)lh_checkpoint_identity(ck));
     LH_TRY_DONE(lh_json_set(object, "family", json_string(lh_config_family_name(c))));
-    LH_TRY_DONE(lh_json_set(object, "dtype", json_string(lh_dtype_name(lh_checkpoint_dtype(ck)))));
+    LH_TRY_DONE(lh_format_tally_of(&tally, ck));
+    LH_TRY_DONE(lh_format_tally_text(&tally, &weights));
+    LH_TRY_DONE(lh_format_tally_json(&tally, &formats));
+    LH_TRY_DONE(lh_json_set(object, "weights", json_string(weights.data)));
+    LH_TRY_DONE(lh_json_set(object, "dtype", json_string(tally.rows[0].format->name)));
+    LH_TRY_DONE(lh_json_set(object, "formats", json_incref(formats)));
     LH_TRY_DONE(lh_json_set(object, "parameters", json_integer(total.parameters)));
     LH_TRY_DONE(put_sizes(object, c));
     LH_TRY_DONE(
@@ -307,6 +335,8 @@ lh_status lh_checkpoint_describe(json_t *object, lh_h5 *h5, const json_t *arrays
     LH_TRY_DONE(put_tokenizer(object, ck));
     LH_TRY_DONE(lh_json_set(object, "identity", json_string(identity)));
 done:
+    json_decref(formats);
+    lh_buf_clear(&weights);
     lh_checkpoint_close(ck);
     return st;
 }

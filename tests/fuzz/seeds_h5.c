@@ -8,10 +8,15 @@
 
 #include "base/file.h"
 #include "fuzz.h"
+#include "import/checkpoint.h"
 #include "import/import.h"
 #include "kv/kv_impl.h"
 #include "kv/save.h"
 #include "report/sample.h"
+
+static const char blocks_config[] =
+    "{\"model_type\": \"llama\", \"vocab_size\": 8, \"hidden_size\": 32, \"intermediate_size\": 64, "
+    "\"num_hidden_layers\": 1, \"num_attention_heads\": 2, \"num_key_value_heads\": 1}";
 
 /* ---- one file, three times ---- */
 
@@ -103,6 +108,46 @@ done:
     return st;
 }
 
+/* Matrices of blocks of different formats; the zeros of other weights are plain. */
+static lh_status put_blocks(void *self, lh_weight weight, int64_t layer)
+{
+    static const char *const formats[] = {"q4_0", "q8_0", "q5_1", "q4_1"};
+    lh_status st = LH_OK;
+    lh_checkpoint_writer *w = self;
+    lh_config config = {0};
+    const lh_format *format = lh_format_named(lh_weight_takes_blocks(weight) ? formats[weight % 4] : "f32");
+    int64_t rows, cols;
+    char *data = NULL;
+    LH_TRY_DONE(lh_config_parse_text(&config, blocks_config, sizeof blocks_config - 1, "config.json"));
+    lh_weight_shape(&config, weight, &rows, &cols);
+    LH_TRY_DONE(lh_calloc(&data, rows, lh_format_bytes(format, cols)));
+    LH_TRY_DONE(lh_checkpoint_begin(w, weight, layer, format));
+    LH_TRY_DONE(lh_checkpoint_rows(w, data, rows));
+    LH_TRY_DONE(lh_checkpoint_end(w));
+done:
+    lh_free(data);
+    lh_config_clear(&config);
+    return st;
+}
+
+static lh_status write_blocks(const char *path)
+{
+    lh_status st = LH_OK;
+    lh_checkpoint_writer *w = NULL;
+    lh_config config = {0};
+    const lh_checkpoint_meta meta = {.config_json = blocks_config};
+    LH_TRY_DONE(lh_config_parse_text(&config, blocks_config, sizeof blocks_config - 1, "config.json"));
+    LH_TRY_DONE(lh_checkpoint_create(&w, path, &meta));
+    LH_TRY_DONE(lh_checkpoint_each(&config, put_blocks, w));
+    st = lh_checkpoint_finish(w);
+    w = NULL;
+    LH_TRY_DONE(st);
+done:
+    lh_checkpoint_drop(w);
+    lh_config_clear(&config);
+    return st;
+}
+
 lh_status fz_checkpoint_seeds(fz_seeds *seeds, const char *folder)
 {
     static const char *const types[] = {"f32", "bf16"};
@@ -115,6 +160,8 @@ lh_status fz_checkpoint_seeds(fz_seeds *seeds, const char *folder)
         LH_TRY_DONE(lh_import(&(lh_import_options){.src = source, .out = path, .dtype = types[i]}));
         LH_TRY_DONE(add_three(seeds, path));
     }
+    LH_TRY_DONE(write_blocks(path));
+    LH_TRY_DONE(add_three(seeds, path));
 done:
     lh_free(source);
     lh_free(path);

@@ -21,6 +21,8 @@ static lh_status read_weight(void *self, lh_weight weight, int64_t layer)
     lh_weight_shape(lh_checkpoint_config(r->ck), weight, &range.rows, &range.cols);
     LH_TRY(lh_realloc(&r->values, range.rows * range.cols, sizeof *r->values));
     LH_TRY(lh_checkpoint_read(r->ck, &range, r->values, LH_F32, range.cols));
+    if (!lh_checkpoint_format(r->ck, weight, layer)->is_plain)
+        LH_TRY(lh_checkpoint_read_blocks(r->ck, &range, r->values));
     return LH_OK;
 }
 

@@ -143,7 +143,35 @@ START_TEST(test_scales_that_are_not_finite_are_named)
         refused(lh_checkpoint_read(ck, &all, values, LH_F32, 256), name, where);
         refused(lh_checkpoint_read(ck, &all, values, LH_BF16, 256), name, where);
         lh_checkpoint_close(ck);
+        lh_verify_report report;
+        refused(lh_verify(path, kinds, NULL, &report), name, "a scale that is not finite");
+        refused(lh_verify(path, kinds, NULL, &report), name, where);
     }
+}
+END_TEST
+
+START_TEST(test_info_counts_tensors_and_bytes_of_each_format)
+{
+    json_t *info;
+    int64_t tensors = 0, bytes = 0;
+    bm_checkpoint(path, NULL);
+    ck_assert_int_eq(lh_info_json(path, kinds, &info), LH_OK);
+    ck_assert_str_eq(json_string_value(json_object_get(info, "weights")),
+                     "967.3 KiB as q8_0, q5_K, q4_1, bf16, q5_0, q4_K, q6_K");
+    ck_assert_str_eq(json_string_value(json_object_get(info, "dtype")), "q8_0");
+    const json_t *formats = json_object_get(info, "formats"), *row;
+    size_t i;
+    json_array_foreach(formats, i, row)
+    {
+        const char *name = json_string_value(json_object_get(row, "name"));
+        tensors += json_integer_value(json_object_get(row, "tensors"));
+        bytes += json_integer_value(json_object_get(row, "bytes"));
+        if (strcmp(name, "q8_0") == 0) /* gate of two layers, [512, 256] */
+            ck_assert_int_eq(json_integer_value(json_object_get(row, "bytes")), 2 * 512 * 256 / 32 * 34);
+    }
+    ck_assert_int_eq(tensors, 3 + 2 * 9);
+    ck_assert_int_eq(bytes, 990544);
+    json_decref(info);
 }
 END_TEST
 
@@ -209,6 +237,7 @@ int main(void)
     tcase_add_loop_test(tc, test_bytes_and_values_of_any_range, 0, KEPT);
     tcase_add_loop_test(tc, test_scales_that_are_not_finite_are_named, 0, KEPT);
     tcase_add_loop_test(tc, test_a_flipped_bit_is_found, 0, KEPT);
+    tcase_add_test(tc, test_info_counts_tensors_and_bytes_of_each_format);
     tcase_add_test(tc, test_blocks_that_do_not_fit_are_refused);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);

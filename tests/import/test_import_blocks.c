@@ -161,6 +161,42 @@ START_TEST(test_scales_that_are_not_finite_are_refused)
 }
 END_TEST
 
+static void compared(const char *src, lh_status want, const char *what)
+{
+    int64_t bytes = 0;
+    const lh_status st = lh_import_compare(src, out, &(lh_import_progress){0}, &bytes);
+    ck_assert_msg(st == want, "%s", st == LH_OK ? "no difference was found" : lh_error_message());
+    if (st != LH_OK) ck_assert_msg(strstr(lh_error_message(), what) != NULL, "%s", lh_error_message());
+    if (st == LH_OK) ck_assert_int_gt(bytes, 600000);
+}
+
+START_TEST(test_a_checkpoint_is_compared_with_its_source)
+{
+    static const char *const types[] = {"auto", "f32", "f16", "bf16"};
+    char other[96];
+    lh_buf whole = {0};
+    snprintf(other, sizeof other, "%s/other.gguf", tmp);
+    bm_gguf(gguf, NULL);
+    ck_assert_int_eq(lh_file_read(&whole, gguf, 1 << 24), LH_OK);
+    const int64_t at[] = {whole.bytes - 1, whole.bytes / 2, whole.bytes / 3};
+    for (int t = 0; t < 4; t++) {
+        lh_checkpoint_close(import_as(gguf, types[t]));
+        compared(gguf, LH_OK, "");
+        for (int i = 0; i < 3; i++) { /* one bit: of a code or of a scale */
+            whole.data[at[i]] ^= 1;
+            mm_put(other, whole.data, whole.bytes);
+            compared(other, LH_EFILE, "differs from tensor '");
+            whole.data[at[i]] ^= 1;
+        }
+    }
+    lh_checkpoint_close(import_as(gguf, "auto"));
+    bm_gguf(other, lh_format_named("q4_K"));
+    compared(other, LH_EFILE, "'/weights/head' of '");
+    compared(other, LH_EFILE, "is q6_K, tensor 'output.weight' of '");
+    lh_buf_clear(&whole);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("import of blocks");
@@ -172,6 +208,7 @@ int main(void)
     tcase_add_test(tc, test_a_model_in_several_files_is_opened_by_the_first);
     tcase_add_test(tc, test_blocks_of_fewer_bits_become_bf16);
     tcase_add_test(tc, test_any_plain_type_can_be_asked_for);
+    tcase_add_test(tc, test_a_checkpoint_is_compared_with_its_source);
     tcase_add_test(tc, test_scales_that_are_not_finite_are_refused);
     suite_add_tcase(suite, tc);
     SRunner *runner = srunner_create(suite);

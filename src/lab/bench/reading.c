@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "engine/threads.h"
 #include "import/checkpoint.h"
+#include "import/format_tally.h"
 #include "lab/bench/bench.h"
 
 enum { PIECE = 8 << 20, MOST = 100 };
@@ -18,9 +19,9 @@ typedef struct reading {
     const char *path;
     int quick;
     lh_checkpoint *ck;
-    void *piece;     /* [PIECE] bytes */
-    int64_t stored;  /* bytes of all weights as stored */
-    int64_t weights; /* number of weights */
+    void *piece;            /* [PIECE] bytes */
+    lh_format_tally stored; /* all weights as stored */
+    int64_t weights;        /* number of weights */
     double file_rate;
     lh_bench_result *result;
 } reading;
@@ -49,7 +50,6 @@ static lh_status read_weights(reading *r, lh_dtype type)
         lh_weight_shape(config, (lh_weight)w, &rows, &cols);
         for (int64_t l = 0; l < layers && rows; l++) LH_TRY(read_tensor(r, (lh_weight)w, l, type));
     }
-    r->stored = r->weights * lh_dtype_bytes(lh_checkpoint_dtype(r->ck));
     return LH_OK;
 }
 
@@ -94,15 +94,15 @@ static lh_status add_row(reading *r, const char *when, lh_dtype type, const lh_b
 {
     char shape[112];
     snprintf(shape, sizeof shape, "%.1f M numbers, stored as %s, as %s, %s", (double)r->weights * 1e-6,
-             lh_dtype_name(lh_checkpoint_dtype(r->ck)), lh_dtype_name(type), when);
+             r->stored.rows[0].format->name, lh_dtype_name(type), when);
     return lh_bench_add(
         &r->result->rows,
         &(lh_bench_row){.name = "weights",
                         .shape = shape,
                         .limit = r->file_rate > 0 ? "file" : "",
                         .time = *time,
-                        .bytes = (double)r->stored,
-                        .share = r->file_rate > 0 ? (double)r->stored / r->file_rate / time->median_s : 0});
+                        .bytes = (double)r->stored.bytes,
+                        .share = r->file_rate > 0 ? (double)r->stored.bytes / r->file_rate / time->median_s : 0});
 }
 
 static lh_status measure_weights(reading *r, const char *when, lh_dtype type, int64_t calls)
@@ -124,17 +124,21 @@ static lh_status measure_reading(const char *path, int quick, lh_bench_result *o
 {
     lh_status st = LH_OK;
     reading r = {.path = path, .quick = quick, .result = out};
+    lh_buf text = {0};
     const int64_t calls = quick ? 2 : 5;
     lh_bench_result_init(out, lh_bench_columns);
     LH_TRY_DONE(lh_calloc(&r.piece, PIECE, 1));
     LH_TRY_DONE(lh_checkpoint_open(&r.ck, path));
-    snprintf(out->about, sizeof out->about, "%s: weights stored as %s", path, lh_dtype_name(lh_checkpoint_dtype(r.ck)));
+    LH_TRY_DONE(lh_format_tally_of(&r.stored, r.ck));
+    LH_TRY_DONE(lh_format_tally_text(&r.stored, &text));
+    snprintf(out->about, sizeof out->about, "%s: weights of %s", path, text.data);
     const lh_dtype usual = lh_checkpoint_dtype(r.ck) == LH_BF16 ? LH_BF16 : LH_F32;
     LH_TRY_DONE(measure_weights(&r, "first pass", usual, 1));
     LH_TRY_DONE(measure_file(&r));
     LH_TRY_DONE(measure_weights(&r, "again", LH_F32, calls));
     LH_TRY_DONE(measure_weights(&r, "again", LH_BF16, calls));
 done:
+    lh_buf_clear(&text);
     lh_checkpoint_close(r.ck);
     lh_free(r.piece);
     return st;
