@@ -254,9 +254,11 @@ static lh_status add_rows(lh_trace *t, int64_t layer, lh_segment *segment)
 
 static lh_status add_projection(lh_trace *t, const lh_evict_job *job, lh_segment *segment)
 {
-    const int64_t mark = lh_scratch_mark(t->view.exec);
+    lh_scratch scratch = {0};
+    lh_exec exec = *t->view.exec;
+    exec.scratch = &scratch;
     const lh_matrix w = lh_evict_plain_projection(
-        t->view.exec, job->layer.projection,
+        &exec, job->layer.projection,
         &(lh_evict_shape){.hidden = t->shape.hidden, .projection_bytes = t->shape.projection_bytes});
     int64_t width = t->shape.heads.q_count * t->shape.head_dim, size = w.format->bytes;
     char *all = NULL, *own = NULL;
@@ -275,7 +277,7 @@ static lh_status add_projection(lh_trace *t, const lh_evict_job *job, lh_segment
                                    .data = own});
     own = NULL;
 done:
-    lh_scratch_release(t->view.exec, mark);
+    lh_scratch_release(&exec, 0);
     lh_free(all);
     lh_free(own);
     return st;
