@@ -25,6 +25,7 @@ typedef struct lh_format {
     int group, bits, zero;
     int halves, halves_at; /* number of f16 scales of a block, adjacent, and the byte where they begin */
     void (*unpack)(lh_block_codes *out, const uint8_t *block); /* NULL: plain, or known by name only */
+    void (*pack)(uint8_t *block, const float *values);         /* NULL: no numbers are quantised to it */
     int is_plain;
     lh_dtype plain; /* type of plain numbers */
 } lh_format;
@@ -49,5 +50,9 @@ void lh_format_to_f32(const lh_format *format, float *dst, const uint8_t *src, i
 
 /* dst [cols] f32 from the values [col, col + cols) of the blocks that begin at src. */
 void lh_format_part_to_f32(const lh_format *format, float *dst, const uint8_t *src, int64_t col, int64_t cols);
+
+/* dst [blocks, bytes] from src [blocks, values] f32 that are finite, for a format with `pack`: bit for bit as ggml's
+ * quantize_row_*_ref and gguf-py's quantize. */
+void lh_format_from_f32(const lh_format *format, uint8_t *dst, const float *src, int64_t blocks);
 
 #endif

@@ -14,40 +14,55 @@
 #include "base/json.h"
 #include "base/log.h"
 #include "base/output.h"
-#include "base/rng.h"
 #include "base/size_text.h"
 #include "import/checkpoint.h"
 #include "import/config_impl.h"
 #include "import/convert.h"
 #include "import/format_tally.h"
+#include "import/import_impl.h"
 #include "import/import_source.h"
-#include "import/random_shapes.h"
 #include "import/tokenizer_source.h"
 
-/* Values that pass through the buffers at a time. */
-enum { BUFFER_VALUES = 1 << 22 };
-
-/* Progress over all tensors. */
-typedef struct meter {
-    lh_import_progress progress;
-    int64_t done_bytes, total_bytes;
-} meter;
-
-static lh_status advance(meter *m, int64_t bytes)
+lh_status lh_import_advance(lh_import_meter *m, int64_t bytes)
 {
     m->done_bytes += bytes;
     if (!m->progress.done) return LH_OK;
     return m->progress.done(m->progress.self, m->done_bytes, m->total_bytes);
 }
 
-/* The argument of --dtype. *automatic: true for "auto". */
-static lh_status read_dtype(const char *name, lh_dtype *type, int *automatic)
+lh_status lh_import_types_of(lh_import_types *out, const lh_import_options *options)
 {
-    *type = LH_BF16;
-    *automatic = strcmp(name, "auto") == 0;
-    if (!*automatic && (!lh_dtype_find(name, type) || *type > LH_BF16))
+    const char *name = options->dtype;
+    lh_import_types types = {.type = LH_BF16, .automatic = strcmp(name, "auto") == 0};
+    if (!types.automatic && (!lh_dtype_find(name, &types.type) || types.type > LH_BF16))
         LH_FAIL(LH_EUSAGE, "dtype '%s' is unknown: auto, f32, f16 and bf16 are known", name);
+    if (options->quantize) {
+        types.quantize = lh_format_named(options->quantize);
+        if (!types.quantize || !types.quantize->pack)
+            LH_FAIL(LH_EUSAGE, "no weights are quantised to '%s': q8_0, q5_1, q5_0, q4_1 and q4_0 are known",
+                    options->quantize);
+        if (!types.automatic)
+            LH_FAIL(LH_EUSAGE, "'--dtype %s' and '--quantize %s' both set the stored type: give one", name,
+                    options->quantize);
+    }
+    *out = types;
     return LH_OK;
+}
+
+const lh_format *lh_import_quantised(const lh_import_types *types, lh_weight weight, int64_t cols)
+{
+    const lh_format *format = types->quantize;
+    return format && lh_weight_takes_blocks(weight) && cols % format->values == 0 ? format : NULL;
+}
+
+int64_t lh_import_pack(const lh_format *format, char *dst, const float *src, int64_t rows, int64_t cols)
+{
+    const int64_t blocks = cols / format->values;
+#pragma omp parallel for schedule(static) if (rows * cols > 1 << 14)
+    for (int64_t r = 0; r < rows; r++)
+        lh_format_from_f32(format, (uint8_t *)dst + r * blocks * format->bytes, src + r * cols, blocks);
+    const int64_t bad = lh_find_unusable_block(format, (const uint8_t *)dst, rows * blocks);
+    return bad < 0 ? -1 : bad * format->values;
 }
 
 /* ---- a source ---- */
@@ -69,13 +84,13 @@ typedef struct importer {
     lh_source *source;
     lh_config config;
     const char *prefix; /* of Hugging Face's names, such as "model." */
-    lh_dtype type;
-    int automatic;
+    lh_import_types types;
     job *jobs;
     int64_t n;
-    meter meter;
-    lh_format_tally kept, grown; /* quantised tensors of the source: stored as they are, or as plain numbers */
-    int64_t grown_bytes;         /* of the latter, as stored */
+    lh_import_meter meter;
+    lh_format_tally kept;                 /* quantised tensors of the source that are stored as they are */
+    lh_format_tally grown, quantised;     /* as in the source: quantised ones that become plain, and the reverse */
+    int64_t grown_bytes, quantised_bytes; /* of these, as stored */
     /* Takes rows [row, row + n) of a weight, in `stored`: writes them, or compares them with a checkpoint. */
     lh_status (*take)(struct importer *im, const job *j, int64_t row, int64_t n);
     lh_checkpoint_writer *writer;
@@ -216,19 +231,29 @@ static lh_status check_tensor(const importer *im, const lh_source_tensor *t, int
  * stored as f32 unless they have the requested type. */
 static const lh_format *stored_format(const importer *im, const job *j)
 {
-    const lh_format *from = j->from->format;
-    if (im->automatic && lh_format_is_kept(from) && lh_weight_takes_blocks(j->weight)) return from;
-    lh_dtype type = im->automatic && from->is_plain ? from->plain : im->type;
+    const lh_import_types *types = &im->types;
+    const lh_format *from = j->from->format, *blocks = lh_import_quantised(types, j->weight, j->cols);
+    if (types->automatic && lh_format_is_kept(from) && lh_weight_takes_blocks(j->weight)) return from;
+    if (from->is_plain && blocks) return blocks;
+    lh_dtype type = types->automatic && from->is_plain ? from->plain : types->type;
     return lh_format_of(!from->is_plain || from->plain != type ? lh_weight_type(j->weight, type) : type);
 }
 
-/* Counts a tensor, or the part of a tensor, that is quantised in the source. */
+/* Counts a tensor, or the part of a tensor, that is quantised in the source or becomes so. */
 static void count_quantised(importer *im, const job *j)
 {
     const lh_format *from = j->from->format;
-    if (from->is_plain) return;
-    lh_format_tally_add(j->format == from ? &im->kept : &im->grown, from, j->part == 0, j->rows * j->cols);
-    if (j->format != from) im->grown_bytes += lh_format_bytes(j->format, j->rows * j->cols);
+    const int64_t values = j->rows * j->cols, tensors = j->part == 0, bytes = lh_format_bytes(j->format, values);
+    if (from->is_plain && j->format->is_plain) return;
+    if (from->is_plain) {
+        lh_format_tally_add(&im->quantised, from, tensors, values);
+        im->quantised_bytes += bytes;
+    } else if (j->format->is_plain) {
+        lh_format_tally_add(&im->grown, from, tensors, values);
+        im->grown_bytes += bytes;
+    } else {
+        lh_format_tally_add(&im->kept, from, tensors, values);
+    }
 }
 
 static lh_status add_job(importer *im, const job *j)
@@ -364,7 +389,7 @@ static lh_status complain(const importer *im, const job *j, int64_t row, int64_t
     if (fabs(value) < 0x1p64)
         LH_FAIL(LH_EINPUT, "'%s': tensor '%s' holds %g at [%" PRId64 ", %" PRId64 "], more than %s can: use --dtype %s",
                 path, j->from->name, value, source_row(j, r), c, j->format->name,
-                j->format->plain == LH_F16 ? "bf16" : "f32");
+                j->format->is_plain && j->format->plain != LH_F16 ? "f32" : "bf16");
     LH_FAIL(LH_EINPUT,
             "'%s': tensor '%s' holds %g at [%" PRId64 ", %" PRId64 "]: weights must be finite and below 2^64", path,
             j->from->name, value, source_row(j, r), c);
@@ -385,8 +410,8 @@ static lh_status fetch_blocks(importer *im, const job *j, int64_t row, int64_t n
     return LH_OK;
 }
 
-/* Rows [row, row + n) of a weight as plain numbers, into im->stored. */
-static lh_status fetch_numbers(importer *im, const job *j, int64_t row, int64_t n)
+/* Rows [row, row + n) of a weight, into im->raw as they are, and into im->wide as f32. */
+static void widen_rows(importer *im, const job *j, int64_t row, int64_t n)
 {
     const lh_format *from = j->from->format;
     int64_t row_blocks = j->cols / from->values, row_bytes = row_blocks * from->bytes;
@@ -398,7 +423,23 @@ static lh_status fetch_numbers(importer *im, const job *j, int64_t row, int64_t 
         lh_format_to_f32(from, im->wide + r * j->cols, (const uint8_t *)raw, row_blocks);
         for (int64_t i = 0; j->offset != 0 && i < j->cols; i++) im->wide[r * j->cols + i] += (float)j->offset;
     }
-    int same = from == j->format && j->offset == 0;
+}
+
+/* Rows [row, row + n) of a weight of plain numbers as blocks, into im->stored. */
+static lh_status quantise_rows(importer *im, const job *j, int64_t row, int64_t n)
+{
+    widen_rows(im, j, row, n);
+    int64_t bad = lh_find_unusable(im->wide, LH_F32, n * j->cols);
+    if (bad < 0) bad = lh_import_pack(j->format, im->stored, im->wide, n, j->cols);
+    if (bad >= 0) LH_TRY(complain(im, j, row, bad));
+    return LH_OK;
+}
+
+/* Rows [row, row + n) of a weight as plain numbers, into im->stored. */
+static lh_status fetch_numbers(importer *im, const job *j, int64_t row, int64_t n)
+{
+    widen_rows(im, j, row, n);
+    int same = j->from->format == j->format && j->offset == 0;
     const lh_convert convert = {.dst = im->stored,
                                 .dst_type = j->format->plain,
                                 .ld = j->cols,
@@ -409,6 +450,12 @@ static lh_status fetch_numbers(importer *im, const job *j, int64_t row, int64_t 
     int64_t bad = lh_convert_rows(&convert);
     if (bad >= 0) LH_TRY(complain(im, j, row, bad));
     return LH_OK;
+}
+
+static lh_status fetch(importer *im, const job *j, int64_t row, int64_t n)
+{
+    if (j->format->is_plain) return fetch_numbers(im, j, row, n);
+    return j->from->format->is_plain ? quantise_rows(im, j, row, n) : fetch_blocks(im, j, row, n);
 }
 
 static lh_status write_rows(importer *im, const job *j, int64_t row, int64_t n)
@@ -443,14 +490,14 @@ done:
 static lh_status pass_weight(importer *im, const job *j)
 {
     const lh_format *from = j->from->format;
-    int64_t row_bytes = lh_format_bytes(from, j->cols), step = BUFFER_VALUES / j->cols;
+    int64_t row_bytes = lh_format_bytes(from, j->cols), step = LH_IMPORT_BUFFER_VALUES / j->cols;
     if (step < 1) step = 1;
     for (int64_t row = 0; row < j->rows; row += step) {
         int64_t n = j->rows - row < step ? j->rows - row : step;
-        LH_TRY(j->format->is_plain ? fetch_numbers(im, j, row, n) : fetch_blocks(im, j, row, n));
+        LH_TRY(fetch(im, j, row, n));
         LH_TRY(im->take(im, j, row, n));
         release_pages(j->from->data + (j->first + row) * row_bytes, n * row_bytes);
-        LH_TRY(advance(&im->meter, lh_format_bytes(j->format, n * j->cols)));
+        LH_TRY(lh_import_advance(&im->meter, lh_format_bytes(j->format, n * j->cols)));
     }
     LH_TRY(lh_map_unchanged(j->from->map));
     return LH_OK;
@@ -458,7 +505,7 @@ static lh_status pass_weight(importer *im, const job *j)
 
 static lh_status allocate(importer *im)
 {
-    int64_t values = BUFFER_VALUES;
+    int64_t values = LH_IMPORT_BUFFER_VALUES;
     for (int64_t i = 0; i < im->n; i++)
         if (im->jobs[i].cols > values) values = im->jobs[i].cols;
     LH_TRY(lh_calloc(&im->raw, values, sizeof(float)));
@@ -509,15 +556,23 @@ done:
 static lh_status tell_quantised(const importer *im)
 {
     lh_status st = LH_OK;
-    lh_buf kept = {0}, grown = {0};
+    lh_buf kept = {0}, grown = {0}, quantised = {0};
     char size[LH_SIZE_TEXT];
     LH_TRY_DONE(lh_format_tally_text(&im->kept, &kept));
     LH_TRY_DONE(lh_format_tally_text(&im->grown, &grown));
     if (im->kept.n) lh_info("quantised weights are kept as they came: %s", kept.data);
     if (im->grown.n)
-        lh_info("quantised weights become %s: %s grow to %s (x%.1f)", lh_dtype_name(im->type), grown.data,
+        lh_info("quantised weights become %s: %s grow to %s (x%.1f)", lh_dtype_name(im->types.type), grown.data,
                 lh_size_text(size, im->grown_bytes), (double)im->grown_bytes / (double)im->grown.bytes);
+    LH_TRY_DONE(lh_format_tally_text(&im->quantised, &quantised));
+    if (im->quantised.n)
+        lh_info("weights are quantised to %s: %s become %s", im->types.quantize->name, quantised.data,
+                lh_size_text(size, im->quantised_bytes));
+    else if (im->types.quantize)
+        lh_warn("no matrix is quantised to %s: they are so already, or their rows are no multiple of %" PRId64,
+                im->types.quantize->name, im->types.quantize->values);
 done:
+    lh_buf_clear(&quantised);
     lh_buf_clear(&kept);
     lh_buf_clear(&grown);
     return st;
@@ -593,7 +648,7 @@ static lh_status match_weight(importer *im, job *j)
         LH_FAIL(LH_EFILE, "'%s' has no '%s' [%" PRId64 ", %" PRId64 "] as '%s' has it", path, name, j->rows * j->parts,
                 j->cols, lh_source_path(im->source));
     j->format = lh_checkpoint_format(im->other, j->weight, j->layer);
-    if (!j->format->is_plain && j->format != j->from->format)
+    if (!j->format->is_plain && j->format != j->from->format && !(j->format->pack && j->from->format->is_plain))
         LH_FAIL(LH_EFILE, "'%s' of '%s' is %s, tensor '%s' of '%s' is %s", name, path, j->format->name, j->from->name,
                 lh_source_path(im->source), j->from->format->name);
     im->meter.total_bytes += lh_format_bytes(j->format, j->rows * j->cols);
@@ -641,108 +696,11 @@ static void clear_importer(importer *im)
 lh_status lh_import_compare(const char *src, const char *checkpoint, const lh_import_progress *progress, int64_t *bytes)
 {
     const lh_import_options options = {.src = src, .out = checkpoint};
-    importer im = {.options = &options, .automatic = 1, .take = compare_rows, .meter = {.progress = *progress}};
+    importer im = {
+        .options = &options, .types = {.automatic = 1}, .take = compare_rows, .meter = {.progress = *progress}};
     lh_status st = compare_source(&im);
     *bytes = im.meter.done_bytes;
     clear_importer(&im);
-    return st;
-}
-
-/* ---- random weights ---- */
-
-typedef struct generator {
-    const lh_import_options *options;
-    lh_config config;
-    lh_dtype type;
-    meter meter;
-    lh_checkpoint_writer *writer;
-    float *wide;
-    char *stored;
-} generator;
-
-static lh_status count_weight(void *self, lh_weight weight, int64_t layer)
-{
-    generator *g = self;
-    int64_t rows, cols;
-    (void)layer;
-    lh_weight_shape(&g->config, weight, &rows, &cols);
-    g->meter.total_bytes += rows * cols * lh_dtype_bytes(lh_weight_type(weight, g->type));
-    return LH_OK;
-}
-
-static lh_status draw_weight(void *self, lh_weight weight, int64_t layer)
-{
-    generator *g = self;
-    int64_t rows, cols;
-    lh_weight_shape(&g->config, weight, &rows, &cols);
-    const lh_random_weight w = lh_random_weight_of(&g->config, weight, layer);
-    int64_t step = BUFFER_VALUES / cols;
-    lh_dtype type = lh_weight_type(weight, g->type);
-    LH_TRY(lh_checkpoint_begin(g->writer, weight, layer, lh_format_of(type)));
-    for (int64_t row = 0; row < rows; row += step) {
-        int64_t n = rows - row < step ? rows - row : step;
-#pragma omp parallel for schedule(static) if (n * cols > 1 << 14)
-        for (int64_t r = 0; r < n; r++) {
-            float *values = g->wide + r * cols;
-            lh_normals(values, g->options->seed, w.stream, (row + r) * cols, cols);
-            for (int64_t i = 0; i < cols; i++) values[i] = w.mean + w.scale * values[i];
-        }
-        const lh_convert convert = {.dst = g->stored,
-                                    .dst_type = type,
-                                    .ld = cols,
-                                    .src = g->wide,
-                                    .src_type = LH_F32,
-                                    .rows = n,
-                                    .cols = cols};
-        lh_convert_rows(&convert);
-        LH_TRY(lh_checkpoint_rows(g->writer, g->stored, n));
-        LH_TRY(advance(&g->meter, n * cols * lh_dtype_bytes(type)));
-    }
-    LH_TRY(lh_checkpoint_end(g->writer));
-    return LH_OK;
-}
-
-static lh_status generate(generator *g, const char *shape)
-{
-    lh_status st = LH_OK;
-    lh_checkpoint_meta meta = {.config_json = lh_random_shape_config(shape)};
-    char *tokenizer = NULL;
-    LH_TRY_DONE(lh_checkpoint_each(&g->config, count_weight, g));
-    LH_TRY_DONE(lh_partial_claim(g->options->out, g->meter.total_bytes));
-    LH_TRY_DONE(lh_random_shape_tokenizer(shape, &tokenizer, &meta.tokenizer_meta));
-    meta.tokenizer = tokenizer;
-    if (tokenizer)
-        meta.tokenizer_bytes = (int64_t)strlen(tokenizer);
-    else
-        lh_warn("shape '%s' has no tokenizer: the checkpoint takes token ids, but no text", shape);
-    LH_TRY_DONE(lh_calloc(&g->wide, BUFFER_VALUES, sizeof(float)));
-    LH_TRY_DONE(lh_calloc(&g->stored, BUFFER_VALUES, sizeof(float)));
-    LH_TRY_DONE(lh_checkpoint_create(&g->writer, g->options->out, &meta));
-    LH_TRY_DONE(lh_checkpoint_each(&g->config, draw_weight, g));
-    st = lh_checkpoint_finish(g->writer);
-    g->writer = NULL;
-    LH_TRY_DONE(st);
-done:
-    lh_free(tokenizer);
-    return st;
-}
-
-static lh_status import_random(const lh_import_options *options)
-{
-    lh_status st = LH_OK;
-    generator g = {.options = options, .meter = {.progress = options->progress}};
-    const char *shape = options->random, *text;
-    int automatic;
-    LH_TRY_DONE(read_dtype(options->dtype, &g.type, &automatic));
-    LH_TRY_DONE(lh_random_shape_check(shape));
-    text = lh_random_shape_config(shape);
-    LH_TRY_DONE(lh_config_parse_text(&g.config, text, (int64_t)strlen(text), shape));
-    LH_TRY_DONE(generate(&g, shape));
-done:
-    lh_checkpoint_drop(g.writer);
-    lh_config_clear(&g.config);
-    lh_free(g.wide);
-    lh_free(g.stored);
     return st;
 }
 
@@ -750,9 +708,9 @@ lh_status lh_import(const lh_import_options *options)
 {
     lh_status st = LH_OK;
     importer im = {.options = options, .take = write_rows, .meter = {.progress = options->progress}};
-    LH_TRY_DONE(read_dtype(options->dtype, &im.type, &im.automatic));
+    LH_TRY_DONE(lh_import_types_of(&im.types, options));
     if (options->random)
-        LH_TRY_DONE(import_random(options));
+        LH_TRY_DONE(lh_import_random(options));
     else
         LH_TRY_DONE(import_source(&im));
 done:

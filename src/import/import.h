@@ -21,13 +21,14 @@ typedef struct lh_import_options {
      * for q2_K, q3_K and random weights).
      * Vectors (norms, biases) become f32 unless they are of this type already. */
     const char *dtype;
+    const char *quantize; /* with dtype "auto": format of blocks that matrices of plain numbers become; NULL: none */
     uint64_t seed;
     lh_import_progress progress;
 } lh_import_options;
 
-/* Leaves a complete checkpoint at `out`, or the previous file. LH_EUSAGE: unknown dtype or shape. LH_EINPUT: a source
- * that is damaged, contradicts its configuration, or holds values that are not finite; the message names the tensor.
- * Warns about tensors that are not used and about a missing tokenizer. */
+/* Leaves a complete checkpoint at `out`, or the previous file. LH_EUSAGE: unknown dtype, format or shape. LH_EINPUT: a
+ * source that is damaged, contradicts its configuration, or holds values that are not finite; the message names the
+ * tensor. Warns about tensors that are not used and about a missing tokenizer. */
 lh_status lh_import(const lh_import_options *options);
 
 /* LH_EFILE unless the weights of a checkpoint are those of a source: blocks byte by byte, plain numbers as an import

@@ -72,7 +72,7 @@ static const struct {
     {"serve", "batch", "there is no server, requests come from a file"},
     {"server", "batch", "there is no server, requests come from a file"},
     {"run-batch", "batch", NULL},
-    {"quantize", "import", "'--dtype' sets the type of the stored weights"},
+    {"quantize", "import", "'--quantize' makes blocks of few bits, '--dtype' plain numbers"},
     {"convert", "import", NULL},
     {"download", "import", "'hf download ORG/MODEL --local-dir FOLDER' fetches the folder that it reads"},
     {"pull", "import", "'hf download ORG/MODEL --local-dir FOLDER' fetches the folder that it reads"},

@@ -160,7 +160,7 @@ static const struct {
     {"run m.gguf", "unknown command 'run', here it is 'longhaul chat': '-m MODEL' names the model"},
     {"perplexity -m x.h5", "unknown command 'perplexity', here it is 'longhaul eval ppl'"},
     {"serve -m x.h5", "unknown command 'serve', here it is 'longhaul batch': there is no server"},
-    {"quantize a b", "here it is 'longhaul import': '--dtype' sets the type"},
+    {"quantize a b", "here it is 'longhaul import': '--quantize' makes blocks"},
     {"download org/model", "'hf download ORG/MODEL --local-dir FOLDER' fetches the folder that it reads"},
     {"version", "unknown command 'version', here it is 'longhaul --version'"},
     {"import -o x.h5", "nothing to import"},

@@ -1,0 +1,114 @@
+/* import_random.c - makes a checkpoint of a named shape with random weights, a buffer of rows at a time. */
+#include <string.h>
+
+#include "base/log.h"
+#include "base/output.h"
+#include "base/rng.h"
+#include "import/checkpoint.h"
+#include "import/convert.h"
+#include "import/import_impl.h"
+#include "import/random_shapes.h"
+
+typedef struct generator {
+    const lh_import_options *options;
+    lh_config config;
+    lh_import_types types;
+    lh_import_meter meter;
+    lh_checkpoint_writer *writer;
+    float *wide;
+    char *stored;
+} generator;
+
+static const lh_format *format_of(const generator *g, lh_weight weight, int64_t cols)
+{
+    const lh_format *blocks = lh_import_quantised(&g->types, weight, cols);
+    return blocks ? blocks : lh_format_of(lh_weight_type(weight, g->types.type));
+}
+
+static lh_status count_weight(void *self, lh_weight weight, int64_t layer)
+{
+    generator *g = self;
+    int64_t rows, cols;
+    (void)layer;
+    lh_weight_shape(&g->config, weight, &rows, &cols);
+    g->meter.total_bytes += lh_format_bytes(format_of(g, weight, cols), rows * cols);
+    return LH_OK;
+}
+
+static lh_status draw_weight(void *self, lh_weight weight, int64_t layer)
+{
+    generator *g = self;
+    int64_t rows, cols;
+    lh_weight_shape(&g->config, weight, &rows, &cols);
+    const lh_random_weight w = lh_random_weight_of(&g->config, weight, layer);
+    int64_t step = LH_IMPORT_BUFFER_VALUES / cols;
+    const lh_format *format = format_of(g, weight, cols);
+    LH_TRY(lh_checkpoint_begin(g->writer, weight, layer, format));
+    for (int64_t row = 0; row < rows; row += step) {
+        int64_t n = rows - row < step ? rows - row : step;
+#pragma omp parallel for schedule(static) if (n * cols > 1 << 14)
+        for (int64_t r = 0; r < n; r++) {
+            float *values = g->wide + r * cols;
+            lh_normals(values, g->options->seed, w.stream, (row + r) * cols, cols);
+            for (int64_t i = 0; i < cols; i++) values[i] = w.mean + w.scale * values[i];
+        }
+        const lh_convert convert = {.dst = g->stored,
+                                    .dst_type = format->plain,
+                                    .ld = cols,
+                                    .src = g->wide,
+                                    .src_type = LH_F32,
+                                    .rows = n,
+                                    .cols = cols};
+        if (format->is_plain)
+            lh_convert_rows(&convert);
+        else
+            lh_import_pack(format, g->stored, g->wide, n, cols);
+        LH_TRY(lh_checkpoint_rows(g->writer, g->stored, n));
+        LH_TRY(lh_import_advance(&g->meter, lh_format_bytes(format, n * cols)));
+    }
+    LH_TRY(lh_checkpoint_end(g->writer));
+    return LH_OK;
+}
+
+static lh_status generate(generator *g, const char *shape)
+{
+    lh_status st = LH_OK;
+    lh_checkpoint_meta meta = {.config_json = lh_random_shape_config(shape)};
+    char *tokenizer = NULL;
+    LH_TRY_DONE(lh_checkpoint_each(&g->config, count_weight, g));
+    LH_TRY_DONE(lh_partial_claim(g->options->out, g->meter.total_bytes));
+    LH_TRY_DONE(lh_random_shape_tokenizer(shape, &tokenizer, &meta.tokenizer_meta));
+    meta.tokenizer = tokenizer;
+    if (tokenizer)
+        meta.tokenizer_bytes = (int64_t)strlen(tokenizer);
+    else
+        lh_warn("shape '%s' has no tokenizer: the checkpoint takes token ids, but no text", shape);
+    LH_TRY_DONE(lh_calloc(&g->wide, LH_IMPORT_BUFFER_VALUES, sizeof(float)));
+    LH_TRY_DONE(lh_calloc(&g->stored, LH_IMPORT_BUFFER_VALUES, sizeof(float)));
+    LH_TRY_DONE(lh_checkpoint_create(&g->writer, g->options->out, &meta));
+    LH_TRY_DONE(lh_checkpoint_each(&g->config, draw_weight, g));
+    st = lh_checkpoint_finish(g->writer);
+    g->writer = NULL;
+    LH_TRY_DONE(st);
+done:
+    lh_free(tokenizer);
+    return st;
+}
+
+lh_status lh_import_random(const lh_import_options *options)
+{
+    lh_status st = LH_OK;
+    generator g = {.options = options, .meter = {.progress = options->progress}};
+    const char *shape = options->random, *text;
+    LH_TRY_DONE(lh_import_types_of(&g.types, options));
+    LH_TRY_DONE(lh_random_shape_check(shape));
+    text = lh_random_shape_config(shape);
+    LH_TRY_DONE(lh_config_parse_text(&g.config, text, (int64_t)strlen(text), shape));
+    LH_TRY_DONE(generate(&g, shape));
+done:
+    lh_checkpoint_drop(g.writer);
+    lh_config_clear(&g.config);
+    lh_free(g.wide);
+    lh_free(g.stored);
+    return st;
+}
