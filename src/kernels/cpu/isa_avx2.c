@@ -3,6 +3,6 @@
 #define LH_PAIRS_HEADER "kernels/cpu/pairs_vec.h"
 #define LH_TABLE lh_cpu_ops_avx2
 #define TILE_ROWS 6
-#define TOKEN_TILES(X, ...) X(1, __VA_ARGS__) X(2, __VA_ARGS__) X(4, __VA_ARGS__)
+#define TOKEN_TILES(X, ...) X(1, __VA_ARGS__) X(2, __VA_ARGS__) X(4, __VA_ARGS__) X(8, __VA_ARGS__)
 
 #include "kernels/cpu/backend.inc.c"

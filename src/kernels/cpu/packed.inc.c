@@ -12,7 +12,7 @@
 enum { PACKED_TOKENS = 96 };
 
 /* Tokens of the largest tile; tokens with sums for both passes over x at a time. */
-enum { MAX_IN_TILE = VL == 16 ? 16 : 4, FEW_IN_TILE = VL == 16 ? 8 : 4 };
+enum { MAX_IN_TILE = VL, FEW_IN_TILE = VL / 2 };
 
 /* x of a tile: blocks, each with words [2][8][tokens] of 4 columns, then [tokens] scales, scales times sums, sums, and
  * sums of the first 16 columns. Words: bytes: the upper 8 and the lower 7 bits plus sign of 4 columns; else columns 0

@@ -240,7 +240,9 @@ VEC_FN vf vf_from_ints(vi x)
 enum { DOT_BYTES = 0 };
 VEC_FN vi vi_dot(vi a, const int32_t *word, vi c)
 {
-    return _mm256_add_epi32(c, _mm256_madd_epi16(a, vi_set1(*word)));
+    c = _mm256_add_epi32(c, _mm256_madd_epi16(a, vi_set1(*word)));
+    __asm__("" : "+x"(c)); /* or the compiler forms all products of a block before their sums, in memory */
+    return c;
 }
 
 VEC_FN void vf_transpose(vf x[VL])

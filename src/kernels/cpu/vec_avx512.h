@@ -259,7 +259,9 @@ VEC_FN vi vi_dot(vi a, const int32_t *word, vi c)
 enum { DOT_BYTES = 0 };
 VEC_FN vi vi_dot(vi a, const int32_t *word, vi c)
 {
-    return _mm512_add_epi32(c, _mm512_madd_epi16(a, vi_set1(*word)));
+    c = _mm512_add_epi32(c, _mm512_madd_epi16(a, vi_set1(*word)));
+    __asm__("" : "+v"(c)); /* or the compiler forms all products of a block before their sums, in memory */
+    return c;
 }
 #endif
 
