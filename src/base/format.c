@@ -149,6 +149,40 @@ static void q6_k(lh_block_codes *out, const uint8_t *src)
     }
 }
 
+/* ---- blocks that are only read as numbers: codes of 4 bits are indices into a table ---- */
+
+static const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
+static const int8_t fp4_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}; /* twice E2M1 */
+
+/* 32 values of a scale. */
+static void look_up(float *dst, const uint8_t *nibbles, float scale, const int8_t *values)
+{
+    for (int i = 0; i < 32; i++) dst[i] = scale * (float)values[nibble(nibbles, i)];
+}
+
+/* half d; nibbles. */
+static void iq4_nl(float *dst, const uint8_t *src)
+{
+    look_up(dst, src + 2, lh_f16_to_f32(u16_at(src)), iq4_values);
+}
+
+/* half d; upper bit pairs, then lower nibbles, of eight 6-bit scales; nibbles. */
+static void iq4_xs(float *dst, const uint8_t *src)
+{
+    const float d = lh_f16_to_f32(u16_at(src));
+    const int high = u16_at(src + 2);
+    for (int g = 0; g < 8; g++) {
+        const int scale = ((src[4 + g / 2] >> (g % 2 * 4)) & 15) | ((high >> (2 * g)) & 3) << 4;
+        look_up(dst + 32 * g, src + 8 + 16 * g, d * (float)(scale - 32), iq4_values);
+    }
+}
+
+/* An exponent of two (E8M0), here of half the scale; nibbles. */
+static void mxfp4(float *dst, const uint8_t *src)
+{
+    look_up(dst, src + 1, ldexpf(1, src[0] - 128), fp4_values);
+}
+
 /* ---- quantisation, by the definitions of ggml-quants.c (quantize_row_*_ref) ---- */
 
 enum { SMALL = 32 }; /* values of a block of the formats that numbers are quantised to */
@@ -249,7 +283,8 @@ static void pack_q8_0(uint8_t *block, const float *values)
 }
 
 /* Rows of the table: plain numbers; blocks of values with their bytes, values that share a scale, bits and zero of a
- * code, number and place of the f16 scales; a format that is known by name, for messages. */
+ * code, number and place of the f16 scales; blocks that are only read as numbers; a format that is known by name,
+ * for messages. */
 #define PLAIN(label, id, type, size)                                                          \
     {                                                                                         \
         .name = label, .number = id, .values = 1, .bytes = size, .is_plain = 1, .plain = type \
@@ -258,6 +293,10 @@ static void pack_q8_0(uint8_t *block, const float *values)
     {                                                                                                                  \
         .name = label, .number = id, .values = in_block, .bytes = size, .group = share, .bits = width, .zero = middle, \
         .halves = f16s, .halves_at = f16s_at, .unpack = reader, .pack = writer                                         \
+    }
+#define NUMBERS(label, id, in_block, size, reader)                                      \
+    {                                                                                   \
+        .name = label, .number = id, .values = in_block, .bytes = size, .widen = reader \
     }
 #define NAMED(label, id, in_block, size)                               \
     {                                                                  \
@@ -284,10 +323,10 @@ static const lh_format formats[] = {
     NAMED("iq2_xs", 17, 256, 74),
     NAMED("iq3_xxs", 18, 256, 98),
     NAMED("iq1_s", 19, 256, 50),
-    NAMED("iq4_nl", 20, 32, 18),
+    NUMBERS("iq4_nl", 20, 32, 18, iq4_nl),
     NAMED("iq3_s", 21, 256, 110),
     NAMED("iq2_s", 22, 256, 82),
-    NAMED("iq4_xs", 23, 256, 136),
+    NUMBERS("iq4_xs", 23, 256, 136, iq4_xs),
     NAMED("i8", 24, 1, 1),
     NAMED("i16", 25, 1, 2),
     NAMED("i32", 26, 1, 4),
@@ -296,7 +335,7 @@ static const lh_format formats[] = {
     NAMED("iq1_m", 29, 256, 56),
     NAMED("tq1_0", 34, 256, 54),
     NAMED("tq2_0", 35, 256, 66),
-    NAMED("mxfp4", 39, 32, 17),
+    NUMBERS("mxfp4", 39, 32, 17, mxfp4),
     NAMED("nvfp4", 40, 64, 36),
     NAMED("q1_0", 41, 128, 18),
     NAMED("q2_0", 42, 64, 18),
@@ -324,7 +363,7 @@ const lh_format *lh_format_of(lh_dtype type)
 
 int lh_format_is_readable(const lh_format *format)
 {
-    return format->unpack || format->is_plain;
+    return format->unpack || format->widen || format->is_plain;
 }
 
 int lh_format_is_kept(const lh_format *format)
@@ -349,14 +388,18 @@ static void block_to_f32(const lh_format *format, float *dst, const lh_block_cod
 
 void lh_format_to_f32(const lh_format *format, float *dst, const uint8_t *src, int64_t blocks)
 {
-    if (!format->unpack) {
+    if (format->is_plain) {
         lh_dtype_convert(dst, LH_F32, src, format->plain, blocks);
         return;
     }
-    for (int64_t i = 0; i < blocks; i++) {
+    for (int64_t i = 0; i < blocks; i++, dst += format->values, src += format->bytes) {
         lh_block_codes block;
-        format->unpack(&block, src + i * format->bytes);
-        block_to_f32(format, dst + i * format->values, &block);
+        if (format->widen) {
+            format->widen(dst, src);
+        } else {
+            format->unpack(&block, src);
+            block_to_f32(format, dst, &block);
+        }
     }
 }
 

@@ -26,6 +26,7 @@ typedef struct lh_format {
     int halves, halves_at; /* number of f16 scales of a block, adjacent, and the byte where they begin */
     void (*unpack)(lh_block_codes *out, const uint8_t *block); /* NULL: plain, or known by name only */
     void (*pack)(uint8_t *block, const float *values);         /* NULL: no numbers are quantised to it */
+    void (*widen)(float *dst, const uint8_t *block); /* of blocks that are only read as numbers; NULL: others */
     int is_plain;
     lh_dtype plain; /* type of plain numbers */
 } lh_format;
@@ -38,7 +39,7 @@ const lh_format *lh_format_of(lh_dtype type);
 /* False for a format that is known by name only. */
 int lh_format_is_readable(const lh_format *format);
 
-/* True for blocks with codes of at least 4 bits: checkpoints store them as they are in GGUF files. */
+/* True for blocks with codes of at least 4 bits: checkpoints store these bytes of GGUF files. */
 int lh_format_is_kept(const lh_format *format);
 
 /* Bytes of `values` numbers, a whole number of blocks. */

@@ -216,7 +216,7 @@ static lh_status check_tensor(const importer *im, const lh_source_tensor *t, int
     if (!t->format || !lh_format_is_readable(t->format))
         LH_FAIL(LH_EINPUT,
                 "'%s': tensor '%s' is of type %s: f32, f16 and bf16 are read, and in GGUF files q4_0, q4_1, q5_0, "
-                "q5_1, q8_0 and q2_K to q6_K",
+                "q5_1, q8_0, q2_K to q6_K, iq4_nl, iq4_xs and mxfp4",
                 path, t->name, t->format_name);
     if (cols == 1 && !t->format->is_plain)
         LH_FAIL(LH_EINPUT, "'%s': tensor '%s' is quantised (%s): norms and biases must be plain numbers", path, t->name,

@@ -18,7 +18,7 @@ typedef struct lh_import_options {
     const char *random; /* "tiny", "llama-3.1-8b", … (random_shapes.h): seeded weights */
     const char *out;
     /* Stored type: "f32", "f16", "bf16" or "auto" (the format of the source, blocks of at least 4 bits included; bf16
-     * for q2_K, q3_K and random weights).
+     * for other blocks and for random weights).
      * Vectors (norms, biases) become f32 unless they are of this type already. */
     const char *dtype;
     const char *quantize; /* with dtype "auto": format of blocks that matrices of plain numbers become; NULL: none */

@@ -35,8 +35,8 @@ static const lh_option rows[] = {
      FIELD(dtype),
      .def = "auto",
      .choices = stored_types,
-     .help = "Type of the stored weights. auto: as the source, the blocks of quantised weights included; q2_K and q3_K "
-             "become bf16. A named type dequantises."},
+     .help = "Type of the stored weights. auto: as the source, the blocks of quantised weights included; q2_K, q3_K, "
+             "iq4_nl, iq4_xs and mxfp4 become bf16. A named type dequantises."},
     {.type = LH_OPT_STR,
      .name = "quantize",
      FIELD(quantize),

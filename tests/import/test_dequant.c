@@ -53,6 +53,42 @@ START_TEST(test_values_are_ggml_s)
 }
 END_TEST
 
+/* FNV-1a hashes of the values by gguf.quants.dequantize (gguf 0.19) of the blocks below; zeros are positive. */
+static const struct golden {
+    const char *name;
+    uint64_t hash;
+} goldens[] = {
+    {"iq4_nl", UINT64_C(0x5e110693375829fb)},
+    {"iq4_xs", UINT64_C(0x8ea70804d5581653)},
+    {"mxfp4", UINT64_C(0x1fb3bad59027d228)},
+};
+enum { GOLDENS = sizeof goldens / sizeof *goldens };
+
+START_TEST(test_values_of_tables_are_gguf_py_s)
+{
+    enum { BLOCKS = 64 };
+    static uint8_t blocks[BLOCKS * 136];
+    static float values[BLOCKS * 256];
+    const lh_format *format = lh_format_named(goldens[_i].name);
+    const char *const bytes = (const char *)values;
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (int64_t i = 0; i < BLOCKS * format->bytes; i++) blocks[i] = (uint8_t)((i * 7919 + i * i % 1013 * 104729) >> 3);
+    for (int b = 0; b < BLOCKS; b++) {
+        uint8_t *block = blocks + b * format->bytes;
+        if (strcmp(format->name, "mxfp4") == 0)
+            block[0] = (uint8_t)(100 + b % 40);
+        else /* the half is finite */
+            block[1] = (uint8_t)(0x20 + block[1] % 32);
+    }
+    lh_format_to_f32(format, values, blocks, BLOCKS);
+    for (int64_t i = 0; i < BLOCKS * format->values; i++) values[i] += 0.0f;
+    for (int64_t i = 0; i < BLOCKS * format->values * 4; i++)
+        hash = (hash ^ (uint8_t)bytes[i]) * UINT64_C(0x100000001b3);
+    ck_assert_msg(hash == goldens[_i].hash, "%s: %016llx", format->name, (unsigned long long)hash);
+    ck_assert(!lh_format_is_kept(format));
+}
+END_TEST
+
 START_TEST(test_blocks_do_not_depend_on_each_other)
 {
     float two[512], one[256];
@@ -74,6 +110,7 @@ int main(void)
     snprintf(golden, sizeof golden, "%s/golden/dequant.h5", folder ? folder : LH_TEST_DATA);
     Suite *suite = suite_create("dequant");
     TCase *tc = tcase_create("laws");
+    tcase_add_loop_test(tc, test_values_of_tables_are_gguf_py_s, 0, GOLDENS);
     tcase_add_test(tc, test_blocks_do_not_depend_on_each_other);
     if (lh_file_exists(golden))
         tcase_add_loop_test(tc, test_values_are_ggml_s, 0, sizeof names / sizeof *names);
