@@ -212,7 +212,7 @@ VEC_FN void sums_of_many(vi *sum, const uint8_t *codes, const int32_t *x, const 
         if (pass == 1) break;
 #pragma GCC unroll 16
         for (int t = 0; t < tokens; t++) sum[t] = without_zeros(raised(sum[t]), x + t, p, g, tokens);
-        __asm__ volatile("" ::: "memory"); /* the codes are loaded again instead of being kept in registers */
+        __asm__ volatile("" ::: "memory"); /* codes and y are loaded again instead of being kept in registers */
     }
 }
 
