@@ -22,6 +22,7 @@ static lh_status open_caches(dry_run *d)
     d->count = 1 + c->other_count;
     LH_TRY(lh_calloc(&d->projections, d->shape.layers, sizeof *d->projections));
     LH_TRY(lh_calloc(&d->caches, d->count, sizeof *d->caches));
+    for (int64_t l = 0; l < d->shape.layers; l++) d->projections[l].w = lh_plain_matrix(NULL, LH_BF16, 0);
     d->shape.projections = d->projections;
     LH_TRY(lh_calloc(&d->rotations, d->shape.layers, sizeof *d->rotations));
     d->shape.rotations = d->rotations;

@@ -59,12 +59,13 @@ enum { SHAPES = sizeof shapes / sizeof *shapes, FEW_BITS = 5 };
 static const struct policy_case {
     const char *policy, *budget, *evict;
 } policies[] = {
-    {"full", NULL, NULL},      {"recency", "32", NULL},    {"streaming", "32", NULL},    {"snapkv", "48", NULL},
-    {"pyramidkv", "48", NULL}, {"ada-snapkv", "48", NULL}, {"ada-pyramid", "30%", NULL}, {"ada-snapkv", "20", NULL},
+    {"full", NULL, NULL},       {"recency", "32", NULL},      {"streaming", "32", NULL},
+    {"snapkv", "48", NULL},     {"pyramidkv", "48", NULL},    {"ada-snapkv", "48", NULL},
+    {"criticalkv", "48", NULL}, {"ada-pyramid", "30%", NULL}, {"ada-snapkv", "20", NULL},
 };
 enum { POLICIES = sizeof policies / sizeof *policies };
 
-/* Of the larger models every third policy: full, snapkv and ada-pyramid. */
+/* Of the larger models every third policy: full, snapkv and criticalkv. */
 static int stride(int shape)
 {
     return shapes[shape].numbers ? 3 : 1;

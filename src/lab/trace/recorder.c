@@ -178,6 +178,7 @@ static lh_status open_stats(lh_trace *t, const lh_policy *policy)
     lh_evict_shape shape = {.heads = s->heads,
                             .head_dim = s->head_dim,
                             .hidden = s->hidden,
+                            .projection_bytes = s->projection_bytes,
                             .scale = s->scale,
                             .softcap = s->softcap,
                             .layers = s->layers};
