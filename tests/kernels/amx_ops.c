@@ -4,5 +4,6 @@
 #define LH_PAIRS_HEADER "kernels/cpu/pairs_amx.h"
 #define LH_TABLE amx_ops
 #define TILE_ROWS 14
+#define TOKEN_TILES(X, ...) X(1, __VA_ARGS__) X(4, __VA_ARGS__)
 
 #include "kernels/cpu/backend.inc.c"
