@@ -138,11 +138,19 @@ class Cache(_File):
     def positions(self, layer):
         return _ragged(self.h5[f"layers/{layer:03d}"], "positions")
 
+    def _numbers(self, layer, name):
+        """Rows of a quantised cache are codes times the scale of their entry."""
+        group = self.h5[f"layers/{layer:03d}"]
+        rows = _ragged(group, name)
+        if f"{name}_scale" not in group:
+            return rows
+        return [codes * scales[:, None] for codes, scales in zip(rows, _ragged(group, f"{name}_scale"))]
+
     def keys(self, layer):
-        return _ragged(self.h5[f"layers/{layer:03d}"], "k")
+        return self._numbers(layer, "k")
 
     def values(self, layer):
-        return _ragged(self.h5[f"layers/{layer:03d}"], "v")
+        return self._numbers(layer, "v")
 
     def bias(self, layer):
         """What is added to the logits of each KV head's entries; None where the layer has no biases."""

@@ -7,8 +7,8 @@ static const struct {
     const char *name;
     int64_t bytes;
 } types[LH_DTYPES] = {
-    [LH_F32] = {"f32", 4}, [LH_F16] = {"f16", 2}, [LH_BF16] = {"bf16", 2},
-    [LH_I32] = {"i32", 4}, [LH_I64] = {"i64", 8}, [LH_U8] = {"u8", 1},
+    [LH_F32] = {"f32", 4}, [LH_F16] = {"f16", 2}, [LH_BF16] = {"bf16", 2}, [LH_I32] = {"i32", 4},
+    [LH_I64] = {"i64", 8}, [LH_U8] = {"u8", 1},   [LH_Q8] = {"q8", 1},
 };
 
 const char *lh_dtype_name(lh_dtype type)

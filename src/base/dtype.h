@@ -7,9 +7,10 @@
 
 #include "base/both.h"
 
-typedef enum lh_dtype { LH_F32, LH_F16, LH_BF16, LH_I32, LH_I64, LH_U8, LH_DTYPES } lh_dtype;
+/* LH_Q8: signed codes of 8 bits, which with a scale for each row of them are numbers (kernels/q8.h). */
+typedef enum lh_dtype { LH_F32, LH_F16, LH_BF16, LH_I32, LH_I64, LH_U8, LH_Q8, LH_DTYPES } lh_dtype;
 
-/* "f32", "f16", "bf16", "i32", "i64", "u8". */
+/* "f32", "f16", "bf16", "i32", "i64", "u8", "q8". */
 const char *lh_dtype_name(lh_dtype type);
 int64_t lh_dtype_bytes(lh_dtype type);
 

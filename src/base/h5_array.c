@@ -55,6 +55,7 @@ static hid_t make_type(lh_dtype type)
     case LH_I32: return H5Tcopy(H5T_STD_I32LE);
     case LH_I64: return H5Tcopy(H5T_STD_I64LE);
     case LH_U8: return H5Tcopy(H5T_STD_U8LE);
+    case LH_Q8: return H5Tcopy(H5T_STD_I8LE);
     default: return H5Tcopy(H5T_IEEE_F32LE);
     }
 }

@@ -46,14 +46,33 @@ lh_status lh_arena_init(lh_arena *a, const lh_arena_shape *shape, int64_t *heads
     return make_host(a, heads);
 }
 
+/* Keys and values, and their scales. */
+static void free_numbers(lh_ragged *view, lh_device *device)
+{
+    lh_device_free(device, view->k);
+    lh_device_free(device, view->v);
+    lh_device_free(device, view->k_scale);
+    lh_device_free(device, view->v_scale);
+    view->k = view->v = NULL;
+    view->k_scale = view->v_scale = NULL;
+}
+
+static lh_status alloc_numbers(lh_ragged *view, lh_device *device, int64_t slots)
+{
+    const int64_t row = view->head_dim * lh_dtype_bytes(view->type), scales = slots * (int64_t)sizeof *view->k_scale;
+    LH_TRY(lh_device_alloc(device, &view->k, slots * row, LH_MEM_KV));
+    LH_TRY(lh_device_alloc(device, &view->v, slots * row, LH_MEM_KV));
+    if (view->type != LH_Q8) return LH_OK;
+    LH_TRY(lh_device_alloc(device, &view->k_scale, scales, LH_MEM_KV));
+    return lh_device_alloc(device, &view->v_scale, scales, LH_MEM_KV);
+}
+
 void lh_arena_free(lh_arena *a, lh_device *device)
 {
-    lh_device_free(device, a->view.k);
-    lh_device_free(device, a->view.v);
+    free_numbers(&a->view, device);
     lh_device_free(device, a->view.positions);
     lh_device_free(device, a->view.bias);
     lh_device_free(device, a->view.stats);
-    a->view.k = a->view.v = NULL;
     a->view.positions = NULL;
     a->view.bias = a->view.stats = NULL;
     a->view.parent = (lh_parent){0};
@@ -90,7 +109,7 @@ lh_status lh_arena_alloc(lh_arena *a, const lh_exec *x, const int64_t *cap)
 {
     lh_status st = LH_OK;
     lh_device *device = lh_exec_device(x);
-    int64_t slots = 0, row = a->view.head_dim * lh_dtype_bytes(a->view.type);
+    int64_t slots = 0;
     for (int64_t h = 0; h < a->view.heads; h++) {
         a->offset[h] = slots - a->shared[h];
         a->cap[h] = cap[h];
@@ -98,8 +117,7 @@ lh_status lh_arena_alloc(lh_arena *a, const lh_exec *x, const int64_t *cap)
         slots += cap[h] - a->shared[h];
     }
     a->view.stat_count = a->form.stats;
-    LH_TRY_DONE(lh_device_alloc(device, &a->view.k, slots * row, LH_MEM_KV));
-    LH_TRY_DONE(lh_device_alloc(device, &a->view.v, slots * row, LH_MEM_KV));
+    LH_TRY_DONE(alloc_numbers(&a->view, device, slots));
     if (a->form.has_positions)
         LH_TRY_DONE(lh_device_alloc(device, &a->view.positions, slots * (int64_t)sizeof(int32_t), LH_MEM_KV));
     if (a->form.has_bias)
@@ -126,6 +144,57 @@ done:
     return st;
 }
 
+lh_status lh_convert_entries(const lh_exec *x, const lh_ragged *dst, const lh_arena *src, int64_t more)
+{
+    const lh_ragged *s = &src->view;
+    const int64_t dim = s->head_dim, from = dim * lh_dtype_bytes(s->type), to = dim * lh_dtype_bytes(dst->type);
+    for (int64_t h = 0; h < s->heads; h++) {
+        const int64_t at = src->offset[h];
+        const void *numbers[] = {s->k, s->v};
+        const float *scales[] = {s->k_scale, s->v_scale};
+        void *outputs[] = {dst->k, dst->v};
+        float *out_scales[] = {dst->k_scale, dst->v_scale};
+        for (int i = 0; i < 2; i++) {
+            const lh_convert_args convert = {.dst = (char *)outputs[i] + at * to,
+                                             .src = (const char *)numbers[i] + at * from,
+                                             .dst_scale = out_scales[i] ? out_scales[i] + at : NULL,
+                                             .src_scale = scales[i] ? scales[i] + at : NULL,
+                                             .dst_type = dst->type,
+                                             .src_type = s->type,
+                                             .rows = src->len[h] + more,
+                                             .cols = dim,
+                                             .dst_ld = dim,
+                                             .src_ld = dim};
+            LH_TRY(x->ops->convert(x->stream, &convert));
+        }
+    }
+    return LH_OK;
+}
+
+lh_status lh_arena_convert(lh_arena *a, const lh_exec *x, lh_dtype type)
+{
+    lh_device *device = lh_exec_device(x);
+    lh_ragged new = {.type = type, .head_dim = a->view.head_dim};
+    if (a->view.type == type || !a->slots) {
+        a->view.type = type;
+        return LH_OK;
+    }
+    lh_status st = alloc_numbers(&new, device, a->slots);
+    if (st == LH_OK) st = lh_convert_entries(x, &new, a, 0);
+    if (st != LH_OK) {
+        free_numbers(&new, device);
+        return st;
+    }
+    free_numbers(&a->view, device);
+    a->view.type = type;
+    a->view.k = new.k;
+    a->view.v = new.v;
+    a->view.k_scale = new.k_scale;
+    a->view.v_scale = new.v_scale;
+    a->epoch++;
+    return LH_OK;
+}
+
 lh_status lh_copy_entries(const lh_exec *x, const lh_slots *dst, const lh_slots *src, int64_t entries)
 {
     const lh_ragged *d = dst->view, *s = src->view;
@@ -134,6 +203,11 @@ lh_status lh_copy_entries(const lh_exec *x, const lh_slots *dst, const lh_slots 
                           LH_COPY_ON_DEVICE));
     LH_TRY(lh_stream_copy(x->stream, (char *)d->v + dst->slot * row, (char *)s->v + src->slot * row, entries * row,
                           LH_COPY_ON_DEVICE));
+    if (s->type == LH_Q8) {
+        const int64_t scales = entries * (int64_t)sizeof *d->k_scale;
+        LH_TRY(lh_stream_copy(x->stream, d->k_scale + dst->slot, s->k_scale + src->slot, scales, LH_COPY_ON_DEVICE));
+        LH_TRY(lh_stream_copy(x->stream, d->v_scale + dst->slot, s->v_scale + src->slot, scales, LH_COPY_ON_DEVICE));
+    }
     if (d->positions)
         LH_TRY(lh_stream_copy(x->stream, d->positions + dst->slot, s->positions + src->slot,
                               entries * (int64_t)sizeof(int32_t), LH_COPY_ON_DEVICE));
@@ -179,9 +253,10 @@ lh_status lh_arena_copy(lh_arena *a, const lh_exec *x, const lh_arena *from, con
 {
     const lh_ragged *v = &from->view;
     a->form = from->form;
+    a->view.type = v->type;
     if (kind == LH_ENTRIES_SHARED) {
         a->parent = from;
-        a->view.parent = (lh_parent){v->k, v->v, v->positions, v->bias, v->offset, v->len};
+        a->view.parent = (lh_parent){v->k, v->v, v->k_scale, v->v_scale, v->positions, v->bias, v->offset, v->len};
         for (int64_t h = 0; h < v->heads; h++) a->shared[h] = lh_whole_blocks(from->len[h]);
     }
     LH_TRY(lh_arena_alloc(a, x, cap));
@@ -195,6 +270,7 @@ static lh_status replace(lh_arena *a, const lh_exec *x, const int64_t *cap, cons
     const int64_t heads = a->view.heads;
     *old = *a;
     a->view.k = a->view.v = NULL;
+    a->view.k_scale = a->view.v_scale = NULL;
     a->view.positions = NULL;
     a->view.bias = a->view.stats = NULL;
     a->parent = parent;

@@ -61,7 +61,7 @@ typedef struct lh_cache_file {
     float *logits;
     int64_t layer, budget;
     int64_t *offsets;       /* [kv_heads + 1] */
-    lh_h5_array *arrays[5]; /* of the entries, in the order of lh_entry_array_of */
+    lh_h5_array *arrays[7]; /* of the entries, in the order of lh_entry_array_of */
 } lh_cache_file;
 lh_status lh_cache_file_open(lh_cache_file *out, const char *path);
 void lh_cache_file_close(lh_cache_file *file);
@@ -70,7 +70,8 @@ void lh_cache_file_close(lh_cache_file *file);
 lh_status lh_cache_read_chat(const char *path, char **out);
 
 /* lh_cache_file_seek goes to a layer and reads its budget and offsets. arena: without memory, of the wanted form; the
- * form gets biases if the layer of the file has them. lh_cache_file_read reads the heads of this rank, in the order of
+ * form gets biases if the layer of the file has them, and an arena of q8 becomes one of f32 or bf16 if the file has
+ * those. lh_cache_file_read reads the heads of this rank, in the order of
  * the file, into the arena, which has slots for them, and the rows into the ring. */
 lh_status lh_cache_file_seek(lh_cache_file *file, int64_t layer, lh_arena *arena);
 lh_status lh_cache_file_read(const lh_cache_file *file, const lh_exec *exec, const lh_heads *heads, lh_arena *arena,

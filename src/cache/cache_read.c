@@ -141,6 +141,21 @@ static lh_status read_offsets(lh_cache_file *f)
     return LH_OK;
 }
 
+/* An arena of q8 takes f32 and bf16, too: the caller quantises them. */
+static lh_status choose_type(const lh_cache_file *f, lh_arena *arena)
+{
+    lh_status st = LH_OK;
+    lh_layer_name name;
+    lh_h5_array *keys = NULL;
+    if (arena->view.type != LH_Q8) return LH_OK;
+    LH_TRY_DONE(lh_h5_array_open(&keys, f->h5, lh_layer_array(&name, f->layer, "k")));
+    const lh_dtype type = lh_h5_array_shape(keys)->type;
+    if (type == LH_F32 || type == LH_BF16) arena->view.type = type;
+done:
+    lh_h5_array_close(keys);
+    return st;
+}
+
 lh_status lh_cache_file_seek(lh_cache_file *f, int64_t layer, lh_arena *arena)
 {
     lh_layer_name name;
@@ -148,6 +163,7 @@ lh_status lh_cache_file_seek(lh_cache_file *f, int64_t layer, lh_arena *arena)
     f->layer = layer;
     f->budget = 0;
     LH_TRY(read_offsets(f));
+    LH_TRY(choose_type(f, arena));
     arena->form.has_bias = lh_h5_has(f->h5, lh_layer_array(&name, layer, "bias"));
     for (int i = 0; i < LH_ENTRY_ARRAYS; i++) {
         const lh_entry_array a = lh_entry_array_of(arena, i);
@@ -210,8 +226,10 @@ static lh_status read_array(const head_reader *r, int which)
         int64_t n = lh_min_i64(chunk, r->entries - at);
         LH_TRY_DONE(
             lh_h5_array_read(r->f->arrays[which], &(lh_h5_slab){.at = {r->row + at}, .count = {n, a.width}}, raw));
-        lh_dtype_convert(values, LH_F32, raw, a.type, n * a.width);
-        LH_TRY_DONE(lh_cache_check_finite(r->f, a.said, values, n * a.width, a.limit));
+        if (a.type != LH_Q8) { /* codes are finite */
+            lh_dtype_convert(values, LH_F32, raw, a.type, n * a.width);
+            LH_TRY_DONE(lh_cache_check_finite(r->f, a.said, values, n * a.width, a.limit));
+        }
         LH_TRY_DONE(
             lh_stream_copy(r->stream, (char *)a.at + (r->slot + at) * a.bytes, raw, n * a.bytes, LH_COPY_TO_DEVICE));
         LH_TRY_DONE(lh_stream_sync(r->stream));

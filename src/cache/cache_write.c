@@ -55,7 +55,9 @@ lh_entry_array lh_entry_array_of(const lh_arena *arena, int i)
         {"k", "keys and values", v->type, 2, LH_NUMBER_LIMIT, v->head_dim, 0, v->k},
         {"v", "keys and values", v->type, 2, LH_NUMBER_LIMIT, v->head_dim, 0, v->v},
         {"bias", "bias", LH_F32, 1, LH_BIAS_LIMIT, arena->form.has_bias, 0, v->bias},
-        {"stats", "stats", LH_F32, 2, LH_NUMBER_LIMIT, arena->form.stats, 0, v->stats}};
+        {"stats", "stats", LH_F32, 2, LH_NUMBER_LIMIT, arena->form.stats, 0, v->stats},
+        {"k_scale", "scales of keys", LH_F32, 1, LH_NUMBER_LIMIT, v->type == LH_Q8, 0, v->k_scale},
+        {"v_scale", "scales of values", LH_F32, 1, LH_NUMBER_LIMIT, v->type == LH_Q8, 0, v->v_scale}};
     arrays[i].bytes = arrays[i].width * lh_dtype_bytes(arrays[i].type);
     return arrays[i];
 }

@@ -11,7 +11,7 @@
 #include "cache/file_layout.h"
 #include "exec/heads.h"
 
-enum { LH_CACHE_SCHEMA = 1, LH_KEEP_SETS_SCHEMA = 1, LH_CACHE_NUMBERS = 11, LH_ENTRY_ARRAYS = 5 };
+enum { LH_CACHE_SCHEMA = 1, LH_KEEP_SETS_SCHEMA = 1, LH_CACHE_NUMBERS = 11, LH_ENTRY_ARRAYS = 7 };
 
 enum { LH_FILE_CHUNK_BYTES = 4 << 20 }; /* read or written at a time */
 
@@ -41,7 +41,7 @@ typedef struct lh_entry_array {
     void *at;             /* in the arena; NULL: the number of entry i is i */
 } lh_entry_array;
 
-/* Positions, keys, values, biases and numbers of the entries. */
+/* Positions, keys, values, biases and numbers of the entries, and the scales of quantised keys and values. */
 lh_entry_array lh_entry_array_of(const lh_arena *arena, int i);
 
 /* Attributes of /state, in the order of the file. */

@@ -6,6 +6,7 @@
 void lh_slot_positions_free(lh_slot_positions *s, lh_device *device)
 {
     lh_device_free(device, s->arena.view.k);
+    lh_device_free(device, s->scales);
     lh_device_free(device, s->keys);
     lh_device_free(device, s->numbers);
     lh_device_free(device, s->inv_freq);
@@ -24,6 +25,8 @@ lh_status lh_slot_positions_reserve(lh_slot_positions *s, const lh_exec *x, cons
     longest = lh_max_i64(longest, s->longest);
     lh_slot_positions_free(s, device);
     LH_TRY_DONE(lh_device_alloc(device, &s->arena.view.k, slots * row, LH_MEM_WORK));
+    if (shape->type == LH_Q8)
+        LH_TRY_DONE(lh_device_alloc(device, &s->scales, slots * (int64_t)sizeof(float), LH_MEM_WORK));
     LH_TRY_DONE(lh_device_alloc(device, &s->keys, longest * dim * (int64_t)sizeof(float), LH_MEM_WORK));
     LH_TRY_DONE(lh_device_alloc(device, &s->numbers, longest * (int64_t)sizeof(int32_t), LH_MEM_WORK));
     LH_TRY_DONE(lh_device_alloc(device, &s->inv_freq, dim * (int64_t)sizeof(float), LH_MEM_WORK));
@@ -41,6 +44,8 @@ done:
 typedef struct keys {
     const void *from;
     void *to;
+    const float *from_scale; /* NULL: no scales */
+    float *to_scale;
     const int32_t *positions;
     const float *inv_freq;
     float scale;
@@ -53,6 +58,7 @@ static lh_status rotate_keys(lh_slot_positions *s, const lh_exec *x, const lh_ar
     int64_t dim = arena->view.head_dim;
     lh_convert_args convert = {.dst = s->keys,
                                .src = k->from,
+                               .src_scale = k->from_scale,
                                .dst_type = LH_F32,
                                .src_type = arena->view.type,
                                .rows = k->n,
@@ -72,6 +78,8 @@ static lh_status rotate_keys(lh_slot_positions *s, const lh_exec *x, const lh_ar
     LH_TRY(x->ops->rope(x->stream, &rope));
     convert.dst = k->to;
     convert.src = s->keys;
+    convert.dst_scale = k->to_scale;
+    convert.src_scale = NULL;
     convert.dst_type = arena->view.type;
     convert.src_type = LH_F32;
     return x->ops->convert(x->stream, &convert);
@@ -112,6 +120,8 @@ lh_status lh_slot_positions_rotate(lh_slot_positions *s, const lh_exec *x, const
         LH_TRY(rotate_keys(s, x, arena, r->rotary,
                            &(keys){.from = (char *)arena->view.k + arena->offset[h] * row,
                                    .to = (char *)s->arena.view.k + arena->offset[h] * row,
+                                   .from_scale = s->scales ? arena->view.k_scale + arena->offset[h] : NULL,
+                                   .to_scale = s->scales ? s->scales + arena->offset[h] : NULL,
                                    .positions = s->numbers + (next - arena->len[h]),
                                    .inv_freq = r->inv_freq,
                                    .scale = r->scale,
@@ -119,5 +129,6 @@ lh_status lh_slot_positions_rotate(lh_slot_positions *s, const lh_exec *x, const
     void *k = s->arena.view.k;
     s->arena = *arena;
     s->arena.view.k = k;
+    s->arena.view.k_scale = s->scales;
     return LH_OK;
 }

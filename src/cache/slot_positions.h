@@ -10,6 +10,7 @@
 /* The rotated keys of the layer under way. */
 typedef struct lh_slot_positions {
     lh_arena arena;   /* the arena of that layer with other keys, which are all that it owns */
+    float *scales;    /* device, [slots]: of keys of q8 */
     float *keys;      /* device, [longest, head_dim] */
     int32_t *numbers; /* device, [longest]: 0, 1, 2, … */
     float *inv_freq;  /* device */

@@ -91,9 +91,17 @@ lh_status lh_engine_dtypes(const lh_engine_options *options, lh_dtype stored, lh
         (!lh_dtype_find(options->dtype, dtype) || (*dtype != LH_F32 && *dtype != LH_BF16)))
         LH_FAIL(LH_EUSAGE, "%s '%s' is none of auto, f32, bf16", lh_setting("dtype"), options->dtype);
     *kv_dtype = *dtype;
-    if (strcmp(options->kv_dtype, "auto") != 0 &&
-        (!lh_dtype_find(options->kv_dtype, kv_dtype) || (*kv_dtype != LH_F32 && *kv_dtype != LH_BF16)))
-        LH_FAIL(LH_EUSAGE, "%s '%s' is none of auto, f32, bf16", lh_setting("kv_dtype"), options->kv_dtype);
+    if (strcmp(options->kv_dtype, "auto") != 0 && (!lh_dtype_find(options->kv_dtype, kv_dtype) ||
+                                                   (*kv_dtype != LH_F32 && *kv_dtype != LH_BF16 && *kv_dtype != LH_Q8)))
+        LH_FAIL(LH_EUSAGE, "%s '%s' is none of auto, f32, bf16, q8", lh_setting("kv_dtype"), options->kv_dtype);
+    return LH_OK;
+}
+
+lh_status lh_engine_check_cache(lh_dtype kv_dtype, lh_device_kind device)
+{
+    if (kv_dtype == LH_Q8 && device == LH_DEVICE_CUDA)
+        LH_FAIL(LH_EUSAGE, "a cache of q8 has no CUDA kernels yet: give '%s bf16', or '%s cpu'", lh_setting("kv_dtype"),
+                lh_setting("device"));
     return LH_OK;
 }
 
@@ -150,6 +158,7 @@ static lh_status open_model(lh_engine *e, const lh_engine_options *o)
 {
     if (!e->ck) LH_TRY(lh_checkpoint_open_model(&e->ck, o->model));
     LH_TRY(lh_engine_dtypes(o, lh_checkpoint_dtype(e->ck), &e->view.dtype, &e->view.kv_dtype));
+    LH_TRY(lh_engine_check_cache(e->view.kv_dtype, lh_device_kind_of(e->view.device)));
     LH_TRY(lh_checkpoint_open_tokenizer(e->ck, &e->tokenizer));
     e->view.tokenizer = e->tokenizer;
     e->view.config = lh_checkpoint_config(e->ck);

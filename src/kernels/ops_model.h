@@ -103,10 +103,13 @@ typedef struct lh_unpack_args {
     int64_t rows, cols, dst_ld;
 } lh_unpack_args;
 
-/* dst[r,i] = src[r,i], between f32 and bf16 (either way, or equal). */
+/* dst[r,i] = src[r,i], between f32 and bf16 (either way, or equal), and between one of them and q8, in which row r has
+ * the scale dst_scale[r] or src_scale[r] (q8.h). */
 typedef struct lh_convert_args {
     void *dst;
     const void *src;
+    float *dst_scale;
+    const float *src_scale;
     lh_dtype dst_type, src_type;
     int64_t rows, cols, dst_ld, src_ld;
 } lh_convert_args;

@@ -15,14 +15,17 @@
 enum { LH_SHARED_BLOCK = 256 }; /* entries; a multiple of the tiles of attention, see lh_segment_at */
 typedef struct lh_parent {
     void *k, *v; /* NULL: no parent */
+    float *k_scale, *v_scale;
     int32_t *positions;
     float *bias;
     const int64_t *offset, *len; /* [heads] */
 } lh_parent;
 
 typedef struct lh_ragged {
-    void *k, *v;        /* [slots, head_dim] of `type`, rotated keys; head h holds slots offset[h] .. + len[h] */
-    lh_dtype type;      /* f32 or bf16 */
+    void *k, *v;   /* [slots, head_dim] of `type`, rotated keys; head h holds slots offset[h] .. + len[h] */
+    lh_dtype type; /* f32, bf16 or q8. q8: appending, moving and copying entries, and attention; everything else reads
+                      entries that were converted before */
+    float *k_scale, *v_scale; /* [slots] of type q8: of the rows of k and v (q8.h) */
     int32_t *positions; /* [slots] position of the entry in a slot; NULL: slot - offset[h]. A head whose last entry is
                            at position len[h] - 1 has lost no entry: its slots are in order */
     float *bias;        /* [slots] added to every logit of the entry, see lh_logit; NULL: 0 */
@@ -35,10 +38,10 @@ typedef struct lh_ragged {
         parent; /* holds the first lh_parent_len(kv, h) entries of head h; only for attention and lh_append_args */
 } lh_ragged;
 
-/* Bytes of the key and the value of an entry. */
+/* Bytes of the key and the value of an entry, with their scales. */
 static inline int64_t lh_entry_bytes(lh_dtype type, int64_t head_dim)
 {
-    return 2 * head_dim * lh_dtype_bytes(type);
+    return 2 * (head_dim * lh_dtype_bytes(type) + (type == LH_Q8 ? (int64_t)sizeof(float) : 0));
 }
 
 /* Local query heads share local KV heads: query head i uses KV head (first + i) / group. `first` is not 0 if a rank
@@ -110,6 +113,8 @@ static LH_BOTH inline lh_ragged lh_segment_at(const lh_ragged *kv, int64_t h, in
     if (slot >= lh_parent_len(kv, h)) return at;
     at.k = kv->parent.k;
     at.v = kv->parent.v;
+    at.k_scale = kv->parent.k_scale;
+    at.v_scale = kv->parent.v_scale;
     at.positions = kv->parent.positions;
     at.bias = kv->parent.bias;
     at.offset = kv->parent.offset;

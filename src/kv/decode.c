@@ -57,6 +57,7 @@ static lh_status reserve(lh_kv *kv, int64_t tokens)
 {
     lh_ragged *view;
     for (int64_t l = 0; l < kv->shape.layers; l++) LH_TRY(lh_kv_room(kv, l, tokens, &view));
+    LH_TRY(lh_kv_reserve_widened(kv));
     return lh_kv_reserve_slots(kv, tokens);
 }
 

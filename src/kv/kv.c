@@ -112,6 +112,7 @@ void lh_kv_close(lh_kv *kv)
     lh_arena_clear(&kv->scratch, device);
     lh_evictor_close(kv->evictor);
     lh_slot_positions_free(&kv->slots, device);
+    lh_kv_free_widened(kv);
     lh_kv_close_competition(kv);
     lh_device_free(device, kv->lens.device);
     lh_device_free_host(device, kv->lens.host);

@@ -58,6 +58,13 @@ typedef struct lh_shared_prefill {
     int64_t follower_count;
 } lh_shared_prefill;
 
+/* The entries of a quantised layer as sources of scores read them (quantise.c): the layer's view with keys and values
+ * of the prompt's type. */
+typedef struct lh_widened {
+    lh_ragged view;
+    int64_t slots; /* of the memory of its keys and values */
+} lh_widened;
+
 /* Small host arrays of collectives, made once: an allocation in the middle of one could fail on one rank alone. */
 typedef struct lh_kv_arrays {
     int64_t *budgets; /* [layers] */
@@ -88,6 +95,7 @@ struct lh_kv {
     lh_kv *origin; /* of a fork that may share entries, else NULL */
     int64_t forks; /* open forks with this origin */
     lh_slot_positions slots;
+    lh_widened widened;
     lh_layer_competition *competition; /* NULL: every layer has its own budget */
     lh_kv_arrays arrays;
     int64_t epoch; /* the same on all ranks; grows when memory used by steps has moved on any rank, which lh_kv_reserve
@@ -107,6 +115,19 @@ lh_status lh_kv_begin_layers(lh_kv *kv, const lh_prompt *prompt);
 
 /* An eviction of a layer, or rows that pass it: what follows from the layer and the time. */
 lh_evict_job lh_kv_job(lh_kv *kv, int64_t layer, const lh_arena *arena, int64_t seen);
+
+/* ---- quantise.c ---- */
+
+/* After a layer of the prompt: it, and the layers that its end decided, keep their entries as q8. */
+lh_status lh_kv_quantise(lh_kv *kv, int64_t layer);
+
+/* The entries of an arena, and `more` beyond the host's lengths, as f32 or bf16, valid until the next call: its own
+ * view if they are. */
+const lh_ragged *lh_kv_widen(lh_kv *kv, const lh_arena *arena, int64_t more);
+
+/* Memory for the widened entries of every layer, where evictions read them. */
+lh_status lh_kv_reserve_widened(lh_kv *kv);
+void lh_kv_free_widened(lh_kv *kv);
 
 /* ---- the prompt ---- */
 
@@ -136,6 +157,7 @@ void lh_kv_compete(lh_kv *kv, const lh_evict_job *job);
  * rows that a layer is fitted to. A loaded layer with room[g] competing entries of KV
  * head g in its arena joins the competition again; *held: memory for its rows. */
 int lh_kv_competes(const lh_kv *kv, int64_t layer);
+int lh_kv_competition_ended(const lh_kv *kv);
 void lh_kv_resume_competition(lh_kv *kv, int64_t layers_done);
 int64_t *lh_kv_divided(lh_kv *kv); /* NULL where no layers compete */
 lh_held_rows lh_kv_held_rows(const lh_kv *kv, int64_t layer);

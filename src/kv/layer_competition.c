@@ -290,6 +290,11 @@ int lh_kv_competes(const lh_kv *kv, int64_t layer)
     return kv->competition && kv->layers[layer].plan.ranked;
 }
 
+int lh_kv_competition_ended(const lh_kv *kv)
+{
+    return kv->competition->is_final;
+}
+
 void lh_kv_resume_competition(lh_kv *kv, int64_t layers_done)
 {
     for (int64_t l = layers_done; l < kv->shape.layers; l++)

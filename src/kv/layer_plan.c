@@ -22,6 +22,11 @@ lh_arena_shape lh_kv_arena_shape(const lh_kv_shape *shape)
     return (lh_arena_shape){.heads = shape->heads.kv_count, .head_dim = shape->head_dim, .type = shape->type};
 }
 
+lh_dtype lh_kv_kept_type(const lh_kv_shape *shape)
+{
+    return shape->quantises ? LH_Q8 : shape->type;
+}
+
 lh_arena_form lh_kv_form_of(const lh_kv_shape *shape, const lh_policy_numbers *p, int64_t layer)
 {
     return (lh_arena_form){.has_positions = p->evicts || lh_kv_slides(shape, layer),

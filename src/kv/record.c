@@ -71,15 +71,17 @@ static void count_latest(lh_kv *kv, int64_t layer, const lh_query_rows *row)
     lh_counted_rows_take(&of->latest, kv->evictor, &job, row);
 }
 
-/* A layer with the rows that pass it, up to position `seen`. */
-static lh_evict_job passing_job(lh_kv *kv, int64_t layer, int64_t seen)
+/* A layer with the rows that pass it, up to position `seen`. logits: true if nothing reads its keys and values, because
+ * the logits of the rows are known. */
+static lh_evict_job passing_job(lh_kv *kv, int64_t layer, int64_t seen, int logits)
 {
     const lh_exec *x = &kv->exec;
-    int in_prefill = kv->timeline.phase == LH_KV_PREFILL;
+    const int in_prefill = kv->timeline.phase == LH_KV_PREFILL;
     lh_arena *arena = in_prefill ? lh_kv_prefill_arena(kv, layer) : &kv->layers[layer].arena;
     /* rows look at keys that are rotated by slots */
     const lh_arena *looked_at = !in_prefill && lh_kv_uses_slots(&kv->numbers) ? &kv->slots.arena : arena;
     lh_evict_job job = lh_kv_job(kv, layer, looked_at, seen);
+    if (!logits) job.entries = lh_kv_widen(kv, looked_at, seen - kv->timeline.seen);
     job.cols = in_prefill ? kv->prompt.tokens : lh_arena_longest_cap(arena);
     if (in_prefill && kv->numbers.block) {
         LH_LATCH(x, lh_arena_pull_len(arena, x));
@@ -91,7 +93,7 @@ static lh_evict_job passing_job(lh_kv *kv, int64_t layer, int64_t seen)
 /* Collective where running statistics meet split groups. */
 static void use_rows(lh_kv *kv, int64_t layer, const lh_query_rows *rows)
 {
-    const lh_evict_job job = passing_job(kv, layer, rows->first + rows->tokens);
+    const lh_evict_job job = passing_job(kv, layer, rows->first + rows->tokens, rows->logits.at != NULL);
     lh_evict_rows(kv->evictor, &job, rows);
 }
 
@@ -101,7 +103,7 @@ static void call_listener(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
     const lh_query_rows *q = &rows->queries;
     if (!kv->listener.rows || first_wanted_row(kv, layer) >= lh_min_i64(q->first + q->tokens, kv->prompt.tokens))
         return;
-    lh_evict_job job = passing_job(kv, layer, q->first + q->tokens);
+    lh_evict_job job = passing_job(kv, layer, q->first + q->tokens, 0);
     lh_exec_latch(&kv->exec, kv->listener.rows(kv->listener.self, &job, rows));
 }
 

@@ -179,6 +179,7 @@ static lh_status load_layer(lh_kv *kv, lh_cache_file *file, int64_t l)
     const lh_heads *heads = &kv->shape.heads;
     lh_kv_layer *layer = &kv->layers[l];
     int64_t *caps = kv->arrays.kept;
+    layer->arena.view.type = lh_kv_kept_type(&kv->shape);
     LH_TRY(lh_cache_file_seek(file, l, &layer->arena));
     LH_TRY(lh_kv_check_lengths(kv, file));
     kv->arrays.budgets[l] = file->budget;
@@ -189,7 +190,8 @@ static lh_status load_layer(lh_kv *kv, lh_cache_file *file, int64_t l)
         caps[h] = from[1] - from[0] + lh_kv_slack(&kv->shape, &kv->numbers, &request, from[1] - from[0]);
     }
     LH_TRY(lh_arena_alloc(&layer->arena, &kv->exec, caps));
-    return lh_cache_file_read(file, &kv->exec, heads, &layer->arena, &layer->ring);
+    LH_TRY(lh_cache_file_read(file, &kv->exec, heads, &layer->arena, &layer->ring));
+    return lh_arena_convert(&layer->arena, &kv->exec, lh_kv_kept_type(&kv->shape));
 }
 
 /* LH_EUSAGE if scores are needed after the load, and there is no function that scores. */

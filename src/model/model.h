@@ -42,7 +42,8 @@ const lh_config *lh_model_config(const lh_model *model);
 const lh_shard *lh_model_shard(const lh_model *model);
 lh_model_options lh_model_options_of(const lh_model *model);
 
-/* The shape of a cache of this model, with entries of `kv_type`. */
+/* The shape of a cache of this model, with entries of `kv_type`; where that is q8, a prompt has entries of
+ * options.dtype. */
 lh_kv_shape lh_model_kv_shape(const lh_model *model, lh_dtype kv_type);
 lh_kv_shape lh_config_kv_shape(const lh_config *config, const lh_shard *shard, const lh_model_options *options,
                                lh_dtype kv_type);

@@ -36,6 +36,7 @@ const lh_option_table lh_shell_format_options = {"output", format_rows};
 
 static const char *const devices[] = {"auto", "cpu", "cuda", "ref", NULL};
 static const char *const run_types[] = {"auto", "f32", "bf16", NULL};
+static const char *const kv_types[] = {"auto", "f32", "bf16", "q8", NULL};
 
 #define FIELD(member) LH_FIELD(lh_engine_options, member)
 static const lh_option engine_rows[] = {
@@ -76,8 +77,10 @@ static const lh_option engine_rows[] = {
      .name = "kv-dtype",
      FIELD(kv_dtype),
      .def = "auto",
-     .choices = run_types,
-     .help = "Type of the cached keys and values. auto: as --dtype."},
+     .choices = kv_types,
+     .help = "Type of the cached keys and values. auto: as --dtype. q8: 8 bits with a scale for each, half of bf16's "
+             "memory; entries become q8 when their layer has read the prompt, so that neither scores nor kept entries "
+             "depend on it. Not on cuda."},
     {.type = LH_OPT_I64,
      .name = "threads",
      FIELD(threads),

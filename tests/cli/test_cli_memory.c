@@ -1,6 +1,8 @@
-/* The cache by its memory: budgets in bytes, which every command resolves for its model, on any number of ranks. */
+/* The cache by its memory: budgets in bytes, which every command resolves for its model; and caches of 8 bits, which
+ * change nothing of a prompt. On any number of ranks. */
 #include <check.h>
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,13 +18,13 @@
 
 START_TEST(test_a_budget_in_bytes_is_the_same_run_on_any_number_of_ranks)
 {
-    static const char *const policies[] = {"", "--policy ada-snapkv --window 8", "--policy h2o", "--policy tova"};
+    static const char *const names[] = {"", "--policy ada-snapkv --window 8", "--policy h2o", "--policy tova"};
     program_result r = {0}, later = {0};
-    for (size_t p = 0; p < sizeof policies / sizeof *policies; p++) {
-        program_run(&r, 1, "generate " RUN "%s " ENTRIES "--save-cache entries.h5", policies[p]);
+    for (size_t p = 0; p < sizeof names / sizeof *names; p++) {
+        program_run(&r, 1, "generate " RUN "%s " ENTRIES "--save-cache entries.h5", names[p]);
         program_exits(&r, 0);
         for (int ranks = 1; ranks <= 4; ranks++) {
-            program_run(&later, ranks, "generate " RUN "%s " BYTES "--save-cache bytes.h5", policies[p]);
+            program_run(&later, ranks, "generate " RUN "%s " BYTES "--save-cache bytes.h5", names[p]);
             program_exits(&later, 0);
             ck_assert_str_eq(r.out.data, later.out.data);
             same_files("cache", "entries.h5", "bytes.h5");
@@ -42,7 +44,7 @@ START_TEST(test_every_command_takes_a_budget_in_bytes)
         "replay whole.h5 --policy snapkv,h2o -q %s",
         "eval ppl -m tiny.h5 --text text --context 200 --score 20 --policy snapkv,h2o -q %s | grep -v ' s'",
         "batch -m tiny.h5 -i in.jsonl -q --deterministic %s -o out.jsonl && cat out.jsonl && rm out.jsonl*",
-        "batch -m tiny.h5 -i in.jsonl --check -q %s | grep -v time"};
+        "batch -m tiny.h5 -i in.jsonl --check -q %s | grep -v -e time -e memory"};
     program_result a = {0}, b = {0};
     program_file("in.jsonl",
                  "{\"custom_id\": \"a\", \"method\": \"POST\", \"url\": \"/v1/completions\", \"body\": {\"prompt\": "
@@ -72,10 +74,170 @@ START_TEST(test_bytes_that_hold_nothing_are_refused)
 }
 END_TEST
 
+/* ---- 8 bits ---- */
+
+/* Fitted, of competing layers; with statistics that go on, in blocks; of a window that is observed again; by slots; and
+ * everything. */
+static const char *const policies[] = {"--policy ask-later --budget 40",
+                                       "--policy h2o --evict block:16,every:2 --budget 40",
+                                       "--policy ada-snapkv --window 8 --evict every:3 --budget 40",
+                                       "--policy streaming --positions slot --budget 40", ""};
+enum { POLICIES = sizeof policies / sizeof *policies };
+
+START_TEST(test_a_prompt_does_not_depend_on_the_type_that_its_entries_get)
+{
+    program_result r = {0}, later = {0};
+    for (int p = 0; p < POLICIES; p++) {
+        static const char *const types[] = {"auto", "q8"};
+        for (int t = 0; t < 2; t++) {
+            program_run(&r, 1 + t, "trace " RUN "%s --max-new 1 --kv-dtype %s --trace-level full -o %s.trace.h5",
+                        policies[p], types[t], types[t]);
+            program_exits(&r, 0);
+        }
+        same_files("trace", "auto.trace.h5", "q8.trace.h5");
+        if (!*policies[p]) continue;
+        for (int t = 0; t < 2; t++) {
+            program_run(&later, 1, "generate " RUN "%s --kv-dtype %s --keep-sets %s.keep.h5", policies[p], types[t],
+                        types[t]);
+            program_exits(&later, 0);
+        }
+        lh_h5 *one = same_files_open("keep-sets", "auto.keep.h5"), *other = same_files_open("keep-sets", "q8.keep.h5");
+        static const char *const arrays[] = {"offsets", "positions", "budgets"};
+        for (int l = 0; l < 3; l++)
+            for (int a = 0; a < 3; a++) {
+                char name[64];
+                snprintf(name, sizeof name, "/layers/%03d/kept/%s", l, arrays[a]);
+                same_array(one, other, name);
+            }
+        lh_h5_close(one);
+        lh_h5_close(other);
+    }
+    program_clear(&r);
+    program_clear(&later);
+}
+END_TEST
+
+START_TEST(test_a_cache_of_8_bits_is_the_same_on_any_number_of_ranks_and_goes_on_elsewhere)
+{
+    program_result r = {0}, later = {0};
+    for (int p = 0; p < POLICIES; p++) {
+        program_run(&r, 1, "generate " RUN "%s --kv-dtype q8 --save-cache one.h5", policies[p]);
+        program_exits(&r, 0);
+        program_run(&later, 2 + p % 3, "generate " RUN "%s --kv-dtype q8 --save-cache more.h5", policies[p]);
+        program_exits(&later, 0);
+        ck_assert_str_eq(r.out.data, later.out.data);
+        same_files("cache", "one.h5", "more.h5");
+        program_run(&later, 1 + p % 4,
+                    "generate -m tiny.h5 --kv-dtype q8 --load-cache one.h5 -n 8 --ignore-eos --deterministic -q");
+        program_exits(&later, 0);
+        ck_assert_str_eq(r.out.data, later.out.data);
+    }
+    program_clear(&r);
+    program_clear(&later);
+}
+END_TEST
+
+/* An array of a layer: of this type, with `width` numbers an entry. */
+static void *array_of(lh_h5 *h5, int layer, const char *name, lh_dtype type, int64_t width, int64_t *entries)
+{
+    char path[64];
+    void *numbers = NULL;
+    lh_h5_shape shape;
+    snprintf(path, sizeof path, "/layers/%03d/%s", layer, name);
+    const lh_h5_shape want = {.type = type, .rank = width ? 2 : 1, .dims = {-1, width}};
+    ck_assert_msg(lh_h5_get(h5, path, &want, &shape, &numbers) == LH_OK, "%s", lh_error_message());
+    *entries = shape.dims[0];
+    return numbers;
+}
+
+START_TEST(test_codes_are_the_saved_numbers_to_half_a_scale)
+{
+    enum { DIM = 8 };
+    program_result r = {0}, direct = {0};
+    program_run(&r, 1, "generate " RUN "--policy ask-later --budget 40 --kv-dtype f32 --save-cache f32.h5");
+    program_exits(&r, 0);
+    program_run(&direct, 1, "generate " RUN "--policy ask-later --budget 40 --kv-dtype q8 --save-cache q8.h5");
+    program_exits(&direct, 0);
+    lh_h5 *wide = same_files_open("cache", "f32.h5"), *quantised = same_files_open("cache", "q8.h5");
+    for (int l = 0; l < 3; l++) {
+        static const char *const names[][2] = {{"k", "k_scale"}, {"v", "v_scale"}};
+        for (int a = 0; a < 2; a++) {
+            int64_t n, m;
+            float *x = array_of(wide, l, names[a][0], LH_F32, DIM, &n);
+            int8_t *codes = array_of(quantised, l, names[a][0], LH_Q8, DIM, &m);
+            ck_assert_int_eq(n, m);
+            float *scales = array_of(quantised, l, names[a][1], LH_F32, 0, &m);
+            ck_assert_int_eq(n, m);
+            for (int64_t i = 0; i < n * DIM; i++)
+                ck_assert(fabs((double)x[i] - (double)scales[i / DIM] * codes[i]) <=
+                          0.5 * (double)scales[i / DIM] * (1 + 1e-6));
+            lh_free(x);
+            lh_free(codes);
+            lh_free(scales);
+        }
+    }
+    lh_h5_close(wide);
+    lh_h5_close(quantised);
+    /* quantised when it is loaded, it is the same cache; the other way there is none */
+    program_run(&r, 3, "generate -m tiny.h5 --kv-dtype q8 --load-cache f32.h5 -n 8 --ignore-eos --deterministic -q");
+    program_exits(&r, 0);
+    ck_assert_str_eq(r.out.data, direct.out.data);
+    program_refuses(2, 4, "is q8, this run wants f32 ('--kv-dtype')", "generate -m tiny.h5 --load-cache q8.h5 -n 2");
+    program_run(&r, 1, "verify q8.h5 -q");
+    program_exits(&r, 0);
+    program_clear(&r);
+    program_clear(&direct);
+}
+END_TEST
+
+/* Forks of a full cache share its blocks of 256 entries; evicting ones are copies. */
+START_TEST(test_forks_of_a_cache_of_8_bits_answer_as_if_alone)
+{
+    static const char *const questions[] = {"Who was it?", "What is the answer to that?"};
+    program_result both = {0}, alone = {0};
+    lh_buf text = {0};
+    for (int p = 0; p < POLICIES; p++) {
+        lh_buf_clear(&text);
+        for (int q = 0; q < 2; q++) {
+            program_run(&alone, 1, "generate " RUN "%s --kv-dtype q8 --question '%s'", policies[p], questions[q]);
+            program_exits(&alone, 0);
+            ck_assert_int_eq(lh_buf_printf(&text, "%s> %s\n%s", q ? "\n" : "", questions[q], alone.out.data), LH_OK);
+        }
+        program_run(&both, 2, "generate " RUN "%s --kv-dtype q8 --question '%s' --question '%s'", policies[p],
+                    questions[0], questions[1]);
+        program_exits(&both, 0);
+        ck_assert_str_eq(both.out.data, text.data);
+    }
+    lh_buf_clear(&text);
+    program_clear(&both);
+    program_clear(&alone);
+}
+END_TEST
+
+START_TEST(test_a_budget_in_bytes_holds_twice_the_entries_in_8_bits)
+{
+    program_result r = {0};
+    program_run(&r, 1,
+                "plan -m random:llama-3.1-8b --context 100k --budget 512M --kv-dtype bf16 --memory 80G -q --json");
+    program_exits(&r, 0);
+    ck_assert_ptr_nonnull(strstr(r.out.data, "\"budget\":4096,"));
+    program_run(&r, 1, "plan -m random:llama-3.1-8b --context 100k --budget 512M --kv-dtype q8 --memory 80G -q --json");
+    program_exits(&r, 0);
+    ck_assert_ptr_nonnull(strstr(r.out.data, "\"budget\":7943,")); /* 264 bytes for 512 */
+    program_clear(&r);
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_a_budget_in_bytes_is_the_same_run_on_any_number_of_ranks,
-                                  test_every_command_takes_a_budget_in_bytes, test_bytes_that_hold_nothing_are_refused,
+                                  test_every_command_takes_a_budget_in_bytes,
+                                  test_bytes_that_hold_nothing_are_refused,
+                                  test_a_prompt_does_not_depend_on_the_type_that_its_entries_get,
+                                  test_a_cache_of_8_bits_is_the_same_on_any_number_of_ranks_and_goes_on_elsewhere,
+                                  test_codes_are_the_saved_numbers_to_half_a_scale,
+                                  test_forks_of_a_cache_of_8_bits_answer_as_if_alone,
+                                  test_a_budget_in_bytes_holds_twice_the_entries_in_8_bits,
                                   NULL};
     return tiny_suite_run("cli memory", tests);
 }

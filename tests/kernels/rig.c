@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/rng.h"
 #include "cases.h"
+#include "kernels/q8.h"
 #include "kernels/ragged.h"
 #include "op_table.h"
 #include "suite.h"
@@ -345,12 +346,51 @@ static void put_parent(rig *g, lh_parent *b, const cache *c)
     b->len = rig_put(g, b->len, c->host.heads * 8);
 }
 
+/* The rows of one array as codes and scales. */
+static void quantise_rows(lot *m, const cache *c, void **numbers, float **scales)
+{
+    const int64_t d = c->host.head_dim;
+    int8_t *codes = lot_new(m, c->slots * d);
+    float *row = lot_new(m, d * 4);
+    *scales = lot_new(m, c->slots * 4);
+    for (int64_t s = 0; s < c->slots; s++) {
+        for (int64_t i = 0; i < d; i++) row[i] = (float)cache_number(&c->host, *numbers, s * d + i);
+        (*scales)[s] = lh_q8_row(codes + s * d, row, d);
+    }
+    *numbers = codes;
+}
+
+void cache_quantise(lot *m, cache *c)
+{
+    quantise_rows(m, c, &c->host.k, &c->host.k_scale);
+    quantise_rows(m, c, &c->host.v, &c->host.v_scale);
+    c->host.type = LH_Q8;
+}
+
+static void *widen_rows(lot *m, const cache *c, const void *codes, const float *scales)
+{
+    const int64_t d = c->host.head_dim;
+    float *wide = lot_new(m, c->slots * d * 4);
+    for (int64_t i = 0; i < c->slots * d; i++) wide[i] = scales[i / d] * (float)((const int8_t *)codes)[i];
+    return wide;
+}
+
+void cache_widen(lot *m, cache *c)
+{
+    c->host.k = widen_rows(m, c, c->host.k, c->host.k_scale);
+    c->host.v = widen_rows(m, c, c->host.v, c->host.v_scale);
+    c->host.k_scale = c->host.v_scale = NULL;
+    c->host.type = LH_F32;
+}
+
 lh_ragged rig_cache(rig *g, const cache *c)
 {
     lh_ragged r = c->host;
     int64_t bytes = c->slots * r.head_dim * lh_dtype_bytes(r.type);
     r.k = rig_put(g, r.k, bytes);
     r.v = rig_put(g, r.v, bytes);
+    r.k_scale = r.k_scale ? rig_put(g, r.k_scale, c->slots * 4) : NULL;
+    r.v_scale = r.v_scale ? rig_put(g, r.v_scale, c->slots * 4) : NULL;
     r.positions = r.positions ? rig_put(g, r.positions, c->slots * 4) : NULL;
     r.bias = r.bias ? rig_put(g, r.bias, c->slots * 4) : NULL;
     r.offset = rig_put(g, r.offset, r.heads * 8);

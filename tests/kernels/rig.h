@@ -95,6 +95,8 @@ typedef struct cache {
 
 void cache_make(lot *m, cache *out, const cache_spec *spec);
 void cache_split(lot *m, cache *c, uint64_t seed); /* some of its entries go to a base */
+void cache_quantise(lot *m, cache *c);             /* its keys and values become q8 */
+void cache_widen(lot *m, cache *c);                /* those of q8 become f32 */
 lh_ragged rig_cache(rig *g, const cache *c);       /* a copy of all of it on the device */
 
 /* Value i of k or v, whatever the type. */

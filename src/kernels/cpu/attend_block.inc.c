@@ -9,6 +9,7 @@ typedef struct lh_block {
     const lh_attend_block_args *args;
     const lh_block_way *way;
     int64_t d, d_padded, d_places; /* head_dim; rounded up to TILE_COLS; floats or words of it */
+    int64_t d_wide;                /* head_dim of a cache of codes, else 0 */
     int64_t most_rows;             /* rows of an item, in whole blocks */
 } lh_block;
 
@@ -20,13 +21,15 @@ typedef struct lh_block_item {
     int64_t window_from;          /* rows from this position on do not see the whole current tile */
     float *q;                     /* packed, by blocks of rows */
     float *k, *v, *s;             /* packed keys and values of a tile; [way->rows, KEYS] logits, then weights */
+    float *wide;                  /* [KEYS, d] keys or values of a tile of codes, times their scales */
     float *o;                     /* [most_rows, d_padded] */
     float *row_max, *denominator; /* [most_rows] */
 } lh_block_item;
 
 static int64_t item_floats(const lh_block *b)
 {
-    return b->most_rows * (b->d_places + b->d_padded + 2) + KEYS * (b->d_places + b->d_padded) + b->way->rows * KEYS;
+    return b->most_rows * (b->d_places + b->d_padded + 2) + KEYS * (b->d_places + b->d_padded) + b->way->rows * KEYS +
+           b->d_wide * KEYS;
 }
 
 static void item_place(lh_block_item *item, float *memory)
@@ -39,6 +42,7 @@ static void item_place(lh_block_item *item, float *memory)
     item->o = item->q + b->most_rows * b->d_places;
     item->row_max = item->o + b->most_rows * b->d_padded;
     item->denominator = item->row_max + b->most_rows;
+    item->wide = item->denominator + b->most_rows;
 }
 
 static void item_begin(lh_block_item *item)
@@ -182,6 +186,21 @@ static void position_range(const lh_block_item *item, int64_t first, int64_t n, 
     *high = most;
 }
 
+/* Keys or values of the slots [first, first + n). */
+static lh_columns entries_of_tile(const lh_block_item *item, const void *src, const float *scales, int64_t n,
+                                  int64_t first)
+{
+    const int64_t d = item->block->d, at = item->kv.offset[item->head] + first;
+    lh_columns entries = {.src = src, .type = item->kv.type, .first = at * d, .ld = d, .count = n, .depth = d};
+    if (item->kv.type != LH_Q8) return entries;
+    for (int64_t j = 0; j < n; j++)
+        widen_row(item->wide + j * d, (const int8_t *)src + (at + j) * d, scales[at + j], d);
+    entries.src = item->wide;
+    entries.type = LH_F32;
+    entries.first = 0;
+    return entries;
+}
+
 static void attend_item(lh_block_item *item)
 {
     const lh_block *b = item->block;
@@ -199,14 +218,9 @@ static void attend_item(lh_block_item *item)
             if (high <= lowest - window) continue;
             item->window_from = low + window;
         }
-        lh_columns entries = {.src = kv->k,
-                              .type = kv->type,
-                              .first = (kv->offset[item->head] + first) * b->d,
-                              .ld = b->d,
-                              .count = n,
-                              .depth = b->d};
+        lh_columns entries = entries_of_tile(item, kv->k, kv->k_scale, n, first);
         b->way->pack_keys(item->k, &entries);
-        entries.src = kv->v;
+        entries = entries_of_tile(item, kv->v, kv->v_scale, n, first);
         b->way->pack_values(item->v, &entries);
         for (int64_t row = 0; row < item->rows; row += b->way->rows) attend_rows(item, row, first, n);
     }
@@ -237,6 +251,7 @@ static lh_status op_attend_block(lh_stream *stream, const lh_attend_block_args *
                       .d = d,
                       .d_padded = round_up(d, TILE_COLS),
                       .d_places = way->places(d),
+                      .d_wide = a->kv->type == LH_Q8 ? d : 0,
                       .most_rows = round_up(tokens * a->map.group, way->rows)};
     own = round_up(item_floats(&block), 16);
     LH_TRY(lh_stream_scratch(stream, &memory, omp_get_max_threads() * own * (int64_t)sizeof *memory));

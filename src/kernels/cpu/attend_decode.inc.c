@@ -89,7 +89,7 @@ VEC_FN void decode_add_values(const lh_head_block *t, const int64_t at[4], const
                               const lh_meet kind)
 {
     int64_t end = at[1], i = at[2], n = at[3], step = step_elements(kind), d = t->kv->head_dim;
-    const int per_step = kind == MEET_F32 ? 1 : 2, width = block_width(heads);
+    const int per_step = in_order(kind) ? 1 : 2, width = block_width(heads);
     float *o = t->o + i / step * step_floats(kind);
     vf sum[BLOCK_HEADS][TOGETHER];
 #pragma GCC unroll 16
@@ -100,7 +100,7 @@ VEC_FN void decode_add_values(const lh_head_block *t, const int64_t at[4], const
         for (int c = 0; c < vectors; c++) {
             int64_t from = c / per_step * step;
             vf value = step_load(t->kv->v, t->at + j * d + i + from, n - from, kind);
-            if (kind != MEET_F32) value = c % 2 ? vf_odd(value) : vf_even(value);
+            if (!in_order(kind)) value = c % 2 ? vf_odd(value) : vf_even(value);
 #pragma GCC unroll 4
             for (int h = 0; h < heads; h++) sum[h][c] = vf_fma(vf_set1(t->s[j * width + h]), value, sum[h][c]);
         }
@@ -112,7 +112,7 @@ VEC_FN void decode_add_values(const lh_head_block *t, const int64_t at[4], const
 
 VEC_FN void decode_values(const lh_head_block *t, const int heads, const lh_meet kind)
 {
-    const int small = kind == MEET_F32 ? 1 : 2; /* vectors of a step */
+    const int small = in_order(kind) ? 1 : 2; /* vectors of a step */
     int64_t d = t->kv->head_dim, step = step_elements(kind), block = TOGETHER / small * step;
     for (int64_t j = 0; j < t->n; j += PASS) {
         int64_t at[4] = {j, lh_min_i64(j + PASS, t->n), 0, block};
@@ -179,6 +179,14 @@ VEC_FN void decode_softmax(lh_head_block *t, const int width)
     }
 }
 
+/* Multiplies the numbers of each entry by its scale. */
+VEC_FN void decode_scale(const lh_head_block *t, const float *scales, const int width)
+{
+    for (int64_t j = 0; j < t->n; j++) {
+        for (int h = 0; h < width; h++) t->s[j * width + h] *= scales[j];
+    }
+}
+
 VEC_FN void decode_store_logits(const lh_head_block *t, const int heads)
 {
     const int width = block_width(heads);
@@ -207,6 +215,7 @@ VEC_FN void decode_head_block(lh_head_block *t, const lh_chunk *c, const int hea
         prefetch_entries(t, t->kv->v, j, VL / width);
         vf_store(t->s + j * width, decode_logits(t, j, heads, kind));
     }
+    if (kind == MEET_CODES) decode_scale(t, t->kv->k_scale + t->at / t->kv->head_dim, width);
     if (t->logit.softcap > 0) cap_logits(t->s, t->n * width, t->logit.softcap);
     if (t->out.at) decode_store_logits(t, heads);
     if (t->kv->bias) decode_add_bias(t, c, width);
@@ -214,6 +223,7 @@ VEC_FN void decode_head_block(lh_head_block *t, const lh_chunk *c, const int hea
     for (int64_t i = 0; i < numbers; i += VL) highest = vf_max(vf_load(t->s + i), highest);
     decode_row_max(t, highest, width);
     decode_softmax(t, width);
+    if (kind == MEET_CODES) decode_scale(t, t->kv->v_scale + t->at / t->kv->head_dim, width);
     memset(t->o, 0, (size_t)(width * t->q_ld) * sizeof *t->o);
     decode_values(t, heads, kind);
 }
@@ -223,24 +233,25 @@ VEC_FN void decode_head_block(lh_head_block *t, const lh_chunk *c, const int hea
     {                                                               \
         decode_head_block(t, c, heads, kind);                       \
     }
-HEAD_BLOCK(1, head_block_f32, MEET_F32)
-HEAD_BLOCK(2, head_block_f32, MEET_F32)
-HEAD_BLOCK(3, head_block_f32, MEET_F32)
-HEAD_BLOCK(4, head_block_f32, MEET_F32)
-HEAD_BLOCK(1, head_block_bf16, MEET_SPLIT)
-HEAD_BLOCK(2, head_block_bf16, MEET_SPLIT)
-HEAD_BLOCK(3, head_block_bf16, MEET_SPLIT)
-HEAD_BLOCK(4, head_block_bf16, MEET_SPLIT)
+#define HEAD_BLOCKS(name, kind) \
+    HEAD_BLOCK(1, name, kind)   \
+    HEAD_BLOCK(2, name, kind)   \
+    HEAD_BLOCK(3, name, kind)   \
+    HEAD_BLOCK(4, name, kind)
+HEAD_BLOCKS(head_block_f32, MEET_F32)
+HEAD_BLOCKS(head_block_codes, MEET_CODES)
+HEAD_BLOCKS(head_block_bf16, MEET_SPLIT)
 
-/* Indexed by the number of heads. */
-static void (*const head_blocks_f32[])(lh_head_block *, const lh_chunk *) = {NULL, head_block_f32_1, head_block_f32_2,
-                                                                             head_block_f32_3, head_block_f32_4};
-static void (*const head_blocks_bf16[])(lh_head_block *, const lh_chunk *) = {
-    NULL, head_block_bf16_1, head_block_bf16_2, head_block_bf16_3, head_block_bf16_4};
+/* By the number of heads. */
+typedef void (*lh_head_block_fn)(lh_head_block *, const lh_chunk *);
+static const lh_head_block_fn head_blocks[][BLOCK_HEADS + 1] = {
+    [MEET_F32] = {NULL, head_block_f32_1, head_block_f32_2, head_block_f32_3, head_block_f32_4},
+    [MEET_CODES] = {NULL, head_block_codes_1, head_block_codes_2, head_block_codes_3, head_block_codes_4},
+    [MEET_SPLIT] = {NULL, head_block_bf16_1, head_block_bf16_2, head_block_bf16_3, head_block_bf16_4}};
 
 static lh_meet decode_kind(const lh_ragged *kv)
 {
-    return kv->type == LH_F32 ? MEET_F32 : MEET_SPLIT;
+    return kv->type == LH_F32 ? MEET_F32 : kv->type == LH_Q8 ? MEET_CODES : MEET_SPLIT;
 }
 
 static void attend_chunk(const lh_decode *decode, const lh_chunk *c, float *memory)
@@ -268,7 +279,7 @@ static void attend_chunk(const lh_decode *decode, const lh_chunk *c, float *memo
             t.out = a->logits[c->b];
             t.out.at += (c->i0 + g) * t.out.ld + c->first;
         }
-        (kind == MEET_F32 ? head_blocks_f32 : head_blocks_bf16)[heads](&t, c);
+        head_blocks[kind][heads](&t, c);
         for (int64_t h = 0; h < heads; h++) {
             float *part = c->part + (g + h) * decode->part_ld;
             memcpy(part, t.o + h * t.q_ld, (size_t)t.q_ld * sizeof *part);

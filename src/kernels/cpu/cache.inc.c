@@ -10,7 +10,11 @@ static void append_head(const lh_append_args *a, int64_t b, int64_t h)
         memset(kv->stats + slot * kv->stat_count, 0, (size_t)(a->tokens * kv->stat_count) * sizeof *kv->stats);
     for (int64_t t = 0; t < a->tokens; t++, slot++) {
         int64_t row = b * a->tokens + t, at = row * a->ld + h * d;
-        for (int64_t i = 0; i < d; i += VL) {
+        if (kv->type == LH_Q8) {
+            kv->k_scale[slot] = lh_q8_row((int8_t *)kv->k + slot * d, a->k + at, d);
+            kv->v_scale[slot] = lh_q8_row((int8_t *)kv->v + slot * d, a->v + at, d);
+        }
+        for (int64_t i = 0; i < d && kv->type != LH_Q8; i += VL) {
             vf_store_any_first(kv->k, kv->type, slot * d + i, vf_load_first(a->k + at + i, d - i), d - i);
             vf_store_any_first(kv->v, kv->type, slot * d + i, vf_load_first(a->v + at + i, d - i), d - i);
         }
@@ -35,23 +39,32 @@ static lh_status op_put_rows(lh_stream *stream, const lh_put_rows_args *a)
     return lh_ref_put_rows(stream, a); /* copies of rows */
 }
 
+/* Keys and values of n entries: from slot `from` of src to slot `to` of dst. */
+static void move_numbers(const lh_ragged *dst, int64_t to, const lh_ragged *src, int64_t from, int64_t n)
+{
+    const int64_t bytes = src->head_dim * lh_dtype_bytes(src->type);
+    memmove((char *)dst->k + to * bytes, (const char *)src->k + from * bytes, (size_t)(n * bytes));
+    memmove((char *)dst->v + to * bytes, (const char *)src->v + from * bytes, (size_t)(n * bytes));
+    if (src->type != LH_Q8) return;
+    memmove(dst->k_scale + to, src->k_scale + from, (size_t)n * sizeof *dst->k_scale);
+    memmove(dst->v_scale + to, src->v_scale + from, (size_t)n * sizeof *dst->v_scale);
+}
+
 /* ---- entries of a head in any order, divided among threads ---- */
-static void gather_entry(const lh_gather_entries_args *a, int64_t i, int64_t bytes)
+static void gather_entry(const lh_gather_entries_args *a, int64_t i)
 {
     const lh_ragged *dst = a->dst, *src = a->src;
     const int64_t to = dst->offset[0] + i, from = src->offset[a->head] + a->order[i];
-    memcpy((char *)dst->k + to * bytes, (const char *)src->k + from * bytes, (size_t)bytes);
-    memcpy((char *)dst->v + to * bytes, (const char *)src->v + from * bytes, (size_t)bytes);
+    move_numbers(dst, to, src, from, 1);
     dst->positions[to] = (int32_t)lh_position(src, a->head, a->order[i]);
     if (dst->bias) dst->bias[to] = src->bias ? src->bias[from] : 0.0f;
 }
 
 static lh_status op_gather_entries(lh_stream *stream, const lh_gather_entries_args *a)
 {
-    const int64_t bytes = a->src->head_dim * lh_dtype_bytes(a->src->type);
     (void)stream;
 #pragma omp parallel for if (a->count * a->src->head_dim >= PARALLEL_FROM)
-    for (int64_t i = 0; i < a->count; i++) gather_entry(a, i, bytes);
+    for (int64_t i = 0; i < a->count; i++) gather_entry(a, i);
     a->dst->len[0] = a->count;
     return LH_OK;
 }
@@ -68,12 +81,10 @@ typedef struct compact_head {
 static void move_entries(const compact_head *a, int64_t to, int64_t from, int64_t n)
 {
     const lh_ragged *dst = a->dst, *src = a->src;
-    int64_t h = a->h, bytes = src->head_dim * lh_dtype_bytes(src->type), at = dst->offset[h] + to,
-            of = src->offset[h] + from;
+    const int64_t h = a->h, at = dst->offset[h] + to, of = src->offset[h] + from;
     if (n == 0) return;                         /* without kept entries there may be no memory */
     if (to == from && dst->k == src->k) return; /* in place */
-    memmove((char *)dst->k + at * bytes, (const char *)src->k + of * bytes, (size_t)(n * bytes));
-    memmove((char *)dst->v + at * bytes, (const char *)src->v + of * bytes, (size_t)(n * bytes));
+    move_numbers(dst, at, src, of, n);
     if (dst->bias && src->bias) memmove(dst->bias + at, src->bias + of, (size_t)n * sizeof *dst->bias);
     if (dst->bias && !src->bias) memset(dst->bias + at, 0, (size_t)n * sizeof *dst->bias);
     if (dst->stats)

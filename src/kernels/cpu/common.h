@@ -10,6 +10,7 @@
 #include "base/minmax.h"
 #include "kernels/cpu/cpu.h"
 #include "kernels/cpu/vec.h"
+#include "kernels/q8.h"
 #include "kernels/ragged.h"
 
 /* Work on fewer elements is done before other threads wake up. */
@@ -32,6 +33,13 @@ enum { COLUMNS = 2048 };
 static inline int64_t round_up(int64_t n, int64_t step)
 {
     return (n + step - 1) / step * step;
+}
+
+/* y[i] = scale * codes[i], i < n. */
+static inline void widen_row(float *y, const int8_t *codes, float scale, int64_t n)
+{
+    for (int64_t i = 0; i < n; i += VL)
+        vf_store_first(y + i, vf_set1(scale) * vf_load_codes_first(codes + i, n - i), n - i);
 }
 
 /* The largest |x| of the competing slots, ignoring NaN. Compared as integers, which have the same order: the compiler

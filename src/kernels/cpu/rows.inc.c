@@ -131,22 +131,36 @@ static lh_status op_rope(lh_stream *stream, const lh_rope_args *a)
 }
 
 /* ---- numbers of rows ---- */
+/* row: workspace of a thread, [cols]. */
+static void convert_row(const lh_convert_args *a, int64_t r, float *row)
+{
+    const int64_t bytes = lh_dtype_bytes(a->src_type), from = r * a->src_ld, to = r * a->dst_ld;
+    const int is_wide = a->src_type == LH_Q8;
+    if (a->src_type == a->dst_type) {
+        memcpy((char *)a->dst + to * bytes, (const char *)a->src + from * bytes, (size_t)(a->cols * bytes));
+        if (is_wide) a->dst_scale[r] = a->src_scale[r];
+        return;
+    }
+    if (is_wide) widen_row(row, (const int8_t *)a->src + from, a->src_scale[r], a->cols);
+    const void *src = is_wide ? row : a->src;
+    const lh_dtype src_type = is_wide ? LH_F32 : a->src_type;
+    const lh_dtype dst_type = a->dst_type == LH_Q8 ? LH_F32 : a->dst_type;
+    void *dst = a->dst_type == LH_Q8 ? row : a->dst;
+    for (int64_t i = 0; i < a->cols; i += VL) {
+        vf x = vf_load_any_first(src, src_type, (is_wide ? 0 : from) + i, a->cols - i);
+        vf_store_any_first(dst, dst_type, (a->dst_type == LH_Q8 ? 0 : to) + i, x, a->cols - i);
+    }
+    if (a->dst_type == LH_Q8) a->dst_scale[r] = lh_q8_row((int8_t *)a->dst + to, row, a->cols);
+}
+
 static lh_status op_convert(lh_stream *stream, const lh_convert_args *a)
 {
-    int64_t bytes = lh_dtype_bytes(a->src_type);
-    (void)stream;
+    const int64_t ld = round_up(a->cols, 16);
+    float *rows = NULL;
+    if (a->src_type == LH_Q8 || a->dst_type == LH_Q8)
+        LH_TRY(lh_stream_scratch(stream, &rows, omp_get_max_threads() * ld * (int64_t)sizeof *rows));
 #pragma omp parallel for if (a->rows * a->cols >= PARALLEL_FROM)
-    for (int64_t r = 0; r < a->rows; r++) {
-        if (a->src_type == a->dst_type) {
-            memcpy((char *)a->dst + r * a->dst_ld * bytes, (const char *)a->src + r * a->src_ld * bytes,
-                   (size_t)(a->cols * bytes));
-            continue;
-        }
-        for (int64_t i = 0; i < a->cols; i += VL) {
-            vf x = vf_load_any_first(a->src, a->src_type, r * a->src_ld + i, a->cols - i);
-            vf_store_any_first(a->dst, a->dst_type, r * a->dst_ld + i, x, a->cols - i);
-        }
-    }
+    for (int64_t r = 0; r < a->rows; r++) convert_row(a, r, rows ? rows + omp_get_thread_num() * ld : NULL);
     return LH_OK;
 }
 

@@ -62,6 +62,15 @@ VEC_FN vf vf_load_any_first(const void *p, lh_dtype type, int64_t i, int64_t n)
     return type == LH_F32 ? vf_load_first((const float *)p + i, n) : vf_load_bf16_first((const uint16_t *)p + i, n);
 }
 
+/* Of codes. */
+VEC_FN vf vf_load_codes_first(const int8_t *p, int64_t n)
+{
+    if (n >= VL) return vf_load_codes(p);
+    int8_t codes[VL] = {0};
+    memcpy(codes, p, (size_t)n);
+    return vf_load_codes(codes);
+}
+
 VEC_FN void vf_store_any_first(void *p, lh_dtype type, int64_t i, vf x, int64_t n)
 {
     if (type == LH_F32)

@@ -155,6 +155,11 @@ VEC_FN vf vf_load_bf16(const uint16_t *p)
     return _mm256_castsi256_ps(_mm256_slli_epi32(u, 16));
 }
 
+VEC_FN vf vf_load_codes(const int8_t *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
+}
+
 VEC_FN vf vf_load_bf16_first(const uint16_t *p, int64_t n)
 {
     uint16_t whole[8] = {0};

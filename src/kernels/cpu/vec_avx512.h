@@ -165,6 +165,11 @@ VEC_FN vf vf_load_bf16_first(const uint16_t *p, int64_t n)
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(raw), 16));
 }
 
+VEC_FN vf vf_load_codes(const int8_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+
 /* Rounds to nearest even; NaN stays NaN. */
 VEC_FN __m256i vf_to_bf16(vf x)
 {

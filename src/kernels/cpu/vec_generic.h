@@ -173,6 +173,11 @@ VEC_FN vf vf_load_bf16_first(const uint16_t *p, int64_t n)
     return x;
 }
 
+VEC_FN vf vf_load_codes(const int8_t *p)
+{
+    return (vf){p[0], p[1], p[2], p[3]};
+}
+
 VEC_FN void vf_store_bf16_first(uint16_t *p, vf x, int64_t n)
 {
     for (int64_t i = 0; i < (n < VL ? n : VL); i++) p[i] = lh_f32_to_bf16(x[i]);

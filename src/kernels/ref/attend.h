@@ -18,9 +18,9 @@ typedef struct lh_ref_row {
 static inline double ref_logit(const lh_ref_row *row, int64_t slot)
 {
     const lh_ragged kv = lh_segment_at(row->kv, row->head, slot);
-    int64_t at = (kv.offset[row->head] + slot) * kv.head_dim;
+    const lh_ref_rows keys = ref_keys(&kv);
     double dot = 0.0;
-    for (int64_t i = 0; i < kv.head_dim; i++) dot += row->q[i] * ref_load(kv.k, kv.type, at + i);
+    for (int64_t i = 0; i < kv.head_dim; i++) dot += row->q[i] * ref_row_load(&keys, kv.offset[row->head] + slot, i);
     double s = row->logit.scale * dot;
     return row->logit.softcap > 0 ? row->logit.softcap * tanh(s / row->logit.softcap) : s;
 }
@@ -64,8 +64,9 @@ static inline void ref_attend(const lh_ref_row *row, int (*visible)(const lh_ref
         if (s[j] == -INFINITY) continue;
         double weight = exp(s[j] - row_max);
         const lh_ragged lies = lh_segment_at(kv, row->head, j);
-        int64_t at = (lies.offset[row->head] + j) * kv->head_dim;
-        for (int64_t i = 0; i < kv->head_dim; i++) sum[i] += weight * ref_load(lies.v, kv->type, at + i);
+        const lh_ref_rows values = ref_values(&lies);
+        for (int64_t i = 0; i < kv->head_dim; i++)
+            sum[i] += weight * ref_row_load(&values, lies.offset[row->head] + j, i);
         denominator += weight;
     }
     for (int64_t i = 0; i < kv->head_dim; i++) o[i] = denominator != 0 ? (float)(sum[i] / denominator) : 0.0f;

@@ -5,11 +5,10 @@
 
 static void append_token(lh_ragged *kv, const lh_append_args *a, int64_t h, int64_t row)
 {
-    int64_t slot = kv->offset[h] + kv->len[h] + row % a->tokens;
-    for (int64_t i = 0; i < kv->head_dim; i++) {
-        ref_store(kv->k, kv->type, slot * kv->head_dim + i, a->k[row * a->ld + h * kv->head_dim + i]);
-        ref_store(kv->v, kv->type, slot * kv->head_dim + i, a->v[row * a->ld + h * kv->head_dim + i]);
-    }
+    int64_t slot = kv->offset[h] + kv->len[h] + row % a->tokens, from = row * a->ld + h * kv->head_dim;
+    const lh_ref_rows keys = ref_keys(kv), values = ref_values(kv);
+    ref_row_store(&keys, slot, a->k + from, kv->head_dim);
+    ref_row_store(&values, slot, a->v + from, kv->head_dim);
     if (kv->positions) kv->positions[slot] = a->positions[row];
     if (kv->bias) kv->bias[slot] = 0.0f;
     for (int64_t c = 0; kv->stats && c < kv->stat_count; c++) kv->stats[slot * kv->stat_count + c] = 0.0f;
@@ -36,15 +35,24 @@ lh_status lh_ref_put_rows(lh_stream *stream, const lh_put_rows_args *a)
     return LH_OK;
 }
 
+/* Key and value of slot `to` of dst = those of slot `from` of src. */
+static void move_numbers(const lh_ragged *dst, int64_t to, const lh_ragged *src, int64_t from)
+{
+    const int64_t bytes = src->head_dim * lh_dtype_bytes(src->type);
+    memmove((char *)dst->k + to * bytes, (const char *)src->k + from * bytes, (size_t)bytes);
+    memmove((char *)dst->v + to * bytes, (const char *)src->v + from * bytes, (size_t)bytes);
+    if (src->type != LH_Q8) return;
+    dst->k_scale[to] = src->k_scale[from];
+    dst->v_scale[to] = src->v_scale[from];
+}
+
 lh_status lh_ref_gather_entries(lh_stream *stream, const lh_gather_entries_args *a)
 {
     const lh_ragged *dst = a->dst, *src = a->src;
-    const int64_t bytes = src->head_dim * lh_dtype_bytes(src->type);
     (void)stream;
     for (int64_t i = 0; i < a->count; i++) {
         int64_t to = dst->offset[0] + i, from = src->offset[a->head] + a->order[i];
-        memcpy((char *)dst->k + to * bytes, (const char *)src->k + from * bytes, (size_t)bytes);
-        memcpy((char *)dst->v + to * bytes, (const char *)src->v + from * bytes, (size_t)bytes);
+        move_numbers(dst, to, src, from);
         dst->positions[to] = (int32_t)lh_position(src, a->head, a->order[i]);
         if (dst->bias) dst->bias[to] = src->bias ? src->bias[from] : 0.0f;
     }
@@ -56,9 +64,8 @@ lh_status lh_ref_gather_entries(lh_stream *stream, const lh_gather_entries_args 
 /* Entry `to` of head h in dst = entry `from` of head h in src. */
 static void move_entry(const lh_ragged *dst, int64_t to, const lh_ragged *src, int64_t from, int64_t h)
 {
-    int64_t bytes = src->head_dim * lh_dtype_bytes(src->type), at = dst->offset[h] + to, of = src->offset[h] + from;
-    memmove((char *)dst->k + at * bytes, (const char *)src->k + of * bytes, (size_t)bytes);
-    memmove((char *)dst->v + at * bytes, (const char *)src->v + of * bytes, (size_t)bytes);
+    int64_t at = dst->offset[h] + to, of = src->offset[h] + from;
+    move_numbers(dst, at, src, of);
     dst->positions[at] = (int32_t)lh_position(src, h, from);
     if (dst->bias) dst->bias[at] = src->bias ? src->bias[of] : 0.0f;
     for (int64_t c = 0; dst->stats && c < dst->stat_count; c++)

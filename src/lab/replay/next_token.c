@@ -50,10 +50,10 @@ static lh_status check_entries(const lh_replay *r)
         LH_FAIL(LH_EUSAGE,
                 "'%s' was recorded with another model (%016llx, not %016llx): give that one, or no '--model'",
                 lh_h5_path(t->h5), (unsigned long long)identity, (unsigned long long)e->identity);
-    if (t->shape.type != e->kv_dtype)
+    const lh_dtype type = lh_model_kv_shape(e->model, e->kv_dtype).type;
+    if (t->shape.type != type)
         LH_FAIL(LH_EUSAGE, "'%s' holds keys and values as %s, the model would have them as %s: give '--kv-dtype %s'",
-                lh_h5_path(t->h5), lh_dtype_name(t->shape.type), lh_dtype_name(e->kv_dtype),
-                lh_dtype_name(t->shape.type));
+                lh_h5_path(t->h5), lh_dtype_name(t->shape.type), lh_dtype_name(type), lh_dtype_name(t->shape.type));
     for (int64_t l = 0; l < t->shape.layers; l++)
         if (!t->recorded[l])
             LH_FAIL(LH_EUSAGE,

@@ -1,0 +1,56 @@
+/* quantise.c - a cache of 8 bits: the prompt is read with entries of f32 or bf16, and what a layer keeps is quantised
+ * at the end of its prefill, after scores, selection and fit. So the keep sets and the logits of a prompt do not depend
+ * on it. Evictions of codes move codes and scales, and never round again; where they score, they read widened entries.
+ */
+#include "kv/kv_impl.h"
+
+lh_status lh_kv_quantise(lh_kv *kv, int64_t layer)
+{
+    LH_TRY(lh_kv_wait_for_layer(kv, layer));
+    for (int64_t l = 0; l <= layer; l++)
+        if (!lh_kv_competes(kv, l) || lh_kv_competition_ended(kv))
+            LH_TRY(lh_arena_convert(&kv->layers[l].arena, &kv->exec, LH_Q8));
+    return LH_OK;
+}
+
+static lh_status reserve(lh_kv *kv, int64_t slots)
+{
+    lh_ragged *view = &kv->widened.view;
+    const int64_t bytes = slots * kv->shape.head_dim * lh_dtype_bytes(kv->shape.type);
+    if (slots <= kv->widened.slots) return LH_OK;
+    lh_kv_free_widened(kv);
+    LH_TRY(lh_device_alloc(lh_kv_device(kv), &view->k, bytes, LH_MEM_WORK));
+    LH_TRY(lh_device_alloc(lh_kv_device(kv), &view->v, bytes, LH_MEM_WORK));
+    kv->widened.slots = slots;
+    return LH_OK;
+}
+
+lh_status lh_kv_reserve_widened(lh_kv *kv)
+{
+    int64_t slots = 0;
+    if (!kv->shape.quantises || !lh_evicts_again(&kv->numbers)) return LH_OK;
+    for (int64_t l = 0; l < kv->shape.layers; l++) slots = lh_max_i64(slots, kv->layers[l].arena.slots);
+    return reserve(kv, slots);
+}
+
+void lh_kv_free_widened(lh_kv *kv)
+{
+    lh_device_free(lh_kv_device(kv), kv->widened.view.k);
+    lh_device_free(lh_kv_device(kv), kv->widened.view.v);
+    kv->widened = (lh_widened){0};
+}
+
+const lh_ragged *lh_kv_widen(lh_kv *kv, const lh_arena *arena, int64_t more)
+{
+    lh_ragged *view = &kv->widened.view;
+    if (arena->view.type != LH_Q8) return &arena->view;
+    LH_LATCH(&kv->exec, reserve(kv, arena->slots));
+    void *k = view->k, *v = view->v;
+    *view = arena->view;
+    view->type = kv->shape.type;
+    view->k = k;
+    view->v = v;
+    view->k_scale = view->v_scale = NULL;
+    LH_LATCH(&kv->exec, lh_convert_entries(&kv->exec, view, arena, more));
+    return view;
+}
