@@ -89,7 +89,7 @@ typedef struct lh_gemm_args {
  * packed.h. Codes have at least 4 bits. */
 typedef struct lh_pack_weights_args {
     void *dst;       /* lh_packed_bytes */
-    const void *src; /* host memory */
+    const void *src; /* host memory, also the stream's staging memory */
     const lh_format *format;
     int64_t rows, skip, cols;
 } lh_pack_weights_args;

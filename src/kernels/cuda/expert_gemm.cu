@@ -8,6 +8,7 @@
  * bytes for 32 * M * 128 outputs. */
 #include "kernels/cuda/expert_gemm.cuh"
 #include "kernels/cuda/mma.cuh"
+#include "kernels/cuda/packed.cuh"
 
 enum {
     THREADS = 4 * LH_WARP,
@@ -173,6 +174,7 @@ lh_status lh_cuda_expert_gemm(lh_stream *stream, const lh_expert_gemm_args *a)
     int is_wide = lh_gemm_is_wide(&all) && a->w.step % 16 == 0;
     if (all.tokens == 0 || a->out == 0) return LH_OK;
     if (a->in == 0) return lh_cuda_gemm(stream, &all);
+    if (!a->w.format->is_plain) return lh_expert_gemm_packed(stream, a);
     if (a->order == LH_ORDER_FIXED) return lh_expert_gemm_fixed(stream, a);
     if (tokens <= small) return lh_expert_gemm_small(stream, a, is_wide);
     if (a->type == LH_F32 || !is_wide) return lh_expert_gemm_fixed(stream, a);

@@ -1,6 +1,7 @@
 /* The choice of a kernel for a matrix product; initial values; products in a fixed order. */
 #include "kernels/cuda/expert_gemm.cuh"
 #include "kernels/cuda/gemm.cuh"
+#include "kernels/cuda/packed.cuh"
 #include "kernels/cuda/vector.cuh"
 
 extern "C" {
@@ -33,6 +34,7 @@ lh_status lh_cuda_gemm(lh_stream *stream, const lh_gemm_args *a)
     int there;
     if (a->tokens == 0 || a->out == 0) return LH_OK;
     if (a->in == 0) return begin(stream, a);
+    if (!lh_gemm_is_plain(a)) return lh_gemm_packed(stream, a);
     if (a->order == LH_ORDER_FIXED) return lh_gemm_fixed(stream, a);
     product.gemm = *a;
     if (lh_gemm_streams(a)) return lh_gemm_stream(stream, "gemm", &product);
@@ -49,7 +51,7 @@ lh_status lh_cuda_gemm_convert(lh_stream *stream, const lh_gemm_convert_args *a)
 {
     lh_gemm_args g = a->gemm;
     const int is_empty = g.in == 0 || g.tokens == 0 || g.out == 0,
-              is_plain = g.order == LH_ORDER_ANY && !g.bias && !g.adds,
+              is_plain = lh_gemm_is_plain(&g) && g.order == LH_ORDER_ANY && !g.bias && !g.adds,
               to_bf16 = g.type == LH_BF16 && a->convert.dst_type == LH_BF16;
     int there = 0;
     if (!is_empty && is_plain && to_bf16 && g.tokens > LH_STREAM_TOKENS) LH_TRY(lh_blas_find(stream, &there));

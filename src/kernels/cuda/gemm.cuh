@@ -9,6 +9,12 @@ extern "C" {
 #include "kernels/elementwise.h"
 }
 
+/* Returns 1 if the weights are one matrix of plain numbers. */
+static inline int lh_gemm_is_plain(const lh_gemm_args *a)
+{
+    return a->w.format->is_plain && !a->w.next;
+}
+
 /* Returns 1 if rows of x and w are multiples of 16 bytes. */
 static inline int lh_gemm_is_wide(const lh_gemm_args *a)
 {

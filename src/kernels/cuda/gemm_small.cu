@@ -208,8 +208,8 @@ static int is_paired(const lh_norm_gemm_args *a)
 static int rounds(const lh_norm_gemm_args *a)
 {
     const lh_gemm_args *g = &a->gemm;
-    return g->type == LH_BF16 && g->tokens > LH_STREAM_TOKENS && g->in > 0 && g->order == LH_ORDER_ANY && !g->bias &&
-           !g->adds && is_paired(a);
+    return lh_gemm_is_plain(g) && g->type == LH_BF16 && g->tokens > LH_STREAM_TOKENS && g->in > 0 &&
+           g->order == LH_ORDER_ANY && !g->bias && !g->adds && is_paired(a);
 }
 
 static lh_status run_stream(lh_stream *stream, const lh_norm_gemm_args *a)

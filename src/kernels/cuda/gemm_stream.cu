@@ -574,8 +574,8 @@ static int find_way(way *w, const lh_norm_gemm_args *a, const lh_stream *stream)
 
 int lh_gemm_streams(const lh_gemm_args *a)
 {
-    return a->type == LH_BF16 && a->order == LH_ORDER_ANY && a->tokens <= LH_STREAM_TOKENS && a->in > 0 &&
-           lh_gemm_is_wide(a);
+    return lh_gemm_is_plain(a) && a->type == LH_BF16 && a->order == LH_ORDER_ANY && a->tokens <= LH_STREAM_TOKENS &&
+           a->in > 0 && lh_gemm_is_wide(a);
 }
 
 int lh_norm_streams(const lh_stream *stream, const lh_norm_gemm_args *a)

@@ -3,6 +3,10 @@
 #include "kernels/cuda/vector.cuh"
 #include "kernels/elementwise.h"
 
+extern "C" {
+#include "kernels/packed.h"
+}
+
 typedef __nv_bfloat16 bf16;
 
 /* ---- embedding: each number read once, in the type of the table, and written once ---- */
@@ -21,8 +25,21 @@ static __global__ void embed_kernel(lh_embed_args a, int width)
     }
 }
 
+/* The same from a table of few bits, a number for a thread. */
+static __global__ void embed_packed_kernel(lh_embed_args a, lh_format format)
+{
+    a.table.format = &format;
+    for (int64_t t = blockIdx.y; t < a.tokens; t += gridDim.y) {
+        const int64_t row = a.ids[t] - a.first, is_own = row >= 0 && row < a.rows;
+        for (int64_t i = lh_grid_first(); i < a.dim; i += lh_grid_step())
+            a.y[t * a.dim + i] = is_own ? a.scale * lh_packed_value(&a.table, row, a.table.first + i) : 0.0f;
+    }
+}
+
 lh_status lh_cuda_embed(lh_stream *stream, const lh_embed_args *a)
 {
+    if (!a->table.format->is_plain)
+        return lh_launch(stream, "embed", lh_fours_shape(a->tokens, a->dim), embed_packed_kernel, *a, *a->table.format);
     lh_dtype type = a->table.format->plain;
     auto *kernel = type == LH_F32 ? embed_kernel<float> : embed_kernel<bf16>;
     int width = lh_width(a->table.data, a->dim, type) == 4 && lh_width(a->y, a->dim, LH_F32) == 4 ? 4 : 1;

@@ -273,6 +273,19 @@ static inline unsigned __umulhi(unsigned a, unsigned b)
 {
     return (unsigned)((unsigned long long)a * b >> 32);
 }
+/* Two products of 16-bit numbers and the lower or upper two bytes of b, and c. */
+static inline int simt_dp2a(int a, int b, int c)
+{
+    return c + (int16_t)a * (int8_t)b + (int16_t)(a >> 16) * (int8_t)(b >> 8);
+}
+static inline int __dp2a_lo(int a, int b, int c)
+{
+    return simt_dp2a(a, b, c);
+}
+static inline int __dp2a_hi(int a, int b, int c)
+{
+    return simt_dp2a(a, b >> 16, c);
+}
 /* Rounded as written, never contracted. */
 static inline float __fmul_rn(float a, float b)
 {
@@ -293,6 +306,10 @@ static inline double __dadd_rn(double a, double b)
 {
     volatile double y = a + b;
     return y;
+}
+static inline int __float2int_rn(float x)
+{
+    return (int)__builtin_rintf(x);
 }
 static inline float __fdividef(float a, float b)
 {
@@ -333,8 +350,8 @@ unsigned simt_transposed(unsigned word);
 /* ldmatrix.x4: row `row` of the lane's matrix; the lane gets its word of row lane / 4 of each. */
 void simt_load_matrices(unsigned y[4], const void *row);
 
-/* cp.async of `all` bytes, 4, 8 or 16, of which the first `bytes` come from src and the others are 0; cp.async.commit_group;
- * cp.async.wait_group. What is copied arrives with the wait, and is NaN until then. */
+/* cp.async of `all` bytes, 4, 8 or 16, of which the first `bytes` come from src and the others are 0;
+ * cp.async.commit_group; cp.async.wait_group. What is copied arrives with the wait, and is NaN until then. */
 void simt_copy_async(void *dst, const void *src, int bytes, int all = 16);
 void simt_copy_commit(void);
 void simt_copy_wait(int groups_left);
