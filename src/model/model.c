@@ -188,7 +188,7 @@ lh_model_options lh_model_options_for(const lh_config *config, const lh_shard *s
     const int is_plain = order == LH_ORDER_ANY && !config->post_norms && !config->o_bias && !config->mlp_bias;
     return (lh_model_options){.dtype = dtype,
                               .order = order,
-                              .formats = device == LH_DEVICE_CPU ? formats : NULL,
+                              .formats = formats,
                               .rounds_sums =
                                   is_plain && shard->ranks > 1 && dtype == LH_BF16 && device != LH_DEVICE_CPU};
 }

@@ -17,9 +17,9 @@ typedef struct lh_model_options {
                                         memory. NULL: all matrices are plain */
 } lh_model_options;
 
-/* formats: the formats of the model's tensors, borrowed; NULL for plain numbers. Only CPUs use them: operations of
- * other devices take plain numbers. rounds_sums: for several GPUs, where the all-reduce of a block of rows takes time
- * in proportion to its bytes, unless a bias or a norm follows the sums, or their bits are fixed. */
+/* formats: the formats of the model's tensors, borrowed; NULL for plain numbers. rounds_sums: for several GPUs, where
+ * the all-reduce of a block of rows takes time in proportion to its bytes, unless a bias or a norm follows the sums, or
+ * their bits are fixed. */
 lh_model_options lh_model_options_for(const lh_config *config, const lh_shard *shard, lh_device_kind device,
                                       lh_dtype dtype, lh_order order, const lh_format *const *formats);
 

@@ -59,6 +59,14 @@ static const tiny_shape smallest[DEVICE_SHAPES] = {
      .layers = 2,
      .ff = 24,
      .more = "\"num_local_experts\": 6, \"num_experts_per_tok\": 2"},
+    {.name = "llama, few bits",
+     .heads = 4,
+     .kv_heads = 2,
+     .head_dim = 32,
+     .hidden = 64,
+     .layers = 2,
+     .ff = 256,
+     .numbers = TINY_FEW_BITS},
 };
 
 /* The prompt, tokens after it, a vocabulary that is prime and larger than both, times as wide as the smallest. */

@@ -6,7 +6,7 @@
 
 #include "engine/family_run.h"
 
-enum { DEVICE_SHAPES = 7, DEVICE_LAYERS = 3 };
+enum { DEVICE_SHAPES = 8, DEVICE_LAYERS = 3 };
 
 /* The models in a folder of their own, a prompt and tokens after it (none comes twice: equal tokens have keys of equal
  * norm in the first layer, and rounding would decide between them). */

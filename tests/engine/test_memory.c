@@ -92,7 +92,8 @@ START_TEST(test_steps_within_a_budget_take_no_memory)
         lh_policy_options policy;
     } cases[] = {{0, {.policy = "snapkv", .budget = "40%", .parts.evict = "every:4"}},
                  {1, {.policy = "h2o", .budget = "40%", .parts.evict = "every:1"}},
-                 {3, {.policy = "streaming", .budget = "40%", .parts.evict = "every:1"}}};
+                 {3, {.policy = "streaming", .budget = "40%", .parts.evict = "every:1"}},
+                 {7, {.policy = "snapkv", .budget = "40%", .parts.evict = "every:3"}}};
     lh_engine *engine = open_model(cases[_i].model);
     figures at[2] = {{0}, {0}};
     const char *name = cases[_i].policy.policy;
@@ -189,7 +190,7 @@ int main(void)
     TCase *laws = tcase_create("laws");
     tcase_set_timeout(laws, 0);
     tcase_add_unchecked_fixture(laws, set_up, tear_down);
-    tcase_add_loop_test(laws, test_steps_within_a_budget_take_no_memory, 0, 3);
+    tcase_add_loop_test(laws, test_steps_within_a_budget_take_no_memory, 0, 4);
     tcase_add_test(laws, test_the_figures_show_a_cache_that_grows);
     tcase_add_test(laws, test_the_pool_keeps_the_memory_of_a_finished_answer);
     tcase_add_test(laws, test_what_a_run_may_still_allocate_is_free);
