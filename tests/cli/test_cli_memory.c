@@ -23,12 +23,10 @@ START_TEST(test_a_budget_in_bytes_is_the_same_run_on_any_number_of_ranks)
     for (size_t p = 0; p < sizeof names / sizeof *names; p++) {
         program_run(&r, 1, "generate " RUN "%s " ENTRIES "--save-cache entries.h5", names[p]);
         program_exits(&r, 0);
-        for (int ranks = 1; ranks <= 4; ranks++) {
-            program_run(&later, ranks, "generate " RUN "%s " BYTES "--save-cache bytes.h5", names[p]);
-            program_exits(&later, 0);
-            ck_assert_str_eq(r.out.data, later.out.data);
-            same_files("cache", "entries.h5", "bytes.h5");
-        }
+        program_run(&later, 1 + (int)p, "generate " RUN "%s " BYTES "--save-cache bytes.h5", names[p]);
+        program_exits(&later, 0);
+        ck_assert_str_eq(r.out.data, later.out.data);
+        same_files("cache", "entries.h5", "bytes.h5");
     }
     program_clear(&r);
     program_clear(&later);
