@@ -51,10 +51,6 @@ static void mark_stages(lh_evictor *ev, const lh_evict_job *jobs, int64_t n)
 
 /* ---- norms of values ---- */
 
-/* Norms that weigh scores: norms of additions, and the L1 norms of projected values, averaged over the group's query
- * heads (CriticalKV, arXiv 2502.03805). A value does not change before
- * it is fitted, and then nothing is evicted any more: its norm is made once, before the first eviction that asks for
- * it, and goes with the entry. */
 lh_matrix lh_evict_plain_projection(const lh_exec *exec, const lh_projection *projection, const lh_evict_shape *shape)
 {
     const lh_matrix w = projection->w;
@@ -65,6 +61,9 @@ lh_matrix lh_evict_plain_projection(const lh_exec *exec, const lh_projection *pr
     return lh_plain_matrix(plain, projection->type, w.ld);
 }
 
+/* Norms that weigh scores: norms of additions, and the L1 norms of projected values, averaged over the group's query
+ * heads (CriticalKV, arXiv 2502.03805). A value does not change before it is fitted, and then nothing is evicted any
+ * more: its norm is made once, before the first eviction that asks for it, and goes with the entry. */
 /* rows = norms of each query head of this rank. */
 static void project(lh_evictor *ev, const lh_evict_job *job, float *rows, int64_t entries)
 {

@@ -26,7 +26,7 @@ void lh_checkpoint_close(lh_checkpoint *ck);
 lh_status lh_checkpoint_open_model(lh_checkpoint **out, const char *name);
 
 /* A model for measurements: the first layers of a model, with the maximum of heads and channels that a rank of `ranks`
- * ranks has, few rows of the vocabulary and no tokenizer. Its weights are drawn. */
+ * ranks has, few rows of the vocabulary and no tokenizer. Its weights are drawn, plain numbers of bf16. */
 lh_status lh_checkpoint_open_layers(lh_checkpoint **out, const lh_config *config, int64_t layers, int64_t ranks);
 
 /* The open file, borrowed, for comparisons between ranks and checks for changes (h5.h). NULL: a random model. */

@@ -383,13 +383,17 @@ static void release_pages(const uint8_t *data, int64_t bytes)
 
 static lh_status complain(const importer *im, const job *j, int64_t row, int64_t at)
 {
+    for (int64_t i = at; i < at + j->format->values; i++) /* a block is refused for its largest value */
+        if (!(fabsf(im->wide[i]) <= fabsf(im->wide[at]))) at = i;
     int64_t r = row + at / j->cols, c = at % j->cols;
     double value = (double)im->wide[at];
     const char *path = lh_source_path(im->source);
     if (fabs(value) < 0x1p64)
-        LH_FAIL(LH_EINPUT, "'%s': tensor '%s' holds %g at [%" PRId64 ", %" PRId64 "], more than %s can: use --dtype %s",
-                path, j->from->name, value, source_row(j, r), c, j->format->name,
-                j->format->is_plain && j->format->plain != LH_F16 ? "f32" : "bf16");
+        LH_FAIL(LH_EINPUT, "'%s': tensor '%s' holds %g at [%" PRId64 ", %" PRId64 "], more than %s can: %s", path,
+                j->from->name, value, source_row(j, r), c, j->format->name,
+                !j->format->is_plain         ? "leave out --quantize"
+                : j->format->plain == LH_F16 ? "use --dtype bf16"
+                                             : "use --dtype f32");
     LH_FAIL(LH_EINPUT,
             "'%s': tensor '%s' holds %g at [%" PRId64 ", %" PRId64 "]: weights must be finite and below 2^64", path,
             j->from->name, value, source_row(j, r), c);

@@ -1,5 +1,6 @@
 #include "kernels/ops.h"
 
+#include <assert.h>
 #include <stddef.h>
 
 static const lh_ops *const backends[] = {
@@ -24,8 +25,8 @@ static const struct {
  * fill the last wave better. The first results of attend_block's wgmma kernels are compared with f32 sums; cuBLAS gets
  * 32 MiB. */
 static const lh_chunking chunkings[LH_DEVICE_KINDS] = {
-    [LH_DEVICE_CPU] = {.most = 512, .input_bytes = 4, .input_tokens = 512},
-    [LH_DEVICE_CUDA] = {.most = 4096, .query_bytes = 4, .fixed_bytes = INT64_C(32) << 20},
+    [LH_DEVICE_CPU] = {.most = 512, .input_bytes = 4, .input_tokens = 512, .few_rows = 64},
+    [LH_DEVICE_CUDA] = {.most = 4096, .query_bytes = 4, .fixed_bytes = INT64_C(32) << 20, .few_rows = 16},
 };
 
 const lh_chunking *lh_ops_chunking(lh_device_kind kind)
@@ -117,6 +118,7 @@ lh_gemm_args lh_product_of_expert(const lh_expert_gemm_args *a, int64_t e)
 {
     const int64_t first = a->routes.first[e], bytes = lh_dtype_bytes(a->type);
     lh_matrix w = a->w;
+    assert(!w.next);
     w.data = (const char *)w.data + e * w.step;
     return (lh_gemm_args){.y = a->y + first * a->y_ld,
                           .x = (const char *)a->x + first * a->x_ld * bytes,

@@ -86,6 +86,7 @@ typedef struct lh_chunking {
     int64_t input_bytes, input_tokens; /* workspace of gemm in f32 or LH_ORDER_FIXED per number of its input, for at
                                           most input_tokens tokens */
     int64_t fixed_bytes;               /* further workspace of gemm */
+    int64_t few_rows; /* rows up to which gemm of few bits is no slower than unpack, and gemm of what it wrote */
 } lh_chunking;
 const lh_chunking *lh_ops_chunking(lh_device_kind kind);
 

@@ -43,8 +43,8 @@ typedef struct lh_gather_rows_args {
     int64_t count, dim, y_ld, x_ld;
 } lh_gather_rows_args;
 
-/* y[a,:] = x[a,:] * w(e)^T, with gemm's arithmetic, for every assignment a of expert e: w(e), [out, in], begins e *
- * w.step bytes after w.data. x: [assignments, in], y: [assignments, out]. With LH_ORDER_FIXED the bits are gemm's. */
+/* y[a,:] = x[a,:] * w(e)^T, with gemm's arithmetic, for every assignment a of expert e: w(e), [out, in], a single
+ * matrix, begins e * w.step bytes after w.data. x: [assignments, in], y: [assignments, out]. With LH_ORDER_FIXED the bits are gemm's. */
 typedef struct lh_expert_gemm_args {
     float *y;
     const void *x;

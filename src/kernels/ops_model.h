@@ -26,7 +26,7 @@
     X(random_weights, "draw the weights of a random model")
 
 /* y[t,:] = scale * table[ids[t] - first, :] when first <= ids[t] < first + rows, else 0. y: [tokens, dim]. table:
- * [rows, dim], f32 or bf16. */
+ * [rows, dim], plain numbers or packed weights. */
 typedef struct lh_embed_args {
     float *y;
     lh_matrix table;

@@ -138,9 +138,9 @@ lh_status lh_forward_block(lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t
     const int64_t seen = lh_kv_seen(kv), rows = lh_min_i64(f->last_rows.next, n);
     lh_comm_step(f->exec.comm, "question", seen);
     LH_TRY(lh_kv_reserve(kv, n));
-    lh_forward_set_call(f, n);
     for (int64_t at = 0; at < n; at += f->chunk) {
         lh_forward_single_sequence(f, kv, seen + at, lh_min_i64(f->chunk, n - at));
+        lh_forward_set_call(f, f->sequences.tokens);
         lh_exec_put(&f->exec, f->work.ids, ids + at, f->sequences.tokens * (int64_t)sizeof *ids);
         lh_forward_put_positions(f);
         LH_TRY(lh_forward_through_layers(f, at == 0 ? n : f->sequences.tokens));

@@ -139,11 +139,12 @@ void lh_forward_set_rows(lh_forward *f, int64_t rows);
 void lh_forward_compute_logits(lh_forward *f, const float *x, int64_t rows);
 
 /* ---- unpacked.c ---- */
-/* Begins a call that passes `rows` rows of sequences through the layers, in chunks: its products take plain numbers or
- * few bits, the same for all chunks. */
+/* Begins a prompt, or a chunk of a question, of `rows` rows: with many of them, products take unpacked weights. Steps
+ * have 0 here: they take few bits with any number of sequences, since a captured step cannot know which layer is
+ * unpacked. */
 void lh_forward_set_call(lh_forward *f, int64_t rows);
 
-/* The weights of a layer for the call's products; unpacks them at its first chunk. */
+/* The weights of a layer for the call's products, unpacked where they were not. */
 const lh_layer *lh_forward_layer(lh_forward *f, int64_t layer);
 
 /* ---- layer.c: one decoder layer over rows of the sequences of a call; failures are latched (exec.h) ---- */

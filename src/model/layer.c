@@ -456,6 +456,22 @@ static void dense_mlp(lh_forward *f, const lh_rows_at *rows, lh_pending_sum *pen
                 w->mlp_post_norm, rows->x, pending);
 }
 
+/* f->work.gate_up = gates and values of every assignment, a product for each of the matrices. */
+static void gates_of_experts(lh_forward *f, const lh_matrix *gate_up)
+{
+    const lh_expert_work *e = &f->experts;
+    const int64_t hidden = f->config->hidden, all = 2 * f->shard->ff_count;
+    int64_t done = 0, rows;
+    for (const lh_matrix *m = gate_up; m; m = m->next, done += rows) {
+        lh_matrix one = *m;
+        one.next = NULL;
+        rows = lh_matrix_rows(m, all - done);
+        LH_RUN(&f->exec, expert_gemm, .y = f->work.gate_up + done, .x = e->rows, .w = one,
+               .type = f->model->options.dtype, .routes = e->routes, .out = rows, .in = hidden, .y_ld = all,
+               .x_ld = hidden, .order = f->model->options.order);
+    }
+}
+
 /* A mixture of experts. Every rank routes all tokens, in f32 and in a fixed order, so that all ranks choose the same
  * experts. */
 static void experts(lh_forward *f, const lh_rows_at *rows, lh_pending_sum *pending)
@@ -473,9 +489,7 @@ static void experts(lh_forward *f, const lh_rows_at *rows, lh_pending_sum *pendi
     LH_RUN(&f->exec, route, .routes = e->routes, .logits = e->logits, .normalised = f->config->experts.normalised);
     LH_RUN(&f->exec, gather_rows, .y = e->rows, .y_type = f->model->options.dtype, .x = normed, .rows = e->routes.token,
            .count = assignments, .dim = hidden, .y_ld = hidden, .x_ld = hidden);
-    LH_RUN(&f->exec, expert_gemm, .y = f->work.gate_up, .x = e->rows, .w = w->gate_up[0],
-           .type = f->model->options.dtype, .routes = e->routes, .out = 2 * ff, .in = hidden, .y_ld = 2 * ff,
-           .x_ld = hidden, .order = f->model->options.order);
+    gates_of_experts(f, w->gate_up);
     const lh_gated_args gate = gate_of(f, assignments);
     LH_LATCH(&f->exec, f->exec.ops->gated(f->exec.stream, &gate));
     add_product(f, &(sharded_product){f->work.gated, w->down, NULL, ff, &f->block_shards, &e->routes}, w->mlp_post_norm,

@@ -124,7 +124,7 @@ lh_status lh_forward_step(lh_forward *f, const lh_next_token *next, int64_t n)
     for (int64_t b = 0; b < n; b++) LH_TRY(lh_kv_reserve(next[b].kv, 1));
     f->sequences.n = n;
     f->sequences.tokens = 1;
-    lh_forward_set_call(f, n);
+    lh_forward_set_call(f, 0);
     put_next(f, next);
     LH_TRY(run_step(f));
     for (int64_t b = 0; b < n; b++) LH_TRY(lh_kv_settle(next[b].kv, LH_KV_STEP, 1));

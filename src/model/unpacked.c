@@ -1,13 +1,13 @@
-/* unpacked.c - matrices of few bits as plain numbers, a layer at a time. A prompt's products take many rows: there the
- * product of plain numbers is the faster one, and a layer is unpacked once for the whole prompt. */
+/* unpacked.c - matrices of few bits as plain numbers, a layer at a time. Products of many rows are faster with plain
+ * numbers. A layer is unpacked once for a whole prompt, and for each chunk of a question. */
 #include "model/pieces.h"
 
 #include "model/forward_impl.h"
 
 void lh_forward_set_call(lh_forward *f, int64_t rows)
 {
-    enum { FEW_ROWS = 16 }; /* as many rows take few bits as fast as plain numbers, or faster */
-    f->sequences.unpacks = f->unpacked.memory && rows > FEW_ROWS;
+    const int64_t few = lh_ops_chunking(lh_device_kind_of(f->device))->few_rows;
+    f->sequences.unpacks = f->unpacked.memory && rows > few;
 }
 
 /* The matrices of expert `expert`, their rows stacked, to `to`, [rows, cols]. */
@@ -60,6 +60,6 @@ const lh_layer *lh_forward_layer(lh_forward *f, int64_t layer)
     to = unpack(f, &w->o, 1, to);
     to = unpack(f, w->gate_up, experts, to);
     unpack(f, &w->down, experts, to);
-    f->unpacked.layer = layer;
+    f->unpacked.layer = lh_exec_ok(&f->exec) ? layer : -1;
     return w;
 }

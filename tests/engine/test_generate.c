@@ -54,7 +54,7 @@ static const tiny_shape shapes[] = {
      .more = "\"num_experts\": 5, \"num_experts_per_tok\": 2, \"moe_intermediate_size\": 64",
      .numbers = TINY_FEW_BITS},
 };
-enum { SHAPES = sizeof shapes / sizeof *shapes, FEW_BITS = 5 };
+enum { SHAPES = sizeof shapes / sizeof *shapes, FEW_BITS = 5, FEW_BITS_OF_EXPERTS = 6 };
 
 static const struct policy_case {
     const char *policy, *budget, *evict;
@@ -422,12 +422,13 @@ START_TEST(test_few_bits_are_unpacked_for_a_prompt)
 {
     make_fixture();
     char numbers[96], keep[2][96], logits[2][96];
-    tiny_shape shape = shapes[FEW_BITS];
+    const int model = _i ? FEW_BITS_OF_EXPERTS : FEW_BITS;
+    tiny_shape shape = shapes[model];
     shape.numbers = TINY_FEW_BITS_AS_F32;
     path_in(numbers, sizeof numbers, "numbers.h5");
     if (mt_rank() == 0) tiny_model_make(numbers, &shape);
     mt_try(lh_comm_barrier(mt_comm()));
-    for (int p = 0; p < POLICIES; p += stride(FEW_BITS)) {
+    for (int p = 0; p < POLICIES; p += stride(model)) {
         for (int i = 0; i < 2; i++) {
             lh_generation g = {0};
             request q = make_request(&policies[p], PROMPT);
@@ -436,7 +437,7 @@ START_TEST(test_few_bits_are_unpacked_for_a_prompt)
             q.r.keep_sets = keep[i];
             q.r.logits = logits[i];
             lh_engine *engine =
-                tiny_engine_open(mt_comm(), &(lh_engine_options){.model = i ? numbers : fix.model[FEW_BITS]});
+                tiny_engine_open(mt_comm(), &(lh_engine_options){.model = i ? numbers : fix.model[model]});
             generate(engine, &q, &g);
             lh_generation_clear(&g);
             lh_engine_close(engine);
@@ -546,7 +547,6 @@ int main(void)
         test_every_question_starts_from_the_context,
         test_a_saved_cache_goes_on_where_it_stopped,
         test_memory_is_entries_times_their_size,
-        test_few_bits_are_unpacked_for_a_prompt,
         test_forced_tokens_are_fed,
         test_sampling_depends_on_its_seed_only,
         test_requests_that_cannot_be_are_refused_on_all_ranks,
@@ -555,6 +555,7 @@ int main(void)
     TCase *all = tcase_create("all");
     for (size_t i = 0; i < sizeof tests / sizeof *tests; i++) tcase_add_test(all, tests[i]);
     tcase_add_loop_test(all, test_a_run_takes_what_its_plan_says, 0, 2);
+    tcase_add_loop_test(all, test_few_bits_are_unpacked_for_a_prompt, 0, 2);
     suite_add_tcase(suite, all);
     return mt_run(suite);
 }

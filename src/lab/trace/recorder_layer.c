@@ -263,6 +263,7 @@ static lh_status add_projection(lh_trace *t, const lh_evict_job *job, lh_segment
     int64_t width = t->shape.heads.q_count * t->shape.head_dim, size = w.format->bytes;
     char *all = NULL, *own = NULL;
     lh_status st = LH_OK;
+    if (!lh_exec_ok(&exec)) LH_TRY_DONE(lh_exec_take(&exec));
     LH_TRY_DONE(lh_calloc(&all, t->shape.hidden * w.ld, size));
     LH_TRY_DONE(lh_calloc(&own, t->shape.hidden * width, size));
     LH_TRY_DONE(lh_stream_copy(t->view.exec->stream, all, w.data, ((t->shape.hidden - 1) * w.ld + width) * size,
