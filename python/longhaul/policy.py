@@ -168,7 +168,7 @@ class Policy:
                                     library.encoded(self.words, "the policy"))
 
     def entries(self, tokens):
-        """Entries per KV head, on average, that are kept of a prompt of so many tokens."""
+        """Entries per KV head, on average, that are kept of a prompt of so many tokens; 0 if the budget is a size."""
         return lib.lh_policy_entries(self._c, tokens)
 
     def take_error(self):

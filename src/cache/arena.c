@@ -1,5 +1,7 @@
 #include "cache/arena.h"
 
+#include <assert.h>
+
 #include "base/mem.h"
 #include "base/minmax.h"
 #include "kernels/ragged.h"
@@ -147,6 +149,7 @@ done:
 lh_status lh_convert_entries(const lh_exec *x, const lh_ragged *dst, const lh_arena *src, int64_t more)
 {
     const lh_ragged *s = &src->view;
+    assert(!s->parent.k);
     const int64_t dim = s->head_dim, from = dim * lh_dtype_bytes(s->type), to = dim * lh_dtype_bytes(dst->type);
     for (int64_t h = 0; h < s->heads; h++) {
         const int64_t at = src->offset[h];

@@ -7,9 +7,12 @@
 lh_status lh_kv_quantise(lh_kv *kv, int64_t layer)
 {
     LH_TRY(lh_kv_wait_for_layer(kv, layer));
-    for (int64_t l = 0; l <= layer; l++)
-        if (!lh_kv_competes(kv, l) || lh_kv_competition_ended(kv))
-            LH_TRY(lh_arena_convert(&kv->layers[l].arena, &kv->exec, LH_Q8));
+    for (int64_t l = 0; l <= layer; l++) {
+        if (lh_kv_competes(kv, l) && !lh_kv_competition_ended(kv)) continue;
+        LH_TRY(lh_arena_convert(&kv->layers[l].arena, &kv->exec, LH_Q8));
+        /* norms of values are those of the codes, as after a cache is loaded */
+        if (kv->stats.norms >= 0) kv->layers[l].entries_without_norm = kv->prompt.tokens;
+    }
     return LH_OK;
 }
 

@@ -71,9 +71,9 @@ static void count_latest(lh_kv *kv, int64_t layer, const lh_query_rows *row)
     lh_counted_rows_take(&of->latest, kv->evictor, &job, row);
 }
 
-/* A layer with the rows that pass it, up to position `seen`. logits: true if nothing reads its keys and values, because
- * the logits of the rows are known. */
-static lh_evict_job passing_job(lh_kv *kv, int64_t layer, int64_t seen, int logits)
+/* A layer with the rows that pass it, up to position `seen`. unread: true if nothing reads its keys and values, e.g.
+ * because the logits of the rows are known. */
+static lh_evict_job passing_job(lh_kv *kv, int64_t layer, int64_t seen, int unread)
 {
     const lh_exec *x = &kv->exec;
     const int in_prefill = kv->timeline.phase == LH_KV_PREFILL;
@@ -81,7 +81,7 @@ static lh_evict_job passing_job(lh_kv *kv, int64_t layer, int64_t seen, int logi
     /* rows look at keys that are rotated by slots */
     const lh_arena *looked_at = !in_prefill && lh_kv_uses_slots(&kv->numbers) ? &kv->slots.arena : arena;
     lh_evict_job job = lh_kv_job(kv, layer, looked_at, seen);
-    if (!logits) job.entries = lh_kv_widen(kv, looked_at, seen - kv->timeline.seen);
+    if (!unread) job.entries = lh_kv_widen(kv, looked_at, seen - kv->timeline.seen);
     job.cols = in_prefill ? kv->prompt.tokens : lh_arena_longest_cap(arena);
     if (in_prefill && kv->numbers.block) {
         LH_LATCH(x, lh_arena_pull_len(arena, x));
@@ -103,7 +103,8 @@ static void call_listener(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
     const lh_query_rows *q = &rows->queries;
     if (!kv->listener.rows || first_wanted_row(kv, layer) >= lh_min_i64(q->first + q->tokens, kv->prompt.tokens))
         return;
-    lh_evict_job job = passing_job(kv, layer, q->first + q->tokens, 0);
+    /* a listener reads entries of a prompt alone, which are not q8 */
+    lh_evict_job job = passing_job(kv, layer, q->first + q->tokens, 1);
     lh_exec_latch(&kv->exec, kv->listener.rows(kv->listener.self, &job, rows));
 }
 

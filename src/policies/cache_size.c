@@ -2,7 +2,8 @@
 #include "base/size_text.h"
 #include "policies/policy_impl.h"
 
-/* Entries per KV head in `units` layers of one entry each: of a division among layers that hold at most a window. */
+/* Entries per KV head in `units` layers of one entry each, where sliding layers hold at most a window, and the other
+ * layers the rest. Budgets of a pyramid or a profile are not spread: their division gives that rest away itself. */
 static int64_t spread(const lh_cache_size *cache, int64_t units)
 {
     int64_t sliding = 0;
@@ -23,7 +24,8 @@ lh_status lh_policy_size(lh_policy *policy, const lh_cache_size *cache)
                 "%s or more",
                 lh_size_write(given, bytes), (long long)cache->entry_bytes, (long long)cache->kv_heads,
                 (long long)cache->layers, lh_size_write(least, cache->layers * unit));
-    policy->budget.n = spread(cache, bytes / unit);
+    const int gives_away = policy->budgets.layers == LH_LAYERS_PYRAMID || policy->budgets.layers == LH_LAYERS_PROFILE;
+    policy->budget.n = gives_away ? bytes / unit / cache->layers : spread(cache, bytes / unit);
     policy->budget_bytes = 0;
     return lh_policy_check(policy, policy->budget.n);
 }

@@ -132,6 +132,7 @@ lh_status lh_policy_from_json(lh_policy *out, const json_t *json, const char *na
     find_scorer(json, &options, &missing);
     if (lh_policy_resolve_stored(out, &options) != LH_OK)
         LH_FAIL(LH_EFILE, "'%s' holds an invalid policy: %s", name, lh_error_message());
+    if (out->budget_bytes) LH_FAIL(LH_EFILE, "'%s': the budget of a policy in a file is a number of entries", name);
     if (options.scorer) snprintf(out->name, sizeof out->name, "%s", policy.text);
     return LH_OK;
 }

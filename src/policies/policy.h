@@ -119,9 +119,10 @@ typedef struct lh_policy {
     lh_position_mode positions;
 } lh_policy;
 
+enum { LH_READS_ALL = LH_READS_QUERIES | LH_READS_ATTENTION | LH_READS_HIDDEN };
+
 /* True if the entries are scored by a function of a program or of a plug-in; and if that function is not loaded: the
  * policy is from a file that another run wrote. */
-enum { LH_READS_ALL = LH_READS_QUERIES | LH_READS_ATTENTION | LH_READS_HIDDEN };
 int lh_policy_has_scorer(const lh_policy *policy);
 int lh_policy_lacks_scorer(const lh_policy *policy);
 

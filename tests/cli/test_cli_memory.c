@@ -74,12 +74,14 @@ END_TEST
 
 /* ---- 8 bits ---- */
 
-/* Fitted, of competing layers; with statistics that go on, in blocks; of a window that is observed again; by slots; and
- * everything. */
+/* Fitted, of competing layers; with statistics that go on, in blocks; of a window that is observed again; by slots;
+ * with norms of values while decoding; and everything. */
 static const char *const policies[] = {"--policy ask-later --budget 40",
                                        "--policy h2o --evict block:16,every:2 --budget 40",
                                        "--policy ada-snapkv --window 8 --evict every:3 --budget 40",
-                                       "--policy streaming --positions slot --budget 40", ""};
+                                       "--policy streaming --positions slot --budget 40",
+                                       "--policy ahakv --budget 40",
+                                       ""};
 enum { POLICIES = sizeof policies / sizeof *policies };
 
 START_TEST(test_a_prompt_does_not_depend_on_the_type_that_its_entries_get)
@@ -206,6 +208,9 @@ START_TEST(test_forks_of_a_cache_of_8_bits_answer_as_if_alone)
         program_exits(&both, 0);
         ck_assert_str_eq(both.out.data, text.data);
     }
+    program_run(&both, 1, "trace " RUN "--kv-dtype q8 --question '%s' --question '%s' -o forks.trace.h5", questions[0],
+                questions[1]);
+    program_exits(&both, 0);
     lh_buf_clear(&text);
     program_clear(&both);
     program_clear(&alone);
