@@ -299,12 +299,14 @@ static lh_status make_plan(lh_plan *plan, struct values *v, const lh_plan_reques
     return lh_plan_make(plan, request);
 }
 
-/* The formats of a checkpoint. */
-static lh_status put_stored(lh_buf *text, const lh_format_tally *stored)
+/* The weights of a checkpoint by their formats if some have few bits, and the type of products. */
+static lh_status put_weights(lh_buf *text, const lh_plan *plan)
 {
-    LH_TRY(lh_buf_puts(text, " (stored: "));
-    LH_TRY(lh_format_tally_text(stored, text));
-    return lh_buf_puts(text, ")");
+    int few_bits = 0;
+    for (int i = 0; i < plan->stored.n; i++) few_bits |= !plan->stored.rows[i].format->is_plain;
+    if (!few_bits) return lh_buf_puts(text, lh_dtype_name(plan->dtype));
+    LH_TRY(lh_format_tally_text(&plan->stored, text));
+    return lh_buf_printf(text, " (activations %s)", lh_dtype_name(plan->dtype));
 }
 
 static lh_status print_plan(const lh_plan *plan, const lh_call *call, const lh_plan_request *request,
@@ -318,9 +320,8 @@ static lh_status print_plan(const lh_plan *plan, const lh_call *call, const lh_p
     LH_TRY_DONE(lh_buf_printf(&text, "%lld tokens of prompt, ", (long long)v->plan.context));
     if (request->question)
         LH_TRY_DONE(lh_buf_printf(&text, "%lld of a question after the eviction, ", (long long)request->question));
-    LH_TRY_DONE(
-        lh_buf_printf(&text, "%lld to generate; weights %s", (long long)v->plan.max_new, lh_dtype_name(plan->dtype)));
-    if (plan->stored.n) LH_TRY_DONE(put_stored(&text, &plan->stored));
+    LH_TRY_DONE(lh_buf_printf(&text, "%lld to generate; weights ", (long long)v->plan.max_new));
+    LH_TRY_DONE(put_weights(&text, plan));
     LH_TRY_DONE(lh_buf_printf(&text, ", cache %s; policy %s\n", lh_dtype_name(plan->kv_dtype), name.data));
     LH_TRY_DONE(lh_buf_printf(&text, "entries of the cache: %lld of %lld kept after the prompt",
                               (long long)plan->entries_kept, (long long)plan->entries));

@@ -209,7 +209,7 @@ START_TEST(test_what_cannot_be_is_said)
 {
     program_refuses(1, 2, "'bench' needs a task after its name: operations, run, collectives, reading", "bench");
     program_refuses(1, 2, "unknown task 'operation', did you mean 'operations'?", "bench operation");
-    program_refuses(1, 2, "no case has 'gem5' in its name; cases: gemm, attend_block, ",
+    program_refuses(1, 2, "no case has 'gem5' in its name; cases: gemm, pack_weights, unpack, attend_block, ",
                     "bench operations gem5 --quick");
     program_refuses(1, 2, "'--device' got 'gpu', here it is 'cuda'", "bench operations --device gpu");
     program_refuses(1, 2, "no case has 'some' in its name; cases: all-reduce, all-gather",

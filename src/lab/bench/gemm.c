@@ -1,10 +1,11 @@
 /* gemm.c - cases of matrix products. */
 #include <stdio.h>
 
+#include "base/mem.h"
 #include "kernels/packed.h"
 #include "lab/bench/bench.h"
 
-static const char *const names[] = {"gemm", NULL};
+static const char *const names[] = {"gemm", "pack_weights", "unpack", NULL};
 
 typedef struct gemm_case {
     lh_gemm_args args;
@@ -79,10 +80,46 @@ static lh_status run_few_bits(lh_bench *b)
     return LH_OK;
 }
 
+LH_BENCH_CALL(pack_weights)
+LH_BENCH_CALL(unpack)
+
+/* A matrix of q4_K blocks is packed, as when a model is loaded, and unpacked, as before a prompt. */
+static lh_status run_packing(lh_bench *b)
+{
+    lh_status st = LH_OK;
+    const int64_t mark = lh_bench_mark(b), in = lh_bench_size(b, 4096, 256), out = lh_bench_size(b, 14336, 96);
+    const lh_format *format = lh_format_named("q4_K");
+    const int64_t source = lh_format_bytes(format, out * in), packed = lh_packed_bytes(format, out, 0, in);
+    uint8_t *blocks = NULL;
+    lh_pack_weights_args pack = {.format = format, .rows = out, .cols = in};
+    lh_unpack_args unpack = {.dst_type = LH_BF16, .rows = out, .cols = in, .dst_ld = in};
+    lh_bench_case w = {
+        .name = "pack_weights", .call = call_pack_weights, .args = &pack, .bytes = (double)(source + packed)};
+    LH_TRY_DONE(lh_calloc(&blocks, source, 1));
+    pack.src = blocks;
+    LH_TRY_DONE(lh_bench_zeros(b, &pack.dst, packed));
+    LH_TRY_DONE(lh_bench_zeros(b, &unpack.dst, out * in * 2));
+    unpack.w = (lh_matrix){.data = pack.dst, .format = format, .ld = in};
+    snprintf(w.shape, sizeof w.shape, "%s %lld x %lld", format->name, (long long)out, (long long)in);
+    LH_TRY_DONE(lh_bench_run(b, &w, NULL));
+    w.name = "unpack";
+    w.call = call_unpack;
+    w.args = &unpack;
+    w.type = LH_BF16;
+    w.bytes = (double)(packed + out * in * 2);
+    snprintf(w.shape, sizeof w.shape, "%s %lld x %lld to bf16", format->name, (long long)out, (long long)in);
+    LH_TRY_DONE(lh_bench_run(b, &w, NULL));
+done:
+    lh_free(blocks);
+    lh_bench_drop(b, mark);
+    return st;
+}
+
 static lh_status run_gemm(lh_bench *b)
 {
     LH_TRY(run_plain(b));
-    return run_few_bits(b);
+    LH_TRY(run_few_bits(b));
+    return run_packing(b);
 }
 
 const lh_bench_group lh_bench_gemm = {names, run_gemm};
