@@ -62,7 +62,11 @@ int64_t lh_import_pack(const lh_format *format, char *dst, const float *src, int
     for (int64_t r = 0; r < rows; r++)
         lh_format_from_f32(format, (uint8_t *)dst + r * blocks * format->bytes, src + r * cols, blocks);
     const int64_t bad = lh_find_unusable_block(format, (const uint8_t *)dst, rows * blocks);
-    return bad < 0 ? -1 : bad * format->values;
+    if (bad < 0) return -1;
+    int64_t largest = bad * format->values;
+    for (int64_t i = largest; i < (bad + 1) * format->values; i++)
+        if (fabsf(src[i]) > fabsf(src[largest])) largest = i;
+    return largest;
 }
 
 /* ---- a source ---- */
@@ -88,9 +92,9 @@ typedef struct importer {
     job *jobs;
     int64_t n;
     lh_import_meter meter;
-    lh_format_tally kept;                 /* quantised tensors of the source that are stored as they are */
+    lh_format_tally kept;                 /* tensors that are quantised in the source, and stored as blocks */
     lh_format_tally grown, quantised;     /* as in the source: quantised ones that become plain, and the reverse */
-    int64_t grown_bytes, quantised_bytes; /* of these, as stored */
+    int64_t grown_bytes, quantised_bytes; /* bytes of these tensors in the checkpoint */
     /* Takes rows [row, row + n) of a weight, in `stored`: writes them, or compares them with a checkpoint. */
     lh_status (*take)(struct importer *im, const job *j, int64_t row, int64_t n);
     lh_checkpoint_writer *writer;
@@ -383,8 +387,6 @@ static void release_pages(const uint8_t *data, int64_t bytes)
 
 static lh_status complain(const importer *im, const job *j, int64_t row, int64_t at)
 {
-    for (int64_t i = at; i < at + j->format->values; i++) /* a block is refused for its largest value */
-        if (!(fabsf(im->wide[i]) <= fabsf(im->wide[at]))) at = i;
     int64_t r = row + at / j->cols, c = at % j->cols;
     double value = (double)im->wide[at];
     const char *path = lh_source_path(im->source);
@@ -399,7 +401,7 @@ static lh_status complain(const importer *im, const job *j, int64_t row, int64_t
             j->from->name, value, source_row(j, r), c);
 }
 
-/* Rows [row, row + n) of a weight as they are in the source, into im->stored. */
+/* Copies the source's blocks of rows [row, row + n) of a weight into im->stored. */
 static lh_status fetch_blocks(importer *im, const job *j, int64_t row, int64_t n)
 {
     const int64_t blocks = j->cols / j->format->values, row_bytes = blocks * j->format->bytes;

@@ -31,8 +31,8 @@ lh_status lh_import_types_of(lh_import_types *out, const lh_import_options *opti
  * blocks or its rows are no whole number of blocks. */
 const lh_format *lh_import_quantised(const lh_import_types *types, lh_weight weight, int64_t cols);
 
-/* dst [rows, bytes of a row] from src [rows, cols]. Returns the index of the first value whose block has a scale that
- * is too large for f16, or -1. */
+/* dst [rows, bytes of a row] from src [rows, cols]. Returns the index of the largest value of the first block
+ * whose scale is too large for f16, or -1. */
 int64_t lh_import_pack(const lh_format *format, char *dst, const float *src, int64_t rows, int64_t cols);
 
 lh_status lh_import_random(const lh_import_options *options);

@@ -8,6 +8,7 @@
 #include "base/format.h"
 #include "import/checkpoint.h"
 #include "import/import.h"
+#include "import/import_impl.h"
 #include "model_maker.h"
 
 static char tmp[64], folder[96], out[96];
@@ -136,6 +137,20 @@ START_TEST(test_random_weights_become_blocks)
 }
 END_TEST
 
+/* f16 holds scales up to 65504. */
+START_TEST(test_a_block_is_refused_for_its_largest_value)
+{
+    enum { ROWS = 2, COLS = 64, AT = COLS + 37 };
+    static float values[ROWS * COLS];
+    uint8_t blocks[ROWS * COLS / 32 * 34];
+    const lh_format *format = lh_format_named(goldens[_i].name);
+    for (int i = 0; i < ROWS * COLS; i++) values[i] = 0.25f;
+    ck_assert_int_eq(lh_import_pack(format, (char *)blocks, values, ROWS, COLS), -1);
+    values[AT] = -1e9f;
+    ck_assert_int_eq(lh_import_pack(format, (char *)blocks, values, ROWS, COLS), AT);
+}
+END_TEST
+
 START_TEST(test_what_is_not_quantised_to)
 {
     make_model(LH_F32);
@@ -155,6 +170,7 @@ int main(void)
     tcase_add_loop_test(tc, test_blocks_are_gguf_py_s, 0, GOLDENS);
     tcase_add_loop_test(tc, test_extreme_values_have_codes, 0, GOLDENS);
     tcase_add_loop_test(tc, test_matrices_become_blocks, 0, GOLDENS);
+    tcase_add_loop_test(tc, test_a_block_is_refused_for_its_largest_value, 0, GOLDENS);
     tcase_add_test(tc, test_random_weights_become_blocks);
     tcase_add_test(tc, test_what_is_not_quantised_to);
     suite_add_tcase(suite, tc);
