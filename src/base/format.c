@@ -212,7 +212,8 @@ static void put_fives(uint8_t *p, const unsigned *code)
     put_nibbles(p + 4, code);
 }
 
-/* Codes of values whose scale maps the first largest absolute value to code 0; the scale. */
+/* Sets the codes of the values, and returns their scale: the first of the values with the largest absolute value gets
+ * code 0. */
 static float symmetric_codes(unsigned *code, const float *values, int zero)
 {
     float largest = 0;

@@ -37,7 +37,7 @@ typedef struct lh_plan {
     int64_t free_bytes; /* usable per rank if all `tp` ranks ran here, or of the memory of the options */
     int fits;           /* 1: every rank's peak is below it by at least LH_CHUNK_SPARE_LEAST */
     lh_dtype dtype, kv_dtype;
-    lh_format_tally stored; /* the tensors of the checkpoint; empty without one */
+    lh_format_tally stored; /* the tensors of the checkpoint; empty for a model without a checkpoint */
     lh_policy policy;       /* the request's, with its budget in entries */
 } lh_plan;
 

@@ -23,7 +23,7 @@ typedef struct lh_format_tally {
     int64_t bytes; /* of all rows */
 } lh_format_tally;
 
-/* Add a tensor, or part of one (tensors 0), of `values` numbers. */
+/* Adds a tensor of `values` numbers, or such a part of a tensor (tensors 0). */
 void lh_format_tally_add(lh_format_tally *tally, const lh_format *format, int64_t tensors, int64_t values);
 
 /* The tensors of a checkpoint as stored. */

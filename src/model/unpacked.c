@@ -53,7 +53,7 @@ const lh_layer *lh_forward_layer(lh_forward *f, int64_t layer)
     lh_layer *w = &f->unpacked.weights;
     if (!f->sequences.unpacks) return stored;
     if (f->unpacked.layer == layer) return w;
-    const int64_t experts = f->config->experts.count ? f->config->experts.count : 1;
+    const int64_t experts = lh_weight_parts(f->config, LH_W_GATE);
     char *to = f->unpacked.memory;
     *w = *stored;
     to = unpack(f, w->qkv, 1, to);
