@@ -64,7 +64,7 @@ lh_status lh_checkpoint_each(const lh_config *config, lh_checkpoint_visit visit,
 
 static void set_format(lh_checkpoint *ck, lh_weight weight, int64_t layer, const lh_format *format)
 {
-    ck->formats[(lh_weight_info_of(weight)->per_layer ? layer : 0) * LH_WEIGHTS + weight] = format;
+    ck->formats[lh_weight_format_index(weight, layer)] = format;
 }
 
 /* The format of blocks, which the attributes of a dataset name. */
@@ -111,8 +111,8 @@ static lh_status check_tensor(void *self, lh_weight weight, int64_t layer)
     else if (have->type == LH_U8)
         LH_TRY_DONE(read_format(&format, ck, weight, name));
     else
-        LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' is %s: weights are f32, f16 or bf16, or u8 blocks", name, lh_h5_path(ck->h5),
-                     lh_dtype_name(have->type));
+        LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' is %s: weights are f32, f16 or bf16, or u8 blocks", name,
+                     lh_h5_path(ck->h5), lh_dtype_name(have->type));
     const lh_h5_shape want = lh_checkpoint_shape(&ck->config, weight, format);
     if (have->rank != want.rank || have->dims[0] != want.dims[0] || (want.rank > 1 && have->dims[1] != want.dims[1]))
         LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' is [%lld, %lld], its configuration asks for [%lld, %lld]", name,

@@ -59,9 +59,7 @@ static lh_status read_checkpoint(lh_model_header *out, const char *path)
     LH_TRY_DONE(lh_checkpoint_open(&ck, path));
     LH_TRY_DONE(lh_config_copy(&out->config, lh_checkpoint_config(ck)));
     out->stored = lh_checkpoint_dtype(ck);
-    const int64_t count = lh_weight_formats_count(&out->config);
-    LH_TRY_DONE(lh_calloc(&out->formats, count, sizeof *out->formats));
-    memcpy(out->formats, lh_checkpoint_formats(ck), (size_t)count * sizeof *out->formats);
+    LH_TRY_DONE(lh_weight_formats_copy(&out->formats, lh_checkpoint_formats(ck), &out->config));
     LH_TRY_DONE(lh_format_tally_of(&out->weights, ck));
 done:
     lh_checkpoint_close(ck);

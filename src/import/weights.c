@@ -2,7 +2,9 @@
 #include "import/weights.h"
 
 #include <assert.h>
+#include <string.h>
 
+#include "base/mem.h"
 #include "base/minmax.h"
 
 #define NORM(label)                             \
@@ -60,9 +62,22 @@ int64_t lh_weight_formats_count(const lh_config *config)
     return lh_max_i64(config->layers, 1) * LH_WEIGHTS;
 }
 
+int64_t lh_weight_format_index(lh_weight w, int64_t layer)
+{
+    return (lh_weight_info_of(w)->per_layer ? layer : 0) * LH_WEIGHTS + w;
+}
+
 const lh_format *lh_weight_format(const lh_format *const *formats, lh_weight w, int64_t layer)
 {
-    return formats[(lh_weight_info_of(w)->per_layer ? layer : 0) * LH_WEIGHTS + w];
+    return formats[lh_weight_format_index(w, layer)];
+}
+
+lh_status lh_weight_formats_copy(const lh_format ***out, const lh_format *const *formats, const lh_config *config)
+{
+    const int64_t count = lh_weight_formats_count(config);
+    LH_TRY(lh_calloc(out, count, sizeof **out));
+    memcpy(*out, formats, (size_t)count * sizeof **out);
+    return LH_OK;
 }
 
 int lh_weight_is_norm(lh_weight w)

@@ -57,9 +57,14 @@ lh_dtype lh_weight_type(lh_weight w, lh_dtype type);
 /* True if a tensor may be stored as blocks of few bits: a matrix of products or of embeddings. */
 int lh_weight_takes_blocks(lh_weight w);
 
-/* An element of the formats of all tensors, [max(layers, 1), LH_WEIGHTS]; those of no layer are in the first row. */
+/* The formats of all tensors are an array [max(layers, 1), LH_WEIGHTS]; tensors of no layer are in its first row. These
+ * are the number of its elements, the index of a tensor's format, and the format. */
 int64_t lh_weight_formats_count(const lh_config *config);
+int64_t lh_weight_format_index(lh_weight w, int64_t layer);
 const lh_format *lh_weight_format(const lh_format *const *formats, lh_weight w, int64_t layer);
+
+/* *out = a copy of the formats (lh_free). */
+lh_status lh_weight_formats_copy(const lh_format ***out, const lh_format *const *formats, const lh_config *config);
 
 /* True for the weights of a norm, of rows or of queries and keys. */
 int lh_weight_is_norm(lh_weight w);

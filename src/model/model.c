@@ -107,10 +107,8 @@ done:
 /* The model outlives the checkpoint that its options borrow formats from. */
 static lh_status copy_formats(lh_model *m)
 {
-    const int64_t count = lh_weight_formats_count(&m->config);
     if (!m->options.formats) return LH_OK;
-    LH_TRY(lh_calloc(&m->formats, count, sizeof *m->formats));
-    memcpy(m->formats, m->options.formats, (size_t)count * sizeof *m->formats);
+    LH_TRY(lh_weight_formats_copy(&m->formats, m->options.formats, &m->config));
     m->options.formats = m->formats;
     return LH_OK;
 }
