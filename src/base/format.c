@@ -5,6 +5,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/format_impl.h"
+
 static uint16_t u16_at(const uint8_t *p)
 {
     uint16_t h;
@@ -183,106 +185,6 @@ static void mxfp4(float *dst, const uint8_t *src)
     look_up(dst, src + 1, ldexpf(1, src[0] - 128), fp4_values);
 }
 
-/* ---- quantisation, by the definitions of ggml-quants.c (quantize_row_*_ref) ---- */
-
-enum { SMALL = 32 }; /* values of a block of the formats that numbers are quantised to */
-
-static void put_u16(uint8_t *p, uint16_t h)
-{
-    memcpy(p, &h, sizeof h);
-}
-
-/* v cut to an integer from 0 to max; 0 for NaN (scales near 2^-128 have no inverse). */
-static unsigned code_of(float v, unsigned max)
-{
-    return v >= (float)max ? max : v > 0 ? (unsigned)v : 0;
-}
-
-/* 16 bytes of nibbles. */
-static void put_nibbles(uint8_t *p, const unsigned *code)
-{
-    for (int i = 0; i < SMALL / 2; i++) p[i] = (uint8_t)((code[i] & 15) | (code[i + SMALL / 2] & 15) << 4);
-}
-
-/* 32 fifth bits, then the nibbles. */
-static void put_fives(uint8_t *p, const unsigned *code)
-{
-    memset(p, 0, 4);
-    for (int i = 0; i < SMALL; i++) p[i / 8] = (uint8_t)(p[i / 8] | (code[i] >> 4) << i % 8);
-    put_nibbles(p + 4, code);
-}
-
-/* Sets the codes of the values, and returns their scale: the first of the values with the largest absolute value gets
- * code 0. */
-static float symmetric_codes(unsigned *code, const float *values, int zero)
-{
-    float largest = 0;
-    for (int i = 0; i < SMALL; i++)
-        if (fabsf(values[i]) > fabsf(largest)) largest = values[i];
-    const float d = largest / (float)-zero, inverse = d != 0 ? 1 / d : 0;
-    for (int i = 0; i < SMALL; i++)
-        code[i] = code_of(values[i] * inverse + ((float)zero + 0.5f), 2 * (unsigned)zero - 1);
-    return d;
-}
-
-/* Codes 0 to max over the range of the values; the scale and the minimum. */
-static float range_codes(unsigned *code, const float *values, unsigned max, float *minimum)
-{
-    float low = values[0], high = values[0];
-    for (int i = 1; i < SMALL; i++) {
-        low = values[i] < low ? values[i] : low;
-        high = values[i] > high ? values[i] : high;
-    }
-    const float d = (high - low) / (float)max, inverse = d != 0 ? 1 / d : 0;
-    for (int i = 0; i < SMALL; i++) code[i] = code_of((values[i] - low) * inverse + 0.5f, max);
-    *minimum = low;
-    return d;
-}
-
-static void pack_q4_0(uint8_t *block, const float *values)
-{
-    unsigned code[SMALL];
-    put_u16(block, lh_f32_to_f16(symmetric_codes(code, values, 8)));
-    put_nibbles(block + 2, code);
-}
-
-static void pack_q5_0(uint8_t *block, const float *values)
-{
-    unsigned code[SMALL];
-    put_u16(block, lh_f32_to_f16(symmetric_codes(code, values, 16)));
-    put_fives(block + 2, code);
-}
-
-static void pack_q4_1(uint8_t *block, const float *values)
-{
-    unsigned code[SMALL];
-    float minimum;
-    put_u16(block, lh_f32_to_f16(range_codes(code, values, 15, &minimum)));
-    put_u16(block + 2, lh_f32_to_f16(minimum));
-    put_nibbles(block + 4, code);
-}
-
-static void pack_q5_1(uint8_t *block, const float *values)
-{
-    unsigned code[SMALL];
-    float minimum;
-    put_u16(block, lh_f32_to_f16(range_codes(code, values, 31, &minimum)));
-    put_u16(block + 2, lh_f32_to_f16(minimum));
-    put_fives(block + 4, code);
-}
-
-static void pack_q8_0(uint8_t *block, const float *values)
-{
-    float largest = 0;
-    for (int i = 0; i < SMALL; i++) largest = fmaxf(largest, fabsf(values[i]));
-    const float d = largest / 127, inverse = d != 0 ? 1 / d : 0;
-    put_u16(block, lh_f32_to_f16(d));
-    for (int i = 0; i < SMALL; i++) {
-        const float v = roundf(values[i] * inverse);
-        block[2 + i] = (uint8_t)(int8_t)(v >= 127 ? 127 : v <= -127 ? -127 : v == v ? v : 0);
-    }
-}
-
 /* Rows of the table: plain numbers; blocks of values with their bytes, values that share a scale, bits and zero of a
  * code, number and place of the f16 scales; blocks that are only read as numbers; a format that is known by name,
  * for messages. */
@@ -308,16 +210,16 @@ static const lh_format formats[] = {
     PLAIN("f32", 0, LH_F32, 4),
     PLAIN("f16", 1, LH_F16, 2),
     PLAIN("bf16", 30, LH_BF16, 2),
-    BLOCKS("q4_0", 2, 32, 18, 32, 4, 8, 1, 0, q4_0, pack_q4_0),
-    BLOCKS("q4_1", 3, 32, 20, 32, 4, 0, 2, 0, q4_1, pack_q4_1),
-    BLOCKS("q5_0", 6, 32, 22, 32, 5, 16, 1, 0, q5_0, pack_q5_0),
-    BLOCKS("q5_1", 7, 32, 24, 32, 5, 0, 2, 0, q5_1, pack_q5_1),
-    BLOCKS("q8_0", 8, 32, 34, 32, 8, 128, 1, 0, q8_0, pack_q8_0),
+    BLOCKS("q4_0", 2, 32, 18, 32, 4, 8, 1, 0, q4_0, lh_pack_q4_0),
+    BLOCKS("q4_1", 3, 32, 20, 32, 4, 0, 2, 0, q4_1, lh_pack_q4_1),
+    BLOCKS("q5_0", 6, 32, 22, 32, 5, 16, 1, 0, q5_0, lh_pack_q5_0),
+    BLOCKS("q5_1", 7, 32, 24, 32, 5, 0, 2, 0, q5_1, lh_pack_q5_1),
+    BLOCKS("q8_0", 8, 32, 34, 32, 8, 128, 1, 0, q8_0, lh_pack_q8_0),
     BLOCKS("q2_K", 10, 256, 84, 16, 2, 0, 2, 80, q2_k, NULL),
     BLOCKS("q3_K", 11, 256, 110, 16, 3, 4, 1, 108, q3_k, NULL),
-    BLOCKS("q4_K", 12, 256, 144, 32, 4, 0, 2, 0, q4_k, NULL),
-    BLOCKS("q5_K", 13, 256, 176, 32, 5, 0, 2, 0, q5_k, NULL),
-    BLOCKS("q6_K", 14, 256, 210, 16, 6, 32, 1, 208, q6_k, NULL),
+    BLOCKS("q4_K", 12, 256, 144, 32, 4, 0, 2, 0, q4_k, lh_pack_q4_k),
+    BLOCKS("q5_K", 13, 256, 176, 32, 5, 0, 2, 0, q5_k, lh_pack_q5_k),
+    BLOCKS("q6_K", 14, 256, 210, 16, 6, 32, 1, 208, q6_k, lh_pack_q6_k),
     NAMED("q8_1", 9, 32, 40),
     NAMED("q8_K", 15, 256, 292),
     NAMED("iq2_xxs", 16, 256, 66),

@@ -53,7 +53,7 @@ void lh_format_to_f32(const lh_format *format, float *dst, const uint8_t *src, i
 void lh_format_part_to_f32(const lh_format *format, float *dst, const uint8_t *src, int64_t col, int64_t cols);
 
 /* dst [blocks, bytes] from src [blocks, values] f32 that are finite, for a format with `pack`: bit for bit as ggml's
- * quantize_row_*_ref and gguf-py's quantize. */
+ * quantize_row_*_ref. */
 void lh_format_from_f32(const lh_format *format, uint8_t *dst, const float *src, int64_t blocks);
 
 #endif

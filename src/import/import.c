@@ -30,45 +30,6 @@ lh_status lh_import_advance(lh_import_meter *m, int64_t bytes)
     return m->progress.done(m->progress.self, m->done_bytes, m->total_bytes);
 }
 
-lh_status lh_import_types_of(lh_import_types *out, const lh_import_options *options)
-{
-    const char *name = options->dtype;
-    lh_import_types types = {.type = LH_BF16, .automatic = strcmp(name, "auto") == 0};
-    if (!types.automatic && (!lh_dtype_find(name, &types.type) || types.type > LH_BF16))
-        LH_FAIL(LH_EUSAGE, "dtype '%s' is unknown: auto, f32, f16 and bf16 are known", name);
-    if (options->quantize) {
-        types.quantize = lh_format_named(options->quantize);
-        if (!types.quantize || !types.quantize->pack)
-            LH_FAIL(LH_EUSAGE, "no weights are quantised to '%s': q8_0, q5_1, q5_0, q4_1 and q4_0 are known",
-                    options->quantize);
-        if (!types.automatic)
-            LH_FAIL(LH_EUSAGE, "'--dtype %s' and '--quantize %s' both set the stored type: give one", name,
-                    options->quantize);
-    }
-    *out = types;
-    return LH_OK;
-}
-
-const lh_format *lh_import_quantised(const lh_import_types *types, lh_weight weight, int64_t cols)
-{
-    const lh_format *format = types->quantize;
-    return format && lh_weight_takes_blocks(weight) && cols % format->values == 0 ? format : NULL;
-}
-
-int64_t lh_import_pack(const lh_format *format, char *dst, const float *src, int64_t rows, int64_t cols)
-{
-    const int64_t blocks = cols / format->values;
-#pragma omp parallel for schedule(static) if (rows * cols > 1 << 14)
-    for (int64_t r = 0; r < rows; r++)
-        lh_format_from_f32(format, (uint8_t *)dst + r * blocks * format->bytes, src + r * cols, blocks);
-    const int64_t bad = lh_find_unusable_block(format, (const uint8_t *)dst, rows * blocks);
-    if (bad < 0) return -1;
-    int64_t largest = bad * format->values;
-    for (int64_t i = largest; i < (bad + 1) * format->values; i++)
-        if (fabsf(src[i]) > fabsf(src[largest])) largest = i;
-    return largest;
-}
-
 /* ---- a source ---- */
 
 /* Source of the rows of a weight, or of an expert's part of it. */
@@ -92,9 +53,10 @@ typedef struct importer {
     job *jobs;
     int64_t n;
     lh_import_meter meter;
-    lh_format_tally kept;                 /* tensors that are quantised in the source, and stored as blocks */
-    lh_format_tally grown, quantised;     /* as in the source: quantised ones that become plain, and the reverse */
-    int64_t grown_bytes, quantised_bytes; /* bytes of these tensors in the checkpoint */
+    lh_format_tally kept;             /* tensors that are quantised in the source, and stored as blocks */
+    lh_format_tally grown, quantised; /* as in the source: quantised ones that become plain, and the reverse */
+    lh_format_tally blocks;           /* as stored: ones that are quantised here */
+    int64_t grown_bytes;              /* in the checkpoint */
     /* Takes rows [row, row + n) of a weight, in `stored`: writes them, or compares them with a checkpoint. */
     lh_status (*take)(struct importer *im, const job *j, int64_t row, int64_t n);
     lh_checkpoint_writer *writer;
@@ -236,7 +198,7 @@ static lh_status check_tensor(const importer *im, const lh_source_tensor *t, int
 static const lh_format *stored_format(const importer *im, const job *j)
 {
     const lh_import_types *types = &im->types;
-    const lh_format *from = j->from->format, *blocks = lh_import_quantised(types, j->weight, j->cols);
+    const lh_format *from = j->from->format, *blocks = lh_import_quantised(types, &im->config, j->weight, j->layer);
     if (types->automatic && lh_format_is_kept(from) && lh_weight_takes_blocks(j->weight)) return from;
     if (from->is_plain && blocks) return blocks;
     lh_dtype type = types->automatic && from->is_plain ? from->plain : types->type;
@@ -247,14 +209,14 @@ static const lh_format *stored_format(const importer *im, const job *j)
 static void count_quantised(importer *im, const job *j)
 {
     const lh_format *from = j->from->format;
-    const int64_t values = j->rows * j->cols, tensors = j->part == 0, bytes = lh_format_bytes(j->format, values);
+    const int64_t values = j->rows * j->cols, tensors = j->part == 0;
     if (from->is_plain && j->format->is_plain) return;
     if (from->is_plain) {
         lh_format_tally_add(&im->quantised, from, tensors, values);
-        im->quantised_bytes += bytes;
+        lh_format_tally_add(&im->blocks, j->format, tensors, values);
     } else if (j->format->is_plain) {
         lh_format_tally_add(&im->grown, from, tensors, values);
-        im->grown_bytes += bytes;
+        im->grown_bytes += lh_format_bytes(j->format, values);
     } else {
         lh_format_tally_add(&im->kept, from, tensors, values);
     }
@@ -558,11 +520,32 @@ done:
     return st;
 }
 
-/* Says what becomes of quantised weights: users expect a checkpoint of the size of the quantised model. */
-static lh_status tell_quantised(const importer *im)
+/* Prints the bytes of the matrices that are quantised here, before and after. */
+static lh_status print_blocks(const importer *im)
 {
     lh_status st = LH_OK;
-    lh_buf kept = {0}, grown = {0}, quantised = {0};
+    lh_buf source = {0}, stored = {0};
+    int is_short = 0;
+    LH_TRY_DONE(lh_format_tally_text(&im->quantised, &source));
+    LH_TRY_DONE(lh_format_tally_text(&im->blocks, &stored));
+    for (int i = 0; i < im->blocks.n; i++) is_short |= im->blocks.rows[i].format->values < im->types.blocks->values;
+    if (im->quantised.n)
+        lh_info("weights are quantised to %s: %s become %s%s", im->types.quantize, source.data, stored.data,
+                is_short ? "; rows that are no multiple of 256 long have blocks of 32" : "");
+    else
+        lh_warn("no matrix is quantised to %s: they are so already, or their rows are no multiple of 32 long",
+                im->types.quantize);
+done:
+    lh_buf_clear(&source);
+    lh_buf_clear(&stored);
+    return st;
+}
+
+/* Prints the sizes of quantised weights: users expect a checkpoint of the size of the quantised model. */
+static lh_status print_quantised(const importer *im)
+{
+    lh_status st = LH_OK;
+    lh_buf kept = {0}, grown = {0};
     char size[LH_SIZE_TEXT];
     LH_TRY_DONE(lh_format_tally_text(&im->kept, &kept));
     LH_TRY_DONE(lh_format_tally_text(&im->grown, &grown));
@@ -570,15 +553,8 @@ static lh_status tell_quantised(const importer *im)
     if (im->grown.n)
         lh_info("quantised weights become %s: %s grow to %s (x%.1f)", lh_dtype_name(im->types.type), grown.data,
                 lh_size_text(size, im->grown_bytes), (double)im->grown_bytes / (double)im->grown.bytes);
-    LH_TRY_DONE(lh_format_tally_text(&im->quantised, &quantised));
-    if (im->quantised.n)
-        lh_info("weights are quantised to %s: %s become %s", im->types.quantize->name, quantised.data,
-                lh_size_text(size, im->quantised_bytes));
-    else if (im->types.quantize)
-        lh_warn("no matrix is quantised to %s: they are so already, or their rows are no multiple of %" PRId64,
-                im->types.quantize->name, im->types.quantize->values);
+    if (im->types.quantize) LH_TRY_DONE(print_blocks(im));
 done:
-    lh_buf_clear(&quantised);
     lh_buf_clear(&kept);
     lh_buf_clear(&grown);
     return st;
@@ -622,7 +598,7 @@ static lh_status import_source(importer *im)
     LH_TRY_DONE(lh_tokenizer_source(&tok, im->options->src, &tokenizer, &meta));
     LH_TRY_DONE(tok ? warn_many_tokens(im, tok) : warn_no_tokenizer(im->options->src));
     LH_TRY_DONE(lh_partial_claim(im->options->out, im->meter.total_bytes));
-    LH_TRY_DONE(tell_quantised(im));
+    LH_TRY_DONE(print_quantised(im));
     LH_TRY_DONE(allocate(im));
     const lh_checkpoint_meta all = {.config_json = lh_source_config(im->source),
                                     .tokenizer = tokenizer.bytes ? tokenizer.data : NULL,

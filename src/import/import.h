@@ -21,10 +21,15 @@ typedef struct lh_import_options {
      * for other blocks and for random weights).
      * Vectors (norms, biases) become f32 unless they are of this type already. */
     const char *dtype;
-    const char *quantize; /* with dtype "auto": format of blocks that matrices of plain numbers become; NULL: none */
+    /* With dtype "auto": the blocks that matrices of plain numbers become, by a name of lh_import_quantize_names. NULL:
+     * they stay plain. */
+    const char *quantize;
     uint64_t seed;
     lh_import_progress progress;
 } lh_import_options;
+
+/* Formats of blocks, and llama.cpp's mixtures of formats; the last is NULL. */
+extern const char *const lh_import_quantize_names[];
 
 /* Leaves a complete checkpoint at `out`, or the previous file. LH_EUSAGE: unknown dtype, format or shape. LH_EINPUT: a
  * source that is damaged, contradicts its configuration, or holds values that are not finite; the message names the

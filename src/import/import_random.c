@@ -19,9 +19,9 @@ typedef struct generator {
     char *stored;
 } generator;
 
-static const lh_format *format_of(const generator *g, lh_weight weight, int64_t cols)
+static const lh_format *format_of(const generator *g, lh_weight weight, int64_t layer)
 {
-    const lh_format *blocks = lh_import_quantised(&g->types, weight, cols);
+    const lh_format *blocks = lh_import_quantised(&g->types, &g->config, weight, layer);
     return blocks ? blocks : lh_format_of(lh_weight_type(weight, g->types.type));
 }
 
@@ -29,9 +29,8 @@ static lh_status count_weight(void *self, lh_weight weight, int64_t layer)
 {
     generator *g = self;
     int64_t rows, cols;
-    (void)layer;
     lh_weight_shape(&g->config, weight, &rows, &cols);
-    g->meter.total_bytes += lh_format_bytes(format_of(g, weight, cols), rows * cols);
+    g->meter.total_bytes += lh_format_bytes(format_of(g, weight, layer), rows * cols);
     return LH_OK;
 }
 
@@ -42,7 +41,7 @@ static lh_status draw_weight(void *self, lh_weight weight, int64_t layer)
     lh_weight_shape(&g->config, weight, &rows, &cols);
     const lh_random_weight w = lh_random_weight_of(&g->config, weight, layer);
     int64_t step = LH_IMPORT_BUFFER_VALUES / cols;
-    const lh_format *format = format_of(g, weight, cols);
+    const lh_format *format = format_of(g, weight, layer);
     LH_TRY(lh_checkpoint_begin(g->writer, weight, layer, format));
     for (int64_t row = 0; row < rows; row += step) {
         int64_t n = rows - row < step ? rows - row : step;

@@ -16,7 +16,6 @@ struct values {
     int force;
 };
 
-static const char *const quantised_types[] = {"q8_0", "q5_1", "q5_0", "q4_1", "q4_0", NULL};
 static const char *const stored_types[] = {"auto", "f32", "f16", "bf16", NULL};
 
 #define FIELD(member) LH_FIELD(struct values, member)
@@ -41,9 +40,10 @@ static const lh_option rows[] = {
      .name = "quantize",
      FIELD(quantize),
      .arg = "FORMAT",
-     .choices = quantised_types,
+     .choices = lh_import_quantize_names,
      .help = "Quantise matrices to blocks of this format, as llama.cpp does: q8_0 has half of bf16's bytes and hardly "
-             "any loss, q4_0 and q4_1 nearly a quarter. Matrices that are quantised already stay as they are."},
+             "any loss, q4_K_M (q4_K, with q6_K for sensitive matrices) less than a third; also q6_K, q5_K_M, q5_K, "
+             "q4_K, q5_1, q5_0, q4_1 and q4_0. Matrices that are quantised already stay as they are."},
     {.type = LH_OPT_STR,
      .name = "random",
      FIELD(random),
@@ -65,6 +65,7 @@ static const lh_example examples[] = {
     {"longhaul import model.Q4_K_M.gguf -o m.h5", "a GGUF file; its 4- and 6-bit weights stay as they are"},
     {"longhaul import model.Q4_K_M.gguf -o m.h5 --dtype bf16", "the same, dequantised"},
     {"longhaul import ~/models/Llama-3.2-1B -o llama.h5 --quantize q8_0", "half of the bytes of bf16"},
+    {"longhaul import ~/models/Llama-3.2-1B -o llama.h5 --quantize q4_K_M", "less than a third"},
     {"longhaul import --random llama-3.1-8b -o random.h5", "random weights, for benchmarks"},
     {0}};
 static const lh_syntax syntax = {
