@@ -134,6 +134,7 @@ typedef struct lh_engine_options {
     int deterministic;    /* 1: the same bits on any number of ranks */
     int64_t memory;       /* maximum bytes of a rank; 0: the free memory, divided among the ranks that share it */
     int64_t chunk;        /* tokens per chunk of the prompt; 0: chosen automatically */
+    const char *weights;  /* format of a random model's weights: "q8_0", "q4_K_M", …; NULL: bf16 */
 } lh_engine_options;
 
 /* Collective. The world is closed after the engine. Fails on all ranks or on none. */

@@ -137,11 +137,11 @@ static lh_status check_positions(const lh_session_start_options *o, const lh_con
     return LH_OK;
 }
 
-static lh_status check_model_positions(const lh_session_start_options *o, const char *model)
+static lh_status check_model_positions(const lh_session_start_options *o, const lh_engine_options *engine)
 {
     lh_model_header header = {0};
-    LH_TRY(lh_check_given(model, "model"));
-    lh_status st = lh_model_header_read(&header, model);
+    LH_TRY(lh_check_given(engine->model, "model"));
+    lh_status st = lh_model_header_read(&header, engine->model, engine->weights);
     if (st == LH_OK) st = check_positions(o, &header.config);
     lh_model_header_clear(&header);
     return st;
@@ -155,7 +155,7 @@ static lh_status forecast(lh_forecast *out, const lh_engine_options *options, co
     if (run->beside) LH_FAIL(LH_EUSAGE, "beside is for sessions: a forecast is of the first of them");
     const lh_engine_options engine = lh_engine_defaults(options);
     LH_TRY(lh_engine_check(&engine));
-    LH_TRY(check_model_positions(run, engine.model));
+    LH_TRY(check_model_positions(run, &engine));
     LH_TRY(policy_when(&policy, run->policy, run->asks_later));
     LH_TRY(lh_plan_make(&plan, &(lh_plan_request){.engine = &engine,
                                                   .policy = &policy,

@@ -132,6 +132,7 @@ static const struct {
     {"top_k", "--top-k"},
     {"top_p", "--top-p"},
     {"tp", "--tp"},
+    {"weights", "--weights"},
 };
 
 static int uses_options;

@@ -151,7 +151,7 @@ done:
 static lh_status read_all(check_run *c)
 {
     lh_batch_call *b = c->batch;
-    LH_TRY(lh_checkpoint_open_model(&c->checkpoint, b->v->engine.model));
+    LH_TRY(lh_checkpoint_open_model(&c->checkpoint, b->v->engine.model, b->v->engine.weights));
     LH_TRY(lh_checkpoint_open_tokenizer(c->checkpoint, &c->tokenizer));
     const lh_config *config = lh_checkpoint_config(c->checkpoint);
     LH_TRY(lh_batch_open_input(b, c->tokenizer, config->max_positions));

@@ -156,7 +156,7 @@ static lh_status check_model(const lh_engine_options *o)
 
 static lh_status open_model(lh_engine *e, const lh_engine_options *o)
 {
-    if (!e->ck) LH_TRY(lh_checkpoint_open_model(&e->ck, o->model));
+    if (!e->ck) LH_TRY(lh_checkpoint_open_model(&e->ck, o->model, o->weights));
     LH_TRY(lh_engine_dtypes(o, lh_checkpoint_dtype(e->ck), &e->view.dtype, &e->view.kv_dtype));
     LH_TRY(lh_engine_check_cache(e->view.kv_dtype, lh_device_kind_of(e->view.device)));
     LH_TRY(lh_checkpoint_open_tokenizer(e->ck, &e->tokenizer));

@@ -162,7 +162,7 @@ lh_status lh_plan_make(lh_plan *out, const lh_plan_request *request)
                                                              .share = request->engine->share_device,
                                                              .memory = request->engine->memory}));
     if (!request->engine->model) LH_FAIL_DONE(LH_EUSAGE, "%s is not given, it must name a model", lh_setting("model"));
-    LH_TRY_DONE(lh_model_header_read(&header, request->engine->model));
+    LH_TRY_DONE(lh_model_header_read(&header, request->engine->model, request->engine->weights));
     LH_TRY_DONE(lh_engine_dtypes(request->engine, header.stored, &plan.dtype, &plan.kv_dtype));
     plan.stored = header.weights;
     LH_TRY_DONE(plan_all(&plan, request, &header, &room));

@@ -154,7 +154,7 @@ lh_status lh_plan_measure(lh_plan_time *out, const lh_plan_request *request, con
     lh_comm *self = NULL;
     lh_engine *engine = NULL;
     lh_model_header header = {0};
-    LH_TRY_DONE(lh_model_header_read(&header, request->engine->model));
+    LH_TRY_DONE(lh_model_header_read(&header, request->engine->model, request->engine->weights));
     measured many = what_to_measure(request, plan, &header.config), few = many, warm;
     few.entries = FEW;
     warm = few;

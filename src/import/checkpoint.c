@@ -13,6 +13,7 @@
 #include "base/minmax.h"
 #include "import/convert.h"
 #include "import/random_shapes.h"
+#include "import/random_weights.h"
 
 /* Bytes read at a time: large enough for a disk, small compared with a layer. */
 #define STAGE_BYTES (INT64_C(32) << 20)
@@ -173,37 +174,26 @@ done:
     return st;
 }
 
-static lh_status set_drawn(void *self, lh_weight weight, int64_t layer)
-{
-    set_format(self, weight, layer, lh_format_of(lh_weight_type(weight, LH_BF16)));
-    return LH_OK;
-}
-
-/* The formats of weights that are drawn. */
-static lh_status set_all_drawn(lh_checkpoint *ck)
-{
-    LH_TRY(alloc_formats(ck));
-    return lh_checkpoint_each(&ck->config, set_drawn, ck);
-}
-
-static lh_status open_random(lh_checkpoint **out, const char *name)
+static lh_status open_random(lh_checkpoint **out, const char *name, const char *weights)
 {
     lh_status st = LH_OK;
     lh_checkpoint *ck = NULL;
     const char *shape = lh_random_shape_of(name), *meta;
-    LH_TRY_DONE(lh_random_shape_check(shape));
+    lh_import_types types;
+    LH_TRY_DONE(lh_random_types(&types, weights));
     LH_TRY_DONE(lh_calloc(&ck, 1, sizeof *ck));
     LH_TRY_DONE(lh_strdup(&ck->name, name));
-    LH_TRY_DONE(lh_strdup(&ck->config_json, lh_random_shape_config(shape)));
+    LH_TRY_DONE(lh_random_shape_config(shape, &ck->config_json));
     LH_TRY_DONE(lh_config_parse_text(&ck->config, ck->config_json, (int64_t)strlen(ck->config_json), name));
     LH_TRY_DONE(lh_random_shape_tokenizer(shape, &ck->tokenizer, &meta));
     if (meta) LH_TRY_DONE(lh_strdup(&ck->meta, meta));
     ck->tokenizer_bytes = ck->tokenizer ? (int64_t)strlen(ck->tokenizer) : 0;
     ck->meta_bytes = ck->meta ? (int64_t)strlen(ck->meta) : 0;
-    LH_TRY_DONE(set_all_drawn(ck));
+    LH_TRY_DONE(lh_random_formats(&ck->formats, &ck->config, &types));
     LH_TRY_DONE(lh_hasher_open(&ck->hasher));
     lh_hasher_add(ck->hasher, name, (int64_t)strlen(name));
     lh_hasher_add(ck->hasher, ck->config_json, (int64_t)strlen(ck->config_json));
+    if (weights) lh_hasher_add(ck->hasher, weights, (int64_t)strlen(weights));
     ck->identity = lh_hasher_value(ck->hasher);
     *out = ck;
     ck = NULL;
@@ -243,7 +233,7 @@ lh_status lh_checkpoint_open_layers(lh_checkpoint **out, const lh_config *config
     LH_TRY_DONE(lh_calloc(&ck, 1, sizeof *ck));
     LH_TRY_DONE(lh_strdup(&ck->name, "layers of the model"));
     LH_TRY_DONE(cut_config(&ck->config, config, layers, ranks));
-    LH_TRY_DONE(set_all_drawn(ck));
+    LH_TRY_DONE(lh_random_formats(&ck->formats, &ck->config, &(lh_import_types){.type = LH_BF16}));
     *out = ck;
     ck = NULL;
 done:
@@ -251,9 +241,13 @@ done:
     return st;
 }
 
-lh_status lh_checkpoint_open_model(lh_checkpoint **out, const char *name)
+lh_status lh_checkpoint_open_model(lh_checkpoint **out, const char *name, const char *weights)
 {
-    return lh_random_shape_of(name) ? open_random(out, name) : lh_checkpoint_open(out, name);
+    if (lh_random_shape_of(name)) return open_random(out, name, weights);
+    if (weights)
+        LH_FAIL(LH_EUSAGE, "'%s %s' is the format of random weights ('random:SHAPE'), and '%s' is a file: leave it out",
+                lh_setting("weights"), weights, name);
+    return lh_checkpoint_open(out, name);
 }
 
 void lh_checkpoint_close(lh_checkpoint *ck)
@@ -356,6 +350,32 @@ typedef struct stage {
     float *wide;       /* the values of blocks, [rows, cols] */
 } stage;
 
+/* Opens the dataset of a tensor; it stays NULL in a random model, whose blocks are drawn. */
+static lh_status open_stored(lh_h5_array **out, const lh_checkpoint *ck, const char *name)
+{
+    return ck->h5 ? lh_h5_array_open(out, ck->h5, name) : LH_OK;
+}
+
+/* Elements of a tensor as stored, from its open dataset, or drawn. */
+static lh_status read_stored(const lh_checkpoint *ck, lh_h5_array *array, const lh_weight_range *range,
+                             const lh_h5_slab *part, void *dst)
+{
+    if (array) return lh_h5_array_read(array, part, dst);
+    const lh_random_weight w = lh_random_weight_of(&ck->config, range->weight, range->layer);
+    const lh_format *format = lh_checkpoint_format(ck, range->weight, range->layer);
+    int64_t rows, cols;
+    lh_weight_shape(&ck->config, range->weight, &rows, &cols);
+    const int64_t step = cols / format->values;
+    lh_random_blocks_draw(&(lh_random_blocks){.dst = dst,
+                                              .format = format,
+                                              .first = part->at[0] * step + part->at[1] / format->bytes,
+                                              .step = step,
+                                              .rows = part->count[0],
+                                              .blocks = part->count[1] / format->bytes},
+                          &w);
+    return LH_OK;
+}
+
 /* Converts n rows of a stage to dst [n, ld]; the index of the first unusable value, or -1. */
 static int64_t convert_stage(const stage *s, int64_t n, void *dst, lh_dtype type, int64_t ld)
 {
@@ -379,11 +399,11 @@ lh_status lh_checkpoint_read(lh_checkpoint *ck, const lh_weight_range *range, vo
     lh_h5_array *array = NULL;
     char name[LH_CHECKPOINT_NAME_BYTES];
     stage s = {.range = range, .format = lh_checkpoint_format(ck, range->weight, range->layer)};
-    assert(ck->h5 && (type == LH_F32 || type == LH_BF16) && ld >= range->cols);
+    assert((ck->h5 || !s.format->is_plain) && (type == LH_F32 || type == LH_BF16) && ld >= range->cols);
     lh_checkpoint_name(name, range->weight, range->layer);
-    LH_TRY_DONE(lh_h5_array_open(&array, ck->h5, name));
+    LH_TRY_DONE(open_stored(&array, ck, name));
     lh_h5_slab part = slab_of(s.format, range);
-    s.row_bytes = part.count[1] * lh_dtype_bytes(lh_h5_array_shape(array)->type);
+    s.row_bytes = part.count[1] * (s.format->is_plain ? s.format->bytes : 1);
     int64_t largest = s.format->is_plain ? s.row_bytes : range->cols * (int64_t)sizeof *s.wide;
     int64_t step = largest > 0 && largest < STAGE_BYTES ? STAGE_BYTES / largest : 1;
     if (step > range->rows) step = range->rows;
@@ -393,12 +413,12 @@ lh_status lh_checkpoint_read(lh_checkpoint *ck, const lh_weight_range *range, vo
         int64_t n = range->rows - r < step ? range->rows - r : step;
         part.at[0] = range->row + r;
         part.count[0] = n;
-        LH_TRY_DONE(lh_h5_array_read(array, &part, s.raw));
+        LH_TRY_DONE(read_stored(ck, array, range, &part, s.raw));
         int64_t bad = convert_stage(&s, n, (char *)dst + r * ld * lh_dtype_bytes(type), type, ld);
         if (bad >= 0)
             LH_FAIL_DONE(LH_EFILE,
                          "'%s' of '%s' holds a value that is not finite or not below 2^64, at row %lld, column %lld",
-                         name, lh_h5_path(ck->h5), (long long)(range->row + r + bad / range->cols),
+                         name, ck->name, (long long)(range->row + r + bad / range->cols),
                          (long long)(range->col + bad % range->cols));
     }
 done:
@@ -416,15 +436,14 @@ lh_status lh_checkpoint_read_blocks(lh_checkpoint *ck, const lh_weight_range *ra
     const lh_format *format = lh_checkpoint_format(ck, range->weight, range->layer);
     const int64_t values = format->values, blocks = range->cols / values;
     const lh_h5_slab part = slab_of(format, range);
-    assert(ck->h5 && !format->is_plain && range->col % values == 0 && range->cols % values == 0);
+    assert(!format->is_plain && range->col % values == 0 && range->cols % values == 0);
     lh_checkpoint_name(name, range->weight, range->layer);
-    LH_TRY_DONE(lh_h5_array_open(&array, ck->h5, name));
-    LH_TRY_DONE(lh_h5_array_read(array, &part, dst));
+    LH_TRY_DONE(open_stored(&array, ck, name));
+    LH_TRY_DONE(read_stored(ck, array, range, &part, dst));
     int64_t bad = lh_find_unusable_block(format, dst, range->rows * blocks);
     if (bad >= 0)
         LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' holds a scale that is not finite, at row %lld, column %lld", name,
-                     lh_h5_path(ck->h5), (long long)(range->row + bad / blocks),
-                     (long long)(range->col + bad % blocks * values));
+                     ck->name, (long long)(range->row + bad / blocks), (long long)(range->col + bad % blocks * values));
 done:
     lh_h5_array_close(array);
     return st;

@@ -22,8 +22,9 @@ lh_status lh_checkpoint_open(lh_checkpoint **out, const char *path);
 void lh_checkpoint_close(lh_checkpoint *ck);
 
 /* The same, or for "random:SHAPE" the contents of a checkpoint of `import --random SHAPE`, without a file: its weights
- * are not read but drawn (random_shapes.h, seed 0; type bf16). LH_EUSAGE for an unknown shape. */
-lh_status lh_checkpoint_open_model(lh_checkpoint **out, const char *name);
+ * are not read but drawn (random_weights.h, seed 0), of the types that `weights` names (lh_random_types).
+ * LH_EUSAGE for an unknown shape, blocks that do not fit it, and `weights` of a file. */
+lh_status lh_checkpoint_open_model(lh_checkpoint **out, const char *name, const char *weights);
 
 /* A model for measurements: the first layers of a model, with the maximum of heads and channels that a rank of `ranks`
  * ranks has, few rows of the vocabulary and no tokenizer. Its weights are drawn, plain numbers of bf16. */
@@ -57,7 +58,8 @@ lh_status lh_checkpoint_open_tokenizer(const lh_checkpoint *ck, lh_tokenizer **o
 
 /* Read rows [row, row + rows) and columns [col, col + cols) of a tensor (layer is ignored unless per_layer) into dst
  * [rows, ld], converted to `type` (f32 or bf16); the values of blocks are computed in f32 first. Not collective, and
- * not for random models. Fails if a value is not finite or not below 2^64, naming dataset, row and column. */
+ * not for plain numbers of random models, which the device draws. Fails if a value is not finite or not below 2^64,
+ * naming dataset, row and column. */
 typedef struct lh_weight_range {
     lh_weight weight;
     int64_t layer, row, rows, col, cols;

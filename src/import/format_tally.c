@@ -25,22 +25,23 @@ void lh_format_tally_add(lh_format_tally *t, const lh_format *format, int64_t te
 
 typedef struct counting {
     lh_format_tally *tally;
-    const lh_checkpoint *ck;
+    const lh_config *config;
+    const lh_format *const *formats;
 } counting;
 
 static lh_status count_tensor(void *self, lh_weight weight, int64_t layer)
 {
     const counting *c = self;
     int64_t rows, cols;
-    lh_weight_shape(lh_checkpoint_config(c->ck), weight, &rows, &cols);
-    lh_format_tally_add(c->tally, lh_checkpoint_format(c->ck, weight, layer), 1, rows * cols);
+    lh_weight_shape(c->config, weight, &rows, &cols);
+    lh_format_tally_add(c->tally, lh_weight_format(c->formats, weight, layer), 1, rows * cols);
     return LH_OK;
 }
 
-lh_status lh_format_tally_of(lh_format_tally *out, const lh_checkpoint *ck)
+lh_status lh_format_tally_of(lh_format_tally *out, const lh_config *config, const lh_format *const *formats)
 {
     *out = (lh_format_tally){0};
-    return lh_checkpoint_each(lh_checkpoint_config(ck), count_tensor, &(counting){out, ck});
+    return lh_checkpoint_each(config, count_tensor, &(counting){out, config, formats});
 }
 
 lh_status lh_format_tally_text(const lh_format_tally *t, lh_buf *out)

@@ -26,8 +26,8 @@ typedef struct lh_format_tally {
 /* Adds a tensor of `values` numbers, or such a part of a tensor (tensors 0). */
 void lh_format_tally_add(lh_format_tally *tally, const lh_format *format, int64_t tensors, int64_t values);
 
-/* The tensors of a checkpoint as stored. */
-lh_status lh_format_tally_of(lh_format_tally *out, const lh_checkpoint *ck);
+/* The tensors of a model by their formats (lh_weight_format). */
+lh_status lh_format_tally_of(lh_format_tally *out, const lh_config *config, const lh_format *const *formats);
 
 /* Appends the bytes, and the formats that have at least a hundredth of them. */
 lh_status lh_format_tally_text(const lh_format_tally *tally, lh_buf *out);

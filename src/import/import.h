@@ -15,7 +15,7 @@ typedef struct lh_import_progress {
 
 typedef struct lh_import_options {
     const char *src;    /* folder or GGUF file; NULL: `random` names a shape */
-    const char *random; /* "tiny", "llama-3.1-8b", … (random_shapes.h): seeded weights */
+    const char *random; /* "tiny", "llama-3.1-8b", … or a folder (random_shapes.h): seeded weights */
     const char *out;
     /* Stored type: "f32", "f16", "bf16" or "auto" (the format of the source, blocks of at least 4 bits included; bf16
      * for other blocks and for random weights).

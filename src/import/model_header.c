@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "import/checkpoint.h"
 #include "import/random_shapes.h"
+#include "import/random_weights.h"
 
 /* The type that a config.json states. */
 static lh_dtype type_of(const json_t *config)
@@ -46,21 +47,25 @@ done:
 
 static lh_status read_shape(lh_model_header *out, const char *name)
 {
-    LH_TRY(lh_random_shape_check(name));
-    const char *text = lh_random_shape_config(name);
+    lh_status st = LH_OK;
+    char *text = NULL;
+    LH_TRY_DONE(lh_random_shape_config(name, &text));
     out->stored = LH_BF16;
-    return lh_config_parse_text(&out->config, text, (int64_t)strlen(text), name);
+    LH_TRY_DONE(lh_config_parse_text(&out->config, text, (int64_t)strlen(text), name));
+done:
+    lh_free(text);
+    return st;
 }
 
-static lh_status read_checkpoint(lh_model_header *out, const char *path)
+static lh_status read_checkpoint(lh_model_header *out, const char *path, const char *weights)
 {
     lh_status st = LH_OK;
     lh_checkpoint *ck = NULL;
-    LH_TRY_DONE(lh_checkpoint_open(&ck, path));
+    LH_TRY_DONE(lh_checkpoint_open_model(&ck, path, weights));
     LH_TRY_DONE(lh_config_copy(&out->config, lh_checkpoint_config(ck)));
     out->stored = lh_checkpoint_dtype(ck);
     LH_TRY_DONE(lh_weight_formats_copy(&out->formats, lh_checkpoint_formats(ck), &out->config));
-    LH_TRY_DONE(lh_format_tally_of(&out->weights, ck));
+    LH_TRY_DONE(lh_format_tally_of(&out->weights, &out->config, out->formats));
 done:
     lh_checkpoint_close(ck);
     return st;
@@ -72,17 +77,34 @@ static lh_status refuse_name(const char *name)
     LH_FAIL(LH_EFILE, "'%s' is no file, and no shape of 'import --random' ('longhaul info' lists those)", name);
 }
 
-lh_status lh_model_header_read(lh_model_header *out, const char *source)
+/* Everything but checkpoints; *found: true if the source was one of these. */
+static lh_status read_other(lh_model_header *out, const char *source, int *found)
 {
-    const char *ending = strrchr(source, '.');
-    int is_path = strchr(source, '/') || (ending && (strcmp(ending, ".h5") == 0 || strcmp(ending, ".json") == 0));
-    *out = (lh_model_header){0};
-    if (lh_random_shape_of(source)) return read_shape(out, lh_random_shape_of(source));
+    const char *ending = strrchr(source, '.'), *shape = lh_random_shape_of(source);
+    const int is_config = ending && strcmp(ending, ".json") == 0, exists = lh_file_exists(source),
+              is_path = strchr(source, '/') || is_config || (ending && strcmp(ending, ".h5") == 0);
+    *found = 1;
+    if (shape) return read_shape(out, shape);
     if (lh_file_is_folder(source)) return read_folder(out, source);
-    if (!lh_file_exists(source) && lh_random_shape_config(source)) return read_shape(out, source);
-    if (!lh_file_exists(source) && !is_path) return refuse_name(source);
-    if (ending && strcmp(ending, ".json") == 0) return read_config(out, source);
-    return read_checkpoint(out, source);
+    if (!exists && lh_random_shape_is_known(source)) return read_shape(out, source);
+    if (!exists && !is_path) return refuse_name(source);
+    if (is_config) return read_config(out, source);
+    *found = 0;
+    return LH_OK;
+}
+
+lh_status lh_model_header_read(lh_model_header *out, const char *source, const char *weights)
+{
+    lh_import_types types;
+    int found;
+    *out = (lh_model_header){0};
+    LH_TRY(lh_random_types(&types, weights));
+    LH_TRY(read_other(out, source, &found));
+    if (!found) return read_checkpoint(out, source, weights);
+    if (!weights) return LH_OK;
+    out->stored = LH_BF16;
+    LH_TRY(lh_random_formats(&out->formats, &out->config, &types));
+    return lh_format_tally_of(&out->weights, &out->config, out->formats);
 }
 
 void lh_model_header_clear(lh_model_header *header)

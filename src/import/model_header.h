@@ -11,14 +11,16 @@
 typedef struct lh_model_header {
     lh_config config;
     lh_dtype stored;           /* type in which 'import' would store the matrices; bf16 for blocks */
-    const lh_format **formats; /* of a checkpoint's tensors (lh_weight_format); NULL: plain numbers */
-    lh_format_tally weights;   /* the tensors of a checkpoint; empty without one */
+    const lh_format **formats; /* of all tensors (lh_weight_format), as a checkpoint or a format of few bits sets them;
+                                  NULL: plain numbers */
+    lh_format_tally weights;   /* the tensors by these formats; empty without them */
 } lh_model_header;
 
 /* source: a checkpoint, a Hugging Face folder or its config.json (no other file is read), "random:SHAPE", or, if no
- * such file exists, a shape of 'import --random'. The type of a config.json is its 'torch_dtype' or 'dtype', else f32.
- * LH_EFILE for a bad checkpoint, LH_EINPUT for a configuration that cannot be used. */
-lh_status lh_model_header_read(lh_model_header *out, const char *source);
+ * such file exists, a shape of 'import --random'. The type of a config.json is its 'torch_dtype' or 'dtype', else f32;
+ * all but checkpoints may have the types that `weights` names (lh_random_types).
+ * LH_EFILE for a bad checkpoint, LH_EINPUT for a configuration that cannot be used, LH_EUSAGE for a format. */
+lh_status lh_model_header_read(lh_model_header *out, const char *source, const char *weights);
 void lh_model_header_clear(lh_model_header *header);
 
 #endif

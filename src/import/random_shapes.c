@@ -1,12 +1,13 @@
-/* random_shapes.c - the table of shapes, the byte tokenizer of the tiny one, and the distributions of weights. */
+/* random_shapes.c - the table of shapes, and the byte tokenizer of the tiny one. */
 #include "import/random_shapes.h"
 
-#include <math.h>
 #include <string.h>
 
+#include "base/file.h"
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/unicode.h"
+#include "import/config.h"
 #include "text/pretok.h"
 
 /* clang-format off */
@@ -113,22 +114,41 @@ static int find_shape(const char *name)
     return -1;
 }
 
-const char *lh_random_shape_config(const char *name)
+int lh_random_shape_is_known(const char *name)
 {
-    const int i = find_shape(name);
-    return i < 0 ? NULL : shapes[i].config;
+    return find_shape(name) >= 0;
 }
 
-lh_status lh_random_shape_check(const char *name)
+static lh_status refuse_shape(const char *name)
 {
     lh_status st = LH_OK;
     lh_buf known = {0};
-    if (find_shape(name) >= 0) goto done;
     for (int i = 0; i < SHAPES; i++) LH_TRY_DONE(lh_buf_printf(&known, "%s%s", i ? ", " : "", shapes[i].name));
-    LH_FAIL_DONE(LH_EUSAGE, "shape '%s' is unknown: %s are known", name, known.data);
+    LH_FAIL_DONE(LH_EUSAGE, "shape '%s' is unknown: %s are known, or a folder with a config.json", name, known.data);
 done:
     lh_buf_clear(&known);
     return st;
+}
+
+static lh_status read_folder(char **json, const char *folder)
+{
+    lh_status st = LH_OK;
+    char *path = NULL;
+    lh_buf text = {0};
+    LH_TRY_DONE(lh_path_join(&path, folder, "config.json"));
+    LH_TRY_DONE(lh_file_read_regular(&text, path, LH_CONFIG_BYTES_MAX));
+    LH_TRY_DONE(lh_strdup(json, text.data));
+done:
+    lh_buf_clear(&text);
+    lh_free(path);
+    return st;
+}
+
+lh_status lh_random_shape_config(const char *name, char **json)
+{
+    const int i = find_shape(name);
+    if (i >= 0) return lh_strdup(json, shapes[i].config);
+    return lh_file_is_folder(name) ? read_folder(json, name) : refuse_shape(name);
 }
 
 /* ---- a tokenizer of the 256 bytes and three special tokens ---- */
@@ -171,7 +191,8 @@ lh_status lh_random_shape_tokenizer(const char *name, char **json, const char **
 {
     *json = NULL;
     *meta = NULL;
-    if (!shapes[find_shape(name)].tokenizer) return LH_OK;
+    const int i = find_shape(name);
+    if (i < 0 || !shapes[i].tokenizer) return LH_OK;
     *meta = "{\"bos\": null, \"eos\": [258, 256], \"add_bos\": false, \"chat_template\": null, "
             "\"chat_format\": \"chatml\"}";
     return byte_tokenizer(json);
@@ -181,31 +202,4 @@ const char *lh_random_shape_of(const char *model)
 {
     static const char before[] = "random:";
     return strncmp(model, before, sizeof before - 1) == 0 ? model + sizeof before - 1 : NULL;
-}
-
-/* ---- weights ---- */
-
-/* Standard deviations that keep activations near one: 1/sqrt(width) for products, less with depth for the branches that
- * are added to the residual, logits with a standard deviation of two. */
-static float standard_deviation(const lh_config *c, lh_weight weight, int64_t cols)
-{
-    switch (weight) {
-    case LH_W_EMBED: return c->tied ? 2 / sqrtf((float)cols) : 1;
-    case LH_W_HEAD: return 2 / sqrtf((float)cols);
-    case LH_W_O:
-    case LH_W_DOWN: return 1 / sqrtf(2 * (float)c->layers * (float)cols);
-    default: return cols > 1 ? 1 / sqrtf((float)cols) : 0.1f; /* biases */
-    }
-}
-
-lh_random_weight lh_random_weight_of(const lh_config *config, lh_weight weight, int64_t layer)
-{
-    int64_t rows, cols;
-    lh_random_weight w = {.stream = (uint64_t)layer * LH_WEIGHTS + (uint64_t)weight};
-    lh_weight_shape(config, weight, &rows, &cols);
-    if (lh_weight_is_norm(weight))
-        w.mean = 1.0f - (float)config->norm_offset;
-    else
-        w.scale = standard_deviation(config, weight, cols);
-    return w;
 }

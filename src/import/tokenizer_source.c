@@ -119,7 +119,7 @@ static lh_status open_checkpoint(const char *src, lh_tokenizer **tok)
 {
     lh_status st = LH_OK;
     lh_checkpoint *ck = NULL;
-    LH_TRY_DONE(lh_checkpoint_open_model(&ck, src));
+    LH_TRY_DONE(lh_checkpoint_open_model(&ck, src, NULL));
     LH_TRY_DONE(lh_checkpoint_open_tokenizer(ck, tok));
 done:
     lh_checkpoint_close(ck);

@@ -322,7 +322,7 @@ lh_status lh_checkpoint_describe(json_t *object, lh_h5 *h5, const json_t *arrays
     LH_TRY_DONE(lh_checkpoint_each(c, count, &total));
     snprintf(identity, sizeof identity, "%016llx", (unsigned long long)lh_checkpoint_identity(ck));
     LH_TRY_DONE(lh_json_set(object, "family", json_string(lh_config_family_name(c))));
-    LH_TRY_DONE(lh_format_tally_of(&tally, ck));
+    LH_TRY_DONE(lh_format_tally_of(&tally, c, lh_checkpoint_formats(ck)));
     LH_TRY_DONE(lh_format_tally_text(&tally, &weights));
     LH_TRY_DONE(lh_format_tally_json(&tally, &formats));
     LH_TRY_DONE(lh_json_set(object, "weights", json_string(weights.data)));

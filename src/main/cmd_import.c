@@ -48,7 +48,9 @@ static const lh_option rows[] = {
      .name = "random",
      FIELD(random),
      .arg = "SHAPE",
-     .help = "Instead of SRC: random weights of a named shape, for benchmarks ('longhaul info' lists the shapes)."},
+     .help =
+         "Instead of SRC: random weights of a named shape, for benchmarks ('longhaul info' lists the shapes), or of "
+         "the config.json in a folder."},
     {.type = LH_OPT_I64,
      .name = "seed",
      FIELD(seed),

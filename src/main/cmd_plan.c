@@ -197,7 +197,7 @@ static lh_status size_trace(lh_trace_size *out, const lh_plan *plan, const struc
 {
     const int64_t answers = lh_max_i64(asked->count, 1) * v->plan.max_new;
     lh_model_header header = {0};
-    lh_status st = lh_model_header_read(&header, v->engine.model);
+    lh_status st = lh_model_header_read(&header, v->engine.model, v->engine.weights);
     if (st == LH_OK)
         st = lh_trace_bytes(
             out, &v->trace,

@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "base/minmax.h"
-#include "import/random_shapes.h"
+#include "import/random_weights.h"
 #include "kernels/packed.h"
 
 /* Rows of a tensor in transfer. */
@@ -50,7 +50,7 @@ static lh_status gather(const transfer *t, int64_t first, int64_t n, char *rows,
         r->stopped = t->format->is_plain
                          ? lh_checkpoint_read(r->ck, &own, rows + starts[rank], t->format->plain, own.cols)
                          : lh_checkpoint_read_blocks(r->ck, &own, rows + starts[rank]);
-    r->read_bytes += bytes[rank];
+    if (lh_checkpoint_file(r->ck)) r->read_bytes += bytes[rank];
     if (size == 1)
         return size_of(r->all) > 1 ? LH_OK : r->stopped; /* the other ranks get the status with the next gather */
     LH_TRY(lh_comm_agree(r->all, r->stopped));
@@ -100,6 +100,7 @@ static lh_status move_all(const transfer *t, int64_t pieces, int64_t *bytes)
     return LH_OK;
 }
 
+/* The plain numbers of a random model. */
 static lh_status draw(const lh_weight_reader *r, const lh_weight_part *part, void *at, lh_dtype type)
 {
     const lh_weight_range *range = &part->range;
@@ -122,9 +123,10 @@ static lh_status draw(const lh_weight_reader *r, const lh_weight_part *part, voi
  * tensors. */
 lh_status lh_weight_reader_read(lh_weight_reader *r, const lh_weight_part *part, void *at, const lh_format *format)
 {
-    if (!lh_checkpoint_file(r->ck)) return draw(r, part, at, format->plain);
     int64_t *bytes = NULL;
     const lh_weight_range *range = &part->range, *whole = &part->whole;
+    const int is_plain = lh_checkpoint_format(r->ck, range->weight, range->layer)->is_plain;
+    if (is_plain && !lh_checkpoint_file(r->ck)) return draw(r, part, at, format->plain);
     const int64_t tensor_bytes = lh_format_bytes(format, whole->rows * whole->cols);
     lh_comm *comm = tensor_bytes <= r->alone_bytes ? NULL : part->sharding == LH_SHARD_ROWS ? r->same : r->all;
     transfer t = {.reader = r, .comm = comm, .range = *range, .taken = range->cols, .format = format, .at = at};

@@ -1,5 +1,6 @@
 /* The tables of options that several commands share. */
 #include "engine/engine.h"
+#include "import/import.h"
 #include "shell/policy_options.h"
 
 #define FIELD(member) LH_FIELD(lh_shell_common, member)
@@ -46,8 +47,9 @@ static const lh_option engine_rows[] = {
      .name = "model",
      FIELD(model),
      .arg = "FILE",
-     .help = "The checkpoint ('longhaul import'), or random:SHAPE. For 'plan' also a Hugging Face folder, its "
-             "config.json, or a SHAPE."},
+     .help =
+         "The checkpoint ('longhaul import'), or random:SHAPE: random weights, of a shape that 'longhaul info' lists "
+         "or of a Hugging Face folder's config.json. For 'plan' also such a folder, its config.json, or a SHAPE."},
     {.type = LH_OPT_I64,
      .name = "tp",
      FIELD(tp),
@@ -73,6 +75,14 @@ static const lh_option engine_rows[] = {
      .def = "auto",
      .choices = run_types,
      .help = "Type of the weights in memory. auto: bf16 if the checkpoint stores bf16, else f32."},
+    {.type = LH_OPT_STR,
+     .name = "weights",
+     .detail = 1,
+     FIELD(weights),
+     .arg = "FORMAT",
+     .choices = lh_import_quantize_names,
+     .help = "Format of the weights of random:SHAPE, for 'plan' also of a configuration: blocks of few bits as 'import "
+             "--quantize' makes them, with random codes and scales. Default: bf16."},
     {.type = LH_OPT_STR,
      .name = "kv-dtype",
      FIELD(kv_dtype),

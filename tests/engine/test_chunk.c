@@ -91,7 +91,7 @@ START_TEST(test_the_longest_that_fits_and_is_of_use)
     lh_model_header o;
     lh_shard shard;
     const int64_t wide = INT64_C(139) << 30, long_prompt = 1000000;
-    mt_try(lh_model_header_read(&o, "llama-3.1-8b"));
+    mt_try(lh_model_header_read(&o, "llama-3.1-8b", NULL));
     mt_try(lh_shard_of(&shard, &o.config, 0, 1));
     lh_chunk_request r = ask(&o, &shard, long_prompt, wide);
     mt_check(lh_chunk_longest(&r) == 4096, "%lld with all the room there is", (long long)lh_chunk_longest(&r));
@@ -118,7 +118,7 @@ START_TEST(test_less_room_gives_shorter_chunks_that_fit)
     lh_model_header o;
     lh_shard shard;
     int64_t last = 4096, steps = 0;
-    mt_try(lh_model_header_read(&o, "llama-3.1-8b"));
+    mt_try(lh_model_header_read(&o, "llama-3.1-8b", NULL));
     mt_try(lh_shard_of(&shard, &o.config, 0, 1));
     for (int64_t mib = 43 << 10; mib > 40 << 10; mib--) {
         lh_chunk_request r = ask(&o, &shard, 100000, mib << 20);

@@ -245,7 +245,7 @@ static lh_status run_plan(fz_case *c)
     lh_model_header header = {0};
     lh_policy policy;
     lh_plan plan = {0};
-    LH_TRY_DONE(lh_model_header_read(&header, c->path));
+    LH_TRY_DONE(lh_model_header_read(&header, c->path, NULL));
     const lh_config *config = &header.config;
     lh_policy_options how = {.policy = policies[fz_below(&c->rng, 4)]};
     if (strcmp(how.policy, "full") != 0) how.budget = "20%";

@@ -8,7 +8,7 @@
 #include "base/format.h"
 #include "import/checkpoint.h"
 #include "import/import.h"
-#include "import/import_impl.h"
+#include "import/stored_types.h"
 #include "model_maker.h"
 
 static char tmp[64], folder[96], out[96];

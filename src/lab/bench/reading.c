@@ -129,7 +129,7 @@ static lh_status measure_reading(const char *path, int quick, lh_bench_result *o
     lh_bench_result_init(out, lh_bench_columns);
     LH_TRY_DONE(lh_calloc(&r.piece, PIECE, 1));
     LH_TRY_DONE(lh_checkpoint_open(&r.ck, path));
-    LH_TRY_DONE(lh_format_tally_of(&r.stored, r.ck));
+    LH_TRY_DONE(lh_format_tally_of(&r.stored, lh_checkpoint_config(r.ck), lh_checkpoint_formats(r.ck)));
     LH_TRY_DONE(lh_format_tally_text(&r.stored, &text));
     snprintf(out->about, sizeof out->about, "%s: weights of %s", path, text.data);
     const lh_dtype usual = lh_checkpoint_dtype(r.ck) == LH_BF16 ? LH_BF16 : LH_F32;

@@ -1,11 +1,11 @@
-/* import_types.c - the stored formats that the options of an import ask for, and the quantisation of rows. */
+/* stored_types.c - the stored formats that the options of an import ask for, and the quantisation of rows. */
+#include "import/stored_types.h"
+
 #include <assert.h>
 #include <math.h>
 #include <string.h>
 
 #include "import/convert.h"
-#include "import/import.h"
-#include "import/import_impl.h"
 
 const char *const lh_import_quantize_names[] = {"q8_0",   "q6_K", "q5_K_M", "q5_K", "q5_1", "q5_0",
                                                 "q4_K_M", "q4_K", "q4_1",   "q4_0", NULL};
