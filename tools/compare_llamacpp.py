@@ -1,53 +1,26 @@
 #!/usr/bin/env python3
-"""Longhaul compared with llama.cpp on this machine: the same weights (a GGUF, dequantised to bf16 for both), the same prompts,
-the same threads, one after the other in one run. Prints a table of tokens per second and ratios.
+"""Longhaul compared with llama.cpp on this machine: the same GGUF files, the same number of tokens, the same threads, in turns in one run. Prints
+tables of tokens per second, ratios, and the share of the rate of reads: 1 where a step takes as long as reading its weights and cache.
 
   pip install --no-binary llama-cpp-python llama-cpp-python gguf numpy      (builds llama.cpp for this machine)
-  tools/compare_llamacpp.py MODEL.gguf [--longhaul build/longhaul] [--threads 2] [--prefill 512,7500] [--decode 128,7500]
+  tools/compare_llamacpp.py MODEL.gguf… [--dtype auto|bf16] [--context 512,7500] [--sequences 16] [--threads 2]
   tools/compare_llamacpp.py mixture …     with random weights: 8 layers, hidden size 1024, 4 of 32 experts of 512 channels
 
-llama.cpp runs with flash attention on and off, and the better of the two counts. Medians of --repeat runs.
+Both sides compute with the blocks of the file; --dtype bf16 dequantises them for both. llama.cpp runs with flash attention on and off, and the
+better of the two counts. Medians of --repeat turns; reads are measured in each turn.
 """
 import argparse
 import json
 import os
 import statistics
-import subprocess
-import sys
 import tempfile
-import time
 
 import gguf
 import numpy as np
 
-BUDGET = 512  # entries per head in the row "kept"
-NEW = 48      # tokens decoded in a measurement
+from llamacpp_peer import Peer, build, run, to_bf16
 
-
-def to_bf16(src, dst):
-    """A copy of a GGUF with matrices as BF16 and vectors as F32."""
-    reader = gguf.GGUFReader(src)
-    arch = reader.get_field("general.architecture").contents()
-    writer = gguf.GGUFWriter(dst, arch)
-    skip = {"general.architecture", "general.file_type", "general.quantization_version"}
-    for field in reader.fields.values():
-        if field.name in skip or field.name.startswith("GGUF."):
-            continue
-        kind = field.types[0]
-        sub = field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
-        writer.add_key_value(field.name, field.contents(), kind, sub_type=sub)
-    writer.add_file_type(gguf.LlamaFileType.MOSTLY_BF16)
-    bf16, f32 = gguf.GGMLQuantizationType.BF16, gguf.GGMLQuantizationType.F32
-    for t in reader.tensors:
-        values = gguf.quants.dequantize(t.data, t.tensor_type).astype(np.float32)
-        if values.ndim == 1:
-            writer.add_tensor(t.name, values, raw_dtype=f32)
-        else:
-            writer.add_tensor(t.name, gguf.quants.quantize(values, bf16), raw_dtype=bf16)
-    writer.write_header_to_file()
-    writer.write_kv_data_to_file()
-    writer.write_tensors_to_file()
-    writer.close()
+STEPS = 48  # decode steps of a measurement
 
 
 def random_mixture(path):
@@ -100,112 +73,100 @@ def random_mixture(path):
     w.close()
 
 
-class Peer:
-    """llama.cpp through its Python binding; only evaluation is timed."""
-
-    def __init__(self, path, threads, context, flash):
-        import llama_cpp
-        self.model = llama_cpp.Llama(path, n_ctx=context, n_threads=threads, n_threads_batch=threads, n_batch=512, n_ubatch=512,
-                                     flash_attn=flash, verbose=False)
-
-    def prefill(self, ids):
-        self.model.reset()
-        start = time.perf_counter()
-        self.model.eval(ids)
-        self.prompt = len(ids)
-        return len(ids) / (time.perf_counter() - start)
-
-    def decode(self, ids):
-        if getattr(self, "prompt", None) != len(ids):
-            self.prefill(ids)
-        self.model.n_tokens = len(ids)  # back to the end of the prompt
-        start = time.perf_counter()
-        for i in range(NEW):
-            self.model.eval([ids[i]])
-        return NEW / (time.perf_counter() - start)
-
-
 class Longhaul:
-    def __init__(self, a, work):
-        self.a, self.work = a, work
+    """Rates by 'bench run', which draws its tokens."""
 
-    def run(self, *args, ranks=1, threads=None):
-        cmd = [self.a.longhaul, "generate", "-m", self.a.checkpoint, "--threads", str(threads or self.a.threads), "--dtype", "bf16", "--json",
-               "-q", *args]
-        env = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1", OMPI_MCA_rmaps_base_oversubscribe="1",
-                   OMPI_MCA_hwloc_base_binding_policy="none")
-        if ranks > 1:
-            cmd = ["mpirun", "-n", str(ranks), *cmd]
-        return json.loads(subprocess.run(cmd, capture_output=True, check=True, env=env).stdout)["timing"]
+    def __init__(self, program, checkpoint, threads):
+        self.program, self.checkpoint, self.threads = program, checkpoint, threads
 
-    def ids(self, ids):
-        path = os.path.join(self.work, f"{len(ids)}.ids")
-        with open(path, "w") as f:
-            f.write(" ".join(map(str, ids)))
-        return path
-
-    def prefill(self, ids, **how):
-        return self.run("--prompt-tokens", self.ids(ids), "--max-new", "1", "--ignore-eos", **how)["prefill_tokens_per_s"]
-
-    def decode(self, ids, policy=(), **how):
-        cache = os.path.join(self.work, f"{len(ids)}-{'-'.join(policy) or 'full'}.cache.h5")
-        if not os.path.exists(cache):
-            self.run("--prompt-tokens", self.ids(ids), "--max-new", "1", "--ignore-eos", "--save-cache", cache, *policy)
-        return self.run("--load-cache", cache, "--max-new", str(NEW), "--ignore-eos", **how)["decode_tokens_per_s"]
+    def measure(self, context, sequences=1, budget=None, ranks=1):
+        """{shape: (tokens per second, share of reads)} of the prompt and of the steps after it."""
+        launcher = ["mpirun", "--bind-to", "none", "-n", str(ranks)] if ranks > 1 else []
+        kept = ["--policy", "snapkv", "--budget", str(budget)] if budget else []
+        out = json.loads(run(*launcher, self.program, "bench", "run", "-m", self.checkpoint, "-c", str(context), "-n", str(STEPS), "--repeat", "1",
+                             "--batch", str(sequences), "--threads", str(max(1, self.threads // ranks)), "--json", *kept))
+        rates = {}
+        for row in out["rows"]:
+            tokens = context if row["name"] == "prefill" else sequences
+            rates[row["name"], row["shape"].startswith("snapkv")] = tokens / row["median_s"], row["share"]
+        return rates
 
 
-def median(f, repeat):
-    return statistics.median(f() for _ in range(repeat))
+class Table:
+    def __init__(self):
+        print("| | llama.cpp | Longhaul | ratio | of the reads |\n|---|---:|---:|---:|---:|")
+
+    def line(self, what, theirs, ours, reads=None):
+        """theirs, ours: rates of the turns; reads: shares."""
+        theirs, ours = statistics.median(theirs), statistics.median(ours)
+        print(f"| {what} | {theirs:.1f} | {ours:.1f} | {ours / theirs:.2f} | {f'{statistics.median(reads):.2f}' if reads else ''} |", flush=True)
 
 
-def times(n, repeat):
-    """Number of repeats: long prompts take minutes and run once."""
-    return repeat if n < 4000 else 1
+def turns(a, path, checkpoint, context, sequences, budget=None):
+    """Rates of both sides, in turns, after one that warms up: of llama.cpp (prefill, decode), of Longhaul as measure() gives them."""
+    mine = Longhaul(a.longhaul, checkpoint, a.threads)
+    peers = [Peer(path, a.threads, context + STEPS + 8, sequences, flash) for flash in (True, False)]
+    ids = [int(x) for x in np.random.default_rng(1).integers(1000, peers[0].vocab, context)]
+    theirs, ours = [], []
+    for _ in range(a.repeat + 1):
+        pairs = [(q.prefill(ids), q.decode(ids, sequences, STEPS)) for q in peers]
+        theirs.append([max(rates) for rates in zip(*pairs)])
+        ours.append(mine.measure(context, sequences, budget))
+    for q in peers:
+        q.close()
+    return *zip(*theirs[1:]), ours[1:]
+
+
+def compare(a, path, checkpoint, contexts):
+    table = Table()
+    for context in contexts:
+        budget = a.budget if context > a.budget else None
+        prefill, decode, ours = turns(a, path, checkpoint, context, 1, budget)
+        table.line(f"prefill {context}", prefill, [o["prefill", False][0] for o in ours])
+        table.line(f"decode at {context}", decode, *zip(*(o["decode step", False] for o in ours)))
+        if budget:
+            table.line(f"decode at {context}, {budget} kept", decode, *zip(*(o["decode step", True] for o in ours)))
+    _, decode, ours = turns(a, path, checkpoint, contexts[0], a.sequences)
+    table.line(f"decode at {contexts[0]}, {a.sequences} sequences", decode, *zip(*(o["decode step", False] for o in ours)))
+
+
+def compare_ranks(a, checkpoint, context):
+    """Two ranks of half of the threads and one rank, in turns."""
+    mine = Longhaul(a.longhaul, checkpoint, a.threads)
+    pairs = [(mine.measure(context), mine.measure(context, ranks=2)) for _ in range(a.repeat)]
+    for name in "prefill", "decode step":
+        ratio = statistics.median(two[name, False][0] / one[name, False][0] for one, two in pairs)
+        print(f"2 ranks, {name}: {ratio:.2f} of 1 rank")
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("gguf")
+    p.add_argument("gguf", nargs="+")
+    p.add_argument("--dtype", choices=["auto", "bf16"], default="auto")
     p.add_argument("--longhaul", default="build/longhaul")
     p.add_argument("--threads", type=int, default=2)
-    p.add_argument("--prefill", default="512,7500")
-    p.add_argument("--decode", default="128,7500")
-    p.add_argument("--repeat", type=int, default=3)
+    p.add_argument("--context", default="512,7500", help="tokens of the prompts; the sequences of a batch have the first of these lengths")
+    p.add_argument("--budget", type=int, default=512, help="entries per head in the rows 'kept'")
+    p.add_argument("--sequences", type=int, default=16)
+    p.add_argument("--repeat", type=int, default=5)
+    p.add_argument("--ranks", action="store_true", help="also compare two ranks with one")
     a = p.parse_args()
-    rng = np.random.default_rng(1)
+    contexts = [int(x) for x in a.context.split(",")]
+    print(f"{build()}; {a.threads} threads; tokens/s")
     with tempfile.TemporaryDirectory() as work:
-        path = os.path.join(work, "model-bf16.gguf")
-        if a.gguf == "mixture":
-            a.gguf = os.path.join(work, "mixture.gguf")
-            random_mixture(a.gguf)
-        vocab = len(gguf.GGUFReader(a.gguf).get_field("tokenizer.ggml.tokens").data)
-        to_bf16(a.gguf, path)
-        a.checkpoint = os.path.join(work, "model.h5")
-        subprocess.run([a.longhaul, "import", path, "-o", a.checkpoint, "-q"], check=True)
-        prefill, decode = ([int(x) for x in s.split(",")] for s in (a.prefill, a.decode))
-        prompt = [int(x) for x in rng.integers(1000, vocab, max(prefill + decode))]
-        mine = Longhaul(a, work)
-        peers = [Peer(path, a.threads, max(prefill + decode) + NEW + 8, flash) for flash in (True, False)]
-        print(f"{'what':28} {'llama.cpp':>10} {'longhaul':>10} {'ratio':>6}   tokens/s, {a.threads} threads")
-
-        def line(what, theirs, ours):
-            print(f"{what:28} {theirs:10.1f} {ours:10.1f} {ours / theirs:6.2f}")
-            sys.stdout.flush()
-
-        for n in prefill:
-            line(f"prefill {n}", max(median(lambda: q.prefill(prompt[:n]), times(n, a.repeat)) for q in peers),
-                 median(lambda: mine.prefill(prompt[:n]), times(n, a.repeat)))
-        for n in decode:
-            theirs = max(median(lambda: q.decode(prompt[:n]), a.repeat) for q in peers)
-            line(f"decode at {n}", theirs, median(lambda: mine.decode(prompt[:n]), a.repeat))
-            if n > BUDGET:
-                line(f"decode at {n}, {BUDGET} kept", theirs,
-                     median(lambda: mine.decode(prompt[:n], ("--policy", "ada-snapkv", "--budget", str(BUDGET))), a.repeat))
-        for n in prefill[:1]:
-            line(f"prefill {n}: 2 ranks / 1 rank", median(lambda: mine.prefill(prompt[:n]), a.repeat),
-                 median(lambda: mine.prefill(prompt[:n], ranks=2, threads=max(1, a.threads // 2)), a.repeat))
-        line(f"decode at {decode[0]}: 2 ranks / 1", median(lambda: mine.decode(prompt[:decode[0]]), a.repeat),
-             median(lambda: mine.decode(prompt[:decode[0]], ranks=2, threads=max(1, a.threads // 2)), a.repeat))
+        for name in a.gguf:
+            path, checkpoint = name, os.path.join(work, "model.h5")
+            if name == "mixture":
+                path = os.path.join(work, "mixture.gguf")
+                random_mixture(path)
+            if a.dtype == "bf16":
+                to_bf16(path, os.path.join(work, "bf16.gguf"))
+                path = os.path.join(work, "bf16.gguf")
+            run(a.longhaul, "import", path, "-o", checkpoint, "--force", "-q")
+            print(f"\n{os.path.basename(name)}, {os.path.getsize(path) / 2**20:.1f} MiB\n")
+            compare(a, path, checkpoint, contexts)
+            if a.ranks:
+                compare_ranks(a, checkpoint, contexts[0])
 
 
 if __name__ == "__main__":
