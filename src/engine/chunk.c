@@ -17,8 +17,10 @@ static int64_t scratch_bytes(const lh_chunk_request *r, int64_t length)
     int exact = r->options.dtype == LH_F32 || r->options.order == LH_ORDER_FIXED;
     int64_t packed_width = exact ? widest : r->config->experts.count ? r->config->hidden : 0; /* of the f32 router */
     int64_t packed = c->input_bytes * packed_width * lh_min_i64(length, c->input_tokens);
-    return c->fixed_bytes +
-           lh_max_i64(packed, c->query_bytes * heads * (dim + 1) * length); /* and a log-sum-exp each */
+    int64_t blocks = lh_model_memory_of(r->config, r->shard, &r->options).few_bits ? widest / 32 : 0;
+    int64_t rounded = c->rounded_bytes * blocks * lh_min_i64(length, c->rounded_tokens);
+    int64_t queries = c->query_bytes * heads * (dim + 1) * length; /* and a log-sum-exp each */
+    return c->fixed_bytes + lh_max_i64(lh_max_i64(packed, rounded), queries);
 }
 
 int64_t lh_chunk_bytes(const lh_chunk_request *r, int64_t length)

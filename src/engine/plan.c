@@ -48,6 +48,7 @@ static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh
                           .kv_allocated = kv.held,
                           .kv_one_layer = kv.one_layer,
                           .hidden = lh_forward_prompt_bytes(c, r->context),
+                          .unpacked = memory.unpacked,
                           .work = kv.work};
     chunk->config = c;
     chunk->device = plan->device;
@@ -89,7 +90,7 @@ static lh_status plan_ranks(lh_plan *plan, const lh_plan_request *r, const lh_mo
     if (!plan->fits) plan->chunk = lh_chunk_shortest(&chunks[0]);
     for (int rank = 0; rank < plan->tp; rank++) {
         int64_t work = lh_chunk_bytes(&chunks[rank], plan->chunk);
-        plan->ranks[rank].work += work;
+        plan->ranks[rank].work += work - plan->ranks[rank].unpacked;
         plan->ranks[rank].peak = chunks[rank].else_bytes + work;
     }
 done:
@@ -232,6 +233,7 @@ static json_t *rank_json(const lh_plan_rank *r)
     json_object_set_new(o, "kv_allocated_bytes", json_integer(r->kv_allocated));
     json_object_set_new(o, "kv_one_layer_bytes", json_integer(r->kv_one_layer));
     json_object_set_new(o, "hidden_bytes", json_integer(r->hidden));
+    json_object_set_new(o, "unpacked_bytes", json_integer(r->unpacked));
     json_object_set_new(o, "work_bytes", json_integer(r->work));
     json_object_set_new(o, "peak_bytes", json_integer(r->peak));
     json_object_set_new(o, "decode_read_bytes_per_token", json_integer(r->decode_read));

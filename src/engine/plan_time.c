@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/minmax.h"
+#include "engine/read_rate.h"
 #include "engine/session.h"
 #include "import/model_header.h"
 
@@ -91,10 +92,38 @@ done:
     return st;
 }
 
-static measured what_to_measure(const lh_plan_request *request, const lh_plan *plan, const lh_config *c)
+/* Bytes of a tensor of the model in memory, on all ranks together. */
+static double tensor_bytes(const lh_plan *plan, const lh_model_header *model, lh_weight w)
 {
-    const double idle = 3 * (double)c->hidden * (double)(lh_config_mlp_channels(c) - lh_config_mlp_channels_passed(c));
-    const int64_t layer_bytes = (int64_t)(lh_plan_layer_weights(c) + idle) / plan->tp * lh_dtype_bytes(plan->dtype);
+    const lh_format *stored = model->formats ? lh_weight_format(model->formats, w, 0) : NULL,
+                    *format = stored && !stored->is_plain ? stored : lh_format_of(lh_weight_type(w, plan->dtype));
+    int64_t rows, cols;
+    lh_weight_shape(&model->config, w, &rows, &cols);
+    return (double)lh_format_bytes(format, rows * cols);
+}
+
+/* Bytes of the matrices of a layer; read: of those that a token is multiplied by. */
+static double layer_bytes_of(const lh_plan *plan, const lh_model_header *model, double *read)
+{
+    static const lh_weight attention[] = {LH_W_Q, LH_W_K, LH_W_V, LH_W_O}, mlp[] = {LH_W_GATE, LH_W_UP, LH_W_DOWN};
+    const lh_config *c = &model->config;
+    const double passed = (double)lh_config_mlp_channels_passed(c) / (double)lh_config_mlp_channels(c);
+    double bytes = 0;
+    for (size_t i = 0; i < sizeof attention / sizeof *attention; i++) bytes += tensor_bytes(plan, model, attention[i]);
+    *read = bytes;
+    for (size_t i = 0; i < sizeof mlp / sizeof *mlp; i++) {
+        const double own = tensor_bytes(plan, model, mlp[i]);
+        bytes += own;
+        *read += own * passed;
+    }
+    return bytes;
+}
+
+static measured what_to_measure(const lh_plan_request *request, const lh_plan *plan, const lh_model_header *model)
+{
+    const lh_config *c = &model->config;
+    double read;
+    const int64_t layer_bytes = (int64_t)(layer_bytes_of(plan, model, &read) / (double)plan->tp);
     const int64_t layers = lh_min_i64(c->layers, WEIGHT_BYTES / lh_max_i64(layer_bytes, 1) + 1);
     const int64_t kv_heads = (c->kv_heads + plan->tp - 1) / plan->tp;
     const int64_t token_bytes = layers * kv_heads * lh_entry_bytes(plan->kv_dtype, c->head_dim);
@@ -106,17 +135,17 @@ static measured what_to_measure(const lh_plan_request *request, const lh_plan *p
 
 /* An engine of the layers, on this process alone. */
 static lh_status open_layers(lh_engine **out, int64_t layers, lh_comm *self, const lh_plan_request *request,
-                             const lh_plan *plan, const lh_config *config)
+                             const lh_plan *plan, const lh_model_header *model)
 {
-    lh_checkpoint *model = NULL;
+    lh_checkpoint *part = NULL;
     lh_engine_options options = lh_engine_defaults(request->engine);
     options.tp = 0;
     options.memory = 0; /* of the planned machine */
     options.chunk = 0;
     options.dtype = lh_dtype_name(plan->dtype);
     options.kv_dtype = lh_dtype_name(plan->kv_dtype);
-    LH_TRY(lh_checkpoint_open_layers(&model, config, layers, plan->tp));
-    return lh_engine_open_model(out, self, model, &options);
+    LH_TRY(lh_checkpoint_open_layers(&part, &(lh_checkpoint_part){&model->config, model->formats, layers, plan->tp}));
+    return lh_engine_open_model(out, self, part, &options);
 }
 
 /* Seconds of a layer: of a token in a block and of a step without a cache, and of each query-key pair of both. */
@@ -136,9 +165,13 @@ static rates rates_of(const measured *few, const measured *many)
 }
 
 /* The rows of lm_head, which the measured layers lack, are read at the rate of a layer's weights. */
-static lh_plan_time time_of(const lh_plan_request *request, const lh_plan *plan, const lh_config *c, const rates *r)
+static lh_plan_time time_of(const lh_plan_request *request, const lh_plan *plan, const lh_model_header *model,
+                            const rates *r)
 {
-    const double head = (double)c->hidden * (double)c->vocab / lh_plan_layer_weights(c); /* in layers */
+    const lh_config *c = &model->config;
+    double read;
+    layer_bytes_of(plan, model, &read);
+    const double head = tensor_bytes(plan, model, c->tied ? LH_W_EMBED : LH_W_HEAD) / read; /* in layers */
     const double kept = (double)plan->entries_kept / (double)c->kv_heads;
     const double grown = plan->policy.every ? 0 : (double)(c->layers * (2 * request->question + request->max_new)) / 2;
     lh_plan_time t = {.prefill_s = r->token_s * (double)(c->layers * request->context) +
@@ -155,21 +188,34 @@ lh_status lh_plan_measure(lh_plan_time *out, const lh_plan_request *request, con
     lh_engine *engine = NULL;
     lh_model_header header = {0};
     LH_TRY_DONE(lh_model_header_read(&header, request->engine->model, request->engine->weights));
-    measured many = what_to_measure(request, plan, &header.config), few = many, warm;
+    measured many = what_to_measure(request, plan, &header), few = many, warm;
     few.entries = FEW;
     warm = few;
     LH_TRY_DONE(lh_comm_open_self(&self));
-    LH_TRY_DONE(open_layers(&engine, many.layers, self, request, plan, &header.config));
+    LH_TRY_DONE(open_layers(&engine, many.layers, self, request, plan, &header));
     LH_TRY_DONE(measure(engine, &warm));
     LH_TRY_DONE(measure(engine, &few));
     LH_TRY_DONE(measure(engine, &many));
     const rates r = rates_of(&few, &many);
-    *out = time_of(request, plan, &header.config, &r);
+    *out = time_of(request, plan, &header, &r);
 done:
     lh_engine_close(engine);
     lh_comm_close(self);
     lh_model_header_clear(&header);
     return st;
+}
+
+lh_status lh_plan_read(lh_plan_reads *out, const lh_plan *plan, double bytes_per_s)
+{
+    const int shared = bytes_per_s == 0 && plan->device == LH_DEVICE_CPU;
+    double bytes = 0;
+    for (int64_t r = 0; r < plan->tp; r++) {
+        const double own = (double)plan->ranks[r].decode_read;
+        bytes = shared ? bytes + own : fmax(bytes, own);
+    }
+    if (bytes_per_s == 0) LH_TRY(lh_read_rate(&bytes_per_s, plan->device, plan->free_bytes));
+    *out = (lh_plan_reads){bytes, bytes_per_s, bytes_per_s / bytes};
+    return LH_OK;
 }
 
 json_t *lh_plan_time_json(const lh_plan_time *t)

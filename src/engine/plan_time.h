@@ -1,6 +1,6 @@
-/* plan_time.h - the time of a planned run (plan.h), from some of its layers: layers of the model's shape, with drawn
- * weights and the share of a rank, are measured on this machine, with few and with many entries in their caches. There
- * are as many layers as do not fit in the processor's caches: one of a large model. */
+/* plan_time.h - the time of a planned run (plan.h), from some of its layers: layers of the model's shape and formats,
+ * with drawn weights and the share of a rank, are measured on this machine, with few and with many entries in their
+ * caches. There are as many layers as do not fit in the processor's caches: one of a large model. */
 #ifndef LH_ENGINE_PLAN_TIME_H
 #define LH_ENGINE_PLAN_TIME_H
 
@@ -17,7 +17,17 @@ typedef struct lh_plan_time {
  * device is not here. */
 lh_status lh_plan_measure(lh_plan_time *out, const lh_plan_request *request, const lh_plan *plan);
 
-/* The same as JSON: `prefill_s`, `step_s`, `decode_s`. */
+/* A bound of decoding after the prompt: the bytes that a token reads, of all ranks if they share a memory, else the
+ * maximum of a rank; the bytes that are read in a second; and the tokens per second that follow. */
+typedef struct lh_plan_reads {
+    double bytes, bytes_per_s, tokens_per_s;
+} lh_plan_reads;
+
+/* At bytes_per_s of each rank's device; 0: at the rate of this machine (read_rate.h), whose memory the ranks share
+ * unless they have a GPU each. */
+lh_status lh_plan_read(lh_plan_reads *out, const lh_plan *plan, double bytes_per_s);
+
+/* The time as JSON: `prefill_s`, `step_s`, `decode_s`. */
 json_t *lh_plan_time_json(const lh_plan_time *time);
 
 #endif

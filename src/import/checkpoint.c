@@ -207,33 +207,62 @@ static int64_t divide_up(int64_t n, int64_t by)
     return (n + by - 1) / by;
 }
 
-/* Without scaled rotary factors and windows, which do not change the time of a product. */
-static lh_status cut_config(lh_config *out, const lh_config *of, int64_t layers, int64_t ranks)
+typedef struct cut_model {
+    lh_checkpoint *ck;
+    const lh_checkpoint_part *part;
+} cut_model;
+
+/* The format of a tensor of a whole model; NULL: plain numbers of bf16. */
+static const lh_format *whole_format(const lh_checkpoint_part *part, lh_weight w, int64_t layer)
+{
+    const lh_format *format = part->formats ? lh_weight_format(part->formats, w, layer) : NULL;
+    return format && !format->is_plain ? format : NULL;
+}
+
+/* Without scaled rotary factors and windows, which do not change the time of a product. The channels of `down` are
+ * whole blocks. */
+static lh_status cut_config(lh_config *out, const lh_checkpoint_part *part)
 {
     enum { VOCAB = 1024, POSITIONS = 1 << 24 };
-    const int64_t group = of->heads / of->kv_heads, heads = divide_up(of->heads, ranks);
+    const lh_config *of = part->config;
+    const lh_format *down = whole_format(part, LH_W_DOWN, 0);
+    const int64_t group = of->heads / of->kv_heads, heads = divide_up(of->heads, part->ranks);
+    const int64_t block = down ? down->values : 1;
     *out = *of;
-    out->layers = layers;
-    out->kv_heads = divide_up(of->kv_heads, ranks);
-    out->heads = of->kv_heads < ranks ? heads : out->kv_heads * group;
-    out->ff = divide_up(of->ff, ranks);
+    out->layers = part->layers;
+    out->kv_heads = divide_up(of->kv_heads, part->ranks);
+    out->heads = of->kv_heads < part->ranks ? heads : out->kv_heads * group;
+    out->ff = divide_up(divide_up(of->ff, part->ranks), block) * block;
     out->vocab = of->vocab < VOCAB ? of->vocab : VOCAB;
     out->max_positions = POSITIONS;
     out->window = 0;
     out->rope_global = out->rope_local = (lh_rope){.theta = 10000, .max_positions = POSITIONS};
     out->sliding = out->unrotated = NULL;
-    LH_TRY(lh_calloc(&out->sliding, layers, sizeof *out->sliding));
-    return lh_calloc(&out->unrotated, layers, sizeof *out->unrotated);
+    LH_TRY(lh_calloc(&out->sliding, part->layers, sizeof *out->sliding));
+    return lh_calloc(&out->unrotated, part->layers, sizeof *out->unrotated);
 }
 
-lh_status lh_checkpoint_open_layers(lh_checkpoint **out, const lh_config *config, int64_t layers, int64_t ranks)
+/* Replaces the plain formats of the cut model by the whole model's blocks. */
+static lh_status set_cut(void *self, lh_weight weight, int64_t layer)
+{
+    const cut_model *cut = self;
+    const lh_format *format = whole_format(cut->part, weight, layer);
+    int64_t rows, cols;
+    lh_weight_shape(&cut->ck->config, weight, &rows, &cols);
+    if (format) format = lh_format_fitting(format, cols);
+    if (format) set_format(cut->ck, weight, layer, format);
+    return LH_OK;
+}
+
+lh_status lh_checkpoint_open_layers(lh_checkpoint **out, const lh_checkpoint_part *part)
 {
     lh_status st = LH_OK;
     lh_checkpoint *ck = NULL;
     LH_TRY_DONE(lh_calloc(&ck, 1, sizeof *ck));
     LH_TRY_DONE(lh_strdup(&ck->name, "layers of the model"));
-    LH_TRY_DONE(cut_config(&ck->config, config, layers, ranks));
+    LH_TRY_DONE(cut_config(&ck->config, part));
     LH_TRY_DONE(lh_random_formats(&ck->formats, &ck->config, &(lh_import_types){.type = LH_BF16}));
+    LH_TRY_DONE(lh_checkpoint_each(&ck->config, set_cut, &(cut_model){ck, part}));
     *out = ck;
     ck = NULL;
 done:

@@ -27,8 +27,15 @@ void lh_checkpoint_close(lh_checkpoint *ck);
 lh_status lh_checkpoint_open_model(lh_checkpoint **out, const char *name, const char *weights);
 
 /* A model for measurements: the first layers of a model, with the maximum of heads and channels that a rank of `ranks`
- * ranks has, few rows of the vocabulary and no tokenizer. Its weights are drawn, plain numbers of bf16. */
-lh_status lh_checkpoint_open_layers(lh_checkpoint **out, const lh_config *config, int64_t layers, int64_t ranks);
+ * ranks has, few rows of the vocabulary and no tokenizer. Its weights are drawn, in the model's formats (NULL: bf16);
+ * where a rank's rows are no whole number of blocks, in others (lh_format_fitting) or bf16. */
+typedef struct lh_checkpoint_part {
+    const lh_config *config;
+    const lh_format *const *formats; /* lh_weight_format */
+    int64_t layers, ranks;
+} lh_checkpoint_part;
+
+lh_status lh_checkpoint_open_layers(lh_checkpoint **out, const lh_checkpoint_part *part);
 
 /* The open file, borrowed, for comparisons between ranks and checks for changes (h5.h). NULL: a random model. */
 lh_h5 *lh_checkpoint_file(const lh_checkpoint *ck);

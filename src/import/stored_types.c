@@ -64,6 +64,13 @@ static int is_sensitive(const lh_config *config, lh_weight weight, int64_t layer
            (layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2);
 }
 
+const lh_format *lh_format_fitting(const lh_format *format, int64_t cols)
+{
+    for (size_t i = 0; i < sizeof narrows / sizeof *narrows && cols % format->values != 0; i++)
+        if (strcmp(narrows[i].wide, format->name) == 0) format = lh_format_named(narrows[i].narrow);
+    return cols % format->values == 0 ? format : NULL;
+}
+
 const lh_format *lh_import_quantised(const lh_import_types *types, const lh_config *config, lh_weight weight,
                                      int64_t layer)
 {
@@ -71,9 +78,7 @@ const lh_format *lh_import_quantised(const lh_import_types *types, const lh_conf
     if (!types->quantize || !lh_weight_takes_blocks(weight)) return NULL;
     const lh_format *format = is_sensitive(config, weight, layer) ? types->sensitive : types->blocks;
     lh_weight_shape(config, weight, &rows, &cols);
-    for (size_t i = 0; i < sizeof narrows / sizeof *narrows && cols % format->values != 0; i++)
-        if (strcmp(narrows[i].wide, format->name) == 0) format = lh_format_named(narrows[i].narrow);
-    return cols % format->values == 0 ? format : NULL;
+    return lh_format_fitting(format, cols);
 }
 
 int64_t lh_import_pack(const lh_format *format, char *dst, const float *src, int64_t rows, int64_t cols)

@@ -16,6 +16,10 @@ typedef struct lh_import_types {
 
 lh_status lh_import_types_of(lh_import_types *out, const lh_import_options *options);
 
+/* The format if rows of `cols` numbers are whole blocks of it, else llama.cpp's for rows that are no multiple of 256
+ * long; NULL: neither fits. */
+const lh_format *lh_format_fitting(const lh_format *format, int64_t cols);
+
 /* The format of the blocks that a matrix of plain numbers becomes; NULL: it stays plain, because it may not be in
  * blocks or its rows are no whole number of blocks. */
 const lh_format *lh_import_quantised(const lh_import_types *types, const lh_config *config, lh_weight weight,

@@ -25,8 +25,14 @@ static const struct {
  * fill the last wave better. The first results of attend_block's wgmma kernels are compared with f32 sums; cuBLAS gets
  * 32 MiB. */
 static const lh_chunking chunkings[LH_DEVICE_KINDS] = {
-    [LH_DEVICE_CPU] = {.most = 512, .input_bytes = 4, .input_tokens = 512, .few_rows = 64},
-    [LH_DEVICE_CUDA] = {.most = 4096, .query_bytes = 4, .fixed_bytes = INT64_C(32) << 20, .few_rows = 16},
+    [LH_DEVICE_CPU] =
+        {.most = 512, .input_bytes = 4, .input_tokens = 512, .rounded_bytes = 80, .rounded_tokens = 96, .few_rows = 64},
+    [LH_DEVICE_CUDA] = {.most = 4096,
+                        .query_bytes = 4,
+                        .fixed_bytes = INT64_C(32) << 20,
+                        .rounded_bytes = 80,
+                        .rounded_tokens = 64,
+                        .few_rows = 16},
 };
 
 const lh_chunking *lh_ops_chunking(lh_device_kind kind)

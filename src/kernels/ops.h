@@ -81,11 +81,13 @@ lh_status lh_ops_check(const lh_ops *ops);
 /* Properties of the operations on a kind of device, known for every kind in every build: the best chunk length of a
  * prompt, workspace of operations. */
 typedef struct lh_chunking {
-    int64_t most;                      /* tokens of the best chunk: products of longer chunks are no faster */
-    int64_t query_bytes;               /* workspace of attend_block per number of a chunk's queries */
-    int64_t input_bytes, input_tokens; /* workspace of gemm in f32 or LH_ORDER_FIXED per number of its input, for at
-                                          most input_tokens tokens */
-    int64_t fixed_bytes;               /* further workspace of gemm */
+    int64_t most;                          /* tokens of the best chunk: products of longer chunks are no faster */
+    int64_t query_bytes;                   /* workspace of attend_block per number of a chunk's queries */
+    int64_t input_bytes, input_tokens;     /* workspace of gemm in f32 or LH_ORDER_FIXED per number of its input, for at
+                                              most input_tokens tokens */
+    int64_t fixed_bytes;                   /* further workspace of gemm */
+    int64_t rounded_bytes, rounded_tokens; /* workspace of gemm of few bits per 32 numbers of its input, for at most
+                                              rounded_tokens tokens */
     int64_t few_rows; /* rows up to which gemm of few bits is no slower than unpack, and gemm of what it wrote */
 } lh_chunking;
 const lh_chunking *lh_ops_chunking(lh_device_kind kind);

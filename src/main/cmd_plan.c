@@ -33,6 +33,7 @@ lh_status lh_plan_sbatch_line(lh_buf *out, const lh_plan_sbatch *job, const lh_p
 
 struct plan_options {
     int64_t context, max_new, sbatch; /* sbatch: ranks of a node, 0: no line for Slurm */
+    int64_t bandwidth;                /* bytes a second; 0: measured */
     int time;
     lh_strings questions;
 };
@@ -77,6 +78,13 @@ static const lh_option rows[] = {
      FIELD(time),
      .help = "Also the time of the prompt and of a token: measures layers with random weights on this machine, for "
              "some seconds. Without the communication between ranks. Run it where the ranks will run."},
+    {.type = LH_OPT_BYTES,
+     .name = "bandwidth",
+     FIELD(bandwidth),
+     .arg = "SIZE",
+     .help =
+         "Bytes that the device of a rank reads in a second, such as 3350GB, for the tokens/s that decoding reaches "
+         "at most. Default: measured on this machine, unless --memory stands for another one."},
     {.type = LH_OPT_I64,
      .name = "sbatch",
      FIELD(sbatch),
@@ -151,23 +159,54 @@ static lh_status fail_to_fit(const lh_plan *plan, int64_t ranks_needed)
             lh_size_text(need, peak), lh_size_text(has, plan->free_bytes), lh_size_text(full, plan->full_bytes), help);
 }
 
+/* The columns of the ranks' table. */
+static const struct column {
+    const char *name;
+    size_t member;    /* in lh_plan_rank, int64_t bytes */
+    int if_not_zero;  /* true: left out if no rank has such bytes */
+    const char *line; /* before it */
+} columns[] = {
+#define COLUMN(title, member, optional, line)                 \
+    {                                                         \
+        title, offsetof(lh_plan_rank, member), optional, line \
+    }
+    COLUMN("weights", weights, 0, " |"),    COLUMN("cache", kv_allocated, 0, ""),
+    COLUMN("1 layer", kv_one_layer, 0, ""), COLUMN("unpacked", unpacked, 1, ""),
+    COLUMN("hidden", hidden, 0, ""),        COLUMN("work", work, 0, ""),
+    COLUMN("peak", peak, 0, " |"),          COLUMN("read a token", decode_read, 0, " |"),
+#undef COLUMN
+};
+
+static int64_t bytes_of(const lh_plan *plan, int64_t rank, const struct column *c)
+{
+    return *(const int64_t *)(const void *)((const char *)&plan->ranks[rank] + c->member);
+}
+
+static int is_shown(const lh_plan *plan, const struct column *c)
+{
+    int64_t bytes = 0;
+    for (int64_t r = 0; r < plan->tp; r++) bytes = lh_max_i64(bytes, bytes_of(plan, r, c));
+    return bytes > 0 || !c->if_not_zero;
+}
+
 /* The table of the ranks, in one unit. */
 static lh_status put_ranks(lh_buf *text, const lh_plan *plan)
 {
+    const struct column *end = columns + sizeof columns / sizeof *columns;
     int64_t peak = 0;
     for (int64_t r = 0; r < plan->tp; r++) peak = lh_max_i64(peak, plan->ranks[r].peak);
     const int in_gib = peak >= INT64_C(1) << 30;
-    LH_TRY(lh_buf_printf(
-        text, "memory in %s\nrank heads kv |  weights    cache  1 layer   hidden     work |     peak | read a token\n",
-        in_gib ? "GiB" : "MiB"));
+    LH_TRY(lh_buf_printf(text, "memory in %s\nrank heads kv", in_gib ? "GiB" : "MiB"));
+    for (const struct column *c = columns; c < end; c++)
+        if (is_shown(plan, c)) LH_TRY(lh_buf_printf(text, "%s %8s", c->line, c->name));
+    LH_TRY(lh_buf_puts(text, "\n"));
     for (int64_t r = 0; r < plan->tp; r++) {
         const lh_plan_rank *p = &plan->ranks[r];
-        const int64_t columns[] = {p->weights, p->kv_allocated, p->kv_one_layer, p->hidden,
-                                   p->work,    p->peak,         p->decode_read};
-        LH_TRY(lh_buf_printf(text, "%4lld %5lld %2lld |", (long long)r, (long long)p->heads, (long long)p->kv_heads));
-        for (size_t i = 0; i < sizeof columns / sizeof *columns; i++)
-            LH_TRY(lh_buf_printf(text, "%s %8.*f", i >= 5 ? " |" : "", in_gib ? 2 : 1,
-                                 gib(columns[i]) * (in_gib ? 1 : 1024)));
+        LH_TRY(lh_buf_printf(text, "%4lld %5lld %2lld", (long long)r, (long long)p->heads, (long long)p->kv_heads));
+        for (const struct column *c = columns; c < end; c++)
+            if (is_shown(plan, c))
+                LH_TRY(lh_buf_printf(text, "%s %8.*f", c->line, in_gib ? 2 : 1,
+                                     gib(bytes_of(plan, r, c)) * (in_gib ? 1 : 1024)));
         LH_TRY(lh_buf_puts(text, "\n"));
     }
     return LH_OK;
@@ -215,6 +254,7 @@ static json_t *trace_json(const lh_trace_options *options, const lh_trace_size *
 /* What else is printed of a plan; NULL: nothing. */
 typedef struct plan_extras {
     const lh_trace_size *trace;
+    const lh_plan_reads *reads;
     const lh_plan_time *time;
 } plan_extras;
 
@@ -241,6 +281,30 @@ static lh_status put_time(lh_buf *text, const lh_plan_time *t, const struct valu
                          "%lld tokens, without loading and communication: ask for --time=%02lld:%02lld:00\n",
                          lh_duration_text(prompt, t->prefill_s), lh_duration_text(token, t->step_s),
                          lh_duration_text(all, run_s(t)), (long long)v->plan.max_new, minutes / 60, minutes % 60);
+}
+
+/* The bound of decoding. */
+static lh_status put_reads(lh_buf *text, const lh_plan *plan, const lh_plan_reads *reads, const struct values *v)
+{
+    const int on_host = plan->device == LH_DEVICE_CPU, ranks = (int)plan->tp;
+    const char *measured = v->plan.bandwidth ? ""
+                           : on_host         ? ", the reads of this machine now"
+                                             : ", copies of a GPU now";
+    char size[LH_SIZE_TEXT];
+    if (!reads) return LH_OK;
+    return lh_buf_printf(text, "decoding reads %s a token%s: at most %.*f tokens/s at %.1f GB/s%s\n",
+                         lh_size_text(size, (int64_t)reads->bytes),
+                         ranks == 1                      ? ""
+                         : v->plan.bandwidth || !on_host ? " on a rank"
+                                                         : " on all ranks together",
+                         reads->tokens_per_s < 100, reads->tokens_per_s, 1e-9 * reads->bytes_per_s, measured);
+}
+
+/* The same, as members of the plan. */
+static void set_reads(json_t *object, const lh_plan_reads *reads)
+{
+    json_object_set_new(object, "read_bytes_per_s", reads ? json_real(reads->bytes_per_s) : json_null());
+    json_object_set_new(object, "decode_tokens_per_s", reads ? json_real(reads->tokens_per_s) : json_null());
 }
 
 /* The line for Slurm of a plan that fits. */
@@ -333,6 +397,7 @@ static lh_status print_plan(const lh_plan *plan, const lh_call *call, const lh_p
                               lh_size_text(size, plan->ranks[0].prefill_sent),
                               lh_size_text(other, plan->ranks[0].decode_sent)));
     LH_TRY_DONE(lh_buf_printf(&text, "prefill in chunks of %lld tokens\n", (long long)plan->chunk));
+    LH_TRY_DONE(put_reads(&text, plan, extras->reads, v));
     if (extras->trace) {
         LH_TRY_DONE(lh_buf_puts(&text, "trace: "));
         LH_TRY_DONE(lh_trace_size_text(&text, &v->trace, extras->trace));
@@ -360,6 +425,7 @@ static lh_status run_plan(lh_call *call)
     lh_plan plan = {0};
     lh_trace_size trace = {0};
     lh_plan_time time = {0};
+    lh_plan_reads reads = {0};
     const int traced = lh_trace_options_given(call->options);
     plan_extras extras = {.trace = traced ? &trace : NULL};
     int64_t ranks_needed = 0;
@@ -382,12 +448,17 @@ static lh_status run_plan(lh_call *call)
     LH_TRY_DONE(make_plan(&plan, v, &request, &ranks_needed));
     LH_TRY_DONE(lh_shell_note_policy(&plan.policy, v->plan.context, v->policy.asked));
     if (traced) LH_TRY_DONE(size_trace(&trace, &plan, v, &asked));
+    if (v->plan.bandwidth || !v->engine.memory) {
+        LH_TRY_DONE(lh_plan_read(&reads, &plan, (double)v->plan.bandwidth));
+        extras.reads = &reads;
+    }
     if (v->plan.time && plan.fits) {
         LH_TRY_DONE(lh_plan_measure(&time, &request, &plan));
         extras.time = &time;
     }
     if (v->format.json) {
         LH_TRY_DONE(lh_plan_json(&plan, &request, ranks_needed, &object));
+        set_reads(object, extras.reads);
         if (traced) json_object_set_new(object, "trace", trace_json(&v->trace, &trace));
         if (extras.time) json_object_set_new(object, "time", lh_plan_time_json(&time));
         LH_TRY_DONE(set_sbatch(object, &plan, &request, call, &extras));

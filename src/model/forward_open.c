@@ -55,7 +55,7 @@ static void list_buffers(lh_forward *f, const extent *e, buffer out[BUFFERS])
         {&f->work.sums[1], pending},
         {&f->work.sums[2], pending},
         {&f->work.products, shards * t * c->hidden * f32},
-        {&f->unpacked.memory, o->order == LH_ORDER_FIXED ? 0 : lh_model_memory_of(c, s, o).unpacked},
+        {&f->unpacked.memory, lh_model_memory_of(c, s, o).unpacked},
         {&f->room.best, 2 * LH_BEST_MAX * f32},
         {&f->room.penalised, s->vocab_count * f32},
         {&f->room.seen, (s->vocab_count + 31) / 32 * 4},

@@ -15,18 +15,23 @@ lh_model_memory lh_model_memory_of(const lh_config *config, const lh_shard *shar
 {
     const lh_rank_weights of = {config, shard, options};
     lh_model_memory m = {0};
-    for (int i = 0; i < LH_MODEL_PIECES; i++) m.weights += lh_piece_bytes(&of, &lh_model_pieces[i], 0);
+    for (int i = 0; i < LH_MODEL_PIECES; i++) {
+        const int64_t bytes = lh_piece_bytes(&of, &lh_model_pieces[i], 0);
+        m.weights += bytes;
+        if (lh_piece_unpacked_bytes(&of, &lh_model_pieces[i], 0)) m.few_bits += bytes;
+    }
     if (!config->tied) m.embedding = lh_piece_bytes(&of, &lh_model_pieces[LH_PIECE_EMBED], 0);
     for (int64_t l = 0; l < config->layers; l++) {
         int64_t unpacked = 0;
         for (int i = 0; i < LH_LAYER_PIECES; i++) {
             const lh_piece *piece = &lh_layer_pieces[i];
-            const int64_t bytes = lh_piece_bytes(&of, piece, l);
+            const int64_t bytes = lh_piece_bytes(&of, piece, l), plain = lh_piece_unpacked_bytes(&of, piece, l);
             m.weights += bytes;
             if (lh_weight_parts(config, piece->weights[0]) > 1) m.experts += bytes;
-            unpacked += lh_piece_unpacked_bytes(&of, piece, l);
+            if (plain) m.few_bits += bytes;
+            unpacked += plain;
         }
-        m.unpacked = lh_max_i64(m.unpacked, unpacked);
+        if (options->order != LH_ORDER_FIXED) m.unpacked = lh_max_i64(m.unpacked, unpacked);
     }
     return m;
 }

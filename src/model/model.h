@@ -52,9 +52,10 @@ lh_kv_shape lh_config_kv_shape(const lh_config *config, const lh_shard *shard, c
 lh_cache_size lh_config_cache_size(const lh_config *config, lh_dtype kv_type);
 
 /* Bytes of a rank's weights in memory. `experts` has the weights of all experts, `embedding` the table of embeddings (0
- * if the output projection is the same table), `unpacked` the workspace for a layer whose few bits are unpacked. */
+ * if the output projection is the same table), `few_bits` the pieces (pieces.h) with matrices of few bits. `unpacked`
+ * is the workspace for a layer whose few bits are unpacked. */
 typedef struct lh_model_memory {
-    int64_t weights, experts, embedding, unpacked;
+    int64_t weights, experts, embedding, few_bits, unpacked;
 } lh_model_memory;
 lh_model_memory lh_model_memory_of(const lh_config *config, const lh_shard *shard, const lh_model_options *options);
 

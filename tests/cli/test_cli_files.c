@@ -295,6 +295,37 @@ START_TEST(test_a_plan_tells_every_rank)
 }
 END_TEST
 
+/* Decoding reads the bytes of the table: of all ranks from one memory, or from the memory of each. */
+START_TEST(test_a_plan_bounds_the_tokens_of_a_second)
+{
+    static const char line[] = "plan -m llama-3.1-8b --weights q4_K_M --kv-dtype q8 --context 1000 --tp 2 --device cpu";
+    program_result r = {0};
+    double read = 0;
+    program_run(&r, 1, "%s --memory 20G --bandwidth 100GB --json", line);
+    program_exits(&r, 0);
+    json_t *o = json_loads(r.out.data, 0, NULL);
+    const json_t *ranks = json_object_get(o, "ranks"), *rank;
+    size_t i;
+    json_array_foreach(ranks, i, rank) read += json_number_value(json_object_get(rank, "decode_read_bytes_per_token"));
+    ck_assert_double_eq_tol(json_number_value(json_object_get(o, "decode_tokens_per_s")), 2 * 100e9 / read, 0.01);
+    json_decref(o);
+    program_run(&r, 1, "%s --memory 20G --bandwidth 100GB", line);
+    program_exits(&r, 0);
+    ck_assert_int_eq(program_lines(r.out.data, "decoding reads 2."), 1);
+    ck_assert_int_eq(program_lines(r.out.data, "rank heads kv |  weights    cache  1 layer unpacked "), 1);
+    program_run(&r, 1, "%s --memory 20G --json", line); /* of another machine */
+    program_exits(&r, 0);
+    ck_assert_ptr_nonnull(strstr(r.out.data, "\"decode_tokens_per_s\":null"));
+    program_run(&r, 1, "plan -m tiny.h5 --context 100 --tp 2 --json");
+    program_exits(&r, 0);
+    o = json_loads(r.out.data, 0, NULL);
+    ck_assert_double_gt(json_number_value(json_object_get(o, "read_bytes_per_s")), 1e8);
+    ck_assert_double_gt(json_number_value(json_object_get(o, "decode_tokens_per_s")), 1);
+    json_decref(o);
+    program_clear(&r);
+}
+END_TEST
+
 /* Tokens are counted in k and M of 1024, and a context that leaves no room for the answer is told the longest that
  * does. */
 START_TEST(test_tokens_have_units)
@@ -412,7 +443,13 @@ END_TEST
 /* Any number of ranks, a mixture of experts, sliding layers; no weights are read. */
 START_TEST(test_a_plan_measures_the_time_of_a_run)
 {
-    static const char *const models[] = {"tiny.h5", "random:tiny", "tiny --tp 3", "gemma --tp 2", "mixture"};
+    static const char *const models[] = {"tiny.h5",
+                                         "random:tiny",
+                                         "tiny --tp 3",
+                                         "gemma --tp 2",
+                                         "mixture",
+                                         "mixture --weights q8_0",
+                                         "random:llama-3.1-8b-narrow --tp 3 --weights q4_K_M"};
     program_result r = {0};
     program_run(&r, 1, "--version > v; mkdir -p gemma mixture");
     program_file("gemma/config.json",
@@ -538,6 +575,7 @@ int main(void)
                                   test_a_description_is_short,
                                   test_no_more_rows_of_logits_than_there_are_tokens,
                                   test_a_plan_tells_every_rank,
+                                  test_a_plan_bounds_the_tokens_of_a_second,
                                   test_tokens_have_units,
                                   test_a_plan_for_a_device_that_is_elsewhere,
                                   test_a_plan_measures_the_time_of_a_run,

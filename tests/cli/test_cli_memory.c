@@ -37,7 +37,7 @@ END_TEST
 START_TEST(test_every_command_takes_a_budget_in_bytes)
 {
     static const char *const commands[] = {
-        "plan -m tiny.h5 --context 300 -q %s | grep -v free",
+        "plan -m tiny.h5 --context 300 -q %s | grep -v -e free -e tokens/s",
         "trace " RUN "--trace-level full %s -o t.h5 && " LONGHAUL " info t.h5 | grep '^  budget'",
         "replay whole.h5 --policy snapkv,h2o -q %s",
         "eval ppl -m tiny.h5 --text text --context 200 --score 20 --policy snapkv,h2o -q %s | grep -v ' s'",
@@ -61,6 +61,37 @@ START_TEST(test_every_command_takes_a_budget_in_bytes)
     }
     program_clear(&a);
     program_clear(&b);
+}
+END_TEST
+
+/* Weights of few bits: their plain numbers of a layer, the rounded rows of products, and entries of either type. */
+START_TEST(test_a_plan_has_the_memory_of_few_bits)
+{
+    static const char run[] = "-m random:llama-3.1-8b-narrow --weights q4_K_M --kv-dtype %s --tp %d -n 4 --json -q";
+    program_result planned = {0}, ran = {0};
+    char options[128], ids[2000] = "";
+    for (int i = 0; i < 300; i++) snprintf(ids + strlen(ids), 8, "%d ", 5 + i);
+    program_file("prompt.ids", ids);
+    for (int ranks = 1; ranks <= 4; ranks++) {
+        snprintf(options, sizeof options, run, ranks % 2 ? "bf16" : "q8", ranks);
+        program_run(&planned, 1, "plan --context 300 %s", options);
+        program_exits(&planned, 0);
+        program_run(&ran, ranks, "generate --chat off --prompt-tokens prompt.ids --ignore-eos %s", options);
+        program_exits(&ran, 0);
+        json_t *plan = json_loads(planned.out.data, 0, NULL), *result = json_loads(ran.out.data, 0, NULL);
+        const json_t *peaks = json_object_get(json_object_get(result, "kv"), "peak_bytes");
+        for (int r = 0; r < ranks; r++) {
+            const json_t *rank = json_array_get(json_object_get(plan, "ranks"), (size_t)r);
+            const double peak = json_number_value(json_object_get(rank, "peak_bytes")),
+                         unpacked = json_number_value(json_object_get(rank, "unpacked_bytes"));
+            ck_assert_double_eq_tol(json_number_value(json_array_get(peaks, (size_t)r)), peak, 0.01 * peak);
+            ck_assert_double_ge(unpacked, 2.0 * 3 * 512 * 1792 / ranks); /* gate, up and down as bf16 */
+        }
+        json_decref(plan);
+        json_decref(result);
+    }
+    program_clear(&planned);
+    program_clear(&ran);
 }
 END_TEST
 
@@ -235,6 +266,7 @@ int main(void)
 {
     const TTest *const tests[] = {test_a_budget_in_bytes_is_the_same_run_on_any_number_of_ranks,
                                   test_every_command_takes_a_budget_in_bytes,
+                                  test_a_plan_has_the_memory_of_few_bits,
                                   test_bytes_that_hold_nothing_are_refused,
                                   test_a_prompt_does_not_depend_on_the_type_that_its_entries_get,
                                   test_a_cache_of_8_bits_is_the_same_on_any_number_of_ranks_and_goes_on_elsewhere,
