@@ -303,6 +303,13 @@ void lh_map_close(lh_map *map)
     *map = (lh_map){0};
 }
 
+void lh_map_release(const uint8_t *data, int64_t bytes)
+{
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)data / page * page,
+                    to = ((uintptr_t)data + (uintptr_t)bytes) / page * page;
+    if (to > from) madvise((void *)from, to - from, MADV_DONTNEED);
+}
+
 lh_status lh_map_unchanged(const lh_map *map)
 {
     struct stat now;

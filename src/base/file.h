@@ -33,6 +33,9 @@ typedef struct lh_map {
 lh_status lh_map_open(lh_map *map, const char *path);
 void lh_map_close(lh_map *map);
 
+/* Drop the whole pages of a part of a mapping that is not read again, to keep the memory of a pass over it small. */
+void lh_map_release(const uint8_t *data, int64_t bytes);
+
 /* LH_EINPUT if the file of this name changed since it was mapped, or could not be read: lost bytes of a mapping read as
  * zeros. Call it after reading. */
 lh_status lh_map_unchanged(const lh_map *map);

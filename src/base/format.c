@@ -192,10 +192,10 @@ static void mxfp4(float *dst, const uint8_t *src)
     {                                                                                         \
         .name = label, .number = id, .values = 1, .bytes = size, .is_plain = 1, .plain = type \
     }
-#define BLOCKS(label, id, in_block, size, share, width, middle, f16s, f16s_at, reader, writer)                         \
+#define BLOCKS(label, id, in_block, size, share, width, middle, f16s, f16s_at, reader, joiner, writer)                 \
     {                                                                                                                  \
         .name = label, .number = id, .values = in_block, .bytes = size, .group = share, .bits = width, .zero = middle, \
-        .halves = f16s, .halves_at = f16s_at, .unpack = reader, .pack = writer                                         \
+        .halves = f16s, .halves_at = f16s_at, .unpack = reader, .join = joiner, .pack = writer                         \
     }
 #define NUMBERS(label, id, in_block, size, reader)                                      \
     {                                                                                   \
@@ -210,16 +210,16 @@ static const lh_format formats[] = {
     PLAIN("f32", 0, LH_F32, 4),
     PLAIN("f16", 1, LH_F16, 2),
     PLAIN("bf16", 30, LH_BF16, 2),
-    BLOCKS("q4_0", 2, 32, 18, 32, 4, 8, 1, 0, q4_0, lh_pack_q4_0),
-    BLOCKS("q4_1", 3, 32, 20, 32, 4, 0, 2, 0, q4_1, lh_pack_q4_1),
-    BLOCKS("q5_0", 6, 32, 22, 32, 5, 16, 1, 0, q5_0, lh_pack_q5_0),
-    BLOCKS("q5_1", 7, 32, 24, 32, 5, 0, 2, 0, q5_1, lh_pack_q5_1),
-    BLOCKS("q8_0", 8, 32, 34, 32, 8, 128, 1, 0, q8_0, lh_pack_q8_0),
-    BLOCKS("q2_K", 10, 256, 84, 16, 2, 0, 2, 80, q2_k, NULL),
-    BLOCKS("q3_K", 11, 256, 110, 16, 3, 4, 1, 108, q3_k, NULL),
-    BLOCKS("q4_K", 12, 256, 144, 32, 4, 0, 2, 0, q4_k, lh_pack_q4_k),
-    BLOCKS("q5_K", 13, 256, 176, 32, 5, 0, 2, 0, q5_k, lh_pack_q5_k),
-    BLOCKS("q6_K", 14, 256, 210, 16, 6, 32, 1, 208, q6_k, lh_pack_q6_k),
+    BLOCKS("q4_0", 2, 32, 18, 32, 4, 8, 1, 0, q4_0, lh_join_q4_0, lh_pack_q4_0),
+    BLOCKS("q4_1", 3, 32, 20, 32, 4, 0, 2, 0, q4_1, NULL, lh_pack_q4_1),
+    BLOCKS("q5_0", 6, 32, 22, 32, 5, 16, 1, 0, q5_0, lh_join_q5_0, lh_pack_q5_0),
+    BLOCKS("q5_1", 7, 32, 24, 32, 5, 0, 2, 0, q5_1, NULL, lh_pack_q5_1),
+    BLOCKS("q8_0", 8, 32, 34, 32, 8, 128, 1, 0, q8_0, lh_join_q8_0, lh_pack_q8_0),
+    BLOCKS("q2_K", 10, 256, 84, 16, 2, 0, 2, 80, q2_k, NULL, NULL),
+    BLOCKS("q3_K", 11, 256, 110, 16, 3, 4, 1, 108, q3_k, NULL, NULL),
+    BLOCKS("q4_K", 12, 256, 144, 32, 4, 0, 2, 0, q4_k, NULL, lh_pack_q4_k),
+    BLOCKS("q5_K", 13, 256, 176, 32, 5, 0, 2, 0, q5_k, NULL, lh_pack_q5_k),
+    BLOCKS("q6_K", 14, 256, 210, 16, 6, 32, 1, 208, q6_k, NULL, lh_pack_q6_k),
     NAMED("q8_1", 9, 32, 40),
     NAMED("q8_K", 15, 256, 292),
     NAMED("iq2_xxs", 16, 256, 66),

@@ -25,8 +25,11 @@ typedef struct lh_format {
     int group, bits, zero;
     int halves, halves_at; /* number of f16 scales of a block, adjacent, and the byte where they begin */
     void (*unpack)(lh_block_codes *out, const uint8_t *block); /* NULL: plain, or known by name only */
-    void (*pack)(uint8_t *block, const float *values);         /* NULL: no numbers are quantised to it */
-    void (*widen)(float *dst, const uint8_t *block); /* of blocks that are only read as numbers; NULL: others */
+    /* The block with an f16 scale d and these codes; NULL unless all codes of a block share one scale without a
+     * minimum. */
+    void (*join)(uint8_t *block, uint16_t d, const unsigned *code);
+    void (*pack)(uint8_t *block, const float *values); /* NULL: no numbers are quantised to it */
+    void (*widen)(float *dst, const uint8_t *block);   /* of blocks that are only read as numbers; NULL: others */
     int is_plain;
     lh_dtype plain; /* type of plain numbers */
 } lh_format;

@@ -4,6 +4,12 @@
 
 #include <stdint.h>
 
+/* From an f16 scale and 32 codes. */
+void lh_join_q4_0(uint8_t *block, uint16_t d, const unsigned *code);
+void lh_join_q5_0(uint8_t *block, uint16_t d, const unsigned *code);
+void lh_join_q8_0(uint8_t *block, uint16_t d, const unsigned *code);
+
+/* From the values. */
 void lh_pack_q4_0(uint8_t *block, const float *values);
 void lh_pack_q4_1(uint8_t *block, const float *values);
 void lh_pack_q5_0(uint8_t *block, const float *values);

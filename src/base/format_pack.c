@@ -64,18 +64,34 @@ static float range_codes(unsigned *code, const float *values, unsigned max, floa
     return d;
 }
 
+void lh_join_q4_0(uint8_t *block, uint16_t d, const unsigned *code)
+{
+    put_u16(block, d);
+    put_nibbles(block + 2, code);
+}
+
+void lh_join_q5_0(uint8_t *block, uint16_t d, const unsigned *code)
+{
+    put_u16(block, d);
+    put_fives(block + 2, code);
+}
+
+void lh_join_q8_0(uint8_t *block, uint16_t d, const unsigned *code)
+{
+    put_u16(block, d);
+    for (int i = 0; i < SMALL; i++) block[2 + i] = (uint8_t)(code[i] ^ 0x80);
+}
+
 void lh_pack_q4_0(uint8_t *block, const float *values)
 {
     unsigned code[SMALL];
-    put_u16(block, lh_f32_to_f16(signed_codes(code, values, 8)));
-    put_nibbles(block + 2, code);
+    lh_join_q4_0(block, lh_f32_to_f16(signed_codes(code, values, 8)), code);
 }
 
 void lh_pack_q5_0(uint8_t *block, const float *values)
 {
     unsigned code[SMALL];
-    put_u16(block, lh_f32_to_f16(signed_codes(code, values, 16)));
-    put_fives(block + 2, code);
+    lh_join_q5_0(block, lh_f32_to_f16(signed_codes(code, values, 16)), code);
 }
 
 void lh_pack_q4_1(uint8_t *block, const float *values)

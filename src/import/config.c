@@ -11,6 +11,7 @@
 #include "base/minmax.h"
 #include "import/config_impl.h"
 #include "import/families.h"
+#include "import/quantiser.h"
 
 /* Bounds that keep every product of two sizes far below 2^63. */
 enum { LAYERS_MAX = 10000, WIDTH_MAX = 1 << 24, HEADS_MAX = 1 << 16, VOCAB_MAX = INT32_MAX, EXPERTS_MAX = 1024 };
@@ -232,6 +233,7 @@ static const json_t *member_of(const json_t *text, const json_t *whole, const ch
 static lh_status read_switches(lh_config *c, const json_t *json, const json_t *whole, const char *name)
 {
     int attention_bias = 0, bidirectional = 0;
+    lh_quantiser quantiser;
     c->tied = c->family->defaults.tied;
     LH_TRY(lh_json_bool(json, name, "tie_word_embeddings", &c->tied));
     LH_TRY(lh_json_bool(whole, name, "tie_word_embeddings", &c->tied)); /* the whole model's member decides */
@@ -249,13 +251,7 @@ static lh_status read_switches(lh_config *c, const json_t *json, const json_t *w
     }
     LH_TRY(lh_json_bool(json, name, "use_bidirectional_attention", &bidirectional));
     if (bidirectional) LH_FAIL(LH_EINPUT, "'%s': 'use_bidirectional_attention' is not for causal models", name);
-    const json_t *quantised = member_of(json, whole, "quantization_config");
-    if (quantised && !json_is_null(quantised))
-        LH_FAIL(LH_EINPUT,
-                "'%s': 'quantization_config' says that the weights are quantised: F32, F16 and BF16 "
-                "safetensors are read, and quantised GGUF files",
-                name);
-    return LH_OK;
+    return lh_quantiser_read(&quantiser, whole, name);
 }
 
 /* 'layer_types' where it decides which layers slide, or else NULL. */

@@ -114,9 +114,10 @@ static const struct {
     {"clip_qkv", "queries, keys and values that are clipped are not supported"},
     {"alibi", "positions are supported by rotation only"},
     {"compression_config",
-     "the weights are quantised: F32, F16 and BF16 safetensors are read, and quantised GGUF files"},
+     "the weights are quantised by an early version of compressed-tensors: only those with 'quantization_config' are "
+     "supported"},
     {"quantization",
-     "the weights are quantised (MLX): F32, F16 and BF16 safetensors are read, and quantised GGUF files"},
+     "the weights are quantised by MLX: use a GGUF file, or a folder in 16 bits or with 'quantization_config'"},
 };
 
 static int is_empty(const json_t *value)

@@ -7,8 +7,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include "base/file.h"
 #include "base/json.h"
@@ -21,6 +19,7 @@
 #include "import/format_tally.h"
 #include "import/import_impl.h"
 #include "import/import_source.h"
+#include "import/quantised.h"
 #include "import/tokenizer_source.h"
 
 lh_status lh_import_advance(lh_import_meter *m, int64_t bytes)
@@ -57,6 +56,7 @@ typedef struct importer {
     lh_format_tally grown, quantised; /* as in the source: quantised ones that become plain, and the reverse */
     lh_format_tally blocks;           /* as stored: ones that are quantised here */
     int64_t grown_bytes;              /* in the checkpoint */
+    const char *lacking;              /* the property that keeps a grown tensor from being blocks; NULL: unknown */
     /* Takes rows [row, row + n) of a weight, in `stored`: writes them, or compares them with a checkpoint. */
     lh_status (*take)(struct importer *im, const job *j, int64_t row, int64_t n);
     lh_checkpoint_writer *writer;
@@ -97,8 +97,9 @@ static lh_source_tensor *find_head(const importer *im)
 /* True if both tensors hold the same bytes in the same shape and type. */
 static int same_tensor(const lh_source_tensor *a, const lh_source_tensor *b)
 {
-    return a->format == b->format && a->rank == b->rank && memcmp(a->dims, b->dims, sizeof a->dims) == 0 &&
-           a->bytes == b->bytes && memcmp(a->data, b->data, (size_t)a->bytes) == 0;
+    return !a->quantised && !b->quantised && a->format == b->format && a->rank == b->rank &&
+           memcmp(a->dims, b->dims, sizeof a->dims) == 0 && a->bytes == b->bytes &&
+           memcmp(a->data, b->data, (size_t)a->bytes) == 0;
 }
 
 /* The tensors decide, not the configuration, as in transformers 5: an lm_head that differs from the embedding is used;
@@ -181,8 +182,8 @@ static lh_status check_tensor(const importer *im, const lh_source_tensor *t, int
     char shape[96];
     if (!t->format || !lh_format_is_readable(t->format))
         LH_FAIL(LH_EINPUT,
-                "'%s': tensor '%s' is of type %s: f32, f16 and bf16 are read, and in GGUF files q4_0, q4_1, q5_0, "
-                "q5_1, q8_0, q2_K to q6_K, iq4_nl, iq4_xs and mxfp4",
+                "'%s': tensor '%s' is of type %s: f32, f16 and bf16 are read, in GGUF files q4_0, q4_1, q5_0, q5_1, "
+                "q8_0, q2_K to q6_K, iq4_nl, iq4_xs and mxfp4, in folders what 'quantization_config' describes",
                 path, t->name, t->format_name);
     if (cols == 1 && !t->format->is_plain)
         LH_FAIL(LH_EINPUT, "'%s': tensor '%s' is quantised (%s): norms and biases must be plain numbers", path, t->name,
@@ -193,32 +194,34 @@ static lh_status check_tensor(const importer *im, const lh_source_tensor *t, int
     return LH_OK;
 }
 
-/* auto keeps the format of the source, but for blocks that checkpoints cannot hold; tensors that are f32 in memory are
- * stored as f32 unless they have the requested type. */
+/* auto keeps the format of the source, but for quantised numbers that checkpoints cannot hold as blocks; tensors that
+ * are f32 in memory are stored as f32 unless they have the requested type. */
 static const lh_format *stored_format(const importer *im, const job *j)
 {
     const lh_import_types *types = &im->types;
     const lh_format *from = j->from->format, *blocks = lh_import_quantised(types, &im->config, j->weight, j->layer);
     if (types->automatic && lh_format_is_kept(from) && lh_weight_takes_blocks(j->weight)) return from;
     if (from->is_plain && blocks) return blocks;
-    lh_dtype type = types->automatic && from->is_plain ? from->plain : types->type;
-    return lh_format_of(!from->is_plain || from->plain != type ? lh_weight_type(j->weight, type) : type);
+    const int is_plain = from->is_plain && !j->from->quantised;
+    lh_dtype type = types->automatic && is_plain ? from->plain : types->type;
+    return lh_format_of(!is_plain || from->plain != type ? lh_weight_type(j->weight, type) : type);
 }
 
 /* Counts a tensor, or the part of a tensor, that is quantised in the source or becomes so. */
 static void count_quantised(importer *im, const job *j)
 {
-    const lh_format *from = j->from->format;
+    const lh_format *from = lh_source_stored(j->from);
     const int64_t values = j->rows * j->cols, tensors = j->part == 0;
     if (from->is_plain && j->format->is_plain) return;
-    if (from->is_plain) {
-        lh_format_tally_add(&im->quantised, from, tensors, values);
-        lh_format_tally_add(&im->blocks, j->format, tensors, values);
+    if (!j->format->is_plain && j->format == j->from->format) {
+        lh_format_tally_add(&im->kept, j->format, tensors, values);
     } else if (j->format->is_plain) {
         lh_format_tally_add(&im->grown, from, tensors, values);
         im->grown_bytes += lh_format_bytes(j->format, values);
+        if (j->from->quantised && !im->lacking) im->lacking = lh_quantised_info_of(j->from->quantised)->lacking;
     } else {
-        lh_format_tally_add(&im->kept, from, tensors, values);
+        lh_format_tally_add(&im->quantised, from, tensors, values);
+        lh_format_tally_add(&im->blocks, j->format, tensors, values);
     }
 }
 
@@ -229,21 +232,19 @@ static lh_status add_job(importer *im, const job *j)
     return LH_OK;
 }
 
-/* Reports a missing tensor; its weights may be stored in a form that is not read. */
+/* Reports a missing tensor; its codes may be there without a configuration that describes them. */
 static lh_status refuse_without(const lh_source *source, const char *name, int64_t rows, int64_t cols)
 {
-    static const struct {
-        const char *ending, *is;
-    } known[] = {{"qweight", "GPTQ or AWQ"}, {"weight_packed", "compressed-tensors"}, {"weight_q", "HQQ"}};
+    static const char *const codes[] = {"qweight", "weight_packed", "weight_q"};
     const char *path = lh_source_path(source), *dot = strrchr(name, '.');
-    for (size_t i = 0; dot && i < sizeof known / sizeof *known; i++) {
+    for (size_t i = 0; dot && i < sizeof codes / sizeof *codes; i++) {
         char other[160];
-        snprintf(other, sizeof other, "%.*s.%s", (int)(dot - name), name, known[i].ending);
+        snprintf(other, sizeof other, "%.*s.%s", (int)(dot - name), name, codes[i]);
         if (lh_source_find(source, other))
             LH_FAIL(LH_EINPUT,
-                    "'%s' has '%s' in place of '%s': the weights are quantised (%s). F32, F16 and BF16 safetensors are "
-                    "read, and quantised GGUF files",
-                    path, other, name, known[i].is);
+                    "'%s' has '%s' in place of '%s': the weights are quantised, and 'quantization_config' of "
+                    "config.json does not describe them",
+                    path, other, name);
     }
     LH_FAIL(LH_EINPUT, "'%s' has no tensor '%s' [%" PRId64 ", %" PRId64 "]", path, name, rows, cols);
 }
@@ -294,7 +295,10 @@ static lh_status plan_weight(void *self, lh_weight weight, int64_t layer)
 static int is_expected_extra(const importer *im, const char *name)
 {
     static const char *const ends[] = {"rotary_emb.inv_freq", "rope_freqs.weight", "rope_factors_long.weight",
-                                       "rope_factors_short.weight"};
+                                       "rope_factors_short.weight",
+                                       /* scales of quantised activations and caches, which are not quantised here */
+                                       ".input_scale", ".input_global_scale", ".input_zero_point", ".activation_scale",
+                                       ".output_scale", ".k_scale", ".v_scale"};
     size_t n = strlen(name);
     for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
         if (n >= strlen(ends[i]) && strcmp(name + n - strlen(ends[i]), ends[i]) == 0) return 1;
@@ -339,14 +343,6 @@ static int64_t source_row(const job *j, int64_t r)
     return j->first + h * dim + i % (dim / 2) * 2 + i / (dim / 2);
 }
 
-/* Drop pages of the mapping that are not read again, to keep the memory of an import small. */
-static void release_pages(const uint8_t *data, int64_t bytes)
-{
-    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = (uintptr_t)data / page * page,
-              to = ((uintptr_t)data + (uintptr_t)bytes) / page * page;
-    if (to > from) madvise((void *)from, to - from, MADV_DONTNEED);
-}
-
 static lh_status complain(const importer *im, const job *j, int64_t row, int64_t at)
 {
     int64_t r = row + at / j->cols, c = at % j->cols;
@@ -363,12 +359,19 @@ static lh_status complain(const importer *im, const job *j, int64_t row, int64_t
             j->from->name, value, source_row(j, r), c);
 }
 
-/* Copies the source's blocks of rows [row, row + n) of a weight into im->stored. */
+/* Rows [row, row + n) of a weight in the format of the source. */
+static void read_rows(const job *j, int64_t row, int64_t n, char *dst)
+{
+    const int64_t row_bytes = lh_format_bytes(j->from->format, j->cols);
+#pragma omp parallel for schedule(static) if (n * j->cols > 1 << 16)
+    for (int64_t r = 0; r < n; r++) lh_source_row(j->from, source_row(j, row + r), j->cols, dst + r * row_bytes);
+}
+
+/* The source's blocks of rows [row, row + n) of a weight, into im->stored. */
 static lh_status fetch_blocks(importer *im, const job *j, int64_t row, int64_t n)
 {
-    const int64_t blocks = j->cols / j->format->values, row_bytes = blocks * j->format->bytes;
-    for (int64_t r = 0; r < n; r++)
-        memcpy(im->stored + r * row_bytes, j->from->data + source_row(j, row + r) * row_bytes, (size_t)row_bytes);
+    const int64_t blocks = j->cols / j->format->values;
+    read_rows(j, row, n, im->stored);
     int64_t bad = lh_find_unusable_block(j->format, (const uint8_t *)im->stored, n * blocks);
     if (bad >= 0)
         LH_FAIL(LH_EINPUT,
@@ -383,11 +386,10 @@ static void widen_rows(importer *im, const job *j, int64_t row, int64_t n)
 {
     const lh_format *from = j->from->format;
     int64_t row_blocks = j->cols / from->values, row_bytes = row_blocks * from->bytes;
-    /* Copied first, because safetensors data need not be aligned. */
+    read_rows(j, row, n, im->raw); /* copied, because safetensors data need not be aligned */
 #pragma omp parallel for schedule(static) if (n * j->cols > 1 << 16)
     for (int64_t r = 0; r < n; r++) {
-        char *raw = im->raw + r * row_bytes;
-        memcpy(raw, j->from->data + source_row(j, row + r) * row_bytes, (size_t)row_bytes);
+        const char *raw = im->raw + r * row_bytes;
         lh_format_to_f32(from, im->wide + r * j->cols, (const uint8_t *)raw, row_blocks);
         for (int64_t i = 0; j->offset != 0 && i < j->cols; i++) im->wide[r * j->cols + i] += (float)j->offset;
     }
@@ -457,17 +459,16 @@ done:
 
 static lh_status pass_weight(importer *im, const job *j)
 {
-    const lh_format *from = j->from->format;
-    int64_t row_bytes = lh_format_bytes(from, j->cols), step = LH_IMPORT_BUFFER_VALUES / j->cols;
+    int64_t step = LH_IMPORT_BUFFER_VALUES / j->cols;
     if (step < 1) step = 1;
     for (int64_t row = 0; row < j->rows; row += step) {
         int64_t n = j->rows - row < step ? j->rows - row : step;
         LH_TRY(fetch(im, j, row, n));
         LH_TRY(im->take(im, j, row, n));
-        release_pages(j->from->data + (j->first + row) * row_bytes, n * row_bytes);
+        lh_source_release(j->from, j->first + row, n, j->cols);
         LH_TRY(lh_import_advance(&im->meter, lh_format_bytes(j->format, n * j->cols)));
     }
-    LH_TRY(lh_map_unchanged(j->from->map));
+    LH_TRY(lh_source_unchanged(j->from));
     return LH_OK;
 }
 
@@ -547,11 +548,16 @@ static lh_status print_quantised(const importer *im)
     lh_status st = LH_OK;
     lh_buf kept = {0}, grown = {0};
     char size[LH_SIZE_TEXT];
+    const char *method = lh_source_quantiser(im->source), *lacking = im->types.automatic ? im->lacking : NULL;
     LH_TRY_DONE(lh_format_tally_text(&im->kept, &kept));
     LH_TRY_DONE(lh_format_tally_text(&im->grown, &grown));
-    if (im->kept.n) lh_info("quantised weights are kept as they came: %s", kept.data);
+    if (im->kept.n && method)
+        lh_info("weights of the method %s become blocks of exactly the same values: %s", method, kept.data);
+    else if (im->kept.n)
+        lh_info("quantised weights are kept as they came: %s", kept.data);
     if (im->grown.n)
-        lh_info("quantised weights become %s: %s grow to %s (x%.1f)", lh_dtype_name(im->types.type), grown.data,
+        lh_info("quantised weights become %s%s%s: %s grow to %s (x%.1f)", lh_dtype_name(im->types.type),
+                lacking ? ", because no block format has " : "", lacking ? lacking : "", grown.data,
                 lh_size_text(size, im->grown_bytes), (double)im->grown_bytes / (double)im->grown.bytes);
     if (im->types.quantize) LH_TRY_DONE(print_blocks(im));
 done:

@@ -1,5 +1,6 @@
 /* import_source.c - opens the source of an import and lists its tensors by name: a safetensors file, shards with an
- * index, or a GGUF file. Also reads the configuration, with the end tokens that generation_config.json adds. */
+ * index, or a GGUF file; joins the tensors of a quantised matrix. Also reads the configuration, with the end tokens
+ * that generation_config.json adds. */
 #include "import/import_source.h"
 
 #include <stdlib.h>
@@ -8,6 +9,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "import/import_hints.h"
+#include "import/quantised.h"
 #include "import/safetensors.h"
 
 enum { SHARDS_MAX = 10000 };
@@ -17,21 +19,9 @@ struct lh_source {
     lh_gguf *gguf;
     lh_safetensors **files;
     int64_t file_count;
-    lh_source_tensor *tensors;
-    int64_t count;
+    lh_quantiser quantiser;
+    lh_source_tensors tensors;
 };
-
-static lh_status add_tensor(lh_source *s, const char *name, int64_t name_bytes, lh_source_tensor **out)
-{
-    if ((s->count & (s->count - 1)) == 0)
-        LH_TRY(lh_realloc(&s->tensors, s->count ? 2 * s->count : 1, sizeof *s->tensors));
-    lh_source_tensor *t = &s->tensors[s->count];
-    *t = (lh_source_tensor){.dims = {1, 1, 1, 1}};
-    s->count++;
-    LH_TRY(lh_strndup(&t->name, name, name_bytes));
-    *out = t;
-    return LH_OK;
-}
 
 /* ---- Hugging Face ---- */
 static lh_status add_file(lh_source *s, const char *name)
@@ -47,7 +37,7 @@ static lh_status add_file(lh_source *s, const char *name)
     const lh_safetensors *file = s->files[s->file_count++];
     for (int64_t i = 0; i < lh_safetensors_count(file); i++) {
         const lh_safetensor *from = lh_safetensors_at(file, i);
-        LH_TRY_DONE(add_tensor(s, from->name, (int64_t)strlen(from->name), &t));
+        LH_TRY_DONE(lh_source_tensors_add(&s->tensors, from->name, (int64_t)strlen(from->name), &t));
         LH_TRY_DONE(lh_strdup(&t->format_name, from->dtype));
         t->format = from->format;
         t->rank = from->rank < 4 ? from->rank : 4;
@@ -130,6 +120,8 @@ static lh_status open_folder(lh_source *s)
     LH_TRY_DONE(lh_json_parse(&config, config_path, text.data, text.bytes));
     LH_TRY_DONE(lh_config_parse(&known, config, config_path)); /* an unknown family is reported first */
     LH_TRY_DONE(merge_generation(s, config, &changed));
+    LH_TRY_DONE(lh_quantiser_read(&s->quantiser, config, config_path));
+    changed |= lh_quantiser_drop(config); /* the checkpoint has rows, not the tensors that the member describes */
     if (changed)
         LH_TRY_DONE(lh_json_dump(&s->config, config, JSON_INDENT(2)));
     else
@@ -166,7 +158,7 @@ static lh_status open_gguf(lh_source *s)
     for (int64_t i = 0; i < lh_gguf_tensors(s->gguf); i++) {
         const lh_gguf_tensor *from = lh_gguf_tensor_at(s->gguf, i);
         lh_source_tensor *t = NULL;
-        LH_TRY_DONE(add_tensor(s, from->name.data, from->name.bytes, &t));
+        LH_TRY_DONE(lh_source_tensors_add(&s->tensors, from->name.data, from->name.bytes, &t));
         t->format = lh_format_numbered(from->type);
         if (t->format)
             LH_TRY_DONE(lh_strdup(&t->format_name, t->format->name));
@@ -183,9 +175,31 @@ done:
     return st;
 }
 
-static int compare_names(const void *a, const void *b)
+/* The tensor of the codes becomes the matrix, NAME.weight. */
+static lh_status become_matrix(lh_source_tensor *t)
 {
-    return strcmp(((const lh_source_tensor *)a)->name, ((const lh_source_tensor *)b)->name);
+    const lh_quantised_info *info = lh_quantised_info_of(t->quantised);
+    char *name = NULL;
+    LH_TRY(lh_asprintf(&name, "%.*s.weight", (int)(strrchr(t->name, '.') - t->name), t->name));
+    lh_free(t->name);
+    t->name = name;
+    t->format = info->format;
+    t->rank = 2;
+    t->dims[0] = info->rows;
+    t->dims[1] = info->cols;
+    t->used = 0;
+    return LH_OK;
+}
+
+/* The tensors are found by name until all matrices are open. */
+static lh_status join_quantised(lh_source_tensors *all, const lh_quantiser *quantiser)
+{
+    for (int64_t i = 0; i < all->n; i++)
+        if (lh_quantised_is_codes(quantiser, &all->at[i]))
+            LH_TRY(lh_quantised_open(&all->at[i].quantised, quantiser, all, &all->at[i]));
+    for (int64_t i = 0; i < all->n; i++)
+        if (all->at[i].quantised) LH_TRY(become_matrix(&all->at[i]));
+    return lh_source_tensors_sort(all);
 }
 
 lh_status lh_source_open(lh_source **out, const char *path)
@@ -194,6 +208,7 @@ lh_status lh_source_open(lh_source **out, const char *path)
     lh_source *s = NULL;
     LH_TRY_DONE(lh_calloc(&s, 1, sizeof *s));
     LH_TRY_DONE(lh_strdup(&s->path, path));
+    s->tensors.path = s->path;
     if (!lh_file_exists(path)) LH_FAIL_DONE(LH_EINPUT, "'%s' does not exist", path);
     if (lh_file_is_folder(path))
         LH_TRY_DONE(open_folder(s));
@@ -201,11 +216,9 @@ lh_status lh_source_open(lh_source **out, const char *path)
         LH_TRY_DONE(open_gguf(s));
     else
         LH_TRY_DONE(lh_hint_file(path));
-    if (s->count == 0) LH_FAIL_DONE(LH_EINPUT, "'%s' holds no tensors: it is no model", path);
-    qsort(s->tensors, (size_t)s->count, sizeof *s->tensors, compare_names);
-    for (int64_t i = 1; i < s->count; i++)
-        if (strcmp(s->tensors[i].name, s->tensors[i - 1].name) == 0)
-            LH_FAIL_DONE(LH_EINPUT, "'%s' has two tensors '%s'", path, s->tensors[i].name);
+    if (s->tensors.n == 0) LH_FAIL_DONE(LH_EINPUT, "'%s' holds no tensors: it is no model", path);
+    LH_TRY_DONE(lh_source_tensors_sort(&s->tensors));
+    LH_TRY_DONE(join_quantised(&s->tensors, &s->quantiser));
     *out = s;
     s = NULL;
 done:
@@ -216,13 +229,10 @@ done:
 void lh_source_close(lh_source *s)
 {
     if (!s) return;
-    for (int64_t i = 0; i < s->count; i++) {
-        lh_free(s->tensors[i].name);
-        lh_free(s->tensors[i].format_name);
-    }
+    for (int64_t i = 0; i < s->tensors.n; i++) lh_quantised_close(s->tensors.at[i].quantised);
+    lh_source_tensors_clear(&s->tensors);
     for (int64_t i = 0; i < s->file_count; i++) lh_safetensors_close(s->files[i]);
     lh_gguf_close(s->gguf);
-    lh_free(s->tensors);
     lh_free(s->files);
     lh_free(s->config);
     lh_free(s->path);
@@ -237,6 +247,39 @@ const char *lh_source_path(const lh_source *s)
 int lh_source_is_gguf(const lh_source *s)
 {
     return s->gguf != NULL;
+}
+
+const char *lh_source_quantiser(const lh_source *s)
+{
+    return s->quantiser.name;
+}
+
+void lh_source_row(const lh_source_tensor *t, int64_t row, int64_t cols, void *dst)
+{
+    const int64_t bytes = lh_format_bytes(t->format, cols);
+    if (t->quantised)
+        lh_quantised_row(t->quantised, row, dst);
+    else
+        memcpy(dst, t->data + row * bytes, (size_t)bytes);
+}
+
+void lh_source_release(const lh_source_tensor *t, int64_t row, int64_t n, int64_t cols)
+{
+    const int64_t bytes = lh_format_bytes(t->format, cols);
+    if (t->quantised)
+        lh_quantised_release(t->quantised, row, n);
+    else
+        lh_map_release(t->data + row * bytes, n * bytes);
+}
+
+lh_status lh_source_unchanged(const lh_source_tensor *t)
+{
+    return t->quantised ? lh_quantised_unchanged(t->quantised) : lh_map_unchanged(t->map);
+}
+
+const lh_format *lh_source_stored(const lh_source_tensor *t)
+{
+    return t->quantised ? lh_quantised_info_of(t->quantised)->stored : t->format;
 }
 
 const char *lh_source_config(const lh_source *s)
@@ -275,17 +318,15 @@ done:
 
 int64_t lh_source_count(const lh_source *s)
 {
-    return s->count;
+    return s->tensors.n;
 }
 
 lh_source_tensor *lh_source_at(lh_source *s, int64_t i)
 {
-    return &s->tensors[i];
+    return &s->tensors.at[i];
 }
 
 lh_source_tensor *lh_source_find(const lh_source *s, const char *name)
 {
-    const lh_source_tensor key = {.name = (char *)(uintptr_t)name};
-    if (s->count == 0) return NULL;
-    return bsearch(&key, s->tensors, (size_t)s->count, sizeof *s->tensors, compare_names);
+    return lh_source_tensors_find(&s->tensors, name);
 }

@@ -1,33 +1,33 @@
 /* import_source.h - the source of an import as one list of named tensors and a configuration: a Hugging Face folder
- * (one safetensors file, or shards with an index) or a GGUF file. */
+ * (one safetensors file, or shards with an index) or a GGUF file. A matrix that a folder holds as several tensors, such
+ * as codes and scales, is one tensor of the list (quantised.h). */
 #ifndef LH_IMPORT_IMPORT_SOURCE_H
 #define LH_IMPORT_IMPORT_SOURCE_H
 
 #include <jansson.h>
 
-#include "base/format.h"
 #include "import/families.h"
 #include "import/gguf.h"
+#include "import/source_tensors.h"
 
 typedef struct lh_source lh_source;
 
-typedef struct lh_source_tensor {
-    char *name, *format_name;
-    const lh_format *format; /* NULL, or one known by name only: cannot be read */
-    int rank;
-    int64_t dims[4];   /* outermost first; more dimensions are multiplied into the last */
-    const lh_map *map; /* that `data` lies in */
-    const uint8_t *data;
-    int64_t bytes;
-    int used; /* set by the importer */
-} lh_source_tensor;
+/* dst: the bytes of a row of a tensor with `cols` values in a row; any number of threads. The pages of rows that are
+ * not read again are released. LH_EINPUT if a file of the tensor changed since it was opened. */
+void lh_source_row(const lh_source_tensor *t, int64_t row, int64_t cols, void *dst);
+void lh_source_release(const lh_source_tensor *t, int64_t row, int64_t n, int64_t cols);
+lh_status lh_source_unchanged(const lh_source_tensor *t);
+
+/* The format in which the tensor lies in the source. */
+const lh_format *lh_source_stored(const lh_source_tensor *t);
 
 lh_status lh_source_open(lh_source **out, const char *path);
 void lh_source_close(lh_source *source); /* NULL is fine */
 
 const char *lh_source_path(const lh_source *source);
 int lh_source_is_gguf(const lh_source *source);
-const char *lh_source_config(const lh_source *source); /* JSON, in the format of config.json */
+const char *lh_source_quantiser(const lh_source *source); /* of a folder, such as "gptq"; NULL: it has none */
+const char *lh_source_config(const lh_source *source);    /* JSON, in the format of config.json */
 
 /* Write into the configuration whether lm_head is the embedding. */
 lh_status lh_source_set_tied(lh_source *source, int tied);

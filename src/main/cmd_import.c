@@ -34,8 +34,11 @@ static const lh_option rows[] = {
      FIELD(dtype),
      .def = "auto",
      .choices = stored_types,
-     .help = "Type of the stored weights. auto: as the source, the blocks of quantised weights included; q2_K, q3_K, "
-             "iq4_nl, iq4_xs and mxfp4 become bf16. A named type dequantises."},
+     .help =
+         "Type of the stored weights. auto: as the source, the blocks of quantised weights included; q2_K, q3_K, "
+         "iq4_nl, iq4_xs and mxfp4 become bf16, as do FP8, NVFP4 and act-order of Hugging Face folders, whose other "
+         "4- and 8-bit weights (GPTQ, AWQ, compressed-tensors) become q4_0, q5_0 and q8_0 with the same values. A "
+         "named type dequantises."},
     {.type = LH_OPT_STR,
      .name = "quantize",
      FIELD(quantize),
@@ -43,7 +46,7 @@ static const lh_option rows[] = {
      .choices = lh_import_quantize_names,
      .help = "Quantise matrices to blocks of this format, as llama.cpp does: q8_0 has half of bf16's bytes and hardly "
              "any loss, q4_K_M (q4_K, with q6_K for sensitive matrices) less than a third; also q6_K, q5_K_M, q5_K, "
-             "q4_K, q5_1, q5_0, q4_1 and q4_0. Matrices that are quantised already stay as they are."},
+             "q4_K, q5_1, q5_0, q4_1 and q4_0. Matrices that are blocks already stay as they are."},
     {.type = LH_OPT_STR,
      .name = "random",
      FIELD(random),
@@ -68,6 +71,7 @@ static const lh_example examples[] = {
     {"longhaul import model.Q4_K_M.gguf -o m.h5 --dtype bf16", "the same, dequantised"},
     {"longhaul import ~/models/Llama-3.2-1B -o llama.h5 --quantize q8_0", "half of the bytes of bf16"},
     {"longhaul import ~/models/Llama-3.2-1B -o llama.h5 --quantize q4_K_M", "less than a third"},
+    {"longhaul import ~/models/Qwen3-8B-AWQ -o m.h5", "a folder quantised by AWQ, GPTQ, FP8 or compressed-tensors"},
     {"longhaul import --random llama-3.1-8b -o random.h5", "random weights, for benchmarks"},
     {0}};
 static const lh_syntax syntax = {

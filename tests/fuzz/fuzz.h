@@ -67,7 +67,8 @@ typedef struct fz_target {
 lh_status fz_put(const char *folder, const char *name, const void *data, int64_t bytes);
 lh_status fz_put_model(const char *folder); /* a Hugging Face folder: config.json, model.safetensors, tokenizer.json */
 lh_status fz_safetensors_seeds(fz_seeds *seeds, const char *folder);
-lh_status fz_gguf_seeds(fz_seeds *seeds, const char *folder); /* tensors of every type; a whole model */
+lh_status fz_quantised_seeds(fz_seeds *seeds, const char *folder); /* model.safetensors of quantised folders */
+lh_status fz_gguf_seeds(fz_seeds *seeds, const char *folder);      /* tensors of every type; a whole model */
 lh_status fz_sentencepiece_seeds(fz_seeds *seeds, const char *folder);
 lh_status fz_config_seeds(fz_seeds *seeds, const char *folder); /* of that folder */
 lh_status fz_index_seeds(fz_seeds *seeds, const char *folder);

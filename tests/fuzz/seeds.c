@@ -86,6 +86,19 @@ done:
     return st;
 }
 
+lh_status fz_quantised_seeds(fz_seeds *seeds, const char *folder)
+{
+    static const char *const names[] = {
+        "int4-asymmetric", "int4-act-order", "int8-asymmetric", "nvfp4", "float8-block", "gptq-desc-act", "awq"};
+    (void)folder;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[400];
+        snprintf(path, sizeof path, "%s/%s/model.safetensors", LH_QUANTISED, names[i]);
+        LH_TRY(fz_seeds_add_file(seeds, path));
+    }
+    return LH_OK;
+}
+
 /* ---- tokenizers ---- */
 
 lh_status fz_sentencepiece_seeds(fz_seeds *seeds, const char *folder)
@@ -116,10 +129,18 @@ lh_status fz_put_model(const char *folder)
     return LH_OK;
 }
 
+/* A plain configuration, and ones of quantised folders. */
 lh_status fz_config_seeds(fz_seeds *seeds, const char *folder)
 {
+    static const char *const names[] = {"int4-asymmetric", "fp8-block", "gptq-v2", "awq"};
     (void)folder;
-    return fz_seeds_add(seeds, MM_LLAMA_CONFIG, sizeof MM_LLAMA_CONFIG - 1);
+    LH_TRY(fz_seeds_add(seeds, MM_LLAMA_CONFIG, sizeof MM_LLAMA_CONFIG - 1));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char path[400];
+        snprintf(path, sizeof path, "%s/%s/config.json", LH_QUANTISED, names[i]);
+        LH_TRY(fz_seeds_add_file(seeds, path));
+    }
+    return LH_OK;
 }
 
 /* The index of two shards, which are put into the folder. */

@@ -130,6 +130,34 @@ static lh_status run_import_folder(fz_case *c)
     return import(c, c->folder);
 }
 
+/* A configuration of GPTQ or AWQ, or one of compressed-tensors with the layouts of all seeds, as the tensors ask for.
+ */
+static lh_status run_import_quantised(fz_case *c)
+{
+    static const char *const methods[] = {
+        "'quant_method': 'gptq', 'bits': 4, 'group_size': 32", "'quant_method': 'awq', 'bits': 4, 'group_size': 32",
+        "'quant_method': 'compressed-tensors', 'config_groups': {"
+        "'a': {'weights': {'num_bits': 4, 'type': 'int', 'strategy': 'group', 'group_size': 32}}, "
+        "'b': {'weights': {'num_bits': 4, 'type': 'float', 'strategy': 'tensor_group', 'group_size': 16}}, "
+        "'c': {'weights': {'num_bits': 8, 'type': 'float', 'strategy': 'block', 'block_structure': [24, 40]}}, "
+        "'d': {'weights': {'num_bits': 8, 'type': 'int', 'strategy': 'channel'}}}"};
+    lh_status st = LH_OK;
+    lh_buf config = {0};
+    const int is_awq = fz_below(&c->rng, 2) > 0;
+    LH_TRY_DONE(lh_buf_printf(&config,
+                              "{'model_type': 'llama', 'vocab_size': 16, 'hidden_size': 64, 'intermediate_size': 96, "
+                              "'num_hidden_layers': 1, 'num_attention_heads': 4, 'num_key_value_heads': 2, "
+                              "'quantization_config': {%s}}",
+                              methods[memmem(c->data, (size_t)c->bytes, "qzeros", 6) ? is_awq : 2]));
+    for (int64_t i = 0; i < config.bytes; i++)
+        if (config.data[i] == '\'') config.data[i] = '"';
+    LH_TRY_DONE(fz_put(c->folder, "config.json", config.data, config.bytes));
+    LH_TRY_DONE(import(c, c->folder));
+done:
+    lh_buf_clear(&config);
+    return st;
+}
+
 static lh_status put_model(void **state, const char *folder)
 {
     *state = NULL;
@@ -200,6 +228,15 @@ const fz_target fz_import_tensors = {.name = "import-tensors",
                                      .seeds = fz_safetensors_seeds,
                                      .prepare = put_model,
                                      .run = run_import_folder};
+
+const fz_target fz_import_quantised = {.name = "import-quantised",
+                                       .summary = "import of a quantised folder whose safetensors file is damaged",
+                                       .file = "model.safetensors",
+                                       .form = FZ_SAFETENSORS,
+                                       .quick = 100,
+                                       .share = 4000,
+                                       .seeds = fz_quantised_seeds,
+                                       .run = run_import_quantised};
 
 const fz_target fz_import_config = {.name = "import-config",
                                     .summary = "import of a folder whose config.json is damaged",

@@ -7,34 +7,35 @@
 #include "text/tokenizer.h"
 
 /* In the order in which they run. */
-#define FZ_TARGETS(X) \
-    X(json)           \
-    X(config)         \
-    X(tokenizer)      \
-    X(tokenizer_meta) \
-    X(batch)          \
-    X(table)          \
-    X(batch_output)   \
-    X(text)           \
-    X(chat)           \
-    X(template)       \
-    X(ids)            \
-    X(profile)        \
-    X(safetensors)    \
-    X(gguf)           \
-    X(gguf_config)    \
-    X(gguf_vocab)     \
-    X(sentencepiece)  \
-    X(import_gguf)    \
-    X(import_tensors) \
-    X(import_config)  \
-    X(import_index)   \
-    X(plan)           \
-    X(checkpoint)     \
-    X(cache_file)     \
-    X(prefill_file)   \
-    X(keep_sets)      \
-    X(analysis)       \
+#define FZ_TARGETS(X)   \
+    X(json)             \
+    X(config)           \
+    X(tokenizer)        \
+    X(tokenizer_meta)   \
+    X(batch)            \
+    X(table)            \
+    X(batch_output)     \
+    X(text)             \
+    X(chat)             \
+    X(template)         \
+    X(ids)              \
+    X(profile)          \
+    X(safetensors)      \
+    X(gguf)             \
+    X(gguf_config)      \
+    X(gguf_vocab)       \
+    X(sentencepiece)    \
+    X(import_gguf)      \
+    X(import_tensors)   \
+    X(import_quantised) \
+    X(import_config)    \
+    X(import_index)     \
+    X(plan)             \
+    X(checkpoint)       \
+    X(cache_file)       \
+    X(prefill_file)     \
+    X(keep_sets)        \
+    X(analysis)         \
     X(trace)
 #define FZ_TARGET(name) extern const fz_target fz_##name;
 FZ_TARGETS(FZ_TARGET)

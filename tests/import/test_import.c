@@ -558,8 +558,8 @@ START_TEST(test_quantised_weights_in_place_of_plain_ones_are_named)
     snprintf(m.tensors[4].name, sizeof m.tensors[4].name, "model.layers.0.self_attn.q_proj.qweight");
     mm_folder(folder, &m, MM_LLAMA_CONFIG, LH_F32);
     check_refused(folder, "auto", LH_EINPUT,
-                  "in place of 'model.layers.0.self_attn.q_proj.weight': the weights are "
-                  "quantised (GPTQ or AWQ)");
+                  "in place of 'model.layers.0.self_attn.q_proj.weight': the weights are quantised, and "
+                  "'quantization_config' of config.json does not describe them");
 }
 END_TEST
 
