@@ -128,6 +128,17 @@ def _ragged(group, name):
     return [flat[a:b] for a, b in zip(offsets[:-1], offsets[1:])]
 
 
+def _hadamard_inverse(rows):
+    """Keys of q8 are stored as codes of H k: the rows of f32 times the inverse of H, in Longhaul's order of sums."""
+    dims = rows.shape[1]
+    block, stride = dims & -dims, 1
+    while stride < block:
+        pairs = rows.reshape(len(rows), -1, 2, stride)
+        rows = np.stack([pairs[:, :, 0] + pairs[:, :, 1], pairs[:, :, 0] - pairs[:, :, 1]], 2).reshape(len(rows), dims)
+        stride *= 2
+    return rows / np.float32(block)
+
+
 class Cache(_File):
     kind = "cache"
 
@@ -147,7 +158,12 @@ class Cache(_File):
         return [codes * scales[:, None] for codes, scales in zip(rows, _ragged(group, f"{name}_scale"))]
 
     def keys(self, layer):
-        return self._numbers(layer, "k")
+        rows = self._numbers(layer, "k")
+        if f"layers/{layer:03d}/k_scale" not in self.h5:
+            return rows
+        if self.h5.attrs["schema"] < 2:
+            raise FileError(f"'{self.path}' has q8 keys of an earlier version: make the file again")
+        return [_hadamard_inverse(head) for head in rows]
 
     def values(self, layer):
         return self._numbers(layer, "v")

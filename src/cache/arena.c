@@ -164,6 +164,7 @@ lh_status lh_convert_entries(const lh_exec *x, const lh_ragged *dst, const lh_ar
                                              .src_scale = scales[i] ? scales[i] + at : NULL,
                                              .dst_type = dst->type,
                                              .src_type = s->type,
+                                             .are_keys = i == 0,
                                              .rows = src->len[h] + more,
                                              .cols = dim,
                                              .dst_ld = dim,

@@ -147,10 +147,16 @@ static lh_status choose_type(const lh_cache_file *f, lh_arena *arena)
     lh_status st = LH_OK;
     lh_layer_name name;
     lh_h5_array *keys = NULL;
+    int64_t schema = 0;
     if (arena->view.type != LH_Q8) return LH_OK;
     LH_TRY_DONE(lh_h5_array_open(&keys, f->h5, lh_layer_array(&name, f->layer, "k")));
     const lh_dtype type = lh_h5_array_shape(keys)->type;
     if (type == LH_F32 || type == LH_BF16) arena->view.type = type;
+    LH_TRY_DONE(lh_h5_get_i64(f->h5, "/", "schema", &schema));
+    if (type == LH_Q8 && schema <= LH_CACHE_SCHEMA_PLAIN)
+        LH_FAIL_DONE(LH_EFILE,
+                     "'%s' has q8 keys of an earlier version, which this version does not read: make the file again",
+                     lh_h5_path(f->h5));
 done:
     lh_h5_array_close(keys);
     return st;

@@ -36,7 +36,7 @@ lh_status lh_cache_write(const char *path, const lh_cache_contents *c)
     lh_status st = LH_OK;
     lh_layer_writer w;
     st = lh_layer_writer_open(&w, c->exec, c->heads, path,
-                              &(lh_h5_header){.kind = "cache", .schema = LH_CACHE_SCHEMA, .run = c->extra->run});
+                              &(lh_h5_header){.kind = "cache", .schema = LH_CACHE_SCHEMA_PLAIN, .run = c->extra->run});
     if (st == LH_OK && w.h5) st = lh_cache_put_state(w.h5, c);
     if (st == LH_OK && w.h5) st = put_logits(w.h5, c->extra);
     LH_TRY_DONE(lh_comm_agree(c->exec->comm, st));
@@ -246,7 +246,9 @@ static lh_status put_layer(lh_layer_writer *w, int64_t layer, const lh_cache_lay
     LH_TRY(lh_h5_put_i64(w->h5, name.text, "budget", of->budget));
     LH_TRY(lh_h5_put_i64(w->h5, name.text, "protected_sinks", of->sinks));
     LH_TRY(lh_h5_put_i64(w->h5, name.text, "protected_recents", of->recents));
-    return lh_h5_put_i64(w->h5, name.text, "sliding", of->slides);
+    LH_TRY(lh_h5_put_i64(w->h5, name.text, "sliding", of->slides));
+    if (of->arena->view.type != LH_Q8) return LH_OK;
+    return lh_h5_put_i64(w->h5, "/", "schema", LH_CACHE_SCHEMA);
 }
 
 lh_status lh_write_layer(lh_layer_writer *w, int64_t layer, const lh_cache_layer *of, int64_t seen)

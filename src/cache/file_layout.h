@@ -11,7 +11,10 @@
 #include "cache/file_layout.h"
 #include "exec/heads.h"
 
-enum { LH_CACHE_SCHEMA = 1, LH_KEEP_SETS_SCHEMA = 1, LH_CACHE_NUMBERS = 11, LH_ENTRY_ARRAYS = 7 };
+/* Of caches and prefills: LH_CACHE_SCHEMA_PLAIN if no layer is of q8. Before schema 2 the codes of keys were not those
+ * of kernels/q8.h. */
+enum { LH_CACHE_SCHEMA_PLAIN = 1, LH_CACHE_SCHEMA = 2 };
+enum { LH_KEEP_SETS_SCHEMA = 1, LH_CACHE_NUMBERS = 11, LH_ENTRY_ARRAYS = 7 };
 
 enum { LH_FILE_CHUNK_BYTES = 4 << 20 }; /* read or written at a time */
 

@@ -22,7 +22,7 @@ lh_status lh_prefill_file_open(lh_prefill_file *f, const char *path)
 {
     int64_t bytes = 0;
     const lh_cache_numbers *n = &f->cache.numbers;
-    LH_TRY(lh_cache_file_open_as(&f->cache, path, &(lh_h5_header){.kind = "prefill", .schema = LH_PREFILL_SCHEMA}));
+    LH_TRY(lh_cache_file_open_as(&f->cache, path, &(lh_h5_header){.kind = "prefill", .schema = LH_CACHE_SCHEMA}));
     LH_TRY(read_number(f, "layers_done", 1, n->layers - 1, &f->state.layers_done));
     LH_TRY(read_number(f, "divided", 0, n->layers * n->kv_heads * n->prompt_tokens, &f->state.divided));
     if (n->seen != n->prompt_tokens || f->cache.extra.n != n->seen)
@@ -245,7 +245,7 @@ lh_status lh_prefill_write(const char *path, const lh_prefill_contents *c)
     const lh_exec *exec = c->cache.exec;
     st = lh_layer_writer_open(
         &w, exec, c->cache.heads, path,
-        &(lh_h5_header){.kind = "prefill", .schema = LH_PREFILL_SCHEMA, .run = c->cache.extra->run});
+        &(lh_h5_header){.kind = "prefill", .schema = LH_CACHE_SCHEMA_PLAIN, .run = c->cache.extra->run});
     if (st == LH_OK) st = count_outputs(&heads, c->cache.heads, c->cache.numbers.head_dim);
     if (st == LH_OK && w.h5) st = put_prefill(w.h5, c);
     LH_TRY_DONE(lh_comm_agree(exec->comm, st));

@@ -6,8 +6,6 @@
 
 #include "cache/cache_file.h"
 
-enum { LH_PREFILL_SCHEMA = 1 };
-
 /* Reference rows of a layer that is fitted after the last layer, with all query heads of this rank's KV heads. Device
  * memory. */
 typedef struct lh_held_rows {

@@ -61,6 +61,7 @@ static lh_status rotate_keys(lh_slot_positions *s, const lh_exec *x, const lh_ar
                                .src_scale = k->from_scale,
                                .dst_type = LH_F32,
                                .src_type = arena->view.type,
+                               .are_keys = 1,
                                .rows = k->n,
                                .cols = dim,
                                .dst_ld = dim,

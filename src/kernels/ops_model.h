@@ -104,13 +104,14 @@ typedef struct lh_unpack_args {
 } lh_unpack_args;
 
 /* dst[r,i] = src[r,i], between f32 and bf16 (either way, or equal), and between one of them and q8, in which row r has
- * the scale dst_scale[r] or src_scale[r] (q8.h). */
+ * the scale dst_scale[r] or src_scale[r]; q8 has other codes for keys than for values (q8.h). */
 typedef struct lh_convert_args {
     void *dst;
     const void *src;
     float *dst_scale;
     const float *src_scale;
     lh_dtype dst_type, src_type;
+    int are_keys; /* true: the rows are keys; read if a type is q8 */
     int64_t rows, cols, dst_ld, src_ld;
 } lh_convert_args;
 

@@ -45,7 +45,7 @@ static lh_status compare_text(void *arg, lh_h5 *h5, const char *name)
 lh_h5 *same_files_open(const char *kind, const char *path)
 {
     lh_h5 *h5 = NULL;
-    ck_assert_msg(lh_h5_open(&h5, path, &(lh_h5_header){kind, 1, NULL}) == LH_OK, "%s", lh_error_message());
+    ck_assert_msg(lh_h5_open(&h5, path, &(lh_h5_header){kind, 0, NULL}) == LH_OK, "%s", lh_error_message());
     return h5;
 }
 

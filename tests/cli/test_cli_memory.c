@@ -9,6 +9,7 @@
 #include "cli/program.h"
 #include "cli/same_files.h"
 #include "cli/tiny_suite.h"
+#include "kernels/q8.h"
 
 #define RUN "-m tiny.h5 --chat=off -f text -n 8 --ignore-eos --deterministic -q "
 
@@ -199,9 +200,10 @@ START_TEST(test_codes_are_the_saved_numbers_to_half_a_scale)
             ck_assert_int_eq(n, m);
             float *scales = array_of(quantised, l, names[a][1], LH_F32, 0, &m);
             ck_assert_int_eq(n, m);
+            for (int64_t i = 0; i < n && a == 0; i++) lh_q8_hadamard(x + i * DIM, DIM);
             for (int64_t i = 0; i < n * DIM; i++)
                 ck_assert(fabs((double)x[i] - (double)scales[i / DIM] * codes[i]) <=
-                          0.5 * (double)scales[i / DIM] * (1 + 1e-6));
+                          0.5 * (double)scales[i / DIM] * (1 + 1e-5)); /* x / scale is rounded */
             lh_free(x);
             lh_free(codes);
             lh_free(scales);

@@ -346,8 +346,8 @@ static void put_parent(rig *g, lh_parent *b, const cache *c)
     b->len = rig_put(g, b->len, c->host.heads * 8);
 }
 
-/* The rows of one array as codes and scales. */
-static void quantise_rows(lot *m, const cache *c, void **numbers, float **scales)
+/* The rows of one array, of keys or of values, as codes and scales. */
+static void quantise_rows(lot *m, const cache *c, void **numbers, float **scales, int are_keys)
 {
     const int64_t d = c->host.head_dim;
     int8_t *codes = lot_new(m, c->slots * d);
@@ -355,6 +355,7 @@ static void quantise_rows(lot *m, const cache *c, void **numbers, float **scales
     *scales = lot_new(m, c->slots * 4);
     for (int64_t s = 0; s < c->slots; s++) {
         for (int64_t i = 0; i < d; i++) row[i] = (float)cache_number(&c->host, *numbers, s * d + i);
+        if (are_keys) lh_q8_hadamard(row, d);
         (*scales)[s] = lh_q8_row(codes + s * d, row, d);
     }
     *numbers = codes;
@@ -362,12 +363,12 @@ static void quantise_rows(lot *m, const cache *c, void **numbers, float **scales
 
 void cache_quantise(lot *m, cache *c)
 {
-    quantise_rows(m, c, &c->host.k, &c->host.k_scale);
-    quantise_rows(m, c, &c->host.v, &c->host.v_scale);
+    quantise_rows(m, c, &c->host.k, &c->host.k_scale, 1);
+    quantise_rows(m, c, &c->host.v, &c->host.v_scale, 0);
     c->host.type = LH_Q8;
 }
 
-static void *widen_rows(lot *m, const cache *c, const void *codes, const float *scales)
+static float *widen_rows(lot *m, const cache *c, const void *codes, const float *scales)
 {
     const int64_t d = c->host.head_dim;
     float *wide = lot_new(m, c->slots * d * 4);
@@ -377,7 +378,10 @@ static void *widen_rows(lot *m, const cache *c, const void *codes, const float *
 
 void cache_widen(lot *m, cache *c)
 {
-    c->host.k = widen_rows(m, c, c->host.k, c->host.k_scale);
+    const int64_t d = c->host.head_dim;
+    float *keys = widen_rows(m, c, c->host.k, c->host.k_scale);
+    for (int64_t s = 0; s < c->slots; s++) lh_q8_hadamard_inverse(keys + s * d, d);
+    c->host.k = keys;
     c->host.v = widen_rows(m, c, c->host.v, c->host.v_scale);
     c->host.k_scale = c->host.v_scale = NULL;
     c->host.type = LH_F32;

@@ -29,16 +29,46 @@ static float *rows_make(lot *m, int64_t rows, int64_t cols, int64_t ld, uint64_t
     return x;
 }
 
+START_TEST(test_keys_are_transformed_by_hadamard_matrices)
+{
+    for (int n = 0; n < 10; n++) {
+        lot m = {0};
+        const int64_t d = test_dims[n];
+        int64_t block = 1;
+        while (d % (2 * block) == 0) block *= 2;
+        ck_assert_int_eq(lh_q8_hadamard_block(d), block);
+        float *x = lot_normals(&m, d, 3.0f, (uint64_t)n), *y = lot_copy(&m, x, d * 4);
+        lh_q8_hadamard(y, d);
+        for (int64_t i = 0; i < d; i++) {
+            double want = 0, size = 0;
+            for (int64_t j = i / block * block; j < (i / block + 1) * block; j++) {
+                want += (__builtin_popcountll((uint64_t)(i % block & j % block)) % 2 ? -1.0 : 1.0) * (double)x[j];
+                size += fabs((double)x[j]);
+            }
+            ck_assert(fabs((double)y[i] - want) <= 8 * 0x1p-24 * size); /* at most 8 sums */
+        }
+        lh_q8_hadamard_inverse(y, d);
+        for (int64_t i = 0; i < d; i++) ck_assert(fabsf(y[i] - x[i]) <= 1e-5f * (fabsf(x[i]) + 10));
+        for (int64_t i = 0; i < d; i++) x[i] = y[i] = (float)((i * 37 + n) % 200 - 100); /* their sums are exact */
+        lh_q8_hadamard(y, d);
+        lh_q8_hadamard_inverse(y, d);
+        check_same(y, x, d * 4, "%d dimensions", (int)d);
+        lot_end(&m);
+    }
+}
+END_TEST
+
 START_TEST(test_convert_rounds_each_row_to_the_nearest_codes_of_its_scale)
 {
     static const int64_t widths[] = {1, 3, 16, 31, 64, 80, 96, 128, 256};
     for (int b = 0; host_backend(b); b++) {
         rig g;
         rig_open(&g, host_backend(b));
-        for (int n = 0; n < 36; n++) {
+        for (int n = 0; n < 72; n++) {
             lot m = {0};
+            const int are_keys = n / 36;
             const int64_t cols = widths[n % 9], rows = 1 + n * 5 % 23, ld = cols + n % 3;
-            const lh_dtype from = n / 9 % 2 ? LH_BF16 : LH_F32, to = n / 18 ? LH_BF16 : LH_F32;
+            const lh_dtype from = n / 9 % 2 ? LH_BF16 : LH_F32, to = n / 18 % 2 ? LH_BF16 : LH_F32;
             float *x = rows_make(&m, rows, cols, ld, (uint64_t)n), *scales = lot_new(&m, rows * 4);
             const void *src = from == LH_BF16 ? (const void *)lot_bf16(&m, x, rows * ld) : x;
             int8_t *codes = lot_new(&m, rows * cols);
@@ -48,29 +78,32 @@ START_TEST(test_convert_rounds_each_row_to_the_nearest_codes_of_its_scale)
             void *on_wide = rig_new(&g, rows * cols * 4);
             RUN(&g, convert, .dst = on_codes, .dst_scale = on_scales,
                 .src = rig_put(&g, src, rows * ld * lh_dtype_bytes(from)), .dst_type = LH_Q8, .src_type = from,
-                .rows = rows, .cols = cols, .dst_ld = cols, .src_ld = ld);
+                .are_keys = are_keys, .rows = rows, .cols = cols, .dst_ld = cols, .src_ld = ld);
             RUN(&g, convert, .dst = on_wide, .src = on_codes, .src_scale = on_scales, .dst_type = to, .src_type = LH_Q8,
-                .rows = rows, .cols = cols, .dst_ld = cols, .src_ld = cols);
+                .are_keys = are_keys, .rows = rows, .cols = cols, .dst_ld = cols, .src_ld = cols);
             rig_get(&g, codes, on_codes, rows * cols);
             rig_get(&g, scales, on_scales, rows * 4);
             rig_get(&g, wide, on_wide, rows * cols * lh_dtype_bytes(to));
             for (int64_t r = 0; r < rows; r++) {
-                float row[256], largest = 0;
+                float row[256], products[256], largest = 0;
+                lh_dtype_convert(row, LH_F32, (const char *)src + r * ld * lh_dtype_bytes(from), from, cols);
+                if (are_keys) lh_q8_hadamard(row, cols);
                 for (int64_t i = 0; i < cols; i++) {
-                    lh_dtype_convert(&row[i], LH_F32, (const char *)src + (r * ld + i) * lh_dtype_bytes(from), from, 1);
                     largest = fmaxf(largest, fabsf(row[i]));
+                    products[i] = scales[r] * codes[r * cols + i];
+                    if (r % 7 != 5 && largest > 1e-30f)
+                        ck_assert(fabs((double)row[i] - (double)products[i]) <=
+                                  0.50001 * (double)scales[r]); /* x / scale is rounded */
                 }
+                if (are_keys) lh_q8_hadamard_inverse(products, cols);
                 const int finite = r % 7 != 5;
                 ck_assert(finite ? scales[r] == largest / 127 : !isfinite(scales[r]));
                 for (int64_t i = 0; i < cols; i++) {
-                    const float product = scales[r] * codes[r * cols + i];
                     float got, want, rounded;
-                    lh_dtype_convert(&rounded, to, &product, LH_F32, 1);
+                    lh_dtype_convert(&rounded, to, &products[i], LH_F32, 1);
                     lh_dtype_convert(&want, LH_F32, &rounded, to, 1);
                     lh_dtype_convert(&got, LH_F32, wide + (r * cols + i) * lh_dtype_bytes(to), to, 1);
                     ck_assert(finite ? got == want : isnan(got));
-                    if (finite && largest > 1e-30f)
-                        ck_assert(fabs((double)row[i] - (double)product) <= 0.500001 * (double)scales[r]);
                 }
             }
             rig_reset(&g);
@@ -104,7 +137,10 @@ START_TEST(test_append_quantises_what_it_stores)
             for (int64_t h = 0; h < heads; h++)
                 for (int64_t t = 0; t < tokens; t++) {
                     const int64_t slot = c.host.offset[h] + len[h] + t, at = t * ld + h * d;
-                    c.host.k_scale[slot] = lh_q8_row((int8_t *)c.host.k + slot * d, k + at, d);
+                    float key[256];
+                    memcpy(key, k + at, (size_t)d * 4);
+                    lh_q8_hadamard(key, d);
+                    c.host.k_scale[slot] = lh_q8_row((int8_t *)c.host.k + slot * d, key, d);
                     c.host.v_scale[slot] = lh_q8_row((int8_t *)c.host.v + slot * d, v + at, d);
                 }
             const struct {
@@ -224,7 +260,8 @@ END_TEST
 
 int main(void)
 {
-    return rig_run("q8", (const TTest *const[]){test_convert_rounds_each_row_to_the_nearest_codes_of_its_scale,
+    return rig_run("q8", (const TTest *const[]){test_keys_are_transformed_by_hadamard_matrices,
+                                                test_convert_rounds_each_row_to_the_nearest_codes_of_its_scale,
                                                 test_append_quantises_what_it_stores,
                                                 test_moving_entries_moves_codes_and_scales,
                                                 test_attention_is_that_over_the_widened_entries, NULL});

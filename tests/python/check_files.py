@@ -61,6 +61,28 @@ with longhaul.Checkpoint("blocks.h5") as weights:
         assert np.array_equal(weights["head"], values)
     except ImportError as error:
         assert "pip install gguf" in str(error)
+# keys and values of a cache of 8 bits; files of schema 1 had other codes for keys
+for kind in ("auto", "q8"):
+    run("generate", "-m", model, "-p", TEXT, "-n", "2", "--kv-dtype", kind, "--save-cache", f"{kind}.cache.h5", "-q")
+with longhaul.open("auto.cache.h5") as exact, longhaul.open("q8.cache.h5") as codes:
+    for layer in range(layers):
+        for name, want, got in (("k", exact.keys(layer), codes.keys(layer)), ("v", exact.values(layer), codes.values(layer))):
+            scales = np.split(codes.h5[f"layers/{layer:03d}/{name}_scale"][...], codes.h5[f"layers/{layer:03d}/offsets"][1:-1])
+            for a, b, scale in zip(want, got, scales):
+                assert a.shape == b.shape and b.dtype == np.float32 and np.all(abs(a - b) <= 0.5001 * scale[:, None])
+with h5py.File("q8.cache.h5", "r+") as h5:
+    assert h5.attrs["schema"] == 2
+    h5.attrs["schema"] = 1
+    h5.attrs.pop("attributes_xxh64", None)
+with longhaul.open("q8.cache.h5") as old:
+    try:
+        old.keys(0)
+        raise AssertionError("keys of another form were read")
+    except longhaul.FileError as error:
+        assert "earlier version" in str(error)
+refused = subprocess.run([program, "generate", "-m", model, "--kv-dtype", "q8", "--load-cache", "q8.cache.h5", "-n", "2", "-q"],
+                         capture_output=True, text=True, check=False)
+assert refused.returncode == 4 and "'q8.cache.h5' has q8 keys of an earlier version" in refused.stderr, refused.stderr
 # scores for a replay
 run("trace", "-m", model, "-p", TEXT, "-n", "12", "-o", "t.h5", "-q")
 with longhaul.Trace("t.h5") as trace:

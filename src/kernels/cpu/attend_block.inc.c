@@ -21,7 +21,8 @@ typedef struct lh_block_item {
     int64_t window_from;          /* rows from this position on do not see the whole current tile */
     float *q;                     /* packed, by blocks of rows */
     float *k, *v, *s;             /* packed keys and values of a tile; [way->rows, KEYS] logits, then weights */
-    float *wide;                  /* [KEYS, d] keys or values of a tile of codes, times their scales */
+    float *wide;                  /* of a cache of codes: [most_rows, d] transformed queries (q8.h), or [KEYS, d] keys
+                                     or values of a tile, times their scales */
     float *o;                     /* [most_rows, d_padded] */
     float *row_max, *denominator; /* [most_rows] */
 } lh_block_item;
@@ -29,7 +30,7 @@ typedef struct lh_block_item {
 static int64_t item_floats(const lh_block *b)
 {
     return b->most_rows * (b->d_places + b->d_padded + 2) + KEYS * (b->d_places + b->d_padded) + b->way->rows * KEYS +
-           b->d_wide * KEYS;
+           b->d_wide * lh_max_i64(KEYS, b->most_rows);
 }
 
 static void item_place(lh_block_item *item, float *memory)
@@ -45,6 +46,21 @@ static void item_place(lh_block_item *item, float *memory)
     item->wide = item->denominator + b->most_rows;
 }
 
+/* Rows of the queries of a cache of codes, transformed. */
+static void transform_queries(const lh_block_item *item, lh_rows *rows)
+{
+    const lh_attend_block_args *a = item->block->args;
+    const int64_t d = item->block->d;
+    for (int64_t r = 0; r < item->rows; r++) {
+        const int64_t t = r / item->group, i = r % item->group;
+        memcpy(item->wide + r * d, a->q + rows->first + t * a->q_ld + i * d, (size_t)d * sizeof *a->q);
+        lh_q8_hadamard_inverse(item->wide + r * d, d);
+    }
+    rows->src = item->wide;
+    rows->first = 0;
+    rows->outer_ld = item->group * d;
+}
+
 static void item_begin(lh_block_item *item)
 {
     const lh_block *b = item->block;
@@ -58,6 +74,7 @@ static void item_begin(lh_block_item *item)
                     .count = item->rows,
                     .depth = b->d,
                     .factor = query_factor(&a->logit)};
+    if (b->d_wide) transform_queries(item, &rows);
     for (int64_t r = 0; r < item->rows; r += b->way->rows)
         b->way->pack_rows(item->q + r * b->d_places, &rows, r / b->way->rows);
     memset(item->o, 0, (size_t)(b->most_rows * b->d_padded) * sizeof *item->o);

@@ -273,8 +273,10 @@ static void attend_chunk(const lh_decode *decode, const lh_chunk *c, float *memo
         int64_t heads = lh_min_i64(c->group - g, BLOCK_HEADS);
         const float *q = a->q + c->b * a->q_ld + (c->i0 + g) * d;
         memset(t.q, 0, (size_t)(BLOCK_HEADS * t.q_ld) * sizeof *t.q);
-        for (int64_t h = 0; h < heads; h++)
+        for (int64_t h = 0; h < heads; h++) {
             pack_floats_for(t.q + h * t.q_ld, q + h * d, d, query_factor(&a->logit), kind);
+            if (kind == MEET_CODES) lh_q8_hadamard_inverse(t.q + h * t.q_ld, d);
+        }
         if (a->logits && a->logits[c->b].at) {
             t.out = a->logits[c->b];
             t.out.at += (c->i0 + g) * t.out.ld + c->first;

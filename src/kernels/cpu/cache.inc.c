@@ -1,7 +1,18 @@
 /* Appending entries to caches, query rows to a ring; copying and compacting entries. */
 #include "kernels/cpu/common.h"
 
-static void append_head(const lh_append_args *a, int64_t b, int64_t h)
+/* Key and value to a slot of a cache of q8. work: [head_dim]. */
+static void append_codes(const lh_ragged *kv, int64_t slot, const float *k, const float *v, float *work)
+{
+    const int64_t d = kv->head_dim;
+    memcpy(work, k, (size_t)d * sizeof *work);
+    lh_q8_hadamard(work, d);
+    kv->k_scale[slot] = lh_q8_row((int8_t *)kv->k + slot * d, work, d);
+    kv->v_scale[slot] = lh_q8_row((int8_t *)kv->v + slot * d, v, d);
+}
+
+/* work: [head_dim] for a cache of q8. */
+static void append_head(const lh_append_args *a, int64_t b, int64_t h, float *work)
 {
     lh_ragged *kv = &a->seqs[b];
     int64_t d = kv->head_dim, slot = kv->offset[h] + kv->len[h];
@@ -10,10 +21,7 @@ static void append_head(const lh_append_args *a, int64_t b, int64_t h)
         memset(kv->stats + slot * kv->stat_count, 0, (size_t)(a->tokens * kv->stat_count) * sizeof *kv->stats);
     for (int64_t t = 0; t < a->tokens; t++, slot++) {
         int64_t row = b * a->tokens + t, at = row * a->ld + h * d;
-        if (kv->type == LH_Q8) {
-            kv->k_scale[slot] = lh_q8_row((int8_t *)kv->k + slot * d, a->k + at, d);
-            kv->v_scale[slot] = lh_q8_row((int8_t *)kv->v + slot * d, a->v + at, d);
-        }
+        if (kv->type == LH_Q8) append_codes(kv, slot, a->k + at, a->v + at, work);
         for (int64_t i = 0; i < d && kv->type != LH_Q8; i += VL) {
             vf_store_any_first(kv->k, kv->type, slot * d + i, vf_load_first(a->k + at + i, d - i), d - i);
             vf_store_any_first(kv->v, kv->type, slot * d + i, vf_load_first(a->v + at + i, d - i), d - i);
@@ -25,11 +33,14 @@ static void append_head(const lh_append_args *a, int64_t b, int64_t h)
 
 static lh_status op_append(lh_stream *stream, const lh_append_args *a)
 {
-    (void)stream;
     for (int64_t b = 0; b < a->batch; b++) {
         lh_ragged *kv = &a->seqs[b];
+        const int64_t ld = round_up(kv->head_dim, 16);
+        float *rows = NULL;
+        if (kv->type == LH_Q8)
+            LH_TRY(lh_stream_scratch(stream, &rows, omp_get_max_threads() * ld * (int64_t)sizeof *rows));
 #pragma omp parallel for if (a->tokens * kv->heads * kv->head_dim >= PARALLEL_FROM)
-        for (int64_t h = 0; h < kv->heads; h++) append_head(a, b, h);
+        for (int64_t h = 0; h < kv->heads; h++) append_head(a, b, h, rows ? rows + omp_get_thread_num() * ld : NULL);
     }
     return LH_OK;
 }

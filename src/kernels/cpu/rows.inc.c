@@ -142,6 +142,7 @@ static void convert_row(const lh_convert_args *a, int64_t r, float *row)
         return;
     }
     if (is_wide) widen_row(row, (const int8_t *)a->src + from, a->src_scale[r], a->cols);
+    if (is_wide && a->are_keys) lh_q8_hadamard_inverse(row, a->cols);
     const void *src = is_wide ? row : a->src;
     const lh_dtype src_type = is_wide ? LH_F32 : a->src_type;
     const lh_dtype dst_type = a->dst_type == LH_Q8 ? LH_F32 : a->dst_type;
@@ -150,7 +151,9 @@ static void convert_row(const lh_convert_args *a, int64_t r, float *row)
         vf x = vf_load_any_first(src, src_type, (is_wide ? 0 : from) + i, a->cols - i);
         vf_store_any_first(dst, dst_type, (a->dst_type == LH_Q8 ? 0 : to) + i, x, a->cols - i);
     }
-    if (a->dst_type == LH_Q8) a->dst_scale[r] = lh_q8_row((int8_t *)a->dst + to, row, a->cols);
+    if (a->dst_type != LH_Q8) return;
+    if (a->are_keys) lh_q8_hadamard(row, a->cols);
+    a->dst_scale[r] = lh_q8_row((int8_t *)a->dst + to, row, a->cols);
 }
 
 static lh_status op_convert(lh_stream *stream, const lh_convert_args *a)

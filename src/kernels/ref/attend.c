@@ -4,12 +4,13 @@
 lh_status lh_ref_attend_block(lh_stream *stream, const lh_attend_block_args *a)
 {
     double *work = NULL;
+    float *query = NULL;
     if (a->tokens == 0 || a->map.heads == 0) return LH_OK;
-    LH_TRY(ref_attend_work(stream, &work, a->kv));
+    LH_TRY(ref_attend_work(stream, &work, &query, a->kv));
     for (int64_t t = 0; t < a->tokens; t++) {
         for (int64_t i = 0; i < a->map.heads; i++) {
             int64_t head = (a->map.first + i) / a->map.group, slots = a->kv->len[head] - a->tokens + t + 1;
-            lh_ref_row row = {.q = a->q + t * a->q_ld + i * a->kv->head_dim,
+            lh_ref_row row = {.q = ref_query(a->kv, a->q + t * a->q_ld + i * a->kv->head_dim, query),
                               .kv = a->kv,
                               .logit = a->logit,
                               .head = head,
@@ -26,15 +27,16 @@ lh_status lh_ref_attend_block(lh_stream *stream, const lh_attend_block_args *a)
 lh_status lh_ref_attend_decode(lh_stream *stream, const lh_attend_decode_args *a)
 {
     double *work = NULL;
+    float *query = NULL;
     lh_count_fresh(a);
     if (a->map.heads == 0) return LH_OK;
     for (int64_t b = 0; b < a->batch; b++) {
         const lh_ragged *kv = &a->seqs[b];
         lh_row_logits logits = a->logits ? a->logits[b] : (lh_row_logits){0};
-        LH_TRY(ref_attend_work(stream, &work, kv));
+        LH_TRY(ref_attend_work(stream, &work, &query, kv));
         for (int64_t i = 0; i < a->map.heads; i++) {
             int64_t head = (a->map.first + i) / a->map.group;
-            lh_ref_row row = {.q = a->q + b * a->q_ld + i * kv->head_dim,
+            lh_ref_row row = {.q = ref_query(kv, a->q + b * a->q_ld + i * kv->head_dim, query),
                               .kv = kv,
                               .logit = a->logit,
                               .head = head,

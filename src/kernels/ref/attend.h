@@ -4,12 +4,13 @@
 #define LH_KERNELS_REF_ATTEND_H
 
 #include <math.h>
+#include <string.h>
 
 #include "kernels/ref/ref.h"
 
 /* A query row of one head, and the entries of its KV head before masking. */
 typedef struct lh_ref_row {
-    const float *q;
+    const float *q; /* of ref_query */
     const lh_ragged *kv;
     lh_logit logit;
     int64_t head, slots, position; /* KV head; its first `slots` slots; position of the row */
@@ -49,6 +50,15 @@ static inline int ref_sees(const lh_ref_row *row, int64_t slot)
     return ref_position(row, slot) <= row->position && ref_in_window(row, slot);
 }
 
+/* The query that is multiplied with the numbers of keys. work: [head_dim]. */
+static inline const float *ref_query(const lh_ragged *kv, const float *q, float *work)
+{
+    if (kv->type != LH_Q8) return q;
+    memcpy(work, q, (size_t)kv->head_dim * sizeof *work);
+    lh_q8_hadamard_inverse(work, kv->head_dim);
+    return work;
+}
+
 /* Softmax over the slots for which `visible` returns 1. work: slots + head_dim numbers. */
 static inline void ref_attend(const lh_ref_row *row, int (*visible)(const lh_ref_row *, int64_t), double *work,
                               float *o, float *lse)
@@ -73,12 +83,15 @@ static inline void ref_attend(const lh_ref_row *row, int (*visible)(const lh_ref
     if (lse) *lse = denominator != 0 ? (float)(row_max + log(denominator)) : -INFINITY;
 }
 
-/* Workspace for rows of any head of kv. */
-static inline lh_status ref_attend_work(lh_stream *stream, double **work, const lh_ragged *kv)
+/* Workspace for rows of any head of kv, and for their query. */
+static inline lh_status ref_attend_work(lh_stream *stream, double **work, float **query, const lh_ragged *kv)
 {
     int64_t most = 0;
     for (int64_t h = 0; h < kv->heads; h++) most = kv->len[h] > most ? kv->len[h] : most;
-    return lh_stream_scratch(stream, work, (most + kv->head_dim) * (int64_t)sizeof **work);
+    const int64_t numbers = most + kv->head_dim;
+    LH_TRY(lh_stream_scratch(stream, work, numbers * (int64_t)sizeof **work + kv->head_dim * (int64_t)sizeof **query));
+    *query = (float *)(*work + numbers);
+    return LH_OK;
 }
 
 /* Returns 1 if row r sees the entry in a slot. */

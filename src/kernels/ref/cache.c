@@ -3,12 +3,19 @@
 
 #include "kernels/ref/ref.h"
 
-static void append_token(lh_ragged *kv, const lh_append_args *a, int64_t h, int64_t row)
+/* A row of a->k or a->v to a slot. work: [n]. */
+static void append_row(const lh_ref_rows *to, int64_t slot, const float *from, float *work, int64_t n)
+{
+    memcpy(work, from, (size_t)n * sizeof *work);
+    ref_row_store(to, slot, work, n);
+}
+
+static void append_token(lh_ragged *kv, const lh_append_args *a, int64_t h, int64_t row, float *work)
 {
     int64_t slot = kv->offset[h] + kv->len[h] + row % a->tokens, from = row * a->ld + h * kv->head_dim;
     const lh_ref_rows keys = ref_keys(kv), values = ref_values(kv);
-    ref_row_store(&keys, slot, a->k + from, kv->head_dim);
-    ref_row_store(&values, slot, a->v + from, kv->head_dim);
+    append_row(&keys, slot, a->k + from, work, kv->head_dim);
+    append_row(&values, slot, a->v + from, work, kv->head_dim);
     if (kv->positions) kv->positions[slot] = a->positions[row];
     if (kv->bias) kv->bias[slot] = 0.0f;
     for (int64_t c = 0; kv->stats && c < kv->stat_count; c++) kv->stats[slot * kv->stat_count + c] = 0.0f;
@@ -16,10 +23,11 @@ static void append_token(lh_ragged *kv, const lh_append_args *a, int64_t h, int6
 
 lh_status lh_ref_append(lh_stream *stream, const lh_append_args *a)
 {
-    (void)stream;
+    float *work = NULL;
     for (int64_t b = 0; b < a->batch; b++) {
+        LH_TRY(lh_stream_scratch(stream, &work, a->seqs[b].head_dim * (int64_t)sizeof *work));
         for (int64_t h = 0; h < a->seqs[b].heads; h++) {
-            for (int64_t t = 0; t < a->tokens; t++) append_token(&a->seqs[b], a, h, b * a->tokens + t);
+            for (int64_t t = 0; t < a->tokens; t++) append_token(&a->seqs[b], a, h, b * a->tokens + t, work);
             if (!a->leaves_len) a->seqs[b].len[h] += a->tokens;
         }
     }

@@ -99,12 +99,14 @@ lh_status lh_ref_rope(lh_stream *stream, const lh_rope_args *a)
 /* ---- numbers of rows ---- */
 lh_status lh_ref_convert(lh_stream *stream, const lh_convert_args *a)
 {
-    const lh_ref_rows src = {(void *)(uintptr_t)a->src, (float *)(uintptr_t)a->src_scale, a->src_type, a->src_ld};
-    const lh_ref_rows dst = {a->dst, a->dst_scale, a->dst_type, a->dst_ld};
+    const lh_ref_rows src = {(void *)(uintptr_t)a->src, (float *)(uintptr_t)a->src_scale, a->src_type, a->are_keys,
+                             a->src_ld};
+    const lh_ref_rows dst = {a->dst, a->dst_scale, a->dst_type, a->are_keys, a->dst_ld};
     float *row = NULL;
     LH_TRY(lh_stream_scratch(stream, &row, a->cols * (int64_t)sizeof *row));
     for (int64_t r = 0; r < a->rows; r++) {
         for (int64_t i = 0; i < a->cols; i++) row[i] = (float)ref_row_load(&src, r, i);
+        if (src.type == LH_Q8 && src.are_keys) lh_q8_hadamard_inverse(row, a->cols);
         ref_row_store(&dst, r, row, a->cols);
     }
     return LH_OK;
