@@ -126,6 +126,37 @@ START_TEST(test_needle_gives_the_same_bytes_on_any_number_of_ranks)
 }
 END_TEST
 
+/* Two kinds of facts of a file: a table for each, and one for both; names of keep sets name the kind. */
+START_TEST(test_needle_asks_for_several_kinds_of_facts)
+{
+    static const char options[] =
+        NEEDLE SMALL "--templates " SOURCE_DIR
+                     "/examples/facts.json --kinds ship,box --keys 3 --policy snapkv --budget 60 --deterministic";
+    program_result one = {0}, more = {0};
+    json_t *o = eval(1, options), *means = rows(o, "means");
+    ck_assert_uint_eq(json_array_size(rows(o, "prompts")),
+                      2 * 2 * 2 * 2); /* depths, scenarios, kinds, full and snapkv */
+    ck_assert_uint_eq(json_array_size(means), 2 * 3 * 2);
+    for (size_t i = 0; i < 6; i++) {
+        static const char *const tasks[] = {"box", "box", "ship", "ship", "average", "average"};
+        ck_assert_str_eq(text(json_array_get(means, i), "task"), tasks[i]);
+        ck_assert_double_eq(value(json_array_get(means, i), "prompts"), i < 4 ? 2 : 4);
+    }
+    json_decref(o);
+    everything(&one, 1, options);
+    ck_assert_int_eq(program_lines(one.out.data, "420 tokens, context-only, box: exact"), 1);
+    for (int ranks = 2; ranks <= 4; ranks++) {
+        everything(&more, ranks, options);
+        ck_assert_str_eq(one.out.data, more.out.data);
+    }
+    program_run(&one, 2, "%s --depth 0.5 --scenario context-only --keep-sets kinds", options);
+    program_exits(&one, 0);
+    ck_assert(lh_file_exists("kinds/420-context-only-depth0_5-seed0-box.01-snapkv-60.h5"));
+    program_clear(&one);
+    program_clear(&more);
+}
+END_TEST
+
 START_TEST(test_fidelity_gives_the_same_bytes_on_any_number_of_ranks)
 {
     static const char options[] =
@@ -330,6 +361,12 @@ START_TEST(test_what_cannot_be_is_said)
         {NEEDLE "--depth 0.1:0.9:1", "must end with a number from 2", 2},
         {NEEDLE "--scenario aware", "'--scenario' got 'aware', it must be a list of: question-aware, context-only", 2},
         {NEEDLE "--needle 'no place'", "'--needle' has no '{secret}'", 2},
+        {NEEDLE "--kinds box", "'--kinds' chooses from the kinds of '--templates'", 2},
+        {NEEDLE "--templates " SOURCE_DIR "/examples/facts.json --kinds chair", "has the name 'chair', or is for it",
+         2},
+        {NEEDLE "--templates " SOURCE_DIR "/examples/facts.json --question 'Who?'",
+         "'--templates' says sentence and question", 2},
+        {NEEDLE "--templates hay", "hay", 3},
         {NEEDLE "--length 100000", "longer than the 4096 positions", 2},
         {NEEDLE "--length 60", "alone are", 2},
         {NEEDLE "--csv tiny.h5", "'--csv' and '--model' are both 'tiny.h5'", 2},
@@ -425,6 +462,7 @@ int main(void)
     const TTest *const tests[] = {test_needle_tables_are_complete,
                                   test_needle_tells_policies_of_the_question,
                                   test_needle_gives_the_same_bytes_on_any_number_of_ranks,
+                                  test_needle_asks_for_several_kinds_of_facts,
                                   test_fidelity_gives_the_same_bytes_on_any_number_of_ranks,
                                   test_one_prefill_for_all_is_one_for_each,
                                   test_a_budget_that_holds_everything_is_faithful,

@@ -53,10 +53,10 @@ static char *make_haystack(int sentences)
 
 static lh_needle_form form_of(const char *haystack, int64_t keys, const lh_chat_format *format)
 {
+    static lh_needle_kind plain = {"needle", NEEDLE, QUESTION, "{secret}"};
     return (lh_needle_form){.haystack = haystack,
                             .haystack_bytes = (int64_t)strlen(haystack),
-                            .needle = NEEDLE,
-                            .question = QUESTION,
+                            .kinds = {.at = &plain, .n = 1},
                             .keys = keys,
                             .format = format};
 }
@@ -120,7 +120,7 @@ START_TEST(test_a_prompt_has_its_length_and_its_needle_once_at_its_depth)
             for (int l = 0; l < 3; l++)
                 for (int chat = 0; chat <= tokenizers[i].chat; chat++) {
                     lh_needle_form form = form_of(haystack, l == 0 ? 1 : 1 + d % 4, chat ? format : NULL);
-                    check_prompt(tok, &form, &(lh_needle_spec){lengths[l], depths[d], (uint64_t)(10 * d + l)},
+                    check_prompt(tok, &form, &(lh_needle_spec){lengths[l], depths[d], (uint64_t)(10 * d + l), 0},
                                  tokenizers[i].slack);
                 }
         lh_chat_close(format);
@@ -139,9 +139,9 @@ START_TEST(test_the_seed_makes_the_prompt)
     int others = 0;
     OK(lh_chat_of(&format, tok));
     lh_needle_form form = form_of(haystack, 3, format);
-    OK(lh_needle_make(&a, tok, &form, &(lh_needle_spec){2000, 0.5, 1}));
+    OK(lh_needle_make(&a, tok, &form, &(lh_needle_spec){2000, 0.5, 1, 0}));
     for (uint64_t seed = 1; seed < 9; seed++) {
-        OK(lh_needle_make(&b, tok, &form, &(lh_needle_spec){2000, 0.5, seed}));
+        OK(lh_needle_make(&b, tok, &form, &(lh_needle_spec){2000, 0.5, seed, 0}));
         int same = strcmp(a.text.data, b.text.data) == 0;
         ck_assert_int_eq(same, seed == 1);
         ck_assert(seed != 1 || strcmp(a.secret, b.secret) == 0);
@@ -165,7 +165,7 @@ START_TEST(test_keys_are_told_apart)
     for (uint64_t seed = 0; seed < 5; seed++) {
         lh_needle n;
         char names[LH_NEEDLE_KEYS][32], secrets[LH_NEEDLE_KEYS][3][32];
-        OK(lh_needle_make(&n, tok, &form, &(lh_needle_spec){6000, 0.4, seed}));
+        OK(lh_needle_make(&n, tok, &form, &(lh_needle_spec){6000, 0.4, seed, 0}));
         const char *at = n.text.data;
         for (int k = 0; k < LH_NEEDLE_KEYS; k++) {
             at = strstr(at, "The secret passphrase for the ");
@@ -192,23 +192,118 @@ START_TEST(test_what_cannot_be_is_refused)
     lh_tokenizer *tok = open_tokenizer(0);
     lh_needle_form form = form_of(haystack, 1, NULL);
     lh_needle n;
-    ck_assert_int_eq(lh_needle_make(&n, tok, &form, &(lh_needle_spec){5000, 0.5, 0}), LH_EINPUT);
+    ck_assert_int_eq(lh_needle_make(&n, tok, &form, &(lh_needle_spec){5000, 0.5, 0, 0}), LH_EINPUT);
     ck_assert_msg(strstr(lh_error_message(), "the haystack is too short") != NULL, "%s", lh_error_message());
-    ck_assert_int_eq(lh_needle_make(&n, tok, &form, &(lh_needle_spec){40, 0.5, 0}), LH_EUSAGE);
+    ck_assert_int_eq(lh_needle_make(&n, tok, &form, &(lh_needle_spec){40, 0.5, 0, 0}), LH_EUSAGE);
     ck_assert_msg(strstr(lh_error_message(), "alone are") != NULL, "%s", lh_error_message());
-    OK(lh_needle_check(&form));
-    form.needle = "no secret";
-    ck_assert_int_eq(lh_needle_check(&form), LH_EUSAGE);
-    form.needle = "'{secret}'";
-    OK(lh_needle_check(&form));
-    form.keys = 2;
-    ck_assert_int_eq(lh_needle_check(&form), LH_EUSAGE);
+    OK(lh_needle_kinds_check(&form.kinds, 1));
+    ck_assert_int_eq(lh_needle_kinds_check(&form.kinds, LH_NEEDLE_KEYS + 1), LH_EUSAGE);
+    lh_needle_kinds kinds;
+    ck_assert_int_eq(lh_needle_kinds_plain(&kinds, "no secret", QUESTION), LH_EUSAGE);
+    OK(lh_needle_kinds_plain(&kinds, "'{secret}'", QUESTION));
+    OK(lh_needle_kinds_check(&kinds, 1));
+    ck_assert_int_eq(lh_needle_kinds_check(&kinds, 2), LH_EUSAGE);
     ck_assert_ptr_nonnull(strstr(lh_error_message(), "{name}"));
-    form.needle = NEEDLE;
-    form.keys = LH_NEEDLE_KEYS + 1;
-    ck_assert_int_eq(lh_needle_check(&form), LH_EUSAGE);
+    lh_needle_kinds_clear(&kinds);
     lh_tokenizer_close(tok);
     free(haystack);
+}
+END_TEST
+
+/* Every prompt of every kind of the shipped file holds its fact once, and the answer is in it and not in the question;
+ * the other facts are of all kinds. */
+START_TEST(test_kinds_of_a_file_make_their_prompts)
+{
+    char *haystack = make_haystack(300);
+    lh_tokenizer *tok = open_tokenizer(0);
+    uint64_t hash;
+    lh_needle_form form = form_of(haystack, 6, NULL);
+    OK(lh_needle_kinds_read(&form.kinds, FACTS, NULL, &hash));
+    ck_assert_int_eq(form.kinds.n, 8);
+    OK(lh_needle_kinds_check(&form.kinds, 6));
+    for (int64_t k = 0; k < form.kinds.n; k++) {
+        lh_needle n, other;
+        int meetings = 0, boxes = 0;
+        const lh_needle_spec spec = {4000, 0.4, 7, k}, next = {4000, 0.4, 8, k};
+        OK(lh_needle_make(&n, tok, &form, &spec));
+        OK(lh_needle_make(&other, tok, &form, &next));
+        const char *asked = form.kinds.at[k].question;
+        ck_assert_msg(strncmp(n.question.data, asked, strcspn(asked, "{")) == 0, "%s", n.question.data);
+        ck_assert_msg(occurs(n.text.data, n.secret) == 1, "%s: '%s'", form.kinds.at[k].name, n.secret);
+        ck_assert_ptr_null(strstr(n.question.data, n.secret));
+        ck_assert_ptr_null(strchr(n.text.data, '{'));
+        ck_assert_ptr_null(strchr(n.question.data, '{'));
+        ck_assert_str_ne(n.secret, other.secret);
+        const char *fact = n.text.data + n.needle_at, *end = strchr(fact, '.'), *answer = strstr(fact, n.secret);
+        ck_assert(answer && answer < end);
+        meetings = occurs(n.text.data, "The meeting about"), boxes = occurs(n.text.data, "Box number");
+        ck_assert(meetings <= 1 && boxes <= 1); /* six of eight kinds */
+        lh_needle_clear(&n);
+        lh_needle_clear(&other);
+    }
+    lh_needle_kinds_clear(&form.kinds);
+    lh_tokenizer_close(tok);
+    free(haystack);
+}
+END_TEST
+
+START_TEST(test_kinds_are_chosen_by_name_and_by_use)
+{
+    static const struct {
+        const char *wanted;
+        int64_t n;
+    } cases[] = {{NULL, 8}, {"choosing", 4}, {"reporting,box", 5}, {"owner", 1}};
+    lh_needle_kinds kinds;
+    uint64_t hash;
+    for (int i = 0; i < 4; i++) {
+        OK(lh_needle_kinds_read(&kinds, FACTS, cases[i].wanted, &hash));
+        ck_assert_int_eq(kinds.n, cases[i].n);
+        lh_needle_kinds_clear(&kinds);
+    }
+    ck_assert_int_eq(lh_needle_kinds_read(&kinds, FACTS, "box,chairs", &hash), LH_EUSAGE);
+    ck_assert_ptr_nonnull(strstr(lh_error_message(), "the name 'chairs'"));
+    ck_assert_int_eq(lh_needle_kinds_read(&kinds, FACTS, "", &hash), LH_EUSAGE);
+}
+END_TEST
+
+/* A file, and what its message says. */
+START_TEST(test_a_file_of_kinds_is_checked)
+{
+#define KIND(name, fact, question, answer) \
+    "{'name':'" name "','fact':'" fact "','question':'" question "','answer':'" answer "'}"
+#define GOOD KIND("a", "{name} is {secret}.", "What is {name}?", "{secret}")
+    static const struct {
+        const char *text, *says;
+    } files[] = {
+        {"[]", "'kinds' is no array"},
+        {"{'kinds':{}}", "'kinds' is no array"},
+        {"{'lists':[],'kinds':[" GOOD "]}", "'lists' is no object"},
+        {"{'lists':{'x':[]},'kinds':[" GOOD "]}", "list 'x' is empty"},
+        {"{'lists':{'x':['a',3]},'kinds':[" GOOD "]}", "list 'x': item 2 is no word"},
+        {"{'lists':{'x':{'from':3}},'kinds':[" GOOD "]}", "list 'x' is neither an array of words nor"},
+        {"{'lists':{'x':{'from':3,'to':2}},'kinds':[" GOOD "]}", "list 'x' is neither an array of words nor"},
+        {"{'lists':{'name':['a']},'kinds':[" GOOD "]}", "a list is called 'name'"},
+        {"{'kinds':[" GOOD "," GOOD "]}", "two kinds are called 'a'"},
+        {"{'kinds':[3]}", "one of 'kinds'"},
+        {"{'kinds':[" KIND("a b", "{name} is {secret}.", "What is {name}?", "{secret}") "]}",
+         "needs a 'name' of up to"},
+        {"{'kinds':[" KIND("average", "{name} is {secret}.", "What is {name}?", "{secret}") "]}", "not 'average'"},
+        {"{'kinds':[{'name':'a','fact':'{secret}'}]}", "kind 'a': 'question' is missing"},
+        {"{'kinds':[" KIND("a", "{nme} is {secret}.", "What is {name}?", "{secret}") "]}", "'fact' has {nme}, which"},
+        {"{'kinds':[" KIND("a", "It is {secret}.", "What is {name}?", "{secret}") "]}", "the question has {name}"},
+        {"{'kinds':[" KIND("a", "It is {name}.", "What?", "{secret}") "]}", "the answer has {secret}"},
+        {"{'kinds':[" KIND("a", "{name} is {secret}.", "What is {name}?", "{name}") "]}", "the answer is fixed"},
+        {"{'kinds':[" GOOD, "kinds.json"},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        lh_needle_kinds kinds;
+        uint64_t hash;
+        FILE *file = fopen("kinds.json", "w");
+        for (const char *c = files[i].text; *c; c++) fputc(*c == '\'' ? '"' : *c, file);
+        fclose(file);
+        ck_assert_int_eq(lh_needle_kinds_read(&kinds, "kinds.json", NULL, &hash), LH_EINPUT);
+        ck_assert_msg(strstr(lh_error_message(), files[i].says) != NULL, "%s", lh_error_message());
+    }
 }
 END_TEST
 
@@ -231,6 +326,9 @@ int main(void)
                                   test_the_seed_makes_the_prompt,
                                   test_keys_are_told_apart,
                                   test_what_cannot_be_is_refused,
+                                  test_kinds_of_a_file_make_their_prompts,
+                                  test_kinds_are_chosen_by_name_and_by_use,
+                                  test_a_file_of_kinds_is_checked,
                                   test_where_sentences_end,
                                   NULL};
     program_enter();

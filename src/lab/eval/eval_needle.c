@@ -1,11 +1,13 @@
 /* eval_needle.c - `eval needle`: options and output of the task of eval/needle.h. */
+#include <string.h>
+
 #include "base/hash.h"
 #include "lab/eval/eval_common.h"
 #include "lab/eval/input_files.h"
 #include "lab/eval/needle.h"
 
 struct needle_options {
-    const char *haystack, *needle, *question, *depth, *scenario;
+    const char *haystack, *needle, *question, *templates, *kinds, *depth, *scenario;
     int64_t keys, seeds;
 };
 
@@ -14,6 +16,8 @@ struct values {
     struct needle_options needle;
 };
 
+#define NEEDLE "The secret passphrase for the {name} is '{secret}'."
+#define QUESTION "What is the secret passphrase for the {name}?"
 #define FIELD(member) LH_FIELD(struct needle_options, member)
 static const lh_option needle_rows[] = {
     {.type = LH_OPT_STR,
@@ -28,16 +32,23 @@ static const lh_option needle_rows[] = {
      .name = "needle",
      FIELD(needle),
      .arg = "TEXT",
-     .def = "The secret passphrase for the {name} is '{secret}'.",
+     .def = NEEDLE,
      .help =
          "The sentence that is hidden; {secret} becomes an adjective, an animal and a number, {name} what the secret "
          "is for."},
+    {.type = LH_OPT_STR, .name = "question", FIELD(question), .arg = "TEXT", .def = QUESTION, .help = "The question."},
     {.type = LH_OPT_STR,
-     .name = "question",
-     FIELD(question),
-     .arg = "TEXT",
-     .def = "What is the secret passphrase for the {name}?",
-     .help = "The question."},
+     .name = "templates",
+     FIELD(templates),
+     .arg = "FILE",
+     .help =
+         "Several kinds of facts instead of the one: a JSON file with their sentences, questions, answers and lists "
+         "of words, such as examples/facts.json. One prompt for each kind; tables by kind."},
+    {.type = LH_OPT_STR,
+     .name = "kinds",
+     FIELD(kinds),
+     .arg = "LIST",
+     .help = "Only these kinds of '--templates': their names, or what they are for ('for' in the file)."},
     {.type = LH_OPT_I64,
      .name = "keys",
      FIELD(keys),
@@ -45,8 +56,8 @@ static const lh_option needle_rows[] = {
      .def = "1",
      .min = 1,
      .max = LH_NEEDLE_KEYS,
-     .help = "Number of needles, each with its own name and secret; the question asks for one, the others are placed "
-             "at random."},
+     .help = "Number of needles, each with its own name and secret, of all kinds in turn; the question asks for one, "
+             "the others are placed at random."},
     {.type = LH_OPT_STR,
      .name = "depth",
      FIELD(depth),
@@ -93,13 +104,18 @@ static const lh_example examples[] = {
      "all policies, four needles of which one is asked for, on two ranks"},
     {"longhaul eval needle -m m.h5 --haystack essays/ --policy 'ada-snapkv,ada-snapkv --pool-size 31' --budget 256",
      "the effect of one part of a policy"},
+    {"longhaul eval needle -m m.h5 --haystack essays/ --templates examples/facts.json --kinds reporting --keys 6 "
+     "--budget "
+     "10%,20% --scenario context-only",
+     "four kinds of facts, six facts in every prompt"},
     {0}};
 static const lh_syntax syntax = {
     .program = "longhaul",
     .name = "eval needle",
     .usage = "-m FILE --haystack FILE|FOLDER [options]",
     .summary = "Hide a sentence in a long text and ask for it",
-    .text = "One prompt for every length, depth and seed; one prefill of it serves all policies and budgets (a policy "
+    .text = "One prompt for every length, depth, seed and kind of fact; one prefill of it serves all policies and "
+            "budgets (a policy "
             "that evicts during prefill needs its own). An answer is exact if it contains the words of the secret in "
             "order, ignoring case and punctuation; the other measure is the share of these words that it contains. "
             "Prompts that the full cache does not answer say nothing about policies: a second mean leaves them "
@@ -115,6 +131,7 @@ typedef struct run {
     lh_needle_request request;
     lh_needle_result result;
     lh_buf haystack;
+    lh_needle_kinds kinds; /* of a file: on rank 0 */
 } run;
 
 static lh_status needle_means(const void *self, lh_table *out)
@@ -133,10 +150,26 @@ static lh_status check_needle(void *self)
     const struct values *v = r->v;
     LH_TRY(lh_eval_read_shares("depth", v->needle.depth, &r->depths, &r->depth_count));
     LH_TRY(lh_eval_read_scenarios(&r->task, v->needle.scenario, r->request.scenarios));
-    r->request.form = (lh_needle_form){
-        .haystack = "", .needle = v->needle.needle, .question = v->needle.question, .keys = v->needle.keys};
-    LH_TRY(lh_needle_check(&r->request.form));
+    r->request.form = (lh_needle_form){.haystack = "", .keys = v->needle.keys};
+    r->request.names_kinds = v->needle.templates != NULL;
+    if (v->needle.kinds && !v->needle.templates)
+        LH_FAIL(LH_EUSAGE, "'--kinds' chooses from the kinds of '--templates': give that file, too");
+    if (!v->needle.templates) {
+        LH_TRY(lh_needle_kinds_plain(&r->kinds, v->needle.needle, v->needle.question));
+        return lh_needle_kinds_check(&r->kinds, v->needle.keys);
+    }
+    if (strcmp(v->needle.needle, NEEDLE) != 0 || strcmp(v->needle.question, QUESTION) != 0)
+        LH_FAIL(LH_EUSAGE, "'--templates' says sentence and question: give either it, or '--needle' and '--question'");
     return LH_OK;
+}
+
+/* The kinds of '--templates'; *hash: of the file. */
+static lh_status load_kinds(run *r, uint64_t *hash)
+{
+    const struct needle_options *o = &r->v->needle;
+    if (!o->templates) return LH_OK;
+    LH_TRY(lh_needle_kinds_read(&r->kinds, o->templates, o->kinds, hash));
+    return lh_needle_kinds_check(&r->kinds, o->keys);
 }
 
 static lh_status load_haystack(void *self)
@@ -144,9 +177,12 @@ static lh_status load_haystack(void *self)
     lh_status st = LH_OK;
     run *r = self;
     lh_texts texts = {0};
+    uint64_t hashes[2] = {0};
+    LH_TRY_DONE(load_kinds(r, &hashes[1]));
     LH_TRY_DONE(lh_texts_read(&texts, "--haystack", r->v->needle.haystack));
     LH_TRY_DONE(lh_texts_join(&texts, &r->haystack));
-    r->task.data = lh_hash64(r->haystack.data, r->haystack.bytes);
+    hashes[0] = lh_hash64(r->haystack.data, r->haystack.bytes);
+    r->task.data = r->v->needle.templates ? lh_hash64(hashes, sizeof hashes) : hashes[0];
 done:
     lh_texts_clear(&texts);
     return st;
@@ -159,6 +195,7 @@ static lh_status ask_needles(void *self)
     lh_needle_request *q = &r->request;
     q->chat = (lh_eval_chat){r->task.chat, v->eval.run.format.format, v->eval.run.system, r->task.arguments};
     if (r->haystack.data) q->form.haystack = r->haystack.data;
+    q->form.kinds = r->kinds;
     q->form.haystack_bytes = r->haystack.bytes;
     q->setup = lh_eval_setup_of(&r->task);
     q->lengths = r->task.lengths;
@@ -185,6 +222,7 @@ static lh_status run_needle(lh_call *call)
     lh_status st = lh_eval_run(&r.task);
     lh_needle_result_clear(&r.result);
     lh_buf_clear(&r.haystack);
+    lh_needle_kinds_clear(&r.kinds);
     lh_free(r.depths);
     return st;
 }

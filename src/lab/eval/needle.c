@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "comm/comm.h"
 #include "lab/eval/measures.h"
 #include "lab/eval/questions.h"
 #include "lab/eval/text_metrics.h"
@@ -15,6 +16,7 @@ enum {
     P_BUDGET,
     P_LENGTH,
     P_SCENARIO,
+    P_TASK,
     P_DEPTH,
     P_SEED,
     P_TOKENS,
@@ -34,6 +36,7 @@ const lh_column lh_needle_prompt_columns[] = {
     [P_BUDGET] = {"budget", "entries per KV head, or % of the prompt", LH_COLUMN_LABEL},
     [P_LENGTH] = {"length", "tokens", LH_COLUMN_I64},
     [P_SCENARIO] = {"scenario", "", LH_COLUMN_LABEL},
+    [P_TASK] = {"task", "", LH_COLUMN_LABEL},
     [P_DEPTH] = {"depth", "share of the haystack", LH_COLUMN_F64},
     [P_SEED] = {"seed", "", LH_COLUMN_I64},
     [P_TOKENS] = {"prompt_tokens", "tokens", LH_COLUMN_I64},
@@ -53,6 +56,7 @@ enum {
     M_BUDGET,
     M_LENGTH,
     M_SCENARIO,
+    M_TASK,
     M_PROMPTS,
     M_EXACT,
     M_WORDS,
@@ -68,6 +72,7 @@ const lh_column lh_needle_mean_columns[] = {
     [M_BUDGET] = {"budget", "entries per KV head, or % of the prompt", LH_COLUMN_LABEL},
     [M_LENGTH] = {"length", "tokens", LH_COLUMN_I64},
     [M_SCENARIO] = {"scenario", "", LH_COLUMN_LABEL},
+    [M_TASK] = {"task", "", LH_COLUMN_LABEL},
     [M_PROMPTS] = {"prompts", "prompts", LH_COLUMN_I64},
     [M_EXACT] = {"exact", "share of the prompts", LH_COLUMN_F64},
     [M_WORDS] = {"words", "mean share of the secret's words", LH_COLUMN_F64},
@@ -94,19 +99,25 @@ typedef struct run {
     int answered; /* by the full cache */
 } run;
 
-/* Prompts are numbered by length, depth and seed, the last changing fastest. */
-static lh_needle_spec spec_of(const lh_needle_request *q, int64_t number)
+/* Number of prompts of a length. Prompts are numbered by length, depth, seed and kind, the last changing fastest. */
+static int64_t prompts_of_length(const run *r)
 {
-    const int64_t place = number / q->seeds;
+    return r->request->depth_count * r->request->seeds * r->out->kind_count;
+}
+
+static lh_needle_spec spec_of(const run *r, int64_t number)
+{
+    const lh_needle_request *q = r->request;
+    const int64_t seed = number / r->out->kind_count, place = seed / q->seeds;
     return (lh_needle_spec){q->lengths[place / q->depth_count], q->depths[place % q->depth_count],
-                            q->setup.seed + (uint64_t)(number % q->seeds)};
+                            q->setup.seed + (uint64_t)(seed % q->seeds), number % r->out->kind_count};
 }
 
 static lh_status make_needle(void *self, int64_t number, lh_eval_prompt *out)
 {
     run *r = self;
     lh_needle_clear(&r->needle);
-    r->spec = spec_of(r->request, number);
+    r->spec = spec_of(r, number);
     r->form.format = r->questions.chat.format;
     r->form.arguments = r->questions.chat.arguments;
     r->form.system = r->request->chat.system;
@@ -117,27 +128,27 @@ static lh_status make_needle(void *self, int64_t number, lh_eval_prompt *out)
 }
 
 /* Name of the prompt in names of keep sets, which depends on the prompt alone: the depth as in the table of answers,
- * without its dot. */
-static void name_prompt(char name[LH_PROMPT_NAME_BYTES], const lh_needle_spec *spec, lh_scenario scenario)
+ * without its dot, and the kind if a file names it. */
+static void name_prompt(const run *r, char name[LH_PROMPT_NAME_BYTES], const lh_needle_spec *spec, lh_scenario scenario)
 {
     char depth[32];
     snprintf(depth, sizeof depth, "%.9g", spec->depth);
     for (char *c = depth; *c; c++)
         if (*c == '.') *c = '_';
-    snprintf(name, LH_PROMPT_NAME_BYTES, "%lld-%s-depth%s-seed%llu", (long long)spec->length,
-             lh_scenario_names[scenario], depth, (unsigned long long)spec->seed);
+    const int n = snprintf(name, LH_PROMPT_NAME_BYTES, "%lld-%s-depth%s-seed%llu", (long long)spec->length,
+                           lh_scenario_names[scenario], depth, (unsigned long long)spec->seed);
+    if (r->request->names_kinds) snprintf(name + n, LH_PROMPT_NAME_BYTES - (size_t)n, "-%s", r->out->kinds[spec->kind]);
 }
 
 static void describe_needle(const void *self, int64_t number, lh_scenario scenario, lh_question_case *out)
 {
     const run *r = self;
-    const lh_needle_request *q = r->request;
-    const lh_needle_spec spec = spec_of(q, number);
-    const int64_t place = number / q->seeds;
-    name_prompt(out->name, &spec, scenario);
+    const lh_needle_spec spec = spec_of(r, number);
+    const int64_t length = number / prompts_of_length(r);
+    name_prompt(r, out->name, &spec, scenario);
     out->seed = spec.seed;
-    out->tokens = r->tokens[place / q->depth_count].prefilled[scenario];
-    out->answer = r->tokens[place / q->depth_count].answer;
+    out->tokens = r->tokens[length].prefilled[scenario];
+    out->answer = r->tokens[length].answer;
 }
 
 static lh_status judge_secret(void *self, const lh_question_answer *answer)
@@ -155,6 +166,7 @@ static lh_status judge_secret(void *self, const lh_question_answer *answer)
     row[P_BUDGET].text = choice->budget;
     row[P_LENGTH].number = r->spec.length;
     row[P_SCENARIO].text = lh_scenario_names[answer->scenario];
+    row[P_TASK].text = r->out->kinds[r->spec.kind];
     row[P_DEPTH].value = r->spec.depth;
     row[P_SEED].number = (int64_t)r->spec.seed;
     row[P_TOKENS].number = lh_eval_prompt_tokens(answer->prompt, answer->scenario);
@@ -170,12 +182,25 @@ static lh_status judge_secret(void *self, const lh_question_answer *answer)
     return lh_table_add(&r->out->prompts, row);
 }
 
+/* Collective. The names of the kinds on all ranks. */
+static lh_status list_kinds(run *r)
+{
+    const lh_needle_kinds *kinds = &r->request->form.kinds;
+    lh_comm *comm = lh_engine_get(r->questions.engine)->comm;
+    lh_needle_result *out = r->out;
+    out->kind_count = kinds->n;
+    LH_TRY(lh_comm_bcast(comm, 0, &out->kind_count, sizeof out->kind_count));
+    LH_TRY(lh_comm_agree(comm, lh_calloc(&out->kinds, out->kind_count, sizeof *out->kinds)));
+    for (int64_t k = 0; k < kinds->n; k++) memcpy(out->kinds[k], kinds->at[k].name, sizeof out->kinds[k]);
+    return lh_comm_bcast(comm, 0, out->kinds, out->kind_count * (int64_t)sizeof *out->kinds);
+}
+
 /* Makes one prompt of every length, so that one that cannot be made is reported before the work begins. */
 static lh_status make_first_prompts(run *r)
 {
     const lh_needle_request *q = r->request;
     for (int64_t l = 0; l < q->length_count; l++) {
-        LH_TRY(lh_question_task_make(&r->questions, l * q->depth_count * q->seeds));
+        LH_TRY(lh_question_task_make(&r->questions, l * prompts_of_length(r)));
         for (int s = 0; s < LH_SCENARIOS; s++)
             r->tokens[l].prefilled[s] = lh_eval_prompt_of(&r->questions.prompt, (lh_scenario)s)->n;
         r->tokens[l].answer = r->questions.prompt.answer.n;
@@ -200,12 +225,12 @@ lh_status lh_needle_run(lh_needle_result *out, lh_engine *engine, const lh_needl
     *out = (lh_needle_result){.request = request};
     lh_table_init(&out->prompts, lh_needle_prompt_columns);
     LH_TRY_DONE(lh_question_task_open(&r.questions, &request->chat));
-    st = lh_needle_check(&request->form);
-    if (st == LH_OK) st = lh_eval_check_lengths(&request->setup, view->config, request->lengths, request->length_count);
+    LH_TRY_DONE(list_kinds(&r));
+    st = lh_eval_check_lengths(&request->setup, view->config, request->lengths, request->length_count);
     if (st == LH_OK) st = lh_calloc(&r.tokens, request->length_count, sizeof *r.tokens);
     LH_TRY_DONE(lh_comm_agree(view->comm, st));
     LH_TRY_DONE(make_first_prompts(&r));
-    LH_TRY_DONE(lh_question_task_run(&r.questions, request->length_count * request->depth_count * request->seeds));
+    LH_TRY_DONE(lh_question_task_run(&r.questions, request->length_count * prompts_of_length(&r)));
 done:
     lh_question_task_close(&r.questions);
     lh_needle_clear(&r.needle);
@@ -216,12 +241,22 @@ done:
 void lh_needle_result_clear(lh_needle_result *result)
 {
     lh_table_clear(&result->prompts);
+    lh_free(result->kinds);
     *result = (lh_needle_result){0};
 }
 
 /* ---- means ---- */
 
-/* Sums over the prompts for a policy, a budget, a length and a scenario. */
+/* A table of means: of a length, a scenario and a kind. */
+typedef struct cells {
+    const lh_needle_result *result;
+    int64_t length;
+    int scenario;
+    int64_t kind; /* kind_count: all kinds */
+    int answered; /* 1: only prompts that the full cache answers */
+} cells;
+
+/* Sums over its prompts for a policy and a budget. */
 typedef struct sums {
     int64_t n, exact, answered, exact_answered;
     double words, words_answered;
@@ -229,18 +264,30 @@ typedef struct sums {
     lh_figure_sums figures;
 } sums;
 
-static int is_of(const lh_cell *row, const lh_policy_choice *choice, int64_t length, int scenario)
+static int is_all(const cells *c)
 {
-    return row[P_LENGTH].number == length && strcmp(row[P_SCENARIO].text, lh_scenario_names[scenario]) == 0 &&
-           strcmp(row[P_POLICY].text, choice->name) == 0 && strcmp(row[P_BUDGET].text, choice->budget) == 0;
+    return c->kind == c->result->kind_count;
 }
 
-static sums sum_up(const lh_needle_result *result, const lh_policy_choice *choice, int64_t length, int scenario)
+static const char *task_of(const cells *c)
 {
+    return is_all(c) ? "average" : c->result->kinds[c->kind];
+}
+
+static int is_of(const lh_cell *row, const cells *c, const lh_policy_choice *choice)
+{
+    return row[P_LENGTH].number == c->length && strcmp(row[P_SCENARIO].text, lh_scenario_names[c->scenario]) == 0 &&
+           (is_all(c) || strcmp(row[P_TASK].text, task_of(c)) == 0) && strcmp(row[P_POLICY].text, choice->name) == 0 &&
+           strcmp(row[P_BUDGET].text, choice->budget) == 0;
+}
+
+static sums sum_up(const cells *c, const lh_policy_choice *choice)
+{
+    const lh_table *prompts = &c->result->prompts;
     sums s = {0};
-    for (int64_t i = 0; i < result->prompts.n; i++) {
-        const lh_cell *row = lh_table_row(&result->prompts, i);
-        if (!is_of(row, choice, length, scenario)) continue;
+    for (int64_t i = 0; i < prompts->n; i++) {
+        const lh_cell *row = lh_table_row(prompts, i);
+        if (!is_of(row, c, choice)) continue;
         s.n++;
         lh_figures_add(&s.figures, &row[P_FIGURES]);
         s.exact += row[P_EXACT].number;
@@ -255,53 +302,60 @@ static sums sum_up(const lh_needle_result *result, const lh_policy_choice *choic
     return s;
 }
 
+/* Calls `take` for every length, scenario and kind, and, of several kinds, for all of them together. */
+static lh_status each_table(const lh_needle_result *result, lh_status (*take)(void *self, cells *c), void *self)
+{
+    const lh_needle_request *q = result->request;
+    const int64_t kinds = result->kind_count > 1 ? result->kind_count + 1 : result->kind_count;
+    for (int64_t l = 0; l < q->length_count; l++)
+        for (int s = 0; s < LH_SCENARIOS; s++)
+            for (int64_t k = 0; k < kinds; k++) LH_TRY(take(self, &(cells){result, q->lengths[l], s, k, 0}));
+    return LH_OK;
+}
+
 static double mean(double sum, int64_t n)
 {
     return n ? sum / (double)n : (double)NAN;
 }
 
+static lh_status add_means(void *self, cells *c)
+{
+    lh_table *means = self;
+    const lh_needle_request *q = c->result->request;
+    for (int64_t p = 0; p < q->setup.policies->n; p++) {
+        const lh_policy_choice *choice = &q->setup.policies->at[p];
+        const sums s = sum_up(c, choice);
+        if (s.n == 0) continue;
+        lh_cell row[M_COLUMNS] = {[M_POLICY] = {.text = choice->name},
+                                  [M_BUDGET] = {.text = choice->budget},
+                                  [M_LENGTH] = {.number = c->length},
+                                  [M_SCENARIO] = {.text = lh_scenario_names[c->scenario]},
+                                  [M_TASK] = {.text = task_of(c)},
+                                  [M_PROMPTS] = {.number = s.n},
+                                  [M_EXACT] = {.value = mean((double)s.exact, s.n)},
+                                  [M_WORDS] = {.value = mean(s.words, s.n)},
+                                  [M_ANSWERED] = {.number = s.answered},
+                                  [M_EXACT_ANSWERED] = {.value = mean((double)s.exact_answered, s.answered)},
+                                  [M_WORDS_ANSWERED] = {.value = mean(s.words_answered, s.answered)}};
+        lh_answer_sums_mean(&s.answers, &row[M_ANSWER_MEASURES]);
+        lh_mean_figures_put(&row[M_FIGURES], &(lh_mean_figures){row[M_EXACT].value, &s.figures, q->setup.model});
+        LH_TRY(lh_table_add(means, row));
+    }
+    return LH_OK;
+}
+
 lh_status lh_needle_means(const lh_needle_result *result, lh_table *means)
 {
-    const lh_needle_request *q = result->request;
     lh_table_init(means, lh_needle_mean_columns);
-    for (int64_t l = 0; l < q->length_count; l++)
-        for (int c = 0; c < LH_SCENARIOS; c++)
-            for (int64_t p = 0; p < q->setup.policies->n; p++) {
-                const lh_policy_choice *choice = &q->setup.policies->at[p];
-                const sums s = sum_up(result, choice, q->lengths[l], c);
-                if (s.n == 0) continue;
-                lh_cell row[M_COLUMNS] = {[M_POLICY] = {.text = choice->name},
-                                          [M_BUDGET] = {.text = choice->budget},
-                                          [M_LENGTH] = {.number = q->lengths[l]},
-                                          [M_SCENARIO] = {.text = lh_scenario_names[c]},
-                                          [M_PROMPTS] = {.number = s.n},
-                                          [M_EXACT] = {.value = mean((double)s.exact, s.n)},
-                                          [M_WORDS] = {.value = mean(s.words, s.n)},
-                                          [M_ANSWERED] = {.number = s.answered},
-                                          [M_EXACT_ANSWERED] = {.value = mean((double)s.exact_answered, s.answered)},
-                                          [M_WORDS_ANSWERED] = {.value = mean(s.words_answered, s.answered)}};
-                lh_answer_sums_mean(&s.answers, &row[M_ANSWER_MEASURES]);
-                lh_mean_figures_put(&row[M_FIGURES],
-                                    &(lh_mean_figures){row[M_EXACT].value, &s.figures, q->setup.model});
-                LH_TRY(lh_table_add(means, row));
-            }
-    return LH_OK;
+    return each_table(result, add_means, means);
 }
 
 /* ---- text ---- */
 
-/* The cells of a table. */
-typedef struct cells {
-    const lh_needle_result *result;
-    int64_t length;
-    int scenario;
-    int answered; /* 1: only prompts that the full cache answers */
-} cells;
-
 static lh_status write_cell(const void *self, const lh_policy_choice *choice, lh_buf *out)
 {
     const cells *c = self;
-    const sums s = sum_up(c->result, choice, c->length, c->scenario);
+    const sums s = sum_up(c, choice);
     const int64_t n = c->answered ? s.answered : s.n;
     lh_cell answer[LH_ANSWER_MEASURES];
     if (n == 0) return lh_buf_puts(out, "–");
@@ -311,26 +365,28 @@ static lh_status write_cell(const void *self, const lh_policy_choice *choice, lh
     return lh_answer_measures_print(answer, out);
 }
 
+static lh_status print_table(void *self, cells *c)
+{
+    lh_buf *out = self;
+    const lh_policy_list *policies = c->result->request->setup.policies;
+    const sums full = sum_up(c, &policies->at[0]);
+    if (full.n == 0) return LH_OK;
+    LH_TRY(lh_buf_printf(out, "%s%lld tokens, %s", out->bytes ? "\n" : "", (long long)c->length,
+                         lh_scenario_names[c->scenario]));
+    if (c->result->request->names_kinds) LH_TRY(lh_buf_printf(out, ", %s", task_of(c)));
+    LH_TRY(lh_buf_printf(out,
+                         ": exact answers of %lld, mean share of the secret's words, mean negative log-likelihood of "
+                         "the secret, mean share of its tokens that are the most likely ones\n\n",
+                         (long long)full.n));
+    LH_TRY(lh_grid_print(policies, &(lh_grid){c, write_cell}, out));
+    if (full.answered == full.n || full.answered == 0) return LH_OK;
+    c->answered = 1;
+    LH_TRY(lh_buf_printf(out, "\nOnly the %lld prompt%s that the full cache answers:\n\n", (long long)full.answered,
+                         full.answered == 1 ? "" : "s"));
+    return lh_grid_print(policies, &(lh_grid){c, write_cell}, out);
+}
+
 lh_status lh_needle_print(const lh_needle_result *result, lh_buf *out)
 {
-    const lh_needle_request *q = result->request;
-    for (int64_t l = 0; l < q->length_count; l++)
-        for (int s = 0; s < LH_SCENARIOS; s++) {
-            cells c = {result, q->lengths[l], s, 0};
-            const sums full = sum_up(result, &q->setup.policies->at[0], q->lengths[l], s);
-            if (full.n == 0) continue;
-            LH_TRY(lh_buf_printf(out,
-                                 "%s%lld tokens, %s: exact answers of %lld, mean share of the secret's words, mean "
-                                 "negative log-likelihood of the secret, mean share of its tokens that are the most "
-                                 "likely ones\n\n",
-                                 out->bytes ? "\n" : "", (long long)q->lengths[l], lh_scenario_names[s],
-                                 (long long)full.n));
-            LH_TRY(lh_grid_print(q->setup.policies, &(lh_grid){&c, write_cell}, out));
-            if (full.answered == full.n || full.answered == 0) continue;
-            c.answered = 1;
-            LH_TRY(lh_buf_printf(out, "\nOnly the %lld prompt%s that the full cache answers:\n\n",
-                                 (long long)full.answered, full.answered == 1 ? "" : "s"));
-            LH_TRY(lh_grid_print(q->setup.policies, &(lh_grid){&c, write_cell}, out));
-        }
-    return LH_OK;
+    return each_table(result, print_table, out);
 }

@@ -32,7 +32,7 @@ static const char *const animals[] = {
 enum { ADJECTIVES = sizeof adjectives / sizeof *adjectives, ANIMALS = sizeof animals / sizeof *animals };
 
 /* The purpose of a random draw; with its number it keys the generator. */
-enum { DRAW_NAMES, DRAW_ASKED, DRAW_SECRET, DRAW_START, DRAW_DEPTH };
+enum { DRAW_NAMES, DRAW_ASKED, DRAW_SECRET, DRAW_START, DRAW_DEPTH, DRAW_LISTS };
 
 typedef struct draw {
     uint32_t word[4];
@@ -49,55 +49,33 @@ static draw draw_of(const lh_needle_spec *spec, uint32_t purpose, uint32_t numbe
 
 /* ---- texts ---- */
 
-/* Appends the template with {name} and {secret} replaced. */
-static lh_status fill_template(lh_buf *out, const char *template, const char *name, const char *secret)
-{
-    static const char *const marks[] = {"{name}", "{secret}"};
-    const char *const values[] = {name, secret};
-    while (*template) {
-        int64_t bytes = 1;
-        const char *text = template;
-        for (int i = 0; i < 2; i++) {
-            if (!values[i] || strncmp(template, marks[i], strlen(marks[i])) != 0) continue;
-            text = values[i];
-            bytes = (int64_t)strlen(text);
-            template += strlen(marks[i]) - 1;
-        }
-        LH_TRY(lh_buf_append(out, text, bytes));
-        template ++;
-    }
-    return LH_OK;
-}
-
-lh_status lh_needle_check(const lh_needle_form *form)
-{
-    if (!strstr(form->needle, "{secret}"))
-        LH_FAIL(LH_EUSAGE,
-                "'--needle' has no '{secret}' in it, where the secret goes, such as \"The secret passphrase for "
-                "the {name} is '{secret}'.\"");
-    if (form->keys < 1 || form->keys > LH_NEEDLE_KEYS)
-        LH_FAIL(LH_EUSAGE, "'--keys' must be from 1 to %d, the number of names", LH_NEEDLE_KEYS);
-    if (form->keys > 1 && (!strstr(form->needle, "{name}") || !strstr(form->question, "{name}")))
-        LH_FAIL(LH_EUSAGE,
-                "with '--keys %lld' both '--needle' and '--question' need a '{name}' to distinguish the keys",
-                (long long)form->keys);
-    if (!*form->question) LH_FAIL(LH_EUSAGE, "'--question' is empty");
-    return LH_OK;
-}
-
 /* One needle of a prompt. */
 typedef struct key {
     const char *name;
     char secret[64];
+    const lh_needle_kind *kind;
     lh_buf sentence;
     double depth;
     int64_t at; /* byte of the haystack at which it is inserted */
     int asked;
 } key;
 
+static uint32_t draw_item(const void *spec, uint32_t list)
+{
+    return draw_of(spec, DRAW_LISTS, list).word[0];
+}
+
+/* The values of needle i. */
+static lh_needle_values values_of(const key *keys, uint32_t i, const lh_needle_spec *spec)
+{
+    return (lh_needle_values){
+        .name = keys[i].name, .secret = keys[i].secret, .draw = draw_item, .self = spec, .key = i};
+}
+
 static lh_status make_keys(key *keys, const lh_needle_form *form, const lh_needle_spec *spec)
 {
-    const uint32_t first = draw_of(spec, DRAW_NAMES, 0).word[0], asked = draw_of(spec, DRAW_ASKED, 0).word[0];
+    const uint32_t first = draw_of(spec, DRAW_NAMES, 0).word[0], word = draw_of(spec, DRAW_ASKED, 0).word[0];
+    const int64_t asked = word % form->keys; /* the needle that is asked for */
     const draw base = draw_of(spec, DRAW_SECRET, 0);
     for (uint32_t i = 0; i < form->keys; i++) {
         key *k = &keys[i];
@@ -107,9 +85,11 @@ static lh_status make_keys(key *keys, const lh_needle_form *form, const lh_needl
         k->name = names[(first + i) % LH_NEEDLE_KEYS];
         snprintf(k->secret, sizeof k->secret, "%s %s %u", adjectives[(base.word[0] + 27 * i) % ADJECTIVES],
                  animals[(base.word[1] + 37 * i) % ANIMALS], 1000 + (base.word[2] % 9000 + 2477 * i) % 9000);
-        k->asked = i == asked % (uint32_t)form->keys;
+        k->asked = i == asked;
+        k->kind = &form->kinds.at[(spec->kind + (i + form->keys - asked) % form->keys) % form->kinds.n];
         k->depth = k->asked ? spec->depth : lh_uniform(depth.word[0]);
-        LH_TRY(fill_template(&k->sentence, form->needle, k->name, k->secret));
+        const lh_needle_values values = values_of(keys, i, spec);
+        LH_TRY(lh_needle_fill(&k->sentence, &form->kinds, k->kind->fact, &values));
     }
     return LH_OK;
 }
@@ -262,6 +242,20 @@ done:
     return st;
 }
 
+/* Question and answer of needle i. */
+static lh_status ask_for(maker *m, uint32_t i)
+{
+    const key *k = &m->keys[i];
+    lh_buf answer = {0};
+    const lh_needle_values values = values_of(m->keys, i, m->spec);
+    lh_status st = lh_needle_fill(&m->out->question, &m->form->kinds, k->kind->question, &values);
+    if (st == LH_OK) st = lh_needle_fill(&answer, &m->form->kinds, k->kind->answer, &values);
+    if (st == LH_OK) st = lh_strdup(&m->out->secret, answer.data);
+    if (st == LH_OK) st = lh_strdup(&m->out->name, k->name);
+    lh_buf_clear(&answer);
+    return st;
+}
+
 lh_status lh_needle_make(lh_needle *out, const lh_tokenizer *tok, const lh_needle_form *form,
                          const lh_needle_spec *spec)
 {
@@ -269,12 +263,8 @@ lh_status lh_needle_make(lh_needle *out, const lh_tokenizer *tok, const lh_needl
     maker m = {.out = out, .tok = tok, .form = form, .spec = spec};
     *out = (lh_needle){0};
     LH_TRY_DONE(make_keys(m.keys, form, spec));
-    for (int64_t i = 0; i < form->keys; i++) {
-        if (!m.keys[i].asked) continue;
-        LH_TRY_DONE(lh_strdup(&out->secret, m.keys[i].secret));
-        LH_TRY_DONE(lh_strdup(&out->name, m.keys[i].name));
-        LH_TRY_DONE(fill_template(&out->question, form->question, m.keys[i].name, NULL));
-    }
+    for (uint32_t i = 0; i < form->keys; i++)
+        if (m.keys[i].asked) LH_TRY_DONE(ask_for(&m, i));
     LH_TRY_DONE(rotate_haystack(&m));
     LH_TRY_DONE(fit_haystack(&m));
     LH_TRY_DONE(find_token(&m));

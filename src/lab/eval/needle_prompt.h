@@ -4,36 +4,32 @@
 #ifndef LH_LAB_EVAL_NEEDLE_PROMPT_H
 #define LH_LAB_EVAL_NEEDLE_PROMPT_H
 
+#include "lab/eval/needle_kinds.h"
 #include "lab/eval/questions.h"
-
-enum { LH_NEEDLE_KEYS = 16 }; /* number of names */
 
 /* What all prompts of a run have in common. */
 typedef struct lh_needle_form {
     const char *haystack; /* text, NUL-terminated */
     int64_t haystack_bytes;
-    const char *needle;   /* with {name} and {secret} */
-    const char *question; /* with {name} */
-    int64_t keys;         /* needles with different names, 1 … LH_NEEDLE_KEYS; the question asks for one needle */
+    lh_needle_kinds kinds;
+    int64_t keys; /* needles of a prompt, 1 … LH_NEEDLE_KEYS, of all kinds in turn; the question asks for one */
     const lh_chat_format *format;
     const json_t *arguments;
     const char *system; /* the three as of lh_eval_prompt_text */
 } lh_needle_form;
-
-/* LH_EUSAGE if the needle has no {secret}, or {name} is missing with several keys. */
-lh_status lh_needle_check(const lh_needle_form *form);
 
 /* What identifies one prompt. */
 typedef struct lh_needle_spec {
     int64_t length; /* maximum tokens, including the question */
     double depth;   /* position of the needle: 0 the beginning of the haystack, 1 its end */
     uint64_t seed;  /* of secrets, names, and the part of the haystack that is used */
+    int64_t kind;   /* of the needle that is asked for, a number of the form's kinds */
 } lh_needle_spec;
 
 typedef struct lh_needle {
     lh_buf text;         /* haystack with needles */
     lh_buf question;     /* the question alone, without prefix or chat format */
-    char *secret, *name; /* of the needle that is asked for */
+    char *secret, *name; /* of the needle that is asked for: its answer, and what {name} became */
     int64_t needle_at;   /* byte of `text` at which that needle begins */
     int64_t at_token;    /* number of prompt tokens before it */
     lh_eval_prompt prompt;
