@@ -68,6 +68,7 @@ struct lh_packed_way {
         /* of a turn: what a warp has under way */
         PAIRS = TOKENS > 4 ? 1 : (TOKENS <= 2 ? 2 : 1) * (F::BITS < 6 ? 2 : 1),
         TURN = 2 * PAIRS,
+        TOGETHER = TOKENS * F::GROUPS > 8 ? TOKENS / 2 : TOKENS,   /* tokens whose numbers are in registers */
         SLICE = WARPS * TURN,                                      /* blocks of a turn of all warps */
         NUMBERS = F::GROUPS * (1 + TOKENS) + F::MINIMA,            /* of a row in a block: scales, offset, sums */
         ADDING = (LH_PACKED_ROWS * TOKENS + LH_WARP - 1) / LH_WARP /* warps that add */
@@ -126,7 +127,7 @@ static __device__ __forceinline__ void multiply_turn(lh_slice<F, TOKENS> &to,
 #pragma unroll
         for (int g = 0; g < F::GROUPS; g++) place[g][row] = lh_row_scale(own[i], g);
         if (F::MINIMA) place[F::GROUPS][row] = lh_row_offset(own[i]);
-#pragma unroll
+#pragma unroll(lh_packed_way <F, TOKENS>::TOGETHER)
         for (int t = 0; t < TOKENS; t++) {
             float sums[F::GROUPS];
             multiply_row<F>(sums, code, w.x + (int64_t)min(t, w.tokens - 1) * blocks + b);
