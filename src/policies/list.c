@@ -34,6 +34,14 @@ static void clear_choice(lh_policy_choice *choice)
     lh_free(choice->given);
 }
 
+/* True if the list has an equal policy. */
+static int is_known(const lh_policy_list *list, const lh_policy_choice *choice)
+{
+    for (int64_t i = 0; i < list->n; i++)
+        if (!list->at[i].given && memcmp(&list->at[i].policy, &choice->policy, sizeof choice->policy) == 0) return 1;
+    return 0;
+}
+
 /* Appends a policy unless the list has an equal one. */
 static lh_status add_policy(lh_policy_list *list, const lh_policy *policy)
 {
@@ -41,8 +49,7 @@ static lh_status add_policy(lh_policy_list *list, const lh_policy *policy)
     lh_policy_choice choice = {.policy = *policy};
     lh_buf text = {0};
     lh_part_value budget = {""};
-    for (int64_t i = 0; i < list->n; i++)
-        if (memcmp(&list->at[i].policy, policy, sizeof *policy) == 0) return LH_OK;
+    if (is_known(list, &choice)) return LH_OK;
     if (policy->evicts) lh_budget_write(policy, &budget);
     LH_TRY_DONE(lh_policy_text(policy, &text));
     int64_t tail = policy->evicts ? (int64_t)strlen(" --budget ") + (int64_t)strlen(budget.text) : 0;
@@ -209,18 +216,34 @@ done:
     return st;
 }
 
+static void drop_equal(lh_policy_list *list)
+{
+    const int64_t n = list->n;
+    list->n = 0;
+    for (int64_t i = 0; i < n; i++) {
+        lh_policy_choice choice = list->at[i];
+        if (!choice.given && is_known(list, &choice))
+            clear_choice(&choice);
+        else
+            list->at[list->n++] = choice;
+    }
+}
+
 lh_status lh_policy_list_size(lh_policy_list *list, const lh_cache_size *cache)
 {
+    int changed = 0;
     for (int64_t i = 0; i < list->n; i++) {
         lh_policy_choice *c = &list->at[i];
         lh_part_value budget;
         if (!c->policy.budget_bytes) continue;
+        changed = 1;
         LH_TRY(lh_policy_size(&c->policy, cache));
         lh_budget_write(&c->policy, &budget);
         lh_free(c->budget);
         c->budget = NULL;
         LH_TRY(lh_strdup(&c->budget, budget.text));
     }
+    if (changed) drop_equal(list);
     return LH_OK;
 }
 

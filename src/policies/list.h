@@ -11,6 +11,7 @@ typedef struct lh_policy_choice {
     char *name;   /* as on a command line, without the budget */
     char *budget; /* "256", "50%", or "" for `full` */
     char *given;  /* a file or folder of keep sets instead of the policy's choice; NULL: none */
+    int added;    /* true if no one asked for it: a comparison's own baseline */
 } lh_policy_choice;
 
 typedef struct lh_policy_list {
@@ -28,7 +29,8 @@ typedef struct lh_policy_list {
  * budgets. */
 lh_status lh_policy_list_resolve(lh_policy_list *out, const lh_policy_options *lists);
 
-/* lh_policy_size of every policy: a budget in bytes becomes a number of entries in the text, too. */
+/* lh_policy_size of every policy: a budget in bytes becomes a number of entries in the text, too. A policy that is then
+ * equal to an earlier one is dropped. */
 lh_status lh_policy_list_size(lh_policy_list *list, const lh_cache_size *cache);
 void lh_policy_list_clear(lh_policy_list *list);
 

@@ -138,9 +138,10 @@ static const lh_option policy_rows[] = {
              "quotes, as options of a plug-in must: './my.so --temperature 2'. full keeps everything and is the "
              "default without --budget."},
     {LH_BUDGET_ROW, .arg = "N|P%|SIZE",
-     .help = "Entries kept per KV head, averaged over the heads of a layer, protected entries included; a share of the "
-             "prompt, such as 20%; or a size, such as 512M: as many entries as have keys and values of that size, over "
-             "all layers and ranks."},
+     .help =
+         "Entries kept per KV head, averaged over the heads of a layer, protected entries included; a share of the "
+         "prompt, such as 20%; or a size, such as 512M: as many entries as have keys and values of that size in all "
+         "layers and KV heads of the model; a KV head that several ranks hold counts once."},
     LH_PLUGIN_ROW,
     {.more = lh_policy_part_row}};
 const lh_option_table lh_shell_policy_options = {"eviction", policy_rows};

@@ -96,6 +96,35 @@ START_TEST(test_a_plan_has_the_memory_of_few_bits)
 }
 END_TEST
 
+/* The type of the cache that the model goes on with; and a size that is as many entries as another budget of the list,
+ * which is then compared once. */
+START_TEST(test_a_replay_counts_the_bytes_of_its_own_cache)
+{
+    static const char *const replays[][2] = {
+        {"--kv-dtype q8 -m tiny.h5 --policy snapkv --budget 8K",
+         "--kv-dtype q8 -m tiny.h5 --policy snapkv --budget %d"},
+        {"--policy snapkv --budget 30,11.5K,11.6K", "--policy snapkv --budget 30"}};
+    program_result r = {0}, other = {0};
+    program_run(&r, 1, "trace " RUN "--policy full --trace-level full -o whole.h5");
+    program_exits(&r, 0);
+    program_run(&r, 1, "plan -m tiny.h5 -c 300 --kv-dtype q8 --budget 8K --memory 1G -q --json");
+    program_exits(&r, 0);
+    json_t *plan = json_loads(r.out.data, 0, NULL);
+    for (size_t i = 0; i < sizeof replays / sizeof *replays; i++) {
+        char line[200];
+        snprintf(line, sizeof line, replays[i][1], (int)json_integer_value(json_object_get(plan, "budget")));
+        program_run(&r, 1, "replay whole.h5 %s -q", replays[i][0]);
+        program_exits(&r, 0);
+        program_run(&other, 1, "replay whole.h5 %s -q", line);
+        program_exits(&other, 0);
+        ck_assert_str_eq(r.out.data, other.out.data);
+    }
+    json_decref(plan);
+    program_clear(&r);
+    program_clear(&other);
+}
+END_TEST
+
 START_TEST(test_bytes_that_hold_nothing_are_refused)
 {
     for (int ranks = 1; ranks <= 2; ranks++)
@@ -269,6 +298,7 @@ int main(void)
     const TTest *const tests[] = {test_a_budget_in_bytes_is_the_same_run_on_any_number_of_ranks,
                                   test_every_command_takes_a_budget_in_bytes,
                                   test_a_plan_has_the_memory_of_few_bits,
+                                  test_a_replay_counts_the_bytes_of_its_own_cache,
                                   test_bytes_that_hold_nothing_are_refused,
                                   test_a_prompt_does_not_depend_on_the_type_that_its_entries_get,
                                   test_a_cache_of_8_bits_is_the_same_on_any_number_of_ranks_and_goes_on_elsewhere,

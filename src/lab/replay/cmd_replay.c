@@ -160,7 +160,6 @@ typedef struct run {
     lh_policy_options lists;
     int64_t trace_count;
     lh_policy_list policies;
-    int64_t named;                /* named by the user; further policies were added */
     lh_budget_grid grid;          /* of --make-budgets */
     const lh_analysis **analyses; /* ends with NULL */
     char *record;
@@ -277,7 +276,6 @@ static lh_status add_random(run *r)
 {
     lh_status st = LH_OK;
     lh_policy_list *all = &r->policies, own = {0};
-    r->named = all->n;
     for (int64_t i = 0; i < all->n; i++)
         if (strncmp(all->at[i].name, "random", 6) == 0) return LH_OK;
     LH_TRY_DONE(lh_policy_list_resolve(
@@ -287,6 +285,7 @@ static lh_status add_random(run *r)
     all->cap = all->n + own.n;
     for (int64_t i = 0; i < own.n; i++) {
         if (!own.at[i].policy.evicts) continue;
+        own.at[i].added = 1;
         all->at[all->n++] = own.at[i];
         own.at[i] = (lh_policy_choice){0};
     }
@@ -302,7 +301,6 @@ static lh_status take_policies(run *r)
     if (r->v->replay.make_budgets) {
         if (r->v->replay.scores.n) LH_FAIL(LH_EUSAGE, "'--make-budgets' cannot be combined with '--scores'");
         LH_TRY(lh_budget_grid_make(&r->grid, &r->policies, &r->lists));
-        r->named = r->policies.n;
         return LH_OK;
     }
     if (!r->lists.budget || strcmp(r->lists.budget, "auto") == 0) r->lists.budget = "0.5%,1%,2%,5%,10%,20%,50%";
@@ -318,7 +316,15 @@ static lh_replay_judge judge_of(const run *r)
     return r->v->replay.make_budgets && judge == LH_JUDGE_AUTO ? LH_JUDGE_DECODE : judge;
 }
 
-/* Budgets in bytes become entries of the first trace's cache; drops policies that the user did not name and that trace
+/* The cache whose bytes a budget counts: the first trace's, with entries of q8 if the model goes on with those. */
+static lh_cache_size cache_of(const run *r, const lh_trace_file *trace)
+{
+    lh_kv_shape shape = trace->shape;
+    shape.quantises = strcmp(r->v->engine.kv_dtype, "q8") == 0;
+    return lh_kv_cache_size(&shape);
+}
+
+/* Budgets in bytes become entries of that cache; drops policies that the user did not name and that trace
  * does not allow, with a log line. */
 static lh_status drop_missing(run *r)
 {
@@ -327,14 +333,14 @@ static lh_status drop_missing(run *r)
     lh_buf left = {0};
     int64_t n = 0;
     const char *last = "";
-    const int64_t named = r->v->policy.policy || r->v->replay.make_budgets ? r->named : 0;
+    const int named = r->v->policy.policy || r->v->replay.make_budgets;
     LH_TRY_DONE(lh_trace_file_open(&trace, r->traces[0]));
-    const lh_cache_size cache = lh_kv_cache_size(&trace.shape);
+    const lh_cache_size cache = cache_of(r, &trace);
     LH_TRY_DONE(lh_policy_list_size(&r->policies, &cache));
     for (int64_t i = 0; i < r->policies.n; i++) {
         lh_policy_choice *c = &r->policies.at[i];
         const int there = c->policy.evicts;
-        if (there && i >= named && lh_replay_missing(&trace, judge_of(r), &c->policy)) {
+        if (there && (c->added || !named) && lh_replay_missing(&trace, judge_of(r), &c->policy)) {
             if (strcmp(last, c->name) != 0) LH_TRY_DONE(lh_buf_printf(&left, "%s%s", left.bytes ? ", " : "", c->name));
             last = c->name;
             c->policy.evicts = 0; /* as `full`, it is not replayed */
