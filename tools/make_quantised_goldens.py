@@ -29,6 +29,10 @@ CONFIG = dict(model_type="llama", architectures=["LlamaForCausalLM"], vocab_size
               intermediate_size=FF, num_hidden_layers=1, num_attention_heads=HEADS, num_key_value_heads=KV_HEADS,
               max_position_embeddings=512, rms_norm_eps=1e-5, rope_theta=10000.0, bos_token_id=1, eos_token_id=2)
 KV = HIDDEN // HEADS * KV_HEADS
+EXPERTS = 3
+MIXTURE = dict(CONFIG, model_type="qwen3_moe", architectures=["Qwen3MoeForCausalLM"], head_dim=HIDDEN // HEADS,
+               moe_intermediate_size=FF, num_experts=EXPERTS, num_experts_per_tok=2, norm_topk_prob=True,
+               decoder_sparse_step=1, mlp_only_layers=[])
 MATRICES = {"self_attn.q_proj": (HIDDEN, HIDDEN), "self_attn.k_proj": (KV, HIDDEN), "self_attn.v_proj": (KV, HIDDEN),
             "self_attn.o_proj": (HIDDEN, HIDDEN), "mlp.gate_proj": (FF, HIDDEN), "mlp.up_proj": (FF, HIDDEN),
             "mlp.down_proj": (HIDDEN, FF)}
@@ -135,6 +139,21 @@ def nvfp4(weights):
     return tensors, values, describe("nvfp4-pack-quantized", args)
 
 
+def experts(first_centred):
+    """A mixture of experts, asymmetric; True: the zero points of the first expert are 0, so that it alone is symmetric."""
+    def make(weights):
+        tensors, values, args = {}, {}, None
+        for name, weight in weights.items():
+            parts, values[name], args = compress(weight, "pack-quantized", 4, group=32, symmetric=False)
+            if first_centred and ".experts.0." in name:
+                symmetric, values[name], _ = compress(weight, "pack-quantized", 4, group=32)
+                zeros = torch.zeros_like(symmetric["weight_scale"], dtype=torch.int8)
+                parts = dict(symmetric, weight_zero_point=pack_to_int32(zeros, 4, packed_dim=0).contiguous())
+            tensors.update({f"{name}.{part}": t for part, t in parts.items()})
+        return tensors, values, describe("pack-quantized", args)
+    return make
+
+
 # ---- fp8 of transformers ----
 def fp8(block):
     def make(weights):
@@ -231,13 +250,41 @@ MODELS = {
 }
 
 
+# Qwen 3's mixture of experts.
+MIXTURES = {"experts": experts(False), "experts-mixed": experts(True)}
+
+
+def shapes_of(mixture):
+    """Modules and their shapes; of a mixture each expert's."""
+    shapes = {}
+    for module, shape in MATRICES.items():
+        group, _, name = module.partition(".")
+        names = [f"mlp.experts.{i}.{name}" for i in range(EXPERTS)] if mixture and group == "mlp" else [module]
+        shapes.update({n: shape for n in names})
+    return shapes
+
+
+def join_experts(values):
+    """The values of all experts are one matrix."""
+    joined = {}
+    for name, value in values.items():
+        parts = name.split(".experts.")
+        module = name if len(parts) == 1 else f"{parts[0]}.{parts[1].split('.')[1]}"
+        joined.setdefault(module, []).append(value)
+    return {module: torch.cat(parts) for module, parts in joined.items()}
+
+
 def main():
     folder, lines = sys.argv[1], []
-    for name, make in MODELS.items():
+    for name, make in {**MODELS, **MIXTURES}.items():
         generator = torch.Generator().manual_seed(7)
         weights = {f"model.layers.0.{m}": torch.randn(shape, generator=generator) * shape[1] ** -0.5 * 1.5 + 0.02
-                   for m, shape in MATRICES.items()}
+                   for m, shape in shapes_of(name in MIXTURES).items()}
         tensors, values, config = make(weights)
+        if name in MIXTURES:
+            for head in ("q_norm", "k_norm"):
+                tensors[f"model.layers.0.self_attn.{head}.weight"] = torch.ones(HIDDEN // HEADS).bfloat16()
+            tensors["model.layers.0.mlp.gate.weight"] = torch.randn(EXPERTS, HIDDEN, generator=generator).bfloat16()
         for plain in ("model.embed_tokens", "lm_head"):
             tensors[plain + ".weight"] = torch.randn(VOCAB, HIDDEN, generator=generator).bfloat16()
         for norm in ("model.norm", "model.layers.0.input_layernorm", "model.layers.0.post_attention_layernorm"):
@@ -246,9 +293,9 @@ def main():
         save_file({n: t.contiguous() for n, t in tensors.items()}, os.path.join(folder, name, "model.safetensors"),
                   metadata={"format": "pt"})
         with open(os.path.join(folder, name, "config.json"), "w") as f:
-            json.dump(dict(CONFIG, quantization_config=config), f, indent=1)
+            json.dump(dict(MIXTURE if name in MIXTURES else CONFIG, quantization_config=config), f, indent=1)
             f.write("\n")
-        for module, value in values.items():
+        for module, value in join_experts(values).items():
             hash = xxhash.xxh64(np.ascontiguousarray(value.detach().numpy(), np.float32).tobytes()).hexdigest()
             lines.append(f"{name} {module} {hash}\n")
     with open(os.path.join(folder, "values.txt"), "w") as f:

@@ -249,7 +249,7 @@ static lh_status refuse_without(const lh_source *source, const char *name, int64
     LH_FAIL(LH_EINPUT, "'%s' has no tensor '%s' [%" PRId64 ", %" PRId64 "]", path, name, rows, cols);
 }
 
-/* Plans the tensor of a part: its name, shape, rows and type. */
+/* Plans the tensor of a part: its name, shape and rows. */
 static lh_status plan_part(importer *im, job j)
 {
     const lh_family *family = im->config.family;
@@ -274,10 +274,26 @@ static lh_status plan_part(importer *im, job j)
         if (weight == LH_W_K || weight == LH_W_K_BIAS) j.heads = im->config.kv_heads;
     }
     if (gguf && family->gemma && lh_weight_is_norm(weight)) j.offset = -1;
-    j.format = j.part ? im->jobs[im->n - 1].format : stored_format(im, &j);
-    im->meter.total_bytes += lh_format_bytes(j.format, j.rows * j.cols);
-    count_quantised(im, &j);
     return add_job(im, &j);
+}
+
+/* Plans the stored format of the n parts of a weight: of the first one, or, if blocks of others differ from it, plain
+ * numbers that hold them all. */
+static void plan_format(importer *im, job *parts, int64_t n)
+{
+    const lh_format *format = stored_format(im, &parts[0]), *plain = lh_format_of(im->types.type);
+    int is_mixed = 0;
+    for (int64_t i = 0; i < n; i++) {
+        const lh_format *other = stored_format(im, &parts[i]);
+        is_mixed |= other != format && !(other->is_plain && format->is_plain);
+        if (other->is_plain && other->bytes > plain->bytes) plain = other;
+    }
+    if (is_mixed && !im->lacking) im->lacking = "experts in several formats";
+    for (int64_t i = 0; i < n; i++) {
+        parts[i].format = is_mixed ? plain : format;
+        im->meter.total_bytes += lh_format_bytes(parts[i].format, parts[i].rows * parts[i].cols);
+        count_quantised(im, &parts[i]);
+    }
 }
 
 static lh_status plan_weight(void *self, lh_weight weight, int64_t layer)
@@ -288,6 +304,7 @@ static lh_status plan_weight(void *self, lh_weight weight, int64_t layer)
     if (strchr(listed_name(im, weight), '*')) j.parts = lh_weight_parts(&im->config, weight);
     j.rows /= j.parts;
     for (; j.part < j.parts; j.part++) LH_TRY(plan_part(im, j));
+    plan_format(im, im->jobs + im->n - j.parts, j.parts);
     return LH_OK;
 }
 

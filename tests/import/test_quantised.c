@@ -45,28 +45,32 @@ static const struct {
                {"mlp.down_proj", LH_W_DOWN}};
 enum { MODULES = sizeof modules / sizeof *modules };
 
-/* The folders, and the formats that 'auto' gives. */
+/* The folders, and the formats that 'auto' gives to attention and to MLPs, and '--quantize q8_0' to MLPs. */
 static const struct {
-    const char *folder, *format;
-} folders[] = {{"int4-group", "q4_0"},
-               {"int4-asymmetric", "q5_0"},
-               {"int4-channel", "bf16"},
-               {"int4-act-order", "bf16"},
-               {"int4-odd-group", "bf16"},
-               {"int8-group", "q8_0"},
-               {"int8-channel", "q8_0"},
-               {"int8-asymmetric", "bf16"},
-               {"float8-block", "bf16"},
-               {"float8-tensor", "bf16"},
-               {"float8-channel", "bf16"},
-               {"nvfp4", "bf16"},
-               {"fp8-tensor", "bf16"},
-               {"fp8-block", "bf16"},
-               {"gptq-8bit", "q8_0"},
-               {"gptq-v2", "q5_0"},
-               {"gptq-asymmetric", "q5_0"},
-               {"gptq-desc-act", "bf16"},
-               {"awq", "q5_0"}};
+    const char *folder, *attention, *mlp, *quantised;
+} folders[] = {
+    {"int4-group", "q4_0", "q4_0", "q4_0"},
+    {"int4-asymmetric", "q5_0", "q5_0", "q5_0"},
+    {"int4-channel", "bf16", "bf16", "q8_0"},
+    {"int4-act-order", "bf16", "bf16", "q8_0"},
+    {"int4-odd-group", "bf16", "bf16", "q8_0"},
+    {"int8-group", "q8_0", "q8_0", "q8_0"},
+    {"int8-channel", "q8_0", "q8_0", "q8_0"},
+    {"int8-asymmetric", "bf16", "bf16", "q8_0"},
+    {"float8-block", "bf16", "bf16", "q8_0"},
+    {"float8-tensor", "bf16", "bf16", "q8_0"},
+    {"float8-channel", "bf16", "bf16", "q8_0"},
+    {"nvfp4", "bf16", "bf16", "q8_0"},
+    {"fp8-tensor", "bf16", "bf16", "q8_0"},
+    {"fp8-block", "bf16", "bf16", "q8_0"},
+    {"gptq-8bit", "q8_0", "q8_0", "q8_0"},
+    {"gptq-v2", "q5_0", "q5_0", "q5_0"},
+    {"gptq-asymmetric", "q5_0", "q5_0", "q5_0"},
+    {"gptq-desc-act", "bf16", "bf16", "q8_0"},
+    {"awq", "q5_0", "q5_0", "q5_0"},
+    {"experts", "q5_0", "q5_0", "q5_0"},
+    {"experts-mixed", "q5_0", "bf16", "bf16"},
+};
 enum { FOLDERS = sizeof folders / sizeof *folders };
 
 static const char *golden(int i, char path[400])
@@ -130,7 +134,8 @@ START_TEST(test_auto_keeps_values_in_blocks_or_rounds_them_to_bf16)
         float *values = values_of(ck, modules[m].weight, &n);
         const lh_format *format = lh_checkpoint_format(ck, modules[m].weight, 0);
         int64_t equal = 0;
-        ck_assert_str_eq(format->name, folders[_i].format);
+        const int is_mlp = strncmp(modules[m].module, "mlp.", 4) == 0;
+        ck_assert_str_eq(format->name, is_mlp ? folders[_i].mlp : folders[_i].attention);
         for (int64_t i = 0; i < n; i++)
             equal += values[i] == (format->is_plain ? lh_bf16_to_f32(lh_f32_to_bf16(exact[m][i])) : exact[m][i]);
         ck_assert_int_eq(equal, n);
@@ -344,7 +349,7 @@ START_TEST(test_a_checkpoint_is_compared_with_its_folder)
         copy_folder(folders[_i].folder);
         int flipped = 0;
         for (int c = 0; c < 3; c++) {
-            snprintf(tensor, sizeof tensor, "model.layers.0.mlp.up_proj.%s", codes[c]);
+            snprintf(tensor, sizeof tensor, "model.layers.0.self_attn.q_proj.%s", codes[c]);
             flipped += flip(tensor, 100, 1);
         }
         ck_assert_int_eq(flipped, 1);
@@ -362,8 +367,7 @@ START_TEST(test_floats_of_8_bits_can_be_quantised_to_blocks)
         ck_assert_msg(lh_import(&options) == LH_OK, "%s", lh_error_message());
         lh_checkpoint *ck;
         ck_assert_int_eq(lh_checkpoint_open(&ck, out), LH_OK);
-        ck_assert_str_eq(lh_checkpoint_format(ck, LH_W_UP, 0)->name,
-                         strcmp(folders[i].format, "bf16") == 0 ? "q8_0" : folders[i].format);
+        ck_assert_str_eq(lh_checkpoint_format(ck, LH_W_UP, 0)->name, folders[i].quantised);
         lh_checkpoint_close(ck);
         compared(path, LH_OK);
     }
