@@ -151,43 +151,44 @@ static void q6_k(lh_block_codes *out, const uint8_t *src)
     }
 }
 
-/* ---- blocks that are only read as numbers: codes of 4 bits are indices into a table ---- */
+/* ---- codes of 4 bits that are indices into a table ---- */
 
-static const int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113};
-static const int8_t fp4_values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}; /* twice E2M1 */
-
-/* 32 values of a scale. */
-static void look_up(float *dst, const uint8_t *nibbles, float scale, const int8_t *values)
-{
-    for (int i = 0; i < 32; i++) dst[i] = scale * (float)values[nibble(nibbles, i)];
-}
+const uint8_t lh_iq4_codes[16] = {LH_IQ4_CODES};
 
 /* half d; nibbles. */
-static void iq4_nl(float *dst, const uint8_t *src)
+static void iq4_nl(lh_block_codes *out, const uint8_t *src)
 {
-    look_up(dst, src + 2, lh_f16_to_f32(u16_at(src)), iq4_values);
+    out->d = u16_at(src);
+    out->m = 0;
+    one_group(out, 0);
+    for (int i = 0; i < 32; i++) out->code[i] = (uint8_t)nibble(src + 2, i);
 }
 
-/* half d; upper bit pairs, then lower nibbles, of eight 6-bit scales; nibbles. */
-static void iq4_xs(float *dst, const uint8_t *src)
+/* half d; upper bit pairs, then lower nibbles, of eight 6-bit scales; nibbles, 16 bytes holding 32. */
+static void iq4_xs(lh_block_codes *out, const uint8_t *src)
 {
-    const float d = lh_f16_to_f32(u16_at(src));
     const int high = u16_at(src + 2);
+    *out = (lh_block_codes){.d = u16_at(src)};
     for (int g = 0; g < 8; g++) {
         const int scale = ((src[4 + g / 2] >> (g % 2 * 4)) & 15) | ((high >> (2 * g)) & 3) << 4;
-        look_up(dst + 32 * g, src + 8 + 16 * g, d * (float)(scale - 32), iq4_values);
+        out->scale[g] = (int16_t)(scale - 32);
     }
+    for (int i = 0; i < 256; i++) out->code[i] = (uint8_t)nibble(src + 8 + i / 32 * 16, i % 32);
 }
+
+/* ---- blocks that are only read as numbers ---- */
 
 /* An exponent of two (E8M0), here of half the scale; nibbles. */
 static void mxfp4(float *dst, const uint8_t *src)
 {
-    look_up(dst, src + 1, ldexpf(1, src[0] - 128), fp4_values);
+    static const int8_t values[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12}; /* twice E2M1 */
+    const float scale = ldexpf(1, src[0] - 128);
+    for (int i = 0; i < 32; i++) dst[i] = scale * (float)values[nibble(src + 1, i)];
 }
 
 /* Rows of the table: plain numbers; blocks of values with their bytes, values that share a scale, bits and zero of a
- * code, number and place of the f16 scales; blocks that are only read as numbers; a format that is known by name,
- * for messages. */
+ * code, number and place of the f16 scales; blocks of codes from a table, which begin with their f16 scale; blocks that
+ * are only read as numbers; a format that is known by name, for messages. */
 #define PLAIN(label, id, type, size)                                                          \
     {                                                                                         \
         .name = label, .number = id, .values = 1, .bytes = size, .is_plain = 1, .plain = type \
@@ -196,6 +197,11 @@ static void mxfp4(float *dst, const uint8_t *src)
     {                                                                                                                  \
         .name = label, .number = id, .values = in_block, .bytes = size, .group = share, .bits = width, .zero = middle, \
         .halves = f16s, .halves_at = f16s_at, .unpack = reader, .join = joiner, .pack = writer                         \
+    }
+#define TABLE_BLOCKS(label, id, in_block, size, codes, reader)                                               \
+    {                                                                                                        \
+        .name = label, .number = id, .values = in_block, .bytes = size, .group = 32, .bits = 4, .zero = 128, \
+        .table = codes, .halves = 1, .unpack = reader                                                        \
     }
 #define NUMBERS(label, id, in_block, size, reader)                                      \
     {                                                                                   \
@@ -226,10 +232,10 @@ static const lh_format formats[] = {
     NAMED("iq2_xs", 17, 256, 74),
     NAMED("iq3_xxs", 18, 256, 98),
     NAMED("iq1_s", 19, 256, 50),
-    NUMBERS("iq4_nl", 20, 32, 18, iq4_nl),
+    TABLE_BLOCKS("iq4_nl", 20, 32, 18, lh_iq4_codes, iq4_nl),
     NAMED("iq3_s", 21, 256, 110),
     NAMED("iq2_s", 22, 256, 82),
-    NUMBERS("iq4_xs", 23, 256, 136, iq4_xs),
+    TABLE_BLOCKS("iq4_xs", 23, 256, 136, lh_iq4_codes, iq4_xs),
     NAMED("i8", 24, 1, 1),
     NAMED("i16", 25, 1, 2),
     NAMED("i32", 26, 1, 4),
@@ -285,7 +291,7 @@ static void block_to_f32(const lh_format *format, float *dst, const lh_block_cod
     for (int64_t g = 0; g < format->values / format->group; g++) {
         const float scale = d * (float)b->scale[g], minimum = m * (float)b->minimum[g];
         for (int64_t i = g * format->group; i < (g + 1) * format->group; i++)
-            dst[i] = scale * (float)(b->code[i] - format->zero) - minimum;
+            dst[i] = scale * (float)(lh_format_code(format->table, b->code[i]) - format->zero) - minimum;
     }
 }
 

@@ -5,16 +5,22 @@
 
 #include <stdint.h>
 
+#include "base/both.h"
 #include "base/dtype.h"
 
 /* Integers of one block: value i of a row is d * scale[g] * (code[i] - zero) - m * minimum[g] with g = i / group, d and
- * m f16 numbers, products and difference rounded to f32 once each. A format without minima has m = 0. */
+ * m f16 numbers, products and difference rounded to f32 once each. A format without minima has m = 0. With a table
+ * code[i] stands for table[code[i]]. */
 enum { LH_BLOCK_MAX = 256, LH_BLOCK_GROUPS_MAX = 16 };
 typedef struct lh_block_codes {
     uint16_t d, m; /* f16 */
     int16_t scale[LH_BLOCK_GROUPS_MAX], minimum[LH_BLOCK_GROUPS_MAX];
     uint8_t code[LH_BLOCK_MAX];
 } lh_block_codes;
+
+/* The codes that the bits of iq4_nl and iq4_xs stand for, with a zero of 128. */
+#define LH_IQ4_CODES 1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241
+extern const uint8_t lh_iq4_codes[16];
 
 typedef struct lh_format {
     const char *name;      /* as in GGUF files, such as "q4_K" */
@@ -23,6 +29,7 @@ typedef struct lh_format {
     /* Blocks of few bits: values that share a scale, bits of a code, and its zero. bits 0: plain numbers, or a format
      * that is known by name only. */
     int group, bits, zero;
+    const uint8_t *table;  /* [16] the codes that 4 bits stand for; NULL: the bits are the codes */
     int halves, halves_at; /* number of f16 scales of a block, adjacent, and the byte where they begin */
     void (*unpack)(lh_block_codes *out, const uint8_t *block); /* NULL: plain, or known by name only */
     /* The block with an f16 scale d and these codes; NULL unless all codes of a block share one scale without a
@@ -33,6 +40,12 @@ typedef struct lh_format {
     int is_plain;
     lh_dtype plain; /* type of plain numbers */
 } lh_format;
+
+/* The code that the bits of a block are, or stand for. */
+static LH_BOTH inline int lh_format_code(const uint8_t *table, int bits)
+{
+    return table ? table[bits] : bits;
+}
 
 /* By number in GGUF files; by name; of a plain type. NULL if there is none. */
 const lh_format *lh_format_numbered(int number);

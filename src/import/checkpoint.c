@@ -81,7 +81,7 @@ static lh_status read_format(const lh_format **out, const lh_checkpoint *ck, lh_
     if (!format || !lh_format_is_kept(format))
         LH_FAIL_DONE(LH_EFILE,
                      "'%s' of '%s' is u8 of the format '%s': weights are f32, f16 or bf16, or u8 blocks of "
-                     "q4_0, q4_1, q5_0, q5_1, q8_0, q4_K, q5_K or q6_K",
+                     "q4_0, q4_1, q5_0, q5_1, q8_0, q4_K, q5_K, q6_K, iq4_nl or iq4_xs",
                      name, lh_h5_path(ck->h5), text ? text : "");
     if (!lh_weight_takes_blocks(weight))
         LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' is %s: norms, biases and routers are f32, f16 or bf16", name,

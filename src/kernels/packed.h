@@ -18,7 +18,8 @@
  *
  * Codes of a block: a word is 4 columns of a row, a line is one word of 16 rows. 8 bits: 8 lines, one a word. Fewer,
  * for the words that share a scale (8 or 4): a line with their bits above the fourth, of 1 bit or 2, word 0 in the
- * lowest bits; then lines with the first half of the words in the low nibbles and the second half in the high ones. */
+ * lowest bits; then lines with the first half of the words in the low nibbles and the second half in the high ones.
+ * Codes of a table are stored as their 4 bits. */
 #ifndef LH_KERNELS_PACKED_H
 #define LH_KERNELS_PACKED_H
 
@@ -32,18 +33,20 @@ enum { LH_PACKED_ROWS = 16, LH_PACKED_COLS = 32, LH_LINE = 64 };
 /* Bytes of the layout, from the numbers of a format. */
 typedef struct lh_packing {
     int bits, zero, groups;    /* of a code; groups of a block that share a scale */
+    const uint8_t *table;      /* of lh_format */
     int is_super, minima;      /* true for formats of 256 values; true if there are minima */
     int source, head;          /* blocks of a source block; bytes before its first pair */
     int header, scales, codes; /* bytes before the blocks of a pair; of a block's scales in it; of a block's codes */
 } lh_packing;
 
-static LH_BOTH inline lh_packing lh_packing_of(int bits, int zero, int64_t values, int group)
+static LH_BOTH inline lh_packing lh_packing_of(int bits, int zero, int64_t values, int group, const uint8_t *table)
 {
     const int is_super = values > LH_PACKED_COLS, minima = zero == 0, groups = LH_PACKED_COLS / group;
     const int scales = LH_PACKED_ROWS * (is_super ? groups + minima : 2 + 2 * minima);
     const lh_packing p = {bits,
                           zero,
                           groups,
+                          table,
                           is_super,
                           minima,
                           (int)(values / LH_PACKED_COLS),
@@ -56,7 +59,7 @@ static LH_BOTH inline lh_packing lh_packing_of(int bits, int zero, int64_t value
 
 static LH_BOTH inline lh_packing lh_packing_of_format(const lh_format *f)
 {
-    return lh_packing_of(f->bits, f->zero, f->values, f->group);
+    return lh_packing_of(f->bits, f->zero, f->values, f->group, f->table);
 }
 
 /* First byte of the codes of block b in a group. lead: blocks of the first source block before column 0. */
@@ -156,7 +159,7 @@ static LH_BOTH inline int lh_packed_code(const lh_packing *p, lh_packed_block b,
     const lh_word_place at = lh_word_at(p, (int)word);
     int code = (b.codes[at.nibbles * LH_LINE + byte] >> at.nibble) & 15;
     if (upper > 0) code |= ((b.codes[at.uppers * LH_LINE + byte] >> at.upper) & ((1 << upper) - 1)) << 4;
-    return code - p->zero;
+    return lh_format_code(p->table, code) - p->zero;
 }
 
 /* The value of row `row` and column `col`. */

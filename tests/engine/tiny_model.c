@@ -26,9 +26,9 @@ static void fill(const lh_config *config, float *values, lh_weight w, int64_t la
 static const lh_format *format_of(lh_weight w, int64_t layer, int64_t cols)
 {
     static const char *const names[LH_WEIGHTS] = {
-        [LH_W_EMBED] = "q4_1", [LH_W_HEAD] = "q6_K", [LH_W_Q] = "q4_K",  [LH_W_K] = "q4_K",   [LH_W_V] = "q6_K",
-        [LH_W_O] = "q5_K",     [LH_W_GATE] = "q8_0", [LH_W_UP] = "q5_0", [LH_W_DOWN] = "q4_K"};
-    const char *name = names[w] && layer % 2 && w != LH_W_DOWN ? "q4_0" : names[w];
+        [LH_W_EMBED] = "q4_1", [LH_W_HEAD] = "q6_K", [LH_W_Q] = "q4_K",    [LH_W_K] = "iq4_xs", [LH_W_V] = "q6_K",
+        [LH_W_O] = "q5_K",     [LH_W_GATE] = "q8_0", [LH_W_UP] = "iq4_nl", [LH_W_DOWN] = "q4_K"};
+    const char *name = names[w] && layer % 2 && w != LH_W_DOWN ? "q5_0" : names[w];
     const lh_format *format = lh_format_named(name ? name : "f32");
     return cols % format->values ? lh_format_named("q5_1") : format;
 }

@@ -10,7 +10,7 @@
 #include "model_maker.h"
 
 static const lh_file_kind *const kinds[] = {&lh_checkpoint_kind, NULL};
-static const char *const kept[] = {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_K", "q5_K", "q6_K"};
+static const char *const kept[] = {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_K", "q5_K", "q6_K", "iq4_nl", "iq4_xs"};
 enum { KEPT = sizeof kept / sizeof *kept };
 
 static char tmp[64], path[96];

@@ -85,7 +85,7 @@ START_TEST(test_values_of_tables_are_gguf_py_s)
     for (int64_t i = 0; i < BLOCKS * format->values * 4; i++)
         hash = (hash ^ (uint8_t)bytes[i]) * UINT64_C(0x100000001b3);
     ck_assert_msg(hash == goldens[_i].hash, "%s: %016llx", format->name, (unsigned long long)hash);
-    ck_assert(!lh_format_is_kept(format));
+    ck_assert_int_eq(lh_format_is_kept(format), strcmp(format->name, "mxfp4") != 0);
 }
 END_TEST
 

@@ -78,7 +78,7 @@ static void check_import(const char *dtype, const lh_format *all, const lh_forma
     lh_checkpoint_close(c.ck);
 }
 
-static const char *const kept[] = {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_K", "q5_K", "q6_K"};
+static const char *const kept[] = {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_K", "q5_K", "q6_K", "iq4_nl", "iq4_xs"};
 
 START_TEST(test_auto_keeps_the_blocks)
 {

@@ -8,8 +8,8 @@
 static const struct {
     const char *name;
     int d, m; /* m -1: there is none */
-} formats[] = {{"q8_0", 0, -1}, {"q4_0", 0, -1}, {"q4_1", 0, 2}, {"q5_0", 0, -1},
-               {"q5_1", 0, 2},  {"q4_K", 0, 2},  {"q5_K", 0, 2}, {"q6_K", 208, -1}};
+} formats[] = {{"q8_0", 0, -1}, {"q4_0", 0, -1}, {"q4_1", 0, 2},    {"q5_0", 0, -1},   {"q5_1", 0, 2},
+               {"q4_K", 0, 2},  {"q5_K", 0, 2},  {"q6_K", 208, -1}, {"iq4_nl", 0, -1}, {"iq4_xs", 0, -1}};
 enum { FORMATS = sizeof formats / sizeof *formats };
 
 const lh_format *packed_format(int i)

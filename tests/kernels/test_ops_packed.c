@@ -11,9 +11,9 @@
 enum { FORMAT, TOKENS, ROWS, BLOCKS, FIRST, PHASE, TYPE, FIXED, ADDS, BIAS, THREADS };
 static const dimension kinds[] = {
     [FORMAT] = {"format",
-                8,
-                {0, 1, 2, 3, 4, 5, 6, 7},
-                {"q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q4_K", "q5_K", "q6_K"}},
+                10,
+                {0, 1, 2, 3, 4, 5, 6, 7, 8, 9},
+                {"q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q4_K", "q5_K", "q6_K", "iq4_nl", "iq4_xs"}},
     [TOKENS] = {"tokens", 12, {1, 2, 3, 4, 5, 7, 9, 12, 13, 16, 25, 40}},
     [ROWS] = {"rows", 5, {1, 15, 16, 33, 70}},
     [BLOCKS] = {"blocks of 32 columns", 5, {1, 2, 7, 16, 31}},

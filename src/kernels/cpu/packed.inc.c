@@ -132,6 +132,7 @@ VEC_FN vi load_codes(const uint8_t *codes, const int j, const lh_packing p)
     if (p.bits == 8) return vi_load((const int32_t *)(codes + j * LH_LINE));
     vi nibbles = vi_load((const int32_t *)(codes + at.nibbles * LH_LINE));
     nibbles = masked(shift_right(nibbles, at.nibble), 0x0f0f0f0f);
+    if (p.table) return vi_look_up(p.table, nibbles);
     if (p.bits == 4) return nibbles;
     vi upper = vi_load((const int32_t *)(codes + at.uppers * LH_LINE));
     upper = masked(shift_right(upper, at.upper - 4), p.bits == 5 ? 0x10101010 : 0x30303030);
@@ -333,27 +334,29 @@ VEC_FN void unpack_group(const lh_unpack_args *a, const uint8_t *group, int64_t 
 
 /* ---- functions for each format ---- */
 
-/* X(format, bits, zero, values, group): the numbers of lh_format. */
-#define PACKED_FORMATS(X)   \
-    X(q8_0, 8, 128, 32, 32) \
-    X(q4_0, 4, 8, 32, 32)   \
-    X(q4_1, 4, 0, 32, 32)   \
-    X(q5_0, 5, 16, 32, 32)  \
-    X(q5_1, 5, 0, 32, 32)   \
-    X(q4_K, 4, 0, 256, 32)  \
-    X(q5_K, 5, 0, 256, 32)  \
-    X(q6_K, 6, 32, 256, 16)
+/* X(format, bits, zero, values, group, table): the numbers of lh_format. */
+#define PACKED_FORMATS(X)                   \
+    X(q8_0, 8, 128, 32, 32, NULL)           \
+    X(q4_0, 4, 8, 32, 32, NULL)             \
+    X(q4_1, 4, 0, 32, 32, NULL)             \
+    X(q5_0, 5, 16, 32, 32, NULL)            \
+    X(q5_1, 5, 0, 32, 32, NULL)             \
+    X(q4_K, 4, 0, 256, 32, NULL)            \
+    X(q5_K, 5, 0, 256, 32, NULL)            \
+    X(q6_K, 6, 32, 256, 16, NULL)           \
+    X(iq4_nl, 4, 128, 32, 32, lh_iq4_codes) \
+    X(iq4_xs, 4, 128, 256, 32, lh_iq4_codes)
 
-#define MULTIPLY_TILE(tokens, name, bits, zero, values, group)                 \
-    static void multiply_##name##_##tokens(const lh_packed_tile *tile)         \
-    {                                                                          \
-        multiply_tile(tile, lh_packing_of(bits, zero, values, group), tokens); \
+#define MULTIPLY_TILE(tokens, name, ...)                               \
+    static void multiply_##name##_##tokens(const lh_packed_tile *tile) \
+    {                                                                  \
+        multiply_tile(tile, lh_packing_of(__VA_ARGS__), tokens);       \
     }
-#define FUNCTIONS(name, bits, zero, values, group)                                          \
-    TOKEN_TILES(MULTIPLY_TILE, name, bits, zero, values, group)                             \
+#define FUNCTIONS(name, ...)                                                                \
+    TOKEN_TILES(MULTIPLY_TILE, name, __VA_ARGS__)                                           \
     static void unpack_##name(const lh_unpack_args *args, const uint8_t *rows, int64_t row) \
     {                                                                                       \
-        unpack_group(args, rows, row, lh_packing_of(bits, zero, values, group));            \
+        unpack_group(args, rows, row, lh_packing_of(__VA_ARGS__));                          \
     }
 PACKED_FORMATS(FUNCTIONS)
 #undef FUNCTIONS
@@ -368,7 +371,7 @@ typedef struct lh_packed_functions {
 
 static const lh_packed_functions packed_formats[] = {
 #define TILE_ENTRY(tokens, name, ...) [tokens] = multiply_##name##_##tokens,
-#define FORMAT_ENTRY(name, bits, zero, values, group) \
+#define FORMAT_ENTRY(name, bits, zero, values, ...) \
     {bits, zero, values, unpack_##name, {TOKEN_TILES(TILE_ENTRY, name)}},
     PACKED_FORMATS(FORMAT_ENTRY)
 #undef FORMAT_ENTRY

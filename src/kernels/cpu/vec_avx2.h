@@ -242,6 +242,11 @@ VEC_FN vf vf_from_ints(vi x)
     return _mm256_cvtepi32_ps(x);
 }
 
+VEC_FN vi vi_look_up(const uint8_t table[16], vi index)
+{
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)table)), index);
+}
+
 enum { DOT_BYTES = 0 };
 VEC_FN vi vi_dot(vi a, const int32_t *word, vi c)
 {

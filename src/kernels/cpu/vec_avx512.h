@@ -252,6 +252,11 @@ VEC_FN vf vf_from_ints(vi x)
     return _mm512_cvtepi32_ps(x);
 }
 
+VEC_FN vi vi_look_up(const uint8_t table[16], vi index)
+{
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *)table)), index);
+}
+
 #if defined(__AVX512VNNI__)
 enum { DOT_BYTES = 1 };
 /* The compiler (GCC 12) broadcasts the word by another instruction: 1.4 times the time, on Zen 5. */

@@ -235,6 +235,15 @@ VEC_FN vf vf_from_ints(vi x)
     return __builtin_convertvector(x, vf);
 }
 
+VEC_FN vi vi_look_up(const uint8_t table[16], vi index)
+{
+    uint8_t bytes[sizeof index];
+    memcpy(bytes, &index, sizeof bytes);
+    for (size_t i = 0; i < sizeof bytes; i++) bytes[i] = table[bytes[i]];
+    memcpy(&index, bytes, sizeof bytes);
+    return index;
+}
+
 enum { DOT_BYTES = 0 };
 #if defined(__SSE2__)
 VEC_FN vi vi_dot(vi a, const int32_t *word, vi c)

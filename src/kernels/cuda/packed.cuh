@@ -20,11 +20,12 @@ struct lh_few_bits {
         GROUPS = LH_PACKED_COLS / GROUP_,
         SOURCE = VALUES_ / LH_PACKED_COLS,
         IS_SUPER = SOURCE > 1,
-        MINIMA = ZERO == 0
+        MINIMA = ZERO == 0,
+        HAS_TABLE = BITS == 4 && ZERO == 128 /* lh_iq4_codes */
     };
     static __device__ __forceinline__ lh_packing packing(void)
     {
-        return lh_packing_of(BITS_, ZERO_, VALUES_, GROUP_);
+        return lh_packing_of(BITS_, ZERO_, VALUES_, GROUP_, NULL);
     }
 };
 
@@ -37,7 +38,9 @@ struct lh_few_bits {
     X(lh_few_bits<5, 0, 32, 32>)   \
     X(lh_few_bits<4, 0, 256, 32>)  \
     X(lh_few_bits<5, 0, 256, 32>)  \
-    X(lh_few_bits<6, 32, 256, 16>)
+    X(lh_few_bits<6, 32, 256, 16>) \
+    X(lh_few_bits<4, 128, 32, 32>) \
+    X(lh_few_bits<4, 128, 256, 32>)
 
 template <typename F>
 static inline int lh_is_format(const lh_format *f)
@@ -119,11 +122,28 @@ static __device__ __forceinline__ float lh_row_offset(const lh_row_block<F> &x)
     return F::IS_SUPER ? -lh_half(x.m) * (float)x.minimum : lh_half(x.m);
 }
 
-/* What is subtracted from the numbers of lh_codes_of: codes of 8 bits come without their zero. */
+/* What is subtracted from the numbers of lh_codes_of: codes with a zero of 128 come without it. */
 template <typename F>
 static __host__ __device__ constexpr int lh_zero_of(void)
 {
-    return F::BITS == 8 ? 0 : (int)F::ZERO;
+    return F::ZERO == 128 ? 0 : (int)F::ZERO;
+}
+
+/* Codes 4 n to 4 n + 3 of the table, without their zero, signed bytes. */
+static __host__ __device__ constexpr unsigned lh_table_word(int n)
+{
+    const uint8_t code[16] = {LH_IQ4_CODES};
+    return (code[4 * n] | code[4 * n + 1] << 8 | code[4 * n + 2] << 16 | (unsigned)code[4 * n + 3] << 24) ^ 0x80808080u;
+}
+
+/* The signed bytes of the table that the bytes of `index` ask for. */
+static __device__ __forceinline__ unsigned lh_look_up(unsigned index)
+{
+    const unsigned pairs = index | index >> 4, which = (pairs & 0x77) | (pairs >> 8 & 0x7700);
+    const unsigned lower = __byte_perm(lh_table_word(0), lh_table_word(1), which);
+    const unsigned upper = __byte_perm(lh_table_word(2), lh_table_word(3), which);
+    const unsigned is_upper = (index >> 3 & 0x01010101u) * 0xff;
+    return (lower & ~is_upper) | (upper & is_upper);
 }
 
 /* The codes of columns 4 j to 4 j + 3, signed bytes. */
@@ -136,6 +156,7 @@ static __device__ __forceinline__ unsigned lh_codes_of(const lh_row_block<F> &x,
         const lh_packing p = F::packing();
         const lh_word_place at = lh_word_at(&p, j);
         const unsigned nibbles = x.word[at.nibbles] >> at.nibble & 0x0f0f0f0fu;
+        if (F::HAS_TABLE) return lh_look_up(nibbles);
         if (F::BITS == 4) return nibbles;
         return nibbles | (x.word[at.uppers] >> at.upper & (F::BITS == 5 ? 0x01010101u : 0x03030303u)) << 4;
     }
