@@ -7,6 +7,7 @@
 #include "kernels/cuda/entries.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/norm_rows.cuh"
+#include "kernels/cuda/q8.cuh"
 #include "kernels/elementwise.h"
 
 /* BUSY: blocks per multiprocessor from which on a block has all heads of a token. */
@@ -90,12 +91,27 @@ static __device__ __forceinline__ void append_numbers(T *k, T *v, const float *k
     }
 }
 
+/* Quantises a key and a value to a slot of a cache of q8. */
+static __device__ __forceinline__ void append_codes(const lh_ragged &kv, int64_t slot, const float *key,
+                                                    const float *value, int width)
+{
+    const int64_t d = kv.head_dim, first = LH_OF_LANE * lh_lane();
+    float x[LH_OF_LANE], y[LH_OF_LANE];
+    lh_get_of_lane(x, key + first, d - first, width);
+    lh_get_of_lane(y, value + first, d - first, width);
+    lh_hadamard(x, (int)d);
+    lh_quantise((int8_t *)kv.k + slot * d, kv.k_scale + slot, x, d, width);
+    lh_quantise((int8_t *)kv.v + slot * d, kv.v_scale + slot, y, d, width);
+}
+
 /* Stores key and value of head h in `row` as the entry in `slot`. */
 static __device__ void append_entry(const append_slice &a, const lh_ragged &kv, int64_t row, int64_t h, int64_t slot)
 {
     const lh_append_args &args = a.all.append;
     const int64_t d = kv.head_dim, to = slot * d, at = row * args.ld + h * d;
-    if (kv.type == LH_F32)
+    if (kv.type == LH_Q8)
+        append_codes(kv, slot, args.k + at, args.v + at, a.width);
+    else if (kv.type == LH_F32)
         append_numbers((float *)kv.k + to, (float *)kv.v + to, args.k + at, args.v + at, d, a.width);
     else
         append_numbers((__nv_bfloat16 *)kv.k + to, (__nv_bfloat16 *)kv.v + to, args.k + at, args.v + at, d, a.width);
@@ -160,11 +176,21 @@ static int width_of(const lh_rope_append_args *all)
     return is_wide ? 4 : 1;
 }
 
+static lh_status check_rows(const lh_append_args *a)
+{
+    for (int64_t b = 0; b < a->batch; b++)
+        if (a->seqs[b].type == LH_Q8 && a->seqs[b].head_dim > LH_ROW_OF_WARP)
+            LH_FAIL(LH_EINTERNAL, "append of q8 on a GPU: heads of %lld dimensions, more than %d",
+                    (long long)a->seqs[b].head_dim, +LH_ROW_OF_WARP);
+    return LH_OK;
+}
+
 lh_status lh_cuda_rope_append(lh_stream *stream, const lh_rope_append_args *all)
 {
     const lh_append_args *a = &all->append;
     int64_t rotary = all->q.heads ? all->q.rotary : all->k.heads ? all->k.rotary : 0;
     append_slice slice = {};
+    LH_TRY(check_rows(a));
     slice.all = *all;
     slice.width = width_of(all);
     for (int64_t b = 0; b < a->batch; b += SEQS) {
@@ -213,7 +239,7 @@ lh_status lh_cuda_put_rows(lh_stream *stream, const lh_put_rows_args *a)
     return lh_launch(stream, "put_rows", lh_fours_shape(a->tokens, a->width), put_rows_kernel, *a, width);
 }
 
-/* ---- entries of a head in any order: threads along the units of keys and values, 16 bytes if aligned ---- */
+/* ---- entries of a head in any order: threads along the units of keys and values, 16 bytes or one ---- */
 
 enum { GATHER_THREADS = 256, EACH = 4 };
 
@@ -234,6 +260,8 @@ static __global__ void gather_kernel(const __grid_constant__ gather_plan p)
         Unit *y = (Unit *)(is_value ? p.dst.v : p.dst.k);
         y[(to + i) * p.units + unit] = ((const Unit *)(is_value ? p.src.v : p.src.k))[(from + s) * p.units + unit];
         if (unit > 0) continue;
+        if (p.src.type == LH_Q8)
+            (is_value ? p.dst.v_scale : p.dst.k_scale)[to + i] = (is_value ? p.src.v_scale : p.src.k_scale)[from + s];
         if (!is_value) p.dst.positions[to + i] = (int32_t)lh_position(&p.src, p.head, s);
         if (is_value && p.dst.bias) p.dst.bias[to + i] = p.src.bias ? p.src.bias[from + s] : 0.0f;
     }
@@ -245,11 +273,11 @@ lh_status lh_cuda_gather_entries(lh_stream *stream, const lh_gather_entries_args
     const int64_t bytes = a->src->head_dim * lh_dtype_bytes(a->src->type);
     const uintptr_t all = (uintptr_t)a->dst->k | (uintptr_t)a->dst->v | (uintptr_t)a->src->k | (uintptr_t)a->src->v;
     const int is_wide = all % sizeof(uint4) == 0 && bytes % (int64_t)sizeof(uint4) == 0;
-    const int64_t units = bytes / (int64_t)(is_wide ? sizeof(uint4) : sizeof(uint16_t));
+    const int64_t units = bytes / (int64_t)(is_wide ? sizeof(uint4) : sizeof(uint8_t));
     const gather_plan p = {*a->dst, *a->src, a->order, a->head, a->count, units};
     const unsigned blocks = lh_blocks(a->count * 2 * units, GATHER_THREADS * EACH);
     const lh_shape shape = {dim3(blocks ? blocks : 1), GATHER_THREADS, 0};
-    return lh_launch(stream, "gather_entries", shape, is_wide ? gather_kernel<uint4> : gather_kernel<uint16_t>, p);
+    return lh_launch(stream, "gather_entries", shape, is_wide ? gather_kernel<uint4> : gather_kernel<uint8_t>, p);
 }
 
 /* ---- compaction, in two kernels ----
@@ -360,7 +388,7 @@ static __device__ void put_missing(const compact_head &h)
     }
 }
 
-/* blockIdx.y: slices of keys, the same number for values, then positions, biases and statistics. */
+/* blockIdx.y: slices of keys, the same number for values, then scales, positions, biases and statistics. */
 template <typename Unit>
 static __global__ void __launch_bounds__(ORDERED_THREADS) move_kernel(const __grid_constant__ compact_plan p)
 {
@@ -376,6 +404,8 @@ static __global__ void __launch_bounds__(ORDERED_THREADS) move_kernel(const __gr
     const int64_t stats = dst.stats ? dst.stat_count : 0, most = blockDim.x;
     for (int64_t c = 0; c < stats; c += most)
         move_columns(p, h, dst.stats, src.stats, stats, c, (int)(stats - c < most ? stats - c : most));
+    if (src.type == LH_Q8) move_columns(p, h, dst.k_scale, src.k_scale, 1, 0, 1);
+    if (src.type == LH_Q8) move_columns(p, h, dst.v_scale, src.v_scale, 1, 0, 1);
     if (src.positions) move_columns(p, h, dst.positions, src.positions, 1, 0, 1);
     if (dst.bias && src.bias) move_columns(p, h, dst.bias, src.bias, 1, 0, 1);
     put_missing(h);
@@ -407,14 +437,14 @@ static lh_status compact_some(lh_stream *stream, compact_plan *p, int64_t unit)
     LH_TRY(lh_stream_scratch(stream, &p->list, rows * (p->ld + 1) * (int64_t)sizeof *p->list));
     p->stays = p->list + rows * p->ld;
     LH_TRY(lh_launch(stream, "compact", lists, list_kernel, *p));
-    LH_TRY(lh_launch(stream, "compact", moves, unit == sizeof(uint4) ? move_kernel<uint4> : move_kernel<uint16_t>, *p));
+    LH_TRY(lh_launch(stream, "compact", moves, unit == sizeof(uint4) ? move_kernel<uint4> : move_kernel<uint8_t>, *p));
     return LH_OK;
 }
 
 lh_status lh_cuda_compact(lh_stream *stream, const lh_compact_args *a)
 {
     const int64_t bytes = a->src->head_dim * lh_dtype_bytes(a->src->type);
-    const int64_t unit = is_wide(a, bytes) ? (int64_t)sizeof(uint4) : (int64_t)sizeof(uint16_t);
+    const int64_t unit = is_wide(a, bytes) ? (int64_t)sizeof(uint4) : (int64_t)sizeof(uint8_t);
     const int64_t slots = a->src->heads * a->ld + 1, most = slots < LISTED ? LISTED / slots : 1;
     compact_plan p = {};
     p.ld = a->ld;

@@ -1,5 +1,6 @@
 /* Rows of activations: embedding, norms, rotation; conversions, gates, sums, soft caps. */
 #include "kernels/cuda/norm_rows.cuh"
+#include "kernels/cuda/q8.cuh"
 #include "kernels/cuda/vector.cuh"
 #include "kernels/elementwise.h"
 
@@ -344,12 +345,54 @@ static __global__ void convert_kernel(lh_convert_args a, int width)
     }
 }
 
+/* Rows to and from 8 bits: a warp has a row. */
+template <typename X>
+static __global__ void quantise_kernel(lh_convert_args a, int width)
+{
+    const int64_t first = LH_OF_LANE * lh_lane();
+    for (int64_t r = (int64_t)blockIdx.x * WARPS + lh_warp(); r < a.rows; r += (int64_t)gridDim.x * WARPS) {
+        float x[LH_OF_LANE];
+        lh_get_of_lane(x, (const X *)a.src + r * a.src_ld + first, a.cols - first, width);
+        if (a.are_keys) lh_hadamard(x, (int)a.cols);
+        lh_quantise((int8_t *)a.dst + r * a.dst_ld, a.dst_scale + r, x, a.cols, width);
+    }
+}
+
+template <typename Y>
+static __global__ void widen_kernel(lh_convert_args a, int width)
+{
+    const int64_t first = LH_OF_LANE * lh_lane();
+    for (int64_t r = (int64_t)blockIdx.x * WARPS + lh_warp(); r < a.rows; r += (int64_t)gridDim.x * WARPS) {
+        float x[LH_OF_LANE];
+        lh_get_of_lane(x, (const int8_t *)a.src + r * a.src_ld + first, a.cols - first, width);
+#pragma unroll
+        for (int i = 0; i < LH_OF_LANE; i++) x[i] = __fmul_rn(a.src_scale[r], x[i]);
+        if (a.are_keys) lh_hadamard_inverse(x, (int)a.cols);
+        lh_put_of_lane((Y *)a.dst + r * a.dst_ld + first, x, a.cols - first, width);
+    }
+}
+
+typedef void (*convert_fn)(lh_convert_args, int);
+
+static lh_status convert_codes(lh_stream *stream, const lh_convert_args *a, int width)
+{
+    const convert_fn kernel = a->dst_type == LH_Q8
+                                  ? (a->src_type == LH_F32 ? quantise_kernel<float> : quantise_kernel<bf16>)
+                                  : (a->dst_type == LH_F32 ? widen_kernel<float> : widen_kernel<bf16>);
+    if (a->cols > LH_ROW_OF_WARP)
+        LH_FAIL(LH_EINTERNAL, "convert of q8 on a GPU: rows of %lld numbers, more than %d", (long long)a->cols,
+                +LH_ROW_OF_WARP);
+    const lh_shape shape = {dim3(lh_blocks(a->rows, WARPS)), WARPS * LH_WARP, 0};
+    return lh_launch(stream, "convert", shape, kernel, *a, width);
+}
+
 lh_status lh_cuda_convert(lh_stream *stream, const lh_convert_args *a)
 {
     auto *kernel = a->dst_type == LH_F32
                        ? (a->src_type == LH_F32 ? convert_kernel<float, float> : convert_kernel<float, bf16>)
                        : (a->src_type == LH_F32 ? convert_kernel<bf16, float> : convert_kernel<bf16, bf16>);
     int width = width_of(lh_width(a->dst, a->dst_ld, a->dst_type), lh_width(a->src, a->src_ld, a->src_type));
+    if (a->src_type == LH_Q8 || a->dst_type == LH_Q8) return convert_codes(stream, a, width);
     return lh_launch(stream, "convert", lh_fours_shape(a->rows, a->cols), kernel, *a, width);
 }
 

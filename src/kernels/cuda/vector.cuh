@@ -1,5 +1,5 @@
-/* vector.cuh - numbers of a row four at a time: one access of 16 bytes (f32) or 8 (bf16) if the row is aligned, else
- * one by one. The arithmetic is the same either way, so bits do not depend on the alignment of a row. */
+/* vector.cuh - numbers of a row four at a time: one access of 16 bytes (f32), 8 (bf16) or 4 (codes of q8) if the row is
+ * aligned, else one by one. The arithmetic is the same either way, so bits do not depend on the alignment of a row. */
 #ifndef LH_KERNELS_CUDA_VECTOR_CUH
 #define LH_KERNELS_CUDA_VECTOR_CUH
 
@@ -67,6 +67,19 @@ static __device__ __forceinline__ lh_four lh_get4(const __nv_bfloat16 *p, int64_
     return x;
 }
 
+static __device__ __forceinline__ lh_four lh_get4(const int8_t *p, int64_t n, int width)
+{
+    lh_four x = {{0, 0, 0, 0}};
+    if (width == 4 && n >= 4) {
+        const unsigned all = *(const unsigned *)p;
+        for (int j = 0; j < 4; j++) x.at[j] = (float)(int8_t)(all >> 8 * j);
+        return x;
+    }
+    for (int j = 0; j < 4; j++)
+        if (j < n) x.at[j] = (float)p[j];
+    return x;
+}
+
 /* p[0 .. min(n, 4) - 1] = x. */
 static __device__ __forceinline__ void lh_put4(float *p, lh_four x, int64_t n, int width)
 {
@@ -85,6 +98,18 @@ static __device__ __forceinline__ void lh_put4(__nv_bfloat16 *p, lh_four x, int6
     }
     for (int j = 0; j < 4; j++)
         if (j < n) lh_put(p + j, x.at[j]);
+}
+/* x: codes. */
+static __device__ __forceinline__ void lh_put4(int8_t *p, lh_four x, int64_t n, int width)
+{
+    if (width == 4 && n >= 4) {
+        unsigned all = 0;
+        for (int j = 0; j < 4; j++) all |= (unsigned)(uint8_t)(int8_t)x.at[j] << 8 * j;
+        *(unsigned *)p = all;
+        return;
+    }
+    for (int j = 0; j < 4; j++)
+        if (j < n) p[j] = (int8_t)x.at[j];
 }
 
 /* ---- 16 bytes at a time ---- */
