@@ -24,13 +24,21 @@ static split_way way_of(int64_t dim)
     return way_for < T, 256, VALUES ? 1 : HALVES, VALUES > ();
 }
 
-/* Over an f32 cache tiles of any number of rows use the kernel of 16, which few models need. */
+template <typename T, int VALUES>
+static split_way way_of_tile(const lh_split_kv *a)
+{
+    return a->tile <= 8 ? way_of<T, 1, VALUES>(a->form.dim) : way_of<T, 2, VALUES>(a->form.dim);
+}
+
+/* Over an f32 cache tiles of any number of rows use the kernel of 16, which few models need. Log-sum-exps alone are not
+ * computed over q8. */
 template <int VALUES>
 static split_way choose(const lh_split_kv *a)
 {
     if (a->seqs[0].type == LH_F32) return way_of<float, 2, VALUES>(a->form.dim);
-    if (a->tile <= 8) return way_of<__nv_bfloat16, 1, VALUES>(a->form.dim);
-    return way_of<__nv_bfloat16, 2, VALUES>(a->form.dim);
+    if constexpr (VALUES)
+        if (a->seqs[0].type == LH_Q8) return way_of_tile<int8_t, VALUES>(a);
+    return way_of_tile<__nv_bfloat16, VALUES>(a);
 }
 
 /* Returns 1 if a block has room for the units of so many sequences, with so many stages. */

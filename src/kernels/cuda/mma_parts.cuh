@@ -1,4 +1,5 @@
-/* mma_parts.cuh - numbers for the tensor cores: bf16, or f32 as sums of bf16 parts (mma.cuh). */
+/* mma_parts.cuh - numbers for the tensor cores: bf16, codes of q8, which are exact in bf16, or f32 as sums of bf16
+ * parts (mma.cuh). */
 #ifndef LH_KERNELS_CUDA_MMA_PARTS_CUH
 #define LH_KERNELS_CUDA_MMA_PARTS_CUH
 
@@ -76,6 +77,10 @@ template <>
 struct lh_eight<float> {
     float4 x, y;
 };
+template <>
+struct lh_eight<int8_t> { /* codes of q8 */
+    uint2 w;
+};
 
 static __device__ __forceinline__ unsigned lh_of(uint4 w, int i)
 {
@@ -108,6 +113,31 @@ static __device__ __forceinline__ void lh_cut_across(unsigned word[3], const lh_
                                                      const lh_eight<float> &b, int i)
 {
     lh_cut_pair<3>(word, lh_of(a, i), lh_of(b, i));
+}
+
+/* The codes in bytes 0 and 2 of a word as bf16 numbers; the other bytes are ignored. The lower 7 bits, as the mantissa
+ * of 128, and -128, or -256 for a negative code. */
+static __device__ __forceinline__ unsigned lh_code_pair(unsigned codes)
+{
+    const unsigned upper = (codes & 0x007f007fu) | 0x43004300u, lower = (codes & 0x00800080u) | 0xc300c300u;
+#ifdef LH_SIMT
+    return lh_round_pair(__uint_as_float(upper << 16) + __uint_as_float(lower << 16),
+                         __uint_as_float(upper & LH_UPPER) + __uint_as_float(lower & LH_UPPER));
+#else
+    unsigned sum;
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(sum) : "r"(upper), "r"(0x3f803f80u) /* 1, 1 */, "r"(lower));
+    return sum;
+#endif
+}
+static __device__ __forceinline__ void lh_cut_along(unsigned word[1], const lh_eight<int8_t> &e, int i)
+{
+    word[0] = lh_code_pair(__byte_perm(i < 2 ? e.w.x : e.w.y, 0, i % 2 ? 0x0302 : 0x0100));
+}
+static __device__ __forceinline__ void lh_cut_across(unsigned word[1], const lh_eight<int8_t> &a,
+                                                     const lh_eight<int8_t> &b, int i)
+{
+    const unsigned low = i < 4 ? a.w.x : a.w.y, high = i < 4 ? b.w.x : b.w.y;
+    word[0] = lh_code_pair(__byte_perm(low, high, (unsigned)(i % 4 | (4 + i % 4) << 8)));
 }
 
 #endif

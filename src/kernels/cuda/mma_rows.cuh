@@ -4,7 +4,7 @@
 
 #include "kernels/cuda/mma_parts.cuh"
 
-/* Rows of `dim` numbers. wide: they begin at multiples of 16 bytes and dim is a multiple of 8. */
+/* Rows of `dim` numbers. wide: they begin at multiples of 16 bytes, and dim is a multiple of 8 (16 in 8 bits). */
 typedef struct lh_form {
     int dim, wide;
 } lh_form;
@@ -12,7 +12,8 @@ typedef struct lh_form {
 static inline lh_form lh_form_of(const lh_ragged *kv)
 {
     uintptr_t at = (uintptr_t)kv->k | (uintptr_t)kv->v | (uintptr_t)kv->parent.k | (uintptr_t)kv->parent.v;
-    return lh_form{(int)kv->head_dim, kv->head_dim % 8 == 0 && at % 16 == 0};
+    const int64_t whole = kv->type == LH_Q8 ? 16 : 8;
+    return lh_form{(int)kv->head_dim, kv->head_dim % whole == 0 && at % 16 == 0};
 }
 
 static __device__ __forceinline__ void lh_zero(lh_eight<__nv_bfloat16> *e)
@@ -23,6 +24,10 @@ static __device__ __forceinline__ void lh_zero(lh_eight<float> *e)
 {
     e->x = e->y = make_float4(0, 0, 0, 0);
 }
+static __device__ __forceinline__ void lh_zero(lh_eight<int8_t> *e)
+{
+    e->w = make_uint2(0, 0);
+}
 
 static __device__ __forceinline__ void lh_take(lh_eight<__nv_bfloat16> *e, const __nv_bfloat16 *at)
 {
@@ -32,6 +37,10 @@ static __device__ __forceinline__ void lh_take(lh_eight<float> *e, const float *
 {
     e->x = *(const float4 *)at;
     e->y = *(const float4 *)(at + 4);
+}
+static __device__ __forceinline__ void lh_take(lh_eight<int8_t> *e, const int8_t *at)
+{
+    e->w = *(const uint2 *)at;
 }
 
 /* The first n of eight numbers, one by one, then zeros. */
@@ -51,6 +60,13 @@ static __device__ inline void lh_take_some(lh_eight<float> *e, const float *at, 
     for (int i = 0; i < 8; i++) x[i] = i < n ? at[i] : 0.0f;
     e->x = make_float4(x[0], x[1], x[2], x[3]);
     e->y = make_float4(x[4], x[5], x[6], x[7]);
+}
+static __device__ inline void lh_take_some(lh_eight<int8_t> *e, const int8_t *at, int n)
+{
+    unsigned w[2] = {0, 0};
+#pragma unroll
+    for (int i = 0; i < 8; i++) w[i / 4] |= i < n ? (unsigned)(uint8_t)at[i] << 8 * (i % 4) : 0u;
+    e->w = make_uint2(w[0], w[1]);
 }
 
 /* The next eight numbers of a row with `left` numbers left, then zeros. */

@@ -9,6 +9,7 @@
 #ifndef LH_KERNELS_CUDA_SPLIT_KV_CUH
 #define LH_KERNELS_CUDA_SPLIT_KV_CUH
 
+#include "kernels/cuda/q8.cuh"
 #include "kernels/cuda/split_places.cuh"
 
 /* ---- kinds of kernel, and the query rows of a block ---- */
@@ -23,6 +24,7 @@ struct split_kind {
         D = D_,           /* dimensions, padded */
         HALVES = HALVES_, /* rows of a tile / 8 */
         VALUES = VALUES_, /* true if values are summed */
+        IS_Q8 = sizeof(T_) == 1,
         ROWS = 8 * HALVES_,
         KEY_CHUNKS = D_ / 32, /* a lane has 8 numbers of each */
         VALUE_CHUNKS = D_ / 64,
@@ -30,9 +32,11 @@ struct split_kind {
         PITCH =
             D_ + 32, /* distance of rows of queries in shared memory, in bf16: consecutive rows begin 16 banks apart */
         EIGHTS = D_ / 8,                                      /* of a key or value */
+        PIECE = IS_Q8 ? 16 : 8,                               /* numbers that a lane copies together */
         KEY_BYTES = LH_SPLIT_KEYS * D_ * (int)sizeof(T_),     /* of a group */
         NOTES = KEY_BYTES * (1 + VALUES_),                    /* where a stage has positions and biases of a group */
-        STAGE = NOTES + 2 * LH_SPLIT_KEYS * 4,                /* bytes of a stage */
+        SCALES = NOTES + 2 * LH_SPLIT_KEYS * 4,               /* where it has scales of keys and of values in 8 bits */
+        STAGE = SCALES + 2 * IS_Q8 * LH_SPLIT_KEYS * 4,       /* bytes of a stage */
         WARPS = KEY_BYTES <= 4096 ? 8 : 8 * 4096 / KEY_BYTES, /* of a block */
         THREADS = WARPS * LH_WARP
     };
@@ -62,14 +66,14 @@ struct split_rows {
  * all entries of the piece. */
 struct split_entry {
     int slot, left, at[2], seen[4], all;
-    float bias[2];
+    float bias[2], k_scale[2], v_scale[2]; /* scales of 8 bits; v_scale: 0 for an invisible entry */
 };
 
-/* A thread's pairs of numbers of the queries: pair n of the tile, from threadIdx.x on in steps of the block. */
+/* A lane's numbers of the queries: of row warp + WARPS r of the tile, from number OF_LANE * lane on. */
 template <typename K>
 struct split_queries {
-    enum { PAIRS = K::D / 2, COUNT = K::ROWS * PAIRS / K::THREADS };
-    float pair[COUNT][2];
+    enum { OF_LANE = K::D / LH_WARP, ROWS = K::ROWS / K::WARPS };
+    float row[ROWS][OF_LANE];
 };
 
 /* Zeros after rows and dimensions. */
@@ -77,30 +81,35 @@ template <typename K>
 static __device__ __forceinline__ void load_queries(split_queries<K> *queries, const lh_split_kv &a,
                                                     const lh_split_piece &p)
 {
-    enum { PAIRS = split_queries<K>::PAIRS };
+    typedef split_queries<K> Q;
 #pragma unroll
-    for (int m = 0; m < split_queries<K>::COUNT; m++) {
-        int n = (int)threadIdx.x + m * K::THREADS, k = n / PAIRS, x = n % PAIRS * 2, is_row = k < p.of.rows;
+    for (int n = 0; n < Q::ROWS; n++) {
+        const int k = lh_warp() + n * K::WARPS, is_row = k < p.of.rows, first = Q::OF_LANE * lh_lane();
         int64_t r, i;
         lh_split_row(a, p, is_row ? k : 0, &r, &i);
-        const float *q = a.q + r * a.q_ld + i * a.form.dim + x;
-        queries->pair[m][0] = is_row && x < a.form.dim ? q[0] : 0.0f;
-        queries->pair[m][1] = is_row && x + 1 < a.form.dim ? q[1] : 0.0f;
+        const float *q = a.q + r * a.q_ld + i * a.form.dim + first;
+#pragma unroll
+        for (int x = 0; x < Q::OF_LANE; x++) queries->row[n][x] = is_row && first + x < a.form.dim ? q[x] : 0.0f;
     }
 }
 
-/* Queries of the tile to shared memory: [SCAN_PARTS, ROWS, PITCH] bf16. */
+/* Queries of the tile to shared memory: [SCAN_PARTS, ROWS, PITCH] bf16; for keys in 8 bits transformed (q8.h). */
 template <typename K>
-static __device__ __forceinline__ void stage_queries(const split_queries<K> &queries, unsigned *to)
+static __device__ __forceinline__ void stage_queries(split_queries<K> *queries, unsigned *to, int dim)
 {
-    enum { PAIRS = split_queries<K>::PAIRS, PITCH = K::PITCH / 2 };
+    typedef split_queries<K> Q;
+    enum { PITCH = K::PITCH / 2, PAIRS = Q::OF_LANE / 2 };
 #pragma unroll
-    for (int m = 0; m < split_queries<K>::COUNT; m++) {
-        int n = (int)threadIdx.x + m * K::THREADS;
-        unsigned word[SCAN_PARTS];
-        lh_cut_pair<SCAN_PARTS>(word, queries.pair[m][0], queries.pair[m][1]);
+    for (int n = 0; n < Q::ROWS; n++) {
+        if constexpr (K::IS_Q8) lh_hadamard_inverse(queries->row[n], dim);
 #pragma unroll
-        for (int part = 0; part < SCAN_PARTS; part++) to[(part * K::ROWS + n / PAIRS) * PITCH + n % PAIRS] = word[part];
+        for (int i = 0; i < PAIRS; i++) {
+            const int k = lh_warp() + n * K::WARPS, at = PAIRS * lh_lane() + i;
+            unsigned word[SCAN_PARTS];
+            lh_cut_pair<SCAN_PARTS>(word, queries->row[n][2 * i], queries->row[n][2 * i + 1]);
+#pragma unroll
+            for (int part = 0; part < SCAN_PARTS; part++) to[(part * K::ROWS + k) * PITCH + at] = word[part];
+        }
     }
 }
 
@@ -128,17 +137,20 @@ static __device__ void describe_rows(const lh_split_kv &a, const lh_split_plan &
 /* ---- the ring of a warp ----
  *
  * A stage has the keys, then the values of a group, in eights of numbers: eight i of entry r at place i ^ place_of(r),
- * so that the lanes of an access of 16 bytes use different banks, across the entries of keys and of values. */
+ * so that the lanes of an access of 16 bytes (8 bytes of q8) use different banks, across the entries of keys and of
+ * values. Two eights of q8 that are copied together stay neighbours. */
 
+template <typename K>
 static __device__ __forceinline__ int place_of(int r)
 {
-    return (r & 6) ^ (r & 1) << 2;
+    if (!K::IS_Q8) return (r & 6) ^ (r & 1) << 2;
+    return K::EIGHTS == 8 ? (r & 2) << 1 : ((r & 2) << 2) | (((r >> 2) ^ r) & 1) << 2;
 }
 
 template <typename K>
 static __device__ __forceinline__ lh_eight<typename K::T> *eight_at(const unsigned char *rows, int r, int i)
 {
-    return (lh_eight<typename K::T> *)rows + r * K::EIGHTS + (i ^ place_of(r));
+    return (lh_eight<typename K::T> *)rows + r * K::EIGHTS + (i ^ place_of<K>(r));
 }
 
 /* The group that a warp copied last; before the first one a piece without entries. */
@@ -171,21 +183,26 @@ static __device__ __forceinline__ int is_newest(const lh_split_kv &a, const lh_s
 template <typename K>
 static __device__ __forceinline__ void copy_rows(unsigned char *to, const typename K::T *from, int left, lh_form form)
 {
-    enum { AT_ONCE = LH_WARP / K::EIGHTS, BYTES = 8 * (int)sizeof(typename K::T) };
-    const int i = lh_lane() % K::EIGHTS, row = lh_lane() / K::EIGHTS, more = form.dim - 8 * i;
-    const typename K::T *x = from + row * form.dim + 8 * i;
+    typedef typename K::T T;
+    enum { PIECES = K::D / K::PIECE, AT_ONCE = LH_WARP / PIECES, EACH = K::PIECE / 8 };
+    const int i = lh_lane() % PIECES, row = lh_lane() / PIECES, more = form.dim - K::PIECE * i;
+    const T *x = from + row * form.dim + K::PIECE * i;
     if (form.wide) {
 #pragma unroll
         for (int r = 0; r < LH_SPLIT_KEYS; r += AT_ONCE) {
 #pragma unroll
-            for (int b = 0; b < BYTES; b += 16)
-                lh_copy_async((unsigned char *)eight_at<K>(to, r + row, i) + b,
+            for (int b = 0; b < K::PIECE * (int)sizeof(T); b += 16)
+                lh_copy_async((unsigned char *)eight_at<K>(to, r + row, EACH * i) + b,
                               (const unsigned char *)(x + r * form.dim) + b, more > 0 && r + row < left ? 16 : 0);
         }
     } else {
 #pragma unroll 1
-        for (int r = 0; r < LH_SPLIT_KEYS; r += AT_ONCE)
-            lh_load(eight_at<K>(to, r + row, i), x + r * form.dim, r + row < left ? more : 0, 0);
+        for (int r = 0; r < LH_SPLIT_KEYS; r += AT_ONCE) {
+#pragma unroll
+            for (int e = 0; e < EACH; e++)
+                lh_load(eight_at<K>(to, r + row, EACH * i + e), x + r * form.dim + 8 * e,
+                        r + row < left ? more - 8 * e : 0, 0);
+        }
     }
 }
 
@@ -202,7 +219,7 @@ static __device__ __forceinline__ void copy_group(unsigned char *stage, const lh
     if (K::VALUES) copy_rows<K>(stage + K::KEY_BYTES, (const T *)(shared ? kv.parent.v : kv.v) + at, left, a.form);
 }
 
-/* Copies positions and biases of the group, through L1: only after the wait, so that no line is older. */
+/* Copies positions, biases and scales of the group, through L1: only after the wait, so that no line is older. */
 template <typename K>
 static __device__ __forceinline__ void copy_notes(unsigned char *stage, const lh_split_kv &a, const lh_split_plan &plan,
                                                   const split_cursor &c)
@@ -212,9 +229,14 @@ static __device__ __forceinline__ void copy_notes(unsigned char *stage, const lh
     const int shared = c.slot < u.shared, j = lh_lane() % LH_SPLIT_KEYS;
     const void *notes = shared ? kv.parent.positions : kv.positions;
     if (j < lh_lane()) notes = shared ? kv.parent.bias : kv.bias;
-    if (!notes || c.slot + j >= c.piece.end) return;
+    if (c.slot + j >= c.piece.end) return;
     const int64_t slots = (shared ? kv.parent.offset[c.piece.of.head] : u.slots) + c.slot;
-    lh_copy_async_word(stage + K::NOTES + 4 * lh_lane(), (const uint32_t *)notes + slots + j);
+    if (notes) lh_copy_async_word(stage + K::NOTES + 4 * lh_lane(), (const uint32_t *)notes + slots + j);
+    if constexpr (K::IS_Q8) {
+        const float *scales = shared ? kv.parent.k_scale : kv.k_scale;
+        if (j < lh_lane()) scales = shared ? kv.parent.v_scale : kv.v_scale;
+        lh_copy_async_word(stage + K::SCALES + 4 * lh_lane(), scales + slots + j);
+    }
 }
 
 /* Waits for the oldest of the copies of this warp, one group a stage. */
@@ -239,7 +261,7 @@ static __device__ __forceinline__ void find_entries(split_entry *entry, const lh
     const int has_positions = (shared ? kv.parent.positions : kv.positions) != NULL;
     const int has_bias = (shared ? kv.parent.bias : kv.bias) != NULL;
     const int32_t *positions = (const int32_t *)(stage + K::NOTES);
-    const float *bias = (const float *)(positions + LH_SPLIT_KEYS);
+    const float *bias = (const float *)(positions + LH_SPLIT_KEYS), *scales = (const float *)(stage + K::SCALES);
     entry->slot = slot;
     entry->left = min(p.end - slot, (int)LH_SPLIT_KEYS);
 #pragma unroll
@@ -247,6 +269,8 @@ static __device__ __forceinline__ void find_entries(split_entry *entry, const lh
         int j = 8 * n + g;
         entry->at[n] = j >= entry->left ? -1 : has_positions ? positions[j] : slot + j;
         entry->bias[n] = j < entry->left && has_bias ? bias[j] : 0.0f;
+        entry->k_scale[n] = K::IS_Q8 && j < entry->left ? scales[j] : 0.0f;
+        entry->v_scale[n] = K::IS_Q8 && j < entry->left ? scales[LH_SPLIT_KEYS + j] : 0.0f;
     }
 }
 
@@ -263,6 +287,7 @@ static __device__ __forceinline__ int look(split_entry *entry, const split_rows<
         for (int i = 0; i < 2 * K::HALVES; i++) any |= lh_sees(rows.visible[i / 2][i % 2], entry->at[n]);
         seen[n] = __ballot_sync(LH_ALL, any);
         all &= __ballot_sync(LH_ALL, any || entry->at[n] < 0);
+        if (!any) entry->v_scale[n] = 0.0f; /* times a weight of 0: it may not be finite */
     }
 #pragma unroll
     for (int e = 0; e < 4; e++) entry->seen[e] = seen[e / 2] >> 4 * (2 * t + e % 2) & 1;
@@ -327,7 +352,8 @@ static __device__ __forceinline__ void mask(float s[K::HALVES][4], const lh_spli
     for (int h = 0; h < K::HALVES; h++) {
 #pragma unroll
         for (int i = 0; i < 4; i++) {
-            const float x = lh_capped(s[h][i] * a.logit.scale, a.logit.softcap);
+            const float dot = K::IS_Q8 ? s[h][i] * entry.k_scale[i / 2] : s[h][i];
+            const float x = lh_capped(dot * a.logit.scale, a.logit.softcap);
             const int at = entry.at[i / 2], k = 8 * h + lh_lane() % 4 * 2 + i % 2;
             if (rows.logits && at >= 0 && k < rows.count)
                 rows.logits[k * ld + entry.slot + i / 2 * 8 + lh_lane() / 4] = x;
@@ -391,6 +417,17 @@ static __device__ __forceinline__ void add_values(float sum[4][K::HALVES][4], co
     }
 }
 
+/* Weights become those of the codes of values. */
+template <typename K>
+static __device__ __forceinline__ void scale_weights(float s[K::HALVES][4], const split_entry &entry)
+{
+#pragma unroll
+    for (int h = 0; h < K::HALVES; h++) {
+#pragma unroll
+        for (int i = 0; i < 4; i++) s[h][i] *= entry.v_scale[i / 2];
+    }
+}
+
 /* s: weights. values: of the group. */
 template <typename K>
 static __device__ __forceinline__ void add_weighed(split_state<K> *state, const float s[K::HALVES][4],
@@ -432,6 +469,7 @@ static __device__ __forceinline__ void add_group(split_state<K> *state, const lh
     products<K>(s, stage, queries);
     mask<K>(s, a, rows, *entry, seq);
     weigh<K>(s, state);
+    if constexpr (K::IS_Q8) scale_weights<K>(s, *entry);
     if constexpr (K::VALUES) add_weighed<K>(state, s, stage + K::KEY_BYTES, *entry);
 }
 
@@ -652,7 +690,7 @@ static __global__ void __launch_bounds__(K::THREADS, 1) split_kernel(const __gri
     if (at < plan.end) load_queries<K>(&queries, a, p);
     while (at < plan.end) {
         const lh_split_piece now = p;
-        stage_queries<K>(queries, (unsigned *)room.queries);
+        stage_queries<K>(&queries, (unsigned *)room.queries, a.form.dim);
         __syncthreads();
         attend_piece<K>(a, plan, now, room, &ring);
         at = now.next;
