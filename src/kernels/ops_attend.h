@@ -16,10 +16,10 @@
 /* Softmax attention of a block of rows whose entries are already in the cache: they are the last `tokens` entries of
  * every head, in order, so row t of head h sees slots 0 .. len[h] - tokens + t within the window. o[t,i,:] = sum_j a_tj
  * v_j; lse[t,i] = log sum_j exp(s_tj + b_j) (may be NULL). A row that sees nothing: o = 0, lse = -inf; a row that sees
- * a logit of NaN: NaN. Over a bf16 cache a backend may round q and the weights to bf16, for bf16 matrix units. With
- * LH_ORDER_ANY the bits may depend on the number of heads and rows, and a backend may choose the algorithm by `most`.
- * q, o, o_bf16: row t, head i starts at t * ld + i * head_dim. o_bf16: NULL, or o rounded; then o is workspace with
- * unspecified contents, unless keeps_o. */
+ * a logit of NaN: NaN. Over a cache of bf16 or q8 a backend may round q and the weights to bf16, for bf16 matrix units.
+ * With LH_ORDER_ANY the bits may depend on the number of heads and rows, and a backend may choose the algorithm by
+ * `most`. q, o, o_bf16: row t, head i starts at t * ld + i * head_dim. o_bf16: NULL, or o rounded; then o is workspace
+ * with unspecified contents, unless keeps_o. */
 typedef struct lh_attend_block_args {
     float *o;
     void *o_bf16;

@@ -314,11 +314,15 @@ void cache_split(lot *m, cache *c, uint64_t seed)
     r->v = new_slots(m, whole.v, c->slots, row);
     r->positions = new_slots(m, whole.positions, c->slots, 4);
     r->bias = new_slots(m, whole.bias, c->slots, 4);
+    r->k_scale = new_slots(m, whole.k_scale, c->slots, 4);
+    r->v_scale = new_slots(m, whole.v_scale, c->slots, 4);
     r->offset = offset;
     r->parent = (lh_parent){.k = new_slots(m, whole.k, c->base_slots + 1, row),
                             .v = new_slots(m, whole.v, c->base_slots + 1, row),
                             .positions = new_slots(m, whole.positions, c->base_slots + 1, 4),
                             .bias = new_slots(m, whole.bias, c->base_slots + 1, 4),
+                            .k_scale = new_slots(m, whole.k_scale, c->base_slots + 1, 4),
+                            .v_scale = new_slots(m, whole.v_scale, c->base_slots + 1, 4),
                             .offset = first,
                             .len = len};
     for (int64_t h = 0; h < heads; h++) {
@@ -328,10 +332,14 @@ void cache_split(lot *m, cache *c, uint64_t seed)
         copy_slots(r->parent.v, whole.v, there, shared, row);
         copy_slots(r->parent.positions, whole.positions, there, shared, 4);
         copy_slots(r->parent.bias, whole.bias, there, shared, 4);
+        copy_slots(r->parent.k_scale, whole.k_scale, there, shared, 4);
+        copy_slots(r->parent.v_scale, whole.v_scale, there, shared, 4);
         copy_slots(r->k, whole.k, here, whole.len[h] - shared, row);
         copy_slots(r->v, whole.v, here, whole.len[h] - shared, row);
         copy_slots(r->positions, whole.positions, here, whole.len[h] - shared, 4);
         copy_slots(r->bias, whole.bias, here, whole.len[h] - shared, 4);
+        copy_slots(r->k_scale, whole.k_scale, here, whole.len[h] - shared, 4);
+        copy_slots(r->v_scale, whole.v_scale, here, whole.len[h] - shared, 4);
     }
 }
 
@@ -342,6 +350,8 @@ static void put_parent(rig *g, lh_parent *b, const cache *c)
     b->v = rig_put(g, b->v, bytes);
     b->positions = b->positions ? rig_put(g, b->positions, slots * 4) : NULL;
     b->bias = b->bias ? rig_put(g, b->bias, slots * 4) : NULL;
+    b->k_scale = b->k_scale ? rig_put(g, b->k_scale, slots * 4) : NULL;
+    b->v_scale = b->v_scale ? rig_put(g, b->v_scale, slots * 4) : NULL;
     b->offset = rig_put(g, b->offset, c->host.heads * 8);
     b->len = rig_put(g, b->len, c->host.heads * 8);
 }

@@ -2,9 +2,11 @@
  * 2307.08691). A block of threads has 128 rows (64 if registers are short or rows are few): tokens times the query
  * heads that share a KV head, so keys and values are read once for all of them. A warp has 32 of the rows, with their
  * sums in registers; all warps process a tile of 64 entries (or fewer) together, while the next tile is copied to
- * shared memory. Over a bf16 cache queries and weights are rounded to bf16; over an f32 cache all numbers are in three
- * bf16 parts. If there are too few blocks for the device, the entries of a head are split over several blocks. */
+ * shared memory. Over a bf16 cache queries and weights are rounded to bf16; so are they over q8, whose codes become
+ * bf16 in registers; over an f32 cache all numbers are in three bf16 parts. If there are too few blocks for the device,
+ * the entries of a head are split over several blocks. */
 #include "kernels/cuda/attend_block.cuh"
+#include "kernels/cuda/q8.cuh"
 #include "kernels/cuda/softmax.cuh"
 #include "kernels/cuda/vector.cuh"
 
@@ -17,9 +19,11 @@ template <typename T_, int D_, int WARPS_, int TILES_, int KEYS_>
 struct attend_kind {
     typedef T_ T;
     enum {
-        D = D_,                      /* dimensions, padded */
-        BYTES = sizeof(T_),          /* bytes of a number */
-        PARTS = lh_parts<T_>::COUNT, /* parts of queries and weights, too: over bf16 they are rounded */
+        D = D_,             /* dimensions, padded */
+        BYTES = sizeof(T_), /* bytes of a number */
+        IS_Q8 = BYTES == 1,
+        PIECES = D_ * (int)sizeof(T_) / 16, /* of a row */
+        PARTS = lh_parts<T_>::COUNT,        /* parts of queries and weights, too: over bf16 they are rounded */
         WARPS = WARPS_,
         THREADS = WARPS_ * LH_WARP,
         TILES = TILES_, /* tiles of 16 rows of a warp */
@@ -33,14 +37,19 @@ struct attend_kind {
     static_assert(LH_SHARED_BLOCK % KEYS_ == 0, "a tile lies in one segment");
 };
 
-/* The swizzle of the eight neighbouring pieces of a row: the index of a piece is xored with it. */
-static __device__ __forceinline__ int key_turn(int row, int bytes)
+/* The swizzle of the eight neighbouring pieces of a row (four of q8 with 64 dimensions): the index of a piece is xored
+ * with it. */
+template <typename K>
+static __device__ __forceinline__ int key_turn(int row)
 {
-    return bytes == 2 ? (row & 1) << 2 : row & 1;
+    if (K::IS_Q8) return (K::PIECES == 4 ? row >> 1 & 1 : row & 3) << 1;
+    return K::BYTES == 2 ? (row & 1) << 2 : row & 1;
 }
-static __device__ __forceinline__ int value_turn(int row, int bytes)
+template <typename K>
+static __device__ __forceinline__ int value_turn(int row)
 {
-    return bytes == 2 ? (row >> 1 & 3) << 1 : (row >> 1 & 1) | (row >> 2 & 1) << 2;
+    if (K::IS_Q8) return (row >> 1 & (K::PIECES == 4 ? 1 : 3)) << 1;
+    return K::BYTES == 2 ? (row >> 1 & 3) << 1 : (row >> 1 & 1) | (row >> 2 & 1) << 2;
 }
 
 /* Eight numbers of a row in shared memory, from number 8 n on; row: its first piece. */
@@ -53,6 +62,10 @@ static __device__ __forceinline__ void read_eight(lh_eight<float> *e, const uint
     e->x = ((const float4 *)row)[2 * n ^ turn];
     e->y = ((const float4 *)row)[(2 * n + 1) ^ turn];
 }
+static __device__ __forceinline__ void read_eight(lh_eight<int8_t> *e, const uint4 *row, int n, int turn)
+{
+    e->w = ((const uint2 *)row)[n ^ 2 * turn];
+}
 static __device__ __forceinline__ void write_eight(const lh_eight<__nv_bfloat16> &e, uint4 *row, int n, int turn)
 {
     row[n ^ turn] = e.w;
@@ -61,6 +74,10 @@ static __device__ __forceinline__ void write_eight(const lh_eight<float> &e, uin
 {
     ((float4 *)row)[2 * n ^ turn] = e.x;
     ((float4 *)row)[(2 * n + 1) ^ turn] = e.y;
+}
+static __device__ __forceinline__ void write_eight(const lh_eight<int8_t> &e, uint4 *row, int n, int turn)
+{
+    ((uint2 *)row)[n ^ 2 * turn] = e.w;
 }
 
 /* Copies KEYS rows of keys or values from slot `slot` on, of a cache that ends at `end`, with zeros after it, so that 0
@@ -71,12 +88,12 @@ template <typename K>
 static __device__ __forceinline__ void copy_tile(uint4 *to, const typename K::T *from, int rows, lh_form form,
                                                  tile_order order)
 {
-    enum { PIECES = K::D * K::BYTES / 16, NUMBERS = 16 / K::BYTES, EIGHTS = K::D / 8 };
+    enum { PIECES = K::PIECES, NUMBERS = 16 / K::BYTES, EIGHTS = K::D / 8 };
     if (form.wide) {
 #pragma unroll
         for (int n = (int)threadIdx.x; n < K::KEYS * PIECES; n += K::THREADS) {
             int row = n / PIECES, piece = n % PIECES, there = row < rows && piece * NUMBERS < form.dim;
-            int turn = order == OF_KEYS ? key_turn(row, K::BYTES) : value_turn(row, K::BYTES);
+            int turn = order == OF_KEYS ? key_turn<K>(row) : value_turn<K>(row);
             lh_copy_async(to + row * PIECES + (piece ^ turn),
                           there ? from + (int64_t)row * form.dim + piece * NUMBERS : from, there ? 16 : 0);
         }
@@ -84,7 +101,7 @@ static __device__ __forceinline__ void copy_tile(uint4 *to, const typename K::T 
     }
     for (int n = (int)threadIdx.x; n < K::KEYS * EIGHTS; n += K::THREADS) {
         int row = n / EIGHTS, e = n % EIGHTS;
-        int turn = order == OF_KEYS ? key_turn(row, K::BYTES) : value_turn(row, K::BYTES);
+        int turn = order == OF_KEYS ? key_turn<K>(row) : value_turn<K>(row);
         lh_eight<typename K::T> eight;
         lh_load(&eight, from + (int64_t)row * form.dim + 8 * e, row < rows ? form.dim - 8 * e : 0, 0);
         write_eight(eight, to + row * PIECES, e, turn);
@@ -93,31 +110,32 @@ static __device__ __forceinline__ void copy_tile(uint4 *to, const typename K::T 
 
 /* ---- the query rows of a block ---- */
 
-/* Stages queries, times the factor of logits (of tanh's argument with a soft cap), with zeros after rows and
- * dimensions, in the layout of the products: 16 bytes are a lane's part of the first matrix of one m16n8k16 product.
- * [PARTS, ROWS / 16, D / 16, lanes]; the lane's numbers of two products are adjacent in a row (mma.cuh). */
+/* Stages queries, times the factor of logits (of tanh's argument with a soft cap), for keys in 8 bits transformed
+ * (q8.h), with zeros after rows and dimensions, in the layout of the products: 16 bytes are a lane's part of the first
+ * matrix of one m16n8k16 product. [PARTS, ROWS / 16, D / 16, lanes]; the lane's numbers of two products are adjacent in
+ * a row (mma.cuh). */
 template <typename K>
-static __device__ void stage_rows(const attend_job &a, const attend_place &p, uint4 *to)
+static __device__ void stage_rows(const attend_job &a, const attend_place &p, unsigned *to)
 {
-    enum { OPERANDS = K::ROWS / 16 * K::STEPS * LH_WARP };
-    float factor = a.logit.softcap > 0 ? a.logit.scale / a.logit.softcap : a.logit.scale;
-    for (int n = (int)threadIdx.x; n < OPERANDS; n += K::THREADS) {
-        int lane = n % LH_WARP, step = n / LH_WARP % K::STEPS, tile = n / LH_WARP / K::STEPS;
-        unsigned words[K::PARTS][4], word[K::PARTS];
+    enum { OPERANDS = K::ROWS / 16 * K::STEPS * LH_WARP, EIGHTS = K::D / 8, PAIRS = 4 /* of an eight */ };
+    const float factor = a.logit.softcap > 0 ? a.logit.scale / a.logit.softcap : a.logit.scale;
+    for (int n = (int)threadIdx.x; n < K::ROWS * EIGHTS; n += K::THREADS) {
+        const int k = n / EIGHTS, e = n % EIGHTS;
+        const unsigned row = p.row0 + (unsigned)k;
+        const float *q = a.q + row / p.count * a.q_ld + (p.i0 + row % p.count) * a.form.dim + 8 * e;
+        unsigned *at = to + 4 * ((k / 16 * K::STEPS + e / 4 * 2) * LH_WARP + k % 8 * 4 + e % 4) + k % 16 / 8;
+        float x[8];
 #pragma unroll
-        for (int i = 0; i < 4; i++) {
-            unsigned row = p.row0 + (unsigned)(16 * tile + lane / 4 + i % 2 * 8);
-            int x = step / 2 * 32 + lane % 4 * 8 + step % 2 * 4 + i / 2 * 2;
-            const float *q = a.q + row / p.count * a.q_ld + (p.i0 + row % p.count) * a.form.dim;
-            float first = row < p.rows && x < a.form.dim ? q[x] * factor : 0.0f,
-                  second = row < p.rows && x + 1 < a.form.dim ? q[x + 1] * factor : 0.0f;
-            lh_cut_pair<K::PARTS>(word, first, second);
+        for (int i = 0; i < 8; i++) x[i] = row < p.rows && 8 * e + i < a.form.dim ? q[i] * factor : 0.0f;
+        if constexpr (K::IS_Q8) lh_hadamard_inverse(x, a.form.dim);
 #pragma unroll
-            for (int part = 0; part < K::PARTS; part++) words[part][i] = word[part];
+        for (int i = 0; i < PAIRS; i++) {
+            unsigned word[K::PARTS];
+            lh_cut_pair<K::PARTS>(word, x[2 * i], x[2 * i + 1]);
+#pragma unroll
+            for (int part = 0; part < K::PARTS; part++)
+                at[4 * (part * OPERANDS + i / 2 * LH_WARP) + i % 2 * 2] = word[part];
         }
-#pragma unroll
-        for (int part = 0; part < K::PARTS; part++)
-            to[part * OPERANDS + n] = make_uint4(words[part][0], words[part][1], words[part][2], words[part][3]);
     }
 }
 
@@ -341,7 +359,7 @@ template <typename K>
 static __device__ __forceinline__ void products(float s[K::TILES][K::KEYS / 8][4], const uint4 *queries,
                                                 const uint4 *keys)
 {
-    enum { PIECES = K::D * K::BYTES / 16 };
+    enum { PIECES = K::PIECES };
     int g = lh_lane() / 4, t = lh_lane() % 4;
     float rest[K::TILES][K::KEYS / 8][4] = {};
 #pragma unroll
@@ -355,7 +373,7 @@ static __device__ __forceinline__ void products(float s[K::TILES][K::KEYS / 8][4
 #pragma unroll
         for (int n = 0; n < K::KEYS / 8; n++) {
             lh_eight<typename K::T> key;
-            read_eight(&key, keys + (8 * n + g) * PIECES, 4 * c + t, key_turn(g, K::BYTES));
+            read_eight(&key, keys + (8 * n + g) * PIECES, 4 * c + t, key_turn<K>(g));
 #pragma unroll
             for (int e = 0; e < 2; e++) {
                 unsigned x[K::PARTS][4], y[K::PARTS][2], word[K::PARTS];
@@ -375,6 +393,21 @@ static __device__ __forceinline__ void products(float s[K::TILES][K::KEYS / 8][4
         }
     }
     if constexpr (K::PARTS > 1) lh_add_all<K::TILES * K::KEYS / 2>(&s[0][0][0], &rest[0][0][0]);
+}
+
+/* Multiplies numbers of the entries by their scales in 8 bits: `own` of the cache, `parents` of its parent. */
+template <typename K>
+static __device__ __forceinline__ void scale(float s[K::TILES][K::KEYS / 8][4], const attend_place &p, const float *own,
+                                             const float *parents, int slot)
+{
+    const float *scales = slot < p.shared ? parents + p.parent : own + p.offset;
+#pragma unroll
+    for (int n = 0; n < K::KEYS / 4; n++) {
+        const int j = slot + n / 2 * 8 + lh_lane() % 4 * 2 + n % 2;
+        const float by = j < p.len ? scales[j] : 0.0f;
+#pragma unroll
+        for (int i = 0; i < 2 * K::TILES; i++) s[i / 2][n / 2][i % 2 * 2 + n % 2] *= by;
+    }
 }
 
 /* Adds the biases of the entries; entries after the head's last one have none. */
@@ -450,7 +483,7 @@ template <typename K>
 static __device__ __forceinline__ void add_values(attend_state<K> *state, const float s[K::TILES][K::KEYS / 8][4],
                                                   const uint4 *values)
 {
-    enum { PIECES = K::D * K::BYTES / 16 };
+    enum { PIECES = K::PIECES };
     int g = lh_lane() / 4, t = lh_lane() % 4;
 #pragma unroll
     for (int k = 0; k < K::KEYS / 16; k++) {
@@ -468,7 +501,7 @@ static __device__ __forceinline__ void add_values(attend_state<K> *state, const 
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 int row = 16 * k + e / 2 * 8 + 2 * t + e % 2;
-                read_eight(&v[e], values + row * PIECES, 8 * c + g, value_turn(row, K::BYTES));
+                read_eight(&v[e], values + row * PIECES, 8 * c + g, value_turn<K>(row));
             }
 #pragma unroll
             for (int j = 0; j < 8; j++) {
@@ -495,6 +528,7 @@ static __device__ __forceinline__ void attend_tile(const attend_job &a, const at
     float s[K::TILES][K::KEYS / 8][4] = {};
     if (slot >= visible.most_limit[lh_warp()]) return;
     products<K>(s, (const uint4 *)lh_shared(), tile[0]);
+    if constexpr (K::IS_Q8) scale<K>(s, p, a.kv.k_scale, a.kv.parent.k_scale, slot);
     if (a.logit.softcap > 0) {
 #pragma unroll
         for (int n = 0; n < K::TILES * K::KEYS / 2; n++) {
@@ -505,6 +539,7 @@ static __device__ __forceinline__ void attend_tile(const attend_job &a, const at
     if (a.kv.bias) add_biases<K>(s, p, a, slot);
     if (a.logit.window > 0 || slot + K::KEYS > visible.least_limit[lh_warp()]) mask<K>(s, visible, p, a, slot);
     weigh<K>(s, state);
+    if constexpr (K::IS_Q8) scale<K>(s, p, a.kv.v_scale, a.kv.parent.v_scale, slot);
     add_values<K>(state, s, tile[1]);
 }
 
@@ -584,7 +619,7 @@ static __global__ void __launch_bounds__(K::THREADS, K::D <= 128 ? 2 : 1)
     __syncthreads();
     if (threadIdx.x == 0) find_tiles<K>(a, visible, &tiles);
     for (int r = 0; r < 2 * K::TILES; r++) state.row_max[r / 2][r % 2] = -INFINITY;
-    stage_rows<K>(a, p, (uint4 *)lh_shared());
+    stage_rows<K>(a, p, (unsigned *)lh_shared());
     __syncthreads();
     if (!tiles.is_there) return;
     int next = next_tile<K>(a, p, &tiles, 0), now = -1;
@@ -660,6 +695,10 @@ static attend_way way_of(lh_dtype type, int64_t dim, int64_t rows, int64_t share
         if (dim <= 64) return way_for<float, 64, 4, 1, 32>();
         if (dim <= 128) return better(way_for<float, 128, 4, 1, 32>(), way_for<float, 128, 4, 1, 16>(), shared);
         return better(way_for<float, 256, 4, 1, 16>(), way_for<float, 256, 1, 1, 16>(), shared);
+    }
+    if (type == LH_Q8) { /* rows of a question, usually few */
+        if (dim <= 64) return way_for<int8_t, 64, 4, 1, 64>();
+        return dim <= 128 ? way_for<int8_t, 128, 4, 1, 64>() : way_for<int8_t, 256, 4, 1, 32>();
     }
     if (dim <= 64) return rows <= 64 ? way_for<T, 64, 4, 1, 64>() : way_for<T, 64, 4, 2, 64>();
     if (dim <= 128) return way_of_128(rows, shared);
