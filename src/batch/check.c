@@ -158,7 +158,6 @@ static lh_status read_all(check_run *c)
     const lh_engine_options engine = lh_engine_defaults(&b->v->engine);
     lh_dtype dtype, kv_dtype;
     LH_TRY(lh_engine_dtypes(&engine, lh_checkpoint_dtype(c->checkpoint), &dtype, &kv_dtype));
-    if (strcmp(engine.device, "cuda") == 0) LH_TRY(lh_engine_check_cache(kv_dtype, LH_DEVICE_CUDA));
     const lh_cache_size cache = lh_config_cache_size(config, kv_dtype);
     LH_TRY(lh_batch_size_policies(b, &cache));
     const lh_batch_common common = {.config = config,

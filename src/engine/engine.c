@@ -97,14 +97,6 @@ lh_status lh_engine_dtypes(const lh_engine_options *options, lh_dtype stored, lh
     return LH_OK;
 }
 
-lh_status lh_engine_check_cache(lh_dtype kv_dtype, lh_device_kind device)
-{
-    if (kv_dtype == LH_Q8 && device == LH_DEVICE_CUDA)
-        LH_FAIL(LH_EUSAGE, "a cache of q8 has no CUDA kernels yet: give '%s bf16', or '%s cpu'", lh_setting("kv_dtype"),
-                lh_setting("device"));
-    return LH_OK;
-}
-
 lh_status lh_engine_check(const lh_engine_options *options)
 {
     const struct {
@@ -158,7 +150,6 @@ static lh_status open_model(lh_engine *e, const lh_engine_options *o)
 {
     if (!e->ck) LH_TRY(lh_checkpoint_open_model(&e->ck, o->model, o->weights));
     LH_TRY(lh_engine_dtypes(o, lh_checkpoint_dtype(e->ck), &e->view.dtype, &e->view.kv_dtype));
-    LH_TRY(lh_engine_check_cache(e->view.kv_dtype, lh_device_kind_of(e->view.device)));
     LH_TRY(lh_checkpoint_open_tokenizer(e->ck, &e->tokenizer));
     e->view.tokenizer = e->tokenizer;
     e->view.config = lh_checkpoint_config(e->ck);

@@ -68,7 +68,4 @@ lh_status lh_engine_check(const lh_engine_options *options);
 /* Types of weights and cache; "auto" for weights is bf16 if the matrices are stored as bf16, else f32. */
 lh_status lh_engine_dtypes(const lh_engine_options *options, lh_dtype stored, lh_dtype *dtype, lh_dtype *kv_dtype);
 
-/* LH_EUSAGE for a cache of q8 on CUDA. */
-lh_status lh_engine_check_cache(lh_dtype kv_dtype, lh_device_kind device);
-
 #endif

@@ -139,7 +139,6 @@ static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_mode
     }
     LH_TRY(check_sizes(r, c));
     plan->device = room->kind;
-    LH_TRY(lh_engine_check_cache(plan->kv_dtype, plan->device));
     int64_t part = room->free_bytes / (room->dealt ? (plan->tp + room->dealt - 1) / room->dealt : 1);
     plan->free_bytes = lh_devices_usable(room->kind, part);
     plan->policy = *r->policy;

@@ -286,7 +286,9 @@ START_TEST(test_a_budget_in_bytes_holds_twice_the_entries_in_8_bits)
                 "plan -m random:llama-3.1-8b --context 100k --budget 512M --kv-dtype bf16 --memory 80G -q --json");
     program_exits(&r, 0);
     ck_assert_ptr_nonnull(strstr(r.out.data, "\"budget\":4096,"));
-    program_run(&r, 1, "plan -m random:llama-3.1-8b --context 100k --budget 512M --kv-dtype q8 --memory 80G -q --json");
+    program_run(
+        &r, 1,
+        "plan -m random:llama-3.1-8b --device cuda --context 100k --budget 512M --kv-dtype q8 --memory 80G -q --json");
     program_exits(&r, 0);
     ck_assert_ptr_nonnull(strstr(r.out.data, "\"budget\":7943,")); /* 264 bytes for 512 */
     program_clear(&r);

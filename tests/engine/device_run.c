@@ -121,7 +121,7 @@ lh_engine *device_open(lh_comm *comm, const char *path, const device_options *op
                                                   .device = options->device,
                                                   .share_device = 1,
                                                   .dtype = options->dtype,
-                                                  .kv_dtype = options->dtype,
+                                                  .kv_dtype = options->kv_dtype ? options->kv_dtype : options->dtype,
                                                   .threads = 1,
                                                   .chunk = options->chunk,
                                                   .deterministic = options->deterministic}));
@@ -183,7 +183,13 @@ void device_run(lh_engine *engine, const device_case *c, device_result *out)
     lh_session_keep_logits(s, 1);
     gather(s, out->layers, out->kept);
     look(s, 0, out);
-    for (int64_t i = 0; i < m->steps; i++) {
+    if (c->question) {
+        lh_session_keep_logits(s, c->question);
+        mt_try(lh_session_block(s, m->ids + m->prompt, c->question));
+        look(s, c->question, out);
+        lh_session_keep_logits(s, 1);
+    }
+    for (int64_t i = c->question; i < m->steps; i++) {
         mt_try(lh_session_step(s, m->ids[m->prompt + i]));
         look(s, i + 1, out);
     }

@@ -26,7 +26,8 @@ void device_models_remove(device_models *m);
 typedef struct device_options {
     const char *device, *dtype;
     int deterministic;
-    int64_t chunk; /* 0: the engine's choice */
+    int64_t chunk;        /* 0: the engine's choice */
+    const char *kv_dtype; /* NULL: dtype */
 } device_options;
 lh_engine *device_open(lh_comm *comm, const char *path, const device_options *options);
 
@@ -46,7 +47,8 @@ typedef struct device_case {
     const device_models *models;
     const char *name; /* of the model */
     const lh_policy_options *policy;
-    int every_row; /* 1: logits of every token */
+    int every_row;    /* 1: logits of every token */
+    int64_t question; /* the first tokens after the prompt, given as a block; 0: all tokens are steps */
 } device_case;
 void device_run(lh_engine *engine, const device_case *c, device_result *out);
 void device_result_clear(device_result *r);

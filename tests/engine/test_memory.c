@@ -82,7 +82,7 @@ static void run(lh_engine *engine, const lh_policy *plan, figures out[2])
 
 static lh_engine *open_model(int model)
 {
-    return device_open(mt_comm(), models.paths[model], &(device_options){models.device, "bf16", 0, 0});
+    return device_open(mt_comm(), models.paths[model], &(device_options){.device = models.device, .dtype = "bf16"});
 }
 
 START_TEST(test_steps_within_a_budget_take_no_memory)

@@ -176,6 +176,7 @@ static int width_of(const lh_rope_append_args *all)
     return is_wide ? 4 : 1;
 }
 
+/* A warp quantises a row. */
 static lh_status check_rows(const lh_append_args *a)
 {
     for (int64_t b = 0; b < a->batch; b++)

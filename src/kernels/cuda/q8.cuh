@@ -45,9 +45,11 @@ static __device__ __forceinline__ void lh_hadamard_inverse(float (&x)[N], int di
 
 /* ---- rows of a warp: eight numbers a lane ---- */
 
+/* Numbers of a lane, maximum numbers of a row. */
 enum { LH_OF_LANE = 8, LH_ROW_OF_WARP = LH_OF_LANE * LH_WARP };
 
-/* Numbers moved in one access, as lh_width; `left`: of the row, from this lane's numbers on. */
+/* x = the numbers of this lane from its first number `from` on, 0 after the row's last one. left: numbers of the row
+ * from there on; width: as lh_width returns it. */
 template <typename T>
 static __device__ __forceinline__ void lh_get_of_lane(float (&x)[LH_OF_LANE], const T *from, int64_t left, int width)
 {
@@ -59,6 +61,7 @@ static __device__ __forceinline__ void lh_get_of_lane(float (&x)[LH_OF_LANE], co
     }
 }
 
+/* Stores the numbers of this lane, without those after the row's last one. */
 template <typename T>
 static __device__ __forceinline__ void lh_put_of_lane(T *to, const float (&x)[LH_OF_LANE], int64_t left, int width)
 {
@@ -67,7 +70,7 @@ static __device__ __forceinline__ void lh_put_of_lane(T *to, const float (&x)[LH
         lh_put4(to + i, lh_four{{x[i], x[i + 1], x[i + 2], x[i + 3]}}, left - i, width);
 }
 
-/* Quantises the row of a warp, in which numbers after the last one are 0, as lh_q8_row. */
+/* lh_q8_row by a warp: codes and scale of the row x of `dim` numbers; x is overwritten. */
 static __device__ __forceinline__ void lh_quantise(int8_t *codes, float *scale_of_row, float (&x)[LH_OF_LANE],
                                                    int64_t dim, int width)
 {
