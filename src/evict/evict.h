@@ -40,6 +40,10 @@ int64_t lh_score_parts(const lh_policy_numbers *policy, const lh_heads *heads);
 int lh_evicts_again(const lh_policy_numbers *policy);
 int lh_observes_again(const lh_policy_numbers *policy);
 
+/* True if the scores of an eviction read keys or values, not only numbers of entries. counted: true if the attention of
+ * the observed rows has been counted before. */
+int lh_scores_read_entries(const lh_policy_numbers *policy, int counted);
+
 /* One of the numbers of a view, for operations; at NULL where `index` is -1. */
 lh_slot_floats lh_stat_of(const lh_ragged *view, int64_t index);
 

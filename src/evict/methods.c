@@ -54,6 +54,17 @@ int lh_observes_again(const lh_policy_numbers *p)
     return lh_evicts_again(p) && lh_evict_uses_attention(p);
 }
 
+int lh_scores_read_entries(const lh_policy_numbers *p, int counted)
+{
+    const int observes = !p->score.running && !counted;
+    int reads = lh_methods_have(&p->methods, LH_NEEDS_PROJECTION);
+    for (lh_method_id m = 1; m < LH_METHODS; m++) {
+        const uint64_t traits = lh_uses_method(&p->methods, m) ? lh_methods[m]->traits : 0;
+        reads |= (traits & LH_NEEDS_ENTRIES) && (observes || !(traits & LH_ATTENDS));
+    }
+    return reads;
+}
+
 lh_entry_stats lh_entry_stats_of(const lh_policy_numbers *p, const lh_heads *heads)
 {
     const lh_source *source = lh_source_of(p);

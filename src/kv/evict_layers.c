@@ -154,7 +154,7 @@ static void score(lh_kv *kv, const lh_evict_job *due, int64_t i)
         job.counted = &layer->latest;
     else if (unroll_ring(kv, &job, &rows))
         job.rows = &rows;
-    job.entries = lh_kv_widen(kv, &layer->arena, 0);
+    if (lh_scores_read_entries(&kv->numbers, is_latest)) job.entries = lh_kv_widen(kv, &layer->arena, 0);
     lh_evict_score(kv->evictor, &job, i);
 }
 

@@ -1,7 +1,8 @@
 /* quantise.c - a cache of 8 bits: the prompt is read with entries of f32 or bf16, and what a layer keeps is quantised
  * at the end of its prefill, after scores, selection and fit. So the keep sets and the logits of a prompt do not depend
- * on it. Evictions of codes move codes and scales, and never round again; where they score, they read widened entries.
- */
+ * on it. Evictions of codes move codes and scales, and never round again; scores that read keys or values read
+ * widened ones. */
+#include "evict/counted_rows.h"
 #include "kv/kv_impl.h"
 
 lh_status lh_kv_quantise(lh_kv *kv, int64_t layer)
@@ -31,7 +32,9 @@ static lh_status reserve(lh_kv *kv, int64_t slots)
 lh_status lh_kv_reserve_widened(lh_kv *kv)
 {
     int64_t slots = 0;
-    if (!kv->shape.quantises || !lh_evicts_again(&kv->numbers)) return LH_OK;
+    const int counted = lh_counted_rows_latest(&kv->numbers, &kv->shape.heads);
+    if (!kv->shape.quantises || !lh_evicts_again(&kv->numbers) || !lh_scores_read_entries(&kv->numbers, counted))
+        return LH_OK;
     for (int64_t l = 0; l < kv->shape.layers; l++) slots = lh_max_i64(slots, kv->layers[l].arena.slots);
     return reserve(kv, slots);
 }

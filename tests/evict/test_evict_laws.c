@@ -480,6 +480,36 @@ START_TEST(test_the_output_loses_less_than_theta_and_the_second_stage_makes_it_l
 }
 END_TEST
 
+/* ---- reading entries ---- */
+
+/* Entries of 8 bits are widened only for scores that read keys or values. */
+START_TEST(test_scores_of_numbers_read_no_entries)
+{
+    static const struct {
+        lh_policy_options policy;
+        int observed, counted; /* with rows that are observed at the eviction, and that have been counted before it */
+    } cases[] = {{{.policy = "streaming", .budget = "20"}, 0, 0},
+                 {{.policy = "random", .budget = "20", .parts = {.evict = "every:1"}}, 0, 0},
+                 {{.policy = "h2o", .budget = "20"}, 0, 0},
+                 {{.policy = "roco", .budget = "20"}, 0, 0},
+                 {{.policy = "tova", .budget = "20"}, 1, 0},
+                 {{.policy = "snapkv", .budget = "20", .parts = {.evict = "every:8"}}, 1, 0},
+                 {{.policy = "critical-snapkv", .budget = "20", .parts = {.evict = "every:8"}}, 1, 1},
+                 {{.policy = "ahakv", .budget = "20"}, 1, 1},
+                 {{.policy = "knorm", .budget = "20"}, 1, 1},
+                 {{.policy = "keydiff", .budget = "20", .parts = {.evict = "every:8"}}, 1, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const kv_rig_case c = base_case(&cases[i].policy);
+        kv_rig r;
+        kv_rig_open(&r, &c, mt_comm(), &lh_ops_ref);
+        mt_check(lh_scores_read_entries(&r.fixed, 0) == cases[i].observed, "%s", cases[i].policy.policy);
+        mt_check(lh_scores_read_entries(&r.fixed, 1) == cases[i].counted, "%s, counted", cases[i].policy.policy);
+        kv_rig_close(&r);
+    }
+    mt_end();
+}
+END_TEST
+
 /* ---- draws ---- */
 
 /* Chances of every entry to be among the `draws` drawn without replacement, by weight: all orders. */
@@ -564,6 +594,7 @@ int main(void)
     tcase_add_loop_test(laws, test_memory_is_forecast_and_stays, 0, presets());
     tcase_add_test(laws, test_adaptive_heads_lose_less_than_uniform_ones_by_their_bound);
     tcase_add_test(laws, test_the_output_loses_less_than_theta_and_the_second_stage_makes_it_least);
+    tcase_add_test(laws, test_scores_of_numbers_read_no_entries);
     tcase_add_test(laws, test_entries_are_drawn_as_often_as_softmax_says);
     suite_add_tcase(suite, laws);
     return mt_run(suite);
