@@ -140,7 +140,7 @@ def nvfp4(weights):
 
 
 def experts(first_centred):
-    """A mixture of experts, asymmetric; True: the zero points of the first expert are 0, so that it alone is symmetric."""
+    """A mixture of experts with zero points; True: those of the first expert are 0, so that it alone is symmetric."""
     def make(weights):
         tensors, values, args = {}, {}, None
         for name, weight in weights.items():

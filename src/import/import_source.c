@@ -8,6 +8,7 @@
 
 #include "base/file.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "import/import_hints.h"
 #include "import/quantised.h"
 #include "import/safetensors.h"
@@ -194,9 +195,17 @@ static lh_status become_matrix(lh_source_tensor *t)
 /* The tensors are found by name until all matrices are open. */
 static lh_status join_quantised(lh_source_tensors *all, const lh_quantiser *quantiser)
 {
-    for (int64_t i = 0; i < all->n; i++)
-        if (lh_quantised_is_codes(quantiser, &all->at[i]))
-            LH_TRY(lh_quantised_open(&all->at[i].quantised, quantiser, all, &all->at[i]));
+    int64_t n = 0;
+    for (int64_t i = 0; i < all->n; i++) {
+        if (!lh_quantised_is_codes(quantiser, &all->at[i])) continue;
+        LH_TRY(lh_quantised_open(&all->at[i].quantised, quantiser, all, &all->at[i]));
+        n++;
+    }
+    if (n == 0 && quantiser->name)
+        lh_warn(
+            "'%s': no tensor holds codes of the method '%s', which 'quantization_config' names: all weights are read "
+            "as plain numbers",
+            all->path, quantiser->name);
     for (int64_t i = 0; i < all->n; i++)
         if (all->at[i].quantised) LH_TRY(become_matrix(&all->at[i]));
     return lh_source_tensors_sort(all);

@@ -135,11 +135,10 @@ static lh_status check_format(const json_t *json, const char *name)
 
 static lh_status read_compressed(lh_quantiser *q, const json_t *json, const char *name)
 {
-    static const char *const status[] = {"compressed", NULL}, *const dense[] = {"dense", NULL};
+    static const char *const dense[] = {"dense", NULL};
     const char *group;
     json_t *value;
     LH_TRY(check_format(json, name));
-    LH_TRY(check_text(json, name, "quantization_status", status));
     LH_TRY(check_text(json_object_get(json, "sparsity_config"), name, "format", dense));
     if (json_object_size(json_object_get(json, "transform_config")) > 0)
         LH_FAIL(LH_EINPUT, "'%s': '%s' has a 'transform_config': rotated weights are not supported", name, member);

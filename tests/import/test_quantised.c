@@ -206,6 +206,8 @@ static void configure(const char *key, const char *json)
     for (char *c = text; *c; c++) *c = *c == '\'' ? '"' : *c;
     json_t *made = json_loads(text, JSON_DECODE_ANY, NULL);
     ck_assert_ptr_nonnull(made);
+    if (!json_object_get(config, "quantization_config"))
+        json_object_set_new(config, "quantization_config", json_object());
     ck_assert_int_eq(json_object_set_new(json_object_get(config, "quantization_config"), key, made), 0);
     ck_assert_int_eq(lh_json_dump(&dumped, config, 0), LH_OK);
     mm_put(path, dumped, (int64_t)strlen(dumped));
@@ -243,7 +245,6 @@ START_TEST(test_configurations_of_other_methods_and_options_are_refused)
         {"fp8-block", "weight_block_size", "[0, 32]", "must be a list of two sizes"},
         {"fp8-block", "weight_block_size", "[64, 64]", "weight_scale_inv' is ["},
         {"int4-group", "format", "'marlin-24'", "'format' of 'quantization_config' is 'marlin-24': float-quantized"},
-        {"int4-group", "quantization_status", "'frozen'", "'quantization_status' of 'quantization_config' is 'frozen'"},
         {"int4-group", "transform_config", "{'config_groups': {}}", "rotated weights are not supported"},
         {"int4-group", "sparsity_config", "{'format': 'sparse-24-bitmask'}",
          "'format' of 'quantization_config' is 'sparse"},
@@ -302,7 +303,7 @@ START_TEST(test_numbers_out_of_range_are_refused_by_name)
          "q_proj.qzeros' has the zero point 16 of row 0, group 0: codes of 4 bits end at 15"},
         {"gptq-desc-act", "g_idx", 1, 1, "q_proj.g_idx' has the group 256 of column 0: 2 groups have scales"},
         {"gptq-desc-act", "g_idx", 3, 255, "of column 0: 2 groups have scales"},
-        {"gptq-v2", "scales", 1, 0x54, "q_proj.weight' holds nan at [0, 0]: weights must be finite"},
+        {"gptq-v2", "scales", 1, 0x54, "has a q5_0 block at [0, 0] with a scale that is not finite"},
         {"int4-act-order", "weight_g_idx", 4, 2, "q_proj.weight_g_idx' has the group"},
         {"int4-group", "weight_shape", 0, 1,
          "q_proj.weight_packed' is [64, 8], the quantisation of the configuration asks"},
@@ -328,6 +329,25 @@ START_TEST(test_an_order_that_was_never_set_changes_nothing)
     lh_checkpoint *ck = imported(folder, "auto");
     ck_assert_str_eq(lh_checkpoint_format(ck, LH_W_Q, 0)->name, "q4_0");
     ck_assert_str_eq(lh_checkpoint_format(ck, LH_W_K, 0)->name, "bf16");
+    lh_checkpoint_close(ck);
+}
+END_TEST
+
+/* Published models of compressed-tensors say 'frozen' or 'compressed'. A configuration that no tensor follows is left
+ * over from a model that is quantised no more. */
+START_TEST(test_the_tensors_decide)
+{
+    copy_folder("int4-group");
+    configure("quantization_status", "'frozen'");
+    lh_checkpoint *ck = imported(folder, "auto");
+    ck_assert_str_eq(lh_checkpoint_format(ck, LH_W_Q, 0)->name, "q4_0");
+    lh_checkpoint_close(ck);
+    mm_model llama;
+    mm_llama(&llama);
+    mm_folder(folder, &llama, MM_LLAMA_CONFIG, LH_F32);
+    configure("quant_method", "'fp8'");
+    ck = imported(folder, "auto");
+    ck_assert_str_eq(lh_checkpoint_format(ck, LH_W_Q, 0)->name, "f32");
     lh_checkpoint_close(ck);
 }
 END_TEST
@@ -384,6 +404,7 @@ int main(void)
     tcase_add_loop_test(tc, test_auto_keeps_values_in_blocks_or_rounds_them_to_bf16, 0, FOLDERS);
     tcase_add_loop_test(tc, test_a_checkpoint_is_compared_with_its_folder, 0, FOLDERS);
     tcase_add_test(tc, test_floats_of_8_bits_can_be_quantised_to_blocks);
+    tcase_add_test(tc, test_the_tensors_decide);
     tcase_add_test(tc, test_an_order_that_was_never_set_changes_nothing);
     tcase_add_test(tc, test_configurations_of_other_methods_and_options_are_refused);
     tcase_add_test(tc, test_damaged_tensors_are_refused_by_name);
