@@ -27,7 +27,7 @@ rows=$out/rows.tsv
 step=unpacking step_end=$((seconds / 10))
 
 # Sizes: a real shape, or one for trying.
-model=random:llama-3.1-8b short=32768 long=131000 warm=4096 budget=1024 steps=64 few=8 many=16 few_at=32768 many_at=16384
+model=random:llama-3.1-8b bits=q4_K_M short=32768 long=131000 warm=4096 budget=1024 steps=64 few=8 many=16 few_at=32768 many_at=16384
 attention='bf16 32/8 x 128, 16384 rows of 16384' chunk='bf16 32/8 x 128, 4096 rows of 32768'
 sized=()
 if [ "${FIRST_HOUR_SMALL:-}" = 1 ]; then
@@ -53,6 +53,8 @@ printf '%s\n' 'copy rate' 'GEMM rate, bf16' 'attention' 'attention of a chunk' '
     "decode step, full, after $long tokens" "decode step, $budget entries" \
     "pay-off of a step" "decode step, full, batch $few" "decode step, $budget entries, batch $few" \
     "decode step, full, batch $many" "decode step, $budget entries, batch $many" \
+    "decode step, $budget entries, $bits" "decode step, $budget entries, $bits beside bf16" \
+    "prefill of $short tokens, $bits" "prefill of $short tokens, $bits beside bf16" \
     "share of eviction in prefill, $short tokens" "share of eviction in prefill, $long tokens" \
     'launches of a step' 'time of a launch beyond the minimum' 'peak memory, counted' >"$out/figures.names"
 
@@ -309,10 +311,10 @@ two_ranks() {
 
 # TOOL FAMILY [KERNEL]: memcheck ends with whole families in time; the other tools follow every access to shared memory and
 # every barrier, so they get the kernels that depend on these, one at a time.
-sanitized=('memcheck attention' 'memcheck cache' 'memcheck select' 'memcheck columns'
+sanitized=('memcheck attention' 'memcheck packed' 'memcheck cache' 'memcheck select' 'memcheck columns'
     'racecheck select contest_kernel' 'racecheck cache list_kernel' 'racecheck columns fair_kernel'
     'racecheck attention split_kernel' 'racecheck attention attend_kernel' 'racecheck attention hopper_kernel' 'racecheck fused stream_kernel'
-    'racecheck linear stream_mma_kernel' 'racecheck logits sort_kernel' 'racecheck shares refine_threshold_kernel'
+    'racecheck linear stream_mma_kernel' 'racecheck packed packed_kernel' 'racecheck logits sort_kernel' 'racecheck shares refine_threshold_kernel'
     'synccheck cache move_kernel' 'synccheck attention attend_kernel' 'synccheck attention hopper_kernel')
 launches=20
 
@@ -444,21 +446,43 @@ long_prompt() {
     figure 'peak memory, counted' long 'peak memory in GiB, counted; at most in use' '' value GiB limit 'limit > 0 ? value / limit : none'
 }
 
+# median_of FILE ROW SHAPE: the seconds of a row.
+median_of() {
+    awk -F '\t' -v of="$2" -v shape="$3" '$1 == of && index($2, shape) { print $3; exit }' "$out/$1.tsv"
+}
+
+# The same model with weights of few bits: its step beside the one of the long prompt, and its prefill beside the short
+# prompt's; at most the bytes of a step and the time of a prefill allow.
+few_bits() {
+    local step prefill
+    run few-bits $short --weights $bits --warm-up $warm --repeat 2
+    decode_step "decode step, $budget entries, $bits" few-bits "$budget"
+    figure "prefill of $short tokens, $bits" few-bits prefill full fastest s 'share * median' 'share * median / fastest'
+    step=$(median_of long 'decode step' "$budget")
+    prefill=$(median_of short prefill full)
+    [ -z "$step" ] || figure "decode step, $budget entries, $bits beside bf16" few-bits 'decode step' "$budget" \
+        "$step / median" times "$step / median / share" share
+    [ -z "$prefill" ] || figure "prefill of $short tokens, $bits beside bf16" few-bits prefill full \
+        "$prefill / median" times 1 "$prefill / median"
+}
+
 unpack
 begin 8 'the machine and its libraries'
 machine
-begin 28 'operations against ref'
+begin 24 'operations against ref'
 operations
 begin 8 'whole models against cpu'
 models
-begin 15 compute-sanitizer
+begin 13 compute-sanitizer
 sanitizer
-begin 10 'rates and attention'
+begin 8 'rates and attention'
 speeds
 begin 8 "a prompt of $short tokens"
 short_prompt
 begin 12 "a prompt of $long tokens"
 long_prompt
+begin 8 "weights of few bits"
+few_bits
 begin 10 "batches of $few and $many"
 batch $few $few_at
 batch $many $many_at

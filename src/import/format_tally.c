@@ -53,6 +53,15 @@ lh_status lh_format_tally_text(const lh_format_tally *t, lh_buf *out)
     return LH_OK;
 }
 
+lh_status lh_format_tally_in_memory(const lh_format_tally *t, lh_dtype dtype, lh_buf *out)
+{
+    int few_bits = 0;
+    for (int i = 0; i < t->n; i++) few_bits |= !t->rows[i].format->is_plain;
+    if (!few_bits) return lh_buf_puts(out, lh_dtype_name(dtype));
+    LH_TRY(lh_format_tally_text(t, out));
+    return lh_buf_printf(out, " (activations %s)", lh_dtype_name(dtype));
+}
+
 lh_status lh_format_tally_json(const lh_format_tally *t, json_t **out)
 {
     lh_status st = LH_OK;

@@ -32,6 +32,10 @@ lh_status lh_format_tally_of(lh_format_tally *out, const lh_config *config, cons
 /* Appends the bytes, and the formats that have at least a hundredth of them. */
 lh_status lh_format_tally_text(const lh_format_tally *tally, lh_buf *out);
 
+/* Appends the weights of a run: the same, with the type of activations, if some tensors have few bits; else this type,
+ * which all matrices get. */
+lh_status lh_format_tally_in_memory(const lh_format_tally *tally, lh_dtype dtype, lh_buf *out);
+
 /* A list of {name, tensors, bytes}. */
 lh_status lh_format_tally_json(const lh_format_tally *tally, json_t **out);
 

@@ -363,16 +363,6 @@ static lh_status make_plan(lh_plan *plan, struct values *v, const lh_plan_reques
     return lh_plan_make(plan, request);
 }
 
-/* The weights of a checkpoint by their formats if some have few bits, and the type of products. */
-static lh_status put_weights(lh_buf *text, const lh_plan *plan)
-{
-    int few_bits = 0;
-    for (int i = 0; i < plan->stored.n; i++) few_bits |= !plan->stored.rows[i].format->is_plain;
-    if (!few_bits) return lh_buf_puts(text, lh_dtype_name(plan->dtype));
-    LH_TRY(lh_format_tally_text(&plan->stored, text));
-    return lh_buf_printf(text, " (activations %s)", lh_dtype_name(plan->dtype));
-}
-
 static lh_status print_plan(const lh_plan *plan, const lh_call *call, const lh_plan_request *request,
                             const plan_extras *extras)
 {
@@ -385,7 +375,7 @@ static lh_status print_plan(const lh_plan *plan, const lh_call *call, const lh_p
     if (request->question)
         LH_TRY_DONE(lh_buf_printf(&text, "%lld of a question after the eviction, ", (long long)request->question));
     LH_TRY_DONE(lh_buf_printf(&text, "%lld to generate; weights ", (long long)v->plan.max_new));
-    LH_TRY_DONE(put_weights(&text, plan));
+    LH_TRY_DONE(lh_format_tally_in_memory(&plan->stored, plan->dtype, &text));
     LH_TRY_DONE(lh_buf_printf(&text, ", cache %s; policy %s\n", lh_dtype_name(plan->kv_dtype), name.data));
     LH_TRY_DONE(lh_buf_printf(&text, "entries of the cache: %lld of %lld kept after the prompt",
                               (long long)plan->entries_kept, (long long)plan->entries));

@@ -43,7 +43,8 @@ check 'an operation is right' grep -qE '^\| `finish_scores` \| [0-9]+ \| [0-9]+ 
 check 'one of another family was not run' grep -qF '| `gemm` | 0 | 0 |  | -not run |' $out/verdict.md
 check 'two ranks ran' [ "$(cat $out/two-ranks.rc)" = 0 ]
 for figure in 'copy rate' 'attention' 'prefill of 80 tokens, warm' 'prefill of 48 tokens, cold' \
-    'attention in a window' 'products of a step, 4 sequences' 'decode step, 24 entries' 'decode step, full, batch 3' 'pay-off of a step' 'share of eviction in prefill, 80 tokens' \
+    'attention in a window' 'products of a step, 4 sequences' 'decode step, 24 entries' 'decode step, full, batch 3' 'decode step, 24 entries, q4_K_M' \
+    'decode step, 24 entries, q4_K_M beside bf16' 'prefill of 48 tokens, q4_K_M beside bf16' 'pay-off of a step' 'share of eviction in prefill, 80 tokens' \
     'launches of a step' 'peak memory, counted'; do
     check "'$figure' is measured" grep -qE "^\| $figure \| -?[0-9.]+" $out/verdict.md
 done
@@ -92,7 +93,7 @@ chmod +x tools/compute-sanitizer
 bundle sanitized 'echo "$1" >>$0.order; sleep 0.5'
 sed -i 's/echo one && echo two/echo one two three four five bits/' sanitized/bin/ops
 first_hour sanitized PATH="$folder/tools:$PATH"
-check 'the sanitizers find nothing' grep -qF ', 17 of 17 runs under compute-sanitizer found nothing' sanitized.out/verdict.md
+check 'the sanitizers find nothing' grep -qF ', 19 of 19 runs under compute-sanitizer found nothing' sanitized.out/verdict.md
 check 'racecheck and synccheck get one kernel and few launches each' [ "$(grep -cE \
     -- '--tool (race|sync)check --kernel-name kns=[a-z_]+ --launch-count [0-9]{1,2} ' runs)" = "$(grep -cvF memcheck runs)" ]
 sed -n 's/.*kns=\([a-z_]*\).*/\1/p' runs | sort -u | while read -r kernel; do

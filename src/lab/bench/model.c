@@ -9,6 +9,7 @@
 #include "engine/engine.h"
 #include "engine/plan.h"
 #include "engine/world.h"
+#include "import/format_tally.h"
 #include "lab/bench/bench.h"
 
 enum { CACHES = 2 };
@@ -155,13 +156,22 @@ static lh_status add_times(model_run *r, lh_bench_case *c, double *seconds, int6
 }
 
 /* Appends ranks and types to the description of the device. */
-static void describe_ranks(model_run *r)
+static lh_status describe_ranks(model_run *r)
 {
+    lh_status st = LH_OK;
+    const lh_engine_view *e = lh_engine_get(r->engine);
     char *about = r->b.result->about;
     const size_t n = strlen(about), cap = sizeof r->b.result->about;
     const int ranks = lh_comm_size(r->comm);
-    snprintf(about + n, cap - n, "; %d %s; weights %s, cache %s", ranks, ranks == 1 ? "rank" : "ranks",
-             lh_dtype_name(lh_engine_get(r->engine)->dtype), lh_dtype_name(lh_engine_get(r->engine)->kv_dtype));
+    lh_format_tally stored;
+    lh_buf weights = {0};
+    LH_TRY_DONE(lh_format_tally_of(&stored, e->config, lh_model_options_of(e->model).formats));
+    LH_TRY_DONE(lh_format_tally_in_memory(&stored, e->dtype, &weights));
+    snprintf(about + n, cap - n, "; %d %s; weights %s, cache %s", ranks, ranks == 1 ? "rank" : "ranks", weights.data,
+             lh_dtype_name(e->kv_dtype));
+done:
+    lh_buf_clear(&weights);
+    return st;
 }
 
 /* Launches of the captured step, and the time of a launch beyond the step's minimum, an upper bound of the mean gap
@@ -315,7 +325,7 @@ static lh_status measure_model(lh_engine *engine, const lh_bench_model_request *
     if (request->policy->evicts) r.caches[r.count++] = (measured){.policy = request->policy, .name = name.data};
     LH_TRY_DONE(lh_comm_agree(r.comm, prepare_run(&r)));
     lh_bench_describe(&r.b);
-    describe_ranks(&r);
+    LH_TRY_DONE(describe_ranks(&r));
     LH_TRY_DONE(request->count ? count_all(&r) : time_all(&r));
 done:
     clear_run(&r);
