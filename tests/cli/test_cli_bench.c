@@ -79,6 +79,21 @@ static int named(const json_t *list, const char *name)
     return n;
 }
 
+/* Rows of that name with caches of q8, all with their rate of bytes but for blocks of many rows. */
+static int with_q8(const json_t *list, const char *name)
+{
+    int n = 0;
+    size_t i;
+    const json_t *row;
+    json_array_foreach(list, i, row)
+    {
+        if (strcmp(text(row, "name"), name) != 0 || !strstr(text(row, "shape"), "q8")) continue;
+        ck_assert(json_is_number(json_object_get(row, "gb_per_s")) || strcmp(name, "attend_block") == 0);
+        n++;
+    }
+    return n;
+}
+
 START_TEST(test_every_operation_has_rows)
 {
 #define LH_OP(op, summary) #op,
@@ -89,8 +104,12 @@ START_TEST(test_every_operation_has_rows)
     check_rows(list);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         ck_assert_msg(named(list, names[i]) > 0, "no row of '%s'", names[i]);
-    /* batches of 1 to 16 with full, ragged and evicted caches, and one of f32 */
-    ck_assert_int_eq(named(list, "attend_decode"), 1 + 5 * 3);
+    /* batches of 1 to 16 with full, ragged and evicted caches, one of f32, and two of q8 */
+    ck_assert_int_eq(named(list, "attend_decode"), 1 + 5 * 3 + 2);
+    ck_assert_int_eq(with_q8(list, "attend_decode"), 2);
+    ck_assert_int_eq(with_q8(list, "attend_block"), 2);
+    ck_assert_int_eq(with_q8(list, "append"), 1);
+    ck_assert_int_eq(with_q8(list, "convert"), 3);
     ck_assert_int_eq(named(list, "step"), 2);
     ck_assert_int_eq(named(rows(o, "figures"), "pay-off of a step"), 1);
     check_rows(rows(o, "machine"));

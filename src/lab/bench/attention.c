@@ -127,9 +127,10 @@ static lh_status run_case(lh_bench *b, const attend_case *c)
                                                            .most = c->len,
                                                            .order = LH_ORDER_ANY}};
     /* The few rows of a question are bound by the bytes of the cache. */
-    if (c->tokens <= 16) block.bytes = 2.0 * (double)(c->kv_heads * c->len * c->dim * lh_dtype_bytes(c->type));
+    if (c->tokens <= 16) block.bytes = (double)(c->kv_heads * c->len * lh_entry_bytes(c->type, c->dim));
     name_shape(block.shape, "", c, c->tokens);
     LH_TRY_DONE(lh_bench_run(b, &block, &attend_s));
+    if (c->type == LH_Q8) goto done; /* statistics read entries that were converted before */
     LH_TRY_DONE(run_observed(b, &data, c->tokens, &all_s));
     LH_TRY_DONE(compare_observed(b, c, all_s, attend_s));
     if (c->tokens > 32) LH_TRY_DONE(run_observed(b, &data, 32, &window_s));
@@ -162,9 +163,12 @@ static lh_status run_attention(lh_bench *b)
         {LH_BF16, 8, 4, 128, 4096, 16384, 0, 50}, {LH_BF16, 8, 4, 64, 4096, 16384, 0, 0},
         {LH_BF16, 8, 2, 256, 4096, 16384, 0, 0},  {LH_BF16, 8, 4, 128, 512, 131072, 0, 0},
         {LH_BF16, 8, 4, 128, 16, 131072, 0, 0},   {LH_BF16, 8, 4, 128, 4, 131072, 0, 0}};
+    /* Questions and blocks of new tokens: prompts read their entries before these become q8. */
+    static const attend_case of_q8[] = {{LH_Q8, 8, 4, 128, 4, 32768, 0, 0}, {LH_Q8, 8, 4, 128, 128, 8192, 0, 0}};
     const int on_gpu = lh_device_kind_of(b->device) == LH_DEVICE_CUDA;
     for (lh_dtype type = LH_F32; type <= LH_BF16; type += LH_BF16 - LH_F32)
         for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) LH_TRY(run_sized(b, cases[i], type));
+    for (size_t i = 0; i < sizeof of_q8 / sizeof *of_q8; i++) LH_TRY(run_sized(b, of_q8[i], LH_Q8));
     for (size_t i = 0; on_gpu && i < sizeof of_gpus / sizeof *of_gpus; i++) LH_TRY(run_sized(b, of_gpus[i], LH_BF16));
     return LH_OK;
 }

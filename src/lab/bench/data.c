@@ -94,6 +94,12 @@ done:
     return st;
 }
 
+/* Rows that are quantised. */
+typedef struct rows_q8 {
+    int64_t rows, dim;
+    int are_keys;
+} rows_q8;
+
 static int64_t length_of(const lh_bench_cache *c, int64_t head)
 {
     uint32_t out[4];
@@ -102,12 +108,47 @@ static int64_t length_of(const lh_bench_cache *c, int64_t head)
     return c->len / 2 + (int64_t)(lh_uniform(out[0]) * (float)c->len);
 }
 
+/* *codes, *scales = `rows` rows of `dim` normals as keys or values of q8. */
+static lh_status draw_q8(lh_bench *b, void *codes, float **scales, const rows_q8 *what)
+{
+    lh_status st = LH_OK;
+    lh_convert_args convert = {.dst_type = LH_Q8,
+                               .src_type = LH_BF16,
+                               .are_keys = what->are_keys,
+                               .rows = what->rows,
+                               .cols = what->dim,
+                               .dst_ld = what->dim,
+                               .src_ld = what->dim};
+    LH_TRY(lh_bench_zeros(b, &convert.dst, what->rows * what->dim));
+    LH_TRY(lh_bench_zeros(b, &convert.dst_scale, what->rows * (int64_t)sizeof(float)));
+    const int64_t mark = lh_bench_mark(b);
+    LH_TRY_DONE(lh_bench_normals(b, &convert.src, &(lh_bench_normal){LH_BF16, what->rows * what->dim, 1.0f}));
+    LH_TRY_DONE(b->ops->convert(b->stream, &convert));
+    LH_TRY_DONE(lh_stream_sync(b->stream));
+    memcpy(codes, &convert.dst, sizeof convert.dst);
+    *scales = convert.dst_scale;
+done:
+    lh_bench_drop(b, mark);
+    return st;
+}
+
+/* Keys and values of n entries. */
+static lh_status draw_entries(lh_bench *b, lh_ragged *out, int64_t n)
+{
+    const lh_bench_normal normal = {out->type, n * out->head_dim, 1.0f};
+    if (out->type == LH_Q8) {
+        LH_TRY(draw_q8(b, &out->k, &out->k_scale, &(rows_q8){n, out->head_dim, 1}));
+        return draw_q8(b, &out->v, &out->v_scale, &(rows_q8){n, out->head_dim, 0});
+    }
+    LH_TRY(lh_bench_normals(b, &out->k, &normal));
+    return lh_bench_normals(b, &out->v, &normal);
+}
+
 lh_status lh_bench_fill(lh_bench *b, lh_ragged *out, const lh_bench_cache *what, int64_t *entries)
 {
     lh_status st = LH_OK;
     int64_t *offset = NULL, *len = NULL, n = 0;
     int32_t *positions = NULL;
-    lh_bench_normal normal = {.type = what->type, .scale = 1.0f};
     LH_TRY_DONE(lh_calloc(&offset, what->heads, sizeof *offset));
     LH_TRY_DONE(lh_calloc(&len, what->heads, sizeof *len));
     for (int64_t h = 0; h < what->heads; h++) {
@@ -118,9 +159,7 @@ lh_status lh_bench_fill(lh_bench *b, lh_ragged *out, const lh_bench_cache *what,
     for (int64_t h = 0; h < what->heads; h++)
         for (int64_t s = 0; s < len[h]; s++) positions[offset[h] + s] = (int32_t)s;
     *out = (lh_ragged){.type = what->type, .heads = what->heads, .head_dim = what->dim};
-    normal.n = n * what->dim;
-    LH_TRY_DONE(lh_bench_normals(b, &out->k, &normal));
-    LH_TRY_DONE(lh_bench_normals(b, &out->v, &normal));
+    LH_TRY_DONE(draw_entries(b, out, n));
     LH_TRY_DONE(lh_bench_put(b, &out->positions, positions, n * 4));
     LH_TRY_DONE(lh_bench_put(b, &out->offset, offset, what->heads * 8));
     LH_TRY_DONE(lh_bench_put(b, &out->len, len, what->heads * 8));

@@ -39,7 +39,7 @@ typedef struct decode_case {
 
 static int64_t copies_of(const lh_bench *b, const decode_case *c)
 {
-    const int64_t bytes = 2 * c->batch * KV_HEADS * c->len * DIM * lh_dtype_bytes(c->type);
+    const int64_t bytes = c->batch * KV_HEADS * c->len * lh_entry_bytes(c->type, DIM);
     const int64_t n = 1 + lh_bench_size(b, INT64_C(128) << 20, 1 << 16) / bytes;
     return n < COPIES ? n : COPIES;
 }
@@ -73,7 +73,7 @@ done:
 /* 1 if the caches of a case are too large for this device, with a warning. */
 static int too_large(const lh_bench *b, const decode_case *c)
 {
-    const int64_t entry = 2 * DIM * lh_dtype_bytes(c->type) + 4, entries = c->batch * KV_HEADS * (c->len + c->len / 2);
+    const int64_t entry = lh_entry_bytes(c->type, DIM) + 4, entries = c->batch * KV_HEADS * (c->len + c->len / 2);
     if (entries * entry * copies_of(b, c) < lh_device_free_bytes(b->device) / 4 * 3) return 0;
     lh_warn("skipped: decode steps of %lld sequences with %lld entries per head do not fit in memory; reduce "
             "'--context'",
@@ -83,7 +83,7 @@ static int too_large(const lh_bench *b, const decode_case *c)
 
 static double cache_bytes(const decode *d, lh_dtype type)
 {
-    return 2.0 * d->entries * (double)(DIM * lh_dtype_bytes(type));
+    return d->entries * (double)lh_entry_bytes(type, DIM);
 }
 
 static lh_status run_attend(lh_bench *b, decode *d, const decode_case *c)
@@ -252,6 +252,8 @@ static lh_status run_decode(lh_bench *b)
         LH_TRY_DONE(
             run_attend(b, d, &(decode_case){LH_BF16, batch, budget, 1, context > 2 * budget ? context : 2 * budget}));
     }
+    for (int64_t batch = 1; batch <= BATCH; batch *= BATCH)
+        LH_TRY_DONE(run_attend(b, d, &(decode_case){LH_Q8, batch, context, 0, context}));
     for (int64_t tokens = 1; tokens <= BATCH; tokens *= 4) LH_TRY_DONE(run_products(b, tokens));
     LH_TRY_DONE(run_steps(b, d, context, budget));
 done:

@@ -173,20 +173,62 @@ static lh_status call_appended(lh_bench *b, void *args, int64_t turn)
     return call_append(b, &((appended *)args)->args, turn);
 }
 
-static lh_status run_append(lh_bench *b, const rows *r)
+/* To entries of a type. */
+static lh_status run_append(lh_bench *b, const rows *r, lh_dtype type)
 {
+    const double n = (double)(r->tokens * DIM);
+    char what[64];
     appended c = {
         .args = {.batch = 1, .tokens = r->tokens, .ld = DIM, .k = r->x, .v = r->parts, .positions = r->positions}};
     c.args.seqs = &c.kv;
-    LH_TRY(lh_bench_fill(b, &c.kv, &(lh_bench_cache){LH_BF16, DIM / HEAD, r->tokens, HEAD, 0}, NULL));
+    LH_TRY(lh_bench_fill(b, &c.kv, &(lh_bench_cache){type, DIM / HEAD, r->tokens, HEAD, 0}, NULL));
+    snprintf(what, sizeof what, " to %s, heads of 64", lh_dtype_name(type));
     LH_TRY(run_one(b, r,
                    (lh_bench_case){.name = "append",
                                    .call = call_appended,
                                    .before = empty_again,
-                                   .bytes = 12.0 * (double)(r->tokens * DIM),
+                                   .bytes = 8 * n + n / HEAD * (double)lh_entry_bytes(type, HEAD),
                                    .args = &c},
-                   " to bf16, heads of 64"));
+                   what));
     return LH_OK;
+}
+
+/* Keys and values of new entries, and entries that operations other than attention read. */
+static lh_status run_q8(lh_bench *b, const rows *r)
+{
+    const int64_t count = r->tokens * DIM / HEAD;
+    const double to = (double)(count * (HEAD * 5 + 4)), from = (double)(count * (HEAD * 3 + 4));
+    float *scales;
+    LH_TRY(lh_bench_zeros(b, &scales, count * (int64_t)sizeof *scales));
+    lh_convert_args keys = {.dst = r->y,
+                            .src = r->x,
+                            .dst_scale = scales,
+                            .dst_type = LH_Q8,
+                            .are_keys = 1,
+                            .rows = count,
+                            .cols = HEAD,
+                            .dst_ld = HEAD,
+                            .src_ld = HEAD};
+    lh_convert_args values = keys, back = keys;
+    values.are_keys = 0;
+    back.dst = r->parts;
+    back.dst_type = LH_BF16;
+    back.src = r->y;
+    back.src_type = LH_Q8;
+    back.src_scale = scales;
+    const struct {
+        const char *what;
+        const lh_convert_args *args;
+        double bytes;
+    } cases[] = {{" to q8, keys of 64", &keys, to},
+                 {" to q8, values of 64", &values, to},
+                 {" of q8 to bf16, keys of 64", &back, from}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        lh_convert_args args = *cases[i].args;
+        const lh_bench_case c = {.name = "convert", .call = call_convert, .bytes = cases[i].bytes, .args = &args};
+        LH_TRY(run_one(b, r, c, cases[i].what));
+    }
+    return run_append(b, r, LH_Q8);
 }
 
 /* ---- sampling: operations on logits ---- */
@@ -235,8 +277,9 @@ static lh_status run_rows(lh_bench *b)
     LH_TRY_DONE(make_rows(b, &r));
     LH_TRY_DONE(run_tokens(b, &r));
     LH_TRY_DONE(run_moves(b, &r));
-    LH_TRY_DONE(run_append(b, &r));
+    LH_TRY_DONE(run_append(b, &r, LH_BF16));
     LH_TRY_DONE(run_logits(b, &r));
+    LH_TRY_DONE(run_q8(b, &r));
 done:
     lh_bench_drop(b, mark);
     return st;
