@@ -80,21 +80,23 @@ static void run(lh_engine *engine, const lh_policy *plan, figures out[2])
     lh_session_close(s);
 }
 
-static lh_engine *open_model(int model)
+static lh_engine *open_model(int model, const char *kv_dtype)
 {
-    return device_open(mt_comm(), models.paths[model], &(device_options){.device = models.device, .dtype = "bf16"});
+    return device_open(mt_comm(), models.paths[model],
+                       &(device_options){.device = models.device, .dtype = "bf16", .kv_dtype = kv_dtype});
 }
 
 START_TEST(test_steps_within_a_budget_take_no_memory)
 {
     static const struct {
         int model;
+        const char *kv_dtype;
         lh_policy_options policy;
-    } cases[] = {{0, {.policy = "snapkv", .budget = "40%", .parts.evict = "every:4"}},
-                 {1, {.policy = "h2o", .budget = "40%", .parts.evict = "every:1"}},
-                 {3, {.policy = "streaming", .budget = "40%", .parts.evict = "every:1"}},
-                 {7, {.policy = "snapkv", .budget = "40%", .parts.evict = "every:3"}}};
-    lh_engine *engine = open_model(cases[_i].model);
+    } cases[] = {{0, "bf16", {.policy = "snapkv", .budget = "40%", .parts.evict = "every:4"}},
+                 {1, "bf16", {.policy = "h2o", .budget = "40%", .parts.evict = "every:1"}},
+                 {3, "bf16", {.policy = "streaming", .budget = "40%", .parts.evict = "every:1"}},
+                 {7, "q8", {.policy = "snapkv", .budget = "40%", .parts.evict = "every:3"}}};
+    lh_engine *engine = open_model(cases[_i].model, cases[_i].kv_dtype);
     figures at[2] = {{0}, {0}};
     const char *name = cases[_i].policy.policy;
     lh_policy plan = {0};
@@ -119,7 +121,7 @@ END_TEST
 START_TEST(test_the_figures_show_a_cache_that_grows)
 {
     static const lh_policy_options everything = {.policy = "full"};
-    lh_engine *engine = open_model(0);
+    lh_engine *engine = open_model(0, "bf16");
     lh_policy plan = {0};
     mt_try(lh_policy_resolve(&plan, &everything));
     lh_session *s = start(engine, &plan, 0);
@@ -143,7 +145,7 @@ END_TEST
 START_TEST(test_the_pool_keeps_the_memory_of_a_finished_answer)
 {
     static const lh_policy_options everything = {.policy = "full"};
-    lh_engine *engine = open_model(0);
+    lh_engine *engine = open_model(0, "bf16");
     figures at[2] = {{0}, {0}};
     lh_policy plan = {0};
     mt_try(lh_policy_resolve(&plan, &everything));
@@ -169,7 +171,7 @@ END_TEST
 START_TEST(test_what_a_run_may_still_allocate_is_free)
 {
     static const lh_policy_options everything = {.policy = "full"};
-    lh_engine *engine = open_model(0);
+    lh_engine *engine = open_model(0, "bf16");
     lh_policy plan = {0};
     mt_try(lh_policy_resolve(&plan, &everything));
     lh_session *s = start(engine, &plan, 8);
