@@ -19,6 +19,8 @@ most_spills=80
 # Those whose first stretch of products is that of queries and keys.
 attention='attend_kernel'
 few_moves="$attention|stream_mma_kernel|expert_stream_kernel"
+# Where codes of q8 become bf16 between products, which ends the first stretch early.
+widening='attend_kindIa'
 # Those with products of warpgroups, and the waits for them in the source.
 warpgroups='hopper_kernel'
 max_waits=4
@@ -79,7 +81,9 @@ for object in $hot; do
             attends=$((attends + 1))
             if [ "$products" = 0 ]; then verdict=FAILED; fi
         fi
-        if [[ $name =~ $few_moves ]] && [ $((10 * moves)) -gt "$products" ]; then verdict=FAILED; fi
+        if [[ $name =~ $few_moves && ! $name =~ $widening ]] && [ $((10 * moves)) -gt "$products" ]; then
+            verdict=FAILED
+        fi
         if [[ $name =~ $warpgroups ]]; then
             line+=", $large products of warpgroups, $waits waits"
             if [ "$large" = 0 ] || [ "$waits" -gt "$max_waits" ]; then verdict=FAILED; fi
