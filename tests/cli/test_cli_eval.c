@@ -157,6 +157,27 @@ START_TEST(test_needle_asks_for_several_kinds_of_facts)
 }
 END_TEST
 
+START_TEST(test_quote_gives_the_same_bytes_on_any_number_of_ranks)
+{
+    static const char options[] =
+        "eval quote -m tiny.h5 --haystack hay -q " SMALL "--policy snapkv --budget 60 --deterministic";
+    program_result one = {0}, more = {0};
+    json_t *o = eval(1, options), *means = rows(o, "means");
+    ck_assert_uint_eq(json_array_size(rows(o, "prompts")), 2 * 2 * 2); /* depths, scenarios, full and snapkv */
+    ck_assert_uint_eq(json_array_size(means), 2 * 2);
+    ck_assert_str_eq(text(json_array_get(means, 0), "task"), "quote");
+    ck_assert(isfinite(value(json_array_get(means, 0), "answer_nll")));
+    json_decref(o);
+    everything(&one, 1, options);
+    for (int ranks = 2; ranks <= 4; ranks++) {
+        everything(&more, ranks, options);
+        ck_assert_str_eq(one.out.data, more.out.data);
+    }
+    program_clear(&one);
+    program_clear(&more);
+}
+END_TEST
+
 START_TEST(test_fidelity_gives_the_same_bytes_on_any_number_of_ranks)
 {
     static const char options[] =
@@ -347,7 +368,7 @@ START_TEST(test_what_cannot_be_is_said)
         const char *options, *says;
         int code;
     } cases[] = {
-        {"eval", "'eval' needs a task after its name: needle, tasks, ", 2},
+        {"eval", "'eval' needs a task after its name: needle, quote, tasks, ", 2},
         {"eval nedle -m tiny.h5", "unknown task 'nedle', did you mean 'needle'?", 2},
         {"eval needle -m tiny.h5", "needs '--haystack FILE|FOLDER'", 2},
         {NEEDLE "--policy snapkv,snapkw --budget 8", "policy 'snapkw' is unknown, did you mean 'snapkv'?", 2},
@@ -463,6 +484,7 @@ int main(void)
                                   test_needle_tells_policies_of_the_question,
                                   test_needle_gives_the_same_bytes_on_any_number_of_ranks,
                                   test_needle_asks_for_several_kinds_of_facts,
+                                  test_quote_gives_the_same_bytes_on_any_number_of_ranks,
                                   test_fidelity_gives_the_same_bytes_on_any_number_of_ranks,
                                   test_one_prefill_for_all_is_one_for_each,
                                   test_a_budget_that_holds_everything_is_faithful,

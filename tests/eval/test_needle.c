@@ -247,6 +247,59 @@ START_TEST(test_kinds_of_a_file_make_their_prompts)
 }
 END_TEST
 
+/* The quoted sentence is in the text at its depth, its beginning only there, and the answer goes on from it. */
+START_TEST(test_quotes_ask_for_a_sentence_of_the_text)
+{
+    static const double depths[] = {0, 0.3, 0.5, 0.95};
+    char *haystack = make_haystack(300);
+    lh_needle_kind quote = {.name = "quote", .question = "Go on: \"{name}\""};
+    for (int i = 0; i < TOKENIZERS; i++) {
+        lh_tokenizer *tok = open_tokenizer(i);
+        const lh_chat_format *format = NULL;
+        if (tok && tokenizers[i].chat) OK(lh_chat_of(&format, tok));
+        for (int d = 0; tok && d < 4; d++)
+            for (int chat = 0; chat <= tokenizers[i].chat; chat++) {
+                lh_needle n;
+                lh_buf text = {0};
+                lh_needle_form form = form_of(haystack, 0, chat ? format : NULL);
+                form.kinds.at = &quote;
+                OK(lh_needle_make(&n, tok, &form, &(lh_needle_spec){1800, depths[d], (uint64_t)d, 0}));
+                const int64_t apart = n.prompt.context.n + n.prompt.question.n;
+                ck_assert(apart <= 1800 && apart > 1700 && n.prompt.whole.n <= 1800);
+                ck_assert_int_eq(occurs(n.text.data, n.name), 1);
+                ck_assert(strncmp(n.text.data + n.needle_at, n.name, strlen(n.name)) == 0);
+                ck_assert(strncmp(n.text.data + n.needle_at + strlen(n.name), n.secret, strlen(n.secret)) == 0);
+                ck_assert(fabs((double)n.needle_at / (double)n.text.bytes - depths[d]) < 0.2);
+                OK(lh_tokenizer_decode(tok, n.prompt.question.ids, n.prompt.question.n, &text));
+                ck_assert_int_eq(occurs(text.data, n.name), 2); /* in the question, and where the answer begins */
+                lh_buf_clear(&text);
+                lh_needle_clear(&n);
+            }
+        lh_chat_close(format);
+        lh_tokenizer_close(tok);
+    }
+    free(haystack);
+}
+END_TEST
+
+START_TEST(test_a_text_without_sentences_has_no_quotes)
+{
+    static char haystack[8000];
+    lh_tokenizer *tok = open_tokenizer(0);
+    lh_needle_kind quote = {.name = "quote", .question = "Go on: \"{name}\""};
+    for (size_t i = 0; i + 6 < sizeof haystack; i += 6) memcpy(haystack + i, i % 30 ? "words " : "some. ", 7);
+    lh_needle_form form = form_of(haystack, 0, NULL);
+    lh_needle n;
+    form.kinds.at = &quote;
+    ck_assert_int_eq(lh_needle_make(&n, tok, &form, &(lh_needle_spec){900, 0.5, 1, 0}), LH_EINPUT);
+    ck_assert_ptr_nonnull(strstr(lh_error_message(), "no sentence of 10 words to quote"));
+    lh_needle_kinds kinds;
+    ck_assert_int_eq(lh_needle_kinds_of_quotes(&kinds, "Go on!"), LH_EUSAGE);
+    ck_assert_ptr_nonnull(strstr(lh_error_message(), "'--question' has no '{name}'"));
+    lh_tokenizer_close(tok);
+}
+END_TEST
+
 START_TEST(test_kinds_are_chosen_by_name_and_by_use)
 {
     static const struct {
@@ -327,6 +380,8 @@ int main(void)
                                   test_keys_are_told_apart,
                                   test_what_cannot_be_is_refused,
                                   test_kinds_of_a_file_make_their_prompts,
+                                  test_quotes_ask_for_a_sentence_of_the_text,
+                                  test_a_text_without_sentences_has_no_quotes,
                                   test_kinds_are_chosen_by_name_and_by_use,
                                   test_a_file_of_kinds_is_checked,
                                   test_where_sentences_end,

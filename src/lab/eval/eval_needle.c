@@ -1,4 +1,4 @@
-/* eval_needle.c - `eval needle`: options and output of the task of eval/needle.h. */
+/* eval_needle.c - `eval needle` and `eval quote`: options and output of the tasks of eval/needle.h. */
 #include <string.h>
 
 #include "base/hash.h"
@@ -19,12 +19,11 @@ struct values {
 #define NEEDLE "The secret passphrase for the {name} is '{secret}'."
 #define QUESTION "What is the secret passphrase for the {name}?"
 #define FIELD(member) LH_FIELD(struct needle_options, member)
+#define TEXTS .type = LH_OPT_STR, .required = 1, .name = "haystack", FIELD(haystack), .arg = "FILE|FOLDER"
+#define PLACES .type = LH_OPT_STR, .name = "depth", FIELD(depth), .arg = "LIST|FROM:TO:COUNT", .def = "0.05:0.95:12"
+#define SEEDS .type = LH_OPT_I64, .name = "seeds", FIELD(seeds), .arg = "N", .def = "1", .min = 1, .max = 1 << 20
 static const lh_option needle_rows[] = {
-    {.type = LH_OPT_STR,
-     .required = 1,
-     .name = "haystack",
-     FIELD(haystack),
-     .arg = "FILE|FOLDER",
+    {TEXTS,
      .help = "Text that hides the needles: a file, or all '*.txt', '*.md' and '*.markdown' of a folder in the order of "
              "their names. "
              "Every prompt uses a different section."},
@@ -58,24 +57,25 @@ static const lh_option needle_rows[] = {
      .max = LH_NEEDLE_KEYS,
      .help = "Number of needles, each with its own name and secret, of all kinds in turn; the question asks for one, "
              "the others are placed at random."},
+    {PLACES, .help = "Positions of the needle, from 0 (beginning) to 1 (end): one prompt for each."},
+    {SEEDS, .help = "Prompts per length and depth, with different secrets and texts: seeds from --seed on."},
+    {LH_EVAL_SCENARIO, FIELD(scenario)},
+    {0}};
+static const lh_option quote_rows[] = {
+    {TEXTS, .help = "Text with the sentences that are asked for: a file, or all '*.txt', '*.md' and '*.markdown' of a "
+                    "folder in the order of their names. Every prompt uses a different section."},
     {.type = LH_OPT_STR,
-     .name = "depth",
-     FIELD(depth),
-     .arg = "LIST|FROM:TO:COUNT",
-     .def = "0.05:0.95:12",
-     .help = "Positions of the needle, from 0 (beginning) to 1 (end): one prompt for each."},
-    {.type = LH_OPT_I64,
-     .name = "seeds",
-     FIELD(seeds),
-     .arg = "N",
-     .def = "1",
-     .min = 1,
-     .max = 1 << 20,
-     .help = "Prompts per length and depth, with different secrets and texts: seeds from --seed on."},
+     .name = "question",
+     FIELD(question),
+     .arg = "TEXT",
+     .def = "Quote the sentence of the text above that begins with: \"{name}\"",
+     .help = "The question; {name} becomes the first five words of the sentence."},
+    {PLACES, .help = "Positions of the sentence, from 0 (beginning) to 1 (end): one prompt for each."},
+    {SEEDS, .help = "Prompts per length and depth, with different texts: seeds from --seed on."},
     {LH_EVAL_SCENARIO, FIELD(scenario)},
     {0}};
 #undef FIELD
-static const lh_option_table needle_table = {"needle", needle_rows};
+static const lh_option_table needle_table = {"needle", needle_rows}, quote_table = {"quote", quote_rows};
 
 static const lh_option run_rows[] = {
     {LH_EVAL_LENGTH, .help = "Prompt lengths in tokens, question and chat format included, such as '2000,6000'. The "
@@ -90,10 +90,15 @@ static const lh_option run_rows[] = {
     {0}};
 static const lh_option_table run_table = {"prompts", run_rows};
 
-static const lh_option_group groups[] = {{&needle_table, offsetof(struct values, needle)},
-                                         {&run_table, offsetof(struct values, eval.run)},
-                                         {&lh_shell_chat_options, offsetof(struct values, eval.run.format)},
-                                         LH_EVAL_GROUPS{0}};
+#define GROUPS(table)                                                                                 \
+    {                                                                                                 \
+        {&(table), offsetof(struct values, needle)}, {&run_table, offsetof(struct values, eval.run)}, \
+            {&lh_shell_chat_options, offsetof(struct values, eval.run.format)}, LH_EVAL_GROUPS        \
+        {                                                                                             \
+            0                                                                                         \
+        }                                                                                             \
+    }
+static const lh_option_group groups[] = GROUPS(needle_table), quote_groups[] = GROUPS(quote_table);
 static const lh_example examples[] = {
     {"longhaul eval needle -m m.h5 --haystack essays/ --policy snapkv,h2o --budget 128,256,50%",
      "two policies at three budgets, and the full cache"},
@@ -122,6 +127,24 @@ static const lh_syntax syntax = {
             "out.\n\n" LH_EVAL_INTERRUPT,
     .groups = groups,
     .examples = examples};
+
+static const lh_example quote_examples[] = {
+    {"longhaul eval quote -m m.h5 --haystack essays/ --policy ask-later,snapkv --budget 10%,20% --scenario "
+     "context-only",
+     "which sentences of a text two policies still know when the question comes later"},
+    {0}};
+static const lh_syntax quote_syntax = {
+    .program = "longhaul",
+    .name = "eval quote",
+    .usage = "-m FILE --haystack FILE|FOLDER [options]",
+    .summary = "Ask for sentences of a long text by their first words",
+    .text =
+        "One prompt for every length, depth and seed: a section of the text, and a question for the sentence nearest "
+        "to the depth that has at least 10 words and a unique beginning. Its first five words are in the question and "
+        "begin the answer; up to 16 words that follow are the right answer. Nothing is added to the text, so no "
+        "policy can be tuned to what is. Measures and output are those of 'eval needle'.\n\n" LH_EVAL_INTERRUPT,
+    .groups = quote_groups,
+    .examples = quote_examples};
 
 typedef struct run {
     lh_eval_task task;
@@ -161,6 +184,16 @@ static lh_status check_needle(void *self)
     if (strcmp(v->needle.needle, NEEDLE) != 0 || strcmp(v->needle.question, QUESTION) != 0)
         LH_FAIL(LH_EUSAGE, "'--templates' says sentence and question: give either it, or '--needle' and '--question'");
     return LH_OK;
+}
+
+static lh_status check_quote(void *self)
+{
+    run *r = self;
+    const struct values *v = r->v;
+    LH_TRY(lh_eval_read_shares("depth", v->needle.depth, &r->depths, &r->depth_count));
+    LH_TRY(lh_eval_read_scenarios(&r->task, v->needle.scenario, r->request.scenarios));
+    r->request.form = (lh_needle_form){.haystack = ""};
+    return lh_needle_kinds_of_quotes(&r->kinds, v->needle.question);
 }
 
 /* The kinds of '--templates'; *hash: of the file. */
@@ -214,11 +247,19 @@ static const lh_eval_kind kind = {.name = "needle",
                                   .print = print_needle,
                                   .tables = {{"prompts", offsetof(run, result.prompts)}}};
 
-static lh_status run_needle(lh_call *call)
+static const lh_eval_kind quote_kind = {.name = "quote",
+                                        .check = check_quote,
+                                        .load = load_haystack,
+                                        .run = ask_needles,
+                                        .means = needle_means,
+                                        .print = print_needle,
+                                        .tables = {{"prompts", offsetof(run, result.prompts)}}};
+
+static lh_status run_kind(lh_call *call, const lh_eval_kind *of)
 {
     const struct values *v = call->values;
     run r = {.v = v};
-    r.task = (lh_eval_task){.kind = &kind, .self = &r, .call = call};
+    r.task = (lh_eval_task){.kind = of, .self = &r, .call = call};
     lh_status st = lh_eval_run(&r.task);
     lh_needle_result_clear(&r.result);
     lh_buf_clear(&r.haystack);
@@ -227,4 +268,15 @@ static lh_status run_needle(lh_call *call)
     return st;
 }
 
+static lh_status run_needle(lh_call *call)
+{
+    return run_kind(call, &kind);
+}
+
+static lh_status run_quote(lh_call *call)
+{
+    return run_kind(call, &quote_kind);
+}
+
 const lh_command lh_command_eval_needle = {&syntax, sizeof(struct values), run_needle, NULL};
+const lh_command lh_command_eval_quote = {&quote_syntax, sizeof(struct values), run_quote, NULL};

@@ -42,7 +42,7 @@ const lh_column lh_needle_prompt_columns[] = {
     [P_TOKENS] = {"prompt_tokens", "tokens", LH_COLUMN_I64},
     [P_AT] = {"needle_at", "tokens", LH_COLUMN_I64},
     [P_EXACT] = {"exact", "1: yes", LH_COLUMN_I64},
-    [P_WORDS] = {"words", "share of the secret's words", LH_COLUMN_F64},
+    [P_WORDS] = {"words", "share of the right answer's words", LH_COLUMN_F64},
     LH_ANSWER_MEASURE_COLUMNS(P_ANSWER_MEASURES),
     [P_ANSWERED] = {"answered", "1: the full cache's answer is exact", LH_COLUMN_I64},
     [P_NAME] = {"name", "", LH_COLUMN_LABEL},
@@ -75,11 +75,11 @@ const lh_column lh_needle_mean_columns[] = {
     [M_TASK] = {"task", "", LH_COLUMN_LABEL},
     [M_PROMPTS] = {"prompts", "prompts", LH_COLUMN_I64},
     [M_EXACT] = {"exact", "share of the prompts", LH_COLUMN_F64},
-    [M_WORDS] = {"words", "mean share of the secret's words", LH_COLUMN_F64},
+    [M_WORDS] = {"words", "mean share of the right answer's words", LH_COLUMN_F64},
     LH_ANSWER_MEASURE_COLUMNS(M_ANSWER_MEASURES),
     [M_ANSWERED] = {"prompts_answered", "prompts that the full cache answers", LH_COLUMN_I64},
     [M_EXACT_ANSWERED] = {"exact_answered", "share of these prompts", LH_COLUMN_F64},
-    [M_WORDS_ANSWERED] = {"words_answered", "mean share of the secret's words", LH_COLUMN_F64},
+    [M_WORDS_ANSWERED] = {"words_answered", "mean share of the right answer's words", LH_COLUMN_F64},
     LH_MEAN_FIGURE_COLUMNS(M_FIGURES, "exact"),
     [M_COLUMNS] = {NULL, NULL, LH_COLUMN_TEXT}};
 
@@ -374,10 +374,11 @@ static lh_status print_table(void *self, cells *c)
     LH_TRY(lh_buf_printf(out, "%s%lld tokens, %s", out->bytes ? "\n" : "", (long long)c->length,
                          lh_scenario_names[c->scenario]));
     if (c->result->request->names_kinds) LH_TRY(lh_buf_printf(out, ", %s", task_of(c)));
-    LH_TRY(lh_buf_printf(out,
-                         ": exact answers of %lld, mean share of the secret's words, mean negative log-likelihood of "
-                         "the secret, mean share of its tokens that are the most likely ones\n\n",
-                         (long long)full.n));
+    LH_TRY(lh_buf_printf(
+        out,
+        ": exact answers of %lld, mean share of the right answer's words, its mean negative log-likelihood, mean "
+        "share of its tokens that are the most likely ones\n\n",
+        (long long)full.n));
     LH_TRY(lh_grid_print(policies, &(lh_grid){c, write_cell}, out));
     if (full.answered == full.n || full.answered == 0) return LH_OK;
     c->answered = 1;

@@ -106,6 +106,15 @@ lh_status lh_needle_kinds_plain(lh_needle_kinds *out, const char *needle, const 
     return add_kind(out, &kind);
 }
 
+lh_status lh_needle_kinds_of_quotes(lh_needle_kinds *out, const char *question)
+{
+    const lh_needle_kind kind = {.name = "quote", .question = question};
+    *out = (lh_needle_kinds){0};
+    if (!strstr(question, "{name}"))
+        LH_FAIL(LH_EUSAGE, "'--question' has no '{name}' in it, where the first words of the sentence go");
+    return add_kind(out, &kind);
+}
+
 /* A list of the file: words, or numbers from one to another. */
 static lh_status check_list(const char *path, const char *name, const json_t *list)
 {

@@ -27,6 +27,10 @@ typedef struct lh_needle_kinds {
 /* The kind of '--needle' and '--question', named "needle". LH_EUSAGE if the needle has no {secret}. */
 lh_status lh_needle_kinds_plain(lh_needle_kinds *out, const char *needle, const char *question);
 
+/* The kind of `quote`: a question whose {name} becomes the first words of a sentence of the text. LH_EUSAGE if it has
+ * no {name}. */
+lh_status lh_needle_kinds_of_quotes(lh_needle_kinds *out, const char *question);
+
 /* Kinds of a file ('--templates'). wanted: names of kinds, or words that they have as "for", with commas; NULL: all.
  * LH_EINPUT naming the kind and the member if the file is not as in examples/facts.json, LH_EUSAGE if a wanted one is
  * not there. *hash: of the file. */

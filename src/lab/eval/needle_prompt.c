@@ -139,15 +139,94 @@ static lh_status insert_needles(lh_needle *out, const char *hay, int64_t bytes, 
     return LH_OK;
 }
 
+/* ---- sentences of the text ---- */
+
+enum { FIRST_WORDS = 5, LEAST_WORDS = 10, MOST_WORDS = 16 };
+
+/* The end of word n from byte `at` on; -1: there are fewer before `end`. */
+static int64_t end_of_word(const char *text, int64_t at, int64_t end, int n)
+{
+    for (; n > 0; n--) {
+        while (at < end && lh_is_ascii_space(text[at])) at++;
+        if (at == end) return -1;
+        while (at < end && !lh_is_ascii_space(text[at])) at++;
+    }
+    return at;
+}
+
+/* A sentence: its beginning, the end of its first words, and the end of the words that are the right answer. */
+typedef struct sentence {
+    int64_t begin, first, end;
+} sentence;
+
+/* True if the sentence that begins after the sentence end `at` can be quoted. */
+static int find_sentence(const lh_buf *text, int64_t at, sentence *out)
+{
+    const char *s = text->data, *again;
+    char opening[256];
+    while (lh_is_ascii_space(s[at])) at++;
+    int64_t end = at + 1;
+    while (end < text->bytes && !lh_sentence_ends(s, end)) end++;
+    if (end >= text->bytes || end_of_word(s, at, end, LEAST_WORDS) < 0) return 0;
+    for (int64_t i = at; i + 1 < end; i++)
+        if (s[i] == '\n' && s[i + 1] == '\n') return 0;
+    const int64_t first = end_of_word(s, at, end, FIRST_WORDS), last = end_of_word(s, first, end, MOST_WORDS);
+    const int bytes = snprintf(opening, sizeof opening, "%.*s", (int)(first - at), s + at);
+    if (bytes >= (int)sizeof opening) return 0;
+    again = strstr(s, opening);
+    if (again != s + at || strstr(again + 1, opening)) return 0;
+    *out = (sentence){at, first, last < 0 ? end : last};
+    return 1;
+}
+
+/* The sentence nearest to byte `wanted` that can be quoted. */
+static int nearest_sentence(const lh_buf *text, int64_t wanted, sentence *out)
+{
+    for (int64_t d = 0; d <= text->bytes; d++) {
+        const int64_t before = wanted - d, after = wanted + d;
+        if (before >= 0 && (before == 0 || lh_sentence_ends(text->data, before)) && find_sentence(text, before, out))
+            return 1;
+        if (after < text->bytes && lh_sentence_ends(text->data, after) && find_sentence(text, after, out)) return 1;
+    }
+    return 0;
+}
+
+/* Writes hay[0 … bytes] and asks for one of its sentences. A text without such a sentence has no question. */
+static lh_status quote_sentence(lh_needle *out, const char *hay, int64_t bytes, const lh_needle_form *form,
+                                const lh_needle_spec *spec)
+{
+    sentence s = {0};
+    out->text.bytes = out->question.bytes = 0;
+    LH_TRY(lh_buf_puts(&out->text, ""));
+    LH_TRY(lh_buf_append(&out->text, hay, bytes));
+    const int found = nearest_sentence(&out->text, llround(spec->depth * (double)bytes), &s);
+    lh_free(out->name);
+    lh_free(out->secret);
+    out->name = out->secret = NULL;
+    LH_TRY(lh_strndup(&out->name, out->text.data + s.begin, s.first - s.begin));
+    for (char *c = out->name; *c; c++)
+        if (lh_is_ascii_space(*c)) *c = ' '; /* also where a line ends */
+    LH_TRY(lh_strndup(&out->secret, out->text.data + s.first, s.end - s.first));
+    out->needle_at = s.begin;
+    LH_TRY(lh_buf_puts(&out->question, ""));
+    if (!found) return LH_OK;
+    LH_TRY(lh_needle_fill(&out->question, &form->kinds, form->kinds.at[0].question,
+                          &(lh_needle_values){.name = out->name, .secret = ""}));
+    return form->format ? LH_OK : lh_buf_puts(&out->question, "\n\n"); /* the answer begins a paragraph */
+}
+
 /* ---- tokens ---- */
 
 static lh_status encode_prompt(lh_needle *out, const lh_tokenizer *tok, const lh_needle_form *form)
 {
+    const int quotes = form->keys == 0;
     return lh_eval_prompt_make(&out->prompt, tok,
                                &(lh_eval_prompt_text){.text = out->text.data,
                                                       .bytes = out->text.bytes,
                                                       .question = out->question.data,
                                                       .answer = out->secret,
+                                                      .joint = quotes ? "\n\n" : NULL,
+                                                      .prefix = quotes ? out->name : NULL,
                                                       .format = form->format,
                                                       .arguments = form->arguments,
                                                       .system = form->system});
@@ -189,7 +268,10 @@ static lh_status try_cut(maker *m, int64_t until, int64_t *cut)
     while (until > 0 && !(lh_is_ascii_space(m->hay.data[until]) || until == m->hay.bytes)) until--;
     while (until > 0 && lh_is_ascii_space(m->hay.data[until - 1])) until--;
     *cut = until;
-    LH_TRY(insert_needles(m->out, m->hay.data, until, m->keys, m->form->keys));
+    if (m->form->keys == 0)
+        LH_TRY(quote_sentence(m->out, m->hay.data, until, m->form, m->spec));
+    else
+        LH_TRY(insert_needles(m->out, m->hay.data, until, m->keys, m->form->keys));
     LH_TRY(encode_prompt(m->out, m->tok, m->form));
     return LH_OK;
 }
@@ -262,11 +344,14 @@ lh_status lh_needle_make(lh_needle *out, const lh_tokenizer *tok, const lh_needl
     lh_status st = LH_OK;
     maker m = {.out = out, .tok = tok, .form = form, .spec = spec};
     *out = (lh_needle){0};
-    LH_TRY_DONE(make_keys(m.keys, form, spec));
+    if (form->keys > 0) LH_TRY_DONE(make_keys(m.keys, form, spec));
     for (uint32_t i = 0; i < form->keys; i++)
         if (m.keys[i].asked) LH_TRY_DONE(ask_for(&m, i));
     LH_TRY_DONE(rotate_haystack(&m));
     LH_TRY_DONE(fit_haystack(&m));
+    if (!out->question.bytes)
+        LH_FAIL_DONE(LH_EINPUT, "%lld tokens of the text ('--haystack') have no sentence of %d words to quote",
+                     (long long)spec->length, LEAST_WORDS);
     LH_TRY_DONE(find_token(&m));
 done:
     for (int64_t i = 0; i < LH_NEEDLE_KEYS; i++) lh_buf_clear(&m.keys[i].sentence);

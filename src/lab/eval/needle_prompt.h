@@ -1,6 +1,7 @@
 /* needle_prompt.h - makes prompts of `needle`: a long text that contains sentences with secrets, and a question for one
- * of them (Kamradt, "Needle In A Haystack", 2023; several keys as in RULER, arXiv 2404.06654). Pure functions of their
- * arguments: the same prompts on every machine. */
+ * of them (Kamradt, "Needle In A Haystack", 2023; several keys as in RULER, arXiv 2404.06654); and of `quote`: the
+ * question asks for a sentence of the text itself, by its first words. Pure functions of their arguments: the same
+ * prompts on every machine. */
 #ifndef LH_LAB_EVAL_NEEDLE_PROMPT_H
 #define LH_LAB_EVAL_NEEDLE_PROMPT_H
 
@@ -12,7 +13,8 @@ typedef struct lh_needle_form {
     const char *haystack; /* text, NUL-terminated */
     int64_t haystack_bytes;
     lh_needle_kinds kinds;
-    int64_t keys; /* needles of a prompt, 1 … LH_NEEDLE_KEYS, of all kinds in turn; the question asks for one */
+    int64_t keys; /* needles of a prompt, 1 … LH_NEEDLE_KEYS, of all kinds in turn; the question asks for one. 0: the
+                     question quotes the text, by the only kind */
     const lh_chat_format *format;
     const json_t *arguments;
     const char *system; /* the three as of lh_eval_prompt_text */
@@ -21,7 +23,7 @@ typedef struct lh_needle_form {
 /* What identifies one prompt. */
 typedef struct lh_needle_spec {
     int64_t length; /* maximum tokens, including the question */
-    double depth;   /* position of the needle: 0 the beginning of the haystack, 1 its end */
+    double depth;   /* position of the needle or of the quoted sentence: 0 the beginning of the haystack, 1 its end */
     uint64_t seed;  /* of secrets, names, and the part of the haystack that is used */
     int64_t kind;   /* of the needle that is asked for, a number of the form's kinds */
 } lh_needle_spec;
@@ -29,16 +31,19 @@ typedef struct lh_needle_spec {
 typedef struct lh_needle {
     lh_buf text;         /* haystack with needles */
     lh_buf question;     /* the question alone, without prefix or chat format */
-    char *secret, *name; /* of the needle that is asked for: its answer, and what {name} became */
-    int64_t needle_at;   /* byte of `text` at which that needle begins */
+    char *secret, *name; /* of the needle that is asked for: its answer, and what {name} became; of a quoted sentence:
+                            the words to say, and the first words */
+    int64_t needle_at;   /* byte of `text` at which that needle or sentence begins */
     int64_t at_token;    /* number of prompt tokens before it */
     lh_eval_prompt prompt;
 } lh_needle;
 
 /* Makes a prompt with as much haystack as fits. Its text starts at a position chosen by the seed, wraps around from the
  * end to the beginning, and is cut between two words. Needles go between sentences: the one that is asked for at the
- * sentence end nearest to the depth, all other needles at random depths. LH_EINPUT if the haystack is too short,
- * LH_EUSAGE if the question alone exceeds the length. */
+ * sentence end nearest to the depth, all other needles at random depths. The quoted sentence is the nearest one to the
+ * depth with at least 10 words in one paragraph and five first words that no other place of the text has; these five
+ * begin the model's answer, and up to 16 words that follow are the right answer. LH_EINPUT if the haystack is too
+ * short, or has no such sentence, LH_EUSAGE if the question alone exceeds the length. */
 lh_status lh_needle_make(lh_needle *out, const lh_tokenizer *tok, const lh_needle_form *form,
                          const lh_needle_spec *spec);
 void lh_needle_clear(lh_needle *needle);
