@@ -32,7 +32,7 @@ static const file_case cases[] = {
     {"cache", 1, "/layers/000/k", 2, "has no '/layers/000/k'"},
     {"cache", 1, "/layers/000/offsets", 2, "has no '/layers/000/offsets'"},
     {"cache", 1, NULL, INT64_C(1) << 62, "'budget' of '/layers/000' is missing or 4611686018427387904"},
-    {"cache", 99, NULL, 2, "has schema 99: this version reads up to 1"},
+    {"cache", 99, NULL, 2, "has schema 99: this version reads up to 2"},
     {"keep-sets", 1, NULL, 2, NULL},
     {"keep-sets", 1, "/layers/000/kept/positions", 2, "has no '/layers/000/kept'"},
     {"keep-sets", 1, NULL, 3, "head 0 keeps 3 entries, its offsets say 2"},
