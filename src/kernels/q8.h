@@ -2,11 +2,11 @@
  * nearest even, so |x - scale * code| <= scale / 2. A row with a number that is not finite has a scale that is not, and
  * codes of 0: then every number of it reads as NaN. The same bits on every backend.
  *
- * Keys may have a few channels with large numbers, which make the scale of a row coarse for all others. So the scale
- * and the codes of a key k are those of H k, with the Hadamard matrix H of lh_q8_hadamard, and k = inverse of H (scale
- * * code); values are not transformed. Attention transforms the query instead of its keys: q.k = (inverse of H
- * q).(scale * code), because H is symmetric. The divergence from a cache of f32 is 3 to 8 times smaller where keys have
- * such channels (docs/quality.md). */
+ * Keys may have a few channels with large numbers, which make the scale of a row coarse for all others. So the codes of
+ * a key k are those of H k, with the Hadamard matrix H of lh_q8_hadamard, and k is the inverse of H times the products
+ * of scale and codes; values are not transformed. Attention transforms the query instead of its keys: because H is
+ * symmetric, q.k is the inverse of H times q, multiplied with those products. The divergence from a cache of f32 is 3
+ * to 8 times smaller where keys have such channels (docs/quality.md). */
 #ifndef LH_KERNELS_Q8_H
 #define LH_KERNELS_Q8_H
 
