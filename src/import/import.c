@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/log.h"
+#include "base/minmax.h"
 #include "base/output.h"
 #include "base/size_text.h"
 #include "import/checkpoint.h"
@@ -21,6 +22,12 @@
 #include "import/import_source.h"
 #include "import/quantised.h"
 #include "import/tokenizer_source.h"
+
+int64_t lh_import_chunk_rows(int64_t cols)
+{
+    enum { VALUES = 1 << 22 };
+    return lh_max_i64(VALUES / cols, 1);
+}
 
 lh_status lh_import_advance(lh_import_meter *m, int64_t bytes)
 {
@@ -476,8 +483,7 @@ done:
 
 static lh_status pass_weight(importer *im, const job *j)
 {
-    int64_t step = LH_IMPORT_BUFFER_VALUES / j->cols;
-    if (step < 1) step = 1;
+    const int64_t step = lh_import_chunk_rows(j->cols);
     for (int64_t row = 0; row < j->rows; row += step) {
         int64_t n = j->rows - row < step ? j->rows - row : step;
         LH_TRY(fetch(im, j, row, n));
@@ -491,9 +497,9 @@ static lh_status pass_weight(importer *im, const job *j)
 
 static lh_status allocate(importer *im)
 {
-    int64_t values = LH_IMPORT_BUFFER_VALUES;
+    int64_t values = 0;
     for (int64_t i = 0; i < im->n; i++)
-        if (im->jobs[i].cols > values) values = im->jobs[i].cols;
+        values = lh_max_i64(values, lh_import_chunk_rows(im->jobs[i].cols) * im->jobs[i].cols);
     LH_TRY(lh_calloc(&im->raw, values, sizeof(float)));
     LH_TRY(lh_calloc(&im->stored, values, sizeof(float)));
     LH_TRY(lh_calloc(&im->wide, values, sizeof(float)));

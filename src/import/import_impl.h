@@ -5,8 +5,8 @@
 #include "import/import.h"
 #include "import/stored_types.h"
 
-/* Values that pass through the buffers at a time. */
-enum { LH_IMPORT_BUFFER_VALUES = 1 << 22 };
+/* Rows of `cols` values that pass through the buffers at a time: 4 Mi values, or one longer row. */
+int64_t lh_import_chunk_rows(int64_t cols);
 
 /* Progress over all tensors. */
 typedef struct lh_import_meter {

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "base/log.h"
+#include "base/minmax.h"
 #include "base/output.h"
 #include "base/rng.h"
 #include "import/checkpoint.h"
@@ -16,8 +17,10 @@ typedef struct generator {
     const lh_format **formats; /* lh_weight_format */
     lh_import_meter meter;
     lh_checkpoint_writer *writer;
+    /* Buffers of a chunk of rows: as f32, as stored; and their values. */
     float *wide;
     char *stored;
+    int64_t values;
 } generator;
 
 static lh_status count_weight(void *self, lh_weight weight, int64_t layer)
@@ -26,6 +29,7 @@ static lh_status count_weight(void *self, lh_weight weight, int64_t layer)
     int64_t rows, cols;
     lh_weight_shape(&g->config, weight, &rows, &cols);
     g->meter.total_bytes += lh_format_bytes(lh_weight_format(g->formats, weight, layer), rows * cols);
+    g->values = lh_max_i64(g->values, lh_import_chunk_rows(cols) * cols);
     return LH_OK;
 }
 
@@ -50,7 +54,7 @@ static lh_status draw_weight(void *self, lh_weight weight, int64_t layer)
     lh_weight_shape(&g->config, weight, &rows, &cols);
     const lh_random_weight w = lh_random_weight_of(&g->config, weight, layer);
     const lh_format *format = lh_weight_format(g->formats, weight, layer);
-    const int64_t step = LH_IMPORT_BUFFER_VALUES / cols, blocks = cols / format->values;
+    const int64_t step = lh_import_chunk_rows(cols), blocks = cols / format->values;
     LH_TRY(lh_checkpoint_begin(g->writer, weight, layer, format));
     for (int64_t row = 0; row < rows; row += step) {
         const int64_t n = rows - row < step ? rows - row : step;
@@ -85,8 +89,8 @@ static lh_status generate(generator *g, const char *shape, const char *config)
         meta.tokenizer_bytes = (int64_t)strlen(tokenizer);
     else
         lh_warn("shape '%s' has no tokenizer: the checkpoint takes token ids, but no text", shape);
-    LH_TRY_DONE(lh_calloc(&g->wide, LH_IMPORT_BUFFER_VALUES, sizeof(float)));
-    LH_TRY_DONE(lh_calloc(&g->stored, LH_IMPORT_BUFFER_VALUES, sizeof(float)));
+    LH_TRY_DONE(lh_calloc(&g->wide, g->values, sizeof(float)));
+    LH_TRY_DONE(lh_calloc(&g->stored, g->values, sizeof(float)));
     LH_TRY_DONE(lh_checkpoint_create(&g->writer, g->options->out, &meta));
     LH_TRY_DONE(lh_checkpoint_each(&g->config, draw_weight, g));
     st = lh_checkpoint_finish(g->writer);

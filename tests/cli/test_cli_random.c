@@ -73,7 +73,7 @@ START_TEST(test_weights_of_few_bits_are_the_same_on_any_number_of_ranks)
 }
 END_TEST
 
-static void make_folder(const char *name, int channels)
+static void make_folder(const char *name, int layers, int hidden, int channels)
 {
     char path[64];
     snprintf(path, sizeof path, "%s/config.json", name);
@@ -81,16 +81,16 @@ static void make_folder(const char *name, int channels)
     FILE *f = fopen(path, "w");
     fprintf(f,
             "{\"model_type\": \"llama\", \"architectures\": [\"LlamaForCausalLM\"], \"vocab_size\": 300,"
-            " \"hidden_size\": 64, \"intermediate_size\": %d, \"num_hidden_layers\": 2, \"num_attention_heads\": 2,"
+            " \"hidden_size\": %d, \"intermediate_size\": %d, \"num_hidden_layers\": %d, \"num_attention_heads\": 2,"
             " \"num_key_value_heads\": 1, \"rms_norm_eps\": 1e-05, \"max_position_embeddings\": 2048}",
-            channels);
+            hidden, channels, layers);
     fclose(f);
 }
 
 START_TEST(test_a_folder_s_configuration_is_a_shape)
 {
     program_result drawn = {0}, folder = {0};
-    make_folder("shape", 96);
+    make_folder("shape", 2, 64, 96);
     json_decref(ids_of(2, "random:shape", "--weights q8_0"));
     program_run(&drawn, 1, "plan -m random:shape --weights q5_0 --context 1000 --device cpu --memory 8G");
     program_exits(&drawn, 0);
@@ -100,6 +100,21 @@ START_TEST(test_a_folder_s_configuration_is_a_shape)
     ck_assert(strstr(drawn.out.data, "as q5_0") != NULL);
     program_clear(&drawn);
     program_clear(&folder);
+}
+END_TEST
+
+/* An import draws 4 Mi values at a time, and at least a row. */
+START_TEST(test_a_row_is_drawn_however_long_it_is)
+{
+    program_result r = {0};
+    make_folder("wide", 1, 4, (1 << 22) + 32);
+    program_run(&r, 1, "import --random wide -o wide.h5 -q");
+    program_exits(&r, 0);
+    json_t *read = ids_of(1, "wide.h5", ""), *drawn = ids_of(1, "random:wide", "");
+    ck_assert_msg(json_equal(read, drawn), "the checkpoint answers with other tokens");
+    json_decref(read);
+    json_decref(drawn);
+    program_clear(&r);
 }
 END_TEST
 
@@ -125,7 +140,7 @@ END_TEST
 
 START_TEST(test_what_cannot_be_drawn_is_said)
 {
-    make_folder("odd", 100);
+    make_folder("odd", 2, 64, 100);
     program_refuses(1, 2, "shape 'huge' is unknown: tiny, llama-3.2-1b, ", "generate -m random:huge -p a");
     program_refuses(2, 2, "shape 'huge' is unknown", "generate -m random:huge -p a");
     program_refuses(1, 2, "shape '' is unknown", "plan -m random: --context 100");
@@ -142,6 +157,7 @@ int main(void)
     const TTest *const tests[] = {test_it_answers_as_its_checkpoint_does_on_any_number_of_ranks,
                                   test_weights_of_few_bits_are_the_same_on_any_number_of_ranks,
                                   test_a_folder_s_configuration_is_a_shape,
+                                  test_a_row_is_drawn_however_long_it_is,
                                   test_it_is_known_to_commands_that_take_a_model,
                                   test_what_cannot_be_drawn_is_said,
                                   NULL};
