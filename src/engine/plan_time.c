@@ -92,10 +92,11 @@ done:
     return st;
 }
 
-/* Bytes of a tensor of the model in memory, on all ranks together. */
-static double tensor_bytes(const lh_plan *plan, const lh_model_header *model, lh_weight w)
+/* Bytes of a tensor of the model, on all ranks together: of blocks as in the file, though a matrix whose shards end
+ * within a block is plain in memory; of plain numbers as in memory. */
+static double tensor_bytes(const lh_plan *plan, const lh_model_header *model, lh_weight w, int64_t layer)
 {
-    const lh_format *stored = model->formats ? lh_weight_format(model->formats, w, 0) : NULL,
+    const lh_format *stored = model->formats ? lh_weight_format(model->formats, w, layer) : NULL,
                     *format = stored && !stored->is_plain ? stored : lh_format_of(lh_weight_type(w, plan->dtype));
     int64_t rows, cols;
     lh_weight_shape(&model->config, w, &rows, &cols);
@@ -103,27 +104,40 @@ static double tensor_bytes(const lh_plan *plan, const lh_model_header *model, lh
 }
 
 /* Bytes of the matrices of a layer; read: of those that a token is multiplied by. */
-static double layer_bytes_of(const lh_plan *plan, const lh_model_header *model, double *read)
+static double layer_bytes_of(const lh_plan *plan, const lh_model_header *model, int64_t layer, double *read)
 {
     static const lh_weight attention[] = {LH_W_Q, LH_W_K, LH_W_V, LH_W_O}, mlp[] = {LH_W_GATE, LH_W_UP, LH_W_DOWN};
     const lh_config *c = &model->config;
     const double passed = (double)lh_config_mlp_channels_passed(c) / (double)lh_config_mlp_channels(c);
     double bytes = 0;
-    for (size_t i = 0; i < sizeof attention / sizeof *attention; i++) bytes += tensor_bytes(plan, model, attention[i]);
+    for (size_t i = 0; i < sizeof attention / sizeof *attention; i++)
+        bytes += tensor_bytes(plan, model, attention[i], layer);
     *read = bytes;
     for (size_t i = 0; i < sizeof mlp / sizeof *mlp; i++) {
-        const double own = tensor_bytes(plan, model, mlp[i]);
+        const double own = tensor_bytes(plan, model, mlp[i], layer);
         bytes += own;
         *read += own * passed;
     }
     return bytes;
 }
 
+/* Bytes of the matrices of the first layers that a token is multiplied by. */
+static double read_bytes_of(const lh_plan *plan, const lh_model_header *model, int64_t layers)
+{
+    double sum = 0;
+    for (int64_t l = 0; l < layers; l++) {
+        double read;
+        layer_bytes_of(plan, model, l, &read);
+        sum += read;
+    }
+    return sum;
+}
+
 static measured what_to_measure(const lh_plan_request *request, const lh_plan *plan, const lh_model_header *model)
 {
     const lh_config *c = &model->config;
     double read;
-    const int64_t layer_bytes = (int64_t)(layer_bytes_of(plan, model, &read) / (double)plan->tp);
+    const int64_t layer_bytes = (int64_t)(layer_bytes_of(plan, model, 0, &read) / (double)plan->tp);
     const int64_t layers = lh_min_i64(c->layers, WEIGHT_BYTES / lh_max_i64(layer_bytes, 1) + 1);
     const int64_t kv_heads = (c->kv_heads + plan->tp - 1) / plan->tp;
     const int64_t token_bytes = layers * kv_heads * lh_entry_bytes(plan->kv_dtype, c->head_dim);
@@ -164,19 +178,21 @@ static rates rates_of(const measured *few, const measured *many)
     return r;
 }
 
-/* The rows of lm_head, which the measured layers lack, are read at the rate of a layer's weights. */
+/* A step reads the weights of all layers, whose formats may differ from the `layers` measured ones, and of lm_head,
+ * which the measured layers lack, at the rate of the measured ones. The products of a prompt take the same time in any
+ * format. */
 static lh_plan_time time_of(const lh_plan_request *request, const lh_plan *plan, const lh_model_header *model,
-                            const rates *r)
+                            const rates *r, int64_t layers)
 {
     const lh_config *c = &model->config;
-    double read;
-    layer_bytes_of(plan, model, &read);
-    const double head = tensor_bytes(plan, model, c->tied ? LH_W_EMBED : LH_W_HEAD) / read; /* in layers */
+    const double measured_bytes = read_bytes_of(plan, model, layers) / (double)layers;
+    const double weight_bytes =
+        read_bytes_of(plan, model, c->layers) + tensor_bytes(plan, model, c->tied ? LH_W_EMBED : LH_W_HEAD, 0);
     const double kept = (double)plan->entries_kept / (double)c->kv_heads;
     const double grown = plan->policy.every ? 0 : (double)(c->layers * (2 * request->question + request->max_new)) / 2;
     lh_plan_time t = {.prefill_s = r->token_s * (double)(c->layers * request->context) +
                                    r->pair_s * lh_plan_attended(c, request->context),
-                      .step_s = r->step_s * ((double)c->layers + head) + r->entry_s * (kept + grown)};
+                      .step_s = r->step_s * weight_bytes / measured_bytes + r->entry_s * (kept + grown)};
     t.decode_s = t.step_s * (double)request->max_new;
     return t;
 }
@@ -197,7 +213,7 @@ lh_status lh_plan_measure(lh_plan_time *out, const lh_plan_request *request, con
     LH_TRY_DONE(measure(engine, &few));
     LH_TRY_DONE(measure(engine, &many));
     const rates r = rates_of(&few, &many);
-    *out = time_of(request, plan, &header, &r);
+    *out = time_of(request, plan, &header, &r, many.layers);
 done:
     lh_engine_close(engine);
     lh_comm_close(self);
