@@ -18,7 +18,7 @@ import time
 
 import llama_cpp as lib
 
-from llamacpp_peer import CALL, Peer, build, run, to_bf16
+from llamacpp_peer import CALL, Peer, build, run, same_for_both
 
 
 class Server(Peer):
@@ -109,12 +109,10 @@ def main():
     p.add_argument("--share", action="store_true", help="llama.cpp, too, shares what prompts of a context begin with")
     a = p.parse_args()
     with tempfile.TemporaryDirectory() as work:
-        model, checkpoint = a.gguf, os.path.join(work, "model.h5")
-        if a.dtype == "bf16":
-            model = os.path.join(work, "model.gguf")
-            to_bf16(a.gguf, model)
+        checkpoint = os.path.join(work, "model.h5")
+        model, converted = same_for_both(a.gguf, a.dtype, work)
         run(a.longhaul, "import", model, "-o", checkpoint, "-q")
-        print(build())
+        print(f"{build()}{converted}")
         compare(a, model, checkpoint, work)
 
 

@@ -6,8 +6,9 @@ tables of tokens per second, ratios, and the share of the rate of reads: 1 where
   tools/compare_llamacpp.py MODEL.gguf… [--dtype auto|bf16] [--context 512,7500] [--sequences 16] [--threads 2]
   tools/compare_llamacpp.py mixture …     with random weights: 8 layers, hidden size 1024, 4 of 32 experts of 512 channels
 
-Both sides compute with the blocks of the file; --dtype bf16 dequantises them for both. llama.cpp runs with flash attention on and off, and the
-better of the two counts. Medians of --repeat turns; reads are measured in each turn.
+Both sides compute with the blocks of the file; --dtype bf16 dequantises them for both. Matrices of F16 are always BF16 for both, because
+Longhaul computes with F16 ones in f32. llama.cpp runs with flash attention on and off, and the better of the two counts. Medians of --repeat
+turns; reads are measured in each turn.
 """
 import argparse
 import json
@@ -18,7 +19,7 @@ import tempfile
 import gguf
 import numpy as np
 
-from llamacpp_peer import Peer, build, run, to_bf16
+from llamacpp_peer import BF16, Peer, build, run, same_for_both
 
 STEPS = 48  # decode steps of a measurement
 
@@ -49,7 +50,8 @@ def random_mixture(path):
     w.add_eos_token_id(2)
 
     def matrix(name, *shape):
-        w.add_tensor(f"{name}.weight", (rng.standard_normal(shape, np.float32) * shape[-1] ** -0.5).astype(np.float16))
+        values = rng.standard_normal(shape, np.float32) * shape[-1] ** -0.5
+        w.add_tensor(f"{name}.weight", gguf.quants.quantize(values, BF16), raw_dtype=BF16)
 
     def norm(name, n):
         w.add_tensor(f"{name}.weight", np.ones(n, np.float32))
@@ -159,11 +161,9 @@ def main():
             if name == "mixture":
                 path = os.path.join(work, "mixture.gguf")
                 random_mixture(path)
-            if a.dtype == "bf16":
-                to_bf16(path, os.path.join(work, "bf16.gguf"))
-                path = os.path.join(work, "bf16.gguf")
+            path, converted = same_for_both(path, a.dtype, work)
             run(a.longhaul, "import", path, "-o", checkpoint, "--force", "-q")
-            print(f"\n{os.path.basename(name)}, {os.path.getsize(path) / 2**20:.1f} MiB\n")
+            print(f"\n{os.path.basename(name)}, {os.path.getsize(path) / 2**20:.1f} MiB{converted}\n")
             compare(a, path, checkpoint, contexts)
             if a.ranks:
                 compare_ranks(a, checkpoint, contexts[0])

@@ -12,6 +12,7 @@ import gguf
 import llama_cpp as lib
 import numpy as np
 
+F16, BF16, F32 = gguf.GGMLQuantizationType.F16, gguf.GGMLQuantizationType.BF16, gguf.GGMLQuantizationType.F32
 CALL = 512  # maximum tokens of a call of llama_decode
 
 
@@ -96,8 +97,8 @@ def run(*cmd):
     return done.stdout
 
 
-def to_bf16(src, dst):
-    """A copy of a GGUF with matrices as BF16 and vectors as F32."""
+def to_bf16(src, dst, types):
+    """A copy of a GGUF with the matrices of these types as BF16 and vectors as F32."""
     reader = gguf.GGUFReader(src)
     arch = reader.get_field("general.architecture").contents()
     writer = gguf.GGUFWriter(dst, arch)
@@ -109,14 +110,26 @@ def to_bf16(src, dst):
         sub = field.types[-1] if kind == gguf.GGUFValueType.ARRAY else None
         writer.add_key_value(field.name, field.contents(), kind, sub_type=sub)
     writer.add_file_type(gguf.LlamaFileType.MOSTLY_BF16)
-    bf16, f32 = gguf.GGMLQuantizationType.BF16, gguf.GGMLQuantizationType.F32
     for t in reader.tensors:
-        values = gguf.quants.dequantize(t.data, t.tensor_type).astype(np.float32)
-        if values.ndim == 1:
-            writer.add_tensor(t.name, values, raw_dtype=f32)
+        if len(t.shape) == 1:
+            writer.add_tensor(t.name, gguf.quants.dequantize(t.data, t.tensor_type).astype(np.float32), raw_dtype=F32)
+        elif t.tensor_type in types:
+            writer.add_tensor(t.name, gguf.quants.quantize(gguf.quants.dequantize(t.data, t.tensor_type), BF16), raw_dtype=BF16)
         else:
-            writer.add_tensor(t.name, gguf.quants.quantize(values, bf16), raw_dtype=bf16)
+            writer.add_tensor(t.name, t.data, raw_dtype=t.tensor_type)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
+
+
+def same_for_both(path, dtype, work):
+    """The GGUF that both sides read, and a note of the converted types: its matrices of F16, with which Longhaul computes in f32 and llama.cpp in
+    f16, become BF16; with the dtype "bf16" all matrices do. A copy lies in the folder `work`."""
+    matrices = {t.tensor_type for t in gguf.GGUFReader(path).tensors if len(t.shape) > 1}
+    converted = matrices - {BF16} if dtype == "bf16" else matrices & {F16}
+    if not converted:
+        return path, ""
+    copy = os.path.join(work, "bf16.gguf")
+    to_bf16(path, copy, converted)
+    return copy, f", {' and '.join(sorted(t.name for t in converted))} as BF16 for both"
