@@ -125,9 +125,12 @@ lh_status lh_kv_quantise(lh_kv *kv, int64_t layer);
  * view if they are. */
 const lh_ragged *lh_kv_widen(lh_kv *kv, const lh_arena *arena, int64_t more);
 
-/* Memory for the widened entries of every layer, where evictions read them. */
+/* Memory for the widened entries of a layer, where evictions or passing rows read them. */
 lh_status lh_kv_reserve_widened(lh_kv *kv);
 void lh_kv_free_widened(lh_kv *kv);
+
+/* True if rows that pass a layer while decoding read its widened entries. */
+int lh_kv_widens_in_steps(const lh_kv *kv);
 
 /* ---- the prompt ---- */
 

@@ -29,13 +29,23 @@ static lh_status reserve(lh_kv *kv, int64_t slots)
     return LH_OK;
 }
 
+int lh_kv_widens_in_steps(const lh_kv *kv)
+{
+    return kv->shape.quantises && kv->numbers.score.running && kv->shape.heads.split;
+}
+
+/* True if an eviction of the layer while decoding reads widened entries. */
+static int widens_to_evict(const lh_kv *kv, int64_t layer)
+{
+    const int counted = !lh_kv_slides(&kv->shape, layer) && lh_counted_rows_latest(&kv->numbers, &kv->shape.heads);
+    return kv->shape.quantises && lh_evicts_again(&kv->numbers) && lh_scores_read_entries(&kv->numbers, counted);
+}
+
 lh_status lh_kv_reserve_widened(lh_kv *kv)
 {
     int64_t slots = 0;
-    const int counted = lh_counted_rows_latest(&kv->numbers, &kv->shape.heads);
-    if (!kv->shape.quantises || !lh_evicts_again(&kv->numbers) || !lh_scores_read_entries(&kv->numbers, counted))
-        return LH_OK;
-    for (int64_t l = 0; l < kv->shape.layers; l++) slots = lh_max_i64(slots, kv->layers[l].arena.slots);
+    for (int64_t l = 0; l < kv->shape.layers; l++)
+        if (widens_to_evict(kv, l) || lh_kv_widens_in_steps(kv)) slots = lh_max_i64(slots, kv->layers[l].arena.slots);
     return reserve(kv, slots);
 }
 

@@ -139,12 +139,13 @@ void lh_kv_put_columns(lh_kv *kv, int64_t layer, const lh_kv_columns *c)
 
 /* ---- CUDA graphs ---- */
 
-/* Keys are rotated by slots that the host knows, and so is the gain of a row; a listener takes rows to the host. */
+/* Keys are rotated by slots that the host knows, and so is the gain of a row; a listener takes rows to the host;
+ * entries are widened up to lengths that the host knows. */
 int lh_kv_can_capture(const lh_kv *kv)
 {
     const lh_policy_score *s = &kv->numbers.score;
     return !lh_kv_uses_slots(&kv->numbers) && !(s->running && lh_methods_have(&kv->numbers.methods, LH_ALTERS_ROWS)) &&
-           !kv->listener.rows;
+           !lh_kv_widens_in_steps(kv) && !kv->listener.rows;
 }
 
 int64_t lh_kv_graph_epoch(const lh_kv *kv)

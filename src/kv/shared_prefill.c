@@ -10,9 +10,8 @@ static int counts_the_same(const lh_kv *a, const lh_kv *b)
 {
     const lh_policy *p = &a->policy, *q = &b->policy;
     return p->score.running && q->score.running && a->stats.score < 0 && !lh_policy_has(p, LH_ALTERS_ROWS) &&
-           !lh_policy_has(q, LH_ALTERS_ROWS) &&
-           p->score.source == q->score.source && p->rows.n == q->rows.n && !p->rows.percent.digits &&
-           !q->rows.percent.digits && memcmp(&a->stats, &b->stats, sizeof a->stats) == 0;
+           !lh_policy_has(q, LH_ALTERS_ROWS) && p->score.source == q->score.source && p->rows.n == q->rows.n &&
+           !p->rows.percent.digits && !q->rows.percent.digits && memcmp(&a->stats, &b->stats, sizeof a->stats) == 0;
 }
 
 lh_status lh_kv_follow(lh_kv *kv, lh_kv *leader)
