@@ -27,8 +27,10 @@ static __global__ void embed_kernel(lh_embed_args a, int width)
 }
 
 /* The same from a table of few bits, a number for a thread. */
+static __constant__ uint8_t iq4_codes[16] = {LH_IQ4_CODES};
 static __global__ void embed_packed_kernel(lh_embed_args a, lh_format format)
 {
+    if (format.table) format.table = iq4_codes; /* the format's own is in host memory */
     a.table.format = &format;
     for (int64_t t = blockIdx.y; t < a.tokens; t += gridDim.y) {
         const int64_t row = a.ids[t] - a.first, is_own = row >= 0 && row < a.rows;
