@@ -133,7 +133,7 @@ def _hadamard_inverse(rows):
     dims = rows.shape[1]
     block, stride = dims & -dims, 1
     while stride < block:
-        pairs = rows.reshape(len(rows), -1, 2, stride)
+        pairs = rows.reshape(len(rows), dims // (2 * stride), 2, stride)
         rows = np.stack([pairs[:, :, 0] + pairs[:, :, 1], pairs[:, :, 0] - pairs[:, :, 1]], 2).reshape(len(rows), dims)
         stride *= 2
     return rows / np.float32(block)
