@@ -292,7 +292,16 @@ START_TEST(test_a_text_without_sentences_has_no_quotes)
     lh_needle n;
     form.kinds.at = &quote;
     ck_assert_int_eq(lh_needle_make(&n, tok, &form, &(lh_needle_spec){900, 0.5, 1, 0}), LH_EINPUT);
-    ck_assert_ptr_nonnull(strstr(lh_error_message(), "no sentence of 10 words to quote"));
+    ck_assert_ptr_nonnull(strstr(lh_error_message(), "have no sentence of 10 words to quote"));
+    /* with some sentences every seed finds one, wherever it begins first */
+    char *sentences = make_haystack(20);
+    memcpy(haystack + 4000, sentences, strlen(sentences));
+    for (uint64_t seed = 0; seed < 8; seed++) {
+        OK(lh_needle_make(&n, tok, &form, &(lh_needle_spec){900, 0.5, seed, 0}));
+        ck_assert_int_eq(occurs(n.text.data, n.name), 1);
+        lh_needle_clear(&n);
+    }
+    free(sentences);
     lh_needle_kinds kinds;
     ck_assert_int_eq(lh_needle_kinds_of_quotes(&kinds, "Go on!"), LH_EUSAGE);
     ck_assert_ptr_nonnull(strstr(lh_error_message(), "'--question' has no '{name}'"));

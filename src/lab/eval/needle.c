@@ -45,7 +45,7 @@ const lh_column lh_needle_prompt_columns[] = {
     [P_WORDS] = {"words", "share of the right answer's words", LH_COLUMN_F64},
     LH_ANSWER_MEASURE_COLUMNS(P_ANSWER_MEASURES),
     [P_ANSWERED] = {"answered", "1: the full cache's answer is exact", LH_COLUMN_I64},
-    [P_NAME] = {"name", "", LH_COLUMN_LABEL},
+    [P_NAME] = {"name", "", LH_COLUMN_TEXT},
     [P_SECRET] = {"secret", "", LH_COLUMN_TEXT},
     [P_ANSWER] = {"answer", "", LH_COLUMN_TEXT},
     LH_FIGURE_COLUMNS(P_FIGURES),

@@ -43,8 +43,8 @@ lh_status lh_needle_kinds_check(const lh_needle_kinds *kinds, int64_t keys);
 /* Values of a fact. */
 typedef struct lh_needle_values {
     const char *name, *secret;
-    /* An item of a list: number (draw + key) modulo its length, so that no two facts of a prompt share one; `draw` is
-     * called with the list's index in the file. */
+    /* An item of a list: number (draw + key) modulo its length, so that facts of a prompt share none of a list with
+     * as many items; `draw` is called with the list's index in the file. */
     uint32_t (*draw)(const void *self, uint32_t list);
     const void *self;
     uint32_t key;

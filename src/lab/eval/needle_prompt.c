@@ -141,7 +141,7 @@ static lh_status insert_needles(lh_needle *out, const char *hay, int64_t bytes, 
 
 /* ---- sentences of the text ---- */
 
-enum { FIRST_WORDS = 5, LEAST_WORDS = 10, MOST_WORDS = 16 };
+enum { FIRST_WORDS = 5, LEAST_WORDS = 10, MOST_WORDS = 16, STARTS = 32 };
 
 /* The end of word n from byte `at` on; -1: there are fewer before `end`. */
 static int64_t end_of_word(const char *text, int64_t at, int64_t end, int n)
@@ -247,11 +247,14 @@ typedef struct maker {
     key keys[LH_NEEDLE_KEYS];
 } maker;
 
-/* Rotates the haystack to the first sentence that begins after a position chosen by the seed. */
-static lh_status rotate_haystack(maker *m)
+/* Rotates the haystack to the first sentence that begins after a position chosen by the seed. number: of the position.
+ */
+static lh_status rotate_haystack(maker *m, uint32_t number)
 {
     const lh_needle_form *f = m->form;
-    int64_t start = (int64_t)((double)lh_uniform(draw_of(m->spec, DRAW_START, 0).word[0]) * (double)f->haystack_bytes);
+    const double place = lh_uniform(draw_of(m->spec, DRAW_START, number).word[0]);
+    int64_t start = (int64_t)(place * (double)f->haystack_bytes);
+    m->hay.bytes = 0;
     while (start > 0 && start < f->haystack_bytes && !lh_sentence_ends(f->haystack, start)) start++;
     while (start < f->haystack_bytes && lh_is_ascii_space(f->haystack[start])) start++;
     if (start >= f->haystack_bytes) start = 0;
@@ -347,11 +350,17 @@ lh_status lh_needle_make(lh_needle *out, const lh_tokenizer *tok, const lh_needl
     if (form->keys > 0) LH_TRY_DONE(make_keys(m.keys, form, spec));
     for (uint32_t i = 0; i < form->keys; i++)
         if (m.keys[i].asked) LH_TRY_DONE(ask_for(&m, i));
-    LH_TRY_DONE(rotate_haystack(&m));
-    LH_TRY_DONE(fit_haystack(&m));
+    uint32_t start = 0;
+    do { /* until a sentence can be quoted */
+        LH_TRY_DONE(rotate_haystack(&m, start));
+        LH_TRY_DONE(fit_haystack(&m));
+    } while (!out->question.bytes && ++start < STARTS);
     if (!out->question.bytes)
-        LH_FAIL_DONE(LH_EINPUT, "%lld tokens of the text ('--haystack') have no sentence of %d words to quote",
-                     (long long)spec->length, LEAST_WORDS);
+        LH_FAIL_DONE(
+            LH_EINPUT,
+            "%d sections of %lld tokens of the text ('--haystack'; depth %g, seed %llu) have no sentence of %d "
+            "words to quote",
+            STARTS, (long long)spec->length, spec->depth, (unsigned long long)spec->seed, LEAST_WORDS);
     LH_TRY_DONE(find_token(&m));
 done:
     for (int64_t i = 0; i < LH_NEEDLE_KEYS; i++) lh_buf_clear(&m.keys[i].sentence);

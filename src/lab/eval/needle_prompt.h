@@ -42,8 +42,9 @@ typedef struct lh_needle {
  * end to the beginning, and is cut between two words. Needles go between sentences: the one that is asked for at the
  * sentence end nearest to the depth, all other needles at random depths. The quoted sentence is the nearest one to the
  * depth with at least 10 words in one paragraph and five first words that no other place of the text has; these five
- * begin the model's answer, and up to 16 words that follow are the right answer. LH_EINPUT if the haystack is too
- * short, or has no such sentence, LH_EUSAGE if the question alone exceeds the length. */
+ * begin the model's answer, and up to 16 words that follow are the right answer; a text without one starts elsewhere.
+ * LH_EINPUT if the haystack is too short, or 32 texts have no such sentence, LH_EUSAGE if the question alone exceeds
+ * the length. */
 lh_status lh_needle_make(lh_needle *out, const lh_tokenizer *tok, const lh_needle_form *form,
                          const lh_needle_spec *spec);
 void lh_needle_clear(lh_needle *needle);
