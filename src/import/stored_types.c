@@ -5,6 +5,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "import/convert.h"
 
 const char *const lh_import_quantize_names[] = {"q8_0",   "q6_K", "q5_K_M", "q5_K", "q5_1", "q5_0",
@@ -35,6 +36,19 @@ static void set_blocks(lh_import_types *types, const char *name)
     assert(types->blocks->pack && types->sensitive->pack);
 }
 
+/* Returns LH_EUSAGE, with the names that are known. */
+static lh_status refuse_blocks(const char *name)
+{
+    lh_status st = LH_OK;
+    lh_buf known = {0};
+    for (const char *const *k = lh_import_quantize_names; *k; k++)
+        LH_TRY_DONE(lh_buf_printf(&known, "%s%s", !known.bytes ? "" : k[1] ? ", " : " and ", *k));
+    LH_FAIL_DONE(LH_EUSAGE, "blocks '%s' are unknown: %s are known", name, known.data);
+done:
+    lh_buf_clear(&known);
+    return st;
+}
+
 lh_status lh_import_types_of(lh_import_types *out, const lh_import_options *options)
 {
     const char *name = options->dtype;
@@ -44,7 +58,7 @@ lh_status lh_import_types_of(lh_import_types *out, const lh_import_options *opti
     if (options->quantize) {
         const char *const *known = lh_import_quantize_names;
         while (*known && strcmp(*known, options->quantize) != 0) known++;
-        if (!*known) LH_FAIL(LH_EUSAGE, "no weights are quantised to '%s': q8_0 and q4_K_M are", options->quantize);
+        if (!*known) return refuse_blocks(options->quantize);
         if (!types.automatic)
             LH_FAIL(LH_EUSAGE, "'--dtype %s' and '--quantize %s' both set the stored type: give one", name,
                     options->quantize);
