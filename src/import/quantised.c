@@ -1,7 +1,7 @@
 /* quantised.c - one table of schemes: the tensors of a quantised matrix, their types, how codes are packed into words,
  * and the number that a code means. A value is (number of the code - number of the zero point) * scale, rounded to f32
- * once. Layouts: compressed-tensors' compressors, AutoGPTQ's and AutoAWQ's packing of QuantLinear, transformers'
- * integrations/finegrained_fp8.py. */
+ * once; where the scale is a quotient (NVFP4), the quotient is rounded as well. Layouts: compressed-tensors'
+ * compressors, AutoGPTQ's and AutoAWQ's packing of QuantLinear, transformers' integrations/finegrained_fp8.py. */
 #include "import/quantised.h"
 
 #include <inttypes.h>
@@ -171,6 +171,7 @@ typedef struct part {
     const uint8_t *data; /* NULL: the matrix has no such tensor */
     const lh_map *map;
     int64_t bytes, dims[2];
+    uint32_t added;                                  /* to every word of codes, modulo 2^32 */
     float (*number)(const uint8_t *data, int64_t i); /* of scales and their divisor */
 } part;
 
@@ -179,8 +180,8 @@ struct lh_quantised {
     const scheme *scheme;
     lh_quant_layout layout;
     part parts[PARTS];
-    int64_t groups;          /* along a row */
-    float divisor, zero_add; /* zero_add: to stored zero points */
+    int64_t groups; /* along a row */
+    float divisor;
     float values[CODE_VALUES];
 };
 
@@ -380,7 +381,7 @@ static unsigned code_at(const part *p, const packing *how, int bits, int64_t row
     else
         memcpy(&word, p->data + 4 * at, sizeof word);
     if (how->lanes) lane = how->lanes[lane];
-    return word >> (lane * bits) & ((1u << bits) - 1);
+    return (word + p->added) >> (lane * bits) & ((1u << bits) - 1);
 }
 
 /* Row of the scales of a row. */
@@ -399,7 +400,7 @@ static float scale_at(const lh_quantised *q, int64_t row, int64_t group)
 static float zero_at(const lh_quantised *q, int64_t row, int64_t group)
 {
     const part *p = &q->parts[ZEROS];
-    return p->data ? q->values[code_at(p, &q->scheme->zeros, q->layout.bits, row, group)] + q->zero_add : 0;
+    return p->data ? q->values[code_at(p, &q->scheme->zeros, q->layout.bits, row, group)] : 0;
 }
 
 static int64_t group_of(const lh_quantised *q, int64_t col)
@@ -462,29 +463,16 @@ static int scales_are_halves(const lh_quantised *q)
     return 1;
 }
 
-/* Checks that zero points are codes; *centred: true if all are in the centre of the codes. */
-static lh_status check_zeros(const opening *o, int *centred)
+/* True if all zero points are in the centre of the codes. */
+static int zeros_are_centred(const lh_quantised *q)
 {
-    const lh_quantised *q = o->q;
     const int64_t rows = shares(q->info.rows, q->layout.rows);
-    const float max = (float)((1 << q->layout.bits) - 1),
-                centre = q->scheme->centre_bit ? (float)(1 << (q->layout.bits - 1)) : 0;
-    char name[NAME_BYTES];
-    *centred = 1;
-    if (!q->parts[ZEROS].data) return LH_OK;
-    for (int64_t g = 0; g < q->groups; g++) {
-        for (int64_t r = 0; r < rows; r++) {
-            const float zero = zero_at(q, r, g);
-            if (zero > max)
-                LH_FAIL(LH_EINPUT,
-                        "'%s': tensor '%s' has the zero point %g of row %" PRId64 ", group %" PRId64
-                        ": codes of %d bits end at %g (a file of 'checkpoint_format' gptq_v2 must say so)",
-                        o->source->path, name_of(o, q->parts[ZEROS].ending, name), (double)zero, r, g, q->layout.bits,
-                        (double)max);
-            *centred &= zero == centre;
-        }
-    }
-    return LH_OK;
+    const float centre = q->scheme->centre_bit ? (float)(1 << (q->layout.bits - 1)) : 0;
+    if (!q->parts[ZEROS].data) return 1;
+    for (int64_t g = 0; g < q->groups; g++)
+        for (int64_t r = 0; r < rows; r++)
+            if (zero_at(q, r, g) != centre) return 0;
+    return 1;
 }
 
 /* Checks the groups of all columns, and forgets an order that changes nothing. */
@@ -518,9 +506,8 @@ static lh_status choose_format(const opening *o)
 {
     lh_quantised *q = o->q;
     const int64_t group = q->layout.cols ? q->layout.cols : q->info.cols;
-    int centred = 1;
     LH_TRY(check_order(o));
-    LH_TRY(check_zeros(o, &centred));
+    const int centred = zeros_are_centred(q);
     q->info.lacking = q->scheme->is_float    ? "float codes"
                       : q->parts[ORDER].data ? "columns out of the order of their scales (act-order)"
                       : group % CHUNK != 0 || q->info.cols % CHUNK != 0 ? "groups that are no multiple of 32"
@@ -548,7 +535,7 @@ lh_status lh_quantised_open(lh_quantised **out, const lh_quantiser *quantiser, c
     LH_TRY_DONE(choose_layout(&o, quantiser));
     const part *divisor = &q->parts[DIVISOR];
     q->divisor = divisor->data ? divisor->number(divisor->data, 0) : 1;
-    q->zero_add = (float)quantiser->zero_offset;
+    if (quantiser->zeros_less_one) q->parts[ZEROS].added = UINT32_MAX / ((1u << q->layout.bits) - 1);
     for (int i = 0; i < 1 << q->layout.bits; i++) q->values[i] = q->scheme->value(i, q->layout.bits);
     LH_TRY_DONE(choose_format(&o));
     *out = q;

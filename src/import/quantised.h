@@ -21,7 +21,7 @@ typedef struct lh_quantised_info {
 int lh_quantised_is_codes(const lh_quantiser *quantiser, const lh_source_tensor *tensor);
 
 /* The matrix with these codes; marks its other tensors in the source as used, and borrows their data. LH_EINPUT, naming
- * the tensor: a tensor is missing, or of another type or shape; a zero point or a group is out of range. */
+ * the tensor: a tensor is missing, or of another type or shape; a group is out of range. */
 lh_status lh_quantised_open(lh_quantised **out, const lh_quantiser *quantiser, const lh_source_tensors *source,
                             lh_source_tensor *codes);
 void lh_quantised_close(lh_quantised *q); /* NULL is fine */

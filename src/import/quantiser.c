@@ -78,8 +78,8 @@ static lh_status read_gptq(lh_quantiser *q, const json_t *json, const char *name
     int64_t bits;
     LH_TRY(read_bits(json, name, 8, &bits));
     LH_TRY(lh_json_string(json, name, "checkpoint_format", &format));
-    q->zero_offset = strcmp(format, "gptq") == 0;
-    if (!q->zero_offset && strcmp(format, "gptq_v2") != 0)
+    q->zeros_less_one = strcmp(format, "gptq") == 0;
+    if (!q->zeros_less_one && strcmp(format, "gptq_v2") != 0)
         LH_FAIL(LH_EINPUT, "'%s': 'checkpoint_format' of '%s' is '%s': gptq and gptq_v2 are supported", name, member,
                 format);
     return add_groups(q, name, (int)bits, json);

@@ -30,7 +30,7 @@ typedef struct lh_quantiser {
     const char *name;                          /* of the method; NULL: the folder is not quantised */
     lh_quant_layout layouts[LH_QUANT_LAYOUTS]; /* a matrix has the first one that fits the shapes of its tensors */
     int n;
-    int zero_offset; /* added to stored zero points: 1 where GPTQ files hold them minus one */
+    int zeros_less_one; /* true: 1 was subtracted from every zero point of a word, by one subtraction from the word */
 } lh_quantiser;
 
 /* Reads the member of the configuration or of its text model; *out is all 0 without the member. LH_EINPUT: a method or

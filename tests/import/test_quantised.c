@@ -174,24 +174,59 @@ static void rename_in_header(const char *from, const char *to)
     lh_buf_clear(&file);
 }
 
+/* The file of the folder's weights, and the bytes [first, end) of a tensor in it; false if there is no such tensor. */
+static int read_tensor(lh_buf *file, const char *tensor, uint8_t **first, uint8_t **end)
+{
+    char path[128], key[160];
+    int64_t header;
+    long long offsets[2];
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    snprintf(key, sizeof key, "\"%s\":", tensor);
+    ck_assert_int_eq(lh_file_read(file, path, 1 << 24), LH_OK);
+    memcpy(&header, file->data, 8);
+    const char *at = memmem(file->data + 8, (size_t)header, key, strlen(key));
+    if (!at) return 0;
+    ck_assert_int_eq(sscanf(strstr(at, "data_offsets"), "data_offsets\":[%lld,%lld", &offsets[0], &offsets[1]), 2);
+    *first = (uint8_t *)file->data + 8 + header + offsets[0];
+    *end = (uint8_t *)file->data + 8 + header + offsets[1];
+    return 1;
+}
+
+static void write_weights(const lh_buf *file)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/model.safetensors", folder);
+    mm_put(path, file->data, file->bytes);
+}
+
 /* XORs a byte of a tensor with `bits`; false if there is no such tensor. */
 static int flip(const char *tensor, int64_t byte, int bits)
 {
-    char path[128], key[160];
     lh_buf file = {0};
-    int64_t header;
-    long long begin = -1;
-    snprintf(path, sizeof path, "%s/model.safetensors", folder);
-    snprintf(key, sizeof key, "\"%s\":", tensor);
-    ck_assert_int_eq(lh_file_read(&file, path, 1 << 24), LH_OK);
-    memcpy(&header, file.data, 8);
-    const char *at = memmem(file.data + 8, (size_t)header, key, strlen(key));
-    if (!at) return lh_buf_clear(&file), 0;
-    ck_assert_int_eq(sscanf(strstr(at, "data_offsets"), "data_offsets\":[%lld", &begin), 1);
-    file.data[8 + header + begin + byte] ^= (char)bits;
-    mm_put(path, file.data, file.bytes);
+    uint8_t *first, *end;
+    const int found = read_tensor(&file, tensor, &first, &end);
+    if (found) {
+        first[byte] ^= (uint8_t)bits;
+        write_weights(&file);
+    }
     lh_buf_clear(&file);
-    return 1;
+    return found;
+}
+
+/* Ands the words of q_proj's zero points with `keep`, and subtracts `less` from each. */
+static void change_zeros(uint32_t keep, uint32_t less)
+{
+    lh_buf file = {0};
+    uint8_t *at, *end;
+    ck_assert(read_tensor(&file, "model.layers.0.self_attn.q_proj.qzeros", &at, &end));
+    for (; at < end; at += 4) {
+        uint32_t word;
+        memcpy(&word, at, 4);
+        word = (word & keep) - less;
+        memcpy(at, &word, 4);
+    }
+    write_weights(&file);
+    lh_buf_clear(&file);
 }
 
 /* Sets a member of 'quantization_config', from JSON in single quotes. */
@@ -299,8 +334,6 @@ START_TEST(test_numbers_out_of_range_are_refused_by_name)
         int bits;
         const char *says;
     } rows[] = {
-        {"gptq-desc-act", "qzeros", 0, 8,
-         "q_proj.qzeros' has the zero point 16 of row 0, group 0: codes of 4 bits end at 15"},
         {"gptq-desc-act", "g_idx", 1, 1, "q_proj.g_idx' has the group 256 of column 0: 2 groups have scales"},
         {"gptq-desc-act", "g_idx", 3, 255, "of column 0: 2 groups have scales"},
         {"gptq-v2", "scales", 1, 0x54, "has a q5_0 block at [0, 0] with a scale that is not finite"},
@@ -317,6 +350,39 @@ START_TEST(test_numbers_out_of_range_are_refused_by_name)
         snprintf(tensor, sizeof tensor, "model.layers.0.self_attn.q_proj.%s", rows[i].tensor);
         ck_assert(flip(tensor, rows[i].byte, rows[i].bits));
         refused(rows[i].says);
+    }
+}
+END_TEST
+
+/* GPTQModel's convert_gptq_v2_to_v1_format subtracts 1 from every zero point of a word by one subtraction from the
+ * word: a zero point of 0 borrows from the next one. */
+START_TEST(test_zero_points_of_0_are_the_same_in_both_versions_of_gptq)
+{
+    static const struct {
+        const char *folder;
+        uint32_t ones, keep, less; /* less: from the words of the folder, to have version 2 */
+    } rows[] = {{"gptq-v2", 0x11111111, 0x0ffff0f0, 0}, {"gptq-8bit", 0x01010101, 0x00ffff00, -0x01010101u}};
+    for (int i = 0; i < 2; i++) {
+        int64_t n;
+        copy_folder(rows[i].folder);
+        configure("checkpoint_format", "'gptq_v2'");
+        change_zeros(UINT32_MAX, rows[i].less);
+        change_zeros(rows[i].keep, 0);
+        lh_checkpoint *ck = imported(folder, "f32");
+        float *want = values_of(ck, LH_W_Q, &n);
+        for (int c = 0; c < 64; c++) ck_assert(want[c] >= 0); /* codes of row 0 times their scale */
+        lh_checkpoint_close(ck);
+        configure("checkpoint_format", "'gptq'");
+        change_zeros(UINT32_MAX, rows[i].ones);
+        ck = imported(folder, "f32");
+        float *values = values_of(ck, LH_W_Q, &n);
+        ck_assert_mem_eq(values, want, (size_t)n * sizeof *want);
+        lh_checkpoint_close(ck);
+        ck = imported(folder, "auto");
+        ck_assert_str_eq(lh_checkpoint_format(ck, LH_W_Q, 0)->name, i == 0 ? "q5_0" : "bf16");
+        lh_checkpoint_close(ck);
+        lh_free(want);
+        lh_free(values);
     }
 }
 END_TEST
@@ -405,6 +471,7 @@ int main(void)
     tcase_add_loop_test(tc, test_a_checkpoint_is_compared_with_its_folder, 0, FOLDERS);
     tcase_add_test(tc, test_floats_of_8_bits_can_be_quantised_to_blocks);
     tcase_add_test(tc, test_the_tensors_decide);
+    tcase_add_test(tc, test_zero_points_of_0_are_the_same_in_both_versions_of_gptq);
     tcase_add_test(tc, test_an_order_that_was_never_set_changes_nothing);
     tcase_add_test(tc, test_configurations_of_other_methods_and_options_are_refused);
     tcase_add_test(tc, test_damaged_tensors_are_refused_by_name);
