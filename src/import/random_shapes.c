@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/unicode.h"
 #include "import/config.h"
+#include "import/quantiser.h"
 #include "text/pretok.h"
 
 /* clang-format off */
@@ -130,15 +131,22 @@ done:
     return st;
 }
 
+/* The configuration of a folder without 'quantization_config', which does not describe random weights. */
 static lh_status read_folder(char **json, const char *folder)
 {
     lh_status st = LH_OK;
     char *path = NULL;
     lh_buf text = {0};
+    json_t *config = NULL;
     LH_TRY_DONE(lh_path_join(&path, folder, "config.json"));
     LH_TRY_DONE(lh_file_read_regular(&text, path, LH_CONFIG_BYTES_MAX));
-    LH_TRY_DONE(lh_strdup(json, text.data));
+    LH_TRY_DONE(lh_json_parse(&config, path, text.data, text.bytes));
+    if (lh_quantiser_drop(config))
+        LH_TRY_DONE(lh_json_dump(json, config, JSON_INDENT(2)));
+    else
+        LH_TRY_DONE(lh_strdup(json, text.data));
 done:
+    json_decref(config);
     lh_buf_clear(&text);
     lh_free(path);
     return st;

@@ -387,6 +387,21 @@ START_TEST(test_zero_points_of_0_are_the_same_in_both_versions_of_gptq)
 }
 END_TEST
 
+/* 'quantization_config' describes the weights of the folder, not random ones. */
+START_TEST(test_a_random_model_of_a_quantised_folder_is_not_quantised)
+{
+    static const char member[] = "quantization_config";
+    char path[400];
+    lh_buf file = {0};
+    snprintf(path, sizeof path, "%s/awq", LH_QUANTISED);
+    ck_assert_int_eq(lh_import(&(lh_import_options){.random = path, .out = out, .dtype = "auto"}), LH_OK);
+    ck_assert_int_eq(lh_file_read(&file, out, 1 << 24), LH_OK);
+    ck_assert_ptr_nonnull(memmem(file.data, (size_t)file.bytes, "\"vocab_size\"", 12));
+    ck_assert_ptr_null(memmem(file.data, (size_t)file.bytes, member, strlen(member)));
+    lh_buf_clear(&file);
+}
+END_TEST
+
 /* The group -1 of compressed-tensors means that columns are in order. */
 START_TEST(test_an_order_that_was_never_set_changes_nothing)
 {
@@ -472,6 +487,7 @@ int main(void)
     tcase_add_test(tc, test_floats_of_8_bits_can_be_quantised_to_blocks);
     tcase_add_test(tc, test_the_tensors_decide);
     tcase_add_test(tc, test_zero_points_of_0_are_the_same_in_both_versions_of_gptq);
+    tcase_add_test(tc, test_a_random_model_of_a_quantised_folder_is_not_quantised);
     tcase_add_test(tc, test_an_order_that_was_never_set_changes_nothing);
     tcase_add_test(tc, test_configurations_of_other_methods_and_options_are_refused);
     tcase_add_test(tc, test_damaged_tensors_are_refused_by_name);
