@@ -28,14 +28,12 @@ HIDDEN, HEADS, KV_HEADS, FF, VOCAB = 64, 4, 2, 96, 16
 CONFIG = dict(model_type="llama", architectures=["LlamaForCausalLM"], vocab_size=VOCAB, hidden_size=HIDDEN,
               intermediate_size=FF, num_hidden_layers=1, num_attention_heads=HEADS, num_key_value_heads=KV_HEADS,
               max_position_embeddings=512, rms_norm_eps=1e-5, rope_theta=10000.0, bos_token_id=1, eos_token_id=2)
-KV = HIDDEN // HEADS * KV_HEADS
 EXPERTS = 3
 MIXTURE = dict(CONFIG, model_type="qwen3_moe", architectures=["Qwen3MoeForCausalLM"], head_dim=HIDDEN // HEADS,
                moe_intermediate_size=FF, num_experts=EXPERTS, num_experts_per_tok=2, norm_topk_prob=True,
                decoder_sparse_step=1, mlp_only_layers=[])
-MATRICES = {"self_attn.q_proj": (HIDDEN, HIDDEN), "self_attn.k_proj": (KV, HIDDEN), "self_attn.v_proj": (KV, HIDDEN),
-            "self_attn.o_proj": (HIDDEN, HIDDEN), "mlp.gate_proj": (FF, HIDDEN), "mlp.up_proj": (FF, HIDDEN),
-            "mlp.down_proj": (HIDDEN, FF)}
+# A Llama whose rows are no multiple of 32 long.
+ODD = dict(CONFIG, hidden_size=80, intermediate_size=48)
 
 
 def module_of(package, path):
@@ -253,13 +251,24 @@ MODELS = {
 # Qwen 3's mixture of experts.
 MIXTURES = {"experts": experts(False), "experts-mixed": experts(True)}
 
+ODD_MODELS = {"int8-odd-rows": compressed("int-quantized", bits=8)}
 
-def shapes_of(mixture):
+
+def config_of(name):
+    return MIXTURE if name in MIXTURES else ODD if name in ODD_MODELS else CONFIG
+
+
+def shapes_of(config):
     """Modules and their shapes; of a mixture each expert's."""
+    hidden, ff = config["hidden_size"], config["intermediate_size"]
+    kv = hidden // HEADS * KV_HEADS
+    matrices = {"self_attn.q_proj": (hidden, hidden), "self_attn.k_proj": (kv, hidden), "self_attn.v_proj": (kv, hidden),
+                "self_attn.o_proj": (hidden, hidden), "mlp.gate_proj": (ff, hidden), "mlp.up_proj": (ff, hidden),
+                "mlp.down_proj": (hidden, ff)}
     shapes = {}
-    for module, shape in MATRICES.items():
+    for module, shape in matrices.items():
         group, _, name = module.partition(".")
-        names = [f"mlp.experts.{i}.{name}" for i in range(EXPERTS)] if mixture and group == "mlp" else [module]
+        names = [f"mlp.experts.{i}.{name}" for i in range(config.get("num_experts", 0)) if group == "mlp"] or [module]
         shapes.update({n: shape for n in names})
     return shapes
 
@@ -276,24 +285,26 @@ def join_experts(values):
 
 def main():
     folder, lines = sys.argv[1], []
-    for name, make in {**MODELS, **MIXTURES}.items():
+    for name, make in {**MODELS, **MIXTURES, **ODD_MODELS}.items():
+        described = config_of(name)
+        hidden = described["hidden_size"]
         generator = torch.Generator().manual_seed(7)
         weights = {f"model.layers.0.{m}": torch.randn(shape, generator=generator) * shape[1] ** -0.5 * 1.5 + 0.02
-                   for m, shape in shapes_of(name in MIXTURES).items()}
+                   for m, shape in shapes_of(described).items()}
         tensors, values, config = make(weights)
         if name in MIXTURES:
             for head in ("q_norm", "k_norm"):
                 tensors[f"model.layers.0.self_attn.{head}.weight"] = torch.ones(HIDDEN // HEADS).bfloat16()
             tensors["model.layers.0.mlp.gate.weight"] = torch.randn(EXPERTS, HIDDEN, generator=generator).bfloat16()
         for plain in ("model.embed_tokens", "lm_head"):
-            tensors[plain + ".weight"] = torch.randn(VOCAB, HIDDEN, generator=generator).bfloat16()
+            tensors[plain + ".weight"] = torch.randn(VOCAB, hidden, generator=generator).bfloat16()
         for norm in ("model.norm", "model.layers.0.input_layernorm", "model.layers.0.post_attention_layernorm"):
-            tensors[norm + ".weight"] = (1 + 0.3 * torch.randn(HIDDEN, generator=generator)).bfloat16()
+            tensors[norm + ".weight"] = (1 + 0.3 * torch.randn(hidden, generator=generator)).bfloat16()
         os.makedirs(os.path.join(folder, name), exist_ok=True)
         save_file({n: t.contiguous() for n, t in tensors.items()}, os.path.join(folder, name, "model.safetensors"),
                   metadata={"format": "pt"})
         with open(os.path.join(folder, name, "config.json"), "w") as f:
-            json.dump(dict(MIXTURE if name in MIXTURES else CONFIG, quantization_config=config), f, indent=1)
+            json.dump(dict(described, quantization_config=config), f, indent=1)
             f.write("\n")
         for module, value in join_experts(values).items():
             hash = xxhash.xxh64(np.ascontiguousarray(value.detach().numpy(), np.float32).tobytes()).hexdigest()

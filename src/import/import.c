@@ -63,7 +63,7 @@ typedef struct importer {
     lh_format_tally grown, quantised; /* as in the source: quantised ones that become plain, and the reverse */
     lh_format_tally blocks;           /* as stored: ones that are quantised here */
     int64_t grown_bytes;              /* in the checkpoint */
-    const char *lacking;              /* the property that keeps a grown tensor from being blocks; NULL: unknown */
+    const char *obstacle;             /* why no grown tensor is blocks; NULL: unknown, or the reasons differ */
     /* Takes rows [row, row + n) of a weight, in `stored`: writes them, or compares them with a checkpoint. */
     lh_status (*take)(struct importer *im, const job *j, int64_t row, int64_t n);
     lh_checkpoint_writer *writer;
@@ -214,8 +214,9 @@ static const lh_format *stored_format(const importer *im, const job *j)
     return lh_format_of(!is_plain || from->plain != type ? lh_weight_type(j->weight, type) : type);
 }
 
-/* Counts a tensor, or the part of a tensor, that is quantised in the source or becomes so. */
-static void count_quantised(importer *im, const job *j)
+/* Counts a tensor, or the part of a tensor, that is quantised in the source or becomes so. obstacle: why a grown one
+ * cannot be blocks, such as "their codes are floats"; NULL: unknown. */
+static void count_quantised(importer *im, const job *j, const char *obstacle)
 {
     const lh_format *from = lh_source_stored(j->from);
     const int64_t values = j->rows * j->cols, tensors = j->part == 0;
@@ -223,9 +224,9 @@ static void count_quantised(importer *im, const job *j)
     if (!j->format->is_plain && j->format == j->from->format) {
         lh_format_tally_add(&im->kept, j->format, tensors, values);
     } else if (j->format->is_plain) {
+        im->obstacle = im->grown.n == 0 || obstacle == im->obstacle ? obstacle : NULL;
         lh_format_tally_add(&im->grown, from, tensors, values);
         im->grown_bytes += lh_format_bytes(j->format, values);
-        if (j->from->quantised && !im->lacking) im->lacking = lh_quantised_info_of(j->from->quantised)->lacking;
     } else {
         lh_format_tally_add(&im->quantised, from, tensors, values);
         lh_format_tally_add(&im->blocks, j->format, tensors, values);
@@ -295,11 +296,15 @@ static void plan_format(importer *im, job *parts, int64_t n)
         is_mixed |= other != format && !(other->is_plain && format->is_plain);
         if (other->is_plain && other->bytes > plain->bytes) plain = other;
     }
-    if (is_mixed && !im->lacking) im->lacking = "experts in several formats";
+    if (is_mixed) format = plain;
     for (int64_t i = 0; i < n; i++) {
-        parts[i].format = is_mixed ? plain : format;
+        const lh_quantised *matrix = parts[i].from->quantised;
+        parts[i].format = format;
         im->meter.total_bytes += lh_format_bytes(parts[i].format, parts[i].rows * parts[i].cols);
-        count_quantised(im, &parts[i]);
+        count_quantised(im, &parts[i],
+                        is_mixed ? "the experts of a matrix differ in format"
+                        : matrix ? lh_quantised_info_of(matrix)->obstacle
+                                 : NULL);
     }
 }
 
@@ -571,7 +576,7 @@ static lh_status print_quantised(const importer *im)
     lh_status st = LH_OK;
     lh_buf kept = {0}, grown = {0};
     char size[LH_SIZE_TEXT];
-    const char *method = lh_source_quantiser(im->source), *lacking = im->types.automatic ? im->lacking : NULL;
+    const char *method = lh_source_quantiser(im->source), *obstacle = im->types.automatic ? im->obstacle : NULL;
     LH_TRY_DONE(lh_format_tally_text(&im->kept, &kept));
     LH_TRY_DONE(lh_format_tally_text(&im->grown, &grown));
     if (im->kept.n && method)
@@ -580,8 +585,8 @@ static lh_status print_quantised(const importer *im)
         lh_info("quantised weights are kept as they came: %s", kept.data);
     if (im->grown.n)
         lh_info("quantised weights become %s%s%s: %s grow to %s (x%.1f)", lh_dtype_name(im->types.type),
-                lacking ? ", because no block format has " : "", lacking ? lacking : "", grown.data,
-                lh_size_text(size, im->grown_bytes), (double)im->grown_bytes / (double)im->grown.bytes);
+                obstacle ? ", because " : "", obstacle ? obstacle : "", grown.data, lh_size_text(size, im->grown_bytes),
+                (double)im->grown_bytes / (double)im->grown.bytes);
     if (im->types.quantize) LH_TRY_DONE(print_blocks(im));
 done:
     lh_buf_clear(&kept);

@@ -508,13 +508,14 @@ static lh_status choose_format(const opening *o)
     const int64_t group = q->layout.cols ? q->layout.cols : q->info.cols;
     LH_TRY(check_order(o));
     const int centred = zeros_are_centred(q);
-    q->info.lacking = q->scheme->is_float    ? "float codes"
-                      : q->parts[ORDER].data ? "columns out of the order of their scales (act-order)"
-                      : group % CHUNK != 0 || q->info.cols % CHUNK != 0 ? "groups that are no multiple of 32"
-                      : q->layout.bits == 8 && !centred                 ? "zero points of 8-bit codes"
-                      : !scales_are_halves(q)                           ? "scales beyond f16"
-                                                                        : NULL;
-    q->info.format = q->info.lacking       ? lh_format_of(LH_F32)
+    q->info.obstacle = q->scheme->is_float         ? "their codes are floats"
+                       : q->parts[ORDER].data      ? "their columns are out of the order of their scales (act-order)"
+                       : q->info.cols % CHUNK != 0 ? "their rows are no multiple of 32 long"
+                       : group % CHUNK != 0        ? "their groups are no multiple of 32 columns"
+                       : q->layout.bits == 8 && !centred ? "their 8-bit codes are asymmetric"
+                       : !scales_are_halves(q)           ? "their scales are no f16 numbers"
+                                                         : NULL;
+    q->info.format = q->info.obstacle      ? lh_format_of(LH_F32)
                      : q->layout.bits == 8 ? lh_format_named("q8_0")
                                            : lh_format_named(centred ? "q4_0" : "q5_0");
     return LH_OK;

@@ -14,7 +14,7 @@ typedef struct lh_quantised_info {
     int64_t rows, cols;
     const lh_format *format; /* of the rows that are made */
     const lh_format *stored; /* of the codes in the folder, for messages: "fp8" */
-    const char *lacking;     /* the property that no block format has, for messages; NULL: the rows are blocks */
+    const char *obstacle;    /* why the rows are no blocks, for messages: "their codes are floats"; NULL: they are */
 } lh_quantised_info;
 
 /* True if the tensor, NAME.qweight for instance, holds the codes of the matrix NAME.weight. */

@@ -35,9 +35,9 @@ static const lh_option rows[] = {
      .def = "auto",
      .choices = stored_types,
      .help = "Type of the stored weights. auto: as the source, the blocks of quantised weights included; q2_K, q3_K "
-             "and mxfp4 become bf16, as do FP8, NVFP4 and act-order of Hugging Face folders, whose other 4- and 8-bit "
-             "weights (GPTQ, AWQ, compressed-tensors) become q4_0, q5_0 and q8_0 with the same values. A named type "
-             "dequantises."},
+             "and mxfp4 become bf16, as do FP8, NVFP4, act-order and asymmetric 8-bit codes of Hugging Face folders, "
+             "whose other 4- and 8-bit weights (GPTQ, AWQ, compressed-tensors) become q4_0, q5_0 and q8_0 with the "
+             "same values. A named type dequantises."},
     {.type = LH_OPT_STR,
      .name = "quantize",
      FIELD(quantize),

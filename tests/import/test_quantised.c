@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "base/log.h"
 #include "import/checkpoint.h"
 #include "import/import.h"
 #include "model_maker.h"
@@ -70,6 +71,7 @@ static const struct {
     {"awq", "q5_0", "q5_0", "q5_0"},
     {"experts", "q5_0", "q5_0", "q5_0"},
     {"experts-mixed", "q5_0", "bf16", "bf16"},
+    {"int8-odd-rows", "bf16", "bf16", "bf16"},
 };
 enum { FOLDERS = sizeof folders / sizeof *folders };
 
@@ -387,6 +389,48 @@ START_TEST(test_zero_points_of_0_are_the_same_in_both_versions_of_gptq)
 }
 END_TEST
 
+/* True if the messages of an import with 'auto' hold the text. */
+static int import_says(const char *src, const char *text)
+{
+    char path[128];
+    lh_buf log = {0};
+    snprintf(path, sizeof path, "%s/log", tmp);
+    unlink(path);
+    ck_assert_int_eq(lh_log_open(path), LH_OK);
+    lh_checkpoint_close(imported(src, "auto"));
+    lh_log_close();
+    ck_assert_int_eq(lh_file_read(&log, path, 1 << 20), LH_OK);
+    const int says = strstr(log.data, text) != NULL;
+    if (!says) fprintf(stdout, "%s: %s", src, log.data);
+    lh_buf_clear(&log);
+    return says;
+}
+
+START_TEST(test_the_reason_for_plain_numbers_holds_for_all_of_them)
+{
+    static const struct {
+        const char *folder, *reason;
+    } rows[] = {
+        {"fp8-block", "their codes are floats"},
+        {"int4-act-order", "their columns are out of the order of their scales (act-order)"},
+        {"int8-odd-rows", "their rows are no multiple of 32 long"},
+        {"int4-odd-group", "their groups are no multiple of 32 columns"},
+        {"int8-asymmetric", "their 8-bit codes are asymmetric"},
+        {"int4-channel", "their scales are no f16 numbers"},
+        {"experts-mixed", "the experts of a matrix differ in format"},
+    };
+    char path[400], text[200];
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        snprintf(path, sizeof path, "%s/%s", LH_QUANTISED, rows[i].folder);
+        snprintf(text, sizeof text, "quantised weights become bf16, because %s: ", rows[i].reason);
+        ck_assert_msg(import_says(path, text), "%s does not say: %s", path, text);
+    }
+    copy_folder("experts-mixed");
+    ck_assert(flip("model.layers.0.self_attn.q_proj.weight_scale", 1, 0x20)); /* below f16 */
+    ck_assert(import_says(folder, "quantised weights become bf16: "));
+}
+END_TEST
+
 /* 'quantization_config' describes the weights of the folder, not random ones. */
 START_TEST(test_a_random_model_of_a_quantised_folder_is_not_quantised)
 {
@@ -487,6 +531,7 @@ int main(void)
     tcase_add_test(tc, test_floats_of_8_bits_can_be_quantised_to_blocks);
     tcase_add_test(tc, test_the_tensors_decide);
     tcase_add_test(tc, test_zero_points_of_0_are_the_same_in_both_versions_of_gptq);
+    tcase_add_test(tc, test_the_reason_for_plain_numbers_holds_for_all_of_them);
     tcase_add_test(tc, test_a_random_model_of_a_quantised_folder_is_not_quantised);
     tcase_add_test(tc, test_an_order_that_was_never_set_changes_nothing);
     tcase_add_test(tc, test_configurations_of_other_methods_and_options_are_refused);
