@@ -285,18 +285,19 @@ static lh_status plan_part(importer *im, job j)
     return add_job(im, &j);
 }
 
-/* Plans the stored format of the n parts of a weight: of the first one, or, if blocks of others differ from it, plain
- * numbers that hold them all. */
+/* Plans the stored format of the n parts of a weight: of the first one, or, if blocks of others differ from it, the
+ * blocks that the options ask for, else plain numbers that hold them all. */
 static void plan_format(importer *im, job *parts, int64_t n)
 {
-    const lh_format *format = stored_format(im, &parts[0]), *plain = lh_format_of(im->types.type);
+    const lh_format *format = stored_format(im, &parts[0]), *plain = lh_format_of(im->types.type),
+                    *blocks = lh_import_quantised(&im->types, &im->config, parts->weight, parts->layer);
     int is_mixed = 0;
     for (int64_t i = 0; i < n; i++) {
         const lh_format *other = stored_format(im, &parts[i]);
         is_mixed |= other != format && !(other->is_plain && format->is_plain);
         if (other->is_plain && other->bytes > plain->bytes) plain = other;
     }
-    if (is_mixed) format = plain;
+    if (is_mixed) format = blocks ? blocks : plain;
     for (int64_t i = 0; i < n; i++) {
         const lh_quantised *matrix = parts[i].from->quantised;
         parts[i].format = format;
@@ -424,7 +425,7 @@ static void widen_rows(importer *im, const job *j, int64_t row, int64_t n)
     }
 }
 
-/* Rows [row, row + n) of a weight of plain numbers as blocks, into im->stored. */
+/* Rows [row, row + n) of a weight as blocks of another format than the source's, into im->stored. */
 static lh_status quantise_rows(importer *im, const job *j, int64_t row, int64_t n)
 {
     widen_rows(im, j, row, n);
@@ -454,7 +455,7 @@ static lh_status fetch_numbers(importer *im, const job *j, int64_t row, int64_t 
 static lh_status fetch(importer *im, const job *j, int64_t row, int64_t n)
 {
     if (j->format->is_plain) return fetch_numbers(im, j, row, n);
-    return j->from->format->is_plain ? quantise_rows(im, j, row, n) : fetch_blocks(im, j, row, n);
+    return j->from->format == j->format ? fetch_blocks(im, j, row, n) : quantise_rows(im, j, row, n);
 }
 
 static lh_status write_rows(importer *im, const job *j, int64_t row, int64_t n)
@@ -652,11 +653,13 @@ done:
 
 /* ---- a checkpoint beside its source ---- */
 
-/* The weights are compared as the checkpoint stores them. LH_EFILE if they cannot be those of the source. */
+/* The weights are compared as the checkpoint stores them. LH_EFILE if blocks have another format than the source's, and
+ * the plan does not make plain numbers of the tensor, which an import can quantise. */
 static lh_status match_weight(importer *im, job *j)
 {
     char name[LH_CHECKPOINT_NAME_BYTES];
     const char *path = lh_h5_path(lh_checkpoint_file(im->other));
+    const int is_plain = j->format->is_plain;
     int64_t rows, cols;
     lh_weight_shape(lh_checkpoint_config(im->other), j->weight, &rows, &cols);
     lh_checkpoint_name(name, j->weight, j->layer);
@@ -664,7 +667,7 @@ static lh_status match_weight(importer *im, job *j)
         LH_FAIL(LH_EFILE, "'%s' has no '%s' [%" PRId64 ", %" PRId64 "] as '%s' has it", path, name, j->rows * j->parts,
                 j->cols, lh_source_path(im->source));
     j->format = lh_checkpoint_format(im->other, j->weight, j->layer);
-    if (!j->format->is_plain && j->format != j->from->format && !(j->format->pack && j->from->format->is_plain))
+    if (!j->format->is_plain && j->format != j->from->format && !(j->format->pack && is_plain))
         LH_FAIL(LH_EFILE, "'%s' of '%s' is %s, tensor '%s' of '%s' is %s", name, path, j->format->name, j->from->name,
                 lh_source_path(im->source), j->from->format->name);
     im->meter.total_bytes += lh_format_bytes(j->format, j->rows * j->cols);

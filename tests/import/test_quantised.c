@@ -70,7 +70,7 @@ static const struct {
     {"gptq-desc-act", "bf16", "bf16", "q8_0"},
     {"awq", "q5_0", "q5_0", "q5_0"},
     {"experts", "q5_0", "q5_0", "q5_0"},
-    {"experts-mixed", "q5_0", "bf16", "bf16"},
+    {"experts-mixed", "q5_0", "bf16", "q8_0"},
     {"int8-odd-rows", "bf16", "bf16", "bf16"},
 };
 enum { FOLDERS = sizeof folders / sizeof *folders };
