@@ -92,8 +92,8 @@ done:
     return st;
 }
 
-/* Bytes of a tensor of the model, on all ranks together: of blocks as in the file, though a matrix whose shards end
- * within a block is plain in memory; of plain numbers as in memory. */
+/* Bytes of a tensor of the model, on all ranks together: blocks as in the file, although a matrix is plain in memory if
+ * its shards end within a block; plain numbers as in memory. */
 static double tensor_bytes(const lh_plan *plan, const lh_model_header *model, lh_weight w, int64_t layer)
 {
     const lh_format *stored = model->formats ? lh_weight_format(model->formats, w, layer) : NULL,
@@ -121,7 +121,7 @@ static double layer_bytes_of(const lh_plan *plan, const lh_model_header *model, 
     return bytes;
 }
 
-/* Bytes of the matrices of the first layers that a token is multiplied by. */
+/* Bytes of the matrices that a token is multiplied by in the first layers. */
 static double read_bytes_of(const lh_plan *plan, const lh_model_header *model, int64_t layers)
 {
     double sum = 0;
@@ -178,8 +178,8 @@ static rates rates_of(const measured *few, const measured *many)
     return r;
 }
 
-/* A step reads the weights of all layers, whose formats may differ from the `layers` measured ones, and of lm_head,
- * which the measured layers lack, at the rate of the measured ones. The products of a prompt take the same time in any
+/* layers: the number of measured layers, which lack lm_head and may have other formats than the rest of the model. A
+ * step reads all weights at the rate of the measured weights; the products of a prompt take about the same time in any
  * format. */
 static lh_plan_time time_of(const lh_plan_request *request, const lh_plan *plan, const lh_model_header *model,
                             const rates *r, int64_t layers)
