@@ -115,7 +115,8 @@ static scales scales_of(const lh_format *format)
     return (scales){d, d * ratio};
 }
 
-/* Of either sign, so that codes whose mean is not zero leave no mean; the sizes differ by a factor of up to 1.7. */
+/* Of either sign, so that codes with a mean that is not zero leave no mean; the sizes differ by a factor of up to 1.7.
+ */
 static void draw_block(uint8_t *block, const lh_random_blocks *b, const lh_random_weight *w, const scales *one,
                        uint64_t number)
 {

@@ -1,7 +1,7 @@
-/* quantise.c - a cache of 8 bits: the prompt is read with entries of f32 or bf16, and what a layer keeps is quantised
- * at the end of its prefill, after scores, selection and fit. So the keep sets and the logits of a prompt do not depend
- * on it. Evictions of codes move codes and scales, and never round again; scores that read keys or values read
- * widened ones. */
+/* quantise.c - a cache of 8 bits: the prompt is read with entries of f32 or bf16, and the entries that a layer keeps
+ * are quantised at the end of its prefill, after scores, selection and fit. So the keep sets and the logits of a prompt
+ * do not depend on it. Evictions of codes move codes and scales, and never round again; scores that read keys or values
+ * read widened ones. */
 #include "evict/counted_rows.h"
 #include "kv/kv_impl.h"
 
@@ -11,7 +11,7 @@ lh_status lh_kv_quantise(lh_kv *kv, int64_t layer)
     for (int64_t l = 0; l <= layer; l++) {
         if (lh_kv_competes(kv, l) && !lh_kv_competition_ended(kv)) continue;
         LH_TRY(lh_arena_convert(&kv->layers[l].arena, &kv->exec, LH_Q8));
-        /* norms of values are those of the codes, as after a cache is loaded */
+        /* norms of values are the norms of their codes, as after a cache is loaded */
         if (kv->stats.norms >= 0) kv->layers[l].entries_without_norm = kv->prompt.tokens;
     }
     return LH_OK;

@@ -4,8 +4,9 @@
  * A block has a group of 16 rows and up to TOKENS tokens. WARPS warps take turns of 2 PAIRS blocks of 32 columns: they
  * form integer sums, and leave them, times the scale of x, with the scales of the weights in shared memory. When all
  * warps have had a turn, further warps, a lane for each row and token, add those numbers in the order of the columns,
- * while the others are at their next turn. A warp loads the weights of its next turn before it waits for the others,
- * and those of its first before it waits for x. Weights are read from memory once for TOKENS tokens. */
+ * while the multiplying warps are at their next turn. A warp loads the weights of its next turn before it waits for the
+ * other warps, and the weights of its first turn before it waits for x. Weights are read from memory once for TOKENS
+ * tokens. */
 #include "kernels/cuda/expert_gemm.cuh"
 #include "kernels/cuda/packed.cuh"
 #include "kernels/cuda/vector.cuh"
@@ -14,7 +15,8 @@ enum { WARPS = 8, THREADS = WARPS * LH_WARP, CHUNK = 64 /* tokens that are round
 
 /* ---- rounded activations ---- */
 
-/* A block of x: 32 numbers of 16 bits, their scale, the scale times their sum, their sum, and that of the first half.
+/* A block of x: 32 numbers of 16 bits, their scale, the scale times their sum, their sum, and the sum of the first
+ * half.
  */
 typedef struct lh_rounded {
     __align__(16) int16_t x[LH_PACKED_COLS];
@@ -65,10 +67,10 @@ static lh_status round_x(lh_stream *stream, const char *name, const lh_gemm_args
 template <typename F, int TOKENS>
 struct lh_packed_way {
     enum {
-        /* of a turn: what a warp has under way */
+        /* of a turn: blocks that a warp multiplies at a time */
         PAIRS = TOKENS > 4 ? 1 : (TOKENS <= 2 ? 2 : 1) * (F::BITS < 6 ? 2 : 1),
         TURN = 2 * PAIRS,
-        TOGETHER = TOKENS * F::GROUPS > 8 ? TOKENS / 2 : TOKENS,   /* tokens whose numbers are in registers */
+        TOGETHER = TOKENS * F::GROUPS > 8 ? TOKENS / 2 : TOKENS,   /* tokens with numbers in registers */
         SLICE = WARPS * TURN,                                      /* blocks of a turn of all warps */
         NUMBERS = F::GROUPS * (1 + TOKENS) + F::MINIMA,            /* of a row in a block: scales, offset, sums */
         ADDING = (LH_PACKED_ROWS * TOKENS + LH_WARP - 1) / LH_WARP /* warps that add */
@@ -110,7 +112,7 @@ static __device__ __forceinline__ void multiply_row(float (&sums)[F::GROUPS], co
         sums[g] = __fmul_rn(__uint_as_float(numbers.x), (float)(sum[g] - lh_zero_of<F>() * zeros[g]));
 }
 
-/* A turn's numbers, to its place in the slice; nobody reads those of blocks outside the work. */
+/* A turn's numbers, to its place in the slice; numbers of blocks outside the work are not read. */
 template <typename F, int TOKENS>
 static __device__ __forceinline__ void multiply_turn(lh_slice<F, TOKENS> &to,
                                                      const lh_row_block<F> (&own)[lh_packed_way<F, TOKENS>::PAIRS],

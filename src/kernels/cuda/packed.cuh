@@ -29,7 +29,7 @@ struct lh_few_bits {
     }
 };
 
-/* X(format), every format whose codes have at least 4 bits. */
+/* X(format), every format with codes of at least 4 bits. */
 #define LH_FEW_BITS(X)             \
     X(lh_few_bits<8, 128, 32, 32>) \
     X(lh_few_bits<4, 8, 32, 32>)   \
@@ -48,7 +48,7 @@ static inline int lh_is_format(const lh_format *f)
     return f->bits == F::BITS && f->zero == F::ZERO && f->values == F::SOURCE * LH_PACKED_COLS;
 }
 
-/* The numbers of a row in a block as they are stored. */
+/* The stored numbers of a row in a block. */
 template <typename F>
 struct lh_row_block {
     unsigned word[F::BITS];
@@ -122,7 +122,7 @@ static __device__ __forceinline__ float lh_row_offset(const lh_row_block<F> &x)
     return F::IS_SUPER ? -lh_half(x.m) * (float)x.minimum : lh_half(x.m);
 }
 
-/* What is subtracted from the numbers of lh_codes_of: codes with a zero of 128 come without it. */
+/* The number that is subtracted from the codes of lh_codes_of: codes with a zero of 128 come without it. */
 template <typename F>
 static __host__ __device__ constexpr int lh_zero_of(void)
 {

@@ -43,7 +43,7 @@ lh_status lh_ref_put_rows(lh_stream *stream, const lh_put_rows_args *a)
     return LH_OK;
 }
 
-/* Key and value of slot `to` of dst = those of slot `from` of src. */
+/* Key and value of slot `to` of dst = key and value of slot `from` of src. */
 static void move_numbers(const lh_ragged *dst, int64_t to, const lh_ragged *src, int64_t from)
 {
     const int64_t bytes = src->head_dim * lh_dtype_bytes(src->type);
