@@ -27,7 +27,7 @@ static __global__ void embed_kernel(lh_embed_args a, int width)
 }
 
 /* The same from a table of few bits, a number for a thread. */
-static __constant__ uint8_t iq4_codes[16] = {LH_IQ4_CODES};
+__constant__ uint8_t iq4_codes[16] = {LH_IQ4_CODES};
 static __global__ void embed_packed_kernel(lh_embed_args a, lh_format format)
 {
     if (format.table) format.table = iq4_codes; /* the format's own is in host memory */
