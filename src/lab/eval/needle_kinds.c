@@ -176,23 +176,23 @@ static int is_name(const char *name)
     return *name && !name[plain] && plain < LH_NEEDLE_KIND_BYTES && strcmp(name, "average") != 0;
 }
 
-/* True if one of the words, which commas separate, is `word`; sets the bit of the word in *found. */
-static int is_wanted(const char *wanted, const char *word, uint64_t *found)
+static int is_item(const char *word, const char *item, size_t bytes)
 {
-    int bit = 0, is = 0;
-    for (const char *at = wanted; at && word; at = *at ? at + 1 : NULL, bit++) {
-        const size_t bytes = strcspn(at, ",");
-        if (bytes == strlen(word) && strncmp(at, word, bytes) == 0) {
-            *found |= UINT64_C(1) << (bit & 63);
-            is = 1;
-        }
-        at += bytes;
-    }
-    return is;
+    return word && strlen(word) == bytes && strncmp(word, item, bytes) == 0;
 }
 
-static lh_status add_from_file(lh_needle_kinds *kinds, const char *path, const json_t *object, const char *wanted,
-                               uint64_t *found)
+/* True if one of the items, which commas separate, is `word`. */
+static int is_listed(const char *list, const char *word)
+{
+    for (const char *at = list; at;) {
+        const size_t bytes = strcspn(at, ",");
+        if (is_item(word, at, bytes)) return 1;
+        at = at[bytes] ? at + bytes + 1 : NULL;
+    }
+    return 0;
+}
+
+static lh_status add_from_file(lh_needle_kinds *kinds, const char *path, const json_t *object, const char *wanted)
 {
     char what[256];
     lh_needle_kind kind = {.name = ""};
@@ -211,19 +211,23 @@ static lh_status add_from_file(lh_needle_kinds *kinds, const char *path, const j
     LH_TRY(get_text(kinds, what, object, "question", &kind.question));
     LH_TRY(get_text(kinds, what, object, "answer", &kind.answer));
     LH_TRY(check_places(what, &kind));
-    const int by_name = is_wanted(wanted, name, found), by_use = is_wanted(wanted, use, found);
-    return wanted && !by_name && !by_use ? LH_OK : add_kind(kinds, &kind);
+    return !wanted || is_listed(wanted, name) || is_listed(wanted, use) ? add_kind(kinds, &kind) : LH_OK;
 }
 
-/* LH_EUSAGE for a wanted word that no kind has. */
-static lh_status check_found(const char *path, const char *wanted, uint64_t found)
+/* LH_EUSAGE for an item that is neither the name of a kind nor what a kind is for. */
+static lh_status check_wanted(const char *path, const json_t *kinds, const char *wanted)
 {
-    int bit = 0;
-    for (const char *at = wanted; at; at = *at ? at + 1 : NULL, bit++) {
-        const int bytes = (int)strcspn(at, ",");
-        if (!(found >> (bit & 63) & 1))
-            LH_FAIL(LH_EUSAGE, "'--kinds': no kind of '%s' has the name '%.*s', or is for it", path, bytes, at);
-        at += bytes;
+    size_t i;
+    json_t *kind;
+    for (const char *at = wanted; at;) {
+        const size_t bytes = strcspn(at, ",");
+        int found = 0;
+        json_array_foreach(kinds, i, kind) found |=
+            is_item(json_string_value(json_object_get(kind, "name")), at, bytes) ||
+            is_item(json_string_value(json_object_get(kind, "for")), at, bytes);
+        if (!found)
+            LH_FAIL(LH_EUSAGE, "'--kinds': no kind of '%s' has the name '%.*s', or is for it", path, (int)bytes, at);
+        at = at[bytes] ? at + bytes + 1 : NULL;
     }
     return LH_OK;
 }
@@ -232,7 +236,6 @@ lh_status lh_needle_kinds_read(lh_needle_kinds *out, const char *path, const cha
 {
     enum { FILE_BYTES = 1 << 20 };
     lh_status st = LH_OK;
-    uint64_t found = 0;
     size_t i;
     char *text = NULL;
     const char *name;
@@ -246,8 +249,8 @@ lh_status lh_needle_kinds_read(lh_needle_kinds *out, const char *path, const cha
     json_object_foreach((json_t *)out->lists, name, list) LH_TRY_DONE(check_list(path, name, list));
     const json_t *kinds = lh_json_member(out->file, "kinds");
     if (json_array_size(kinds) == 0) LH_FAIL_DONE(LH_EINPUT, "%s: 'kinds' is no array of kinds of facts", path);
-    json_array_foreach(kinds, i, kind) LH_TRY_DONE(add_from_file(out, path, kind, wanted, &found));
-    LH_TRY_DONE(check_found(path, wanted, found));
+    json_array_foreach(kinds, i, kind) LH_TRY_DONE(add_from_file(out, path, kind, wanted));
+    LH_TRY_DONE(check_wanted(path, kinds, wanted));
 done:
     lh_free(text);
     if (st != LH_OK) lh_needle_kinds_clear(out);
