@@ -144,7 +144,7 @@ static int clamp(int v, int min, int max)
     return v < min ? min : v > max ? max : v;
 }
 
-/* Codes of the values by the rounded scales of the block. A group whose scale is 0 keeps the codes of its search. */
+/* Codes of the values by the rounded scales of the block. A group with a scale of 0 keeps the codes of its search. */
 static void code_block(lh_block_codes *b, const float *values, int group, int zero, int max)
 {
     const float d = lh_f16_to_f32(b->d), m = lh_f16_to_f32(b->m);

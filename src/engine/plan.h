@@ -20,7 +20,7 @@ typedef struct lh_plan_request {
 typedef struct lh_plan_rank {
     int64_t heads, kv_heads;
     int64_t weights, kv_kept, kv_allocated, kv_one_layer, hidden;
-    int64_t unpacked;                  /* plain numbers of a layer whose weights have few bits; 0: none */
+    int64_t unpacked;                  /* plain numbers of a layer with weights of few bits; 0: none */
     int64_t work;                      /* other workspace of chunks and of evictions */
     int64_t peak;                      /* maximum at any time */
     int64_t decode_read;               /* weights and cache that one token reads */

@@ -23,8 +23,8 @@ typedef struct lh_plan_reads {
     double bytes, bytes_per_s, tokens_per_s;
 } lh_plan_reads;
 
-/* At bytes_per_s of each rank's device; 0: at the rate of this machine (read_rate.h), whose memory the ranks share
- * unless they have a GPU each. */
+/* bytes_per_s: the rate of each rank's device; 0: the rate of this machine (read_rate.h), a memory that the ranks share
+ * unless each rank has a GPU. */
 lh_status lh_plan_read(lh_plan_reads *out, const lh_plan *plan, double bytes_per_s);
 
 /* The time as JSON: `prefill_s`, `step_s`, `decode_s`. */

@@ -379,7 +379,7 @@ typedef struct stage {
     float *wide;       /* the values of blocks, [rows, cols] */
 } stage;
 
-/* Opens the dataset of a tensor; it stays NULL in a random model, whose blocks are drawn. */
+/* Opens the dataset of a tensor; it stays NULL in a random model, which draws its blocks. */
 static lh_status open_stored(lh_h5_array **out, const lh_checkpoint *ck, const char *name)
 {
     return ck->h5 ? lh_h5_array_open(out, ck->h5, name) : LH_OK;

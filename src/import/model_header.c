@@ -77,7 +77,7 @@ static lh_status refuse_name(const char *name)
     LH_FAIL(LH_EFILE, "'%s' is no file, and no shape of 'import --random' ('longhaul info' lists those)", name);
 }
 
-/* Everything but checkpoints; *found: true if the source was one of these. */
+/* Sources that are no checkpoints; *found: true if the model is such a source. */
 static lh_status read_other(lh_model_header *out, const char *source, int *found)
 {
     const char *ending = strrchr(source, '.'), *shape = lh_random_shape_of(source);

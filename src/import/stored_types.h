@@ -26,7 +26,7 @@ const lh_format *lh_import_quantised(const lh_import_types *types, const lh_conf
                                      int64_t layer);
 
 /* dst [rows, bytes of a row] from src [rows, cols]. Returns the index of the largest value of the first block
- * whose scale is too large for f16, or -1. */
+ * with a scale that is too large for f16, or -1. */
 int64_t lh_import_pack(const lh_format *format, char *dst, const float *src, int64_t rows, int64_t cols);
 
 #endif

@@ -88,7 +88,7 @@ typedef struct lh_chunking {
     int64_t fixed_bytes;                   /* further workspace of gemm */
     int64_t rounded_bytes, rounded_tokens; /* workspace of gemm of few bits per 32 numbers of its input, for at most
                                               rounded_tokens tokens */
-    int64_t few_rows; /* rows up to which gemm of few bits is no slower than unpack, and gemm of what it wrote */
+    int64_t few_rows; /* rows up to which gemm of few bits is no slower than unpack with gemm of plain numbers */
 } lh_chunking;
 const lh_chunking *lh_ops_chunking(lh_device_kind kind);
 

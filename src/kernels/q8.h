@@ -3,7 +3,7 @@
  * codes of 0: then every number of it reads as NaN. The same bits on every backend.
  *
  * Keys may have a few channels with large numbers, which make the scale of a row coarse for all others. So the codes of
- * a key k are those of H k, with the Hadamard matrix H of lh_q8_hadamard, and k is the inverse of H times the products
+ * a key k are codes of H k, with the Hadamard matrix H of lh_q8_hadamard, and k is the inverse of H times the products
  * of scale and codes; values are not transformed. Attention transforms the query instead of its keys: because H is
  * symmetric, q.k is the inverse of H times q, multiplied with those products. The divergence from a cache of f32 is 3
  * to 8 times smaller where keys have such channels (docs/quality.md). */
@@ -43,7 +43,7 @@ static LH_BOTH inline int64_t lh_q8_hadamard_block(int64_t n)
     return n & -n;
 }
 
-/* Sums and differences of the numbers that are `stride` apart. */
+/* Sums and differences of the numbers at a distance of `stride`. */
 static LH_BOTH inline void lh_q8_butterflies(float *x, int64_t n, const int64_t stride)
 {
     for (int64_t i = 0; i < n; i += 2 * stride) {

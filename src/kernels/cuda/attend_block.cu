@@ -2,7 +2,7 @@
  * 2307.08691). A block of threads has 128 rows (64 if registers are short or rows are few): tokens times the query
  * heads that share a KV head, so keys and values are read once for all of them. A warp has 32 of the rows, with their
  * sums in registers; all warps process a tile of 64 entries (or fewer) together, while the next tile is copied to
- * shared memory. Over a bf16 cache queries and weights are rounded to bf16; so are they over q8, whose codes become
+ * shared memory. Over a bf16 or q8 cache queries and weights are rounded to bf16, and codes of q8 become
  * bf16 in registers; over an f32 cache all numbers are in three bf16 parts. If there are too few blocks for the device,
  * the entries of a head are split over several blocks. */
 #include "kernels/cuda/attend_block.cuh"

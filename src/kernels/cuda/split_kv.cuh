@@ -417,7 +417,7 @@ static __device__ __forceinline__ void add_values(float sum[4][K::HALVES][4], co
     }
 }
 
-/* Weights become those of the codes of values. */
+/* Weights of values become weights of their codes. */
 template <typename K>
 static __device__ __forceinline__ void scale_weights(float s[K::HALVES][4], const split_entry &entry)
 {
