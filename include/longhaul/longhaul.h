@@ -149,8 +149,9 @@ typedef struct lh_engine_info {
     int64_t max_positions;
     int64_t window;               /* of its sliding layers; 0: none slides */
     const char *device;           /* "NVIDIA H100 …", "AMD EPYC …, 2 cores" */
-    const char *dtype, *kv_dtype; /* of weights and cache: "f32", "bf16" */
+    const char *dtype, *kv_dtype; /* of weights, and of caches that keep all entries: "f32", "bf16", "q8" */
     int has_chat;                 /* 1: the model has a chat format */
+    const char *evicted_kv_dtype; /* of caches that evict */
 } lh_engine_info;
 
 lh_status lh_engine_describe(lh_engine_info *out, const lh_engine *engine);

@@ -43,7 +43,8 @@ class EngineOptions(Struct):
 class EngineInfo(Struct):
     _fields_ = [("size", c_size_t), ("family", c_char_p), ("layers", c_int64), ("heads", c_int64), ("kv_heads", c_int64),
                 ("head_dim", c_int64), ("hidden", c_int64), ("vocab", c_int64), ("max_positions", c_int64),
-                ("window", c_int64), ("device", c_char_p), ("dtype", c_char_p), ("kv_dtype", c_char_p), ("has_chat", c_int)]
+                ("window", c_int64), ("device", c_char_p), ("dtype", c_char_p), ("kv_dtype", c_char_p), ("has_chat", c_int),
+                ("evicted_kv_dtype", c_char_p)]
 
 
 class HeadEntries(Struct):

@@ -458,8 +458,9 @@ lh_status lh_engine_describe(lh_engine_info *out, const lh_engine *engine)
                                  .window = c->window,
                                  .device = lh_device_name(e->device),
                                  .dtype = lh_dtype_name(e->dtype),
-                                 .kv_dtype = lh_dtype_name(e->kv_dtype),
-                                 .has_chat = tok && lh_tokenizer_chat_format(tok)};
+                                 .kv_dtype = lh_dtype_name(e->kv_types.full),
+                                 .has_chat = tok && lh_tokenizer_chat_format(tok),
+                                 .evicted_kv_dtype = lh_dtype_name(e->kv_types.evicted)};
     return lh_struct_write(out, &info, sizeof info, "lh_engine_info");
 }
 

@@ -156,9 +156,10 @@ static lh_status read_all(check_run *c)
     const lh_config *config = lh_checkpoint_config(c->checkpoint);
     LH_TRY(lh_batch_open_input(b, c->tokenizer, config->max_positions));
     const lh_engine_options engine = lh_engine_defaults(&b->v->engine);
-    lh_dtype dtype, kv_dtype;
-    LH_TRY(lh_engine_dtypes(&engine, lh_checkpoint_dtype(c->checkpoint), &dtype, &kv_dtype));
-    const lh_cache_size cache = lh_config_cache_size(config, kv_dtype);
+    lh_dtype dtype;
+    lh_kv_types kv_types;
+    LH_TRY(lh_engine_dtypes(&engine, lh_checkpoint_dtype(c->checkpoint), &dtype, &kv_types));
+    const lh_cache_size cache = lh_config_cache_size(config, &kv_types);
     LH_TRY(lh_batch_size_policies(b, &cache));
     const lh_batch_common common = {.config = config,
                                     .cache = cache,

@@ -261,10 +261,11 @@ static lh_status make_record(run *r)
     }
     snprintf(identity, sizeof identity, "%016llx", (unsigned long long)e->identity);
     r->record =
-        json_pack("{s:s, s:s, s:o, s:o, s:o, s:b, s:s, s:s, s:s}", "model", lh_path_name(r->batch.v->engine.model),
+        json_pack("{s:s, s:s, s:o, s:o, s:o, s:b, s:s, s:s, s:s, s:s}", "model", lh_path_name(r->batch.v->engine.model),
                   "identity", identity, "policy", policy, "context_policy", later ? later : json_null(), "defaults",
                   defaults_json(&r->batch.v->defaults), "deterministic", is_fixed, "dtype", lh_dtype_name(e->dtype),
-                  "kv_dtype", lh_dtype_name(e->kv_dtype), "version", lh_version());
+                  "kv_dtype", lh_dtype_name(e->kv_types.full), "evicted_kv_dtype", lh_dtype_name(e->kv_types.evicted),
+                  "version", lh_version());
     if (!r->record) LH_FAIL(LH_ENOMEM, "cannot allocate memory for the description of the run");
     return LH_OK;
 }

@@ -402,12 +402,13 @@ static lh_status see_prompt(void *self, lh_session *session)
     LH_TRY(lh_comm_allreduce(e->comm, &stats.entries_counted, 1, LH_I64, LH_SUM));
     const int64_t tokens = lh_batch_context_tokens(w) + w->prompt.n,
                   evicted_at = w->context ? lh_batch_context_tokens(w) : tokens;
-    const int64_t entry = lh_entry_bytes(e->kv_dtype, c->head_dim), all = tokens * c->layers * c->kv_heads;
+    const int64_t all = tokens * c->layers * c->kv_heads;
+    const lh_dtype kept = lh_kv_kept_type(&e->kv_types, &w->policy);
     w->kv = (lh_batch_kv){.budget = w->policy.evicts ? lh_policy_entries(&w->policy, evicted_at) : -1,
                           .entries = all,
                           .entries_kept = stats.entries_counted,
-                          .bytes = all * entry,
-                          .bytes_kept = stats.entries_counted * entry};
+                          .bytes = all * lh_entry_bytes(e->kv_types.full, c->head_dim),
+                          .bytes_kept = stats.entries_counted * lh_entry_bytes(kept, c->head_dim)};
     return LH_OK;
 }
 

@@ -84,9 +84,9 @@ static lh_status make_identity(const lh_context_store *s, const lh_session_optio
     snprintf(version, sizeof version, "%s %s", lh_version(), lh_version_git());
     *out = json_pack("{s:I, s:s, s:s, s:s, s:s, s:s, s:s, s:b, s:o, s:o*, s:I}", "tokens", (json_int_t)ids->n,
                      "tokens_xxh64", hash, "model", model, "version", version, "device", e->exec->ops->name, "dtype",
-                     lh_dtype_name(e->dtype), "kv_dtype", lh_dtype_name(e->kv_dtype), "deterministic",
-                     lh_model_options_of(e->model).order == LH_ORDER_FIXED, "policy", policy, "seed", seed,
-                     "rotates_until", (json_int_t)lh_config_rotates_until(e->config, run));
+                     lh_dtype_name(e->dtype), "kv_dtype", lh_dtype_name(lh_kv_kept_type(&e->kv_types, o->policy)),
+                     "deterministic", lh_model_options_of(e->model).order == LH_ORDER_FIXED, "policy", policy, "seed",
+                     seed, "rotates_until", (json_int_t)lh_config_rotates_until(e->config, run));
     if (!*out) LH_FAIL(LH_ENOMEM, "cannot allocate memory for the identity of a context");
     return LH_OK;
 }

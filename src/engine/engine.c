@@ -38,7 +38,7 @@ const lh_engine_view *lh_engine_get(const lh_engine *e)
 
 lh_cache_size lh_engine_cache_size(const lh_engine *e)
 {
-    return lh_config_cache_size(e->view.config, e->view.kv_dtype);
+    return lh_config_cache_size(e->view.config, &e->view.kv_types);
 }
 
 lh_status lh_engine_size_policy(const lh_engine *e, lh_policy *policy)
@@ -84,16 +84,18 @@ lh_engine_options lh_engine_defaults(const lh_engine_options *options)
     return o;
 }
 
-lh_status lh_engine_dtypes(const lh_engine_options *options, lh_dtype stored, lh_dtype *dtype, lh_dtype *kv_dtype)
+lh_status lh_engine_dtypes(const lh_engine_options *options, lh_dtype stored, lh_dtype *dtype, lh_kv_types *types)
 {
+    lh_dtype kept;
     *dtype = stored == LH_BF16 ? LH_BF16 : LH_F32;
     if (strcmp(options->dtype, "auto") != 0 &&
         (!lh_dtype_find(options->dtype, dtype) || (*dtype != LH_F32 && *dtype != LH_BF16)))
         LH_FAIL(LH_EUSAGE, "%s '%s' is none of auto, f32, bf16", lh_setting("dtype"), options->dtype);
-    *kv_dtype = *dtype;
-    if (strcmp(options->kv_dtype, "auto") != 0 && (!lh_dtype_find(options->kv_dtype, kv_dtype) ||
-                                                   (*kv_dtype != LH_F32 && *kv_dtype != LH_BF16 && *kv_dtype != LH_Q8)))
+    *types = (lh_kv_types){.prompt = *dtype, .full = *dtype, .evicted = *dtype};
+    if (strcmp(options->kv_dtype, "auto") == 0) return LH_OK;
+    if (!lh_dtype_find(options->kv_dtype, &kept) || (kept != LH_F32 && kept != LH_BF16 && kept != LH_Q8))
         LH_FAIL(LH_EUSAGE, "%s '%s' is none of auto, f32, bf16, q8", lh_setting("kv_dtype"), options->kv_dtype);
+    *types = (lh_kv_types){.prompt = kept == LH_Q8 ? *dtype : kept, .full = kept, .evicted = kept};
     return LH_OK;
 }
 
@@ -149,7 +151,7 @@ static lh_status check_model(const lh_engine_options *o)
 static lh_status open_model(lh_engine *e, const lh_engine_options *o)
 {
     if (!e->ck) LH_TRY(lh_checkpoint_open_model(&e->ck, o->model, o->weights));
-    LH_TRY(lh_engine_dtypes(o, lh_checkpoint_dtype(e->ck), &e->view.dtype, &e->view.kv_dtype));
+    LH_TRY(lh_engine_dtypes(o, lh_checkpoint_dtype(e->ck), &e->view.dtype, &e->view.kv_types));
     LH_TRY(lh_checkpoint_open_tokenizer(e->ck, &e->tokenizer));
     e->view.tokenizer = e->tokenizer;
     e->view.config = lh_checkpoint_config(e->ck);

@@ -17,7 +17,8 @@ typedef struct lh_engine_view {
     lh_comm *comm;                 /* the communicator it was opened with */
     const lh_exec *exec;
     lh_device *device;
-    lh_dtype dtype, kv_dtype;
+    lh_dtype dtype;
+    lh_kv_types kv_types;
     int64_t chunk;     /* as given in the options */
     int64_t threads;   /* of this rank */
     uint64_t identity; /* of the checkpoint */
@@ -65,7 +66,8 @@ lh_engine_options lh_engine_defaults(const lh_engine_options *options);
 /* LH_EUSAGE if a number is out of its bounds, or options exclude each other. */
 lh_status lh_engine_check(const lh_engine_options *options);
 
-/* Types of weights and cache; "auto" for weights is bf16 if the matrices are stored as bf16, else f32. */
-lh_status lh_engine_dtypes(const lh_engine_options *options, lh_dtype stored, lh_dtype *dtype, lh_dtype *kv_dtype);
+/* Types of weights and caches. "auto" for weights is bf16 if the matrices are stored as bf16, else f32; for caches the
+ * type of the weights. */
+lh_status lh_engine_dtypes(const lh_engine_options *options, lh_dtype stored, lh_dtype *dtype, lh_kv_types *types);
 
 #endif

@@ -93,7 +93,8 @@ static int64_t rows_of(const lh_generate_request *r, const lh_tokens *wanted)
 /* Minimum size of a saved cache: the keys and values of all heads after the prompt. */
 static int64_t cache_bytes(const run *r)
 {
-    const lh_config *c = lh_engine_get(r->engine)->config;
+    const lh_engine_view *e = lh_engine_get(r->engine);
+    const lh_config *c = e->config;
     const lh_policy *policy = &r->out->policy;
     const int64_t tokens = r->request->prompt.n,
                   kept = lh_max_i64(lh_min_i64(lh_policy_entries(policy, tokens), tokens) - policy->block, 0);
@@ -101,7 +102,7 @@ static int64_t cache_bytes(const run *r)
     if (r->request->load_cache) return 0; /* it holds some already */
     for (int64_t l = 0; l < c->layers; l++)
         entries += c->kv_heads * (c->sliding[l] ? lh_min_i64(kept, c->window) : kept);
-    return entries * lh_entry_bytes(lh_engine_get(r->engine)->kv_dtype, c->head_dim);
+    return entries * lh_entry_bytes(lh_kv_kept_type(&e->kv_types, policy), c->head_dim);
 }
 
 /* Claims the outputs before long work, on rank 0. */

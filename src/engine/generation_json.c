@@ -93,7 +93,8 @@ lh_status lh_generation_json(const lh_engine *engine, const lh_generation *g, js
     json_object_set_new(o, "device", json_string(lh_device_name(lh_engine_get(engine)->device)));
     json_object_set_new(o, "backend", json_string(lh_engine_get(engine)->exec->ops->name));
     json_object_set_new(o, "dtype", json_string(lh_dtype_name(lh_engine_get(engine)->dtype)));
-    json_object_set_new(o, "kv_dtype", json_string(lh_dtype_name(lh_engine_get(engine)->kv_dtype)));
+    json_object_set_new(o, "kv_dtype",
+                        json_string(lh_dtype_name(lh_kv_kept_type(&lh_engine_get(engine)->kv_types, &g->policy))));
     json_object_set_new(o, "version", json_string(lh_version()));
     *out = o;
 done:

@@ -30,7 +30,7 @@ static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh
     lh_kv_forecast kv;
     chunk->options = lh_model_options_for(c, chunk->shard, plan->device, plan->dtype, order, model->formats);
     const lh_model_memory memory = lh_model_memory_of(c, chunk->shard, &chunk->options);
-    lh_kv_shape shape = lh_config_kv_shape(c, chunk->shard, &chunk->options, plan->kv_dtype);
+    lh_kv_shape shape = lh_config_kv_shape(c, chunk->shard, &chunk->options, &plan->kv_types);
     shape.profiles = r->profiles;
     LH_TRY(lh_kv_forecast_make(&kv, &shape,
                                &(lh_kv_forecast_request){.policy = &plan->policy,
@@ -142,12 +142,13 @@ static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_mode
     int64_t part = room->free_bytes / (room->dealt ? (plan->tp + room->dealt - 1) / room->dealt : 1);
     plan->free_bytes = lh_devices_usable(room->kind, part);
     plan->policy = *r->policy;
-    const lh_cache_size cache = lh_config_cache_size(c, plan->kv_dtype);
+    plan->kv_dtype = lh_kv_kept_type(&plan->kv_types, &plan->policy);
+    const lh_cache_size cache = lh_config_cache_size(c, &plan->kv_types);
     LH_TRY(lh_policy_size(&plan->policy, &cache));
     LH_TRY(plan_ranks(plan, r, model));
     plan->budget = lh_policy_entries(&plan->policy, r->context);
     plan->entries = r->context * c->kv_heads * c->layers;
-    plan->full_bytes = plan->entries * lh_entry_bytes(plan->kv_dtype, c->head_dim);
+    plan->full_bytes = plan->entries * lh_entry_bytes(plan->kv_types.full, c->head_dim);
     return LH_OK;
 }
 
@@ -163,7 +164,7 @@ lh_status lh_plan_make(lh_plan *out, const lh_plan_request *request)
                                                              .memory = request->engine->memory}));
     if (!request->engine->model) LH_FAIL_DONE(LH_EUSAGE, "%s is not given, it must name a model", lh_setting("model"));
     LH_TRY_DONE(lh_model_header_read(&header, request->engine->model, request->engine->weights));
-    LH_TRY_DONE(lh_engine_dtypes(request->engine, header.stored, &plan.dtype, &plan.kv_dtype));
+    LH_TRY_DONE(lh_engine_dtypes(request->engine, header.stored, &plan.dtype, &plan.kv_types));
     plan.stored = header.weights;
     LH_TRY_DONE(plan_all(&plan, request, &header, &room));
     *out = plan;

@@ -35,11 +35,12 @@ typedef struct lh_plan {
     int64_t layers;
     int64_t chunk; /* tokens per chunk of the prompt */
     lh_device_kind device;
-    int64_t free_bytes; /* usable per rank if all `tp` ranks ran here, or of the memory of the options */
-    int fits;           /* 1: every rank's peak is below it by at least LH_CHUNK_SPARE_LEAST */
-    lh_dtype dtype, kv_dtype;
-    lh_format_tally stored; /* the tensors of the checkpoint; empty for a model without a checkpoint */
-    lh_policy policy;       /* the request's, with its budget in entries */
+    int64_t free_bytes;       /* usable per rank if all `tp` ranks ran here, or of the memory of the options */
+    int fits;                 /* 1: every rank's peak is below it by at least LH_CHUNK_SPARE_LEAST */
+    lh_dtype dtype, kv_dtype; /* of the weights, and of the kept entries */
+    lh_kv_types kv_types;     /* of any cache of the engine */
+    lh_format_tally stored;   /* the tensors of the checkpoint; empty for a model without a checkpoint */
+    lh_policy policy;         /* the request's, with its budget in entries */
 } lh_plan;
 
 /* Makes the forecast. Not collective. LH_EFILE, LH_EINPUT (invalid configuration), LH_EUSAGE. */

@@ -25,11 +25,11 @@ static lh_status make_identity(const lh_session *s, const json_t *options, json_
     char model[24], version[256];
     snprintf(model, sizeof model, "%016llx", (unsigned long long)e->identity);
     snprintf(version, sizeof version, "%s %s", lh_version(), lh_version_git());
-    json_t *engine =
-        json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:I, s:I}", "model", model, "version", version, "device",
-                  e->exec->ops->name, "dtype", lh_dtype_name(e->dtype), "kv-dtype", lh_dtype_name(e->kv_dtype),
-                  "deterministic", lh_model_options_of(e->model).order == LH_ORDER_FIXED, "seed", (json_int_t)o->seed,
-                  "tokens of the whole run", (json_int_t)o->length);
+    json_t *engine = json_pack("{s:s, s:s, s:s, s:s, s:s, s:b, s:I, s:I}", "model", model, "version", version, "device",
+                               e->exec->ops->name, "dtype", lh_dtype_name(e->dtype), "kv-dtype",
+                               lh_dtype_name(lh_kv_kept_type(&e->kv_types, o->policy)), "deterministic",
+                               lh_model_options_of(e->model).order == LH_ORDER_FIXED, "seed", (json_int_t)o->seed,
+                               "tokens of the whole run", (json_int_t)o->length);
     *out = options ? json_copy((json_t *)(uintptr_t)options) : json_object();
     if (!engine || !*out || json_object_update(*out, engine) != 0) {
         json_decref(engine);

@@ -53,7 +53,7 @@ static lh_status push_tokens(lh_session *s, const int32_t *ids, int64_t n)
 static lh_status open_caches(lh_session *s)
 {
     const lh_session_options *o = &s->options;
-    lh_kv_shape shape = lh_model_kv_shape(lh_engine_get(s->engine)->model, lh_engine_get(s->engine)->kv_dtype);
+    lh_kv_shape shape = lh_model_kv_shape(lh_engine_get(s->engine)->model, &lh_engine_get(s->engine)->kv_types);
     shape.rotations = lh_rotations_layers(s->rotations);
     LH_TRY(lh_profiles_copy(&s->profiles, o->profiles));
     s->options.profiles = shape.profiles = &s->profiles;
@@ -82,7 +82,7 @@ lh_status lh_session_forecast(lh_session_bytes *out, const lh_engine *engine, co
                                       .fork_more = o->fork_more,
                                       .block = o->block,
                                       .device = lh_device_kind_of(parts->device)};
-    lh_kv_shape shape = lh_model_kv_shape(parts->model, parts->kv_dtype);
+    lh_kv_shape shape = lh_model_kv_shape(parts->model, &parts->kv_types);
     lh_kv_forecast f;
     shape.profiles = o->profiles;
     *out = (lh_session_bytes){.after = rotations};
@@ -523,12 +523,12 @@ lh_status lh_session_fill(lh_session *s, const lh_session_prompt *p)
 {
     lh_status st = LH_OK;
     const lh_engine_view *e = lh_engine_get(s->engine);
-    const lh_kv_shape shape = lh_model_kv_shape(e->model, e->kv_dtype);
+    const lh_kv_shape shape = lh_model_kv_shape(e->model, &e->kv_types);
     const int64_t floats = shape.heads.kv_count * p->n * shape.head_dim;
     void *keys = NULL, *values = NULL;
     st = push_tokens(s, p->ids, p->n);
-    if (st == LH_OK) st = lh_calloc(&keys, floats, lh_dtype_bytes(shape.type));
-    if (st == LH_OK) st = lh_calloc(&values, floats, lh_dtype_bytes(shape.type));
+    if (st == LH_OK) st = lh_calloc(&keys, floats, lh_dtype_bytes(shape.types.prompt));
+    if (st == LH_OK) st = lh_calloc(&values, floats, lh_dtype_bytes(shape.types.prompt));
     LH_TRY_DONE(lh_comm_agree(e->comm, st));
     for (int64_t l = 0; l < shape.layers; l++) {
         LH_TRY_DONE(lh_comm_agree(e->comm, fill_layer(s, p, l, keys, values)));

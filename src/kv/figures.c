@@ -6,7 +6,7 @@ lh_cache_size lh_kv_cache_size(const lh_kv_shape *shape)
 {
     return (lh_cache_size){.layers = shape->layers,
                            .kv_heads = shape->heads.kv_heads,
-                           .entry_bytes = lh_entry_bytes(lh_kv_kept_type(shape), shape->head_dim),
+                           .entry_bytes = lh_entry_bytes(shape->types.evicted, shape->head_dim),
                            .window = shape->window,
                            .sliding = shape->sliding};
 }
@@ -42,7 +42,6 @@ static int64_t held_bytes(const lh_kv_layer *layer)
 lh_status lh_kv_stats_of(lh_kv *kv, lh_kv_stats *out)
 {
     const lh_heads *heads = &kv->shape.heads;
-    int64_t entry = lh_entry_bytes(lh_kv_kept_type(&kv->shape), kv->shape.head_dim);
     lh_kv_stats s = {.entries_seen = kv->timeline.seen * heads->kv_count * kv->shape.layers,
                      .summary_bytes = lh_evict_summary_bytes(kv->evictor),
                      .evictions = kv->timeline.evictions,
@@ -55,8 +54,8 @@ lh_status lh_kv_stats_of(lh_kv *kv, lh_kv_stats *out)
         s.entries_counted += sum(layer->arena.len + heads->counted_first - heads->kv_first, heads->counted_count);
         s.bytes_capacity += held_bytes(layer);
     }
-    s.bytes_held = s.entries_held * entry;
-    s.bytes_full = s.entries_seen * entry;
+    s.bytes_held = s.entries_held * lh_entry_bytes(kv->kept_type, kv->shape.head_dim);
+    s.bytes_full = s.entries_seen * lh_entry_bytes(kv->shape.types.full, kv->shape.head_dim);
     *out = s;
     return LH_OK;
 }

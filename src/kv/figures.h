@@ -4,7 +4,7 @@
 
 #include "kv/kv.h"
 
-/* The cache of all ranks, for budgets in bytes. */
+/* The cache of all ranks, for budgets in bytes of a policy that evicts. */
 lh_cache_size lh_kv_cache_size(const lh_kv_shape *shape);
 
 /* Budget of a layer in entries per KV head (after lh_kv_begin). */
@@ -20,7 +20,7 @@ typedef struct lh_kv_stats {
     int64_t bytes_held;                    /* entries_held x lh_entry_bytes */
     int64_t
         bytes_capacity;    /* allocated arenas with slack, positions and statistics; without entries shared by a fork */
-    int64_t bytes_full;    /* what `full` would hold: entries_seen x … */
+    int64_t bytes_full;    /* what `full` would hold, with entries of its type: entries_seen x … */
     int64_t summary_bytes; /* of score summaries that this rank has sent, so far */
     int64_t evictions;     /* while decoding, so far: settlements that evicted */
     double evict_s; /* spent in observation, selection and compaction; the time of its origin or of its closed forks

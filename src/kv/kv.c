@@ -61,6 +61,7 @@ lh_status lh_kv_open(lh_kv **out, const lh_exec *exec, const lh_kv_shape *shape,
     kv->exec = *exec;
     kv->shape = *shape;
     kv->policy = *policy;
+    kv->kept_type = lh_kv_kept_type(&shape->types, policy);
     kv->numbers = lh_policy_fix(policy, 0);
     kv->stats = lh_entry_stats_of(&kv->numbers, &shape->heads);
     if ((lh_methods_have(&kv->numbers.methods, LH_NEEDS_PROJECTION) && !shape->projections) ||

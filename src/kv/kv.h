@@ -18,11 +18,19 @@
 
 typedef struct lh_kv lh_kv;
 
+/* Types of entries. A layer's entries have the type `prompt`, f32 or bf16, until its prefill ends; then they have the
+ * type of lh_kv_kept_type, and are quantised if that is q8. */
+typedef struct lh_kv_types {
+    lh_dtype prompt, full, evicted; /* full: of caches that keep all entries; evicted: of caches that evict */
+} lh_kv_types;
+
+/* The type of the entries that a cache with this policy keeps after a prompt. */
+lh_dtype lh_kv_kept_type(const lh_kv_types *types, const lh_policy *policy);
+
 typedef struct lh_kv_shape {
     lh_heads heads;
     int64_t layers, head_dim;
-    lh_dtype type;          /* of the entries: f32 or bf16 */
-    int quantises;          /* true: kept entries become q8 at the end of a layer's prefill */
+    lh_kv_types types;
     float scale, softcap;   /* of the logits */
     int64_t window;         /* keys that a row of a sliding layer sees */
     const uint8_t *sliding; /* [layers], borrowed for the life of the cache; NULL: none slides */
@@ -35,9 +43,6 @@ typedef struct lh_kv_shape {
     const lh_profiles *profiles;      /* those that the policy names are in it */
     const lh_keep_sets *given; /* keep sets that replace the policy's choice at the end of the prompt; NULL: none */
 } lh_kv_shape;
-
-/* The type of the entries after a prompt. */
-lh_dtype lh_kv_kept_type(const lh_kv_shape *shape);
 
 /* Rows of a layer for a chunk of a prompt, a question or a single token: of this rank's heads, in device memory. */
 typedef struct lh_kv_rows {

@@ -81,6 +81,7 @@ struct lh_kv {
     lh_kv_shape shape;
     lh_policy policy;
     lh_policy_numbers numbers; /* of the policy, for the prompt */
+    lh_dtype kept_type;        /* of the entries after the prompt */
     lh_entry_stats stats;
     lh_evictor *evictor;
     lh_kv_listener listener;

@@ -19,12 +19,12 @@ int64_t lh_kv_visible_from(const lh_kv_shape *shape, int64_t layer, int64_t seen
 
 lh_arena_shape lh_kv_arena_shape(const lh_kv_shape *shape)
 {
-    return (lh_arena_shape){.heads = shape->heads.kv_count, .head_dim = shape->head_dim, .type = shape->type};
+    return (lh_arena_shape){.heads = shape->heads.kv_count, .head_dim = shape->head_dim, .type = shape->types.prompt};
 }
 
-lh_dtype lh_kv_kept_type(const lh_kv_shape *shape)
+lh_dtype lh_kv_kept_type(const lh_kv_types *types, const lh_policy *policy)
 {
-    return shape->quantises ? LH_Q8 : shape->type;
+    return policy->evicts ? types->evicted : types->full;
 }
 
 lh_arena_form lh_kv_form_of(const lh_kv_shape *shape, const lh_policy_numbers *p, int64_t layer)

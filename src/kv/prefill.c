@@ -224,7 +224,7 @@ static lh_status end_layer(lh_kv *kv, int64_t layer)
         end_prompt(kv);
     }
     if (kv->listener.kept) LH_LATCH(x, kv->listener.kept(kv->listener.self, layer, &own->view));
-    if (kv->shape.quantises) LH_LATCH(x, lh_kv_quantise(kv, layer));
+    if (kv->kept_type == LH_Q8) LH_LATCH(x, lh_kv_quantise(kv, layer));
     kv->evict_s += lh_clock_s() - start;
     return lh_exec_agree(x);
 }

@@ -20,7 +20,7 @@ lh_status lh_kv_quantise(lh_kv *kv, int64_t layer)
 static lh_status reserve(lh_kv *kv, int64_t slots)
 {
     lh_ragged *view = &kv->widened.view;
-    const int64_t bytes = slots * kv->shape.head_dim * lh_dtype_bytes(kv->shape.type);
+    const int64_t bytes = slots * kv->shape.head_dim * lh_dtype_bytes(kv->shape.types.prompt);
     if (slots <= kv->widened.slots) return LH_OK;
     lh_kv_free_widened(kv);
     LH_TRY(lh_device_alloc(lh_kv_device(kv), &view->k, bytes, LH_MEM_WORK));
@@ -31,14 +31,14 @@ static lh_status reserve(lh_kv *kv, int64_t slots)
 
 int lh_kv_widens_in_steps(const lh_kv *kv)
 {
-    return kv->shape.quantises && kv->numbers.score.running && kv->shape.heads.split;
+    return kv->kept_type == LH_Q8 && kv->numbers.score.running && kv->shape.heads.split;
 }
 
 /* True if an eviction of the layer while decoding reads widened entries. */
 static int widens_to_evict(const lh_kv *kv, int64_t layer)
 {
     const int counted = !lh_kv_slides(&kv->shape, layer) && lh_counted_rows_latest(&kv->numbers, &kv->shape.heads);
-    return kv->shape.quantises && lh_evicts_again(&kv->numbers) && lh_scores_read_entries(&kv->numbers, counted);
+    return kv->kept_type == LH_Q8 && lh_evicts_again(&kv->numbers) && lh_scores_read_entries(&kv->numbers, counted);
 }
 
 lh_status lh_kv_reserve_widened(lh_kv *kv)
@@ -63,7 +63,7 @@ const lh_ragged *lh_kv_widen(lh_kv *kv, const lh_arena *arena, int64_t more)
     LH_LATCH(&kv->exec, reserve(kv, arena->slots));
     void *k = view->k, *v = view->v;
     *view = arena->view;
-    view->type = kv->shape.type;
+    view->type = kv->shape.types.prompt;
     view->k = k;
     view->v = v;
     view->k_scale = view->v_scale = NULL;

@@ -179,7 +179,7 @@ static lh_status load_layer(lh_kv *kv, lh_cache_file *file, int64_t l)
     const lh_heads *heads = &kv->shape.heads;
     lh_kv_layer *layer = &kv->layers[l];
     int64_t *caps = kv->arrays.kept;
-    layer->arena.view.type = lh_kv_kept_type(&kv->shape);
+    layer->arena.view.type = kv->kept_type;
     LH_TRY(lh_cache_file_seek(file, l, &layer->arena));
     LH_TRY(lh_kv_check_lengths(kv, file));
     kv->arrays.budgets[l] = file->budget;
@@ -191,7 +191,7 @@ static lh_status load_layer(lh_kv *kv, lh_cache_file *file, int64_t l)
     }
     LH_TRY(lh_arena_alloc(&layer->arena, &kv->exec, caps));
     LH_TRY(lh_cache_file_read(file, &kv->exec, heads, &layer->arena, &layer->ring));
-    return lh_arena_convert(&layer->arena, &kv->exec, lh_kv_kept_type(&kv->shape));
+    return lh_arena_convert(&layer->arena, &kv->exec, kv->kept_type);
 }
 
 /* LH_EUSAGE if scores are needed after the load, and there is no function that scores. */

@@ -113,7 +113,7 @@ static lh_status load_layer(lh_kv *kv, lh_prefill_file *file, int64_t l)
     lh_prefill_layer state = {0};
     int64_t *caps = kv->arrays.kept;
     const int had_bias = layer->arena.form.has_bias;
-    if (!lh_kv_competes(kv, l)) layer->arena.view.type = lh_kv_kept_type(&kv->shape);
+    if (!lh_kv_competes(kv, l)) layer->arena.view.type = kv->kept_type;
     LH_TRY(lh_cache_file_seek(cache, l, &layer->arena));
     if (layer->arena.form.has_bias != had_bias)
         LH_FAIL(LH_EFILE, "'%s': layer %lld has %s biases, which '%s' does not agree with", lh_h5_path(cache->h5),

@@ -72,6 +72,6 @@ void lh_kv_take_back(lh_kv *kv)
     float *stats = kv->shared.same_stats ? NULL : arena->view.stats;
     lh_device_free(lh_kv_device(kv), stats);
     arena->view =
-        (lh_ragged){.type = kv->shape.type, .heads = kv->shape.heads.kv_count, .head_dim = kv->shape.head_dim};
+        (lh_ragged){.type = kv->shape.types.prompt, .heads = kv->shape.heads.kv_count, .head_dim = kv->shape.head_dim};
     arena->slots = 0;
 }

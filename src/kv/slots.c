@@ -28,7 +28,7 @@ int64_t lh_kv_rotary_position(const lh_kv *kv, int64_t layer, int64_t position)
 lh_status lh_kv_reserve_slots(lh_kv *kv, int64_t tokens)
 {
     lh_arena_shape shape = lh_kv_arena_shape(&kv->shape);
-    shape.type = lh_kv_kept_type(&kv->shape);
+    shape.type = kv->kept_type;
     int64_t slots = 0, longest = 1;
     if (!lh_kv_uses_slots(&kv->numbers) || !shape.heads) return LH_OK;
     for (int64_t l = 0; l < kv->shape.layers; l++) {

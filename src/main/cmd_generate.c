@@ -362,7 +362,7 @@ static lh_status open_trace(run *r)
     lh_status st = LH_OK;
     const lh_engine_view *e = lh_engine_get(r->engine);
     const lh_trace_options *o = r->trace_options;
-    lh_trace_run recorded = {e->config, e->kv_dtype, e->dtype, r->ids.prompt.n, r->v->answer.max_new};
+    lh_trace_run recorded = {e->config, e->kv_types.prompt, e->dtype, r->ids.prompt.n, r->v->answer.max_new};
     lh_trace_size size;
     lh_buf text = {0};
     if (!o) return LH_OK;

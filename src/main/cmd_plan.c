@@ -238,9 +238,9 @@ static lh_status size_trace(lh_trace_size *out, const lh_plan *plan, const struc
     lh_model_header header = {0};
     lh_status st = lh_model_header_read(&header, v->engine.model, v->engine.weights);
     if (st == LH_OK)
-        st = lh_trace_bytes(
-            out, &v->trace,
-            &(lh_trace_run){&header.config, plan->kv_dtype, plan->dtype, v->plan.context, asked->tokens + answers});
+        st = lh_trace_bytes(out, &v->trace,
+                            &(lh_trace_run){&header.config, plan->kv_types.prompt, plan->dtype, v->plan.context,
+                                            asked->tokens + answers});
     lh_model_header_clear(&header);
     return st;
 }
@@ -380,8 +380,8 @@ static lh_status print_plan(const lh_plan *plan, const lh_call *call, const lh_p
     LH_TRY_DONE(lh_buf_printf(&text, "entries of the cache: %lld of %lld kept after the prompt",
                               (long long)plan->entries_kept, (long long)plan->entries));
     LH_TRY_DONE(put_layers(&text, plan));
-    LH_TRY_DONE(lh_buf_printf(&text, "\nfull cache of the prompt: %s on all ranks together\n\n",
-                              lh_size_text(size, plan->full_bytes)));
+    LH_TRY_DONE(lh_buf_printf(&text, "\nfull cache of the prompt: %s as %s on all ranks together\n\n",
+                              lh_size_text(size, plan->full_bytes), lh_dtype_name(plan->kv_types.full)));
     LH_TRY_DONE(put_ranks(&text, plan));
     LH_TRY_DONE(lh_buf_printf(&text, "\nsent to other ranks, by each: %s for the prompt, %s per token\n",
                               lh_size_text(size, plan->ranks[0].prefill_sent),

@@ -279,6 +279,7 @@ static void say_cut(const lh_output *out, const lh_generation *g)
 static void summarise(const lh_output *out, const lh_engine *engine, const lh_generation *g)
 {
     const long long threads = lh_engine_get(engine)->threads;
+    const char *kept = lh_dtype_name(lh_kv_kept_type(&lh_engine_get(engine)->kv_types, &g->policy));
     static const double mib = 1 << 20;
     char prompt[PACE], generated[PACE];
     write_pace(prompt, g->prompt_tokens, g->timing.prefill_s, g->timing.prefill_tokens_per_s);
@@ -289,14 +290,14 @@ static void summarise(const lh_output *out, const lh_engine *engine, const lh_ge
     lh_info("prompt: %s; generated: %s; %d %s x %lld %s", prompt, generated, g->ranks, g->ranks == 1 ? "rank" : "ranks",
             threads, threads == 1 ? "thread" : "threads");
     if (g->given)
-        lh_info("cache: %.2f of %.2f MiB kept on %d %s, by '%s'", (double)sum(g->bytes_kept, g->ranks) / mib,
-                (double)sum(g->bytes, g->ranks) / mib, g->ranks, g->ranks == 1 ? "rank" : "ranks", g->given);
+        lh_info("cache: %.2f of %.2f MiB kept as %s on %d %s, by '%s'", (double)sum(g->bytes_kept, g->ranks) / mib,
+                (double)sum(g->bytes, g->ranks) / mib, kept, g->ranks, g->ranks == 1 ? "rank" : "ranks", g->given);
     else if (!g->policy.evicts)
         lh_info("cache: all entries kept, %.2f MiB on %d %s", (double)sum(g->bytes_kept, g->ranks) / mib, g->ranks,
                 g->ranks == 1 ? "rank" : "ranks");
     else
-        lh_info("cache: %.2f of %.2f MiB kept on %d %s, budget %lld entries per head%s",
-                (double)sum(g->bytes_kept, g->ranks) / mib, (double)sum(g->bytes, g->ranks) / mib, g->ranks,
+        lh_info("cache: %.2f of %.2f MiB kept as %s on %d %s, budget %lld entries per head%s",
+                (double)sum(g->bytes_kept, g->ranks) / mib, (double)sum(g->bytes, g->ranks) / mib, kept, g->ranks,
                 g->ranks == 1 ? "rank" : "ranks", (long long)g->budget,
                 g->policy.every ? "" : "; it grows by one with every generated token");
 }

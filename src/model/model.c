@@ -216,13 +216,12 @@ static int64_t projection_bytes(const lh_rank_weights *of)
 }
 
 lh_kv_shape lh_config_kv_shape(const lh_config *config, const lh_shard *shard, const lh_model_options *options,
-                               lh_dtype kv_type)
+                               const lh_kv_types *types)
 {
     return (lh_kv_shape){.heads = shard->heads,
                          .layers = config->layers,
                          .head_dim = config->head_dim,
-                         .type = kv_type == LH_Q8 ? options->dtype : kv_type,
-                         .quantises = kv_type == LH_Q8,
+                         .types = *types,
                          .scale = (float)config->attn_scale,
                          .softcap = (float)config->attn_softcap,
                          .window = config->window,
@@ -231,16 +230,16 @@ lh_kv_shape lh_config_kv_shape(const lh_config *config, const lh_shard *shard, c
                          .projection_bytes = projection_bytes(&(lh_rank_weights){config, shard, options})};
 }
 
-lh_cache_size lh_config_cache_size(const lh_config *config, lh_dtype kv_type)
+lh_cache_size lh_config_cache_size(const lh_config *config, const lh_kv_types *types)
 {
     const lh_shard whole = {.heads.kv_heads = config->kv_heads};
-    const lh_kv_shape shape = lh_config_kv_shape(config, &whole, &(lh_model_options){.dtype = LH_F32}, kv_type);
+    const lh_kv_shape shape = lh_config_kv_shape(config, &whole, &(lh_model_options){.dtype = LH_F32}, types);
     return lh_kv_cache_size(&shape);
 }
 
-lh_kv_shape lh_model_kv_shape(const lh_model *model, lh_dtype kv_type)
+lh_kv_shape lh_model_kv_shape(const lh_model *model, const lh_kv_types *types)
 {
-    lh_kv_shape shape = lh_config_kv_shape(&model->config, &model->shard, &model->options, kv_type);
+    lh_kv_shape shape = lh_config_kv_shape(&model->config, &model->shard, &model->options, types);
     shape.projections = model->projections;
     shape.order = model->options.order;
     return shape;

@@ -42,14 +42,13 @@ const lh_config *lh_model_config(const lh_model *model);
 const lh_shard *lh_model_shard(const lh_model *model);
 lh_model_options lh_model_options_of(const lh_model *model);
 
-/* The shape of a cache of this model, with entries of `kv_type`; where that is q8, a prompt has entries of
- * options.dtype. */
-lh_kv_shape lh_model_kv_shape(const lh_model *model, lh_dtype kv_type);
+/* The shape of a cache of this model. */
+lh_kv_shape lh_model_kv_shape(const lh_model *model, const lh_kv_types *types);
 lh_kv_shape lh_config_kv_shape(const lh_config *config, const lh_shard *shard, const lh_model_options *options,
-                               lh_dtype kv_type);
+                               const lh_kv_types *types);
 
 /* The cache of all ranks, for budgets in bytes. */
-lh_cache_size lh_config_cache_size(const lh_config *config, lh_dtype kv_type);
+lh_cache_size lh_config_cache_size(const lh_config *config, const lh_kv_types *types);
 
 /* Bytes of a rank's weights in memory. `experts` has the weights of all experts, `embedding` the table of embeddings (0
  * if the output projection is the same table), `few_bits` the pieces (pieces.h) with matrices of few bits. `unpacked`

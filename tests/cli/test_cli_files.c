@@ -373,7 +373,8 @@ START_TEST(test_a_plan_for_a_device_that_is_elsewhere)
     ck_assert_int_eq(program_lines(r.out.data, "prefill in chunks of 64 tokens"), 1);
     ck_assert_int_eq(program_lines(r.out.data, "memory in GiB"), 1);
     /* 1,000,000 tokens x 32 layers x 8 heads x 128 channels x keys and values x 2 bytes */
-    ck_assert_int_eq(program_lines(r.out.data, "full cache of the prompt: 122.07 GiB on all ranks together"), 1);
+    ck_assert_int_eq(program_lines(r.out.data, "full cache of the prompt: 122.07 GiB as bf16 on all ranks together"),
+                     1);
     program_says(&r, "and has 24.00 GiB (the full cache is 122.07 GiB): it fits from '--tp 3' on");
     program_run(&r, 1, line, "25.4G", "--tp 3");
     program_exits(&r, 0);

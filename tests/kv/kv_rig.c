@@ -97,7 +97,7 @@ lh_kv_shape kv_rig_shape(const kv_rig *r)
     return (lh_kv_shape){.heads = r->heads,
                          .layers = r->of->layers,
                          .head_dim = r->of->dim,
-                         .type = r->of->type,
+                         .types = {r->of->type, r->of->type, r->of->quantises ? LH_Q8 : r->of->type},
                          .scale = 1.0f / sqrtf((float)r->of->dim),
                          .softcap = r->of->softcap,
                          .window = r->of->window,

@@ -24,6 +24,7 @@ typedef struct kv_rig_values {
 typedef struct kv_rig_case {
     int64_t heads, kv_heads, dim, layers, tokens, more;
     lh_dtype type;
+    int quantises;          /* 1: caches that evict keep their entries as q8 */
     int64_t window;         /* of sliding layers */
     const uint8_t *sliding; /* [layers] */
     float softcap;

@@ -1,6 +1,7 @@
 /* Caches that are filled by the prefill of another: each keeps what it keeps alone, whatever the others count of the
  * same rows, on any number of ranks. */
 #include <stdio.h>
+#include <string.h>
 
 #include "kv_rig.h"
 
@@ -36,11 +37,13 @@ static const lh_policy_options groups[][MOST] = {
 };
 enum { GROUPS = sizeof groups / sizeof *groups };
 
+enum { DIM = 8 };
+
 static kv_rig_case case_of(int shape, const lh_policy_options *policy)
 {
     return (kv_rig_case){.heads = shapes[shape].heads,
                          .kv_heads = shapes[shape].kv_heads,
-                         .dim = 8,
+                         .dim = DIM,
                          .layers = LAYERS,
                          .tokens = 101,
                          .more = 10,
@@ -102,12 +105,59 @@ START_TEST(test_a_follower_keeps_what_it_keeps_alone)
 }
 END_TEST
 
+/* The same codes and scales of every head. */
+static int same_codes(const lh_ragged *a, const lh_ragged *b)
+{
+    int same = a->type == LH_Q8 && b->type == LH_Q8;
+    for (int64_t h = 0; same && h < a->heads; h++) {
+        const int64_t n = a->len[h], from = a->offset[h], to = b->offset[h];
+        same = n == b->len[h];
+        same = same && memcmp((char *)a->k + from * DIM, (char *)b->k + to * DIM, (size_t)(n * DIM)) == 0;
+        same = same && memcmp((char *)a->v + from * DIM, (char *)b->v + to * DIM, (size_t)(n * DIM)) == 0;
+        same = same && memcmp(a->k_scale + from, b->k_scale + to, (size_t)n * sizeof(float)) == 0;
+        same = same && memcmp(a->v_scale + from, b->v_scale + to, (size_t)n * sizeof(float)) == 0;
+    }
+    return same;
+}
+
+/* Where only evicting caches keep q8, the leader keeps all entries in the type of the prompt; also where it evicts and
+ * its follower keeps all. */
+START_TEST(test_a_cache_has_the_type_of_its_own_policy)
+{
+    static const lh_policy_options policies[] = {{.policy = "full"}, {.policy = "ada-snapkv", .budget = "30"}};
+    const int shape = _i % SHAPES, leads = _i / SHAPES; /* policy of the leader */
+    kv_rig_case cases[2];
+    kv_rig rigs[2];
+    kv_rig_result results[2];
+    for (int i = 0; i < 2; i++) {
+        cases[i] = case_of(shape, &policies[i]);
+        cases[i].quantises = 1;
+        kv_rig_open(&rigs[i], &cases[i], mt_comm(), kv_rig_backend(0));
+    }
+    lh_kv *follower = follow(&rigs[leads], &policies[!leads]);
+    for (int i = 0; i < 2; i++) kv_rig_prefill(&rigs[i], &results[i]);
+    lh_kv *full = leads ? follower : rigs[0].kv, *evicted = leads ? rigs[1].kv : follower;
+    for (int64_t l = 0; l < LAYERS; l++) {
+        mt_check(lh_kv_view(full, l)->type == LH_F32, "layer %lld of the full cache is quantised", (long long)l);
+        mt_check(same_codes(lh_kv_view(evicted, l), lh_kv_view(rigs[1].kv, l)), "layer %lld has other codes than alone",
+                 (long long)l);
+    }
+    lh_kv_close(follower);
+    for (int i = 0; i < 2; i++) {
+        kv_rig_result_clear(&results[i]);
+        kv_rig_close(&rigs[i]);
+    }
+    mt_end();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("followers");
     TCase *laws = tcase_create("laws");
     tcase_set_timeout(laws, 0);
     tcase_add_loop_test(laws, test_a_follower_keeps_what_it_keeps_alone, 0, GROUPS * SHAPES);
+    tcase_add_loop_test(laws, test_a_cache_has_the_type_of_its_own_policy, 0, 2 * SHAPES);
     suite_add_tcase(suite, laws);
     return mt_run(suite);
 }

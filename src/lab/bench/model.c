@@ -155,7 +155,7 @@ static lh_status add_times(model_run *r, lh_bench_case *c, double *seconds, int6
     return LH_OK;
 }
 
-/* Appends ranks and types to the description of the device. */
+/* Appends ranks and types, of the policy's cache if that evicts, to the description of the device. */
 static lh_status describe_ranks(model_run *r)
 {
     lh_status st = LH_OK;
@@ -167,8 +167,9 @@ static lh_status describe_ranks(model_run *r)
     lh_buf weights = {0};
     LH_TRY_DONE(lh_format_tally_of(&stored, e->config, lh_model_options_of(e->model).formats));
     LH_TRY_DONE(lh_format_tally_in_memory(&stored, e->dtype, &weights));
-    snprintf(about + n, cap - n, "; %d %s; weights %s, cache %s", ranks, ranks == 1 ? "rank" : "ranks", weights.data,
-             lh_dtype_name(e->kv_dtype));
+    const char *full = lh_dtype_name(e->kv_types.full), *evicted = lh_dtype_name(e->kv_types.evicted);
+    snprintf(about + n, cap - n, "; %d %s; weights %s, cache %s%s%s", ranks, ranks == 1 ? "rank" : "ranks",
+             weights.data, full, r->count > 1 ? ", evicted " : "", r->count > 1 ? evicted : "");
 done:
     lh_buf_clear(&weights);
     return st;

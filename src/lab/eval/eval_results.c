@@ -119,6 +119,7 @@ done:
 static lh_status write_json(const lh_eval_task *task, const lh_table *means, const lh_table *curve, int interrupted)
 {
     lh_status st = LH_OK;
+    const lh_engine_view *engine = lh_engine_get(task->engine);
     json_t *object = json_object(), *rows = NULL;
     const lh_table *table;
     json_object_set_new(object, "task", json_string(task->kind->name));
@@ -133,9 +134,10 @@ static lh_status write_json(const lh_eval_task *task, const lh_table *means, con
         LH_TRY_DONE(lh_table_json(table, &rows));
         json_object_set_new(object, task->kind->tables[i].name, rows);
     }
-    json_object_set_new(object, "ranks", json_integer(lh_comm_size(lh_engine_get(task->engine)->comm)));
-    json_object_set_new(object, "dtype", json_string(lh_dtype_name(lh_engine_get(task->engine)->dtype)));
-    json_object_set_new(object, "kv_dtype", json_string(lh_dtype_name(lh_engine_get(task->engine)->kv_dtype)));
+    json_object_set_new(object, "ranks", json_integer(lh_comm_size(engine->comm)));
+    json_object_set_new(object, "dtype", json_string(lh_dtype_name(engine->dtype)));
+    json_object_set_new(object, "kv_dtype", json_string(lh_dtype_name(engine->kv_types.full)));
+    json_object_set_new(object, "evicted_kv_dtype", json_string(lh_dtype_name(engine->kv_types.evicted)));
     json_object_set_new(object, "version", json_string(lh_version()));
     LH_TRY_DONE(lh_shell_write_json(object));
 done:
@@ -147,6 +149,9 @@ static lh_status print_tables(const lh_eval_task *task)
 {
     lh_status st = LH_OK;
     lh_buf text = {0};
+    const lh_kv_types *types = &lh_engine_get(task->engine)->kv_types;
+    LH_TRY_DONE(lh_buf_printf(&text, "Entries of the full cache: %s, of caches that evict: %s.\n\n",
+                              lh_dtype_name(types->full), lh_dtype_name(types->evicted)));
     LH_TRY_DONE(task->kind->print(task->self, &text));
     LH_TRY_DONE(lh_shell_write_plain(&text));
 done:

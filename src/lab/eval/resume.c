@@ -95,7 +95,8 @@ static const struct {
                {"data", "the data"},
                {"policies", "the list of policies"},
                {"dtype", "the type of the weights"},
-               {"kv_dtype", "the type of the cache"}};
+               {"kv_dtype", "the type of the full cache"},
+               {"evicted_kv_dtype", "the type of caches that evict"}};
 
 static lh_status check_identity(const lh_resume *resume, const json_t *was)
 {

@@ -172,11 +172,12 @@ static lh_status look_at(const lh_policies_request *r, lh_cache_at *at)
     lh_kv_stats stats = {0};
     LH_TRY(lh_comm_agree(engine->comm, lh_kv_stats_of(lh_session_kv(at->session), &stats)));
     LH_TRY(lh_comm_allreduce(engine->comm, &stats.entries_counted, 1, LH_I64, LH_SUM));
-    at->figures = (lh_eval_figures){.entries_kept = stats.entries_counted,
-                                    .kv_bytes = stats.entries_counted *
-                                                lh_entry_bytes(engine->kv_dtype, engine->config->head_dim),
-                                    .filled = !choice->given && lh_policy_is_filled(&choice->policy, r->prompt->n),
-                                    .evict_s = setup->timed ? stats.evict_s : (double)NAN};
+    at->figures = (lh_eval_figures){
+        .entries_kept = stats.entries_counted,
+        .kv_bytes = stats.entries_counted *
+                    lh_entry_bytes(lh_kv_kept_type(&engine->kv_types, &choice->policy), engine->config->head_dim),
+        .filled = !choice->given && lh_policy_is_filled(&choice->policy, r->prompt->n),
+        .evict_s = setup->timed ? stats.evict_s : (double)NAN};
     if (!setup->keep_sets) return LH_OK;
     const lh_keep_file file = {setup->keep_sets, r->name, setup->policies, at->policy, setup->run};
     lh_status st = lh_keep_file_write(&file, at->session);

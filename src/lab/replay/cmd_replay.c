@@ -316,12 +316,14 @@ static lh_replay_judge judge_of(const run *r)
     return r->v->replay.make_budgets && judge == LH_JUDGE_AUTO ? LH_JUDGE_DECODE : judge;
 }
 
-/* The cache whose bytes a budget counts: the first trace's, with entries of q8 if the model goes on with those. */
-static lh_cache_size cache_of(const run *r, const lh_trace_file *trace)
+/* The cache whose bytes a budget counts: the first trace's, with the types of a run with these options. */
+static lh_status size_cache(lh_cache_size *out, const run *r, const lh_trace_file *trace)
 {
     lh_kv_shape shape = trace->shape;
-    shape.quantises = strcmp(r->v->engine.kv_dtype, "q8") == 0;
-    return lh_kv_cache_size(&shape);
+    lh_dtype dtype;
+    LH_TRY(lh_engine_dtypes(&r->v->engine, trace->shape.types.prompt, &dtype, &shape.types));
+    *out = lh_kv_cache_size(&shape);
+    return LH_OK;
 }
 
 /* Budgets in bytes become entries of that cache; drops policies that the user did not name and that trace
@@ -335,7 +337,8 @@ static lh_status drop_missing(run *r)
     const char *last = "";
     const int named = r->v->policy.policy || r->v->replay.make_budgets;
     LH_TRY_DONE(lh_trace_file_open(&trace, r->traces[0]));
-    const lh_cache_size cache = cache_of(r, &trace);
+    lh_cache_size cache;
+    LH_TRY_DONE(size_cache(&cache, r, &trace));
     LH_TRY_DONE(lh_policy_list_size(&r->policies, &cache));
     for (int64_t i = 0; i < r->policies.n; i++) {
         lh_policy_choice *c = &r->policies.at[i];

@@ -156,16 +156,16 @@ static void to_weights(lh_judged_head *w, const lh_replay *r)
 /* One KV head of [count, heads, dim] rows after the prompt, as f32. */
 static void fetch_after(const lh_judged_head *w, const lh_replay *r, int64_t g, const void *from, float *to)
 {
-    const int64_t heads = r->trace.shape.heads.kv_heads, size = lh_dtype_bytes(r->trace.shape.type);
+    const int64_t heads = r->trace.shape.heads.kv_heads, size = lh_dtype_bytes(r->trace.shape.types.prompt);
     for (int64_t m = 0; m < w->after; m++)
         lh_dtype_convert(to + m * w->dim, LH_F32, (const char *)from + (m * heads + g) * w->dim * size,
-                         r->trace.shape.type, w->dim);
+                         r->trace.shape.types.prompt, w->dim);
 }
 
 static void fetch_prompt(const lh_judged_head *w, const lh_replay *r, int64_t g, const void *from, float *to)
 {
-    const int64_t size = lh_dtype_bytes(r->trace.shape.type), n = w->tokens * w->dim;
-    lh_dtype_convert(to, LH_F32, (const char *)from + g * n * size, r->trace.shape.type, n);
+    const int64_t size = lh_dtype_bytes(r->trace.shape.types.prompt), n = w->tokens * w->dim;
+    lh_dtype_convert(to, LH_F32, (const char *)from + g * n * size, r->trace.shape.types.prompt, n);
 }
 
 static void weigh(lh_judged_head *w, const lh_replay *r, int64_t g)

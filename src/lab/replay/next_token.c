@@ -50,10 +50,11 @@ static lh_status check_entries(const lh_replay *r)
         LH_FAIL(LH_EUSAGE,
                 "'%s' was recorded with another model (%016llx, not %016llx): give that one, or no '--model'",
                 lh_h5_path(t->h5), (unsigned long long)identity, (unsigned long long)e->identity);
-    const lh_dtype type = lh_model_kv_shape(e->model, e->kv_dtype).type;
-    if (t->shape.type != type)
+    const lh_dtype type = e->kv_types.prompt;
+    if (t->shape.types.prompt != type)
         LH_FAIL(LH_EUSAGE, "'%s' holds keys and values as %s, the model would have them as %s: give '--kv-dtype %s'",
-                lh_h5_path(t->h5), lh_dtype_name(t->shape.type), lh_dtype_name(type), lh_dtype_name(t->shape.type));
+                lh_h5_path(t->h5), lh_dtype_name(t->shape.types.prompt), lh_dtype_name(type),
+                lh_dtype_name(t->shape.types.prompt));
     for (int64_t l = 0; l < t->shape.layers; l++)
         if (!t->recorded[l])
             LH_FAIL(LH_EUSAGE,
@@ -210,7 +211,7 @@ static lh_status open_pass(pass *p)
 {
     const int64_t vocab = p->engine->config->vocab;
     const lh_replay *r = p->replay;
-    p->heads = lh_model_kv_shape(p->engine->model, p->engine->kv_dtype).heads;
+    p->heads = lh_model_kv_shape(p->engine->model, &p->engine->kv_types).heads;
     LH_TRY(lh_forced_take(&p->forced, &r->trace, r->request.continuation, vocab));
     LH_TRY(find_length(r, &p->forced, &p->length));
     LH_TRY(lh_trace_logits(&r->trace, vocab, &p->logits));

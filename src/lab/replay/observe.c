@@ -312,7 +312,7 @@ lh_status lh_replay_open_layer(lh_replay *r, int64_t layer)
     }
     l->view = (lh_ragged){.k = l->data.keys,
                           .v = l->data.values,
-                          .type = s->type,
+                          .type = s->types.prompt,
                           .offset = l->offset,
                           .len = l->len,
                           .heads = heads,

@@ -66,14 +66,14 @@ void lh_rerun_close(lh_rerun_group *g)
 void lh_rerun_append(lh_rerun_group *g, const lh_rerun_entries *e, int64_t position, lh_ragged *view)
 {
     const lh_kv_shape *s = &g->replay->trace.shape;
-    const int64_t heads = s->heads.kv_heads, dim = s->head_dim, bytes = dim * lh_dtype_bytes(s->type);
+    const int64_t heads = s->heads.kv_heads, dim = s->head_dim, bytes = dim * lh_dtype_bytes(s->types.prompt);
     for (int64_t t = 0; t < e->tokens; t++) {
         g->positions[t] = (int32_t)(position + t);
         for (int64_t h = 0; h < heads; h++) {
             const int64_t from = e->by_token ? (e->first + t) * heads + h : h * e->all + e->first + t,
                           to = (t * heads + h) * dim;
-            lh_dtype_convert(g->k + to, LH_F32, (const char *)e->keys + from * bytes, s->type, dim);
-            lh_dtype_convert(g->v + to, LH_F32, (const char *)e->values + from * bytes, s->type, dim);
+            lh_dtype_convert(g->k + to, LH_F32, (const char *)e->keys + from * bytes, s->types.prompt, dim);
+            lh_dtype_convert(g->v + to, LH_F32, (const char *)e->values + from * bytes, s->types.prompt, dim);
         }
     }
     LH_RUN(&g->replay->exec, append, .seqs = view, .batch = 1, .tokens = e->tokens, .ld = heads * dim, .k = g->k,

@@ -87,10 +87,9 @@ lh_status lh_trace_bytes(lh_trace_size *out, const lh_trace_options *o, const lh
 {
     const lh_trace_level *level = lh_trace_level_find(o->level);
     const lh_config *c = r->config;
-    const lh_dtype type = r->kv_type == LH_Q8 ? r->weight_type : r->kv_type; /* entries are recorded before q8 */
     const int64_t q = c->heads * c->head_dim, f32 = sizeof(float),
                   row = lh_dtype_bytes(strcmp(o->dtype, "f32") == 0 ? LH_F32 : LH_BF16),
-                  entry = level->entries ? c->kv_heads * lh_entry_bytes(type, c->head_dim) : 0;
+                  entry = level->entries ? c->kv_heads * lh_entry_bytes(r->entry_type, c->head_dim) : 0;
     const int64_t query_row = 2 * q * row + c->heads * f32;
     int64_t layers = 0;
     lh_trace_size size = {0};

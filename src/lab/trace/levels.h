@@ -43,7 +43,7 @@ int64_t lh_trace_top_logits(int64_t vocab);
 /* A run that is recorded. */
 typedef struct lh_trace_run {
     const lh_config *config;
-    lh_dtype kv_type, weight_type;
+    lh_dtype entry_type, weight_type;
     int64_t tokens, after; /* of the prompt; after it, at most */
 } lh_trace_run;
 

@@ -211,7 +211,7 @@ static lh_status begin(void *self, lh_engine *engine, const lh_generate_request 
     lh_trace *t = self;
     lh_status st = LH_OK;
     t->view = *lh_engine_get(engine);
-    t->shape = lh_model_kv_shape(t->view.model, t->view.kv_dtype);
+    t->shape = lh_model_kv_shape(t->view.model, &t->view.kv_types);
     t->prompt = r->prompt.n;
     if (r->load_cache)
         LH_FAIL(LH_EUSAGE, "a trace follows a prompt from its beginning, which a loaded cache has behind it: leave out "

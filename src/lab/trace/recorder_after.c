@@ -62,7 +62,7 @@ lh_status lh_record_after(lh_trace *t, const lh_evict_job *job, const lh_kv_rows
     lh_recorded_after *a = &t->after;
     int64_t l = job->layer.index, dim = t->shape.head_dim, width = h->q_count * dim,
             first = (h->counted_first - h->kv_first) * dim, counted = h->counted_count * dim;
-    lh_dtype row = t->row_type, entry = t->shape.type;
+    lh_dtype row = t->row_type, entry = t->shape.types.prompt;
     if (!lh_exec_ok(t->view.exec)) return LH_OK;
     LH_TRY(open_after(t));
     LH_TRY(append_rows(t, rows, &(appended){rows->q, &a->queries[l], row, 0, width, rows->q_ld}));
@@ -97,7 +97,7 @@ static lh_status add_layer(lh_trace *t, lh_segment *segment, int64_t l)
                           .at = {0, h->q_first},
                           .chunk = {ROWS_AT_ONCE, 1, dim}},
                   lse = {.shape = {LH_F32, 2, {n, h->q_count}}, .at = {0, h->q_first}},
-                  entries = {.shape = {t->shape.type, 3, {n, h->counted_count, dim}},
+                  entries = {.shape = {t->shape.types.prompt, 3, {n, h->counted_count, dim}},
                              .at = {0, h->counted_first},
                              .chunk = {ROWS_AT_ONCE, 1, dim}};
     LH_TRY(add_waiting(t, segment, l, "decode/queries", &rows, &a->queries[l]));

@@ -29,8 +29,8 @@ static lh_status open_layer(lh_trace *t)
     LH_TRY(lh_calloc(&l->key_squares, entries, sizeof *l->key_squares));
     LH_TRY(lh_calloc(&l->value_squares, entries, sizeof *l->value_squares));
     if (!t->level->entries) return LH_OK;
-    LH_TRY(lh_calloc(&l->keys, entries * t->shape.head_dim, lh_dtype_bytes(t->shape.type)));
-    LH_TRY(lh_calloc(&l->values, entries * t->shape.head_dim, lh_dtype_bytes(t->shape.type)));
+    LH_TRY(lh_calloc(&l->keys, entries * t->shape.head_dim, lh_dtype_bytes(t->shape.types.prompt)));
+    LH_TRY(lh_calloc(&l->values, entries * t->shape.head_dim, lh_dtype_bytes(t->shape.types.prompt)));
     return LH_OK;
 }
 
@@ -68,7 +68,7 @@ static float square_of(const void *entry, lh_dtype type, int64_t dim)
 static lh_status take_entries(lh_trace *t, const lh_query_rows *rows, const float *device, void *to, float *squares)
 {
     const lh_heads *h = &t->shape.heads;
-    int64_t dim = t->shape.head_dim, size = lh_dtype_bytes(t->shape.type);
+    int64_t dim = t->shape.head_dim, size = lh_dtype_bytes(t->shape.types.prompt);
     char one[4 * 1024];
     const float *x;
     if (dim * size > (int64_t)sizeof one) LH_FAIL(LH_EINTERNAL, "heads of %lld dimensions", (long long)dim);
@@ -77,9 +77,9 @@ static lh_status take_entries(lh_trace *t, const lh_query_rows *rows, const floa
         for (int64_t g = 0; g < h->counted_count; g++) {
             int64_t slot = g * t->prompt + rows->first + r;
             void *entry = to ? (char *)to + slot * dim * size : one;
-            lh_dtype_convert(entry, t->shape.type, x + r * rows->q_ld + (h->counted_first - h->kv_first + g) * dim,
-                             LH_F32, dim);
-            squares[slot] = square_of(entry, t->shape.type, dim);
+            lh_dtype_convert(entry, t->shape.types.prompt,
+                             x + r * rows->q_ld + (h->counted_first - h->kv_first + g) * dim, LH_F32, dim);
+            squares[slot] = square_of(entry, t->shape.types.prompt, dim);
         }
     return LH_OK;
 }
@@ -226,7 +226,7 @@ static lh_status add_rows(lh_trace *t, int64_t layer, lh_segment *segment)
     lh_recorded_layer *l = &t->layer;
     int64_t dim = t->shape.head_dim;
     const lh_h5_shape rows = {t->row_type, 3, {t->rows, h->q_count, dim}}, lse = {LH_F32, 2, {t->rows, h->q_count}},
-                      entries = {t->shape.type, 3, {h->counted_count, t->prompt, dim}},
+                      entries = {t->shape.types.prompt, 3, {h->counted_count, t->prompt, dim}},
                       squares = {LH_F32, 2, {h->counted_count, t->prompt}};
     const struct {
         const char *array;

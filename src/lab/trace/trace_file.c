@@ -250,11 +250,12 @@ static lh_status read_type(lh_trace_file *f)
         snprintf(name, sizeof name, "/layers/%03lld/prefill/keys", (long long)l);
         if (!f->recorded[l] || !lh_h5_has(f->h5, name)) continue;
         LH_TRY(lh_h5_array_open(&array, f->h5, name));
-        f->shape.type = lh_h5_array_shape(array)->type;
+        const lh_dtype type = lh_h5_array_shape(array)->type;
         lh_h5_array_close(array);
-        if (f->shape.type != LH_F32 && f->shape.type != LH_BF16)
+        if (type != LH_F32 && type != LH_BF16)
             LH_FAIL(LH_EFILE, "'%s' of '%s' is of type %s, keys are f32 or bf16", name, lh_h5_path(f->h5),
-                    lh_dtype_name(f->shape.type));
+                    lh_dtype_name(type));
+        f->shape.types = (lh_kv_types){type, type, type};
         return LH_OK;
     }
     return LH_OK;
@@ -406,7 +407,8 @@ lh_status lh_trace_layer_read(lh_trace_layer *l, const lh_trace_file *f, int64_t
                   t = f->prompt;
     int64_t half = 0;
     float *scale = NULL, *scaling = NULL;
-    lh_dtype types[4] = {f->shape.type, f->shape.type, f->shape.type, f->shape.type};
+    const lh_dtype type = f->shape.types.prompt;
+    lh_dtype types[4] = {type, type, type, type};
     const wanted_array arrays[] = {
         {"prefill/queries", &l->rows.queries, 3, {n, q, d}, 0, NULL, NULL},
         {"prefill/lse", &l->rows.lse, 2, {n, q}, 0, NULL, NULL},
@@ -435,7 +437,7 @@ lh_status lh_trace_layer_read(lh_trace_layer *l, const lh_trace_file *f, int64_t
     lh_free(scaling);
     LH_TRY(st);
     for (int i = 0; i < 4; i++)
-        if (types[i] != f->shape.type)
+        if (types[i] != type)
             LH_FAIL(LH_EFILE, "layer %lld of '%s' has keys and values of several types", (long long)layer,
                     lh_h5_path(f->h5));
     return check_layer(l, f);
@@ -523,9 +525,9 @@ static lh_status read_heads(const lh_trace_file *f, const lh_trace_entries *to, 
     LH_TRY_DONE(lh_h5_array_check(a));
     const lh_h5_shape *s = lh_h5_array_shape(a);
     const int64_t dims[] = {f->shape.heads.kv_heads, f->prompt, f->shape.head_dim};
-    if (s->type != f->shape.type || s->rank != 3 || memcmp(s->dims, dims, sizeof dims) != 0)
+    if (s->type != f->shape.types.prompt || s->rank != 3 || memcmp(s->dims, dims, sizeof dims) != 0)
         LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' is not %s of %lld heads, %lld tokens and %lld dimensions", name,
-                     lh_h5_path(f->h5), lh_dtype_name(f->shape.type), (long long)dims[0], (long long)dims[1],
+                     lh_h5_path(f->h5), lh_dtype_name(f->shape.types.prompt), (long long)dims[0], (long long)dims[1],
                      (long long)dims[2]);
     LH_TRY_DONE(lh_h5_array_read(a, &(lh_h5_slab){.at = {to->first}, .count = {to->count, dims[1], dims[2]}}, data));
     LH_TRY_DONE(lh_h5_array_checked(a));

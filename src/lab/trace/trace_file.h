@@ -70,8 +70,8 @@ typedef struct lh_trace_rows {
 typedef struct lh_trace_layer {
     int64_t index;
     lh_traced_rows rows, after;
-    void *keys, *values;             /* [kv_heads, prompt, head_dim] of shape.type */
-    void *after_keys, *after_values; /* [after_count, kv_heads, head_dim] of shape.type */
+    void *keys, *values;             /* [kv_heads, prompt, head_dim] of shape.types.prompt */
+    void *after_keys, *after_values; /* [after_count, kv_heads, head_dim] of shape.types.prompt */
     float *sums, *squares, *counts;  /* [kv_heads, prompt]: columns */
     float *projected;                /* [kv_heads, prompt]: norms */
     void *projection;                /* [hidden, heads * head_dim] of projection_type */
