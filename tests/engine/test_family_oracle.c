@@ -161,7 +161,7 @@ static void open_run(run *x, lh_engine *engine, const lh_policy_options *policy)
     mt_try(lh_policy_resolve(&plan, policy));
     mt_try(lh_forward_open(&x->forward, model, &x->exec, &(lh_forward_run){.chunk = 512, .sequences = 1, .rows = 1}));
     mt_try(lh_rotations_open(&x->rotations, lh_model_config(model), &x->exec, ROOM));
-    lh_kv_shape shape = lh_model_kv_shape(model, LH_F32);
+    lh_kv_shape shape = lh_model_kv_shape(model, &lh_engine_get(engine)->kv_types);
     shape.rotations = lh_rotations_layers(x->rotations);
     mt_try(lh_kv_open(&x->kv, &x->exec, &shape, &plan));
     lh_kv_seed(x->kv, 3);
