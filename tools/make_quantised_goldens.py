@@ -34,6 +34,8 @@ MIXTURE = dict(CONFIG, model_type="qwen3_moe", architectures=["Qwen3MoeForCausal
                decoder_sparse_step=1, mlp_only_layers=[])
 # A Llama whose rows are no multiple of 32 long.
 ODD = dict(CONFIG, hidden_size=80, intermediate_size=48)
+# A Llama whose rows are as long as a block of f8_e4m3.
+WIDE = dict(CONFIG, hidden_size=128, intermediate_size=128)
 
 
 def module_of(package, path):
@@ -253,9 +255,11 @@ MIXTURES = {"experts": experts(False), "experts-mixed": experts(True)}
 
 ODD_MODELS = {"int8-odd-rows": compressed("int-quantized", bits=8)}
 
+WIDE_MODELS = {"fp8-wide": fp8((64, 128)), "float8-wide": compressed("float-quantized", bits=8, kind="float")}
+
 
 def config_of(name):
-    return MIXTURE if name in MIXTURES else ODD if name in ODD_MODELS else CONFIG
+    return MIXTURE if name in MIXTURES else ODD if name in ODD_MODELS else WIDE if name in WIDE_MODELS else CONFIG
 
 
 def shapes_of(config):
@@ -285,7 +289,7 @@ def join_experts(values):
 
 def main():
     folder, lines = sys.argv[1], []
-    for name, make in {**MODELS, **MIXTURES, **ODD_MODELS}.items():
+    for name, make in {**MODELS, **MIXTURES, **ODD_MODELS, **WIDE_MODELS}.items():
         described = config_of(name)
         hidden = described["hidden_size"]
         generator = torch.Generator().manual_seed(7)

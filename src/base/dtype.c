@@ -2,6 +2,7 @@
 #include "base/dtype.h"
 
 #include <assert.h>
+#include <math.h>
 
 static const struct {
     const char *name;
@@ -49,6 +50,16 @@ uint16_t lh_f32_to_f16(float f)
     }
     uint32_t r = a + 0xfffu + ((a >> 13) & 1u);
     return (uint16_t)(sign | ((r - 0x38000000u) >> 13));
+}
+
+uint8_t lh_f32_to_e4m3(float f)
+{
+    uint32_t u;
+    memcpy(&u, &f, sizeof u);
+    const uint32_t sign = (u >> 24) & 0x80u, a = u & 0x7fffffffu;
+    if (a >= 0x43e00000u) return (uint8_t)(sign | 0x7eu);                                  /* 448 */
+    if (a < 0x3c800000u) return (uint8_t)(sign | (uint32_t)(int)rintf(fabsf(f) * 0x1p9f)); /* below 2^-6 */
+    return (uint8_t)(sign | ((a + 0x7ffffu + ((a >> 20) & 1u) - 0x3c000000u) >> 20));
 }
 
 static float load(const void *p, lh_dtype type, int64_t i)

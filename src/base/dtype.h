@@ -44,6 +44,21 @@ static LH_BOTH inline float lh_f16_to_f32(uint16_t h)
 
 uint16_t lh_f32_to_f16(float f);
 
+/* A float of 8 bits (E4M3): 4 of exponent, bias 7, and 3 of fraction; no infinities. NaN: 0x7f and 0xff. */
+static LH_BOTH inline int lh_e4m3_is_nan(uint8_t code)
+{
+    return (code & 0x7f) == 0x7f;
+}
+
+/* Of a number: the bits are those of an f16 with an exponent that is 8 too small. */
+static LH_BOTH inline float lh_e4m3_to_f32(uint8_t code)
+{
+    return lh_f16_to_f32((uint16_t)((code & 0x80) << 8 | (code & 0x7f) << 7)) * 256;
+}
+
+/* Numbers above 448, the largest one, become 448. */
+uint8_t lh_f32_to_e4m3(float f);
+
 /* dst[i] = src[i] for n elements, between any two of f32, f16 and bf16. May alias only if the types are equal. */
 void lh_dtype_convert(void *dst, lh_dtype dst_type, const void *src, lh_dtype src_type, int64_t n);
 

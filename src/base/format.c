@@ -186,9 +186,38 @@ static void mxfp4(float *dst, const uint8_t *src)
     for (int i = 0; i < 32; i++) dst[i] = scale * (float)values[nibble(src + 1, i)];
 }
 
+/* ---- blocks of floats ---- */
+
+static float f8_scale(const uint8_t *src)
+{
+    float scale;
+    memcpy(&scale, src, sizeof scale);
+    return scale;
+}
+
+static void f8_e4m3(float *dst, const uint8_t *src)
+{
+    const float scale = f8_scale(src);
+    const uint8_t *codes = src + sizeof scale;
+    for (int i = 0; i < LH_F8_VALUES; i++) dst[i] = lh_e4m3_is_nan(codes[i]) ? NAN : scale * lh_e4m3_to_f32(codes[i]);
+}
+
+static int f8_is_usable(const uint8_t *src)
+{
+    int nans = 0;
+    for (int i = (int)sizeof(float); i < LH_F8_BYTES; i++) nans |= lh_e4m3_is_nan(src[i]);
+    return !nans && lh_f8_e4m3_has_scale(f8_scale(src));
+}
+
+void lh_f8_e4m3_join(uint8_t *block, float scale, const uint8_t *codes)
+{
+    memcpy(block, &scale, sizeof scale);
+    memcpy(block + sizeof scale, codes, LH_F8_VALUES);
+}
+
 /* Rows of the table: plain numbers; blocks of values with their bytes, values that share a scale, bits and zero of a
  * code, number and place of the f16 scales; blocks of codes from a table, which begin with their f16 scale; blocks that
- * are only read as numbers; a format that is known by name, for messages. */
+ * are only read as numbers; blocks of floats; a format that is known by name, for messages. */
 #define PLAIN(label, id, type, size)                                                          \
     {                                                                                         \
         .name = label, .number = id, .values = 1, .bytes = size, .is_plain = 1, .plain = type \
@@ -206,6 +235,11 @@ static void mxfp4(float *dst, const uint8_t *src)
 #define NUMBERS(label, id, in_block, size, reader)                                      \
     {                                                                                   \
         .name = label, .number = id, .values = in_block, .bytes = size, .widen = reader \
+    }
+#define FLOATS(label, in_block, size, reader, checker, writer)                                         \
+    {                                                                                                  \
+        .name = label, .number = -1, .values = in_block, .bytes = size, .widen = reader, .by_rows = 1, \
+        .is_usable = checker, .pack = writer                                                           \
     }
 #define NAMED(label, id, in_block, size)                               \
     {                                                                  \
@@ -245,6 +279,7 @@ static const lh_format formats[] = {
     NAMED("tq1_0", 34, 256, 54),
     NAMED("tq2_0", 35, 256, 66),
     NUMBERS("mxfp4", 39, 32, 17, mxfp4),
+    FLOATS("f8_e4m3", LH_F8_VALUES, LH_F8_BYTES, f8_e4m3, f8_is_usable, lh_pack_f8_e4m3),
     NAMED("nvfp4", 40, 64, 36),
     NAMED("q1_0", 41, 128, 18),
     NAMED("q2_0", 42, 64, 18),
@@ -254,7 +289,7 @@ enum { FORMATS = sizeof formats / sizeof *formats };
 const lh_format *lh_format_numbered(int number)
 {
     for (int i = 0; i < FORMATS; i++)
-        if (formats[i].number == number) return &formats[i];
+        if (formats[i].number == number && number >= 0) return &formats[i];
     return NULL;
 }
 
@@ -277,7 +312,7 @@ int lh_format_is_readable(const lh_format *format)
 
 int lh_format_is_kept(const lh_format *format)
 {
-    return format->unpack && format->bits >= 4;
+    return (format->unpack && format->bits >= 4) || format->by_rows;
 }
 
 int64_t lh_format_bytes(const lh_format *format, int64_t values)

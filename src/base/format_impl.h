@@ -18,5 +18,6 @@ void lh_pack_q8_0(uint8_t *block, const float *values);
 void lh_pack_q4_k(uint8_t *block, const float *values);
 void lh_pack_q5_k(uint8_t *block, const float *values);
 void lh_pack_q6_k(uint8_t *block, const float *values);
+void lh_pack_f8_e4m3(uint8_t *block, const float *values);
 
 #endif

@@ -124,6 +124,17 @@ void lh_pack_q8_0(uint8_t *block, const float *values)
     }
 }
 
+/* Codes by a scale that gives the largest absolute value the largest code; zeros if the scale would be tiny. */
+void lh_pack_f8_e4m3(uint8_t *block, const float *values)
+{
+    uint8_t codes[LH_F8_VALUES] = {0};
+    float largest = 0;
+    for (int i = 0; i < LH_F8_VALUES; i++) largest = fmaxf(largest, fabsf(values[i]));
+    const float scale = largest / 448, has_size = scale != 0 && scale >= 0x1p-100f;
+    for (int i = 0; i < LH_F8_VALUES && has_size; i++) codes[i] = lh_f32_to_e4m3(values[i] / scale);
+    lh_f8_e4m3_join(block, has_size ? scale : 0, codes);
+}
+
 /* ---- blocks of 256 values: a group's scale and minimum are found by a search, and then get few bits, too ---- */
 
 enum { LARGE = 256, AFFINE = 32, AFFINES = LARGE / AFFINE, SYMMETRIC = 16, SYMMETRICS = LARGE / SYMMETRIC };

@@ -81,7 +81,7 @@ static lh_status read_format(const lh_format **out, const lh_checkpoint *ck, lh_
     if (!format || !lh_format_is_kept(format))
         LH_FAIL_DONE(LH_EFILE,
                      "'%s' of '%s' is u8 of the format '%s': weights are f32, f16 or bf16, or u8 blocks of "
-                     "q4_0, q4_1, q5_0, q5_1, q8_0, q4_K, q5_K, q6_K, iq4_nl or iq4_xs",
+                     "q4_0, q4_1, q5_0, q5_1, q8_0, q4_K, q5_K, q6_K, iq4_nl, iq4_xs or f8_e4m3",
                      name, lh_h5_path(ck->h5), text ? text : "");
     if (!lh_weight_takes_blocks(weight))
         LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' is %s: norms, biases and routers are f32, f16 or bf16", name,
@@ -471,8 +471,9 @@ lh_status lh_checkpoint_read_blocks(lh_checkpoint *ck, const lh_weight_range *ra
     LH_TRY_DONE(read_stored(ck, array, range, &part, dst));
     int64_t bad = lh_find_unusable_block(format, dst, range->rows * blocks);
     if (bad >= 0)
-        LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' holds a scale that is not finite, at row %lld, column %lld", name,
-                     ck->name, (long long)(range->row + bad / blocks), (long long)(range->col + bad % blocks * values));
+        LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' holds a scale or a code that is not finite, at row %lld, column %lld",
+                     name, ck->name, (long long)(range->row + bad / blocks),
+                     (long long)(range->col + bad % blocks * values));
 done:
     lh_h5_array_close(array);
     return st;

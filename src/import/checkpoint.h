@@ -75,7 +75,7 @@ typedef struct lh_weight_range {
 lh_status lh_checkpoint_read(lh_checkpoint *ck, const lh_weight_range *range, void *dst, lh_dtype type, int64_t ld);
 
 /* The same range of a tensor of blocks as stored: dst [rows, bytes of cols]. Columns begin and end between blocks.
- * Fails if a scale is not finite, naming dataset, row and the first column of the block. */
+ * Fails if a scale or a code is not finite, naming dataset, row and the first column of the block. */
 lh_status lh_checkpoint_read_blocks(lh_checkpoint *ck, const lh_weight_range *range, void *dst);
 
 /* ---- writing: one process ---- */

@@ -138,6 +138,7 @@ int64_t lh_find_unusable_block(const lh_format *format, const uint8_t *blocks, i
 {
     for (int64_t i = 0; i < n; i++) {
         uint16_t scales[2] = {0};
+        if (format->is_usable && !format->is_usable(blocks + i * format->bytes)) return i;
         memcpy(scales, blocks + i * format->bytes + format->halves_at, (size_t)format->halves * sizeof *scales);
         if (worst_16(scales, 2, F16_LIMIT)) return i;
     }

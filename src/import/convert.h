@@ -25,7 +25,7 @@ int64_t lh_convert_rows(const lh_convert *c);
 /* Index of the first unusable one of n values, or -1. One thread. */
 int64_t lh_find_unusable(const void *data, lh_dtype type, int64_t n);
 
-/* Index of the first one of n blocks with a scale that is not finite, or -1. One thread. */
+/* Index of the first one of n blocks with a scale or a code that is not finite, or -1. One thread. */
 int64_t lh_find_unusable_block(const lh_format *format, const uint8_t *blocks, int64_t n);
 
 #endif

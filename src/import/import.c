@@ -207,8 +207,8 @@ static const lh_format *stored_format(const importer *im, const job *j)
 {
     const lh_import_types *types = &im->types;
     const lh_format *from = j->from->format, *blocks = lh_import_quantised(types, &im->config, j->weight, j->layer);
+    if ((from->is_plain || from->by_rows) && blocks) return blocks;
     if (types->automatic && lh_format_is_kept(from) && lh_weight_takes_blocks(j->weight)) return from;
-    if (from->is_plain && blocks) return blocks;
     const int is_plain = from->is_plain && !j->from->quantised;
     lh_dtype type = types->automatic && is_plain ? from->plain : types->type;
     return lh_format_of(!is_plain || from->plain != type ? lh_weight_type(j->weight, type) : type);
@@ -405,7 +405,8 @@ static lh_status fetch_blocks(importer *im, const job *j, int64_t row, int64_t n
     int64_t bad = lh_find_unusable_block(j->format, (const uint8_t *)im->stored, n * blocks);
     if (bad >= 0)
         LH_FAIL(LH_EINPUT,
-                "'%s': tensor '%s' has a %s block at [%" PRId64 ", %" PRId64 "] with a scale that is not finite",
+                "'%s': tensor '%s' has a %s block at [%" PRId64 ", %" PRId64
+                "] with a scale or a code that is not finite",
                 lh_source_path(im->source), j->from->name, j->format->name, source_row(j, row + bad / blocks),
                 bad % blocks * j->format->values);
     return LH_OK;
@@ -654,12 +655,12 @@ done:
 /* ---- a checkpoint beside its source ---- */
 
 /* The weights are compared as the checkpoint stores them. LH_EFILE if blocks have another format than the source's, and
- * the plan does not make plain numbers of the tensor, which an import can quantise. */
+ * the plan makes neither plain numbers nor f8_e4m3 of the tensor, which an import can quantise. */
 static lh_status match_weight(importer *im, job *j)
 {
     char name[LH_CHECKPOINT_NAME_BYTES];
     const char *path = lh_h5_path(lh_checkpoint_file(im->other));
-    const int is_plain = j->format->is_plain;
+    const int can_change = j->format->is_plain || j->format->by_rows;
     int64_t rows, cols;
     lh_weight_shape(lh_checkpoint_config(im->other), j->weight, &rows, &cols);
     lh_checkpoint_name(name, j->weight, j->layer);
@@ -667,7 +668,7 @@ static lh_status match_weight(importer *im, job *j)
         LH_FAIL(LH_EFILE, "'%s' has no '%s' [%" PRId64 ", %" PRId64 "] as '%s' has it", path, name, j->rows * j->parts,
                 j->cols, lh_source_path(im->source));
     j->format = lh_checkpoint_format(im->other, j->weight, j->layer);
-    if (!j->format->is_plain && j->format != j->from->format && !(j->format->pack && is_plain))
+    if (!j->format->is_plain && j->format != j->from->format && !(j->format->pack && can_change))
         LH_FAIL(LH_EFILE, "'%s' of '%s' is %s, tensor '%s' of '%s' is %s", name, path, j->format->name, j->from->name,
                 lh_source_path(im->source), j->from->format->name);
     im->meter.total_bytes += lh_format_bytes(j->format, j->rows * j->cols);

@@ -37,15 +37,10 @@ static float signed_value(int code, int bits)
     return (float)(int8_t)code;
 }
 
-/* A float of 4 bits of exponent, bias 7, and 3 of fraction, without infinities. */
 static float e4m3_value(int code, int bits)
 {
-    const int exponent = (code >> 3) & 15, fraction = code & 7;
     (void)bits;
-    const float size = (code & 127) == 127 ? NAN
-                       : exponent == 0     ? ldexpf((float)fraction, -9)
-                                           : ldexpf((float)(8 + fraction), exponent - 10);
-    return code & 128 ? -size : size;
+    return lh_e4m3_is_nan((uint8_t)code) ? NAN : lh_e4m3_to_f32((uint8_t)code);
 }
 
 static float e2m1_value(int code, int bits)
@@ -433,9 +428,22 @@ static void read_codes(const lh_quantised *q, int64_t row, int64_t col, int n, f
     }
 }
 
+/* Codes that are floats, with the scales of their blocks. */
+static void join_floats(const lh_quantised *q, int64_t row, uint8_t *dst)
+{
+    const uint8_t *codes = q->parts[CODES].data + row * q->info.cols;
+    const int64_t scaled = scale_row(q, row);
+    for (int64_t col = 0; col < q->info.cols; col += LH_F8_VALUES, dst += LH_F8_BYTES)
+        lh_f8_e4m3_join(dst, scale_at(q, scaled, group_of(q, col)), codes + col);
+}
+
 void lh_quantised_row(const lh_quantised *q, int64_t row, void *dst)
 {
     const lh_format *format = q->info.format;
+    if (format->by_rows) {
+        join_floats(q, row, dst);
+        return;
+    }
     float codes[CHUNK], scales[CHUNK], *numbers = dst;
     for (int64_t col = 0; col < q->info.cols; col += CHUNK) {
         const int n = (int)(q->info.cols - col < CHUNK ? q->info.cols - col : CHUNK);
@@ -460,6 +468,14 @@ static int scales_are_halves(const lh_quantised *q)
         const float scale = p->number(p->data, i) / q->divisor;
         if (lh_f16_to_f32(lh_f32_to_f16(scale)) != scale) return 0;
     }
+    return 1;
+}
+
+static int scales_are_in_range(const lh_quantised *q)
+{
+    const part *p = &q->parts[SCALES];
+    for (int64_t i = 0; i < p->dims[0] * p->dims[1]; i++)
+        if (!lh_f8_e4m3_has_scale(p->number(p->data, i) / q->divisor)) return 0;
     return 1;
 }
 
@@ -499,6 +515,17 @@ static lh_status check_order(const opening *o)
     return LH_OK;
 }
 
+/* Chooses the format of rows with codes that are floats: those of 8 bits are f8_e4m3. */
+static void choose_float_format(lh_quantised *q, int64_t group)
+{
+    q->info.obstacle = q->layout.bits != 8                ? "their codes are floats of 4 bits"
+                       : q->info.cols % LH_F8_VALUES != 0 ? "their rows are no multiple of 128 long"
+                       : group % LH_F8_VALUES != 0        ? "their groups are no multiple of 128 columns"
+                       : !scales_are_in_range(q)          ? "their scales are not within 2^-100 to 2^50"
+                                                          : NULL;
+    q->info.format = q->info.obstacle ? lh_format_of(LH_F32) : lh_format_named("f8_e4m3");
+}
+
 /* Chooses the format of the rows: 4 bits with a zero point of 8 are q4_0, w = d (code - 8); with others q5_0, because
  * code - zero point lies within -15 to 15; 8 bits with a zero point of 128 are q8_0. The scale of a group is repeated
  * in its blocks. */
@@ -506,10 +533,13 @@ static lh_status choose_format(const opening *o)
 {
     lh_quantised *q = o->q;
     const int64_t group = q->layout.cols ? q->layout.cols : q->info.cols;
+    if (q->scheme->is_float) {
+        choose_float_format(q, group);
+        return LH_OK;
+    }
     LH_TRY(check_order(o));
     const int centred = zeros_are_centred(q);
-    q->info.obstacle = q->scheme->is_float         ? "their codes are floats"
-                       : q->parts[ORDER].data      ? "their columns are out of the order of their scales (act-order)"
+    q->info.obstacle = q->parts[ORDER].data        ? "their columns are out of the order of their scales (act-order)"
                        : q->info.cols % CHUNK != 0 ? "their rows are no multiple of 32 long"
                        : group % CHUNK != 0        ? "their groups are no multiple of 32 columns"
                        : q->layout.bits == 8 && !centred ? "their 8-bit codes are asymmetric"

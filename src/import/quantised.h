@@ -1,6 +1,7 @@
 /* quantised.h - a matrix of a quantised Hugging Face folder, which lies there as several tensors: codes, scales, zero
- * points. Its rows become blocks of a format of base/format.h if blocks hold every value exactly (4 and 8 bits with f16
- * scales of at least 32 columns), else f32 numbers. Importers see one tensor. */
+ * points. Its rows become blocks of a format of base/format.h if blocks hold every value exactly (integers of 4 and 8
+ * bits with f16 scales of at least 32 columns, floats of 8 bits with scales of at least 128 columns), else f32 numbers.
+ * Importers see one tensor. */
 #ifndef LH_IMPORT_QUANTISED_H
 #define LH_IMPORT_QUANTISED_H
 

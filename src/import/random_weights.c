@@ -90,10 +90,35 @@ typedef struct scales {
     double d, m;
 } scales;
 
+/* Makes all codes of a block of floats numbers, and sets its scale. */
+static void set_float_scale(uint8_t *block, float scale)
+{
+    uint8_t codes[LH_F8_VALUES];
+    memcpy(codes, block + sizeof scale, sizeof codes);
+    for (int i = 0; i < LH_F8_VALUES; i++)
+        if (lh_e4m3_is_nan(codes[i])) codes[i] ^= 1;
+    lh_f8_e4m3_join(block, scale, codes);
+}
+
+static scales scales_of_floats(const lh_format *format)
+{
+    double squares = 0;
+    for (uint64_t i = 0; i < SAMPLE; i++) {
+        uint8_t block[BLOCK_BYTES_MAX];
+        float values[LH_BLOCK_MAX];
+        draw_bytes(block, format, 0, 0, i);
+        set_float_scale(block, 1);
+        lh_format_to_f32(format, values, block, 1);
+        for (int64_t j = 0; j < format->values; j++) squares += (double)values[j] * (double)values[j];
+    }
+    return (scales){sqrt((double)(SAMPLE * format->values) / squares), 0};
+}
+
 /* From the codes of some blocks: a value is d * (product - ratio * minimum) with ratio = m / d. */
 static scales scales_of(const lh_format *format)
 {
     int64_t products = 0, minima = 0, squares = 0, mixed = 0, minima_squares = 0;
+    if (format->by_rows) return scales_of_floats(format);
     for (uint64_t i = 0; i < SAMPLE; i++) {
         uint8_t block[BLOCK_BYTES_MAX];
         lh_block_codes codes;
@@ -122,6 +147,10 @@ static void draw_block(uint8_t *block, const lh_random_blocks *b, const lh_rando
 {
     const uint32_t bits = draw_bytes(block, b->format, b->seed, w->stream, number);
     const double size = (bits & 1 ? -1 : 1) * (double)w->scale * (0.75 + 0.5 * (double)lh_uniform(bits));
+    if (b->format->by_rows) {
+        set_float_scale(block, (float)(size * one->d));
+        return;
+    }
     const uint16_t halves[2] = {lh_f32_to_f16((float)(size * one->d)), lh_f32_to_f16((float)(size * one->m))};
     memcpy(block + b->format->halves_at, halves, (size_t)b->format->halves * sizeof *halves);
 }

@@ -8,18 +8,18 @@
 #include "base/mem.h"
 #include "import/convert.h"
 
-const char *const lh_import_quantize_names[] = {"q8_0",   "q6_K", "q5_K_M", "q5_K", "q5_1", "q5_0",
-                                                "q4_K_M", "q4_K", "q4_1",   "q4_0", NULL};
+const char *const lh_import_quantize_names[] = {"q8_0",   "q6_K", "q5_K_M", "q5_K", "q5_1",    "q5_0",
+                                                "q4_K_M", "q4_K", "q4_1",   "q4_0", "f8_e4m3", NULL};
 
 /* llama.cpp's mixtures of formats: `sensitive` is the format of the matrices that lose most by few bits. */
 static const struct mixture {
     const char *name, *blocks, *sensitive;
 } mixtures[] = {{"q4_K_M", "q4_K", "q6_K"}, {"q5_K_M", "q5_K", "q6_K"}};
 
-/* llama.cpp's formats for rows that are no multiple of 256 long. */
+/* Formats for rows that are no multiple of a block long; of the formats _K as in llama.cpp. */
 static const struct narrow {
     const char *wide, *narrow;
-} narrows[] = {{"q4_K", "q5_0"}, {"q5_K", "q5_1"}, {"q6_K", "q8_0"}};
+} narrows[] = {{"q4_K", "q5_0"}, {"q5_K", "q5_1"}, {"q6_K", "q8_0"}, {"f8_e4m3", "q8_0"}};
 
 /* The formats that a name stands for. */
 static void set_blocks(lh_import_types *types, const char *name)

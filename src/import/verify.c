@@ -52,7 +52,7 @@ static lh_status check_finite(const verifier *v, const char *name, const lh_h5_s
     return LH_OK;
 }
 
-/* Rows of bytes: blocks, if the array has a format, must have finite scales. */
+/* Rows of bytes: blocks, if the array has a format, must have finite scales and codes. */
 static lh_status check_blocks(const verifier *v, lh_h5 *h5, const char *name, const lh_h5_slab *part)
 {
     lh_status st = LH_OK;
@@ -63,7 +63,8 @@ static lh_status check_blocks(const verifier *v, lh_h5 *h5, const char *name, co
     const int64_t in_row = part->count[1] / format->bytes;
     const int64_t bad = lh_find_unusable_block(format, (const uint8_t *)v->slice, part->count[0] * in_row);
     if (bad >= 0)
-        LH_FAIL_DONE(LH_EFILE, "'%s' of '%s' holds a scale that is not finite, at row %" PRId64 ", column %" PRId64,
+        LH_FAIL_DONE(LH_EFILE,
+                     "'%s' of '%s' holds a scale or a code that is not finite, at row %" PRId64 ", column %" PRId64,
                      name, v->path, part->at[0] + bad / in_row, bad % in_row * format->values);
 done:
     lh_free(text);

@@ -66,11 +66,14 @@ typedef struct lh_squares_args {
  * in f32 from 0 over i = 0, 1, … , then the bias is added: the same bits on every backend. adds 1: the result is added
  * to y (LH_ORDER_ANY only). The rows of the matrices w, w.next, … follow each other in y.
  *
- * Weights of few bits, in both orders: integer sums over blocks of 32 columns, the same bits on every backend. in is a
- * multiple of 32. Of a block of x, with X = rint(x * (16255 / max|x|)), d = max|x| / 16255 (f32; X = d = 0 if max|x| <
- * 2^-100, d = NaN if max|x| is not finite): y = fma(scale, d * f32(sum of (code - zero) * X), y) for each group of
- * columns with a scale, then y = fma(offset, d * f32(sum of X), y) if the format has minima; y from 0 over the blocks
- * in their order. scale = d * scale[g] and offset = -m * minimum[g] of the block of weights (base/format.h). The
+ * Weights of few bits by rows (base/format.h): the product with the numbers that unpack makes of them in the type of x,
+ * on the CPU in the same bits as with plain weights.
+ *
+ * Other weights of few bits, in both orders: integer sums over blocks of 32 columns, the same bits on every backend. in
+ * is a multiple of 32. Of a block of x, with X = rint(x * (16255 / max|x|)), d = max|x| / 16255 (f32; X = d = 0 if
+ * max|x| < 2^-100, d = NaN if max|x| is not finite): y = fma(scale, d * f32(sum of (code - zero) * X), y) for each
+ * group of columns with a scale, then y = fma(offset, d * f32(sum of X), y) if the format has minima; y from 0 over the
+ * blocks in their order. scale = d * scale[g] and offset = -m * minimum[g] of the block of weights (base/format.h). The
  * error is at most 0.5 / 16255 * max|x| * sum|w| of each block, and the rounding of the chain. */
 typedef enum lh_order { LH_ORDER_ANY, LH_ORDER_FIXED } lh_order;
 typedef struct lh_gemm_args {

@@ -3,6 +3,7 @@
 
 int64_t lh_packed_bytes(const lh_format *format, int64_t rows, int64_t skip, int64_t cols)
 {
+    if (format->by_rows) return rows * lh_f8_row_bytes(skip, cols);
     const lh_packing p = lh_packing_of_format(format);
     return (rows + LH_PACKED_ROWS - 1) / LH_PACKED_ROWS *
            lh_group_bytes(&p, skip / LH_PACKED_COLS, cols / LH_PACKED_COLS);
@@ -67,7 +68,8 @@ static void put_row(const lh_pack_weights_args *a, const lh_packer *k, uint8_t *
     }
 }
 
-void lh_pack_weights(const lh_pack_weights_args *a)
+/* Groups of rows. */
+static void pack_groups(const lh_pack_weights_args *a)
 {
     lh_packer k = {.p = lh_packing_of_format(a->format), .lead = a->skip / LH_PACKED_COLS};
     const int64_t bytes = lh_group_bytes(&k.p, k.lead, a->cols / LH_PACKED_COLS);
@@ -80,4 +82,12 @@ void lh_pack_weights(const lh_pack_weights_args *a)
         for (int64_t r = 0; r < lh_min_i64(LH_PACKED_ROWS, a->rows - row); r++)
             put_row(a, &k, group, r, (const uint8_t *)a->src + (row + r) * row_bytes);
     }
+}
+
+void lh_pack_weights(const lh_pack_weights_args *a)
+{
+    if (a->format->by_rows)
+        memcpy(a->dst, a->src, (size_t)lh_packed_bytes(a->format, a->rows, a->skip, a->cols));
+    else
+        pack_groups(a);
 }

@@ -19,7 +19,9 @@
  * Codes of a block: a word is 4 columns of a row, a line is one word of 16 rows. 8 bits: 8 lines, one a word. Fewer,
  * for the words that share a scale (8 or 4): a line with their bits above the fourth, of 1 bit or 2, word 0 in the
  * lowest bits; then lines with the first half of the words in the low nibbles and the second half in the high ones.
- * Codes of a table are stored as their 4 bits. */
+ * Codes of a table are stored as their 4 bits.
+ *
+ * Formats by rows (base/format.h) have no such groups: a row is its source blocks, whole ones, as files have them. */
 #ifndef LH_KERNELS_PACKED_H
 #define LH_KERNELS_PACKED_H
 
@@ -162,9 +164,38 @@ static LH_BOTH inline int lh_packed_code(const lh_packing *p, lh_packed_block b,
     return lh_format_code(p->table, code) - p->zero;
 }
 
+/* Bytes of a row of f8_e4m3 with `skip` columns before column 0, and `cols` from there on. */
+static LH_BOTH inline int64_t lh_f8_row_bytes(int64_t skip, int64_t cols)
+{
+    return (skip + cols + LH_F8_VALUES - 1) / LH_F8_VALUES * LH_F8_BYTES;
+}
+
+/* A row of an f8_e4m3 matrix from column `col` on: the number of values before it in its block. */
+typedef struct lh_f8_row {
+    const uint8_t *block;
+    int64_t skip;
+} lh_f8_row;
+
+static LH_BOTH inline lh_f8_row lh_f8_row_at(const lh_matrix *w, int64_t row, int64_t col)
+{
+    const uint8_t *blocks = (const uint8_t *)w->data + row * lh_f8_row_bytes(w->phase, w->ld);
+    const int64_t at = w->phase + col;
+    const lh_f8_row from = {blocks + at / LH_F8_VALUES * LH_F8_BYTES, at % LH_F8_VALUES};
+    return from;
+}
+
+static LH_BOTH inline float lh_f8_value(const lh_matrix *w, int64_t row, int64_t col)
+{
+    const lh_f8_row at = lh_f8_row_at(w, row, col);
+    float scale;
+    memcpy(&scale, at.block, sizeof scale);
+    return scale * lh_e4m3_to_f32(at.block[sizeof scale + at.skip]);
+}
+
 /* The value of row `row` and column `col`. */
 static LH_BOTH inline float lh_packed_value(const lh_matrix *w, int64_t row, int64_t col)
 {
+    if (w->format->by_rows) return lh_f8_value(w, row, col);
     const lh_packing p = lh_packing_of_format(w->format);
     const lh_packed_block b = lh_packed_block_at(&p, w, row, col);
     const int64_t r = row % LH_PACKED_ROWS, c = col % LH_PACKED_COLS;

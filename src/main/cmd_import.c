@@ -35,9 +35,9 @@ static const lh_option rows[] = {
      .def = "auto",
      .choices = stored_types,
      .help = "Type of the stored weights. auto: as the source, the blocks of quantised weights included; q2_K, q3_K "
-             "and mxfp4 become bf16, as do FP8, NVFP4, act-order and asymmetric 8-bit codes of Hugging Face folders, "
-             "whose other 4- and 8-bit weights (GPTQ, AWQ, compressed-tensors) become q4_0, q5_0 and q8_0 with the "
-             "same values. A named type dequantises."},
+             "and mxfp4 become bf16, as do NVFP4, act-order and asymmetric 8-bit codes of Hugging Face folders, whose "
+             "FP8 weights stay 8 bits (f8_e4m3), and whose other 4- and 8-bit weights (GPTQ, AWQ, "
+             "compressed-tensors) become q4_0, q5_0 and q8_0 with the same values. A named type dequantises."},
     {.type = LH_OPT_STR,
      .name = "quantize",
      FIELD(quantize),
@@ -45,7 +45,8 @@ static const lh_option rows[] = {
      .choices = lh_import_quantize_names,
      .help = "Quantise matrices to blocks of this format, as llama.cpp does: q8_0 has half of bf16's bytes and hardly "
              "any loss, q4_K_M (q4_K, with q6_K for sensitive matrices) less than a third; also q6_K, q5_K_M, q5_K, "
-             "q4_K, q5_1, q5_0, q4_1 and q4_0. Matrices that are blocks already stay as they are."},
+             "q4_K, q5_1, q5_0, q4_1, q4_0, and f8_e4m3 (FP8 with a scale for 128 columns). Matrices that are blocks "
+             "already stay as they are, except FP8."},
     {.type = LH_OPT_STR,
      .name = "random",
      FIELD(random),

@@ -19,6 +19,18 @@
     "256, \"intermediate_size\": 512, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, "                      \
     "\"num_key_value_heads\": 2, \"max_position_embeddings\": 4096, \"rms_norm_eps\": 1e-05, \"rope_theta\": 10000.0}"
 
+/* Blocks of floats: NaN codes become numbers, scales are 2^-12, and the first code is 0x70. */
+static inline void bm_fill_floats(uint8_t *blocks, int64_t n)
+{
+    const float scale = 0x1p-12f;
+    for (int64_t i = 0; i < n * LH_F8_BYTES; i++)
+        if (lh_e4m3_is_nan(blocks[i])) blocks[i] ^= 1;
+    for (int64_t i = 0; i < n; i++) {
+        memcpy(blocks + i * LH_F8_BYTES, &scale, sizeof scale);
+        blocks[i * LH_F8_BYTES + (int64_t)sizeof scale] = 0x70;
+    }
+}
+
 /* n blocks with any codes and integer scales, and f16 scales between 2^-11 and 2^-10. */
 static inline void bm_fill(const lh_format *format, uint8_t *blocks, int64_t n, uint64_t seed)
 {
@@ -30,6 +42,7 @@ static inline void bm_fill(const lh_format *format, uint8_t *blocks, int64_t n, 
         uint8_t *half = blocks + i / format->halves * format->bytes + format->halves_at + i % format->halves * 2;
         half[1] = (uint8_t)(0x10 + half[1] % 4);
     }
+    if (format->by_rows) bm_fill_floats(blocks, n);
 }
 
 /* Formats of a checkpoint: of all matrices, or NULL for a mixture as Q4_K_M files have it. */

@@ -10,7 +10,8 @@
 #include "model_maker.h"
 
 static const lh_file_kind *const kinds[] = {&lh_checkpoint_kind, NULL};
-static const char *const kept[] = {"q4_0", "q4_1", "q5_0", "q5_1", "q8_0", "q4_K", "q5_K", "q6_K", "iq4_nl", "iq4_xs"};
+static const char *const kept[] = {"q4_0", "q4_1", "q5_0",   "q5_1",   "q8_0",   "q4_K",
+                                   "q5_K", "q6_K", "iq4_nl", "iq4_xs", "f8_e4m3"};
 enum { KEPT = sizeof kept / sizeof *kept };
 
 static char tmp[64], path[96];
@@ -123,6 +124,19 @@ static void refused(lh_status st, const char *name, const char *what)
     ck_assert_msg(strstr(lh_error_message(), what) != NULL, "%s", lh_error_message());
 }
 
+/* Bits that make a number k of a block of bm_fill infinite or NaN: its scales, and a code that is a float. */
+typedef struct infinite_bits {
+    int64_t at;
+    uint8_t mask;
+} infinite_bits;
+
+static infinite_bits make_infinite(const lh_format *format, int k)
+{
+    static const infinite_bits of_floats[] = {{3, 0x46}, {4, 0x0f}};
+    if (format->by_rows) return of_floats[k];
+    return (infinite_bits){format->halves_at + 2 * k + 1, 0x6c}; /* bytes 0x10 to 0x13 become 0x7c to 0x7f */
+}
+
 START_TEST(test_scales_that_are_not_finite_are_named)
 {
     static float values[512 * 256];
@@ -133,18 +147,19 @@ START_TEST(test_scales_that_are_not_finite_are_named)
     char where[64];
     lh_checkpoint *ck;
     snprintf(where, sizeof where, "row 77, column %d", (int)(256 - format->values));
-    for (int k = 0; k < format->halves; k++) {
+    for (int k = 0; k < (format->by_rows ? 2 : format->halves); k++) {
+        const infinite_bits bits = make_infinite(format, k);
         bm_checkpoint(path, format);
-        damage(format, block, format->halves_at + 2 * k + 1, 0x6c); /* bytes 0x10 to 0x13 become 0x7c to 0x7f */
+        damage(format, block, bits.at, bits.mask);
         ck_assert_int_eq(lh_checkpoint_open(&ck, path), LH_OK);
         ck_assert_int_eq(lh_checkpoint_read_blocks(ck, &good, values), LH_OK);
         refused(lh_checkpoint_read_blocks(ck, &all, values), name, where);
-        refused(lh_checkpoint_read_blocks(ck, &all, values), name, "a scale that is not finite");
+        refused(lh_checkpoint_read_blocks(ck, &all, values), name, "a scale or a code that is not finite");
         refused(lh_checkpoint_read(ck, &all, values, LH_F32, 256), name, where);
         refused(lh_checkpoint_read(ck, &all, values, LH_BF16, 256), name, where);
         lh_checkpoint_close(ck);
         lh_verify_report report;
-        refused(lh_verify(path, kinds, NULL, &report), name, "a scale that is not finite");
+        refused(lh_verify(path, kinds, NULL, &report), name, "a scale or a code that is not finite");
         refused(lh_verify(path, kinds, NULL, &report), name, where);
     }
 }

@@ -72,6 +72,8 @@ static const struct {
     {"experts", "q5_0", "q5_0", "q5_0"},
     {"experts-mixed", "q5_0", "bf16", "q8_0"},
     {"int8-odd-rows", "bf16", "bf16", "bf16"},
+    {"fp8-wide", "f8_e4m3", "f8_e4m3", "q8_0"},
+    {"float8-wide", "f8_e4m3", "f8_e4m3", "q8_0"},
 };
 enum { FOLDERS = sizeof folders / sizeof *folders };
 
@@ -338,7 +340,9 @@ START_TEST(test_numbers_out_of_range_are_refused_by_name)
     } rows[] = {
         {"gptq-desc-act", "g_idx", 1, 1, "q_proj.g_idx' has the group 256 of column 0: 2 groups have scales"},
         {"gptq-desc-act", "g_idx", 3, 255, "of column 0: 2 groups have scales"},
-        {"gptq-v2", "scales", 1, 0x54, "has a q5_0 block at [0, 0] with a scale that is not finite"},
+        {"gptq-v2", "scales", 1, 0x54, "has a q5_0 block at [0, 0] with a scale or a code that is not finite"},
+        {"fp8-wide", "weight", 200, 0x6, /* a NaN */
+         "has a f8_e4m3 block at [1, 0] with a scale or a code that is not finite"},
         {"int4-act-order", "weight_g_idx", 4, 2, "q_proj.weight_g_idx' has the group"},
         {"int4-group", "weight_shape", 0, 1,
          "q_proj.weight_packed' is [64, 8], the quantisation of the configuration asks"},
@@ -411,7 +415,8 @@ START_TEST(test_the_reason_for_plain_numbers_holds_for_all_of_them)
     static const struct {
         const char *folder, *reason;
     } rows[] = {
-        {"fp8-block", "their codes are floats"},
+        {"fp8-block", "their rows are no multiple of 128 long"},
+        {"nvfp4", "their codes are floats of 4 bits"},
         {"int4-act-order", "their columns are out of the order of their scales (act-order)"},
         {"int8-odd-rows", "their rows are no multiple of 32 long"},
         {"int4-odd-group", "their groups are no multiple of 32 columns"},

@@ -225,7 +225,7 @@ START_TEST(test_what_is_not_quantised_to)
     make_model(LH_F32, 64);
     ck_assert_int_eq(quantize("auto", "q3_K"), LH_EUSAGE);
     ck_assert(strstr(lh_error_message(), "blocks 'q3_K' are unknown: q8_0, q6_K, q5_K_M, q5_K, q5_1, q5_0, q4_K_M, "
-                                         "q4_K, q4_1 and q4_0 are known") != NULL);
+                                         "q4_K, q4_1, q4_0 and f8_e4m3 are known") != NULL);
     ck_assert_int_eq(quantize("bf16", "q8_0"), LH_EUSAGE);
     ck_assert(strstr(lh_error_message(), "'--dtype bf16' and '--quantize q8_0' both set the stored type") != NULL);
 }

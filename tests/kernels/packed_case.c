@@ -7,9 +7,10 @@
 /* Formats, and where the f16 numbers of a block are. */
 static const struct {
     const char *name;
-    int d, m; /* m -1: there is none */
-} formats[] = {{"q8_0", 0, -1}, {"q4_0", 0, -1}, {"q4_1", 0, 2},    {"q5_0", 0, -1},   {"q5_1", 0, 2},
-               {"q4_K", 0, 2},  {"q5_K", 0, 2},  {"q6_K", 208, -1}, {"iq4_nl", 0, -1}, {"iq4_xs", 0, -1}};
+    int d, m; /* -1: there is none */
+} formats[] = {{"q8_0", 0, -1},   {"q4_0", 0, -1},   {"q4_1", 0, 2},     {"q5_0", 0, -1},
+               {"q5_1", 0, 2},    {"q4_K", 0, 2},    {"q5_K", 0, 2},     {"q6_K", 208, -1},
+               {"iq4_nl", 0, -1}, {"iq4_xs", 0, -1}, {"f8_e4m3", -1, -1}};
 enum { FORMATS = sizeof formats / sizeof *formats };
 
 const lh_format *packed_format(int i)
@@ -26,6 +27,19 @@ static void put_half(uint8_t *block, int at, uint64_t seed, uint64_t n)
     memcpy(block + at, &half, sizeof half);
 }
 
+/* Scales of any size that checkpoints can hold, with magnitudes as in models in most blocks, or 0; no NaN codes. */
+static void put_float_scale(uint8_t *block, uint64_t seed, uint64_t n)
+{
+    const int64_t kind = draw(seed + 1, n, 20);
+    const float scale = (1 + (float)draw(seed + 2, n, 1 << 20) * 0x1p-20f) * (kind == 0   ? 0
+                                                                              : kind == 1 ? 0x1p-100f
+                                                                              : kind == 2 ? -0x1p49f
+                                                                                          : 0x1p-12f);
+    for (int i = 4; i < LH_F8_BYTES; i++)
+        if (lh_e4m3_is_nan(block[i])) block[i] ^= 1;
+    memcpy(block, &scale, sizeof scale);
+}
+
 source_blocks blocks_make(lot *m, const lh_format *format, int64_t rows, int64_t cols, uint64_t seed)
 {
     source_blocks b = {.format = format, .rows = rows, .cols = cols, .row_bytes = lh_format_bytes(format, cols)};
@@ -34,7 +48,8 @@ source_blocks blocks_make(lot *m, const lh_format *format, int64_t rows, int64_t
     b.data = lot_new(m, rows * b.row_bytes);
     for (int64_t n = 0; n < rows * b.row_bytes; n++) b.data[n] = (uint8_t)draw(seed, (uint64_t)n, 256);
     for (int64_t n = 0; n < rows * b.row_bytes / format->bytes; n++) {
-        put_half(b.data + n * format->bytes, formats[i].d, seed, (uint64_t)n * 2);
+        if (format->by_rows) put_float_scale(b.data + n * format->bytes, seed, (uint64_t)n);
+        if (formats[i].d >= 0) put_half(b.data + n * format->bytes, formats[i].d, seed, (uint64_t)n * 2);
         if (formats[i].m >= 0) put_half(b.data + n * format->bytes, formats[i].m, seed, (uint64_t)n * 2 + 1);
     }
     return b;

@@ -235,6 +235,7 @@ START_TEST(test_a_number_that_is_not_finite_makes_its_row_nan)
         rig_open(&g, rig_backend(b));
         for (int f = 0; packed_format(f); f++) {
             lot m = {0};
+            if (packed_format(f)->by_rows) continue; /* products of plain numbers */
             const source_blocks source = blocks_make(&m, packed_format(f), 16, 256, 60);
             float *x = lot_normals(&m, 2 * 256, 1.0f, 61), *y = rig_new(&g, 2 * 16 * 4), got[2 * 16];
             x[256 + 100] = wrong[f % 3];

@@ -8,9 +8,9 @@
 enum { FORMAT, ROWS, COLS, FIRST, SKIP, TYPE };
 static const dimension kinds[] = {
     [FORMAT] = {"format",
-                10,
-                {0, 1, 2, 3, 4, 5, 6, 7, 8, 9},
-                {"q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q4_K", "q5_K", "q6_K", "iq4_nl", "iq4_xs"}},
+                11,
+                {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10},
+                {"q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "q4_K", "q5_K", "q6_K", "iq4_nl", "iq4_xs", "f8_e4m3"}},
     [ROWS] = {"rows", 5, {1, 15, 16, 33, 70}},
     [COLS] = {"columns", 5, {32, 64, 224, 512, 992}},
     [FIRST] = {"first column", 4, {0, 0, 32, 288}},

@@ -1,9 +1,11 @@
 /* Matrix products, in three ways. Few tokens: the weights are read from memory once, unpacked; very few tokens multiply
  * a row one token at a time, more tokens are the lanes of a vector: an element of a row, or a word of two, multiplies
  * that element of VL tokens, so that no output is summed across lanes. Many tokens: by tiles, or by oneDNN for bf16
- * where the processor has such products. Measured on Zen 4, 512 tokens, one core: tiles reach 0.90 of the multiply-add
+ * where the processor has such products. Weights of few bits by rows are widened to a buffer of the thread, some rows
+ * at a time. Measured on Zen 4, 512 tokens, one core: tiles reach 0.90 of the multiply-add
  * rate in f32 (OpenBLAS 0.3.21: 0.88), also with weights widened from bf16 while they are packed; oneDNN 1.9 times the
  * rate with bf16 pairs (our tiles: 1.7). */
+#include "kernels/cpu/f8.h"
 #include "kernels/cpu/stream.h"
 #include "kernels/cpu/tile.h"
 
@@ -16,6 +18,7 @@ typedef struct lh_few {
     const lh_gemm_args *args;
     float *x; /* packed: a vector per token (stream.h), or [places, lanes] per VL tokens, x_ld apart */
     int64_t x_ld;
+    char *widened; /* [threads, LANE_ROWS rows]; weights by rows only */
 } lh_few;
 
 /* ---- very few tokens ---- */
@@ -163,13 +166,43 @@ static void few_range_bf16(const lh_few *f, int64_t o, int64_t end)
     few_range(f, o, end, meet_bf16);
 }
 
+static void few_rows(const lh_few *f, int64_t o, int64_t end)
+{
+    if (f->args->type == LH_F32)
+        few_range_f32(f, o, end);
+    else
+        few_range_bf16(f, o, end);
+}
+
+/* The same of weights by rows. */
+static void few_widened_rows(const lh_few *f, int64_t o, int64_t end)
+{
+    const lh_gemm_args *a = f->args;
+    const int64_t step = a->tokens < LANES_FROM ? 1 : LANE_ROWS, bytes = lh_dtype_bytes(a->type);
+    char *rows = f->widened + omp_get_thread_num() * LANE_ROWS * a->in * bytes;
+    lh_gemm_args part = *a;
+    lh_few own = *f;
+    own.args = &part;
+    part.w = lh_plain_matrix(rows, a->type, a->in);
+    for (; o < end; o += step) {
+        part.out = lh_min_i64(step, end - o);
+        part.y = a->y + o;
+        part.bias = a->bias ? a->bias + o : NULL;
+        f8_widen_rows(rows, a->type, a->in, &(lh_f8_part){.w = &a->w, .row = o, .rows = part.out, .cols = a->in});
+        few_rows(&own, 0, part.out);
+    }
+}
+
 static lh_status gemm_few(lh_stream *stream, const lh_gemm_args *a)
 {
     enum { ROWS = 64 };
     lh_meet kind = a->type == LH_F32 ? MEET_F32 : meet_bf16;
     int64_t bytes = lh_dtype_bytes(a->type), group = a->tokens < LANES_FROM ? 1 : VL;
     lh_few f = {.args = a, .x_ld = packed_floats(a->in, kind) * group};
-    LH_TRY(lh_stream_scratch(stream, &f.x, (a->tokens + group - 1) / group * f.x_ld * (int64_t)sizeof *f.x));
+    const int64_t x_floats = (a->tokens + group - 1) / group * f.x_ld,
+                  own_bytes = a->w.format->by_rows ? LANE_ROWS * a->in * bytes : 0;
+    LH_TRY(lh_stream_scratch(stream, &f.x, x_floats * (int64_t)sizeof *f.x + omp_get_max_threads() * own_bytes));
+    f.widened = (char *)(f.x + x_floats);
     for (int64_t t = 0; t < a->tokens; t += group) {
         if (group == 1)
             pack_vector(f.x + t * f.x_ld, (const char *)a->x + t * a->x_ld * bytes, a->in, kind);
@@ -178,10 +211,10 @@ static lh_status gemm_few(lh_stream *stream, const lh_gemm_args *a)
     }
 #pragma omp parallel for if (a->out * a->in >= PARALLEL_FROM)
     for (int64_t o = 0; o < a->out; o += ROWS) {
-        if (a->type == LH_F32)
-            few_range_f32(&f, o, lh_min_i64(o + ROWS, a->out));
+        if (a->w.format->by_rows)
+            few_widened_rows(&f, o, lh_min_i64(o + ROWS, a->out));
         else
-            few_range_bf16(&f, o, lh_min_i64(o + ROWS, a->out));
+            few_rows(&f, o, lh_min_i64(o + ROWS, a->out));
     }
     return LH_OK;
 }
@@ -191,12 +224,14 @@ static lh_status gemm_few(lh_stream *stream, const lh_gemm_args *a)
 /* TILED_TOKENS tokens are packed together; a thread takes up to TILED_PANELS panels of weights, fewer if that would
  * leave less than TILED_ITEMS items per thread. */
 enum { TILED_DEPTH = 384, TILED_PANELS = 4, TILED_TOKENS = 512, TILED_ITEMS = 8 };
+enum { TILED_WEIGHTS = TILED_PANELS * TILE_COLS * TILED_DEPTH };
 
 typedef struct lh_tiled {
     const lh_gemm_args *args;
     const float *x; /* packed: [blocks][in][TILE_ROWS] */
     float *w;       /* of this thread: TILED_PANELS panels of TILED_DEPTH */
     float *y;       /* of this thread: the last, partial panel of a block */
+    float *widened; /* of this thread: TILED_DEPTH columns of TILED_PANELS panels; weights by rows only */
 } lh_tiled;
 
 /* Adds depth [i, i + TILED_DEPTH) of the panels g->w to output columns [o, o + count), a block of rows at a time. Whole
@@ -243,6 +278,12 @@ static void tiled_columns(const lh_tiled *g, int64_t o, int64_t count)
                               .ld = a->w.ld,
                               .count = count,
                               .depth = lh_min_i64(a->in - i, TILED_DEPTH)};
+        if (a->w.format->by_rows) {
+            f8_widen_rows(g->widened, a->type, TILED_DEPTH, &(lh_f8_part){&a->w, o, count, i, columns.depth});
+            columns.src = g->widened;
+            columns.first = 0;
+            columns.ld = TILED_DEPTH;
+        }
         pack_columns(g->w, &columns);
         for (int64_t block = 0; block * TILE_ROWS < a->tokens; block++) tiled_block(g, block, o, count, i);
     }
@@ -257,7 +298,8 @@ static void tiled_tokens(const lh_gemm_args *a, int64_t first, float *x, float *
     lh_gemm_args part = *a;
     part.y += first * a->y_ld;
     part.tokens = tokens;
-    lh_tiled g = {.args = &part, .x = x, .w = mine, .y = mine + TILED_PANELS * TILE_COLS * TILED_DEPTH};
+    lh_tiled g = {.args = &part, .x = x, .w = mine, .y = mine + TILED_WEIGHTS};
+    g.widened = g.y + TILE_ROWS * TILE_COLS;
     lh_rows rows = {.src = a->x,
                     .type = a->type,
                     .first = first * a->x_ld,
@@ -277,7 +319,7 @@ static lh_status gemm_tiled(lh_stream *stream, const lh_gemm_args *a)
 {
     float *x = NULL;
     int64_t packed = round_up(lh_min_i64(a->tokens, TILED_TOKENS), TILE_ROWS) * a->in;
-    int64_t own = TILED_PANELS * TILE_COLS * TILED_DEPTH + TILE_ROWS * TILE_COLS;
+    int64_t own = TILED_WEIGHTS + TILE_ROWS * TILE_COLS + (a->w.format->by_rows ? TILED_WEIGHTS : 0);
     LH_TRY(lh_stream_scratch(stream, &x, (packed + omp_get_max_threads() * own) * (int64_t)sizeof *x));
 #pragma omp parallel if (a->tokens * a->in * a->out >= PARALLEL_FROM)
     for (int64_t first = 0; first < a->tokens; first += TILED_TOKENS)
@@ -296,7 +338,7 @@ static void fill_bias(const lh_gemm_args *a)
     }
 }
 
-/* Plain weights, one matrix. */
+/* Plain weights or weights by rows, one matrix. */
 static lh_status gemm_plain(lh_stream *stream, const lh_gemm_args *a)
 {
     if (a->in == 0) {
@@ -305,19 +347,25 @@ static lh_status gemm_plain(lh_stream *stream, const lh_gemm_args *a)
     }
     if (a->order == LH_ORDER_FIXED) return gemm_tiled(stream, a);
     if (a->tokens <= FEW_TOKENS) return gemm_few(stream, a);
-    if (PAIRS && a->type == LH_BF16 && lh_cpu_onednn_there()) return lh_cpu_onednn_gemm(stream, a);
+    if (PAIRS && a->type == LH_BF16 && a->w.format->is_plain && lh_cpu_onednn_there())
+        return lh_cpu_onednn_gemm(stream, a);
     return gemm_tiled(stream, a);
 }
 
 static lh_status gemm_packed(lh_stream *stream, const lh_gemm_args *a); /* packed.inc.c */
 
-/* Rows of the first matrix, or of the matrices of few bits that the product begins with. */
+/* True for weights of few bits in groups of rows (packed.h). */
+static int is_grouped(const lh_matrix *w)
+{
+    return !w->format->is_plain && !w->format->by_rows;
+}
+
+/* Rows of the first matrix, or of the matrices in groups of rows that the product begins with. */
 static int64_t rows_together(const lh_matrix *w, int64_t out)
 {
     int64_t rows = lh_matrix_rows(w, out);
-    const int is_plain = w->format->is_plain;
-    for (; rows < out && !is_plain && !w->next->format->is_plain; w = w->next)
-        rows += lh_matrix_rows(w->next, out - rows);
+    const int grouped = is_grouped(w);
+    for (; rows < out && grouped && is_grouped(w->next); w = w->next) rows += lh_matrix_rows(w->next, out - rows);
     return rows;
 }
 
@@ -330,7 +378,7 @@ static lh_status op_gemm(lh_stream *stream, const lh_gemm_args *a)
         part.y += first;
         part.bias = a->bias ? a->bias + first : NULL;
         part.out = rows_together(w, a->out - first);
-        LH_TRY(w->format->is_plain ? gemm_plain(stream, &part) : gemm_packed(stream, &part));
+        LH_TRY(is_grouped(w) ? gemm_packed(stream, &part) : gemm_plain(stream, &part));
         for (int64_t end = first + part.out; first < end; w = w->next) first += lh_matrix_rows(w, a->out - first);
     }
     return LH_OK;

@@ -7,6 +7,7 @@
  * a third of the bandwidth (2 Zen 4 cores). */
 #include "kernels/packed.h"
 #include "kernels/cpu/common.h"
+#include "kernels/cpu/f8.h"
 
 /* Tokens of a chunk: their x stays in the L2 cache while the weights are read. */
 enum { PACKED_TOKENS = 96 };
@@ -479,8 +480,19 @@ static lh_status op_pack_weights(lh_stream *stream, const lh_pack_weights_args *
     return lh_ref_pack_weights(stream, a);
 }
 
+static lh_status unpack_rows(const lh_unpack_args *a)
+{
+    const int64_t bytes = lh_dtype_bytes(a->dst_type);
+#pragma omp parallel for if (a->rows * a->cols >= PARALLEL_FROM)
+    for (int64_t r = 0; r < a->rows; r++)
+        f8_widen_rows((char *)a->dst + r * a->dst_ld * bytes, a->dst_type, a->dst_ld,
+                      &(lh_f8_part){.w = &a->w, .row = r, .rows = 1, .cols = a->cols});
+    return LH_OK;
+}
+
 static lh_status op_unpack(lh_stream *stream, const lh_unpack_args *a)
 {
+    if (a->w.format->by_rows) return unpack_rows(a);
     const lh_packed_functions *f = functions_of(a->w.format);
     const int64_t bytes = bytes_of_group(&a->w);
     (void)stream;

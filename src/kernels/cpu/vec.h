@@ -19,9 +19,10 @@
  *   vf_dot(a, b, c)             c + the products of both bf16 in each word of a and b; PAIRS: 1 if that is an
  *                               instruction
  *   vf_load_f16, vf_load_i8     VL f16 or int8 as floats
+ *   vf_load_e4m3                VL floats of 8 bits, divided by 256
  *   vi_round, vf_from_ints      to the nearest integer, ties to even, of |x| < 2^31; the inverse, rounded
- *   vi_dot(a, word, c)          c + the products of the integers in each word of a and in *word: DOT_BYTES 1: 4 unsigned
- *                               bytes of a and 4 signed ones of *word; 0: 2 signed numbers of 16 bits
+ *   vi_dot(a, word, c)          c + the products of the integers in each word of a and in *word: DOT_BYTES 1: 4
+ * unsigned bytes of a and 4 signed ones of *word; 0: 2 signed numbers of 16 bits
  *
  * The operators + - * / work on vf. */
 #ifndef LH_KERNELS_CPU_VEC_H

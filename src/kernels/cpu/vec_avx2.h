@@ -232,6 +232,12 @@ VEC_FN vf vf_load_i8(const uint8_t *p)
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
 }
 
+VEC_FN vf vf_load_e4m3(const uint8_t *p)
+{
+    const __m128i words = _mm_cvtepi8_epi16(_mm_loadl_epi64((const __m128i *)p));
+    return _mm256_cvtph_ps(_mm_and_si128(_mm_slli_epi16(words, 7), _mm_set1_epi16((int16_t)0xbf80)));
+}
+
 VEC_FN vi vi_round(vf x)
 {
     return _mm256_cvtps_epi32(x);

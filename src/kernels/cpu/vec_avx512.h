@@ -242,6 +242,12 @@ VEC_FN vf vf_load_i8(const uint8_t *p)
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *)p)));
 }
 
+VEC_FN vf vf_load_e4m3(const uint8_t *p)
+{
+    const __m256i words = _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p));
+    return _mm512_cvtph_ps(_mm256_and_si256(_mm256_slli_epi16(words, 7), _mm256_set1_epi16((int16_t)0xbf80)));
+}
+
 VEC_FN vi vi_round(vf x)
 {
     return _mm512_cvtps_epi32(x);

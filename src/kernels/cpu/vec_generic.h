@@ -225,6 +225,11 @@ VEC_FN vf vf_load_i8(const uint8_t *p)
     return (vf){(int8_t)p[0], (int8_t)p[1], (int8_t)p[2], (int8_t)p[3]};
 }
 
+VEC_FN vf vf_load_e4m3(const uint8_t *p)
+{
+    return (vf){lh_e4m3_to_f32(p[0]), lh_e4m3_to_f32(p[1]), lh_e4m3_to_f32(p[2]), lh_e4m3_to_f32(p[3])} / 256.0f;
+}
+
 VEC_FN vi vi_round(vf x)
 {
     return (vi){(int32_t)lrintf(x[0]), (int32_t)lrintf(x[1]), (int32_t)lrintf(x[2]), (int32_t)lrintf(x[3])};

@@ -174,9 +174,9 @@ lh_status lh_cuda_expert_gemm(lh_stream *stream, const lh_expert_gemm_args *a)
     int is_wide = lh_gemm_is_wide(&all) && a->w.step % 16 == 0;
     if (all.tokens == 0 || a->out == 0) return LH_OK;
     if (a->in == 0) return lh_cuda_gemm(stream, &all);
-    if (!a->w.format->is_plain) return lh_expert_gemm_packed(stream, a);
+    if (!a->w.format->is_plain && !a->w.format->by_rows) return lh_expert_gemm_packed(stream, a);
     if (a->order == LH_ORDER_FIXED) return lh_expert_gemm_fixed(stream, a);
-    if (tokens <= small) return lh_expert_gemm_small(stream, a, is_wide);
+    if (tokens <= small || a->w.format->by_rows) return lh_expert_gemm_small(stream, a, is_wide);
     if (a->type == LH_F32 || !is_wide) return lh_expert_gemm_fixed(stream, a);
     return tokens <= LH_STREAM_TOKENS ? lh_expert_gemm_stream(stream, a) : multiply_tiles(stream, a);
 }

@@ -46,7 +46,7 @@ static __device__ __forceinline__ int lh_expert_tile(lh_gemm_args *g, const lh_e
     return 1;
 }
 
-/* At most LH_SMALL_F32 or LH_SMALL_BF16 tokens. gemm_small.cu */
+/* For few tokens: tiles of LH_SMALL_F32 or LH_SMALL_BF16. gemm_small.cu */
 lh_status lh_expert_gemm_small(lh_stream *stream, const lh_expert_gemm_args *a, int is_wide);
 
 /* At most LH_STREAM_TOKENS tokens, of bf16 numbers in wide rows. gemm_stream.cu */

@@ -1,5 +1,6 @@
 /* The choice of a kernel for a matrix product; initial values; products in a fixed order. */
 #include "kernels/cuda/expert_gemm.cuh"
+#include "kernels/cuda/f8.cuh"
 #include "kernels/cuda/gemm.cuh"
 #include "kernels/cuda/packed.cuh"
 #include "kernels/cuda/vector.cuh"
@@ -34,8 +35,9 @@ lh_status lh_cuda_gemm(lh_stream *stream, const lh_gemm_args *a)
     int there;
     if (a->tokens == 0 || a->out == 0) return LH_OK;
     if (a->in == 0) return begin(stream, a);
-    if (!lh_gemm_is_plain(a)) return lh_gemm_packed(stream, a);
+    if (!lh_gemm_is_plain(a) && (!a->w.format->by_rows || a->w.next)) return lh_gemm_packed(stream, a);
     if (a->order == LH_ORDER_FIXED) return lh_gemm_fixed(stream, a);
+    if (a->w.format->by_rows) return lh_gemm_small(stream, a);
     product.gemm = *a;
     if (lh_gemm_streams(a)) return lh_gemm_stream(stream, "gemm", &product);
     if (a->tokens <= (a->type == LH_F32 ? LH_SMALL_F32 : LH_SMALL_BF16)) return lh_gemm_small(stream, a);
@@ -88,21 +90,46 @@ static __device__ __forceinline__ void multiply(float (&sum)[DEEP][PER], const f
     }
 }
 
+/* Weights as readers of slices: row o0 and the rows after it of a matrix, transposed as load_slice does. */
+template <typename T>
+struct plain_weights {
+    typedef T type;
+    template <int THREADS>
+    static __device__ void load(float (*to)[OUTS + PAD], const lh_gemm_args &a, int64_t o0, int64_t i0, int n)
+    {
+        load_slice<T, OUTS, THREADS>(to, (const T *)a.w.data + o0 * a.w.ld + i0, a.w.ld, a.out - o0, n);
+    }
+};
+
+template <typename T>
+struct f8_weights {
+    typedef T type;
+    template <int THREADS>
+    static __device__ void load(float (*to)[OUTS + PAD], const lh_gemm_args &a, int64_t o0, int64_t i0, int n)
+    {
+        const int i = lh_lane();
+        for (int r = lh_warp(); r < OUTS; r += THREADS / LH_WARP)
+            to[i][r] =
+                i < n && o0 + r < a.out ? lh_rounded_to(lh_f8_value(&a.w, o0 + r, a.w.first + i0 + i), T()) : 0.0f;
+    }
+};
+
 /* OUTS outputs from o0 on of DEEP * DOWN tokens from t0 on. DEEP: tokens of a thread; DOWN: threads along the tokens.
  */
-template <typename T, int DEEP, int DOWN>
+template <typename W, int DEEP, int DOWN>
 static __device__ __forceinline__ void multiply_tile(const lh_gemm_args &a, int64_t o0, int64_t t0)
 {
+    typedef typename W::type T;
     constexpr int ROWS = DEEP * DOWN, THREADS = ACROSS * DOWN;
     __shared__ __align__(16) float xs[SLICE][ROWS + PAD], ws[SLICE][OUTS + PAD];
     int across = (int)threadIdx.x % ACROSS * PER, down = (int)threadIdx.x / ACROSS * DEEP;
     float sum[DEEP][PER] = {};
-    const T *x = (const T *)a.x + t0 * a.x_ld, *w = (const T *)a.w.data + o0 * a.w.ld;
+    const T *x = (const T *)a.x + t0 * a.x_ld;
     for (int64_t i0 = 0; i0 < a.in; i0 += SLICE) {
         int n = a.in - i0 < SLICE ? (int)(a.in - i0) : (int)SLICE;
         __syncthreads(); /* the previous slice has been read */
         load_slice<T, ROWS, THREADS>(xs, x + i0, a.x_ld, a.tokens - t0, n);
-        load_slice<T, OUTS, THREADS>(ws, w + i0, a.w.ld, a.out - o0, n);
+        W::template load<THREADS>(ws, a, o0, i0, n);
         __syncthreads();
         if (n == SLICE) {
 #pragma unroll
@@ -119,12 +146,12 @@ static __device__ __forceinline__ void multiply_tile(const lh_gemm_args &a, int6
     }
 }
 
-template <typename T, int DEEP, int DOWN>
+template <typename W, int DEEP, int DOWN>
 static __global__ void fixed_kernel(lh_gemm_args a)
 {
     constexpr int ROWS = DEEP * DOWN;
     for (int64_t t0 = (int64_t)blockIdx.y * ROWS; t0 < a.tokens; t0 += (int64_t)gridDim.y * ROWS)
-        multiply_tile<T, DEEP, DOWN>(a, (int64_t)blockIdx.x * OUTS, t0);
+        multiply_tile<W, DEEP, DOWN>(a, (int64_t)blockIdx.x * OUTS, t0);
 }
 
 template <int DEEP, int DOWN>
@@ -133,7 +160,10 @@ static lh_status launch(lh_stream *stream, const lh_gemm_args *a)
     const int64_t most = 65535, tiles = (a->tokens + DEEP * DOWN - 1) / (DEEP * DOWN);
     lh_shape shape = {dim3((unsigned)((a->out + OUTS - 1) / OUTS), (unsigned)(tiles < most ? tiles : most)),
                       ACROSS * DOWN, 0};
-    auto *kernel = a->type == LH_F32 ? fixed_kernel<float, DEEP, DOWN> : fixed_kernel<__nv_bfloat16, DEEP, DOWN>;
+    auto *kernel = a->w.format->by_rows ? a->type == LH_F32 ? fixed_kernel<f8_weights<float>, DEEP, DOWN>
+                                                            : fixed_kernel<f8_weights<__nv_bfloat16>, DEEP, DOWN>
+                   : a->type == LH_F32 ? fixed_kernel<plain_weights<float>, DEEP, DOWN>
+                                        : fixed_kernel<plain_weights<__nv_bfloat16>, DEEP, DOWN>;
     return lh_launch(stream, "gemm", shape, kernel, *a);
 }
 
@@ -144,12 +174,12 @@ lh_status lh_gemm_fixed(lh_stream *stream, const lh_gemm_args *a)
 
 /* ---- the same for experts: blocks along their tiles ---- */
 
-template <typename T, int DEEP, int DOWN>
+template <typename W, int DEEP, int DOWN>
 static __global__ void expert_fixed_kernel(lh_expert_gemm_args a)
 {
     lh_gemm_args g;
-    if (lh_expert_tile<T, DEEP * DOWN>(&g, a, (int)blockIdx.x))
-        multiply_tile<T, DEEP, DOWN>(g, (int64_t)blockIdx.y * OUTS, 0);
+    if (lh_expert_tile<typename W::type, DEEP * DOWN>(&g, a, (int)blockIdx.x))
+        multiply_tile<W, DEEP, DOWN>(g, (int64_t)blockIdx.y * OUTS, 0);
 }
 
 template <int DEEP, int DOWN>
@@ -157,8 +187,10 @@ static lh_status launch_experts(lh_stream *stream, const lh_expert_gemm_args *a)
 {
     int64_t tiles = lh_expert_tiles<DEEP * DOWN>(&a->routes), outs = (a->out + OUTS - 1) / OUTS;
     lh_shape shape = {dim3((unsigned)tiles, (unsigned)outs), ACROSS * DOWN, 0};
-    auto *kernel =
-        a->type == LH_F32 ? expert_fixed_kernel<float, DEEP, DOWN> : expert_fixed_kernel<__nv_bfloat16, DEEP, DOWN>;
+    auto *kernel = a->w.format->by_rows ? a->type == LH_F32 ? expert_fixed_kernel<f8_weights<float>, DEEP, DOWN>
+                                                            : expert_fixed_kernel<f8_weights<__nv_bfloat16>, DEEP, DOWN>
+                   : a->type == LH_F32 ? expert_fixed_kernel<plain_weights<float>, DEEP, DOWN>
+                                        : expert_fixed_kernel<plain_weights<__nv_bfloat16>, DEEP, DOWN>;
     return lh_launch(stream, "expert_gemm", shape, kernel, *a);
 }
 

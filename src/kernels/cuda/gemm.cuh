@@ -15,12 +15,18 @@ static inline int lh_gemm_is_plain(const lh_gemm_args *a)
     return a->w.format->is_plain && !a->w.next;
 }
 
-/* Returns 1 if rows of x and w are multiples of 16 bytes. */
+/* Returns 1 if rows of x are multiples of 16 bytes. */
+static inline int lh_gemm_x_is_wide(const lh_gemm_args *a)
+{
+    const int64_t each = 16 / lh_dtype_bytes(a->type);
+    return (uintptr_t)a->x % 16 == 0 && a->in % each == 0 && (a->tokens == 1 || a->x_ld % each == 0);
+}
+
+/* Returns 1 if rows of x and w are. */
 static inline int lh_gemm_is_wide(const lh_gemm_args *a)
 {
-    int64_t each = 16 / lh_dtype_bytes(a->type);
-    return ((uintptr_t)a->x | (uintptr_t)a->w.data) % 16 == 0 && a->in % each == 0 &&
-           (a->tokens == 1 || a->x_ld % each == 0) && (a->out == 1 || a->w.ld % each == 0);
+    const int64_t each = 16 / lh_dtype_bytes(a->type);
+    return lh_gemm_x_is_wide(a) && (uintptr_t)a->w.data % 16 == 0 && (a->out == 1 || a->w.ld % each == 0);
 }
 
 /* Weights are read once: loads of 16 bytes that bypass L1, which is for x. */
@@ -76,7 +82,7 @@ static __device__ __forceinline__ void lh_join_lanes(float *sum)
     if constexpr (WITH > 1) lh_join_lanes<N, WITH / 2>(sum);
 }
 
-/* Few tokens with weights of any type and alignment: maximum tokens, f32 and bf16. gemm_small.cu */
+/* Few tokens with weights of any type and alignment: maximum tokens of a block, f32 and bf16. gemm_small.cu */
 enum { LH_SMALL_F32 = 8, LH_SMALL_BF16 = 4 };
 lh_status lh_gemm_small(lh_stream *stream, const lh_gemm_args *a);
 

@@ -273,7 +273,7 @@ static int tile_of(int64_t tokens)
 static lh_status multiply_matrix(lh_stream *stream, const lh_gemm_args *a, lh_rounded *x)
 {
     lh_gemm_args packed = *a;
-    if (a->w.format->is_plain) return lh_cuda_gemm(stream, a);
+    if (a->w.format->is_plain || a->w.format->by_rows) return lh_cuda_gemm(stream, a);
     packed.x = x;
     packed.order = LH_ORDER_FIXED; /* y is added by its own thread, which keeps numbers of any size */
     return launches_of(a->w.format)->gemm[tile_of(a->tokens)](stream, &packed);

@@ -1,5 +1,7 @@
-/* Small-M GEMM of any type and alignment, by one matrix or by the matrices of experts; and norm_gemm. */
+/* Small-M GEMM of any type and alignment and of f8_e4m3 weights, by one matrix or by the matrices of experts; and
+ * norm_gemm. */
 #include "kernels/cuda/expert_gemm.cuh"
+#include "kernels/cuda/f8.cuh"
 #include "kernels/cuda/gemm.cuh"
 #include "kernels/cuda/vector.cuh"
 
@@ -51,11 +53,38 @@ static __device__ __forceinline__ float lh_dot(unsigned x, unsigned w, float sum
     return fmaf(lh_high(x), lh_high(w), fmaf(lh_low(x), lh_low(w), sum));
 }
 
-/* 16 bytes of a row. IS_WIDE: rows are whole pieces of 16 bytes. */
+/* 16 bytes of a row from column i on; n columns are left. IS_WIDE: rows are whole pieces of 16 bytes. */
 template <int IS_WIDE, typename T>
-static __device__ __forceinline__ lh_pack lh_weights_of(const T *p, int64_t n)
+static __device__ __forceinline__ lh_pack lh_weights_of(const T *row, int64_t i, int64_t n, T)
 {
-    return IS_WIDE ? lh_pack_of(lh_load_once(p)) : lh_gather(p, n);
+    return IS_WIDE ? lh_pack_of(lh_load_once(row + i)) : lh_gather(row + i, n);
+}
+
+/* The same of f8_e4m3, as f32 and as bf16 numbers; rows have multiples of 32 columns. */
+template <int IS_WIDE>
+static __device__ __forceinline__ lh_pack lh_weights_of(const lh_f8_cursor &row, int64_t i, int64_t, float)
+{
+    float x[4];
+    lh_f8_values(x, row, i);
+    return {{__float_as_uint(x[0]), __float_as_uint(x[1]), __float_as_uint(x[2]), __float_as_uint(x[3])}};
+}
+template <int IS_WIDE>
+static __device__ __forceinline__ lh_pack lh_weights_of(const lh_f8_cursor &row, int64_t i, int64_t, __nv_bfloat16)
+{
+    float x[8];
+    lh_f8_values(x, row, i);
+    return {{lh_word(x[0], x[1]), lh_word(x[2], x[3]), lh_word(x[4], x[5]), lh_word(x[6], x[7])}};
+}
+
+/* Row o of the weights. */
+template <typename T>
+static __device__ __forceinline__ void lh_find_row(const T *&row, const lh_matrix &w, int64_t o)
+{
+    row = (const T *)w.data + o * w.ld;
+}
+static __device__ __forceinline__ void lh_find_row(lh_f8_cursor &row, const lh_matrix &w, int64_t o)
+{
+    row = lh_f8_cursor_at(w, o);
 }
 template <int IS_WIDE, typename T>
 static __device__ __forceinline__ lh_pack lh_tokens_of(const T *p, int64_t n)
@@ -63,16 +92,18 @@ static __device__ __forceinline__ lh_pack lh_tokens_of(const T *p, int64_t n)
     return IS_WIDE ? lh_pack_of(*(const uint4 *)p) : lh_gather(p, n);
 }
 
-template <typename T, int TOKENS>
+/* W: a row of weights. */
+template <typename T, int TOKENS, typename W>
 struct lh_small_rows {
-    const T *w[LH_SMALL_ROWS], *x[TOKENS];
+    W w[LH_SMALL_ROWS];
+    const T *x[TOKENS];
     int64_t in;
 };
 
 /* TURNS turns from column i on: loads all of them, then multiplies. sum: [TOKENS, LH_SMALL_ROWS]. */
-template <typename T, int TOKENS, int IS_WIDE, int TURNS>
+template <int IS_WIDE, int TURNS, typename T, int TOKENS, typename W>
 static __device__ __forceinline__ void lh_add_turns(float (&sum)[LH_SMALL_ROWS * TOKENS],
-                                                    const lh_small_rows<T, TOKENS> &f, int64_t i)
+                                                    const lh_small_rows<T, TOKENS, W> &f, int64_t i)
 {
     constexpr int STEP = LH_SMALL_THREADS * (16 / (int)sizeof(T));
     lh_pack ws[TURNS][LH_SMALL_ROWS], xs[TURNS][TOKENS];
@@ -80,7 +111,7 @@ static __device__ __forceinline__ void lh_add_turns(float (&sum)[LH_SMALL_ROWS *
     for (int k = 0; k < TURNS; k++) {
         int64_t at = i + k * STEP;
 #pragma unroll
-        for (int r = 0; r < LH_SMALL_ROWS; r++) ws[k][r] = lh_weights_of<IS_WIDE>(f.w[r] + at, f.in - at);
+        for (int r = 0; r < LH_SMALL_ROWS; r++) ws[k][r] = lh_weights_of<IS_WIDE>(f.w[r], at, f.in - at, T());
 #pragma unroll
         for (int t = 0; t < TOKENS; t++) xs[k][t] = lh_tokens_of<IS_WIDE>(f.x[t] + at, f.in - at);
     }
@@ -96,16 +127,16 @@ static __device__ __forceinline__ void lh_add_turns(float (&sum)[LH_SMALL_ROWS *
 }
 
 /* Output threadIdx.x of [TOKENS, LH_SMALL_ROWS], for the first threads of warp 0; 0 for other threads. */
-template <int IS_WIDE, typename T, int TOKENS>
-static __device__ __forceinline__ float lh_small_product(const lh_small_rows<T, TOKENS> &f)
+template <int IS_WIDE, typename T, int TOKENS, typename W>
+static __device__ __forceinline__ float lh_small_product(const lh_small_rows<T, TOKENS, W> &f)
 {
     constexpr int N = LH_SMALL_ROWS * TOKENS, EACH = 16 / (int)sizeof(T), STEP = LH_SMALL_THREADS * EACH,
                   TURNS = TOKENS <= 2 ? 2 : 1;
     __shared__ float parts[LH_SMALL_WARPS][N];
     int64_t i = (int64_t)threadIdx.x * EACH;
     float sum[N] = {}, y = 0.0f;
-    for (; i + (TURNS - 1) * STEP < f.in; i += TURNS * STEP) lh_add_turns<T, TOKENS, IS_WIDE, TURNS>(sum, f, i);
-    for (; i < f.in; i += STEP) lh_add_turns<T, TOKENS, IS_WIDE, 1>(sum, f, i);
+    for (; i + (TURNS - 1) * STEP < f.in; i += TURNS * STEP) lh_add_turns<IS_WIDE, TURNS>(sum, f, i);
+    for (; i < f.in; i += STEP) lh_add_turns<IS_WIDE, 1>(sum, f, i);
     lh_join_lanes<N>(sum);
     if (lh_lane() % (LH_WARP / N) == 0) parts[lh_warp()][lh_lane() / (LH_WARP / N)] = sum[0];
     __syncthreads();
@@ -115,14 +146,13 @@ static __device__ __forceinline__ float lh_small_product(const lh_small_rows<T, 
 
 /* LH_SMALL_ROWS outputs from o0 on. TOKENS >= the number of tokens; the last token stands in for missing ones, and the
  * last output for missing outputs. */
-template <typename T, int TOKENS, int IS_WIDE>
+template <typename T, int TOKENS, int IS_WIDE, typename W>
 static __device__ __forceinline__ void multiply_rows(const lh_gemm_args &a, int64_t o0)
 {
-    lh_small_rows<T, TOKENS> f;
+    lh_small_rows<T, TOKENS, W> f;
     f.in = a.in;
 #pragma unroll
-    for (int r = 0; r < LH_SMALL_ROWS; r++)
-        f.w[r] = (const T *)a.w.data + (o0 + r < a.out ? o0 + r : a.out - 1) * a.w.ld;
+    for (int r = 0; r < LH_SMALL_ROWS; r++) lh_find_row(f.w[r], a.w, o0 + r < a.out ? o0 + r : a.out - 1);
 #pragma unroll
     for (int t = 0; t < TOKENS; t++) f.x[t] = (const T *)a.x + (t < a.tokens ? t : a.tokens - 1) * a.x_ld;
     float product = lh_small_product<IS_WIDE>(f);
@@ -132,58 +162,80 @@ static __device__ __forceinline__ void multiply_rows(const lh_gemm_args &a, int6
     lh_gemm_put(a, t, o, (a.bias ? a.bias[o] : 0.0f) + product);
 }
 
-template <typename T, int TOKENS, int IS_WIDE>
+/* Blocks: rows of weights, along y TOKENS tokens. */
+template <typename T, int TOKENS, int IS_WIDE, typename W>
 static __global__ void gemm_small_kernel(lh_gemm_args a)
 {
-    multiply_rows<T, TOKENS, IS_WIDE>(a, (int64_t)blockIdx.x * LH_SMALL_ROWS);
+    const int64_t t = (int64_t)blockIdx.y * TOKENS, left = a.tokens - t;
+    a.x = (const T *)a.x + t * a.x_ld;
+    a.y += t * a.y_ld;
+    a.tokens = left < TOKENS ? left : TOKENS;
+    multiply_rows<T, TOKENS, IS_WIDE, W>(a, (int64_t)blockIdx.x * LH_SMALL_ROWS);
 }
 
-template <typename T, int MOST, int IS_WIDE>
+template <typename T, int MOST, int IS_WIDE, typename W = const T *>
 static lh_status launch(lh_stream *stream, const lh_gemm_args *a)
 {
-    lh_shape shape = {dim3((unsigned)((a->out + LH_SMALL_ROWS - 1) / LH_SMALL_ROWS)), LH_SMALL_THREADS, 0};
-    auto *kernel = a->tokens == 1   ? gemm_small_kernel<T, 1, IS_WIDE>
-                   : a->tokens == 2 ? gemm_small_kernel<T, 2, IS_WIDE>
-                   : a->tokens <= 4 ? gemm_small_kernel<T, 4, IS_WIDE>
-                                    : gemm_small_kernel<T, MOST, IS_WIDE>;
+    lh_shape shape = {
+        dim3((unsigned)((a->out + LH_SMALL_ROWS - 1) / LH_SMALL_ROWS), (unsigned)((a->tokens + MOST - 1) / MOST)),
+        LH_SMALL_THREADS, 0};
+    auto *kernel = a->tokens == 1   ? gemm_small_kernel<T, 1, IS_WIDE, W>
+                   : a->tokens == 2 ? gemm_small_kernel<T, 2, IS_WIDE, W>
+                   : a->tokens <= 4 ? gemm_small_kernel<T, 4, IS_WIDE, W>
+                                    : gemm_small_kernel<T, MOST, IS_WIDE, W>;
     return lh_launch(stream, "gemm", shape, kernel, *a);
+}
+
+static lh_status launch_f8(lh_stream *stream, const lh_gemm_args *a)
+{
+    typedef __nv_bfloat16 bf16;
+    const int is_wide = lh_gemm_x_is_wide(a);
+    if (a->type == LH_F32)
+        return is_wide ? launch<float, LH_SMALL_F32, 1, lh_f8_cursor>(stream, a)
+                       : launch<float, LH_SMALL_F32, 0, lh_f8_cursor>(stream, a);
+    return is_wide ? launch<bf16, LH_SMALL_BF16, 1, lh_f8_cursor>(stream, a)
+                   : launch<bf16, LH_SMALL_BF16, 0, lh_f8_cursor>(stream, a);
 }
 
 lh_status lh_gemm_small(lh_stream *stream, const lh_gemm_args *a)
 {
     typedef __nv_bfloat16 bf16;
+    if (a->w.format->by_rows) return launch_f8(stream, a);
     if (a->type == LH_F32)
         return lh_gemm_is_wide(a) ? launch<float, LH_SMALL_F32, 1>(stream, a)
                                   : launch<float, LH_SMALL_F32, 0>(stream, a);
     return launch<bf16, LH_SMALL_BF16, 0>(stream, a); /* wide rows stream */
 }
 
-/* ---- experts, with at most one tile each: blocks along the outputs ---- */
+/* ---- experts: blocks along the outputs, along y tiles ---- */
 
-template <typename T, int TOKENS, int IS_WIDE>
+template <typename T, int TOKENS, int IS_WIDE, typename W>
 static __global__ void expert_small_kernel(lh_expert_gemm_args a)
 {
     lh_gemm_args g;
     if (lh_expert_tile<T, TOKENS>(&g, a, (int)blockIdx.y))
-        multiply_rows<T, TOKENS, IS_WIDE>(g, (int64_t)blockIdx.x * LH_SMALL_ROWS);
+        multiply_rows<T, TOKENS, IS_WIDE, W>(g, (int64_t)blockIdx.x * LH_SMALL_ROWS);
 }
 
-template <typename T, int MOST, int IS_WIDE>
+template <typename T, int MOST, int IS_WIDE, typename W = const T *>
 static lh_status launch_experts(lh_stream *stream, const lh_expert_gemm_args *a)
 {
     int64_t tokens = a->routes.tokens, tiles = lh_expert_tiles<MOST>(&a->routes);
     lh_shape shape = {dim3((unsigned)((a->out + LH_SMALL_ROWS - 1) / LH_SMALL_ROWS), (unsigned)tiles), LH_SMALL_THREADS,
                       0};
-    auto *kernel = tokens == 1   ? expert_small_kernel<T, 1, IS_WIDE>
-                   : tokens == 2 ? expert_small_kernel<T, 2, IS_WIDE>
-                   : tokens <= 4 ? expert_small_kernel<T, 4, IS_WIDE>
-                                 : expert_small_kernel<T, MOST, IS_WIDE>;
+    auto *kernel = tokens == 1   ? expert_small_kernel<T, 1, IS_WIDE, W>
+                   : tokens == 2 ? expert_small_kernel<T, 2, IS_WIDE, W>
+                   : tokens <= 4 ? expert_small_kernel<T, 4, IS_WIDE, W>
+                                 : expert_small_kernel<T, MOST, IS_WIDE, W>;
     return lh_launch(stream, "expert_gemm", shape, kernel, *a);
 }
 
 lh_status lh_expert_gemm_small(lh_stream *stream, const lh_expert_gemm_args *a, int is_wide)
 {
     typedef __nv_bfloat16 bf16;
+    if (a->w.format->by_rows)
+        return a->type == LH_F32 ? launch_experts<float, LH_SMALL_F32, 0, lh_f8_cursor>(stream, a)
+                                 : launch_experts<bf16, LH_SMALL_BF16, 0, lh_f8_cursor>(stream, a);
     if (a->type == LH_F32)
         return is_wide ? launch_experts<float, LH_SMALL_F32, 1>(stream, a)
                        : launch_experts<float, LH_SMALL_F32, 0>(stream, a);

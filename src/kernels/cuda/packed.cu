@@ -1,4 +1,5 @@
 /* Weights of few bits: packed on the host in its layout; values of a table's rows and of whole matrices. */
+#include "kernels/cuda/f8.cuh"
 #include "kernels/cuda/packed.cuh"
 #include "kernels/cuda/vector.cuh"
 
@@ -118,10 +119,32 @@ static const struct {
 #undef ENTRY
 };
 
+/* The same of f8_e4m3: fours of a row for a thread, blocks along y rows. */
+template <typename Y>
+static __global__ void unpack_f8_kernel(lh_unpack_args a, int width)
+{
+    for (int64_t r = blockIdx.y; r < a.rows; r += gridDim.y) {
+        const lh_f8_cursor row = lh_f8_cursor_at(a.w, r);
+        for (int64_t i = 4 * lh_grid_first(); i < a.cols; i += 4 * lh_grid_step()) {
+            lh_four x;
+            lh_f8_values(x.at, row, i);
+            lh_put4((Y *)a.dst + r * a.dst_ld + i, x, a.cols - i, width);
+        }
+    }
+}
+
+static lh_status unpack_f8(lh_stream *stream, const lh_unpack_args *a)
+{
+    auto *kernel = a->dst_type == LH_F32 ? unpack_f8_kernel<float> : unpack_f8_kernel<__nv_bfloat16>;
+    return lh_launch(stream, "unpack", lh_fours_shape(a->rows, a->cols), kernel, *a,
+                     lh_width(a->dst, a->dst_ld, a->dst_type));
+}
+
 lh_status lh_cuda_unpack(lh_stream *stream, const lh_unpack_args *a)
 {
     auto *f = formats;
     if (a->rows == 0 || a->cols == 0) return LH_OK;
+    if (a->w.format->by_rows) return unpack_f8(stream, a);
     while (!f->is_format(a->w.format)) f++;
     return (a->dst_type == LH_F32 ? f->to_f32 : f->to_bf16)(stream, a);
 }

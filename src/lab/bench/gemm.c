@@ -72,8 +72,8 @@ static lh_status run_plain(lh_bench *b)
 /* Weights of few bits, which products on the host read. */
 static lh_status run_few_bits(lh_bench *b)
 {
-    static const char *const formats[] = {"q8_0", "q4_0", "q4_1", "q5_0",   "q5_1",
-                                          "q4_K", "q5_K", "q6_K", "iq4_nl", "iq4_xs"};
+    static const char *const formats[] = {"q8_0", "q4_0", "q4_1",   "q5_0",   "q5_1",   "q4_K",
+                                          "q5_K", "q6_K", "iq4_nl", "iq4_xs", "f8_e4m3"};
     static const int64_t shapes[][3] = {{1, 4096, 14336}, {4, 4096, 14336}, {16, 4096, 14336}, {1, 1536, 576}};
     for (size_t f = 0; f < sizeof formats / sizeof *formats && b->ops->device == LH_DEVICE_CPU; f++)
         for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
