@@ -1,143 +1,12 @@
-/* needle_prompt.c - prompts of `needle`: cuts the haystack to length, places the needles, keys every random choice by
- * the seed. */
+/* needle_prompt.c - prompts of `needle` and `quote`: a text with facts, or with a sentence that can be quoted, and the
+ * question. */
 #include "lab/eval/needle_prompt.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-#include "base/rng.h"
 #include "base/unicode.h"
-
-static const char *const names[LH_NEEDLE_KEYS] = {"vault",  "safe",    "archive", "cabinet",   "gate",   "locker",
-                                                  "server", "garage",  "library", "tower",     "cellar", "harbour",
-                                                  "museum", "station", "bridge",  "greenhouse"};
-static const char *const adjectives[] = {
-    "amber",  "ancient", "bitter", "brave",  "bright", "broken",    "calm",   "clever", "copper", "crimson", "curious",
-    "dusty",  "eager",   "early",  "empty",  "faint",  "fancy",     "fierce", "frozen", "gentle", "golden",  "hidden",
-    "hollow", "humble",  "icy",    "jolly",  "lazy",   "little",    "lonely", "lucky",  "magic",  "mellow",  "misty",
-    "modest", "narrow",  "noble",  "olive",  "orange", "patient",   "plain",  "proud",  "purple", "quiet",   "rapid",
-    "rusty",  "scarlet", "rosy",   "shiny",  "silent", "silver",    "simple", "sleepy", "smooth", "solid",   "steady",
-    "stormy", "sunny",   "tidy",   "velvet", "violet", "wandering", "warm",   "wild",   "yellow"};
-static const char *const animals[] = {
-    "badger",   "beaver",   "bison",   "buffalo",  "camel",    "cheetah", "cobra",    "cougar",  "coyote",   "crane",
-    "dolphin",  "donkey",   "eagle",   "elephant", "falcon",   "ferret",  "flamingo", "fox",     "gazelle",  "giraffe",
-    "goose",    "gorilla",  "hamster", "hawk",     "hedgehog", "heron",   "horse",    "iguana",  "jackal",   "jaguar",
-    "kangaroo", "koala",    "lemur",   "leopard",  "lion",     "lizard",  "llama",    "lobster", "lynx",     "magpie",
-    "meerkat",  "mongoose", "moose",   "octopus",  "otter",    "panda",   "panther",  "parrot",  "peacock",  "pelican",
-    "penguin",  "pigeon",   "puffin",  "rabbit",   "raven",    "salmon",  "seal",     "sparrow", "squirrel", "swan",
-    "tiger",    "turtle",   "walrus",  "zebra"};
-
-enum { ADJECTIVES = sizeof adjectives / sizeof *adjectives, ANIMALS = sizeof animals / sizeof *animals };
-
-/* The purpose of a random draw; with its number it keys the generator. */
-enum { DRAW_NAMES, DRAW_ASKED, DRAW_SECRET, DRAW_START, DRAW_DEPTH, DRAW_LISTS };
-
-typedef struct draw {
-    uint32_t word[4];
-} draw;
-
-static draw draw_of(const lh_needle_spec *spec, uint32_t purpose, uint32_t number)
-{
-    draw d;
-    const uint32_t key[2] = {(uint32_t)spec->seed, (uint32_t)(spec->seed >> 32)};
-    const uint32_t counter[4] = {(uint32_t)spec->length, (uint32_t)llround(spec->depth * 1e6), purpose, number};
-    lh_philox(d.word, key, counter);
-    return d;
-}
-
-/* ---- texts ---- */
-
-/* One needle of a prompt. */
-typedef struct key {
-    const char *name;
-    char secret[64];
-    const lh_needle_kind *kind;
-    lh_buf sentence;
-    double depth;
-    int64_t at; /* byte of the haystack at which it is inserted */
-    int asked;
-} key;
-
-static uint32_t draw_item(const void *spec, uint32_t list)
-{
-    return draw_of(spec, DRAW_LISTS, list).word[0];
-}
-
-/* The values of needle i. */
-static lh_needle_values values_of(const key *keys, uint32_t i, const lh_needle_spec *spec)
-{
-    return (lh_needle_values){
-        .name = keys[i].name, .secret = keys[i].secret, .draw = draw_item, .self = spec, .key = i};
-}
-
-static lh_status make_keys(key *keys, const lh_needle_form *form, const lh_needle_spec *spec)
-{
-    const uint32_t first = draw_of(spec, DRAW_NAMES, 0).word[0], word = draw_of(spec, DRAW_ASKED, 0).word[0];
-    const int64_t asked = word % form->keys; /* the needle that is asked for */
-    const draw base = draw_of(spec, DRAW_SECRET, 0);
-    for (uint32_t i = 0; i < form->keys; i++) {
-        key *k = &keys[i];
-        const draw depth = draw_of(spec, DRAW_DEPTH, i);
-        /* The steps are coprime to the lengths of the lists: no two secrets of a prompt share a word, and words that
-         * are adjacent in the lists are not combined. */
-        k->name = names[(first + i) % LH_NEEDLE_KEYS];
-        snprintf(k->secret, sizeof k->secret, "%s %s %u", adjectives[(base.word[0] + 27 * i) % ADJECTIVES],
-                 animals[(base.word[1] + 37 * i) % ANIMALS], 1000 + (base.word[2] % 9000 + 2477 * i) % 9000);
-        k->asked = i == asked;
-        k->kind = &form->kinds.at[(spec->kind + (i + form->keys - asked) % form->keys) % form->kinds.n];
-        k->depth = k->asked ? spec->depth : lh_uniform(depth.word[0]);
-        const lh_needle_values values = values_of(keys, i, spec);
-        LH_TRY(lh_needle_fill(&k->sentence, &form->kinds, k->kind->fact, &values));
-    }
-    return LH_OK;
-}
-
-int lh_sentence_ends(const char *text, int64_t at)
-{
-    int64_t i = at - 1;
-    if (text[at] && !lh_is_ascii_space(text[at])) return 0;
-    while (i >= 0 && strchr("\"')]", text[i])) i--;
-    return i >= 0 && strchr(".!?", text[i]) != NULL;
-}
-
-/* The sentence end in text[0 … bytes] nearest to byte `wanted`, the lower of two equally near; 0 counts as one. */
-static int64_t nearest_end(const char *text, int64_t bytes, int64_t wanted)
-{
-    for (int64_t d = 0; d <= bytes; d++) {
-        if (wanted - d >= 0 && (wanted == d || lh_sentence_ends(text, wanted - d))) return wanted - d;
-        if (wanted + d <= bytes && lh_sentence_ends(text, wanted + d)) return wanted + d;
-    }
-    return 0;
-}
-
-static int by_position(const void *a, const void *b)
-{
-    const key *x = a, *y = b;
-    if (x->at != y->at) return x->at < y->at ? -1 : 1;
-    return (x->depth > y->depth) - (x->depth < y->depth);
-}
-
-/* Writes hay[0 … bytes] with the needles inserted. */
-static lh_status insert_needles(lh_needle *out, const char *hay, int64_t bytes, key *keys, int64_t n)
-{
-    int64_t from = 0;
-    for (int64_t i = 0; i < n; i++) keys[i].at = nearest_end(hay, bytes, llround(keys[i].depth * (double)bytes));
-    qsort(keys, (size_t)n, sizeof *keys, by_position);
-    out->text.bytes = 0;
-    LH_TRY(lh_buf_puts(&out->text, ""));
-    for (int64_t i = 0; i < n; i++) {
-        LH_TRY(lh_buf_append(&out->text, hay + from, keys[i].at - from));
-        if (out->text.bytes) LH_TRY(lh_buf_puts(&out->text, " "));
-        if (keys[i].asked) out->needle_at = out->text.bytes;
-        LH_TRY(lh_buf_append(&out->text, keys[i].sentence.data, keys[i].sentence.bytes));
-        from = keys[i].at;
-        if (from == 0 && bytes > 0 && (i + 1 == n || keys[i + 1].at > 0)) LH_TRY(lh_buf_puts(&out->text, " "));
-    }
-    LH_TRY(lh_buf_append(&out->text, hay + from, bytes - from));
-    return LH_OK;
-}
 
 /* ---- sentences of the text ---- */
 
@@ -244,99 +113,58 @@ typedef struct maker {
     const lh_needle_form *form;
     const lh_needle_spec *spec;
     lh_buf hay; /* the haystack from its start, wrapped around */
-    key keys[LH_NEEDLE_KEYS];
+    lh_needle_fact facts[LH_NEEDLE_KEYS];
 } maker;
 
-/* Rotates the haystack to the first sentence that begins after a position chosen by the seed. number: of the position.
- */
-static lh_status rotate_haystack(maker *m, uint32_t number)
+static lh_status insert_facts(maker *m, int64_t bytes)
 {
-    const lh_needle_form *f = m->form;
-    const double place = lh_uniform(draw_of(m->spec, DRAW_START, number).word[0]);
-    int64_t start = (int64_t)(place * (double)f->haystack_bytes);
-    m->hay.bytes = 0;
-    while (start > 0 && start < f->haystack_bytes && !lh_sentence_ends(f->haystack, start)) start++;
-    while (start < f->haystack_bytes && lh_is_ascii_space(f->haystack[start])) start++;
-    if (start >= f->haystack_bytes) start = 0;
-    LH_TRY(lh_buf_append(&m->hay, f->haystack + start, f->haystack_bytes - start));
-    if (start == 0) return LH_OK;
-    LH_TRY(lh_buf_puts(&m->hay, "\n\n"));
-    LH_TRY(lh_buf_append(&m->hay, f->haystack, start));
+    const int64_t n = m->form->keys;
+    LH_TRY(lh_needle_facts_insert(&m->out->text, m->hay.data, bytes, m->facts, n));
+    for (int64_t i = 0; i < n; i++)
+        if (m->facts[i].asked) m->out->needle_at = m->facts[i].begin;
     return LH_OK;
 }
 
-/* Makes the prompt with the haystack up to *cut, the last end of a word at or before byte `until`. */
-static lh_status try_cut(maker *m, int64_t until, int64_t *cut)
+/* The prompt with so many bytes of the haystack. */
+static lh_status make_prompt(void *self, int64_t bytes, int64_t *tokens)
 {
-    while (until > 0 && !(lh_is_ascii_space(m->hay.data[until]) || until == m->hay.bytes)) until--;
-    while (until > 0 && lh_is_ascii_space(m->hay.data[until - 1])) until--;
-    *cut = until;
+    maker *m = self;
     if (m->form->keys == 0)
-        LH_TRY(quote_sentence(m->out, m->hay.data, until, m->form, m->spec));
+        LH_TRY(quote_sentence(m->out, m->hay.data, bytes, m->form, m->spec));
     else
-        LH_TRY(insert_needles(m->out, m->hay.data, until, m->keys, m->form->keys));
+        LH_TRY(insert_facts(m, bytes));
     LH_TRY(encode_prompt(m->out, m->tok, m->form));
+    *tokens = tokens_of(m->out);
     return LH_OK;
 }
 
-/* Finds the longest haystack with which the prompt does not exceed its length. */
 static lh_status fit_haystack(maker *m)
 {
-    const long long length = m->spec->length;
-    int64_t low, cut, high = 4 * m->spec->length + 256;
-    LH_TRY(try_cut(m, 0, &low));
-    if (tokens_of(m->out) > length)
-        LH_FAIL(LH_EUSAGE, "needles and question alone are %lld tokens: '--length %lld' is too short",
-                (long long)tokens_of(m->out), length);
-    for (;; high *= 2) { /* find a number of bytes that is too long */
-        if (high > m->hay.bytes) high = m->hay.bytes;
-        LH_TRY(try_cut(m, high, &cut));
-        if (tokens_of(m->out) > length) break;
-        low = cut;
-        if (high == m->hay.bytes && tokens_of(m->out) < length)
-            LH_FAIL(LH_EINPUT,
-                    "the haystack is too short: all of it makes a prompt of %lld tokens, not %lld ('--length'): give "
-                    "more text with '--haystack'",
-                    (long long)tokens_of(m->out), length);
-        if (high == m->hay.bytes) return LH_OK;
-    }
-    while (low + 1 < high) {
-        int64_t middle = low + (high - low) / 2;
-        LH_TRY(try_cut(m, middle, &cut));
-        if (tokens_of(m->out) <= length)
-            low = middle;
-        else
-            high = cut > low ? cut : low + 1; /* every byte in between gives this cut, too */
-    }
-    LH_TRY(try_cut(m, low, &cut));
-    return LH_OK;
+    return lh_needle_fit_text(&(lh_needle_fit){.hay = &m->hay,
+                                               .max = m->spec->length,
+                                               .rest = "needles and question",
+                                               .option = "--length",
+                                               .make = make_prompt,
+                                               .self = m});
 }
 
 /* Tokens of the prompt before the needle. */
 static lh_status find_token(maker *m)
 {
-    lh_status st = LH_OK;
     lh_needle *n = m->out;
-    lh_tokens rest = {0};
-    LH_TRY_DONE(lh_tokenizer_encode(m->tok, n->text.data + n->needle_at, n->text.bytes - n->needle_at,
-                                    LH_ENCODE_CONTINUES, &rest));
+    int64_t rest;
+    LH_TRY(lh_needle_tokens_from(m->tok, &n->text, n->needle_at, &rest));
     /* at most an empty line follows the text */
-    n->at_token = n->prompt.context.n - rest.n > 0 ? n->prompt.context.n - rest.n : 0;
-done:
-    lh_tokens_clear(&rest);
-    return st;
+    n->at_token = n->prompt.context.n - rest > 0 ? n->prompt.context.n - rest : 0;
+    return LH_OK;
 }
 
-/* Question and answer of needle i. */
-static lh_status ask_for(maker *m, uint32_t i)
+static lh_status ask_for(maker *m, const lh_needle_fact *fact)
 {
-    const key *k = &m->keys[i];
     lh_buf answer = {0};
-    const lh_needle_values values = values_of(m->keys, i, m->spec);
-    lh_status st = lh_needle_fill(&m->out->question, &m->form->kinds, k->kind->question, &values);
-    if (st == LH_OK) st = lh_needle_fill(&answer, &m->form->kinds, k->kind->answer, &values);
+    lh_status st = lh_needle_fact_ask(fact, m->form, m->spec, &m->out->question, &answer);
     if (st == LH_OK) st = lh_strdup(&m->out->secret, answer.data);
-    if (st == LH_OK) st = lh_strdup(&m->out->name, k->name);
+    if (st == LH_OK) st = lh_strdup(&m->out->name, fact->name);
     lh_buf_clear(&answer);
     return st;
 }
@@ -347,12 +175,12 @@ lh_status lh_needle_make(lh_needle *out, const lh_tokenizer *tok, const lh_needl
     lh_status st = LH_OK;
     maker m = {.out = out, .tok = tok, .form = form, .spec = spec};
     *out = (lh_needle){0};
-    if (form->keys > 0) LH_TRY_DONE(make_keys(m.keys, form, spec));
-    for (uint32_t i = 0; i < form->keys; i++)
-        if (m.keys[i].asked) LH_TRY_DONE(ask_for(&m, i));
+    if (form->keys > 0) LH_TRY_DONE(lh_needle_facts_draw(m.facts, form, spec));
+    for (int64_t i = 0; i < form->keys; i++)
+        if (m.facts[i].asked) LH_TRY_DONE(ask_for(&m, &m.facts[i]));
     uint32_t start = 0;
     do { /* until a sentence can be quoted */
-        LH_TRY_DONE(rotate_haystack(&m, start));
+        LH_TRY_DONE(lh_needle_rotate(&m.hay, form, spec, start));
         LH_TRY_DONE(fit_haystack(&m));
     } while (!out->question.bytes && ++start < STARTS);
     if (!out->question.bytes)
@@ -363,7 +191,7 @@ lh_status lh_needle_make(lh_needle *out, const lh_tokenizer *tok, const lh_needl
             STARTS, (long long)spec->length, spec->depth, (unsigned long long)spec->seed, LEAST_WORDS);
     LH_TRY_DONE(find_token(&m));
 done:
-    for (int64_t i = 0; i < LH_NEEDLE_KEYS; i++) lh_buf_clear(&m.keys[i].sentence);
+    lh_needle_facts_clear(m.facts, LH_NEEDLE_KEYS);
     lh_buf_clear(&m.hay);
     if (st != LH_OK) lh_needle_clear(out);
     return st;

@@ -5,28 +5,8 @@
 #ifndef LH_LAB_EVAL_NEEDLE_PROMPT_H
 #define LH_LAB_EVAL_NEEDLE_PROMPT_H
 
-#include "lab/eval/needle_kinds.h"
+#include "lab/eval/needle_facts.h"
 #include "lab/eval/questions.h"
-
-/* What all prompts of a run have in common. */
-typedef struct lh_needle_form {
-    const char *haystack; /* text, NUL-terminated */
-    int64_t haystack_bytes;
-    lh_needle_kinds kinds;
-    int64_t keys; /* needles of a prompt, 1 … LH_NEEDLE_KEYS, of all kinds in turn; the question asks for one. 0: the
-                     question quotes the text, by the only kind */
-    const lh_chat_format *format;
-    const json_t *arguments;
-    const char *system; /* the three as of lh_eval_prompt_text */
-} lh_needle_form;
-
-/* What identifies one prompt. */
-typedef struct lh_needle_spec {
-    int64_t length; /* maximum tokens, including the question */
-    double depth;   /* position of the needle or of the quoted sentence: 0 the beginning of the haystack, 1 its end */
-    uint64_t seed;  /* of secrets, names, and the part of the haystack that is used */
-    int64_t kind;   /* of the needle that is asked for, a number of the form's kinds */
-} lh_needle_spec;
 
 typedef struct lh_needle {
     lh_buf text;         /* haystack with needles */
@@ -48,8 +28,5 @@ typedef struct lh_needle {
 lh_status lh_needle_make(lh_needle *out, const lh_tokenizer *tok, const lh_needle_form *form,
                          const lh_needle_spec *spec);
 void lh_needle_clear(lh_needle *needle);
-
-/* 1 if a sentence ends before byte `at`: '.', '!' or '?', closing quotes and brackets, then white space or the end. */
-int lh_sentence_ends(const char *text, int64_t at);
 
 #endif
