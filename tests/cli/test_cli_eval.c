@@ -16,6 +16,7 @@
 enum { CHOICES = 1 + 8 * 2 };
 #define NEEDLE "eval needle -m tiny.h5 --haystack hay -q "
 #define SMALL "--length 420 --depth 0.2,0.9 -n 6 "
+#define RECALL "eval recall -m tiny.h5 --haystack hay -q --templates " SOURCE_DIR "/examples/facts.json "
 #define FIDELITY "eval fidelity -m tiny.h5 --text hay -q "
 
 /* The JSON object that a run prints. */
@@ -175,6 +176,56 @@ START_TEST(test_quote_gives_the_same_bytes_on_any_number_of_ranks)
     }
     program_clear(&one);
     program_clear(&more);
+}
+END_TEST
+
+/* Facts of known age, asked after policies have evicted while decoding. */
+START_TEST(test_recall_gives_the_same_bytes_on_any_number_of_ranks)
+{
+    static const char options[] = RECALL "--kinds ship,box --keys 3 --length 200 --steps 150 --seeds 2 --policy "
+                                         "'h2o,snapkv --evict every:16,snapkv' --budget 60 --deterministic";
+    program_result one = {0}, more = {0};
+    json_t *o = eval(1, options), *facts = rows(o, "facts"), *curve = rows(o, "curve"), *traces = rows(o, "traces");
+    ck_assert_uint_eq(json_array_size(rows(o, "means")), 4 * 3); /* kinds and their average */
+    ck_assert_uint_eq(json_array_size(facts), 2 * 3 * 4);        /* windows, facts, policies */
+    ck_assert_uint_eq(json_array_size(traces), 2 * 4);
+    ck_assert_uint_eq(json_array_size(curve), 4 * 3);
+    for (size_t i = 0; i < 3; i++) { /* of the full cache: facts at equal distances, the oldest first */
+        const double age = value(json_array_get(facts, i), "age");
+        ck_assert_double_eq_tol(age, 350 * (1 - ((double)i + 0.5) / 3), 75);
+        ck_assert_str_eq(text(json_array_get(facts, i), "task"), i == 1 ? "ship" : "box");
+    }
+    const double per_entry =
+        value(json_array_get(traces, 0), "entries_kept") / (value(json_array_get(traces, 0), "prompt_tokens") + 150);
+    ck_assert_double_eq(value(json_array_get(traces, 0), "kl"), 0);
+    ck_assert_double_eq(value(json_array_get(traces, 1), "entries_kept"), 60 * per_entry);
+    ck_assert_double_eq(value(json_array_get(traces, 3), "entries_kept"), (60 + 150) * per_entry);
+    ck_assert_double_gt(value(json_array_get(traces, 1), "kl"), 0);
+    json_decref(o);
+    everything(&one, 1, options);
+    ck_assert_int_eq(program_lines(one.out.data, "200 tokens and 150 that are fed, box: "), 1);
+    for (int ranks = 2; ranks <= 4; ranks++) {
+        everything(&more, ranks, options);
+        ck_assert_str_eq(one.out.data, more.out.data);
+    }
+    program_clear(&one);
+    program_clear(&more);
+}
+END_TEST
+
+/* Tokens that are fed one by one leave what a block of them leaves, and every question begins from that state. */
+START_TEST(test_recall_with_a_budget_that_holds_everything_is_that_of_the_full_cache)
+{
+    static const char *const same[] = {"age", "answer_nll", "answer_best", "entries_kept"};
+    json_t *o = eval(1, RECALL "--keys 3 --length 200 --steps 100 --seeds 1 --policy h2o --budget 500 --deterministic");
+    const json_t *facts = rows(o, "facts"), *traces = rows(o, "traces");
+    for (size_t i = 0; i < 3; i++)
+        for (size_t c = 0; c < sizeof same / sizeof *same; c++)
+            ck_assert_double_eq_tol(value(json_array_get(facts, i), same[c]),
+                                    value(json_array_get(facts, i + 3), same[c]), 1e-6);
+    ck_assert_double_eq_tol(value(json_array_get(traces, 1), "kl"), 0, 1e-9);
+    ck_assert_double_eq_tol(value(json_array_get(traces, 1), "over_full"), 0, 1e-6);
+    json_decref(o);
 }
 END_TEST
 
@@ -368,7 +419,7 @@ START_TEST(test_what_cannot_be_is_said)
         const char *options, *says;
         int code;
     } cases[] = {
-        {"eval", "'eval' needs a task after its name: needle, quote, tasks, ", 2},
+        {"eval", "'eval' needs a task after its name: needle, quote, recall, ", 2},
         {"eval nedle -m tiny.h5", "unknown task 'nedle', did you mean 'needle'?", 2},
         {"eval needle -m tiny.h5", "needs '--haystack FILE|FOLDER'", 2},
         {NEEDLE "--policy snapkv,snapkw --budget 8", "policy 'snapkw' is unknown, did you mean 'snapkv'?", 2},
@@ -398,6 +449,13 @@ START_TEST(test_what_cannot_be_is_said)
         {"eval needle -m tiny.h5 --haystack empty", "has no text", 3},
         {"eval needle -m tiny.h5 --haystack passage --length 500", "the haystack is too short", 3},
         {"eval needle -m bare.h5 --haystack hay", "the model has no tokenizer", 2},
+        {"eval recall -m tiny.h5 --haystack hay", "needs '--templates FILE'", 2},
+        {RECALL "--length 3000 --steps 60000", "longer than the 4096 positions", 2},
+        {RECALL "--length 40 --steps 40", "the facts alone are", 2},
+        {RECALL "--kinds chair", "has the name 'chair', or is for it", 2},
+        {"eval recall -m tiny.h5 --haystack hay --templates damaged", "kind 'box': 'answer' is missing", 3},
+        {"eval recall -m tiny.h5 --haystack passage --templates " SOURCE_DIR "/examples/facts.json",
+         "the haystack is too short", 3},
         {FIDELITY "--length 2000 --count 500", "the texts have 3 windows of 2000 tokens, fewer than 500", 3},
         {FIDELITY "--repeat 'Again!'", "'--repeat' has no effect without '--reconstruct'", 2},
         {FIDELITY "-n 1", "--max-new", 2},
@@ -475,6 +533,7 @@ static void write_haystack(void)
     program_file("hay", hay.data);
     hay.data[120] = '\0';
     program_file("passage", hay.data);
+    program_file("damaged", "{\"kinds\": [{\"name\": \"box\", \"fact\": \"A {secret}.\", \"question\": \"What?\"}]}");
     lh_buf_clear(&hay);
 }
 
@@ -485,6 +544,8 @@ int main(void)
                                   test_needle_gives_the_same_bytes_on_any_number_of_ranks,
                                   test_needle_asks_for_several_kinds_of_facts,
                                   test_quote_gives_the_same_bytes_on_any_number_of_ranks,
+                                  test_recall_gives_the_same_bytes_on_any_number_of_ranks,
+                                  test_recall_with_a_budget_that_holds_everything_is_that_of_the_full_cache,
                                   test_fidelity_gives_the_same_bytes_on_any_number_of_ranks,
                                   test_one_prefill_for_all_is_one_for_each,
                                   test_a_budget_that_holds_everything_is_faithful,

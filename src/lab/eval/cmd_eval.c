@@ -2,15 +2,11 @@
 #include "shell/shell.h"
 
 extern const lh_command lh_command_eval_needle, lh_command_eval_quote, lh_command_eval_tasks, lh_command_eval_fidelity,
-    lh_command_eval_ppl, lh_command_eval_choice;
+    lh_command_eval_ppl, lh_command_eval_choice, lh_command_eval_recall;
 
-static const lh_command *const tasks[] = {&lh_command_eval_needle,
-                                          &lh_command_eval_quote,
-                                          &lh_command_eval_tasks,
-                                          &lh_command_eval_fidelity,
-                                          &lh_command_eval_ppl,
-                                          &lh_command_eval_choice,
-                                          NULL};
+static const lh_command *const tasks[] = {
+    &lh_command_eval_needle,   &lh_command_eval_quote, &lh_command_eval_recall, &lh_command_eval_tasks,
+    &lh_command_eval_fidelity, &lh_command_eval_ppl,   &lh_command_eval_choice, NULL};
 
 static const lh_option_group groups[] = {{&lh_shell_common_options, 0}, {0}};
 static const lh_example examples[] = {
@@ -23,7 +19,8 @@ static const lh_syntax syntax = {
     .usage = "TASK -m FILE [options]",
     .summary = "Measure how policies and budgets change answers",
     .text = "TASK is needle (find a sentence that was put into a long text), quote (find a sentence of the text "
-            "itself), tasks (questions of JSON files, such as those of RULER, "
+            "itself), recall (ask for facts after evictions while decoding), tasks (questions of JSON files, such as "
+            "those of RULER, "
             "LongBench, InfiniteBench and SQuAD, or your own), fidelity (compare text generated with an evicted cache "
             "and with the full one), ppl (perplexity of a text after an evicted context) or choice (multiple-choice "
             "questions).",

@@ -218,7 +218,7 @@ static lh_status check_request(lh_eval_task *task)
     LH_TRY(check_chat(&v->run));
     LH_TRY(lh_shell_template_arguments(&v->run.format, &task->arguments));
     task->lists = v->policy;
-    LH_TRY(task->kind->check(task->self));
+    if (task->kind->check) LH_TRY(task->kind->check(task->self));
     LH_TRY(lh_policy_list_resolve(&task->policies, &task->lists));
     for (int64_t i = 0; i < v->run.given.n; i++) LH_TRY(lh_given_sets_add(&task->policies, v->run.given.at[i]));
     LH_TRY(lh_given_files_find(&task->given, &task->policies));

@@ -87,10 +87,11 @@ lh_status lh_eval_read_words(const char *option, const char *text, const char *c
 
 /* The functions of a task, called with lh_eval_task.self. */
 typedef struct lh_eval_kind {
-    const char *name;               /* "needle" */
-    lh_status (*check)(void *self); /* checks before anything is opened; the same on all ranks */
-    lh_status (*load)(void *self);  /* rank 0: reads and checks the task's input, and sets `data` of the task */
-    lh_status (*run)(void *self);   /* collective */
+    const char *name; /* "needle" */
+    /* Checks before anything is opened, the same on all ranks; NULL: there is nothing to check. */
+    lh_status (*check)(void *self);
+    lh_status (*load)(void *self); /* rank 0: reads and checks the task's input, and sets `data` of the task */
+    lh_status (*run)(void *self);  /* collective */
     /* The results so far, on rank 0. */
     lh_status (*means)(const void *self, lh_table *means);
     lh_status (*curve)(const void *self, lh_table *curve); /* a measure by position, made of them; NULL: none */

@@ -60,10 +60,15 @@ static lh_needle_values values_of(const lh_needle_fact *fact, const lh_needle_sp
         .name = fact->name, .secret = fact->secret, .draw = draw_item, .self = spec, .key = fact->number};
 }
 
-lh_status lh_needle_facts_draw(lh_needle_fact *facts, const lh_needle_form *form, const lh_needle_spec *spec)
+int64_t lh_needle_asked(const lh_needle_form *form, const lh_needle_spec *spec)
 {
-    const uint32_t first = draw_of(spec, DRAW_NAMES, 0).word[0], word = draw_of(spec, DRAW_ASKED, 0).word[0];
-    const int64_t asked = word % form->keys; /* the fact that is asked for */
+    return draw_of(spec, DRAW_ASKED, 0).word[0] % form->keys;
+}
+
+lh_status lh_needle_facts_draw(lh_needle_fact *facts, const lh_needle_form *form, const lh_needle_spec *spec,
+                               int64_t asked)
+{
+    const uint32_t first = draw_of(spec, DRAW_NAMES, 0).word[0];
     const draw base = draw_of(spec, DRAW_SECRET, 0);
     for (uint32_t i = 0; i < form->keys; i++) {
         lh_needle_fact *f = &facts[i];
@@ -175,8 +180,8 @@ lh_status lh_needle_fit_text(const lh_needle_fit *fit)
     int64_t low, cut, tokens, high = 4 * fit->max + 256;
     LH_TRY(try_cut(fit, 0, &low, &tokens));
     if (tokens > max)
-        LH_FAIL(LH_EUSAGE, "%s alone are %lld tokens: '%s %lld' is too short", fit->rest, (long long)tokens,
-                fit->option, max);
+        LH_FAIL(LH_EUSAGE, "%s alone are %lld tokens, more than the %lld of %s", fit->rest, (long long)tokens, max,
+                fit->option);
     for (;; high *= 2) { /* find a number of bytes that is too long */
         if (high > fit->hay->bytes) high = fit->hay->bytes;
         LH_TRY(try_cut(fit, high, &cut, &tokens));
@@ -184,7 +189,7 @@ lh_status lh_needle_fit_text(const lh_needle_fit *fit)
         low = cut;
         if (high == fit->hay->bytes && tokens < max)
             LH_FAIL(LH_EINPUT,
-                    "the haystack is too short: all of it makes %lld tokens, not %lld ('%s'): give more text with "
+                    "the haystack is too short: all of it makes %lld tokens, not the %lld of %s: give more text with "
                     "'--haystack'",
                     (long long)tokens, max, fit->option);
         if (high == fit->hay->bytes) return LH_OK;

@@ -31,7 +31,7 @@ typedef struct lh_needle_spec {
 /* One fact of a text. */
 typedef struct lh_needle_fact {
     uint32_t number; /* among the facts of the prompt */
-    int asked;       /* true: it is the one at the depth of the spec, of the spec's kind */
+    int asked;       /* true: it was drawn with this number as `asked` */
     const char *name;
     char secret[64];
     const lh_needle_kind *kind;
@@ -41,9 +41,13 @@ typedef struct lh_needle_fact {
     int64_t begin, end; /* bytes of the text with all facts */
 } lh_needle_fact;
 
-/* Draws the facts of a prompt, [form->keys], of all kinds in turn: one at the depth of the spec, the others at random
- * depths. `facts` is zero before; the caller clears it, also after a failure. */
-lh_status lh_needle_facts_draw(lh_needle_fact *facts, const lh_needle_form *form, const lh_needle_spec *spec);
+/* Number of a fact, drawn by the seed. */
+int64_t lh_needle_asked(const lh_needle_form *form, const lh_needle_spec *spec);
+
+/* Draws the facts of a prompt, [form->keys], of all kinds in turn: number `asked` is of the spec's kind and at its
+ * depth, the other facts are at random depths. `facts` is zero before; the caller clears it, also after a failure. */
+lh_status lh_needle_facts_draw(lh_needle_fact *facts, const lh_needle_form *form, const lh_needle_spec *spec,
+                               int64_t asked);
 void lh_needle_facts_clear(lh_needle_fact *facts, int64_t n);
 
 /* Appends the question for a fact, and its answer. */

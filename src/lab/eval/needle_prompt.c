@@ -143,7 +143,7 @@ static lh_status fit_haystack(maker *m)
     return lh_needle_fit_text(&(lh_needle_fit){.hay = &m->hay,
                                                .max = m->spec->length,
                                                .rest = "needles and question",
-                                               .option = "--length",
+                                               .option = "'--length'",
                                                .make = make_prompt,
                                                .self = m});
 }
@@ -175,7 +175,7 @@ lh_status lh_needle_make(lh_needle *out, const lh_tokenizer *tok, const lh_needl
     lh_status st = LH_OK;
     maker m = {.out = out, .tok = tok, .form = form, .spec = spec};
     *out = (lh_needle){0};
-    if (form->keys > 0) LH_TRY_DONE(lh_needle_facts_draw(m.facts, form, spec));
+    if (form->keys > 0) LH_TRY_DONE(lh_needle_facts_draw(m.facts, form, spec, lh_needle_asked(form, spec)));
     for (int64_t i = 0; i < form->keys; i++)
         if (m.facts[i].asked) LH_TRY_DONE(ask_for(&m, &m.facts[i]));
     uint32_t start = 0;

@@ -240,7 +240,9 @@ static lh_status score_cache(void *self, const lh_cache_at *at)
     const lh_eval_setup *setup = &r->request->setup;
     const double start = lh_clock_s();
     LH_TRY(lh_likelihood_of(
-        at->session, &(lh_likelihood){&r->scored, &setup->policies->at[at->policy].policy, &r->work}, r->nll, NULL));
+        at->session,
+        &(lh_likelihood){.ids = &r->scored, .policy = &setup->policies->at[at->policy].policy, .work = &r->work},
+        r->nll, NULL));
     now.figures.decode_s = lh_eval_seconds(setup, start);
     lh_work_advance(&r->work, LH_WORK_ANSWER, (double)r->scored.n);
     if (is_root(r)) st = add_rows(r, &now);

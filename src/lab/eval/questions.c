@@ -275,7 +275,9 @@ static lh_status measure(lh_question_task *a, const lh_cache_at *at, const lh_to
     LH_TRY_DONE(lh_cache_restart(at));
     LH_TRY_DONE(read_question(a, at));
     LH_TRY_DONE(lh_likelihood_of(
-        at->session, &(lh_likelihood){ids, &a->setup->policies->at[at->policy].policy, &a->work}, nll, &out->best));
+        at->session,
+        &(lh_likelihood){.ids = ids, .policy = &a->setup->policies->at[at->policy].policy, .work = &a->work}, nll,
+        &out->best));
     for (int64_t i = 0; i < ids->n; i++) out->nll += nll[i];
 done:
     lh_free(nll);

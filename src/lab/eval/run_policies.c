@@ -163,21 +163,27 @@ static lh_status follow_prefill(void *self, int64_t done, int64_t total)
     return LH_OK;
 }
 
-/* Collective. Reads the figures of the cache, and writes its keep sets if the setup has a folder for them. */
-static lh_status look_at(const lh_policies_request *r, lh_cache_at *at)
+lh_status lh_cache_count(const lh_eval_setup *setup, lh_cache_at *at)
 {
     const lh_engine_view *engine = lh_engine_get(lh_session_engine(at->session));
-    const lh_eval_setup *setup = r->setup;
-    const lh_policy_choice *choice = &setup->policies->at[at->policy];
+    const lh_policy *policy = &setup->policies->at[at->policy].policy;
     lh_kv_stats stats = {0};
     LH_TRY(lh_comm_agree(engine->comm, lh_kv_stats_of(lh_session_kv(at->session), &stats)));
     LH_TRY(lh_comm_allreduce(engine->comm, &stats.entries_counted, 1, LH_I64, LH_SUM));
-    at->figures = (lh_eval_figures){
-        .entries_kept = stats.entries_counted,
-        .kv_bytes = stats.entries_counted *
-                    lh_entry_bytes(lh_kv_kept_type(&engine->kv_types, &choice->policy), engine->config->head_dim),
-        .filled = !choice->given && lh_policy_is_filled(&choice->policy, r->prompt->n),
-        .evict_s = setup->timed ? stats.evict_s : (double)NAN};
+    at->figures.entries_kept = stats.entries_counted;
+    at->figures.kv_bytes =
+        stats.entries_counted * lh_entry_bytes(lh_kv_kept_type(&engine->kv_types, policy), engine->config->head_dim);
+    at->figures.evict_s = setup->timed ? stats.evict_s : (double)NAN;
+    return LH_OK;
+}
+
+/* Collective. Reads the figures of the cache, and writes its keep sets if the setup has a folder for them. */
+static lh_status look_at(const lh_policies_request *r, lh_cache_at *at)
+{
+    const lh_eval_setup *setup = r->setup;
+    const lh_policy_choice *choice = &setup->policies->at[at->policy];
+    LH_TRY(lh_cache_count(setup, at));
+    at->figures.filled = !choice->given && lh_policy_is_filled(&choice->policy, r->prompt->n);
     if (!setup->keep_sets) return LH_OK;
     const lh_keep_file file = {setup->keep_sets, r->name, setup->policies, at->policy, setup->run};
     lh_status st = lh_keep_file_write(&file, at->session);
@@ -320,17 +326,20 @@ int64_t lh_likelihood_rows(int64_t tokens)
     return lh_max_i64(1, lh_min_i64(tokens - 1, LH_LIKELIHOOD_BLOCK));
 }
 
-/* Collective. The last n rows of logits are those before ids[0 .. n). Adds to *best. */
-static lh_status read_rows(lh_session *session, const int32_t *ids, int64_t n, double *nll, int64_t *best)
+/* Collective. The last n rows of logits are those before ids[at .. at + n). Adds to *best. */
+static lh_status read_rows(lh_session *session, const lh_likelihood *how, int64_t at, int64_t n, double *nll,
+                           int64_t *best)
 {
     const int64_t vocab = lh_engine_get(lh_session_engine(session))->config->vocab;
+    const int32_t *ids = how->ids->ids;
     const float *logits = NULL;
     int64_t rows;
     LH_TRY(lh_session_logits(session, &logits, &rows));
-    for (int64_t i = 0; i < n && logits; i++) {
-        const float *row = logits + (rows - n + i) * vocab;
+    for (int64_t i = at; i < at + n && logits; i++) {
+        const float *row = logits + (rows - n + i - at) * vocab;
         nll[i] = lh_nll_of(row, vocab, ids[i]);
         if (best) *best += lh_best_of(row, vocab) == ids[i];
+        if (how->row) how->row(how->self, i, row);
     }
     return LH_OK;
 }
@@ -342,13 +351,13 @@ lh_status lh_likelihood_of(lh_session *session, const lh_likelihood *how, double
     const int64_t n = how->ids->n;
     if (best) *best = 0;
     if (n == 0) return LH_OK;
-    LH_TRY_DONE(read_rows(session, ids, 1, nll, best));
+    LH_TRY_DONE(read_rows(session, how, 0, 1, nll, best));
     for (int64_t at = 1, fed; at < n; at += fed) {
         fed = how->policy->every ? 1 : lh_min_i64(n - at, LH_LIKELIHOOD_BLOCK);
         lh_session_keep_logits(session, fed);
         LH_TRY_DONE(how->policy->every ? lh_session_step(session, ids[at - 1])
                                        : lh_session_block(session, ids + at - 1, fed));
-        LH_TRY_DONE(read_rows(session, ids + at, fed, nll + at, best));
+        LH_TRY_DONE(read_rows(session, how, at, fed, nll, best));
         if (how->work) lh_work_show(how->work, LH_WORK_ANSWER, (double)(at + fed));
     }
 done:

@@ -118,6 +118,10 @@ lh_status lh_eval_check_tokenizer(const lh_engine *engine);
  * impossible for them. */
 lh_status lh_eval_check_lengths(const lh_eval_setup *setup, const lh_config *config, const int64_t *lengths, int64_t n);
 
+/* Collective. Sets at->figures to the cache as it is now: entries, bytes, time of its evictions; the other figures are
+ * left unchanged. */
+lh_status lh_cache_count(const lh_eval_setup *setup, lh_cache_at *at);
+
 /* Seconds since `start_s` (base/clock.h) where times are wanted, else NAN. */
 double lh_eval_seconds(const lh_eval_setup *setup, double start_s);
 
@@ -146,6 +150,9 @@ typedef struct lh_likelihood {
     const lh_tokens *ids;
     const lh_policy *policy; /* of the cache; one that evicts while decoding is fed token by token, others in blocks */
     lh_eval_work *work;      /* shows the tokens as answer tokens, and is not advanced; NULL: none */
+    void *self;
+    /* Called on rank 0 with the logits before ids[i], [vocab], in the order of i; NULL: not called. */
+    void (*row)(void *self, int64_t i, const float *logits);
 } lh_likelihood;
 
 /* Collective. nll[i] = -ln p(ids[i] | everything before) in nats: [ids->n], written on rank 0 only. The first token is
