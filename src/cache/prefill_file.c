@@ -143,13 +143,13 @@ lh_status lh_prefill_file_read(const lh_prefill_file *f, const lh_exec *exec, co
     return read_held(f, exec->stream, heads, &layer->held);
 }
 
-lh_status lh_prefill_file_read_hidden(const lh_prefill_file *f, const lh_exec *exec, float *hidden, int64_t width)
+lh_status lh_prefill_file_read_hidden(const lh_prefill_file *f, const lh_exec *exec, float *hidden, int64_t rows,
+                                      int64_t width)
 {
-    const int64_t tokens = f->cache.numbers.prompt_tokens;
     return read_part(f, exec->stream,
                      &(part){.name = "/hidden",
-                             .shape = {.type = LH_F32, .rank = 2, .dims = {tokens, width}},
-                             .slab = {.count = {tokens, width}},
+                             .shape = {.type = LH_F32, .rank = 2, .dims = {rows, width}},
+                             .slab = {.count = {rows, width}},
                              .to = hidden});
 }
 
@@ -250,7 +250,7 @@ lh_status lh_prefill_write(const char *path, const lh_prefill_contents *c)
     if (st == LH_OK && w.h5) st = put_prefill(w.h5, c);
     LH_TRY_DONE(lh_comm_agree(exec->comm, st));
     LH_TRY_DONE(write_layers(&w, c, &heads));
-    lh_write_matrix(&w, "/hidden", c->hidden, c->cache.numbers.prompt_tokens, c->width);
+    lh_write_matrix(&w, "/hidden", c->hidden, c->rows, c->width);
     LH_TRY_DONE(lh_layer_writer_commit(&w));
 done:
     lh_layer_writer_close(&w);

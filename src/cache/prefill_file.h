@@ -28,14 +28,14 @@ typedef struct lh_prefill_state {
     const char *identity; /* everything else that the numbers depend on, JSON */
 } lh_prefill_state;
 
-/* hidden: [numbers.prompt_tokens, width], device memory, the same on all ranks. cache: numbers.seen is the prompt's
+/* hidden: [rows, width] of the prompt's tokens, then the probe tokens; device memory, the same on all ranks. cache: numbers.seen is the prompt's
  * length, and unfinished layers are ignored. */
 typedef struct lh_prefill_contents {
     lh_cache_contents cache;
     lh_prefill_state state;
     const lh_prefill_layer *layers; /* [layers_done] */
     const float *hidden;
-    int64_t width;
+    int64_t rows, width;
 } lh_prefill_contents;
 
 /* Collective. LH_EWRITE on every rank when rank 0 cannot write; an existing file stays. */
@@ -56,7 +56,8 @@ void lh_prefill_file_close(lh_prefill_file *file);
 lh_status lh_prefill_file_read(const lh_prefill_file *file, const lh_exec *exec, const lh_heads *heads,
                                lh_prefill_layer *layer);
 
-/* The hidden states, [prompt_tokens, width]. */
-lh_status lh_prefill_file_read_hidden(const lh_prefill_file *file, const lh_exec *exec, float *hidden, int64_t width);
+/* The hidden states, [rows, width]. */
+lh_status lh_prefill_file_read_hidden(const lh_prefill_file *file, const lh_exec *exec, float *hidden, int64_t rows,
+                                      int64_t width);
 
 #endif

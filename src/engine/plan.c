@@ -7,6 +7,7 @@
 #include "base/minmax.h"
 #include "engine/chunk.h"
 #include "engine/devices.h"
+#include "engine/probes.h"
 #include "import/model_header.h"
 #include "kv/forecast.h"
 #include "model/rotations.h"
@@ -32,6 +33,7 @@ static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh
     const lh_model_memory memory = lh_model_memory_of(c, chunk->shard, &chunk->options);
     lh_kv_shape shape = lh_config_kv_shape(c, chunk->shard, &chunk->options, &plan->kv_types);
     shape.profiles = r->profiles;
+    shape.leads = lh_typical_leads;
     LH_TRY(lh_kv_forecast_make(&kv, &shape,
                                &(lh_kv_forecast_request){.policy = &plan->policy,
                                                          .tokens = r->context,
@@ -47,7 +49,7 @@ static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh
                           .kv_kept = kv.entries * entry,
                           .kv_allocated = kv.held,
                           .kv_one_layer = kv.one_layer,
-                          .hidden = lh_forward_prompt_bytes(c, r->context),
+                          .hidden = lh_forward_prompt_bytes(c, r->context + kv.probe_tokens),
                           .unpacked = memory.unpacked,
                           .work = kv.work};
     chunk->config = c;
@@ -63,7 +65,7 @@ static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh
     if (c->experts.count) out->decode_read -= memory.experts / c->experts.count * (c->experts.count - c->experts.top_k);
     const lh_dtype sums = chunk->options.rounds_sums ? LH_BF16 : LH_F32;
     out->decode_sent = sent_per_token(c, chunk->shard, order, LH_F32);
-    out->prefill_sent = sent_per_token(c, chunk->shard, order, sums) * r->context + kv.summaries;
+    out->prefill_sent = sent_per_token(c, chunk->shard, order, sums) * (r->context + kv.probe_tokens) + kv.summaries;
     return LH_OK;
 }
 

@@ -11,8 +11,8 @@
 #include "base/minmax.h"
 #include "base/sized_struct.h"
 #include "engine/chunk.h"
+#include "engine/probes.h"
 #include "engine/prompt.h"
-#include "kv/forecast.h"
 #include "model/rotations.h"
 
 /* The next possible calls of a session. A call that fails inside the model leaves layers of different lengths. */
@@ -55,6 +55,7 @@ static lh_status open_caches(lh_session *s)
     const lh_session_options *o = &s->options;
     lh_kv_shape shape = lh_model_kv_shape(lh_engine_get(s->engine)->model, &lh_engine_get(s->engine)->kv_types);
     shape.rotations = lh_rotations_layers(s->rotations);
+    LH_TRY(lh_probe_leads_of(&shape.leads, s->engine, o->policy));
     LH_TRY(lh_profiles_copy(&s->profiles, o->profiles));
     s->options.profiles = shape.profiles = &s->profiles;
     LH_TRY(lh_calloc(&s->caches, 1 + o->other_count, sizeof *s->caches));
@@ -65,32 +66,6 @@ static lh_status open_caches(lh_session *s)
         if (i) LH_TRY(lh_kv_follow(s->caches[i], s->caches[0]));
     }
     if (o->prompt) LH_TRY(lh_kv_begin(s->caches[0], o->prompt, o->more - o->fork_more));
-    return LH_OK;
-}
-
-/* A loaded cache is taken to be as large as after its prompt. */
-lh_status lh_session_forecast(lh_session_bytes *out, const lh_engine *engine, const lh_session_options *o)
-{
-    const lh_engine_view *parts = lh_engine_get(engine);
-    const int64_t rotations = lh_rotations_bytes(parts->config);
-    lh_kv_forecast_request request = {.policy = o->policy,
-                                      .others = o->others,
-                                      .other_count = o->other_count,
-                                      .given = o->given,
-                                      .tokens = o->prompt ? o->prompt : o->length - o->more,
-                                      .more = o->more - o->fork_more,
-                                      .fork_more = o->fork_more,
-                                      .block = o->block,
-                                      .device = lh_device_kind_of(parts->device)};
-    lh_kv_shape shape = lh_model_kv_shape(parts->model, &parts->kv_types);
-    lh_kv_forecast f;
-    shape.profiles = o->profiles;
-    *out = (lh_session_bytes){.after = rotations};
-    if (request.tokens <= 0) return LH_OK;
-    LH_TRY(lh_kv_forecast_make(&f, &shape, &request));
-    out->fork = f.fork_peak;
-    out->after += f.decode_peak;
-    if (o->prompt) out->prompt = rotations + f.prefill_peak + lh_forward_prompt_bytes(parts->config, o->prompt);
     return LH_OK;
 }
 
@@ -476,8 +451,14 @@ lh_status lh_session_hold_logits(lh_session *s)
 
 lh_status lh_session_begin_prefill(lh_session *s, const int32_t *ids, int64_t n, lh_prefill **prefill)
 {
-    LH_TRY(lh_comm_agree(lh_engine_get(s->engine)->comm, push_tokens(s, ids, n)));
-    return lh_prefill_open(prefill, s->forward, s->caches[0], ids, n);
+    lh_status st = LH_OK;
+    lh_tokens all = {0};
+    LH_TRY_DONE(lh_comm_agree(lh_engine_get(s->engine)->comm, push_tokens(s, ids, n)));
+    LH_TRY_DONE(lh_probes_append(&all, s->engine, s->caches[0], ids, n));
+    LH_TRY_DONE(lh_prefill_open(prefill, s->forward, s->caches[0], all.ids, n));
+done:
+    lh_tokens_clear(&all);
+    return st;
 }
 
 lh_status lh_session_end_prefill(lh_session *s)
@@ -485,6 +466,15 @@ lh_status lh_session_end_prefill(lh_session *s)
     take_rows(s);
     s->state = READY;
     return LH_OK;
+}
+
+static lh_status prefill(lh_session *s, const int32_t *ids, int64_t n, const lh_forward_progress *progress)
+{
+    lh_tokens all = {0};
+    lh_status st = lh_probes_append(&all, s->engine, s->caches[0], ids, n);
+    if (st == LH_OK) st = lh_forward_prefill(s->forward, s->caches[0], all.ids, n, progress);
+    lh_tokens_clear(&all);
+    return st;
 }
 
 static lh_status take_prompt(lh_session *s, const int32_t *ids, int64_t n, const lh_forward_progress *progress)
@@ -498,7 +488,7 @@ static lh_status take_prompt(lh_session *s, const int32_t *ids, int64_t n, const
     LH_TRY(lh_check_given(ids, "ids"));
     LH_TRY(check_ids(s, ids, n));
     LH_TRY(push_tokens(s, ids, n));
-    LH_TRY(advanced(s, lh_forward_prefill(s->forward, s->caches[0], ids, n, progress)));
+    LH_TRY(advanced(s, prefill(s, ids, n, progress)));
     return lh_session_end_prefill(s);
 }
 

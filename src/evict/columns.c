@@ -36,7 +36,8 @@ void lh_count_columns(lh_evictor *ev, const lh_evict_job *job, const lh_row_bloc
                                  .each_head = to->each_head,
                                  .lse = b->rows.lse,
                                  .own = b->own,
-                                 .cols = job->cols,
+                                 .first = to->first,
+                                 .cols = job->cols - to->first,
                                  .rows = {.q = b->rows.q,
                                           .logits = b->rows.logits,
                                           .kv = job->entries,
@@ -97,7 +98,8 @@ void lh_finish_statistics(lh_evictor *ev, const lh_evict_job *job, const lh_colu
 
 lh_status lh_check_scoring_rows(const lh_policy *policy)
 {
-    if (!policy->proxies.kind && !policy->rows.percent.digits && !policy->rows.n)
+    const int repeats = policy->score.rows_at == LH_ROWS_AT_REPEAT;
+    if (!policy->proxies.kind && !policy->rows.percent.digits && !policy->rows.n && !repeats)
         LH_FAIL(LH_EUSAGE,
                 "--window 0 leaves no row to observe: give '--rows all', '--rows last:N', or a window of at least 1");
     return LH_OK;
@@ -139,16 +141,16 @@ static lh_status check_last(const lh_policy *policy)
 
 STATISTIC(sum, "The attention that an entry receives, summed over the rows.", lh_check_scoring_rows, 0,
           .column = LH_COLUMN_SUMS, .finish = LH_FINISH_PLAIN);
-STATISTIC(mean, "The attention that an entry receives, a mean over the rows.", check_mean, 0, .column = LH_COLUMN_SUMS,
-          .finish = LH_FINISH_PLAIN, .per_row = 1);
-STATISTIC(mas, "The attention that an entry receives, a mean over the rows that could see it.", check_mas, 0,
-          .column = LH_COLUMN_SUMS, .finish = LH_FINISH_PER_VISIT);
+STATISTIC(mean, "The attention that an entry receives, a mean over the rows.", check_mean, LH_ROWS_TOGETHER,
+          .column = LH_COLUMN_SUMS, .finish = LH_FINISH_PLAIN, .per_row = 1);
+STATISTIC(mas, "The attention that an entry receives, a mean over the rows that could see it.", check_mas,
+          LH_ROWS_TOGETHER, .column = LH_COLUMN_SUMS, .finish = LH_FINISH_PER_VISIT);
 STATISTIC(count, "The number of rows that give an entry more than their mean weight.", lh_check_scoring_rows,
-          LH_JOINT_STATISTIC, .column = LH_COLUMN_COUNTS, .finish = LH_FINISH_PLAIN);
+          LH_JOINT_STATISTIC | LH_ROWS_TOGETHER, .column = LH_COLUMN_COUNTS, .finish = LH_FINISH_PLAIN);
 STATISTIC(rms, "The attention that an entry receives, as the root of its mean square over rows and query heads.",
-          lh_check_scoring_rows, LH_JOINT_STATISTIC | LH_AT_EVICTION, .column = LH_COLUMN_SQUARES,
+          lh_check_scoring_rows, LH_JOINT_STATISTIC | LH_AT_EVICTION | LH_ROWS_TOGETHER, .column = LH_COLUMN_SQUARES,
           .finish = LH_FINISH_ROOT, .per_row = 1, .per_head = 1);
 STATISTIC(max, "The largest attention that an entry receives, of all rows and query heads.", lh_check_scoring_rows,
           LH_JOINT_STATISTIC | LH_AT_EVICTION, .column = LH_COLUMN_LARGEST, .finish = LH_FINISH_PLAIN);
-STATISTIC(last, "The attention of the last row alone.", check_last, LH_ONE_ROW, .column = LH_COLUMN_SUMS,
-          .finish = LH_FINISH_PLAIN);
+STATISTIC(last, "The attention of the last row alone.", check_last, LH_ONE_ROW | LH_ROWS_TOGETHER,
+          .column = LH_COLUMN_SUMS, .finish = LH_FINISH_PLAIN);

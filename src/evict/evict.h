@@ -191,6 +191,20 @@ void lh_evict_begin_layer(lh_evictor *evictor, const lh_evict_job *job);
 void lh_evict_rows(lh_evictor *evictor, const lh_evict_job *job, const lh_query_rows *rows);
 void lh_evict_end_layer(lh_evictor *evictor, const lh_evict_job *job);
 
+/* Rows of probe tokens (policies/probes.h) that pass a layer, after all rows of the prompt. They score `count` entries
+ * of every head of the job's view, from slot `slot` on: those of the prompt from position `first` on. attends_more:
+ * true if the view lacks entries that the rows attended to, which the log-sum-exps include. Collective where groups are
+ * split. */
+typedef struct lh_probe_rows {
+    lh_query_rows queries;
+    int64_t slot, first, count;
+    int attends_more;
+} lh_probe_rows;
+void lh_evict_probes(lh_evictor *evictor, const lh_evict_job *job, const lh_probe_rows *probes);
+
+/* True if the rows of probe tokens score the entries. */
+int lh_evict_uses_probes(const lh_policy_numbers *policy);
+
 /* After lh_evict_end_layer and a wait for the stream: LH_EFILE if a log-sum-exp of the rows of the prompt that passed
  * was not finite: the weights are damaged. */
 lh_status lh_evict_check_rows(const lh_evictor *evictor, int64_t layer);

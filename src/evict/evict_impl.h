@@ -117,6 +117,9 @@ uint8_t *lh_layer_state(const lh_evictor *ev);
 
 /* ---- query rows on their way to the columns (query_rows.c) ---- */
 
+/* The rows from row `at` on, at most LH_ROWS_AT_ONCE of them. */
+lh_query_rows lh_rows_from(const lh_evictor *ev, const lh_query_rows *rows, int64_t at);
+
 /* Collective where groups are split; then q and lse of `own` have no gaps. Rows with all query heads of this rank's KV
  * heads, and their log-sum-exps: the given ones, or new ones if none are given, the policy has a gain, or it is not
  * causal. New arrays lie on the scratch stack. */
@@ -157,6 +160,7 @@ int64_t lh_attention_parts(const lh_policy_numbers *policy, const lh_heads *head
 typedef struct lh_columns {
     lh_slot_floats sums, squares, largest, counts; /* at NULL: not wanted */
     int64_t parts;
+    int64_t first; /* the first slot that is counted */
     int each_head; /* 1: squares and largest are of the weights of each query head, not of the group's mean weight */
 } lh_columns;
 

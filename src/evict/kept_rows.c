@@ -119,6 +119,13 @@ void lh_evict_rows(lh_evictor *ev, const lh_evict_job *job, const lh_query_rows 
     if (source->rows) source->rows(ev, job, rows);
 }
 
+void lh_evict_probes(lh_evictor *ev, const lh_evict_job *job, const lh_probe_rows *probes)
+{
+    const lh_query_rows *rows = &probes->queries;
+    check_rows(&ev->check, &ev->exec, rows->lse, rows->tokens * ev->shape.heads.q_count);
+    lh_source_of(&ev->policy)->probes(ev, job, probes);
+}
+
 void lh_evict_end_layer(lh_evictor *ev, const lh_evict_job *job)
 {
     const lh_source *source = lh_source_of(&ev->policy);

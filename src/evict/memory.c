@@ -17,8 +17,7 @@ static lh_status alloc_store(lh_evictor *ev, int64_t tokens)
     lh_device *device = lh_exec_device(&ev->exec);
     lh_row_store *s = &ev->store;
     const int64_t heads = ev->shape.heads.q_count, row = heads * ev->shape.head_dim * (int64_t)sizeof *s->q;
-    if (source && source->sums_bytes)
-        LH_TRY(lh_device_alloc(device, &ev->sums, source->sums_bytes(&ev->shape), LH_MEM_WORK));
+    if (source && source->sums_bytes) LH_TRY(lh_device_alloc(device, &ev->sums, source->sums_bytes(ev), LH_MEM_WORK));
     if (!lh_keeps_rows(p)) return LH_OK;
     const int64_t rows = tokens ? lh_policy_rows(p, tokens) : p->rows;
     LH_TRY(lh_device_alloc(device, &s->q, rows * row, LH_MEM_WORK));
@@ -136,14 +135,19 @@ static lh_query_rows rows_of(const rehearsal *r, const lh_evict_job *job, int64_
 static void pass_rows(rehearsal *r, lh_evict_phase phase)
 {
     lh_evict_job job = job_of(r, phase);
-    if (!lh_evict_uses_rows(&r->ev->policy, phase, 1)) return;
-    if (phase == LH_EVICT_PREFILL) job.seen = r->ev->prompt_tokens;
+    const int in_prefill = phase == LH_EVICT_PREFILL,
+              scores_probes = in_prefill && lh_evict_uses_probes(&r->ev->policy),
+              uses_rows = lh_evict_uses_rows(&r->ev->policy, phase, 1);
+    if (!uses_rows && !scores_probes) return;
+    if (in_prefill) job.seen = r->ev->prompt_tokens;
     lh_query_rows rows = rows_of(r, &job, lh_min_i64(job.seen, LH_ROWS_AT_ONCE));
-    if (phase == LH_EVICT_PREFILL) {
+    if (in_prefill) {
         rows.lse = r->anywhere;
         lh_evict_begin_layer(r->ev, &job);
     }
-    lh_evict_rows(r->ev, &job, &rows);
+    if (uses_rows) lh_evict_rows(r->ev, &job, &rows);
+    if (scores_probes)
+        lh_evict_probes(r->ev, &job, &(lh_probe_rows){.queries = rows, .count = rows.tokens, .attends_more = 1});
 }
 
 static lh_status rehearse_rows(const lh_evictor *ev, int64_t *bytes)

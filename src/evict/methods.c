@@ -17,6 +17,7 @@ const lh_method *const lh_methods[] = {
 const lh_source *lh_source_of(const lh_policy_numbers *p)
 {
     if (!p->evicts) return NULL;
+    if (p->score.rows_at == LH_ROWS_AT_REPEAT) return &lh_source_repeat;
     return p->score.running ? &lh_source_running : lh_methods[p->score.source]->source;
 }
 
@@ -30,10 +31,16 @@ int lh_evict_uses_attention(const lh_policy_numbers *p)
     return lh_methods_have(&p->methods, LH_ATTENDS);
 }
 
+int lh_evict_uses_probes(const lh_policy_numbers *p)
+{
+    const lh_source *source = lh_source_of(p);
+    return source && source->probes;
+}
+
 int lh_keeps_rows(const lh_policy_numbers *p)
 {
-    return p->evicts &&
-           ((lh_evict_uses_attention(p) && !p->score.running) || lh_methods_have(&p->methods, LH_REFERENCES));
+    return p->evicts && ((lh_evict_uses_attention(p) && !p->score.running && !lh_evict_uses_probes(p)) ||
+                         lh_methods_have(&p->methods, LH_REFERENCES));
 }
 
 /* ---- numbers of entries ---- */

@@ -37,6 +37,17 @@ static void normalise(lh_evictor *ev, const lh_evict_job *job, lh_row_block *b)
                     .q_ld = b->rows.q_ld});
 }
 
+lh_query_rows lh_rows_from(const lh_evictor *ev, const lh_query_rows *rows, int64_t at)
+{
+    lh_query_rows slice = *rows;
+    slice.q += at * rows->q_ld;
+    if (rows->lse) slice.lse += at * ev->shape.heads.q_count;
+    slice.positions += at;
+    slice.first += at;
+    slice.tokens = lh_min_i64(rows->tokens - at, LH_ROWS_AT_ONCE);
+    return slice;
+}
+
 lh_row_block lh_join_rows(lh_evictor *ev, const lh_evict_job *job, const lh_query_rows *own)
 {
     int is_new = !own->lse || lh_methods_have(&ev->policy.methods, LH_ALTERS_ROWS);

@@ -13,7 +13,7 @@ typedef struct lh_source {
     void (*stats)(const lh_policy_numbers *policy, lh_entry_stats *stats);
 
     /* bytes of lh_evictor.sums */
-    int64_t (*sums_bytes)(const lh_evict_shape *shape);
+    int64_t (*sums_bytes)(const lh_evictor *evictor);
 
     /* true if the rows of a phase are observed as they pass (lh_evict_uses_rows); NULL: never */
     int (*uses_rows)(const lh_policy_numbers *policy, lh_evict_phase phase, int scored);
@@ -22,14 +22,16 @@ typedef struct lh_source {
      * Temporaries go to the scratch stack. Collective where groups are split. */
     void (*begin)(lh_evictor *evictor, const lh_evict_job *job);
     void (*rows)(lh_evictor *evictor, const lh_evict_job *job, const lh_query_rows *rows);
+    void (*probes)(lh_evictor *evictor, const lh_evict_job *job, const lh_probe_rows *probes); /* NULL: not scored */
     void (*end)(lh_evictor *evictor, const lh_evict_job *job);
     void (*score)(lh_evictor *evictor, const lh_evict_job *job, float *scores);
 } lh_source;
 
-/* The source of a policy, NULL if it evicts nothing. Statistics of attention are counted in two ways: of rows that are
- * observed at an eviction (source_window.c), or while rows pass (source_running.c). */
+/* The source of a policy, NULL if it evicts nothing. Statistics of attention are counted in three ways: of rows that
+ * are observed at an eviction (source_window.c), while rows pass (source_running.c), or while probe tokens pass
+ * (source_repeat.c). */
 const lh_source *lh_source_of(const lh_policy_numbers *policy);
-extern const lh_source lh_source_window, lh_source_running;
+extern const lh_source lh_source_window, lh_source_running, lh_source_repeat;
 
 /* 1 where entries are scored by the attention that rows give them. */
 int lh_evict_uses_attention(const lh_policy_numbers *policy);

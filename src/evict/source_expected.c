@@ -19,8 +19,9 @@ typedef struct moments {
     double *sums, *products; /* [q_count, dim], [q_count, dim, dim] */
 } moments;
 
-static int64_t sums_bytes(const lh_evict_shape *shape)
+static int64_t sums_bytes(const lh_evictor *ev)
 {
+    const lh_evict_shape *shape = &ev->shape;
     return shape->heads.q_count * shape->head_dim * (1 + shape->head_dim) * (int64_t)sizeof(double);
 }
 
@@ -41,7 +42,7 @@ static int uses_rows(const lh_policy_numbers *policy, lh_evict_phase phase, int 
 static void begin(lh_evictor *ev, const lh_evict_job *job)
 {
     (void)job;
-    lh_exec_zero(&ev->exec, ev->sums, sums_bytes(&ev->shape));
+    lh_exec_zero(&ev->exec, ev->sums, sums_bytes(ev));
 }
 
 static void add_rows(lh_evictor *ev, const lh_evict_job *job, const lh_query_rows *rows)

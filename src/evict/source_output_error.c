@@ -166,7 +166,7 @@ static const lh_source source = {.score = score};
 
 const lh_method lh_method_output_error = {.word = "output-error",
                                           .help = "The squared error of the rows' outputs without an entry.",
-                                          .traits = LH_ATTENDS | LH_JOINT_STATISTIC | LH_AT_EVICTION | LH_NORMALISERS |
-                                                    LH_NEEDS_ENTRIES,
+                                          .traits = LH_ATTENDS | LH_JOINT_STATISTIC | LH_ROWS_TOGETHER |
+                                                    LH_AT_EVICTION | LH_NORMALISERS | LH_NEEDS_ENTRIES,
                                           .check = lh_check_scoring_rows,
                                           .source = &source};

@@ -50,12 +50,7 @@ static void count_rows(lh_evictor *ev, const lh_evict_job *job, const lh_query_r
 {
     int64_t from = job->phase == LH_EVICT_PREFILL ? first_counted(ev) : 0;
     for (int64_t at = lh_max_i64(from - rows->first, 0); at < rows->tokens; at += LH_ROWS_AT_ONCE) {
-        lh_query_rows slice = *rows;
-        slice.q += at * rows->q_ld;
-        slice.lse += at * ev->shape.heads.q_count;
-        slice.positions += at;
-        slice.first += at;
-        slice.tokens = lh_min_i64(rows->tokens - at, LH_ROWS_AT_ONCE);
+        const lh_query_rows slice = lh_rows_from(ev, rows, at);
         count(ev, job, &slice);
     }
 }

@@ -88,6 +88,7 @@ static lh_status prefill(dry_run *d, lh_kv_forecast *out)
         d->request->layer_budgets[l] = lh_kv_layer_budget(d->caches[0], l);
     LH_TRY(lh_kv_stats_of(d->caches[0], &stats));
     lh_mem_usage usage = lh_device_usage(d->on.device);
+    out->probe_tokens = lh_kv_probe_tokens(d->caches[0]);
     out->entries = stats.entries_held;
     out->counted = stats.entries_counted;
     out->summaries = stats.summary_bytes;

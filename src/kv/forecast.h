@@ -28,6 +28,7 @@ typedef struct lh_kv_forecast {
     int64_t decode_peak;  /* peak after the prefill, with one fork */
     int64_t fork_peak;    /* maximum that a fork adds to it */
     int64_t entries;      /* kept entries of this rank's heads after the prompt, of the first cache */
+    int64_t probe_tokens; /* of the first cache */
     int64_t counted;      /* entries that no lower rank counts */
     int64_t summaries;    /* of score summaries that this rank sends in the prefill, of the first cache */
 } lh_kv_forecast;

@@ -24,7 +24,7 @@ static lh_status init_arenas(lh_kv *kv)
     const lh_kv_shape *s = &kv->shape;
     lh_arena_shape shape = lh_kv_arena_shape(s);
     int64_t heads = s->heads.kv_count;
-    kv->lens.bytes = (s->layers + 1) * 2 * heads * (int64_t)sizeof *kv->lens.device;
+    kv->lens.bytes = (s->layers + 2) * 2 * heads * (int64_t)sizeof *kv->lens.device;
     LH_TRY(lh_device_alloc(lh_kv_device(kv), &kv->lens.device, kv->lens.bytes, LH_MEM_KV));
     LH_TRY(lh_device_alloc_host(lh_kv_device(kv), &kv->lens.host, kv->lens.bytes));
     LH_TRY(lh_device_alloc_host(lh_kv_device(kv), &kv->lens.expected,
@@ -35,6 +35,8 @@ static lh_status init_arenas(lh_kv *kv)
                              lh_kv_form_of(s, &kv->numbers, l)));
     LH_TRY(lh_arena_init(&kv->scratch, &shape, kv->lens.device + s->layers * 2 * heads,
                          (lh_arena_form){.stats = kv->stats.count}));
+    LH_TRY(lh_arena_init(&kv->probes.arena, &shape, kv->lens.device + (s->layers + 1) * 2 * heads,
+                         (lh_arena_form){.has_positions = 1}));
     return LH_OK;
 }
 
@@ -111,6 +113,7 @@ void lh_kv_close(lh_kv *kv)
     (void)lh_exec_take(&kv->exec);
     for (int64_t l = 0; kv->layers && l < kv->shape.layers; l++) close_layer(&kv->layers[l], device);
     lh_arena_clear(&kv->scratch, device);
+    lh_arena_clear(&kv->probes.arena, device);
     lh_evictor_close(kv->evictor);
     lh_slot_positions_free(&kv->slots, device);
     lh_kv_free_widened(kv);

@@ -15,6 +15,7 @@
 #include "cache/keep_sets.h"
 #include "evict/evict.h"
 #include "exec/heads.h"
+#include "policies/probes.h"
 
 typedef struct lh_kv lh_kv;
 
@@ -41,6 +42,7 @@ typedef struct lh_kv_shape {
     int64_t projection_bytes;         /* of the largest as plain numbers, if some have few bits, else 0 */
     const lh_rotation *rotations;     /* [layers]; a forward pass needs them */
     const lh_profiles *profiles;      /* those that the policy names are in it */
+    lh_probe_leads leads;             /* of the probe tokens, if the policy has any */
     const lh_keep_sets *given; /* keep sets that replace the policy's choice at the end of the prompt; NULL: none */
 } lh_kv_shape;
 
@@ -131,6 +133,16 @@ typedef struct lh_kv_columns {
     const float *sums, *squares, *counts;
 } lh_kv_columns;
 void lh_kv_put_columns(lh_kv *kv, int64_t layer, const lh_kv_columns *columns);
+
+/* Probe tokens (policies/probes.h): after the prompt's tokens every layer takes in the segments 0, 1, … of them.
+ * probe_begin gives the view to which a segment's keys and values are appended and its rows attend, which lh_kv_record
+ * gets; after its last row probe_end drops its entries. No segments: the policy has no probe tokens. Failures are
+ * latched. */
+int64_t lh_kv_probe_segments(const lh_kv *kv);
+lh_probe_segment lh_kv_probe_segment(const lh_kv *kv, int64_t i);
+int64_t lh_kv_probe_tokens(const lh_kv *kv);
+void lh_kv_probe_begin(lh_kv *kv, int64_t layer, int64_t segment, lh_ragged **view);
+void lh_kv_probe_end(lh_kv *kv, int64_t layer);
 
 /* Collective. Observe, evict, free. LH_EFILE when the recorded log-sum-exps are not finite: the weights are damaged. */
 lh_status lh_kv_prefill_end(lh_kv *kv, int64_t layer);

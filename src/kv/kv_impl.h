@@ -32,7 +32,7 @@ typedef struct lh_timeline {
 
 enum { LH_EXPECTED_LENS = 2 }; /* of the layer before, as it was left, and of the one that ends */
 
-/* Offsets and lengths of all arenas: [layers + 1][2][heads]. */
+/* Offsets and lengths of all arenas: [layers + 2][2][heads]. */
 typedef struct lh_lens {
     int64_t *device;
     int64_t *host; /* on its way from the device while `copying` is set */
@@ -57,6 +57,12 @@ typedef struct lh_shared_prefill {
     lh_kv **followers;     /* of this cache */
     int64_t follower_count;
 } lh_shared_prefill;
+
+/* The segment of probe tokens that passes a layer (probes.c). */
+typedef struct lh_kv_probes {
+    lh_arena arena; /* the sinks that the segment sees, its stretch of the prompt, then its own entries */
+    lh_probe_segment now;
+} lh_kv_probes;
 
 /* The entries of a quantised layer as sources of scores read them (quantise.c): the layer's view with keys and values
  * of the prompt's type. */
@@ -97,6 +103,7 @@ struct lh_kv {
     int64_t forks; /* open forks with this origin */
     lh_slot_positions slots;
     lh_widened widened;
+    lh_kv_probes probes;
     lh_layer_competition *competition; /* NULL: every layer has its own budget */
     lh_kv_arrays arrays;
     int64_t epoch; /* the same on all ranks; grows when memory used by steps has moved on any rank, which lh_kv_reserve
@@ -142,6 +149,13 @@ void lh_kv_take_back(lh_kv *follower);
 
 /* 1 where the policy observes the layer's rows as they pass (record.c). */
 int lh_kv_uses_rows(const lh_kv *kv, int64_t layer);
+
+/* Probe tokens (probes.c): memory for their segments, before a prompt; slots that a layer's arena needs for them after
+ * its prompt; true if they score a layer; and rows of theirs in lh_kv_record. */
+lh_status lh_kv_reserve_probes(lh_kv *kv);
+int64_t lh_kv_probe_slots(const lh_kv *kv);
+int lh_kv_uses_probes(const lh_kv *kv, int64_t layer);
+void lh_kv_record_probes(lh_kv *kv, int64_t layer, const lh_query_rows *rows);
 
 /* Blocks of a prompt (block.c): at the end of a layer its lengths, and which entries have no norms yet. And true if a
  * sliding layer, with its window within the budget, drops unseen entries only. */

@@ -70,6 +70,7 @@ lh_status lh_kv_begin(lh_kv *kv, int64_t tokens, int64_t more)
     if (kv->numbers.evicts && kv->numbers.budgets.layers == LH_LAYERS_ADAPTIVE) LH_TRY(lh_kv_open_competition(kv));
     LH_TRY(make_work(kv));
     LH_TRY(number_rows(kv));
+    LH_TRY(lh_kv_reserve_probes(kv));
     for (int64_t i = 0; i < kv->shared.follower_count; i++) LH_TRY(lh_kv_begin(kv->shared.followers[i], tokens, more));
     return LH_OK;
 }
@@ -77,7 +78,7 @@ lh_status lh_kv_begin(lh_kv *kv, int64_t tokens, int64_t more)
 static void begin_rows(lh_kv *kv, int64_t layer)
 {
     lh_evict_job job = lh_kv_job(kv, layer, lh_kv_prefill_arena(kv, layer), 0);
-    if (lh_kv_uses_rows(kv, layer)) lh_evict_begin_layer(kv->evictor, &job);
+    if (lh_kv_uses_rows(kv, layer) || lh_kv_uses_probes(kv, layer)) lh_evict_begin_layer(kv->evictor, &job);
     for (int64_t i = 0; i < kv->shared.follower_count; i++) begin_rows(kv->shared.followers[i], layer);
 }
 
@@ -86,11 +87,11 @@ lh_status lh_kv_prefill_begin(lh_kv *kv, int64_t layer, lh_ragged **view)
     const lh_layer_plan *plan = &kv->layers[layer].plan;
     lh_arena *arena = lh_kv_prefill_arena(kv, layer);
     if (plan->evicts) {
-        if (!arena->slots) LH_TRY(lh_arena_alloc_even(arena, &kv->exec, kv->prompt.tokens));
+        if (!arena->slots) LH_TRY(lh_arena_alloc_even(arena, &kv->exec, kv->prompt.tokens + lh_kv_probe_slots(kv)));
         memset(arena->len, 0, (size_t)arena->view.heads * sizeof *arena->len);
         LH_TRY(lh_arena_push_len(arena, &kv->exec));
     } else {
-        LH_TRY(lh_arena_alloc_even(arena, &kv->exec, plan->kept + plan->slack));
+        LH_TRY(lh_arena_alloc_even(arena, &kv->exec, plan->kept + lh_max_i64(plan->slack, lh_kv_probe_slots(kv))));
     }
     LH_TRY(lh_kv_lend(kv, layer));
     begin_rows(kv, layer);
@@ -196,6 +197,7 @@ static void end_prompt(lh_kv *kv)
     kv->epoch++;
     lh_evictor_free(kv->evictor);
     if (!lh_observes_again(&kv->numbers)) lh_evictor_free_rows(kv->evictor);
+    lh_arena_free(&kv->probes.arena, lh_kv_device(kv));
     kv->timeline.seen = kv->prompt.tokens;
     kv->timeline.phase = LH_KV_DECODE;
 }
@@ -214,7 +216,7 @@ static lh_status end_layer(lh_kv *kv, int64_t layer)
         for (int64_t h = 0; h < arena->view.heads; h++) arena->len[h] = kv->prompt.tokens;
         lh_kv_expect_lens(kv, arena, layer);
     }
-    if (lh_kv_uses_rows(kv, layer)) lh_evict_end_layer(kv->evictor, &job);
+    if (lh_kv_uses_rows(kv, layer) || lh_kv_uses_probes(kv, layer)) lh_evict_end_layer(kv->evictor, &job);
     if (kv->listener.whole) lh_exec_latch(x, kv->listener.whole(kv->listener.self, &job));
     settle_layer(kv, &job, arena);
     if (lh_kv_uses_slots(&kv->numbers)) LH_LATCH(x, lh_slot_positions_unrotate(&kv->slots, x, own, job.layer.rotation));

@@ -112,6 +112,10 @@ void lh_kv_record(lh_kv *kv, int64_t layer, const lh_kv_rows *rows)
 {
     const lh_query_rows *queries = &rows->queries;
     double start = lh_clock_s();
+    if (kv->timeline.phase == LH_KV_PREFILL && queries->first >= kv->prompt.tokens) {
+        lh_kv_record_probes(kv, layer, queries);
+        return;
+    }
     if (rings(kv, layer)) record_ring(kv, layer, queries);
     kv->layers[layer].latest.position = -1;
     if (queries->logits.at && counts_latest(kv, layer)) count_latest(kv, layer, queries);

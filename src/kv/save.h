@@ -32,8 +32,8 @@ typedef struct lh_prefill_extra {
     lh_cache_extra cache; /* tokens: the prompt; no logits */
     const char *identity; /* further conditions of the numbers than model, policy and prompt, JSON */
     int64_t layers_done;
-    const float *hidden; /* device: [tokens, width] */
-    int64_t width;
+    const float *hidden; /* device: [rows, width] of the prompt's tokens, then the probe tokens */
+    int64_t rows, width;
 } lh_prefill_extra;
 
 /* Collective. Between two layers. LH_EWRITE on every rank when rank 0 cannot write: the cache stays usable, and the

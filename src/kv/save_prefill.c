@@ -27,6 +27,7 @@ lh_status lh_kv_save_prefill(lh_kv *kv, const char *path, const lh_prefill_extra
                                                                      .identity = extra->identity},
                                                            .layers = layers,
                                                            .hidden = extra->hidden,
+                                                           .rows = extra->rows,
                                                            .width = extra->width});
     lh_free(layers);
     lh_kv_contents_clear(&contents);

@@ -18,9 +18,10 @@ lh_status lh_kv_follow(lh_kv *kv, lh_kv *leader)
 {
     lh_shared_prefill *s = &leader->shared;
     assert(!s->leader && !kv->shared.follower_count);
-    if (kv->policy.block || leader->policy.block)
-        LH_FAIL(LH_EINTERNAL, "policy '%s' evicts while it prefills: it cannot share a prefill",
-                kv->policy.block ? kv->policy.name : leader->policy.name);
+    if (!lh_policy_shares_prefill(&kv->policy) || !lh_policy_shares_prefill(&leader->policy))
+        LH_FAIL(LH_EINTERNAL,
+                "policies '%s' and '%s' cannot share a prefill: one evicts during it, or has probe tokens",
+                leader->policy.name, kv->policy.name);
     LH_TRY(lh_realloc(&s->followers, s->follower_count + 1, sizeof *s->followers));
     for (int64_t i = 0; i < s->follower_count && !kv->shared.same_stats; i++)
         if (!s->followers[i]->shared.same_stats && counts_the_same(s->followers[i], kv))

@@ -17,7 +17,8 @@ typedef struct lh_forward_run {
     int64_t rows;      /* maximum rows of logits per call; at least `sequences` */
 } lh_forward_run;
 
-/* Bytes of workspace: allocated by lh_forward_open, and in addition while a prompt of `tokens` tokens is prefilled. */
+/* Bytes of workspace: allocated by lh_forward_open, and in addition while a prompt of `tokens` tokens, probe tokens
+ * included, is prefilled. */
 int64_t lh_forward_bytes(const lh_config *config, const lh_shard *shard, const lh_model_options *options,
                          const lh_forward_run *run);
 int64_t lh_forward_prompt_bytes(const lh_config *config, int64_t tokens);
@@ -25,7 +26,8 @@ int64_t lh_forward_prompt_bytes(const lh_config *config, int64_t tokens);
 lh_status lh_forward_open(lh_forward **out, lh_model *model, const lh_exec *exec, const lh_forward_run *run);
 void lh_forward_close(lh_forward *f);
 
-/* All collective. Append tokens; the cache evicts by its policy. Afterwards lh_forward_logits gives the logits of the
+/* All collective. Append tokens; the cache evicts by its policy. The ids of a prompt's n tokens are followed by the ids
+ * of the cache's probe tokens (lh_kv_probe_tokens), also in lh_prefill_open. Afterwards lh_forward_logits gives the logits of the
  * last min(n, rows) tokens, where lh_forward_keep sets rows (1 unless set). */
 lh_status lh_forward_prefill(lh_forward *f, lh_kv *kv, const int32_t *ids, int64_t n,
                              const lh_forward_progress *progress);

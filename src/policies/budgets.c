@@ -108,7 +108,7 @@ int64_t lh_policy_rows(const lh_policy_numbers *fixed, int64_t seen)
 
 int lh_refers_apart(const lh_policy_numbers *fixed)
 {
-    return fixed->evicts && fixed->score.rows_at == LH_ROWS_AT_OWN && lh_methods_have(&fixed->methods, LH_ATTENDS) &&
+    return fixed->evicts && fixed->score.rows_at != LH_ROWS_AT_AFTER && lh_methods_have(&fixed->methods, LH_ATTENDS) &&
            lh_methods_have(&fixed->methods, LH_REFERENCES);
 }
 

@@ -24,6 +24,11 @@ static int moves_rows(const lh_policy *p)
     return p->score.rows_at == LH_ROWS_AT_AFTER;
 }
 
+int lh_policy_repeats(const lh_policy *p)
+{
+    return p->evicts && p->score.rows_at == LH_ROWS_AT_REPEAT;
+}
+
 static int spreads_rows(const lh_policy *p)
 {
     return p->rows_spread;
@@ -84,6 +89,7 @@ static const struct {
     {evicts_blocks, LH_BLOCKS, "--evict block:N"},
     {counts_running, LH_RUNNING, "--rows all or --window 0"},
     {moves_rows, LH_SPREAD_ROWS | LH_WHOLE_PROMPT | LH_AT_EVICTION, "--rows-at after"},
+    {lh_policy_repeats, LH_SPREAD_ROWS | LH_WHOLE_PROMPT | LH_REPEATS, "--rows-at repeat"},
     {spreads_rows, LH_SPREAD_ROWS | LH_WHOLE_PROMPT, "--rows sample:N"},
     {has_proxies, LH_PROXIES, "--proxies"},
     {reads_hidden, LH_WHOLE_PROMPT, "a score of hidden states"},
@@ -123,6 +129,8 @@ static const struct {
     {LH_ONE_ORDER, LH_STAGED, "it needs entries in one order: give '--select topk' or topk+keys"},
     {LH_SPREAD_ROWS | LH_REFERENCES, LH_ALTERS_ROWS | LH_PROXIES,
      "it observes rows of its own: it needs '--proxies none', and neither '--gain' nor '--non-causal'"},
+    {LH_REPEATS, LH_ROWS_TOGETHER | LH_NO_ATTENTION,
+     "its rows are counted as they pass, segment by segment: it needs '--statistic max' or sum"},
     {LH_NEEDS_ATTENTION, LH_NO_ATTENTION,
      "it needs a statistic of attention ('--statistic sum' or mean, mas, count, rms, max, output-error, last): give "
      "'--select topk'"},
@@ -160,9 +168,16 @@ lh_status lh_parts_check(const lh_policy *policy)
 lh_status lh_check_references(const lh_policy *policy)
 {
     if (!lh_policy_attends(policy) && policy->score.rows_at != LH_ROWS_AT_AFTER)
-        LH_FAIL(LH_EUSAGE, "'--fit' and '--compete-by losses' look from rows after the prompt, and these scores need "
-                           "no rows: leave '--rows-at own' out");
+        LH_FAIL(LH_EUSAGE,
+                "'--fit' and '--compete-by losses' look from rows after the prompt, and these scores need no rows: "
+                "leave '--rows-at %s' out",
+                lh_policy_row_places[policy->score.rows_at]);
     return LH_OK;
+}
+
+int lh_policy_shares_prefill(const lh_policy *policy)
+{
+    return !evicts_blocks(policy) && !lh_policy_repeats(policy);
 }
 
 lh_status lh_policy_check_question(const lh_policy *policy)

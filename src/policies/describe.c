@@ -21,7 +21,7 @@ static lh_status describe_part(const lh_policy *policy, const lh_part *part, lh_
     char option[128], left[136];
     part->write(policy, part, &value);
     if (is_omitted(part, value.text)) return LH_OK;
-    const char *meaning = part->row.choices ? lh_part_meaning(part, value.text) : NULL;
+    const char *meaning = lh_part_meaning(part, value.text);
     if (part->profile && !meaning) meaning = part->profile->meaning;
     const char *shown = part->row.type == LH_OPT_SWITCH ? "" : value.text;
     snprintf(option, sizeof option, "--%s %s", part->row.name, shown);

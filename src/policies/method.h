@@ -34,6 +34,8 @@
 #define LH_EACH_HEAD LH_TRAIT(17)  /* every head must choose for itself */
 #define LH_EVEN_HEADS LH_TRAIT(18) /* every head must keep the same number of entries, each its own */
 #define LH_HAS_COMPAT LH_TRAIT(19) /* kvpress computes it in another way */
+#define LH_ROWS_TOGETHER \
+    LH_TRAIT(22) /* all scoring rows of an entry must be at hand together, and their number known */
 /* of common parts, for the rules of check.c */
 #define LH_EVICTS_LATER LH_TRAIT(32)
 #define LH_BLOCKS LH_TRAIT(33)
@@ -47,6 +49,7 @@
 #define LH_SLOTS LH_TRAIT(41)
 #define LH_FIXED_ROWS LH_TRAIT(42)
 #define LH_NO_ATTENTION LH_TRAIT(43)
+#define LH_REPEATS LH_TRAIT(44)
 
 /* A resolved policy at a prompt of `seen` tokens: its numbers, and the protected entries. For warnings. */
 typedef struct lh_outlook {
@@ -99,6 +102,7 @@ struct lh_part {
     lh_option row;                        /* name, help, values */
     const char *def;                      /* its text where neither option nor preset gives one; NULL: none */
     const char *const *meanings;          /* of its words, in their order; NULL: none */
+    const char *const *words;             /* of a row without choices: first words of values; NULL: none */
     int (*used)(const lh_policy *policy); /* NULL: where its method is used */
     const char *needs; /* options with which it would be used; NULL: the option that its method needs */
     /* The only value that the parts before it allow, which replaces a preset's, `usual`. NULL: any. */

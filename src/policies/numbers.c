@@ -5,6 +5,7 @@
 
 #include "base/size_text.h"
 #include "policies/policy_impl.h"
+#include "policies/probes.h"
 
 static int number_of(int64_t *out, const char *text, int64_t min)
 {
@@ -122,6 +123,26 @@ void lh_proxies_write(const lh_policy *policy, const lh_part *part, lh_part_valu
         lh_percent_write(policy->proxies.percent, out);
     else
         snprintf(out->text, sizeof out->text, "%s", policy->proxies.kind ? "question" : "none");
+}
+
+lh_status lh_rows_at_read(lh_policy *policy, const lh_part *part, const char *text)
+{
+    const char *repeat = "repeat:";
+    int place = LH_ROWS_AT_REPEAT;
+    const int has_segment = strncmp(text, repeat, strlen(repeat)) == 0;
+    policy->score.segment = 0;
+    if (!has_segment) LH_TRY(lh_choice_find(&place, part->row.name, part->words, text));
+    policy->score.rows_at = (lh_row_place)place;
+    if (has_segment && !number_of(&policy->score.segment, text + strlen(repeat), LH_SEGMENT_MIN))
+        LH_FAIL(LH_EUSAGE, "--%s '%s' must be own, after, repeat, or repeat:N with N from %d on", part->row.name, text,
+                LH_SEGMENT_MIN);
+    return LH_OK;
+}
+
+void lh_rows_at_write(const lh_policy *policy, const lh_part *part, lh_part_value *out)
+{
+    snprintf(out->text, sizeof out->text, "%s", part->words[policy->score.rows_at]);
+    if (policy->score.segment) snprintf(out->text, sizeof out->text, "repeat:%lld", (long long)policy->score.segment);
 }
 
 /* text NULL: the rows of the window, which is read earlier; or, from after the prompt, rows of all of it: as many as

@@ -27,13 +27,14 @@ static const struct {
 
 const char *lh_part_meaning(const lh_part *part, const char *text)
 {
-    const char *const *words = part->row.choices, *const *of = part->meanings;
+    const char *const *words = part->words ? part->words : part->row.choices, *const *of = part->meanings;
     for (lh_method_id m = 0; part->of_methods && m < LH_METHODS; m++)
         if (part->of_methods(m) && strcmp(lh_methods[m]->word, text) == 0) return lh_methods[m]->help;
     for (size_t i = 0; i < sizeof meanings / sizeof *meanings; i++)
         if (meanings[i].words == words) of = meanings[i].meanings;
-    for (int w = 0; of && words[w]; w++)
-        if (strcmp(words[w], text) == 0) return of[w];
+    const size_t bytes = strcspn(text, ":"); /* "repeat:512" has the meaning of "repeat" */
+    for (int w = 0; words && of && words[w]; w++)
+        if (strlen(words[w]) == bytes && strncmp(words[w], text, bytes) == 0) return of[w];
     return NULL;
 }
 
@@ -74,7 +75,8 @@ static int only_refers(const lh_policy *policy)
 
 static int has_rows(const lh_policy *policy)
 {
-    return (lh_policy_attends(policy) && !policy->proxies.kind) || only_refers(policy);
+    return (lh_policy_attends(policy) && !policy->proxies.kind && policy->score.rows_at != LH_ROWS_AT_REPEAT) ||
+           only_refers(policy);
 }
 
 static int places_rows(const lh_policy *policy)
@@ -116,7 +118,7 @@ static const char *place_of_references(const lh_policy *policy, const char *usua
 static const char *once_for_spread_rows(const lh_policy *policy, const char *usual)
 {
     (void)usual;
-    return policy->rows_spread || policy->score.rows_at == LH_ROWS_AT_AFTER || lh_policy_has(policy, LH_REFERENCES)
+    return policy->rows_spread || policy->score.rows_at != LH_ROWS_AT_OWN || lh_policy_has(policy, LH_REFERENCES)
                ? "never"
                : NULL;
 }
@@ -166,6 +168,12 @@ static void write_method(const lh_policy *policy, const lh_part *part, lh_part_v
     snprintf(out->text, sizeof out->text, "%s", lh_methods[m]->word);
 }
 
+/* Words of '--rows-at' for shells; NULL after the last. */
+static const char *row_place(int i)
+{
+    return lh_policy_row_places[i];
+}
+
 /* ---- the common parts ---- */
 
 static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_policy, budgets.layer_profile),
@@ -192,14 +200,14 @@ static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_
 #define ROW_proxies USED(lh_policy_observes, OBSERVED), .def = "none", OWN(proxies)
 #define ROW_proxies_at USED(has_share_of_proxies, "'--proxies P%'"), .def = "end", WORD_PART, AT(proxies.at)
 #define ROW_window USED(has_window, OBSERVED " and '--proxies none'"), .def = "32", NUMBER, AT(window)
-#define ROW_rows                                                                                                     \
-    USED(has_rows, "a statistic of attention ('--statistic sum' or mean, mas, count, rms, max, output-error, last) " \
-                   "and '--proxies "                                                                                 \
-                   "none', or '--fit' or '--compete-by losses'"),                                                    \
+#define ROW_rows                                                                                                      \
+    USED(has_rows, "a statistic of attention ('--statistic sum' or mean, mas, count, rms, max, output-error, last), " \
+                   "'--proxies none' and '--rows-at own' or after; or '--fit' or '--compete-by losses'"),             \
         .forced = last_row, OWN(rows)
-#define ROW_rows_at                                                                           \
-    USED(places_rows, OBSERVED " and '--proxies none', or '--fit' or '--compete-by losses'"), \
-        .forced = place_of_references, .def = "own", WORD_PART, AT(score.rows_at)
+#define ROW_rows_at                                                                               \
+    USED(places_rows, OBSERVED " and '--proxies none', or '--fit' or '--compete-by losses'"),     \
+        .forced = place_of_references, .def = "own", OWN(rows_at), .words = lh_policy_row_places, \
+        .row.word = row_place
 #define ROW_group                                                                               \
     USED(joins, "a statistic that each query head has ('--statistic sum' or mean, mas, last)"), \
         .def = "mean", WORD_PART, AT(shape.group)

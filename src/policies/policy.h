@@ -59,6 +59,7 @@ typedef struct lh_policy_score {
     int running; /* true if statistics continue while decoding, else the last rows are observed again at each eviction
                   */
     lh_row_place rows_at;
+    int64_t segment;  /* of LH_ROWS_AT_REPEAT: tokens of a segment that sees nothing but itself; 0: segments see all */
     lh_scorer scorer; /* of the methods `caller` and `caller_rows`; score NULL: of a file, and not loaded here */
     const struct lh_loaded_plugin *plugin; /* of the scorer; NULL: it is a function of the program */
 } lh_policy_score;
@@ -155,6 +156,12 @@ lh_status lh_policy_from_json(lh_policy *out, const json_t *json, const char *na
 /* LH_EUSAGE if the policy is impossible for a prompt of this length: a block must be smaller than the budget.
  * lh_policy_resolve refuses what does not depend on the length. */
 lh_status lh_policy_check(const lh_policy *policy, int64_t seen);
+
+/* True if the policy has probe tokens (probes.h). */
+int lh_policy_repeats(const lh_policy *policy);
+
+/* True if one prefill can serve the policy and others: it evicts after the prompt only, and adds no tokens to it. */
+int lh_policy_shares_prefill(const lh_policy *policy);
 
 /* Sets the number of tokens of the question at the end of the prompt, if these are the policy's proxies; no effect on
  * other policies. */

@@ -89,6 +89,8 @@ lh_status lh_part_read_odd(lh_policy *policy, const lh_part *part, const char *t
 /* Readers of parts with a special syntax. */
 lh_status lh_proxies_read(lh_policy *policy, const lh_part *part, const char *text);
 void lh_proxies_write(const lh_policy *policy, const lh_part *part, lh_part_value *out);
+lh_status lh_rows_at_read(lh_policy *policy, const lh_part *part, const char *text);
+void lh_rows_at_write(const lh_policy *policy, const lh_part *part, lh_part_value *out);
 lh_status lh_rows_read(lh_policy *policy, const lh_part *part, const char *text);
 void lh_rows_write(const lh_policy *policy, const lh_part *part, lh_part_value *out);
 lh_status lh_evict_read(lh_policy *policy, const lh_part *part, const char *text);

@@ -84,7 +84,7 @@ lh_status lh_policy_question_warnings(const lh_policy *policy, int64_t seen, lh_
 {
     if (!policy->evicts || seen <= 0 || !lh_policy_attends(policy) || lh_policy_fix(policy, seen).budget >= seen)
         return LH_OK;
-    if (policy->score.rows_at == LH_ROWS_AT_AFTER) return LH_OK;
+    if (policy->score.rows_at != LH_ROWS_AT_OWN) return LH_OK;
     LH_TRY(lh_buf_printf(out,
                          "'%s' evicts by the attention of the context, before it sees a question, and may evict the "
                          "answer: 'generate --scenario question-aware' shows it one question first; '--policy %s' "

@@ -268,7 +268,7 @@ lh_status lh_cache_restart(const lh_cache_at *at)
 
 static int shares_prefill(const lh_policy_list *policies, int64_t i)
 {
-    return policies->at[i].policy.block == 0;
+    return lh_policy_shares_prefill(&policies->at[i].policy);
 }
 
 static int64_t count_prefills(const lh_eval_setup *setup)

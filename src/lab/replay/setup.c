@@ -47,6 +47,9 @@ static const char *not_replayed(const lh_policy_choice *c)
     if (c->policy.block)
         return "it evicts while it prefills, so that the rows that follow see other keys than those of the trace "
                "('--evict never' or 'every:m' can be)";
+    if (lh_policy_repeats(&c->policy))
+        return "its rows are of probe tokens, which pass through the model and are in no trace ('--rows-at own' or "
+               "'after' can be)";
     return NULL;
 }
 

@@ -1,0 +1,117 @@
+/* probes.c - probe tokens in a layer (policies/probes.h). The entries that a segment sees lie in a separate arena, the
+ * entries of the segment last, until the next segment overwrites them: the cache never holds a probe token. Where rows
+ * attend to the whole prompt, the entries of the segment are also behind the prompt's in the arena of the prefill, and
+ * probe_end drops them. */
+#include "kv/kv_impl.h"
+
+int64_t lh_kv_probe_segments(const lh_kv *kv)
+{
+    return kv->shape.given ? 0 : lh_probe_segments(&kv->numbers, kv->prompt.tokens);
+}
+
+lh_probe_segment lh_kv_probe_segment(const lh_kv *kv, int64_t i)
+{
+    return lh_probe_segment_of(&kv->numbers, kv->prompt.tokens, &kv->shape.leads, i);
+}
+
+int64_t lh_kv_probe_tokens(const lh_kv *kv)
+{
+    const int64_t n = lh_kv_probe_segments(kv);
+    return n ? lh_kv_probe_segment(kv, n).at : 0;
+}
+
+int lh_kv_uses_probes(const lh_kv *kv, int64_t layer)
+{
+    return kv->timeline.phase == LH_KV_PREFILL && lh_kv_probe_segments(kv) && kv->layers[layer].plan.scored;
+}
+
+static int64_t longest(const lh_kv *kv)
+{
+    return lh_kv_probe_segments(kv) ? lh_probe_longest(&kv->numbers, kv->prompt.tokens, &kv->shape.leads) : 0;
+}
+
+int64_t lh_kv_probe_slots(const lh_kv *kv)
+{
+    return lh_probes_see_all(&kv->numbers) ? longest(kv) : 0;
+}
+
+lh_status lh_kv_reserve_probes(lh_kv *kv)
+{
+    const int64_t own = longest(kv);
+    if (!own) return LH_OK;
+    return lh_arena_alloc_even(&kv->probes.arena, &kv->exec,
+                               lh_min_i64(kv->numbers.sinks, kv->prompt.tokens) + 2 * own);
+}
+
+/* ---- a segment in a layer ---- */
+
+/* Entries of every head in the arena of the segment: all heads hold equally many. */
+static int64_t held(const lh_kv *kv)
+{
+    return kv->shape.heads.kv_count ? kv->probes.arena.len[0] : 0;
+}
+
+static void set_lens(lh_kv *kv, lh_arena *arena, int64_t len)
+{
+    for (int64_t h = 0; h < arena->view.heads; h++) arena->len[h] = len;
+    LH_LATCH(&kv->exec, lh_arena_push_len(arena, &kv->exec));
+}
+
+/* Appends the entries of `from` at positions [first, first + n), which are its slots, to the arena of the segment. */
+static lh_status append(lh_kv *kv, const lh_arena *from, int64_t first, int64_t n)
+{
+    lh_status st = LH_OK;
+    lh_arena *to = &kv->probes.arena;
+    const int64_t at = held(kv);
+    int32_t *positions = NULL;
+    lh_ragged without = to->view; /* the arena of a prefill may have no positions */
+    without.positions = NULL;
+    LH_TRY(lh_calloc(&positions, n, sizeof *positions));
+    for (int64_t i = 0; i < n; i++) positions[i] = (int32_t)(first + i);
+    for (int64_t h = 0; h < to->view.heads && st == LH_OK; h++) {
+        st = lh_copy_entries(&kv->exec, &(lh_slots){&without, to->offset[h] + at},
+                             &(lh_slots){&from->view, from->offset[h] + first}, n);
+        lh_exec_put(&kv->exec, to->view.positions + to->offset[h] + at, positions, n * (int64_t)sizeof *positions);
+    }
+    lh_free(positions);
+    for (int64_t h = 0; h < to->view.heads; h++) to->len[h] += n;
+    return st;
+}
+
+void lh_kv_probe_begin(lh_kv *kv, int64_t layer, int64_t segment, lh_ragged **view)
+{
+    const lh_exec *x = &kv->exec;
+    lh_kv_probes *p = &kv->probes;
+    lh_arena *from = lh_kv_prefill_arena(kv, layer);
+    p->now = lh_kv_probe_segment(kv, segment);
+    for (int64_t h = 0; h < p->arena.view.heads; h++) p->arena.len[h] = 0;
+    LH_LATCH(x, append(kv, from, 0, lh_probe_sinks(&kv->numbers, &p->now)));
+    LH_LATCH(x, append(kv, from, p->now.first, p->now.tokens));
+    set_lens(kv, &p->arena, held(kv));
+    *view = lh_probes_see_all(&kv->numbers) ? &from->view : &p->arena.view;
+}
+
+void lh_kv_probe_end(lh_kv *kv, int64_t layer)
+{
+    if (lh_probes_see_all(&kv->numbers)) set_lens(kv, lh_kv_prefill_arena(kv, layer), kv->prompt.tokens);
+}
+
+void lh_kv_record_probes(lh_kv *kv, int64_t layer, const lh_query_rows *rows)
+{
+    lh_kv_probes *p = &kv->probes;
+    const double start = lh_clock_s();
+    const int attends_more = lh_probes_see_all(&kv->numbers);
+    const int64_t sinks = lh_probe_sinks(&kv->numbers, &p->now), len = held(kv) + rows->tokens;
+    if (!lh_kv_uses_probes(kv, layer)) return;
+    if (attends_more) LH_LATCH(&kv->exec, append(kv, lh_kv_prefill_arena(kv, layer), rows->first, rows->tokens));
+    set_lens(kv, &p->arena, len);
+    lh_evict_job job = lh_kv_job(kv, layer, &p->arena, rows->first + rows->tokens);
+    job.cols = len;
+    lh_evict_probes(kv->evictor, &job,
+                    &(lh_probe_rows){.queries = *rows,
+                                     .slot = sinks,
+                                     .first = p->now.first,
+                                     .count = p->now.tokens,
+                                     .attends_more = attends_more});
+    kv->evict_s += lh_clock_s() - start;
+}

@@ -1,0 +1,163 @@
+/* Probe tokens, at 1 to 4 ranks: scores by context reconstruction equal the scores of kvpress' KVzipPress, and in
+ * segments the weights of a pass of Hugging Face with a mask (families/repeat.h5, made by
+ * tools/make_repeat_goldens.py); the prompt itself does not notice them. */
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/h5.h"
+#include "base/mem.h"
+#include "engine/session.h"
+#include "import/import.h"
+#include "mpi_check.h"
+#include "tiny_engine.h"
+
+enum { VOCAB = 96, MORE = 4 };
+
+/* Eager, fused and tiled attention round logits in other ways: weights differ by up to 2e-5 of themselves. */
+static const double TOLERANCE = 2e-4;
+
+static struct fixture {
+    char folder[MT_FOLDER_BYTES], model[MT_FOLDER_BYTES + 16];
+} fix;
+
+static void make_fixture(void)
+{
+    mt_folder_make(fix.folder);
+    snprintf(fix.model, sizeof fix.model, "%s/model.h5", fix.folder);
+    if (mt_rank() == 0)
+        mt_try(lh_import(&(lh_import_options){.src = LH_FAMILIES "/mistral-nemo", .out = fix.model, .dtype = "f32"}));
+    mt_try(lh_comm_barrier(mt_comm()));
+}
+
+static void remove_fixture(void)
+{
+    mt_folder_remove(fix.folder);
+}
+
+/* The scores of every layer, of this rank's KV heads: [layers, kv_count, n]. */
+typedef struct taken {
+    lh_engine *engine;
+    lh_session *session;
+    float *scores;
+    int64_t layers, n;
+    lh_heads heads;
+} taken;
+
+static lh_status take_scores(void *self, int64_t layer, const lh_evict_scores *scores)
+{
+    taken *t = self;
+    for (int64_t h = 0; h < t->heads.kv_count; h++)
+        memcpy(t->scores + (layer * t->heads.kv_count + h) * t->n, scores->scores + h * scores->ld,
+               (size_t)t->n * sizeof *t->scores);
+    return LH_OK;
+}
+
+static void prefill(taken *t, const char *options, int64_t tokens)
+{
+    char policy[160];
+    lh_policy resolved = {.evicts = 0};
+    int32_t *ids = NULL;
+    *t = (taken){.n = tokens};
+    const lh_kv_listener listener = {.self = t, .scored = take_scores};
+    snprintf(policy, sizeof policy, "snapkv --statistic max --window 0 --pool none --sinks 4 %s", options);
+    mt_try(lh_policy_resolve(&resolved, &(lh_policy_options){.policy = policy, .budget = "20%"}));
+    t->engine = tiny_engine_open(mt_comm(), &(lh_engine_options){.model = fix.model});
+    const lh_engine_view *parts = lh_engine_get(t->engine);
+    const lh_kv_shape shape = lh_model_kv_shape(parts->model, &parts->kv_types);
+    t->heads = shape.heads;
+    t->layers = shape.layers;
+    mt_try(lh_calloc(&t->scores, t->layers * t->heads.kv_count * tokens, sizeof *t->scores));
+    mt_try(lh_calloc(&ids, tokens, sizeof *ids));
+    for (int64_t i = 0; i < tokens; i++) ids[i] = (int32_t)((i * 31 + i / 7) % VOCAB);
+    mt_try(lh_session_open(
+        &t->session, t->engine,
+        &(lh_session_options){
+            .policy = &resolved, .prompt = tokens, .more = MORE, .length = tokens + MORE, .listener = &listener}));
+    mt_try(lh_session_prefill(t->session, ids, tokens, NULL));
+    lh_free(ids);
+}
+
+static void clear(taken *t)
+{
+    lh_session_close(t->session);
+    lh_engine_close(t->engine);
+    lh_free(t->scores);
+}
+
+/* The last entries of every head against an array of the golden file. */
+static void compare(const taken *t, const char *name)
+{
+    lh_h5 *h5 = NULL;
+    lh_h5_shape shape = {0};
+    float *want = NULL;
+    double worst = 0;
+    mt_try(lh_h5_open(&h5, LH_FAMILIES "/repeat.h5", &(lh_h5_header){0}));
+    mt_try(lh_h5_get(h5, name, &(lh_h5_shape){LH_F32, 3, {t->layers, t->heads.kv_heads, -1}}, &shape, &want));
+    const int64_t last = shape.dims[2];
+    for (int64_t l = 0; want && l < t->layers; l++)
+        for (int64_t h = 0; h < t->heads.kv_count; h++)
+            for (int64_t i = 0; i < last; i++) {
+                const double a = (double)t->scores[(l * t->heads.kv_count + h) * t->n + t->n - last + i],
+                             b = (double)want[(l * t->heads.kv_heads + t->heads.kv_first + h) * last + i];
+                worst = fmax(worst, fabs(a - b) / b);
+            }
+    mt_check(worst < TOLERANCE, "%s: scores differ by %g of themselves", name, worst);
+    lh_free(want);
+    lh_h5_close(h5);
+}
+
+/* Two chunks of 2,048 and 100 tokens. */
+START_TEST(test_scores_are_those_of_kvzip)
+{
+    taken t;
+    prefill(&t, "--rows-at repeat", 2148);
+    compare(&t, "/kvzip");
+    clear(&t);
+    mt_end();
+}
+END_TEST
+
+START_TEST(test_segments_see_sinks_their_stretch_and_themselves)
+{
+    taken t;
+    prefill(&t, "--rows-at repeat:64", 200);
+    compare(&t, "/segments");
+    clear(&t);
+    mt_end();
+}
+END_TEST
+
+/* Logits after the prompt, and the entries of a cache. */
+START_TEST(test_a_prompt_does_not_notice_probe_tokens)
+{
+    static const char *const options[] = {"--rows-at after --rows sample:8", "--rows-at repeat", "--rows-at repeat:8"};
+    float logits[3][VOCAB];
+    for (int i = 0; i < 3; i++) {
+        taken t;
+        const float *own = NULL;
+        int64_t rows = 0;
+        prefill(&t, options[i], 90);
+        mt_try(lh_session_logits(t.session, &own, &rows));
+        if (own) memcpy(logits[i], own, sizeof logits[i]);
+        clear(&t);
+    }
+    if (mt_rank() == 0)
+        for (int i = 1; i < 3; i++)
+            mt_check(memcmp(logits[0], logits[i], sizeof logits[0]) == 0, "'%s' changes the logits", options[i]);
+    mt_end();
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("probes");
+    TCase *tests = tcase_create("probes");
+    tcase_add_unchecked_fixture(tests, make_fixture, remove_fixture);
+    tcase_set_timeout(tests, 0);
+    tcase_add_test(tests, test_scores_are_those_of_kvzip);
+    tcase_add_test(tests, test_segments_see_sinks_their_stretch_and_themselves);
+    tcase_add_test(tests, test_a_prompt_does_not_notice_probe_tokens);
+    suite_add_tcase(suite, tests);
+    return mt_run(suite);
+}
