@@ -238,6 +238,33 @@ VEC_FN vf vf_load_e4m3(const uint8_t *p)
     return _mm256_cvtph_ps(_mm_and_si128(_mm_slli_epi16(words, 7), _mm_set1_epi16((int16_t)0xbf80)));
 }
 
+typedef struct vw {
+    __m256i low, high, bits; /* bytes of the words, twice */
+} vw;
+
+VEC_FN vw vw_table(const uint16_t words[16], int16_t bits)
+{
+    const __m256i all = _mm256_loadu_si256((const __m256i *)words), low = _mm256_and_si256(all, _mm256_set1_epi16(255));
+    const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packus_epi16(low, _mm256_srli_epi16(all, 8)), 0xd8);
+    return (vw){_mm256_permute4x64_epi64(bytes, 0x44), _mm256_permute4x64_epi64(bytes, 0xee), _mm256_set1_epi16(bits)};
+}
+
+VEC_FN void vw_store(uint16_t *dst, const uint8_t *codes, vw table)
+{
+    const __m256i zero = _mm256_setzero_si256();
+    const __m256i x = _mm256_permute4x64_epi64(_mm256_loadu_si256((const __m256i *)codes), 0xd8);
+    const __m256i no_exponent = _mm256_cmpeq_epi8(_mm256_and_si256(x, _mm256_set1_epi8(0x78)), zero);
+    const __m256i index = _mm256_or_si256(_mm256_and_si256(x, _mm256_set1_epi8(7)),
+                                          _mm256_andnot_si256(no_exponent, _mm256_set1_epi8(8)));
+    const __m256i low = _mm256_shuffle_epi8(table.low, index), high = _mm256_shuffle_epi8(table.high, index);
+    const __m256i first = _mm256_srai_epi16(_mm256_unpacklo_epi8(zero, x), 4),
+                  second = _mm256_srai_epi16(_mm256_unpackhi_epi8(zero, x), 4);
+    _mm256_storeu_si256((__m256i *)dst,
+                        _mm256_add_epi16(_mm256_unpacklo_epi8(low, high), _mm256_and_si256(first, table.bits)));
+    _mm256_storeu_si256((__m256i *)(dst + 16),
+                        _mm256_add_epi16(_mm256_unpackhi_epi8(low, high), _mm256_and_si256(second, table.bits)));
+}
+
 VEC_FN vi vi_round(vf x)
 {
     return _mm256_cvtps_epi32(x);

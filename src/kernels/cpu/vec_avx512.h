@@ -248,6 +248,26 @@ VEC_FN vf vf_load_e4m3(const uint8_t *p)
     return _mm512_cvtph_ps(_mm256_and_si256(_mm256_slli_epi16(words, 7), _mm256_set1_epi16((int16_t)0xbf80)));
 }
 
+typedef struct vw {
+    __m512i words, bits;
+} vw;
+
+VEC_FN vw vw_table(const uint16_t words[16], int16_t bits)
+{
+    const __m256i all = _mm256_loadu_si256((const __m256i *)words);
+    return (vw){_mm512_castsi256_si512(all), _mm512_set1_epi16(bits)};
+}
+
+VEC_FN void vw_store(uint16_t *dst, const uint8_t *codes, vw table)
+{
+    const __m512i x = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)codes));
+    const __m512i fraction = _mm512_and_si512(x, _mm512_set1_epi16(7));
+    const __mmask32 has_exponent = _mm512_test_epi16_mask(x, _mm512_set1_epi16(0x78));
+    const __m512i index = _mm512_mask_add_epi16(fraction, has_exponent, fraction, _mm512_set1_epi16(8));
+    const __m512i exponent = _mm512_and_si512(_mm512_slli_epi16(x, 4), table.bits);
+    _mm512_storeu_si512(dst, _mm512_add_epi16(_mm512_permutexvar_epi16(index, table.words), exponent));
+}
+
 VEC_FN vi vi_round(vf x)
 {
     return _mm512_cvtps_epi32(x);

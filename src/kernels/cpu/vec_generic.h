@@ -230,6 +230,25 @@ VEC_FN vf vf_load_e4m3(const uint8_t *p)
     return (vf){lh_e4m3_to_f32(p[0]), lh_e4m3_to_f32(p[1]), lh_e4m3_to_f32(p[2]), lh_e4m3_to_f32(p[3])} / 256.0f;
 }
 
+typedef struct vw {
+    uint16_t words[16], bits;
+} vw;
+
+VEC_FN vw vw_table(const uint16_t words[16], int16_t bits)
+{
+    vw table = {.bits = (uint16_t)bits};
+    memcpy(table.words, words, sizeof table.words);
+    return table;
+}
+
+VEC_FN void vw_store(uint16_t *dst, const uint8_t *codes, vw table)
+{
+    for (int i = 0; i < 32; i++) {
+        const int index = (codes[i] & 7) + (codes[i] & 0x78 ? 8 : 0), exponent = (int8_t)codes[i] * 16;
+        dst[i] = (uint16_t)(table.words[index] + (exponent & table.bits));
+    }
+}
+
 VEC_FN vi vi_round(vf x)
 {
     return (vi){(int32_t)lrintf(x[0]), (int32_t)lrintf(x[1]), (int32_t)lrintf(x[2]), (int32_t)lrintf(x[3])};
