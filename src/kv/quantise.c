@@ -7,7 +7,6 @@
 
 lh_status lh_kv_quantise(lh_kv *kv, int64_t layer)
 {
-    LH_TRY(lh_kv_wait_for_layer(kv, layer));
     for (int64_t l = 0; l <= layer; l++) {
         if (lh_kv_competes(kv, l) && !lh_kv_competition_ended(kv)) continue;
         LH_TRY(lh_arena_convert(&kv->layers[l].arena, &kv->exec, LH_Q8));
