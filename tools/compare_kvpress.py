@@ -352,8 +352,8 @@ def main():
     a.ends = {a.tokenizer.eos_token_id, model.generation_config.eos_token_id}
     chat = a.tokenizer.apply_chat_template([{"role": "user", "content": "\0"}], add_generation_prompt=True, tokenize=False)
     out = os.path.join(a.output, "presses.jsonl")
-    same = ["-m", checkpoint, "--threads", str(a.threads), "--max-new", str(a.max_new), "--length", str(a.length), "--budget",
-            ",".join(f"{b}%" for b in a.budgets), "--policy", ",".join(policies)]
+    same = ["-m", checkpoint, "--kv-dtype", "f32", "--threads", str(a.threads), "--max-new", str(a.max_new), "--length",
+            str(a.length), "--budget", ",".join(f"{b}%" for b in a.budgets), "--policy", ",".join(policies)]
     needle = []
     for i in range(a.needles):
         rows = evaluate(a.longhaul, a.output, f"needle-{i}", "needle", "--haystack", a.haystack, "--depth", needle_depth(i), "--seed",

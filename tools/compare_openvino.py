@@ -97,7 +97,7 @@ def generate(a, ids, policy, budget):
     with open(path, "w") as f:
         f.write(" ".join(map(str, ids)))
     command = [a.longhaul, "generate", "-m", a.checkpoint, "--prompt-tokens", path, "--max-new", str(a.max_new), "--ignore-eos",
-               "--threads", str(a.threads), "--json", "-q"] + (["--policy", *policy.split(), "--budget", str(budget)] if budget else [])
+               "--kv-dtype", "f32", "--threads", str(a.threads), "--json", "-q"] + (["--policy", *policy.split(), "--budget", str(budget)] if budget else [])
     with open(os.path.join(a.output, "generate.json"), "w+") as f:
         process = subprocess.Popen(command, stdout=f)
         _, status, usage = os.wait4(process.pid, 0)
@@ -154,7 +154,7 @@ def main():
     needle, asked = [], {}
     for i in range(a.needles):
         rows = evaluate(a.longhaul, a.output, f"seen-{i}", "needle", "--haystack", a.haystack, "--depth", needle_depth(i), "--seed", str(i),
-                        "--scenario", "question-aware", "-m", a.checkpoint, "--threads", str(a.threads), "--max-new", str(a.max_new),
+                        "--scenario", "question-aware", "-m", a.checkpoint, "--kv-dtype", "f32", "--threads", str(a.threads), "--max-new", str(a.max_new),
                         "--length", str(a.length), "--budget", ",".join(map(str, a.budgets)), "--policy", ",".join(POLICIES))
         needle += rows
         asked |= {name: (ids, rows[0]["secret"]) for name, ids in prompts(a.output, f"seen-{i}")}

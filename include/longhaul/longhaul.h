@@ -128,7 +128,7 @@ typedef struct lh_engine_options {
     const char *device;   /* "auto" (NULL), "cpu", "cuda", "ref" */
     int share_device;     /* 1: ranks of one host may compute on the same CUDA device */
     const char *dtype;    /* "auto" (NULL: as the checkpoint), "f32", "bf16" */
-    const char *kv_dtype; /* "auto" (NULL: as dtype), "f32", "bf16", "q8" */
+    const char *kv_dtype; /* "auto" (NULL: as dtype, and q8 for caches that evict), "f32", "bf16", "q8" */
     int64_t threads;      /* of this rank, at most 1024; 0: the cores of the host, or the CPU quota of its container,
                              divided among its ranks, and at most OMP_NUM_THREADS */
     int deterministic;    /* 1: the same bits on any number of ranks */

@@ -308,7 +308,7 @@ class Engine(_Handle):
     """A model, ready to run on all ranks. Every rank makes the same calls with the same arguments.
 
     model: a checkpoint made by `longhaul import`, or "random:SHAPE". device: "auto", "cpu", "cuda"; dtype, kv_dtype: "auto",
-    "f32", "bf16", kv_dtype also "q8"; threads of this rank, 0: its share of the
+    "f32", "bf16", kv_dtype also "q8", which is "auto" for caches that evict; threads of this rank, 0: its share of the
     cores; deterministic: the same bits on any number of ranks; memory: maximum bytes of a rank, 0: what is free; chunk:
     tokens of a prompt that go through a layer together, 0: chosen; weights: format of the weights of "random:SHAPE", such
     as "q4_K_M"; None: bf16.

@@ -91,7 +91,7 @@ lh_status lh_engine_dtypes(const lh_engine_options *options, lh_dtype stored, lh
     if (strcmp(options->dtype, "auto") != 0 &&
         (!lh_dtype_find(options->dtype, dtype) || (*dtype != LH_F32 && *dtype != LH_BF16)))
         LH_FAIL(LH_EUSAGE, "%s '%s' is none of auto, f32, bf16", lh_setting("dtype"), options->dtype);
-    *types = (lh_kv_types){.prompt = *dtype, .full = *dtype, .evicted = *dtype};
+    *types = (lh_kv_types){.prompt = *dtype, .full = *dtype, .evicted = LH_Q8};
     if (strcmp(options->kv_dtype, "auto") == 0) return LH_OK;
     if (!lh_dtype_find(options->kv_dtype, &kept) || (kept != LH_F32 && kept != LH_BF16 && kept != LH_Q8))
         LH_FAIL(LH_EUSAGE, "%s '%s' is none of auto, f32, bf16, q8", lh_setting("kv_dtype"), options->kv_dtype);

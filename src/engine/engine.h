@@ -67,7 +67,8 @@ lh_engine_options lh_engine_defaults(const lh_engine_options *options);
 lh_status lh_engine_check(const lh_engine_options *options);
 
 /* Types of weights and caches. "auto" for weights is bf16 if the matrices are stored as bf16, else f32; for caches the
- * type of the weights. */
+ * type of the weights, and q8 if a cache evicts: in the same bytes, more entries in q8 are nearer to the full cache
+ * than fewer in bf16 (docs/quality.md). */
 lh_status lh_engine_dtypes(const lh_engine_options *options, lh_dtype stored, lh_dtype *dtype, lh_kv_types *types);
 
 #endif

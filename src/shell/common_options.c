@@ -88,9 +88,10 @@ static const lh_option engine_rows[] = {
      FIELD(kv_dtype),
      .def = "auto",
      .choices = kv_types,
-     .help = "Type of the cached keys and values. auto: as --dtype. q8: 8 bits with a scale for each, half of bf16's "
-             "memory; entries become q8 when their layer has read the prompt, so that neither scores nor kept entries "
-             "of the prompt depend on it. On cuda it has run on the emulated device only."},
+     .help = "Type of the cached keys and values. auto: q8 if the policy evicts, else as --dtype. q8: 8 bits with a "
+             "scale for each, half of bf16's memory; entries become q8 when their layer has read the prompt, so that "
+             "neither scores nor kept entries of the prompt depend on it. On cuda it has run on the emulated device "
+             "only."},
     {.type = LH_OPT_I64,
      .name = "threads",
      FIELD(threads),

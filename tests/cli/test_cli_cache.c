@@ -134,7 +134,7 @@ typedef struct answer {
 static void ask(answer *a, int ranks, const char *cache)
 {
     char options[160];
-    snprintf(options, sizeof options, "--load-cache %s --question 'What now?' --logits l.h5", cache);
+    snprintf(options, sizeof options, "--kv-dtype f32 --load-cache %s --question 'What now?' --logits l.h5", cache);
     a->said = generate(ranks, options);
     hid_t file = H5Fopen("l.h5", H5F_ACC_RDONLY, H5P_DEFAULT);
     ck_assert_int_ge(file, 0);
@@ -160,7 +160,7 @@ static void answers_agree(const char *cache, int ranks, const char *other, int o
 START_TEST(test_biases_of_zero_change_no_bit_of_an_answer)
 {
     program_result r = {0};
-    json_decref(generate(2, "-f prompt --policy longhaul --budget 30 --window 8 --save-cache c.h5"));
+    json_decref(generate(2, "-f prompt --policy longhaul --budget 30 --window 8 --kv-dtype f32 --save-cache c.h5"));
     program_run(&r, 1, "verify c.h5 && cp c.h5 zero.h5");
     program_exits(&r, 0);
     add_biases("zero.h5", 0, 0, 0);
@@ -176,7 +176,8 @@ START_TEST(test_biases_far_below_zero_are_an_eviction)
 {
     program_result r = {0};
     json_decref(generate(3, "-f prompt --save-cache all.h5"));
-    json_decref(generate(2, "-f prompt --policy streaming --evict never --budget 30 --save-cache kept.h5"));
+    json_decref(
+        generate(2, "-f prompt --policy streaming --evict never --budget 30 --kv-dtype f32 --save-cache kept.h5"));
     add_biases("all.h5", 4, 77 - 26, -1000);
     for (int ranks = 1; ranks <= 4; ranks++) answers_agree("all.h5", ranks, "kept.h5", 5 - ranks, 1e-4);
     program_run(&r, 1,

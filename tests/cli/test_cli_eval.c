@@ -267,7 +267,7 @@ END_TEST
 /* What keeps everything is the full cache. */
 START_TEST(test_a_budget_that_holds_everything_is_faithful)
 {
-    json_t *o = eval(2, FIDELITY "--length 200 --count 3 -n 12 --reconstruct --repeat-max 9 "
+    json_t *o = eval(2, FIDELITY "--length 200 --count 3 -n 12 --reconstruct --repeat-max 9 --kv-dtype f32 "
                                  "--policy h2o,ada-snapkv,streaming --budget 5000");
     static const char *const ones[] = {"agreement", "rouge1", "rougel", "bleu", "best"};
     size_t i;

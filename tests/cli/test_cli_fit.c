@@ -31,7 +31,7 @@ START_TEST(test_a_fit_is_that_of_an_independent_computation)
         snprintf(policy, sizeof policy, policies[i / 3]);
         program_run(
             &r, 1,
-            "generate " RUN "%s --fit %s --save-cache fitted.h5 && "
+            "generate " RUN "%s --fit %s --kv-dtype f32 --save-cache fitted.h5 && "
             "{ command -v python3 > /dev/null || exit 0; python3 " SOURCE_DIR
             "/tests/cli/check_fit.py whole.h5 fitted.h5; code=$?; [ $code = 0 ] || [ $code = 77 ] || exit $code; }",
             policy, fits[i % 3]);
@@ -85,7 +85,8 @@ START_TEST(test_what_keeps_everything_is_not_fitted)
     program_result r = {0};
     program_run(&r, 1, "generate " RUN "--policy full --save-cache full.h5");
     program_exits(&r, 0);
-    program_run(&r, 2, "generate " RUN "--policy snapkv " AFTER "--budget 100%% --fit both --save-cache all.h5");
+    program_run(
+        &r, 2, "generate " RUN "--policy snapkv " AFTER "--budget 100%% --fit both --kv-dtype f32 --save-cache all.h5");
     program_exits(&r, 0);
     lh_h5 *full = same_files_open("cache", "full.h5"), *all = same_files_open("cache", "all.h5");
     same_array(full, all, "/layers/000/v");

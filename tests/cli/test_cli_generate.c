@@ -84,7 +84,7 @@ START_TEST(test_the_record_of_a_run_is_complete)
     ck_assert_int_eq(number(o, NULL, "ranks"), 2);
     ck_assert_int_eq(number(o, "kv", "budget"), 20);
     ck_assert_int_eq(total(o, "entries_kept"), 3 * 2 * 20);    /* layers, KV heads, entries */
-    ck_assert_int_eq(total(o, "bytes_kept"), 3 * 2 * 20 * 64); /* 2 x head_dim 8 x f32 */
+    ck_assert_int_eq(total(o, "bytes_kept"), 3 * 2 * 20 * 24); /* 2 x (head_dim 8 x int8 + a scale) */
     ck_assert_int_eq(total(o, "entries"), 3 * 2 * PROMPT_BYTES);
     ck_assert_str_eq(json_string_value(json_object_get(o, "finish_reason")), "length");
     ck_assert_str_eq(json_string_value(json_object_get(json_object_get(o, "policy"), "name")), "streaming");
@@ -126,7 +126,7 @@ END_TEST
 START_TEST(test_a_budget_that_holds_everything_changes_nothing)
 {
     json_t *full = generate(1, "-f prompt -n 16 --ignore-eos");
-    json_t *all = generate(1, "-f prompt -n 16 --ignore-eos --budget 100%");
+    json_t *all = generate(1, "-f prompt -n 16 --ignore-eos --budget 100% --kv-dtype f32");
     same_answer(full, all);
     ck_assert_int_eq(total(full, "entries"), total(all, "entries_kept"));
     json_decref(full);

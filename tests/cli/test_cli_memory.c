@@ -13,8 +13,8 @@
 
 #define RUN "-m tiny.h5 --chat=off -f text -n 8 --ignore-eos --deterministic -q "
 
-/* 3 layers, 2 KV heads of 8 numbers in f32: 384 bytes an entry in every head. */
-#define BYTES "--budget 11.5K " /* 11,776 bytes */
+/* 3 layers, 2 KV heads of 8 numbers as q8: 144 bytes an entry in every head. */
+#define BYTES "--budget 4.3K " /* 4,403 bytes */
 #define ENTRIES "--budget 30 "
 
 START_TEST(test_a_budget_in_bytes_is_the_same_run_on_any_number_of_ranks)
@@ -100,10 +100,9 @@ END_TEST
  * which is then compared once. */
 START_TEST(test_a_replay_counts_the_bytes_of_its_own_cache)
 {
-    static const char *const replays[][2] = {
-        {"--kv-dtype q8 -m tiny.h5 --policy snapkv --budget 8K",
-         "--kv-dtype q8 -m tiny.h5 --policy snapkv --budget %d"},
-        {"--policy snapkv --budget 30,11.5K,11.6K", "--policy snapkv --budget 30"}};
+    static const char *const replays[][2] = {{"--kv-dtype q8 -m tiny.h5 --policy snapkv --budget 8K",
+                                              "--kv-dtype q8 -m tiny.h5 --policy snapkv --budget %d"},
+                                             {"--policy snapkv --budget 30,4.25K,4.3K", "--policy snapkv --budget 30"}};
     program_result r = {0}, other = {0};
     program_run(&r, 1, "trace " RUN "--policy full --trace-level full -o whole.h5");
     program_exits(&r, 0);
@@ -128,7 +127,7 @@ END_TEST
 START_TEST(test_bytes_that_hold_nothing_are_refused)
 {
     for (int ranks = 1; ranks <= 2; ranks++)
-        program_refuses(ranks, 2, "'--budget 300B' is less than one entry", "generate -m tiny.h5 -p Hi --budget 300B");
+        program_refuses(ranks, 2, "'--budget 100B' is less than one entry", "generate -m tiny.h5 -p Hi --budget 100B");
     program_refuses(1, 2, "or a size of the cache, such as 512M", "generate -m tiny.h5 -p Hi --budget 5X");
 }
 END_TEST
@@ -149,20 +148,20 @@ START_TEST(test_a_prompt_does_not_depend_on_the_type_that_its_entries_get)
 {
     program_result r = {0}, later = {0};
     for (int p = 0; p < POLICIES; p++) {
-        static const char *const types[] = {"auto", "q8"};
+        static const char *const types[] = {"f32", "q8"};
         for (int t = 0; t < 2; t++) {
             program_run(&r, 1 + t, "trace " RUN "%s --max-new 1 --kv-dtype %s --trace-level full -o %s.trace.h5",
                         policies[p], types[t], types[t]);
             program_exits(&r, 0);
         }
-        same_files("trace", "auto.trace.h5", "q8.trace.h5");
+        same_files("trace", "f32.trace.h5", "q8.trace.h5");
         if (!*policies[p]) continue;
         for (int t = 0; t < 2; t++) {
             program_run(&later, 1, "generate " RUN "%s --kv-dtype %s --keep-sets %s.keep.h5", policies[p], types[t],
                         types[t]);
             program_exits(&later, 0);
         }
-        lh_h5 *one = same_files_open("keep-sets", "auto.keep.h5"), *other = same_files_open("keep-sets", "q8.keep.h5");
+        lh_h5 *one = same_files_open("keep-sets", "f32.keep.h5"), *other = same_files_open("keep-sets", "q8.keep.h5");
         static const char *const arrays[] = {"offsets", "positions", "budgets"};
         for (int l = 0; l < 3; l++)
             for (int a = 0; a < 3; a++) {
@@ -244,7 +243,8 @@ START_TEST(test_codes_are_the_saved_numbers_to_half_a_scale)
     program_run(&r, 3, "generate -m tiny.h5 --kv-dtype q8 --load-cache f32.h5 -n 8 --ignore-eos --deterministic -q");
     program_exits(&r, 0);
     ck_assert_str_eq(r.out.data, direct.out.data);
-    program_refuses(2, 4, "is q8, this run wants f32 ('--kv-dtype')", "generate -m tiny.h5 --load-cache q8.h5 -n 2");
+    program_refuses(2, 4, "is q8, this run wants f32 ('--kv-dtype')",
+                    "generate -m tiny.h5 --kv-dtype f32 --load-cache q8.h5 -n 2");
     program_run(&r, 1, "verify q8.h5 -q");
     program_exits(&r, 0);
     program_clear(&r);
@@ -281,16 +281,89 @@ END_TEST
 
 START_TEST(test_a_budget_in_bytes_holds_twice_the_entries_in_8_bits)
 {
+    static const char *const budgets[][2] = {
+        {"--kv-dtype bf16", "\"budget\":4096,"},
+        {"--device cuda --kv-dtype q8", "\"budget\":7943,"}, /* 264 bytes for 512 */
+        {"", "\"budget\":7943,"}};
     program_result r = {0};
-    program_run(&r, 1,
-                "plan -m random:llama-3.1-8b --context 100k --budget 512M --kv-dtype bf16 --memory 80G -q --json");
+    for (size_t i = 0; i < sizeof budgets / sizeof *budgets; i++) {
+        program_run(&r, 1, "plan -m random:llama-3.1-8b --context 100k --budget 512M --memory 80G -q --json %s",
+                    budgets[i][0]);
+        program_exits(&r, 0);
+        ck_assert_ptr_nonnull(strstr(r.out.data, budgets[i][1]));
+    }
+    program_clear(&r);
+}
+END_TEST
+
+static int64_t sum_of(const json_t *run, const char *member)
+{
+    size_t r;
+    const json_t *rank;
+    int64_t sum = 0;
+    json_array_foreach(json_object_get(json_object_get(run, "kv"), member), r, rank) sum += json_integer_value(rank);
+    return sum;
+}
+
+/* By default a cache that evicts is of q8, and one that keeps all entries has the type of the weights: the same bits as
+ * if the type was given. */
+START_TEST(test_a_cache_that_evicts_is_of_8_bits)
+{
+    program_result r = {0}, given = {0};
+    for (int p = 0; p < POLICIES; p++) {
+        const char *type = *policies[p] ? "q8" : "f32";
+        program_run(&r, 1 + p % 4, "generate " RUN "%s --json --save-cache auto.h5", policies[p]);
+        program_exits(&r, 0);
+        program_run(&given, 1, "generate " RUN "%s --json --save-cache given.h5 --kv-dtype %s", policies[p], type);
+        program_exits(&given, 0);
+        same_files("cache", "auto.h5", "given.h5");
+        json_t *run = json_loads(r.out.data, 0, NULL), *same = json_loads(given.out.data, 0, NULL);
+        ck_assert_str_eq(json_string_value(json_object_get(run, "kv_dtype")), type);
+        ck_assert(json_equal(json_object_get(run, "token_ids"), json_object_get(same, "token_ids")));
+        ck_assert_int_eq(sum_of(run, "bytes"), sum_of(run, "entries") * 64);
+        ck_assert_int_eq(sum_of(run, "bytes_kept"), sum_of(run, "entries_kept") * (*policies[p] ? 24 : 64));
+        json_decref(run);
+        json_decref(same);
+    }
+    /* a file of f32 becomes q8 where its policy evicts */
+    program_run(&r, 1, "generate " RUN "--policy ask-later --budget 40 --kv-dtype f32 --save-cache f32.h5");
     program_exits(&r, 0);
-    ck_assert_ptr_nonnull(strstr(r.out.data, "\"budget\":4096,"));
-    program_run(
-        &r, 1,
-        "plan -m random:llama-3.1-8b --device cuda --context 100k --budget 512M --kv-dtype q8 --memory 80G -q --json");
+    program_run(&r, 3, "generate -m tiny.h5 --load-cache f32.h5 -n 8 --ignore-eos --deterministic -q");
     program_exits(&r, 0);
-    ck_assert_ptr_nonnull(strstr(r.out.data, "\"budget\":7943,")); /* 264 bytes for 512 */
+    program_run(&given, 1, "generate " RUN "--policy ask-later --budget 40 --kv-dtype q8");
+    program_exits(&given, 0);
+    ck_assert_str_eq(r.out.data, given.out.data);
+    program_clear(&r);
+    program_clear(&given);
+}
+END_TEST
+
+/* Caches of one prefill: the full cache is not quantised, and the other one is. */
+START_TEST(test_an_evaluation_compares_caches_of_different_types)
+{
+    static const char run[] = "eval fidelity -m tiny.h5 --text text --length 120 --count 1 -n 4 -q --json --policy "
+                              "full,ada-snapkv --window 8 --budget 30 --kv-dtype %s";
+    static const struct {
+        const char *given, *full, *evicted;
+        int bytes[2]; /* of an entry */
+    } cases[] = {{"auto", "f32", "q8", {64, 24}}, {"q8", "q8", "q8", {24, 24}}, {"f32", "f32", "f32", {64, 64}}};
+    program_result r = {0};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        size_t i;
+        json_t *row;
+        program_run(&r, 1 + (int)c, run, cases[c].given);
+        program_exits(&r, 0);
+        json_t *result = json_loads(r.out.data, 0, NULL);
+        ck_assert_str_eq(json_string_value(json_object_get(result, "kv_dtype")), cases[c].full);
+        ck_assert_str_eq(json_string_value(json_object_get(result, "evicted_kv_dtype")), cases[c].evicted);
+        json_array_foreach(json_object_get(result, "means"), i, row)
+        {
+            const int evicts = strcmp(json_string_value(json_object_get(row, "policy")), "full") != 0;
+            ck_assert_int_eq(json_integer_value(json_object_get(row, "kv_bytes")),
+                             json_integer_value(json_object_get(row, "entries_kept")) * cases[c].bytes[evicts]);
+        }
+        json_decref(result);
+    }
     program_clear(&r);
 }
 END_TEST
@@ -307,6 +380,8 @@ int main(void)
                                   test_codes_are_the_saved_numbers_to_half_a_scale,
                                   test_forks_of_a_cache_of_8_bits_answer_as_if_alone,
                                   test_a_budget_in_bytes_holds_twice_the_entries_in_8_bits,
+                                  test_a_cache_that_evicts_is_of_8_bits,
+                                  test_an_evaluation_compares_caches_of_different_types,
                                   NULL};
     return tiny_suite_run("cli memory", tests);
 }

@@ -53,7 +53,8 @@ START_TEST(test_next_tokens_are_those_of_a_run)
     program_file("numbers", text.data);
     lh_buf_clear(&text);
     program_run(&r, 2,
-                "eval fidelity -m tiny.h5 --deterministic --text numbers --length 200 --count 1 --max-new 80 --json -q "
+                "eval fidelity -m tiny.h5 --kv-dtype f32 --deterministic --text numbers --length 200 --count 1 "
+                "--max-new 80 --json -q "
                 "--policy %s --budget 20,25%%",
                 policies);
     program_exits(&r, 0);
@@ -66,7 +67,7 @@ START_TEST(test_next_tokens_are_those_of_a_run)
     program_exits(&r, 0);
     for (int ranks = 1; ranks <= 4; ranks++) {
         found now;
-        program_run(&r, ranks, REPLAY("run.h5") "--policy %s --budget 20,25%% -o next.h5", policies);
+        program_run(&r, ranks, REPLAY("run.h5") "--kv-dtype f32 --policy %s --budget 20,25%% -o next.h5", policies);
         program_exits(&r, 0);
         read_figures("next.h5", &now);
         ck_assert_int_eq(now.count, VALUES); /* with random and two oracles */
@@ -141,7 +142,8 @@ START_TEST(test_a_whole_budget_changes_no_next_token)
                 "trace -m tiny.h5 --chat=off -f text -n 20 --ignore-eos -q --scenario context-only --question 'Who is "
                 "it?' --question 'Where?' -o asked.h5");
     program_exits(&r, 0);
-    program_run(&r, 2, REPLAY("asked.h5") "--policy snapkv,streaming,ada-snapkv --budget 100%% -o next.h5");
+    program_run(&r, 2,
+                REPLAY("asked.h5") "--policy snapkv,streaming,ada-snapkv --budget 100%% --kv-dtype f32 -o next.h5");
     program_exits(&r, 0);
     ck_assert_int_eq(program_lines(r.out.data, "  full "), 1);
     read_figures("next.h5", &whole);

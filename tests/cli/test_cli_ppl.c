@@ -84,7 +84,8 @@ END_TEST
 /* In blocks or token by token, at its end or while decoding. */
 START_TEST(test_a_cache_that_loses_nothing_is_as_sure_as_the_full_one)
 {
-    json_t *o = eval(1, PPL "--context 100 --score 70 --count 2 --policy 'h2o,h2o --evict every:2' --budget 4000");
+    json_t *o = eval(1, PPL "--context 100 --score 70 --count 2 --policy 'h2o,h2o --evict every:2' --budget 4000 "
+                            "--kv-dtype f32");
     for (size_t i = 1; i < 3; i++) {
         const double excess = at(o, "means", i, "over_full");
         ck_assert_msg(fabs(excess) < 1e-5, "%.9g", excess); /* f32 sums in another order */

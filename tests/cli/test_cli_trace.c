@@ -492,8 +492,8 @@ START_TEST(test_a_replay_evicts_while_decoding_as_the_run)
     lh_buf run = {0}, replayed = {0};
     for (int i = 0; i < 5; i++) {
         char path[64], said[96];
-        program_run(&r, 2, TRACE "%s --policy %s --budget 60 -o d.h5 --keep-sets d.keep.h5", runs[i].input,
-                    runs[i].policy);
+        program_run(&r, 2, TRACE "%s --policy %s --budget 60 --kv-dtype f32 -o d.h5 --keep-sets d.keep.h5",
+                    runs[i].input, runs[i].policy);
         program_exits(&r, 0);
         program_run(&r, i % 4 + 1, "replay d.h5 --policy '%s' --budget 50,60 --keep-sets decoded", runs[i].policy);
         program_exits(&r, 0);
