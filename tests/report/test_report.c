@@ -385,6 +385,36 @@ START_TEST(test_a_curve_runs_over_positions)
 }
 END_TEST
 
+/* The number of facts and their places are no measures. */
+START_TEST(test_a_curve_runs_over_ages)
+{
+    static const lh_column columns[] = {{"policy", "", LH_COLUMN_LABEL},       {"budget", "", LH_COLUMN_LABEL},
+                                        {"length", "tokens", LH_COLUMN_I64},   {"place", "", LH_COLUMN_I64},
+                                        {"age", "tokens", LH_COLUMN_F64},      {"facts", "facts", LH_COLUMN_I64},
+                                        {"answer_nll", "nats", LH_COLUMN_F64}, {NULL, NULL, LH_COLUMN_TEXT}};
+    lh_stored_table stored = {.name = "recall/curve"};
+    lh_figures out = {0};
+    lh_table_init(&stored.table, columns);
+    for (int i = 0; i < 6; i++)
+        OK(lh_table_add(&stored.table, (lh_cell[]){{.text = i < 3 ? "full" : "h2o"},
+                                                   {.text = i < 3 ? "all" : "9"},
+                                                   {.number = 450},
+                                                   {.number = i % 3},
+                                                   {.value = 900.5 - 400 * (i % 3)},
+                                                   {.number = 8},
+                                                   {.value = i}}));
+    OK(lh_figures_of_tables(&(lh_tables){&stored, 1}, &out));
+    ck_assert_int_eq(out.count, 1);
+    const lh_figure *f = &out.list[0];
+    ck_assert_str_eq(f->name, "recall-answer-nll-by-age");
+    ck_assert(f->better == -1 && strcmp(f->x, "age") == 0);
+    ck_assert(f->dims[1].count == 3 && f->dims[1].values[0] == 100.5 && f->dims[1].values[2] == 900.5);
+    ck_assert(f->values[0] == 2 && f->values[2] == 0 && f->values[3] == 5);
+    lh_figures_clear(&out);
+    lh_table_clear(&stored.table);
+}
+END_TEST
+
 /* Curves are of the mean over the tasks, in which the row of the average has no part. */
 START_TEST(test_scores_of_tasks_are_curves_and_a_table_for_each_length)
 {
@@ -694,6 +724,7 @@ int main(void)
                                   test_scores_of_tasks_are_curves_and_a_table_for_each_length,
                                   test_answers_that_differ_are_beside_each_other,
                                   test_a_curve_runs_over_positions,
+                                  test_a_curve_runs_over_ages,
                                   test_csv_has_a_row_for_each_value,
                                   test_analyses_of_one_name_keep_all_their_csv_files,
                                   test_a_headline_names_a_winner_only_where_there_is_one,

@@ -65,6 +65,15 @@ static const form forms[] = {
      .x = "from",
      .y = "policy",
      .keys = {"policy", "from", "budget", "context"}},
+    {.table = "/curve",
+     .column = "age",
+     .suffix = "-by-age",
+     .about = " by age",
+     .view = LH_VIEW_CURVES,
+     .x = "age",
+     .y = "policy",
+     .keys = {"policy", "age", "budget", "length"},
+     .splits = {"length"}},
     {.column = "depth",
      .suffix = "-by-depth",
      .about = " by depth",
@@ -77,9 +86,10 @@ enum { FORMS = sizeof forms / sizeof *forms };
 
 /* Columns that are no measures, or which tables explain themselves. */
 static const char *const unmeasured[] = {
-    "entries_kept", "kv_bytes",         "evict_s",        "decode_s", "ci_low", "ci_high",  "prompts", "questions",
-    "windows",      "prompts_answered", "prompt_tokens",  "seed",     "line",   "answered", "window",  "tokens",
-    "needle_at",    "over_full_low",    "over_full_high", "units",    "text",   "at",       "filled",  NULL};
+    "entries_kept", "place",   "kv_bytes",         "evict_s",       "decode_s",       "ci_low", "ci_high", "prompts",
+    "questions",    "windows", "prompts_answered", "prompt_tokens", "seed",           "line",   "facts",   "answered",
+    "window",       "tokens",  "needle_at",        "over_full_low", "over_full_high", "units",  "text",    "at",
+    "filled",       NULL};
 
 static int is_among(const char *const *words, const char *word)
 {
