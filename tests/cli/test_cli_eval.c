@@ -217,7 +217,8 @@ END_TEST
 START_TEST(test_recall_with_a_budget_that_holds_everything_is_that_of_the_full_cache)
 {
     static const char *const same[] = {"age", "answer_nll", "answer_best", "entries_kept"};
-    json_t *o = eval(1, RECALL "--keys 3 --length 200 --steps 100 --seeds 1 --policy h2o --budget 500 --deterministic");
+    json_t *o = eval(1, RECALL "--keys 3 --length 200 --steps 100 --seeds 1 --policy h2o --budget 500 --deterministic "
+                               "--kv-dtype f32"); /* a cache that evicts would have entries of 8 bits */
     const json_t *facts = rows(o, "facts"), *traces = rows(o, "traces");
     for (size_t i = 0; i < 3; i++)
         for (size_t c = 0; c < sizeof same / sizeof *same; c++)
