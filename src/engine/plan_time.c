@@ -5,6 +5,7 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/minmax.h"
+#include "engine/probes.h"
 #include "engine/read_rate.h"
 #include "engine/session.h"
 #include "import/model_header.h"
@@ -178,6 +179,20 @@ static rates rates_of(const measured *few, const measured *many)
     return r;
 }
 
+/* Query-key pairs of the probe tokens in a layer, and their number, after a prompt of `tokens` tokens. */
+static double probe_pairs(const lh_policy_numbers *fixed, int64_t tokens, int64_t *probes)
+{
+    double pairs = 0;
+    *probes = lh_probe_tokens(fixed, tokens, &lh_typical_leads);
+    for (int64_t i = 0; i < lh_probe_segments(fixed, tokens); i++) {
+        const lh_probe_segment s = lh_probe_segment_of(fixed, tokens, &lh_typical_leads, i);
+        const int64_t rows = s.lead + s.tokens,
+                      before = lh_probes_see_all(fixed) ? tokens : lh_probe_sinks(fixed, &s) + s.tokens;
+        pairs += (double)rows * ((double)before + (double)(rows + 1) / 2);
+    }
+    return pairs;
+}
+
 /* layers: the number of measured layers, which lack lm_head and may have other formats than the rest of the model. A
  * step reads all weights at the rate of the measured weights; the products of a prompt take about the same time in any
  * format. */
@@ -190,8 +205,11 @@ static lh_plan_time time_of(const lh_plan_request *request, const lh_plan *plan,
         read_bytes_of(plan, model, c->layers) + tensor_bytes(plan, model, c->tied ? LH_W_EMBED : LH_W_HEAD, 0);
     const double kept = (double)plan->entries_kept / (double)c->kv_heads;
     const double grown = plan->policy.every ? 0 : (double)(c->layers * (2 * request->question + request->max_new)) / 2;
-    lh_plan_time t = {.prefill_s = r->token_s * (double)(c->layers * request->context) +
-                                   r->pair_s * lh_plan_attended(c, request->context),
+    const lh_policy_numbers fixed = lh_policy_fix(&plan->policy, request->context);
+    int64_t probes;
+    const double pairs =
+        lh_plan_attended(c, request->context) + (double)c->layers * probe_pairs(&fixed, request->context, &probes);
+    lh_plan_time t = {.prefill_s = r->token_s * (double)(c->layers * (request->context + probes)) + r->pair_s * pairs,
                       .step_s = r->step_s * weight_bytes / measured_bytes + r->entry_s * (kept + grown)};
     t.decode_s = t.step_s * (double)request->max_new;
     return t;

@@ -21,6 +21,13 @@ static const lh_policy_preset presets[] = {
      .parts = "--statistic leverage --pool avg --pool-size 11 --sinks 8 --recents 10% --head-budget adaptive "
               "--compete-by losses --alpha 0.2 --safeguard interp --layer-budget adaptive --select topk+keys "
               "--row-share 0.3 --fit both --evict never"},
+    /* For questions that come after the eviction, at the cost of a prompt that is read twice: facts stay that ask-later
+     * loses (docs/results.md). */
+    {.name = "reconstruct",
+     .summary = "for questions to come: what a repetition of the prompt attends to, in segments; fitted",
+     .kind = LH_POLICY_OWN,
+     .parts = "--statistic max --rows-at repeat:512 --window 0 --pool none --sinks 4 --recents 10% --head-budget "
+              "adaptive --alpha 0.2 --safeguard interp --layer-budget adaptive --select topk --fit both --evict never"},
     {.name = "random",
      .summary = "entries drawn by chance, by each head alone",
      .kind = LH_POLICY_BASELINE,
@@ -134,6 +141,11 @@ static const lh_policy_preset presets[] = {
      .summary = "what rows to come are expected to attend to",
      .paper = "arXiv 2510.00636",
      .parts = "--statistic expected --sinks 4 --head-budget uniform --select topk --evict never"},
+    {.name = "kvzip",
+     .summary = "what a repetition of the prompt attends to; the heads of all layers compete",
+     .paper = "arXiv 2505.23416",
+     .parts = "--statistic max --rows-at repeat --window 0 --pool none --sinks 4 --head-budget adaptive --alpha 0 "
+              "--safeguard floor --layer-budget adaptive --select topk --evict never"},
     {.name = "lagkv",
      .summary = "keys and values that deviate, on the scale of the next part of the text",
      .paper = "arXiv 2504.04704",

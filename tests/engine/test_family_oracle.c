@@ -216,13 +216,14 @@ static void check_case(lh_engine *engine, int model, const lh_policy_options *po
 /* ---- the test ---- */
 
 /* Whether the oracle has a definition: not of blocks, of layers that compete, of keys that are turned (tests/evict has
- * laws of those). */
+ * laws of those), of probe tokens (test_probes). */
 static int has_definition(int preset, int number, lh_policy_options *policy)
 {
     lh_policy p;
     if (!family_policy(policy, preset, number)) return 0;
     mt_try(lh_policy_resolve(&p, policy));
-    return !p.block && p.budgets.layers != LH_LAYERS_ADAPTIVE && p.positions == LH_POSITION_ORIGINAL;
+    return !p.block && !lh_policy_repeats(&p) && p.budgets.layers != LH_LAYERS_ADAPTIVE &&
+           p.positions == LH_POSITION_ORIGINAL;
 }
 
 /* 1 where some case beside the first has one; a preset whose layers compete has none. */

@@ -156,14 +156,17 @@ END_TEST
 
 enum { MANY = 128 };
 
-/* Presets as they are, with a budget above all windows and one below. */
+/* Presets that share a prefill, as they are, with a budget above all windows and one below. */
 static int64_t many_plans(lh_policy *plans)
 {
     int64_t n = 0;
     lh_policy_options o;
     for (int p = 0; lh_policy_at(p); p++)
         for (int number = 0; number < 4; number += 3)
-            if (family_policy(&o, p, number)) mt_try(lh_policy_resolve(&plans[n++], &o));
+            if (family_policy(&o, p, number)) {
+                mt_try(lh_policy_resolve(&plans[n], &o));
+                n += lh_policy_shares_prefill(&plans[n]);
+            }
     return n;
 }
 

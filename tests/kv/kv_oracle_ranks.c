@@ -70,7 +70,7 @@ static void take_turns(const oracle *o, const uint8_t *state, const oracle_numbe
 /* 1 where they are rows of their own, beside those that score. */
 static int refers_apart(const oracle *o)
 {
-    return lh_methods_have(&o->fixed.methods, LH_ATTENDS) && o->fixed.score.rows_at == LH_ROWS_AT_OWN;
+    return lh_methods_have(&o->fixed.methods, LH_ATTENDS) && o->fixed.score.rows_at != LH_ROWS_AT_AFTER;
 }
 
 /* Rows that are looked from. */

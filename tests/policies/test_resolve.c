@@ -107,6 +107,8 @@ static const struct {
     {"longhaul", LH_METHOD_max, 64, 16, 4, 0, LH_POOL_MAX, 31, LH_HEADS_ADAPTIVE, LH_LAYERS_ADAPTIVE, 0, 0, 0, 0},
     {"ask-later", LH_METHOD_leverage, 256, 0, 8, 100, LH_POOL_AVG, 11, LH_HEADS_ADAPTIVE, LH_LAYERS_ADAPTIVE,
      LH_METHOD_topk_keys, 0, 0, 0},
+    {"reconstruct", LH_METHOD_max, 0, 0, 4, 100, 0, 0, LH_HEADS_ADAPTIVE, LH_LAYERS_ADAPTIVE, 0, 0, 0, 0},
+    {"kvzip", LH_METHOD_max, 0, 0, 4, 0, 0, 0, LH_HEADS_ADAPTIVE, LH_LAYERS_ADAPTIVE, 0, 0, 0, 0},
     {"snapkv", LH_METHOD_mean, 32, 32, 0, 0, LH_POOL_MAX, 7, 0, 0, 0, 0, 0, 0},
     {"pyramidkv", LH_METHOD_mean, 32, 32, 0, 0, LH_POOL_MAX, 7, 0, LH_LAYERS_PYRAMID, 0, 0, 0, 0},
     {"ada-snapkv", LH_METHOD_mean, 32, 32, 0, 0, LH_POOL_MAX, 7, LH_HEADS_ADAPTIVE, 0, 0, 0, 0, 0},
@@ -442,6 +444,16 @@ START_TEST(test_parts_that_cannot_go_together_are_refused)
          "'--non-causal'"},
         {{.policy = "keydiff", .budget = "64", .parts = {.rows_at = "own", .own = {{"fit", "bias"}}}},
          "'--rows-at own'"},
+        {{.policy = "snapkv", .budget = "64", .parts = {.rows_at = "repeat"}}, "'--statistic max' or sum"},
+        {{.policy = "kvzip", .budget = "64", .parts = {.statistic = "rms"}}, "'--statistic max' or sum"},
+        {{.policy = "kvzip", .budget = "64", .parts = {.rows_at = "repeat:7"}}, "N from 8 on"},
+        {{.policy = "kvzip", .budget = "64", .parts = {.rows_at = "again"}}, "one of own, after, repeat"},
+        {{.policy = "kvzip", .budget = "64", .parts = {.rows = "last:4"}}, "would ignore '--rows'"},
+        {{.policy = "kvzip", .budget = "64", .parts = {.evict = "every:4"}}, "'--evict never'"},
+        {{.policy = "kvzip", .budget = "64", .parts = {.rows_at = "repeat", .proxies = "1%"}},
+         "would ignore '--rows-at'"},
+        {{.policy = "keydiff", .budget = "64", .parts = {.rows_at = "repeat", .own = {{"fit", "bias"}}}},
+         "'--rows-at repeat'"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) refused(&cases[i].options, cases[i].words);
     lh_policy p = resolved(&(lh_policy_options){.policy = "h2o", .budget = "10%", .parts = {.evict = "block:64"}});

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "policies/budgets.h"
+#include "policies/probes.h"
 #include "policy_parts.h"
 #include "suite.h"
 
@@ -191,6 +191,31 @@ START_TEST(test_rows_that_are_references_alone_are_few)
         ck_assert_int_eq(lh_policy_rows(&c, seen), least(seen, 500));
         ck_assert_int_eq(lh_policy_references(&a, seen) + lh_policy_references(&c, seen), 0); /* those above are */
     }
+}
+END_TEST
+
+START_TEST(test_segments_of_probe_tokens_repeat_the_prompt_once)
+{
+    static const char *const places[] = {"repeat", "repeat:8", "repeat:512"};
+    const lh_probe_leads leads = {13, 26};
+    for (int i = 0; i < 3; i++)
+        for (int64_t tokens = 1, at = 0, first = 0; tokens < 20000; tokens += 1 + tokens / 2, at = first = 0) {
+            lh_policy_parts parts = {.rows_at = places[i]};
+            const lh_policy_numbers n = fixed_of("kvzip", 4, &parts, tokens);
+            const int64_t segments = lh_probe_segments(&n, tokens);
+            ck_assert_int_eq(segments > 0, tokens > 4); /* else nothing is evicted */
+            for (int64_t s = 0; s < segments; s++) {
+                const lh_probe_segment one = lh_probe_segment_of(&n, tokens, &leads, s);
+                ck_assert(one.first == first && one.at == at && one.tokens > 0);
+                ck_assert_int_eq(one.lead, s ? leads.later : leads.first);
+                ck_assert_int_le(one.lead + one.tokens, lh_probe_longest(&n, tokens, &leads));
+                ck_assert_int_eq(lh_probe_sinks(&n, &one), least(4, first));
+                first += one.tokens;
+                at += one.lead + one.tokens;
+            }
+            ck_assert(!segments || first == tokens);
+            ck_assert_int_eq(lh_probe_tokens(&n, tokens, &leads), at);
+        }
 }
 END_TEST
 
@@ -405,17 +430,18 @@ END_TEST
 int main(void)
 {
     return suite_run(
-        "stages", (const TTest *const[]){
-                      test_proxies_are_a_share_of_the_prompt_and_a_quarter_of_the_budget_at_most,
-                      test_proxies_at_both_ends_are_halves_and_the_first_half_the_sinks,
-                      test_proxies_of_a_question_are_as_many_as_it_has_tokens, test_shares_of_recents_are_of_the_budget,
-                      test_largest_values_get_what_sinks_and_recents_leave,
-                      test_rows_are_what_was_said_and_never_more_than_there_are,
-                      test_spread_rows_are_among_those_of_a_multiple, test_rows_that_are_references_alone_are_few,
-                      test_references_cost_no_more_than_at_8192_tokens_but_in_longer_prompts,
-                      test_references_beside_a_window_are_those_of_scores_without_rows,
-                      test_first_stages_are_shares_of_what_competes, test_shares_of_the_budget_are_those_of_kvpress,
-                      test_floors_are_shares_of_what_a_head_may_keep, test_fractions_are_exact,
-                      test_rounded_pyramids_are_those_of_kvpress, test_rounded_pyramids_round_halves_to_the_even_number,
-                      test_rounded_pyramids_of_long_prompts_do_not_overflow, NULL});
+        "stages",
+        (const TTest *const[]){
+            test_proxies_are_a_share_of_the_prompt_and_a_quarter_of_the_budget_at_most,
+            test_proxies_at_both_ends_are_halves_and_the_first_half_the_sinks,
+            test_proxies_of_a_question_are_as_many_as_it_has_tokens, test_shares_of_recents_are_of_the_budget,
+            test_largest_values_get_what_sinks_and_recents_leave,
+            test_rows_are_what_was_said_and_never_more_than_there_are, test_spread_rows_are_among_those_of_a_multiple,
+            test_rows_that_are_references_alone_are_few, test_segments_of_probe_tokens_repeat_the_prompt_once,
+            test_references_cost_no_more_than_at_8192_tokens_but_in_longer_prompts,
+            test_references_beside_a_window_are_those_of_scores_without_rows,
+            test_first_stages_are_shares_of_what_competes, test_shares_of_the_budget_are_those_of_kvpress,
+            test_floors_are_shares_of_what_a_head_may_keep, test_fractions_are_exact,
+            test_rounded_pyramids_are_those_of_kvpress, test_rounded_pyramids_round_halves_to_the_even_number,
+            test_rounded_pyramids_of_long_prompts_do_not_overflow, NULL});
 }
