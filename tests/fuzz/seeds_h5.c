@@ -222,10 +222,11 @@ void fz_cache_close(fz_cache *c)
 static lh_status open_kv(fz_cache *c, int kind, lh_kv **kv)
 {
     lh_policy plan;
+    const lh_dtype type = kind % 2 ? LH_BF16 : LH_F32;
     lh_kv_shape shape = {.heads = c->heads,
                          .layers = LAYERS,
                          .head_dim = DIM,
-                         .type = kind % 2 ? LH_BF16 : LH_F32,
+                         .types = {type, type, type},
                          .scale = 0.5f,
                          .window = 20,
                          .sliding = c->sliding};
@@ -407,7 +408,7 @@ lh_status fz_prefill_go_on(fz_cache *c, int kind, const char *path)
     LH_TRY_DONE(lh_saved_prefill_open(&saved, path));
     LH_TRY_DONE(lh_kv_load_prefill(kv, &saved, MODEL));
     const lh_exec exec = {.ops = &lh_ops_ref, .stream = c->stream, .comm = c->comm, .device_comm = c->device_comm};
-    LH_TRY_DONE(lh_prefill_file_read_hidden(&saved.file, &exec, hidden, WIDTH));
+    LH_TRY_DONE(lh_prefill_file_read_hidden(&saved.file, &exec, hidden, TOKENS, WIDTH));
     LH_TRY_DONE(fill_layers(c, kv, saved.file.state.layers_done, LAYERS));
 done:
     lh_saved_prefill_close(&saved);
