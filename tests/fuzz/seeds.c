@@ -89,7 +89,7 @@ done:
 lh_status fz_quantised_seeds(fz_seeds *seeds, const char *folder)
 {
     static const char *const names[] = {
-        "int4-asymmetric", "int4-act-order", "int8-asymmetric", "nvfp4", "float8-block", "gptq-desc-act", "awq"};
+        "int4-asymmetric", "int4-act-order", "int8-asymmetric", "nvfp4", "float8-wide", "gptq-desc-act", "awq"};
     (void)folder;
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[400];

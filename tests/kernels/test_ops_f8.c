@@ -27,12 +27,14 @@ static int64_t kind(int which, int n)
     return case_value(&kinds[which], n);
 }
 
-/* Weights of usual size: sums over scales of any size overflow. */
+/* Weights of usual size: scales of any size overflow. Successive blocks have the same scale, or not. */
 static source_blocks make_blocks(lot *m, int64_t rows, int64_t cols, uint64_t seed)
 {
     source_blocks b = blocks_make(m, lh_format_named("f8_e4m3"), rows, (cols + 127) / 128 * 128, seed);
     for (int64_t n = 0; n < rows * b.row_bytes / LH_F8_BYTES; n++) {
-        const float scale = draw(seed, (uint64_t)n, 9) ? 0x1p-12f * (1 + (float)draw(seed, (uint64_t)n, 999) / 999) : 0;
+        const uint64_t drawn = (uint64_t)n / (1 + seed % 3);
+        const float size = 0x1p-12f * (1 + (float)draw(seed, drawn, 999) / 999),
+                    scale = draw(seed + 1, drawn, 9) ? size : 0;
         memcpy(b.data + n * LH_F8_BYTES, &scale, sizeof scale);
     }
     return b;

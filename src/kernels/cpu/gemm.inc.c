@@ -1,10 +1,10 @@
 /* Matrix products, in three ways. Few tokens: the weights are read from memory once, unpacked; very few tokens multiply
  * a row one token at a time, more tokens are the lanes of a vector: an element of a row, or a word of two, multiplies
  * that element of VL tokens, so that no output is summed across lanes. Many tokens: by tiles, or by oneDNN for bf16
- * where the processor has such products. Weights of few bits by rows are widened to a buffer of the thread, some rows
- * at a time. Measured on Zen 4, 512 tokens, one core: tiles reach 0.90 of the multiply-add
- * rate in f32 (OpenBLAS 0.3.21: 0.88), also with weights widened from bf16 while they are packed; oneDNN 1.9 times the
- * rate with bf16 pairs (our tiles: 1.7). */
+ * where the processor has such products. Weights of few bits by rows are widened in registers for one token, else to a
+ * buffer of the thread, some rows at a time. Measured on Zen 4, 512 tokens, one core: tiles reach 0.90 of the
+ * multiply-add rate in f32 (OpenBLAS 0.3.21: 0.88), also with weights widened from bf16 while they are packed;
+ * oneDNN 1.9 times the rate with bf16 pairs (our tiles: 1.7). */
 #include "kernels/cpu/f8.h"
 #include "kernels/cpu/stream.h"
 #include "kernels/cpu/tile.h"
@@ -18,30 +18,57 @@ typedef struct lh_few {
     const lh_gemm_args *args;
     float *x; /* packed: a vector per token (stream.h), or [places, lanes] per VL tokens, x_ld apart */
     int64_t x_ld;
-    char *widened; /* [threads, LANE_ROWS rows]; weights by rows only */
+    char *widened; /* [threads, LANE_ROWS rows] of weights by rows; NULL: plain weights */
 } lh_few;
 
 /* ---- very few tokens ---- */
 
+/* A row that is read step by step: weights by rows (is_f8, a constant at each call), or plain ones. */
+typedef struct lh_few_row {
+    lh_f8_reader f8;
+    const void *data;
+    int64_t at; /* element */
+} lh_few_row;
+
+VEC_FN lh_few_row few_row(const lh_matrix *w, int64_t o, const int is_f8)
+{
+    lh_few_row row = {.data = w->data, .at = o * w->ld};
+    if (is_f8) {
+        const lh_f8_row from = lh_f8_row_at(w, o, w->first);
+        row.f8.scale = NAN;
+        f8_enter_block(&row.f8, from.block, from.skip);
+    }
+    return row;
+}
+
+/* The next step; n elements are left. */
+VEC_FN vf few_next(lh_few_row *row, int64_t n, const lh_meet kind, const int is_f8)
+{
+    const int64_t at = row->at;
+    row->at += step_elements(kind);
+    if (is_f8) return f8_next(&row->f8);
+    return step_load(row->data, at, n, kind);
+}
+
 /* y[t, o] in CHAINS sums along one row at a time: several rows would be several streams, which are prefetched worse
  * (rows of 576 bf16: 14 instead of 33 GB/s on one core). kind is a constant at each call. */
-VEC_FN void one_token(const lh_few *f, int64_t o, int64_t t, const lh_meet kind)
+VEC_FN void one_token(const lh_few *f, int64_t o, int64_t t, const lh_meet kind, const int is_f8)
 {
     enum { CHAINS = 4 };
     const lh_gemm_args *a = f->args;
     const float *x = f->x + t * f->x_ld;
     int64_t step = step_elements(kind), x_step = step_floats(kind), i = 0;
+    lh_few_row row = few_row(&a->w, o, is_f8);
     vf sum[CHAINS];
 #pragma GCC unroll 4
     for (int u = 0; u < CHAINS; u++) sum[u] = vf_zero();
     for (; i + CHAINS * step <= a->in; i += CHAINS * step, x += CHAINS * x_step) {
 #pragma GCC unroll 4
         for (int u = 0; u < CHAINS; u++)
-            sum[u] =
-                step_add(step_load(a->w.data, o * a->w.ld + i + u * step, step, kind), x + u * x_step, sum[u], kind);
+            sum[u] = step_add(few_next(&row, step, kind, is_f8), x + u * x_step, sum[u], kind);
     }
     for (; i < a->in; i += step, x += x_step)
-        sum[0] = step_add(step_load(a->w.data, o * a->w.ld + i, lh_min_i64(step, a->in - i), kind), x, sum[0], kind);
+        sum[0] = step_add(few_next(&row, lh_min_i64(step, a->in - i), kind, is_f8), x, sum[0], kind);
     float *y = a->y + t * a->y_ld + o, product = vf_sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
     if (a->bias) product += a->bias[o];
     *y = a->adds ? *y + product : product;
@@ -53,8 +80,8 @@ VEC_FN void one_token(const lh_few *f, int64_t o, int64_t t, const lh_meet kind)
 enum { LANE_ROWS = VL < 8 ? VL : 8, LANE_ROWS_OF_TWO = VL < 16 ? 4 : 8 };
 
 /* Bytes of a cache line. With each line of a row the same line of a following row is prefetched: no hardware prefetcher
- * follows so many streams. Measured on two Zen 4 cores, 16 tokens, rows of 576 to 1536 bf16: 439 GFLOP/s, the limit of
- * multiply-adds of pairs there; without prefetching 240. */
+ * follows so many streams. Measured on two Zen 4 cores, 16 tokens, rows of 576 to 1536
+ * bf16: 439 GFLOP/s, the limit of multiply-adds of pairs there; without prefetching 240. */
 enum { LINE = 64 };
 
 /* Packs tokens from t on as lanes, with zeros for missing tokens and up to a whole step. */
@@ -100,13 +127,14 @@ VEC_FN void lane_block(const lh_few *f, int64_t o, int64_t t, const int rows, co
     const int64_t ld = a->w.ld * (kind == MEET_F32 ? 4 : 2), x_ld = f->x_ld; /* bytes; floats */
     const char *w = (const char *)a->w.data + o * ld, *end = w + (kind == MEET_F32 ? a->in : a->in / 2) * 4;
     const float *x = f->x + t / VL * x_ld;
+    const int64_t ahead = f->widened ? 0 : rows * ld; /* widened rows are in the cache */
     vf sum[LANE_ROWS * 2];
 #pragma GCC unroll 16
     for (int n = 0; n < rows * vectors; n++) sum[n] = vf_zero();
     while (w < end) {
         const char *line = end - w > LINE ? w + LINE : end;
 #pragma GCC unroll 8
-        for (int r = 0; r < rows; r++) __builtin_prefetch(w + (rows + r) * ld, 0, 2);
+        for (int r = 0; r < rows; r++) __builtin_prefetch(w + ahead + r * ld, 0, 2);
         for (; w < line; w += 4, x += step_floats(kind)) {
 #pragma GCC unroll 16
             for (int n = 0; n < rows * vectors; n++)
@@ -148,7 +176,7 @@ VEC_FN void few_range(const lh_few *f, int64_t o, int64_t end, const lh_meet kin
 {
     int64_t tokens = f->args->tokens, t = 0;
     for (; o < end && tokens < LANES_FROM; o++) {
-        for (t = 0; t < tokens; t++) one_token(f, o, t, kind);
+        for (t = 0; t < tokens; t++) one_token(f, o, t, kind, 0);
     }
     for (; t + VL < tokens; t += 2 * VL) lane_rows(f, o, end, t, LANE_ROWS_OF_TWO, 2, kind);
     for (; t < tokens; t += VL) lane_rows(f, o, end, t, LANE_ROWS, 1, kind);
@@ -166,6 +194,12 @@ static void few_range_bf16(const lh_few *f, int64_t o, int64_t end)
     few_range(f, o, end, meet_bf16);
 }
 
+/* A single token of bf16, and weights by rows. */
+static void one_token_f8(const lh_few *f, int64_t o, int64_t end)
+{
+    for (; o < end; o++) one_token(f, o, 0, meet_bf16, 1);
+}
+
 static void few_rows(const lh_few *f, int64_t o, int64_t end)
 {
     if (f->args->type == LH_F32)
@@ -178,6 +212,10 @@ static void few_rows(const lh_few *f, int64_t o, int64_t end)
 static void few_widened_rows(const lh_few *f, int64_t o, int64_t end)
 {
     const lh_gemm_args *a = f->args;
+    if (a->tokens == 1 && a->type == LH_BF16) {
+        one_token_f8(f, o, end);
+        return;
+    }
     const int64_t step = a->tokens < LANES_FROM ? 1 : LANE_ROWS, bytes = lh_dtype_bytes(a->type);
     char *rows = f->widened + omp_get_thread_num() * LANE_ROWS * a->in * bytes;
     lh_gemm_args part = *a;
@@ -202,7 +240,7 @@ static lh_status gemm_few(lh_stream *stream, const lh_gemm_args *a)
     const int64_t x_floats = (a->tokens + group - 1) / group * f.x_ld,
                   own_bytes = a->w.format->by_rows ? LANE_ROWS * a->in * bytes : 0;
     LH_TRY(lh_stream_scratch(stream, &f.x, x_floats * (int64_t)sizeof *f.x + omp_get_max_threads() * own_bytes));
-    f.widened = (char *)(f.x + x_floats);
+    f.widened = own_bytes ? (char *)(f.x + x_floats) : NULL;
     for (int64_t t = 0; t < a->tokens; t += group) {
         if (group == 1)
             pack_vector(f.x + t * f.x_ld, (const char *)a->x + t * a->x_ld * bytes, a->in, kind);

@@ -23,7 +23,7 @@
  *   vw                          bf16 numbers that the 256 floats of 8 bits stand for
  *   vw_table(words, bits)       from the numbers of the exponent 0, then 8 numbers of which 2^exponent times are those
  *                               of exponents from 1 on; bits: of the words of floats divided by 2^4, that are added
- *   vw_store(dst, codes, table) 32 numbers
+ *   vw_load(codes, table)       words of the numbers of 2 VL floats of 8 bits
  *   vi_round, vf_from_ints      to the nearest integer, ties to even, of |x| < 2^31; the inverse, rounded
  *   vi_dot(a, word, c)          c + the products of the integers in each word of a and in *word: DOT_BYTES 1: 4
  * unsigned bytes of a and 4 signed ones of *word; 0: 2 signed numbers of 16 bits

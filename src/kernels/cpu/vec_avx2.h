@@ -239,30 +239,28 @@ VEC_FN vf vf_load_e4m3(const uint8_t *p)
 }
 
 typedef struct vw {
-    __m256i low, high, bits; /* bytes of the words, twice */
+    __m128i low, high; /* bytes of the words */
+    __m256i bits;
 } vw;
 
 VEC_FN vw vw_table(const uint16_t words[16], int16_t bits)
 {
-    const __m256i all = _mm256_loadu_si256((const __m256i *)words), low = _mm256_and_si256(all, _mm256_set1_epi16(255));
-    const __m256i bytes = _mm256_permute4x64_epi64(_mm256_packus_epi16(low, _mm256_srli_epi16(all, 8)), 0xd8);
-    return (vw){_mm256_permute4x64_epi64(bytes, 0x44), _mm256_permute4x64_epi64(bytes, 0xee), _mm256_set1_epi16(bits)};
+    const __m128i first = _mm_loadu_si128((const __m128i *)words), last = _mm_loadu_si128((const __m128i *)(words + 8));
+    const __m128i byte = _mm_set1_epi16(255);
+    return (vw){_mm_packus_epi16(_mm_and_si128(first, byte), _mm_and_si128(last, byte)),
+                _mm_packus_epi16(_mm_srli_epi16(first, 8), _mm_srli_epi16(last, 8)), _mm256_set1_epi16(bits)};
 }
 
-VEC_FN void vw_store(uint16_t *dst, const uint8_t *codes, vw table)
+VEC_FN vf vw_load(const uint8_t *codes, vw table)
 {
-    const __m256i zero = _mm256_setzero_si256();
-    const __m256i x = _mm256_permute4x64_epi64(_mm256_loadu_si256((const __m256i *)codes), 0xd8);
-    const __m256i no_exponent = _mm256_cmpeq_epi8(_mm256_and_si256(x, _mm256_set1_epi8(0x78)), zero);
-    const __m256i index = _mm256_or_si256(_mm256_and_si256(x, _mm256_set1_epi8(7)),
-                                          _mm256_andnot_si256(no_exponent, _mm256_set1_epi8(8)));
-    const __m256i low = _mm256_shuffle_epi8(table.low, index), high = _mm256_shuffle_epi8(table.high, index);
-    const __m256i first = _mm256_srai_epi16(_mm256_unpacklo_epi8(zero, x), 4),
-                  second = _mm256_srai_epi16(_mm256_unpackhi_epi8(zero, x), 4);
-    _mm256_storeu_si256((__m256i *)dst,
-                        _mm256_add_epi16(_mm256_unpacklo_epi8(low, high), _mm256_and_si256(first, table.bits)));
-    _mm256_storeu_si256((__m256i *)(dst + 16),
-                        _mm256_add_epi16(_mm256_unpackhi_epi8(low, high), _mm256_and_si256(second, table.bits)));
+    const __m128i zero = _mm_setzero_si128(), x = _mm_loadu_si128((const __m128i *)codes);
+    const __m128i no_exponent = _mm_cmpeq_epi8(_mm_and_si128(x, _mm_set1_epi8(0x78)), zero);
+    const __m128i index =
+        _mm_or_si128(_mm_and_si128(x, _mm_set1_epi8(7)), _mm_andnot_si128(no_exponent, _mm_set1_epi8(8)));
+    const __m128i low = _mm_shuffle_epi8(table.low, index), high = _mm_shuffle_epi8(table.high, index);
+    const __m256i words = _mm256_set_m128i(_mm_unpackhi_epi8(low, high), _mm_unpacklo_epi8(low, high));
+    const __m256i exponent = _mm256_and_si256(_mm256_slli_epi16(_mm256_cvtepi8_epi16(x), 4), table.bits);
+    return _mm256_castsi256_ps(_mm256_add_epi16(words, exponent));
 }
 
 VEC_FN vi vi_round(vf x)

@@ -258,14 +258,14 @@ VEC_FN vw vw_table(const uint16_t words[16], int16_t bits)
     return (vw){_mm512_castsi256_si512(all), _mm512_set1_epi16(bits)};
 }
 
-VEC_FN void vw_store(uint16_t *dst, const uint8_t *codes, vw table)
+VEC_FN vf vw_load(const uint8_t *codes, vw table)
 {
     const __m512i x = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)codes));
     const __m512i fraction = _mm512_and_si512(x, _mm512_set1_epi16(7));
     const __mmask32 has_exponent = _mm512_test_epi16_mask(x, _mm512_set1_epi16(0x78));
     const __m512i index = _mm512_mask_add_epi16(fraction, has_exponent, fraction, _mm512_set1_epi16(8));
     const __m512i exponent = _mm512_and_si512(_mm512_slli_epi16(x, 4), table.bits);
-    _mm512_storeu_si512(dst, _mm512_add_epi16(_mm512_permutexvar_epi16(index, table.words), exponent));
+    return _mm512_castsi512_ps(_mm512_add_epi16(_mm512_permutexvar_epi16(index, table.words), exponent));
 }
 
 VEC_FN vi vi_round(vf x)

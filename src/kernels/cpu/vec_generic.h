@@ -241,12 +241,16 @@ VEC_FN vw vw_table(const uint16_t words[16], int16_t bits)
     return table;
 }
 
-VEC_FN void vw_store(uint16_t *dst, const uint8_t *codes, vw table)
+VEC_FN vf vw_load(const uint8_t *codes, vw table)
 {
-    for (int i = 0; i < 32; i++) {
+    uint16_t words[2 * VL];
+    vf x;
+    for (int i = 0; i < 2 * VL; i++) {
         const int index = (codes[i] & 7) + (codes[i] & 0x78 ? 8 : 0), exponent = (int8_t)codes[i] * 16;
-        dst[i] = (uint16_t)(table.words[index] + (exponent & table.bits));
+        words[i] = (uint16_t)(table.words[index] + (exponent & table.bits));
     }
+    memcpy(&x, words, sizeof x);
+    return x;
 }
 
 VEC_FN vi vi_round(vf x)
