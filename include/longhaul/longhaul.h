@@ -135,6 +135,8 @@ typedef struct lh_engine_options {
     int64_t memory;       /* maximum bytes of a rank; 0: the free memory, divided among the ranks that share it */
     int64_t chunk;        /* tokens per chunk of the prompt; 0: chosen automatically */
     const char *weights;  /* format of a random model's weights: "q8_0", "q4_K_M", …; NULL: bf16 */
+    const char *score_weights; /* file of weights for '--statistic linear' (`longhaul learn`); NULL: NAME.scores.h5 beside
+                                  the model NAME.h5, if it exists */
 } lh_engine_options;
 
 /* Collective. The world is closed after the engine. Fails on all ranks or on none. */

@@ -126,6 +126,7 @@ static const struct {
     {"questions", "--question"},
     {"repeat_penalty", "--repeat-penalty"},
     {"resume", "--resume"},
+    {"score_weights", "--score-weights"},
     {"share_device", "--share-device"},
     {"temperature", "--temperature"},
     {"threads", "--threads"},

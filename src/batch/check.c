@@ -15,6 +15,7 @@
 #include "engine/decode.h"
 #include "engine/plan.h"
 #include "import/checkpoint.h"
+#include "model/score_weights.h"
 
 /* The content of an input. */
 typedef struct content {
@@ -158,8 +159,13 @@ static lh_status read_all(check_run *c)
     const lh_engine_options engine = lh_engine_defaults(&b->v->engine);
     lh_dtype dtype;
     lh_kv_types kv_types;
+    lh_score_weights weights;
     LH_TRY(lh_engine_dtypes(&engine, lh_checkpoint_dtype(c->checkpoint), &dtype, &kv_types));
-    const lh_cache_size cache = lh_config_cache_size(config, &kv_types);
+    LH_TRY(lh_score_weights_find(
+        &weights, &(lh_score_weights_request){engine.score_weights, engine.model, config->layers, config->kv_heads,
+                                              config->head_dim, lh_checkpoint_identity(c->checkpoint)}));
+    const lh_cache_size cache = lh_config_cache_size(config, &kv_types, weights.hash);
+    lh_score_weights_clear(&weights);
     LH_TRY(lh_batch_size_policies(b, &cache));
     const lh_batch_common common = {.config = config,
                                     .cache = cache,

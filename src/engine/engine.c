@@ -17,6 +17,7 @@
 #include "engine/same_file.h"
 #include "engine/threads.h"
 #include "engine/world.h"
+#include "model/score_weights.h"
 
 struct lh_engine {
     lh_engine_view view;
@@ -38,7 +39,7 @@ const lh_engine_view *lh_engine_get(const lh_engine *e)
 
 lh_cache_size lh_engine_cache_size(const lh_engine *e)
 {
-    return lh_config_cache_size(e->view.config, &e->view.kv_types);
+    return lh_config_cache_size(e->view.config, &e->view.kv_types, e->view.score_weights);
 }
 
 lh_status lh_engine_size_policy(const lh_engine *e, lh_policy *policy)
@@ -225,6 +226,25 @@ static lh_status load_model(lh_engine *e, lh_comm *world, lh_order order)
     return tell_reading(world, read, lh_clock_s() - start);
 }
 
+/* Local. */
+static lh_status load_score_weights(lh_engine *e, const lh_engine_options *o)
+{
+    lh_engine_view *v = &e->view;
+    lh_score_weights weights = {0};
+    lh_status st = LH_OK;
+    float *rows = NULL;
+    const lh_config *c = v->config;
+    LH_TRY_DONE(lh_score_weights_find(&weights, &(lh_score_weights_request){o->score_weights, o->model, c->layers,
+                                                                            c->kv_heads, c->head_dim, v->identity}));
+    v->score_weights = weights.hash;
+    if (!weights.hash) goto done;
+    LH_TRY_DONE(lh_score_weights_put(&rows, &weights, v->exec, &lh_model_shard(v->model)->heads));
+    lh_model_take_score_weights(v->model, rows);
+done:
+    lh_score_weights_clear(&weights);
+    return st;
+}
+
 static lh_status check_ranks(lh_comm *world, int64_t tp)
 {
     const int size = lh_comm_size(world);
@@ -286,6 +306,7 @@ static lh_status open_engine(lh_engine **out, lh_comm *world, lh_comm *comm, lh_
     st = load_model(e, world, options->deterministic ? LH_ORDER_FIXED : LH_ORDER_ANY);
     if (st == LH_EINTERRUPTED) lh_warn("interrupted while loading weights, nothing was computed");
     LH_TRY_DONE(st);
+    LH_TRY_DONE(lh_comm_agree(world, load_score_weights(e, options)));
     v->load_s = lh_clock_s() - start;
     lh_debug("loaded %lld layers of %s as %s, %.1f MiB on this rank, %.2f s", (long long)v->config->layers,
              lh_config_family_name(v->config), lh_dtype_name(v->dtype),

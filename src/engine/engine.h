@@ -19,9 +19,10 @@ typedef struct lh_engine_view {
     lh_device *device;
     lh_dtype dtype;
     lh_kv_types kv_types;
-    int64_t chunk;     /* as given in the options */
-    int64_t threads;   /* of this rank */
-    uint64_t identity; /* of the checkpoint */
+    int64_t chunk;          /* as given in the options */
+    int64_t threads;        /* of this rank */
+    uint64_t identity;      /* of the checkpoint */
+    uint64_t score_weights; /* hash of the weights of '--statistic linear' (model/score_weights.h), 0: none */
     double load_s;
 } lh_engine_view;
 

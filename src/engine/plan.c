@@ -11,6 +11,7 @@
 #include "import/model_header.h"
 #include "kv/forecast.h"
 #include "model/rotations.h"
+#include "model/score_weights.h"
 
 /* An all-reduce sends its buffer once, of products in `type`; the reproducible mode gathers one product a logical shard
  * instead. */
@@ -145,12 +146,22 @@ static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_mode
     plan->free_bytes = lh_devices_usable(room->kind, part);
     plan->policy = *r->policy;
     plan->kv_dtype = lh_kv_kept_type(&plan->kv_types, &plan->policy);
-    const lh_cache_size cache = lh_config_cache_size(c, &plan->kv_types);
+    const lh_cache_size cache = lh_config_cache_size(c, &plan->kv_types, plan->score_weights);
     LH_TRY(lh_policy_size(&plan->policy, &cache));
     LH_TRY(plan_ranks(plan, r, model));
     plan->budget = lh_policy_entries(&plan->policy, r->context);
     plan->entries = r->context * c->kv_heads * c->layers;
     plan->full_bytes = plan->entries * lh_entry_bytes(plan->kv_types.full, c->head_dim);
+    return LH_OK;
+}
+
+static lh_status find_score_weights(uint64_t *hash, const lh_engine_options *o, const lh_config *config)
+{
+    lh_score_weights weights;
+    LH_TRY(lh_score_weights_find(&weights, &(lh_score_weights_request){o->score_weights, o->model, config->layers,
+                                                                       config->kv_heads, config->head_dim, 0}));
+    *hash = weights.hash;
+    lh_score_weights_clear(&weights);
     return LH_OK;
 }
 
@@ -168,6 +179,7 @@ lh_status lh_plan_make(lh_plan *out, const lh_plan_request *request)
     LH_TRY_DONE(lh_model_header_read(&header, request->engine->model, request->engine->weights));
     LH_TRY_DONE(lh_engine_dtypes(request->engine, header.stored, &plan.dtype, &plan.kv_types));
     plan.stored = header.weights;
+    LH_TRY_DONE(find_score_weights(&plan.score_weights, request->engine, &header.config));
     LH_TRY_DONE(plan_all(&plan, request, &header, &room));
     *out = plan;
     plan = (lh_plan){0};

@@ -39,6 +39,7 @@ typedef struct lh_plan {
     int fits;                 /* 1: every rank's peak is below it by at least LH_CHUNK_SPARE_LEAST */
     lh_dtype dtype, kv_dtype; /* of the weights, and of the kept entries */
     lh_kv_types kv_types;     /* of any cache of the engine */
+    uint64_t score_weights;   /* hash of the weights of '--statistic linear', 0: none */
     lh_format_tally stored;   /* the tensors of the checkpoint; empty for a model without a checkpoint */
     lh_policy policy;         /* the request's, with its budget in entries */
 } lh_plan;

@@ -81,6 +81,7 @@ typedef struct lh_evict_layer {
     int64_t window;                  /* keys that a row sees, in a sliding layer; 0: all */
     const lh_projection *projection; /* NULL: no policy needs it */
     const lh_rotation *rotation;
+    const float *score_weights; /* device, [kv_count, lh_feature_count(head_dim)]; NULL: no policy needs them */
 } lh_evict_layer;
 
 /* Query rows of this rank's query heads, rotated: q [tokens, q_count, head_dim] with q_ld. */

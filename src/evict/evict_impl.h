@@ -199,6 +199,9 @@ lh_scores lh_shape_scores(lh_evictor *ev, const lh_evict_job *job);
 void lh_pool_entries(lh_evictor *ev, const lh_evict_job *job, const lh_pool_args *of);
 void lh_join_group(lh_evictor *ev, const lh_evict_job *job, const float *x, float *y);
 
+/* source_linear.c: the learnt scores of all entries, [kv_count, ld]. */
+void lh_linear_scores(lh_evictor *ev, const lh_evict_job *job, float *scores);
+
 /* loss_curves.c. Collective where groups are split, and where layers compete. ev->loss_gains = the gain of each
  * competing entry, in the order of `scores` in each head. */
 void lh_score_gains(lh_evictor *ev, const lh_evict_job *job, const float *scores);

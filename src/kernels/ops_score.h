@@ -18,6 +18,7 @@
     X(random_scores, "score entries at random")                                                   \
     X(key_difference, "score entries by how far their keys are from the mean key")                \
     X(lag_scores, "score entries by how keys and values deviate from the next part of the text")  \
+    X(entry_features, "numbers of entries that learnt scores are sums of")                        \
     X(row_moments, "add up rows and their outer products")                                        \
     X(expected_scores, "attention that entries may expect from queries of a normal distribution") \
     X(gumbel_scores, "perturb scores for sampling without replacement")
@@ -101,6 +102,18 @@ typedef struct lh_gumbel_scores_args {
     int proportional;
     lh_draw draw;
 } lh_gumbel_scores_args;
+
+/* y[r] = the features of entry r with key k, not rotated, and value v: k, v, the squares of their channels, ln of their
+ * lengths (at least 1e-6), and 1. */
+static LH_BOTH inline int64_t lh_feature_count(int64_t head_dim)
+{
+    return 4 * head_dim + 3;
+}
+typedef struct lh_entry_features_args {
+    float *y;                   /* [rows, lh_feature_count(dim)] with y_ld */
+    const float *keys, *values; /* [rows, dim] */
+    int64_t rows, dim, y_ld;
+} lh_entry_features_args;
 
 /* sums[i, a] += sum over rows of x[r, i, a], products[i, a, b] += sum over rows of x[r, i, a] * x[r, i, b]. Rows are
  * summed in order, then added. */

@@ -12,6 +12,7 @@
 #define LH_OPS_SHAPE(X)                                                                           \
     X(group_reduce, "join the query heads of a group")                                            \
     X(pool, "pool scores along positions")                                                        \
+    X(raise_scores, "raise scores to those of another scale")                                     \
     X(weigh_scores, "multiply scores with norms")                                                 \
     X(apply_prior, "multiply scores with a prior whose maximum is 1")                             \
     X(defend_scores, "raise scores to the mean of their head, and weigh them by shares of norms") \
@@ -43,6 +44,15 @@ typedef struct lh_pool_args {
     int64_t rows, rows_per_head, ld, k, seen;
     lh_pool_kind kind;
 } lh_pool_args;
+
+/* y[h,s] = max(y[h,s], factor * exp(x[h,s])). */
+typedef struct lh_raise_scores_args {
+    float *y; /* [heads, ld] */
+    const float *x;
+    const lh_ragged *kv;
+    int64_t ld;
+    float factor;
+} lh_raise_scores_args;
 
 /* y[h,s] = (x[h,s] + add) * norms of slot s. y: [heads, ld], may be x. */
 typedef struct lh_weigh_scores_args {

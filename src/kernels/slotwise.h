@@ -12,14 +12,16 @@
 
 /* OP(name, rows, columns, cost), or OP_KV(name, cost) over the slots of a cache. cost: of a slot, relative to a
  * copy. */
-#define LH_SLOTWISE_OPS(OP, OP_KV)                      \
-    OP_KV(position_scores, 1)                           \
-    OP_KV(put_stats, 1)                                 \
-    OP_KV(random_scores, 4)                             \
-    OP(rank_scores, a->heads, a->ld, 4)                 \
-    OP(share_scores, (a->batch * a->heads), a->cols, 1) \
-    OP(split_counts, 1, a->heads, 1)                    \
-    OP_KV(value_ranges, a->kv->head_dim)                \
+#define LH_SLOTWISE_OPS(OP, OP_KV)                           \
+    OP(entry_features, a->rows, lh_feature_count(a->dim), 2) \
+    OP_KV(position_scores, 1)                                \
+    OP_KV(put_stats, 1)                                      \
+    OP_KV(raise_scores, 4)                                   \
+    OP_KV(random_scores, 4)                                  \
+    OP(rank_scores, a->heads, a->ld, 4)                      \
+    OP(share_scores, (a->batch * a->heads), a->cols, 1)      \
+    OP(split_counts, 1, a->heads, 1)                         \
+    OP_KV(value_ranges, a->kv->head_dim)                     \
     OP(weigh_scores, a->heads, a->ld, 1)
 
 /* Slots first, first + step, … before `end` and before the end of the head. */
@@ -115,6 +117,29 @@ static LH_BOTH inline void lh_value_ranges_slots(const lh_value_ranges_args *a, 
     }
 }
 
+static LH_BOTH inline float lh_log_length(const float *x, int64_t dim)
+{
+    lh_real sum = 0, least = (lh_real)1e-6;
+    for (int64_t i = 0; i < dim; i++) sum += (lh_real)x[i] * x[i];
+    const lh_real length = LH_REAL_FN(sqrt)(sum);
+    return (float)LH_REAL_FN(log)(length > least ? length : least);
+}
+
+/* Slots are features of an entry here. */
+static LH_BOTH inline void lh_entry_features_slots(const lh_entry_features_args *a, int64_t row, lh_slot_range r)
+{
+    const int64_t d = a->dim;
+    const float *k = a->keys + row * d, *v = a->values + row * d;
+    float *y = a->y + row * a->y_ld;
+    for (int64_t i = r.first; i < r.end; i += r.step) {
+        const float x = i < 4 * d ? (i / d % 2 ? v : k)[i % d] : 0;
+        if (i < 4 * d)
+            y[i] = i < 2 * d ? x : x * x;
+        else
+            y[i] = i == 4 * d ? lh_log_length(k, d) : i == 4 * d + 1 ? lh_log_length(v, d) : 1;
+    }
+}
+
 static LH_BOTH inline void lh_put_stats_slots(const lh_put_stats_args *a, int64_t h, lh_slot_range r)
 {
     const int64_t len = a->kv->len[h], from = lh_slot_of_last(len, a->last), end = lh_min_i64(r.end, len - from);
@@ -122,6 +147,15 @@ static LH_BOTH inline void lh_put_stats_slots(const lh_put_stats_args *a, int64_
     float *y = lh_slot_at(&a->y, h, from, 0);
     for (int64_t n = r.first; n < end; n += r.step)
         y[n * a->y.step] = !state || state[n] == LH_ENTRY_COMPETES ? a->x[h * a->ld + n] : 0.0f;
+}
+
+static LH_BOTH inline void lh_raise_scores_slots(const lh_raise_scores_args *a, int64_t h, lh_slot_range r)
+{
+    const int64_t end = lh_min_i64(r.end, a->kv->len[h]);
+    for (int64_t s = r.first; s < end; s += r.step) {
+        const float x = (float)(a->factor * LH_REAL_FN(exp)((lh_real)a->x[h * a->ld + s]));
+        a->y[h * a->ld + s] = fmaxf(a->y[h * a->ld + s], x);
+    }
 }
 
 static LH_BOTH inline void lh_weigh_scores_slots(const lh_weigh_scores_args *a, int64_t h, lh_slot_range r)

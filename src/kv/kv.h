@@ -41,10 +41,14 @@ typedef struct lh_kv_shape {
     const lh_projection *projections; /* [layers] */
     int64_t projection_bytes;         /* of the largest as plain numbers, if some have few bits, else 0 */
     const lh_rotation *rotations;     /* [layers]; a forward pass needs them */
+    const float *score_weights;       /* device, [layers, kv_count, lh_feature_count(head_dim)] */
     const lh_profiles *profiles;      /* those that the policy names are in it */
     lh_probe_leads leads;             /* of the probe tokens, if the policy has any */
     const lh_keep_sets *given; /* keep sets that replace the policy's choice at the end of the prompt; NULL: none */
 } lh_kv_shape;
+
+/* The weights of a layer; NULL: there are none. */
+const float *lh_kv_score_weights(const lh_kv_shape *shape, int64_t layer);
 
 /* Rows of a layer for a chunk of a prompt, a question or a single token: of this rank's heads, in device memory. */
 typedef struct lh_kv_rows {

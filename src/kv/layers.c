@@ -42,6 +42,12 @@ lh_status lh_kv_begin_layers(lh_kv *kv, const lh_prompt *prompt)
     return LH_OK;
 }
 
+const float *lh_kv_score_weights(const lh_kv_shape *s, int64_t layer)
+{
+    const int64_t numbers = s->heads.kv_count * lh_feature_count(s->head_dim);
+    return s->score_weights ? s->score_weights + layer * numbers : NULL;
+}
+
 lh_evict_job lh_kv_job(lh_kv *kv, int64_t layer, const lh_arena *arena, int64_t seen)
 {
     const lh_kv_shape *s = &kv->shape;
@@ -50,7 +56,8 @@ lh_evict_job lh_kv_job(lh_kv *kv, int64_t layer, const lh_arena *arena, int64_t 
                           .layer = {.index = layer,
                                     .window = slides ? s->window : 0,
                                     .projection = s->projections ? &s->projections[layer] : NULL,
-                                    .rotation = s->rotations ? &s->rotations[layer] : NULL},
+                                    .rotation = s->rotations ? &s->rotations[layer] : NULL,
+                                    .score_weights = lh_kv_score_weights(s, layer)},
                           .entries = &arena->view,
                           .offset = arena->offset,
                           .seen = seen,

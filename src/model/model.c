@@ -173,11 +173,17 @@ void lh_model_close(lh_model *model)
     free_pieces(device, lh_model_pieces, LH_MODEL_PIECES, model);
     for (int64_t l = 0; model->layers && l < model->config.layers; l++)
         free_pieces(device, lh_layer_pieces, LH_LAYER_PIECES, &model->layers[l]);
+    lh_device_free(device, model->score_weights);
     lh_free(model->layers);
     lh_free(model->projections);
     lh_free(model->formats);
     lh_config_clear(&model->config);
     lh_free(model);
+}
+
+void lh_model_take_score_weights(lh_model *model, float *rows)
+{
+    model->score_weights = rows;
 }
 
 const lh_config *lh_model_config(const lh_model *model)
@@ -230,17 +236,20 @@ lh_kv_shape lh_config_kv_shape(const lh_config *config, const lh_shard *shard, c
                          .projection_bytes = projection_bytes(&(lh_rank_weights){config, shard, options})};
 }
 
-lh_cache_size lh_config_cache_size(const lh_config *config, const lh_kv_types *types)
+lh_cache_size lh_config_cache_size(const lh_config *config, const lh_kv_types *types, uint64_t score_weights)
 {
     const lh_shard whole = {.heads.kv_heads = config->kv_heads};
     const lh_kv_shape shape = lh_config_kv_shape(config, &whole, &(lh_model_options){.dtype = LH_F32}, types);
-    return lh_kv_cache_size(&shape);
+    lh_cache_size size = lh_kv_cache_size(&shape);
+    size.score_weights = score_weights;
+    return size;
 }
 
 lh_kv_shape lh_model_kv_shape(const lh_model *model, const lh_kv_types *types)
 {
     lh_kv_shape shape = lh_config_kv_shape(&model->config, &model->shard, &model->options, types);
     shape.projections = model->projections;
+    shape.score_weights = model->score_weights;
     shape.order = model->options.order;
     return shape;
 }

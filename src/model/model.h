@@ -38,6 +38,9 @@ lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_exec *exec, 
                         const lh_load_options *load);
 void lh_model_close(lh_model *model);
 
+/* The rows of lh_score_weights_put become the model's. NULL: none. */
+void lh_model_take_score_weights(lh_model *model, float *rows);
+
 const lh_config *lh_model_config(const lh_model *model);
 const lh_shard *lh_model_shard(const lh_model *model);
 lh_model_options lh_model_options_of(const lh_model *model);
@@ -47,8 +50,8 @@ lh_kv_shape lh_model_kv_shape(const lh_model *model, const lh_kv_types *types);
 lh_kv_shape lh_config_kv_shape(const lh_config *config, const lh_shard *shard, const lh_model_options *options,
                                const lh_kv_types *types);
 
-/* The cache of all ranks, for budgets in bytes. */
-lh_cache_size lh_config_cache_size(const lh_config *config, const lh_kv_types *types);
+/* The cache of all ranks, for lh_policy_size. score_weights: their hash (score_weights.h), 0: none. */
+lh_cache_size lh_config_cache_size(const lh_config *config, const lh_kv_types *types, uint64_t score_weights);
 
 /* Bytes of a rank's weights in memory. `experts` has the weights of all experts, `embedding` the table of embeddings (0
  * if the output projection is the same table), `few_bits` the pieces (pieces.h) with matrices of few bits. `unpacked`

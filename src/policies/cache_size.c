@@ -1,4 +1,4 @@
-/* cache_size.c - budgets in bytes, which the size of a cache makes budgets of entries. */
+/* cache_size.c - what a policy takes from a model: entries for a budget in bytes, and the weights of its score. */
 #include "base/size_text.h"
 #include "policies/policy_impl.h"
 
@@ -13,7 +13,24 @@ static int64_t spread(const lh_cache_size *cache, int64_t units)
     return (units - sliding * cache->window) / (cache->layers - sliding);
 }
 
-lh_status lh_policy_size(lh_policy *policy, const lh_cache_size *cache)
+/* The weights of the policy's score are the model's; a cache that other weights evicted is refused. */
+static lh_status take_score_weights(lh_policy *policy, uint64_t hash)
+{
+    if (!lh_policy_has(policy, LH_NEEDS_SCORE_WEIGHTS)) return LH_OK;
+    if (!hash)
+        LH_FAIL(LH_EUSAGE,
+                "policy '%s' scores by weights that are learnt for each model, and there are none for this one: make "
+                "them with 'longhaul learn', beside the checkpoint, or name their file with '%s'",
+                policy->name, lh_setting("score_weights"));
+    if (policy->score.weights && policy->score.weights != hash)
+        LH_FAIL(LH_EINPUT, "policy '%s' was applied with other score weights than these: name their file with '%s'",
+                policy->name, lh_setting("score_weights"));
+    policy->score.weights = hash;
+    return LH_OK;
+}
+
+/* A budget of bytes becomes one of entries. */
+static lh_status size_budget(lh_policy *policy, const lh_cache_size *cache)
 {
     const int64_t bytes = policy->budget_bytes, unit = cache->kv_heads * cache->entry_bytes;
     char given[LH_SIZE_TEXT], least[LH_SIZE_TEXT];
@@ -28,4 +45,10 @@ lh_status lh_policy_size(lh_policy *policy, const lh_cache_size *cache)
     policy->budget.n = gives_away ? bytes / unit / cache->layers : spread(cache, bytes / unit);
     policy->budget_bytes = 0;
     return lh_policy_check(policy, policy->budget.n);
+}
+
+lh_status lh_policy_size(lh_policy *policy, const lh_cache_size *cache)
+{
+    LH_TRY(take_score_weights(policy, cache->score_weights));
+    return size_budget(policy, cache);
 }

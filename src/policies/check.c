@@ -123,6 +123,8 @@ static const struct {
     {LH_FIXED_ROWS | LH_REFERENCES, LH_SLOTS,
      "rows that are observed again were rotated before the slots changed: it needs '--positions original', or "
      "statistics that go on ('--rows all', or '--window 0')"},
+    {LH_NEEDS_SCORE_WEIGHTS, LH_SLOTS,
+     "its weights are for keys without the rotation of their original positions: it needs '--positions original'"},
     {LH_SLOTS | LH_UNEVEN_LAYERS, LH_BLOCKS,
      "in blocks a layer is cut before the prompt ends: it needs '--evict never' or every:M, or '--layer-budget "
      "uniform' and '--positions original'"},

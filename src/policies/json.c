@@ -40,6 +40,10 @@ lh_status lh_policy_json(const lh_policy *policy, json_t **out)
         LH_TRY_DONE(set_text(object, "budget", value.text));
     }
     if (lh_policy_has_scorer(policy)) LH_TRY_DONE(put_scorer(object, policy));
+    if (policy->score.weights &&
+        json_object_set_new(object, "score-weights",
+                            json_sprintf("%016llx", (unsigned long long)policy->score.weights)))
+        LH_FAIL_DONE(LH_ENOMEM, "cannot allocate host memory for the policy as JSON");
     for (int i = 0; policy->evicts && (part = lh_policy_part(policy, i)); i++) {
         if (lh_part_is_used(part, policy)) {
             part->write(policy, part, &value);
@@ -134,5 +138,7 @@ lh_status lh_policy_from_json(lh_policy *out, const json_t *json, const char *na
         LH_FAIL(LH_EFILE, "'%s' holds an invalid policy: %s", name, lh_error_message());
     if (out->budget_bytes) LH_FAIL(LH_EFILE, "'%s': the budget of a policy in a file is a number of entries", name);
     if (options.scorer) snprintf(out->name, sizeof out->name, "%s", policy.text);
+    const char *weights = json_string_value(json_object_get(json, "score-weights"));
+    if (weights) out->score.weights = strtoull(weights, NULL, 16);
     return LH_OK;
 }

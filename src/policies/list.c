@@ -235,9 +235,10 @@ lh_status lh_policy_list_size(lh_policy_list *list, const lh_cache_size *cache)
     for (int64_t i = 0; i < list->n; i++) {
         lh_policy_choice *c = &list->at[i];
         lh_part_value budget;
-        if (!c->policy.budget_bytes) continue;
-        changed = 1;
+        const int is_of_bytes = c->policy.budget_bytes != 0;
         LH_TRY(lh_policy_size(&c->policy, cache));
+        if (!is_of_bytes) continue;
+        changed = 1;
         lh_budget_write(&c->policy, &budget);
         lh_free(c->budget);
         c->budget = NULL;

@@ -18,16 +18,17 @@
 #define LH_PROMPT_ROWS LH_TRAIT(5)     /* all query rows of the prompt are read as they pass */
 #define LH_SAME_RANKS LH_TRAIT(6)      /* scores of different heads are not comparable */
 /* needs */
-#define LH_WHOLE_PROMPT LH_TRAIT(7)      /* works on the whole prompt, once at its end */
-#define LH_NEEDS_ATTENTION LH_TRAIT(8)   /* scores must come from attention */
-#define LH_NEEDS_SQUARES LH_TRAIT(9)     /* squares of attention are counted, for deviations */
-#define LH_NEEDS_ENTRIES LH_TRAIT(10)    /* keys or values are read */
-#define LH_NEEDS_ROTATION LH_TRAIT(11)   /* queries or keys are rotated */
-#define LH_NEEDS_PROJECTION LH_TRAIT(12) /* norms of projected values weigh scores */
-#define LH_REFERENCES LH_TRAIT(13)       /* reference queries are observed at positions after the prompt */
-#define LH_NORMALISERS LH_TRAIT(20)      /* log-sum-exps of the scoring rows are read */
-#define LH_ALTERS_ROWS LH_TRAIT(14)      /* the scoring rows see other weights than the model gives */
-#define LH_DRAWS LH_TRAIT(21)            /* kept entries depend on the seed */
+#define LH_WHOLE_PROMPT LH_TRAIT(7)         /* works on the whole prompt, once at its end */
+#define LH_NEEDS_ATTENTION LH_TRAIT(8)      /* scores must come from attention */
+#define LH_NEEDS_SQUARES LH_TRAIT(9)        /* squares of attention are counted, for deviations */
+#define LH_NEEDS_ENTRIES LH_TRAIT(10)       /* keys or values are read */
+#define LH_NEEDS_ROTATION LH_TRAIT(11)      /* queries or keys are rotated */
+#define LH_NEEDS_PROJECTION LH_TRAIT(12)    /* norms of projected values weigh scores */
+#define LH_REFERENCES LH_TRAIT(13)          /* reference queries are observed at positions after the prompt */
+#define LH_NORMALISERS LH_TRAIT(20)         /* log-sum-exps of the scoring rows are read */
+#define LH_ALTERS_ROWS LH_TRAIT(14)         /* the scoring rows see other weights than the model gives */
+#define LH_NEEDS_SCORE_WEIGHTS LH_TRAIT(23) /* the model's weights for it (model/score_weights.h) */
+#define LH_DRAWS LH_TRAIT(21)               /* kept entries depend on the seed */
 /* selection and budgets */
 #define LH_STAGED LH_TRAIT(15)     /* entries are selected in two stages, in no single order */
 #define LH_ONE_ORDER LH_TRAIT(16)  /* entries must have a single order */

@@ -61,6 +61,7 @@ typedef struct lh_policy_score {
     lh_row_place rows_at;
     int64_t segment;  /* of LH_ROWS_AT_REPEAT: tokens of a segment that sees nothing but itself; 0: segments see all */
     lh_scorer scorer; /* of the methods `caller` and `caller_rows`; score NULL: of a file, and not loaded here */
+    uint64_t weights; /* hash of the model's weights for it, set by lh_policy_size; 0: not needed, or not known yet */
     const struct lh_loaded_plugin *plugin; /* of the scorer; NULL: it is a function of the program */
 } lh_policy_score;
 
@@ -174,11 +175,13 @@ lh_status lh_policy_check_question(const lh_policy *policy);
 typedef struct lh_cache_size {
     int64_t layers, kv_heads, entry_bytes, window; /* window: keys that a row of a sliding layer sees */
     const uint8_t *sliding;                        /* [layers]; NULL: none slides */
+    uint64_t score_weights; /* hash of the model's weights for '--statistic linear', 0: it has none */
 } lh_cache_size;
 
-/* Turns a budget in bytes into the most entries per KV head with keys and values of at most as many bytes, where a
- * sliding layer holds its window at most; no effect on other budgets. LH_EUSAGE if not one entry fits, and as
- * lh_policy_check. */
+/* What a policy takes from a model. A budget in bytes becomes the most entries per KV head with keys and values of at
+ * most as many bytes, where a sliding layer holds its window at most; and a score that needs weights takes the model's.
+ * LH_EUSAGE if not one entry fits, or there are no weights, and as lh_policy_check. LH_EINPUT if the policy, of a cache
+ * file, had other weights. */
 lh_status lh_policy_size(lh_policy *policy, const lh_cache_size *cache);
 
 /* Warnings before a long run of `seen` tokens, e.g. "the budget of 64 entries holds the whole prompt …"; appended to

@@ -84,6 +84,14 @@ static const lh_option engine_rows[] = {
      .help = "Format of the weights of random:SHAPE, for 'plan' also of a configuration: blocks of few bits as 'import "
              "--quantize' makes them, with random codes and scales. Default: bf16."},
     {.type = LH_OPT_STR,
+     .name = "score-weights",
+     .detail = 1,
+     FIELD(score_weights),
+     .arg = "FILE",
+     .help =
+         "Weights for '--statistic linear', made by 'longhaul learn'. Default: NAME.scores.h5 beside the checkpoint "
+         "NAME.h5, if it exists."},
+    {.type = LH_OPT_STR,
      .name = "kv-dtype",
      FIELD(kv_dtype),
      .def = "auto",

@@ -53,6 +53,7 @@ static const struct {
     {"value-prior", TEXTS("on")},
     {"mean-floor", TEXTS("on", "off")},
     {"value-norms", TEXTS("on", "off")},
+    {"learnt", TEXTS("on")},
     {"group", TEXTS("mean", "max", "sum")},
     {"pool", TEXTS("none", "max", "avg")},
     {"pool-size", TEXTS("1", "3", "7", "31", "501")},

@@ -167,6 +167,38 @@ START_TEST(test_weigh_scores_multiplies_with_the_norms_of_the_slots)
 }
 END_TEST
 
+START_TEST(test_raise_scores_takes_the_larger_of_a_score_and_an_exponential)
+{
+    for (int b = 0; rig_backend(b); b++) {
+        rig g;
+        rig_open(&g, rig_backend(b));
+        for (int n = 0; n < 30; n++) {
+            lot m = {0};
+            cache c;
+            small_cache(&m, &c, n);
+            int64_t ld = longest(&c) + kind(PAD, n), heads = c.host.heads, count = heads * ld;
+            const float factor = 1.0f / (float)(1 + n);
+            float *x = lot_normals(&m, count, 2.0f, 3), *was = lot_normals(&m, count, 0.5f, 4),
+                  *got = lot_new(&m, count * 4);
+            lh_ragged kv = rig_cache(&g, &c);
+            float *y = rig_put(&g, was, count * 4);
+            RUN(&g, raise_scores, .y = y, .x = rig_put(&g, x, count * 4), .kv = &kv, .ld = ld, .factor = factor);
+            rig_get(&g, got, y, count * 4);
+            for (int64_t h = 0; h < heads; h++)
+                for (int64_t s = 0; s < c.host.len[h]; s++) {
+                    const int64_t at = h * ld + s;
+                    const float want = (float)fmax((double)was[at], (double)factor * exp((double)x[at]));
+                    check_near(&got[at], &want, 1, (tolerance){2e-6, 1e-7}, "raise_scores, case %d, %s", n,
+                               g.ops->name);
+                }
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
 START_TEST(test_put_stats_writes_what_competes_of_the_last_slots_and_nothing_else)
 {
     for (int b = 0; rig_backend(b); b++) {
@@ -309,6 +341,7 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {test_finish_scores_divides_by_the_rows_that_saw_the_entry,
+                                  test_raise_scores_takes_the_larger_of_a_score_and_an_exponential,
                                   test_weigh_scores_multiplies_with_the_norms_of_the_slots,
                                   test_put_stats_writes_what_competes_of_the_last_slots_and_nothing_else,
                                   test_a_prior_is_relative_to_its_maximum_over_what_competes,

@@ -480,6 +480,45 @@ START_TEST(test_key_difference_is_the_cosine_with_the_mean_direction)
 }
 END_TEST
 
+/* Feature i of an entry of `dim` channels. */
+static double feature_by_hand(const float *k, const float *v, int64_t dim, int64_t i)
+{
+    const float *of = i == 4 * dim || (i < 4 * dim && i / dim % 2 == 0) ? k : v;
+    double squares = 0;
+    if (i < 4 * dim) return i < 2 * dim ? (double)of[i % dim] : (double)of[i % dim] * (double)of[i % dim];
+    if (i == 4 * dim + 2) return 1;
+    for (int64_t x = 0; x < dim; x++) squares += (double)of[x] * (double)of[x];
+    return log(fmax(sqrt(squares), 1e-6));
+}
+
+START_TEST(test_entry_features_are_key_and_value_their_squares_and_their_lengths)
+{
+    for (int b = 0; rig_backend(b); b++) {
+        rig g;
+        rig_open(&g, rig_backend(b));
+        for (int n = 0; n < 20; n++) {
+            lot m = {0};
+            const int64_t dim = test_dims[n % 5], rows = 1 + n * 3, all = lh_feature_count(dim), ld = all + n % 3;
+            float *k = lot_normals(&m, rows * dim, 1.0f, n), *v = lot_normals(&m, rows * dim, 1.0f, n + 50);
+            if (n % 4 == 0) memset(v, 0, (size_t)dim * sizeof *v);
+            float *y = rig_new(&g, rows * ld * 4), *got = lot_new(&m, rows * ld * 4);
+            RUN(&g, entry_features, .y = y, .keys = rig_put(&g, k, rows * dim * 4),
+                .values = rig_put(&g, v, rows * dim * 4), .rows = rows, .dim = dim, .y_ld = ld);
+            rig_get(&g, got, y, rows * ld * 4);
+            for (int64_t r = 0; r < rows; r++)
+                for (int64_t i = 0; i < all; i++) {
+                    const float want = (float)feature_by_hand(k + r * dim, v + r * dim, dim, i);
+                    check_near(&got[r * ld + i], &want, 1, (tolerance){2e-6, 2e-6}, "entry_features, case %d, %s", n,
+                               g.ops->name);
+                }
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_entry_norms_are_those_of_keys_or_values,
@@ -489,6 +528,7 @@ int main(void)
                                   test_row_moments_are_sums_of_rows_and_of_their_products,
                                   test_expected_scores_are_the_softmax_of_what_queries_give_on_average,
                                   test_key_difference_is_the_cosine_with_the_mean_direction,
+                                  test_entry_features_are_key_and_value_their_squares_and_their_lengths,
                                   NULL};
     return rig_run("kernels/norms", tests);
 }

@@ -112,6 +112,11 @@ void oracle_row_weights(const oracle *o, const oracle_rows *rows, int64_t i, dou
 /* 1 if kv_oracle_scores.c defines the scores of a source; else the test fails, and says where the definition goes. */
 int oracle_defines(lh_method_id source);
 
+/* The learnt score of an entry with key k, not rotated, and value v; and the larger of a score of attention and the
+ * weight that a learnt score stands for. */
+oracle_number oracle_learnt(const kv_rig_case *of, int64_t layer, int64_t head, const double *k, const double *v);
+oracle_number oracle_larger(oracle_number score, oracle_number learnt, int64_t seen);
+
 /* y[p] = x_p' (X'X + 0.01 I)^-1 x_p, x_p the p-th of n keys less their mean. keys: [n, dim]. */
 void oracle_leverage(const double *keys, int64_t n, int64_t dim, double *y);
 

@@ -387,6 +387,18 @@ static void defend(const oracle *o, int64_t l, int64_t g, const uint8_t *state, 
     lh_free(norms);
 }
 
+/* ---- learnt scores ---- */
+
+static oracle_number learnt_score(oracle *o, int64_t l, int64_t g, int64_t p)
+{
+    double *k = oracle_alloc(o->of->dim, sizeof *k);
+    memcpy(k, key_of(o, l, p, g), (size_t)o->of->dim * sizeof *k);
+    rotate(o, l, k, -(double)p);
+    const oracle_number score = oracle_learnt(o->of, l, g, k, oracle_value(o, l, p, g));
+    lh_free(k);
+    return score;
+}
+
 static void by_attention(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_number *scores,
                          oracle_number *deviations)
 {
@@ -411,6 +423,8 @@ static void by_attention(oracle *o, int64_t l, int64_t g, const uint8_t *state, 
     if (part_word(&o->fixed.methods, "value-prior")) apply_prior(o, l, g, state, scores);
     if (part_word(&o->fixed.methods, "mean-floor") || part_word(&o->fixed.methods, "value-norms"))
         defend(o, l, g, state, scores);
+    for (int64_t p = 0; p < o->seen && part_word(&o->fixed.methods, "learnt"); p++)
+        scores[p] = oracle_larger(scores[p], learnt_score(o, l, g, p), o->seen);
     oracle_tally_clear(&own);
     lh_free(x);
 }
@@ -484,6 +498,12 @@ static void by_leverage(oracle *o, int64_t l, int64_t g, const uint8_t *state, o
     for (int64_t p = 0; p < o->seen; p++) scores[p] = (oracle_number){y[p], 1e-5 + 1e-4 * y[p]};
     lh_free(k);
     lh_free(y);
+}
+
+static void by_learning(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_number *scores)
+{
+    (void)state;
+    for (int64_t p = 0; p < o->seen; p++) scores[p] = learnt_score(o, l, g, p);
 }
 
 /* ---- LagKV (arXiv 2504.04704) ---- */
@@ -679,6 +699,7 @@ static definition *const definitions[] = {
     [LH_METHOD_lag] = by_lag,
     [LH_METHOD_leverage] = by_leverage,
     [LH_METHOD_expected] = by_expectation,
+    [LH_METHOD_linear] = by_learning,
 };
 
 static definition *definition_of(lh_method_id source)

@@ -105,7 +105,7 @@ lh_kv_shape kv_rig_shape(const kv_rig *r)
                          .hidden = RIG_HIDDEN,
                          .projections = r->projections,
                          .rotations = r->rotations,
-
+                         .score_weights = r->score_weights,
                          .profiles = r->of->policy.profiles};
 }
 
@@ -178,6 +178,30 @@ static void make_rotations(kv_rig *r)
             .inv_freq = r->frequencies, .rotary = r->of->dim, .scale = 1.0f, .queries = kv_rig_query_scaling(r->of, l)};
 }
 
+float kv_rig_score_weight(const kv_rig_case *of, int64_t layer, int64_t head, int64_t i)
+{
+    uint32_t out[4], key[2] = {(uint32_t)of->seed, 'l'}, counter[4] = {(uint32_t)i, 0, (uint32_t)head, (uint32_t)layer};
+    lh_philox(out, key, counter);
+    return lh_uniform(out[0]) - 0.5f;
+}
+
+void kv_rig_size(lh_policy *policy)
+{
+    mt_try(lh_policy_size(policy, &(lh_cache_size){.layers = 1, .kv_heads = 1, .entry_bytes = 1, .score_weights = 1}));
+}
+
+static void make_score_weights(kv_rig *r)
+{
+    const kv_rig_case *c = r->of;
+    const int64_t n = lh_feature_count(c->dim);
+    r->score_weights = host(c->layers * r->heads.kv_count * n, sizeof(float));
+    for (int64_t l = 0; l < c->layers; l++)
+        for (int64_t g = 0; g < r->heads.kv_count; g++)
+            for (int64_t i = 0; i < n; i++)
+                r->score_weights[(l * r->heads.kv_count + g) * n + i] =
+                    kv_rig_score_weight(c, l, r->heads.kv_first + g, i);
+}
+
 lh_kv *kv_rig_cache(const kv_rig *r, const lh_policy *plan)
 {
     lh_kv *kv = NULL;
@@ -201,6 +225,7 @@ void kv_rig_open(kv_rig *r, const kv_rig_case *of, lh_comm *comm, const lh_ops *
 {
     *r = (kv_rig){.of = of, .comm = comm, .ops = ops, .chunk = 37};
     mt_try(lh_policy_resolve(&r->plan, &of->policy));
+    kv_rig_size(&r->plan);
     lh_policy_ask(&r->plan, of->question);
     r->fixed = lh_policy_fix(&r->plan, of->tokens);
     mt_try(lh_device_open(&r->device, &(lh_device_choice){.kind = LH_DEVICE_CPU}));
@@ -209,6 +234,7 @@ void kv_rig_open(kv_rig *r, const kv_rig_case *of, lh_comm *comm, const lh_ops *
     mt_try(lh_heads_of(&r->heads, of->heads, of->kv_heads, lh_comm_rank(comm), lh_comm_size(comm)));
     make_projections(r);
     make_rotations(r);
+    make_score_weights(r);
     r->kv = kv_rig_cache(r, &r->plan);
     lh_kv_listen(r->kv, &(lh_kv_listener){.self = r, .scored = scored, .kept = kept});
     int64_t room = of->tokens > BLOCK_MOST ? of->tokens : BLOCK_MOST;
@@ -232,7 +258,7 @@ void kv_rig_close(kv_rig *r)
     lh_device_close(r->device); /* asserts that the cache gave everything back */
     lh_free(r->k), lh_free(r->v), lh_free(r->q), lh_free(r->o), lh_free(r->lse), lh_free(r->newest),
         lh_free(r->positions);
-    lh_free(r->hidden), lh_free(r->w), lh_free(r->frequencies);
+    lh_free(r->hidden), lh_free(r->w), lh_free(r->score_weights), lh_free(r->frequencies);
     *r = (kv_rig){0};
 }
 

@@ -70,6 +70,7 @@ typedef struct kv_rig {
     float *frequencies;
     lh_projection projections[KV_RIG_LAYERS];
     lh_rotation rotations[KV_RIG_LAYERS];
+    float *score_weights;  /* [layers, kv_count, features] */
     kv_rig_result *result; /* where the listener writes during the prompt */
 } kv_rig;
 
@@ -105,6 +106,10 @@ int64_t kv_rig_evictions(lh_kv *kv);
 
 /* 1 where two caches keep the same entries of a layer. */
 int kv_rig_same(const lh_positions *a, const lh_positions *b);
+
+/* Weight i of the learnt score of a KV head; and a policy with what it takes from a model. */
+float kv_rig_score_weight(const kv_rig_case *of, int64_t layer, int64_t head, int64_t i);
+void kv_rig_size(lh_policy *policy);
 
 /* Element i of token t, head h, layer l of k, v or q ('k', 'v', 'q'); of the output projection ('w') `token` is the
  * channel of the hidden state, below kv_rig_hidden. */

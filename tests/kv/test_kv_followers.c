@@ -57,6 +57,7 @@ static lh_kv *follow(const kv_rig *r, const lh_policy_options *policy)
 {
     lh_policy plan = {0};
     mt_try(lh_policy_resolve(&plan, policy));
+    kv_rig_size(&plan);
     lh_kv *kv = kv_rig_cache(r, &plan);
     mt_try(lh_kv_follow(kv, r->kv));
     return kv;

@@ -21,6 +21,7 @@
 #include "lab/replay/given_scores.h"
 #include "lab/replay/make_budgets.h"
 #include "lab/replay/replay.h"
+#include "model/score_weights.h"
 #include "shell/shell.h"
 
 struct replay_options {
@@ -160,6 +161,7 @@ typedef struct run {
     lh_policy_options lists;
     int64_t trace_count;
     lh_policy_list policies;
+    lh_score_weights score_weights;
     lh_budget_grid grid;          /* of --make-budgets */
     const lh_analysis **analyses; /* ends with NULL */
     char *record;
@@ -316,13 +318,19 @@ static lh_replay_judge judge_of(const run *r)
     return r->v->replay.make_budgets && judge == LH_JUDGE_AUTO ? LH_JUDGE_DECODE : judge;
 }
 
-/* The cache whose bytes a budget counts: the first trace's, with the types of a run with these options. */
-static lh_status size_cache(lh_cache_size *out, const run *r, const lh_trace_file *trace)
+/* The cache whose bytes a budget counts: the first trace's, with the types of a run with these options; and the score
+ * weights for it. */
+static lh_status size_cache(lh_cache_size *out, run *r, const lh_trace_file *trace)
 {
     lh_kv_shape shape = trace->shape;
     lh_dtype dtype;
+    const lh_engine_options *o = &r->v->engine;
+    LH_TRY(
+        lh_score_weights_find(&r->score_weights, &(lh_score_weights_request){o->score_weights, o->model, shape.layers,
+                                                                             shape.heads.kv_heads, shape.head_dim, 0}));
     LH_TRY(lh_engine_dtypes(&r->v->engine, trace->shape.types.prompt, &dtype, &shape.types));
     *out = lh_kv_cache_size(&shape);
+    out->score_weights = r->score_weights.hash;
     return LH_OK;
 }
 
@@ -527,6 +535,7 @@ static lh_status replay(run *r)
     LH_TRY(lh_replay_run(&r->replay, &(lh_replay_request){.traces = r->traces,
                                                           .trace_count = r->trace_count,
                                                           .policies = &r->policies,
+                                                          .score_weights = r->score_weights.at,
                                                           .analyses = r->analyses,
                                                           .judge = judge_of(r),
                                                           .judge_rows = o->judge_rows,
@@ -639,6 +648,7 @@ done:
     for (int64_t i = 0; r.scores && i < r.v->replay.scores.n; i++) lh_given_scores_close(r.scores[i]);
     lh_free(r.scores);
     lh_policy_list_clear(&r.policies);
+    lh_score_weights_clear(&r.score_weights);
     lh_free(r.analyses);
     lh_free(r.traces);
     free(r.record);

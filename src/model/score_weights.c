@@ -1,0 +1,151 @@
+#include "model/score_weights.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/h5.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "kernels/ops.h"
+
+enum { SCHEMA = 1 };
+static const char kind[] = "score-weights", array[] = "/weights", of_model[] = "model";
+
+void lh_score_weights_clear(lh_score_weights *w)
+{
+    lh_free(w->at);
+    *w = (lh_score_weights){0};
+}
+
+static int64_t count_of(const lh_score_weights *w)
+{
+    return w->layers * w->kv_heads * w->features;
+}
+
+/* ---- the file ---- */
+
+static lh_status read_array(lh_score_weights *w, lh_h5 *h5)
+{
+    char *identity = NULL;
+    lh_h5_shape shape;
+    lh_status st = LH_OK;
+    LH_TRY_DONE(lh_h5_get(h5, array, &(lh_h5_shape){.type = LH_F32, .rank = 3, .dims = {-1, -1, -1}}, &shape, &w->at));
+    w->layers = shape.dims[0];
+    w->kv_heads = shape.dims[1];
+    w->features = shape.dims[2];
+    for (int64_t i = 0; i < count_of(w); i++)
+        if (!isfinite(w->at[i]))
+            LH_FAIL_DONE(LH_EFILE, "'%s' holds a weight that is not finite, for layer %lld, KV head %lld",
+                         lh_h5_path(h5), (long long)(i / w->features / w->kv_heads),
+                         (long long)(i / w->features % w->kv_heads));
+    LH_TRY_DONE(lh_h5_get_string(h5, "/", of_model, &identity));
+    if (!identity || sscanf(identity, "%16" SCNx64, &w->model) != 1)
+        LH_FAIL_DONE(LH_EFILE, "'%s' does not say which model its weights are for", lh_h5_path(h5));
+    w->hash = lh_hash64(w->at, count_of(w) * (int64_t)sizeof *w->at);
+    if (!w->hash) w->hash = 1;
+done:
+    lh_free(identity);
+    return st;
+}
+
+lh_status lh_score_weights_read(lh_score_weights *out, const char *path)
+{
+    lh_h5 *h5 = NULL;
+    lh_score_weights w = {0};
+    lh_status st = LH_OK;
+    LH_TRY_DONE(lh_h5_open(&h5, path, &(lh_h5_header){.kind = kind, .schema = SCHEMA}));
+    LH_TRY_DONE(read_array(&w, h5));
+    *out = w;
+    w.at = NULL;
+done:
+    lh_score_weights_clear(&w);
+    lh_h5_close(h5);
+    return st;
+}
+
+lh_status lh_score_weights_write(const lh_score_weights *w, const char *path, const char *run)
+{
+    lh_h5 *h5 = NULL;
+    char identity[24];
+    const lh_h5_shape shape = {.type = LH_F32, .rank = 3, .dims = {w->layers, w->kv_heads, w->features}};
+    lh_status st = LH_OK;
+    snprintf(identity, sizeof identity, "%016" PRIx64, w->model);
+    LH_TRY_DONE(lh_h5_create(&h5, path, &(lh_h5_header){.kind = kind, .schema = SCHEMA, .run = run}));
+    LH_TRY_DONE(lh_h5_put_string(h5, "/", of_model, identity));
+    LH_TRY_DONE(lh_h5_put(h5, array, &shape, w->at));
+    st = lh_h5_commit(h5);
+    h5 = NULL;
+done:
+    lh_h5_close(h5);
+    return st;
+}
+
+static lh_status check_file(lh_h5 *h5)
+{
+    lh_score_weights w = {0};
+    const lh_status st = read_array(&w, h5);
+    lh_score_weights_clear(&w);
+    return st;
+}
+
+const lh_file_kind lh_score_weights_kind = {
+    .name = kind, .schema = SCHEMA, .objects = {array, NULL}, .all_hashed = 1, .check = check_file};
+
+/* ---- the weights of a model ---- */
+
+lh_status lh_score_weights_name(char **out, const char *model)
+{
+    static const char end[] = ".h5";
+    const size_t bytes = strlen(model), rest = bytes - strlen(end);
+    lh_buf name = {0};
+    *out = NULL;
+    if (bytes <= strlen(end) || strcmp(model + rest, end) != 0) return LH_OK;
+    LH_TRY(lh_buf_printf(&name, "%.*s.scores%s", (int)rest, model, end));
+    *out = name.data;
+    return LH_OK;
+}
+
+static lh_status check(const lh_score_weights *w, const char *path, const lh_score_weights_request *q)
+{
+    if (w->layers != q->layers || w->kv_heads != q->kv_heads || w->features != lh_feature_count(q->head_dim))
+        LH_FAIL(LH_EINPUT,
+                "the score weights '%s' are for %lld layers of %lld KV heads with %lld numbers, this model needs %lld, "
+                "%lld and %lld: make its own with 'longhaul learn'",
+                path, (long long)w->layers, (long long)w->kv_heads, (long long)w->features, (long long)q->layers,
+                (long long)q->kv_heads, (long long)lh_feature_count(q->head_dim));
+    if (q->identity && w->model != q->identity)
+        lh_warn("the score weights '%s' were learnt from other weights than this model has", path);
+    return LH_OK;
+}
+
+lh_status lh_score_weights_find(lh_score_weights *out, const lh_score_weights_request *request)
+{
+    lh_status st = LH_OK;
+    const char *path = request->path;
+    char *beside = NULL;
+    *out = (lh_score_weights){0};
+    if (!path && request->model) {
+        LH_TRY_DONE(lh_score_weights_name(&beside, request->model));
+        path = beside;
+    }
+    if (!path || (path == beside && access(path, F_OK) != 0)) goto done;
+    LH_TRY_DONE(lh_score_weights_read(out, path));
+    LH_TRY_DONE(check(out, path, request));
+done:
+    if (st != LH_OK) lh_score_weights_clear(out);
+    lh_free(beside);
+    return st;
+}
+
+lh_status lh_score_weights_put(float **out, const lh_score_weights *w, const lh_exec *exec, const lh_heads *heads)
+{
+    const int64_t row = w->features * (int64_t)sizeof(float), own = heads->kv_count * w->features;
+    LH_TRY(lh_device_alloc(lh_exec_device(exec), out, w->layers * heads->kv_count * row, LH_MEM_WEIGHTS));
+    for (int64_t l = 0; l < w->layers; l++)
+        lh_exec_put(exec, *out + l * own, w->at + (l * w->kv_heads + heads->kv_first) * w->features,
+                    heads->kv_count * row);
+    return lh_exec_take(exec);
+}

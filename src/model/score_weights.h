@@ -1,0 +1,44 @@
+/* score_weights.h - the weights of '--statistic linear' for a model (evict/source_linear.c): for each KV head a number
+ * for each feature of an entry. A file of the kind "score-weights", which 'longhaul learn' writes; the
+ * engine looks for it in the folder of the checkpoint. */
+#ifndef LH_MODEL_SCORE_WEIGHTS_H
+#define LH_MODEL_SCORE_WEIGHTS_H
+
+#include "exec/exec.h"
+#include "exec/heads.h"
+#include "import/checkpoint.h"
+#include "import/verify.h"
+
+typedef struct lh_score_weights {
+    int64_t layers, kv_heads, features; /* features: lh_feature_count of the head's dimensions */
+    float *at;                          /* host: [layers, kv_heads, features] */
+    uint64_t model; /* identity of the checkpoint that they were learnt from (lh_checkpoint_identity) */
+    uint64_t hash;  /* of the numbers, never 0; 0: there are none */
+} lh_score_weights;
+void lh_score_weights_clear(lh_score_weights *w);
+
+extern const lh_file_kind lh_score_weights_kind;
+
+/* LH_EFILE. */
+lh_status lh_score_weights_read(lh_score_weights *out, const char *path);
+
+/* run: what made them, as JSON text. LH_EWRITE. */
+lh_status lh_score_weights_write(const lh_score_weights *w, const char *path, const char *run);
+
+/* The name of the file in the folder of a checkpoint: "m.h5" has "m.scores.h5". NULL (*out) if the model is no file. */
+lh_status lh_score_weights_name(char **out, const char *model);
+
+/* The weights of a model: of the file `path`, or where that is NULL of the file in the model's folder, if there is one;
+ * else none (hash 0). LH_EINPUT, naming the file, if they are for another shape; a warning, if for other weights of it.
+ */
+typedef struct lh_score_weights_request {
+    const char *path, *model; /* path: as the user gave it, or NULL; model NULL: none */
+    int64_t layers, kv_heads, head_dim;
+    uint64_t identity; /* of the model; 0: not known, nothing is compared */
+} lh_score_weights_request;
+lh_status lh_score_weights_find(lh_score_weights *out, const lh_score_weights_request *request);
+
+/* The rows of a rank's KV heads on its device, [layers, kv_count, features]; lh_device_free. */
+lh_status lh_score_weights_put(float **out, const lh_score_weights *w, const lh_exec *exec, const lh_heads *heads);
+
+#endif
