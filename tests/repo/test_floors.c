@@ -16,12 +16,12 @@ typedef struct room {
 } room;
 
 static const room rooms[] = {
-    {"base", 0, NULL},          {"text", 1, NULL},        {"device", 1, NULL},    {"import", 2, NULL},
-    {"comm", 2, NULL},          {"kernels", 2, NULL},     {"policies", 3, NULL},  {"exec", 3, NULL},
-    {"cache", 4, NULL},         {"evict", 4, "cache"},    {"kv", 5, NULL},        {"model", 6, NULL},
-    {"engine", 7, NULL},        {"api", 8, NULL},         {"shell", 8, NULL},     {"batch", 9, NULL},
-    {"lab/analysis", 10, NULL}, {"lab/trace", 11, NULL},  {"lab/eval", 11, NULL}, {"lab/bench", 11, NULL},
-    {"lab/report", 11, NULL},   {"lab/replay", 12, NULL}, {"main", 13, NULL}};
+    {"base", 0, NULL},          {"text", 1, NULL},        {"device", 1, NULL},     {"import", 2, NULL},
+    {"comm", 2, NULL},          {"kernels", 2, NULL},     {"policies", 3, NULL},   {"exec", 3, NULL},
+    {"cache", 4, NULL},         {"evict", 4, "cache"},    {"kv", 5, NULL},         {"model", 6, NULL},
+    {"engine", 7, NULL},        {"api", 8, NULL},         {"shell", 8, NULL},      {"batch", 9, NULL},
+    {"lab/analysis", 10, NULL}, {"lab/trace", 11, NULL},  {"lab/eval", 11, NULL},  {"lab/bench", 11, NULL},
+    {"lab/report", 11, NULL},   {"lab/replay", 12, NULL}, {"lab/learn", 12, NULL}, {"main", 13, NULL}};
 
 static int is_lab(const char *file)
 {

@@ -56,6 +56,16 @@ done:
     return st;
 }
 
+lh_status lh_texts_append(lh_texts *texts, lh_texts *more)
+{
+    LH_TRY(lh_realloc(&texts->at, texts->n + more->n, sizeof *texts->at));
+    for (int64_t t = 0; t < more->n; t++) {
+        texts->at[texts->n++] = more->at[t];
+        more->at[t] = (lh_buf){0};
+    }
+    return LH_OK;
+}
+
 void lh_texts_clear(lh_texts *texts)
 {
     for (int64_t i = 0; i < texts->n; i++) lh_buf_clear(&texts->at[i]);

@@ -21,6 +21,9 @@ typedef struct lh_texts {
 lh_status lh_texts_read(lh_texts *out, const char *what, const char *path);
 void lh_texts_clear(lh_texts *texts);
 
+/* Moves the texts of `more` behind those of `texts`. */
+lh_status lh_texts_append(lh_texts *texts, lh_texts *more);
+
 /* A hash of all texts in their order. */
 uint64_t lh_texts_hash(const lh_texts *texts);
 

@@ -1,0 +1,241 @@
+#include "lab/learn/learn.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/minmax.h"
+#include "base/progress.h"
+#include "exec/scratch.h"
+#include "lab/learn/calibration.h"
+#include "lab/learn/entry_equations.h"
+
+/* Below this a score is of an entry that nothing looks at. */
+static const float LEAST_SCORE = 1e-7f;
+
+typedef struct run {
+    lh_engine *engine;
+    const lh_learn_request *request;
+    lh_learn_result *out;
+    lh_exec exec; /* the engine's, with the scratch stack below */
+    lh_scratch scratch;
+    lh_heads heads;
+    lh_entry_equations equations;
+    lh_calibration *calibration;
+    float *weights;              /* device: this rank's rows (lh_score_weights_put), in the second pass */
+    const lh_rotation *rotation; /* of the layer at the end of its prefill */
+    int64_t first;               /* entries of a prompt before it are sinks */
+    float *logs;                 /* host: [tokens] of a head */
+    lh_progress progress;
+} run;
+
+/* Entries of KV head h of a layer with their scores, both of this rank. */
+typedef struct head_scores {
+    int64_t layer, h;
+    const float *scores; /* device */
+} head_scores;
+
+/* ---- first pass: equations ---- */
+
+static void take_logs(run *r, const head_scores *of, int64_t first, int64_t count)
+{
+    lh_exec_fetch(&r->exec, r->logs, of->scores + first, count * (int64_t)sizeof *r->logs);
+    for (int64_t i = 0; i < count && lh_exec_ok(&r->exec); i++) r->logs[i] = logf(fmaxf(r->logs[i], LEAST_SCORE));
+}
+
+static void put_targets(run *r, float *rows, float *column, int64_t count)
+{
+    const int64_t side = r->equations.features + 1;
+    lh_exec_put(&r->exec, column, r->logs, count * (int64_t)sizeof *column);
+    LH_RUN(&r->exec, convert, .dst = rows + side - 1, .src = column, .dst_type = LH_F32, .src_type = LH_F32,
+           .rows = count, .cols = 1, .dst_ld = side, .src_ld = 1);
+}
+
+static void add_head(run *r, const lh_plain_entries *entries, const head_scores *of)
+{
+    const int64_t counted = r->heads.kv_first + of->h - r->heads.counted_first, mark = lh_scratch_mark(&r->exec);
+    if (counted < 0 || counted >= r->heads.counted_count) return;
+    float *rows = lh_scratch_alloc(&r->exec, LH_PLAIN_ENTRIES_AT_ONCE * (r->equations.features + 1) * 4),
+          *column = lh_scratch_alloc(&r->exec, LH_PLAIN_ENTRIES_AT_ONCE * 4);
+    for (int64_t at = r->first; at < entries->len[of->h]; at += LH_PLAIN_ENTRIES_AT_ONCE) {
+        const int64_t count = lh_min_i64(entries->len[of->h] - at, LH_PLAIN_ENTRIES_AT_ONCE);
+        take_logs(r, of, at, count);
+        put_targets(r, rows, column, count);
+        lh_plain_entries_load(entries, of->h, at, count);
+        lh_entry_equations_add(&r->equations, entries, of->layer, counted, count, rows);
+    }
+    lh_scratch_release(&r->exec, mark);
+}
+
+/* ---- second pass: scales ---- */
+
+static void count_head(run *r, const lh_plain_entries *entries, const head_scores *of)
+{
+    const int64_t n = r->equations.features, g = r->heads.kv_first + of->h, mark = lh_scratch_mark(&r->exec);
+    if (g < r->heads.counted_first || g >= r->heads.counted_first + r->heads.counted_count) return;
+    const float *w = r->weights + (of->layer * r->heads.kv_count + of->h) * n;
+    float *rows = lh_scratch_alloc(&r->exec, LH_PLAIN_ENTRIES_AT_ONCE * n * 4),
+          *learnt = lh_scratch_alloc(&r->exec, LH_PLAIN_ENTRIES_AT_ONCE * 4);
+    for (int64_t at = r->first; at < entries->len[of->h] && lh_exec_ok(&r->exec); at += LH_PLAIN_ENTRIES_AT_ONCE) {
+        const int64_t count = lh_min_i64(entries->len[of->h] - at, LH_PLAIN_ENTRIES_AT_ONCE);
+        lh_plain_entries_load(entries, of->h, at, count);
+        LH_RUN(&r->exec, entry_features, .y = rows, .keys = entries->keys, .values = entries->values, .rows = count,
+               .dim = entries->entries->head_dim, .y_ld = n);
+        LH_RUN(&r->exec, gemm, .y = learnt, .x = rows, .w = lh_plain_matrix(w, LH_F32, n), .type = LH_F32,
+               .order = LH_ORDER_FIXED, .tokens = count, .out = 1, .in = n, .y_ld = 1, .x_ld = n);
+        lh_exec_fetch(&r->exec, r->logs, learnt, count * (int64_t)sizeof *learnt);
+        for (int64_t i = 0; i < count; i++) lh_calibration_add(r->calibration->first, r->logs[i]);
+        take_logs(r, of, at, count);
+        for (int64_t i = 0; i < count; i++)
+            lh_calibration_add(r->calibration->second, r->logs[i] + log((double)r->request->tokens));
+    }
+    lh_scratch_release(&r->exec, mark);
+}
+
+/* ---- a pass ---- */
+
+static lh_status take_layer(void *self, const lh_evict_job *job)
+{
+    run *r = self;
+    r->rotation = job->layer.rotation;
+    return LH_OK;
+}
+
+static lh_status each_head(run *r, int64_t layer, const lh_evict_scores *scores)
+{
+    lh_status st = LH_OK;
+    const float *by = scores->raw ? scores->raw : scores->scores;
+    lh_plain_entries entries;
+    LH_TRY_DONE(lh_plain_entries_open(&entries, &r->exec, scores->view, r->rotation, LH_PLAIN_KEYS_AND_VALUES));
+    for (int64_t h = 0; h < r->heads.kv_count; h++)
+        (r->weights ? count_head : add_head)(r, &entries, &(head_scores){layer, h, by + h * scores->ld});
+    st = lh_exec_take(&r->exec);
+done:
+    lh_plain_entries_close(&entries);
+    return st;
+}
+
+static lh_status take_scores(void *self, int64_t layer, const lh_evict_scores *scores)
+{
+    return each_head(self, layer, scores);
+}
+
+/* Collective. */
+static lh_status prefill(run *r, const lh_policy *policy, const int32_t *ids)
+{
+    lh_status st = LH_OK;
+    lh_session *session = NULL;
+    const lh_kv_listener listener = {.self = r, .whole = take_layer, .scored = take_scores};
+    const lh_session_options options = {.policy = policy,
+                                        .profiles = r->request->profiles,
+                                        .prompt = r->request->tokens,
+                                        .more = 1,
+                                        .length = r->request->tokens + 1,
+                                        .bounded = 1,
+                                        .listener = &listener};
+    LH_TRY_DONE(lh_session_open(&session, r->engine, &options));
+    LH_TRY_DONE(lh_session_prefill(session, ids, r->request->tokens, NULL));
+done:
+    lh_session_close(session);
+    return st;
+}
+
+/* Collective. */
+static lh_status pass(run *r, const lh_policy *policy)
+{
+    for (int64_t p = 0; p < r->request->prompts; p++) {
+        LH_TRY(prefill(r, policy, r->request->ids + p * r->request->tokens));
+        lh_progress_update(&r->progress, p + 1 + (r->weights ? r->request->prompts : 0));
+    }
+    return LH_OK;
+}
+
+/* ---- the weights ---- */
+
+/* Collective. Each KV head by the rank that counts it; all ranks get all. */
+static lh_status solve(run *r)
+{
+    lh_score_weights *w = &r->out->weights;
+    const lh_heads *h = &r->heads;
+    lh_comm *comm = r->exec.comm;
+    lh_status st = LH_OK;
+    for (int64_t l = 0; l < w->layers && st == LH_OK; l++)
+        for (int64_t i = 0; i < h->counted_count && st == LH_OK; i++) {
+            const int64_t row = l * w->kv_heads + h->counted_first + i;
+            st = lh_entry_equations_solve(&r->equations, l, i, r->request->ridge, w->at + row * w->features,
+                                          &r->out->explained[row]);
+        }
+    LH_TRY(lh_comm_agree(comm, st));
+    LH_TRY(lh_comm_allreduce(comm, w->at, w->layers * w->kv_heads * w->features, LH_F32, LH_SUM));
+    return lh_comm_allreduce(comm, r->out->explained, w->layers * w->kv_heads, LH_F32, LH_SUM);
+}
+
+/* Onto the scale of the rows after the prompt. */
+static lh_status calibrate(run *r)
+{
+    lh_score_weights *w = &r->out->weights;
+    LH_TRY(lh_calibration_share(r->calibration, r->exec.comm));
+    const lh_calibration_line line = lh_calibration_fit(r->calibration, r->request->share);
+    if (!(line.slope > 0))
+        LH_FAIL(LH_EINPUT, "the learnt scores of these texts do not order their entries: give longer texts");
+    for (int64_t i = 0; i < w->layers * w->kv_heads * w->features; i++) w->at[i] *= (float)line.slope;
+    for (int64_t i = 1; i <= w->layers * w->kv_heads; i++) w->at[i * w->features - 1] += (float)line.constant;
+    r->out->slope = line.slope;
+    r->out->constant = line.constant;
+    return LH_OK;
+}
+
+static lh_status open_run(run *r)
+{
+    const lh_engine_view *v = lh_engine_get(r->engine);
+    lh_score_weights *w = &r->out->weights;
+    r->exec = *v->exec;
+    r->exec.scratch = &r->scratch;
+    r->heads = lh_model_shard(v->model)->heads;
+    *w = (lh_score_weights){.layers = v->config->layers,
+                            .kv_heads = v->config->kv_heads,
+                            .features = lh_feature_count(v->config->head_dim),
+                            .model = v->identity};
+    LH_TRY(lh_calloc(&w->at, w->layers * w->kv_heads * w->features, sizeof *w->at));
+    LH_TRY(lh_calloc(&r->out->explained, w->layers * w->kv_heads, sizeof *r->out->explained));
+    LH_TRY(lh_calloc(&r->calibration, 1, sizeof *r->calibration));
+    LH_TRY(lh_calloc(&r->logs, LH_PLAIN_ENTRIES_AT_ONCE, sizeof *r->logs));
+    return lh_entry_equations_open(&r->equations, &r->exec, w->layers, r->heads.counted_count, v->config->head_dim);
+}
+
+static void close_run(run *r)
+{
+    lh_progress_clear(&r->progress);
+    lh_device_free(lh_exec_device(&r->exec), r->weights);
+    lh_entry_equations_close(&r->equations);
+    lh_free(r->calibration);
+    lh_free(r->logs);
+}
+
+lh_status lh_learn(lh_learn_result *out, lh_engine *engine, const lh_learn_request *request)
+{
+    lh_status st = LH_OK;
+    enum { SINKS = 4 };
+    run r = {.engine = engine, .request = request, .out = out, .first = SINKS};
+    *out = (lh_learn_result){0};
+    lh_progress_init(&r.progress, "learning", "prompts", 2 * request->prompts);
+    st = open_run(&r);
+    LH_TRY_DONE(lh_comm_agree(r.exec.comm, st));
+    LH_TRY_DONE(pass(&r, request->target));
+    LH_TRY_DONE(solve(&r));
+    st = lh_score_weights_put(&r.weights, &out->weights, &r.exec, &r.heads);
+    LH_TRY_DONE(lh_comm_agree(r.exec.comm, st));
+    LH_TRY_DONE(pass(&r, request->rows));
+    LH_TRY_DONE(calibrate(&r));
+done:
+    close_run(&r);
+    if (st != LH_OK) lh_learn_result_clear(out);
+    return st;
+}
+
+void lh_learn_result_clear(lh_learn_result *r)
+{
+    lh_score_weights_clear(&r->weights);
+    lh_free(r->explained);
+    *r = (lh_learn_result){0};
+}

@@ -1,0 +1,95 @@
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/tiny_suite.h"
+
+/* `learn`, and runs with its weights. The tiny model has 2 KV heads: on 3 and 4 ranks they are split. */
+#define LEARN "learn -m tiny.h5 long --length 256 --count 2 --deterministic -q "
+#define LINEAR "--policy 'snapkv --statistic linear --sinks 2' --budget 60 "
+#define GENERATE "generate -m tiny.h5 --chat=off -f text -n 8 --ignore-eos --deterministic -q "
+
+static void write_texts(void)
+{
+    lh_buf text = {0};
+    tiny_sentences(&text);
+    program_file("long", text.data);
+    lh_buf_clear(&text);
+}
+
+/* The hash of a file's weights. */
+static void hash_of(const char *path, char out[17])
+{
+    program_result r = {0};
+    program_run(&r, 1, "info %s --json", path);
+    program_exits(&r, 0);
+    const char *at = strstr(r.out.data, "\"/weights\""), *hash = at ? strstr(at, "\"xxh64\"") : NULL;
+    ck_assert_msg(hash &&
+                      sscanf(hash, "\"xxh64\": \"%16[0-9a-f]", out) + sscanf(hash, "\"xxh64\":\"%16[0-9a-f]", out) > 0,
+                  "%s", r.out.data);
+    program_clear(&r);
+}
+
+START_TEST(test_any_number_of_ranks_learns_the_same_weights_and_keeps_the_same_entries_by_them)
+{
+    program_result r = {0}, alone = {0};
+    char first[17] = "", hash[17] = "";
+    write_texts();
+    for (int ranks = 1; ranks <= 4; ranks++) {
+        program_run(&r, ranks, LEARN "-o w%d.h5", ranks);
+        program_exits(&r, 0);
+        ck_assert_msg(strstr(r.out.data, "from 2 prompts, 512 tokens") != NULL, "%s", r.out.data);
+        char path[16];
+        snprintf(path, sizeof path, "w%d.h5", ranks);
+        hash_of(path, ranks == 1 ? first : hash);
+        if (ranks > 1) ck_assert_str_eq(hash, first);
+        program_run(ranks == 1 ? &alone : &r, ranks, GENERATE LINEAR "--score-weights w1.h5");
+        program_exits(ranks == 1 ? &alone : &r, 0);
+        if (ranks > 1) ck_assert_str_eq(r.out.data, alone.out.data);
+    }
+    program_run(&r, 1, "verify w1.h5");
+    program_exits(&r, 0);
+    program_clear(&r);
+    program_clear(&alone);
+}
+END_TEST
+
+START_TEST(test_weights_beside_the_model_need_no_option)
+{
+    static const char learnt[] = "--policy 'snapkv --statistic rms --window 4 --rows-at after --learnt' --budget 60 ";
+    program_result r = {0}, named = {0};
+    write_texts();
+    program_refuses(1, 2, "there are none for this one: make them with 'longhaul learn'", GENERATE LINEAR);
+    program_run(&r, 1, LEARN);
+    program_exits(&r, 0);
+    ck_assert_msg(strncmp(r.out.data, "tiny.scores.h5: ", 16) == 0, "%s", r.out.data);
+    program_run(&r, 1, GENERATE "%s", learnt);
+    program_exits(&r, 0);
+    program_run(&named, 1, "--version > v; mv tiny.scores.h5 named.h5");
+    program_run(&named, 1, GENERATE "%s --score-weights named.h5", learnt);
+    program_exits(&named, 0);
+    ck_assert_str_eq(named.out.data, r.out.data);
+    program_clear(&r);
+    program_clear(&named);
+}
+END_TEST
+
+START_TEST(test_what_cannot_be_learnt_or_used_is_named)
+{
+    write_texts();
+    program_refuses(1, 2, "nothing to learn from", "learn -m tiny.h5");
+    program_refuses(1, 3, "'--length'", "learn -m tiny.h5 text -o w.h5 --length 4096");
+    program_refuses(1, 2, "with '--target full'", "learn -m tiny.h5 long --target full -o w.h5");
+    program_refuses(1, 2, "name one with '--output'", "learn -m random:tiny long");
+    program_refuses(1, 2, "'--statistic rms --rows-at after' alone", GENERATE "--policy 'snapkv --learnt' --budget 60");
+    program_refuses(1, 4, "'tiny.h5' is a checkpoint", GENERATE LINEAR "--score-weights tiny.h5");
+}
+END_TEST
+
+int main(void)
+{
+    const TTest *const tests[] = {test_any_number_of_ranks_learns_the_same_weights_and_keeps_the_same_entries_by_them,
+                                  test_weights_beside_the_model_need_no_option,
+                                  test_what_cannot_be_learnt_or_used_is_named, NULL};
+    return tiny_suite_run("learn", tests);
+}
