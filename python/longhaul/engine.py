@@ -311,7 +311,7 @@ class Engine(_Handle):
     "f32", "bf16", kv_dtype also "q8", which is "auto" for caches that evict; threads of this rank, 0: its share of the
     cores; deterministic: the same bits on any number of ranks; memory: maximum bytes of a rank, 0: what is free; chunk:
     tokens of a prompt that go through a layer together, 0: chosen; weights: format of the weights of "random:SHAPE", such
-    as "q4_K_M"; None: bf16.
+    as "q4_K_M"; None: bf16; score_weights: a file of `longhaul learn`, None: the one beside the checkpoint, if it exists.
 
     Attributes: family, layers, heads, kv_heads, head_dim, hidden, vocab, max_positions, window, device, dtype, kv_dtype,
     evicted_kv_dtype, has_chat; rank, size; tokenizer (None: the model has none)."""
@@ -319,12 +319,13 @@ class Engine(_Handle):
     _what, _free = "engine", "lh_engine_close"
 
     def __init__(self, model, *, device=None, dtype=None, kv_dtype=None, threads=0, deterministic=False, memory=0, chunk=0,
-                 share_device=False, weights=None):
+                 share_device=False, weights=None, score_weights=None):
         world = _world.open()
         options = library.EngineOptions(model=encoded(model, "model"), device=encoded(device, "device"),
                                         dtype=encoded(dtype, "dtype"), kv_dtype=encoded(kv_dtype, "kv_dtype"),
                                         threads=threads, deterministic=int(deterministic), memory=memory, chunk=chunk,
-                                        share_device=int(share_device), weights=encoded(weights, "weights"))
+                                        share_device=int(share_device), weights=encoded(weights, "weights"),
+                                        score_weights=encoded(score_weights, "score_weights"))
         super().__init__()
         lib.lh_engine_open(byref(self._c), world, byref(options))
         self._info = library.EngineInfo()
@@ -508,11 +509,12 @@ class Forecast:
 
 
 def forecast(model, prompt, more=256, *, policy=None, tp=1, device=None, dtype=None, kv_dtype=None, memory=0,
-             weights=None):
+             weights=None, score_weights=None):
     """A Forecast of a prompt and `more` tokens on `tp` ranks, from the configuration of a model alone (checkpoint or folder)."""
     engine = library.EngineOptions(model=encoded(model, "model"), tp=tp, device=encoded(device, "device"),
                                    dtype=encoded(dtype, "dtype"), kv_dtype=encoded(kv_dtype, "kv_dtype"), memory=memory,
-                                   weights=encoded(weights, "weights"))
+                                   weights=encoded(weights, "weights"),
+                                   score_weights=encoded(score_weights, "score_weights"))
     run = library.SessionOptions(policy=policy._c if policy is not None else None, prompt=prompt, more=more)
     out = library.Forecast()
     lib.lh_forecast_make(byref(out), byref(engine), byref(run))

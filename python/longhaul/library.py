@@ -37,7 +37,7 @@ class WorldOptions(Struct):
 class EngineOptions(Struct):
     _fields_ = [("size", c_size_t), ("model", c_char_p), ("tp", c_int64), ("device", c_char_p), ("share_device", c_int),
                 ("dtype", c_char_p), ("kv_dtype", c_char_p), ("threads", c_int64), ("deterministic", c_int),
-                ("memory", c_int64), ("chunk", c_int64), ("weights", c_char_p)]
+                ("memory", c_int64), ("chunk", c_int64), ("weights", c_char_p), ("score_weights", c_char_p)]
 
 
 class EngineInfo(Struct):

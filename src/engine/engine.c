@@ -307,6 +307,7 @@ static lh_status open_engine(lh_engine **out, lh_comm *world, lh_comm *comm, lh_
     if (st == LH_EINTERRUPTED) lh_warn("interrupted while loading weights, nothing was computed");
     LH_TRY_DONE(st);
     LH_TRY_DONE(lh_comm_agree(world, load_score_weights(e, options)));
+    LH_TRY_DONE(lh_comm_same(world, &v->score_weights, sizeof v->score_weights, "score weights"));
     v->load_s = lh_clock_s() - start;
     lh_debug("loaded %lld layers of %s as %s, %.1f MiB on this rank, %.2f s", (long long)v->config->layers,
              lh_config_family_name(v->config), lh_dtype_name(v->dtype),
