@@ -562,7 +562,10 @@ static lh_status load(lh_session **out, lh_engine *engine, lh_saved_kv *file, co
     lh_status st = LH_OK;
     lh_session *s = NULL;
     lh_policy policy = file->policy;
-    if (o->policy) LH_TRY(policy_for(&policy, engine, o->policy, o->asks_later));
+    if (o->policy)
+        LH_TRY(policy_for(&policy, engine, o->policy, o->asks_later));
+    else
+        LH_TRY(lh_engine_size_policy(engine, &policy));
     lh_session_options options = session_options(o, &policy);
     if (!o->policy) options.profiles = &file->profiles;
     options.length = file->file.extra.n + o->more;

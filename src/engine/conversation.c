@@ -54,7 +54,7 @@ static lh_status open_cache(lh_conversation *c)
     c->policy = c->cache.policy;
     c->seed = saved->seed;
     c->options.profiles = &c->cache.profiles;
-    return LH_OK;
+    return lh_engine_size_policy(c->engine, &c->policy);
 }
 
 /* prompt: tokens of a prefill that comes first, 0: a cache is loaded; held: tokens of the prefill or of the cache. */

@@ -238,7 +238,7 @@ static lh_status load_score_weights(lh_engine *e, const lh_engine_options *o)
                                                                             c->kv_heads, c->head_dim, v->identity}));
     v->score_weights = weights.hash;
     if (!weights.hash) goto done;
-    LH_TRY_DONE(lh_score_weights_put(&rows, &weights, v->exec, &lh_model_shard(v->model)->heads));
+    st = lh_score_weights_put(&rows, &weights, v->exec, &lh_model_shard(v->model)->heads);
     lh_model_take_score_weights(v->model, rows);
 done:
     lh_score_weights_clear(&weights);

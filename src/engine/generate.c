@@ -164,6 +164,7 @@ static lh_status open_run(run *r)
     if (q->load_cache) LH_TRY(lh_same_file(comm, r->cache.file.h5));
     LH_TRY(lh_generate_open_state(r));
     r->out->policy = q->policy ? *q->policy : r->cache.policy;
+    if (!q->policy) LH_TRY(lh_engine_size_policy(r->engine, &r->out->policy));
     if (q->load_cache) before = r->cache.file.extra.n;
     r->evicts_decoding = r->out->policy.evicts && r->out->policy.every > 0;
     st = check(r, before);

@@ -27,7 +27,7 @@ static lh_status score_heads(lh_evictor *ev, const lh_evict_job *job, float *sco
     lh_plain_entries p;
     LH_TRY_DONE(lh_plain_entries_open(&p, &ev->exec, job->entries, job->layer.rotation, LH_PLAIN_KEYS_AND_VALUES));
     for (int64_t h = 0; h < job->entries->heads && lh_exec_ok(&ev->exec); h++)
-        score_head(ev, &p, h, job->layer.score_weights + h * n, features, scores + h * ev->ld);
+        if (p.len[h]) score_head(ev, &p, h, job->layer.score_weights + h * n, features, scores + h * ev->ld);
 done:
     lh_plain_entries_close(&p);
     lh_scratch_release(&ev->exec, mark);

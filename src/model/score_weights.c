@@ -121,6 +121,12 @@ static lh_status check(const lh_score_weights *w, const char *path, const lh_sco
     return LH_OK;
 }
 
+static lh_status load(lh_score_weights *out, const char *path, const lh_score_weights_request *request)
+{
+    LH_TRY(lh_score_weights_read(out, path));
+    return check(out, path, request);
+}
+
 lh_status lh_score_weights_find(lh_score_weights *out, const lh_score_weights_request *request)
 {
     lh_status st = LH_OK;
@@ -132,8 +138,13 @@ lh_status lh_score_weights_find(lh_score_weights *out, const lh_score_weights_re
         path = beside;
     }
     if (!path || (path == beside && access(path, F_OK) != 0)) goto done;
-    LH_TRY_DONE(lh_score_weights_read(out, path));
-    LH_TRY_DONE(check(out, path, request));
+    st = load(out, path, request);
+    if (st != LH_OK && st != LH_ENOMEM && path == beside) {
+        lh_warn("the score weights beside the model are not used: %s", lh_error_message());
+        lh_error_clear();
+        lh_score_weights_clear(out);
+        st = LH_OK;
+    }
 done:
     if (st != LH_OK) lh_score_weights_clear(out);
     lh_free(beside);

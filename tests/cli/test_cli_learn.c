@@ -74,6 +74,42 @@ START_TEST(test_weights_beside_the_model_need_no_option)
 }
 END_TEST
 
+START_TEST(test_a_saved_cache_goes_on_with_its_own_weights_alone)
+{
+    static const char go_on[] = "generate -m tiny.h5 --load-cache c.h5 --chat=off -p a -n 8 --ignore-eos -q ";
+    program_result r = {0};
+    char line[256];
+    write_texts();
+    program_run(&r, 1, LEARN "-o w1.h5");
+    program_exits(&r, 0);
+    program_run(&r, 1, "learn -m tiny.h5 long --length 256 --count 1 -q -o w2.h5");
+    program_exits(&r, 0);
+    program_run(&r, 1,
+                GENERATE "--policy 'snapkv --statistic linear --evict every:4' --budget 60 --score-weights w1.h5 "
+                         "--save-cache c.h5");
+    program_exits(&r, 0);
+    program_run(&r, 2, "%s--score-weights w1.h5", go_on);
+    program_exits(&r, 0);
+    program_refuses(1, 2, "there are none for this one", go_on);
+    snprintf(line, sizeof line, "%s--score-weights w2.h5", go_on);
+    program_refuses(1, 3, "with other score weights", line);
+    program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_damaged_weights_beside_the_model_are_warned_of)
+{
+    program_result r = {0};
+    write_texts();
+    program_file("tiny.scores.h5", "no HDF5");
+    program_run(&r, 1, GENERATE);
+    program_exits(&r, 0);
+    ck_assert_msg(strstr(r.err.data, "'tiny.scores.h5'") && strstr(r.err.data, "are not used"), "%s", r.err.data);
+    program_run(&r, 1, "--version > v; rm tiny.scores.h5");
+    program_clear(&r);
+}
+END_TEST
+
 START_TEST(test_what_cannot_be_learnt_or_used_is_named)
 {
     write_texts();
@@ -90,6 +126,9 @@ int main(void)
 {
     const TTest *const tests[] = {test_any_number_of_ranks_learns_the_same_weights_and_keeps_the_same_entries_by_them,
                                   test_weights_beside_the_model_need_no_option,
-                                  test_what_cannot_be_learnt_or_used_is_named, NULL};
+                                  test_a_saved_cache_goes_on_with_its_own_weights_alone,
+                                  test_damaged_weights_beside_the_model_are_warned_of,
+                                  test_what_cannot_be_learnt_or_used_is_named,
+                                  NULL};
     return tiny_suite_run("learn", tests);
 }

@@ -157,7 +157,7 @@ static lh_status share_prompts(run *r)
 {
     lh_comm *comm = lh_engine_get(r->engine)->comm;
     lh_status st = lh_shell_first() ? cut_prompts(r) : LH_OK;
-    LH_TRY(lh_comm_agree(comm, st));
+    LH_TRY(lh_comm_agree_untimed(comm, st));
     LH_TRY(lh_comm_bcast(comm, 0, &r->prompts, sizeof r->prompts));
     const int64_t count = r->prompts * r->v->learn.tokens;
     if (!lh_shell_first()) st = lh_calloc(&r->ids, count, sizeof *r->ids);
@@ -167,12 +167,13 @@ static lh_status share_prompts(run *r)
 
 /* ---- the run ---- */
 
-/* Half of the entries go, so that all are scored; which ones does not matter. */
+/* Scores are of all entries, and which ones stay does not matter; but a sliding layer whose window fits into the budget
+ * has no scores. */
 static lh_status resolve(lh_policy *out, const char *words, lh_profiles *profiles)
 {
     const lh_status st =
-        lh_policy_resolve(out, &(lh_policy_options){.policy = words, .budget = "50%", .profiles = profiles});
-    if (st != LH_OK) return lh_fail_within(st, "with '--target %s' and half of the entries as the budget", words);
+        lh_policy_resolve(out, &(lh_policy_options){.policy = words, .budget = "5%", .profiles = profiles});
+    if (st != LH_OK) return lh_fail_within(st, "with '--target %s' and a budget of 5%%", words);
     if (!out->evicts || out->block || lh_policy_has_scorer(out))
         LH_FAIL(LH_EUSAGE, "'--target %s' has no scores of its own at the end of a prompt: name another policy", words);
     return LH_OK;
@@ -215,16 +216,23 @@ static lh_status open_all(run *r)
     return LH_OK;
 }
 
-static void explained(const run *r, double *mean, double *least)
+/* Over the KV heads that were learnt. Returns how many were not. */
+static int64_t explained(const run *r, double *mean, double *least)
 {
     const lh_score_weights *w = &r->result.weights;
-    const int64_t n = w->layers * w->kv_heads;
+    const int64_t all = w->layers * w->kv_heads;
+    int64_t n = 0;
     *mean = 0;
     *least = 1;
-    for (int64_t i = 0; i < n; i++) {
-        *mean += (double)r->result.explained[i] / (double)n;
-        if (r->result.explained[i] < *least) *least = r->result.explained[i];
+    for (int64_t i = 0; i < all; i++) {
+        const double x = (double)r->result.explained[i];
+        if (x < 0) continue;
+        n++;
+        *mean += x;
+        if (x < *least) *least = x;
     }
+    if (n) *mean /= (double)n;
+    return all - n;
 }
 
 static lh_status print(const run *r)
@@ -235,7 +243,12 @@ static lh_status print(const run *r)
     double mean, least;
     lh_buf text = {0};
     json_t *object = NULL;
-    explained(r, &mean, &least);
+    const int64_t unscored = explained(r, &mean, &least);
+    if (unscored)
+        lh_warn(
+            "%lld KV heads were not learnt, because their windows hold fewer entries than the budget: give a longer "
+            "'--length'",
+            (long long)unscored);
     if (r->v->learn.json) {
         object = json_pack("{ss, sI, sI, sI, sI, sf, sf, sf}", "output", r->output, "prompts", (json_int_t)r->prompts,
                            "tokens", (json_int_t)tokens, "kv_heads", (json_int_t)(w->layers * w->kv_heads), "weights",

@@ -46,13 +46,19 @@ void lh_entry_equations_add(const lh_entry_equations *e, const lh_plain_entries 
 
 /* ---- the solution ---- */
 
+/* The last feature is 1, and its product with itself the number of entries. */
+static double entries_of(const double *all, int64_t side)
+{
+    return all[(side - 2) * side + side - 2];
+}
+
 /* The equations with every feature divided by its root mean square: the ridge weighs all features the same. scales:
  * [n].
  */
 static void scale(const double *all, int64_t side, double ridge, double *m, double *x, double *scales)
 {
     const int64_t n = side - 1;
-    const double entries = all[(n - 1) * side + n - 1]; /* the last feature is 1 */
+    const double entries = entries_of(all, side);
     for (int64_t a = 0; a < n; a++) scales[a] = fmax(sqrt(all[a * side + a] / entries), 1e-12);
     for (int64_t a = 0; a < n; a++) {
         for (int64_t b = 0; b < n; b++) m[a * n + b] = all[a * side + b] / scales[a] / scales[b];
@@ -65,7 +71,7 @@ static void scale(const double *all, int64_t side, double ridge, double *m, doub
 static double explained_by(const double *all, int64_t side, const double *w)
 {
     const int64_t n = side - 1;
-    const double entries = all[(n - 1) * side + n - 1], sum = all[(n - 1) * side + n], squares = all[n * side + n];
+    const double entries = entries_of(all, side), sum = all[(n - 1) * side + n], squares = all[n * side + n];
     double error = squares;
     for (int64_t a = 0; a < n; a++) {
         double product = 0;
@@ -88,6 +94,8 @@ lh_status lh_entry_equations_solve(const lh_entry_equations *e, int64_t layer, i
     scales = x + n;
     lh_exec_fetch(e->exec, all, matrix_of(e, layer, head), side * side * (int64_t)sizeof *all);
     LH_TRY_DONE(lh_exec_take(e->exec));
+    *explained = -1;
+    if (entries_of(all, side) == 0) goto done;
     scale(all, side, ridge, m, x, scales);
     if (!lh_cholesky(m, n))
         LH_FAIL_DONE(LH_EINPUT,

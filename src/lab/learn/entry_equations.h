@@ -23,7 +23,8 @@ void lh_entry_equations_add(const lh_entry_equations *e, const lh_plain_entries 
                             int64_t count, float *rows);
 
 /* Solves the equations of a head on the host. weights: [features]. *explained: the share of the variance of the target
- * that they explain on these entries. LH_EINPUT if the equations are not finite or have no solution. */
+ * that they explain on these entries; -1, with weights of 0, where there were none. LH_EINPUT if the equations are not
+ * finite or have no solution. */
 lh_status lh_entry_equations_solve(const lh_entry_equations *e, int64_t layer, int64_t head, double ridge,
                                    float *weights, float *explained);
 

@@ -10,6 +10,9 @@
 #include "lab/learn/calibration.h"
 #include "lab/learn/entry_equations.h"
 
+/* First entries of a prompt, which are not learnt from. */
+enum { SINKS = 4 };
+
 /* Below this a score is of an entry that nothing looks at. */
 static const float LEAST_SCORE = 1e-7f;
 
@@ -24,7 +27,7 @@ typedef struct run {
     lh_calibration *calibration;
     float *weights;              /* device: this rank's rows (lh_score_weights_put), in the second pass */
     const lh_rotation *rotation; /* of the layer at the end of its prefill */
-    int64_t first;               /* entries of a prompt before it are sinks */
+    int64_t first;               /* entries before it are sinks, or not seen any more */
     float *logs;                 /* host: [tokens] of a head */
     lh_progress progress;
 } run;
@@ -98,6 +101,7 @@ static lh_status take_layer(void *self, const lh_evict_job *job)
 {
     run *r = self;
     r->rotation = job->layer.rotation;
+    r->first = lh_max_i64(SINKS, job->visible_from);
     return LH_OK;
 }
 
@@ -165,7 +169,7 @@ static lh_status solve(run *r)
             st = lh_entry_equations_solve(&r->equations, l, i, r->request->ridge, w->at + row * w->features,
                                           &r->out->explained[row]);
         }
-    LH_TRY(lh_comm_agree(comm, st));
+    LH_TRY(lh_comm_agree_untimed(comm, st));
     LH_TRY(lh_comm_allreduce(comm, w->at, w->layers * w->kv_heads * w->features, LH_F32, LH_SUM));
     return lh_comm_allreduce(comm, r->out->explained, w->layers * w->kv_heads, LH_F32, LH_SUM);
 }
@@ -179,7 +183,8 @@ static lh_status calibrate(run *r)
     if (!(line.slope > 0))
         LH_FAIL(LH_EINPUT, "the learnt scores of these texts do not order their entries: give longer texts");
     for (int64_t i = 0; i < w->layers * w->kv_heads * w->features; i++) w->at[i] *= (float)line.slope;
-    for (int64_t i = 1; i <= w->layers * w->kv_heads; i++) w->at[i * w->features - 1] += (float)line.constant;
+    for (int64_t i = 0; i < w->layers * w->kv_heads; i++)
+        if (r->out->explained[i] >= 0) w->at[(i + 1) * w->features - 1] += (float)line.constant;
     r->out->slope = line.slope;
     r->out->constant = line.constant;
     return LH_OK;
@@ -215,8 +220,7 @@ static void close_run(run *r)
 lh_status lh_learn(lh_learn_result *out, lh_engine *engine, const lh_learn_request *request)
 {
     lh_status st = LH_OK;
-    enum { SINKS = 4 };
-    run r = {.engine = engine, .request = request, .out = out, .first = SINKS};
+    run r = {.engine = engine, .request = request, .out = out};
     *out = (lh_learn_result){0};
     lh_progress_init(&r.progress, "learning", "prompts", 2 * request->prompts);
     st = open_run(&r);

@@ -11,7 +11,7 @@
 #include "model/score_weights.h"
 
 /* The usual target; the policy that gives the scale of the weights; and the share of the turns of the learnt score. */
-#define LH_LEARN_TARGET "snapkv --statistic max --rows-at repeat:512 --pool none --sinks 4"
+#define LH_LEARN_TARGET "snapkv --statistic max --rows-at repeat:512 --window 0 --pool none --sinks 4"
 #define LH_LEARN_ROWS "snapkv --window 4 --rows sample:2048 --rows-at after --statistic rms --pool none --sinks 4"
 #define LH_LEARN_SHARE 0.7
 
@@ -25,7 +25,8 @@ typedef struct lh_learn_request {
 
 typedef struct lh_learn_result {
     lh_score_weights weights;
-    float *explained; /* [layers, kv_heads]: shares of the variance of the target */
+    float *explained; /* [layers, kv_heads]: shares of the variance of the target; -1, with weights of 0, where
+                         no entry was scored */
     double slope, constant;
 } lh_learn_result;
 

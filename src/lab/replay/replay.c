@@ -22,12 +22,14 @@ static lh_status take_shape(lh_replay *r)
         LH_TRY(lh_replay_open_values(r));
         return lh_replay_open_texts(r);
     }
-    if (s->layers != t->layers || s->heads != t->heads.heads || s->kv_heads != t->heads.kv_heads)
+    if (s->layers != t->layers || s->heads != t->heads.heads || s->kv_heads != t->heads.kv_heads ||
+        s->head_dim != t->head_dim)
         LH_FAIL(LH_EUSAGE,
-                "'%s' is of a model with %lld layers of %lld heads over %lld KV heads, the traces before it "
-                "of one with %lld of %lld over %lld: replay them apart",
-                lh_h5_path(r->trace.h5), (long long)t->layers, (long long)t->heads.heads, (long long)t->heads.kv_heads,
-                (long long)s->layers, (long long)s->heads, (long long)s->kv_heads);
+                "'%s' is of a model with %lld layers of %lld heads of %lld dimensions over %lld KV heads, the traces "
+                "before it of one with %lld of %lld of %lld over %lld: replay them apart",
+                lh_h5_path(r->trace.h5), (long long)t->layers, (long long)t->heads.heads, (long long)t->head_dim,
+                (long long)t->heads.kv_heads, (long long)s->layers, (long long)s->heads, (long long)s->head_dim,
+                (long long)s->kv_heads);
     return LH_OK;
 }
 
