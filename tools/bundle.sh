@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # bundle.sh OUT INSTALLED | NAME=PROGRAM…: packs an installed build (the folder of `cmake --install build --prefix
 # INSTALLED`), or programs, into one file that runs from any folder of a machine without packages, a GPU's driver aside.
-# OUT ends with .tar.gz or .tar.xz, or is a folder to be made. In it:
+# OUT ends with .tar.gz or .tar.xz (half the size, for programs with the same kernels), or is a folder to be made. In it:
 #   bin/NAME         starts programs/NAME, with the libraries below
 #   bin/mpirun       Open MPI's, for ranks of one machine, with its plugins in lib/
 #   lib/             every shared library that the programs need, but the C library's and the driver's
@@ -106,7 +106,7 @@ if command -v ompi_info >/dev/null && command -v mpirun >/dev/null; then add_mpi
 
 case $out in
 *.tar.gz) tar -C "$stage" --owner 0 --group 0 -c longhaul-bundle | gzip -9 >"$out.partial" ;;
-*.tar.xz) tar -C "$stage" --owner 0 --group 0 -c longhaul-bundle | xz --lzma2=preset=6,dict=128MiB >"$out.partial" ;;
+*.tar.xz) tar -C "$stage" --owner 0 --group 0 -c longhaul-bundle | xz --lzma2=preset=1,dict=128MiB >"$out.partial" ;;
 *)
     [ ! -e "$out" ] || fail "'$out' is there already"
     mv "$top" "$out"
