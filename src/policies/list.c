@@ -146,14 +146,6 @@ done:
     return st;
 }
 
-/* 1: not for every model (model/score_weights.h). */
-static int needs_score_weights(const lh_policy_preset *preset)
-{
-    lh_policy policy;
-    const lh_policy_options options = {.policy = preset->name, .budget = "50%"};
-    return lh_parts_read(&policy, preset, &options) == LH_OK && lh_policy_has(&policy, LH_NEEDS_SCORE_WEIGHTS);
-}
-
 static lh_status add_all(lh_policy_list *list, const lh_policy_options *options, const char *budgets)
 {
     lh_status st = LH_OK;
@@ -161,7 +153,7 @@ static lh_status add_all(lh_policy_list *list, const lh_policy_options *options,
     for (int i = 0; lh_policy_at(i); i++) {
         const lh_policy_preset *preset = lh_policy_at(i);
         lh_policy_options one = *options;
-        if (preset->kind == LH_POLICY_COMPATIBLE || !preset->parts || needs_score_weights(preset)) continue;
+        if (preset->kind == LH_POLICY_COMPATIBLE || !preset->parts) continue;
         one.policy = preset->name;
         st = drop_unused(&one, preset, &all);
         if (st == LH_OK) st = add_budgets(list, &one, budgets);

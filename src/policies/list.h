@@ -21,7 +21,7 @@ typedef struct lh_policy_list {
 } lh_policy_list;
 
 /* lists->policy: comma-separated policies, each in words as above (in '"' or '\'' if it contains a comma), or "all"
- * for every preset except the compatible ones and those that need weights of a model (a part that a preset would ignore is skipped for it, and one warning
+ * for every preset except the compatible ones (a part that a preset would ignore is skipped for it, and one warning
  * names all skipped parts); NULL: the default policy with a budget, or both of them (lists->asked). lists->budget:
  * comma-separated budgets; every policy without its own budget is combined with each. lists->parts apply to every
  * policy that does not set them itself. Fails as lh_policy_resolve does, naming the policy, also if one of them

@@ -28,14 +28,6 @@ static const lh_policy_preset presets[] = {
      .kind = LH_POLICY_OWN,
      .parts = "--statistic max --rows-at repeat:512 --window 0 --pool none --sinks 4 --recents 10% --head-budget "
               "adaptive --alpha 0.2 --safeguard interp --layer-budget adaptive --select topk --fit both --evict never"},
-    /* For questions that come after the eviction, with weights of the model: facts stay as with the full cache
-     * (docs/quality.md). */
-    {.name = "learnt",
-     .summary = "for questions to come: a learnt function of key and value, and rows after the prompt; fitted",
-     .kind = LH_POLICY_OWN,
-     .parts = "--statistic rms --window 4 --rows-at after --rows sample:2048 --learnt --pool none --sinks 4 --recents "
-              "10% --head-budget adaptive --alpha 0.2 --safeguard interp --layer-budget adaptive --select topk --fit "
-              "both --evict never"},
     {.name = "random",
      .summary = "entries drawn by chance, by each head alone",
      .kind = LH_POLICY_BASELINE,

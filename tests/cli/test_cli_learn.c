@@ -56,7 +56,7 @@ END_TEST
 
 START_TEST(test_weights_beside_the_model_need_no_option)
 {
-    static const char learnt[] = "--policy learnt --budget 60 ";
+    static const char learnt[] = "--policy 'snapkv --statistic rms --window 4 --rows-at after --learnt' --budget 60 ";
     program_result r = {0}, named = {0};
     write_texts();
     program_refuses(1, 2, "there are none for this one: make them with 'longhaul learn'", GENERATE LINEAR);

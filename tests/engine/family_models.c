@@ -6,7 +6,6 @@
 
 #include "base/rng.h"
 #include "mpi_check.h"
-#include "policies/method.h"
 
 const tiny_shape family_shapes[FAMILIES] = {
     {.name = "qwen2", .family = "qwen2", .heads = 9, .kv_heads = 3, .head_dim = 8, .layers = 3, .ff = 50},
@@ -131,8 +130,7 @@ int family_policy(lh_policy_options *out, int preset, int number)
         *out = (lh_policy_options){.policy = p->name};
         return number == 0;
     }
-    return lh_policy_resolve(&plan, out) == LH_OK && lh_policy_check(&plan, FAMILY_PROMPT) == LH_OK &&
-           !lh_policy_has(&plan, LH_NEEDS_SCORE_WEIGHTS);
+    return lh_policy_resolve(&plan, out) == LH_OK && lh_policy_check(&plan, FAMILY_PROMPT) == LH_OK;
 }
 
 int64_t family_roll(family_dice *d, int64_t n)
@@ -150,7 +148,6 @@ int family_next(family_dice *d, int preset, int *number, lh_policy_options *out)
         return 0;
     }
     if (*number > 1 || (*number == 1 && !lh_policy_at(preset)->parts)) return 0;
-    if (!family_policy(out, preset, 0)) return 0;        /* in no case */
     if (mt_size() > 1) *number = (int)family_roll(d, 2); /* one of the two */
     int as_it_is = *number == 0 || !lh_policy_at(preset)->parts;
     *number = mt_size() > 1 ? 2 : *number + 1;

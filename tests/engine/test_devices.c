@@ -9,7 +9,6 @@
 #include "engine/devices.h"
 #include "engine/generate.h"
 #include "engine/plan.h"
-#include "policies/method.h"
 
 static device_models models;
 
@@ -222,8 +221,7 @@ static int make_policy(lh_policy_options *out, int preset)
     for (int i = 0; i < 2; i++) {
         *out = (lh_policy_options){.policy = policy->name, .budget = "40%"};
         if (i == 0) out->parts.evict = rules[preset / DEVICE_SHAPES % 4];
-        if (lh_policy_resolve(&plan, out) == LH_OK && lh_policy_check(&plan, models.prompt) == LH_OK)
-            return !lh_policy_has(&plan, LH_NEEDS_SCORE_WEIGHTS);
+        if (lh_policy_resolve(&plan, out) == LH_OK && lh_policy_check(&plan, models.prompt) == LH_OK) return 1;
     }
     return 0;
 }

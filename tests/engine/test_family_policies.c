@@ -140,7 +140,6 @@ START_TEST(test_a_budget_over_the_length_changes_no_bit)
         lh_policy_options policy = {.policy = lh_policy_at(i / 3)->name, .budget = "200", .parts.evict = rules[i % 3]};
         lh_policy plan;
         if (!lh_policy_at(i / 3)->parts || lh_policy_resolve(&plan, &policy) != LH_OK) continue;
-        if (lh_policy_has(&plan, LH_NEEDS_SCORE_WEIGHTS)) continue;
         if (mt_size() > 1 && !family_is_long() && family_roll(&d, 3)) continue;
         c.policy = &policy;
         family_run(engine, &c, &one);

@@ -7,7 +7,6 @@
 #include "base/file.h"
 #include "engine/prefill_checkpoint.h"
 #include "mpi_check.h"
-#include "policies/method.h"
 #include "tiny_engine.h"
 #include "tiny_model.h"
 
@@ -82,8 +81,7 @@ static int policy_at(lh_policy *out, int i)
     const lh_policy_preset *preset = lh_policy_at(i - VARIANTS);
     o.policy = preset->name;
     o.budget = preset->parts ? "40" : NULL;
-    return lh_policy_resolve(out, &o) == LH_OK && out->proxies.kind != LH_PROXIES_QUESTION &&
-           !lh_policy_has(out, LH_NEEDS_SCORE_WEIGHTS);
+    return lh_policy_resolve(out, &o) == LH_OK && out->proxies.kind != LH_PROXIES_QUESTION;
 }
 
 /* One rank takes all variants on every shape; otherwise policies are divided among the shapes. */
