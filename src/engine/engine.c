@@ -27,6 +27,7 @@ struct lh_engine {
     lh_threads *threads;
     lh_checkpoint *ck;
     lh_tokenizer *tokenizer;
+    float *score_rows;       /* lh_score_weights_put, until the model takes them */
     int64_t users;           /* sessions, calls under way, and the program until it closes the engine */
     pid_t process;           /* that opened it */
     pthread_mutex_t at_work; /* held by the thread that has entered, once for each time */
@@ -226,20 +227,20 @@ static lh_status load_model(lh_engine *e, lh_comm *world, lh_order order)
     return tell_reading(world, read, lh_clock_s() - start);
 }
 
-/* Local. */
+/* Local, before the model is loaded. */
 static lh_status load_score_weights(lh_engine *e, const lh_engine_options *o)
 {
     lh_engine_view *v = &e->view;
-    lh_score_weights weights = {0};
-    lh_status st = LH_OK;
-    float *rows = NULL;
     const lh_config *c = v->config;
+    lh_score_weights weights = {0};
+    lh_shard shard;
+    lh_status st = LH_OK;
     LH_TRY_DONE(lh_score_weights_find(&weights, &(lh_score_weights_request){o->score_weights, o->model, c->layers,
                                                                             c->kv_heads, c->head_dim, v->identity}));
     v->score_weights = weights.hash;
     if (!weights.hash) goto done;
-    st = lh_score_weights_put(&rows, &weights, v->exec, &lh_model_shard(v->model)->heads);
-    lh_model_take_score_weights(v->model, rows);
+    LH_TRY_DONE(lh_shard_of(&shard, c, lh_comm_rank(v->comm), lh_comm_size(v->comm)));
+    st = lh_score_weights_put(&e->score_rows, &weights, v->exec, &shard.heads);
 done:
     lh_score_weights_clear(&weights);
     return st;
@@ -302,12 +303,14 @@ static lh_status open_engine(lh_engine **out, lh_comm *world, lh_comm *comm, lh_
     LH_TRY_DONE(lh_comm_agree(world, open_model(e, options)));
     if (lh_checkpoint_file(e->ck)) LH_TRY_DONE(lh_same_file(world, lh_checkpoint_file(e->ck)));
     LH_TRY_DONE(check_instruction_sets(e, world, options->deterministic));
+    LH_TRY_DONE(lh_comm_agree(world, load_score_weights(e, options)));
+    LH_TRY_DONE(lh_comm_same(world, &v->score_weights, sizeof v->score_weights, "score weights"));
     lh_comm_step(world, "loading weights", 0);
     st = load_model(e, world, options->deterministic ? LH_ORDER_FIXED : LH_ORDER_ANY);
     if (st == LH_EINTERRUPTED) lh_warn("interrupted while loading weights, nothing was computed");
     LH_TRY_DONE(st);
-    LH_TRY_DONE(lh_comm_agree(world, load_score_weights(e, options)));
-    LH_TRY_DONE(lh_comm_same(world, &v->score_weights, sizeof v->score_weights, "score weights"));
+    lh_model_take_score_weights(v->model, e->score_rows);
+    e->score_rows = NULL;
     v->load_s = lh_clock_s() - start;
     lh_debug("loaded %lld layers of %s as %s, %.1f MiB on this rank, %.2f s", (long long)v->config->layers,
              lh_config_family_name(v->config), lh_dtype_name(v->dtype),
@@ -360,6 +363,7 @@ static void free_engine(lh_engine *e)
     lh_tokenizer_close(e->tokenizer);
     lh_checkpoint_close(e->ck);
     lh_comm_close(e->device_comm);
+    if (e->view.device) lh_device_free(e->view.device, e->score_rows);
     if (e->stream) lh_stream_close(e->stream);
     if (e->view.device) lh_device_close(e->view.device);
     lh_threads_close(e->threads);

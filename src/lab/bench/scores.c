@@ -5,15 +5,35 @@
 #include "base/mem.h"
 #include "lab/bench/bench.h"
 
-static const char *const names[] = {"finish_scores",   "group_reduce",    "put_stats",
-                                    "position_scores", "expected_scores", "classify",
-                                    "weigh_scores",    "entry_norms",     "key_difference",
-                                    "lag_scores",      "apply_prior",     "defend_scores",
-                                    "random_scores",   "gumbel_scores",   "max_score",
-                                    "add_heads",       "share_scores",    "pool",
-                                    "histogram",       "select_top",      "order_entries",
-                                    "rank_scores",     "gather_entries",  "compact",
-                                    "value_ranges",    "count_best",      NULL};
+static const char *const names[] = {"finish_scores",
+                                    "group_reduce",
+                                    "put_stats",
+                                    "position_scores",
+                                    "expected_scores",
+                                    "classify",
+                                    "weigh_scores",
+                                    "entry_norms",
+                                    "key_difference",
+                                    "lag_scores",
+                                    "apply_prior",
+                                    "defend_scores",
+                                    "random_scores",
+                                    "gumbel_scores",
+                                    "max_score",
+                                    "add_heads",
+                                    "share_scores",
+                                    "pool",
+                                    "histogram",
+                                    "select_top",
+                                    "order_entries",
+                                    "rank_scores",
+                                    "gather_entries",
+                                    "compact",
+                                    "value_ranges",
+                                    "count_best",
+                                    "entry_features",
+                                    "raise_scores",
+                                    NULL};
 
 LH_BENCH_CALL(finish_scores)
 LH_BENCH_CALL(group_reduce)
@@ -24,6 +44,8 @@ LH_BENCH_CALL(classify)
 LH_BENCH_CALL(weigh_scores)
 LH_BENCH_CALL(entry_norms)
 LH_BENCH_CALL(value_ranges)
+LH_BENCH_CALL(entry_features)
+LH_BENCH_CALL(raise_scores)
 LH_BENCH_CALL(key_difference)
 LH_BENCH_CALL(lag_scores)
 LH_BENCH_CALL(apply_prior)
@@ -105,6 +127,9 @@ static lh_status run_statistics(lh_bench *b, const layer *l)
     RUN(weigh_scores, "", 20.0, .y = l->y, .x = l->x, .norms = x, .len = kv->len, .heads = HEADS, .ld = ld);
     RUN(entry_norms, "64 bf16", 2.0 * DIM, .y = x, .kv = kv, .last = LH_ALL_ENTRIES, .part = LH_PART_VALUE);
     RUN(value_ranges, "64 bf16", 2.0 * DIM, .y = l->y, .kv = kv, .ld = ld);
+    RUN(entry_features, "64 f32, a 512th", 4.0 * (2 * DIM + 4 * DIM + 3) / 512, .y = l->y, .keys = l->x, .values = l->x,
+        .rows = l->n / 512, .dim = DIM, .y_ld = 4 * DIM + 3);
+    RUN(raise_scores, "", 12.0, .y = l->y, .x = l->x, .kv = kv, .ld = ld, .factor = 1e-3f);
     RUN(group_reduce, "groups of 4", 5.0, .y = l->y, .x = l->x, .heads = HEADS / 4, .group = 4, .cols = ld, .y_ld = ld,
         .x_ld = ld, .factor = 1.0f);
     RUN(put_stats, "", 8.0, .y = x, .x = l->x, .kv = kv, .last = LH_ALL_ENTRIES, .ld = ld);
