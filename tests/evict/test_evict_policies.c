@@ -592,6 +592,7 @@ START_TEST(test_every_preset_takes_every_course_as_it_is_defined)
 {
     char budget[32];
     dice d = {.seed = 8000 + (uint32_t)_i};
+    if (mt_size() > 1 && !is_long() && (_i + mt_size()) % 2) return; /* the others with another number of ranks */
     int tries = 20, rounds = is_long() ? 10 : 1;
     for (int n = 0; n < COURSES; n++)
         for (int t = 0, done = 0; t < tries * rounds && done < rounds; t++) {
