@@ -8,14 +8,11 @@
 static void score_head(const lh_evictor *ev, const lh_plain_entries *p, int64_t h, const float *weights,
                        float *features, float *y)
 {
-    const int64_t dim = ev->shape.head_dim, n = lh_feature_count(dim), len = p->len[h];
+    const int64_t len = p->len[h];
     for (int64_t at = 0; at < len; at += LH_PLAIN_ENTRIES_AT_ONCE) {
         const int64_t count = lh_min_i64(len - at, LH_PLAIN_ENTRIES_AT_ONCE);
         lh_plain_entries_load(p, h, at, count);
-        LH_RUN(&ev->exec, entry_features, .y = features, .keys = p->keys, .values = p->values, .rows = count,
-               .dim = dim, .y_ld = n);
-        LH_RUN(&ev->exec, gemm, .y = y + at, .x = features, .w = lh_plain_matrix(weights, LH_F32, n), .type = LH_F32,
-               .order = ev->shape.order, .tokens = count, .out = 1, .in = n, .y_ld = 1, .x_ld = n);
+        lh_plain_entries_weigh(p, count, weights, ev->shape.order, features, y + at);
     }
 }
 

@@ -21,7 +21,7 @@ typedef struct lh_texts {
 lh_status lh_texts_read(lh_texts *out, const char *what, const char *path);
 void lh_texts_clear(lh_texts *texts);
 
-/* Moves the texts of `more` behind those of `texts`. */
+/* Moves the texts of `more` to the end of `texts`. */
 lh_status lh_texts_append(lh_texts *texts, lh_texts *more);
 
 /* A hash of all texts in their order. */

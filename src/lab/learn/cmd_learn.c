@@ -167,8 +167,8 @@ static lh_status share_prompts(run *r)
 
 /* ---- the run ---- */
 
-/* Scores are of all entries, and which ones stay does not matter; but a sliding layer whose window fits into the budget
- * has no scores. */
+/* All entries get scores, and it does not matter which entries stay; but a sliding layer whose window fits into the
+ * budget has no scores. */
 static lh_status resolve(lh_policy *out, const char *words, lh_profiles *profiles)
 {
     const lh_status st =

@@ -21,7 +21,6 @@ lh_status lh_entry_equations_open(lh_entry_equations *out, const lh_exec *exec, 
     *out = (lh_entry_equations){.exec = exec, .layers = layers, .heads = heads, .features = lh_feature_count(head_dim)};
     const int64_t side = side_of(out), bytes = layers * heads * side * side * (int64_t)sizeof *out->at;
     LH_TRY(lh_device_alloc(lh_exec_device(exec), &out->at, bytes, LH_MEM_WORK));
-    LH_TRY(lh_device_alloc(lh_exec_device(exec), &out->sums, side * (int64_t)sizeof *out->sums, LH_MEM_WORK));
     lh_exec_zero(exec, out->at, bytes);
     return lh_exec_take(exec);
 }
@@ -30,7 +29,6 @@ void lh_entry_equations_close(lh_entry_equations *e)
 {
     if (!e->exec) return;
     lh_device_free(lh_exec_device(e->exec), e->at);
-    lh_device_free(lh_exec_device(e->exec), e->sums);
     *e = (lh_entry_equations){0};
 }
 
@@ -40,8 +38,8 @@ void lh_entry_equations_add(const lh_entry_equations *e, const lh_plain_entries 
     const int64_t side = side_of(e);
     LH_RUN(e->exec, entry_features, .y = rows, .keys = loaded->keys, .values = loaded->values, .rows = count,
            .dim = loaded->entries->head_dim, .y_ld = side);
-    LH_RUN(e->exec, row_moments, .sums = e->sums, .products = matrix_of(e, layer, head), .x = rows, .type = LH_F32,
-           .rows = count, .heads = 1, .dim = side, .x_ld = side);
+    LH_RUN(e->exec, row_moments, .products = matrix_of(e, layer, head), .x = rows, .type = LH_F32, .rows = count,
+           .heads = 1, .dim = side, .x_ld = side);
 }
 
 /* ---- the solution ---- */

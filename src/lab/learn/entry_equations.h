@@ -9,8 +9,7 @@
 typedef struct lh_entry_equations {
     const lh_exec *exec;
     int64_t layers, heads, features; /* heads: KV heads that this rank counts */
-    double *at;   /* device: [layers, heads, features + 1, features + 1], the last column is the target */
-    double *sums; /* device: [features + 1] of one head, which row_moments adds up, too */
+    double *at; /* device: [layers, heads, features + 1, features + 1], the last column is the target */
 } lh_entry_equations;
 
 lh_status lh_entry_equations_open(lh_entry_equations *out, const lh_exec *exec, int64_t layers, int64_t heads,

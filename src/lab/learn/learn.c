@@ -82,10 +82,7 @@ static void count_head(run *r, const lh_plain_entries *entries, const head_score
     for (int64_t at = r->first; at < entries->len[of->h] && lh_exec_ok(&r->exec); at += LH_PLAIN_ENTRIES_AT_ONCE) {
         const int64_t count = lh_min_i64(entries->len[of->h] - at, LH_PLAIN_ENTRIES_AT_ONCE);
         lh_plain_entries_load(entries, of->h, at, count);
-        LH_RUN(&r->exec, entry_features, .y = rows, .keys = entries->keys, .values = entries->values, .rows = count,
-               .dim = entries->entries->head_dim, .y_ld = n);
-        LH_RUN(&r->exec, gemm, .y = learnt, .x = rows, .w = lh_plain_matrix(w, LH_F32, n), .type = LH_F32,
-               .order = LH_ORDER_FIXED, .tokens = count, .out = 1, .in = n, .y_ld = 1, .x_ld = n);
+        lh_plain_entries_weigh(entries, count, w, LH_ORDER_FIXED, rows, learnt);
         lh_exec_fetch(&r->exec, r->logs, learnt, count * (int64_t)sizeof *learnt);
         for (int64_t i = 0; i < count; i++) lh_calibration_add(r->calibration->first, r->logs[i]);
         take_logs(r, of, at, count);
