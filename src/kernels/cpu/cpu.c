@@ -11,6 +11,11 @@
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#pragma weak lh_cpu_ops_avx2
+#pragma weak lh_cpu_ops_avx512
+#pragma weak lh_cpu_ops_avx512_bf16
+#pragma weak lh_cpu_ops_amx
 #endif
 
 static int always(void)
@@ -56,7 +61,7 @@ static int has_amx(void)
 /* Best first. */
 static const struct {
     const char *name;
-    const lh_ops *ops;
+    const lh_ops *ops; /* NULL: not compiled (LH_CPU_ISAS) */
     int (*runs_here)(void);
     int multiplies_bf16; /* true if bf16 products are faster than f32 */
 } sets[] = {
@@ -71,14 +76,19 @@ enum { SETS = sizeof sets / sizeof sets[0] };
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int chosen;
 
+static int runs_here(int set)
+{
+    return sets[set].ops && sets[set].runs_here();
+}
+
 /* LONGHAUL_CPU_ISA names a set below the best one, for tests and comparisons. */
 static void choose(void)
 {
     const char *wanted = getenv("LONGHAUL_CPU_ISA");
-    while (!sets[chosen].runs_here()) chosen++;
+    while (!runs_here(chosen)) chosen++;
     if (!wanted || !*wanted) return;
     for (int i = chosen; i < SETS; i++) {
-        if (strcmp(sets[i].name, wanted) == 0 && sets[i].runs_here()) {
+        if (strcmp(sets[i].name, wanted) == 0 && runs_here(i)) {
             chosen = i;
             return;
         }
