@@ -47,7 +47,12 @@ int64_t lh_ring_rows(const lh_query_ring *ring, int64_t seen)
     return lh_min_i64(seen, ring->shape.rows);
 }
 
+int64_t lh_ring_position(const lh_query_ring *ring, int64_t seen, int64_t r)
+{
+    return r < ring->shape.first_rows ? r : seen - lh_ring_rows(ring, seen) + r;
+}
+
 int64_t lh_ring_row_slot(const lh_query_ring *ring, int64_t seen, int64_t r)
 {
-    return lh_ring_slot(ring, r < ring->shape.first_rows ? r : seen - lh_ring_rows(ring, seen) + r);
+    return lh_ring_slot(ring, lh_ring_position(ring, seen, r));
 }

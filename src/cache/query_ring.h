@@ -31,8 +31,9 @@ void lh_ring_unroll(const lh_query_ring *ring, const lh_exec *exec, const int32_
 /* The slot of the row of a position. */
 int64_t lh_ring_slot(const lh_query_ring *ring, int64_t position);
 
-/* Number of rows that a ring holds after `seen` tokens, and the slot of the r-th row in the order of positions. */
+/* Number of rows that a ring holds after `seen` tokens; the position of the r-th row, and its slot. */
 int64_t lh_ring_rows(const lh_query_ring *ring, int64_t seen);
+int64_t lh_ring_position(const lh_query_ring *ring, int64_t seen, int64_t r);
 int64_t lh_ring_row_slot(const lh_query_ring *ring, int64_t seen, int64_t r);
 
 #endif

@@ -1,7 +1,7 @@
-/* Learnt scores by turns with the attention of rows after the prompt ('--learnt'): an entry is worth the larger of the
- * two. Weights are learnt on the scale of ln(weight x tokens) of '--statistic rms --rows-at after', where both give 7
- * of 10 turns to the learnt score over all heads and layers of a prompt (lab/learn), so that heads and layers compete
- * though they come one by one. */
+/* Learnt scores by turns with the attention of rows after the prompt, or of the last rows ('--learnt'): an entry is
+ * worth the larger of the two. Weights are learnt on the scale of ln(weight x tokens) of '--statistic rms --rows-at
+ * after', where both give 7 of 10 turns to the learnt score over all heads and layers of a prompt (lab/learn), so that
+ * heads and layers compete though they come one by one. */
 #include "evict/evict_impl.h"
 
 typedef struct learnt_params {
@@ -16,10 +16,10 @@ static int is_on(const lh_policy *policy)
 
 static lh_status check(const lh_policy *policy)
 {
-    if (policy->score.source != LH_METHOD_rms || policy->score.rows_at != LH_ROWS_AT_AFTER)
+    if (policy->score.source != LH_METHOD_rms || policy->score.running)
         LH_FAIL(LH_EUSAGE,
-                "'--learnt' compares with the scores of '--statistic rms --rows-at after' alone: give these, "
-                "or '--statistic linear' without '--learnt'");
+                "'--learnt' compares with the scores of '--statistic rms' alone, of rows that are observed at the "
+                "eviction: give it with '--rows-at after' or a window, or '--statistic linear' without '--learnt'");
     return LH_OK;
 }
 

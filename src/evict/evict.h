@@ -40,6 +40,9 @@ int64_t lh_score_parts(const lh_policy_numbers *policy, const lh_heads *heads);
 int lh_evicts_again(const lh_policy_numbers *policy);
 int lh_observes_again(const lh_policy_numbers *policy);
 
+/* Last query rows that are kept while decoding, for evictions to read; 0: none. */
+int64_t lh_ring_row_count(const lh_policy_numbers *policy);
+
 /* True if the scores of an eviction read keys or values, not only numbers of entries. counted: true if the attention of
  * the observed rows has been counted before. */
 int lh_scores_read_entries(const lh_policy_numbers *policy, int counted);

@@ -199,6 +199,9 @@ lh_scores lh_shape_scores(lh_evictor *ev, const lh_evict_job *job);
 void lh_pool_entries(lh_evictor *ev, const lh_evict_job *job, const lh_pool_args *of);
 void lh_join_group(lh_evictor *ev, const lh_evict_job *job, const float *x, float *y);
 
+/* The rotation of the cached keys: NULL after the prompt with '--positions slot', where keys are cached without it. */
+const lh_rotation *lh_key_rotation(const lh_evictor *ev, const lh_evict_job *job);
+
 /* source_linear.c: the learnt scores of all entries, [kv_count, ld]. */
 void lh_linear_scores(lh_evictor *ev, const lh_evict_job *job, float *scores);
 

@@ -145,6 +145,12 @@ int64_t lh_evict_summary_bytes(const lh_evictor *ev)
     return ev->summary_bytes;
 }
 
+const lh_rotation *lh_key_rotation(const lh_evictor *ev, const lh_evict_job *job)
+{
+    const int is_bare = job->phase == LH_EVICT_DECODE && ev->policy.positions == LH_POSITION_SLOT;
+    return is_bare ? NULL : job->layer.rotation;
+}
+
 lh_draw lh_draw_of(const lh_evictor *ev, const lh_evict_job *job)
 {
     /* the layer lies above 16 bits that are always 0: a trace is drawn from as it always was */

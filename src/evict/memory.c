@@ -18,8 +18,9 @@ static lh_status alloc_store(lh_evictor *ev, int64_t tokens)
     lh_row_store *s = &ev->store;
     const int64_t heads = ev->shape.heads.q_count, row = heads * ev->shape.head_dim * (int64_t)sizeof *s->q;
     if (source && source->sums_bytes) LH_TRY(lh_device_alloc(device, &ev->sums, source->sums_bytes(ev), LH_MEM_WORK));
-    if (!lh_keeps_rows(p)) return LH_OK;
-    const int64_t rows = tokens ? lh_policy_rows(p, tokens) : p->rows;
+    const int keeps = tokens ? lh_keeps_rows(p) : lh_ring_row_count(p) > 0;
+    if (!keeps) return LH_OK;
+    const int64_t rows = tokens ? lh_policy_rows(p, tokens) : lh_ring_row_count(p);
     LH_TRY(lh_device_alloc(device, &s->q, rows * row, LH_MEM_WORK));
     LH_TRY(lh_device_alloc(device, &s->lse, rows * heads * (int64_t)sizeof *s->lse, LH_MEM_WORK));
     LH_TRY(lh_device_alloc(device, &s->positions, rows * (int64_t)sizeof *s->positions, LH_MEM_WORK));
@@ -228,8 +229,8 @@ static void run_evictions(rehearsal *r)
     if (r->of->phase == LH_EVICT_PREFILL) {
         jobs[0].seen = ev->prompt_tokens;
         if (r->of->need.counted) lh_evict_end_layer(ev, &jobs[0]);
-    } else if (lh_keeps_rows(p)) {
-        rows = rows_of(r, &jobs[0], lh_policy_rows(p, jobs[0].seen));
+    } else if (lh_ring_row_count(p) > 0) {
+        rows = rows_of(r, &jobs[0], lh_min_i64(lh_ring_row_count(p), jobs[0].seen));
         rows.first_rows = p->first_rows;
         jobs[0].rows = &rows;
     }

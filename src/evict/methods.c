@@ -58,7 +58,13 @@ int lh_evicts_again(const lh_policy_numbers *p)
 
 int lh_observes_again(const lh_policy_numbers *p)
 {
-    return lh_evicts_again(p) && lh_evict_uses_attention(p);
+    return lh_evicts_again(p) && (lh_evict_uses_attention(p) || lh_source_of(p)->last_rows > 0);
+}
+
+int64_t lh_ring_row_count(const lh_policy_numbers *p)
+{
+    if (!lh_observes_again(p) || p->score.running) return 0;
+    return lh_evict_uses_attention(p) ? p->rows : lh_source_of(p)->last_rows;
 }
 
 int lh_scores_read_entries(const lh_policy_numbers *p, int counted)

@@ -18,6 +18,9 @@ typedef struct lh_source {
     /* true if the rows of a phase are observed as they pass (lh_evict_uses_rows); NULL: never */
     int (*uses_rows)(const lh_policy_numbers *policy, lh_evict_phase phase, int scored);
 
+    /* rows that an eviction after the prompt reads, of scores without attention; 0: none */
+    int64_t last_rows;
+
     /* before a layer's first row, as rows pass, at the end of its prefill; then the scores, [kv_count x parts, ld].
      * Temporaries go to the scratch stack. Collective where groups are split. */
     void (*begin)(lh_evictor *evictor, const lh_evict_job *job);

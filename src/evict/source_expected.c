@@ -1,12 +1,16 @@
 /* Expected attention (arXiv 2510.00636): queries before their rotation are taken for normally distributed, and an entry
  * is worth what the queries of the next positions are expected to give it, times the norm of its value. As the rows of
- * a prompt pass, their sums and products are added up; the distribution is made of them when the layer ends. */
+ * a prompt pass, their sums and products are added up; the distribution is made of them when the layer ends. While
+ * decoding it is made of the last rows, which the cache keeps. */
 #include <math.h>
 
 #include "evict/evict_impl.h"
 #include "kernels/elementwise.h"
 
-enum { FUTURE_POSITIONS = 512 }; /* over which the rotation is averaged */
+enum {
+    FUTURE_POSITIONS = 512, /* over which the rotation is averaged */
+    LAST_ROWS = 128         /* whose queries are the distribution in blocks and after the prompt */
+};
 
 static int64_t parts_of_group(const lh_policy_numbers *policy, const lh_heads *heads)
 {
@@ -145,6 +149,13 @@ typedef struct distributions {
     float *means, *covariances; /* [kv_count * group, dim], [kv_count * group, dim, dim] */
 } distributions;
 
+/* Number of rows that were added up, without the sinks. */
+static int64_t row_count(const lh_evictor *ev, const lh_evict_job *job)
+{
+    const int64_t first = job->rows ? job->rows->first : 0;
+    return job->seen - lh_max_i64(ev->policy.sinks, first);
+}
+
 static lh_status find_distributions(const lh_evictor *ev, const lh_evict_job *job, moments of, distributions out)
 {
     lh_status st = LH_OK;
@@ -156,7 +167,7 @@ static lh_status find_distributions(const lh_evictor *ev, const lh_evict_job *jo
     LH_TRY_DONE(fetch(&ev->exec, of.sums, n * dim, &sums));
     LH_TRY_DONE(fetch(&ev->exec, of.products, n * dim * dim, &products));
     for (int64_t i = 0; i < n; i++)
-        to_distribution(&m, sums + i * dim, products + i * dim * dim, dim, job->seen - ev->policy.sinks);
+        to_distribution(&m, sums + i * dim, products + i * dim * dim, dim, row_count(ev, job));
     LH_TRY_DONE(put(&ev->exec, out.means, sums, n * dim));
     LH_TRY_DONE(put(&ev->exec, out.covariances, products, n * dim * dim));
 done:
@@ -186,6 +197,10 @@ static void score(lh_evictor *ev, const lh_evict_job *job, float *scores)
     const lh_heads *h = &ev->shape.heads;
     const int64_t dim = ev->shape.head_dim, n = h->kv_count * h->group, mark = lh_scratch_mark(x);
     moments m = moments_of(ev);
+    if (job->rows) {
+        begin(ev, job);
+        add_rows(ev, job, job->rows);
+    }
     if (h->split) m = gather_moments(ev, m);
     const distributions d = {lh_scratch_floats(ev, n * dim), lh_scratch_floats(ev, n * dim * dim)};
     const lh_slot_floats norms = lh_slot_rows(lh_scratch_floats(ev, h->kv_count * ev->ld), 1, ev->ld);
@@ -202,6 +217,7 @@ static void score(lh_evictor *ev, const lh_evict_job *job, float *scores)
 }
 
 static const lh_source source = {.parts = parts_of_group,
+                                 .last_rows = LAST_ROWS,
                                  .sums_bytes = sums_bytes,
                                  .uses_rows = uses_rows,
                                  .begin = begin,
@@ -210,5 +226,5 @@ static const lh_source source = {.parts = parts_of_group,
 
 const lh_method lh_method_expected = {.word = "expected",
                                       .help = "The attention that later rows are expected to give.",
-                                      .traits = LH_WHOLE_PROMPT | LH_PROMPT_ROWS | LH_NEEDS_ENTRIES | LH_NEEDS_ROTATION,
+                                      .traits = LH_PROMPT_ROWS | LH_NEEDS_ENTRIES | LH_NEEDS_ROTATION,
                                       .source = &source};

@@ -132,7 +132,7 @@ static lh_status score_heads(lh_evictor *ev, const lh_evict_job *job, float *sco
     const int64_t mark = lh_scratch_mark(&ev->exec);
     const key_arrays r = alloc_arrays(ev);
     lh_plain_entries p;
-    LH_TRY_DONE(lh_plain_entries_open(&p, &ev->exec, job->entries, job->layer.rotation, LH_PLAIN_KEYS));
+    LH_TRY_DONE(lh_plain_entries_open(&p, &ev->exec, job->entries, lh_key_rotation(ev, job), LH_PLAIN_KEYS));
     for (int64_t h = 0; h < job->entries->heads && lh_exec_ok(&ev->exec); h++)
         if (p.len[h]) score_head(ev, job, &r, &p, h, scores + h * ev->ld);
 done:
@@ -150,5 +150,5 @@ static const lh_source source = {.score = score};
 
 const lh_method lh_method_leverage = {.word = "leverage",
                                       .help = "Keys that the others do not span first: their leverage scores.",
-                                      .traits = LH_WHOLE_PROMPT | LH_NEEDS_ENTRIES | LH_NEEDS_ROTATION,
+                                      .traits = LH_NEEDS_ENTRIES | LH_NEEDS_ROTATION,
                                       .source = &source};

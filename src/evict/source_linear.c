@@ -22,7 +22,7 @@ static lh_status score_heads(lh_evictor *ev, const lh_evict_job *job, float *sco
     const int64_t n = lh_feature_count(ev->shape.head_dim), mark = lh_scratch_mark(&ev->exec);
     float *features = lh_scratch_floats(ev, LH_PLAIN_ENTRIES_AT_ONCE * n);
     lh_plain_entries p;
-    LH_TRY_DONE(lh_plain_entries_open(&p, &ev->exec, job->entries, job->layer.rotation, LH_PLAIN_KEYS_AND_VALUES));
+    LH_TRY_DONE(lh_plain_entries_open(&p, &ev->exec, job->entries, lh_key_rotation(ev, job), LH_PLAIN_KEYS_AND_VALUES));
     for (int64_t h = 0; h < job->entries->heads && lh_exec_ok(&ev->exec); h++)
         if (p.len[h]) score_head(ev, &p, h, job->layer.score_weights + h * n, features, scores + h * ev->ld);
 done:

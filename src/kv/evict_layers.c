@@ -12,10 +12,10 @@ void lh_kv_make_work(lh_kv *kv, int64_t cols)
     LH_LATCH(&kv->exec, lh_evictor_alloc_steps(kv->evictor, ld, layers));
 }
 
-/* 1 where an eviction exchanges columns of scores or statistics; and where it exchanges anything. */
+/* 1 where an eviction exchanges columns of scores, statistics or sums of rows; and where it exchanges anything. */
 static int exchanges_columns(const lh_kv *kv)
 {
-    return (lh_evict_uses_attention(&kv->numbers) && kv->shape.heads.split) || kv->numbers.select.joint;
+    return (lh_observes_again(&kv->numbers) && kv->shape.heads.split) || kv->numbers.select.joint;
 }
 
 static int exchanges(const lh_kv *kv)
@@ -126,18 +126,18 @@ static int unroll_ring(lh_kv *kv, const lh_evict_job *job, lh_query_rows *out)
     lh_row_room room = lh_evict_row_room(kv->evictor, job->seen);
     int32_t *positions = NULL;
     if (!ring->q || !job->ranked) return 0;
-    lh_exec_latch(&kv->exec, lh_calloc(&positions, room.rows, sizeof *positions));
-    for (int64_t r = 0; r < room.rows && positions; r++)
-        positions[r] = (int32_t)lh_policy_row_at(&kv->numbers, job->seen, r);
+    const int64_t rows = lh_ring_rows(ring, job->seen);
+    lh_exec_latch(&kv->exec, lh_calloc(&positions, rows, sizeof *positions));
+    for (int64_t r = 0; r < rows && positions; r++) positions[r] = (int32_t)lh_ring_position(ring, job->seen, r);
     if (positions) {
-        lh_ring_unroll(ring, &kv->exec, positions, room.rows, room.q);
-        lh_evict_put_positions(kv->evictor, positions, room.rows);
+        lh_ring_unroll(ring, &kv->exec, positions, rows, room.q);
+        lh_evict_put_positions(kv->evictor, positions, rows);
     }
     lh_free(positions);
     *out = (lh_query_rows){.q = room.q, /* of the entries that are held now: no log-sum-exps are known */
                            .positions = room.positions,
-                           .first = job->seen - room.rows,
-                           .tokens = room.rows,
+                           .first = job->seen - rows,
+                           .tokens = rows,
                            .first_rows = kv->numbers.first_rows,
                            .q_ld = ring->shape.width};
     return 1;

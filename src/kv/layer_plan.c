@@ -35,9 +35,8 @@ lh_arena_form lh_kv_form_of(const lh_kv_shape *shape, const lh_policy_numbers *p
 
 lh_ring_shape lh_kv_ring_shape(const lh_kv_shape *shape, const lh_policy_numbers *p)
 {
-    int rings = lh_observes_again(p) && !p->score.running;
     return (lh_ring_shape){
-        .rows = rings ? p->rows : 0, .first_rows = p->first_rows, .width = shape->heads.q_count * shape->head_dim};
+        .rows = lh_ring_row_count(p), .first_rows = p->first_rows, .width = shape->heads.q_count * shape->head_dim};
 }
 
 int64_t lh_kv_slack(const lh_kv_shape *shape, const lh_policy_numbers *p, const lh_layer_request *request, int64_t held)

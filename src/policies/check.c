@@ -66,7 +66,8 @@ static int has_uneven_layers(const lh_policy *p)
 
 static int observes_again(const lh_policy *p)
 {
-    return lh_policy_attends(p) && !p->score.running;
+    const int attends = lh_policy_attends(p) && !p->score.running;
+    return attends || (lh_policy_has(p, LH_PROMPT_ROWS) && p->every);
 }
 
 static int attends_not(const lh_policy *p)
@@ -123,8 +124,6 @@ static const struct {
     {LH_FIXED_ROWS | LH_REFERENCES, LH_SLOTS,
      "rows that are observed again were rotated before the slots changed: it needs '--positions original', or "
      "statistics that go on ('--rows all', or '--window 0')"},
-    {LH_NEEDS_SCORE_WEIGHTS, LH_SLOTS,
-     "its weights are for keys without the rotation of their original positions: it needs '--positions original'"},
     {LH_SLOTS | LH_UNEVEN_LAYERS, LH_BLOCKS,
      "in blocks a layer is cut before the prompt ends: it needs '--evict never' or every:M, or '--layer-budget "
      "uniform' and '--positions original'"},

@@ -117,7 +117,8 @@ START_TEST(test_what_cannot_be_learnt_or_used_is_named)
     program_refuses(1, 3, "'--length'", "learn -m tiny.h5 text -o w.h5 --length 4096");
     program_refuses(1, 2, "with '--target full'", "learn -m tiny.h5 long --target full -o w.h5");
     program_refuses(1, 2, "name one with '--output'", "learn -m random:tiny long");
-    program_refuses(1, 2, "'--statistic rms --rows-at after' alone", GENERATE "--policy 'snapkv --learnt' --budget 60");
+    program_refuses(1, 2, "'--statistic rms' alone, of rows that are observed",
+                    GENERATE "--policy 'snapkv --learnt' --budget 60");
     program_refuses(1, 4, "'tiny.h5' is a checkpoint", GENERATE LINEAR "--score-weights tiny.h5");
 }
 END_TEST

@@ -117,6 +117,13 @@ int oracle_defines(lh_method_id source);
 oracle_number oracle_learnt(const kv_rig_case *of, int64_t layer, int64_t head, const double *k, const double *v);
 oracle_number oracle_larger(oracle_number score, oracle_number learnt, int64_t seen);
 
+/* LagKV: e of the n entries at `first` += what their softmax over the deviations of x is; x: keys or values of all
+ * entries. */
+void oracle_add_lag_weights(const double *x, int64_t dim, int64_t first, int64_t n, double *e);
+
+/* The ranks of a part. A rank is off by as many as are close. */
+void oracle_rank_part(const double *e, int64_t n, oracle_number *scores);
+
 /* y[p] = x_p' (X'X + 0.01 I)^-1 x_p, x_p the p-th of n keys less their mean. keys: [n, dim]. */
 void oracle_leverage(const double *keys, int64_t n, int64_t dim, double *y);
 

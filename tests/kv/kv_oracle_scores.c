@@ -487,15 +487,18 @@ void oracle_score_keys(oracle *o, int64_t l, int64_t g, const uint8_t *state, or
 /* Few entries are independent of each other, and all have nearly 1. */
 static void by_leverage(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_number *scores)
 {
-    int64_t dim = o->of->dim;
+    const int32_t *gone = gone_of(o, l, g);
+    int64_t dim = o->of->dim, n = 0;
     double *k = oracle_alloc(o->seen * dim, sizeof *k), *y = oracle_alloc(o->seen, sizeof *y);
     (void)state;
     for (int64_t p = 0; p < o->seen; p++) {
-        memcpy(k + p * dim, key_of(o, l, p, g), (size_t)dim * sizeof *k);
-        rotate(o, l, k + p * dim, -(double)p);
+        memcpy(k + n * dim, key_of(o, l, p, g), (size_t)dim * sizeof *k);
+        rotate(o, l, k + n * dim, -(double)p);
+        n += gone[p] == INT32_MAX;
     }
-    oracle_leverage(k, o->seen, dim, y);
-    for (int64_t p = 0; p < o->seen; p++) scores[p] = (oracle_number){y[p], 1e-5 + 1e-4 * y[p]};
+    oracle_leverage(k, n, dim, y);
+    for (int64_t p = o->seen - 1; p >= 0; p--)
+        if (gone[p] == INT32_MAX) n--, scores[p] = (oracle_number){y[n], 1e-5 + 1e-4 * y[n]};
     lh_free(k);
     lh_free(y);
 }
@@ -508,44 +511,6 @@ static void by_learning(oracle *o, int64_t l, int64_t g, const uint8_t *state, o
 
 /* ---- LagKV (arXiv 2504.04704) ---- */
 
-/* e of the n entries at `first` += what their softmax over the deviations of x is; x: keys or values of all entries. */
-static void add_lag_weights(const double *x, int64_t dim, int64_t first, int64_t n, double *e)
-{
-    double *deviations = oracle_alloc(n, sizeof *deviations), all = 0;
-    const double *part = x + first * dim, *next = part + n * dim;
-    for (int64_t p = 0; p < n; p++) {
-        double mean = 0, squares = 0;
-        for (int turn = 0; turn < 2; turn++)
-            for (int64_t i = 0; i < dim; i++) {
-                double least = next[i], most = next[i];
-                for (int64_t t = 1; t < n; t++) {
-                    least = fmin(least, next[t * dim + i]);
-                    most = fmax(most, next[t * dim + i]);
-                }
-                double scaled = most > least ? (part[p * dim + i] - least) / (most - least) : 0;
-                if (turn)
-                    squares += (scaled - mean) * (scaled - mean);
-                else
-                    mean += scaled / (double)dim;
-            }
-        deviations[p] = sqrt(squares / (double)(dim - 1));
-        all += exp(deviations[p]);
-    }
-    for (int64_t p = 0; p < n; p++) e[p] += exp(deviations[p]) / all / 2;
-    lh_free(deviations);
-}
-
-/* A rank is off by as many as are close. */
-static void rank_part(const double *e, int64_t n, oracle_number *scores)
-{
-    for (int64_t p = 0; p < n; p++)
-        for (int64_t t = 0; t < n; t++) {
-            double off = e[t] - e[p];
-            scores[p].x += (off < 0 || (off == 0 && t > p)) / (double)n;
-            scores[p].error += (t != p && fabs(off) < 10 * ROUNDING * e[p]) / (double)n;
-        }
-}
-
 static void by_lag(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle_number *scores)
 {
     int64_t dim = o->of->dim, lag = part_number(&o->fixed.methods, "lag"), first = o->fixed.sinks, end = first;
@@ -557,9 +522,9 @@ static void by_lag(oracle *o, int64_t l, int64_t g, const uint8_t *state, oracle
     }
     for (; end + 2 * lag <= o->seen; end += lag) {
         memset(e, 0, (size_t)lag * sizeof *e);
-        add_lag_weights(x, dim, end, lag, e);
-        add_lag_weights(x + o->seen * dim, dim, end, lag, e);
-        rank_part(e, lag, scores + end);
+        oracle_add_lag_weights(x, dim, end, lag, e);
+        oracle_add_lag_weights(x + o->seen * dim, dim, end, lag, e);
+        oracle_rank_part(e, lag, scores + end);
     }
     for (int64_t p = 0; p < o->seen; p++)
         if (p < first || p >= end) scores[p].x = p < first ? 3 : 1 + (double)(p - end + 1) / (double)(o->seen - end);
@@ -600,7 +565,8 @@ static void turn(const oracle *o, int64_t l, double *x)
  * queries, each turned, along k. */
 static void expect(const oracle *o, int64_t l, int64_t i, const uint8_t *state, oracle_number *scores)
 {
-    int64_t dim = o->of->dim, rows = o->seen - o->fixed.sinks, g = i / group_of(o);
+    const int64_t all_rows = o->seen - o->fixed.sinks, last = o->fixed.block || o->seen > o->of->tokens ? 128 : o->seen;
+    int64_t dim = o->of->dim, rows = all_rows < last ? all_rows : last, g = i / group_of(o);
     if (rows <= 0) return; /* nothing competes */
     double *q = unrotated(o, l, i, rows), *mean = oracle_alloc(dim, sizeof *mean),
            *s = oracle_alloc(o->seen, sizeof *s);

@@ -424,7 +424,6 @@ START_TEST(test_parts_that_cannot_go_together_are_refused)
         {{.policy = "pyramidkv", .budget = "64", .parts = {.evict = "block:8"}}, "'--layer-budget uniform'"},
         {{.policy = "lagkv", .budget = "64", .parts = {.evict = "every:1"}}, "'--evict never'"},
         {{.policy = "lagkv", .budget = "64", .parts = {.evict = "block:8"}}, "'--evict never'"},
-        {{.policy = "leverage", .budget = "64", .parts = {.evict = "every:1"}}, "'--evict never'"},
         {{.policy = "ada-snapkv", .budget = "64", .parts = {.own = {{"values", "8"}}}}, "'--head-budget uniform'"},
         {{.policy = "tova", .budget = "64", .parts = {.own = {{"values", "10%"}}}}, "'--set-per head'"},
         {{.policy = "h2o", .budget = "64", .parts = {.statistic = "max"}},
