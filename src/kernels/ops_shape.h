@@ -13,6 +13,9 @@
     X(group_reduce, "join the query heads of a group")                                            \
     X(pool, "pool scores along positions")                                                        \
     X(raise_scores, "raise scores to those of another scale")                                     \
+    X(last_similar, "the last entry whose key is similar to that of an entry")                    \
+    X(add_similarities, "add up the cosines of keys")                                             \
+    X(mix_scores, "a weighted sum of two scores")                                                 \
     X(weigh_scores, "multiply scores with norms")                                                 \
     X(apply_prior, "multiply scores with a prior whose maximum is 1")                             \
     X(defend_scores, "raise scores to the mean of their head, and weigh them by shares of norms") \
@@ -53,6 +56,38 @@ typedef struct lh_raise_scores_args {
     int64_t ld;
     float factor;
 } lh_raise_scores_args;
+
+/* Products of the keys of entries first, …, first + rows - 1 of a head with the keys of all its entries. The cosine of
+ * the r-th and entry c is dots[r,c] / ((norms[first + r] + 1e-8) (norms[c] + 1e-8)). */
+typedef struct lh_key_products {
+    const float *dots;        /* [rows, cols] */
+    const float *norms;       /* [cols] of keys */
+    const int32_t *positions; /* [cols] of entries; NULL: slots are positions */
+    int64_t first, rows, cols;
+} lh_key_products;
+
+/* y[r] = the slot of the greatest position among the other entries whose cosine with the r-th entry is above
+ * `threshold`; if there are none, the slot of the least position of all entries (R-KV, arXiv 2505.24133). */
+typedef struct lh_last_similar_args {
+    int32_t *y; /* [rows] */
+    lh_key_products of;
+    float threshold;
+} lh_last_similar_args;
+
+/* y[c] += the cosines of the rows and entry c, without those of an entry with itself and with last[r]. */
+typedef struct lh_add_similarities_args {
+    float *y; /* [cols] */
+    const int32_t *last;
+    lh_key_products of;
+} lh_add_similarities_args;
+
+/* y[s] = own * y[s] + other * x[s]. */
+typedef struct lh_mix_scores_args {
+    float *y;
+    const float *x;
+    int64_t cols;
+    float own, other;
+} lh_mix_scores_args;
 
 /* y[h,s] = (x[h,s] + add) * norms of slot s. y: [heads, ld], may be x. */
 typedef struct lh_weigh_scores_args {

@@ -13,7 +13,10 @@
 /* OP(name, rows, columns, cost), or OP_KV(name, cost) over the slots of a cache. cost: of a slot, relative to a
  * copy. */
 #define LH_SLOTWISE_OPS(OP, OP_KV)                           \
+    OP(add_similarities, 1, a->of.cols, a->of.rows)          \
     OP(entry_features, a->rows, lh_feature_count(a->dim), 2) \
+    OP(last_similar, 1, a->of.rows, a->of.cols)              \
+    OP(mix_scores, 1, a->cols, 1)                            \
     OP_KV(position_scores, 1)                                \
     OP_KV(put_stats, 1)                                      \
     OP_KV(raise_scores, 4)                                   \
@@ -156,6 +159,49 @@ static LH_BOTH inline void lh_raise_scores_slots(const lh_raise_scores_args *a, 
         const float x = (float)(a->factor * LH_REAL_FN(exp)((lh_real)a->x[h * a->ld + s]));
         a->y[h * a->ld + s] = fmaxf(a->y[h * a->ld + s], x);
     }
+}
+
+static LH_BOTH inline float lh_floored_norm(const lh_key_products *p, int64_t slot)
+{
+    return p->norms[slot] + 1e-8f;
+}
+
+/* Slots are rows of products here. */
+static LH_BOTH inline void lh_last_similar_slots(const lh_last_similar_args *a, int64_t row, lh_slot_range range)
+{
+    const lh_key_products *p = &a->of;
+    (void)row;
+    for (int64_t r = range.first; r < range.end; r += range.step) {
+        const float *dots = p->dots + r * p->cols, least = a->threshold * lh_floored_norm(p, p->first + r);
+        int64_t last = -1, first = 0;
+        for (int64_t c = 0; c < p->cols; c++) {
+            const int is_similar = c != p->first + r && dots[c] > least * lh_floored_norm(p, c);
+            const int64_t at = p->positions ? p->positions[c] : c;
+            if (is_similar && (last < 0 || at > (p->positions ? p->positions[last] : last))) last = c;
+            if (p->positions && at < p->positions[first]) first = c;
+        }
+        a->y[r] = (int32_t)(last < 0 ? first : last);
+    }
+}
+
+static LH_BOTH inline void lh_add_similarities_slots(const lh_add_similarities_args *a, int64_t row,
+                                                     lh_slot_range range)
+{
+    const lh_key_products *p = &a->of;
+    (void)row;
+    for (int64_t r = 0; r < p->rows; r++) {
+        const float *dots = p->dots + r * p->cols, factor = 1.0f / lh_floored_norm(p, p->first + r);
+        for (int64_t c = range.first; c < range.end; c += range.step) {
+            const int is_left = c != p->first + r && c != a->last[r];
+            a->y[c] += is_left ? dots[c] * factor / lh_floored_norm(p, c) : 0.0f;
+        }
+    }
+}
+
+static LH_BOTH inline void lh_mix_scores_slots(const lh_mix_scores_args *a, int64_t row, lh_slot_range r)
+{
+    (void)row;
+    for (int64_t s = r.first; s < r.end; s += r.step) a->y[s] = a->own * a->y[s] + a->other * a->x[s];
 }
 
 static LH_BOTH inline void lh_weigh_scores_slots(const lh_weigh_scores_args *a, int64_t h, lh_slot_range r)

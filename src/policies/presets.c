@@ -146,6 +146,12 @@ static const lh_policy_preset presets[] = {
      .paper = "arXiv 2505.23416",
      .parts = "--statistic max --rows-at repeat --window 0 --pool none --sinks 4 --head-budget adaptive --alpha 0 "
               "--safeguard floor --layer-budget adaptive --select topk --evict never"},
+    {.name = "r-kv",
+     .summary = "what the last rows attend to, less what other keys resemble",
+     .alias = "rkv",
+     .paper = "arXiv 2505.24133",
+     .parts = "--statistic mean --window 8 --redundancy 0.93 --pool max --pool-size 7 --head-budget uniform --select "
+              "topk --evict every:128"},
     {.name = "lagkv",
      .summary = "keys and values that deviate, on the scale of the next part of the text",
      .paper = "arXiv 2504.04704",

@@ -53,6 +53,7 @@ static const struct {
     {"value-prior", TEXTS("on")},
     {"mean-floor", TEXTS("on", "off")},
     {"value-norms", TEXTS("on", "off")},
+    {"redundancy", TEXTS("0.93", "0.5", "1", "0")},
     {"learnt", TEXTS("on")},
     {"group", TEXTS("mean", "max", "sum")},
     {"pool", TEXTS("none", "max", "avg")},

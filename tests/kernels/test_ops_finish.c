@@ -199,6 +199,75 @@ START_TEST(test_raise_scores_takes_the_larger_of_a_score_and_an_exponential)
 }
 END_TEST
 
+/* The cosine of entries i and j of `cols`. */
+static double cosine_of(const float *dots, const float *norms, int64_t cols, int64_t i, int64_t j)
+{
+    return (double)dots[i * cols + j] / (((double)norms[i] + 1e-8) * ((double)norms[j] + 1e-8));
+}
+
+/* Entries [first, first + rows) of `cols` against all; their positions are 3 times the slots, backwards. */
+START_TEST(test_similar_keys_are_added_up_without_the_last_of_each)
+{
+    enum { COLS = 37 };
+    for (int b = 0; rig_backend(b); b++) {
+        rig g;
+        rig_open(&g, rig_backend(b));
+        for (int n = 0; n < 12; n++) {
+            lot m = {0};
+            int32_t positions[COLS], last[COLS], got[COLS];
+            const int64_t first = n, rows = COLS - 2 * n;
+            const int is_backwards = n % 2;
+            float *dots = lot_normals(&m, COLS * COLS, 1.0f, 3), *norms = lot_normals(&m, COLS, 0.1f, 4),
+                  *sums = lot_normals(&m, COLS, 1.0f, 5), *out = lot_new(&m, COLS * 4);
+            for (int64_t c = 0; c < COLS; c++) {
+                positions[c] = (int32_t)(is_backwards ? 3 * (COLS - c) : c);
+                norms[c] = 1.0f + fabsf(norms[c]);
+            }
+            const float threshold = n < 10 ? 0.5f : 100.0f; /* above all cosines in the last cases */
+            const lh_key_products of = {.dots = rig_put(&g, dots + first * COLS, rows * COLS * 4),
+                                        .norms = rig_put(&g, norms, COLS * 4),
+                                        .positions = is_backwards ? rig_put(&g, positions, sizeof positions) : NULL,
+                                        .first = first,
+                                        .rows = rows,
+                                        .cols = COLS};
+            for (int64_t r = 0; r < rows; r++) {
+                const int64_t i = first + r;
+                last[r] = -1;
+                for (int64_t c = 0; c < COLS; c++)
+                    if (c != i && cosine_of(dots, norms, COLS, i, c) > (double)threshold &&
+                        (last[r] < 0 || positions[c] > positions[last[r]]))
+                        last[r] = (int32_t)c;
+                if (last[r] < 0) last[r] = is_backwards ? COLS - 1 : 0;
+            }
+            int32_t *y = rig_put(&g, got, rows * 4);
+            RUN(&g, last_similar, .y = y, .of = of, .threshold = threshold);
+            rig_get(&g, got, y, rows * 4);
+            check_same(got, last, rows * 4, "last_similar, case %d, %s", n, g.ops->name);
+            float *at = rig_put(&g, sums, COLS * 4);
+            RUN(&g, add_similarities, .y = at, .last = y, .of = of);
+            rig_get(&g, out, at, COLS * 4);
+            for (int64_t c = 0; c < COLS; c++) {
+                double want = (double)sums[c];
+                for (int64_t r = 0; r < rows; r++)
+                    if (c != first + r && c != last[r]) want += cosine_of(dots, norms, COLS, first + r, c);
+                const float rounded = (float)want;
+                check_near(&out[c], &rounded, 1, (tolerance){1e-5, 1e-5}, "add_similarities, case %d, %s", n,
+                           g.ops->name);
+            }
+            RUN(&g, mix_scores, .y = at, .x = of.norms, .cols = COLS, .own = 0.25f, .other = -2.0f);
+            rig_get(&g, sums, at, COLS * 4);
+            for (int64_t c = 0; c < COLS; c++) {
+                const float want = 0.25f * out[c] - 2.0f * norms[c];
+                check_near(&sums[c], &want, 1, (tolerance){1e-6, 1e-6}, "mix_scores, case %d, %s", n, g.ops->name);
+            }
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
 START_TEST(test_put_stats_writes_what_competes_of_the_last_slots_and_nothing_else)
 {
     for (int b = 0; rig_backend(b); b++) {
@@ -342,6 +411,7 @@ int main(void)
 {
     const TTest *const tests[] = {test_finish_scores_divides_by_the_rows_that_saw_the_entry,
                                   test_raise_scores_takes_the_larger_of_a_score_and_an_exponential,
+                                  test_similar_keys_are_added_up_without_the_last_of_each,
                                   test_weigh_scores_multiplies_with_the_norms_of_the_slots,
                                   test_put_stats_writes_what_competes_of_the_last_slots_and_nothing_else,
                                   test_a_prior_is_relative_to_its_maximum_over_what_competes,

@@ -124,6 +124,10 @@ void oracle_add_lag_weights(const double *x, int64_t dim, int64_t first, int64_t
 /* The ranks of a part. A rank is off by as many as are close. */
 void oracle_rank_part(const double *e, int64_t n, oracle_number *scores);
 
+/* R-KV's redundancy of n entries in the order of their positions: the softmax of the means of their cosines, without
+ * the last entry above 0.5 of each. keys: [n, dim]. */
+void oracle_redundancy(const double *keys, int64_t n, int64_t dim, oracle_number *y);
+
 /* y[p] = x_p' (X'X + 0.01 I)^-1 x_p, x_p the p-th of n keys less their mean. keys: [n, dim]. */
 void oracle_leverage(const double *keys, int64_t n, int64_t dim, double *y);
 

@@ -387,6 +387,30 @@ static void defend(const oracle *o, int64_t l, int64_t g, const uint8_t *state, 
     lh_free(norms);
 }
 
+/* ---- redundancy of keys ---- */
+
+static void mix_redundancy(const oracle *o, int64_t l, int64_t g, oracle_number *scores)
+{
+    const int32_t *gone = gone_of(o, l, g);
+    const double share = lh_decimal_value(part_decimal(&o->fixed.methods, "redundancy"));
+    int64_t dim = o->of->dim, n = 0;
+    double *k = oracle_alloc(o->seen * dim, sizeof *k);
+    oracle_number *y = oracle_alloc(o->seen, sizeof *y);
+    for (int64_t p = 0; p < o->seen; p++) {
+        memcpy(k + n * dim, key_of(o, l, p, g), (size_t)dim * sizeof *k);
+        n += gone[p] == INT32_MAX;
+    }
+    oracle_redundancy(k, n, dim, y);
+    for (int64_t p = o->seen - 1; p >= 0; p--) {
+        if (gone[p] != INT32_MAX) continue;
+        n--;
+        scores[p].x = (1 - share) * scores[p].x - share * y[n].x;
+        scores[p].error = (1 - share) * scores[p].error + share * y[n].error + 1e-7 * y[n].x;
+    }
+    lh_free(k);
+    lh_free(y);
+}
+
 /* ---- learnt scores ---- */
 
 static oracle_number learnt_score(oracle *o, int64_t l, int64_t g, int64_t p)
@@ -423,6 +447,7 @@ static void by_attention(oracle *o, int64_t l, int64_t g, const uint8_t *state, 
     if (part_word(&o->fixed.methods, "value-prior")) apply_prior(o, l, g, state, scores);
     if (part_word(&o->fixed.methods, "mean-floor") || part_word(&o->fixed.methods, "value-norms"))
         defend(o, l, g, state, scores);
+    if (lh_uses_method(&o->fixed.methods, LH_METHOD_redundancy)) mix_redundancy(o, l, g, scores);
     for (int64_t p = 0; p < o->seen && part_word(&o->fixed.methods, "learnt"); p++)
         scores[p] = oracle_larger(scores[p], learnt_score(o, l, g, p), o->seen);
     oracle_tally_clear(&own);

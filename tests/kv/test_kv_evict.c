@@ -480,6 +480,7 @@ static const lh_policy_options failing_policies[] = {
     {.policy = "random", .budget = "40"},
     {.policy = "keydiff", .budget = "40"},
     {.policy = "expected-attention", .budget = "40"},
+    {.policy = "r-kv", .budget = "40"},
     {.policy = "snapkv", .budget = "40", .parts = {.statistic = "linear"}},
     {.policy = "snapkv",
      .budget = "40",

@@ -121,6 +121,7 @@ static const struct {
     {"layer-defensive", LH_METHOD_max, 32, 32, 0, 0, LH_POOL_AVG, 5, LH_HEADS_ADAPTIVE, LH_LAYERS_ADAPTIVE, 0, 0, 0, 0},
     {"nacl", LH_METHOD_sum, 200, 200, 100, 0, 0, 0, 0, 0, LH_METHOD_topk_sample, 0, 0, 200},
     {"vase", LH_METHOD_mean, 64, 64, 4, 0, LH_POOL_AVG, 5, 0, 0, LH_METHOD_topk_sample, 0, 0, 64},
+    {"r-kv", LH_METHOD_mean, 8, 8, 0, 0, LH_POOL_MAX, 7, 0, 0, 0, 0, 0, 128},
     {"ahakv", LH_METHOD_sum, 32, 0, 0, 32, 0, 0, 0, 0, 0, 0, 1, 1},
     {"snapkv@kvpress", LH_METHOD_mean, 64, 64, 0, 0, LH_POOL_AVG, 5, 0, 0, 0, 0, 0, 0},
     {"pyramidkv@kvpress", LH_METHOD_mean, 64, 64, 0, 0, LH_POOL_AVG, 5, 0, LH_LAYERS_PYRAMID, 0, 0, 0, 0},

@@ -5,35 +5,22 @@
 #include "base/mem.h"
 #include "lab/bench/bench.h"
 
-static const char *const names[] = {"finish_scores",
-                                    "group_reduce",
-                                    "put_stats",
-                                    "position_scores",
-                                    "expected_scores",
-                                    "classify",
-                                    "weigh_scores",
-                                    "entry_norms",
-                                    "key_difference",
-                                    "lag_scores",
-                                    "apply_prior",
-                                    "defend_scores",
-                                    "random_scores",
-                                    "gumbel_scores",
-                                    "max_score",
-                                    "add_heads",
-                                    "share_scores",
-                                    "pool",
-                                    "histogram",
-                                    "select_top",
-                                    "order_entries",
-                                    "rank_scores",
-                                    "gather_entries",
-                                    "compact",
-                                    "value_ranges",
-                                    "count_best",
-                                    "entry_features",
-                                    "raise_scores",
-                                    NULL};
+static const char *const names[] = {"finish_scores",   "group_reduce",
+                                    "put_stats",       "position_scores",
+                                    "expected_scores", "classify",
+                                    "weigh_scores",    "entry_norms",
+                                    "key_difference",  "lag_scores",
+                                    "apply_prior",     "defend_scores",
+                                    "random_scores",   "gumbel_scores",
+                                    "max_score",       "add_heads",
+                                    "share_scores",    "pool",
+                                    "histogram",       "select_top",
+                                    "order_entries",   "rank_scores",
+                                    "gather_entries",  "compact",
+                                    "value_ranges",    "count_best",
+                                    "entry_features",  "raise_scores",
+                                    "last_similar",    "add_similarities",
+                                    "mix_scores",      NULL};
 
 LH_BENCH_CALL(finish_scores)
 LH_BENCH_CALL(group_reduce)
@@ -46,6 +33,9 @@ LH_BENCH_CALL(entry_norms)
 LH_BENCH_CALL(value_ranges)
 LH_BENCH_CALL(entry_features)
 LH_BENCH_CALL(raise_scores)
+LH_BENCH_CALL(last_similar)
+LH_BENCH_CALL(add_similarities)
+LH_BENCH_CALL(mix_scores)
 LH_BENCH_CALL(key_difference)
 LH_BENCH_CALL(lag_scores)
 LH_BENCH_CALL(apply_prior)
@@ -117,6 +107,7 @@ static lh_status run_statistics(lh_bench *b, const layer *l)
 {
     const lh_ragged *kv = &l->kv;
     const int64_t ld = l->len;
+    const lh_key_products similar = {.dots = l->x, .norms = l->x, .rows = HEADS, .cols = ld};
     lh_slot_floats x = {.at = kv->stats, .starts = kv->offset, .step = STATS, .next = 1}, squares = x;
     squares.at += 1;
     RUN(finish_scores, "plain", 16.0, .y = l->y, .x = x, .kv = kv, .ld = ld, .parts = 1, .seen = ld, .factor = 1.0f);
@@ -130,6 +121,9 @@ static lh_status run_statistics(lh_bench *b, const layer *l)
     RUN(entry_features, "64 f32, a 512th", 4.0 * (2 * DIM + 4 * DIM + 3) / 512, .y = l->y, .keys = l->x, .values = l->x,
         .rows = l->n / 512, .dim = DIM, .y_ld = 4 * DIM + 3);
     RUN(raise_scores, "", 12.0, .y = l->y, .x = l->x, .kv = kv, .ld = ld, .factor = 1e-3f);
+    RUN(last_similar, "8 rows", 4.0, .y = l->order, .of = similar, .threshold = 0.5f);
+    RUN(add_similarities, "8 rows", 12.0, .y = l->y, .last = l->order, .of = similar);
+    RUN(mix_scores, "", 12.0, .y = l->y, .x = l->x, .cols = l->n, .own = 0.5f, .other = 0.5f);
     RUN(group_reduce, "groups of 4", 5.0, .y = l->y, .x = l->x, .heads = HEADS / 4, .group = 4, .cols = ld, .y_ld = ld,
         .x_ld = ld, .factor = 1.0f);
     RUN(put_stats, "", 8.0, .y = x, .x = l->x, .kv = kv, .last = LH_ALL_ENTRIES, .ld = ld);
