@@ -25,7 +25,8 @@ MODELS = {
     "smollm3-window": ("SmolLM3Config", dict(no_rope_layers=[1, 0, 1, 0], use_sliding_window=True, sliding_window=24)),
     "granite": ("GraniteConfig", dict(embedding_multiplier=12.0, attention_multiplier=0.2, residual_multiplier=0.22,
                                       logits_scaling=0.5, attention_bias=True, mlp_bias=True)),
-    "mistral-nemo": ("MistralConfig", dict(head_dim=24, sliding_window=None, rope_theta=1e6)),
+    "mistral-nemo": ("MistralConfig", dict(head_dim=24, sliding_window=None, rope_theta=1e6,
+                                           max_position_embeddings=8192)),
     "olmo2": ("Olmo2Config", dict(num_attention_heads=6, num_key_value_heads=3, hidden_size=48)),
     "olmo3": ("Olmo3Config", dict(sliding_window=20, rope_scaling=dict(
         rope_type="yarn", factor=4.0, original_max_position_embeddings=64, beta_fast=32.0, beta_slow=1.0))),

@@ -44,6 +44,7 @@ typedef struct lh_kv_shape {
     const float *score_weights;       /* device, [layers, kv_count, lh_feature_count(head_dim)] */
     const lh_profiles *profiles;      /* those that the policy names are in it */
     lh_probe_leads leads;             /* of the probe tokens, if the policy has any */
+    int64_t max_positions;            /* of the model: probe tokens have no others; 0: any number */
     const lh_keep_sets *given; /* keep sets that replace the policy's choice at the end of the prompt; NULL: none */
 } lh_kv_shape;
 

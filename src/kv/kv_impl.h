@@ -150,8 +150,9 @@ void lh_kv_take_back(lh_kv *follower);
 /* 1 where the policy observes the layer's rows as they pass (record.c). */
 int lh_kv_uses_rows(const lh_kv *kv, int64_t layer);
 
-/* Probe tokens (probes.c): memory for their segments, before a prompt; slots that a layer's arena needs for them after
- * its prompt; true if they score a layer; and rows of theirs in lh_kv_record. */
+/* Probe tokens (probes.c): memory for their segments, before a prompt (LH_EUSAGE: the model has too few positions);
+ * slots that a layer's arena needs for them after its prompt; true if they score a layer; and rows of theirs in
+ * lh_kv_record. */
 lh_status lh_kv_reserve_probes(lh_kv *kv);
 int64_t lh_kv_probe_slots(const lh_kv *kv);
 int lh_kv_uses_probes(const lh_kv *kv, int64_t layer);

@@ -35,10 +35,27 @@ int64_t lh_kv_probe_slots(const lh_kv *kv)
     return lh_probes_see_all(&kv->numbers) ? longest(kv) : 0;
 }
 
+/* Probe tokens have positions after the prompt's, and no model is trained for positions beyond its last. */
+static lh_status check_positions(const lh_kv *kv, int64_t own)
+{
+    const lh_probe_leads *leads = &kv->shape.leads;
+    const int64_t positions = kv->shape.max_positions, tokens = kv->prompt.tokens,
+                  each = positions - tokens - lh_max_i64(leads->first, leads->later);
+    char shorter[96] = "";
+    if (!positions || own <= positions - tokens) return LH_OK;
+    if (each >= LH_SEGMENT_MIN)
+        snprintf(shorter, sizeof shorter, ", or its parts ('--rows-at repeat:N', N up to %lld)", (long long)each);
+    LH_FAIL(LH_EUSAGE,
+            "%lld tokens of prompt and %lld probe tokens after them ('--rows-at repeat') are longer than the %lld "
+            "positions of the model: shorten the prompt%s",
+            (long long)tokens, (long long)own, (long long)positions, shorter);
+}
+
 lh_status lh_kv_reserve_probes(lh_kv *kv)
 {
     const int64_t own = longest(kv);
     if (!own) return LH_OK;
+    LH_TRY(check_positions(kv, own));
     return lh_arena_alloc_even(&kv->probes.arena, &kv->exec,
                                lh_min_i64(kv->numbers.sinks, kv->prompt.tokens) + 2 * own);
 }

@@ -233,6 +233,7 @@ lh_kv_shape lh_config_kv_shape(const lh_config *config, const lh_shard *shard, c
                          .window = config->window,
                          .sliding = config->window ? config->sliding : NULL,
                          .hidden = config->hidden,
+                         .max_positions = config->max_positions,
                          .projection_bytes = projection_bytes(&(lh_rank_weights){config, shard, options})};
 }
 

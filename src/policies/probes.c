@@ -32,8 +32,12 @@ int64_t lh_probe_tokens(const lh_policy_numbers *fixed, int64_t tokens, const lh
 
 int64_t lh_probe_longest(const lh_policy_numbers *fixed, int64_t tokens, const lh_probe_leads *leads)
 {
-    if (!lh_probe_segments(fixed, tokens)) return 0;
-    return lh_min_i64(segment_tokens(fixed), tokens) + lh_max_i64(leads->first, leads->later);
+    int64_t longest = 0;
+    for (int64_t i = 0; i < lh_min_i64(lh_probe_segments(fixed, tokens), 2); i++) { /* later ones are not longer */
+        const lh_probe_segment s = lh_probe_segment_of(fixed, tokens, leads, i);
+        longest = lh_max_i64(longest, s.lead + s.tokens);
+    }
+    return longest;
 }
 
 int64_t lh_probe_sinks(const lh_policy_numbers *fixed, const lh_probe_segment *s)

@@ -1,6 +1,6 @@
 /* Probe tokens, at 1 to 4 ranks: scores by context reconstruction equal the scores of kvpress' KVzipPress, and in
  * segments the weights of a pass of Hugging Face with a mask (families/repeat.h5, made by
- * tools/make_repeat_goldens.py); the prompt itself does not notice them. */
+ * tools/make_repeat_goldens.py); the prompt itself does not notice them, and the model has positions for them. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -53,15 +53,21 @@ static lh_status take_scores(void *self, int64_t layer, const lh_evict_scores *s
     return LH_OK;
 }
 
-static void prefill(taken *t, const char *options, int64_t tokens)
+static lh_policy policy_with(const char *options)
 {
     char policy[160];
     lh_policy resolved = {.evicts = 0};
+    snprintf(policy, sizeof policy, "snapkv --statistic max --window 0 --pool none --sinks 4 %s", options);
+    mt_try(lh_policy_resolve(&resolved, &(lh_policy_options){.policy = policy, .budget = "20%"}));
+    return resolved;
+}
+
+static void prefill(taken *t, const char *options, int64_t tokens)
+{
+    const lh_policy resolved = policy_with(options);
     int32_t *ids = NULL;
     *t = (taken){.n = tokens};
     const lh_kv_listener listener = {.self = t, .scored = take_scores};
-    snprintf(policy, sizeof policy, "snapkv --statistic max --window 0 --pool none --sinks 4 %s", options);
-    mt_try(lh_policy_resolve(&resolved, &(lh_policy_options){.policy = policy, .budget = "20%"}));
     t->engine = tiny_engine_open(mt_comm(), &(lh_engine_options){.model = fix.model});
     const lh_engine_view *parts = lh_engine_get(t->engine);
     const lh_kv_shape shape = lh_model_kv_shape(parts->model, &parts->kv_types);
@@ -149,6 +155,39 @@ START_TEST(test_a_prompt_does_not_notice_probe_tokens)
 }
 END_TEST
 
+/* Of 8,192 positions of the model: a lead-in has 38 tokens or more here, one for each character and blank. */
+START_TEST(test_probe_tokens_need_positions_of_the_model)
+{
+    static const struct {
+        const char *options;
+        int64_t tokens;
+        const char *message; /* NULL: the positions are enough */
+    } cases[] = {{"--rows-at repeat", 6000, NULL},
+                 {"--rows-at repeat", 6300, "6300 tokens of prompt and 21"},
+                 {"--rows-at repeat", 6300,
+                  "longer than the 8192 positions of the model: shorten the prompt, or its parts "
+                  "('--rows-at repeat:N', N up to 18"},
+                 {"--rows-at repeat:64", 6300, NULL},
+                 {"--rows-at repeat:64", 8150, "positions of the model: shorten the prompt"}};
+    lh_engine *engine = tiny_engine_open(mt_comm(), &(lh_engine_options){.model = fix.model});
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const lh_policy policy = policy_with(cases[i].options);
+        lh_session *session = NULL;
+        const lh_status st = lh_session_open(
+            &session, engine,
+            &(lh_session_options){
+                .policy = &policy, .prompt = cases[i].tokens, .more = MORE, .length = cases[i].tokens + MORE});
+        mt_check(st == (cases[i].message ? LH_EUSAGE : LH_OK), "case %zu: status %d", i, st);
+        if (cases[i].message)
+            mt_check(strstr(lh_error_message(), cases[i].message) != NULL, "case %zu: '%s'", i, lh_error_message());
+        lh_error_clear();
+        lh_session_close(session);
+    }
+    lh_engine_close(engine);
+    mt_end();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("probes");
@@ -158,6 +197,7 @@ int main(void)
     tcase_add_test(tests, test_scores_are_those_of_kvzip);
     tcase_add_test(tests, test_segments_see_sinks_their_stretch_and_themselves);
     tcase_add_test(tests, test_a_prompt_does_not_notice_probe_tokens);
+    tcase_add_test(tests, test_probe_tokens_need_positions_of_the_model);
     suite_add_tcase(suite, tests);
     return mt_run(suite);
 }
