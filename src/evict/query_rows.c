@@ -42,6 +42,8 @@ lh_query_rows lh_rows_from(const lh_evictor *ev, const lh_query_rows *rows, int6
     lh_query_rows slice = *rows;
     slice.q += at * rows->q_ld;
     if (rows->lse) slice.lse += at * ev->shape.heads.q_count;
+    if (rows->hidden)
+        slice.hidden = (const char *)rows->hidden + at * ev->shape.hidden * lh_dtype_bytes(rows->hidden_type);
     slice.positions += at;
     slice.first += at;
     slice.tokens = lh_min_i64(rows->tokens - at, LH_ROWS_AT_ONCE);

@@ -19,6 +19,7 @@
     X(key_difference, "score entries by how far their keys are from the mean key")                \
     X(lag_scores, "score entries by how keys and values deviate from the next part of the text")  \
     X(entry_features, "numbers of entries that learnt scores are sums of")                        \
+    X(divide_rows, "divide the weights of rows by norms")                                         \
     X(row_moments, "add up rows and their outer products")                                        \
     X(expected_scores, "attention that entries may expect from queries of a normal distribution") \
     X(gumbel_scores, "perturb scores for sampling without replacement")
@@ -114,6 +115,14 @@ typedef struct lh_entry_features_args {
     const float *keys, *values; /* [rows, dim] */
     int64_t rows, dim, y_ld;
 } lh_entry_features_args;
+
+/* lse[r,i] += ln(squares[r]) / 2: the weights exp(logit - lse) of a row are divided by the norm whose square is given,
+ * at least 1e-12. */
+typedef struct lh_divide_rows_args {
+    float *lse;           /* [rows, heads] */
+    const float *squares; /* [rows] */
+    int64_t rows, heads;
+} lh_divide_rows_args;
 
 /* sums[i, a] += sum over rows of x[r, i, a], products[i, a, b] += sum over rows of x[r, i, a] * x[r, i, b]. Rows are
  * summed in order, then added. */

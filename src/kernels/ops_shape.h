@@ -16,6 +16,7 @@
     X(last_similar, "the last entry whose key is similar to that of an entry")                    \
     X(add_similarities, "add up the cosines of keys")                                             \
     X(mix_scores, "a weighted sum of two scores")                                                 \
+    X(largest_outputs, "the largest score of a group's query heads, weighed by norms")            \
     X(weigh_scores, "multiply scores with norms")                                                 \
     X(apply_prior, "multiply scores with a prior whose maximum is 1")                             \
     X(defend_scores, "raise scores to the mean of their head, and weigh them by shares of norms") \
@@ -88,6 +89,13 @@ typedef struct lh_mix_scores_args {
     int64_t cols;
     float own, other;
 } lh_mix_scores_args;
+
+/* y[h,s] = max over i < group of x[j,s] * sqrt(squares[j,s]), j = h * group + i. x, squares: [heads * group, x_ld]. */
+typedef struct lh_largest_outputs_args {
+    float *y;
+    const float *x, *squares;
+    int64_t heads, group, cols, y_ld, x_ld;
+} lh_largest_outputs_args;
 
 /* y[h,s] = (x[h,s] + add) * norms of slot s. y: [heads, ld], may be x. */
 typedef struct lh_weigh_scores_args {

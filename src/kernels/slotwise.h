@@ -14,7 +14,9 @@
  * copy. */
 #define LH_SLOTWISE_OPS(OP, OP_KV)                           \
     OP(add_similarities, 1, a->of.cols, a->of.rows)          \
+    OP(divide_rows, a->rows, a->heads, 4)                    \
     OP(entry_features, a->rows, lh_feature_count(a->dim), 2) \
+    OP(largest_outputs, a->heads, a->cols, 4)                \
     OP(last_similar, 1, a->of.rows, a->of.cols)              \
     OP(mix_scores, 1, a->cols, 1)                            \
     OP_KV(position_scores, 1)                                \
@@ -140,6 +142,27 @@ static LH_BOTH inline void lh_entry_features_slots(const lh_entry_features_args 
             y[i] = i < 2 * d ? x : x * x;
         else
             y[i] = i == 4 * d ? lh_log_length(k, d) : i == 4 * d + 1 ? lh_log_length(v, d) : 1;
+    }
+}
+
+/* Slots are query heads here. */
+static LH_BOTH inline void lh_divide_rows_slots(const lh_divide_rows_args *a, int64_t row, lh_slot_range r)
+{
+    const lh_real least = (lh_real)1e-12, squares = (lh_real)a->squares[row];
+    const lh_real add = LH_REAL_FN(log)(squares > least ? squares : least) / 2;
+    for (int64_t i = r.first; i < r.end; i += r.step)
+        a->lse[row * a->heads + i] = (float)((lh_real)a->lse[row * a->heads + i] + add);
+}
+
+static LH_BOTH inline void lh_largest_outputs_slots(const lh_largest_outputs_args *a, int64_t h, lh_slot_range r)
+{
+    for (int64_t s = r.first; s < r.end; s += r.step) {
+        lh_real largest = 0;
+        for (int64_t j = h * a->group; j < (h + 1) * a->group; j++) {
+            const lh_real x = (lh_real)a->x[j * a->x_ld + s] * LH_REAL_FN(sqrt)((lh_real)a->squares[j * a->x_ld + s]);
+            largest = x > largest ? x : largest;
+        }
+        a->y[h * a->y_ld + s] = (float)largest;
     }
 }
 

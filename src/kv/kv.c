@@ -40,6 +40,11 @@ static lh_status init_arenas(lh_kv *kv)
     return LH_OK;
 }
 
+static int needs_projections(const lh_policy_numbers *p)
+{
+    return lh_methods_have(&p->methods, LH_NEEDS_PROJECTION) || lh_uses_method(&p->methods, LH_METHOD_output_norms);
+}
+
 /* Queries or keys are rotated back, and again. */
 static int needs_rotations(const lh_policy_numbers *p)
 {
@@ -66,7 +71,7 @@ lh_status lh_kv_open(lh_kv **out, const lh_exec *exec, const lh_kv_shape *shape,
     kv->kept_type = lh_kv_kept_type(&shape->types, policy);
     kv->numbers = lh_policy_fix(policy, 0);
     kv->stats = lh_entry_stats_of(&kv->numbers, &shape->heads);
-    if ((lh_methods_have(&kv->numbers.methods, LH_NEEDS_PROJECTION) && !shape->projections) ||
+    if ((needs_projections(&kv->numbers) && !shape->projections) ||
         (needs_rotations(&kv->numbers) && !shape->rotations))
         LH_FAIL_DONE(LH_EINTERNAL, "policy '%s' needs projections or rotations of the model, which are not set",
                      policy->name);

@@ -42,7 +42,8 @@ int64_t lh_kv_wants_rows(const lh_kv *kv, int64_t layer)
 
 int lh_kv_wants_hidden(const lh_kv *kv, int64_t layer)
 {
-    int wanted = lh_kv_uses_rows(kv, layer) && lh_score_reads_hidden(&kv->numbers.score);
+    int wanted = (lh_kv_uses_rows(kv, layer) && lh_score_reads_hidden(&kv->numbers.score)) ||
+                 (lh_kv_uses_probes(kv, layer) && lh_uses_method(&kv->numbers.methods, LH_METHOD_output_norms));
     for (int64_t i = 0; i < kv->shared.follower_count; i++)
         wanted |= lh_kv_wants_hidden(kv->shared.followers[i], layer);
     return wanted;

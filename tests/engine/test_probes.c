@@ -124,6 +124,16 @@ START_TEST(test_scores_are_those_of_kvzip)
 }
 END_TEST
 
+START_TEST(test_scores_by_shares_of_rows_are_those_of_kvzip_plus)
+{
+    taken t;
+    prefill(&t, "--rows-at repeat --output-norms", 2148);
+    compare(&t, "/kvzip-plus");
+    clear(&t);
+    mt_end();
+}
+END_TEST
+
 START_TEST(test_segments_see_sinks_their_stretch_and_themselves)
 {
     taken t;
@@ -195,6 +205,7 @@ int main(void)
     tcase_add_unchecked_fixture(tests, make_fixture, remove_fixture);
     tcase_set_timeout(tests, 0);
     tcase_add_test(tests, test_scores_are_those_of_kvzip);
+    tcase_add_test(tests, test_scores_by_shares_of_rows_are_those_of_kvzip_plus);
     tcase_add_test(tests, test_segments_see_sinks_their_stretch_and_themselves);
     tcase_add_test(tests, test_a_prompt_does_not_notice_probe_tokens);
     tcase_add_test(tests, test_probe_tokens_need_positions_of_the_model);

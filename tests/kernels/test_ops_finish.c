@@ -407,11 +407,70 @@ START_TEST(test_defended_scores_are_means_at_least_and_weighed_by_shares)
 }
 END_TEST
 
+START_TEST(test_largest_outputs_are_weighed_query_head_by_query_head)
+{
+    for (int b = 0; rig_backend(b); b++) {
+        rig g;
+        rig_open(&g, rig_backend(b));
+        for (int n = 0; n < 12; n++) {
+            lot m = {0};
+            const int64_t heads = 1 + n % 3, group = 1 + n % 4, cols = 1 + n * 7, x_ld = cols + n % 2,
+                          y_ld = cols + n % 5, count = heads * group * x_ld;
+            float *x = lot_normals(&m, count, 1.0f, n), *squares = lot_normals(&m, count, 1.0f, n + 20),
+                  *got = lot_new(&m, heads * y_ld * 4), *y = rig_new(&g, heads * y_ld * 4);
+            for (int64_t i = 0; i < count; i++) x[i] = fabsf(x[i]), squares[i] = fabsf(squares[i]);
+            RUN(&g, largest_outputs, .y = y, .x = rig_put(&g, x, count * 4), .squares = rig_put(&g, squares, count * 4),
+                .heads = heads, .group = group, .cols = cols, .y_ld = y_ld, .x_ld = x_ld);
+            rig_get(&g, got, y, heads * y_ld * 4);
+            for (int64_t h = 0; h < heads; h++)
+                for (int64_t s = 0; s < cols; s++) {
+                    double largest = 0;
+                    for (int64_t i = h * group; i < (h + 1) * group; i++)
+                        largest = fmax(largest, (double)x[i * x_ld + s] * sqrt((double)squares[i * x_ld + s]));
+                    const float want = (float)largest;
+                    check_near(&got[h * y_ld + s], &want, 1, (tolerance){2e-6, 1e-7}, "largest_outputs, case %d, %s", n,
+                               g.ops->name);
+                }
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
+START_TEST(test_divided_rows_have_weights_over_their_norm)
+{
+    for (int b = 0; rig_backend(b); b++) {
+        rig g;
+        rig_open(&g, rig_backend(b));
+        for (int n = 0; n < 8; n++) {
+            lot m = {0};
+            const int64_t rows = 1 + n * 5, heads = 1 + n % 4, count = rows * heads;
+            float *lse = lot_normals(&m, count, 3.0f, n), *squares = lot_normals(&m, rows, 5.0f, n + 20),
+                  *got = lot_new(&m, count * 4), *y = rig_put(&g, lse, count * 4);
+            for (int64_t r = 0; r < rows; r++) squares[r] = r ? squares[r] * squares[r] : 0;
+            RUN(&g, divide_rows, .lse = y, .squares = rig_put(&g, squares, rows * 4), .rows = rows, .heads = heads);
+            rig_get(&g, got, y, count * 4);
+            for (int64_t i = 0; i < count; i++) {
+                const float want = (float)((double)lse[i] + log(fmax((double)squares[i / heads], 1e-12)) / 2);
+                check_near(&got[i], &want, 1, (tolerance){2e-6, 2e-6}, "divide_rows, case %d, %s", n, g.ops->name);
+            }
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_finish_scores_divides_by_the_rows_that_saw_the_entry,
                                   test_raise_scores_takes_the_larger_of_a_score_and_an_exponential,
                                   test_similar_keys_are_added_up_without_the_last_of_each,
+                                  test_largest_outputs_are_weighed_query_head_by_query_head,
+                                  test_divided_rows_have_weights_over_their_norm,
                                   test_weigh_scores_multiplies_with_the_norms_of_the_slots,
                                   test_put_stats_writes_what_competes_of_the_last_slots_and_nothing_else,
                                   test_a_prior_is_relative_to_its_maximum_over_what_competes,

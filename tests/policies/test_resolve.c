@@ -447,6 +447,8 @@ START_TEST(test_parts_that_cannot_go_together_are_refused)
         {{.policy = "snapkv", .budget = "64", .parts = {.rows_at = "repeat"}}, "'--statistic max' or sum"},
         {{.policy = "kvzip", .budget = "64", .parts = {.statistic = "rms"}}, "'--statistic max' or sum"},
         {{.policy = "kvzip", .budget = "64", .parts = {.rows_at = "repeat:7"}}, "N from 8 on"},
+        {{.policy = "kvzip --statistic sum", .budget = "64", .parts = {.own = {{"output-norms", "on"}}}},
+         "'--statistic max --rows-at repeat'"},
         {{.policy = "kvzip", .budget = "64", .parts = {.rows_at = "again"}}, "one of own, after, repeat"},
         {{.policy = "kvzip", .budget = "64", .parts = {.rows = "last:4"}}, "would ignore '--rows'"},
         {{.policy = "kvzip", .budget = "64", .parts = {.evict = "every:4"}}, "'--evict never'"},

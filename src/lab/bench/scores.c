@@ -20,7 +20,8 @@ static const char *const names[] = {"finish_scores",   "group_reduce",
                                     "value_ranges",    "count_best",
                                     "entry_features",  "raise_scores",
                                     "last_similar",    "add_similarities",
-                                    "mix_scores",      NULL};
+                                    "mix_scores",      "divide_rows",
+                                    "largest_outputs", NULL};
 
 LH_BENCH_CALL(finish_scores)
 LH_BENCH_CALL(group_reduce)
@@ -36,6 +37,8 @@ LH_BENCH_CALL(raise_scores)
 LH_BENCH_CALL(last_similar)
 LH_BENCH_CALL(add_similarities)
 LH_BENCH_CALL(mix_scores)
+LH_BENCH_CALL(divide_rows)
+LH_BENCH_CALL(largest_outputs)
 LH_BENCH_CALL(key_difference)
 LH_BENCH_CALL(lag_scores)
 LH_BENCH_CALL(apply_prior)
@@ -124,6 +127,9 @@ static lh_status run_statistics(lh_bench *b, const layer *l)
     RUN(last_similar, "8 rows", 4.0, .y = l->order, .of = similar, .threshold = 0.5f);
     RUN(add_similarities, "8 rows", 12.0, .y = l->y, .last = l->order, .of = similar);
     RUN(mix_scores, "", 12.0, .y = l->y, .x = l->x, .cols = l->n, .own = 0.5f, .other = 0.5f);
+    RUN(divide_rows, "rows of 8", 8.0, .lse = l->y, .squares = l->x, .rows = ld, .heads = HEADS);
+    RUN(largest_outputs, "groups of 4", 9.0, .y = l->y, .x = l->x, .squares = l->x, .heads = HEADS / 4, .group = 4,
+        .cols = ld, .y_ld = ld, .x_ld = ld);
     RUN(group_reduce, "groups of 4", 5.0, .y = l->y, .x = l->x, .heads = HEADS / 4, .group = 4, .cols = ld, .y_ld = ld,
         .x_ld = ld, .factor = 1.0f);
     RUN(put_stats, "", 8.0, .y = x, .x = l->x, .kv = kv, .last = LH_ALL_ENTRIES, .ld = ld);
