@@ -1,4 +1,7 @@
-/* cache_size.c - what a policy takes from a model: entries for a budget in bytes, and the weights of its score. */
+/* cache_size.c - what a policy takes from a model: entries for a budget in bytes, the weights of its score, and the
+ * default that these make possible. */
+#include <string.h>
+
 #include "base/size_text.h"
 #include "policies/policy_impl.h"
 
@@ -47,8 +50,29 @@ static lh_status size_budget(lh_policy *policy, const lh_cache_size *cache)
     return lh_policy_check(policy, policy->budget.n);
 }
 
+static lh_status resolve_default(lh_policy *out, const char *name, const char *budget)
+{
+    LH_TRY(lh_policy_resolve_stored(out, &(lh_policy_options){.policy = name, .budget = budget}));
+    out->by_default = 1;
+    return LH_OK;
+}
+
+/* A part that was given is one of the usual default. */
+static lh_status take_default(lh_policy *policy, uint64_t hash)
+{
+    lh_policy usual, learnt;
+    lh_part_value budget;
+    if (!hash || !policy->by_default || strcmp(policy->name, lh_policy_to_ask_later) != 0) return LH_OK;
+    lh_budget_write(policy, &budget);
+    LH_TRY(resolve_default(&usual, lh_policy_to_ask_later, budget.text));
+    LH_TRY(resolve_default(&learnt, lh_policy_of_learnt, budget.text));
+    if (memcmp(policy, &usual, sizeof usual) == 0) *policy = learnt;
+    return LH_OK;
+}
+
 lh_status lh_policy_size(lh_policy *policy, const lh_cache_size *cache)
 {
-    LH_TRY(take_score_weights(policy, cache->score_weights));
-    return size_budget(policy, cache);
+    LH_TRY(size_budget(policy, cache));
+    LH_TRY(take_default(policy, cache->score_weights));
+    return take_score_weights(policy, cache->score_weights);
 }

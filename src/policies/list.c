@@ -34,12 +34,35 @@ static void clear_choice(lh_policy_choice *choice)
     lh_free(choice->given);
 }
 
-/* True if the list has an equal policy. */
+/* True if the list has an equal policy, named or by default. */
 static int is_known(const lh_policy_list *list, const lh_policy_choice *choice)
 {
-    for (int64_t i = 0; i < list->n; i++)
-        if (!list->at[i].given && memcmp(&list->at[i].policy, &choice->policy, sizeof choice->policy) == 0) return 1;
+    lh_policy one = choice->policy;
+    for (int64_t i = 0; i < list->n; i++) {
+        one.by_default = list->at[i].policy.by_default;
+        if (!list->at[i].given && memcmp(&list->at[i].policy, &one, sizeof one) == 0) return 1;
+    }
     return 0;
+}
+
+/* The policy in words, and its budget, take the place of earlier ones. */
+static lh_status put_words(lh_policy_choice *choice)
+{
+    lh_status st = LH_OK;
+    const lh_policy *policy = &choice->policy;
+    lh_buf text = {0};
+    lh_part_value budget = {""};
+    lh_free(choice->name);
+    lh_free(choice->budget);
+    choice->name = choice->budget = NULL;
+    if (policy->evicts) lh_budget_write(policy, &budget);
+    LH_TRY_DONE(lh_policy_text(policy, &text));
+    int64_t tail = policy->evicts ? (int64_t)strlen(" --budget ") + (int64_t)strlen(budget.text) : 0;
+    LH_TRY_DONE(lh_strndup(&choice->name, text.data, text.bytes - tail));
+    LH_TRY_DONE(lh_strdup(&choice->budget, budget.text));
+done:
+    lh_buf_clear(&text);
+    return st;
 }
 
 /* Appends a policy unless the list has an equal one. */
@@ -47,14 +70,8 @@ static lh_status add_policy(lh_policy_list *list, const lh_policy *policy)
 {
     lh_status st = LH_OK;
     lh_policy_choice choice = {.policy = *policy};
-    lh_buf text = {0};
-    lh_part_value budget = {""};
     if (is_known(list, &choice)) return LH_OK;
-    if (policy->evicts) lh_budget_write(policy, &budget);
-    LH_TRY_DONE(lh_policy_text(policy, &text));
-    int64_t tail = policy->evicts ? (int64_t)strlen(" --budget ") + (int64_t)strlen(budget.text) : 0;
-    LH_TRY_DONE(lh_strndup(&choice.name, text.data, text.bytes - tail));
-    LH_TRY_DONE(lh_strdup(&choice.budget, budget.text));
+    LH_TRY_DONE(put_words(&choice));
     if (list->n == list->cap) {
         LH_TRY_DONE(lh_realloc(&list->at, 2 * list->cap + 8, sizeof *list->at));
         list->cap = 2 * list->cap + 8;
@@ -63,7 +80,6 @@ static lh_status add_policy(lh_policy_list *list, const lh_policy *policy)
     choice = (lh_policy_choice){0};
 done:
     clear_choice(&choice);
-    lh_buf_clear(&text);
     return st;
 }
 
@@ -86,7 +102,6 @@ static lh_status add_budgets(lh_policy_list *list, const lh_policy_options *opti
         LH_TRY_DONE(next_item(&budgets, "budget", &item));
         one.budget = item;
         LH_TRY_DONE(lh_policy_resolve(&policy, &one));
-        policy.by_default = 0; /* equal to one that was named */
         LH_TRY_DONE(add_policy(list, &policy));
     }
 done:
@@ -146,6 +161,14 @@ done:
     return st;
 }
 
+/* 1: not for every model (model/score_weights.h). */
+static int needs_score_weights(const lh_policy_preset *preset)
+{
+    lh_policy policy;
+    const lh_policy_options options = {.policy = preset->name, .budget = "50%"};
+    return lh_parts_read(&policy, preset, &options) == LH_OK && lh_policy_has(&policy, LH_NEEDS_SCORE_WEIGHTS);
+}
+
 static lh_status add_all(lh_policy_list *list, const lh_policy_options *options, const char *budgets)
 {
     lh_status st = LH_OK;
@@ -153,7 +176,7 @@ static lh_status add_all(lh_policy_list *list, const lh_policy_options *options,
     for (int i = 0; lh_policy_at(i); i++) {
         const lh_policy_preset *preset = lh_policy_at(i);
         lh_policy_options one = *options;
-        if (preset->kind == LH_POLICY_COMPATIBLE || !preset->parts) continue;
+        if (preset->kind == LH_POLICY_COMPATIBLE || !preset->parts || needs_score_weights(preset)) continue;
         one.policy = preset->name;
         st = drop_unused(&one, preset, &all);
         if (st == LH_OK) st = add_budgets(list, &one, budgets);
@@ -234,15 +257,11 @@ lh_status lh_policy_list_size(lh_policy_list *list, const lh_cache_size *cache)
     int changed = 0;
     for (int64_t i = 0; i < list->n; i++) {
         lh_policy_choice *c = &list->at[i];
-        lh_part_value budget;
-        const int is_of_bytes = c->policy.budget_bytes != 0;
+        const lh_policy before = c->policy;
         LH_TRY(lh_policy_size(&c->policy, cache));
-        if (!is_of_bytes) continue;
+        if (!before.budget_bytes && strcmp(before.name, c->policy.name) == 0) continue;
         changed = 1;
-        lh_budget_write(&c->policy, &budget);
-        lh_free(c->budget);
-        c->budget = NULL;
-        LH_TRY(lh_strdup(&c->budget, budget.text));
+        LH_TRY(put_words(c));
     }
     if (changed) drop_equal(list);
     return LH_OK;

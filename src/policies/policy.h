@@ -179,7 +179,8 @@ typedef struct lh_cache_size {
 } lh_cache_size;
 
 /* What a policy takes from a model. A budget in bytes becomes the most entries per KV head with keys and values of at
- * most as many bytes, where a sliding layer holds its window at most; and a score that needs weights takes the model's.
+ * most as many bytes, where a sliding layer holds its window at most; a score that needs weights takes the model's; and
+ * the default for questions to come is the preset of learnt scores if there are weights, and no part was given.
  * LH_EUSAGE if not one entry fits, or there are no weights, and as lh_policy_check. LH_EINPUT if the policy, of a cache
  * file, had other weights. */
 lh_status lh_policy_size(lh_policy *policy, const lh_cache_size *cache);

@@ -50,8 +50,9 @@ typedef struct lh_policy_preset {
 const lh_policy_preset *lh_policy_find(const char *name); /* by name or alias, loaded plug-ins too; NULL: none */
 const lh_policy_preset *lh_policy_at(int i);              /* NULL after the last; without plug-ins */
 
-/* The default presets with a budget: where policies see the question, and where it comes after the eviction. */
-extern const char lh_policy_by_default[], lh_policy_to_ask_later[];
+/* The default presets with a budget: where policies see the question; where it comes after the eviction; and where it
+ * does, and the model has weights of learnt scores (lh_policy_size). */
+extern const char lh_policy_by_default[], lh_policy_to_ask_later[], lh_policy_of_learnt[];
 
 /* Weights of budgets, read from files (profile.h). */
 typedef struct lh_profile lh_profile;

@@ -28,6 +28,14 @@ static const lh_policy_preset presets[] = {
      .kind = LH_POLICY_OWN,
      .parts = "--statistic max --rows-at repeat:512 --window 0 --pool none --sinks 4 --recents 10% --head-budget "
               "adaptive --alpha 0.2 --safeguard interp --layer-budget adaptive --select topk --fit both --evict never"},
+    /* For questions that come after the eviction, with weights of the model: facts stay as with the full cache
+     * (docs/quality.md). */
+    {.name = "learnt",
+     .summary = "for questions to come: a learnt function of key and value, and rows after the prompt; fitted",
+     .kind = LH_POLICY_OWN,
+     .parts = "--statistic rms --window 4 --rows-at after --rows sample:512 --learnt --pool none --sinks 4 --recents "
+              "10% --head-budget adaptive --alpha 0.2 --safeguard interp --layer-budget adaptive --select topk --fit "
+              "both --evict never"},
     {.name = "random",
      .summary = "entries drawn by chance, by each head alone",
      .kind = LH_POLICY_BASELINE,
@@ -230,7 +238,8 @@ static const lh_policy_preset presets[] = {
 
 enum { PRESETS = sizeof presets / sizeof *presets };
 
-const char lh_policy_by_default[] = "longhaul", lh_policy_to_ask_later[] = "ask-later";
+const char lh_policy_by_default[] = "longhaul", lh_policy_to_ask_later[] = "ask-later",
+           lh_policy_of_learnt[] = "learnt";
 
 const lh_policy_preset *lh_policy_find(const char *name)
 {

@@ -88,8 +88,8 @@ lh_status lh_policy_question_warnings(const lh_policy *policy, int64_t seen, lh_
     LH_TRY(lh_buf_printf(out,
                          "'%s' evicts by the attention of the context, before it sees a question, and may evict the "
                          "answer: 'generate --scenario question-aware' shows it one question first; '--policy %s' "
-                         "keeps what questions to "
-                         "come may need\n",
-                         policy->name, lh_policy_to_ask_later));
+                         "or, with learnt scores of the model, "
+                         "'%s' keeps what questions to come may need\n",
+                         policy->name, lh_policy_to_ask_later, lh_policy_of_learnt));
     return LH_OK;
 }

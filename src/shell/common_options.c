@@ -141,8 +141,8 @@ const lh_option_table lh_shell_engine_options = {"model and ranks", engine_rows}
 static const lh_option policy_rows[] = {
     {LH_POLICY_ROW, .arg = "NAME", .word = lh_shell_policy_word,
      .help = "Eviction policy: the name of a preset, which '--policy help' lists, or a score of your own, './my.so' "
-             "or './my.py' (a plug-in); with --budget alone longhaul, or ask-later where questions come after the "
-             "eviction. "
+             "or './my.py' (a plug-in); with --budget alone longhaul, or, where questions come after the eviction, "
+             "learnt for a model with learnt scores and ask-later for others. "
              "'--policy NAME --help' explains a policy; the options below change its parts, and may stand with it in "
              "quotes, as options of a plug-in must: './my.so --temperature 2'. full keeps everything and is the "
              "default without --budget."},

@@ -175,6 +175,13 @@ lh_status lh_shell_check_loaded(const lh_policy_options *options, const char *lo
 static const char *const defaults[] = {[LH_ASKED_IN_PROMPT] = "the default with a budget",
                                        [LH_ASKED_LATER] = "the default with a budget for questions that come later"};
 
+/* What would make a better default. */
+static const char *hint(const lh_policy *policy)
+{
+    const int lacks_weights = strcmp(policy->name, lh_policy_to_ask_later) == 0 && !policy->score.weights;
+    return lacks_weights ? "'longhaul learn' gives this model a better one; " : "";
+}
+
 lh_status lh_shell_note_policy(const lh_policy *policy, int64_t tokens, lh_policy_asked asked)
 {
     lh_status st = LH_OK;
@@ -182,7 +189,7 @@ lh_status lh_shell_note_policy(const lh_policy *policy, int64_t tokens, lh_polic
     if (!lh_shell_first()) goto done;
     LH_TRY_DONE(lh_policy_text(policy, &text));
     if (policy->by_default)
-        lh_info("policy: %s (%s; '--policy' selects another)", text.data, defaults[asked]);
+        lh_info("policy: %s (%s; %s'--policy' selects another)", text.data, defaults[asked], hint(policy));
     else
         lh_debug("policy: %s", text.data);
     LH_TRY_DONE(lh_policy_warnings(policy, tokens, &warnings));
@@ -198,13 +205,15 @@ done:
     return st;
 }
 
-void lh_shell_note_defaults(const lh_policy_options *lists)
+void lh_shell_note_defaults(const lh_policy_list *policies)
 {
-    if (lists->policy || !lists->budget) return;
-    if (lists->asked == LH_ASKED_BOTH)
-        lh_info("policies: %s (%s) and %s (%s); '--policy' selects others", lh_policy_by_default,
-                defaults[LH_ASKED_IN_PROMPT], lh_policy_to_ask_later, defaults[LH_ASKED_LATER]);
-    else
-        lh_info("policy: %s (%s; '--policy' selects others)",
-                lists->asked == LH_ASKED_LATER ? lh_policy_to_ask_later : lh_policy_by_default, defaults[lists->asked]);
+    const char *noted = "";
+    for (int64_t i = 0; i < policies->n; i++) {
+        const lh_policy *policy = &policies->at[i].policy;
+        if (!policy->by_default || strcmp(policy->name, noted) == 0) continue;
+        noted = policy->name;
+        const lh_policy_asked asked =
+            strcmp(noted, lh_policy_by_default) == 0 ? LH_ASKED_IN_PROMPT : LH_ASKED_LATER;
+        lh_info("policy: %s (%s; %s'--policy' selects others)", noted, defaults[asked], hint(policy));
+    }
 }

@@ -3,7 +3,7 @@
 #ifndef LH_SHELL_POLICY_OPTIONS_H
 #define LH_SHELL_POLICY_OPTIONS_H
 
-#include "policies/policy.h"
+#include "policies/list.h"
 #include "shell/shell.h"
 
 /* 1 if argv (after the name of the command) asks for help on policies, and the command takes policies. */
@@ -21,8 +21,8 @@ lh_status lh_shell_check_loaded(const lh_policy_options *options, const char *lo
 /* Logs the policy and its warnings for a prompt of `tokens` tokens, on rank 0; asked: when questions come. */
 lh_status lh_shell_note_policy(const lh_policy *policy, int64_t tokens, lh_policy_asked asked);
 
-/* Logs which policies a list has where it names none. */
-void lh_shell_note_defaults(const lh_policy_options *lists);
+/* Logs which policies a list has where it names none, after lh_policy_list_size. */
+void lh_shell_note_defaults(const lh_policy_list *policies);
 
 /* The rows of lh_policy_options. Every table has its own text for policy and budget, after LH_POLICY_ROW and
  * LH_BUDGET_ROW; the rows of parts follow from lh_policy_part_row. */

@@ -315,14 +315,14 @@ END_TEST
  * ranks. */
 START_TEST(test_each_scenario_has_its_default)
 {
-    static const char longhaul[] = "longhaul (the default with a budget)",
-                      later[] = "ask-later (the default with a budget for questions that come later)";
+    static const char longhaul[] = "longhaul (the default with a budget; ",
+                      later[] = "ask-later (the default with a budget for questions that come later; 'longhaul learn' gives";
     static const struct {
         const char *scenario, *policies[3], *said;
     } cases[] = {
         {"question-aware", {"full", "longhaul"}, "policy: longhaul (the default with a budget; '--policy'"},
         {"context-only", {"full", "ask-later"}, "policy: ask-later (the default with a budget for questions that"},
-        {"question-aware,context-only", {"full", "longhaul", "ask-later"}, "policies: longhaul (the default with a"}};
+        {"question-aware,context-only", {"full", "longhaul", "ask-later"}, "policy: longhaul (the default with a"}};
     program_result r = {0};
     for (int ranks = 1; ranks <= 4; ranks++)
         for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {

@@ -1,3 +1,4 @@
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +57,7 @@ END_TEST
 
 START_TEST(test_weights_beside_the_model_need_no_option)
 {
-    static const char learnt[] = "--policy 'snapkv --statistic rms --window 4 --rows-at after --learnt' --budget 60 ";
+    static const char learnt[] = "--policy learnt --budget 60 ";
     program_result r = {0}, named = {0};
     write_texts();
     program_refuses(1, 2, "there are none for this one: make them with 'longhaul learn'", GENERATE LINEAR);
@@ -69,6 +70,50 @@ START_TEST(test_weights_beside_the_model_need_no_option)
     program_run(&named, 1, GENERATE "%s --score-weights named.h5", learnt);
     program_exits(&named, 0);
     ck_assert_str_eq(named.out.data, r.out.data);
+    program_clear(&r);
+    program_clear(&named);
+}
+END_TEST
+
+/* The name of the policy of a plan, of one rank. */
+static void is_planned(const char *options, const char *policy)
+{
+    program_result r = {0};
+    program_run(&r, 1, "plan -m tiny.h5 --context 200 --json -q %s", options);
+    program_exits(&r, 0);
+    json_t *o = json_loads(r.out.data, 0, NULL);
+    const json_t *name = json_object_get(json_object_get(o, "policy"), "name");
+    ck_assert_msg(name && strcmp(json_string_value(name), policy) == 0, "%s: not %s in %s", options, policy,
+                  r.out.data);
+    json_decref(o);
+    program_clear(&r);
+}
+
+START_TEST(test_questions_to_come_have_the_learnt_scores_of_a_model_that_has_some)
+{
+    program_result r = {0}, named = {0};
+    write_texts();
+    is_planned("--budget 60 --question 5", "ask-later");
+    program_run(&r, 1, LEARN);
+    program_exits(&r, 0);
+    is_planned("--budget 60 --question 5", "learnt");
+    is_planned("--budget 60", "longhaul");
+    is_planned("--budget 60 --question 5 --recents 4", "ask-later"); /* a part of it is given */
+    is_planned("--budget 60 --question 5 --policy ask-later", "ask-later");
+    program_run(&named, 1, GENERATE "--budget 64K --question b --policy learnt");
+    program_exits(&named, 0);
+    for (int ranks = 1; ranks <= 3; ranks += 2) {
+        program_run(&r, ranks, GENERATE "--budget 64K --question b");
+        program_exits(&r, 0);
+        ck_assert_str_eq(r.out.data, named.out.data);
+    }
+    program_run(&r, 1, "eval needle -m tiny.h5 --haystack long --length 200 --depth 0.5 -n 2 --budget 60 --scenario "
+                       "context-only --json");
+    program_exits(&r, 0);
+    ck_assert_msg(strstr(r.err.data, "policy: learnt (the default with a budget for questions that come later; '"),
+                  "%s", r.err.data);
+    ck_assert_msg(strstr(r.out.data, "\"learnt\""), "%s", r.out.data);
+    program_run(&r, 1, "--version > v; rm tiny.scores.h5");
     program_clear(&r);
     program_clear(&named);
 }
@@ -127,6 +172,7 @@ int main(void)
 {
     const TTest *const tests[] = {test_any_number_of_ranks_learns_the_same_weights_and_keeps_the_same_entries_by_them,
                                   test_weights_beside_the_model_need_no_option,
+                                  test_questions_to_come_have_the_learnt_scores_of_a_model_that_has_some,
                                   test_a_saved_cache_goes_on_with_its_own_weights_alone,
                                   test_damaged_weights_beside_the_model_are_warned_of,
                                   test_what_cannot_be_learnt_or_used_is_named,

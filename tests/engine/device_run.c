@@ -168,6 +168,7 @@ void device_run(lh_engine *engine, const device_case *c, device_result *out)
     int64_t rows = c->every_row ? m->prompt : 1;
     *out = (device_result){.layers = lh_engine_get(engine)->config->layers, .vocab = m->vocab};
     lh_status st = lh_policy_resolve(&plan, c->policy);
+    if (st == LH_OK) st = lh_engine_size_policy(engine, &plan);
     mt_try(st);
     if (st != LH_OK) return;
     describe(c, &plan, out->name, sizeof out->name);

@@ -148,6 +148,7 @@ void family_run(lh_engine *engine, const family_case *c, family_result *out)
     state s = {.engine = engine, .name = out->name};
     *out = (family_result){.layers = lh_engine_get(engine)->config->layers};
     mt_try(lh_policy_resolve(&plan, c->policy));
+    mt_try(lh_engine_size_policy(engine, &plan));
     describe(c, &plan, out->name, sizeof out->name);
     s.fixed = lh_policy_fix(&plan, FAMILY_PROMPT);
     mt_try(lh_calloc(&out->logits, FAMILY_STEPS * FAMILY_VOCAB, sizeof *out->logits));

@@ -157,7 +157,7 @@ END_TEST
 enum { MANY = 128 };
 
 /* Presets that share a prefill, as they are, with a budget above all windows and one below. */
-static int64_t many_plans(lh_policy *plans)
+static int64_t many_plans(lh_engine *engine, lh_policy *plans)
 {
     int64_t n = 0;
     lh_policy_options o;
@@ -165,6 +165,7 @@ static int64_t many_plans(lh_policy *plans)
         for (int number = 0; number < 4; number += 3)
             if (family_policy(&o, p, number)) {
                 mt_try(lh_policy_resolve(&plans[n], &o));
+                mt_try(lh_engine_size_policy(engine, &plans[n]));
                 n += lh_policy_shares_prefill(&plans[n]);
             }
     return n;
@@ -219,10 +220,10 @@ static void compare_sessions(lh_session *many, lh_session *own, int model, const
 START_TEST(test_one_prefill_fills_every_cache_as_its_own_would)
 {
     static lh_policy plans[MANY];
-    int64_t n = many_plans(plans);
     family_dice d = {.seed = (uint32_t)(100 * mt_size() + 20 + _i)};
     if (!runs_here(_i)) return;
     lh_engine *engine = family_open(mt_comm(), models.paths[_i], "cpu", 0);
+    int64_t n = many_plans(engine, plans);
     lh_session *many = prefilled(engine, plans, n);
     for (int64_t i = 0; i < n; i++) {
         if (mt_size() > 1 && !family_is_long() && family_roll(&d, 4)) continue;

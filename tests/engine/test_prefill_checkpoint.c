@@ -100,9 +100,11 @@ static int policy_count(void)
 static lh_session *open_session(lh_engine *engine, const lh_policy *policy, int64_t more)
 {
     lh_session *s = NULL;
+    lh_policy sized = *policy;
+    mt_try(lh_engine_size_policy(engine, &sized));
     mt_try(lh_session_open(
         &s, engine,
-        &(lh_session_options){.policy = policy, .prompt = PROMPT, .more = more, .length = PROMPT + more, .seed = 3}));
+        &(lh_session_options){.policy = &sized, .prompt = PROMPT, .more = more, .length = PROMPT + more, .seed = 3}));
     return s;
 }
 

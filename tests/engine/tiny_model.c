@@ -8,6 +8,8 @@
 
 #include "base/rng.h"
 #include "import/checkpoint.h"
+#include "kernels/ops.h"
+#include "model/score_weights.h"
 
 /* As large as keeps a random model's activations of order one; biases and norms stay away from 0 and 1, so that a
  * forgotten one would show. */
@@ -85,6 +87,28 @@ static void write_weight(lh_checkpoint_writer *out, const lh_config *config, lh_
     free(values);
 }
 
+/* Learnt scores of order one, around the scores of attention: either may be the larger. */
+static void write_score_weights(const char *path, const lh_config *config)
+{
+    char *beside = NULL;
+    lh_checkpoint *ck = NULL;
+    lh_score_weights w = {
+        .layers = config->layers, .kv_heads = config->kv_heads, .features = lh_feature_count(config->head_dim)};
+    const int64_t count = w.layers * w.kv_heads * w.features;
+    w.at = malloc((size_t)count * sizeof *w.at);
+    lh_normals(w.at, 7, 0, 0, count);
+    for (int64_t i = 0; i < count; i++) w.at[i] /= sqrtf((float)w.features);
+    lh_status st = lh_checkpoint_open(&ck, path);
+    if (st == LH_OK) w.model = lh_checkpoint_identity(ck);
+    if (st == LH_OK) st = lh_score_weights_name(&beside, path);
+    if (st == LH_OK && beside) st = lh_score_weights_write(&w, beside, NULL);
+    if (st != LH_OK) fprintf(stderr, "%s\n", lh_error_message());
+    assert(st == LH_OK);
+    lh_checkpoint_close(ck);
+    lh_free(beside);
+    free(w.at);
+}
+
 void tiny_model_make(const char *path, const tiny_shape *s)
 {
     char text[1024];
@@ -112,6 +136,7 @@ void tiny_model_make(const char *path, const tiny_shape *s)
     }
     st = lh_checkpoint_finish(out);
     assert(st == LH_OK);
+    write_score_weights(path, &config);
     lh_config_clear(&config);
 }
 

@@ -19,7 +19,7 @@ typedef struct tiny_shape {
     tiny_numbers numbers;
 } tiny_shape;
 
-/* Writes the checkpoint to `path`; asserts that it works. One process. */
+/* Writes the checkpoint to `path`, and weights of learnt scores beside it; asserts that it works. One process. */
 void tiny_model_make(const char *path, const tiny_shape *shape);
 
 /* n token ids below vocab that are the same everywhere. */

@@ -37,7 +37,7 @@ static const lh_option choice_rows[] = {
      .def = "question-aware",
      .help = "question-aware: the question is part of the prompt, which is evicted. context-only: it comes after the "
              "eviction of the context, which every question must have. Without --policy a budget is for the default of "
-             "each, longhaul and ask-later, in all scenarios of the list."},
+             "each, longhaul and ask-later (or learnt), in all scenarios of the list."},
     {0}};
 #undef FIELD
 static const lh_option_table choice_table = {"questions", choice_rows};

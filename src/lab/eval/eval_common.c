@@ -360,7 +360,7 @@ lh_status lh_eval_run(lh_eval_task *task)
     LH_TRY_DONE(choose_chat(task));
     if (lh_shell_first()) st = lh_eval_open_resume(task);
     LH_TRY_DONE(lh_comm_agree_untimed(lh_engine_get(task->engine)->comm, st));
-    lh_shell_note_defaults(&task->lists);
+    lh_shell_note_defaults(&task->policies);
     st = lh_eval_warn_of_policies(&task->policies, task->lengths, task->length_count);
     LH_TRY_DONE(lh_comm_agree(lh_engine_get(task->engine)->comm, st));
     LH_TRY_DONE(task->kind->run(task->self));

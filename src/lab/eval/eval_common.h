@@ -45,7 +45,7 @@ typedef struct lh_eval_options {
     .type = LH_OPT_STR, .name = "scenario", .arg = "LIST", .def = "question-aware,context-only",                \
     .help = "question-aware: the question is part of the prompt, and policies that observe its end see it; "    \
             "context-only: it comes after the eviction. Without --policy a budget is for the default of each, " \
-            "longhaul and ask-later, in all scenarios of the list."
+            "longhaul and ask-later (or learnt), in all scenarios of the list."
 #define LH_EVAL_GIVEN                                                                                                 \
     .type = LH_OPT_LIST, .name = "keep-sets-from", LH_FIELD(lh_eval_options, given), .arg = "FOLDER|FILE",            \
     .help = "Also keep the positions of files, as one more policy: of the file PROMPT.h5 in FOLDER for every prompt " \
