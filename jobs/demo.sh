@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # From a fresh Debian 12 machine to an answer: installs what is missing, builds, fetches a small real model, hides one
 # sentence in 7,000 tokens of a licence and asks for it, on two MPI ranks: with the full cache, with 256 entries per head,
-# and with a fifth of the cache that was chosen before the question came. As root or with sudo; about six minutes on two
+# and with a tenth of the cache that was chosen before the question came. As root or with sudo; about six minutes on two
 # cores. Can be repeated: finished steps are skipped.
 set -euo pipefail
 # shellcheck source=jobs/common.sh
@@ -18,7 +18,7 @@ text_bytes=32400 # 7,000 tokens with the question and the template
 sentence="The secret passphrase for the vault is 'amber giraffe 4172'."
 question="What is the secret passphrase for the vault?"
 budget=256
-later_budget=20%
+later_budget=10%
 
 # The licence with the sentence in its middle, after a paragraph; and with the question at the end.
 write_prompts() {
@@ -70,6 +70,7 @@ PYTHON
 install "${packages[@]}" python3-pip unzip
 build release build longhaul
 fetch_model "$model"
+cp "$root/examples/smollm2.scores.h5" "$folder" # of 'longhaul learn': which entries questions to come ask for
 write_prompts
 say "question: $question (hidden in the prompt: $sentence)"
 run full -f "$prompt"
@@ -80,7 +81,7 @@ run snapkv-later -f "$document" --question "$question" --budget $later_budget --
 say "done"
 echo
 table full=full "longhaul=longhaul, $budget entries" "streaming=streaming, $budget entries" \
-    "later=ask-later, $later_budget, asked after" "snapkv-later=snapkv, $later_budget, asked after"
+    "later=learnt, $later_budget, asked after" "snapkv-later=snapkv, $later_budget, asked after"
 cat <<EOF
 
 And now you:
