@@ -254,10 +254,12 @@ static void take(run *x, lh_kv_taken what, int64_t tokens)
 }
 
 /* Whether few scores can be close to each other. Maxima of neighbours are equal, which the sums over joined heads need
- * not be; so are scores that are raised to their mean, and ranks of two kinds. */
+ * not be; roots of squares lie close to each other once they are summed over heads; scores that are raised to their
+ * mean are equal, and so are ranks of two kinds. */
 static int is_sharp(const lh_policy_numbers *fixed)
 {
-    int plateaus = (fixed->select.joint && fixed->shape.pool == LH_POOL_MAX) ||
+    const int has_roots = fixed->score.source == LH_METHOD_rms;
+    int plateaus = (fixed->select.joint && (fixed->shape.pool == LH_POOL_MAX || has_roots)) ||
                    part_word(&fixed->methods, "mean-floor") || fixed->select.kind == LH_METHOD_topk_keys;
     return !plateaus && lh_methods_have(&fixed->methods, LH_ATTENDS) && fixed->shape.pool != LH_POOL_AVG &&
            fixed->budget > 8 && fixed->budgets.heads == LH_HEADS_UNIFORM && fixed->select.kind != LH_METHOD_std_scope;
