@@ -155,11 +155,12 @@ static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_mode
     return LH_OK;
 }
 
-static lh_status find_score_weights(uint64_t *hash, const lh_engine_options *o, const lh_config *config)
+static lh_status find_score_weights(uint64_t *hash, const lh_engine_options *o, const lh_model_header *header)
 {
+    const lh_config *c = &header->config;
     lh_score_weights weights;
-    LH_TRY(lh_score_weights_find(&weights, &(lh_score_weights_request){o->score_weights, o->model, config->layers,
-                                                                       config->kv_heads, config->head_dim, 0}));
+    LH_TRY(lh_score_weights_find(&weights, &(lh_score_weights_request){o->score_weights, o->model, c->layers,
+                                                                       c->kv_heads, c->head_dim, header->identity}));
     *hash = weights.hash;
     lh_score_weights_clear(&weights);
     return LH_OK;
@@ -179,7 +180,7 @@ lh_status lh_plan_make(lh_plan *out, const lh_plan_request *request)
     LH_TRY_DONE(lh_model_header_read(&header, request->engine->model, request->engine->weights));
     LH_TRY_DONE(lh_engine_dtypes(request->engine, header.stored, &plan.dtype, &plan.kv_types));
     plan.stored = header.weights;
-    LH_TRY_DONE(find_score_weights(&plan.score_weights, request->engine, &header.config));
+    LH_TRY_DONE(find_score_weights(&plan.score_weights, request->engine, &header));
     LH_TRY_DONE(plan_all(&plan, request, &header, &room));
     *out = plan;
     plan = (lh_plan){0};

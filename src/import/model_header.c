@@ -64,6 +64,7 @@ static lh_status read_checkpoint(lh_model_header *out, const char *path, const c
     LH_TRY_DONE(lh_checkpoint_open_model(&ck, path, weights));
     LH_TRY_DONE(lh_config_copy(&out->config, lh_checkpoint_config(ck)));
     out->stored = lh_checkpoint_dtype(ck);
+    out->identity = lh_checkpoint_identity(ck);
     LH_TRY_DONE(lh_weight_formats_copy(&out->formats, lh_checkpoint_formats(ck), &out->config));
     LH_TRY_DONE(lh_format_tally_of(&out->weights, &out->config, out->formats));
 done:

@@ -10,6 +10,7 @@
 
 typedef struct lh_model_header {
     lh_config config;
+    uint64_t identity;         /* of a checkpoint (lh_checkpoint_identity); else 0 */
     lh_dtype stored;           /* type in which 'import' would store the matrices; bf16 for blocks */
     const lh_format **formats; /* of all tensors (lh_weight_format), as a checkpoint or a format of few bits sets them;
                                   NULL: plain numbers */

@@ -116,8 +116,11 @@ static lh_status check(const lh_score_weights *w, const char *path, const lh_sco
                 "%lld and %lld: make its own with 'longhaul learn'",
                 path, (long long)w->layers, (long long)w->kv_heads, (long long)w->features, (long long)q->layers,
                 (long long)q->kv_heads, (long long)lh_feature_count(q->head_dim));
-    if (q->identity && w->model != q->identity)
-        lh_warn("the score weights '%s' were learnt from other weights than this model has", path);
+    if (!q->identity || w->model == q->identity) return LH_OK;
+    if (!q->path)
+        LH_FAIL(LH_EINPUT, "'%s' was learnt from other weights than this model has ('%s' uses it all the same)", path,
+                lh_setting("score_weights"));
+    lh_warn("the score weights '%s' were learnt from other weights than this model has", path);
     return LH_OK;
 }
 
