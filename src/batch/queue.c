@@ -218,7 +218,7 @@ static lh_status find_context(group *g, uint64_t before, const lh_policy *policy
 {
     for (int64_t k = 0; k < g->context_count; k++) {
         *out = &g->contexts[k];
-        if ((*out)->before == before && memcmp(&(*out)->policy, policy, sizeof *policy) == 0) return LH_OK;
+        if ((*out)->before == before && lh_policy_same(&(*out)->policy, policy)) return LH_OK;
     }
     LH_TRY(lh_realloc(&g->contexts, g->context_count + 1, sizeof *g->contexts));
     *out = &g->contexts[g->context_count++];

@@ -146,10 +146,9 @@ lh_status lh_kv_check_policy(const lh_kv *kv, const lh_policy *of_file, const ch
     lh_status st = LH_OK;
     lh_policy mine = kv->policy, theirs = *of_file;
     lh_buf text = {0};
-    mine.by_default = theirs.by_default = 0;
     if (lh_policy_lacks_scorer(&theirs) && theirs.score.scorer.reads == mine.score.scorer.reads)
         theirs.score.scorer = mine.score.scorer; /* a function is in no file */
-    if (memcmp(&mine, &theirs, sizeof mine) == 0) return LH_OK;
+    if (lh_policy_same(&mine, &theirs)) return LH_OK;
     LH_TRY_DONE(lh_policy_text(&theirs, &text));
     LH_FAIL_DONE(LH_EUSAGE, "'%s' was made with the policy '%s': %s", path, text.data, advice);
 done:

@@ -50,23 +50,16 @@ static lh_status size_budget(lh_policy *policy, const lh_cache_size *cache)
     return lh_policy_check(policy, policy->budget.n);
 }
 
-static lh_status resolve_default(lh_policy *out, const char *name, const char *budget)
-{
-    LH_TRY(lh_policy_resolve_stored(out, &(lh_policy_options){.policy = name, .budget = budget}));
-    out->by_default = 1;
-    return LH_OK;
-}
-
-/* A part that was given is one of the usual default. */
+/* Where questions come later the default is learnt scores; a part that was given is one of the usual default. */
 static lh_status take_default(lh_policy *policy, uint64_t hash)
 {
-    lh_policy usual, learnt;
     lh_part_value budget;
-    if (!hash || !policy->by_default || strcmp(policy->name, lh_policy_to_ask_later) != 0) return LH_OK;
+    if (!hash || policy->by_default != LH_DEFAULT_AS_IT_IS || strcmp(policy->name, lh_policy_to_ask_later) != 0)
+        return LH_OK;
     lh_budget_write(policy, &budget);
-    LH_TRY(resolve_default(&usual, lh_policy_to_ask_later, budget.text));
-    LH_TRY(resolve_default(&learnt, lh_policy_of_learnt, budget.text));
-    if (memcmp(policy, &usual, sizeof usual) == 0) *policy = learnt;
+    LH_TRY(lh_policy_resolve_stored(policy,
+                                    &(lh_policy_options){.policy = lh_policy_of_learnt, .budget = budget.text}));
+    policy->by_default = LH_DEFAULT_AS_IT_IS;
     return LH_OK;
 }
 

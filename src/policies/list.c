@@ -34,13 +34,13 @@ static void clear_choice(lh_policy_choice *choice)
     lh_free(choice->given);
 }
 
-/* True if the list has an equal policy, named or by default. */
-static int is_known(const lh_policy_list *list, const lh_policy_choice *choice)
+/* True if the list has an equal policy. Defaults may become others (lh_policy_size) until they are sized. */
+static int is_known(const lh_policy_list *list, const lh_policy_choice *choice, int sized)
 {
-    lh_policy one = choice->policy;
     for (int64_t i = 0; i < list->n; i++) {
-        one.by_default = list->at[i].policy.by_default;
-        if (!list->at[i].given && memcmp(&list->at[i].policy, &one, sizeof one) == 0) return 1;
+        const lh_policy *known = &list->at[i].policy;
+        const int may_differ = !sized && known->by_default != choice->policy.by_default;
+        if (!list->at[i].given && !may_differ && lh_policy_same(known, &choice->policy)) return 1;
     }
     return 0;
 }
@@ -70,7 +70,7 @@ static lh_status add_policy(lh_policy_list *list, const lh_policy *policy)
 {
     lh_status st = LH_OK;
     lh_policy_choice choice = {.policy = *policy};
-    if (is_known(list, &choice)) return LH_OK;
+    if (is_known(list, &choice, 0)) return LH_OK;
     LH_TRY_DONE(put_words(&choice));
     if (list->n == list->cap) {
         LH_TRY_DONE(lh_realloc(&list->at, 2 * list->cap + 8, sizeof *list->at));
@@ -245,7 +245,7 @@ static void drop_equal(lh_policy_list *list)
     list->n = 0;
     for (int64_t i = 0; i < n; i++) {
         lh_policy_choice choice = list->at[i];
-        if (!choice.given && is_known(list, &choice))
+        if (!choice.given && is_known(list, &choice, 1))
             clear_choice(&choice);
         else
             list->at[list->n++] = choice;
@@ -259,9 +259,8 @@ lh_status lh_policy_list_size(lh_policy_list *list, const lh_cache_size *cache)
         lh_policy_choice *c = &list->at[i];
         const lh_policy before = c->policy;
         LH_TRY(lh_policy_size(&c->policy, cache));
-        if (!before.budget_bytes && strcmp(before.name, c->policy.name) == 0) continue;
-        changed = 1;
-        LH_TRY(put_words(c));
+        changed |= before.by_default || before.budget_bytes;
+        if (before.budget_bytes || strcmp(before.name, c->policy.name) != 0) LH_TRY(put_words(c));
     }
     if (changed) drop_equal(list);
     return LH_OK;

@@ -40,6 +40,13 @@ int lh_policy_lacks_scorer(const lh_policy *policy)
     return lh_policy_has_scorer(policy) && !policy->score.scorer.score;
 }
 
+int lh_policy_same(const lh_policy *a, const lh_policy *b)
+{
+    lh_policy one = *a;
+    one.by_default = b->by_default;
+    return memcmp(&one, b, sizeof one) == 0;
+}
+
 int lh_policy_attends(const lh_policy *policy)
 {
     return lh_policy_has(policy, LH_ATTENDS);

@@ -98,10 +98,13 @@ typedef struct lh_policy_protected {
     lh_policy_amount sinks, recents;
 } lh_policy_protected;
 
+/* Whether a policy is the default with a budget. LH_DEFAULT_WITH_PARTS: with parts that were given. */
+typedef enum lh_policy_default { LH_DEFAULT_NONE, LH_DEFAULT_WITH_PARTS, LH_DEFAULT_AS_IT_IS } lh_policy_default;
+
 /* A resolved policy: shares are still shares. lh_policy_numbers (budgets.h) has the integers for a prompt. */
 typedef struct lh_policy {
     char name[64];           /* of the preset */
-    int by_default;          /* 1: no policy was named, this is the default with a budget */
+    lh_policy_default by_default;
     int evicts;              /* 0: `full`, the members below are unused */
     lh_policy_amount budget; /* percent: of the prompt */
     int64_t budget_bytes;    /* a budget in bytes until lh_policy_size, `budget` is 0 then; else 0 */
@@ -127,6 +130,9 @@ enum { LH_READS_ALL = LH_READS_QUERIES | LH_READS_ATTENTION | LH_READS_HIDDEN };
  * policy is from a file that another run wrote. */
 int lh_policy_has_scorer(const lh_policy *policy);
 int lh_policy_lacks_scorer(const lh_policy *policy);
+
+/* 1 for equal policies, named or by default. */
+int lh_policy_same(const lh_policy *a, const lh_policy *b);
 
 /* True if that function reads the hidden states of the observed rows. */
 int lh_score_reads_hidden(const lh_policy_score *score);

@@ -121,7 +121,9 @@ static lh_status read_parts(lh_policy *out, const lh_policy_preset *preset, cons
     memset(out, 0, sizeof *out);
     snprintf(out->name, sizeof out->name, "%s", preset->name);
     out->evicts = 1;
-    out->by_default = !options->policy;
+    out->by_default = options->policy                 ? LH_DEFAULT_NONE
+                      : first_given(&options->parts) ? LH_DEFAULT_WITH_PARTS
+                                                     : LH_DEFAULT_AS_IT_IS;
     set_scorer(out, lh_plugin_of(preset), options->scorer);
     LH_TRY(lh_budget_read(out, options->budget));
     const lh_part *part;
@@ -181,7 +183,7 @@ static lh_status resolve_scorer(lh_policy *out, const lh_policy_options *options
     if (!options->budget)
         LH_FAIL(LH_EUSAGE, "a policy needs a budget: give '--budget N' entries, or '--budget P%%' of the prompt");
     LH_TRY(lh_policy_resolve_preset(out, &of_scorer, options));
-    out->by_default = 0;
+    out->by_default = LH_DEFAULT_NONE;
     return LH_OK;
 }
 

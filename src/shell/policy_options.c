@@ -175,10 +175,11 @@ lh_status lh_shell_check_loaded(const lh_policy_options *options, const char *lo
 static const char *const defaults[] = {[LH_ASKED_IN_PROMPT] = "the default with a budget",
                                        [LH_ASKED_LATER] = "the default with a budget for questions that come later"};
 
-/* What would make a better default. */
+/* What would make a better default: the model has no weights if the default is still this one. */
 static const char *hint(const lh_policy *policy)
 {
-    const int lacks_weights = strcmp(policy->name, lh_policy_to_ask_later) == 0 && !policy->score.weights;
+    const int lacks_weights =
+        policy->by_default == LH_DEFAULT_AS_IT_IS && strcmp(policy->name, lh_policy_to_ask_later) == 0;
     return lacks_weights ? "'longhaul learn' gives this model a better one; " : "";
 }
 

@@ -75,16 +75,17 @@ START_TEST(test_weights_beside_the_model_need_no_option)
 }
 END_TEST
 
-/* The name of the policy of a plan, of one rank. */
-static void is_planned(const char *options, const char *policy)
+/* The name of the policy of a plan, and a message of it, or NULL. */
+static void is_planned(const char *options, const char *policy, const char *said)
 {
     program_result r = {0};
-    program_run(&r, 1, "plan -m tiny.h5 --context 200 --json -q %s", options);
+    program_run(&r, 1, "plan --context 200 --budget 60 --json -q %s", options);
     program_exits(&r, 0);
     json_t *o = json_loads(r.out.data, 0, NULL);
     const json_t *name = json_object_get(json_object_get(o, "policy"), "name");
     ck_assert_msg(name && strcmp(json_string_value(name), policy) == 0, "%s: not %s in %s", options, policy,
                   r.out.data);
+    ck_assert_msg(said ? strstr(r.err.data, said) != NULL : !r.err.data[0], "%s: %s", options, r.err.data);
     json_decref(o);
     program_clear(&r);
 }
@@ -93,13 +94,16 @@ START_TEST(test_questions_to_come_have_the_learnt_scores_of_a_model_that_has_som
 {
     program_result r = {0}, named = {0};
     write_texts();
-    is_planned("--budget 60 --question 5", "ask-later");
+    is_planned("-m tiny.h5 --question 5", "ask-later", NULL);
     program_run(&r, 1, LEARN);
     program_exits(&r, 0);
-    is_planned("--budget 60 --question 5", "learnt");
-    is_planned("--budget 60", "longhaul");
-    is_planned("--budget 60 --question 5 --recents 4", "ask-later"); /* a part of it is given */
-    is_planned("--budget 60 --question 5 --policy ask-later", "ask-later");
+    is_planned("-m tiny.h5 --question 5", "learnt", NULL);
+    is_planned("-m tiny.h5", "longhaul", NULL);
+    is_planned("-m tiny.h5 --question 5 --sinks 8", "ask-later", NULL); /* a part of it is given */
+    is_planned("-m tiny.h5 --question 5 --policy ask-later", "ask-later", NULL);
+    program_run(&r, 1, "import tiny -o other.h5 --dtype bf16 -q; cp tiny.scores.h5 other.scores.h5");
+    is_planned("-m other.h5 --question 5", "ask-later", "was learnt from other weights than this model has");
+    is_planned("-m other.h5 --question 5 --score-weights tiny.scores.h5", "learnt", "were learnt from other weights");
     program_run(&named, 1, GENERATE "--budget 64K --question b --policy learnt");
     program_exits(&named, 0);
     for (int ranks = 1; ranks <= 3; ranks += 2) {
@@ -113,7 +117,7 @@ START_TEST(test_questions_to_come_have_the_learnt_scores_of_a_model_that_has_som
     ck_assert_msg(strstr(r.err.data, "policy: learnt (the default with a budget for questions that come later; '"),
                   "%s", r.err.data);
     ck_assert_msg(strstr(r.out.data, "\"learnt\""), "%s", r.out.data);
-    program_run(&r, 1, "--version > v; rm tiny.scores.h5");
+    program_run(&r, 1, "--version > v; rm tiny.scores.h5 other.scores.h5");
     program_clear(&r);
     program_clear(&named);
 }

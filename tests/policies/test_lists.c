@@ -146,6 +146,34 @@ START_TEST(test_a_budget_alone_is_the_default_policy)
 }
 END_TEST
 
+/* With learnt scores of the model a default becomes another policy, and one that is named stays. */
+START_TEST(test_defaults_are_what_the_model_can_have)
+{
+    static const struct {
+        const char *policies, *expected[3];
+    } cases[] = {{NULL, {"full", "learnt"}},
+                 {"'--row-share 0.3',ask-later", {"full", "ask-later"}}, /* the part is one of ask-later */
+                 {"'--evict never',learnt", {"full", "ask-later", "learnt"}},
+                 {"ask-later,learnt", {"full", "ask-later", "learnt"}}};
+    const lh_cache_size cache = {.layers = 2, .kv_heads = 2, .entry_bytes = 64, .score_weights = 7};
+    for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+        lh_policy_list list;
+        int64_t n = 0;
+        ck_assert_int_eq(
+            lh_policy_list_resolve(
+                &list, &(lh_policy_options){.policy = cases[c].policies, .budget = "10%", .asked = LH_ASKED_LATER}),
+            LH_OK);
+        ck_assert_int_eq(lh_policy_list_size(&list, &cache), LH_OK);
+        while (n < 3 && cases[c].expected[n]) {
+            ck_assert_str_eq(list.at[n].name, cases[c].expected[n]);
+            n++;
+        }
+        ck_assert_int_eq(list.n, n);
+        lh_policy_list_clear(&list);
+    }
+}
+END_TEST
+
 START_TEST(test_shared_parts_hold_for_all_and_own_words_come_first)
 {
     lh_policy_list list = {0};
@@ -214,6 +242,7 @@ int main(void)
                                   test_all_are_the_presets_that_are_not_for_comparison,
                                   test_all_leaves_out_what_a_preset_ignores,
                                   test_a_budget_alone_is_the_default_policy,
+                                  test_defaults_are_what_the_model_can_have,
                                   test_shared_parts_hold_for_all_and_own_words_come_first,
                                   test_what_cannot_be_names_the_item,
                                   NULL};

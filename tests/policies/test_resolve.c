@@ -217,7 +217,7 @@ START_TEST(test_a_budget_alone_is_the_default_policy_and_says_so)
 {
     lh_buf text = {0};
     lh_policy p = resolved(&(lh_policy_options){.budget = "256"});
-    ck_assert_int_eq(p.by_default, 1);
+    ck_assert_int_eq(p.by_default, LH_DEFAULT_AS_IT_IS);
     ck_assert_str_eq(p.name, "longhaul");
     ck_assert_int_eq(lh_policy_text(&p, &text), LH_OK);
     ck_assert_str_eq(text.data, "longhaul --budget 256");
@@ -227,7 +227,8 @@ START_TEST(test_a_budget_alone_is_the_default_policy_and_says_so)
     refused(&(lh_policy_options){.budget = "256", .asked = LH_ASKED_LATER, .parts.evict = "every:1"},
             "'ask-later', the default where questions come later");
     p = resolved(&(lh_policy_options){.budget = "256", .parts = {.pool = "none", .window = "24"}});
-    ck_assert(p.shape.pool == LH_POOL_NONE && p.window == 24 && p.rows.n == 64 && p.by_default);
+    ck_assert(p.shape.pool == LH_POOL_NONE && p.window == 24 && p.rows.n == 64);
+    ck_assert_int_eq(p.by_default, LH_DEFAULT_WITH_PARTS);
     p = resolved(&(lh_policy_options){0});
     ck_assert(!p.evicts && strcmp(p.name, "full") == 0 && !p.by_default);
 }

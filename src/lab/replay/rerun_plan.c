@@ -45,10 +45,9 @@ const char *lh_rerun_missing(const lh_trace_file *t, const lh_policy *policy)
 static int is_recorded(const lh_trace_file *t, const lh_policy *policy)
 {
     lh_policy a = lh_replay_policy(policy), b = lh_replay_policy(&t->policy);
-    a.by_default = b.by_default = 0;
     a.budget = (lh_policy_amount){.n = lh_policy_entries(&a, t->prompt)};
     b.budget = (lh_policy_amount){.n = lh_policy_entries(&b, t->prompt)};
-    return memcmp(&a, &b, sizeof a) == 0;
+    return lh_policy_same(&a, &b);
 }
 
 typedef struct plan {
