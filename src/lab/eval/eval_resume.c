@@ -86,8 +86,9 @@ static lh_status make_identity(const lh_eval_task *task, json_t **out)
     LH_TRY_DONE(policies_of(task, &policies));
     LH_TRY_DONE(data_of(task, &data));
     /* in the order in which differences are named */
-    *out = json_pack("{s:s, s:O, s:s, s:o, s:o, s:O, s:s, s:s, s:s}", "task", task->kind->name, "options", options,
-                     "version", version, "model", hex(engine->identity), "data", hex(data), "policies", policies,
+    *out = json_pack("{s:s, s:O, s:s, s:o, s:o, s:o, s:O, s:s, s:s, s:s}", "task", task->kind->name, "options", options,
+                     "version", version, "model", hex(engine->identity), "score_weights", hex(engine->score_weights),
+                     "data", hex(data), "policies", policies,
                      "dtype", lh_dtype_name(engine->dtype), "kv_dtype", lh_dtype_name(engine->kv_types.full),
                      "evicted_kv_dtype", lh_dtype_name(engine->kv_types.evicted));
     if (!*out) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate memory for what identifies the evaluation");
