@@ -112,19 +112,13 @@ fi
 [[ $left_out == *full* ]] || (install python3-numpy python3-h5py) || say "python3-numpy and python3-h5py cannot be installed"
 build release "$folder" src/all other_tests "${emulated[@]}" -- -B "$folder" -DLH_TESTS=ON -DLH_WERROR=ON -DLH_CUDA="$cuda"
 [ "$cuda" = OFF ] || say "$(sed -n 's/^-- \(CUDA toolkit.*\)/\1/p' "$logs/configure-$folder.log")"
-# Tests wait for ranks and programs that they start: the build with sanitizers takes what they leave of the cores. Of the
-# instruction sets of the CPU its tests run the one that is chosen here, and no other is compiled for them.
+# Of the instruction sets of the CPU the sanitized tests run the one that is chosen here, and no other is compiled for them.
 isa=$("$root/$folder/longhaul" info | sed -n 's/^ *cpu_instructions: //p')
-(
-    renice -n 19 "$BASHPID" >/dev/null
-    build asan build-asan sanitized_tests -- -DLH_TESTS=ON -DLH_WERROR=ON -DLH_CPU_ISAS="$isa"
-) &
-sanitizing=$!
-say "testing the other rooms"
-run_tests "$folder" -LE "^(${left_out:+$left_out|}sanitized)$"
-wait "$sanitizing"
+build asan build-asan sanitized_tests -- -DLH_TESTS=ON -DLH_WERROR=ON -DLH_CPU_ISAS="$isa"
 say "testing what needs no device under the address and undefined behaviour sanitizers"
 run_tests build-asan -L '^sanitized$' ${left_out:+-LE "^($left_out)$"}
+say "testing the other rooms"
+run_tests "$folder" -LE "^(${left_out:+$left_out|}sanitized)$"
 show_slowest
 say "done"
 sed -s -n '/tests passed/,$p' "$logs/build-asan.tests" "$logs/$folder.tests"
