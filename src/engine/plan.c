@@ -44,9 +44,10 @@ static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh
                                                          .device = plan->device,
                                                          .layer_budgets = plan->layer_budgets}));
     const int64_t entry = lh_entry_bytes(plan->kv_dtype, c->head_dim);
+    const int64_t scores = plan->score_weights ? lh_score_weights_bytes(c, &chunk->shard->heads) : 0;
     *out = (lh_plan_rank){.heads = chunk->shard->heads.q_count,
                           .kv_heads = chunk->shard->heads.kv_count,
-                          .weights = memory.weights,
+                          .weights = memory.weights + scores,
                           .kv_kept = kv.entries * entry,
                           .kv_allocated = kv.held,
                           .kv_one_layer = kv.one_layer,
@@ -62,7 +63,7 @@ static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh
     chunk->else_bytes =
         out->weights + lh_rotations_bytes(c) + lh_max_i64(kv.prefill_peak + out->hidden, kv.decode_peak);
     plan->entries_kept += kv.counted;
-    out->decode_read = out->weights + out->kv_kept - memory.embedding; /* one row of it is read */
+    out->decode_read = memory.weights + out->kv_kept - memory.embedding; /* one row of it is read */
     if (c->experts.count) out->decode_read -= memory.experts / c->experts.count * (c->experts.count - c->experts.top_k);
     const lh_dtype sums = chunk->options.rounds_sums ? LH_BF16 : LH_F32;
     out->decode_sent = sent_per_token(c, chunk->shard, order, LH_F32);

@@ -154,6 +154,11 @@ done:
     return st;
 }
 
+int64_t lh_score_weights_bytes(const lh_config *config, const lh_heads *heads)
+{
+    return config->layers * heads->kv_count * lh_feature_count(config->head_dim) * (int64_t)sizeof(float);
+}
+
 lh_status lh_score_weights_put(float **out, const lh_score_weights *w, const lh_exec *exec, const lh_heads *heads)
 {
     const int64_t row = w->features * (int64_t)sizeof(float), own = heads->kv_count * w->features;

@@ -7,6 +7,7 @@
 #include "exec/exec.h"
 #include "exec/heads.h"
 #include "import/checkpoint.h"
+#include "import/config.h"
 #include "import/verify.h"
 
 typedef struct lh_score_weights {
@@ -38,6 +39,9 @@ typedef struct lh_score_weights_request {
     uint64_t identity; /* of the model; 0: not known, nothing is compared */
 } lh_score_weights_request;
 lh_status lh_score_weights_find(lh_score_weights *out, const lh_score_weights_request *request);
+
+/* Bytes of the rows of a rank's KV heads, of a model with weights. */
+int64_t lh_score_weights_bytes(const lh_config *config, const lh_heads *heads);
 
 /* The rows of a rank's KV heads on its device, [layers, kv_count, features]; lh_device_free. */
 lh_status lh_score_weights_put(float **out, const lh_score_weights *w, const lh_exec *exec, const lh_heads *heads);
