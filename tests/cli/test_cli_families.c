@@ -140,6 +140,12 @@ static int import(const char *root)
     for (int i = 0; i < FAMILIES && code == 0; i++) {
         program_run(&r, 1, "import %s/%s -o %s.h5 -q", root, families[i], families[i]);
         code = r.code;
+        if (code) break;
+        program_run(&r, 1,
+                    "learn -m %s.h5 text --length 256 --count 1 -q --target 'snapkv --statistic max --rows-at repeat:128 "
+                    "--window 0 --pool none'",
+                    families[i]);
+        code = r.code;
     }
     if (code) fprintf(stderr, "%s", r.err.data);
     program_clear(&r);

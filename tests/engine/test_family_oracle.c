@@ -9,6 +9,7 @@
 #include "kv/kv_oracle.h"
 #include "model/forward.h"
 #include "model/rotations.h"
+#include "policies/method.h"
 
 enum { QUESTION = 5, ROOM = FAMILY_PROMPT + FAMILY_STEPS };
 
@@ -216,13 +217,13 @@ static void check_case(lh_engine *engine, int model, const lh_policy_options *po
 /* ---- the test ---- */
 
 /* Whether the oracle has a definition: not of blocks, of layers that compete, of keys that are turned (tests/evict has
- * laws of those), of probe tokens (test_probes). */
+ * laws of those), of probe tokens (test_probes), of learnt scores (test_evict_policies). */
 static int has_definition(int preset, int number, lh_policy_options *policy)
 {
     lh_policy p;
     if (!family_policy(policy, preset, number)) return 0;
     mt_try(lh_policy_resolve(&p, policy));
-    return !p.block && !lh_policy_repeats(&p) && p.budgets.layers != LH_LAYERS_ADAPTIVE &&
+    return !p.block && !lh_policy_repeats(&p) && !lh_policy_has(&p, LH_NEEDS_SCORE_WEIGHTS) && p.budgets.layers != LH_LAYERS_ADAPTIVE &&
            p.positions == LH_POSITION_ORIGINAL;
 }
 

@@ -32,8 +32,13 @@ static void enter(void)
     mt_folder_make(folder);
     for (int i = 0; i < 4; i++) snprintf(names[i], sizeof model, "%s/%c.h5", folder, "mocs"[i]);
     if (mt_rank() == 0) {
+        char scores[128];
         tiny_model_make(model, &shapes[0]);
         tiny_model_make(other, &shapes[1]);
+        for (int i = 0; i < 2; i++) { /* they are compared before the checkpoints */
+            snprintf(scores, sizeof scores, "%s/%c.scores.h5", folder, "mo"[i]);
+            mt_check(remove(scores) == 0, "cannot remove %s", scores);
+        }
     }
     tiny_model_tokens(ids, PROMPT, VOCAB);
     mt_try(lh_comm_barrier(mt_comm()));

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "evict/evict.h"
 #include "kv/forecast.h"
 #include "kv_rig.h"
 #include "policy_parts.h"
@@ -84,9 +85,8 @@ START_TEST(test_no_layer_ever_holds_more_than_its_budget)
         /* slots never shrink in a prompt: those of uniform heads tell the most that there ever was */
         int64_t slot = 2 * c.dim * (int64_t)sizeof(float) + (int64_t)sizeof(int32_t) + 4 * (int64_t)sizeof(float);
         int64_t most = c.layers * r.heads.kv_count * (32 + c.more) * slot;
-        int64_t ring = r.plan.score.running || !lh_methods_have(&r.plan.methods, LH_ATTENDS)
-                           ? 0
-                           : c.layers * 400 * r.heads.q_count * c.dim * (int64_t)sizeof(float);
+        lh_policy_numbers fixed = lh_policy_fix(&r.plan, c.tokens);
+        int64_t ring = lh_ring_row_count(&fixed) * c.layers * r.heads.q_count * c.dim * (int64_t)sizeof(float);
         mt_check(adaptive || got.stats.bytes_capacity <= most + ring, "%s: %lld bytes are more than %lld", preset->name,
                  (long long)got.stats.bytes_capacity, (long long)(most + ring));
         mt_check(kv_rig_entries_are_whole(&r), "%s: an entry is not the one of its position", preset->name);
