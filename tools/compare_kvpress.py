@@ -5,7 +5,8 @@
   tools/compare_kvpress.py MODEL -o out/ --haystack essays/ --text books/ [--longhaul build/longhaul] [--press SnapKV,...]
 
 MODEL is a GGUF or a Hugging Face folder with a chat format. `longhaul eval needle` (question seen, and not) and `eval
-fidelity` make the prompts and measure policies; their ids then go through presses in torch. Needles: exact answers,
+fidelity` make the prompts and measure policies; their ids then go through presses in torch. --templates asks for facts of
+several kinds, which come after the eviction. Needles: exact answers,
 negative log-likelihood of the secret under teacher forcing, share of its tokens that are the most likely ones. Texts:
 KL(full || kept) of the next token along the full cache's own continuation. Every result is a line of out/presses.jsonl at
 once; the same command goes on with what is missing, then prints the tables and writes out/means.csv.
@@ -19,6 +20,7 @@ import csv
 import json
 import logging
 import os
+import re
 import subprocess
 import sys
 import time
@@ -270,6 +272,22 @@ def read(path):
         return [json.loads(line) for line in f]
 
 
+# ---- questions ----
+
+def question_of(kinds, row, prompt):
+    """The question of a row of `eval needle`: of a kind, with the words of the fact in the prompt that has its answer."""
+    if not kinds:
+        return f"What is the secret passphrase for the {row['name']}?"
+    kind = kinds[row["task"]]
+    fact = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>.+?)", re.escape(kind["fact"]))
+    found = [m.groupdict() for m in re.finditer(fact, prompt)]
+    return next(kind["question"].format(**f) for f in found if kind["answer"].format(**f) == row["secret"])
+
+
+def needle_prompt(kinds, row):
+    return needle_name(row) + (f"-{row['task']}" if kinds else "")
+
+
 # ---- tables ----
 
 def table(title, columns, lines):
@@ -304,7 +322,7 @@ def report(a, out, needle, fidelity):
         for r in fidelity if scenario == "text" else [r for r in needle if r["scenario"] == scenario]:
             measured = {k: float(r[k]) for k in MEASURES if r.get(k)}
             measured |= {"seconds": float(r["evict_s"]), "entries": int(r["entries_kept"]), "kv_bytes": int(r["kv_bytes"])}
-            prompt = f"{int(r['window']):04d}-{r['length']}" if scenario == "text" else needle_name(r)
+            prompt = f"{int(r['window']):04d}-{r['length']}" if scenario == "text" else needle_prompt(a.kinds, r)
             lines["longhaul " + r["policy"]][int((r["budget"] or "100%").rstrip("%"))].append(measured | {"prompt": prompt})
         if "kvpress full" not in lines:
             continue
@@ -338,14 +356,23 @@ def main():
     p.add_argument("--windows", type=int, default=4, help="texts that are continued")
     p.add_argument("--budgets", default="20,10,5", type=numbers, help="percent kept")
     p.add_argument("--press", default=list(PRESSES), type=lambda s: s.split(","))
+    p.add_argument("--ours", default=OURS, type=lambda s: s.split(","), help="policies of Longhaul without a press")
+    p.add_argument("--score-weights", help="of `longhaul learn`, for policies that need them")
+    p.add_argument("--templates", help="kinds of facts instead of a passphrase, such as examples/facts.json")
+    p.add_argument("--kind", default="reporting", help="of these: a name, or what kinds are for")
+    p.add_argument("--keys", default="6", help="facts in a prompt")
     a = p.parse_args()
+    a.kinds = {}
+    if a.templates:
+        with open(a.templates, encoding="utf-8") as f:
+            a.kinds = {kind["name"]: kind for kind in json.load(f)["kinds"]}
     os.makedirs(a.output, exist_ok=True)
     logging.getLogger("kvpress").setLevel(logging.ERROR)
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     torch.set_num_threads(a.threads)
     torch.set_grad_enabled(False)
-    policies = [PRESSES[press][1] for press in a.press if PRESSES[press][1]] + OURS
+    policies = [PRESSES[press][1] for press in a.press if PRESSES[press][1]] + a.ours
     folder, checkpoint = prepare(a)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     a.tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -354,15 +381,18 @@ def main():
     out = os.path.join(a.output, "presses.jsonl")
     same = ["-m", checkpoint, "--kv-dtype", "f32", "--threads", str(a.threads), "--max-new", str(a.max_new), "--length",
             str(a.length), "--budget", ",".join(f"{b}%" for b in a.budgets), "--policy", ",".join(policies)]
+    same += ["--score-weights", a.score_weights] if a.score_weights else []
+    hidden = ["--templates", a.templates, "--kinds", a.kind, "--keys", a.keys, "--scenario", "context-only"] if a.kinds else []
     needle = []
     for i in range(a.needles):
         rows = evaluate(a.longhaul, a.output, f"needle-{i}", "needle", "--haystack", a.haystack, "--depth", needle_depth(i), "--seed",
-                        str(i), *same)
-        asked = {}
+                        str(i), *hidden, *same)
+        asked, texts = {}, {name: a.tokenizer.decode(ids) for name, ids in prompts(a.output, f"needle-{i}")}
         for r in rows:
-            question = f"What is the secret passphrase for the {r['name']}?" + chat.split("\0")[1]
+            name = needle_prompt(a.kinds, r)
+            question = question_of(a.kinds, r, texts[name]) + chat.split("\0")[1]
             ids = a.tokenizer.encode(question, add_special_tokens=False) if r["scenario"] == "context-only" else []
-            asked[needle_name(r)] = (ids, r["secret"])
+            asked[name] = (ids, r["secret"])
         press_all(a, model, out, f"needle-{i}", [press for press in a.press if i < a.agree or not PRESSES[press][1]], asked)
         needle += rows
     fidelity = evaluate(a.longhaul, a.output, "fidelity", "fidelity", "--text", a.text or a.haystack, "--count", str(a.windows), *same)
