@@ -571,18 +571,23 @@ static double *unrotated(const oracle *o, int64_t l, int64_t i, int64_t rows)
     return q;
 }
 
-/* The mean query, turned on average as the next positions will be. */
-static void turn(const oracle *o, int64_t l, double *x)
+/* n vectors, [n, dim], turned on average as the next positions will be. */
+static void turn(const oracle *o, int64_t l, double *x, int64_t n)
 {
-    int64_t dim = o->of->dim;
-    double *sum = oracle_alloc(dim, sizeof *sum), *one = oracle_alloc(dim, sizeof *one);
+    int64_t dim = o->of->dim, half = kv_rig_half(o->of);
+    double *mean = oracle_alloc(dim, sizeof *mean), *one = oracle_alloc(dim, sizeof *one);
     for (int64_t f = 0; f < FUTURE; f++) {
-        memcpy(one, x, (size_t)dim * sizeof *one);
+        for (int64_t i = 0; i < dim; i++) one[i] = i < half; /* becomes cosines, and behind them sines */
         rotate_query(o, l, one, (double)(o->seen + f));
-        for (int64_t i = 0; i < dim; i++) sum[i] += one[i] / FUTURE;
+        for (int64_t i = 0; i < 2 * half; i++) mean[i] += one[i] / FUTURE;
     }
-    memcpy(x, sum, (size_t)dim * sizeof *x);
-    lh_free(sum);
+    for (int64_t r = 0; r < n; r++, x += dim)
+        for (int64_t i = 0; i < half; i++) {
+            double first = x[i], second = x[i + half];
+            x[i] = first * mean[i] - second * mean[i + half];
+            x[i + half] = second * mean[i] + first * mean[i + half];
+        }
+    lh_free(mean);
     lh_free(one);
 }
 
@@ -598,11 +603,10 @@ static void expect(const oracle *o, int64_t l, int64_t i, const uint8_t *state, 
     double top = -INFINITY, all = 0, scale = kv_rig_scale(o->of);
     for (int64_t r = 0; r < rows; r++)
         for (int64_t x = 0; x < dim; x++) mean[x] += q[r * dim + x] / (double)rows;
-    for (int64_t r = 0; r < rows; r++) {
+    for (int64_t r = 0; r < rows; r++)
         for (int64_t x = 0; x < dim; x++) q[r * dim + x] -= mean[x];
-        turn(o, l, q + r * dim);
-    }
-    turn(o, l, mean);
+    turn(o, l, q, rows);
+    turn(o, l, mean, 1);
     for (int64_t p = 0; p < o->seen; p++) {
         double variance = 0;
         const double *k = key_of(o, l, p, g);
