@@ -1,7 +1,7 @@
-/* Redundancy of keys (R-KV, arXiv 2505.24133, as in its published code): an entry whose key resembles the keys of
- * others is worth less. The cosines of an entry and the others are averaged; every entry leaves out the last one that
- * it resembles, so that of a repetition the newest stays. The softmax of these means over the head, times a share, is
- * taken from the other share of the score. A head at a time, its keys against all in blocks. */
+/* Redundancy of keys (R-KV, arXiv 2505.24133, as in its published code): an entry whose key resembles other keys is
+ * worth less. The cosines of its key and the other keys are averaged; every entry leaves out the last entry that it
+ * resembles, so that of a repetition the newest entry stays. The softmax of these means over the head, times a share,
+ * is taken from the other share of the score. A head at a time, its keys against all in blocks. */
 #include <math.h>
 
 #include "evict/evict_impl.h"

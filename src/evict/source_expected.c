@@ -9,7 +9,7 @@
 
 enum {
     FUTURE_POSITIONS = 512, /* over which the rotation is averaged */
-    LAST_ROWS = 128         /* whose queries are the distribution in blocks and after the prompt */
+    LAST_ROWS = 128         /* rows whose queries make the distribution in blocks and after the prompt */
 };
 
 static int64_t parts_of_group(const lh_policy_numbers *policy, const lh_heads *heads)

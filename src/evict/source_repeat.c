@@ -70,7 +70,7 @@ static void divide_by_hidden(lh_evictor *ev, const lh_query_rows *rows, lh_row_b
     b->rows.lse = lse;
 }
 
-/* Counts each query head into columns of its own. */
+/* Counts the weights of each query head into the columns of that head. */
 static void count_each_head(lh_evictor *ev, const lh_evict_job *job, const lh_row_block *b, const lh_columns *to)
 {
     const lh_heads *h = &ev->shape.heads;

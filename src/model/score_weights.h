@@ -30,9 +30,9 @@ lh_status lh_score_weights_write(const lh_score_weights *w, const char *path, co
 lh_status lh_score_weights_name(char **out, const char *model);
 
 /* The weights of a model: of the file `path`, or where that is NULL of the file in the model's folder, if there is one;
- * else none (hash 0). LH_EINPUT, naming the file, if they are for another shape; a warning, if those of `path` were
- * learnt from other weights of it. A file in the model's folder that cannot be used, or was learnt from other weights,
- * is warned of, and there are no weights. */
+ * else none (hash 0). LH_EINPUT, naming the file, if they are for another shape; a warning, if the weights of `path`
+ * were learnt from another checkpoint. A file in the model's folder that cannot be used, or was learnt from another
+ * checkpoint, is warned of, and there are no weights. */
 typedef struct lh_score_weights_request {
     const char *path, *model; /* path: as the user gave it, or NULL; model NULL: none */
     int64_t layers, kv_heads, head_dim;
