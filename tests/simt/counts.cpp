@@ -39,10 +39,9 @@ struct sectors {
         bits = (uint64_t *)addresses((bytes / SECTOR / 64 + 1) * sizeof *bits);
     }
 
-    void add(const void *p, size_t bytes)
+    /* at: of device memory */
+    void add(size_t at, size_t bytes)
     {
-        const size_t at = (size_t)((const char *)p - base);
-        if (at >= range || !bytes) return; /* shared memory, a stack, the host's */
         for (size_t s = at / SECTOR; s <= (at + bytes - 1) / SECTOR; s++) {
             uint64_t &word = bits[s / 64], bit = (uint64_t)1 << s % 64;
             if (word & bit) continue;
@@ -72,31 +71,32 @@ struct launch {
 std::vector<launch> launches(1); /* the first one is none */
 uint32_t *stored_by;             /* of all device memory */
 
-bool is_device(const void *p)
+void check_load(size_t at, size_t bytes)
 {
-    return (size_t)((const char *)p - base) < range;
-}
-
-void add_load(const void *p, size_t bytes)
-{
-    loads.add(p, bytes);
-    if (!simt_here || !simt_here->waits || !is_device(p) || !bytes) return;
-    for (size_t at = (size_t)((const char *)p - base), s = at / PIECE; s <= (at + bytes - 1) / PIECE; s++) {
+    for (size_t s = at / PIECE; s <= (at + bytes - 1) / PIECE; s++) {
         const launch &by = launches[stored_by[s]];
         if (by.chain == launches.back().chain)
             simt_fault("'%s' loads what '%s' stores, before it waits for it", launches.back().name, by.name);
     }
 }
 
-void add_store(const void *p, size_t bytes)
+inline void add_load(const void *p, size_t bytes)
 {
-    stores.add(p, bytes);
+    const size_t at = (size_t)((const char *)p - base);
+    if (at >= range || !bytes) return; /* shared memory, a stack, the host's */
+    loads.add(at, bytes);
+    if (simt_here && simt_here->waits) check_load(at, bytes);
+}
+
+inline void add_store(const void *p, size_t bytes)
+{
+    const size_t at = (size_t)((const char *)p - base);
     if ((size_t)((const unsigned char *)p - simt_watched.at) < simt_watched.bytes) simt_shared_stored(p, bytes);
-    if (!is_device(p) || !bytes) return;
+    if (at >= range || !bytes) return;
+    stores.add(at, bytes);
     if (simt_here && simt_here->waits)
         simt_fault("'%s' stores before it waits for the kernels before it", launches.back().name);
-    for (size_t at = (size_t)((const char *)p - base), s = at / PIECE; s <= (at + bytes - 1) / PIECE; s++)
-        stored_by[s] = (uint32_t)(launches.size() - 1);
+    for (size_t s = at / PIECE; s <= (at + bytes - 1) / PIECE; s++) stored_by[s] = (uint32_t)(launches.size() - 1);
 }
 
 } // namespace

@@ -60,21 +60,23 @@ struct product {
             *rounded = __float2bfloat16_rn(sum + (beta ? beta * __bfloat162float(*rounded) : 0.0f));
     }
 
-    /* One thread: the others of its warp have nothing to do. Rows of op(a) are unpacked once. */
+    /* One thread: the others of its warp have nothing to do. op(b) is unpacked once. */
     void run() const
     {
-        std::vector<float> row((size_t)k);
+        std::vector<double> all((size_t)(k * n)), sums((size_t)n);
         a.count(m, k);
         b.count(k, n);
         const int64_t size = c_type == CUDA_R_32F ? 4 : 2;
         for (int64_t j = 0; j < n; j++) simt_stores((char *)c + j * ldc * size, (size_t)(m * size));
+        for (int64_t l = 0; l < k; l++)
+            for (int64_t j = 0; j < n; j++) all[(size_t)(l * n + j)] = b(l, j);
         for (int64_t i = 0; i < m; i++) {
-            for (int64_t l = 0; l < k; l++) row[(size_t)l] = a(i, l);
-            for (int64_t j = 0; j < n; j++) {
-                double sum = 0;
-                for (int64_t l = 0; l < k; l++) sum += (double)row[(size_t)l] * b(l, j);
-                put(i + j * ldc, (float)(alpha * sum));
+            std::fill(sums.begin(), sums.end(), 0.0);
+            for (int64_t l = 0; l < k; l++) {
+                const double x = a(i, l), *y = &all[(size_t)(l * n)];
+                for (int64_t j = 0; j < n; j++) sums[(size_t)j] += x * y[j];
             }
+            for (int64_t j = 0; j < n; j++) put(i + j * ldc, (float)(alpha * sums[(size_t)j]));
         }
     }
 };

@@ -2,6 +2,9 @@
 #ifndef LH_TESTS_SIMT_SIMT_H
 #define LH_TESTS_SIMT_SIMT_H
 
+#include <math.h>
+#include <string.h>
+
 #include "cuda_runtime.h"
 
 extern "C" {
@@ -58,8 +61,22 @@ extern struct simt_watched {
     size_t bytes; /* 0: the block has not asked for an address */
 } simt_watched;
 
-/* A sum as tensor cores round it: to f32, towards 0. tensor.cpp */
-float simt_cut(double x);
+/* A sum as tensor cores round it: to f32, towards 0. */
+static inline float simt_cut(double x)
+{
+    float y = (float)x;
+    if (isfinite(y) && fabs((double)y) > fabs(x)) {
+        uint32_t bits;
+        memcpy(&bits, &y, sizeof bits);
+        bits--; /* the next number towards 0, of either sign */
+        memcpy(&y, &bits, sizeof y);
+    }
+    return y;
+}
+
+/* As simt_warp, for at most 64 bytes of each lane, lane i's at 64 * i of `given`: the last lane to come calls `all`,
+ * which may change them, before any lane goes on. threads.cpp */
+const unsigned char *simt_warp_after(const void *mine, int bytes, void (*all)(unsigned char *given));
 
 /* Leaves the thread until an attempt says SIMT_READY; SIMT_STUCK: only another thread can change that. `what`: for the
  * report of threads that wait forever. threads.cpp */

@@ -7,16 +7,45 @@
 namespace
 {
 
+const int SLOT = 64; /* bytes of a lane in simt_warp_after */
+
+/* A lane's part of a product of a warp. */
 struct shares {
+    float c[4];
     unsigned a[4], b[2];
 };
 
-void halves(double y[4], unsigned low, unsigned high)
+void halves(double *y, int step, unsigned low, unsigned high)
 {
     y[0] = __uint_as_float(low << 16);
-    y[1] = __uint_as_float(low & 0xffff0000u);
-    y[2] = __uint_as_float(high << 16);
-    y[3] = __uint_as_float(high & 0xffff0000u);
+    y[step] = __uint_as_float(low & 0xffff0000u);
+    y[2 * step] = __uint_as_float(high << 16);
+    y[3 * step] = __uint_as_float(high & 0xffff0000u);
+}
+
+/* c [16, 8] += a [16, 16] b [16, 8], of all lanes. Row g of a is held by lanes 4 g .. 4 g + 3 (and row g + 8), column n
+ * of b by lanes 4 n .. 4 n + 3; a lane holds k = 2 t, 2 t + 1 (first word) and those 8 further on (second word). Lane
+ * 4 g + t has the columns 2 t, 2 t + 1 of c in the rows g and g + 8. Products of bf16 numbers are exact. */
+__attribute__((target_clones("avx2", "default"))) void multiply(unsigned char *given)
+{
+    double a[16][16], b[16][8], c[16][8];
+    shares part;
+    for (int lane = 0; lane < 32; lane++) {
+        const int g = lane / 4, t = lane % 4;
+        memcpy(&part, given + lane * SLOT, sizeof part);
+        halves(a[g] + 4 * t, 1, part.a[0], part.a[2]);
+        halves(a[g + 8] + 4 * t, 1, part.a[1], part.a[3]);
+        halves(b[4 * t] + g, 8, part.b[0], part.b[1]);
+        for (int i = 0; i < 4; i++) c[g + i / 2 * 8][2 * t + i % 2] = part.c[i];
+    }
+    for (int row = 0; row < 16; row++)
+        for (int k = 0; k < 16; k++)
+            for (int col = 0; col < 8; col++) c[row][col] += a[row][k] * b[k][col];
+    for (int lane = 0; lane < 32; lane++) {
+        float sums[4];
+        for (int i = 0; i < 4; i++) sums[i] = simt_cut(c[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2]);
+        memcpy(given + lane * SLOT, sums, sizeof sums);
+    }
 }
 
 /* A copy that is under way, and the group it was committed with (-1: none yet). */
@@ -40,34 +69,10 @@ copies &mine()
 
 } // namespace
 
-float simt_cut(double x)
-{
-    float y = (float)x;
-    return isfinite(y) && fabs((double)y) > fabs(x) ? nextafterf(y, 0.0f) : y;
-}
-
-/* Row g of the lane's part of a is held by lanes 4 g .. 4 g + 3, column n of b by lanes 4 n .. 4 n + 3; a lane holds
- * k = 2 t, 2 t + 1 (first word) and those 8 further on (second word). */
 void simt_mma_bf16(float c[4], const unsigned a[4], const unsigned b[2])
 {
-    shares own = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}}, part;
-    const unsigned char *given = simt_warp(&own, sizeof own);
-    int lane = simt_lane(), row = lane / 4, col = lane % 4 * 2;
-    double rows[2][16], cols[2][16];
-    for (int t = 0; t < 4; t++) {
-        memcpy(&part, given + (4 * row + t) * 64, sizeof part);
-        halves(rows[0] + 4 * t, part.a[0], part.a[2]);
-        halves(rows[1] + 4 * t, part.a[1], part.a[3]);
-        for (int i = 0; i < 2; i++) {
-            memcpy(&part, given + (4 * (col + i) + t) * 64, sizeof part);
-            halves(cols[i] + 4 * t, part.b[0], part.b[1]);
-        }
-    }
-    for (int i = 0; i < 4; i++) {
-        double sum = c[i];
-        for (int k = 0; k < 16; k++) sum += rows[i / 2][k] * cols[i % 2][k];
-        c[i] = simt_cut(sum);
-    }
+    const shares own = {{c[0], c[1], c[2], c[3]}, {a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
+    memcpy(c, simt_warp_after(&own, sizeof own, multiply) + simt_lane() * SLOT, 4 * sizeof *c);
 }
 
 unsigned simt_transposed(unsigned word)

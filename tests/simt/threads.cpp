@@ -27,7 +27,7 @@ namespace
 const size_t STACK = 256 << 10, SHIFTS = 64 << 10;
 const int LANES = 32, SLOT = 64;
 
-enum state { READY, AT_BARRIER, AT_WARP, WAITS, ENDED };
+enum state : unsigned char { READY, AT_BARRIER, AT_WARP, WAITS, ENDED };
 
 struct warp {
     int arrived, turn;
@@ -36,7 +36,7 @@ struct warp {
 
 struct fiber {
     simt_place place;
-    enum state state;
+    size_t index;
     struct warp *warp;
     const char *file;
     int line;
@@ -52,6 +52,7 @@ struct fiber {
 struct block {
     fiber *fibers[1024]; /* the first `made`, kept for later blocks */
     unsigned made;
+    enum state states[1024]; /* of the fibers, close together: the scheduler reads them in every round */
     std::vector<warp> warps;
     std::vector<int> order;
     std::vector<unsigned char> shared;
@@ -72,7 +73,7 @@ __attribute__((noinline)) void jump_to(void **where)
 
 __attribute__((noinline)) void to_scheduler(fiber *f)
 {
-    LEAVE(f->state == ENDED ? nullptr : &f->fake, now.bottom, now.size);
+    LEAVE(now.states[f->index] == ENDED ? nullptr : &f->fake, now.bottom, now.size);
     if (__builtin_setjmp(f->jump) == 0) jump_to(now.jump);
     ENTER(now.self->fake, &now.bottom, &now.size);
 }
@@ -82,7 +83,7 @@ void fiber_main()
     ENTER(nullptr, &now.bottom, &now.size);
     for (;;) {
         (*now.body)();
-        now.self->state = ENDED;
+        now.states[now.self->index] = ENDED;
         to_scheduler(now.self);
     }
 }
@@ -118,6 +119,7 @@ fiber *new_fiber()
     fiber *f = new fiber();
     f->stack = (char *)mmap(nullptr, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (f->stack == MAP_FAILED) simt_fault("no memory for a thread's stack");
+    f->index = now.made;
     f->shift = now.made * 27 * 64 % SHIFTS;
     return f;
 }
@@ -125,7 +127,7 @@ fiber *new_fiber()
 void release_barrier()
 {
     for (int i = 0; i < now.threads; i++)
-        if (now.fibers[(size_t)i]->state == AT_BARRIER) now.fibers[(size_t)i]->state = READY;
+        if (now.states[i] == AT_BARRIER) now.states[i] = READY;
     now.waiting = 0;
 }
 
@@ -134,9 +136,9 @@ void report_deadlock()
 {
     for (int i = 0; i < now.threads; i++) {
         const fiber *f = now.fibers[(size_t)i];
-        if (f->state == AT_BARRIER) fprintf(stderr, "  thread %d waits at %s:%d\n", i, f->file, f->line);
-        if (f->state == AT_WARP) fprintf(stderr, "  thread %d waits for its warp\n", i);
-        if (f->state == WAITS) fprintf(stderr, "  thread %d waits %s\n", i, f->what);
+        if (now.states[i] == AT_BARRIER) fprintf(stderr, "  thread %d waits at %s:%d\n", i, f->file, f->line);
+        if (now.states[i] == AT_WARP) fprintf(stderr, "  thread %d waits for its warp\n", i);
+        if (now.states[i] == WAITS) fprintf(stderr, "  thread %d waits %s\n", i, f->what);
     }
     const simt_place *p = &now.fibers[0]->place;
     simt_fault("block %u, %u, %u: the threads above wait for others that have ended or wait elsewhere", p->block.x,
@@ -151,7 +153,7 @@ void run_block(const simt_shape &shape, dim3 at)
     for (int i = 0; i < now.threads; i++) {
         fiber *f = now.fibers[(size_t)i];
         unsigned n = (unsigned)i;
-        f->state = READY;
+        now.states[i] = READY;
         f->warp = &now.warps[(size_t)(i / LANES)];
         f->place.thread =
             dim3(n % shape.block.x, n / shape.block.x % shape.block.y, n / (shape.block.x * shape.block.y));
@@ -164,16 +166,16 @@ void run_block(const simt_shape &shape, dim3 at)
         bool moved = false;
         simt_shuffle(now.order.data(), now.threads);
         for (int i : now.order) {
-            fiber *f = now.fibers[(size_t)i];
-            if (f->state == WAITS) {
-                const simt_attempt attempt = (*f->attempt)();
+            enum state &state = now.states[i];
+            if (state == WAITS) {
+                const simt_attempt attempt = (*now.fibers[i]->attempt)();
                 moved |= attempt != SIMT_STUCK;
-                if (attempt == SIMT_READY) f->state = READY;
+                if (attempt == SIMT_READY) state = READY;
             }
-            if (f->state != READY) continue;
+            if (state != READY) continue;
             moved = true;
-            to_fiber(f);
-            if (f->state == ENDED) now.ended++;
+            to_fiber(now.fibers[i]);
+            if (state == ENDED) now.ended++;
             if (now.waiting && now.waiting == now.threads - now.ended) release_barrier();
         }
         if (!moved) report_deadlock();
@@ -226,22 +228,28 @@ void simt_barrier(const char *file, int line)
     f->file = file;
     f->line = line;
     for (int i = 0; i < now.threads; i++) {
-        const fiber *other = now.fibers[(size_t)i];
-        if (other->state == AT_BARRIER && other->line != line)
+        const fiber *other = now.fibers[i];
+        if (now.states[i] != AT_BARRIER) continue;
+        if (other->line != line)
             simt_fault("threads of a block wait at different barriers: %s:%d and %s:%d", file, line, other->file,
                        other->line);
-        if (other->state == AT_BARRIER) break;
+        break;
     }
     now.waiting++;
     if (now.waiting == now.threads - now.ended) {
         release_barrier();
         return;
     }
-    f->state = AT_BARRIER;
+    now.states[f->index] = AT_BARRIER;
     to_scheduler(f);
 }
 
 const unsigned char *simt_warp(const void *mine, int bytes)
+{
+    return simt_warp_after(mine, bytes, nullptr);
+}
+
+const unsigned char *simt_warp_after(const void *mine, int bytes, void (*all)(unsigned char *given))
 {
     fiber *f = now.self;
     struct warp *w = f->warp;
@@ -251,12 +259,13 @@ const unsigned char *simt_warp(const void *mine, int bytes)
     if (++w->arrived == LANES) {
         w->arrived = 0;
         w->turn = !turn;
+        if (all) all(w->given[turn]);
         size_t first = (size_t)(w - now.warps.data()) * LANES;
         for (size_t i = first; i < first + LANES; i++)
-            if (now.fibers[i]->state == AT_WARP) now.fibers[i]->state = READY;
+            if (now.states[i] == AT_WARP) now.states[i] = READY;
         return w->given[turn];
     }
-    f->state = AT_WARP;
+    now.states[f->index] = AT_WARP;
     to_scheduler(f);
     return w->given[turn];
 }
@@ -267,7 +276,7 @@ void simt_wait_until(const std::function<simt_attempt()> &attempt, const char *w
     if (attempt() == SIMT_READY) return;
     f->attempt = &attempt;
     f->what = what;
-    f->state = WAITS;
+    now.states[f->index] = WAITS;
     to_scheduler(f);
 }
 
