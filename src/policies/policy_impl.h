@@ -79,6 +79,9 @@ void lh_portions_give(const lh_portions *q, int64_t missing, int64_t *out);
 int64_t lh_layer_within(const lh_layers_request *q, int64_t l, int64_t entries);
 int64_t lh_layer_max(const void *request, int64_t l);
 
+/* Budgets of layers by their profile. */
+void lh_profile_layers(const lh_layers_request *q, int64_t entries, int64_t *budgets);
+
 /* Budgets of a pyramid: 1, or 0 if all layers get the same, because the pyramid would be narrower than the window. */
 int lh_pyramid(const lh_policy_numbers *fixed, const lh_layers_request *q, int64_t *budgets);
 
@@ -96,7 +99,12 @@ void lh_rows_write(const lh_policy *policy, const lh_part *part, lh_part_value *
 lh_status lh_evict_read(lh_policy *policy, const lh_part *part, const char *text);
 void lh_evict_write(const lh_policy *policy, const lh_part *part, lh_part_value *out);
 
-/* ---- profile.c ---- */
+/* ---- profile.c, profile_weights.c ---- */
+
+void lh_profile_free(lh_profile *profile); /* NULL is fine */
+
+/* A profile of weights from its text. */
+lh_status lh_profile_weights(lh_profile **out, lh_profile_kind kind, const lh_profile_text *in);
 
 /* A word, or "profile:" and a hash. */
 lh_status lh_part_read_profile(lh_policy *policy, const lh_part *part, const char *text);
@@ -106,9 +114,6 @@ void lh_part_write_profile(const lh_policy *policy, const lh_part *part, lh_part
  * profile, in *value. */
 lh_status lh_part_read_file(const lh_part *part, const lh_policy_options *options, lh_part_value *value,
                             const char **text);
-
-/* Budgets of layers by their profile. */
-void lh_profile_layers(const lh_layers_request *q, int64_t entries, int64_t *budgets);
 
 /* ---- decimal.c ---- */
 

@@ -1,5 +1,5 @@
-/* pyramid.c - PyramidKV's budgets of layers, exact in total or rounded as in kvpress, and the capacity of a layer. All
- * arithmetic is in integers, so that every rank and machine computes the same. */
+/* pyramid.c - PyramidKV's budgets of layers, exact in total or rounded as in kvpress. All arithmetic is in integers, so
+ * that every rank and machine computes the same. */
 #include "policies/policy_impl.h"
 
 typedef __int128 wide;
@@ -12,32 +12,6 @@ static int64_t beta_of(const lh_policy_numbers *fixed)
 {
     const pyramid_params *p = lh_params_of(&fixed->methods, LH_METHOD_pyramid);
     return p->beta;
-}
-
-int64_t lh_layer_within(const lh_layers_request *q, int64_t l, int64_t entries)
-{
-    return q->sliding && q->sliding[l] ? lh_min_i64(entries, q->window) : entries;
-}
-
-int64_t lh_layer_max(const void *request, int64_t l)
-{
-    const lh_layers_request *q = request;
-    return lh_layer_within(q, l, q->seen);
-}
-
-void lh_portions_give(const lh_portions *q, int64_t missing, int64_t *out)
-{
-    while (missing > 0) {
-        int64_t open = 0, room = missing;
-        for (int64_t i = 0; i < q->n; i++) {
-            int64_t r = q->max(q->of, i) - out[i];
-            if (r > 0) open++, room = lh_min_i64(room, r);
-        }
-        if (!open) return;
-        int64_t each = lh_max_i64(1, lh_min_i64(room, missing / open)); /* whole rounds */
-        for (int64_t i = 0; i < q->n && missing > 0; i++)
-            if (q->max(q->of, i) > out[i]) out[i] += each, missing -= each;
-    }
 }
 
 /* PyramidKV (arXiv 2406.02069): x_l falls in a straight line from M to m. With both over beta, x_l is a quotient of
