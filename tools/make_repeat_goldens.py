@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""Makes tests/engine/families/repeat.h5: scores of entries by context reconstruction, of a model of that folder.
+"""Makes tests/engine/families/repeat.h5: scores of entries by probe tokens, of a model of that folder.
 
   tools/make_repeat_goldens.py tests/engine/families/mistral-nemo tests/engine/families/repeat.h5
                                               needs torch, transformers 4.57, kvpress 0.5.5, h5py
 
 /kvzip and /kvzip-plus [layers, KV heads, LAST]: what KVzipPress gives the last entries of a prompt of TOKENS tokens, which it
 repeats in two chunks. /segments [layers, KV heads, SHORT]: of a prompt of SHORT tokens that is repeated in segments of SEGMENT,
-whose rows see SINKS sinks, their stretch and themselves; by a mask, in one pass a segment. Token i is (i * 31 + i // 7) % 96.
+whose rows see SINKS sinks, their stretch and themselves; by a mask, in one pass a segment. /text [layers, KV heads, SHORT]: the
+largest weights that the same prompt gets from the rows of two questions, each of which follows it. Token i is
+(i * 31 + i // 7) % 96.
 """
 import sys
 
@@ -17,6 +19,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 TOKENS, LAST, SHORT, SEGMENT, SINKS, QUOTE = 2148, 148, 200, 64, 4, 8
 FIRST = "\n\nRepeat the previous context exactly."
+QUESTIONS = "What is it?", "Where was it, and when?"
 LATER = "\n\nRepeat the part of the previous context exactly, starting with"
 
 
@@ -65,6 +68,19 @@ def segment_scores(folder):
     return torch.cat(parts, -1)
 
 
+@torch.no_grad()
+def text_scores(folder):
+    model, tok, ids = load(folder, "eager"), AutoTokenizer.from_pretrained(folder), prompt(SHORT)
+    group = model.config.num_attention_heads // model.config.num_key_value_heads
+    parts = []
+    for question in QUESTIONS:
+        rows = tok.encode(f"\n\n{question}", add_special_tokens=False) + tok.encode("\n", add_special_tokens=False)
+        out = model(input_ids=torch.tensor([ids + rows]), output_attentions=True, use_cache=False)
+        weights = torch.stack(out.attentions)[:, 0, :, SHORT:, :SHORT]
+        parts.append(weights.unflatten(1, (-1, group)).amax(dim=(2, 3)))
+    return torch.stack(parts).amax(dim=0)
+
+
 def main():
     folder, path = sys.argv[1:3]
     with h5py.File(path, "w") as h5:
@@ -73,6 +89,7 @@ def main():
         h5["kvzip"] = press_scores(folder, False).float().numpy()
         h5["kvzip-plus"] = press_scores(folder, True).float().numpy()
         h5["segments"] = segment_scores(folder).float().numpy()
+        h5["text"] = text_scores(folder).float().numpy()
 
 
 if __name__ == "__main__":

@@ -7,11 +7,11 @@
 #include "base/minmax.h"
 #include "engine/chunk.h"
 #include "engine/devices.h"
-#include "engine/probes.h"
 #include "import/model_header.h"
 #include "kv/forecast.h"
 #include "model/rotations.h"
 #include "model/score_weights.h"
+#include "policies/probes.h"
 
 /* An all-reduce sends its buffer once, of products in `type`; the reproducible mode gathers one product a logical shard
  * instead. */
@@ -34,7 +34,7 @@ static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh
     const lh_model_memory memory = lh_model_memory_of(c, chunk->shard, &chunk->options);
     lh_kv_shape shape = lh_config_kv_shape(c, chunk->shard, &chunk->options, &plan->kv_types);
     shape.profiles = r->profiles;
-    shape.leads = lh_typical_leads;
+    shape.leads = lh_typical_leads(&plan->policy.score, r->profiles);
     LH_TRY(lh_kv_forecast_make(&kv, &shape,
                                &(lh_kv_forecast_request){.policy = &plan->policy,
                                                          .tokens = r->context,

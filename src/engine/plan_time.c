@@ -5,10 +5,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/minmax.h"
-#include "engine/probes.h"
 #include "engine/read_rate.h"
 #include "engine/session.h"
 #include "import/model_header.h"
+#include "policies/probes.h"
 
 /* Bytes of weights that no processor's cache holds; maximum bytes of all entries of the long caches. */
 static const int64_t WEIGHT_BYTES = INT64_C(256) << 20, ENTRY_BYTES = INT64_C(512) << 20;
@@ -179,13 +179,15 @@ static rates rates_of(const measured *few, const measured *many)
     return r;
 }
 
-/* Query-key pairs of the probe tokens in a layer, and their number, after a prompt of `tokens` tokens. */
-static double probe_pairs(const lh_policy_numbers *fixed, int64_t tokens, int64_t *probes)
+/* Query-key pairs of the probe tokens in a layer, and their number, after the prompt. */
+static double probe_pairs(const lh_policy_numbers *fixed, const lh_plan_request *request, int64_t *probes)
 {
+    const lh_probe_leads leads = lh_typical_leads(&fixed->score, request->profiles);
+    const int64_t tokens = request->context;
     double pairs = 0;
-    *probes = lh_probe_tokens(fixed, tokens, &lh_typical_leads);
-    for (int64_t i = 0; i < lh_probe_segments(fixed, tokens); i++) {
-        const lh_probe_segment s = lh_probe_segment_of(fixed, tokens, &lh_typical_leads, i);
+    *probes = lh_probe_tokens(fixed, tokens, &leads);
+    for (int64_t i = 0; i < lh_probe_segments(fixed, tokens, &leads); i++) {
+        const lh_probe_segment s = lh_probe_segment_of(fixed, tokens, &leads, i);
         const int64_t rows = s.lead + s.tokens,
                       before = lh_probes_see_all(fixed) ? tokens : lh_probe_sinks(fixed, &s) + s.tokens;
         pairs += (double)rows * ((double)before + (double)(rows + 1) / 2);
@@ -208,7 +210,7 @@ static lh_plan_time time_of(const lh_plan_request *request, const lh_plan *plan,
     const lh_policy_numbers fixed = lh_policy_fix(&plan->policy, request->context);
     int64_t probes;
     const double pairs =
-        lh_plan_attended(c, request->context) + (double)c->layers * probe_pairs(&fixed, request->context, &probes);
+        lh_plan_attended(c, request->context) + (double)c->layers * probe_pairs(&fixed, request, &probes);
     lh_plan_time t = {.prefill_s = r->token_s * (double)(c->layers * (request->context + probes)) + r->pair_s * pairs,
                       .step_s = r->step_s * weight_bytes / measured_bytes + r->entry_s * (kept + grown)};
     t.decode_s = t.step_s * (double)request->max_new;

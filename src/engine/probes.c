@@ -5,15 +5,15 @@
 #include "engine/prompt.h"
 #include "text/chat.h"
 
-const lh_probe_leads lh_typical_leads = {16, 32};
-
 /* Sentences of KVzip (arXiv 2505.23416), as in its code: a later segment quotes the tokens before its stretch. */
 static const char first_lead[] = "\n\nRepeat the previous context exactly.",
                   later_lead[] = "\n\nRepeat the part of the previous context exactly, starting with";
 
-/* Ids of lead-ins: of the first segment; of later ones, before the quoted tokens; and what ends both. */
+/* Ids of lead-ins: of the first segment; of later ones, before the quoted tokens; of the lines of a text; and what ends
+ * all of them. */
 typedef struct lead_ins {
-    lh_tokens first, later, ending;
+    lh_tokens first, later, ending, *lines;
+    int64_t line_count;
 } lead_ins;
 
 static void clear(lead_ins *l)
@@ -21,6 +21,8 @@ static void clear(lead_ins *l)
     lh_tokens_clear(&l->first);
     lh_tokens_clear(&l->later);
     lh_tokens_clear(&l->ending);
+    for (int64_t i = 0; i < l->line_count; i++) lh_tokens_clear(&l->lines[i]);
+    lh_free(l->lines);
 }
 
 /* The text of the format between a user's message and the answer to it. */
@@ -49,26 +51,59 @@ static lh_status encode(const lh_tokenizer *tok, const char *text, lh_tokens *ou
     return lh_tokenizer_encode(tok, text, (int64_t)strlen(text), LH_ENCODE_PLAIN | LH_ENCODE_CONTINUES, out);
 }
 
-static lh_status make_lead_ins(lead_ins *out, const lh_tokenizer *tok)
+/* A question as lh_prompt_encode has it behind a context: after an empty line. */
+static lh_status encode_line(const lh_tokenizer *tok, const char *line, lh_tokens *out)
+{
+    lh_buf text = {0};
+    lh_status st = lh_buf_printf(&text, "\n\n%s", line);
+    if (st == LH_OK) st = encode(tok, text.data, out);
+    lh_buf_clear(&text);
+    return st;
+}
+
+static lh_status encode_lines(lead_ins *out, const lh_tokenizer *tok, const lh_profile *text)
+{
+    LH_TRY(lh_calloc(&out->lines, text->line_count, sizeof *out->lines));
+    for (; out->line_count < text->line_count; out->line_count++)
+        LH_TRY(encode_line(tok, text->lines[out->line_count], &out->lines[out->line_count]));
+    return LH_OK;
+}
+
+/* text NULL: the lead-ins of segments that repeat. */
+static lh_status make_lead_ins(lead_ins *out, const lh_tokenizer *tok, const lh_profile *text)
 {
     lh_status st = LH_OK;
     const lh_chat_format *format = NULL;
+    if (!tok && !text) return LH_OK;
+    if (!tok)
+        LH_FAIL(LH_EUSAGE, "the model has no tokenizer, and cannot read the questions of '%s': give '--rows-at repeat'",
+                text->name);
     LH_TRY_DONE(lh_chat_of(&format, tok));
-    LH_TRY_DONE(encode(tok, first_lead, &out->first));
-    LH_TRY_DONE(encode(tok, later_lead, &out->later));
+    if (text) {
+        LH_TRY_DONE(encode_lines(out, tok, text));
+    } else {
+        LH_TRY_DONE(encode(tok, first_lead, &out->first));
+        LH_TRY_DONE(encode(tok, later_lead, &out->later));
+    }
     LH_TRY_DONE(format ? encode_ending(tok, format, &out->ending) : encode(tok, "\n", &out->ending));
 done:
     lh_chat_close(format);
     return st;
 }
 
-lh_status lh_probe_leads_of(lh_probe_leads *out, const lh_engine *engine, const lh_policy *policy)
+lh_status lh_probe_leads_of(lh_probe_leads *out, const lh_engine *engine, const lh_policy *policy,
+                            const lh_profiles *profiles)
 {
-    lead_ins l = {0};
-    *out = (lh_probe_leads){0};
-    if (!lh_policy_repeats(policy) || !lh_engine_tokenizer(engine)) return LH_OK;
-    const lh_status st = make_lead_ins(&l, lh_engine_tokenizer(engine));
-    *out = (lh_probe_leads){l.first.n + l.ending.n, l.later.n + LH_LEAD_QUOTE + l.ending.n};
+    lead_ins l = {.line_count = 0};
+    const lh_tokenizer *tok = lh_engine_tokenizer(engine);
+    lh_status st = LH_OK;
+    *out = (lh_probe_leads){.line_count = 0};
+    if (!lh_policy_has_probes(policy)) return LH_OK;
+    LH_TRY_DONE(make_lead_ins(&l, tok, lh_profiles_find(profiles, policy->score.text)));
+    if (tok) out->first = l.first.n + l.ending.n, out->later = l.later.n + LH_LEAD_QUOTE + l.ending.n;
+    for (; out->line_count < l.line_count; out->line_count++)
+        out->lines[out->line_count] = (int32_t)(l.lines[out->line_count].n + l.ending.n);
+done:
     clear(&l);
     return st;
 }
@@ -79,36 +114,35 @@ static lh_status push(lh_tokens *out, const int32_t *ids, int64_t n)
     return LH_OK;
 }
 
-static lh_status push_segment(lh_tokens *out, const lead_ins *l, const int32_t *ids, const lh_probe_segment *s)
+/* Segment number i. */
+static lh_status push_segment(lh_tokens *out, const lead_ins *l, const lh_probed_prompt *p, int64_t i)
 {
-    const lh_tokens *lead = s->first ? &l->later : &l->first;
-    if (s->lead) {
+    const lh_probe_segment s = lh_kv_probe_segment(p->kv, i);
+    const lh_tokens *lead = l->lines ? &l->lines[i] : i ? &l->later : &l->first;
+    if (s.lead) {
         LH_TRY(push(out, lead->ids, lead->n));
-        if (s->first) LH_TRY(push(out, ids + s->first - LH_LEAD_QUOTE, LH_LEAD_QUOTE));
+        if (lead == &l->later) LH_TRY(push(out, p->ids + s.first - LH_LEAD_QUOTE, LH_LEAD_QUOTE));
         LH_TRY(push(out, l->ending.ids, l->ending.n));
     }
-    return push(out, ids + s->first, s->tokens);
+    return push(out, p->ids + s.first, s.tokens);
 }
 
-static lh_status append(lh_tokens *out, const lh_engine *engine, const lh_kv *kv, const int32_t *ids, int64_t n)
+static lh_status append(lh_tokens *out, const lh_engine *engine, const lh_probed_prompt *p)
 {
     lh_status st = LH_OK;
-    lead_ins l = {0};
-    const int64_t segments = lh_kv_probe_segments(kv);
-    LH_TRY_DONE(push(out, ids, n));
-    if (segments && lh_engine_tokenizer(engine)) LH_TRY_DONE(make_lead_ins(&l, lh_engine_tokenizer(engine)));
-    for (int64_t i = 0; i < segments; i++) {
-        const lh_probe_segment s = lh_kv_probe_segment(kv, i);
-        LH_TRY_DONE(push_segment(out, &l, ids, &s));
-    }
+    lead_ins l = {.line_count = 0};
+    const int64_t segments = lh_kv_probe_segments(p->kv);
+    LH_TRY_DONE(push(out, p->ids, p->n));
+    if (segments) LH_TRY_DONE(make_lead_ins(&l, lh_engine_tokenizer(engine), p->text));
+    for (int64_t i = 0; i < segments; i++) LH_TRY_DONE(push_segment(out, &l, p, i));
 done:
     clear(&l);
     return st;
 }
 
-lh_status lh_probes_append(lh_tokens *out, const lh_engine *engine, const lh_kv *kv, const int32_t *ids, int64_t n)
+lh_status lh_probes_append(lh_tokens *out, const lh_engine *engine, const lh_probed_prompt *prompt)
 {
     lh_comm *comm = lh_engine_get(engine)->comm;
-    LH_TRY(lh_comm_agree(comm, append(out, engine, kv, ids, n)));
-    return lh_kv_probe_segments(kv) ? lh_prompt_share(comm, out) : LH_OK;
+    LH_TRY(lh_comm_agree(comm, append(out, engine, prompt)));
+    return lh_kv_probe_segments(prompt->kv) ? lh_prompt_share(comm, out) : LH_OK;
 }

@@ -1,21 +1,27 @@
-/* probes.h - the ids of probe tokens (policies/probes.h): the sentences that ask a model to repeat its prompt, in its
- * chat format, and the prompt in segments. */
+/* probes.h - the ids of probe tokens (policies/probes.h): the sentences that ask a model to repeat its prompt, and the
+ * prompt in segments; or the questions of a text. Sentences and questions end a user's turn of the model's chat format.
+ */
 #ifndef LH_ENGINE_PROBES_H
 #define LH_ENGINE_PROBES_H
 
 #include "engine/engine.h"
 #include "kv/kv.h"
 
-/* Tokens of lead-ins where no tokenizer is at hand, for forecasts: about as many as of a model with a chat format. */
-extern const lh_probe_leads lh_typical_leads;
-
-/* Tokens of the lead-ins with an engine's tokenizer: a sentence of KVzip, then the end of the user's turn and the
- * beginning of the answer in the model's chat format; an end of line if it has none. Zero where the policy has no
- * probe tokens, or the model no tokenizer. LH_EINPUT: the chat template cannot be read or rendered. Not collective. */
-lh_status lh_probe_leads_of(lh_probe_leads *out, const lh_engine *engine, const lh_policy *policy);
+/* Tokens of the lead-ins with an engine's tokenizer: a sentence of KVzip or a question, then the end of the user's turn
+ * and the beginning of the answer in the model's chat format; an end of line if it has none. Zero where the policy has
+ * no probe tokens, or a model that repeats no tokenizer. LH_EUSAGE: a model without a tokenizer reads no questions.
+ * LH_EINPUT: the chat template cannot be read or rendered. Not collective. */
+lh_status lh_probe_leads_of(lh_probe_leads *out, const lh_engine *engine, const lh_policy *policy,
+                            const lh_profiles *profiles);
 
 /* Collective. *out = the ids of a prompt of `n` tokens, and of the probe tokens of its cache after them; the same on
- * all ranks. */
-lh_status lh_probes_append(lh_tokens *out, const lh_engine *engine, const lh_kv *kv, const int32_t *ids, int64_t n);
+ * all ranks. text: the questions of its policy; NULL: it has none. */
+typedef struct lh_probed_prompt {
+    const lh_kv *kv;
+    const lh_profile *text;
+    const int32_t *ids;
+    int64_t n;
+} lh_probed_prompt;
+lh_status lh_probes_append(lh_tokens *out, const lh_engine *engine, const lh_probed_prompt *prompt);
 
 #endif

@@ -55,9 +55,9 @@ static lh_status open_caches(lh_session *s)
     const lh_session_options *o = &s->options;
     lh_kv_shape shape = lh_model_kv_shape(lh_engine_get(s->engine)->model, &lh_engine_get(s->engine)->kv_types);
     shape.rotations = lh_rotations_layers(s->rotations);
-    LH_TRY(lh_probe_leads_of(&shape.leads, s->engine, o->policy));
     LH_TRY(lh_profiles_copy(&s->profiles, o->profiles));
     s->options.profiles = shape.profiles = &s->profiles;
+    LH_TRY(lh_probe_leads_of(&shape.leads, s->engine, o->policy, &s->profiles));
     LH_TRY(lh_calloc(&s->caches, 1 + o->other_count, sizeof *s->caches));
     for (int64_t i = 0; i <= o->other_count; i++) {
         shape.given = o->given ? o->given[i] : NULL;
@@ -449,12 +449,21 @@ lh_status lh_session_hold_logits(lh_session *s)
     return lh_comm_agree(lh_engine_get(s->engine)->comm, copy_last_row(s, &s->held_logits));
 }
 
+/* Collective. The prompt's ids, and the probe tokens of the cache that it fills. */
+static lh_status add_probes(const lh_session *s, const int32_t *ids, int64_t n, lh_tokens *all)
+{
+    return lh_probes_append(
+        all, s->engine,
+        &(lh_probed_prompt){
+            .kv = s->caches[0], .text = lh_profiles_find(&s->profiles, s->policy.score.text), .ids = ids, .n = n});
+}
+
 lh_status lh_session_begin_prefill(lh_session *s, const int32_t *ids, int64_t n, lh_prefill **prefill)
 {
     lh_status st = LH_OK;
     lh_tokens all = {0};
     LH_TRY_DONE(lh_comm_agree(lh_engine_get(s->engine)->comm, push_tokens(s, ids, n)));
-    LH_TRY_DONE(lh_probes_append(&all, s->engine, s->caches[0], ids, n));
+    LH_TRY_DONE(add_probes(s, ids, n, &all));
     LH_TRY_DONE(lh_prefill_open(prefill, s->forward, s->caches[0], all.ids, n));
 done:
     lh_tokens_clear(&all);
@@ -471,7 +480,7 @@ lh_status lh_session_end_prefill(lh_session *s)
 static lh_status prefill(lh_session *s, const int32_t *ids, int64_t n, const lh_forward_progress *progress)
 {
     lh_tokens all = {0};
-    lh_status st = lh_probes_append(&all, s->engine, s->caches[0], ids, n);
+    lh_status st = add_probes(s, ids, n, &all);
     if (st == LH_OK) st = lh_forward_prefill(s->forward, s->caches[0], all.ids, n, progress);
     lh_tokens_clear(&all);
     return st;

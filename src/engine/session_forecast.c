@@ -24,7 +24,7 @@ lh_status lh_session_forecast(lh_session_bytes *out, const lh_engine *engine, co
     shape.profiles = o->profiles;
     *out = (lh_session_bytes){.after = rotations};
     if (request.tokens <= 0) return LH_OK;
-    LH_TRY(lh_probe_leads_of(&shape.leads, engine, o->policy));
+    LH_TRY(lh_probe_leads_of(&shape.leads, engine, o->policy, o->profiles));
     LH_TRY(lh_kv_forecast_make(&f, &shape, &request));
     out->fork = f.fork_peak;
     out->after += f.decode_peak;

@@ -98,8 +98,8 @@ void lh_finish_statistics(lh_evictor *ev, const lh_evict_job *job, const lh_colu
 
 lh_status lh_check_scoring_rows(const lh_policy *policy)
 {
-    const int repeats = policy->score.rows_at == LH_ROWS_AT_REPEAT;
-    if (!policy->proxies.kind && !policy->rows.percent.digits && !policy->rows.n && !repeats)
+    const int probes = lh_scores_by_probes(&policy->score);
+    if (!policy->proxies.kind && !policy->rows.percent.digits && !policy->rows.n && !probes)
         LH_FAIL(LH_EUSAGE,
                 "--window 0 leaves no row to observe: give '--rows all', '--rows last:N', or a window of at least 1");
     return LH_OK;

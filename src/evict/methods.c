@@ -17,7 +17,7 @@ const lh_method *const lh_methods[] = {
 const lh_source *lh_source_of(const lh_policy_numbers *p)
 {
     if (!p->evicts) return NULL;
-    if (p->score.rows_at == LH_ROWS_AT_REPEAT) return &lh_source_repeat;
+    if (lh_scores_by_probes(&p->score)) return &lh_source_probes;
     return p->score.running ? &lh_source_running : lh_methods[p->score.source]->source;
 }
 

@@ -32,9 +32,9 @@ typedef struct lh_source {
 
 /* The source of a policy, NULL if it evicts nothing. Statistics of attention are counted in three ways: of rows that
  * are observed at an eviction (source_window.c), while rows pass (source_running.c), or while probe tokens pass
- * (source_repeat.c). */
+ * (source_probes.c). */
 const lh_source *lh_source_of(const lh_policy_numbers *policy);
-extern const lh_source lh_source_window, lh_source_running, lh_source_repeat;
+extern const lh_source lh_source_window, lh_source_running, lh_source_probes;
 
 /* 1 where entries are scored by the attention that rows give them. */
 int lh_evict_uses_attention(const lh_policy_numbers *policy);

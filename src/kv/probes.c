@@ -1,12 +1,12 @@
-/* probes.c - probe tokens in a layer (policies/probes.h). The entries that a segment sees lie in a separate arena, the
- * entries of the segment last, until the next segment overwrites them: the cache never holds a probe token. Where rows
- * attend to the whole prompt, the entries of the segment are also behind the prompt's in the arena of the prefill, and
- * probe_end drops them. */
+/* probes.c - probe tokens in a layer (policies/probes.h). The entries that score, of a segment that repeats, lie in a
+ * separate arena, the entries of the segment last, until the next segment overwrites them: the cache never holds a
+ * probe token. Where rows attend to the whole prompt, the entries of the segment are also behind the prompt's in the
+ * arena of the prefill, and probe_end drops them; the rows of questions score there. */
 #include "kv/kv_impl.h"
 
 int64_t lh_kv_probe_segments(const lh_kv *kv)
 {
-    return kv->shape.given ? 0 : lh_probe_segments(&kv->numbers, kv->prompt.tokens);
+    return kv->shape.given ? 0 : lh_probe_segments(&kv->numbers, kv->prompt.tokens, &kv->shape.leads);
 }
 
 lh_probe_segment lh_kv_probe_segment(const lh_kv *kv, int64_t i)
@@ -43,6 +43,11 @@ static lh_status check_positions(const lh_kv *kv, int64_t own)
                   each = positions - tokens - lh_max_i64(leads->first, leads->later);
     char shorter[96] = "";
     if (!positions || own <= positions - tokens) return LH_OK;
+    if (lh_probes_score_all(&kv->numbers))
+        LH_FAIL(LH_EUSAGE,
+                "%lld tokens of prompt and %lld of the longest question after them ('--rows-at text') are longer than "
+                "the %lld positions of the model: shorten the prompt",
+                (long long)tokens, (long long)own, (long long)positions);
     if (each >= LH_SEGMENT_MIN)
         snprintf(shorter, sizeof shorter, ", or its parts ('--rows-at repeat:N', N up to %lld)", (long long)each);
     LH_FAIL(LH_EUSAGE,
@@ -56,6 +61,7 @@ lh_status lh_kv_reserve_probes(lh_kv *kv)
     const int64_t own = longest(kv);
     if (!own) return LH_OK;
     LH_TRY(check_positions(kv, own));
+    if (lh_probes_score_all(&kv->numbers)) return LH_OK;
     return lh_arena_alloc_even(&kv->probes.arena, &kv->exec,
                                lh_min_i64(kv->numbers.sinks, kv->prompt.tokens) + 2 * own);
 }
@@ -101,11 +107,12 @@ void lh_kv_probe_begin(lh_kv *kv, int64_t layer, int64_t segment, lh_ragged **vi
     lh_kv_probes *p = &kv->probes;
     lh_arena *from = lh_kv_prefill_arena(kv, layer);
     p->now = lh_kv_probe_segment(kv, segment);
+    *view = lh_probes_see_all(&kv->numbers) ? &from->view : &p->arena.view;
+    if (lh_probes_score_all(&kv->numbers)) return;
     for (int64_t h = 0; h < p->arena.view.heads; h++) p->arena.len[h] = 0;
     LH_LATCH(x, append(kv, from, 0, lh_probe_sinks(&kv->numbers, &p->now)));
     LH_LATCH(x, append(kv, from, p->now.first, p->now.tokens));
     set_lens(kv, &p->arena, held(kv));
-    *view = lh_probes_see_all(&kv->numbers) ? &from->view : &p->arena.view;
 }
 
 void lh_kv_probe_end(lh_kv *kv, int64_t layer)
@@ -113,13 +120,12 @@ void lh_kv_probe_end(lh_kv *kv, int64_t layer)
     if (lh_probes_see_all(&kv->numbers)) set_lens(kv, lh_kv_prefill_arena(kv, layer), kv->prompt.tokens);
 }
 
-void lh_kv_record_probes(lh_kv *kv, int64_t layer, const lh_query_rows *rows)
+/* Rows of a segment that repeats score its stretch, in the arena of the segment. */
+static void record_stretch(lh_kv *kv, int64_t layer, const lh_query_rows *rows)
 {
     lh_kv_probes *p = &kv->probes;
-    const double start = lh_clock_s();
     const int attends_more = lh_probes_see_all(&kv->numbers);
     const int64_t sinks = lh_probe_sinks(&kv->numbers, &p->now), len = held(kv) + rows->tokens;
-    if (!lh_kv_uses_probes(kv, layer)) return;
     if (attends_more) LH_LATCH(&kv->exec, append(kv, lh_kv_prefill_arena(kv, layer), rows->first, rows->tokens));
     set_lens(kv, &p->arena, len);
     lh_evict_job job = lh_kv_job(kv, layer, &p->arena, rows->first + rows->tokens);
@@ -130,5 +136,22 @@ void lh_kv_record_probes(lh_kv *kv, int64_t layer, const lh_query_rows *rows)
                                      .first = p->now.first,
                                      .count = p->now.tokens,
                                      .attends_more = attends_more});
+}
+
+/* Rows of a question score the entries of the prompt where they are. */
+static void record_question(lh_kv *kv, int64_t layer, const lh_query_rows *rows)
+{
+    const lh_evict_job job = lh_kv_job(kv, layer, lh_kv_prefill_arena(kv, layer), rows->first + rows->tokens);
+    lh_evict_probes(kv->evictor, &job, &(lh_probe_rows){.queries = *rows, .count = kv->prompt.tokens});
+}
+
+void lh_kv_record_probes(lh_kv *kv, int64_t layer, const lh_query_rows *rows)
+{
+    const double start = lh_clock_s();
+    if (!lh_kv_uses_probes(kv, layer)) return;
+    if (lh_probes_score_all(&kv->numbers))
+        record_question(kv, layer, rows);
+    else
+        record_stretch(kv, layer, rows);
     kv->evict_s += lh_clock_s() - start;
 }

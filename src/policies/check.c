@@ -24,9 +24,19 @@ static int moves_rows(const lh_policy *p)
     return p->score.rows_at == LH_ROWS_AT_AFTER;
 }
 
-int lh_policy_repeats(const lh_policy *p)
+static int repeats(const lh_policy *p)
 {
-    return p->evicts && p->score.rows_at == LH_ROWS_AT_REPEAT;
+    return p->score.rows_at == LH_ROWS_AT_REPEAT;
+}
+
+static int asks_text(const lh_policy *p)
+{
+    return p->score.rows_at == LH_ROWS_AT_TEXT;
+}
+
+int lh_policy_has_probes(const lh_policy *p)
+{
+    return p->evicts && lh_scores_by_probes(&p->score);
 }
 
 static int spreads_rows(const lh_policy *p)
@@ -90,7 +100,8 @@ static const struct {
     {evicts_blocks, LH_BLOCKS, "--evict block:N"},
     {counts_running, LH_RUNNING, "--rows all or --window 0"},
     {moves_rows, LH_SPREAD_ROWS | LH_WHOLE_PROMPT | LH_AT_EVICTION, "--rows-at after"},
-    {lh_policy_repeats, LH_SPREAD_ROWS | LH_WHOLE_PROMPT | LH_REPEATS, "--rows-at repeat"},
+    {repeats, LH_SPREAD_ROWS | LH_WHOLE_PROMPT | LH_HAS_PROBES, "--rows-at repeat"},
+    {asks_text, LH_SPREAD_ROWS | LH_WHOLE_PROMPT | LH_HAS_PROBES, "--rows-at text"},
     {spreads_rows, LH_SPREAD_ROWS | LH_WHOLE_PROMPT, "--rows sample:N"},
     {has_proxies, LH_PROXIES, "--proxies"},
     {reads_hidden, LH_WHOLE_PROMPT, "a score of hidden states"},
@@ -130,7 +141,7 @@ static const struct {
     {LH_ONE_ORDER, LH_STAGED, "it needs entries in one order: give '--select topk' or topk+keys"},
     {LH_SPREAD_ROWS | LH_REFERENCES, LH_ALTERS_ROWS | LH_PROXIES,
      "it observes rows of its own: it needs '--proxies none', and neither '--gain' nor '--non-causal'"},
-    {LH_REPEATS, LH_ROWS_TOGETHER | LH_NO_ATTENTION,
+    {LH_HAS_PROBES, LH_ROWS_TOGETHER | LH_NO_ATTENTION,
      "its rows are counted as they pass, segment by segment: it needs '--statistic max' or sum"},
     {LH_NEEDS_ATTENTION, LH_NO_ATTENTION,
      "it needs a statistic of attention ('--statistic sum' or mean, mas, count, rms, max, output-error, last): give "
@@ -178,7 +189,7 @@ lh_status lh_check_references(const lh_policy *policy)
 
 int lh_policy_shares_prefill(const lh_policy *policy)
 {
-    return !evicts_blocks(policy) && !lh_policy_repeats(policy);
+    return !evicts_blocks(policy) && !lh_policy_has_probes(policy);
 }
 
 lh_status lh_policy_check_question(const lh_policy *policy)

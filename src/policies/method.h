@@ -50,7 +50,7 @@
 #define LH_SLOTS LH_TRAIT(41)
 #define LH_FIXED_ROWS LH_TRAIT(42)
 #define LH_NO_ATTENTION LH_TRAIT(43)
-#define LH_REPEATS LH_TRAIT(44)
+#define LH_HAS_PROBES LH_TRAIT(44)
 
 /* A resolved policy at a prompt of `seen` tokens: its numbers, and the protected entries. For warnings. */
 typedef struct lh_outlook {
@@ -90,10 +90,11 @@ extern const lh_method *const lh_methods[];
 
 /* ---- parts: the options of a policy ---- */
 
-/* How a part takes a file of weights. */
+/* How a part takes a file. */
 typedef struct lh_profile_part {
-    int kind;       /* lh_profile_kind */
-    size_t hash_at; /* in lh_policy: uint64_t */
+    int kind;           /* lh_profile_kind */
+    size_t hash_at;     /* in lh_policy: uint64_t */
+    const char *before; /* the name of the file, e.g. "text:"; NULL: nothing, it replaces a word */
     const char *meaning;
 } lh_profile_part;
 
@@ -112,7 +113,7 @@ struct lh_part {
     void (*write)(const lh_policy *policy, const lh_part *part, lh_part_value *out);
     size_t at; /* of its number in lh_policy: int for words, int64_t, lh_decimal, lh_fraction or lh_policy_amount */
     int64_t min;
-    const lh_profile_part *profile;     /* a file of weights may replace a word */
+    const lh_profile_part *profile;     /* its text may name a file */
     lh_method_id method;                /* LH_METHOD_NONE: a common part */
     int (*of_methods)(lh_method_id id); /* of a common part with the words of methods: true for these */
     const char *after;                  /* of a method's part: the common part that it follows */

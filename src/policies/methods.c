@@ -30,6 +30,11 @@ int lh_policy_has_scorer(const lh_policy *policy)
     return policy->score.source == LH_METHOD_caller || policy->score.source == LH_METHOD_caller_rows;
 }
 
+int lh_scores_by_probes(const lh_policy_score *score)
+{
+    return score->rows_at == LH_ROWS_AT_REPEAT || score->rows_at == LH_ROWS_AT_TEXT;
+}
+
 int lh_score_reads_hidden(const lh_policy_score *score)
 {
     return (score->scorer.reads & LH_READS_HIDDEN) != 0;

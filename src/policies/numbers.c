@@ -1,6 +1,7 @@
 /* numbers.c - reads the values of parts into a resolved policy and writes them from it: words, numbers, shares, and the
  * parts with a special syntax. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/size_text.h"
@@ -99,6 +100,52 @@ void lh_part_write_word(const lh_policy *policy, const lh_part *part, lh_part_va
     snprintf(out->text, sizeof out->text, "%s", part->row.choices[number]);
 }
 
+/* ---- names of profiles ---- */
+
+enum { HEX = 16 };
+
+/* What stands before the hash. */
+static const char *prefix_of(const lh_part *part)
+{
+    return part->profile->before ? part->profile->before : "profile:";
+}
+
+int lh_profile_hash_read(const lh_part *part, const char *text, uint64_t *out)
+{
+    const size_t before = strlen(prefix_of(part));
+    const char *digits = text + before;
+    if (strncmp(text, prefix_of(part), before) != 0 || strspn(digits, "0123456789abcdef") != HEX || digits[HEX])
+        return 0;
+    *out = strtoull(digits, NULL, 16);
+    return *out != 0;
+}
+
+void lh_profile_hash_write(const lh_part *part, uint64_t hash, lh_part_value *out)
+{
+    snprintf(out->text, sizeof out->text, "%s%016llx", prefix_of(part), (unsigned long long)hash);
+}
+
+lh_status lh_part_read_profile(lh_policy *policy, const lh_part *part, const char *text)
+{
+    uint64_t hash;
+    int number = 0; /* follows the numbers of the words */
+    if (!lh_profile_hash_read(part, text, &hash)) return lh_part_read_word(policy, part, text);
+    while (part->row.choices[number]) number++;
+    memcpy((char *)policy + part->at, &number, sizeof number);
+    memcpy((char *)policy + part->profile->hash_at, &hash, sizeof hash);
+    return LH_OK;
+}
+
+void lh_part_write_profile(const lh_policy *policy, const lh_part *part, lh_part_value *out)
+{
+    uint64_t hash;
+    memcpy(&hash, (const char *)policy + part->profile->hash_at, sizeof hash);
+    if (hash)
+        lh_profile_hash_write(part, hash, out);
+    else
+        lh_part_write_word(policy, part, out);
+}
+
 /* ---- rows ---- */
 
 lh_status lh_proxies_read(lh_policy *policy, const lh_part *part, const char *text)
@@ -127,15 +174,22 @@ void lh_proxies_write(const lh_policy *policy, const lh_part *part, lh_part_valu
 
 lh_status lh_rows_at_read(lh_policy *policy, const lh_part *part, const char *text)
 {
+    lh_policy_score *score = &policy->score;
     const char *repeat = "repeat:";
-    int place = LH_ROWS_AT_REPEAT;
     const int has_segment = strncmp(text, repeat, strlen(repeat)) == 0;
-    policy->score.segment = 0;
-    if (!has_segment) LH_TRY(lh_choice_find(&place, part->row.name, part->words, text));
-    policy->score.rows_at = (lh_row_place)place;
-    if (has_segment && !number_of(&policy->score.segment, text + strlen(repeat), LH_SEGMENT_MIN))
-        LH_FAIL(LH_EUSAGE, "--%s '%s' must be own, after, repeat, or repeat:N with N from %d on", part->row.name, text,
-                LH_SEGMENT_MIN);
+    int place = has_segment ? LH_ROWS_AT_REPEAT : LH_ROWS_AT_TEXT;
+    score->segment = 0;
+    score->text = 0;
+    if (has_segment && !number_of(&score->segment, text + strlen(repeat), LH_SEGMENT_MIN))
+        LH_FAIL(LH_EUSAGE, "--%s '%s' must be own, after, repeat, repeat:N with N from %d on, or text:FILE",
+                part->row.name, text, LH_SEGMENT_MIN);
+    if (!has_segment && !lh_profile_hash_read(part, text, &score->text)) {
+        if (strncmp(text, "text", 4) == 0)
+            LH_FAIL(LH_EUSAGE, "--%s '%s' must name a file with a question in each line, as text:FILE", part->row.name,
+                    text);
+        LH_TRY(lh_choice_find(&place, part->row.name, part->words, text));
+    }
+    score->rows_at = (lh_row_place)place;
     return LH_OK;
 }
 
@@ -143,6 +197,7 @@ void lh_rows_at_write(const lh_policy *policy, const lh_part *part, lh_part_valu
 {
     snprintf(out->text, sizeof out->text, "%s", part->words[policy->score.rows_at]);
     if (policy->score.segment) snprintf(out->text, sizeof out->text, "repeat:%lld", (long long)policy->score.segment);
+    if (policy->score.text) lh_profile_hash_write(part, policy->score.text, out);
 }
 
 /* text NULL: the rows of the window, which is read earlier; or, from after the prompt, rows of all of it: as many as

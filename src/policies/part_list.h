@@ -18,10 +18,11 @@
     X(head_budget, "head-budget", LH_OPT_WORD_OR_FILE, lh_policy_over_heads, NULL,                                     \
       "Budgets of heads: uniform, adaptive (the heads of a layer compete, AdaKV), or by the weights in FILE, a CSV "   \
       "with the first line 'layer,head,weight'.")                                                                      \
-    X(rows_at, "rows-at", LH_OPT_STR, NULL, "own|after|repeat[:N]",                                                    \
+    X(rows_at, "rows-at", LH_OPT_STR, NULL, "own|after|repeat[:N]|text:FILE",                                          \
       "Place from which rows score: their own, or positions after the prompt, from where they see all of it. repeat: " \
       "the prompt once more (KVzip), read after itself and not kept; repeat:N: N tokens at a time, which see only "    \
-      "sinks, the entries that they repeat and themselves.")                                                           \
+      "sinks, the entries that they repeat and themselves. text:FILE: questions known beforehand, a line each, which " \
+      "follow the prompt one by one and are not kept.")                                                                \
     X(rows, "rows", LH_OPT_STR, NULL, "all|last:N|P%|sample:N",                                                        \
       "Rows that score; by default those of the window, after the prompt 512 spread over it; or, where no rows "       \
       "score, those that losses and a fit look from, 64 to 256 at most, fewer the longer the prompt.")                 \

@@ -60,6 +60,7 @@ typedef struct lh_policy_score {
                   */
     lh_row_place rows_at;
     int64_t segment;  /* of LH_ROWS_AT_REPEAT: tokens of a segment that sees nothing but itself; 0: segments see all */
+    uint64_t text;    /* of LH_ROWS_AT_TEXT: hash of its lines (profile.h), else 0 */
     lh_scorer scorer; /* of the methods `caller` and `caller_rows`; score NULL: of a file, and not loaded here */
     uint64_t weights; /* hash of the model's weights for it, set by lh_policy_size; 0: not needed, or not known yet */
     const struct lh_loaded_plugin *plugin; /* of the scorer; NULL: it is a function of the program */
@@ -103,7 +104,7 @@ typedef enum lh_policy_default { LH_DEFAULT_NONE, LH_DEFAULT_WITH_PARTS, LH_DEFA
 
 /* A resolved policy: shares are still shares. lh_policy_numbers (budgets.h) has the integers for a prompt. */
 typedef struct lh_policy {
-    char name[64];           /* of the preset */
+    char name[64]; /* of the preset */
     lh_policy_default by_default;
     int evicts;              /* 0: `full`, the members below are unused */
     lh_policy_amount budget; /* percent: of the prompt */
@@ -133,6 +134,9 @@ int lh_policy_lacks_scorer(const lh_policy *policy);
 
 /* 1 for equal policies, named or by default. */
 int lh_policy_same(const lh_policy *a, const lh_policy *b);
+
+/* True if rows of probe tokens score the entries. */
+int lh_scores_by_probes(const lh_policy_score *score);
 
 /* True if that function reads the hidden states of the observed rows. */
 int lh_score_reads_hidden(const lh_policy_score *score);
@@ -165,7 +169,7 @@ lh_status lh_policy_from_json(lh_policy *out, const json_t *json, const char *na
 lh_status lh_policy_check(const lh_policy *policy, int64_t seen);
 
 /* True if the policy has probe tokens (probes.h). */
-int lh_policy_repeats(const lh_policy *policy);
+int lh_policy_has_probes(const lh_policy *policy);
 
 /* True if one prefill can serve the policy and others: it evicts after the prompt only, and adds no tokens to it. */
 int lh_policy_shares_prefill(const lh_policy *policy);

@@ -89,6 +89,14 @@ int lh_pyramid(const lh_policy_numbers *fixed, const lh_layers_request *q, int64
 
 lh_status lh_part_read_odd(lh_policy *policy, const lh_part *part, const char *text);
 
+/* A part's name of a profile, by its hash: 1, or 0 if the text is none. */
+int lh_profile_hash_read(const lh_part *part, const char *text, uint64_t *out);
+void lh_profile_hash_write(const lh_part *part, uint64_t hash, lh_part_value *out);
+
+/* A word, or the name of a profile. */
+lh_status lh_part_read_profile(lh_policy *policy, const lh_part *part, const char *text);
+void lh_part_write_profile(const lh_policy *policy, const lh_part *part, lh_part_value *out);
+
 /* Readers of parts with a special syntax. */
 lh_status lh_proxies_read(lh_policy *policy, const lh_part *part, const char *text);
 void lh_proxies_write(const lh_policy *policy, const lh_part *part, lh_part_value *out);
@@ -103,12 +111,9 @@ void lh_evict_write(const lh_policy *policy, const lh_part *part, lh_part_value 
 
 void lh_profile_free(lh_profile *profile); /* NULL is fine */
 
-/* A profile of weights from its text. */
+/* A profile of weights from its text, and its text. */
 lh_status lh_profile_weights(lh_profile **out, lh_profile_kind kind, const lh_profile_text *in);
-
-/* A word, or "profile:" and a hash. */
-lh_status lh_part_read_profile(lh_policy *policy, const lh_part *part, const char *text);
-void lh_part_write_profile(const lh_policy *policy, const lh_part *part, lh_part_value *out);
+lh_status lh_profile_write_weights(const lh_profile *profile, lh_buf *out);
 
 /* Where *text, the value of a part, names a file: reads it into options->profiles, and *text becomes the name of the
  * profile, in *value. */

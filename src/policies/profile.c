@@ -1,12 +1,12 @@
-/* profile.c - stores equal profiles once, by hash (profile_weights.c reads their files); profiles as the value of a
- * part and as JSON. */
+/* profile.c - stores equal profiles once, by hash; reads lines of text (profile_weights.c reads weights); profiles as
+ * the value of a part and as JSON. */
 #include "policies/profile.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/unicode.h"
 #include "policies/policy_impl.h"
 
 static const int64_t file_bytes = 16 << 20;
@@ -18,6 +18,8 @@ void lh_profile_free(lh_profile *p)
     if (!p) return;
     lh_free(p->name);
     lh_free(p->weights);
+    for (int64_t i = 0; i < p->line_count; i++) lh_free(p->lines[i]);
+    lh_free(p->lines);
     lh_free(p);
 }
 
@@ -44,6 +46,8 @@ static lh_status hash_of(const lh_profile *p, uint64_t *out)
     LH_TRY_DONE(lh_hasher_open(&hasher));
     lh_hasher_add(hasher, shape, sizeof shape);
     lh_hasher_add(hasher, p->weights, p->layers * p->heads * (int64_t)sizeof *p->weights);
+    for (int64_t i = 0; i < p->line_count; i++) /* with the NUL, where they end */
+        lh_hasher_add(hasher, p->lines[i], (int64_t)strlen(p->lines[i]) + 1);
     *out = lh_hasher_value(hasher);
     if (!*out) *out = 1; /* 0: no profile */
 done:
@@ -69,12 +73,13 @@ static lh_status copy_profile(lh_profiles *out, const lh_profile *p)
     lh_profile *own = NULL;
     uint64_t hash;
     LH_TRY_DONE(lh_calloc(&own, 1, sizeof *own));
-    *own = *p;
-    own->name = NULL;
-    own->weights = NULL;
+    *own = (lh_profile){.kind = p->kind, .layers = p->layers, .heads = p->heads};
     LH_TRY_DONE(lh_strdup(&own->name, p->name));
     LH_TRY_DONE(lh_calloc(&own->weights, p->layers * p->heads, sizeof *own->weights));
-    memcpy(own->weights, p->weights, (size_t)(p->layers * p->heads) * sizeof *own->weights);
+    for (int64_t i = 0; i < p->layers * p->heads; i++) own->weights[i] = p->weights[i];
+    LH_TRY_DONE(lh_calloc(&own->lines, p->line_count, sizeof *own->lines));
+    for (; own->line_count < p->line_count; own->line_count++)
+        LH_TRY_DONE(lh_strdup(&own->lines[own->line_count], p->lines[own->line_count]));
     LH_TRY_DONE(add_profile(out, &own, &hash));
 done:
     lh_profile_free(own);
@@ -87,11 +92,61 @@ lh_status lh_profiles_copy(lh_profiles *out, const lh_profiles *all)
     return LH_OK;
 }
 
+/* ---- lines of text ---- */
+
+/* The next line of a text, without white space at its ends: 1, or 0 after the last. */
+static int next_line(const char **at, const char *end, const char **line, int64_t *bytes)
+{
+    const char *from = *at;
+    if (from == end) return 0;
+    const char *to = memchr(from, '\n', (size_t)(end - from));
+    if (!to) to = end;
+    *at = to < end ? to + 1 : end;
+    while (from < to && lh_is_ascii_space(*from)) from++;
+    while (from < to && lh_is_ascii_space(to[-1])) to--;
+    *line = from;
+    *bytes = to - from;
+    return 1;
+}
+
+static lh_status add_line(lh_profile *p, const char *line, int64_t bytes)
+{
+    if (p->line_count == LH_PROFILE_MAX_LINES)
+        LH_FAIL(LH_EINPUT, "'%s' has more than %d lines: leave some questions out", p->name, LH_PROFILE_MAX_LINES);
+    LH_TRY(lh_calloc(&p->lines[p->line_count], bytes + 1, 1));
+    memcpy(p->lines[p->line_count++], line, (size_t)bytes);
+    return LH_OK;
+}
+
+static lh_status make_lines(lh_profile **out, const lh_profile_text *in)
+{
+    lh_status st = LH_OK;
+    lh_profile *p = NULL;
+    const char *at = in->text, *end = in->text + in->bytes, *line = NULL;
+    int64_t bytes = 0;
+    if (!lh_utf8_valid(in->text, in->bytes) || memchr(in->text, '\0', (size_t)in->bytes))
+        LH_FAIL(LH_EINPUT, "'%s' is not text in UTF-8: it must have a question in each line", in->name);
+    LH_TRY_DONE(lh_calloc(&p, 1, sizeof *p));
+    p->kind = LH_PROFILE_LINES;
+    LH_TRY_DONE(lh_strdup(&p->name, in->name));
+    LH_TRY_DONE(lh_calloc(&p->lines, LH_PROFILE_MAX_LINES, sizeof *p->lines));
+    while (next_line(&at, end, &line, &bytes))
+        if (bytes) LH_TRY_DONE(add_line(p, line, bytes));
+    if (!p->line_count) LH_FAIL_DONE(LH_EINPUT, "'%s' is empty: it must have a question in each line", in->name);
+    *out = p;
+    p = NULL;
+done:
+    lh_profile_free(p);
+    return st;
+}
+
+/* ---- files ---- */
+
 lh_status lh_profile_parse(lh_profiles *all, lh_profile_kind kind, const lh_profile_text *in, uint64_t *hash)
 {
     lh_status st = LH_OK;
     lh_profile *p = NULL;
-    LH_TRY_DONE(lh_profile_weights(&p, kind, in));
+    LH_TRY_DONE(kind == LH_PROFILE_LINES ? make_lines(&p, in) : lh_profile_weights(&p, kind, in));
     LH_TRY_DONE(add_profile(all, &p, hash));
 done:
     lh_profile_free(p);
@@ -111,11 +166,17 @@ done:
 
 /* ---- checked against a model ---- */
 
+static lh_status check_loaded(const lh_profiles *all, uint64_t hash)
+{
+    if (!lh_profiles_find(all, hash)) LH_FAIL(LH_EINTERNAL, "profile %016llx is not loaded", (unsigned long long)hash);
+    return LH_OK;
+}
+
 static lh_status check_shape(const lh_profiles *all, uint64_t hash, int64_t layers, int64_t heads)
 {
-    const lh_profile *p = lh_profiles_find(all, hash);
     if (!hash) return LH_OK;
-    if (!p) LH_FAIL(LH_EINTERNAL, "profile %016llx is not loaded", (unsigned long long)hash);
+    LH_TRY(check_loaded(all, hash));
+    const lh_profile *p = lh_profiles_find(all, hash);
     if (p->layers != layers)
         LH_FAIL(LH_EINPUT, "'%s' has weights of %lld layers, the model has %lld layers", p->name, (long long)p->layers,
                 (long long)layers);
@@ -129,78 +190,59 @@ lh_status lh_profiles_check(const lh_profiles *all, const lh_policy *policy, int
 {
     LH_TRY(check_shape(all, policy->budgets.layer_profile, layers, 1));
     LH_TRY(check_shape(all, policy->budgets.head_profile, layers, kv_heads));
-    return LH_OK;
+    return policy->score.text ? check_loaded(all, policy->score.text) : LH_OK;
 }
 
 /* ---- as the value of a part ---- */
 
-static const char prefix[] = "profile:";
-enum { HEX = 16 };
-
-/* "profile:" and 16 hexadecimal digits: 1, or 0. */
-static int hash_in(const char *text, uint64_t *out)
+/* *file: NULL if the text is a word, or a value without a file. LH_EUSAGE if it may only be a file, and there is
+ * none. */
+static lh_status file_of(const lh_part *part, const char *text, const char **file)
 {
-    const char *digits = text + sizeof prefix - 1;
-    if (strncmp(text, prefix, sizeof prefix - 1) != 0 || strspn(digits, "0123456789abcdef") != HEX || digits[HEX])
-        return 0;
-    *out = strtoull(digits, NULL, 16);
-    return *out != 0;
-}
-
-static void write_hash(uint64_t hash, lh_part_value *out)
-{
-    snprintf(out->text, sizeof out->text, "%s%016llx", prefix, (unsigned long long)hash);
-}
-
-lh_status lh_part_read_profile(lh_policy *policy, const lh_part *part, const char *text)
-{
-    uint64_t hash;
-    int number = 0; /* follows the numbers of the words */
-    if (!hash_in(text, &hash)) return lh_part_read_word(policy, part, text);
-    while (part->row.choices[number]) number++;
-    memcpy((char *)policy + part->at, &number, sizeof number);
-    memcpy((char *)policy + part->profile->hash_at, &hash, sizeof hash);
+    lh_policy none;
+    const char *before = part->profile->before ? part->profile->before : "";
+    *file = NULL;
+    if (strncmp(text, before, strlen(before)) != 0) return LH_OK;
+    for (int i = 0; part->row.choices && part->row.choices[i]; i++)
+        if (strcmp(part->row.choices[i], text) == 0) return LH_OK;
+    *file = text + strlen(before);
+    if (!*before && !lh_file_exists(*file) && lh_part_read_word(&none, part, *file) != LH_OK)
+        LH_FAIL(LH_EUSAGE, "%s; nor is there a file of that name", lh_error_message());
     return LH_OK;
-}
-
-void lh_part_write_profile(const lh_policy *policy, const lh_part *part, lh_part_value *out)
-{
-    uint64_t hash;
-    memcpy(&hash, (const char *)policy + part->profile->hash_at, sizeof hash);
-    if (hash)
-        write_hash(hash, out);
-    else
-        lh_part_write_word(policy, part, out);
 }
 
 lh_status lh_part_read_file(const lh_part *part, const lh_policy_options *options, lh_part_value *value,
                             const char **text)
 {
     uint64_t hash;
-    lh_policy none;
+    const char *file = NULL;
     if (!part->profile || !options->profiles) return LH_OK;
-    for (int i = 0; part->row.choices[i]; i++)
-        if (strcmp(part->row.choices[i], *text) == 0) return LH_OK;
-    if (hash_in(*text, &hash) && lh_profiles_find(options->profiles, hash)) return LH_OK;
-    if (!lh_file_exists(*text) && lh_part_read_word(&none, part, *text) != LH_OK)
-        LH_FAIL(LH_EUSAGE, "%s; nor is there a file of that name", lh_error_message());
-    LH_TRY(lh_profile_read(options->profiles, (lh_profile_kind)part->profile->kind, *text, &hash));
-    write_hash(hash, value);
+    if (lh_profile_hash_read(part, *text, &hash) && lh_profiles_find(options->profiles, hash)) return LH_OK;
+    LH_TRY(file_of(part, *text, &file));
+    if (!file || !*file) return LH_OK;
+    LH_TRY(lh_profile_read(options->profiles, (lh_profile_kind)part->profile->kind, file, &hash));
+    lh_profile_hash_write(part, hash, value);
     *text = value->text;
     return LH_OK;
 }
 
 /* ---- as text and as JSON ---- */
 
-static const char *const members[] = {"layer-budget", "head-budget"}; /* lh_profile_kind */
+static const char *const members[] = {"layer-budget", "head-budget", "rows-at"}; /* lh_profile_kind */
+
+lh_status lh_profile_write(const lh_profile *p, lh_buf *out)
+{
+    for (int64_t i = 0; i < p->line_count; i++) LH_TRY(lh_buf_printf(out, "%s\n", p->lines[i]));
+    return p->kind == LH_PROFILE_LINES ? LH_OK : lh_profile_write_weights(p, out);
+}
 
 lh_status lh_profiles_put_json(const lh_profiles *all, const lh_policy *policy, json_t *json)
 {
     lh_status st = LH_OK;
-    const uint64_t hashes[] = {policy->budgets.layer_profile, policy->budgets.head_profile};
+    const uint64_t hashes[] = {policy->budgets.layer_profile, policy->budgets.head_profile, policy->score.text};
     lh_buf text = {0};
     json_t *object = json_object();
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < LH_PROFILE_KINDS; i++) {
         if (!hashes[i]) continue;
         const lh_profile *p = lh_profiles_find(all, hashes[i]);
         if (!p) LH_FAIL_DONE(LH_EINTERNAL, "profile %016llx is not loaded", (unsigned long long)hashes[i]);
@@ -221,7 +263,7 @@ lh_status lh_profiles_get_json(lh_profiles *out, const json_t *json, const char 
 {
     const json_t *object = json_object_get(json, "profiles");
     uint64_t hash;
-    for (lh_profile_kind kind = LH_PROFILE_OF_LAYERS; kind <= LH_PROFILE_OF_HEADS; kind++) {
+    for (lh_profile_kind kind = LH_PROFILE_OF_LAYERS; kind < LH_PROFILE_KINDS; kind++) {
         const json_t *text = json_object_get(object, members[kind]);
         if (!text) continue;
         if (!json_is_string(text))

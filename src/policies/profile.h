@@ -1,5 +1,7 @@
-/* profile.h - custom budgets: weights from a file, for the layers of a model or the KV heads of every layer. A policy
- * names a profile by its hash, e.g. "profile:0123456789abcdef"; the weights are here. */
+/* profile.h - profiles: the contents of files that a policy names. Custom budgets are weights for the layers of a model
+ * or the KV heads of every layer; lines of text are questions known beforehand, whose rows score ('--rows-at text'). A
+ * policy names a profile by its hash, e.g. "profile:0123456789abcdef" or "text:0123456789abcdef"; the contents are
+ * here. */
 #ifndef LH_POLICIES_PROFILE_H
 #define LH_POLICIES_PROFILE_H
 
@@ -10,15 +12,24 @@
 #include "base/status.h"
 #include "policies/policy.h"
 
-typedef enum lh_profile_kind { LH_PROFILE_OF_LAYERS, LH_PROFILE_OF_HEADS } lh_profile_kind;
+typedef enum lh_profile_kind {
+    LH_PROFILE_OF_LAYERS,
+    LH_PROFILE_OF_HEADS,
+    LH_PROFILE_LINES,
+    LH_PROFILE_KINDS
+} lh_profile_kind;
 
-/* Equal weights of the same kind have equal hashes in any file. */
+enum { LH_PROFILE_MAX_LINES = 256 };
+
+/* Equal contents of the same kind have equal hashes in any file. */
 struct lh_profile {
     lh_profile_kind kind;
     char *name;            /* the file */
     uint64_t hash;         /* never 0 */
-    int64_t layers, heads; /* heads: 1 in a profile of layers */
+    int64_t layers, heads; /* heads: 1 in a profile of layers; of lines both are 0 */
     int64_t *weights; /* [layers, heads] in units of 10^-9, below 10^18; those that divide one budget are not all 0 */
+    char **lines;     /* [line_count], none empty */
+    int64_t line_count;
 };
 
 /* Profiles by hash. All zero is empty; what lh_profiles_find returns stays valid until lh_profiles_clear. */
@@ -34,10 +45,11 @@ lh_status lh_profiles_copy(lh_profiles *out, const lh_profiles *all);
 /* NULL if there is none, or hash is 0. */
 const lh_profile *lh_profiles_find(const lh_profiles *all, uint64_t hash);
 
-/* Read a profile, and add it unless an equal one is stored; *hash: its hash. The text is CSV: a line "layer,weight"
+/* Read a profile, and add it unless an equal one is stored; *hash: its hash. Weights are CSV: a line "layer,weight"
  * (of heads: "layer,head,weight"), then one line for every layer (and head), numbered from 0, in any order; weights
  * are decimals from 0, at most 9 digits before and 9 after the point. '#' begins a comment. Weights of heads are
- * weights of layers, too: a layer has the sum of its heads. LH_EINPUT naming file and line. */
+ * weights of layers, too: a layer has the sum of its heads. Lines are UTF-8, at most LH_PROFILE_MAX_LINES; white space
+ * at their ends and empty ones do not count. LH_EINPUT naming file and line. */
 lh_status lh_profile_read(lh_profiles *all, lh_profile_kind kind, const char *path, uint64_t *hash);
 
 /* The same from memory; messages call it `name`. */
@@ -47,7 +59,7 @@ typedef struct lh_profile_text {
 } lh_profile_text;
 lh_status lh_profile_parse(lh_profiles *all, lh_profile_kind kind, const lh_profile_text *in, uint64_t *hash);
 
-/* Appends the text of a profile with kind, layers, heads and weights set. */
+/* Appends the text of a profile with its kind and contents set. */
 lh_status lh_profile_write(const lh_profile *profile, lh_buf *out);
 
 /* LH_EINPUT, naming the file, unless the profiles that the policy names are for a model of this shape. LH_EINTERNAL if

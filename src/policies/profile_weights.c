@@ -272,7 +272,7 @@ done:
     return st;
 }
 
-lh_status lh_profile_write(const lh_profile *p, lh_buf *out)
+lh_status lh_profile_write_weights(const lh_profile *p, lh_buf *out)
 {
     lh_part_value weight;
     int heads = p->kind == LH_PROFILE_OF_HEADS;

@@ -19,10 +19,11 @@
     X("end", "Proxies are the end of the prompt.", LH_PROXIES_AT_END) \
     X("both-ends", "Half of the proxies are the beginning of the prompt, the others its end.", LH_PROXIES_AT_BOTH_ENDS)
 
-#define LH_ROWS_AT_WORDS(X)                                                                        \
-    X("own", "Rows score from where they are.", LH_ROWS_AT_OWN)                                    \
-    X("after", "Rows score from positions after the prompt, and see all of it.", LH_ROWS_AT_AFTER) \
-    X("repeat", "The prompt follows itself once more: its new rows score, and are not kept.", LH_ROWS_AT_REPEAT)
+#define LH_ROWS_AT_WORDS(X)                                                                                      \
+    X("own", "Rows score from where they are.", LH_ROWS_AT_OWN)                                                  \
+    X("after", "Rows score from positions after the prompt, and see all of it.", LH_ROWS_AT_AFTER)               \
+    X("repeat", "The prompt follows itself once more: its new rows score, and are not kept.", LH_ROWS_AT_REPEAT) \
+    X("text", "Questions of a file follow the prompt: their rows score, and are not kept.", LH_ROWS_AT_TEXT)
 
 /* lh_group_kind of kernels/ops.h */
 #define LH_GROUP_WORDS(X)                                            \

@@ -325,7 +325,7 @@ lh_status lh_shell_same_policies(const lh_call *call, const lh_profiles *profile
         LH_TRY_DONE(lh_buf_append(&weights, &profiles->at[i]->hash, sizeof profiles->at[i]->hash));
     for (int i = 0; (plugin = lh_plugin_at(i)); i++)
         LH_TRY_DONE(lh_buf_append(&code, &plugin->hash, sizeof plugin->hash));
-    LH_TRY_DONE(compare_hashes(call, &weights, "the files of '--layer-budget' and '--head-budget'"));
+    LH_TRY_DONE(compare_hashes(call, &weights, "the files of '--layer-budget', '--head-budget' and '--rows-at'"));
     LH_TRY_DONE(compare_hashes(call, &code, "the files of plug-ins"));
 done:
     lh_buf_clear(&weights);

@@ -1,4 +1,4 @@
-/* Budgets of one's own, as people give them: files of weights. */
+/* Files that policies name, as people give them: weights of budgets, questions known beforehand. */
 #include <check.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -13,6 +13,9 @@
     "generate -m tiny.h5 --chat=off -f prompt -n 6 --ignore-eos --json -q --deterministic --policy streaming " \
     "--budget 16 "
 
+#define ASKED                                                                                             \
+    "generate -m tiny.h5 --chat=off -f whole -n 8 --ignore-eos --json -q --deterministic --policy kvzip " \
+    "--budget 40 "
 #define FILES "--layer-budget layers.csv --head-budget heads.csv "
 #define FIDELITY "eval fidelity -m tiny.h5 --text whole -q --length 160 --count 1 -n 12 --deterministic "
 #define NEEDLE "eval needle -m tiny.h5 --haystack passage -q --length 420 --depth 0.5 -n 4 --deterministic "
@@ -45,6 +48,11 @@ START_TEST(test_bad_files_of_weights_are_named)
         {3, "'minus.csv', line 3: the weight '-1'",
          FIDELITY "--policy 'h2o,streaming --head-budget minus.csv' --budget 8"},
         {2, "nor is there a file of that name", FIDELITY "--policy 'streaming --layer-budget no-such.csv' --budget 8"},
+        {3, "'no-such'", ASKED "--rows-at text:no-such"},
+        {3, "'empty' is empty: it must have a question in each line", ASKED "--rows-at text:empty"},
+        {3, "'latin' is not text in UTF-8", ASKED "--rows-at text:latin"},
+        {2, "must name a file with a question in each line, as text:FILE", ASKED "--rows-at text"},
+        {3, "'empty' is empty", FIDELITY "--policy 'h2o,kvzip --rows-at text:empty' --budget 8"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         program_refuses(1, cases[i].code, cases[i].part, cases[i].line);
@@ -62,7 +70,7 @@ START_TEST(test_ranks_with_different_weights_are_told_apart)
                 " generate -m ../tiny.h5 -p a --budget 8 --head-budget heads.csv : -wdir ../there -n 1 " LONGHAUL
                 " generate -m ../tiny.h5 -p a --budget 8 --head-budget heads.csv");
     program_exits(&r, 2);
-    program_says(&r, "the files of '--layer-budget' and '--head-budget' of rank 1");
+    program_says(&r, "the files of '--layer-budget', '--head-budget' and '--rows-at' of rank 1");
     program_run(&r, 1,
                 BY_HAND
                 "cd here; " MPIEXEC " -n 1 " LONGHAUL
@@ -117,6 +125,47 @@ START_TEST(test_weights_say_what_is_kept)
     program_exits(&r, 0);
     ck_assert_ptr_nonnull(strstr(r.out.data, "by the weights of a file"));
     program_clear(&r);
+}
+END_TEST
+
+START_TEST(test_questions_known_beforehand_score)
+{
+    json_t *o = result_of(1, ASKED "--rows-at text:questions"), *repeated = result_of(1, ASKED);
+    const char *said = json_string_value(json_object_get(json_object_get(o, "policy"), "rows-at"));
+    ck_assert(said && strncmp(said, "text:", 5) == 0);
+    ck_assert_int_eq(kept_by(o), 3 * 2 * 40);
+    ck_assert(!json_equal(json_object_get(o, "token_ids"), json_object_get(repeated, "token_ids")));
+    for (int ranks = 2; ranks <= 4; ranks++) {
+        json_t *other = result_of(ranks, ASKED "--rows-at text:questions");
+        ck_assert(json_equal(json_object_get(o, "token_ids"), json_object_get(other, "token_ids")));
+        ck_assert(json_equal(json_object_get(o, "policy"), json_object_get(other, "policy")));
+        json_decref(other);
+    }
+    /* the cache has what it needs of the file */
+    program_result r = {0};
+    program_run(&r, 2, ASKED "--rows-at text:gone --save-cache asked.h5 && rm gone");
+    program_exits(&r, 0);
+    program_run(&r, 1, "generate --load-cache asked.h5 -m tiny.h5 --chat=off -p more -n 4 --ignore-eos -q");
+    program_exits(&r, 0);
+    program_clear(&r);
+    json_decref(repeated);
+    json_decref(o);
+}
+END_TEST
+
+/* One policy of several, beside weights: each has the scores of its own questions. */
+START_TEST(test_eval_takes_questions_of_each_policy)
+{
+    json_t *o =
+        result_of(2, FIDELITY "--json --budget 40 --policy 'kvzip --rows-at text:questions,kvzip,kvzip --rows-at "
+                              "text:others,kvzip --rows-at text:questions --head-budget heads.csv'");
+    const json_t *windows = json_object_get(o, "windows");
+    ck_assert_uint_eq(json_array_size(windows), 5);
+    for (size_t i = 1; i < 5; i++)
+        for (size_t j = 1; j < i; j++)
+            ck_assert(json_number_value(json_object_get(json_array_get(windows, i), "kl")) !=
+                      json_number_value(json_object_get(json_array_get(windows, j), "kl")));
+    json_decref(o);
 }
 END_TEST
 
@@ -273,6 +322,8 @@ int main(void)
     const TTest *const tests[] = {test_bad_files_of_weights_are_named,
                                   test_ranks_with_different_weights_are_told_apart,
                                   test_weights_say_what_is_kept,
+                                  test_questions_known_beforehand_score,
+                                  test_eval_takes_questions_of_each_policy,
                                   test_a_cache_goes_on_without_its_files,
                                   test_questions_that_are_asked_together_go_by_weights,
                                   test_eval_goes_by_weights_as_generate_does,
@@ -285,6 +336,10 @@ int main(void)
     tiny_write("tiny");
     program_file("prompt", "It was the best of times, it was the worst of times, it was the age of wisdom");
     program_file("empty", "");
+    program_file("latin", "Wo w\xe4re es?\n");
+    program_file("questions", "What is it?\n\nWhere was the age, and when?\n");
+    program_file("others", "Who?\n");
+    program_file("gone", "What is it?\nWhere was the age, and when?");
     write_passage();
     program_file("even-layers.csv", "layer,weight\n0,3\n1,3\n2,3\n");
     program_file("even-heads.csv", "layer,head,weight\n0,0,1\n0,1,1\n1,0,5\n1,1,5\n2,0,0.5\n2,1,0.5\n");

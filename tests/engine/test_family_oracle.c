@@ -223,7 +223,7 @@ static int has_definition(int preset, int number, lh_policy_options *policy)
     lh_policy p;
     if (!family_policy(policy, preset, number)) return 0;
     mt_try(lh_policy_resolve(&p, policy));
-    return !p.block && !lh_policy_repeats(&p) && !lh_policy_has(&p, LH_NEEDS_SCORE_WEIGHTS) && p.budgets.layers != LH_LAYERS_ADAPTIVE &&
+    return !p.block && !lh_policy_has_probes(&p) && !lh_policy_has(&p, LH_NEEDS_SCORE_WEIGHTS) && p.budgets.layers != LH_LAYERS_ADAPTIVE &&
            p.positions == LH_POSITION_ORIGINAL;
 }
 

@@ -1,6 +1,7 @@
 /* Probe tokens, at 1 to 4 ranks: scores by context reconstruction equal the scores of kvpress' KVzipPress, and in
- * segments the weights of a pass of Hugging Face with a mask (families/repeat.h5, made by
- * tools/make_repeat_goldens.py); the prompt itself does not notice them, and the model has positions for them. */
+ * segments the weights of a pass of Hugging Face with a mask; scores by questions equal the weights of its passes
+ * (families/repeat.h5, made by tools/make_repeat_goldens.py); the prompt itself does not notice probe tokens, and the
+ * model has positions for them. */
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -19,6 +20,7 @@ static const double TOLERANCE = 2e-4;
 
 static struct fixture {
     char folder[MT_FOLDER_BYTES], model[MT_FOLDER_BYTES + 16];
+    lh_profiles profiles; /* texts of policies */
 } fix;
 
 static void make_fixture(void)
@@ -33,6 +35,18 @@ static void make_fixture(void)
 static void remove_fixture(void)
 {
     mt_folder_remove(fix.folder);
+    lh_profiles_clear(&fix.profiles);
+}
+
+/* '--rows-at' with questions, one a line. */
+static const char *rows_at(const char *questions)
+{
+    static char text[64];
+    uint64_t hash = 0;
+    mt_try(lh_profile_parse(&fix.profiles, LH_PROFILE_LINES,
+                            &(lh_profile_text){"questions", questions, (int64_t)strlen(questions)}, &hash));
+    snprintf(text, sizeof text, "--rows-at text:%016llx", (unsigned long long)hash);
+    return text;
 }
 
 /* The scores of every layer, of this rank's KV heads: [layers, kv_count, n]. */
@@ -58,7 +72,8 @@ static lh_policy policy_with(const char *options)
     char policy[160];
     lh_policy resolved = {.evicts = 0};
     snprintf(policy, sizeof policy, "snapkv --statistic max --window 0 --pool none --sinks 4 %s", options);
-    mt_try(lh_policy_resolve(&resolved, &(lh_policy_options){.policy = policy, .budget = "20%"}));
+    mt_try(lh_policy_resolve(&resolved,
+                             &(lh_policy_options){.policy = policy, .budget = "20%", .profiles = &fix.profiles}));
     return resolved;
 }
 
@@ -76,10 +91,13 @@ static void prefill(taken *t, const char *options, int64_t tokens)
     mt_try(lh_calloc(&t->scores, t->layers * t->heads.kv_count * tokens, sizeof *t->scores));
     mt_try(lh_calloc(&ids, tokens, sizeof *ids));
     for (int64_t i = 0; i < tokens; i++) ids[i] = (int32_t)((i * 31 + i / 7) % VOCAB);
-    mt_try(lh_session_open(
-        &t->session, t->engine,
-        &(lh_session_options){
-            .policy = &resolved, .prompt = tokens, .more = MORE, .length = tokens + MORE, .listener = &listener}));
+    mt_try(lh_session_open(&t->session, t->engine,
+                           &(lh_session_options){.policy = &resolved,
+                                                 .profiles = &fix.profiles,
+                                                 .prompt = tokens,
+                                                 .more = MORE,
+                                                 .length = tokens + MORE,
+                                                 .listener = &listener}));
     mt_try(lh_session_prefill(t->session, ids, tokens, NULL));
     lh_free(ids);
 }
@@ -144,12 +162,24 @@ START_TEST(test_segments_see_sinks_their_stretch_and_themselves)
 }
 END_TEST
 
+START_TEST(test_questions_see_the_prompt_and_themselves)
+{
+    taken t;
+    prefill(&t, rows_at("What is it?\r\n\n  Where was it, and when?"), 200);
+    compare(&t, "/text");
+    clear(&t);
+    mt_end();
+}
+END_TEST
+
 /* Logits after the prompt, and the entries of a cache. */
 START_TEST(test_a_prompt_does_not_notice_probe_tokens)
 {
-    static const char *const options[] = {"--rows-at after --rows sample:8", "--rows-at repeat", "--rows-at repeat:8"};
-    float logits[3][VOCAB];
-    for (int i = 0; i < 3; i++) {
+    const char *const options[] = {"--rows-at after --rows sample:8", "--rows-at repeat", "--rows-at repeat:8",
+                                   rows_at("What?\nWhere?\nWhen?\n")};
+    enum { OPTIONS = sizeof options / sizeof *options };
+    float logits[OPTIONS][VOCAB];
+    for (int i = 0; i < OPTIONS; i++) {
         taken t;
         const float *own = NULL;
         int64_t rows = 0;
@@ -159,7 +189,7 @@ START_TEST(test_a_prompt_does_not_notice_probe_tokens)
         clear(&t);
     }
     if (mt_rank() == 0)
-        for (int i = 1; i < 3; i++)
+        for (int i = 1; i < OPTIONS; i++)
             mt_check(memcmp(logits[0], logits[i], sizeof logits[0]) == 0, "'%s' changes the logits", options[i]);
     mt_end();
 }
@@ -168,7 +198,7 @@ END_TEST
 /* Of 8,192 positions of the model: a lead-in has 38 tokens or more here, one for each character and blank. */
 START_TEST(test_probe_tokens_need_positions_of_the_model)
 {
-    static const struct {
+    const struct {
         const char *options;
         int64_t tokens;
         const char *message; /* NULL: the positions are enough */
@@ -178,15 +208,19 @@ START_TEST(test_probe_tokens_need_positions_of_the_model)
                   "longer than the 8192 positions of the model: shorten the prompt, or its parts "
                   "('--rows-at repeat:N', N up to 18"},
                  {"--rows-at repeat:64", 6300, NULL},
-                 {"--rows-at repeat:64", 8150, "positions of the model: shorten the prompt"}};
+                 {"--rows-at repeat:64", 8150, "positions of the model: shorten the prompt"},
+                 {rows_at("Why?\nWhat is it?"), 8150, NULL},
+                 {rows_at("Why?\nWhat is it?"), 8185, "of the longest question after them"}};
     lh_engine *engine = tiny_engine_open(mt_comm(), &(lh_engine_options){.model = fix.model});
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         const lh_policy policy = policy_with(cases[i].options);
         lh_session *session = NULL;
-        const lh_status st = lh_session_open(
-            &session, engine,
-            &(lh_session_options){
-                .policy = &policy, .prompt = cases[i].tokens, .more = MORE, .length = cases[i].tokens + MORE});
+        const lh_status st = lh_session_open(&session, engine,
+                                             &(lh_session_options){.policy = &policy,
+                                                                   .profiles = &fix.profiles,
+                                                                   .prompt = cases[i].tokens,
+                                                                   .more = MORE,
+                                                                   .length = cases[i].tokens + MORE});
         mt_check(st == (cases[i].message ? LH_EUSAGE : LH_OK), "case %zu: status %d", i, st);
         if (cases[i].message)
             mt_check(strstr(lh_error_message(), cases[i].message) != NULL, "case %zu: '%s'", i, lh_error_message());
@@ -207,6 +241,7 @@ int main(void)
     tcase_add_test(tests, test_scores_are_those_of_kvzip);
     tcase_add_test(tests, test_scores_by_shares_of_rows_are_those_of_kvzip_plus);
     tcase_add_test(tests, test_segments_see_sinks_their_stretch_and_themselves);
+    tcase_add_test(tests, test_questions_see_the_prompt_and_themselves);
     tcase_add_test(tests, test_a_prompt_does_not_notice_probe_tokens);
     tcase_add_test(tests, test_probe_tokens_need_positions_of_the_model);
     suite_add_tcase(suite, tests);

@@ -282,13 +282,15 @@ static lh_status run_profile(fz_case *c)
     lh_policy plan = {0};
     json_t *json = json_object();
     uint64_t hash;
-    lh_profile_kind kind = fz_below(&c->rng, 2) ? LH_PROFILE_OF_HEADS : LH_PROFILE_OF_LAYERS;
+    lh_profile_kind kind = (lh_profile_kind)fz_below(&c->rng, LH_PROFILE_KINDS);
     other = lh_profile_read(&all, kind, c->path, &hash);
-    if (other != LH_OK) LH_TRY_DONE(lh_profile_read(&all, (lh_profile_kind)!kind, c->path, &hash));
+    if (other != LH_OK)
+        LH_TRY_DONE(lh_profile_read(&all, (lh_profile_kind)((kind + 1) % LH_PROFILE_KINDS), c->path, &hash));
     const lh_profile *p = lh_profiles_find(&all, hash);
     use_profile(p);
     if (p->kind == LH_PROFILE_OF_LAYERS) plan.budgets.layer_profile = hash;
     if (p->kind == LH_PROFILE_OF_HEADS) plan.budgets.head_profile = hash;
+    if (p->kind == LH_PROFILE_LINES) plan.score.text = hash;
     LH_TRY_DONE(lh_profiles_put_json(&all, &plan, json));
     LH_TRY_DONE(lh_profiles_get_json(&back, json, c->path));
     if (!lh_profiles_find(&back, hash)) LH_FAIL_DONE(LH_EINTERNAL, "'%s' comes back as another profile", c->path);
@@ -379,7 +381,7 @@ const fz_target fz_ids = {.name = "ids",
                           .run = run_ids};
 
 const fz_target fz_profile = {.name = "profile",
-                              .summary = "weights of budgets",
+                              .summary = "weights of budgets, and questions",
                               .file = "weights.csv",
                               .form = FZ_TEXT,
                               .quick = 4000,

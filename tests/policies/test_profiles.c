@@ -60,11 +60,47 @@ START_TEST(test_weights_of_heads_are_those_of_layers_too)
 }
 END_TEST
 
+START_TEST(test_lines_are_read_without_space_at_their_ends)
+{
+    lh_profiles all = {0};
+    const lh_profile *p = parsed(&all, LH_PROFILE_LINES, "\n  Who?\r\n\n\tWhere is \"it\", # and why? \n \nW\xc3\xa4r");
+    ck_assert_int_eq(p->line_count, 3);
+    ck_assert_str_eq(p->lines[0], "Who?");
+    ck_assert_str_eq(p->lines[1], "Where is \"it\", # and why?");
+    ck_assert_str_eq(p->lines[2], "W\xc3\xa4r");
+    ck_assert_ptr_ne(parsed(&all, LH_PROFILE_LINES, "Who?Where?"), parsed(&all, LH_PROFILE_LINES, "Who?\nWhere?"));
+    lh_profiles_clear(&all);
+}
+END_TEST
+
+START_TEST(test_what_is_not_lines_is_refused)
+{
+    lh_profiles all = {0};
+    lh_buf many = {0};
+    uint64_t hash = 0;
+    ck_assert_int_eq(parse(&all, LH_PROFILE_LINES, " \n\r\n", &hash), LH_EINPUT);
+    ck_assert_ptr_nonnull(strstr(lh_error_message(), "'own.csv' is empty: it must have a question in each line"));
+    ck_assert_int_eq(parse(&all, LH_PROFILE_LINES, "Who?\nW\xe4r\n", &hash), LH_EINPUT);
+    ck_assert_ptr_nonnull(strstr(lh_error_message(), "not text in UTF-8"));
+    ck_assert_int_eq(lh_profile_parse(&all, LH_PROFILE_LINES, &(lh_profile_text){"own.csv", "Wh\0o?", 6}, &hash),
+                     LH_EINPUT);
+    for (int i = 0; i < LH_PROFILE_MAX_LINES; i++) ck_assert_int_eq(lh_buf_puts(&many, "Who?\n\n"), LH_OK);
+    ck_assert_int_eq(parse(&all, LH_PROFILE_LINES, many.data, &hash), LH_OK);
+    ck_assert_int_eq(lh_buf_puts(&many, "Who?"), LH_OK);
+    ck_assert_int_eq(parse(&all, LH_PROFILE_LINES, many.data, &hash), LH_EINPUT);
+    ck_assert_ptr_nonnull(strstr(lh_error_message(), "more than 256 lines"));
+    lh_error_clear();
+    lh_buf_clear(&many);
+    lh_profiles_clear(&all);
+}
+END_TEST
+
 START_TEST(test_what_is_written_is_read)
 {
     static const char *const texts[] = {"layer,weight\n0,3.25\n1,0\n2,0.000000001\n",
-                                        "layer,head,weight\n0,0,1\n0,1,999999999.999999999\n1,0,0.5\n1,1,0\n"};
-    for (lh_profile_kind kind = LH_PROFILE_OF_LAYERS; kind <= LH_PROFILE_OF_HEADS; kind++) {
+                                        "layer,head,weight\n0,0,1\n0,1,999999999.999999999\n1,0,0.5\n1,1,0\n",
+                                        "Who?\nWhere, and when?\n"};
+    for (lh_profile_kind kind = 0; kind < LH_PROFILE_KINDS; kind++) {
         lh_profiles all = {0};
         lh_buf text = {0};
         const lh_profile *p = parsed(&all, kind, texts[kind]);
@@ -430,12 +466,14 @@ END_TEST
 
 int main(void)
 {
-    return suite_run("profiles", (const TTest *const[]){
-                                     test_a_profile_is_read_in_any_order_and_with_comments,
-                                     test_weights_of_heads_are_those_of_layers_too, test_what_is_written_is_read,
-                                     test_equal_weights_are_one_profile, test_bad_files_are_named_with_their_line,
-                                     test_layers_get_parts_by_their_weights, test_heads_get_parts_by_their_weights,
-                                     test_parts_of_weights_are_exact, test_policies_take_files,
-                                     test_what_is_no_file_and_what_cannot_go_together_is_refused,
-                                     test_lists_keep_the_profiles_of_their_policies, NULL});
+    return suite_run(
+        "profiles",
+        (const TTest *const[]){test_a_profile_is_read_in_any_order_and_with_comments,
+                               test_weights_of_heads_are_those_of_layers_too,
+                               test_lines_are_read_without_space_at_their_ends, test_what_is_not_lines_is_refused,
+                               test_what_is_written_is_read, test_equal_weights_are_one_profile,
+                               test_bad_files_are_named_with_their_line, test_layers_get_parts_by_their_weights,
+                               test_heads_get_parts_by_their_weights, test_parts_of_weights_are_exact,
+                               test_policies_take_files, test_what_is_no_file_and_what_cannot_go_together_is_refused,
+                               test_lists_keep_the_profiles_of_their_policies, NULL});
 }

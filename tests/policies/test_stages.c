@@ -197,12 +197,12 @@ END_TEST
 START_TEST(test_segments_of_probe_tokens_repeat_the_prompt_once)
 {
     static const char *const places[] = {"repeat", "repeat:8", "repeat:512"};
-    const lh_probe_leads leads = {13, 26};
+    const lh_probe_leads leads = {.first = 13, .later = 26};
     for (int i = 0; i < 3; i++)
         for (int64_t tokens = 1, at = 0, first = 0; tokens < 20000; tokens += 1 + tokens / 2, at = first = 0) {
             lh_policy_parts parts = {.rows_at = places[i]};
             const lh_policy_numbers n = fixed_of("kvzip", 4, &parts, tokens);
-            const int64_t segments = lh_probe_segments(&n, tokens);
+            const int64_t segments = lh_probe_segments(&n, tokens, &leads);
             ck_assert_int_eq(segments > 0, tokens > 4); /* else nothing is evicted */
             for (int64_t s = 0; s < segments; s++) {
                 const lh_probe_segment one = lh_probe_segment_of(&n, tokens, &leads, s);
@@ -216,6 +216,22 @@ START_TEST(test_segments_of_probe_tokens_repeat_the_prompt_once)
             ck_assert(!segments || first == tokens);
             ck_assert_int_eq(lh_probe_tokens(&n, tokens, &leads), at);
         }
+}
+END_TEST
+
+START_TEST(test_a_segment_of_each_question_follows_the_prompt)
+{
+    const lh_probe_leads leads = {.line_count = 3, .lines = {12, 40, 7}};
+    lh_policy_parts parts = {.rows_at = "text:0123456789abcdef"};
+    const lh_policy_numbers n = fixed_of("kvzip", 4, &parts, 100), whole = fixed_of("kvzip", 100, &parts, 100);
+    ck_assert_int_eq(lh_probe_segments(&whole, 100, &leads), 0);
+    ck_assert_int_eq(lh_probe_segments(&n, 100, &leads), 3);
+    ck_assert_int_eq(lh_probe_tokens(&n, 100, &leads), 12 + 40 + 7);
+    ck_assert_int_eq(lh_probe_longest(&n, 100, &leads), 40);
+    for (int64_t s = 0, at = 0; s < 3; at += leads.lines[s++]) {
+        const lh_probe_segment one = lh_probe_segment_of(&n, 100, &leads, s);
+        ck_assert(one.first == 0 && one.tokens == 0 && one.at == at && one.lead == leads.lines[s]);
+    }
 }
 END_TEST
 
@@ -429,19 +445,25 @@ END_TEST
 
 int main(void)
 {
-    return suite_run(
-        "stages",
-        (const TTest *const[]){
-            test_proxies_are_a_share_of_the_prompt_and_a_quarter_of_the_budget_at_most,
-            test_proxies_at_both_ends_are_halves_and_the_first_half_the_sinks,
-            test_proxies_of_a_question_are_as_many_as_it_has_tokens, test_shares_of_recents_are_of_the_budget,
-            test_largest_values_get_what_sinks_and_recents_leave,
-            test_rows_are_what_was_said_and_never_more_than_there_are, test_spread_rows_are_among_those_of_a_multiple,
-            test_rows_that_are_references_alone_are_few, test_segments_of_probe_tokens_repeat_the_prompt_once,
-            test_references_cost_no_more_than_at_8192_tokens_but_in_longer_prompts,
-            test_references_beside_a_window_are_those_of_scores_without_rows,
-            test_first_stages_are_shares_of_what_competes, test_shares_of_the_budget_are_those_of_kvpress,
-            test_floors_are_shares_of_what_a_head_may_keep, test_fractions_are_exact,
-            test_rounded_pyramids_are_those_of_kvpress, test_rounded_pyramids_round_halves_to_the_even_number,
-            test_rounded_pyramids_of_long_prompts_do_not_overflow, NULL});
+    return suite_run("stages",
+                     (const TTest *const[]){test_proxies_are_a_share_of_the_prompt_and_a_quarter_of_the_budget_at_most,
+                                            test_proxies_at_both_ends_are_halves_and_the_first_half_the_sinks,
+                                            test_proxies_of_a_question_are_as_many_as_it_has_tokens,
+                                            test_shares_of_recents_are_of_the_budget,
+                                            test_largest_values_get_what_sinks_and_recents_leave,
+                                            test_rows_are_what_was_said_and_never_more_than_there_are,
+                                            test_spread_rows_are_among_those_of_a_multiple,
+                                            test_rows_that_are_references_alone_are_few,
+                                            test_segments_of_probe_tokens_repeat_the_prompt_once,
+                                            test_a_segment_of_each_question_follows_the_prompt,
+                                            test_references_cost_no_more_than_at_8192_tokens_but_in_longer_prompts,
+                                            test_references_beside_a_window_are_those_of_scores_without_rows,
+                                            test_first_stages_are_shares_of_what_competes,
+                                            test_shares_of_the_budget_are_those_of_kvpress,
+                                            test_floors_are_shares_of_what_a_head_may_keep,
+                                            test_fractions_are_exact,
+                                            test_rounded_pyramids_are_those_of_kvpress,
+                                            test_rounded_pyramids_round_halves_to_the_even_number,
+                                            test_rounded_pyramids_of_long_prompts_do_not_overflow,
+                                            NULL});
 }

@@ -50,7 +50,7 @@ static const char *not_replayed(const lh_policy_choice *c)
     if (c->policy.block)
         return "it evicts while it prefills, so that the rows that follow see other keys than those of the trace "
                "('--evict never' or 'every:m' can be)";
-    return lh_policy_repeats(&c->policy) ? repeats : NULL;
+    return lh_policy_has_probes(&c->policy) ? repeats : NULL;
 }
 
 /* Names of policies and budgets, as they come. */
@@ -158,7 +158,7 @@ const char *lh_replay_missing(const lh_trace_file *trace, lh_replay_judge judge,
 {
     const int after = lh_replay_judge_of(trace, judge) == LH_JUDGE_DECODE;
     const char *why = NULL;
-    if (lh_policy_repeats(policy)) return repeats;
+    if (lh_policy_has_probes(policy)) return repeats;
     lh_policy asked = lh_replay_policy(policy);
     lh_policy_ask(&asked, trace->questions.asked);
     if (asked.proxies.kind == LH_PROXIES_QUESTION && asked.proxies.question == 0)

@@ -1,5 +1,5 @@
 /* Attention that probe tokens give (policies/probes.h): the rows of a segment are counted, as they pass, into the
- * columns of the stretch of the prompt that it repeats. Each column is counted by one segment.
+ * columns of the prompt that it scores: of the stretch that it repeats, or of all if it is a question.
  *
  * With '--output-norms' (KVzip+) a weight counts as what it adds to the row: the norm of the weighted value after the
  * output projection, over the norm of the row's hidden state. Norms of values differ from query head to query head, so
@@ -188,7 +188,7 @@ static void score(lh_evictor *ev, const lh_evict_job *job, float *scores)
         lh_finish_statistics(ev, job, &from, 0, scores);
 }
 
-const lh_source lh_source_repeat = {
+const lh_source lh_source_probes = {
     .parts = lh_attention_parts, .sums_bytes = sums_bytes, .begin = begin, .probes = count_probes, .score = score};
 
 /* ---- the option ---- */
@@ -201,11 +201,11 @@ static int is_on(const lh_policy *policy)
 
 static int takes_largest(const lh_policy *policy)
 {
-    return policy->score.rows_at == LH_ROWS_AT_REPEAT && policy->score.source == LH_METHOD_max;
+    return lh_scores_by_probes(&policy->score) && policy->score.source == LH_METHOD_max;
 }
 
 static const lh_part parts[] = {{LH_PART_SWITCH(output_norms, outputs_params, on), .after = "rows",
-                                 .used = takes_largest, .needs = "'--statistic max --rows-at repeat'",
+                                 .used = takes_largest, .needs = "'--statistic max --rows-at repeat' or text",
                                  .row.name = "output-norms",
                                  .row.help = "Multiply attention by the norm of the value after the output projection, "
                                              "and divide it by the norm of the row's hidden state (KVzip+)."},
