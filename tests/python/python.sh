@@ -38,3 +38,15 @@ for way in 'raise ValueError("alone")' 'sys.exit("alone")'; do
 done
 [ "$("$python" "$folder/alone.py")" = "without MPI" ]
 "$python" "$here/check_files.py" "$program" "$folder/tiny.h5" "$folder" "$mpiexec"
+"$python" "$here/check_triattention.py" "$source/examples/triattention.py" "$folder"
+# the same statistics from a trace, the same answer on one rank and two
+if "$python" -c 'import h5py' 2>/dev/null; then
+    head -c 400 "$here/python.sh" >"$folder/text"
+    "$program" trace -m "$folder/chatml.h5" -f "$folder/text" --chat=off -n 1 --trace-rows 4096 -o "$folder/t.h5" -q
+    "$python" "$source/examples/triattention.py" "$folder/t.h5" "$folder/chatml.npz"
+    for ranks in 1 2; do
+        TRIATTENTION=$folder/chatml.npz "$mpiexec" -n "$ranks" "$program" generate -m "$folder/chatml.h5" -f "$folder/text" --chat=off \
+            -n 12 --ignore-eos --deterministic -q --budget 40 --policy "$source/examples/triattention.py --evict every:4" >"$folder/said.$ranks"
+    done
+    cmp "$folder/said.1" "$folder/said.2"
+fi
