@@ -2,7 +2,7 @@
 # Installs what is missing, builds and runs the tests, and names the ten slowest. Without an option: every law, at 1, 2
 # and 3 ranks (4 where a law needs them), with every instruction set of this processor and CUDA code on an emulated
 # device; the rooms that need no device, and a short fuzz of each parser, under the address and undefined behaviour
-# sanitizers. On 2 cores some 22 minutes, building included.
+# sanitizers. On 2 cores 25 to 30 minutes, building included.
 #   --quick  for every commit, below 8 minutes: one instruction set, 1 and 3 ranks, two programs of the emulated device
 #   --long   also 4 ranks everywhere, further seeds and devices with less shared memory, long loops, a million mutations
 #   --gpu    the tests that need a CUDA device, alone; with --sanitize under compute-sanitizer as well, with the sizes

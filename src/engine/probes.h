@@ -14,14 +14,15 @@
 lh_status lh_probe_leads_of(lh_probe_leads *out, const lh_engine *engine, const lh_policy *policy,
                             const lh_profiles *profiles);
 
-/* Collective. *out = the ids of a prompt of `n` tokens, and of the probe tokens of its cache after them; the same on
- * all ranks. text: the questions of its policy; NULL: it has none. */
+/* A prompt of n tokens, and the cache that it fills. */
 typedef struct lh_probed_prompt {
     const lh_kv *kv;
-    const lh_profile *text;
-    const int32_t *ids;
+    const lh_profile *text; /* the questions of the cache's policy; NULL: it has none */
+    const int32_t *ids;     /* [n] */
     int64_t n;
 } lh_probed_prompt;
+
+/* Collective. *out = the ids of the prompt, and of the probe tokens of its cache after them; the same on all ranks. */
 lh_status lh_probes_append(lh_tokens *out, const lh_engine *engine, const lh_probed_prompt *prompt);
 
 #endif
