@@ -1,5 +1,5 @@
-/* numbers.c - reads the values of parts into a resolved policy and writes them from it: words, numbers, shares, and the
- * parts with a special syntax. */
+/* numbers.c - reads the values of parts into a resolved policy and writes them from it: words, numbers, shares,
+ * names of profiles, and parts with a special syntax. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

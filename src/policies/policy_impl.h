@@ -111,6 +111,13 @@ void lh_evict_write(const lh_policy *policy, const lh_part *part, lh_part_value 
 
 void lh_profile_free(lh_profile *profile); /* NULL is fine */
 
+/* A part of a text, such as a field or a line; without white space at its ends. */
+typedef struct lh_piece {
+    const char *at;
+    int64_t bytes;
+} lh_piece;
+lh_piece lh_piece_trim(lh_piece piece);
+
 /* A profile of weights from its text, and its text. */
 lh_status lh_profile_weights(lh_profile **out, lh_profile_kind kind, const lh_profile_text *in);
 lh_status lh_profile_write_weights(const lh_profile *profile, lh_buf *out);

@@ -1,5 +1,5 @@
-/* portions.c - budgets of layers and heads as portions of a total: the capacity of a layer, what is left over after
- * rounding, and portions by the weights of a profile. Weights are below 10^18, so that a product with a number of
+/* portions.c - budgets of layers and heads as portions of a total: the capacity of a layer, the entries that rounding
+ * leaves over, and portions by the weights of a profile. Weights are below 10^18, so that a product with a number of
  * entries fits into 128 bits. */
 #include <assert.h>
 

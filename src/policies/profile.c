@@ -94,27 +94,23 @@ lh_status lh_profiles_copy(lh_profiles *out, const lh_profiles *all)
 
 /* ---- lines of text ---- */
 
-/* The next line of a text, without white space at its ends: 1, or 0 after the last. */
-static int next_line(const char **at, const char *end, const char **line, int64_t *bytes)
+/* The first line of *rest, which loses it: 1, or 0 if nothing is left. */
+static int next_line(lh_piece *rest, lh_piece *line)
 {
-    const char *from = *at;
-    if (from == end) return 0;
-    const char *to = memchr(from, '\n', (size_t)(end - from));
-    if (!to) to = end;
-    *at = to < end ? to + 1 : end;
-    while (from < to && lh_is_ascii_space(*from)) from++;
-    while (from < to && lh_is_ascii_space(to[-1])) to--;
-    *line = from;
-    *bytes = to - from;
+    if (!rest->bytes) return 0;
+    const char *end = memchr(rest->at, '\n', (size_t)rest->bytes);
+    const int64_t bytes = end ? end - rest->at : rest->bytes, taken = bytes + (end != NULL);
+    *line = lh_piece_trim((lh_piece){rest->at, bytes});
+    *rest = (lh_piece){rest->at + taken, rest->bytes - taken};
     return 1;
 }
 
-static lh_status add_line(lh_profile *p, const char *line, int64_t bytes)
+static lh_status add_line(lh_profile *p, lh_piece line)
 {
     if (p->line_count == LH_PROFILE_MAX_LINES)
         LH_FAIL(LH_EINPUT, "'%s' has more than %d lines: leave some questions out", p->name, LH_PROFILE_MAX_LINES);
-    LH_TRY(lh_calloc(&p->lines[p->line_count], bytes + 1, 1));
-    memcpy(p->lines[p->line_count++], line, (size_t)bytes);
+    LH_TRY(lh_calloc(&p->lines[p->line_count], line.bytes + 1, 1));
+    memcpy(p->lines[p->line_count++], line.at, (size_t)line.bytes);
     return LH_OK;
 }
 
@@ -122,16 +118,15 @@ static lh_status make_lines(lh_profile **out, const lh_profile_text *in)
 {
     lh_status st = LH_OK;
     lh_profile *p = NULL;
-    const char *at = in->text, *end = in->text + in->bytes, *line = NULL;
-    int64_t bytes = 0;
+    lh_piece rest = {in->text, in->bytes}, line;
     if (!lh_utf8_valid(in->text, in->bytes) || memchr(in->text, '\0', (size_t)in->bytes))
         LH_FAIL(LH_EINPUT, "'%s' is not text in UTF-8: it must have a question in each line", in->name);
     LH_TRY_DONE(lh_calloc(&p, 1, sizeof *p));
     p->kind = LH_PROFILE_LINES;
     LH_TRY_DONE(lh_strdup(&p->name, in->name));
     LH_TRY_DONE(lh_calloc(&p->lines, LH_PROFILE_MAX_LINES, sizeof *p->lines));
-    while (next_line(&at, end, &line, &bytes))
-        if (bytes) LH_TRY_DONE(add_line(p, line, bytes));
+    while (next_line(&rest, &line))
+        if (line.bytes) LH_TRY_DONE(add_line(p, line));
     if (!p->line_count) LH_FAIL_DONE(LH_EINPUT, "'%s' is empty: it must have a question in each line", in->name);
     *out = p;
     p = NULL;

@@ -1,5 +1,6 @@
 /* profile.h - profiles: the contents of files that a policy names. Custom budgets are weights for the layers of a model
- * or the KV heads of every layer; lines of text are questions known beforehand, whose rows score ('--rows-at text'). A
+ * or the KV heads of every layer; lines of text are questions known beforehand, whose rows score the entries
+ * ('--rows-at text'). A
  * policy names a profile by its hash, e.g. "profile:0123456789abcdef" or "text:0123456789abcdef"; the contents are
  * here. */
 #ifndef LH_POLICIES_PROFILE_H

@@ -29,13 +29,7 @@ typedef struct reader {
     int64_t n, cap;
 } reader;
 
-/* A field of a line. */
-typedef struct piece {
-    const char *at;
-    int64_t bytes;
-} piece;
-
-static piece trim(piece p)
+lh_piece lh_piece_trim(lh_piece p)
 {
     while (p.bytes && isspace((unsigned char)*p.at)) p.at++, p.bytes--;
     while (p.bytes && isspace((unsigned char)p.at[p.bytes - 1])) p.bytes--;
@@ -43,14 +37,14 @@ static piece trim(piece p)
 }
 
 /* The first fields of a row, and the number of all. */
-static int64_t fields_of(const lh_csv_row *row, piece fields[MAX_FIELDS])
+static int64_t fields_of(const lh_csv_row *row, lh_piece fields[MAX_FIELDS])
 {
     for (int64_t i = 0; i < row->n && i < MAX_FIELDS; i++)
-        fields[i] = trim((piece){lh_csv_field(row, i), lh_csv_bytes(row, i)});
+        fields[i] = lh_piece_trim((lh_piece){lh_csv_field(row, i), lh_csv_bytes(row, i)});
     return row->n;
 }
 
-static int is_header(const piece *fields, int64_t n, lh_profile_kind kind)
+static int is_header(const lh_piece *fields, int64_t n, lh_profile_kind kind)
 {
     const char *word = headers[kind];
     if (n != 2 + (kind == LH_PROFILE_OF_HEADS)) return 0;
@@ -62,7 +56,7 @@ static int is_header(const piece *fields, int64_t n, lh_profile_kind kind)
     return 1;
 }
 
-static lh_status read_header(reader *r, const piece *fields, int64_t n)
+static lh_status read_header(reader *r, const lh_piece *fields, int64_t n)
 {
     const int of_heads = is_header(fields, n, LH_PROFILE_OF_HEADS);
     if (!of_heads && !is_header(fields, n, LH_PROFILE_OF_LAYERS))
@@ -77,7 +71,7 @@ static lh_status read_header(reader *r, const piece *fields, int64_t n)
     return LH_OK;
 }
 
-static lh_status read_number(const reader *r, piece field, const char *what, int64_t *out)
+static lh_status read_number(const reader *r, lh_piece field, const char *what, int64_t *out)
 {
     if (!lh_integer_read(out, field.at, field.bytes, 0) || *out > MAX_NUMBER)
         LH_FAIL(LH_EINPUT, "'%s', line %lld: the %s '%.*s' must be an integer from 0 to %d", r->name,
@@ -86,7 +80,7 @@ static lh_status read_number(const reader *r, piece field, const char *what, int
 }
 
 /* In units of 10^-9: 1, or 0 if it is no weight. */
-static int weight_of(int64_t *out, piece field)
+static int weight_of(int64_t *out, lh_piece field)
 {
     lh_decimal d;
     if (!lh_decimal_read(&d, field.at, field.bytes) || d.scale > WEIGHT_SCALE || lh_decimal_of(d, 1) >= max_weight)
@@ -96,7 +90,7 @@ static int weight_of(int64_t *out, piece field)
     return 1;
 }
 
-static lh_status read_row(reader *r, const piece *fields, int64_t n)
+static lh_status read_row(reader *r, const lh_piece *fields, int64_t n)
 {
     int heads = r->rows_of == LH_PROFILE_OF_HEADS;
     weight_row new = {.line = r->line};
@@ -131,7 +125,7 @@ static void blank_comments(char *text, int64_t bytes)
 static lh_status read_rows(reader *r, lh_csv *csv)
 {
     lh_status st = LH_OK;
-    piece fields[MAX_FIELDS];
+    lh_piece fields[MAX_FIELDS];
     lh_csv_row row = {.n = 0};
     for (;;) {
         LH_TRY_DONE(lh_csv_next(csv, &row));

@@ -74,7 +74,9 @@ static inline float simt_cut(double x)
     return y;
 }
 
-/* As simt_warp, for at most 64 bytes of each lane, lane i's at 64 * i of `given`: the last lane to come calls `all`,
+const int SIMT_SLOT = 64; /* the most bytes that a lane gives */
+
+/* As simt_warp, with the bytes of lane i at SIMT_SLOT * i of `given`: the last lane to come calls `all`,
  * which may change them, before any lane goes on. threads.cpp */
 const unsigned char *simt_warp_after(const void *mine, int bytes, void (*all)(unsigned char *given));
 

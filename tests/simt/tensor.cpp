@@ -7,8 +7,6 @@
 namespace
 {
 
-const int SLOT = 64; /* bytes of a lane in simt_warp_after */
-
 /* A lane's part of a product of a warp. */
 struct shares {
     float c[4];
@@ -32,7 +30,7 @@ __attribute__((target_clones("avx2", "default"))) void multiply(unsigned char *g
     shares part;
     for (int lane = 0; lane < 32; lane++) {
         const int g = lane / 4, t = lane % 4;
-        memcpy(&part, given + lane * SLOT, sizeof part);
+        memcpy(&part, given + lane * SIMT_SLOT, sizeof part);
         halves(a[g] + 4 * t, 1, part.a[0], part.a[2]);
         halves(a[g + 8] + 4 * t, 1, part.a[1], part.a[3]);
         halves(b[4 * t] + g, 8, part.b[0], part.b[1]);
@@ -44,7 +42,7 @@ __attribute__((target_clones("avx2", "default"))) void multiply(unsigned char *g
     for (int lane = 0; lane < 32; lane++) {
         float sums[4];
         for (int i = 0; i < 4; i++) sums[i] = simt_cut(c[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2]);
-        memcpy(given + lane * SLOT, sums, sizeof sums);
+        memcpy(given + lane * SIMT_SLOT, sums, sizeof sums);
     }
 }
 
@@ -72,7 +70,7 @@ copies &mine()
 void simt_mma_bf16(float c[4], const unsigned a[4], const unsigned b[2])
 {
     const shares own = {{c[0], c[1], c[2], c[3]}, {a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
-    memcpy(c, simt_warp_after(&own, sizeof own, multiply) + simt_lane() * SLOT, 4 * sizeof *c);
+    memcpy(c, simt_warp_after(&own, sizeof own, multiply) + simt_lane() * SIMT_SLOT, 4 * sizeof *c);
 }
 
 unsigned simt_transposed(unsigned word)
@@ -82,7 +80,7 @@ unsigned simt_transposed(unsigned word)
     unsigned y = 0;
     for (int i = 0; i < 2; i++) {
         unsigned short number;
-        memcpy(&number, given + (4 * (col + i) + row / 2) * 64 + row % 2 * 2, sizeof number);
+        memcpy(&number, given + (4 * (col + i) + row / 2) * SIMT_SLOT + row % 2 * 2, sizeof number);
         y |= (unsigned)number << 16 * i;
     }
     return y;
@@ -94,7 +92,8 @@ void simt_load_matrices(unsigned y[4], const void *row)
     if ((uintptr_t)row % 16) simt_fault("a row of a matrix not at a multiple of 16");
     memcpy(words, row, sizeof words);
     const unsigned char *given = simt_warp(words, sizeof words);
-    for (int i = 0; i < 4; i++) memcpy(y + i, given + (8 * i + simt_lane() / 4) * 64 + simt_lane() % 4 * 4, sizeof *y);
+    for (int i = 0; i < 4; i++)
+        memcpy(y + i, given + (8 * i + simt_lane() / 4) * SIMT_SLOT + simt_lane() % 4 * 4, sizeof *y);
 }
 
 void simt_copy_async(void *dst, const void *src, int bytes, int all)

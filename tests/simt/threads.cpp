@@ -25,13 +25,13 @@ namespace
 {
 
 const size_t STACK = 256 << 10, SHIFTS = 64 << 10;
-const int LANES = 32, SLOT = 64;
+const int LANES = 32;
 
 enum state : unsigned char { READY, AT_BARRIER, AT_WARP, WAITS, ENDED };
 
 struct warp {
     int arrived, turn;
-    unsigned char given[2][LANES * SLOT]; /* in turns: nobody is two rounds ahead */
+    unsigned char given[2][LANES * SIMT_SLOT]; /* in turns: nobody is two rounds ahead */
 };
 
 struct fiber {
@@ -254,8 +254,8 @@ const unsigned char *simt_warp_after(const void *mine, int bytes, void (*all)(un
     fiber *f = now.self;
     struct warp *w = f->warp;
     int turn = w->turn;
-    if (bytes > SLOT) simt_fault("a warp function of %d bytes", bytes);
-    if (bytes) memcpy(w->given[turn] + simt_lane() * SLOT, mine, (size_t)bytes);
+    if (bytes > SIMT_SLOT) simt_fault("a warp function of %d bytes", bytes);
+    if (bytes) memcpy(w->given[turn] + simt_lane() * SIMT_SLOT, mine, (size_t)bytes);
     if (++w->arrived == LANES) {
         w->arrived = 0;
         w->turn = !turn;
