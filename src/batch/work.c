@@ -17,6 +17,7 @@
 #include "engine/prompt.h"
 #include "kv/figures.h"
 #include "model/sampler.h"
+#include "policies/profile.h"
 #include "text/text_check.h"
 #include "text/thoughts.h"
 
@@ -276,6 +277,7 @@ static lh_status resolve_policy(lh_batch_work *w, lh_policy_asked asked)
     if (own->budget) options.budget = own->budget;
     if (own->policy && strcmp(own->policy, "full") == 0) options.budget = NULL;
     LH_TRY(lh_policy_resolve(&w->policy, &options));
+    LH_TRY(lh_profiles_check_loaded(w->common->profiles, &w->policy));
     LH_TRY(lh_policy_size(&w->policy, &w->common->cache));
     return lh_policy_check_question(&w->policy);
 }

@@ -99,7 +99,7 @@ lh_status lh_probe_leads_of(lh_probe_leads *out, const lh_engine *engine, const 
     lh_status st = LH_OK;
     *out = (lh_probe_leads){.line_count = 0};
     if (!lh_policy_has_probes(policy)) return LH_OK;
-    LH_TRY_DONE(make_lead_ins(&l, tok, lh_profiles_find(profiles, policy->score.text)));
+    LH_TRY_DONE(make_lead_ins(&l, tok, lh_profiles_find(profiles, LH_PROFILE_LINES, policy->score.text)));
     if (tok) out->first = l.first.n + l.ending.n, out->later = l.later.n + LH_LEAD_QUOTE + l.ending.n;
     for (; out->line_count < l.line_count; out->line_count++)
         out->lines[out->line_count] = (int32_t)(l.lines[out->line_count].n + l.ending.n);

@@ -454,8 +454,10 @@ static lh_status add_probes(const lh_session *s, const int32_t *ids, int64_t n, 
 {
     return lh_probes_append(
         all, s->engine,
-        &(lh_probed_prompt){
-            .kv = s->caches[0], .text = lh_profiles_find(&s->profiles, s->policy.score.text), .ids = ids, .n = n});
+        &(lh_probed_prompt){.kv = s->caches[0],
+                            .text = lh_profiles_find(&s->profiles, LH_PROFILE_LINES, s->policy.score.text),
+                            .ids = ids,
+                            .n = n});
 }
 
 lh_status lh_session_begin_prefill(lh_session *s, const int32_t *ids, int64_t n, lh_prefill **prefill)

@@ -84,8 +84,8 @@ lh_status lh_kv_open(lh_kv **out, const lh_exec *exec, const lh_kv_shape *shape,
     LH_TRY_DONE(lh_profiles_check(shape->profiles, policy, shape->layers, shape->heads.kv_heads));
     LH_TRY_DONE(init_arrays(&kv->arrays, shape, lh_kv_device(kv)));
     LH_TRY_DONE(init_arenas(kv));
-    LH_TRY_DONE(
-        lh_evictor_open(&kv->evictor, exec, &evict, lh_profiles_find(shape->profiles, policy->budgets.head_profile)));
+    LH_TRY_DONE(lh_evictor_open(&kv->evictor, exec, &evict,
+                                lh_profiles_find(shape->profiles, LH_PROFILE_OF_HEADS, policy->budgets.head_profile)));
     *out = kv;
     kv = NULL;
 done:

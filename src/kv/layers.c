@@ -14,7 +14,8 @@ void lh_kv_make_budgets(lh_kv *kv, int64_t seen)
                                           .seen = seen,
                                           .window = s->window,
                                           .sliding = s->sliding,
-                                          .profile = lh_profiles_find(s->profiles, kv->policy.budgets.layer_profile)},
+                                          .profile = lh_profiles_find(s->profiles, LH_PROFILE_OF_LAYERS,
+                                                                      kv->policy.budgets.layer_profile)},
                      kv->arrays.budgets);
     kv->timeline.budgets_made = kv->numbers.evicts && kv->numbers.budget < seen;
 }

@@ -7,7 +7,7 @@
 lh_probe_leads lh_typical_leads(const lh_policy_score *score, const lh_profiles *profiles)
 {
     enum { LEAD = 16, BYTES_OF_A_TOKEN = 4 };
-    const lh_profile *text = lh_profiles_find(profiles, score->text);
+    const lh_profile *text = lh_profiles_find(profiles, LH_PROFILE_LINES, score->text);
     lh_probe_leads leads = {.first = LEAD, .later = 2 * LEAD, .line_count = text ? text->line_count : 0};
     for (int64_t i = 0; i < leads.line_count; i++)
         leads.lines[i] = LEAD / 2 + (int32_t)(strlen(text->lines[i]) / BYTES_OF_A_TOKEN);

@@ -30,10 +30,10 @@ void lh_profiles_clear(lh_profiles *all)
     *all = (lh_profiles){0};
 }
 
-const lh_profile *lh_profiles_find(const lh_profiles *all, uint64_t hash)
+const lh_profile *lh_profiles_find(const lh_profiles *all, lh_profile_kind kind, uint64_t hash)
 {
     for (int64_t i = 0; all && i < all->n; i++)
-        if (all->at[i]->hash == hash) return all->at[i];
+        if (all->at[i]->kind == kind && all->at[i]->hash == hash) return all->at[i];
     return NULL;
 }
 
@@ -60,7 +60,7 @@ static lh_status add_profile(lh_profiles *all, lh_profile **p, uint64_t *hash)
 {
     LH_TRY(hash_of(*p, &(*p)->hash));
     *hash = (*p)->hash;
-    if (lh_profiles_find(all, *hash)) return LH_OK;
+    if (lh_profiles_find(all, (*p)->kind, *hash)) return LH_OK;
     LH_TRY(lh_realloc(&all->at, all->n + 1, sizeof *all->at));
     all->at[all->n++] = *p;
     *p = NULL;
@@ -159,19 +159,36 @@ done:
     return st;
 }
 
-/* ---- checked against a model ---- */
+/* ---- the profiles that a policy names ---- */
 
-static lh_status check_loaded(const lh_profiles *all, uint64_t hash)
+/* By lh_profile_kind: the option, and the contents of its file. */
+static const struct {
+    const char *option, *contents;
+} kinds[] = {{"layer-budget", "weights of layers"}, {"head-budget", "weights of heads"}, {"rows-at", "questions"}};
+
+/* 0: the policy names no profile of this kind. */
+static uint64_t hash_in(const lh_policy *policy, lh_profile_kind kind)
 {
-    if (!lh_profiles_find(all, hash)) LH_FAIL(LH_EINTERNAL, "profile %016llx is not loaded", (unsigned long long)hash);
+    const uint64_t hashes[] = {policy->budgets.layer_profile, policy->budgets.head_profile, policy->score.text};
+    return hashes[kind];
+}
+
+lh_status lh_profiles_check_loaded(const lh_profiles *all, const lh_policy *policy)
+{
+    lh_part_value name;
+    for (lh_profile_kind kind = LH_PROFILE_OF_LAYERS; kind < LH_PROFILE_KINDS; kind++) {
+        const uint64_t hash = hash_in(policy, kind);
+        if (!hash || lh_profiles_find(all, kind, hash)) continue;
+        lh_profile_hash_write(lh_part_find(kinds[kind].option), hash, &name);
+        LH_FAIL(LH_EINPUT, "'--%s %s': no %s with this hash are loaded", kinds[kind].option, name.text,
+                kinds[kind].contents);
+    }
     return LH_OK;
 }
 
-static lh_status check_shape(const lh_profiles *all, uint64_t hash, int64_t layers, int64_t heads)
+static lh_status check_shape(const lh_profile *p, int64_t layers, int64_t heads)
 {
-    if (!hash) return LH_OK;
-    LH_TRY(check_loaded(all, hash));
-    const lh_profile *p = lh_profiles_find(all, hash);
+    if (!p) return LH_OK;
     if (p->layers != layers)
         LH_FAIL(LH_EINPUT, "'%s' has weights of %lld layers, the model has %lld layers", p->name, (long long)p->layers,
                 (long long)layers);
@@ -183,9 +200,10 @@ static lh_status check_shape(const lh_profiles *all, uint64_t hash, int64_t laye
 
 lh_status lh_profiles_check(const lh_profiles *all, const lh_policy *policy, int64_t layers, int64_t kv_heads)
 {
-    LH_TRY(check_shape(all, policy->budgets.layer_profile, layers, 1));
-    LH_TRY(check_shape(all, policy->budgets.head_profile, layers, kv_heads));
-    return policy->score.text ? check_loaded(all, policy->score.text) : LH_OK;
+    const lh_profile_kind of_layers = LH_PROFILE_OF_LAYERS, of_heads = LH_PROFILE_OF_HEADS;
+    LH_TRY(lh_profiles_check_loaded(all, policy));
+    LH_TRY(check_shape(lh_profiles_find(all, of_layers, hash_in(policy, of_layers)), layers, 1));
+    return check_shape(lh_profiles_find(all, of_heads, hash_in(policy, of_heads)), layers, kv_heads);
 }
 
 /* ---- as the value of a part ---- */
@@ -212,18 +230,17 @@ lh_status lh_part_read_file(const lh_part *part, const lh_policy_options *option
     uint64_t hash;
     const char *file = NULL;
     if (!part->profile || !options->profiles) return LH_OK;
-    if (lh_profile_hash_read(part, *text, &hash) && lh_profiles_find(options->profiles, hash)) return LH_OK;
+    const lh_profile_kind kind = (lh_profile_kind)part->profile->kind;
+    if (lh_profile_hash_read(part, *text, &hash) && lh_profiles_find(options->profiles, kind, hash)) return LH_OK;
     LH_TRY(file_of(part, *text, &file));
     if (!file || !*file) return LH_OK;
-    LH_TRY(lh_profile_read(options->profiles, (lh_profile_kind)part->profile->kind, file, &hash));
+    LH_TRY(lh_profile_read(options->profiles, kind, file, &hash));
     lh_profile_hash_write(part, hash, value);
     *text = value->text;
     return LH_OK;
 }
 
 /* ---- as text and as JSON ---- */
-
-static const char *const members[] = {"layer-budget", "head-budget", "rows-at"}; /* lh_profile_kind */
 
 lh_status lh_profile_write(const lh_profile *p, lh_buf *out)
 {
@@ -234,16 +251,15 @@ lh_status lh_profile_write(const lh_profile *p, lh_buf *out)
 lh_status lh_profiles_put_json(const lh_profiles *all, const lh_policy *policy, json_t *json)
 {
     lh_status st = LH_OK;
-    const uint64_t hashes[] = {policy->budgets.layer_profile, policy->budgets.head_profile, policy->score.text};
     lh_buf text = {0};
     json_t *object = json_object();
-    for (int i = 0; i < LH_PROFILE_KINDS; i++) {
-        if (!hashes[i]) continue;
-        const lh_profile *p = lh_profiles_find(all, hashes[i]);
-        if (!p) LH_FAIL_DONE(LH_EINTERNAL, "profile %016llx is not loaded", (unsigned long long)hashes[i]);
+    LH_TRY_DONE(lh_profiles_check_loaded(all, policy));
+    for (lh_profile_kind kind = LH_PROFILE_OF_LAYERS; kind < LH_PROFILE_KINDS; kind++) {
+        const lh_profile *p = lh_profiles_find(all, kind, hash_in(policy, kind));
+        if (!p) continue;
         lh_buf_clear(&text);
         LH_TRY_DONE(lh_profile_write(p, &text));
-        if (json_object_set_new(object, members[i], json_string(text.data)))
+        if (json_object_set_new(object, kinds[kind].option, json_string(text.data)))
             LH_FAIL_DONE(LH_ENOMEM, "cannot allocate host memory for the policy as JSON");
     }
     if (json_object_size(object) && json_object_set(json, "profiles", object))
@@ -259,13 +275,13 @@ lh_status lh_profiles_get_json(lh_profiles *out, const json_t *json, const char 
     const json_t *object = json_object_get(json, "profiles");
     uint64_t hash;
     for (lh_profile_kind kind = LH_PROFILE_OF_LAYERS; kind < LH_PROFILE_KINDS; kind++) {
-        const json_t *text = json_object_get(object, members[kind]);
+        const json_t *text = json_object_get(object, kinds[kind].option);
         if (!text) continue;
         if (!json_is_string(text))
-            LH_FAIL(LH_EFILE, "'%s': the profile '%s' of the policy must be a text", name, members[kind]);
+            LH_FAIL(LH_EFILE, "'%s': the profile '%s' of the policy must be a text", name, kinds[kind].option);
         const lh_profile_text in = {name, json_string_value(text), (int64_t)json_string_length(text)};
         if (lh_profile_parse(out, kind, &in, &hash) != LH_OK)
-            LH_FAIL(LH_EFILE, "the profile '%s' of the policy in %s", members[kind], lh_error_message());
+            LH_FAIL(LH_EFILE, "the profile '%s' of the policy in %s", kinds[kind].option, lh_error_message());
     }
     return LH_OK;
 }

@@ -1,8 +1,7 @@
 /* profile.h - profiles: the contents of files that a policy names. Custom budgets are weights for the layers of a model
  * or the KV heads of every layer; lines of text are questions known beforehand, whose rows score the entries
- * ('--rows-at text'). A
- * policy names a profile by its hash, e.g. "profile:0123456789abcdef" or "text:0123456789abcdef"; the contents are
- * here. */
+ * ('--rows-at text:FILE'). A policy names a profile by its hash, e.g. "profile:0123456789abcdef" or
+ * "text:0123456789abcdef"; the contents are here. */
 #ifndef LH_POLICIES_PROFILE_H
 #define LH_POLICIES_PROFILE_H
 
@@ -43,8 +42,8 @@ void lh_profiles_clear(lh_profiles *all);
 /* Adds a copy of every profile of `all`, which may be NULL. */
 lh_status lh_profiles_copy(lh_profiles *out, const lh_profiles *all);
 
-/* NULL if there is none, or hash is 0. */
-const lh_profile *lh_profiles_find(const lh_profiles *all, uint64_t hash);
+/* NULL if there is none of this kind, or hash is 0. */
+const lh_profile *lh_profiles_find(const lh_profiles *all, lh_profile_kind kind, uint64_t hash);
 
 /* Read a profile, and add it unless an equal one is stored; *hash: its hash. Weights are CSV: a line "layer,weight"
  * (of heads: "layer,head,weight"), then one line for every layer (and head), numbered from 0, in any order; weights
@@ -63,8 +62,11 @@ lh_status lh_profile_parse(lh_profiles *all, lh_profile_kind kind, const lh_prof
 /* Appends the text of a profile with its kind and contents set. */
 lh_status lh_profile_write(const lh_profile *profile, lh_buf *out);
 
-/* LH_EINPUT, naming the file, unless the profiles that the policy names are for a model of this shape. LH_EINTERNAL if
- * one of them is not loaded. */
+/* LH_EINPUT, naming option and hash, unless the profiles that the policy names are in `all`, each of the option's kind.
+ */
+lh_status lh_profiles_check_loaded(const lh_profiles *all, const lh_policy *policy);
+
+/* LH_EINPUT as well, naming the file, unless they are for a model of this shape. */
 lh_status lh_profiles_check(const lh_profiles *all, const lh_policy *policy, int64_t layers, int64_t kv_heads);
 
 /* Write the profiles that the policy names into its JSON (member "profiles"), and read them from there: LH_EFILE,

@@ -153,6 +153,64 @@ START_TEST(test_questions_known_beforehand_score)
 }
 END_TEST
 
+/* The value of a part in a result, by which it names its file. */
+static const char *named_by(const json_t *result, const char *part)
+{
+    return json_string_value(json_object_get(json_object_get(result, "policy"), part));
+}
+
+START_TEST(test_a_hash_names_a_file_of_its_kind)
+{
+    json_t *o = result_of(1, ASKED "--rows-at text:questions --head-budget heads.csv");
+    char line[512];
+    const char *text = named_by(o, "rows-at") + strlen("text:"),
+               *weights = named_by(o, "head-budget") + strlen("profile:");
+    snprintf(line, sizeof line, ASKED "--head-budget heads.csv --rows-at text:%s", weights);
+    program_refuses(1, 3, weights, line);
+    snprintf(line, sizeof line, ASKED "--rows-at text:questions --layer-budget profile:%s", text);
+    program_refuses(1, 2, "nor is there a file of that name", line);
+    json_decref(o);
+}
+END_TEST
+
+/* The files of the run are those of its command line; a request may name them, and fails alone if it names others. */
+START_TEST(test_requests_name_the_files_of_their_run)
+{
+    static const char *const policies[] = {
+        "\"kvzip --budget 40 --rows-at text:0123456789abcdef\"",
+        "{\"policy\": \"kvzip\", \"budget\": \"40\", \"rows-at\": \"text:0123456789abcdef\"}",
+        "\"streaming --budget 8 --layer-budget profile:0123456789abcdef\"",
+        "\"streaming --budget 8 --head-budget profile:0123456789abcdef\""};
+    enum { POLICIES = sizeof policies / sizeof *policies };
+    program_result r = {0};
+    lh_buf lines = {0};
+    json_t *o = result_of(1, ASKED "--rows-at text:questions");
+    for (int i = 0; i <= POLICIES; i++) {
+        lh_buf_printf(&lines, "{\"custom_id\": \"%d\", \"method\": \"POST\", \"url\": \"/v1/completions\", ", i);
+        if (i < POLICIES) lh_buf_printf(&lines, "\"policy\": %s, ", policies[i]);
+        if (i == POLICIES)
+            lh_buf_printf(&lines, "\"policy\": {\"policy\": \"kvzip\", \"rows-at\": \"%s\"}, ", named_by(o, "rows-at"));
+        lh_buf_printf(&lines,
+                      "\"body\": {\"prompt\": \"It was the best of times, it was the worst of times, it was the "
+                      "age of wisdom\", \"max_tokens\": 4}}\n");
+    }
+    program_file("in.jsonl", lines.data);
+    for (int ranks = 1; ranks <= 2; ranks++) {
+        program_run(&r, ranks,
+                    "batch -m tiny.h5 -i in.jsonl -o out.jsonl -q --ignore-eos --policy kvzip --budget 40 --rows-at "
+                    "text:questions");
+        program_exits(&r, 1);
+        program_says(&r, "4 of 5 requests failed");
+        program_run(&r, 1, "merge out.jsonl -o - -q | grep -c 'with this hash are loaded'; rm out.jsonl");
+        program_exits(&r, 0);
+        ck_assert_str_eq(r.out.data, "4\n");
+    }
+    json_decref(o);
+    lh_buf_clear(&lines);
+    program_clear(&r);
+}
+END_TEST
+
 /* One policy of several, beside weights: each has the scores of its own questions. */
 START_TEST(test_eval_takes_questions_of_each_policy)
 {
@@ -323,6 +381,8 @@ int main(void)
                                   test_ranks_with_different_weights_are_told_apart,
                                   test_weights_say_what_is_kept,
                                   test_questions_known_beforehand_score,
+                                  test_a_hash_names_a_file_of_its_kind,
+                                  test_requests_name_the_files_of_their_run,
                                   test_eval_takes_questions_of_each_policy,
                                   test_a_cache_goes_on_without_its_files,
                                   test_questions_that_are_asked_together_go_by_weights,

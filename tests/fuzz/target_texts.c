@@ -284,16 +284,18 @@ static lh_status run_profile(fz_case *c)
     uint64_t hash;
     lh_profile_kind kind = (lh_profile_kind)fz_below(&c->rng, LH_PROFILE_KINDS);
     other = lh_profile_read(&all, kind, c->path, &hash);
-    if (other != LH_OK)
-        LH_TRY_DONE(lh_profile_read(&all, (lh_profile_kind)((kind + 1) % LH_PROFILE_KINDS), c->path, &hash));
-    const lh_profile *p = lh_profiles_find(&all, hash);
+    if (other != LH_OK) {
+        kind = (lh_profile_kind)((kind + 1) % LH_PROFILE_KINDS);
+        LH_TRY_DONE(lh_profile_read(&all, kind, c->path, &hash));
+    }
+    const lh_profile *p = lh_profiles_find(&all, kind, hash);
     use_profile(p);
-    if (p->kind == LH_PROFILE_OF_LAYERS) plan.budgets.layer_profile = hash;
-    if (p->kind == LH_PROFILE_OF_HEADS) plan.budgets.head_profile = hash;
-    if (p->kind == LH_PROFILE_LINES) plan.score.text = hash;
+    if (kind == LH_PROFILE_OF_LAYERS) plan.budgets.layer_profile = hash;
+    if (kind == LH_PROFILE_OF_HEADS) plan.budgets.head_profile = hash;
+    if (kind == LH_PROFILE_LINES) plan.score.text = hash;
     LH_TRY_DONE(lh_profiles_put_json(&all, &plan, json));
     LH_TRY_DONE(lh_profiles_get_json(&back, json, c->path));
-    if (!lh_profiles_find(&back, hash)) LH_FAIL_DONE(LH_EINTERNAL, "'%s' comes back as another profile", c->path);
+    if (!lh_profiles_find(&back, kind, hash)) LH_FAIL_DONE(LH_EINTERNAL, "'%s' comes back as another profile", c->path);
 done:
     json_decref(json);
     lh_profiles_clear(&all);

@@ -103,9 +103,10 @@ static void evict_by_hand(lengths *n, const kv_rig *r, int64_t seen)
     const lh_profiles *all = c->policy.profiles;
     if (!n->made)
         lh_policy_layers(&n->fixed,
-                         &(lh_layers_request){.layers = LAYERS,
-                                              .seen = seen,
-                                              .profile = lh_profiles_find(all, n->fixed.budgets.layer_profile)},
+                         &(lh_layers_request){
+                             .layers = LAYERS,
+                             .seen = seen,
+                             .profile = lh_profiles_find(all, LH_PROFILE_OF_LAYERS, n->fixed.budgets.layer_profile)},
                          n->budgets);
     n->made |= n->fixed.budget < seen;
     for (int64_t l = 0; l < LAYERS; l++) {
@@ -117,12 +118,13 @@ static void evict_by_hand(lengths *n, const kv_rig *r, int64_t seen)
             room[g] = n->len[l][g] > protected_ ? n->len[l][g] - protected_ : 0;
         }
         if (held <= c->kv_heads * p.budget) continue;
-        lh_policy_heads(&(lh_heads_request){.layer = l,
-                                            .heads = c->kv_heads,
-                                            .protect = &p,
-                                            .room = room,
-                                            .profile = lh_profiles_find(all, n->fixed.budgets.head_profile)},
-                        stay);
+        lh_policy_heads(
+            &(lh_heads_request){.layer = l,
+                                .heads = c->kv_heads,
+                                .protect = &p,
+                                .room = room,
+                                .profile = lh_profiles_find(all, LH_PROFILE_OF_HEADS, n->fixed.budgets.head_profile)},
+            stay);
         for (int64_t g = 0; g < c->kv_heads; g++) sum += n->len[l][g] = stay[g] + protected_;
         mt_check(sum == c->kv_heads * p.budget, "%lld entries are not %lld heads of %lld", (long long)sum,
                  (long long)c->kv_heads, (long long)p.budget);
@@ -351,7 +353,7 @@ START_TEST(test_a_profile_for_another_model_is_refused)
               LH_EINPUT);
     shape = kv_rig_shape(&r);
     shape.profiles = NULL;
-    mt_expect(lh_kv_open(&kv, &place, &shape, &r.plan), LH_EINTERNAL);
+    mt_expect(lh_kv_open(&kv, &place, &shape, &r.plan), LH_EINPUT);
     kv_rig_close(&r);
     lh_profiles_clear(&w.all);
     mt_end();

@@ -20,7 +20,7 @@ static const lh_profile *parsed(lh_profiles *all, lh_profile_kind kind, const ch
 {
     uint64_t hash = 0;
     ck_assert_msg(parse(all, kind, text, &hash) == LH_OK, "%s", lh_error_message());
-    const lh_profile *p = lh_profiles_find(all, hash);
+    const lh_profile *p = lh_profiles_find(all, kind, hash);
     ck_assert_ptr_nonnull(p);
     return p;
 }
@@ -124,8 +124,8 @@ START_TEST(test_equal_weights_are_one_profile)
     ck_assert_ptr_ne(a, c);
     ck_assert_ptr_ne(a, heads);
     ck_assert_int_eq(all.n, 3);
-    ck_assert_ptr_null(lh_profiles_find(&all, 0));
-    ck_assert_ptr_null(lh_profiles_find(NULL, a->hash));
+    ck_assert_ptr_null(lh_profiles_find(&all, LH_PROFILE_OF_LAYERS, 0));
+    ck_assert_ptr_null(lh_profiles_find(NULL, LH_PROFILE_OF_LAYERS, a->hash));
     lh_profiles_clear(&all);
 }
 END_TEST
@@ -369,14 +369,14 @@ START_TEST(test_policies_take_files)
                            .profiles = &all};
     ck_assert_msg(lh_policy_resolve(&plan, &o) == LH_OK, "%s", lh_error_message());
     ck_assert(plan.budgets.heads == LH_HEADS_PROFILE && plan.budgets.layers == LH_LAYERS_PROFILE);
-    ck_assert_ptr_nonnull(lh_profiles_find(&all, plan.budgets.head_profile));
-    ck_assert_ptr_nonnull(lh_profiles_find(&all, plan.budgets.layer_profile));
+    ck_assert_ptr_nonnull(lh_profiles_find(&all, LH_PROFILE_OF_HEADS, plan.budgets.head_profile));
+    ck_assert_ptr_nonnull(lh_profiles_find(&all, LH_PROFILE_OF_LAYERS, plan.budgets.layer_profile));
     ck_assert_int_eq(lh_profiles_check(&all, &plan, 2, 2), LH_OK);
     ck_assert_int_eq(lh_profiles_check(&all, &plan, 3, 2), LH_EINPUT);
     ck_assert_ptr_nonnull(strstr(lh_error_message(), "'test_profiles_layers.csv' has weights of 2 layers, the model"));
     ck_assert_int_eq(lh_profiles_check(&all, &plan, 2, 4), LH_EINPUT);
     ck_assert_ptr_nonnull(strstr(lh_error_message(), "'test_profiles_heads.csv' has weights of 2 heads"));
-    ck_assert_int_eq(lh_profiles_check(&back, &plan, 2, 2), LH_EINTERNAL);
+    ck_assert_int_eq(lh_profiles_check(&back, &plan, 2, 2), LH_EINPUT);
     /* in words it names them, and its words are the same policy where they are */
     ck_assert_int_eq(lh_policy_text(&plan, &text), LH_OK);
     ck_assert_ptr_nonnull(strstr(text.data, "--head-budget profile:"));
@@ -399,7 +399,7 @@ START_TEST(test_policies_take_files)
     ck_assert_int_eq(lh_policy_from_json(&again, json, "cache.h5"), LH_OK);
     ck_assert_mem_eq(&plan, &again, sizeof plan);
     ck_assert_int_eq(lh_profiles_check(&back, &again, 2, 2), LH_OK);
-    ck_assert_int_eq(lh_profiles_find(&back, again.budgets.head_profile)->weights[2], 250000000);
+    ck_assert_int_eq(lh_profiles_find(&back, LH_PROFILE_OF_HEADS, again.budgets.head_profile)->weights[2], 250000000);
     json_object_set_new(json_object_get(json, "profiles"), "head-budget", json_string("layer,head,weight\n0,0,x\n"));
     ck_assert_int_eq(lh_profiles_get_json(&back, json, "cache.h5"), LH_EFILE);
     ck_assert_int_eq(lh_policy_describe(&plan, &said), LH_OK);
@@ -409,6 +409,36 @@ START_TEST(test_policies_take_files)
     lh_buf_clear(&said);
     lh_profiles_clear(&all);
     lh_profiles_clear(&back);
+}
+END_TEST
+
+/* A hash names contents of its option's kind alone. */
+START_TEST(test_a_profile_of_another_kind_is_none)
+{
+    static const char *const texts[] = {"layer,weight\n0,1\n", "layer,head,weight\n0,0,1\n", "Who?\n"};
+    static const char *const said[] = {
+        "'--layer-budget profile:%016llx': no weights of layers with this hash are loaded",
+        "'--head-budget profile:%016llx': no weights of heads with this hash are loaded",
+        "'--rows-at text:%016llx': no questions with this hash are loaded"};
+    lh_profiles all = {0};
+    uint64_t hashes[LH_PROFILE_KINDS];
+    for (lh_profile_kind kind = 0; kind < LH_PROFILE_KINDS; kind++)
+        hashes[kind] = parsed(&all, kind, texts[kind])->hash;
+    for (lh_profile_kind kind = 0; kind < LH_PROFILE_KINDS; kind++)
+        for (lh_profile_kind named = 0; named < LH_PROFILE_KINDS; named++) {
+            lh_policy policy = {.evicts = 1};
+            char part[128];
+            if (named == LH_PROFILE_OF_LAYERS) policy.budgets.layer_profile = hashes[kind];
+            if (named == LH_PROFILE_OF_HEADS) policy.budgets.head_profile = hashes[kind];
+            if (named == LH_PROFILE_LINES) policy.score.text = hashes[kind];
+            ck_assert_int_eq(lh_profiles_find(&all, named, hashes[kind]) != NULL, kind == named);
+            ck_assert_int_eq(lh_profiles_check(&all, &policy, 1, 1), kind == named ? LH_OK : LH_EINPUT);
+            if (kind == named) continue;
+            snprintf(part, sizeof part, said[named], (unsigned long long)hashes[kind]);
+            ck_assert_str_eq(lh_error_message(), part);
+            lh_error_clear();
+        }
+    lh_profiles_clear(&all);
 }
 END_TEST
 
@@ -466,14 +496,14 @@ END_TEST
 
 int main(void)
 {
-    return suite_run(
-        "profiles",
-        (const TTest *const[]){test_a_profile_is_read_in_any_order_and_with_comments,
-                               test_weights_of_heads_are_those_of_layers_too,
-                               test_lines_are_read_without_space_at_their_ends, test_what_is_not_lines_is_refused,
-                               test_what_is_written_is_read, test_equal_weights_are_one_profile,
-                               test_bad_files_are_named_with_their_line, test_layers_get_parts_by_their_weights,
-                               test_heads_get_parts_by_their_weights, test_parts_of_weights_are_exact,
-                               test_policies_take_files, test_what_is_no_file_and_what_cannot_go_together_is_refused,
-                               test_lists_keep_the_profiles_of_their_policies, NULL});
+    return suite_run("profiles", (const TTest *const[]){
+                                     test_a_profile_is_read_in_any_order_and_with_comments,
+                                     test_weights_of_heads_are_those_of_layers_too,
+                                     test_lines_are_read_without_space_at_their_ends, test_what_is_not_lines_is_refused,
+                                     test_what_is_written_is_read, test_equal_weights_are_one_profile,
+                                     test_bad_files_are_named_with_their_line, test_layers_get_parts_by_their_weights,
+                                     test_heads_get_parts_by_their_weights, test_parts_of_weights_are_exact,
+                                     test_policies_take_files, test_a_profile_of_another_kind_is_none,
+                                     test_what_is_no_file_and_what_cannot_go_together_is_refused,
+                                     test_lists_keep_the_profiles_of_their_policies, NULL});
 }

@@ -229,14 +229,15 @@ static lh_status plan_of(const lh_replay *r, const lh_policy *policy, const lh_p
     const lh_kv_shape *s = &r->trace.shape;
     int64_t *budgets = NULL, layer = r->layer.data.index;
     LH_TRY(lh_calloc(&budgets, s->layers, sizeof *budgets));
-    lh_policy_layers(n,
-                     &(lh_layers_request){
-                         .layers = s->layers,
-                         .seen = r->trace.prompt,
-                         .window = s->window,
-                         .sliding = s->sliding,
-                         .profile = lh_profiles_find(&r->request.policies->profiles, policy->budgets.layer_profile)},
-                     budgets);
+    lh_policy_layers(
+        n,
+        &(lh_layers_request){.layers = s->layers,
+                             .seen = r->trace.prompt,
+                             .window = s->window,
+                             .sliding = s->sliding,
+                             .profile = lh_profiles_find(&r->request.policies->profiles, LH_PROFILE_OF_LAYERS,
+                                                         policy->budgets.layer_profile)},
+        budgets);
     *out = lh_kv_layer_plan(
         s, n, &(lh_layer_request){.layer = layer, .budget = budgets[layer], .prompt = {.tokens = r->trace.prompt}});
     lh_free(budgets);

@@ -19,8 +19,9 @@ lh_status lh_replay_watch_open(lh_replay_watch *w, const lh_replay *r, const lh_
     lh_policy_numbers numbers = lh_policy_fix(policy, r->trace.prompt);
     const int64_t stats = lh_entry_stats_of(&numbers, &s->heads).count;
     *w = (lh_replay_watch){.policy = number, .counted.position = -1};
-    LH_TRY(lh_evictor_open(&w->evictor, &r->exec, &shape,
-                           lh_profiles_find(&r->request.policies->profiles, policy->budgets.head_profile)));
+    LH_TRY(lh_evictor_open(
+        &w->evictor, &r->exec, &shape,
+        lh_profiles_find(&r->request.policies->profiles, LH_PROFILE_OF_HEADS, policy->budgets.head_profile)));
     lh_evictor_seed(w->evictor, r->trace.seed);
     if (stats) LH_TRY(lh_calloc(&w->stats, s->heads.kv_heads * r->trace.prompt * stats, sizeof *w->stats));
     return LH_OK;
