@@ -440,11 +440,17 @@ static lh_status take_value(const lh_options *o, const lh_option *row, const cha
     return LH_OK;
 }
 
+/* True if every value of the option names a file or folder. */
+static int takes_files(const lh_option *row)
+{
+    return row->arg && !row->file_prefix && (strstr(row->arg, "FILE") || strstr(row->arg, "FOLDER"));
+}
+
 /* True if the value is an input or names an input: a second value would leave the first unread. */
 static int is_input(const lh_option *row)
 {
     if (row->type != LH_OPT_STR || row->writes || !row->arg) return 0;
-    return strstr(row->arg, "FILE") || strstr(row->arg, "FOLDER") || strcmp(row->arg, "TEXT") == 0;
+    return takes_files(row) || strcmp(row->arg, "TEXT") == 0;
 }
 
 /* A further value of an option: inputs are refused, settings replaced. */
@@ -650,17 +656,13 @@ static json_t *json_value(const bound_option *p, int64_t given)
     return lh_json_text(text, (int64_t)strlen(text));
 }
 
-/* 1 if the value of the option names a file. */
-static int names_file(const bound_option *p)
+/* The file that a value of the option names; NULL: none. */
+static const char *file_in(const lh_option *row, const char *text)
 {
-    const lh_option *row = p->row;
-    if (row->type == LH_OPT_WORD_OR_FILE) {
-        const char *text = p->field ? *(const char *const *)p->field : NULL;
-        for (int i = 0; text && row->choices && row->choices[i]; i++)
-            if (strcmp(row->choices[i], text) == 0) return 0;
-        return text != NULL;
-    }
-    return row->arg && (strstr(row->arg, "FILE") || strstr(row->arg, "FOLDER"));
+    const size_t before = row->file_prefix ? strlen(row->file_prefix) : 0;
+    if (row->type == LH_OPT_WORD_OR_FILE) return lh_option_is_choice(row, text) ? NULL : text;
+    if (before) return strncmp(text, row->file_prefix, before) == 0 && text[before] ? text + before : NULL;
+    return takes_files(row) ? text : NULL;
 }
 
 static lh_status add_file(lh_named_file **out, int64_t *n, lh_named_file file)
@@ -677,19 +679,20 @@ lh_status lh_options_files(const lh_options *options, lh_named_file **out, int64
     bound_option p;
     *n = 0;
     while (walk_next(&w, &p)) {
-        if (!names_file(&p)) continue;
-        lh_named_file file = {.option = p.row->name,
-                              .replaces = p.row->replaces,
-                              .makes = p.row->makes,
-                              .beside = p.row->beside,
-                              .writes = p.row->writes};
-        const lh_strings *several = p.row->type == LH_OPT_LIST ? p.field : NULL;
+        const lh_option *row = p.row;
+        const int is_text = row->type == LH_OPT_STR || row->type == LH_OPT_WORD_OR_FILE;
+        const char *text = is_text && p.field ? *(const char *const *)p.field : NULL;
+        const lh_strings *several = row->type == LH_OPT_LIST ? p.field : NULL;
+        lh_named_file file = {.option = row->name,
+                              .replaces = row->replaces,
+                              .makes = row->makes,
+                              .beside = row->beside,
+                              .writes = row->writes};
         for (int64_t i = 0; several && i < several->n; i++) {
-            file.path = several->at[i];
+            file.path = file_in(row, several->at[i]);
             LH_TRY(add_file(out, n, file));
         }
-        if (several) continue;
-        file.path = *(const char *const *)p.field;
+        file.path = text ? file_in(row, text) : NULL;
         LH_TRY(add_file(out, n, file));
     }
     for (int64_t i = 0; options->syntax->reads_args && i < options->args.n; i++)

@@ -71,6 +71,8 @@ typedef struct lh_option {
     int detail;                 /* true: shown by '--help all' only */
     int writes; /* of an option that names a file ("FILE…", "FOLDER…"): true if the file is written, false if it is read
                  */
+    const char *file_prefix;   /* of a STR: precedes the file in values that name one, such as "text:", others name
+                                  none; NULL: every value names a file if `arg` says so */
     const char *replaces;      /* of an output: the option that names the file it may replace; NULL: none */
     const char *const *beside; /* of an output: endings of files that are written in the same folder; NULL: none */
     const char *makes; /* of an output: the kind of file that it makes and may replace, "text" or the kind of an HDF5
@@ -138,7 +140,8 @@ typedef struct lh_options lh_options;
 /* Fill `values`, the struct of the groups' offsets, with the defaults and then from argv[0 .. argc - 1] (without
  * program and command). "--name value", "--name=value", "-n value", "-nvalue", flags also joined ("-vq"), switches
  * "--name" or "--name=off"; "--" ends the options; "-" is an argument. Of several values of an option the last one
- * counts, but an input (a STR with the `arg` TEXT, or a FILE or FOLDER that is read) takes one value. Texts are
+ * counts, but an input (a STR with the `arg` TEXT, or of which every value is a FILE or FOLDER that is read) takes one
+ * value. Texts are
  * borrowed from argv. Fails with LH_EUSAGE: an unknown option (the message has the nearest one), a bad or missing
  * value (the message has valid ones), a second input, a missing required option, too many arguments. */
 lh_status lh_options_parse(lh_options **out, const lh_syntax *syntax, void *values, int argc, char **argv);

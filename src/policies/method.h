@@ -92,16 +92,15 @@ extern const lh_method *const lh_methods[];
 
 /* How a part takes a file. */
 typedef struct lh_profile_part {
-    int kind;           /* lh_profile_kind */
-    size_t hash_at;     /* in lh_policy: uint64_t */
-    const char *before; /* the name of the file, e.g. "text:"; NULL: nothing, it replaces a word */
+    int kind;       /* lh_profile_kind */
+    size_t hash_at; /* in lh_policy: uint64_t */
     const char *meaning;
 } lh_profile_part;
 
 /* A part: when a policy uses it, how its text becomes a number of the policy and back. Reading checks one text alone.
  */
 struct lh_part {
-    lh_option row;                        /* name, help, values */
+    lh_option row; /* name, help, values; with a profile: its file_prefix, NULL: the file replaces a word */
     const char *def;                      /* its text where neither option nor preset gives one; NULL: none */
     const char *const *meanings;          /* of its words, in their order; NULL: none */
     const char *const *words;             /* of a row without choices: first words of values; NULL: none */

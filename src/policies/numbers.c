@@ -107,7 +107,7 @@ enum { HEX = 16 };
 /* What stands before the hash. */
 static const char *prefix_of(const lh_part *part)
 {
-    return part->profile->before ? part->profile->before : "profile:";
+    return part->row.file_prefix ? part->row.file_prefix : "profile:";
 }
 
 int lh_profile_hash_read(const lh_part *part, const char *text, uint64_t *out)

@@ -176,11 +176,11 @@ static const char *row_place(int i)
 
 /* ---- the common parts ---- */
 
-static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_policy, budgets.layer_profile), NULL,
+static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_policy, budgets.layer_profile),
                                               "Every layer keeps its share, by the weights of a file."},
-                             head_profile = {LH_PROFILE_OF_HEADS, offsetof(lh_policy, budgets.head_profile), NULL,
+                             head_profile = {LH_PROFILE_OF_HEADS, offsetof(lh_policy, budgets.head_profile),
                                              "The heads of a layer keep their shares, by the weights of a file."},
-                             row_lines = {LH_PROFILE_LINES, offsetof(lh_policy, score.text), "text:", NULL};
+                             row_lines = {LH_PROFILE_LINES, offsetof(lh_policy, score.text), NULL};
 
 #define lh_policy_statistics statistics
 #define lh_policy_selections selections
@@ -208,7 +208,7 @@ static const lh_profile_part layer_profile = {LH_PROFILE_OF_LAYERS, offsetof(lh_
 #define ROW_rows_at                                                                               \
     USED(places_rows, OBSERVED " and '--proxies none', or '--fit' or '--compete-by losses'"),     \
         .forced = place_of_references, .def = "own", OWN(rows_at), .words = lh_policy_row_places, \
-        .row.word = row_place, .profile = &row_lines
+        .row.word = row_place, .row.file_prefix = "text:", .profile = &row_lines
 #define ROW_group                                                                               \
     USED(joins, "a statistic that each query head has ('--statistic sum' or mean, mas, last)"), \
         .def = "mean", WORD_PART, AT(shape.group)

@@ -213,7 +213,7 @@ lh_status lh_profiles_check(const lh_profiles *all, const lh_policy *policy, int
 static lh_status file_of(const lh_part *part, const char *text, const char **file)
 {
     lh_policy none;
-    const char *before = part->profile->before ? part->profile->before : "";
+    const char *before = part->row.file_prefix ? part->row.file_prefix : "";
     *file = NULL;
     if (strncmp(text, before, strlen(before)) != 0) return LH_OK;
     for (int i = 0; part->row.choices && part->row.choices[i]; i++)

@@ -16,7 +16,7 @@ struct shared {
     const char *model, *prompt;
     lh_strings questions;
     int dtype;
-    const char *pool, *gain;
+    const char *pool, *gain, *place;
 };
 
 struct values {
@@ -75,6 +75,12 @@ static const lh_option shared_rows[] = {
     {.type = LH_OPT_ENUM, .name = "dtype", FIELD(dtype), .def = "auto", .choices = dtypes, .help = "Type."},
     {.type = LH_OPT_STR, .name = "pool", FIELD(pool), .choices = pools, .help = "Pool."},
     {.type = LH_OPT_SWITCH, .name = "gain", FIELD(gain), .choices = switches, .help = "Gain."},
+    {.type = LH_OPT_STR,
+     .name = "place",
+     FIELD(place),
+     .arg = "own|text:FILE",
+     .file_prefix = "text:",
+     .help = "Place."},
     {0}};
 static const lh_option_table common_table = {"common", common_rows}, shared_table = {"model", shared_rows};
 static const lh_option_group groups[] = {
@@ -245,6 +251,32 @@ START_TEST(test_an_input_that_is_given_twice_is_refused)
 }
 END_TEST
 
+/* Files of `place` are what follows "text:"; other values are settings, of which the last one counts. */
+START_TEST(test_a_value_names_a_file_after_its_prefix)
+{
+    static const struct {
+        const char *first, *last, *file;
+    } cases[] = {{"own", "again", NULL},   {"text:q.txt", "own", NULL}, {"own", "text:q.txt", "q.txt"},
+                 {"own", "text:", NULL},   {"own", "q.txt", NULL},      {"own", "text:text:", "text:"},
+                 {"own", "textual", NULL}, {"text:a", "text:b", "b"}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct values v;
+        lh_options *o = NULL;
+        lh_named_file *files = NULL;
+        int64_t n = 0;
+        ck_assert_int_eq(parse(&o, &v, WORDS("--place", cases[i].first, "--place", cases[i].last, "-m", "m.h5")),
+                         LH_OK);
+        ck_assert_str_eq(v.shared.place, cases[i].last);
+        ck_assert_int_eq(lh_options_files(o, &files, &n), LH_OK);
+        ck_assert_int_eq(n, 1 + (cases[i].file != NULL));
+        ck_assert_str_eq(files[0].path, "m.h5");
+        if (cases[i].file) ck_assert_str_eq(files[1].path, cases[i].file);
+        lh_free(files);
+        lh_options_close(o);
+    }
+}
+END_TEST
+
 START_TEST(test_the_last_of_several_settings_wins_and_lists_collect)
 {
     struct values v;
@@ -354,11 +386,11 @@ START_TEST(test_the_record_holds_every_option_and_what_was_given)
     ck_assert_int_eq(
         parse(&o, &v, WORDS("src", "--dtype", "bf16", "-m", "a\xff", "--question", "q", "-q", "--pool", "max")), LH_OK);
     ck_assert_int_eq(lh_options_json(o, &record), LH_OK);
-    want =
-        json_pack("{s:s, s:[s], s:{s:s, s:i, s:n, s:n, s:f, s:n, s:n, s:[s], s:s, s:s, s:n, s:b, s:b}, s:[s,s,s,s,s]}",
-                  "command", "try", "arguments", "src", "options", "model", "a\xef\xbf\xbd", "max-new", 128, "context",
-                  "seed", "alpha", 0.5, "memory", "prompt", "question", "q", "dtype", "bf16", "pool", "max", "gain",
-                  "verbose", 0, "quiet", 1, "given", "model", "question", "dtype", "pool", "quiet");
+    want = json_pack(
+        "{s:s, s:[s], s:{s:s, s:i, s:n, s:n, s:f, s:n, s:n, s:[s], s:s, s:s, s:n, s:n, s:b, s:b}, s:[s,s,s,s,s]}",
+        "command", "try", "arguments", "src", "options", "model", "a\xef\xbf\xbd", "max-new", 128, "context", "seed",
+        "alpha", 0.5, "memory", "prompt", "question", "q", "dtype", "bf16", "pool", "max", "gain", "place", "verbose",
+        0, "quiet", 1, "given", "model", "question", "dtype", "pool", "quiet");
     ck_assert_ptr_nonnull(want);
     ck_assert(json_equal(record, want));
     json_decref(record);
@@ -385,6 +417,7 @@ int main(void)
                                   test_all_ways_of_writing_a_value_mean_the_same,
                                   test_switches_are_on_or_say_what_they_are,
                                   test_an_input_that_is_given_twice_is_refused,
+                                  test_a_value_names_a_file_after_its_prefix,
                                   test_the_last_of_several_settings_wins_and_lists_collect,
                                   test_arguments_dashes_and_the_end_of_options,
                                   test_bad_values_say_what_would_be_right,

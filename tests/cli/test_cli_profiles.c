@@ -48,6 +48,8 @@ START_TEST(test_bad_files_of_weights_are_named)
         {3, "'minus.csv', line 3: the weight '-1'",
          FIDELITY "--policy 'h2o,streaming --head-budget minus.csv' --budget 8"},
         {2, "nor is there a file of that name", FIDELITY "--policy 'streaming --layer-budget no-such.csv' --budget 8"},
+        {2, "'--json-file' and '--rows-at' are both 'questions'",
+         "generate -m tiny.h5 -f whole --policy kvzip --budget 40 --rows-at text:questions --json-file questions"},
         {3, "'no-such'", ASKED "--rows-at text:no-such"},
         {3, "'empty' is empty: it must have a question in each line", ASKED "--rows-at text:empty"},
         {3, "'latin' is not text in UTF-8", ASKED "--rows-at text:latin"},
