@@ -452,12 +452,8 @@ lh_status lh_session_hold_logits(lh_session *s)
 /* Collective. The prompt's ids, and the probe tokens of the cache that it fills. */
 static lh_status add_probes(const lh_session *s, const int32_t *ids, int64_t n, lh_tokens *all)
 {
-    return lh_probes_append(
-        all, s->engine,
-        &(lh_probed_prompt){.kv = s->caches[0],
-                            .text = lh_profiles_find(&s->profiles, LH_PROFILE_LINES, s->policy.score.text),
-                            .ids = ids,
-                            .n = n});
+    const lh_profile *text = lh_profiles_find(&s->profiles, LH_PROFILE_LINES, s->policy.score.text);
+    return lh_probes_append(all, s->engine, &(lh_probed_prompt){s->caches[0], text, ids, n});
 }
 
 lh_status lh_session_begin_prefill(lh_session *s, const int32_t *ids, int64_t n, lh_prefill **prefill)

@@ -1,10 +1,10 @@
 /* profile_weights.c - weights of profiles: reads CSV files of weights for the budgets of layers or heads, with messages
  * that name file and line, and writes them. */
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/csv.h"
+#include "base/unicode.h"
 #include "policies/policy_impl.h"
 
 enum { MAX_FIELDS = 3, MAX_NUMBER = (1 << 20) - 1, WEIGHT_SCALE = 9 };
@@ -31,8 +31,8 @@ typedef struct reader {
 
 lh_piece lh_piece_trim(lh_piece p)
 {
-    while (p.bytes && isspace((unsigned char)*p.at)) p.at++, p.bytes--;
-    while (p.bytes && isspace((unsigned char)p.at[p.bytes - 1])) p.bytes--;
+    while (p.bytes && lh_is_ascii_space(*p.at)) p.at++, p.bytes--;
+    while (p.bytes && lh_is_ascii_space(p.at[p.bytes - 1])) p.bytes--;
     return p;
 }
 
