@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "base/unicode.h"
 #include "policies/policy_impl.h"
+#include "text/text_check.h"
 
 static const int64_t file_bytes = 16 << 20;
 
@@ -94,17 +95,6 @@ lh_status lh_profiles_copy(lh_profiles *out, const lh_profiles *all)
 
 /* ---- lines of text ---- */
 
-/* The first line of *rest, which loses it: 1, or 0 if nothing is left. */
-static int next_line(lh_piece *rest, lh_piece *line)
-{
-    if (!rest->bytes) return 0;
-    const char *end = memchr(rest->at, '\n', (size_t)rest->bytes);
-    const int64_t bytes = end ? end - rest->at : rest->bytes, taken = bytes + (end != NULL);
-    *line = lh_piece_trim((lh_piece){rest->at, bytes});
-    *rest = (lh_piece){rest->at + taken, rest->bytes - taken};
-    return 1;
-}
-
 static lh_status add_line(lh_profile *p, lh_piece line)
 {
     if (p->line_count == LH_PROFILE_MAX_LINES)
@@ -118,19 +108,28 @@ static lh_status make_lines(lh_profile **out, const lh_profile_text *in)
 {
     lh_status st = LH_OK;
     lh_profile *p = NULL;
-    lh_piece rest = {in->text, in->bytes}, line;
+    lh_buf text = {0};
+    char **lines = NULL;
+    int64_t n = 0;
+    LH_TRY_DONE(lh_text_check_kind(in->name, in->text, in->bytes));
     if (!lh_utf8_valid(in->text, in->bytes) || memchr(in->text, '\0', (size_t)in->bytes))
-        LH_FAIL(LH_EINPUT, "'%s' is not text in UTF-8: it must have a question in each line", in->name);
+        LH_FAIL_DONE(LH_EINPUT, "'%s' is not text in UTF-8: it must have a question in each line", in->name);
+    LH_TRY_DONE(lh_buf_append(&text, in->text, in->bytes));
+    lh_text_drop_mark(&text, 0);
+    LH_TRY_DONE(lh_text_lines(&text, &lines, &n));
     LH_TRY_DONE(lh_calloc(&p, 1, sizeof *p));
     p->kind = LH_PROFILE_LINES;
     LH_TRY_DONE(lh_strdup(&p->name, in->name));
     LH_TRY_DONE(lh_calloc(&p->lines, LH_PROFILE_MAX_LINES, sizeof *p->lines));
-    while (next_line(&rest, &line))
-        if (line.bytes) LH_TRY_DONE(add_line(p, line));
+    for (int64_t i = 0; i < n; i++)
+        LH_TRY_DONE(add_line(p, lh_piece_trim((lh_piece){lines[i], (int64_t)strlen(lines[i])})));
     if (!p->line_count) LH_FAIL_DONE(LH_EINPUT, "'%s' is empty: it must have a question in each line", in->name);
     *out = p;
     p = NULL;
 done:
+    for (int64_t i = 0; i < n; i++) lh_free(lines[i]);
+    lh_free(lines);
+    lh_buf_clear(&text);
     lh_profile_free(p);
     return st;
 }

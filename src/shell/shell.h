@@ -122,12 +122,8 @@ lh_interrupt lh_shell_interrupted(lh_comm *comm);
 /* The same, with *any: 1 on any rank is 1 on all. */
 lh_interrupt lh_shell_interrupted_any(lh_comm *comm, int *any);
 
-/* ---- texts that the user gives: read from a file, and cut into lines ---- */
+/* ---- texts that the user gives ---- */
 /* Appends a file; '-' is standard input. Refuses and warns as lh_text_check (text/text_check.h). */
 lh_status lh_text_read(lh_buf *out, const char *path);
-
-/* The lines that are not blank, without their ends, as new strings: (*out)[0 .. *n - 1], to be freed one by one. Cuts
- * `text` up. */
-lh_status lh_text_lines(lh_buf *text, char ***out, int64_t *n);
 
 #endif

@@ -1,4 +1,4 @@
-/* text_check.c - refuses data that users mistake for text, and lists the texts of a folder. */
+/* text_check.c - refuses data that users mistake for text, cuts text into lines, and lists the texts of a folder. */
 #include "text/text_check.h"
 
 #include <string.h>
@@ -111,6 +111,24 @@ lh_status lh_text_check(const char *name, const char *text, int64_t bytes)
                 "'iconv -f latin1 -t utf-8' converts it",
                 name, (long long)bad, (unsigned char)text[bad]);
     return LH_OK;
+}
+
+lh_status lh_text_lines(lh_buf *text, char ***out, int64_t *n)
+{
+    lh_status st = LH_OK;
+    char **lines = NULL, *rest = NULL;
+    int64_t count = 0;
+    for (int64_t i = 0; i < text->bytes; i++) count += text->data[i] == '\n' || text->data[i] == '\r';
+    LH_TRY_DONE(lh_calloc(&lines, count + 1, sizeof *lines));
+    *n = 0;
+    for (char *line = strtok_r(text->data, "\r\n", &rest); line; line = strtok_r(NULL, "\r\n", &rest))
+        if (line[strspn(line, " \t")]) LH_TRY_DONE(lh_strdup(&lines[(*n)++], line));
+    *out = lines;
+    lines = NULL;
+done:
+    for (int64_t i = 0; lines && i < *n; i++) lh_free(lines[i]);
+    lh_free(lines);
+    return st;
 }
 
 enum { NAMED = 5 };

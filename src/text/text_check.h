@@ -1,4 +1,4 @@
-/* text_check.h - checks of text that users give, and the texts of a folder. */
+/* text_check.h - checks of text that users give, its lines, and the texts of a folder. */
 #ifndef LH_TEXT_TEXT_CHECK_H
 #define LH_TEXT_TEXT_CHECK_H
 
@@ -19,6 +19,10 @@ lh_status lh_text_check_line_ends(const char *path, const char *text, int64_t by
 
 /* lh_text_check_kind for JSON Lines: refuses a JSON array, too. */
 lh_status lh_text_check_lines(const char *path, const char *text, int64_t bytes);
+
+/* The lines that are not blank, without their ends, as new strings: (*out)[0 .. *n - 1], to be freed one by one. Cuts
+ * `text` up. */
+lh_status lh_text_lines(lh_buf *text, char ***out, int64_t *n);
 
 /* ---- folders of texts: files '*.txt', '*.md' and '*.markdown' in any case, without subfolders ---- */
 extern const char *const lh_text_endings[]; /* ends with NULL */

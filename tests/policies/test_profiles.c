@@ -63,12 +63,20 @@ END_TEST
 START_TEST(test_lines_are_read_without_space_at_their_ends)
 {
     lh_profiles all = {0};
+    lh_buf old = {0}; /* with the line ends of old Macs */
     const lh_profile *p = parsed(&all, LH_PROFILE_LINES, "\n  Who?\r\n\n\tWhere is \"it\", # and why? \n \nW\xc3\xa4r");
     ck_assert_int_eq(p->line_count, 3);
     ck_assert_str_eq(p->lines[0], "Who?");
     ck_assert_str_eq(p->lines[1], "Where is \"it\", # and why?");
     ck_assert_str_eq(p->lines[2], "W\xc3\xa4r");
+    ck_assert_ptr_eq(parsed(&all, LH_PROFILE_LINES, "\xef\xbb\xbfWho?\rWhere?"),
+                     parsed(&all, LH_PROFILE_LINES, "Who?\nWhere?"));
     ck_assert_ptr_ne(parsed(&all, LH_PROFILE_LINES, "Who?Where?"), parsed(&all, LH_PROFILE_LINES, "Who?\nWhere?"));
+    /* white space is the same in every locale, unlike that of isspace */
+    ck_assert_str_eq(parsed(&all, LH_PROFILE_LINES, " \fWho?\f ")->lines[0], "\fWho?\f");
+    for (int i = 0; i < LH_PROFILE_MAX_LINES; i++) ck_assert_int_eq(lh_buf_puts(&old, "Who?\r"), LH_OK);
+    ck_assert_int_eq(parsed(&all, LH_PROFILE_LINES, old.data)->line_count, LH_PROFILE_MAX_LINES);
+    lh_buf_clear(&old);
     lh_profiles_clear(&all);
 }
 END_TEST
@@ -82,6 +90,12 @@ START_TEST(test_what_is_not_lines_is_refused)
     ck_assert_ptr_nonnull(strstr(lh_error_message(), "'own.csv' is empty: it must have a question in each line"));
     ck_assert_int_eq(parse(&all, LH_PROFILE_LINES, "Who?\nW\xe4r\n", &hash), LH_EINPUT);
     ck_assert_ptr_nonnull(strstr(lh_error_message(), "not text in UTF-8"));
+    ck_assert_int_eq(parse(&all, LH_PROFILE_LINES, "\xef\xbb\xbf", &hash), LH_EINPUT);
+    ck_assert_ptr_nonnull(strstr(lh_error_message(), "'own.csv' is empty: it must have a question in each line"));
+    ck_assert_int_eq(parse(&all, LH_PROFILE_LINES, "\xff\xfeW", &hash), LH_EINPUT);
+    ck_assert_ptr_nonnull(strstr(lh_error_message(), "'own.csv' is UTF-16, not UTF-8: 'iconv"));
+    ck_assert_int_eq(parse(&all, LH_PROFILE_LINES, "%PDF-1.7\n", &hash), LH_EINPUT);
+    ck_assert_ptr_nonnull(strstr(lh_error_message(), "'own.csv' is a PDF, not text"));
     ck_assert_int_eq(lh_profile_parse(&all, LH_PROFILE_LINES, &(lh_profile_text){"own.csv", "Wh\0o?", 6}, &hash),
                      LH_EINPUT);
     for (int i = 0; i < LH_PROFILE_MAX_LINES; i++) ck_assert_int_eq(lh_buf_puts(&many, "Who?\n\n"), LH_OK);
