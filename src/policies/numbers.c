@@ -172,25 +172,32 @@ void lh_proxies_write(const lh_policy *policy, const lh_part *part, lh_part_valu
         snprintf(out->text, sizeof out->text, "%s", policy->proxies.kind ? "question" : "none");
 }
 
-lh_status lh_rows_at_read(lh_policy *policy, const lh_part *part, const char *text)
+/* 1, or 0 if the text is no place. */
+static int read_place(lh_policy_score *score, const lh_part *part, const char *text)
 {
-    lh_policy_score *score = &policy->score;
     const char *repeat = "repeat:";
-    const int has_segment = strncmp(text, repeat, strlen(repeat)) == 0;
-    int place = has_segment ? LH_ROWS_AT_REPEAT : LH_ROWS_AT_TEXT;
     score->segment = 0;
     score->text = 0;
-    if (has_segment && !number_of(&score->segment, text + strlen(repeat), LH_SEGMENT_MIN))
-        LH_FAIL(LH_EUSAGE, "--%s '%s' must be own, after, repeat, repeat:N with N from %d on, or text:FILE",
-                part->row.name, text, LH_SEGMENT_MIN);
-    if (!has_segment && !lh_profile_hash_read(part, text, &score->text)) {
-        if (strncmp(text, "text", 4) == 0)
-            LH_FAIL(LH_EUSAGE, "--%s '%s' must name a file with a question in each line, as text:FILE", part->row.name,
-                    text);
-        LH_TRY(lh_choice_find(&place, part->row.name, part->words, text));
+    score->rows_at = LH_ROWS_AT_REPEAT;
+    if (strncmp(text, repeat, strlen(repeat)) == 0)
+        return number_of(&score->segment, text + strlen(repeat), LH_SEGMENT_MIN);
+    score->rows_at = LH_ROWS_AT_TEXT;
+    if (lh_profile_hash_read(part, text, &score->text)) return 1;
+    for (int i = 0; part->row.word(i); i++) {
+        score->rows_at = (lh_row_place)i;
+        if (strcmp(part->row.word(i), text) == 0) return 1;
     }
-    score->rows_at = (lh_row_place)place;
-    return LH_OK;
+    return 0;
+}
+
+lh_status lh_rows_at_read(lh_policy *policy, const lh_part *part, const char *text)
+{
+    const size_t before = strlen(part->row.file_prefix);
+    if (read_place(&policy->score, part, text)) return LH_OK;
+    if (strncmp(text, part->row.file_prefix, before) == 0 && text[before])
+        LH_FAIL(LH_EUSAGE, "--%s '%s' names a file, and no file is read here", part->row.name, text);
+    LH_FAIL(LH_EUSAGE, "--%s '%s' must be own, after, repeat, repeat:N with N from %d on, or text:FILE", part->row.name,
+            text, LH_SEGMENT_MIN);
 }
 
 void lh_rows_at_write(const lh_policy *policy, const lh_part *part, lh_part_value *out)

@@ -168,10 +168,10 @@ static void write_method(const lh_policy *policy, const lh_part *part, lh_part_v
     snprintf(out->text, sizeof out->text, "%s", lh_methods[m]->word);
 }
 
-/* Words of '--rows-at' for shells; NULL after the last. */
+/* The values of '--rows-at' that are words; NULL after the last. */
 static const char *row_place(int i)
 {
-    return lh_policy_row_places[i];
+    return i < LH_ROWS_AT_TEXT ? lh_policy_row_places[i] : NULL;
 }
 
 /* ---- the common parts ---- */

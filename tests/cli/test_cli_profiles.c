@@ -53,7 +53,12 @@ START_TEST(test_bad_files_of_weights_are_named)
         {3, "'no-such'", ASKED "--rows-at text:no-such"},
         {3, "'empty' is empty: it must have a question in each line", ASKED "--rows-at text:empty"},
         {3, "'latin' is not text in UTF-8", ASKED "--rows-at text:latin"},
-        {2, "must name a file with a question in each line, as text:FILE", ASKED "--rows-at text"},
+        {3, "'marked' is empty: it must have a question in each line", ASKED "--rows-at text:marked"},
+        {2, "--rows-at 'again' must be own, after, repeat, repeat:N with N from 8 on, or text:FILE",
+         ASKED "--rows-at again"},
+        {2, "--rows-at 'text' must be own, after, repeat,", ASKED "--rows-at text"},
+        {2, "--rows-at 'textual' must be own, after, repeat,", ASKED "--rows-at textual"},
+        {2, "--rows-at 'text:' must be own, after, repeat,", ASKED "--rows-at text:"},
         {3, "'empty' is empty", FIDELITY "--policy 'h2o,kvzip --rows-at text:empty' --budget 8"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -398,6 +403,7 @@ int main(void)
     tiny_write("tiny");
     program_file("prompt", "It was the best of times, it was the worst of times, it was the age of wisdom");
     program_file("empty", "");
+    program_file("marked", "\xef\xbb\xbf\n");
     program_file("latin", "Wo w\xe4re es?\n");
     program_file("questions", "What is it?\n\nWhere was the age, and when?\n");
     program_file("others", "Who?\n");
