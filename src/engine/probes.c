@@ -51,7 +51,7 @@ static lh_status encode(const lh_tokenizer *tok, const char *text, lh_tokens *ou
     return lh_tokenizer_encode(tok, text, (int64_t)strlen(text), LH_ENCODE_PLAIN | LH_ENCODE_CONTINUES, out);
 }
 
-/* A question as lh_prompt_encode has it behind a context: after an empty line. */
+/* A question as lh_prompt_encode has it after a context: an empty line, then the question. */
 static lh_status encode_line(const lh_tokenizer *tok, const char *line, lh_tokens *out)
 {
     lh_buf text = {0};

@@ -204,12 +204,12 @@ static int takes_largest(const lh_policy *policy)
     return lh_scores_by_probes(&policy->score) && policy->score.source == LH_METHOD_max;
 }
 
-static const lh_part parts[] = {{LH_PART_SWITCH(output_norms, outputs_params, on), .after = "rows",
-                                 .used = takes_largest, .needs = "'--statistic max --rows-at repeat' or text",
-                                 .row.name = "output-norms",
-                                 .row.help = "Multiply attention by the norm of the value after the output projection, "
-                                             "and divide it by the norm of the row's hidden state (KVzip+)."},
-                                {.row.name = NULL}};
+static const lh_part parts[] = {
+    {LH_PART_SWITCH(output_norms, outputs_params, on), .after = "rows", .used = takes_largest,
+     .needs = "'--statistic max' with '--rows-at repeat' or 'text:FILE'", .row.name = "output-norms",
+     .row.help = "Multiply attention by the norm of the value after the output projection, "
+                 "and divide it by the norm of the row's hidden state (KVzip+)."},
+    {.row.name = NULL}};
 
 const lh_method lh_method_output_norms = {
     .option = "--output-norms", .active = is_on, .parts = parts, .traits = LH_NEEDS_ENTRIES | LH_NORMALISERS};

@@ -1,6 +1,6 @@
 /* probes.c - probe tokens in a layer (policies/probes.h). The entries that score, of a segment that repeats, lie in a
  * separate arena, the entries of the segment last, until the next segment overwrites them: the cache never holds a
- * probe token. Where rows attend to the whole prompt, the entries of the segment are also behind the prompt's in the
+ * probe token. Where rows attend to the whole prompt, the entries of the segment also follow the prompt's in the
  * arena of the prefill, and probe_end drops them; the rows of questions score there. */
 #include "kv/kv_impl.h"
 
@@ -45,8 +45,8 @@ static lh_status check_positions(const lh_kv *kv, int64_t own)
     if (!positions || own <= positions - tokens) return LH_OK;
     if (lh_probes_score_all(&kv->numbers))
         LH_FAIL(LH_EUSAGE,
-                "%lld tokens of prompt and %lld of the longest question after them ('--rows-at text') are longer than "
-                "the %lld positions of the model: shorten the prompt",
+                "%lld tokens of prompt and %lld of the longest question after them ('--rows-at text:FILE') are longer "
+                "than the %lld positions of the model: shorten the prompt",
                 (long long)tokens, (long long)own, (long long)positions);
     if (each >= LH_SEGMENT_MIN)
         snprintf(shorter, sizeof shorter, ", or its parts ('--rows-at repeat:N', N up to %lld)", (long long)each);

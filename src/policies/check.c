@@ -101,7 +101,7 @@ static const struct {
     {counts_running, LH_RUNNING, "--rows all or --window 0"},
     {moves_rows, LH_SPREAD_ROWS | LH_WHOLE_PROMPT | LH_AT_EVICTION, "--rows-at after"},
     {repeats, LH_SPREAD_ROWS | LH_WHOLE_PROMPT | LH_HAS_PROBES, "--rows-at repeat"},
-    {asks_text, LH_SPREAD_ROWS | LH_WHOLE_PROMPT | LH_HAS_PROBES, "--rows-at text"},
+    {asks_text, LH_SPREAD_ROWS | LH_WHOLE_PROMPT | LH_HAS_PROBES, "--rows-at text:FILE"},
     {spreads_rows, LH_SPREAD_ROWS | LH_WHOLE_PROMPT, "--rows sample:N"},
     {has_proxies, LH_PROXIES, "--proxies"},
     {reads_hidden, LH_WHOLE_PROMPT, "a score of hidden states"},

@@ -1,5 +1,5 @@
 /* probes.h - probe tokens: the prompt once more, after itself ('--rows-at repeat'), or questions that are known
- * beforehand ('--rows-at text:FILE'). They pass through every layer behind the tokens of the prompt, their rows score
+ * beforehand ('--rows-at text:FILE'). They pass through every layer after the tokens of the prompt, their rows score
  * the entries of the prompt, and they are never in the cache. A model that repeats a text attends to the entries that
  * answers will need: KVzip's context reconstruction (arXiv 2505.23416).
  *
