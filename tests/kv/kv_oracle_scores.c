@@ -179,11 +179,12 @@ void oracle_observe(const oracle *o, const oracle_rows *rows, oracle_tally *to)
     for (int64_t t = rows->from; t < rows->to; t++) {
         row r = open_row(o, rows, t);
         int64_t n = r.n, *at = r.at;
+        const double gain = gain_of(o, t);
         for (int64_t i = 0; i < n; i++) mean[i] = 0;
         for (int64_t c = 0; c < group; c++) {
             double top = -INFINITY, all = 0;
             for (int64_t i = 0; i < n; i++) {
-                a[i] = gain_of(o, t) * logit(o, &r, c, i);
+                a[i] = gain * logit(o, &r, c, i);
                 top = fmax(top, a[i]);
             }
             for (int64_t i = 0; i < n; i++) all += a[i] = exp(a[i] - top);

@@ -24,7 +24,7 @@ void halves(double *y, int step, unsigned low, unsigned high)
 /* c [16, 8] += a [16, 16] b [16, 8], of all lanes. Row g of a is held by lanes 4 g .. 4 g + 3 (and row g + 8), column n
  * of b by lanes 4 n .. 4 n + 3; a lane holds k = 2 t, 2 t + 1 (first word) and those 8 further on (second word). Lane
  * 4 g + t has the columns 2 t, 2 t + 1 of c in the rows g and g + 8. Products of bf16 numbers are exact. */
-__attribute__((target_clones("avx2", "default"))) void multiply(unsigned char *given)
+__attribute__((target_clones("avx512f", "avx2", "default"))) void multiply(unsigned char *given)
 {
     double a[16][16], b[16][8], c[16][8];
     shares part;

@@ -54,14 +54,16 @@ struct block {
     unsigned made;
     enum state states[1024]; /* of the fibers, close together: the scheduler reads them in every round */
     std::vector<warp> warps;
-    std::vector<int> order;
+    std::vector<int> order; /* of this round */
+    int next;               /* the place in it of the fiber to ask next */
+    bool moved;             /* a fiber went on in this round */
     std::vector<unsigned char> shared;
     const std::function<void()> *body;
-    fiber *self;
+    fiber *self, *latest; /* the one at work; the last one that came to the barrier */
     int threads, ended, waiting;
     void *jump[5]; /* of the scheduler */
     void *fake;
-    const void *bottom;
+    const void *bottom; /* of the scheduler's stack; null: not known yet */
     size_t size;
 } now;
 
@@ -69,59 +71,6 @@ struct block {
 __attribute__((noinline)) void jump_to(void **where)
 {
     __builtin_longjmp(where, 1);
-}
-
-__attribute__((noinline)) void to_scheduler(fiber *f)
-{
-    LEAVE(now.states[f->index] == ENDED ? nullptr : &f->fake, now.bottom, now.size);
-    if (__builtin_setjmp(f->jump) == 0) jump_to(now.jump);
-    ENTER(now.self->fake, &now.bottom, &now.size);
-}
-
-void fiber_main()
-{
-    ENTER(nullptr, &now.bottom, &now.size);
-    for (;;) {
-        (*now.body)();
-        now.states[now.self->index] = ENDED;
-        to_scheduler(now.self);
-    }
-}
-
-/* Left by a jump, never by a return: what the address sanitizer lays around its variables would stay there. */
-__attribute__((noinline, no_sanitize_address)) void start(fiber *f, ucontext_t *own)
-{
-    ucontext_t first;
-    getcontext(&first);
-    first.uc_stack.ss_sp = f->stack;
-    first.uc_stack.ss_size = STACK - f->shift;
-    first.uc_link = nullptr;
-    makecontext(&first, fiber_main, 0);
-    swapcontext(own, &first);
-}
-
-__attribute__((noinline)) void to_fiber(fiber *f)
-{
-    ucontext_t own;
-    now.self = f;
-    simt_here = &f->place;
-    LEAVE(&now.fake, f->stack, STACK);
-    if (__builtin_setjmp(now.jump) == 0) {
-        if (f->started) jump_to(f->jump);
-        f->started = true;
-        start(f, &own);
-    }
-    ENTER(now.fake, nullptr, nullptr);
-}
-
-fiber *new_fiber()
-{
-    fiber *f = new fiber();
-    f->stack = (char *)mmap(nullptr, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (f->stack == MAP_FAILED) simt_fault("no memory for a thread's stack");
-    f->index = now.made;
-    f->shift = now.made * 27 * 64 % SHIFTS;
-    return f;
 }
 
 void release_barrier()
@@ -145,41 +94,121 @@ void report_deadlock()
                p->block.y, p->block.z);
 }
 
+/* The next fiber of this round that can go on, or of the next one; null: all have ended. */
+fiber *next_fiber()
+{
+    for (;;) {
+        for (; now.next < now.threads; now.next++) {
+            const int i = now.order[(size_t)now.next];
+            enum state &state = now.states[i];
+            if (state == WAITS) {
+                const simt_attempt attempt = (*now.fibers[i]->attempt)();
+                now.moved |= attempt != SIMT_STUCK;
+                if (attempt == SIMT_READY) state = READY;
+            }
+            if (state != READY) continue;
+            now.moved = true;
+            now.next++;
+            return now.fibers[i];
+        }
+        if (now.ended == now.threads) return nullptr;
+        if (!now.moved) report_deadlock();
+        now.next = 0;
+        now.moved = false;
+        simt_shuffle(now.order.data(), now.threads);
+    }
+}
+
+/* What a fiber does first where it goes on. The first one of a grid comes from the scheduler. */
+void enter(void *fake)
+{
+    const void *bottom = nullptr;
+    size_t size = 0;
+    ENTER(fake, &bottom, &size);
+    if (now.bottom) return;
+    now.bottom = bottom;
+    now.size = size;
+}
+
+/* To the next fiber; by the scheduler if that one has not started, or if there is none. */
+__attribute__((noinline)) void leave(fiber *f)
+{
+    const bool ends = now.states[f->index] == ENDED;
+    now.self = next_fiber();
+    if (now.self == f) return;
+    if (now.self) simt_here = &now.self->place;
+    const bool direct = now.self && now.self->started;
+    LEAVE(ends ? nullptr : &f->fake, direct ? now.self->stack : now.bottom, direct ? STACK : now.size);
+    if (__builtin_setjmp(f->jump) == 0) jump_to(direct ? now.self->jump : now.jump);
+    enter(now.self->fake);
+}
+
+void fiber_main()
+{
+    enter(nullptr);
+    for (;;) {
+        (*now.body)();
+        now.states[now.self->index] = ENDED;
+        now.ended++;
+        if (now.waiting && now.waiting == now.threads - now.ended) release_barrier();
+        leave(now.self);
+    }
+}
+
+/* Left by a jump, never by a return: what the address sanitizer lays around its variables would stay there. */
+__attribute__((noinline, no_sanitize_address)) void start(fiber *f, ucontext_t *own)
+{
+    ucontext_t first;
+    getcontext(&first);
+    first.uc_stack.ss_sp = f->stack;
+    first.uc_stack.ss_size = STACK - f->shift;
+    first.uc_link = nullptr;
+    makecontext(&first, fiber_main, 0);
+    swapcontext(own, &first);
+}
+
+/* Runs fibers until all have ended. A fiber comes back if the next one has not started, and the last one. */
+__attribute__((noinline)) void run_fibers()
+{
+    ucontext_t own;
+    now.self = next_fiber();
+    while (now.self) {
+        fiber *f = now.self;
+        simt_here = &f->place;
+        LEAVE(&now.fake, f->stack, STACK);
+        if (__builtin_setjmp(now.jump) == 0) {
+            if (f->started) jump_to(f->jump);
+            f->started = true;
+            start(f, &own);
+        }
+        ENTER(now.fake, nullptr, nullptr);
+    }
+}
+
+fiber *new_fiber()
+{
+    fiber *f = new fiber();
+    f->stack = (char *)mmap(nullptr, STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (f->stack == MAP_FAILED) simt_fault("no memory for a thread's stack");
+    f->index = now.made;
+    f->shift = now.made * 27 * 64 % SHIFTS;
+    return f;
+}
+
 void run_block(const simt_shape &shape, dim3 at)
 {
     now.ended = now.waiting = 0;
     for (warp &w : now.warps) w.arrived = w.turn = 0;
     std::fill(now.shared.begin(), now.shared.end(), (unsigned char)0xff);
     for (int i = 0; i < now.threads; i++) {
-        fiber *f = now.fibers[(size_t)i];
-        unsigned n = (unsigned)i;
         now.states[i] = READY;
-        f->warp = &now.warps[(size_t)(i / LANES)];
-        f->place.thread =
-            dim3(n % shape.block.x, n / shape.block.x % shape.block.y, n / (shape.block.x * shape.block.y));
-        f->place.block = at;
-        f->place.block_dim = shape.block;
-        f->place.grid_dim = shape.grid;
-        f->place.waits = shape.is_early;
+        now.fibers[i]->place.block = at;
+        now.fibers[i]->place.waits = shape.is_early;
     }
-    while (now.ended < now.threads) {
-        bool moved = false;
-        simt_shuffle(now.order.data(), now.threads);
-        for (int i : now.order) {
-            enum state &state = now.states[i];
-            if (state == WAITS) {
-                const simt_attempt attempt = (*now.fibers[i]->attempt)();
-                moved |= attempt != SIMT_STUCK;
-                if (attempt == SIMT_READY) state = READY;
-            }
-            if (state != READY) continue;
-            moved = true;
-            to_fiber(now.fibers[i]);
-            if (state == ENDED) now.ended++;
-            if (now.waiting && now.waiting == now.threads - now.ended) release_barrier();
-        }
-        if (!moved) report_deadlock();
-    }
+    now.next = 0;
+    now.moved = true;
+    simt_shuffle(now.order.data(), now.threads);
+    run_fibers();
     simt_copies_end();
     simt_bulk_end();
     simt_wgmma_end();
@@ -209,7 +238,7 @@ unsigned simt_draw(unsigned n)
         state = 2 * (seed ? strtoull(seed, nullptr, 10) : 0) + 1;
     }
     state = state * 6364136223846793005u + 1442695040888963407u;
-    return (unsigned)(state >> 33) % n;
+    return (unsigned)((state >> 32) * n >> 32);
 }
 
 void simt_shuffle(int *order, int n)
@@ -227,21 +256,17 @@ void simt_barrier(const char *file, int line)
     fiber *f = now.self;
     f->file = file;
     f->line = line;
-    for (int i = 0; i < now.threads; i++) {
-        const fiber *other = now.fibers[i];
-        if (now.states[i] != AT_BARRIER) continue;
-        if (other->line != line)
-            simt_fault("threads of a block wait at different barriers: %s:%d and %s:%d", file, line, other->file,
-                       other->line);
-        break;
-    }
+    if (now.waiting && now.latest->line != line)
+        simt_fault("threads of a block wait at different barriers: %s:%d and %s:%d", file, line, now.latest->file,
+                   now.latest->line);
+    now.latest = f;
     now.waiting++;
     if (now.waiting == now.threads - now.ended) {
         release_barrier();
         return;
     }
     now.states[f->index] = AT_BARRIER;
-    to_scheduler(f);
+    leave(f);
 }
 
 const unsigned char *simt_warp(const void *mine, int bytes)
@@ -266,7 +291,7 @@ const unsigned char *simt_warp_after(const void *mine, int bytes, void (*all)(un
         return w->given[turn];
     }
     now.states[f->index] = AT_WARP;
-    to_scheduler(f);
+    leave(f);
     return w->given[turn];
 }
 
@@ -277,7 +302,7 @@ void simt_wait_until(const std::function<simt_attempt()> &attempt, const char *w
     f->attempt = &attempt;
     f->what = what;
     now.states[f->index] = WAITS;
-    to_scheduler(f);
+    leave(f);
 }
 
 size_t simt_thread(void)
@@ -309,6 +334,15 @@ void simt_run(const simt_shape &shape, const std::function<void()> &body)
     now.warps.resize(threads / LANES);
     std::vector<unsigned char>(shape.shared_bytes).swap(now.shared); /* to the byte, for the address sanitizer */
     now.body = &body;
+    now.bottom = nullptr;
+    for (unsigned i = 0; i < threads; i++) {
+        fiber *f = now.fibers[i];
+        f->warp = &now.warps[i / LANES];
+        f->place.thread =
+            dim3(i % shape.block.x, i / shape.block.x % shape.block.y, i / (shape.block.x * shape.block.y));
+        f->place.block_dim = shape.block;
+        f->place.grid_dim = shape.grid;
+    }
     std::vector<int> order((size_t)blocks);
     simt_shuffle(order.data(), (int)blocks);
     for (int b : order) {
