@@ -1,11 +1,24 @@
 /* rng.c - ranges of normals. */
 #include "base/rng.h"
 
+/* Elements from `first` on until `end` of one block of 4. */
+static int64_t part_of_block(float *out, uint64_t seed, uint64_t stream, int64_t first, int64_t end)
+{
+    float z[4];
+    int64_t n = 0;
+    lh_four_normals(z, seed, stream, (uint64_t)first / 4);
+    for (int64_t j = first % 4; j < 4 && first + n < end; j++) out[n++] = z[j];
+    return n;
+}
+
 void lh_normals(float *out, uint64_t seed, uint64_t stream, int64_t first, int64_t n)
 {
-    for (int64_t i = first; i < first + n;) {
-        float z[4];
-        lh_four_normals(z, seed, stream, (uint64_t)i / 4);
-        for (int j = (int)(i % 4); j < 4 && i < first + n; j++, i++) out[i - first] = z[j];
-    }
+    const int64_t end = first + n;
+    int64_t i = first;
+    if (i % 4 && i < end) i += part_of_block(out, seed, stream, i, end);
+    const uint64_t block = (uint64_t)i / 4;
+    const int64_t whole = (end - i) / 4;
+    for (int64_t b = 0; b < whole; b++) lh_four_normals(out + (i - first) + 4 * b, seed, stream, block + (uint64_t)b);
+    i += 4 * whole;
+    if (i < end) part_of_block(out + (i - first), seed, stream, i, end);
 }

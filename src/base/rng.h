@@ -5,7 +5,6 @@
 
 #include <math.h>
 #include <stdint.h>
-#include <string.h>
 
 #include "base/both.h"
 
@@ -47,17 +46,17 @@ static LH_BOTH inline float lh_uniform_open(uint32_t word)
 /* Natural logarithm of a normal number in (0, 1]; polynomial of Cephes' logf, 2 units in the last place. */
 static LH_BOTH inline float lh_log_of(float u)
 {
-    uint32_t bits;
-    memcpy(&bits, &u, sizeof bits);
-    int e = (int)(bits >> 23) - 126; /* u = m * 2^e, m in [0.5, 1) */
-    float m;
-    bits = (bits & 0x7fffff) | 0x3f000000;
-    memcpy(&m, &bits, sizeof m);
-    if (m < 0.70710678f) {
-        m *= 2;
+    union {
+        float value;
+        uint32_t bits;
+    } m = {u};
+    int e = (int)(m.bits >> 23) - 126; /* u = m * 2^e, m in [0.5, 1) */
+    m.bits = (m.bits & 0x7fffff) | 0x3f000000;
+    if (m.value < 0.70710678f) {
+        m.value *= 2;
         e--;
     }
-    const float x = m - 1, z = x * x, n = (float)e;
+    const float x = m.value - 1, z = x * x, n = (float)e;
     float y = 7.0376836292e-2f;
     y = y * x - 1.1514610310e-1f;
     y = y * x + 1.1676998740e-1f;
