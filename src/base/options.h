@@ -140,10 +140,10 @@ typedef struct lh_options lh_options;
 /* Fill `values`, the struct of the groups' offsets, with the defaults and then from argv[0 .. argc - 1] (without
  * program and command). "--name value", "--name=value", "-n value", "-nvalue", flags also joined ("-vq"), switches
  * "--name" or "--name=off"; "--" ends the options; "-" is an argument. Of several values of an option the last one
- * counts, but an input (a STR with the `arg` TEXT, or of which every value is a FILE or FOLDER that is read) takes one
- * value. Texts are
- * borrowed from argv. Fails with LH_EUSAGE: an unknown option (the message has the nearest one), a bad or missing
- * value (the message has valid ones), a second input, a missing required option, too many arguments. */
+ * counts, but an input takes one value: a STR with the `arg` TEXT, or a STR of which every value names a file or folder
+ * that is read. Texts are borrowed from argv. Fails with LH_EUSAGE: an unknown option (the message has the nearest
+ * one), a bad or missing value (the message has valid ones), a second input, a missing required option, too many
+ * arguments. */
 lh_status lh_options_parse(lh_options **out, const lh_syntax *syntax, void *values, int argc, char **argv);
 void lh_options_close(lh_options *options);
 

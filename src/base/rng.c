@@ -1,7 +1,7 @@
 /* rng.c - ranges of normals. */
 #include "base/rng.h"
 
-/* Elements from `first` on until `end` of one block of 4. */
+/* The normals of one block of 4, from number `first` on and before number `end`; returns how many they are. */
 static int64_t part_of_block(float *out, uint64_t seed, uint64_t stream, int64_t first, int64_t end)
 {
     float z[4];

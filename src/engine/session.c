@@ -453,7 +453,7 @@ lh_status lh_session_hold_logits(lh_session *s)
 static lh_status add_probes(const lh_session *s, const int32_t *ids, int64_t n, lh_tokens *all)
 {
     const lh_profile *text = lh_profiles_find(&s->profiles, LH_PROFILE_LINES, s->policy.score.text);
-    return lh_probes_append(all, s->engine, &(lh_probed_prompt){s->caches[0], text, ids, n});
+    return lh_probes_append(all, s->engine, &(lh_probed_prompt){.kv = s->caches[0], .text = text, .ids = ids, .n = n});
 }
 
 lh_status lh_session_begin_prefill(lh_session *s, const int32_t *ids, int64_t n, lh_prefill **prefill)

@@ -205,9 +205,8 @@ void run_block(const simt_shape &shape, dim3 at)
         now.fibers[i]->place.block = at;
         now.fibers[i]->place.waits = shape.is_early;
     }
-    now.next = 0;
+    now.next = now.threads; /* as after a round, so that the first one is drawn */
     now.moved = true;
-    simt_shuffle(now.order.data(), now.threads);
     run_fibers();
     simt_copies_end();
     simt_bulk_end();
