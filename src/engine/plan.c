@@ -167,27 +167,45 @@ static lh_status find_score_weights(uint64_t *hash, const lh_engine_options *o, 
     return LH_OK;
 }
 
-lh_status lh_plan_make(lh_plan *out, const lh_plan_request *request)
+/* What plans of a request for any number of ranks share. */
+typedef struct plan_basis {
+    lh_model_header header;
+    lh_devices_room room;
+} plan_basis;
+
+static lh_status read_basis(plan_basis *out, const lh_engine_options *engine)
+{
+    LH_TRY(lh_engine_check(engine));
+    LH_TRY(lh_devices_query(&out->room, &(lh_device_request){.device = engine->device,
+                                                             .share = engine->share_device,
+                                                             .memory = engine->memory}));
+    if (!engine->model) LH_FAIL(LH_EUSAGE, "%s is not given, it must name a model", lh_setting("model"));
+    return lh_model_header_read(&out->header, engine->model, engine->weights);
+}
+
+static lh_status plan_on(lh_plan *out, const lh_plan_request *request, const plan_basis *basis)
 {
     lh_status st = LH_OK;
-    lh_model_header header = {0};
-    lh_devices_room room;
-    lh_plan plan = {.tp = request->engine->tp ? request->engine->tp : 1};
-    LH_TRY_DONE(lh_engine_check(request->engine));
-    LH_TRY_DONE(lh_devices_query(&room, &(lh_device_request){.device = request->engine->device,
-                                                             .share = request->engine->share_device,
-                                                             .memory = request->engine->memory}));
-    if (!request->engine->model) LH_FAIL_DONE(LH_EUSAGE, "%s is not given, it must name a model", lh_setting("model"));
-    LH_TRY_DONE(lh_model_header_read(&header, request->engine->model, request->engine->weights));
-    LH_TRY_DONE(lh_engine_dtypes(request->engine, header.stored, &plan.dtype, &plan.kv_types));
-    plan.stored = header.weights;
-    LH_TRY_DONE(find_score_weights(&plan.score_weights, request->engine, &header));
-    LH_TRY_DONE(plan_all(&plan, request, &header, &room));
+    const lh_model_header *header = &basis->header;
+    lh_plan plan = {.tp = request->engine->tp ? request->engine->tp : 1,
+                    .stored = header->weights,
+                    .quantiser = header->quantiser};
+    LH_TRY_DONE(lh_engine_dtypes(request->engine, header->stored, &plan.dtype, &plan.kv_types));
+    LH_TRY_DONE(find_score_weights(&plan.score_weights, request->engine, header));
+    LH_TRY_DONE(plan_all(&plan, request, header, &basis->room));
     *out = plan;
     plan = (lh_plan){0};
 done:
     lh_plan_clear(&plan);
-    lh_model_header_clear(&header);
+    return st;
+}
+
+lh_status lh_plan_make(lh_plan *out, const lh_plan_request *request)
+{
+    plan_basis basis = {0};
+    lh_status st = read_basis(&basis, request->engine);
+    if (st == LH_OK) st = plan_on(out, request, &basis);
+    lh_model_header_clear(&basis.header);
     return st;
 }
 
@@ -200,14 +218,14 @@ void lh_plan_clear(lh_plan *plan)
 }
 
 /* 1 if the run fits on so many ranks; -1: the model cannot be divided over them. */
-static int fits_on(const lh_plan_request *request, int64_t tp)
+static int fits_on(const lh_plan_request *request, const plan_basis *basis, int64_t tp)
 {
     lh_engine_options engine = *request->engine;
     lh_plan_request other = *request;
     lh_plan plan;
     engine.tp = tp;
     other.engine = &engine;
-    if (lh_plan_make(&plan, &other) != LH_OK) {
+    if (plan_on(&plan, &other, basis) != LH_OK) {
         lh_error_clear();
         return -1;
     }
@@ -217,18 +235,18 @@ static int fits_on(const lh_plan_request *request, int64_t tp)
 }
 
 /* Looks for the first number that fits or is too large: each one after it is one of the two, too. */
-int64_t lh_plan_ranks_needed(const lh_plan_request *request)
+static int64_t find_ranks(const lh_plan_request *request, const plan_basis *basis)
 {
     int64_t low = request->engine->tp ? request->engine->tp : 1, high = low;
     int fits = 0;
     while (fits == 0) {
         low = high;
         high *= 2;
-        fits = fits_on(request, high);
+        fits = fits_on(request, basis, high);
     }
     while (high - low > 1) {
         int64_t middle = low + (high - low) / 2;
-        int there = fits_on(request, middle);
+        int there = fits_on(request, basis, middle);
         if (there == 0) {
             low = middle;
         } else {
@@ -237,6 +255,14 @@ int64_t lh_plan_ranks_needed(const lh_plan_request *request)
         }
     }
     return fits == 1 ? high : 0;
+}
+
+int64_t lh_plan_ranks_needed(const lh_plan_request *request)
+{
+    plan_basis basis = {0};
+    const int64_t ranks = read_basis(&basis, request->engine) == LH_OK ? find_ranks(request, &basis) : 0;
+    lh_model_header_clear(&basis.header);
+    return ranks;
 }
 
 static json_t *rank_json(const lh_plan_rank *r)

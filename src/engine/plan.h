@@ -1,4 +1,5 @@
-/* plan.h - forecast of a run: memory and communication of every rank, from the configuration alone, without weights. */
+/* plan.h - forecast of a run: memory and communication of every rank, from the header of a model, without its
+ * weights. */
 #ifndef LH_ENGINE_PLAN_H
 #define LH_ENGINE_PLAN_H
 
@@ -40,7 +41,8 @@ typedef struct lh_plan {
     lh_dtype dtype, kv_dtype; /* of the weights, and of the kept entries */
     lh_kv_types kv_types;     /* of any cache of the engine */
     uint64_t score_weights;   /* hash of the weights of '--statistic linear', 0: none */
-    lh_format_tally stored;   /* the tensors of the checkpoint; empty for a model without a checkpoint */
+    lh_format_tally stored;   /* the tensors of the checkpoint, or of that of an import; empty without weights */
+    const char *quantiser;    /* lh_model_header: the method of weights that are counted as bf16; else NULL */
     lh_policy policy;         /* the request's, with its budget in entries */
 } lh_plan;
 

@@ -310,8 +310,7 @@ uint64_t lh_checkpoint_identity(const lh_checkpoint *ck)
 
 lh_dtype lh_checkpoint_dtype(const lh_checkpoint *ck)
 {
-    const lh_format *format = lh_checkpoint_format(ck, LH_W_Q, 0);
-    return format && format->is_plain ? format->plain : LH_BF16;
+    return lh_weight_formats_type(ck->formats);
 }
 
 const lh_format *lh_checkpoint_format(const lh_checkpoint *ck, lh_weight weight, int64_t layer)

@@ -53,6 +53,7 @@ typedef struct job {
 typedef struct importer {
     const lh_import_options *options;
     lh_source *source;
+    char *config_name; /* for messages */
     lh_config config;
     const char *prefix; /* of Hugging Face's names, such as "model." */
     lh_import_types types;
@@ -514,11 +515,12 @@ static lh_status allocate(importer *im)
 }
 
 /* An unknown member may change the logits. */
-static lh_status warn_unknown_members(const importer *im, const char *name, const char *text)
+static lh_status warn_unknown_members(const importer *im)
 {
     lh_status st = LH_OK;
     json_t *json = NULL;
     lh_buf names = {0};
+    const char *name = im->config_name, *text = lh_source_config(im->source);
     LH_TRY_DONE(lh_json_parse(&json, name, text, (int64_t)strlen(text)));
     LH_TRY_DONE(lh_config_unknown_members(&names, im->config.family, lh_config_text_of(json)));
     if (names.bytes)
@@ -531,24 +533,29 @@ done:
     return st;
 }
 
+static lh_status read_config(importer *im)
+{
+    const char *text = lh_source_config(im->source);
+    if (lh_source_is_gguf(im->source))
+        LH_TRY(lh_strdup(&im->config_name, im->options->src));
+    else
+        LH_TRY(lh_path_join(&im->config_name, im->options->src, "config.json"));
+    return lh_config_parse_text(&im->config, text, (int64_t)strlen(text), im->config_name);
+}
+
+static lh_status plan_weights(importer *im)
+{
+    LH_TRY(find_prefix(im));
+    LH_TRY(settle_head(im));
+    return lh_checkpoint_each(&im->config, plan_weight, im);
+}
+
 static lh_status make_plan(importer *im)
 {
-    lh_status st = LH_OK;
-    const char *text = lh_source_config(im->source);
-    char *name = NULL;
-    if (lh_source_is_gguf(im->source))
-        LH_TRY_DONE(lh_strdup(&name, im->options->src));
-    else
-        LH_TRY_DONE(lh_path_join(&name, im->options->src, "config.json"));
-    LH_TRY_DONE(lh_config_parse_text(&im->config, text, (int64_t)strlen(text), name));
-    LH_TRY_DONE(warn_unknown_members(im, name, text));
-    LH_TRY_DONE(find_prefix(im));
-    LH_TRY_DONE(settle_head(im));
-    LH_TRY_DONE(lh_checkpoint_each(&im->config, plan_weight, im));
-    LH_TRY_DONE(warn_unused(im));
-done:
-    lh_free(name);
-    return st;
+    LH_TRY(read_config(im));
+    LH_TRY(warn_unknown_members(im));
+    LH_TRY(plan_weights(im));
+    return warn_unused(im);
 }
 
 /* Prints the bytes of the matrices that are quantised here, before and after. */
@@ -707,6 +714,7 @@ static void clear_importer(importer *im)
     lh_checkpoint_close(im->other);
     lh_source_close(im->source);
     lh_config_clear(&im->config);
+    lh_free(im->config_name);
     lh_free(im->jobs);
     lh_free(im->raw);
     lh_free(im->stored);
@@ -736,5 +744,23 @@ lh_status lh_import(const lh_import_options *options)
 done:
     clear_importer(&im);
     lh_partial_drop(options->out);
+    return st;
+}
+
+lh_status lh_import_formats(const lh_format ***out, lh_config *config, const char *src)
+{
+    lh_status st = LH_OK;
+    const lh_import_options options = {.src = src};
+    importer im = {.options = &options, .types = {.type = LH_BF16, .automatic = 1}};
+    LH_TRY_DONE(lh_source_open(&im.source, src));
+    LH_TRY_DONE(read_config(&im));
+    LH_TRY_DONE(plan_weights(&im));
+    LH_TRY_DONE(lh_calloc(out, lh_weight_formats_count(&im.config), sizeof **out));
+    for (const job *j = im.jobs; j < im.jobs + im.n; j++)
+        (*out)[lh_weight_format_index(j->weight, j->layer)] = j->format;
+    *config = im.config;
+    im.config = (lh_config){0};
+done:
+    clear_importer(&im);
     return st;
 }

@@ -104,17 +104,26 @@ done:
     return st;
 }
 
+lh_status lh_source_find_weights(char **path, int *is_index, const char *folder)
+{
+    for (*is_index = 0; *is_index < 2; ++*is_index) {
+        LH_TRY(lh_path_join(path, folder, *is_index ? "model.safetensors.index.json" : "model.safetensors"));
+        if (lh_file_exists(*path)) return LH_OK;
+        lh_free(*path);
+    }
+    *path = NULL;
+    return LH_OK;
+}
+
 static lh_status open_folder(lh_source *s)
 {
     lh_status st = LH_OK;
-    char *config_path = NULL, *single = NULL, *index_path = NULL;
+    char *config_path = NULL, *weights = NULL;
     json_t *config = NULL, *index = NULL;
     lh_config known = {0};
     lh_buf text = {0};
-    int changed = 0;
+    int changed = 0, is_index;
     LH_TRY_DONE(lh_path_join(&config_path, s->path, "config.json"));
-    LH_TRY_DONE(lh_path_join(&single, s->path, "model.safetensors"));
-    LH_TRY_DONE(lh_path_join(&index_path, s->path, "model.safetensors.index.json"));
     if (!lh_file_exists(config_path)) LH_TRY_DONE(lh_hint_no_config(s->path));
     LH_TRY_DONE(lh_hint_lfs(config_path));
     LH_TRY_DONE(lh_file_read_regular(&text, config_path, LH_CONFIG_BYTES_MAX));
@@ -127,22 +136,22 @@ static lh_status open_folder(lh_source *s)
         LH_TRY_DONE(lh_json_dump(&s->config, config, JSON_INDENT(2)));
     else
         LH_TRY_DONE(lh_strdup(&s->config, text.data));
-    if (lh_file_exists(single)) {
-        LH_TRY_DONE(add_file(s, "model.safetensors"));
-    } else if (lh_file_exists(index_path)) {
-        LH_TRY_DONE(lh_hint_lfs(index_path));
-        LH_TRY_DONE(lh_json_read(&index, index_path, LH_CONFIG_BYTES_MAX));
-        LH_TRY_DONE(add_shards(s, index, index_path));
-    } else {
+    LH_TRY_DONE(lh_source_find_weights(&weights, &is_index, s->path));
+    if (!weights) {
         LH_TRY_DONE(lh_hint_no_weights(s->path));
+    } else if (is_index) {
+        LH_TRY_DONE(lh_hint_lfs(weights));
+        LH_TRY_DONE(lh_json_read(&index, weights, LH_CONFIG_BYTES_MAX));
+        LH_TRY_DONE(add_shards(s, index, weights));
+    } else {
+        LH_TRY_DONE(add_file(s, "model.safetensors"));
     }
 done:
     lh_config_clear(&known);
     lh_buf_clear(&text);
     json_decref(index);
     json_decref(config);
-    lh_free(index_path);
-    lh_free(single);
+    lh_free(weights);
     lh_free(config_path);
     return st;
 }

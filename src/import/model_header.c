@@ -1,4 +1,5 @@
-/* model_header.c - reads the header of a model from a checkpoint, a config.json or the table of random shapes. */
+/* model_header.c - reads the header of a model from a checkpoint, a source of an import, a config.json or the table of
+ * random shapes. */
 #include "import/model_header.h"
 
 #include <string.h>
@@ -6,6 +7,9 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "import/checkpoint.h"
+#include "import/import_impl.h"
+#include "import/import_source.h"
+#include "import/quantiser.h"
 #include "import/random_shapes.h"
 #include "import/random_weights.h"
 
@@ -21,26 +25,44 @@ static lh_dtype type_of(const json_t *config)
     return LH_F32;
 }
 
-static lh_status read_config(lh_model_header *out, const char *path)
+/* Without weights the formats of a quantised model are unknown. `weights`: sets the types in place of the file. */
+static lh_status read_config(lh_model_header *out, const char *path, const char *weights)
 {
     lh_status st = LH_OK;
     json_t *json = NULL;
+    lh_quantiser quantiser = {0};
     LH_TRY_DONE(lh_json_read(&json, path, LH_CONFIG_BYTES_MAX));
     LH_TRY_DONE(lh_config_parse(&out->config, json, path));
-    out->stored = type_of(json);
+    if (!weights) LH_TRY_DONE(lh_quantiser_read(&quantiser, json, path));
+    out->quantiser = quantiser.name;
+    out->stored = quantiser.name ? LH_BF16 : type_of(json);
 done:
     json_decref(json);
     return st;
 }
 
-static lh_status read_folder(lh_model_header *out, const char *folder)
+/* The formats that an import would store. */
+static lh_status read_source(lh_model_header *out, const char *path)
+{
+    LH_TRY(lh_import_formats(&out->formats, &out->config, path));
+    out->stored = lh_weight_formats_type(out->formats);
+    return lh_format_tally_of(&out->weights, &out->config, out->formats);
+}
+
+static lh_status read_folder(lh_model_header *out, const char *folder, const char *weights)
 {
     lh_status st = LH_OK;
-    char *path = NULL;
+    char *path = NULL, *files = NULL;
+    int is_index;
     LH_TRY_DONE(lh_path_join(&path, folder, "config.json"));
     if (!lh_file_exists(path)) LH_FAIL_DONE(LH_EINPUT, "'%s' has no 'config.json'", folder);
-    LH_TRY_DONE(read_config(out, path));
+    if (!weights) LH_TRY_DONE(lh_source_find_weights(&files, &is_index, folder));
+    if (files)
+        LH_TRY_DONE(read_source(out, folder));
+    else
+        LH_TRY_DONE(read_config(out, path, weights));
 done:
+    lh_free(files);
     lh_free(path);
     return st;
 }
@@ -79,17 +101,18 @@ static lh_status refuse_name(const char *name)
 }
 
 /* Sources that are no checkpoints; *found: true if the model is such a source. */
-static lh_status read_other(lh_model_header *out, const char *source, int *found)
+static lh_status read_other(lh_model_header *out, const char *source, const char *weights, int *found)
 {
     const char *ending = strrchr(source, '.'), *shape = lh_random_shape_of(source);
     const int is_config = ending && strcmp(ending, ".json") == 0, exists = lh_file_exists(source),
               is_path = strchr(source, '/') || is_config || (ending && strcmp(ending, ".h5") == 0);
     *found = 1;
     if (shape) return read_shape(out, shape);
-    if (lh_file_is_folder(source)) return read_folder(out, source);
+    if (lh_file_is_folder(source)) return read_folder(out, source, weights);
     if (!exists && lh_random_shape_is_known(source)) return read_shape(out, source);
     if (!exists && !is_path) return refuse_name(source);
-    if (is_config) return read_config(out, source);
+    if (is_config) return read_config(out, source, weights);
+    if (!weights && exists && lh_file_begins_with(source, "GGUF", 4)) return read_source(out, source);
     *found = 0;
     return LH_OK;
 }
@@ -100,7 +123,7 @@ lh_status lh_model_header_read(lh_model_header *out, const char *source, const c
     int found;
     *out = (lh_model_header){0};
     LH_TRY(lh_random_types(&types, weights));
-    LH_TRY(read_other(out, source, &found));
+    LH_TRY(read_other(out, source, weights, &found));
     if (!found) return read_checkpoint(out, source, weights);
     if (!weights) return LH_OK;
     out->stored = LH_BF16;

@@ -72,6 +72,12 @@ const lh_format *lh_weight_format(const lh_format *const *formats, lh_weight w, 
     return formats[lh_weight_format_index(w, layer)];
 }
 
+lh_dtype lh_weight_formats_type(const lh_format *const *formats)
+{
+    const lh_format *format = lh_weight_format(formats, LH_W_Q, 0);
+    return format && format->is_plain ? format->plain : LH_BF16;
+}
+
 lh_status lh_weight_formats_copy(const lh_format ***out, const lh_format *const *formats, const lh_config *config)
 {
     const int64_t count = lh_weight_formats_count(config);

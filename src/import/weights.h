@@ -63,6 +63,9 @@ int64_t lh_weight_formats_count(const lh_config *config);
 int64_t lh_weight_format_index(lh_weight w, int64_t layer);
 const lh_format *lh_weight_format(const lh_format *const *formats, lh_weight w, int64_t layer);
 
+/* Type of the matrices with these formats: of the first layer's queries; bf16 for blocks. */
+lh_dtype lh_weight_formats_type(const lh_format *const *formats);
+
 /* *out = a copy of the formats (lh_free). */
 lh_status lh_weight_formats_copy(const lh_format ***out, const lh_format *const *formats, const lh_config *config);
 

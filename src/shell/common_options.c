@@ -49,7 +49,8 @@ static const lh_option engine_rows[] = {
      .arg = "FILE",
      .help =
          "The checkpoint ('longhaul import'), or random:SHAPE: random weights, of a shape that 'longhaul info' lists "
-         "or of a Hugging Face folder's config.json. For 'plan' also such a folder, its config.json, or a SHAPE."},
+         "or of a Hugging Face folder's config.json. For 'plan' also such a folder, its config.json, a GGUF file, or a "
+         "SHAPE."},
     {.type = LH_OPT_I64,
      .name = "tp",
      FIELD(tp),

@@ -15,6 +15,8 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "base/temporary.h"
+#include "import/checkpoint.h"
+#include "import/model_header.h"
 
 typedef struct mm_tensor {
     char name[96];
@@ -155,6 +157,23 @@ static inline void mm_copy_tensor(const char *folder, const mm_model *m, const c
     mm_put(path, b.data, b.bytes);
     lh_free(path);
     lh_buf_clear(&b);
+}
+
+/* The header of a source says the formats and bytes of the checkpoint that an import of it made. */
+static inline void mm_check_header(const char *src, const lh_checkpoint *ck)
+{
+    const lh_config *config = lh_checkpoint_config(ck);
+    lh_model_header header;
+    lh_format_tally stored;
+    ck_assert_msg(lh_model_header_read(&header, src, NULL) == LH_OK, "%s: %s", src, lh_error_message());
+    ck_assert_int_eq(lh_format_tally_of(&stored, config, lh_checkpoint_formats(ck)), LH_OK);
+    ck_assert_int_eq(header.config.tied, config->tied);
+    ck_assert_int_eq(header.stored, lh_checkpoint_dtype(ck));
+    ck_assert_int_eq(header.weights.bytes, stored.bytes);
+    ck_assert_int_eq(lh_weight_formats_count(&header.config), lh_weight_formats_count(config));
+    ck_assert(memcmp(header.formats, lh_checkpoint_formats(ck),
+                     (size_t)lh_weight_formats_count(config) * sizeof *header.formats) == 0);
+    lh_model_header_clear(&header);
 }
 
 /* A fresh folder for a test, and its end. */

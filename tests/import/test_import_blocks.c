@@ -75,6 +75,7 @@ static void check_import(const char *dtype, const lh_format *all, const lh_forma
     bm_gguf(gguf, all);
     comparison c = {.ck = import_as(gguf, dtype), .all = all, .plain = plain};
     ck_assert_int_eq(lh_checkpoint_each(lh_checkpoint_config(c.ck), compare_tensor, &c), LH_OK);
+    if (strcmp(dtype, "auto") == 0) mm_check_header(gguf, c.ck);
     lh_checkpoint_close(c.ck);
 }
 
@@ -111,6 +112,7 @@ START_TEST(test_a_model_in_several_files_is_opened_by_the_first)
     bm_gguf_split(stem, NULL, 3);
     comparison c = {.ck = import_as(first, "auto")};
     ck_assert_int_eq(lh_checkpoint_each(lh_checkpoint_config(c.ck), compare_tensor, &c), LH_OK);
+    mm_check_header(first, c.ck);
     lh_checkpoint_close(c.ck);
     ck_assert_int_eq(unlink(out), 0);
     refused(second, "m-00002-of-00003.gguf' is file 2 of 3: give the first, '");

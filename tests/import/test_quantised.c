@@ -147,6 +147,7 @@ START_TEST(test_auto_keeps_values_in_blocks_or_rounds_them_to_bf16)
         lh_free(exact[m]);
     }
     ck_assert_str_eq(lh_checkpoint_format(ck, LH_W_EMBED, 0)->name, "bf16");
+    mm_check_header(path, ck);
     lh_checkpoint_close(ck);
 }
 END_TEST
@@ -478,7 +479,30 @@ START_TEST(test_the_tensors_decide)
     configure("quant_method", "'fp8'");
     ck = imported(folder, "auto");
     ck_assert_str_eq(lh_checkpoint_format(ck, LH_W_Q, 0)->name, "f32");
+    mm_check_header(folder, ck);
     lh_checkpoint_close(ck);
+}
+END_TEST
+
+START_TEST(test_headers_without_weights_name_the_method)
+{
+    static const struct {
+        const char *source, *weights, *quantiser;
+        lh_dtype stored;
+    } rows[] = {{"/config.json", NULL, "awq", LH_BF16}, {"", "q8_0", NULL, LH_BF16}, {"", NULL, "awq", LH_BF16}};
+    char path[128];
+    copy_folder("awq");
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        lh_model_header header;
+        snprintf(path, sizeof path, "%s%s", folder, rows[i].source);
+        ck_assert_int_eq(lh_model_header_read(&header, path, rows[i].weights), LH_OK);
+        ck_assert_pstr_eq(header.quantiser, rows[i].quantiser);
+        ck_assert_int_eq(header.stored, rows[i].stored);
+        ck_assert_int_eq(header.formats != NULL, rows[i].weights != NULL);
+        lh_model_header_clear(&header);
+        snprintf(path, sizeof path, "%s/model.safetensors", folder);
+        if (i == 1) ck_assert_int_eq(unlink(path), 0);
+    }
 }
 END_TEST
 
@@ -535,6 +559,7 @@ int main(void)
     tcase_add_loop_test(tc, test_a_checkpoint_is_compared_with_its_folder, 0, FOLDERS);
     tcase_add_test(tc, test_floats_of_8_bits_can_be_quantised_to_blocks);
     tcase_add_test(tc, test_the_tensors_decide);
+    tcase_add_test(tc, test_headers_without_weights_name_the_method);
     tcase_add_test(tc, test_zero_points_of_0_are_the_same_in_both_versions_of_gptq);
     tcase_add_test(tc, test_the_reason_for_plain_numbers_holds_for_all_of_them);
     tcase_add_test(tc, test_a_random_model_of_a_quantised_folder_is_not_quantised);
