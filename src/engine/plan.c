@@ -176,9 +176,9 @@ typedef struct plan_basis {
 static lh_status read_basis(plan_basis *out, const lh_engine_options *engine)
 {
     LH_TRY(lh_engine_check(engine));
-    LH_TRY(lh_devices_query(&out->room, &(lh_device_request){.device = engine->device,
-                                                             .share = engine->share_device,
-                                                             .memory = engine->memory}));
+    LH_TRY(lh_devices_query(
+        &out->room,
+        &(lh_device_request){.device = engine->device, .share = engine->share_device, .memory = engine->memory}));
     if (!engine->model) LH_FAIL(LH_EUSAGE, "%s is not given, it must name a model", lh_setting("model"));
     return lh_model_header_read(&out->header, engine->model, engine->weights);
 }
@@ -187,9 +187,8 @@ static lh_status plan_on(lh_plan *out, const lh_plan_request *request, const pla
 {
     lh_status st = LH_OK;
     const lh_model_header *header = &basis->header;
-    lh_plan plan = {.tp = request->engine->tp ? request->engine->tp : 1,
-                    .stored = header->weights,
-                    .quantiser = header->quantiser};
+    lh_plan plan = {
+        .tp = request->engine->tp ? request->engine->tp : 1, .stored = header->weights, .quantiser = header->quantiser};
     LH_TRY_DONE(lh_engine_dtypes(request->engine, header->stored, &plan.dtype, &plan.kv_types));
     LH_TRY_DONE(find_score_weights(&plan.score_weights, request->engine, header));
     LH_TRY_DONE(plan_all(&plan, request, header, &basis->room));

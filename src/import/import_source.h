@@ -21,7 +21,8 @@ lh_status lh_source_unchanged(const lh_source_tensor *t);
 /* The format in which the tensor lies in the source. */
 const lh_format *lh_source_stored(const lh_source_tensor *t);
 
-/* *path: the safetensors file of a folder or, with *is_index, the index of its shards; lh_free. NULL: it has neither. */
+/* *path: the safetensors file of a folder or, with *is_index, the index of its shards; lh_free. NULL: it has neither.
+ */
 lh_status lh_source_find_weights(char **path, int *is_index, const char *folder);
 
 lh_status lh_source_open(lh_source **out, const char *path);

@@ -438,8 +438,9 @@ static lh_status run_plan(lh_call *call)
     LH_TRY_DONE(lh_shell_probe(v->engine.model));
     LH_TRY_DONE(make_plan(&plan, v, &request, &ranks_needed));
     if (plan.quantiser)
-        lh_warn("'%s' says that the weights are quantised by the method %s: without their files they are counted as bf16",
-                v->engine.model, plan.quantiser);
+        lh_warn(
+            "'%s' says that the weights are quantised by the method %s: without their files they are counted as bf16",
+            v->engine.model, plan.quantiser);
     LH_TRY_DONE(lh_shell_note_policy(&plan.policy, v->plan.context, v->policy.asked));
     if (traced) LH_TRY_DONE(size_trace(&trace, &plan, v, &asked));
     if (v->plan.bandwidth || !v->engine.memory) {
