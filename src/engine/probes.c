@@ -9,10 +9,10 @@
 static const char first_lead[] = "\n\nRepeat the previous context exactly.",
                   later_lead[] = "\n\nRepeat the part of the previous context exactly, starting with";
 
-/* Ids of lead-ins: of the first segment; of later ones, before the quoted tokens; of the lines of a text; and what ends
- * all of them. */
+/* Ids of lead-ins: of the first segment; of later ones, before the quoted tokens; what ends both; and the lines of a
+ * text. */
 typedef struct lead_ins {
-    lh_tokens first, later, ending, *lines;
+    lh_tokens first, later, ending, *lines; /* lines [line_count] */
     int64_t line_count;
 } lead_ins;
 
@@ -51,21 +51,26 @@ static lh_status encode(const lh_tokenizer *tok, const char *text, lh_tokens *ou
     return lh_tokenizer_encode(tok, text, (int64_t)strlen(text), LH_ENCODE_PLAIN | LH_ENCODE_CONTINUES, out);
 }
 
-/* A question as lh_prompt_encode has it after a context: an empty line, then the question. */
-static lh_status encode_line(const lh_tokenizer *tok, const char *line, lh_tokens *out)
+static lh_status encode_sentences(lead_ins *out, const lh_tokenizer *tok, const lh_chat_format *format)
 {
-    lh_buf text = {0};
-    lh_status st = lh_buf_printf(&text, "\n\n%s", line);
-    if (st == LH_OK) st = encode(tok, text.data, out);
-    lh_buf_clear(&text);
-    return st;
+    LH_TRY(encode(tok, first_lead, &out->first));
+    LH_TRY(encode(tok, later_lead, &out->later));
+    return format ? encode_ending(tok, format, &out->ending) : encode(tok, "\n", &out->ending);
 }
 
-static lh_status encode_lines(lead_ins *out, const lh_tokenizer *tok, const lh_profile *text)
+/* The lines as questions that are asked after a context. */
+static lh_status encode_lines(lead_ins *out, const lh_tokenizer *tok, const lh_chat_format *format,
+                              const lh_profile *text)
 {
-    LH_TRY(lh_calloc(&out->lines, text->line_count, sizeof *out->lines));
-    for (; out->line_count < text->line_count; out->line_count++)
-        LH_TRY(encode_line(tok, text->lines[out->line_count], &out->lines[out->line_count]));
+    LH_TRY(lh_prompt_encode(tok,
+                            &(lh_prompt_text){.text = "",
+                                              .questions = (const char *const *)text->lines,
+                                              .question_count = text->line_count,
+                                              .special = 1,
+                                              .chat = format != NULL,
+                                              .format = format},
+                            NULL, &out->lines));
+    out->line_count = text->line_count;
     return LH_OK;
 }
 
@@ -79,13 +84,7 @@ static lh_status make_lead_ins(lead_ins *out, const lh_tokenizer *tok, const lh_
         LH_FAIL(LH_EUSAGE, "the model has no tokenizer, and cannot read the questions of '%s': give '--rows-at repeat'",
                 text->name);
     LH_TRY_DONE(lh_chat_of(&format, tok));
-    if (text) {
-        LH_TRY_DONE(encode_lines(out, tok, text));
-    } else {
-        LH_TRY_DONE(encode(tok, first_lead, &out->first));
-        LH_TRY_DONE(encode(tok, later_lead, &out->later));
-    }
-    LH_TRY_DONE(format ? encode_ending(tok, format, &out->ending) : encode(tok, "\n", &out->ending));
+    LH_TRY_DONE(text ? encode_lines(out, tok, format, text) : encode_sentences(out, tok, format));
 done:
     lh_chat_close(format);
     return st;
@@ -102,7 +101,7 @@ lh_status lh_probe_leads_of(lh_probe_leads *out, const lh_engine *engine, const 
     LH_TRY_DONE(make_lead_ins(&l, tok, lh_profiles_find(profiles, LH_PROFILE_LINES, policy->score.text)));
     if (tok) out->first = l.first.n + l.ending.n, out->later = l.later.n + LH_LEAD_QUOTE + l.ending.n;
     for (; out->line_count < l.line_count; out->line_count++)
-        out->lines[out->line_count] = (int32_t)(l.lines[out->line_count].n + l.ending.n);
+        out->lines[out->line_count] = (int32_t)l.lines[out->line_count].n;
 done:
     clear(&l);
     return st;
@@ -114,16 +113,21 @@ static lh_status push(lh_tokens *out, const int32_t *ids, int64_t n)
     return LH_OK;
 }
 
+/* The sentence before a stretch; a later one quotes the tokens before it. */
+static lh_status push_sentence(lh_tokens *out, const lead_ins *l, const int32_t *quote)
+{
+    const lh_tokens *sentence = quote ? &l->later : &l->first;
+    LH_TRY(push(out, sentence->ids, sentence->n));
+    if (quote) LH_TRY(push(out, quote, LH_LEAD_QUOTE));
+    return push(out, l->ending.ids, l->ending.n);
+}
+
 /* Segment number i. */
 static lh_status push_segment(lh_tokens *out, const lead_ins *l, const lh_probed_prompt *p, int64_t i)
 {
     const lh_probe_segment s = lh_kv_probe_segment(p->kv, i);
-    const lh_tokens *lead = l->lines ? &l->lines[i] : i ? &l->later : &l->first;
-    if (s.lead) {
-        LH_TRY(push(out, lead->ids, lead->n));
-        if (lead == &l->later) LH_TRY(push(out, p->ids + s.first - LH_LEAD_QUOTE, LH_LEAD_QUOTE));
-        LH_TRY(push(out, l->ending.ids, l->ending.n));
-    }
+    if (l->lines) return push(out, l->lines[i].ids, l->lines[i].n);
+    if (s.lead) LH_TRY(push_sentence(out, l, i ? p->ids + s.first - LH_LEAD_QUOTE : NULL));
     return push(out, p->ids + s.first, s.tokens);
 }
 

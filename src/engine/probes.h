@@ -1,6 +1,6 @@
 /* probes.h - the ids of probe tokens (policies/probes.h): the sentences that ask a model to repeat its prompt, and the
- * prompt in segments; or the questions of a text. Sentences and questions end a user's turn of the model's chat format.
- */
+ * prompt in segments; or the questions of a text, as lh_prompt_encode has them after a context. Sentences and questions
+ * end a user's turn of the model's chat format. */
 #ifndef LH_ENGINE_PROBES_H
 #define LH_ENGINE_PROBES_H
 
@@ -8,9 +8,9 @@
 #include "kv/kv.h"
 
 /* Tokens of the lead-ins with an engine's tokenizer: a sentence of KVzip or a question, then the end of the user's turn
- * and the beginning of the answer in the model's chat format; an end of line if it has none. Zero where the policy has
- * no probe tokens, or a model that repeats no tokenizer. LH_EUSAGE: a model without a tokenizer reads no questions.
- * LH_EINPUT: the chat template cannot be read or rendered. Not collective. */
+ * and the beginning of the answer in the model's chat format; without one the end of the sentence's line. Zero where
+ * the policy has no probe tokens, or a model that repeats no tokenizer. LH_EUSAGE: a model without a tokenizer reads no
+ * questions. LH_EINPUT: the chat template cannot be read or rendered. Not collective. */
 lh_status lh_probe_leads_of(lh_probe_leads *out, const lh_engine *engine, const lh_policy *policy,
                             const lh_profiles *profiles);
 
