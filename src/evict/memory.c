@@ -6,6 +6,7 @@
 #include "evict/evict.h"
 #include "evict/evict_impl.h"
 #include "exec/exec.h"
+#include "policies/probes.h"
 
 /* ---- rows that are kept ---- */
 
@@ -133,6 +134,14 @@ static lh_query_rows rows_of(const rehearsal *r, const lh_evict_job *job, int64_
 
 /* ---- rows that pass ---- */
 
+/* Entries that the rows of a segment of probe tokens score. */
+static int64_t longest_stretch(const rehearsal *r)
+{
+    const lh_evictor *ev = r->ev;
+    if (lh_probes_score_all(&ev->policy)) return ev->prompt_tokens;
+    return lh_probe_segment_of(&ev->policy, ev->prompt_tokens, &(lh_probe_leads){0}, 0).tokens;
+}
+
 static void pass_rows(rehearsal *r, lh_evict_phase phase)
 {
     lh_evict_job job = job_of(r, phase);
@@ -148,7 +157,10 @@ static void pass_rows(rehearsal *r, lh_evict_phase phase)
     }
     if (uses_rows) lh_evict_rows(r->ev, &job, &rows);
     if (scores_probes)
-        lh_evict_probes(r->ev, &job, &(lh_probe_rows){.queries = rows, .count = rows.tokens, .attends_more = 1});
+        lh_evict_probes(r->ev, &job,
+                        &(lh_probe_rows){.queries = rows,
+                                         .count = longest_stretch(r),
+                                         .attends_more = lh_probes_see_more(&r->ev->policy)});
 }
 
 static lh_status rehearse_rows(const lh_evictor *ev, int64_t *bytes)

@@ -124,7 +124,7 @@ void lh_kv_probe_end(lh_kv *kv, int64_t layer)
 static void record_stretch(lh_kv *kv, int64_t layer, const lh_query_rows *rows)
 {
     lh_kv_probes *p = &kv->probes;
-    const int attends_more = lh_probes_see_all(&kv->numbers);
+    const int attends_more = lh_probes_see_more(&kv->numbers);
     const int64_t sinks = lh_probe_sinks(&kv->numbers, &p->now), len = held(kv) + rows->tokens;
     if (attends_more) LH_LATCH(&kv->exec, append(kv, lh_kv_prefill_arena(kv, layer), rows->first, rows->tokens));
     set_lens(kv, &p->arena, len);

@@ -75,3 +75,8 @@ int lh_probes_score_all(const lh_policy_numbers *fixed)
 {
     return fixed->score.rows_at == LH_ROWS_AT_TEXT;
 }
+
+int lh_probes_see_more(const lh_policy_numbers *fixed)
+{
+    return lh_probes_see_all(fixed) && !lh_probes_score_all(fixed);
+}

@@ -50,8 +50,10 @@ int64_t lh_probe_longest(const lh_policy_numbers *fixed, int64_t tokens, const l
 /* Number of the sinks that segment s sees: entries before its stretch. */
 int64_t lh_probe_sinks(const lh_policy_numbers *fixed, const lh_probe_segment *s);
 
-/* True if rows of probe tokens attend to the whole prompt; and if they score all of it. */
+/* True if rows of probe tokens attend to the whole prompt; if they score all of it; and if they attend to more of it
+ * than they score. */
 int lh_probes_see_all(const lh_policy_numbers *fixed);
 int lh_probes_score_all(const lh_policy_numbers *fixed);
+int lh_probes_see_more(const lh_policy_numbers *fixed);
 
 #endif
