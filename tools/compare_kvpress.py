@@ -20,7 +20,6 @@ import csv
 import json
 import logging
 import os
-import re
 import subprocess
 import sys
 import time
@@ -33,7 +32,7 @@ from kvpress import (AdaKVPress, BasePress, CapPress, CompactorPress, CriticalAd
                      SnapKVPress, StreamingLLMPress, TOVAPress)
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from peer_prompts import add_options, contains, evaluate, kept_positions, mean, needle_depth, needle_name, numbers, prompts  # noqa: E402
+from peer_prompts import add_options, contains, evaluate, facts_of, kept_positions, mean, needle_depth, needle_name, numbers, prompts  # noqa: E402
 
 # Presses with their defaults, and the preset of Longhaul that is the same algorithm.
 PRESSES = {
@@ -279,9 +278,7 @@ def question_of(kinds, row, prompt):
     if not kinds:
         return f"What is the secret passphrase for the {row['name']}?"
     kind = kinds[row["task"]]
-    fact = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>.+?)", re.escape(kind["fact"]))
-    found = [m.groupdict() for m in re.finditer(fact, prompt)]
-    return next(kind["question"].format(**f) for f in found if kind["answer"].format(**f) == row["secret"])
+    return next(kind["question"].format(**f) for f in facts_of(kind, prompt) if kind["answer"].format(**f) == row["secret"])
 
 
 def needle_prompt(kinds, row):

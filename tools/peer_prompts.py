@@ -1,4 +1,5 @@
-"""What tools/compare_kvpress.py and tools/compare_openvino.py share: prompts and measures of Longhaul's `eval`."""
+"""What tools/compare_kvpress.py, compare_openvino.py and measure_known_questions.py share: prompts and measures of Longhaul's
+`eval`."""
 import csv
 import glob
 import os
@@ -42,6 +43,12 @@ def prompts(output, name):
     for prompt, path in sorted({re.sub(r"\.\d\d-.*", "", os.path.basename(p)): p for p in paths}.items()):
         with longhaul.KeepSets(path) as kept:
             yield prompt, kept.h5["tokens"][...].tolist()
+
+
+def facts_of(kind, text):
+    """The words of every fact of a kind (examples/facts.json) that a prompt has."""
+    sentence = re.sub(r"\\\{(\w+)\\\}", r"(?P<\1>.+?)", re.escape(kind["fact"]))
+    return [match.groupdict() for match in re.finditer(sentence, text)]
 
 
 def kept_positions(output, name, prompt, policy, budget):
