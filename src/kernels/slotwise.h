@@ -137,9 +137,10 @@ static LH_BOTH inline void lh_entry_features_slots(const lh_entry_features_args 
     const float *k = a->keys + row * d, *v = a->values + row * d;
     float *y = a->y + row * a->y_ld;
     for (int64_t i = r.first; i < r.end; i += r.step) {
-        const float x = i < 4 * d ? (i / d % 2 ? v : k)[i % d] : 0;
-        if (i < 4 * d)
-            y[i] = i < 2 * d ? x : x * x;
+        if (i < 2 * d)
+            y[i] = i < d ? k[i] : v[i - d];
+        else if (i < 4 * d)
+            y[i] = i < 3 * d ? k[i - 2 * d] * k[i - 2 * d] : v[i - 3 * d] * v[i - 3 * d];
         else
             y[i] = i == 4 * d ? lh_log_length(k, d) : i == 4 * d + 1 ? lh_log_length(v, d) : 1;
     }
