@@ -3,13 +3,16 @@
 
   pip install kvpress==0.5.5 gguf h5py
   tools/compare_kvpress.py MODEL -o out/ --haystack essays/ --text books/ [--longhaul build/longhaul] [--press SnapKV,...]
+  tools/compare_kvpress.py MODEL -o out/ --records ruler.jsonl --max-new 40
 
 MODEL is a GGUF or a Hugging Face folder with a chat format. `longhaul eval needle` (question seen, and not) and `eval
-fidelity` make the prompts and measure policies; their ids then go through presses in torch. --templates asks for facts of
-several kinds, which come after the eviction. Needles: exact answers,
-negative log-likelihood of the secret under teacher forcing, share of its tokens that are the most likely ones. Texts:
-KL(full || kept) of the next token along the full cache's own continuation. Every result is a line of out/presses.jsonl at
-once; the same command goes on with what is missing, then prints the tables and writes out/means.csv.
+fidelity` make the prompts and measure policies; their ids then go through presses in torch. --templates asks for facts
+of several kinds, which come after the eviction. Needles: exact answers, negative log-likelihood of the secret under
+teacher forcing, share of its tokens that are the most likely ones. Texts: KL(full || kept) of the next token along the
+full cache's own continuation. --records asks the questions of files of `eval tasks` instead, after the eviction:
+RULER's score (string-match-all), likelihood and share of the right answers. Brackets: nats more than the full cache,
+with the 95% interval by bootstrap over the prompts. Every result is a line of out/presses.jsonl at once; the same
+command goes on with what is missing, then prints the tables and writes out/means.csv.
 
 A press compresses at the end of each layer of a dense prefill, so one prefill serves all presses: each gets the layer's
 keys and values, and what it returns is kept apart. KVzip needs passes of its own and runs by itself. AdaKV, CriticalAdaKV
@@ -24,6 +27,7 @@ import subprocess
 import sys
 import time
 from collections import defaultdict
+from functools import partial
 
 import torch
 import transformers
@@ -32,7 +36,8 @@ from kvpress import (AdaKVPress, BasePress, CapPress, CompactorPress, CriticalAd
                      SnapKVPress, StreamingLLMPress, TOVAPress)
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from peer_prompts import add_options, contains, evaluate, facts_of, kept_positions, mean, needle_depth, needle_name, numbers, prompts  # noqa: E402
+from peer_prompts import (add_options, contains, evaluate, facts_of, interval, kept_positions, mean,  # noqa: E402
+                          needle_depth, needle_name, numbers, prompts, share_contained, task_name)
 
 # Presses with their defaults, and the preset of Longhaul that is the same algorithm.
 PRESSES = {
@@ -57,8 +62,9 @@ AFTER = "--rows-at after --statistic rms --window 16 --pool-size 15 --sinks 4 --
 KEYS = "keydiff --pool avg --pool-size 15 --sinks 4 --head-budget adaptive --alpha 0.2"
 OURS = ["longhaul", "ask-later", "defensive", "layer-defensive", KEYS, f"{KEYS} --rows-at after --rows sample:128 --fit both", f"snapkv {AFTER}",
         f"snapkv {AFTER} --fit both"]
-MEASURES = ("exact", "answer_nll", "answer_best", "kl", "best")
-SCENARIOS = {"question-aware": "question seen", "context-only": "question unseen"}
+MEASURES = ("exact", "score", "answer_nll", "answer_best", "kl", "best")
+SETTINGS = {"question-aware": "question seen", "context-only": "question unseen", "tasks": "tasks, question unseen",
+            "text": "text"}
 
 
 # ---- Longhaul's side ----
@@ -202,8 +208,9 @@ def press_prompt(model, ids, presses):
     return kept, model.lm_head(hidden[0, -1:])
 
 
-def ask(batch, after_prompt, tokens, question, secret, a):
-    """Measures of the caches' answers about a needle. question: ids that follow the eviction, [] where the prompt has them."""
+def ask(batch, after_prompt, tokens, question, secret, judge, a):
+    """Measures of the caches' answers, and of the right one, `secret`. question: ids that follow the eviction, [] where
+    the prompt has them. judge: measures of the text of an answer."""
     at = tokens + len(question)
     first = batch.feed([question] * batch.n, tokens)[:, -1:] if question else after_prompt[None].expand(batch.n, -1, -1)
     right = a.tokenizer.encode(secret, add_special_tokens=False)
@@ -212,7 +219,7 @@ def ask(batch, after_prompt, tokens, question, secret, a):
     nll = -rows[:, range(len(right)), right].mean(-1)
     best = (rows.argmax(-1) == torch.tensor(right)).float().mean(-1)
     answers = a.tokenizer.batch_decode(batch.greedy(first[:, -1], at, a.max_new, a.ends))
-    return [{"exact": contains(answer, secret), "answer_nll": float(n), "answer_best": float(b), "answer": answer}
+    return [judge(answer) | {"answer_nll": float(n), "answer_best": float(b), "answer": answer}
             for answer, n, b in zip(answers, nll, best)]
 
 
@@ -234,7 +241,8 @@ def overlap(theirs, ours):
 
 
 def press_all(a, model, out, folder, presses, asked=None):
-    """Measures what `out` lacks of every prompt of a run. asked: {prompt: (question ids, secret)}, or None of texts."""
+    """Measures what `out` lacks of every prompt of a run. asked: {prompt: (question ids, right answer, judge)}, or None
+    of texts."""
     done = {(r["run"], r["prompt"], r["press"], r["budget"]) for r in read(out)}
     for name, ids in prompts(a.output, folder):
         todo = [at for at in [("full", 100)] + [(press, b) for b in a.budgets for press in presses] if (folder, name, *at) not in done]
@@ -271,7 +279,15 @@ def read(path):
         return [json.loads(line) for line in f]
 
 
-# ---- questions ----
+# ---- questions: {prompt: (ids that follow the eviction, right answer, judge)} of a run ----
+
+def judge_needle(secret, answer):
+    return {"exact": contains(answer, secret)}
+
+
+def judge_task(right, answer):
+    return {"score": share_contained(answer, right)}
+
 
 def question_of(kinds, row, prompt):
     """The question of a row of `eval needle`: of a kind, with the words of the fact in the prompt that has its answer."""
@@ -285,6 +301,30 @@ def needle_prompt(kinds, row):
     return needle_name(row) + (f"-{row['task']}" if kinds else "")
 
 
+def needle_questions(a, run, rows, chat):
+    """chat: what the chat format writes after the user's turn."""
+    asked, texts = {}, {name: a.tokenizer.decode(ids) for name, ids in prompts(a.output, run)}
+    for r in rows:
+        name = needle_prompt(a.kinds, r)
+        question = question_of(a.kinds, r, texts[name]) + chat
+        ids = a.tokenizer.encode(question, add_special_tokens=False) if r["scenario"] == "context-only" else []
+        asked[name] = (ids, r["secret"], partial(judge_needle, r["secret"]))
+    return asked
+
+
+def task_questions(a, run, whole, rows):
+    """The question is what the prompts of `whole` have more than those of `run`."""
+    asked, contexts, wholes = {}, dict(prompts(a.output, run)), dict(prompts(a.output, whole))
+    for r in rows:
+        name = task_name(r)
+        context, ids = contexts[name], wholes[task_name(r | {"scenario": "question-aware"})]
+        if ids[:len(context)] != context:
+            sys.exit(f"{name}: a token spans the end of the context and the beginning of the question")
+        blank = "" if a.tokenizer.decode(ids)[-1:].isspace() else " "
+        asked[name] = (ids[len(context):], blank + r["expected"], partial(judge_task, r["expected"].split(", ")))
+    return asked
+
+
 # ---- tables ----
 
 def table(title, columns, lines):
@@ -293,11 +333,20 @@ def table(title, columns, lines):
         print(f"| {method} | " + " | ".join(cells) + " |")
 
 
-def show(rows, scenario):
-    if scenario == "text":
+def measures_of(rows):
+    """Exact answers or mean score, nats of the right answer and share of its tokens; of texts KL and equal tokens."""
+    if "kl" in rows[0]:
         return f"{mean([r['kl'] for r in rows]):.3f} {mean([r['best'] for r in rows]):.2f}"
-    return (f"{sum(int(r['exact']) for r in rows)} {mean([r['answer_nll'] for r in rows]):.2f} "
-            f"{mean([r['answer_best'] for r in rows]):.2f}")
+    found = f"{mean([r['score'] for r in rows]):.0f}" if "score" in rows[0] else str(sum(int(r["exact"]) for r in rows))
+    return f"{found} {mean([r['answer_nll'] for r in rows]):.2f} {mean([r['answer_best'] for r in rows]):.2f}"
+
+
+def show(rows, full):
+    """The measures, and how many nats more than the full cache on the same prompts, with the 95% interval."""
+    if "kl" in rows[0]:
+        return measures_of(rows)
+    more = [r["answer_nll"] - full[r["prompt"]]["answer_nll"] for r in rows]
+    return f"{measures_of(rows)} ({interval(more)})"
 
 
 def agreement(theirs, ours):
@@ -308,36 +357,61 @@ def agreement(theirs, ours):
     return f"{mean([r['overlap'] for r in theirs]):.4f} {max(abs(x[key] - y[key]) for x, y in pairs):.3f}"
 
 
-def report(a, out, needle, fidelity):
-    """Tables of methods that were measured on every prompt; of presses that have a preset, how they agree with it."""
+def setting_of(row):
+    """Of a row of presses.jsonl."""
+    run = row["run"].split("-")[0]
+    return {"fidelity": "text", "records": "tasks"}.get(run) or next(s for s in SETTINGS if f"-{s}-" in row["prompt"])
+
+
+def show_tasks(lines, budgets, tasks):
+    """A table for every budget, with a column for every task. tasks: {prompt: task}"""
+    names = list(dict.fromkeys(tasks.values()))
+    for budget in budgets:
+        table(f"By task, {budget}%", names,
+              {method: [measures_of([r for r in rows if tasks[r["prompt"]] == name]) for name in names]
+               for method, at in lines.items() for rows in [at.get(100) or at[budget]]})
+
+
+def report(a, out, ours):
+    """Tables of methods that were measured on every prompt; of presses that have a preset, how they agree with it.
+    ours: (setting, run, prompt, row of `eval`)"""
     means, agree = [], defaultdict(list)
-    for scenario in [*SCENARIOS, "text"]:
+    for setting, title in SETTINGS.items():
         lines = defaultdict(lambda: defaultdict(list))
+        tasks = {}
         for r in read(out):
-            if r["run"] == "fidelity" if scenario == "text" else f"-{scenario}-" in r["prompt"]:
-                lines["kvpress " + r["press"]][r["budget"]].append(r)
-        for r in fidelity if scenario == "text" else [r for r in needle if r["scenario"] == scenario]:
+            if setting_of(r) == setting:
+                lines["kvpress " + r["press"]][r["budget"]].append(r | {"prompt": f"{r['run']}/{r['prompt']}"})
+        for _, run, prompt, r in [x for x in ours if x[0] == setting]:
             measured = {k: float(r[k]) for k in MEASURES if r.get(k)}
-            measured |= {"seconds": float(r["evict_s"]), "entries": int(r["entries_kept"]), "kv_bytes": int(r["kv_bytes"])}
-            prompt = f"{int(r['window']):04d}-{r['length']}" if scenario == "text" else needle_prompt(a.kinds, r)
-            lines["longhaul " + r["policy"]][int((r["budget"] or "100%").rstrip("%"))].append(measured | {"prompt": prompt})
+            measured |= {"seconds": float(r["evict_s"]), "entries": int(r["entries_kept"]),
+                         "kv_bytes": int(r["kv_bytes"])}
+            prompt = f"{run}/{prompt}"
+            budget = int((r["budget"] or "100%").rstrip("%"))
+            lines["longhaul " + r["policy"]][budget].append(measured | {"prompt": prompt})
+            tasks[prompt] = r.get("task")
         if "kvpress full" not in lines:
             continue
-        n = len(lines["kvpress full"][100])
-        table(f"{SCENARIOS.get(scenario, 'text')}, {n} prompts", ["all"] + [f"{b}%" for b in a.budgets],
-              {method: [show(at[b], scenario) if at.get(b) else "" for b in [100, *a.budgets]]
-               for method, at in lines.items() if all(len(rows) == n for rows in at.values())})
+        full = {r["prompt"]: r for r in lines["kvpress full"][100]}
+        everywhere = {method: at for method, at in lines.items()
+                      if all(len(rows) == len(full) for rows in at.values())}
+        table(f"{title}, {len(full)} prompts", ["all"] + [f"{b}%" for b in a.budgets],
+              {method: [measures_of(at[100]) if at.get(100) else ""] +
+               [show(at[b], full) if at.get(b) else "" for b in a.budgets] for method, at in everywhere.items()})
+        if len(set(tasks.values())) > 1:
+            show_tasks(everywhere, a.budgets, tasks)
         for press in a.press:
-            theirs, ours = lines.get("kvpress " + press), lines.get(f"longhaul {PRESSES[press][1]}")
-            if theirs and ours:
-                agree[f"{press}, `{PRESSES[press][1]}`"] += [agreement(theirs[b], ours[b]) for b in a.budgets]
+            theirs, mine = lines.get("kvpress " + press), lines.get(f"longhaul {PRESSES[press][1]}")
+            if theirs and mine:
+                agree[f"{press}, `{PRESSES[press][1]}`"] += [agreement(theirs[b], mine[b]) for b in a.budgets]
         for method, at in lines.items():
             for budget, rows in at.items():
-                means.append({"setting": scenario, "method": method, "budget": budget, "prompts": len(rows),
+                means.append({"setting": setting, "method": method, "budget": budget, "prompts": len(rows),
                               "seconds_min": min(r["seconds"] for r in rows)} |
                              {k: mean([r[k] for r in rows if k in r]) for k in (*MEASURES, "overlap", "entries", "kv_bytes") if k in rows[0]})
-    table("Entries in common with the preset, greatest distance of the secret's likelihood or the KL",
-          [f"{name} {b}%" for name in (*SCENARIOS.values(), "text") for b in a.budgets], agree)
+    columns = [title for setting, title in SETTINGS.items() if any(m["setting"] == setting for m in means)]
+    table("Entries in common with the preset, greatest distance of the right answer's likelihood or the KL",
+          [f"{name} {b}%" for name in columns for b in a.budgets], agree)
     with open(os.path.join(a.output, "means.csv"), "w", newline="") as f:
         writer = csv.DictWriter(f, list(dict.fromkeys(k for m in means for k in m)))
         writer.writeheader()
@@ -347,9 +421,12 @@ def report(a, out, needle, fidelity):
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("model")
-    add_options(p)
+    add_options(p).add_argument("--records", nargs="+",
+                                help="files of `longhaul eval tasks` instead of needles and texts")
+    p.add_argument("--count", type=int, default=0, help="the first records of every task in them; 0: all")
     p.add_argument("--text", help="texts that are continued; default: the haystack")
-    p.add_argument("--agree", type=int, default=2, help="of these, needles for presses that have a preset here: those agree")
+    p.add_argument("--agree", type=int, default=2,
+                   help="of these, needles for presses that have a preset here, which agree; 0: no presets")
     p.add_argument("--windows", type=int, default=4, help="texts that are continued")
     p.add_argument("--budgets", default="20,10,5", type=numbers, help="percent kept")
     p.add_argument("--press", default=list(PRESSES), type=lambda s: s.split(","))
@@ -369,32 +446,40 @@ def main():
     transformers.logging.disable_progress_bar()
     torch.set_num_threads(a.threads)
     torch.set_grad_enabled(False)
-    policies = [PRESSES[press][1] for press in a.press if PRESSES[press][1]] + a.ours
+    policies = [PRESSES[press][1] for press in a.press if a.agree and PRESSES[press][1]] + a.ours
     folder, checkpoint = prepare(a)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     a.tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
     a.ends = {a.tokenizer.eos_token_id, model.generation_config.eos_token_id}
     chat = a.tokenizer.apply_chat_template([{"role": "user", "content": "\0"}], add_generation_prompt=True, tokenize=False)
     out = os.path.join(a.output, "presses.jsonl")
-    same = ["-m", checkpoint, "--kv-dtype", "f32", "--threads", str(a.threads), "--max-new", str(a.max_new), "--length",
-            str(a.length), "--budget", ",".join(f"{b}%" for b in a.budgets), "--policy", ",".join(policies)]
-    same += ["--score-weights", a.score_weights] if a.score_weights else []
+    same = ["-m", checkpoint, "--kv-dtype", "f32", "--threads", str(a.threads),
+            "--budget", ",".join(f"{b}%" for b in a.budgets)]
+    policies = ["--max-new", str(a.max_new), "--policy", ",".join(policies)]
+    policies += ["--score-weights", a.score_weights] if a.score_weights else []
     hidden = ["--templates", a.templates, "--kinds", a.kind, "--keys", a.keys, "--scenario", "context-only"] if a.kinds else []
-    needle = []
-    for i in range(a.needles):
-        rows = evaluate(a.longhaul, a.output, f"needle-{i}", "needle", "--haystack", a.haystack, "--depth", needle_depth(i), "--seed",
-                        str(i), *hidden, *same)
-        asked, texts = {}, {name: a.tokenizer.decode(ids) for name, ids in prompts(a.output, f"needle-{i}")}
-        for r in rows:
-            name = needle_prompt(a.kinds, r)
-            question = question_of(a.kinds, r, texts[name]) + chat.split("\0")[1]
-            ids = a.tokenizer.encode(question, add_special_tokens=False) if r["scenario"] == "context-only" else []
-            asked[name] = (ids, r["secret"])
-        press_all(a, model, out, f"needle-{i}", [press for press in a.press if i < a.agree or not PRESSES[press][1]], asked)
-        needle += rows
-    fidelity = evaluate(a.longhaul, a.output, "fidelity", "fidelity", "--text", a.text or a.haystack, "--count", str(a.windows), *same)
-    press_all(a, model, out, "fidelity", a.press)
-    report(a, out, needle, fidelity)
+    ours = []
+    for i, path in enumerate(a.records or []):
+        run, whole = f"records-{i}", f"whole-{i}"
+        tasks = ["tasks", path, "--count", str(a.count), "--metric", "string-match-all", *same]
+        evaluate(a.longhaul, a.output, whole, *tasks, "--scenario", "question-aware", "--policy", "streaming",
+                 "--max-new", "1")
+        rows = evaluate(a.longhaul, a.output, run, *tasks, "--scenario", "context-only", *policies)
+        press_all(a, model, out, run, a.press, task_questions(a, run, whole, rows))
+        ours += [("tasks", run, task_name(r), r) for r in rows]
+    for i in range(0 if a.records else a.needles):
+        run = f"needle-{i}"
+        rows = evaluate(a.longhaul, a.output, run, "needle", "--haystack", a.haystack, "--depth", needle_depth(i),
+                        "--seed", str(i), *hidden, "--length", str(a.length), *same, *policies)
+        press_all(a, model, out, run, [press for press in a.press if i < a.agree or not PRESSES[press][1]],
+                  needle_questions(a, run, rows, chat.split("\0")[1]))
+        ours += [(r["scenario"], run, needle_prompt(a.kinds, r), r) for r in rows]
+    if not a.records:
+        rows = evaluate(a.longhaul, a.output, "fidelity", "fidelity", "--text", a.text or a.haystack,
+                        "--count", str(a.windows), "--length", str(a.length), *same, *policies)
+        press_all(a, model, out, "fidelity", a.press)
+        ours += [("text", "fidelity", f"{int(r['window']):04d}-{r['length']}", r) for r in rows]
+    report(a, out, ours)
 
 
 if __name__ == "__main__":

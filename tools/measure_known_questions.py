@@ -11,12 +11,11 @@ what is missing.
 import argparse
 import json
 import os
-import random
 import subprocess
 import sys
 from collections import defaultdict
 
-from peer_prompts import add_options, evaluate, facts_of, mean, prompts
+from peer_prompts import add_options, evaluate, facts_of, interval, mean, prompts
 
 GENERAL = """Who is mentioned in the text, and what do they do?
 When does it happen, on which day and at what hour?
@@ -49,12 +48,6 @@ def know(a, name, kind, same):
     (_, ids), = prompts(a.output, f"{name}-prompt")
     questions = [kind["question"].format(**fact) for fact in facts_of(kind, decode(a, ids))]
     return write(os.path.join(a.output, f"{name}.txt"), "".join(f"{q}\n" for q in dict.fromkeys(questions)))
-
-
-def interval(differences):
-    draw = random.Random(1)
-    means = sorted(mean(draw.choices(differences, k=len(differences))) for _ in range(4000))
-    return f"{mean(differences):.2f} [{means[100]:.2f}, {means[3899]:.2f}]"
 
 
 def measure(a, kinds):

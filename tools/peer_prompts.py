@@ -3,6 +3,7 @@
 import csv
 import glob
 import os
+import random
 import re
 import subprocess
 import sys
@@ -12,14 +13,16 @@ import longhaul
 
 
 def add_options(parser):
-    """What a comparison takes, whoever the peer is."""
+    """What a comparison takes, whoever the peer is; returns the group of what is asked about."""
     parser.add_argument("-o", "--output", required=True)
-    parser.add_argument("--haystack", required=True)
+    asked = parser.add_mutually_exclusive_group(required=True)
+    asked.add_argument("--haystack", help="texts that needles are put into")
     parser.add_argument("--longhaul", default="build/longhaul")
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--length", type=int, default=1536)
     parser.add_argument("--needles", type=int, default=12, help="needles, each at a depth and with a secret of its own")
     parser.add_argument("--max-new", type=int, default=24)
+    return asked
 
 
 def numbers(text):
@@ -70,6 +73,12 @@ def needle_name(row):
     return f"{row['length']}-{row['scenario']}-depth{row['depth'].replace('.', '_')}-seed{row['seed']}"
 
 
+def task_name(row):
+    """The prompt of a row of `eval tasks` on one file."""
+    task = re.sub(r"[^A-Za-z0-9@_-]", "_", row["task"])
+    return f"{row['length']}-{task}-{int(row['line']):04d}-{row['scenario']}"
+
+
 def words(text):
     return re.findall(r"\w+", text.lower())
 
@@ -80,5 +89,17 @@ def contains(answer, secret):
     return int(any(a[i:i + len(s)] == s for i in range(len(a) - len(s) + 1)))
 
 
+def share_contained(answer, right):
+    """RULER's score: the share of the right answers that the answer contains, in %; case does not count."""
+    return 100 * mean([text.lower() in answer.lower() for text in right])
+
+
 def mean(values):
     return sum(values) / len(values) if values else float("nan")
+
+
+def interval(differences, draws=4000):
+    """Their mean and its 95% interval, by bootstrap."""
+    draw = random.Random(1)
+    means = sorted(mean(draw.choices(differences, k=len(differences))) for _ in range(draws))
+    return f"{mean(differences):+.2f} [{means[draws // 40]:.2f}, {means[-1 - draws // 40]:.2f}]"
