@@ -115,5 +115,7 @@ void lh_gather_entries(lh_gather *g, const lh_heads *heads, const int64_t *lens,
 lh_status lh_gather_lens(lh_gather *g, const lh_heads *heads, lh_comm *comm, const int64_t *lens, int64_t *all)
 {
     lh_gather_kv_heads(g, heads, sizeof *all);
+    /* a rank that counts no head sends nothing that a counting communicator could repeat */
+    for (int64_t h = 0; heads->counted_count == 0 && h < heads->kv_heads; h++) all[h] = lens[0];
     return lh_comm_allgatherv(comm, lens + heads->counted_first - heads->kv_first, all, g->bytes, g->at);
 }

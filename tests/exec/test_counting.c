@@ -1,5 +1,6 @@
 /* Laws of the execution context that only counts: more memory than there is, nothing done, peers that say the same. */
 #include "exec/exec.h"
+#include "exec/heads.h"
 #include "suite.h"
 
 static const int64_t HUGE_BYTES = INT64_C(1) << 50;
@@ -56,9 +57,31 @@ START_TEST(test_peers_send_what_this_rank_sends)
 }
 END_TEST
 
+/* The second rank of a group counts no KV head, and sends no length. */
+START_TEST(test_heads_of_peers_are_as_long_as_those_of_any_rank)
+{
+    for (int rank = 0; rank < 4; rank++) {
+        lh_counting c;
+        lh_heads heads;
+        lh_gather gather;
+        const int64_t own[] = {70};
+        int64_t all[2] = {0};
+        ck_assert_int_eq(lh_counting_open(&c, LH_DEVICE_CPU, rank, 4), LH_OK);
+        ck_assert_int_eq(lh_heads_of(&heads, 8, 2, rank, 4), LH_OK);
+        ck_assert_int_eq(lh_gather_init(&gather, 4), LH_OK);
+        ck_assert_int_eq(heads.counted_count, rank % 2 ? 0 : 1);
+        ck_assert_int_eq(lh_gather_lens(&gather, &heads, c.exec.comm, own, all), LH_OK);
+        ck_assert(all[0] == 70 && all[1] == 70);
+        lh_gather_clear(&gather);
+        lh_counting_close(&c);
+    }
+}
+END_TEST
+
 int main(void)
 {
     return suite_run("counting", (const TTest *const[]){test_memory_is_counted_and_not_there,
                                                         test_nothing_is_done_and_nothing_fails,
-                                                        test_peers_send_what_this_rank_sends, NULL});
+                                                        test_peers_send_what_this_rank_sends,
+                                                        test_heads_of_peers_are_as_long_as_those_of_any_rank, NULL});
 }
