@@ -410,8 +410,9 @@ def report(a, out, ours):
                               "seconds_min": min(r["seconds"] for r in rows)} |
                              {k: mean([r[k] for r in rows if k in r]) for k in (*MEASURES, "overlap", "entries", "kv_bytes") if k in rows[0]})
     columns = [title for setting, title in SETTINGS.items() if any(m["setting"] == setting for m in means)]
-    table("Entries in common with the preset, greatest distance of the right answer's likelihood or the KL",
-          [f"{name} {b}%" for name in columns for b in a.budgets], agree)
+    if agree:
+        table("Entries in common with the preset, greatest distance of the right answer's likelihood or the KL",
+              [f"{name} {b}%" for name in columns for b in a.budgets], agree)
     with open(os.path.join(a.output, "means.csv"), "w", newline="") as f:
         writer = csv.DictWriter(f, list(dict.fromkeys(k for m in means for k in m)))
         writer.writeheader()
