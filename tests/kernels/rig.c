@@ -23,7 +23,7 @@
 const int64_t test_dims[10] = {1, 3, 20, 24, 48, 64, 80, 96, 128, 256};
 const int64_t test_tokens[6] = {1, 2, 5, 17, 64, 129};
 
-/* As ck_assert, which writes to a file whether it holds or not. */
+/* Fails with the message of the last error. */
 static void must(int holds, const char *what)
 {
     if (!holds) ck_abort_msg("%s: %s%s", what, lh_error_message(), case_words());

@@ -8,6 +8,10 @@
 
 #include "kernels/ops.h"
 
+/* Check writes the place of each assertion that holds to a file, to name the last one if a test ends by a signal. Tests
+ * of operations have millions of assertions. */
+#define _mark_point(file, line) ((void)0)
+
 /* Host arrays that go together. All zero is empty. */
 typedef struct lot {
     void *held[512];
