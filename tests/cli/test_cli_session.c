@@ -278,14 +278,14 @@ START_TEST(test_a_session_needs_no_document)
 }
 END_TEST
 
-/* Three seconds of thought, where a collective may take one. */
+/* Seven seconds of thought, where a collective may take three: ranks begin within these, beside other tests. */
 START_TEST(test_no_rank_times_out_while_a_person_thinks)
 {
     program_result r = {0};
     for (int ranks = 1; ranks <= 4; ranks++) {
         program_run(&r, 1,
-                    SHELL "(sleep 3; echo Who?; sleep 2; echo /quit) | " MPIEXEC " -n %d " LONGHAUL
-                          " chat -m tiny.h5 -f document -n 4 --comm-timeout 1",
+                    SHELL "(sleep 7; echo Who?; sleep 4; echo /quit) | " MPIEXEC " -n %d " LONGHAUL
+                          " chat -m tiny.h5 -f document -n 4 --comm-timeout 3",
                     ranks);
         program_exits(&r, 0);
         ck_assert_int_gt(r.out.bytes, 1);
