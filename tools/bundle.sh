@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # bundle.sh OUT INSTALLED | NAME=PROGRAM…: packs an installed build (the folder of `cmake --install build --prefix
 # INSTALLED`), or programs, into one file that runs from any folder of a machine without packages, a GPU's driver aside.
-# OUT ends with .tar.gz or .tar.xz (half the size, for programs with the same kernels), or is a folder to be made. In it:
+# OUT ends with .tar.gz or .tar.xz (half the size, for programs with the same kernels), or is a folder to make. In it:
 #   bin/NAME         starts programs/NAME, with the libraries below
 #   bin/mpirun       Open MPI's, for ranks of one machine, with its plugins in lib/
 #   lib/             every shared library that the programs need, but the C library's and the driver's
