@@ -168,8 +168,9 @@ static const struct {
 /* 0: the policy names no profile of this kind. */
 static uint64_t hash_in(const lh_policy *policy, lh_profile_kind kind)
 {
-    const uint64_t hashes[] = {policy->budgets.layer_profile, policy->budgets.head_profile, policy->score.text};
-    return hashes[kind];
+    uint64_t hash;
+    memcpy(&hash, (const char *)policy + lh_part_find(kinds[kind].option)->profile->hash_at, sizeof hash);
+    return hash;
 }
 
 lh_status lh_profiles_check_loaded(const lh_profiles *all, const lh_policy *policy)
