@@ -146,32 +146,47 @@ done:
     return st;
 }
 
+/* Keys or values of a head, `rows` slots from `at` on; both views have the same slots. */
+typedef struct head_part {
+    lh_entry_part part;
+    int64_t at, rows;
+} head_part;
+
+static lh_status convert_part(const lh_exec *x, const lh_ragged *dst, const lh_ragged *src, head_part p)
+{
+    const int are_keys = p.part == LH_PART_KEY;
+    const int64_t dim = src->head_dim, from = dim * lh_dtype_bytes(src->type), to = dim * lh_dtype_bytes(dst->type);
+    float *dst_scale = are_keys ? dst->k_scale : dst->v_scale;
+    const float *src_scale = are_keys ? src->k_scale : src->v_scale;
+    const lh_convert_args convert = {.dst = (char *)(are_keys ? dst->k : dst->v) + p.at * to,
+                                     .src = (const char *)(are_keys ? src->k : src->v) + p.at * from,
+                                     .dst_scale = dst_scale ? dst_scale + p.at : NULL,
+                                     .src_scale = src_scale ? src_scale + p.at : NULL,
+                                     .dst_type = dst->type,
+                                     .src_type = src->type,
+                                     .are_keys = are_keys,
+                                     .rows = p.rows,
+                                     .cols = dim,
+                                     .dst_ld = dim,
+                                     .src_ld = dim};
+    return x->ops->convert(x->stream, &convert);
+}
+
 lh_status lh_convert_entries(const lh_exec *x, const lh_ragged *dst, const lh_arena *src, int64_t more)
 {
-    const lh_ragged *s = &src->view;
-    assert(!s->parent.k);
-    const int64_t dim = s->head_dim, from = dim * lh_dtype_bytes(s->type), to = dim * lh_dtype_bytes(dst->type);
-    for (int64_t h = 0; h < s->heads; h++) {
-        const int64_t at = src->offset[h];
-        const void *numbers[] = {s->k, s->v};
-        const float *scales[] = {s->k_scale, s->v_scale};
-        void *outputs[] = {dst->k, dst->v};
-        float *out_scales[] = {dst->k_scale, dst->v_scale};
-        for (int i = 0; i < 2; i++) {
-            const lh_convert_args convert = {.dst = (char *)outputs[i] + at * to,
-                                             .src = (const char *)numbers[i] + at * from,
-                                             .dst_scale = out_scales[i] ? out_scales[i] + at : NULL,
-                                             .src_scale = scales[i] ? scales[i] + at : NULL,
-                                             .dst_type = dst->type,
-                                             .src_type = s->type,
-                                             .are_keys = i == 0,
-                                             .rows = src->len[h] + more,
-                                             .cols = dim,
-                                             .dst_ld = dim,
-                                             .src_ld = dim};
-            LH_TRY(x->ops->convert(x->stream, &convert));
-        }
+    assert(!src->view.parent.k);
+    for (int64_t h = 0; h < src->view.heads; h++) {
+        const int64_t at = src->offset[h], rows = src->len[h] + more;
+        LH_TRY(convert_part(x, dst, &src->view, (head_part){LH_PART_KEY, at, rows}));
+        LH_TRY(convert_part(x, dst, &src->view, (head_part){LH_PART_VALUE, at, rows}));
     }
+    return LH_OK;
+}
+
+lh_status lh_convert_values(const lh_exec *x, const lh_arena *dst, const lh_ragged *src)
+{
+    for (int64_t h = 0; h < src->heads; h++)
+        LH_TRY(convert_part(x, &dst->view, src, (head_part){LH_PART_VALUE, dst->offset[h], dst->len[h]}));
     return LH_OK;
 }
 

@@ -75,6 +75,8 @@ int64_t lh_arena_longest_cap(const lh_arena *arena); /* slots of the head with t
 /* dst->k and dst->v, with their scales, = keys and values of src in the type of dst, in the same slots: of the entries
  * that the host knows of, and `more` of each head. src has no parent. lh_arena_convert: in new memory of the arena. */
 lh_status lh_convert_entries(const lh_exec *exec, const lh_ragged *dst, const lh_arena *src, int64_t more);
+/* The values of dst alone, from a view with the same slots: of the entries that the host knows of. */
+lh_status lh_convert_values(const lh_exec *exec, const lh_arena *dst, const lh_ragged *src);
 lh_status lh_arena_convert(lh_arena *arena, const lh_exec *exec, lh_dtype type);
 
 /* Slots of a head, from `slot` on. */

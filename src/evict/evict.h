@@ -84,8 +84,12 @@ typedef struct lh_evict_layer {
     int64_t window;                  /* keys that a row sees, in a sliding layer; 0: all */
     const lh_projection *projection; /* NULL: no policy needs it */
     const lh_rotation *rotation;
-    const float *score_weights; /* device, [kv_count, lh_feature_count(head_dim)]; NULL: no policy needs them */
+    const float *score_weights; /* device, [kv_count, lh_learnt_numbers(head_dim)]; NULL: no policy needs them */
 } lh_evict_layer;
+
+/* What 'longhaul learn' finds of a KV head: weights of the features of an entry (lh_feature_count); then the means and
+ * the standard deviations of the channels of its queries before their rotation, [2, head_dim]. */
+int64_t lh_learnt_numbers(int64_t head_dim);
 
 /* Query rows of this rank's query heads, rotated: q [tokens, q_count, head_dim] with q_ld. */
 typedef struct lh_query_rows {
@@ -278,10 +282,10 @@ typedef struct lh_saved_queries {
     int32_t *positions;
 } lh_saved_queries;
 
-/* True if the policy fits the kept entries of a job. */
+/* True if the policy fits the kept entries of a job: at the end of a prompt, or at any eviction. */
 int lh_evict_fits(const lh_evictor *evictor, const lh_evict_job *job);
 
-/* True if biases of the kept entries are fitted; and if values are. */
+/* True if biases of kept entries are fitted; and if values are. */
 int lh_fits_bias(const lh_policy_methods *methods);
 int lh_fits_values(const lh_policy_methods *methods);
 

@@ -137,6 +137,10 @@ lh_row_block lh_scoring_rows(lh_evictor *ev, const lh_evict_job *job);
  * lh_policy_reference_rows; else separate rows of the store or of the job, rotated to after the prompt. */
 lh_row_block lh_reference_rows(lh_evictor *ev, const lh_evict_job *job);
 
+/* Reference queries that are drawn (drawn_queries.c), and their number; on the scratch stack. */
+lh_row_block lh_drawn_references(lh_evictor *ev, const lh_evict_job *job);
+enum { LH_DRAWN_REFERENCES = 128 };
+
 /* The outputs of `rows` reference queries over all entries (references.c): [kv_count, head_dim + 1, group x rows]
  * (fit.h), for the curves or the fit to fill. */
 float *lh_reference_outputs(lh_evictor *ev, int64_t rows);

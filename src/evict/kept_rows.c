@@ -239,6 +239,7 @@ static int64_t step_of(int64_t rows, int64_t seen)
 int64_t lh_evict_reference_rows(const lh_evictor *ev, int64_t seen)
 {
     const int64_t apart = lh_policy_references(&ev->policy, seen), rows = lh_policy_rows(&ev->policy, seen);
+    if (lh_methods_have(&ev->policy.methods, LH_REFITS)) return LH_DRAWN_REFERENCES;
     return apart || !rows ? apart : rows / step_of(rows, seen);
 }
 
@@ -246,6 +247,7 @@ lh_row_block lh_reference_rows(lh_evictor *ev, const lh_evict_job *job)
 {
     const int64_t apart = lh_policy_references(&ev->policy, job->seen);
     if (ev->references.rows.q) return ev->references;
+    if (lh_methods_have(&ev->policy.methods, LH_REFITS)) return ev->references = lh_drawn_references(ev, job);
     lh_row_block b = apart                ? references_apart(ev, job, apart)
                      : ev->scoring.rows.q ? ev->scoring
                                           : lh_scoring_rows(ev, job);

@@ -196,7 +196,7 @@ static void evict(rehearsal *r, const lh_evict_job *jobs)
     for (int64_t h = 0; h < r->entries.heads; h++) r->counts[h] = jobs->protect.base;
     for (int64_t i = 0; i < n && jobs->ranked; i++) lh_evict_score(r->ev, &jobs[i], i);
     if (jobs->ranked) lh_evict_choose(r->ev, jobs, n, r->counts);
-    if (r->of->phase == LH_EVICT_PREFILL && lh_evict_fits(r->ev, jobs)) {
+    if (lh_evict_fits(r->ev, jobs)) {
         const lh_reference_queries reference = lh_evict_reference_queries(r->ev, jobs, r->lens);
         fit(r, &reference);
     }

@@ -1,5 +1,5 @@
-/* Reference queries: the outputs of rows after the prompt over all entries, and the fit of the kept entries to them,
- * immediately or after the last layer. */
+/* Reference queries: the outputs of rows after the prompt, or of drawn ones, over all entries, and the fit of the kept
+ * entries to them, immediately or after the last layer. */
 #include "evict/evict_impl.h"
 #include "evict/fit.h"
 
@@ -16,10 +16,11 @@ typedef struct fit_params {
 } fit_params;
 
 enum { FIT_NONE, FIT_BIAS, FIT_VALUES, FIT_BOTH };
+static const char *const kinds[] = {"none", "bias", "values", "both", NULL};
 
 static const fit_params *params_of(const lh_policy_methods *methods)
 {
-    return lh_params_of(methods, LH_METHOD_fit);
+    return lh_params_of(methods, lh_methods_have(methods, LH_REFITS) ? LH_METHOD_refit : LH_METHOD_fit);
 }
 
 int lh_fits_bias(const lh_policy_methods *methods)
@@ -36,7 +37,8 @@ int lh_fits_values(const lh_policy_methods *methods)
 
 int lh_evict_fits(const lh_evictor *ev, const lh_evict_job *job)
 {
-    return lh_uses_method(&ev->policy.methods, LH_METHOD_fit) && job->scored;
+    const lh_policy_methods *methods = &ev->policy.methods;
+    return (lh_uses_method(methods, LH_METHOD_fit) || lh_methods_have(methods, LH_REFITS)) && job->scored;
 }
 
 /* The fit of a layer to its rows, without rows.kv, offset and len. */
@@ -57,7 +59,8 @@ static lh_fit fit_of(const lh_evictor *ev, const lh_reference_queries *r)
                   .order = ev->shape.order,
                   .of_bias = lh_fit_usual_bias,
                   .of_values = lh_fit_usual_values};
-    fit.of_values.ridge = (float)lh_decimal_value(params_of(&ev->policy.methods)->ridge);
+    if (!lh_methods_have(&ev->policy.methods, LH_REFITS))
+        fit.of_values.ridge = (float)lh_decimal_value(params_of(&ev->policy.methods)->ridge);
     return fit;
 }
 
@@ -147,20 +150,30 @@ void lh_evict_fit(lh_evictor *ev, const lh_reference_queries *r, const lh_evict_
 
 /* ---- the method ---- */
 
+static const fit_params *own_params(const lh_policy *policy, lh_method_id id)
+{
+    return lh_params_of(&policy->methods, id);
+}
+
 static int is_fitted(const lh_policy *policy)
 {
-    return params_of(&policy->methods)->kind != FIT_NONE;
+    return own_params(policy, LH_METHOD_fit)->kind != FIT_NONE;
+}
+
+static int is_fitted_again(const lh_policy *policy)
+{
+    return own_params(policy, LH_METHOD_refit)->kind != FIT_NONE;
 }
 
 static int has_ridge(const lh_policy *policy)
 {
-    return lh_fits_values(&policy->methods);
+    const int kind = own_params(policy, LH_METHOD_fit)->kind;
+    return kind == FIT_VALUES || kind == FIT_BOTH;
 }
 
 static const lh_part parts[] = {
     {LH_PART_WORD(fit, fit_params, kind), .after = "head-budget", .used = lh_policy_may_refer,
-     .needs = "a statistic other than position and last", .def = "none", .row.name = "fit",
-     .row.choices = (const char *const[]){"none", "bias", "values", "both", NULL},
+     .needs = "a statistic other than position and last", .def = "none", .row.name = "fit", .row.choices = kinds,
      .meanings =
          (const char *const[]){"Entries stay what they were.",
                                "A bias of each kept entry, which stands for the attention that went to evicted ones.",
@@ -178,3 +191,30 @@ const lh_method lh_method_fit = {.option = "--fit",
                                  .parts = parts,
                                  .traits = LH_REFERENCES | LH_WHOLE_PROMPT | LH_AT_EVICTION,
                                  .check = lh_check_references};
+
+/* ---- at every eviction ---- */
+
+static lh_status check_refit(const lh_policy *policy)
+{
+    if (is_fitted(policy))
+        LH_FAIL(LH_EUSAGE, "'--refit' fits at every eviction, the one at the end of the prompt included: leave '--fit' "
+                           "out");
+    return LH_OK;
+}
+
+static const lh_part refit_parts[] = {
+    {LH_PART_WORD(refit, fit_params, kind), .after = "head-budget", .used = lh_policy_may_refer,
+     .needs = "a statistic other than position and last", .def = "none", .row.name = "refit", .row.choices = kinds,
+     .meanings =
+         (const char *const[]){"Entries stay what they were.",
+                               "A bias of each kept entry, which stands for the attention that went to evicted ones.",
+                               "The values, so that outputs stay what they were.", "Both, first the biases."},
+     .row.help = "What of the kept entries is fitted at every eviction, so that queries which are drawn as 'longhaul "
+                 "learn' has found them distributed see in them what they saw in all."},
+    {.row.name = NULL}};
+
+const lh_method lh_method_refit = {.option = "--refit",
+                                   .active = is_fitted_again,
+                                   .parts = refit_parts,
+                                   .traits = LH_NEEDS_ROTATION | LH_NEEDS_SCORE_WEIGHTS | LH_REFITS,
+                                   .check = check_refit};

@@ -19,12 +19,13 @@ static void score_head(const lh_evictor *ev, const lh_plain_entries *p, int64_t 
 static lh_status score_heads(lh_evictor *ev, const lh_evict_job *job, float *scores)
 {
     lh_status st = LH_OK;
-    const int64_t n = lh_feature_count(ev->shape.head_dim), mark = lh_scratch_mark(&ev->exec);
-    float *features = lh_scratch_floats(ev, LH_PLAIN_ENTRIES_AT_ONCE * n);
+    const int64_t dim = ev->shape.head_dim, mark = lh_scratch_mark(&ev->exec);
+    float *features = lh_scratch_floats(ev, LH_PLAIN_ENTRIES_AT_ONCE * lh_feature_count(dim));
     lh_plain_entries p;
     LH_TRY_DONE(lh_plain_entries_open(&p, &ev->exec, job->entries, lh_key_rotation(ev, job), LH_PLAIN_KEYS_AND_VALUES));
     for (int64_t h = 0; h < job->entries->heads && lh_exec_ok(&ev->exec); h++)
-        if (p.len[h]) score_head(ev, &p, h, job->layer.score_weights + h * n, features, scores + h * ev->ld);
+        if (p.len[h])
+            score_head(ev, &p, h, job->layer.score_weights + h * lh_learnt_numbers(dim), features, scores + h * ev->ld);
 done:
     lh_plain_entries_close(&p);
     lh_scratch_release(&ev->exec, mark);

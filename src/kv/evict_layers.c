@@ -1,5 +1,7 @@
 /* One eviction, of a layer or of several together: workspace, scores, and compaction of the kept entries, in place
  * while decoding or out of the arena of the prefill. */
+#include <string.h>
+
 #include "kv/kv_impl.h"
 
 /* ---- work space ---- */
@@ -158,13 +160,43 @@ static void score(lh_kv *kv, const lh_evict_job *due, int64_t i)
     lh_evict_score(kv->evictor, &job, i);
 }
 
-/* Collective, as lh_kv_evict_layers. Either all jobs are ranked or no job. */
+/* Before the entries of a layer go; lens: [kv_count], filled. */
+static lh_reference_queries refer(lh_kv *kv, const lh_evict_job *due, int64_t *lens)
+{
+    lh_evict_job job = *due;
+    lh_arena *arena = &kv->layers[job.layer.index].arena;
+    LH_LATCH(&kv->exec, lh_arena_pull_len(arena, &kv->exec));
+    memcpy(lens, arena->len, (size_t)arena->view.heads * sizeof *lens);
+    job.entries = lh_kv_widen(kv, arena, 0);
+    return lh_evict_reference_queries(kv->evictor, &job, lens);
+}
+
+/* After it. */
+static void fit(lh_kv *kv, const lh_reference_queries *reference, const int64_t *before)
+{
+    lh_kv_layer *layer = &kv->layers[reference->layer.index];
+    lh_arena *arena = &layer->arena;
+    LH_LATCH(&kv->exec, lh_arena_pull_len(arena, &kv->exec));
+    lh_evict_fit(
+        kv->evictor, reference,
+        &(lh_evict_kept){
+            .entries = lh_kv_widen(kv, arena, 0), .offset = arena->offset, .len = arena->len, .before = before});
+    lh_kv_narrow_values(kv, arena);
+    if (kv->stats.norms >= 0) layer->entries_without_norm = lh_arena_longest(arena);
+}
+
+/* Collective, as lh_kv_evict_layers. Either all jobs are ranked or no job; one, if its entries are fitted. */
 static void select_and_compact(lh_kv *kv, const lh_evict_job *jobs, int64_t n)
 {
+    int64_t *before = kv->arrays.kept;
+    lh_reference_queries reference;
+    const int fits = lh_evict_fits(kv->evictor, jobs);
     lh_evict_classify(kv->evictor, jobs, n);
     for (int64_t i = 0; i < n && jobs->ranked; i++) score(kv, &jobs[i], i);
     if (jobs->ranked) lh_evict_choose(kv->evictor, jobs, n, NULL);
+    if (fits) reference = refer(kv, jobs, before);
     compact(kv, jobs, n);
+    if (fits) fit(kv, &reference, before);
     lh_evict_end(kv->evictor);
 }
 
@@ -184,7 +216,7 @@ void lh_kv_evict_layers(lh_kv *kv, lh_evict_job *jobs, int64_t n)
     int64_t count = 0;
     for (int64_t i = 0; i < n; i++) {
         if (!prepare(kv, &jobs[i], kv->arrays.room + i * kv->shape.heads.kv_heads)) continue;
-        if (count && due->ranked != jobs[i].ranked) {
+        if (count && (due->ranked != jobs[i].ranked || lh_evict_fits(kv->evictor, due))) {
             select_and_compact(kv, due, count);
             count = 0;
         }

@@ -133,6 +133,10 @@ lh_status lh_kv_quantise(lh_kv *kv, int64_t layer);
  * view if they are. */
 const lh_ragged *lh_kv_widen(lh_kv *kv, const lh_arena *arena, int64_t more);
 
+/* Values of the widened entries become those of the arena, which has the same entries; nothing where they are its own.
+ */
+void lh_kv_narrow_values(lh_kv *kv, lh_arena *arena);
+
 /* Memory for the widened entries of a layer, where evictions or passing rows read them. */
 lh_status lh_kv_reserve_widened(lh_kv *kv);
 void lh_kv_free_widened(lh_kv *kv);

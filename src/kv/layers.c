@@ -20,6 +20,13 @@ void lh_kv_make_budgets(lh_kv *kv, int64_t seen)
     kv->timeline.budgets_made = kv->numbers.evicts && kv->numbers.budget < seen;
 }
 
+/* Of the entries of a layer, at the end of the prompt or later. */
+static int fits_bias(const lh_kv *kv, int64_t layer)
+{
+    const lh_policy_methods *methods = &kv->numbers.methods;
+    return lh_fits_bias(methods) && (kv->layers[layer].plan.scored || lh_methods_have(methods, LH_REFITS));
+}
+
 lh_status lh_kv_begin_layers(lh_kv *kv, const lh_prompt *prompt)
 {
     const lh_kv_shape *s = &kv->shape;
@@ -34,7 +41,7 @@ lh_status lh_kv_begin_layers(lh_kv *kv, const lh_prompt *prompt)
     for (int64_t l = 0; l < s->layers; l++) {
         lh_layer_request request = {.layer = l, .budget = kv->arrays.budgets[l], .prompt = *prompt};
         kv->layers[l].plan = lh_kv_layer_plan(s, &kv->numbers, &request);
-        kv->layers[l].arena.form.has_bias = kv->layers[l].plan.scored && lh_fits_bias(&kv->numbers.methods);
+        kv->layers[l].arena.form.has_bias = fits_bias(kv, l);
         kv->layers[l].latest.position = -1;
         if (ring.rows) LH_TRY(lh_ring_alloc(&kv->layers[l].ring, lh_kv_device(kv), &ring));
     }
@@ -45,7 +52,7 @@ lh_status lh_kv_begin_layers(lh_kv *kv, const lh_prompt *prompt)
 
 const float *lh_kv_score_weights(const lh_kv_shape *s, int64_t layer)
 {
-    const int64_t numbers = s->heads.kv_count * lh_feature_count(s->head_dim);
+    const int64_t numbers = s->heads.kv_count * lh_learnt_numbers(s->head_dim);
     return s->score_weights ? s->score_weights + layer * numbers : NULL;
 }
 

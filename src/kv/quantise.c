@@ -1,7 +1,7 @@
 /* quantise.c - a cache of 8 bits: the prompt is read with entries of f32 or bf16, and the entries that a layer keeps
  * are quantised at the end of its prefill, after scores, selection and fit. So the keep sets and the logits of a prompt
- * do not depend on it. Evictions of codes move codes and scales, and never round again; scores that read keys or values
- * read widened ones. */
+ * do not depend on it. Evictions of codes move codes and scales, and round nothing again but values that are fitted
+ * again; scores and fits that read keys or values read widened ones. */
 #include "evict/counted_rows.h"
 #include "kv/kv_impl.h"
 
@@ -37,7 +37,8 @@ int lh_kv_widens_in_steps(const lh_kv *kv)
 static int widens_to_evict(const lh_kv *kv, int64_t layer)
 {
     const int counted = !lh_kv_slides(&kv->shape, layer) && lh_counted_rows_latest(&kv->numbers, &kv->shape.heads);
-    return kv->kept_type == LH_Q8 && lh_evicts_again(&kv->numbers) && lh_scores_read_entries(&kv->numbers, counted);
+    const int reads = lh_scores_read_entries(&kv->numbers, counted) || lh_methods_have(&kv->numbers.methods, LH_REFITS);
+    return kv->kept_type == LH_Q8 && lh_evicts_again(&kv->numbers) && reads;
 }
 
 lh_status lh_kv_reserve_widened(lh_kv *kv)
@@ -68,4 +69,9 @@ const lh_ragged *lh_kv_widen(lh_kv *kv, const lh_arena *arena, int64_t more)
     view->k_scale = view->v_scale = NULL;
     LH_LATCH(&kv->exec, lh_convert_entries(&kv->exec, view, arena, more));
     return view;
+}
+
+void lh_kv_narrow_values(lh_kv *kv, lh_arena *arena)
+{
+    if (arena->view.type == LH_Q8) LH_LATCH(&kv->exec, lh_convert_values(&kv->exec, arena, &kv->widened.view));
 }

@@ -31,7 +31,7 @@ struct lh_model {
     lh_projection *projections; /* [layers], for policies that use them */
     lh_matrix embed, head;      /* [vocab_count, hidden]; head is embed if tied */
     float *norm;
-    float *score_weights; /* device, [layers, kv_count, features] (score_weights.h); NULL: none */
+    float *score_weights; /* device, [layers, kv_count, numbers] (score_weights.h); NULL: none */
 };
 
 #endif

@@ -9,7 +9,7 @@
 #include "base/h5.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "kernels/ops.h"
+#include "evict/evict.h"
 
 enum { SCHEMA = 1 };
 static const char kind[] = "score-weights", array[] = "/weights", of_model[] = "model";
@@ -22,7 +22,7 @@ void lh_score_weights_clear(lh_score_weights *w)
 
 static int64_t count_of(const lh_score_weights *w)
 {
-    return w->layers * w->kv_heads * w->features;
+    return w->layers * w->kv_heads * w->numbers;
 }
 
 /* ---- the file ---- */
@@ -35,12 +35,12 @@ static lh_status read_array(lh_score_weights *w, lh_h5 *h5)
     LH_TRY_DONE(lh_h5_get(h5, array, &(lh_h5_shape){.type = LH_F32, .rank = 3, .dims = {-1, -1, -1}}, &shape, &w->at));
     w->layers = shape.dims[0];
     w->kv_heads = shape.dims[1];
-    w->features = shape.dims[2];
+    w->numbers = shape.dims[2];
     for (int64_t i = 0; i < count_of(w); i++)
         if (!isfinite(w->at[i]))
             LH_FAIL_DONE(LH_EFILE, "'%s' holds a weight that is not finite, for layer %lld, KV head %lld",
-                         lh_h5_path(h5), (long long)(i / w->features / w->kv_heads),
-                         (long long)(i / w->features % w->kv_heads));
+                         lh_h5_path(h5), (long long)(i / w->numbers / w->kv_heads),
+                         (long long)(i / w->numbers % w->kv_heads));
     LH_TRY_DONE(lh_h5_get_string(h5, "/", of_model, &identity));
     if (!identity || sscanf(identity, "%16" SCNx64, &w->model) != 1)
         LH_FAIL_DONE(LH_EFILE, "'%s' does not say which model its weights are for", lh_h5_path(h5));
@@ -70,7 +70,7 @@ lh_status lh_score_weights_write(const lh_score_weights *w, const char *path, co
 {
     lh_h5 *h5 = NULL;
     char identity[24];
-    const lh_h5_shape shape = {.type = LH_F32, .rank = 3, .dims = {w->layers, w->kv_heads, w->features}};
+    const lh_h5_shape shape = {.type = LH_F32, .rank = 3, .dims = {w->layers, w->kv_heads, w->numbers}};
     lh_status st = LH_OK;
     snprintf(identity, sizeof identity, "%016" PRIx64, w->model);
     LH_TRY_DONE(lh_h5_create(&h5, path, &(lh_h5_header){.kind = kind, .schema = SCHEMA, .run = run}));
@@ -110,12 +110,12 @@ lh_status lh_score_weights_name(char **out, const char *model)
 
 static lh_status check(const lh_score_weights *w, const char *path, const lh_score_weights_request *q)
 {
-    if (w->layers != q->layers || w->kv_heads != q->kv_heads || w->features != lh_feature_count(q->head_dim))
+    if (w->layers != q->layers || w->kv_heads != q->kv_heads || w->numbers != lh_learnt_numbers(q->head_dim))
         LH_FAIL(LH_EINPUT,
                 "the score weights '%s' are for %lld layers of %lld KV heads with %lld numbers, this model needs %lld, "
                 "%lld and %lld: make its own with 'longhaul learn'",
-                path, (long long)w->layers, (long long)w->kv_heads, (long long)w->features, (long long)q->layers,
-                (long long)q->kv_heads, (long long)lh_feature_count(q->head_dim));
+                path, (long long)w->layers, (long long)w->kv_heads, (long long)w->numbers, (long long)q->layers,
+                (long long)q->kv_heads, (long long)lh_learnt_numbers(q->head_dim));
     if (!q->identity || w->model == q->identity) return LH_OK;
     if (!q->path)
         LH_FAIL(LH_EINPUT, "'%s' was learnt from other weights than this model has ('%s' uses it all the same)", path,
@@ -156,15 +156,15 @@ done:
 
 int64_t lh_score_weights_bytes(const lh_config *config, const lh_heads *heads)
 {
-    return config->layers * heads->kv_count * lh_feature_count(config->head_dim) * (int64_t)sizeof(float);
+    return config->layers * heads->kv_count * lh_learnt_numbers(config->head_dim) * (int64_t)sizeof(float);
 }
 
 lh_status lh_score_weights_put(float **out, const lh_score_weights *w, const lh_exec *exec, const lh_heads *heads)
 {
-    const int64_t row = w->features * (int64_t)sizeof(float), own = heads->kv_count * w->features;
+    const int64_t row = w->numbers * (int64_t)sizeof(float), own = heads->kv_count * w->numbers;
     LH_TRY(lh_device_alloc(lh_exec_device(exec), out, w->layers * heads->kv_count * row, LH_MEM_WEIGHTS));
     for (int64_t l = 0; l < w->layers; l++)
-        lh_exec_put(exec, *out + l * own, w->at + (l * w->kv_heads + heads->kv_first) * w->features,
+        lh_exec_put(exec, *out + l * own, w->at + (l * w->kv_heads + heads->kv_first) * w->numbers,
                     heads->kv_count * row);
     return lh_exec_take(exec);
 }

@@ -1,6 +1,7 @@
-/* score_weights.h - the weights of '--statistic linear' for a model (evict/source_linear.c): for each KV head a number
- * for each feature of an entry. A file of the kind "score-weights", which 'longhaul learn' writes; the
- * engine looks for it in the folder of the checkpoint. */
+/* score_weights.h - what 'longhaul learn' finds of a model, for each KV head: the weights of '--statistic linear'
+ * (evict/source_linear.c), a number for each feature of an entry; and the distribution of queries for '--refit'
+ * (evict/drawn_queries.c). A file of the kind "score-weights"; the engine looks for it in the folder of the checkpoint.
+ */
 #ifndef LH_MODEL_SCORE_WEIGHTS_H
 #define LH_MODEL_SCORE_WEIGHTS_H
 
@@ -11,8 +12,8 @@
 #include "import/verify.h"
 
 typedef struct lh_score_weights {
-    int64_t layers, kv_heads, features; /* features: lh_feature_count of the head's dimensions */
-    float *at;                          /* host: [layers, kv_heads, features] */
+    int64_t layers, kv_heads, numbers; /* numbers: lh_learnt_numbers of the head's dimensions */
+    float *at;                         /* host: [layers, kv_heads, numbers] */
     uint64_t model; /* identity of the checkpoint that they were learnt from (lh_checkpoint_identity) */
     uint64_t hash;  /* of the numbers, never 0; 0: there are none */
 } lh_score_weights;
@@ -43,7 +44,7 @@ lh_status lh_score_weights_find(lh_score_weights *out, const lh_score_weights_re
 /* Bytes of the rows of a rank's KV heads, of a model with weights. */
 int64_t lh_score_weights_bytes(const lh_config *config, const lh_heads *heads);
 
-/* The rows of a rank's KV heads on its device, [layers, kv_count, features]; lh_device_free. */
+/* The rows of a rank's KV heads on its device, [layers, kv_count, numbers]; lh_device_free. */
 lh_status lh_score_weights_put(float **out, const lh_score_weights *w, const lh_exec *exec, const lh_heads *heads);
 
 #endif

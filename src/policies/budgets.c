@@ -124,8 +124,7 @@ int64_t lh_policy_row_of(const lh_policy_numbers *fixed, int64_t seen, int64_t r
     return r < fixed->first_rows ? r : seen - rows + r;
 }
 
-/* Where the r-th of `rows` rows is that are moved after `seen` tokens. */
-static int64_t row_after(int64_t seen, int64_t rows, int64_t r)
+int64_t lh_policy_row_after(int64_t seen, int64_t rows, int64_t r)
 {
     enum { AHEAD = 256 };
     return seen + ((r + 1) * AHEAD + rows - 1) / rows - 1;
@@ -133,7 +132,7 @@ static int64_t row_after(int64_t seen, int64_t rows, int64_t r)
 
 int64_t lh_policy_row_at(const lh_policy_numbers *fixed, int64_t seen, int64_t r)
 {
-    if (fixed->score.rows_at == LH_ROWS_AT_AFTER) return row_after(seen, lh_policy_rows(fixed, seen), r);
+    if (fixed->score.rows_at == LH_ROWS_AT_AFTER) return lh_policy_row_after(seen, lh_policy_rows(fixed, seen), r);
     return lh_policy_row_of(fixed, seen, r);
 }
 
@@ -149,7 +148,7 @@ int64_t lh_policy_reference_of(const lh_policy_numbers *fixed, int64_t seen, int
 
 int64_t lh_policy_reference_at(const lh_policy_numbers *fixed, int64_t seen, int64_t r)
 {
-    return row_after(seen, lh_policy_references(fixed, seen), r);
+    return lh_policy_row_after(seen, lh_policy_references(fixed, seen), r);
 }
 
 lh_protection lh_policy_protect(const lh_policy_numbers *fixed, const lh_protect_request *request)

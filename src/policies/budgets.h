@@ -56,6 +56,9 @@ int64_t lh_policy_spread_row(int64_t tokens, int64_t rows, int64_t r);
 int64_t lh_policy_row_of(const lh_policy_numbers *fixed, int64_t seen, int64_t r);
 int64_t lh_policy_row_at(const lh_policy_numbers *fixed, int64_t seen, int64_t r);
 
+/* Where the r-th of `rows` rows is that look from after `seen` tokens. */
+int64_t lh_policy_row_after(int64_t seen, int64_t rows, int64_t r);
+
 /* The number of separate reference rows: lh_policy_reference_rows of the prompt, spread over it, at most `seen`, with
  * positions after it; 0 if the policy has none. */
 int64_t lh_policy_references(const lh_policy_numbers *fixed, int64_t seen);

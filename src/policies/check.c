@@ -135,6 +135,9 @@ static const struct {
     {LH_FIXED_ROWS | LH_REFERENCES, LH_SLOTS,
      "rows that are observed again were rotated before the slots changed: it needs '--positions original', or "
      "statistics that go on ('--rows all', or '--window 0')"},
+    {LH_REFITS, LH_SLOTS | LH_BLOCKS,
+     "it fits entries with the rotation of their positions, at the end of the prompt and after it: it needs "
+     "'--positions original' and '--evict never' or every:M"},
     {LH_SLOTS | LH_UNEVEN_LAYERS, LH_BLOCKS,
      "in blocks a layer is cut before the prompt ends: it needs '--evict never' or every:M, or '--layer-budget "
      "uniform' and '--positions original'"},

@@ -28,6 +28,7 @@
 #define LH_NORMALISERS LH_TRAIT(20)         /* log-sum-exps of the scoring rows are read */
 #define LH_ALTERS_ROWS LH_TRAIT(14)         /* the scoring rows see other weights than the model gives */
 #define LH_NEEDS_SCORE_WEIGHTS LH_TRAIT(23) /* the model's weights for it (model/score_weights.h) */
+#define LH_REFITS LH_TRAIT(24)              /* kept entries are fitted at every eviction */
 #define LH_DRAWS LH_TRAIT(21)               /* kept entries depend on the seed */
 /* selection and budgets */
 #define LH_STAGED LH_TRAIT(15)     /* entries are selected in two stages, in no single order */
@@ -100,8 +101,8 @@ typedef struct lh_profile_part {
 /* A part: when a policy uses it, how its text becomes a number of the policy and back. Reading checks one text alone.
  */
 struct lh_part {
-    lh_option row; /* name, help, values; with a profile: its file_prefix, NULL: the file replaces a word */
-    const char *def;                      /* its text where neither option nor preset gives one; NULL: none */
+    lh_option row;   /* name, help, values; with a profile: its file_prefix, NULL: the file replaces a word */
+    const char *def; /* its text where neither option nor preset gives one; NULL: none */
     const char *const *meanings;          /* of its words, in their order; NULL: none */
     const char *const *words;             /* of a row without choices: first words of values; NULL: none */
     int (*used)(const lh_policy *policy); /* NULL: where its method is used */

@@ -277,7 +277,7 @@ END_TEST
 START_TEST(test_deterministic_runs_give_the_same_bits_twice_and_on_any_ranks)
 {
     static const lh_policy_options policies[] = {
-        {.policy = "ada-snapkv", .budget = "40%", .parts.evict = "every:3"},
+        {.policy = "ada-snapkv --refit both", .budget = "40%", .parts.evict = "every:3"},
         {.policy = "h2o", .budget = "40%", .parts.evict = "every:1"},
         {.policy = "keydiff", .budget = "40%", .parts = {.evict = "every:2", .positions = "slot"}},
     };

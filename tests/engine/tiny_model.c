@@ -7,8 +7,8 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "evict/evict.h"
 #include "import/checkpoint.h"
-#include "kernels/ops.h"
 #include "model/score_weights.h"
 
 /* As large as keeps a random model's activations of order one; biases and norms stay away from 0 and 1, so that a
@@ -93,11 +93,11 @@ static void write_score_weights(const char *path, const lh_config *config)
     char *beside = NULL;
     lh_checkpoint *ck = NULL;
     lh_score_weights w = {
-        .layers = config->layers, .kv_heads = config->kv_heads, .features = lh_feature_count(config->head_dim)};
-    const int64_t count = w.layers * w.kv_heads * w.features;
+        .layers = config->layers, .kv_heads = config->kv_heads, .numbers = lh_learnt_numbers(config->head_dim)};
+    const int64_t count = w.layers * w.kv_heads * w.numbers;
     w.at = malloc((size_t)count * sizeof *w.at);
     lh_normals(w.at, 7, 0, 0, count);
-    for (int64_t i = 0; i < count; i++) w.at[i] /= sqrtf((float)w.features);
+    for (int64_t i = 0; i < count; i++) w.at[i] /= sqrtf((float)w.numbers);
     lh_status st = lh_checkpoint_open(&ck, path);
     if (st == LH_OK) w.model = lh_checkpoint_identity(ck);
     if (st == LH_OK) st = lh_score_weights_name(&beside, path);

@@ -193,7 +193,7 @@ void kv_rig_size(lh_policy *policy)
 static void make_score_weights(kv_rig *r)
 {
     const kv_rig_case *c = r->of;
-    const int64_t n = lh_feature_count(c->dim);
+    const int64_t n = lh_learnt_numbers(c->dim);
     r->score_weights = host(c->layers * r->heads.kv_count * n, sizeof(float));
     for (int64_t l = 0; l < c->layers; l++)
         for (int64_t g = 0; g < r->heads.kv_count; g++)

@@ -70,7 +70,7 @@ typedef struct kv_rig {
     float *frequencies;
     lh_projection projections[KV_RIG_LAYERS];
     lh_rotation rotations[KV_RIG_LAYERS];
-    float *score_weights;  /* [layers, kv_count, features] */
+    float *score_weights;  /* [layers, kv_count, numbers] */
     kv_rig_result *result; /* where the listener writes during the prompt */
 } kv_rig;
 

@@ -1,8 +1,10 @@
 /* Laws of what comes after the prompt: steps and questions, evictions while decoding, forks. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/rng.h"
 #include "kv/forecast.h"
 #include "kv_oracle.h"
 
@@ -96,20 +98,24 @@ END_TEST
 START_TEST(test_decoding_with_evictions_takes_no_more_memory)
 {
     static const uint8_t sliding[2] = {1, 0};
-    static const lh_policy_options on[] = {{.policy = "streaming", .budget = "30"},
-                                           {.policy = "recency", .budget = "25", .parts = {.evict = "every:6"}},
-                                           {.policy = "streaming", .budget = "66"},
-                                           {.policy = "snapkv", .budget = "50", .parts = {.evict = "every:9"}},
-                                           {.policy = "knorm", .budget = "30"},
-                                           {.policy = "keydiff", .budget = "50", .parts = {.evict = "every:1"}},
-                                           {.policy = "tova", .budget = "50", .parts = {.evict = "every:1"}}};
-    for (int n = 0; n < 14; n++) {
-        kv_rig_case c = base_case(&on[n % 7]);
+    static const lh_policy_options on[] = {
+        {.policy = "streaming", .budget = "30"},
+        {.policy = "recency", .budget = "25", .parts = {.evict = "every:6"}},
+        {.policy = "streaming", .budget = "66"},
+        {.policy = "snapkv", .budget = "50", .parts = {.evict = "every:9"}},
+        {.policy = "knorm", .budget = "30"},
+        {.policy = "keydiff", .budget = "50", .parts = {.evict = "every:1"}},
+        {.policy = "tova", .budget = "50", .parts = {.evict = "every:1"}},
+        {.policy = "keydiff --refit both", .budget = "50", .parts = {.evict = "every:9"}}};
+    enum { POLICIES = sizeof on / sizeof *on };
+    for (int n = 0; n < 2 * POLICIES; n++) {
+        const int fits = n % POLICIES == POLICIES - 1;
+        kv_rig_case c = base_case(&on[n % POLICIES]);
         kv_rig r;
         kv_rig_result got;
         lh_kv_forecast f;
         c.more = 1000;
-        if (n >= 7) c.sliding = sliding, c.window = 40;
+        if (n >= POLICIES) c.sliding = sliding, c.window = 40;
         kv_rig_open(&r, &c, mt_comm(), kv_rig_backend(_i));
         lh_kv_shape shape = kv_rig_shape(&r);
         mt_try(lh_kv_forecast_make(
@@ -123,7 +129,7 @@ START_TEST(test_decoding_with_evictions_takes_no_more_memory)
         lh_mem_usage u = lh_device_usage(r.device);
         mt_check(u.now[LH_MEM_KV] == held, "the cache grew from %lld to %lld bytes", (long long)held,
                  (long long)u.now[LH_MEM_KV]);
-        mt_check(kv_rig_entries_are_whole(&r), "an entry is not what was appended");
+        mt_check(fits || kv_rig_entries_are_whole(&r), "an entry is not what was appended");
         lh_kv_close(r.kv);
         r.kv = NULL;
         int64_t scratch = lh_device_usage(r.device).now_total; /* of operations: it stays with the stream */
@@ -437,6 +443,121 @@ START_TEST(test_windows_are_observed_again_over_what_is_held)
 }
 END_TEST
 
+/* Entries that attention reads: keys, values and biases of a head. */
+typedef struct entries {
+    double k[256][8], v[256][8], bias[256];
+    int64_t n;
+} entries;
+
+static void attend(const entries *e, const double *q, double scale, double *out)
+{
+    double weights[256], sum = 0;
+    for (int64_t s = 0; s < e->n; s++) {
+        double logit = e->bias[s];
+        for (int i = 0; i < 8; i++) logit += scale * q[i] * e->k[s][i];
+        sum += weights[s] = exp(logit);
+    }
+    for (int i = 0; i < 8; i++) out[i] = 0;
+    for (int64_t s = 0; s < e->n; s++)
+        for (int i = 0; i < 8; i++) out[i] += weights[s] / sum * e->v[s][i];
+}
+
+static void all_entries(const kv_rig *r, int64_t layer, int64_t h, entries *e)
+{
+    *e = (entries){.n = lh_kv_seen(r->kv)};
+    for (int64_t p = 0; p < e->n; p++)
+        for (int i = 0; i < 8; i++) {
+            e->k[p][i] = (double)kv_rig_element(r->of, 'k', layer, p, r->heads.kv_first + h, i);
+            e->v[p][i] = (double)kv_rig_element(r->of, 'v', layer, p, r->heads.kv_first + h, i);
+        }
+}
+
+static void kept_entries(const kv_rig *r, int64_t layer, int64_t h, entries *e)
+{
+    const lh_ragged *view = lh_kv_view(r->kv, layer);
+    const int64_t size = lh_dtype_bytes(view->type);
+    *e = (entries){.n = view->len[h]};
+    for (int64_t n = 0; n < e->n; n++) {
+        const int64_t s = view->offset[h] + n;
+        e->bias[n] = view->bias ? (double)view->bias[s] : 0;
+        for (int i = 0; i < 8; i++) {
+            float k, v;
+            lh_dtype_convert(&k, LH_F32, (char *)view->k + (s * 8 + i) * size, view->type, 1);
+            lh_dtype_convert(&v, LH_F32, (char *)view->v + (s * 8 + i) * size, view->type, 1);
+            e->k[n][i] = (double)k;
+            e->v[n][i] = (double)v;
+        }
+    }
+}
+
+/* A query of the distribution that the weights give, at a position after the tokens seen. */
+static void draw_query(const kv_rig *r, int64_t layer, int64_t h, int64_t m, double *q)
+{
+    const kv_rig_case *c = r->of;
+    const int64_t half = kv_rig_half(c), numbers = lh_feature_count(8), g = r->heads.kv_first + h;
+    float z[8];
+    double x[8];
+    lh_normals(z, 77, (uint64_t)(layer * 8 + g), m * 8, 8);
+    for (int i = 0; i < 8; i++)
+        q[i] = x[i] = (double)kv_rig_score_weight(c, layer, g, numbers + i) +
+                      (double)(kv_rig_score_weight(c, layer, g, numbers + 8 + i) * z[i]);
+    for (int64_t i = 0; i < half; i++) {
+        const double angle = (double)(lh_kv_seen(r->kv) + m) * (double)kv_rig_frequency_of(c, layer, i);
+        q[i] = x[i] * cos(angle) - x[i + half] * sin(angle);
+        q[i + half] = x[i + half] * cos(angle) + x[i] * sin(angle);
+    }
+}
+
+/* Squared distance of the outputs of fresh queries over the cache from those over all tokens, over this rank's heads.
+ */
+static double distance(const kv_rig *r)
+{
+    double sum = 0;
+    for (int64_t l = 0; l < r->of->layers; l++)
+        for (int64_t h = 0; h < r->heads.kv_count; h++) {
+            entries all, kept;
+            all_entries(r, l, h, &all);
+            kept_entries(r, l, h, &kept);
+            for (int64_t m = 0; m < 100; m++) {
+                double q[8], want[8], got[8];
+                draw_query(r, l, h, m, q);
+                attend(&all, q, kv_rig_scale(r->of), want);
+                attend(&kept, q, kv_rig_scale(r->of), got);
+                for (int i = 0; i < 8; i++) sum += (want[i] - got[i]) * (want[i] - got[i]);
+            }
+        }
+    return sum;
+}
+
+START_TEST(test_refits_bring_queries_nearer_that_were_not_drawn)
+{
+    static const char *const policies[] = {"keydiff", "keydiff --refit values", "keydiff --refit both",
+                                           "keydiff --refit both --head-budget adaptive"};
+    enum { POLICIES = sizeof policies / sizeof *policies };
+    for (int type = 0; type < 2; type++) {
+        double off[POLICIES];
+        for (int n = 0; n < POLICIES; n++) {
+            kv_rig_case c =
+                base_case(&(lh_policy_options){.policy = policies[n], .budget = "30", .parts = {.evict = "every:8"}});
+            kv_rig r;
+            kv_rig_result got;
+            c.type = type ? LH_BF16 : LH_F32;
+            kv_rig_open(&r, &c, mt_comm(), kv_rig_backend(_i));
+            kv_rig_prefill(&r, &got);
+            for (int step = 0; step < 24; step++) kv_rig_take(&r, LH_KV_STEP, 1);
+            mt_check(kv_rig_evictions(r.kv) == 3, "%lld evictions", (long long)kv_rig_evictions(r.kv));
+            off[n] = distance(&r);
+            kv_rig_result_clear(&got);
+            kv_rig_close(&r);
+        }
+        for (int n = 1; n < POLICIES; n++)
+            mt_check(off[n] < 0.6 * off[0], "%s, '%s': %g, unfitted %g", type ? "bf16" : "f32", policies[n], off[n],
+                     off[0]);
+    }
+    mt_end();
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("decode");
@@ -447,6 +568,7 @@ int main(void)
     tcase_add_loop_test(laws, test_sliding_layers_hold_what_the_next_row_sees_and_full_ones_all, 0, kv_rig_backends());
     tcase_add_loop_test(laws, test_a_fork_begins_with_every_slot_of_its_origin, 0, kv_rig_backends());
     tcase_add_loop_test(laws, test_windows_are_observed_again_over_what_is_held, 0, kv_rig_backends());
+    tcase_add_loop_test(laws, test_refits_bring_queries_nearer_that_were_not_drawn, 0, kv_rig_backends());
     tcase_add_loop_test(laws, test_a_rank_without_memory_fails_on_all_ranks, 0, kv_rig_backends());
     tcase_add_loop_test(laws, test_what_was_reserved_is_told_once, 0, kv_rig_backends());
     tcase_add_loop_test(laws, test_what_evictions_free_is_reserved, 0, kv_rig_backends());

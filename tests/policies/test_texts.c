@@ -32,6 +32,7 @@ static const struct {
     VALUES("compete-by", "scores", "losses"),
     VALUES("fit", "none", "bias", "values", "both"),
     VALUES("ridge", "0", "0.1", "1"),
+    VALUES("refit", "none", "bias", "values", "both"),
     VALUES("rows-at", "own", "after", "repeat", "repeat:8", "repeat:512", "text:0123456789abcdef"),
     VALUES("rows", "all", "last:1", "last:32", "last:64", "5%", "0.125%", "sample:1", "sample:512"),
     VALUES("gain", "on", "off"),

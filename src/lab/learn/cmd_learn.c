@@ -80,7 +80,8 @@ static const lh_syntax syntax = {
             "pass. This command lets the model read some texts, and fits a linear function of an entry's own key and "
             "value to such scores, for every KV head (ridge regression). '--statistic linear' then scores by it, at "
             "the end of a prompt and while decoding; '--learnt' uses it beside the attention of rows after the "
-            "prompt.\n\nThe texts should be of the kinds that prompts will have; a few thousand tokens are enough. "
+            "prompt. It also finds how the model's queries are distributed, which '--refit' draws from.\n\nThe texts "
+            "should be of the kinds that prompts will have; a few thousand tokens are enough. "
             "The weights take some KiB to MiB, and are for this model alone.",
     .max_args = 64,
     .reads_args = 1,
@@ -239,6 +240,7 @@ static lh_status print(const run *r)
 {
     lh_status st = LH_OK;
     const lh_score_weights *w = &r->result.weights;
+    const int64_t features = lh_feature_count(lh_engine_get(r->engine)->config->head_dim);
     const int64_t tokens = r->prompts * r->v->learn.tokens;
     double mean, least;
     lh_buf text = {0};
@@ -252,7 +254,7 @@ static lh_status print(const run *r)
     if (r->v->learn.json) {
         object = json_pack("{ss, sI, sI, sI, sI, sf, sf, sf}", "output", r->output, "prompts", (json_int_t)r->prompts,
                            "tokens", (json_int_t)tokens, "kv_heads", (json_int_t)(w->layers * w->kv_heads), "weights",
-                           (json_int_t)w->features, "explained", mean, "explained_least", least, "seconds", r->seconds);
+                           (json_int_t)features, "explained", mean, "explained_least", least, "seconds", r->seconds);
         if (!object) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate memory for the report");
         LH_TRY_DONE(lh_shell_write_json(object));
         goto done;
@@ -260,7 +262,7 @@ static lh_status print(const run *r)
     LH_TRY_DONE(lh_buf_printf(&text,
                               "%s: %lld weights for each of %lld KV heads, from %lld prompts, %lld tokens, in %.1f s\n"
                               "they explain %.2f of the variance of the scores of '%s' (mean of heads; least %.2f)\n",
-                              r->output, (long long)w->features, (long long)(w->layers * w->kv_heads),
+                              r->output, (long long)features, (long long)(w->layers * w->kv_heads),
                               (long long)r->prompts, (long long)tokens, r->seconds, mean, r->v->learn.target, least));
     LH_TRY_DONE(lh_shell_write_plain(&text));
 done:

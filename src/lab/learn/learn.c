@@ -9,6 +9,7 @@
 #include "exec/scratch.h"
 #include "lab/learn/calibration.h"
 #include "lab/learn/entry_equations.h"
+#include "lab/learn/query_moments.h"
 
 /* First entries of a prompt, which are not learnt from. */
 enum { SINKS = 4 };
@@ -24,6 +25,7 @@ typedef struct run {
     lh_scratch scratch;
     lh_heads heads;
     lh_entry_equations equations;
+    lh_query_moments queries;
     lh_calibration *calibration;
     float *weights;              /* device: this rank's rows (lh_score_weights_put), in the second pass */
     const lh_rotation *rotation; /* of the layer at the end of its prefill */
@@ -38,7 +40,7 @@ typedef struct head_scores {
     const float *scores; /* device */
 } head_scores;
 
-/* ---- first pass: equations ---- */
+/* ---- first pass: equations, and queries ---- */
 
 static void take_logs(run *r, const head_scores *of, int64_t first, int64_t count)
 {
@@ -70,13 +72,27 @@ static void add_head(run *r, const lh_plain_entries *entries, const head_scores 
     lh_scratch_release(&r->exec, mark);
 }
 
+static int64_t all_rows(void *self, int64_t layer)
+{
+    (void)self;
+    (void)layer;
+    return 0;
+}
+
+static lh_status take_rows(void *self, const lh_evict_job *job, const lh_kv_rows *rows)
+{
+    run *r = self;
+    lh_query_moments_add(&r->queries, job, &rows->queries, SINKS);
+    return lh_exec_take(&r->exec);
+}
+
 /* ---- second pass: scales ---- */
 
 static void count_head(run *r, const lh_plain_entries *entries, const head_scores *of)
 {
     const int64_t n = r->equations.features, g = r->heads.kv_first + of->h, mark = lh_scratch_mark(&r->exec);
     if (g < r->heads.counted_first || g >= r->heads.counted_first + r->heads.counted_count) return;
-    const float *w = r->weights + (of->layer * r->heads.kv_count + of->h) * n;
+    const float *w = r->weights + (of->layer * r->heads.kv_count + of->h) * r->out->weights.numbers;
     float *rows = lh_scratch_alloc(&r->exec, LH_PLAIN_ENTRIES_AT_ONCE * n * 4),
           *learnt = lh_scratch_alloc(&r->exec, LH_PLAIN_ENTRIES_AT_ONCE * 4);
     for (int64_t at = r->first; at < entries->len[of->h] && lh_exec_ok(&r->exec); at += LH_PLAIN_ENTRIES_AT_ONCE) {
@@ -126,7 +142,11 @@ static lh_status prefill(run *r, const lh_policy *policy, const int32_t *ids)
 {
     lh_status st = LH_OK;
     lh_session *session = NULL;
-    const lh_kv_listener listener = {.self = r, .whole = take_layer, .scored = take_scores};
+    const lh_kv_listener listener = {.self = r,
+                                     .first_row = all_rows,
+                                     .rows = r->weights ? NULL : take_rows,
+                                     .whole = take_layer,
+                                     .scored = take_scores};
     const lh_session_options options = {.policy = policy,
                                         .profiles = r->request->profiles,
                                         .prompt = r->request->tokens,
@@ -163,11 +183,12 @@ static lh_status solve(run *r)
     for (int64_t l = 0; l < w->layers && st == LH_OK; l++)
         for (int64_t i = 0; i < h->counted_count && st == LH_OK; i++) {
             const int64_t row = l * w->kv_heads + h->counted_first + i;
-            st = lh_entry_equations_solve(&r->equations, l, i, r->request->ridge, w->at + row * w->features,
+            st = lh_entry_equations_solve(&r->equations, l, i, r->request->ridge, w->at + row * w->numbers,
                                           &r->out->explained[row]);
         }
     LH_TRY(lh_comm_agree_untimed(comm, st));
-    LH_TRY(lh_comm_allreduce(comm, w->at, w->layers * w->kv_heads * w->features, LH_F32, LH_SUM));
+    LH_TRY(lh_comm_allreduce(comm, w->at, w->layers * w->kv_heads * w->numbers, LH_F32, LH_SUM));
+    LH_TRY(lh_query_moments_share(&r->queries, w->at + r->equations.features, w->numbers));
     return lh_comm_allreduce(comm, r->out->explained, w->layers * w->kv_heads, LH_F32, LH_SUM);
 }
 
@@ -179,9 +200,11 @@ static lh_status calibrate(run *r)
     const lh_calibration_line line = lh_calibration_fit(r->calibration, r->request->share);
     if (!(line.slope > 0))
         LH_FAIL(LH_EINPUT, "the learnt scores of these texts do not order their entries: give longer texts");
-    for (int64_t i = 0; i < w->layers * w->kv_heads * w->features; i++) w->at[i] *= (float)line.slope;
-    for (int64_t i = 0; i < w->layers * w->kv_heads; i++)
-        if (r->out->explained[i] >= 0) w->at[(i + 1) * w->features - 1] += (float)line.constant;
+    for (int64_t i = 0; i < w->layers * w->kv_heads; i++) {
+        float *row = w->at + i * w->numbers, *last = row + r->equations.features - 1;
+        for (float *at = row; at <= last; at++) *at *= (float)line.slope;
+        if (r->out->explained[i] >= 0) *last += (float)line.constant;
+    }
     r->out->slope = line.slope;
     r->out->constant = line.constant;
     return LH_OK;
@@ -196,12 +219,13 @@ static lh_status open_run(run *r)
     r->heads = lh_model_shard(v->model)->heads;
     *w = (lh_score_weights){.layers = v->config->layers,
                             .kv_heads = v->config->kv_heads,
-                            .features = lh_feature_count(v->config->head_dim),
+                            .numbers = lh_learnt_numbers(v->config->head_dim),
                             .model = v->identity};
-    LH_TRY(lh_calloc(&w->at, w->layers * w->kv_heads * w->features, sizeof *w->at));
+    LH_TRY(lh_calloc(&w->at, w->layers * w->kv_heads * w->numbers, sizeof *w->at));
     LH_TRY(lh_calloc(&r->out->explained, w->layers * w->kv_heads, sizeof *r->out->explained));
     LH_TRY(lh_calloc(&r->calibration, 1, sizeof *r->calibration));
     LH_TRY(lh_calloc(&r->logs, LH_PLAIN_ENTRIES_AT_ONCE, sizeof *r->logs));
+    LH_TRY(lh_query_moments_open(&r->queries, &r->exec, &r->heads, w->layers, v->config->head_dim));
     return lh_entry_equations_open(&r->equations, &r->exec, w->layers, r->heads.counted_count, v->config->head_dim);
 }
 
@@ -210,6 +234,7 @@ static void close_run(run *r)
     lh_progress_clear(&r->progress);
     lh_device_free(lh_exec_device(&r->exec), r->weights);
     lh_entry_equations_close(&r->equations);
+    lh_query_moments_close(&r->queries);
     lh_free(r->calibration);
     lh_free(r->logs);
 }

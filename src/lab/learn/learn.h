@@ -1,6 +1,7 @@
-/* learn.h - learns the weights of '--statistic linear' from a model's own prefill: in a first pass over the prompts the
- * scores of a policy that looks back at the whole prompt are the target of a ridge regression for each KV head, from
- * the features of an entry to the logarithm of its score; a second pass counts the learnt scores and the scores of
+/* learn.h - learns the weights of '--statistic linear' and the distribution of queries for '--refit'
+ * (query_moments.h) from a model's own prefill: in a first pass over the prompts the scores of a policy that looks back
+ * at the whole prompt are the target of a ridge regression for each KV head, from the features of an entry to the
+ * logarithm of its score; a second pass counts the learnt scores and the scores of
  * '--statistic rms --rows-at after', and puts the weights on the scale of the latter (calibration.h). Sums are in
  * double and in the order of the prompts: the same weights on any number of ranks, where the prefill's bits are the
  * same. */

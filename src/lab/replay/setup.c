@@ -40,6 +40,8 @@ static lh_status add_name(char ***names, int64_t *n, const char *name)
     return LH_OK;
 }
 
+static const char refits[] = "it fits entries again at every eviction, and a trace has them as the model made them "
+                             "('--refit none' can be)";
 static const char repeats[] = "its rows are of probe tokens, which pass through the model and are in no trace "
                               "('--rows-at own' or 'after' can be)";
 
@@ -159,6 +161,7 @@ const char *lh_replay_missing(const lh_trace_file *trace, lh_replay_judge judge,
     const int after = lh_replay_judge_of(trace, judge) == LH_JUDGE_DECODE;
     const char *why = NULL;
     if (lh_policy_has_probes(policy)) return repeats;
+    if (lh_policy_has(policy, LH_REFITS)) return refits;
     lh_policy asked = lh_replay_policy(policy);
     lh_policy_ask(&asked, trace->questions.asked);
     if (asked.proxies.kind == LH_PROXIES_QUESTION && asked.proxies.question == 0)
