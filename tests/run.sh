@@ -35,13 +35,13 @@ esac
 # mpirun and each rank would look for devices on the PCI bus, which takes a tenth of a short run.
 export HWLOC_COMPONENTS=-pci,-linux:pci
 
-# run_tests FOLDER [CTEST OPTIONS…]: says what failed and how; the summary stays in $logs/FOLDER.tests. Two tests more
-# than there are cores, because ranks and programs that are started wait for each other, asleep (tests/yield.c).
+# run_tests FOLDER [CTEST OPTIONS…]: says what failed and how; the summary stays in $logs/FOLDER.tests. One test more than
+# there are cores, because ranks and programs that are started wait for each other.
 run_tests() {
     local folder=$1 name
     name=${folder//\//-}
     shift
-    watched "$logs/$name.tests" ctest --test-dir "$root/$folder" --output-on-failure -j "$((cores + 2))" "$@" && return
+    watched "$logs/$name.tests" ctest --test-dir "$root/$folder" --output-on-failure -j "$((cores + 1))" "$@" && return
     failed=1
     say "tests of $folder failed:"
     # Without what ctest says of the tests that passed, and without its summary.
