@@ -8,9 +8,9 @@
 #include "kv/kv.h"
 
 /* Tokens of the lead-ins with an engine's tokenizer: a sentence of KVzip or a question, then the end of the user's turn
- * and the beginning of the answer in the model's chat format; without one the end of the sentence's line. Zero where
- * the policy has no probe tokens, or a model that repeats no tokenizer. LH_EUSAGE: a model without a tokenizer reads no
- * questions. LH_EINPUT: the chat template cannot be read or rendered. Not collective. */
+ * and the beginning of the answer in the model's chat format; without a format the end of the sentence's line. Zero
+ * where the policy has no probe tokens, or a model that repeats no tokenizer. LH_EUSAGE: a model without a tokenizer
+ * reads no questions. LH_EINPUT: the chat template cannot be read or rendered. Not collective. */
 lh_status lh_probe_leads_of(lh_probe_leads *out, const lh_engine *engine, const lh_policy *policy,
                             const lh_profiles *profiles);
 

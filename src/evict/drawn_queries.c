@@ -14,7 +14,7 @@ int64_t lh_learnt_numbers(int64_t head_dim)
 typedef struct head_queries {
     float *q;
     int64_t ld;
-    const float *means; /* [2, dim] */
+    const float *means; /* [2, dim]: means, then standard deviations */
     uint64_t stream;
     int64_t first; /* of the stream's normals */
 } head_queries;
@@ -33,11 +33,11 @@ static void draw(const lh_evictor *ev, const lh_evict_job *job, const float *lea
     const int64_t dim = ev->shape.head_dim, numbers = lh_learnt_numbers(dim);
     for (int64_t i = 0; i < h->kv_count * h->group; i++) {
         const int64_t own = i / h->group;
-        const uint64_t layer = (uint64_t)(job->layer.index * h->kv_heads + h->kv_first + own);
+        const uint64_t head = (uint64_t)(job->layer.index * h->kv_heads + h->kv_first + own);
         draw_head(&(head_queries){.q = q + i * dim,
                                   .ld = h->kv_count * h->group * dim,
                                   .means = learnt + own * numbers + lh_feature_count(dim),
-                                  .stream = layer << 32 | (uint64_t)job->number,
+                                  .stream = head << 32 | (uint64_t)job->number,
                                   .first = i % h->group * LH_DRAWN_REFERENCES * dim},
                   dim, normals);
     }
@@ -61,14 +61,10 @@ done:
     return st;
 }
 
-/* On the scratch stack. */
-static const int32_t *put_positions(lh_evictor *ev, int64_t seen)
+static int64_t position_of(const lh_policy_numbers *fixed, int64_t seen, int64_t r)
 {
-    int32_t positions[LH_DRAWN_REFERENCES], *at = lh_scratch_alloc(&ev->exec, sizeof positions);
-    for (int64_t r = 0; r < LH_DRAWN_REFERENCES; r++)
-        positions[r] = (int32_t)lh_policy_row_after(seen, LH_DRAWN_REFERENCES, r);
-    lh_exec_put(&ev->exec, at, positions, sizeof positions);
-    return at;
+    (void)fixed;
+    return lh_policy_row_after(seen, LH_DRAWN_REFERENCES, r);
 }
 
 lh_row_block lh_drawn_references(lh_evictor *ev, const lh_evict_job *job)
@@ -78,19 +74,16 @@ lh_row_block lh_drawn_references(lh_evictor *ev, const lh_evict_job *job)
     const int64_t heads = ev->shape.heads.kv_count * ev->shape.heads.group, dim = ev->shape.head_dim,
                   rows = LH_DRAWN_REFERENCES;
     float *q = lh_scratch_floats(ev, rows * heads * dim), *lse = lh_scratch_floats(ev, rows * heads);
-    const int32_t *positions = put_positions(ev, job->seen);
+    lh_row_block b = {.rows = {.q = q,
+                               .positions = lh_put_row_positions(ev, position_of, job->seen, rows),
+                               .tokens = rows,
+                               .q_ld = heads * dim},
+                      .lse_ld = heads};
     LH_LATCH(x, put_draws(ev, job, q));
     if (r->rotary)
-        LH_RUN(x, rope, .x = q, .positions = positions, .inv_freq = r->inv_freq, .tokens = rows, .heads = heads,
+        LH_RUN(x, rope, .x = q, .positions = b.rows.positions, .inv_freq = r->inv_freq, .tokens = rows, .heads = heads,
                .dim = dim, .rotary = r->rotary, .ld = heads * dim, .scale = r->scale, .scaling = r->queries);
-    LH_RUN(x, row_lse, .lse = lse,
-           .rows = {.q = q,
-                    .positions = positions,
-                    .kv = job->entries,
-                    .map = {.heads = heads, .group = ev->shape.heads.group},
-                    .logit = lh_logit_of(ev, job),
-                    .rows = rows,
-                    .q_ld = heads * dim});
-    return (lh_row_block){.rows = {.q = q, .lse = lse, .positions = positions, .tokens = rows, .q_ld = heads * dim},
-                          .lse_ld = heads};
+    lh_find_normalisers(ev, job, &b, lse);
+    b.rows.lse = lse;
+    return b;
 }

@@ -117,6 +117,13 @@ uint8_t *lh_layer_state(const lh_evictor *ev);
 
 /* ---- query rows on their way to the columns (query_rows.c) ---- */
 
+/* A position of row r (budgets.h); and the positions of n rows, on the scratch stack. */
+typedef int64_t lh_row_position(const lh_policy_numbers *fixed, int64_t seen, int64_t r);
+int32_t *lh_put_row_positions(lh_evictor *ev, lh_row_position *of, int64_t seen, int64_t n);
+
+/* lse = the log-sum-exps of a block's rows over the entries of the job, [tokens, query heads]. */
+void lh_find_normalisers(lh_evictor *ev, const lh_evict_job *job, const lh_row_block *b, float *lse);
+
 /* The rows from row `at` on, at most LH_ROWS_AT_ONCE of them. */
 lh_query_rows lh_rows_from(const lh_evictor *ev, const lh_query_rows *rows, int64_t at);
 

@@ -159,24 +159,9 @@ static lh_query_rows kept_rows(lh_evictor *ev, const lh_evict_job *job)
                            .hidden_type = LH_F32};
 }
 
-/* A position of row r (budgets.h). */
-typedef int64_t position_of(const lh_policy_numbers *fixed, int64_t seen, int64_t r);
-
-/* On the scratch stack: the positions of n rows. */
-static int32_t *put_positions(lh_evictor *ev, position_of *of, int64_t seen, int64_t n)
-{
-    const int64_t bytes = n * (int64_t)sizeof(int32_t);
-    int32_t *positions = NULL, *at = lh_scratch_alloc(&ev->exec, bytes);
-    lh_exec_latch(&ev->exec, lh_calloc(&positions, n, sizeof *positions));
-    for (int64_t r = 0; r < n && positions; r++) positions[r] = (int32_t)of(&ev->policy, seen, r);
-    lh_exec_put(&ev->exec, at, positions, bytes);
-    lh_free(positions);
-    return at;
-}
-
 /* A copy of rows, moved from their positions in the prompt to the positions from which they score: rotated back, and
  * again. */
-static void rotate_to_after_prompt(lh_evictor *ev, const lh_evict_job *job, lh_query_rows *rows, position_of *from)
+static void rotate_to_after_prompt(lh_evictor *ev, const lh_evict_job *job, lh_query_rows *rows, lh_row_position *from)
 {
     const lh_exec *x = &ev->exec;
     const lh_rotation *r = job->layer.rotation;
@@ -185,7 +170,7 @@ static void rotate_to_after_prompt(lh_evictor *ev, const lh_evict_job *job, lh_q
     float *q = lh_copy_rows(ev, rows);
     if (!r->rotary) return;
     const int64_t mark = lh_scratch_mark(x);
-    const int32_t *positions = put_positions(ev, from, job->seen, n);
+    const int32_t *positions = lh_put_row_positions(ev, from, job->seen, n);
     float *inverse = lh_scratch_floats(ev, r->rotary / 2);
     LH_LATCH(x, lh_rotation_put_inverse(r, x, inverse));
     LH_RUN(x, rope, .x = q, .positions = positions, .inv_freq = inverse, .tokens = n, .heads = heads, .dim = dim,
@@ -207,7 +192,7 @@ static lh_row_block references_apart(lh_evictor *ev, const lh_evict_job *job, in
 {
     lh_query_rows rows = {.q = ev->store.references, .tokens = n, .q_ld = ev->shape.heads.q_count * ev->shape.head_dim};
     if (job->references) rows = *job->references;
-    rows.positions = put_positions(ev, lh_policy_reference_at, job->seen, n);
+    rows.positions = lh_put_row_positions(ev, lh_policy_reference_at, job->seen, n);
     rotate_to_after_prompt(ev, job, &rows, lh_policy_reference_of);
     return lh_join_rows(ev, job, &rows);
 }

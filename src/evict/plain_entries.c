@@ -72,7 +72,7 @@ void lh_plain_entries_weigh(const lh_plain_entries *p, int64_t count, const floa
     const int64_t dim = p->entries->head_dim, n = lh_feature_count(dim);
     LH_RUN(p->exec, entry_features, .y = features, .keys = p->keys, .values = p->values, .rows = count, .dim = dim,
            .y_ld = n);
-    /* the weights are the row, and entries the outputs: of one row many threads compute the outputs */
+    /* a product of one row, the weights, whose outputs are the entries: threads share the outputs of a row */
     LH_RUN(p->exec, gemm, .y = y, .x = weights, .w = lh_plain_matrix(features, LH_F32, n), .type = LH_F32,
            .order = order, .tokens = 1, .out = count, .in = n, .y_ld = count, .x_ld = n);
 }

@@ -17,28 +17,43 @@ typedef struct fit_params {
 
 enum { FIT_NONE, FIT_BIAS, FIT_VALUES, FIT_BOTH };
 static const char *const kinds[] = {"none", "bias", "values", "both", NULL};
+static const char *const meanings[] = {
+    "Entries stay what they were.",
+    "A bias of each kept entry, which stands for the attention that went to evicted ones.",
+    "The values, so that outputs stay what they were.",
+    "A bias of each kept entry for the attention that went to evicted ones, then the values."};
 
-static const fit_params *params_of(const lh_policy_methods *methods)
+static int kind_of(const lh_policy_methods *methods, lh_method_id id)
 {
-    return lh_params_of(methods, lh_methods_have(methods, LH_REFITS) ? LH_METHOD_refit : LH_METHOD_fit);
+    const fit_params *p = lh_params_of(methods, id);
+    return p->kind;
+}
+
+/* Of the method that the policy uses. */
+static int kind_in_use(const lh_policy_methods *methods)
+{
+    return kind_of(methods, lh_methods_have(methods, LH_REFITS) ? LH_METHOD_refit : LH_METHOD_fit);
+}
+
+static int has_values(int kind)
+{
+    return kind == FIT_VALUES || kind == FIT_BOTH;
 }
 
 int lh_fits_bias(const lh_policy_methods *methods)
 {
-    const int kind = params_of(methods)->kind;
+    const int kind = kind_in_use(methods);
     return kind == FIT_BIAS || kind == FIT_BOTH;
 }
 
 int lh_fits_values(const lh_policy_methods *methods)
 {
-    const int kind = params_of(methods)->kind;
-    return kind == FIT_VALUES || kind == FIT_BOTH;
+    return has_values(kind_in_use(methods));
 }
 
 int lh_evict_fits(const lh_evictor *ev, const lh_evict_job *job)
 {
-    const lh_policy_methods *methods = &ev->policy.methods;
-    return (lh_uses_method(methods, LH_METHOD_fit) || lh_methods_have(methods, LH_REFITS)) && job->scored;
+    return kind_in_use(&ev->policy.methods) != FIT_NONE && job->scored;
 }
 
 /* The fit of a layer to its rows, without rows.kv, offset and len. */
@@ -59,8 +74,8 @@ static lh_fit fit_of(const lh_evictor *ev, const lh_reference_queries *r)
                   .order = ev->shape.order,
                   .of_bias = lh_fit_usual_bias,
                   .of_values = lh_fit_usual_values};
-    if (!lh_methods_have(&ev->policy.methods, LH_REFITS))
-        fit.of_values.ridge = (float)lh_decimal_value(params_of(&ev->policy.methods)->ridge);
+    const fit_params *once = lh_params_of(&ev->policy.methods, LH_METHOD_fit);
+    if (once->kind != FIT_NONE) fit.of_values.ridge = (float)lh_decimal_value(once->ridge);
     return fit;
 }
 
@@ -150,36 +165,25 @@ void lh_evict_fit(lh_evictor *ev, const lh_reference_queries *r, const lh_evict_
 
 /* ---- the method ---- */
 
-static const fit_params *own_params(const lh_policy *policy, lh_method_id id)
-{
-    return lh_params_of(&policy->methods, id);
-}
-
 static int is_fitted(const lh_policy *policy)
 {
-    return own_params(policy, LH_METHOD_fit)->kind != FIT_NONE;
+    return kind_of(&policy->methods, LH_METHOD_fit) != FIT_NONE;
 }
 
 static int is_fitted_again(const lh_policy *policy)
 {
-    return own_params(policy, LH_METHOD_refit)->kind != FIT_NONE;
+    return kind_of(&policy->methods, LH_METHOD_refit) != FIT_NONE;
 }
 
 static int has_ridge(const lh_policy *policy)
 {
-    const int kind = own_params(policy, LH_METHOD_fit)->kind;
-    return kind == FIT_VALUES || kind == FIT_BOTH;
+    return has_values(kind_of(&policy->methods, LH_METHOD_fit));
 }
 
 static const lh_part parts[] = {
     {LH_PART_WORD(fit, fit_params, kind), .after = "head-budget", .used = lh_policy_may_refer,
      .needs = "a statistic other than position and last", .def = "none", .row.name = "fit", .row.choices = kinds,
-     .meanings =
-         (const char *const[]){"Entries stay what they were.",
-                               "A bias of each kept entry, which stands for the attention that went to evicted ones.",
-                               "The values, so that outputs stay what they were.",
-                               "A bias of each kept entry for the attention that went to evicted ones, then the "
-                               "values."},
+     .meanings = meanings,
      .row.help = "What of the kept entries is fitted, so that rows after the prompt see in them what they saw in all."},
     {LH_PART_SHARE(fit, fit_params, ridge), .after = "head-budget", .used = has_ridge,
      .needs = "'--fit values' or both", .def = "0.1", .row.name = "ridge", .row.arg = "X",
@@ -205,10 +209,7 @@ static lh_status check_refit(const lh_policy *policy)
 static const lh_part refit_parts[] = {
     {LH_PART_WORD(refit, fit_params, kind), .after = "head-budget", .used = lh_policy_may_refer,
      .needs = "a statistic other than position and last", .def = "none", .row.name = "refit", .row.choices = kinds,
-     .meanings =
-         (const char *const[]){"Entries stay what they were.",
-                               "A bias of each kept entry, which stands for the attention that went to evicted ones.",
-                               "The values, so that outputs stay what they were.", "Both, first the biases."},
+     .meanings = meanings,
      .row.help = "What of the kept entries is fitted at every eviction, so that queries which are drawn as 'longhaul "
                  "learn' has found them distributed see in them what they saw in all."},
     {.row.name = NULL}};

@@ -133,8 +133,8 @@ lh_status lh_kv_quantise(lh_kv *kv, int64_t layer);
  * view if they are. */
 const lh_ragged *lh_kv_widen(lh_kv *kv, const lh_arena *arena, int64_t more);
 
-/* Values of the widened entries become those of the arena, which has the same entries; nothing where they are its own.
- */
+/* Writes the values of the widened entries to the arena, which holds the same entries. Does nothing to an arena that is
+ * not q8. */
 void lh_kv_narrow_values(lh_kv *kv, lh_arena *arena);
 
 /* Memory for the widened entries of a layer, where evictions or passing rows read them. */

@@ -178,43 +178,39 @@ static void compare(const taken *t, const char *name)
     lh_h5_close(h5);
 }
 
+static void check_scores(const char *model, const char *options, int64_t tokens, const char *name)
+{
+    taken t;
+    prefill(&t, model, options, tokens);
+    compare(&t, name);
+    clear(&t);
+}
+
 /* Two chunks of 2,048 and 100 tokens. */
 START_TEST(test_scores_are_those_of_kvzip)
 {
-    taken t;
-    prefill(&t, fix.plain, "--rows-at repeat", 2148);
-    compare(&t, "/kvzip");
-    clear(&t);
+    check_scores(fix.plain, "--rows-at repeat", 2148, "/kvzip");
     mt_end();
 }
 END_TEST
 
 START_TEST(test_scores_by_shares_of_rows_are_those_of_kvzip_plus)
 {
-    taken t;
-    prefill(&t, fix.plain, "--rows-at repeat --output-norms", 2148);
-    compare(&t, "/kvzip-plus");
-    clear(&t);
+    check_scores(fix.plain, "--rows-at repeat --output-norms", 2148, "/kvzip-plus");
     mt_end();
 }
 END_TEST
 
 START_TEST(test_segments_see_sinks_their_stretch_and_themselves)
 {
-    taken t;
-    prefill(&t, fix.plain, "--rows-at repeat:64", 200);
-    compare(&t, "/segments");
-    clear(&t);
+    check_scores(fix.plain, "--rows-at repeat:64", 200, "/segments");
     mt_end();
 }
 END_TEST
 
 START_TEST(test_questions_see_the_prompt_and_themselves)
 {
-    taken t;
-    prefill(&t, fix.plain, rows_at("What is it?\r\n\n  Where was it, and when?"), 200);
-    compare(&t, "/text");
-    clear(&t);
+    check_scores(fix.plain, rows_at("What is it?\r\n\n  Where was it, and when?"), 200, "/text");
     mt_end();
 }
 END_TEST
@@ -222,10 +218,7 @@ END_TEST
 /* As questions of the user's turn, and in the layers that attend to the whole prompt. */
 START_TEST(test_questions_end_the_turn_of_a_chat)
 {
-    taken t;
-    prefill(&t, fix.chat, rows_at("What is it?\nWhere was it, and when?"), 200);
-    compare(&t, "/text-chat");
-    clear(&t);
+    check_scores(fix.chat, rows_at("What is it?\nWhere was it, and when?"), 200, "/text-chat");
     mt_end();
 }
 END_TEST

@@ -57,8 +57,8 @@ void lh_query_moments_add(lh_query_moments *m, const lh_evict_job *job, const lh
     lh_scratch_release(x, mark);
 }
 
-/* Copies the sums of a rank's query heads, [2 layers, q_count, head_dim], to those of all, [2 layers, heads, head_dim].
- */
+/* Copies the sums of a rank's query heads, [2 layers, q_count, head_dim], into the sums of all query heads,
+ * [2 layers, heads, head_dim]. */
 static void place(const lh_query_moments *m, const lh_heads *of, const double *from, double *all)
 {
     const int64_t own = of->q_count * m->head_dim, whole = of->heads * m->head_dim;
