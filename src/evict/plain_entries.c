@@ -65,14 +65,3 @@ void lh_plain_entries_load(const lh_plain_entries *p, int64_t h, int64_t first, 
     if (p->values) widen(p, p->values, p->entries->v, at, count);
     if (p->rotation) unrotate(p, h, first, count);
 }
-
-void lh_plain_entries_weigh(const lh_plain_entries *p, int64_t count, const float *weights, lh_order order,
-                            float *features, float *y)
-{
-    const int64_t dim = p->entries->head_dim, n = lh_feature_count(dim);
-    LH_RUN(p->exec, entry_features, .y = features, .keys = p->keys, .values = p->values, .rows = count, .dim = dim,
-           .y_ld = n);
-    /* a product of one row, the weights, whose outputs are the entries: threads share the outputs of a row */
-    LH_RUN(p->exec, gemm, .y = y, .x = weights, .w = lh_plain_matrix(features, LH_F32, n), .type = LH_F32,
-           .order = order, .tokens = 1, .out = count, .in = n, .y_ld = count, .x_ld = n);
-}

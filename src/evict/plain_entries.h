@@ -28,10 +28,4 @@ void lh_plain_entries_close(lh_plain_entries *p);
 /* Loads slots [first, first + count) of head h, at most LH_PLAIN_ENTRIES_AT_ONCE. */
 void lh_plain_entries_load(const lh_plain_entries *p, int64_t h, int64_t first, int64_t count);
 
-/* y[i] = the learnt score of the i-th of `count` loaded entries, keys and values: weights [lh_feature_count(head_dim)]
- * times features (entry_features of ops_score.h), for which `features` has room, of LH_PLAIN_ENTRIES_AT_ONCE entries.
- */
-void lh_plain_entries_weigh(const lh_plain_entries *p, int64_t count, const float *weights, lh_order order,
-                            float *features, float *y);
-
 #endif

@@ -19,6 +19,7 @@
     X(key_difference, "score entries by how far their keys are from the mean key")                \
     X(lag_scores, "score entries by how keys and values deviate from the next part of the text")  \
     X(entry_features, "numbers of entries that learnt scores are sums of")                        \
+    X(linear_scores, "score entries by learnt weights of their keys and values")                  \
     X(divide_rows, "divide the weights of rows by norms")                                         \
     X(row_moments, "add up rows and their outer products")                                        \
     X(expected_scores, "attention that entries may expect from queries of a normal distribution") \
@@ -115,6 +116,18 @@ typedef struct lh_entry_features_args {
     const float *keys, *values; /* [rows, dim] */
     int64_t rows, dim, y_ld;
 } lh_entry_features_args;
+
+/* y[h,s] = weights w[h] times the features of the entry in slot s of head h (lh_entry_features_args), whose key is
+ * rotated back: the inverse of operation rope with these frequencies and this scale, at the position of the entry. */
+typedef struct lh_linear_scores_args {
+    float *y;              /* [heads, ld] */
+    const float *w;        /* [heads, lh_feature_count(head_dim)] with w_ld */
+    const lh_ragged *kv;   /* f32 or bf16 */
+    const float *inv_freq; /* [rotary / 2] */
+    int64_t rotary;        /* 0: keys are not rotated */
+    float scale;
+    int64_t ld, w_ld;
+} lh_linear_scores_args;
 
 /* lse[r,i] += ln(squares[r]) / 2: the weights exp(logit - lse) of a row are divided by the norm whose square is given,
  * at least 1e-12. */

@@ -4,11 +4,12 @@
 #ifndef LH_KERNELS_RAGGED_H
 #define LH_KERNELS_RAGGED_H
 
+#include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #include "base/both.h"
 #include "base/dtype.h"
-#include <stddef.h>
 
 /* The parent of a forked cache: head h of the cache begins with the full blocks of LH_SHARED_BLOCK entries of head h of
  * the parent, and does not copy them. Arrays as in lh_ragged; the parent does not change meanwhile. */
@@ -119,6 +120,17 @@ static LH_BOTH inline lh_ragged lh_segment_at(const lh_ragged *kv, int64_t h, in
     at.bias = kv->parent.bias;
     at.offset = kv->parent.offset;
     return at;
+}
+
+/* Number i of the keys or values of a cache of f32 or bf16. */
+static LH_BOTH inline float lh_number_at(const void *x, lh_dtype type, int64_t i)
+{
+    uint32_t bits;
+    float number;
+    if (type == LH_F32) return ((const float *)x)[i];
+    bits = (uint32_t)((const uint16_t *)x)[i] << 16;
+    memcpy(&number, &bits, sizeof number);
+    return number;
 }
 
 /* Positions of the entries of head h, by slot; NULL: the positions are the slots. */

@@ -95,17 +95,6 @@ static LH_BOTH inline void lh_gumbel_scores_slots(const lh_gumbel_scores_args *a
     }
 }
 
-/* Number i of an array of f32 or bf16. */
-static LH_BOTH inline float lh_number_at(const void *x, lh_dtype type, int64_t i)
-{
-    uint32_t bits;
-    float number;
-    if (type == LH_F32) return ((const float *)x)[i];
-    bits = (uint32_t)((const uint16_t *)x)[i] << 16;
-    memcpy(&number, &bits, sizeof number);
-    return number;
-}
-
 static LH_BOTH inline void lh_value_ranges_slots(const lh_value_ranges_args *a, int64_t h, lh_slot_range r)
 {
     const lh_ragged *kv = a->kv;

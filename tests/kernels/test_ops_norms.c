@@ -519,6 +519,68 @@ START_TEST(test_entry_features_are_key_and_value_their_squares_and_their_lengths
 }
 END_TEST
 
+/* The key and the value of an entry, and the key as it was before operation rope: [head_dim] each. */
+static void plain_entry_by_hand(const lh_ragged *r, const lh_rope_args *by, int64_t h, int64_t s, float *k, float *v)
+{
+    const int64_t half = by->rotary / 2;
+    const float position = (float)(r->positions ? r->positions[r->offset[h] + s] : s);
+    for (int64_t i = 0; i < r->head_dim; i++) {
+        k[i] = (float)entry_number(r, r->k, h, s, i);
+        v[i] = (float)entry_number(r, r->v, h, s, i);
+    }
+    for (int64_t i = 0; i < half; i++) {
+        const double angle = (double)(position * by->inv_freq[i]), low = (double)k[i], high = (double)k[i + half];
+        k[i] = (float)((low * cos(angle) + high * sin(angle)) / (double)by->scale);
+        k[i + half] = (float)((high * cos(angle) - low * sin(angle)) / (double)by->scale);
+    }
+}
+
+static double linear_by_hand(const float *w, const float *k, const float *v, int64_t dim)
+{
+    double sum = 0;
+    for (int64_t i = 0; i < lh_feature_count(dim); i++) sum += (double)w[i] * feature_by_hand(k, v, dim, i);
+    return sum;
+}
+
+/* Some thousand roundings of terms of 0.1. */
+START_TEST(test_linear_scores_are_weights_times_features_of_keys_rotated_back)
+{
+    for (int b = 0; rig_backend(b); b++) {
+        rig g;
+        rig_open(&g, rig_backend(b));
+        for (int n = 0; n < 60; n++) {
+            lot m = {0};
+            cache c;
+            omp_set_num_threads(1 + n % 4);
+            const shape p = {n % 5, n % 11 ? 40 : 700, test_dims[n % 10], n / 2 % 2 ? LH_BF16 : LH_F32};
+            values_make(&m, &c, &p, n);
+            const int64_t d = p.head_dim, all = lh_feature_count(d), ld = p.longest + n % 3, w_ld = all + n % 2;
+            const int64_t rotary = n % 4 == 3 ? 0 : n % 4 == 2 ? d / 4 * 2 : d / 2 * 2;
+            float *freq = lot_new(&m, (d + 1) * 4), *w = lot_normals(&m, p.heads * w_ld, 0.1f, n + 7);
+            float *k = lot_new(&m, d * 4), *v = lot_new(&m, d * 4), *got = lot_new(&m, p.heads * ld * 4);
+            for (int64_t i = 0; i < rotary / 2; i++) freq[i] = powf(10000.0f, -2.0f * (float)i / (float)rotary);
+            const lh_rope_args by = {.inv_freq = freq, .rotary = rotary, .scale = n % 3 ? 1.0f : 1.25f};
+            lh_ragged kv = rig_cache(&g, &c);
+            float *y = rig_new(&g, p.heads * ld * 4);
+            RUN(&g, linear_scores, .y = y, .w = rig_put(&g, w, p.heads * w_ld * 4), .kv = &kv,
+                .inv_freq = rig_put(&g, freq, (d + 1) * 4), .rotary = rotary, .scale = by.scale, .ld = ld,
+                .w_ld = w_ld);
+            rig_get(&g, got, y, p.heads * ld * 4);
+            for (int64_t h = 0; h < p.heads; h++)
+                for (int64_t s = 0; s < c.host.len[h]; s++) {
+                    plain_entry_by_hand(&c.host, &by, h, s, k, v);
+                    const float want = (float)linear_by_hand(w + h * w_ld, k, v, d);
+                    check_near(&got[h * ld + s], &want, 1, (tolerance){3e-5, 2e-6}, "linear_scores, case %d, %s", n,
+                               g.ops->name);
+                }
+            rig_reset(&g);
+            lot_end(&m);
+        }
+        rig_close(&g);
+    }
+}
+END_TEST
+
 int main(void)
 {
     const TTest *const tests[] = {test_entry_norms_are_those_of_keys_or_values,
@@ -529,6 +591,7 @@ int main(void)
                                   test_expected_scores_are_the_softmax_of_what_queries_give_on_average,
                                   test_key_difference_is_the_cosine_with_the_mean_direction,
                                   test_entry_features_are_key_and_value_their_squares_and_their_lengths,
+                                  test_linear_scores_are_weights_times_features_of_keys_rotated_back,
                                   NULL};
     return rig_run("kernels/norms", tests);
 }

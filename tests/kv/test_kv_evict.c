@@ -460,11 +460,11 @@ static const char *const eviction_ops[] = {
             "put_stats",
     "compact", "gather_entries", NULL};
 
-/* Rows of probe tokens, which pass no cache here, call divide_rows. */
+/* Rows of probe tokens, which pass no cache here, call divide_rows, and 'longhaul learn' calls entry_features. */
 static int is_of_eviction(int which)
 {
     int i = 0;
-    if (strcmp(lh_op_name(which), "divide_rows") == 0) return 0;
+    if (strcmp(lh_op_name(which), "divide_rows") == 0 || strcmp(lh_op_name(which), "entry_features") == 0) return 0;
     while (eviction_ops[i] && strcmp(eviction_ops[i], lh_op_name(which)) != 0) i++;
     return eviction_ops[i] != NULL;
 }

@@ -1,5 +1,5 @@
-/* Norms of keys and values, scores from keys, and norms of projected values. Entries are divided among threads in
- * blocks of a head. */
+/* Norms of keys and values, scores from keys and values, and norms of projected values. Entries are divided among
+ * threads in blocks of a head. */
 #include "kernels/cpu/softmax.h"
 #include "kernels/cpu/stream.h"
 #include "kernels/cpu/tile.h"
@@ -258,6 +258,81 @@ static lh_status op_key_difference(lh_stream *stream, const lh_key_difference_ar
 #pragma omp barrier
         visit_blocks(a, sums, mean, COMPARE_DIRECTIONS);
     }
+    return LH_OK;
+}
+
+/* ---- learnt scores ---- */
+
+/* Sums of an entry by lanes: of its channels and their squares with weights, and of the squares of its key and value.
+ */
+typedef struct lh_entry_sums {
+    vf score, keys, values;
+} lh_entry_sums;
+
+/* n channels with their weights, and their squares with weights from w[2 head_dim] on (lh_entry_features_args). */
+VEC_FN void weigh_channels(vf *score, vf *squares, vf x, const float *w, int64_t dim, int64_t n)
+{
+    *score = vf_fma(x, vf_fma(vf_load_first(w + 2 * dim, n), x, vf_load_first(w, n)), *score);
+    *squares = vf_fma(x, x, *squares);
+}
+
+enum { PAIRS_AT_ONCE = 64 };
+
+/* The rotated channels of the key from element `at` on. */
+static void weigh_rotated(const lh_linear_scores_args *a, int64_t at, int32_t position, const float *w,
+                          lh_entry_sums *sums)
+{
+    const lh_ragged *kv = a->kv;
+    const int64_t half = a->rotary / 2, d = kv->head_dim;
+    float s[PAIRS_AT_ONCE], c[PAIRS_AT_ONCE];
+    for (int64_t first = 0; first < half; first += PAIRS_AT_ONCE) {
+        const int64_t n = lh_min_i64(half - first, PAIRS_AT_ONCE);
+        rotation_of(position, a->inv_freq + first, 1.0f / a->scale, n, s, c);
+        for (int64_t j = 0; j < n; j += VL) {
+            const int64_t i = first + j, left = n - j;
+            const vf low = vf_load_any_first(kv->k, kv->type, at + i, left),
+                     high = vf_load_any_first(kv->k, kv->type, at + half + i, left);
+            const vf sine = vf_load_first(s + j, left), cosine = vf_load_first(c + j, left);
+            weigh_channels(&sums->score, &sums->keys, low * cosine + high * sine, w + i, d, left);
+            weigh_channels(&sums->score, &sums->keys, high * cosine - low * sine, w + half + i, d, left);
+        }
+    }
+}
+
+static float log_length(vf squares)
+{
+    return logf(fmaxf(sqrtf(vf_sum(squares)), 1e-6f));
+}
+
+static float linear_score(const lh_linear_scores_args *a, int64_t h, int64_t slot)
+{
+    const lh_ragged *kv = a->kv;
+    const int64_t d = kv->head_dim, at = (kv->offset[h] + slot) * d;
+    const int32_t *positions = lh_positions_of(kv, h);
+    const float *w = a->w + h * a->w_ld;
+    lh_entry_sums sums = {vf_zero(), vf_zero(), vf_zero()};
+    weigh_rotated(a, at, positions ? positions[slot] : (int32_t)slot, w, &sums);
+    for (int64_t i = a->rotary; i < d; i += VL)
+        weigh_channels(&sums.score, &sums.keys, vf_load_any_first(kv->k, kv->type, at + i, d - i), w + i, d, d - i);
+    for (int64_t i = 0; i < d; i += VL)
+        weigh_channels(&sums.score, &sums.values, vf_load_any_first(kv->v, kv->type, at + i, d - i), w + d + i, d,
+                       d - i);
+    return vf_sum(sums.score) + w[4 * d] * log_length(sums.keys) + w[4 * d + 1] * log_length(sums.values) +
+           w[4 * d + 2];
+}
+
+static void linear_scores_stretch(const lh_linear_scores_args *a)
+{
+    lh_own_blocks b = own_blocks(a->kv);
+    while (next_block(&b))
+        for (int64_t s = b.first; s < b.first + b.n; s++) a->y[b.head * a->ld + s] = linear_score(a, b.head, s);
+}
+
+static lh_status op_linear_scores(lh_stream *stream, const lh_linear_scores_args *a)
+{
+    (void)stream;
+#pragma omp parallel if (entries_of(a->kv) * a->kv->head_dim >= PARALLEL_FROM / 4)
+    linear_scores_stretch(a);
     return LH_OK;
 }
 

@@ -101,12 +101,8 @@ enum { ROPE_BLOCK = 64 };
 static void rope_block(const lh_rope_args *a, int64_t t, int64_t i, int64_t n)
 {
     const float scale = a->scale * lh_query_factor(&a->scaling, a->positions[t]);
-    float c[ROPE_BLOCK], s[ROPE_BLOCK], position = (float)a->positions[t];
-    for (int64_t j = 0; j < n; j++) {
-        sin_cos(position * a->inv_freq[i + j], &s[j], &c[j]);
-        c[j] *= scale;
-        s[j] *= scale;
-    }
+    float c[ROPE_BLOCK], s[ROPE_BLOCK];
+    rotation_of(a->positions[t], a->inv_freq + i, scale, n, s, c);
     for (int64_t h = 0; h < a->heads; h++) {
         float *low = a->x + t * a->ld + h * a->dim + i, *high = low + a->rotary / 2;
         for (int64_t j = 0; j < n; j += VL) {

@@ -169,4 +169,15 @@ VEC_FN void sin_cos(float angle, float *sine, float *cosine)
     *cosine = (float)((bits + 1) & 2 ? -second : second);
 }
 
+/* The rotation of n pairs of channels by a position: `scale` times sine and cosine of its product with the frequencies.
+ */
+VEC_FN void rotation_of(int32_t position, const float *inv_freq, float scale, int64_t n, float *sine, float *cosine)
+{
+    for (int64_t i = 0; i < n; i++) {
+        sin_cos((float)position * inv_freq[i], &sine[i], &cosine[i]);
+        sine[i] *= scale;
+        cosine[i] *= scale;
+    }
+}
+
 #endif

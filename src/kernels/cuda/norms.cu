@@ -1,6 +1,6 @@
-/* Norms of keys and values, KeyDiff, and norms of projected values. Neighbouring lanes share a vector, 16 bytes each,
- * and have AT_ONCE vectors in flight; bound by reading the cache once (entry_norms) or twice (key_difference, which
- * needs the mean before the cosines). */
+/* Norms of keys and values, KeyDiff, learnt scores, and norms of projected values. Neighbouring lanes share a vector,
+ * 16 bytes each, and have AT_ONCE vectors in flight; bound by reading the cache once (entry_norms) or twice
+ * (key_difference, which needs the mean before the cosines). */
 #include "kernels/cuda/entries.cuh"
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/mma_parts.cuh"
@@ -237,6 +237,64 @@ lh_status lh_cuda_key_difference(lh_stream *stream, const lh_key_difference_args
     m.sums = memory + kv->heads * kv->head_dim;
     LH_TRY(compare(stream, a, m));
     return LH_OK;
+}
+
+/* ---- learnt scores ---- A warp has an entry: 32 pairs of rotated channels at a time, then the other channels. Bound
+ * by reading the cache once. */
+
+/* Sums of an entry over the channels of a lane. */
+typedef struct lh_entry_sums {
+    float score, keys, values;
+} lh_entry_sums;
+
+/* Channel x and its square, with their weights (lh_entry_features_args). */
+static __device__ __forceinline__ void weigh_channel(float *score, float *squares, float x, const float *w, int64_t dim)
+{
+    *score = fmaf(x, fmaf(w[2 * dim], x, w[0]), *score);
+    *squares = fmaf(x, x, *squares);
+}
+
+static __device__ __forceinline__ lh_entry_sums weigh_entry(const lh_linear_scores_args &a, const lh_ragged &kv,
+                                                            int64_t h, int64_t slot)
+{
+    const int64_t d = kv.head_dim, half = a.rotary / 2, at = (kv.offset[h] + slot) * d;
+    const int32_t *positions = lh_positions_of(&kv, h);
+    const float *w = a.w + h * a.w_ld, position = (float)(positions ? positions[slot] : slot);
+    lh_entry_sums sums = {};
+    for (int64_t i = lh_lane(); i < half; i += LH_WARP) {
+        const float low = lh_number_at(kv.k, kv.type, at + i), high = lh_number_at(kv.k, kv.type, at + half + i);
+        float s, c;
+        sincosf(position * a.inv_freq[i], &s, &c);
+        s /= a.scale;
+        c /= a.scale;
+        weigh_channel(&sums.score, &sums.keys, fmaf(low, c, high * s), w + i, d);
+        weigh_channel(&sums.score, &sums.keys, fmaf(high, c, -low * s), w + half + i, d);
+    }
+    for (int64_t i = a.rotary + lh_lane(); i < d; i += LH_WARP)
+        weigh_channel(&sums.score, &sums.keys, lh_number_at(kv.k, kv.type, at + i), w + i, d);
+    for (int64_t i = lh_lane(); i < d; i += LH_WARP)
+        weigh_channel(&sums.score, &sums.values, lh_number_at(kv.v, kv.type, at + i), w + d + i, d);
+    return lh_entry_sums{lh_warp_sum(sums.score), lh_warp_sum(sums.keys), lh_warp_sum(sums.values)};
+}
+
+static __global__ void linear_scores_kernel(lh_linear_scores_args a, lh_ragged kv)
+{
+    const int64_t h = blockIdx.y, len = kv.len[h], warps = THREADS / LH_WARP;
+    const float *lengths = a.w + h * a.w_ld + 4 * kv.head_dim; /* their weights, and the constant */
+    for (int64_t s = blockIdx.x * warps + lh_warp(); s < len; s += gridDim.x * warps) {
+        const lh_entry_sums sums = weigh_entry(a, kv, h, s);
+        if (lh_lane() == 0)
+            a.y[h * a.ld + s] = sums.score + lengths[0] * logf(fmaxf(sqrtf(sums.keys), 1e-6f)) +
+                                lengths[1] * logf(fmaxf(sqrtf(sums.values), 1e-6f)) + lengths[2];
+    }
+}
+
+lh_status lh_cuda_linear_scores(lh_stream *stream, const lh_linear_scores_args *a)
+{
+    const lh_ragged *kv = a->kv;
+    if (kv->heads == 0) return LH_OK;
+    lh_shape shape = {dim3(lh_blocks_per_head(stream, kv->heads), (unsigned)kv->heads), THREADS, 0};
+    return lh_launch(stream, "linear_scores", shape, linear_scores_kernel, *a, *kv);
 }
 
 /* ---- norms of projected values ---- */

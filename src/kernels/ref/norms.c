@@ -1,4 +1,4 @@
-/* Norms of keys and values, scores from keys, norms of projected values. */
+/* Norms of keys and values, scores from keys and values, norms of projected values. */
 #include <math.h>
 
 #include "kernels/ref/ref.h"
@@ -60,6 +60,39 @@ lh_status lh_ref_key_difference(lh_stream *stream, const lh_key_difference_args 
             a->y[h * a->ld + s] = (float)(-dot / norms);
         }
     }
+    return LH_OK;
+}
+
+/* k: workspace for the key of slot s of head h, rotated back. */
+static double linear_score(const lh_linear_scores_args *a, int64_t h, int64_t s, double *k)
+{
+    const lh_ragged *kv = a->kv;
+    const int64_t d = kv->head_dim, half = a->rotary / 2;
+    const int32_t *positions = lh_positions_of(kv, h), position = positions ? positions[s] : (int32_t)s;
+    const float *w = a->w + h * a->w_ld;
+    double keys = 0, values = 0, sum = w[4 * d + 2];
+    for (int64_t i = 0; i < d; i++) k[i] = load_entry(kv, kv->k, h, s, i);
+    for (int64_t i = 0; i < half; i++) {
+        const float angle = (float)position * a->inv_freq[i];
+        const double c = cos(angle) / a->scale, t = sin(angle) / a->scale, low = k[i], high = k[i + half];
+        k[i] = low * c + high * t;
+        k[i + half] = high * c - low * t;
+    }
+    for (int64_t i = 0; i < d; i++) {
+        const double v = load_entry(kv, kv->v, h, s, i);
+        sum += k[i] * (w[i] + w[2 * d + i] * k[i]) + v * (w[d + i] + w[3 * d + i] * v);
+        keys += k[i] * k[i];
+        values += v * v;
+    }
+    return sum + w[4 * d] * log(fmax(sqrt(keys), 1e-6)) + w[4 * d + 1] * log(fmax(sqrt(values), 1e-6));
+}
+
+lh_status lh_ref_linear_scores(lh_stream *stream, const lh_linear_scores_args *a)
+{
+    double *k = NULL;
+    LH_TRY(lh_stream_scratch(stream, &k, a->kv->head_dim * (int64_t)sizeof *k));
+    for (int64_t h = 0; h < a->kv->heads; h++)
+        for (int64_t s = 0; s < a->kv->len[h]; s++) a->y[h * a->ld + s] = (float)linear_score(a, h, s, k);
     return LH_OK;
 }
 

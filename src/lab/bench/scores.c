@@ -5,23 +5,41 @@
 #include "base/mem.h"
 #include "lab/bench/bench.h"
 
-static const char *const names[] = {"finish_scores",   "group_reduce",
-                                    "put_stats",       "position_scores",
-                                    "expected_scores", "classify",
-                                    "weigh_scores",    "entry_norms",
-                                    "key_difference",  "lag_scores",
-                                    "apply_prior",     "defend_scores",
-                                    "random_scores",   "gumbel_scores",
-                                    "max_score",       "add_heads",
-                                    "share_scores",    "pool",
-                                    "histogram",       "select_top",
-                                    "order_entries",   "rank_scores",
-                                    "gather_entries",  "compact",
-                                    "value_ranges",    "count_best",
-                                    "entry_features",  "raise_scores",
-                                    "last_similar",    "add_similarities",
-                                    "mix_scores",      "divide_rows",
-                                    "largest_outputs", NULL};
+static const char *const names[] = {"finish_scores",
+                                    "group_reduce",
+                                    "put_stats",
+                                    "position_scores",
+                                    "expected_scores",
+                                    "classify",
+                                    "weigh_scores",
+                                    "entry_norms",
+                                    "key_difference",
+                                    "lag_scores",
+                                    "apply_prior",
+                                    "defend_scores",
+                                    "random_scores",
+                                    "gumbel_scores",
+                                    "max_score",
+                                    "add_heads",
+                                    "share_scores",
+                                    "pool",
+                                    "histogram",
+                                    "select_top",
+                                    "order_entries",
+                                    "rank_scores",
+                                    "gather_entries",
+                                    "compact",
+                                    "value_ranges",
+                                    "count_best",
+                                    "entry_features",
+                                    "raise_scores",
+                                    "last_similar",
+                                    "add_similarities",
+                                    "mix_scores",
+                                    "divide_rows",
+                                    "largest_outputs",
+                                    "linear_scores",
+                                    NULL};
 
 LH_BENCH_CALL(finish_scores)
 LH_BENCH_CALL(group_reduce)
@@ -41,6 +59,7 @@ LH_BENCH_CALL(divide_rows)
 LH_BENCH_CALL(largest_outputs)
 LH_BENCH_CALL(key_difference)
 LH_BENCH_CALL(lag_scores)
+LH_BENCH_CALL(linear_scores)
 LH_BENCH_CALL(apply_prior)
 LH_BENCH_CALL(defend_scores)
 LH_BENCH_CALL(random_scores)
@@ -134,6 +153,8 @@ static lh_status run_statistics(lh_bench *b, const layer *l)
         .x_ld = ld, .factor = 1.0f);
     RUN(put_stats, "", 8.0, .y = x, .x = l->x, .kv = kv, .last = LH_ALL_ENTRIES, .ld = ld);
     RUN(key_difference, "64 bf16", 4.0 * DIM, .y = l->y, .kv = kv, .ld = ld);
+    RUN(linear_scores, "64 bf16", 4.0 * DIM + 4, .y = l->y, .w = l->x, .kv = kv, .inv_freq = l->x, .rotary = DIM,
+        .scale = 1.0f, .ld = ld, .w_ld = lh_feature_count(DIM));
     RUN(lag_scores, "64 bf16, parts of 128", 8.0 * DIM, .y = l->y, .kv = kv, .ld = ld, .first = 4, .lag = 128);
     return LH_OK;
 }

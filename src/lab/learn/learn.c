@@ -31,6 +31,7 @@ typedef struct run {
     const lh_rotation *rotation; /* of the layer at the end of its prefill */
     int64_t first;               /* entries before it are sinks, or not seen any more */
     float *logs;                 /* host: [tokens] of a head */
+    int64_t *lens;               /* host: entries of this rank's heads */
     lh_progress progress;
 } run;
 
@@ -39,6 +40,13 @@ typedef struct head_scores {
     int64_t layer, h;
     const float *scores; /* device */
 } head_scores;
+
+/* A head that several ranks hold is counted by one of them; its number among those of this rank, or -1. */
+static int64_t counted_number(const run *r, int64_t h)
+{
+    const int64_t n = r->heads.kv_first + h - r->heads.counted_first;
+    return n >= 0 && n < r->heads.counted_count ? n : -1;
+}
 
 /* ---- first pass: equations, and queries ---- */
 
@@ -58,8 +66,8 @@ static void put_targets(run *r, float *rows, float *column, int64_t count)
 
 static void add_head(run *r, const lh_plain_entries *entries, const head_scores *of)
 {
-    const int64_t counted = r->heads.kv_first + of->h - r->heads.counted_first, mark = lh_scratch_mark(&r->exec);
-    if (counted < 0 || counted >= r->heads.counted_count) return;
+    const int64_t counted = counted_number(r, of->h), mark = lh_scratch_mark(&r->exec);
+    if (counted < 0) return;
     float *rows = lh_scratch_alloc(&r->exec, LH_PLAIN_ENTRIES_AT_ONCE * (r->equations.features + 1) * 4),
           *column = lh_scratch_alloc(&r->exec, LH_PLAIN_ENTRIES_AT_ONCE * 4);
     for (int64_t at = r->first; at < entries->len[of->h]; at += LH_PLAIN_ENTRIES_AT_ONCE) {
@@ -70,6 +78,25 @@ static void add_head(run *r, const lh_plain_entries *entries, const head_scores 
         lh_entry_equations_add(&r->equations, entries, of->layer, counted, count, rows);
     }
     lh_scratch_release(&r->exec, mark);
+}
+
+static const float *ranked_by(const lh_evict_scores *scores, int64_t h)
+{
+    return (scores->raw ? scores->raw : scores->scores) + h * scores->ld;
+}
+
+static lh_status add_scores(void *self, int64_t layer, const lh_evict_scores *scores)
+{
+    lh_status st = LH_OK;
+    run *r = self;
+    lh_plain_entries entries;
+    LH_TRY_DONE(lh_plain_entries_open(&entries, &r->exec, scores->view, r->rotation, LH_PLAIN_KEYS_AND_VALUES));
+    for (int64_t h = 0; h < r->heads.kv_count; h++)
+        add_head(r, &entries, &(head_scores){layer, h, ranked_by(scores, h)});
+    st = lh_exec_take(&r->exec);
+done:
+    lh_plain_entries_close(&entries);
+    return st;
 }
 
 static int64_t all_rows(void *self, int64_t layer)
@@ -88,24 +115,31 @@ static lh_status take_rows(void *self, const lh_evict_job *job, const lh_kv_rows
 
 /* ---- second pass: scales ---- */
 
-static void count_head(run *r, const lh_plain_entries *entries, const head_scores *of)
+/* learnt: device, the learnt scores of the head's entries. */
+static void count_head(run *r, const head_scores *of, const float *learnt)
 {
-    const int64_t n = r->equations.features, g = r->heads.kv_first + of->h, mark = lh_scratch_mark(&r->exec);
-    if (g < r->heads.counted_first || g >= r->heads.counted_first + r->heads.counted_count) return;
-    const float *w = r->weights + (of->layer * r->heads.kv_count + of->h) * r->out->weights.numbers;
-    float *rows = lh_scratch_alloc(&r->exec, LH_PLAIN_ENTRIES_AT_ONCE * n * 4),
-          *learnt = lh_scratch_alloc(&r->exec, LH_PLAIN_ENTRIES_AT_ONCE * 4);
-    for (int64_t at = r->first; at < entries->len[of->h] && lh_exec_ok(&r->exec); at += LH_PLAIN_ENTRIES_AT_ONCE) {
-        const int64_t count = lh_min_i64(entries->len[of->h] - at, LH_PLAIN_ENTRIES_AT_ONCE);
-        lh_plain_entries_load(entries, of->h, at, count);
-        lh_plain_entries_weigh(entries, count, w, LH_ORDER_FIXED, rows, learnt);
-        lh_exec_fetch(&r->exec, r->logs, learnt, count * (int64_t)sizeof *learnt);
-        for (int64_t i = 0; i < count; i++) lh_calibration_add(r->calibration->first, r->logs[i]);
-        take_logs(r, of, at, count);
-        for (int64_t i = 0; i < count; i++)
-            lh_calibration_add(r->calibration->second, r->logs[i] + log((double)r->request->tokens));
-    }
+    const int64_t count = r->lens[of->h] - r->first;
+    if (counted_number(r, of->h) < 0 || count <= 0) return;
+    lh_exec_fetch(&r->exec, r->logs, learnt + r->first, count * (int64_t)sizeof *learnt);
+    for (int64_t i = 0; i < count; i++) lh_calibration_add(r->calibration->first, r->logs[i]);
+    take_logs(r, of, r->first, count);
+    for (int64_t i = 0; i < count; i++)
+        lh_calibration_add(r->calibration->second, r->logs[i] + log((double)r->request->tokens));
+}
+
+static lh_status count_scores(void *self, int64_t layer, const lh_evict_scores *scores)
+{
+    run *r = self;
+    const int64_t heads = r->heads.kv_count, numbers = r->out->weights.numbers, mark = lh_scratch_mark(&r->exec);
+    float *learnt = lh_scratch_alloc(&r->exec, heads * scores->ld * (int64_t)sizeof *learnt);
+    LH_RUN(&r->exec, linear_scores, .y = learnt, .w = r->weights + layer * heads * numbers, .kv = scores->view,
+           .inv_freq = r->rotation->inv_freq, .rotary = r->rotation->rotary, .scale = r->rotation->scale,
+           .ld = scores->ld, .w_ld = numbers);
+    lh_exec_fetch(&r->exec, r->lens, scores->view->len, heads * (int64_t)sizeof *r->lens);
+    for (int64_t h = 0; h < heads && lh_exec_ok(&r->exec); h++)
+        count_head(r, &(head_scores){layer, h, ranked_by(scores, h)}, learnt + h * scores->ld);
     lh_scratch_release(&r->exec, mark);
+    return lh_exec_take(&r->exec);
 }
 
 /* ---- a pass ---- */
@@ -118,25 +152,6 @@ static lh_status take_layer(void *self, const lh_evict_job *job)
     return LH_OK;
 }
 
-static lh_status each_head(run *r, int64_t layer, const lh_evict_scores *scores)
-{
-    lh_status st = LH_OK;
-    const float *by = scores->raw ? scores->raw : scores->scores;
-    lh_plain_entries entries;
-    LH_TRY_DONE(lh_plain_entries_open(&entries, &r->exec, scores->view, r->rotation, LH_PLAIN_KEYS_AND_VALUES));
-    for (int64_t h = 0; h < r->heads.kv_count; h++)
-        (r->weights ? count_head : add_head)(r, &entries, &(head_scores){layer, h, by + h * scores->ld});
-    st = lh_exec_take(&r->exec);
-done:
-    lh_plain_entries_close(&entries);
-    return st;
-}
-
-static lh_status take_scores(void *self, int64_t layer, const lh_evict_scores *scores)
-{
-    return each_head(self, layer, scores);
-}
-
 /* Collective. */
 static lh_status prefill(run *r, const lh_policy *policy, const int32_t *ids)
 {
@@ -146,7 +161,7 @@ static lh_status prefill(run *r, const lh_policy *policy, const int32_t *ids)
                                      .first_row = all_rows,
                                      .rows = r->weights ? NULL : take_rows,
                                      .whole = take_layer,
-                                     .scored = take_scores};
+                                     .scored = r->weights ? count_scores : add_scores};
     const lh_session_options options = {.policy = policy,
                                         .profiles = r->request->profiles,
                                         .prompt = r->request->tokens,
@@ -224,7 +239,8 @@ static lh_status open_run(run *r)
     LH_TRY(lh_calloc(&w->at, w->layers * w->kv_heads * w->numbers, sizeof *w->at));
     LH_TRY(lh_calloc(&r->out->explained, w->layers * w->kv_heads, sizeof *r->out->explained));
     LH_TRY(lh_calloc(&r->calibration, 1, sizeof *r->calibration));
-    LH_TRY(lh_calloc(&r->logs, LH_PLAIN_ENTRIES_AT_ONCE, sizeof *r->logs));
+    LH_TRY(lh_calloc(&r->logs, lh_max_i64(r->request->tokens, LH_PLAIN_ENTRIES_AT_ONCE), sizeof *r->logs));
+    LH_TRY(lh_calloc(&r->lens, r->heads.kv_count, sizeof *r->lens));
     LH_TRY(lh_query_moments_open(&r->queries, &r->exec, &r->heads, w->layers, v->config->head_dim));
     return lh_entry_equations_open(&r->equations, &r->exec, w->layers, r->heads.counted_count, v->config->head_dim);
 }
@@ -237,6 +253,7 @@ static void close_run(run *r)
     lh_query_moments_close(&r->queries);
     lh_free(r->calibration);
     lh_free(r->logs);
+    lh_free(r->lens);
 }
 
 lh_status lh_learn(lh_learn_result *out, lh_engine *engine, const lh_learn_request *request)
