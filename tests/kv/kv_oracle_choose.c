@@ -22,9 +22,12 @@ static int better(const void *a, const void *b)
     return x->position < y->position ? -1 : x->position > y->position;
 }
 
+/* Equal scores of a head come from the same number, such as the largest of a pool; those of two heads do not, and a
+ * weight that is 1 in double may be less in floats. */
 static int overlap(const entry *a, const entry *b, int ties)
 {
-    if (a->score.x == b->score.x) return ties;
+    const int is_apart = a->head != b->head && a->score.x != 0 && a->score.error > 0;
+    if (a->score.x == b->score.x) return ties || is_apart;
     return fabs(a->score.x - b->score.x) <= a->score.error + b->score.error;
 }
 
