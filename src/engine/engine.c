@@ -28,6 +28,7 @@ struct lh_engine {
     lh_checkpoint *ck;
     lh_tokenizer *tokenizer;
     float *score_rows;       /* lh_score_weights_put, until the model takes them */
+    int64_t *layer_shares;   /* lh_score_weights, as well */
     int64_t users;           /* sessions, calls under way, and the program until it closes the engine */
     pid_t process;           /* that opened it */
     pthread_mutex_t at_work; /* held by the thread that has entered, once for each time */
@@ -240,7 +241,9 @@ static lh_status load_score_weights(lh_engine *e, const lh_engine_options *o)
     v->score_weights = weights.hash;
     if (!weights.hash) goto done;
     LH_TRY_DONE(lh_shard_of(&shard, c, lh_comm_rank(v->comm), lh_comm_size(v->comm)));
-    st = lh_score_weights_put(&e->score_rows, &weights, v->exec, &shard.heads);
+    LH_TRY_DONE(lh_score_weights_put(&e->score_rows, &weights, v->exec, &shard.heads));
+    e->layer_shares = weights.layer_shares;
+    weights.layer_shares = NULL;
 done:
     lh_score_weights_clear(&weights);
     return st;
@@ -309,8 +312,9 @@ static lh_status open_engine(lh_engine **out, lh_comm *world, lh_comm *comm, lh_
     st = load_model(e, world, options->deterministic ? LH_ORDER_FIXED : LH_ORDER_ANY);
     if (st == LH_EINTERRUPTED) lh_warn("interrupted while loading weights, nothing was computed");
     LH_TRY_DONE(st);
-    lh_model_take_score_weights(v->model, e->score_rows);
+    lh_model_take_score_weights(v->model, e->score_rows, e->layer_shares);
     e->score_rows = NULL;
+    e->layer_shares = NULL;
     v->load_s = lh_clock_s() - start;
     lh_debug("loaded %lld layers of %s as %s, %.1f MiB on this rank, %.2f s", (long long)v->config->layers,
              lh_config_family_name(v->config), lh_dtype_name(v->dtype),
@@ -364,6 +368,7 @@ static void free_engine(lh_engine *e)
     lh_checkpoint_close(e->ck);
     lh_comm_close(e->device_comm);
     if (e->view.device) lh_device_free(e->view.device, e->score_rows);
+    lh_free(e->layer_shares);
     if (e->stream) lh_stream_close(e->stream);
     if (e->view.device) lh_device_close(e->view.device);
     lh_threads_close(e->threads);

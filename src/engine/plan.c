@@ -34,6 +34,7 @@ static lh_status plan_rank(lh_plan_rank *out, const lh_plan_request *r, const lh
     const lh_model_memory memory = lh_model_memory_of(c, chunk->shard, &chunk->options);
     lh_kv_shape shape = lh_config_kv_shape(c, chunk->shard, &chunk->options, &plan->kv_types);
     shape.profiles = r->profiles;
+    shape.layer_shares = plan->layer_shares;
     shape.leads = lh_typical_leads(&plan->policy.score, r->profiles);
     LH_TRY(lh_kv_forecast_make(&kv, &shape,
                                &(lh_kv_forecast_request){.policy = &plan->policy,
@@ -156,13 +157,15 @@ static lh_status plan_all(lh_plan *plan, const lh_plan_request *r, const lh_mode
     return LH_OK;
 }
 
-static lh_status find_score_weights(uint64_t *hash, const lh_engine_options *o, const lh_model_header *header)
+static lh_status find_score_weights(lh_plan *plan, const lh_engine_options *o, const lh_model_header *header)
 {
     const lh_config *c = &header->config;
     lh_score_weights weights;
     LH_TRY(lh_score_weights_find(&weights, &(lh_score_weights_request){o->score_weights, o->model, c->layers,
                                                                        c->kv_heads, c->head_dim, header->identity}));
-    *hash = weights.hash;
+    plan->score_weights = weights.hash;
+    plan->layer_shares = weights.layer_shares;
+    weights.layer_shares = NULL;
     lh_score_weights_clear(&weights);
     return LH_OK;
 }
@@ -190,7 +193,7 @@ static lh_status plan_on(lh_plan *out, const lh_plan_request *request, const pla
     lh_plan plan = {
         .tp = request->engine->tp ? request->engine->tp : 1, .stored = header->weights, .quantiser = header->quantiser};
     LH_TRY_DONE(lh_engine_dtypes(request->engine, header->stored, &plan.dtype, &plan.kv_types));
-    LH_TRY_DONE(find_score_weights(&plan.score_weights, request->engine, header));
+    LH_TRY_DONE(find_score_weights(&plan, request->engine, header));
     LH_TRY_DONE(plan_all(&plan, request, header, &basis->room));
     *out = plan;
     plan = (lh_plan){0};
@@ -212,8 +215,9 @@ void lh_plan_clear(lh_plan *plan)
 {
     lh_free(plan->ranks);
     lh_free(plan->layer_budgets);
+    lh_free(plan->layer_shares);
     plan->ranks = NULL;
-    plan->layer_budgets = NULL;
+    plan->layer_budgets = plan->layer_shares = NULL;
 }
 
 /* 1 if the run fits on so many ranks; -1: the model cannot be divided over them. */

@@ -7,7 +7,7 @@
 
 int64_t lh_learnt_numbers(int64_t head_dim)
 {
-    return lh_feature_count(head_dim) + 2 * head_dim;
+    return lh_feature_count(head_dim) + 2 * head_dim + 1;
 }
 
 /* Queries of one query head, [LH_DRAWN_REFERENCES, dim] with ld. */

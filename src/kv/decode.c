@@ -114,7 +114,17 @@ static void evict(lh_kv *kv, occasion when)
     LH_LATCH(&kv->exec, lh_kv_start_lens_copy(kv));
 }
 
-/* A question made the heads longer than decoding will: frees the slots that were evicted after it. */
+/* Once there is something to evict. Returns 1 if layers come to have other budgets than before, of which some then have
+ * slots that they need no more. */
+static int divide_budgets(lh_kv *kv)
+{
+    if (kv->timeline.budgets_made) return 0;
+    lh_kv_make_budgets(kv, kv->timeline.seen);
+    return kv->timeline.budgets_made && kv->numbers.budgets.layers != LH_LAYERS_UNIFORM;
+}
+
+/* A question made the heads longer than decoding will, or layers have got smaller budgets: frees the slots that were
+ * evicted after that. */
 static lh_status trim(lh_kv *kv)
 {
     int64_t *caps = kv->arrays.kept;
@@ -163,11 +173,11 @@ lh_status lh_kv_settle(lh_kv *kv, lh_kv_taken what, int64_t tokens)
         kv->evict_s += lh_clock_s() - start;
         return LH_OK;
     }
-    if (due && !kv->timeline.budgets_made) lh_kv_make_budgets(kv, kv->timeline.seen);
+    const int divides = due && divide_budgets(kv);
     kv->timeline.evictions += due;
     int64_t ld = lh_evictor_ld(kv->evictor);
     evict(kv, due ? POLICY_IS_DUE : UNSEEN_GO);
-    if (what == LH_KV_BLOCK) LH_LATCH(&kv->exec, trim(kv));
+    if (what == LH_KV_BLOCK || divides) LH_LATCH(&kv->exec, trim(kv));
     int moved = lh_evictor_ld(kv->evictor) != ld;
     lh_status st = lh_comm_agree_any(kv->exec.comm, lh_exec_take(&kv->exec), &moved);
     kv->epoch += st != LH_OK || moved;

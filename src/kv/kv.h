@@ -42,6 +42,7 @@ typedef struct lh_kv_shape {
     int64_t projection_bytes;         /* of the largest as plain numbers, if some have few bits, else 0 */
     const lh_rotation *rotations;     /* [layers]; a forward pass needs them */
     const float *score_weights;       /* device, [layers, kv_count, lh_learnt_numbers(head_dim)] */
+    const int64_t *layer_shares;      /* [layers] of '--layer-budget learnt' (lh_layers_request); NULL: none */
     const lh_profiles *profiles;      /* those that the policy names are in it */
     lh_probe_leads leads;             /* of the probe tokens, if the policy has any */
     int64_t max_positions;            /* of the model: probe tokens have no others; 0: any number */

@@ -15,7 +15,8 @@ void lh_kv_make_budgets(lh_kv *kv, int64_t seen)
                                           .window = s->window,
                                           .sliding = s->sliding,
                                           .profile = lh_profiles_find(s->profiles, LH_PROFILE_OF_LAYERS,
-                                                                      kv->policy.budgets.layer_profile)},
+                                                                      kv->policy.budgets.layer_profile),
+                                          .shares = s->layer_shares},
                      kv->arrays.budgets);
     kv->timeline.budgets_made = kv->numbers.evicts && kv->numbers.budget < seen;
 }

@@ -174,6 +174,7 @@ void lh_model_close(lh_model *model)
     for (int64_t l = 0; model->layers && l < model->config.layers; l++)
         free_pieces(device, lh_layer_pieces, LH_LAYER_PIECES, &model->layers[l]);
     lh_device_free(device, model->score_weights);
+    lh_free(model->layer_shares);
     lh_free(model->layers);
     lh_free(model->projections);
     lh_free(model->formats);
@@ -181,9 +182,10 @@ void lh_model_close(lh_model *model)
     lh_free(model);
 }
 
-void lh_model_take_score_weights(lh_model *model, float *rows)
+void lh_model_take_score_weights(lh_model *model, float *rows, int64_t *layer_shares)
 {
     model->score_weights = rows;
+    model->layer_shares = layer_shares;
 }
 
 const lh_config *lh_model_config(const lh_model *model)
@@ -251,6 +253,7 @@ lh_kv_shape lh_model_kv_shape(const lh_model *model, const lh_kv_types *types)
     lh_kv_shape shape = lh_config_kv_shape(&model->config, &model->shard, &model->options, types);
     shape.projections = model->projections;
     shape.score_weights = model->score_weights;
+    shape.layer_shares = model->layer_shares;
     shape.order = model->options.order;
     return shape;
 }

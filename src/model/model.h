@@ -38,8 +38,8 @@ lh_status lh_model_load(lh_model **out, lh_checkpoint *ck, const lh_exec *exec, 
                         const lh_load_options *load);
 void lh_model_close(lh_model *model);
 
-/* The rows of lh_score_weights_put become the model's. NULL: none. */
-void lh_model_take_score_weights(lh_model *model, float *rows);
+/* The rows of lh_score_weights_put and the shares of layers become the model's. NULL: none. */
+void lh_model_take_score_weights(lh_model *model, float *rows, int64_t *layer_shares);
 
 const lh_config *lh_model_config(const lh_model *model);
 const lh_shard *lh_model_shard(const lh_model *model);

@@ -31,7 +31,8 @@ struct lh_model {
     lh_projection *projections; /* [layers], for policies that use them */
     lh_matrix embed, head;      /* [vocab_count, hidden]; head is embed if tied */
     float *norm;
-    float *score_weights; /* device, [layers, kv_count, numbers] (score_weights.h); NULL: none */
+    float *score_weights;  /* device, [layers, kv_count, numbers] (score_weights.h); NULL: none */
+    int64_t *layer_shares; /* host, [layers]; NULL: none */
 };
 
 #endif

@@ -17,12 +17,41 @@ static const char kind[] = "score-weights", array[] = "/weights", of_model[] = "
 void lh_score_weights_clear(lh_score_weights *w)
 {
     lh_free(w->at);
+    lh_free(w->layer_shares);
     *w = (lh_score_weights){0};
 }
 
 static int64_t count_of(const lh_score_weights *w)
 {
     return w->layers * w->kv_heads * w->numbers;
+}
+
+/* For heads of some number of dimensions. */
+static lh_status check_numbers(const lh_score_weights *w, const char *path)
+{
+    const int64_t fixed = lh_learnt_numbers(0), each = lh_learnt_numbers(1) - fixed;
+    if (w->numbers > fixed && (w->numbers - fixed) % each == 0) return LH_OK;
+    LH_FAIL(LH_EFILE,
+            "'%s' has %lld numbers for each KV head, which are not those of this version: make it again with 'longhaul "
+            "learn'",
+            path, (long long)w->numbers);
+}
+
+/* In units of 10^-9, so that all ranks and machines divide budgets by the same integers. */
+static lh_status add_shares(lh_score_weights *w, const char *path)
+{
+    int64_t sum = 0;
+    LH_TRY(lh_calloc(&w->layer_shares, w->layers, sizeof *w->layer_shares));
+    for (int64_t i = 0; i < w->layers * w->kv_heads; i++) {
+        const float share = w->at[(i + 1) * w->numbers - 1];
+        if (!(share >= 0 && share <= 1))
+            LH_FAIL(LH_EFILE, "'%s' holds %g for the share of layer %lld, KV head %lld, it must be between 0 and 1",
+                    path, (double)share, (long long)(i / w->kv_heads), (long long)(i % w->kv_heads));
+        w->layer_shares[i / w->kv_heads] += llround((double)share * 1e9);
+    }
+    for (int64_t l = 0; l < w->layers; l++) sum += w->layer_shares[l];
+    if (!sum) LH_FAIL(LH_EFILE, "'%s' holds shares of layers that are all 0", path);
+    return LH_OK;
 }
 
 /* ---- the file ---- */
@@ -36,11 +65,13 @@ static lh_status read_array(lh_score_weights *w, lh_h5 *h5)
     w->layers = shape.dims[0];
     w->kv_heads = shape.dims[1];
     w->numbers = shape.dims[2];
+    LH_TRY_DONE(check_numbers(w, lh_h5_path(h5)));
     for (int64_t i = 0; i < count_of(w); i++)
         if (!isfinite(w->at[i]))
             LH_FAIL_DONE(LH_EFILE, "'%s' holds a weight that is not finite, for layer %lld, KV head %lld",
                          lh_h5_path(h5), (long long)(i / w->numbers / w->kv_heads),
                          (long long)(i / w->numbers % w->kv_heads));
+    LH_TRY_DONE(add_shares(w, lh_h5_path(h5)));
     LH_TRY_DONE(lh_h5_get_string(h5, "/", of_model, &identity));
     if (!identity || sscanf(identity, "%16" SCNx64, &w->model) != 1)
         LH_FAIL_DONE(LH_EFILE, "'%s' does not say which model its weights are for", lh_h5_path(h5));
@@ -59,7 +90,7 @@ lh_status lh_score_weights_read(lh_score_weights *out, const char *path)
     LH_TRY_DONE(lh_h5_open(&h5, path, &(lh_h5_header){.kind = kind, .schema = SCHEMA}));
     LH_TRY_DONE(read_array(&w, h5));
     *out = w;
-    w.at = NULL;
+    w = (lh_score_weights){0};
 done:
     lh_score_weights_clear(&w);
     lh_h5_close(h5);

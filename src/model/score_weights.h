@@ -1,7 +1,7 @@
 /* score_weights.h - what 'longhaul learn' finds of a model, for each KV head: the weights of '--statistic linear'
- * (evict/source_linear.c), a number for each feature of an entry; and the distribution of queries for '--refit'
- * (evict/drawn_queries.c). A file of the kind "score-weights"; the engine looks for it in the folder of the checkpoint.
- */
+ * (evict/source_linear.c), a number for each feature of an entry; the distribution of queries for '--refit'
+ * (evict/drawn_queries.c); and the share of entries for '--layer-budget learnt'. A file of the kind "score-weights";
+ * the engine looks for it in the folder of the checkpoint. */
 #ifndef LH_MODEL_SCORE_WEIGHTS_H
 #define LH_MODEL_SCORE_WEIGHTS_H
 
@@ -14,6 +14,7 @@
 typedef struct lh_score_weights {
     int64_t layers, kv_heads, numbers; /* numbers: lh_learnt_numbers of the head's dimensions */
     float *at;                         /* host: [layers, kv_heads, numbers] */
+    int64_t *layer_shares;             /* host: [layers], the sums of the heads' shares (lh_kv_shape) */
     uint64_t model; /* identity of the checkpoint that they were learnt from (lh_checkpoint_identity) */
     uint64_t hash;  /* of the numbers, never 0; 0: there are none */
 } lh_score_weights;

@@ -259,12 +259,32 @@ const lh_method lh_method_adaptive_layers = {.option = "--layer-budget adaptive"
 
 /* ---- over layers ---- */
 
+static int has_learnt_layers(const lh_policy *policy)
+{
+    return policy->budgets.layers == LH_LAYERS_LEARNT;
+}
+
+const lh_method lh_method_learnt_layers = {
+    .option = "--layer-budget learnt", .active = has_learnt_layers, .traits = LH_NEEDS_SCORE_WEIGHTS};
+
+/* Of a budget that learnt shares divide, the part that all layers get alike: a text goes on better with it. */
+enum { EVEN_PARTS = 4 };
+
+static int64_t even_entries(const lh_policy_numbers *fixed, int64_t seen)
+{
+    const lh_protection p = lh_policy_protect(fixed, &(lh_protect_request){.budget = fixed->budget, .seen = seen});
+    return lh_max_i64(p.budget - p.base, fixed->budget / EVEN_PARTS);
+}
+
 int lh_layers_differ(const lh_policy_numbers *fixed, const lh_layers_request *request, int64_t *budgets)
 {
-    if (!fixed->evicts || fixed->budget >= request->seen) return 0;
+    lh_layers_request q = *request;
+    if (!fixed->evicts || fixed->budget >= q.seen) return 0;
+    if (fixed->every) q.seen = lh_max_i64(q.seen, q.layers * fixed->budget);
     switch (fixed->budgets.layers) {
-    case LH_LAYERS_PROFILE: lh_profile_layers(request, fixed->budget, budgets); return 1;
-    case LH_LAYERS_PYRAMID: return lh_pyramid(fixed, request, budgets);
+    case LH_LAYERS_PROFILE: lh_profile_layers(&q, fixed->budget, budgets); return 1;
+    case LH_LAYERS_LEARNT: lh_learnt_layers(&q, fixed->budget, even_entries(fixed, request->seen), budgets); return 1;
+    case LH_LAYERS_PYRAMID: return lh_pyramid(fixed, &q, budgets);
     default: return 0;
     }
 }

@@ -93,11 +93,14 @@ int lh_protection_ranks(const lh_protection *protect);
  * window: their keys; profile: the policy's, of layers. Where nothing is evicted (seen <= C): C for every layer, the
  * window at most for a sliding one. By a profile: N * C entries in proportion to the weights, at least one per layer;
  * what rounding leaves goes to the largest remainders, ties to the lower layer; what exceeds a layer's capacity goes
- * one by one to layers 0, 1, ... that have room. */
+ * one by one to layers 0, 1, ... that have room. By learnt shares: each layer has the protected entries of a uniform
+ * budget, or a quarter of C if that is more, and the rest is divided in the same way. A layer can hold what was seen;
+ * where evictions go on after the prompt, everything. */
 typedef struct lh_layers_request {
     int64_t layers, seen, window;
     const uint8_t *sliding;
     const lh_profile *profile;
+    const int64_t *shares; /* [layers] learnt shares, below 10^18 and not all 0 */
 } lh_layers_request;
 
 void lh_policy_layers(const lh_policy_numbers *fixed, const lh_layers_request *request, int64_t *budgets);

@@ -6,7 +6,8 @@
 #include "policies/policy_impl.h"
 
 /* Entries per KV head in `units` layers of one entry each, where sliding layers hold at most a window, and the other
- * layers the rest. Budgets of a pyramid or a profile are not spread: their division gives that rest away itself. */
+ * layers the rest. Budgets of a pyramid, a profile or learnt shares are not spread: their division gives that rest away
+ * itself. */
 static int64_t spread(const lh_cache_size *cache, int64_t units)
 {
     int64_t sliding = 0;
@@ -44,7 +45,8 @@ static lh_status size_budget(lh_policy *policy, const lh_cache_size *cache)
                 "%s or more",
                 lh_size_write(given, bytes), (long long)cache->entry_bytes, (long long)cache->kv_heads,
                 (long long)cache->layers, lh_size_write(least, cache->layers * unit));
-    const int gives_away = policy->budgets.layers == LH_LAYERS_PYRAMID || policy->budgets.layers == LH_LAYERS_PROFILE;
+    const lh_layers_budget layers = policy->budgets.layers;
+    const int gives_away = layers != LH_LAYERS_UNIFORM && layers != LH_LAYERS_ADAPTIVE;
     policy->budget.n = gives_away ? bytes / unit / cache->layers : spread(cache, bytes / unit);
     policy->budget_bytes = 0;
     return lh_policy_check(policy, policy->budget.n);
@@ -57,8 +59,8 @@ static lh_status take_default(lh_policy *policy, uint64_t hash)
     if (!hash || policy->by_default != LH_DEFAULT_AS_IT_IS || strcmp(policy->name, lh_policy_to_ask_later) != 0)
         return LH_OK;
     lh_budget_write(policy, &budget);
-    LH_TRY(lh_policy_resolve_stored(policy,
-                                    &(lh_policy_options){.policy = lh_policy_of_learnt, .budget = budget.text}));
+    LH_TRY(
+        lh_policy_resolve_stored(policy, &(lh_policy_options){.policy = lh_policy_of_learnt, .budget = budget.text}));
     policy->by_default = LH_DEFAULT_AS_IT_IS;
     return LH_OK;
 }

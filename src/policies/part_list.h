@@ -43,8 +43,9 @@
       "When to evict after the prompt: never, or at every M-th token, down to the budget; block:N: before each N "     \
       "tokens of the prompt ('block:N,every:M': both).")                                                               \
     X(layer_budget, "layer-budget", LH_OPT_WORD_OR_FILE, lh_policy_over_layers, NULL,                                  \
-      "Budgets of layers: uniform, more for lower layers (PyramidKV), by competition of the heads of all layers, or "  \
-      "by the weights in FILE, a CSV with the first line 'layer,weight', or of heads, whose sums count.")              \
+      "Budgets of layers: uniform, more for lower layers (PyramidKV), by competition of the heads of all layers, by "  \
+      "shares that 'longhaul learn' found, or by the weights in FILE, a CSV with the first line 'layer,weight', or "   \
+      "of heads, whose sums count.")                                                                                   \
     X(positions, "positions", LH_OPT_STR, lh_policy_position_modes, NULL,                                              \
       "Positions of kept entries: the original ones, or those of their slots (StreamingLLM).")
 

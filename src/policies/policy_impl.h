@@ -81,6 +81,7 @@ int64_t lh_layer_max(const void *request, int64_t l);
 
 /* Budgets of layers by their profile. */
 void lh_profile_layers(const lh_layers_request *q, int64_t entries, int64_t *budgets);
+void lh_learnt_layers(const lh_layers_request *q, int64_t entries, int64_t even, int64_t *budgets);
 
 /* Budgets of a pyramid: 1, or 0 if all layers get the same, because the pyramid would be narrower than the window. */
 int lh_pyramid(const lh_policy_numbers *fixed, const lh_layers_request *q, int64_t *budgets);

@@ -109,6 +109,32 @@ void lh_profile_layers(const lh_layers_request *q, int64_t entries, int64_t *bud
            budgets);
 }
 
+/* Layers beside the `even` entries that each of them has. */
+typedef struct beside {
+    const lh_layers_request *q;
+    int64_t even;
+} beside;
+
+static int64_t room_beside(const void *of, int64_t l)
+{
+    const beside *b = of;
+    return lh_max_i64(0, lh_layer_max(b->q, l) - b->even);
+}
+
+void lh_learnt_layers(const lh_layers_request *q, int64_t entries, int64_t even, int64_t *budgets)
+{
+    const beside b = {q, even};
+    assert(q->shares);
+    divide(&(lh_portions){.n = q->layers,
+                          .total = q->layers * (entries - even),
+                          .min = even == 0,
+                          .weights = q->shares,
+                          .max = room_beside,
+                          .of = &b},
+           budgets);
+    for (int64_t l = 0; l < q->layers; l++) budgets[l] += lh_min_i64(even, lh_layer_max(q, l));
+}
+
 /* Number of entries of head h. */
 static int64_t held(const void *of, int64_t h)
 {

@@ -38,10 +38,10 @@ static const lh_policy_preset presets[] = {
               "both --evict never"},
     /* For long answers, with weights of the model; chosen by `eval recall` (docs/quality.md, while decoding). */
     {.name = "remember",
-     .summary = "for long answers: a learnt function of key and value, and the last rows; heads compete",
+     .summary = "for long answers: a learnt function of key and value, and the last rows; learnt shares of layers",
      .kind = LH_POLICY_OWN,
      .parts = "--statistic rms --window 8 --learnt --pool none --sinks 4 --head-budget adaptive --alpha 0 --safeguard "
-              "interp --select topk --evict every:64"},
+              "interp --layer-budget learnt --select topk --evict every:64"},
     {.name = "random",
      .summary = "entries drawn by chance, by each head alone",
      .kind = LH_POLICY_BASELINE,

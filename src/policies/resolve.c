@@ -121,7 +121,7 @@ static lh_status read_parts(lh_policy *out, const lh_policy_preset *preset, cons
     memset(out, 0, sizeof *out);
     snprintf(out->name, sizeof out->name, "%s", preset->name);
     out->evicts = 1;
-    out->by_default = options->policy                 ? LH_DEFAULT_NONE
+    out->by_default = options->policy                ? LH_DEFAULT_NONE
                       : first_given(&options->parts) ? LH_DEFAULT_WITH_PARTS
                                                      : LH_DEFAULT_AS_IT_IS;
     set_scorer(out, lh_plugin_of(preset), options->scorer);

@@ -44,7 +44,8 @@
 #define LH_LAYERS_WORDS(X)                                                \
     X("uniform", "Every layer keeps the same number.", LH_LAYERS_UNIFORM) \
     X("pyramid", "Lower layers keep more.", LH_LAYERS_PYRAMID)            \
-    X("adaptive", "The heads of all layers compete.", LH_LAYERS_ADAPTIVE)
+    X("adaptive", "The heads of all layers compete.", LH_LAYERS_ADAPTIVE) \
+    X("learnt", "Every layer keeps the share that it had of the best entries of texts.", LH_LAYERS_LEARNT)
 
 #define LH_SET_WORDS(X)                            \
     X("head", "Every head keeps its own entries.") \

@@ -9,8 +9,9 @@
 /* `learn`, and runs with its weights. The tiny model has 2 KV heads: on 3 and 4 ranks they are split. */
 #define LEARN "learn -m tiny.h5 long --length 256 --count 2 --deterministic -q "
 #define LINEAR "--policy 'snapkv --statistic linear --sinks 2' --budget 60 "
-#define REFIT \
-    "--policy 'snapkv --statistic linear --sinks 2 --refit both --evict every:3' --budget 60 --save-cache kept%d.h5 "
+#define REFIT                                                                                                        \
+    "--policy 'snapkv --statistic linear --sinks 2 --layer-budget learnt --refit both --evict every:3' --budget 60 " \
+    "--save-cache kept%d.h5 "
 #define GENERATE "generate -m tiny.h5 --chat=off -f text -n 8 --ignore-eos --deterministic -q "
 
 static void write_texts(void)

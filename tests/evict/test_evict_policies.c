@@ -66,7 +66,7 @@ static const struct {
     {"compete-by", TEXTS("losses", "scores")},
     {"alpha", TEXTS("0", "0.2", "0.5", "1")},
     {"safeguard", TEXTS("interp", "floor")},
-    {"layer-budget", TEXTS("uniform", "pyramid", "adaptive")},
+    {"layer-budget", TEXTS("uniform", "pyramid", "adaptive", "learnt")},
     {"beta", TEXTS("1", "5", "20")},
     {"select", TEXTS("topk", "two-stage", "std-scope", "topk+sample", "topk+keys")},
     {"key-share", TEXTS("0", "0.5", "0.3", "1")},
@@ -549,6 +549,7 @@ static const struct {
     {{.rows = "sample:24"}, 2, {"never"}},
     {{0}, KV_RIG_LAYERS, {"every:1", "every:3"}},
     {{.layer_budget = "pyramid"}, KV_RIG_LAYERS, {"every:1", "every:2"}},
+    {{.layer_budget = "learnt"}, KV_RIG_LAYERS, {"never", "every:1", "every:3"}},
 };
 enum { COURSES = sizeof courses / sizeof *courses };
 

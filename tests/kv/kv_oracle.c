@@ -249,12 +249,14 @@ static void evict_layer(oracle *o, int64_t l, int64_t block, sheets *competing)
 
 static void make_budgets(oracle *o)
 {
-    if (!o->made) /* a pyramid's budgets are made once, when there is something to evict */
-        lh_policy_layers(
-            &o->fixed,
-            &(lh_layers_request){
-                .layers = o->of->layers, .seen = o->seen, .window = o->of->window, .sliding = o->of->sliding},
-            o->budgets);
+    if (!o->made) /* budgets of layers are made once, when there is something to evict */
+        lh_policy_layers(&o->fixed,
+                         &(lh_layers_request){.layers = o->of->layers,
+                                              .seen = o->seen,
+                                              .window = o->of->window,
+                                              .sliding = o->of->sliding,
+                                              .shares = kv_rig_layer_shares},
+                         o->budgets);
     o->made = o->seen > o->fixed.budget;
 }
 

@@ -92,6 +92,8 @@ int64_t kv_rig_hidden(const kv_rig_case *of)
     return of->values ? of->values->hidden : RIG_HIDDEN;
 }
 
+const int64_t kv_rig_layer_shares[KV_RIG_LAYERS] = {7, 30, 2, 0, 12, 1, 5, 9, 40, 3, 0, 6, 20, 8, 1, 11, 2, 60, 4};
+
 lh_kv_shape kv_rig_shape(const kv_rig *r)
 {
     return (lh_kv_shape){.heads = r->heads,
@@ -106,6 +108,7 @@ lh_kv_shape kv_rig_shape(const kv_rig *r)
                          .projections = r->projections,
                          .rotations = r->rotations,
                          .score_weights = r->score_weights,
+                         .layer_shares = kv_rig_layer_shares,
                          .profiles = r->of->policy.profiles};
 }
 

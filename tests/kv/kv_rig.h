@@ -11,6 +11,9 @@
 /* Most layers of a case: more than twice as many as are evicted at once. */
 enum { KV_RIG_LAYERS = 19 };
 
+/* Of '--layer-budget learnt'. */
+extern const int64_t kv_rig_layer_shares[KV_RIG_LAYERS];
+
 /* What a model computed, in place of numbers of a seed: a token's row in layer l is row l * room + token. */
 typedef struct kv_rig_values {
     const float *k, *v, *q; /* [layers, room, heads or kv_heads, dim], rotated */

@@ -409,6 +409,11 @@ START_TEST(test_windows_are_observed_again_over_what_is_held)
          0},
         /* the first stage takes a share of each layer's own budget */
         {{.policy = "roco", .budget = "48", .parts = {.layer_budget = "pyramid", .evict = "every:2"}}, 0},
+        {{.policy = "roco", .budget = "48", .parts = {.layer_budget = "learnt", .evict = "every:2"}}, 0},
+        {{.policy = "snapkv",
+          .budget = "100",
+          .parts = {.layer_budget = "learnt", .evict = "every:9", .window = "8", .sinks = "3"}},
+         0}, /* layers with most of the entries outgrow the prompt */
     };
     static const struct {
         int64_t heads, kv_heads;

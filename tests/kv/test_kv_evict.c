@@ -29,6 +29,7 @@ static const lh_policy_options policies[] = {
     {.policy = "ada-snapkv", .budget = "35", .parts = {.sinks = "2", .own = {{"safeguard", "floor"}, {"alpha", "1"}}}},
     {.policy = "ada-snapkv", .budget = "99", .parts = {.own = {{"alpha", "0"}}}},
     {.policy = "ada-pyramid", .budget = "50"},
+    {.policy = "snapkv", .budget = "60", .parts = {.layer_budget = "learnt"}},
     {.budget = "30%"},
     {.policy = "snapkv", .budget = "16"},     /* the window is larger than the budget */
     {.policy = "ada-snapkv", .budget = "32"}, /* and as large */

@@ -357,6 +357,40 @@ START_TEST(test_parts_of_weights_are_exact)
 }
 END_TEST
 
+START_TEST(test_learnt_shares_divide_what_is_neither_protected_nor_even)
+{
+    static const int64_t shares[] = {1, 3, 0, 4};
+    static const uint8_t sliding[] = {0, 0, 0, 1};
+    int64_t got[4];
+    lh_policy_numbers fixed = {.evicts = 1, .budget = 16, .sinks = 2, .recents = 6, .budgets.layers = LH_LAYERS_LEARNT};
+    lh_layers_request q = {.layers = 4, .seen = 100, .shares = shares};
+    lh_policy_layers(&fixed, &q, got); /* 8 of each, and 32 by shares */
+    ck_assert(got[0] == 12 && got[1] == 20 && got[2] == 8 && got[3] == 24);
+    fixed.sinks = 0;
+    fixed.recents = 1;
+    lh_policy_layers(&fixed, &q, got); /* a quarter of each, and 48 by shares */
+    ck_assert(got[0] == 10 && got[1] == 22 && got[2] == 4 && got[3] == 28);
+    q.seen = 25;
+    lh_policy_layers(&fixed, &q, got); /* 3 too many, one each */
+    ck_assert(got[0] == 11 && got[1] == 23 && got[2] == 5 && got[3] == 25);
+    fixed.every = 8; /* layers grow after the prompt */
+    lh_policy_layers(&fixed, &q, got);
+    ck_assert(got[0] == 10 && got[1] == 22 && got[2] == 4 && got[3] == 28);
+    q.sliding = sliding;
+    q.window = 13;
+    lh_policy_layers(&fixed, &q, got); /* 15 too many, 5 each */
+    ck_assert(got[0] == 15 && got[1] == 27 && got[2] == 9 && got[3] == 13);
+    fixed.budget = 3; /* every layer keeps something */
+    fixed.recents = 0;
+    q.sliding = NULL;
+    lh_policy_layers(&fixed, &q, got);
+    ck_assert(got[2] == 1 && got[0] + got[1] + got[3] == 11);
+    q.seen = 3;
+    lh_policy_layers(&fixed, &q, got); /* nothing is evicted */
+    for (int l = 0; l < 4; l++) ck_assert_int_eq(got[l], 3);
+}
+END_TEST
+
 /* ---- in a policy ---- */
 
 static void write_file(const char *path, const char *text)
@@ -510,14 +544,15 @@ END_TEST
 
 int main(void)
 {
-    return suite_run("profiles", (const TTest *const[]){
-                                     test_a_profile_is_read_in_any_order_and_with_comments,
-                                     test_weights_of_heads_are_those_of_layers_too,
-                                     test_lines_are_read_without_space_at_their_ends, test_what_is_not_lines_is_refused,
-                                     test_what_is_written_is_read, test_equal_weights_are_one_profile,
-                                     test_bad_files_are_named_with_their_line, test_layers_get_parts_by_their_weights,
-                                     test_heads_get_parts_by_their_weights, test_parts_of_weights_are_exact,
-                                     test_policies_take_files, test_a_profile_of_another_kind_is_none,
-                                     test_what_is_no_file_and_what_cannot_go_together_is_refused,
-                                     test_lists_keep_the_profiles_of_their_policies, NULL});
+    return suite_run("profiles",
+                     (const TTest *const[]){
+                         test_a_profile_is_read_in_any_order_and_with_comments,
+                         test_weights_of_heads_are_those_of_layers_too, test_lines_are_read_without_space_at_their_ends,
+                         test_what_is_not_lines_is_refused, test_what_is_written_is_read,
+                         test_equal_weights_are_one_profile, test_bad_files_are_named_with_their_line,
+                         test_layers_get_parts_by_their_weights, test_heads_get_parts_by_their_weights,
+                         test_parts_of_weights_are_exact, test_learnt_shares_divide_what_is_neither_protected_nor_even,
+                         test_policies_take_files, test_a_profile_of_another_kind_is_none,
+                         test_what_is_no_file_and_what_cannot_go_together_is_refused,
+                         test_lists_keep_the_profiles_of_their_policies, NULL});
 }

@@ -108,7 +108,7 @@ static const struct {
     {"ask-later", LH_METHOD_leverage, 256, 0, 8, 100, LH_POOL_AVG, 11, LH_HEADS_ADAPTIVE, LH_LAYERS_ADAPTIVE,
      LH_METHOD_topk_keys, 0, 0, 0},
     {"learnt", LH_METHOD_rms, 512, 4, 4, 100, 0, 0, LH_HEADS_ADAPTIVE, LH_LAYERS_ADAPTIVE, 0, 0, 0, 0},
-    {"remember", LH_METHOD_rms, 8, 8, 4, 0, 0, 0, LH_HEADS_ADAPTIVE, 0, 0, 0, 0, 64},
+    {"remember", LH_METHOD_rms, 8, 8, 4, 0, 0, 0, LH_HEADS_ADAPTIVE, LH_LAYERS_LEARNT, 0, 0, 0, 64},
     {"reconstruct", LH_METHOD_max, 0, 0, 4, 100, 0, 0, LH_HEADS_ADAPTIVE, LH_LAYERS_ADAPTIVE, 0, 0, 0, 0},
     {"kvzip", LH_METHOD_max, 0, 0, 4, 0, 0, 0, LH_HEADS_ADAPTIVE, LH_LAYERS_ADAPTIVE, 0, 0, 0, 0},
     {"snapkv", LH_METHOD_mean, 32, 32, 0, 0, LH_POOL_MAX, 7, 0, 0, 0, 0, 0, 0},

@@ -2,15 +2,23 @@
 
 static const double LIMIT = 64;
 
-void lh_calibration_add(int64_t bins[LH_CALIBRATION_BINS], double x)
+static int64_t bin_of(double x)
 {
     const double at = (x + LIMIT) / (2 * LIMIT) * LH_CALIBRATION_BINS;
-    int64_t bin = 0;
-    if (at >= LH_CALIBRATION_BINS)
-        bin = LH_CALIBRATION_BINS - 1;
-    else if (at > 0)
-        bin = (int64_t)at;
-    bins[bin]++;
+    if (at >= LH_CALIBRATION_BINS) return LH_CALIBRATION_BINS - 1;
+    return at > 0 ? (int64_t)at : 0;
+}
+
+void lh_calibration_add(int64_t bins[LH_CALIBRATION_BINS], double x)
+{
+    bins[bin_of(x)]++;
+}
+
+int64_t lh_calibration_above(const int64_t bins[LH_CALIBRATION_BINS], double x)
+{
+    int64_t above = 0;
+    for (int64_t b = bin_of(x); b < LH_CALIBRATION_BINS; b++) above += bins[b];
+    return above;
 }
 
 lh_status lh_calibration_share(lh_calibration *c, lh_comm *comm)

@@ -23,6 +23,9 @@ lh_status lh_calibration_share(lh_calibration *c, lh_comm *comm);
 /* The score above which the given share of the counts lies, between 0 and 1. */
 double lh_calibration_quantile(const int64_t bins[LH_CALIBRATION_BINS], double share);
 
+/* Counts of scores of at least x, to a bin. */
+int64_t lh_calibration_above(const int64_t bins[LH_CALIBRATION_BINS], double x);
+
 /* second = slope x first + constant, by least squares through the points at which both scores give turns to entries:
  * where the first takes `share` of the turns, an entry among the best f by it is worth one among the best
  * f x (1 - share) / share by the second. */

@@ -236,6 +236,19 @@ static int64_t explained(const run *r, double *mean, double *least)
     return all - n;
 }
 
+/* [layers] for the report. */
+static json_t *layer_shares(const run *r)
+{
+    json_t *all = json_array();
+    const lh_score_weights *w = &r->result.weights;
+    for (int64_t l = 0; l < w->layers; l++) {
+        double sum = 0;
+        for (int64_t h = 0; h < w->kv_heads; h++) sum += (double)r->result.shares[l * w->kv_heads + h];
+        json_array_append_new(all, json_real(sum));
+    }
+    return all;
+}
+
 static lh_status print(const run *r)
 {
     lh_status st = LH_OK;
@@ -252,9 +265,10 @@ static lh_status print(const run *r)
             "'--length'",
             (long long)unscored);
     if (r->v->learn.json) {
-        object = json_pack("{ss, sI, sI, sI, sI, sf, sf, sf}", "output", r->output, "prompts", (json_int_t)r->prompts,
-                           "tokens", (json_int_t)tokens, "kv_heads", (json_int_t)(w->layers * w->kv_heads), "weights",
-                           (json_int_t)features, "explained", mean, "explained_least", least, "seconds", r->seconds);
+        object = json_pack("{ss, sI, sI, sI, sI, sf, sf, so, sf}", "output", r->output, "prompts",
+                           (json_int_t)r->prompts, "tokens", (json_int_t)tokens, "kv_heads",
+                           (json_int_t)(w->layers * w->kv_heads), "weights", (json_int_t)features, "explained", mean,
+                           "explained_least", least, "layer_shares", layer_shares(r), "seconds", r->seconds);
         if (!object) LH_FAIL_DONE(LH_ENOMEM, "cannot allocate memory for the report");
         LH_TRY_DONE(lh_shell_write_json(object));
         goto done;

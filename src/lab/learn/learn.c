@@ -14,6 +14,9 @@
 /* First entries of a prompt, which are not learnt from. */
 enum { SINKS = 4 };
 
+/* The part of all entries that is divided over heads. */
+static const double BEST = 0.1;
+
 /* Below this a score is of an entry that nothing looks at. */
 static const float LEAST_SCORE = 1e-7f;
 
@@ -26,7 +29,8 @@ typedef struct run {
     lh_heads heads;
     lh_entry_equations equations;
     lh_query_moments queries;
-    lh_calibration *calibration;
+    lh_calibration *calibration; /* of this rank's heads; `first` of each is in `learnt` until the end */
+    int64_t *learnt;             /* [layers, counted_count, LH_CALIBRATION_BINS] learnt scores */
     float *weights;              /* device: this rank's rows (lh_score_weights_put), in the second pass */
     const lh_rotation *rotation; /* of the layer at the end of its prefill */
     int64_t first;               /* entries before it are sinks, or not seen any more */
@@ -41,7 +45,7 @@ typedef struct head_scores {
     const float *scores; /* device */
 } head_scores;
 
-/* A head that several ranks hold is counted by one of them; its number among those of this rank, or -1. */
+/* A head of several ranks is counted on a single rank: its number among the counted heads of this rank, or -1. */
 static int64_t counted_number(const run *r, int64_t h)
 {
     const int64_t n = r->heads.kv_first + h - r->heads.counted_first;
@@ -113,15 +117,20 @@ static lh_status take_rows(void *self, const lh_evict_job *job, const lh_kv_rows
     return lh_exec_take(&r->exec);
 }
 
-/* ---- second pass: scales ---- */
+/* ---- second pass: scales, and shares ---- */
+
+static int64_t *bins_of(const run *r, int64_t layer, int64_t counted)
+{
+    return r->learnt + (layer * r->heads.counted_count + counted) * LH_CALIBRATION_BINS;
+}
 
 /* learnt: device, the learnt scores of the head's entries. */
 static void count_head(run *r, const head_scores *of, const float *learnt)
 {
-    const int64_t count = r->lens[of->h] - r->first;
-    if (counted_number(r, of->h) < 0 || count <= 0) return;
+    const int64_t count = r->lens[of->h] - r->first, counted = counted_number(r, of->h);
+    if (counted < 0 || count <= 0) return;
     lh_exec_fetch(&r->exec, r->logs, learnt + r->first, count * (int64_t)sizeof *learnt);
-    for (int64_t i = 0; i < count; i++) lh_calibration_add(r->calibration->first, r->logs[i]);
+    for (int64_t i = 0; i < count; i++) lh_calibration_add(bins_of(r, of->layer, counted), r->logs[i]);
     take_logs(r, of, r->first, count);
     for (int64_t i = 0; i < count; i++)
         lh_calibration_add(r->calibration->second, r->logs[i] + log((double)r->request->tokens));
@@ -207,11 +216,32 @@ static lh_status solve(run *r)
     return lh_comm_allreduce(comm, r->out->explained, w->layers * w->kv_heads, LH_F32, LH_SUM);
 }
 
-/* Onto the scale of the rows after the prompt. */
+/* Collective. Every head's share of the best entries of all heads and layers. */
+static lh_status share_out(run *r)
+{
+    const lh_score_weights *w = &r->out->weights;
+    const int64_t heads = w->layers * w->kv_heads;
+    const double least = lh_calibration_quantile(r->calibration->first, BEST);
+    const double all = (double)lh_calibration_above(r->calibration->first, least);
+    for (int64_t l = 0; l < w->layers; l++)
+        for (int64_t i = 0; i < r->heads.counted_count; i++) {
+            const int64_t head = l * w->kv_heads + r->heads.counted_first + i;
+            const double above = (double)lh_calibration_above(bins_of(r, l, i), least);
+            r->out->shares[head] = (float)(r->out->explained[head] < 0 ? 1 / (double)heads : above / all);
+        }
+    LH_TRY(lh_comm_allreduce(r->exec.comm, r->out->shares, heads, LH_F32, LH_SUM));
+    for (int64_t i = 0; i < heads; i++) w->at[(i + 1) * w->numbers - 1] = r->out->shares[i];
+    return LH_OK;
+}
+
+/* Collective. Onto the scale of the rows after the prompt. */
 static lh_status calibrate(run *r)
 {
     lh_score_weights *w = &r->out->weights;
+    for (int64_t i = 0; i < w->layers * r->heads.counted_count * LH_CALIBRATION_BINS; i++)
+        r->calibration->first[i % LH_CALIBRATION_BINS] += r->learnt[i];
     LH_TRY(lh_calibration_share(r->calibration, r->exec.comm));
+    LH_TRY(share_out(r));
     const lh_calibration_line line = lh_calibration_fit(r->calibration, r->request->share);
     if (!(line.slope > 0))
         LH_FAIL(LH_EINPUT, "the learnt scores of these texts do not order their entries: give longer texts");
@@ -238,7 +268,9 @@ static lh_status open_run(run *r)
                             .model = v->identity};
     LH_TRY(lh_calloc(&w->at, w->layers * w->kv_heads * w->numbers, sizeof *w->at));
     LH_TRY(lh_calloc(&r->out->explained, w->layers * w->kv_heads, sizeof *r->out->explained));
+    LH_TRY(lh_calloc(&r->out->shares, w->layers * w->kv_heads, sizeof *r->out->shares));
     LH_TRY(lh_calloc(&r->calibration, 1, sizeof *r->calibration));
+    LH_TRY(lh_calloc(&r->learnt, w->layers * r->heads.counted_count * LH_CALIBRATION_BINS, sizeof *r->learnt));
     LH_TRY(lh_calloc(&r->logs, lh_max_i64(r->request->tokens, LH_PLAIN_ENTRIES_AT_ONCE), sizeof *r->logs));
     LH_TRY(lh_calloc(&r->lens, r->heads.kv_count, sizeof *r->lens));
     LH_TRY(lh_query_moments_open(&r->queries, &r->exec, &r->heads, w->layers, v->config->head_dim));
@@ -252,6 +284,7 @@ static void close_run(run *r)
     lh_entry_equations_close(&r->equations);
     lh_query_moments_close(&r->queries);
     lh_free(r->calibration);
+    lh_free(r->learnt);
     lh_free(r->logs);
     lh_free(r->lens);
 }
@@ -280,5 +313,6 @@ void lh_learn_result_clear(lh_learn_result *r)
 {
     lh_score_weights_clear(&r->weights);
     lh_free(r->explained);
+    lh_free(r->shares);
     *r = (lh_learn_result){0};
 }

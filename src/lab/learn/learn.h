@@ -1,8 +1,9 @@
-/* learn.h - learns the weights of '--statistic linear' and the distribution of queries for '--refit'
- * (query_moments.h) from a model's own prefill: in a first pass over the prompts the scores of a policy that looks back
- * at the whole prompt are the target of a ridge regression for each KV head, from the features of an entry to the
- * logarithm of its score; a second pass counts the learnt scores and the scores of
- * '--statistic rms --rows-at after', and puts the weights on the scale of the latter (calibration.h). Sums are in
+/* learn.h - learns the weights of '--statistic linear', the distribution of queries for '--refit' (query_moments.h) and
+ * the shares of '--layer-budget learnt' from a model's own prefill: in a first pass over the prompts the scores of a
+ * policy that looks back at the whole prompt are the target of a ridge regression for each KV head, from the features
+ * of an entry to the logarithm of its score; a second pass counts the learnt scores and the scores of
+ * '--statistic rms --rows-at after', puts the weights on the scale of the latter (calibration.h), and finds how many of
+ * the best learnt scores each head has. Sums are in
  * double and in the order of the prompts: the same weights on any number of ranks, where the prefill's bits are the
  * same. */
 #ifndef LH_LAB_LEARN_LEARN_H
@@ -28,6 +29,7 @@ typedef struct lh_learn_result {
     lh_score_weights weights;
     float *explained; /* [layers, kv_heads]: shares of the variance of the target; -1, with weights of 0, where
                          no entry was scored */
+    float *shares;    /* [layers, kv_heads]: of the best tenth of all entries; where no entry was scored, an even one */
     double slope, constant;
 } lh_learn_result;
 

@@ -536,6 +536,7 @@ static lh_status replay(run *r)
                                                           .trace_count = r->trace_count,
                                                           .policies = &r->policies,
                                                           .score_weights = r->score_weights.at,
+                                                          .layer_shares = r->score_weights.layer_shares,
                                                           .analyses = r->analyses,
                                                           .judge = judge_of(r),
                                                           .judge_rows = o->judge_rows,

@@ -236,7 +236,8 @@ static lh_status plan_of(const lh_replay *r, const lh_policy *policy, const lh_p
                              .window = s->window,
                              .sliding = s->sliding,
                              .profile = lh_profiles_find(&r->request.policies->profiles, LH_PROFILE_OF_LAYERS,
-                                                         policy->budgets.layer_profile)},
+                                                         policy->budgets.layer_profile),
+                             .shares = s->layer_shares},
         budgets);
     *out = lh_kv_layer_plan(
         s, n, &(lh_layer_request){.layer = layer, .budget = budgets[layer], .prompt = {.tokens = r->trace.prompt}});

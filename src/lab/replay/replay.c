@@ -74,6 +74,7 @@ static lh_status open_trace(lh_replay *r, int64_t trace)
     lh_trace_file_close(&r->trace);
     LH_TRY(lh_trace_file_open(&r->trace, r->request.traces[trace]));
     r->trace.shape.score_weights = r->request.score_weights; /* the device is the host */
+    r->trace.shape.layer_shares = r->request.layer_shares;
     LH_TRY(take_shape(r));
     LH_TRY(lh_replay_choose_judges(r));
     LH_TRY(lh_replay_check(r));

@@ -23,7 +23,8 @@ typedef struct lh_replay_request {
     const char *keep_sets; /* a folder for keep sets (keep_sets.h), one file for each policy and budget; NULL: none */
     const char *run;       /* resolved options, JSON */
     lh_comm *comm;
-    const float *score_weights; /* host, [layers, kv_heads, features] (model/score_weights.h); NULL: none */
+    const float *score_weights;  /* host, [layers, kv_heads, numbers] (model/score_weights.h); NULL: none */
+    const int64_t *layer_shares; /* as well: [layers] */
     /* Continues the prompt with the kept entries; borrowed, on all ranks of comm. NULL: figures of next tokens
      * (lh_analysis.continued) stay 0. */
     lh_engine *engine;
