@@ -76,7 +76,7 @@ lh_status lh_kv_open(lh_kv **out, const lh_exec *exec, const lh_kv_shape *shape,
         LH_FAIL_DONE(LH_EINTERNAL, "policy '%s' needs projections or rotations of the model, which are not set",
                      policy->name);
     if (lh_policy_has(policy, LH_NEEDS_SCORE_WEIGHTS) && !policy->score.weights)
-        LH_FAIL_DONE(LH_EINTERNAL, "the score of policy '%s' has no weights: lh_policy_size comes first", policy->name);
+        LH_FAIL_DONE(LH_EINTERNAL, "policy '%s' has no weights of its model: lh_policy_size comes first", policy->name);
     if (policy->budget_bytes)
         LH_FAIL_DONE(LH_EINTERNAL, "the budget of policy '%s' is in bytes still: lh_policy_size comes first",
                      policy->name);

@@ -278,13 +278,15 @@ static int64_t even_entries(const lh_policy_numbers *fixed, int64_t seen)
 
 int lh_layers_differ(const lh_policy_numbers *fixed, const lh_layers_request *request, int64_t *budgets)
 {
-    lh_layers_request q = *request;
-    if (!fixed->evicts || fixed->budget >= q.seen) return 0;
-    if (fixed->every) q.seen = lh_max_i64(q.seen, q.layers * fixed->budget);
+    lh_layers_request full = *request;
+    if (!fixed->evicts || fixed->budget >= request->seen) return 0;
     switch (fixed->budgets.layers) {
-    case LH_LAYERS_PROFILE: lh_profile_layers(&q, fixed->budget, budgets); return 1;
-    case LH_LAYERS_LEARNT: lh_learnt_layers(&q, fixed->budget, even_entries(fixed, request->seen), budgets); return 1;
-    case LH_LAYERS_PYRAMID: return lh_pyramid(fixed, &q, budgets);
+    case LH_LAYERS_PROFILE: lh_profile_layers(request, fixed->budget, budgets); return 1;
+    case LH_LAYERS_LEARNT:
+        if (fixed->every) full.seen = lh_max_i64(full.seen, full.layers * fixed->budget);
+        lh_learnt_layers(&full, fixed->budget, even_entries(fixed, request->seen), budgets);
+        return 1;
+    case LH_LAYERS_PYRAMID: return lh_pyramid(fixed, request, budgets);
     default: return 0;
     }
 }

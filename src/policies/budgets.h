@@ -94,8 +94,8 @@ int lh_protection_ranks(const lh_protection *protect);
  * window at most for a sliding one. By a profile: N * C entries in proportion to the weights, at least one per layer;
  * what rounding leaves goes to the largest remainders, ties to the lower layer; what exceeds a layer's capacity goes
  * one by one to layers 0, 1, ... that have room. By learnt shares: each layer has the protected entries of a uniform
- * budget, or a quarter of C if that is more, and the rest is divided in the same way. A layer can hold what was seen;
- * where evictions go on after the prompt, everything. */
+ * budget, or a quarter of C if that is more, and the rest is divided in the same way; where evictions follow after
+ * the prompt, a layer can get more than was seen, and holds it when the sequence is long enough. */
 typedef struct lh_layers_request {
     int64_t layers, seen, window;
     const uint8_t *sliding;

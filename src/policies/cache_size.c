@@ -23,7 +23,7 @@ static lh_status take_score_weights(lh_policy *policy, uint64_t hash)
     if (!lh_policy_has(policy, LH_NEEDS_SCORE_WEIGHTS)) return LH_OK;
     if (!hash)
         LH_FAIL(LH_EUSAGE,
-                "policy '%s' scores by weights that are learnt for each model, and there are none for this one: make "
+                "policy '%s' needs weights that are learnt for each model, and there are none for this one: make "
                 "them with 'longhaul learn', beside the checkpoint, or name their file with '%s'",
                 policy->name, lh_setting("score_weights"));
     if (policy->score.weights && policy->score.weights != hash)

@@ -129,14 +129,16 @@ static const char *last_row(const lh_policy *policy, const char *usual)
     return lh_policy_has(policy, LH_ONE_ROW) ? "last:1" : NULL;
 }
 
-/* Layers compete once, at the end of the prompt, by the ranks of heads that compete. */
+/* Layers compete once, at the end of the prompt, by the ranks of heads that compete; blocks need equal layers. */
 static const char *layers_alike(const lh_policy *policy, const char *usual)
 {
+    const char *uniform = lh_policy_over_layers[LH_LAYERS_UNIFORM];
+    if (strcmp(usual, lh_policy_over_layers[LH_LAYERS_LEARNT]) == 0) return policy->block ? uniform : NULL;
     if (strcmp(usual, lh_policy_over_layers[LH_LAYERS_ADAPTIVE]) != 0) return NULL;
     return policy->budgets.heads == LH_HEADS_ADAPTIVE && !lh_policy_has(policy, LH_STAGED) && !policy->every &&
                    !policy->block
                ? NULL
-               : lh_policy_over_layers[LH_LAYERS_UNIFORM];
+               : uniform;
 }
 
 /* ---- words of methods ---- */

@@ -62,7 +62,7 @@ typedef struct lh_policy_score {
     int64_t segment;  /* of LH_ROWS_AT_REPEAT: tokens of a segment that sees nothing but itself; 0: segments see all */
     uint64_t text;    /* of LH_ROWS_AT_TEXT: hash of its lines (profile.h), else 0 */
     lh_scorer scorer; /* of the methods `caller` and `caller_rows`; score NULL: of a file, and not loaded here */
-    uint64_t weights; /* hash of the model's weights for it, set by lh_policy_size; 0: not needed, or not known yet */
+    uint64_t weights; /* hash of the model's score weights, set by lh_policy_size; 0: not needed, or not known yet */
     const struct lh_loaded_plugin *plugin; /* of the scorer; NULL: it is a function of the program */
 } lh_policy_score;
 
@@ -185,7 +185,7 @@ lh_status lh_policy_check_question(const lh_policy *policy);
 typedef struct lh_cache_size {
     int64_t layers, kv_heads, entry_bytes, window; /* window: keys that a row of a sliding layer sees */
     const uint8_t *sliding;                        /* [layers]; NULL: none slides */
-    uint64_t score_weights; /* hash of the model's weights for '--statistic linear', 0: it has none */
+    uint64_t score_weights;                        /* hash of the model's score weights, 0: it has none */
 } lh_cache_size;
 
 /* What a policy takes from a model. A budget in bytes becomes the most entries per KV head with keys and values of at

@@ -124,14 +124,13 @@ static int64_t room_beside(const void *of, int64_t l)
 void lh_learnt_layers(const lh_layers_request *q, int64_t entries, int64_t even, int64_t *budgets)
 {
     const beside b = {q, even};
+    int64_t total = q->layers * entries;
     assert(q->shares);
-    divide(&(lh_portions){.n = q->layers,
-                          .total = q->layers * (entries - even),
-                          .min = even == 0,
-                          .weights = q->shares,
-                          .max = room_beside,
-                          .of = &b},
-           budgets);
+    for (int64_t l = 0; l < q->layers; l++) total -= lh_min_i64(even, lh_layer_max(q, l));
+    divide(
+        &(lh_portions){
+            .n = q->layers, .total = total, .min = even == 0, .weights = q->shares, .max = room_beside, .of = &b},
+        budgets);
     for (int64_t l = 0; l < q->layers; l++) budgets[l] += lh_min_i64(even, lh_layer_max(q, l));
 }
 

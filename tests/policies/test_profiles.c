@@ -380,6 +380,9 @@ START_TEST(test_learnt_shares_divide_what_is_neither_protected_nor_even)
     q.window = 13;
     lh_policy_layers(&fixed, &q, got); /* 15 too many, 5 each */
     ck_assert(got[0] == 15 && got[1] == 27 && got[2] == 9 && got[3] == 13);
+    fixed.recents = 15; /* and no window has room for these */
+    lh_policy_layers(&fixed, &q, got);
+    ck_assert(got[0] == 17 && got[1] == 18 && got[2] == 16 && got[3] == 13);
     fixed.budget = 3; /* every layer keeps something */
     fixed.recents = 0;
     q.sliding = NULL;
