@@ -135,7 +135,8 @@ static lh_status trim(lh_kv *kv)
     for (int64_t l = 0; l < kv->shape.layers; l++) {
         lh_kv_layer *layer = &kv->layers[l];
         lh_arena *arena = &layer->arena;
-        lh_layer_request request = {.layer = l, .budget = kv->arrays.budgets[l], .prompt = kv->prompt};
+        const int64_t later = kv->timeline.budgets_made ? 0 : layer->plan.later;
+        lh_layer_request request = {.layer = l, .budget = kv->arrays.budgets[l], .later = later, .prompt = kv->prompt};
         int shrinks = 0;
         lh_counted_rows_free(&layer->latest, lh_kv_device(kv));
         for (int64_t h = 0; h < arena->view.heads; h++) {

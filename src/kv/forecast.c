@@ -100,8 +100,16 @@ static lh_status prefill(dry_run *d, lh_kv_forecast *out)
 
 /* ---- after it ---- */
 
+/* Whether the layers get their budgets when these tokens are taken in: the first eviction. */
+static int divides(const lh_kv *kv, lh_kv_taken what, int64_t tokens)
+{
+    const int64_t every = kv->numbers.every, steps = kv->timeline.steps;
+    const int is_due = every && (what == LH_KV_BLOCK || (steps + tokens) / every > steps / every);
+    return is_due && !kv->timeline.budgets_made && lh_kv_seen(kv) + tokens > kv->numbers.budget;
+}
+
 /* Lengths of heads after `tokens` more tokens and the due evictions: the lengths before, or the budget. */
-static void expect_lens(lh_kv *kv, int64_t tokens)
+static void expect_lens(lh_kv *kv, int64_t tokens, int is_first)
 {
     int64_t heads = kv->shape.heads.kv_count;
     for (int64_t l = 0; l < kv->shape.layers; l++) {
@@ -109,7 +117,10 @@ static void expect_lens(lh_kv *kv, int64_t tokens)
         for (int64_t h = 0; h < heads; h++) {
             int64_t len = kv->layers[l].arena.len[h];
             lens[h] = len + tokens;
-            if (lh_evicts_again(&kv->numbers)) lens[h] = lh_min_i64(lens[h], lh_max_i64(len, kv->arrays.budgets[l]));
+            if (is_first)
+                lens[h] = lh_min_i64(lens[h], kv->layers[l].plan.later);
+            else if (lh_evicts_again(&kv->numbers))
+                lens[h] = lh_min_i64(lens[h], lh_max_i64(len, kv->arrays.budgets[l]));
             if (lh_kv_slides(&kv->shape, l)) lens[h] = lh_min_i64(lens[h], kv->shape.window - 1);
         }
     }
@@ -138,16 +149,21 @@ static lh_status take_in(lh_kv *kv, lh_kv_taken what, int64_t tokens)
         if (tokens > 1) record(kv, l, seen, tokens - 1);
         record(kv, l, seen + tokens - 1, 1);
     }
-    expect_lens(kv, tokens);
+    expect_lens(kv, tokens, divides(kv, what, tokens));
     return lh_kv_settle(kv, what, tokens);
 }
 
-/* One question and its answer up to the first eviction after it; others take no more. */
+/* One question and its answer up to the first eviction after it, and up to the budgets of layers; others take no more.
+ */
 static lh_status decode(const lh_kv_forecast_request *request, lh_kv *kv)
 {
-    int64_t more = kv->prompt.more, block = lh_min_i64(request->block, more);
-    int64_t steps = lh_min_i64(more - block, kv->numbers.evicts ? lh_max_i64(kv->numbers.every, 1) : 1);
+    const lh_policy_numbers *n = &kv->numbers;
+    int64_t more = kv->prompt.more, block = lh_min_i64(request->block, more),
+            steps = n->evicts && n->every ? n->every : 1;
     if (block) LH_TRY(take_in(kv, LH_KV_BLOCK, block));
+    if (n->every && !kv->timeline.budgets_made && n->budgets.layers != LH_LAYERS_UNIFORM)
+        steps += lh_max_i64(0, n->budget - lh_kv_seen(kv));
+    steps = lh_min_i64(more - block, steps);
     for (int64_t i = 0; i < steps; i++) LH_TRY(take_in(kv, LH_KV_STEP, 1));
     return LH_OK;
 }

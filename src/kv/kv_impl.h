@@ -27,7 +27,7 @@ typedef enum lh_kv_phase { LH_KV_EMPTY, LH_KV_PREFILL, LH_KV_DECODE } lh_kv_phas
 typedef struct lh_timeline {
     lh_kv_phase phase;
     int64_t seen, steps, evictions;
-    int budgets_made; /* the pyramid's are made once something has to go */
+    int budgets_made; /* those of layers are made once something has to go */
 } lh_timeline;
 
 enum { LH_EXPECTED_LENS = 2 }; /* of the layer before, as it was left, and of the one that ends */

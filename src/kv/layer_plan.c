@@ -42,7 +42,8 @@ lh_ring_shape lh_kv_ring_shape(const lh_kv_shape *shape, const lh_policy_numbers
 int64_t lh_kv_slack(const lh_kv_shape *shape, const lh_policy_numbers *p, const lh_layer_request *request, int64_t held)
 {
     int64_t slack = request->prompt.more;
-    if (p->evicts && p->every) slack = lh_min_i64(slack, lh_max_i64(0, request->budget - held) + p->every);
+    const int64_t budget = lh_max_i64(request->budget, request->later);
+    if (p->evicts && p->every) slack = lh_min_i64(slack, lh_max_i64(0, budget - held) + p->every);
     if (lh_kv_slides(shape, request->layer)) slack = lh_min_i64(slack, lh_max_i64(0, shape->window - held));
     return slack;
 }
@@ -50,7 +51,7 @@ int64_t lh_kv_slack(const lh_kv_shape *shape, const lh_policy_numbers *p, const 
 lh_layer_plan lh_kv_layer_plan(const lh_kv_shape *shape, const lh_policy_numbers *policy,
                                const lh_layer_request *request)
 {
-    lh_layer_plan p = {.budget = request->budget};
+    lh_layer_plan p = {.budget = request->budget, .later = request->later};
     int64_t tokens = request->prompt.tokens;
     p.visible_from = lh_kv_visible_from(shape, request->layer, tokens);
     p.protect = lh_policy_protect(

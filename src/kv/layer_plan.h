@@ -13,6 +13,7 @@ typedef struct lh_prompt {
 
 typedef struct lh_layer_plan {
     int64_t budget;       /* entries per KV head */
+    int64_t later;        /* lh_layer_request */
     int64_t visible_from; /* the first position that the row after the prompt sees */
     lh_protection protect;
     int64_t kept;  /* entries a head keeps; adaptive heads on average */
@@ -24,6 +25,7 @@ typedef struct lh_layer_plan {
 
 typedef struct lh_layer_request {
     int64_t layer, budget;
+    int64_t later; /* budget once there is something to evict, if that may be more; 0: the same */
     lh_prompt prompt;
 } lh_layer_request;
 

@@ -135,12 +135,12 @@ static double gib(int64_t bytes)
     return (double)bytes / (1 << 30);
 }
 
-/* Appends the range of layer budgets if they differ. */
-static lh_status put_layers(lh_buf *text, const lh_plan *plan)
+/* Appends the range of layer budgets if they differ; a layer keeps no more than the prompt of `context` tokens. */
+static lh_status put_layers(lh_buf *text, const lh_plan *plan, int64_t context)
 {
-    int64_t min = plan->layer_budgets[0], max = min;
-    for (int64_t l = 1; l < plan->layers; l++) {
-        int64_t budget = plan->layer_budgets[l];
+    int64_t min = context, max = 0;
+    for (int64_t l = 0; l < plan->layers; l++) {
+        const int64_t budget = lh_min_i64(plan->layer_budgets[l], context);
         if (budget < min) min = budget;
         if (budget > max) max = budget;
     }
@@ -380,7 +380,7 @@ static lh_status print_plan(const lh_plan *plan, const lh_call *call, const lh_p
     LH_TRY_DONE(lh_buf_printf(&text, ", cache %s; policy %s\n", lh_dtype_name(plan->kv_dtype), name.data));
     LH_TRY_DONE(lh_buf_printf(&text, "entries of the cache: %lld of %lld kept after the prompt",
                               (long long)plan->entries_kept, (long long)plan->entries));
-    LH_TRY_DONE(put_layers(&text, plan));
+    LH_TRY_DONE(put_layers(&text, plan, v->plan.context));
     LH_TRY_DONE(lh_buf_printf(&text, "\nfull cache of the prompt: %s as %s on all ranks together\n\n",
                               lh_size_text(size, plan->full_bytes), lh_dtype_name(plan->kv_types.full)));
     LH_TRY_DONE(put_ranks(&text, plan));
