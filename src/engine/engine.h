@@ -22,7 +22,7 @@ typedef struct lh_engine_view {
     int64_t chunk;          /* as given in the options */
     int64_t threads;        /* of this rank */
     uint64_t identity;      /* of the checkpoint */
-    uint64_t score_weights; /* hash of the weights of '--statistic linear' (model/score_weights.h), 0: none */
+    uint64_t score_weights; /* hash of the model's score weights (model/score_weights.h), 0: none */
     double load_s;
 } lh_engine_view;
 

@@ -40,7 +40,7 @@ typedef struct lh_plan {
     int fits;                 /* 1: every rank's peak is below it by at least LH_CHUNK_SPARE_LEAST */
     lh_dtype dtype, kv_dtype; /* of the weights, and of the kept entries */
     lh_kv_types kv_types;     /* of any cache of the engine */
-    uint64_t score_weights;   /* hash of the weights of '--statistic linear', 0: none */
+    uint64_t score_weights;   /* hash of the model's score weights, 0: none */
     int64_t *layer_shares;    /* [layers] of '--layer-budget learnt', NULL: none */
     lh_format_tally stored;   /* the tensors of the checkpoint that is given, or that an import makes */
     const char *quantiser;    /* lh_model_header: the method of weights that are counted as bf16; else NULL */

@@ -89,7 +89,7 @@ typedef struct lh_evict_layer {
 
 /* What 'longhaul learn' finds of a KV head: weights of the features of an entry (lh_feature_count); then the means and
  * the standard deviations of the channels of its queries before their rotation, [2, head_dim]; then its share of the
- * best entries of all heads and layers. */
+ * best entries of all heads and layers, or an even one where no entry was scored. */
 int64_t lh_learnt_numbers(int64_t head_dim);
 
 /* Query rows of this rank's query heads, rotated: q [tokens, q_count, head_dim] with q_ld. */

@@ -43,7 +43,7 @@ static lh_status add_shares(lh_score_weights *w, const char *path)
     int64_t sum = 0;
     LH_TRY(lh_calloc(&w->layer_shares, w->layers, sizeof *w->layer_shares));
     for (int64_t i = 0; i < w->layers * w->kv_heads; i++) {
-        const float share = w->at[(i + 1) * w->numbers - 1];
+        const float share = *lh_score_weights_share(w, i);
         if (!(share >= 0 && share <= 1))
             LH_FAIL(LH_EFILE, "'%s' holds %g for the share of layer %lld, KV head %lld, it must be between 0 and 1",
                     path, (double)share, (long long)(i / w->kv_heads), (long long)(i % w->kv_heads));

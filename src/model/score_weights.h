@@ -20,6 +20,12 @@ typedef struct lh_score_weights {
 } lh_score_weights;
 void lh_score_weights_clear(lh_score_weights *w);
 
+/* The share of a KV head of all layers' heads. */
+static inline float *lh_score_weights_share(const lh_score_weights *w, int64_t head)
+{
+    return &w->at[(head + 1) * w->numbers - 1];
+}
+
 extern const lh_file_kind lh_score_weights_kind;
 
 /* LH_EFILE. */

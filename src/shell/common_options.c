@@ -89,9 +89,8 @@ static const lh_option engine_rows[] = {
      .detail = 1,
      FIELD(score_weights),
      .arg = "FILE",
-     .help =
-         "Weights for '--statistic linear', made by 'longhaul learn'. Default: NAME.scores.h5 beside the checkpoint "
-         "NAME.h5, if it exists."},
+     .help = "Weights for learnt scores, fits while decoding and learnt shares of layers, made by 'longhaul learn'. "
+             "Default: NAME.scores.h5 beside the checkpoint NAME.h5, if it exists."},
     {.type = LH_OPT_STR,
      .name = "kv-dtype",
      FIELD(kv_dtype),

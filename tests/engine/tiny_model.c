@@ -99,7 +99,7 @@ static void write_score_weights(const char *path, const lh_config *config)
     lh_normals(w.at, 7, 0, 0, count);
     for (int64_t i = 0; i < count; i++) w.at[i] /= sqrtf((float)w.numbers);
     for (int64_t i = 0; i < w.layers * w.kv_heads; i++)
-        w.at[(i + 1) * w.numbers - 1] = (float)(1 + i % 3) / (float)(2 * w.layers * w.kv_heads);
+        *lh_score_weights_share(&w, i) = (float)(1 + i % 3) / (float)(2 * w.layers * w.kv_heads);
     lh_status st = lh_checkpoint_open(&ck, path);
     if (st == LH_OK) w.model = lh_checkpoint_identity(ck);
     if (st == LH_OK) st = lh_score_weights_name(&beside, path);

@@ -15,11 +15,6 @@ typedef struct sample {
     lh_score_weights weights;
 } sample;
 
-static float *share_of(sample *s, int64_t layer, int64_t head)
-{
-    return &s->at[(layer * HEADS + head + 1) * s->weights.numbers - 1];
-}
-
 /* Shares 1/16, 2/16, … of heads. */
 static void make(sample *s)
 {
@@ -27,7 +22,7 @@ static void make(sample *s)
     *s = (sample){.weights = {.layers = LAYERS, .kv_heads = HEADS, .numbers = numbers, .model = 7}};
     s->weights.at = s->at;
     for (int64_t i = 0; i < LAYERS * HEADS * numbers; i++) s->at[i] = (float)i / 7 - 3;
-    for (int64_t i = 0; i < LAYERS * HEADS; i++) *share_of(s, i / HEADS, i % HEADS) = (float)(i + 1) / 16;
+    for (int64_t i = 0; i < LAYERS * HEADS; i++) *lh_score_weights_share(&s->weights, i) = (float)(i + 1) / 16;
 }
 
 static lh_status write_and_read(const sample *s, lh_score_weights *out)
@@ -64,10 +59,10 @@ START_TEST(test_shares_that_divide_nothing_are_refused)
     sample s;
     for (int i = 0; i < 2; i++) {
         make(&s);
-        *share_of(&s, 1, 1) = bad[i];
+        *lh_score_weights_share(&s.weights, HEADS + 1) = bad[i];
         refused(&s, "for the share of layer 1, KV head 1, it must be between 0 and 1");
     }
-    for (int64_t i = 0; i < LAYERS * HEADS; i++) *share_of(&s, i / HEADS, i % HEADS) = 0;
+    for (int64_t i = 0; i < LAYERS * HEADS; i++) *lh_score_weights_share(&s.weights, i) = 0;
     refused(&s, "shares of layers that are all 0");
     make(&s);
     s.weights.numbers--;

@@ -80,7 +80,8 @@ static const lh_syntax syntax = {
             "pass. This command lets the model read some texts, and fits a linear function of an entry's own key and "
             "value to such scores, for every KV head (ridge regression). '--statistic linear' then scores by it, at "
             "the end of a prompt and while decoding; '--learnt' uses it beside the attention of rows after the "
-            "prompt. It also finds how the model's queries are distributed, which '--refit' draws from.\n\nThe texts "
+            "prompt. It also finds how the model's queries are distributed, which '--refit' draws from, and how many "
+            "of the best entries each layer has, for '--layer-budget learnt'.\n\nThe texts "
             "should be of the kinds that prompts will have; a few thousand tokens are enough. "
             "The weights take some KiB to MiB, and are for this model alone.",
     .max_args = 64,
@@ -243,7 +244,7 @@ static json_t *layer_shares(const run *r)
     const lh_score_weights *w = &r->result.weights;
     for (int64_t l = 0; l < w->layers; l++) {
         double sum = 0;
-        for (int64_t h = 0; h < w->kv_heads; h++) sum += (double)r->result.shares[l * w->kv_heads + h];
+        for (int64_t h = 0; h < w->kv_heads; h++) sum += (double)*lh_score_weights_share(w, l * w->kv_heads + h);
         json_array_append_new(all, json_real(sum));
     }
     return all;

@@ -36,6 +36,7 @@ typedef struct run {
     int64_t first;               /* entries before it are sinks, or not seen any more */
     float *logs;                 /* host: [tokens] of a head */
     int64_t *lens;               /* host: entries of this rank's heads */
+    float *shares;               /* [layers, kv_heads] of the counted heads */
     lh_progress progress;
 } run;
 
@@ -130,7 +131,8 @@ static void count_head(run *r, const head_scores *of, const float *learnt)
     const int64_t count = r->lens[of->h] - r->first, counted = counted_number(r, of->h);
     if (counted < 0 || count <= 0) return;
     lh_exec_fetch(&r->exec, r->logs, learnt + r->first, count * (int64_t)sizeof *learnt);
-    for (int64_t i = 0; i < count; i++) lh_calibration_add(bins_of(r, of->layer, counted), r->logs[i]);
+    for (int64_t i = 0; i < count && lh_exec_ok(&r->exec); i++)
+        lh_calibration_add(bins_of(r, of->layer, counted), r->logs[i]);
     take_logs(r, of, r->first, count);
     for (int64_t i = 0; i < count; i++)
         lh_calibration_add(r->calibration->second, r->logs[i] + log((double)r->request->tokens));
@@ -227,10 +229,10 @@ static lh_status share_out(run *r)
         for (int64_t i = 0; i < r->heads.counted_count; i++) {
             const int64_t head = l * w->kv_heads + r->heads.counted_first + i;
             const double above = (double)lh_calibration_above(bins_of(r, l, i), least);
-            r->out->shares[head] = (float)(r->out->explained[head] < 0 ? 1 / (double)heads : above / all);
+            r->shares[head] = (float)(r->out->explained[head] < 0 ? 1 / (double)heads : above / all);
         }
-    LH_TRY(lh_comm_allreduce(r->exec.comm, r->out->shares, heads, LH_F32, LH_SUM));
-    for (int64_t i = 0; i < heads; i++) w->at[(i + 1) * w->numbers - 1] = r->out->shares[i];
+    LH_TRY(lh_comm_allreduce(r->exec.comm, r->shares, heads, LH_F32, LH_SUM));
+    for (int64_t i = 0; i < heads; i++) *lh_score_weights_share(w, i) = r->shares[i];
     return LH_OK;
 }
 
@@ -268,7 +270,7 @@ static lh_status open_run(run *r)
                             .model = v->identity};
     LH_TRY(lh_calloc(&w->at, w->layers * w->kv_heads * w->numbers, sizeof *w->at));
     LH_TRY(lh_calloc(&r->out->explained, w->layers * w->kv_heads, sizeof *r->out->explained));
-    LH_TRY(lh_calloc(&r->out->shares, w->layers * w->kv_heads, sizeof *r->out->shares));
+    LH_TRY(lh_calloc(&r->shares, w->layers * w->kv_heads, sizeof *r->shares));
     LH_TRY(lh_calloc(&r->calibration, 1, sizeof *r->calibration));
     LH_TRY(lh_calloc(&r->learnt, w->layers * r->heads.counted_count * LH_CALIBRATION_BINS, sizeof *r->learnt));
     LH_TRY(lh_calloc(&r->logs, lh_max_i64(r->request->tokens, LH_PLAIN_ENTRIES_AT_ONCE), sizeof *r->logs));
@@ -285,6 +287,7 @@ static void close_run(run *r)
     lh_query_moments_close(&r->queries);
     lh_free(r->calibration);
     lh_free(r->learnt);
+    lh_free(r->shares);
     lh_free(r->logs);
     lh_free(r->lens);
 }
@@ -313,6 +316,5 @@ void lh_learn_result_clear(lh_learn_result *r)
 {
     lh_score_weights_clear(&r->weights);
     lh_free(r->explained);
-    lh_free(r->shares);
     *r = (lh_learn_result){0};
 }

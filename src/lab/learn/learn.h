@@ -29,7 +29,6 @@ typedef struct lh_learn_result {
     lh_score_weights weights;
     float *explained; /* [layers, kv_heads]: shares of the variance of the target; -1, with weights of 0, where
                          no entry was scored */
-    float *shares;    /* [layers, kv_heads]: of the best tenth of all entries; where no entry was scored, an even one */
     double slope, constant;
 } lh_learn_result;
 
