@@ -3,8 +3,9 @@
 
 static lh_status warn_all_kept(const lh_outlook *o, lh_buf *out)
 {
-    return lh_buf_printf(out, "the budget of %lld entries holds the whole prompt of %lld tokens: nothing is evicted\n",
-                         (long long)o->fixed.budget, (long long)o->seen);
+    return lh_buf_printf(out,
+                         "the budget of %lld entries holds the whole prompt of %lld tokens: nothing is evicted%s\n",
+                         (long long)o->fixed.budget, (long long)o->seen, o->fixed.every ? " before it is full" : "");
 }
 
 /* The option that protects most, and its value. */
