@@ -117,8 +117,9 @@ typedef struct lh_entry_features_args {
     int64_t rows, dim, y_ld;
 } lh_entry_features_args;
 
-/* y[h,s] = weights w[h] times the features of the entry in slot s of head h (lh_entry_features_args), whose key is
- * rotated back: the inverse of operation rope with these frequencies and this scale, at the position of the entry. */
+/* y[h,s] = weights w[h] times the features of the entry in slot s of head h (lh_entry_features_args); its key is
+ * rotated back first: the inverse of operation rope with these frequencies and this scale, at the position of the
+ * entry. */
 typedef struct lh_linear_scores_args {
     float *y;              /* [heads, ld] */
     const float *w;        /* [heads, lh_feature_count(head_dim)] with w_ld */

@@ -114,8 +114,8 @@ static void evict(lh_kv *kv, occasion when)
     LH_LATCH(&kv->exec, lh_kv_start_lens_copy(kv));
 }
 
-/* Once there is something to evict. Returns 1 if layers come to have other budgets than before, of which some then have
- * slots that they need no more. */
+/* Makes the budgets of layers once the sequence is longer than a budget. Returns 1 if they differ by layer: then some
+ * layers have more slots than they need. */
 static int divide_budgets(lh_kv *kv)
 {
     if (kv->timeline.budgets_made) return 0;
@@ -163,13 +163,18 @@ static int take_in(lh_kv *kv, int64_t tokens)
     return slides;
 }
 
+int lh_kv_is_due(const lh_kv *kv, lh_kv_taken what, int64_t tokens)
+{
+    const int64_t every = kv->numbers.evicts ? kv->numbers.every : 0, steps = kv->timeline.steps;
+    return every && (what == LH_KV_BLOCK || (steps + tokens) / every > steps / every);
+}
+
 lh_status lh_kv_settle(lh_kv *kv, lh_kv_taken what, int64_t tokens)
 {
     double start = lh_clock_s();
-    int64_t every = kv->numbers.evicts ? kv->numbers.every : 0, before = kv->timeline.steps;
+    const int due = lh_kv_is_due(kv, what, tokens);
     int slides = take_in(kv, tokens);
     if (what == LH_KV_STEP) kv->timeline.steps += tokens;
-    int due = every && (what == LH_KV_BLOCK || kv->timeline.steps / every > before / every);
     if (!due && !slides) {
         kv->evict_s += lh_clock_s() - start;
         return LH_OK;

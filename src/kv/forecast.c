@@ -103,9 +103,7 @@ static lh_status prefill(dry_run *d, lh_kv_forecast *out)
 /* Whether the layers get their budgets when these tokens are taken in: the first eviction. */
 static int divides(const lh_kv *kv, lh_kv_taken what, int64_t tokens)
 {
-    const int64_t every = kv->numbers.every, steps = kv->timeline.steps;
-    const int is_due = every && (what == LH_KV_BLOCK || (steps + tokens) / every > steps / every);
-    return is_due && !kv->timeline.budgets_made && lh_kv_seen(kv) + tokens > kv->numbers.budget;
+    return lh_kv_is_due(kv, what, tokens) && !kv->timeline.budgets_made && lh_kv_seen(kv) + tokens > kv->numbers.budget;
 }
 
 /* Lengths of heads after `tokens` more tokens and the due evictions: the lengths before, or the budget. */

@@ -27,7 +27,7 @@ typedef enum lh_kv_phase { LH_KV_EMPTY, LH_KV_PREFILL, LH_KV_DECODE } lh_kv_phas
 typedef struct lh_timeline {
     lh_kv_phase phase;
     int64_t seen, steps, evictions;
-    int budgets_made; /* those of layers are made once something has to go */
+    int budgets_made; /* budgets of layers are made once something has to go */
 } lh_timeline;
 
 enum { LH_EXPECTED_LENS = 2 }; /* of the layer before, as it was left, and of the one that ends */
@@ -117,6 +117,9 @@ lh_device *lh_kv_device(const lh_kv *kv);
 
 /* Budgets of all layers for `seen` tokens. */
 void lh_kv_make_budgets(lh_kv *kv, int64_t seen);
+
+/* 1 if lh_kv_settle of these tokens evicts by the policy. */
+int lh_kv_is_due(const lh_kv *kv, lh_kv_taken what, int64_t tokens);
 
 /* Begin without a prompt, for a cache file or a fork. Slack as after a prompt of `tokens` tokens. */
 lh_status lh_kv_begin_layers(lh_kv *kv, const lh_prompt *prompt);

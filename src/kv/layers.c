@@ -38,12 +38,12 @@ lh_status lh_kv_begin_layers(lh_kv *kv, const lh_prompt *prompt)
     kv->numbers = lh_policy_fix(&kv->policy, prompt->tokens);
     lh_evictor_begin(kv->evictor, &kv->numbers, prompt->tokens);
     lh_kv_make_budgets(kv, lh_max_i64(prompt->tokens, kv->numbers.budget + kv->numbers.every));
-    for (int64_t l = 0; l < s->layers; l++) kv->layers[l].plan.budget = kv->arrays.budgets[l];
+    for (int64_t l = 0; l < s->layers; l++) kv->layers[l].plan.later = kv->arrays.budgets[l];
     lh_kv_make_budgets(kv, prompt->tokens);
     ring = lh_kv_ring_shape(s, &kv->numbers);
     for (int64_t l = 0; l < s->layers; l++) {
         lh_layer_request request = {
-            .layer = l, .budget = kv->arrays.budgets[l], .later = kv->layers[l].plan.budget, .prompt = *prompt};
+            .layer = l, .budget = kv->arrays.budgets[l], .later = kv->layers[l].plan.later, .prompt = *prompt};
         kv->layers[l].plan = lh_kv_layer_plan(s, &kv->numbers, &request);
         kv->layers[l].arena.form.has_bias = fits_bias(kv, l);
         kv->layers[l].latest.position = -1;

@@ -267,7 +267,8 @@ static int has_learnt_layers(const lh_policy *policy)
 const lh_method lh_method_learnt_layers = {
     .option = "--layer-budget learnt", .active = has_learnt_layers, .traits = LH_NEEDS_SCORE_WEIGHTS};
 
-/* Of a budget that learnt shares divide, the part that all layers get alike: a text goes on better with it. */
+/* The part of a budget that every layer gets before learnt shares divide the rest: a quarter keeps a text near the full
+ * cache. */
 enum { EVEN_PARTS = 4 };
 
 static int64_t even_entries(const lh_policy_numbers *fixed, int64_t seen)

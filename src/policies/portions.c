@@ -109,7 +109,7 @@ void lh_profile_layers(const lh_layers_request *q, int64_t entries, int64_t *bud
            budgets);
 }
 
-/* Layers beside the `even` entries that each of them has. */
+/* The rooms of layers that already have `even` entries each. */
 typedef struct beside {
     const lh_layers_request *q;
     int64_t even;
