@@ -84,8 +84,8 @@ set(LH_MPI_ENVIRONMENT "${LH_ANY_HOSTS_ENVIRONMENT};OMPI_MCA_pml=ob1;OMPI_MCA_bt
 
 # lh_mpi_test(<name> RANKS 1 2 3 [LONG_RANKS 4] …)  the program <name> (made by lh_test_program, with ROOMS comm device
 # base among others) under mpirun, one CTest test a rank count, <name>_<ranks>r<suffix>; it uses tests/mpi_check.h.
-# LONG_RANKS are labelled `long`, and 2 and 4 RANKS `full` (docs/testing.md). UNDER: a program that starts mpirun. CTest
-# counts a rank as a test: ranks wait for each other without giving up their cores, which other tests would stretch.
+# LONG_RANKS are labelled `long`, and 2 and 4 RANKS `full` (docs/testing.md). UNDER: a program that starts mpirun. For
+# CTest they are one test, however many ranks: a rank that waits for the others sleeps.
 function(lh_mpi_test name)
     cmake_parse_arguments(ARG "" "TIMEOUT;SUFFIX" "RANKS;LONG_RANKS;LABELS;ARGS;ENVIRONMENT;UNDER" ${ARGN})
     if(NOT ARG_TIMEOUT)
@@ -106,6 +106,6 @@ function(lh_mpi_test name)
         add_test(NAME ${test}
             COMMAND ${ARG_UNDER} ${MPIEXEC_EXECUTABLE} -n ${ranks} $<TARGET_FILE:${name}> ${ARG_ARGS})
         set_tests_properties(${test} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "${labels}"
-            PROCESSORS ${ranks} ENVIRONMENT "${LH_MPI_ENVIRONMENT};OMP_NUM_THREADS=1;${ARG_ENVIRONMENT}")
+            ENVIRONMENT "${LH_MPI_ENVIRONMENT};OMP_NUM_THREADS=1;${ARG_ENVIRONMENT}")
     endforeach()
 endfunction()

@@ -1,8 +1,6 @@
 /* mpi_comm.c - the communicator over MPI: ranks of mpirun or srun, buffers in host memory. MPI counts in int, so long
- * messages are sent in pieces; ranks on one host reduce in shared memory. Also starts and finalises MPI. */
+ * messages are sent in pieces; collectives of ranks on one host use shared memory. Also starts and finalises MPI. */
 #include <mpi.h>
-#include <sched.h>
-#include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,138 +10,7 @@
 #include "base/mem.h"
 #include "base/status.h"
 #include "comm/comm_impl.h"
-
-/* ---- shared memory ---- */
-
-/* All-reduce through shared memory, for ranks on one host: MPI's all-reduce takes several times as long for the
- * megabytes of a prefill chunk, which are reduced twice per layer. A message is divided into pieces of at most one
- * slot; every rank copies its piece to its slot, sums its share of all slots, and copies the whole result out. Two sets
- * of slots alternate: before a rank writes to a set again, all ranks have passed a barrier since they read it. Slots
- * are added in the order of ranks, so every rank has the same bits. Waits have no timeout, as in MPI: the watchdog ends
- * a rank whose peer does not arrive. */
-enum {
-    SLOT_BYTES = 256 << 10, /* two sets of slots of a few ranks stay in the L2 caches */
-    WHOLE_BYTES = 8 << 10,  /* up to this size every rank sums all of it: one barrier instead of two */
-    LINE = 64,              /* bytes of a cache line; the shares of ranks are aligned to it */
-    SPINS = 2000            /* some microseconds, then a waiting rank yields its core */
-};
-
-typedef struct host_reduce {
-    MPI_Comm ranks; /* not owned */
-    MPI_Win window;
-    _Atomic uint64_t *arrivals; /* shared: arrivals of all ranks at all barriers */
-    char *slots;                /* shared: [2 sets][size][SLOT_BYTES] */
-    int rank, size, set;
-    uint64_t barriers;
-} host_reduce;
-
-/* Waits until every rank has arrived. */
-static void wait_for_all(host_reduce *h)
-{
-    uint64_t all = ++h->barriers * (uint64_t)h->size;
-    atomic_fetch_add(h->arrivals, 1);
-    for (int spins = 0; atomic_load_explicit(h->arrivals, memory_order_acquire) < all; spins++)
-        if (spins > SPINS) sched_yield();
-}
-
-static char *slot(const host_reduce *h, int rank)
-{
-    return h->slots + ((int64_t)h->set * h->size + rank) * SLOT_BYTES;
-}
-
-/* out[from .. to) = sum of all slots in that range, in the order of slots; out may be slot 0. */
-static int sum_slots(host_reduce *h, char *out, int64_t from, int64_t to, MPI_Datatype type, MPI_Op op)
-{
-    int bytes, rc = MPI_Type_size(type, &bytes);
-    if (to <= from) return rc;
-    if (out != slot(h, 0)) memcpy(out + from, slot(h, 0) + from, (size_t)(to - from));
-    for (int r = 1; r < h->size && rc == MPI_SUCCESS; r++)
-        rc = MPI_Reduce_local(slot(h, r) + from, out + from, (int)((to - from) / bytes), type, op);
-    return rc;
-}
-
-/* Reduces one piece of at most a slot. */
-static int reduce_piece(host_reduce *h, char *buf, int64_t bytes, MPI_Datatype type, MPI_Op op)
-{
-    int64_t lines = (bytes + LINE - 1) / LINE, from = lines * h->rank / h->size * LINE,
-            to = lines * (h->rank + 1) / h->size * LINE;
-    int rc;
-    h->set = !h->set;
-    memcpy(slot(h, h->rank), buf, (size_t)bytes);
-    wait_for_all(h);
-    if (bytes <= WHOLE_BYTES) return sum_slots(h, buf, 0, bytes, type, op);
-    rc = sum_slots(h, slot(h, 0), from, to < bytes ? to : bytes, type, op);
-    wait_for_all(h);
-    memcpy(buf, slot(h, 0), (size_t)bytes);
-    return rc;
-}
-
-static int host_reduce_all(host_reduce *h, void *buf, int64_t bytes, MPI_Datatype type, MPI_Op op)
-{
-    int rc = MPI_SUCCESS;
-    for (int64_t i = 0; i < bytes && rc == MPI_SUCCESS; i += SLOT_BYTES)
-        rc = reduce_piece(h, (char *)buf + i, bytes - i < SLOT_BYTES ? bytes - i : SLOT_BYTES, type, op);
-    return rc;
-}
-
-/* 1 if `own` is 1 on every rank. */
-static int all_of(MPI_Comm ranks, int own)
-{
-    int all = 0;
-    return MPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, ranks) == MPI_SUCCESS && all;
-}
-
-static int on_one_host(MPI_Comm ranks)
-{
-    MPI_Comm near = MPI_COMM_NULL;
-    int size = 0, near_size = 0;
-    MPI_Comm_size(ranks, &size);
-    if (MPI_Comm_split_type(ranks, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &near) != MPI_SUCCESS) return 0;
-    MPI_Comm_size(near, &near_size);
-    MPI_Comm_free(&near);
-    return size == near_size;
-}
-
-/* Returns 1 if the shared window was allocated and can be used. */
-static int share_slots(host_reduce *h)
-{
-    MPI_Aint bytes = h->rank == 0 ? LINE + (MPI_Aint)2 * h->size * SLOT_BYTES : 0;
-    char *start = NULL;
-    int unit;
-    if (MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, h->ranks, &start, &h->window) != MPI_SUCCESS) return 0;
-    if (MPI_Win_shared_query(h->window, 0, &bytes, &unit, &start) != MPI_SUCCESS) return 0;
-    h->arrivals = (void *)start;
-    h->slots = start + LINE;
-    if (h->rank == 0) atomic_store(h->arrivals, 0);
-    return 1;
-}
-
-static void host_reduce_close(host_reduce *h)
-{
-    if (!h) return;
-    if (h->window != MPI_WIN_NULL) MPI_Win_free(&h->window);
-    lh_free(h);
-}
-
-/* Collective over `ranks`. *out is NULL on every rank if they are on several hosts or cannot share memory. */
-static lh_status host_reduce_open(host_reduce **out, MPI_Comm ranks)
-{
-    lh_status st = LH_OK;
-    host_reduce *h = NULL;
-    *out = NULL;
-    if (!all_of(ranks, on_one_host(ranks))) return LH_OK;
-    st = lh_calloc(&h, 1, sizeof *h);
-    if (!all_of(ranks, st == LH_OK)) goto done;
-    *h = (host_reduce){.ranks = ranks, .window = MPI_WIN_NULL};
-    MPI_Comm_rank(ranks, &h->rank);
-    MPI_Comm_size(ranks, &h->size);
-    if (!all_of(ranks, share_slots(h))) goto done;
-    *out = h;
-    return LH_OK;
-done:
-    host_reduce_close(h);
-    return st;
-}
+#include "comm/host_ranks.h"
 
 /* ---- the communicator ---- */
 
@@ -160,11 +27,11 @@ typedef struct posted {
 typedef struct mpi {
     MPI_Comm comm;
     int64_t piece_bytes;
-    int *counts, *starts; /* [size] */
-    host_reduce *near;    /* NULL if ranks are on several hosts */
-    int as_many_hosts;    /* true to act as if ranks were on several hosts */
-    struct mpi *next;     /* the next closed communicator */
-    posted *posted;       /* list of messages in flight */
+    int *counts, *starts;  /* [size] */
+    lh_host_ranks *shared; /* NULL if ranks are on several hosts */
+    int as_many_hosts;     /* true to act as if ranks were on several hosts */
+    struct mpi *next;      /* the next closed communicator */
+    posted *posted;        /* list of messages in flight */
 } mpi;
 
 /* State shared by the ranks on one host, and memory that is freed at the end. */
@@ -204,6 +71,12 @@ static lh_status find_op(lh_comm *comm, lh_dtype type, lh_reduce op, MPI_Op *out
     return LH_OK;
 }
 
+/* NULL: collectives go through MPI. */
+static lh_host_ranks *on_one_host(const mpi *m)
+{
+    return m->as_many_hosts ? NULL : m->shared;
+}
+
 static lh_status allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce reduce)
 {
     mpi *m = comm->impl;
@@ -214,7 +87,7 @@ static lh_status allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype typ
                                              : MPI_INT64_T;
     int64_t size = lh_dtype_bytes(type), most = m->piece_bytes / size > 0 ? m->piece_bytes / size : 1;
     LH_TRY(find_op(comm, type, reduce, &op));
-    if (m->near && !m->as_many_hosts) return check_mpi(comm, host_reduce_all(m->near, buf, count * size, element, op));
+    if (on_one_host(m)) return check_mpi(comm, lh_host_ranks_reduce(m->shared, buf, count * size, element, op));
     for (int64_t i = 0; i < count; i += most) {
         int64_t n = count - i < most ? count - i : most;
         LH_TRY(check_mpi(comm, MPI_Allreduce(MPI_IN_PLACE, (char *)buf + i * size, (int)n, element, op, m->comm)));
@@ -225,6 +98,10 @@ static lh_status allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype typ
 static lh_status bcast(lh_comm *comm, int root, void *buf, int64_t bytes)
 {
     mpi *m = comm->impl;
+    if (on_one_host(m)) {
+        lh_host_ranks_bcast(m->shared, root, buf, bytes);
+        return LH_OK;
+    }
     for (int64_t i = 0; i < bytes; i += m->piece_bytes) {
         int64_t n = bytes - i < m->piece_bytes ? bytes - i : m->piece_bytes;
         LH_TRY(check_mpi(comm, MPI_Bcast((char *)buf + i, (int)n, MPI_BYTE, root, m->comm)));
@@ -243,6 +120,10 @@ static lh_status allgather(lh_comm *comm, const void *send, void *recv, int64_t 
     mpi *m = comm->impl;
     char *all = recv;
     if (bytes == 0) return LH_OK;
+    if (on_one_host(m)) {
+        lh_host_ranks_allgather(m->shared, send, recv, bytes);
+        return LH_OK;
+    }
     copy_own(send, all + comm->rank * bytes, bytes);
     if (bytes <= m->piece_bytes / comm->size) {
         LH_TRY(check_mpi(comm, MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, recv, (int)bytes, MPI_BYTE, m->comm)));
@@ -269,6 +150,10 @@ static lh_status allgatherv(lh_comm *comm, const void *send, void *recv, const i
 {
     mpi *m = comm->impl;
     char *all = recv;
+    if (on_one_host(m)) {
+        lh_host_ranks_gather(m->shared, LH_EVERY_RANK, send, recv, bytes, at);
+        return LH_OK;
+    }
     copy_own(send, all + at[comm->rank], bytes[comm->rank]);
     if (short_blocks(comm, bytes, at)) {
         LH_TRY(check_mpi(
@@ -283,6 +168,10 @@ static lh_status gatherv(lh_comm *comm, int root, const void *send, void *recv, 
 {
     mpi *m = comm->impl;
     char *all = recv;
+    if (on_one_host(m)) {
+        lh_host_ranks_gather(m->shared, root, send, recv, bytes, at);
+        return LH_OK;
+    }
     if (comm->rank != root) {
         const char *block = send;
         for (int64_t i = 0; i < bytes[comm->rank]; i += m->piece_bytes) {
@@ -303,7 +192,10 @@ static lh_status gatherv(lh_comm *comm, int root, const void *send, void *recv, 
 
 static lh_status barrier(lh_comm *comm)
 {
-    return check_mpi(comm, MPI_Barrier(((mpi *)comm->impl)->comm));
+    mpi *m = comm->impl;
+    if (!on_one_host(m)) return check_mpi(comm, MPI_Barrier(m->comm));
+    lh_host_ranks_meet(m->shared);
+    return LH_OK;
 }
 
 /* ---- messages ---- */
@@ -403,7 +295,7 @@ static void free_closed(lh_comm_world *world, host *h)
     while (h && h->closed) {
         mpi *m = h->closed;
         h->closed = m->next;
-        if (!world->broken) host_reduce_close(m->near);
+        if (!world->broken) lh_host_ranks_close(m->shared);
         if (!world->broken) MPI_Comm_free(&m->comm);
         lh_free(m);
     }
@@ -439,7 +331,7 @@ static lh_status adopt_handle(lh_comm *comm, MPI_Comm handle)
     comm->ops = &mpi_ops;
     LH_TRY(lh_calloc(&m->counts, comm->size, sizeof *m->counts));
     LH_TRY(lh_calloc(&m->starts, comm->size, sizeof *m->starts));
-    LH_TRY(host_reduce_open(&m->near, handle));
+    LH_TRY(lh_host_ranks_open(&m->shared, handle));
     return LH_OK;
 }
 

@@ -4,6 +4,8 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "comm/comm_impl.h"
@@ -11,7 +13,7 @@
 
 /* Pieces so small that every message is cut, odd ones, what is usual between hosts, and what is usual on one. */
 static const int64_t pieces[] = {1, 7, 64, 1000, 1 << 30, 0};
-static const int64_t counts[] = {0, 1, 2, 3, 17, 256, 2049, 20011, 70001};
+static const int64_t counts[] = {0, 1, 2, 3, 17, 256, 2049, 20011, 70001, 600077};
 enum { PIECES = sizeof pieces / sizeof *pieces, COUNTS = sizeof counts / sizeof *counts };
 
 /* The byte at i of what rank r sends. */
@@ -192,6 +194,70 @@ START_TEST(test_broadcast_reaches_everyone_from_any_root)
 }
 END_TEST
 
+/* One after the other, with ranks that are late now and then: none reads what a later one has sent. */
+START_TEST(test_collectives_in_a_row_keep_apart)
+{
+    enum { MOST = 300000 };
+    lh_comm *comm = comm_with(_i);
+    int n = mt_size(), rank = mt_rank();
+    int64_t *bytes = room(8 * n), *at = room(8 * n);
+    uint8_t *own = room(MOST), *all = room((int64_t)MOST * n);
+    for (int round = 0; round < 60; round++) {
+        const int root = round % n, salt = round * 11;
+        const int64_t length = round % 10 == 9 && !too_many(MOST, pieces[_i]) ? MOST : 100 + round;
+        for (int r = 0; r < n; r++) bytes[r] = length - r, at[r] = r * (int64_t)MOST;
+        if ((round * 7 + rank * 5) % 9 == 0) usleep(300);
+        fill(own, rank + salt, length);
+        mt_try(lh_comm_allgather(comm, own, all, length));
+        for (int r = 0; r < n; r++) mt_check(holds(all + r * length, r + salt, length), "round %d", round);
+        mt_try(lh_comm_gatherv(comm, root, own, all, bytes, at));
+        fill(own, root + salt + 1, rank == root ? length : 0);
+        mt_try(lh_comm_bcast(comm, root, own, length));
+        mt_check(holds(own, root + salt + 1, length), "broadcast in round %d", round);
+        for (int r = 0; r < n && rank == root; r++)
+            mt_check(holds(all + at[r], r + salt, bytes[r]), "block %d in round %d", r, round);
+    }
+    lh_free(bytes);
+    lh_free(at);
+    lh_free(own);
+    lh_free(all);
+    mt_end();
+}
+END_TEST
+
+static double own_seconds(void)
+{
+    struct rusage of;
+    getrusage(RUSAGE_THREAD, &of);
+    return (double)(of.ru_utime.tv_sec + of.ru_stime.tv_sec) +
+           (double)(of.ru_utime.tv_usec + of.ru_stime.tv_usec) * 1e-6;
+}
+
+/* Of ranks on one host: the core is for others, above all for the rank that is late. */
+START_TEST(test_a_rank_that_waits_long_sleeps)
+{
+    lh_comm *comm = comm_with(PIECES - 1);
+    int n = mt_size(), late = n - 1;
+    int64_t *bytes = room(8 * n), *at = room(8 * n), *all = room(8 * n), sum = 1;
+    for (int r = 0; r < n; r++) bytes[r] = 8, at[r] = 8 * r;
+    for (int kind = 0; kind < 6; kind++) {
+        const double before = own_seconds();
+        if (mt_rank() == late) usleep(200000);
+        if (kind == 0) mt_try(lh_comm_barrier(comm));
+        if (kind == 1) mt_try(lh_comm_bcast(comm, late, all, 8));
+        if (kind == 2) mt_try(lh_comm_allreduce(comm, &sum, 1, LH_I64, LH_SUM));
+        if (kind == 3) mt_try(lh_comm_allgather(comm, &sum, all, 8));
+        if (kind == 4) mt_try(lh_comm_allgatherv(comm, &sum, all, bytes, at));
+        if (kind == 5) mt_try(lh_comm_gatherv(comm, 0, &sum, all, bytes, at));
+        mt_check(own_seconds() - before < 0.1, "a wait of 0.2 s took %.3f s of a core", own_seconds() - before);
+    }
+    lh_free(bytes);
+    lh_free(at);
+    lh_free(all);
+    mt_end();
+}
+END_TEST
+
 /* Replicas x TP group, as --tp makes them: every group works on its own, and ranks keep their order. */
 START_TEST(test_split_makes_groups_that_do_not_hear_each_other)
 {
@@ -292,6 +358,8 @@ int main(void)
     tcase_add_loop_test(all, test_allgather_gives_every_rank_all_blocks, 0, PIECES);
     tcase_add_loop_test(all, test_ragged_gathers_fill_their_blocks_and_nothing_else, 0, PIECES);
     tcase_add_loop_test(all, test_broadcast_reaches_everyone_from_any_root, 0, PIECES);
+    tcase_add_loop_test(all, test_collectives_in_a_row_keep_apart, 0, PIECES);
+    tcase_add_test(all, test_a_rank_that_waits_long_sleeps);
     tcase_add_loop_test(all, test_split_makes_groups_that_do_not_hear_each_other, 0, PIECES);
     tcase_add_test(all, test_reversed_colors_order_groups_by_rank);
     tcase_add_test(all, test_ranks_know_who_they_are);
