@@ -1,5 +1,5 @@
-/* elementwise.h - activation functions, soft caps and factors of queries, for `ref` (in double) and `cuda`; `cpu` has
- * vector functions of the first two (cpu/vec.h). */
+/* elementwise.h - activation functions, soft caps, factors of queries and logarithms of lengths, for all backends
+ * (`ref` in double); of the first two `cpu` has vector functions (cpu/vec.h). */
 #ifndef LH_KERNELS_ELEMENTWISE_H
 #define LH_KERNELS_ELEMENTWISE_H
 
@@ -37,6 +37,13 @@ static LH_BOTH inline lh_real lh_query_factor(const lh_query_scaling *s, int32_t
     if (s->positions == 0) return one;
     lh_real factor = one + (lh_real)s->beta * LH_REAL_FN(log)((lh_real)(1 + position / s->positions));
     return s->inverse ? one / factor : factor;
+}
+
+/* ln of a length, which counts as 1e-6 at least, from its square. */
+static LH_BOTH inline lh_real lh_log_length(lh_real square)
+{
+    const lh_real length = LH_REAL_FN(sqrt)(square), least = (lh_real)1e-6;
+    return LH_REAL_FN(log)(length > least ? length : least);
 }
 
 #endif

@@ -111,12 +111,11 @@ static LH_BOTH inline void lh_value_ranges_slots(const lh_value_ranges_args *a, 
     }
 }
 
-static LH_BOTH inline float lh_log_length(const float *x, int64_t dim)
+static LH_BOTH inline float lh_log_length_of(const float *x, int64_t dim)
 {
-    lh_real sum = 0, least = (lh_real)1e-6;
-    for (int64_t i = 0; i < dim; i++) sum += (lh_real)x[i] * x[i];
-    const lh_real length = LH_REAL_FN(sqrt)(sum);
-    return (float)LH_REAL_FN(log)(length > least ? length : least);
+    lh_real squares = 0;
+    for (int64_t i = 0; i < dim; i++) squares += (lh_real)x[i] * x[i];
+    return (float)lh_log_length(squares);
 }
 
 /* Slots are features of an entry here. */
@@ -131,7 +130,7 @@ static LH_BOTH inline void lh_entry_features_slots(const lh_entry_features_args 
         else if (i < 4 * d)
             y[i] = i < 3 * d ? k[i - 2 * d] * k[i - 2 * d] : v[i - 3 * d] * v[i - 3 * d];
         else
-            y[i] = i == 4 * d ? lh_log_length(k, d) : i == 4 * d + 1 ? lh_log_length(v, d) : 1;
+            y[i] = i == 4 * d ? lh_log_length_of(k, d) : i == 4 * d + 1 ? lh_log_length_of(v, d) : 1;
     }
 }
 

@@ -3,6 +3,7 @@
 #include "kernels/cpu/softmax.h"
 #include "kernels/cpu/stream.h"
 #include "kernels/cpu/tile.h"
+#include "kernels/elementwise.h"
 
 enum { NORM_ENTRIES = 256, AHEAD_ENTRIES = 64 };
 
@@ -299,11 +300,6 @@ static void weigh_rotated(const lh_linear_scores_args *a, int64_t at, int32_t po
     }
 }
 
-static float log_length(vf squares)
-{
-    return logf(fmaxf(sqrtf(vf_sum(squares)), 1e-6f));
-}
-
 static float linear_score(const lh_linear_scores_args *a, int64_t h, int64_t slot)
 {
     const lh_ragged *kv = a->kv;
@@ -317,8 +313,8 @@ static float linear_score(const lh_linear_scores_args *a, int64_t h, int64_t slo
     for (int64_t i = 0; i < d; i += VL)
         weigh_channels(&sums.score, &sums.values, vf_load_any_first(kv->v, kv->type, at + i, d - i), w + d + i, d,
                        d - i);
-    return vf_sum(sums.score) + w[4 * d] * log_length(sums.keys) + w[4 * d + 1] * log_length(sums.values) +
-           w[4 * d + 2];
+    return vf_sum(sums.score) + w[4 * d] * lh_log_length(vf_sum(sums.keys)) +
+           w[4 * d + 1] * lh_log_length(vf_sum(sums.values)) + w[4 * d + 2];
 }
 
 static void linear_scores_stretch(const lh_linear_scores_args *a)

@@ -5,6 +5,7 @@
 #include "kernels/cuda/launch.cuh"
 #include "kernels/cuda/mma_parts.cuh"
 #include "kernels/cuda/product.cuh"
+#include "kernels/elementwise.h"
 
 enum {
     THREADS = 256,
@@ -284,8 +285,8 @@ static __global__ void linear_scores_kernel(lh_linear_scores_args a, lh_ragged k
     for (int64_t s = blockIdx.x * warps + lh_warp(); s < len; s += gridDim.x * warps) {
         const lh_entry_sums sums = weigh_entry(a, kv, h, s);
         if (lh_lane() == 0)
-            a.y[h * a.ld + s] = sums.score + lengths[0] * logf(fmaxf(sqrtf(sums.keys), 1e-6f)) +
-                                lengths[1] * logf(fmaxf(sqrtf(sums.values), 1e-6f)) + lengths[2];
+            a.y[h * a.ld + s] = sums.score + lengths[0] * lh_log_length(sums.keys) +
+                                lengths[1] * lh_log_length(sums.values) + lengths[2];
     }
 }
 

@@ -1,6 +1,8 @@
 /* Norms of keys and values, scores from keys and values, norms of projected values. */
+#define LH_IN_DOUBLE
 #include <math.h>
 
+#include "kernels/elementwise.h"
 #include "kernels/ref/ref.h"
 
 static double load_entry(const lh_ragged *kv, const void *part, int64_t h, int64_t s, int64_t i)
@@ -84,7 +86,7 @@ static double linear_score(const lh_linear_scores_args *a, int64_t h, int64_t s,
         keys += k[i] * k[i];
         values += v * v;
     }
-    return sum + w[4 * d] * log(fmax(sqrt(keys), 1e-6)) + w[4 * d + 1] * log(fmax(sqrt(values), 1e-6));
+    return sum + w[4 * d] * lh_log_length(keys) + w[4 * d + 1] * lh_log_length(values);
 }
 
 lh_status lh_ref_linear_scores(lh_stream *stream, const lh_linear_scores_args *a)
