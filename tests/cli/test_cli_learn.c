@@ -1,8 +1,10 @@
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "cli/same_files.h"
 #include "cli/tiny_suite.h"
 
@@ -59,6 +61,82 @@ START_TEST(test_any_number_of_ranks_learns_the_same_weights_and_keeps_the_same_e
     program_exits(&r, 0);
     program_clear(&r);
     program_clear(&alone);
+}
+END_TEST
+
+/* The tiny model's, and the rows whose queries count. */
+enum { LAYERS = 3, HEADS = 4, KV_HEADS = 2, GROUP = HEADS / KV_HEADS, TOKENS = 256, SINKS = 4 };
+
+/* An array of floats; *n: how many. */
+static float *floats_of(lh_h5 *h5, const char *name, int rank, int64_t *n)
+{
+    float *data = NULL;
+    lh_h5_shape shape, want = {.type = LH_F32, .rank = rank};
+    for (int i = 0; i < rank; i++) want.dims[i] = -1;
+    ck_assert_msg(lh_h5_get(h5, name, &want, &shape, &data) == LH_OK, "%s", lh_error_message());
+    *n = lh_h5_shape_count(&shape);
+    return data;
+}
+
+/* The channel of a recorded query, [dim], without its rotation. */
+static double before_rotation(const float *q, const float *frequencies, int64_t dim, int64_t position, int64_t channel)
+{
+    const int64_t half = dim / 2, i = channel % half;
+    const double angle = (double)position * (double)frequencies[i], low = (double)q[i], high = (double)q[i + half];
+    return channel < half ? low * cos(angle) + high * sin(angle) : high * cos(angle) - low * sin(angle);
+}
+
+/* queries: [TOKENS, HEADS, dim], rotated; means: [2, dim] of a KV head, and deviations. */
+static void check_moments(const float *queries, const float *frequencies, const float *means, int64_t dim, int64_t g)
+{
+    const double rows = (double)(TOKENS - SINKS) * GROUP;
+    for (int64_t c = 0; c < dim; c++) {
+        double sum = 0, squares = 0;
+        for (int64_t t = SINKS; t < TOKENS; t++)
+            for (int64_t h = g * GROUP; h < (g + 1) * GROUP; h++) {
+                const double x = before_rotation(queries + (t * HEADS + h) * dim, frequencies, dim, t, c);
+                sum += x;
+                squares += x * x;
+            }
+        const double mean = sum / rows, deviation = sqrt(squares / rows - mean * mean);
+        ck_assert_double_gt(deviation, 1e-3);
+        ck_assert_double_eq_tol((double)means[c], mean, 1e-4 * deviation);
+        ck_assert_double_eq_tol((double)means[dim + c], deviation, 1e-4 * deviation);
+    }
+}
+
+/* By the queries that a trace of the same tokens has recorded. */
+START_TEST(test_means_and_deviations_of_queries_are_those_of_the_prompt)
+{
+    program_result r = {0};
+    write_texts();
+    program_run(&r, 1,
+                "--version > version; head -c %d long > prompt; " LONGHAUL
+                " learn -m tiny.h5 prompt --length %d --count 1 -q -o moments.h5 && " LONGHAUL
+                " trace -m tiny.h5 --chat=off -f prompt -n 1 --trace-level full --trace-window %d -q -o t.h5",
+                TOKENS, TOKENS, TOKENS);
+    program_exits(&r, 0);
+    lh_h5 *trace = same_files_open("trace", "t.h5"), *learnt = same_files_open("score-weights", "moments.h5");
+    int64_t n, all;
+    float *weights = floats_of(learnt, "/weights", 3, &all);
+    for (int64_t l = 0; l < LAYERS; l++) {
+        char name[64];
+        snprintf(name, sizeof name, "/layers/%03d/prefill/queries", (int)l);
+        float *queries = floats_of(trace, name, 3, &n);
+        const int64_t dim = n / (TOKENS * HEADS), numbers = all / (LAYERS * KV_HEADS);
+        ck_assert_int_eq(n, TOKENS * HEADS * dim);
+        snprintf(name, sizeof name, "/layers/%03d/rotation/frequencies", (int)l);
+        float *frequencies = floats_of(trace, name, 1, &n);
+        ck_assert_int_eq(n, dim / 2);
+        for (int64_t g = 0; g < KV_HEADS; g++)
+            check_moments(queries, frequencies, weights + (l * KV_HEADS + g) * numbers + 4 * dim + 3, dim, g);
+        lh_free(queries);
+        lh_free(frequencies);
+    }
+    lh_free(weights);
+    lh_h5_close(trace);
+    lh_h5_close(learnt);
+    program_clear(&r);
 }
 END_TEST
 
@@ -183,6 +261,7 @@ END_TEST
 int main(void)
 {
     const TTest *const tests[] = {test_any_number_of_ranks_learns_the_same_weights_and_keeps_the_same_entries_by_them,
+                                  test_means_and_deviations_of_queries_are_those_of_the_prompt,
                                   test_weights_beside_the_model_need_no_option,
                                   test_questions_to_come_have_the_learnt_scores_of_a_model_that_has_some,
                                   test_a_saved_cache_goes_on_with_its_own_weights_alone,
