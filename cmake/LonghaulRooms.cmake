@@ -89,7 +89,7 @@ set(LH_MPI_ENVIRONMENT "${LH_ANY_HOSTS_ENVIRONMENT};OMPI_MCA_pml=ob1;OMPI_MCA_bt
 function(lh_mpi_test name)
     cmake_parse_arguments(ARG "" "TIMEOUT;SUFFIX" "RANKS;LONG_RANKS;LABELS;ARGS;ENVIRONMENT;UNDER" ${ARGN})
     if(NOT ARG_TIMEOUT)
-        set(ARG_TIMEOUT 600) # of several ranks on few cores, two tests at a time
+        set(ARG_TIMEOUT 600) # of several ranks on few cores, beside other tests
     endif()
     get_target_property(sources ${name} SOURCES)
     if(NOT "${CMAKE_SOURCE_DIR}/tests/mpi_check.c" IN_LIST sources)

@@ -126,9 +126,9 @@ lh_status lh_comm_barrier(lh_comm *comm);
 
 /* Point-to-point messages of at most 1 GiB, only between the ranks of mpirun or srun. lh_comm_post copies the message
  * and returns without waiting. lh_comm_arrived returns the sender and the length of a message that has arrived, or
- * sender -1; lh_comm_take then receives it into `bytes` bytes. A long message needs both ranks to make progress, so its
- * sender must not wait for this rank in a collective. Messages from one sender arrive in order. Messages still pending
- * when the communicator is closed are lost. */
+ * sender -1; lh_comm_take then receives it into `bytes` bytes. A long message needs both ranks to make progress, which
+ * the sender makes in every call and while it waits in a collective. Messages from one sender arrive in order. Messages
+ * still pending when the last communicator is closed are lost. */
 lh_status lh_comm_post(lh_comm *comm, int to, const void *data, int64_t bytes);
 lh_status lh_comm_arrived(lh_comm *comm, int *from, int64_t *bytes);
 lh_status lh_comm_take(lh_comm *comm, int from, void *out, int64_t bytes);

@@ -126,7 +126,7 @@ lh_status lh_comm_open_nccl(lh_comm *comm, const lh_comm_on *on);
 lh_status lh_comm_create(lh_comm **out);
 
 /* For tests of the mpi implementation: communicate as between hosts, in MPI calls of at most piece_bytes; 0: back to
- * the default (1 GiB, and ranks on one host reduce in shared memory). Children inherit it. */
+ * the default (1 GiB, and shared memory between ranks on one host). Children inherit it. */
 void lh_comm_mpi_set_piece(lh_comm *comm, int64_t piece_bytes);
 
 #endif

@@ -9,43 +9,41 @@
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
+#include "base/minmax.h"
 
 enum {
     SLOT_BYTES = 256 << 10, /* two sets of slots of a few ranks stay in the L2 caches */
     WHOLE_BYTES = 8 << 10,  /* up to this size every rank sums all of it: one meeting instead of two */
     LINE = 64,              /* bytes of a cache line; the shares of ranks are aligned to it */
-    SPINS = 2000,           /* some microseconds, then a waiting rank yields its core */
-    YIELDS_NS = 200000      /* then it sleeps */
+    SPINS = 2000            /* some microseconds, then a waiting rank yields its core */
 };
+static const double YIELD_S = 200e-6; /* then it sleeps */
 
-/* In shared memory, zero at first. */
+/* In shared memory. A rank that arrives adds itself and then looks for sleepers, a rank that falls asleep does the
+ * reverse: one of the two sees the other because both numbers are sequentially consistent. */
 typedef struct meeting {
     _Atomic uint32_t arrivals; /* of all ranks at all meetings; wraps around */
     _Atomic uint32_t sleepers;
 } meeting;
+enum { FIRST_ARRIVAL = -1000 }; /* so that it soon wraps around, and not after a day */
 
 struct lh_host_ranks {
     MPI_Comm ranks; /* not owned */
     MPI_Win window;
-    meeting *at;
+    meeting *meeting;
     char *slots; /* [2 sets][size][SLOT_BYTES] */
     int rank, size, set;
     uint32_t expected;         /* arrivals, once all ranks are at this one's latest meeting */
     int64_t *lengths, *starts; /* [size], for blocks of equal length */
+    lh_host_work *work;
+    void *self; /* of `work` */
 };
 
 /* ---- waits ---- */
-
-static int64_t now_ns(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 /* Whether no rank is missing once there have been so many arrivals. */
 static int is_full(const lh_host_ranks *h, uint32_t arrivals)
@@ -55,38 +53,34 @@ static int is_full(const lh_host_ranks *h, uint32_t arrivals)
 
 static int all_are_there(const lh_host_ranks *h)
 {
-    return is_full(h, atomic_load(&h->at->arrivals));
+    return is_full(h, atomic_load(&h->meeting->arrivals));
 }
 
-/* Sleeps until the last rank arrives, or shorter. */
+/* Sleeps until the last rank arrives, or shorter. The futex is not private: other processes wake it. */
 static void sleep_for_a_while(lh_host_ranks *h)
 {
-    atomic_fetch_add(&h->at->sleepers, 1);
-    const uint32_t arrivals = atomic_load(&h->at->arrivals);
-    if (!is_full(h, arrivals)) syscall(SYS_futex, &h->at->arrivals, FUTEX_WAIT, arrivals, NULL, NULL, 0);
-    atomic_fetch_sub(&h->at->sleepers, 1);
+    atomic_fetch_add(&h->meeting->sleepers, 1);
+    const uint32_t arrivals = atomic_load(&h->meeting->arrivals);
+    if (!is_full(h, arrivals)) syscall(SYS_futex, &h->meeting->arrivals, FUTEX_WAIT, arrivals, NULL, NULL, 0);
+    atomic_fetch_sub(&h->meeting->sleepers, 1);
 }
 
 void lh_host_ranks_meet(lh_host_ranks *h)
 {
     h->expected += (uint32_t)h->size;
-    if (is_full(h, atomic_fetch_add(&h->at->arrivals, 1) + 1)) {
-        if (atomic_load(&h->at->sleepers)) syscall(SYS_futex, &h->at->arrivals, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+    if (is_full(h, atomic_fetch_add(&h->meeting->arrivals, 1) + 1)) {
+        if (atomic_load(&h->meeting->sleepers))
+            syscall(SYS_futex, &h->meeting->arrivals, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
         return;
     }
     for (int spins = 0; spins < SPINS; spins++)
         if (all_are_there(h)) return;
-    for (const int64_t end = now_ns() + YIELDS_NS; now_ns() < end; sched_yield())
+    for (const double end = lh_clock_s() + YIELD_S; h->work(h->self) || lh_clock_s() < end; sched_yield())
         if (all_are_there(h)) return;
     while (!all_are_there(h)) sleep_for_a_while(h);
 }
 
 /* ---- collectives ---- */
-
-static int64_t least(int64_t a, int64_t b)
-{
-    return a < b ? a : b;
-}
 
 static char *slot(const lh_host_ranks *h, int rank)
 {
@@ -114,7 +108,7 @@ static int reduce_piece(lh_host_ranks *h, char *buf, int64_t bytes, MPI_Datatype
     memcpy(slot(h, h->rank), buf, (size_t)bytes);
     lh_host_ranks_meet(h);
     if (bytes <= WHOLE_BYTES) return sum_slots(h, buf, 0, bytes, type, op);
-    rc = sum_slots(h, slot(h, 0), from, least(to, bytes), type, op);
+    rc = sum_slots(h, slot(h, 0), from, lh_min_i64(to, bytes), type, op);
     lh_host_ranks_meet(h);
     memcpy(buf, slot(h, 0), (size_t)bytes);
     return rc;
@@ -124,14 +118,14 @@ int lh_host_ranks_reduce(lh_host_ranks *h, void *buf, int64_t bytes, MPI_Datatyp
 {
     int rc = MPI_SUCCESS;
     for (int64_t i = 0; i < bytes && rc == MPI_SUCCESS; i += SLOT_BYTES)
-        rc = reduce_piece(h, (char *)buf + i, least(bytes - i, SLOT_BYTES), type, op);
+        rc = reduce_piece(h, (char *)buf + i, lh_min_i64(bytes - i, SLOT_BYTES), type, op);
     return rc;
 }
 
 void lh_host_ranks_bcast(lh_host_ranks *h, int root, void *buf, int64_t bytes)
 {
     for (int64_t i = 0; i < bytes; i += SLOT_BYTES) {
-        const size_t n = (size_t)least(bytes - i, SLOT_BYTES);
+        const size_t n = (size_t)lh_min_i64(bytes - i, SLOT_BYTES);
         h->set = !h->set;
         if (h->rank == root) memcpy(slot(h, root), (char *)buf + i, n);
         lh_host_ranks_meet(h);
@@ -143,14 +137,14 @@ void lh_host_ranks_gather(lh_host_ranks *h, int root, const void *own, void *all
                           const int64_t *at)
 {
     int64_t longest = 0;
-    for (int r = 0; r < h->size; r++) longest = bytes[r] > longest ? bytes[r] : longest;
+    for (int r = 0; r < h->size; r++) longest = lh_max_i64(longest, bytes[r]);
     for (int64_t i = 0; i < longest; i += SLOT_BYTES) {
-        const int64_t n = least(bytes[h->rank] - i, SLOT_BYTES);
+        const int64_t n = lh_min_i64(bytes[h->rank] - i, SLOT_BYTES);
         h->set = !h->set;
         if (n > 0) memcpy(slot(h, h->rank), (const char *)own + i, (size_t)n);
         lh_host_ranks_meet(h);
         for (int r = 0; r < h->size && (root == LH_EVERY_RANK || root == h->rank); r++)
-            if (bytes[r] > i) memcpy((char *)all + at[r] + i, slot(h, r), (size_t)least(bytes[r] - i, SLOT_BYTES));
+            if (bytes[r] > i) memcpy((char *)all + at[r] + i, slot(h, r), (size_t)lh_min_i64(bytes[r] - i, SLOT_BYTES));
     }
 }
 
@@ -169,7 +163,7 @@ static int all_of(MPI_Comm ranks, int own)
     return MPI_Allreduce(&own, &all, 1, MPI_INT, MPI_MIN, ranks) == MPI_SUCCESS && all;
 }
 
-static int on_one_host(MPI_Comm ranks)
+static int are_on_one_host(MPI_Comm ranks)
 {
     MPI_Comm near = MPI_COMM_NULL;
     int size = 0, near_size = 0;
@@ -188,9 +182,10 @@ static int share_slots(lh_host_ranks *h)
     int unit;
     if (MPI_Win_allocate_shared(bytes, 1, MPI_INFO_NULL, h->ranks, &start, &h->window) != MPI_SUCCESS) return 0;
     if (MPI_Win_shared_query(h->window, 0, &bytes, &unit, &start) != MPI_SUCCESS) return 0;
-    h->at = (void *)start;
+    h->meeting = (void *)start;
     h->slots = start + LINE;
-    if (h->rank == 0) memset(start, 0, LINE);
+    h->expected = (uint32_t)FIRST_ARRIVAL;
+    if (h->rank == 0) *h->meeting = (meeting){.arrivals = h->expected};
     return 1;
 }
 
@@ -207,15 +202,17 @@ static lh_status open_alone(lh_host_ranks **out, MPI_Comm ranks)
     return lh_calloc(&h->starts, h->size, sizeof *h->starts);
 }
 
-lh_status lh_host_ranks_open(lh_host_ranks **out, MPI_Comm ranks)
+lh_status lh_host_ranks_open(lh_host_ranks **out, MPI_Comm ranks, lh_host_work *work, void *self)
 {
     lh_status st = LH_OK;
     lh_host_ranks *h = NULL;
     *out = NULL;
-    if (!all_of(ranks, on_one_host(ranks))) return LH_OK;
+    if (!all_of(ranks, are_on_one_host(ranks))) return LH_OK;
     st = open_alone(&h, ranks);
     if (!all_of(ranks, st == LH_OK)) goto done;
     if (!all_of(ranks, share_slots(h))) goto done;
+    h->work = work;
+    h->self = self;
     *out = h;
     return LH_OK;
 done:

@@ -1,7 +1,8 @@
 /* host_ranks.h - collectives of ranks on one host, in shared memory: MPI's take several times as long for the megabytes
  * of a prefill chunk, and a rank that waits in MPI takes a core from the ranks that it waits for. Buffers are in host
- * memory; a collective returns when this rank has done its part. There is no timeout, as in MPI: the watchdog ends a
- * rank if a peer does not arrive. */
+ * memory; a collective returns when this rank has done its part. Lengths and roots are the same on all ranks: unlike
+ * MPI's, these collectives do not notice others. There is no timeout, as in MPI: the watchdog ends a rank if a peer
+ * does not arrive. */
 #ifndef LH_COMM_HOST_RANKS_H
 #define LH_COMM_HOST_RANKS_H
 
@@ -12,9 +13,12 @@
 
 typedef struct lh_host_ranks lh_host_ranks;
 
+/* What a waiting rank does meanwhile. Returns 1 if it has more to do: then the rank does not sleep. */
+typedef int lh_host_work(void *self);
+
 /* Collective over `ranks`, which the caller keeps. *out is NULL on every rank if they are on several hosts or cannot
  * share memory. */
-lh_status lh_host_ranks_open(lh_host_ranks **out, MPI_Comm ranks);
+lh_status lh_host_ranks_open(lh_host_ranks **out, MPI_Comm ranks, lh_host_work *work, void *self);
 void lh_host_ranks_close(lh_host_ranks *h); /* collective; NULL is fine */
 
 /* Returns when every rank has called it. */

@@ -31,7 +31,6 @@ typedef struct mpi {
     lh_host_ranks *shared; /* NULL if ranks are on several hosts */
     int as_many_hosts;     /* true to act as if ranks were on several hosts */
     struct mpi *next;      /* the next closed communicator */
-    posted *posted;        /* list of messages in flight */
 } mpi;
 
 /* State shared by the ranks on one host, and memory that is freed at the end. */
@@ -39,6 +38,7 @@ typedef struct host {
     MPI_Comm comm;
     MPI_Win window; /* holds the board */
     mpi *closed;    /* list of closed communicators */
+    posted *posted; /* list of messages in flight, of all communicators */
 } host;
 
 static const lh_comm_ops mpi_ops;
@@ -71,10 +71,10 @@ static lh_status find_op(lh_comm *comm, lh_dtype type, lh_reduce op, MPI_Op *out
     return LH_OK;
 }
 
-/* NULL: collectives go through MPI. */
-static lh_host_ranks *on_one_host(const mpi *m)
+/* Otherwise collectives go through MPI. */
+static int share_memory(const mpi *m)
 {
-    return m->as_many_hosts ? NULL : m->shared;
+    return m->shared && !m->as_many_hosts;
 }
 
 static lh_status allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype type, lh_reduce reduce)
@@ -87,7 +87,7 @@ static lh_status allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype typ
                                              : MPI_INT64_T;
     int64_t size = lh_dtype_bytes(type), most = m->piece_bytes / size > 0 ? m->piece_bytes / size : 1;
     LH_TRY(find_op(comm, type, reduce, &op));
-    if (on_one_host(m)) return check_mpi(comm, lh_host_ranks_reduce(m->shared, buf, count * size, element, op));
+    if (share_memory(m)) return check_mpi(comm, lh_host_ranks_reduce(m->shared, buf, count * size, element, op));
     for (int64_t i = 0; i < count; i += most) {
         int64_t n = count - i < most ? count - i : most;
         LH_TRY(check_mpi(comm, MPI_Allreduce(MPI_IN_PLACE, (char *)buf + i * size, (int)n, element, op, m->comm)));
@@ -98,7 +98,7 @@ static lh_status allreduce(lh_comm *comm, void *buf, int64_t count, lh_dtype typ
 static lh_status bcast(lh_comm *comm, int root, void *buf, int64_t bytes)
 {
     mpi *m = comm->impl;
-    if (on_one_host(m)) {
+    if (share_memory(m)) {
         lh_host_ranks_bcast(m->shared, root, buf, bytes);
         return LH_OK;
     }
@@ -120,7 +120,7 @@ static lh_status allgather(lh_comm *comm, const void *send, void *recv, int64_t 
     mpi *m = comm->impl;
     char *all = recv;
     if (bytes == 0) return LH_OK;
-    if (on_one_host(m)) {
+    if (share_memory(m)) {
         lh_host_ranks_allgather(m->shared, send, recv, bytes);
         return LH_OK;
     }
@@ -150,7 +150,7 @@ static lh_status allgatherv(lh_comm *comm, const void *send, void *recv, const i
 {
     mpi *m = comm->impl;
     char *all = recv;
-    if (on_one_host(m)) {
+    if (share_memory(m)) {
         lh_host_ranks_gather(m->shared, LH_EVERY_RANK, send, recv, bytes, at);
         return LH_OK;
     }
@@ -168,7 +168,7 @@ static lh_status gatherv(lh_comm *comm, int root, const void *send, void *recv, 
 {
     mpi *m = comm->impl;
     char *all = recv;
-    if (on_one_host(m)) {
+    if (share_memory(m)) {
         lh_host_ranks_gather(m->shared, root, send, recv, bytes, at);
         return LH_OK;
     }
@@ -193,21 +193,21 @@ static lh_status gatherv(lh_comm *comm, int root, const void *send, void *recv, 
 static lh_status barrier(lh_comm *comm)
 {
     mpi *m = comm->impl;
-    if (!on_one_host(m)) return check_mpi(comm, MPI_Barrier(m->comm));
+    if (!share_memory(m)) return check_mpi(comm, MPI_Barrier(m->comm));
     lh_host_ranks_meet(m->shared);
     return LH_OK;
 }
 
 /* ---- messages ---- */
 
-/* Frees the messages that have been sent. */
-static lh_status sweep_posted(lh_comm *comm)
+/* Frees the messages that have been sent, and makes progress with the others. Returns MPI's code. */
+static int sweep_posted(host *h)
 {
-    mpi *m = comm->impl;
-    for (posted **at = &m->posted; *at;) {
+    int rc = MPI_SUCCESS;
+    for (posted **at = &h->posted; *at && rc == MPI_SUCCESS;) {
         posted *p = *at;
         int done = 0;
-        LH_TRY(check_mpi(comm, MPI_Test(&p->request, &done, MPI_STATUS_IGNORE)));
+        rc = MPI_Test(&p->request, &done, MPI_STATUS_IGNORE);
         if (done) {
             *at = p->next;
             lh_free(p);
@@ -215,14 +215,23 @@ static lh_status sweep_posted(lh_comm *comm)
             at = &p->next;
         }
     }
-    return LH_OK;
+    return rc;
+}
+
+/* Of a rank that waits for others on its host (lh_host_work): long messages need its progress. */
+static int go_on_sending(void *self)
+{
+    host *h = ((lh_comm_world *)self)->handle;
+    if (h && h->posted) sweep_posted(h);
+    return h && h->posted;
 }
 
 static lh_status post(lh_comm *comm, int to, const void *data, int64_t bytes)
 {
     mpi *m = comm->impl;
+    host *h = comm->world->handle;
     posted *p = NULL;
-    LH_TRY(sweep_posted(comm));
+    LH_TRY(check_mpi(comm, sweep_posted(h)));
     if (bytes > PIECE_BYTES) LH_FAIL(LH_EINTERNAL, "a message of %lld bytes is too long", (long long)bytes);
     LH_TRY(lh_calloc(&p, (int64_t)sizeof *p + bytes, 1));
     memcpy(p->data, data, (size_t)bytes);
@@ -231,8 +240,8 @@ static lh_status post(lh_comm *comm, int to, const void *data, int64_t bytes)
         lh_free(p);
         return st;
     }
-    p->next = m->posted;
-    m->posted = p;
+    p->next = h->posted;
+    h->posted = p;
     return LH_OK;
 }
 
@@ -243,7 +252,7 @@ static lh_status arrived(lh_comm *comm, int *from, int64_t *bytes)
     int there = 0, n = 0;
     *from = -1;
     *bytes = 0;
-    LH_TRY(sweep_posted(comm));
+    LH_TRY(check_mpi(comm, sweep_posted(comm->world->handle)));
     LH_TRY(check_mpi(comm, MPI_Iprobe(MPI_ANY_SOURCE, TAG_MESSAGE, m->comm, &there, &status)));
     if (!there) return LH_OK;
     LH_TRY(check_mpi(comm, MPI_Get_count(&status, MPI_BYTE, &n)));
@@ -259,12 +268,12 @@ static lh_status take(lh_comm *comm, int from, void *out, int64_t bytes)
 }
 
 /* Drops messages that were never received. */
-static void drop_posted(mpi *m, int broken)
+static void drop_posted(host *h, int broken)
 {
-    while (m->posted) {
-        posted *p = m->posted;
+    while (h->posted) {
+        posted *p = h->posted;
         int done = 0;
-        m->posted = p->next;
+        h->posted = p->next;
         if (!broken) MPI_Test(&p->request, &done, MPI_STATUS_IGNORE);
         if (done) lh_free(p); /* otherwise MPI may still read it, and the run ends */
     }
@@ -277,7 +286,6 @@ static void close_mpi(lh_comm *comm)
     mpi *m = comm->impl, **last;
     host *h = comm->world->handle;
     if (!m) return;
-    drop_posted(m, comm->world->broken);
     lh_free(m->counts);
     lh_free(m->starts);
     m->counts = m->starts = NULL;
@@ -289,12 +297,14 @@ static void close_mpi(lh_comm *comm)
     *last = m;
 }
 
-/* Frees communicators in the order in which they were closed, which is the same on all ranks. */
+/* Frees communicators in the order in which they were closed, which is the same on all ranks. Ranks meet first: MPI
+ * polls while it waits. */
 static void free_closed(lh_comm_world *world, host *h)
 {
     while (h && h->closed) {
         mpi *m = h->closed;
         h->closed = m->next;
+        if (!world->broken && m->shared) lh_host_ranks_meet(m->shared);
         if (!world->broken) lh_host_ranks_close(m->shared);
         if (!world->broken) MPI_Comm_free(&m->comm);
         lh_free(m);
@@ -307,6 +317,7 @@ static void finish_world(lh_comm_world *world)
     host *h = world->handle;
     lh_watch_attach(world->watch, NULL, 0, 0);
     lh_watch_enter(world->watch, "end", -1);
+    if (h) drop_posted(h, world->broken);
     free_closed(world, h);
     if (!world->broken) {
         if (h && h->window != MPI_WIN_NULL) MPI_Win_free(&h->window);
@@ -331,7 +342,7 @@ static lh_status adopt_handle(lh_comm *comm, MPI_Comm handle)
     comm->ops = &mpi_ops;
     LH_TRY(lh_calloc(&m->counts, comm->size, sizeof *m->counts));
     LH_TRY(lh_calloc(&m->starts, comm->size, sizeof *m->starts));
-    LH_TRY(lh_host_ranks_open(&m->shared, handle));
+    LH_TRY(lh_host_ranks_open(&m->shared, handle, go_on_sending, comm->world));
     return LH_OK;
 }
 
@@ -383,7 +394,7 @@ static lh_status open_board(lh_comm *comm, MPI_Comm world)
     int count = 0, unit;
     MPI_Aint bytes;
     LH_TRY(lh_calloc(&h, 1, sizeof *h));
-    *h = (host){MPI_COMM_NULL, MPI_WIN_NULL, NULL};
+    *h = (host){.comm = MPI_COMM_NULL, .window = MPI_WIN_NULL};
     comm->world->handle = h;
     LH_TRY(check_mpi(comm, MPI_Comm_split_type(world, MPI_COMM_TYPE_SHARED, comm->rank, MPI_INFO_NULL, &h->comm)));
     MPI_Comm_rank(h->comm, &comm->local_rank);
@@ -402,11 +413,12 @@ static lh_status open_board(lh_comm *comm, MPI_Comm world)
     return LH_OK;
 }
 
-/* Settings of Open MPI, unless the environment has them already. Eager limit: by default messages between processes of
- * a host up to 4 KiB are sent eagerly, longer ones after a handshake. Most all-reduces of decoding are a little longer:
- * 8 KiB between 2 ranks take 1.7 us with this limit and 4.6 us without (a shared window would take 1.4). Yield: waiting
- * ranks yield their core. It costs 0.7 us of such an all-reduce; without it a core that another process also needs
- * delays it by a time slice (4 MiB on a busy machine: 2 ms instead of 7 to 20). */
+/* Settings of Open MPI, unless the environment has them already, for jobs on several hosts with several ranks on each.
+ * Eager limit: by default messages between processes of a host up to 4 KiB are sent eagerly, longer ones after a
+ * handshake. Most all-reduces of decoding are a little longer: by MPI 8 KiB between 2 ranks of a host take 1.7 us with
+ * this limit and 4.6 us without. Yield: ranks that wait in MPI yield their core. It costs 0.7 us of such an all-reduce;
+ * without it a core that another process also needs delays it by a time slice (4 MiB on a busy machine: 2 ms instead of
+ * 7 to 20). */
 static void set_mpi_defaults(void)
 {
     static const char *const settings[][2] = {{"OMPI_MCA_btl_vader_eager_limit", "32768"},

@@ -216,6 +216,13 @@ START_TEST(test_collectives_in_a_row_keep_apart)
         mt_check(holds(own, root + salt + 1, length), "broadcast in round %d", round);
         for (int r = 0; r < n && rank == root; r++)
             mt_check(holds(all + at[r], r + salt, bytes[r]), "block %d in round %d", r, round);
+        int32_t *numbers = (int32_t *)own;
+        const int64_t count = length / 4 * (1 + round % 3 * 20) <= MOST / 4 ? length / 4 * (1 + round % 3 * 20) : 1;
+        for (int64_t i = 0; i < count; i++) numbers[i] = (int32_t)(rank * round + i);
+        mt_try(lh_comm_allreduce(comm, numbers, count, LH_I32, LH_MAX));
+        for (int64_t i = 0; i < count; i++)
+            mt_check(numbers[i] == (n - 1) * round + i, "maximum at %lld in round %d", (long long)i, round);
+        if (round % 4 == 1) mt_try(lh_comm_barrier(comm));
     }
     lh_free(bytes);
     lh_free(at);

@@ -65,6 +65,30 @@ START_TEST(test_messages_arrive_in_order_beside_collectives)
 }
 END_TEST
 
+START_TEST(test_a_long_message_arrives_while_its_sender_waits)
+{
+    enum { LONG = 3000000 };
+    lh_comm *comm = mt_comm();
+    char *text = NULL;
+    int from = -1;
+    int64_t bytes = 0;
+    mt_try(lh_calloc(&text, LONG, 1));
+    if (mt_rank() == 0) {
+        for (int64_t i = 0; i < LONG; i++) text[i] = byte_of(0, 1, i);
+        mt_try(lh_comm_post(comm, 1, text, LONG));
+    } else if (mt_rank() == 1) {
+        usleep(50000); /* the sender is in the barrier */
+        while (from < 0) mt_try(lh_comm_arrived(comm, &from, &bytes));
+        mt_check(from == 0 && bytes == LONG, "%d bytes of rank %d", (int)bytes, from);
+        mt_try(lh_comm_take(comm, 0, text, LONG));
+        for (int64_t i = 0; i < LONG; i++) mt_check(text[i] == byte_of(0, 1, i), "byte %d", (int)i);
+    }
+    mt_try(lh_comm_barrier(comm));
+    lh_free(text);
+    mt_end();
+}
+END_TEST
+
 START_TEST(test_a_part_of_the_ranks_has_messages_of_its_own)
 {
     lh_comm *part = NULL;
@@ -95,6 +119,7 @@ int main(void)
     Suite *suite = suite_create("messages");
     TCase *all = tcase_create("all");
     tcase_add_test(all, test_messages_arrive_in_order_beside_collectives);
+    tcase_add_test(all, test_a_long_message_arrives_while_its_sender_waits);
     tcase_add_test(all, test_a_part_of_the_ranks_has_messages_of_its_own);
     suite_add_tcase(suite, all);
     return mt_run(suite);
