@@ -200,7 +200,7 @@ static lh_status barrier(lh_comm *comm)
 
 /* ---- messages ---- */
 
-/* Frees the messages that have been sent, and makes progress with the others. Returns MPI's code. */
+/* Frees the messages that have been sent, and makes progress with the other messages. Returns MPI's code. */
 static int sweep_posted(host *h)
 {
     int rc = MPI_SUCCESS;
@@ -222,8 +222,9 @@ static int sweep_posted(host *h)
 static int go_on_sending(void *self)
 {
     host *h = ((lh_comm_world *)self)->handle;
-    if (h && h->posted) sweep_posted(h);
-    return h && h->posted;
+    if (!h) return 0; /* the world is being opened */
+    sweep_posted(h);
+    return h->posted != NULL;
 }
 
 static lh_status post(lh_comm *comm, int to, const void *data, int64_t bytes)

@@ -151,8 +151,8 @@ static lh_status take_in(lh_kv *kv, lh_kv_taken what, int64_t tokens)
     return lh_kv_settle(kv, what, tokens);
 }
 
-/* One question and its answer up to the first eviction after it, and up to the budgets of layers; others take no more.
- */
+/* One question, and its answer up to the first eviction after it and up to the budgets of layers; longer answers take
+ * no more. */
 static lh_status decode(const lh_kv_forecast_request *request, lh_kv *kv)
 {
     const lh_policy_numbers *n = &kv->numbers;

@@ -118,7 +118,7 @@ lh_device *lh_kv_device(const lh_kv *kv);
 /* Budgets of all layers for `seen` tokens. */
 void lh_kv_make_budgets(lh_kv *kv, int64_t seen);
 
-/* 1 if lh_kv_settle of these tokens evicts by the policy. */
+/* Returns 1 if lh_kv_settle, called with these tokens, evicts by the policy. */
 int lh_kv_is_due(const lh_kv *kv, lh_kv_taken what, int64_t tokens);
 
 /* Begin without a prompt, for a cache file or a fork. Slack as after a prompt of `tokens` tokens. */
